@@ -1,0 +1,95 @@
+package handlers
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tasktable/tasktable/store"
+)
+
+// Execution is one attempt of a task of any type: what middleware sees, and what every Task embeds. It belongs to the
+// handler's goroutine; only Extend may be called from others.
+type Execution struct {
+	ID          string
+	Type        string
+	Queue       string
+	Entity      string // "" when the task has none
+	TenantID    string // "" when the task has none
+	Priority    int
+	Payload     json.RawMessage
+	ScheduledAt time.Time // as asked
+	DueAt       time.Time // when this attempt was due: later than ScheduledAt for a retry
+	StartedAt   time.Time // by the database's clock
+	Revision    int64
+	Fence       int64
+	Attempt     int // from 1
+	MaxAttempts int
+
+	effects Effects
+	extend  func(context.Context, time.Duration) error
+}
+
+// Effects is what a handler asked for on its task. The engine applies it when the attempt is settled as completed.
+type Effects struct {
+	Again     *time.Time      // schedule the same task again
+	FollowUps []store.Task    // schedule others
+	Result    json.RawMessage // nil: none
+	Note      string
+}
+
+// IdempotencyKey is the same for every attempt of this revision of the task, and different for every other: "id:revision".
+// Give it to services that drop repeated requests, since an attempt may be repeated after a crash.
+func (e *Execution) IdempotencyKey() string { return fmt.Sprintf("%s:%d", e.ID, e.Revision) }
+
+// Again schedules the same task again, at that time, with its content as it is; it is applied only if the handler returns
+// nil. An edit that came while the handler ran wins over it. The last call counts.
+func (e *Execution) Again(at time.Time) { e.effects.Again = &at }
+
+// FollowUp schedules another task, in the transaction that completes this one; it is applied only if the handler returns
+// nil. A task that Schedule would refuse fails this one. One with this task's own id is the same as editing it while it runs:
+// this attempt completes, and it runs again.
+func (e *Execution) FollowUp(task store.Task) {
+	e.effects.FollowUps = append(e.effects.FollowUps, task)
+}
+
+// Result keeps a value as JSON with the completed task. A value that cannot be encoded fails the attempt.
+func (e *Execution) Result(value any) {
+	encoded, err := json.Marshal(value)
+	if err != nil {
+		panic(fmt.Errorf("result of task %s: %w", e.ID, err)) // becomes the attempt's error
+	}
+	e.effects.Result = encoded
+}
+
+// Note keeps a sentence with the completed task, as its message.
+func (e *Execution) Note(format string, args ...any) { e.effects.Note = fmt.Sprintf(format, args...) }
+
+// Extend makes the lease, and with it the handler's context, end no sooner than so long from now. It returns an error when
+// the task is not this attempt's any more; the handler should then stop.
+func (e *Execution) Extend(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return fmt.Errorf("extend task %s: %w: duration must be over 0, got %s", e.ID, store.ErrInvalid, d)
+	}
+	if e.extend == nil {
+		return errors.New("extend: the task is not running")
+	}
+	return e.extend(ctx, d)
+}
+
+// Effects is what the handler has asked for so far.
+func (e *Execution) Effects() Effects { return e.effects }
+
+// WithExtend sets what Extend calls. It is for engines, and returns e.
+func (e *Execution) WithExtend(extend func(context.Context, time.Duration) error) *Execution {
+	e.extend = extend
+	return e
+}
+
+// Task is one attempt of a task whose payload is a P: what a handler is given.
+type Task[P store.Payload] struct {
+	*Execution
+	Payload P
+}

@@ -1,0 +1,221 @@
+package handlers
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tasktable/tasktable/store"
+)
+
+// Handler runs one attempt. Middleware wraps it.
+type Handler func(ctx context.Context, e *Execution) error
+
+// Middleware wraps a handler, as in net/http.
+type Middleware func(next Handler) Handler
+
+// Backoff says how long to wait before the next attempt, after the failed attempt number attempt (from 1) with err.
+type Backoff func(attempt int, err error) time.Duration
+
+// Kind is how a handler's database work commits.
+type Kind int
+
+// The kinds of handlers.
+const (
+	KindPlain Kind = iota // the handler's effects are its own: at least once
+	KindTx                // in a pgx transaction that also settles the task: exactly once
+	KindSQLTx             // the same with database/sql
+)
+
+// Variant is one handler of the union, as a Registry holds it.
+type Variant struct {
+	Type    string
+	Kind    Kind
+	Backoff Backoff // nil: the engine's
+
+	plain func(ctx context.Context, e *Execution) error
+	tx    func(ctx context.Context, tx pgx.Tx, e *Execution) error
+	sqlTx func(ctx context.Context, tx *sql.Tx, e *Execution) error
+	own   []Middleware
+	all   []Middleware
+}
+
+// Option is an argument of Handle and its like: Use or WithBackoff.
+type Option interface{ applyTo(*Variant) }
+
+// Part is an argument of NewRegistry: a variant (Handle, HandleTx, HandleSQLTx, Func) or Use.
+type Part interface{ addTo(*Registry) error }
+
+// Registry is the union: all variants a node can run. It is made once and never changes.
+type Registry struct {
+	variants map[string]*Variant
+	around   []Middleware
+}
+
+// NewRegistry checks and collects the variants. It returns an error wrapping store.ErrInvalid for a malformed or duplicate
+// type, and when there is no variant at all.
+func NewRegistry(parts ...Part) (*Registry, error) {
+	registry := &Registry{variants: map[string]*Variant{}}
+	var errs []error
+	for _, part := range parts {
+		errs = append(errs, part.addTo(registry))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, fmt.Errorf("make registry: %w", err)
+	}
+	if len(registry.variants) == 0 {
+		return nil, fmt.Errorf("make registry: %w: it needs at least one variant", store.ErrInvalid)
+	}
+	for _, variant := range registry.variants {
+		variant.all = append(slices.Clone(registry.around), variant.own...)
+	}
+	return registry, nil
+}
+
+// Types lists the types of the union, sorted.
+func (r *Registry) Types() []string { return slices.Sorted(maps.Keys(r.variants)) }
+
+// Variant is the variant of a type, or nil.
+func (r *Registry) Variant(name string) *Variant { return r.variants[name] }
+
+// Handle makes a variant of a function. The type's name is P's. The function may run at the same time on many goroutines.
+func Handle[P store.Payload](handle func(ctx context.Context, t *Task[P]) error, options ...Option) Part {
+	variant := &Variant{Type: typeOf[P](), Kind: KindPlain}
+	variant.plain = func(ctx context.Context, e *Execution) error {
+		t, err := decode[P](e)
+		if err != nil {
+			return err
+		}
+		return handle(ctx, t)
+	}
+	return variant.with(options)
+}
+
+// HandleTx makes a variant whose function works in a transaction that also settles the task: its writes in this database
+// happen exactly once. They are rolled back when it returns an error, or when the task is not this attempt's any more.
+func HandleTx[P store.Payload](handle func(ctx context.Context, tx pgx.Tx, t *Task[P]) error, options ...Option) Part {
+	variant := &Variant{Type: typeOf[P](), Kind: KindTx}
+	variant.tx = func(ctx context.Context, tx pgx.Tx, e *Execution) error {
+		t, err := decode[P](e)
+		if err != nil {
+			return err
+		}
+		return handle(ctx, tx, t)
+	}
+	return variant.with(options)
+}
+
+// HandleSQLTx is HandleTx for database/sql.
+func HandleSQLTx[P store.Payload](handle func(ctx context.Context, tx *sql.Tx, t *Task[P]) error, options ...Option) Part {
+	variant := &Variant{Type: typeOf[P](), Kind: KindSQLTx}
+	variant.sqlTx = func(ctx context.Context, tx *sql.Tx, e *Execution) error {
+		t, err := decode[P](e)
+		if err != nil {
+			return err
+		}
+		return handle(ctx, tx, t)
+	}
+	return variant.with(options)
+}
+
+// Func makes a variant without payload fields of a plain function: what was a cron script becomes one line.
+func Func(name string, run func(ctx context.Context) error, options ...Option) Part {
+	variant := &Variant{Type: name, Kind: KindPlain}
+	variant.plain = func(ctx context.Context, _ *Execution) error { return run(ctx) }
+	return variant.with(options)
+}
+
+func (v *Variant) with(options []Option) Part {
+	for _, option := range options {
+		option.applyTo(v)
+	}
+	return v
+}
+
+func (v *Variant) addTo(r *Registry) error {
+	if err := store.CheckType(v.Type); err != nil {
+		return err
+	}
+	if r.variants[v.Type] != nil {
+		return fmt.Errorf("%w: type %q has two handlers", store.ErrInvalid, v.Type)
+	}
+	own := *v // a variant may be given to several registries, each with middleware of its own
+	r.variants[v.Type] = &own
+	return nil
+}
+
+// Run runs one attempt of a plain variant.
+func (v *Variant) Run(ctx context.Context, e *Execution) error {
+	return v.wrap(v.plain)(ctx, e)
+}
+
+// RunTx runs one attempt of a KindTx variant in tx.
+func (v *Variant) RunTx(ctx context.Context, tx pgx.Tx, e *Execution) error {
+	return v.wrap(func(ctx context.Context, e *Execution) error { return v.tx(ctx, tx, e) })(ctx, e)
+}
+
+// RunSQLTx runs one attempt of a KindSQLTx variant in tx.
+func (v *Variant) RunSQLTx(ctx context.Context, tx *sql.Tx, e *Execution) error {
+	return v.wrap(func(ctx context.Context, e *Execution) error { return v.sqlTx(ctx, tx, e) })(ctx, e)
+}
+
+func (v *Variant) wrap(handler Handler) Handler {
+	for _, middleware := range slices.Backward(v.all) {
+		handler = middleware(handler)
+	}
+	return handler
+}
+
+// Around is middleware, for all variants as an argument of NewRegistry, for one as an argument of Handle. The first is the
+// outermost; those for all lie around those for one.
+type Around []Middleware
+
+// Use makes an Around.
+func Use(middleware ...Middleware) Around { return middleware }
+
+func (a Around) addTo(r *Registry) error {
+	r.around = append(r.around, a...)
+	return nil
+}
+
+func (a Around) applyTo(v *Variant) { v.own = append(v.own, a...) }
+
+type backoffOption struct{ backoff Backoff }
+
+// WithBackoff gives a type its own delays between attempts, in place of the engine's.
+func WithBackoff(backoff Backoff) Option { return backoffOption{backoff} }
+
+func (o backoffOption) applyTo(v *Variant) { v.Backoff = o.backoff }
+
+// typeOf asks P's zero value, or the value a pointer type points to, for its name. A TaskType that panics on it has no
+// constant name; NewRegistry then refuses "".
+func typeOf[P store.Payload]() (name string) {
+	defer func() {
+		if recover() != nil {
+			name = ""
+		}
+	}()
+	var zero P
+	if t := reflect.TypeFor[P](); t.Kind() == reflect.Pointer {
+		zero, _ = reflect.New(t.Elem()).Interface().(P)
+	}
+	return zero.TaskType()
+}
+
+// decode is lenient: unknown fields are of another version of the program, which may run beside this one. What does not
+// decode will not at the next attempt either.
+func decode[P store.Payload](e *Execution) (*Task[P], error) {
+	t := &Task[P]{Execution: e}
+	if err := json.Unmarshal(e.Payload, &t.Payload); err != nil {
+		return nil, Permanent(fmt.Errorf("payload does not decode: %w", err))
+	}
+	return t, nil
+}

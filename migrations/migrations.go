@@ -1,0 +1,275 @@
+// Package migrations holds the schema of Tasktable as goose SQL files and applies it together with River's own
+// migrations, both in one Postgres schema.
+//
+// The files are written for the default schema, tasktable; for another every "tasktable." in them is replaced. Goose's
+// version table lies in the same schema. Several processes may call Up at once: an advisory lock lets one work while the
+// others wait. No function needs a superuser: the role must own the schema, or be allowed to create it.
+package migrations
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"embed"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io/fs"
+	"strings"
+	"testing/fstest"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/pressly/goose/v3"
+	"github.com/riverqueue/river/riverdriver/riverpgxv5"
+	"github.com/riverqueue/river/rivermigrate"
+
+	"github.com/tasktable/tasktable/store"
+)
+
+//go:embed *.sql
+var files embed.FS
+
+// ErrUnmigrated is returned by Check when the schema is missing or older than this library.
+var ErrUnmigrated = errors.New("the database is not migrated")
+
+const versionTable = "goose_db_version"
+
+// Up brings the schema to this library's version. It does nothing to a schema that is up to date or newer. Schema "" means
+// store.DefaultSchema. It returns an error wrapping store.ErrInvalid for a malformed schema name.
+func Up(ctx context.Context, pool *pgxpool.Pool, schema string) error {
+	return underLock(ctx, pool, schema, func(m *migrator) error {
+		if err := m.createSchema(ctx); err != nil {
+			return err
+		}
+		if _, err := m.goose.Up(ctx); err != nil {
+			return fmt.Errorf("migrate schema %s: %w", m.schema, err)
+		}
+		if _, err := m.river.Migrate(ctx, rivermigrate.DirectionUp, nil); err != nil {
+			return fmt.Errorf("migrate River's tables in schema %s: %w", m.schema, err)
+		}
+		return nil
+	})
+}
+
+// Down removes everything that Up made, with all tasks and their history. The schema itself and goose's version table stay.
+func Down(ctx context.Context, pool *pgxpool.Pool, schema string) error {
+	return underLock(ctx, pool, schema, func(m *migrator) error {
+		exists, err := m.schemaExists(ctx)
+		if err != nil || !exists {
+			return err
+		}
+		if _, err := m.river.Migrate(ctx, rivermigrate.DirectionDown, &rivermigrate.MigrateOpts{TargetVersion: -1}); err != nil {
+			return fmt.Errorf("remove River's tables from schema %s: %w", m.schema, err)
+		}
+		if _, err := m.goose.DownTo(ctx, 0); err != nil {
+			return fmt.Errorf("remove schema %s: %w", m.schema, err)
+		}
+		return nil
+	})
+}
+
+// Version is the state of one migration.
+type Version struct {
+	Source  string // "tasktable" or "river"
+	Number  int64
+	Name    string
+	Applied bool
+}
+
+// Status lists the migrations of this library and of River, and which of them the database has.
+func Status(ctx context.Context, pool *pgxpool.Pool, schema string) ([]Version, error) {
+	names, err := Names()
+	if err != nil {
+		return nil, err
+	}
+	applied, err := appliedVersions(ctx, pool, schema)
+	if err != nil {
+		return nil, err
+	}
+	var versions []Version
+	for i, name := range names {
+		versions = append(versions, Version{Source: "tasktable", Number: int64(i + 1), Name: name, Applied: applied.tasktable >= int64(i+1)})
+	}
+	river, err := rivermigrate.New(riverpgxv5.New(pool), nil)
+	if err != nil {
+		return nil, fmt.Errorf("read River's migrations: %w", err)
+	}
+	for _, version := range river.AllVersions() {
+		versions = append(versions, Version{Source: "river", Number: int64(version.Version), Name: version.Name, Applied: applied.river >= int64(version.Version)})
+	}
+	return versions, nil
+}
+
+// Check returns ErrUnmigrated unless the schema is at this library's version or newer: a newer one still serves this
+// library, so that a rollback of the program needs none of the database.
+func Check(ctx context.Context, pool *pgxpool.Pool, schema string) error {
+	versions, err := Status(ctx, pool, schema)
+	if err != nil {
+		return err
+	}
+	for _, version := range versions {
+		if !version.Applied {
+			return fmt.Errorf("%w: schema %s lacks %s migration %d (%s)", ErrUnmigrated, nameOrDefault(schema), version.Source, version.Number, version.Name)
+		}
+	}
+	return nil
+}
+
+// Names lists this library's migration files in order.
+func Names() ([]string, error) {
+	names, err := fs.Glob(files, "*.sql")
+	if err != nil {
+		return nil, fmt.Errorf("list migration files: %w", err)
+	}
+	return names, nil
+}
+
+// Fingerprint changes whenever a migration file does. Test databases are named by it.
+func Fingerprint() string {
+	hash := sha256.New()
+	names, _ := Names() // the pattern is a constant: it cannot be malformed
+	for _, name := range names {
+		content, _ := files.ReadFile(name) // embedded: it is there
+		hash.Write(content)
+	}
+	return hex.EncodeToString(hash.Sum(nil))[:12]
+}
+
+func nameOrDefault(schema string) string {
+	if schema == "" {
+		return store.DefaultSchema
+	}
+	return schema
+}
+
+type migrator struct {
+	schema store.Schema
+	conn   *pgx.Conn
+	goose  *goose.Provider
+	river  *rivermigrate.Migrator[pgx.Tx]
+}
+
+// underLock runs do while this process alone migrates the schema. The lock has a connection of its own: one of the pool's
+// would leave a pool of a single connection none to migrate with.
+func underLock(ctx context.Context, pool *pgxpool.Pool, schema string, do func(*migrator) error) error {
+	name, err := store.NewSchema(schema)
+	if err != nil {
+		return err
+	}
+	conn, err := pgx.ConnectConfig(ctx, pool.Config().ConnConfig.Copy())
+	if err != nil {
+		return fmt.Errorf("connect to migrate: %w", err)
+	}
+	// Not ctx: the connection is to be closed after ctx is done, too.
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	if _, err := conn.Exec(ctx, "SELECT pg_advisory_lock($1)", lockKey(name)); err != nil {
+		return fmt.Errorf("wait for other migrations of schema %s: %w", name, err)
+	}
+
+	db := stdlib.OpenDB(*pool.Config().ConnConfig.Copy())
+	defer func() { _ = db.Close() }()
+	provider, err := newProvider(db, name)
+	if err != nil {
+		return err
+	}
+	river, err := rivermigrate.New(riverpgxv5.New(pool), &rivermigrate.Config{Schema: name.String()})
+	if err != nil {
+		return fmt.Errorf("prepare River's migrations: %w", err)
+	}
+	return do(&migrator{schema: name, conn: conn, goose: provider, river: river})
+}
+
+func newProvider(db *sql.DB, schema store.Schema) (*goose.Provider, error) {
+	rewritten, err := filesFor(schema)
+	if err != nil {
+		return nil, err
+	}
+	provider, err := goose.NewProvider(goose.DialectPostgres, db, rewritten,
+		goose.WithTableName(schema.String()+"."+versionTable), goose.WithDisableGlobalRegistry(true))
+	if err != nil {
+		return nil, fmt.Errorf("prepare migrations of schema %s: %w", schema, err)
+	}
+	return provider, nil
+}
+
+// filesFor is the embedded files with the schema's name in place.
+func filesFor(schema store.Schema) (fs.FS, error) {
+	names, err := Names()
+	if err != nil {
+		return nil, err
+	}
+	rewritten := fstest.MapFS{}
+	for _, name := range names {
+		content, err := files.ReadFile(name)
+		if err != nil {
+			return nil, fmt.Errorf("read migration %s: %w", name, err)
+		}
+		rewritten[name] = &fstest.MapFile{Data: []byte(schema.SQL(string(content)))}
+	}
+	return rewritten, nil
+}
+
+const schemaExistsSQL = `SELECT EXISTS (SELECT 1 FROM pg_namespace WHERE nspname = $1), quote_ident($1) = $1`
+
+func (m *migrator) schemaExists(ctx context.Context) (bool, error) {
+	var exists, plain bool
+	if err := m.conn.QueryRow(ctx, schemaExistsSQL, m.schema.String()).Scan(&exists, &plain); err != nil {
+		return false, fmt.Errorf("look for schema %s: %w", m.schema, err)
+	}
+	if !plain {
+		return false, fmt.Errorf("%w: schema %q is a reserved word of SQL", store.ErrInvalid, m.schema)
+	}
+	return exists, nil
+}
+
+// createSchema asks first: CREATE SCHEMA IF NOT EXISTS needs the right to create even where the schema is there.
+func (m *migrator) createSchema(ctx context.Context) error {
+	exists, err := m.schemaExists(ctx)
+	if err != nil || exists {
+		return err
+	}
+	if _, err := m.conn.Exec(ctx, m.schema.SQL("CREATE SCHEMA tasktable")); err != nil {
+		return fmt.Errorf("create schema %s: %w", m.schema, err)
+	}
+	return nil
+}
+
+type applied struct{ tasktable, river int64 }
+
+func appliedVersions(ctx context.Context, pool *pgxpool.Pool, schema string) (applied, error) {
+	name, err := store.NewSchema(schema)
+	if err != nil {
+		return applied{}, err
+	}
+	highest := func(sql string) (int64, error) {
+		var version int64
+		err := pool.QueryRow(ctx, name.SQL(sql)).Scan(&version)
+		var missing *pgconn.PgError
+		if errors.As(err, &missing) && (missing.Code == "42P01" || missing.Code == "3F000") {
+			return 0, nil // no such table or schema: nothing is applied
+		}
+		if err != nil {
+			return 0, fmt.Errorf("read the applied migrations of schema %s: %w", name, err)
+		}
+		return version, nil
+	}
+	var found applied
+	if found.tasktable, err = highest(`SELECT coalesce(max(version_id), 0) FROM tasktable.goose_db_version WHERE is_applied`); err != nil {
+		return applied{}, err
+	}
+	if found.river, err = highest(`SELECT coalesce(max(version), 0) FROM tasktable.river_migration WHERE line = 'main'`); err != nil {
+		return applied{}, err
+	}
+	return found, nil
+}
+
+// lockKey is apart from the keys of the engine's locks, which are pairs of 32-bit numbers.
+func lockKey(schema store.Schema) int64 {
+	hash := fnv.New64a()
+	_, _ = hash.Write([]byte("tasktable migrate " + strings.ToLower(schema.String())))
+	return int64(hash.Sum64())
+}

@@ -1,0 +1,161 @@
+package scheduled
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/store"
+)
+
+// Defaults of Config.
+const (
+	DefaultSlots           = 100
+	DefaultPollInterval    = time.Minute
+	DefaultLookAhead       = time.Second
+	DefaultStartAllowance  = time.Minute
+	DefaultShutdownTimeout = 30 * time.Second
+	DefaultEngineConns     = 4
+)
+
+// Config of a node. Pool and Handlers are required; every other field has a default.
+type Config struct {
+	// Pool is where transactional handlers get their transactions, and where the engine learns the database's address. The
+	// engine's own connections are apart from it, so handlers that use up the pool do not stop the engine.
+	Pool *pgxpool.Pool
+	// Handlers is the union this node can run. Tasks of other types are left to other nodes.
+	Handlers *handlers.Registry
+	// Service is the program's name in the nodes table and in follow-up tasks. "": the executable's name.
+	Service string
+	// Version is the program's version in the nodes table. "": unknown.
+	Version string
+	// Schema is the Postgres schema of the tables. "": tasktable.
+	Schema string
+	// Queues are the queues this node works, each with its slots: how many handlers run at once. Nil: {"default": 100}. Slots
+	// are 1 to 10000; too many for the machine slow every handler, too few leave due tasks waiting.
+	Queues map[string]int
+	// Connect opens the session connection, which must be one to Postgres itself: a pooler in transaction mode is refused,
+	// because it would share the advisory locks. Nil: with the Pool's settings.
+	Connect func(ctx context.Context) (*pgx.Conn, error)
+	// PollInterval is how often the leader looks at everything, whatever it knows: the safety net under its exact timers. 1 s
+	// to 1 h. 0: one minute.
+	PollInterval time.Duration
+	// LookAhead is how long before its time a task may be claimed, to start on the millisecond; -1 turns it off, at the cost
+	// of some milliseconds. At most 10 s: an edit to an earlier time within it waits for the holder to let go. 0: 1 s.
+	LookAhead time.Duration
+	// StartAllowance is added to a claim's lease for the wait for a slot. Too short a one costs extra statements for tasks that
+	// wait, never a lost task. 1 s to 1 h. 0: one minute.
+	StartAllowance time.Duration
+	// ShutdownTimeout is how long a stop lets running handlers end before it interrupts them. An interrupted task is queued
+	// again and loses no attempt. 0: 30 s; -1: interrupts at once.
+	ShutdownTimeout time.Duration
+	// Backoff is the wait before each retry, for types without one of their own. Nil: DefaultBackoff.
+	Backoff handlers.Backoff
+	// EngineConns is the size of the engine's own pool, River's connections included; 3 to 100. Beside it a node has a session
+	// and a listener. Fewer make settling slower. 0: 4.
+	EngineConns int
+	// Logger gets one line an event, never a payload. Nil: slog.Default().
+	Logger *slog.Logger
+}
+
+func (c Config) withDefaults() Config {
+	if c.Service == "" {
+		c.Service = "tasktable"
+		if path, err := os.Executable(); err == nil {
+			c.Service = baseName(path)
+		}
+	}
+	if c.Version == "" {
+		c.Version = "unknown"
+	}
+	if c.Schema == "" {
+		c.Schema = store.DefaultSchema
+	}
+	if c.Queues == nil {
+		c.Queues = map[string]int{store.DefaultQueue: DefaultSlots}
+	}
+	c.Queues = maps.Clone(c.Queues)
+	if c.PollInterval == 0 {
+		c.PollInterval = DefaultPollInterval
+	}
+	if c.LookAhead == 0 {
+		c.LookAhead = DefaultLookAhead
+	}
+	if c.StartAllowance == 0 {
+		c.StartAllowance = DefaultStartAllowance
+	}
+	if c.ShutdownTimeout == 0 {
+		c.ShutdownTimeout = DefaultShutdownTimeout
+	}
+	if c.Backoff == nil {
+		c.Backoff = DefaultBackoff
+	}
+	if c.EngineConns == 0 {
+		c.EngineConns = DefaultEngineConns
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	if c.Connect == nil && c.Pool != nil {
+		settings := c.Pool.Config().ConnConfig.Copy()
+		c.Connect = func(ctx context.Context) (*pgx.Conn, error) { return pgx.ConnectConfig(ctx, settings.Copy()) }
+	}
+	return c
+}
+
+// validate names every field that is wrong, not just the first.
+func (c Config) validate() error {
+	var errs []error
+	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	between := func(field string, value, least, most time.Duration) {
+		if value < least || value > most {
+			wrong("%s must be between %s and %s, got %s", field, least, most, value)
+		}
+	}
+	if c.Pool == nil {
+		wrong("Pool is required")
+	}
+	if c.Handlers == nil {
+		wrong("Handlers is required")
+	}
+	if _, err := store.NewSchema(c.Schema); err != nil {
+		wrong("Schema: %w", err)
+	}
+	if len(c.Service) > store.MaxIDBytes {
+		wrong("Service must be at most %d bytes, got %d", store.MaxIDBytes, len(c.Service))
+	}
+	if len(c.Queues) == 0 {
+		wrong("Queues must name at least one queue")
+	}
+	for queue, slots := range c.Queues {
+		if err := store.CheckQueue(queue); err != nil {
+			wrong("Queues: %w", err)
+		}
+		if slots < 1 || slots > 10000 {
+			wrong("Queues: slots of %q must be between 1 and 10000, got %d", queue, slots)
+		}
+	}
+	between("PollInterval", c.PollInterval, time.Second, time.Hour)
+	if c.LookAhead != -1 {
+		between("LookAhead", c.LookAhead, 0, 10*time.Second)
+	}
+	between("StartAllowance", c.StartAllowance, time.Second, time.Hour)
+	if c.ShutdownTimeout != -1 {
+		between("ShutdownTimeout", c.ShutdownTimeout, 0, 24*time.Hour)
+	}
+	if c.EngineConns < 3 || c.EngineConns > 100 {
+		wrong("EngineConns must be between 3 and 100, got %d", c.EngineConns)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("scheduled.Config: %w: %w", store.ErrInvalid, err)
+	}
+	return nil
+}

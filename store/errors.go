@@ -1,0 +1,32 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+var (
+	// ErrInvalid is wrapped by every error about a bad argument. The text names the field and the rule; nothing was changed.
+	ErrInvalid = errors.New("invalid")
+	// ErrNotFound is returned by Get when there is no such task. Verbs return the outcome Absent instead.
+	ErrNotFound = errors.New("no such task")
+)
+
+func invalid(field, rule string, got any) error {
+	return fmt.Errorf("%w: %s %s, got %v", ErrInvalid, field, rule, got)
+}
+
+// described says what was being done, and marks what the database refused as bad input, in case it knew better than the
+// checks made here first.
+func described(err error, doing string) error {
+	if err == nil {
+		return nil
+	}
+	var refused *pgconn.PgError
+	if errors.As(err, &refused) && (refused.Code == "23514" || refused.Code == "23502" || refused.Code[:2] == "22") {
+		return fmt.Errorf("%s: %w: %w", doing, ErrInvalid, err)
+	}
+	return fmt.Errorf("%s: %w", doing, err)
+}

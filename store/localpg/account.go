@@ -1,0 +1,124 @@
+//go:build linux || darwin
+
+package localpg
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"syscall"
+)
+
+// account is the unprivileged user that runs Postgres when the caller is root. A nil account is the caller.
+type account struct {
+	name     string
+	uid, gid uint32
+}
+
+func serverAccount() (*account, error) {
+	if os.Geteuid() != 0 {
+		return nil, nil
+	}
+	for _, name := range []string{"postgres", "nobody"} {
+		entry, err := user.Lookup(name)
+		if err != nil {
+			continue
+		}
+		uid, uidErr := strconv.ParseUint(entry.Uid, 10, 32)
+		gid, gidErr := strconv.ParseUint(entry.Gid, 10, 32)
+		if err := errors.Join(uidErr, gidErr); err != nil {
+			return nil, fmt.Errorf("reading the ids of user %s: %w", name, err)
+		}
+		return &account{name, uint32(uid), uint32(gid)}, nil
+	}
+	return nil, errors.New("Postgres refuses to run as root, and this machine has neither a user postgres nor a user nobody to run it as: run as another user")
+}
+
+// ownerOf is the account for data that is there already: whoever owns it, for instance nobody, when the user
+// postgres has come to the machine since.
+func (a *account) ownerOf(data string) (*account, error) {
+	if a == nil {
+		return nil, nil
+	}
+	info, err := os.Stat(data)
+	if err != nil {
+		return nil, fmt.Errorf("reading the owner of the data folder: %w", err)
+	}
+	stat := info.Sys().(*syscall.Stat_t)
+	if stat.Uid == 0 {
+		return nil, fmt.Errorf("%s belongs to root, as whom Postgres refuses to run: chown -R %s it", data, a.name)
+	}
+	if stat.Uid == a.uid {
+		return a, nil
+	}
+	return &account{strconv.Itoa(int(stat.Uid)), stat.Uid, stat.Gid}, nil
+}
+
+func (a *account) credential() *syscall.Credential {
+	if a == nil {
+		return nil
+	}
+	return &syscall.Credential{Uid: a.uid, Gid: a.gid}
+}
+
+func (a *account) own(path string) error {
+	if a == nil {
+		return nil
+	}
+	if err := os.Chown(path, int(a.uid), int(a.gid)); err != nil {
+		return fmt.Errorf("giving %s to user %s: %w", path, a.name, err)
+	}
+	return nil
+}
+
+// openTree lets the account read and run what was unpacked under the caller's umask.
+func (a *account) openTree(root string) error {
+	if a == nil {
+		return nil
+	}
+	return filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.Type()&fs.ModeSymlink != 0 {
+			return err
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return err
+		}
+		mode := info.Mode().Perm() | 0o044
+		if info.IsDir() || mode&0o100 != 0 {
+			mode |= 0o011
+		}
+		return os.Chmod(path, mode)
+	})
+}
+
+// checkReach says up front which folder shuts the account out; Postgres would only say "permission denied".
+func (a *account) checkReach(dir string) error {
+	if a == nil {
+		return nil
+	}
+	for path := dir; ; path = filepath.Dir(path) {
+		info, err := os.Stat(path)
+		if err != nil {
+			return fmt.Errorf("Config.Dir: %w", err)
+		}
+		stat, open := info.Sys().(*syscall.Stat_t), fs.FileMode(0o001)
+		switch {
+		case stat.Uid == a.uid:
+			open = 0o100
+		case stat.Gid == a.gid:
+			open = 0o010
+		}
+		if info.Mode().Perm()&open == 0 {
+			return fmt.Errorf("Config.Dir: %s: Postgres runs as user %s when the caller is root, and %s (mode %#o) does not let that user through: choose another folder",
+				dir, a.name, path, info.Mode().Perm())
+		}
+		if path == filepath.Dir(path) {
+			return nil
+		}
+	}
+}

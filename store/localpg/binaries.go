@@ -1,0 +1,68 @@
+package localpg
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"runtime"
+	"strconv"
+)
+
+const (
+	oldestMajor = 14
+	dockerRun   = "docker run --rm -d -p 5432:5432 -e POSTGRES_PASSWORD=postgres postgres:17"
+)
+
+// places are where binaries are looked for after PATH. A variable, so that a test can have a machine without.
+var places = []string{
+	"/usr/lib/postgresql/*/bin",
+	"/usr/pgsql-*/bin",
+	"/opt/homebrew/opt/postgresql*/bin",
+	"/usr/local/opt/postgresql*/bin",
+	"/Applications/Postgres.app/Contents/Versions/*/bin",
+}
+
+// binaries is a folder with postgres and initdb of one version.
+type binaries struct {
+	dir   string
+	major int
+}
+
+var versionText = regexp.MustCompile(`\(PostgreSQL\) (\d+)`)
+
+// parseMajor reads what postgres --version prints: "postgres (PostgreSQL) 15.14 (Debian 15.14-0+deb12u1)".
+func parseMajor(text string) (int, error) {
+	match := versionText.FindStringSubmatch(text)
+	if match == nil {
+		return 0, fmt.Errorf("%q is no version of Postgres", text)
+	}
+	major, err := strconv.Atoi(match[1])
+	if err != nil {
+		return 0, fmt.Errorf("%q is no version of Postgres: %w", text, err)
+	}
+	if major < oldestMajor {
+		return 0, fmt.Errorf("version %d is older than %d", major, oldestMajor)
+	}
+	return major, nil
+}
+
+// noPostgres is the one message for somebody who has nothing installed, with the ways out.
+func noPostgres(rejected, download error) error {
+	install := "apt install postgresql"
+	if runtime.GOOS == "darwin" {
+		install = "brew install postgresql@17"
+	}
+	found := "none is installed"
+	if rejected != nil {
+		found = "none that is installed can be used (" + rejected.Error() + ")"
+	}
+	return fmt.Errorf(`%w: %s, and downloading one failed: %w
+Do one of these:
+  install Postgres %d or newer:  %s
+  or use a server you have:      set DATABASE_URL=postgres://user:password@host:5432/database
+  or start one with Docker:      %s
+                                 and set DATABASE_URL=postgres://postgres:postgres@127.0.0.1:5432/postgres`,
+		ErrNoPostgres, found, download, oldestMajor, install, dockerRun)
+}
+
+var errNoDownload = errors.New("there is no download of this version")

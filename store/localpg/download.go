@@ -1,0 +1,96 @@
+//go:build linux || darwin
+
+package localpg
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	embeddedpostgres "github.com/fergusstrange/embedded-postgres"
+)
+
+const downloadMajor = 17
+
+var downloads = map[int]embeddedpostgres.PostgresVersion{
+	14: embeddedpostgres.V14, 15: embeddedpostgres.V15, 16: embeddedpostgres.V16,
+	17: embeddedpostgres.V17, 18: embeddedpostgres.V18,
+}
+
+// fetch is a variable so that a test can have a machine without a network.
+var fetch = fetchFromMaven
+
+// download gets the binaries of a major version into Dir. They appear under their name only when complete.
+func (f *folder) download(ctx context.Context, major int, log *slog.Logger) (binaries, error) {
+	version, known := downloads[major]
+	if !known {
+		return binaries{}, fmt.Errorf("Postgres %d: %w", major, errNoDownload)
+	}
+	into, err := os.MkdirTemp(f.dir, fmt.Sprintf("binaries-%d.unfinished-*", major))
+	if err != nil {
+		return binaries{}, fmt.Errorf("making room for the binaries: %w", err)
+	}
+	log.Info("downloading Postgres: this happens once", "version", version, "dir", f.dir)
+	// The library knows no context: a download given up goes on in the background, where it harms nothing.
+	done := make(chan error, 1)
+	go func() { done <- fetch(version, into, f.path("download")) }()
+	select {
+	case <-ctx.Done():
+		return binaries{}, fmt.Errorf("downloading Postgres %s: %w", version, context.Cause(ctx))
+	case err = <-done:
+	}
+	defer func() { _ = os.RemoveAll(into) }()
+	if err != nil {
+		return binaries{}, fmt.Errorf("downloading Postgres %s: %w", version, err)
+	}
+	if err := os.Chmod(into, 0o755); err != nil {
+		return binaries{}, fmt.Errorf("opening the binaries to the server's user: %w", err)
+	}
+	if err := f.account.openTree(into); err != nil {
+		return binaries{}, fmt.Errorf("opening the binaries to the server's user: %w", err)
+	}
+	if _, err := f.inspect(ctx, filepath.Join(into, "bin")); err != nil {
+		return binaries{}, fmt.Errorf("the downloaded Postgres does not run: %w", err)
+	}
+	final := f.path(fmt.Sprintf("binaries-%d", major))
+	if err := os.RemoveAll(final); err != nil { // there, but rejected by inspect
+		return binaries{}, fmt.Errorf("removing binaries that do not run: %w", err)
+	}
+	if err := os.Rename(into, final); err != nil {
+		return binaries{}, fmt.Errorf("putting the binaries in place: %w", err)
+	}
+	return binaries{filepath.Join(final, "bin"), major}, nil
+}
+
+// fetchFromMaven makes the library do the one thing wanted of it. It has no call that only downloads, so it is
+// asked to start a server in a locale that does not exist: initdb fails after the binaries are unpacked, and
+// no throw-away server can be left behind by a process killed at the wrong moment.
+func fetchFromMaven(version embeddedpostgres.PostgresVersion, into, cache string) error {
+	port, err := freePort(0)
+	if err != nil {
+		return err
+	}
+	err = embeddedpostgres.NewDatabase(embeddedpostgres.DefaultConfig().
+		Version(version).
+		Port(uint32(port)).
+		Locale("no such locale").
+		BinariesPath(into).
+		CachePath(cache).
+		RuntimePath(filepath.Join(into, "runtime")).
+		DataPath(filepath.Join(into, "runtime", "data")).
+		Logger(io.Discard)).Start()
+	if rest := os.RemoveAll(filepath.Join(into, "runtime")); rest != nil {
+		return rest
+	}
+	if has(filepath.Join(into, "bin"), "postgres", "initdb") {
+		return nil
+	}
+	if err == nil {
+		err = errors.New("the archive holds no bin/postgres")
+	}
+	return err
+}

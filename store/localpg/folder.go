@@ -1,0 +1,175 @@
+//go:build linux || darwin
+
+package localpg
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// folder is Config.Dir. Of its lock files, start.lock is held while somebody starts or stops, users.lock is
+// shared by those who use the server, and server.lock is inherited by the server: it is free exactly when no
+// process of the server is left, not even one orphaned by a crash.
+type folder struct {
+	dir     string
+	account *account // who runs Postgres; nil: the caller
+}
+
+func openFolder(dir string) (*folder, error) {
+	if dir == "" {
+		var err error
+		if dir, err = defaultDir(); err != nil {
+			return nil, err
+		}
+	}
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, fmt.Errorf("Config.Dir: %w", err)
+	}
+	who, err := serverAccount()
+	if err != nil {
+		return nil, err
+	}
+	if err := makeFolder(dir, who); err != nil {
+		return nil, fmt.Errorf("Config.Dir: creating it: %w", err)
+	}
+	if dir, err = filepath.EvalSymlinks(dir); err != nil { // data_directory is compared as text
+		return nil, fmt.Errorf("Config.Dir: %w", err)
+	}
+	if err := checkOwner(dir); err != nil {
+		return nil, err
+	}
+	if err := who.checkReach(dir); err != nil {
+		return nil, err
+	}
+	return &folder{dir: dir, account: who}, nil
+}
+
+// makeFolder creates what is missing of the path. Modes are set on that only, whatever the umask: what was
+// there before, be it /tmp, is not ours to open or close.
+func makeFolder(dir string, who *account) error {
+	mode, parents := fs.FileMode(0o700), fs.FileMode(0o700)
+	if who != nil {
+		mode, parents = 0o711, 0o755 // the account passes through to its data folder
+	}
+	var missing []string
+	for path := dir; ; path = filepath.Dir(path) {
+		if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		missing = append(missing, path)
+	}
+	slices.Reverse(missing)
+	for _, path := range missing {
+		err := os.Mkdir(path, parents)
+		if errors.Is(err, fs.ErrExist) {
+			continue // another process was faster
+		}
+		if err != nil {
+			return err
+		}
+		want := parents
+		if path == dir {
+			want = mode
+		}
+		if err := os.Chmod(path, want); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkOwner refuses a folder others can write to: in a shared place such as /tmp another user could have put
+// binaries into it that would then be run.
+func checkOwner(dir string) error {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return fmt.Errorf("Config.Dir: %w", err)
+	}
+	if !info.IsDir() {
+		return fmt.Errorf("Config.Dir: %s: must be a folder", dir)
+	}
+	if uid := int(info.Sys().(*syscall.Stat_t).Uid); uid != os.Geteuid() {
+		return fmt.Errorf("Config.Dir: %s: must belong to the caller (user id %d), but belongs to user id %d", dir, os.Geteuid(), uid)
+	}
+	if mode := info.Mode().Perm(); mode&0o002 != 0 {
+		return fmt.Errorf("Config.Dir: %s: must not be writable by everybody, but has mode %#o", dir, mode)
+	}
+	return nil
+}
+
+func (f *folder) path(name string) string { return filepath.Join(f.dir, name) }
+
+func (f *folder) logPath() string { return f.path("postgres.log") }
+
+// majors lists the major versions that have a data folder, newest first.
+func (f *folder) majors() []int {
+	entries, _ := os.ReadDir(f.dir)
+	var majors []int
+	for _, entry := range entries {
+		if major, err := strconv.Atoi(strings.TrimPrefix(entry.Name(), "data-")); err == nil && entry.Name() == dataName(major) {
+			majors = append(majors, major)
+		}
+	}
+	slices.Sort(majors)
+	slices.Reverse(majors)
+	return majors
+}
+
+func dataName(major int) string { return "data-" + strconv.Itoa(major) }
+
+// sweep removes what starts that were killed left half-made. The caller holds start.lock and server.lock, so
+// none of it is in use.
+func (f *folder) sweep() {
+	left, _ := filepath.Glob(f.path("*.unfinished-*"))
+	for _, path := range left {
+		_ = os.RemoveAll(path)
+	}
+}
+
+// password reads the password, or makes it. The caller holds start.lock.
+func (f *folder) password() (string, error) {
+	text, err := os.ReadFile(f.path("password"))
+	if err == nil && len(text) > 0 {
+		return strings.TrimSpace(string(text)), nil
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("reading the server's password: %w", err)
+	}
+	random := make([]byte, 24)
+	_, _ = rand.Read(random) // never fails
+	password := hex.EncodeToString(random)
+	if err := f.write("password", password+"\n"); err != nil {
+		return "", fmt.Errorf("keeping the server's password: %w", err)
+	}
+	return password, nil
+}
+
+// write replaces a small file at one stroke, so that a kill leaves the old one or the new one.
+func (f *folder) write(name, text string) error {
+	file, err := os.CreateTemp(f.dir, name+".unfinished-*") // mode 0600
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.Remove(file.Name()) }()
+	_, err = file.WriteString(text)
+	if err = errors.Join(err, file.Sync(), file.Close()); err != nil {
+		return err
+	}
+	return os.Rename(file.Name(), f.path(name))
+}
+
+func (f *folder) lastPort() int {
+	text, _ := os.ReadFile(f.path("port"))
+	port, _ := strconv.Atoi(strings.TrimSpace(string(text)))
+	return port
+}

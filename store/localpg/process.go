@@ -1,0 +1,146 @@
+//go:build linux || darwin
+
+package localpg
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// maxLog is the size in bytes beyond which the server's log is set aside at the next start.
+const maxLog = 10 << 20
+
+var errPortTaken = errors.New("the port was taken by another process")
+
+// command prepares a program of Postgres to run as the account.
+func (a *account) command(ctx context.Context, path string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, path, args...)
+	cmd.Dir = "/" // the caller's folder may be closed to the account
+	cmd.Env = environment()
+	cmd.WaitDelay = time.Second // killed, initdb leaves children that hold its output open
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: a.credential()}
+	return cmd
+}
+
+// environment is the caller's without what changes how Postgres behaves (PGDATA, PGPORT ...) and with English
+// messages, since some are read here. On macOS Postgres does not even start under some locales.
+func environment() []string {
+	env := slices.DeleteFunc(os.Environ(), func(entry string) bool {
+		return strings.HasPrefix(entry, "PG") || strings.HasPrefix(entry, "LC_") || strings.HasPrefix(entry, "LANG")
+	})
+	return append(env, "LC_ALL=C")
+}
+
+// process is a server this process has started.
+type process struct {
+	port    int
+	cmd     *exec.Cmd
+	exited  chan struct{} // closed when it has ended, err set before
+	err     error
+	log     string
+	logFrom int64
+}
+
+// spawn starts the server in a session of its own. The lock becomes the server's.
+func (f *folder) spawn(c cluster, cfg Config, port int, alive *lock) (*process, error) {
+	if info, err := os.Stat(f.logPath()); err == nil && info.Size() > maxLog {
+		_ = os.Rename(f.logPath(), f.logPath()+".1")
+	}
+	log, err := os.OpenFile(f.logPath(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("opening the server's log: %w", err)
+	}
+	defer func() { _ = log.Close() }()
+	from, err := log.Seek(0, io.SeekEnd)
+	if err != nil {
+		return nil, fmt.Errorf("opening the server's log: %w", err)
+	}
+	// Not tied to a context: the server outlives the call, and often the process.
+	cmd := c.as.command(context.Background(), filepath.Join(c.bin.dir, "postgres"), serverArgs(c.data, port, cfg.Parameters)...)
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.ExtraFiles = []*os.File{alive.file}
+	cmd.SysProcAttr.Setsid = true
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("starting %s: %w", cmd.Path, err)
+	}
+	p := &process{port: port, cmd: cmd, exited: make(chan struct{}), log: f.logPath(), logFrom: from}
+	go p.reap()
+	return p, nil
+}
+
+// reap waits for the server's end, lest it stay a zombie. It ends when the server does, which may be after
+// Stop, when others use the server on.
+func (p *process) reap() {
+	p.err = p.cmd.Wait()
+	close(p.exited)
+}
+
+func serverArgs(data string, port int, parameters map[string]string) []string {
+	args := []string{"-D", data, "-p", strconv.Itoa(port)}
+	set := func(name, value string) { args = append(args, "-c", name+"="+value) }
+	set("listen_addresses", "127.0.0.1")
+	set("unix_socket_directories", "") // a path too long for a socket is a common failure
+	set("logging_collector", "off")
+	for name, value := range parameters {
+		set(name, value)
+	}
+	return args
+}
+
+// failure is the error of a server that ended by itself.
+func (p *process) failure() error {
+	said := p.tail()
+	if strings.Contains(said, "could not bind") || strings.Contains(said, "could not create any TCP/IP sockets") {
+		return fmt.Errorf("%w: %d", errPortTaken, p.port)
+	}
+	return fmt.Errorf("%s ended while starting (%w); the end of %s:\n%s", p.cmd.Path, p.err, p.log, said)
+}
+
+// tail is the end of what this start wrote to the log.
+func (p *process) tail() string {
+	file, err := os.Open(p.log)
+	if err != nil {
+		return err.Error()
+	}
+	defer func() { _ = file.Close() }()
+	text, err := io.ReadAll(io.NewSectionReader(file, p.logFrom, 1<<20))
+	if err != nil {
+		return err.Error()
+	}
+	return lastLines(string(text))
+}
+
+func lastLines(text string) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	return strings.Join(lines[max(0, len(lines)-15):], "\n")
+}
+
+// freePort returns the wished port if it is free, else some free one. It may be gone the next instant.
+func freePort(wish int) (int, error) {
+	for _, port := range []int{wish, 0} {
+		listener, err := net.Listen("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+		if err != nil {
+			if port == 0 {
+				return 0, fmt.Errorf("looking for a free port: %w", err)
+			}
+			continue
+		}
+		free := listener.Addr().(*net.TCPAddr).Port
+		if err := listener.Close(); err != nil {
+			return 0, fmt.Errorf("looking for a free port: %w", err)
+		}
+		return free, nil
+	}
+	return 0, errors.New("looking for a free port: none")
+}

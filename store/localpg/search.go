@@ -1,0 +1,132 @@
+//go:build linux || darwin
+
+package localpg
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+)
+
+// choose picks the binaries. Data that is there decides first: binaries of another major version cannot read
+// it, and starting empty beside it would look like data loss.
+func (f *folder) choose(ctx context.Context, log *slog.Logger) (binaries, error) {
+	found, rejected := f.installed(ctx)
+	majors := f.majors()
+	for _, major := range majors {
+		for _, candidate := range found {
+			if candidate.major == major {
+				return candidate, nil
+			}
+		}
+	}
+	var failed error
+	for _, major := range majors {
+		got, err := f.download(ctx, major, log)
+		if err == nil {
+			return got, nil
+		}
+		failed = errors.Join(failed, err)
+	}
+	if len(found) > 0 {
+		if len(majors) > 0 {
+			log.Warn("no Postgres to be had for the data of the other version: starting with an empty database beside it",
+				"dir", f.dir, "data_of", majors, "version", found[0].major, "error", failed)
+		}
+		return found[0], nil
+	}
+	got, err := f.download(ctx, downloadMajor, log)
+	if err != nil {
+		return binaries{}, noPostgres(rejected, err)
+	}
+	return got, nil
+}
+
+// installed lists the usable binaries of this machine in order of preference, and why others are not usable.
+func (f *folder) installed(ctx context.Context) ([]binaries, error) {
+	var (
+		found    []binaries
+		rejected error
+		seen     = map[string]bool{}
+	)
+	add := func(dirs ...string) {
+		var group []binaries
+		for _, dir := range dirs {
+			if seen[dir] {
+				continue
+			}
+			seen[dir] = true
+			got, err := f.inspect(ctx, dir)
+			if err != nil {
+				rejected = errors.Join(rejected, err)
+				continue
+			}
+			group = append(group, got)
+		}
+		slices.SortStableFunc(group, func(a, b binaries) int { return b.major - a.major })
+		found = append(found, group...)
+	}
+	add(pathDirs()...)
+	for _, place := range places {
+		dirs, _ := filepath.Glob(place)
+		add(resolved(dirs)...)
+	}
+	dirs, _ := filepath.Glob(f.path("binaries-*/bin"))
+	dirs = slices.DeleteFunc(dirs, func(dir string) bool { return filepath.Ext(filepath.Dir(dir)) != "" }) // unfinished ones
+	add(dirs...)
+	return found, rejected
+}
+
+// pathDirs follows links: on many machines PATH has a link to postgres alone, and initdb is beside its target.
+func pathDirs() []string {
+	var dirs []string
+	for _, name := range []string{"postgres", "initdb", "pg_ctl"} {
+		path, err := exec.LookPath(name)
+		if err != nil {
+			continue
+		}
+		if path, err = filepath.EvalSymlinks(path); err == nil && has(filepath.Dir(path), "postgres", "initdb") {
+			dirs = append(dirs, filepath.Dir(path))
+		}
+	}
+	return dirs
+}
+
+func resolved(dirs []string) []string {
+	var real []string
+	for _, dir := range dirs {
+		if dir, err := filepath.EvalSymlinks(dir); err == nil && has(dir, "postgres", "initdb") {
+			real = append(real, dir)
+		}
+	}
+	return real
+}
+
+func has(dir string, names ...string) bool {
+	for _, name := range names {
+		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.IsDir() {
+			return false
+		}
+	}
+	return true
+}
+
+// inspect runs postgres --version as the user that will run the server: this finds wrong architectures,
+// missing libraries and folders that user may not enter.
+func (f *folder) inspect(ctx context.Context, dir string) (binaries, error) {
+	cmd := f.account.command(ctx, filepath.Join(dir, "postgres"), "--version")
+	text, err := cmd.Output()
+	if err != nil {
+		return binaries{}, fmt.Errorf("%s: %w", cmd.Path, err)
+	}
+	major, err := parseMajor(string(text))
+	if err != nil {
+		return binaries{}, fmt.Errorf("%s: %w", cmd.Path, err)
+	}
+	return binaries{dir, major}, nil
+}

@@ -1,0 +1,83 @@
+package store
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Status of a task.
+type Status string
+
+// The statuses. COMPLETED, FAILED, EXPIRED, CANCELLED and SKIPPED are final.
+const (
+	StatusQueued    Status = "QUEUED"
+	StatusExecuting Status = "EXECUTING"
+	StatusCompleted Status = "COMPLETED"
+	StatusFailed    Status = "FAILED"
+	StatusExpired   Status = "EXPIRED"
+	StatusCancelled Status = "CANCELLED"
+	StatusPaused    Status = "PAUSED"
+	StatusSkipped   Status = "SKIPPED"
+)
+
+// Statuses lists all statuses.
+func Statuses() []Status {
+	return []Status{StatusQueued, StatusExecuting, StatusCompleted, StatusFailed, StatusExpired, StatusCancelled, StatusPaused, StatusSkipped}
+}
+
+// Row is a row of scheduled_tasks. The comments on the table's columns say what each means.
+type Row struct {
+	ID                    string          `json:"id"`
+	Payload               json.RawMessage `json:"payload"`
+	Type                  string          `json:"type"`
+	Entity                *string         `json:"entity,omitempty"`
+	TenantID              *string         `json:"tenant_id,omitempty"`
+	Queue                 string          `json:"queue"`
+	Status                Status          `json:"status"`
+	Priority              int             `json:"priority"`
+	ScheduledAt           time.Time       `json:"scheduled_at"`
+	RunNowAt              *time.Time      `json:"run_now_at,omitempty"`
+	Expiration            *time.Duration  `json:"expiration,omitempty"`    // nanoseconds in JSON
+	ExpectedExecutionTime time.Duration   `json:"expected_execution_time"` // nanoseconds in JSON
+	MaxAttempts           int             `json:"max_attempts"`
+	Attempt               int             `json:"attempt"`
+	Revision              int64           `json:"revision"`
+	NextAttemptAt         *time.Time      `json:"next_attempt_at,omitempty"`
+	Fence                 *int64          `json:"fence,omitempty"`
+	HeldUntil             *time.Time      `json:"held_until,omitempty"`
+	Message               *string         `json:"message,omitempty"`
+	Result                json.RawMessage `json:"result,omitempty"`
+	ScheduledBy           *string         `json:"scheduled_by,omitempty"`
+	CreatedAt             time.Time       `json:"created_at"`
+	LastStatusUpdate      time.Time       `json:"last_status_update"`
+	StartedAt             *time.Time      `json:"started_at,omitempty"`
+	FinishedAt            *time.Time      `json:"finished_at,omitempty"`
+}
+
+// Execution is a line of scheduled_task_executions: what came of one claim.
+type Execution struct {
+	Fence       int64      `json:"fence"`
+	TaskID      string     `json:"task_id"`
+	Type        string     `json:"type"`
+	Revision    int64      `json:"revision"`
+	Attempt     int        `json:"attempt"`
+	ScheduledAt time.Time  `json:"scheduled_at"`
+	DueAt       *time.Time `json:"due_at,omitempty"`
+	StartedAt   *time.Time `json:"started_at,omitempty"`
+	FinishedAt  time.Time  `json:"finished_at"`
+	Outcome     string     `json:"outcome"`
+	Error       *string    `json:"error,omitempty"`
+	Node        *int64     `json:"node,omitempty"`
+}
+
+// Change is a line of scheduled_task_changes: one edit, verb or delete.
+type Change struct {
+	Revision  int64           `json:"revision"`
+	TaskID    string          `json:"task_id"`
+	Verb      string          `json:"verb"`
+	Outcome   string          `json:"outcome"`
+	ChangedAt time.Time       `json:"changed_at"`
+	ChangedBy string          `json:"changed_by"`
+	Old       json.RawMessage `json:"old,omitempty"`
+	New       json.RawMessage `json:"new,omitempty"`
+}

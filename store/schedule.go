@@ -1,0 +1,124 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+)
+
+const scheduleSQL = `
+SELECT id, revision, outcome FROM tasktable.schedule(
+    payload => $1::text::jsonb, scheduled_at => $2::text::timestamptz, id => $3::text, priority => $4::text::int, queue => $5::text,
+    expiration => $6::text::interval, expected_execution_time => $7::text::interval, max_attempts => $8::text::int,
+    tenant_id => $9::text, entity => $10::text, if_finished => $11::text, scheduled_by => $12::text, wake => $13::text::boolean)`
+
+// Schedule upserts a task by its id: Created, Rescheduled, Rearmed, Unchanged or Finished. The last two write nothing, so
+// scheduling the same again is free. It returns an error wrapping ErrInvalid for a bad field, before the database is asked.
+func (s *Store) Schedule(ctx context.Context, db DB, task Task) (Receipt, error) {
+	wire, err := task.wire()
+	if err != nil {
+		return Receipt{}, fmt.Errorf("schedule: %w", err)
+	}
+	return s.callOne(ctx, db, "schedule task "+wire.ID, scheduleSQL, string(wire.Payload), wire.ScheduledAt, wire.ID,
+		strconv.Itoa(wire.Priority), wire.Queue, wire.Expiration, wire.ExpectedExecutionTime, strconv.Itoa(wire.MaxAttempts),
+		wire.TenantID, wire.Entity, wire.IfFinished, s.author(), s.wake())
+}
+
+const scheduleManySQL = `
+SELECT position, id, revision, outcome FROM tasktable.schedule_many($1::text::jsonb, $2::text, $3::text::boolean, $4::text) ORDER BY position`
+
+// ScheduleMany schedules each task in one statement and returns their receipts in the order given. One bad task refuses all.
+// Of two with the same id the later wins. Rows are locked in the order of their ids, so calls that share tasks do not deadlock.
+func (s *Store) ScheduleMany(ctx context.Context, db DB, tasks []Task) ([]Receipt, error) {
+	return s.scheduleMany(ctx, db, tasks, "schedule")
+}
+
+func (s *Store) scheduleMany(ctx context.Context, db DB, tasks []Task, verb string) ([]Receipt, error) {
+	if len(tasks) == 0 {
+		return nil, nil
+	}
+	encoded, err := encodeMany(tasks)
+	if err != nil {
+		return nil, fmt.Errorf("schedule many: %w", err)
+	}
+	rows, err := s.call(ctx, db, fmt.Sprintf("schedule %d tasks", len(tasks)), scheduleManySQL, encoded, s.author(), s.wake(), verb)
+	return receipts(rows), err
+}
+
+const syncSQL = `SELECT position, id, revision, outcome FROM tasktable.sync($1::text, $2::text::jsonb, $3::text, $4::text::boolean)`
+
+// Sync makes the waiting and running tasks of an entity exactly these: it schedules each, with the entity filled in, and
+// cancels the entity's others. The receipts are those of the tasks in the order given, then those of the cancelled ones. Two
+// Syncs of one entity at once wait for each other.
+func (s *Store) Sync(ctx context.Context, db DB, entity string, tasks ...Task) ([]Receipt, error) {
+	if err := checkText("entity", entity); err != nil {
+		return nil, fmt.Errorf("sync: %w", err)
+	}
+	if entity == "" {
+		return nil, fmt.Errorf("sync: %w", invalid("entity", "must be 1 to 512 bytes without control characters", "an empty one"))
+	}
+	for _, task := range tasks {
+		if task.Entity != "" && task.Entity != entity {
+			return nil, fmt.Errorf("sync: %w", invalid("entity", fmt.Sprintf("must be %q or empty in each task", entity), fmt.Sprintf("%q", task.Entity)))
+		}
+	}
+	encoded, err := encodeMany(tasks)
+	if err != nil {
+		return nil, fmt.Errorf("sync entity %s: %w", entity, err)
+	}
+	rows, err := s.call(ctx, db, "sync entity "+entity, syncSQL, entity, encoded, s.author(), s.wake())
+	slices.SortStableFunc(rows, func(a, b receiptRow) int { return int(order(a) - order(b)) })
+	return receipts(rows), err
+}
+
+// order puts the cancelled ones, which have no position, last.
+func order(row receiptRow) int64 {
+	if row.Position == nil {
+		return 1 << 30
+	}
+	return *row.Position
+}
+
+const rescheduleSQL = `SELECT id, revision, outcome FROM tasktable.reschedule($1::text, $2::text::timestamptz, $3::text, $4::text::boolean)`
+
+// Reschedule moves a task to another time and keeps all else: Rescheduled, Rearmed, Unchanged, Finished or Absent.
+func (s *Store) Reschedule(ctx context.Context, db DB, id string, at time.Time) (Receipt, error) {
+	if err := checkID(id); err != nil {
+		return Receipt{}, fmt.Errorf("reschedule: %w", err)
+	}
+	if at.IsZero() {
+		return Receipt{}, fmt.Errorf("reschedule: %w", invalid("scheduled_at", "must be given", "the zero time"))
+	}
+	text, err := timeText("scheduled_at", at)
+	if err != nil {
+		return Receipt{}, fmt.Errorf("reschedule: %w", err)
+	}
+	return s.callOne(ctx, db, "reschedule task "+id, rescheduleSQL, id, text, s.author(), s.wake())
+}
+
+func encodeMany(tasks []Task) (string, error) {
+	wires := make([]wireTask, len(tasks))
+	for i, task := range tasks {
+		wire, err := task.wire()
+		if err != nil {
+			return "", fmt.Errorf("task %d of %d: %w", i+1, len(tasks), err)
+		}
+		wires[i] = wire
+	}
+	encoded, err := json.Marshal(wires)
+	if err != nil {
+		return "", fmt.Errorf("encode %d tasks: %w", len(tasks), err)
+	}
+	return string(encoded), nil
+}
+
+func receipts(rows []receiptRow) []Receipt {
+	done := make([]Receipt, len(rows))
+	for i, row := range rows {
+		done[i] = row.receipt()
+	}
+	return done
+}

@@ -1,0 +1,127 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Config of a Store. The zero value works.
+type Config struct {
+	// Service is recorded with each change as its author, and in scheduled_by; at most 512 bytes. "": the database role.
+	Service string
+	// Schema is the Postgres schema of the tables. A wrong one makes every call fail. "": tasktable.
+	Schema string
+	// NoNotify keeps Schedule from waking the leader by NOTIFY. Tasks due at once then start within about a second instead
+	// of some milliseconds. For databases where NOTIFY is unwanted.
+	NoNotify bool
+}
+
+// wakeEvery bounds how often one process notifies: NOTIFY takes a lock that all committing notifiers share. A notification
+// that this, or a rollback, swallows costs at most the second between two of the leader's own looks.
+const wakeEvery = 20 * time.Millisecond
+
+// Store schedules tasks and reads them. It holds no connection, and may be used by many goroutines.
+type Store struct {
+	config   Config
+	schema   Schema
+	err      error // of the configuration; told by each call, so that New fits in a package variable
+	lastWake atomic.Int64
+}
+
+// New makes a Store. A malformed configuration is reported by the first call.
+func New(config Config) *Store {
+	schema, err := NewSchema(config.Schema)
+	if err == nil {
+		err = checkText("service", config.Service)
+	}
+	return &Store{config: config, schema: schema, err: err}
+}
+
+// Outcome is what a verb did.
+type Outcome string
+
+// The outcomes. Only the first seven wrote anything.
+const (
+	Created     Outcome = "created"     // a new task
+	Rescheduled Outcome = "rescheduled" // a waiting or running task was edited; a running one runs again
+	Rearmed     Outcome = "rearmed"     // a finished or cancelled task waits again
+	Cancelled   Outcome = "cancelled"
+	Paused      Outcome = "paused"
+	Queued      Outcome = "queued" // resumed, retried, or run now
+	Deleted     Outcome = "deleted"
+	Unchanged   Outcome = "unchanged" // the task is as asked already
+	Finished    Outcome = "finished"  // the task has ended, and what was asked does not start it again
+	Running     Outcome = "running"   // the task is running, or claimed to run, and the verb must not touch it
+	Absent      Outcome = "absent"    // there is no such task
+)
+
+// Receipt is the answer of a verb.
+type Receipt struct {
+	ID       string
+	Revision int64 // 0 when the task is absent or deleted
+	Outcome  Outcome
+}
+
+// receiptRow is a Receipt as the SQL functions return it.
+type receiptRow struct {
+	Position *int64
+	ID       string
+	Revision *int64
+	Outcome  string
+}
+
+func (r receiptRow) receipt() Receipt {
+	receipt := Receipt{ID: r.ID, Outcome: Outcome(r.Outcome)}
+	if r.Revision != nil {
+		receipt.Revision = *r.Revision
+	}
+	return receipt
+}
+
+// call runs a statement that returns receipts.
+func (s *Store) call(ctx context.Context, db DB, doing, statement string, args ...any) ([]receiptRow, error) {
+	if s.err != nil {
+		return nil, fmt.Errorf("%s: %w", doing, s.err)
+	}
+	rows, err := db.Query(ctx, s.schema.SQL(statement), args...)
+	if err != nil {
+		return nil, described(err, doing)
+	}
+	receipts, err := pgx.CollectRows(rows, pgx.RowToStructByNameLax[receiptRow])
+	return receipts, described(err, doing)
+}
+
+func (s *Store) callOne(ctx context.Context, db DB, doing, statement string, args ...any) (Receipt, error) {
+	receipts, err := s.call(ctx, db, doing, statement, args...)
+	if err != nil {
+		return Receipt{}, err
+	}
+	if len(receipts) != 1 {
+		return Receipt{}, fmt.Errorf("%s: %d answers instead of one", doing, len(receipts))
+	}
+	return receipts[0].receipt(), nil
+}
+
+// author is the service, or nil for the database role.
+func (s *Store) author() *string {
+	if s.config.Service == "" {
+		return nil
+	}
+	return &s.config.Service
+}
+
+// wake says whether this call may notify. The text is for binding: text goes through every driver.
+func (s *Store) wake() string {
+	if s.config.NoNotify {
+		return "false"
+	}
+	now, last := time.Now().UnixNano(), s.lastWake.Load()
+	if now-last < int64(wakeEvery) || !s.lastWake.CompareAndSwap(last, now) {
+		return "false"
+	}
+	return "true"
+}

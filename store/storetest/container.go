@@ -1,0 +1,75 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"time"
+
+	"github.com/moby/moby/client"
+	"github.com/testcontainers/testcontainers-go"
+	"github.com/testcontainers/testcontainers-go/wait"
+)
+
+const (
+	image       = "postgres:17-alpine"
+	dockerLimit = 2 * time.Second
+)
+
+// dockerAnswers asks the daemon itself: an installed docker command, or a socket file, says nothing.
+func dockerAnswers(ctx context.Context) (answers bool) {
+	ctx, cancel := context.WithTimeout(ctx, dockerLimit)
+	defer cancel()
+	defer func() {
+		if recover() != nil { // the library panics on some broken settings
+			answers = false
+		}
+	}()
+	docker, err := testcontainers.NewDockerClientWithOpts(ctx)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = docker.Close() }()
+	_, err = docker.Ping(ctx, client.PingOptions{})
+	return err == nil
+}
+
+func startContainer(ctx context.Context) (base *url.URL, stop func() error, err error) {
+	usedContainer.Store(true)
+	defer func() {
+		if fault := recover(); fault != nil {
+			err = fmt.Errorf("testcontainers: %v", fault)
+		}
+	}()
+	container, err := testcontainers.Run(ctx, image,
+		testcontainers.WithExposedPorts("5432/tcp"),
+		testcontainers.WithEnv(map[string]string{"POSTGRES_PASSWORD": "tasktable", "POSTGRES_DB": "tasktable"}),
+		testcontainers.WithCmd("postgres", "-c", "fsync=off", "-c", "full_page_writes=off", "-c", "max_connections=400"),
+		// Twice: the image starts a server to set itself up, and then the real one.
+		testcontainers.WithWaitStrategy(
+			wait.ForLog("database system is ready to accept connections").WithOccurrence(2).WithStartupTimeout(time.Minute),
+			wait.ForListeningPort("5432/tcp"),
+		),
+	)
+	terminate := func() error { return testcontainers.TerminateContainer(container) }
+	if err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("starting %s: %w", image, err), terminate())
+	}
+	host, err := container.Host(ctx)
+	if err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("reading the container's host: %w", err), terminate())
+	}
+	port, err := container.MappedPort(ctx, "5432/tcp")
+	if err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("reading the container's port: %w", err), terminate())
+	}
+	return &url.URL{
+		Scheme:   "postgres",
+		User:     url.UserPassword("postgres", "tasktable"),
+		Host:     net.JoinHostPort(host, port.Port()),
+		Path:     "/tasktable",
+		RawQuery: "sslmode=disable",
+	}, terminate, nil
+}

@@ -1,0 +1,146 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// Classes of advisory locks, in the database of the server's URL. A session holds them, so they end with the
+// process: what nobody holds the lock of, nobody uses.
+const (
+	lockProcess  = 0x7474_0001 // by process number; exclusive as long as the process lives
+	lockTemplate = 0x7474_0002 // by hash of the template's name; shared by those who clone it
+	lockSweep    = 0x7474_0003 // making templates and dropping leftovers, one process at a time
+)
+
+const emptyTemplate = "template0"
+
+// names are the names of databases this package makes. They carry the number of the database the advisory
+// locks live in: two URLs of one server that name different databases do not see each other's locks, and
+// must not take each other's databases for leftovers.
+type names struct {
+	beside  uint32
+	process int32
+}
+
+func newNames(beside uint32) names { return names{beside, rand.Int32()} }
+
+func (n names) testPrefix() string     { return fmt.Sprintf("tasktable_test_%d_", n.beside) }
+func (n names) templatePrefix() string { return fmt.Sprintf("tasktable_template_%d_", n.beside) }
+
+func (n names) test(number int64) string {
+	return fmt.Sprintf("%s%08x_%d", n.testPrefix(), n.process, number)
+}
+
+// processOf reads the process number from the name of a test's database or of an unfinished template.
+func (n names) processOf(name string) (process int32, ok bool) {
+	rest, ok := strings.CutPrefix(name, n.testPrefix())
+	if !ok {
+		return 0, false
+	}
+	_, err := fmt.Sscanf(rest, "%08x_", &process)
+	return process, err == nil
+}
+
+func (s *server) create(ctx context.Context, template string) (string, error) {
+	name := s.names.test(s.made.Add(1))
+	statement := "CREATE DATABASE " + quote(name) + " TEMPLATE " + quote(template)
+	for {
+		_, err := s.admin.Exec(ctx, statement)
+		var busy *pgconn.PgError
+		// 55006: a session is in the template. Nobody may connect to it, but autovacuum may.
+		if !errors.As(err, &busy) || busy.Code != "55006" {
+			if err != nil {
+				return "", fmt.Errorf("creating a database for the test: %w", err)
+			}
+			return name, nil
+		}
+		if err := pause(ctx, 50*time.Millisecond); err != nil {
+			return "", fmt.Errorf("creating a database for the test: %w: %w", err, busy)
+		}
+	}
+}
+
+func (s *server) drop(ctx context.Context, name string) error {
+	if _, err := s.admin.Exec(ctx, "DROP DATABASE IF EXISTS "+quote(name)+" WITH (FORCE)"); err != nil {
+		return fmt.Errorf("dropping the test's database: %w", err)
+	}
+	return nil
+}
+
+// dropLeftovers drops the databases of processes that are gone and the templates nobody uses. Only one
+// process at a time does it, and the others need not wait.
+func (s *server) dropLeftovers(ctx context.Context) error {
+	got, err := s.tryLock(ctx, lockSweep, 0)
+	if err != nil || !got {
+		return err
+	}
+	defer s.unlock(ctx, lockSweep, 0)
+	rows, err := s.admin.Query(ctx, "SELECT datname FROM pg_database WHERE starts_with(datname, $1) OR starts_with(datname, $2)",
+		s.names.testPrefix(), s.names.templatePrefix())
+	if err != nil {
+		return fmt.Errorf("looking for databases left by killed tests: %w", err)
+	}
+	found, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return fmt.Errorf("looking for databases left by killed tests: %w", err)
+	}
+	for _, name := range found {
+		class, key := lockTemplate, hash(name)
+		if process, ok := s.names.processOf(name); ok {
+			class, key = lockProcess, process
+		}
+		if name == s.templateName() || class == lockProcess && key == s.names.process {
+			continue
+		}
+		if err := s.dropUnused(ctx, name, class, key); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *server) dropUnused(ctx context.Context, name string, class int, key int32) error {
+	got, err := s.tryLock(ctx, class, key)
+	if err != nil || !got {
+		return err
+	}
+	defer s.unlock(ctx, class, key)
+	return s.drop(ctx, name)
+}
+
+func (s *server) tryLock(ctx context.Context, class int, key int32) (got bool, err error) {
+	s.holderMu.Lock()
+	defer s.holderMu.Unlock()
+	if err := s.holder.QueryRow(ctx, "SELECT pg_try_advisory_lock($1, $2)", class, key).Scan(&got); err != nil {
+		return false, fmt.Errorf("taking an advisory lock: %w", err)
+	}
+	return got, nil
+}
+
+// unlock needs no error: a connection that cannot unlock is broken, and its locks are gone with it.
+func (s *server) unlock(ctx context.Context, class int, key int32) {
+	s.holderMu.Lock()
+	defer s.holderMu.Unlock()
+	_, _ = s.holder.Exec(ctx, "SELECT pg_advisory_unlock($1, $2)", class, key)
+}
+
+func quote(name string) string { return pgx.Identifier{name}.Sanitize() }
+
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-timer.C:
+		return nil
+	}
+}

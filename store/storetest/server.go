@@ -1,0 +1,143 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"sync/atomic"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tasktable/tasktable/store/localpg"
+)
+
+// URLVariable is the environment variable that names a server to use.
+const URLVariable = "TASKTABLE_TEST_DATABASE_URL"
+
+// server is the Postgres the tests of this process use.
+type server struct {
+	base     *url.URL
+	stop     func() error
+	admin    *pgxpool.Pool // creates and drops
+	holder   *pgx.Conn     // its session holds the advisory locks that say: this process is alive
+	holderMu sync.Mutex
+	names    names
+	made     atomic.Int64 // numbers the databases
+	template func() (string, error)
+}
+
+var (
+	running       atomic.Pointer[server]
+	usedContainer atomic.Bool
+	shared        = sync.OnceValues(open)
+)
+
+// open chooses a server and makes it ready to hand out databases.
+func open() (*server, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), prepareLimit)
+	defer cancel()
+	base, stop, err := choose(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s := &server{base: base, stop: stop}
+	s.template = sync.OnceValues(s.prepareTemplate)
+	running.Store(s) // from here on Main cleans up, also after an error
+	if err := s.connect(ctx); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+func choose(ctx context.Context) (*url.URL, func() error, error) {
+	if given := os.Getenv(URLVariable); given != "" {
+		base, err := parseURL(given)
+		if err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", URLVariable, err)
+		}
+		return base, func() error { return nil }, nil
+	}
+	if dockerAnswers(ctx) {
+		base, stop, err := startContainer(ctx)
+		if err == nil {
+			return base, stop, nil
+		}
+		fmt.Fprintln(os.Stderr, "storetest: Docker answers, but no container came up; using a local Postgres:", err)
+	}
+	return startLocal(ctx)
+}
+
+// parseURL keeps the given text out of its errors: it may hold a password.
+func parseURL(text string) (*url.URL, error) {
+	base, err := url.Parse(text)
+	if err != nil || (base.Scheme != "postgres" && base.Scheme != "postgresql") {
+		return nil, errors.New("must be a URL of the form postgres://user:password@host:port/database")
+	}
+	return base, nil
+}
+
+func startLocal(ctx context.Context) (*url.URL, func() error, error) {
+	local, err := localpg.Start(ctx, localpg.Config{
+		Dir: filepath.Join(os.TempDir(), "tasktable-test-"+strconv.Itoa(os.Getuid())),
+		// Without the disk's cooperation tests are several times faster. synchronous_commit stays on, since
+		// off would change what other sessions and NOTIFY see when.
+		Parameters: map[string]string{"fsync": "off", "full_page_writes": "off", "max_connections": "400"},
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	base, err := url.Parse(local.URL())
+	if err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("reading the server's URL: %w", err), local.Stop())
+	}
+	return base, local.Stop, nil
+}
+
+// connect opens the administrative connections, marks this process as alive, and drops what dead ones left.
+func (s *server) connect(ctx context.Context) error {
+	config, err := pgxpool.ParseConfig(s.base.String())
+	if err != nil {
+		return fmt.Errorf("reading the server's URL: %w", err)
+	}
+	config.MaxConns = 4
+	if s.admin, err = pgxpool.NewWithConfig(ctx, config); err != nil {
+		return fmt.Errorf("opening a pool: %w", err)
+	}
+	if s.holder, err = pgx.ConnectConfig(ctx, config.ConnConfig); err != nil {
+		return fmt.Errorf("connecting: %w", err)
+	}
+	var beside uint32
+	if err := s.holder.QueryRow(ctx, "SELECT oid FROM pg_database WHERE datname = current_database()").Scan(&beside); err != nil {
+		return fmt.Errorf("reading the database's number: %w", err)
+	}
+	s.names = newNames(beside)
+	if _, err := s.holder.Exec(ctx, "SELECT pg_advisory_lock($1, $2)", lockProcess, s.names.process); err != nil {
+		return fmt.Errorf("marking this process as alive: %w", err)
+	}
+	return s.dropLeftovers(ctx)
+}
+
+func (s *server) close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), stepLimit)
+	defer cancel()
+	if s.holder != nil {
+		_ = s.holder.Close(ctx)
+	}
+	if s.admin != nil {
+		s.admin.Close()
+	}
+	return s.stop()
+}
+
+func stopShared() error {
+	if s := running.Load(); s != nil {
+		return s.close()
+	}
+	return nil
+}

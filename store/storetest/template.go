@@ -1,0 +1,96 @@
+package storetest
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tasktable/tasktable/migrations"
+)
+
+// templateName carries the fingerprint of the migrations: changed migrations get a new template, and an old
+// one is never mistaken for it.
+func (s *server) templateName() string {
+	sum := sha256.Sum256([]byte(migrations.Fingerprint()))
+	return s.names.templatePrefix() + hex.EncodeToString(sum[:8]) // names end at 63 bytes
+}
+
+func hash(name string) int32 {
+	sum := sha256.Sum256([]byte(name))
+	return int32(binary.BigEndian.Uint32(sum[:4]))
+}
+
+// prepareTemplate makes the template, unless some process has made it before, and keeps it from being dropped
+// as long as this process lives.
+func (s *server) prepareTemplate() (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), prepareLimit)
+	defer cancel()
+	name := s.templateName()
+	// Waits for the process that makes it, or that drops leftovers: this could be one of them.
+	if err := s.lock(ctx, "SELECT pg_advisory_lock($1, $2)", lockSweep, 0); err != nil {
+		return "", err
+	}
+	defer s.unlock(ctx, lockSweep, 0)
+	if err := s.lock(ctx, "SELECT pg_advisory_lock_shared($1, $2)", lockTemplate, hash(name)); err != nil {
+		return "", err
+	}
+	var there bool
+	if err := s.admin.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1)", name).Scan(&there); err != nil {
+		return "", fmt.Errorf("looking for the template: %w", err)
+	}
+	if there {
+		return name, nil
+	}
+	if err := s.makeTemplate(ctx, name); err != nil {
+		return "", err
+	}
+	return name, nil
+}
+
+// makeTemplate migrates a database under a test's name and renames it at the end: a process killed halfway
+// leaves a leftover and no template that is half migrated.
+func (s *server) makeTemplate(ctx context.Context, name string) error {
+	unfinished, err := s.create(ctx, emptyTemplate)
+	if err != nil {
+		return err
+	}
+	if err := s.migrate(ctx, unfinished); err != nil {
+		_ = s.drop(ctx, unfinished)
+		return err
+	}
+	// A template with a session in it cannot be cloned, so nobody is let in.
+	for _, statement := range []string{
+		"ALTER DATABASE " + quote(unfinished) + " WITH ALLOW_CONNECTIONS false",
+		"ALTER DATABASE " + quote(unfinished) + " RENAME TO " + quote(name),
+	} {
+		if _, err := s.admin.Exec(ctx, statement); err != nil {
+			return fmt.Errorf("turning the migrated database into the template: %w", err)
+		}
+	}
+	return nil
+}
+
+func (s *server) migrate(ctx context.Context, database string) error {
+	pool, err := pgxpool.New(ctx, s.urlOf(database))
+	if err != nil {
+		return fmt.Errorf("opening a pool to migrate: %w", err)
+	}
+	defer pool.Close()
+	if err := migrations.Up(ctx, pool, ""); err != nil {
+		return fmt.Errorf("migrating the template: %w", err)
+	}
+	return nil
+}
+
+func (s *server) lock(ctx context.Context, statement string, class int, key int32) error {
+	s.holderMu.Lock()
+	defer s.holderMu.Unlock()
+	if _, err := s.holder.Exec(ctx, statement, class, key); err != nil {
+		return fmt.Errorf("taking an advisory lock: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,333 @@
+package store
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+)
+
+// Limits of a task's fields. The database checks them again.
+const (
+	MaxIDBytes               = 512
+	MaxPayloadBytes          = 256 << 10
+	MaxExpiration            = 87660 * time.Hour // 10 years
+	MaxExpectedExecutionTime = 7 * 24 * time.Hour
+	MaxMaxAttempts           = 1000
+	MinPriority              = -100
+	MaxPriority              = 100
+)
+
+// What a zero field of a Task stands for.
+const (
+	DefaultQueue                 = "default"
+	DefaultExpectedExecutionTime = 5 * time.Minute
+	DefaultMaxAttempts           = 5
+)
+
+var (
+	typeSyntax  = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_\-\[\]<>/.·:+]+$`)
+	queueSyntax = regexp.MustCompile(`^[a-z0-9]+([_-][a-z0-9]+)*$`)
+)
+
+// Payload is a variant of the union: a struct that encoding/json makes an object of, and its type's name. The name becomes
+// the object's field "type".
+type Payload interface {
+	// TaskType is 2 to 127 letters, digits or _-[]<>/.·:+ and must not depend on the value.
+	TaskType() string
+}
+
+// Keyed is a Payload whose task has a deterministic id, task-{type}-{key}: scheduling it again edits that task. A payload
+// that is not Keyed gets a new id, a UUID version 7, each time it is scheduled.
+type Keyed interface {
+	Payload
+	// TaskKey must not be empty.
+	TaskKey() string
+}
+
+// JSON is a payload that is JSON already: an object with a field "type".
+type JSON json.RawMessage
+
+// TaskType is the field "type", or "" where the text has none.
+func (j JSON) TaskType() string {
+	var variant struct {
+		Type string `json:"type"`
+	}
+	_ = json.Unmarshal(j, &variant) // what cannot be read is refused by Schedule, with the reason
+	return variant.Type
+}
+
+// MarshalJSON returns the text as it is.
+func (j JSON) MarshalJSON() ([]byte, error) { return json.RawMessage(j).MarshalJSON() }
+
+// IfFinished says what scheduling a finished task for another time does.
+type IfFinished string
+
+const (
+	// Rearm runs the task again at the new time. The default.
+	Rearm IfFinished = ""
+	// Keep leaves a finished task finished. It does not concern a cancelled one, which has not run.
+	Keep IfFinished = "keep"
+)
+
+// Task is what is scheduled: the whole of what the application wants. A field left zero asks for its default, also when the
+// task exists with another value; only At keeps what is there.
+type Task struct {
+	// ID overrides the id that the payload gives (see Keyed): 1 to 512 bytes without control characters.
+	ID string
+	// Payload is required: at most 256 KiB of JSON.
+	Payload Payload
+	// At is when the task is due, to the microsecond (rounded up); years 1 to 9999. Zero keeps the time of an existing task
+	// and means now for a new one.
+	At time.Time
+	// Expiration is how long after At an attempt may still start; 0: for ever, else 1 µs to 10 years.
+	Expiration time.Duration
+	// ExpectedExecutionTime is how long an attempt may take before it is given up as lost; 0: 5 minutes, at most 7 days.
+	ExpectedExecutionTime time.Duration
+	// MaxAttempts is how many attempts may fail before the task is FAILED; 0: 5, at most 1000.
+	MaxAttempts int
+	// Priority is -100 to 100; the higher runs first. 0 is the default.
+	Priority int
+	// Queue is which nodes may run it; "": default.
+	Queue string
+	// Entity is what the task is about, as "event:42", for Sync and for audit; optional, at most 512 bytes.
+	Entity string
+	// TenantID is whose task it is; optional, at most 512 bytes.
+	TenantID string
+	// IfFinished is Rearm unless set.
+	IfFinished IfFinished
+}
+
+// IDOf is the id under which Schedule puts a Keyed payload; "" for another, whose ids are new each time.
+func IDOf(payload Payload) string {
+	if keyed, ok := payload.(Keyed); ok {
+		return "task-" + keyed.TaskType() + "-" + keyed.TaskKey()
+	}
+	return ""
+}
+
+// NewID is a new id, as a task gets whose payload is not Keyed.
+func NewID() (string, error) {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return "", fmt.Errorf("make a task id: %w", err)
+	}
+	return id.String(), nil
+}
+
+// wireTask is a Task as the SQL functions take it, defaults filled in and every field checked. Times and intervals are text.
+type wireTask struct {
+	ID                    string          `json:"id"`
+	Payload               json.RawMessage `json:"payload"`
+	ScheduledAt           *string         `json:"scheduled_at"`
+	Priority              int             `json:"priority"`
+	Queue                 string          `json:"queue"`
+	Expiration            *string         `json:"expiration"`
+	ExpectedExecutionTime string          `json:"expected_execution_time"`
+	MaxAttempts           int             `json:"max_attempts"`
+	TenantID              *string         `json:"tenant_id"`
+	Entity                *string         `json:"entity"`
+	IfFinished            string          `json:"if_finished"`
+}
+
+// Check returns what Schedule would refuse the task for, wrapping ErrInvalid, or nil.
+func (t Task) Check() error {
+	_, err := t.wire()
+	return err
+}
+
+func (t Task) wire() (wireTask, error) {
+	if t.Payload == nil {
+		return wireTask{}, invalid("payload", "must not be nil", "nil")
+	}
+	id, err := t.id()
+	if err != nil {
+		return wireTask{}, err
+	}
+	payload, err := encodePayload(t.Payload)
+	if err != nil {
+		return wireTask{}, err
+	}
+	wire := wireTask{ID: id, Payload: payload, Priority: t.Priority, Queue: t.Queue, MaxAttempts: t.MaxAttempts, IfFinished: "rearm"}
+	if wire.Queue == "" {
+		wire.Queue = DefaultQueue
+	}
+	if len(wire.Queue) > 64 || !queueSyntax.MatchString(wire.Queue) {
+		return wireTask{}, invalid("queue", "must be 1 to 64 of a-z, 0-9, inner - or _", fmt.Sprintf("%q", t.Queue))
+	}
+	if t.Priority < MinPriority || t.Priority > MaxPriority {
+		return wireTask{}, invalid("priority", "must be between -100 and 100", t.Priority)
+	}
+	if wire.MaxAttempts == 0 {
+		wire.MaxAttempts = DefaultMaxAttempts
+	}
+	if wire.MaxAttempts < 1 || wire.MaxAttempts > MaxMaxAttempts {
+		return wireTask{}, invalid("max_attempts", "must be between 1 and 1000 (0: the default, 5)", t.MaxAttempts)
+	}
+	if !t.At.IsZero() {
+		at, err := timeText("scheduled_at", t.At)
+		if err != nil {
+			return wireTask{}, err
+		}
+		wire.ScheduledAt = &at
+	}
+	if err := t.wireDurations(&wire); err != nil {
+		return wireTask{}, err
+	}
+	if wire.Entity, err = label("entity", t.Entity); err != nil {
+		return wireTask{}, err
+	}
+	if wire.TenantID, err = label("tenant_id", t.TenantID); err != nil {
+		return wireTask{}, err
+	}
+	switch t.IfFinished {
+	case Rearm:
+	case Keep:
+		wire.IfFinished = "keep"
+	default:
+		return wireTask{}, invalid("if_finished", "must be Rearm or Keep", fmt.Sprintf("%q", t.IfFinished))
+	}
+	return wire, nil
+}
+
+func (t Task) wireDurations(wire *wireTask) error {
+	if t.Expiration != 0 {
+		if t.Expiration < time.Microsecond || t.Expiration > MaxExpiration {
+			return invalid("expiration", "must be between 1µs and 10 years (0: none)", t.Expiration)
+		}
+		text := intervalText(t.Expiration)
+		wire.Expiration = &text
+	}
+	expected := t.ExpectedExecutionTime
+	if expected == 0 {
+		expected = DefaultExpectedExecutionTime
+	}
+	if expected < time.Microsecond || expected > MaxExpectedExecutionTime {
+		return invalid("expected_execution_time", "must be between 1µs and 7 days (0: the default, 5m)", t.ExpectedExecutionTime)
+	}
+	wire.ExpectedExecutionTime = intervalText(expected)
+	return nil
+}
+
+func (t Task) id() (string, error) {
+	if t.ID != "" {
+		return t.ID, checkID(t.ID)
+	}
+	keyed, ok := t.Payload.(Keyed)
+	if !ok {
+		return NewID()
+	}
+	if keyed.TaskKey() == "" {
+		return "", invalid("id", "needs a TaskKey that is not empty", fmt.Sprintf("an empty key from %T", t.Payload))
+	}
+	id := IDOf(keyed)
+	return id, checkID(id)
+}
+
+func checkID(id string) error {
+	if err := checkText("id", id); err != nil {
+		return err
+	}
+	if id == "" {
+		return invalid("id", "must be 1 to 512 bytes without control characters", "an empty one")
+	}
+	return nil
+}
+
+func label(field, value string) (*string, error) {
+	if value == "" {
+		return nil, nil //nolint:nilnil // no label is not an error
+	}
+	return &value, checkText(field, value)
+}
+
+func checkText(field, value string) error {
+	const rule = "must be at most 512 bytes of UTF-8 without control characters"
+	if len(value) > MaxIDBytes {
+		return invalid(field, rule, fmt.Sprintf("%d bytes", len(value)))
+	}
+	if !utf8.ValidString(value) {
+		return invalid(field, rule, fmt.Sprintf("%q", value))
+	}
+	for _, r := range value {
+		if unicode.IsControl(r) {
+			return invalid(field, rule, fmt.Sprintf("%q", value))
+		}
+	}
+	return nil
+}
+
+// CheckType returns what is wrong with the name of a type, wrapping ErrInvalid, or nil.
+func CheckType(name string) error {
+	if utf8.RuneCountInString(name) > 127 || !typeSyntax.MatchString(name) {
+		return invalid("type", "must be 2 to 127 letters, digits or _-[]<>/.·:+", fmt.Sprintf("%q", name))
+	}
+	return nil
+}
+
+// CheckQueue returns what is wrong with the name of a queue, wrapping ErrInvalid, or nil.
+func CheckQueue(name string) error {
+	if len(name) > 64 || !queueSyntax.MatchString(name) {
+		return invalid("queue", "must be 1 to 64 of a-z, 0-9, inner - or _", fmt.Sprintf("%q", name))
+	}
+	return nil
+}
+
+// encodePayload is the payload's JSON object with its type as the first field.
+func encodePayload(payload Payload) (json.RawMessage, error) {
+	name := payload.TaskType()
+	if err := CheckType(name); err != nil {
+		return nil, err
+	}
+	body, err := json.Marshal(payload)
+	if err != nil {
+		return nil, fmt.Errorf("%w: payload of type %s cannot be encoded: %w", ErrInvalid, name, err)
+	}
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(body, &fields); err != nil || fields == nil {
+		return nil, invalid("payload", "must encode as a JSON object", fmt.Sprintf("%T, type %s", payload, name))
+	}
+	quoted, err := json.Marshal(name)
+	if err != nil {
+		return nil, fmt.Errorf("%w: type %q cannot be encoded: %w", ErrInvalid, name, err)
+	}
+	if own, ok := fields["type"]; ok {
+		var stated string
+		if json.Unmarshal(own, &stated) != nil || stated != name {
+			return nil, invalid("payload", fmt.Sprintf("must have no field type other than %q", name), string(own))
+		}
+	} else {
+		separator := ","
+		if len(fields) == 0 {
+			separator = ""
+		}
+		body = bytes.Join([][]byte{[]byte(`{"type":`), quoted, []byte(separator), bytes.TrimPrefix(bytes.TrimSpace(body), []byte("{"))}, nil)
+	}
+	if !utf8.Valid(body) || bytes.Contains(body, []byte(`\u0000`)) {
+		return nil, invalid("payload", "must be UTF-8 without NUL (Postgres stores neither)", "type "+name)
+	}
+	// Postgres measures its own text of the JSON, which has a space after each colon and comma.
+	if size := len(body) + bytes.Count(body, []byte(",")) + bytes.Count(body, []byte(":")); size > MaxPayloadBytes {
+		return nil, invalid("payload", "must be at most 256 KiB of JSON text", fmt.Sprintf("%d bytes", size))
+	}
+	return body, nil
+}
+
+// timeText rounds up to Postgres's microseconds: rounding to the nearest could make a task start before its time.
+func timeText(field string, at time.Time) (string, error) {
+	at = at.UTC()
+	if micros := at.Truncate(time.Microsecond); !micros.Equal(at) {
+		at = micros.Add(time.Microsecond)
+	}
+	if at.Year() < 1 || at.Year() > 9999 {
+		return "", invalid(field, "must be in the years 1 to 9999", at)
+	}
+	return at.Format(time.RFC3339Nano), nil
+}
+
+func intervalText(d time.Duration) string { return fmt.Sprintf("%d microseconds", d.Microseconds()) }

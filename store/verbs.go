@@ -1,0 +1,58 @@
+package store
+
+import (
+	"context"
+	"fmt"
+)
+
+const cancelSQL = `SELECT id, revision, outcome FROM tasktable.cancel($1::text, $2::text)`
+
+// Cancel keeps a task from running: Cancelled, Unchanged, Finished or Absent. After the commit it does not start; a handler
+// that is running has its context ended within about a second, and its outcome does not count.
+func (s *Store) Cancel(ctx context.Context, db DB, id string) (Receipt, error) {
+	return s.verb(ctx, db, "cancel", cancelSQL, id, s.author())
+}
+
+const pauseSQL = `SELECT id, revision, outcome FROM tasktable.pause($1::text, $2::text)`
+
+// Pause keeps a waiting task from running until Resume: Paused, Unchanged, Running, Finished or Absent.
+func (s *Store) Pause(ctx context.Context, db DB, id string) (Receipt, error) {
+	return s.verb(ctx, db, "pause", pauseSQL, id, s.author())
+}
+
+const resumeSQL = `SELECT id, revision, outcome FROM tasktable.resume($1::text, $2::text)`
+
+// Resume queues a paused task for the time it had, at once if that has passed: Queued, Unchanged, Finished or Absent.
+func (s *Store) Resume(ctx context.Context, db DB, id string) (Receipt, error) {
+	return s.verb(ctx, db, "resume", resumeSQL, id, s.author())
+}
+
+const runNowSQL = `SELECT id, revision, outcome FROM tasktable.run_now($1::text, $2::text, $3::text::boolean)`
+
+// RunNow queues a task to run at once, a finished one again: Queued, Running or Absent. Its ScheduledAt stays as it was, so
+// the application's next, unchanged Schedule neither undoes nor repeats it. The expiration counts from now.
+func (s *Store) RunNow(ctx context.Context, db DB, id string) (Receipt, error) {
+	return s.verb(ctx, db, "run now", runNowSQL, id, s.author(), s.wake())
+}
+
+const retrySQL = `SELECT id, revision, outcome FROM tasktable.retry($1::text, $2::text, $3::text::boolean)`
+
+// Retry queues a FAILED or EXPIRED task to run at once, with all its attempts and its expiration counted from now: Queued,
+// Unchanged (in any status that has not ended that way), Finished (COMPLETED or SKIPPED) or Absent.
+func (s *Store) Retry(ctx context.Context, db DB, id string) (Receipt, error) {
+	return s.verb(ctx, db, "retry", retrySQL, id, s.author(), s.wake())
+}
+
+const deleteSQL = `SELECT id, revision, outcome FROM tasktable.delete($1::text, $2::text)`
+
+// Delete removes a task; its history stays: Deleted, Running (while a claim holds it) or Absent.
+func (s *Store) Delete(ctx context.Context, db DB, id string) (Receipt, error) {
+	return s.verb(ctx, db, "delete", deleteSQL, id, s.author())
+}
+
+func (s *Store) verb(ctx context.Context, db DB, name, statement, id string, args ...any) (Receipt, error) {
+	if err := checkID(id); err != nil {
+		return Receipt{}, fmt.Errorf("%s: %w", name, err)
+	}
+	return s.callOne(ctx, db, name+" task "+id, statement, append([]any{id}, args...)...)
+}
