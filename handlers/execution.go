@@ -49,8 +49,8 @@ func (e *Execution) IdempotencyKey() string { return fmt.Sprintf("%s:%d", e.ID, 
 func (e *Execution) Again(at time.Time) { e.effects.Again = &at }
 
 // FollowUp schedules another task, in the transaction that completes this one; it is applied only if the handler returns
-// nil. A task that Schedule would refuse fails this one. One with this task's own id is the same as editing it while it runs:
-// this attempt completes, and it runs again.
+// nil. A task that Schedule would refuse fails this one. One with this task's own id schedules this task anew, as Schedule
+// does to a finished task: it runs again if the time is another. An edit that came while the handler ran wins over that.
 func (e *Execution) FollowUp(task store.Task) {
 	e.effects.FollowUps = append(e.effects.FollowUps, task)
 }

@@ -105,8 +105,16 @@ func (c Config) withDefaults() Config {
 		c.Logger = slog.Default()
 	}
 	if c.Connect == nil && c.Pool != nil {
-		settings := c.Pool.Config().ConnConfig.Copy()
-		c.Connect = func(ctx context.Context) (*pgx.Conn, error) { return pgx.ConnectConfig(ctx, settings.Copy()) }
+		pool := c.Pool.Config()
+		c.Connect = func(ctx context.Context) (*pgx.Conn, error) {
+			settings := pool.ConnConfig.Copy()
+			if pool.BeforeConnect != nil { // where passwords of a short life come from
+				if err := pool.BeforeConnect(ctx, settings); err != nil {
+					return nil, err
+				}
+			}
+			return pgx.ConnectConfig(ctx, settings)
+		}
 	}
 	return c
 }

@@ -2,21 +2,63 @@ package scheduled
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tasktable/tasktable/migrations"
+	"github.com/tasktable/tasktable/store"
 )
 
-// Node is one running engine.
+// Node is one running engine: it works its queues, and leads when it holds the leader's lock.
 type Node struct {
-	config Config
+	config     Config
+	statements statements
 }
 
-// New checks the configuration. It connects to nothing yet.
+// New checks the configuration; the error names each bad field. It connects to nothing yet.
 func New(config Config) (*Node, error) {
 	config = config.withDefaults()
 	if err := config.validate(); err != nil {
 		return nil, err
 	}
-	return &Node{config: config}, nil
+	schema, err := store.NewSchema(config.Schema)
+	if err != nil {
+		return nil, err
+	}
+	return &Node{config: config, statements: statements{schema}}, nil
 }
 
-// Run works until ctx is done, then stops gracefully within the ShutdownTimeout and returns nil.
-func (n *Node) Run(ctx context.Context) error { <-ctx.Done(); return nil }
+// Run works until ctx is done, then stops gracefully: it claims no more, lets running handlers end within the
+// ShutdownTimeout, interrupts the others without using up an attempt, and returns nil.
+//
+// It returns an error when it cannot begin: the database is out of reach, not migrated (migrations.ErrUnmigrated), or behind
+// a pooler (ErrPooler). Once it has begun it does not give up: when it loses touch with the database it stops its handlers,
+// and begins again as a new node when it can.
+func (n *Node) Run(ctx context.Context) error {
+	if err := migrations.Check(ctx, n.config.Pool, n.config.Schema); err != nil {
+		return err
+	}
+	var backend uint32
+	begun := false
+	for delay := 200 * time.Millisecond; ; delay = min(2*delay, 2*time.Second) {
+		life, err := n.begin(ctx, backend)
+		if err == nil {
+			begun, delay = true, 200*time.Millisecond
+			backend = life.session.backend
+			err = life.run(ctx)
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		if !begun || errors.Is(err, ErrPooler) {
+			return fmt.Errorf("start node: %w", err)
+		}
+		n.config.Logger.Warn("node lost touch with the database; beginning again", "error", err, "in", delay)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(delay):
+		}
+	}
+}

@@ -14,15 +14,19 @@ import (
 	embeddedpostgres "github.com/fergusstrange/embedded-postgres"
 )
 
-const downloadMajor = 17
+// downloadMajor is the version for a folder without data. A variable for the tests, which have no network.
+var downloadMajor = 17
 
 var downloads = map[int]embeddedpostgres.PostgresVersion{
 	14: embeddedpostgres.V14, 15: embeddedpostgres.V15, 16: embeddedpostgres.V16,
 	17: embeddedpostgres.V17, 18: embeddedpostgres.V18,
 }
 
-// fetch is a variable so that a test can have a machine without a network.
-var fetch = fetchFromMaven
+// Variables so that a test can have a machine without a network, or a Maven Central of its own.
+var (
+	fetch      = fetchFromMaven
+	repository = "https://repo1.maven.org/maven2"
+)
 
 // download gets the binaries of a major version into Dir. They appear under their name only when complete.
 func (f *folder) download(ctx context.Context, major int, log *slog.Logger) (binaries, error) {
@@ -53,8 +57,12 @@ func (f *folder) download(ctx context.Context, major int, log *slog.Logger) (bin
 	if err := f.account.openTree(into); err != nil {
 		return binaries{}, fmt.Errorf("opening the binaries to the server's user: %w", err)
 	}
-	if _, err := f.inspect(ctx, filepath.Join(into, "bin")); err != nil {
+	got, err := f.inspect(ctx, filepath.Join(into, "bin"))
+	if err != nil {
 		return binaries{}, fmt.Errorf("the downloaded Postgres does not run: %w", err)
+	}
+	if got.major != major {
+		return binaries{}, fmt.Errorf("the download of Postgres %d is one of %d", major, got.major)
 	}
 	final := f.path(fmt.Sprintf("binaries-%d", major))
 	if err := os.RemoveAll(final); err != nil { // there, but rejected by inspect
@@ -67,22 +75,26 @@ func (f *folder) download(ctx context.Context, major int, log *slog.Logger) (bin
 }
 
 // fetchFromMaven makes the library do the one thing wanted of it. It has no call that only downloads, so it is
-// asked to start a server in a locale that does not exist: initdb fails after the binaries are unpacked, and
-// no throw-away server can be left behind by a process killed at the wrong moment.
+// asked to start a server of an encoding that does not exist: initdb fails after the binaries are unpacked,
+// and no throw-away server can be left behind by a process killed at the wrong moment.
 func fetchFromMaven(version embeddedpostgres.PostgresVersion, into, cache string) error {
 	port, err := freePort(0)
 	if err != nil {
 		return err
 	}
-	err = embeddedpostgres.NewDatabase(embeddedpostgres.DefaultConfig().
+	throwAway := embeddedpostgres.NewDatabase(embeddedpostgres.DefaultConfig().
 		Version(version).
+		BinaryRepositoryURL(repository).
 		Port(uint32(port)).
-		Locale("no such locale").
+		Encoding("no such encoding").
 		BinariesPath(into).
 		CachePath(cache).
 		RuntimePath(filepath.Join(into, "runtime")).
 		DataPath(filepath.Join(into, "runtime", "data")).
-		Logger(io.Discard)).Start()
+		Logger(io.Discard))
+	if err = throwAway.Start(); err == nil {
+		err = throwAway.Stop()
+	}
 	if rest := os.RemoveAll(filepath.Join(into, "runtime")); rest != nil {
 		return rest
 	}

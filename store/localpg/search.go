@@ -17,6 +17,9 @@ import (
 // it, and starting empty beside it would look like data loss.
 func (f *folder) choose(ctx context.Context, log *slog.Logger) (binaries, error) {
 	found, rejected := f.installed(ctx)
+	if ctx.Err() != nil { // which alone may be why none is usable: no reason to download one
+		return binaries{}, fmt.Errorf("looking for Postgres: %w", context.Cause(ctx))
+	}
 	majors := f.majors()
 	for _, major := range majors {
 		for _, candidate := range found {

@@ -2,10 +2,12 @@ package storetest
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"strings"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -32,22 +34,30 @@ type names struct {
 
 func newNames(beside uint32) names { return names{beside, rand.Int32()} }
 
-func (n names) testPrefix() string     { return fmt.Sprintf("tasktable_test_%d_", n.beside) }
-func (n names) templatePrefix() string { return fmt.Sprintf("tasktable_template_%d_", n.beside) }
-
 func (n names) test(number int64) string {
-	return fmt.Sprintf("%s%08x_%d", n.testPrefix(), n.process, number)
+	return fmt.Sprintf("tasktable_test_%d_%08x_%d", n.beside, n.process, number)
 }
 
-// processOf reads the process number from the name of a test's database or of an unfinished template.
-func (n names) processOf(name string) (process int32, ok bool) {
-	rest, ok := strings.CutPrefix(name, n.testPrefix())
-	if !ok {
-		return 0, false
-	}
-	_, err := fmt.Sscanf(rest, "%08x_", &process)
-	return process, err == nil
+func (n names) template(fingerprint string) string {
+	sum := sha256.Sum256([]byte(fingerprint))
+	return fmt.Sprintf("tasktable_template_%d_%x", n.beside, sum[:8]) // whole, it would not fit into 63 bytes
 }
+
+// processOf reads the process number from the name of a test's database, or of an unfinished template.
+func processOf(name string) (process int32, ok bool) {
+	var beside uint32
+	var number int64
+	read, _ := fmt.Sscanf(name, "tasktable_test_%d_%08x_%d", &beside, &process, &number)
+	return process, read == 3
+}
+
+// ours are the databases of this package whose locks are in this database, and those whose locks are in a
+// database that is no more, so that nobody can hold them.
+const ours = `
+SELECT d.datname FROM pg_database d
+WHERE d.datname ~ '^tasktable_(test_[0-9]+_[0-9a-f]{8}_[0-9]+|template_[0-9]+_[0-9a-f]{16})$'
+  AND (split_part(d.datname, '_', 3) = $1::text
+       OR NOT EXISTS (SELECT FROM pg_database o WHERE o.oid::text = split_part(d.datname, '_', 3)))`
 
 func (s *server) create(ctx context.Context, template string) (string, error) {
 	name := s.names.test(s.made.Add(1))
@@ -83,8 +93,7 @@ func (s *server) dropLeftovers(ctx context.Context) error {
 		return err
 	}
 	defer s.unlock(ctx, lockSweep, 0)
-	rows, err := s.admin.Query(ctx, "SELECT datname FROM pg_database WHERE starts_with(datname, $1) OR starts_with(datname, $2)",
-		s.names.testPrefix(), s.names.templatePrefix())
+	rows, err := s.admin.Query(ctx, ours, strconv.FormatUint(uint64(s.names.beside), 10))
 	if err != nil {
 		return fmt.Errorf("looking for databases left by killed tests: %w", err)
 	}
@@ -94,7 +103,7 @@ func (s *server) dropLeftovers(ctx context.Context) error {
 	}
 	for _, name := range found {
 		class, key := lockTemplate, hash(name)
-		if process, ok := s.names.processOf(name); ok {
+		if process, ok := processOf(name); ok {
 			class, key = lockProcess, process
 		}
 		if name == s.templateName() || class == lockProcess && key == s.names.process {
@@ -130,6 +139,12 @@ func (s *server) unlock(ctx context.Context, class int, key int32) {
 	s.holderMu.Lock()
 	defer s.holderMu.Unlock()
 	_, _ = s.holder.Exec(ctx, "SELECT pg_advisory_unlock($1, $2)", class, key)
+}
+
+// hash makes a name the key of an advisory lock.
+func hash(name string) int32 {
+	sum := sha256.Sum256([]byte(name))
+	return int32(binary.BigEndian.Uint32(sum[:4]))
 }
 
 func quote(name string) string { return pgx.Identifier{name}.Sanitize() }

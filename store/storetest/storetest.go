@@ -41,6 +41,7 @@ import (
 const (
 	prepareLimit = 3 * time.Minute // the first database: pulling an image, starting, migrating
 	stepLimit    = time.Minute     // each later statement; two cores and many packages can be slow
+	closeLimit   = 10 * time.Second
 	poolConns    = 10
 )
 
@@ -70,19 +71,19 @@ func Pool(t testing.TB) *pgxpool.Pool {
 	if err != nil {
 		t.Fatalf("storetest: opening a pool: %v", err)
 	}
-	t.Cleanup(func() { closePool(t, pool) })
+	t.Cleanup(func() { closePool(t, pool, closeLimit) })
 	return pool
 }
 
 // closePool does not wait for ever, as Close does: a leaked connection is to be seen as such and not as a
 // test binary that is killed after ten minutes.
-func closePool(t testing.TB, pool *pgxpool.Pool) {
+func closePool(t testing.TB, pool *pgxpool.Pool, wait time.Duration) {
 	closed := make(chan struct{})
 	go func() {
 		pool.Close()
 		close(closed)
 	}()
-	limit := time.NewTimer(10 * time.Second)
+	limit := time.NewTimer(wait)
 	defer limit.Stop()
 	select {
 	case <-closed:

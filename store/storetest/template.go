@@ -2,9 +2,6 @@ package storetest
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/binary"
-	"encoding/hex"
 	"fmt"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -14,15 +11,7 @@ import (
 
 // templateName carries the fingerprint of the migrations: changed migrations get a new template, and an old
 // one is never mistaken for it.
-func (s *server) templateName() string {
-	sum := sha256.Sum256([]byte(migrations.Fingerprint()))
-	return s.names.templatePrefix() + hex.EncodeToString(sum[:8]) // names end at 63 bytes
-}
-
-func hash(name string) int32 {
-	sum := sha256.Sum256([]byte(name))
-	return int32(binary.BigEndian.Uint32(sum[:4]))
-}
+func (s *server) templateName() string { return s.names.template(migrations.Fingerprint()) }
 
 // prepareTemplate makes the template, unless some process has made it before, and keeps it from being dropped
 // as long as this process lives.

@@ -1,0 +1,84 @@
+// Package contract is the union of the community's tasks: for each variant of the payload one struct. It is all that a service
+// needs to schedule them; it imports no handler and no engine.
+//
+// What users can edit is Keyed by its entity, so scheduling it again after an edit moves the same task. What is only ever sent
+// has no key: each is a task of its own.
+//
+// A new variant is a struct here, a line in All and a handler. The tests of this package and of its parent fail as long as one
+// of the three is missing.
+package contract
+
+import (
+	email "github.com/tasktable/tasktable/handlers/email/contract"
+	"github.com/tasktable/tasktable/store"
+)
+
+// All is one value of each variant.
+func All() []store.Payload {
+	return []store.Payload{
+		PublishEvent{},
+		PublishScheduledPost{},
+		SendEventReminder{},
+		SendDirectMessage{},
+		WelcomeMember{},
+		SendEmail{},
+	}
+}
+
+// PublishEvent shows a draft event to the community. It is editable: its key is the event.
+type PublishEvent struct {
+	EventID string `json:"event_id"`
+}
+
+// TaskType is PUBLISH_EVENT.
+func (PublishEvent) TaskType() string { return "PUBLISH_EVENT" }
+
+// TaskKey is the event's id.
+func (p PublishEvent) TaskKey() string { return p.EventID }
+
+// PublishScheduledPost shows a draft post to the community. It is editable: its key is the post.
+type PublishScheduledPost struct {
+	ScheduledPostID string `json:"scheduled_post_id"`
+}
+
+// TaskType is PUBLISH_SCHEDULED_POST.
+func (PublishScheduledPost) TaskType() string { return "PUBLISH_SCHEDULED_POST" }
+
+// TaskKey is the post's id.
+func (p PublishScheduledPost) TaskKey() string { return p.ScheduledPostID }
+
+// SendEventReminder tells each member of the community that an event is about to start. It is editable: its key is the event.
+type SendEventReminder struct {
+	EventID string `json:"event_id"`
+}
+
+// TaskType is SEND_EVENT_REMINDER.
+func (SendEventReminder) TaskType() string { return "SEND_EVENT_REMINDER" }
+
+// TaskKey is the event's id.
+func (p SendEventReminder) TaskKey() string { return p.EventID }
+
+// SendDirectMessage puts a text into a member's inbox. It has no key.
+type SendDirectMessage struct {
+	From string `json:"from"` // the member who sends it
+	To   string `json:"to"`   // the member who gets it
+	Text string `json:"text"`
+}
+
+// TaskType is SEND_DIRECT_MESSAGE.
+func (SendDirectMessage) TaskType() string { return "SEND_DIRECT_MESSAGE" }
+
+// WelcomeMember is the workflow that begins when a member joins: an e-mail at once, a direct message after a day. Its key is the
+// membership, so that who leaves and joins again is welcomed again.
+type WelcomeMember struct {
+	MembershipID string `json:"membership_id"`
+}
+
+// TaskType is WELCOME_MEMBER.
+func (WelcomeMember) TaskType() string { return "WELCOME_MEMBER" }
+
+// TaskKey is the membership's id.
+func (p WelcomeMember) TaskKey() string { return p.MembershipID }
+
+// SendEmail is the ready-made variant of package email. It has no key.
+type SendEmail = email.SendEmail

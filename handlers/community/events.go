@@ -1,0 +1,138 @@
+package community
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tasktable/tasktable/store"
+)
+
+// Each method locks the event's row before it touches the tasks, and so do the handlers. With one order there is no deadlock, and
+// an edit and a handler of the same event come one after the other.
+
+const createEventSQL = `
+INSERT INTO community.events (id, community_id, title, starts_at, starts_local, time_zone, repeat_days, reminder_before, publish_at, published_at)
+VALUES (coalesce(nullif(@id::text, ''), gen_random_uuid()::text), @community_id, @title, @starts_at, @starts_local, @time_zone, @repeat_days,
+    @reminder_before, coalesce(@publish_at::timestamptz, now()), CASE WHEN @publish_at::timestamptz IS NULL THEN now() END)
+RETURNING id, community_id, title, starts_at, starts_local, time_zone, repeat_days, reminder_before, publish_at, published_at`
+
+// CreateEvent adds an event and schedules its reminder, and its publication if it is a draft. It returns the event with its id
+// and its defaults filled in.
+func (a *App) CreateEvent(ctx context.Context, tx pgx.Tx, event Event) (Event, error) {
+	event, zone, err := event.checked()
+	if err != nil {
+		return Event{}, fmt.Errorf("create event: %w", err)
+	}
+	return a.saveEvent(ctx, tx, "create event", createEventSQL, event, localOf(event.StartsAt, zone))
+}
+
+const editEventSQL = `
+UPDATE community.events SET title = @title, starts_at = @starts_at, starts_local = @starts_local, time_zone = @time_zone,
+    repeat_days = @repeat_days, reminder_before = @reminder_before,
+    publish_at = CASE WHEN published_at IS NULL THEN coalesce(@publish_at::timestamptz, now()) ELSE publish_at END,
+    published_at = CASE WHEN published_at IS NULL AND @publish_at::timestamptz IS NULL THEN now() ELSE published_at END
+WHERE id = @id
+RETURNING id, community_id, title, starts_at, starts_local, time_zone, repeat_days, reminder_before, publish_at, published_at`
+
+// EditEvent makes the event with that id the given one, and moves its tasks along. A reminder that was sent already is sent again
+// only if the event starts at another time now.
+func (a *App) EditEvent(ctx context.Context, tx pgx.Tx, event Event) (Event, error) {
+	doing := "edit event " + event.ID
+	current, err := lockEvent(ctx, tx, event.ID)
+	if err != nil {
+		return Event{}, fmt.Errorf("%s: %w", doing, err)
+	}
+	if current.PublishedAt != nil {
+		event.PublishAt = time.Time{}
+	}
+	event, zone, err := event.checked()
+	if err != nil {
+		return Event{}, fmt.Errorf("%s: %w", doing, err)
+	}
+	local := localOf(event.StartsAt, zone)
+	if event.StartsAt.Equal(current.StartsAt) && event.TimeZone == current.TimeZone {
+		local = current.StartsLocal // on the day on which clocks skip it, it could not be computed again
+	}
+	return a.saveEvent(ctx, tx, doing, editEventSQL, event, local)
+}
+
+// MoveEvent is EditEvent with another start and nothing else.
+func (a *App) MoveEvent(ctx context.Context, tx pgx.Tx, id string, startsAt time.Time) (Event, error) {
+	current, err := lockEvent(ctx, tx, id)
+	if err != nil {
+		return Event{}, fmt.Errorf("move event %s: %w", id, err)
+	}
+	event := current.Event
+	event.StartsAt = startsAt
+	return a.EditEvent(ctx, tx, event)
+}
+
+// saveEvent runs one of the two statements and makes the event's tasks those of what was saved.
+func (a *App) saveEvent(ctx context.Context, tx pgx.Tx, doing, statement string, event Event, local time.Time) (Event, error) {
+	rows, err := tx.Query(ctx, statement, pgx.NamedArgs{
+		"id": event.ID, "community_id": event.CommunityID, "title": event.Title, "starts_at": event.StartsAt, "starts_local": local,
+		"time_zone": event.TimeZone, "repeat_days": event.RepeatDays, "reminder_before": event.ReminderBefore, "publish_at": orNull(event.PublishAt),
+	})
+	if err != nil {
+		return Event{}, described(err, doing)
+	}
+	saved, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[eventRow])
+	if err != nil {
+		return Event{}, described(err, doing)
+	}
+	if _, err := a.tasks.Sync(ctx, tx, entityOfEvent(saved.ID), saved.tasks()...); err != nil {
+		return Event{}, fmt.Errorf("%s: %w", doing, err)
+	}
+	return saved.Event, nil
+}
+
+const deleteEventSQL = `DELETE FROM community.events WHERE id = @id`
+
+// DeleteEvent removes an event and cancels its tasks. The notifications that were sent stay.
+func (a *App) DeleteEvent(ctx context.Context, tx pgx.Tx, id string) error {
+	deleted, err := tx.Exec(ctx, deleteEventSQL, pgx.NamedArgs{"id": id})
+	if err != nil {
+		return described(err, "delete event "+id)
+	}
+	if deleted.RowsAffected() == 0 {
+		return fmt.Errorf("delete event %s: %w", id, ErrNotFound)
+	}
+	if _, err := a.tasks.Sync(ctx, tx, entityOfEvent(id)); err != nil {
+		return fmt.Errorf("delete event %s: %w", id, err)
+	}
+	return nil
+}
+
+const eventSQL = `
+SELECT id, community_id, title, starts_at, starts_local, time_zone, repeat_days, reminder_before, publish_at, published_at
+FROM community.events WHERE id = @id`
+
+// Event reads an event. It returns an error wrapping ErrNotFound where there is none.
+func (a *App) Event(ctx context.Context, db store.DB, id string) (Event, error) {
+	row, err := readEvent(ctx, db, eventSQL, id)
+	if err != nil {
+		return Event{}, fmt.Errorf("read event %s: %w", id, err)
+	}
+	return row.Event, nil
+}
+
+// lockEvent reads an event as it is when all earlier edits have committed, and keeps later ones waiting.
+func lockEvent(ctx context.Context, tx pgx.Tx, id string) (eventRow, error) {
+	return readEvent(ctx, tx, eventSQL+" FOR UPDATE", id)
+}
+
+func readEvent(ctx context.Context, db store.DB, statement, id string) (eventRow, error) {
+	rows, err := db.Query(ctx, statement, pgx.NamedArgs{"id": id})
+	if err != nil {
+		return eventRow{}, err
+	}
+	row, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[eventRow])
+	if errors.Is(err, pgx.ErrNoRows) {
+		return eventRow{}, ErrNotFound
+	}
+	return row, err
+}

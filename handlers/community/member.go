@@ -1,0 +1,61 @@
+package community
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Member is somebody with an account.
+type Member struct {
+	ID    string // chosen by the caller; "": a new UUID
+	Email string // where e-mails go
+}
+
+const addMemberSQL = `
+INSERT INTO community.members (id, email) VALUES (coalesce(nullif(@id::text, ''), gen_random_uuid()::text), @email)
+RETURNING id, email`
+
+// AddMember adds a member.
+func (a *App) AddMember(ctx context.Context, tx pgx.Tx, member Member) (Member, error) {
+	if err := checkLine("Email", member.Email); err != nil {
+		return Member{}, fmt.Errorf("add member: %w", err)
+	}
+	rows, err := tx.Query(ctx, addMemberSQL, pgx.NamedArgs{"id": member.ID, "email": member.Email})
+	if err != nil {
+		return Member{}, described(err, "add member")
+	}
+	added, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[Member])
+	if err != nil {
+		return Member{}, described(err, "add member")
+	}
+	return added, nil
+}
+
+// Community is where members meet.
+type Community struct {
+	ID    string // chosen by the caller; "": a new UUID
+	Title string // 1 to 200 characters without control characters
+	Host  string // the member who greets the new ones
+}
+
+const addCommunitySQL = `
+INSERT INTO community.communities (id, title, host) VALUES (coalesce(nullif(@id::text, ''), gen_random_uuid()::text), @title, @host)
+RETURNING id, title, host`
+
+// AddCommunity adds a community without members; its host has to join like everybody else.
+func (a *App) AddCommunity(ctx context.Context, tx pgx.Tx, community Community) (Community, error) {
+	if err := checkLine("Title", community.Title); err != nil {
+		return Community{}, fmt.Errorf("add community: %w", err)
+	}
+	rows, err := tx.Query(ctx, addCommunitySQL, pgx.NamedArgs{"id": community.ID, "title": community.Title, "host": community.Host})
+	if err != nil {
+		return Community{}, described(err, "add community")
+	}
+	added, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[Community])
+	if err != nil {
+		return Community{}, described(err, "add community")
+	}
+	return added, nil
+}

@@ -1,0 +1,63 @@
+package community
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/handlers/community/contract"
+	"github.com/tasktable/tasktable/store"
+)
+
+// WelcomeMessageDelay is how long after joining a member gets the host's direct message.
+const WelcomeMessageDelay = 24 * time.Hour
+
+type newcomer struct {
+	MemberID    string
+	JoinedAt    time.Time
+	Email       string
+	CommunityID string
+	Title       string
+	Host        string
+}
+
+// The lock lets a member who leaves at the same time wait for this, and LeaveCommunity then cancels the follow-ups.
+const newcomerSQL = `
+SELECT m.member_id, m.joined_at, p.email, c.id AS community_id, c.title, c.host
+FROM community.memberships AS m
+JOIN community.members AS p ON p.id = m.member_id
+JOIN community.communities AS c ON c.id = m.community_id
+WHERE m.id = @id
+FOR SHARE OF m`
+
+// welcome runs WELCOME_MEMBER. It sends nothing itself: its steps are tasks of their own, each with its own attempts, and all are
+// scheduled in the transaction that completes this one.
+func (a *App) welcome(ctx context.Context, tx pgx.Tx, t *handlers.Task[contract.WelcomeMember]) error {
+	rows, err := tx.Query(ctx, newcomerSQL, pgx.NamedArgs{"id": t.Payload.MembershipID})
+	if err != nil {
+		return fmt.Errorf("read membership %s: %w", t.Payload.MembershipID, err)
+	}
+	member, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[newcomer])
+	if errors.Is(err, pgx.ErrNoRows) {
+		t.Note("membership %s is gone: nobody was welcomed", t.Payload.MembershipID)
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read membership %s: %w", t.Payload.MembershipID, err)
+	}
+	entity := entityOfMembership(t.Payload.MembershipID) // by which LeaveCommunity finds them
+	t.FollowUp(store.Task{Entity: entity, TenantID: member.CommunityID, Payload: contract.SendEmail{
+		Email: member.Email, Subject: "Welcome to " + member.Title, Body: fmt.Sprintf("You are a member of %s now.\n", member.Title),
+	}})
+	if member.Host == member.MemberID {
+		return nil
+	}
+	t.FollowUp(store.Task{Entity: entity, TenantID: member.CommunityID, At: member.JoinedAt.Add(WelcomeMessageDelay), Payload: contract.SendDirectMessage{
+		From: member.Host, To: member.MemberID, Text: fmt.Sprintf("How was your first day in %s? Ask me anything.", member.Title),
+	}})
+	return nil
+}

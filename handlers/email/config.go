@@ -1,0 +1,187 @@
+package email
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/mail"
+	"os"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/tasktable/tasktable/store"
+)
+
+// TLSMode is how the connection to the server is encrypted.
+type TLSMode string
+
+// The modes.
+const (
+	// TLSStartTLS begins in the clear and goes on only if the server agrees to encrypt (STARTTLS). The default.
+	TLSStartTLS TLSMode = "starttls"
+	// TLSImplicit is TLS from the first byte (SMTPS).
+	TLSImplicit TLSMode = "implicit"
+	// TLSNone is never encrypted: for a server on the same machine. A password is then sent to localhost only.
+	TLSNone TLSMode = "none"
+)
+
+// AuthMechanism is how the user name and the password are proved to the server.
+type AuthMechanism string
+
+// The mechanisms.
+const (
+	// AuthAuto takes the first that the server offers of SCRAM-SHA-256, SCRAM-SHA-1, then over TLS PLAIN, LOGIN, CRAM-MD5, or
+	// without TLS CRAM-MD5, PLAIN, LOGIN, these two to localhost only. The default.
+	AuthAuto        AuthMechanism = ""
+	AuthPlain       AuthMechanism = "PLAIN"
+	AuthLogin       AuthMechanism = "LOGIN"
+	AuthCRAMMD5     AuthMechanism = "CRAM-MD5"
+	AuthSCRAMSHA1   AuthMechanism = "SCRAM-SHA-1"
+	AuthSCRAMSHA256 AuthMechanism = "SCRAM-SHA-256"
+)
+
+// DefaultTimeout bounds a delivery.
+const DefaultTimeout = 30 * time.Second
+
+const (
+	minTimeout = 100 * time.Millisecond
+	maxTimeout = 10 * time.Minute
+)
+
+// Config says by which server e-mails go out. Host and From are required; every other field has a default. Printing or logging
+// it shows all but the password.
+type Config struct {
+	// Host is the server's name or IP address, without the port.
+	Host string
+	// Port is 1 to 65535. 0: 587 for TLSStartTLS, 465 for TLSImplicit, 25 for TLSNone.
+	Port int
+	// TLS is how the connection is encrypted. "": TLSStartTLS.
+	TLS TLSMode
+	// TLSConfig is for own certificate authorities and the like; it is cloned. Where it names no server, Host is expected in the
+	// certificate; where it names no version, TLS 1.2 is the least. Nil: the machine's authorities.
+	TLSConfig *tls.Config
+	// Username and Password log in to the server; either both or none. "": no login.
+	Username string
+	Password string `json:"-"`
+	// Auth is the mechanism of the login. "": AuthAuto.
+	Auth AuthMechanism
+	// From is the sender of all mails: "events@example.org" or "Events <events@example.org>". Its domain must be ASCII
+	// (xn--...), as it is part of each Message-ID.
+	From string
+	// Hello is the name this client gives itself, a host name. "": the machine's.
+	Hello string
+	// Timeout bounds one delivery, from looking up the host to the server's acceptance, 100 ms to 10 minutes. A task's lease
+	// bounds it too. 0: 30 s.
+	Timeout time.Duration
+}
+
+func (c Config) withDefaults() Config {
+	if c.TLS == "" {
+		c.TLS = TLSStartTLS
+	}
+	if c.Port == 0 {
+		c.Port = map[TLSMode]int{TLSStartTLS: 587, TLSImplicit: 465, TLSNone: 25}[c.TLS]
+	}
+	if c.TLSConfig == nil {
+		c.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	c.TLSConfig = c.TLSConfig.Clone()
+	if c.TLSConfig.ServerName == "" {
+		c.TLSConfig.ServerName = c.Host
+	}
+	if c.TLSConfig.MinVersion == 0 {
+		c.TLSConfig.MinVersion = tls.VersionTLS12
+	}
+	if c.Hello == "" {
+		c.Hello = "localhost"
+		if name, err := os.Hostname(); err == nil && isName(name) {
+			c.Hello = name
+		}
+	}
+	if c.Timeout == 0 {
+		c.Timeout = DefaultTimeout
+	}
+	return c
+}
+
+// validate names every field that is wrong, not just the first. It never prints the password.
+func (c Config) validate() error {
+	var errs []error
+	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	switch {
+	case c.Host == "":
+		wrong("Host is required")
+	case !isName(c.Host) && net.ParseIP(c.Host) == nil:
+		wrong("Host must be a host name or an IP address, without a port, got %q", c.Host)
+	}
+	switch c.TLS {
+	case TLSStartTLS, TLSImplicit, TLSNone:
+		if c.Port < 1 || c.Port > 65535 {
+			wrong("Port must be between 1 and 65535, got %d", c.Port)
+		}
+	default: // the port's default hangs on the mode: one error is enough
+		wrong("TLS must be %s, %s or %s, got %q", TLSStartTLS, TLSImplicit, TLSNone, c.TLS)
+	}
+	if (c.Username == "") != (c.Password == "") {
+		wrong("Username and Password must be given together or not at all")
+	}
+	switch c.Auth {
+	case AuthAuto, AuthPlain, AuthLogin, AuthCRAMMD5, AuthSCRAMSHA1, AuthSCRAMSHA256:
+	default:
+		wrong("Auth must be empty, %s, %s, %s, %s or %s, got %q", AuthPlain, AuthLogin, AuthCRAMMD5, AuthSCRAMSHA1, AuthSCRAMSHA256, c.Auth)
+	}
+	if c.From == "" {
+		wrong("From is required")
+	} else if _, err := parseFrom(c.From); err != nil {
+		wrong("From %w, got %q", err, c.From)
+	}
+	if !isName(c.Hello) {
+		wrong("Hello must be a host name, got %q", c.Hello)
+	}
+	if c.Timeout < minTimeout || c.Timeout > maxTimeout {
+		wrong("Timeout must be between %s and %s, got %s", minTimeout, maxTimeout, c.Timeout)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("email.Config: %w: %w", store.ErrInvalid, err)
+	}
+	return nil
+}
+
+// isName is coarse on purpose: what it must keep out is spaces, control characters, ports and paths.
+func isName(name string) bool {
+	outside := func(r rune) bool {
+		return r != '.' && r != '-' && r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r)
+	}
+	return name != "" && len(name) <= 253 && !strings.ContainsFunc(name, outside)
+}
+
+func parseFrom(from string) (*mail.Address, error) {
+	address, err := parseAddress(from)
+	if err != nil {
+		return nil, err
+	}
+	if !isASCII(address.Address) {
+		return nil, errors.New("must be an ASCII address; write its domain as xn--")
+	}
+	return address, nil
+}
+
+// visible is what may be printed of a Config.
+func (c Config) visible() []slog.Attr {
+	return []slog.Attr{
+		slog.String("host", c.Host), slog.Int("port", c.Port), slog.String("tls", string(c.TLS)), slog.String("username", c.Username),
+		slog.Bool("password", c.Password != ""), slog.String("auth", string(c.Auth)), slog.String("from", c.From), slog.Duration("timeout", c.Timeout),
+	}
+}
+
+// String is the Config without its password, also for %v and %+v.
+func (c Config) String() string { return fmt.Sprint(c.visible()) }
+
+// GoString is the same for %#v.
+func (c Config) GoString() string { return "email.Config" + c.String() }
+
+// LogValue is the same for slog.
+func (c Config) LogValue() slog.Value { return slog.GroupValue(c.visible()...) }

@@ -1,0 +1,151 @@
+package email
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/textproto"
+	"slices"
+	"strconv"
+	"time"
+
+	gomail "github.com/wneessen/go-mail"
+	"github.com/wneessen/go-mail/smtp"
+
+	"github.com/tasktable/tasktable/handlers"
+)
+
+// quitTimeout is how long a server may take to say goodbye. The mail is delivered by then, so nothing hangs on it.
+const quitTimeout = 2 * time.Second
+
+// deliver makes a connection and sends the message over it.
+func (s *Sender) deliver(ctx context.Context, message *gomail.Msg) error {
+	line := &line{config: s.config, ended: ctx}
+	defer line.close()
+	client, err := s.greet(ctx, line.dial)
+	if err != nil {
+		return err
+	}
+	if err := transact(client, message); err != nil {
+		return err // and no Quit: it would end the content with a dot, and half a mail would be delivered
+	}
+	_ = client.UpdateDeadline(quitTimeout)
+	_ = client.Quit()
+	return nil
+}
+
+// line is a delivery's connection. go-mail forgets it when greeting or login fail, and after the dial it looks at deadlines only;
+// closing the connection when the context is done is what ends an exchange with it.
+type line struct {
+	config  Config
+	ended   context.Context //nolint:containedctx // a line lives for one call
+	raw     net.Conn
+	unwatch func() bool
+}
+
+func (l *line) dial(ctx context.Context, network, _ string) (net.Conn, error) {
+	raw, err := (&net.Dialer{}).DialContext(ctx, network, net.JoinHostPort(l.config.Host, strconv.Itoa(l.config.Port)))
+	if err != nil {
+		return nil, err
+	}
+	l.raw = raw
+	l.unwatch = context.AfterFunc(l.ended, func() { _ = raw.Close() })
+	if l.config.TLS != TLSImplicit {
+		return raw, nil
+	}
+	encrypted := tls.Client(raw, l.config.TLSConfig)
+	if err := encrypted.HandshakeContext(ctx); err != nil {
+		return nil, err
+	}
+	return encrypted, nil
+}
+
+func (l *line) close() {
+	if l.raw != nil {
+		l.unwatch()
+		_ = l.raw.Close()
+	}
+}
+
+// greet opens the connection, encrypts it and logs in.
+func (s *Sender) greet(ctx context.Context, dial gomail.DialContextFunc) (*smtp.Client, error) {
+	options := []gomail.Option{
+		gomail.WithPort(s.config.Port), gomail.WithTimeout(s.config.Timeout), gomail.WithHELO(s.config.Hello),
+		gomail.WithTLSConfig(s.config.TLSConfig), gomail.WithDialContextFunc(dial),
+	}
+	switch s.config.TLS {
+	case TLSImplicit:
+		options = append(options, gomail.WithSSL())
+	case TLSNone:
+		options = append(options, gomail.WithTLSPolicy(gomail.NoTLS))
+	default:
+		options = append(options, gomail.WithTLSPolicy(gomail.TLSMandatory))
+	}
+	login := &login{config: s.config}
+	if s.config.Username != "" {
+		options = append(options, gomail.WithSMTPAuthCustom(login))
+	}
+	client, err := gomail.NewClient(s.config.Host, options...)
+	if err != nil {
+		return nil, fmt.Errorf("prepare the connection: %w", err)
+	}
+	connected, err := client.DialToSMTPClientWithContext(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("connect to %s: %w", net.JoinHostPort(s.config.Host, strconv.Itoa(s.config.Port)), login.describe(err))
+	}
+	return connected, nil
+}
+
+// transact sends the message over a connection that is ready. It talks to the server itself, where go-mail's Send would call a
+// mail failed that was accepted before the connection broke, and would send it twice.
+func transact(client *smtp.Client, message *gomail.Msg) error {
+	from, err := message.GetSender(false)
+	if err != nil {
+		return fmt.Errorf("read the sender: %w", err)
+	}
+	recipients, err := message.GetRecipients()
+	if err != nil {
+		return fmt.Errorf("read the recipient: %w", err)
+	}
+	if wide, _ := client.Extension("SMTPUTF8"); !wide && slices.ContainsFunc(recipients, func(to string) bool { return !isASCII(to) }) {
+		return handlers.Permanent(errors.New("the server takes ASCII addresses only (it has no SMTPUTF8)"))
+	}
+	if err := client.Mail(from); err != nil {
+		return refusal("sender", err)
+	}
+	for _, recipient := range recipients {
+		if err := client.Rcpt(recipient); err != nil {
+			return refusal("recipient", err)
+		}
+	}
+	content, err := client.Data()
+	if err != nil {
+		return refusal("start of the content", err)
+	}
+	if _, err := message.WriteTo(content); err != nil {
+		return refusal("content", err)
+	}
+	if err := content.Close(); err != nil {
+		return refusal("content", err)
+	}
+	return nil
+}
+
+// loginCodes are refusals of the client and not of the mail: no login, a wrong or a weak one, no encryption.
+var loginCodes = []int{530, 534, 535, 538}
+
+// refusal makes a server's 5xx permanent, since it would refuse this mail again. What went wrong on the way to the server, its
+// 4xx, and what is a matter of the account and not of this mail is worth another attempt.
+func refusal(of string, err error) error {
+	var answer *textproto.Error
+	if !errors.As(err, &answer) {
+		return fmt.Errorf("send the %s: %w", of, err)
+	}
+	err = fmt.Errorf("the server refused the %s: %w", of, answer)
+	if answer.Code >= 500 && answer.Code <= 599 && !slices.Contains(loginCodes, answer.Code) {
+		return handlers.Permanent(err)
+	}
+	return err
+}

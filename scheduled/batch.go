@@ -1,0 +1,84 @@
+package scheduled
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// hold is a claim of one task: what travels in a River job, and what gate, settle and reclaim match by.
+type hold struct {
+	ID       string
+	Fence    int64
+	Revision int64
+	Attempt  int
+	Due      time.Time
+}
+
+// batchArgs are the arguments of a River job: some tasks of one lane and pass. One string, because River keeps a GIN index on
+// the arguments: an array of a hundred entries costs 119 KB of WAL there, the string 7.
+type batchArgs struct {
+	kind  string
+	Tasks string `json:"tasks"`
+}
+
+// Kind is the task type, so that River's own tools show types.
+func (a batchArgs) Kind() string { return a.kind }
+
+// batchMetadata lies beside the arguments, where the leader can sum it without unpacking.
+type batchMetadata struct {
+	Tasks int `json:"tasks"`
+}
+
+// pack writes holds as fence:revision:attempt:due:length:id, one after the other. The length lets an id hold anything.
+func pack(holds []hold) string {
+	var packed strings.Builder
+	for _, h := range holds {
+		fmt.Fprintf(&packed, "%d:%d:%d:%d:%d:%s", h.Fence, h.Revision, h.Attempt, h.Due.UnixMicro(), len(h.ID), h.ID)
+	}
+	return packed.String()
+}
+
+// unpack reads what pack wrote, and says where it does not.
+func unpack(packed string) ([]hold, error) {
+	var holds []hold
+	for rest := packed; rest != ""; {
+		var numbers [5]int64
+		for i := range numbers {
+			field, after, found := strings.Cut(rest, ":")
+			number, err := strconv.ParseInt(field, 10, 64)
+			if !found || err != nil {
+				return nil, fmt.Errorf("packed batch: no number %d of task %d", i+1, len(holds)+1)
+			}
+			numbers[i], rest = number, after
+		}
+		length := numbers[4]
+		if length < 0 || length > int64(len(rest)) {
+			return nil, fmt.Errorf("packed batch: id of task %d should have %d bytes, %d are left", len(holds)+1, length, len(rest))
+		}
+		holds = append(holds, hold{
+			Fence: numbers[0], Revision: numbers[1], Attempt: int(numbers[2]), Due: time.UnixMicro(numbers[3]).UTC(), ID: rest[:length],
+		})
+		rest = rest[length:]
+	}
+	return holds, nil
+}
+
+// batchTime is how long a River job's tasks should run in all: long enough to spare River's cost per job, short enough that
+// a slot is not kept from more urgent work, and that one gate serves the batch.
+const batchTime = 250 * time.Millisecond
+
+// batchSize is how many tasks go into one River job. Types not measured yet get one each, and so does light load, where
+// spreading over the slots beats saving on jobs.
+func batchSize(average time.Duration, measured bool, tasks, slots int) int {
+	if !measured || tasks <= slots {
+		return 1
+	}
+	const most = 500
+	fits := most
+	if average > 0 {
+		fits = int(min(int64(batchTime/average), most))
+	}
+	return max(1, min(fits, (tasks+slots-1)/slots))
+}

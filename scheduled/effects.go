@@ -1,0 +1,143 @@
+package scheduled
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/tasktable/tasktable/store"
+)
+
+const lockInOrderSQL = `
+SELECT t.id::text FROM tasktable.scheduled_tasks AS t WHERE t.id = ANY ($1::text[]) ORDER BY t.id::text COLLATE "C" FOR UPDATE`
+
+// settleAll settles attempts with all their effects, in q's transaction: those that run again, the rest, then the follow-ups.
+func (s statements) settleAll(ctx context.Context, q querier, now *time.Time, node *int64, service string, settlements []settlement) ([]settled, error) {
+	if ids := followUpIDs(settlements); len(ids) > 0 {
+		// All rows that will be touched, in one order: two settles whose tasks schedule each other cannot deadlock.
+		if _, err := q.Exec(ctx, s.schema.SQL(lockInOrderSQL), ids); err != nil {
+			return nil, fmt.Errorf("lock %d tasks and follow-ups: %w", len(ids), err)
+		}
+	}
+	var agains, rest []settlement
+	for _, one := range settlements {
+		if one.Effects.Again != nil && one.To == store.StatusCompleted {
+			agains = append(agains, one)
+		} else {
+			rest = append(rest, one)
+		}
+	}
+	done, edited, err := s.settleAgains(ctx, q, now, node, agains)
+	if err != nil {
+		return nil, err
+	}
+	if rest = append(rest, edited...); len(rest) > 0 {
+		settledRest, err := s.settle(ctx, q, now, node, rest)
+		if err != nil {
+			return nil, err
+		}
+		done = append(done, settledRest...)
+	}
+	return done, s.followUp(ctx, q, service, settlements, done)
+}
+
+// settleAgains settles those that run again. What was edited meanwhile comes back, to be released by an ordinary settle:
+// a newer edit wins. What another transaction has locked must not go there: unlocked a moment later, it would be settled as
+// completed, and its Again forgotten.
+func (s statements) settleAgains(ctx context.Context, q querier, now *time.Time, node *int64, agains []settlement) (done []settled, edited []settlement, err error) {
+	if len(agains) == 0 {
+		return nil, nil, nil
+	}
+	if done, err = s.again(ctx, q, now, node, agains); err != nil {
+		return nil, nil, err
+	}
+	if _, err := q.Exec(ctx, leaveSQL); err != nil {
+		return nil, nil, fmt.Errorf("leave the change context: %w", err)
+	}
+	if len(done) == len(agains) {
+		return done, nil, nil
+	}
+	ran := byFence(done)
+	left := map[int64]settlement{}
+	var holds []hold
+	for _, one := range agains {
+		if _, ok := ran[one.Fence]; !ok {
+			left[one.Fence] = one
+			holds = append(holds, one.hold)
+		}
+	}
+	states, err := s.recheck(ctx, q, holds)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, state := range states {
+		switch {
+		case state.Held && !state.Current:
+			edited = append(edited, left[state.Fence])
+		default:
+			done = append(done, settled{Fence: state.Fence, Held: state.Held})
+		}
+	}
+	return done, edited, nil
+}
+
+// followUp schedules what the settled attempts asked for, each in its task's name; also of an attempt whose task was edited
+// meanwhile, but not of one whose fence is lost. There, one with the task's own id is left out: the newer edit wins over it.
+func (s statements) followUp(ctx context.Context, q querier, service string, settlements []settlement, done []settled) error {
+	ended := byFence(done)
+	for _, one := range settlements {
+		state, ok := ended[one.Fence]
+		if !ok || !state.Settled {
+			continue
+		}
+		var tasks []store.Task
+		for _, task := range one.Effects.FollowUps {
+			if state.Current || idOf(task) != one.ID {
+				tasks = append(tasks, task)
+			}
+		}
+		author := "task " + one.ID
+		if len(author) > store.MaxIDBytes {
+			author = service
+		}
+		if _, err := store.New(store.Config{Schema: s.schema.String(), Service: author}).ScheduleMany(ctx, q, tasks); err != nil {
+			return fmt.Errorf("schedule follow-ups of task %s: %w", one.ID, err)
+		}
+	}
+	return nil
+}
+
+func byFence(done []settled) map[int64]settled {
+	states := make(map[int64]settled, len(done))
+	for _, one := range done {
+		states[one.Fence] = one
+	}
+	return states
+}
+
+// idOf is the id a follow-up will have, or "" if it is given a new one.
+func idOf(task store.Task) string {
+	if task.ID != "" {
+		return task.ID
+	}
+	return store.IDOf(task.Payload)
+}
+
+// followUpIDs is the ids that settling with follow-ups touches; none when there are no follow-ups.
+func followUpIDs(settlements []settlement) []string {
+	var ids []string
+	for _, one := range settlements {
+		for _, task := range one.Effects.FollowUps {
+			if id := idOf(task); id != "" {
+				ids = append(ids, id)
+			}
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	for _, one := range settlements {
+		ids = append(ids, one.ID)
+	}
+	return ids
+}

@@ -1,0 +1,172 @@
+package scheduled
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tasktable/tasktable/handlers"
+)
+
+// The gate's verdicts.
+const (
+	verdictGo      = "go"
+	verdictEarly   = "early"
+	verdictExpired = "expired"
+	verdictEdited  = "edited"
+)
+
+// statement_timestamp, not clock_timestamp: it is before the statement's snapshot, so whatever was committed before the start
+// it names is seen by it. A row whose fence is another's does not come back at all.
+const gateSQL = `
+SELECT asked.fence, clock.now, t.payload, t.type, t.queue, t.priority, t.entity, t.tenant_id, t.scheduled_at, t.max_attempts,
+    CASE WHEN t.status <> 'EXECUTING' OR t.revision <> asked.revision THEN 'edited'
+         WHEN asked.due > clock.now THEN 'early'
+         WHEN coalesce(t.run_now_at, t.scheduled_at) + t.expiration <= clock.now THEN 'expired'
+         ELSE 'go' END AS verdict,
+    extract(epoch FROM asked.due - clock.now)::float8 AS due_in,
+    extract(epoch FROM t.held_until - clock.now)::float8 AS lease,
+    extract(epoch FROM t.expected_execution_time)::float8 AS expected
+FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::timestamptz[]) AS asked (id, fence, revision, due)
+CROSS JOIN (SELECT coalesce($1::timestamptz, statement_timestamp()) AS now) AS clock
+CROSS JOIN LATERAL (
+    SELECT t.payload::text AS payload, t.type::text AS type, t.queue::text AS queue, t.priority::int AS priority,
+        t.entity::text AS entity, t.tenant_id::text AS tenant_id, least(greatest(t.scheduled_at, '0001-01-02'), '9999-12-30')::timestamptz AS scheduled_at, t.run_now_at,
+        t.expiration, t.expected_execution_time, t.max_attempts::int AS max_attempts, t.status, t.revision, t.held_until
+    FROM tasktable.scheduled_tasks AS t
+    WHERE t.id = asked.id AND t.fence = asked.fence
+    LIMIT 1
+) AS t`
+
+type gateRow struct {
+	Fence       int64
+	Now         time.Time
+	Payload     string
+	Type        string
+	Queue       string
+	Priority    int
+	Entity      *string
+	TenantID    *string
+	ScheduledAt time.Time
+	MaxAttempts int
+	Verdict     string
+	DueIn       float64
+	Lease       float64
+	Expected    float64
+}
+
+// execution is the attempt that may begin, by what the gate read.
+func (g gateRow) execution(h hold) *handlers.Execution {
+	return &handlers.Execution{
+		ID: h.ID, Type: g.Type, Queue: g.Queue, Entity: deref(g.Entity), TenantID: deref(g.TenantID), Priority: g.Priority,
+		Payload: json.RawMessage(g.Payload), ScheduledAt: g.ScheduledAt, DueAt: h.Due, StartedAt: g.Now,
+		Revision: h.Revision, Fence: h.Fence, Attempt: h.Attempt, MaxAttempts: g.MaxAttempts,
+	}
+}
+
+func deref(text *string) string {
+	if text == nil {
+		return ""
+	}
+	return *text
+}
+
+// gate asks whether each hold may start now. A hold without an answer is not this claim's any more.
+func (s statements) gate(ctx context.Context, q querier, now *time.Time, holds []hold) (map[int64]gateRow, error) {
+	n := len(holds)
+	ids, fences, revisions, dues := make([]string, n), make([]int64, n), make([]int64, n), make([]time.Time, n)
+	for i, h := range holds {
+		ids[i], fences[i], revisions[i], dues[i] = h.ID, h.Fence, h.Revision, h.Due
+	}
+	rows, err := q.Query(ctx, s.schema.SQL(gateSQL), now, ids, fences, revisions, dues)
+	if err != nil {
+		return nil, fmt.Errorf("ask the gate for %d tasks: %w", n, err)
+	}
+	answers, err := pgx.CollectRows(rows, pgx.RowToStructByName[gateRow])
+	if err != nil {
+		return nil, fmt.Errorf("ask the gate for %d tasks: %w", n, err)
+	}
+	byFence := make(map[int64]gateRow, n)
+	for _, answer := range answers {
+		byFence[answer.Fence] = answer
+	}
+	return byFence, nil
+}
+
+// A row that an application has locked is skipped and keeps the lease it has. The lease never gets shorter.
+const extendSQL = `
+UPDATE tasktable.scheduled_tasks AS t
+SET held_until = greatest(t.held_until, clock_timestamp() + $3::interval + coalesce($4::interval, t.expected_execution_time))
+WHERE t.ctid = ANY (ARRAY(
+    SELECT held.ctid
+    FROM unnest($1::text[], $2::bigint[]) AS asked (id, fence)
+    CROSS JOIN LATERAL (
+        SELECT t.ctid FROM tasktable.scheduled_tasks AS t
+        WHERE t.id = asked.id AND t.fence = asked.fence
+        LIMIT 1 FOR UPDATE SKIP LOCKED
+    ) AS held))
+RETURNING t.fence, extract(epoch FROM t.held_until - clock_timestamp())::float8 AS lease`
+
+type extended struct {
+	Fence int64
+	Lease float64
+}
+
+// extend makes the leases of holds last at least allowance + d from now; d nil: the task's expected execution time. It
+// returns the leases, from now, of those it could extend.
+func (s statements) extend(ctx context.Context, q querier, holds []hold, allowance time.Duration, d *time.Duration) (map[int64]time.Duration, error) {
+	ids, fences := make([]string, len(holds)), make([]int64, len(holds))
+	for i, h := range holds {
+		ids[i], fences[i] = h.ID, h.Fence
+	}
+	rows, err := q.Query(ctx, s.schema.SQL(extendSQL), ids, fences, allowance, d)
+	if err != nil {
+		return nil, fmt.Errorf("extend %d leases: %w", len(holds), err)
+	}
+	done, err := pgx.CollectRows(rows, pgx.RowToStructByName[extended])
+	if err != nil {
+		return nil, fmt.Errorf("extend %d leases: %w", len(holds), err)
+	}
+	leases := make(map[int64]time.Duration, len(done))
+	for _, e := range done {
+		leases[e.Fence] = time.Duration(e.Lease * float64(time.Second))
+	}
+	return leases, nil
+}
+
+// What has become of holds, without their payloads: asked each second for those that run or wait.
+const recheckSQL = `
+SELECT asked.fence, (t.fence IS NOT NULL) AS held, coalesce(t.status = 'EXECUTING' AND t.revision = asked.revision, false) AS current,
+    coalesce(t.status = 'CANCELLED', false) AS cancelled
+FROM unnest($1::text[], $2::bigint[], $3::bigint[]) AS asked (id, fence, revision)
+LEFT JOIN LATERAL (
+    SELECT t.fence, t.status, t.revision FROM tasktable.scheduled_tasks AS t
+    WHERE t.id = asked.id AND t.fence = asked.fence
+    LIMIT 1
+) AS t ON true`
+
+type recheckRow struct {
+	Fence     int64
+	Held      bool
+	Current   bool
+	Cancelled bool
+}
+
+func (s statements) recheck(ctx context.Context, q querier, holds []hold) ([]recheckRow, error) {
+	ids, fences, revisions := make([]string, len(holds)), make([]int64, len(holds)), make([]int64, len(holds))
+	for i, h := range holds {
+		ids[i], fences[i], revisions[i] = h.ID, h.Fence, h.Revision
+	}
+	rows, err := q.Query(ctx, s.schema.SQL(recheckSQL), ids, fences, revisions)
+	if err != nil {
+		return nil, fmt.Errorf("recheck %d tasks: %w", len(holds), err)
+	}
+	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[recheckRow])
+	if err != nil {
+		return nil, fmt.Errorf("recheck %d tasks: %w", len(holds), err)
+	}
+	return found, nil
+}

@@ -1,0 +1,107 @@
+package scheduled
+
+import (
+	"context"
+	"time"
+
+	"github.com/tasktable/tasktable/handlers"
+)
+
+// keeper looks each second after the claims in this node's hands: it ends the handlers of cancelled and lost tasks, has
+// edited ones released that still wait, and renews the leases of those that wait long for a slot. NOTIFY only hastens it.
+type keeper struct {
+	worker *worker
+}
+
+const keepEvery = time.Second
+
+// run works until ctx is done.
+func (k *keeper) run(ctx context.Context) {
+	ticker := time.NewTicker(keepEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			k.runOnce(ctx)
+		}
+	}
+}
+
+// runOnce does one pass over the claims that are not quite new.
+func (k *keeper) runOnce(ctx context.Context) {
+	runs := k.worker.inHand(keepEvery / 2)
+	if len(runs) == 0 {
+		return
+	}
+	if err := k.recheck(ctx, runs); err != nil {
+		k.worker.log.Warn("running tasks not rechecked", "tasks", len(runs), "error", err)
+	}
+	if err := k.renew(ctx, runs); err != nil {
+		k.worker.log.Warn("leases of waiting tasks not renewed", "error", err)
+	}
+}
+
+func (k *keeper) recheck(ctx context.Context, runs []*run) error {
+	holds := make([]hold, len(runs))
+	for i, r := range runs {
+		holds[i] = r.hold
+	}
+	states, err := k.worker.statements.recheck(ctx, k.worker.enginePool, holds)
+	if err != nil {
+		return err
+	}
+	for _, state := range states {
+		r := k.worker.byFence(state.Fence)
+		switch {
+		case r == nil: // settled meanwhile
+		case !state.Held:
+			k.worker.changed(r, handlers.ErrLeaseLost)
+		case state.Cancelled:
+			k.worker.changed(r, handlers.ErrCancelled)
+		case !state.Current:
+			k.worker.changed(r, nil) // a running handler may finish: its outcome is recorded as superseded
+		}
+	}
+	return nil
+}
+
+// renew keeps tasks that wait for a slot from being taken for lost.
+func (k *keeper) renew(ctx context.Context, runs []*run) error {
+	allowance := k.worker.config.StartAllowance
+	var holds []hold
+	for _, r := range runs {
+		r.mu.Lock()
+		if r.lease == nil && time.Since(r.renewed) > allowance/2 {
+			holds = append(holds, r.hold)
+		}
+		r.mu.Unlock()
+	}
+	if len(holds) == 0 {
+		return nil
+	}
+	renewed, err := k.worker.statements.extend(ctx, k.worker.enginePool, holds, allowance, nil)
+	if err != nil {
+		return err
+	}
+	for fence := range renewed {
+		if r := k.worker.byFence(fence); r != nil {
+			r.mu.Lock()
+			r.renewed = time.Now()
+			r.mu.Unlock()
+		}
+	}
+	return nil
+}
+
+// one looks at a single claim: what a notification names.
+func (k *keeper) one(ctx context.Context, fence int64) {
+	r := k.worker.byFence(fence)
+	if r == nil {
+		return
+	}
+	if err := k.recheck(ctx, []*run{r}); err != nil {
+		k.worker.log.Warn("running task not rechecked", "task", r.ID, "revision", r.Revision, "attempt", r.Attempt, "error", err)
+	}
+}

@@ -1,0 +1,240 @@
+package scheduled
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/riverqueue/river"
+
+	"github.com/tasktable/tasktable/handlers"
+)
+
+// life is a node from getting its number to losing or giving up its session. A process whose session ends begins another,
+// with a new number: the old one may have been declared dead.
+type life struct {
+	config     Config
+	statements statements
+	session    *session
+	leader     *leader
+	worker     *worker
+	settler    *settler
+	keeper     *keeper
+	river      *river.Client[pgx.Tx]
+	pool       *pgxpool.Pool // the engine's own, and River's
+	log        *slog.Logger
+
+	wake  chan struct{} // look now: something is due
+	freed chan struct{} // look if there was no room: there may be now
+}
+
+// errFenced ends a life whose session did not answer in time.
+var errFenced = errors.New("the session did not answer in time")
+
+// graceAfterInterrupt is how long interrupted handlers have to return, and outcomes to be recorded, before a stop goes on
+// without them.
+const graceAfterInterrupt = 5 * time.Second
+
+// begin connects, registers the node and prepares its parts.
+func (n *Node) begin(ctx context.Context, previousBackend uint32) (*life, error) {
+	clock := &clock{}
+	session, err := openSession(ctx, n.config, clock, previousBackend)
+	if err != nil {
+		return nil, err
+	}
+	l := &life{config: n.config, statements: n.statements, session: session, wake: make(chan struct{}, 1), freed: make(chan struct{}, 1)}
+	if err := l.prepare(ctx, clock); err != nil {
+		session.leave(context.WithoutCancel(ctx), n.statements, true)
+		if l.pool != nil {
+			l.pool.Close()
+		}
+		return nil, err
+	}
+	return l, nil
+}
+
+func (l *life) prepare(ctx context.Context, clock *clock) (err error) {
+	if err := l.session.register(ctx, l.config, l.statements); err != nil {
+		return err
+	}
+	if err := l.session.ping(ctx); err != nil { // learns the database's clock before anything is timed by it
+		return err
+	}
+	if l.pool, err = enginePool(ctx, l.config); err != nil {
+		return err
+	}
+	l.log = l.config.Logger.With("node", l.session.number)
+	l.settler = newSettler(l.pool, l.statements, l.session.number, l.config.Service, l.log, l.dueSoon)
+	l.worker = &worker{
+		config: l.config, statements: l.statements, enginePool: l.pool, settler: l.settler, clock: clock, averages: &averages{},
+		gates: newGroup[*gateAsk](1000), alive: l.session.alive, freed: func() { signal(l.freed) }, log: l.log,
+		slots: map[string]chan struct{}{}, stopping: make(chan struct{}), runs: map[int64]*run{},
+		txSlots: make(chan struct{}, max(1, int(l.config.Pool.Config().MaxConns)-2)),
+	}
+	for queue, slots := range l.config.Queues {
+		l.worker.slots[queue] = make(chan struct{}, slots)
+	}
+	l.keeper = &keeper{worker: l.worker}
+	if l.river, err = newRiver(l.config, l.pool, l.session.number, l.worker.work); err != nil {
+		return err
+	}
+	l.leader = newLeader(l.session, l.statements, l.config, l.river, l.worker.averages)
+	return nil
+}
+
+// enginePool is apart from the handlers' pool: handlers that hold all its connections cannot keep outcomes from being
+// recorded. Joins go by primary key, whatever the statistics say.
+func enginePool(ctx context.Context, config Config) (*pgxpool.Pool, error) {
+	settings := config.Pool.Config()
+	settings.MaxConns = int32(config.EngineConns) //nolint:gosec // at most 100
+	settings.MinConns, settings.MinIdleConns = 0, 0
+	settings.PrepareConn, settings.AfterRelease, settings.BeforeClose = nil, nil, nil // the service's bookkeeping of its own pool
+	after := settings.AfterConnect
+	settings.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+		if after != nil {
+			if err := after(ctx, conn); err != nil {
+				return err
+			}
+		}
+		_, err := conn.Exec(ctx, planSettingsSQL+"; SET lock_timeout = '500ms'; SET application_name = 'tasktable engine'")
+		return err
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, settings)
+	if err != nil {
+		return nil, fmt.Errorf("make the engine's pool: %w", err)
+	}
+	return pool, nil
+}
+
+// signal tells once, however often it is called before somebody listens.
+func signal(channel chan struct{}) {
+	select {
+	case channel <- struct{}{}:
+	default:
+	}
+}
+
+// dueSoon tells whichever node leads that something is due again at once.
+func (l *life) dueSoon() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if _, err := l.pool.Exec(ctx, "SELECT pg_notify($1, '')", l.statements.schema.String()+".wake"); err != nil {
+		l.log.Debug("leader not notified; it looks within a second", "error", err)
+	}
+}
+
+// run works until ctx is done, then stops gracefully and returns nil; or until the session is lost, and returns why.
+func (l *life) run(ctx context.Context) error {
+	// None of these ends with ctx: a graceful stop still needs the session, the settler and the handlers' contexts.
+	detached := context.WithoutCancel(ctx)
+	sessionCtx, endSession := context.WithCancelCause(detached)
+	handlersCtx, endHandlers := context.WithCancelCause(detached)
+	settlingCtx, endSettling := context.WithCancel(detached)
+	defer endSession(nil)
+	defer endHandlers(nil)
+	l.worker.handlers, l.worker.settling = handlersCtx, settlingCtx
+	l.worker.sqlDB = stdlib.OpenDBFromPool(l.config.Pool)
+	defer func() { _ = l.worker.sqlDB.Close() }()
+
+	var services sync.WaitGroup
+	l.settler.start(settlingCtx)
+	services.Go(func() { l.worker.gates.run(settlingCtx, l.worker.answerGates) })
+	services.Go(func() { l.keeper.run(sessionCtx) })
+	services.Go(func() { l.listener().run(sessionCtx) })
+	services.Go(func() { l.watch(sessionCtx, func() { endSession(errFenced) }) })
+	stopLeading := make(chan struct{})
+	services.Go(func() { endSession(l.keepSession(sessionCtx, stopLeading)) })
+
+	var lost error
+	if err := l.river.Start(detached); err != nil {
+		lost = fmt.Errorf("start River: %w", err)
+		endSession(lost)
+	} else {
+		l.log.Info("node is up", "service", l.config.Service, "queues", l.config.Queues, "types", l.config.Handlers.Types())
+	}
+	select {
+	case <-ctx.Done():
+		l.log.Info("node stops", "running", len(l.worker.inHand(0)))
+		close(stopLeading)
+	case <-sessionCtx.Done():
+		lost = context.Cause(sessionCtx)
+		l.log.Error("session lost; handlers are stopped", "error", lost)
+		endHandlers(handlers.ErrLeaseLost)
+	}
+	clean := l.stop(sessionCtx, endHandlers)
+	endSettling()
+	l.settler.wait()
+	endSession(nil)
+	services.Wait()
+	l.session.leave(detached, l.statements, clean && lost == nil)
+	l.pool.Close()
+	l.log.Info("node is down", "clean", clean && lost == nil)
+	return lost
+}
+
+// stop ends the work: nothing new starts, what waits is handed back, what runs may end in time, then is interrupted. It reports
+// whether everything was settled.
+func (l *life) stop(sessionCtx context.Context, endHandlers context.CancelCauseFunc) (clean bool) {
+	close(l.worker.stopping)
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(sessionCtx), l.config.ShutdownTimeout+2*graceAfterInterrupt)
+		defer cancel()
+		if err := l.river.Stop(ctx); err != nil {
+			l.log.Warn("River did not stop in time", "error", err)
+		}
+	}()
+	interrupt := time.NewTimer(max(l.config.ShutdownTimeout, 0))
+	defer interrupt.Stop()
+	select {
+	case <-stopped:
+		return len(l.worker.inHand(0)) == 0
+	case <-sessionCtx.Done(): // lost: the handlers' contexts end with it
+		endHandlers(handlers.ErrLeaseLost)
+	case <-interrupt.C:
+		l.log.Warn("handlers are interrupted", "running", len(l.worker.inHand(0)))
+		endHandlers(handlers.ErrInterrupted)
+	}
+	grace := time.NewTimer(graceAfterInterrupt)
+	defer grace.Stop()
+	select {
+	case <-stopped:
+	case <-grace.C:
+		l.log.Error("handlers ignore that their context has ended", "running", len(l.worker.inHand(0)))
+	}
+	return len(l.worker.inHand(0)) == 0
+}
+
+// watch fences the node: when the session has not answered for too long, others may declare it dead, so its handlers must end
+// before that. It also notices a process that was stopped and goes on.
+func (l *life) watch(ctx context.Context, fence func()) {
+	ticker := time.NewTicker(200 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			if !l.session.alive() {
+				fence()
+				return
+			}
+		}
+	}
+}
+
+func (l *life) listener() *listener {
+	return &listener{
+		connect: l.config.Connect, statements: l.statements, log: l.log,
+		wake:       func() { signal(l.wake) },
+		held:       l.keeper.one,
+		relistened: func(ctx context.Context) { signal(l.wake); l.keeper.runOnce(ctx) },
+	}
+}

@@ -1,0 +1,261 @@
+package scheduled
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// clientPrefix and a node's number make its River client's id.
+const clientPrefix = "tasktable-"
+
+func clientID(number int64) string { return clientPrefix + strconv.FormatInt(number, 10) }
+
+// reclaimDead takes back the tasks of nodes that are gone: whose lock is free, and has been for long enough that the node has
+// stopped by itself.
+func (l *leader) reclaimDead(ctx context.Context) error {
+	now := time.Now()
+	live := map[int64]bool{}
+	for _, node := range l.nodes {
+		live[node.Number] = true
+		if _, known := l.seen[node.Number]; !known || node.Held {
+			l.seen[node.Number] = now // a new leader cannot know since when the lock is free: it counts from its own first look
+		}
+		if node.Held || now.Sub(l.seen[node.Number]) < deadAfter {
+			continue
+		}
+		done, err := l.reclaimNode(ctx, node.Number)
+		if err != nil {
+			return err
+		}
+		if done {
+			l.log.Warn("node is dead; its tasks are taken back", "dead", node.Number)
+		}
+	}
+	for number := range l.seen {
+		if !live[number] {
+			delete(l.seen, number)
+		}
+	}
+	return nil
+}
+
+const lockNodeSQL = `SELECT pg_try_advisory_xact_lock($1, $2)`
+
+const runningJobsSQL = `
+SELECT id, coalesce(args ->> 'tasks', '') AS tasks FROM tasktable.river_job
+WHERE state = 'running' AND attempted_by[array_length(attempted_by, 1)] = $1::text
+LIMIT 500 FOR UPDATE SKIP LOCKED`
+
+const deleteJobsSQL = `DELETE FROM tasktable.river_job WHERE id = ANY ($1::bigint[])`
+
+type jobRow struct {
+	ID    int64
+	Tasks string
+}
+
+// reclaimNode takes back what River says the node was running. It reports whether that was all; rows that an application has
+// locked are left for the next tick, with their job.
+func (l *leader) reclaimNode(ctx context.Context, number int64) (done bool, err error) {
+	err = pgx.BeginFunc(ctx, l.session.conn, func(tx pgx.Tx) error {
+		// With the node's own lock in hand it cannot be alive; it never takes a number a second time.
+		var free bool
+		if err := tx.QueryRow(ctx, lockNodeSQL, lockClass(l.session.schema, "node"), int32(number)).Scan(&free); err != nil { //nolint:gosec // numbers are small
+			return fmt.Errorf("lock dead node %d: %w", number, err)
+		}
+		if !free {
+			return nil
+		}
+		left, err := l.reclaimJobs(ctx, tx, clientID(number), fmt.Sprintf("node %d died", number))
+		if err != nil || left {
+			return err
+		}
+		done = true
+		if _, err := tx.Exec(ctx, l.statements.schema.SQL(farewellSQL), number); err != nil {
+			return fmt.Errorf("mark node %d dead: %w", number, err)
+		}
+		return nil
+	})
+	return done, err
+}
+
+// reclaimJobs ends the claims in a client's running jobs as lost, and removes the jobs. It reports whether any are left.
+func (l *leader) reclaimJobs(ctx context.Context, tx pgx.Tx, client, why string) (left bool, err error) {
+	rows, err := tx.Query(ctx, l.statements.schema.SQL(runningJobsSQL), client)
+	if err != nil {
+		return false, fmt.Errorf("read jobs of %s: %w", client, err)
+	}
+	jobs, err := pgx.CollectRows(rows, pgx.RowToStructByName[jobRow])
+	if err != nil {
+		return false, fmt.Errorf("read jobs of %s: %w", client, err)
+	}
+	left = len(jobs) == 500
+	var ended []int64
+	for _, job := range jobs {
+		holds, err := unpack(job.Tasks)
+		if err != nil {
+			l.log.Error("River job is not one of ours; removed", "job", job.ID, "error", err)
+		}
+		lostOnes := make([]settlement, len(holds))
+		for i, h := range holds {
+			lostOnes[i] = lost(h, why)
+		}
+		held, err := l.end(ctx, tx, lostOnes)
+		if err != nil {
+			return false, err
+		}
+		if held {
+			left = true
+			continue
+		}
+		ended = append(ended, job.ID)
+	}
+	if _, err := tx.Exec(ctx, l.statements.schema.SQL(deleteJobsSQL), ended); err != nil {
+		return false, fmt.Errorf("remove jobs of %s: %w", client, err)
+	}
+	return left, nil
+}
+
+// end settles claims for their holders, and reports whether some rows were locked by others.
+func (l *leader) end(ctx context.Context, tx pgx.Tx, settlements []settlement) (held bool, err error) {
+	if len(settlements) == 0 {
+		return false, nil
+	}
+	done, err := l.statements.settle(ctx, tx, nil, nil, settlements)
+	if err != nil {
+		return false, err
+	}
+	taken := byFence(done)
+	for _, one := range settlements {
+		if state := taken[one.Fence]; state.Settled {
+			l.log.Warn("claim taken back", "task", one.ID, "revision", one.Revision, "attempt", one.Attempt, "outcome", one.Outcome, "why", *one.Error)
+		} else if state.Held {
+			held = true
+		}
+	}
+	return held, nil
+}
+
+const lapsedHoldsSQL = `
+SELECT t.id::text AS id, t.fence, t.revision, t.attempt, t.held_until AS due
+FROM tasktable.scheduled_tasks AS t
+WHERE t.held_until >= $1::timestamptz AND t.held_until < $2::timestamptz
+ORDER BY t.held_until LIMIT 500`
+
+const availableJobsSQL = `
+SELECT id, coalesce(args ->> 'tasks', '') AS tasks FROM tasktable.river_job WHERE state = 'available' FOR UPDATE SKIP LOCKED`
+
+// reclaimLapsed takes back claims whose lease has ended. Those still in an available job never started: they go back without
+// a mark, with their whole job. The others are lost. It reports whether nothing is left.
+func (l *leader) reclaimLapsed(ctx context.Context, now time.Time) (clean bool, err error) {
+	err = pgx.BeginFunc(ctx, l.session.conn, func(tx pgx.Tx) error {
+		rows, err := tx.Query(ctx, l.statements.schema.SQL(lapsedHoldsSQL), l.floor, now)
+		if err != nil {
+			return fmt.Errorf("read lapsed leases: %w", err)
+		}
+		lapsed, err := pgx.CollectRows(rows, pgx.RowToStructByName[hold])
+		if err != nil {
+			return fmt.Errorf("read lapsed leases: %w", err)
+		}
+		rows, err = tx.Query(ctx, l.statements.schema.SQL(availableJobsSQL))
+		if err != nil {
+			return fmt.Errorf("read available jobs: %w", err)
+		}
+		jobs, err := pgx.CollectRows(rows, pgx.RowToStructByName[jobRow])
+		if err != nil {
+			return fmt.Errorf("read available jobs: %w", err)
+		}
+		settlements, ended := sortLapsed(lapsed, jobs)
+		held, err := l.end(ctx, tx, settlements)
+		if err != nil {
+			return err
+		}
+		clean = !held && len(lapsed) < 500
+		if _, err := tx.Exec(ctx, l.statements.schema.SQL(deleteJobsSQL), ended); err != nil {
+			return fmt.Errorf("remove jobs that never started: %w", err)
+		}
+		return nil
+	})
+	return clean, err
+}
+
+// sortLapsed tells lapsed claims that never started from lost ones, and names the River jobs that are to go.
+func sortLapsed(lapsed []hold, available []jobRow) (settlements []settlement, ended []int64) {
+	waiting := map[int64]int{} // fence: index of its job
+	holdsOf := make([][]hold, len(available))
+	for i, job := range available {
+		holds, err := unpack(job.Tasks)
+		if err != nil {
+			continue // not ours
+		}
+		holdsOf[i] = holds
+		for _, h := range holds {
+			waiting[h.Fence] = i
+		}
+	}
+	gone := map[int]bool{}
+	for _, h := range lapsed {
+		i, unstarted := waiting[h.Fence]
+		if !unstarted {
+			h.Due = time.Time{} // unknown: what is here is the lease's end
+			settlements = append(settlements, lost(h, "its lease ended"))
+			continue
+		}
+		if !gone[i] {
+			gone[i] = true
+			ended = append(ended, available[i].ID)
+			for _, each := range holdsOf[i] {
+				settlements = append(settlements, released(each, "no node took it up within its lease"))
+			}
+		}
+	}
+	return settlements, ended
+}
+
+const cleanJobsSQL = `
+DELETE FROM tasktable.river_job WHERE id IN (
+    SELECT id FROM tasktable.river_job WHERE finalized_at IS NOT NULL ORDER BY id LIMIT 5000 FOR UPDATE SKIP LOCKED)`
+
+const runningClientsSQL = `
+SELECT DISTINCT attempted_by[array_length(attempted_by, 1)] FROM tasktable.river_job WHERE state = 'running'`
+
+const cleanEvery = 5 * time.Second
+
+// clean removes finished River jobs, which nobody reads again, and takes back running ones of nodes that had been declared
+// dead before they fetched them.
+func (l *leader) clean(ctx context.Context) error {
+	if time.Since(l.cleanedAt) < cleanEvery {
+		return nil
+	}
+	l.cleanedAt = time.Now()
+	if _, err := l.session.conn.Exec(ctx, l.statements.schema.SQL(cleanJobsSQL)); err != nil {
+		return fmt.Errorf("remove finished River jobs: %w", err)
+	}
+	rows, err := l.session.conn.Query(ctx, l.statements.schema.SQL(runningClientsSQL))
+	if err != nil {
+		return fmt.Errorf("list running clients: %w", err)
+	}
+	clients, err := pgx.CollectRows(rows, pgx.RowTo[*string])
+	if err != nil {
+		return fmt.Errorf("list running clients: %w", err)
+	}
+	live := l.numbers()
+	for _, client := range clients {
+		if client == nil || !strings.HasPrefix(*client, clientPrefix) {
+			continue
+		}
+		number, err := strconv.ParseInt(strings.TrimPrefix(*client, clientPrefix), 10, 64)
+		if err != nil || slices.Contains(live, number) {
+			continue
+		}
+		if _, err := l.reclaimNode(ctx, number); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,202 @@
+package scheduled
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// ErrPooler is returned by Run when the session connection goes through a pooler that shares server connections: advisory
+// locks would then belong to nobody. Give a direct one by Config.Connect (TASKTABLE_SESSION_DATABASE_URL for the command).
+var ErrPooler = errors.New("the session connection goes through a pooler in transaction mode; it needs a direct connection to Postgres")
+
+const (
+	// A session is over when no ping has been answered for so long, counted from when the ping was sent.
+	sessionTimeout = 3 * time.Second
+	// So long after the last sign of life of a node its tasks are taken back. It is longer than sessionTimeout and a tick: by
+	// then the node has stopped its handlers by itself.
+	deadAfter = 5 * time.Second
+	tickEvery = time.Second
+)
+
+// The server ends a session whose process is stopped or gone: idle ones after 3 s, those in a transaction after 2 s, which
+// the first does not cover. Joins in the engine's statements go by primary key whatever the statistics say.
+const sessionSettingsSQL = `
+SET application_name = 'tasktable session';
+SET idle_session_timeout = '3s';
+SET idle_in_transaction_session_timeout = '2s';
+SET statement_timeout = '2s';
+SET lock_timeout = '200ms';
+SET tcp_user_timeout = '3s';
+SET tcp_keepalives_idle = 1;
+SET tcp_keepalives_interval = 1;
+SET tcp_keepalives_count = 3;
+SET client_min_messages = 'warning'`
+
+const planSettingsSQL = `SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off`
+
+// session is a node's own connection: its lock says that the node lives, and the leader's lock that it leads. What the leader
+// commits, it commits here, so a session that lost its locks can commit nothing.
+type session struct {
+	conn       *pgx.Conn
+	schema     string
+	number     int64
+	backend    uint32
+	clock      *clock
+	leads      bool
+	answeredAt atomic.Int64 // when the last answered question was sent; monotonic nanoseconds since start
+	start      time.Time
+}
+
+// lockClass keeps the locks of two schemas in one database apart; the second key of a node's lock is its number, of the
+// leader's 0.
+func lockClass(schema, kind string) int32 {
+	hash := fnv.New32a()
+	_, _ = hash.Write([]byte("tasktable " + kind + " " + schema))
+	return int32(hash.Sum32()) //nolint:gosec // the bits matter, not the number
+}
+
+// openSession connects, and ends the backend that this process had before: it may still hold locks.
+func openSession(ctx context.Context, config Config, clock *clock, previous uint32) (*session, error) {
+	conn, err := config.Connect(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("connect session: %w", err)
+	}
+	s := &session{conn: conn, schema: config.Schema, clock: clock, start: time.Now()}
+	if err := s.prepare(ctx, previous); err != nil {
+		_ = conn.Close(context.WithoutCancel(ctx)) // not ctx: it may be what ended
+		return nil, err
+	}
+	return s, nil
+}
+
+const terminateSQL = `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = $1 AND application_name = 'tasktable session'`
+
+func (s *session) prepare(ctx context.Context, previous uint32) error {
+	var backend uint32
+	if err := s.conn.QueryRow(ctx, "SELECT pg_backend_pid()").Scan(&backend); err != nil {
+		return fmt.Errorf("prepare session: %w", err)
+	}
+	if backend != s.conn.PgConn().PID() {
+		return ErrPooler
+	}
+	s.backend = backend
+	if _, err := s.conn.Exec(ctx, sessionSettingsSQL); err != nil {
+		return fmt.Errorf("prepare session: %w", err)
+	}
+	if _, err := s.conn.Exec(ctx, planSettingsSQL); err != nil {
+		return fmt.Errorf("prepare session: %w", err)
+	}
+	if previous != 0 {
+		if _, err := s.conn.Exec(ctx, terminateSQL, previous); err != nil {
+			return fmt.Errorf("end the session before: %w", err)
+		}
+	}
+	return nil
+}
+
+const registerSQL = `
+INSERT INTO tasktable.nodes (service, version, host, queues, types) VALUES ($1, $2, $3, $4::text::jsonb, $5) RETURNING number`
+
+// register gives the node its number and takes the lock on it.
+func (s *session) register(ctx context.Context, config Config, st statements) error {
+	queues, err := json.Marshal(config.Queues)
+	if err != nil {
+		return fmt.Errorf("encode queues: %w", err)
+	}
+	host, _ := os.Hostname() // a node without a name is still a node
+	err = s.conn.QueryRow(ctx, st.schema.SQL(registerSQL), config.Service, config.Version,
+		fmt.Sprintf("%s/%d", host, os.Getpid()), string(queues), config.Handlers.Types()).Scan(&s.number)
+	if err != nil {
+		return fmt.Errorf("register node: %w", err)
+	}
+	var locked bool
+	if err := s.conn.QueryRow(ctx, "SELECT pg_try_advisory_lock($1, $2)", lockClass(s.schema, "node"), int32(s.number)).Scan(&locked); err != nil { //nolint:gosec // numbers are small
+		return fmt.Errorf("lock node %d: %w", s.number, err)
+	}
+	if !locked {
+		return fmt.Errorf("lock node %d: somebody else has it", s.number)
+	}
+	s.answered(time.Now())
+	return nil
+}
+
+// answered notes that a question sent then was answered.
+func (s *session) answered(sent time.Time) { s.answeredAt.Store(int64(sent.Sub(s.start))) }
+
+// alive says whether the node may still take itself for alive: whether others could have declared it dead.
+func (s *session) alive() bool {
+	return time.Since(s.start)-time.Duration(s.answeredAt.Load()) < sessionTimeout
+}
+
+const followSQL = `SELECT clock_timestamp(), pg_try_advisory_lock($1, 0)`
+
+// follow is a tick of a node that does not lead: one statement, ping and try for the leader's lock. It only tries: a lock
+// waited for would keep a snapshot open and stop vacuum.
+func (s *session) follow(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, sessionTimeout)
+	defer cancel()
+	sent := time.Now()
+	var now time.Time
+	if err := s.conn.QueryRow(ctx, followSQL, lockClass(s.schema, "leader")).Scan(&now, &s.leads); err != nil {
+		return fmt.Errorf("ping: %w", err)
+	}
+	s.learn(now, sent)
+	return nil
+}
+
+func (s *session) learn(now, sent time.Time) {
+	s.clock.learn(now, sent, time.Now())
+	s.answered(sent)
+}
+
+// ping keeps the session alive while the node stops.
+func (s *session) ping(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, sessionTimeout)
+	defer cancel()
+	sent := time.Now()
+	var now time.Time
+	if err := s.conn.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&now); err != nil {
+		return fmt.Errorf("ping: %w", err)
+	}
+	s.learn(now, sent)
+	return nil
+}
+
+// resign lets another node lead at once.
+func (s *session) resign(ctx context.Context) error {
+	if !s.leads {
+		return nil
+	}
+	s.leads = false
+	if _, err := s.conn.Exec(ctx, "SELECT pg_advisory_unlock($1, 0)", lockClass(s.schema, "leader")); err != nil {
+		return fmt.Errorf("resign: %w", err)
+	}
+	return nil
+}
+
+const farewellSQL = `UPDATE tasktable.nodes SET dead_at = clock_timestamp() WHERE number = $1`
+
+// leave says that the node is gone, with nothing left to take back, and closes the connection.
+func (s *session) leave(ctx context.Context, st statements, clean bool) {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	if clean && s.number != 0 {
+		_, _ = s.conn.Exec(ctx, st.schema.SQL(farewellSQL), s.number) // else the leader finds out by itself
+	}
+	_ = s.conn.Close(ctx)
+}
+
+// isUnmigrated tells that the tables are missing.
+func isUnmigrated(err error) bool {
+	var pgErr *pgconn.PgError
+	return errors.As(err, &pgErr) && (pgErr.Code == "42P01" || pgErr.Code == "3F000" || pgErr.Code == "42883" || pgErr.Code == "42703")
+}

@@ -1,0 +1,190 @@
+package scheduled
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Locks what it can, writes each line and releases each hold. What an application's open transaction has locked is skipped and
+// reported as held, so that it stalls no other. Joins go by the primary key, row by row: a hash join or a scan, which stale
+// statistics could suggest, would read the table. $1 is now; the other parameters are the columns of settlements.
+const settleSQL = `
+WITH locked AS MATERIALIZED (
+    SELECT s.*, clock.now, t.tid, t.type AS row_type, t.row_scheduled_at, t.status, t.attempt AS row_attempt,
+        (t.status = 'EXECUTING' AND t.revision = s.revision) AS current,
+        coalesce(t.run_now_at, t.row_scheduled_at) AS edited_due,
+        CASE WHEN s.to_status <> '' THEN s.to_status WHEN t.attempt >= t.max_attempts THEN 'FAILED' ELSE 'QUEUED' END AS next_status
+    FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::int[], $6::timestamptz[], $7::text[], $8::timestamptz[], $9::timestamptz[],
+            $10::text[], $11::text[], $12::text[], $13::timestamptz[], $14::interval[], $15::boolean[], $16::text[], $17::text[], $18::text[])
+        AS s (id, fence, revision, attempt, due_at, type, scheduled_at, started_at, outcome, edited, to_status, next_at, next_in, refund, error, message, result)
+    CROSS JOIN (SELECT coalesce($1::timestamptz, clock_timestamp()) AS now) AS clock
+    LEFT JOIN LATERAL (
+        SELECT t.ctid AS tid, t.type::text AS type, t.scheduled_at::timestamptz AS row_scheduled_at, t.run_now_at::timestamptz AS run_now_at,
+            t.status::text AS status, t.revision, t.attempt, t.max_attempts::int AS max_attempts
+        FROM tasktable.scheduled_tasks AS t
+        WHERE t.id = s.id AND t.fence = s.fence
+        LIMIT 1 FOR UPDATE SKIP LOCKED
+    ) AS t ON true
+), updated AS (
+    UPDATE tasktable.scheduled_tasks AS t
+    SET status = CASE WHEN l.current THEN l.next_status ELSE t.status END,
+        next_attempt_at = CASE WHEN l.current AND l.next_status = 'QUEUED' THEN coalesce(l.next_at, l.now + l.next_in)
+            WHEN NOT l.current AND t.status = 'QUEUED' THEN l.edited_due END,
+        attempt = CASE WHEN l.current AND l.refund THEN greatest(t.attempt - 1, 0) ELSE t.attempt END,
+        fence = NULL,
+        held_until = NULL,
+        started_at = CASE WHEN l.current THEN coalesce(l.started_at, t.started_at) ELSE t.started_at END,
+        finished_at = CASE WHEN l.current AND l.next_status <> 'QUEUED' THEN l.now ELSE t.finished_at END,
+        message = CASE WHEN l.current AND (l.next_status <> 'QUEUED' OR l.message IS NOT NULL) THEN l.message ELSE t.message END,
+        result = CASE WHEN l.current THEN l.result::jsonb ELSE t.result END,
+        last_status_update = CASE WHEN l.current THEN l.now ELSE t.last_status_update END
+    FROM locked AS l
+    WHERE l.tid IS NOT NULL AND t.id = l.id AND t.fence = l.fence
+), recorded AS (
+    INSERT INTO tasktable.scheduled_task_executions
+        (fence, task_id, type, revision, attempt, scheduled_at, due_at, started_at, finished_at, outcome, error, node)
+    SELECT l.fence, l.id, coalesce(l.type, l.row_type), l.revision, l.attempt, coalesce(l.scheduled_at, l.row_scheduled_at), l.due_at,
+        l.started_at, l.now,
+        CASE WHEN l.current THEN l.outcome WHEN l.started_at IS NULL AND l.edited = 'RELEASED' AND l.status = 'CANCELLED' THEN 'CANCELLED' ELSE l.edited END,
+        l.error, $19::bigint
+    FROM locked AS l
+    WHERE l.tid IS NOT NULL
+)
+SELECT l.fence, l.tid IS NOT NULL AS settled, coalesce(l.current, false) AS current,
+    CASE WHEN l.tid IS NULL THEN EXISTS (SELECT 1 FROM tasktable.scheduled_tasks AS t WHERE t.id = l.id AND t.fence = l.fence) ELSE false END AS held,
+    coalesce(CASE WHEN l.current AND l.next_status = 'QUEUED' THEN coalesce(l.next_at, l.now + l.next_in) <= l.now + interval '2 seconds'
+        WHEN NOT l.current AND l.status = 'QUEUED' THEN l.edited_due <= l.now + interval '2 seconds' END, false) AS due_soon,
+    coalesce(CASE WHEN l.current THEN l.next_status ELSE l.status END, '') AS status
+FROM locked AS l`
+
+// settled says what became of one settlement.
+type settled struct {
+	Fence   int64
+	Settled bool
+	Current bool   // the row was still this attempt's
+	Held    bool   // not settled: the row is locked by another transaction; try again
+	DueSoon bool   // the task is due again within two seconds: the leader should look
+	Status  string // of the row now
+}
+
+// settle records outcomes and releases holds, in one statement. What is neither Settled nor Held has lost its fence: somebody
+// else ended the claim, and nothing was changed.
+func (s statements) settle(ctx context.Context, q querier, now *time.Time, node *int64, settlements []settlement) ([]settled, error) {
+	var c settlementColumns
+	for i := range settlements {
+		c.add(&settlements[i])
+	}
+	args := append([]any{now}, c.args()...)
+	rows, err := q.Query(ctx, s.schema.SQL(settleSQL), append(args, node)...)
+	if err != nil {
+		return nil, fmt.Errorf("settle %d tasks: %w", len(settlements), err)
+	}
+	done, err := pgx.CollectRows(rows, pgx.RowToStructByName[settled])
+	if err != nil {
+		return nil, fmt.Errorf("settle %d tasks: %w", len(settlements), err)
+	}
+	return done, nil
+}
+
+// Again folds into the task's own row: a second row of the same id in one upsert would be an error. The trigger draws the
+// revision and the next time, and a line of changes says so. Rows that are not the attempt's any more are left to settleSQL.
+const againSQL = `
+WITH locked AS MATERIALIZED (
+    SELECT s.*, t.type, t.scheduled_at
+    FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::int[], $6::timestamptz[], $7::timestamptz[], $8::timestamptz[], $9::text[], $10::text[])
+        AS s (id, fence, revision, attempt, due_at, started_at, again_at, message, result)
+    CROSS JOIN LATERAL (
+        SELECT t.type::text AS type, t.scheduled_at::timestamptz AS scheduled_at
+        FROM tasktable.scheduled_tasks AS t
+        WHERE t.id = s.id AND t.fence = s.fence AND t.status = 'EXECUTING' AND t.revision = s.revision
+        LIMIT 1 FOR UPDATE SKIP LOCKED
+    ) AS t
+), context AS MATERIALIZED (
+    SELECT set_config('tasktable_change.context', 'again' || chr(31) || coalesce('node ' || $11::bigint::text, ''), true)
+), updated AS (
+    UPDATE tasktable.scheduled_tasks AS t
+    SET status = 'QUEUED', scheduled_at = l.again_at, run_now_at = NULL, fence = NULL, held_until = NULL,
+        started_at = l.started_at, message = l.message, result = l.result::jsonb
+    FROM locked AS l, context
+    WHERE t.id = l.id AND t.fence = l.fence
+), recorded AS (
+    INSERT INTO tasktable.scheduled_task_executions
+        (fence, task_id, type, revision, attempt, scheduled_at, due_at, started_at, finished_at, outcome, node)
+    SELECT l.fence, l.id, l.type, l.revision, l.attempt, l.scheduled_at, l.due_at, l.started_at, coalesce($1::timestamptz, clock_timestamp()), 'COMPLETED', $11::bigint
+    FROM locked AS l
+)
+SELECT l.fence, true AS settled, true AS current, false AS held,
+    l.again_at <= coalesce($1::timestamptz, clock_timestamp()) + interval '2 seconds' AS due_soon, 'QUEUED' AS status
+FROM locked AS l`
+
+// again settles completed attempts that schedule their own task anew. It returns only those it settled. It must run in a
+// transaction of its own or be followed by leaveSQL: it sets the change context.
+func (s statements) again(ctx context.Context, q querier, now *time.Time, node *int64, settlements []settlement) ([]settled, error) {
+	var c settlementColumns
+	agains := make([]time.Time, len(settlements))
+	for i := range settlements {
+		c.add(&settlements[i])
+		agains[i] = *settlements[i].Effects.Again
+	}
+	rows, err := q.Query(ctx, s.schema.SQL(againSQL), now, c.ids, c.fences, c.revisions, c.attempts, c.dues, c.startedAts, agains, c.messages, c.results, node)
+	if err != nil {
+		return nil, fmt.Errorf("settle %d tasks that run again: %w", len(settlements), err)
+	}
+	done, err := pgx.CollectRows(rows, pgx.RowToStructByName[settled])
+	if err != nil {
+		return nil, fmt.Errorf("settle %d tasks that run again: %w", len(settlements), err)
+	}
+	return done, nil
+}
+
+// settlementColumns is settlements turned on their side, as unnest takes them.
+type settlementColumns struct {
+	ids                               []string
+	fences, revisions                 []int64
+	attempts                          []int
+	dues                              []*time.Time
+	types                             []*string
+	scheduledAts, startedAts, nextAts []*time.Time
+	outcomes, edited, to              []string
+	nextIns                           []time.Duration
+	refunds                           []bool
+	errors, messages, results         []*string
+}
+
+func (c *settlementColumns) add(s *settlement) {
+	c.ids = append(c.ids, s.ID)
+	c.fences = append(c.fences, s.Fence)
+	c.revisions = append(c.revisions, s.Revision)
+	c.attempts = append(c.attempts, s.Attempt)
+	var due *time.Time
+	if !s.Due.IsZero() {
+		due = &s.Due
+	}
+	c.dues = append(c.dues, due)
+	var kind *string
+	if s.Type != "" {
+		kind = &s.Type
+	}
+	c.types = append(c.types, kind)
+	c.scheduledAts = append(c.scheduledAts, s.ScheduledAt)
+	c.startedAts = append(c.startedAts, s.StartedAt)
+	c.nextAts = append(c.nextAts, s.NextAt)
+	c.outcomes = append(c.outcomes, s.Outcome)
+	c.edited = append(c.edited, s.Edited)
+	c.to = append(c.to, string(s.To))
+	c.nextIns = append(c.nextIns, s.NextIn)
+	c.refunds = append(c.refunds, s.Refund)
+	c.errors = append(c.errors, s.Error)
+	c.messages = append(c.messages, s.Message)
+	c.results = append(c.results, s.Result)
+}
+
+func (c *settlementColumns) args() []any {
+	return []any{
+		c.ids, c.fences, c.revisions, c.attempts, c.dues, c.types, c.scheduledAts, c.startedAts,
+		c.outcomes, c.edited, c.to, c.nextAts, c.nextIns, c.refunds, c.errors, c.messages, c.results,
+	}
+}

@@ -1,0 +1,159 @@
+package scheduled
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/store"
+)
+
+// settler records outcomes by group commit. Outcomes with follow-ups have a group of their own: they wait for the rows of
+// other tasks, and the others must not wait with them.
+type settler struct {
+	pool       *pgxpool.Pool
+	statements statements
+	node       int64
+	service    string
+	log        *slog.Logger
+	dueSoon    func() // tells the leader that something is due again at once
+
+	plain   *group[*settling]
+	effects *group[*settling]
+	wg      sync.WaitGroup
+}
+
+type settling struct {
+	settlement
+	tries    int
+	degraded bool
+	done     func(settled, error)
+}
+
+const settleMost = 1000
+
+func newSettler(pool *pgxpool.Pool, s statements, node int64, service string, log *slog.Logger, dueSoon func()) *settler {
+	return &settler{
+		pool: pool, statements: s, node: node, service: service, log: log, dueSoon: dueSoon,
+		plain: newGroup[*settling](settleMost), effects: newGroup[*settling](settleMost / 10),
+	}
+}
+
+// start works until ctx is done; wait returns when it has stopped.
+func (s *settler) start(ctx context.Context) {
+	s.wg.Go(func() { s.plain.run(ctx, s.flush) })
+	s.wg.Go(func() { s.effects.run(ctx, s.flush) })
+}
+
+func (s *settler) wait() { s.wg.Wait() }
+
+// submit has the outcome recorded; done is called once, when it is, when its fence turns out lost, or with an error when ctx,
+// the settler's own, is done before.
+func (s *settler) submit(ctx context.Context, one settlement, done func(settled, error)) {
+	s.enqueue(ctx, &settling{settlement: one, done: done})
+}
+
+func (s *settler) enqueue(ctx context.Context, one *settling) {
+	to := s.plain
+	if len(one.Effects.FollowUps) > 0 {
+		to = s.effects
+	}
+	select {
+	case to.in <- one:
+	case <-ctx.Done():
+		one.done(settled{Fence: one.Fence}, ctx.Err())
+	}
+}
+
+func (s *settler) flush(ctx context.Context, batch []*settling) {
+	done, err := s.commit(ctx, batch)
+	if err != nil {
+		s.recover(ctx, batch, err)
+		return
+	}
+	states := byFence(done)
+	soon := false
+	for _, one := range batch {
+		state := states[one.Fence]
+		soon = soon || state.DueSoon
+		if state.Held {
+			s.again(ctx, one) // an application's transaction has locked the row: it must not stall the rest
+			continue
+		}
+		one.done(state, nil)
+	}
+	if soon {
+		s.dueSoon()
+	}
+}
+
+func (s *settler) commit(ctx context.Context, batch []*settling) ([]settled, error) {
+	settlements := make([]settlement, len(batch))
+	single := true // one statement does, and needs no transaction around it
+	for i, one := range batch {
+		settlements[i] = one.settlement
+		if one.Effects.Again != nil || len(one.Effects.FollowUps) > 0 {
+			single = false
+		}
+	}
+	if single {
+		return s.statements.settle(ctx, s.pool, nil, &s.node, settlements)
+	}
+	var done []settled
+	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+		var err error
+		done, err = s.statements.settleAll(ctx, tx, nil, &s.node, s.service, settlements)
+		return err
+	})
+	return done, err
+}
+
+// recover finds the culprit of a failed commit by halving it, so that one task's data or lock does not keep the others from
+// being settled.
+func (s *settler) recover(ctx context.Context, batch []*settling, err error) {
+	switch {
+	case ctx.Err() != nil:
+		for _, one := range batch {
+			one.done(settled{Fence: one.Fence}, ctx.Err())
+		}
+	case len(batch) > 1 && (isDataError(err) || isTimeout(err)):
+		s.flush(ctx, batch[:len(batch)/2])
+		s.flush(ctx, batch[len(batch)/2:])
+	case len(batch) == 1 && isDataError(err) && !batch[0].degraded:
+		// The database takes nothing of what the handler asked for: the task fails, and says why.
+		one := batch[0]
+		s.log.Error("outcome cannot be recorded; the task fails", "task", one.ID, "type", one.Type, "revision", one.Revision, "attempt", one.Attempt, "error", err)
+		text := scrub(fmt.Sprintf("the outcome %s could not be recorded: %v", one.Outcome, err))
+		one.degraded = true
+		one.Outcome, one.To, one.Error, one.Message, one.Result = outcomeFailed, store.StatusFailed, &text, &text, nil
+		one.ScheduledAt, one.Effects = nil, handlers.Effects{}
+		s.again(ctx, one) // not enqueue: this goroutine is the one that empties the channel
+	case len(batch) == 1 && isDataError(err):
+		batch[0].done(settled{Fence: batch[0].Fence}, err) // its lease will lapse, and the leader takes it back
+	default:
+		s.log.Warn("settling failed; trying again", "tasks", len(batch), "error", err)
+		for _, one := range batch {
+			s.again(ctx, one)
+		}
+	}
+}
+
+// again enqueues an outcome once more after a while, longer each time.
+func (s *settler) again(ctx context.Context, one *settling) {
+	delay := min(20*time.Millisecond<<min(one.tries, 6), time.Second)
+	one.tries++
+	s.wg.Go(func() {
+		select {
+		case <-ctx.Done():
+			one.done(settled{Fence: one.Fence}, ctx.Err())
+		case <-time.After(delay):
+			s.enqueue(ctx, one)
+		}
+	})
+}

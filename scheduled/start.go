@@ -1,0 +1,256 @@
+package scheduled
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/tasktable/tasktable/handlers"
+)
+
+// gateValid is how old a gate's answer may be when the handler is called, and how long a task may run before the rest of its
+// batch goes on beside it.
+const gateValid = 250 * time.Millisecond
+
+// gateAsk is a question to the gate by one batch; questions that come together share one read.
+type gateAsk struct {
+	holds  []hold
+	answer chan map[int64]gateRow
+}
+
+// ask puts tasks to the gate. It returns nil when the database did not answer, or this node must not start anything.
+func (b *batch) ask(runs []*run) map[int64]gateRow {
+	question := &gateAsk{answer: make(chan map[int64]gateRow, 1)}
+	for _, r := range runs {
+		question.holds = append(question.holds, r.hold)
+	}
+	select {
+	case b.gates.in <- question:
+	case <-b.settling.Done():
+		return nil
+	}
+	select {
+	case answers := <-question.answer:
+		return answers
+	case <-b.settling.Done():
+		return nil
+	}
+}
+
+// answerGates asks the database all that has come together. A question whose data the database cannot read is asked apart, so
+// that it fails alone; after any other failure everybody asks again.
+func (w *worker) answerGates(ctx context.Context, asked []*gateAsk) {
+	var holds []hold
+	for _, question := range asked {
+		holds = append(holds, question.holds...)
+	}
+	answers, err := w.gateOrSplit(ctx, holds)
+	if err != nil {
+		w.log.Warn("the gate did not answer; asking again", "tasks", len(holds), "error", err)
+		select { // not at once: the database may need a moment
+		case <-ctx.Done():
+		case <-time.After(50 * time.Millisecond):
+		}
+		answers = nil
+	}
+	for _, question := range asked {
+		question.answer <- answers
+	}
+}
+
+const verdictBroken = "broken"
+
+func (w *worker) gateOrSplit(ctx context.Context, holds []hold) (map[int64]gateRow, error) {
+	answers, err := w.statements.gate(ctx, w.enginePool, nil, holds)
+	switch {
+	case err == nil || !isDataError(err):
+		return answers, err
+	case len(holds) == 1:
+		return map[int64]gateRow{holds[0].Fence: {Fence: holds[0].Fence, Verdict: verdictBroken, Payload: err.Error()}}, nil
+	}
+	answers, err = w.gateOrSplit(ctx, holds[:len(holds)/2])
+	if err != nil {
+		return nil, err
+	}
+	rest, err := w.gateOrSplit(ctx, holds[len(holds)/2:])
+	for fence, answer := range rest {
+		answers[fence] = answer
+	}
+	return answers, err
+}
+
+// checkWaiting asks the gate about a task whose row has changed, before it is due or has a slot, and hands it back if it is
+// not this attempt's any more.
+func (b *batch) checkWaiting(r *run) {
+	answers := b.ask([]*run{r})
+	if answers == nil {
+		return // the next recheck tells again
+	}
+	if answer, held := answers[r.Fence]; !held || answer.Verdict == verdictEdited {
+		b.refuse(r, answer)
+	}
+}
+
+// refuse ends a claim that the gate did not let through. It reports whether the task still waits.
+func (b *batch) refuse(r *run, answer gateRow) (waits bool) {
+	switch answer.Verdict {
+	case verdictEarly:
+		return true
+	case verdictEdited:
+		b.end(r, released(r.hold, "edited or cancelled before it started"))
+	case verdictExpired:
+		b.end(r, expired(r.hold))
+	case verdictBroken:
+		s := released(r.hold, "the task cannot be read: "+answer.Payload)
+		s.Outcome, s.To, s.NextAt = outcomeFailed, "FAILED", nil
+		s.Error = new(scrub(*s.Error))
+		s.Message = s.Error
+		b.end(r, s)
+	default: // the fence is another's: nothing to settle
+		b.drop(r)
+	}
+	return false
+}
+
+// serveOne runs one task that has its slot, if the gate lets it. When it takes long, the rest of the batch goes on beside it;
+// serveOne then reports that the rest is handed on.
+func (b *batch) serveOne(r *run, answer gateRow, rest []*run) (handed bool) {
+	if b.left([]*run{r}) == nil {
+		return false // released while it waited
+	}
+	if answer.Verdict != verdictGo {
+		if b.refuse(r, answer) {
+			// Early by the database's clock: it goes on waiting, apart from the others.
+			r.notBefore = time.Now().Add(time.Duration(answer.DueIn * float64(time.Second)))
+			b.serving.Go(func() { b.serve([]*run{r}) })
+		}
+		return false
+	}
+	received := time.Now()
+	variant := b.config.Handlers.Variant(answer.Type)
+	if variant == nil { // only an edit of the type could do that, and it would have drawn a revision
+		b.end(r, released(r.hold, "this node has no handler for type "+answer.Type))
+		return false
+	}
+	lease, ok := b.leaseFor(r, answer, received)
+	if !ok || !b.alive() {
+		b.end(r, released(r.hold, "the node lost touch with the database"))
+		return false
+	}
+	ended := make(chan struct{})
+	b.serving.Go(func() {
+		defer close(ended)
+		b.execute(r, variant, answer.execution(r.hold), lease)
+	})
+	if len(rest) == 0 {
+		<-ended
+		return false
+	}
+	timer := time.NewTimer(gateValid)
+	defer timer.Stop()
+	select {
+	case <-ended:
+		return false
+	case <-timer.C:
+		b.serving.Go(func() { b.serve(rest) })
+		<-ended
+		return true
+	}
+}
+
+// leaseFor is the end of the attempt's lease: at least the expected execution time from now. A lease that is shorter, because
+// the task waited long, is extended; if its row is locked by an application, the attempt makes do with what is left.
+func (b *batch) leaseFor(r *run, answer gateRow, received time.Time) (end time.Time, ok bool) {
+	lease := time.Duration(answer.Lease * float64(time.Second))
+	expected := time.Duration(answer.Expected * float64(time.Second))
+	if lease < expected+margin(expected) {
+		extended, err := b.statements.extend(b.settling, b.enginePool, []hold{r.hold}, b.config.StartAllowance, nil)
+		if err != nil {
+			b.log.Warn("lease not extended", "task", r.ID, "type", answer.Type, "revision", r.Revision, "attempt", r.Attempt, "error", err)
+		} else if longer, done := extended[r.Fence]; done {
+			lease, received = longer, time.Now()
+		}
+	}
+	return received.Add(lease - margin(lease)), lease > 0
+}
+
+// margin is how long before the lease's end a handler's context ends, so that an obedient handler's outcome is settled before
+// the leader takes the task back.
+func margin(lease time.Duration) time.Duration { return min(5*time.Second, lease/10) }
+
+// execute runs the handler in this goroutine, and has its outcome recorded.
+func (b *batch) execute(r *run, variant *handlers.Variant, e *handlers.Execution, leaseEnd time.Time) {
+	ctx := withLease(b.handlers, leaseEnd)
+	defer ctx.close()
+	r.mu.Lock()
+	r.lease = ctx
+	r.mu.Unlock()
+	e.WithExtend(func(_ context.Context, d time.Duration) error { return b.extendRunning(ctx, r, d) })
+
+	began := time.Now()
+	b.log.Debug("task starts", "task", e.ID, "type", e.Type, "revision", e.Revision, "attempt", e.Attempt)
+	done := make(chan attempted, 1)
+	go b.attempt(ctx, r, variant, e, done)
+	ended := <-done
+	b.averages.observe(e.Type, time.Since(began))
+	if ended.settled {
+		b.log.Debug("task COMPLETED", "task", e.ID, "type", e.Type, "revision", e.Revision, "attempt", e.Attempt, "outcome", outcomeCompleted)
+		b.drop(r)
+		return
+	}
+	b.end(r, ended.settlement)
+}
+
+// attempted is how an attempt ended; settled says that a transactional handler's own transaction has recorded it.
+type attempted struct {
+	settlement
+	settled bool
+}
+
+// attempt runs the handler on a goroutine that it may end by Goexit.
+func (b *batch) attempt(ctx *leaseContext, r *run, variant *handlers.Variant, e *handlers.Execution, done chan<- attempted) {
+	backoff := b.config.Backoff
+	if variant.Backoff != nil {
+		backoff = variant.Backoff
+	}
+	settled := false
+	call(ctx, func(ctx context.Context) (err error) {
+		if variant.Kind == handlers.KindPlain {
+			return variant.Run(ctx, e)
+		}
+		settled, err = b.attemptTx(ctx, r, variant, e)
+		return err
+	}, func(err error) {
+		done <- attempted{settlement: conclude(r.hold, e, err, causeOf(ctx), safely(backoff)), settled: settled}
+	})
+}
+
+// safely keeps a backoff that panics from ending the process.
+func safely(backoff handlers.Backoff) handlers.Backoff {
+	return func(attempt int, err error) (delay time.Duration) {
+		defer func() {
+			if recover() != nil {
+				delay = DefaultBackoff(attempt, err)
+			}
+		}()
+		return backoff(attempt, err)
+	}
+}
+
+// extendRunning is Execution.Extend.
+func (b *batch) extendRunning(ctx *leaseContext, r *run, d time.Duration) error {
+	if cause := causeOf(ctx); cause != nil {
+		return fmt.Errorf("extend task %s: %w", r.ID, cause)
+	}
+	d += margin(d) + time.Millisecond
+	extended, err := b.statements.extend(b.settling, b.enginePool, []hold{r.hold}, b.config.StartAllowance, &d)
+	if err != nil {
+		return err
+	}
+	lease, done := extended[r.Fence]
+	if !done {
+		return fmt.Errorf("extend task %s: %w, or its row is locked", r.ID, handlers.ErrLeaseLost)
+	}
+	ctx.extend(time.Now().Add(lease - margin(lease)))
+	return nil
+}

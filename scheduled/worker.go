@@ -1,0 +1,252 @@
+package scheduled
+
+import (
+	"context"
+	"database/sql"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// worker runs the tasks that River brings to this node: each waits for its time and for a slot, passes the gate, runs, and is
+// settled.
+type worker struct {
+	config     Config
+	statements statements
+	enginePool *pgxpool.Pool
+	sqlDB      *sql.DB // over Config.Pool, for HandleSQLTx
+	txSlots    chan struct{}
+	settler    *settler
+	gates      *group[*gateAsk]
+	clock      *clock
+	averages   *averages
+	alive      func() bool
+	freed      func() // tells the leader that a task's place is free
+	log        *slog.Logger
+
+	slots    map[string]chan struct{}
+	handlers context.Context // ends when the node fences itself or interrupts its handlers, with the reason as its cause
+	settling context.Context // ends when the node gives up settling
+	stopping chan struct{}   // closed when nothing new may start
+
+	mu   sync.Mutex
+	runs map[int64]*run
+}
+
+// run is a claim in this node's hands.
+type run struct {
+	hold
+	queue string
+	poke  chan struct{} // says that the row has changed: ask the gate now, whatever the time
+	since time.Time
+
+	notBefore time.Time // when the gate found it early: by this process's clock
+
+	mu      sync.Mutex
+	lease   *leaseContext // nil while it waits
+	renewed time.Time     // when its lease was last made longer while it waited
+}
+
+func (r *run) running() *leaseContext {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.lease
+}
+
+func (w *worker) add(queue string, holds []hold) []*run {
+	runs := make([]*run, len(holds))
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i, h := range holds {
+		now := time.Now()
+		// Until it is due the claim's own lease does.
+		runs[i] = &run{hold: h, queue: queue, poke: make(chan struct{}, 1), since: now, renewed: now.Add(max(w.clock.until(h.Due), 0))}
+		w.runs[h.Fence] = runs[i]
+	}
+	return runs
+}
+
+func (w *worker) remove(r *run) {
+	w.mu.Lock()
+	delete(w.runs, r.Fence)
+	w.mu.Unlock()
+	w.freed()
+}
+
+// work runs a batch; it returns when each of its tasks has been settled or released.
+func (w *worker) work(queue string, holds []hold) {
+	b := &batch{worker: w, slot: w.slots[queue]}
+	runs := w.add(queue, holds)
+	b.pending.Add(len(runs))
+	b.serving.Go(func() { b.serve(runs) })
+	b.serving.Wait()
+	b.pending.Wait()
+}
+
+// batch is the tasks of one River job. They run one after the other in one slot; when one takes long, the rest goes on in
+// another slot beside it.
+type batch struct {
+	*worker
+	slot    chan struct{}
+	serving sync.WaitGroup
+	pending sync.WaitGroup // tasks not settled yet
+}
+
+func (b *batch) serve(runs []*run) {
+	for len(runs) > 0 {
+		select {
+		case <-b.stopping:
+			b.releaseAll(runs, "the node is shutting down")
+			return
+		default:
+		}
+		first := runs[0]
+		timer := time.NewTimer(max(b.clock.until(first.Due), time.Until(first.notBefore)))
+		select {
+		case <-timer.C:
+			runs = b.serveDue(runs)
+		case <-first.poke:
+			b.checkWaiting(first)
+			runs = b.left(runs)
+		case <-b.stopping:
+		}
+		timer.Stop()
+	}
+}
+
+// serveDue takes a slot and runs those of the tasks that are due. It returns the rest, or nothing when it has handed the rest
+// on.
+func (b *batch) serveDue(runs []*run) []*run {
+	first := runs[0]
+	select {
+	case b.slot <- struct{}{}:
+	case <-b.stopping:
+		b.releaseAll(runs, "the node is shutting down")
+		return nil
+	case <-first.poke:
+		b.checkWaiting(first)
+		return b.left(runs)
+	}
+	defer func() { <-b.slot }()
+	due := 1
+	for due < len(runs) && b.clock.until(runs[due].Due) <= 0 {
+		due++
+	}
+	asked := time.Now()
+	answers := b.ask(runs[:due])
+	for i, r := range runs[:due] {
+		if b.stopped() {
+			b.releaseAll(runs[i:], "the node is shutting down")
+			return nil
+		}
+		if answers == nil || (i > 0 && time.Since(asked) > gateValid) {
+			return runs[i:] // the gate is asked again
+		}
+		if handed := b.serveOne(r, answers[r.Fence], runs[i+1:]); handed {
+			return nil
+		}
+	}
+	return runs[due:]
+}
+
+// left drops the tasks that are not this node's any more.
+func (b *batch) left(runs []*run) []*run {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var left []*run
+	for _, r := range runs {
+		if b.runs[r.Fence] == r {
+			left = append(left, r)
+		}
+	}
+	return left
+}
+
+func (b *batch) stopped() bool {
+	select {
+	case <-b.stopping:
+		return true
+	default:
+		return false
+	}
+}
+
+// releaseAll hands tasks back that have not started.
+func (b *batch) releaseAll(runs []*run, why string) {
+	for _, r := range b.left(runs) {
+		b.end(r, released(r.hold, why))
+	}
+}
+
+// end has an outcome recorded, and forgets the task when it is.
+func (b *batch) end(r *run, s settlement) {
+	b.settler.submit(b.settling, s, func(state settled, err error) {
+		level, say := slog.LevelInfo, "task "+s.Outcome
+		switch {
+		case err != nil:
+			level, say = slog.LevelWarn, "outcome not recorded; the lease will end"
+		case !state.Settled:
+			level, say = slog.LevelWarn, "claim was taken back meanwhile; the outcome does not count"
+		case !state.Current:
+			say = "task was edited or cancelled meanwhile; the outcome does not count"
+		case s.Outcome == outcomeFailed:
+			level = slog.LevelError
+		case s.Outcome == outcomeRetried || s.Outcome == outcomeExpired:
+			level = slog.LevelWarn
+		case s.Outcome == outcomeCompleted || s.Outcome == outcomeReleased:
+			level = slog.LevelDebug
+		}
+		b.log.Log(context.Background(), level, say, "task", s.ID, "type", s.Type, "revision", s.Revision, "attempt", s.Attempt, "outcome", s.Outcome)
+		b.remove(r)
+		b.pending.Done()
+	})
+}
+
+// drop forgets a task whose fence is lost: there is nothing to settle.
+func (b *batch) drop(r *run) {
+	b.remove(r)
+	b.pending.Done()
+}
+
+// changed ends the context of a running handler, if there is a cause, or has a waiting task ask the gate.
+func (w *worker) changed(r *run, cause error) {
+	if lease := r.running(); lease != nil {
+		if cause != nil {
+			lease.end(cause)
+		}
+		return
+	}
+	select {
+	case r.poke <- struct{}{}:
+	default: // it has been told already
+	}
+}
+
+// inHand lists the claims in hand for at least so long.
+func (w *worker) inHand(least time.Duration) []*run {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var found []*run
+	for _, r := range w.runs {
+		if time.Since(r.since) >= least {
+			found = append(found, r)
+		}
+	}
+	return found
+}
+
+func (w *worker) byFence(fence int64) *run {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.runs[fence]
+}
+
+// causeOf is why a handler's context ended, or nil.
+func causeOf(ctx context.Context) error {
+	if ctx.Err() == nil {
+		return nil
+	}
+	return context.Cause(ctx)
+}

@@ -1,0 +1,117 @@
+package scheduled
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/riverdriver/riverpgxv5"
+	"github.com/riverqueue/river/rivertype"
+)
+
+// River fetches up to twice the slots: the tasks beyond them wait in memory, for their time or for a slot. 10,000 is River's
+// own limit for a queue.
+const riverMostWorkers = 10000
+
+// longAgo is the time at which all our River jobs are scheduled. River would stamp them with this process's clock, and fetch
+// them by the database's: a clock that is an hour ahead would delay each job by an hour.
+var longAgo = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// newRiver makes the node's River client: a worker for each type, all of which hand their batches to work. River only
+// carries: its retries, timeouts, leader and maintenance are off, since the table does what they are for.
+func newRiver(config Config, pool *pgxpool.Pool, number int64, work func(queue string, holds []hold)) (*river.Client[pgx.Tx], error) {
+	workers := river.NewWorkers()
+	log := config.Logger.With("node", number)
+	for _, name := range config.Handlers.Types() {
+		river.AddWorkerArgs(workers, batchArgs{kind: name}, &batchWorker{work: work, log: log})
+	}
+	queues := map[string]river.QueueConfig{}
+	for queue, slots := range config.Queues {
+		queues[queue] = river.QueueConfig{MaxWorkers: min(roomFactor*slots, riverMostWorkers)}
+	}
+	client, err := river.NewClient(riverpgxv5.New(pool), &river.Config{
+		ID:                     clientID(number),
+		Schema:                 config.Schema,
+		Logger:                 slog.New(atLeastWarn{config.Logger.Handler()}),
+		Queues:                 queues,
+		Workers:                workers,
+		MaxAttempts:            1,
+		JobTimeout:             -1,
+		FetchCooldown:          time.Millisecond,
+		FetchOnlyKnownKinds:    true,
+		SkipUnknownJobCheck:    true,
+		LeaderElectionDisabled: true,
+		Hooks: []rivertype.Hook{river.HookInsertBeginFunc(func(_ context.Context, params *rivertype.JobInsertParams) error {
+			params.ScheduledAt = &longAgo
+			params.CreatedAt = nil
+			return nil
+		})},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("make River client: %w", err)
+	}
+	return client, nil
+}
+
+// batchWorker runs the batches of one type.
+type batchWorker struct {
+	river.WorkerDefaults[batchArgs]
+	work func(queue string, holds []hold)
+	log  *slog.Logger
+}
+
+// Work returns when each of the job's tasks has been settled or released, and never an error: a job that River retried would
+// carry fences that are gone.
+func (w *batchWorker) Work(_ context.Context, job *river.Job[batchArgs]) error {
+	holds, err := unpack(job.Args.Tasks)
+	if err != nil {
+		w.log.Error("River job is not one of ours; dropped", "job", job.ID, "error", err)
+		return nil
+	}
+	w.work(job.Queue, holds)
+	return nil
+}
+
+// jobOf makes the River job that carries holds.
+func jobOf(queue, kind string, priority int, holds []hold) river.InsertManyParams {
+	metadata, _ := json.Marshal(batchMetadata{Tasks: len(holds)}) // a struct of one int always encodes
+	return river.InsertManyParams{
+		Args:       batchArgs{kind: kind, Tasks: pack(holds)},
+		InsertOpts: &river.InsertOpts{Queue: queue, Priority: riverPriority(priority), Metadata: metadata, MaxAttempts: 1},
+	}
+}
+
+// riverPriority maps a task's priority to River's four, of which 1 is the most urgent. The claim has ordered the tasks
+// already; this only orders the few that wait in River at once.
+func riverPriority(priority int) int {
+	switch {
+	case priority > 50:
+		return 1
+	case priority > 0:
+		return 2
+	case priority == 0:
+		return 3
+	default:
+		return 4
+	}
+}
+
+// atLeastWarn drops what River says at lower levels: each start and stop of each of its services.
+type atLeastWarn struct{ slog.Handler }
+
+func (h atLeastWarn) Enabled(ctx context.Context, level slog.Level) bool {
+	return level >= slog.LevelWarn && h.Handler.Enabled(ctx, level)
+}
+
+func (h atLeastWarn) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return atLeastWarn{h.Handler.WithAttrs(attrs)}
+}
+
+func (h atLeastWarn) WithGroup(name string) slog.Handler {
+	return atLeastWarn{h.Handler.WithGroup(name)}
+}

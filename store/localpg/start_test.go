@@ -1,0 +1,242 @@
+//go:build linux || darwin
+
+package localpg
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func TestDataOutlivesTheServer(t *testing.T) {
+	t.Parallel()
+	dir := openDir(t)
+	first := mustStart(t, dir)
+	mustExec(t, first.URL(), "CREATE TABLE kept AS SELECT 42 AS n")
+	mustStop(t, first)
+	if isUp(t, first.URL()) {
+		t.Fatal("the server answers after Stop")
+	}
+	if err := first.Stop(); err != nil {
+		t.Fatal("a second Stop failed:", err)
+	}
+	second := mustStart(t, dir)
+	if n := mustQuery[int](t, second.URL(), "SELECT n FROM kept"); n != 42 {
+		t.Fatalf("got %d, want 42", n)
+	}
+	if encoding := mustQuery[string](t, second.URL(), "SHOW server_encoding"); encoding != "UTF8" {
+		t.Fatal("encoding is", encoding)
+	}
+}
+
+func TestServerIsPrivateAndApart(t *testing.T) {
+	t.Parallel()
+	dir := openDir(t)
+	server := mustStart(t, dir)
+	for setting, want := range map[string]string{
+		"listen_addresses": "127.0.0.1", "unix_socket_directories": "", "max_connections": "20", "fsync": "off",
+	} {
+		if got := mustQuery[string](t, server.URL(), "SHOW "+setting); got != want {
+			t.Errorf("%s is %q, want %q", setting, got, want)
+		}
+	}
+	bad := strings.Replace(server.URL(), "tasktable:", "tasktable:wrong", 1)
+	if isUp(t, bad) {
+		t.Error("a wrong password is let in")
+	}
+	info, err := os.Stat(filepath.Join(dir, "password"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info.Mode().Perm() != 0o600 {
+		t.Errorf("the password file has mode %#o", info.Mode().Perm())
+	}
+	// In a process group of its own it gets no Ctrl-C from our terminal.
+	pid := postmaster(t, dir)
+	if group, err := syscall.Getpgid(pid); err != nil || group != pid {
+		t.Errorf("the server (process %d) is in process group %d: %v", pid, group, err)
+	}
+}
+
+func TestAnotherDatabase(t *testing.T) {
+	t.Parallel()
+	dir := openDir(t)
+	mustStart(t, dir)
+	cfg := testConfig(dir)
+	cfg.Database = `od"d näme`
+	server, err := Start(deadline(t), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mustStop(t, server)
+	if got := mustQuery[string](t, server.URL(), "SELECT current_database()"); got != cfg.Database {
+		t.Fatalf("connected to %q, want %q", got, cfg.Database)
+	}
+}
+
+func TestFailureShowsTheServersLog(t *testing.T) {
+	t.Parallel()
+	dir := openDir(t)
+	mustStop(t, mustStart(t, dir))
+	cfg := testConfig(dir)
+	cfg.Parameters["work_mem"] = "plenty"
+	_, err := Start(deadline(t), cfg)
+	if err == nil || !strings.Contains(err.Error(), `invalid value for parameter "work_mem": "plenty"`) {
+		t.Fatal("the error does not hold what the server logged:", err)
+	}
+	mustStop(t, mustStart(t, dir)) // and the failure has left nothing in the way
+}
+
+func TestTakenPort(t *testing.T) {
+	t.Parallel()
+	dir := openDir(t)
+	server := mustStart(t, dir)
+	f, err := openFolder(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := f.lastPort()
+	if !strings.Contains(server.URL(), fmt.Sprint(":", port, "/")) {
+		t.Fatalf("the port kept, %d, is not that of %s", port, server.URL())
+	}
+	mustStop(t, server)
+	listener, err := net.Listen("tcp4", fmt.Sprint("127.0.0.1:", port))
+	if err != nil {
+		t.Skip("somebody else took the port:", err)
+	}
+	defer func() { _ = listener.Close() }()
+	alive, err := openLock(f.path("server.lock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	bin := installed(t)
+	data := f.path(dataName(bin.major))
+	as, err := f.account.ownerOf(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := f.spawn(cluster{bin, data, as}, testConfig(dir), port, alive)
+	alive.handOver()
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-p.exited
+	if err := p.failure(); !errors.Is(err, errPortTaken) {
+		t.Fatal("a port lost by a race is not recognised:", err)
+	}
+	mustStop(t, mustStart(t, dir))
+}
+
+func TestCancelledStart(t *testing.T) {
+	t.Parallel()
+	dir := openDir(t)
+	ctx, cancel := context.WithCancelCause(context.Background())
+	why := errors.New("changed my mind")
+	cancel(why)
+	if _, err := Start(ctx, testConfig(dir)); !errors.Is(err, why) && !errors.Is(err, context.Canceled) {
+		t.Fatal("got", err)
+	}
+	left, _ := filepath.Glob(filepath.Join(dir, "*.unfinished-*"))
+	if len(left) > 0 {
+		t.Fatal("left behind:", left)
+	}
+}
+
+func TestBadConfig(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		cfg  Config
+		want string
+	}{
+		"parameter's name":   {Config{Parameters: map[string]string{"a b": "c"}}, `Config.Parameters: "a b": a setting's name`},
+		"reserved parameter": {Config{Parameters: map[string]string{"Port": "1"}}, `Config.Parameters: "Port": is set by localpg`},
+		"parameter's value":  {Config{Parameters: map[string]string{"work_mem": "\x00"}}, "must not hold a NUL"},
+		"long database":      {Config{Database: strings.Repeat("x", 64)}, "Config.Database"},
+		"file for a folder":  {Config{Dir: self(t)}, "Config.Dir"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := Start(deadline(t), c.cfg)
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Fatalf("got %v, want an error with %s", err, c.want)
+			}
+		})
+	}
+}
+
+func TestFolderOpenToEverybodyIsRefused(t *testing.T) {
+	t.Parallel()
+	dir := openDir(t)
+	if err := os.Chmod(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Start(deadline(t), testConfig(dir)); err == nil || !strings.Contains(err.Error(), "writable by everybody") {
+		t.Fatal("got", err)
+	}
+}
+
+func TestRootNeedsAReachableFolder(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("only root runs Postgres as somebody else")
+	}
+	closed := filepath.Join(t.TempDir(), "below") // t.TempDir is in a folder of mode 0700
+	_, err := Start(deadline(t), testConfig(closed))
+	if err == nil || !strings.Contains(err.Error(), "does not let that user through") {
+		t.Fatal("got", err)
+	}
+}
+
+func TestMadeFoldersIgnoreTheUmask(t *testing.T) {
+	t.Parallel()
+	who, err := serverAccount()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(openDir(t), "a", "b")
+	if err := makeFolder(dir, who); err != nil {
+		t.Fatal(err)
+	}
+	want := []fs.FileMode{0o700, 0o700}
+	if who != nil {
+		want = []fs.FileMode{0o755, 0o711}
+	}
+	var got []fs.FileMode
+	for _, path := range []string{filepath.Dir(dir), dir} {
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, info.Mode().Perm())
+	}
+	if !slices.Equal(got, want) {
+		t.Fatalf("modes are %o, want %o", got, want)
+	}
+}
+
+func TestLogIsSetAside(t *testing.T) {
+	t.Parallel()
+	dir := openDir(t)
+	if err := os.WriteFile(filepath.Join(dir, "postgres.log"), make([]byte, maxLog+1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	server, err := Start(ctx, testConfig(dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustStop(t, server)
+	if info, err := os.Stat(filepath.Join(dir, "postgres.log")); err != nil || info.Size() > maxLog {
+		t.Fatal("the log goes on growing:", err)
+	}
+}
