@@ -18,11 +18,11 @@ const (
 // DefaultBackoff is the wait after the failed attempt number attempt (from 1): 10 s × 3ⁿ⁻¹, at most an hour, plus a random
 // part of up to a quarter, so that tasks that failed together do not come back together.
 func DefaultBackoff(attempt int, _ error) time.Duration {
-	return backoff(attempt, rand.Float64()) //nolint:gosec // jitter needs no secrecy
+	return backoffOf(attempt, rand.Float64()) //nolint:gosec // jitter needs no secrecy
 }
 
-// backoff is DefaultBackoff with its random part, 0 to 1, given.
-func backoff(attempt int, random float64) time.Duration {
+// backoffOf is DefaultBackoff with its random part, 0 to 1, given.
+func backoffOf(attempt int, random float64) time.Duration {
 	delay := float64(backoffBase) * math.Pow(backoffFactor, float64(max(attempt, 1)-1))
 	delay = min(delay, float64(backoffCap))
 	return time.Duration(delay * (1 + backoffJitter*random))

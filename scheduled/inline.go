@@ -1,0 +1,197 @@
+package scheduled
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/store"
+)
+
+// Inline runs due tasks in a transaction of the caller, on the caller's goroutine, at whatever time the caller says it is:
+// the engine's own claim, gate and settle, without River, leader or timers. It is what the package scheduledtest is made of;
+// it is not for production, where a handler's transaction must not hold the claim's.
+type Inline struct {
+	// Tx or SQLTx is the transaction; one is required. HandleTx needs Tx, HandleSQLTx needs SQLTx.
+	Tx    pgx.Tx
+	SQLTx *sql.Tx
+	// Handlers is required. Tasks of other types stay as they are.
+	Handlers *handlers.Registry
+	// Schema "" is store.DefaultSchema.
+	Schema string
+	// Backoff nil is DefaultBackoff without its random part.
+	Backoff handlers.Backoff
+}
+
+// Ran is what came of one task.
+type Ran struct {
+	ID      string
+	Type    string
+	Attempt int
+	Outcome string // as in scheduled_task_executions
+	Err     error  // what the handler returned
+}
+
+const (
+	// A task that schedules itself at once, for ever, would never let RunDue end.
+	inlineMostPerTask = 100
+	inlineMostPerPass = 1000
+)
+
+// RunDue runs all tasks that are due at now, and those that become due at now by it, highest priority first. It returns what
+// ran, in order.
+func (i Inline) RunDue(ctx context.Context, now time.Time) ([]Ran, error) {
+	schema, err := store.NewSchema(i.Schema)
+	if err != nil {
+		return nil, err
+	}
+	if i.Handlers == nil || (i.Tx == nil) == (i.SQLTx == nil) {
+		return nil, fmt.Errorf("%w: Inline needs Handlers and one of Tx and SQLTx", store.ErrInvalid)
+	}
+	run := inlineRun{Inline: i, statements: statements{schema}, now: now.UTC().Truncate(time.Microsecond)}
+	if i.Tx != nil {
+		run.q = i.Tx
+	} else {
+		run.q = sqlQuerier{store.SQL(i.SQLTx)}
+	}
+	var ran []Ran
+	times := map[string]int{}
+	for {
+		claimed, err := run.claim(ctx)
+		if err != nil || len(claimed) == 0 {
+			return ran, err
+		}
+		for _, c := range claimed {
+			one, err := run.one(ctx, c)
+			if err != nil {
+				return ran, err
+			}
+			ran = append(ran, one)
+			if times[one.ID]++; times[one.ID] >= inlineMostPerTask {
+				return ran, fmt.Errorf("task %s ran %d times at %s and may be due again: does it schedule itself at once?", one.ID, times[one.ID], now)
+			}
+		}
+	}
+}
+
+type inlineRun struct {
+	Inline
+	statements statements
+	q          querier
+	now        time.Time
+}
+
+// claim takes what is due, whatever its queue, as one node would that has all types and room for everything.
+func (r inlineRun) claim(ctx context.Context) ([]claimed, error) {
+	lanes, err := r.statements.lanes(ctx, r.q, &r.now)
+	if err != nil {
+		return nil, err
+	}
+	var due []laneBudget
+	for _, l := range lanes {
+		if l.DueIn <= 0 && r.Handlers.Variant(l.Type) != nil {
+			due = append(due, laneBudget{lane: l, Room: inlineMostPerPass})
+		}
+	}
+	if len(due) == 0 {
+		return nil, nil
+	}
+	if _, err := r.q.Exec(ctx, enterSQL); err != nil {
+		return nil, fmt.Errorf("enter the engine's context: %w", err)
+	}
+	taken, err := r.statements.claim(ctx, r.q, &r.now, 0, DefaultStartAllowance, due, inlineMostPerPass)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := r.q.Exec(ctx, leaveSQL); err != nil {
+		return nil, fmt.Errorf("leave the engine's context: %w", err)
+	}
+	return taken, nil
+}
+
+// one passes a claimed task through the gate, runs it and settles it.
+func (r inlineRun) one(ctx context.Context, c claimed) (Ran, error) {
+	ran := Ran{ID: c.ID, Type: c.Type, Attempt: c.Attempt, Outcome: outcomeExpired}
+	if c.Fence == nil {
+		return ran, nil
+	}
+	h := c.hold()
+	answers, err := r.statements.gate(ctx, r.q, &r.now, []hold{h})
+	if err != nil {
+		return ran, err
+	}
+	var outcome settlement
+	switch answer, held := answers[h.Fence]; {
+	case !held: // an earlier handler took it away, by its own SQL
+		ran.Outcome = outcomeLost
+		return ran, nil
+	case answer.Verdict != verdictGo:
+		outcome = released(h, "edited or cancelled before it started")
+	default:
+		outcome, ran.Err = r.attempt(ctx, h, answer)
+	}
+	done, err := r.statements.settleAll(ctx, r.q, &r.now, nil, "scheduledtest", []settlement{outcome})
+	if err != nil {
+		return ran, err
+	}
+	if len(done) != 1 || !done[0].Settled {
+		return ran, fmt.Errorf("task %s was not settled: another transaction has locked its row, or its claim was taken away", c.ID)
+	}
+	if ran.Outcome = outcome.Outcome; !done[0].Current {
+		ran.Outcome = outcome.Edited
+	}
+	return ran, nil
+}
+
+// attempt runs the handler. One that panics has failed; one that ends its goroutine, as t.FailNow does, ends the test.
+func (r inlineRun) attempt(ctx context.Context, h hold, answer gateRow) (outcome settlement, err error) {
+	e := answer.execution(h).WithExtend(func(context.Context, time.Duration) error { return nil })
+	variant := r.Handlers.Variant(answer.Type)
+	err = r.run(ctx, variant, e)
+	backoff := r.Backoff
+	if variant.Backoff != nil {
+		backoff = variant.Backoff
+	}
+	if backoff == nil {
+		backoff = func(attempt int, _ error) time.Duration { return backoffOf(attempt, 0) }
+	}
+	return conclude(h, e, err, nil, safely(backoff)), err
+}
+
+func (r inlineRun) run(ctx context.Context, variant *handlers.Variant, e *handlers.Execution) (err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			err = panicked(value)
+		}
+	}()
+	switch {
+	case variant.Kind == handlers.KindPlain:
+		return variant.Run(ctx, e)
+	case variant.Kind == handlers.KindTx && r.Tx != nil:
+		return pgx.BeginFunc(ctx, r.Tx, func(tx pgx.Tx) error { return variant.RunTx(ctx, tx, e) })
+	case variant.Kind == handlers.KindSQLTx && r.SQLTx != nil:
+		return r.runSQLTx(ctx, variant, e)
+	}
+	return handlers.Permanent(errors.New("the handler's transaction is of the other kind: HandleTx runs in a pgx.Tx, HandleSQLTx in a *sql.Tx"))
+}
+
+// runSQLTx runs the handler in a savepoint, which database/sql has no method for.
+func (r inlineRun) runSQLTx(ctx context.Context, variant *handlers.Variant, e *handlers.Execution) error {
+	if _, err := r.SQLTx.ExecContext(ctx, "SAVEPOINT tasktable_handler"); err != nil {
+		return fmt.Errorf("begin the handler's savepoint: %w", err)
+	}
+	err := variant.RunSQLTx(ctx, r.SQLTx, e)
+	end := "RELEASE SAVEPOINT tasktable_handler"
+	if err != nil {
+		end = "ROLLBACK TO SAVEPOINT tasktable_handler"
+	}
+	if _, endErr := r.SQLTx.ExecContext(ctx, end); endErr != nil {
+		return errors.Join(err, fmt.Errorf("end the handler's savepoint: %w", endErr))
+	}
+	return err
+}

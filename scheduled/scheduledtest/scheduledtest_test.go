@@ -1,0 +1,213 @@
+package scheduledtest_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/scheduledtest"
+	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/storetest"
+)
+
+func TestMain(m *testing.M) { storetest.Main(m) }
+
+var tasks = store.New(store.Config{Service: "test"})
+
+type reminder struct {
+	Event string `json:"event"`
+}
+
+func (reminder) TaskType() string  { return "REMINDER" }
+func (r reminder) TaskKey() string { return r.Event }
+
+func begin(t *testing.T, pool *pgxpool.Pool) pgx.Tx {
+	t.Helper()
+	tx, err := pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
+	return tx
+}
+
+func registry(t *testing.T, parts ...handlers.Part) *handlers.Registry {
+	t.Helper()
+	made, err := handlers.NewRegistry(parts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made
+}
+
+var fivePM = time.Date(2030, 5, 1, 17, 0, 0, 0, time.UTC)
+
+func TestRunsWhatIsDueAndNothingElse(t *testing.T) {
+	t.Parallel()
+	tx := begin(t, storetest.Pool(t))
+	var seen []string
+	h := scheduledtest.New(t, tx, registry(t, handlers.Handle(func(_ context.Context, task *handlers.Task[reminder]) error {
+		seen = append(seen, task.Payload.Event)
+		if task.Payload.Event == "weekly" {
+			task.Again(task.ScheduledAt.AddDate(0, 0, 7))
+		}
+		if !task.StartedAt.Equal(fivePM) && !task.StartedAt.Equal(fivePM.AddDate(0, 0, 7)) {
+			t.Errorf("started at %s", task.StartedAt)
+		}
+		return nil
+	})))
+	for event, at := range map[string]time.Time{"weekly": fivePM, "later": fivePM.Add(time.Second), "sooner": fivePM.Add(-time.Hour)} {
+		if _, err := tasks.Schedule(t.Context(), tx, store.Task{Payload: reminder{event}, At: at}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ran := h.RunDueAt(t.Context(), fivePM)
+	if len(ran) != 2 || ran[0].ID != "task-REMINDER-sooner" || ran[1].ID != "task-REMINDER-weekly" || ran[1].Outcome != "COMPLETED" {
+		t.Fatalf("ran %+v", ran)
+	}
+	row, err := tasks.Get(t.Context(), tx, "task-REMINDER-weekly")
+	if err != nil || row.Status != store.StatusQueued || !row.ScheduledAt.Equal(fivePM.AddDate(0, 0, 7)) {
+		t.Fatalf("weekly is %+v, %v", row, err)
+	}
+	if ran := h.RunDueAt(t.Context(), fivePM.AddDate(0, 0, 7)); len(ran) != 2 {
+		t.Errorf("a week later ran %+v", ran)
+	}
+	if len(seen) != 4 {
+		t.Errorf("seen %v", seen)
+	}
+}
+
+func TestRetriesComeAtTheirOwnTimes(t *testing.T) {
+	t.Parallel()
+	tx := begin(t, storetest.Pool(t))
+	failure := errors.New("no mail today")
+	h := scheduledtest.New(t, tx, registry(t, handlers.Handle(func(_ context.Context, task *handlers.Task[reminder]) error {
+		if task.Attempt == 1 {
+			return failure
+		}
+		panic("second")
+	})))
+	if _, err := tasks.Schedule(t.Context(), tx, store.Task{Payload: reminder{"x"}, At: fivePM, MaxAttempts: 2, Expiration: time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+	if ran := h.RunDueAt(t.Context(), fivePM); len(ran) != 1 || ran[0].Outcome != "RETRIED" || !errors.Is(ran[0].Err, failure) {
+		t.Fatalf("first ran %+v", ran)
+	}
+	if ran := h.RunDueAt(t.Context(), fivePM.Add(10*time.Second-time.Microsecond)); len(ran) != 0 {
+		t.Fatalf("early ran %+v", ran)
+	}
+	ran := h.RunDueAt(t.Context(), fivePM.Add(10*time.Second))
+	var panicked *handlers.PanicError
+	if len(ran) != 1 || ran[0].Outcome != "FAILED" || !errors.As(ran[0].Err, &panicked) {
+		t.Fatalf("second ran %+v", ran)
+	}
+}
+
+func TestExpiredAtThatTime(t *testing.T) {
+	t.Parallel()
+	tx := begin(t, storetest.Pool(t))
+	h := scheduledtest.New(t, tx, registry(t, handlers.Handle(func(context.Context, *handlers.Task[reminder]) error {
+		t.Error("ran after its expiration")
+		return nil
+	})))
+	if _, err := tasks.Schedule(t.Context(), tx, store.Task{Payload: reminder{"x"}, At: fivePM, Expiration: time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+	if ran := h.RunDueAt(t.Context(), fivePM.Add(time.Hour)); len(ran) != 1 || ran[0].Outcome != "EXPIRED" {
+		t.Fatalf("ran %+v", ran)
+	}
+}
+
+func TestTransactionalHandlers(t *testing.T) {
+	t.Parallel()
+	pool := storetest.Pool(t)
+	if _, err := pool.Exec(t.Context(), "CREATE TABLE effect (event text, attempt int)"); err != nil {
+		t.Fatal(err)
+	}
+	const insert = "INSERT INTO effect VALUES ($1, $2)"
+	first := errors.New("first")
+
+	t.Run("pgx", func(t *testing.T) {
+		t.Parallel()
+		tx := begin(t, pool)
+		h := scheduledtest.New(t, tx, registry(t, handlers.HandleTx(func(ctx context.Context, tx pgx.Tx, task *handlers.Task[reminder]) error {
+			if _, err := tx.Exec(ctx, insert, task.Payload.Event, task.Attempt); err != nil {
+				return err
+			}
+			if task.Attempt == 1 {
+				return first
+			}
+			return nil
+		})))
+		check(t, h, tx)
+	})
+	t.Run("database/sql", func(t *testing.T) {
+		t.Parallel()
+		db := stdlib.OpenDBFromPool(pool)
+		defer func() { _ = db.Close() }()
+		tx, err := db.BeginTx(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = tx.Rollback() }()
+		h := scheduledtest.NewSQL(t, tx, registry(t, handlers.HandleSQLTx(func(ctx context.Context, tx *sql.Tx, task *handlers.Task[reminder]) error {
+			if _, err := tx.ExecContext(ctx, insert, task.Payload.Event, task.Attempt); err != nil {
+				return err
+			}
+			if task.Attempt == 1 {
+				return first
+			}
+			return nil
+		})))
+		check(t, h, store.SQL(tx))
+	})
+}
+
+// check expects the first attempt's effect to be rolled back and the second's to stay.
+func check(t *testing.T, h *scheduledtest.Harness, db store.DB) {
+	t.Helper()
+	if _, err := tasks.Schedule(t.Context(), db, store.Task{Payload: reminder{"x"}, At: fivePM}); err != nil {
+		t.Fatal(err)
+	}
+	if ran := h.RunDueAt(t.Context(), fivePM); len(ran) != 1 || ran[0].Outcome != "RETRIED" {
+		t.Fatalf("first ran %+v", ran)
+	}
+	if ran := h.RunDueAt(t.Context(), fivePM.Add(time.Minute)); len(ran) != 1 || ran[0].Outcome != "COMPLETED" {
+		t.Fatalf("second ran %+v", ran)
+	}
+	rows, err := db.Query(t.Context(), "SELECT attempt FROM effect")
+	if err != nil {
+		t.Fatal(err)
+	}
+	attempts, err := pgx.CollectRows(rows, pgx.RowTo[int])
+	if err != nil || len(attempts) != 1 || attempts[0] != 2 {
+		t.Errorf("effects of attempts %v, %v", attempts, err)
+	}
+}
+
+func TestEndlessTaskIsStopped(t *testing.T) {
+	t.Parallel()
+	tx := begin(t, storetest.Pool(t))
+	h := scheduledtest.New(&fatal{TB: t}, tx, registry(t, handlers.Func("LOOP", func(context.Context) error { return handlers.Snooze(0) })))
+	if _, err := tasks.Schedule(t.Context(), tx, store.Task{Payload: store.JSON(`{"type":"LOOP"}`), At: fivePM}); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("an endless task was let run")
+		}
+	}()
+	h.RunDueAt(t.Context(), fivePM)
+}
+
+// fatal panics where a test would end.
+type fatal struct{ testing.TB }
+
+func (f *fatal) Fatalf(format string, args ...any) { panic(format) }
