@@ -7,7 +7,7 @@ CREATE VIEW tasktable.task_timeline AS
            nullif(concat_ws(' -> ', c.old::text, c.new::text), '') AS detail
     FROM tasktable.scheduled_task_changes AS c
     UNION ALL
-    SELECT e.task_id, e.finished_at, 'execution', 'attempt', e.outcome, 'node ' || e.node,
+    SELECT e.task_id, e.finished_at, 'execution', 'attempt', e.outcome, coalesce('node ' || e.node, 'leader'),
            e.revision, e.fence, e.attempt, e.started_at - e.due_at, e.finished_at - e.started_at, e.error
     FROM tasktable.scheduled_task_executions AS e;
 COMMENT ON VIEW tasktable.task_timeline IS 'Everything that happened to a task, edits and attempts: filter by task_id, order by at.';

@@ -15,7 +15,10 @@ import (
 	"github.com/tasktable/tasktable/store/storetest"
 )
 
-func TestMain(m *testing.M) { storetest.Main(m) }
+func TestMain(m *testing.M) {
+	runChild()
+	storetest.Main(m)
+}
 
 // tasks is the store of all tests.
 var tasks = store.New(store.Config{Service: "test"})

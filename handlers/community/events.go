@@ -109,7 +109,7 @@ func (a *App) DeleteEvent(ctx context.Context, tx pgx.Tx, id string) error {
 
 const eventSQL = `
 SELECT id, community_id, title, starts_at, starts_local, time_zone, repeat_days, reminder_before, publish_at, published_at
-FROM community.events WHERE id = @id`
+FROM community.events WHERE id = $1`
 
 // Event reads an event. It returns an error wrapping ErrNotFound where there is none.
 func (a *App) Event(ctx context.Context, db store.DB, id string) (Event, error) {
@@ -126,7 +126,7 @@ func lockEvent(ctx context.Context, tx pgx.Tx, id string) (eventRow, error) {
 }
 
 func readEvent(ctx context.Context, db store.DB, statement, id string) (eventRow, error) {
-	rows, err := db.Query(ctx, statement, pgx.NamedArgs{"id": id})
+	rows, err := db.Query(ctx, statement, id)
 	if err != nil {
 		return eventRow{}, err
 	}

@@ -112,7 +112,7 @@ func (a *App) DeletePost(ctx context.Context, tx pgx.Tx, id string) error {
 	return nil
 }
 
-const postSQL = `SELECT id, community_id, author, body, publish_at, published_at FROM community.scheduled_posts WHERE id = @id`
+const postSQL = `SELECT id, community_id, author, body, publish_at, published_at FROM community.scheduled_posts WHERE id = $1`
 
 // Post reads a post. It returns an error wrapping ErrNotFound where there is none.
 func (a *App) Post(ctx context.Context, db store.DB, id string) (Post, error) {
@@ -128,7 +128,7 @@ func lockPost(ctx context.Context, tx pgx.Tx, id string) (Post, error) {
 }
 
 func readPost(ctx context.Context, db store.DB, statement, id string) (Post, error) {
-	rows, err := db.Query(ctx, statement, pgx.NamedArgs{"id": id})
+	rows, err := db.Query(ctx, statement, id)
 	if err != nil {
 		return Post{}, err
 	}

@@ -36,7 +36,9 @@ func (a *App) sendReminder(ctx context.Context, tx pgx.Tx, t *handlers.Task[cont
 		t.Again(event.ReminderAt())
 		return nil
 	case started && event.RepeatDays > 0:
-		return a.advance(ctx, tx, t, event, t.StartedAt)
+		skipped, err := a.advance(ctx, tx, t, event, t.StartedAt)
+		t.Note("event %s has started %d time(s) since: nobody was reminded of that", event.ID, skipped+1)
+		return err
 	case started: // run by hand: by itself the task would have expired
 		t.Note("event %s has started: nobody was reminded", event.ID)
 		return nil
@@ -49,7 +51,8 @@ func (a *App) sendReminder(ctx context.Context, tx pgx.Tx, t *handlers.Task[cont
 	if event.RepeatDays == 0 {
 		return nil
 	}
-	return a.advance(ctx, tx, t, event, event.StartsAt)
+	_, err = a.advance(ctx, tx, t, event, event.StartsAt)
+	return err
 }
 
 const remindSQL = `
@@ -75,21 +78,19 @@ func (a *App) remind(ctx context.Context, tx pgx.Tx, t *handlers.Task[contract.S
 
 const advanceSQL = `UPDATE community.events SET starts_at = @starts_at, starts_local = @starts_local WHERE id = @id`
 
-// advance moves a recurring event on to its first occurrence after an instant, and its reminder along. Where reminders were missed,
-// as in a long outage, it passes over the occurrences that have started.
-func (a *App) advance(ctx context.Context, tx pgx.Tx, t *handlers.Task[contract.SendEventReminder], event eventRow, after time.Time) error {
+// advance moves a recurring event on to its first occurrence after an instant, and its reminder along. It counts the occurrences
+// that it passed over, as after an outage, beside the one it came from.
+func (a *App) advance(
+	ctx context.Context, tx pgx.Tx, t *handlers.Task[contract.SendEventReminder], event eventRow, after time.Time,
+) (skipped int, err error) {
 	zone, err := zoneOf(event.TimeZone)
 	if err != nil {
-		return fmt.Errorf("advance event %s: %w", event.ID, err)
+		return 0, fmt.Errorf("advance event %s: %w", event.ID, err)
 	}
-	local, at, skipped := nextOccurrence(event.StartsLocal, zone, event.RepeatDays, after)
-	if _, err := tx.Exec(ctx, advanceSQL, pgx.NamedArgs{"id": event.ID, "starts_at": at, "starts_local": local}); err != nil {
-		return fmt.Errorf("advance event %s: %w", event.ID, err)
+	event.StartsLocal, event.StartsAt, skipped = nextOccurrence(event.StartsLocal, zone, event.RepeatDays, after)
+	if _, err := tx.Exec(ctx, advanceSQL, pgx.NamedArgs{"id": event.ID, "starts_at": event.StartsAt, "starts_local": event.StartsLocal}); err != nil {
+		return 0, fmt.Errorf("advance event %s: %w", event.ID, err)
 	}
-	if missed := t.Effects().Result == nil; missed {
-		t.Note("nobody was reminded of %d occurrence(s) that have started", skipped+1)
-	}
-	event.StartsAt = at
 	t.Again(event.ReminderAt())
-	return nil
+	return skipped, nil
 }

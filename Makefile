@@ -1,0 +1,48 @@
+# `make` lists the targets. Everything needs Go alone; a Postgres is found, or fetched, by the program and the tests.
+
+GOLANGCI_LINT_VERSION := v2.15.0
+GOLANGCI_LINT         := .bin/golangci-lint-$(GOLANGCI_LINT_VERSION)
+
+# The race detector needs a C compiler; go env says 0 where there is none.
+RACE := $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
+
+.DEFAULT_GOAL := help
+.PHONY: help run migrate demo test lint fmt cover clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: ## Migrate and serve, on DATABASE_URL or a private Postgres
+	go run . serve --migrate
+
+migrate: ## Bring the database's schema up to date
+	go run . migrate
+
+demo: ## Play the example live, and audit it
+	go run . demo
+
+test: ## Check the format, vet, build, and run all tests
+	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "not formatted (make fmt):"; echo "$$unformatted"; exit 1; fi
+	@if [ -z "$(RACE)" ]; then echo "no C compiler: the tests run without the race detector"; fi
+	go vet ./...
+	go build ./...
+	go test $(RACE) -timeout 5m $(TESTFLAGS) ./...
+
+lint: $(GOLANGCI_LINT) ## Run golangci-lint
+	$(GOLANGCI_LINT) run ./...
+
+# Built from source through the Go module proxy, so it is of this very version and needs no other download.
+$(GOLANGCI_LINT):
+	GOBIN="$(CURDIR)/.bin" go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION)
+	mv .bin/golangci-lint $@
+
+fmt: ## Format the code
+	gofmt -w .
+
+cover: ## Run the tests, and show the coverage
+	@mkdir -p .bin
+	go test -timeout 5m -coverpkg=./... -coverprofile=.bin/cover.out $(TESTFLAGS) ./...
+	go tool cover -func=.bin/cover.out
+
+clean: ## Remove what make made (never the private Postgres)
+	rm -rf .bin

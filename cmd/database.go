@@ -1,0 +1,167 @@
+package cmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/localpg"
+)
+
+const (
+	connectLimit    = 15 * time.Second // for a database that does not answer at all
+	defaultMaxConns = 10
+)
+
+// databaseSettings say where the tables are.
+type databaseSettings struct {
+	url        string
+	sessionURL string
+	schema     string
+	dataDir    string
+	maxConns   int
+}
+
+func (s *databaseSettings) options() []option {
+	return []option{
+		{flag: "database-url", variable: "DATABASE_URL", value: "url", secret: true, set: databaseURL(&s.url),
+			usage: "the database, as a URL or keyword=value pairs; better in the variable, since flags show in the list of processes (default a private Postgres on this machine)"},
+		{flag: "session-database-url", variable: "TASKTABLE_SESSION_DATABASE_URL", value: "url", secret: true, set: databaseURL(&s.sessionURL),
+			usage: "the same database without the pooler, where the database URL goes through one: for migrations, locks and notifications"},
+		s.schemaOption(),
+		{flag: "data-dir", variable: "TASKTABLE_DATA_DIR", value: "folder", set: text(&s.dataDir, 4096),
+			usage: "the folder of the private Postgres, used without a database URL (default tasktable/postgres in the user's cache folder, for root /var/lib/tasktable/postgres)"},
+	}
+}
+
+func (s *databaseSettings) schemaOption() option {
+	return option{flag: "schema", variable: "TASKTABLE_SCHEMA", value: "name", fallback: store.DefaultSchema, set: schemaName(&s.schema),
+		usage: "the Postgres schema of the tables"}
+}
+
+// maxConnsOption is for commands that run handlers.
+func (s *databaseSettings) maxConnsOption() option {
+	return option{flag: "max-conns", variable: "TASKTABLE_MAX_CONNS", value: "number", set: whole(&s.maxConns, 1, 1000),
+		usage: fmt.Sprintf("the most connections of the handlers' pool (default pool_max_conns of the database URL, or %d)", defaultMaxConns)}
+}
+
+func schemaName(into *string) func(string) error {
+	return func(given string) error {
+		if _, err := store.NewSchema(given); err != nil {
+			return errors.New("must be 1 to 46 of a-z, 0-9 and _, not starting with a digit")
+		}
+		*into = given
+		return nil
+	}
+}
+
+// database is an open database. Its pools may be the same.
+type database struct {
+	pool   *pgxpool.Pool // as the database URL says
+	direct *pgxpool.Pool // to Postgres itself, past any pooler
+	stop   func() error  // of the private Postgres
+}
+
+// open connects, or starts the private Postgres and connects to that. The caller must close the database, also after a
+// signal.
+func (s *databaseSettings) open(ctx context.Context, logger *slog.Logger) (*database, error) {
+	d := &database{stop: func() error { return nil }}
+	url := s.url
+	if url == "" {
+		if s.sessionURL != "" {
+			return nil, usage("--session-database-url (TASKTABLE_SESSION_DATABASE_URL) needs --database-url (DATABASE_URL) beside it")
+		}
+		server, err := localpg.Start(ctx, localpg.Config{Dir: s.dataDir, Logger: logger})
+		if err != nil {
+			return nil, &unreachableError{fmt.Errorf("start a private Postgres, since there is no --database-url (DATABASE_URL): %w", err)}
+		}
+		url, d.stop = server.URL(), server.Stop
+		// With the password: it is a private server that only this machine reaches, and this is how to look into it.
+		logger.Info("no DATABASE_URL: using a private Postgres; to look into it: psql '" + url + "'")
+	}
+	if err := d.connect(ctx, url, s); err != nil {
+		return nil, errors.Join(err, d.close())
+	}
+	return d, nil
+}
+
+func (d *database) connect(ctx context.Context, url string, s *databaseSettings) (err error) {
+	if d.pool, err = newPool(ctx, url, s.maxConns); err != nil {
+		return fmt.Errorf("--database-url (DATABASE_URL): %w", err)
+	}
+	d.direct = d.pool
+	if s.sessionURL != "" {
+		if d.direct, err = newPool(ctx, s.sessionURL, s.maxConns); err != nil {
+			return fmt.Errorf("--session-database-url (TASKTABLE_SESSION_DATABASE_URL): %w", err)
+		}
+	}
+	return nil
+}
+
+func newPool(ctx context.Context, url string, maxConns int) (*pgxpool.Pool, error) {
+	config, err := poolConfig(url, maxConns)
+	if err != nil {
+		return nil, err
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return nil, fmt.Errorf("make a pool of connections: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, connectLimit)
+	defer cancel()
+	if err := pool.Ping(ctx); err != nil {
+		pool.Close()
+		return nil, &unreachableError{fmt.Errorf("the database at %s cannot be reached: %w", address(config.ConnConfig), err)}
+	}
+	return pool, nil
+}
+
+func poolConfig(url string, maxConns int) (*pgxpool.Config, error) {
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, urlRule(err)
+	}
+	if maxConns == 0 && !saysMaxConns(url) {
+		maxConns = defaultMaxConns
+	}
+	if maxConns != 0 {
+		config.MaxConns = int32(maxConns)
+	}
+	if parameters := config.ConnConfig.RuntimeParams; parameters["application_name"] == "" {
+		parameters["application_name"] = "tasktable"
+	}
+	return config, nil
+}
+
+// saysMaxConns asks pgconn, which leaves the pool's settings where pgxpool takes them out.
+func saysMaxConns(url string) bool {
+	config, err := pgconn.ParseConfig(url)
+	return err == nil && config.RuntimeParams["pool_max_conns"] != ""
+}
+
+// address tells a database by what is no secret.
+func address(config *pgx.ConnConfig) string {
+	return fmt.Sprintf("%s:%d/%s", config.Host, config.Port, config.Database)
+}
+
+// session opens a connection that is no pool's, for the engine's session.
+func (d *database) session(ctx context.Context) (*pgx.Conn, error) {
+	return pgx.ConnectConfig(ctx, d.direct.Config().ConnConfig)
+}
+
+// close returns when all connections are closed and the private Postgres, if it had no other users, has stopped.
+func (d *database) close() error {
+	for _, pool := range []*pgxpool.Pool{d.pool, d.direct} {
+		if pool != nil {
+			pool.Close()
+		}
+	}
+	return d.stop()
+}

@@ -1,0 +1,147 @@
+package cmd
+
+import (
+	"errors"
+	"net/url"
+	"os"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tasktable/tasktable/store/localpg"
+	"github.com/tasktable/tasktable/store/storetest"
+)
+
+func TestUnreachableDatabase(t *testing.T) {
+	for _, command := range [][]string{{"serve"}, {"migrate"}, {"migrate", "status"}, {"migrate", "down", "--yes"}} {
+		got := run(t, []string{"DATABASE_URL=postgres://me:hunter2@127.0.0.1:1/x"}, command...)
+		got.want(t, exitUnreachable, "--database-url (DATABASE_URL): the database at 127.0.0.1:1/x cannot be reached")
+		if strings.Contains(got.stderr, "hunter2") {
+			t.Errorf("shows the password: %s", got.stderr)
+		}
+	}
+}
+
+func TestUnreachableSessionDatabase(t *testing.T) {
+	run(t, []string{"DATABASE_URL=" + storetest.URL(t), "TASKTABLE_SESSION_DATABASE_URL=postgres://127.0.0.1:1/x"}, "serve").
+		want(t, exitUnreachable, "--session-database-url (TASKTABLE_SESSION_DATABASE_URL): the database at 127.0.0.1:1/x cannot be reached")
+}
+
+func TestRefusedLogin(t *testing.T) {
+	address, err := url.Parse(storetest.URL(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	address.User = url.UserPassword("nobody_of_this_name", "hunter2")
+	got := run(t, []string{"DATABASE_URL=" + address.String()}, "serve")
+	got.want(t, exitUnreachable, "nobody_of_this_name")
+	if strings.Contains(got.stderr, "hunter2") {
+		t.Errorf("shows the password: %s", got.stderr)
+	}
+}
+
+func TestSignalWhileConnecting(t *testing.T) {
+	silent := listen(t) // accepts, and never answers
+	p := start(t, []string{"DATABASE_URL=postgres://" + silent.Addr().String() + "/x"}, "serve")
+	conn, err := silent.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	p.signal(syscall.SIGTERM)
+	p.end().want(t, exitInterrupted, "interrupted: received SIGTERM")
+}
+
+func TestMaxConns(t *testing.T) {
+	for _, test := range []struct {
+		url   string
+		given int
+		want  int32
+	}{
+		{"postgres://h/x", 0, defaultMaxConns},
+		{"postgres://h/x", 25, 25},
+		{"postgres://h/x?pool_max_conns=7", 0, 7},
+		{"postgres://h/x?pool_max_conns=7", 25, 25},
+		{"host=h pool_max_conns=7", 0, 7},
+	} {
+		config, err := poolConfig(test.url, test.given)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if config.MaxConns != test.want {
+			t.Errorf("%s with --max-conns %d: %d connections, want %d", test.url, test.given, config.MaxConns, test.want)
+		}
+	}
+}
+
+func TestApplicationName(t *testing.T) {
+	for given, want := range map[string]string{"postgres://h/x": "tasktable", "postgres://h/x?application_name=mine": "mine"} {
+		config, err := poolConfig(given, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := config.ConnConfig.RuntimeParams["application_name"]; got != want {
+			t.Errorf("%s: application_name is %q, want %q", given, got, want)
+		}
+	}
+}
+
+var psqlLine = regexp.MustCompile(`psql '(postgres://[^']+)'`)
+
+func TestPrivatePostgresLivesAsLongAsTheCommand(t *testing.T) {
+	dir := privateFolder(t)
+	variables := []string{"TASKTABLE_DATA_DIR=" + dir}
+
+	p := start(t, variables, "serve", "--migrate")
+	match := psqlLine.FindStringSubmatch(p.waitFor("no DATABASE_URL: using a private Postgres"))
+	if match == nil {
+		t.Fatalf("says no psql command:\n%s", p.stderr.String())
+	}
+	p.waitFor("msg=serving ")
+	conn, err := pgx.Connect(t.Context(), match[1])
+	if err != nil {
+		t.Fatalf("the printed address does not work: %v", err)
+	}
+	if err := conn.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	p.signal(syscall.SIGTERM)
+	p.end().want(t, exitOK)
+	if conn, err := pgx.Connect(t.Context(), match[1]); err == nil {
+		_ = conn.Close(t.Context())
+		t.Fatal("the private Postgres outlived its command")
+	}
+
+	got := run(t, variables, "migrate", "status")
+	got.want(t, exitOK, "no DATABASE_URL")
+	if states(got) != "applied" {
+		t.Errorf("the tables are gone:\n%s", got.stdout)
+	}
+}
+
+// privateFolder is a folder that the user whom Postgres runs as for root can enter.
+func privateFolder(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "tasktable-cmd-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	server, err := localpg.Start(t.Context(), localpg.Config{Dir: dir})
+	if errors.Is(err, localpg.ErrNoPostgres) || errors.Is(err, localpg.ErrUnsupported) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}

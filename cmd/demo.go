@@ -1,0 +1,154 @@
+package cmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/handlers/community"
+	"github.com/tasktable/tasktable/migrations"
+	"github.com/tasktable/tasktable/scheduled"
+	"github.com/tasktable/tasktable/store"
+)
+
+// The demo has a schema of its own: other nodes on the database do not run its tasks, and it does not run theirs.
+const demoSchema = "tasktable_demo"
+
+const demoHelp = `Plays the example community live: members join, posts and events are published at their time, reminders go out; an
+event is moved and its reminder moves along; another is edited while its reminder runs; one is deleted, one reminder
+comes too late, one mail fails and is retried. It prints what happens as it happens, from the table and its history, and
+at the end the audit by SQL with the queries.
+
+It makes the schemas ` + demoSchema + ` and community. It exits with 0 if all happened that should have, and with 1 if not.`
+
+// demoLeast is when the last event of the script has happened, with some seconds to spare.
+const demoLeast = 20 * time.Second
+
+// demo is one run of the script.
+type demo struct {
+	*program
+	database databaseSettings
+	log      logSettings
+	length   time.Duration
+
+	d     *database
+	tasks *store.Store
+	app   *community.App
+	run   string    // tells this run's events from those of earlier ones
+	start time.Time // by the database's clock
+	began time.Time // the same instant by ours
+}
+
+func (p *program) demoCommand() *cobra.Command {
+	d := &demo{program: p}
+	// Not the schema: the demo has its own.
+	options := slices.DeleteFunc(d.database.options(), func(o option) bool { return o.flag == "schema" })
+	options = append(options, option{flag: "for", variable: "TASKTABLE_DEMO_FOR", value: "duration", fallback: "30s",
+		usage: "how long it plays before the audit", set: duration(&d.length, demoLeast, time.Hour)})
+	d.log.level = "warn"
+	return p.bind(&cobra.Command{
+		Use:     "demo",
+		Short:   "Plays the example community live, and audits it by SQL",
+		Long:    demoHelp,
+		Example: "  tasktable demo --for 30s\n  DATABASE_URL=postgres://user@host/db tasktable demo",
+	}, options, func(command *cobra.Command) error { return d.play(command.Context()) })
+}
+
+func (d *demo) play(ctx context.Context) (err error) {
+	logger := d.log.logger(d.stderr)
+	d.environment.warnUnknown(d.variables, logger)
+	d.database.schema = demoSchema
+	if d.d, err = d.database.open(ctx, logger); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.d.close()) }()
+	if d.database.url == "" { // a private server, whose password is no secret on this machine
+		fmt.Fprintf(d.stdout, "No DATABASE_URL: on a private Postgres. To look into it:\n  psql '%s'\n\n", d.d.pool.Config().ConnString())
+	}
+	if err := migrations.Up(ctx, d.d.direct, demoSchema); err != nil {
+		return err
+	}
+	if err := community.Migrate(ctx, d.d.direct); err != nil {
+		return err
+	}
+	d.tasks = store.New(store.Config{Service: "demo", Schema: demoSchema})
+	d.app = community.New(d.tasks)
+	stop, err := d.serve(ctx)
+	if err != nil {
+		return err
+	}
+	err = d.playScript(ctx)
+	if err = errors.Join(err, stop()); err != nil || ctx.Err() != nil {
+		return errors.Join(err, context.Cause(ctx))
+	}
+	return d.audit(ctx)
+}
+
+// serve runs a node beside the script. The returned function stops it.
+func (d *demo) serve(ctx context.Context) (stop func() error, err error) {
+	registry, err := handlers.NewRegistry(append(community.Variants(d.app, community.Outbox()), handlers.Use(d.slowDinner, d.mailFailsOnce))...)
+	if err != nil {
+		return nil, err
+	}
+	node, err := scheduled.New(scheduled.Config{
+		Pool: d.d.pool, Connect: d.d.session, Handlers: registry, Schema: demoSchema, Service: "demo", Version: version(),
+		Logger:  d.log.logger(d.stderr),
+		Backoff: func(int, error) time.Duration { return 2 * time.Second }, // the default, 10 s, is long in a demo
+	})
+	if err != nil {
+		return nil, err
+	}
+	nodeCtx, cancel := context.WithCancel(ctx)
+	done := make(chan error, 1)
+	go func() { done <- node.Run(nodeCtx) }()
+	return func() error { cancel(); return <-done }, nil
+}
+
+// slowDinner makes the dinner's reminder take four seconds, so that there is time to edit the event meanwhile.
+func (d *demo) slowDinner(next handlers.Handler) handlers.Handler {
+	return func(ctx context.Context, e *handlers.Execution) error {
+		if e.ID == d.reminderOf("dinner") && e.DueAt.Before(d.start.Add(6*time.Second)) {
+			select {
+			case <-time.After(4 * time.Second):
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		}
+		return next(ctx, e)
+	}
+}
+
+// mailFailsOnce is a mail server on a bad day.
+func (d *demo) mailFailsOnce(next handlers.Handler) handlers.Handler {
+	return func(ctx context.Context, e *handlers.Execution) error {
+		if e.Type == "SEND_EMAIL" && e.Attempt == 1 {
+			return errors.New("451 4.3.2 the mail server is not accepting messages just now")
+		}
+		return next(ctx, e)
+	}
+}
+
+func (d *demo) eventID(name string) string { return name + "-" + d.run }
+
+func (d *demo) reminderOf(name string) string { return "task-SEND_EVENT_REMINDER-" + d.eventID(name) }
+
+// clock fixes the demo's beginning, by the database's clock: all times of the script count from it.
+func (d *demo) clock(ctx context.Context) error {
+	if err := d.d.pool.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&d.start); err != nil {
+		return fmt.Errorf("ask the database's time: %w", err)
+	}
+	d.began = time.Now()
+	d.run = strconv.FormatInt(d.start.Unix(), 36)
+	return nil
+}
+
+// at is an instant of the script.
+func (d *demo) at(seconds float64) time.Time {
+	return d.start.Add(time.Duration(seconds * float64(time.Second))).Truncate(time.Microsecond)
+}

@@ -1,0 +1,66 @@
+package cmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/tasktable/tasktable/migrations"
+	"github.com/tasktable/tasktable/store"
+)
+
+// The exit codes. Their text in the root command's help is part of the program's contract.
+const (
+	exitOK          = 0
+	exitFailed      = 1
+	exitUsage       = 2
+	exitUnmigrated  = 3
+	exitUnreachable = 4
+	exitInterrupted = 130
+)
+
+const exitCodes = `Exit codes:
+  0    done; for serve: stopped by a signal, as asked
+  1    failed
+  2    wrong usage, or an option with a wrong value
+  3    the database is not migrated: run "tasktable migrate"
+  4    the database cannot be reached, or refuses the login
+  130  interrupted: by a second signal, or by one before there was anything to stop gracefully`
+
+// usageError is a wrong command line or environment.
+type usageError struct{ err error }
+
+func (e *usageError) Error() string { return e.err.Error() }
+func (e *usageError) Unwrap() error { return e.err }
+
+func usage(format string, args ...any) error { return &usageError{fmt.Errorf(format, args...)} }
+
+// unreachableError is a database that does not answer, or lets nobody in.
+type unreachableError struct{ err error }
+
+func (e *unreachableError) Error() string { return e.err.Error() }
+func (e *unreachableError) Unwrap() error { return e.err }
+
+// exitCode needs the context of the signals, because a query that a signal broke off fails like any other.
+func exitCode(signalled context.Context, err error) int {
+	var (
+		wrong       *usageError
+		unreachable *unreachableError
+		connecting  *pgconn.ConnectError
+	)
+	switch {
+	case err == nil:
+		return exitOK
+	case signalled.Err() != nil && errors.Is(err, context.Canceled):
+		return exitInterrupted
+	case errors.As(err, &wrong), errors.Is(err, store.ErrInvalid):
+		return exitUsage
+	case errors.Is(err, migrations.ErrUnmigrated):
+		return exitUnmigrated
+	case errors.As(err, &unreachable), errors.As(err, &connecting):
+		return exitUnreachable
+	}
+	return exitFailed
+}

@@ -1,0 +1,105 @@
+package cmd
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tasktable/tasktable/store/storetest"
+)
+
+func TestMigrateUpStatusAndDown(t *testing.T) {
+	database := []string{"DATABASE_URL=" + storetest.EmptyURL(t)}
+	expect := func(stdout string, args ...string) {
+		t.Helper()
+		got := run(t, database, args...)
+		got.want(t, exitOK)
+		if !strings.Contains(got.stdout, stdout) {
+			t.Errorf("%v: stdout lacks %q:\n%s", args, stdout, got.stdout)
+		}
+		if got.stderr != "" {
+			t.Errorf("%v: stderr: %s", args, got.stderr)
+		}
+	}
+	state := func(want string) {
+		t.Helper()
+		got := run(t, database, "migrate", "status")
+		got.want(t, exitOK)
+		if states(got) != want {
+			t.Errorf("not all migrations are %s:\n%s", want, got.stdout)
+		}
+	}
+	state("pending")
+	expect("Schema tasktable of ", "migrate")
+	state("applied")
+	expect("was up to date", "migrate", "up")
+	expect("Removed all tables from schema tasktable", "migrate", "down", "--yes")
+	state("pending")
+	expect("is migrated", "migrate", "up")
+	state("applied")
+}
+
+// states is what stands in the table that migrate status prints: applied, pending, or both.
+func states(status result) string {
+	found := map[string]bool{}
+	sources := map[string]bool{}
+	for line := range strings.Lines(status.stdout) {
+		if fields := strings.Fields(line); len(fields) > 3 && fields[0] != "SOURCE" {
+			sources[fields[0]], found[fields[2]] = true, true
+		}
+	}
+	if !sources["tasktable"] || !sources["river"] {
+		return "no table of migrations"
+	}
+	return strings.Join(slices.Sorted(maps.Keys(found)), " and ")
+}
+
+func TestMigrateIntoAnotherSchema(t *testing.T) {
+	url := storetest.EmptyURL(t)
+	run(t, []string{"DATABASE_URL=" + url, "TASKTABLE_SCHEMA=jobs"}, "migrate").want(t, exitOK)
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(t.Context()) }()
+	var schemas []string
+	err = conn.QueryRow(t.Context(), "SELECT array_agg(DISTINCT schemaname::text) FROM pg_tables WHERE schemaname NOT IN ('pg_catalog', 'information_schema')").Scan(&schemas)
+	if err != nil || len(schemas) != 1 || schemas[0] != "jobs" {
+		t.Errorf("the tables are in %v (%v), want jobs only", schemas, err)
+	}
+}
+
+func TestMigrateRefusesAReservedWordAsSchema(t *testing.T) {
+	run(t, []string{"DATABASE_URL=" + storetest.EmptyURL(t)}, "migrate", "--schema=select").want(t, exitUsage, "reserved word")
+}
+
+// Print needs no database: this one would be unreachable.
+func TestMigratePrintsTheSQL(t *testing.T) {
+	got := run(t, []string{"DATABASE_URL=postgres://127.0.0.1:1/x"}, "migrate", "print", "--schema=jobs")
+	got.want(t, exitOK)
+	for _, want := range []string{"CREATE SCHEMA IF NOT EXISTS jobs;", "CREATE TABLE jobs.scheduled_tasks", "jobs.river_job"} {
+		if !strings.Contains(got.stdout, want) {
+			t.Errorf("stdout lacks %q", want)
+		}
+	}
+	if strings.Contains(got.stdout, "tasktable.") {
+		t.Error("the default schema is in it")
+	}
+}
+
+// The session URL is the direct one, and only through that the lock of migrations holds.
+func TestMigrateGoesPastThePooler(t *testing.T) {
+	direct := storetest.EmptyURL(t)
+	pooler := storetest.EmptyURL(t) // stands for one: another database, which must stay empty
+	variables := []string{"DATABASE_URL=" + pooler, "TASKTABLE_SESSION_DATABASE_URL=" + direct}
+	run(t, variables, "migrate").want(t, exitOK)
+	if got := run(t, []string{"DATABASE_URL=" + direct}, "migrate", "status"); states(got) != "applied" {
+		t.Errorf("the direct database is not migrated:\n%s", got.stdout)
+	}
+	if got := run(t, []string{"DATABASE_URL=" + pooler}, "migrate", "status"); states(got) != "pending" {
+		t.Errorf("the pooler's database is migrated:\n%s", got.stdout)
+	}
+}

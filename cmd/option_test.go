@@ -1,0 +1,136 @@
+package cmd
+
+import (
+	"io"
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+func TestFlagWinsOverVariableOverDefault(t *testing.T) {
+	for _, test := range []struct {
+		name      string
+		args      []string
+		variables []string
+		want      time.Duration
+	}{
+		{"default", nil, nil, time.Minute},
+		{"variable", nil, []string{"TASKTABLE_POLL_INTERVAL=2s"}, 2 * time.Second},
+		{"last of two variables", nil, []string{"TASKTABLE_POLL_INTERVAL=2s", "TASKTABLE_POLL_INTERVAL=4s"}, 4 * time.Second},
+		{"empty variable", nil, []string{"TASKTABLE_POLL_INTERVAL="}, time.Minute},
+		{"flag", []string{"--poll-interval", "3s"}, nil, 3 * time.Second},
+		{"flag and variable", []string{"--poll-interval=3s"}, []string{"TASKTABLE_POLL_INTERVAL=2s"}, 3 * time.Second},
+		{"last of two flags", []string{"--poll-interval=3s", "--poll-interval=5s"}, nil, 5 * time.Second},
+		{"empty flag", []string{"--poll-interval="}, []string{"TASKTABLE_POLL_INTERVAL=2s"}, time.Minute},
+		{"wrong variable hidden by a flag", []string{"--poll-interval=3s"}, []string{"TASKTABLE_POLL_INTERVAL=soon"}, 3 * time.Second},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var settings engineSettings
+			resolveArgs(t, settings.options(), test.variables, test.args)
+			if settings.pollInterval != test.want {
+				t.Errorf("got %s, want %s", settings.pollInterval, test.want)
+			}
+		})
+	}
+}
+
+func TestQueuesAreRepeatedOrSeparatedByCommas(t *testing.T) {
+	both := map[string]int{"default": 5, "mail": 2}
+	for _, test := range []struct {
+		name      string
+		args      []string
+		variables []string
+		want      map[string]int
+	}{
+		{"default", nil, nil, map[string]int{"default": 100}},
+		{"variable", nil, []string{"TASKTABLE_QUEUES=default=5, mail=2"}, both},
+		{"flags", []string{"--queue", "default=5", "--queue", "mail=2"}, []string{"TASKTABLE_QUEUES=other=9"}, both},
+		{"one flag", []string{"--queue=default=5,mail=2"}, nil, both},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var settings engineSettings
+			resolveArgs(t, settings.options(), test.variables, test.args)
+			if !maps.Equal(settings.queues, test.want) {
+				t.Errorf("got %v, want %v", settings.queues, test.want)
+			}
+		})
+	}
+}
+
+func TestTogglesAreOnOrOff(t *testing.T) {
+	for _, test := range []struct {
+		name      string
+		args      []string
+		variables []string
+		want      bool
+	}{
+		{"default", nil, nil, false},
+		{"flag", []string{"--on"}, nil, true},
+		{"flag off", []string{"--on=false"}, []string{"ON=true"}, false},
+		{"variable", nil, []string{"ON=1"}, true},
+		{"variable off", nil, []string{"ON=false"}, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var on bool
+			resolveArgs(t, []option{{flag: "on", variable: "ON", set: toggle(&on)}}, test.variables, test.args)
+			if on != test.want {
+				t.Errorf("got %t, want %t", on, test.want)
+			}
+		})
+	}
+}
+
+func TestZeroTurnsOff(t *testing.T) {
+	var settings engineSettings
+	resolveArgs(t, settings.options(), []string{"TASKTABLE_LOOK_AHEAD=0"}, []string{"--shutdown-timeout=0s"})
+	if settings.lookAhead != -1 || settings.shutdownTimeout != -1 {
+		t.Errorf("got %d and %d, want -1, which is off for scheduled.Config", settings.lookAhead, settings.shutdownTimeout)
+	}
+}
+
+func TestHelpOfEachFlagShowsItsVariable(t *testing.T) {
+	p := &program{stdout: io.Discard, stderr: io.Discard}
+	withoutVariable := map[string]bool{"help": true, "version": true, "yes": true}
+	seen := 0
+	var visit func(*cobra.Command)
+	visit = func(command *cobra.Command) {
+		command.Flags().VisitAll(func(flag *pflag.Flag) {
+			value, ok := flag.Value.(*rawValue)
+			if withoutVariable[flag.Name] {
+				return
+			}
+			if !ok || !strings.HasSuffix(flag.Usage, "[$"+value.option.variable+"]") {
+				t.Errorf("%s: the help of --%s does not end with its variable: %s", command.CommandPath(), flag.Name, flag.Usage)
+			} else if name := value.option.variable; name != "DATABASE_URL" && !strings.HasPrefix(name, variablePrefix) {
+				t.Errorf("%s: --%s: the variable %s lacks the prefix", command.CommandPath(), flag.Name, name)
+			}
+			seen++
+		})
+		if name := command.Name(); !command.HasExample() && name != "help" && name != "completion" {
+			t.Errorf("%s has no example", command.CommandPath())
+		}
+		for _, sub := range command.Commands() {
+			visit(sub)
+		}
+	}
+	visit(p.rootCommand())
+	if seen < 40 {
+		t.Errorf("saw %d flags only", seen)
+	}
+}
+
+// resolveArgs makes a command of the options and runs it.
+func resolveArgs(t *testing.T, options []option, variables, args []string) {
+	t.Helper()
+	p := &program{environment: variables}
+	ran := false
+	command := p.bind(&cobra.Command{Use: "test"}, options, func(*cobra.Command) error { ran = true; return nil })
+	command.SetArgs(append([]string{}, args...))
+	if err := command.Execute(); err != nil || !ran {
+		t.Fatalf("ran: %t, error: %v", ran, err)
+	}
+}

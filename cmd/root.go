@@ -1,0 +1,137 @@
+// Package cmd is the program tasktable: its commands, their options as flags and environment variables, signals, logs and
+// exit codes. No other package knows about any of these.
+package cmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"runtime/debug"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+const rootHelp = `Tasktable schedules tasks in a Postgres table and runs them at their time.
+
+Without DATABASE_URL the commands use a private Postgres on this machine, which keeps its data between
+runs and stops with the last command that uses it.
+
+Every option is a flag and an environment variable, shown in brackets. The flag wins over the variable, the
+variable over the default; an empty one counts as not given. Data goes to stdout, logs and errors to stderr.
+SIGINT, SIGTERM and SIGHUP stop a command gracefully, a second one at once.
+
+` + exitCodes
+
+const rootExample = `  tasktable serve --migrate                          # on the private Postgres
+  DATABASE_URL=postgres://user@host/db tasktable migrate
+  DATABASE_URL=postgres://user@host/db tasktable serve --queue default=50 --queue mail=5`
+
+// program is one run of the program. Tests make their own, with buffers and an environment.
+type program struct {
+	environment environment
+	stdout      io.Writer
+	stderr      io.Writer
+	variables   []string // all that are options of some command
+}
+
+// Execute runs the command the process was started with, and returns its exit code.
+func Execute() int {
+	p := &program{environment: os.Environ(), stdout: os.Stdout, stderr: os.Stderr}
+	ctx, release := untilSignal(context.Background(), sameSignal, func() {
+		fmt.Fprintln(p.stderr, "tasktable: a second signal: ends at once")
+		os.Exit(exitInterrupted)
+	})
+	defer release()
+	return p.run(ctx, os.Args[1:])
+}
+
+// run runs one command until it has ended, or ctx has and the command has stopped.
+func (p *program) run(ctx context.Context, args []string) int {
+	root := p.rootCommand()
+	root.SetArgs(args)
+	ran, err := root.ExecuteContextC(ctx)
+	code := exitCode(ctx, err)
+	switch code {
+	case exitOK:
+	case exitInterrupted:
+		fmt.Fprintf(p.stderr, "tasktable: interrupted: %v\n", context.Cause(ctx))
+	case exitUsage:
+		fmt.Fprintf(p.stderr, "tasktable: %v\nSee \"%s --help\".\n", err, ran.CommandPath())
+	default:
+		fmt.Fprintf(p.stderr, "tasktable: %v\n", err)
+	}
+	return code
+}
+
+func (p *program) rootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:               "tasktable",
+		Short:             "Schedules tasks in a Postgres table and runs them at their time",
+		Long:              rootHelp,
+		Example:           rootExample,
+		Version:           version(),
+		Args:              noArguments,
+		RunE:              func(command *cobra.Command, _ []string) error { return command.Help() },
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
+	}
+	root.SetOut(p.stdout)
+	root.SetErr(p.stderr)
+	root.SetFlagErrorFunc(flagError)
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", ".FlagUsagesWrapped 110"))
+	root.AddCommand(p.migrateCommand(), p.serveCommand(), p.demoCommand())
+	return root
+}
+
+// version is what the binary was built from: a tag for `go install …@v1.2.3`, a commit for a checkout.
+func version() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "unknown"
+}
+
+var word = regexp.MustCompile(`^[a-z][a-z-]*$`)
+
+// noArguments quotes an argument only if it is a plain word: another may be a URL with a password.
+func noArguments(command *cobra.Command, args []string) error {
+	switch {
+	case len(args) == 0:
+		return nil
+	case !word.MatchString(args[0]):
+		return usage("%q takes no arguments, only options", command.CommandPath())
+	case !command.HasAvailableSubCommands():
+		return usage("%q takes no arguments, only options, got %q", command.CommandPath(), args[0])
+	}
+	var names []string
+	for _, sub := range command.Commands() {
+		names = append(names, sub.Name())
+	}
+	return usage("%q has no command %q%s", command.CommandPath(), args[0], didYouMean("", nearest(args[0], names)))
+}
+
+func flagError(command *cobra.Command, err error) error {
+	var unknown *pflag.NotExistError
+	if !errors.As(err, &unknown) {
+		return &usageError{err}
+	}
+	var names []string
+	command.Flags().VisitAll(func(flag *pflag.Flag) { names = append(names, flag.Name) })
+	if unknown.GetSpecifiedShortnames() != "" {
+		return usage("options have two dashes and a whole name")
+	}
+	return usage("there is no option --%s%s", unknown.GetSpecifiedName(), didYouMean("--", nearest(unknown.GetSpecifiedName(), names)))
+}
+
+func didYouMean(prefix, name string) string {
+	if name == "" {
+		return ""
+	}
+	return "; did you mean " + prefix + name + "?"
+}

@@ -1,0 +1,144 @@
+package cmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/handlers/community"
+	"github.com/tasktable/tasktable/handlers/logging"
+	"github.com/tasktable/tasktable/migrations"
+	"github.com/tasktable/tasktable/scheduled"
+	"github.com/tasktable/tasktable/store"
+)
+
+const serveHelp = `Runs a node: it takes part in claiming what is due, and runs tasks of the types it knows: LOG always, SEND_EMAIL with a
+mail server, those of the example community on demand. Tasks of other types wait for other nodes. For types of your
+own write a program of your own around the package scheduled.
+
+A node needs the connections of the handlers' pool (--max-conns), of the engine's (--engine-conns) and two more. Run as
+many nodes as you like.
+
+At a signal it claims no more, lets running tasks end within --shutdown-timeout, then interrupts them and queues them
+again.`
+
+// serve is one node.
+type serve struct {
+	*program
+	database databaseSettings
+	engine   engineSettings
+	mail     mailSettings
+	log      logSettings
+
+	migrate   bool
+	community bool
+}
+
+func (p *program) serveCommand() *cobra.Command {
+	s := &serve{program: p}
+	options := append(s.database.options(), s.database.maxConnsOption(),
+		option{flag: "migrate", variable: "TASKTABLE_MIGRATE", usage: "first brings the schema to this program's version", set: toggle(&s.migrate)})
+	options = append(options, s.engine.options()...)
+	options = append(options, option{flag: "community", variable: "TASKTABLE_COMMUNITY", set: toggle(&s.community),
+		usage: "also runs the tasks of the example community, and creates its tables in a schema community; its mails become rows of community.outbox unless there is a mail server"})
+	options = append(options, s.mail.options()...)
+	options = append(options, s.log.options()...)
+	return p.bind(&cobra.Command{
+		Use:   "serve",
+		Short: "Runs tasks when they are due, until a signal",
+		Long:  serveHelp,
+		Example: `  tasktable serve --migrate                 # on a private Postgres, for a first look
+  DATABASE_URL=postgres://user@host/db tasktable serve --queue default=50 --queue mail=5
+  TASKTABLE_QUEUES=default=50,mail=5 TASKTABLE_LOG_FORMAT=json tasktable serve`,
+	}, options, func(command *cobra.Command) error { return s.run(command.Context()) })
+}
+
+func (s *serve) run(ctx context.Context) (err error) {
+	logger := s.log.logger(s.stderr)
+	s.environment.warnUnknown(s.variables, logger)
+	registry, err := s.registry(logger) // before the database: a wrong option need not start one
+	if err != nil {
+		return err
+	}
+	d, err := s.database.open(ctx, logger)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.close()) }()
+	if err := s.prepare(ctx, d); err != nil {
+		return err
+	}
+	return s.node(ctx, d, registry, logger)
+}
+
+// registry is the union that this program can run.
+func (s *serve) registry(logger *slog.Logger) (*handlers.Registry, error) {
+	parts := []handlers.Part{logging.Variant(logger)}
+	mail, err := s.mail.variant()
+	if err != nil {
+		return nil, err
+	}
+	if s.community {
+		if mail == nil {
+			mail = community.Outbox()
+		}
+		app := community.New(store.New(store.Config{Service: s.engine.service, Schema: s.database.schema}))
+		parts = append(parts, community.Variants(app, mail)...)
+	} else if mail != nil {
+		parts = append(parts, mail)
+	}
+	return handlers.NewRegistry(parts...)
+}
+
+// prepare migrates if asked to, and refuses a database that is not migrated. The tables of the example need no asking.
+func (s *serve) prepare(ctx context.Context, d *database) error {
+	schema := s.database.schema
+	if s.migrate {
+		if err := migrations.Up(ctx, d.direct, schema); err != nil {
+			return err
+		}
+	}
+	err := migrations.Check(ctx, d.direct, schema)
+	if err == nil && s.community {
+		return community.Migrate(ctx, d.direct)
+	}
+	if !errors.Is(err, migrations.ErrUnmigrated) {
+		return err
+	}
+	command := "tasktable migrate"
+	if schema != store.DefaultSchema {
+		command += " --schema " + schema
+	}
+	return fmt.Errorf("%w: run %q, or serve with --migrate (TASKTABLE_MIGRATE=true)", err, command)
+}
+
+func (s *serve) node(ctx context.Context, d *database, registry *handlers.Registry, logger *slog.Logger) error {
+	config := scheduled.Config{
+		Pool: d.pool, Connect: d.session, Handlers: registry, Schema: s.database.schema, Version: version(), Logger: logger,
+	}
+	s.engine.apply(&config)
+	node, err := scheduled.New(config)
+	if err != nil {
+		return err
+	}
+	logger.Info("serving", "database", address(d.pool.Config().ConnConfig), "schema", s.database.schema, "types", registry.Types(),
+		"queues", s.engine.queues, "version", version())
+	stopping := sync.OnceFunc(func() {
+		logger.Info("stopping; a second signal ends it at once", "reason", context.Cause(ctx))
+	})
+	defer context.AfterFunc(ctx, stopping)()
+	err = node.Run(ctx)
+	if ctx.Err() != nil {
+		stopping() // before "stopped", should the node have been faster
+	}
+	if err != nil && (ctx.Err() == nil || !errors.Is(err, context.Canceled)) { // canceled: a signal while it began
+		return fmt.Errorf("serve: %w", err)
+	}
+	logger.Info("stopped")
+	return nil
+}

@@ -1,0 +1,140 @@
+package cmd
+
+import (
+	"encoding/json"
+	"errors"
+	"net"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tasktable/tasktable/store/storetest"
+)
+
+func TestServeRefusesAnUnmigratedDatabase(t *testing.T) {
+	database := "DATABASE_URL=" + storetest.EmptyURL(t)
+	run(t, []string{database}, "serve").want(t, exitUnmigrated, "not migrated", `run "tasktable migrate", or serve with --migrate (TASKTABLE_MIGRATE=true)`)
+	run(t, []string{database}, "serve", "--schema=jobs").want(t, exitUnmigrated, `run "tasktable migrate --schema jobs"`)
+}
+
+func TestServeStopsOnASignal(t *testing.T) {
+	for name, signal := range map[string]syscall.Signal{"SIGINT": syscall.SIGINT, "SIGTERM": syscall.SIGTERM, "SIGHUP": syscall.SIGHUP} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := start(t, []string{"DATABASE_URL=" + storetest.URL(t)}, "serve")
+			p.waitFor("msg=serving ")
+			p.signal(signal)
+			got := p.end()
+			got.want(t, exitOK, `reason="received `+name+`"`, "msg=stopped")
+			if got.stdout != "" {
+				t.Errorf("stdout: %s", got.stdout)
+			}
+		})
+	}
+}
+
+func TestServeMigratesFirstIfAskedTo(t *testing.T) {
+	p := start(t, []string{"DATABASE_URL=" + storetest.EmptyURL(t), "TASKTABLE_SCHEMA=jobs", "TASKTABLE_LOG_FORMAT=json"}, "serve", "--migrate", "--queue=mail=3")
+	line := p.waitFor(`"msg":"serving"`)
+	p.signal(syscall.SIGTERM)
+	p.end().want(t, exitOK)
+	var said struct {
+		Schema string
+		Types  []string
+		Queues map[string]int
+	}
+	if err := json.Unmarshal([]byte(line), &said); err != nil {
+		t.Fatalf("the log is no JSON: %v\n%s", err, line)
+	}
+	if said.Schema != "jobs" || len(said.Types) != 1 || said.Types[0] != "LOG" || len(said.Queues) != 1 || said.Queues["mail"] != 3 {
+		t.Errorf("serves %+v", said)
+	}
+}
+
+func TestServeAcceptsANewerSchema(t *testing.T) {
+	url := storetest.URL(t)
+	execute(t, url, "INSERT INTO tasktable.goose_db_version (version_id, is_applied) VALUES (9999, true)")
+	p := start(t, []string{"DATABASE_URL=" + url, "TASKTABLE_MIGRATE=true"}, "serve")
+	p.waitFor("msg=serving ")
+	p.signal(syscall.SIGTERM)
+	p.end().want(t, exitOK)
+}
+
+func TestServeRunsSendEmailOnlyWithAMailServer(t *testing.T) {
+	p := start(t, []string{"DATABASE_URL=" + storetest.URL(t), "TASKTABLE_SMTP_HOST=mail.example.org", "TASKTABLE_SMTP_USERNAME=u",
+		"TASKTABLE_SMTP_PASSWORD=hunter2", "TASKTABLE_LOG_LEVEL=debug"}, "serve", "--smtp-from=a@example.org")
+	p.waitFor(`types="[LOG SEND_EMAIL]"`)
+	p.signal(syscall.SIGTERM)
+	got := p.end()
+	got.want(t, exitOK)
+	if strings.Contains(got.stderr, "hunter2") {
+		t.Errorf("shows the password:\n%s", got.stderr)
+	}
+}
+
+func TestServeRunsTheExampleOnDemand(t *testing.T) {
+	url := storetest.URL(t)
+	p := start(t, []string{"DATABASE_URL=" + url, "TASKTABLE_COMMUNITY=true"}, "serve")
+	line := p.waitFor("msg=serving ")
+	if !strings.Contains(line, "PUBLISH_EVENT") || !strings.Contains(line, "SEND_EMAIL") {
+		t.Errorf("lacks the types of the example: %s", line)
+	}
+	p.signal(syscall.SIGTERM)
+	p.end().want(t, exitOK)
+	execute(t, url, "SELECT FROM community.events")
+}
+
+// A mail server that never answers keeps the task running, and with it the program.
+func TestSecondSignalEndsServeAtOnce(t *testing.T) {
+	url := storetest.URL(t)
+	silent := listen(t)
+	host, port, err := net.SplitHostPort(silent.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := start(t, []string{"DATABASE_URL=" + url, "TASKTABLE_SMTP_HOST=" + host, "TASKTABLE_SMTP_PORT=" + port},
+		"serve", "--smtp-from=a@example.org", "--shutdown-timeout=1h", "--smtp-timeout=10m")
+	execute(t, url, `SELECT tasktable.schedule('{"type":"SEND_EMAIL","email":"b@example.org","subject":"s","body":"b"}')`)
+	conn, err := silent.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	p.signal(syscall.SIGTERM)
+	p.waitFor("stopping;")
+	for repeat := time.NewTicker(sameSignal / 3); ; <-repeat.C { // those that come at once are the first one's
+		if err := p.cmd.Process.Signal(syscall.SIGTERM); errors.Is(err, os.ErrProcessDone) || p.ended() {
+			break
+		}
+	}
+	p.end().want(t, exitInterrupted, "a second signal: ends at once")
+}
+
+func listen(t *testing.T) *net.TCPListener {
+	t.Helper()
+	listener, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	if err := listener.SetDeadline(time.Now().Add(waitLimit)); err != nil {
+		t.Fatal(err)
+	}
+	return listener
+}
+
+func execute(t *testing.T, url, sql string) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = conn.Exec(t.Context(), sql)
+	if err = errors.Join(err, conn.Close(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+}

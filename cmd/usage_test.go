@@ -1,0 +1,115 @@
+package cmd
+
+import (
+	"strings"
+	"testing"
+)
+
+// All of these fail before a database is opened: one would be unreachable, exit code 4.
+func TestBadUsageNamesTheOptionAndTheRule(t *testing.T) {
+	const nowhere = "DATABASE_URL=postgres://127.0.0.1:1/x"
+	for _, test := range []struct {
+		name      string
+		variables []string
+		args      []string
+		want      []string
+	}{
+		{"poll interval", nil, []string{"serve", "--poll-interval=1ms"},
+			[]string{`--poll-interval (TASKTABLE_POLL_INTERVAL) must be a duration from 1s to 1h0m0s, such as 1500ms, 90s or 1h, got "1ms"`}},
+		{"by variable", []string{"TASKTABLE_POLL_INTERVAL=soon"}, []string{"serve"},
+			[]string{`--poll-interval (TASKTABLE_POLL_INTERVAL) must be a duration from 1s to 1h0m0s, such as 1500ms, 90s or 1h, got "soon"`}},
+		{"look ahead", nil, []string{"serve", "--look-ahead=11s"}, []string{"--look-ahead (TASKTABLE_LOOK_AHEAD) must be a duration from 0s to 10s"}},
+		{"negative", nil, []string{"serve", "--look-ahead=-1ns"}, []string{"--look-ahead (TASKTABLE_LOOK_AHEAD) must be a duration from 0s to 10s"}},
+		{"start allowance", nil, []string{"serve", "--start-allowance=2h"}, []string{"--start-allowance (TASKTABLE_START_ALLOWANCE) must be a duration from 1s to 1h0m0s"}},
+		{"shutdown timeout", nil, []string{"serve", "--shutdown-timeout=5"}, []string{`--shutdown-timeout (TASKTABLE_SHUTDOWN_TIMEOUT) must be a duration from 0s to 24h0m0s`, `got "5"`}},
+		{"engine conns", nil, []string{"serve", "--engine-conns=2"}, []string{`--engine-conns (TASKTABLE_ENGINE_CONNS) must be a whole number from 3 to 100, got "2"`}},
+		{"max conns", []string{"TASKTABLE_MAX_CONNS=many"}, []string{"serve"}, []string{`--max-conns (TASKTABLE_MAX_CONNS) must be a whole number from 1 to 1000, got "many"`}},
+		{"queue without slots", nil, []string{"serve", "--queue=mail"}, []string{`--queue (TASKTABLE_QUEUES) must be name=slots`, `got "mail"`}},
+		{"queue with no slot", nil, []string{"serve", "--queue=mail=0"}, []string{`with 1 to 10000 slots, got "mail=0"`}},
+		{"queue twice", nil, []string{"serve", "--queue=a=1", "--queue=a=2"}, []string{`each name once`, `got "a=1,a=2"`}},
+		{"queue name", []string{"TASKTABLE_QUEUES=Mail=1"}, []string{"serve"}, []string{`--queue (TASKTABLE_QUEUES) must be name=slots`, `got "Mail=1"`}},
+		{"service", nil, []string{"serve", "--service=" + strings.Repeat("x", 513)}, []string{"--service (TASKTABLE_SERVICE) must be at most 512 bytes"}},
+		{"schema", []string{"TASKTABLE_SCHEMA=My Schema"}, []string{"migrate"}, []string{`--schema (TASKTABLE_SCHEMA) must be 1 to 46 of a-z, 0-9 and _, not starting with a digit, got "My Schema"`}},
+		{"schema of print", nil, []string{"migrate", "print", "--schema=1"}, []string{`--schema (TASKTABLE_SCHEMA) must be 1 to 46`}},
+		{"log format", nil, []string{"serve", "--log-format=xml"}, []string{`--log-format (TASKTABLE_LOG_FORMAT) must be one of text, json, got "xml"`}},
+		{"log level", []string{"TASKTABLE_LOG_LEVEL=loud"}, []string{"migrate", "status"}, []string{`--log-level (TASKTABLE_LOG_LEVEL) must be one of debug, info, warn, error, got "loud"`}},
+		{"toggle", []string{"TASKTABLE_MIGRATE=maybe"}, []string{"serve"}, []string{`--migrate (TASKTABLE_MIGRATE) must be true or false, got "maybe"`}},
+		{"data folder", nil, []string{"serve", "--data-dir=a\nb"}, []string{`--data-dir (TASKTABLE_DATA_DIR) must be at most 4096 bytes without control characters`}},
+		{"all at once", []string{"TASKTABLE_LOG_LEVEL=loud"}, []string{"serve", "--engine-conns=2"}, []string{"--engine-conns (", "--log-level ("}},
+		{"session URL alone", []string{"DATABASE_URL=", "TASKTABLE_SESSION_DATABASE_URL=postgres://127.0.0.1:1/x"}, []string{"serve"},
+			[]string{"--session-database-url (TASKTABLE_SESSION_DATABASE_URL) needs --database-url (DATABASE_URL)"}},
+		{"mail server without sender", nil, []string{"serve", "--smtp-host=mail"}, []string{"--smtp-from (TASKTABLE_SMTP_FROM) is missing"}},
+		{"sender without mail server", []string{"TASKTABLE_SMTP_FROM=a@example.org"}, []string{"serve"}, []string{"--smtp-host (TASKTABLE_SMTP_HOST) is missing"}},
+		{"mail server with port", nil, []string{"serve", "--smtp-host=mail:25"}, []string{`--smtp-host (TASKTABLE_SMTP_HOST) must be a host name or an IP address, without a port, got "mail:25"`}},
+		{"port", nil, []string{"serve", "--smtp-port=0"}, []string{`--smtp-port (TASKTABLE_SMTP_PORT) must be a whole number from 1 to 65535`}},
+		{"TLS mode", nil, []string{"serve", "--smtp-tls=ssl"}, []string{`--smtp-tls (TASKTABLE_SMTP_TLS) must be one of starttls, implicit, none, got "ssl"`}},
+		{"sender", nil, []string{"serve", "--smtp-from=me"}, []string{`--smtp-from (TASKTABLE_SMTP_FROM) must be an e-mail address`}},
+		{"user without password", nil, []string{"serve", "--smtp-host=mail", "--smtp-from=a@example.org", "--smtp-username=me"}, []string{"must be given together"}},
+		{"what only the mail package knows", nil, []string{"serve", "--smtp-host=mail", "--smtp-from=a@exämple.org"}, []string{"smtp", "ASCII"}},
+
+		{"unknown option", nil, []string{"serve", "--pol-interval=5s"}, []string{"there is no option --pol-interval; did you mean --poll-interval?"}},
+		{"one dash", nil, []string{"serve", "-queue=a=1"}, []string{"options have two dashes"}},
+		{"missing value", nil, []string{"serve", "--schema"}, []string{"--schema"}},
+		{"unknown command", nil, []string{"sever"}, []string{`"tasktable" has no command "sever"`}},
+		{"unknown subcommand", nil, []string{"migrate", "dow"}, []string{`"tasktable migrate" has no command "dow"; did you mean down?`}},
+		{"argument", nil, []string{"serve", "now"}, []string{`"tasktable serve" takes no arguments, only options, got "now"`}},
+		{"down without yes", nil, []string{"migrate", "down"}, []string{"removes all tasks", "--yes"}},
+		{"down with no", nil, []string{"migrate", "down", "--yes=false"}, []string{"--yes"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got := run(t, append([]string{nowhere}, test.variables...), test.args...)
+			got.want(t, exitUsage, append(test.want, `--help".`)...)
+			if got.stdout != "" {
+				t.Errorf("stdout: %s", got.stdout)
+			}
+		})
+	}
+}
+
+func TestSecretsAreNeverShown(t *testing.T) {
+	const secret = "hunter2"
+	for name, test := range map[string]struct {
+		variables []string
+		args      []string
+	}{
+		"not a URL":                {[]string{"DATABASE_URL=hunter2"}, []string{"serve"}},
+		"slash in the password":    {[]string{"DATABASE_URL=postgres://u:hunter2/x@h/db"}, []string{"serve"}},
+		"slash before it":          {[]string{"DATABASE_URL=postgres://u:1/hunter2@h/db"}, []string{"serve"}},
+		"percent in it":            {[]string{"DATABASE_URL=postgres://u:%hunter2@h/db"}, []string{"migrate"}},
+		"bad port":                 {[]string{"DATABASE_URL=postgres://u:hunter2@h:port/db"}, []string{"migrate"}},
+		"bad sslmode":              {[]string{"DATABASE_URL=postgres://u:hunter2@h/db?sslmode=no"}, []string{"migrate"}},
+		"in the query":             {[]string{"DATABASE_URL=postgres://h/db?sslmode=no&password=hunter2"}, []string{"migrate"}},
+		"bad pairs":                {[]string{"DATABASE_URL=host=h password = hunter2 dbname"}, []string{"migrate"}},
+		"bad quotes":               {[]string{"DATABASE_URL=host=h password='hunter2"}, []string{"migrate"}},
+		"another kind of database": {[]string{"DATABASE_URL=mysql://u:hunter2@h/db"}, []string{"migrate"}},
+		"by flag":                  {nil, []string{"migrate", "--database-url=postgres://u:hunter2@h:port/db"}},
+		"session":                  {[]string{"TASKTABLE_SESSION_DATABASE_URL=postgres://u:hunter2@h:port/db"}, []string{"migrate"}},
+		"as an argument":           {nil, []string{"migrate", "postgres://u:hunter2@h/db"}},
+		"behind a wrong flag":      {nil, []string{"migrate", "--databse-url=postgres://u:hunter2@h/db"}},
+		"behind one dash":          {nil, []string{"migrate", "-postgres://u:hunter2@h/db"}},
+		"SMTP password":            {nil, []string{"serve", "--smtp-password=hunter2\n"}},
+		"SMTP password alone":      {[]string{"TASKTABLE_SMTP_PASSWORD=hunter2"}, []string{"serve"}},
+		"SMTP beside others": {[]string{"TASKTABLE_SMTP_PASSWORD=hunter2", "TASKTABLE_SMTP_USERNAME=u", "TASKTABLE_SMTP_FROM=a@exämple.org",
+			"TASKTABLE_SMTP_HOST=mail"}, []string{"serve"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := run(t, append([]string{"DATABASE_URL=postgres://127.0.0.1:1/x"}, test.variables...), test.args...)
+			got.want(t, exitUsage)
+			if strings.Contains(got.stderr+got.stdout, secret) {
+				t.Errorf("shows the secret: %s", got.stderr)
+			}
+		})
+	}
+}
+
+func TestWrongURLTellsItsRule(t *testing.T) {
+	for given, want := range map[string]string{
+		"postgres://u:p@h:port/db":                         "(invalid port)",
+		"postgres://u:p@h/db?sslmode=no":                   "(failed to configure TLS)",
+		"postgres://u:p@h/db?pool_max_conns=x":             "(cannot parse pool_max_conns)",
+		"postgres://u:p@h/db?sslrootcert=/nonexistent.crt": "/nonexistent.crt",
+		"postgres://u:p/q@h/db":                            "%2F",
+	} {
+		run(t, []string{"DATABASE_URL=" + given}, "migrate").want(t, exitUsage, "--database-url (DATABASE_URL) must be postgres://", want)
+	}
+}

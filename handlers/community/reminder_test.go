@@ -1,0 +1,237 @@
+package community_test
+
+import (
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/handlers/community"
+)
+
+const remindedSQL = `
+SELECT concat_ws(' ', event_id, to_char(occurrence_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI"Z"'), member_id)
+FROM community.notifications ORDER BY occurrence_at, member_id`
+
+func (w *world) mustHaveReminded(want ...string) {
+	w.t.Helper()
+	if got := w.texts(remindedSQL); !slices.Equal(got, want) {
+		w.t.Errorf("reminded %q, want %q", got, want)
+	}
+}
+
+func TestAReminderReachesEachMember(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	event := meeting(t)
+	event.TimeZone = "Europe/Berlin"
+	w.create(event)
+	row := w.task(reminder42)
+	effects := w.mustRun(attempt(row, time.Time{}))
+	if effects.Again != nil || len(effects.FollowUps) > 0 {
+		t.Errorf("an event that does not recur: %+v", effects)
+	}
+	var result community.Reminded
+	if err := json.Unmarshal(effects.Result, &result); err != nil || result.Members != 2 || !result.OccurrenceAt.Equal(event.StartsAt) {
+		t.Errorf("result %s %v", effects.Result, err)
+	}
+	w.mustHaveReminded("42 2035-06-01T15:00Z member-1", "42 2035-06-01T15:00Z member-2")
+	want := "Meeting starts on Friday, 1 June 2035, 17:00 CEST"
+	if texts := w.texts(`SELECT DISTINCT text FROM community.notifications`); !slices.Equal(texts, []string{want}) {
+		t.Errorf("text %q", texts)
+	}
+	if keys := w.texts(`SELECT DISTINCT effect_key FROM community.notifications`); !slices.Equal(keys, []string{attempt(row, time.Time{}).IdempotencyKey()}) {
+		t.Errorf("effect keys %q", keys)
+	}
+	// Run once more by hand it reminds nobody twice, but does reach who has joined since.
+	w.do(func(tx pgx.Tx) error { _, err := w.app.JoinCommunity(w.ctx, tx, "home", "outsider"); return err })
+	w.mustRun(attempt(row, time.Time{}))
+	w.mustHaveReminded("42 2035-06-01T15:00Z member-1", "42 2035-06-01T15:00Z member-2", "42 2035-06-01T15:00Z outsider")
+}
+
+// Each reminder schedules the next; over the change of daylight saving at the same time on the clocks, so an hour earlier in UTC.
+func TestARecurringEventGoesOn(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	event := meeting(t)
+	event.StartsAt, event.TimeZone, event.RepeatDays = clock(t, "2035-03-19T14:00:00Z"), "Europe/Berlin", 7 // 15:00 in winter
+	w.create(event)
+	for _, step := range []struct{ reminder, next string }{
+		{"2035-03-19T13:00:00Z", "2035-03-26T13:00:00Z"}, // 15:00 in summer
+		{"2035-03-26T12:00:00Z", "2035-04-02T13:00:00Z"},
+	} {
+		row := w.task(reminder42)
+		if !row.ScheduledAt.Equal(clock(t, step.reminder)) {
+			t.Fatalf("reminder at %s, want %s", row.ScheduledAt, step.reminder)
+		}
+		next := clock(t, step.next)
+		row = w.again(reminder42, w.mustRun(attempt(row, time.Time{})))
+		if !row.ScheduledAt.Equal(next.Add(-time.Hour)) {
+			t.Errorf("next reminder at %s", row.ScheduledAt)
+		}
+		if now := w.event("42"); !now.StartsAt.Equal(next) {
+			t.Errorf("next start %s, want %s", now.StartsAt, next)
+		}
+	}
+	w.mustHaveReminded("42 2035-03-19T14:00Z member-1", "42 2035-03-19T14:00Z member-2", "42 2035-03-26T13:00Z member-1", "42 2035-03-26T13:00Z member-2")
+	// An edit that moves nothing does not disturb the series.
+	before := w.task(reminder42)
+	w.do(func(tx pgx.Tx) error { _, err := w.app.EditEvent(w.ctx, tx, w.event("42")); return err })
+	if after := w.task(reminder42); after.Revision != before.Revision {
+		t.Error("the reminder has a new revision")
+	}
+}
+
+// On the day on which the clocks skip its time it is an hour late, by the clock; the week after it is not.
+func TestASkippedTimeDoesNotMoveTheSeries(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	event := meeting(t)
+	event.StartsAt, event.TimeZone, event.RepeatDays = clock(t, "2035-03-18T01:30:00Z"), "Europe/Berlin", 7 // 02:30
+	w.create(event)
+	w.again(reminder42, w.mustRun(attempt(w.task(reminder42), time.Time{})))
+	if now := w.event("42"); !now.StartsAt.Equal(clock(t, "2035-03-25T01:30:00Z")) { // 03:30, there is no 02:30
+		t.Errorf("starts %s", now.StartsAt)
+	}
+	edited := w.event("42")
+	edited.Title = "Night walk"
+	w.do(func(tx pgx.Tx) error { _, err := w.app.EditEvent(w.ctx, tx, edited); return err })
+	w.again(reminder42, w.mustRun(attempt(w.task(reminder42), time.Time{})))
+	if now := w.event("42"); !now.StartsAt.Equal(clock(t, "2035-04-01T00:30:00Z")) { // 02:30 again
+		t.Errorf("starts %s", now.StartsAt)
+	}
+}
+
+// After an outage of a month no reminder goes out for what has started, and the series goes on.
+func TestAnOutageDoesNotEndASeries(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	event := meeting(t)
+	event.RepeatDays = 7
+	w.create(event)
+	effects := w.mustRun(attempt(w.task(reminder42), clock(t, "2035-06-29T14:30:00Z")))
+	w.mustHaveReminded()
+	if !strings.Contains(effects.Note, "4 time(s)") { // on the 1st, 8th, 15th and 22nd
+		t.Errorf("note %q", effects.Note)
+	}
+	row := w.again(reminder42, effects)
+	if !row.ScheduledAt.Equal(clock(t, "2035-06-29T14:00:00Z")) {
+		t.Fatalf("next reminder at %s", row.ScheduledAt)
+	}
+	// That is due already, and half an hour late is better than never.
+	effects = w.mustRun(attempt(row, clock(t, "2035-06-29T14:30:01Z")))
+	w.mustHaveReminded("42 2035-06-29T15:00Z member-1", "42 2035-06-29T15:00Z member-2")
+	if row := w.again(reminder42, effects); !row.ScheduledAt.Equal(clock(t, "2035-07-06T14:00:00Z")) {
+		t.Errorf("next reminder at %s", row.ScheduledAt)
+	}
+}
+
+func TestAnEventThatHasStartedIsNotRemindedOf(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	event := w.create(meeting(t))
+	for _, startedAt := range []time.Time{event.StartsAt, event.StartsAt.Add(time.Hour)} {
+		if effects := w.mustRun(attempt(w.task(reminder42), startedAt)); effects.Note == "" || effects.Again != nil {
+			t.Errorf("%+v", effects)
+		}
+	}
+	w.mustHaveReminded()
+	w.mustRun(attempt(w.task(reminder42), event.StartsAt.Add(-time.Microsecond)))
+	w.mustHaveReminded("42 2035-06-01T15:00Z member-1", "42 2035-06-01T15:00Z member-2")
+}
+
+// The attempt got the event's lock only after the move had committed.
+func TestAReminderOfAMovedEventWaits(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.create(meeting(t))
+	stale := attempt(w.task(reminder42), time.Time{})
+	w.do(func(tx pgx.Tx) error {
+		_, err := w.app.MoveEvent(w.ctx, tx, "42", clock(t, "2035-06-01T18:00:00Z"))
+		return err
+	})
+	effects := w.mustRun(stale)
+	if effects.Again == nil || !effects.Again.Equal(clock(t, "2035-06-01T17:00:00Z")) {
+		t.Errorf("%+v", effects)
+	}
+	w.mustHaveReminded()
+	w.mustRun(attempt(w.task(reminder42), time.Time{}))
+	w.mustHaveReminded("42 2035-06-01T18:00Z member-1", "42 2035-06-01T18:00Z member-2")
+}
+
+func TestAMoveAfterTheReminderRemindsAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.create(meeting(t))
+	w.mustRun(attempt(w.task(reminder42), time.Time{}))
+	w.do(func(tx pgx.Tx) error {
+		_, err := w.app.MoveEvent(w.ctx, tx, "42", clock(t, "2035-06-02T15:00:00Z"))
+		return err
+	})
+	w.mustRun(attempt(w.task(reminder42), time.Time{}))
+	w.mustHaveReminded("42 2035-06-01T15:00Z member-1", "42 2035-06-01T15:00Z member-2", "42 2035-06-02T15:00Z member-1", "42 2035-06-02T15:00Z member-2")
+}
+
+func TestAReminderOfADeletedEventIsANote(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.create(meeting(t))
+	underWay := attempt(w.task(reminder42), time.Time{})
+	w.do(func(tx pgx.Tx) error { return w.app.DeleteEvent(w.ctx, tx, "42") })
+	if effects := w.mustRun(underWay); !strings.Contains(effects.Note, "event 42 is gone") || effects.Again != nil {
+		t.Errorf("%+v", effects)
+	}
+	w.mustHaveReminded()
+}
+
+// A draft is nobody's to be reminded of; the reminder waits until it is published, without using up attempts.
+func TestAReminderWaitsForThePublication(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	event := meeting(t)
+	event.PublishAt = event.StartsAt.Add(-30 * time.Minute)
+	event = w.create(event)
+	for startedAt, want := range map[time.Time]time.Duration{
+		event.StartsAt.Add(-time.Hour):        30 * time.Minute,
+		event.StartsAt.Add(-10 * time.Minute): time.Minute, // its publication is late
+	} {
+		_, err := w.run(attempt(w.task(reminder42), startedAt))
+		var snooze *handlers.SnoozeError
+		if !errors.As(err, &snooze) || snooze.Delay != want {
+			t.Errorf("started at %s: %v", startedAt, err)
+		}
+	}
+	w.mustHaveReminded()
+	w.mustRun(attempt(w.task(publish42), time.Time{}))
+	w.mustRun(attempt(w.task(reminder42), event.StartsAt.Add(-9*time.Minute)))
+	w.mustHaveReminded("42 2035-06-01T15:00Z member-1", "42 2035-06-01T15:00Z member-2")
+}
+
+func TestPublishingAnEvent(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	event := meeting(t)
+	event.PublishAt = clock(t, "2035-05-01T09:00:00Z")
+	w.create(event)
+	row := w.task(publish42)
+	early := clock(t, "2035-04-01T00:00:00Z") // by RunNow: the task's own time stays
+	w.mustRun(attempt(row, early))
+	if now := w.event("42"); now.PublishedAt == nil || !now.PublishedAt.Equal(early) {
+		t.Errorf("published %v", now.PublishedAt)
+	}
+	if effects := w.mustRun(attempt(row, time.Time{})); !strings.Contains(effects.Note, "published before") {
+		t.Errorf("%+v", effects)
+	}
+	if now := w.event("42"); !now.PublishedAt.Equal(early) {
+		t.Error("published twice")
+	}
+	w.do(func(tx pgx.Tx) error { return w.app.DeleteEvent(w.ctx, tx, "42") })
+	if effects := w.mustRun(attempt(row, time.Time{})); !strings.Contains(effects.Note, "is gone") {
+		t.Errorf("%+v", effects)
+	}
+}

@@ -1,0 +1,61 @@
+package community_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/handlers/community"
+	"github.com/tasktable/tasktable/handlers/community/contract"
+	"github.com/tasktable/tasktable/handlers/email"
+	"github.com/tasktable/tasktable/handlers/logging"
+	"github.com/tasktable/tasktable/store"
+)
+
+// without lists the variants of a contract that a registry has no handler for.
+func without(registry *handlers.Registry, contract []store.Payload) (missing []string) {
+	for _, payload := range contract {
+		if registry.Variant(payload.TaskType()) == nil {
+			missing = append(missing, payload.TaskType())
+		}
+	}
+	return missing
+}
+
+// A variant added to the contract fails this until it has a handler, and one removed until its handler is removed.
+func TestEachVariantHasAHandler(t *testing.T) {
+	t.Parallel()
+	mail, err := email.Variant(email.Config{Host: "smtp.example.org", From: "events@example.org"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, part := range map[string]handlers.Part{"SMTP": mail, "outbox": community.Outbox()} {
+		registry, err := handlers.NewRegistry(community.Variants(community.New(store.New(store.Config{})), part)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if missing := without(registry, contract.All()); len(missing) > 0 {
+			t.Errorf("%s: no handler for %q", name, missing)
+		}
+		var types []string
+		for _, payload := range contract.All() {
+			types = append(types, payload.TaskType())
+		}
+		slices.Sort(types)
+		if got := registry.Types(); !slices.Equal(got, types) {
+			t.Errorf("%s: handlers for %q, the contract has %q", name, got, types)
+		}
+	}
+}
+
+// The test above is worth something only if it sees a variant without a handler.
+func TestAForgottenHandlerIsSeen(t *testing.T) {
+	t.Parallel()
+	registry, err := handlers.NewRegistry(community.Variants(community.New(store.New(store.Config{})), logging.Variant(nil))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if missing := without(registry, contract.All()); !slices.Equal(missing, []string{"SEND_EMAIL"}) {
+		t.Errorf("missing %q", missing)
+	}
+}
