@@ -73,7 +73,7 @@ func (l *life) prepare(ctx context.Context, clock *clock) (err error) {
 	l.settler = newSettler(l.pool, l.statements, l.session.number, l.config.Service, l.log, l.dueSoon)
 	l.worker = &worker{
 		config: l.config, statements: l.statements, enginePool: l.pool, settler: l.settler, clock: clock, averages: &averages{},
-		gates: newGroup[*gateAsk](1000), alive: l.session.alive, freed: func() { signal(l.freed) }, log: l.log,
+		gates: newGroup[*gateAsk](1000), alive: l.session.alive, freed: func() { tell(l.freed) }, log: l.log,
 		slots: map[string]chan struct{}{}, stopping: make(chan struct{}), runs: map[int64]*run{},
 		txSlots: make(chan struct{}, max(1, int(l.config.Pool.Config().MaxConns)-2)),
 	}
@@ -112,8 +112,8 @@ func enginePool(ctx context.Context, config Config) (*pgxpool.Pool, error) {
 	return pool, nil
 }
 
-// signal tells once, however often it is called before somebody listens.
-func signal(channel chan struct{}) {
+// tell says it once, however often it is called before somebody listens.
+func tell(channel chan struct{}) {
 	select {
 	case channel <- struct{}{}:
 	default:
@@ -233,8 +233,8 @@ func (l *life) watch(ctx context.Context, fence func()) {
 func (l *life) listener() *listener {
 	return &listener{
 		connect: l.config.Connect, statements: l.statements, log: l.log,
-		wake:       func() { signal(l.wake) },
+		wake:       func() { tell(l.wake) },
 		held:       l.keeper.one,
-		relistened: func(ctx context.Context) { signal(l.wake); l.keeper.runOnce(ctx) },
+		relistened: func(ctx context.Context) { tell(l.wake); l.keeper.runOnce(ctx) },
 	}
 }
