@@ -17,6 +17,7 @@ import (
 
 const (
 	connectLimit    = 15 * time.Second // for a database that does not answer at all
+	closeLimit      = 5 * time.Second
 	defaultMaxConns = 10
 )
 
@@ -157,11 +158,25 @@ func (d *database) session(ctx context.Context) (*pgx.Conn, error) {
 }
 
 // close returns when all connections are closed and the private Postgres, if it had no other users, has stopped.
-func (d *database) close() error {
-	for _, pool := range []*pgxpool.Pool{d.pool, d.direct} {
-		if pool != nil {
-			pool.Close()
+func (d *database) close() error { return d.closeWithin(closeLimit) }
+
+// closeWithin gives up waiting for handlers that heed no context and hold a connection: they must not hold up the end.
+func (d *database) closeWithin(limit time.Duration) error {
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		for _, pool := range []*pgxpool.Pool{d.pool, d.direct} {
+			if pool != nil {
+				pool.Close()
+			}
 		}
+	}()
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-closed:
+		return d.stop()
+	case <-timer.C:
+		return errors.Join(fmt.Errorf("connections are still in use %s after the end", limit), d.stop())
 	}
-	return d.stop()
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -86,6 +87,29 @@ func TestApplicationName(t *testing.T) {
 		if got := config.ConnConfig.RuntimeParams["application_name"]; got != want {
 			t.Errorf("%s: application_name is %q, want %q", given, got, want)
 		}
+	}
+}
+
+func TestConnectionsInUseDoNotHoldUpTheEnd(t *testing.T) {
+	pool, err := newPool(t.Context(), storetest.URL(t), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	held, err := pool.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	stopped := false
+	d := &database{pool: pool, direct: pool, stop: func() error { stopped = true; return nil }}
+	if err := d.closeWithin(time.Millisecond); err == nil || !strings.Contains(err.Error(), "still in use") {
+		t.Errorf("the error is %v", err)
+	}
+	if !stopped {
+		t.Error("the private Postgres was not stopped")
+	}
+	held.Release()
+	if err := d.close(); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -173,7 +173,11 @@ func (l *life) run(ctx context.Context) error {
 	endSession(nil)
 	services.Wait()
 	l.session.leave(detached, l.statements, clean && lost == nil)
-	l.pool.Close()
+	if clean {
+		l.pool.Close()
+	} else {
+		go l.pool.Close() // waits for whoever still has a connection: a handler that goes on, or River on a dead link
+	}
 	l.log.Info("node is down", "clean", clean && lost == nil)
 	return lost
 }

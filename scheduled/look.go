@@ -10,9 +10,10 @@ const (
 	// After a wake the leader looks again so much later: for schedulers whose own notification was left out because this one
 	// had just been sent, and for commits that came a little after it.
 	wakeAgain = 20 * time.Millisecond
-	// With due tasks and no room, the leader looks again so often, besides when this node's tasks end: the other nodes' ends
-	// it does not hear.
-	fullEvery = 20 * time.Millisecond
+	// With due tasks and no room, the leader looks again after so long, and then after twice as long each time until it finds
+	// some; besides when this node's tasks end. The other nodes' ends it does not hear.
+	fullLeast = 20 * time.Millisecond
+	fullMost  = time.Second
 )
 
 // keepSession owns the session's connection: a tick each second, and on the leader a pass whenever something may be due. It
@@ -26,10 +27,10 @@ func (l *life) keepSession(ctx context.Context, stopLeading <-chan struct{}) err
 	defer due.Stop()
 	again := time.NewTimer(time.Hour)
 	defer again.Stop()
-	full, stopping, first := false, false, true
+	full, stopping, first := time.Duration(0), false, true
 	for {
 		var err error
-		pass := false
+		pass, waited := false, time.Duration(0)
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -39,7 +40,7 @@ func (l *life) keepSession(ctx context.Context, stopLeading <-chan struct{}) err
 		case <-tick.C:
 			pass, err = l.tick(ctx, stopping, due)
 		case <-due.C:
-			pass = true
+			pass, waited = true, full
 			if first {
 				first = false
 				pass, err = l.tick(ctx, stopping, due)
@@ -52,10 +53,10 @@ func (l *life) keepSession(ctx context.Context, stopLeading <-chan struct{}) err
 		case <-again.C:
 			pass = true
 		case <-l.freed:
-			pass = full
+			pass = full > 0
 		}
 		if err == nil && pass && l.session.leads {
-			full, err = l.lookAndClaim(ctx, due)
+			full, err = l.lookAndClaim(ctx, due, waited)
 		}
 		if err != nil {
 			if l.session.conn.IsClosed() || ctx.Err() != nil {
@@ -88,19 +89,26 @@ func (l *life) tick(ctx context.Context, stopping bool, due *time.Timer) (pass b
 	return false, nil
 }
 
-// lookAndClaim makes one pass and sets the timer for the next. It reports whether due tasks are left for want of room.
-func (l *life) lookAndClaim(ctx context.Context, due *time.Timer) (full bool, err error) {
+// lookAndClaim makes one pass and sets the timer for the next. It returns how long it will wait if due tasks are left for want
+// of room, else 0; waited is how long it has waited for room until now.
+func (l *life) lookAndClaim(ctx context.Context, due *time.Timer, waited time.Duration) (full time.Duration, err error) {
 	found, err := l.leader.pass(ctx)
 	if err != nil {
-		return false, err
+		return 0, err
+	}
+	if found.Full {
+		full = fullLeast
+		if found.Claimed == 0 {
+			full = min(max(2*waited, fullLeast), fullMost)
+		}
 	}
 	switch {
 	case found.Claimed+found.Expired > 0:
 		due.Reset(0)
-	case found.Full:
-		due.Reset(fullEvery)
+	case full > 0:
+		due.Reset(full)
 	case found.Next >= 0:
 		due.Reset(found.Next)
 	}
-	return found.Full, nil
+	return full, nil
 }

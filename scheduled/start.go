@@ -18,22 +18,24 @@ type gateAsk struct {
 	answer chan map[int64]gateRow
 }
 
-// ask puts tasks to the gate. It returns nil when the database did not answer, or this node must not start anything.
-func (b *batch) ask(runs []*run) map[int64]gateRow {
+// ask puts tasks to the gate. It also returns the instant of the gate by this process's clock: between the question and the
+// answer, half-way. The answers are nil when the database did not answer.
+func (b *batch) ask(runs []*run) (answers map[int64]gateRow, at time.Time) {
 	question := &gateAsk{answer: make(chan map[int64]gateRow, 1)}
 	for _, r := range runs {
 		question.holds = append(question.holds, r.hold)
 	}
+	asked := time.Now()
 	select {
 	case b.gates.in <- question:
 	case <-b.settling.Done():
-		return nil
+		return nil, asked
 	}
 	select {
-	case answers := <-question.answer:
-		return answers
+	case answers = <-question.answer:
+		return answers, asked.Add(time.Since(asked) / 2)
 	case <-b.settling.Done():
-		return nil
+		return nil, asked
 	}
 }
 
@@ -82,7 +84,7 @@ func (w *worker) gateOrSplit(ctx context.Context, holds []hold) (map[int64]gateR
 // checkWaiting asks the gate about a task whose row has changed, before it is due or has a slot, and hands it back if it is
 // not this attempt's any more.
 func (b *batch) checkWaiting(r *run) {
-	answers := b.ask([]*run{r})
+	answers, _ := b.ask([]*run{r})
 	if answers == nil {
 		return // the next recheck tells again
 	}
@@ -112,55 +114,65 @@ func (b *batch) refuse(r *run, answer gateRow) (waits bool) {
 	return false
 }
 
-// serveOne runs one task that has its slot, if the gate lets it. When it takes long, the rest of the batch goes on beside it;
-// serveOne then reports that the rest is handed on.
-func (b *batch) serveOne(r *run, answer gateRow, rest []*run) (handed bool) {
+// serving is what serveOne did.
+type serving int
+
+const (
+	served   serving = iota // the task has run, or was refused
+	handedOn                // the task has run, and the rest of the batch goes on beside it
+	stale                   // the gate's answer is too old by now: ask again
+)
+
+// serveOne runs one task that has its slot, if the gate, asked at that instant, lets it.
+func (b *batch) serveOne(r *run, answer gateRow, gateAt time.Time, rest []*run) serving {
 	if b.left([]*run{r}) == nil {
-		return false // released while it waited
+		return served // released while it waited
 	}
 	if answer.Verdict != verdictGo {
 		if b.refuse(r, answer) {
 			// Early by the database's clock: it goes on waiting, apart from the others.
-			r.notBefore = time.Now().Add(time.Duration(answer.DueIn * float64(time.Second)))
+			r.notBefore = gateAt.Add(time.Duration(answer.DueIn * float64(time.Second)))
 			b.serving.Go(func() { b.serve([]*run{r}) })
 		}
-		return false
+		return served
 	}
-	received := time.Now()
 	variant := b.config.Handlers.Variant(answer.Type)
 	if variant == nil { // only an edit of the type could do that, and it would have drawn a revision
 		b.end(r, released(r.hold, "this node has no handler for type "+answer.Type))
-		return false
+		return served
 	}
-	lease, ok := b.leaseFor(r, answer, received)
+	lease, ok := b.leaseFor(r, answer, gateAt)
 	if !ok || !b.alive() {
 		b.end(r, released(r.hold, "the node lost touch with the database"))
-		return false
+		return served
+	}
+	if time.Since(gateAt) > gateValid { // extending the lease took long
+		return stale
 	}
 	ended := make(chan struct{})
 	b.serving.Go(func() {
 		defer close(ended)
-		b.execute(r, variant, answer.execution(r.hold), lease)
+		b.execute(r, variant, answer.execution(r.hold), gateAt, lease)
 	})
 	if len(rest) == 0 {
 		<-ended
-		return false
+		return served
 	}
 	timer := time.NewTimer(gateValid)
 	defer timer.Stop()
 	select {
 	case <-ended:
-		return false
+		return served
 	case <-timer.C:
 		b.serving.Go(func() { b.serve(rest) })
 		<-ended
-		return true
+		return handedOn
 	}
 }
 
 // leaseFor is the end of the attempt's lease: at least the expected execution time from now. A lease that is shorter, because
 // the task waited long, is extended; if its row is locked by an application, the attempt makes do with what is left.
-func (b *batch) leaseFor(r *run, answer gateRow, received time.Time) (end time.Time, ok bool) {
+func (b *batch) leaseFor(r *run, answer gateRow, gateAt time.Time) (end time.Time, ok bool) {
 	lease := time.Duration(answer.Lease * float64(time.Second))
 	expected := time.Duration(answer.Expected * float64(time.Second))
 	if lease < expected+margin(expected) {
@@ -168,10 +180,10 @@ func (b *batch) leaseFor(r *run, answer gateRow, received time.Time) (end time.T
 		if err != nil {
 			b.log.Warn("lease not extended", "task", r.ID, "type", answer.Type, "revision", r.Revision, "attempt", r.Attempt, "error", err)
 		} else if longer, done := extended[r.Fence]; done {
-			lease, received = longer, time.Now()
+			lease, gateAt = longer, time.Now()
 		}
 	}
-	return received.Add(lease - margin(lease)), lease > 0
+	return gateAt.Add(lease - margin(lease)), lease > 0
 }
 
 // margin is how long before the lease's end a handler's context ends, so that an obedient handler's outcome is settled before
@@ -179,7 +191,7 @@ func (b *batch) leaseFor(r *run, answer gateRow, received time.Time) (end time.T
 func margin(lease time.Duration) time.Duration { return min(5*time.Second, lease/10) }
 
 // execute runs the handler in this goroutine, and has its outcome recorded.
-func (b *batch) execute(r *run, variant *handlers.Variant, e *handlers.Execution, leaseEnd time.Time) {
+func (b *batch) execute(r *run, variant *handlers.Variant, e *handlers.Execution, gateAt, leaseEnd time.Time) {
 	ctx := withLease(b.handlers, leaseEnd)
 	defer ctx.close()
 	r.mu.Lock()
@@ -190,8 +202,14 @@ func (b *batch) execute(r *run, variant *handlers.Variant, e *handlers.Execution
 	began := time.Now()
 	b.log.Debug("task starts", "task", e.ID, "type", e.Type, "revision", e.Revision, "attempt", e.Attempt)
 	done := make(chan attempted, 1)
-	go b.attempt(ctx, r, variant, e, done)
+	go b.attempt(ctx, r, variant, e, gateAt, done)
 	ended := <-done
+	if ended.refused != nil {
+		if b.refuse(r, *ended.refused) {
+			b.end(r, released(r.hold, "not due yet"))
+		}
+		return
+	}
 	b.averages.observe(e.Type, time.Since(began))
 	if ended.settled {
 		b.log.Debug("task COMPLETED", "task", e.ID, "type", e.Type, "revision", e.Revision, "attempt", e.Attempt, "outcome", outcomeCompleted)
@@ -201,27 +219,29 @@ func (b *batch) execute(r *run, variant *handlers.Variant, e *handlers.Execution
 	b.end(r, ended.settlement)
 }
 
-// attempted is how an attempt ended; settled says that a transactional handler's own transaction has recorded it.
+// attempted is how an attempt ended.
 type attempted struct {
 	settlement
-	settled bool
+	settled bool     // a transactional handler's own transaction has recorded it
+	refused *gateRow // it did not begin after all: it waited for its transaction, and the gate was asked again
 }
 
 // attempt runs the handler on a goroutine that it may end by Goexit.
-func (b *batch) attempt(ctx *leaseContext, r *run, variant *handlers.Variant, e *handlers.Execution, done chan<- attempted) {
+func (b *batch) attempt(ctx *leaseContext, r *run, variant *handlers.Variant, e *handlers.Execution, gateAt time.Time, done chan<- attempted) {
 	backoff := b.config.Backoff
 	if variant.Backoff != nil {
 		backoff = variant.Backoff
 	}
-	settled := false
+	var ended attempted
 	call(ctx, func(ctx context.Context) (err error) {
 		if variant.Kind == handlers.KindPlain {
 			return variant.Run(ctx, e)
 		}
-		settled, err = b.attemptTx(ctx, r, variant, e)
+		ended.settled, ended.refused, err = b.attemptTx(ctx, r, variant, e, gateAt)
 		return err
 	}, func(err error) {
-		done <- attempted{settlement: conclude(r.hold, e, err, causeOf(ctx), safely(backoff)), settled: settled}
+		ended.settlement = conclude(r.hold, e, err, causeOf(ctx), safely(backoff))
+		done <- ended
 	})
 }
 

@@ -16,53 +16,74 @@ import (
 var errFenceLost = errors.New("the claim was taken back while the handler ran; its transaction is rolled back")
 
 // attemptTx runs a transactional handler and settles its task in the handler's own transaction, so that its writes and its
-// completion commit together. It reports whether the task is settled; if not, the outcome is recorded like any other's.
-func (b *batch) attemptTx(ctx context.Context, r *run, variant *handlers.Variant, e *handlers.Execution) (done bool, err error) {
+// completion commit together. It reports whether the task is settled; if not, the outcome is recorded like any other's. The wait
+// for a transaction may be long: then the gate is asked again in it, and may refuse.
+func (b *batch) attemptTx(
+	ctx context.Context, r *run, variant *handlers.Variant, e *handlers.Execution, gateAt time.Time,
+) (done bool, refused *gateRow, err error) {
 	select { // fewer than the pool has, so that handlers waiting here leave it connections for its other users
 	case b.txSlots <- struct{}{}:
 		defer func() { <-b.txSlots }()
 	case <-ctx.Done():
-		return false, fmt.Errorf("wait for a transaction: %w", context.Cause(ctx))
+		return false, nil, fmt.Errorf("wait for a transaction: %w", context.Cause(ctx))
 	}
+	tx, run, err := b.beginTx(ctx, variant)
+	if err != nil {
+		return false, nil, fmt.Errorf("begin the handler's transaction: %w", err)
+	}
+	// Not ctx: the rollback must happen after ctx is done, and after a panic or Goexit, too.
+	defer func() { _ = tx.rollback(context.WithoutCancel(ctx)) }()
+	if time.Since(gateAt) > gateValid {
+		answers, err := b.statements.gate(ctx, tx.querier, nil, []hold{r.hold})
+		if err != nil {
+			return false, nil, err
+		}
+		answer := answers[r.Fence]
+		if answer.Verdict != verdictGo {
+			return false, &answer, nil
+		}
+		e.StartedAt = answer.Now
+	}
+	if err := run(ctx, e); err != nil {
+		return false, nil, err
+	}
+	if err := b.settleTx(ctx, tx.querier, r, e); err != nil {
+		return false, nil, err
+	}
+	if err := tx.commit(ctx); err != nil {
+		// Committed or not is unknown. Recording a failure is safe: if the commit happened, the fence is gone, and nothing is
+		// recorded.
+		return false, nil, fmt.Errorf("commit the handler's transaction: %w", err)
+	}
+	return true, nil, nil
+}
+
+// handlerTx is a handler's transaction, of either kind.
+type handlerTx struct {
+	querier  querier
+	commit   func(context.Context) error
+	rollback func(context.Context) error
+}
+
+// beginTx begins the transaction that the variant's handler takes, and returns what runs the handler in it.
+func (b *batch) beginTx(ctx context.Context, variant *handlers.Variant) (handlerTx, handlers.Handler, error) {
 	if variant.Kind == handlers.KindSQLTx {
-		return b.attemptSQLTx(ctx, r, variant, e)
+		tx, err := b.sqlDB.BeginTx(ctx, nil)
+		if err != nil {
+			return handlerTx{}, nil, err
+		}
+		return handlerTx{
+				querier: sqlQuerier{store.SQL(tx)}, commit: func(context.Context) error { return tx.Commit() },
+				rollback: func(context.Context) error { return tx.Rollback() },
+			},
+			func(ctx context.Context, e *handlers.Execution) error { return variant.RunSQLTx(ctx, tx, e) }, nil
 	}
 	tx, err := b.config.Pool.Begin(ctx)
 	if err != nil {
-		return false, fmt.Errorf("begin the handler's transaction: %w", err)
+		return handlerTx{}, nil, err
 	}
-	// Not ctx: the rollback must happen after ctx is done, and after a panic or Goexit, too.
-	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
-	if err := variant.RunTx(ctx, tx, e); err != nil {
-		return false, err
-	}
-	if err := b.settleTx(ctx, tx, r, e); err != nil {
-		return false, err
-	}
-	if err := tx.Commit(ctx); err != nil {
-		// Committed or not is unknown. Recording a failure is safe: if the commit happened, the fence is gone, and nothing is
-		// recorded.
-		return false, fmt.Errorf("commit the handler's transaction: %w", err)
-	}
-	return true, nil
-}
-
-func (b *batch) attemptSQLTx(ctx context.Context, r *run, variant *handlers.Variant, e *handlers.Execution) (done bool, err error) {
-	tx, err := b.sqlDB.BeginTx(ctx, nil)
-	if err != nil {
-		return false, fmt.Errorf("begin the handler's transaction: %w", err)
-	}
-	defer func() { _ = tx.Rollback() }()
-	if err := variant.RunSQLTx(ctx, tx, e); err != nil {
-		return false, err
-	}
-	if err := b.settleTx(ctx, sqlQuerier{store.SQL(tx)}, r, e); err != nil {
-		return false, err
-	}
-	if err := tx.Commit(); err != nil {
-		return false, fmt.Errorf("commit the handler's transaction: %w", err)
-	}
-	return true, nil
+	return handlerTx{querier: tx, commit: tx.Commit, rollback: tx.Rollback},
+		func(ctx context.Context, e *handlers.Execution) error { return variant.RunTx(ctx, tx, e) }, nil
 }
 
 // settleTx settles a completed attempt in tx. A row that an application has locked is waited for: nobody else waits with it.

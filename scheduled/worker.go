@@ -116,8 +116,8 @@ func (b *batch) serve(runs []*run) {
 	}
 }
 
-// serveDue takes a slot and runs those of the tasks that are due. It returns the rest, or nothing when it has handed the rest
-// on.
+// serveDue takes a slot and runs those of the tasks that are due. It returns the rest: those not due yet, and those for which
+// the gate is to be asked again; or nothing when it has handed the rest on.
 func (b *batch) serveDue(runs []*run) []*run {
 	first := runs[0]
 	select {
@@ -134,17 +134,20 @@ func (b *batch) serveDue(runs []*run) []*run {
 	for due < len(runs) && b.clock.until(runs[due].Due) <= 0 {
 		due++
 	}
-	asked := time.Now()
-	answers := b.ask(runs[:due])
+	answers, at := b.ask(runs[:due])
 	for i, r := range runs[:due] {
 		if b.stopped() {
 			b.releaseAll(runs[i:], "the node is shutting down")
 			return nil
 		}
-		if answers == nil || (i > 0 && time.Since(asked) > gateValid) {
-			return runs[i:] // the gate is asked again
+		if answers == nil || time.Since(at) > gateValid {
+			return runs[i:]
 		}
-		if handed := b.serveOne(r, answers[r.Fence], runs[i+1:]); handed {
+		switch b.serveOne(r, answers[r.Fence], at, runs[i+1:]) {
+		case served:
+		case stale:
+			return runs[i:]
+		case handedOn:
 			return nil
 		}
 	}

@@ -3,8 +3,7 @@ package store
 import (
 	"errors"
 	"fmt"
-
-	"github.com/jackc/pgx/v5/pgconn"
+	"strings"
 )
 
 var (
@@ -24,9 +23,14 @@ func described(err error, doing string) error {
 	if err == nil {
 		return nil
 	}
-	var refused *pgconn.PgError
-	if errors.As(err, &refused) && (refused.Code == "23514" || refused.Code == "23502" || refused.Code[:2] == "22") {
+	var refused interface{ SQLState() string } // pgx's and lib/pq's
+	if errors.As(err, &refused) && isBadInput(refused.SQLState()) {
 		return fmt.Errorf("%s: %w: %w", doing, ErrInvalid, err)
 	}
 	return fmt.Errorf("%s: %w", doing, err)
+}
+
+// isBadInput: a CHECK, a NOT NULL, or data of the wrong form.
+func isBadInput(state string) bool {
+	return state == "23514" || state == "23502" || strings.HasPrefix(state, "22")
 }

@@ -20,6 +20,9 @@ FROM tasktable.scheduled_tasks WHERE id = $1::text`
 
 // Get reads a task. It returns ErrNotFound where there is none.
 func (s *Store) Get(ctx context.Context, db DB, id string) (Row, error) {
+	if err := checkID(id); err != nil {
+		return Row{}, fmt.Errorf("get: %w", err)
+	}
 	rows, err := collect[Row](ctx, s, db, "get task "+id, getSQL, id)
 	if err != nil {
 		return Row{}, err
@@ -39,8 +42,8 @@ type Filter struct {
 	TenantID string
 	// From and To bound scheduled_at: From <= scheduled_at < To.
 	From, To time.Time
-	// After continues a list: the id of the last task of the page before, read with the same filter.
-	After string
+	// After continues a list: the last task of the page before, read with the same filter. It may be gone or moved by now.
+	After *Row
 	// Limit is the size of a page, 1 to 10000; 0: 100.
 	Limit int
 }
@@ -59,33 +62,55 @@ WHERE ($1::text = '' OR type = $1::text)
     AND ($5::text = '' OR tenant_id = $5::text)
     AND ($6::text = '' OR scheduled_at >= $6::text::timestamptz)
     AND ($7::text = '' OR scheduled_at < $7::text::timestamptz)
-    AND ($8::text = '' OR (scheduled_at, id::text) > (SELECT p.scheduled_at::timestamptz, p.id::text FROM tasktable.scheduled_tasks AS p WHERE p.id = $8::text))
+    AND ($8::text = '' OR (scheduled_at::timestamptz, id::text) > ($8::text::timestamptz, $9::text))
 ORDER BY scheduled_at::timestamptz, id::text
-LIMIT $9::text::int`
+LIMIT $10::text::int`
 
 // List reads the tasks that a filter selects, by scheduled_at and id. It reads the table through: meant for people and
 // reports, not for each request of an application.
 func (s *Store) List(ctx context.Context, db DB, filter Filter) ([]Row, error) {
-	if filter.Limit == 0 {
-		filter.Limit = 100
+	args, err := filter.args()
+	if err != nil {
+		return nil, fmt.Errorf("list tasks: %w", err)
 	}
-	if filter.Limit < 1 || filter.Limit > 10000 {
-		return nil, fmt.Errorf("list tasks: %w", invalid("limit", "must be between 1 and 10000", filter.Limit))
+	return collect[Row](ctx, s, db, "list tasks", listSQL, args...)
+}
+
+// args are the filter as listSQL takes it, checked: what Postgres cannot take for a text would end the caller's transaction.
+func (f Filter) args() ([]any, error) {
+	if f.Limit == 0 {
+		f.Limit = 100
 	}
-	var from, to string
-	var err error
-	if !filter.From.IsZero() {
-		if from, err = timeText("from", filter.From); err != nil {
-			return nil, fmt.Errorf("list tasks: %w", err)
+	if f.Limit < 1 || f.Limit > 10000 {
+		return nil, invalid("limit", "must be between 1 and 10000", f.Limit)
+	}
+	var args []any
+	for _, field := range []struct{ name, value string }{
+		{"type", f.Type}, {"status", string(f.Status)}, {"queue", f.Queue}, {"entity", f.Entity}, {"tenant_id", f.TenantID},
+	} {
+		if err := checkText(field.name, field.value); err != nil {
+			return nil, err
 		}
+		args = append(args, field.value)
 	}
-	if !filter.To.IsZero() {
-		if to, err = timeText("to", filter.To); err != nil {
-			return nil, fmt.Errorf("list tasks: %w", err)
+	var after Row
+	if f.After != nil {
+		after = *f.After
+	}
+	for _, field := range []struct {
+		name  string
+		value time.Time
+	}{{"from", f.From}, {"to", f.To}, {"after", after.ScheduledAt}} {
+		text := ""
+		if !field.value.IsZero() {
+			var err error
+			if text, err = timeText(field.name, field.value); err != nil {
+				return nil, err
+			}
 		}
+		args = append(args, text)
 	}
-	return collect[Row](ctx, s, db, "list tasks", listSQL, filter.Type, string(filter.Status), filter.Queue, filter.Entity,
-		filter.TenantID, from, to, filter.After, strconv.Itoa(filter.Limit))
+	return append(args, after.ID, strconv.Itoa(f.Limit)), checkText("after", after.ID)
 }
 
 // History is all that is recorded of one id, oldest first; also of a task that was deleted.
@@ -104,6 +129,9 @@ FROM tasktable.scheduled_task_changes WHERE task_id = $1::text ORDER BY revision
 
 // History reads what happened to a task: each edit and what came of each attempt.
 func (s *Store) History(ctx context.Context, db DB, id string) (History, error) {
+	if err := checkID(id); err != nil {
+		return History{}, fmt.Errorf("history: %w", err)
+	}
 	changes, err := collect[Change](ctx, s, db, "read changes of task "+id, changesSQL, id)
 	if err != nil {
 		return History{}, err

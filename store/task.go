@@ -1,7 +1,6 @@
 package store
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"regexp"
@@ -49,21 +48,6 @@ type Keyed interface {
 	// TaskKey must not be empty.
 	TaskKey() string
 }
-
-// JSON is a payload that is JSON already: an object with a field "type".
-type JSON json.RawMessage
-
-// TaskType is the field "type", or "" where the text has none.
-func (j JSON) TaskType() string {
-	var variant struct {
-		Type string `json:"type"`
-	}
-	_ = json.Unmarshal(j, &variant) // what cannot be read is refused by Schedule, with the reason
-	return variant.Type
-}
-
-// MarshalJSON returns the text as it is.
-func (j JSON) MarshalJSON() ([]byte, error) { return json.RawMessage(j).MarshalJSON() }
 
 // IfFinished says what scheduling a finished task for another time does.
 type IfFinished string
@@ -142,8 +126,8 @@ func (t Task) Check() error {
 }
 
 func (t Task) wire() (wireTask, error) {
-	if t.Payload == nil {
-		return wireTask{}, invalid("payload", "must not be nil", "nil")
+	if isNil(t.Payload) {
+		return wireTask{}, invalid("payload", "must not be nil", fmt.Sprintf("%T", t.Payload))
 	}
 	id, err := t.id()
 	if err != nil {
@@ -278,46 +262,6 @@ func CheckQueue(name string) error {
 	return nil
 }
 
-// encodePayload is the payload's JSON object with its type as the first field.
-func encodePayload(payload Payload) (json.RawMessage, error) {
-	name := payload.TaskType()
-	if err := CheckType(name); err != nil {
-		return nil, err
-	}
-	body, err := json.Marshal(payload)
-	if err != nil {
-		return nil, fmt.Errorf("%w: payload of type %s cannot be encoded: %w", ErrInvalid, name, err)
-	}
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(body, &fields); err != nil || fields == nil {
-		return nil, invalid("payload", "must encode as a JSON object", fmt.Sprintf("%T, type %s", payload, name))
-	}
-	quoted, err := json.Marshal(name)
-	if err != nil {
-		return nil, fmt.Errorf("%w: type %q cannot be encoded: %w", ErrInvalid, name, err)
-	}
-	if own, ok := fields["type"]; ok {
-		var stated string
-		if json.Unmarshal(own, &stated) != nil || stated != name {
-			return nil, invalid("payload", fmt.Sprintf("must have no field type other than %q", name), string(own))
-		}
-	} else {
-		separator := ","
-		if len(fields) == 0 {
-			separator = ""
-		}
-		body = bytes.Join([][]byte{[]byte(`{"type":`), quoted, []byte(separator), bytes.TrimPrefix(bytes.TrimSpace(body), []byte("{"))}, nil)
-	}
-	if !utf8.Valid(body) || bytes.Contains(body, []byte(`\u0000`)) {
-		return nil, invalid("payload", "must be UTF-8 without NUL (Postgres stores neither)", "type "+name)
-	}
-	// Postgres measures its own text of the JSON, which has a space after each colon and comma.
-	if size := len(body) + bytes.Count(body, []byte(",")) + bytes.Count(body, []byte(":")); size > MaxPayloadBytes {
-		return nil, invalid("payload", "must be at most 256 KiB of JSON text", fmt.Sprintf("%d bytes", size))
-	}
-	return body, nil
-}
-
 // timeText rounds up to Postgres's microseconds: rounding to the nearest could make a task start before its time.
 func timeText(field string, at time.Time) (string, error) {
 	at = at.UTC()
@@ -330,4 +274,9 @@ func timeText(field string, at time.Time) (string, error) {
 	return at.Format(time.RFC3339Nano), nil
 }
 
-func intervalText(d time.Duration) string { return fmt.Sprintf("%d microseconds", d.Microseconds()) }
+// intervalText is in hours, minutes and seconds: Postgres 14 reads no number of microseconds above an hour's.
+func intervalText(d time.Duration) string {
+	micros := d.Microseconds()
+	seconds := micros / 1e6
+	return fmt.Sprintf("%d:%02d:%02d.%06d", seconds/3600, seconds/60%60, seconds%60, micros%1e6)
+}

@@ -134,6 +134,27 @@ func TestADraftThatIsPublishedByHandNeedsNoTask(t *testing.T) {
 	}
 }
 
+// What is published stays so, wherever the event moves.
+func TestAPublishedEventMovesFreely(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	event := meeting(t)
+	event.PublishAt = clock(t, "2035-05-01T09:00:00Z")
+	w.create(event)
+	w.mustRun(attempt(w.task(publish42), time.Time{}))
+	published := w.event("42")
+	w.do(func(tx pgx.Tx) error {
+		_, err := w.app.MoveEvent(w.ctx, tx, "42", clock(t, "2035-04-01T15:00:00Z"))
+		return err
+	})
+	if now := w.event("42"); now.PublishedAt == nil || !now.PublishedAt.Equal(*published.PublishedAt) || !now.PublishAt.Equal(published.PublishAt) {
+		t.Errorf("published %v, before %v", now.PublishedAt, published.PublishedAt)
+	}
+	if row := w.task(reminder42); !row.ScheduledAt.Equal(clock(t, "2035-04-01T14:00:00Z")) {
+		t.Errorf("reminder at %s", row.ScheduledAt)
+	}
+}
+
 func TestADeletedEventCancelsItsTasks(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

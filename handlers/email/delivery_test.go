@@ -101,8 +101,13 @@ func TestTheContextEndsADelivery(t *testing.T) {
 		go func() { result <- send(ctx, t, s.config(), hello(), 1) }()
 		<-s.stalled
 		cancel(cause)
-		if err := <-result; !errors.Is(err, cause) || permanent(err) {
-			t.Errorf("at %s: %v", command, err)
+		select {
+		case err := <-result:
+			if !errors.Is(err, cause) || permanent(err) {
+				t.Errorf("at %s: %v", command, err)
+			}
+		case <-time.After(10 * time.Second): // far below the configured timeout, which would end it too
+			t.Fatalf("at %s: still waiting", command)
 		}
 	}
 }

@@ -54,7 +54,7 @@ func messageID(key string, from *mail.Address) string {
 	return hex.EncodeToString(hash[:16]) + "@" + domain
 }
 
-// parseAddress refuses control characters before net/mail sees them: it would take some of them for folding.
+// parseAddress refuses control characters before net/mail sees them: it takes some of them for white space.
 func parseAddress(text string) (*mail.Address, error) {
 	rule := errors.New("must be one address, as member-7@example.org")
 	if hasControl(text) {

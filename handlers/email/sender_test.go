@@ -199,6 +199,7 @@ func TestHeadersCannotBeInjected(t *testing.T) {
 			p.Email = "=?utf-8?q?M=0D=0ABcc:_all@example.org?= <member-7@example.org>"
 		},
 		"LF in a quoted local part":  func(p *contract.SendEmail) { p.Email = "\"member\n7\"@example.org" },
+		"a tab in the address":       func(p *contract.SendEmail) { p.Email = "Member 7\t<member-7@example.org>" },
 		"two addresses":              func(p *contract.SendEmail) { p.Email = "member-7@example.org, all@example.org" },
 		"a parameter of the command": func(p *contract.SendEmail) { p.Email = "member-7@example.org> NOTIFY=SUCCESS" },
 		"no address":                 func(p *contract.SendEmail) { p.Email = "" },

@@ -256,6 +256,8 @@ func (d *dialogue) login(argument string) {
 	case "LOGIN":
 		right = d.ask("Username:") == d.user
 		right = d.ask("Password:") == d.password && right
+	case "SCRAM-SHA-1", "SCRAM-SHA-256":
+		right = d.scram(mechanism)
 	case "CRAM-MD5":
 		const challenge = "<1.2@test.example.org>"
 		mac := hmac.New(md5.New, []byte(d.password))

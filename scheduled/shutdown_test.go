@@ -1,0 +1,182 @@
+//go:build unix
+
+package scheduled
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tasktable/tasktable/store"
+)
+
+func TestTwoProcessesRunEachTaskOnce(t *testing.T) {
+	f := newField(t)
+	first, second := f.start(nil), f.start(nil)
+	const n = 5000
+	var list []store.Task
+	for i := range n {
+		list = append(list, store.Task{Payload: quick{Name: fmt.Sprint(i)}})
+	}
+	begin := time.Now()
+	if _, err := tasks.ScheduleMany(t.Context(), f.pool, list); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("scheduled in %s", time.Since(begin))
+	f.until(90*time.Second, "all are completed", completedSQL, n)
+	t.Logf("%d tasks scheduled and run in %s: %d by one, %d by the other", n, time.Since(begin), f.ran(first), f.ran(second))
+	if f.ran(first) < n/20 || f.ran(second) < n/20 {
+		t.Error("they did not share the work")
+	}
+	f.eachRanOnce(n)
+	f.never("a task has a history other than COMPLETED", `SELECT count(*) FROM tasktable.scheduled_task_executions WHERE outcome <> 'COMPLETED'`)
+	f.stopAndSeeNothingLeft(first, second)
+}
+
+const completedSQL = `SELECT count(*) >= $1 FROM tasktable.scheduled_tasks WHERE status = 'COMPLETED'`
+
+func (f *field) ran(p *process) int {
+	f.t.Helper()
+	return f.count(`SELECT count(*) FROM runs WHERE pid = $1`, p.pid)
+}
+
+// eachRanOnce checks that there are so many tasks, each with one run and one line that says COMPLETED.
+func (f *field) eachRanOnce(n int) {
+	f.t.Helper()
+	if completed := f.count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE status = 'COMPLETED' AND attempt = 1 AND fence IS NULL`); completed != n {
+		f.t.Errorf("%d of %d tasks are completed at the first attempt", completed, n)
+	}
+	f.never("a task ran not once", `SELECT count(*) FROM (SELECT t.id FROM tasktable.scheduled_tasks AS t
+		LEFT JOIN runs AS r ON r.task_id = t.id GROUP BY t.id HAVING count(r.number) <> 1) AS x`)
+	f.never("a task is recorded as completed not once", notCompletedOnceSQL)
+}
+
+const notCompletedOnceSQL = `SELECT count(*) FROM (SELECT t.id FROM tasktable.scheduled_tasks AS t
+	LEFT JOIN tasktable.scheduled_task_executions AS e ON e.task_id = t.id AND e.outcome = 'COMPLETED' GROUP BY t.id HAVING count(e.fence) <> 1) AS x`
+
+// stopAndSeeNothingLeft stops all processes of a test gracefully, and looks at what the server still has of them.
+func (f *field) stopAndSeeNothingLeft(processes ...*process) {
+	f.t.Helper()
+	for _, p := range processes {
+		p.signal(syscall.SIGTERM)
+	}
+	for _, p := range processes {
+		if code := p.ends(30 * time.Second); code != 0 {
+			f.t.Errorf("exit code %d of process %d", code, p.pid)
+		}
+	}
+	f.nothingLeft()
+}
+
+func (f *field) nothingLeft() {
+	f.t.Helper()
+	// The server's side of a closed connection takes a moment to end.
+	f.until(5*time.Second, "no connection is left", `SELECT count(*) = 0 FROM pg_stat_activity
+		WHERE datname = current_database() AND (application_name LIKE 'tasktable%' OR application_name IN ('test handlers', 'test records'))`)
+	f.never("an advisory lock is left", `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 2
+		AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`)
+	f.never("a node is not marked as gone", `SELECT count(*) FROM tasktable.nodes WHERE dead_at IS NULL`)
+	f.never("a River job is left", `SELECT count(*) FROM tasktable.river_job WHERE state NOT IN ('completed', 'cancelled', 'discarded')`)
+	f.never("a task is held", `SELECT count(*) FROM tasktable.scheduled_tasks WHERE fence IS NOT NULL OR status = 'EXECUTING'`)
+}
+
+// load schedules a task each few milliseconds until it is stopped; stop returns how many.
+func (f *field) load(every time.Duration, millis int) (stop func() int) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var n int
+	var err error
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		ticker := time.NewTicker(every)
+		defer ticker.Stop()
+		for ; err == nil; n++ {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+				_, err = tasks.Schedule(context.Background(), f.pool, store.Task{Payload: quick{Name: fmt.Sprint(n), Millis: millis}})
+			}
+		}
+	})
+	stop = sync.OnceValue(func() int {
+		cancel()
+		wg.Wait()
+		if err != nil {
+			f.t.Error(err)
+		}
+		return n
+	})
+	f.t.Cleanup(func() { stop() })
+	return stop
+}
+
+// TestSIGTERMLosesNothing stops the leader under steady load, then, after another has come, the node that led after it.
+func TestSIGTERMLosesNothing(t *testing.T) {
+	f := newField(t)
+	first := f.start(nil)
+	first.leads(10 * time.Second)
+	second := f.start(nil)
+	stop := f.load(5*time.Millisecond, 30)
+	for i, p := range []*process{first, second} {
+		f.until(20*time.Second, "it has work", `SELECT count(*) >= 50 FROM runs WHERE pid = $1`, p.pid)
+		if i == 1 {
+			f.start(nil)
+		}
+		begin := time.Now()
+		p.signal(syscall.SIGTERM)
+		if code := p.ends(20 * time.Second); code != 0 {
+			t.Errorf("exit code %d", code)
+		}
+		t.Logf("ended %s after SIGTERM", time.Since(begin))
+		_, pid := f.leading()
+		ran := f.count(`SELECT count(*) FROM runs`)
+		took := f.until(10*time.Second, "the work goes on", `SELECT count(*) >= $1 FROM runs`, ran+20)
+		t.Logf("process %d led by then; 20 more tasks took %s", pid, took)
+	}
+	n := stop()
+	f.until(20*time.Second, "all are completed", completedSQL, n)
+	f.eachRanOnce(n)
+	f.never("a task was lost or interrupted", `SELECT count(*) FROM tasktable.scheduled_task_executions WHERE outcome NOT IN ('COMPLETED', 'RELEASED')`)
+	t.Logf("%d tasks, %d handed back unstarted; latest start %.3f s", n, f.count(`SELECT count(*) FROM tasktable.scheduled_task_executions WHERE outcome = 'RELEASED'`),
+		ask[float64](f, `SELECT extract(epoch FROM max(started_at - scheduled_at))::float8 FROM tasktable.scheduled_task_executions WHERE outcome = 'COMPLETED'`))
+}
+
+// TestSIGTERMInterruptsWhatTakesTooLong has one handler that minds its context and one that does not.
+func TestSIGTERMInterruptsWhatTakesTooLong(t *testing.T) {
+	f := newField(t)
+	open, openStubborn := f.shut(1), f.shut(2)
+	first := f.start(func(c *childConfig) { c.ShutdownTimeout = 500 * time.Millisecond })
+	long := schedule(t, f.pool, store.Task{Payload: gated{"long", 1}})
+	deaf := schedule(t, f.pool, store.Task{Payload: stubborn{"deaf", 2}})
+	first.runs(long.ID, 10*time.Second)
+	first.runs(deaf.ID, 10*time.Second)
+	second := f.start(nil)
+
+	begin := time.Now()
+	first.signal(syscall.SIGTERM)
+	second.runs(long.ID, 10*time.Second)
+	t.Logf("what minds its context runs elsewhere %s after SIGTERM", time.Since(begin))
+	open()
+	row := await(t, f.pool, long.ID, 10*time.Second, store.StatusCompleted)
+	if got := outcomes(t, f.pool, long.ID); fmt.Sprint(got) != "[INTERRUPTED COMPLETED]" || row.Attempt != 1 {
+		t.Errorf("history %v, attempt %d", got, row.Attempt)
+	}
+	f.never("the second run counts as another attempt", `SELECT count(*) FROM runs WHERE task_id = $1 AND attempt <> 1`, long.ID)
+	f.never("two runs of it overlapped", overlapsSQL+` AND a.task_id = $1`, long.ID)
+
+	if code := first.ends(15 * time.Second); code != childLeaked { // its handler is left, and nothing else can be done about it
+		t.Errorf("exit code %d", code)
+	}
+	t.Logf("with a deaf handler it ended %s after SIGTERM", time.Since(begin))
+	second.runs(deaf.ID, reclaimLimit)
+	t.Logf("the deaf handler's task runs elsewhere %s after SIGTERM", time.Since(begin))
+	openStubborn()
+	await(t, f.pool, deaf.ID, 10*time.Second, store.StatusCompleted)
+	if got := outcomes(t, f.pool, deaf.ID); fmt.Sprint(got) != "[LOST COMPLETED]" {
+		t.Errorf("history %v", got)
+	}
+	f.stopAndSeeNothingLeft(second)
+}

@@ -1,0 +1,222 @@
+package store
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// JSON is a payload that is JSON already: an object with a field "type".
+type JSON json.RawMessage
+
+// TaskType is the field "type", or "" where the text has none.
+func (j JSON) TaskType() string {
+	// A map, not a struct: encoding/json would take "Type" for a struct's field too.
+	var fields map[string]json.RawMessage
+	var name string
+	if json.Unmarshal(j, &fields) == nil {
+		_ = json.Unmarshal(fields["type"], &name) // what cannot be read is refused by Schedule, with the reason
+	}
+	return name
+}
+
+// MarshalJSON returns the text as it is.
+func (j JSON) MarshalJSON() ([]byte, error) { return json.RawMessage(j).MarshalJSON() }
+
+// isNil is true also for a nil pointer in the interface, whose methods may panic.
+func isNil(payload Payload) bool {
+	value := reflect.ValueOf(payload)
+	return payload == nil || value.Kind() == reflect.Pointer && value.IsNil()
+}
+
+// encodePayload is the payload's JSON object with its type as the first field.
+func encodePayload(payload Payload) (json.RawMessage, error) {
+	name := payload.TaskType()
+	if err := CheckType(name); err != nil {
+		return nil, err
+	}
+	body, err := json.Marshal(payload)
+	if err != nil {
+		return nil, fmt.Errorf("%w: payload of type %s cannot be encoded: %w", ErrInvalid, name, err)
+	}
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(body, &fields); err != nil || fields == nil {
+		return nil, invalid("payload", "must encode as a JSON object", fmt.Sprintf("%T, type %s", payload, name))
+	}
+	if own, ok := fields["type"]; ok {
+		var stated string
+		if json.Unmarshal(own, &stated) != nil || stated != name {
+			return nil, invalid("payload", fmt.Sprintf("must have no field type other than %q", name), string(own))
+		}
+	} else {
+		separator := ","
+		if len(fields) == 0 {
+			separator = ""
+		}
+		body = bytes.Join([][]byte{[]byte(`{"type":"`), []byte(name), []byte(`"`), []byte(separator), bytes.TrimPrefix(body, []byte("{"))}, nil)
+	}
+	return body, checkStorable(body, name)
+}
+
+// maxNesting keeps the server's and encoding/json's parsers, which both have a limit, far from it.
+const maxNesting = 1000
+
+// checkStorable refuses what is JSON but not jsonb: Postgres would refuse it too, and that ends the caller's transaction.
+func checkStorable(body []byte, name string) error {
+	if !utf8.Valid(body) {
+		return invalid("payload", "must be UTF-8", "other bytes, type "+name)
+	}
+	scan := jsonbScan{rest: body}
+	if rule, got := scan.run(); rule != "" {
+		return invalid("payload", rule, got+", type "+name)
+	}
+	if scan.size > MaxPayloadBytes {
+		return invalid("payload", "must be at most 256 KiB of JSON text", fmt.Sprintf("%d bytes, type %s", scan.size, name))
+	}
+	return nil
+}
+
+// jsonbScan goes through valid JSON once and counts the bytes of Postgres's own text of it, which is what the limit is on:
+// ", " and ": " between the parts, escapes resolved, numbers written out (1e3 is 1000). Of repeated keys Postgres keeps one
+// where this counts all.
+type jsonbScan struct {
+	rest []byte
+	size int
+}
+
+// run returns the rule that is broken, and by what; "" if none is.
+func (s *jsonbScan) run() (rule, got string) {
+	nesting := 0
+	for len(s.rest) > 0 && rule == "" {
+		switch c := s.rest[0]; c {
+		case ' ', '\t', '\n', '\r':
+			s.take(1, 0)
+		case ',', ':':
+			s.take(1, 2)
+		case '{', '[':
+			if nesting++; nesting > maxNesting {
+				return "must be nested at most 1000 deep", "more"
+			}
+			s.take(1, 1)
+		case '}', ']':
+			nesting--
+			s.take(1, 1)
+		case '"':
+			rule, got = s.text()
+		case 't', 'n':
+			s.take(4, 4)
+		case 'f':
+			s.take(5, 5)
+		default:
+			rule, got = s.number()
+		}
+	}
+	return rule, got
+}
+
+func (s *jsonbScan) take(bytes, size int) {
+	s.rest = s.rest[bytes:]
+	s.size += size
+}
+
+func (s *jsonbScan) text() (rule, got string) {
+	s.take(1, 2) // both quotation marks
+	for s.rest[0] != '"' {
+		switch {
+		case s.rest[0] != '\\':
+			s.take(1, 1)
+		case s.rest[1] == 'u':
+			if rule, got = s.escape(); rule != "" {
+				return rule, got
+			}
+		case s.rest[1] == '/':
+			s.take(2, 1)
+		default:
+			s.take(2, 2)
+		}
+	}
+	s.take(1, 0)
+	return "", ""
+}
+
+func (s *jsonbScan) escape() (rule, got string) {
+	const rest = 6
+	r := hexRune(s.rest)
+	switch {
+	case r == 0:
+		return "must be without NUL", `\u0000`
+	case r == '"' || r == '\\' || r == '\b' || r == '\f' || r == '\n' || r == '\r' || r == '\t':
+		s.take(rest, 2)
+	case r < ' ':
+		s.take(rest, 6)
+	case !utf16.IsSurrogate(r):
+		s.take(rest, utf8.RuneLen(r))
+	default:
+		if len(s.rest) < 2*rest || s.rest[rest] != '\\' || s.rest[rest+1] != 'u' ||
+			utf16.DecodeRune(r, hexRune(s.rest[rest:])) == utf8.RuneError {
+			return "must be without half of a surrogate pair", string(s.rest[:rest])
+		}
+		s.take(2*rest, 4)
+	}
+	return "", ""
+}
+
+// hexRune reads an escape such as \u00e9.
+func hexRune(escape []byte) rune {
+	value, _ := strconv.ParseUint(string(escape[2:6]), 16, 32) // valid JSON: four hexadecimal digits
+	return rune(value)
+}
+
+// The digits that Postgres's numeric holds before and after the point.
+const (
+	maxWholeDigits    = 131072
+	maxFractionDigits = 16383
+)
+
+// number counts the digits of a number as numeric writes it: without an exponent, and with all the zeros that it was given.
+func (s *jsonbScan) number() (rule, got string) {
+	end := 0
+	for end < len(s.rest) && strings.IndexByte("+-.0123456789eE", s.rest[end]) >= 0 {
+		end++
+	}
+	text := string(s.rest[:end])
+	digits, exponentText, _ := strings.Cut(strings.ToLower(text), "e")
+	exponent := 0
+	if exponentText != "" {
+		var err error
+		if exponent, err = strconv.Atoi(exponentText); err != nil || max(exponent, -exponent) > 1<<20 {
+			return "must have no number beyond Postgres's numeric", shortened(text)
+		}
+	}
+	digits, negative := strings.CutPrefix(digits, "-")
+	whole, fraction, _ := strings.Cut(digits, ".")
+	significant := strings.TrimLeft(whole+fraction, "0")
+	before, after := 1, max(0, len(fraction)-exponent)
+	if significant != "" {
+		before = max(1, len(significant)-len(fraction)+exponent)
+	}
+	if before > maxWholeDigits || after > maxFractionDigits {
+		return "must have no number beyond Postgres's numeric", shortened(text)
+	}
+	size := before
+	if after > 0 {
+		size += 1 + after
+	}
+	if negative && significant != "" {
+		size++
+	}
+	s.take(end, size)
+	return "", ""
+}
+
+func shortened(text string) string {
+	if len(text) > 40 {
+		return text[:40] + "…"
+	}
+	return text
+}
