@@ -33,10 +33,21 @@ CREATE DOMAIN tasktable.task_queue AS text
         CHECK (char_length(VALUE) <= 64 AND VALUE ~ '^[a-z0-9]+([_-][a-z0-9]+)*$');
 COMMENT ON DOMAIN tasktable.task_queue IS 'Name of a queue, in the syntax of a River queue.';
 
-CREATE DOMAIN tasktable.task_label AS text
-    CONSTRAINT "must be 1 to 512 bytes without control characters, or null"
+-- One domain a column where one for all would do: Postgres's message then names the column.
+CREATE DOMAIN tasktable.task_entity AS text
+    CONSTRAINT "entity must be 1 to 512 bytes without control characters"
         CHECK (octet_length(VALUE) BETWEEN 1 AND 512 AND VALUE !~ '[\u0001-\u001f\u007f-\u009f]');
-COMMENT ON DOMAIN tasktable.task_label IS 'Entity, tenant or author of a task: 1 to 512 bytes, no control characters.';
+COMMENT ON DOMAIN tasktable.task_entity IS 'What a task is about: 1 to 512 bytes, no control characters.';
+
+CREATE DOMAIN tasktable.task_tenant_id AS text
+    CONSTRAINT "tenant_id must be 1 to 512 bytes without control characters"
+        CHECK (octet_length(VALUE) BETWEEN 1 AND 512 AND VALUE !~ '[\u0001-\u001f\u007f-\u009f]');
+COMMENT ON DOMAIN tasktable.task_tenant_id IS 'Tenant of a task: 1 to 512 bytes, no control characters.';
+
+CREATE DOMAIN tasktable.task_author AS text
+    CONSTRAINT "scheduled_by must be 1 to 512 bytes without control characters"
+        CHECK (octet_length(VALUE) BETWEEN 1 AND 512 AND VALUE !~ '[\u0001-\u001f\u007f-\u009f]');
+COMMENT ON DOMAIN tasktable.task_author IS 'Who scheduled a task: 1 to 512 bytes, no control characters.';
 
 CREATE DOMAIN tasktable.task_priority AS integer
     CONSTRAINT "priority must be between -100 and 100"
@@ -44,7 +55,7 @@ CREATE DOMAIN tasktable.task_priority AS integer
 COMMENT ON DOMAIN tasktable.task_priority IS 'Priority of a task, -100 to 100; the higher runs first.';
 
 CREATE DOMAIN tasktable.task_time AS timestamptz
-    CONSTRAINT "time must be finite, in the years 1 to 9999"
+    CONSTRAINT "scheduled_at, run_now_at must be finite, in the years 1 to 9999"
         CHECK (VALUE >= '0001-01-01 00:00:00+00' AND VALUE < '10000-01-01 00:00:00+00');
 COMMENT ON DOMAIN tasktable.task_time IS 'An instant that every client language can hold: finite, years 1 to 9999.';
 
@@ -77,8 +88,8 @@ CREATE TABLE tasktable.scheduled_tasks (
     id                      tasktable.task_id             PRIMARY KEY,
     payload                 tasktable.task_payload        NOT NULL,
     type                    tasktable.task_type           NOT NULL GENERATED ALWAYS AS (payload ->> 'type') STORED,
-    entity                  tasktable.task_label,
-    tenant_id               tasktable.task_label,
+    entity                  tasktable.task_entity,
+    tenant_id               tasktable.task_tenant_id,
     queue                   tasktable.task_queue          NOT NULL DEFAULT 'default',
     status                  tasktable.task_status         NOT NULL DEFAULT 'QUEUED',
     priority                tasktable.task_priority       NOT NULL DEFAULT 0,
@@ -94,7 +105,7 @@ CREATE TABLE tasktable.scheduled_tasks (
     held_until              timestamptz,
     message                 text,
     result                  jsonb,
-    scheduled_by            tasktable.task_label,
+    scheduled_by            tasktable.task_author,
     created_at              timestamptz NOT NULL DEFAULT clock_timestamp(),
     last_status_update      timestamptz NOT NULL DEFAULT clock_timestamp(),
     started_at              timestamptz,
@@ -239,7 +250,9 @@ DROP DOMAIN tasktable.task_execution_time;
 DROP DOMAIN tasktable.task_expiration;
 DROP DOMAIN tasktable.task_time;
 DROP DOMAIN tasktable.task_priority;
-DROP DOMAIN tasktable.task_label;
+DROP DOMAIN tasktable.task_author;
+DROP DOMAIN tasktable.task_tenant_id;
+DROP DOMAIN tasktable.task_entity;
 DROP DOMAIN tasktable.task_queue;
 DROP DOMAIN tasktable.task_type;
 DROP DOMAIN tasktable.task_payload;

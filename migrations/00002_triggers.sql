@@ -140,6 +140,15 @@ END $$;
 -- +goose StatementEnd
 COMMENT ON FUNCTION tasktable.refuse_history_change() IS 'Keeps the history append-only for everybody but retention, which says so in tasktable_change.context.';
 
+-- +goose StatementBegin
+CREATE FUNCTION tasktable.refuse_truncate() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'TRUNCATE of % is refused: DELETE records each task and keeps those that are running', TG_TABLE_NAME
+        USING ERRCODE = 'insufficient_privilege';
+END $$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION tasktable.refuse_truncate() IS 'Keeps the holds of running tasks, and the record of what was deleted: TRUNCATE calls no row''s triggers.';
+
 -- The column lists and WHENs keep all of this away from the engine's own updates: claim, settle and release write none of the
 -- listed columns, and their changes of status go with a change of the fence or say 'engine'.
 CREATE TRIGGER task_1_edit BEFORE INSERT OR UPDATE OF id, payload, scheduled_at, run_now_at, priority, queue, expiration,
@@ -165,6 +174,10 @@ CREATE TRIGGER task_5_held BEFORE DELETE ON tasktable.scheduled_tasks
     FOR EACH ROW WHEN (OLD.fence IS NOT NULL) EXECUTE FUNCTION tasktable.refuse_held_delete();
 COMMENT ON TRIGGER task_5_held ON tasktable.scheduled_tasks IS 'A held task is not deleted.';
 
+CREATE TRIGGER task_6_truncate BEFORE TRUNCATE ON tasktable.scheduled_tasks
+    FOR EACH STATEMENT EXECUTE FUNCTION tasktable.refuse_truncate();
+COMMENT ON TRIGGER task_6_truncate ON tasktable.scheduled_tasks IS 'Tasks are deleted one by one.';
+
 CREATE TRIGGER append_only BEFORE UPDATE OR DELETE ON tasktable.scheduled_task_executions
     FOR EACH ROW EXECUTE FUNCTION tasktable.refuse_history_change();
 COMMENT ON TRIGGER append_only ON tasktable.scheduled_task_executions IS 'History is not rewritten.';
@@ -183,11 +196,13 @@ DROP TRIGGER append_only_truncate ON tasktable.scheduled_task_changes;
 DROP TRIGGER append_only ON tasktable.scheduled_task_changes;
 DROP TRIGGER append_only_truncate ON tasktable.scheduled_task_executions;
 DROP TRIGGER append_only ON tasktable.scheduled_task_executions;
+DROP TRIGGER task_6_truncate ON tasktable.scheduled_tasks;
 DROP TRIGGER task_5_held ON tasktable.scheduled_tasks;
 DROP TRIGGER task_4_update ON tasktable.scheduled_tasks;
 DROP TRIGGER task_3_insert ON tasktable.scheduled_tasks;
 DROP TRIGGER task_2_status ON tasktable.scheduled_tasks;
 DROP TRIGGER task_1_edit ON tasktable.scheduled_tasks;
+DROP FUNCTION tasktable.refuse_truncate();
 DROP FUNCTION tasktable.refuse_history_change();
 DROP FUNCTION tasktable.refuse_held_delete();
 DROP FUNCTION tasktable.after_task_change();

@@ -53,7 +53,8 @@ DECLARE
     task       tasktable.scheduled_tasks;
     task_time  timestamptz;
     differs    boolean;
-    locked     boolean := false;
+    -- A snapshot older than this call may show as unchanged what was edited since; only the lock notices, and then fails.
+    locked     boolean := current_setting('transaction_isolation') <> 'read committed';
     result     tasktable.verb_outcome;
 BEGIN
     IF schedule.if_finished IS NULL OR schedule.if_finished NOT IN ('rearm', 'keep') THEN
@@ -82,8 +83,7 @@ BEGIN
                 result.outcome := 'created';
                 RETURN result;
             END IF;
-            locked := false; -- another transaction was first: look again, or its upsert would swallow this one
-            CONTINUE;
+            CONTINUE; -- another transaction was first: look again, or its upsert would swallow this one
         END IF;
         task_time := coalesce(schedule.scheduled_at, task.scheduled_at);
         -- IS DISTINCT FROM, field by field: a null where none may be must reach the UPDATE and fail there.
@@ -263,29 +263,46 @@ COMMENT ON FUNCTION tasktable.reschedule(text, timestamptz, text, boolean) IS 'M
 CREATE FUNCTION tasktable.sync(entity text, tasks jsonb, by text DEFAULT NULL, wake boolean DEFAULT true)
 RETURNS TABLE ("position" bigint, id text, revision bigint, outcome text) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
+DECLARE
+    each record;
 BEGIN
-    IF sync.entity IS NULL OR sync.entity = '' THEN
-        RAISE EXCEPTION 'entity must be 1 to 512 bytes' USING ERRCODE = 'not_null_violation', COLUMN = 'entity';
+    IF sync.entity IS NULL THEN
+        RAISE EXCEPTION 'entity must be given, not null' USING ERRCODE = 'not_null_violation', COLUMN = 'entity';
+    END IF;
+    PERFORM sync.entity::tasktable.task_entity;
+    IF sync.tasks IS NULL OR jsonb_typeof(sync.tasks) <> 'array' THEN
+        RAISE EXCEPTION 'tasks must be a JSON array, if need be an empty one' USING ERRCODE = 'check_violation', COLUMN = 'tasks';
+    END IF;
+    IF EXISTS (SELECT 1 FROM jsonb_array_elements(sync.tasks) AS one WHERE one.value ->> 'id' IS NULL) THEN
+        -- A new id each time would be another task each time, and the one before cancelled.
+        RAISE EXCEPTION 'id must be given for each of the tasks' USING ERRCODE = 'not_null_violation', COLUMN = 'id';
     END IF;
     -- One sync of an entity at a time: two at once would each miss what the other adds, and "exactly these" would be both.
     PERFORM pg_advisory_xact_lock(hashtextextended('tasktable.sync ' || sync.entity, 0));
-    PERFORM 1 FROM tasktable.scheduled_tasks AS t
-    WHERE t.entity = sync.entity AND t.status IN ('QUEUED', 'PAUSED', 'EXECUTING')
-    ORDER BY t.id COLLATE "C" FOR UPDATE;
-    RETURN QUERY
-    SELECT done.* FROM tasktable.schedule_many(
-        (SELECT coalesce(jsonb_agg(each.value || jsonb_build_object('entity', sync.entity) ORDER BY each.ordinality), '[]')
-         FROM jsonb_array_elements(sync.tasks) WITH ORDINALITY AS each), sync.by, sync.wake, 'sync') AS done;
-    RETURN QUERY
-    SELECT NULL::bigint, done.id, done.revision, done.outcome
-    FROM (
-        SELECT t.id FROM tasktable.scheduled_tasks AS t
-        WHERE t.entity = sync.entity AND t.status IN ('QUEUED', 'PAUSED', 'EXECUTING')
-            AND NOT EXISTS (SELECT 1 FROM jsonb_array_elements(sync.tasks) AS each WHERE each.value ->> 'id' = t.id)
-        ORDER BY t.id COLLATE "C"
-        OFFSET 0
-    ) AS other
-    CROSS JOIN LATERAL tasktable.cancel(other.id, sync.by) AS done;
+    -- All in the order of the ids, as schedule_many: the two cannot deadlock.
+    FOR each IN
+        SELECT * FROM (
+            SELECT one.ordinality AS place, one.value ->> 'id' AS id, one.value || jsonb_build_object('entity', sync.entity) AS task
+            FROM jsonb_array_elements(sync.tasks) WITH ORDINALITY AS one
+            UNION ALL
+            SELECT NULL, t.id, NULL FROM tasktable.scheduled_tasks AS t
+            WHERE t.entity = sync.entity AND t.status IN ('QUEUED', 'PAUSED', 'EXECUTING')
+                AND NOT EXISTS (SELECT 1 FROM jsonb_array_elements(sync.tasks) AS one WHERE one.value ->> 'id' = t.id)
+        ) AS union_of_both
+        ORDER BY union_of_both.id COLLATE "C", union_of_both.place
+    LOOP
+        IF each.place IS NOT NULL THEN
+            RETURN QUERY SELECT each.place, done.id, done.revision, done.outcome
+            FROM tasktable.schedule_many(jsonb_build_array(each.task), sync.by, sync.wake, 'sync') AS done;
+            CONTINUE;
+        END IF;
+        -- Once more under its lock: it may have ended since, or become another entity's.
+        PERFORM 1 FROM tasktable.scheduled_tasks AS t
+        WHERE t.id = each.id AND t.entity = sync.entity AND t.status IN ('QUEUED', 'PAUSED', 'EXECUTING') FOR UPDATE;
+        IF FOUND THEN
+            RETURN QUERY SELECT NULL::bigint, done.id, done.revision, done.outcome FROM tasktable.cancel(each.id, sync.by) AS done;
+        END IF;
+    END LOOP;
 END $$;
 -- +goose StatementEnd
 COMMENT ON FUNCTION tasktable.sync(text, jsonb, text, boolean) IS

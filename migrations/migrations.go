@@ -58,7 +58,7 @@ func Up(ctx context.Context, pool *pgxpool.Pool, schema string) error {
 // Down removes everything that Up made, with all tasks and their history. The schema itself and goose's version table stay.
 func Down(ctx context.Context, pool *pgxpool.Pool, schema string) error {
 	return underLock(ctx, pool, schema, func(m *migrator) error {
-		exists, err := m.schemaExists(ctx)
+		exists, err := schemaExists(ctx, m.conn, m.schema)
 		if err != nil || !exists {
 			return err
 		}
@@ -215,20 +215,26 @@ func filesFor(schema store.Schema) (fs.FS, error) {
 
 const schemaExistsSQL = `SELECT EXISTS (SELECT 1 FROM pg_namespace WHERE nspname = $1), quote_ident($1) = $1`
 
-func (m *migrator) schemaExists(ctx context.Context) (bool, error) {
+// schemaExists refuses reserved words, which only the server knows.
+func schemaExists(ctx context.Context, on queryer, schema store.Schema) (bool, error) {
 	var exists, plain bool
-	if err := m.conn.QueryRow(ctx, schemaExistsSQL, m.schema.String()).Scan(&exists, &plain); err != nil {
-		return false, fmt.Errorf("look for schema %s: %w", m.schema, err)
+	if err := on.QueryRow(ctx, schemaExistsSQL, schema.String()).Scan(&exists, &plain); err != nil {
+		return false, fmt.Errorf("look for schema %s: %w", schema, err)
 	}
 	if !plain {
-		return false, fmt.Errorf("%w: schema %q is a reserved word of SQL", store.ErrInvalid, m.schema)
+		return false, fmt.Errorf("%w: schema %q is a reserved word of SQL", store.ErrInvalid, schema)
 	}
 	return exists, nil
 }
 
+// queryer is a pgx Conn or Pool.
+type queryer interface {
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
 // createSchema asks first: CREATE SCHEMA IF NOT EXISTS needs the right to create even where the schema is there.
 func (m *migrator) createSchema(ctx context.Context) error {
-	exists, err := m.schemaExists(ctx)
+	exists, err := schemaExists(ctx, m.conn, m.schema)
 	if err != nil || exists {
 		return err
 	}
@@ -245,12 +251,18 @@ func appliedVersions(ctx context.Context, pool *pgxpool.Pool, schema string) (ap
 	if err != nil {
 		return applied{}, err
 	}
+	if exists, err := schemaExists(ctx, pool, name); err != nil || !exists {
+		return applied{}, err
+	}
 	highest := func(sql string) (int64, error) {
 		var version int64
 		err := pool.QueryRow(ctx, name.SQL(sql)).Scan(&version)
 		var missing *pgconn.PgError
-		if errors.As(err, &missing) && (missing.Code == "42P01" || missing.Code == "3F000") {
-			return 0, nil // no such table or schema: nothing is applied
+		if errors.As(err, &missing) && missing.Code == "42P01" {
+			return 0, nil // no such table: nothing is applied
+		}
+		if errors.As(err, &missing) && missing.Code == "42601" {
+			return 0, fmt.Errorf("%w: schema %q is a reserved word of SQL", store.ErrInvalid, name)
 		}
 		if err != nil {
 			return 0, fmt.Errorf("read the applied migrations of schema %s: %w", name, err)

@@ -51,14 +51,18 @@ func child(text string) int {
 	}()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	level := slog.LevelInfo
+	if os.Getenv("TASKTABLE_TEST_LOG") != "" {
+		level = slog.LevelDebug
+	}
+	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
 	before := goleak.IgnoreCurrent()
 	if err := serveChild(ctx, text, log); err != nil {
 		log.Error("child failed", "error", err)
 		return childFailed
 	}
 	if err := goleak.Find(before); err != nil {
-		log.Error("child leaked", "error", err)
+		log.Error("child leaked", "error", err.Error()[:min(len(err.Error()), 4000)])
 		return childLeaked
 	}
 	return 0

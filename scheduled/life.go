@@ -92,7 +92,7 @@ func (l *life) prepare(ctx context.Context, clock *clock) (err error) {
 // recorded. Joins go by primary key, whatever the statistics say.
 func enginePool(ctx context.Context, config Config) (*pgxpool.Pool, error) {
 	settings := config.Pool.Config()
-	settings.MaxConns = int32(config.EngineConns) //nolint:gosec // at most 100
+	settings.MaxConns = int32(config.EngineConns)
 	settings.MinConns, settings.MinIdleConns = 0, 0
 	settings.PrepareConn, settings.AfterRelease, settings.BeforeClose = nil, nil, nil // the service's bookkeeping of its own pool
 	after := settings.AfterConnect

@@ -37,6 +37,9 @@ func New(config Config) (*Node, error) {
 // and begins again as a new node when it can.
 func (n *Node) Run(ctx context.Context) error {
 	if err := migrations.Check(ctx, n.config.Pool, n.config.Schema); err != nil {
+		if ctx.Err() != nil {
+			return nil //nolint:nilerr // stopped before it began, as asked
+		}
 		return err
 	}
 	var backend uint32

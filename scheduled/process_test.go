@@ -165,8 +165,11 @@ func (p *process) clean(lifeline io.Closer) {
 	_ = syscall.Kill(-p.pid, syscall.SIGKILL) // one that has ended is no error; a stopped one ends, too
 	<-p.done
 	_ = lifeline.Close()
+	if path := os.Getenv("XLOG"); path != "" {
+		_ = os.WriteFile(fmt.Sprintf("%s.%d", path, p.pid), p.log.Bytes(), 0o644)
+	}
 	if p.t.Failed() {
-		p.t.Logf("process %d:\n%s", p.pid, lastLines(p.log.String(), 60))
+		p.t.Logf("process %d:\n%s", p.pid, lastLines(p.log.String(), 40))
 	}
 }
 

@@ -65,7 +65,7 @@ func (l *leader) reclaimNode(ctx context.Context, number int64) (done bool, err 
 	err = pgx.BeginFunc(ctx, l.session.conn, func(tx pgx.Tx) error {
 		// With the node's own lock in hand it cannot be alive; it never takes a number a second time.
 		var free bool
-		if err := tx.QueryRow(ctx, lockNodeSQL, lockClass(l.session.schema, "node"), int32(number)).Scan(&free); err != nil { //nolint:gosec // numbers are small
+		if err := tx.QueryRow(ctx, lockNodeSQL, lockClass(l.session.schema, "node"), int32(number)).Scan(&free); err != nil {
 			return fmt.Errorf("lock dead node %d: %w", number, err)
 		}
 		if !free {

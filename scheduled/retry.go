@@ -18,7 +18,7 @@ const (
 // DefaultBackoff is the wait after the failed attempt number attempt (from 1): 10 s × 3ⁿ⁻¹, at most an hour, plus a random
 // part of up to a quarter, so that tasks that failed together do not come back together.
 func DefaultBackoff(attempt int, _ error) time.Duration {
-	return backoffOf(attempt, rand.Float64()) //nolint:gosec // jitter needs no secrecy
+	return backoffOf(attempt, rand.Float64())
 }
 
 // backoffOf is DefaultBackoff with its random part, 0 to 1, given.

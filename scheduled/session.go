@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // ErrPooler is returned by Run when the session connection goes through a pooler that shares server connections: advisory
@@ -61,7 +60,7 @@ type session struct {
 func lockClass(schema, kind string) int32 {
 	hash := fnv.New32a()
 	_, _ = hash.Write([]byte("tasktable " + kind + " " + schema))
-	return int32(hash.Sum32()) //nolint:gosec // the bits matter, not the number
+	return int32(hash.Sum32())
 }
 
 // openSession connects, and ends the backend that this process had before: it may still hold locks.
@@ -119,7 +118,7 @@ func (s *session) register(ctx context.Context, config Config, st statements) er
 		return fmt.Errorf("register node: %w", err)
 	}
 	var locked bool
-	if err := s.conn.QueryRow(ctx, "SELECT pg_try_advisory_lock($1, $2)", lockClass(s.schema, "node"), int32(s.number)).Scan(&locked); err != nil { //nolint:gosec // numbers are small
+	if err := s.conn.QueryRow(ctx, "SELECT pg_try_advisory_lock($1, $2)", lockClass(s.schema, "node"), int32(s.number)).Scan(&locked); err != nil {
 		return fmt.Errorf("lock node %d: %w", s.number, err)
 	}
 	if !locked {
@@ -193,10 +192,4 @@ func (s *session) leave(ctx context.Context, st statements, clean bool) {
 		_, _ = s.conn.Exec(ctx, st.schema.SQL(farewellSQL), s.number) // else the leader finds out by itself
 	}
 	_ = s.conn.Close(ctx)
-}
-
-// isUnmigrated tells that the tables are missing.
-func isUnmigrated(err error) bool {
-	var pgErr *pgconn.PgError
-	return errors.As(err, &pgErr) && (pgErr.Code == "42P01" || pgErr.Code == "3F000" || pgErr.Code == "42883" || pgErr.Code == "42703")
 }

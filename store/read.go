@@ -100,9 +100,10 @@ func (f Filter) args() ([]any, error) {
 	for _, field := range []struct {
 		name  string
 		value time.Time
-	}{{"from", f.From}, {"to", f.To}, {"after", after.ScheduledAt}} {
+		given bool
+	}{{"from", f.From, !f.From.IsZero()}, {"to", f.To, !f.To.IsZero()}, {"after", after.ScheduledAt, f.After != nil}} {
 		text := ""
-		if !field.value.IsZero() {
+		if field.given {
 			var err error
 			if text, err = timeText(field.name, field.value); err != nil {
 				return nil, err

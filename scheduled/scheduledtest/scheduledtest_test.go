@@ -210,4 +210,4 @@ func TestEndlessTaskIsStopped(t *testing.T) {
 // fatal panics where a test would end.
 type fatal struct{ testing.TB }
 
-func (f *fatal) Fatalf(format string, args ...any) { panic(format) }
+func (f *fatal) Fatalf(format string, _ ...any) { panic(format) }

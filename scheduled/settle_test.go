@@ -1,0 +1,274 @@
+package scheduled
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tasktable/tasktable/store"
+)
+
+// Each way an attempt can end, on a row that is still the attempt's: the whole row and history, before and after.
+func TestSettle(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	say := func(s settlement, outcome string, to store.Status, message string) settlement {
+		s.Outcome, s.To, s.Error, s.Message = outcome, to, &message, &message
+		return s
+	}
+	for _, test := range []struct {
+		name    string
+		settle  func(h hold) settlement
+		dueSoon bool
+		want    string
+	}{
+		{"completed", func(h hold) settlement {
+			s := completed(h)
+			s.Message, s.Result = new("a note"), new(`{"n": 12345678901234567890}`)
+			return s
+		}, false, `
+			COMPLETED rev=1 attempt=1 scheduled=noon started=noon finished=1s message="a note" result={"n": 12345678901234567890}
+			COMPLETED rev=1 attempt=1 scheduled=noon due=noon started=noon finished=1s node=7`},
+		{"completed without a word", completed, false, `
+			COMPLETED rev=1 attempt=1 scheduled=noon started=noon finished=1s
+			COMPLETED rev=1 attempt=1 scheduled=noon due=noon started=noon finished=1s node=7`},
+		{"retried", func(h hold) settlement { return retried(h, time.Minute, "oh") }, false, `
+			QUEUED rev=1 attempt=1 scheduled=noon next=1m1s started=noon message="oh"
+			RETRIED rev=1 attempt=1 scheduled=noon due=noon started=noon finished=1s error="oh" node=7`},
+		{"retried at once", func(h hold) settlement { return retried(h, 0, "oh") }, true, `
+			QUEUED rev=1 attempt=1 scheduled=noon next=1s started=noon message="oh"
+			RETRIED rev=1 attempt=1 scheduled=noon due=noon started=noon finished=1s error="oh" node=7`},
+		{"failed", func(h hold) settlement { return say(completed(h), outcomeFailed, store.StatusFailed, "never") }, false, `
+			FAILED rev=1 attempt=1 scheduled=noon started=noon finished=1s message="never"
+			FAILED rev=1 attempt=1 scheduled=noon due=noon started=noon finished=1s error="never" node=7`},
+		{"snoozed", func(h hold) settlement {
+			s := retried(h, time.Hour, "snoozed for 1h0m0s")
+			s.Outcome, s.Refund = outcomeSnoozed, true
+			return s
+		}, false, `
+			QUEUED rev=1 attempt=0 scheduled=noon next=1h0m1s started=noon message="snoozed for 1h0m0s"
+			SNOOZED rev=1 attempt=1 scheduled=noon due=noon started=noon finished=1s error="snoozed for 1h0m0s" node=7`},
+		{"interrupted", func(h hold) settlement {
+			s := retried(h, 0, "shutdown")
+			s.Outcome, s.Refund = outcomeInterrupted, true
+			return s
+		}, true, `
+			QUEUED rev=1 attempt=0 scheduled=noon next=1s started=noon message="shutdown"
+			INTERRUPTED rev=1 attempt=1 scheduled=noon due=noon started=noon finished=1s error="shutdown" node=7`},
+		{"released", func(h hold) settlement { return released(h, "no slot") }, true, `
+			QUEUED rev=1 attempt=0 scheduled=noon next=noon
+			RELEASED rev=1 attempt=1 scheduled=noon due=noon finished=1s error="no slot" node=7`},
+		{"expired", expired, false, `
+			EXPIRED rev=1 attempt=0 scheduled=noon finished=1s message="expired before it could start"
+			EXPIRED rev=1 attempt=1 scheduled=noon due=noon finished=1s error="expired before it could start" node=7`},
+		{"lost", func(h hold) settlement { h.Due = time.Time{}; return lost(h, "node 3 died") }, true, `
+			QUEUED rev=1 attempt=1 scheduled=noon next=1s message="node 3 died"
+			LOST rev=1 attempt=1 scheduled=noon finished=1s error="node 3 died" node=7`},
+		{"lost at the last attempt", func(h hold) settlement { return lost(h, "node 3 died") }, false, `
+			FAILED rev=1 attempt=1 scheduled=noon finished=1s message="node 3 died"
+			LOST rev=1 attempt=1 scheduled=noon due=noon finished=1s error="node 3 died" node=7`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			task := store.Task{Payload: job{test.name}, MaxAttempts: 2}
+			if test.name == "lost at the last attempt" {
+				task.MaxAttempts = 1
+			}
+			h := b.takeOne(task)
+			b.expect("before", test.name, `
+				EXECUTING rev=1 attempt=1 scheduled=noon fence held_until=6m0s
+				1 schedule created by test`)
+			done := b.end(noon.Add(time.Second), test.settle(h))
+			if len(done) != 1 || !done[0].Settled || !done[0].Current || done[0].Held || done[0].DueSoon != test.dueSoon {
+				t.Errorf("settled %+v", done)
+			}
+			b.expect("after", test.name, test.want+"\n1 schedule created by test")
+			// The fence is gone: the same outcome, come late, changes nothing.
+			if done := b.end(noon.Add(time.Hour), completed(h)); len(done) != 1 || done[0].Settled || done[0].Held {
+				t.Errorf("settled again: %+v", done)
+			}
+			b.expect("after a second settle", test.name, test.want+"\n1 schedule created by test")
+			b.exec(`DELETE FROM tasktable.scheduled_tasks`)
+		})
+	}
+}
+
+// Whatever an attempt comes to, the row that was edited meanwhile keeps the edit: only the hold ends.
+func TestSettleSuperseded(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	edits := map[string]func(id string) (store.Receipt, error){
+		"rescheduled": func(id string) (store.Receipt, error) {
+			return tasks.Reschedule(t.Context(), b.pool, id, noon.Add(time.Hour))
+		},
+		"cancelled": func(id string) (store.Receipt, error) { return tasks.Cancel(t.Context(), b.pool, id) },
+	}
+	rows := map[string]string{
+		"rescheduled": "QUEUED rev=2 attempt=0 scheduled=1h0m0s next=1h0m0s",
+		"cancelled":   "CANCELLED rev=2 attempt=1 scheduled=noon finished=real",
+	}
+	held := map[string]string{
+		"rescheduled": "QUEUED rev=2 attempt=0 scheduled=1h0m0s fence held_until=6m0s",
+		"cancelled":   "CANCELLED rev=2 attempt=1 scheduled=noon fence held_until=6m0s finished=real",
+	}
+	changes := map[string]string{
+		"rescheduled": "1 schedule created by test\n2 reschedule rescheduled by test",
+		"cancelled":   "1 schedule created by test\n2 cancel cancelled by test",
+	}
+	withResult := func(h hold) settlement {
+		s := completed(h)
+		s.Message, s.Result = new("a note"), new(`{}`)
+		return s
+	}
+	for edit, do := range edits {
+		for _, test := range []struct {
+			name   string
+			settle func(h hold) settlement
+			line   string
+		}{
+			{"completed", withResult, `SUPERSEDED rev=1 attempt=1 scheduled=noon due=noon started=noon finished=1s node=7`},
+			{"retried", func(h hold) settlement { return retried(h, 0, "oh") },
+				`SUPERSEDED rev=1 attempt=1 scheduled=noon due=noon started=noon finished=1s error="oh" node=7`},
+			{"lost", func(h hold) settlement {
+				s := lost(h, "died")
+				s.ScheduledAt = &h.Due
+				return s
+			}, `LOST rev=1 attempt=1 scheduled=noon due=noon finished=1s error="died" node=7`},
+		} {
+			h := b.takeOne(store.Task{ID: "a", Payload: job{"a"}})
+			if receipt, err := do("a"); err != nil || string(receipt.Outcome) != edit {
+				t.Fatalf("%+v, %v", receipt, err)
+			}
+			b.expect("edited", "a", held[edit]+"\n"+changes[edit])
+			done := b.end(noon.Add(time.Second), test.settle(h))
+			if len(done) != 1 || !done[0].Settled || done[0].Current || done[0].DueSoon {
+				t.Errorf("%s, then %s: settled %+v", edit, test.name, done)
+			}
+			b.expect(edit+", then "+test.name, "a", rows[edit]+"\n"+test.line+"\n"+changes[edit])
+			b.forget("a")
+		}
+	}
+}
+
+// A pause by plain SQL, and run_now of what waits for its hold to end.
+func TestSettleAfterTwoEdits(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	h := b.takeOne(store.Task{Payload: job{"a"}})
+	b.exec(`UPDATE tasktable.scheduled_tasks SET status = 'PAUSED'`)
+	b.end(noon.Add(time.Second), completed(h))
+	b.expect("paused", "a", `
+		PAUSED rev=2 attempt=0 scheduled=noon
+		SUPERSEDED rev=1 attempt=1 scheduled=noon due=noon started=noon finished=1s node=7
+		1 schedule created by test
+		2 sql paused by tester`)
+
+	h = b.takeOne(store.Task{Payload: job{"b"}})
+	for outcome, do := range map[store.Outcome]func() (store.Receipt, error){
+		store.Rescheduled: func() (store.Receipt, error) {
+			return tasks.Reschedule(t.Context(), b.pool, "b", noon.Add(time.Hour))
+		},
+	} {
+		if receipt, err := do(); err != nil || receipt.Outcome != outcome {
+			t.Fatalf("%+v, %v", receipt, err)
+		}
+	}
+	if receipt, err := tasks.RunNow(t.Context(), b.pool, "b"); err != nil || receipt.Outcome != store.Queued {
+		t.Fatalf("%+v, %v", receipt, err)
+	}
+	done := b.end(noon.Add(time.Second), completed(h))
+	if !done[0].DueSoon {
+		t.Errorf("settled %+v: it is due at once", done)
+	}
+	b.expect("run now", "b", `
+		QUEUED rev=3 attempt=0 scheduled=1h0m0s run_now=real next=real
+		SUPERSEDED rev=1 attempt=1 scheduled=noon due=noon started=noon finished=1s node=7
+		1 schedule created by test
+		2 reschedule rescheduled by test
+		3 run_now queued by test`)
+}
+
+// forget deletes a task with its history, so that its id can be used anew.
+func (b *bench) forget(id string) {
+	b.t.Helper()
+	b.inTx(func(tx pgx.Tx) {
+		for _, sql := range []string{
+			`DELETE FROM tasktable.scheduled_tasks WHERE id = $1`,
+			`DELETE FROM tasktable.scheduled_task_executions WHERE task_id = $1`,
+			`DELETE FROM tasktable.scheduled_task_changes WHERE task_id = $1`,
+		} {
+			if _, err := tx.Exec(b.t.Context(), `SELECT set_config('tasktable_change.context', 'retention', true)`); err != nil {
+				b.t.Fatal(err)
+			}
+			if _, err := tx.Exec(b.t.Context(), sql, id); err != nil {
+				b.t.Fatal(err)
+			}
+		}
+	})
+}
+
+// An application's open transaction on one row: that one is reported as held, all others are settled at once.
+func TestSettleSkipsLockedRows(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	const n = 50
+	for i := range n {
+		b.schedule(store.Task{Payload: job{fmt.Sprint(i)}, At: noon})
+	}
+	holds := b.take(noon)
+	unlock := lock(t, b.pool, "7")
+	var all []settlement
+	for _, h := range holds {
+		all = append(all, completed(h))
+	}
+	began := time.Now()
+	done := b.end(noon, all...)
+	if took := time.Since(began); took > 400*time.Millisecond { // any wait for the lock would end with the test
+		t.Logf("settling %d tasks took %s", n, took)
+	}
+	for _, one := range done {
+		locked := one.Fence == holds["7"].Fence
+		if one.Settled == locked || one.Held != locked {
+			t.Errorf("settled %+v, its row locked: %t", one, locked)
+		}
+	}
+	if len(done) != n {
+		t.Errorf("%d answers for %d settlements", len(done), n)
+	}
+	b.expect("locked", "7", `
+		EXECUTING rev=1 attempt=1 scheduled=noon fence held_until=6m0s
+		1 schedule created by test`)
+	unlock()
+	if done := b.end(noon, all...); len(done) != n {
+		t.Errorf("%d answers for %d settlements", len(done), n)
+	} else {
+		for _, one := range done {
+			if mine := one.Fence == holds["7"].Fence; one.Settled != mine || one.Held {
+				t.Errorf("settled %+v the second time", one)
+			}
+		}
+	}
+}
+
+// A claim after the lease was lost has another fence: the outcome of the first run does not touch the second's.
+func TestSettleOfALostFence(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	first := b.takeOne(store.Task{Payload: job{"a"}})
+	b.end(noon.Add(time.Minute), lost(first, "its lease ended"))
+	second := b.take(noon.Add(time.Minute))["a"]
+	state := stateOf(t, b.pool, "a")
+	for _, late := range []settlement{completed(first), retried(first, 0, "oh"), released(first, "no"), lost(first, "twice")} {
+		if done := b.end(noon.Add(2*time.Minute), late); len(done) != 1 || done[0].Settled || done[0].Held || done[0].Current {
+			t.Errorf("%s: settled %+v", late.Outcome, done)
+		}
+		b.expect("after a late "+late.Outcome, "a", state)
+	}
+	b.end(noon.Add(3*time.Minute), completed(second))
+	b.expect("after the second", "a", `
+		COMPLETED rev=1 attempt=2 scheduled=noon started=1m0s finished=3m0s
+		LOST rev=1 attempt=1 scheduled=noon due=noon finished=1m0s error="its lease ended" node=7
+		COMPLETED rev=1 attempt=2 scheduled=1m0s due=1m0s started=1m0s finished=3m0s node=7
+		1 schedule created by test`)
+}
