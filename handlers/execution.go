@@ -45,7 +45,8 @@ type Effects struct {
 func (e *Execution) IdempotencyKey() string { return fmt.Sprintf("%s:%d", e.ID, e.Revision) }
 
 // Again schedules the same task again, at that time, with its content as it is; it is applied only if the handler returns
-// nil. An edit that came while the handler ran wins over it. The last call counts.
+// nil. An edit that came while the handler ran wins over it. The last call counts. A chain of tasks kept going by Again ends when
+// one of them expires, fails for good or is cancelled: what must go on for ever should not expire.
 func (e *Execution) Again(at time.Time) { e.effects.Again = &at }
 
 // FollowUp schedules another task, in the transaction that completes this one; it is applied only if the handler returns

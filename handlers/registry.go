@@ -65,7 +65,11 @@ type Registry struct {
 func NewRegistry(parts ...Part) (*Registry, error) {
 	registry := &Registry{variants: map[string]*Variant{}}
 	var errs []error
-	for _, part := range parts {
+	for i, part := range parts {
+		if value := reflect.ValueOf(part); part == nil || value.Kind() == reflect.Pointer && value.IsNil() {
+			errs = append(errs, fmt.Errorf("%w: argument %d is nil", store.ErrInvalid, i+1))
+			continue
+		}
 		errs = append(errs, part.addTo(registry))
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -82,6 +86,18 @@ func NewRegistry(parts ...Part) (*Registry, error) {
 
 // Types lists the types of the union, sorted.
 func (r *Registry) Types() []string { return slices.Sorted(maps.Keys(r.variants)) }
+
+// Missing lists the types among payloads that have no handler. Called in a test with one value of each variant that producers
+// schedule, it keeps the union exhaustive: a variant without a handler would wait in the table for ever.
+func (r *Registry) Missing(payloads ...store.Payload) []string {
+	var missing []string
+	for _, payload := range payloads {
+		if name := payload.TaskType(); r.variants[name] == nil {
+			missing = append(missing, name)
+		}
+	}
+	return missing
+}
 
 // Variant is the variant of a type, or nil.
 func (r *Registry) Variant(name string) *Variant { return r.variants[name] }
@@ -100,7 +116,9 @@ func Handle[P store.Payload](handle func(ctx context.Context, t *Task[P]) error,
 }
 
 // HandleTx makes a variant whose function works in a transaction that also settles the task: its writes in this database
-// happen exactly once. They are rolled back when it returns an error, or when the task is not this attempt's any more.
+// happen exactly once. They are rolled back when it returns an error, or when its claim was taken back meanwhile. When the task
+// was edited or cancelled meanwhile they commit, recorded as SUPERSEDED: a handler to which that matters locks what the edit
+// would change, and compares it with t.ScheduledAt or the payload, before it acts.
 func HandleTx[P store.Payload](handle func(ctx context.Context, tx pgx.Tx, t *Task[P]) error, options ...Option) Part {
 	variant := &Variant{Type: typeOf[P](), Kind: KindTx}
 	variant.tx = func(ctx context.Context, tx pgx.Tx, e *Execution) error {

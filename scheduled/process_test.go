@@ -4,120 +4,15 @@ package scheduled
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"strings"
-	"sync"
 	"syscall"
-	"testing"
 	"time"
-
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
-
-	"github.com/tasktable/tasktable/store/storetest"
 )
-
-// Processes are heavy: only so many of their tests run at once, however many cores there are.
-var processTests = make(chan struct{}, 3)
-
-// field is the database of a test with processes, and the test's own view of it.
-type field struct {
-	t    *testing.T
-	url  string
-	pool *pgxpool.Pool
-}
-
-func newField(t *testing.T) *field {
-	t.Helper()
-	t.Parallel()
-	processTests <- struct{}{}
-	t.Cleanup(func() { <-processTests })
-	f := &field{t: t, url: storetest.URL(t)}
-	pool, err := openTestPool(context.Background(), f.url, "view", 5)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
-	f.pool = pool
-	f.exec(recordsSQL)
-	return f
-}
-
-func (f *field) exec(statement string, args ...any) {
-	f.t.Helper()
-	if _, err := f.pool.Exec(f.t.Context(), statement, args...); err != nil {
-		f.t.Fatal(err)
-	}
-}
-
-// count is the number, or any one value, that a query returns.
-func (f *field) count(query string, args ...any) int {
-	f.t.Helper()
-	return ask[int](f, query, args...)
-}
-
-func ask[T any](f *field, query string, args ...any) (answer T) {
-	f.t.Helper()
-	if err := f.pool.QueryRow(f.t.Context(), query, args...).Scan(&answer); err != nil {
-		f.t.Fatalf("%v: %s", err, query)
-	}
-	return answer
-}
-
-// until waits for a query to return true, and returns how long that took.
-func (f *field) until(within time.Duration, what, query string, args ...any) time.Duration {
-	f.t.Helper()
-	begin := time.Now()
-	eventually(f.t, within, what, func() bool { return ask[bool](f, query, args...) })
-	return time.Since(begin)
-}
-
-// never fails the test when the query counts anything.
-func (f *field) never(what, query string, args ...any) {
-	f.t.Helper()
-	if n := f.count(query, args...); n != 0 {
-		f.t.Errorf("%d times: %s", n, what)
-	}
-}
-
-// shut closes a gate, and returns what opens it.
-func (f *field) shut(gate int64) (open func()) {
-	f.t.Helper()
-	conn, err := pgx.Connect(f.t.Context(), f.url)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	if _, err := conn.Exec(f.t.Context(), "SELECT pg_advisory_lock($1)", gate); err != nil {
-		f.t.Fatal(err)
-	}
-	open = sync.OnceFunc(func() { _ = conn.Close(context.Background()) })
-	f.t.Cleanup(open)
-	return open
-}
-
-// leadingSQL names the node whose session has the leader's lock; $1 and $2 are the classes of the leader's and the nodes' locks.
-const leadingSQL = `
-SELECT n.number, substring(n.host FROM '[0-9]+$')::int
-FROM pg_locks AS leader JOIN pg_locks AS own ON own.pid = leader.pid AND own.database = leader.database AND own.granted
-JOIN tasktable.nodes AS n ON n.number = own.objid::bigint
-WHERE leader.locktype = 'advisory' AND leader.granted AND leader.objsubid = 2 AND leader.classid::bigint = $1 AND leader.objid::bigint = 0
-    AND leader.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-    AND own.locktype = 'advisory' AND own.objsubid = 2 AND own.classid::bigint = $2`
-
-// leading is the node that leads, and its process; 0 when none does.
-func (f *field) leading() (number int64, pid int) {
-	f.t.Helper()
-	row := f.pool.QueryRow(f.t.Context(), leadingSQL, uint32(lockClass("tasktable", "leader")), uint32(lockClass("tasktable", "node")))
-	if err := row.Scan(&number, &pid); err != nil {
-		return 0, 0
-	}
-	return number, pid
-}
 
 // process is a node in a process of its own: this binary.
 type process struct {
@@ -165,9 +60,6 @@ func (p *process) clean(lifeline io.Closer) {
 	_ = syscall.Kill(-p.pid, syscall.SIGKILL) // one that has ended is no error; a stopped one ends, too
 	<-p.done
 	_ = lifeline.Close()
-	if path := os.Getenv("XLOG"); path != "" {
-		_ = os.WriteFile(fmt.Sprintf("%s.%d", path, p.pid), p.log.Bytes(), 0o644)
-	}
 	if p.t.Failed() {
 		p.t.Logf("process %d:\n%s", p.pid, lastLines(p.log.String(), 40))
 	}

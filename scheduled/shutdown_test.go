@@ -36,8 +36,6 @@ func TestTwoProcessesRunEachTaskOnce(t *testing.T) {
 	f.stopAndSeeNothingLeft(first, second)
 }
 
-const completedSQL = `SELECT count(*) >= $1 FROM tasktable.scheduled_tasks WHERE status = 'COMPLETED'`
-
 func (f *field) ran(p *process) int {
 	f.t.Helper()
 	return f.count(`SELECT count(*) FROM runs WHERE pid = $1`, p.pid)
@@ -69,18 +67,6 @@ func (f *field) stopAndSeeNothingLeft(processes ...*process) {
 		}
 	}
 	f.nothingLeft()
-}
-
-func (f *field) nothingLeft() {
-	f.t.Helper()
-	// The server's side of a closed connection takes a moment to end.
-	f.until(5*time.Second, "no connection is left", `SELECT count(*) = 0 FROM pg_stat_activity
-		WHERE datname = current_database() AND (application_name LIKE 'tasktable%' OR application_name IN ('test handlers', 'test records'))`)
-	f.never("an advisory lock is left", `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 2
-		AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`)
-	f.never("a node is not marked as gone", `SELECT count(*) FROM tasktable.nodes WHERE dead_at IS NULL`)
-	f.never("a River job is left", `SELECT count(*) FROM tasktable.river_job WHERE state NOT IN ('completed', 'cancelled', 'discarded')`)
-	f.never("a task is held", `SELECT count(*) FROM tasktable.scheduled_tasks WHERE fence IS NOT NULL OR status = 'EXECUTING'`)
 }
 
 // load schedules a task each few milliseconds until it is stopped; stop returns how many.

@@ -144,10 +144,10 @@ func (b *bench) endIn(tx pgx.Tx, now time.Time, settlements ...settlement) []set
 	return done
 }
 
-// completed is the settlement of an attempt that started when it was due, and went well.
+// completed is the settlement of an attempt of a task of noon that started when it was due, and went well.
 func completed(h hold) settlement {
 	return settlement{
-		hold: h, Type: "JOB", ScheduledAt: &h.Due, StartedAt: &h.Due,
+		hold: h, Type: "JOB", ScheduledAt: &noon, StartedAt: &h.Due,
 		Outcome: outcomeCompleted, Edited: outcomeSuperseded, To: store.StatusCompleted,
 	}
 }

@@ -42,11 +42,9 @@ func look(t *testing.T, db store.DB) (seen snapshot) {
 	return seen
 }
 
-// Each method changes the entity and its tasks in the caller's transaction, and a rollback takes back both.
-func TestARollbackLeavesNothing(t *testing.T) {
-	t.Parallel()
-	start := clock(t, "2035-06-01T15:00:00Z")
-	for name, change := range map[string]func(w *world, tx pgx.Tx) error{
+// changes is a call of each method that changes something of event 42, post 7 or the memberships.
+func changes(start time.Time) map[string]func(w *world, tx pgx.Tx) error {
+	return map[string]func(w *world, tx pgx.Tx) error{
 		"CreateEvent": func(w *world, tx pgx.Tx) error {
 			_, err := w.app.CreateEvent(w.ctx, tx, community.Event{CommunityID: "home", Title: "Picnic", StartsAt: start})
 			return err
@@ -74,7 +72,14 @@ func TestARollbackLeavesNothing(t *testing.T) {
 			return err
 		},
 		"LeaveCommunity": func(w *world, tx pgx.Tx) error { return w.app.LeaveCommunity(w.ctx, tx, "home", "member-2") },
-	} {
+	}
+}
+
+// Each method changes the entity and its tasks in the caller's transaction, and a rollback takes back both.
+func TestARollbackLeavesNothing(t *testing.T) {
+	t.Parallel()
+	start := clock(t, "2035-06-01T15:00:00Z")
+	for name, change := range changes(start) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)

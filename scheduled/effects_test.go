@@ -1,0 +1,266 @@
+package scheduled
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/store"
+)
+
+func again(h hold, at time.Time) settlement {
+	s := completed(h)
+	s.Effects = handlers.Effects{Again: &at}
+	s.Message = new("see you")
+	return s
+}
+
+func followedBy(h hold, tasks ...store.Task) settlement {
+	s := completed(h)
+	s.Effects = handlers.Effects{FollowUps: tasks}
+	return s
+}
+
+func TestAgain(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	h := b.takeOne(store.Task{Payload: job{"a"}})
+	done := b.end(noon.Add(time.Second), again(h, noon.Add(24*time.Hour)))
+	if len(done) != 1 || !done[0].Settled || !done[0].Current || done[0].DueSoon || done[0].Status != "QUEUED" {
+		t.Errorf("settled %+v", done)
+	}
+	after := `
+		QUEUED rev=2 attempt=0 scheduled=24h0m0s next=24h0m0s started=noon message="see you"
+		COMPLETED rev=1 attempt=1 scheduled=noon due=noon started=noon finished=1s node=7
+		1 schedule created by test
+		2 again rescheduled by node 7`
+	b.expect("again", "a", after)
+	// The fence is gone: a second settle of the same claim neither completes the task nor moves it.
+	if done := b.end(noon.Add(time.Hour), again(h, noon.Add(time.Hour))); len(done) != 1 || done[0].Settled || done[0].Held {
+		t.Errorf("settled again: %+v", done)
+	}
+	b.expect("again twice", "a", after)
+	// The next run has all its attempts.
+	if h := b.take(noon.Add(24 * time.Hour))["a"]; h.Attempt != 1 {
+		t.Errorf("claimed %+v", h)
+	}
+}
+
+func TestAgainAfterRunNow(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.schedule(store.Task{Payload: job{"a"}, At: noon})
+	b.exec(`UPDATE tasktable.scheduled_tasks SET run_now_at = $1`, noon.Add(-time.Hour))
+	h := b.take(noon.Add(-time.Hour))["a"]
+	done := b.end(noon.Add(-time.Hour), again(h, noon.Add(time.Hour)))
+	if len(done) != 1 || !done[0].Current {
+		t.Errorf("settled %+v", done)
+	}
+	b.expect("again", "a", `
+		QUEUED rev=3 attempt=0 scheduled=1h0m0s next=1h0m0s started=-1h0m0s message="see you"
+		COMPLETED rev=2 attempt=1 scheduled=noon due=-1h0m0s started=-1h0m0s finished=-1h0m0s node=7
+		1 schedule created by test
+		2 sql rescheduled by tester
+		3 again rescheduled by node 7`)
+}
+
+// A user's edit, made while the handler ran, wins over what the handler asked for.
+func TestAgainAgainstAnEdit(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	h := b.takeOne(store.Task{Payload: job{"a"}})
+	if _, err := tasks.Reschedule(t.Context(), b.pool, "a", noon.Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	done := b.end(noon.Add(time.Second), again(h, noon.Add(24*time.Hour)))
+	if len(done) != 1 || !done[0].Settled || done[0].Current {
+		t.Errorf("settled %+v", done)
+	}
+	b.expect("rescheduled", "a", `
+		QUEUED rev=2 attempt=0 scheduled=1h0m0s next=1h0m0s
+		SUPERSEDED rev=1 attempt=1 scheduled=noon due=noon started=noon finished=1s node=7
+		1 schedule created by test
+		2 reschedule rescheduled by test`)
+
+	h = b.takeOne(store.Task{Payload: job{"b"}})
+	if _, err := tasks.Cancel(t.Context(), b.pool, "b"); err != nil {
+		t.Fatal(err)
+	}
+	b.end(noon.Add(time.Second), again(h, noon.Add(24*time.Hour)))
+	b.expect("cancelled", "b", `
+		CANCELLED rev=2 attempt=1 scheduled=noon finished=real
+		SUPERSEDED rev=1 attempt=1 scheduled=noon due=noon started=noon finished=1s node=7
+		1 schedule created by test
+		2 cancel cancelled by test`)
+}
+
+// A row that an application has locked is not settled as simply completed: its Again would be forgotten.
+func TestAgainOnALockedRow(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for _, id := range []string{"locked", "free", "plain"} {
+		b.schedule(store.Task{Payload: job{id}, At: noon})
+	}
+	holds := b.take(noon)
+	unlock := lock(t, b.pool, "locked")
+	all := []settlement{again(holds["locked"], noon.Add(time.Hour)), again(holds["free"], noon.Add(time.Hour)), completed(holds["plain"])}
+	states := byFence(b.end(noon, all...))
+	if state := states[holds["locked"].Fence]; state.Settled || !state.Held {
+		t.Errorf("the locked one: %+v", state)
+	}
+	for _, id := range []string{"free", "plain"} {
+		if state := states[holds[id].Fence]; !state.Settled {
+			t.Errorf("%s: %+v", id, state)
+		}
+	}
+	unlock()
+	if states := byFence(b.end(noon, all...)); !states[holds["locked"].Fence].Settled {
+		t.Errorf("unlocked: %+v", states)
+	}
+	b.expect("unlocked", "locked", `
+		QUEUED rev=2 attempt=0 scheduled=1h0m0s next=1h0m0s started=noon message="see you"
+		COMPLETED rev=1 attempt=1 scheduled=noon due=noon started=noon finished=noon node=7
+		1 schedule created by test
+		2 again rescheduled by node 7`)
+}
+
+func TestFollowUps(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	h := b.takeOne(store.Task{Payload: job{"a"}})
+	done := b.end(noon.Add(time.Second), followedBy(h,
+		store.Task{Payload: job{"x"}, At: noon.Add(time.Hour)},
+		store.Task{ID: "y", Payload: job{"y"}, At: noon.Add(time.Hour), Priority: 1},
+		store.Task{Payload: job{"x"}, At: noon.Add(2 * time.Hour)}, // the last of two with one id wins
+	))
+	if len(done) != 1 || !done[0].Current {
+		t.Errorf("settled %+v", done)
+	}
+	b.expect("completed", "a", `
+		COMPLETED rev=1 attempt=1 scheduled=noon started=noon finished=1s
+		COMPLETED rev=1 attempt=1 scheduled=noon due=noon started=noon finished=1s node=7
+		1 schedule created by test`)
+	b.expect("the last duplicate", "task-JOB-x", `
+		QUEUED rev=2 attempt=0 scheduled=2h0m0s next=2h0m0s
+		1 schedule created by task a
+		2 schedule rescheduled by task a`)
+	b.expect("another", "y", `
+		QUEUED rev=1 attempt=0 scheduled=1h0m0s next=1h0m0s
+		1 schedule created by task a`)
+}
+
+// The follow-ups of an attempt that was superseded are applied, of one whose fence is lost they are not.
+func TestFollowUpsOfASupersededAttempt(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	h := b.takeOne(store.Task{Payload: job{"a"}})
+	if _, err := tasks.Cancel(t.Context(), b.pool, "a"); err != nil {
+		t.Fatal(err)
+	}
+	settlement := followedBy(h, store.Task{ID: "x", Payload: job{"x"}, At: noon})
+	b.end(noon, settlement)
+	b.expect("its follow-up", "x", `
+		QUEUED rev=1 attempt=0 scheduled=noon next=noon
+		1 schedule created by task a`)
+	b.forget("x")
+	b.end(noon, settlement) // the fence is lost by now
+	b.expect("the follow-up of a lost fence", "x", `absent`)
+}
+
+// A follow-up with the task's own id schedules the task anew, as Schedule would after it; a newer edit wins over it.
+func TestFollowUpOfTheTaskItself(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	h := b.takeOne(store.Task{Payload: job{"a"}})
+	self := store.Task{ID: "a", Payload: job{"next"}, At: noon.Add(time.Hour)}
+	b.end(noon.Add(time.Second), followedBy(h, self, store.Task{ID: "x", Payload: job{"x"}, At: noon}))
+	b.expect("current", "a", `
+		QUEUED rev=2 attempt=0 scheduled=1h0m0s next=1h0m0s
+		COMPLETED rev=1 attempt=1 scheduled=noon due=noon started=noon finished=1s node=7
+		1 schedule created by test
+		2 schedule rearmed by task a`)
+
+	h = b.take(noon.Add(time.Hour))["a"]
+	if _, err := tasks.Reschedule(t.Context(), b.pool, "a", noon.Add(9*time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	self.At = noon.Add(2 * time.Hour)
+	b.end(noon.Add(time.Hour), followedBy(h, self, store.Task{ID: "y", Payload: job{"y"}, At: noon}))
+	b.expect("superseded", "a", `
+		QUEUED rev=3 attempt=0 scheduled=9h0m0s next=9h0m0s
+		COMPLETED rev=1 attempt=1 scheduled=noon due=noon started=noon finished=1s node=7
+		SUPERSEDED rev=2 attempt=1 scheduled=noon due=1h0m0s started=1h0m0s finished=1h0m0s node=7
+		1 schedule created by test
+		2 schedule rearmed by task a
+		3 reschedule rescheduled by test`)
+	b.expect("its other follow-up", "y", `
+		QUEUED rev=1 attempt=0 scheduled=noon next=noon
+		1 schedule created by task a`)
+}
+
+// A follows up B while B follows up A, each in a transaction of its own, at once, again and again: no deadlock, and none of
+// the follow-ups is lost.
+func TestCrossedFollowUps(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	const rounds = 30
+	for round := range rounds {
+		at := noon.Add(time.Duration(round) * time.Minute)
+		ids := []string{fmt.Sprintf("a%d", round), fmt.Sprintf("b%d", round)}
+		b.schedule(store.Task{Payload: job{ids[0]}, At: at}, store.Task{Payload: job{ids[1]}, At: at})
+		holds := b.take(at)
+		var wg sync.WaitGroup
+		errs := make([]error, 2)
+		for i, id := range ids {
+			wg.Go(func() {
+				other := ids[1-i]
+				errs[i] = pgx.BeginFunc(t.Context(), b.pool, func(tx pgx.Tx) error {
+					_, err := b.settleAll(t.Context(), tx, &at, nil, "test", []settlement{
+						followedBy(holds[id], store.Task{ID: other, Payload: job{other}, At: noon.Add(500 * time.Hour)}),
+					})
+					return err
+				})
+			})
+		}
+		wg.Wait()
+		if err := errors.Join(errs...); err != nil {
+			t.Fatal(err)
+		}
+		for _, id := range ids {
+			row, err := tasks.Get(t.Context(), b.pool, id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if row.Status != store.StatusQueued || row.NextAttemptAt == nil || !row.NextAttemptAt.Equal(noon.Add(500*time.Hour)) {
+				t.Errorf("task %s is %s for %v", id, row.Status, row.NextAttemptAt)
+			}
+		}
+		// Who settled first was followed up when it had completed, the other while it was held.
+		if got := fmt.Sprint(outcomes(t, b.pool, ids[0]), outcomes(t, b.pool, ids[1])); got != "[COMPLETED] [SUPERSEDED]" && got != "[SUPERSEDED] [COMPLETED]" {
+			t.Errorf("outcomes %s", got)
+		}
+	}
+}
+
+// What the database refuses fails the whole transaction and leaves all as it was; the settler then finds the culprit.
+func TestFollowUpThatTheDatabaseRefuses(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.exec(`ALTER TABLE tasktable.scheduled_tasks ADD CONSTRAINT "no such names" CHECK (payload ->> 'name' <> 'bad')`)
+	h := b.takeOne(store.Task{Payload: job{"a"}})
+	before := stateOf(t, b.pool, "a")
+	err := pgx.BeginFunc(t.Context(), b.pool, func(tx pgx.Tx) error {
+		_, err := b.settleAll(context.WithoutCancel(t.Context()), tx, &noon, nil, "test", []settlement{followedBy(h, store.Task{Payload: job{"bad"}})})
+		return err
+	})
+	if !isDataError(err) {
+		t.Errorf("error %v", err)
+	}
+	b.expect("refused", "a", before)
+}

@@ -1,0 +1,113 @@
+package store_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/tasktable/tasktable/store"
+)
+
+// full is a task with a value in every field.
+func full(id string) store.Task {
+	return store.Task{
+		ID: id, Payload: payload(1), At: far(0), Expiration: time.Hour, ExpectedExecutionTime: time.Minute, MaxAttempts: 3,
+		Priority: 7, Queue: "mail", Entity: "event:1", TenantID: "acme",
+	}
+}
+
+// Every field of the content makes a revision and is recorded as it was and as it became; a zero field asks for its default.
+func TestScheduleWithAnotherValueInOneField(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for _, field := range []struct {
+		name     string
+		change   func(*store.Task)
+		old, new string
+	}{
+		{"payload", func(t *store.Task) { t.Payload = payload(2) }, `{"payload": {"n": 1, "type": "TEST"}}`, `{"payload": {"n": 2, "type": "TEST"}}`},
+		{"type", func(t *store.Task) { t.Payload = store.JSON(`{"type":"OTHER","n":1}`) },
+			`{"payload": {"n": 1, "type": "TEST"}}`, `{"payload": {"n": 1, "type": "OTHER"}}`},
+		{"at", func(t *store.Task) { t.At = far(5) }, `{"scheduled_at": "2100-01-01T00:00:00Z"}`, `{"scheduled_at": "2100-01-01T00:05:00Z"}`},
+		{"a microsecond", func(t *store.Task) { t.At = far(0).Add(time.Nanosecond) },
+			`{"scheduled_at": "2100-01-01T00:00:00Z"}`, `{"scheduled_at": "2100-01-01T00:00:00.000001Z"}`},
+		{"expiration", func(t *store.Task) { t.Expiration = 90 * time.Minute }, `{"expiration": "01:00:00"}`, `{"expiration": "01:30:00"}`},
+		{"no expiration", func(t *store.Task) { t.Expiration = 0 }, `{"expiration": "01:00:00"}`, `{"expiration": null}`},
+		{"expected_execution_time", func(t *store.Task) { t.ExpectedExecutionTime = 0 },
+			`{"expected_execution_time": "00:01:00"}`, `{"expected_execution_time": "00:05:00"}`},
+		{"max_attempts", func(t *store.Task) { t.MaxAttempts = 0 }, `{"max_attempts": 3}`, `{"max_attempts": 5}`},
+		{"priority", func(t *store.Task) { t.Priority = 0 }, `{"priority": 7}`, `{"priority": 0}`},
+		{"queue", func(t *store.Task) { t.Queue = "" }, `{"queue": "mail"}`, `{"queue": "default"}`},
+		{"entity", func(t *store.Task) { t.Entity = "event:2" }, `{"entity": "event:1"}`, `{"entity": "event:2"}`},
+		{"no entity", func(t *store.Task) { t.Entity = "" }, `{"entity": "event:1"}`, `{"entity": null}`},
+		{"tenant", func(t *store.Task) { t.TenantID = "" }, `{"tenant_id": "acme"}`, `{"tenant_id": null}`},
+	} {
+		b.each(field.name, func(b *bench) {
+			first := b.schedule(full(field.name))
+			task := full(field.name)
+			field.change(&task)
+			second := b.schedule(task)
+			if second.Outcome != store.Rescheduled || second.Revision <= first.Revision {
+				b.Errorf("got %+v after %+v", second, first)
+			}
+			changes := b.state(field.name).Changes
+			if len(changes) != 2 {
+				b.Fatalf("%d change lines instead of two", len(changes))
+			}
+			same(b, "old", b.recorded(changes[1].Old), b.recorded([]byte(field.old)))
+			same(b, "new", b.recorded(changes[1].New), b.recorded([]byte(field.new)))
+			if again := b.schedule(task); again.Outcome != store.Unchanged || again.Revision != second.Revision {
+				b.Errorf("scheduled the same again: %+v after %+v", again, second)
+			}
+		})
+	}
+}
+
+// What is the same to Postgres is the same task, however the client writes it.
+func TestScheduleWrittenOtherwiseIsUnchanged(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	first := b.schedule(full("one"))
+	for name, change := range map[string]func(*store.Task){
+		"order and space":  func(t *store.Task) { t.Payload = store.JSON("{ \"n\" : 1,\n\"type\": \"TEST\" }") },
+		"a struct":         func(t *store.Task) { t.Payload = counted{N: 1} },
+		"another zone":     func(t *store.Task) { t.At = t.At.In(time.FixedZone("", -5*3600)) },
+		"less than a µs":   func(t *store.Task) { t.At = t.At.Add(-time.Nanosecond) },
+		"no time":          func(t *store.Task) { t.At = time.Time{} },
+		"the other policy": func(t *store.Task) { t.IfFinished = store.Keep },
+	} {
+		task := full("one")
+		change(&task)
+		if receipt := b.schedule(task); receipt != (store.Receipt{ID: "one", Revision: first.Revision, Outcome: store.Unchanged}) {
+			t.Errorf("%s: %+v", name, receipt)
+		}
+	}
+}
+
+// counted is a variant whose id is its type and its key.
+type counted struct {
+	N   int    `json:"n"`
+	key string // unexported: not in the JSON
+}
+
+func (counted) TaskType() string  { return "TEST" }
+func (c counted) TaskKey() string { return c.key }
+
+// plain is a variant without a key.
+type plain struct{ Name string }
+
+func (plain) TaskType() string { return "PLAIN" }
+
+func TestIDComesFromTheTaskOrThePayloadOrIsNew(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	if got := b.schedule(store.Task{Payload: counted{key: "42"}, At: far(0)}); got.ID != "task-TEST-42" || store.IDOf(counted{key: "42"}) != got.ID {
+		t.Errorf("id of a keyed payload: %s", got.ID)
+	}
+	if got := b.schedule(store.Task{ID: "mine", Payload: counted{key: "42"}, At: far(0)}); got.ID != "mine" {
+		t.Errorf("id of the task: %s", got.ID)
+	}
+	first, second := b.schedule(store.Task{Payload: plain{}, At: far(0)}), b.schedule(store.Task{Payload: plain{}, At: far(0)})
+	if first.Outcome != store.Created || second.Outcome != store.Created || first.ID >= second.ID || store.IDOf(plain{}) != "" {
+		t.Errorf("a payload without a key: %+v, %+v", first, second)
+	}
+}

@@ -1,0 +1,133 @@
+package store_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tasktable/tasktable/store"
+)
+
+// verbTable says what each verb comes to, by the row it meets: a column for each of rowKinds.
+//
+//	absent  QUEUED      PAUSED      EXECUTING   CANCELLED  COMPLETED FAILED    EXPIRED   SKIPPED   held: QUEUED PAUSED     CANCELLED
+const verbTable = `
+other_time    created rescheduled rescheduled rescheduled rearmed    rearmed   rearmed   rearmed   rearmed   rescheduled rescheduled rearmed
+other_field   created rescheduled rescheduled rescheduled rearmed    finished  finished  finished  finished  rescheduled rescheduled rearmed
+both          created rescheduled rescheduled rescheduled rearmed    rearmed   rearmed   rearmed   rearmed   rescheduled rescheduled rearmed
+identical     created unchanged   unchanged   unchanged   rearmed    finished  finished  finished  finished  unchanged   unchanged   rearmed
+at_zero       created unchanged   unchanged   unchanged   rearmed    finished  finished  finished  finished  unchanged   unchanged   rearmed
+at_zero_field created rescheduled rescheduled rescheduled rearmed    finished  finished  finished  finished  rescheduled rescheduled rearmed
+keep_time     created rescheduled rescheduled rescheduled rearmed    finished  finished  finished  finished  rescheduled rescheduled rearmed
+keep_field    created rescheduled rescheduled rescheduled rearmed    finished  finished  finished  finished  rescheduled rescheduled rearmed
+keep_same     created unchanged   unchanged   unchanged   rearmed    finished  finished  finished  finished  unchanged   unchanged   rearmed
+re_other      absent  rescheduled rescheduled rescheduled rearmed    rearmed   rearmed   rearmed   rearmed   rescheduled rescheduled rearmed
+re_same       absent  unchanged   unchanged   unchanged   rearmed    finished  finished  finished  finished  unchanged   unchanged   rearmed
+cancel        absent  cancelled   cancelled   cancelled   unchanged  finished  finished  finished  finished  cancelled   cancelled   unchanged
+pause         absent  paused      unchanged   running     finished   finished  finished  finished  finished  paused      unchanged   finished
+resume        absent  unchanged   queued      unchanged   finished   finished  finished  finished  finished  unchanged   queued      finished
+run_now       absent  queued      queued      running     queued     queued    queued    queued    queued    queued      queued      queued
+retry         absent  unchanged   unchanged   unchanged   unchanged  finished  queued    queued    finished  unchanged   unchanged   unchanged
+delete        absent  deleted     deleted     running     deleted    deleted   deleted   deleted   deleted   running     running     running`
+
+func TestEachVerbOnEachRow(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for line := range strings.Lines(strings.TrimSpace(verbTable)) {
+		cells := strings.Fields(line)
+		if len(cells) != 1+len(rowKinds) {
+			t.Fatalf("%d cells in the line %q", len(cells), line)
+		}
+		for i, kind := range rowKinds {
+			b.each(cells[0]+"/"+kind, func(b *bench) {
+				b.checkCell(cells[0], kind, store.Outcome(cells[1+i]))
+			})
+		}
+	}
+}
+
+// checkCell does a verb to a row and compares all that can be seen of the task with what the verb's outcome stands for.
+func (b *bench) checkCell(verb, kind string, outcome store.Outcome) {
+	id := verb + " " + kind
+	b.make(id, kind)
+	before, from := b.state(id), b.now()
+	receipt := b.do(verb, id)
+	until, after := b.now(), b.state(id)
+
+	want := before
+	if wrote(outcome) {
+		want.Row = b.expected(verb, outcome, before.Row, after.Row, from, until)
+		if want.Row != nil {
+			want.Row.Revision = receipt.Revision
+		}
+		want.Changes = append(want.Changes, b.expectedLine(verb, outcome, before, after, from, until))
+		want.Version = after.Version
+	}
+	same(b, "task", after, want)
+	same(b, "receipt", receipt, store.Receipt{ID: id, Outcome: outcome, Revision: revisionOf(after.Row)})
+	if wrote(outcome) && after.Row != nil && before.Row != nil && after.Row.Revision <= before.Row.Revision {
+		b.Errorf("revision %d after %d", after.Row.Revision, before.Row.Revision)
+	}
+}
+
+// do does the verb of a line of verbTable.
+func (b *bench) do(verb, id string) store.Receipt {
+	b.Helper()
+	task := base(id)
+	if strings.HasPrefix(verb, "keep_") {
+		task.IfFinished = store.Keep
+	}
+	if strings.HasPrefix(verb, "at_zero") {
+		task.At = time.Time{}
+	}
+	switch verb {
+	case "other_time", "keep_time":
+		task.At = far(5)
+	case "other_field", "keep_field", "at_zero_field":
+		task.Payload = payload(2)
+	case "both":
+		task.At, task.Payload = far(5), payload(2)
+	}
+	receipt, err := b.call(verb, id, task)
+	b.check(err)
+	return receipt
+}
+
+func (b *bench) call(verb, id string, task store.Task) (store.Receipt, error) {
+	switch verb {
+	case "re_other":
+		return b.tasks.Reschedule(b.ctx, b.pool, id, far(5))
+	case "re_same":
+		return b.tasks.Reschedule(b.ctx, b.pool, id, far(0))
+	case "cancel":
+		return b.tasks.Cancel(b.ctx, b.pool, id)
+	case "pause":
+		return b.tasks.Pause(b.ctx, b.pool, id)
+	case "resume":
+		return b.tasks.Resume(b.ctx, b.pool, id)
+	case "run_now":
+		return b.tasks.RunNow(b.ctx, b.pool, id)
+	case "retry":
+		return b.tasks.Retry(b.ctx, b.pool, id)
+	case "delete":
+		return b.tasks.Delete(b.ctx, b.pool, id)
+	default:
+		return b.tasks.Schedule(b.ctx, b.pool, task)
+	}
+}
+
+func wrote(outcome store.Outcome) bool {
+	switch outcome {
+	case store.Unchanged, store.Finished, store.Running, store.Absent:
+		return false
+	default:
+		return true
+	}
+}
+
+func revisionOf(row *store.Row) int64 {
+	if row == nil {
+		return 0
+	}
+	return row.Revision
+}
