@@ -80,5 +80,6 @@ func batchSize(average time.Duration, measured bool, tasks, slots int) int {
 	if average > 0 {
 		fits = int(min(int64(batchTime/average), most))
 	}
+	slots = max(slots, 1) // a task whose priority was edited while it was claimed may be of a lane nobody counted
 	return max(1, min(fits, (tasks+slots-1)/slots))
 }

@@ -104,7 +104,7 @@ func TestBatchSize(t *testing.T) {
 		{0, true, 1000, 10, 100},
 		{0, true, 1000000, 10, 500},
 		{1, true, 1000000, 10, 500},
-		{time.Millisecond, true, 1, 0, 1}, // a pool whose nodes have just gone
+		{time.Millisecond, true, 3, 0, 3}, // a lane that was not looked at: edited while it was claimed
 	} {
 		t.Run(fmt.Sprint(test), func(t *testing.T) {
 			defer func() {

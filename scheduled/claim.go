@@ -197,10 +197,18 @@ func (s statements) failHead(ctx context.Context, q querier, l lane, why string)
 	return id, nil
 }
 
-// isDataError tells an error that the data causes, and that comes again with the same data, from one of the moment.
+// isDataError tells an error that the data causes, and that comes again with the same data, from one of the moment: bad values,
+// broken rules, what is too big or too deep, and what a trigger of the application's raises.
 func isDataError(err error) bool {
 	var pgErr *pgconn.PgError
-	return errors.As(err, &pgErr) && (pgErr.Code[:2] == "22" || pgErr.Code[:2] == "23")
+	if !errors.As(err, &pgErr) {
+		return false
+	}
+	switch pgErr.Code[:2] {
+	case "22", "23", "54", "P0":
+		return true
+	}
+	return false
 }
 
 // isTimeout tells a statement that took too long or waited too long for a lock: less at a time may do.

@@ -262,6 +262,10 @@ func TestClaimRechecksWhatItLocks(t *testing.T) {
 			t.Errorf("%s: the gate says %q", c.ID, answer.Verdict)
 		}
 	}
+	// Newer Postgres versions find that a row is not where it was picked, and leave it to the next pass.
+	for _, c := range b.claimFrom(noon, 0, 100, jobs(7, 0, 100), jobs(0, 0, 100)) {
+		got[c.ID] = fmt.Sprint(c.Priority, " ", c.Due.Sub(noon))
+	}
 	if want := "map[earlier:0 -1h0m0s first:0 0s urgent:7 0s]"; fmt.Sprint(got) != want {
 		t.Errorf("claimed %v, want %s", got, want)
 	}

@@ -68,28 +68,59 @@ func conclude(h hold, e *handlers.Execution, err, cause error, delay handlers.Ba
 	}
 	s.Error = new(scrub(errorText(err)))
 	s.Message = s.Error
-	var (
-		permanent *handlers.PermanentError
-		after     *handlers.RetryAfterError
-		snooze    *handlers.SnoozeError
-	)
+	wish := wishOf(err)
 	switch {
 	case errors.Is(cause, handlers.ErrInterrupted), errors.Is(cause, handlers.ErrLeaseLost):
 		s.Outcome, s.To, s.Refund = outcomeInterrupted, store.StatusQueued, true
-	case errors.As(err, &snooze):
-		s.Outcome, s.To, s.Refund, s.NextIn = outcomeSnoozed, store.StatusQueued, true, snooze.Delay
-	case errors.As(err, &permanent), e.Attempt >= e.MaxAttempts:
+	case wish.snooze != nil:
+		s.Outcome, s.To, s.Refund, s.NextIn = outcomeSnoozed, store.StatusQueued, true, max(*wish.snooze, 0)
+	case wish.permanent, e.Attempt >= e.MaxAttempts:
 		s.Outcome, s.To = outcomeFailed, store.StatusFailed
-	case errors.As(err, &after):
-		s.Outcome, s.To, s.NextIn = outcomeRetried, store.StatusQueued, after.Delay
+	case wish.after != nil:
+		s.Outcome, s.To, s.NextIn = outcomeRetried, store.StatusQueued, max(*wish.after, 0)
 	default:
 		s.Outcome, s.To, s.NextIn = outcomeRetried, store.StatusQueued, max(delay(e.Attempt, err), 0)
 	}
 	return s
 }
 
-// checkEffects finds what the database would refuse. It would refuse it again at the next attempt, so the task fails.
-func checkEffects(effects handlers.Effects) error {
+// wish is what an error asks for, besides being one.
+type wish struct {
+	permanent     bool
+	snooze, after *time.Duration
+}
+
+// wishOf reads an error. Its methods are the handler's code and may panic, as those of a nil pointer in an error interface do:
+// then it is an error like any other.
+func wishOf(err error) (asked wish) {
+	defer func() {
+		if recover() != nil {
+			asked = wish{}
+		}
+	}()
+	var (
+		permanent *handlers.PermanentError
+		after     *handlers.RetryAfterError
+		snooze    *handlers.SnoozeError
+	)
+	asked.permanent = errors.As(err, &permanent)
+	if errors.As(err, &after) {
+		asked.after = &after.Delay
+	}
+	if errors.As(err, &snooze) {
+		asked.snooze = &snooze.Delay
+	}
+	return asked
+}
+
+// checkEffects finds what the database would refuse. It would refuse it again at the next attempt, so the task fails; so does
+// one whose follow-up panics when it is encoded.
+func checkEffects(effects handlers.Effects) (err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			err = handlers.Permanent(panicked(value))
+		}
+	}()
 	if again := effects.Again; again != nil && (again.IsZero() || again.UTC().Year() < 1 || again.UTC().Year() > 9999) {
 		return handlers.Permanent(fmt.Errorf("Again: %w: the time must be in the years 1 to 9999, got %s", store.ErrInvalid, again))
 	}

@@ -111,6 +111,9 @@ func (f *field) leading() (number int64, pid int) {
 
 const completedSQL = `SELECT count(*) >= $1 FROM tasktable.scheduled_tasks WHERE status = 'COMPLETED'`
 
+const notCompletedOnceSQL = `SELECT count(*) FROM (SELECT t.id FROM tasktable.scheduled_tasks AS t
+	LEFT JOIN tasktable.scheduled_task_executions AS e ON e.task_id = t.id AND e.outcome = 'COMPLETED' GROUP BY t.id HAVING count(e.fence) <> 1) AS x`
+
 // nothingLeft looks for what the server still has of nodes that have stopped gracefully.
 func (f *field) nothingLeft() {
 	f.t.Helper()
@@ -139,7 +142,7 @@ func (f *field) cut(name string) int {
 // nodePool is a pool for a node in this process.
 func (f *field) nodePool() *pgxpool.Pool {
 	f.t.Helper()
-	pool, err := openTestPool(context.Background(), f.url, "handlers", 10)
+	pool, err := openTestPool(context.Background(), f.url, "own", 10)
 	if err != nil {
 		f.t.Fatal(err)
 	}

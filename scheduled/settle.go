@@ -38,7 +38,8 @@ WITH locked AS MATERIALIZED (
         held_until = NULL,
         started_at = CASE WHEN l.current THEN coalesce(l.started_at, t.started_at) ELSE t.started_at END,
         finished_at = CASE WHEN l.current AND l.next_status <> 'QUEUED' THEN l.now ELSE t.finished_at END,
-        message = CASE WHEN l.current AND (l.next_status <> 'QUEUED' OR l.message IS NOT NULL) THEN l.message ELSE t.message END,
+        message = CASE WHEN l.current AND l.outcome = 'EXPIRED' THEN concat_ws('; last error: ', l.message, t.message)
+            WHEN l.current AND (l.next_status <> 'QUEUED' OR l.message IS NOT NULL) THEN l.message ELSE t.message END,
         result = CASE WHEN l.current THEN l.result::jsonb ELSE t.result END,
         last_status_update = CASE WHEN l.current THEN l.now ELSE t.last_status_update END
     FROM locked AS l

@@ -52,9 +52,6 @@ func (f *field) eachRanOnce(n int) {
 	f.never("a task is recorded as completed not once", notCompletedOnceSQL)
 }
 
-const notCompletedOnceSQL = `SELECT count(*) FROM (SELECT t.id FROM tasktable.scheduled_tasks AS t
-	LEFT JOIN tasktable.scheduled_task_executions AS e ON e.task_id = t.id AND e.outcome = 'COMPLETED' GROUP BY t.id HAVING count(e.fence) <> 1) AS x`
-
 // stopAndSeeNothingLeft stops all processes of a test gracefully, and looks at what the server still has of them.
 func (f *field) stopAndSeeNothingLeft(processes ...*process) {
 	f.t.Helper()

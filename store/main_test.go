@@ -180,3 +180,11 @@ func payload(n int) store.JSON { return store.JSON(fmt.Sprintf(`{"type": "TEST",
 func far(minutes int) time.Time {
 	return time.Date(2100, 1, 1, 0, minutes, 0, 0, time.UTC)
 }
+
+// refused expects a statement to fail with a message that has a part.
+func (b *bench) refused(sql, part string, args ...any) {
+	b.Helper()
+	if _, err := b.pool.Exec(b.ctx, sql, args...); err == nil || !strings.Contains(err.Error(), part) {
+		b.Errorf("%s: got %v, not an error that says %s", sql, err, part)
+	}
+}

@@ -51,7 +51,7 @@ func encodePayload(payload Payload) (json.RawMessage, error) {
 	if own, ok := fields["type"]; ok {
 		var stated string
 		if json.Unmarshal(own, &stated) != nil || stated != name {
-			return nil, invalid("payload", fmt.Sprintf("must have no field type other than %q", name), string(own))
+			return nil, invalid("payload", fmt.Sprintf("must have no field type other than %q", name), shortened(string(own)))
 		}
 	} else {
 		separator := ","

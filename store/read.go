@@ -124,9 +124,10 @@ const executionsSQL = `
 SELECT fence, task_id, type, revision, attempt, scheduled_at, due_at, started_at, finished_at, outcome, error, node
 FROM tasktable.scheduled_task_executions WHERE task_id = $1::text ORDER BY fence`
 
+// By time, not by revision: an insert that waited for the delete before it has drawn the lower number.
 const changesSQL = `
 SELECT revision, task_id, verb, outcome, changed_at, changed_by, old::text AS old, new::text AS new
-FROM tasktable.scheduled_task_changes WHERE task_id = $1::text ORDER BY revision`
+FROM tasktable.scheduled_task_changes WHERE task_id = $1::text ORDER BY changed_at, revision`
 
 // History reads what happened to a task: each edit and what came of each attempt.
 func (s *Store) History(ctx context.Context, db DB, id string) (History, error) {

@@ -24,7 +24,7 @@ func (s *Store) Schedule(ctx context.Context, db DB, task Task) (Receipt, error)
 	}
 	return s.callOne(ctx, db, "schedule task "+wire.ID, scheduleSQL, string(wire.Payload), wire.ScheduledAt, wire.ID,
 		strconv.Itoa(wire.Priority), wire.Queue, wire.Expiration, wire.ExpectedExecutionTime, strconv.Itoa(wire.MaxAttempts),
-		wire.TenantID, wire.Entity, wire.IfFinished, s.author(), s.wake())
+		wire.TenantID, wire.Entity, wire.IfFinished, s.author(), s.wake(soon(task)))
 }
 
 const scheduleManySQL = `
@@ -44,7 +44,7 @@ func (s *Store) scheduleMany(ctx context.Context, db DB, tasks []Task, verb stri
 	if err != nil {
 		return nil, fmt.Errorf("schedule many: %w", err)
 	}
-	rows, err := s.call(ctx, db, fmt.Sprintf("schedule %d tasks", len(tasks)), scheduleManySQL, encoded, s.author(), s.wake(), verb)
+	rows, err := s.call(ctx, db, fmt.Sprintf("schedule %d tasks", len(tasks)), scheduleManySQL, encoded, s.author(), s.wake(slices.ContainsFunc(tasks, soon)), verb)
 	return receipts(rows), err
 }
 
@@ -70,7 +70,7 @@ func (s *Store) Sync(ctx context.Context, db DB, entity string, tasks ...Task) (
 	if err != nil {
 		return nil, fmt.Errorf("sync entity %s: %w", entity, err)
 	}
-	rows, err := s.call(ctx, db, "sync entity "+entity, syncSQL, entity, encoded, s.author(), s.wake())
+	rows, err := s.call(ctx, db, "sync entity "+entity, syncSQL, entity, encoded, s.author(), s.wake(slices.ContainsFunc(tasks, soon)))
 	slices.SortStableFunc(rows, func(a, b receiptRow) int { return int(order(a) - order(b)) })
 	return receipts(rows), err
 }
@@ -97,7 +97,7 @@ func (s *Store) Reschedule(ctx context.Context, db DB, id string, at time.Time) 
 	if err != nil {
 		return Receipt{}, fmt.Errorf("reschedule: %w", err)
 	}
-	return s.callOne(ctx, db, "reschedule task "+id, rescheduleSQL, id, text, s.author(), s.wake())
+	return s.callOne(ctx, db, "reschedule task "+id, rescheduleSQL, id, text, s.author(), s.wake(soon(Task{At: at})))
 }
 
 func encodeMany(tasks []Task) (string, error) {

@@ -88,7 +88,10 @@ type state struct {
 
 func (b *bench) state(id string) state {
 	b.Helper()
-	found := state{Row: b.get(id), Changes: b.changes(id)}
+	found := state{Row: b.get(id)}
+	if changes := b.changes(id); len(changes) > 0 {
+		found.Changes = changes
+	}
 	for i, change := range found.Changes {
 		found.Changes[i].Old, found.Changes[i].New = encoded(b, b.recorded(change.Old)), encoded(b, b.recorded(change.New))
 	}

@@ -114,10 +114,14 @@ func (s *Store) author() *string {
 	return &s.config.Service
 }
 
-// wake says whether this call may notify. The text is for binding: text goes through every driver.
-func (s *Store) wake() string {
+// wake says whether this call may notify. Only one that is likely to do so uses up the debounce: were far tasks to do it,
+// a busy application's near ones would seldom wake anybody. The text is for binding: text goes through every driver.
+func (s *Store) wake(likely bool) string {
 	if s.config.NoNotify {
 		return "false"
+	}
+	if !likely {
+		return "true" // the database, whose clock counts, knows better
 	}
 	now, last := time.Now().UnixNano(), s.lastWake.Load()
 	if now-last < int64(wakeEvery) || !s.lastWake.CompareAndSwap(last, now) {
@@ -125,3 +129,6 @@ func (s *Store) wake() string {
 	}
 	return "true"
 }
+
+// soon is a guess, by this machine's clock, whether a task is due within the next seconds.
+func soon(task Task) bool { return task.At.IsZero() || time.Until(task.At) < time.Minute }

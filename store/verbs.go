@@ -32,7 +32,7 @@ const runNowSQL = `SELECT id, revision, outcome FROM tasktable.run_now($1::text,
 // RunNow queues a task to run at once, a finished one again: Queued, Running or Absent. Its ScheduledAt stays as it was, so
 // the application's next, unchanged Schedule neither undoes nor repeats it. The expiration counts from now.
 func (s *Store) RunNow(ctx context.Context, db DB, id string) (Receipt, error) {
-	return s.verb(ctx, db, "run now", runNowSQL, id, s.author(), s.wake())
+	return s.verb(ctx, db, "run now", runNowSQL, id, s.author(), s.wake(true))
 }
 
 const retrySQL = `SELECT id, revision, outcome FROM tasktable.retry($1::text, $2::text, $3::text::boolean)`
@@ -40,7 +40,7 @@ const retrySQL = `SELECT id, revision, outcome FROM tasktable.retry($1::text, $2
 // Retry queues a FAILED or EXPIRED task to run at once, with all its attempts and its expiration counted from now: Queued,
 // Unchanged (in any status that has not ended that way), Finished (COMPLETED or SKIPPED) or Absent.
 func (s *Store) Retry(ctx context.Context, db DB, id string) (Receipt, error) {
-	return s.verb(ctx, db, "retry", retrySQL, id, s.author(), s.wake())
+	return s.verb(ctx, db, "retry", retrySQL, id, s.author(), s.wake(true))
 }
 
 const deleteSQL = `SELECT id, revision, outcome FROM tasktable.delete($1::text, $2::text)`

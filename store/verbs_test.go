@@ -73,6 +73,11 @@ func (b *bench) checkCell(verb, kind string, outcome store.Outcome) {
 // do does the verb of a line of verbTable.
 func (b *bench) do(verb, id string) store.Receipt {
 	b.Helper()
+	return b.doOn(b.pool, verb, id)
+}
+
+func (b *bench) doOn(db store.DB, verb, id string) store.Receipt {
+	b.Helper()
 	task := base(id)
 	if strings.HasPrefix(verb, "keep_") {
 		task.IfFinished = store.Keep
@@ -88,31 +93,31 @@ func (b *bench) do(verb, id string) store.Receipt {
 	case "both":
 		task.At, task.Payload = far(5), payload(2)
 	}
-	receipt, err := b.call(verb, id, task)
+	receipt, err := b.call(db, verb, id, task)
 	b.check(err)
 	return receipt
 }
 
-func (b *bench) call(verb, id string, task store.Task) (store.Receipt, error) {
+func (b *bench) call(db store.DB, verb, id string, task store.Task) (store.Receipt, error) {
 	switch verb {
 	case "re_other":
-		return b.tasks.Reschedule(b.ctx, b.pool, id, far(5))
+		return b.tasks.Reschedule(b.ctx, db, id, far(5))
 	case "re_same":
-		return b.tasks.Reschedule(b.ctx, b.pool, id, far(0))
+		return b.tasks.Reschedule(b.ctx, db, id, far(0))
 	case "cancel":
-		return b.tasks.Cancel(b.ctx, b.pool, id)
+		return b.tasks.Cancel(b.ctx, db, id)
 	case "pause":
-		return b.tasks.Pause(b.ctx, b.pool, id)
+		return b.tasks.Pause(b.ctx, db, id)
 	case "resume":
-		return b.tasks.Resume(b.ctx, b.pool, id)
+		return b.tasks.Resume(b.ctx, db, id)
 	case "run_now":
-		return b.tasks.RunNow(b.ctx, b.pool, id)
+		return b.tasks.RunNow(b.ctx, db, id)
 	case "retry":
-		return b.tasks.Retry(b.ctx, b.pool, id)
+		return b.tasks.Retry(b.ctx, db, id)
 	case "delete":
-		return b.tasks.Delete(b.ctx, b.pool, id)
+		return b.tasks.Delete(b.ctx, db, id)
 	default:
-		return b.tasks.Schedule(b.ctx, b.pool, task)
+		return b.tasks.Schedule(b.ctx, db, task)
 	}
 }
 

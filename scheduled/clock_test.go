@@ -1,0 +1,147 @@
+package scheduled
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tasktable/tasktable/handlers"
+)
+
+// This process's clock may be an hour off, either way: how long until a time of the database is what the database says.
+func TestClock(t *testing.T) {
+	t.Parallel()
+	for _, ahead := range []time.Duration{0, time.Hour, -time.Hour, 10 * 365 * 24 * time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			var c clock
+			database := func() time.Time { return time.Now().Add(-ahead) }
+			sent := time.Now()
+			time.Sleep(10 * time.Millisecond) // on the way
+			answer := database()
+			time.Sleep(10 * time.Millisecond) // and back
+			c.learn(answer, sent, time.Now())
+			if got := c.until(database().Add(time.Minute)); got != time.Minute {
+				t.Errorf("a clock %s ahead: %s until a minute from now", ahead, got)
+			}
+			time.Sleep(time.Hour)
+			if got := c.until(answer); got != -time.Hour-10*time.Millisecond {
+				t.Errorf("a clock %s ahead: %s until an hour ago", ahead, got)
+			}
+			// The way there takes all the time: the guess is off by half the round trip, and no more.
+			sent = time.Now()
+			time.Sleep(time.Second)
+			c.learn(database(), sent, time.Now())
+			if got := c.until(database()); got.Abs() > 500*time.Millisecond {
+				t.Errorf("off by %s after a round trip of a second", got)
+			}
+		})
+	}
+}
+
+func TestLeaseContext(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		ctx := withLease(t.Context(), begin.Add(time.Minute))
+		defer ctx.close()
+		if deadline, ok := ctx.Deadline(); !ok || !deadline.Equal(begin.Add(time.Minute)) {
+			t.Errorf("deadline %s, %t", deadline, ok)
+		}
+		time.Sleep(59 * time.Second)
+		ctx.extend(begin.Add(2 * time.Minute))
+		ctx.extend(begin.Add(time.Minute)) // never earlier
+		time.Sleep(60 * time.Second)
+		if ctx.Err() != nil || causeOf(ctx) != nil {
+			t.Errorf("ended after %s: %v", time.Since(begin), context.Cause(ctx))
+		}
+		if deadline, _ := ctx.Deadline(); !deadline.Equal(begin.Add(2 * time.Minute)) {
+			t.Errorf("deadline %s", deadline)
+		}
+		<-ctx.Done()
+		if took := time.Since(begin); took != 2*time.Minute || !errors.Is(causeOf(ctx), handlers.ErrDeadline) {
+			t.Errorf("ended after %s: %v", took, context.Cause(ctx))
+		}
+		ctx.extend(time.Now().Add(time.Hour)) // too late: what has ended stays so
+		if ctx.Err() == nil {
+			t.Error("a context that had ended goes on")
+		}
+	})
+}
+
+func TestLeaseContextEndsForOtherReasons(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		parent, end := context.WithCancelCause(context.Background())
+		interrupted := withLease(parent, time.Now().Add(time.Hour))
+		cancelled := withLease(parent, time.Now().Add(time.Hour))
+		closed := withLease(parent, time.Now().Add(time.Second))
+		past := withLease(parent, time.Now().Add(-time.Second))
+		<-past.Done()
+		if !errors.Is(causeOf(past), handlers.ErrDeadline) {
+			t.Errorf("a lease that is over: %v", causeOf(past))
+		}
+		closed.close()
+		time.Sleep(2 * time.Second)
+		if !errors.Is(causeOf(closed), context.Canceled) {
+			t.Errorf("closed: %v", causeOf(closed))
+		}
+		cancelled.end(handlers.ErrCancelled)
+		end(handlers.ErrInterrupted)
+		<-interrupted.Done()
+		for ctx, want := range map[*leaseContext]error{interrupted: handlers.ErrInterrupted, cancelled: handlers.ErrCancelled} {
+			if !errors.Is(causeOf(ctx), want) {
+				t.Errorf("%v, want %v", causeOf(ctx), want)
+			}
+			ctx.close()
+		}
+	})
+}
+
+// A timer that fires while the lease is being extended does not end it.
+func TestLeaseContextIsExtendedInTheNick(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx := withLease(t.Context(), time.Now().Add(time.Second))
+		defer ctx.close()
+		for range 100 {
+			deadline, _ := ctx.Deadline()
+			time.Sleep(time.Until(deadline) - time.Nanosecond)
+			ctx.extend(time.Now().Add(time.Second))
+		}
+		ctx.lapse() // as a late timer would
+		if ctx.Err() != nil {
+			t.Errorf("ended: %v", context.Cause(ctx))
+		}
+	})
+}
+
+func TestAverages(t *testing.T) {
+	t.Parallel()
+	var a averages
+	if took, measured := a.of("JOB"); took != 0 || measured {
+		t.Errorf("nothing seen: %s, %t", took, measured)
+	}
+	for range averageRuns - 1 {
+		a.observe("JOB", 10*time.Millisecond)
+		a.observe("OTHER", time.Second)
+	}
+	if _, measured := a.of("JOB"); measured {
+		t.Error("an opinion after too few runs")
+	}
+	a.observe("JOB", 10*time.Millisecond)
+	if took, measured := a.of("JOB"); took != 10*time.Millisecond || !measured {
+		t.Errorf("%s, %t", took, measured)
+	}
+	a.observe("JOB", 210*time.Millisecond)
+	if took, _ := a.of("JOB"); took != 20*time.Millisecond {
+		t.Errorf("after one slow run: %s", took)
+	}
+	for range 500 { // it forgets
+		a.observe("JOB", 0)
+	}
+	if took, _ := a.of("JOB"); took > time.Microsecond {
+		t.Errorf("after many quick ones: %s", took)
+	}
+}

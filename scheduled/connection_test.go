@@ -1,0 +1,209 @@
+package scheduled
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/store"
+)
+
+// visitor is a handler that tells when it begins, and ends when it is let go or its context ends.
+type visitor struct {
+	began chan *handlers.Execution
+	let   chan struct{}
+	ended chan error // the cause, if it was the context
+}
+
+func newVisitor() *visitor {
+	return &visitor{began: make(chan *handlers.Execution, 100), let: make(chan struct{}), ended: make(chan error, 100)}
+}
+
+func (v *visitor) handle(ctx context.Context, t *handlers.Task[job]) error {
+	v.began <- t.Execution
+	select {
+	case <-v.let:
+		return nil
+	case <-ctx.Done():
+		v.ended <- context.Cause(ctx)
+		return ctx.Err()
+	}
+}
+
+func TestKilledSessionBeginsAgain(t *testing.T) {
+	f := newField(t)
+	v := newVisitor()
+	startNode(t, f.nodePool(), nil, handlers.Handle(v.handle))
+	receipt := schedule(t, f.pool, store.Task{Payload: job{"a"}})
+	first := receive(t, v.began, 10*time.Second, "the task runs")
+	old, _ := f.leading()
+
+	begin := time.Now()
+	if n := f.cut("tasktable session"); n != 1 {
+		t.Fatalf("%d sessions", n)
+	}
+	if cause := receive(t, v.ended, 5*time.Second, "the handler's context ends"); !errors.Is(cause, handlers.ErrLeaseLost) {
+		t.Errorf("cause %v", cause)
+	}
+	t.Logf("the handler's context ended after %s", time.Since(begin))
+	again := receive(t, v.began, 10*time.Second, "the task runs again")
+	t.Logf("the task ran again after %s", time.Since(begin))
+	close(v.let)
+	row := await(t, f.pool, receipt.ID, 10*time.Second, store.StatusCompleted)
+	if got := outcomes(t, f.pool, receipt.ID); fmt.Sprint(got) != "[INTERRUPTED COMPLETED]" || row.Attempt != 1 || again.Fence == first.Fence {
+		t.Errorf("history %v, attempt %d, fences %d and %d", got, row.Attempt, first.Fence, again.Fence)
+	}
+	if number, _ := f.leading(); number <= old {
+		t.Errorf("node %d leads, it was node %d", number, old)
+	}
+	f.until(10*time.Second, "the old number is marked dead", `SELECT dead_at IS NOT NULL FROM tasktable.nodes WHERE number = $1`, old)
+	f.never("a River job is left", `SELECT count(*) FROM tasktable.river_job WHERE state IN ('available', 'running')`)
+	if len(v.began) != 0 {
+		t.Error("the task ran once more")
+	}
+}
+
+// TestCutEngineConnectionsLoseNothing ends all connections but the session, again and again, under load.
+func TestCutEngineConnectionsLoseNothing(t *testing.T) {
+	f := newField(t)
+	stop := startNode(t, f.nodePool(), nil, handlers.Handle(func(ctx context.Context, _ *handlers.Task[job]) error {
+		_, err := f.pool.Exec(ctx, "SELECT pg_sleep(0.01)")
+		return err
+	}))
+	const n = 1500
+	var list []store.Task
+	for i := range n {
+		list = append(list, store.Task{Payload: job{fmt.Sprint(i)}})
+	}
+	if _, err := tasks.ScheduleMany(t.Context(), f.pool, list); err != nil {
+		t.Fatal(err)
+	}
+	cut, completed := 0, 0
+	eventually(t, 60*time.Second, "all are completed", func() bool {
+		if now := f.count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE status = 'COMPLETED'`); now > completed+50 {
+			completed = now
+			cut += f.cut("tasktable engine") + f.cut("tasktable listener")
+		}
+		return f.count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE status = 'COMPLETED'`) == n
+	})
+	t.Logf("%d connections cut", cut)
+	f.never("a task is recorded as completed not once", notCompletedOnceSQL)
+	f.never("an attempt has another outcome", `SELECT count(*) FROM tasktable.scheduled_task_executions WHERE outcome <> 'COMPLETED'`)
+	if n := f.count(`SELECT count(*) FROM tasktable.nodes`); n != 1 {
+		t.Errorf("%d nodes, though the session was left alone", n)
+	}
+	stop()
+	f.nothingLeft()
+}
+
+// TestDeafNodeStartsTasksWithinASecondOrTwo has no listener for a while: NOTIFY is lost.
+func TestDeafNodeStartsTasksWithinASecondOrTwo(t *testing.T) {
+	f := newField(t)
+	pool := f.nodePool()
+	deaf := make(chan struct{})
+	session := make(chan struct{}, 1)
+	session <- struct{}{}
+	began := make(chan string, 100)
+	startNode(t, pool, func(c *Config) {
+		c.Connect = func(ctx context.Context) (*pgx.Conn, error) {
+			select {
+			case <-session: // the first asked for is the session's
+			case <-deaf:
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+			return pgx.ConnectConfig(ctx, pool.Config().ConnConfig.Copy())
+		}
+	}, handlers.Handle(func(_ context.Context, task *handlers.Task[job]) error { began <- task.Payload.Name; return nil }))
+	start := func(name string) time.Duration {
+		t.Helper()
+		begin := time.Now()
+		schedule(t, f.pool, store.Task{Payload: job{name}})
+		receive(t, began, 10*time.Second, "the task runs")
+		return time.Since(begin)
+	}
+	start("first")
+	var worst time.Duration
+	for i := range 4 {
+		worst = max(worst, start(fmt.Sprintf("deaf-%d", i)))
+	}
+	t.Logf("without a listener tasks start within %s", worst)
+	if worst > 2500*time.Millisecond {
+		t.Errorf("without a listener a task started after %s", worst)
+	}
+	close(deaf)
+	f.until(20*time.Second, "the node listens", `SELECT count(*) = 1 FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'tasktable listener'`)
+	if took := start("heard"); took > time.Second {
+		t.Errorf("with a listener a task started after %s", took)
+	}
+}
+
+func TestCutListenerComesBack(t *testing.T) {
+	f := newField(t)
+	began := make(chan string, 100)
+	startNode(t, f.nodePool(), nil, handlers.Handle(func(_ context.Context, task *handlers.Task[job]) error { began <- task.Payload.Name; return nil }))
+	const listeners = `SELECT count(*) = 1 FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'tasktable listener' AND query LIKE 'LISTEN%' AND NOT pid = ANY ($1)`
+	f.until(10*time.Second, "the node listens", listeners, []int32{})
+	var worst time.Duration
+	for i := range 3 {
+		was := f.connections("tasktable listener")
+		f.cut("tasktable listener")
+		begin := time.Now()
+		schedule(t, f.pool, store.Task{Payload: job{fmt.Sprint(i)}})
+		receive(t, began, 10*time.Second, "the task runs")
+		worst = max(worst, time.Since(begin))
+		f.until(10*time.Second, "the node listens again", listeners, was)
+	}
+	t.Logf("tasks scheduled right after the listener was cut start within %s", worst)
+	if worst > 2500*time.Millisecond {
+		t.Errorf("a task started after %s", worst)
+	}
+	if n := f.count(`SELECT count(*) FROM tasktable.nodes`); n != 1 {
+		t.Errorf("%d nodes: the listener's end is not the node's", n)
+	}
+}
+
+// TestStoppedNodeSaysGoodbye stops a node that leads and has nothing to do, far from its database: the stop comes while the
+// session waits for an answer.
+func TestStoppedNodeSaysGoodbye(t *testing.T) {
+	f := newField(t)
+	w := newWire(t)
+	w.delay = 20 * time.Millisecond
+	for range 3 {
+		stop := startNode(t, w.pool(f), nil, handlers.Handle(newVisitor().handle))
+		eventually(t, 20*time.Second, "the node leads", func() bool { number, _ := f.leading(); return number > 0 })
+		f.until(10*time.Second, "the node listens", `SELECT count(*) = 1 FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'tasktable listener'`)
+		stop()
+		f.nothingLeft()
+	}
+}
+
+// TestFetchedButNeverWorkedJobDoesNotStay has River's answer to a fetch lost on its way: the job runs by River's account, and
+// nobody has it.
+func TestFetchedButNeverWorkedJobDoesNotStay(t *testing.T) {
+	f := newField(t)
+	v := newVisitor()
+	startNode(t, f.nodePool(), func(c *Config) { c.StartAllowance, c.Queues = time.Second, map[string]int{"default": 1} }, handlers.Handle(v.handle))
+	// One runs, one waits in the node, for as long as the test likes; the third is claimed once there is room.
+	for i := range 2 {
+		schedule(t, f.pool, store.Task{Payload: job{fmt.Sprint(i)}, ExpectedExecutionTime: time.Minute})
+	}
+	receive(t, v.began, 10*time.Second, "a task runs")
+	number, _ := f.leading()
+	// As the fetch would have left it: a job of this node's, which it never heard of.
+	stray := schedule(t, f.pool, store.Task{Payload: job{"stray"}, At: time.Now().Add(time.Hour), ExpectedExecutionTime: time.Second})
+	f.exec(`UPDATE tasktable.scheduled_tasks SET status = 'EXECUTING', attempt = 1, fence = 1000000, held_until = now() + interval '2 seconds',
+		next_attempt_at = NULL WHERE id = $1`, stray.ID)
+	f.exec(`INSERT INTO tasktable.river_job (args, metadata, kind, queue, state, max_attempts, attempt, attempted_at, attempted_by, priority)
+		SELECT jsonb_build_object('tasks', $2::text), '{"tasks": 1}', 'JOB', 'default', 'running', 1, 1, now(), ARRAY[$1::text], 3`,
+		clientID(number), pack([]hold{{ID: stray.ID, Fence: 1000000, Revision: stray.Revision, Attempt: 1, Due: time.Now()}}))
+	f.until(10*time.Second, "the stray claim is ended", `SELECT count(*) = 1 FROM tasktable.scheduled_task_executions WHERE fence = 1000000`)
+	close(v.let)
+	await(t, f.pool, stray.ID, 20*time.Second, store.StatusCompleted)
+	f.until(20*time.Second, "no River job takes room for ever", `SELECT count(*) = 0 FROM tasktable.river_job WHERE state IN ('available', 'running')`)
+}

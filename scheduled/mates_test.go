@@ -1,0 +1,107 @@
+package scheduled
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/store"
+)
+
+// The tasks of one River job, in one slot, settled together: whatever one of them does, the others are run and recorded as
+// if they were alone.
+func TestBatchMates(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	var noError *handlers.SnoozeError
+	var noJob *job
+	released := make(chan struct{})
+	misdeeds := map[string]struct {
+		do     func(e *handlers.Execution) error
+		status store.Status
+		want   string // in the recorded error
+	}{
+		"panics":               {func(*handlers.Execution) error { panic("boom\x00\xff") }, store.StatusFailed, "handler panicked: boom\uFFFD"},
+		"exits":                {func(*handlers.Execution) error { runtime.Goexit(); return nil }, store.StatusFailed, "runtime.Goexit"},
+		"NUL and bad UTF-8":    {func(*handlers.Execution) error { return errors.New("a\x00b\xff\xed\xa0\x80c") }, store.StatusFailed, "a\uFFFDb\uFFFDc"},
+		"long error":           {func(*handlers.Execution) error { return errors.New(strings.Repeat("€", 1<<20)) }, store.StatusFailed, "€€€"},
+		"nil of an error type": {func(*handlers.Execution) error { return noError }, store.StatusFailed, "whose text cannot be had"},
+		"hostile error":        {func(*handlers.Execution) error { return &hostile{true, true, true} }, store.StatusFailed, "whose text cannot be had"},
+		"bad result":           {func(e *handlers.Execution) error { e.Result(func() {}); return nil }, store.StatusFailed, "unsupported type"},
+		"NUL in the note":      {func(e *handlers.Execution) error { e.Note("a\x00b\xff"); return nil }, store.StatusCompleted, ""},
+		"NUL in the result":    {func(e *handlers.Execution) error { e.Result("a\x00b"); return nil }, store.StatusCompleted, ""},
+		"number beyond jsonb":  {func(e *handlers.Execution) error { e.Result(json.Number("1e200000")); return nil }, store.StatusFailed, "could not be recorded"},
+		"result too deep": {func(e *handlers.Execution) error {
+			e.Result(json.RawMessage(strings.Repeat("[", 9999) + strings.Repeat("]", 9999)))
+			return nil
+		}, "", ""},
+		"bad follow-up":     {func(e *handlers.Execution) error { e.FollowUp(store.Task{Payload: job{}}); return nil }, store.StatusFailed, "follow-up 1: invalid: id"},
+		"nil follow-up":     {func(e *handlers.Execution) error { e.FollowUp(store.Task{Payload: noJob}); return nil }, store.StatusFailed, "follow-up 1"},
+		"hostile follow-up": {func(e *handlers.Execution) error { e.FollowUp(store.Task{Payload: spiteful{}}); return nil }, store.StatusFailed, "no JSON"},
+		"refused follow-up": {func(e *handlers.Execution) error { e.FollowUp(store.Task{Payload: job{"refused"}}); return nil }, store.StatusFailed, "no such names"},
+		"good follow-up": {func(e *handlers.Execution) error {
+			e.FollowUp(store.Task{ID: "next", Payload: job{"next"}})
+			return nil
+		}, store.StatusCompleted, ""},
+		"again at no time":    {func(e *handlers.Execution) error { e.Again(time.Time{}); return nil }, store.StatusFailed, "Again: invalid"},
+		"refused by a rule":   {func(e *handlers.Execution) error { e.Note("forbidden"); return nil }, store.StatusFailed, "no such notes"},
+		"refused by triggers": {func(e *handlers.Execution) error { e.Note("raise"); return nil }, store.StatusFailed, "the application says no"},
+		"slow":                {func(*handlers.Execution) error { <-released; return nil }, store.StatusCompleted, ""},
+	}
+	// What an application may add to the table.
+	s.exec(`ALTER TABLE tasktable.scheduled_tasks ADD CONSTRAINT "no such names" CHECK (payload ->> 'name' <> 'refused'),
+		ADD CONSTRAINT "no such notes" CHECK (message <> 'forbidden')`)
+	s.exec(`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'the application says no'; END $$`)
+	s.exec(`CREATE TRIGGER refuse BEFORE UPDATE ON tasktable.scheduled_tasks FOR EACH ROW WHEN (NEW.message = 'raise') EXECUTE FUNCTION refuse()`)
+	tr := s.prepare(nil, handlers.Handle(func(_ context.Context, task *handlers.Task[job]) error {
+		if misdeed, found := misdeeds[task.ID]; found {
+			return misdeed.do(task.Execution)
+		}
+		return nil
+	}))
+	good := 0
+	mate := func() {
+		s.schedule(fmt.Sprint("good ", good), nil)
+		good++
+	}
+	n := 0
+	for id := range misdeeds {
+		mate()
+		s.schedule(id, func(task *store.Task) { task.MaxAttempts = 1 })
+		n++
+	}
+	mate()
+	s.schedule("undecodable", func(task *store.Task) { task.Payload = store.JSON(`{"type":"JOB","name":{"no":"text"}}`) })
+	mate()
+	tr.oneBatch("default", n+1+good)
+	tr.run()
+	for i := range good {
+		s.is(fmt.Sprint("good ", i), store.StatusCompleted, outcomeCompleted)
+	}
+	s.is("undecodable", store.StatusFailed, outcomeFailed)
+	if got := s.errorOf("undecodable"); !strings.HasPrefix(got, "payload does not decode: ") {
+		t.Errorf("an undecodable payload is recorded as %q", got)
+	}
+	close(released)
+	for id, misdeed := range misdeeds {
+		switch misdeed.status {
+		case store.StatusCompleted:
+			s.is(id, misdeed.status, outcomeCompleted)
+		case store.StatusFailed:
+			s.is(id, misdeed.status, outcomeFailed)
+		default:
+			row := await(t, s.pool, id, 15*time.Second, store.StatusCompleted, store.StatusFailed)
+			t.Logf("%s: %s", id, row.Status)
+		}
+		if got := s.errorOf(id); !strings.Contains(got, misdeed.want) {
+			t.Errorf("%s: recorded as %q, want %q", id, got, misdeed.want)
+		}
+	}
+	s.is("next", store.StatusCompleted, outcomeCompleted)
+}

@@ -1,0 +1,86 @@
+package scheduled
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/store"
+)
+
+// TestCutOffNodeStopsBeforeAnotherStarts shows the promise that one id never runs twice at once while handlers mind their
+// context: the node that nobody hears any more ends its handlers before another is given their tasks.
+func TestCutOffNodeStopsBeforeAnotherStarts(t *testing.T) {
+	f := newField(t)
+	w := newWire(t)
+	far, near := newVisitor(), newVisitor()
+	startNode(t, w.pool(f), nil, handlers.Handle(far.handle))
+	receipt := schedule(t, f.pool, store.Task{Payload: job{"a"}})
+	receive(t, far.began, 10*time.Second, "the task runs")
+	cutOff, _ := f.leading()
+	startNode(t, f.nodePool(), nil, handlers.Handle(near.handle))
+
+	begin := time.Now()
+	w.cut()
+	if cause := receive(t, far.ended, 10*time.Second, "the handler's context ends"); !errors.Is(cause, handlers.ErrLeaseLost) {
+		t.Errorf("cause %v", cause)
+	}
+	fenced := time.Since(begin)
+	if len(near.began) != 0 {
+		t.Error("the task began elsewhere before the handler's context ended")
+	}
+	receive(t, near.began, 15*time.Second, "the task runs elsewhere")
+	t.Logf("the handler's context ended after %s; the task ran elsewhere after %s", fenced, time.Since(begin))
+	if fenced > 4500*time.Millisecond { // 3 s without an answer, looked at each 200 ms
+		t.Errorf("the handler's context ended after %s", fenced)
+	}
+	close(near.let)
+	await(t, f.pool, receipt.ID, 10*time.Second, store.StatusCompleted)
+
+	w.mend()
+	mended := time.Now()
+	f.until(30*time.Second, "the node comes back under a new number", `SELECT count(*) = 2 FROM tasktable.nodes WHERE dead_at IS NULL AND number <> $1`, cutOff)
+	t.Logf("the node came back %s after the wire was mended", time.Since(mended))
+	if got := outcomes(t, f.pool, receipt.ID); fmt.Sprint(got) != "[LOST COMPLETED]" {
+		t.Errorf("history %v", got)
+	}
+}
+
+// TestNodeCutOffWithinItsCommit leaves a transaction on the server that holds the task's row and will never end by itself.
+func TestNodeCutOffWithinItsCommit(t *testing.T) {
+	f := newField(t)
+	w := newWire(t)
+	far := func(ctx context.Context, tx pgx.Tx, task *handlers.Task[job]) error {
+		if wired, ok := tx.Conn().PgConn().Conn().(*tripwire); ok {
+			wired.armed.Store(true)
+		}
+		_, err := tx.Exec(ctx, writeSQL, task.ID, task.Revision, 1)
+		return err
+	}
+	near := func(ctx context.Context, tx pgx.Tx, task *handlers.Task[job]) error {
+		_, err := tx.Exec(ctx, writeSQL, task.ID, task.Revision, 2)
+		return err
+	}
+	startNode(t, w.pool(f), nil, handlers.HandleTx(far))
+	receipt := schedule(t, f.pool, store.Task{Payload: job{"a"}})
+	eventually(t, 10*time.Second, "the wire is cut", func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return !w.whole()
+	})
+	begin := time.Now()
+	startNode(t, f.nodePool(), nil, handlers.HandleTx(near))
+	await(t, f.pool, receipt.ID, 25*time.Second, store.StatusCompleted)
+	t.Logf("the task was completed elsewhere %s after the cut", time.Since(begin))
+	if got := outcomes(t, f.pool, receipt.ID); fmt.Sprint(got) != "[LOST COMPLETED]" {
+		t.Errorf("history %v", got)
+	}
+	if n := f.count(`SELECT count(*) FROM effects`); n != 1 {
+		t.Errorf("%d effects", n)
+	}
+}

@@ -1,0 +1,141 @@
+package scheduled
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/tasktable/tasktable/handlers"
+)
+
+func TestPoolerIsRefused(t *testing.T) {
+	f := newField(t)
+	refuses(t, f, func(ctx context.Context) (*pgx.Conn, error) {
+		settings := f.pool.Config().ConnConfig.Copy()
+		settings.AfterNetConnect = func(_ context.Context, _ *pgconn.Config, conn net.Conn) (net.Conn, error) {
+			return &greeter{Conn: conn}, nil
+		}
+		return pgx.ConnectConfig(ctx, settings)
+	})
+}
+
+func TestPgBouncerIsRefused(t *testing.T) {
+	bouncer, err := exec.LookPath("pgbouncer")
+	if err != nil {
+		t.Skip("needs pgbouncer in PATH: ", err)
+	}
+	f := newField(t)
+	at := startBouncer(t, f, bouncer)
+	refuses(t, f, func(ctx context.Context) (*pgx.Conn, error) { return pgx.Connect(ctx, at) })
+}
+
+// refuses checks that a node with such a session connection does not start, and leaves nothing behind.
+func refuses(t *testing.T, f *field, connect func(context.Context) (*pgx.Conn, error)) {
+	t.Helper()
+	registry, err := handlers.NewRegistry(handlers.Handle(newVisitor().handle))
+	if err != nil {
+		t.Fatal(err)
+	}
+	node, err := New(Config{Pool: f.nodePool(), Handlers: registry, Connect: connect, Logger: testLogger()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if err := node.Run(ctx); !errors.Is(err, ErrPooler) {
+		t.Errorf("Run returned %v", err)
+	}
+	if n := f.count(`SELECT count(*) FROM tasktable.nodes`); n != 0 {
+		t.Errorf("%d nodes", n)
+	}
+	f.nothingLeft()
+}
+
+// greeter is a pooler as far as the greeting goes: the process number in it is not the server process's.
+type greeter struct {
+	net.Conn
+	header []byte // of the message under way
+	body   int    // how much of its body is to come
+	done   bool
+}
+
+func (g *greeter) Read(packet []byte) (int, error) {
+	n, err := g.Conn.Read(packet)
+	for i := 0; i < n && !g.done; i++ {
+		if len(g.header) < 5 {
+			if g.header = append(g.header, packet[i]); len(g.header) == 5 {
+				g.body = int(binary.BigEndian.Uint32(g.header[1:])) - 4
+			}
+		} else {
+			if g.header[0] == 'K' { // BackendKeyData: the number comes first
+				packet[i] ^= 1
+				g.done = true
+			}
+			g.body--
+		}
+		if len(g.header) == 5 && g.body == 0 {
+			g.header = g.header[:0]
+		}
+	}
+	return n, err
+}
+
+// startBouncer starts PgBouncer in transaction mode before the test's database, and returns the URL to reach it by.
+func startBouncer(t *testing.T, f *field, program string) string {
+	t.Helper()
+	listener, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := listener.Addr().(*net.TCPAddr).Port
+	_ = listener.Close()
+	dir, err := os.MkdirTemp("", "tasktable-pgbouncer-") // not t.TempDir: nobody may enter that as another user
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	server := f.pool.Config().ConnConfig
+	settings := fmt.Sprintf("[databases]\ntest = host=%s port=%d dbname=%s user=%s password=%s\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = %d\n"+
+		"auth_type = any\npool_mode = transaction\nunix_socket_dir =\n", server.Host, server.Port, server.Database, server.User, server.Password, port)
+	path := filepath.Join(dir, "pgbouncer.ini")
+	if err := os.WriteFile(path, []byte(settings), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{path}
+	if os.Getuid() == 0 {
+		args = []string{"-u", "nobody", path}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Stderr = t.Output()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cancel()
+		_ = cmd.Wait()
+	})
+	url := fmt.Sprintf("postgres://anyone@127.0.0.1:%d/test?sslmode=disable", port)
+	eventually(t, 10*time.Second, "pgbouncer answers", func() bool {
+		conn, err := pgx.Connect(t.Context(), url)
+		if err != nil {
+			return false
+		}
+		_ = conn.Close(t.Context())
+		return true
+	})
+	return url
+}

@@ -1,0 +1,257 @@
+package scheduled
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/riverqueue/river"
+
+	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/storetest"
+)
+
+// stage is a database with nodes of this process, whose handlers the test steers run by run.
+type stage struct {
+	t     *testing.T
+	pool  *pgxpool.Pool
+	tasks *store.Store // its own: the debounce of its notifications is not shared with other tests
+
+	mu   sync.Mutex
+	acts map[string]chan *act
+}
+
+func newStage(t *testing.T) *stage {
+	t.Helper()
+	s := &stage{t: t, pool: storetest.Pool(t), tasks: store.New(store.Config{Service: "test"}), acts: map[string]chan *act{}}
+	t.Cleanup(s.nothingIsLeft) // after the nodes have stopped: they are started later
+	return s
+}
+
+// node starts a node until the test ends.
+func (s *stage) node(change func(*Config), parts ...handlers.Part) (stop func()) {
+	s.t.Helper()
+	if len(parts) == 0 {
+		parts = []handlers.Part{handlers.Handle(s.handle)}
+	}
+	return startNode(s.t, s.pool, func(c *Config) {
+		c.Backoff = func(int, error) time.Duration { return 10 * time.Millisecond }
+		if change != nil {
+			change(c)
+		}
+	}, parts...)
+}
+
+// nothingIsLeft looks for what nodes that have stopped must not leave: held tasks, and River jobs to be done.
+func (s *stage) nothingIsLeft() {
+	if s.t.Failed() {
+		return // then there may well be something
+	}
+	for what, sql := range map[string]string{
+		"held tasks": `SELECT string_agg(id || ' ' || status || ' ' || held_until, ', ') FROM tasktable.scheduled_tasks WHERE fence IS NOT NULL OR status = 'EXECUTING'`,
+		"River jobs": `SELECT string_agg(state || ' ' || kind || ' ' || (args ->> 'tasks'), ', ') FROM tasktable.river_job WHERE state NOT IN ('completed', 'cancelled', 'discarded')`,
+		"live nodes": `SELECT string_agg(number::text, ', ') FROM tasktable.nodes WHERE dead_at IS NULL`,
+	} {
+		var left *string
+		if err := s.pool.QueryRow(context.Background(), sql).Scan(&left); err != nil {
+			s.t.Error(err)
+		} else if left != nil {
+			s.t.Errorf("%s are left: %s", what, *left)
+		}
+	}
+}
+
+func (s *stage) exec(sql string, args ...any) {
+	s.t.Helper()
+	if _, err := s.pool.Exec(s.t.Context(), sql, args...); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// count is the number that a query returns.
+func (s *stage) count(sql string, args ...any) int {
+	s.t.Helper()
+	var n int
+	if err := s.pool.QueryRow(s.t.Context(), sql, args...).Scan(&n); err != nil {
+		s.t.Fatal(err)
+	}
+	return n
+}
+
+// schedule schedules a task under its name as id.
+func (s *stage) schedule(name string, change func(*store.Task)) store.Receipt {
+	s.t.Helper()
+	task := store.Task{ID: name, Payload: job{name}}
+	if change != nil {
+		change(&task)
+	}
+	receipt, err := s.tasks.Schedule(s.t.Context(), s.pool, task)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return receipt
+}
+
+// act is one run of a handler that the test steers.
+type act struct {
+	*handlers.Task[job]
+	ctx context.Context
+	end chan error
+}
+
+// handle tells the test that a run has begun, and ends it as the test says, or when its context ends.
+func (s *stage) handle(ctx context.Context, task *handlers.Task[job]) error {
+	a := s.enter(ctx, task)
+	select {
+	case err := <-a.end:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// handleDeaf is handle for a handler that does not mind its context.
+func (s *stage) handleDeaf(ctx context.Context, task *handlers.Task[job]) error {
+	return <-s.enter(ctx, task).end
+}
+
+func (s *stage) enter(ctx context.Context, task *handlers.Task[job]) *act {
+	a := &act{Task: task, ctx: ctx, end: make(chan error, 1)}
+	s.of(task.ID) <- a
+	return a
+}
+
+func (s *stage) of(id string) chan *act {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.acts[id] == nil {
+		s.acts[id] = make(chan *act, 1000)
+	}
+	return s.acts[id]
+}
+
+// begins waits for the next run of a task.
+func (s *stage) begins(id string) *act {
+	s.t.Helper()
+	return receive(s.t, s.of(id), 15*time.Second, "task "+id+" begins")
+}
+
+// idle fails the test if a task has runs that nobody waited for.
+func (s *stage) idle(ids ...string) {
+	s.t.Helper()
+	for _, id := range ids {
+		if n := len(s.of(id)); n != 0 {
+			s.t.Errorf("task %s has run %d times more than it should", id, n)
+		}
+	}
+}
+
+// ends waits for a run's context to end, and returns why it did.
+func (a *act) ends(t *testing.T, within time.Duration) error {
+	t.Helper()
+	receive(t, a.ctx.Done(), within, "the context of task "+a.ID+" ends")
+	return context.Cause(a.ctx)
+}
+
+// is waits for a task to be in a status and not held, and compares its history.
+func (s *stage) is(id string, status store.Status, history ...string) store.Row {
+	s.t.Helper()
+	var row store.Row
+	eventually(s.t, 15*time.Second, fmt.Sprintf("task %s is %s and free", id, status), func() bool {
+		var err error
+		row, err = tasks.Get(s.t.Context(), s.pool, id)
+		return err == nil && row.Status == status && row.Fence == nil
+	})
+	if got := outcomes(s.t, s.pool, id); strings.Join(got, " ") != strings.Join(history, " ") {
+		s.t.Errorf("task %s is %s with the history %v, want %v", id, row.Status, got, history)
+	}
+	return row
+}
+
+// errorOf is the error in the last line of a task's history.
+func (s *stage) errorOf(id string) string {
+	s.t.Helper()
+	history, err := tasks.History(s.t.Context(), s.pool, id)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if len(history.Executions) == 0 {
+		return ""
+	}
+	return deref(history.Executions[len(history.Executions)-1].Error)
+}
+
+// troupe is a node that has not begun to run, so that the test can prepare its parts.
+type troupe struct {
+	*stage
+	*life
+	done chan error
+}
+
+// prepare makes a node that leads, claims nothing yet, and stops when the test ends.
+func (s *stage) prepare(change func(*Config), parts ...handlers.Part) *troupe {
+	s.t.Helper()
+	registry, err := handlers.NewRegistry(parts...)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	config := Config{Pool: s.pool, Handlers: registry, Service: "test", Logger: testLogger()}
+	config.Backoff = func(int, error) time.Duration { return 10 * time.Millisecond }
+	if change != nil {
+		change(&config)
+	}
+	node, err := New(config)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	life, err := node.begin(s.t.Context(), 0)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return &troupe{stage: s, life: life, done: make(chan error, 1)}
+}
+
+// run begins the node's work; it stops when the test ends.
+func (tr *troupe) run() {
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() { tr.done <- tr.life.run(ctx) }()
+	tr.t.Cleanup(func() {
+		cancel()
+		if err := <-tr.done; err != nil {
+			tr.t.Errorf("node: %v", err)
+		}
+	})
+}
+
+// oneBatch claims all that is due and hands it to River as a single job, in the order of the ids.
+func (tr *troupe) oneBatch(queue string, n int) {
+	tr.t.Helper()
+	err := pgx.BeginFunc(tr.t.Context(), tr.stage.pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(tr.t.Context(), enterSQL); err != nil {
+			return err
+		}
+		lane := laneBudget{lane: lane{Queue: queue, Type: "JOB"}, Room: n, Slots: 1}
+		taken, err := tr.statements.claim(tr.t.Context(), tx, nil, 0, time.Minute, []laneBudget{lane}, n)
+		if err != nil {
+			return err
+		}
+		var holds []hold
+		for _, c := range taken {
+			holds = append(holds, c.hold())
+		}
+		if len(holds) != n {
+			return fmt.Errorf("claimed %d tasks, want %d", len(holds), n)
+		}
+		_, err = tr.river.InsertManyFastTx(tr.t.Context(), tx, []river.InsertManyParams{jobOf(queue, "JOB", 0, holds)})
+		return err
+	})
+	if err != nil {
+		tr.t.Fatal(err)
+	}
+}

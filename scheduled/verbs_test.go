@@ -1,0 +1,184 @@
+package scheduled
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/store"
+)
+
+// Each verb on a task whose handler is running: what it answers, what becomes of the run, and what becomes of the task.
+func TestVerbsOnARunningTask(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.node(nil)
+	type outcome = store.Outcome
+	verbs := map[string]func(id string) (store.Receipt, error){
+		"cancel":  func(id string) (store.Receipt, error) { return s.tasks.Cancel(t.Context(), s.pool, id) },
+		"pause":   func(id string) (store.Receipt, error) { return s.tasks.Pause(t.Context(), s.pool, id) },
+		"resume":  func(id string) (store.Receipt, error) { return s.tasks.Resume(t.Context(), s.pool, id) },
+		"run now": func(id string) (store.Receipt, error) { return s.tasks.RunNow(t.Context(), s.pool, id) },
+		"retry":   func(id string) (store.Receipt, error) { return s.tasks.Retry(t.Context(), s.pool, id) },
+		"delete":  func(id string) (store.Receipt, error) { return s.tasks.Delete(t.Context(), s.pool, id) },
+		"later": func(id string) (store.Receipt, error) {
+			return s.tasks.Reschedule(t.Context(), s.pool, id, time.Now().Add(time.Hour))
+		},
+		"now": func(id string) (store.Receipt, error) {
+			return s.tasks.Reschedule(t.Context(), s.pool, id, time.Now())
+		},
+		"same": func(id string) (store.Receipt, error) {
+			return s.tasks.Schedule(t.Context(), s.pool, store.Task{ID: id, Payload: job{id}})
+		},
+		"edit": func(id string) (store.Receipt, error) {
+			return s.tasks.Schedule(t.Context(), s.pool, store.Task{ID: id, Payload: job{"edited"}})
+		},
+		"SQL pause": func(id string) (store.Receipt, error) {
+			s.exec(`UPDATE tasktable.scheduled_tasks SET status = 'PAUSED' WHERE id = $1`, id)
+			return store.Receipt{}, nil
+		},
+		"SQL edit": func(id string) (store.Receipt, error) {
+			s.exec(`UPDATE tasktable.scheduled_tasks SET priority = 7 WHERE id = $1`, id)
+			return store.Receipt{}, nil
+		},
+	}
+	tests := map[string]struct {
+		verbs     []string
+		want      []outcome
+		cancelled bool // the context ends
+		runsAgain bool
+		status    store.Status
+	}{
+		"schedule the same":   {verbs: []string{"same"}, want: []outcome{store.Unchanged}, status: store.StatusCompleted},
+		"edit":                {verbs: []string{"edit"}, want: []outcome{store.Rescheduled}, runsAgain: true, status: store.StatusCompleted},
+		"edit by SQL":         {verbs: []string{"SQL edit"}, want: []outcome{""}, runsAgain: true, status: store.StatusCompleted},
+		"move to now":         {verbs: []string{"now"}, want: []outcome{store.Rescheduled}, runsAgain: true, status: store.StatusCompleted},
+		"move to later":       {verbs: []string{"later"}, want: []outcome{store.Rescheduled}, status: store.StatusQueued},
+		"later, then run now": {verbs: []string{"later", "run now"}, want: []outcome{store.Rescheduled, store.Queued}, runsAgain: true, status: store.StatusCompleted},
+		"cancel":              {verbs: []string{"cancel"}, want: []outcome{store.Cancelled}, cancelled: true, status: store.StatusCancelled},
+		"cancel twice":        {verbs: []string{"cancel", "cancel"}, want: []outcome{store.Cancelled, store.Unchanged}, cancelled: true, status: store.StatusCancelled},
+		"cancel and schedule": {verbs: []string{"cancel", "same"}, want: []outcome{store.Cancelled, store.Rearmed}, runsAgain: true, status: store.StatusCompleted},
+		"cancel and run now":  {verbs: []string{"cancel", "run now"}, want: []outcome{store.Cancelled, store.Queued}, runsAgain: true, status: store.StatusCompleted},
+		"cancel and delete":   {verbs: []string{"cancel", "delete"}, want: []outcome{store.Cancelled, store.Running}, cancelled: true, status: store.StatusCancelled},
+		"cancel and retry":    {verbs: []string{"cancel", "retry"}, want: []outcome{store.Cancelled, store.Unchanged}, cancelled: true, status: store.StatusCancelled},
+		"pause":               {verbs: []string{"pause"}, want: []outcome{store.Running}, status: store.StatusCompleted},
+		"pause by SQL":        {verbs: []string{"SQL pause"}, want: []outcome{""}, status: store.StatusPaused},
+		"edit and pause":      {verbs: []string{"edit", "pause"}, want: []outcome{store.Rescheduled, store.Paused}, status: store.StatusPaused},
+		"pause and resume":    {verbs: []string{"SQL pause", "resume"}, want: []outcome{"", store.Queued}, runsAgain: true, status: store.StatusCompleted},
+		"resume":              {verbs: []string{"resume"}, want: []outcome{store.Unchanged}, status: store.StatusCompleted},
+		"run now":             {verbs: []string{"run now"}, want: []outcome{store.Running}, status: store.StatusCompleted},
+		"retry":               {verbs: []string{"retry"}, want: []outcome{store.Unchanged}, status: store.StatusCompleted},
+		"delete":              {verbs: []string{"delete"}, want: []outcome{store.Running}, status: store.StatusCompleted},
+		"edit and delete":     {verbs: []string{"edit", "delete"}, want: []outcome{store.Rescheduled, store.Running}, runsAgain: true, status: store.StatusCompleted},
+	}
+	running := map[string]*act{}
+	for id := range tests {
+		s.schedule(id, nil)
+	}
+	for id := range tests {
+		running[id] = s.begins(id)
+	}
+	for id, test := range tests {
+		for i, verb := range test.verbs {
+			if receipt, err := verbs[verb](id); err != nil || receipt.Outcome != test.want[i] {
+				t.Errorf("%s: %s says %q, %v; want %q", id, verb, receipt.Outcome, err, test.want[i])
+			}
+		}
+	}
+	for id, test := range tests {
+		a := running[id]
+		edited := test.runsAgain || test.status != store.StatusCompleted
+		switch {
+		case test.cancelled:
+			if cause := a.ends(t, 2*time.Second); !errors.Is(cause, handlers.ErrCancelled) {
+				t.Errorf("%s: the context ended by %v", id, cause)
+			}
+		case len(test.verbs) == 1 && a.ctx.Err() != nil:
+			t.Errorf("%s: the context ended", id)
+		}
+		if n := len(s.of(id)); n != 0 {
+			t.Errorf("%s: runs %d times more while it runs", id, n)
+		}
+		a.end <- nil
+		want := []string{outcomeCompleted}
+		if edited {
+			want = []string{outcomeSuperseded}
+		}
+		if test.runsAgain {
+			again := s.begins(id)
+			if again.Revision <= a.Revision || again.Attempt != 1 || again.Fence <= a.Fence {
+				t.Errorf("%s: ran again as revision %d after %d, attempt %d", id, again.Revision, a.Revision, again.Attempt)
+			}
+			if edit := test.verbs[0] == "edit"; edit != (again.Payload.Name == "edited") {
+				t.Errorf("%s: ran again with the payload %q", id, again.Payload.Name)
+			}
+			again.end <- nil
+			want = append(want, outcomeCompleted)
+		}
+		s.is(id, test.status, want...)
+		s.idle(id)
+	}
+}
+
+// A cancel ends the handler's context within two seconds even if no notification comes.
+func TestCancelEndsTheContextWithoutNotify(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.node(nil)
+	s.schedule("a", nil)
+	a := s.begins("a")
+	s.exec(`ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER task_4_update`) // what notifies
+	if receipt, err := s.tasks.Cancel(t.Context(), s.pool, "a"); err != nil || receipt.Outcome != store.Cancelled {
+		t.Fatalf("%+v, %v", receipt, err)
+	}
+	if cause := a.ends(t, 2*time.Second); !errors.Is(cause, handlers.ErrCancelled) {
+		t.Errorf("the context ended by %v", cause)
+	}
+	s.is("a", store.StatusCancelled, outcomeSuperseded)
+}
+
+// What is edited or cancelled between claim and start is handed back at once, not at its time.
+func TestEditsOfClaimedTasks(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.node(func(c *Config) { c.LookAhead = 10 * time.Second })
+	at := time.Now().Add(8 * time.Second)
+	names := []string{"cancel", "pause", "move", "sooner", "delete"}
+	for _, name := range names {
+		s.schedule(name, func(task *store.Task) { task.At = at })
+	}
+	for _, name := range names {
+		await(t, s.pool, name, 5*time.Second, store.StatusExecuting)
+	}
+	began := time.Now()
+	if receipt, err := s.tasks.Cancel(t.Context(), s.pool, "cancel"); err != nil || receipt.Outcome != store.Cancelled {
+		t.Errorf("%+v, %v", receipt, err)
+	}
+	s.exec(`UPDATE tasktable.scheduled_tasks SET status = 'PAUSED' WHERE id = 'pause'`)
+	for name, to := range map[string]time.Time{"move": time.Now().Add(time.Hour), "sooner": time.Now()} {
+		if receipt, err := s.tasks.Reschedule(t.Context(), s.pool, name, to); err != nil || receipt.Outcome != store.Rescheduled {
+			t.Errorf("%+v, %v", receipt, err)
+		}
+	}
+	if receipt, err := s.tasks.Delete(t.Context(), s.pool, "delete"); err != nil || receipt.Outcome != store.Running {
+		t.Errorf("%+v, %v", receipt, err)
+	}
+	s.is("cancel", store.StatusCancelled, outcomeCancelled)
+	s.is("pause", store.StatusPaused, outcomeReleased)
+	s.is("move", store.StatusQueued, outcomeReleased)
+	sooner := s.begins("sooner")
+	if late := time.Since(began); late > 3*time.Second {
+		t.Errorf("a task moved to now began %s later", late)
+	}
+	sooner.end <- nil
+	s.is("sooner", store.StatusCompleted, outcomeReleased, outcomeCompleted)
+	s.idle("cancel", "pause", "move")
+	if _, err := s.tasks.Cancel(t.Context(), s.pool, "delete"); err != nil {
+		t.Fatal(err)
+	}
+	s.is("delete", store.StatusCancelled, outcomeCancelled)
+	if receipt, err := s.tasks.Delete(t.Context(), s.pool, "delete"); err != nil || receipt.Outcome != store.Deleted {
+		t.Errorf("%+v, %v", receipt, err)
+	}
+}

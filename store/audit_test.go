@@ -1,0 +1,190 @@
+package store_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tasktable/tasktable/store"
+)
+
+func TestHistoryIsAppendOnly(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.make("one", "QUEUED")
+	b.exec(b.pool, `INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt, scheduled_at, finished_at, outcome)
+		VALUES (1000, 'one', 'TEST', 1, 1, now(), now(), 'COMPLETED')`)
+	before, err := b.tasks.History(b.ctx, b.pool, "one")
+	b.check(err)
+	for _, table := range []string{"scheduled_task_changes", "scheduled_task_executions"} {
+		b.refused(`UPDATE tasktable.`+table+` SET outcome = 'FAILED'`, table+` is append-only: UPDATE is refused`)
+		b.refused(`DELETE FROM tasktable.`+table, table+` is append-only: DELETE is refused`)
+		b.refused(`TRUNCATE tasktable.`+table, table+` is append-only: TRUNCATE is refused`)
+	}
+	b.refused(`TRUNCATE tasktable.scheduled_tasks`, `TRUNCATE of scheduled_tasks is refused: DELETE records each task`)
+	after, err := b.tasks.History(b.ctx, b.pool, "one")
+	b.check(err)
+	same(b, "history", after, before)
+
+	b.inTx(func(tx pgx.Tx) { // retention alone may delete; it may not rewrite
+		b.exec(tx, `SELECT set_config('tasktable_change.context', 'retention', true)`)
+		b.exec(tx, `DELETE FROM tasktable.scheduled_task_changes`)
+		b.exec(tx, `DELETE FROM tasktable.scheduled_task_executions`)
+	})
+	after, err = b.tasks.History(b.ctx, b.pool, "one")
+	if err != nil || len(after.Changes)+len(after.Executions) != 0 {
+		t.Errorf("after retention: %v, %s", err, pretty(after))
+	}
+	tx := b.begin(pgx.TxOptions{})
+	b.exec(tx, `SELECT set_config('tasktable_change.context', 'retention', true)`)
+	if _, err := tx.Exec(b.ctx, `TRUNCATE tasktable.scheduled_task_changes`); err == nil || !strings.Contains(err.Error(), "append-only") {
+		t.Errorf("TRUNCATE by retention: %v", err)
+	}
+}
+
+func TestPlainSQLCannotBreakTheProtocol(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.make("one", "QUEUED")
+	b.make("held", "EXECUTING")
+	queued, held := b.state("one"), b.state("held")
+	for sql, message := range map[string]string{
+		`UPDATE tasktable.scheduled_tasks SET id = 'two' WHERE id = 'one'`:                                           `id of task "one" cannot be changed`,
+		`UPDATE tasktable.scheduled_tasks SET id = 'two' WHERE id = 'held'`:                                          `id of task "held" cannot be changed`,
+		`UPDATE tasktable.scheduled_tasks SET status = 'DONE' WHERE id = 'one'`:                                      "status must be one of the eight words",
+		`UPDATE tasktable.scheduled_tasks SET status = NULL WHERE id = 'one'`:                                        `"status"`,
+		`UPDATE tasktable.scheduled_tasks SET type = 'OTHER' WHERE id = 'one'`:                                       `"type"`,
+		`UPDATE tasktable.scheduled_tasks SET next_attempt_at = NULL WHERE id = 'one'`:                               "next_attempt_at is set exactly when QUEUED and not held",
+		`UPDATE tasktable.scheduled_tasks SET next_attempt_at = now() WHERE id = 'held'`:                             "next_attempt_at is set exactly when QUEUED and not held",
+		`UPDATE tasktable.scheduled_tasks SET fence = NULL WHERE id = 'held'`:                                        "an EXECUTING task holds a fence",
+		`UPDATE tasktable.scheduled_tasks SET held_until = NULL WHERE id = 'held'`:                                   "fence and held_until are set together",
+		`UPDATE tasktable.scheduled_tasks SET finished_at = now() WHERE id = 'one'`:                                  "finished_at is set exactly when the status is final",
+		`UPDATE tasktable.scheduled_tasks SET attempt = -1 WHERE id = 'one'`:                                         "attempt must not be negative",
+		`INSERT INTO tasktable.scheduled_tasks (id, payload, status) VALUES ('two', '{"type":"TEST"}', 'EXECUTING')`: "an EXECUTING task holds a fence",
+		`INSERT INTO tasktable.scheduled_tasks (id, payload) VALUES ('one', '{"type":"TEST"}')`:                      "duplicate key",
+	} {
+		b.refused(sql, message)
+	}
+	same(b, "the queued one", b.state("one"), queued)
+	same(b, "the held one", b.state("held"), held)
+	b.exec(b.pool, `UPDATE tasktable.scheduled_tasks SET id = id, payload = payload, status = status`)
+	queued.Version, held.Version = b.state("one").Version, b.state("held").Version
+	same(b, "the queued one, set to itself", b.state("one"), queued)
+	same(b, "the held one, set to itself", b.state("held"), held)
+}
+
+// Users write upserts of their own, too.
+func TestUpsertByPlainSQL(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	const upsert = `INSERT INTO tasktable.scheduled_tasks (id, payload, scheduled_at) VALUES ('one', $1::text::jsonb, '2100-01-01Z')
+		ON CONFLICT (id) DO UPDATE SET payload = excluded.payload, scheduled_at = excluded.scheduled_at`
+	first := `{"type": "TEST", "n": 1}`
+	b.exec(b.pool, upsert, first)
+	revision := b.get("one").Revision
+	b.exec(b.pool, upsert, first)
+	if row := b.get("one"); row.Revision != revision {
+		t.Errorf("the same again: revision %d after %d", row.Revision, revision)
+	}
+	b.exec(b.pool, upsert, `{"type": "TEST", "n": 2}`)
+	same(b, "lines", b.lines("one"), []string{"sql created " + b.role(), "sql rescheduled " + b.role()})
+}
+
+func TestWhoChangedIt(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	nobody := store.New(store.Config{})
+	const edit = `UPDATE tasktable.scheduled_tasks SET priority = priority + 1 WHERE id = 'one'`
+	role := b.role()
+	b.exec(b.pool, `SELECT tasktable.schedule('{"type":"TEST"}', '2100-01-01Z', 'one', scheduled_by => 'cron-host')`)
+	b.exec(b.pool, edit)
+	b.inTx(func(tx pgx.Tx) {
+		b.exec(tx, `SET LOCAL tasktable_change.by = 'ann'`)
+		b.exec(tx, edit)
+		_, err := nobody.Pause(b.ctx, tx, "one")
+		b.check(err)
+		_, err = b.tasks.Resume(b.ctx, tx, "one") // a service of its own goes before the setting
+		b.check(err)
+	})
+	_, err := nobody.Pause(b.ctx, b.pool, "one")
+	b.check(err)
+	b.exec(b.pool, `SELECT tasktable.resume('one', 'bob')`)
+	same(b, "lines", b.lines("one"), []string{
+		"schedule created cron-host", "sql rescheduled " + role, "sql rescheduled ann", "pause paused ann", "resume queued " + service,
+		"pause paused " + role, "resume queued bob",
+	})
+	if by := b.get("one").ScheduledBy; by == nil || *by != "cron-host" {
+		t.Errorf("scheduled_by is %v", text(by))
+	}
+}
+
+// A verb marks its own lines alone: what follows it in the transaction, or its failure, is recorded as what it is.
+func TestVerbsAndPlainSQLInOneTransaction(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	role := b.role()
+	for _, id := range []string{"one", "two"} {
+		b.make(id, "QUEUED")
+	}
+	b.inTx(func(tx pgx.Tx) {
+		b.exec(tx, `UPDATE tasktable.scheduled_tasks SET priority = 1 WHERE id = 'one'`)
+		_, err := b.tasks.Reschedule(b.ctx, tx, "one", far(5))
+		b.check(err)
+		b.exec(tx, `UPDATE tasktable.scheduled_tasks SET priority = 2 WHERE id = 'one'`)
+		moved := base("one")
+		moved.At = far(6)
+		_, err = b.tasks.ScheduleMany(b.ctx, tx, []store.Task{moved})
+		b.check(err)
+		b.exec(tx, `UPDATE tasktable.scheduled_tasks SET priority = 3 WHERE id = 'one'`)
+
+		nested, err := tx.Begin(b.ctx)
+		b.check(err)
+		if _, err := nested.Exec(b.ctx, `SELECT tasktable.schedule('[]', id => 'one')`); err == nil {
+			b.Error("no error")
+		}
+		b.check(nested.Rollback(b.ctx))
+		b.exec(tx, `UPDATE tasktable.scheduled_tasks SET priority = 4 WHERE id = 'one'`)
+		_, err = b.tasks.Sync(b.ctx, tx, "event:1", base("one"))
+		b.check(err)
+		b.exec(tx, `DELETE FROM tasktable.scheduled_tasks WHERE id = 'one'`)
+	})
+	same(b, "lines of one", b.lines("one"), []string{
+		"schedule created " + service, "sql rescheduled " + role, "reschedule rescheduled " + service, "sql rescheduled " + role,
+		"schedule rescheduled " + service, "sql rescheduled " + role, "sql rescheduled " + role, "sync rescheduled " + service, "sql deleted " + role,
+	})
+	same(b, "lines of two", b.lines("two"), []string{"schedule created " + service, "cancel cancelled " + service})
+	if left := one[string](b, b.pool, `SELECT coalesce(current_setting('tasktable_change.context', true), '')`); left != "" {
+		t.Errorf("the context is left: %q", left)
+	}
+}
+
+func TestViewsForAudit(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for _, kind := range []string{"QUEUED", "EXECUTING", "FAILED", "EXPIRED", "COMPLETED"} {
+		b.make(kind, kind)
+	}
+	late := base("late")
+	late.At = b.now().Add(-1e9)
+	b.schedule(late)
+	b.exec(b.pool, `INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt, scheduled_at, due_at, started_at,
+		finished_at, outcome, node) SELECT 1000, id, type, revision, 1, scheduled_at, now(), now() + interval '1 second', now() + interval '3 seconds',
+		'COMPLETED', 7 FROM tasktable.scheduled_tasks WHERE id = 'COMPLETED'`)
+	for view, want := range map[string]string{
+		`SELECT string_agg(id || ' ' || has_node, ',') FROM tasktable.late_tasks`:             "late false",
+		`SELECT string_agg(id || ' ' || stuck, ',') FROM tasktable.running_tasks`:             "EXECUTING false",
+		`SELECT string_agg(id || ' ' || status, ',' ORDER BY id) FROM tasktable.dead_letters`: "EXPIRED EXPIRED,FAILED FAILED",
+		`SELECT string_agg(concat_ws(' ', kind, event, outcome, by, delay, took), ',' ORDER BY at) FROM tasktable.task_timeline WHERE task_id = 'COMPLETED'`: "change schedule created " +
+			service + ",execution attempt COMPLETED node 7 00:00:01 00:00:02",
+	} {
+		if got := one[*string](b, b.pool, view); got == nil || *got != want {
+			t.Errorf("%s: %v instead of %s", view, text(got), want)
+		}
+	}
+	// A node that works both its queue and its type.
+	b.exec(b.pool, `INSERT INTO tasktable.nodes (service, version, host, queues, types) VALUES ('s', 'v', 'h', '{"default": 1}', '{TEST}')`)
+	if !one[bool](b, b.pool, `SELECT has_node FROM tasktable.late_tasks`) {
+		t.Error("the node is not seen")
+	}
+}

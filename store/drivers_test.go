@@ -1,0 +1,277 @@
+package store_test
+
+import (
+	"context"
+	"database/sql"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
+	_ "github.com/lib/pq" // the driver "postgres"
+	"gorm.io/driver/postgres"
+	"gorm.io/gorm"
+	"gorm.io/gorm/logger"
+
+	"github.com/tasktable/tasktable/store"
+)
+
+// A way is how an application may hand its connection to the store. A way that is a transaction has an end, which commits it
+// or rolls it back; for the others it is nil.
+type way struct {
+	name string
+	open func(b *bench) (db store.DB, end func(commit bool) error)
+}
+
+// sqlcPgx is the interface that sqlc generates for pgx; a Queries struct holds one.
+type sqlcPgx interface {
+	Exec(context.Context, string, ...any) (pgconn.CommandTag, error)
+	Query(context.Context, string, ...any) (pgx.Rows, error)
+	QueryRow(context.Context, string, ...any) pgx.Row
+}
+
+// sqlcSQL is the interface that sqlc generates for database/sql.
+type sqlcSQL interface {
+	ExecContext(context.Context, string, ...any) (sql.Result, error)
+	PrepareContext(context.Context, string) (*sql.Stmt, error)
+	QueryContext(context.Context, string, ...any) (*sql.Rows, error)
+	QueryRowContext(context.Context, string, ...any) *sql.Row
+}
+
+func ways() []way {
+	return []way{
+		{"pgx pool", func(b *bench) (store.DB, func(bool) error) { return b.pool, nil }},
+		{"pgx conn", func(b *bench) (store.DB, func(bool) error) {
+			conn, err := pgx.ConnectConfig(b.ctx, b.pool.Config().ConnConfig.Copy())
+			b.check(err)
+			b.Cleanup(func() { _ = conn.Close(context.Background()) })
+			return conn, nil
+		}},
+		{"pgx tx", func(b *bench) (store.DB, func(bool) error) { return b.pgxTx(b.pool) }},
+		{"pgx nested tx", func(b *bench) (store.DB, func(bool) error) {
+			outer := b.begin(pgx.TxOptions{})
+			inner, err := outer.Begin(b.ctx)
+			b.check(err)
+			return inner, func(commit bool) error {
+				if commit {
+					if err := inner.Commit(b.ctx); err != nil {
+						return err
+					}
+					return outer.Commit(b.ctx)
+				}
+				if err := inner.Rollback(b.ctx); err != nil {
+					return err
+				}
+				return outer.Commit(b.ctx) // what was done before the savepoint stays
+			}
+		}},
+		{"pgx simple protocol", func(b *bench) (store.DB, func(bool) error) {
+			return b.pgxTx(b.poolIn(pgx.QueryExecModeSimpleProtocol))
+		}},
+		{"pgx exec mode", func(b *bench) (store.DB, func(bool) error) {
+			return b.pgxTx(b.poolIn(pgx.QueryExecModeExec)) // as behind a pooler that keeps no prepared statements
+		}},
+		{"sqlc for pgx", func(b *bench) (store.DB, func(bool) error) {
+			tx := b.begin(pgx.TxOptions{})
+			queries := struct{ db sqlcPgx }{tx}
+			return queries.db, b.endPgx(tx)
+		}},
+		{"database/sql over pgx, DB", func(b *bench) (store.DB, func(bool) error) { return store.SQL(b.openSQL("pgx")), nil }},
+		{"database/sql over pgx, Conn", func(b *bench) (store.DB, func(bool) error) {
+			conn, err := b.openSQL("pgx").Conn(b.ctx)
+			b.check(err)
+			b.Cleanup(func() { _ = conn.Close() })
+			return store.SQL(conn), nil
+		}},
+		{"database/sql over pgx, Tx", func(b *bench) (store.DB, func(bool) error) { return b.sqlTx("pgx") }},
+		{"lib/pq, DB", func(b *bench) (store.DB, func(bool) error) { return store.SQL(b.openSQL("postgres")), nil }},
+		{"lib/pq, Tx", func(b *bench) (store.DB, func(bool) error) { return b.sqlTx("postgres") }},
+		{"sqlc for database/sql", func(b *bench) (store.DB, func(bool) error) {
+			tx, err := b.openSQL("pgx").BeginTx(b.ctx, nil)
+			b.check(err)
+			queries := struct{ db sqlcSQL }{tx}
+			return store.SQL(queries.db), b.endSQL(tx)
+		}},
+	}
+}
+
+func (b *bench) poolIn(mode pgx.QueryExecMode) *pgxpool.Pool {
+	b.Helper()
+	config := b.pool.Config()
+	config.ConnConfig.DefaultQueryExecMode, config.MaxConns = mode, 2
+	pool, err := pgxpool.NewWithConfig(b.ctx, config)
+	b.check(err)
+	b.Cleanup(pool.Close)
+	return pool
+}
+
+func (b *bench) pgxTx(pool *pgxpool.Pool) (store.DB, func(bool) error) {
+	b.Helper()
+	tx, err := pool.Begin(b.ctx)
+	b.check(err)
+	b.Cleanup(func() { _ = tx.Rollback(context.Background()) })
+	return tx, b.endPgx(tx)
+}
+
+func (b *bench) endPgx(tx pgx.Tx) func(bool) error {
+	return func(commit bool) error {
+		if commit {
+			return tx.Commit(b.ctx)
+		}
+		return tx.Rollback(b.ctx)
+	}
+}
+
+func (b *bench) openSQL(driver string) *sql.DB {
+	b.Helper()
+	var db *sql.DB
+	if driver == "pgx" {
+		db = stdlib.OpenDB(*b.pool.Config().ConnConfig.Copy())
+	} else {
+		dsn, err := url.Parse(b.pool.Config().ConnString())
+		b.check(err)
+		if query := dsn.Query(); !query.Has("sslmode") { // to lib/pq that is "require", to pgx "prefer"
+			query.Set("sslmode", "disable")
+			dsn.RawQuery = query.Encode()
+		}
+		db, err = sql.Open(driver, dsn.String())
+		b.check(err)
+	}
+	b.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+func (b *bench) sqlTx(driver string) (store.DB, func(bool) error) {
+	b.Helper()
+	tx, err := b.openSQL(driver).BeginTx(b.ctx, nil)
+	b.check(err)
+	return store.SQL(tx), b.endSQL(tx)
+}
+
+func (b *bench) endSQL(tx *sql.Tx) func(bool) error {
+	b.Cleanup(func() { _ = tx.Rollback() })
+	return func(commit bool) error {
+		if commit {
+			return tx.Commit()
+		}
+		return tx.Rollback()
+	}
+}
+
+// Every verb and every read, over every way.
+func TestEveryWayToTheDatabase(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for _, way := range ways() {
+		b.each(way.name, func(b *bench) {
+			db, end := way.open(b)
+			b.allVerbs(db, way.name)
+			if end != nil {
+				if b.get(way.name) != nil {
+					b.Error("seen before the commit")
+				}
+				b.check(end(true))
+			}
+			b.checkAllVerbs(way.name)
+		})
+	}
+}
+
+func TestRollbackLeavesNothing(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for _, way := range ways() {
+		db, end := way.open(b)
+		if end == nil {
+			continue
+		}
+		b.allVerbs(db, way.name)
+		b.check(end(false))
+	}
+	for _, table := range []string{"scheduled_tasks", "scheduled_task_changes", "scheduled_task_executions"} {
+		if left := one[int](b, b.pool, `SELECT count(*) FROM tasktable.`+table); left != 0 {
+			t.Errorf("%d rows in %s", left, table)
+		}
+	}
+}
+
+// allVerbs does all there is to do, on tasks named after id.
+func (b *bench) allVerbs(db store.DB, id string) {
+	b.Helper()
+	expect := func(outcome store.Outcome) func(store.Receipt, error) {
+		return func(receipt store.Receipt, err error) {
+			b.Helper()
+			b.check(err)
+			if receipt.Outcome != outcome || receipt.ID != id {
+				b.Errorf("got %+v instead of %s", receipt, outcome)
+			}
+		}
+	}
+	expect(store.Created)(b.tasks.Schedule(b.ctx, db, full(id)))
+	expect(store.Unchanged)(b.tasks.Schedule(b.ctx, db, full(id)))
+	expect(store.Rescheduled)(b.tasks.Reschedule(b.ctx, db, id, far(5)))
+	expect(store.Paused)(b.tasks.Pause(b.ctx, db, id))
+	expect(store.Queued)(b.tasks.Resume(b.ctx, db, id))
+	expect(store.Queued)(b.tasks.RunNow(b.ctx, db, id))
+	expect(store.Unchanged)(b.tasks.Retry(b.ctx, db, id))
+	expect(store.Cancelled)(b.tasks.Cancel(b.ctx, db, id))
+	expect(store.Deleted)(b.tasks.Delete(b.ctx, db, id))
+	expect(store.Absent)(b.tasks.Cancel(b.ctx, db, id))
+	expect(store.Created)(b.tasks.Schedule(b.ctx, db, full(id)))
+
+	entity := "way:" + id
+	bulk := []store.Task{{ID: id + " 1", Payload: payload(1), Entity: entity}, {ID: id + " 2", Payload: payload(2), Entity: entity}}
+	receipts, err := b.tasks.ScheduleMany(b.ctx, db, bulk)
+	b.check(err)
+	same(b, "many", outcomes(receipts), []string{id + " 1 created", id + " 2 created"})
+	receipts, err = b.tasks.Sync(b.ctx, db, entity, bulk[1])
+	b.check(err)
+	same(b, "sync", outcomes(receipts), []string{id + " 2 unchanged", id + " 1 cancelled"})
+
+	row, err := b.tasks.Get(b.ctx, db, id)
+	b.check(err)
+	if row.ID != id || *row.Expiration != time.Hour || row.Message != nil {
+		b.Errorf("got %s", pretty(row))
+	}
+	rows, err := b.tasks.List(b.ctx, db, store.Filter{Entity: entity})
+	b.check(err)
+	history, err := b.tasks.History(b.ctx, db, id)
+	b.check(err)
+	if len(rows) != 2 || len(history.Changes) != 8 {
+		b.Errorf("%d tasks listed, %d change lines", len(rows), len(history.Changes))
+	}
+}
+
+func (b *bench) checkAllVerbs(id string) {
+	b.Helper()
+	same(b, "lines", b.lines(id), []string{
+		"schedule created " + service, "reschedule rescheduled " + service, "pause paused " + service, "resume queued " + service,
+		"run_now queued " + service, "cancel cancelled " + service, "delete deleted " + service, "schedule created " + service,
+	})
+}
+
+// GORM's transaction is no *sql.Tx; its ConnPool has database/sql's methods all the same.
+func TestGORM(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	db, err := gorm.Open(postgres.New(postgres.Config{Conn: b.openSQL("pgx")}), &gorm.Config{Logger: logger.Discard})
+	b.check(err)
+	b.check(db.Exec(`CREATE TABLE events (id text PRIMARY KEY)`).Error)
+	act := func(id string, end error) error {
+		return db.Transaction(func(tx *gorm.DB) error {
+			b.check(tx.Exec(`INSERT INTO events VALUES (?)`, id).Error)
+			b.allVerbs(store.SQL(tx.Statement.ConnPool), id)
+			return end
+		})
+	}
+	b.check(act("committed", nil))
+	if err := act("rolled back", context.Canceled); err == nil {
+		t.Error("no error")
+	}
+	b.checkAllVerbs("committed")
+	same(b, "rolled back", b.state("rolled back"), state{})
+	same(b, "events", one[[]string](b, b.pool, `SELECT array_agg(id) FROM events`), []string{"committed"})
+}

@@ -1,0 +1,145 @@
+package store_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/tasktable/tasktable/store"
+)
+
+// badColumns are values that the table refuses, by column, with what the message says.
+var badColumns = []struct{ column, value, message string }{
+	{"id", `''`, "id must be 1 to 512 bytes without control characters"},
+	{"id", `repeat('x', 513)`, "id must be 1 to 512 bytes without control characters"},
+	{"id", `repeat('€', 171)`, "id must be 1 to 512 bytes without control characters"},
+	{"id", `E'a\nb'`, "id must be 1 to 512 bytes without control characters"},
+	{"id", `E'a\x7f'`, "id must be 1 to 512 bytes without control characters"},
+	{"id", `E'a\u0085'`, "id must be 1 to 512 bytes without control characters"},
+	{"id", `E'a\xff'`, "invalid byte sequence"},
+	{"payload", `null`, `null value in column "payload"`},
+	{"payload", `'null'`, "payload must be a JSON object"},
+	{"payload", `'[]'`, "payload must be a JSON object"},
+	{"payload", `'"x"'`, "payload must be a JSON object"},
+	{"payload", `'{'`, "invalid input syntax for type json"},
+	{"payload", `'{}'`, "payload must have a field type that is a string"},
+	{"payload", `'{"type": 1}'`, "payload must have a field type that is a string"},
+	{"payload", `'{"type": null}'`, "payload must have a field type that is a string"},
+	{"payload", `'{"type": "TEST", "s": "\u0000"}'`, "unsupported Unicode escape sequence"},
+	{"payload", `jsonb_build_object('type', 'TEST', 's', repeat('x', 262144 - 24))`, "payload must be at most 256 KiB of JSON text"},
+	{"payload", `'{"type": ""}'`, "type must be 2 to 127 letters, digits or _-[]<>/.·:+"},
+	{"payload", `'{"type": "A"}'`, "type must be 2 to 127 letters"},
+	{"payload", `'{"type": "A B"}'`, "type must be 2 to 127 letters"},
+	{"payload", `'{"type": "AB\n"}'`, "type must be 2 to 127 letters"},
+	{"payload", `jsonb_build_object('type', repeat('A', 128))`, "type must be 2 to 127 letters"},
+	{"scheduled_at", `'infinity'`, "scheduled_at, run_now_at must be finite, in the years 1 to 9999"},
+	{"scheduled_at", `'-infinity'`, "scheduled_at, run_now_at must be finite"},
+	{"scheduled_at", `'10000-01-01Z'`, "scheduled_at, run_now_at must be finite"},
+	{"scheduled_at", `'0001-12-31 23:59:59Z BC'`, "scheduled_at, run_now_at must be finite"},
+	{"scheduled_at", `'soon'`, `invalid input syntax for type timestamp with time zone: "soon"`},
+	{"expiration", `'0'`, "expiration must be over 0 and at most 10 years"},
+	{"expiration", `'-1 hour'`, "expiration must be over 0 and at most 10 years"},
+	{"expiration", `'87660:00:00.000001'`, "expiration must be over 0 and at most 10 years"},
+	{"expiration", `'1 day'`, "expiration must be in hours or less: '24 hours', not '1 day'"},
+	{"expiration", `'1 month'`, "expiration must be in hours or less"},
+	{"expiration", `'1 month -29 days'`, "expiration must be in hours or less"},
+	{"expiration", `'99999999999999999999 hours'`, `interval field value out of range`},
+	{"expected_execution_time", `null`, `null value in column "expected_execution_time"`},
+	{"expected_execution_time", `'0'`, "expected_execution_time must be over 0 and at most 168 hours"},
+	{"expected_execution_time", `'-1 second'`, "expected_execution_time must be over 0 and at most 168 hours"},
+	{"expected_execution_time", `'168:00:00.000001'`, "expected_execution_time must be over 0 and at most 168 hours"},
+	{"expected_execution_time", `'1 day'`, "expected_execution_time must be in hours or less, not days"},
+	{"priority", `null`, `null value in column "priority"`},
+	{"priority", `101`, "priority must be between -100 and 100"},
+	{"priority", `-101`, "priority must be between -100 and 100"},
+	{"max_attempts", `null`, `null value in column "max_attempts"`},
+	{"max_attempts", `0`, "max_attempts must be between 1 and 1000"},
+	{"max_attempts", `1001`, "max_attempts must be between 1 and 1000"},
+	{"queue", `null`, `null value in column "queue"`},
+	{"queue", `''`, "queue must be 1 to 64 of a-z, 0-9, inner - or _"},
+	{"queue", `'Mail'`, "queue must be 1 to 64 of a-z"},
+	{"queue", `'mail-'`, "queue must be 1 to 64 of a-z"},
+	{"queue", `E'mail\n'`, "queue must be 1 to 64 of a-z"},
+	{"queue", `repeat('q', 65)`, "queue must be 1 to 64 of a-z"},
+	{"entity", `''`, "entity must be 1 to 512 bytes without control characters"},
+	{"entity", `repeat('e', 513)`, "entity must be 1 to 512 bytes without control characters"},
+	{"tenant_id", `E'a\tb'`, "tenant_id must be 1 to 512 bytes without control characters"},
+	{"scheduled_by", `''`, "scheduled_by must be 1 to 512 bytes without control characters"},
+}
+
+// However a bad value comes, the message names the field and the rule, and nothing is changed.
+func TestBadValuesInSQL(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.make("one", "QUEUED")
+	before := b.state("one")
+	for i, bad := range badColumns {
+		b.each(fmt.Sprintf("%d %s", i, bad.column), func(b *bench) {
+			arguments := map[string]string{"payload": `'{"type": "TEST", "n": 1}'`, "id": `'new'`}
+			arguments[bad.column] = bad.value
+			columns, values, named := "", "", ""
+			for column, value := range arguments {
+				columns, values, named = columns+", "+column, values+", "+value, named+", "+column+" => "+value
+			}
+			b.refused(`INSERT INTO tasktable.scheduled_tasks (`+columns[2:]+`) VALUES (`+values[2:]+`)`, bad.message)
+			b.refused(`SELECT tasktable.schedule(`+named[2:]+`)`, bad.message)
+			if bad.column == "id" || bad.column == "scheduled_by" {
+				return
+			}
+			b.refused(`UPDATE tasktable.scheduled_tasks SET `+bad.column+` = `+bad.value+` WHERE id = 'one'`, bad.message)
+			b.refused(strings.Replace(`SELECT tasktable.schedule(`+named[2:]+`)`, `'new'`, `'one'`, 1), bad.message)
+		})
+	}
+	t.Cleanup(func() { // after the subtests, before the database goes
+		same(b, "task", b.state("one"), before)
+		if b.get("new") != nil {
+			t.Error("a task was made")
+		}
+	})
+}
+
+func TestBadArgumentsOfTheSQLFunctions(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.make("one", "QUEUED")
+	before := b.state("one")
+	for sql, message := range map[string]string{
+		`SELECT tasktable.reschedule('one', NULL)`:                                                              "at must be a time, not null",
+		`SELECT tasktable.reschedule('one', 'infinity')`:                                                        "scheduled_at, run_now_at must be finite",
+		`SELECT tasktable.schedule('{"type":"TEST"}', id => 'one', if_finished => 'x')`:                         "if_finished must be 'rearm' or 'keep', not 'x'",
+		`SELECT tasktable.schedule('{"type":"TEST"}', id => 'one', if_finished => NULL)`:                        "if_finished must be 'rearm' or 'keep', not NULL",
+		`SELECT tasktable.schedule_many('{}')`:                                                                  "cannot extract elements from an object",
+		`SELECT tasktable.schedule_many('[{"id": "one"}]')`:                                                     `"payload"`,
+		`SELECT tasktable.schedule_many('[{"id": "one", "payload": {"type": "TEST"}, "expiration": "1 day"}]')`: "expiration must be in hours or less",
+	} {
+		b.refused(sql, message)
+	}
+	same(b, "task", b.state("one"), before)
+	if got := b.ask(`SELECT * FROM tasktable.cancel('')`); got.Outcome != "absent" {
+		t.Errorf("cancel of an empty id: %s", pretty(got))
+	}
+}
+
+// The database may know better, being newer.
+func TestWhatOnlyTheDatabaseRefusesIsInvalidToo(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.exec(b.pool, `ALTER TABLE tasktable.scheduled_tasks ADD CONSTRAINT "priority must not be 13" CHECK (priority <> 13)`)
+	unlucky := base("one")
+	unlucky.Priority = 13
+	for name, db := range map[string]store.DB{"pgx": b.pool, "database/sql": store.SQL(b.openSQL("pgx")), "lib/pq": store.SQL(b.openSQL("postgres"))} {
+		_, err := b.tasks.Schedule(b.ctx, db, unlucky)
+		if !errors.Is(err, store.ErrInvalid) || !strings.Contains(err.Error(), "priority must not be 13") || !strings.Contains(err.Error(), "schedule task one") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	var refused *pgconn.PgError
+	_, err := b.tasks.ScheduleMany(b.ctx, b.begin(pgx.TxOptions{}), []store.Task{base("good"), unlucky})
+	if !errors.As(err, &refused) || refused.Code != "23514" {
+		t.Errorf("the cause is lost: %v", err)
+	}
+}

@@ -1,0 +1,175 @@
+package store_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/tasktable/tasktable/store"
+)
+
+// outcomes are what receipts say, in their order.
+func outcomes(receipts []store.Receipt) []string {
+	var found []string
+	for _, receipt := range receipts {
+		found = append(found, receipt.ID+" "+string(receipt.Outcome))
+	}
+	return found
+}
+
+func TestScheduleManyAnswersInTheOrderGiven(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.make("b", "QUEUED")
+	b.make("c", "COMPLETED")
+	b.make("d", "held CANCELLED")
+	moved := base("b")
+	moved.At = far(5)
+	tasks := []store.Task{base("z"), base("d"), moved, base("c"), base("a"), base("z")}
+	receipts, err := b.tasks.ScheduleMany(b.ctx, b.pool, tasks)
+	b.check(err)
+	same(b, "receipts", outcomes(receipts), []string{"z created", "d rearmed", "b rescheduled", "c finished", "a created", "z unchanged"})
+	for _, receipt := range receipts {
+		if row := b.get(receipt.ID); row.Revision != receipt.Revision {
+			t.Errorf("%s: revision %d, the row says %d", receipt.ID, receipt.Revision, row.Revision)
+		}
+	}
+	same(b, "lines", b.lines("a"), []string{"schedule created " + service})
+
+	receipts, err = b.tasks.ScheduleMany(b.ctx, b.pool, nil)
+	if err != nil || len(receipts) != 0 {
+		t.Errorf("of none: %v, %v", receipts, err)
+	}
+}
+
+func TestOfTwoWithOneIDTheLaterWins(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	first, second, third := base("one"), base("one"), base("one")
+	second.Payload, third.Payload = payload(2), payload(3)
+	receipts, err := b.tasks.ScheduleMany(b.ctx, b.pool, []store.Task{first, second, third})
+	b.check(err)
+	same(b, "receipts", outcomes(receipts), []string{"one created", "one rescheduled", "one rescheduled"})
+	if row := b.get("one"); string(row.Payload) != `{"n": 3, "type": "TEST"}` || row.Revision != receipts[2].Revision {
+		t.Errorf("got %s in revision %d", row.Payload, row.Revision)
+	}
+}
+
+// Bulk takes each field as Schedule does.
+func TestScheduleManyStoresWhatScheduleDoes(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	alone := b.schedule(full("alone"))
+	receipts, err := b.tasks.ScheduleMany(b.ctx, b.pool, []store.Task{full("among"), {ID: "zero", Payload: payload(1)}})
+	b.check(err)
+	single, bulk := b.get(alone.ID), b.get("among")
+	bulk.ID, bulk.Revision, bulk.CreatedAt, bulk.LastStatusUpdate = single.ID, single.Revision, single.CreatedAt, single.LastStatusUpdate
+	same(b, "row", bulk, single)
+	if row := b.get("zero"); receipts[1].Outcome != store.Created || row.ScheduledAt.After(b.now()) || row.Expiration != nil || row.Entity != nil {
+		t.Errorf("a task of defaults: %s", pretty(row))
+	}
+	keep := base("done")
+	b.make("done", "FAILED")
+	keep.At, keep.IfFinished = far(5), store.Keep
+	receipts, err = b.tasks.ScheduleMany(b.ctx, b.pool, []store.Task{keep})
+	b.check(err)
+	same(b, "keep", outcomes(receipts), []string{"done finished"})
+}
+
+func TestOneBadTaskRefusesAll(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	bad := base("bad")
+	bad.Priority = 101
+	_, err := b.tasks.ScheduleMany(b.ctx, b.pool, []store.Task{base("good"), bad})
+	if !errors.Is(err, store.ErrInvalid) || b.get("good") != nil {
+		t.Errorf("schedule many: %v", err)
+	}
+	_, err = b.tasks.Sync(b.ctx, b.pool, "event:1", base("good"), bad)
+	if !errors.Is(err, store.ErrInvalid) || b.get("good") != nil {
+		t.Errorf("sync: %v", err)
+	}
+	good := store.JSON(`{"type":"TEST"}`)
+	_, err = b.pool.Exec(b.ctx, `SELECT * FROM tasktable.schedule_many(jsonb_build_array(
+		jsonb_build_object('id', 'good', 'payload', $1::text::jsonb), jsonb_build_object('id', 'bad', 'payload', $1::text::jsonb, 'priority', 101)))`, string(good))
+	if err == nil || b.get("good") != nil {
+		t.Errorf("in SQL: %v", err)
+	}
+}
+
+// of is a task that Sync is to fill the entity in.
+func of(id string) store.Task {
+	task := base(id)
+	task.Entity = ""
+	return task
+}
+
+func TestSyncMakesTheTasksOfAnEntityExactlyThese(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for _, kind := range rowKinds[1:] {
+		b.make(kind, kind)
+	}
+	b.make("kept", "QUEUED")
+	elsewhere := base("elsewhere")
+	elsewhere.Entity = "event:2"
+	b.schedule(elsewhere)
+	done := b.state("COMPLETED")
+	other := b.state("elsewhere")
+
+	receipts, err := b.tasks.Sync(b.ctx, b.pool, "event:1", of("new"), base("kept"), base("FAILED"))
+	b.check(err)
+	same(b, "receipts", outcomes(receipts), []string{
+		"new created", "kept unchanged", "FAILED finished",
+		"EXECUTING cancelled", "PAUSED cancelled", "QUEUED cancelled", "held PAUSED cancelled", "held QUEUED cancelled",
+	})
+	rows, err := b.tasks.List(b.ctx, b.pool, store.Filter{Entity: "event:1", Status: store.StatusQueued})
+	b.check(err)
+	if len(rows) != 2 || rows[0].ID != "kept" || rows[1].ID != "new" {
+		t.Errorf("waiting now: %s", pretty(rows))
+	}
+	if row := b.get("EXECUTING"); row.Fence == nil {
+		t.Error("the hold of the running one is gone")
+	}
+	same(b, "a finished one", b.state("COMPLETED"), done)
+	same(b, "another entity's", b.state("elsewhere"), other)
+	same(b, "lines", b.lines("new"), []string{"sync created " + service})
+
+	receipts, err = b.tasks.Sync(b.ctx, b.pool, "event:1", base("kept"), base("elsewhere"))
+	b.check(err)
+	same(b, "moved here", outcomes(receipts), []string{"kept unchanged", "elsewhere rescheduled", "new cancelled"})
+	receipts, err = b.tasks.Sync(b.ctx, b.pool, "event:1")
+	b.check(err)
+	same(b, "none", outcomes(receipts), []string{"elsewhere cancelled", "kept cancelled"})
+}
+
+func TestSyncRefuses(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.make("one", "QUEUED")
+	before := b.state("one")
+	foreign := base("two")
+	foreign.Entity = "event:2"
+	for name, call := range map[string]func() error{
+		"no entity":      func() error { _, err := b.tasks.Sync(b.ctx, b.pool, "", of("two")); return err },
+		"another's task": func() error { _, err := b.tasks.Sync(b.ctx, b.pool, "event:1", foreign); return err },
+	} {
+		if err := call(); !errors.Is(err, store.ErrInvalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for sql, message := range map[string]string{
+		`SELECT * FROM tasktable.sync('event:1', NULL)`:                                                        "tasks must be a JSON array",
+		`SELECT * FROM tasktable.sync('event:1', '{}')`:                                                        "tasks must be a JSON array",
+		`SELECT * FROM tasktable.sync('event:1', '[{"payload": {"type": "TEST"}}]')`:                           "id must be given",
+		`SELECT * FROM tasktable.sync('event:1', '[7]')`:                                                       "id must be given",
+		`SELECT * FROM tasktable.sync(NULL, '[]')`:                                                             "entity must be given",
+		`SELECT * FROM tasktable.sync('', '[]')`:                                                               "entity must be 1 to 512 bytes",
+		`SELECT * FROM tasktable.sync('event:1', '[{"id": "two", "payload": {"type": "TEST"}}, {"id": "x"}]')`: `"payload"`,
+	} {
+		b.refused(sql, message)
+	}
+	same(b, "task", b.state("one"), before)
+	if b.get("two") != nil {
+		t.Error("a refused Sync left a task")
+	}
+}

@@ -1,0 +1,240 @@
+package store_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tasktable/tasktable/store"
+)
+
+// role is the author of what is done by plain SQL.
+func (b *bench) role() string {
+	b.Helper()
+	return one[string](b, b.pool, `SELECT session_user::text`)
+}
+
+func TestInsertByPlainSQL(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for _, insert := range []struct {
+		name, sql string
+		want      func(*store.Row)
+	}{
+		{"least", `INSERT INTO tasktable.scheduled_tasks (id, payload) VALUES ($1, '{"type": "TEST", "n": 1}')`, func(*store.Row) {}},
+		{"paused", `INSERT INTO tasktable.scheduled_tasks (id, payload, status) VALUES ($1, '{"type": "TEST", "n": 1}', 'PAUSED')`,
+			func(row *store.Row) { row.Status, row.NextAttemptAt = store.StatusPaused, nil }},
+		{"done elsewhere", `INSERT INTO tasktable.scheduled_tasks (id, payload, status, finished_at, message)
+			VALUES ($1, '{"type": "TEST", "n": 1}', 'COMPLETED', '2020-01-01Z', 'imported')`,
+			func(row *store.Row) {
+				ended, message := time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC), "imported"
+				row.Status, row.NextAttemptAt, row.FinishedAt, row.Message = store.StatusCompleted, nil, &ended, &message
+			}},
+		{"claims to be held", `INSERT INTO tasktable.scheduled_tasks (id, payload, revision, attempt, fence, held_until, next_attempt_at)
+			VALUES ($1, '{"type": "TEST", "n": 1}', -5, 7, 8, now(), '2020-01-01')`, func(*store.Row) {}},
+	} {
+		b.each(insert.name, func(b *bench) {
+			from := b.now()
+			b.exec(b.pool, insert.sql, insert.name)
+			got := b.state(insert.name)
+			if got.Row.CreatedAt.Before(from) || got.Row.ScheduledAt.Before(from) || got.Row.Revision < 1 {
+				b.Errorf("got %s", pretty(got.Row))
+			}
+			want := &store.Row{
+				ID: insert.name, Payload: []byte(`{"n": 1, "type": "TEST"}`), Type: "TEST", Queue: "default", Status: store.StatusQueued,
+				ScheduledAt: got.Row.ScheduledAt, ExpectedExecutionTime: 5 * time.Minute, MaxAttempts: 5, Revision: got.Row.Revision,
+				NextAttemptAt: &got.Row.ScheduledAt, CreatedAt: got.Row.CreatedAt, LastStatusUpdate: got.Row.LastStatusUpdate,
+			}
+			insert.want(want)
+			line := store.Change{
+				Revision: want.Revision, TaskID: insert.name, Verb: "sql", Outcome: "created", ChangedBy: b.role(),
+				New: encoded(b, map[string]any{"status": string(want.Status), "type": "TEST", "scheduled_at": instant(&want.ScheduledAt)}),
+			}
+			line.ChangedAt = got.Changes[0].ChangedAt
+			same(b, "task", got, state{Row: want, Version: got.Version, Changes: []store.Change{line}})
+		})
+	}
+}
+
+// columnEdits are an UPDATE of each column of the content, and of all.
+var columnEdits = map[string]string{
+	"payload":                 `payload = '{"type": "OTHER"}'`,
+	"scheduled_at":            `scheduled_at = '2100-01-01 00:05Z'`,
+	"run_now_at":              `run_now_at = '2099-01-01Z'`,
+	"priority":                `priority = 9`,
+	"queue":                   `queue = 'mail'`,
+	"expiration":              `expiration = '2 hours'`,
+	"expected_execution_time": `expected_execution_time = '1 minute'`,
+	"max_attempts":            `max_attempts = 1`,
+	"entity":                  `entity = NULL`,
+	"tenant_id":               `tenant_id = 'other'`,
+	"all": `payload = '{"type": "OTHER"}', scheduled_at = '2100-01-01 00:05Z', priority = 9, queue = 'mail', expiration = NULL,
+		expected_execution_time = '1 minute', max_attempts = 1, entity = 'event:9', tenant_id = NULL`,
+}
+
+// An edit fences a running task and re-arms nothing that has ended.
+func TestEditByPlainSQL(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for column, set := range columnEdits {
+		for _, kind := range rowKinds[1:] {
+			b.each(column+"/"+kind, func(b *bench) {
+				id := column + " " + kind
+				b.make(id, kind)
+				before := b.state(id)
+				b.exec(b.pool, `UPDATE tasktable.scheduled_tasks SET `+set+` WHERE id = $1`, id)
+				after := b.state(id)
+				b.checkEdit(before, after)
+				b.exec(b.pool, `UPDATE tasktable.scheduled_tasks SET `+set+` WHERE id = $1`, id)
+				again := b.state(id)
+				again.Version = after.Version // the row is rewritten by an UPDATE of the same, but that is all
+				same(b, "the same edit again", again, after)
+			})
+		}
+	}
+}
+
+// checkEdit demands of a row whose content alone was edited what the protocol demands.
+func (b *bench) checkEdit(before, after state) {
+	b.Helper()
+	was, is := edits(before.Row, after.Row)
+	want := *before.Row
+	outcome := "rescheduled"
+	switch want.Status {
+	case store.StatusQueued, store.StatusExecuting:
+		want.Status, want.Attempt = store.StatusQueued, 0
+	case store.StatusPaused:
+		want.Attempt = 0
+	default:
+		outcome = "edited"
+	}
+	got := after.Row
+	want.Payload, want.Type, want.ScheduledAt, want.RunNowAt = got.Payload, got.Type, got.ScheduledAt, got.RunNowAt
+	want.Priority, want.Queue, want.Expiration, want.ExpectedExecutionTime = got.Priority, got.Queue, got.Expiration, got.ExpectedExecutionTime
+	want.MaxAttempts, want.Entity, want.TenantID = got.MaxAttempts, got.Entity, got.TenantID
+	if want.NextAttemptAt = nil; want.Status == store.StatusQueued && want.Fence == nil {
+		want.NextAttemptAt = &got.ScheduledAt
+		if got.RunNowAt != nil {
+			want.NextAttemptAt = got.RunNowAt
+		}
+	}
+	if want.Status != before.Row.Status {
+		want.LastStatusUpdate = got.LastStatusUpdate
+	}
+	want.Revision = got.Revision
+	if got.Revision <= before.Row.Revision || len(was) == 0 {
+		b.Errorf("revision %d after %d, changed: %v", got.Revision, before.Row.Revision, was)
+	}
+	same(b, "row", *got, want)
+	b.checkLine(before, after, outcome, encoded(b, was), encoded(b, is))
+}
+
+// checkLine demands one more change line, of plain SQL.
+func (b *bench) checkLine(before, after state, outcome string, was, is []byte) {
+	b.Helper()
+	if len(after.Changes) != len(before.Changes)+1 {
+		b.Fatalf("%d change lines instead of one", len(after.Changes)-len(before.Changes))
+	}
+	line := after.Changes[len(after.Changes)-1]
+	want := store.Change{TaskID: line.TaskID, Verb: "sql", Outcome: outcome, ChangedAt: line.ChangedAt, ChangedBy: b.role(), Old: was, New: is}
+	if want.Revision = revisionOf(after.Row); after.Row == nil {
+		want.Revision = line.Revision
+	}
+	same(b, "line", line, want)
+}
+
+// statusEdits says what setting a status by plain SQL comes to: the outcome of the change line, "-" for no change, "!" for refused.
+//
+//	to: QUEUED  PAUSED CANCELLED COMPLETED EXECUTING
+var statusEdits = map[string][]string{
+	"QUEUED":         {"-", "paused", "cancelled", "edited", "!"},
+	"PAUSED":         {"queued", "-", "cancelled", "edited", "!"},
+	"EXECUTING":      {"rescheduled", "paused", "cancelled", "edited", "-"},
+	"CANCELLED":      {"rearmed", "paused", "-", "edited", "!"},
+	"FAILED":         {"rearmed", "paused", "cancelled", "edited", "!"},
+	"COMPLETED":      {"rearmed", "paused", "cancelled", "-", "!"},
+	"held QUEUED":    {"-", "paused", "cancelled", "edited", "!"},
+	"held PAUSED":    {"queued", "-", "cancelled", "edited", "!"},
+	"held CANCELLED": {"rearmed", "paused", "-", "edited", "!"},
+}
+
+func TestStatusByPlainSQL(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	const set = `UPDATE tasktable.scheduled_tasks SET status = $2 WHERE id = $1`
+	for kind, outcomes := range statusEdits {
+		for i, to := range []store.Status{"QUEUED", "PAUSED", "CANCELLED", "COMPLETED", "EXECUTING"} {
+			b.each(kind+"/"+string(to), func(b *bench) {
+				id := kind + " " + string(to)
+				b.make(id, kind)
+				before := b.state(id)
+				if outcomes[i] == "!" {
+					b.refused(set, `status of task "`+id+`" cannot be set to EXECUTING: only a claim does that`, id, to)
+					same(b, "task", b.state(id), before)
+					return
+				}
+				from := b.now()
+				b.exec(b.pool, set, id, to)
+				until, after := b.now(), b.state(id)
+				if outcomes[i] == "-" {
+					before.Version = after.Version
+					same(b, "task", after, before)
+					return
+				}
+				b.checkStatus(before, after, to, from, until)
+				was, is := edits(before.Row, after.Row)
+				b.checkLine(before, after, outcomes[i], encoded(b, was), encoded(b, is))
+			})
+		}
+	}
+}
+
+// checkStatus demands that a hold stays, that the row can be claimed exactly if it is QUEUED and free, and what else follows.
+func (b *bench) checkStatus(before, after state, to store.Status, from, until time.Time) {
+	b.Helper()
+	got, want := after.Row, *before.Row
+	if got.Revision <= before.Row.Revision || got.LastStatusUpdate.Before(from) || got.LastStatusUpdate.After(until) {
+		b.Errorf("revision %d after %d, last_status_update %v", got.Revision, before.Row.Revision, got.LastStatusUpdate)
+	}
+	want.Status, want.Revision, want.LastStatusUpdate = to, got.Revision, got.LastStatusUpdate
+	if to == store.StatusQueued || to == store.StatusPaused {
+		settle(&want, before.Row)
+	} else {
+		want.NextAttemptAt, want.FinishedAt = nil, got.FinishedAt
+		if got.FinishedAt == nil || got.FinishedAt.Before(from) || got.FinishedAt.After(until) {
+			b.Errorf("finished_at %v", got.FinishedAt)
+		}
+	}
+	same(b, "row", *got, want)
+}
+
+func TestDeleteByPlainSQL(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	const del = `DELETE FROM tasktable.scheduled_tasks WHERE id = $1`
+	for _, kind := range rowKinds[1:] {
+		b.each(kind, func(b *bench) {
+			b.make(kind, kind)
+			before := b.state(kind)
+			if before.Row.Fence != nil {
+				b.refused(del, `task "`+kind+`" is running and cannot be deleted`, kind)
+				same(b, "task", b.state(kind), before)
+				return
+			}
+			b.exec(b.pool, del, kind)
+			after := b.state(kind)
+			if after.Row != nil {
+				b.Error("it is still there")
+			}
+			b.checkLine(before, after, "deleted", encoded(b, content(before.Row)), nil)
+			b.inTx(func(tx pgx.Tx) { // a new task of the same id goes on in the same history
+				receipt, err := b.tasks.Schedule(b.ctx, tx, base(kind))
+				b.check(err)
+				if last := after.Changes[len(after.Changes)-1].Revision; receipt.Outcome != store.Created || receipt.Revision <= last {
+					b.Errorf("got %+v after revision %d", receipt, last)
+				}
+			})
+		})
+	}
+}

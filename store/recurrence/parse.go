@@ -1,0 +1,191 @@
+package recurrence
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/robfig/cron/v3"
+)
+
+// ErrInvalid is wrapped by every error of Parse. The text names the field, cron or time_zone, and the rule.
+var ErrInvalid = errors.New("invalid")
+
+// MaxExpressionBytes is the length of the longest expression that Parse takes.
+const MaxExpressionBytes = 1024
+
+const form = "must be 5 fields (minute, hour, day of month, month, day of week), 6 with the seconds first, @hourly, @daily, " +
+	"@midnight, @weekly, @monthly, @yearly, @annually or @every with a duration"
+
+var descriptors = map[string]string{
+	"@yearly":   "0 0 1 1 *",
+	"@annually": "0 0 1 1 *",
+	"@monthly":  "0 0 1 * *",
+	"@weekly":   "0 0 * * 0",
+	"@daily":    "0 0 * * *",
+	"@midnight": "0 0 * * *",
+	"@hourly":   "0 * * * *",
+}
+
+var fieldRules = [6]struct{ name, values string }{
+	{"second", "0 to 59"},
+	{"minute", "0 to 59"},
+	{"hour", "0 to 23"},
+	{"day of month", "1 to 31"},
+	{"month", "1 to 12 or JAN to DEC"},
+	{"day of week", "0 to 6 or SUN to SAT"},
+}
+
+const timeFields = 3 // second, minute and hour come first
+
+var (
+	// memberSyntax is stricter than robfig/cron, which takes ",", "*-x" and "+5".
+	memberSyntax = regexp.MustCompile(`^(?:[*?]|(?:[0-9]{1,9}|[A-Za-z]{3})(?:-(?:[0-9]{1,9}|[A-Za-z]{3}))?)(?:/[0-9]{1,9})?$`)
+	wildSyntax   = regexp.MustCompile(`^(?:[*?]|0+/)`)
+	zoneSyntax   = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_+/-]{0,63}$`)
+
+	robfig = cron.NewParser(cron.Second | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow)
+)
+
+// Parse checks an expression and a zone; see the package's comment for what they mean. The zone is an IANA name; "" is UTC.
+// The expression is at most 1024 bytes and must be able to fire: 30 February is refused. The duration of @every is written
+// as time.ParseDuration takes it, in whole seconds, at least one. Any error wraps ErrInvalid; no text makes it panic.
+func Parse(expression, zone string) (*Rule, error) {
+	location, err := loadZone(zone)
+	if err != nil {
+		return nil, err
+	}
+	fields, err := split(expression)
+	if err != nil {
+		return nil, err
+	}
+	if fields[0] == "@every" {
+		return parseEvery(fields, location)
+	}
+	for i, field := range fields {
+		if err := checkField(i, field); err != nil {
+			return nil, err
+		}
+	}
+	spec, err := parseFields(fields)
+	if err != nil {
+		return nil, invalid("cron", form, expression)
+	}
+	// What fires at all fires in a leap year: no expression asks for a day of the month and a day of the week at once.
+	if spec.Next(time.Date(1999, time.December, 31, 23, 59, 59, 0, time.UTC)).Year() != 2000 {
+		return nil, invalid("cron", "must be able to fire: no such day of the month ever comes", expression)
+	}
+	return &Rule{spec: spec, fixed: !isWild(fields), zone: location}, nil
+}
+
+// split gives "@every" and its duration, or the six fields.
+func split(expression string) ([]string, error) {
+	if len(expression) > MaxExpressionBytes {
+		return nil, invalid("cron", fmt.Sprintf("must be at most %d bytes", MaxExpressionBytes), expression)
+	}
+	fields := strings.Fields(expression)
+	if len(fields) == 0 {
+		return nil, invalid("cron", form, expression)
+	}
+	if prefix := strings.ToUpper(fields[0]); strings.HasPrefix(prefix, "TZ=") || strings.HasPrefix(prefix, "CRON_TZ=") {
+		return nil, invalid("cron", "must not name a zone (TZ=, CRON_TZ=): use time_zone", expression)
+	}
+	if fields[0] == "@every" {
+		return fields, nil
+	}
+	if meaning, ok := descriptors[fields[0]]; ok && len(fields) == 1 {
+		fields = strings.Fields(meaning)
+	}
+	if len(fields) == len(fieldRules)-1 {
+		fields = append([]string{"0"}, fields...)
+	}
+	if len(fields) != len(fieldRules) || strings.HasPrefix(fields[0], "@") {
+		return nil, invalid("cron", form, expression)
+	}
+	return fields, nil
+}
+
+func parseEvery(fields []string, location *time.Location) (*Rule, error) {
+	const rule = "@every must have a duration of whole seconds, at least 1s, such as 90s or 1h30m"
+	if len(fields) != 2 {
+		return nil, invalid("cron", rule, strings.Join(fields, " "))
+	}
+	period, err := time.ParseDuration(fields[1])
+	if err != nil || period < time.Second || period%time.Second != 0 {
+		return nil, invalid("cron", rule, fields[1])
+	}
+	return &Rule{every: int64(period / time.Second), zone: location}, nil
+}
+
+// checkField looks at one field alone, so that the error can name it.
+func checkField(i int, field string) error {
+	rule := fieldRules[i]
+	for member := range strings.SplitSeq(field, ",") {
+		if !memberSyntax.MatchString(member) {
+			return invalid("cron", rule.name+" must be a list of *, a value or a range a-b, each with an optional /step", field)
+		}
+	}
+	alone := []string{"*", "*", "*", "*", "*", "*"}
+	alone[i] = field
+	if _, err := parseFields(alone); err != nil {
+		return invalid("cron", fmt.Sprintf("%s must be within %s (%v)", rule.name, rule.values, err), field)
+	}
+	return nil
+}
+
+// parseFields recovers, since robfig/cron has panicked on some texts.
+func parseFields(fields []string) (spec *cron.SpecSchedule, err error) {
+	defer func() {
+		if panicked := recover(); panicked != nil {
+			err = fmt.Errorf("parser panicked: %v", panicked)
+		}
+	}()
+	schedule, err := robfig.Parse(strings.Join(fields, " "))
+	if err != nil {
+		return nil, err
+	}
+	spec, ok := schedule.(*cron.SpecSchedule)
+	if !ok {
+		return nil, fmt.Errorf("parser made a %T", schedule)
+	}
+	spec.Location = time.UTC
+	return spec, nil
+}
+
+// isWild tells a wildcard expression from a fixed-time one.
+func isWild(fields []string) bool {
+	for _, field := range fields[:timeFields] {
+		for member := range strings.SplitSeq(field, ",") {
+			if wildSyntax.MatchString(member) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// loadZone refuses, besides what is unknown, what some machines know but means something else on each, or counts leap seconds.
+func loadZone(zone string) (*time.Location, error) {
+	if zone == "" {
+		return time.UTC, nil
+	}
+	lower := strings.ToLower(zone)
+	own := lower == "local" || lower == "localtime" || lower == "posixrules"
+	tree := strings.HasPrefix(lower, "right/") || strings.HasPrefix(lower, "posix/")
+	if !own && !tree && zoneSyntax.MatchString(zone) {
+		if location, err := time.LoadLocation(zone); err == nil {
+			return location, nil
+		}
+	}
+	return nil, invalid("time_zone", "must be an IANA zone, such as Europe/Berlin, or empty for UTC", zone)
+}
+
+func invalid(field, rule, got string) error {
+	const most = 100
+	if len(got) > most {
+		return fmt.Errorf("%w: %s %s, got %d bytes: %q...", ErrInvalid, field, rule, len(got), got[:most])
+	}
+	return fmt.Errorf("%w: %s %s, got %q", ErrInvalid, field, rule, got)
+}

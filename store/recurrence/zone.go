@@ -1,0 +1,85 @@
+package recurrence
+
+import (
+	"math"
+	"time"
+	_ "time/tzdata" // a container may have no zone data
+)
+
+// lookBack, in seconds, is more than any two wall clocks differ: offsets lie within ±16 hours, and none has changed by more
+// than 24. So it is also how long after a change of the offset a wall time can still be one that was shown before.
+const lookBack = 48 * 60 * 60
+
+// span is a stretch of time with one offset. Instants are Unix seconds; wall times are the Unix seconds at which a clock in
+// UTC shows the same: the instant plus the offset.
+type span struct {
+	start, end int64 // from start, before end; a start more than lookBack ago is not looked for
+	offset     int64
+	shown      int64 // the wall times before this one have been shown, or skipped, before start
+}
+
+// nextWall is the first instant, from at on, at which an expression that is not @every fires; any one after the year 9999 if
+// there is none until then.
+func (r *Rule) nextWall(at int64) int64 {
+	for at <= latest.Unix() {
+		now := r.spanAt(at)
+		from := at + now.offset
+		if r.fixed {
+			from = max(from, now.shown)
+			if at == now.start {
+				from = now.shown // either the gap's first wall time or the first that is no repetition
+			}
+		}
+		wall := r.match(from)
+		if fire := max(wall-now.offset, at); fire < now.end { // max: what was in the gap fires now
+			return fire
+		}
+		at = max(now.end, wall-lookBack)
+	}
+	return math.MaxInt64
+}
+
+// match is the first wall time, from this one on, that the expression's fields describe. There always is one: Parse made sure
+// that the expression fires in the year 2000, and the calendar repeats.
+func (r *Rule) match(from int64) int64 {
+	at := time.Unix(from-1, 0).UTC()
+	for {
+		if next := r.spec.Next(at); !next.IsZero() {
+			return next.Unix()
+		}
+		// It gives up at the end of the fifth year from now. A leap day may be eight away.
+		at = time.Date(at.Year()+5, time.December, 31, 23, 59, 59, 0, time.UTC)
+	}
+}
+
+// spanAt is the span that contains an instant. It goes forward from lookBack before, since of a span that the zone data do not
+// list one by one, ZoneBounds tells the end exactly, but as its start sometimes only that of the year.
+func (r *Rule) spanAt(at int64) span {
+	shown := int64(math.MinInt64)
+	start := at - lookBack
+	for {
+		offset, end := r.offset(start)
+		if end > at {
+			return span{start: start, end: end, offset: offset, shown: shown}
+		}
+		shown = max(shown, end+offset)
+		start = end
+	}
+}
+
+// offset is the zone's at an instant, and until when it stays so at least.
+func (r *Rule) offset(at int64) (offset, end int64) {
+	instant := time.Unix(at, 0).In(r.zone)
+	_, seconds := instant.Zone()
+	_, bound := instant.ZoneBounds()
+	switch {
+	case bound.IsZero():
+		end = math.MaxInt64
+	case bound.After(instant):
+		end = bound.Unix()
+	default:
+		// On the last day of a leap year ZoneBounds may name the beginning of that day, in UTC: golang/go#81583.
+		end = at + 86400 - modulo(at, 86400)
+	}
+	return int64(seconds), end
+}
