@@ -50,7 +50,7 @@ func (n *Node) begin(ctx context.Context, previousBackend uint32) (*life, error)
 	}
 	l := &life{config: n.config, statements: n.statements, session: session, wake: make(chan struct{}, 1), freed: make(chan struct{}, 1)}
 	if err := l.prepare(ctx, clock); err != nil {
-		session.leave(context.WithoutCancel(ctx), n.statements, true)
+		session.close(context.WithoutCancel(ctx))
 		if l.pool != nil {
 			l.pool.Close()
 		}
@@ -73,7 +73,7 @@ func (l *life) prepare(ctx context.Context, clock *clock) (err error) {
 	l.settler = newSettler(l.pool, l.statements, l.session.number, l.config.Service, l.log, l.dueSoon)
 	l.worker = &worker{
 		config: l.config, statements: l.statements, enginePool: l.pool, settler: l.settler, clock: clock, averages: &averages{},
-		gates: newGroup[*gateAsk](1000), alive: l.session.alive, freed: func() { tell(l.freed) }, log: l.log,
+		gates: newGroup[*gateAsk](1000), doneJobs: newGroup[*doneJob](1000), alive: l.session.alive, freed: func() { tell(l.freed) }, log: l.log,
 		slots: map[string]chan struct{}{}, stopping: make(chan struct{}), runs: map[int64]*run{},
 		txSlots: make(chan struct{}, max(1, int(l.config.Pool.Config().MaxConns)-2)),
 	}
@@ -102,7 +102,7 @@ func enginePool(ctx context.Context, config Config) (*pgxpool.Pool, error) {
 				return err
 			}
 		}
-		_, err := conn.Exec(ctx, planSettingsSQL+"; SET lock_timeout = '500ms'; SET application_name = 'tasktable engine'")
+		_, err := conn.Exec(ctx, planSettingsSQL+"; SET lock_timeout = '500ms'; SET idle_in_transaction_session_timeout = '5s'; SET application_name = 'tasktable engine'")
 		return err
 	}
 	pool, err := pgxpool.NewWithConfig(ctx, settings)
@@ -145,6 +145,7 @@ func (l *life) run(ctx context.Context) error {
 	var services sync.WaitGroup
 	l.settler.start(settlingCtx)
 	services.Go(func() { l.worker.gates.run(settlingCtx, l.worker.answerGates) })
+	services.Go(func() { l.worker.doneJobs.run(settlingCtx, l.worker.removeJobs) })
 	services.Go(func() { l.keeper.run(sessionCtx) })
 	services.Go(func() { l.listener().run(sessionCtx) })
 	services.Go(func() { l.watch(sessionCtx, func() { endSession(errFenced) }) })
@@ -170,9 +171,12 @@ func (l *life) run(ctx context.Context) error {
 	clean := l.stop(sessionCtx, endHandlers)
 	endSettling()
 	l.settler.wait()
+	if clean && lost == nil {
+		l.farewell(detached)
+	}
 	endSession(nil)
 	services.Wait()
-	l.session.leave(detached, l.statements, clean && lost == nil)
+	l.session.close(detached)
 	if clean {
 		l.pool.Close()
 	} else {
@@ -180,6 +184,16 @@ func (l *life) run(ctx context.Context) error {
 	}
 	l.log.Info("node is down", "clean", clean && lost == nil)
 	return lost
+}
+
+// farewell says that the node is gone, with nothing left to take back. On the pool, not on the session: that one may be in the
+// middle of a statement. If it fails, the leader finds out by itself.
+func (l *life) farewell(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, closeWithin)
+	defer cancel()
+	if _, err := l.pool.Exec(ctx, l.statements.schema.SQL(farewellSQL), l.session.number); err != nil {
+		l.log.Warn("node not marked as gone; the leader will do it", "error", err)
+	}
 }
 
 // stop ends the work: nothing new starts, what waits is handed back, what runs may end in time, then is interrupted. It reports

@@ -46,8 +46,7 @@ func (l *listener) listen(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("connect listener: %w", err)
 	}
-	// Not ctx: the connection is closed after ctx is done.
-	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	defer closeConn(ctx, conn)
 	wake, held := l.statements.schema.String()+".wake", l.statements.schema.String()+".held"
 	for _, statement := range []string{"SET application_name = 'tasktable listener'", "LISTEN " + pgx.Identifier{wake}.Sanitize(), "LISTEN " + pgx.Identifier{held}.Sanitize()} {
 		if _, err := conn.Exec(ctx, statement); err != nil {

@@ -71,7 +71,7 @@ func openSession(ctx context.Context, config Config, clock *clock, previous uint
 	}
 	s := &session{conn: conn, schema: config.Schema, clock: clock, start: time.Now()}
 	if err := s.prepare(ctx, previous); err != nil {
-		_ = conn.Close(context.WithoutCancel(ctx)) // not ctx: it may be what ended
+		closeConn(ctx, conn)
 		return nil, err
 	}
 	return s, nil
@@ -184,12 +184,15 @@ func (s *session) resign(ctx context.Context) error {
 
 const farewellSQL = `UPDATE tasktable.nodes SET dead_at = clock_timestamp() WHERE number = $1`
 
-// leave says that the node is gone, with nothing left to take back, and closes the connection.
-func (s *session) leave(ctx context.Context, st statements, clean bool) {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
+// closeWithin bounds the good-bye to a server that may not be there any more.
+const closeWithin = time.Second
+
+// close ends the session, and with it its locks.
+func (s *session) close(ctx context.Context) { closeConn(ctx, s.conn) }
+
+// closeConn closes a connection also when ctx is done, and does not wait long for the other side.
+func closeConn(ctx context.Context, conn *pgx.Conn) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeWithin)
 	defer cancel()
-	if clean && s.number != 0 {
-		_, _ = s.conn.Exec(ctx, st.schema.SQL(farewellSQL), s.number) // else the leader finds out by itself
-	}
-	_ = s.conn.Close(ctx)
+	_ = conn.Close(ctx)
 }

@@ -92,6 +92,11 @@ func (b *batch) settleTx(ctx context.Context, tx querier, r *run, e *handlers.Ex
 	if outcome.Outcome != outcomeCompleted {
 		return handlers.Permanent(errors.New(*outcome.Error)) // an effect that cannot be applied
 	}
+	// From here on the transaction holds the task's row: a node that is cut off now must not keep it from those who would take
+	// the task back.
+	if _, err := tx.Exec(ctx, "SELECT set_config('idle_in_transaction_session_timeout', '5s', true)"); err != nil {
+		return fmt.Errorf("settle task %s: %w", r.ID, err)
+	}
 	for {
 		done, err := b.statements.settleAll(ctx, tx, nil, &b.settler.node, b.settler.service, []settlement{outcome})
 		switch {

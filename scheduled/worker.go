@@ -20,10 +20,11 @@ type worker struct {
 	txSlots    chan struct{}
 	settler    *settler
 	gates      *group[*gateAsk]
+	doneJobs   *group[*doneJob]
 	clock      *clock
 	averages   *averages
 	alive      func() bool
-	freed      func() // tells the leader that a task's place is free
+	freed      func() // tells the leader that a batch's place is free
 	log        *slog.Logger
 
 	slots    map[string]chan struct{}
@@ -72,17 +73,48 @@ func (w *worker) remove(r *run) {
 	w.mu.Lock()
 	delete(w.runs, r.Fence)
 	w.mu.Unlock()
-	w.freed()
 }
 
-// work runs a batch; it returns when each of its tasks has been settled or released.
-func (w *worker) work(queue string, holds []hold) {
+// work runs a batch; it returns when each of its tasks has been settled or released. Then it removes the River job, and only
+// then: the job is how the leader finds the tasks if this node dies. River would complete it too, but later, and until then its
+// tasks would count as in hand and keep others from being claimed.
+func (w *worker) work(job int64, queue string, holds []hold) {
 	b := &batch{worker: w, slot: w.slots[queue]}
 	runs := w.add(queue, holds)
 	b.pending.Add(len(runs))
 	b.serving.Go(func() { b.serve(runs) })
 	b.serving.Wait()
 	b.pending.Wait()
+	removed := &doneJob{id: job, removed: make(chan struct{})}
+	select {
+	case w.doneJobs.in <- removed:
+		select {
+		case <-removed.removed:
+		case <-w.settling.Done():
+		}
+	case <-w.settling.Done(): // River completes it, and the leader removes it
+	}
+	w.freed()
+}
+
+// doneJob is a River job whose tasks are all settled.
+type doneJob struct {
+	id      int64
+	removed chan struct{}
+}
+
+// removeJobs removes the River jobs that were done since the last time.
+func (w *worker) removeJobs(ctx context.Context, done []*doneJob) {
+	ids := make([]int64, len(done))
+	for i, job := range done {
+		ids[i] = job.id
+	}
+	if _, err := w.enginePool.Exec(ctx, w.statements.schema.SQL(deleteJobsSQL), ids); err != nil && ctx.Err() == nil {
+		w.log.Warn("finished River jobs not removed; the leader will do it", "jobs", len(ids), "error", err)
+	}
+	for _, job := range done {
+		close(job.removed)
+	}
 }
 
 // batch is the tasks of one River job. They run one after the other in one slot; when one takes long, the rest goes on in

@@ -24,7 +24,7 @@ var longAgo = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // newRiver makes the node's River client: a worker for each type, all of which hand their batches to work. River only
 // carries: its retries, timeouts, leader and maintenance are off, since the table does what they are for.
-func newRiver(config Config, pool *pgxpool.Pool, number int64, work func(queue string, holds []hold)) (*river.Client[pgx.Tx], error) {
+func newRiver(config Config, pool *pgxpool.Pool, number int64, work func(job int64, queue string, holds []hold)) (*river.Client[pgx.Tx], error) {
 	workers := river.NewWorkers()
 	log := config.Logger.With("node", number)
 	for _, name := range config.Handlers.Types() {
@@ -61,19 +61,19 @@ func newRiver(config Config, pool *pgxpool.Pool, number int64, work func(queue s
 // batchWorker runs the batches of one type.
 type batchWorker struct {
 	river.WorkerDefaults[batchArgs]
-	work func(queue string, holds []hold)
+	work func(job int64, queue string, holds []hold)
 	log  *slog.Logger
 }
 
-// Work returns when each of the job's tasks has been settled or released, and never an error: a job that River retried would
-// carry fences that are gone.
+// Work returns when each of the job's tasks has been settled or released, and the job removed; never an error: a job that River
+// retried would carry fences that are gone.
 func (w *batchWorker) Work(_ context.Context, job *river.Job[batchArgs]) error {
 	holds, err := unpack(job.Args.Tasks)
 	if err != nil {
 		w.log.Error("River job is not one of ours; dropped", "job", job.ID, "error", err)
 		return nil
 	}
-	w.work(job.Queue, holds)
+	w.work(job.ID, job.Queue, holds)
 	return nil
 }
 

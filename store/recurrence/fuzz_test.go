@@ -1,0 +1,54 @@
+package recurrence
+
+import (
+	"errors"
+	"testing"
+	"time"
+)
+
+// FuzzParse: whatever the text, there is an error or a rule that gets on, and soon.
+func FuzzParse(f *testing.F) {
+	for _, seed := range []struct{ expression, zone string }{
+		{"*/15 * * * *", "Europe/Berlin"}, {"0 30 2 * * ?", "America/New_York"}, {"@daily", "Asia/Beirut"}, {"@every 90s", ""},
+		{"0 0 29 FEB *", "Australia/Lord_Howe"}, {"0 0 13 * FRI", "Pacific/Apia"}, {"59 59 23 29 2 ?", "Pacific/Kwajalein"},
+		{"* * 31 2,4,6,9,11 *", ""}, {"* * * 30 2 *", ""}, {"0 0 31 2,4 MON", ""}, {"TZ=0", ""}, {"TZ=", ""}, {"CRON_TZ=UTC 0 0 * * *", ""},
+		{", , , , ,", ""}, {", * * * * *", ""}, {"*/9223372036854775807 * * * *", ""}, {"*-x 5/0 1-2-3 * *", ""}, {"@every -9223372036s", "Local"},
+		{"@every 2562047h47m16s", ""}, {"@", ""}, {"\x00\xff", "\x00"}, {"0 0 1 1 *", "../UTC"}, {"1-1/1,2-2/2 0 ? jan-DEC sun-sat", "Etc/GMT-14"},
+	} {
+		for _, after := range []int64{-1 << 62, -30_000_000_000, 0, 1_800_000_000, 3_991_000_000, 253_402_300_799, 1 << 62} {
+			f.Add(seed.expression, seed.zone, after, int64(after%7))
+		}
+	}
+	f.Fuzz(func(t *testing.T, expression, zone string, second, nanosecond int64) {
+		began := time.Now()
+		rule, err := Parse(expression, zone)
+		if err != nil {
+			if rule != nil || !errors.Is(err, ErrInvalid) {
+				t.Fatalf("got %v, %v", rule, err)
+			}
+			return
+		}
+		after := time.Unix(second, nanosecond)
+		rule = rule.Anchored(after)
+		for range 3 {
+			next := rule.Next(after)
+			if next.IsZero() {
+				if after.Before(latest.AddDate(-300, 0, 0)) { // the longest @every takes 292 years
+					t.Fatalf("no fire after %s", after)
+				}
+				break
+			}
+			if !next.After(after) || next.After(latest) || next.Nanosecond() != 0 {
+				t.Fatalf("after %s comes %s", after, next)
+			}
+			if again := rule.Next(next.Add(-time.Nanosecond)); !again.Equal(next) {
+				t.Fatalf("%s is a fire, and %s", next, again)
+			}
+			after = next
+		}
+		rule.Last(time.Unix(second, nanosecond), latest)
+		if took := time.Since(began); took > 5*time.Second { // microseconds, unless the machine is stuck
+			t.Fatalf("it took %s", took)
+		}
+	})
+}
