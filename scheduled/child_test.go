@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -163,7 +164,8 @@ type stubborn gated
 func (stubborn) TaskType() string  { return "STUBBORN" }
 func (p stubborn) TaskKey() string { return p.Name }
 
-// effectTx and effectSQL write a row in the transaction that completes them.
+// effectTx and effectSQL write a row in the transaction that completes them. With "open" in their names they then wait for
+// the gate.
 type (
 	effectTx  struct{ Name string }
 	effectSQL struct{ Name string }
@@ -173,6 +175,8 @@ func (effectTx) TaskType() string   { return "EFFECT_TX" }
 func (p effectTx) TaskKey() string  { return p.Name }
 func (effectSQL) TaskType() string  { return "EFFECT_SQL" }
 func (p effectSQL) TaskKey() string { return p.Name }
+
+const openGate = 2
 
 // records is what handlers tell the tests, through connections of their own.
 type records struct{ pool *pgxpool.Pool }
@@ -187,6 +191,7 @@ CREATE TABLE effects (task_id text NOT NULL, revision bigint NOT NULL, pid int N
 const (
 	beganSQL = `INSERT INTO runs (task_id, revision, fence, attempt, pid) VALUES ($1, $2, $3, $4, $5) RETURNING number`
 	endedSQL = `UPDATE runs SET ended_at = clock_timestamp(), cause = $2 WHERE number = $1`
+	passSQL  = `SELECT pg_advisory_xact_lock_shared($1)`
 	writeSQL = `INSERT INTO effects (task_id, revision, pid) VALUES ($1, $2, $3)`
 )
 
@@ -232,16 +237,22 @@ func (r *records) stubborn(ctx context.Context, t *handlers.Task[stubborn]) erro
 
 // pass waits for the test to let go of an advisory lock.
 func (r *records) pass(ctx context.Context, gate int64) error {
-	_, err := r.pool.Exec(ctx, "SELECT pg_advisory_xact_lock_shared($1)", gate)
+	_, err := r.pool.Exec(ctx, passSQL, gate)
 	return err
 }
 
 func (r *records) effectTx(ctx context.Context, tx pgx.Tx, t *handlers.Task[effectTx]) error {
 	_, err := tx.Exec(ctx, writeSQL, t.ID, t.Revision, os.Getpid())
+	if err == nil && strings.Contains(t.ID, "open") {
+		_, err = tx.Exec(ctx, passSQL, openGate)
+	}
 	return err
 }
 
 func (r *records) effectSQL(ctx context.Context, tx *sql.Tx, t *handlers.Task[effectSQL]) error {
 	_, err := tx.ExecContext(ctx, writeSQL, t.ID, t.Revision, os.Getpid())
+	if err == nil && strings.Contains(t.ID, "open") {
+		_, err = tx.ExecContext(ctx, passSQL, openGate)
+	}
 	return err
 }

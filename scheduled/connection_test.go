@@ -172,7 +172,7 @@ func TestCutListenerComesBack(t *testing.T) {
 // session waits for an answer.
 func TestStoppedNodeSaysGoodbye(t *testing.T) {
 	f := newField(t)
-	w := newWire(t)
+	w := newWire()
 	w.delay = 20 * time.Millisecond
 	for range 3 {
 		stop := startNode(t, w.pool(f), nil, handlers.Handle(newVisitor().handle))

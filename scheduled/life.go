@@ -41,8 +41,13 @@ var errFenced = errors.New("the session did not answer in time")
 // without them.
 const graceAfterInterrupt = 5 * time.Second
 
+// beginWithin bounds each try to begin; then comes another.
+const beginWithin = 10 * time.Second
+
 // begin connects, registers the node and prepares its parts.
 func (n *Node) begin(ctx context.Context, previousBackend uint32) (*life, error) {
+	ctx, cancel := context.WithTimeout(ctx, beginWithin) // a server that is cut off does not even refuse
+	defer cancel()
 	clock := &clock{}
 	session, err := openSession(ctx, n.config, clock, previousBackend)
 	if err != nil {
@@ -105,7 +110,7 @@ func enginePool(ctx context.Context, config Config) (*pgxpool.Pool, error) {
 		_, err := conn.Exec(ctx, planSettingsSQL+"; SET lock_timeout = '500ms'; SET idle_in_transaction_session_timeout = '5s'; SET application_name = 'tasktable engine'")
 		return err
 	}
-	pool, err := pgxpool.NewWithConfig(ctx, settings)
+	pool, err := pgxpool.NewWithConfig(context.WithoutCancel(ctx), settings) // it outlives the beginning
 	if err != nil {
 		return nil, fmt.Errorf("make the engine's pool: %w", err)
 	}
@@ -225,7 +230,7 @@ func (l *life) stop(sessionCtx context.Context, endHandlers context.CancelCauseF
 	select {
 	case <-stopped:
 	case <-grace.C:
-		l.log.Error("handlers ignore that their context has ended", "running", len(l.worker.inHand(0)))
+		l.log.Error("not all work ended in time: a handler ignores its context, or the database does not answer", "left", len(l.worker.inHand(0)))
 	}
 	return len(l.worker.inHand(0)) == 0
 }

@@ -42,14 +42,16 @@ func (l *listener) run(ctx context.Context) {
 }
 
 func (l *listener) listen(ctx context.Context) error {
-	conn, err := l.connect(ctx)
+	connecting, cancel := context.WithTimeout(ctx, beginWithin)
+	defer cancel()
+	conn, err := l.connect(connecting)
 	if err != nil {
 		return fmt.Errorf("connect listener: %w", err)
 	}
 	defer closeConn(ctx, conn)
 	wake, held := l.statements.schema.String()+".wake", l.statements.schema.String()+".held"
 	for _, statement := range []string{"SET application_name = 'tasktable listener'", "LISTEN " + pgx.Identifier{wake}.Sanitize(), "LISTEN " + pgx.Identifier{held}.Sanitize()} {
-		if _, err := conn.Exec(ctx, statement); err != nil {
+		if _, err := conn.Exec(connecting, statement); err != nil {
 			return fmt.Errorf("listen: %w", err)
 		}
 	}

@@ -17,7 +17,7 @@ import (
 // context: the node that nobody hears any more ends its handlers before another is given their tasks.
 func TestCutOffNodeStopsBeforeAnotherStarts(t *testing.T) {
 	f := newField(t)
-	w := newWire(t)
+	w := newWire()
 	far, near := newVisitor(), newVisitor()
 	startNode(t, w.pool(f), nil, handlers.Handle(far.handle))
 	receipt := schedule(t, f.pool, store.Task{Payload: job{"a"}})
@@ -54,7 +54,7 @@ func TestCutOffNodeStopsBeforeAnotherStarts(t *testing.T) {
 // TestNodeCutOffWithinItsCommit leaves a transaction on the server that holds the task's row and will never end by itself.
 func TestNodeCutOffWithinItsCommit(t *testing.T) {
 	f := newField(t)
-	w := newWire(t)
+	w := newWire()
 	far := func(ctx context.Context, tx pgx.Tx, task *handlers.Task[job]) error {
 		if wired, ok := tx.Conn().PgConn().Conn().(*tripwire); ok {
 			wired.armed.Store(true)

@@ -48,7 +48,7 @@ func (s *stage) node(change func(*Config), parts ...handlers.Part) (stop func())
 	}, parts...)
 }
 
-// nothingIsLeft looks for what nodes that have stopped must not leave: held tasks, and River jobs to be done.
+// nothingIsLeft looks for what nodes that have stopped must not leave: held tasks, River jobs to be done, themselves.
 func (s *stage) nothingIsLeft() {
 	if s.t.Failed() {
 		return // then there may well be something
@@ -56,6 +56,7 @@ func (s *stage) nothingIsLeft() {
 	for what, sql := range map[string]string{
 		"held tasks": `SELECT string_agg(id || ' ' || status || ' ' || held_until, ', ') FROM tasktable.scheduled_tasks WHERE fence IS NOT NULL OR status = 'EXECUTING'`,
 		"River jobs": `SELECT string_agg(state || ' ' || kind || ' ' || (args ->> 'tasks'), ', ') FROM tasktable.river_job WHERE state NOT IN ('completed', 'cancelled', 'discarded')`,
+		"live nodes": `SELECT string_agg(number::text, ', ') FROM tasktable.nodes WHERE dead_at IS NULL`,
 	} {
 		var left *string
 		if err := s.pool.QueryRow(context.Background(), sql).Scan(&left); err != nil {

@@ -182,3 +182,33 @@ func TestEditsOfClaimedTasks(t *testing.T) {
 		t.Errorf("%+v, %v", receipt, err)
 	}
 }
+
+// A claim is handed back once, however often its row is edited before that is recorded.
+func TestClaimedTaskIsHandedBackOnce(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.node(func(c *Config) { c.LookAhead = 10 * time.Second })
+	s.schedule("a", func(task *store.Task) { task.At = time.Now().Add(8 * time.Second) })
+	await(t, s.pool, "a", 5*time.Second, store.StatusExecuting)
+	// Nothing can be recorded for a while.
+	tx, err := s.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), `LOCK TABLE tasktable.scheduled_task_executions IN EXCLUSIVE MODE`); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 20 { // each is notified
+		s.exec(`UPDATE tasktable.scheduled_tasks SET priority = $1, status = 'PAUSED'`, i+1)
+		eventually(t, 5*time.Second, "the node hears of it", func() bool {
+			return s.count(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`) > 0
+		})
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.is("a", store.StatusPaused, outcomeReleased)
+	s.schedule("b", nil)
+	s.begins("b").end <- nil // the node is well
+	s.is("b", store.StatusCompleted, outcomeCompleted)
+}

@@ -6,7 +6,6 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
-	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -25,20 +24,21 @@ type wire struct {
 	wg   sync.WaitGroup
 }
 
-func newWire(t *testing.T) *wire {
-	t.Helper()
+func newWire() *wire {
 	w := &wire{gate: make(chan struct{})}
 	close(w.gate)
-	t.Cleanup(func() {
-		w.mend()
-		w.mu.Lock()
-		for _, end := range w.ends {
-			_ = end.Close()
-		}
-		w.mu.Unlock()
-		w.wg.Wait()
-	})
 	return w
+}
+
+// end ends all connections, and returns when nothing is left of them.
+func (w *wire) end() {
+	w.mend()
+	w.mu.Lock()
+	for _, end := range w.ends {
+		_ = end.Close()
+	}
+	w.mu.Unlock()
+	w.wg.Wait()
 }
 
 func (w *wire) cut() {
@@ -143,7 +143,7 @@ func (w *wire) pool(f *field) *pgxpool.Pool {
 		f.t.Fatal(err)
 	}
 	f.t.Cleanup(func() {
-		w.mend()
+		w.end()
 		pool.Close()
 	})
 	return pool

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -44,6 +45,8 @@ type run struct {
 	since time.Time
 
 	notBefore time.Time // when the gate found it early: by this process's clock
+
+	ended     atomic.Bool // it is being settled, or forgotten: nothing more may become of it
 
 	mu      sync.Mutex
 	lease   *leaseContext // nil while it waits
@@ -186,13 +189,13 @@ func (b *batch) serveDue(runs []*run) []*run {
 	return runs[due:]
 }
 
-// left drops the tasks that are not this node's any more.
+// left drops the tasks that are not this node's any more, or soon will not be.
 func (b *batch) left(runs []*run) []*run {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var left []*run
 	for _, r := range runs {
-		if b.runs[r.Fence] == r {
+		if b.runs[r.Fence] == r && !r.ended.Load() {
 			left = append(left, r)
 		}
 	}
@@ -215,8 +218,12 @@ func (b *batch) releaseAll(runs []*run, why string) {
 	}
 }
 
-// end has an outcome recorded, and forgets the task when it is.
+// end has an outcome recorded, and forgets the task when it is. Only the first outcome of a claim counts: recording it may take
+// a while, and a row that is edited meanwhile is refused by the gate once more.
 func (b *batch) end(r *run, s settlement) {
+	if r.ended.Swap(true) {
+		return
+	}
 	b.settler.submit(b.settling, s, func(state settled, err error) {
 		level, say := slog.LevelInfo, "task "+s.Outcome
 		switch {
@@ -241,6 +248,9 @@ func (b *batch) end(r *run, s settlement) {
 
 // drop forgets a task whose fence is lost: there is nothing to settle.
 func (b *batch) drop(r *run) {
+	if r.ended.Swap(true) {
+		return
+	}
 	b.remove(r)
 	b.pending.Done()
 }

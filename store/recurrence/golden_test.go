@@ -21,7 +21,7 @@ var anchor = utc("2001-02-03T04:05:06Z")
 var schedules = []string{
 	"@daily", "30 2 * * *", "30 1 * * *", "45 1 * * *", "30 23 * * *", "0 9 * * MON-FRI", // once a day
 	"0,30 0-3 * * *", "15 2,3 * * *", "0 0-23 * * *", // fixed times, several of which may fall into a gap
-	"@hourly", "*/15 * * * *", "0/20 2 * * *", "*/20 0,1,2,23 * * *", // wildcards
+	"@hourly", "*/15 * * * *", "0/20 2 * * *", "*/20 1,2,23 * * SAT,SUN", // wildcards
 	"15 30 2 * * *", "*/20 30 2 * * *", // seconds
 	"@every 17m30s", "@every 45m", "@every 24h", // elapsed time
 	"0 12 31 * *", "59 23 28-31 * *", "0 3 29 2 *", "@monthly", "@weekly", "@yearly", // ends of months, the leap day

@@ -112,7 +112,7 @@ func TestAsRobfig(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 4))
 	parser := cron.NewParser(cron.SecondOptional | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.Descriptor)
-	expressions := []string{"@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly", "0 0 29 2 *"}
+	expressions := []string{"@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"}
 	for len(expressions) < 300 {
 		expressions = append(expressions, randomExpression(random))
 	}
@@ -125,7 +125,7 @@ func TestAsRobfig(t *testing.T) {
 		at := time.Unix(random.Int64N(4_000_000_000), 0).UTC()
 		for range 5 {
 			next := rule.Next(at)
-			if want := schedule.Next(at); !next.Equal(want) {
+			if want := schedule.Next(at); !next.Equal(want) && !want.IsZero() { // it gives up after five years
 				t.Errorf("%s after %s: got %s, want %s", expression, at, next, want)
 			}
 			at = next

@@ -31,6 +31,7 @@ func TestNext(t *testing.T) {
 		{"fixed, repeated", "30 1 * * *", "America/New_York", "2026-11-01T05:30:00Z", "2026-11-02T06:30:00Z"},
 		{"wild, in the gap", "*/15 2 * * *", "America/New_York", "2026-03-07T12:00:00Z", "2026-03-09T06:00:00Z"},
 		{"wild, repeated", "*/30 1 * * *", "America/New_York", "2026-11-01T05:30:00Z", "2026-11-01T06:00:00Z"},
+		{"wild, repeated, on that day alone", "*/30 1 1 NOV *", "America/New_York", "2026-11-01T05:30:00Z", "2026-11-01T06:00:00Z"},
 		{"hours named, so fixed", "0 0-23 * * *", "Europe/Berlin", "2026-10-25T00:00:00Z", "2026-10-25T02:00:00Z"},
 		{"from the first repetition on", "30 2 * * *", "Europe/Berlin", "2026-10-25T01:10:00Z", "2026-10-26T01:30:00Z"},
 		{"a seconds wildcard", "* 30 1 * * *", "America/New_York", "2026-11-01T05:30:59Z", "2026-11-01T06:30:00Z"},

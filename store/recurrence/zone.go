@@ -34,7 +34,8 @@ func (r *Rule) nextWall(at int64) int64 {
 		if fire := max(wall-now.offset, at); fire < now.end { // max: what was in the gap fires now
 			return fire
 		}
-		at = max(now.end, wall-lookBack)
+		// On to the first wall time that may be shown from the span's end on, which may be an earlier one, come round again.
+		at = max(now.end, r.match(now.end-lookBack)-lookBack)
 	}
 	return math.MaxInt64
 }

@@ -1,0 +1,230 @@
+package store_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tasktable/tasktable/store"
+)
+
+// readers are the ways whose scans differ.
+func (b *bench) readers() map[string]store.DB {
+	b.Helper()
+	return map[string]store.DB{
+		"pgx": b.pool, "simple protocol": b.poolIn(pgx.QueryExecModeSimpleProtocol),
+		"database/sql": store.SQL(b.openSQL("pgx")), "lib/pq": store.SQL(b.openSQL("postgres")),
+	}
+}
+
+// pointerTo is what a nullable column that is not null is read as.
+func pointerTo[T any](value T) *T { return &value }
+
+// fullRow has a value in every column, and the least one in none that may be null.
+func fullRow() (full, least store.Row) {
+	at := func(second int) time.Time { return time.Date(2031, 2, 3, 4, 5, second, 123456000, time.UTC) }
+	full = store.Row{
+		ID: "full — «ü» 😀", Payload: json.RawMessage(`{"n": 1.50, "s": "«ü»", "type": "TEST"}`), Type: "TEST", Entity: pointerTo("event:1"),
+		TenantID: pointerTo("acme"), Queue: "mail", Status: store.StatusExecuting, Priority: -100, ScheduledAt: at(0), RunNowAt: pointerTo(at(1)),
+		Expiration: pointerTo(store.MaxExpiration), ExpectedExecutionTime: store.MaxExpectedExecutionTime - time.Microsecond, MaxAttempts: 1000,
+		Attempt: 7, Revision: 1 << 40, Fence: pointerTo(int64(1<<40 + 1)), HeldUntil: pointerTo(at(2)), Message: pointerTo("line\nline"),
+		Result: json.RawMessage(`{"r": [1, null]}`), ScheduledBy: pointerTo(service), CreatedAt: at(3), LastStatusUpdate: at(4), StartedAt: pointerTo(at(5)),
+	}
+	least = store.Row{
+		ID: "least", Payload: json.RawMessage(`{"type": "TEST"}`), Type: "TEST", Queue: "default", Status: store.StatusCompleted, ScheduledAt: at(6),
+		ExpectedExecutionTime: time.Microsecond, MaxAttempts: 1, Revision: 1<<40 + 2, CreatedAt: at(7), LastStatusUpdate: at(8), FinishedAt: pointerTo(at(9)),
+	}
+	return full, least
+}
+
+// insert puts a row into the table as it is, past the triggers' corrections.
+func (b *bench) insert(row store.Row) {
+	b.Helper()
+	body, err := json.Marshal(row)
+	b.check(err)
+	b.inTx(func(tx pgx.Tx) {
+		b.exec(tx, `ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER`)
+		b.exec(tx, `INSERT INTO tasktable.scheduled_tasks (id, payload, entity, tenant_id, queue, status, priority, scheduled_at, run_now_at, expiration,
+				expected_execution_time, max_attempts, attempt, revision, next_attempt_at, fence, held_until, message, result, scheduled_by,
+				created_at, last_status_update, started_at, finished_at)
+			SELECT id, payload, entity, tenant_id, queue, status, priority, scheduled_at, run_now_at, expiration / 1000 * interval '1 microsecond',
+				expected_execution_time / 1000 * interval '1 microsecond', max_attempts, attempt, revision, next_attempt_at, fence, held_until, message,
+				result, scheduled_by, created_at, last_status_update, started_at, finished_at
+			FROM jsonb_to_record($1::text::jsonb) AS r (id text, payload jsonb, entity text, tenant_id text, queue text, status text, priority int,
+				scheduled_at timestamptz, run_now_at timestamptz, expiration bigint, expected_execution_time bigint, max_attempts int, attempt int,
+				revision bigint, next_attempt_at timestamptz, fence bigint, held_until timestamptz, message text, result jsonb, scheduled_by text,
+				created_at timestamptz, last_status_update timestamptz, started_at timestamptz, finished_at timestamptz)`, string(body))
+		b.exec(tx, `ALTER TABLE tasktable.scheduled_tasks ENABLE TRIGGER USER`)
+	})
+}
+
+// utc makes rows comparable: a driver gives times in the zone of its machine.
+func utc(row store.Row) store.Row {
+	for _, at := range []*time.Time{&row.ScheduledAt, &row.CreatedAt, &row.LastStatusUpdate} {
+		*at = at.UTC()
+	}
+	for _, at := range []**time.Time{&row.RunNowAt, &row.NextAttemptAt, &row.HeldUntil, &row.StartedAt, &row.FinishedAt} {
+		if *at != nil {
+			*at = pointerTo((*at).UTC())
+		}
+	}
+	return row
+}
+
+func TestEveryColumnIsReadByEveryDriver(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	full, least := fullRow()
+	b.insert(full)
+	b.insert(least)
+	for name, db := range b.readers() {
+		for _, want := range []store.Row{full, least} {
+			got, err := b.tasks.Get(b.ctx, db, want.ID)
+			b.check(err)
+			same(b, name+": "+want.ID, utc(got), want)
+			if got.Result == nil != (want.Result == nil) {
+				t.Errorf("%s: result of %s is %q", name, want.ID, got.Result)
+			}
+		}
+		rows, err := b.tasks.List(b.ctx, db, store.Filter{})
+		b.check(err)
+		for i, row := range rows {
+			rows[i] = utc(row)
+		}
+		same(b, name+": list", rows, []store.Row{full, least})
+		if _, err := b.tasks.Get(b.ctx, db, "nobody"); !errors.Is(err, store.ErrNotFound) {
+			t.Errorf("%s: get of none: %v", name, err)
+		}
+	}
+}
+
+func TestHistoryIsReadByEveryDriver(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	at := func(second int) time.Time { return time.Date(2031, 2, 3, 4, 5, second, 123456000, time.UTC) }
+	b.exec(b.pool, `INSERT INTO tasktable.scheduled_task_executions VALUES
+		(12, 'one', 'TEST', 11, 1, '2031-02-03 04:05:00.123456Z', '2031-02-03 04:05:01.123456Z', '2031-02-03 04:05:02.123456Z', '2031-02-03 04:05:03.123456Z',
+			'FAILED', 'oh', 7), (10, 'one', 'TEST', 9, 2, '2031-02-03 04:05:00.123456Z', NULL, NULL, '2031-02-03 04:05:03.123456Z', 'LOST', NULL, NULL)`)
+	b.exec(b.pool, `INSERT INTO tasktable.scheduled_task_changes VALUES (11, 'one', 'sql', 'rescheduled', '2031-02-03 04:05:05.123456Z', 'ann', '{"a": 1}', '{"a": 2}'),
+		(9, 'one', 'schedule', 'created', '2031-02-03 04:05:04.123456Z', 'ann', NULL, NULL)`)
+	want := store.History{
+		Changes: []store.Change{
+			{Revision: 9, TaskID: "one", Verb: "schedule", Outcome: "created", ChangedAt: at(4), ChangedBy: "ann"},
+			{Revision: 11, TaskID: "one", Verb: "sql", Outcome: "rescheduled", ChangedAt: at(5), ChangedBy: "ann", Old: []byte(`{"a": 1}`), New: []byte(`{"a": 2}`)},
+		},
+		Executions: []store.Execution{
+			{Fence: 10, TaskID: "one", Type: "TEST", Revision: 9, Attempt: 2, ScheduledAt: at(0), FinishedAt: at(3), Outcome: "LOST"},
+			{Fence: 12, TaskID: "one", Type: "TEST", Revision: 11, Attempt: 1, ScheduledAt: at(0), DueAt: pointerTo(at(1)), StartedAt: pointerTo(at(2)),
+				FinishedAt: at(3), Outcome: "FAILED", Error: pointerTo("oh"), Node: pointerTo(int64(7))},
+		},
+	}
+	for name, db := range b.readers() {
+		got, err := b.tasks.History(b.ctx, db, "one")
+		b.check(err)
+		for i := range got.Changes {
+			got.Changes[i].ChangedAt = got.Changes[i].ChangedAt.UTC()
+		}
+		for i, line := range got.Executions {
+			row := utc(store.Row{ScheduledAt: line.ScheduledAt, CreatedAt: line.FinishedAt, RunNowAt: line.DueAt, StartedAt: line.StartedAt})
+			got.Executions[i].ScheduledAt, got.Executions[i].FinishedAt = row.ScheduledAt, row.CreatedAt
+			got.Executions[i].DueAt, got.Executions[i].StartedAt = row.RunNowAt, row.StartedAt
+		}
+		same(b, name, got, want)
+		empty, err := b.tasks.History(b.ctx, db, "nobody")
+		if err != nil || len(empty.Changes)+len(empty.Executions) != 0 {
+			t.Errorf("%s: history of none: %v, %v", name, empty, err)
+		}
+	}
+}
+
+func TestListFilters(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for i, kind := range rowKinds[1:] {
+		b.make(kind, kind)
+		if i%2 == 0 {
+			b.exec(b.pool, `UPDATE tasktable.scheduled_tasks SET queue = 'mail', entity = NULL, tenant_id = NULL, payload = '{"type": "OTHER"}',
+				scheduled_at = '2100-01-01 00:05Z' WHERE id = $1`, kind)
+		}
+	}
+	for name, c := range map[string]struct {
+		filter store.Filter
+		want   string
+	}{
+		"none":       {store.Filter{}, "CANCELLED EXPIRED FAILED PAUSED held PAUSED COMPLETED EXECUTING QUEUED SKIPPED held CANCELLED held QUEUED"},
+		"type":       {store.Filter{Type: "OTHER"}, "COMPLETED EXECUTING QUEUED SKIPPED held CANCELLED held QUEUED"},
+		"status":     {store.Filter{Status: store.StatusCancelled}, "CANCELLED held CANCELLED"},
+		"queue":      {store.Filter{Queue: "default"}, "CANCELLED EXPIRED FAILED PAUSED held PAUSED"},
+		"entity":     {store.Filter{Entity: "event:1", Status: store.StatusPaused}, "PAUSED held PAUSED"},
+		"tenant":     {store.Filter{TenantID: "acme", Limit: 2}, "CANCELLED EXPIRED"},
+		"from":       {store.Filter{From: far(0).Add(1)}, "COMPLETED EXECUTING QUEUED SKIPPED held CANCELLED held QUEUED"},
+		"to":         {store.Filter{To: far(5)}, "CANCELLED EXPIRED FAILED PAUSED held PAUSED"},
+		"from to":    {store.Filter{From: far(0), To: far(0)}, ""},
+		"no such":    {store.Filter{Type: "NO_SUCH"}, ""},
+		"everything": {store.Filter{Type: "OTHER", Status: "EXECUTING", Queue: "mail", From: far(5), To: far(6), Limit: 10000}, "EXECUTING"},
+	} {
+		rows, err := b.tasks.List(b.ctx, b.pool, c.filter)
+		b.check(err)
+		got := ""
+		for _, row := range rows {
+			got += " " + row.ID
+		}
+		if got != "" {
+			got = got[1:]
+		}
+		if got != c.want {
+			t.Errorf("%s: %s\ninstead of %s", name, got, c.want)
+		}
+	}
+}
+
+// Pages go on where they left off, also after the last task of a page was deleted or moved.
+func TestPagesOfAList(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	var tasks []store.Task
+	for i := range 25 {
+		tasks = append(tasks, store.Task{ID: fmt.Sprintf("%02d", i), Payload: payload(i), At: far(i / 4)}) // four of a time
+	}
+	tasks = append(tasks, store.Task{ID: "other", Payload: plain{}, At: far(3)})
+	_, err := b.tasks.ScheduleMany(b.ctx, b.pool, tasks)
+	b.check(err)
+	for name, db := range b.readers() {
+		filter := store.Filter{Type: "TEST", Limit: 7}
+		var seen, sizes []string
+		for {
+			rows, err := b.tasks.List(b.ctx, db, filter)
+			b.check(err)
+			sizes = append(sizes, fmt.Sprint(len(rows)))
+			for _, row := range rows {
+				seen = append(seen, row.ID)
+			}
+			if len(rows) == 0 {
+				break
+			}
+			filter.After = &rows[len(rows)-1]
+		}
+		same(b, name+": sizes of pages", sizes, []string{"7", "7", "7", "4", "0"})
+		for i, id := range seen {
+			if id != tasks[i].ID {
+				t.Fatalf("%s: place %d has %s", name, i, id)
+			}
+		}
+	}
+	first, err := b.tasks.List(b.ctx, b.pool, store.Filter{Limit: 6})
+	b.check(err)
+	for name, then := range map[string]func() error{
+		"moved":   func() error { _, err := b.tasks.Reschedule(b.ctx, b.pool, "05", far(100)); return err },
+		"deleted": func() error { _, err := b.tasks.Delete(b.ctx, b.pool, "05"); return err },
+	} {
+		b.check(then())
+		next, err := b.tasks.List(b.ctx, b.pool, store.Filter{Limit: 1, After: &first[5]})
+		if err != nil || len(next) != 1 || next[0].ID != "06" {
+			t.Errorf("%s: %v, %s", name, err, pretty(next))
+		}
+	}
+}
