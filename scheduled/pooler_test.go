@@ -14,8 +14,10 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/store"
 )
 
 func TestPoolerIsRefused(t *testing.T) {
@@ -37,6 +39,49 @@ func TestPgBouncerIsRefused(t *testing.T) {
 	f := newField(t)
 	at := startBouncer(t, f, bouncer)
 	refuses(t, f, func(ctx context.Context) (*pgx.Conn, error) { return pgx.Connect(ctx, at) })
+}
+
+// TestPgBouncerKeepsItsSettings has a service whose pool goes through PgBouncer, and whose session does not: what the engine sets
+// on its connections must not come to the service's, or to others that share the pooler.
+func TestPgBouncerKeepsItsSettings(t *testing.T) {
+	bouncer, err := exec.LookPath("pgbouncer")
+	if err != nil {
+		t.Skip("needs pgbouncer in PATH: ", err)
+	}
+	f := newField(t)
+	pool, err := pgxpool.New(context.Background(), startBouncer(t, f, bouncer)+"&default_query_exec_mode=exec")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	const settings = `SELECT concat_ws(' ', current_setting('enable_seqscan'), current_setting('enable_hashjoin'), current_setting('lock_timeout'),
+		current_setting('idle_in_transaction_session_timeout'))`
+	clean := ask[string](f, settings)
+	v := newVisitor()
+	close(v.let)
+	startNode(t, pool, func(c *Config) {
+		c.Connect = func(ctx context.Context) (*pgx.Conn, error) {
+			return pgx.ConnectConfig(ctx, f.pool.Config().ConnConfig.Copy())
+		}
+	}, handlers.Handle(v.handle))
+	for i := range 20 {
+		schedule(t, f.pool, store.Task{Payload: job{fmt.Sprint(i)}})
+	}
+	f.until(20*time.Second, "all are completed", completedSQL, 20)
+	for range 8 { // all at once, so that each has another of the pooler's connections
+		tx, err := pool.Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = tx.Rollback(context.Background()) }()
+		var found string
+		if err := tx.QueryRow(t.Context(), settings).Scan(&found); err != nil {
+			t.Fatal(err)
+		}
+		if found != clean {
+			t.Errorf("through the pooler a service finds %q, not %q", found, clean)
+		}
+	}
 }
 
 // refuses checks that a node with such a session connection does not start, and leaves nothing behind.

@@ -2,6 +2,7 @@ package scheduled
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -25,11 +26,12 @@ type stage struct {
 
 	mu   sync.Mutex
 	acts map[string]chan *act
+	over chan struct{} // closed before the nodes stop: no run is waited for any more
 }
 
 func newStage(t *testing.T) *stage {
 	t.Helper()
-	s := &stage{t: t, pool: storetest.Pool(t), tasks: store.New(store.Config{Service: "test"}), acts: map[string]chan *act{}}
+	s := &stage{t: t, pool: storetest.Pool(t), tasks: store.New(store.Config{Service: "test"}), acts: map[string]chan *act{}, over: make(chan struct{})}
 	t.Cleanup(s.nothingIsLeft) // after the nodes have stopped: they are started later
 	return s
 }
@@ -40,12 +42,25 @@ func (s *stage) node(change func(*Config), parts ...handlers.Part) (stop func())
 	if len(parts) == 0 {
 		parts = []handlers.Part{handlers.Handle(s.handle)}
 	}
-	return startNode(s.t, s.pool, func(c *Config) {
+	stop = startNode(s.t, s.pool, func(c *Config) {
 		c.Backoff = func(int, error) time.Duration { return 10 * time.Millisecond }
 		if change != nil {
 			change(c)
 		}
 	}, parts...)
+	s.t.Cleanup(s.end)
+	return stop
+}
+
+// end lets go of all runs.
+func (s *stage) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	select {
+	case <-s.over:
+	default:
+		close(s.over)
+	}
 }
 
 // nothingIsLeft looks for what nodes that have stopped must not leave: held tasks, River jobs to be done, themselves.
@@ -118,7 +133,12 @@ func (s *stage) handle(ctx context.Context, task *handlers.Task[job]) error {
 
 // handleDeaf is handle for a handler that does not mind its context.
 func (s *stage) handleDeaf(ctx context.Context, task *handlers.Task[job]) error {
-	return <-s.enter(ctx, task).end
+	select {
+	case err := <-s.enter(ctx, task).end:
+		return err
+	case <-s.over:
+		return errors.New("the test is over")
+	}
 }
 
 func (s *stage) enter(ctx context.Context, task *handlers.Task[job]) *act {
@@ -227,6 +247,7 @@ func (tr *troupe) run() {
 			tr.t.Errorf("node: %v", err)
 		}
 	})
+	tr.t.Cleanup(tr.stage.end)
 }
 
 // oneBatch claims all that is due and hands it to River as a single job, in the order of the ids.

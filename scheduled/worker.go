@@ -46,7 +46,7 @@ type run struct {
 
 	notBefore time.Time // when the gate found it early: by this process's clock
 
-	ended     atomic.Bool // it is being settled, or forgotten: nothing more may become of it
+	ended atomic.Bool // it is being settled, or forgotten: nothing more may become of it
 
 	mu      sync.Mutex
 	lease   *leaseContext // nil while it waits

@@ -62,8 +62,8 @@ WHERE ($1::text = '' OR type = $1::text)
     AND ($5::text = '' OR tenant_id = $5::text)
     AND ($6::text = '' OR scheduled_at >= $6::text::timestamptz)
     AND ($7::text = '' OR scheduled_at < $7::text::timestamptz)
-    AND ($8::text = '' OR (scheduled_at::timestamptz, id::text) > ($8::text::timestamptz, $9::text))
-ORDER BY scheduled_at::timestamptz, id::text
+    AND ($8::text = '' OR (scheduled_at::timestamptz, id::text COLLATE "C") > ($8::text::timestamptz, $9::text))
+ORDER BY scheduled_at::timestamptz, id::text COLLATE "C"
 LIMIT $10::text::int`
 
 // List reads the tasks that a filter selects, by scheduled_at and id. It reads the table through: meant for people and

@@ -1,0 +1,85 @@
+package migrations_test
+
+import (
+	"errors"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/tasktable/tasktable/migrations"
+	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/storetest"
+)
+
+func TestSchemasOfOtherNames(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"jobs", "public", "_x9", "tasks_tasktable", strings.Repeat("n", 46)} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx := deadline(t)
+			pool := emptyPool(ctx, t)
+			check(t, migrations.Up(ctx, pool, name))
+			migrated(ctx, t, pool, name)
+			same(t, "schema", dump(ctx, t, pool, name, true), dump(ctx, t, storetest.Pool(t), "tasktable", true))
+			if made := lines(ctx, t, pool, `SELECT nspname::text FROM pg_namespace WHERE nspname = 'tasktable'`); len(made) != 0 {
+				t.Error("there is a schema tasktable too")
+			}
+			receipt, err := store.New(store.Config{Schema: name}).Schedule(ctx, pool, store.Task{ID: "one", Payload: store.JSON(`{"type":"TEST"}`)})
+			if err != nil || receipt.Outcome != store.Created {
+				t.Errorf("got %+v, %v", receipt, err)
+			}
+			check(t, migrations.Down(ctx, pool, name))
+		})
+	}
+}
+
+// Two teams share a database and do not meet.
+func TestTwoSchemasInOneDatabase(t *testing.T) {
+	t.Parallel()
+	ctx := deadline(t)
+	pool := emptyPool(ctx, t)
+	for _, name := range []string{"one", "two"} {
+		check(t, migrations.Up(ctx, pool, name))
+		tasks := store.New(store.Config{Schema: name, Service: name})
+		for _, entity := range []string{"event:1", "event:2"} {
+			if _, err := tasks.Sync(ctx, pool, entity, store.Task{ID: entity, Payload: store.JSON(`{"type":"TEST"}`)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	same(t, "schema two", dump(ctx, t, pool, "two", true), dump(ctx, t, pool, "one", true))
+	check(t, migrations.Down(ctx, pool, "one"))
+	migrated(ctx, t, pool, "two")
+	history, err := store.New(store.Config{Schema: "two"}).History(ctx, pool, "event:1")
+	if err != nil || len(history.Changes) != 1 || history.Changes[0].ChangedBy != "two" {
+		t.Errorf("got %+v, %v", history, err)
+	}
+}
+
+func TestSchemaNamesThatAreRefused(t *testing.T) {
+	t.Parallel()
+	ctx := deadline(t)
+	pool := emptyPool(ctx, t)
+	for name, why := range map[string]string{
+		"user": "reserved word", "select": "reserved word", "order": "reserved word", "all": "reserved word", "between": "reserved word",
+		"Jobs": "must be 1 to 46", "my jobs": "must be 1 to 46", "1st": "must be 1 to 46", `a"b`: "must be 1 to 46", "ü": "must be 1 to 46",
+		strings.Repeat("n", 47): "must be 1 to 46",
+	} {
+		_, status := migrations.Status(ctx, pool, name)
+		for call, err := range map[string]error{
+			"Up": migrations.Up(ctx, pool, name), "Down": migrations.Down(ctx, pool, name), "Check": migrations.Check(ctx, pool, name), "Status": status,
+		} {
+			if !errors.Is(err, store.ErrInvalid) || !strings.Contains(err.Error(), why) || !strings.Contains(err.Error(), "schema") {
+				t.Errorf("%s(%s): %v", call, name, err)
+			}
+		}
+		if why != "reserved word" {
+			if err := migrations.Print(io.Discard, name); !errors.Is(err, store.ErrInvalid) {
+				t.Errorf("Print(%s): %v", name, err)
+			}
+		}
+	}
+	if err := migrations.Up(ctx, pool, "pg_jobs"); err == nil || !strings.Contains(err.Error(), `unacceptable schema name "pg_jobs"`) {
+		t.Errorf("a name of Postgres's own: %v", err)
+	}
+}

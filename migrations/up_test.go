@@ -1,0 +1,144 @@
+package migrations_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tasktable/tasktable/migrations"
+	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/storetest"
+)
+
+func TestSeveralProcessesMigrateAtOnce(t *testing.T) {
+	t.Parallel()
+	ctx := deadline(t)
+	url := storetest.EmptyURL(t)
+	start, failures := make(chan struct{}), make([]error, 8)
+	var group sync.WaitGroup
+	for i := range failures {
+		pool := poolOn(ctx, t, url, 1) // the least that a service can have
+		group.Go(func() {
+			<-start
+			if failures[i] = migrations.Up(ctx, pool, ""); failures[i] == nil {
+				failures[i] = migrations.Check(ctx, pool, "")
+			}
+		})
+	}
+	close(start)
+	group.Wait()
+	check(t, errors.Join(failures...))
+	pool := poolOn(ctx, t, url, 1)
+	migrated(ctx, t, pool, "")
+	same(t, "schema", dump(ctx, t, pool, "tasktable", true), dump(ctx, t, storetest.Pool(t), "tasktable", true))
+	if doubled := lines(ctx, t, pool, `SELECT version_id::text FROM tasktable.goose_db_version GROUP BY 1 HAVING count(*) > 1`); len(doubled) != 0 {
+		t.Errorf("applied more than once: %v", doubled)
+	}
+}
+
+func TestUpAgainDoesNothing(t *testing.T) {
+	t.Parallel()
+	ctx := deadline(t)
+	pool := storetest.Pool(t)
+	const applied = `SELECT v::text FROM tasktable.goose_db_version AS v UNION ALL SELECT v::text FROM tasktable.river_migration AS v`
+	schema, versions := dump(ctx, t, pool, "tasktable", true), lines(ctx, t, pool, applied)
+	check(t, migrations.Up(ctx, pool, ""))
+	same(t, "schema", dump(ctx, t, pool, "tasktable", true), schema)
+	same(t, "versions", strings.Join(lines(ctx, t, pool, applied), "\n"), strings.Join(versions, "\n"))
+}
+
+// unmigrated demands of Check an error that says what is missing, and of Up that it mends that.
+func unmigrated(ctx context.Context, t *testing.T, pool *pgxpool.Pool, lacks string) {
+	t.Helper()
+	if err := migrations.Check(ctx, pool, ""); !errors.Is(err, migrations.ErrUnmigrated) || !strings.Contains(err.Error(), lacks) {
+		t.Errorf("check: %v, which should name %s", err, lacks)
+	}
+	check(t, migrations.Up(ctx, pool, ""))
+	migrated(ctx, t, pool, "")
+}
+
+func TestCheckOfWhatIsUnmigratedOrOlder(t *testing.T) {
+	t.Parallel()
+	names, err := migrations.Names()
+	check(t, err)
+	last := names[len(names)-1]
+	for name, c := range map[string]struct {
+		up    bool
+		sql   string
+		lacks string
+	}{
+		"nothing":                 {false, ``, "schema tasktable lacks tasktable migration 1 (" + names[0] + ")"},
+		"an empty schema":         {false, `CREATE SCHEMA tasktable`, "tasktable migration 1 (" + names[0] + ")"},
+		"without the last":        {true, `DROP VIEW tasktable.task_timeline, tasktable.late_tasks, tasktable.running_tasks, tasktable.dead_letters; DELETE FROM tasktable.goose_db_version WHERE version_id = 4`, last},
+		"without River's":         {true, `DROP TABLE tasktable.river_migration CASCADE; ` + dropRiver, "river migration 1"},
+		"stopped between the two": {true, `TRUNCATE tasktable.river_migration; DROP TABLE tasktable.river_migration CASCADE; ` + dropRiver, "river migration 1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx := deadline(t)
+			pool := emptyPool(ctx, t)
+			if c.up {
+				check(t, migrations.Up(ctx, pool, ""))
+			}
+			apply(ctx, t, pool, c.sql)
+			unmigrated(ctx, t, pool, c.lacks)
+		})
+	}
+}
+
+// dropRiver removes what River's migrations made but their table.
+const dropRiver = `DO $$ DECLARE made record; BEGIN
+	FOR made IN SELECT c.relname FROM pg_class AS c WHERE c.relnamespace = 'tasktable'::regnamespace AND c.relkind = 'r' AND c.relname LIKE 'river%' LOOP
+		EXECUTE format('DROP TABLE tasktable.%I CASCADE', made.relname);
+	END LOOP;
+	FOR made IN SELECT p.oid::regprocedure AS name FROM pg_proc AS p WHERE p.pronamespace = 'tasktable'::regnamespace AND p.proname LIKE 'river%' LOOP
+		EXECUTE format('DROP FUNCTION %s CASCADE', made.name);
+	END LOOP;
+	DROP TYPE tasktable.river_job_state CASCADE;
+END $$`
+
+// A program that was rolled back works on the database of the newer one.
+func TestNewerSchemasAreAccepted(t *testing.T) {
+	t.Parallel()
+	ctx := deadline(t)
+	pool := storetest.Pool(t)
+	apply(ctx, t, pool, `INSERT INTO tasktable.goose_db_version (version_id, is_applied) VALUES (99, true)`)
+	apply(ctx, t, pool, `INSERT INTO tasktable.river_migration (line, version) VALUES ('main', 99)`)
+	before := dump(ctx, t, pool, "tasktable", true)
+	migrated(ctx, t, pool, "")
+	check(t, migrations.Up(ctx, pool, ""))
+	same(t, "schema", dump(ctx, t, pool, "tasktable", true), before)
+	if _, err := store.New(store.Config{}).List(ctx, pool, store.Filter{}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestDownWithoutUp(t *testing.T) {
+	t.Parallel()
+	ctx := deadline(t)
+	pool := emptyPool(ctx, t)
+	check(t, migrations.Down(ctx, pool, ""))
+	if made := lines(ctx, t, pool, `SELECT nspname::text FROM pg_namespace WHERE nspname = 'tasktable'`); len(made) != 0 {
+		t.Error("down made the schema")
+	}
+	apply(ctx, t, pool, `CREATE SCHEMA tasktable`)
+	check(t, migrations.Down(ctx, pool, ""))
+	unmigrated(ctx, t, pool, "tasktable migration 1")
+}
+
+func TestUpEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(deadline(t))
+	pool := emptyPool(ctx, t)
+	check(t, pool.Ping(ctx))
+	cancel()
+	for name, call := range map[string]func(context.Context, *pgxpool.Pool, string) error{"Up": migrations.Up, "Down": migrations.Down, "Check": migrations.Check} {
+		if err := call(ctx, pool, ""); !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,93 @@
+package scheduled
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/store"
+)
+
+// asideSQL gives a database another clock: functions of the same names, found before Postgres's own. No application can tell
+// that from a server whose clock is off, nor from a clock of its own that is off. (A Go program's clock cannot be faked from
+// outside: it asks the kernel directly, past any preloaded library.)
+const asideSQL = `
+CREATE SCHEMA aside;
+CREATE FUNCTION aside.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE AS $$ SELECT pg_catalog.clock_timestamp() + interval '%[1]s' $$;
+CREATE FUNCTION aside.statement_timestamp() RETURNS timestamptz LANGUAGE sql STABLE AS $$ SELECT pg_catalog.statement_timestamp() + interval '%[1]s' $$;
+CREATE FUNCTION aside.transaction_timestamp() RETURNS timestamptz LANGUAGE sql STABLE AS $$ SELECT pg_catalog.transaction_timestamp() + interval '%[1]s' $$;
+CREATE FUNCTION aside.now() RETURNS timestamptz LANGUAGE sql STABLE AS $$ SELECT pg_catalog.now() + interval '%[1]s' $$;
+DO $$ BEGIN EXECUTE format('ALTER DATABASE %%I SET search_path = aside, pg_catalog, public', current_database()); END $$`
+
+func TestClocksAnHourApartChangeNothing(t *testing.T) {
+	for _, off := range []string{"1 hour", "-1 hour"} {
+		t.Run(off, func(t *testing.T) {
+			f := newField(t)
+			f.exec(fmt.Sprintf(asideSQL, off))
+			f.pool.Reset() // connections made before have the true clock
+			if apart := time.Since(ask[time.Time](f, `SELECT clock_timestamp()`)).Abs(); apart < 59*time.Minute {
+				t.Fatalf("the clocks are %s apart", apart)
+			}
+			runByTheDatabasesClock(t, f)
+		})
+	}
+}
+
+func runByTheDatabasesClock(t *testing.T, f *field) {
+	now := func() time.Time { return ask[time.Time](f, `SELECT clock_timestamp()`) }
+	v := newVisitor()
+	failed := false
+	stop := startNode(t, f.nodePool(), nil, handlers.Handle(v.handle), handlers.Handle(func(context.Context, *handlers.Task[quick]) error {
+		if !failed {
+			failed = true
+			return handlers.RetryAfter(700*time.Millisecond, errors.New("once"))
+		}
+		return nil
+	}))
+	begin := time.Now()
+	running := schedule(t, f.pool, store.Task{Payload: job{"now"}})
+	execution := receive(t, v.began, 10*time.Second, "what is due now runs")
+	if took := time.Since(begin); took > 2*time.Second {
+		t.Errorf("what was due now began after %s", took)
+	}
+	if d := now().Sub(execution.StartedAt).Abs(); d > 5*time.Second {
+		t.Errorf("StartedAt is %s from the database's clock", d)
+	}
+	if jobs := f.count(`SELECT count(*) FROM tasktable.river_job WHERE scheduled_at = '2000-01-01Z'`); jobs != f.count(`SELECT count(*) FROM tasktable.river_job`) || jobs == 0 {
+		t.Error("a River job has a time of its own")
+	}
+	if n := f.count(`SELECT count(*) FROM tasktable.scheduled_tasks
+		WHERE held_until BETWEEN clock_timestamp() + interval '4 minutes' AND clock_timestamp() + interval '7 minutes'`); n != 1 {
+		t.Error("the lease is not by the database's clock")
+	}
+	if _, err := tasks.Cancel(t.Context(), f.pool, running.ID); err != nil {
+		t.Fatal(err)
+	}
+	if cause := receive(t, v.ended, 5*time.Second, "the cancelled handler's context ends"); !errors.Is(cause, handlers.ErrCancelled) {
+		t.Errorf("cause %v", cause)
+	}
+
+	soon := schedule(t, f.pool, store.Task{Payload: job{"soon"}, At: now().Add(1500 * time.Millisecond)})
+	late := schedule(t, f.pool, store.Task{Payload: job{"late"}, At: now().Add(-time.Minute), Expiration: 30 * time.Second})
+	later := schedule(t, f.pool, store.Task{Payload: job{"later"}, At: now().Add(30 * time.Minute)})
+	retried := schedule(t, f.pool, store.Task{Payload: quick{Name: "retried"}, Expiration: 20 * time.Second})
+	ran := receive(t, v.began, 10*time.Second, "what is due soon runs")
+	lag := ran.StartedAt.Sub(ran.ScheduledAt)
+	t.Logf("%s began %s after its time", ran.ID, lag)
+	if ran.ID != soon.ID || lag < 0 || lag > time.Second {
+		t.Errorf("%s began %s after its time", ran.ID, lag)
+	}
+	await(t, f.pool, late.ID, 5*time.Second, store.StatusExpired)
+	await(t, f.pool, retried.ID, 10*time.Second, store.StatusCompleted)
+	f.never("an attempt began before its time", `SELECT count(*) FROM tasktable.scheduled_task_executions WHERE started_at < due_at`)
+	if row := await(t, f.pool, later.ID, time.Second, store.StatusQueued); row.Attempt != 0 || len(v.began) != 0 {
+		t.Error("what is due in half an hour has begun")
+	}
+	close(v.let)
+	await(t, f.pool, soon.ID, 5*time.Second, store.StatusCompleted)
+	stop()
+	f.nothingLeft()
+}

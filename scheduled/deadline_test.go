@@ -1,0 +1,183 @@
+package scheduled
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/store"
+)
+
+// brief makes leases short: the expected time and a second.
+func brief(c *Config) { c.StartAllowance = time.Second }
+
+// passes waits until the database's clock has passed a time.
+func (s *stage) passes(at time.Time) {
+	s.t.Helper()
+	eventually(s.t, time.Until(at)+5*time.Second, "the time comes", func() bool {
+		return s.count(`SELECT (clock_timestamp() > $1)::int`, at) == 1
+	})
+}
+
+// A handler that takes too long has its context ended in time, and its attempt counts.
+func TestDeadline(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.node(brief)
+	s.schedule("a", func(task *store.Task) { task.ExpectedExecutionTime = 2 * time.Second })
+	a := s.begins("a")
+	row := await(t, s.pool, "a", 5*time.Second, store.StatusExecuting)
+	if deadline, ok := a.ctx.Deadline(); !ok || time.Until(deadline) > 3*time.Second || time.Until(deadline) < time.Second {
+		t.Errorf("the context's deadline is in %s", time.Until(deadline))
+	}
+	if cause := a.ends(t, 5*time.Second); !errors.Is(cause, handlers.ErrDeadline) {
+		t.Errorf("the context ended by %v", cause)
+	}
+	if late := time.Since(*row.HeldUntil); late > 0 {
+		t.Errorf("the context ended %s after the lease", late)
+	}
+	again := s.begins("a")
+	if again.Attempt != 2 {
+		t.Errorf("attempt %d", again.Attempt)
+	}
+	if got := s.errorOf("a"); !strings.HasPrefix(got, "the attempt took longer than its lease: ") {
+		t.Errorf("recorded as %q", got)
+	}
+	again.end <- nil
+	s.is("a", store.StatusCompleted, outcomeRetried, outcomeCompleted)
+}
+
+// A handler that does not mind its context loses the task: it runs again, and what the first one says later does not count.
+func TestLeaseLapses(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.node(brief, handlers.Handle(s.handleDeaf))
+	for _, id := range []string{"a", "last"} {
+		s.schedule(id, func(task *store.Task) {
+			task.ExpectedExecutionTime = 500 * time.Millisecond
+			if id == "last" {
+				task.MaxAttempts = 1
+			}
+		})
+	}
+	a, last := s.begins("a"), s.begins("last")
+	second := s.begins("a")
+	if second.Attempt != 2 || second.Fence <= a.Fence || second.Revision != a.Revision || second.IdempotencyKey() != a.IdempotencyKey() {
+		t.Errorf("the second run: %+v after %+v", second.Execution, a.Execution)
+	}
+	if cause := a.ends(t, 2*time.Second); !errors.Is(cause, handlers.ErrDeadline) {
+		t.Errorf("the context ended by %v", cause)
+	}
+	if err := a.Extend(t.Context(), time.Minute); err == nil {
+		t.Error("a lost lease was extended")
+	}
+	a.Note("too late")
+	a.end <- nil
+	second.Note("the second")
+	second.end <- nil
+	if row := s.is("a", store.StatusCompleted, outcomeLost, outcomeCompleted); deref(row.Message) != "the second" || row.Attempt != 2 {
+		t.Errorf("message %q, attempt %d", deref(row.Message), row.Attempt)
+	}
+	if row := s.is("last", store.StatusFailed, outcomeLost); deref(row.Message) != "its lease ended" {
+		t.Errorf("message %q", deref(row.Message))
+	}
+	last.end <- nil
+	s.schedule("after", nil) // what comes after shows that the late outcomes have been dealt with
+	s.begins("after").end <- nil
+	s.is("after", store.StatusCompleted, outcomeCompleted)
+	s.is("a", store.StatusCompleted, outcomeLost, outcomeCompleted)
+	s.is("last", store.StatusFailed, outcomeLost)
+	s.idle("a", "last")
+}
+
+func TestExtendKeepsTheLease(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.node(brief)
+	s.schedule("a", func(task *store.Task) { task.ExpectedExecutionTime = time.Second })
+	a := s.begins("a")
+	row := await(t, s.pool, "a", 5*time.Second, store.StatusExecuting)
+	for _, d := range []time.Duration{0, -time.Second} {
+		if err := a.Extend(t.Context(), d); !errors.Is(err, store.ErrInvalid) {
+			t.Errorf("extended by %s: %v", d, err)
+		}
+	}
+	if err := a.Extend(t.Context(), time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	if deadline, _ := a.ctx.Deadline(); time.Until(deadline) < 58*time.Second {
+		t.Errorf("the context's deadline is in %s", time.Until(deadline))
+	}
+	if err := a.Extend(t.Context(), time.Second); err != nil { // never shorter
+		t.Fatal(err)
+	}
+	s.passes(row.HeldUntil.Add(1200 * time.Millisecond)) // the leader has looked since
+	if a.ctx.Err() != nil {
+		t.Errorf("the context ended")
+	}
+	// Not while its row is locked, and not once it is cancelled.
+	unlock := lock(t, s.pool, "a")
+	if err := a.Extend(t.Context(), time.Hour); err == nil {
+		t.Error("extended, though the row is locked")
+	}
+	unlock()
+	if a.ctx.Err() != nil {
+		t.Error("the context ended because the row was locked")
+	}
+	if _, err := s.tasks.Cancel(t.Context(), s.pool, "a"); err != nil {
+		t.Fatal(err)
+	}
+	a.ends(t, 2*time.Second)
+	if err := a.Extend(t.Context(), time.Hour); !errors.Is(err, handlers.ErrCancelled) {
+		t.Errorf("extended when cancelled: %v", err)
+	}
+	s.is("a", store.StatusCancelled, outcomeSuperseded)
+}
+
+// A task that is claimed but waits long for a slot keeps its lease, however short it is.
+func TestWaitForASlotIsNotALoss(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	const n = 8
+	queues := map[string]int{}
+	for i := range n {
+		queues[fmt.Sprint("q", i)] = 1
+	}
+	s.node(func(c *Config) { c.StartAllowance, c.Queues = time.Second, queues })
+	long := make([]*act, n)
+	for i := range n {
+		s.schedule(fmt.Sprint("long ", i), func(task *store.Task) { task.Queue, task.ExpectedExecutionTime = fmt.Sprint("q", i), time.Minute })
+	}
+	for i := range n {
+		long[i] = s.begins(fmt.Sprint("long ", i))
+	}
+	begin := time.Now()
+	for i := range n { // spread over the second between two looks
+		s.schedule(fmt.Sprint("short ", i), func(task *store.Task) {
+			task.Queue, task.ExpectedExecutionTime, task.At = fmt.Sprint("q", i), 100*time.Millisecond, begin.Add(time.Duration(i)*time.Second/n)
+		})
+	}
+	for i := range n {
+		await(t, s.pool, fmt.Sprint("short ", i), 5*time.Second, store.StatusExecuting)
+	}
+	eventually(t, 15*time.Second, "five seconds have passed", func() bool {
+		if lapsed := s.count(`SELECT count(*) FROM tasktable.running_tasks WHERE stuck`); lapsed > 0 { // another node's leader would take it back
+			t.Fatalf("the leases of %d waiting tasks have lapsed", lapsed)
+		}
+		return s.count(`SELECT (clock_timestamp() > $1)::int`, begin.Add(5*time.Second)) == 1
+	})
+	for i := range n {
+		s.idle(fmt.Sprint("short ", i))
+		long[i].end <- nil
+		short := s.begins(fmt.Sprint("short ", i))
+		if short.Attempt != 1 {
+			t.Errorf("short %d runs as attempt %d", i, short.Attempt)
+		}
+		short.end <- nil
+		s.is(fmt.Sprint("long ", i), store.StatusCompleted, outcomeCompleted)
+		s.is(fmt.Sprint("short ", i), store.StatusCompleted, outcomeCompleted)
+	}
+}
