@@ -38,6 +38,7 @@ type Effects struct {
 	FollowUps []store.Task    // schedule others
 	Result    json.RawMessage // nil: none
 	Note      string
+	Err       error // an effect that cannot be applied: the attempt fails for good
 }
 
 // IdempotencyKey is the same for every attempt of this revision of the task, and different for every other: "id:revision".
@@ -47,13 +48,24 @@ func (e *Execution) IdempotencyKey() string { return fmt.Sprintf("%s:%d", e.ID, 
 // Again schedules the same task again, at that time, with its content as it is; it is applied only if the handler returns
 // nil. An edit that came while the handler ran wins over it. The last call counts. A chain of tasks kept going by Again ends when
 // one of them expires, fails for good or is cancelled: what must go on for ever should not expire.
-func (e *Execution) Again(at time.Time) { e.effects.Again = &at }
+func (e *Execution) Again(at time.Time) {
+	if micros := at.Truncate(time.Microsecond); !micros.Equal(at) { // Postgres would cut it, and the task start too early
+		at = micros.Add(time.Microsecond)
+	}
+	e.effects.Again = &at
+}
 
 // FollowUp schedules another task, in the transaction that completes this one; it is applied only if the handler returns
 // nil. A task that Schedule would refuse fails this one. One with this task's own id schedules this task anew, as Schedule
 // does to a finished task: it runs again if the time is another. An edit that came while the handler ran wins over that.
 func (e *Execution) FollowUp(task store.Task) {
-	e.effects.FollowUps = append(e.effects.FollowUps, task)
+	// Encoded here: a payload's methods are the handler's code, and what it points to may change later.
+	fixed, err := task.Fixed()
+	if err != nil {
+		e.effects.Err = errors.Join(e.effects.Err, fmt.Errorf("follow-up %d: %w", len(e.effects.FollowUps)+1, err))
+		return
+	}
+	e.effects.FollowUps = append(e.effects.FollowUps, fixed)
 }
 
 // Result keeps a value as JSON with the completed task. A value that cannot be encoded fails the attempt.

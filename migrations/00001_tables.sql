@@ -112,6 +112,8 @@ CREATE TABLE tasktable.scheduled_tasks (
     finished_at             timestamptz,
     CONSTRAINT "next_attempt_at is set exactly when QUEUED and not held"
         CHECK ((next_attempt_at IS NOT NULL) = (status = 'QUEUED' AND fence IS NULL)),
+    CONSTRAINT "next_attempt_at and held_until must be finite"
+        CHECK (isfinite(next_attempt_at) AND isfinite(held_until)),
     CONSTRAINT "fence and held_until are set together"
         CHECK ((fence IS NULL) = (held_until IS NULL)),
     CONSTRAINT "an EXECUTING task holds a fence"

@@ -1,12 +1,28 @@
 -- The verbs as SQL functions, for every language; the Go store calls them too, so there is one meaning.
 --
 -- Each returns (id, revision, outcome) and raises a check_violation, not-null or domain error on bad input. A function marks its
--- own change lines by tasktable_change.context; its SET clause puts the caller's value back at its end, so that plain SQL
--- later in the same transaction is recorded as plain SQL.
+-- own change lines by tasktable_change.context around each write and puts the former value back after it, so that plain SQL
+-- later in the same transaction is recorded as plain SQL. An error needs no care: it undoes the setting as it undoes the write.
 
 -- +goose Up
 CREATE TYPE tasktable.verb_outcome AS (id text, revision bigint, outcome text);
 COMMENT ON TYPE tasktable.verb_outcome IS 'What a verb did: the task''s id, its revision now (null when absent or deleted), and the outcome.';
+
+-- +goose StatementBegin
+CREATE FUNCTION tasktable.enter_change(verb text, by text, wake boolean) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    former text := coalesce(current_setting('tasktable_change.context', true), '');
+BEGIN
+    PERFORM set_config('tasktable_change.context', concat(verb, chr(31), by, chr(31), CASE WHEN wake THEN '' ELSE 'quiet' END), true);
+    RETURN former;
+END $$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION tasktable.enter_change(text, text, boolean) IS
+    'Marks the change lines that follow as a verb''s and returns the former mark, for leave_change. A SET clause of the verb''s function would put it back by itself, but only a superuser can make one for a custom setting.';
+
+CREATE FUNCTION tasktable.leave_change(former text) RETURNS void LANGUAGE plpgsql
+    AS $$ BEGIN PERFORM set_config('tasktable_change.context', former, true); END $$;
+COMMENT ON FUNCTION tasktable.leave_change(text) IS 'Puts back the mark that enter_change returned.';
 
 -- +goose StatementBegin
 CREATE FUNCTION tasktable.schedule_outcome(status text, content_differs boolean, time_differs boolean, keep_finished boolean)
@@ -46,12 +62,13 @@ CREATE FUNCTION tasktable.schedule(
     scheduled_by text DEFAULT NULL,
     wake boolean DEFAULT true,
     verb text DEFAULT 'schedule'
-) RETURNS tasktable.verb_outcome LANGUAGE plpgsql SET tasktable_change.context = '' AS $$
+) RETURNS tasktable.verb_outcome LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     task_id    text := coalesce(schedule.id, tasktable.new_task_id());
     task       tasktable.scheduled_tasks;
     task_time  timestamptz;
+    former     text;
     differs    boolean;
     -- A snapshot older than this call may show as unchanged what was edited since; only the lock notices, and then fails.
     locked     boolean := current_setting('transaction_isolation') <> 'read committed';
@@ -61,8 +78,6 @@ BEGIN
         RAISE EXCEPTION 'if_finished must be ''rearm'' or ''keep'', not %', quote_nullable(schedule.if_finished)
             USING ERRCODE = 'check_violation', COLUMN = 'if_finished';
     END IF;
-    PERFORM set_config('tasktable_change.context', concat(schedule.verb, chr(31), schedule.scheduled_by, chr(31),
-        CASE WHEN schedule.wake THEN '' ELSE 'quiet' END), true);
     result.id := task_id;
     LOOP
         -- First without a lock: what is unchanged is not written to at all, not even by a row lock.
@@ -72,6 +87,7 @@ BEGIN
             SELECT * INTO task FROM tasktable.scheduled_tasks AS t WHERE t.id = task_id;
         END IF;
         IF NOT FOUND THEN
+            former := tasktable.enter_change(schedule.verb, schedule.scheduled_by, schedule.wake);
             INSERT INTO tasktable.scheduled_tasks AS t (id, payload, scheduled_at, priority, queue, expiration,
                 expected_execution_time, max_attempts, tenant_id, entity, scheduled_by)
             VALUES (task_id, schedule.payload, coalesce(schedule.scheduled_at, clock_timestamp()), schedule.priority, schedule.queue,
@@ -79,7 +95,8 @@ BEGIN
                 schedule.entity, schedule.scheduled_by)
             ON CONFLICT (id) DO NOTHING
             RETURNING t.revision INTO result.revision;
-            IF FOUND THEN
+            PERFORM tasktable.leave_change(former);
+            IF result.revision IS NOT NULL THEN
                 result.outcome := 'created';
                 RETURN result;
             END IF;
@@ -104,6 +121,7 @@ BEGIN
             locked := true;
             CONTINUE;
         END IF;
+        former := tasktable.enter_change(schedule.verb, schedule.scheduled_by, schedule.wake);
         UPDATE tasktable.scheduled_tasks AS t
         SET payload = schedule.payload, scheduled_at = task_time, priority = schedule.priority, queue = schedule.queue,
             expiration = schedule.expiration, expected_execution_time = schedule.expected_execution_time,
@@ -112,6 +130,7 @@ BEGIN
             run_now_at = CASE WHEN result.outcome = 'rearmed' THEN NULL ELSE t.run_now_at END
         WHERE t.id = task_id
         RETURNING t.revision INTO result.revision;
+        PERFORM tasktable.leave_change(former);
         RETURN result;
     END LOOP;
 END $$;
@@ -167,10 +186,11 @@ COMMENT ON FUNCTION tasktable.verb_outcome_of(text, text, boolean) IS 'The verb 
 
 -- +goose StatementBegin
 CREATE FUNCTION tasktable.apply_verb(verb text, id text, by text, wake boolean) RETURNS tasktable.verb_outcome
-LANGUAGE plpgsql SET tasktable_change.context = '' AS $$
+LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     task   record;
+    former text;
     result tasktable.verb_outcome;
 BEGIN
     result.id := apply_verb.id;
@@ -182,8 +202,7 @@ BEGIN
     END IF;
     result.revision := task.revision;
     result.outcome := tasktable.verb_outcome_of(apply_verb.verb, task.status, task.held);
-    PERFORM set_config('tasktable_change.context', concat(apply_verb.verb, chr(31), apply_verb.by, chr(31),
-        CASE WHEN apply_verb.wake THEN '' ELSE 'quiet' END), true);
+    former := tasktable.enter_change(apply_verb.verb, apply_verb.by, apply_verb.wake);
     CASE result.outcome
         WHEN 'cancelled' THEN
             UPDATE tasktable.scheduled_tasks AS t SET status = 'CANCELLED'
@@ -201,6 +220,7 @@ BEGIN
             result.revision := NULL;
         ELSE NULL; -- unchanged, finished, running: nothing is written
     END CASE;
+    PERFORM tasktable.leave_change(former);
     RETURN result;
 END $$;
 -- +goose StatementEnd
@@ -227,10 +247,11 @@ COMMENT ON FUNCTION tasktable.delete(text, text) IS 'Deletes a task; its history
 
 -- +goose StatementBegin
 CREATE FUNCTION tasktable.reschedule(id text, at timestamptz, by text DEFAULT NULL, wake boolean DEFAULT true) RETURNS tasktable.verb_outcome
-LANGUAGE plpgsql SET tasktable_change.context = '' AS $$
+LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     task   record;
+    former text;
     result tasktable.verb_outcome;
 BEGIN
     IF reschedule.at IS NULL THEN
@@ -247,13 +268,13 @@ BEGIN
     IF result.outcome IN ('unchanged', 'finished') THEN
         RETURN result;
     END IF;
-    PERFORM set_config('tasktable_change.context', concat('reschedule', chr(31), reschedule.by, chr(31),
-        CASE WHEN reschedule.wake THEN '' ELSE 'quiet' END), true);
+    former := tasktable.enter_change('reschedule', reschedule.by, reschedule.wake);
     UPDATE tasktable.scheduled_tasks AS t
     SET scheduled_at = reschedule.at,
         status = CASE WHEN result.outcome = 'rearmed' THEN 'QUEUED' ELSE t.status END,
         run_now_at = CASE WHEN result.outcome = 'rearmed' THEN NULL ELSE t.run_now_at END
     WHERE t.id = reschedule.id RETURNING t.revision INTO result.revision;
+    PERFORM tasktable.leave_change(former);
     RETURN result;
 END $$;
 -- +goose StatementEnd
@@ -323,4 +344,6 @@ DROP FUNCTION tasktable.schedule_many(jsonb, text, boolean, text);
 DROP FUNCTION tasktable.schedule(jsonb, timestamptz, text, int, text, interval, interval, int, text, text, text, text, boolean, text);
 DROP FUNCTION tasktable.new_task_id();
 DROP FUNCTION tasktable.schedule_outcome(text, boolean, boolean, boolean);
+DROP FUNCTION tasktable.leave_change(text);
+DROP FUNCTION tasktable.enter_change(text, text, boolean);
 DROP TYPE tasktable.verb_outcome;

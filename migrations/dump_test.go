@@ -109,7 +109,7 @@ func dump(ctx context.Context, t *testing.T, pool *pgxpool.Pool, schema string, 
 		}
 		out.WriteString("\n")
 	}
-	return regexp.MustCompile(`\b`+schema+`\b`).ReplaceAllString(out.String(), "tasktable")
+	return regexp.MustCompile(`\b`+schema+`\.`).ReplaceAllString(out.String(), "tasktable.")
 }
 
 // same compares two dumps and tells the lines that are in one only.

@@ -38,7 +38,7 @@ func TestTwoSchemasInOneDatabase(t *testing.T) {
 	t.Parallel()
 	ctx := deadline(t)
 	pool := emptyPool(ctx, t)
-	for _, name := range []string{"one", "two"} {
+	for _, name := range []string{"team_one", "team_two"} {
 		check(t, migrations.Up(ctx, pool, name))
 		tasks := store.New(store.Config{Schema: name, Service: name})
 		for _, entity := range []string{"event:1", "event:2"} {
@@ -47,11 +47,11 @@ func TestTwoSchemasInOneDatabase(t *testing.T) {
 			}
 		}
 	}
-	same(t, "schema two", dump(ctx, t, pool, "two", true), dump(ctx, t, pool, "one", true))
-	check(t, migrations.Down(ctx, pool, "one"))
-	migrated(ctx, t, pool, "two")
-	history, err := store.New(store.Config{Schema: "two"}).History(ctx, pool, "event:1")
-	if err != nil || len(history.Changes) != 1 || history.Changes[0].ChangedBy != "two" {
+	same(t, "schema two", dump(ctx, t, pool, "team_two", true), dump(ctx, t, pool, "team_one", true))
+	check(t, migrations.Down(ctx, pool, "team_one"))
+	migrated(ctx, t, pool, "team_two")
+	history, err := store.New(store.Config{Schema: "team_two"}).History(ctx, pool, "event:1")
+	if err != nil || len(history.Changes) != 1 || history.Changes[0].ChangedBy != "team_two" {
 		t.Errorf("got %+v, %v", history, err)
 	}
 }

@@ -84,7 +84,7 @@ func byStatements(ctx context.Context, t *testing.T, database, sql string) {
 }
 
 // token is what may hide a semicolon, or is one.
-var token = regexp.MustCompile(`(?s)'(?:[^']|'')*'|"[^"]*"|--[^\n]*|/\*.*?\*/|\$\$.*?\$\$|;`)
+var token = regexp.MustCompile(`(?s)'(?:[^']|'')*'|"[^"]*"|--[^\n]*|/\*.*?\*/|\$\$.*?\$\$|\$body\$.*?\$body\$|;`)
 
 // statements splits SQL where psql would.
 func statements(sql string) []string {

@@ -48,7 +48,8 @@ WITH RECURSIVE lane AS (
 )
 SELECT clock_timestamp() AS now, lane.queue, lane.type, lane.priority,
     -- A week is as good as a year to the leader, and infinity would not fit.
-    least(extract(epoch FROM greatest(lane.next_attempt_at, '1970-01-01'::timestamptz) - coalesce($1::timestamptz, clock_timestamp())), 604800)::float8 AS due_in
+    least(extract(epoch FROM least(greatest(lane.next_attempt_at, '1970-01-01'::timestamptz), '9999-12-30'::timestamptz)
+        - coalesce($1::timestamptz, clock_timestamp())), 604800)::float8 AS due_in
 FROM (SELECT 1) AS one LEFT JOIN lane ON true`
 
 type laneRow struct {
@@ -81,8 +82,8 @@ func lanesOf(rows []laneRow) []lane {
 	return lanes
 }
 
-// Picks without locks, then locks by ctid and rechecks only what was picked, then updates by the primary key. In a pool what is due comes before
-// what is only near, then the higher priority, then the older; so the look-ahead takes spare room only.
+// Picks without locks, then locks by ctid and rechecks only what was picked, then updates by the primary key. In a pool what
+// is due comes before what is only near, then the higher priority, then the older; so the look-ahead takes spare room only.
 const claimSQL = `
 WITH clock AS MATERIALIZED (
     SELECT coalesce($1::timestamptz, clock_timestamp()) AS now
@@ -99,44 +100,55 @@ WITH clock AS MATERIALIZED (
             WHERE t.queue = lane.queue AND t.type = lane.type AND t.priority = lane.priority
                 AND t.next_attempt_at <= clock.now + $2::interval
             ORDER BY t.next_attempt_at
-            LIMIT lane.room
+            LIMIT lane.room + $10::int
         ) AS head
     ) AS ranked
-    WHERE ranked.place <= ranked.room
+    WHERE ranked.place <= ranked.room + $10::int
     ORDER BY ranked.place
-    LIMIT $9::int
+    LIMIT $9::int + $10::int
 ), locked AS MATERIALIZED (
     -- -infinity, which only an edit past the checks can bring, would not fit the client's times.
-    SELECT t.id, greatest(t.next_attempt_at, '1970-01-01'::timestamptz) AS due,
+    SELECT t.id, t.queue, t.type, t.priority, greatest(t.next_attempt_at, '1970-01-01'::timestamptz) AS due,
         coalesce(coalesce(t.run_now_at, t.scheduled_at) + t.expiration <= clock.now, false) AS expired
     FROM tasktable.scheduled_tasks AS t CROSS JOIN clock
     WHERE t.ctid = ANY (ARRAY(SELECT picked.tid FROM picked))
         AND t.next_attempt_at <= clock.now + $2::interval
     FOR UPDATE OF t SKIP LOCKED
+), chosen AS MATERIALIZED (
+    -- Of what could be locked no more than there is room for: some more may have been looked at, past rows that others hold.
+    SELECT ranked.* FROM (
+        SELECT l.*, lane.room, row_number() OVER (PARTITION BY lane.pool ORDER BY l.due > clock.now, l.priority DESC, l.due) AS place
+        FROM locked AS l CROSS JOIN clock JOIN lane ON lane.queue = l.queue AND lane.type = l.type AND lane.priority = l.priority
+    ) AS ranked
+    WHERE ranked.place <= ranked.room
+    ORDER BY ranked.place
+    LIMIT $9::int
 ), updated AS (
     UPDATE tasktable.scheduled_tasks AS t
-    SET status = CASE WHEN locked.expired THEN 'EXPIRED' ELSE 'EXECUTING' END,
-        attempt = t.attempt + CASE WHEN locked.expired THEN 0 ELSE 1 END,
-        fence = CASE WHEN locked.expired THEN NULL ELSE nextval('tasktable.task_numbers') END,
-        held_until = CASE WHEN locked.expired THEN NULL
+    SET status = CASE WHEN chosen.expired THEN 'EXPIRED' ELSE 'EXECUTING' END,
+        attempt = t.attempt + CASE WHEN chosen.expired THEN 0 ELSE 1 END,
+        fence = CASE WHEN chosen.expired THEN NULL ELSE nextval('tasktable.task_numbers') END,
+        held_until = CASE WHEN chosen.expired THEN NULL
             ELSE greatest(clock.now, t.next_attempt_at) + $3::interval + t.expected_execution_time END,
         next_attempt_at = NULL,
-        message = CASE WHEN locked.expired
+        message = CASE WHEN chosen.expired
             THEN concat_ws('; last error: ', 'expired before it could start', t.message) ELSE t.message END,
-        finished_at = CASE WHEN locked.expired THEN clock.now END,
+        finished_at = CASE WHEN chosen.expired THEN clock.now END,
         last_status_update = clock.now
-    FROM locked CROSS JOIN clock
-    WHERE t.id = locked.id
-    RETURNING t.id, t.type, t.queue, t.priority, t.fence, t.revision, t.attempt, t.scheduled_at, locked.due
+    FROM chosen CROSS JOIN clock
+    WHERE t.id = chosen.id
+    RETURNING t.id, t.type, t.queue, t.priority, t.fence, t.revision, t.attempt, t.scheduled_at, chosen.due
 ), expired AS (
     INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt, scheduled_at, due_at, finished_at, outcome, error)
     SELECT nextval('tasktable.task_numbers'), u.id, u.type, u.revision, u.attempt, u.scheduled_at, u.due, clock.now, 'EXPIRED', 'expired before it could start'
     FROM updated AS u CROSS JOIN clock
     WHERE u.fence IS NULL
 )
-SELECT u.id, u.type, u.queue, u.priority, u.fence, u.revision, u.attempt, u.due
+SELECT u.id::text AS id, u.type::text AS type, u.queue::text AS queue, u.priority::int AS priority, u.fence, u.revision, u.attempt, u.due
 FROM updated AS u
-ORDER BY u.priority DESC, u.due, u.id`
+UNION ALL
+SELECT '', '', '', -1000, NULL, 0, (SELECT count(*) FROM picked)::int - (SELECT count(*) FROM locked)::int, '1970-01-01'
+ORDER BY priority DESC, due, id`
 
 // claimed is a task that a pass has taken: with a fence to run, without one because it was expired.
 type claimed struct {
@@ -155,60 +167,127 @@ func (c claimed) hold() hold {
 }
 
 // claim takes at most `most` tasks that are due, or will be within lookAhead, from the lanes given. It must run in a
-// transaction, between enterSQL and leaveSQL or the transaction's end.
+// transaction, between enterSQL and leaveSQL or the transaction's end. Tasks whose rows an application has locked are left, and
+// looked past: those behind them do not wait for it.
 func (s statements) claim(ctx context.Context, q querier, now *time.Time, lookAhead, allowance time.Duration, lanes []laneBudget, most int) ([]claimed, error) {
-	n := len(lanes)
-	queues, types := make([]string, n), make([]string, n)
-	priorities, pools, rooms := make([]int, n), make([]int, n), make([]int, n)
-	for i, l := range lanes {
-		queues[i], types[i], priorities[i], pools[i], rooms[i] = l.Queue, l.Type, l.Priority, l.Pool, l.Room
+	var taken []claimed
+	room := map[int]int{}
+	for _, l := range lanes {
+		room[l.Pool] = l.Room
 	}
-	rows, err := q.Query(ctx, s.schema.SQL(claimSQL), now, lookAhead, allowance, queues, types, priorities, pools, rooms, most)
-	if err != nil {
-		return nil, fmt.Errorf("claim: %w", err)
-	}
-	taken, err := pgx.CollectRows(rows, pgx.RowToStructByName[claimed])
-	if err != nil {
-		return nil, fmt.Errorf("claim: %w", err)
+	locked := 0
+	for range claimTries {
+		some, skipped, err := s.claimOnce(ctx, q, now, lookAhead, allowance, lanes, room, most-len(taken), locked)
+		if err != nil {
+			return nil, err
+		}
+		taken = append(taken, some...)
+		if skipped <= locked || len(taken) >= most {
+			break // nothing new was in the way
+		}
+		locked = 4 * skipped // so many may be: a bulk edit in progress
+		for _, c := range some {
+			for _, l := range lanes {
+				if l.Queue == c.Queue && l.Type == c.Type && l.Priority == c.Priority {
+					room[l.Pool] = max(room[l.Pool]-1, 0)
+				}
+			}
+		}
 	}
 	return taken, nil
 }
 
-// The head of one lane, failed where it stands. Nothing is computed from its columns.
-const failHeadSQL = `
-UPDATE tasktable.scheduled_tasks AS t
-SET status = 'FAILED', next_attempt_at = NULL, message = $4::text, finished_at = clock_timestamp(), last_status_update = clock_timestamp()
-WHERE t.ctid = ANY (ARRAY(
-    SELECT t.ctid FROM tasktable.scheduled_tasks AS t
-    WHERE t.queue = $1::text AND t.type = $2::text AND t.priority = $3::int AND t.next_attempt_at IS NOT NULL
-    ORDER BY t.next_attempt_at LIMIT 1))
-RETURNING t.id::text`
+// claimTries bounds the looks past locked tasks: 4, 16, 64 times as many as were found in the way.
+const claimTries = 4
 
-// failHead gives up the task at the head of a lane, which cannot even be claimed, so that it does not stop the others.
-func (s statements) failHead(ctx context.Context, q querier, l lane, why string) (string, error) {
-	rows, err := q.Query(ctx, s.schema.SQL(failHeadSQL), l.Queue, l.Type, l.Priority, why)
-	if err != nil {
-		return "", fmt.Errorf("fail the head of a lane: %w", err)
+// claimOnce also returns how many tasks it left because their rows were locked. past is how many more than there is room for it
+// looks at, because so many may be.
+func (s statements) claimOnce(
+	ctx context.Context, q querier, now *time.Time, lookAhead, allowance time.Duration, lanes []laneBudget, room map[int]int, most, past int,
+) (taken []claimed, skipped int, err error) {
+	n := len(lanes)
+	queues, types := make([]string, n), make([]string, n)
+	priorities, pools, rooms := make([]int, n), make([]int, n), make([]int, n)
+	for i, l := range lanes {
+		queues[i], types[i], priorities[i], pools[i], rooms[i] = l.Queue, l.Type, l.Priority, l.Pool, room[l.Pool]
 	}
-	id, err := pgx.CollectOneRow(rows, pgx.RowTo[string])
+	rows, err := q.Query(ctx, s.schema.SQL(claimSQL), now, lookAhead, allowance, queues, types, priorities, pools, rooms, most, past)
 	if err != nil {
-		return "", fmt.Errorf("fail the head of a lane: %w", err)
+		return nil, 0, fmt.Errorf("claim: %w", err)
 	}
-	return id, nil
+	taken, err = pgx.CollectRows(rows, pgx.RowToStructByName[claimed])
+	if err != nil {
+		return nil, 0, fmt.Errorf("claim: %w", err)
+	}
+	summary := taken[len(taken)-1] // the last row counts
+	return taken[:len(taken)-1], summary.Attempt, nil
 }
 
-// isDataError tells an error that the data causes, and that comes again with the same data, from one of the moment: bad values,
-// broken rules, what is too big or too deep, and what a trigger of the application's raises.
+// head is the first task of a lane.
+type head struct {
+	ID       string
+	Revision int64
+}
+
+// Nothing is computed from its columns, and what cannot be read of it is not read.
+const lockHeadSQL = `
+SELECT t.id::text AS id, t.revision FROM tasktable.scheduled_tasks AS t
+WHERE t.queue = $1::text AND t.type = $2::text AND t.priority = $3::int AND t.next_attempt_at <= clock_timestamp() + $4::interval
+ORDER BY t.next_attempt_at LIMIT 1 FOR UPDATE SKIP LOCKED`
+
+// lockHead locks the first task of a lane that is due, or returns nil.
+func (s statements) lockHead(ctx context.Context, q querier, l lane, lookAhead time.Duration) (*head, error) {
+	rows, err := q.Query(ctx, s.schema.SQL(lockHeadSQL), l.Queue, l.Type, l.Priority, lookAhead)
+	if err != nil {
+		return nil, fmt.Errorf("lock the head of a lane: %w", err)
+	}
+	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[head])
+	if err != nil {
+		return nil, fmt.Errorf("lock the head of a lane: %w", err)
+	}
+	if len(found) == 0 {
+		return nil, nil //nolint:nilnil // no head is not an error
+	}
+	return &found[0], nil
+}
+
+const failHeadSQL = `
+WITH failed AS (
+    UPDATE tasktable.scheduled_tasks AS t
+    SET status = 'FAILED', next_attempt_at = NULL, message = $3::text, finished_at = clock_timestamp(), last_status_update = clock_timestamp()
+    WHERE t.id = $1::text AND t.revision = $2
+    RETURNING t.id::text AS id, t.type::text AS type, t.revision, t.attempt
+)
+INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt, scheduled_at, finished_at, outcome, error)
+SELECT nextval('tasktable.task_numbers'), f.id, coalesce(f.type, ''), f.revision, f.attempt, clock_timestamp(), clock_timestamp(), 'FAILED', $3::text
+FROM failed AS f`
+
+// failHead gives up a task that cannot even be claimed, so that it does not stop the others.
+func (s statements) failHead(ctx context.Context, q querier, broken head, why string) error {
+	if _, err := q.Exec(ctx, s.schema.SQL(failHeadSQL), broken.ID, broken.Revision, why); err != nil {
+		return fmt.Errorf("fail task %s: %w", broken.ID, err)
+	}
+	return nil
+}
+
+// isDataError tells an error that one row's data causes, or a trigger of the application's on it, and that comes again with the
+// same row, from one of the moment or of the connection.
 func isDataError(err error) bool {
+	var unreadable pgx.ScanArgError
+	if errors.As(err, &unreadable) {
+		return true
+	}
 	var pgErr *pgconn.PgError
-	if !errors.As(err, &pgErr) {
+	if !errors.As(err, &pgErr) || isTimeout(err) {
 		return false
 	}
 	switch pgErr.Code[:2] {
-	case "22", "23", "54", "P0":
-		return true
+	case "08", "25", "40", "53", "55", "57", "58": // connection, transaction state, resources, locks, operator, system
+		return false
+	case "28", "3D", "3F", "42": // no right, or not the tables: the same for every row
+		return false
 	}
-	return false
+	return true
 }
 
 // isTimeout tells a statement that took too long or waited too long for a lock: less at a time may do.

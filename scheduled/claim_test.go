@@ -275,20 +275,29 @@ func TestClaimRechecksWhatItLocks(t *testing.T) {
 func TestFailHead(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.schedule(store.Task{Payload: job{"second"}, At: noon}, store.Task{Payload: job{"first"}, At: noon.Add(-time.Second)},
-		store.Task{Payload: job{"other lane"}, At: noon.Add(-time.Hour), Priority: 1})
+	past := time.Now().Add(-time.Minute)
+	b.schedule(store.Task{Payload: job{"second"}, At: past}, store.Task{Payload: job{"first"}, At: past.Add(-time.Second)},
+		store.Task{Payload: job{"other lane"}, At: past.Add(-time.Hour), Priority: 1}, store.Task{Payload: job{"later"}, At: time.Now().Add(time.Hour), Priority: 2})
 	b.inTx(func(tx pgx.Tx) {
 		if _, err := tx.Exec(t.Context(), enterSQL); err != nil {
 			t.Fatal(err)
 		}
-		if id, err := b.failHead(t.Context(), tx, jobs(0, 0, 1).lane, "spoiled"); err != nil || id != "first" {
-			t.Fatalf("failed %q, %v", id, err)
+		if head, err := b.lockHead(t.Context(), tx, jobs(2, 0, 1).lane, time.Second); err != nil || head != nil {
+			t.Errorf("the head of what is not due: %+v, %v", head, err)
+		}
+		head, err := b.lockHead(t.Context(), tx, jobs(0, 0, 1).lane, time.Second)
+		if err != nil || head == nil || head.ID != "first" {
+			t.Fatalf("head %+v, %v", head, err)
+		}
+		if err := b.failHead(t.Context(), tx, *head, "spoiled"); err != nil {
+			t.Fatal(err)
 		}
 	})
 	b.expect("failed", "first", `
-		FAILED rev=1 attempt=0 scheduled=-1s finished=real message="spoiled"
+		FAILED rev=1 attempt=0 scheduled=real finished=real message="spoiled"
+		FAILED rev=1 attempt=0 scheduled=real finished=real error="spoiled"
 		1 schedule created by test`)
-	if taken := b.take(noon); len(taken) != 1 || taken["second"].Fence == 0 {
+	if taken := b.take(time.Now()); len(taken) != 1 || taken["second"].Fence == 0 {
 		t.Errorf("claimed %v, want the second", taken)
 	}
 }

@@ -15,7 +15,7 @@ func TestClock(t *testing.T) {
 	t.Parallel()
 	for _, ahead := range []time.Duration{0, time.Hour, -time.Hour, 10 * 365 * 24 * time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
-			var c clock
+			c := newClock()
 			database := func() time.Time { return time.Now().Add(-ahead) }
 			sent := time.Now()
 			time.Sleep(10 * time.Millisecond) // on the way

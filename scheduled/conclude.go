@@ -113,23 +113,12 @@ func wishOf(err error) (asked wish) {
 	return asked
 }
 
-// checkEffects finds what the database would refuse. It would refuse it again at the next attempt, so the task fails; so does
-// one whose follow-up panics when it is encoded.
-func checkEffects(effects handlers.Effects) (err error) {
-	defer func() {
-		if value := recover(); value != nil {
-			err = handlers.Permanent(panicked(value))
-		}
-	}()
+// checkEffects finds what the database would refuse. It would refuse it again at the next attempt, so the task fails.
+func checkEffects(effects handlers.Effects) error {
 	if again := effects.Again; again != nil && (again.IsZero() || again.UTC().Year() < 1 || again.UTC().Year() > 9999) {
 		return handlers.Permanent(fmt.Errorf("Again: %w: the time must be in the years 1 to 9999, got %s", store.ErrInvalid, again))
 	}
-	for i, task := range effects.FollowUps {
-		if err := task.Check(); err != nil {
-			return handlers.Permanent(fmt.Errorf("follow-up %d: %w", i+1, err))
-		}
-	}
-	return nil
+	return handlers.Permanent(effects.Err)
 }
 
 // released hands a claim back that never started.

@@ -43,7 +43,8 @@ type Config struct {
 	// are 1 to 10000; too many for the machine slow every handler, too few leave due tasks waiting.
 	Queues map[string]int
 	// Connect opens the session connection, which must be one to Postgres itself: a pooler in transaction mode is refused,
-	// because it would share the advisory locks. Nil: with the Pool's settings.
+	// because it would share the advisory locks. The engine's own pool then connects as that session did. Nil: with the Pool's
+	// settings.
 	Connect func(ctx context.Context) (*pgx.Conn, error)
 	// PollInterval is how often the leader looks at everything, whatever it knows: the safety net under its exact timers. 1 s
 	// to 1 h. 0: one minute.
@@ -64,6 +65,8 @@ type Config struct {
 	EngineConns int
 	// Logger gets one line an event, never a payload. Nil: slog.Default().
 	Logger *slog.Logger
+
+	directConnect bool // Connect was given
 }
 
 func (c Config) withDefaults() Config {
@@ -104,6 +107,7 @@ func (c Config) withDefaults() Config {
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
+	c.directConnect = c.directConnect || c.Connect != nil
 	if c.Connect == nil && c.Pool != nil {
 		pool := c.Pool.Config()
 		c.Connect = func(ctx context.Context) (*pgx.Conn, error) {

@@ -164,8 +164,12 @@ func TestWaitForASlotIsNotALoss(t *testing.T) {
 		await(t, s.pool, fmt.Sprint("short ", i), 5*time.Second, store.StatusExecuting)
 	}
 	eventually(t, 15*time.Second, "five seconds have passed", func() bool {
-		if lapsed := s.count(`SELECT count(*) FROM tasktable.running_tasks WHERE stuck`); lapsed > 0 { // another node's leader would take it back
-			t.Fatalf("the leases of %d waiting tasks have lapsed", lapsed)
+		var lapsed *string // such a one another node's leader would take back
+		if err := s.pool.QueryRow(t.Context(), `SELECT string_agg(id || ' since ' || clock_timestamp() - held_until || ' claimed ' || clock_timestamp() - claimed_at, ', ') FROM tasktable.running_tasks WHERE stuck`).Scan(&lapsed); err != nil {
+			t.Fatal(err)
+		}
+		if lapsed != nil {
+			t.Fatalf("leases of waiting tasks have lapsed: %s", *lapsed)
 		}
 		return s.count(`SELECT (clock_timestamp() > $1)::int`, begin.Add(5*time.Second)) == 1
 	})

@@ -13,11 +13,12 @@ type keeper struct {
 	worker *worker
 }
 
-const keepEvery = time.Second
+// every is a second, or less where the start allowance is short: a lease must be renewed before it is over.
+func (k *keeper) every() time.Duration { return min(time.Second, k.worker.config.StartAllowance/4) }
 
 // run works until ctx is done.
 func (k *keeper) run(ctx context.Context) {
-	ticker := time.NewTicker(keepEvery)
+	ticker := time.NewTicker(k.every())
 	defer ticker.Stop()
 	for {
 		select {
@@ -31,7 +32,7 @@ func (k *keeper) run(ctx context.Context) {
 
 // runOnce does one pass over the claims that are not quite new.
 func (k *keeper) runOnce(ctx context.Context) {
-	runs := k.worker.inHand(keepEvery / 2)
+	runs := k.worker.inHand(k.every() / 2)
 	if len(runs) == 0 {
 		return
 	}

@@ -26,9 +26,10 @@ type liveNode struct {
 
 // load is how many tasks of a queue and type are in River's hands, waiting for a worker or with one.
 type load struct {
-	Queue string
-	Type  string
-	Tasks int
+	Queue  string
+	Type   string
+	Client *string // River's id of the node that has them; nil: none yet
+	Tasks  int
 }
 
 // laneBudget is a lane that may be claimed from. Lanes of one pool share its room.
@@ -69,6 +70,9 @@ func budget(lanes []lane, nodes []liveNode, loads []load, most int) []laneBudget
 		return found
 	}
 	for _, load := range loads {
+		if load.Client != nil && !slices.ContainsFunc(nodes, func(n liveNode) bool { return clientID(n.Number) == *load.Client }) {
+			continue // a dead node's, until they are taken back: it does not take the others' room
+		}
 		if p := poolOf(load.Queue, load.Type); p != nil {
 			p.room -= load.Tasks
 		}

@@ -57,7 +57,7 @@ WITH held AS MATERIALIZED (
     WHERE l.locktype = 'advisory' AND l.classid::bigint = $1::bigint AND l.objsubid = 2 AND l.granted
         AND l.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())
 )
-SELECT n.number, n.queues::text AS queues, n.types, n.number IN (SELECT held.number FROM held) AS held
+SELECT n.number, n.queues::text AS queues, array_remove(n.types, NULL) AS types, n.number IN (SELECT held.number FROM held) AS held
 FROM tasktable.nodes AS n WHERE n.dead_at IS NULL ORDER BY n.number`
 
 type nodeRow struct {
@@ -68,15 +68,13 @@ type nodeRow struct {
 }
 
 const lapsedSQL = `
-SELECT clock_timestamp() AS now, EXISTS (
+SELECT statement_timestamp() AS now, EXISTS (
     SELECT 1 FROM tasktable.scheduled_tasks AS t
     WHERE t.held_until >= $1::timestamptz AND t.held_until < statement_timestamp()) AS lapsed`
 
 // tick is the leader's look each second, one round trip: nodes, lanes, lapsed leases. It takes back what is lost, and says
 // when the next task is due.
 func (l *leader) tick(ctx context.Context) (look, error) {
-	query, cancel := context.WithTimeout(ctx, sessionTimeout)
-	defer cancel()
 	if time.Since(l.floorReset) > l.config.PollInterval {
 		l.floorReset, l.floor = time.Now(), time.Unix(0, 0) // the full look, for what the floor may have hidden
 	}
@@ -85,17 +83,26 @@ func (l *leader) tick(ctx context.Context) (look, error) {
 	batch.Queue(l.statements.schema.SQL(nodesSQL), int64(uint32(lockClass(l.session.schema, "node"))))
 	batch.Queue(l.statements.schema.SQL(lanesSQL), nil)
 	batch.Queue(l.statements.schema.SQL(lapsedSQL), l.floor)
-	results := l.session.conn.SendBatch(query, &batch)
+	results := l.session.conn.SendBatch(ctx, &batch)
 	nodes, lanes, now, lapsed, err := readTick(results)
-	if err = errors.Join(err, results.Close()); err != nil {
+	err = errors.Join(err, results.Close())
+	l.session.heard(sent, err)
+	if err != nil {
 		return look{}, fmt.Errorf("tick: %w", err)
 	}
 	l.session.learn(now, sent)
 	l.nodes = nodes
+	found := look{Next: l.nextDue(lanes)}
+	// What is due does not wait for what cannot be taken back.
+	return found, l.recover(ctx, now, lapsed)
+}
+
+// recover takes back what is lost and removes what is done with.
+func (l *leader) recover(ctx context.Context, now time.Time, lapsed bool) error {
 	if lapsed {
 		clean, err := l.reclaimLapsed(ctx, now)
 		if err != nil {
-			return look{}, err
+			return err
 		}
 		if clean {
 			l.floor = now
@@ -104,12 +111,9 @@ func (l *leader) tick(ctx context.Context) (look, error) {
 		l.floor = now
 	}
 	if err := l.reclaimDead(ctx); err != nil {
-		return look{}, err
+		return err
 	}
-	if err := l.clean(ctx); err != nil {
-		return look{}, err
-	}
-	return look{Next: l.nextDue(lanes)}, nil
+	return l.clean(ctx)
 }
 
 func readTick(results pgx.BatchResults) (nodes []liveNode, lanes []lane, now time.Time, lapsed bool, err error) {
@@ -158,9 +162,11 @@ func (l *leader) workingNodes() []liveNode {
 	return slices.DeleteFunc(slices.Clone(l.nodes), func(n liveNode) bool { return !n.Held && n.Number != l.session.number })
 }
 
+// client is null for what nobody has taken up yet.
 const loadsSQL = `
-SELECT queue, kind AS type, sum(coalesce((metadata ->> 'tasks')::int, 1))::int AS tasks
-FROM tasktable.river_job WHERE state IN ('available', 'running') GROUP BY queue, kind`
+SELECT queue, kind AS type, CASE WHEN state = 'running' THEN attempted_by[array_length(attempted_by, 1)] END AS client,
+    sum(coalesce((metadata ->> 'tasks')::int, 1))::int AS tasks
+FROM tasktable.river_job WHERE state IN ('available', 'running') GROUP BY 1, 2, 3`
 
 // pass claims what is due, as far as there is room, and hands it to River, in one transaction. Data that cannot be claimed, or
 // a statement that takes too long, makes it take half as much; a single task that cannot be claimed is failed.
@@ -176,8 +182,9 @@ func (l *leader) pass(ctx context.Context) (look, error) {
 		case (isDataError(err) || isTimeout(err)) && l.most > 1:
 			l.most /= 2
 		case isDataError(err):
-			if err := l.failBroken(ctx, lanes); err != nil {
-				return look{}, err
+			failed, failErr := l.failBroken(ctx, lanes)
+			if failErr != nil || failed == 0 { // else it would be tried for ever
+				return look{}, errors.Join(err, failErr)
 			}
 		case isTimeout(err):
 			return look{Next: 100 * time.Millisecond}, nil // one row, and it is locked: later
@@ -189,23 +196,17 @@ func (l *leader) pass(ctx context.Context) (look, error) {
 
 // try is a pass that takes at most so many tasks. It also returns the lanes it took them from.
 func (l *leader) try(ctx context.Context, most int) (found look, due []laneBudget, err error) {
-	ctx, cancel := context.WithTimeout(ctx, sessionTimeout)
-	defer cancel()
-	sent := time.Now()
 	var taken []claimed
-	err = pgx.BeginFunc(ctx, l.session.conn, func(tx pgx.Tx) error {
+	err = l.transaction(ctx, func(tx pgx.Tx) error {
 		if due, found, err = l.survey(ctx, tx); err != nil || len(due) == 0 {
 			return err
 		}
-		if taken, err = l.statements.claim(ctx, tx, nil, l.lookAhead(), l.config.StartAllowance, due, most); err != nil {
-			return err
-		}
-		return l.insert(ctx, tx, taken, due)
+		taken, err = l.take(ctx, tx, due, most)
+		return err
 	})
 	if err != nil {
 		return look{}, due, fmt.Errorf("pass: %w", err)
 	}
-	l.session.answered(sent)
 	for _, c := range taken {
 		if c.Fence == nil {
 			found.Expired++
@@ -220,8 +221,44 @@ func (l *leader) try(ctx context.Context, most int) (found look, due []laneBudge
 	return found, due, nil
 }
 
+// transaction runs do in a transaction on the session's connection. Each statement has the server's own time limit; the session
+// counts as alive with each step that the server answers, so that slow work does not pass for a dead connection.
+func (l *leader) transaction(ctx context.Context, do func(tx pgx.Tx) error) error {
+	sent := time.Now()
+	tx, err := l.session.conn.Begin(ctx)
+	l.session.heard(sent, err)
+	if err != nil {
+		return err
+	}
+	if err := do(tx); err != nil {
+		sent = time.Now()
+		l.session.heard(sent, tx.Rollback(ctx))
+		return err
+	}
+	sent = time.Now()
+	err = tx.Commit(ctx)
+	l.session.heard(sent, err)
+	return err
+}
+
+// take claims tasks and hands them to River.
+func (l *leader) take(ctx context.Context, tx pgx.Tx, lanes []laneBudget, most int) ([]claimed, error) {
+	sent := time.Now()
+	taken, err := l.statements.claim(ctx, tx, nil, l.lookAhead(), l.config.StartAllowance, lanes, most)
+	l.session.heard(sent, err)
+	if err != nil {
+		return nil, err
+	}
+	sent = time.Now()
+	err = l.insert(ctx, tx, taken, lanes)
+	l.session.heard(sent, err)
+	return taken, err
+}
+
 // survey lists the lanes with something due and the room for them.
 func (l *leader) survey(ctx context.Context, tx pgx.Tx) (due []laneBudget, found look, err error) {
+	sent := time.Now()
+	defer func() { l.session.heard(sent, err) }()
 	if _, err := tx.Exec(ctx, enterSQL); err != nil {
 		return nil, look{}, fmt.Errorf("enter the engine's context: %w", err)
 	}
@@ -291,43 +328,40 @@ func (l *leader) insert(ctx context.Context, tx pgx.Tx, taken []claimed, lanes [
 	return nil
 }
 
-// failBroken finds the lane whose head cannot be claimed, and fails that task where it stands.
-func (l *leader) failBroken(ctx context.Context, lanes []laneBudget) error {
+// failBroken finds the lanes whose head cannot be claimed, and fails those tasks where they stand. It returns how many.
+func (l *leader) failBroken(ctx context.Context, lanes []laneBudget) (failed int, err error) {
 	for _, b := range lanes {
 		one := b
 		one.Room = 1
-		err := pgx.BeginFunc(ctx, l.session.conn, func(tx pgx.Tx) error {
+		var broken head
+		var why string
+		err := l.transaction(ctx, func(tx pgx.Tx) error {
 			if _, err := tx.Exec(ctx, enterSQL); err != nil {
 				return fmt.Errorf("enter the engine's context: %w", err)
 			}
-			taken, err := l.statements.claim(ctx, tx, nil, l.lookAhead(), l.config.StartAllowance, []laneBudget{one}, 1)
-			if err != nil {
+			found, err := l.statements.lockHead(ctx, tx, one.lane, l.lookAhead())
+			if err != nil || found == nil {
 				return err
 			}
-			return l.insert(ctx, tx, taken, []laneBudget{one})
-		})
-		if err == nil {
-			continue
-		}
-		if !isDataError(err) {
-			return err
-		}
-		why := scrub("the task cannot be claimed: " + err.Error())
-		var id string
-		err = pgx.BeginFunc(ctx, l.session.conn, func(tx pgx.Tx) error {
-			if _, err := tx.Exec(ctx, enterSQL); err != nil {
-				return fmt.Errorf("enter the engine's context: %w", err)
+			err = pgx.BeginFunc(ctx, tx, func(savepoint pgx.Tx) error {
+				_, err := l.take(ctx, savepoint, []laneBudget{one}, 1)
+				return err
+			})
+			if !isDataError(err) {
+				return err
 			}
-			var err error
-			id, err = l.statements.failHead(ctx, tx, one.lane, why)
-			return err
+			broken, why = *found, scrub("the task cannot be claimed: "+err.Error())
+			return l.statements.failHead(ctx, tx, broken, why)
 		})
 		if err != nil {
-			return err
+			return failed, err
 		}
-		l.log.Error("task cannot be claimed and is failed", "task", id, "type", one.Type, "error", why)
+		if why != "" {
+			failed++
+			l.log.Error("task cannot be claimed and is failed", "task", broken.ID, "type", one.Type, "revision", broken.Revision, "error", why)
+		}
 	}
-	return nil
+	return failed, nil
 }
 
 // numbers lists the nodes the leader takes for alive.

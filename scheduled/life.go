@@ -48,7 +48,7 @@ const beginWithin = 10 * time.Second
 func (n *Node) begin(ctx context.Context, previousBackend uint32) (*life, error) {
 	ctx, cancel := context.WithTimeout(ctx, beginWithin) // a server that is cut off does not even refuse
 	defer cancel()
-	clock := &clock{}
+	clock := newClock()
 	session, err := openSession(ctx, n.config, clock, previousBackend)
 	if err != nil {
 		return nil, err
@@ -71,7 +71,7 @@ func (l *life) prepare(ctx context.Context, clock *clock) (err error) {
 	if err := l.session.ping(ctx); err != nil { // learns the database's clock before anything is timed by it
 		return err
 	}
-	if l.pool, err = enginePool(ctx, l.config); err != nil {
+	if l.pool, err = enginePool(ctx, l.config, l.session.conn.Config()); err != nil {
 		return err
 	}
 	l.log = l.config.Logger.With("node", l.session.number)
@@ -95,8 +95,11 @@ func (l *life) prepare(ctx context.Context, clock *clock) (err error) {
 
 // enginePool is apart from the handlers' pool: handlers that hold all its connections cannot keep outcomes from being
 // recorded. Joins go by primary key, whatever the statistics say.
-func enginePool(ctx context.Context, config Config) (*pgxpool.Pool, error) {
+func enginePool(ctx context.Context, config Config, direct *pgx.ConnConfig) (*pgxpool.Pool, error) {
 	settings := config.Pool.Config()
+	if config.directConnect { // past a pooler, whose other clients would get this pool's settings
+		settings.ConnConfig, settings.BeforeConnect = direct.Copy(), nil
+	}
 	settings.MaxConns = int32(config.EngineConns)
 	settings.MinConns, settings.MinIdleConns = 0, 0
 	settings.PrepareConn, settings.AfterRelease, settings.BeforeClose = nil, nil, nil // the service's bookkeeping of its own pool
@@ -173,7 +176,7 @@ func (l *life) run(ctx context.Context) error {
 		l.log.Error("session lost; handlers are stopped", "error", lost)
 		endHandlers(handlers.ErrLeaseLost)
 	}
-	clean := l.stop(sessionCtx, endHandlers)
+	clean, riverStopped := l.stop(sessionCtx, endHandlers)
 	endSettling()
 	l.settler.wait()
 	if clean && lost == nil {
@@ -182,7 +185,7 @@ func (l *life) run(ctx context.Context) error {
 	endSession(nil)
 	services.Wait()
 	l.session.close(detached)
-	if clean {
+	if riverStopped {
 		l.pool.Close()
 	} else {
 		go l.pool.Close() // waits for whoever still has a connection: a handler that goes on, or River on a dead link
@@ -202,8 +205,8 @@ func (l *life) farewell(ctx context.Context) {
 }
 
 // stop ends the work: nothing new starts, what waits is handed back, what runs may end in time, then is interrupted. It reports
-// whether everything was settled.
-func (l *life) stop(sessionCtx context.Context, endHandlers context.CancelCauseFunc) (clean bool) {
+// whether everything was settled, and whether River has stopped: on a dead link it takes its time.
+func (l *life) stop(sessionCtx context.Context, endHandlers context.CancelCauseFunc) (clean, riverStopped bool) {
 	close(l.worker.stopping)
 	stopped := make(chan struct{})
 	go func() {
@@ -218,21 +221,25 @@ func (l *life) stop(sessionCtx context.Context, endHandlers context.CancelCauseF
 	defer interrupt.Stop()
 	select {
 	case <-stopped:
-		return len(l.worker.inHand(0)) == 0
+		return len(l.worker.inHand(0)) == 0, true
 	case <-sessionCtx.Done(): // lost: the handlers' contexts end with it
 		endHandlers(handlers.ErrLeaseLost)
 	case <-interrupt.C:
 		l.log.Warn("handlers are interrupted", "running", len(l.worker.inHand(0)))
 		endHandlers(handlers.ErrInterrupted)
 	}
+	if sessionCtx.Err() != nil && len(l.worker.inHand(0)) == 0 {
+		return true, false
+	}
 	grace := time.NewTimer(graceAfterInterrupt)
 	defer grace.Stop()
 	select {
 	case <-stopped:
+		riverStopped = true
 	case <-grace.C:
 		l.log.Error("not all work ended in time: a handler ignores its context, or the database does not answer", "left", len(l.worker.inHand(0)))
 	}
-	return len(l.worker.inHand(0)) == 0
+	return len(l.worker.inHand(0)) == 0, riverStopped
 }
 
 // watch fences the node: when the session has not answered for too long, others may declare it dead, so its handlers must end

@@ -3,6 +3,7 @@ package scheduled
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -50,7 +51,7 @@ const lockNodeSQL = `SELECT pg_try_advisory_xact_lock($1, $2)`
 const runningJobsSQL = `
 SELECT id, coalesce(args ->> 'tasks', '') AS tasks FROM tasktable.river_job
 WHERE state = 'running' AND attempted_by[array_length(attempted_by, 1)] = $1::text
-LIMIT 500 FOR UPDATE SKIP LOCKED`
+ORDER BY id LIMIT 500 FOR UPDATE SKIP LOCKED`
 
 const deleteJobsSQL = `DELETE FROM tasktable.river_job WHERE id = ANY ($1::bigint[])`
 
@@ -62,7 +63,7 @@ type jobRow struct {
 // reclaimNode takes back what River says the node was running. It reports whether that was all; rows that an application has
 // locked are left for the next tick, with their job.
 func (l *leader) reclaimNode(ctx context.Context, number int64) (done bool, err error) {
-	err = pgx.BeginFunc(ctx, l.session.conn, func(tx pgx.Tx) error {
+	err = l.transaction(ctx, func(tx pgx.Tx) error {
 		// With the node's own lock in hand it cannot be alive; it never takes a number a second time.
 		var free bool
 		if err := tx.QueryRow(ctx, lockNodeSQL, lockClass(l.session.schema, "node"), int32(number)).Scan(&free); err != nil {
@@ -86,59 +87,98 @@ func (l *leader) reclaimNode(ctx context.Context, number int64) (done bool, err 
 
 // reclaimJobs ends the claims in a client's running jobs as lost, and removes the jobs. It reports whether any are left.
 func (l *leader) reclaimJobs(ctx context.Context, tx pgx.Tx, client, why string) (left bool, err error) {
+	sent := time.Now()
 	rows, err := tx.Query(ctx, l.statements.schema.SQL(runningJobsSQL), client)
 	if err != nil {
 		return false, fmt.Errorf("read jobs of %s: %w", client, err)
 	}
 	jobs, err := pgx.CollectRows(rows, pgx.RowToStructByName[jobRow])
+	l.session.heard(sent, err)
 	if err != nil {
 		return false, fmt.Errorf("read jobs of %s: %w", client, err)
 	}
-	left = len(jobs) == 500
-	var ended []int64
+	left = len(jobs) == reclaimMost
+	jobOf := map[int64]int64{} // fence: job
+	ended := map[int64]bool{}
+	var lostOnes []settlement
 	for _, job := range jobs {
+		ended[job.ID] = true
 		holds, err := unpack(job.Tasks)
 		if err != nil {
 			l.log.Error("River job is not one of ours; removed", "job", job.ID, "error", err)
 		}
-		lostOnes := make([]settlement, len(holds))
-		for i, h := range holds {
-			lostOnes[i] = lost(h, why)
+		for _, h := range holds {
+			jobOf[h.Fence] = job.ID
+			lostOnes = append(lostOnes, lost(h, why))
 		}
-		held, err := l.end(ctx, tx, lostOnes)
-		if err != nil {
-			return false, err
-		}
-		if held {
-			left = true
-			continue
-		}
-		ended = append(ended, job.ID)
 	}
-	if _, err := tx.Exec(ctx, l.statements.schema.SQL(deleteJobsSQL), ended); err != nil {
+	held, err := l.end(ctx, tx, lostOnes)
+	if err != nil {
+		return false, err
+	}
+	for _, fence := range held {
+		left = true
+		delete(ended, jobOf[fence])
+	}
+	if _, err := tx.Exec(ctx, l.statements.schema.SQL(deleteJobsSQL), slices.Collect(maps.Keys(ended))); err != nil {
 		return false, fmt.Errorf("remove jobs of %s: %w", client, err)
 	}
 	return left, nil
 }
 
-// end settles claims for their holders, and reports whether some rows were locked by others.
-func (l *leader) end(ctx context.Context, tx pgx.Tx, settlements []settlement) (held bool, err error) {
-	if len(settlements) == 0 {
-		return false, nil
-	}
-	done, err := l.statements.settle(ctx, tx, nil, nil, settlements)
-	if err != nil {
-		return false, err
-	}
-	taken := byFence(done)
-	for _, one := range settlements {
-		if state := taken[one.Fence]; state.Settled {
-			l.log.Warn("claim taken back", "task", one.ID, "revision", one.Revision, "attempt", one.Attempt, "outcome", one.Outcome, "why", *one.Error)
-		} else if state.Held {
-			held = true
+// reclaimMost is how many jobs, or claims, are taken back in one step; what is left comes with the next tick.
+const reclaimMost = 500
+
+// end settles claims for their holders, and returns the fences of those whose rows others have locked. One whose row cannot be
+// settled does not keep the others: it is found by halving, and failed where it stands.
+func (l *leader) end(ctx context.Context, tx pgx.Tx, settlements []settlement) (held []int64, err error) {
+	for chunk := range slices.Chunk(settlements, reclaimMost) {
+		done, err := l.endOrSplit(ctx, tx, chunk)
+		if err != nil {
+			return nil, err
+		}
+		taken := byFence(done)
+		for _, one := range chunk {
+			if state := taken[one.Fence]; state.Settled {
+				l.log.Warn("claim taken back", "task", one.ID, "revision", one.Revision, "attempt", one.Attempt, "outcome", one.Outcome, "why", *one.Error)
+			} else if state.Held {
+				held = append(held, one.Fence)
+			}
 		}
 	}
 	return held, nil
+}
+
+const releaseBrokenSQL = `
+UPDATE tasktable.scheduled_tasks
+SET status = 'FAILED', fence = NULL, held_until = NULL, next_attempt_at = NULL, message = $3::text, finished_at = clock_timestamp(),
+    last_status_update = clock_timestamp()
+WHERE id = $1::text AND fence = $2`
+
+func (l *leader) endOrSplit(ctx context.Context, tx pgx.Tx, settlements []settlement) (done []settled, err error) {
+	sent := time.Now()
+	err = pgx.BeginFunc(ctx, tx, func(savepoint pgx.Tx) error {
+		done, err = l.statements.settle(ctx, savepoint, nil, nil, settlements)
+		return err
+	})
+	l.session.heard(sent, err)
+	switch {
+	case err == nil || !isDataError(err):
+		return done, err
+	case len(settlements) > 1:
+		if done, err = l.endOrSplit(ctx, tx, settlements[:len(settlements)/2]); err != nil {
+			return nil, err
+		}
+		rest, err := l.endOrSplit(ctx, tx, settlements[len(settlements)/2:])
+		return append(done, rest...), err
+	}
+	one := settlements[0]
+	why := scrub("the claim cannot be taken back: " + err.Error())
+	l.log.Error("claim cannot be taken back; the task is failed", "task", one.ID, "revision", one.Revision, "attempt", one.Attempt, "error", err)
+	if _, err := tx.Exec(ctx, l.statements.schema.SQL(releaseBrokenSQL), one.ID, one.Fence, why); err != nil {
+		return nil, fmt.Errorf("fail task %s: %w", one.ID, err)
+	}
+	return nil, nil
 }
 
 const lapsedHoldsSQL = `
@@ -153,7 +193,7 @@ SELECT id, coalesce(args ->> 'tasks', '') AS tasks FROM tasktable.river_job WHER
 // reclaimLapsed takes back claims whose lease has ended. Those still in an available job never started: they go back without
 // a mark, with their whole job. The others are lost. It reports whether nothing is left.
 func (l *leader) reclaimLapsed(ctx context.Context, now time.Time) (clean bool, err error) {
-	err = pgx.BeginFunc(ctx, l.session.conn, func(tx pgx.Tx) error {
+	err = l.transaction(ctx, func(tx pgx.Tx) error {
 		rows, err := tx.Query(ctx, l.statements.schema.SQL(lapsedHoldsSQL), l.floor, now)
 		if err != nil {
 			return fmt.Errorf("read lapsed leases: %w", err)
@@ -175,7 +215,7 @@ func (l *leader) reclaimLapsed(ctx context.Context, now time.Time) (clean bool, 
 		if err != nil {
 			return err
 		}
-		clean = !held && len(lapsed) < 500
+		clean = len(held) == 0 && len(lapsed) < reclaimMost
 		if _, err := tx.Exec(ctx, l.statements.schema.SQL(deleteJobsSQL), ended); err != nil {
 			return fmt.Errorf("remove jobs that never started: %w", err)
 		}
@@ -226,6 +266,12 @@ SELECT DISTINCT attempted_by[array_length(attempted_by, 1)] FROM tasktable.river
 
 const cleanEvery = 5 * time.Second
 
+// Jobs that have run for long. A fetch whose answer was lost leaves a job running that nobody runs; its tasks come back with
+// their leases, but the job would count as in hand for ever.
+const oldJobsSQL = `
+SELECT id, coalesce(args ->> 'tasks', '') AS tasks FROM tasktable.river_job
+WHERE state = 'running' AND attempted_at < clock_timestamp() - interval '30 seconds' ORDER BY id LIMIT 500`
+
 // clean removes finished River jobs, which nobody reads again, and takes back running ones of nodes that had been declared
 // dead before they fetched them.
 func (l *leader) clean(ctx context.Context) error {
@@ -235,6 +281,9 @@ func (l *leader) clean(ctx context.Context) error {
 	l.cleanedAt = time.Now()
 	if _, err := l.session.conn.Exec(ctx, l.statements.schema.SQL(cleanJobsSQL)); err != nil {
 		return fmt.Errorf("remove finished River jobs: %w", err)
+	}
+	if err := l.cleanEmptyJobs(ctx); err != nil {
+		return err
 	}
 	rows, err := l.session.conn.Query(ctx, l.statements.schema.SQL(runningClientsSQL))
 	if err != nil {
@@ -257,5 +306,45 @@ func (l *leader) clean(ctx context.Context) error {
 			return err
 		}
 	}
+	return nil
+}
+
+// cleanEmptyJobs removes running jobs none of whose claims is on a row any more.
+func (l *leader) cleanEmptyJobs(ctx context.Context) error {
+	rows, err := l.session.conn.Query(ctx, l.statements.schema.SQL(oldJobsSQL))
+	if err != nil {
+		return fmt.Errorf("read old jobs: %w", err)
+	}
+	jobs, err := pgx.CollectRows(rows, pgx.RowToStructByName[jobRow])
+	if err != nil || len(jobs) == 0 {
+		return err
+	}
+	var holds []hold
+	jobOf := map[int64]int64{}
+	empty := map[int64]bool{}
+	for _, job := range jobs {
+		empty[job.ID] = true
+		unpacked, _ := unpack(job.Tasks) // what is not ours holds nothing
+		for _, h := range unpacked {
+			jobOf[h.Fence] = job.ID
+			holds = append(holds, h)
+		}
+	}
+	states, err := l.statements.recheck(ctx, l.session.conn, holds)
+	if err != nil {
+		return err
+	}
+	for _, state := range states {
+		if state.Held {
+			delete(empty, jobOf[state.Fence])
+		}
+	}
+	if len(empty) == 0 {
+		return nil
+	}
+	if _, err := l.session.conn.Exec(ctx, l.statements.schema.SQL(deleteJobsSQL), slices.Collect(maps.Keys(empty))); err != nil {
+		return fmt.Errorf("remove jobs that hold nothing: %w", err)
+	}
+	l.log.Warn("River jobs that held nothing are removed", "jobs", len(empty))
 	return nil
 }

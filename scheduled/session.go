@@ -6,11 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"math/rand/v2"
 	"os"
+	"strconv"
 	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // ErrPooler is returned by Run when the session connection goes through a pooler that shares server connections: advisory
@@ -29,7 +32,6 @@ const (
 // The server ends a session whose process is stopped or gone: idle ones after 3 s, those in a transaction after 2 s, which
 // the first does not cover. Joins in the engine's statements go by primary key whatever the statistics say.
 const sessionSettingsSQL = `
-SET application_name = 'tasktable session';
 SET idle_session_timeout = '3s';
 SET idle_in_transaction_session_timeout = '2s';
 SET statement_timeout = '2s';
@@ -77,7 +79,13 @@ func openSession(ctx context.Context, config Config, clock *clock, previous uint
 	return s, nil
 }
 
-const terminateSQL = `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = $1 AND application_name = 'tasktable session'`
+// By name, too: after a restart of the server somebody else's session may have the same pid.
+const terminateSQL = `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = $1 AND application_name = $2`
+
+const nameSQL = `SELECT set_config('application_name', $1, false)`
+
+// sessionName is the application_name of this process's sessions.
+var sessionName = "tasktable session " + strconv.FormatUint(rand.Uint64(), 36)
 
 func (s *session) prepare(ctx context.Context, previous uint32) error {
 	var backend uint32
@@ -94,10 +102,11 @@ func (s *session) prepare(ctx context.Context, previous uint32) error {
 	if _, err := s.conn.Exec(ctx, planSettingsSQL); err != nil {
 		return fmt.Errorf("prepare session: %w", err)
 	}
+	if _, err := s.conn.Exec(ctx, nameSQL, sessionName); err != nil {
+		return fmt.Errorf("prepare session: %w", err)
+	}
 	if previous != 0 {
-		if _, err := s.conn.Exec(ctx, terminateSQL, previous); err != nil {
-			return fmt.Errorf("end the session before: %w", err)
-		}
+		_, _ = s.conn.Exec(ctx, terminateSQL, previous, sessionName) // if it may not, the server ends it within seconds
 	}
 	return nil
 }
@@ -130,6 +139,15 @@ func (s *session) register(ctx context.Context, config Config, st statements) er
 
 // answered notes that a question sent then was answered.
 func (s *session) answered(sent time.Time) { s.answeredAt.Store(int64(sent.Sub(s.start))) }
+
+// heard notes that the server said something, be it an error, to what was sent then: a slow or failing statement is no dead
+// session.
+func (s *session) heard(sent time.Time, err error) {
+	var said *pgconn.PgError
+	if err == nil || errors.As(err, &said) {
+		s.answered(sent)
+	}
+}
 
 // alive says whether the node may still take itself for alive: whether others could have declared it dead.
 func (s *session) alive() bool {

@@ -30,9 +30,10 @@ WITH locked AS MATERIALIZED (
     ) AS t ON true
 ), updated AS (
     UPDATE tasktable.scheduled_tasks AS t
-    SET status = CASE WHEN l.current THEN l.next_status ELSE t.status END,
+    -- EXECUTING and not current: somebody set the revision by hand. The task runs again rather than be held by nobody.
+    SET status = CASE WHEN l.current THEN l.next_status WHEN t.status = 'EXECUTING' THEN 'QUEUED' ELSE t.status END,
         next_attempt_at = CASE WHEN l.current AND l.next_status = 'QUEUED' THEN coalesce(l.next_at, l.now + l.next_in)
-            WHEN NOT l.current AND t.status = 'QUEUED' THEN l.edited_due END,
+            WHEN NOT l.current AND t.status IN ('QUEUED', 'EXECUTING') THEN l.edited_due END,
         attempt = CASE WHEN l.current AND l.refund THEN greatest(t.attempt - 1, 0) ELSE t.attempt END,
         fence = NULL,
         held_until = NULL,

@@ -66,6 +66,9 @@ func (s *settler) enqueue(ctx context.Context, one *settling) {
 	}
 	select {
 	case to.in <- one:
+		if ctx.Err() != nil { // whoever emptied the channel last may be gone
+			to.drain(ctx, s.flush)
+		}
 	case <-ctx.Done():
 		one.done(settled{Fence: one.Fence}, ctx.Err())
 	}

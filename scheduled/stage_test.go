@@ -128,8 +128,13 @@ func (s *stage) handle(ctx context.Context, task *handlers.Task[job]) error {
 		return err
 	case <-ctx.Done():
 		return context.Cause(ctx)
+	case <-s.over:
+		return errOver
 	}
 }
+
+// errOver is what runs return that nobody waits for any more.
+var errOver = errors.New("the test is over")
 
 // handleDeaf is handle for a handler that does not mind its context.
 func (s *stage) handleDeaf(ctx context.Context, task *handlers.Task[job]) error {
@@ -137,7 +142,7 @@ func (s *stage) handleDeaf(ctx context.Context, task *handlers.Task[job]) error 
 	case err := <-s.enter(ctx, task).end:
 		return err
 	case <-s.over:
-		return errors.New("the test is over")
+		return errOver
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/store"
 )
 
 // gateValid is how old a gate's answer may be when the handler is called, and how long a task may run before the rest of its
@@ -15,66 +16,88 @@ const gateValid = 250 * time.Millisecond
 // gateAsk is a question to the gate by one batch; questions that come together share one read.
 type gateAsk struct {
 	holds  []hold
-	answer chan map[int64]gateRow
+	answer chan gateAnswer
 }
 
-// ask puts tasks to the gate. It also returns the instant of the gate by this process's clock: between the question and the
-// answer, half-way. The answers are nil when the database did not answer.
-func (b *batch) ask(runs []*run) (answers map[int64]gateRow, at time.Time) {
-	question := &gateAsk{answer: make(chan map[int64]gateRow, 1)}
+// gateAnswer has the instant of the gate, by this process's clock: half-way between the statement and its answer. The rows are
+// nil when the database did not answer.
+type gateAnswer struct {
+	rows map[int64]gateRow
+	at   time.Time
+}
+
+// ask puts tasks to the gate, together with what others ask at the time.
+func (b *batch) ask(runs []*run) gateAnswer {
+	question := &gateAsk{answer: make(chan gateAnswer, 1)}
 	for _, r := range runs {
 		question.holds = append(question.holds, r.hold)
 	}
-	asked := time.Now()
 	select {
 	case b.gates.in <- question:
 	case <-b.settling.Done():
-		return nil, asked
+		return gateAnswer{}
 	}
 	select {
-	case answers = <-question.answer:
-		return answers, asked.Add(time.Since(asked) / 2)
+	case answer := <-question.answer:
+		return answer
 	case <-b.settling.Done():
-		return nil, asked
+		return gateAnswer{}
 	}
 }
 
-// answerGates asks the database all that has come together. A question whose data the database cannot read is asked apart, so
-// that it fails alone; after any other failure everybody asks again.
+// answerGates asks the database all that has come together. When it does not answer, everybody asks again.
 func (w *worker) answerGates(ctx context.Context, asked []*gateAsk) {
 	var holds []hold
 	for _, question := range asked {
 		holds = append(holds, question.holds...)
 	}
-	answers, err := w.gateOrSplit(ctx, holds)
+	answer, err := w.gate(ctx, holds)
 	if err != nil {
 		w.log.Warn("the gate did not answer; asking again", "tasks", len(holds), "error", err)
 		select { // not at once: the database may need a moment
 		case <-ctx.Done():
 		case <-time.After(50 * time.Millisecond):
 		}
-		answers = nil
 	}
 	for _, question := range asked {
-		question.answer <- answers
+		question.answer <- answer
 	}
 }
 
-const verdictBroken = "broken"
+// gate takes its connection first: the wait for one is no part of the answer's age.
+func (w *worker) gate(ctx context.Context, holds []hold) (gateAnswer, error) {
+	conn, err := w.enginePool.Acquire(ctx)
+	if err != nil {
+		return gateAnswer{}, fmt.Errorf("connect to ask the gate: %w", err)
+	}
+	defer conn.Release()
+	asked := time.Now()
+	rows, err := w.gateOrSplit(ctx, conn, holds)
+	if err != nil {
+		return gateAnswer{}, err
+	}
+	return gateAnswer{rows: rows, at: asked.Add(time.Since(asked) / 2)}, nil
+}
 
-func (w *worker) gateOrSplit(ctx context.Context, holds []hold) (map[int64]gateRow, error) {
-	answers, err := w.statements.gate(ctx, w.enginePool, nil, holds)
+const (
+	verdictBroken = "broken"
+	verdictNoTx   = "no transaction"
+)
+
+// gateOrSplit finds the tasks that cannot be read by halving: only they are refused for it.
+func (w *worker) gateOrSplit(ctx context.Context, conn querier, holds []hold) (map[int64]gateRow, error) {
+	answers, err := w.statements.gate(ctx, conn, nil, holds)
 	switch {
 	case err == nil || !isDataError(err):
 		return answers, err
 	case len(holds) == 1:
 		return map[int64]gateRow{holds[0].Fence: {Fence: holds[0].Fence, Verdict: verdictBroken, Payload: err.Error()}}, nil
 	}
-	answers, err = w.gateOrSplit(ctx, holds[:len(holds)/2])
+	answers, err = w.gateOrSplit(ctx, conn, holds[:len(holds)/2])
 	if err != nil {
 		return nil, err
 	}
-	rest, err := w.gateOrSplit(ctx, holds[len(holds)/2:])
+	rest, err := w.gateOrSplit(ctx, conn, holds[len(holds)/2:])
 	for fence, answer := range rest {
 		answers[fence] = answer
 	}
@@ -84,11 +107,11 @@ func (w *worker) gateOrSplit(ctx context.Context, holds []hold) (map[int64]gateR
 // checkWaiting asks the gate about a task whose row has changed, before it is due or has a slot, and hands it back if it is
 // not this attempt's any more.
 func (b *batch) checkWaiting(r *run) {
-	answers, _ := b.ask([]*run{r})
-	if answers == nil {
+	asked := b.ask([]*run{r})
+	if asked.rows == nil {
 		return // the next recheck tells again
 	}
-	if answer, held := answers[r.Fence]; !held || answer.Verdict == verdictEdited {
+	if answer, held := asked.rows[r.Fence]; !held || answer.Verdict == verdictEdited {
 		b.refuse(r, answer)
 	}
 }
@@ -102,6 +125,10 @@ func (b *batch) refuse(r *run, answer gateRow) (waits bool) {
 		b.end(r, released(r.hold, "edited or cancelled before it started"))
 	case verdictExpired:
 		b.end(r, expired(r.hold))
+	case verdictNoTx: // not at once again: the database may be full
+		s := released(r.hold, scrub("the handler's transaction could not be begun: "+answer.Payload))
+		s.NextAt, s.NextIn = nil, time.Second
+		b.end(r, s)
 	case verdictBroken:
 		s := released(r.hold, "the task cannot be read: "+answer.Payload)
 		s.Outcome, s.To, s.NextAt = outcomeFailed, "FAILED", nil
@@ -262,6 +289,7 @@ func (b *batch) extendRunning(ctx *leaseContext, r *run, d time.Duration) error 
 	if cause := causeOf(ctx); cause != nil {
 		return fmt.Errorf("extend task %s: %w", r.ID, cause)
 	}
+	d = min(d, store.MaxExpectedExecutionTime)
 	d += margin(d) + time.Millisecond
 	extended, err := b.statements.extend(b.settling, b.enginePool, []hold{r.hold}, b.config.StartAllowance, &d)
 	if err != nil {

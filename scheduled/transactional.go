@@ -17,19 +17,13 @@ var errFenceLost = errors.New("the claim was taken back while the handler ran; i
 
 // attemptTx runs a transactional handler and settles its task in the handler's own transaction, so that its writes and its
 // completion commit together. It reports whether the task is settled; if not, the outcome is recorded like any other's. The wait
-// for a transaction may be long: then the gate is asked again in it, and may refuse.
+// for a connection may be long, where others use the pool too: then the gate is asked again, and may refuse.
 func (b *batch) attemptTx(
 	ctx context.Context, r *run, variant *handlers.Variant, e *handlers.Execution, gateAt time.Time,
 ) (done bool, refused *gateRow, err error) {
-	select { // fewer than the pool has, so that handlers waiting here leave it connections for its other users
-	case b.txSlots <- struct{}{}:
-		defer func() { <-b.txSlots }()
-	case <-ctx.Done():
-		return false, nil, fmt.Errorf("wait for a transaction: %w", context.Cause(ctx))
-	}
 	tx, run, err := b.beginTx(ctx, variant)
-	if err != nil {
-		return false, nil, fmt.Errorf("begin the handler's transaction: %w", err)
+	if err != nil { // the handler has not begun: no attempt is used up
+		return false, &gateRow{Verdict: verdictNoTx, Payload: err.Error()}, nil
 	}
 	// Not ctx: the rollback must happen after ctx is done, and after a panic or Goexit, too.
 	defer func() { _ = tx.rollback(context.WithoutCancel(ctx)) }()
@@ -43,6 +37,11 @@ func (b *batch) attemptTx(
 			return false, &answer, nil
 		}
 		e.StartedAt = answer.Now
+		if lease, ok := ctx.(*leaseContext); ok { // the wait was not the handler's
+			if err := b.extendRunning(lease, r, time.Duration(answer.Expected*float64(time.Second))); err != nil {
+				return false, nil, err
+			}
+		}
 	}
 	if err := run(ctx, e); err != nil {
 		return false, nil, err
@@ -54,6 +53,9 @@ func (b *batch) attemptTx(
 		// Committed or not is unknown. Recording a failure is safe: if the commit happened, the fence is gone, and nothing is
 		// recorded.
 		return false, nil, fmt.Errorf("commit the handler's transaction: %w", err)
+	}
+	if r.dueSoon { // only now can others see it
+		b.settler.dueSoon()
 	}
 	return true, nil, nil
 }
@@ -103,9 +105,7 @@ func (b *batch) settleTx(ctx context.Context, tx querier, r *run, e *handlers.Ex
 		case err != nil:
 			return err
 		case len(done) == 1 && done[0].Settled:
-			if done[0].DueSoon {
-				b.settler.dueSoon()
-			}
+			r.dueSoon = done[0].DueSoon
 			return nil
 		case len(done) == 1 && done[0].Held:
 			select {

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tasktable/tasktable/handlers"
 )
 
 // worker runs the tasks that River brings to this node: each waits for its time and for a slot, passes the gate, runs, and is
@@ -44,6 +46,7 @@ type run struct {
 	poke  chan struct{} // says that the row has changed: ask the gate now, whatever the time
 	since time.Time
 
+	dueSoon   bool      // settled by its own transaction, it is due again at once
 	notBefore time.Time // when the gate found it early: by this process's clock
 
 	ended atomic.Bool // it is being settled, or forgotten: nothing more may become of it
@@ -81,14 +84,17 @@ func (w *worker) remove(r *run) {
 // work runs a batch; it returns when each of its tasks has been settled or released. Then it removes the River job, and only
 // then: the job is how the leader finds the tasks if this node dies. River would complete it too, but later, and until then its
 // tasks would count as in hand and keep others from being claimed.
-func (w *worker) work(job int64, queue string, holds []hold) {
-	b := &batch{worker: w, slot: w.slots[queue]}
-	runs := w.add(queue, holds)
+func (w *worker) work(job riverJob, holds []hold) {
+	b := &batch{worker: w, slot: w.slots[job.queue]}
+	if variant := w.config.Handlers.Variant(job.kind); variant != nil && variant.Kind != handlers.KindPlain {
+		b.transactional = true
+	}
+	runs := w.add(job.queue, holds)
 	b.pending.Add(len(runs))
 	b.serving.Go(func() { b.serve(runs) })
 	b.serving.Wait()
 	b.pending.Wait()
-	removed := &doneJob{id: job, removed: make(chan struct{})}
+	removed := &doneJob{id: job.id, removed: make(chan struct{})}
 	select {
 	case w.doneJobs.in <- removed:
 		select {
@@ -124,7 +130,11 @@ func (w *worker) removeJobs(ctx context.Context, done []*doneJob) {
 // another slot beside it.
 type batch struct {
 	*worker
-	slot    chan struct{}
+	slot chan struct{}
+	// Its handlers take a transaction each. The place for one is waited for as a slot is, before the gate: the wait counts for
+	// nothing, and the lease is renewed meanwhile.
+	transactional bool
+
 	serving sync.WaitGroup
 	pending sync.WaitGroup // tasks not settled yet
 }
@@ -165,20 +175,32 @@ func (b *batch) serveDue(runs []*run) []*run {
 		return b.left(runs)
 	}
 	defer func() { <-b.slot }()
+	if b.transactional {
+		select {
+		case b.txSlots <- struct{}{}:
+		case <-b.stopping:
+			b.releaseAll(runs, "the node is shutting down")
+			return nil
+		case <-first.poke:
+			b.checkWaiting(first)
+			return b.left(runs)
+		}
+		defer func() { <-b.txSlots }()
+	}
 	due := 1
 	for due < len(runs) && b.clock.until(runs[due].Due) <= 0 {
 		due++
 	}
-	answers, at := b.ask(runs[:due])
+	asked := b.ask(runs[:due])
 	for i, r := range runs[:due] {
 		if b.stopped() {
 			b.releaseAll(runs[i:], "the node is shutting down")
 			return nil
 		}
-		if answers == nil || time.Since(at) > gateValid {
+		if asked.rows == nil || time.Since(asked.at) > gateValid {
 			return runs[i:]
 		}
-		switch b.serveOne(r, answers[r.Fence], at, runs[i+1:]) {
+		switch b.serveOne(r, asked.rows[r.Fence], asked.at, runs[i+1:]) {
 		case served:
 		case stale:
 			return runs[i:]

@@ -14,8 +14,7 @@ import (
 	"github.com/riverqueue/river/rivertype"
 )
 
-// River fetches up to twice the slots: the tasks beyond them wait in memory, for their time or for a slot. 10,000 is River's
-// own limit for a queue.
+// 10,000 is River's own limit for a queue.
 const riverMostWorkers = 10000
 
 // longAgo is the time at which all our River jobs are scheduled. River would stamp them with this process's clock, and fetch
@@ -24,7 +23,7 @@ var longAgo = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // newRiver makes the node's River client: a worker for each type, all of which hand their batches to work. River only
 // carries: its retries, timeouts, leader and maintenance are off, since the table does what they are for.
-func newRiver(config Config, pool *pgxpool.Pool, number int64, work func(job int64, queue string, holds []hold)) (*river.Client[pgx.Tx], error) {
+func newRiver(config Config, pool *pgxpool.Pool, number int64, work func(job riverJob, holds []hold)) (*river.Client[pgx.Tx], error) {
 	workers := river.NewWorkers()
 	log := config.Logger.With("node", number)
 	for _, name := range config.Handlers.Types() {
@@ -32,7 +31,9 @@ func newRiver(config Config, pool *pgxpool.Pool, number int64, work func(job int
 	}
 	queues := map[string]river.QueueConfig{}
 	for queue, slots := range config.Queues {
-		queues[queue] = river.QueueConfig{MaxWorkers: min(roomFactor*slots, riverMostWorkers)}
+		// As many as there are slots: what waits beyond them stays in River, for whichever node has a slot first. A node that
+		// fetched ahead would keep tasks waiting while others idle.
+		queues[queue] = river.QueueConfig{MaxWorkers: min(slots, riverMostWorkers)}
 	}
 	client, err := river.NewClient(riverpgxv5.New(pool), &river.Config{
 		ID:                     clientID(number),
@@ -58,10 +59,17 @@ func newRiver(config Config, pool *pgxpool.Pool, number int64, work func(job int
 	return client, nil
 }
 
+// riverJob is what of a River job matters to the work.
+type riverJob struct {
+	id    int64
+	queue string
+	kind  string // the tasks' type
+}
+
 // batchWorker runs the batches of one type.
 type batchWorker struct {
 	river.WorkerDefaults[batchArgs]
-	work func(job int64, queue string, holds []hold)
+	work func(job riverJob, holds []hold)
 	log  *slog.Logger
 }
 
@@ -73,7 +81,7 @@ func (w *batchWorker) Work(_ context.Context, job *river.Job[batchArgs]) error {
 		w.log.Error("River job is not one of ours; dropped", "job", job.ID, "error", err)
 		return nil
 	}
-	w.work(job.ID, job.Queue, holds)
+	w.work(riverJob{id: job.ID, queue: job.Queue, kind: job.Kind}, holds)
 	return nil
 }
 

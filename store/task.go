@@ -119,6 +119,17 @@ type wireTask struct {
 	IfFinished            string          `json:"if_finished"`
 }
 
+// Fixed is the task with its id and its payload as they are now, so that later changes of what the payload points to do not
+// reach it. It returns what Schedule would refuse the task for.
+func (t Task) Fixed() (Task, error) {
+	wire, err := t.wire()
+	if err != nil {
+		return Task{}, err
+	}
+	t.ID, t.Payload = wire.ID, JSON(wire.Payload)
+	return t, nil
+}
+
 // Check returns what Schedule would refuse the task for, wrapping ErrInvalid, or nil.
 func (t Task) Check() error {
 	_, err := t.wire()

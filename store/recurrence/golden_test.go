@@ -47,7 +47,7 @@ func TestGolden(t *testing.T) {
 func compare(t *testing.T, name string, stretches []stretch) {
 	path := filepath.Join("testdata", name+".txt")
 	if *update {
-		if err := os.WriteFile(path, tables(stretches, walked), 0o600); err != nil {
+		if err := os.WriteFile(path, tables(stretches, walked), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}

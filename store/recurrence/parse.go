@@ -98,11 +98,12 @@ func split(expression string) ([]string, error) {
 	if meaning, ok := descriptors[fields[0]]; ok && len(fields) == 1 {
 		fields = strings.Fields(meaning)
 	}
-	if len(fields) == len(fieldRules)-1 {
-		fields = append([]string{"0"}, fields...)
-	}
-	if len(fields) != len(fieldRules) || strings.HasPrefix(fields[0], "@") {
+	missing := len(fieldRules) - len(fields)
+	if strings.HasPrefix(fields[0], "@") || missing < 0 || missing > 1 {
 		return nil, invalid("cron", form, expression)
+	}
+	if missing == 1 {
+		fields = append([]string{"0"}, fields...)
 	}
 	return fields, nil
 }

@@ -19,6 +19,7 @@ func TestNext(t *testing.T) {
 		{"a leap day among others", "0 0 29 2 MON", "", "2096-02-29T00:00:00Z", "2097-02-04T00:00:00Z"},
 		{"the end of a leap year far away", "0 12 31 12 *", "America/New_York", "2096-12-30T18:00:00Z", "2096-12-31T17:00:00Z"},
 		{"and past it", "0 12 31 12 *", "America/New_York", "2096-12-31T18:00:00Z", "2097-12-31T17:00:00Z"},
+		{"and with the clocks changed since", "0 12 1 7 *", "America/New_York", "2041-01-02T10:00:00Z", "2041-07-01T16:00:00Z"},
 		{"before there were zones", "0 0 1 1 *", "Europe/Berlin", "1500-06-01T00:00:00Z", "1500-12-31T23:06:32Z"}, // local mean time, +0:53:28
 		{"the first year", "0 0 * * *", "", "0001-01-01T00:00:00Z", "0001-01-02T00:00:00Z"},
 		{"the last fire", "0 0 * * *", "", "9999-12-30T00:00:00Z", "9999-12-31T00:00:00Z"},
@@ -37,6 +38,7 @@ func TestNext(t *testing.T) {
 		{"a seconds wildcard", "* 30 1 * * *", "America/New_York", "2026-11-01T05:30:59Z", "2026-11-01T06:30:00Z"},
 		{"no midnight", "@daily", "Asia/Beirut", "2026-03-28T12:00:00Z", "2026-03-28T22:00:00Z"},
 		{"half an hour", "15 2 * * *", "Australia/Lord_Howe", "2026-10-03T12:00:00Z", "2026-10-03T15:30:00Z"},
+		{"23 hours into a day repeated", "30 15 * * *", "America/Juneau", "1867-10-20T00:00:00Z", "1867-10-21T00:27:41Z"}, // LMT +15:02:19, then -8:57:41
 		{"a day left out", "0 9 30 12 *", "Pacific/Apia", "2011-12-29T00:00:00Z", "2011-12-30T10:00:00Z"},
 	} {
 		t.Run(c.what, func(t *testing.T) {
@@ -62,7 +64,7 @@ func TestFarTimes(t *testing.T) {
 		rule := mustParse(t, expression, "Europe/Berlin")
 		for _, at := range ages {
 			got := rule.Next(at)
-			if at.Year() > 9999 != got.IsZero() || !got.IsZero() && !got.After(at) {
+			if at.Year() > 9999 != got.IsZero() || !got.IsZero() && (!got.After(at) || got.Year() < 1) {
 				t.Errorf("%s after %s: got %s", expression, at, got)
 			}
 			rule.Anchored(at).Next(time.Unix(0, 0))
@@ -99,6 +101,9 @@ func TestEvery(t *testing.T) {
 	}
 	if len(want) != 48*40 {
 		t.Errorf("%d fires in two days", len(want))
+	}
+	if got := rule.Anchored(time.Time{}).Next(time.Unix(0, 0)); got.Unix() != 90 {
+		t.Errorf("the zero time left the anchor: %s", got)
 	}
 	daily := mustParse(t, "@daily", "")
 	if daily.Anchored(start) != daily {

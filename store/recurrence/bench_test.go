@@ -13,6 +13,7 @@ func BenchmarkNext(b *testing.B) {
 		{"daily", "30 2 * * *", "Europe/Berlin"},
 		{"second", "* * * * * *", "America/New_York"},
 		{"yearly", "@yearly", "Australia/Lord_Howe"},
+		{"leap-day-wild", "* * 29 2 *", "Africa/Casablanca"},
 		{"leap-day", "59 59 23 29 2 *", "America/New_York"},
 	} {
 		b.Run(c.name, func(b *testing.B) {
