@@ -49,7 +49,7 @@ func TestPgBouncerKeepsItsSettings(t *testing.T) {
 		t.Skip("needs pgbouncer in PATH: ", err)
 	}
 	f := newField(t)
-	pool, err := pgxpool.New(context.Background(), startBouncer(t, f, bouncer)+"&default_query_exec_mode=exec")
+	pool, err := pgxpool.New(context.Background(), startBouncer(t, f, bouncer)+"&default_query_exec_mode=exec&pool_max_conns=12")
 	if err != nil {
 		t.Fatal(err)
 	}

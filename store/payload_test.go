@@ -58,7 +58,7 @@ func TestPayloadsAreStorableExactlyIfGoAcceptsThem(t *testing.T) {
 			b.checkLimit(task.Payload.(raw), body)
 		}
 	}
-	if accepted < 60 || refused < 12 {
+	if accepted < 60 || refused < 5 {
 		t.Errorf("%d accepted and %d refused: the test has lost its teeth", accepted, refused)
 	}
 }
@@ -134,7 +134,7 @@ func randomNumber(random *rand.Rand) string {
 func randomString(random *rand.Rand) string {
 	var text strings.Builder
 	for range random.IntN(6) {
-		if random.IntN(60) == 0 {
+		if random.IntN(20) == 0 {
 			text.WriteString(pick(random, `\u0000`, `\ud83d`, `\ude00`, `\ud83d\ud83d`, `\uDBFFx`, `\ude00\ud83d`, `\ud83dA`, "\xff"))
 			continue
 		}

@@ -52,8 +52,9 @@ const syncSQL = `SELECT position, id, revision, outcome FROM tasktable.sync($1::
 
 // Sync makes the waiting and running tasks of an entity exactly these: it schedules each, with the entity filled in, and
 // cancels the entity's others. The receipts are those of the tasks in the order given, then those of the cancelled ones. Two
-// Syncs of one entity at once wait for each other. Like Schedule it queues a cancelled task again that is among these, also one
-// that an operator has cancelled: pause such a task instead.
+// Syncs of one entity at once wait for each other; the second does not see what the first made if it is in a REPEATABLE READ
+// transaction with an older snapshot: use READ COMMITTED, or SERIALIZABLE. Like Schedule it queues a cancelled task again that
+// is among these, also one that an operator has cancelled: pause such a task instead.
 func (s *Store) Sync(ctx context.Context, db DB, entity string, tasks ...Task) ([]Receipt, error) {
 	if err := checkText("entity", entity); err != nil {
 		return nil, fmt.Errorf("sync: %w", err)
