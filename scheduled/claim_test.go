@@ -210,67 +210,6 @@ func TestClaimLeavesWhatIsNotWaiting(t *testing.T) {
 	}
 }
 
-// Edits that commit after the pick, before the lock: what is claimed is what the row has become, if it is still due.
-func TestClaimRechecksWhatItLocks(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	b.schedule(store.Task{Payload: job{"first"}, At: noon})
-	edits := map[string]string{
-		"cancelled": `SELECT tasktable.cancel('cancelled')`,
-		"paused":    `SELECT tasktable.pause('paused')`,
-		"later":     `UPDATE tasktable.scheduled_tasks SET scheduled_at = scheduled_at + interval '1 hour' WHERE id = 'later'`,
-		"earlier":   `UPDATE tasktable.scheduled_tasks SET scheduled_at = scheduled_at - interval '1 hour' WHERE id = 'earlier'`,
-		"urgent":    `UPDATE tasktable.scheduled_tasks SET priority = 7 WHERE id = 'urgent'`,
-		"deleted":   `DELETE FROM tasktable.scheduled_tasks WHERE id = 'deleted'`,
-	}
-	for id := range edits {
-		b.schedule(store.Task{Payload: job{id}, At: noon})
-	}
-	// The claim locks and updates row by row; it stops at the first one's update as long as the test wants.
-	b.exec(`CREATE FUNCTION stop() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_advisory_xact_lock(42); RETURN NEW; END $$`)
-	b.exec(`CREATE TRIGGER stop BEFORE UPDATE ON tasktable.scheduled_tasks FOR EACH ROW WHEN (OLD.id = 'first') EXECUTE FUNCTION stop()`)
-	gate, err := b.pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := gate.Exec(t.Context(), `SELECT pg_advisory_xact_lock(42)`); err != nil {
-		t.Fatal(err)
-	}
-	taken := make(chan []claimed, 1)
-	go func() {
-		defer close(taken)
-		taken <- b.claimFrom(noon, 0, 100, jobs(0, 0, 100))
-	}()
-	eventually(t, 10*time.Second, "the claim waits", func() bool {
-		var waits bool
-		if err := b.pool.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_locks
-			WHERE locktype = 'advisory' AND NOT granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))`).Scan(&waits); err != nil {
-			t.Fatal(err)
-		}
-		return waits
-	})
-	for _, edit := range edits {
-		b.exec(edit)
-	}
-	if err := gate.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	got := map[string]string{}
-	for _, c := range <-taken {
-		got[c.ID] = fmt.Sprint(c.Priority, " ", c.Due.Sub(noon))
-		if answer := b.ask(noon, c.hold())[*c.Fence]; answer.Verdict != verdictGo {
-			t.Errorf("%s: the gate says %q", c.ID, answer.Verdict)
-		}
-	}
-	// Newer Postgres versions find that a row is not where it was picked, and leave it to the next pass.
-	for _, c := range b.claimFrom(noon, 0, 100, jobs(7, 0, 100), jobs(0, 0, 100)) {
-		got[c.ID] = fmt.Sprint(c.Priority, " ", c.Due.Sub(noon))
-	}
-	if want := "map[earlier:0 -1h0m0s first:0 0s urgent:7 0s]"; fmt.Sprint(got) != want {
-		t.Errorf("claimed %v, want %s", got, want)
-	}
-}
-
 // The head of a lane, as the next claim would take it, is failed; the rest of the lane is not touched.
 func TestFailHead(t *testing.T) {
 	t.Parallel()

@@ -130,13 +130,13 @@ func (f *field) nothingLeft() {
 // connections names the server's processes that serve connections of that application name.
 func (f *field) connections(name string) []int32 {
 	f.t.Helper()
-	return ask[[]int32](f, `SELECT coalesce(array_agg(pid ORDER BY pid), '{}') FROM pg_stat_activity WHERE datname = current_database() AND application_name = $1`, name)
+	return ask[[]int32](f, `SELECT coalesce(array_agg(pid ORDER BY pid), '{}') FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE $1 || '%'`, name)
 }
 
 // cut ends the connections of that application name, from the server's side, and returns how many there were.
 func (f *field) cut(name string) int {
 	f.t.Helper()
-	return f.count(`SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = current_database() AND application_name = $1`, name)
+	return f.count(`SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE $1 || '%'`, name)
 }
 
 // nodePool is a pool for a node in this process.

@@ -270,7 +270,7 @@ const cleanEvery = 5 * time.Second
 // their leases, but the job would count as in hand for ever.
 const oldJobsSQL = `
 SELECT id, coalesce(args ->> 'tasks', '') AS tasks FROM tasktable.river_job
-WHERE state = 'running' AND attempted_at < clock_timestamp() - interval '30 seconds' ORDER BY id LIMIT 500`
+WHERE state = 'running' AND attempted_at < clock_timestamp() - interval '10 seconds' ORDER BY id LIMIT 500`
 
 // clean removes finished River jobs, which nobody reads again, and takes back running ones of nodes that had been declared
 // dead before they fetched them.

@@ -138,6 +138,10 @@ func TestVerbsAndPlainSQLInOneTransaction(t *testing.T) {
 		b.check(err)
 		b.exec(tx, `UPDATE tasktable.scheduled_tasks SET priority = 3 WHERE id = 'one'`)
 
+		_, err = b.tasks.Schedule(b.ctx, tx, base("three"))
+		b.check(err)
+		b.exec(tx, `UPDATE tasktable.scheduled_tasks SET entity = NULL WHERE id = 'three'`)
+
 		nested, err := tx.Begin(b.ctx)
 		b.check(err)
 		if _, err := nested.Exec(b.ctx, `SELECT tasktable.schedule('[]', id => 'one')`); err == nil {
@@ -153,6 +157,7 @@ func TestVerbsAndPlainSQLInOneTransaction(t *testing.T) {
 		"schedule created " + service, "sql rescheduled " + role, "reschedule rescheduled " + service, "sql rescheduled " + role,
 		"schedule rescheduled " + service, "sql rescheduled " + role, "sql rescheduled " + role, "sync rescheduled " + service, "sql deleted " + role,
 	})
+	same(b, "lines of three", b.lines("three"), []string{"schedule created " + service, "sql rescheduled " + role})
 	same(b, "lines of two", b.lines("two"), []string{"schedule created " + service, "cancel cancelled " + service})
 	if left := one[string](b, b.pool, `SELECT coalesce(current_setting('tasktable_change.context', true), '')`); left != "" {
 		t.Errorf("the context is left: %q", left)

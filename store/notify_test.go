@@ -32,6 +32,13 @@ func TestNotifications(t *testing.T) {
 			_, err := s.Schedule(b.ctx, b.pool, store.Task{ID: "due", Payload: payload(1), At: now})
 			return err
 		}, []string{"tasktable.wake "}},
+		{"due, just after one that is far", func(s *store.Store) error {
+			if _, err := s.Schedule(b.ctx, b.pool, base("far again")); err != nil {
+				return err
+			}
+			_, err := s.Schedule(b.ctx, b.pool, store.Task{ID: "due again", Payload: payload(1), At: now})
+			return err
+		}, []string{"tasktable.wake "}},
 		{"unchanged", func(s *store.Store) error {
 			_, err := s.Schedule(b.ctx, b.pool, store.Task{ID: "due", Payload: payload(1), At: now})
 			return err
@@ -48,7 +55,6 @@ func TestNotifications(t *testing.T) {
 	_, err = quiet.Schedule(b.ctx, b.pool, store.Task{ID: "quiet", Payload: payload(1), At: now})
 	b.check(err)
 	same(b, "NoNotify", b.notified(listener.Conn()), nil)
-	b.schedule(base("far again"))
 	began := time.Now()
 	for i := range 5 {
 		b.schedule(store.Task{ID: "burst " + pretty(i), Payload: payload(1), At: now})
