@@ -35,7 +35,7 @@ type Execution struct {
 // Effects is what a handler asked for on its task. The engine applies it when the attempt is settled as completed.
 type Effects struct {
 	Again     *time.Time      // schedule the same task again
-	FollowUps []store.Task    // schedule others
+	FollowUps []store.Task    // schedule others; their ids are set, and their payloads are store.JSON
 	Result    json.RawMessage // nil: none
 	Note      string
 	Err       error // an effect that cannot be applied: the attempt fails for good
