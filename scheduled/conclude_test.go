@@ -211,7 +211,7 @@ func TestCall(t *testing.T) {
 		"nil":       {func(context.Context) error { return nil }, ""},
 		"error":     {func(context.Context) error { return errOops }, "oops"},
 		"panic":     {func(context.Context) error { panic("boom") }, "handler panicked: boom\n"},
-		"panic nil": {func(context.Context) error { panic(nil) }, "handler panicked: panic called with nil argument"}, //nolint:govet // the point of it
+		"panic nil": {func(context.Context) error { panic(nil) }, "handler panicked: panic called with nil argument"},
 		"index":     {func(context.Context) error { return []error{}[len(name(""))] }, "handler panicked: runtime error: index out of range"},
 		"hostile":   {func(context.Context) error { panic(&hostile{error: true}) }, "handler panicked: %!v(PANIC=Error method: no text)"},
 		"Goexit":    {func(context.Context) error { runtime.Goexit(); return nil }, "handler ended its goroutine by runtime.Goexit\n"},

@@ -130,7 +130,9 @@ func TestExtendKeepsTheLease(t *testing.T) {
 	if _, err := s.tasks.Cancel(t.Context(), s.pool, "a"); err != nil {
 		t.Fatal(err)
 	}
-	a.ends(t, 2*time.Second)
+	if cause := a.ends(t, 2*time.Second); !errors.Is(cause, handlers.ErrCancelled) {
+		t.Errorf("cause %v", cause)
+	}
 	if err := a.Extend(t.Context(), time.Hour); !errors.Is(err, handlers.ErrCancelled) {
 		t.Errorf("extended when cancelled: %v", err)
 	}

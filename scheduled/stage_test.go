@@ -27,6 +27,7 @@ type stage struct {
 	mu   sync.Mutex
 	acts map[string]chan *act
 	over chan struct{} // closed before the nodes stop: no run is waited for any more
+	cut  bool          // sessions have been cut: it takes some seconds until the nodes they were of are marked as gone
 }
 
 func newStage(t *testing.T) *stage {
@@ -73,6 +74,9 @@ func (s *stage) nothingIsLeft() {
 		"River jobs": `SELECT string_agg(state || ' ' || kind || ' ' || (args ->> 'tasks'), ', ') FROM tasktable.river_job WHERE state NOT IN ('completed', 'cancelled', 'discarded')`,
 		"live nodes": `SELECT string_agg(number::text, ', ') FROM tasktable.nodes WHERE dead_at IS NULL`,
 	} {
+		if what == "live nodes" && s.cut {
+			continue
+		}
 		var left *string
 		if err := s.pool.QueryRow(context.Background(), sql).Scan(&left); err != nil {
 			s.t.Error(err)
@@ -252,7 +256,7 @@ func (tr *troupe) run() {
 			tr.t.Errorf("node: %v", err)
 		}
 	})
-	tr.t.Cleanup(tr.stage.end)
+	tr.t.Cleanup(tr.end)
 }
 
 // oneBatch claims all that is due and hands it to River as a single job, in the order of the ids.
