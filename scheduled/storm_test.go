@@ -155,6 +155,9 @@ func TestStorm(t *testing.T) {
 	s.mu.Lock()
 	s.calm = true
 	s.mu.Unlock()
+	eventually(t, 30*time.Second, "it calms down", func() bool {
+		return s.count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE fence IS NOT NULL OR next_attempt_at IS NOT NULL`) == 0
+	})
 	for i := range 6 { // each runs once more, whatever had become of it
 		id := fmt.Sprint("task ", i)
 		eventually(t, 30*time.Second, id+" is queued or running, and free", func() bool {
