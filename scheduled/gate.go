@@ -19,8 +19,9 @@ const (
 	verdictEdited  = "edited"
 )
 
-// statement_timestamp, not clock_timestamp: it is before the statement's snapshot, so whatever was committed before the start
-// it names is seen by it. A row whose fence is another's does not come back at all.
+// transaction_timestamp: it is before the statement's snapshot, so whatever was committed before the start it names is seen by
+// it. Not statement_timestamp: in the extended protocol that is set anew by Execute, after Bind has taken the snapshot. A row
+// whose fence is another's does not come back at all.
 const gateSQL = `
 SELECT asked.fence, clock.now, t.payload, t.type, t.queue, t.priority, t.entity, t.tenant_id, t.scheduled_at, t.max_attempts,
     CASE WHEN t.status <> 'EXECUTING' OR t.revision <> asked.revision THEN 'edited'
@@ -31,7 +32,7 @@ SELECT asked.fence, clock.now, t.payload, t.type, t.queue, t.priority, t.entity,
     extract(epoch FROM t.held_until - clock.now)::float8 AS lease,
     extract(epoch FROM t.expected_execution_time)::float8 AS expected
 FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::timestamptz[]) AS asked (id, fence, revision, due)
-CROSS JOIN (SELECT coalesce($1::timestamptz, statement_timestamp()) AS now) AS clock
+CROSS JOIN (SELECT coalesce($1::timestamptz, transaction_timestamp()) AS now) AS clock
 CROSS JOIN LATERAL (
     SELECT t.payload::text AS payload, t.type::text AS type, t.queue::text AS queue, t.priority::int AS priority,
         t.entity::text AS entity, t.tenant_id::text AS tenant_id, least(greatest(t.scheduled_at, '0001-01-02'), '9999-12-30')::timestamptz AS scheduled_at, t.run_now_at,

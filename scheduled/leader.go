@@ -30,6 +30,7 @@ type leader struct {
 	floor      time.Time           // leases that end before it have been dealt with
 	floorReset time.Time
 	cleanedAt  time.Time
+	tookBack   bool // this tick has ended claims: their tasks are due
 }
 
 const claimMost = 5000
@@ -88,13 +89,17 @@ func (l *leader) tick(ctx context.Context) (look, error) {
 	err = errors.Join(err, results.Close())
 	l.session.heard(sent, err)
 	if err != nil {
-		return look{}, fmt.Errorf("tick: %w", err)
+		return look{Next: -1}, fmt.Errorf("tick: %w", err)
 	}
 	l.session.learn(now, sent)
 	l.nodes = nodes
 	found := look{Next: l.nextDue(lanes)}
-	// What is due does not wait for what cannot be taken back.
-	return found, l.recover(ctx, now, lapsed)
+	l.tookBack = false
+	err = l.recover(ctx, now, lapsed)
+	if l.tookBack {
+		found.Next = 0
+	}
+	return found, err // what is due does not wait for what cannot be taken back
 }
 
 // recover takes back what is lost and removes what is done with.

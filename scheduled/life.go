@@ -100,6 +100,9 @@ func enginePool(ctx context.Context, config Config, direct *pgx.ConnConfig) (*pg
 	if config.directConnect { // past a pooler, whose other clients would get this pool's settings
 		settings.ConnConfig, settings.BeforeConnect = direct.Copy(), nil
 	}
+	// A connection's own config names it as the receiver of notifications: a copy would send all of this pool's there, and River's
+	// listener would be given nil ones.
+	settings.ConnConfig.OnNotification = nil
 	settings.MaxConns = int32(config.EngineConns)
 	settings.MinConns, settings.MinIdleConns = 0, 0
 	settings.PrepareConn, settings.AfterRelease, settings.BeforeClose = nil, nil, nil // the service's bookkeeping of its own pool
@@ -110,7 +113,7 @@ func enginePool(ctx context.Context, config Config, direct *pgx.ConnConfig) (*pg
 				return err
 			}
 		}
-		_, err := conn.Exec(ctx, planSettingsSQL+"; SET lock_timeout = '500ms'; SET idle_in_transaction_session_timeout = '5s'; SET application_name = 'tasktable engine'")
+		_, err := conn.Exec(ctx, planSettingsSQL+"; SET lock_timeout = '500ms'; SET idle_in_transaction_session_timeout = '5s'; "+keepaliveSQL+"  SET application_name = 'tasktable engine'")
 		return err
 	}
 	pool, err := pgxpool.NewWithConfig(context.WithoutCancel(ctx), settings) // it outlives the beginning

@@ -2,6 +2,7 @@ package scheduled
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strconv"
@@ -60,6 +61,9 @@ func (l *listener) listen(ctx context.Context) error {
 		notification, err := conn.WaitForNotification(ctx)
 		if err != nil {
 			return fmt.Errorf("wait for a notification: %w", err)
+		}
+		if notification == nil { // a connection whose notifications go elsewhere, by its user's own setting
+			return errors.New("the connection gives its notifications to a callback: OnNotification must not be set")
 		}
 		switch notification.Channel {
 		case wake:

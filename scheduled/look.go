@@ -55,14 +55,14 @@ func (l *life) keepSession(ctx context.Context, stopLeading <-chan struct{}) err
 		case <-l.freed:
 			pass = full > 0
 		}
-		if err == nil && pass && l.session.leads {
-			full, err = l.lookAndClaim(ctx, due, waited)
+		if lost := l.lost(ctx, err); lost != nil {
+			return lost
 		}
-		if err != nil {
-			if l.session.conn.IsClosed() || ctx.Err() != nil {
-				return fmt.Errorf("session: %w", err)
+		if pass && l.session.leads { // also after an error: what cannot be taken back does not hold up what is due
+			full, err = l.lookAndClaim(ctx, due, waited)
+			if lost := l.lost(ctx, err); lost != nil {
+				return lost
 			}
-			l.log.Error("leader's look failed", "error", err)
 		}
 	}
 }
@@ -79,14 +79,22 @@ func (l *life) tick(ctx context.Context, stopping bool, due *time.Timer) (pass b
 		l.log.Info("node leads")
 	}
 	found, err := l.leader.tick(ctx)
-	if err != nil || found.Next < 0 {
-		return false, err
+	if found.Next > 0 {
+		due.Reset(found.Next)
 	}
-	if found.Next == 0 {
-		return true, nil
+	return found.Next == 0, err
+}
+
+// lost returns the error if the session is over, and only logs it otherwise.
+func (l *life) lost(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
 	}
-	due.Reset(found.Next)
-	return false, nil
+	if l.session.conn.IsClosed() || ctx.Err() != nil {
+		return fmt.Errorf("session: %w", err)
+	}
+	l.log.Error("leader's look failed", "error", err)
+	return nil
 }
 
 // lookAndClaim makes one pass and sets the timer for the next. It returns how long it will wait if due tasks are left for want

@@ -27,7 +27,7 @@ func (l *leader) reclaimDead(ctx context.Context) error {
 		if _, known := l.seen[node.Number]; !known || node.Held {
 			l.seen[node.Number] = now // a new leader cannot know since when the lock is free: it counts from its own first look
 		}
-		if node.Held || now.Sub(l.seen[node.Number]) < deadAfter {
+		if node.Held || now.Sub(l.seen[node.Number]) < deadAfter-tickEvery/10 { // a tick comes now and then a little early
 			continue
 		}
 		done, err := l.reclaimNode(ctx, node.Number)
@@ -140,6 +140,7 @@ func (l *leader) end(ctx context.Context, tx pgx.Tx, settlements []settlement) (
 		taken := byFence(done)
 		for _, one := range chunk {
 			if state := taken[one.Fence]; state.Settled {
+				l.tookBack = true
 				l.log.Warn("claim taken back", "task", one.ID, "revision", one.Revision, "attempt", one.Attempt, "outcome", one.Outcome, "why", *one.Error)
 			} else if state.Held {
 				held = append(held, one.Fence)

@@ -37,10 +37,10 @@ SET idle_in_transaction_session_timeout = '2s';
 SET statement_timeout = '2s';
 SET lock_timeout = '200ms';
 SET tcp_user_timeout = '3s';
-SET tcp_keepalives_idle = 1;
-SET tcp_keepalives_interval = 1;
-SET tcp_keepalives_count = 3;
 SET client_min_messages = 'warning'`
+
+// The server notices within seconds that the machine at the other end is gone, and frees what it had locked.
+const keepaliveSQL = `SET tcp_keepalives_idle = 1; SET tcp_keepalives_interval = 1; SET tcp_keepalives_count = 3;`
 
 const planSettingsSQL = `SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off`
 
@@ -99,7 +99,7 @@ func (s *session) prepare(ctx context.Context, previous uint32) error {
 	if _, err := s.conn.Exec(ctx, sessionSettingsSQL); err != nil {
 		return fmt.Errorf("prepare session: %w", err)
 	}
-	if _, err := s.conn.Exec(ctx, planSettingsSQL); err != nil {
+	if _, err := s.conn.Exec(ctx, keepaliveSQL+planSettingsSQL); err != nil {
 		return fmt.Errorf("prepare session: %w", err)
 	}
 	if _, err := s.conn.Exec(ctx, nameSQL, sessionName); err != nil {

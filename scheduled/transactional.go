@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/tasktable/tasktable/handlers"
@@ -60,6 +61,9 @@ func (b *batch) attemptTx(
 	return true, nil, nil
 }
 
+// If this machine vanishes while the handler runs, its locks must not outlive it for hours: the next attempt waits for them.
+const beginHandlerSQL = `BEGIN; SET LOCAL tcp_keepalives_idle = 1; SET LOCAL tcp_keepalives_interval = 1; SET LOCAL tcp_keepalives_count = 3`
+
 // handlerTx is a handler's transaction, of either kind.
 type handlerTx struct {
 	querier  querier
@@ -80,7 +84,7 @@ func (b *batch) beginTx(ctx context.Context, variant *handlers.Variant) (handler
 			},
 			func(ctx context.Context, e *handlers.Execution) error { return variant.RunSQLTx(ctx, tx, e) }, nil
 	}
-	tx, err := b.config.Pool.Begin(ctx)
+	tx, err := b.config.Pool.BeginTx(ctx, pgx.TxOptions{BeginQuery: beginHandlerSQL})
 	if err != nil {
 		return handlerTx{}, nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 	"github.com/riverqueue/river/rivertype"
 )
 
@@ -34,7 +35,7 @@ func newRiver(config Config, pool *pgxpool.Pool, number int64, work func(job riv
 		// fetched ahead would keep tasks waiting while others idle.
 		queues[queue] = river.QueueConfig{MaxWorkers: min(slots, riverMostWorkers)}
 	}
-	client, err := river.NewClient(newDriver(pool), &river.Config{
+	client, err := river.NewClient(riverpgxv5.New(pool), &river.Config{
 		ID:                     clientID(number),
 		Schema:                 config.Schema,
 		Logger:                 slog.New(atLeastWarn{config.Logger.Handler()}),
