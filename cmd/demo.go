@@ -71,10 +71,7 @@ func (d *demo) play(ctx context.Context) (err error) {
 	if d.database.url == "" { // a private server, whose password is no secret on this machine
 		fmt.Fprintf(d.stdout, "No DATABASE_URL: on a private Postgres. To look into it:\n  psql '%s'\n\n", d.d.pool.Config().ConnString())
 	}
-	if err := migrations.Up(ctx, d.d.direct, demoSchema); err != nil {
-		return err
-	}
-	if err := community.Migrate(ctx, d.d.direct); err != nil {
+	if err := d.migrate(ctx); err != nil {
 		return err
 	}
 	d.tasks = store.New(store.Config{Service: "demo", Schema: demoSchema})
@@ -88,6 +85,13 @@ func (d *demo) play(ctx context.Context) (err error) {
 		return errors.Join(err, context.Cause(ctx))
 	}
 	return d.audit(ctx)
+}
+
+func (d *demo) migrate(ctx context.Context) error {
+	if err := migrations.Up(ctx, d.d.direct, demoSchema); err != nil {
+		return err
+	}
+	return community.Migrate(ctx, d.d.direct)
 }
 
 // serve runs a node beside the script. The returned function stops it.

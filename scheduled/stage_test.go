@@ -21,18 +21,24 @@ import (
 // stage is a database with nodes of this process, whose handlers the test steers run by run.
 type stage struct {
 	t     *testing.T
-	pool  *pgxpool.Pool
-	tasks *store.Store // its own: the debounce of its notifications is not shared with other tests
+	pool  *pgxpool.Pool // the test's
+	nodes *pgxpool.Pool // its nodes' and their handlers'
+	tasks *store.Store  // its own: the debounce of its notifications is not shared with other tests
 
 	mu   sync.Mutex
 	acts map[string]chan *act
 	over chan struct{} // closed before the nodes stop: no run is waited for any more
-	cut  bool          // sessions have been cut: it takes some seconds until the nodes they were of are marked as gone
+	cut  bool          // sessions have been cut: it takes some seconds until all that was theirs is cleared away
 }
 
 func newStage(t *testing.T) *stage {
 	t.Helper()
 	s := &stage{t: t, pool: storetest.Pool(t), tasks: store.New(store.Config{Service: "test"}), acts: map[string]chan *act{}, over: make(chan struct{})}
+	var err error
+	if s.nodes, err = pgxpool.NewWithConfig(context.Background(), s.pool.Config()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.nodes.Close)
 	t.Cleanup(s.nothingIsLeft) // after the nodes have stopped: they are started later
 	return s
 }
@@ -43,7 +49,7 @@ func (s *stage) node(change func(*Config), parts ...handlers.Part) (stop func())
 	if len(parts) == 0 {
 		parts = []handlers.Part{handlers.Handle(s.handle)}
 	}
-	stop = startNode(s.t, s.pool, func(c *Config) {
+	stop = startNode(s.t, s.nodes, func(c *Config) {
 		c.Backoff = func(int, error) time.Duration { return 10 * time.Millisecond }
 		if change != nil {
 			change(c)
@@ -74,7 +80,7 @@ func (s *stage) nothingIsLeft() {
 		"River jobs": `SELECT string_agg(state || ' ' || kind || ' ' || (args ->> 'tasks'), ', ') FROM tasktable.river_job WHERE state NOT IN ('completed', 'cancelled', 'discarded')`,
 		"live nodes": `SELECT string_agg(number::text, ', ') FROM tasktable.nodes WHERE dead_at IS NULL`,
 	} {
-		if what == "live nodes" && s.cut {
+		if what != "held tasks" && s.cut {
 			continue
 		}
 		var left *string
@@ -230,7 +236,7 @@ func (s *stage) prepare(change func(*Config), parts ...handlers.Part) *troupe {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	config := Config{Pool: s.pool, Handlers: registry, Service: "test", Logger: testLogger()}
+	config := Config{Pool: s.nodes, Handlers: registry, Service: "test", Logger: testLogger()}
 	config.Backoff = func(int, error) time.Duration { return 10 * time.Millisecond }
 	if change != nil {
 		change(&config)

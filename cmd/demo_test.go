@@ -1,0 +1,53 @@
+package cmd
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tasktable/tasktable/store/storetest"
+)
+
+// The demo checks itself: its audit compares each answer with what should have happened.
+func TestDemo(t *testing.T) {
+	t.Parallel()
+	var stdout, stderr bytes.Buffer
+	p := &program{environment: []string{"DATABASE_URL=" + storetest.EmptyURL(t)}, stdout: &stdout, stderr: &stderr}
+	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
+	defer cancel()
+	if code := p.run(ctx, []string{"demo", "--for", "20s"}); code != exitOK {
+		t.Fatalf("exit code %d; stderr:\n%s\nstdout:\n%s", code, stderr.String(), stdout.String())
+	}
+	for _, line := range []string{"rescheduled  by demo: +6.0s → +9.0s", "SUPERSEDED", "RETRIED", "EXPIRED", "cancelled", "All happened that should have."} {
+		if !strings.Contains(stdout.String(), line) {
+			t.Errorf("the demo does not say %q:\n%s", line, stdout.String())
+		}
+	}
+}
+
+// A demo in which nothing happened is a failure, and says what is missing.
+func TestDemoAuditFails(t *testing.T) {
+	t.Parallel()
+	var stdout bytes.Buffer
+	d := &demo{program: &program{stdout: &stdout}, run: "nothing"}
+	d.database.url, d.database.schema = storetest.EmptyURL(t), demoSchema
+	open, err := d.database.open(t.Context(), d.log.logger(&stdout))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = open.close() }()
+	d.d = open
+	if err := d.migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.audit(t.Context()); err == nil || !strings.Contains(err.Error(), "did its reminder move?") || exitCode(t.Context(), err) != exitFailed {
+		t.Errorf("audit of nothing: %v", err)
+	}
+}
+
+func TestDemoIsNotShorterThanItsScript(t *testing.T) {
+	t.Parallel()
+	run(t, nil, "demo", "--for", "5s").want(t, exitUsage, "--for (TASKTABLE_DEMO_FOR) must be a duration from 20s")
+}

@@ -1,0 +1,164 @@
+package scheduled
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/store"
+)
+
+// exhaust takes all connections of the nodes' pool, until the returned function gives them back.
+func (s *stage) exhaust() (release func()) {
+	s.t.Helper()
+	var taken []*pgxpool.Conn
+	for range s.nodes.Config().MaxConns {
+		conn, err := s.nodes.Acquire(s.t.Context())
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		taken = append(taken, conn)
+	}
+	released := false
+	release = func() {
+		if !released {
+			released = true
+			for _, conn := range taken {
+				conn.Release()
+			}
+		}
+	}
+	s.t.Cleanup(release)
+	return release
+}
+
+// Handlers that have all connections of their pool keep no task from being claimed, started and settled.
+func TestExhaustedPoolStopsNothing(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.node(nil)
+	release := s.exhaust()
+	for i := range 30 {
+		s.schedule(fmt.Sprint(i), func(task *store.Task) {
+			if i%3 == 0 {
+				task.MaxAttempts = 1
+			}
+		})
+	}
+	for i := range 30 {
+		a := s.begins(fmt.Sprint(i))
+		switch i % 3 {
+		case 0:
+			a.end <- errors.New("oops")
+		case 1:
+			a.FollowUp(store.Task{ID: "next", Payload: job{"next"}, At: time.Now().Add(time.Hour)})
+			a.end <- a.Extend(t.Context(), time.Minute)
+		case 2:
+			a.Again(time.Now().Add(time.Hour))
+			a.end <- nil
+		}
+	}
+	for i := range 30 {
+		switch i % 3 {
+		case 0:
+			s.is(fmt.Sprint(i), store.StatusFailed, outcomeFailed)
+		case 1:
+			s.is(fmt.Sprint(i), store.StatusCompleted, outcomeCompleted)
+		case 2:
+			s.is(fmt.Sprint(i), store.StatusQueued, outcomeCompleted)
+		}
+	}
+	release()
+}
+
+// A transactional handler that has waited long for its connection starts by what the task has become: not at all, if it was
+// cancelled meanwhile, and with the time of its start.
+func TestTransactionWaitsForAConnection(t *testing.T) {
+	t.Parallel()
+	s, both := effectful(t, nil)
+	release := s.exhaust()
+	names := []string{"cancelled", "moved", "goes on"}
+	both(func(kind string, schedule func(string, func(*store.Task))) {
+		for _, name := range names {
+			schedule(name, nil)
+			await(t, s.pool, kind+name, 10*time.Second, store.StatusExecuting)
+		}
+	})
+	s.passes(time.Now().Add(600 * time.Millisecond)) // by then they are waiting
+	both(func(kind string, _ func(string, func(*store.Task))) {
+		if _, err := s.tasks.Cancel(t.Context(), s.pool, kind+"cancelled"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.tasks.Reschedule(t.Context(), s.pool, kind+"moved", time.Now().Add(time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+	})
+	released := time.Now()
+	release()
+	both(func(kind string, _ func(string, func(*store.Task))) {
+		a := s.begins(kind + "goes on")
+		if early := released.Sub(a.StartedAt); early > 100*time.Millisecond {
+			t.Errorf("%s started %s before it had a connection", a.ID, early)
+		}
+		a.end <- nil
+		s.is(a.ID, store.StatusCompleted, outcomeCompleted)
+		s.is(kind+"cancelled", store.StatusCancelled, outcomeCancelled)
+		s.is(kind+"moved", store.StatusQueued, outcomeReleased)
+		s.idle(kind+"cancelled", kind+"moved")
+	})
+}
+
+// A service may use notifications on its own pool, with a handler of its own: the engine's connections do without it.
+func TestPoolWithANotificationHandler(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	settings := s.pool.Config()
+	settings.ConnConfig.OnNotification = func(*pgconn.PgConn, *pgconn.Notification) {}
+	var err error
+	if s.nodes, err = pgxpool.NewWithConfig(context.Background(), settings); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.nodes.Close)
+	s.node(nil)
+	s.schedule("first", nil)
+	s.begins("first").end <- nil
+	listener := func() int {
+		return s.count(`SELECT coalesce(max(pid), 0) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'tasktable listener'`)
+	}
+	was := listener()
+	for i := range 5 {
+		id := fmt.Sprint(i)
+		s.schedule(id, nil)
+		s.begins(id).end <- nil
+		s.is(id, store.StatusCompleted, outcomeCompleted)
+	}
+	if now := listener(); now != was || was == 0 {
+		t.Errorf("process %d listened, now it is %d: a notification has ended it", was, now)
+	}
+}
+
+// Connect may give connections with such a handler, too: then the node does not hear notifications, but works.
+func TestConnectWithANotificationHandler(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.node(func(c *Config) {
+		c.Connect = func(ctx context.Context) (*pgx.Conn, error) {
+			settings := s.pool.Config().ConnConfig
+			settings.OnNotification = func(*pgconn.PgConn, *pgconn.Notification) {}
+			return pgx.ConnectConfig(ctx, settings)
+		}
+	}, handlers.Handle(s.handle))
+	for i := range 3 {
+		id := fmt.Sprint(i)
+		s.schedule(id, nil)
+		s.begins(id).end <- nil
+		s.is(id, store.StatusCompleted, outcomeCompleted)
+	}
+}

@@ -1,0 +1,186 @@
+package scheduled
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/store"
+)
+
+// sqlJob is a job whose handler works in a database/sql transaction.
+type sqlJob struct {
+	Name string `json:"name"`
+}
+
+func (sqlJob) TaskType() string { return "SQL_JOB" }
+
+// effectful starts a node whose handlers write a line in their transaction before the test steers them. The tasks of both
+// kinds do the same; change gets the name of a task and its payload of that kind.
+func effectful(t *testing.T, change func(*Config)) (s *stage, both func(do func(kind string, schedule func(name string, change func(*store.Task))))) {
+	t.Helper()
+	s = newStage(t)
+	s.exec(`CREATE TABLE effects (task_id text, attempt int, fence bigint)`)
+	const insert = `INSERT INTO effects VALUES ($1, $2, $3)`
+	s.node(change,
+		handlers.HandleTx(func(ctx context.Context, tx pgx.Tx, task *handlers.Task[job]) error {
+			if _, err := tx.Exec(ctx, insert, task.ID, task.Attempt, task.Fence); err != nil {
+				return err
+			}
+			return s.handle(ctx, task)
+		}),
+		handlers.HandleSQLTx(func(ctx context.Context, tx *sql.Tx, task *handlers.Task[sqlJob]) error {
+			if _, err := tx.ExecContext(ctx, insert, task.ID, task.Attempt, task.Fence); err != nil {
+				return err
+			}
+			return s.handle(ctx, &handlers.Task[job]{Execution: task.Execution, Payload: job(task.Payload)})
+		}))
+	return s, func(do func(string, func(string, func(*store.Task)))) {
+		do("pgx ", func(name string, change func(*store.Task)) { s.schedule("pgx "+name, change) })
+		do("sql ", func(name string, change func(*store.Task)) {
+			s.schedule("sql "+name, func(task *store.Task) {
+				task.Payload = sqlJob{task.ID}
+				if change != nil {
+					change(task)
+				}
+			})
+		})
+	}
+}
+
+// effects is the attempts whose effects have been committed.
+func (s *stage) effects(id string) string {
+	s.t.Helper()
+	var attempts []int
+	if err := s.pool.QueryRow(s.t.Context(), `SELECT coalesce(array_agg(attempt ORDER BY fence), '{}') FROM effects WHERE task_id = $1`, id).Scan(&attempts); err != nil {
+		s.t.Fatal(err)
+	}
+	return fmt.Sprint(attempts)
+}
+
+// What a transactional handler writes is there exactly if its completion is.
+func TestTransactionalHandlers(t *testing.T) {
+	t.Parallel()
+	s, both := effectful(t, nil)
+	oops := errors.New("oops")
+	both(func(kind string, schedule func(string, func(*store.Task))) {
+		for _, name := range []string{"completes", "fails", "fails for good", "edited", "cancelled", "again", "bad effect"} {
+			schedule(name, nil)
+		}
+		a := s.begins(kind + "completes")
+		if got := s.effects(a.ID); got != "[]" {
+			t.Errorf("%s: seen before it is committed: %s", a.ID, got)
+		}
+		a.Note("done")
+		a.FollowUp(store.Task{ID: kind + "next", Payload: job{"next"}, At: time.Now().Add(time.Hour)})
+		a.end <- nil
+		if row := s.is(a.ID, store.StatusCompleted, outcomeCompleted); deref(row.Message) != "done" || s.effects(a.ID) != "[1]" {
+			t.Errorf("%s: message %q, effects %s", a.ID, deref(row.Message), s.effects(a.ID))
+		}
+		await(t, s.pool, kind+"next", 5*time.Second, store.StatusQueued)
+
+		s.begins(kind + "fails").end <- oops
+		s.begins(kind + "fails").end <- nil
+		s.is(kind+"fails", store.StatusCompleted, outcomeRetried, outcomeCompleted)
+		if got := s.effects(kind + "fails"); got != "[2]" {
+			t.Errorf("effects of the attempts %s", got)
+		}
+
+		s.begins(kind + "fails for good").end <- handlers.Permanent(oops)
+		s.is(kind+"fails for good", store.StatusFailed, outcomeFailed)
+		if got := s.effects(kind + "fails for good"); got != "[]" {
+			t.Errorf("effects of the attempts %s", got)
+		}
+
+		a = s.begins(kind + "edited") // the run was right when it began: its effects stay
+		if _, err := s.tasks.Reschedule(t.Context(), s.pool, a.ID, time.Now().Add(time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+		a.FollowUp(store.Task{ID: kind + "of the edited", Payload: job{"next"}, At: time.Now().Add(time.Hour)})
+		a.end <- nil
+		s.is(a.ID, store.StatusQueued, outcomeSuperseded)
+		if got := s.effects(a.ID); got != "[1]" {
+			t.Errorf("effects of the attempts %s", got)
+		}
+		await(t, s.pool, kind+"of the edited", 5*time.Second, store.StatusQueued)
+
+		a = s.begins(kind + "cancelled") // its context ends, so it does not commit
+		if _, err := s.tasks.Cancel(t.Context(), s.pool, a.ID); err != nil {
+			t.Fatal(err)
+		}
+		a.ends(t, 2*time.Second)
+		s.is(a.ID, store.StatusCancelled, outcomeSuperseded)
+		if got := s.effects(a.ID); got != "[]" {
+			t.Errorf("effects of the attempts %s", got)
+		}
+
+		a = s.begins(kind + "again")
+		a.Again(time.Now().Add(time.Hour))
+		a.end <- nil
+		if row := s.is(a.ID, store.StatusQueued, outcomeCompleted); time.Until(*row.NextAttemptAt) < 59*time.Minute || s.effects(a.ID) != "[1]" {
+			t.Errorf("next at %s, effects %s", row.NextAttemptAt, s.effects(a.ID))
+		}
+
+		a = s.begins(kind + "bad effect")
+		a.FollowUp(store.Task{Payload: job{""}})
+		a.end <- nil
+		s.is(a.ID, store.StatusFailed, outcomeFailed)
+		if got := s.effects(a.ID); got != "[]" {
+			t.Errorf("effects of the attempts %s", got)
+		}
+		s.idle(kind+"completes", kind+"fails", kind+"fails for good", kind+"edited", kind+"cancelled", kind+"again", kind+"bad effect")
+	})
+}
+
+// A claim that was taken back while the handler ran rolls its transaction back: the next run's effects are the only ones.
+func TestTransactionOfALostFenceRollsBack(t *testing.T) {
+	t.Parallel()
+	s, both := effectful(t, nil)
+	both(func(kind string, schedule func(string, func(*store.Task))) {
+		id := kind + "a"
+		schedule("a", nil)
+		first := s.begins(id)
+		s.exec(`UPDATE tasktable.scheduled_tasks SET held_until = clock_timestamp() WHERE id = $1`, id) // its lease is over
+		eventually(t, 10*time.Second, "the claim is taken back", func() bool { return fmt.Sprint(outcomes(t, s.pool, id)) == "[LOST]" })
+		first.end <- nil
+		second := s.begins(id)
+		if second.Attempt != 2 {
+			t.Errorf("attempt %d", second.Attempt)
+		}
+		second.end <- nil
+		s.is(id, store.StatusCompleted, outcomeLost, outcomeCompleted)
+		if got := s.effects(id); got != "[2]" {
+			t.Errorf("effects of the attempts %s", got)
+		}
+		s.idle(id)
+	})
+}
+
+// An application's lock on the row makes the handler's own transaction wait, and nobody else.
+func TestTransactionWaitsForALockedRow(t *testing.T) {
+	t.Parallel()
+	s, both := effectful(t, nil)
+	both(func(kind string, schedule func(string, func(*store.Task))) {
+		schedule("locked", nil)
+		locked := s.begins(kind + "locked")
+		unlock := lock(t, s.pool, kind+"locked")
+		locked.end <- nil
+		schedule("free", nil)
+		s.begins(kind + "free").end <- nil
+		s.is(kind+"free", store.StatusCompleted, outcomeCompleted)
+		if got := s.effects(kind + "locked"); got != "[]" {
+			t.Errorf("effects of the attempts %s", got)
+		}
+		unlock()
+		s.is(kind+"locked", store.StatusCompleted, outcomeCompleted)
+		if got := s.effects(kind + "locked"); got != "[1]" {
+			t.Errorf("effects of the attempts %s", got)
+		}
+	})
+}
