@@ -112,7 +112,7 @@ func (c Config) withDefaults() Config {
 		pool := c.Pool.Config()
 		c.Connect = func(ctx context.Context) (*pgx.Conn, error) {
 			settings := pool.ConnConfig.Copy()
-			settings.OnNotification = nil // the service's own: the listener would hear nothing
+			settings.OnNotification = nil  // the service's own: the listener would hear nothing
 			if pool.BeforeConnect != nil { // where passwords of a short life come from
 				if err := pool.BeforeConnect(ctx, settings); err != nil {
 					return nil, err

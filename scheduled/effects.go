@@ -3,21 +3,69 @@ package scheduled
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/tasktable/tasktable/store"
 )
 
+// Locks, in one order, what it can, and returns what others have locked. One statement, so nothing is missed in between.
 const lockInOrderSQL = `
+WITH locked AS MATERIALIZED (
+    SELECT t.id::text AS id FROM tasktable.scheduled_tasks AS t
+    WHERE t.id = ANY ($1::text[]) ORDER BY t.id::text COLLATE "C" FOR UPDATE SKIP LOCKED
+)
+SELECT t.id::text FROM tasktable.scheduled_tasks AS t
+WHERE t.id = ANY ($1::text[]) AND t.id::text NOT IN (SELECT locked.id FROM locked)`
+
+// lockInOrder locks all rows that settling with follow-ups will touch: two settles whose tasks schedule each other cannot
+// deadlock. It returns apart those settlements of whose rows one is locked by another transaction: to wait for it would stall
+// the others.
+func (s statements) lockInOrder(ctx context.Context, q querier, settlements []settlement) (free, held []settlement, err error) {
+	ids := followUpIDs(settlements)
+	if len(ids) == 0 {
+		return settlements, nil, nil
+	}
+	rows, err := q.Query(ctx, s.schema.SQL(lockInOrderSQL), ids)
+	if err != nil {
+		return nil, nil, fmt.Errorf("lock %d tasks and follow-ups: %w", len(ids), err)
+	}
+	busy, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return nil, nil, fmt.Errorf("lock %d tasks and follow-ups: %w", len(ids), err)
+	}
+	for _, one := range settlements {
+		if slices.Contains(busy, one.ID) || slices.ContainsFunc(one.Effects.FollowUps, func(task store.Task) bool { return slices.Contains(busy, idOf(task)) }) {
+			held = append(held, one)
+		} else {
+			free = append(free, one)
+		}
+	}
+	return free, held, nil
+}
+
+const waitInOrderSQL = `
 SELECT t.id::text FROM tasktable.scheduled_tasks AS t WHERE t.id = ANY ($1::text[]) ORDER BY t.id::text COLLATE "C" FOR UPDATE`
+
+// waitInOrder waits for the locks of the rows that a settlement will touch.
+func (s statements) waitInOrder(ctx context.Context, q querier, one settlement) error {
+	ids := followUpIDs([]settlement{one})
+	if len(ids) == 0 {
+		ids = []string{one.ID}
+	}
+	if _, err := q.Exec(ctx, s.schema.SQL(waitInOrderSQL), ids); err != nil {
+		return fmt.Errorf("wait for the locks of task %s and its follow-ups: %w", one.ID, err)
+	}
+	return nil
+}
 
 // settleAll settles attempts with all their effects, in q's transaction: those that run again, the rest, then the follow-ups.
 func (s statements) settleAll(ctx context.Context, q querier, now *time.Time, node *int64, service string, settlements []settlement) ([]settled, error) {
-	if ids := followUpIDs(settlements); len(ids) > 0 {
-		// All rows that will be touched, in one order: two settles whose tasks schedule each other cannot deadlock.
-		if _, err := q.Exec(ctx, s.schema.SQL(lockInOrderSQL), ids); err != nil {
-			return nil, fmt.Errorf("lock %d tasks and follow-ups: %w", len(ids), err)
-		}
+	settlements, held, err := s.lockInOrder(ctx, q, settlements)
+	if err != nil {
+		return nil, err
 	}
 	var agains, rest []settlement
 	for _, one := range settlements {
@@ -38,7 +86,13 @@ func (s statements) settleAll(ctx context.Context, q querier, now *time.Time, no
 		}
 		done = append(done, settledRest...)
 	}
-	return done, s.followUp(ctx, q, service, settlements, done)
+	if err := s.followUp(ctx, q, service, settlements, done); err != nil {
+		return nil, err
+	}
+	for _, one := range held {
+		done = append(done, settled{Fence: one.Fence, Held: true})
+	}
+	return done, nil
 }
 
 // settleAgains settles those that run again. What was edited meanwhile comes back, to be released by an ordinary settle:

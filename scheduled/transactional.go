@@ -100,7 +100,8 @@ func (b *batch) settleTx(ctx context.Context, tx querier, r *run, e *handlers.Ex
 	}
 	// From here on the transaction holds the task's row: a node that is cut off now must not keep it from those who would take
 	// the task back.
-	if _, err := tx.Exec(ctx, "SELECT set_config('idle_in_transaction_session_timeout', '5s', true)"); err != nil {
+	const settings = `SELECT set_config('idle_in_transaction_session_timeout', '5s', true), set_config('lock_timeout', '0', true)`
+	if _, err := tx.Exec(ctx, settings); err != nil {
 		return fmt.Errorf("settle task %s: %w", r.ID, err)
 	}
 	for {
@@ -112,10 +113,10 @@ func (b *batch) settleTx(ctx context.Context, tx querier, r *run, e *handlers.Ex
 			r.dueSoon = done[0].DueSoon
 			return nil
 		case len(done) == 1 && done[0].Held:
-			select {
-			case <-ctx.Done():
-				return fmt.Errorf("settle task %s: its row is locked: %w", r.ID, context.Cause(ctx))
-			case <-time.After(20 * time.Millisecond):
+			// A lock that is waited for is seen by Postgres: should the application's transaction wait for this one too, it ends
+			// one of the two.
+			if err := b.statements.waitInOrder(ctx, tx, outcome); err != nil {
+				return err
 			}
 		default:
 			return errFenceLost

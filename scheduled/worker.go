@@ -85,9 +85,9 @@ func (w *worker) remove(r *run) {
 // then: the job is how the leader finds the tasks if this node dies. River would complete it too, but later, and until then its
 // tasks would count as in hand and keep others from being claimed.
 func (w *worker) work(job riverJob, holds []hold) {
-	b := &batch{worker: w, slot: w.slots[job.queue]}
+	b := &batch{worker: w, places: []chan struct{}{w.slots[job.queue]}}
 	if variant := w.config.Handlers.Variant(job.kind); variant != nil && variant.Kind != handlers.KindPlain {
-		b.transactional = true
+		b.places = append(b.places, w.txSlots)
 	}
 	runs := w.add(job.queue, holds)
 	b.pending.Add(len(runs))
@@ -130,10 +130,9 @@ func (w *worker) removeJobs(ctx context.Context, done []*doneJob) {
 // another slot beside it.
 type batch struct {
 	*worker
-	slot chan struct{}
-	// Its handlers take a transaction each. The place for one is waited for as a slot is, before the gate: the wait counts for
-	// nothing, and the lease is renewed meanwhile.
-	transactional bool
+	// What each of its handlers needs: a slot, and a transaction's place if it takes one. Both are waited for before the gate: the
+	// wait counts for nothing, and the lease is renewed meanwhile.
+	places []chan struct{}
 
 	serving sync.WaitGroup
 	pending sync.WaitGroup // tasks not settled yet
@@ -161,31 +160,28 @@ func (b *batch) serve(runs []*run) {
 	}
 }
 
+// enter waits for a place. If the first task's row changes meanwhile, or the node stops, it returns what is left to serve.
+func (b *batch) enter(place chan struct{}, runs []*run) (entered bool, left []*run) {
+	select {
+	case place <- struct{}{}:
+		return true, runs
+	case <-b.stopping:
+		b.releaseAll(runs, "the node is shutting down")
+		return false, nil
+	case <-runs[0].poke:
+		b.checkWaiting(runs[0])
+		return false, b.left(runs)
+	}
+}
+
 // serveDue takes a slot and runs those of the tasks that are due. It returns the rest: those not due yet, and those for which
 // the gate is to be asked again; or nothing when it has handed the rest on.
 func (b *batch) serveDue(runs []*run) []*run {
-	first := runs[0]
-	select {
-	case b.slot <- struct{}{}:
-	case <-b.stopping:
-		b.releaseAll(runs, "the node is shutting down")
-		return nil
-	case <-first.poke:
-		b.checkWaiting(first)
-		return b.left(runs)
-	}
-	defer func() { <-b.slot }()
-	if b.transactional {
-		select {
-		case b.txSlots <- struct{}{}:
-		case <-b.stopping:
-			b.releaseAll(runs, "the node is shutting down")
-			return nil
-		case <-first.poke:
-			b.checkWaiting(first)
-			return b.left(runs)
+	for _, place := range b.places {
+		if entered, left := b.enter(place, runs); !entered {
+			return left
 		}
-		defer func() { <-b.txSlots }()
+		defer func() { <-place }()
 	}
 	due := 1
 	for due < len(runs) && b.clock.until(runs[due].Due) <= 0 {

@@ -15,8 +15,8 @@ type Config struct {
 	Service string
 	// Schema is the Postgres schema of the tables. A wrong one makes every call fail. "": tasktable.
 	Schema string
-	// NoNotify keeps Schedule from waking the leader by NOTIFY. Tasks due at once then start within about a second instead
-	// of some milliseconds. For databases where NOTIFY is unwanted.
+	// NoNotify keeps scheduling from waking the leader by NOTIFY. Tasks due at once then start within about a second instead
+	// of some milliseconds. Verbs on a running task, and Resume, still tell its node.
 	NoNotify bool
 }
 

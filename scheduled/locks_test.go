@@ -1,0 +1,84 @@
+package scheduled
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/tasktable/tasktable/store"
+)
+
+// An application's open transaction on one row stalls the outcome of that task alone, whatever kind it is: all others are
+// recorded, and new ones claimed, started and recorded.
+func TestALockedRowStallsNoOther(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.node(nil)
+	kinds := []string{"plain", "again", "followed", "into a locked row"}
+	follow := func(a *act) {
+		switch a.Payload.Name {
+		case "again":
+			a.Again(time.Now().Add(time.Hour))
+		case "followed":
+			a.FollowUp(store.Task{ID: "after " + a.ID, Payload: job{"after"}, At: time.Now().Add(time.Hour)})
+		case "into a locked row":
+			a.FollowUp(store.Task{ID: "target", Payload: job{"target"}, At: time.Now().Add(2 * time.Hour)})
+		}
+		a.end <- nil
+	}
+	s.schedule("target", func(task *store.Task) { task.At = time.Now().Add(time.Hour) })
+	unlockTarget := lock(t, s.pool, "target")
+	var unlock []func()
+	locked := map[string]*act{}
+	for _, kind := range kinds {
+		id := "locked " + kind
+		s.schedule(id, func(task *store.Task) { task.Payload = job{kind} })
+		locked[id] = s.begins(id)
+		if kind != "into a locked row" {
+			unlock = append(unlock, lock(t, s.pool, id))
+		}
+	}
+	for _, a := range locked {
+		follow(a)
+	}
+	var worst time.Duration
+	for i := range 20 {
+		for _, kind := range kinds[:3] {
+			id := fmt.Sprint(kind, " ", i)
+			s.schedule(id, func(task *store.Task) { task.Payload = job{kind} })
+		}
+		began := time.Now()
+		for _, kind := range kinds[:3] {
+			follow(s.begins(fmt.Sprint(kind, " ", i)))
+		}
+		for _, kind := range kinds[:3] {
+			want := store.StatusCompleted
+			if kind == "again" {
+				want = store.StatusQueued
+			}
+			s.is(fmt.Sprint(kind, " ", i), want, outcomeCompleted)
+		}
+		worst = max(worst, time.Since(began))
+	}
+	t.Logf("beside locked rows a task is begun and recorded within %s", worst)
+	if worst > 1500*time.Millisecond {
+		t.Errorf("beside locked rows it took %s to begin and record a task", worst)
+	}
+	for id := range locked {
+		if row, err := tasks.Get(t.Context(), s.pool, id); err != nil || row.Status != store.StatusExecuting {
+			t.Errorf("%s is %s, %v", id, row.Status, err)
+		}
+	}
+	for _, unlock := range unlock {
+		unlock()
+	}
+	for _, kind := range kinds[:3] {
+		want := store.StatusCompleted
+		if kind == "again" {
+			want = store.StatusQueued
+		}
+		s.is("locked "+kind, want, outcomeCompleted)
+	}
+	unlockTarget()
+	s.is("locked into a locked row", store.StatusCompleted, outcomeCompleted)
+}
