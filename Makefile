@@ -13,7 +13,8 @@ help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: ## Migrate and serve, on DATABASE_URL or a private Postgres
-	go run . serve --migrate
+	@go build -o .bin/tasktable .
+	@exec .bin/tasktable serve --migrate
 
 migrate: ## Bring the database's schema up to date
 	go run . migrate

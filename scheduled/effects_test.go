@@ -173,6 +173,44 @@ func TestFollowUpsOfASupersededAttempt(t *testing.T) {
 	b.expect("the follow-up of a lost fence", "x", `absent`)
 }
 
+// A follow-up into a row that an application has locked holds up the task that asked for it, and no other.
+func TestFollowUpIntoALockedRow(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.schedule(store.Task{Payload: job{"target"}, At: noon.Add(time.Hour)}, store.Task{Payload: job{"own row locked"}, At: noon},
+		store.Task{Payload: job{"asks"}, At: noon}, store.Task{Payload: job{"asks for another"}, At: noon}, store.Task{Payload: job{"plain"}, At: noon})
+	holds := b.take(noon)
+	unlock := []func(){lock(t, b.pool, "target"), lock(t, b.pool, "own row locked")}
+	other := store.Task{ID: "other", Payload: job{"other"}, At: noon}
+	all := []settlement{
+		followedBy(holds["asks"], other, store.Task{ID: "target", Payload: job{"moved"}, At: noon}), followedBy(holds["own row locked"], other),
+		followedBy(holds["asks for another"], store.Task{ID: "another", Payload: job{"another"}, At: noon}), completed(holds["plain"]),
+	}
+	states := byFence(b.end(noon, all...))
+	for id, h := range holds {
+		state := states[h.Fence]
+		if waits := id == "asks" || id == "own row locked"; state.Held != waits || state.Settled == waits {
+			t.Errorf("%s: %+v", id, state)
+		}
+	}
+	if got := stateOf(t, b.pool, "other"); got != "absent" {
+		t.Errorf("a follow-up of what was not settled: %s", got)
+	}
+	for _, unlock := range unlock {
+		unlock()
+	}
+	b.end(noon, all...)
+	b.expect("unlocked", "target", `
+		QUEUED rev=2 attempt=0 scheduled=noon next=noon
+		1 schedule created by test
+		2 schedule rescheduled by task asks`)
+	for _, id := range []string{"asks", "own row locked", "asks for another", "plain"} {
+		if got := outcomes(t, b.pool, id); fmt.Sprint(got) != "[COMPLETED]" {
+			t.Errorf("%s: %v", id, got)
+		}
+	}
+}
+
 // A follow-up with the task's own id schedules the task anew, as Schedule would after it; a newer edit wins over it.
 func TestFollowUpOfTheTaskItself(t *testing.T) {
 	t.Parallel()
@@ -220,12 +258,15 @@ func TestCrossedFollowUps(t *testing.T) {
 		for i, id := range ids {
 			wg.Go(func() {
 				other := ids[1-i]
-				errs[i] = pgx.BeginFunc(t.Context(), b.pool, func(tx pgx.Tx) error {
-					_, err := b.settleAll(t.Context(), tx, &at, nil, "test", []settlement{
-						followedBy(holds[id], store.Task{ID: other, Payload: job{other}, At: noon.Add(500 * time.Hour)}),
+				for held := true; held && errs[i] == nil; { // as the settler does with what another transaction has locked
+					errs[i] = pgx.BeginFunc(t.Context(), b.pool, func(tx pgx.Tx) error {
+						done, err := b.settleAll(t.Context(), tx, &at, nil, "test", []settlement{
+							followedBy(holds[id], store.Task{ID: other, Payload: job{other}, At: noon.Add(500 * time.Hour)}),
+						})
+						held = err == nil && done[0].Held
+						return err
 					})
-					return err
-				})
+				}
 			})
 		}
 		wg.Wait()

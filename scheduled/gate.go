@@ -30,7 +30,7 @@ SELECT asked.fence, clock.now, t.payload, t.type, t.queue, t.priority, t.entity,
          ELSE 'go' END AS verdict,
     extract(epoch FROM asked.due - clock.now)::float8 AS due_in,
     extract(epoch FROM t.held_until - clock.now)::float8 AS lease,
-    extract(epoch FROM t.expected_execution_time)::float8 AS expected
+    extract(epoch FROM least(greatest(t.expected_execution_time, interval '0'), interval '168 hours'))::float8 AS expected
 FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::timestamptz[]) AS asked (id, fence, revision, due)
 CROSS JOIN (SELECT coalesce($1::timestamptz, transaction_timestamp()) AS now) AS clock
 CROSS JOIN LATERAL (
@@ -100,7 +100,7 @@ func (s statements) gate(ctx context.Context, q querier, now *time.Time, holds [
 // A row that an application has locked is skipped and keeps the lease it has. The lease never gets shorter.
 const extendSQL = `
 UPDATE tasktable.scheduled_tasks AS t
-SET held_until = greatest(t.held_until, clock_timestamp() + $3::interval + coalesce($4::interval, t.expected_execution_time))
+SET held_until = greatest(t.held_until, clock_timestamp() + $3::interval + coalesce($4::interval, least(greatest(t.expected_execution_time, interval '0'), interval '168 hours')))
 WHERE t.ctid = ANY (ARRAY(
     SELECT held.ctid
     FROM unnest($1::text[], $2::bigint[]) AS asked (id, fence)

@@ -31,7 +31,7 @@ func (b *batch) attemptTx(
 	if time.Since(gateAt) > gateValid {
 		answers, err := b.statements.gate(ctx, tx.querier, nil, []hold{r.hold})
 		if err != nil {
-			return false, nil, err
+			return false, &gateRow{Verdict: verdictNoTx, Payload: err.Error()}, nil
 		}
 		answer := answers[r.Fence]
 		if answer.Verdict != verdictGo {
@@ -40,7 +40,7 @@ func (b *batch) attemptTx(
 		e.StartedAt = answer.Now
 		if lease, ok := ctx.(*leaseContext); ok { // the wait was not the handler's
 			if err := b.extendRunning(lease, r, time.Duration(answer.Expected*float64(time.Second))); err != nil {
-				return false, nil, err
+				return false, &gateRow{Verdict: verdictNoTx, Payload: err.Error()}, nil
 			}
 		}
 	}

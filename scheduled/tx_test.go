@@ -184,3 +184,37 @@ func TestTransactionWaitsForALockedRow(t *testing.T) {
 		}
 	})
 }
+
+// An application's transaction that has locked the task's row, and then waits for what the handler has locked: Postgres ends
+// one of the two, as it does everywhere, and both get on.
+func TestTransactionInADeadlock(t *testing.T) {
+	t.Parallel()
+	s, both := effectful(t, nil)
+	both(func(kind string, schedule func(string, func(*store.Task))) {
+		schedule("a", nil)
+		a := s.begins(kind + "a")
+		ended := make(chan error, 1)
+		go func() { // it waits for the handler's line, which nobody can lock before the handler has ended
+			ended <- pgx.BeginFunc(t.Context(), s.pool, func(tx pgx.Tx) error {
+				if _, err := s.tasks.Reschedule(t.Context(), tx, kind+"a", time.Now().Add(time.Hour)); err != nil {
+					return err
+				}
+				_, err := tx.Exec(t.Context(), `LOCK TABLE effects IN EXCLUSIVE MODE`)
+				return err
+			})
+		}()
+		eventually(t, 5*time.Second, "the application waits", func() bool {
+			return s.count(`SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'effects'::regclass`) == 1
+		})
+		a.end <- nil
+		err := receive(t, ended, 10*time.Second, "the application's transaction ends")
+		row := await(t, s.pool, kind+"a", 10*time.Second, store.StatusQueued, store.StatusCompleted)
+		switch got := fmt.Sprint(outcomes(t, s.pool, kind+"a"), " ", s.effects(kind+"a"), " ", err == nil); got {
+		case "[COMPLETED] [1] false", "[SUPERSEDED] [] true":
+			t.Logf("%s%s: %s", kind, row.Status, got)
+		default:
+			t.Errorf("%s%s: %s, %v", kind, row.Status, got, err)
+		}
+		s.exec(`SELECT tasktable.cancel($1)`, kind+"a")
+	})
+}

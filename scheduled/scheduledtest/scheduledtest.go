@@ -5,6 +5,9 @@
 //	events.Create(ctx, tx, event)           // schedules the reminder
 //	ran := h.RunDueAt(ctx, fivePM)          // runs it
 //
+// It runs every task that is due in what the transaction sees, also those that others have committed: use a database of the
+// test's own, as package storetest makes them, never one with real tasks.
+//
 // What a handler does outside the transaction, by a pool of its own, does not see the test's uncommitted rows.
 package scheduledtest
 

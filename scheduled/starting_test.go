@@ -1,0 +1,242 @@
+package scheduled
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/store"
+)
+
+// What is due at once is heard of; without notifications it is seen within a second.
+func TestTasksDueAtOnce(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.node(nil)
+	s.schedule("first", nil)
+	s.begins("first").end <- nil
+	var heard, seen []time.Duration
+	quiet := store.New(store.Config{Service: "test", NoNotify: true})
+	for i := range 5 {
+		id := fmt.Sprint("heard ", i)
+		began := time.Now()
+		s.schedule(id, nil)
+		s.begins(id).end <- nil
+		heard = append(heard, time.Since(began))
+		s.is(id, store.StatusCompleted, outcomeCompleted)
+
+		id = fmt.Sprint("seen ", i)
+		s.passes(time.Now().Add(100 * time.Millisecond)) // the leader looks once more after each wake
+		began = time.Now()
+		if _, err := quiet.Schedule(t.Context(), s.pool, store.Task{ID: id, Payload: job{id}}); err != nil {
+			t.Fatal(err)
+		}
+		s.begins(id).end <- nil
+		seen = append(seen, time.Since(began))
+		s.is(id, store.StatusCompleted, outcomeCompleted)
+	}
+	slices.Sort(heard)
+	slices.Sort(seen)
+	t.Logf("begun after %v when heard, %v when seen", heard, seen)
+	if median := heard[2]; median > 250*time.Millisecond {
+		t.Errorf("with notifications half of the tasks begin after %s", median)
+	}
+	if worst := seen[4]; worst > 2*time.Second {
+		t.Errorf("without notifications a task began after %s", worst)
+	}
+}
+
+// With a look-ahead tasks start at their time, and no earlier; without, nearly so.
+func TestTasksStartAtTheirTime(t *testing.T) {
+	t.Parallel()
+	for name, lookAhead := range map[string]time.Duration{"ahead": 0, "not ahead": -1} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t)
+			s.node(func(c *Config) { c.LookAhead = lookAhead })
+			at := time.Now().Add(1500 * time.Millisecond)
+			for i := range 10 {
+				s.schedule(fmt.Sprint(i), func(task *store.Task) { task.At = at.Add(time.Duration(i) * 100 * time.Millisecond) })
+			}
+			var late []time.Duration
+			for i := range 10 {
+				a := s.begins(fmt.Sprint(i))
+				a.end <- nil
+				late = append(late, a.StartedAt.Sub(a.ScheduledAt))
+				s.is(fmt.Sprint(i), store.StatusCompleted, outcomeCompleted)
+			}
+			slices.Sort(late)
+			t.Logf("late by %v", late)
+			if late[0] < 0 || late[9] > time.Second || late[5] > 250*time.Millisecond {
+				t.Errorf("late by %v", late)
+			}
+		})
+	}
+}
+
+// A task that waits for its time keeps no slot from one that is due: the look-ahead takes spare room only.
+func TestLookAheadKeepsNoSlot(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.node(func(c *Config) { c.LookAhead, c.Queues = 10*time.Second, map[string]int{"default": 1} })
+	s.schedule("near", func(task *store.Task) { task.At = time.Now().Add(5 * time.Second) })
+	await(t, s.pool, "near", 5*time.Second, store.StatusExecuting)
+	began := time.Now()
+	s.schedule("due", nil)
+	s.begins("due").end <- nil
+	if took := time.Since(began); took > 2*time.Second {
+		t.Errorf("behind a task that waits for its time, one that was due began after %s", took)
+	}
+	s.is("due", store.StatusCompleted, outcomeCompleted)
+	s.begins("near").end <- nil
+	row := s.is("near", store.StatusCompleted)
+	if late := row.StartedAt.Sub(row.ScheduledAt); late < 0 || late > time.Second {
+		t.Errorf("the near one began %s after its time", late)
+	}
+}
+
+// A node that stops hands back what it has claimed ahead: another may run it at its time.
+func TestStopReleasesWhatWaits(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	stop := s.node(func(c *Config) { c.LookAhead = 10 * time.Second })
+	at := time.Now().Add(8 * time.Second)
+	for i := range 5 {
+		s.schedule(fmt.Sprint(i), func(task *store.Task) { task.At = at })
+	}
+	s.schedule("runs", nil)
+	running := s.begins("runs")
+	for i := range 5 {
+		await(t, s.pool, fmt.Sprint(i), 5*time.Second, store.StatusExecuting)
+	}
+	eventually(t, 5*time.Second, "River has handed them out", func() bool {
+		return s.count(`SELECT count(*) FROM tasktable.river_job WHERE state = 'available'`) == 0
+	})
+	stopped := make(chan struct{})
+	go func() { stop(); close(stopped) }()
+	for i := range 5 { // at once, while another's handler still runs
+		row := s.is(fmt.Sprint(i), store.StatusQueued, outcomeReleased)
+		if row.Attempt != 0 || !row.NextAttemptAt.Equal(row.ScheduledAt) || s.errorOf(row.ID) != "the node is shutting down" {
+			t.Errorf("handed back as attempt %d for %s: %s", row.Attempt, row.NextAttemptAt, s.errorOf(row.ID))
+		}
+	}
+	running.end <- nil
+	receive(t, stopped, 10*time.Second, "the node stops")
+	s.is("runs", store.StatusCompleted, outcomeCompleted)
+	s.idle("0", "1", "2", "3", "4")
+}
+
+// Over a backlog the higher priority begins first, but for the few tasks that a node has in hand at once.
+func TestPriority(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	const n, slots = 60, 2
+	var list []store.Task
+	for i := range n {
+		list = append(list, store.Task{ID: fmt.Sprint(i), Payload: job{fmt.Sprint(i)}, Priority: i % 3 * 40})
+	}
+	if _, err := s.tasks.ScheduleMany(t.Context(), s.pool, list); err != nil {
+		t.Fatal(err)
+	}
+	var mu sync.Mutex
+	var order []int
+	s.node(func(c *Config) { c.Queues = map[string]int{"default": slots} }, handlers.Handle(func(_ context.Context, task *handlers.Task[job]) error {
+		mu.Lock()
+		defer mu.Unlock()
+		order = append(order, task.Priority)
+		return nil
+	}))
+	eventually(t, 20*time.Second, "all are completed", func() bool {
+		return s.count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE status = 'COMPLETED'`) == n
+	})
+	sorted := slices.Clone(order)
+	slices.SortFunc(sorted, func(a, b int) int { return b - a })
+	wrong := 0
+	for i := range order {
+		if order[i] != sorted[i] {
+			wrong++
+		}
+	}
+	if wrong > 2*roomFactor*slots { // at each of the two changes of priority those in hand may change places
+		t.Errorf("%d of %d tasks began out of turn: %v", wrong, n, order)
+	}
+}
+
+// Middleware for all lies around that for one type, the first outermost; what it returns is the outcome, and a panic in it is
+// the handler's.
+func TestMiddleware(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	var mu sync.Mutex
+	said := map[string][]string{}
+	say := func(word string) handlers.Middleware {
+		return func(next handlers.Handler) handlers.Handler {
+			return func(ctx context.Context, e *handlers.Execution) error {
+				note := func(word string) {
+					mu.Lock()
+					defer mu.Unlock()
+					said[e.ID] = append(said[e.ID], word)
+				}
+				note(word)
+				defer note("/" + word)
+				return next(ctx, e)
+			}
+		}
+	}
+	judge := func(next handlers.Handler) handlers.Handler {
+		return func(ctx context.Context, e *handlers.Execution) error {
+			switch e.ID {
+			case "refused":
+				return handlers.Permanent(errors.New("not on my watch"))
+			case "panics":
+				panic("middleware")
+			case "forgiven":
+				_ = next(ctx, e)
+				e.Note("forgiven")
+				return nil
+			}
+			return next(ctx, e)
+		}
+	}
+	s.node(nil,
+		handlers.Handle(func(_ context.Context, task *handlers.Task[job]) error {
+			if task.ID == "forgiven" {
+				return errors.New("oops")
+			}
+			return nil
+		}, handlers.Use(say("own 1"), say("own 2"))),
+		handlers.Handle(func(context.Context, *handlers.Task[ownBackoff]) error { return nil }),
+		handlers.Use(say("all 1"), judge), handlers.Use(say("all 2")))
+	for _, id := range []string{"runs", "refused", "panics", "forgiven"} {
+		s.schedule(id, func(task *store.Task) { task.MaxAttempts = 1 })
+	}
+	s.schedule("other type", func(task *store.Task) { task.Payload = ownBackoff{} })
+	s.is("runs", store.StatusCompleted, outcomeCompleted)
+	s.is("other type", store.StatusCompleted, outcomeCompleted)
+	s.is("refused", store.StatusFailed, outcomeFailed)
+	s.is("panics", store.StatusFailed, outcomeFailed)
+	if row := s.is("forgiven", store.StatusCompleted, outcomeCompleted); deref(row.Message) != "forgiven" {
+		t.Errorf("message %q", deref(row.Message))
+	}
+	if got := s.errorOf("panics"); !strings.HasPrefix(got, "handler panicked: middleware\n") {
+		t.Errorf("recorded as %q", got)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	for id, want := range map[string]string{
+		"runs":       "all 1, all 2, own 1, own 2, /own 2, /own 1, /all 2, /all 1",
+		"other type": "all 1, all 2, /all 2, /all 1",
+		"refused":    "all 1, /all 1",
+		"panics":     "all 1, /all 1",
+	} {
+		if got := strings.Join(said[id], ", "); got != want {
+			t.Errorf("%s: %s, want %s", id, got, want)
+		}
+	}
+}
