@@ -98,7 +98,7 @@ WITH clock AS MATERIALIZED (
             SELECT t.ctid AS tid, t.next_attempt_at
             FROM tasktable.scheduled_tasks AS t
             WHERE t.queue = lane.queue AND t.type = lane.type AND t.priority = lane.priority
-                AND t.next_attempt_at <= clock.now + $2::interval
+                AND t.next_attempt_at <= clock.now + $2::interval AND t.id <> ALL ($11::text[])
             ORDER BY t.next_attempt_at
             LIMIT lane.room + $10::int
         ) AS head
@@ -168,8 +168,10 @@ func (c claimed) hold() hold {
 
 // claim takes at most `most` tasks that are due, or will be within lookAhead, from the lanes given. It must run in a
 // transaction, between enterSQL and leaveSQL or the transaction's end. Tasks whose rows an application has locked are left, and
-// looked past: those behind them do not wait for it.
-func (s statements) claim(ctx context.Context, q querier, now *time.Time, lookAhead, allowance time.Duration, lanes []laneBudget, most int) ([]claimed, error) {
+// looked past: those behind them do not wait for it. So are the tasks set aside.
+func (s statements) claim(
+	ctx context.Context, q querier, now *time.Time, lookAhead, allowance time.Duration, lanes []laneBudget, most int, aside ...string,
+) ([]claimed, error) {
 	var taken []claimed
 	room := map[int]int{}
 	for _, l := range lanes {
@@ -177,7 +179,7 @@ func (s statements) claim(ctx context.Context, q querier, now *time.Time, lookAh
 	}
 	locked := 0
 	for range claimTries {
-		some, skipped, err := s.claimOnce(ctx, q, now, lookAhead, allowance, lanes, room, most-len(taken), locked)
+		some, skipped, err := s.claimOnce(ctx, q, now, lookAhead, allowance, lanes, room, most-len(taken), locked, aside)
 		if err != nil {
 			return nil, err
 		}
@@ -204,6 +206,7 @@ const claimTries = 4
 // looks at, because so many may be.
 func (s statements) claimOnce(
 	ctx context.Context, q querier, now *time.Time, lookAhead, allowance time.Duration, lanes []laneBudget, room map[int]int, most, past int,
+	aside []string,
 ) (taken []claimed, skipped int, err error) {
 	n := len(lanes)
 	queues, types := make([]string, n), make([]string, n)
@@ -211,7 +214,7 @@ func (s statements) claimOnce(
 	for i, l := range lanes {
 		queues[i], types[i], priorities[i], pools[i], rooms[i] = l.Queue, l.Type, l.Priority, l.Pool, room[l.Pool]
 	}
-	rows, err := q.Query(ctx, s.schema.SQL(claimSQL), now, lookAhead, allowance, queues, types, priorities, pools, rooms, most, past)
+	rows, err := q.Query(ctx, s.schema.SQL(claimSQL), now, lookAhead, allowance, queues, types, priorities, pools, rooms, most, past, notNil(aside))
 	if err != nil {
 		return nil, 0, fmt.Errorf("claim: %w", err)
 	}
@@ -231,13 +234,14 @@ type head struct {
 
 // Nothing is computed from its columns, and what cannot be read of it is not read.
 const lockHeadSQL = `
-SELECT t.id::text AS id, t.revision FROM tasktable.scheduled_tasks AS t
+SELECT t.id::text AS id, coalesce(t.revision, 0) AS revision FROM tasktable.scheduled_tasks AS t
 WHERE t.queue = $1::text AND t.type = $2::text AND t.priority = $3::int AND t.next_attempt_at <= clock_timestamp() + $4::interval
+    AND t.id <> ALL ($5::text[])
 ORDER BY t.next_attempt_at LIMIT 1 FOR UPDATE SKIP LOCKED`
 
-// lockHead locks the first task of a lane that is due, or returns nil.
-func (s statements) lockHead(ctx context.Context, q querier, l lane, lookAhead time.Duration) (*head, error) {
-	rows, err := q.Query(ctx, s.schema.SQL(lockHeadSQL), l.Queue, l.Type, l.Priority, lookAhead)
+// lockHead locks the first task of a lane that is due and not set aside, or returns nil.
+func (s statements) lockHead(ctx context.Context, q querier, l lane, lookAhead time.Duration, aside ...string) (*head, error) {
+	rows, err := q.Query(ctx, s.schema.SQL(lockHeadSQL), l.Queue, l.Type, l.Priority, lookAhead, notNil(aside))
 	if err != nil {
 		return nil, fmt.Errorf("lock the head of a lane: %w", err)
 	}
@@ -255,11 +259,11 @@ const failHeadSQL = `
 WITH failed AS (
     UPDATE tasktable.scheduled_tasks AS t
     SET status = 'FAILED', next_attempt_at = NULL, message = $3::text, finished_at = clock_timestamp(), last_status_update = clock_timestamp()
-    WHERE t.id = $1::text AND t.revision = $2
+    WHERE t.id = $1::text AND coalesce(t.revision, 0) = $2
     RETURNING t.id::text AS id, t.type::text AS type, t.revision, t.attempt
 )
 INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt, scheduled_at, finished_at, outcome, error)
-SELECT nextval('tasktable.task_numbers'), f.id, coalesce(f.type, ''), f.revision, f.attempt, clock_timestamp(), clock_timestamp(), 'FAILED', $3::text
+SELECT nextval('tasktable.task_numbers'), f.id, coalesce(f.type, ''), coalesce(f.revision, 0), coalesce(f.attempt, 0), clock_timestamp(), clock_timestamp(), 'FAILED', $3::text
 FROM failed AS f`
 
 // failHead gives up a task that cannot even be claimed, so that it does not stop the others.
@@ -268,6 +272,14 @@ func (s statements) failHead(ctx context.Context, q querier, broken head, why st
 		return fmt.Errorf("fail task %s: %w", broken.ID, err)
 	}
 	return nil
+}
+
+// notNil keeps a null from the database, where an empty list is meant.
+func notNil(ids []string) []string {
+	if ids == nil {
+		return []string{}
+	}
+	return ids
 }
 
 // isDataError tells an error that one row's data causes, or a trigger of the application's on it, and that comes again with the

@@ -30,7 +30,8 @@ type leader struct {
 	floor      time.Time           // leases that end before it have been dealt with
 	floorReset time.Time
 	cleanedAt  time.Time
-	tookBack   bool // this tick has ended claims: their tasks are due
+	tookBack   bool                 // this tick has ended claims: their tasks are due
+	aside      map[string]time.Time // tasks that can neither be claimed nor failed, and until when they are let be
 }
 
 const claimMost = 5000
@@ -39,6 +40,7 @@ func newLeader(s *session, st statements, config Config, client *river.Client[pg
 	return &leader{
 		session: s, statements: st, config: config, river: client, averages: averages,
 		log: config.Logger.With("node", s.number), seen: map[int64]time.Time{}, most: claimMost,
+		aside: map[string]time.Time{},
 	}
 }
 
@@ -167,10 +169,10 @@ func (l *leader) workingNodes() []liveNode {
 	return slices.DeleteFunc(slices.Clone(l.nodes), func(n liveNode) bool { return !n.Held && n.Number != l.session.number })
 }
 
-// client is null for what nobody has taken up yet.
+// client is null for what nobody has taken up yet. A job that is not the engine's counts as one task, whatever its metadata.
 const loadsSQL = `
 SELECT queue, kind AS type, CASE WHEN state = 'running' THEN attempted_by[array_length(attempted_by, 1)] END AS client,
-    sum(coalesce((metadata ->> 'tasks')::int, 1))::int AS tasks
+    least(sum(CASE WHEN jsonb_typeof(metadata -> 'tasks') = 'number' THEN greatest((metadata ->> 'tasks')::numeric, 1) ELSE 1 END), 1000000)::int AS tasks
 FROM tasktable.river_job WHERE state IN ('available', 'running') GROUP BY 1, 2, 3`
 
 // pass claims what is due, as far as there is room, and hands it to River, in one transaction. Data that cannot be claimed, or
@@ -249,7 +251,7 @@ func (l *leader) transaction(ctx context.Context, do func(tx pgx.Tx) error) erro
 // take claims tasks and hands them to River.
 func (l *leader) take(ctx context.Context, tx pgx.Tx, lanes []laneBudget, most int) ([]claimed, error) {
 	sent := time.Now()
-	taken, err := l.statements.claim(ctx, tx, nil, l.lookAhead(), l.config.StartAllowance, lanes, most)
+	taken, err := l.statements.claim(ctx, tx, nil, l.lookAhead(), l.config.StartAllowance, lanes, most, l.setAside()...)
 	l.session.heard(sent, err)
 	if err != nil {
 		return nil, err
@@ -344,7 +346,7 @@ func (l *leader) failBroken(ctx context.Context, lanes []laneBudget) (failed int
 			if _, err := tx.Exec(ctx, enterSQL); err != nil {
 				return fmt.Errorf("enter the engine's context: %w", err)
 			}
-			found, err := l.statements.lockHead(ctx, tx, one.lane, l.lookAhead())
+			found, err := l.statements.lockHead(ctx, tx, one.lane, l.lookAhead(), l.setAside()...)
 			if err != nil || found == nil {
 				return err
 			}
@@ -358,6 +360,14 @@ func (l *leader) failBroken(ctx context.Context, lanes []laneBudget) (failed int
 			broken, why = *found, scrub("the task cannot be claimed: "+err.Error())
 			return l.statements.failHead(ctx, tx, broken, why)
 		})
+		if why != "" && isDataError(err) {
+			// A rule or a trigger of the application's lets nobody change the row.
+			l.aside[broken.ID] = time.Now().Add(asideFor)
+			failed++
+			l.log.Error("task can neither be claimed nor failed; it is let be for a while", "task", broken.ID, "type", one.Type, "revision", broken.Revision,
+				"error", why, "and", err, "until", l.aside[broken.ID])
+			continue
+		}
 		if err != nil {
 			return failed, err
 		}
@@ -367,6 +377,14 @@ func (l *leader) failBroken(ctx context.Context, lanes []laneBudget) (failed int
 		}
 	}
 	return failed, nil
+}
+
+const asideFor = time.Minute
+
+// setAside lists the tasks that are let be.
+func (l *leader) setAside() []string {
+	maps.DeleteFunc(l.aside, func(_ string, until time.Time) bool { return time.Now().After(until) })
+	return slices.Collect(maps.Keys(l.aside))
 }
 
 // numbers lists the nodes the leader takes for alive.

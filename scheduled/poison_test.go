@@ -63,14 +63,14 @@ func TestPoisonousRows(t *testing.T) {
 		"scheduled at infinity":   {`scheduled_at = 'infinity'`, runs},
 		"scheduled at 20000 AD":   {`scheduled_at = '20000-01-01'`, runs},
 		"not scheduled":           {`scheduled_at = NULL`, ""},
-		"run now at infinity":     {`run_now_at = 'infinity', expiration = '1 second'`, ""},
+		"run now at infinity":     {`run_now_at = 'infinity', expiration = '1 second'`, runs},
 		"expiration overflows":    {`expiration = '300000 years'`, fails},
 		"negative expiration":     {`expiration = '-1 year'`, store.StatusExpired},
-		"expects 1000 years":      {`expected_execution_time = '1000 years'`, ""},
-		"expects 300000 years":    {`expected_execution_time = '300000 years'`, ""},
-		"expects the past":        {`expected_execution_time = '-1 hour'`, ""},
-		"expects a past year":     {`expected_execution_time = '-1000 years'`, ""},
-		"expects nothing":         {`expected_execution_time = NULL`, ""},
+		"expects 1000 years":      {`expected_execution_time = '1000 years'`, runs},
+		"expects 300000 years":    {`expected_execution_time = '300000 years'`, runs},
+		"expects the past":        {`expected_execution_time = '-1 hour'`, runs},
+		"expects a past year":     {`expected_execution_time = '-1000 years'`, runs},
+		"expects nothing":         {`expected_execution_time = NULL`, runs},
 		"expects 0":               {`expected_execution_time = '0'`, runs},
 		"no type":                 {`type = NULL`, waits},
 		"empty type":              {`type = ''`, waits},
@@ -82,8 +82,8 @@ func TestPoisonousRows(t *testing.T) {
 		"no payload":              {`payload = NULL`, fails},
 		"attempt overflows":       {`attempt = 2147483647`, fails},
 		"negative attempt":        {`attempt = -5`, runs},
-		"no attempt":              {`attempt = NULL`, ""},
-		"no max_attempts":         {`max_attempts = NULL`, ""},
+		"no attempt":              {`attempt = NULL`, fails},
+		"no max_attempts":         {`max_attempts = NULL`, fails},
 		"negative max_attempts":   {`max_attempts = -1`, runs},
 		"no priority":             {`priority = NULL`, waits},
 		"wild priority":           {`priority = 2000000000`, runs},
@@ -91,7 +91,7 @@ func TestPoisonousRows(t *testing.T) {
 		"odd queue":               {`queue = 'No, Such; Queue'`, waits},
 		"old revision":            {`revision = -7`, runs},
 		"long entity":             {`entity = repeat('x', 2000), tenant_id = ''`, runs},
-		"no status":               {`status = NULL`, ""},
+		"no status":               {`status = NULL`, runs},
 		"unknown status":          {`status = 'BOGUS', next_attempt_at = NULL`, "BOGUS"},
 		"bad\x01\n id":            {`priority = 0`, runs},
 		strings.Repeat("9:", 600): {`priority = 0`, runs},
@@ -137,7 +137,6 @@ func TestPoisonousRows(t *testing.T) {
 	}
 	goods(0)
 	t.Logf("beside %d poisonous rows %d good ones were completed within %s", len(poisons), good, time.Since(began))
-	var all map[string]string
 	states := func() map[string]string {
 		t.Helper()
 		var ids, texts []string
@@ -152,20 +151,85 @@ func TestPoisonousRows(t *testing.T) {
 		return found
 	}
 	for id, poison := range poisons {
-		if poison.status != "" {
-			eventually(t, 10*time.Second, fmt.Sprintf("%q is %s", id, poison.status), func() bool {
-				all = states()
-				return strings.HasPrefix(all[id], string(poison.status))
-			})
-		}
+		eventually(t, 10*time.Second, fmt.Sprintf("%q is %s", id, poison.status), func() bool {
+			return strings.HasPrefix(states()[id], string(poison.status))
+		})
 	}
 	more(5)
 	goods(good - 5)
-	all = states()
-	for id, state := range all {
-		t.Logf("%.40q: %.150s", id, state)
+	for id, state := range states() {
+		if !strings.HasPrefix(state, string(poisons[id].status)) || strings.Contains(state, "held") {
+			t.Errorf("%.40q: %.150s, want %s", id, state, poisons[id].status)
+		}
+		if poisons[id].status == fails && !strings.HasPrefix(state, "FAILED the task cannot be ") && !strings.HasPrefix(state, "FAILED payload does not decode: ") {
+			t.Errorf("%.40q does not say why: %.150s", id, state)
+		}
 	}
 	if n := s.count(`SELECT count(*) FROM tasktable.scheduled_task_executions`); n > good+3*len(poisons) {
 		t.Errorf("%d executions of %d tasks: some are tried again and again", n, good+len(poisons))
 	}
+}
+
+// A claim that nobody may take back, by a rule of the application's, keeps no other from being taken back, nor anything else.
+func TestPoisonousClaims(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	held := []string{"good", "forbidden", "another good", "for ever", "since ever"}
+	for _, id := range held {
+		s.schedule(id, func(task *store.Task) { task.MaxAttempts = 2 })
+	}
+	s.exec(`ALTER TABLE tasktable.scheduled_tasks DROP CONSTRAINT IF EXISTS "next_attempt_at and held_until must be finite"`)
+	s.exec(`UPDATE tasktable.scheduled_tasks SET status = 'EXECUTING', attempt = 1, next_attempt_at = NULL, fence = nextval('tasktable.task_numbers'),
+		held_until = CASE id WHEN 'for ever' THEN 'infinity' WHEN 'since ever' THEN '-infinity' ELSE clock_timestamp() - interval '1 minute' END`)
+	s.exec(`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'the application says no'; END $$`)
+	s.exec(`CREATE TRIGGER refuse BEFORE UPDATE ON tasktable.scheduled_tasks FOR EACH ROW WHEN (OLD.id = 'forbidden') EXECUTE FUNCTION refuse()`)
+	s.node(nil)
+	for _, id := range []string{"good", "another good"} {
+		if a := s.begins(id); a.Attempt != 2 {
+			t.Errorf("%s runs as attempt %d", id, a.Attempt)
+		} else {
+			a.end <- nil
+		}
+		s.is(id, store.StatusCompleted, outcomeLost, outcomeCompleted)
+	}
+	for i := range 5 {
+		s.schedule(fmt.Sprint(i), nil)
+		s.begins(fmt.Sprint(i)).end <- nil
+	}
+	if n := s.count(`SELECT count(*) FROM tasktable.running_tasks WHERE id = 'forbidden' AND stuck`); n != 1 {
+		t.Errorf("%d claims are seen to be stuck", n)
+	}
+	s.exec(`DROP TRIGGER refuse ON tasktable.scheduled_tasks`)
+	s.exec(`UPDATE tasktable.scheduled_tasks SET held_until = clock_timestamp() WHERE fence IS NOT NULL`)
+	for _, id := range []string{"forbidden", "for ever", "since ever"} { // once they may be
+		s.begins(id).end <- nil
+		s.is(id, store.StatusCompleted, outcomeLost, outcomeCompleted)
+	}
+}
+
+// River jobs that are not the engine's, in its own table, change nothing.
+func TestPoisonousRiverJobs(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	for i, job := range []struct{ kind, state, args, metadata string }{
+		{"JOB", "available", `{"tasks": "what?"}`, `{"tasks": 1}`},
+		{"JOB", "available", `{"tasks": "1:2:3:4:9:x"}`, `{"tasks": "many"}`},
+		{"JOB", "available", `{"tasks": 7}`, `{"tasks": {}}`},
+		{"JOB", "available", `{}`, `{}`},
+		{"JOB", "available", `[]`, `{"tasks": -1e9}`},
+		{"FOREIGN", "available", `{"tasks": "1:2:3:4:1:x"}`, `{"tasks": "many"}`},
+		{"FOREIGN", "available", `{"tasks": []}`, `{"tasks": 1e30}`},
+		{"JOB", "running", `{"tasks": "what?"}`, `{"tasks": null}`},
+		{"JOB", "running", `{"tasks": "999:1:1:0:4:lost"}`, `{"tasks": 1.5}`},
+	} {
+		s.exec(`INSERT INTO tasktable.river_job (state, kind, args, metadata, max_attempts, queue, attempted_by, priority) VALUES ($1, $2, $3, $4, 1, 'default', $5, 1)`,
+			job.state, job.kind, job.args, job.metadata, []string{fmt.Sprint("client ", i)})
+	}
+	s.node(nil)
+	for i := range 5 {
+		s.schedule(fmt.Sprint(i), nil)
+		s.begins(fmt.Sprint(i)).end <- nil
+		s.is(fmt.Sprint(i), store.StatusCompleted, outcomeCompleted)
+	}
+	s.exec(`DELETE FROM tasktable.river_job WHERE kind = 'FOREIGN' OR attempted_by[1] LIKE 'client %'`)
 }

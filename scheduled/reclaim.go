@@ -130,7 +130,8 @@ func (l *leader) reclaimJobs(ctx context.Context, tx pgx.Tx, client, why string)
 const reclaimMost = 500
 
 // end settles claims for their holders, and returns the fences of those whose rows others have locked. One whose row cannot be
-// settled does not keep the others: it is found by halving, and failed where it stands.
+// settled does not keep the others: it is found by halving, and failed where it stands, or left
+// there if not even that can be done.
 func (l *leader) end(ctx context.Context, tx pgx.Tx, settlements []settlement) (held []int64, err error) {
 	for chunk := range slices.Chunk(settlements, reclaimMost) {
 		done, err := l.endOrSplit(ctx, tx, chunk)
@@ -176,7 +177,15 @@ func (l *leader) endOrSplit(ctx context.Context, tx pgx.Tx, settlements []settle
 	one := settlements[0]
 	why := scrub("the claim cannot be taken back: " + err.Error())
 	l.log.Error("claim cannot be taken back; the task is failed", "task", one.ID, "revision", one.Revision, "attempt", one.Attempt, "error", err)
-	if _, err := tx.Exec(ctx, l.statements.schema.SQL(releaseBrokenSQL), one.ID, one.Fence, why); err != nil {
+	err = pgx.BeginFunc(ctx, tx, func(savepoint pgx.Tx) error {
+		_, err := savepoint.Exec(ctx, l.statements.schema.SQL(releaseBrokenSQL), one.ID, one.Fence, why)
+		return err
+	})
+	if isDataError(err) { // a rule or a trigger of the application's lets nobody change the row
+		l.log.Error("task cannot be failed either; it stays as it is", "task", one.ID, "revision", one.Revision, "attempt", one.Attempt, "error", err)
+		return nil, nil
+	}
+	if err != nil {
 		return nil, fmt.Errorf("fail task %s: %w", one.ID, err)
 	}
 	return nil, nil
