@@ -41,10 +41,11 @@ type Variant struct {
 	Kind    Kind
 	Backoff Backoff // nil: the engine's
 
+	bare  bool // it was given no function
 	plain func(ctx context.Context, e *Execution) error
 	tx    func(ctx context.Context, tx pgx.Tx, e *Execution) error
 	sqlTx func(ctx context.Context, tx *sql.Tx, e *Execution) error
-	own   []Middleware
+	own   Around
 	all   []Middleware
 }
 
@@ -104,7 +105,7 @@ func (r *Registry) Variant(name string) *Variant { return r.variants[name] }
 
 // Handle makes a variant of a function. The type's name is P's. The function may run at the same time on many goroutines.
 func Handle[P store.Payload](handle func(ctx context.Context, t *Task[P]) error, options ...Option) Part {
-	variant := &Variant{Type: typeOf[P](), Kind: KindPlain}
+	variant := &Variant{Type: typeOf[P](), Kind: KindPlain, bare: handle == nil}
 	variant.plain = func(ctx context.Context, e *Execution) error {
 		t, err := decode[P](e)
 		if err != nil {
@@ -120,7 +121,7 @@ func Handle[P store.Payload](handle func(ctx context.Context, t *Task[P]) error,
 // was edited or cancelled meanwhile they commit, recorded as SUPERSEDED: a handler to which that matters locks what the edit
 // would change, and compares it with t.ScheduledAt or the payload, before it acts.
 func HandleTx[P store.Payload](handle func(ctx context.Context, tx pgx.Tx, t *Task[P]) error, options ...Option) Part {
-	variant := &Variant{Type: typeOf[P](), Kind: KindTx}
+	variant := &Variant{Type: typeOf[P](), Kind: KindTx, bare: handle == nil}
 	variant.tx = func(ctx context.Context, tx pgx.Tx, e *Execution) error {
 		t, err := decode[P](e)
 		if err != nil {
@@ -133,7 +134,7 @@ func HandleTx[P store.Payload](handle func(ctx context.Context, tx pgx.Tx, t *Ta
 
 // HandleSQLTx is HandleTx for database/sql.
 func HandleSQLTx[P store.Payload](handle func(ctx context.Context, tx *sql.Tx, t *Task[P]) error, options ...Option) Part {
-	variant := &Variant{Type: typeOf[P](), Kind: KindSQLTx}
+	variant := &Variant{Type: typeOf[P](), Kind: KindSQLTx, bare: handle == nil}
 	variant.sqlTx = func(ctx context.Context, tx *sql.Tx, e *Execution) error {
 		t, err := decode[P](e)
 		if err != nil {
@@ -146,7 +147,7 @@ func HandleSQLTx[P store.Payload](handle func(ctx context.Context, tx *sql.Tx, t
 
 // Func makes a variant without payload fields of a plain function: what was a cron script becomes one line.
 func Func(name string, run func(ctx context.Context) error, options ...Option) Part {
-	variant := &Variant{Type: name, Kind: KindPlain}
+	variant := &Variant{Type: name, Kind: KindPlain, bare: run == nil}
 	variant.plain = func(ctx context.Context, _ *Execution) error { return run(ctx) }
 	return variant.with(options)
 }
@@ -164,6 +165,12 @@ func (v *Variant) addTo(r *Registry) error {
 	}
 	if r.variants[v.Type] != nil {
 		return fmt.Errorf("%w: type %q has two handlers", store.ErrInvalid, v.Type)
+	}
+	if v.bare {
+		return fmt.Errorf("%w: the handler of type %q is nil", store.ErrInvalid, v.Type)
+	}
+	if err := v.own.check(); err != nil {
+		return fmt.Errorf("type %q: %w", v.Type, err)
 	}
 	own := *v // a variant may be given to several registries, each with middleware of its own
 	r.variants[v.Type] = &own
@@ -201,6 +208,15 @@ func Use(middleware ...Middleware) Around { return middleware }
 
 func (a Around) addTo(r *Registry) error {
 	r.around = append(r.around, a...)
+	return a.check()
+}
+
+func (a Around) check() error {
+	for i, middleware := range a {
+		if middleware == nil {
+			return fmt.Errorf("%w: middleware %d is nil", store.ErrInvalid, i+1)
+		}
+	}
 	return nil
 }
 

@@ -83,16 +83,16 @@ func lanesOf(rows []laneRow) []lane {
 }
 
 // Picks without locks, then locks by ctid and rechecks only what was picked, then updates by the primary key. In a pool what
-// is due comes before what is only near, then the higher priority, then the older; so the look-ahead takes spare room only.
+// is due comes before what is only near, of which there may be fewer, then the higher priority, then the older; so the look-ahead takes spare room only.
 const claimSQL = `
 WITH clock AS MATERIALIZED (
     SELECT coalesce($1::timestamptz, clock_timestamp()) AS now
 ), lane AS MATERIALIZED (
-    SELECT * FROM unnest($4::text[], $5::text[], $6::int[], $7::int[], $8::int[]) AS l (queue, type, priority, pool, room)
+    SELECT * FROM unnest($4::text[], $5::text[], $6::int[], $7::int[], $8::int[], $12::int[]) AS l (queue, type, priority, pool, room, near)
 ), picked AS MATERIALIZED (
     SELECT ranked.tid
     FROM (
-        SELECT head.tid, lane.room,
+        SELECT head.tid, CASE WHEN head.next_attempt_at > clock.now THEN least(lane.near, lane.room) ELSE lane.room END AS room,
             row_number() OVER (PARTITION BY lane.pool ORDER BY head.next_attempt_at > clock.now, lane.priority DESC, head.next_attempt_at) AS place
         FROM lane CROSS JOIN clock CROSS JOIN LATERAL (
             SELECT t.ctid AS tid, t.next_attempt_at
@@ -117,7 +117,7 @@ WITH clock AS MATERIALIZED (
 ), chosen AS MATERIALIZED (
     -- Of what could be locked no more than there is room for: some more may have been looked at, past rows that others hold.
     SELECT ranked.* FROM (
-        SELECT l.*, lane.room, row_number() OVER (PARTITION BY lane.pool ORDER BY l.due > clock.now, l.priority DESC, l.due) AS place
+        SELECT l.*, CASE WHEN l.due > clock.now THEN least(lane.near, lane.room) ELSE lane.room END AS room, row_number() OVER (PARTITION BY lane.pool ORDER BY l.due > clock.now, l.priority DESC, l.due) AS place
         FROM locked AS l CROSS JOIN clock JOIN lane ON lane.queue = l.queue AND lane.type = l.type AND lane.priority = l.priority
     ) AS ranked
     WHERE ranked.place <= ranked.room
@@ -210,11 +210,11 @@ func (s statements) claimOnce(
 ) (taken []claimed, skipped int, err error) {
 	n := len(lanes)
 	queues, types := make([]string, n), make([]string, n)
-	priorities, pools, rooms := make([]int, n), make([]int, n), make([]int, n)
+	priorities, pools, rooms, nears := make([]int, n), make([]int, n), make([]int, n), make([]int, n)
 	for i, l := range lanes {
-		queues[i], types[i], priorities[i], pools[i], rooms[i] = l.Queue, l.Type, l.Priority, l.Pool, room[l.Pool]
+		queues[i], types[i], priorities[i], pools[i], rooms[i], nears[i] = l.Queue, l.Type, l.Priority, l.Pool, room[l.Pool], l.Near
 	}
-	rows, err := q.Query(ctx, s.schema.SQL(claimSQL), now, lookAhead, allowance, queues, types, priorities, pools, rooms, most, past, notNil(aside))
+	rows, err := q.Query(ctx, s.schema.SQL(claimSQL), now, lookAhead, allowance, queues, types, priorities, pools, rooms, most, past, notNil(aside), nears)
 	if err != nil {
 		return nil, 0, fmt.Errorf("claim: %w", err)
 	}

@@ -37,6 +37,7 @@ type laneBudget struct {
 	lane
 	Pool  int // the lanes that the same nodes can work
 	Room  int // how many tasks of the pool may be claimed now
+	Near  int // how many of them may be such as are not due yet
 	Slots int // of the pool's nodes
 }
 
@@ -45,9 +46,10 @@ const roomFactor = 2
 
 // budget leaves out the lanes that no live node can work, and gives each of the others its room: twice the slots of the nodes
 // that have both its queue and its type, less what these already have in hand. Types that different nodes work do not take
-// each other's room, so a service that is slow or stuck does not starve another on the same queue.
+// each other's room, so a service that is slow or stuck does not starve another on the same queue. What is claimed ahead of its
+// time may take half of the slots at most: each has one of River's workers while it waits, and what falls due needs the others.
 func budget(lanes []lane, nodes []liveNode, loads []load, most int) []laneBudget {
-	type pool struct{ number, slots, room int }
+	type pool struct{ number, slots, room, near int }
 	pools := map[string]*pool{}
 	poolOf := func(queue, kind string) *pool {
 		var key strings.Builder
@@ -64,7 +66,7 @@ func budget(lanes []lane, nodes []liveNode, loads []load, most int) []laneBudget
 		}
 		found := pools[key.String()]
 		if found == nil {
-			found = &pool{number: len(pools), slots: slots, room: roomFactor * slots}
+			found = &pool{number: len(pools), slots: slots, room: roomFactor * slots, near: slots / 2}
 			pools[key.String()] = found
 		}
 		return found
@@ -75,12 +77,13 @@ func budget(lanes []lane, nodes []liveNode, loads []load, most int) []laneBudget
 		}
 		if p := poolOf(load.Queue, load.Type); p != nil {
 			p.room -= load.Tasks
+			p.near -= load.Tasks
 		}
 	}
 	var budgets []laneBudget
 	for _, l := range lanes {
 		if p := poolOf(l.Queue, l.Type); p != nil {
-			budgets = append(budgets, laneBudget{lane: l, Pool: p.number, Room: min(max(p.room, 0), most), Slots: p.slots})
+			budgets = append(budgets, laneBudget{lane: l, Pool: p.number, Room: min(max(p.room, 0), most), Near: min(max(p.near, 0), most), Slots: p.slots})
 		}
 	}
 	slices.SortStableFunc(budgets, func(a, b laneBudget) int { return cmp.Compare(b.Priority, a.Priority) })

@@ -292,6 +292,9 @@ func (l *leader) survey(ctx context.Context, tx pgx.Tx) (due []laneBudget, found
 			found.Full = true
 		default:
 			due = append(due, b)
+			if b.DueIn > 0 && (found.Next < 0 || b.DueIn < found.Next) {
+				found.Next = b.DueIn // if it cannot be claimed ahead: then
+			}
 		}
 	}
 	return due, found, nil

@@ -85,7 +85,7 @@ func (b *bench) claimFrom(now time.Time, lookAhead time.Duration, most int, lane
 
 // jobs is the lane of plain JOB tasks.
 func jobs(priority, pool, room int) laneBudget {
-	return laneBudget{lane: lane{Queue: "default", Type: "JOB", Priority: priority}, Pool: pool, Room: room, Slots: room}
+	return laneBudget{lane: lane{Queue: "default", Type: "JOB", Priority: priority}, Pool: pool, Room: room, Near: room, Slots: room}
 }
 
 // take claims the JOB tasks that are due, and returns their holds by id.
