@@ -114,7 +114,7 @@ func TestTransactionalHandlers(t *testing.T) {
 		if _, err := s.tasks.Cancel(t.Context(), s.pool, a.ID); err != nil {
 			t.Fatal(err)
 		}
-		a.ends(t, 2*time.Second)
+		_ = a.ends(t, 2*time.Second)
 		s.is(a.ID, store.StatusCancelled, outcomeSuperseded)
 		if got := s.effects(a.ID); got != "[]" {
 			t.Errorf("effects of the attempts %s", got)
