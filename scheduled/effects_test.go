@@ -52,22 +52,28 @@ func TestAgain(t *testing.T) {
 	}
 }
 
+// The "now" of a run_now is over once the task runs again, also where that is at the very time it had before.
 func TestAgainAfterRunNow(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.schedule(store.Task{Payload: job{"a"}, At: noon})
-	b.exec(`UPDATE tasktable.scheduled_tasks SET run_now_at = $1`, noon.Add(-time.Hour))
-	h := b.take(noon.Add(-time.Hour))["a"]
-	done := b.end(noon.Add(-time.Hour), again(h, noon.Add(time.Hour)))
-	if len(done) != 1 || !done[0].Current {
-		t.Errorf("settled %+v", done)
+	for id, test := range map[string]struct {
+		at   time.Duration
+		want string
+	}{"another time": {time.Hour, "1h0m0s"}, "the same time": {0, "noon"}} {
+		b.schedule(store.Task{Payload: job{id}, At: noon})
+		b.exec(`UPDATE tasktable.scheduled_tasks SET run_now_at = $1 WHERE id = $2`, noon.Add(-time.Hour), id)
+		h := b.take(noon.Add(-time.Hour))[id]
+		done := b.end(noon.Add(-time.Hour), again(h, noon.Add(test.at)))
+		if len(done) != 1 || !done[0].Current {
+			t.Errorf("settled %+v", done)
+		}
+		b.expect("again", id, `
+			QUEUED rev=3 attempt=0 scheduled=`+test.want+` next=`+test.want+` started=-1h0m0s message="see you"
+			COMPLETED rev=2 attempt=1 scheduled=noon due=-1h0m0s started=-1h0m0s finished=-1h0m0s node=7
+			1 schedule created by test
+			2 sql rescheduled by tester
+			3 again rescheduled by node 7`)
 	}
-	b.expect("again", "a", `
-		QUEUED rev=3 attempt=0 scheduled=1h0m0s next=1h0m0s started=-1h0m0s message="see you"
-		COMPLETED rev=2 attempt=1 scheduled=noon due=-1h0m0s started=-1h0m0s finished=-1h0m0s node=7
-		1 schedule created by test
-		2 sql rescheduled by tester
-		3 again rescheduled by node 7`)
 }
 
 // A user's edit, made while the handler ran, wins over what the handler asked for.
@@ -109,6 +115,12 @@ func TestAgainOnALockedRow(t *testing.T) {
 	}
 	holds := b.take(noon)
 	unlock := lock(t, b.pool, "locked")
+	b.inTx(func(tx pgx.Tx) {
+		done, edited, err := b.settleAgains(t.Context(), tx, &noon, nil, []settlement{again(holds["locked"], noon)})
+		if err != nil || len(done) != 1 || !done[0].Held || done[0].Settled || len(edited) != 0 {
+			t.Errorf("settled %+v, to be settled otherwise %+v, %v", done, edited, err)
+		}
+	})
 	all := []settlement{again(holds["locked"], noon.Add(time.Hour)), again(holds["free"], noon.Add(time.Hour)), completed(holds["plain"])}
 	states := byFence(b.end(noon, all...))
 	if state := states[holds["locked"].Fence]; state.Settled || !state.Held {

@@ -158,6 +158,25 @@ func TestGateLetsAnUnchangedTaskThrough(t *testing.T) {
 	}
 }
 
+// Either sign of an edit is enough, should one have come past the triggers.
+func TestGateSeesEditsPastTheTriggers(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.exec(`ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER`)
+	insert := func(id string) {
+		b.exec(`INSERT INTO tasktable.scheduled_tasks (id, payload, revision, scheduled_at, next_attempt_at) VALUES ($1, '{"type":"JOB"}', 7, $2::timestamptz, $2::timestamptz)`, id, noon)
+	}
+	for _, edit := range []string{`status = 'PAUSED'`, `status = 'CANCELLED', finished_at = now()`, `revision = 8`} {
+		insert(edit)
+		h := b.take(noon)[edit]
+		b.exec(`UPDATE tasktable.scheduled_tasks SET ` + edit)
+		if answer := b.ask(noon, h)[h.Fence]; answer.Verdict != verdictEdited {
+			t.Errorf("%s: verdict %q", edit, answer.Verdict)
+		}
+		b.exec(`DELETE FROM tasktable.scheduled_tasks`)
+	}
+}
+
 // Holds that are not the row's do not come back; the others do, each with its own answer.
 func TestGateAnswersManyAtOnce(t *testing.T) {
 	t.Parallel()
