@@ -27,61 +27,6 @@ type statements struct{ schema store.Schema }
 const enterSQL = `SELECT set_config('tasktable_change.context', 'engine', true)`
 const leaveSQL = `SELECT set_config('tasktable_change.context', '', true)`
 
-// A loose index scan: from the head of each lane it jumps to the head of the next, one probe a lane, however many tasks the
-// lanes hold. A null type, which only an insert past the checks can bring, would end the scan. One row always comes, with a null queue when there is no lane: the statement is also the leader's ping.
-const lanesSQL = `
-WITH RECURSIVE lane AS (
-    (SELECT t.queue::text AS queue, t.type::text AS type, t.priority::int AS priority, t.next_attempt_at
-     FROM tasktable.scheduled_tasks AS t
-     WHERE t.next_attempt_at IS NOT NULL AND t.type IS NOT NULL
-     ORDER BY t.queue, t.type, t.priority, t.next_attempt_at
-     LIMIT 1)
-    UNION ALL
-    SELECT next.queue, next.type, next.priority, next.next_attempt_at
-    FROM lane CROSS JOIN LATERAL (
-        SELECT t.queue::text AS queue, t.type::text AS type, t.priority::int AS priority, t.next_attempt_at
-        FROM tasktable.scheduled_tasks AS t
-        WHERE t.next_attempt_at IS NOT NULL AND t.type IS NOT NULL AND (t.queue, t.type, t.priority) > (lane.queue, lane.type, lane.priority)
-        ORDER BY t.queue, t.type, t.priority, t.next_attempt_at
-        LIMIT 1
-    ) AS next
-)
-SELECT clock_timestamp() AS now, lane.queue, lane.type, lane.priority,
-    -- A week is as good as a year to the leader, and infinity would not fit.
-    least(extract(epoch FROM least(greatest(lane.next_attempt_at, '1970-01-01'::timestamptz), '9999-12-30'::timestamptz)
-        - coalesce($1::timestamptz, clock_timestamp())), 604800)::float8 AS due_in
-FROM (SELECT 1) AS one LEFT JOIN lane ON true`
-
-type laneRow struct {
-	Now      time.Time
-	Queue    *string
-	Type     *string
-	Priority *int
-	DueIn    *float64
-}
-
-func (s statements) lanes(ctx context.Context, q querier, now *time.Time) ([]lane, error) {
-	rows, err := q.Query(ctx, s.schema.SQL(lanesSQL), now)
-	if err != nil {
-		return nil, fmt.Errorf("list lanes: %w", err)
-	}
-	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[laneRow])
-	if err != nil {
-		return nil, fmt.Errorf("list lanes: %w", err)
-	}
-	return lanesOf(found), nil
-}
-
-func lanesOf(rows []laneRow) []lane {
-	var lanes []lane
-	for _, row := range rows {
-		if row.Queue != nil && row.Type != nil && row.Priority != nil && row.DueIn != nil {
-			lanes = append(lanes, lane{Queue: *row.Queue, Type: *row.Type, Priority: *row.Priority, DueIn: time.Duration(*row.DueIn * float64(time.Second))})
-		}
-	}
-	return lanes
-}
-
 // Picks without locks, then locks by ctid and rechecks only what was picked, then updates by the primary key. In a pool what
 // is due comes before what is only near, of which there may be fewer, then the higher priority, then the older; so the look-ahead takes spare room only.
 const claimSQL = `
@@ -97,7 +42,7 @@ WITH clock AS MATERIALIZED (
         FROM lane CROSS JOIN clock CROSS JOIN LATERAL (
             SELECT t.ctid AS tid, t.next_attempt_at
             FROM tasktable.scheduled_tasks AS t
-            WHERE t.queue = lane.queue AND t.type = lane.type AND t.priority = lane.priority
+            WHERE t.queue = lane.queue AND t.type = lane.type AND t.priority = lane.priority AND t.cron IS NULL
                 AND t.next_attempt_at <= clock.now + $2::interval AND t.id <> ALL ($11::text[])
             ORDER BY t.next_attempt_at
             LIMIT lane.room + $10::int
@@ -109,10 +54,10 @@ WITH clock AS MATERIALIZED (
 ), locked AS MATERIALIZED (
     -- -infinity, which only an edit past the checks can bring, would not fit the client's times.
     SELECT t.id, t.queue, t.type, t.priority, greatest(t.next_attempt_at, '1970-01-01'::timestamptz) AS due,
-        coalesce(coalesce(t.run_now_at, t.scheduled_at) + t.expiration <= clock.now, false) AS expired
+        coalesce(tasktable.due_of(t.id, t.scheduled_at, t.run_now_at, t.jitter) + t.expiration <= clock.now, false) AS expired
     FROM tasktable.scheduled_tasks AS t CROSS JOIN clock
     WHERE t.ctid = ANY (ARRAY(SELECT picked.tid FROM picked))
-        AND t.next_attempt_at <= clock.now + $2::interval
+        AND t.next_attempt_at <= clock.now + $2::interval AND t.cron IS NULL
     FOR UPDATE OF t SKIP LOCKED
 ), chosen AS MATERIALIZED (
     -- Of what could be locked no more than there is room for: some more may have been looked at, past rows that others hold.
@@ -235,13 +180,22 @@ type head struct {
 // Nothing is computed from its columns, and what cannot be read of it is not read.
 const lockHeadSQL = `
 SELECT t.id::text AS id, coalesce(t.revision, 0) AS revision FROM tasktable.scheduled_tasks AS t
-WHERE t.queue = $1::text AND t.type = $2::text AND t.priority = $3::int AND t.next_attempt_at <= clock_timestamp() + $4::interval
+WHERE t.queue = $1::text AND t.type = $2::text AND t.priority = $3::int AND t.cron IS NULL AND t.next_attempt_at <= clock_timestamp() + $4::interval
     AND t.id <> ALL ($5::text[])
+ORDER BY t.next_attempt_at LIMIT 1 FOR UPDATE SKIP LOCKED`
+
+const lockRecurringHeadSQL = `
+SELECT t.id::text AS id, coalesce(t.revision, 0) AS revision FROM tasktable.scheduled_tasks AS t
+WHERE t.queue = $1::text AND t.type = $2::text AND t.cron IS NOT NULL AND t.next_attempt_at <= clock_timestamp() AND t.id <> ALL ($3::text[])
 ORDER BY t.next_attempt_at LIMIT 1 FOR UPDATE SKIP LOCKED`
 
 // lockHead locks the first task of a lane that is due and not set aside, or returns nil.
 func (s statements) lockHead(ctx context.Context, q querier, l lane, lookAhead time.Duration, aside ...string) (*head, error) {
-	rows, err := q.Query(ctx, s.schema.SQL(lockHeadSQL), l.Queue, l.Type, l.Priority, lookAhead, notNil(aside))
+	statement, args := lockHeadSQL, []any{l.Queue, l.Type, l.Priority, lookAhead, notNil(aside)}
+	if l.Recurring {
+		statement, args = lockRecurringHeadSQL, []any{l.Queue, l.Type, notNil(aside)}
+	}
+	rows, err := q.Query(ctx, s.schema.SQL(statement), args...)
 	if err != nil {
 		return nil, fmt.Errorf("lock the head of a lane: %w", err)
 	}

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -24,6 +25,7 @@ const (
 	DefaultStartAllowance  = time.Minute
 	DefaultShutdownTimeout = 30 * time.Second
 	DefaultEngineConns     = 4
+	DefaultRetention       = 90 * 24 * time.Hour
 )
 
 // Config of a node. Pool and Handlers are required; every other field has a default.
@@ -42,6 +44,27 @@ type Config struct {
 	// Queues are the queues this node works, each with its slots: how many handlers run at once. Nil: {"default": 100}. Slots
 	// are 1 to 10000; too many for the machine slow every handler, too few leave due tasks waiting.
 	Queues map[string]int
+	// ShareSlots lets idle slots of one queue serve the others, so that the numbers in Queues are weights: {"critical": 60,
+	// "default": 30, "low": 10} runs 100 handlers of any queue while the others have nothing to do. A queue that wants its own slots
+	// back gets those that fall free first; until then it waits for handlers of other queues.
+	ShareSlots bool
+	// Paused is what this node does not work, whatever its Queues and Handlers: a queue, a type or everything. It may still lead,
+	// and others work what it does not. To pause something on all nodes at once, without a deployment, see store.PauseScope.
+	Paused []store.Scope
+	// Recurring are the recurring tasks declared in code; each needs a Recurrence. They are reconciled for the Service: changed
+	// ones are updated, which does not fire them, and those no longer declared are cancelled. While two versions of the service run
+	// side by side, the set that was seen last for the first time holds. A task that somebody cancelled stays cancelled. Nil says
+	// nothing, and leaves what other nodes of the service declare; an empty list that is not nil declares that there are none.
+	Recurring []store.Task
+	// OnDead is called for each task that FAILED or EXPIRED and each claim that was LOST, after it is recorded: by the node that
+	// ran it, or by the leader. It must not block for long: calls wait in line, and beyond 1,000 they are dropped with a line in
+	// the log. It is a call at most, and must return when its context ends; what must not be missed is in the table.
+	OnDead func(ctx context.Context, dead Dead)
+	// Retention is how long finished tasks and their history are kept, for types not in RetentionByType and tasks without one of
+	// their own; at least a minute. 0: 90 days; -1: for ever.
+	Retention time.Duration
+	// RetentionByType overrides Retention for the tasks of a type; -1: for ever.
+	RetentionByType map[string]time.Duration
 	// Connect opens the session connection, which must be one to Postgres itself: a pooler in transaction mode is refused,
 	// because it would share the advisory locks. The engine's own pool then connects as that session did. Nil: with the Pool's
 	// settings.
@@ -98,6 +121,11 @@ func (c Config) withDefaults() Config {
 	if c.ShutdownTimeout == 0 {
 		c.ShutdownTimeout = DefaultShutdownTimeout
 	}
+	if c.Retention == 0 {
+		c.Retention = DefaultRetention
+	}
+	c.RetentionByType = maps.Clone(c.RetentionByType)
+	c.Paused, c.Recurring = slices.Clone(c.Paused), slices.Clone(c.Recurring)
 	if c.Backoff == nil {
 		c.Backoff = DefaultBackoff
 	}
@@ -164,6 +192,34 @@ func (c Config) validate() error {
 	if c.ShutdownTimeout != -1 {
 		between("ShutdownTimeout", c.ShutdownTimeout, 0, 24*time.Hour)
 	}
+	if c.Retention != -1 {
+		between("Retention", c.Retention, time.Minute, store.MaxRetention)
+	}
+	for name, period := range c.RetentionByType {
+		if err := store.CheckType(name); err != nil {
+			wrong("RetentionByType: %w", err)
+		}
+		if period != -1 {
+			between("RetentionByType["+name+"]", period, time.Minute, store.MaxRetention)
+		}
+	}
+	for i, scope := range c.Paused {
+		if err := scope.Check(); err != nil {
+			wrong("Paused[%d]: %w", i, err)
+		}
+	}
+	ids := map[string]bool{}
+	for i, task := range c.Recurring {
+		if id := idOf(task); id != "" && ids[id] {
+			wrong("Recurring[%d]: id must be another's than those before it, got %q again", i, id)
+		}
+		ids[idOf(task)] = true
+		if err := task.Check(); err != nil {
+			wrong("Recurring[%d]: %w", i, err)
+		} else if task.Recurrence == nil {
+			wrong("Recurring[%d] needs a Recurrence", i)
+		}
+	}
 	if c.EngineConns < 3 || c.EngineConns > 100 {
 		wrong("EngineConns must be between 3 and 100, got %d", c.EngineConns)
 	}
@@ -171,4 +227,24 @@ func (c Config) validate() error {
 		return fmt.Errorf("scheduled.Config: %w: %w", store.ErrInvalid, err)
 	}
 	return nil
+}
+
+// works is the queues, with their slots, and the types that the node takes tasks of.
+func (c Config) works() (queues map[string]int, types []string) {
+	paused := func(queue, kind string) bool {
+		return slices.ContainsFunc(c.Paused, func(scope store.Scope) bool { return scope.Has(queue, kind) })
+	}
+	queues = maps.Clone(c.Queues)
+	maps.DeleteFunc(queues, func(queue string, _ int) bool { return paused(queue, "") })
+	types = slices.DeleteFunc(slices.Clone(c.Handlers.Types()), func(kind string) bool { return paused("", kind) })
+	return queues, types
+}
+
+// totalSlots is how many handlers the node runs at once.
+func (c Config) totalSlots() int {
+	total := 0
+	for _, slots := range c.Queues {
+		total += slots
+	}
+	return total
 }

@@ -79,10 +79,12 @@ func TestConfigTakesTheLimits(t *testing.T) {
 		"least": func(c *Config) {
 			c.Schema, c.Service, c.Queues = "_", "s", map[string]int{"0": 1}
 			c.PollInterval, c.LookAhead, c.StartAllowance, c.ShutdownTimeout, c.EngineConns = time.Second, -1, time.Second, -1, 3
+			c.Retention = -1
 		},
 		"most": func(c *Config) {
 			c.Schema, c.Service, c.Queues = strings.Repeat("s", 46), strings.Repeat("s", 512), map[string]int{strings.Repeat("q", 64): 10000, "b": 1}
 			c.PollInterval, c.LookAhead, c.StartAllowance, c.ShutdownTimeout, c.EngineConns = time.Hour, 10*time.Second, time.Hour, 24*time.Hour, 100
+			c.Retention, c.RetentionByType = store.MaxRetention, map[string]time.Duration{"LOG": -1, "JOB": time.Minute}
 		},
 	} {
 		config := good

@@ -86,7 +86,7 @@ func (s statements) settleAll(ctx context.Context, q querier, now *time.Time, no
 		}
 		done = append(done, settledRest...)
 	}
-	if err := s.followUp(ctx, q, service, settlements, done); err != nil {
+	if err := s.followUp(ctx, q, now, service, settlements, done); err != nil {
 		return nil, err
 	}
 	for _, one := range held {
@@ -137,28 +137,59 @@ func (s statements) settleAgains(ctx context.Context, q querier, now *time.Time,
 
 // followUp schedules what the settled attempts asked for, each in its task's name; also of an attempt whose task was edited
 // meanwhile, but not of one whose fence is lost. There, one with the task's own id is left out: the newer edit wins over it.
-func (s statements) followUp(ctx context.Context, q querier, service string, settlements []settlement, done []settled) error {
-	ended := byFence(done)
+func (s statements) followUp(ctx context.Context, q querier, now *time.Time, service string, settlements []settlement, done []settled) error {
+	ended := make(map[int64]*settled, len(done))
+	for i := range done {
+		ended[done[i].Fence] = &done[i]
+	}
+	var ids []string
 	for _, one := range settlements {
-		state, ok := ended[one.Fence]
-		if !ok || !state.Settled {
+		if state := ended[one.Fence]; state != nil && state.Settled && len(one.Effects.FollowUps) > 0 {
+			ids = append(ids, one.ID)
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	links, err := s.links(ctx, q, now, ids)
+	if err != nil {
+		return err
+	}
+	for _, one := range settlements {
+		state := ended[one.Fence]
+		if state == nil || !state.Settled {
 			continue
 		}
-		var tasks []store.Task
-		for _, task := range one.Effects.FollowUps {
-			if state.Current || idOf(task) != one.ID {
-				tasks = append(tasks, task)
-			}
-		}
-		author := "task " + one.ID
-		if len(author) > store.MaxIDBytes {
-			author = service
-		}
-		if _, err := store.New(store.Config{Schema: s.schema.String(), Service: author}).ScheduleMany(ctx, q, tasks); err != nil {
+		if err := s.followUpOne(ctx, q, service, one, links[one.ID], state); err != nil {
 			return fmt.Errorf("schedule follow-ups of task %s: %w", one.ID, err)
 		}
 	}
 	return nil
+}
+
+func (s statements) followUpOne(ctx context.Context, q querier, service string, one settlement, from link, state *settled) error {
+	var tasks []store.Task
+	for _, task := range one.Effects.FollowUps {
+		if state.Current || idOf(task) != one.ID {
+			tasks = append(tasks, task)
+		}
+	}
+	if len(tasks) == 0 {
+		return nil
+	}
+	author := "task " + one.ID
+	if len(author) > store.MaxIDBytes {
+		author = service
+	}
+	atOnce, slowed := from.slow(tasks)
+	if slowed {
+		state.Chain = from.Chain
+	}
+	receipts, err := store.New(store.Config{Schema: s.schema.String(), Service: author}).ScheduleMany(ctx, q, tasks)
+	if err != nil {
+		return err
+	}
+	return s.link(ctx, q, from, atOnce, receipts)
 }
 
 func byFence(done []settled) map[int64]settled {

@@ -17,6 +17,7 @@ const (
 	verdictEarly   = "early"
 	verdictExpired = "expired"
 	verdictEdited  = "edited"
+	verdictPaused  = "paused"
 )
 
 // transaction_timestamp: it is before the statement's snapshot, so whatever was committed before the start it names is seen by
@@ -25,8 +26,12 @@ const (
 const gateSQL = `
 SELECT asked.fence, clock.now, t.payload, t.type, t.queue, t.priority, t.entity, t.tenant_id, t.scheduled_at, t.max_attempts,
     CASE WHEN t.status <> 'EXECUTING' OR t.revision <> asked.revision THEN 'edited'
+         WHEN EXISTS (
+             SELECT 1 FROM tasktable.pauses AS p
+             WHERE (p.ends_at IS NULL OR p.ends_at > clock.now)
+                 AND (p.scope = 'all' OR p.scope = 'queue' AND p.name = t.queue OR p.scope = 'type' AND p.name = t.type)) THEN 'paused'
          WHEN asked.due > clock.now THEN 'early'
-         WHEN coalesce(t.run_now_at, t.scheduled_at) + t.expiration <= clock.now THEN 'expired'
+         WHEN t.first_due + t.expiration <= clock.now THEN 'expired'
          ELSE 'go' END AS verdict,
     extract(epoch FROM asked.due - clock.now)::float8 AS due_in,
     extract(epoch FROM t.held_until - clock.now)::float8 AS lease,
@@ -35,7 +40,8 @@ FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::timestamptz[]) AS asked 
 CROSS JOIN (SELECT coalesce($1::timestamptz, transaction_timestamp()) AS now) AS clock
 CROSS JOIN LATERAL (
     SELECT t.payload::text AS payload, t.type::text AS type, t.queue::text AS queue, t.priority::int AS priority,
-        t.entity::text AS entity, t.tenant_id::text AS tenant_id, least(greatest(t.scheduled_at, '0001-01-02'), '9999-12-30')::timestamptz AS scheduled_at, t.run_now_at,
+        t.entity::text AS entity, t.tenant_id::text AS tenant_id, least(greatest(t.scheduled_at, '0001-01-02'), '9999-12-30')::timestamptz AS scheduled_at,
+        tasktable.due_of(t.id, t.scheduled_at, t.run_now_at, t.jitter) AS first_due,
         t.expiration, t.expected_execution_time, t.max_attempts::int AS max_attempts, t.status, t.revision, t.held_until
     FROM tasktable.scheduled_tasks AS t
     WHERE t.id = asked.id AND t.fence = asked.fence

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -86,17 +87,53 @@ type inlineRun struct {
 	now        time.Time
 }
 
+// fork resumes what was paused until now, and fires what recurs.
+func (r inlineRun) fork(ctx context.Context) error {
+	if _, err := r.statements.resumeDue(ctx, r.q, &r.now); err != nil {
+		return err
+	}
+	for {
+		lanes, err := r.statements.lanes(ctx, r.q, &r.now)
+		if err != nil {
+			return err
+		}
+		due := r.mine(lanes.recurring, lanes.paused)
+		if len(due) == 0 {
+			return nil
+		}
+		if _, err := r.q.Exec(ctx, enterSQL); err != nil {
+			return fmt.Errorf("enter the engine's context: %w", err)
+		}
+		looked, err := r.statements.fork(ctx, r.q, &r.now, due, forkMost)
+		if err != nil {
+			return err
+		}
+		if _, err := r.q.Exec(ctx, leaveSQL); err != nil {
+			return fmt.Errorf("leave the engine's context: %w", err)
+		}
+		if looked == 0 {
+			return nil
+		}
+	}
+}
+
+// mine picks the lanes that are due, not paused, and have a handler.
+func (r inlineRun) mine(lanes []lane, paused []pause) []lane {
+	return slices.DeleteFunc(slices.Clone(unpaused(lanes, paused)), func(l lane) bool { return l.DueIn > 0 || r.Handlers.Variant(l.Type) == nil })
+}
+
 // claim takes what is due, whatever its queue, as one node would that has all types and room for everything.
 func (r inlineRun) claim(ctx context.Context) ([]claimed, error) {
+	if err := r.fork(ctx); err != nil {
+		return nil, err
+	}
 	lanes, err := r.statements.lanes(ctx, r.q, &r.now)
 	if err != nil {
 		return nil, err
 	}
 	var due []laneBudget
-	for _, l := range lanes {
-		if l.DueIn <= 0 && r.Handlers.Variant(l.Type) != nil {
-			due = append(due, laneBudget{lane: l, Room: inlineMostPerPass})
-		}
+	for _, l := range r.mine(lanes.tasks, lanes.paused) {
+		due = append(due, laneBudget{lane: l, Room: inlineMostPerPass})
 	}
 	if len(due) == 0 {
 		return nil, nil

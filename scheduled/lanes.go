@@ -1,11 +1,11 @@
 package scheduled
 
 import (
-	"cmp"
-	"slices"
-	"strconv"
-	"strings"
+	"context"
+	"fmt"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 )
 
 // lane is the claimable tasks that share queue, type and priority, by the head of its index range.
@@ -14,78 +14,133 @@ type lane struct {
 	Type     string
 	Priority int
 	DueIn    time.Duration // of its oldest task; negative when overdue
+	// Recurring: of tasks that are fired, not claimed; these lanes have no priority.
+	Recurring bool
 }
 
-// liveNode is what the leader knows of a node that is not dead.
-type liveNode struct {
-	Number int64
-	Queues map[string]int
-	Types  []string
-	Held   bool // its lock is held: its session lives
+// A loose index scan: from the head of each lane it jumps to the head of the next, one probe a lane, however many tasks the
+// lanes hold. A null type, which only an insert past the checks can bring, would end the scan. One row always comes, with a null queue when there is no lane: the statement is also the leader's ping.
+const lanesSQL = `
+WITH RECURSIVE lane AS (
+    (SELECT t.queue::text AS queue, t.type::text AS type, t.priority::int AS priority, t.next_attempt_at
+     FROM tasktable.scheduled_tasks AS t
+     WHERE t.next_attempt_at IS NOT NULL AND t.cron IS NULL AND t.type IS NOT NULL
+     ORDER BY t.queue, t.type, t.priority, t.next_attempt_at
+     LIMIT 1)
+    UNION ALL
+    SELECT next.queue, next.type, next.priority, next.next_attempt_at
+    FROM lane CROSS JOIN LATERAL (
+        SELECT t.queue::text AS queue, t.type::text AS type, t.priority::int AS priority, t.next_attempt_at
+        FROM tasktable.scheduled_tasks AS t
+        WHERE t.next_attempt_at IS NOT NULL AND t.cron IS NULL AND t.type IS NOT NULL AND (t.queue, t.type, t.priority) > (lane.queue, lane.type, lane.priority)
+        ORDER BY t.queue, t.type, t.priority, t.next_attempt_at
+        LIMIT 1
+    ) AS next
+)
+SELECT clock_timestamp() AS now, lane.queue, lane.type, lane.priority,
+    -- A week is as good as a year to the leader, and infinity would not fit.
+    least(extract(epoch FROM least(greatest(lane.next_attempt_at, '1970-01-01'::timestamptz), '9999-12-30'::timestamptz)
+        - coalesce($1::timestamptz, clock_timestamp())), 604800)::float8 AS due_in
+FROM (SELECT 1) AS one LEFT JOIN lane ON true`
+
+type laneRow struct {
+	Now      time.Time
+	Queue    *string
+	Type     *string
+	Priority *int
+	DueIn    *float64
 }
 
-// load is how many tasks of a queue and type are in River's hands, waiting for a worker or with one.
-type load struct {
-	Queue  string
-	Type   string
-	Client *string // River's id of the node that has them; nil: none yet
-	Tasks  int
+// The lanes of recurring tasks by a loose index scan, as lanesSQL does it. Their tasks have no room to wait for: what they fork does.
+const recurringLanesSQL = `
+WITH RECURSIVE lane AS (
+    (SELECT t.queue::text AS queue, t.type::text AS type, t.next_attempt_at
+     FROM tasktable.scheduled_tasks AS t
+     WHERE t.next_attempt_at IS NOT NULL AND t.cron IS NOT NULL AND t.type IS NOT NULL
+     ORDER BY t.queue, t.type, t.next_attempt_at
+     LIMIT 1)
+    UNION ALL
+    SELECT next.queue, next.type, next.next_attempt_at
+    FROM lane CROSS JOIN LATERAL (
+        SELECT t.queue::text AS queue, t.type::text AS type, t.next_attempt_at
+        FROM tasktable.scheduled_tasks AS t
+        WHERE t.next_attempt_at IS NOT NULL AND t.cron IS NOT NULL AND t.type IS NOT NULL AND (t.queue, t.type) > (lane.queue, lane.type)
+        ORDER BY t.queue, t.type, t.next_attempt_at
+        LIMIT 1
+    ) AS next
+)
+SELECT clock_timestamp() AS now, lane.queue, lane.type, 0 AS priority,
+    least(extract(epoch FROM least(greatest(lane.next_attempt_at, '1970-01-01'::timestamptz), '9999-12-30'::timestamptz)
+        - coalesce($1::timestamptz, clock_timestamp())), 604800)::float8 AS due_in
+FROM lane`
+
+// listedLanes is all lanes, and the pauses that hold now.
+type listedLanes struct {
+	tasks     []lane
+	recurring []lane
+	paused    []pause
 }
 
-// laneBudget is a lane that may be claimed from. Lanes of one pool share its room.
-type laneBudget struct {
-	lane
-	Pool  int // the lanes that the same nodes can work
-	Room  int // how many tasks of the pool may be claimed now
-	Near  int // how many of them may be such as are not due yet
-	Slots int // of the pool's nodes
+// queueLanes adds the statements whose answers readLanes reads to a batch.
+func (s statements) queueLanes(batch *pgx.Batch) {
+	batch.Queue(s.schema.SQL(lanesSQL), nil)
+	batch.Queue(s.schema.SQL(recurringLanesSQL), nil)
+	batch.Queue(s.schema.SQL(pausesSQL), nil, nil)
 }
 
-// roomFactor is how many tasks a slot may have in hand: one running and one to follow at once.
-const roomFactor = 2
-
-// budget leaves out the lanes that no live node can work, and gives each of the others its room: twice the slots of the nodes
-// that have both its queue and its type, less what these already have in hand. Types that different nodes work do not take
-// each other's room, so a service that is slow or stuck does not starve another on the same queue. What is claimed ahead of its
-// time may take half of the slots at most: each has one of River's workers while it waits, and what falls due needs the others.
-func budget(lanes []lane, nodes []liveNode, loads []load, most int) []laneBudget {
-	type pool struct{ number, slots, room, near int }
-	pools := map[string]*pool{}
-	poolOf := func(queue, kind string) *pool {
-		var key strings.Builder
-		key.WriteString(queue)
-		slots := 0
-		for _, node := range nodes {
-			if node.Queues[queue] > 0 && slices.Contains(node.Types, kind) {
-				key.WriteString(" " + strconv.FormatInt(node.Number, 10))
-				slots += node.Queues[queue]
-			}
+func readLanes(results pgx.BatchResults) (found listedLanes, err error) {
+	for _, one := range []struct {
+		lanes     *[]lane
+		recurring bool
+	}{{&found.tasks, false}, {&found.recurring, true}} {
+		rows, err := results.Query()
+		if err != nil {
+			return found, fmt.Errorf("list lanes: %w", err)
 		}
-		if slots == 0 {
-			return nil
+		listed, err := pgx.CollectRows(rows, pgx.RowToStructByName[laneRow])
+		if err != nil {
+			return found, fmt.Errorf("list lanes: %w", err)
 		}
-		found := pools[key.String()]
-		if found == nil {
-			found = &pool{number: len(pools), slots: slots, room: roomFactor * slots, near: slots / 2}
-			pools[key.String()] = found
-		}
-		return found
+		*one.lanes = lanesOf(listed, one.recurring)
 	}
-	for _, load := range loads {
-		if load.Client != nil && !slices.ContainsFunc(nodes, func(n liveNode) bool { return clientID(n.Number) == *load.Client }) {
-			continue // a dead node's, until they are taken back: it does not take the others' room
-		}
-		if p := poolOf(load.Queue, load.Type); p != nil {
-			p.room -= load.Tasks
-			p.near -= load.Tasks
+	rows, err := results.Query()
+	if err != nil {
+		return found, fmt.Errorf("read pauses: %w", err)
+	}
+	found.paused, err = pgx.CollectRows(rows, pgx.RowToStructByName[pause])
+	return found, wrap(err, "read pauses")
+}
+
+// lanes lists all lanes, and the pauses, at a time; nil is the database's.
+func (s statements) lanes(ctx context.Context, q querier, now *time.Time) (found listedLanes, err error) {
+	if found.tasks, err = s.laneRows(ctx, q, lanesSQL, now, false); err != nil {
+		return found, err
+	}
+	if found.recurring, err = s.laneRows(ctx, q, recurringLanesSQL, now, true); err != nil {
+		return found, err
+	}
+	found.paused, err = s.pauses(ctx, q, now, nil)
+	return found, err
+}
+
+func (s statements) laneRows(ctx context.Context, q querier, statement string, now *time.Time, recurring bool) ([]lane, error) {
+	rows, err := q.Query(ctx, s.schema.SQL(statement), now)
+	if err != nil {
+		return nil, fmt.Errorf("list lanes: %w", err)
+	}
+	listed, err := pgx.CollectRows(rows, pgx.RowToStructByName[laneRow])
+	if err != nil {
+		return nil, fmt.Errorf("list lanes: %w", err)
+	}
+	return lanesOf(listed, recurring), nil
+}
+
+func lanesOf(rows []laneRow, recurring bool) []lane {
+	var lanes []lane
+	for _, row := range rows {
+		if row.Queue != nil && row.Type != nil && row.Priority != nil && row.DueIn != nil {
+			lanes = append(lanes, lane{Queue: *row.Queue, Type: *row.Type, Priority: *row.Priority, DueIn: time.Duration(*row.DueIn * float64(time.Second)), Recurring: recurring})
 		}
 	}
-	var budgets []laneBudget
-	for _, l := range lanes {
-		if p := poolOf(l.Queue, l.Type); p != nil {
-			budgets = append(budgets, laneBudget{lane: l, Pool: p.number, Room: min(max(p.room, 0), most), Near: min(max(p.near, 0), most), Slots: p.slots})
-		}
-	}
-	slices.SortStableFunc(budgets, func(a, b laneBudget) int { return cmp.Compare(b.Priority, a.Priority) })
-	return budgets
+	return lanes
 }

@@ -30,7 +30,7 @@ func TestLanes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return lanesText(lanes)
+		return lanesText(lanes.tasks)
 	}
 	if got := list(); got != "" {
 		t.Errorf("an empty table has lanes: %s", got)
@@ -122,7 +122,13 @@ func TestLanesAreListedByProbes(t *testing.T) {
 
 func TestBudget(t *testing.T) {
 	t.Parallel()
-	lanes := []lane{{"default", "A", 0, 0}, {"default", "A", 9, 0}, {"default", "B", 5, 0}, {"default", "C", 0, 0}, {"bulk", "A", -1, 0}}
+	var lanes []lane
+	for _, l := range []struct {
+		queue, kind string
+		priority    int
+	}{{"default", "A", 0}, {"default", "A", 9}, {"default", "B", 5}, {"default", "C", 0}, {"bulk", "A", -1}} {
+		lanes = append(lanes, lane{Queue: l.queue, Type: l.kind, Priority: l.priority})
+	}
 	node := func(number int64, queues map[string]int, types ...string) liveNode {
 		return liveNode{Number: number, Queues: queues, Types: types, Held: true}
 	}

@@ -26,6 +26,9 @@ type life struct {
 	worker     *worker
 	settler    *settler
 	keeper     *keeper
+	dead       *undertaker
+	retainer   *retainer
+	declarer   *declarer
 	river      *river.Client[pgx.Tx]
 	pool       *pgxpool.Pool // the engine's own, and River's
 	log        *slog.Logger
@@ -79,17 +82,21 @@ func (l *life) prepare(ctx context.Context, clock *clock) (err error) {
 	l.worker = &worker{
 		config: l.config, statements: l.statements, enginePool: l.pool, settler: l.settler, clock: clock, averages: &averages{},
 		gates: newGroup[*gateAsk](1000), doneJobs: newGroup[*doneJob](1000), alive: l.session.alive, freed: func() { tell(l.freed) }, log: l.log,
-		slots: map[string]chan struct{}{}, stopping: make(chan struct{}), runs: map[int64]*run{},
-		txSlots: make(chan struct{}, max(1, int(l.config.Pool.Config().MaxConns)-2)),
-	}
-	for queue, slots := range l.config.Queues {
-		l.worker.slots[queue] = make(chan struct{}, slots)
+		slots: newSlots(l.config.Queues, l.config.ShareSlots), stopping: make(chan struct{}), runs: map[int64]*run{},
+		txSlots: newSlots(map[string]int{"": max(1, int(l.config.Pool.Config().MaxConns)-2)}, false),
 	}
 	l.keeper = &keeper{worker: l.worker}
+	l.dead = newUndertaker(l.config.OnDead, l.log)
+	l.worker.dead = l.dead
+	l.retainer = &retainer{pool: l.pool, statements: l.statements, config: l.config, leads: l.session.leading.Load, log: l.log}
+	l.declarer = &declarer{
+		pool: l.pool, statements: l.statements, service: l.config.Service, declared: l.config.Recurring, hash: declares(l.config.Recurring), log: l.log,
+	}
 	if l.river, err = newRiver(l.config, l.pool, l.session.number, l.worker.work); err != nil {
 		return err
 	}
 	l.leader = newLeader(l.session, l.statements, l.config, l.river, l.worker.averages)
+	l.leader.dead = l.dead
 	return nil
 }
 
@@ -158,6 +165,9 @@ func (l *life) run(ctx context.Context) error {
 	services.Go(func() { l.worker.gates.run(settlingCtx, l.worker.answerGates) })
 	services.Go(func() { l.worker.doneJobs.run(settlingCtx, l.worker.removeJobs) })
 	services.Go(func() { l.keeper.run(sessionCtx) })
+	services.Go(func() { l.dead.run(settlingCtx) })
+	services.Go(func() { l.retainer.run(sessionCtx) })
+	services.Go(func() { l.declarer.run(sessionCtx) })
 	services.Go(func() { l.listener().run(sessionCtx) })
 	services.Go(func() { l.watch(sessionCtx, func() { endSession(errFenced) }) })
 	stopLeading := make(chan struct{})

@@ -111,7 +111,7 @@ func (l *life) lookAndClaim(ctx context.Context, due *time.Timer, waited time.Du
 		}
 	}
 	switch {
-	case found.Claimed+found.Expired > 0:
+	case found.Claimed+found.Expired+found.Forked > 0:
 		due.Reset(0)
 	case full > 0:
 		due.Reset(full)

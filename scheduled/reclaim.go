@@ -142,6 +142,9 @@ func (l *leader) end(ctx context.Context, tx pgx.Tx, settlements []settlement) (
 		for _, one := range chunk {
 			if state := taken[one.Fence]; state.Settled {
 				l.tookBack = true
+				if one.Outcome == outcomeLost {
+					l.dead.tell(deadOf(one, state))
+				}
 				l.log.Warn("claim taken back", "task", one.ID, "revision", one.Revision, "attempt", one.Attempt, "outcome", one.Outcome, "why", *one.Error)
 			} else if state.Held {
 				held = append(held, one.Fence)

@@ -52,7 +52,8 @@ type session struct {
 	number     int64
 	backend    uint32
 	clock      *clock
-	leads      bool
+	leads      bool         // for the goroutine that owns the connection
+	leading    atomic.Bool  // the same, for others
 	answeredAt atomic.Int64 // when the last answered question was sent; monotonic nanoseconds since start
 	start      time.Time
 }
@@ -112,17 +113,19 @@ func (s *session) prepare(ctx context.Context, previous uint32) error {
 }
 
 const registerSQL = `
-INSERT INTO tasktable.nodes (service, version, host, queues, types) VALUES ($1, $2, $3, $4::text::jsonb, $5) RETURNING number`
+INSERT INTO tasktable.nodes (service, version, host, queues, types, shares_slots, declares)
+VALUES ($1, $2, $3, $4::text::jsonb, $5, $6, nullif($7::text, '')) RETURNING number`
 
 // register gives the node its number and takes the lock on it.
 func (s *session) register(ctx context.Context, config Config, st statements) error {
-	queues, err := json.Marshal(config.Queues)
+	working, types := config.works()
+	queues, err := json.Marshal(working)
 	if err != nil {
 		return fmt.Errorf("encode queues: %w", err)
 	}
 	host, _ := os.Hostname() // a node without a name is still a node
 	err = s.conn.QueryRow(ctx, st.schema.SQL(registerSQL), config.Service, config.Version,
-		fmt.Sprintf("%s/%d", host, os.Getpid()), string(queues), config.Handlers.Types()).Scan(&s.number)
+		fmt.Sprintf("%s/%d", host, os.Getpid()), string(queues), types, config.ShareSlots, declares(config.Recurring)).Scan(&s.number)
 	if err != nil {
 		return fmt.Errorf("register node: %w", err)
 	}
@@ -166,6 +169,7 @@ func (s *session) follow(ctx context.Context) error {
 	if err := s.conn.QueryRow(ctx, followSQL, lockClass(s.schema, "leader")).Scan(&now, &s.leads); err != nil {
 		return fmt.Errorf("ping: %w", err)
 	}
+	s.leading.Store(s.leads)
 	s.learn(now, sent)
 	return nil
 }
@@ -194,6 +198,7 @@ func (s *session) resign(ctx context.Context) error {
 		return nil
 	}
 	s.leads = false
+	s.leading.Store(false)
 	if _, err := s.conn.Exec(ctx, "SELECT pg_advisory_unlock($1, 0)", lockClass(s.schema, "leader")); err != nil {
 		return fmt.Errorf("resign: %w", err)
 	}

@@ -15,14 +15,16 @@ const settleSQL = `
 WITH locked AS MATERIALIZED (
     SELECT s.*, clock.now, t.tid, t.type AS row_type, t.row_scheduled_at, t.status, t.attempt AS row_attempt,
         (t.status = 'EXECUTING' AND t.revision = s.revision) AS current,
-        coalesce(t.run_now_at, t.row_scheduled_at) AS edited_due,
+        t.first_due AS edited_due,
         CASE WHEN s.to_status <> '' THEN s.to_status WHEN t.attempt >= t.max_attempts THEN 'FAILED' ELSE 'QUEUED' END AS next_status
     FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::int[], $6::timestamptz[], $7::text[], $8::timestamptz[], $9::timestamptz[],
             $10::text[], $11::text[], $12::text[], $13::timestamptz[], $14::interval[], $15::boolean[], $16::text[], $17::text[], $18::text[])
         AS s (id, fence, revision, attempt, due_at, type, scheduled_at, started_at, outcome, edited, to_status, next_at, next_in, refund, error, message, result)
     CROSS JOIN (SELECT coalesce($1::timestamptz, clock_timestamp()) AS now) AS clock
     LEFT JOIN LATERAL (
-        SELECT t.ctid AS tid, t.type::text AS type, t.scheduled_at::timestamptz AS row_scheduled_at, t.run_now_at::timestamptz AS run_now_at,
+        SELECT t.ctid AS tid, t.type::text AS type, t.scheduled_at::timestamptz AS row_scheduled_at, 
+            -- Made recurring while it ran: to be planned, which is no fire.
+            CASE WHEN t.cron IS NULL THEN tasktable.due_of(t.id, t.scheduled_at, t.run_now_at, t.jitter) ELSE clock.now END AS first_due,
             t.status::text AS status, t.revision, t.attempt, t.max_attempts::int AS max_attempts
         FROM tasktable.scheduled_tasks AS t
         WHERE t.id = s.id AND t.fence = s.fence
@@ -59,7 +61,7 @@ SELECT l.fence, l.tid IS NOT NULL AS settled, coalesce(l.current, false) AS curr
     CASE WHEN l.tid IS NULL THEN EXISTS (SELECT 1 FROM tasktable.scheduled_tasks AS t WHERE t.id = l.id AND t.fence = l.fence) ELSE false END AS held,
     coalesce(CASE WHEN l.current AND l.next_status = 'QUEUED' THEN coalesce(l.next_at, l.now + l.next_in) <= l.now + interval '2 seconds'
         WHEN NOT l.current AND l.status = 'QUEUED' THEN l.edited_due <= l.now + interval '2 seconds' END, false) AS due_soon,
-    coalesce(CASE WHEN l.current THEN l.next_status ELSE l.status END, '') AS status
+    coalesce(CASE WHEN l.current THEN l.next_status ELSE l.status END, '') AS status, coalesce(l.type, l.row_type, '') AS type, 0 AS chain
 FROM locked AS l`
 
 // settled says what became of one settlement.
@@ -70,6 +72,8 @@ type settled struct {
 	Held    bool   // not settled: the row is locked by another transaction; try again
 	DueSoon bool   // the task is due again within two seconds: the leader should look
 	Status  string // of the row now
+	Type    string
+	Chain   int // how long a chain of tasks, each at once after the other, is that was slowed down here; 0: none was
 }
 
 // settle records outcomes and releases holds, in one statement. What is neither Settled nor Held has lost its fence: somebody
@@ -95,11 +99,14 @@ func (s statements) settle(ctx context.Context, q querier, now *time.Time, node 
 // revision and the next time, and a line of changes says so. Rows that are not the attempt's any more are left to settleSQL.
 const againSQL = `
 WITH locked AS MATERIALIZED (
-    SELECT s.*, t.type, t.scheduled_at
+    SELECT s.*, t.type, t.scheduled_at, t.chain, CASE WHEN s.again_at <= clock.now + interval '1 second' THEN t.chain + 1 ELSE 0 END AS next_chain,
+        -- A task that asks to run again at once, and does so on and on, is slowed down.
+        CASE WHEN t.chain >= $12::int THEN greatest(s.again_at, clock.now + interval '1 second') ELSE s.again_at END AS next_at
     FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::int[], $6::timestamptz[], $7::timestamptz[], $8::timestamptz[], $9::text[], $10::text[])
         AS s (id, fence, revision, attempt, due_at, started_at, again_at, message, result)
+    CROSS JOIN (SELECT coalesce($1::timestamptz, clock_timestamp()) AS now) AS clock
     CROSS JOIN LATERAL (
-        SELECT t.type::text AS type, t.scheduled_at::timestamptz AS scheduled_at
+        SELECT t.type::text AS type, t.scheduled_at::timestamptz AS scheduled_at, t.chain
         FROM tasktable.scheduled_tasks AS t
         WHERE t.id = s.id AND t.fence = s.fence AND t.status = 'EXECUTING' AND t.revision = s.revision
         LIMIT 1 FOR UPDATE SKIP LOCKED
@@ -108,7 +115,7 @@ WITH locked AS MATERIALIZED (
     SELECT set_config('tasktable_change.context', 'again' || chr(31) || coalesce('node ' || $11::bigint::text, ''), true)
 ), updated AS (
     UPDATE tasktable.scheduled_tasks AS t
-    SET status = 'QUEUED', scheduled_at = l.again_at, run_now_at = NULL, fence = NULL, held_until = NULL,
+    SET status = 'QUEUED', scheduled_at = l.next_at, chain = l.next_chain, run_now_at = NULL, fence = NULL, held_until = NULL,
         started_at = l.started_at, message = l.message, result = l.result::jsonb
     FROM locked AS l, context
     WHERE t.id = l.id AND t.fence = l.fence
@@ -119,7 +126,8 @@ WITH locked AS MATERIALIZED (
     FROM locked AS l
 )
 SELECT l.fence, true AS settled, true AS current, false AS held,
-    l.again_at <= coalesce($1::timestamptz, clock_timestamp()) + interval '2 seconds' AS due_soon, 'QUEUED' AS status
+    l.next_at <= coalesce($1::timestamptz, clock_timestamp()) + interval '2 seconds' AS due_soon, 'QUEUED' AS status, l.type,
+    CASE WHEN l.chain >= $12::int AND l.next_chain > 0 THEN l.chain ELSE 0 END AS chain
 FROM locked AS l`
 
 // again settles completed attempts that schedule their own task anew. It returns only those it settled. It must run in a
@@ -131,7 +139,7 @@ func (s statements) again(ctx context.Context, q querier, now *time.Time, node *
 		c.add(&settlements[i])
 		agains[i] = *settlements[i].Effects.Again
 	}
-	rows, err := q.Query(ctx, s.schema.SQL(againSQL), now, c.ids, c.fences, c.revisions, c.attempts, c.dues, c.startedAts, agains, c.messages, c.results, node)
+	rows, err := q.Query(ctx, s.schema.SQL(againSQL), now, c.ids, c.fences, c.revisions, c.attempts, c.dues, c.startedAts, agains, c.messages, c.results, node, chainMost)
 	if err != nil {
 		return nil, fmt.Errorf("settle %d tasks that run again: %w", len(settlements), err)
 	}

@@ -123,6 +123,8 @@ func (b *batch) refuse(r *run, answer gateRow) (waits bool) {
 		return true
 	case verdictEdited:
 		b.end(r, released(r.hold, "edited or cancelled before it started"))
+	case verdictPaused:
+		b.end(r, released(r.hold, "its queue or type is paused"))
 	case verdictExpired:
 		b.end(r, expired(r.hold))
 	case verdictNoTx: // not at once again: the database may be full

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/store"
 )
 
 // worker runs the tasks that River brings to this node: each waits for its time and for a slot, passes the gate, runs, and is
@@ -20,7 +21,7 @@ type worker struct {
 	statements statements
 	enginePool *pgxpool.Pool
 	sqlDB      *sql.DB // over Config.Pool, for HandleSQLTx
-	txSlots    chan struct{}
+	txSlots    *slots
 	settler    *settler
 	gates      *group[*gateAsk]
 	doneJobs   *group[*doneJob]
@@ -28,9 +29,10 @@ type worker struct {
 	averages   *averages
 	alive      func() bool
 	freed      func() // tells the leader that a batch's place is free
+	dead       *undertaker
 	log        *slog.Logger
 
-	slots    map[string]chan struct{}
+	slots    *slots
 	handlers context.Context // ends when the node fences itself or interrupts its handlers, with the reason as its cause
 	settling context.Context // ends when the node gives up settling
 	stopping chan struct{}   // closed when nothing new may start
@@ -85,9 +87,9 @@ func (w *worker) remove(r *run) {
 // then: the job is how the leader finds the tasks if this node dies. River would complete it too, but later, and until then its
 // tasks would count as in hand and keep others from being claimed.
 func (w *worker) work(job riverJob, holds []hold) {
-	b := &batch{worker: w, places: []chan struct{}{w.slots[job.queue]}}
+	b := &batch{worker: w, places: []place{{w.slots, job.queue}}}
 	if variant := w.config.Handlers.Variant(job.kind); variant != nil && variant.Kind != handlers.KindPlain {
-		b.places = append(b.places, w.txSlots)
+		b.places = append(b.places, place{w.txSlots, ""})
 	}
 	runs := w.add(job.queue, holds)
 	b.pending.Add(len(runs))
@@ -132,7 +134,7 @@ type batch struct {
 	*worker
 	// What each of its handlers needs: a slot, and a transaction's place if it takes one. Both are waited for before the gate: the
 	// wait counts for nothing, and the lease is renewed meanwhile.
-	places []chan struct{}
+	places []place
 
 	serving sync.WaitGroup
 	pending sync.WaitGroup // tasks not settled yet
@@ -161,9 +163,9 @@ func (b *batch) serve(runs []*run) {
 }
 
 // enter waits for a place. If the first task's row changes meanwhile, or the node stops, it returns what is left to serve.
-func (b *batch) enter(place chan struct{}, runs []*run) (entered bool, left []*run) {
+func (b *batch) enter(slot *slotRequest, runs []*run) (entered bool, left []*run) {
 	select {
-	case place <- struct{}{}:
+	case <-slot.granted:
 		return true, runs
 	case <-b.stopping:
 		b.releaseAll(runs, "the node is shutting down")
@@ -178,10 +180,11 @@ func (b *batch) enter(place chan struct{}, runs []*run) (entered bool, left []*r
 // the gate is to be asked again; or nothing when it has handed the rest on.
 func (b *batch) serveDue(runs []*run) []*run {
 	for _, place := range b.places {
-		if entered, left := b.enter(place, runs); !entered {
+		slot := place.slots.request(place.queue)
+		defer place.slots.release(slot) // also where it was not granted
+		if entered, left := b.enter(slot, runs); !entered {
 			return left
 		}
-		defer func() { <-place }()
 	}
 	due := 1
 	for due < len(runs) && b.clock.until(runs[due].Due) <= 0 {
@@ -259,6 +262,13 @@ func (b *batch) end(r *run, s settlement) {
 			level = slog.LevelDebug
 		}
 		b.log.Log(context.Background(), level, say, "task", s.ID, "type", s.Type, "revision", s.Revision, "attempt", s.Attempt, "outcome", s.Outcome)
+		if state.Chain > 0 {
+			b.log.Warn("a chain of tasks that follow each other at once is slowed down to one a second: does it ever end?",
+				"task", s.ID, "type", s.Type, "revision", s.Revision, "attempt", s.Attempt, "links", state.Chain)
+		}
+		if state.Settled && (s.Outcome == outcomeExpired && state.Current || state.Current && state.Status == string(store.StatusFailed)) {
+			b.dead.tell(deadOf(s, state))
+		}
 		b.remove(r)
 		b.pending.Done()
 	})

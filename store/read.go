@@ -15,7 +15,10 @@ SELECT id, payload::text AS payload, type, entity, tenant_id, queue, status, pri
     (extract(epoch FROM expiration) * 1000000000)::bigint AS expiration,
     (extract(epoch FROM expected_execution_time) * 1000000000)::bigint AS expected_execution_time,
     max_attempts, attempt, revision, next_attempt_at, fence, held_until, message, result::text AS result, scheduled_by,
-    created_at, last_status_update, started_at, finished_at
+    created_at, last_status_update, started_at, finished_at,
+    cron, time_zone, overlap, catch_up, catch_up_paused, catch_up_limit, (extract(epoch FROM jitter) * 1000000000)::bigint AS jitter, ends_at,
+    max_occurrences, occurrence_count, parent_id, planned_revision, paused_until, (extract(epoch FROM retention) * 1000000000)::bigint AS retention,
+    archived_at, archived_note
 FROM tasktable.scheduled_tasks WHERE id = $1::text`
 
 // Get reads a task. It returns ErrNotFound where there is none.
@@ -53,7 +56,10 @@ SELECT id, payload::text AS payload, type, entity, tenant_id, queue, status, pri
     (extract(epoch FROM expiration) * 1000000000)::bigint AS expiration,
     (extract(epoch FROM expected_execution_time) * 1000000000)::bigint AS expected_execution_time,
     max_attempts, attempt, revision, next_attempt_at, fence, held_until, message, result::text AS result, scheduled_by,
-    created_at, last_status_update, started_at, finished_at
+    created_at, last_status_update, started_at, finished_at,
+    cron, time_zone, overlap, catch_up, catch_up_paused, catch_up_limit, (extract(epoch FROM jitter) * 1000000000)::bigint AS jitter, ends_at,
+    max_occurrences, occurrence_count, parent_id, planned_revision, paused_until, (extract(epoch FROM retention) * 1000000000)::bigint AS retention,
+    archived_at, archived_note
 FROM tasktable.scheduled_tasks AS t
 WHERE ($1::text = '' OR type = $1::text)
     AND ($2::text = '' OR status = $2::text)
@@ -151,5 +157,18 @@ func collect[T any](ctx context.Context, s *Store, db DB, doing, statement strin
 		return nil, described(err, doing)
 	}
 	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[T])
+	return found, described(err, doing)
+}
+
+func scalar[T any](ctx context.Context, s *Store, db DB, doing, statement string, args ...any) (T, error) {
+	var none T
+	if s.err != nil {
+		return none, fmt.Errorf("%s: %w", doing, s.err)
+	}
+	rows, err := db.Query(ctx, s.schema.SQL(statement), args...)
+	if err != nil {
+		return none, described(err, doing)
+	}
+	found, err := pgx.CollectExactlyOneRow(rows, pgx.RowTo[T])
 	return found, described(err, doing)
 }

@@ -52,6 +52,22 @@ type Row struct {
 	LastStatusUpdate      time.Time       `json:"last_status_update"`
 	StartedAt             *time.Time      `json:"started_at,omitempty"`
 	FinishedAt            *time.Time      `json:"finished_at,omitempty"`
+	Cron                  *string         `json:"cron,omitempty"`
+	TimeZone              *string         `json:"time_zone,omitempty"`
+	Overlap               *Overlap        `json:"overlap,omitempty"`
+	CatchUp               *CatchUp        `json:"catch_up,omitempty"`
+	CatchUpPaused         *CatchUp        `json:"catch_up_paused,omitempty"`
+	CatchUpLimit          *int            `json:"catch_up_limit,omitempty"`
+	Jitter                *time.Duration  `json:"jitter,omitempty"` // nanoseconds in JSON
+	EndsAt                *time.Time      `json:"ends_at,omitempty"`
+	MaxOccurrences        *int            `json:"max_occurrences,omitempty"`
+	OccurrenceCount       int             `json:"occurrence_count"`
+	ParentID              *string         `json:"parent_id,omitempty"`
+	PlannedRevision       *int64          `json:"planned_revision,omitempty"`
+	PausedUntil           *time.Time      `json:"paused_until,omitempty"`
+	Retention             *time.Duration  `json:"retention,omitempty"` // nanoseconds in JSON
+	ArchivedAt            *time.Time      `json:"archived_at,omitempty"`
+	ArchivedNote          *string         `json:"archived_note,omitempty"`
 }
 
 // Execution is a line of scheduled_task_executions: what came of one claim.

@@ -13,7 +13,10 @@ const scheduleSQL = `
 SELECT id, revision, outcome FROM tasktable.schedule(
     payload => $1::text::jsonb, scheduled_at => $2::text::timestamptz, id => $3::text, priority => $4::text::int, queue => $5::text,
     expiration => $6::text::interval, expected_execution_time => $7::text::interval, max_attempts => $8::text::int,
-    tenant_id => $9::text, entity => $10::text, if_finished => $11::text, scheduled_by => $12::text, wake => $13::text::boolean)`
+    tenant_id => $9::text, entity => $10::text, if_finished => $11::text, scheduled_by => $12::text, wake => $13::text::boolean,
+    jitter => $14::text::interval, retention => $15::text::interval, cron => $16::text, time_zone => $17::text, overlap => $18::text,
+    catch_up => $19::text, catch_up_paused => $20::text, catch_up_limit => $21::text::int, ends_at => $22::text::timestamptz,
+    max_occurrences => $23::text::int)`
 
 // Schedule upserts a task by its id: Created, Rescheduled, Rearmed, Unchanged or Finished. The last two write nothing, so
 // scheduling the same again is free. It returns an error wrapping ErrInvalid for a bad field, before the database is asked.
@@ -24,7 +27,8 @@ func (s *Store) Schedule(ctx context.Context, db DB, task Task) (Receipt, error)
 	}
 	return s.callOne(ctx, db, "schedule task "+wire.ID, scheduleSQL, string(wire.Payload), wire.ScheduledAt, wire.ID,
 		strconv.Itoa(wire.Priority), wire.Queue, wire.Expiration, wire.ExpectedExecutionTime, strconv.Itoa(wire.MaxAttempts),
-		wire.TenantID, wire.Entity, wire.IfFinished, s.author(), s.wake(soon(task)))
+		wire.TenantID, wire.Entity, wire.IfFinished, s.author(), s.wake(soon(task)), wire.Jitter, wire.Retention,
+		wire.Cron, wire.TimeZone, wire.Overlap, wire.CatchUp, wire.CatchUpPaused, digits(wire.CatchUpLimit), wire.EndsAt, digits(wire.MaxOccurrences))
 }
 
 const scheduleManySQL = `
@@ -115,6 +119,14 @@ func encodeMany(tasks []Task) (string, error) {
 		return "", fmt.Errorf("encode %d tasks: %w", len(tasks), err)
 	}
 	return string(encoded), nil
+}
+
+// digits binds a number as text, which every driver takes.
+func digits(number *int) *string {
+	if number == nil {
+		return nil
+	}
+	return new(strconv.Itoa(*number))
 }
 
 func receipts(rows []receiptRow) []Receipt {

@@ -44,7 +44,7 @@ func New(config Config) *Store {
 // Outcome is what a verb did.
 type Outcome string
 
-// The outcomes. Only the first seven wrote anything.
+// The outcomes. Only the first eight wrote anything.
 const (
 	Created     Outcome = "created"     // a new task
 	Rescheduled Outcome = "rescheduled" // a waiting or running task was edited; a running one runs again
@@ -53,6 +53,7 @@ const (
 	Paused      Outcome = "paused"
 	Queued      Outcome = "queued" // resumed, retried, or run now
 	Deleted     Outcome = "deleted"
+	Archived    Outcome = "archived"  // a dead letter was marked as dealt with
 	Unchanged   Outcome = "unchanged" // the task is as asked already
 	Finished    Outcome = "finished"  // the task has ended, and what was asked does not start it again
 	Running     Outcome = "running"   // the task is running, or claimed to run, and the verb must not touch it

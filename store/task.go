@@ -18,6 +18,9 @@ const (
 	MaxExpiration            = 87660 * time.Hour // 10 years
 	MaxExpectedExecutionTime = 7 * 24 * time.Hour
 	MaxMaxAttempts           = 1000
+	MaxJitter                = 24 * time.Hour
+	MaxRetention             = 876600 * time.Hour // 100 years
+	MaxRecurringIDBytes      = 480                // leaves room for @ and a fire time
 	MinPriority              = -100
 	MaxPriority              = 100
 )
@@ -85,6 +88,15 @@ type Task struct {
 	TenantID string
 	// IfFinished is Rearm unless set.
 	IfFinished IfFinished
+	// Jitter spreads tasks of one time, against herds: the task is due up to so much after At, always by the same amount for the
+	// same id and time. 0: none; at most 24 h. With Recurrence it is each occurrence's.
+	Jitter time.Duration
+	// Retention is how long the finished task is kept, in place of what the engine is configured to; 0: as configured, at most
+	// 100 years. With Recurrence it is each occurrence's.
+	Retention time.Duration
+	// Recurrence makes the task a recurring one. It never runs itself: each fire forks an occurrence, with this task's content and
+	// the id {id}@{fire time}. The id must be given, or the payload Keyed, and at most 480 bytes. At is when it begins.
+	Recurrence *Recurrence
 }
 
 // IDOf is the id under which Schedule puts a Keyed payload; "" for another, whose ids are new each time.
@@ -117,6 +129,9 @@ type wireTask struct {
 	TenantID              *string         `json:"tenant_id"`
 	Entity                *string         `json:"entity"`
 	IfFinished            string          `json:"if_finished"`
+	Jitter                *string         `json:"jitter"`
+	Retention             *string         `json:"retention"`
+	wireRecurrence
 }
 
 // Fixed is the task with its id and its payload as they are now, so that later changes of what the payload points to do not
@@ -180,6 +195,9 @@ func (t Task) wire() (wireTask, error) {
 	if wire.TenantID, err = label("tenant_id", t.TenantID); err != nil {
 		return wireTask{}, err
 	}
+	if err := t.wireRecurrence(&wire); err != nil {
+		return wireTask{}, err
+	}
 	switch t.IfFinished {
 	case Rearm:
 	case Keep:
@@ -206,6 +224,18 @@ func (t Task) wireDurations(wire *wireTask) error {
 		return invalid("expected_execution_time", "must be between 1µs and 7 days (0: the default, 5m)", t.ExpectedExecutionTime)
 	}
 	wire.ExpectedExecutionTime = intervalText(expected)
+	if t.Jitter != 0 {
+		if t.Jitter < time.Microsecond || t.Jitter > MaxJitter {
+			return invalid("jitter", "must be between 1µs and 24h (0: none)", t.Jitter)
+		}
+		wire.Jitter = new(intervalText(t.Jitter))
+	}
+	if t.Retention != 0 {
+		if t.Retention < time.Microsecond || t.Retention > MaxRetention {
+			return invalid("retention", "must be between 1µs and 100 years (0: as configured)", t.Retention)
+		}
+		wire.Retention = new(intervalText(t.Retention))
+	}
 	return nil
 }
 

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"time"
 )
 
 const cancelSQL = `SELECT id, revision, outcome FROM tasktable.cancel($1::text, $2::text)`
@@ -13,11 +14,20 @@ func (s *Store) Cancel(ctx context.Context, db DB, id string) (Receipt, error) {
 	return s.verb(ctx, db, "cancel", cancelSQL, id, s.author())
 }
 
-const pauseSQL = `SELECT id, revision, outcome FROM tasktable.pause($1::text, $2::text)`
+const pauseSQL = `SELECT id, revision, outcome FROM tasktable.pause($1::text, $2::text, $3::text::timestamptz)`
 
 // Pause keeps a waiting task from running until Resume: Paused, Unchanged, Running, Finished or Absent.
 func (s *Store) Pause(ctx context.Context, db DB, id string) (Receipt, error) {
-	return s.verb(ctx, db, "pause", pauseSQL, id, s.author())
+	return s.verb(ctx, db, "pause", pauseSQL, id, s.author(), nil)
+}
+
+// PauseUntil is Pause that ends by itself, within about a second of the time given.
+func (s *Store) PauseUntil(ctx context.Context, db DB, id string, until time.Time) (Receipt, error) {
+	text, err := timeText("until", until)
+	if err != nil {
+		return Receipt{}, fmt.Errorf("pause: %w", err)
+	}
+	return s.verb(ctx, db, "pause", pauseSQL, id, s.author(), text)
 }
 
 const resumeSQL = `SELECT id, revision, outcome FROM tasktable.resume($1::text, $2::text)`
@@ -29,7 +39,8 @@ func (s *Store) Resume(ctx context.Context, db DB, id string) (Receipt, error) {
 
 const runNowSQL = `SELECT id, revision, outcome FROM tasktable.run_now($1::text, $2::text, $3::text::boolean)`
 
-// RunNow queues a task to run at once, a finished one again: Queued, Running or Absent. Its ScheduledAt stays as it was, so
+// RunNow queues a task to run at once, a finished one again: Queued, Running or Absent. Of a recurring task it forks an extra
+// occurrence and leaves the task itself as it is. Its ScheduledAt stays as it was, so
 // the application's next, unchanged Schedule neither undoes nor repeats it. The expiration counts from now.
 func (s *Store) RunNow(ctx context.Context, db DB, id string) (Receipt, error) {
 	return s.verb(ctx, db, "run now", runNowSQL, id, s.author(), s.wake(true))

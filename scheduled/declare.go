@@ -1,0 +1,171 @@
+package scheduled
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tasktable/tasktable/store"
+)
+
+// declares is a hash of the recurring tasks that a program declares; "" if it says nothing about them.
+func declares(tasks []store.Task) string {
+	if tasks == nil {
+		return ""
+	}
+	hash := sha256.New()
+	for _, task := range tasks {
+		encoded, _ := json.Marshal(task) // checked by Config.validate; an interface that does not encode does not get here
+		fmt.Fprintf(hash, "%s %s\n", idOf(task), encoded)
+	}
+	return hex.EncodeToString(hash.Sum(nil))[:16]
+}
+
+// declarer keeps a service's recurring tasks as its code declares them.
+type declarer struct {
+	pool       *pgxpool.Pool
+	statements statements
+	service    string
+	declared   []store.Task
+	hash       string
+	log        *slog.Logger
+	holds      bool // our set was applied and still holds
+}
+
+const declareEvery = 30 * time.Second
+
+// run works until ctx is done.
+func (d *declarer) run(ctx context.Context) {
+	if d.declared == nil {
+		return
+	}
+	ticker := time.NewTicker(declareEvery)
+	defer ticker.Stop()
+	for {
+		if err := d.runOnce(ctx); err != nil && ctx.Err() == nil {
+			d.log.Warn("declared recurring tasks not reconciled; trying again", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// Which of the sets that live nodes of the service declare was seen last for the first time. Versions have no order that a
+// program could read, but deployments do; and a rolled back set holds again when the last node of the newer one is gone.
+const newestSetSQL = `
+SELECT live.declares FROM (SELECT DISTINCT n.declares FROM tasktable.nodes AS n WHERE n.service = $1 AND n.dead_at IS NULL AND n.declares IS NOT NULL) AS live
+ORDER BY (SELECT min(n.number) FROM tasktable.nodes AS n WHERE n.service = $1 AND n.declares = live.declares) DESC LIMIT 1`
+
+const declaredSQL = `
+SELECT t.id::text AS id, t.status::text AS status FROM tasktable.scheduled_tasks AS t
+WHERE t.declared_by = $1 AND t.cron IS NOT NULL FOR UPDATE`
+
+type declaredRow struct {
+	ID     string
+	Status store.Status
+}
+
+const markDeclaredSQL = `
+UPDATE tasktable.scheduled_tasks SET declared_by = $2 WHERE id = ANY ($1::text[]) AND declared_by IS DISTINCT FROM $2`
+
+const unmarkDeclaredSQL = `UPDATE tasktable.scheduled_tasks SET declared_by = NULL WHERE id = ANY ($1::text[])`
+
+// runOnce applies the set if it is the service's newest and was not applied yet.
+func (d *declarer) runOnce(ctx context.Context) error {
+	newest, err := d.newest(ctx, d.pool)
+	if err != nil {
+		return err
+	}
+	if newest != d.hash {
+		d.holds = false
+		return nil
+	}
+	if d.holds {
+		return nil
+	}
+	err = pgx.BeginFunc(ctx, d.pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1, hashtext($2))", lockClass(d.statements.schema.String(), "declare"), d.service); err != nil {
+			return fmt.Errorf("wait for other nodes: %w", err)
+		}
+		if newest, err = d.newest(ctx, tx); err != nil || newest != d.hash { // one that was waited for may have been newer
+			return err
+		}
+		return d.apply(ctx, tx)
+	})
+	d.holds = err == nil && newest == d.hash
+	return err
+}
+
+// newest is the set that holds for the service; "" when no live node declares one.
+func (d *declarer) newest(ctx context.Context, q querier) (string, error) {
+	rows, err := q.Query(ctx, d.statements.schema.SQL(newestSetSQL), d.service)
+	if err != nil {
+		return "", fmt.Errorf("find the service's newest set: %w", err)
+	}
+	found, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return "", fmt.Errorf("find the service's newest set: %w", err)
+	}
+	return strings.Join(found, ""), nil
+}
+
+func (d *declarer) apply(ctx context.Context, tx pgx.Tx) error {
+	rows, err := tx.Query(ctx, d.statements.schema.SQL(declaredSQL), d.service)
+	if err != nil {
+		return fmt.Errorf("read declared tasks: %w", err)
+	}
+	known, err := pgx.CollectRows(rows, pgx.RowToStructByName[declaredRow])
+	if err != nil {
+		return fmt.Errorf("read declared tasks: %w", err)
+	}
+	tasks := store.New(store.Config{Schema: d.statements.schema.String(), Service: d.service})
+	var wanted []store.Task
+	var ids, removed []string
+	for _, task := range d.declared {
+		id := idOf(task)
+		ids = append(ids, id)
+		if slices.ContainsFunc(known, func(k declaredRow) bool { return k.ID == id && k.Status == store.StatusCancelled }) {
+			continue // somebody cancelled it since it was declared
+		}
+		wanted = append(wanted, task)
+	}
+	done, err := tasks.ScheduleMany(ctx, tx, wanted)
+	if err != nil {
+		return err
+	}
+	for _, receipt := range done {
+		if receipt.Outcome != store.Unchanged && receipt.Outcome != store.Finished {
+			d.log.Info("recurring task declared", "task", receipt.ID, "revision", receipt.Revision, "outcome", receipt.Outcome)
+		}
+	}
+	for _, k := range known {
+		if slices.Contains(ids, k.ID) {
+			continue
+		}
+		removed = append(removed, k.ID)
+		receipt, err := tasks.Cancel(ctx, tx, k.ID)
+		if err != nil {
+			return err
+		}
+		d.log.Info("recurring task no longer declared", "task", k.ID, "revision", receipt.Revision, "outcome", receipt.Outcome)
+	}
+	if _, err := tx.Exec(ctx, d.statements.schema.SQL(markDeclaredSQL), ids, d.service); err != nil {
+		return fmt.Errorf("mark declared tasks: %w", err)
+	}
+	if _, err := tx.Exec(ctx, d.statements.schema.SQL(unmarkDeclaredSQL), removed); err != nil {
+		return fmt.Errorf("unmark tasks no longer declared: %w", err)
+	}
+	return nil
+}

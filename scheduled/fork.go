@@ -1,0 +1,232 @@
+package scheduled
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tasktable/tasktable/store/recurrence"
+)
+
+const (
+	forkMost      = 200  // how many recurring tasks are looked at in a pass
+	forkRowsMost  = 1000 // after so many occurrences the rest of them waits for the next pass
+	forkRowsChunk = 500  // how many are made in one statement, which has a time limit
+)
+
+// The recurring tasks that are due, locked. What others have locked is left for the next pass.
+const recurringSQL = `
+WITH clock AS MATERIALIZED (
+    SELECT coalesce($1::timestamptz, clock_timestamp()) AS now
+), picked AS MATERIALIZED (
+    SELECT head.tid
+    FROM unnest($2::text[], $3::text[]) AS lane (queue, type) CROSS JOIN clock
+    CROSS JOIN LATERAL (
+        SELECT t.ctid AS tid, t.next_attempt_at
+        FROM tasktable.scheduled_tasks AS t
+        WHERE t.queue = lane.queue AND t.type = lane.type AND t.cron IS NOT NULL AND t.next_attempt_at <= clock.now AND t.id <> ALL ($5::text[])
+        ORDER BY t.next_attempt_at
+        LIMIT $4::int
+    ) AS head
+    ORDER BY head.next_attempt_at
+    LIMIT $4::int
+)
+SELECT t.id::text AS id, t.type::text AS type, t.queue::text AS queue, t.revision, t.cron::text AS cron, t.time_zone::text AS time_zone,
+    t.overlap::text AS overlap, t.catch_up::text AS catch_up, t.catch_up_paused::text AS catch_up_paused,
+    t.catch_up_limit::int AS catch_up_limit, t.scheduled_at::timestamptz AS scheduled_at, t.started_at AS last_fire,
+    greatest(t.next_attempt_at, '1970-01-01'::timestamptz) AS next_fire, t.ends_at::timestamptz AS ends_at,
+    t.max_occurrences::int AS max_occurrences, t.occurrence_count, t.live_from,
+    t.planned_revision IS NOT DISTINCT FROM t.revision AS planned,
+    EXISTS (SELECT 1 FROM tasktable.scheduled_task_changes AS c
+        WHERE c.revision = t.revision AND c.outcome = 'queued' AND c.old ->> 'status' = 'PAUSED') AS resumed,
+    clock.now
+FROM tasktable.scheduled_tasks AS t CROSS JOIN clock
+WHERE t.ctid = ANY (ARRAY(SELECT picked.tid FROM picked)) AND t.cron IS NOT NULL AND t.next_attempt_at <= clock.now
+ORDER BY t.next_attempt_at, t.id::text
+FOR UPDATE OF t SKIP LOCKED`
+
+// fork fires the recurring tasks of some lanes that are due: it makes their occurrences and plans their next fires, in q's
+// transaction. It returns how many tasks it looked at. An expression that cannot be read fails its task, which fires no more until
+// somebody edits it. now nil is the database's time.
+func (s statements) fork(ctx context.Context, q querier, now *time.Time, lanes []lane, most int, aside ...string) (looked int, err error) {
+	queues, kinds := make([]string, len(lanes)), make([]string, len(lanes))
+	for i, l := range lanes {
+		queues[i], kinds[i] = l.Queue, l.Type
+	}
+	rows, err := q.Query(ctx, s.schema.SQL(recurringSQL), now, queues, kinds, min(most, forkMost), notNil(aside))
+	if err != nil {
+		return 0, fmt.Errorf("read recurring tasks: %w", err)
+	}
+	tasks, err := pgx.CollectRows(rows, pgx.RowToStructByName[recurring])
+	if err != nil || len(tasks) == 0 {
+		return 0, wrap(err, "read recurring tasks")
+	}
+	paused, live, err := s.around(ctx, q, now, tasks)
+	if err != nil {
+		return 0, err
+	}
+	var c forkColumns
+	for _, task := range tasks {
+		if len(c.fires) >= forkRowsMost {
+			break
+		}
+		c.add(task, paused, live[task.ID])
+		looked++
+	}
+	return looked, s.writeForks(ctx, q, &c)
+}
+
+// An occurrence has not ended while its status is not final, and while a claim holds it: a cancelled handler may still run.
+const liveOccurrencesSQL = `
+SELECT parent.id AS parent, t.id, t.scheduled_at
+FROM unnest($1::text[], $2::timestamptz[]) AS parent (id, live_from)
+CROSS JOIN LATERAL (
+    SELECT t.id::text AS id, t.scheduled_at::timestamptz AS scheduled_at FROM tasktable.scheduled_tasks AS t
+    WHERE t.parent_id = parent.id AND t.scheduled_at >= coalesce(parent.live_from, '-infinity') AND (t.finished_at IS NULL OR t.fence IS NOT NULL)
+) AS t
+ORDER BY t.scheduled_at, t.id`
+
+// occurrence is one that has not ended.
+type occurrence struct {
+	Parent      string
+	ID          string
+	ScheduledAt time.Time
+}
+
+// around reads what bears on the fires of some tasks: the pauses since the first of them, and earlier occurrences that have not ended.
+func (s statements) around(ctx context.Context, q querier, now *time.Time, tasks []recurring) ([]pause, map[string][]occurrence, error) {
+	since := tasks[0].NextFire
+	ids, from := make([]string, len(tasks)), make([]*time.Time, len(tasks))
+	for i, task := range tasks {
+		ids[i], from[i] = task.ID, task.LiveFrom
+		if task.NextFire.Before(since) {
+			since = task.NextFire
+		}
+	}
+	paused, err := s.pauses(ctx, q, now, &since)
+	if err != nil {
+		return nil, nil, err
+	}
+	rows, err := q.Query(ctx, s.schema.SQL(liveOccurrencesSQL), ids, from)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read occurrences: %w", err)
+	}
+	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[occurrence])
+	if err != nil {
+		return nil, nil, fmt.Errorf("read occurrences: %w", err)
+	}
+	live := map[string][]occurrence{}
+	for _, one := range found {
+		live[one.Parent] = append(live[one.Parent], one)
+	}
+	return paused, live, nil
+}
+
+// forkColumns is what is to be written, turned on its side as unnest takes it.
+type forkColumns struct {
+	cancelled, cancelledBy []string
+
+	parents, skips []string
+	fires          []time.Time
+
+	ids, messages, ended   []string
+	nexts, lasts, liveFrom []*time.Time
+	counts                 []int
+}
+
+// add decides about one task.
+func (c *forkColumns) add(task recurring, paused []pause, live []occurrence) {
+	rule, err := recurrence.Parse(task.Cron, task.TimeZone)
+	if err != nil {
+		c.advance(task, firing{Ended: scrub(err.Error()), Count: task.OccurrenceCount, Last: task.LastFire}, "FAILED", nil)
+		return
+	}
+	var pauses []interval
+	for _, p := range paused {
+		if p.of(task.Queue, task.Type) {
+			held := interval{from: p.PausedAt}
+			if p.EndsAt != nil {
+				held.until = *p.EndsAt
+			}
+			pauses = append(pauses, held)
+		}
+	}
+	blocked := ""
+	if len(live) > 0 && task.Overlap == "skip" {
+		blocked = "an earlier occurrence has not ended: " + live[len(live)-1].ID
+	}
+	f := decide(task, rule.Anchored(task.ScheduledAt).Next, pauses, blocked)
+	if task.Overlap == "cancel_running" && f.runs() {
+		for _, one := range live {
+			c.cancelled, c.cancelledBy = append(c.cancelled, one.ID), append(c.cancelledBy, "task "+task.ID)
+		}
+	}
+	from := task.Now
+	if len(live) > 0 {
+		from = live[0].ScheduledAt
+	}
+	for _, one := range f.Fires {
+		c.parents, c.fires, c.skips = append(c.parents, task.ID), append(c.fires, one.At), append(c.skips, one.Skip)
+		if one.Skip == "" && one.At.Before(from) {
+			from = one.At
+		}
+	}
+	c.advance(task, f, "COMPLETED", &from)
+}
+
+func (c *forkColumns) advance(task recurring, f firing, ended string, liveFrom *time.Time) {
+	var next *time.Time
+	if !f.Next.IsZero() {
+		next = &f.Next
+	}
+	c.ids, c.nexts, c.lasts, c.counts = append(c.ids, task.ID), append(c.nexts, next), append(c.lasts, f.Last), append(c.counts, f.Count)
+	c.messages, c.ended, c.liveFrom = append(c.messages, f.Ended), append(c.ended, ended), append(c.liveFrom, liveFrom)
+}
+
+const cancelOccurrencesSQL = `
+SELECT count(tasktable.cancel(one.id, one.by)) FROM (
+    SELECT * FROM unnest($1::text[], $2::text[]) AS one (id, by) ORDER BY one.id COLLATE "C" OFFSET 0
+) AS one`
+
+const forkSQL = `
+SELECT count(tasktable.fork_occurrence(one.parent, one.fire, nullif(one.skip, ''), NULL, false))
+FROM unnest($1::text[], $2::timestamptz[], $3::text[]) AS one (parent, fire, skip)`
+
+// Writes no column whose edit would draw a revision. A task without a next fire has ended.
+const advanceSQL = `
+UPDATE tasktable.scheduled_tasks AS t
+SET next_attempt_at = one.next, planned_revision = t.revision, started_at = one.last, occurrence_count = one.count,
+    live_from = coalesce(one.live_from, t.live_from),
+    status = CASE WHEN one.next IS NULL THEN one.ended ELSE t.status END,
+    finished_at = CASE WHEN one.next IS NULL THEN clock_timestamp() END,
+    last_status_update = CASE WHEN one.next IS NULL THEN clock_timestamp() ELSE t.last_status_update END,
+    message = coalesce(nullif(one.message, ''), t.message)
+FROM unnest($1::text[], $2::timestamptz[], $3::timestamptz[], $4::int[], $5::text[], $6::text[], $7::timestamptz[])
+    AS one (id, next, last, count, message, ended, live_from)
+WHERE t.id = one.id`
+
+// writeForks must run in the engine's context: the status of a task that has ended is nobody's edit.
+func (s statements) writeForks(ctx context.Context, q querier, c *forkColumns) error {
+	if len(c.cancelled) > 0 {
+		if _, err := q.Exec(ctx, s.schema.SQL(cancelOccurrencesSQL), c.cancelled, c.cancelledBy); err != nil {
+			return fmt.Errorf("cancel %d earlier occurrences: %w", len(c.cancelled), err)
+		}
+	}
+	for from := 0; from < len(c.fires); from += forkRowsChunk {
+		to := min(from+forkRowsChunk, len(c.fires))
+		if _, err := q.Exec(ctx, s.schema.SQL(forkSQL), c.parents[from:to], c.fires[from:to], c.skips[from:to]); err != nil {
+			return fmt.Errorf("fork %d occurrences: %w", to-from, err)
+		}
+	}
+	_, err := q.Exec(ctx, s.schema.SQL(advanceSQL), c.ids, c.nexts, c.lasts, c.counts, c.messages, c.ended, c.liveFrom)
+	return wrap(err, "plan the next fires")
+}
+
+func wrap(err error, doing string) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", doing, err)
+}

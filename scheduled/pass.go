@@ -1,0 +1,224 @@
+package scheduled
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/riverqueue/river"
+
+	"github.com/tasktable/tasktable/store"
+)
+
+// client is null for what nobody has taken up yet. A job that is not the engine's counts as one task, whatever its metadata.
+const loadsSQL = `
+SELECT queue, kind AS type, CASE WHEN state = 'running' THEN attempted_by[array_length(attempted_by, 1)] END AS client,
+    least(sum(CASE WHEN jsonb_typeof(metadata -> 'tasks') = 'number' THEN greatest((metadata ->> 'tasks')::numeric, 1) ELSE 1 END), 1000000)::int AS tasks
+FROM tasktable.river_job WHERE state IN ('available', 'running') GROUP BY 1, 2, 3`
+
+// pass claims what is due, as far as there is room, and hands it to River, in one transaction. Data that cannot be claimed, or
+// a statement that takes too long, makes it take half as much; a single task that cannot be claimed is failed.
+func (l *leader) pass(ctx context.Context) (look, error) {
+	for {
+		found, lanes, err := l.try(ctx, l.most)
+		switch {
+		case err == nil:
+			l.most = min(l.most*2, claimMost)
+			return found, nil
+		case l.session.conn.IsClosed():
+			return look{}, err
+		case (isDataError(err) || isTimeout(err)) && l.most > 1:
+			l.most /= 2
+		case isDataError(err):
+			failed, failErr := l.failBroken(ctx, lanes.due, lanes.fires)
+			if failErr != nil || failed == 0 { // else it would be tried for ever
+				return look{}, errors.Join(err, failErr)
+			}
+		case isTimeout(err):
+			return look{Next: 100 * time.Millisecond}, nil // one row, and it is locked: later
+		default:
+			return look{}, err
+		}
+	}
+}
+
+// surveyed is what a pass has before it.
+type surveyed struct {
+	due   []laneBudget
+	fires []lane // of recurring tasks
+}
+
+// try is a pass that takes at most so many tasks. It also returns the lanes it took them from.
+func (l *leader) try(ctx context.Context, most int) (found look, lanes surveyed, err error) {
+	var taken []claimed
+	forked := 0
+	err = l.transaction(ctx, func(tx pgx.Tx) error {
+		if lanes, found, err = l.survey(ctx, tx); err != nil {
+			return err
+		}
+		if len(lanes.fires) > 0 {
+			sent := time.Now()
+			forked, err = l.statements.fork(ctx, tx, nil, lanes.fires, most, l.setAside()...)
+			l.session.heard(sent, err)
+			if err != nil {
+				return err
+			}
+		}
+		if forked > 0 { // what they forked is due
+			if lanes, found, err = l.survey(ctx, tx); err != nil {
+				return err
+			}
+		}
+		if len(lanes.due) == 0 {
+			return nil
+		}
+		taken, err = l.take(ctx, tx, lanes.due, most)
+		return err
+	})
+	if err != nil {
+		return look{}, lanes, fmt.Errorf("pass: %w", err)
+	}
+	found.Forked = forked
+	for _, c := range taken {
+		if c.Fence == nil {
+			found.Expired++
+			l.dead.tell(Dead{ID: c.ID, Type: c.Type, Outcome: outcomeExpired, Status: string(store.StatusExpired), Revision: c.Revision, Attempt: c.Attempt, Error: "expired before it could start"})
+		} else {
+			found.Claimed++
+		}
+	}
+	if len(taken)+forked > 0 {
+		found.Next = 0 // what came meanwhile is claimed at once, together
+		l.log.Debug("claimed", "tasks", found.Claimed, "expired", found.Expired, "fired", found.Forked)
+	}
+	return found, lanes, nil
+}
+
+// transaction runs do in a transaction on the session's connection. Each statement has the server's own time limit; the session
+// counts as alive with each step that the server answers, so that slow work does not pass for a dead connection.
+func (l *leader) transaction(ctx context.Context, do func(tx pgx.Tx) error) error {
+	sent := time.Now()
+	tx, err := l.session.conn.Begin(ctx)
+	l.session.heard(sent, err)
+	if err != nil {
+		return err
+	}
+	if err := do(tx); err != nil {
+		sent = time.Now()
+		l.session.heard(sent, tx.Rollback(ctx))
+		return err
+	}
+	sent = time.Now()
+	err = tx.Commit(ctx)
+	l.session.heard(sent, err)
+	return err
+}
+
+// take claims tasks and hands them to River.
+func (l *leader) take(ctx context.Context, tx pgx.Tx, lanes []laneBudget, most int) ([]claimed, error) {
+	sent := time.Now()
+	taken, err := l.statements.claim(ctx, tx, nil, l.lookAhead(), l.config.StartAllowance, lanes, most, l.setAside()...)
+	l.session.heard(sent, err)
+	if err != nil {
+		return nil, err
+	}
+	sent = time.Now()
+	err = l.insert(ctx, tx, taken, lanes)
+	l.session.heard(sent, err)
+	return taken, err
+}
+
+// survey lists the lanes with something due, and the room for it.
+func (l *leader) survey(ctx context.Context, tx pgx.Tx) (lanes surveyed, found look, err error) {
+	sent := time.Now()
+	defer func() { l.session.heard(sent, err) }()
+	var batch pgx.Batch
+	batch.Queue(enterSQL)
+	l.statements.queueLanes(&batch)
+	batch.Queue(l.statements.schema.SQL(loadsSQL))
+	results := tx.SendBatch(ctx, &batch)
+	listed, loads, err := readSurvey(results)
+	if err = errors.Join(err, results.Close()); err != nil {
+		return surveyed{}, look{}, fmt.Errorf("survey: %w", err)
+	}
+	found.Next = -1
+	for _, b := range budget(unpaused(listed.recurring, listed.paused), l.workingNodes(), nil, claimMost) {
+		if b.DueIn <= 0 {
+			lanes.fires = append(lanes.fires, b.lane)
+		} else if found.Next < 0 || b.DueIn < found.Next {
+			found.Next = b.DueIn
+		}
+	}
+	for _, b := range budget(unpaused(listed.tasks, listed.paused), l.workingNodes(), loads, claimMost) {
+		switch in := b.DueIn - l.lookAhead(); {
+		case in > 0:
+			if found.Next < 0 || in < found.Next {
+				found.Next = in
+			}
+		case b.Room == 0:
+			found.Full = true
+		default:
+			lanes.due = append(lanes.due, b)
+			if b.DueIn > 0 && (found.Next < 0 || b.DueIn < found.Next) {
+				found.Next = b.DueIn // if it cannot be claimed ahead: then
+			}
+		}
+	}
+	return lanes, found, nil
+}
+
+func readSurvey(results pgx.BatchResults) (listed listedLanes, loads []load, err error) {
+	if _, err := results.Exec(); err != nil {
+		return listed, nil, err
+	}
+	if listed, err = readLanes(results); err != nil {
+		return listed, nil, err
+	}
+	rows, err := results.Query()
+	if err != nil {
+		return listed, nil, err
+	}
+	loads, err = pgx.CollectRows(rows, pgx.RowToStructByName[load])
+	return listed, loads, err
+}
+
+// insert hands claimed tasks to River, in batches of one lane each.
+func (l *leader) insert(ctx context.Context, tx pgx.Tx, taken []claimed, lanes []laneBudget) error {
+	type key struct {
+		queue, kind string
+		priority    int
+	}
+	slots := map[key]int{}
+	for _, b := range lanes {
+		slots[key{b.Queue, b.Type, b.Priority}] = b.Slots
+	}
+	var order []key
+	byLane := map[key][]hold{}
+	for _, c := range taken {
+		if c.Fence == nil {
+			continue
+		}
+		k := key{c.Queue, c.Type, c.Priority}
+		if byLane[k] == nil {
+			order = append(order, k)
+		}
+		byLane[k] = append(byLane[k], c.hold())
+	}
+	var jobs []river.InsertManyParams
+	for _, k := range order {
+		average, measured := l.averages.of(k.kind)
+		for holds := range slices.Chunk(byLane[k], batchSize(average, measured, len(byLane[k]), slots[k])) {
+			jobs = append(jobs, jobOf(k.queue, k.kind, k.priority, holds))
+		}
+	}
+	if len(jobs) == 0 {
+		return nil
+	}
+	if _, err := l.river.InsertManyFastTx(ctx, tx, jobs); err != nil {
+		return fmt.Errorf("hand %d batches to River: %w", len(jobs), err)
+	}
+	return nil
+}

@@ -1,0 +1,78 @@
+package scheduled
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// pause is a line of the table pauses.
+type pause struct {
+	Scope    string // all, queue or type
+	Name     string
+	PausedAt time.Time
+	EndsAt   *time.Time
+}
+
+// of says whether the pause is of a queue's tasks of a type.
+func (p pause) of(queue, kind string) bool {
+	return p.Scope == "all" || p.Scope == "queue" && p.Name == queue || p.Scope == "type" && p.Name == kind
+}
+
+// Those that hold at $1, or held after $2.
+const pausesSQL = `
+SELECT p.scope, p.name, p.paused_at, p.ends_at::timestamptz AS ends_at FROM tasktable.pauses AS p
+WHERE p.ends_at IS NULL OR p.ends_at > coalesce($2::timestamptz, $1::timestamptz, clock_timestamp())`
+
+// pauses lists the pauses that hold now, or since.
+func (s statements) pauses(ctx context.Context, q querier, now, since *time.Time) ([]pause, error) {
+	rows, err := q.Query(ctx, s.schema.SQL(pausesSQL), now, since)
+	if err != nil {
+		return nil, fmt.Errorf("read pauses: %w", err)
+	}
+	paused, err := pgx.CollectRows(rows, pgx.RowToStructByName[pause])
+	if err != nil {
+		return nil, fmt.Errorf("read pauses: %w", err)
+	}
+	return paused, nil
+}
+
+// Tasks that were paused until a time that has come. Those that somebody has locked come with the next tick.
+const resumeDueSQL = `
+SELECT count(tasktable.resume(due.id, 'leader')) FROM (
+    SELECT t.id::text AS id FROM tasktable.scheduled_tasks AS t
+    WHERE t.paused_until <= coalesce($1::timestamptz, statement_timestamp()) ORDER BY t.paused_until LIMIT 100 FOR UPDATE SKIP LOCKED
+) AS due`
+
+// resumeDue resumes the tasks that were paused until now, and says how many there were.
+func (s statements) resumeDue(ctx context.Context, q querier, now *time.Time) (resumed int, err error) {
+	rows, err := q.Query(ctx, s.schema.SQL(resumeDueSQL), now)
+	if err != nil {
+		return 0, fmt.Errorf("resume tasks whose pause has ended: %w", err)
+	}
+	resumed, err = pgx.CollectExactlyOneRow(rows, pgx.RowTo[int])
+	if err != nil {
+		return 0, fmt.Errorf("resume tasks whose pause has ended: %w", err)
+	}
+	return resumed, nil
+}
+
+// unpaused leaves out the lanes that are paused: their tasks are not even looked at, however many are due.
+func unpaused(lanes []lane, paused []pause) []lane {
+	if len(paused) == 0 {
+		return lanes
+	}
+	var left []lane
+	for _, l := range lanes {
+		holds := false
+		for _, p := range paused {
+			holds = holds || p.of(l.Queue, l.Type)
+		}
+		if !holds {
+			left = append(left, l)
+		}
+	}
+	return left
+}

@@ -1,0 +1,193 @@
+package scheduled
+
+import (
+	"fmt"
+	"time"
+)
+
+// recurring is a recurring task as the leader plans it.
+type recurring struct {
+	ID              string
+	Type            string
+	Queue           string
+	Revision        int64
+	Cron            string
+	TimeZone        string
+	Overlap         string
+	CatchUp         string
+	CatchUpPaused   string
+	CatchUpLimit    int
+	ScheduledAt     time.Time  // no fire before it; anchor of @every
+	LastFire        *time.Time // nil: it has not fired
+	NextFire        time.Time  // as planned; if not Planned, from when to plan
+	EndsAt          *time.Time
+	MaxOccurrences  *int
+	OccurrenceCount int
+	LiveFrom        *time.Time // all occurrences of before have ended
+	Planned         bool       // NextFire was planned for the task as it is now
+	Resumed         bool       // not planned because it was paused and resumed
+	Now             time.Time
+}
+
+// firing is what a look at a recurring task comes to.
+type firing struct {
+	Fires []fire
+	Next  time.Time // the next fire; zero: there is none, the task has ended
+	Last  *time.Time
+	Count int
+	Ended string // why there is no next fire
+}
+
+// fire is one occurrence to fork, or the reason why it does not run.
+type fire struct {
+	At   time.Time
+	Skip string
+}
+
+// runs says whether one of the fires is to run.
+func (f firing) runs() bool {
+	for _, one := range f.Fires {
+		if one.Skip == "" {
+			return true
+		}
+	}
+	return false
+}
+
+const (
+	// A single late fire is on time for catch_up = none while it is no later than this: leaders change within seconds.
+	onTime = time.Minute
+	// How many missed fires are gone through one by one. Of more, those of the last so many seconds are, and the first, which
+	// tells for those between.
+	missedMost = 100000
+	// How many fires that do not run get a row each; of more, one row tells for all earlier ones.
+	skippedMost = 100
+)
+
+// interval is a time during which a pause held; until zero: it still does.
+type interval struct{ from, until time.Time }
+
+func (i interval) holds(at time.Time) bool {
+	return !at.Before(i.from) && (i.until.IsZero() || at.Before(i.until))
+}
+
+// decide says which occurrences of a task to fork at its Now and when its next fire is. after is the task's rule: the first fire
+// strictly after an instant, or zero. The fires of a planned task begin with its NextFire; one that was edited or resumed does
+// not fire for that, except for what it missed while paused, if its own setting says so. blocked says why an earlier occurrence
+// keeps the fires from running, or "".
+func decide(r recurring, after func(time.Time) time.Time, pauses []interval, blocked string) firing {
+	due, next := r.due(after)
+	f := firing{Next: next, Count: r.OccurrenceCount, Last: r.LastFire}
+	f.fire(r, r.missed(due, pauses), blocked)
+	f.end(r)
+	return f
+}
+
+// due lists the fires up to now, and the first after it.
+func (r recurring) due(after func(time.Time) time.Time) (due []time.Time, next time.Time) {
+	from := r.NextFire
+	switch {
+	case r.Planned:
+		due = append(due, r.NextFire)
+	case r.Resumed && r.CatchUpPaused != "none":
+		from = r.ScheduledAt.Add(-time.Nanosecond)
+		if r.LastFire != nil {
+			from = *r.LastFire
+		}
+	case r.ScheduledAt.After(from): // it begins in the future: its beginning may be its first fire
+		from = r.ScheduledAt.Add(-time.Nanosecond)
+	}
+	for next = after(from); !next.IsZero() && !next.After(r.Now); next = after(next) {
+		if due = append(due, next); len(due) == missedMost {
+			if recent := r.Now.Add(-missedMost * time.Second); recent.After(next) {
+				due, next = due[:1], recent
+			}
+		}
+	}
+	return due, next
+}
+
+// missed is a fire that is due, with what applies to it.
+type missed struct {
+	at     time.Time
+	policy string // a CatchUp
+	paused bool
+	later  int // how many fires of the same kind come after it
+	alone  bool
+}
+
+// missed finds the policy of each fire that is due: fires during a pause have one of their own. What was resumed by itself has been
+// paused for as long as it did not fire.
+func (r recurring) missed(due []time.Time, pauses []interval) []missed {
+	found := make([]missed, len(due))
+	later := map[bool]int{}
+	for i := len(due) - 1; i >= 0; i-- {
+		m := missed{at: due[i], policy: r.CatchUp, paused: r.Resumed && due[i].Before(r.NextFire), alone: len(due) == 1}
+		for _, pause := range pauses {
+			m.paused = m.paused || pause.holds(due[i])
+		}
+		if m.paused {
+			m.policy = r.CatchUpPaused
+		}
+		m.later = later[m.paused]
+		later[m.paused]++
+		found[i] = m
+	}
+	return found
+}
+
+// skip is why the fire does not run, or "".
+func (m missed) skip(r recurring) string {
+	while, setting := "missed", "catch_up"
+	if m.paused {
+		while, setting = "missed while paused", "catch_up_paused"
+	}
+	switch {
+	case m.policy == "none" && (m.paused || !m.alone || r.Now.Sub(m.at) > onTime):
+		return fmt.Sprintf("%s, and %s is none", while, setting)
+	case m.policy == "latest" && m.later > 0:
+		return fmt.Sprintf("%s, and %s runs only the latest", while, setting)
+	case m.policy == "all" && m.later >= r.CatchUpLimit:
+		return fmt.Sprintf("%s, and %s runs only the latest %d", while, setting, r.CatchUpLimit)
+	}
+	return ""
+}
+
+// fire applies the task's policies to the fires that are due.
+func (f *firing) fire(r recurring, due []missed, blocked string) {
+	var runs, skips []fire
+	for _, m := range due {
+		if r.EndsAt != nil && m.at.After(*r.EndsAt) || r.MaxOccurrences != nil && f.Count >= *r.MaxOccurrences {
+			break
+		}
+		skip := m.skip(r)
+		if skip == "" {
+			skip = blocked
+		}
+		if skip == "" {
+			runs = append(runs, fire{At: m.at})
+			f.Count++
+		} else {
+			skips = append(skips, fire{m.at, skip})
+		}
+		f.Last = new(m.at)
+	}
+	if many := len(skips) - skippedMost; many > 0 {
+		told := skips[0]
+		told.Skip += fmt.Sprintf("; so were those after it until %s", skips[many].At.UTC().Format(time.RFC3339))
+		skips = append([]fire{told}, skips[many+1:]...)
+	}
+	f.Fires = append(skips, runs...)
+}
+
+// end finds out whether the task goes on.
+func (f *firing) end(r recurring) {
+	switch {
+	case r.MaxOccurrences != nil && f.Count >= *r.MaxOccurrences:
+		f.Ended, f.Next = fmt.Sprintf("ended after %d occurrences", f.Count), time.Time{}
+	case r.EndsAt != nil && f.Next.After(*r.EndsAt):
+		f.Ended, f.Next = "ended at "+r.EndsAt.UTC().Format(time.RFC3339), time.Time{}
+	case f.Next.IsZero():
+		f.Ended = "ended: the expression has no further fire"
+	}
+}
