@@ -18,6 +18,7 @@ const (
 	exitUsage       = 2
 	exitUnmigrated  = 3
 	exitUnreachable = 4
+	exitDrift       = 5
 	exitInterrupted = 130
 )
 
@@ -27,6 +28,7 @@ const exitCodes = `Exit codes:
   2    wrong usage, or an option with a wrong value
   3    the database is not migrated: run "tasktable migrate"
   4    the database cannot be reached, or refuses the login
+  5    reconcile without --apply: some tasks are not as the query says
   130  interrupted: by a second signal, or by one before there was anything to stop gracefully`
 
 // usageError is a wrong command line or environment.
@@ -49,6 +51,7 @@ func exitCode(signalled context.Context, err error) int {
 		wrong       *usageError
 		unreachable *unreachableError
 		connecting  *pgconn.ConnectError
+		drift       *driftError
 	)
 	switch {
 	case err == nil:
@@ -61,6 +64,8 @@ func exitCode(signalled context.Context, err error) int {
 		return exitUnmigrated
 	case errors.As(err, &unreachable), errors.As(err, &connecting):
 		return exitUnreachable
+	case errors.As(err, &drift):
+		return exitDrift
 	}
 	return exitFailed
 }

@@ -1,0 +1,272 @@
+package cmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/spf13/cobra"
+
+	"github.com/tasktable/tasktable/migrations"
+	"github.com/tasktable/tasktable/store"
+)
+
+const reconcileHelp = `Compares the tasks of a type with those that a query yields, and with --apply mends the differences, in one
+transaction: it schedules what is missing or differs, and cancels the orphans. A second run then finds that all agree.
+
+The query is one SELECT that yields each task that ought to exist, and only reads: it always runs READ ONLY. Its columns:
+
+  id or key        the task's id, or what follows task-{TYPE}- in it
+  scheduled_at     timestamptz
+  payload          jsonb; the type is filled in, and null is a payload of nothing else
+  entity, tenant_id, queue, priority, expiration, expected_execution_time, max_attempts
+                   as in a task; null for the default
+
+Another column is an error. One that is not there is not compared: an existing task keeps what it has, a new one
+gets the default.
+
+A task whose time has come is an orphan too if the query does not yield it, even while it runs: let the query yield what
+is not done yet, rather than what is still to come. A task that has ended at the time that the query says
+counts as finished, and does not run again; one that was cancelled, or has ended at another time, does. Retention
+removes finished tasks: do not yield what is older than that, or it runs once more. Recurring tasks and their
+occurrences are never orphans.
+
+All is compared as of one instant (REPEATABLE READ). Services may schedule meanwhile, and never wait for the comparison;
+for a task that is being mended they wait until the end. What they change between the two is never overwritten: then
+all is compared anew, up to 5 times. Any number of tasks needs little memory here; the server sorts on its disk.
+
+It ends with exit code 5 if something differs and --apply was not given, so it can guard a deployment.`
+
+const reconcileExample = `  # reminders.sql: one reminder an hour before each event, until the event begins
+  #   SELECT id AS key, jsonb_build_object('event_id', id) AS payload, 'event:' || id AS entity,
+  #          starts_at - interval '1 hour' AS scheduled_at
+  #   FROM events WHERE status = 'published' AND starts_at > now()
+
+  # leaving cron: look first, then make the tasks of all events that there are
+  tasktable reconcile --type SEND_EVENT_REMINDER --query reminders.sql
+  tasktable reconcile --type SEND_EVENT_REMINDER --query reminders.sql --apply
+
+  # drift detection in CI or monitoring: exit code 5 where code forgot to schedule, or to cancel
+  tasktable reconcile --type SEND_EVENT_REMINDER --query reminders.sql --examples 20 --timeout 2m
+
+  # a type that is no more: all its waiting tasks are orphans
+  echo "SELECT '' AS key, now() AS scheduled_at WHERE false" | tasktable reconcile --type OLD_TYPE --query - --apply`
+
+const (
+	reconcileTries = 5 // the help says so
+	longestTimeout = 24 * time.Hour
+)
+
+// reconcile is the command reconcile.
+type reconcile struct {
+	*program
+	database databaseSettings
+	log      logSettings
+	service  string
+	source   string // of the query
+	config   store.ReconcileConfig
+}
+
+func (p *program) reconcileCommand() *cobra.Command {
+	r := &reconcile{program: p}
+	options := []option{
+		{flag: "type", variable: "TASKTABLE_RECONCILE_TYPE", value: "type", set: taskType(&r.config.Type),
+			usage: "the type of the tasks, as SEND_EVENT_REMINDER; those of other types are left alone"},
+		{flag: "query", variable: "TASKTABLE_RECONCILE_QUERY", value: "file", set: text(&r.source, 4096),
+			usage: "the file with the query, or - for the standard input"},
+		{flag: "apply", variable: "TASKTABLE_RECONCILE_APPLY", set: toggle(&r.config.Apply), usage: "mends what differs"},
+		{flag: "examples", variable: "TASKTABLE_RECONCILE_EXAMPLES", value: "number", set: whole(&r.config.Examples, 0, 1000),
+			fallback: strconv.Itoa(store.DefaultReconcileExamples), usage: "how many tasks of each kind are named"},
+		{flag: "entity-column", variable: "TASKTABLE_RECONCILE_ENTITY_COLUMN", value: "name", set: text(&r.config.EntityColumn, 63),
+			usage: "what the query calls the column of the entity (default entity)"},
+		{flag: "timeout", variable: "TASKTABLE_RECONCILE_TIMEOUT", value: "duration", set: duration(&r.config.Timeout, time.Millisecond, longestTimeout),
+			usage: "the statement_timeout of the query, and of each statement that mends (default the server's)"},
+		{flag: "service", variable: "TASKTABLE_SERVICE", value: "name", set: text(&r.service, store.MaxIDBytes),
+			usage: "who the history says has changed the tasks (default the database role)"},
+	}
+	options = append(options, r.database.options()...)
+	options = append(options, r.log.options()...)
+	return p.bind(&cobra.Command{
+		Use:     "reconcile",
+		Short:   "Compares the tasks of a type with what a query says, and mends them",
+		Long:    reconcileHelp,
+		Example: reconcileExample,
+	}, options, r.run)
+}
+
+func taskType(into *string) func(string) error {
+	return func(given string) error {
+		if store.CheckType(given) != nil {
+			return errors.New("must be 2 to 127 letters, digits or _-[]<>/.·:+")
+		}
+		*into = given
+		return nil
+	}
+}
+
+func (r *reconcile) run(command *cobra.Command) (err error) {
+	if r.config.Type == "" {
+		return usage("--type (TASKTABLE_RECONCILE_TYPE) is missing")
+	}
+	if r.config.Query, err = r.query(command.InOrStdin()); err != nil {
+		return err
+	}
+	if r.config.Examples == 0 {
+		r.config.Examples = -1 // which 0 is not, for the library
+	}
+	logger := r.log.logger(r.stderr)
+	r.environment.warnUnknown(r.variables, logger)
+	ctx := command.Context()
+	d, err := r.database.open(ctx, logger)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.close()) }()
+	if err := migrations.Check(ctx, d.pool, r.database.schema); err != nil {
+		return err
+	}
+	report, err := r.reconcile(ctx, d.pool, logger)
+	if err != nil {
+		return err
+	}
+	if err := printReport(r.stdout, report); err != nil {
+		return err
+	}
+	if drift := report.Drift(); drift > 0 && !report.Applied {
+		return &driftError{drift}
+	}
+	return nil
+}
+
+// query reads the query, and no more than there may be of it.
+func (r *reconcile) query(stdin io.Reader) (string, error) {
+	const name = "--query (TASKTABLE_RECONCILE_QUERY)"
+	from := stdin
+	switch r.source {
+	case "":
+		return "", usage("%s is missing", name)
+	case "-":
+	default:
+		file, err := os.Open(r.source)
+		if err != nil {
+			return "", usage("%s: %w", name, err)
+		}
+		defer func() { _ = file.Close() }()
+		from = file
+	}
+	content, err := io.ReadAll(io.LimitReader(from, store.MaxReconcileQueryBytes+1))
+	if err != nil {
+		return "", usage("%s: %w", name, err)
+	}
+	return string(content), nil
+}
+
+// reconcile compares in a transaction that only reads unless it is to mend, and again after a conflict.
+func (r *reconcile) reconcile(ctx context.Context, pool *pgxpool.Pool, logger *slog.Logger) (report store.ReconcileReport, err error) {
+	tasks := store.New(store.Config{Service: r.service, Schema: r.database.schema})
+	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
+	if r.config.Apply {
+		options.AccessMode = pgx.ReadWrite
+	}
+	for try := 1; ; try++ {
+		err = pgx.BeginTxFunc(ctx, pool, options, func(tx pgx.Tx) (err error) {
+			report, err = tasks.Reconcile(ctx, tx, r.config)
+			return err
+		})
+		if !errors.Is(err, store.ErrConflict) || try == reconcileTries {
+			return report, err
+		}
+		logger.Info("compares anew: a task was changed meanwhile", "try", try, "error", err)
+	}
+}
+
+// driftError is what was found without --apply. It has its own exit code.
+type driftError struct{ tasks int }
+
+func (e *driftError) Error() string {
+	if e.tasks == 1 {
+		return "1 task is not as the query says; --apply mends it"
+	}
+	return fmt.Sprintf("%d tasks are not as the query says; --apply mends them", e.tasks)
+}
+
+func printReport(w io.Writer, report store.ReconcileReport) error {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	findings := []struct {
+		kind, meaning string
+		store.ReconcileFinding
+	}{
+		{"missing", "do not exist", report.Missing},
+		{"ended", "were cancelled, or have ended at another time", report.Ended},
+		{"wrong time", "wait for another time", report.WrongTime},
+		{"other content", "wait for the right time, and differ in another field", report.OtherContent},
+		{"orphaned", "wait, and the query does not yield them", report.Orphaned},
+	}
+	fmt.Fprintf(table, "%s\tTASKS\tMEANING\n", report.Type)
+	fmt.Fprintf(table, "agree\t%d\twait as the query says\n", report.Agree)
+	fmt.Fprintf(table, "finished\t%d\thave ended at the time that the query says\n", report.Finished)
+	for _, finding := range findings {
+		fmt.Fprintf(table, "%s\t%d\t%s\n", finding.kind, finding.Count, finding.meaning)
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	heading := "\nEXAMPLES\tID\tIS\tOUGHT TO BE\n"
+	for _, finding := range findings {
+		for _, example := range finding.Examples {
+			fmt.Fprintf(table, "%s%s\t%s\t%s\t%s\n", heading, finding.kind, example.ID, is(example), ought(finding.kind, example))
+			heading = ""
+		}
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "\n%s\n", conclusion(report))
+	return err
+}
+
+func is(example store.ReconcileExample) string {
+	if example.Status == "" {
+		return "absent"
+	}
+	return string(example.Status) + " " + instant(example.At)
+}
+
+func ought(kind string, example store.ReconcileExample) string {
+	switch {
+	case example.Wanted == nil:
+		return "absent"
+	case kind == "other content":
+		return "with another " + example.Fields
+	case example.Fields != "":
+		return instant(example.Wanted) + ", with another " + example.Fields
+	}
+	return instant(example.Wanted)
+}
+
+func instant(at *time.Time) string { return at.UTC().Format(time.RFC3339Nano) }
+
+func conclusion(report store.ReconcileReport) string {
+	switch {
+	case report.Drift() == 0:
+		return "All agree."
+	case !report.Applied:
+		return "Nothing was changed."
+	}
+	var done []string
+	for _, outcome := range []store.Outcome{store.Created, store.Rescheduled, store.Rearmed, store.Cancelled, store.Unchanged, store.Finished} {
+		if count := report.Done[outcome]; count > 0 {
+			done = append(done, fmt.Sprintf("%d %s", count, outcome))
+		}
+	}
+	return "Mended: " + strings.Join(done, ", ") + "."
+}

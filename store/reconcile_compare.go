@@ -1,0 +1,272 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+)
+
+// compareSQL pairs what ought to be (w) with what is (t), in the order of their ids. {…} are filled in by compareStatement; n is
+// the task as it ought to be. FULL JOIN is never a nested loop, however stale the statistics; the orphans are no reason against
+// it, because for those the whole table is read anyhow. Intervals are clamped far beyond their limits, so that they fit a bigint.
+const compareSQL = `
+DECLARE tasktable_reconcile NO SCROLL CURSOR FOR
+SELECT pair.id, pair.yielded, pair.recurs, pair.revision, pair.status, pair.at, pair.wanted, pair.outcome, pair.moved, pair.differs,
+    CASE WHEN pair.writes AND octet_length(pair.payload::text) <= 262144 THEN pair.payload::text END AS payload,
+    CASE WHEN pair.writes THEN octet_length(pair.payload::text) END AS payload_bytes,
+    pair.entity, pair.tenant_id, pair.queue, pair.priority::bigint AS priority, pair.max_attempts::bigint AS max_attempts,
+    CASE WHEN extract(year FROM pair.expiration) <> 0 OR extract(month FROM pair.expiration) <> 0 OR extract(day FROM pair.expiration) <> 0
+            THEN 'expiration'
+         WHEN extract(year FROM pair.expected) <> 0 OR extract(month FROM pair.expected) <> 0 OR extract(day FROM pair.expected) <> 0
+            THEN 'expected_execution_time' END AS in_days,
+    CASE WHEN pair.expiration IS NOT NULL
+        THEN (least(greatest(extract(epoch FROM pair.expiration), -1), 4000000000) * 1000000000)::bigint END AS expiration,
+    (least(greatest(extract(epoch FROM pair.expected), -1), 4000000000) * 1000000000)::bigint AS expected,
+    (extract(epoch FROM pair.jitter) * 1000000000)::bigint AS jitter, (extract(epoch FROM pair.retention) * 1000000000)::bigint AS retention
+FROM (
+    SELECT CASE WHEN w.yielded THEN w.id ELSE t.id::text END AS id, w.yielded IS NOT NULL AS yielded, t.cron IS NOT NULL AS recurs,
+        t.revision, t.status::text AS status, t.scheduled_at::timestamptz AS at, w.scheduled_at AS wanted,
+        t.jitter::interval AS jitter, t.retention::interval AS retention, n.*, d.*, o.*,
+        o.outcome NOT IN ('unchanged', 'cancelled') AND (o.outcome <> 'finished' OR d.differs <> '') AS writes
+    FROM (SELECT true AS yielded, {columns} FROM {query} AS q) AS w
+    FULL JOIN tasktable.scheduled_tasks AS t ON t.id::text = w.id
+    CROSS JOIN LATERAL (
+        SELECT {payload} AS payload, {entity} AS entity, {tenant_id} AS tenant_id, coalesce({queue}, 'default') AS queue,
+            coalesce({priority}, 0) AS priority, {expiration} AS expiration,
+            coalesce({expected_execution_time}, interval '5 minutes') AS expected, coalesce({max_attempts}, 5) AS max_attempts
+    ) AS n
+    CROSS JOIN LATERAL (
+        SELECT t.scheduled_at IS DISTINCT FROM w.scheduled_at AS moved, concat_ws(', ',
+            CASE WHEN t.payload IS DISTINCT FROM n.payload THEN 'payload' END,
+            CASE WHEN t.entity IS DISTINCT FROM n.entity THEN 'entity' END,
+            CASE WHEN t.tenant_id IS DISTINCT FROM n.tenant_id THEN 'tenant_id' END,
+            CASE WHEN t.queue IS DISTINCT FROM n.queue THEN 'queue' END,
+            CASE WHEN t.priority IS DISTINCT FROM n.priority THEN 'priority' END,
+            CASE WHEN t.expiration IS DISTINCT FROM n.expiration THEN 'expiration' END,
+            CASE WHEN t.expected_execution_time IS DISTINCT FROM n.expected THEN 'expected_execution_time' END,
+            CASE WHEN t.max_attempts IS DISTINCT FROM n.max_attempts THEN 'max_attempts' END) AS differs
+    ) AS d
+    CROSS JOIN LATERAL (
+        SELECT CASE WHEN w.yielded IS NULL THEN 'cancelled' WHEN t.id IS NULL THEN 'created'
+            ELSE tasktable.schedule_outcome(t.status, d.differs <> '', d.moved, false) END AS outcome
+    ) AS o
+    WHERE w.yielded
+        OR (t.type = $1::text AND t.status IN ('QUEUED', 'PAUSED', 'EXECUTING') AND t.cron IS NULL AND t.parent_id IS NULL)
+) AS pair
+ORDER BY pair.id COLLATE "C" NULLS FIRST`
+
+// declare checks the query and opens the cursor. It sees what was there at this moment, whatever is mended while it is read.
+func (r *reconciliation) declare(ctx context.Context) error {
+	query, err := oneStatement(r.config.Query)
+	if err != nil {
+		return err
+	}
+	fields, err := describeQuery(ctx, r.tx, query)
+	if err != nil {
+		return err
+	}
+	has, err := queryColumns(fields, r.config.EntityColumn)
+	if err != nil {
+		return err
+	}
+	statement := compareStatement(r.store.schema, query, has)
+	return r.readOnly(ctx, func(tx pgx.Tx) error {
+		// Not prepared: each query is another statement, and would only push others out of the connection's cache.
+		_, err := tx.Exec(ctx, statement, pgx.QueryExecModeExec, r.config.Type)
+		return queryError(err, "")
+	})
+}
+
+// compareStatement fills compareSQL in. What the query has no column for is kept as the task (t) has it.
+func compareStatement(schema Schema, query string, has map[string]string) string {
+	var read, fill []string
+	for _, column := range reconcileColumns {
+		name, ok := has[column.name]
+		value := "t." + column.name
+		switch {
+		case ok:
+			value = "w." + column.name
+			as := strings.Replace(column.name, "key", "id", 1)
+			read = append(read, strings.Replace(column.read, "q.entity", "q."+pgx.Identifier{name}.Sanitize(), 1)+" AS "+as)
+		case column.name == "payload":
+			value = `CASE WHEN t.type::text = $1::text THEN t.payload::jsonb ELSE jsonb_build_object('type', $1::text) END`
+		}
+		fill = append(fill, "{"+column.name+"}", value)
+	}
+	// In one pass, so that the query stays as it is: to its author "tasktable" and braces may mean something else.
+	fill = append(fill, "{columns}", strings.Join(read, ", "), "{query}", "(\n"+query+"\n)")
+	return strings.NewReplacer(fill...).Replace(schema.SQL(compareSQL))
+}
+
+const readOnlySQL = `SET TRANSACTION READ ONLY`
+
+// readOnly runs do where a query can change nothing. The end of the savepoint ends it too.
+func (r *reconciliation) readOnly(ctx context.Context, do func(pgx.Tx) error) error {
+	return pgx.BeginFunc(ctx, r.tx, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, readOnlySQL); err != nil {
+			return err
+		}
+		return do(tx)
+	})
+}
+
+// comparedPair is what ought to be and what is.
+type comparedPair struct {
+	ID           *string // null where the query yields none
+	Yielded      bool
+	Recurs       bool
+	Revision     *int64
+	Status       *string
+	At           *time.Time
+	Wanted       pgtype.Timestamptz
+	Outcome      string
+	Moved        bool
+	Differs      string
+	Payload      *string // null where nothing is to be written, or it is too long
+	PayloadBytes *int
+	Entity       *string
+	TenantID     *string
+	Queue        string
+	Priority     int64
+	MaxAttempts  int64
+	InDays       *string // which interval has days or months
+	Expiration   *time.Duration
+	Expected     time.Duration
+	Jitter       *time.Duration
+	Retention    *time.Duration
+}
+
+const fetchSQL = `FETCH 1000 FROM tasktable_reconcile`
+
+// fetch returns the next pairs, and none at the end. The query runs here.
+func (r *reconciliation) fetch(ctx context.Context) (pairs []comparedPair, err error) {
+	err = r.readOnly(ctx, func(tx pgx.Tx) error {
+		rows, err := tx.Query(ctx, fetchSQL)
+		if err != nil {
+			return err
+		}
+		pairs, err = pgx.CollectRows(rows, pgx.RowToStructByName[comparedPair])
+		return queryError(err, "")
+	})
+	return pairs, err
+}
+
+// take counts a pair, and notes what is to be done about it.
+func (r *reconciliation) take(pair comparedPair) error {
+	if pair.ID == nil {
+		return invalid("id", "or key must be given in each row", "a null or empty one")
+	}
+	id := *pair.ID
+	fix := repair{id: id, revision: pair.Revision}
+	if pair.Yielded {
+		if id == r.last {
+			return invalid("query", "must yield each id once", fmt.Sprintf("%q twice", id))
+		}
+		r.last = id
+		task, err := pair.task(r.config.Type)
+		if err != nil {
+			return fmt.Errorf("row %q: %w", id, err)
+		}
+		fix.task = task
+	}
+	finding := r.count(pair)
+	if finding == nil {
+		return nil
+	}
+	finding.Count++
+	if len(finding.Examples) < r.config.Examples {
+		finding.Examples = append(finding.Examples, pair.example())
+	}
+	if !r.config.Apply {
+		return nil
+	}
+	if pair.PayloadBytes != nil {
+		fix.bytes = *pair.PayloadBytes
+		r.bytes += fix.bytes
+	}
+	if pair.Status == nil {
+		r.missing[id] = true
+	}
+	r.todo = append(r.todo, fix)
+	return nil
+}
+
+// count returns the kind of difference, or counts the pair as none.
+func (r *reconciliation) count(pair comparedPair) *ReconcileFinding {
+	switch outcome := Outcome(pair.Outcome); {
+	case outcome == Unchanged:
+		r.report.Agree++
+		return nil
+	case outcome == Finished:
+		r.report.Finished++
+		return nil
+	case outcome == Cancelled:
+		return &r.report.Orphaned
+	case outcome == Created:
+		return &r.report.Missing
+	case outcome == Rearmed:
+		return &r.report.Ended
+	case pair.Moved:
+		return &r.report.WrongTime
+	default:
+		return &r.report.OtherContent
+	}
+}
+
+func (p comparedPair) example() ReconcileExample {
+	example := ReconcileExample{ID: *p.ID, At: p.At}
+	if p.Status != nil {
+		example.Status = Status(*p.Status)
+	}
+	if p.Yielded {
+		example.Wanted = &p.Wanted.Time
+		if p.Status != nil {
+			example.Fields = p.Differs
+		}
+	}
+	return example
+}
+
+// task is what ought to be, checked; nil where nothing is to be written.
+func (p comparedPair) task(name string) (*Task, error) {
+	switch {
+	case p.Recurs:
+		return nil, invalid("id", "must not be a recurring task's", "one")
+	case !p.Wanted.Valid:
+		return nil, invalid("scheduled_at", "must be given", "null")
+	case p.Wanted.InfinityModifier != pgtype.Finite || p.Wanted.Time.IsZero(): // the zero time would be none
+		return nil, invalid("scheduled_at", "must be finite, in the years 1 to 9999", p.Wanted.InfinityModifier)
+	case p.InDays != nil:
+		return nil, invalid(*p.InDays, "must be in hours or less: '24 hours', not '1 day'", "days or months")
+	case p.PayloadBytes == nil:
+		return nil, nil //nolint:nilnil // nothing to write is not an error
+	case p.Payload == nil:
+		return nil, invalid("payload", "must be at most 256 KiB of JSON text", fmt.Sprintf("%d bytes", *p.PayloadBytes))
+	}
+	task := &Task{
+		ID: *p.ID, Payload: typedJSON{json.RawMessage(*p.Payload), name}, At: p.Wanted.Time, Expiration: orZero(p.Expiration), ExpectedExecutionTime: p.Expected,
+		MaxAttempts: int(p.MaxAttempts), Priority: int(p.Priority), Queue: p.Queue, Entity: deref(p.Entity), TenantID: deref(p.TenantID),
+		Jitter: orZero(p.Jitter), Retention: orZero(p.Retention),
+	}
+	return task, task.Check()
+}
+
+func orZero(d *time.Duration) time.Duration {
+	if d == nil {
+		return 0
+	}
+	return *d
+}
+
+// typedJSON is JSON that must be of one type.
+type typedJSON struct {
+	json.RawMessage
+	name string
+}
+
+func (j typedJSON) TaskType() string { return j.name }

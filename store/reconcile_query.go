@@ -1,0 +1,191 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
+)
+
+// MaxReconcileQueryBytes is how long a query of Reconcile may be.
+const MaxReconcileQueryBytes = 1 << 20
+
+// reconcileColumn is a column that the query may have.
+type reconcileColumn struct {
+	name  string
+	kind  string   // how the error about another type calls the right one
+	types []uint32 // nil: any that can be shown as text
+	read  string   // how it is read from the query, which is called q; an empty value asks for the default, as in a Task
+}
+
+var (
+	wholeNumbers = []uint32{pgtype.Int2OID, pgtype.Int4OID, pgtype.Int8OID}
+
+	reconcileColumns = []reconcileColumn{
+		{name: "id", read: `nullif(q.id::text, '')`},
+		{name: "key", read: `'task-' || $1::text || '-' || nullif(q.key::text, '')`},
+		// A timestamp without zone would be taken for a time of the session's zone, whatever that is.
+		{name: "scheduled_at", kind: "timestamptz (of a timestamp: scheduled_at AT TIME ZONE 'UTC')", types: []uint32{pgtype.TimestamptzOID}, read: `q.scheduled_at::timestamptz`},
+		{name: "payload", kind: "jsonb", types: []uint32{pgtype.JSONBOID, pgtype.JSONOID}, read: `CASE
+			WHEN q.payload IS NULL THEN jsonb_build_object('type', $1::text)
+			WHEN jsonb_typeof(q.payload::jsonb) = 'object' THEN jsonb_build_object('type', $1::text) || q.payload::jsonb
+			ELSE q.payload::jsonb END`},
+		{name: "entity", read: `nullif(q.entity::text, '')`},
+		{name: "tenant_id", read: `nullif(q.tenant_id::text, '')`},
+		{name: "queue", read: `nullif(q.queue::text, '')`},
+		{name: "priority", kind: "an integer", types: wholeNumbers, read: `q.priority`},
+		{name: "expiration", kind: "interval", types: []uint32{pgtype.IntervalOID}, read: `nullif(q.expiration, interval '0')`},
+		{name: "expected_execution_time", kind: "interval", types: []uint32{pgtype.IntervalOID}, read: `nullif(q.expected_execution_time, interval '0')`},
+		{name: "max_attempts", kind: "an integer", types: wholeNumbers, read: `nullif(q.max_attempts, 0)`},
+	}
+)
+
+// describeQuery asks the server for the query's columns, which also refuses what is more than one statement.
+func describeQuery(ctx context.Context, tx pgx.Tx, query string) ([]pgconn.FieldDescription, error) {
+	described, err := tx.Prepare(ctx, "", query)
+	if err != nil {
+		return nil, queryError(err, query)
+	}
+	if len(described.ParamOIDs) > 0 {
+		return nil, invalid("query", "must have no parameters", fmt.Sprintf("%d ($1…)", len(described.ParamOIDs)))
+	}
+	if len(described.Fields) == 0 {
+		return nil, invalid("query", "must be one SELECT", "a statement that yields no rows")
+	}
+	return described.Fields, nil
+}
+
+// queryColumns checks the columns that the query has, and returns their names. The entity's may have another name.
+func queryColumns(fields []pgconn.FieldDescription, entityColumn string) (map[string]string, error) {
+	var names []string
+	for _, column := range reconcileColumns {
+		names = append(names, column.name)
+	}
+	if entityColumn != "" {
+		names[slices.Index(names, "entity")] = entityColumn
+	}
+	has := map[string]string{}
+	for _, field := range fields {
+		place := slices.Index(names, field.Name)
+		if place < 0 {
+			return nil, invalid("query", "must have no columns but "+strings.Join(names, ", "), fmt.Sprintf("a column %q", field.Name))
+		}
+		column := reconcileColumns[place]
+		if _, twice := has[column.name]; twice {
+			return nil, invalid("query", "must have each column once", fmt.Sprintf("column %q twice", field.Name))
+		}
+		if column.types != nil && !slices.Contains(column.types, field.DataTypeOID) {
+			return nil, invalid("query", fmt.Sprintf("must have the column %q as %s", field.Name, column.kind), typeName(field.DataTypeOID))
+		}
+		has[column.name] = field.Name
+	}
+	_, id := has["id"]
+	_, key := has["key"]
+	if id == key {
+		return nil, invalid("query", "must have a column id or a column key", map[bool]string{true: "both", false: "neither"}[id])
+	}
+	if _, ok := has["scheduled_at"]; !ok {
+		return nil, invalid("query", "must have a column scheduled_at", "none")
+	}
+	if _, ok := has["entity"]; entityColumn != "" && !ok {
+		return nil, invalid("query", fmt.Sprintf("must have the column %q, as the entity", entityColumn), "none")
+	}
+	return has, nil
+}
+
+func typeName(oid uint32) string {
+	if known, ok := pgtype.NewMap().TypeForOID(oid); ok {
+		return known.Name
+	}
+	return fmt.Sprintf("a type of number %d", oid)
+}
+
+// queryError marks what the server says against the query as bad input. The query is given while it is alone, when the server
+// knows the line.
+func queryError(err error, query string) error {
+	var refused *pgconn.PgError
+	if !errors.As(err, &refused) {
+		return err
+	}
+	where := ""
+	if text, at := []rune(query), int(refused.Position)-1; at >= 0 && at <= len(text) {
+		where = fmt.Sprintf(" in line %d", 1+strings.Count(string(text[:at]), "\n"))
+	}
+	switch code := refused.Code; {
+	case code == "25006": // read_only_sql_transaction
+		return fmt.Errorf("%w: query must only read: %w", ErrInvalid, err)
+	case query == "" && (code == "42601" || code == "0A000"): // syntax_error, feature_not_supported
+		return fmt.Errorf("%w: query must be one SELECT that only reads: %w", ErrInvalid, err)
+	case query != "" && code != "42501" && strings.HasPrefix(code, "42"): // insufficient_privilege
+		return fmt.Errorf("%w: query is wrong%s: %w", ErrInvalid, where, err)
+	}
+	return described(err, "query")
+}
+
+// oneStatement is the query without the ; at its end and what comments follow: it is put into parentheses.
+func oneStatement(query string) (string, error) {
+	if len(query) > MaxReconcileQueryBytes {
+		return "", invalid("query", "must be at most 1 MiB", fmt.Sprintf("%d bytes", len(query)))
+	}
+	if !utf8.ValidString(query) || strings.ContainsRune(query, 0) {
+		return "", invalid("query", "must be UTF-8 without NUL", "other bytes")
+	}
+	end, words := len(query), 0
+	for i := 0; i < len(query); {
+		token := sqlToken(query[i:])
+		switch {
+		case token == ";":
+			end = min(end, i)
+		case strings.TrimSpace(token) == "" || strings.HasPrefix(token, "--") || strings.HasPrefix(token, "/*"):
+		case end < i:
+			return "", invalid("query", "must be one statement", fmt.Sprintf("another one at %q", shortened(query[i:])))
+		default:
+			words++
+		}
+		i += len(token)
+	}
+	if words == 0 {
+		return "", invalid("query", "must be given", "an empty one")
+	}
+	return query[:end], nil
+}
+
+var (
+	plainToken = regexp.MustCompile(`^(?s:--[^\n]*|[eE]'(?:[^'\\]|\\.|'')*'|'[^']*'|"[^"]*"|[\pL_][\pL\pN_$]*|.)`)
+	dollarTag  = regexp.MustCompile(`^\$(?:[\pL_][\pL\pN_]*)?\$`)
+)
+
+// sqlToken is the comment, text, word or single character that SQL begins with.
+func sqlToken(sql string) string {
+	if tag := dollarTag.FindString(sql); tag != "" {
+		if end := strings.Index(sql[len(tag):], tag); end >= 0 {
+			return sql[:2*len(tag)+end]
+		}
+		return sql
+	}
+	if !strings.HasPrefix(sql, "/*") {
+		return plainToken.FindString(sql)
+	}
+	depth := 0
+	for i := 0; i+1 < len(sql); i++ {
+		switch sql[i : i+2] {
+		case "/*":
+			depth++
+			i++
+		case "*/":
+			depth--
+			i++
+		}
+		if depth == 0 {
+			return sql[:i+1]
+		}
+	}
+	return sql
+}
