@@ -32,4 +32,25 @@
 //
 // A recurring event goes on to its next occurrence when its reminder is out, not when it has taken place: from then on its row is
 // about the next one.
+//
+// # The recurring tasks
+//
+// Recurring is nine tasks that were cron scripts elsewhere. None has a payload: each looks at the tables, does what is due by the time
+// at which its attempt started, and is right however late it is and however often it runs. What is due at an instant is due at that
+// instant, not after it.
+//
+//   - STATUS_UPDATE, every 5 minutes, makes an event upcoming, live or finished.
+//   - GEO_SUMMARY_REFRESH, every 5 minutes, counts the events to come by where they take place.
+//   - TOKEN_CLEANUP, every hour, deletes expired refresh tokens, one-time passwords and sessions.
+//   - ACCOUNT_SUSPENSION, every 12 hours, suspends flagged accounts and logs them out.
+//   - PURGE, daily, deletes what is marked for it when the retention policy of its kind says so.
+//   - DEACTIVATED_ACCT_PURGE, daily, deletes accounts 30 days after their deactivation, with all that refers to them. A community is
+//     handed over to another member, and goes too if there is none. Mails in the outbox stay: elsewhere they would have been sent.
+//   - MOMENT_CLEANUP, every 5 minutes, takes expired moments from sight that are not journaled.
+//   - MOMENT_PURGE, daily, deletes moments 7 days after they were taken from sight.
+//   - MESSAGE_EXPIRY, every 30 seconds, deletes disappearing messages.
+//
+// The deletion commits with the completion of its task, so the result, a count by table, is what has happened. A run changes at most
+// MostRows rows; if there may be more the task runs again at once, in a new transaction, and the row shows the result of the last run.
+// Rows that others have locked are left to the next fire. What is deleted takes its own tasks along, as everywhere in this package.
 package community

@@ -2,6 +2,7 @@ package community
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/tasktable/tasktable/handlers/community/contract"
@@ -12,9 +13,22 @@ import (
 const DefaultReminderBefore = time.Hour
 
 const (
+	defaultDuration   = time.Hour
+	minDuration       = time.Second
+	maxDuration       = 31 * 24 * time.Hour // unfinishedSQL says it again
 	minReminderBefore = time.Second
 	maxReminderBefore = 30 * 24 * time.Hour
 	maxRepeatDays     = 366
+)
+
+// EventStatus is whether an event has taken place.
+type EventStatus string
+
+// The statuses of an event. A recurring event is live during each occurrence, upcoming between them, and never finished.
+const (
+	EventUpcoming EventStatus = "upcoming" // until StartsAt
+	EventLive     EventStatus = "live"     // from StartsAt on, for Duration
+	EventFinished EventStatus = "finished" // after that
 )
 
 // Event is an event of a community.
@@ -29,14 +43,20 @@ type Event struct {
 	StartsAt time.Time
 	// TimeZone is an IANA name, as Europe/Berlin: a recurring event keeps its time on the clocks there. "": UTC.
 	TimeZone string
+	// Duration is how long it takes, 1 s to 31 days. 0: one hour.
+	Duration time.Duration
 	// RepeatDays is after how many days the event recurs, as 7 for weekly, at most 366. 0: it does not.
 	RepeatDays int
 	// ReminderBefore is how long before its start members are reminded, 1 s to 30 days. 0: one hour.
 	ReminderBefore time.Duration
 	// PublishAt is when a draft is published, not after StartsAt. Zero: at once. It has no effect on a published event.
 	PublishAt time.Time
+	// Lat and Lon are where it takes place, in degrees; both nil: nowhere in particular.
+	Lat, Lon *float64
 	// PublishedAt is when the event was published; nil: it is a draft. It is read, never set by the caller.
 	PublishedAt *time.Time
+	// Status is whether it has taken place, as of the last STATUS_UPDATE. It is read, never set by the caller.
+	Status EventStatus
 }
 
 // ReminderAt is when the reminder is due.
@@ -67,12 +87,16 @@ func (e Event) tasks() []store.Task {
 
 // checked is the event with its defaults filled in, and its time zone.
 func (e Event) checked() (Event, *time.Location, error) {
-	e.StartsAt, e.PublishAt, e.ReminderBefore = micros(e.StartsAt), micros(e.PublishAt), e.ReminderBefore.Truncate(time.Microsecond)
+	e.StartsAt, e.PublishAt = micros(e.StartsAt), micros(e.PublishAt)
+	e.ReminderBefore, e.Duration = e.ReminderBefore.Truncate(time.Microsecond), e.Duration.Truncate(time.Microsecond)
 	if e.TimeZone == "" {
 		e.TimeZone = "UTC"
 	}
 	if e.ReminderBefore == 0 {
 		e.ReminderBefore = DefaultReminderBefore
+	}
+	if e.Duration == 0 {
+		e.Duration = defaultDuration
 	}
 	if e.ID != "" {
 		if err := checkLine("ID", e.ID); err != nil {
@@ -85,6 +109,12 @@ func (e Event) checked() (Event, *time.Location, error) {
 	if e.StartsAt.IsZero() {
 		return Event{}, nil, invalid("StartsAt", "is required", "the zero time")
 	}
+	if e.Duration < minDuration || e.Duration > maxDuration {
+		return Event{}, nil, invalid("Duration", "must be between 1 s and 31 days (0: 1 h)", e.Duration)
+	}
+	if err := e.checkPlace(); err != nil {
+		return Event{}, nil, err
+	}
 	if e.RepeatDays < 0 || e.RepeatDays > maxRepeatDays {
 		return Event{}, nil, invalid("RepeatDays", "must be between 0 and 366", e.RepeatDays)
 	}
@@ -96,6 +126,19 @@ func (e Event) checked() (Event, *time.Location, error) {
 	}
 	zone, err := zoneOf(e.TimeZone)
 	return e, zone, err
+}
+
+func (e Event) checkPlace() error {
+	if e.Lat == nil && e.Lon == nil {
+		return nil
+	}
+	if e.Lat == nil || e.Lon == nil {
+		return invalid("Lat and Lon", "must both be given, or neither", "one")
+	}
+	if !(math.Abs(*e.Lat) <= 90) || !(math.Abs(*e.Lon) <= 180) { // so written that NaN is refused
+		return invalid("Lat and Lon", "must be within 90 and 180 degrees", fmt.Sprintf("%v, %v", *e.Lat, *e.Lon))
+	}
+	return nil
 }
 
 // zoneOf refuses Local, which is another zone on each machine.

@@ -15,10 +15,10 @@ import (
 // an edit and a handler of the same event come one after the other.
 
 const createEventSQL = `
-INSERT INTO community.events (id, community_id, title, starts_at, starts_local, time_zone, repeat_days, reminder_before, publish_at, published_at)
-VALUES (coalesce(nullif(@id::text, ''), gen_random_uuid()::text), @community_id, @title, @starts_at, @starts_local, @time_zone, @repeat_days,
-    @reminder_before, coalesce(@publish_at::timestamptz, now()), CASE WHEN @publish_at::timestamptz IS NULL THEN now() END)
-RETURNING id, community_id, title, starts_at, starts_local, time_zone, repeat_days, reminder_before, publish_at, published_at`
+INSERT INTO community.events (id, community_id, title, starts_at, starts_local, time_zone, duration, repeat_days, reminder_before, lat, lon, publish_at, published_at)
+VALUES (coalesce(nullif(@id::text, ''), gen_random_uuid()::text), @community_id, @title, @starts_at, @starts_local, @time_zone, @duration, @repeat_days,
+    @reminder_before, @lat, @lon, coalesce(@publish_at::timestamptz, now()), CASE WHEN @publish_at::timestamptz IS NULL THEN now() END)
+RETURNING id, community_id, title, starts_at, starts_local, time_zone, duration, repeat_days, reminder_before, publish_at, published_at, lat, lon, status`
 
 // CreateEvent adds an event and schedules its reminder, and its publication if it is a draft. It returns the event with its id
 // and its defaults filled in.
@@ -32,11 +32,11 @@ func (a *App) CreateEvent(ctx context.Context, tx pgx.Tx, event Event) (Event, e
 
 const editEventSQL = `
 UPDATE community.events SET title = @title, starts_at = @starts_at, starts_local = @starts_local, time_zone = @time_zone,
-    repeat_days = @repeat_days, reminder_before = @reminder_before,
+    duration = @duration, repeat_days = @repeat_days, reminder_before = @reminder_before, lat = @lat, lon = @lon,
     publish_at = CASE WHEN published_at IS NULL THEN coalesce(@publish_at::timestamptz, now()) ELSE publish_at END,
     published_at = CASE WHEN published_at IS NULL AND @publish_at::timestamptz IS NULL THEN now() ELSE published_at END
 WHERE id = @id
-RETURNING id, community_id, title, starts_at, starts_local, time_zone, repeat_days, reminder_before, publish_at, published_at`
+RETURNING id, community_id, title, starts_at, starts_local, time_zone, duration, repeat_days, reminder_before, publish_at, published_at, lat, lon, status`
 
 // EditEvent makes the event with that id the given one, and moves its tasks along. A reminder that was sent already is sent again
 // only if the event starts at another time now.
@@ -75,7 +75,8 @@ func (a *App) MoveEvent(ctx context.Context, tx pgx.Tx, id string, startsAt time
 func (a *App) saveEvent(ctx context.Context, tx pgx.Tx, doing, statement string, event Event, local time.Time) (Event, error) {
 	rows, err := tx.Query(ctx, statement, pgx.NamedArgs{
 		"id": event.ID, "community_id": event.CommunityID, "title": event.Title, "starts_at": event.StartsAt, "starts_local": local,
-		"time_zone": event.TimeZone, "repeat_days": event.RepeatDays, "reminder_before": event.ReminderBefore, "publish_at": orNull(event.PublishAt),
+		"time_zone": event.TimeZone, "duration": event.Duration, "repeat_days": event.RepeatDays, "reminder_before": event.ReminderBefore,
+		"lat": event.Lat, "lon": event.Lon, "publish_at": orNull(event.PublishAt),
 	})
 	if err != nil {
 		return Event{}, described(err, doing)
@@ -108,7 +109,7 @@ func (a *App) DeleteEvent(ctx context.Context, tx pgx.Tx, id string) error {
 }
 
 const eventSQL = `
-SELECT id, community_id, title, starts_at, starts_local, time_zone, repeat_days, reminder_before, publish_at, published_at
+SELECT id, community_id, title, starts_at, starts_local, time_zone, duration, repeat_days, reminder_before, publish_at, published_at, lat, lon, status
 FROM community.events WHERE id = $1`
 
 // Event reads an event. It returns an error wrapping ErrNotFound where there is none.

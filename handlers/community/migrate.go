@@ -2,6 +2,7 @@ package community
 
 import (
 	"context"
+	"crypto/sha256"
 	_ "embed"
 	"fmt"
 
@@ -14,15 +15,32 @@ var schemaSQL string
 
 const migrateLockSQL = `SELECT pg_advisory_xact_lock(hashtextextended('community.Migrate', 0))`
 
-// Migrate makes the schema community and its tables where they are missing. It may be called at every start and by several
-// processes at once. The role needs the right to create a schema. Tasktable's own tables are not its concern.
+// COMMENT takes no arguments.
+var (
+	schemaVersion = fmt.Sprintf("made by handlers/community, version %x", sha256.Sum256([]byte(schemaSQL)))
+	commentSQL    = "COMMENT ON SCHEMA community IS '" + schemaVersion + "'"
+)
+
+const migratedSQL = `SELECT coalesce(obj_description(to_regnamespace('community'), 'pg_namespace'), '')`
+
+// Migrate makes the schema community and what is missing in it. It may be called at every start and by several processes at once:
+// a comment on the schema says which version made it, and that one does nothing again, since even an ALTER TABLE IF NOT EXISTS would
+// wait for all who use the table, and keep others waiting. The role needs the right to create a schema. Tasktable's own tables are
+// not its concern.
 func Migrate(ctx context.Context, pool *pgxpool.Pool) error {
 	err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		// IF NOT EXISTS alone is no help against another process: both see nothing, and the later one fails.
 		if _, err := tx.Exec(ctx, migrateLockSQL); err != nil {
 			return err
 		}
-		_, err := tx.Exec(ctx, schemaSQL)
+		var made string
+		if err := tx.QueryRow(ctx, migratedSQL).Scan(&made); err != nil || made == schemaVersion {
+			return err
+		}
+		if _, err := tx.Exec(ctx, schemaSQL); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, commentSQL)
 		return err
 	})
 	if err != nil {

@@ -76,7 +76,8 @@ func (a *App) remind(ctx context.Context, tx pgx.Tx, t *handlers.Task[contract.S
 	return nil
 }
 
-const advanceSQL = `UPDATE community.events SET starts_at = @starts_at, starts_local = @starts_local WHERE id = @id`
+const advanceSQL = `
+UPDATE community.events SET starts_at = @starts_at, starts_local = @starts_local, previous_starts_at = @previous_starts_at WHERE id = @id`
 
 // advance moves a recurring event on to its first occurrence after an instant, and its reminder along. It counts the occurrences
 // that it passed over, as after an outage, beside the one it came from.
@@ -87,8 +88,14 @@ func (a *App) advance(
 	if err != nil {
 		return 0, fmt.Errorf("advance event %s: %w", event.ID, err)
 	}
+	previous := event.StartsAt
 	event.StartsLocal, event.StartsAt, skipped = nextOccurrence(event.StartsLocal, zone, event.RepeatDays, after)
-	if _, err := tx.Exec(ctx, advanceSQL, pgx.NamedArgs{"id": event.ID, "starts_at": event.StartsAt, "starts_local": event.StartsLocal}); err != nil {
+	if skipped > 0 {
+		previous = instantOf(event.StartsLocal.AddDate(0, 0, -event.RepeatDays), zone)
+	}
+	if _, err := tx.Exec(ctx, advanceSQL, pgx.NamedArgs{
+		"id": event.ID, "starts_at": event.StartsAt, "starts_local": event.StartsLocal, "previous_starts_at": previous,
+	}); err != nil {
 		return 0, fmt.Errorf("advance event %s: %w", event.ID, err)
 	}
 	t.Again(event.ReminderAt())

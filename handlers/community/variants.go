@@ -12,6 +12,15 @@ func Variants(app *App, mail handlers.Part) []handlers.Part {
 		handlers.HandleTx(app.sendReminder),
 		handlers.HandleTx(app.sendMessage),
 		handlers.HandleTx(app.welcome),
+		handlers.HandleTx(updateStatus),
+		handlers.HandleTx(refreshGeoSummary),
+		handlers.HandleTx(cleanUpTokens),
+		handlers.HandleTx(suspendAccounts),
+		handlers.HandleTx(app.purge),
+		handlers.HandleTx(app.purgeAccounts),
+		handlers.HandleTx(cleanUpMoments),
+		handlers.HandleTx(purgeMoments),
+		handlers.HandleTx(expireMessages),
 		mail,
 	}
 }

@@ -22,6 +22,15 @@ func All() []store.Payload {
 		SendDirectMessage{},
 		WelcomeMember{},
 		SendEmail{},
+		StatusUpdate{},
+		GeoSummaryRefresh{},
+		TokenCleanup{},
+		AccountSuspension{},
+		Purge{},
+		DeactivatedAccountPurge{},
+		MomentCleanup{},
+		MomentPurge{},
+		MessageExpiry{},
 	}
 }
 

@@ -1,0 +1,88 @@
+package community
+
+import (
+	"context"
+	"fmt"
+	"maps"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tasktable/tasktable/handlers"
+)
+
+// MostRows is how many rows one run of a recurring task changes at most. One that has found as many runs again at once, as
+// another attempt with its own transaction, until it finds fewer: so no transaction is long, and what has been done stays done.
+const MostRows = 10000
+
+// Swept is the result of a run of a recurring task: how many rows it has changed in each table it looked at.
+type Swept map[string]int64
+
+// sweep is one run: a transaction that changes up to MostRows rows. Its time is that of the attempt, so that all its statements
+// agree, and tests can choose it.
+type sweep struct {
+	tx    pgx.Tx
+	e     *handlers.Execution
+	left  int64 // of MostRows
+	swept Swept
+}
+
+func newSweep(tx pgx.Tx, e *handlers.Execution) *sweep {
+	return &sweep{tx: tx, e: e, left: MostRows, swept: Swept{}}
+}
+
+// exec runs a statement that changes at most @rows rows of a table, with @now and its own arguments. What was locked by others is
+// the statement's to skip: whoever edits a row is not kept waiting, and the next fire finds what is still to be done.
+func (s *sweep) exec(ctx context.Context, table, statement string, args pgx.NamedArgs) error {
+	if s.left <= 0 {
+		return nil
+	}
+	done, err := s.tx.Exec(ctx, statement, s.args(args))
+	if err != nil {
+		return fmt.Errorf("%s: %w", table, err)
+	}
+	s.count(table, done.RowsAffected())
+	return nil
+}
+
+// texts is exec for a statement that returns a column of text, a row for each it has changed.
+func (s *sweep) texts(ctx context.Context, table, statement string, args pgx.NamedArgs) ([]string, error) {
+	if s.left <= 0 {
+		return nil, nil
+	}
+	found, err := s.find(ctx, table, statement, args)
+	s.count(table, int64(len(found)))
+	return found, err
+}
+
+// find reads a column of text, and changes nothing.
+func (s *sweep) find(ctx context.Context, table, statement string, args pgx.NamedArgs) ([]string, error) {
+	rows, err := s.tx.Query(ctx, statement, s.args(args))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", table, err)
+	}
+	found, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", table, err)
+	}
+	return found, nil
+}
+
+func (s *sweep) args(args pgx.NamedArgs) pgx.NamedArgs {
+	all := pgx.NamedArgs{"now": s.e.StartedAt, "rows": s.left}
+	maps.Copy(all, args)
+	return all
+}
+
+func (s *sweep) count(table string, rows int64) {
+	s.swept[table] += rows
+	s.left -= rows
+}
+
+// finish says what was done, and runs again if there may be more.
+func (s *sweep) finish() {
+	s.e.Result(s.swept)
+	if s.left <= 0 {
+		s.e.Note("there may be more than %d rows: it runs again at once", MostRows)
+		s.e.Again(s.e.StartedAt)
+	}
+}
