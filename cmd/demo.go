@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -22,8 +23,13 @@ const demoSchema = "tasktable_demo"
 
 const demoHelp = `Plays the example community live: members join, posts and events are published at their time, reminders go out; an
 event is moved and its reminder moves along; another is edited while its reminder runs; one is deleted, one reminder
-comes too late, one mail fails and is retried. It prints what happens as it happens, from the table and its history, and
-at the end the audit by SQL with the queries.
+comes too late, one mail fails and is retried.
+
+Then its operators: a recurring head count skips a turn while one takes too long; a message is paused until a time, a
+queue until somebody resumes it; badges that could not be printed are retried when there is paper, and one is archived;
+events that were edited behind the application's back are reconciled; the community's own recurring tasks run.
+
+It prints what happens as it happens, from the table and its history, and at the end the audit by SQL with the queries.
 
 It makes the schemas ` + demoSchema + ` and community. It exits with 0 if all happened that should have, and with 1 if not.`
 
@@ -40,9 +46,10 @@ type demo struct {
 	d     *database
 	tasks *store.Store
 	app   *community.App
-	run   string    // tells this run's events from those of earlier ones
-	start time.Time // by the database's clock
-	began time.Time // the same instant by ours
+	run   string      // tells this run's events from those of earlier ones
+	start time.Time   // by the database's clock
+	began time.Time   // the same instant by ours
+	paper atomic.Bool // in the printer
 }
 
 func (p *program) demoCommand() *cobra.Command {
@@ -76,6 +83,12 @@ func (d *demo) play(ctx context.Context) (err error) {
 	}
 	d.tasks = store.New(store.Config{Service: "demo", Schema: demoSchema})
 	d.app = community.New(d.tasks)
+	if err := d.clear(ctx); err != nil {
+		return err
+	}
+	if err := d.clock(ctx); err != nil { // before the node: handlers go by it
+		return err
+	}
 	stop, err := d.serve(ctx)
 	if err != nil {
 		return err
@@ -96,14 +109,16 @@ func (d *demo) migrate(ctx context.Context) error {
 
 // serve runs a node beside the script. The returned function stops it.
 func (d *demo) serve(ctx context.Context) (stop func() error, err error) {
-	registry, err := handlers.NewRegistry(append(community.Variants(d.app, community.Outbox()), handlers.Use(d.slowDinner, d.mailFailsOnce))...)
+	registry, err := handlers.NewRegistry(append(community.Variants(d.app, community.Outbox()), d.variants()...)...)
 	if err != nil {
 		return nil, err
 	}
 	node, err := scheduled.New(scheduled.Config{
 		Pool: d.d.pool, Connect: d.d.session, Handlers: registry, Schema: demoSchema, Service: "demo", Version: version(),
-		Logger:  d.log.logger(d.stderr),
-		Backoff: func(int, error) time.Duration { return 2 * time.Second }, // the default, 10 s, is long in a demo
+		Queues:    map[string]int{store.DefaultQueue: scheduled.DefaultSlots, letters: 1},
+		Recurring: community.Recurring(),
+		Logger:    d.log.logger(d.stderr),
+		Backoff:   func(int, error) time.Duration { return 2 * time.Second }, // the default, 10 s, is long in a demo
 	})
 	if err != nil {
 		return nil, err
@@ -114,40 +129,19 @@ func (d *demo) serve(ctx context.Context) (stop func() error, err error) {
 	return func() error { cancel(); return <-done }, nil
 }
 
-// slowDinner makes the dinner's reminder take four seconds, so that there is time to edit the event meanwhile.
-func (d *demo) slowDinner(next handlers.Handler) handlers.Handler {
-	return func(ctx context.Context, e *handlers.Execution) error {
-		if e.ID == d.reminderOf("dinner") && e.DueAt.Before(d.start.Add(6*time.Second)) {
-			select {
-			case <-time.After(4 * time.Second):
-			case <-ctx.Done():
-				return context.Cause(ctx)
-			}
-		}
-		return next(ctx, e)
-	}
-}
-
-// mailFailsOnce is a mail server on a bad day.
-func (d *demo) mailFailsOnce(next handlers.Handler) handlers.Handler {
-	return func(ctx context.Context, e *handlers.Execution) error {
-		if e.Type == "SEND_EMAIL" && e.Attempt == 1 {
-			return errors.New("451 4.3.2 the mail server is not accepting messages just now")
-		}
-		return next(ctx, e)
-	}
-}
-
 func (d *demo) eventID(name string) string { return name + "-" + d.run }
 
 func (d *demo) reminderOf(name string) string { return "task-SEND_EVENT_REMINDER-" + d.eventID(name) }
 
-// clock fixes the demo's beginning, by the database's clock: all times of the script count from it.
+// clock fixes the demo's beginning, by the database's clock: all times of the script count from it. It is a whole second, since
+// those are what recurring tasks fire at, and leaves the node a moment to come up.
 func (d *demo) clock(ctx context.Context) error {
-	if err := d.d.pool.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&d.start); err != nil {
+	var now time.Time
+	if err := d.d.pool.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&now); err != nil {
 		return fmt.Errorf("ask the database's time: %w", err)
 	}
-	d.began = time.Now()
+	d.start = now.Add(2 * time.Second).Truncate(time.Second)
+	d.began = time.Now().Add(d.start.Sub(now))
 	d.run = strconv.FormatInt(d.start.Unix(), 36)
 	return nil
 }

@@ -1,8 +1,10 @@
 package cmd
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -10,7 +12,7 @@ import (
 	"github.com/tasktable/tasktable/handlers/community"
 )
 
-// step is something that the application's users do, so many seconds from the beginning.
+// step is something that the application's users or its operators do, so many seconds from the beginning.
 type step struct {
 	second float64
 	says   string
@@ -19,7 +21,14 @@ type step struct {
 
 const day = 24 * time.Hour
 
+// script is all steps, by their seconds.
 func (d *demo) script() []step {
+	steps := slices.Concat(d.users(), d.operators())
+	slices.SortStableFunc(steps, func(a, b step) int { return cmp.Compare(a.second, b.second) })
+	return steps
+}
+
+func (d *demo) users() []step {
 	return []step{
 		{0, "a member joins: a mail at once, a message after a day", d.join},
 		{0, "a book club, drafted: published at +2 s, starts at +12 s, reminder 6 s before", d.create(community.Event{ID: "book-club", PublishAt: d.at(2), StartsAt: d.at(12), ReminderBefore: 6 * time.Second})},
@@ -28,6 +37,8 @@ func (d *demo) script() []step {
 		{0, "a weekly stand-up at +8 s, reminder 3 s before", d.create(community.Event{ID: "stand-up", StartsAt: d.at(8), ReminderBefore: 3 * time.Second, RepeatDays: 7})},
 		{0, "a picnic at +9 s", d.create(community.Event{ID: "picnic", StartsAt: d.at(9), ReminderBefore: 3 * time.Second})},
 		{0, "somebody enters a lecture that began an hour ago", d.create(community.Event{ID: "lecture", StartsAt: d.at(-3600), ReminderBefore: time.Second})},
+		{0, "a hike, tomorrow", d.create(community.Event{ID: "hike", StartsAt: d.at(86400)})},
+		{0, "a concert, tomorrow", d.create(community.Event{ID: "concert", StartsAt: d.at(86400)})},
 		{1, "the book club moves to +15 s: its reminder moves along", d.move("book-club", 15)},
 		{2, "the picnic is called off: its reminder with it", d.remove("picnic")},
 		{5, "the dinner moves to +16 s while its reminder runs", d.move("dinner", 16)},
@@ -36,9 +47,6 @@ func (d *demo) script() []step {
 
 // playScript does the steps at their seconds and prints what happens, until the demo's time is over.
 func (d *demo) playScript(ctx context.Context) error {
-	if err := d.clock(ctx); err != nil {
-		return err
-	}
 	fmt.Fprintf(d.stdout, "The demo plays for %s; what people do is marked with »\n\n", d.length)
 	timeline := d.newTimeline()
 	ticker := time.NewTicker(100 * time.Millisecond)

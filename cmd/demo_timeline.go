@@ -8,12 +8,14 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/tasktable/tasktable/store"
 )
 
 const timelineSQL = `
 SELECT l.task_id, l.at, l.kind, l.event, l.outcome, l.by, l.revision, coalesce(l.fence, 0) AS fence, coalesce(l.attempt, 0) AS attempt,
     coalesce(extract(epoch FROM l.delay), -1)::float8 AS delay, coalesce(extract(epoch FROM l.took), -1)::float8 AS took,
-    coalesce(l.detail, '') AS detail, coalesce(t.type, '') AS type
+    coalesce(l.detail, '') AS detail, coalesce(t.type, '') AS type, coalesce(t.message, '') AS message
 FROM tasktable_demo.task_timeline AS l LEFT JOIN tasktable_demo.scheduled_tasks AS t ON t.id = l.task_id
 WHERE l.at >= $1 ORDER BY l.at, l.revision`
 
@@ -31,6 +33,7 @@ type timelineRow struct {
 	Took     float64
 	Detail   string
 	Type     string
+	Message  string // of the task as it is now
 }
 
 // timeline prints the lines of the history as they appear.
@@ -54,7 +57,11 @@ func (l *timeline) print(ctx context.Context) error {
 		key := [2]int64{line.Revision, line.Fence}
 		if !l.seen[key] {
 			l.seen[key] = true
-			fmt.Fprintf(l.stdout, "%s   %-24s %-14s %-12s %s\n", l.clockText(line.At), line.Type, l.name(line.TaskID), line.Outcome, l.detail(line))
+			outcome, detail := line.Outcome, l.detail(line)
+			if line.skipped() {
+				outcome, detail = string(store.StatusSkipped), line.Message
+			}
+			fmt.Fprintf(l.stdout, "%s   %-24s %-16s %-12s %s\n", l.clockText(line.At), line.Type, l.name(line.TaskID), outcome, detail)
 		}
 	}
 	return nil
@@ -65,15 +72,20 @@ func (d *demo) clockText(at time.Time) string {
 	return fmt.Sprintf("%+6.1fs", at.Sub(d.start).Seconds())
 }
 
-// name is the end of an id that tells the tasks of the demo apart.
-func (l *timeline) name(id string) string {
-	if before, ok := strings.CutSuffix(id, "-"+l.run); ok {
-		id = before
-	}
-	for _, prefix := range []string{"task-SEND_EVENT_REMINDER-", "task-PUBLISH_EVENT-", "task-PUBLISH_SCHEDULED_POST-", "task-WELCOME_MEMBER-"} {
+// skipped says whether the line is that of an occurrence that does not run.
+func (l timelineRow) skipped() bool {
+	_, is := l.change()
+	return is.Status == store.StatusSkipped
+}
+
+// name is the end of an id that tells the tasks of the demo apart; an occurrence goes by its recurring task's.
+func (d *demo) name(id string) string {
+	id, _, _ = strings.Cut(id, "@")
+	id = strings.TrimSuffix(id, "-"+d.run)
+	for _, prefix := range []string{"task-SEND_EVENT_REMINDER-", "task-PUBLISH_EVENT-", "task-PUBLISH_SCHEDULED_POST-", "task-WELCOME_MEMBER-", "task-PRINT_BADGE-", "community-"} {
 		id = strings.TrimPrefix(id, prefix)
 	}
-	return "…"[:3*min(1, len(id)/13)] + id[max(0, len(id)-12):]
+	return "…"[:3*min(1, len(id)/16)] + id[max(0, len(id)-15):]
 }
 
 func (l *timeline) detail(line timelineRow) string {
@@ -91,28 +103,53 @@ func (l *timeline) detail(line timelineRow) string {
 		return said
 	}
 	said := "by " + line.By
-	was, is, _ := strings.Cut(line.Detail, " -> ")
-	if line.Outcome == "created" {
-		was, is = "", was
-	}
-	if from, to := l.time(was), l.time(is); from != "" && to != "" {
+	was, is := line.change()
+	from, to := l.time(was.ScheduledAt), l.time(is.ScheduledAt)
+	switch until := l.time(is.PausedUntil); {
+	case until != "":
+		said += ": until " + until
+	case from != "" && to != "":
 		said += ": " + from + " → " + to
-	} else if to != "" {
+	case to != "":
 		said += ": due at " + to
 	}
 	return said
 }
 
-// time is the scheduled_at of one side of a change.
-func (l *timeline) time(side string) string {
-	var change struct {
-		ScheduledAt *time.Time `json:"scheduled_at"`
+// changed is one side of a change.
+type changed struct {
+	Status      store.Status `json:"status"`
+	ScheduledAt *time.Time   `json:"scheduled_at"`
+	PausedUntil *time.Time   `json:"paused_until"`
+}
+
+// change is what a change has changed, before and after; of an attempt both are empty.
+func (l timelineRow) change() (was, is changed) {
+	if l.Kind == "execution" {
+		return was, is
 	}
-	if json.Unmarshal([]byte(side), &change) != nil || change.ScheduledAt == nil {
+	before, after, both := strings.Cut(l.Detail, " -> ")
+	if !both && l.Outcome == "created" { // there was nothing before
+		before, after = "", before
+	}
+	return side(before), side(after)
+}
+
+// side reads one side of a change; none is an empty one.
+func side(text string) (c changed) {
+	if json.Unmarshal([]byte(text), &c) != nil {
+		return changed{}
+	}
+	return c
+}
+
+// time is an instant of a change, or "".
+func (d *demo) time(at *time.Time) string {
+	if at == nil {
 		return ""
 	}
-	if in := change.ScheduledAt.Sub(l.start); in > day/2 {
-		return fmt.Sprintf("+%.0f d", in.Hours()/24)
+	if in := at.Sub(d.start); in > day/2 {
+		return fmt.Sprintf("+%.1f d", in.Hours()/24)
 	}
-	return strings.TrimSpace(l.clockText(*change.ScheduledAt))
+	return strings.TrimSpace(d.clockText(*at))
 }

@@ -15,6 +15,10 @@ import (
 type engineSettings struct {
 	service         string
 	queues          map[string]int
+	shareSlots      bool
+	paused          []store.Scope
+	retention       time.Duration
+	retentionByType map[string]time.Duration
 	pollInterval    time.Duration
 	lookAhead       time.Duration
 	startAllowance  time.Duration
@@ -29,6 +33,15 @@ func (s *engineSettings) options() []option {
 		{flag: "queue", variable: "TASKTABLE_QUEUES", value: "name=slots", many: true, set: queues(&s.queues),
 			fallback: fmt.Sprintf("%s=%d", store.DefaultQueue, scheduled.DefaultSlots),
 			usage:    "a queue to work, and how many of its tasks run at once; may be repeated, or separated by commas"},
+		{flag: "share-slots", variable: "TASKTABLE_SHARE_SLOTS", set: toggle(&s.shareSlots),
+			usage: "idle slots of one queue serve the others: the slots of --queue become weights"},
+		{flag: "pause", variable: "TASKTABLE_PAUSED", value: "scope", many: true, set: scopes(&s.paused),
+			usage: "what this node does not work: all, queue:NAME or type:NAME; may be repeated, or separated by commas. Other nodes work it; to pause it on all of them: SELECT tasktable.pause_scope('queue', 'NAME')"},
+		{flag: "retention", variable: "TASKTABLE_RETENTION", value: "period", set: period(&s.retention),
+			fallback: fmt.Sprintf("%.0fh", scheduled.DefaultRetention.Hours()),
+			usage:    "how long finished tasks and their history are kept; off: for ever. The leader removes them, so give all nodes the same"},
+		{flag: "retention-type", variable: "TASKTABLE_RETENTION_TYPES", value: "type=period", many: true, set: periods(&s.retentionByType),
+			usage: "the same for the tasks of a type, as LOG=24h or SEND_EMAIL=off; may be repeated, or separated by commas"},
 		{flag: "poll-interval", variable: "TASKTABLE_POLL_INTERVAL", value: "duration", set: duration(&s.pollInterval, time.Second, time.Hour),
 			fallback: scheduled.DefaultPollInterval.String(),
 			usage:    "how often the leader looks at everything, whatever it knows"},
@@ -51,11 +64,24 @@ func (s *engineSettings) options() []option {
 func (s *engineSettings) apply(config *scheduled.Config) {
 	config.Service = s.service
 	config.Queues = s.queues
+	config.ShareSlots = s.shareSlots
+	config.Paused = s.paused
+	config.Retention = s.retention
+	config.RetentionByType = s.retentionByType
 	config.PollInterval = s.pollInterval
 	config.LookAhead = s.lookAhead
 	config.StartAllowance = s.startAllowance
 	config.ShutdownTimeout = s.shutdownTimeout
 	config.EngineConns = s.engineConns
+}
+
+// pausedNames is what this node does not work, for the log.
+func (s *engineSettings) pausedNames() []string {
+	names := make([]string, len(s.paused))
+	for i, scope := range s.paused {
+		names[i] = scope.String()
+	}
+	return names
 }
 
 var errQueues = errors.New("must be name=slots, or several separated by commas: each name once, of 1 to 64 of a-z, 0-9, inner - or _, " +
@@ -71,6 +97,38 @@ func queues(into *map[string]int) func(string) error {
 				return errQueues
 			}
 			found[name] = number
+		}
+		*into = found
+		return nil
+	}
+}
+
+func scopes(into *[]store.Scope) func(string) error {
+	return func(given string) error {
+		var found []store.Scope
+		for item := range strings.SplitSeq(given, ",") {
+			scope, err := store.ParseScope(strings.TrimSpace(item))
+			if err != nil {
+				return errors.New("must be all, queue:NAME or type:NAME, or several separated by commas")
+			}
+			found = append(found, scope)
+		}
+		*into = found
+		return nil
+	}
+}
+
+// periods reads the periods by type. A type's name has neither a comma nor an equals sign.
+func periods(into *map[string]time.Duration) func(string) error {
+	return func(given string) error {
+		found := map[string]time.Duration{}
+		for item := range strings.SplitSeq(given, ",") {
+			name, text, _ := strings.Cut(strings.TrimSpace(item), "=")
+			var length time.Duration
+			if _, twice := found[name]; twice || store.CheckType(name) != nil || period(&length)(text) != nil {
+				return fmt.Errorf("must be TYPE=period, or several separated by commas: each type once, with off or %s", periodRule)
+			}
+			found[name] = length
 		}
 		*into = found
 		return nil

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/scheduled"
+	"github.com/tasktable/tasktable/store"
 )
 
 // The bounds are written twice, since a message must name the option; so they must stay the same.
@@ -46,6 +47,13 @@ func TestBoundsAreThoseOfTheConfig(t *testing.T) {
 			func(s *engineSettings) { s.engineConns = 2 }, func(s *engineSettings) { s.engineConns = 101 }}},
 		{"queue", "a=1", "a=10000", []func(*engineSettings){
 			func(s *engineSettings) { s.queues = map[string]int{"a": 0} }, func(s *engineSettings) { s.queues = map[string]int{"a": 10001} }}},
+		{"pause", "all", "queue:a,type:SEND:MAIL", []func(*engineSettings){
+			func(s *engineSettings) { s.paused = []store.Scope{{}} }, func(s *engineSettings) { s.paused = []store.Scope{store.Queue("A")} }}},
+		{"retention", "1m", "876600h", []func(*engineSettings){
+			func(s *engineSettings) { s.retention = time.Minute - 1 }, func(s *engineSettings) { s.retention = store.MaxRetention + 1 }}},
+		{"retention-type", "LOG=1m", "LOG=876600h,SEND_EMAIL=off", []func(*engineSettings){
+			func(s *engineSettings) { s.retentionByType = map[string]time.Duration{"LOG": time.Minute - 1} },
+			func(s *engineSettings) { s.retentionByType = map[string]time.Duration{"a,b": time.Hour} }}},
 	} {
 		t.Run(test.flag, func(t *testing.T) {
 			for _, given := range []string{test.least, test.most} {

@@ -3,12 +3,16 @@ package cmd
 import (
 	"io"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/tasktable/tasktable/scheduled"
+	"github.com/tasktable/tasktable/store"
 )
 
 func TestFlagWinsOverVariableOverDefault(t *testing.T) {
@@ -92,6 +96,56 @@ func TestZeroTurnsOff(t *testing.T) {
 	}
 }
 
+func TestPausesAreRepeatedOrSeparatedByCommas(t *testing.T) {
+	both := []store.Scope{store.Queue("mail"), store.Type("SEND:EMAIL")}
+	for _, test := range []struct {
+		name      string
+		args      []string
+		variables []string
+		want      []store.Scope
+	}{
+		{"default", nil, nil, nil},
+		{"variable", nil, []string{"TASKTABLE_PAUSED=queue:mail, type:SEND:EMAIL"}, both},
+		{"flags", []string{"--pause", "queue:mail", "--pause", "type:SEND:EMAIL"}, []string{"TASKTABLE_PAUSED=all"}, both},
+		{"empty flag", []string{"--pause="}, []string{"TASKTABLE_PAUSED=all"}, nil},
+		{"everything", []string{"--pause=all"}, nil, []store.Scope{store.Everything()}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var settings engineSettings
+			resolveArgs(t, settings.options(), test.variables, test.args)
+			if !slices.Equal(settings.paused, test.want) {
+				t.Errorf("got %v, want %v", settings.paused, test.want)
+			}
+		})
+	}
+}
+
+func TestRetentionIsAPeriodOrOff(t *testing.T) {
+	for _, test := range []struct {
+		name      string
+		args      []string
+		variables []string
+		want      time.Duration
+		byType    map[string]time.Duration
+	}{
+		{"default", nil, nil, 90 * day, nil},
+		{"variables", nil, []string{"TASKTABLE_RETENTION=720h", "TASKTABLE_RETENTION_TYPES=LOG=24h, SEND_EMAIL=off"}, 30 * day,
+			map[string]time.Duration{"LOG": day, "SEND_EMAIL": -1}},
+		{"flags", []string{"--retention=off", "--retention-type=LOG=24h", "--retention-type", "SEND_EMAIL=off"}, nil, -1,
+			map[string]time.Duration{"LOG": day, "SEND_EMAIL": -1}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var settings engineSettings
+			resolveArgs(t, settings.options(), test.variables, test.args)
+			var config scheduled.Config
+			settings.apply(&config)
+			if config.Retention != test.want || !maps.Equal(config.RetentionByType, test.byType) {
+				t.Errorf("got %s and %v, want %s and %v", config.Retention, config.RetentionByType, test.want, test.byType)
+			}
+		})
+	}
+}
+
 func TestHelpOfEachFlagShowsItsVariable(t *testing.T) {
 	p := &program{stdout: io.Discard, stderr: io.Discard}
 	withoutVariable := map[string]bool{"help": true, "version": true, "yes": true}
@@ -118,7 +172,7 @@ func TestHelpOfEachFlagShowsItsVariable(t *testing.T) {
 		}
 	}
 	visit(p.rootCommand())
-	if seen < 40 {
+	if seen < 55 {
 		t.Errorf("saw %d flags only", seen)
 	}
 }

@@ -24,6 +24,9 @@ own write a program of your own around the package scheduled.
 A node needs the connections of the handlers' pool (--max-conns), of the engine's (--engine-conns) and two more. Run as
 many nodes as you like.
 
+With --community the recurring tasks of the example are declared as well: see them in the view recurring_tasks. They
+stay when the node stops, and fire while some node works their types.
+
 At a signal it claims no more, lets running tasks end within --shutdown-timeout, then interrupts them and queues them
 again.`
 
@@ -45,7 +48,7 @@ func (p *program) serveCommand() *cobra.Command {
 		option{flag: "migrate", variable: "TASKTABLE_MIGRATE", usage: "first brings the schema to this program's version", set: toggle(&s.migrate)})
 	options = append(options, s.engine.options()...)
 	options = append(options, option{flag: "community", variable: "TASKTABLE_COMMUNITY", set: toggle(&s.community),
-		usage: "also runs the tasks of the example community, and creates its tables in a schema community; its mails become rows of community.outbox unless there is a mail server"})
+		usage: "also runs the tasks of the example community, the recurring ones included, and creates its tables in a schema community; its mails become rows of community.outbox unless there is a mail server"})
 	options = append(options, s.mail.options()...)
 	options = append(options, s.log.options()...)
 	return p.bind(&cobra.Command{
@@ -54,7 +57,8 @@ func (p *program) serveCommand() *cobra.Command {
 		Long:  serveHelp,
 		Example: `  tasktable serve --migrate                 # on a private Postgres, for a first look
   DATABASE_URL=postgres://user@host/db tasktable serve --queue default=50 --queue mail=5
-  TASKTABLE_QUEUES=default=50,mail=5 TASKTABLE_LOG_FORMAT=json tasktable serve`,
+  TASKTABLE_QUEUES=default=50,mail=5 TASKTABLE_LOG_FORMAT=json tasktable serve
+  tasktable serve --queue critical=60 --queue default=30 --queue low=10 --share-slots    # weights of 6:3:1`,
 	}, options, func(command *cobra.Command) error { return s.run(command.Context()) })
 }
 
@@ -122,12 +126,15 @@ func (s *serve) node(ctx context.Context, d *database, registry *handlers.Regist
 		Pool: d.pool, Connect: d.session, Handlers: registry, Schema: s.database.schema, Version: version(), Logger: logger,
 	}
 	s.engine.apply(&config)
+	if s.community {
+		config.Recurring = community.Recurring()
+	}
 	node, err := scheduled.New(config)
 	if err != nil {
 		return err
 	}
 	logger.Info("serving", "database", address(d.pool.Config().ConnConfig), "schema", s.database.schema, "types", registry.Types(),
-		"queues", s.engine.queues, "version", version())
+		"queues", s.engine.queues, "paused", s.engine.pausedNames(), "version", version())
 	stopping := sync.OnceFunc(func() {
 		logger.Info("stopping; a second signal ends it at once", "reason", context.Cause(ctx))
 	})

@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"net"
@@ -86,6 +87,68 @@ func TestServeRunsTheExampleOnDemand(t *testing.T) {
 	p.signal(syscall.SIGTERM)
 	p.end().want(t, exitOK)
 	execute(t, url, "SELECT FROM community.events")
+}
+
+// ask waits until a query answers what it ought to.
+func ask(t *testing.T, url, sql, want string) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
+	var got string
+	for deadline := time.Now().Add(waitLimit); time.Now().Before(deadline); {
+		if err := conn.QueryRow(t.Context(), "SELECT coalesce(("+sql+")::text, '') FROM pg_sleep(0.02)").Scan(&got); err != nil {
+			t.Fatal(err)
+		}
+		if got == want {
+			return
+		}
+	}
+	t.Fatalf("%s: got %q, want %q", sql, got, want)
+}
+
+func TestServeDeclaresTheRecurringTasksOfTheExample(t *testing.T) {
+	t.Parallel()
+	url := storetest.URL(t)
+	p := start(t, []string{"DATABASE_URL=" + url, "TASKTABLE_SERVICE=example"}, "serve", "--community")
+	ask(t, url, "SELECT count(*) FROM tasktable.recurring_tasks WHERE declared_by = 'example' AND next_fire > now() - interval '1 minute'", "9")
+	execute(t, url, "SELECT tasktable.run_now('community-status-update')")
+	ask(t, url, "SELECT status FROM tasktable.scheduled_tasks WHERE parent_id = 'community-status-update' ORDER BY created_at LIMIT 1", "COMPLETED")
+	p.signal(syscall.SIGTERM)
+	p.end().want(t, exitOK)
+
+	// Without it nothing is said about them: they stay, for other nodes.
+	p = start(t, []string{"DATABASE_URL=" + url, "TASKTABLE_SERVICE=example"}, "serve")
+	execute(t, url, `SELECT tasktable.schedule('{"type":"LOG","message":"hi"}', id => 'hi')`)
+	ask(t, url, "SELECT status FROM tasktable.scheduled_tasks WHERE id = 'hi'", "COMPLETED")
+	ask(t, url, "SELECT count(*) FROM tasktable.recurring_tasks WHERE declared_by = 'example' AND status = 'QUEUED'", "9")
+	p.signal(syscall.SIGTERM)
+	p.end().want(t, exitOK)
+}
+
+func TestServeSharesSlots(t *testing.T) {
+	t.Parallel()
+	url := storetest.URL(t)
+	p := start(t, []string{"DATABASE_URL=" + url, "TASKTABLE_QUEUES=critical=6,default=3,low=1"}, "serve", "--share-slots")
+	ask(t, url, "SELECT shares_slots FROM tasktable.nodes WHERE dead_at IS NULL", "true")
+	p.signal(syscall.SIGTERM)
+	p.end().want(t, exitOK)
+}
+
+// The higher priority would run first, were it not paused.
+func TestServeLeavesWhatItPauses(t *testing.T) {
+	t.Parallel()
+	url := storetest.URL(t)
+	p := start(t, []string{"DATABASE_URL=" + url}, "serve", "--queue=default=5,slow=5", "--pause=queue:slow")
+	p.waitFor("paused=[queue:slow]")
+	execute(t, url, `SELECT tasktable.schedule('{"type":"LOG","message":"hi"}', id => 'slow', queue => 'slow', priority => 9)`)
+	execute(t, url, `SELECT tasktable.schedule('{"type":"LOG","message":"hi"}', id => 'fast')`)
+	ask(t, url, "SELECT status FROM tasktable.scheduled_tasks WHERE id = 'fast'", "COMPLETED")
+	ask(t, url, "SELECT id || ' ' || has_node FROM tasktable.late_tasks", "slow false")
+	p.signal(syscall.SIGTERM)
+	p.end().want(t, exitOK)
 }
 
 // A mail server that never answers keeps the task running, and with it the program.

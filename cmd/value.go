@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/tasktable/tasktable/store"
 )
 
 // The functions of this file make an option's set: they keep a value of one kind, or return the rule it breaks, to be
@@ -64,6 +66,25 @@ func durationOrOff(into *time.Duration, most time.Duration) func(string) error {
 		}
 		if *into == 0 {
 			*into = -1
+		}
+		return nil
+	}
+}
+
+const leastPeriod = time.Minute
+
+var periodRule = fmt.Sprintf("a duration from %s to %s, such as 720h", leastPeriod, store.MaxRetention)
+
+// period takes off as for ever, which a Config of the library writes as -1. It takes no 0, which there is the default.
+func period(into *time.Duration) func(string) error {
+	set := duration(into, leastPeriod, store.MaxRetention)
+	return func(given string) error {
+		if given == "off" {
+			*into = -1
+			return nil
+		}
+		if set(given) != nil {
+			return fmt.Errorf("must be off or %s", periodRule)
 		}
 		return nil
 	}

@@ -125,7 +125,7 @@ COMMENT ON INDEX tasktable.scheduled_tasks_recurring IS 'Recurring tasks by thei
 
 -- +goose StatementBegin
 CREATE FUNCTION tasktable.due_of(id text, scheduled_at timestamptz, run_now_at timestamptz, jitter interval) RETURNS timestamptz
-LANGUAGE sql IMMUTABLE AS $$
+LANGUAGE sql STABLE AS $$ -- not IMMUTABLE, which it is: its parts are STABLE, and Postgres would then not inline it
     SELECT coalesce(run_now_at, CASE WHEN jitter IS NULL THEN scheduled_at ELSE scheduled_at + make_interval(secs =>
         ((hashtextextended(id || ' ' || extract(epoch FROM scheduled_at)::text, 0) & 9223372036854775807)
             % greatest((extract(epoch FROM jitter) * 1000000)::bigint, 1))::float8 / 1000000) END)
@@ -138,6 +138,13 @@ CREATE OR REPLACE FUNCTION tasktable.before_task_change() RETURNS trigger LANGUA
 DECLARE
     owed boolean := false; -- a fire that was due before this edit
 BEGIN
+    IF NEW.cron IS NOT NULL THEN -- first, so that setting to null what has its default changes nothing
+        NEW.time_zone := coalesce(NEW.time_zone, 'UTC');
+        NEW.overlap := coalesce(NEW.overlap, 'skip');
+        NEW.catch_up := coalesce(NEW.catch_up, 'latest');
+        NEW.catch_up_paused := coalesce(NEW.catch_up_paused, 'none');
+        NEW.catch_up_limit := coalesce(NEW.catch_up_limit, 100);
+    END IF;
     IF TG_OP = 'INSERT' THEN
         NEW.attempt := 0;
         NEW.fence := NULL;
@@ -190,11 +197,6 @@ BEGIN
         NEW.archived_note := NULL;
     END IF;
     IF NEW.cron IS NOT NULL THEN
-        NEW.time_zone := coalesce(NEW.time_zone, 'UTC');
-        NEW.overlap := coalesce(NEW.overlap, 'skip');
-        NEW.catch_up := coalesce(NEW.catch_up, 'latest');
-        NEW.catch_up_paused := coalesce(NEW.catch_up_paused, 'none');
-        NEW.catch_up_limit := coalesce(NEW.catch_up_limit, 100);
         NEW.planned_revision := CASE WHEN owed THEN NEW.revision WHEN TG_OP = 'UPDATE' THEN NEW.planned_revision END;
         NEW.run_now_at := NULL; -- running it now is forking an occurrence, which leaves the task itself as it is
     ELSE
@@ -309,8 +311,8 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 COMMENT ON FUNCTION tasktable.reopen_occurrence() IS 'An occurrence that waits again, or is made for a time that has passed, counts as one that has not ended.';
-CREATE TRIGGER task_7_reopen AFTER INSERT OR UPDATE OF status ON tasktable.scheduled_tasks
-    FOR EACH ROW WHEN (NEW.parent_id IS NOT NULL AND NEW.status = 'QUEUED' AND NEW.fence IS NULL AND NEW.attempt = 0)
+CREATE TRIGGER task_7_reopen AFTER INSERT OR UPDATE OF status, scheduled_at, parent_id ON tasktable.scheduled_tasks
+    FOR EACH ROW WHEN (NEW.parent_id IS NOT NULL AND NEW.status IN ('QUEUED', 'PAUSED') AND NEW.fence IS NULL AND NEW.attempt = 0)
     EXECUTE FUNCTION tasktable.reopen_occurrence();
 COMMENT ON TRIGGER task_7_reopen ON tasktable.scheduled_tasks IS 'An occurrence that waits.';
 
@@ -475,6 +477,9 @@ RETURNS TABLE ("position" bigint, id text, revision bigint, outcome text) LANGUA
 $$;
 -- +goose StatementEnd
 
+COMMENT ON FUNCTION tasktable.schedule_many(jsonb, text, boolean, text) IS
+    'schedule for each object of a JSON array with the keys payload, scheduled_at (absent: now; null: keep), id, priority, queue, expiration, expected_execution_time, max_attempts, tenant_id, entity, if_finished, and those of schedule for recurrence, jitter and retention. position counts from 1 in the array. Of two with one id the later wins.';
+
 -- +goose StatementBegin
 CREATE FUNCTION tasktable.schedule_recurring(
     payload jsonb,
@@ -517,18 +522,27 @@ COMMENT ON FUNCTION tasktable.schedule_recurring(jsonb, text, text, text, timest
     'Upserts a recurring task by its id. It never runs itself: each fire of cron, on the clocks of time_zone, forks an occurrence. Editing it does not fire it.';
 
 -- +goose StatementBegin
-CREATE FUNCTION tasktable.fork_occurrence(parent text, fire timestamptz, skip_reason text DEFAULT NULL, by text DEFAULT NULL, wake boolean DEFAULT true)
-RETURNS text LANGUAGE plpgsql AS $$
+CREATE FUNCTION tasktable.fork_occurrence(
+    parent text,
+    fire timestamptz,
+    skip_reason text DEFAULT NULL,
+    by text DEFAULT NULL,
+    wake boolean DEFAULT true,
+    at_once boolean DEFAULT false
+) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
-    former     text := tasktable.enter_change('fork', coalesce(fork_occurrence.by, 'leader'), fork_occurrence.wake);
+    -- Whoever asks, as for any other verb; only the leader's own forks are the leader's.
+    author     text := coalesce(fork_occurrence.by, CASE WHEN current_setting('tasktable_change.context', true) = 'engine' THEN 'leader' END);
+    former     text := tasktable.enter_change('fork', author, fork_occurrence.wake);
     occurrence text;
 BEGIN
-    INSERT INTO tasktable.scheduled_tasks AS t (id, payload, entity, tenant_id, queue, status, priority, scheduled_at, expiration,
+    INSERT INTO tasktable.scheduled_tasks AS t (id, payload, entity, tenant_id, queue, status, priority, scheduled_at, run_now_at, expiration,
         expected_execution_time, max_attempts, jitter, parent_id, message, scheduled_by, retention)
     SELECT p.id || '@' || to_char(fork_occurrence.fire AT TIME ZONE 'UTC',
                CASE WHEN date_trunc('second', fork_occurrence.fire) = fork_occurrence.fire THEN 'YYYY-MM-DD"T"HH24:MI:SS"Z"' ELSE 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"' END),
            p.payload, p.entity, p.tenant_id, p.queue, CASE WHEN fork_occurrence.skip_reason IS NULL THEN 'QUEUED' ELSE 'SKIPPED' END, p.priority,
-           fork_occurrence.fire, p.expiration, p.expected_execution_time, p.max_attempts, p.jitter, p.id, fork_occurrence.skip_reason, p.scheduled_by, p.retention
+           fork_occurrence.fire, CASE WHEN fork_occurrence.at_once THEN clock_timestamp() END, p.expiration, p.expected_execution_time,
+           p.max_attempts, p.jitter, p.id, fork_occurrence.skip_reason, p.scheduled_by, p.retention
     FROM tasktable.scheduled_tasks AS p WHERE p.id = fork_occurrence.parent AND p.cron IS NOT NULL
     ON CONFLICT (id) DO NOTHING
     RETURNING t.id INTO occurrence;
@@ -536,7 +550,7 @@ BEGIN
     RETURN occurrence;
 END $$;
 -- +goose StatementEnd
-COMMENT ON FUNCTION tasktable.fork_occurrence(text, timestamptz, text, text, boolean) IS 'Makes the occurrence of a recurring task for one fire time, or the SKIPPED row that says why it did not run, and returns its id; null where it is there already.';
+COMMENT ON FUNCTION tasktable.fork_occurrence(text, timestamptz, text, text, boolean, boolean) IS 'Makes the occurrence of a recurring task for one fire time, or the SKIPPED row that says why it did not run, and returns its id; null where it is there already. at_once: as by run_now, without jitter, its expiration counted from now.';
 
 DROP FUNCTION tasktable.apply_verb(text, text, text, boolean);
 -- +goose StatementBegin
@@ -562,7 +576,7 @@ BEGIN
     END IF;
     IF apply_verb.verb = 'run_now' AND task.recurs THEN
         -- An occurrence beside the planned ones: the task itself, paused or ended as it may be, stays as it is.
-        PERFORM tasktable.fork_occurrence(apply_verb.id, clock_timestamp(), NULL, apply_verb.by, apply_verb.wake);
+        PERFORM tasktable.fork_occurrence(apply_verb.id, clock_timestamp(), NULL, apply_verb.by, apply_verb.wake, true);
         result.outcome := 'queued';
         RETURN result;
     END IF;
@@ -594,6 +608,58 @@ CREATE FUNCTION tasktable.pause(id text, by text DEFAULT NULL, until timestamptz
     AS $$ SELECT tasktable.apply_verb('pause', id, by, true, until) $$;
 COMMENT ON FUNCTION tasktable.pause(text, text, timestamptz) IS 'Keeps a task from running until resumed, or until a time. Outcome: paused, unchanged, running, finished or absent.';
 
+-- +goose StatementBegin
+CREATE OR REPLACE FUNCTION tasktable.sync(entity text, tasks jsonb, by text DEFAULT NULL, wake boolean DEFAULT true)
+RETURNS TABLE ("position" bigint, id text, revision bigint, outcome text) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    each record;
+BEGIN
+    IF sync.entity IS NULL THEN
+        RAISE EXCEPTION 'entity must be given, not null' USING ERRCODE = 'not_null_violation', COLUMN = 'entity';
+    END IF;
+    PERFORM sync.entity::tasktable.task_entity;
+    IF sync.tasks IS NULL OR jsonb_typeof(sync.tasks) <> 'array' THEN
+        RAISE EXCEPTION 'tasks must be a JSON array, if need be an empty one' USING ERRCODE = 'check_violation', COLUMN = 'tasks';
+    END IF;
+    IF EXISTS (SELECT 1 FROM jsonb_array_elements(sync.tasks) AS one WHERE one.value ->> 'id' IS NULL) THEN
+        -- A new id each time would be another task each time, and the one before cancelled.
+        RAISE EXCEPTION 'id must be given for each of the tasks' USING ERRCODE = 'not_null_violation', COLUMN = 'id';
+    END IF;
+    -- One sync of an entity at a time: two at once would each miss what the other adds, and "exactly these" would be both.
+    PERFORM pg_advisory_xact_lock(hashtextextended('tasktable.sync ' || sync.entity, 0));
+    -- All in the order of the ids, as schedule_many: the two cannot deadlock.
+    FOR each IN
+        SELECT * FROM (
+            SELECT one.ordinality AS place, one.value ->> 'id' AS id, one.value || jsonb_build_object('entity', sync.entity) AS task
+            FROM jsonb_array_elements(sync.tasks) WITH ORDINALITY AS one
+            UNION ALL
+            SELECT NULL, t.id, NULL FROM tasktable.scheduled_tasks AS t
+            WHERE t.entity = sync.entity AND t.status IN ('QUEUED', 'PAUSED', 'EXECUTING')
+                AND NOT EXISTS (SELECT 1 FROM jsonb_array_elements(sync.tasks) AS one WHERE one.value ->> 'id' = t.id)
+                -- The occurrences of a recurring task come and go with it, unlisted.
+                AND NOT EXISTS (SELECT 1 FROM jsonb_array_elements(sync.tasks) AS one
+                    WHERE one.value ->> 'id' = t.parent_id AND one.value ->> 'cron' IS NOT NULL)
+        ) AS union_of_both
+        ORDER BY union_of_both.id COLLATE "C", union_of_both.place
+    LOOP
+        IF each.place IS NOT NULL THEN
+            RETURN QUERY SELECT each.place, done.id, done.revision, done.outcome
+            FROM tasktable.schedule_many(jsonb_build_array(each.task), sync.by, sync.wake, 'sync') AS done;
+            CONTINUE;
+        END IF;
+        -- Once more under its lock: it may have ended since, or become another entity's.
+        PERFORM 1 FROM tasktable.scheduled_tasks AS t
+        WHERE t.id = each.id AND t.entity = sync.entity AND t.status IN ('QUEUED', 'PAUSED', 'EXECUTING') FOR UPDATE;
+        IF FOUND THEN
+            RETURN QUERY SELECT NULL::bigint, done.id, done.revision, done.outcome FROM tasktable.cancel(each.id, sync.by) AS done;
+        END IF;
+    END LOOP;
+END $$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION tasktable.sync(text, jsonb, text, boolean) IS
+    'Makes the waiting and running tasks of an entity exactly these: schedules each (as schedule_many, which see; ids are required) and cancels the others, returned with a null position. The occurrences of a recurring one among these are left alone.';
+
 CREATE VIEW tasktable.recurring_tasks AS
     SELECT t.id, t.type, t.queue, t.status, t.cron, t.time_zone, CASE WHEN t.planned_revision = t.revision THEN t.next_attempt_at END AS next_fire,
            t.started_at AS last_fire, t.occurrence_count, t.overlap, t.catch_up, t.catch_up_paused, t.catch_up_limit, t.jitter, t.ends_at,
@@ -606,7 +672,7 @@ COMMENT ON VIEW tasktable.recurring_tasks IS 'Recurring tasks with their next an
 DROP VIEW tasktable.recurring_tasks;
 DROP FUNCTION tasktable.pause(text, text, timestamptz);
 DROP FUNCTION tasktable.apply_verb(text, text, text, boolean, timestamptz);
-DROP FUNCTION tasktable.fork_occurrence(text, timestamptz, text, text, boolean);
+DROP FUNCTION tasktable.fork_occurrence(text, timestamptz, text, text, boolean, boolean);
 DROP FUNCTION tasktable.schedule_recurring(jsonb, text, text, text, timestamptz, timestamptz, int, text, text, int, text, interval, int, text, interval, interval, int, text, text, interval, text, text);
 DROP FUNCTION tasktable.schedule(jsonb, timestamptz, text, int, text, interval, interval, int, text, text, text, text, boolean, text, interval, interval, text, text, text, text, text, int, timestamptz, int);
 DROP TRIGGER task_7_reopen ON tasktable.scheduled_tasks;
@@ -890,6 +956,56 @@ COMMENT ON FUNCTION tasktable.apply_verb(text, text, text, boolean) IS 'Does can
 CREATE FUNCTION tasktable.pause(id text, by text DEFAULT NULL) RETURNS tasktable.verb_outcome LANGUAGE sql VOLATILE
     AS $$ SELECT tasktable.apply_verb('pause', id, by, true) $$;
 COMMENT ON FUNCTION tasktable.pause(text, text) IS 'Keeps a task from running until resumed. Outcome: paused, unchanged, running, finished or absent.';
+COMMENT ON FUNCTION tasktable.schedule_many(jsonb, text, boolean, text) IS
+    'schedule for each object of a JSON array with the keys payload, scheduled_at (absent: now; null: keep), id, priority, queue, expiration, expected_execution_time, max_attempts, tenant_id, entity, if_finished. position counts from 1 in the array. Of two with one id the later wins.';
+-- +goose StatementBegin
+CREATE OR REPLACE FUNCTION tasktable.sync(entity text, tasks jsonb, by text DEFAULT NULL, wake boolean DEFAULT true)
+RETURNS TABLE ("position" bigint, id text, revision bigint, outcome text) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    each record;
+BEGIN
+    IF sync.entity IS NULL THEN
+        RAISE EXCEPTION 'entity must be given, not null' USING ERRCODE = 'not_null_violation', COLUMN = 'entity';
+    END IF;
+    PERFORM sync.entity::tasktable.task_entity;
+    IF sync.tasks IS NULL OR jsonb_typeof(sync.tasks) <> 'array' THEN
+        RAISE EXCEPTION 'tasks must be a JSON array, if need be an empty one' USING ERRCODE = 'check_violation', COLUMN = 'tasks';
+    END IF;
+    IF EXISTS (SELECT 1 FROM jsonb_array_elements(sync.tasks) AS one WHERE one.value ->> 'id' IS NULL) THEN
+        -- A new id each time would be another task each time, and the one before cancelled.
+        RAISE EXCEPTION 'id must be given for each of the tasks' USING ERRCODE = 'not_null_violation', COLUMN = 'id';
+    END IF;
+    -- One sync of an entity at a time: two at once would each miss what the other adds, and "exactly these" would be both.
+    PERFORM pg_advisory_xact_lock(hashtextextended('tasktable.sync ' || sync.entity, 0));
+    -- All in the order of the ids, as schedule_many: the two cannot deadlock.
+    FOR each IN
+        SELECT * FROM (
+            SELECT one.ordinality AS place, one.value ->> 'id' AS id, one.value || jsonb_build_object('entity', sync.entity) AS task
+            FROM jsonb_array_elements(sync.tasks) WITH ORDINALITY AS one
+            UNION ALL
+            SELECT NULL, t.id, NULL FROM tasktable.scheduled_tasks AS t
+            WHERE t.entity = sync.entity AND t.status IN ('QUEUED', 'PAUSED', 'EXECUTING')
+                AND NOT EXISTS (SELECT 1 FROM jsonb_array_elements(sync.tasks) AS one WHERE one.value ->> 'id' = t.id)
+        ) AS union_of_both
+        ORDER BY union_of_both.id COLLATE "C", union_of_both.place
+    LOOP
+        IF each.place IS NOT NULL THEN
+            RETURN QUERY SELECT each.place, done.id, done.revision, done.outcome
+            FROM tasktable.schedule_many(jsonb_build_array(each.task), sync.by, sync.wake, 'sync') AS done;
+            CONTINUE;
+        END IF;
+        -- Once more under its lock: it may have ended since, or become another entity's.
+        PERFORM 1 FROM tasktable.scheduled_tasks AS t
+        WHERE t.id = each.id AND t.entity = sync.entity AND t.status IN ('QUEUED', 'PAUSED', 'EXECUTING') FOR UPDATE;
+        IF FOUND THEN
+            RETURN QUERY SELECT NULL::bigint, done.id, done.revision, done.outcome FROM tasktable.cancel(each.id, sync.by) AS done;
+        END IF;
+    END LOOP;
+END $$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION tasktable.sync(text, jsonb, text, boolean) IS
+    'Makes the waiting and running tasks of an entity exactly these: schedules each (as schedule_many, which see; ids are required) and cancels the others, returned with a null position.';
 DROP FUNCTION tasktable.due_of(text, timestamptz, timestamptz, interval);
 DROP INDEX tasktable.scheduled_tasks_recurring;
 DROP INDEX tasktable.scheduled_tasks_claimable;

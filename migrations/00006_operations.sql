@@ -10,7 +10,8 @@ CREATE TABLE tasktable.pauses (
     ends_at    tasktable.task_limit_time,
     resumed_by text,
     reason     text,
-    CONSTRAINT "name must be a queue or a type, and empty for all" CHECK ((scope = 'all') = (name = ''))
+    CONSTRAINT "name must be a queue or a type, and empty for all" CHECK (CASE scope WHEN 'all' THEN name = ''
+        WHEN 'queue' THEN name::tasktable.task_queue IS NOT NULL WHEN 'type' THEN name::tasktable.task_type IS NOT NULL END)
 );
 COMMENT ON TABLE tasktable.pauses IS 'What is or was paused as a whole: everything, a queue or a type. Nothing of it is claimed or started; running handlers finish. One line a pause, also of those that are over.';
 COMMENT ON COLUMN tasktable.pauses.number IS 'From the sequence of revisions and fences.';
@@ -108,18 +109,13 @@ RETURNS TABLE (tasks bigint, executions bigint, changes bigint, running bigint) 
 DECLARE
     former text := coalesce(current_setting('tasktable_change.context', true), '');
     ids    text[];
+    untils bigint[];
     held   text;
 BEGIN
     IF num_nonnulls(erase.entity, erase.tenant_id) <> 1 THEN
         RAISE EXCEPTION 'erase needs one of entity and tenant_id' USING ERRCODE = 'check_violation', COLUMN = 'entity';
     END IF;
-    -- Also of tasks that were deleted, or belong to another now: their lines have what they were about.
-    ids := ARRAY(
-        SELECT t.id::text FROM tasktable.scheduled_tasks AS t WHERE t.entity = erase.entity OR t.tenant_id = erase.tenant_id
-        UNION
-        SELECT c.task_id FROM tasktable.scheduled_task_changes AS c
-        WHERE (c.old ->> 'entity' = erase.entity OR c.old ->> 'tenant_id' = erase.tenant_id)
-            AND NOT EXISTS (SELECT 1 FROM tasktable.scheduled_tasks AS t WHERE t.id = c.task_id));
+    ids := ARRAY(SELECT t.id::text FROM tasktable.scheduled_tasks AS t WHERE t.entity = erase.entity OR t.tenant_id = erase.tenant_id);
     running := 0;
     FOR held IN SELECT t.id::text FROM tasktable.scheduled_tasks AS t
         WHERE t.id = ANY (ids) AND t.fence IS NOT NULL ORDER BY t.id::text COLLATE "C" FOR UPDATE
@@ -132,16 +128,33 @@ BEGIN
     -- One that was claimed since is held now: it stays whole, to be erased when it has ended.
     WITH gone AS (DELETE FROM tasktable.scheduled_tasks AS t WHERE t.id = ANY (ids) AND t.fence IS NULL RETURNING 1)
     SELECT count(*) INTO tasks FROM gone;
-    ids := ARRAY(SELECT one FROM unnest(ids) AS one WHERE NOT EXISTS (SELECT 1 FROM tasktable.scheduled_tasks AS t WHERE t.id = one));
-    WITH gone AS (DELETE FROM tasktable.scheduled_task_executions AS e WHERE e.task_id = ANY (ids) RETURNING 1)
+    -- Also what happened to tasks that were deleted, or are another's by now, up to the change that ended it: its line has whose they were.
+    SELECT array_agg(past.id), array_agg(past.until) INTO ids, untils
+    FROM (
+        SELECT one AS id, 9223372036854775807 AS until FROM unnest(ids) AS one
+        WHERE NOT EXISTS (SELECT 1 FROM tasktable.scheduled_tasks AS t WHERE t.id = one)
+        UNION ALL
+        SELECT c.task_id, max(c.revision) FROM tasktable.scheduled_task_changes AS c
+        WHERE (c.old ->> 'entity' = erase.entity OR c.old ->> 'tenant_id' = erase.tenant_id)
+            AND NOT EXISTS (SELECT 1 FROM tasktable.scheduled_tasks AS t
+                WHERE t.id = c.task_id AND (t.entity = erase.entity OR t.tenant_id = erase.tenant_id))
+        GROUP BY c.task_id
+    ) AS past;
+    WITH gone AS (
+        DELETE FROM tasktable.scheduled_task_executions AS e USING unnest(ids, untils) AS past (id, until)
+        WHERE e.task_id = past.id AND e.fence < past.until RETURNING 1
+    )
     SELECT count(*) INTO executions FROM gone;
-    WITH gone AS (DELETE FROM tasktable.scheduled_task_changes AS c WHERE c.task_id = ANY (ids) RETURNING 1)
+    WITH gone AS (
+        DELETE FROM tasktable.scheduled_task_changes AS c USING unnest(ids, untils) AS past (id, until)
+        WHERE c.task_id = past.id AND c.revision <= past.until RETURNING 1
+    )
     SELECT count(*) INTO changes FROM gone;
     PERFORM tasktable.leave_change(former);
     RETURN NEXT;
 END $$;
 -- +goose StatementEnd
-COMMENT ON FUNCTION tasktable.erase(text, text) IS 'Removes all tasks of an entity or a tenant with their history, also of tasks deleted before. Running ones are cancelled and counted: erase again when they have ended.';
+COMMENT ON FUNCTION tasktable.erase(text, text) IS 'Removes all tasks of an entity or a tenant with their history, also that of tasks that were deleted or became another''s before. Running ones are cancelled and counted: erase again when they have ended.';
 
 CREATE OR REPLACE VIEW tasktable.dead_letters AS
     SELECT t.id, t.type, t.queue, t.entity, t.tenant_id, t.status, t.attempt, t.message, t.scheduled_at, t.finished_at,

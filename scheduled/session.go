@@ -42,7 +42,7 @@ SET client_min_messages = 'warning'`
 // The server notices within seconds that the machine at the other end is gone, and frees what it had locked.
 const keepaliveSQL = `SET tcp_keepalives_idle = 1; SET tcp_keepalives_interval = 1; SET tcp_keepalives_count = 3;`
 
-const planSettingsSQL = `SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off`
+const planSettingsSQL = `SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; SET jit = off`
 
 // session is a node's own connection: its lock says that the node lives, and the leader's lock that it leads. What the leader
 // commits, it commits here, so a session that lost its locks can commit nothing.

@@ -63,6 +63,9 @@ func (s *Store) PauseScope(ctx context.Context, db DB, scope Scope, until time.T
 	if err := scope.Check(); err != nil {
 		return "", fmt.Errorf("pause: %w", err)
 	}
+	if err := checkNote("reason", reason); err != nil {
+		return "", fmt.Errorf("pause: %w", err)
+	}
 	var ends *string
 	if !until.IsZero() {
 		text, err := timeText("until", until)

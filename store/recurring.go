@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"time"
 
 	"github.com/tasktable/tasktable/store/recurrence"
@@ -36,6 +37,9 @@ const (
 	MaxCatchUpLimit     = 10000
 	maxOccurrences      = 1000000
 )
+
+// cronSyntax is what the database takes; package recurrence takes more, such as tabs.
+var cronSyntax = regexp.MustCompile(`^[ -~]{1,256}$`)
 
 // Recurrence is when a recurring task fires.
 type Recurrence struct {
@@ -92,6 +96,9 @@ func (t Task) wireRecurrence(wire *wireTask) error {
 	if _, err := recurrence.Parse(r.Cron, r.TimeZone); err != nil {
 		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
+	if !cronSyntax.MatchString(r.Cron) {
+		return invalid("cron", "must be 1 to 256 printable ASCII characters", fmt.Sprintf("%.100q", r.Cron))
+	}
 	zone := r.TimeZone
 	if zone == "" {
 		zone = "UTC"
@@ -147,11 +154,13 @@ var ErrNotRecurring = errors.New("the task is not a recurring one")
 const MaxBackfill = 10000
 
 const backfillSQL = `
-SELECT count(tasktable.fork_occurrence($1::text, fire::timestamptz, NULL, $3::text, $4::text::boolean)) FROM jsonb_array_elements_text($2::text::jsonb) AS fire`
+SELECT count(tasktable.fork_occurrence($1::text, fire::timestamptz, NULL, $3::text, $4::text::boolean, true))
+FROM jsonb_array_elements_text($2::text::jsonb) AS fire WHERE fire::timestamptz <= clock_timestamp()`
 
 // Backfill forks the occurrences that a recurring task would have had at its fires after from, up to and with to: at most `most`
 // of them (1 to MaxBackfill), the earliest. It returns how many are new; those that exist already stay as they are, whether
-// they ran or were skipped. All are due at once. It returns ErrNotFound, ErrNotRecurring, or an error wrapping ErrInvalid.
+// they ran or were skipped. All are due at once, without jitter, and their expiration counts from now; fires that are still to come
+// are left to the leader. It returns ErrNotFound, ErrNotRecurring, or an error wrapping ErrInvalid.
 func (s *Store) Backfill(ctx context.Context, db DB, id string, from, to time.Time, most int) (int, error) {
 	if most < 1 || most > MaxBackfill {
 		return 0, fmt.Errorf("backfill task %s: %w", id, invalid("most", "must be between 1 and 10000", most))
@@ -171,11 +180,14 @@ func (s *Store) Backfill(ctx context.Context, db DB, id string, from, to time.Ti
 		return 0, fmt.Errorf("backfill task %s: %w: %w", id, ErrInvalid, err)
 	}
 	fires, _ := rule.Anchored(row.ScheduledAt).Between(from, to, most)
+	if len(fires) == 0 {
+		return 0, nil
+	}
 	encoded, err := json.Marshal(fires)
 	if err != nil {
 		return 0, fmt.Errorf("backfill task %s: %w", id, err)
 	}
-	return scalar[int](ctx, s, db, "backfill task "+id, backfillSQL, id, string(encoded), s.author(), s.wake(len(fires) > 0))
+	return scalar[int](ctx, s, db, "backfill task "+id, backfillSQL, id, string(encoded), s.author(), s.wake(true))
 }
 
 func deref(text *string) string {

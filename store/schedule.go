@@ -55,10 +55,11 @@ func (s *Store) scheduleMany(ctx context.Context, db DB, tasks []Task, verb stri
 const syncSQL = `SELECT position, id, revision, outcome FROM tasktable.sync($1::text, $2::text::jsonb, $3::text, $4::text::boolean)`
 
 // Sync makes the waiting and running tasks of an entity exactly these: it schedules each, with the entity filled in, and
-// cancels the entity's others. The receipts are those of the tasks in the order given, then those of the cancelled ones. Two
-// Syncs of one entity at once wait for each other; the second does not see what the first made if it is in a REPEATABLE READ
-// transaction with an older snapshot: use READ COMMITTED, or SERIALIZABLE. Like Schedule it queues a cancelled task again that
-// is among these, also one that an operator has cancelled: pause such a task instead.
+// cancels the entity's others, but not the occurrences of a recurring task among these. The receipts are those of the tasks in
+// the order given, then those of the cancelled ones. Two Syncs of one entity at once wait for each other; the second does not
+// see what the first made if it is in a REPEATABLE READ transaction with an older snapshot: use READ COMMITTED, or
+// SERIALIZABLE. Like Schedule it queues a cancelled task again that is among these, also one that an operator has cancelled:
+// pause such a task instead.
 func (s *Store) Sync(ctx context.Context, db DB, entity string, tasks ...Task) ([]Receipt, error) {
 	if err := checkText("entity", entity); err != nil {
 		return nil, fmt.Errorf("sync: %w", err)

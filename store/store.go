@@ -131,5 +131,8 @@ func (s *Store) wake(likely bool) string {
 	return "true"
 }
 
-// soon is a guess, by this machine's clock, whether a task is due within the next seconds.
-func soon(task Task) bool { return task.At.IsZero() || time.Until(task.At) < time.Minute }
+// soon is a guess, by this machine's clock, whether there is something to do about a task within the next seconds. A recurring one is
+// to be planned.
+func soon(task Task) bool {
+	return task.Recurrence != nil || task.At.IsZero() || time.Until(task.At) < time.Minute
+}

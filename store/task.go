@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -283,6 +284,14 @@ func checkText(field, value string) error {
 		if unicode.IsControl(r) {
 			return invalid(field, rule, fmt.Sprintf("%q", value))
 		}
+	}
+	return nil
+}
+
+// checkNote is for what people write, which may have lines.
+func checkNote(field, value string) error {
+	if !utf8.ValidString(value) || strings.ContainsRune(value, 0) {
+		return invalid(field, "must be UTF-8 without NUL", fmt.Sprintf("%.100q", value))
 	}
 	return nil
 }

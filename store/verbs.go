@@ -23,6 +23,9 @@ func (s *Store) Pause(ctx context.Context, db DB, id string) (Receipt, error) {
 
 // PauseUntil is Pause that ends by itself, within about a second of the time given.
 func (s *Store) PauseUntil(ctx context.Context, db DB, id string, until time.Time) (Receipt, error) {
+	if until.IsZero() {
+		return Receipt{}, fmt.Errorf("pause: %w", invalid("until", "must be given", "the zero time"))
+	}
 	text, err := timeText("until", until)
 	if err != nil {
 		return Receipt{}, fmt.Errorf("pause: %w", err)

@@ -1,0 +1,188 @@
+package store_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tasktable/tasktable/migrations"
+	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/storetest"
+)
+
+// Every newer verb and read, over every way.
+func TestOperationsOverEveryWayToTheDatabase(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for _, way := range ways() {
+		t.Run(way.name, func(t *testing.T) { // one after the other: pauses of one are seen by all
+			b := benchOn(t, b.pool)
+			db, end := way.open(b)
+			b.allOperations(db, b.tasks, "of "+way.name)
+			if end != nil {
+				b.check(end(true))
+			}
+			if row := b.get("of " + way.name + " daily"); row != nil {
+				b.Errorf("erased, but there: %s", pretty(row))
+			}
+		})
+	}
+}
+
+// They work on tables in another schema, too.
+func TestOperationsInAnotherSchema(t *testing.T) {
+	t.Parallel()
+	pool, err := pgxpool.New(t.Context(), storetest.EmptyURL(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	b := benchOn(t, pool)
+	b.check(migrations.Up(b.ctx, pool, "jobs"))
+	b.allOperations(pool, store.New(store.Config{Service: service, Schema: "jobs"}), "one")
+}
+
+// allOperations does all there is to do with tasks of an entity, which it erases at the end.
+func (b *bench) allOperations(db store.DB, tasks *store.Store, entity string) {
+	b.Helper()
+	id := entity + " daily"
+	of := func(id string) store.Task {
+		task := rich(id)
+		task.Entity, task.At, task.Recurrence.Cron = entity, past(0), "@daily"
+		return task
+	}
+	expect := func(outcome store.Outcome) func(store.Receipt, error) {
+		return func(receipt store.Receipt, err error) {
+			b.Helper()
+			b.check(err)
+			if receipt.Outcome != outcome || receipt.ID != id {
+				b.Errorf("got %+v instead of %s", receipt, outcome)
+			}
+		}
+	}
+	expect(store.Created)(tasks.Schedule(b.ctx, db, of(id)))
+	expect(store.Unchanged)(tasks.Schedule(b.ctx, db, of(id)))
+	expect(store.Paused)(tasks.PauseUntil(b.ctx, db, id, far(60)))
+	row, err := tasks.Get(b.ctx, db, id)
+	b.check(err)
+	if *row.Cron != "@daily" || *row.TimeZone != "Europe/Berlin" || *row.Overlap != "allow" || *row.CatchUp != "all" || *row.CatchUpPaused != "none" ||
+		*row.CatchUpLimit != 7 || *row.Jitter != 90*time.Minute || !row.EndsAt.Equal(far(90)) || *row.MaxOccurrences != 9 || row.OccurrenceCount != 0 ||
+		row.ParentID != nil || row.PlannedRevision != nil || !row.PausedUntil.Equal(far(60)) || *row.Retention != 72*time.Hour || row.ArchivedAt != nil {
+		b.Errorf("got %s", pretty(row))
+	}
+	expect(store.Queued)(tasks.Resume(b.ctx, db, id))
+	expect(store.Queued)(tasks.RunNow(b.ctx, db, id))
+	for _, want := range []int{2, 0} {
+		if made, err := tasks.Backfill(b.ctx, db, id, past(0), past(2*24*60), 10); err != nil || made != want {
+			b.Errorf("backfill: %d, %v", made, err)
+		}
+	}
+	receipts, err := tasks.Sync(b.ctx, db, entity, of(id))
+	b.check(err)
+	same(b, "sync", outcomes(receipts), []string{id + " unchanged"})
+
+	for _, want := range []store.Outcome{store.Paused, store.Unchanged} {
+		if got, err := tasks.PauseScope(b.ctx, db, store.Queue("mail"), far(0), "why «so»"); err != nil || got != want {
+			b.Errorf("pause: %s, %v", got, err)
+		}
+	}
+	pauses, err := tasks.Pauses(b.ctx, db)
+	b.check(err)
+	if len(pauses) != 1 || pauses[0].Scope != "queue" || pauses[0].Name != "mail" || !pauses[0].EndsAt.Equal(far(0)) || *pauses[0].Reason != "why «so»" {
+		b.Errorf("got %s", pretty(pauses))
+	}
+	for _, want := range []store.Outcome{store.Queued, store.Unchanged} {
+		if got, err := tasks.ResumeScope(b.ctx, db, store.Queue("mail")); err != nil || got != want {
+			b.Errorf("resume: %s, %v", got, err)
+		}
+	}
+
+	failed := of(id + " failed")
+	failed.Recurrence = nil
+	_, err = tasks.Schedule(b.ctx, db, failed)
+	b.check(err)
+	fail := func() {
+		rows, err := db.Query(b.ctx, b.in(tasks, `UPDATE tasktable.scheduled_tasks SET status = 'FAILED', message = 'oh' WHERE id = $1 RETURNING id`), failed.ID)
+		b.check(err)
+		_, err = pgx.CollectExactlyOneRow(rows, pgx.RowTo[string])
+		b.check(err)
+	}
+	fail()
+	filter := store.DeadFilter{Entity: entity, Message: "oh"}
+	receipts, err = tasks.RetryDead(b.ctx, db, filter)
+	b.check(err)
+	same(b, "retried", outcomes(receipts), []string{failed.ID + " queued"})
+	fail()
+	rows, err := tasks.DeadLetters(b.ctx, db, filter)
+	if err != nil || ids(rows) != failed.ID {
+		b.Errorf("dead letters: %s, %v", ids(rows), err)
+	}
+	counts, err := tasks.DeadCounts(b.ctx, db)
+	b.check(err)
+	same(b, "counts", counts, []store.DeadCount{{"TEST", "FAILED", 1}})
+	receipt, err := tasks.Archive(b.ctx, db, failed.ID, "a note\nof two lines")
+	if err != nil || receipt.Outcome != store.Archived {
+		b.Errorf("archive: %+v, %v", receipt, err)
+	}
+	row, err = tasks.Get(b.ctx, db, failed.ID)
+	if err != nil || *row.ArchivedNote != "a note\nof two lines" || row.ArchivedAt == nil {
+		b.Errorf("archived: %v, %s", err, pretty(row))
+	}
+	gone, err := tasks.EraseEntity(b.ctx, db, entity)
+	b.check(err)
+	same(b, "erased", gone, store.Erasure{Tasks: 5, Changes: 11})
+	if gone, err = tasks.EraseTenant(b.ctx, db, entity); err != nil || gone != (store.Erasure{}) {
+		b.Errorf("erased of a tenant: %+v, %v", gone, err)
+	}
+}
+
+// in is a statement for the schema of a store.
+func (b *bench) in(tasks *store.Store, statement string) string {
+	if tasks == b.tasks {
+		return statement
+	}
+	schema, err := store.NewSchema("jobs")
+	b.check(err)
+	return schema.SQL(statement)
+}
+
+// The newer columns of a row, each read by each driver as it was written.
+func TestEveryNewerColumnIsReadByEveryDriver(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	at := func(second int) time.Time { return time.Date(2031, 2, 3, 4, 5, second, 123456000, time.UTC) }
+	b.schedule(base("recurring"))
+	b.schedule(base("occurrence"))
+	b.inTx(func(tx pgx.Tx) { // past the triggers' corrections
+		b.exec(tx, `ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER`)
+		b.exec(tx, `UPDATE tasktable.scheduled_tasks SET cron = '*/5 * * * *', time_zone = 'Asia/Beirut', overlap = 'cancel_running', catch_up = 'none', catch_up_paused = 'all',
+			catch_up_limit = 10000, jitter = '23:59:59.999999', ends_at = '2031-02-03 04:05:01.123456Z', max_occurrences = 1000000, occurrence_count = 2147483647,
+			planned_revision = 1099511627776, status = 'PAUSED', next_attempt_at = NULL, paused_until = '2031-02-03 04:05:02.123456Z', retention = '876600 hours'
+			WHERE id = 'recurring'`)
+		b.exec(tx, `UPDATE tasktable.scheduled_tasks SET parent_id = 'recurring «ü» 😀', status = 'EXPIRED', next_attempt_at = NULL, finished_at = now(),
+			archived_at = '2031-02-03 04:05:03.123456Z', archived_note = E'two\nlines' WHERE id = 'occurrence'`)
+		b.exec(tx, `ALTER TABLE tasktable.scheduled_tasks ENABLE TRIGGER USER`)
+	})
+	recurring := store.Row{
+		Cron: pointerTo("*/5 * * * *"), TimeZone: pointerTo("Asia/Beirut"), Overlap: pointerTo(store.OverlapCancelRunning), CatchUp: pointerTo(store.CatchUpNone),
+		CatchUpPaused: pointerTo(store.CatchUpAll), CatchUpLimit: pointerTo(10000), Jitter: pointerTo(24*time.Hour - time.Microsecond), EndsAt: pointerTo(at(1)),
+		MaxOccurrences: pointerTo(1000000), OccurrenceCount: 2147483647, PlannedRevision: pointerTo(int64(1 << 40)), PausedUntil: pointerTo(at(2)),
+		Retention: pointerTo(876600 * time.Hour),
+	}
+	occurrence := store.Row{ParentID: pointerTo("recurring «ü» 😀"), ArchivedAt: pointerTo(at(3)), ArchivedNote: pointerTo("two\nlines")}
+	for name, db := range b.readers() {
+		for id, want := range map[string]store.Row{"recurring": recurring, "occurrence": occurrence} {
+			got, err := b.tasks.Get(b.ctx, db, id)
+			b.check(err)
+			got = utcWhole(got)
+			same(b, fmt.Sprintf("%s: %s", name, id), store.Row{
+				Cron: got.Cron, TimeZone: got.TimeZone, Overlap: got.Overlap, CatchUp: got.CatchUp, CatchUpPaused: got.CatchUpPaused, CatchUpLimit: got.CatchUpLimit,
+				Jitter: got.Jitter, EndsAt: got.EndsAt, MaxOccurrences: got.MaxOccurrences, OccurrenceCount: got.OccurrenceCount, ParentID: got.ParentID,
+				PlannedRevision: got.PlannedRevision, PausedUntil: got.PausedUntil, Retention: got.Retention, ArchivedAt: got.ArchivedAt, ArchivedNote: got.ArchivedNote,
+			}, want)
+		}
+	}
+}

@@ -1,0 +1,260 @@
+package store_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tasktable/tasktable/store"
+)
+
+func TestRecurringInsertByPlainSQL(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for name, insert := range map[string]struct {
+		sql    string
+		change func(*store.Task)
+	}{
+		"least": {`INSERT INTO tasktable.scheduled_tasks (id, payload, cron) VALUES ($1, '{"type": "TEST", "n": 1}', '@daily')`,
+			func(t *store.Task) { t.Recurrence.Cron = "@daily" }},
+		"all": {`INSERT INTO tasktable.scheduled_tasks (id, payload, cron, time_zone, overlap, catch_up, catch_up_paused, catch_up_limit, jitter, ends_at,
+				max_occurrences, retention, status, paused_until)
+			VALUES ($1, '{"type": "TEST", "n": 1}', '0 9 * * *', 'Europe/Berlin', 'allow', 'all', 'latest', 7, '1 hour', '2100-01-01Z', 9, '2 hours', 'PAUSED', '2100-01-01 01:00Z')`,
+			func(t *store.Task) {
+				t.Jitter, t.Retention = time.Hour, 2*time.Hour
+				*t.Recurrence = store.Recurrence{Cron: "0 9 * * *", TimeZone: "Europe/Berlin", Overlap: "allow", CatchUp: "all", CatchUpPaused: "latest",
+					CatchUpLimit: 7, EndsAt: far(0), MaxOccurrences: 9}
+			}},
+		"claims to be planned and to run now": {`INSERT INTO tasktable.scheduled_tasks (id, payload, cron, planned_revision, next_attempt_at, run_now_at)
+			VALUES ($1, '{"type": "TEST", "n": 1}', '@daily', 1, '2000-01-01', '2000-01-01')`, func(t *store.Task) { t.Recurrence.Cron = "@daily" }},
+	} {
+		b.each(name, func(b *bench) {
+			from := b.now()
+			b.exec(b.pool, insert.sql, name)
+			after := b.wholeState(name)
+			w := &want{b: b, found: after.Row, from: from, until: b.now()}
+			task := recurs(name)
+			insert.change(&task)
+			task.At = *w.during("scheduled_at", &after.Row.ScheduledAt)
+			w.row.ID = name
+			w.hold(task)
+			w.row.Entity, w.row.TenantID, w.row.Expiration = nil, nil, nil
+			if w.row.PausedUntil = after.Row.PausedUntil; name == "all" {
+				w.row.PausedUntil = pointerTo(far(60))
+			}
+			w.become(after.Row.Status)
+			b.checkWhole(state{}, after, &w.row, "sql", "created", b.role())
+		})
+	}
+}
+
+// recurringColumns are an UPDATE of each column that makes a recurring task another, with the same edit of a Task.
+var recurringColumns = []struct {
+	set    string
+	change func(*store.Task)
+}{
+	{`cron = '@every 90s'`, func(t *store.Task) { t.Recurrence.Cron = "@every 90s" }},
+	{`time_zone = 'Europe/Berlin'`, func(t *store.Task) { t.Recurrence.TimeZone = "Europe/Berlin" }},
+	{`overlap = 'allow'`, func(t *store.Task) { t.Recurrence.Overlap = "allow" }},
+	{`catch_up = 'none'`, func(t *store.Task) { t.Recurrence.CatchUp = "none" }},
+	{`catch_up_paused = 'all'`, func(t *store.Task) { t.Recurrence.CatchUpPaused = "all" }},
+	{`catch_up_limit = 1`, func(t *store.Task) { t.Recurrence.CatchUpLimit = 1 }},
+	{`ends_at = '2100-01-01 01:30Z'`, func(t *store.Task) { t.Recurrence.EndsAt = far(90) }},
+	{`max_occurrences = 1`, func(t *store.Task) { t.Recurrence.MaxOccurrences = 1 }},
+	{`jitter = '24 hours'`, func(t *store.Task) { t.Jitter = 24 * time.Hour }},
+	{`retention = '1 second'`, func(t *store.Task) { t.Retention = time.Second }},
+	{`payload = '{"type": "TEST", "n": 2}'`, func(t *store.Task) { t.Payload = payload(2) }},
+	{`priority = 9, queue = 'mail'`, func(t *store.Task) { t.Priority, t.Queue = 9, "mail" }},
+	{`scheduled_at = '2100-01-01 00:05Z'`, func(t *store.Task) { t.At = far(5) }},
+	{`scheduled_at = '2100-01-01 00:05Z', cron = '@daily', overlap = 'allow', time_zone = NULL`, func(t *store.Task) {
+		t.At, t.Recurrence.Cron, t.Recurrence.Overlap = far(5), "@daily", "allow"
+	}},
+	{`cron = NULL, time_zone = NULL, overlap = NULL, catch_up = NULL, catch_up_paused = NULL, catch_up_limit = NULL`,
+		func(t *store.Task) { t.Recurrence = nil }},
+}
+
+// An edit draws a revision and leaves planned_revision behind it, which asks the leader to plan; but a fire that was due stays owed.
+func TestRecurringEditByPlainSQL(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for _, edit := range recurringColumns {
+		b.each(edit.set, func(b *bench) {
+			for _, kind := range recurringKinds[1:] {
+				id := edit.set + kind
+				b.makeRecurring(id, kind)
+				before, from := b.wholeState(id), b.now()
+				b.exec(b.pool, `UPDATE tasktable.scheduled_tasks SET `+edit.set+` WHERE id = $1`, id)
+				until, after := b.now(), b.wholeState(id)
+				task := recurs(id)
+				edit.change(&task)
+				w := &want{b: b, before: before.Row, row: *before.Row, found: after.Row, from: from, until: until}
+				w.hold(task)
+				w.become(before.Row.Status)
+				outcome := "rescheduled"
+				if before.Row.FinishedAt != nil {
+					outcome = "edited"
+				}
+				if after.Row.Revision <= before.Row.Revision {
+					b.Errorf("revision %d after %d", after.Row.Revision, before.Row.Revision)
+				}
+				b.checkWhole(before, after, &w.row, "sql", outcome, b.role())
+				b.exec(b.pool, `UPDATE tasktable.scheduled_tasks SET `+edit.set+` WHERE id = $1`, id)
+				again := b.wholeState(id)
+				again.Version = after.Version
+				same(b, "the same edit again", again, after)
+			}
+		})
+	}
+}
+
+// What does not change anything draws no revision: the value that is there, and null for what has a default.
+func TestRecurringEditOfNothing(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for _, kind := range recurringKinds[1:] {
+		b.makeRecurring(kind, kind)
+		before := b.wholeState(kind)
+		for _, set := range []string{
+			`cron = cron, time_zone = time_zone, overlap = overlap, catch_up = catch_up, ends_at = ends_at, jitter = jitter, paused_until = paused_until`,
+			`time_zone = NULL, overlap = NULL, catch_up = NULL, catch_up_paused = NULL, catch_up_limit = NULL`,
+		} {
+			b.exec(b.pool, `UPDATE tasktable.scheduled_tasks SET `+set+` WHERE id = $1`, kind)
+			after := b.wholeState(kind)
+			after.Version = before.Version
+			same(b, kind+": "+set, after, before)
+		}
+	}
+}
+
+// owed says whether the fire that was planned is still to come, or else the leader is asked to plan from now.
+func (b *bench) owed(id string, before *store.Row, from time.Time) string {
+	b.Helper()
+	row := b.get(id)
+	switch {
+	case row.NextAttemptAt == nil:
+		return "waits for nothing"
+	case row.PlannedRevision != nil && *row.PlannedRevision == row.Revision && row.NextAttemptAt.Equal(*before.NextAttemptAt):
+		return "owed"
+	case !row.NextAttemptAt.Before(from) && !row.NextAttemptAt.After(b.now()) && (row.PlannedRevision == nil || *row.PlannedRevision < row.Revision):
+		return "to be planned"
+	}
+	return pretty(row)
+}
+
+// A fire that has come before the edit, and that the leader has not got to yet, is not lost by it, nor is one made of it.
+func TestAFireThatWasDueBeforeAnEditStaysOwed(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for name, c := range map[string]struct {
+		kind  string
+		edits []string
+		want  string
+	}{
+		"edited":                       {"due", []string{`overlap = 'allow'`}, "owed"},
+		"another expression":           {"due", []string{`cron = '@daily'`}, "owed"},
+		"edited twice":                 {"due", []string{`overlap = 'allow'`, `priority = 3`}, "owed"},
+		"moved":                        {"due", []string{`scheduled_at = '2100-01-01 00:05Z'`}, "to be planned"},
+		"moved, then edited":           {"due", []string{`scheduled_at = '2100-01-01 00:05Z'`, `priority = 3`}, "to be planned"},
+		"paused":                       {"due", []string{`status = 'PAUSED'`}, "waits for nothing"},
+		"paused and edited":            {"due", []string{`status = 'PAUSED', priority = 3`}, "waits for nothing"},
+		"paused and resumed":           {"due", []string{`status = 'PAUSED'`, `status = 'QUEUED'`}, "to be planned"},
+		"cancelled and queued":         {"due", []string{`status = 'CANCELLED'`, `status = 'QUEUED'`}, "to be planned"},
+		"plain and recurring":          {"due", []string{nothingRecurs, `cron = '@daily'`}, "to be planned"},
+		"not planned, edited":          {"unplanned", []string{`overlap = 'allow'`}, "to be planned"},
+		"planned for later, edited":    {"planned", []string{`overlap = 'allow'`}, "to be planned"},
+		"a run_now_at by hand":         {"planned", []string{`run_now_at = '2000-01-01'`}, "to be planned"},
+		"due, and a run_now_at":        {"due", []string{`run_now_at = '2000-01-01'`}, "owed"},
+		"paused, and edited meanwhile": {"PAUSED", []string{`overlap = 'allow'`}, "waits for nothing"},
+	} {
+		b.each(name, func(b *bench) {
+			b.makeRecurring(name, c.kind)
+			before, from := b.get(name), b.now()
+			for _, set := range c.edits {
+				b.exec(b.pool, `UPDATE tasktable.scheduled_tasks SET `+set+` WHERE id = $1`, name)
+			}
+			if got := b.owed(name, before, from); got != c.want {
+				b.Errorf("it is %s, instead of %s", got, c.want)
+			}
+			if row := b.get(name); row.RunNowAt != nil {
+				b.Errorf("run_now_at is %v", row.RunNowAt)
+			}
+		})
+	}
+}
+
+const nothingRecurs = `cron = NULL, time_zone = NULL, overlap = NULL, catch_up = NULL, catch_up_paused = NULL, catch_up_limit = NULL`
+
+// liveFrom is where the look for occurrences that have not ended begins.
+func (b *bench) liveFrom(id string) *time.Time {
+	b.Helper()
+	return one[*time.Time](b, b.pool, `SELECT live_from FROM tasktable.scheduled_tasks WHERE id = $1`, id)
+}
+
+func TestARecurringTaskMadePlainAndBack(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.makeRecurring("one", "planned")
+	b.exec(b.pool, `UPDATE tasktable.scheduled_tasks SET `+nothingRecurs+`, jitter = '1 hour' WHERE id = 'one'`)
+	row := b.get("one")
+	due := one[time.Time](b, b.pool, `SELECT tasktable.due_of('one', '2100-01-01Z', NULL, '1 hour')`)
+	if row.Cron != nil || row.PlannedRevision != nil || b.liveFrom("one") != nil || !row.NextAttemptAt.Equal(due) {
+		t.Errorf("plain: %s", pretty(row))
+	}
+	from := b.now()
+	b.exec(b.pool, `UPDATE tasktable.scheduled_tasks SET cron = '@hourly' WHERE id = 'one'`)
+	row = b.get("one")
+	if *row.TimeZone != "UTC" || *row.Overlap != "skip" || row.PlannedRevision != nil || row.NextAttemptAt.Before(from) || row.NextAttemptAt.After(b.now()) {
+		t.Errorf("recurring again: %s", pretty(row))
+	}
+	role := b.role()
+	same(b, "lines", b.lines("one"), []string{"schedule created " + service, "sql rescheduled " + role, "sql rescheduled " + role})
+
+	// A running task that is made recurring runs to its end, and is planned after that.
+	b.make("held", "EXECUTING")
+	b.exec(b.pool, `UPDATE tasktable.scheduled_tasks SET cron = '@hourly' WHERE id = 'held'`)
+	if row := b.get("held"); row.Status != "QUEUED" || row.Fence == nil || row.NextAttemptAt != nil || *row.Overlap != "skip" {
+		t.Errorf("held: %s", pretty(row))
+	}
+}
+
+// The count begins anew with another time, and only for a task that had ended.
+func TestCountOfOccurrencesWhenRearmed(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for name, c := range map[string]struct {
+		kind, set string
+		count     int
+	}{
+		"another time":            {"COMPLETED", `status = 'QUEUED', scheduled_at = '2100-01-01 00:05Z'`, 0},
+		"the same time":           {"COMPLETED", `status = 'QUEUED'`, 3},
+		"another expression":      {"COMPLETED", `status = 'QUEUED', cron = '@daily'`, 3},
+		"a cancelled one":         {"CANCELLED", `status = 'QUEUED', scheduled_at = '2100-01-01 00:05Z'`, 0},
+		"a waiting one":           {"planned", `scheduled_at = '2100-01-01 00:05Z'`, 3},
+		"one that stays as it is": {"COMPLETED", `scheduled_at = '2100-01-01 00:05Z'`, 3},
+	} {
+		b.makeRecurring(name, c.kind)
+		b.exec(b.pool, `UPDATE tasktable.scheduled_tasks SET `+c.set+` WHERE id = $1`, name)
+		if row := b.get(name); row.OccurrenceCount != c.count {
+			t.Errorf("%s: %d occurrences instead of %d", name, row.OccurrenceCount, c.count)
+		}
+	}
+}
+
+func TestViewOfRecurringTasks(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.schedule(base("plain"))
+	for _, kind := range recurringKinds[1:] {
+		b.makeRecurring(kind, kind)
+	}
+	rows, err := b.pool.Query(b.ctx, `SELECT concat_ws(' ', id, status, cron, next_fire = '2100-01-01 09:00Z', last_fire IS NOT NULL, occurrence_count, paused_until IS NOT NULL)
+		FROM tasktable.recurring_tasks ORDER BY id COLLATE "C"`)
+	b.check(err)
+	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	b.check(err)
+	same(b, "view", lines, []string{
+		"CANCELLED CANCELLED 0 9 * * * t 3 f", "COMPLETED COMPLETED 0 9 * * * t 3 f", "FAILED FAILED 0 9 * * * t 3 f", "PAUSED PAUSED 0 9 * * * t 3 t",
+		"due QUEUED 0 9 * * * f t 3 f", "planned QUEUED 0 9 * * * t t 3 f", "unplanned QUEUED 0 9 * * * f 0 f",
+	})
+}

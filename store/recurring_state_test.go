@@ -1,0 +1,268 @@
+package store_test
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tasktable/tasktable/store"
+)
+
+// recurringKinds are the rows of recurring tasks that can be met: unplanned is one that the leader has not seen since its last
+// edit, due one whose planned fire has come, COMPLETED one that has ended.
+var recurringKinds = []string{"absent", "unplanned", "planned", "due", "PAUSED", "CANCELLED", "COMPLETED", "FAILED"}
+
+// recurs is the task that these rows hold. It alone is its entity's.
+func recurs(id string) store.Task {
+	task := base(id)
+	task.Entity, task.Recurrence = "of "+id, &store.Recurrence{Cron: "0 9 * * *"}
+	return task
+}
+
+// makeRecurring puts a row of a kind into the table, as the verbs and the leader leave it.
+func (b *bench) makeRecurring(id, kind string) {
+	b.Helper()
+	if kind == "absent" {
+		return
+	}
+	b.schedule(recurs(id))
+	switch kind {
+	case "unplanned":
+	case "due":
+		b.plan(id, "clock_timestamp() - interval '1 hour'")
+	case "COMPLETED", "FAILED":
+		b.plan(id, "NULL", kind)
+	default:
+		b.plan(id, "'2100-01-01 09:00Z'")
+	}
+	var err error
+	switch kind {
+	case "PAUSED":
+		_, err = b.tasks.PauseUntil(b.ctx, b.pool, id, far(60))
+	case "CANCELLED":
+		_, err = b.tasks.Cancel(b.ctx, b.pool, id)
+	}
+	b.check(err)
+}
+
+// plan does to a recurring task what the leader does when it plans the next fire, or ends it.
+func (b *bench) plan(id, next string, ended ...string) {
+	b.Helper()
+	status, finished := "status", "NULL"
+	if len(ended) > 0 {
+		status, finished = "'"+ended[0]+"'", "clock_timestamp()"
+	}
+	b.asEngine(func(tx pgx.Tx) {
+		b.exec(tx, `UPDATE tasktable.scheduled_tasks SET next_attempt_at = `+next+`, planned_revision = revision, started_at = clock_timestamp(),
+			occurrence_count = 3, live_from = '2000-01-01Z', message = 'as planned', status = `+status+`, finished_at = `+finished+` WHERE id = $1`, id)
+	})
+}
+
+// want is a row as it should be after a call, with what it takes to say so.
+type want struct {
+	b           *bench
+	row         store.Row
+	before      *store.Row // nil: there was none
+	found       *store.Row // whose times count, if they lie within the call
+	from, until time.Time
+}
+
+// during is a time that the database's clock gave in the call.
+func (w *want) during(what string, at *time.Time) *time.Time {
+	w.b.Helper()
+	if at == nil || at.Before(w.from) || at.After(w.until) {
+		w.b.Errorf("%s is %v, not within the call, %v to %v", what, at, w.from, w.until)
+	}
+	return at
+}
+
+// hold puts the fields of a task into the row, with the defaults for those it leaves zero; the time stays if it is zero.
+func (w *want) hold(task store.Task) {
+	w.b.Helper()
+	r := &w.row
+	r.Payload, r.Type = []byte(fmt.Sprintf(`{"n": %d, "type": "TEST"}`, payloadOf(task))), "TEST"
+	r.Entity, r.TenantID = &task.Entity, &task.TenantID
+	r.Queue, r.Priority, r.MaxAttempts = task.Queue, task.Priority, 5
+	r.Expiration, r.ExpectedExecutionTime = &task.Expiration, 5*time.Minute
+	r.Jitter, r.Retention = orNone(task.Jitter), orNone(task.Retention)
+	if r.Queue == "" {
+		r.Queue = "default"
+	}
+	if !task.At.IsZero() {
+		r.ScheduledAt = task.At
+	}
+	r.Cron, r.TimeZone, r.Overlap, r.CatchUp, r.CatchUpPaused, r.CatchUpLimit, r.EndsAt, r.MaxOccurrences = nil, nil, nil, nil, nil, nil, nil, nil
+	if of := task.Recurrence; of != nil {
+		r.Cron, r.TimeZone = &of.Cron, pointerTo(orDefault(of.TimeZone, "UTC"))
+		r.Overlap = pointerTo(orDefault(of.Overlap, store.OverlapSkip))
+		r.CatchUp, r.CatchUpPaused = pointerTo(orDefault(of.CatchUp, store.CatchUpLatest)), pointerTo(orDefault(of.CatchUpPaused, store.CatchUpNone))
+		r.CatchUpLimit, r.EndsAt, r.MaxOccurrences = pointerTo(orDefault(of.CatchUpLimit, 100)), orNone(of.EndsAt), orNone(of.MaxOccurrences)
+	}
+}
+
+func payloadOf(task store.Task) (n int) {
+	_, _ = fmt.Sscanf(string(task.Payload.(store.JSON)), `{"type": "TEST", "n": %d}`, &n)
+	return n
+}
+
+func orDefault[T comparable](value, otherwise T) T {
+	var zero T
+	if value == zero {
+		return otherwise
+	}
+	return value
+}
+
+func orNone[T comparable](value T) *T {
+	var zero T
+	if value == zero {
+		return nil
+	}
+	return &value
+}
+
+// become fills in what follows from the row's new status: its content, if edited, is there already.
+func (w *want) become(status store.Status) {
+	w.b.Helper()
+	r, was := &w.row, w.before
+	r.Status, r.Revision = status, w.found.Revision
+	moved := was != nil && !was.ScheduledAt.Equal(r.ScheduledAt)
+	owed := was != nil && was.Cron != nil && r.Cron != nil && was.Status == "QUEUED" && status == "QUEUED" && !moved &&
+		was.PlannedRevision != nil && *was.PlannedRevision == was.Revision && was.NextAttemptAt.Before(w.from)
+	switch {
+	case was == nil:
+		r.CreatedAt, r.LastStatusUpdate = *w.during("created_at", &w.found.CreatedAt), *w.during("last_status_update", &w.found.LastStatusUpdate)
+	case was.Status != status:
+		r.LastStatusUpdate = *w.during("last_status_update", &w.found.LastStatusUpdate)
+	}
+	waits := status == "QUEUED" || status == "PAUSED"
+	switch {
+	case waits && was != nil && was.FinishedAt != nil: // it begins anew
+		r.FinishedAt, r.Message, r.Result, r.StartedAt = nil, nil, nil, nil
+		if moved && status == "QUEUED" {
+			r.OccurrenceCount = 0
+		}
+	case !waits && (was == nil || was.Status != status):
+		r.FinishedAt = w.during("finished_at", w.found.FinishedAt)
+	}
+	if status != "PAUSED" {
+		r.PausedUntil = nil
+	}
+	if status != "FAILED" && status != "EXPIRED" {
+		r.ArchivedAt, r.ArchivedNote = nil, nil
+	}
+	r.NextAttemptAt = nil
+	switch {
+	case owed:
+		r.NextAttemptAt, r.PlannedRevision = was.NextAttemptAt, &r.Revision
+	case r.Cron == nil:
+		r.PlannedRevision = nil
+		if status == "QUEUED" {
+			r.NextAttemptAt = &r.ScheduledAt
+		}
+	case status == "QUEUED":
+		r.NextAttemptAt = w.during("next_attempt_at", w.found.NextAttemptAt)
+	}
+}
+
+// wholeContent is content with what a recurring, a paused or an archived task has besides.
+func wholeContent(row *store.Row) map[string]any {
+	fields := content(row)
+	for key, value := range map[string]any{
+		"cron": text(row.Cron), "time_zone": text(row.TimeZone), "overlap": text((*string)(row.Overlap)), "catch_up": text((*string)(row.CatchUp)),
+		"catch_up_paused": text((*string)(row.CatchUpPaused)), "catch_up_limit": digits(row.CatchUpLimit), "jitter": clock(row.Jitter),
+		"ends_at": instant(row.EndsAt), "max_occurrences": digits(row.MaxOccurrences), "parent_id": text(row.ParentID),
+		"paused_until": instant(row.PausedUntil), "retention": clock(row.Retention), "archived_at": instant(row.ArchivedAt),
+		"archived_note": text(row.ArchivedNote),
+	} {
+		if value != nil {
+			fields[key] = value
+		}
+	}
+	return fields
+}
+
+func digits(n *int) any {
+	if n == nil {
+		return nil
+	}
+	return float64(*n)
+}
+
+// wholeState is state with all times of its change lines in UTC.
+func (b *bench) wholeState(id string) state {
+	b.Helper()
+	found := b.state(id)
+	if found.Row != nil {
+		*found.Row = utcWhole(*found.Row)
+	}
+	for i, change := range found.Changes {
+		for _, side := range []*[]byte{(*[]byte)(&found.Changes[i].Old), (*[]byte)(&found.Changes[i].New)} {
+			fields := b.recorded(*side)
+			for _, key := range []string{"ends_at", "paused_until", "archived_at"} {
+				if value, ok := fields[key].(string); ok {
+					at, err := time.Parse(time.RFC3339Nano, value)
+					b.check(err)
+					fields[key] = instant(&at)
+				}
+			}
+			*side = encoded(b, fields)
+		}
+		found.Changes[i].ChangedAt = change.ChangedAt.UTC()
+	}
+	return found
+}
+
+// utcWhole is utc for the newer columns too.
+func utcWhole(row store.Row) store.Row {
+	row = utc(row)
+	for _, at := range []**time.Time{&row.EndsAt, &row.PausedUntil, &row.ArchivedAt} {
+		if *at != nil {
+			*at = pointerTo((*at).UTC())
+		}
+	}
+	return row
+}
+
+// checkWhole compares a task with its row as wanted and one more change line, by verb; with no line if verb is "".
+func (b *bench) checkWhole(before, after state, row *store.Row, verb, outcome, by string) {
+	b.Helper()
+	expected := state{Row: row, Version: before.Version, Changes: before.Changes}
+	if verb != "" {
+		if len(after.Changes) != len(before.Changes)+1 {
+			b.Fatalf("%d change lines instead of one", len(after.Changes)-len(before.Changes))
+		}
+		found := after.Changes[len(after.Changes)-1]
+		line := store.Change{TaskID: found.TaskID, Verb: verb, Outcome: outcome, ChangedAt: found.ChangedAt, ChangedBy: by, Revision: found.Revision}
+		switch {
+		case before.Row == nil:
+			line.New = encoded(b, map[string]any{"status": string(row.Status), "type": row.Type, "scheduled_at": instant(&row.ScheduledAt)})
+		case row == nil:
+			line.Old = encoded(b, wholeContent(before.Row))
+		default:
+			line.Revision = after.Row.Revision
+			was, is := wholeContent(before.Row), wholeContent(row)
+			old, current := map[string]any{}, map[string]any{}
+			for key := range merged(was, is) {
+				if pretty(was[key]) != pretty(is[key]) {
+					old[key], current[key] = was[key], is[key]
+				}
+			}
+			line.Old, line.New = encoded(b, old), encoded(b, current)
+		}
+		expected.Version, expected.Changes = after.Version, append(expected.Changes[:len(expected.Changes):len(expected.Changes)], line)
+	}
+	same(b, "task", after, expected)
+}
+
+func merged(a, b map[string]any) map[string]bool {
+	keys := map[string]bool{}
+	for key := range a {
+		keys[key] = true
+	}
+	for key := range b {
+		keys[key] = true
+	}
+	return keys
+}

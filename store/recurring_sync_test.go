@@ -1,0 +1,171 @@
+package store_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tasktable/tasktable/store"
+)
+
+// The occurrences of a recurring task that is to be there are neither listed nor in the way; those of another go with it.
+func TestSyncAndOccurrences(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	daily := func(id string) store.Task {
+		task := recurs(id)
+		task.Entity = ""
+		return task
+	}
+	sync := func(want []string, tasks ...store.Task) {
+		b.Helper()
+		receipts, err := b.tasks.Sync(b.ctx, b.pool, "event:1", tasks...)
+		b.check(err)
+		same(b, "receipts", outcomes(receipts), want)
+	}
+	sync([]string{"kept created", "gone created", "plain created"}, daily("kept"), daily("gone"), of("plain"))
+	kept := []string{b.fork("kept", "2100-01-01 09:00Z"), b.fork("kept", "2100-01-02 09:00Z"), b.fork("kept", "2100-01-03 09:00Z", "skipped")}
+	gone := []string{b.fork("gone", "2100-01-01 09:00Z"), b.fork("gone", "2100-01-02 09:00Z", "skipped")}
+	_, err := b.tasks.Pause(b.ctx, b.pool, kept[1])
+	b.check(err)
+	before := map[string]state{}
+	for _, id := range append(kept, "kept", "plain", gone[1]) {
+		before[id] = b.wholeState(id)
+	}
+	sync([]string{"kept unchanged", "plain unchanged", "gone cancelled", gone[0] + " cancelled"}, daily("kept"), of("plain"))
+	for id, state := range before {
+		same(b, id, b.wholeState(id), state)
+	}
+	sync([]string{"kept unchanged", "plain unchanged"}, daily("kept"), of("plain"))
+	for id, state := range before {
+		same(b, id, b.wholeState(id), state)
+	}
+
+	// One of them may be listed itself; and the occurrences of what recurs no more are as good as any other task.
+	sync([]string{"kept rescheduled", kept[1] + " rescheduled", kept[0] + " cancelled", "plain cancelled"}, of("kept"), of(kept[1]))
+	if row := b.get(kept[1]); row.Status != "PAUSED" || *row.ParentID != "kept" {
+		t.Errorf("got %s", pretty(row))
+	}
+	sync([]string{"kept cancelled", kept[1] + " cancelled"})
+}
+
+// What the documentation promises to other languages: names, order and defaults.
+func TestSignaturesOfTheNewerSQLFunctions(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for name, arguments := range map[string]string{
+		"schedule_recurring": "payload jsonb, cron text, id text, time_zone text DEFAULT 'UTC'::text, starts_at timestamp with time zone DEFAULT NULL::timestamp with time zone, " +
+			"ends_at timestamp with time zone DEFAULT NULL::timestamp with time zone, max_occurrences integer DEFAULT NULL::integer, overlap text DEFAULT 'skip'::text, " +
+			"catch_up text DEFAULT 'latest'::text, catch_up_limit integer DEFAULT 100, catch_up_paused text DEFAULT 'none'::text, ",
+		"pause":           "id text, by text DEFAULT NULL::text, until timestamp with time zone DEFAULT NULL::timestamp with time zone",
+		"pause_scope":     "scope text, name text DEFAULT ''::text, until timestamp with time zone DEFAULT NULL::timestamp with time zone, reason text DEFAULT NULL::text, ",
+		"resume_scope":    "scope text, name text DEFAULT ''::text, ",
+		"archive":         "id text, note text DEFAULT NULL::text, ",
+		"erase":           "entity text DEFAULT NULL::text, tenant_id text DEFAULT NULL::text",
+		"fork_occurrence": "parent text, fire timestamp with time zone, skip_reason text DEFAULT NULL::text, ",
+	} {
+		got := one[string](b, b.pool, `SELECT pg_get_function_arguments(p.oid) FROM pg_proc AS p WHERE p.proname = $1 AND p.pronamespace = 'tasktable'::regnamespace`, name)
+		if !strings.HasPrefix(got, arguments) {
+			t.Errorf("%s(%s)", name, got)
+		}
+	}
+	for _, call := range []struct{ sql, outcome string }{
+		{`select * from tasktable.schedule_recurring('{"type":"LOG"}', '*/5 * * * *', 'five')`, "created"},
+		{`select * from tasktable.schedule_recurring('{"type":"LOG"}', '*/5 * * * *', 'five', null)`, "unchanged"},
+		{`select * from tasktable.schedule_recurring('{"type":"LOG"}', '*/5 * * * *', 'five', 'Europe/Berlin')`, "rescheduled"},
+		{`select * from tasktable.schedule_recurring(cron => '*/5 * * * *', id => 'five', payload => '{"type":"LOG"}', time_zone => 'Europe/Berlin', overlap => null, catch_up => null)`, "unchanged"},
+		{`select * from tasktable.pause('five', 'ann', '2100-01-01Z')`, "paused"},
+		{`select * from tasktable.resume('five')`, "queued"},
+		{`select * from tasktable.run_now('five')`, "queued"},
+		{`select * from tasktable.archive('five')`, "unchanged"},
+		{`select * from tasktable.archive('nobody')`, "absent"},
+		{`select * from tasktable.cancel('five')`, "cancelled"},
+		{`select * from tasktable.schedule_recurring('{"type":"LOG"}', '*/5 * * * *', 'five', 'Europe/Berlin')`, "rearmed"},
+		{`select * from tasktable.schedule('{"type":"LOG"}', null, 'five')`, "rescheduled"},
+	} {
+		if got := b.ask(call.sql); got.Outcome != call.outcome || (got.ID != "five" && got.Outcome != "absent") {
+			t.Errorf("%s: %s", call.sql, pretty(got))
+		}
+	}
+}
+
+// What makes tasks due at once wakes the leader, and does not where nobody is to be notified.
+func TestNotificationsOfOperations(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	listener, err := b.pool.Acquire(b.ctx)
+	b.check(err)
+	defer listener.Release()
+	b.makeRecurring("planned", "planned")
+	b.exec(listener, `LISTEN "tasktable.wake"; LISTEN "end"`)
+	defer func() { _, _ = listener.Exec(context.Background(), `UNLISTEN *`) }()
+	day := 0
+	for _, act := range []struct {
+		name  string
+		do    func(*store.Store) error
+		wakes bool // unless NoNotify
+	}{
+		{"a recurring task", func(s *store.Store) error {
+			_, err := s.Schedule(b.ctx, b.pool, recurs("new "+b.now().String()))
+			return err
+		}, true},
+		{"the same", func(s *store.Store) error { _, err := s.Schedule(b.ctx, b.pool, recurs("planned")); return err }, false},
+		{"run now", func(s *store.Store) error { _, err := s.RunNow(b.ctx, b.pool, "planned"); return err }, true},
+		{"backfill", func(s *store.Store) error {
+			day++
+			_, err := s.Backfill(b.ctx, b.pool, "planned", past(0), past(day*24*60), day)
+			return err
+		}, true},
+		{"retry of dead ones", func(s *store.Store) error {
+			b.exec(b.pool, `DELETE FROM tasktable.scheduled_tasks WHERE id = 'dead'`)
+			b.make("dead", "FAILED")
+			_, err := s.RetryDead(b.ctx, b.pool, store.DeadFilter{})
+			return err
+		}, true},
+		{"archive", func(s *store.Store) error {
+			b.exec(b.pool, `DELETE FROM tasktable.scheduled_tasks WHERE id = 'dead'`)
+			b.make("dead", "FAILED")
+			_, err := s.Archive(b.ctx, b.pool, "dead", "")
+			return err
+		}, false},
+		{"pause of a queue", func(s *store.Store) error {
+			_, err := s.PauseScope(b.ctx, b.pool, store.Queue("mail"), time.Time{}, "")
+			return err
+		}, false},
+	} {
+		b.check(act.do(store.New(store.Config{Service: service, NoNotify: true})))
+		quiet := b.notified(listener.Conn())
+		b.check(act.do(store.New(store.Config{Service: service}))) // new: its debounce has not begun
+		heard := b.notified(listener.Conn())
+		if len(quiet) > 0 || act.wakes != (len(heard) > 0) {
+			t.Errorf("%s: %v, and with NoNotify %v", act.name, heard, quiet)
+		}
+	}
+	_, err = b.tasks.ResumeScope(b.ctx, b.pool, store.Queue("mail"))
+	b.check(err)
+	same(b, "resume of a queue", b.notified(listener.Conn()), []string{"tasktable.wake "})
+}
+
+// As in every bulk call rows are locked in the order of their ids, so that two cannot wait for each other, though the oldest are chosen.
+func TestRetryOfDeadLettersLocksInOrder(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for _, id := range []string{"c", "a", "b"} {
+		b.make(id, "FAILED")
+	}
+	tx := b.begin(pgx.TxOptions{})
+	b.exec(tx, `SELECT 1 FROM tasktable.scheduled_tasks WHERE id = 'b' FOR UPDATE`)
+	call := start(b, func(conn *pgxpool.Conn) ([]store.Receipt, error) {
+		return b.tasks.RetryDead(b.ctx, conn, store.DeadFilter{})
+	}).blocked()
+	free := one[[]string](b, b.pool, `SELECT array_agg(id::text) FROM (SELECT id FROM tasktable.scheduled_tasks FOR UPDATE SKIP LOCKED) AS t`)
+	same(b, "not locked yet", free, []string{"c"})
+	b.check(tx.Rollback(b.ctx))
+	receipts, err := call.result()
+	b.check(err)
+	same(b, "receipts", outcomes(receipts), []string{"a queued", "b queued", "c queued"})
+}

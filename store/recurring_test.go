@@ -1,0 +1,240 @@
+package store_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tasktable/tasktable/store"
+)
+
+// recurringTable says what scheduling a recurring task comes to, by what differs from the row: a column for each of
+// recurringKinds. Where the recurrence differs, an ended task recurs again; with Keep it does not.
+const recurringTable = `
+same    created unchanged   unchanged   unchanged   unchanged   rearmed finished finished
+content created rescheduled rescheduled rescheduled rescheduled rearmed finished finished
+recurs  created rescheduled rescheduled rescheduled rescheduled rearmed rearmed  rearmed
+time    created rescheduled rescheduled rescheduled rescheduled rearmed rearmed  rearmed
+keep    created rescheduled rescheduled rescheduled rescheduled rearmed finished finished`
+
+// recurringEdits are tasks that differ from recurs in one way each.
+var recurringEdits = []struct {
+	name, differs string
+	change        func(*store.Task)
+}{
+	{"identical", "same", func(*store.Task) {}},
+	{"at zero", "same", func(t *store.Task) { t.At = time.Time{} }},
+	{"defaults spelled out", "same", func(t *store.Task) {
+		*t.Recurrence = store.Recurrence{Cron: "0 9 * * *", TimeZone: "UTC", Overlap: "skip", CatchUp: "latest", CatchUpPaused: "none", CatchUpLimit: 100}
+	}},
+	{"keep, identical", "same", func(t *store.Task) { t.IfFinished = store.Keep }},
+	{"payload", "content", func(t *store.Task) { t.Payload = payload(2) }},
+	{"queue and priority", "content", func(t *store.Task) { t.Queue, t.Priority = "mail", 9 }},
+	{"jitter", "content", func(t *store.Task) { t.Jitter = 90 * time.Second }},
+	{"retention", "content", func(t *store.Task) { t.Retention = 48 * time.Hour }},
+	{"cron", "recurs", func(t *store.Task) { t.Recurrence.Cron = "@every 90s" }},
+	{"time zone", "recurs", func(t *store.Task) { t.Recurrence.TimeZone = "Europe/Berlin" }},
+	{"overlap", "recurs", func(t *store.Task) { t.Recurrence.Overlap = store.OverlapCancelRunning }},
+	{"catch up", "recurs", func(t *store.Task) { t.Recurrence.CatchUp = store.CatchUpAll }},
+	{"catch up paused", "recurs", func(t *store.Task) { t.Recurrence.CatchUpPaused = store.CatchUpLatest }},
+	{"catch up limit", "recurs", func(t *store.Task) { t.Recurrence.CatchUpLimit = store.MaxCatchUpLimit }},
+	{"ends at", "recurs", func(t *store.Task) { t.Recurrence.EndsAt = far(90) }},
+	{"max occurrences", "recurs", func(t *store.Task) { t.Recurrence.MaxOccurrences = 1000000 }},
+	{"no recurrence", "recurs", func(t *store.Task) { t.Recurrence = nil }},
+	{"time", "time", func(t *store.Task) { t.At = far(5) }},
+	{"time and cron", "time", func(t *store.Task) { t.At, t.Recurrence.Cron = far(5), "0 0 9 * * MON-FRI" }},
+	{"keep, cron", "keep", func(t *store.Task) { t.Recurrence.Cron, t.IfFinished = "@daily", store.Keep }},
+	{"keep, time", "keep", func(t *store.Task) { t.At, t.IfFinished = far(5), store.Keep }},
+}
+
+// recurringWays are the calls that schedule, with the verb of their change lines. They do the same.
+var recurringWays = []struct {
+	name, verb string
+	call       func(*bench, store.Task) (store.Receipt, error)
+}{
+	{"Schedule", "schedule", func(b *bench, task store.Task) (store.Receipt, error) { return b.tasks.Schedule(b.ctx, b.pool, task) }},
+	{"ScheduleMany", "schedule", func(b *bench, task store.Task) (store.Receipt, error) {
+		return only(b.tasks.ScheduleMany(b.ctx, b.pool, []store.Task{task}))
+	}},
+	{"Sync", "sync", func(b *bench, task store.Task) (store.Receipt, error) {
+		return only(b.tasks.Sync(b.ctx, b.pool, task.Entity, task))
+	}},
+	{"SQL", "schedule", (*bench).scheduleInSQL},
+}
+
+func only(receipts []store.Receipt, err error) (store.Receipt, error) {
+	if err == nil && len(receipts) != 1 {
+		err = fmt.Errorf("%d receipts: %v", len(receipts), outcomes(receipts))
+	}
+	if err != nil {
+		return store.Receipt{}, err
+	}
+	return receipts[0], nil
+}
+
+// scheduleInSQL is Schedule as another language does it: what is left zero is left out.
+func (b *bench) scheduleInSQL(task store.Task) (store.Receipt, error) {
+	arguments := []string{"payload => '" + string(task.Payload.(store.JSON)) + "'"}
+	add := func(name string, given bool, value any) {
+		if given {
+			arguments = append(arguments, fmt.Sprintf("%s => '%v'", name, value))
+		}
+	}
+	name, start := "schedule", "scheduled_at"
+	if r := task.Recurrence; r != nil {
+		name, start = "schedule_recurring", "starts_at"
+		add("cron", true, r.Cron)
+		add("time_zone", r.TimeZone != "", r.TimeZone)
+		add("overlap", r.Overlap != "", r.Overlap)
+		add("catch_up", r.CatchUp != "", r.CatchUp)
+		add("catch_up_paused", r.CatchUpPaused != "", r.CatchUpPaused)
+		add("catch_up_limit", r.CatchUpLimit != 0, r.CatchUpLimit)
+		add("ends_at", !r.EndsAt.IsZero(), r.EndsAt.Format(time.RFC3339Nano))
+		add("max_occurrences", r.MaxOccurrences != 0, r.MaxOccurrences)
+	}
+	add("id", true, task.ID)
+	add(start, !task.At.IsZero(), task.At.Format(time.RFC3339Nano))
+	add("jitter", task.Jitter != 0, clock(&task.Jitter))
+	add("retention", task.Retention != 0, clock(&task.Retention))
+	add("expiration", true, clock(&task.Expiration))
+	add("queue", task.Queue != "", task.Queue)
+	add("priority", true, task.Priority)
+	add("entity", true, task.Entity)
+	add("tenant_id", true, task.TenantID)
+	add("if_finished", task.IfFinished == store.Keep, "keep")
+	add("scheduled_by", true, service)
+	got := b.ask(`SELECT * FROM tasktable.` + name + `(` + strings.Join(arguments, ", ") + `)`)
+	return store.Receipt{ID: got.ID, Revision: *got.Revision, Outcome: store.Outcome(got.Outcome)}, nil
+}
+
+func TestScheduleOfEachRecurringRow(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	outcome := map[string][]string{}
+	for line := range strings.Lines(strings.TrimSpace(recurringTable)) {
+		cells := strings.Fields(line)
+		outcome[cells[0]] = cells[1:]
+	}
+	for _, way := range recurringWays {
+		for _, edit := range recurringEdits {
+			b.each(way.name+"/"+edit.name, func(b *bench) {
+				for i, kind := range recurringKinds {
+					id := strings.Join([]string{way.name, edit.name, kind}, " ")
+					task := recurs(id)
+					edit.change(&task)
+					b.checkRecurring(kind, task, store.Outcome(outcome[edit.differs][i]), way.verb, func() (store.Receipt, error) { return way.call(b, task) })
+				}
+			})
+		}
+	}
+}
+
+// checkRecurring makes a row of a kind, schedules a task of its id, and compares all there is with what the outcome stands for.
+func (b *bench) checkRecurring(kind string, task store.Task, outcome store.Outcome, verb string, call func() (store.Receipt, error)) {
+	b.Helper()
+	b.makeRecurring(task.ID, kind)
+	before, from := b.wholeState(task.ID), b.now()
+	receipt, err := call()
+	b.check(err)
+	until, after := b.now(), b.wholeState(task.ID)
+	if after.Row == nil {
+		b.Fatalf("%s: the row is gone", task.ID)
+	}
+	same(b, "receipt", receipt, store.Receipt{ID: task.ID, Outcome: outcome, Revision: after.Row.Revision})
+	if !wrote(outcome) {
+		b.checkWhole(before, after, before.Row, "", "", "")
+		return
+	}
+	w := &want{b: b, before: before.Row, found: after.Row, from: from, until: until}
+	status := store.StatusQueued
+	if before.Row == nil {
+		by := service
+		w.row = store.Row{ID: task.ID, ScheduledBy: &by}
+		if task.At.IsZero() {
+			w.row.ScheduledAt = *w.during("scheduled_at", &after.Row.ScheduledAt)
+		}
+	} else {
+		w.row = *before.Row
+		if outcome == store.Rescheduled {
+			status = before.Row.Status
+		}
+		if after.Row.Revision <= before.Row.Revision {
+			b.Errorf("revision %d after %d", after.Row.Revision, before.Row.Revision)
+		}
+	}
+	w.hold(task)
+	w.become(status)
+	b.checkWhole(before, after, &w.row, verb, string(outcome), service)
+}
+
+// A task that is to recur for ever is made without a time, at each start of a service.
+func TestScheduleOfARecurringTaskWithoutATimeAgain(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for _, way := range recurringWays {
+		b.each(way.name, func(b *bench) {
+			task := recurs(way.name)
+			task.At = time.Time{}
+			first, err := way.call(b, task)
+			b.check(err)
+			before := b.wholeState(way.name)
+			for range 3 {
+				again, err := way.call(b, task)
+				if err != nil || again != (store.Receipt{ID: first.ID, Revision: first.Revision, Outcome: store.Unchanged}) {
+					b.Errorf("%+v, %v", again, err)
+				}
+			}
+			same(b, "task", b.wholeState(way.name), before)
+		})
+	}
+}
+
+func TestCronIsARecurringTaskOfItsType(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	task := store.Cron("TOKEN_CLEANUP", "*/5 * * * *")
+	task.Recurrence.TimeZone = "Europe/Berlin"
+	receipt := b.schedule(task)
+	row := b.get("recurring-TOKEN_CLEANUP")
+	if receipt.ID != "recurring-TOKEN_CLEANUP" || receipt.Outcome != store.Created || row == nil {
+		t.Fatalf("%+v", receipt)
+	}
+	same(b, "row", *row, store.Row{
+		ID: receipt.ID, Payload: []byte(`{"type": "TOKEN_CLEANUP"}`), Type: "TOKEN_CLEANUP", Queue: "default", Status: "QUEUED",
+		ScheduledAt: row.ScheduledAt, ExpectedExecutionTime: 5 * time.Minute, MaxAttempts: 5, Revision: receipt.Revision, NextAttemptAt: row.NextAttemptAt,
+		ScheduledBy: pointerTo(service), CreatedAt: row.CreatedAt, LastStatusUpdate: row.LastStatusUpdate,
+		Cron: pointerTo("*/5 * * * *"), TimeZone: pointerTo("Europe/Berlin"), Overlap: pointerTo(store.OverlapSkip), CatchUp: pointerTo(store.CatchUpLatest),
+		CatchUpPaused: pointerTo(store.CatchUpNone), CatchUpLimit: pointerTo(store.DefaultCatchUpLimit),
+	})
+	if again := b.schedule(task); again.Outcome != store.Unchanged {
+		t.Errorf("again: %+v", again)
+	}
+}
+
+// The id is the task's own, or comes from the payload's key.
+func TestIDOfARecurringTask(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	daily := &store.Recurrence{Cron: "@daily"}
+	if got := b.schedule(store.Task{Payload: counted{key: "42"}, Recurrence: daily}); got.ID != "task-TEST-42" {
+		t.Errorf("of a keyed payload: %+v", got)
+	}
+	if got := b.schedule(store.Task{ID: "mine", Payload: counted{key: "42"}, Recurrence: daily}); got.ID != "mine" {
+		t.Errorf("its own: %+v", got)
+	}
+	for _, id := range []string{strings.Repeat("x", 480), strings.Repeat("€", 160)} {
+		if got := b.schedule(store.Task{ID: id, Payload: plain{}, Recurrence: daily}); got.Outcome != store.Created {
+			t.Errorf("of 480 bytes: %+v", got)
+		}
+		occurrence := one[*string](b, b.pool, `SELECT tasktable.fork_occurrence($1, '2100-01-01 00:00:00.000001Z')`, id)
+		if occurrence == nil || *occurrence != id+"@2100-01-01T00:00:00.000001Z" {
+			t.Errorf("occurrence: %v", text(occurrence))
+		}
+	}
+	fixed, err := store.Task{Payload: counted{key: "43"}, Recurrence: daily}.Fixed()
+	b.check(err)
+	if got := b.schedule(fixed); got.ID != "task-TEST-43" {
+		t.Errorf("fixed: %+v", got)
+	}
+}

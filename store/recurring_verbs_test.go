@@ -1,0 +1,189 @@
+package store_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/tasktable/tasktable/store"
+)
+
+// recurringVerbs says what each verb comes to: a column for each of recurringKinds. The paused one is paused until a time.
+const recurringVerbs = `
+cancel      absent cancelled   cancelled   cancelled   cancelled   unchanged finished finished
+pause       absent paused      paused      paused      paused      finished  finished finished
+pause_until absent paused      paused      paused      unchanged   finished  finished finished
+pause_other absent paused      paused      paused      paused      finished  finished finished
+resume      absent unchanged   unchanged   unchanged   queued      finished  finished finished
+run_now     absent queued      queued      queued      queued      queued    queued   queued
+retry       absent unchanged   unchanged   unchanged   unchanged   unchanged finished queued
+delete      absent deleted     deleted     deleted     deleted     deleted   deleted  deleted
+re_other    absent rescheduled rescheduled rescheduled rescheduled rearmed   rearmed  rearmed
+re_same     absent unchanged   unchanged   unchanged   unchanged   rearmed   finished finished`
+
+func TestEachVerbOnEachRecurringRow(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for line := range strings.Lines(strings.TrimSpace(recurringVerbs)) {
+		cells := strings.Fields(line)
+		for i, kind := range recurringKinds {
+			b.each(cells[0]+"/"+kind, func(b *bench) {
+				id := cells[0] + " " + kind
+				b.makeRecurring(id, kind)
+				b.checkRecurringVerb(cells[0], id, store.Outcome(cells[1+i]))
+			})
+		}
+	}
+}
+
+func (b *bench) callRecurring(verb, id string) (store.Receipt, error) {
+	switch verb {
+	case "pause_until":
+		return b.tasks.PauseUntil(b.ctx, b.pool, id, far(60))
+	case "pause_other":
+		return b.tasks.PauseUntil(b.ctx, b.pool, id, far(61))
+	}
+	return b.call(b.pool, verb, id, store.Task{})
+}
+
+// checkRecurringVerb does a verb to a row and compares all there is with what the outcome stands for. Running a recurring task now
+// writes nothing to its own row.
+func (b *bench) checkRecurringVerb(verb, id string, outcome store.Outcome) {
+	b.Helper()
+	before, from := b.wholeState(id), b.now()
+	receipt, err := b.callRecurring(verb, id)
+	b.check(err)
+	until, after := b.now(), b.wholeState(id)
+	same(b, "receipt", receipt, store.Receipt{ID: id, Outcome: outcome, Revision: revisionOf(after.Row)})
+	lineVerb := strings.TrimSuffix(strings.TrimSuffix(verb, "_until"), "_other")
+	if strings.HasPrefix(verb, "re_") {
+		lineVerb = "reschedule"
+	}
+	if !wrote(outcome) || verb == "run_now" {
+		b.checkWhole(before, after, before.Row, "", "", "")
+		return
+	}
+	if outcome == store.Deleted {
+		b.checkWhole(before, after, nil, lineVerb, "deleted", service)
+		return
+	}
+	w := &want{b: b, before: before.Row, row: *before.Row, found: after.Row, from: from, until: until}
+	if verb == "re_other" {
+		w.row.ScheduledAt = far(5)
+	}
+	switch outcome {
+	case store.Cancelled:
+		w.become(store.StatusCancelled)
+	case store.Paused:
+		w.row.PausedUntil = map[string]*store.Row{"pause": {}, "pause_until": {PausedUntil: pointerTo(far(60))}, "pause_other": {PausedUntil: pointerTo(far(61))}}[verb].PausedUntil
+		w.become(store.StatusPaused)
+	case store.Rescheduled:
+		w.become(before.Row.Status)
+	default:
+		w.become(store.StatusQueued)
+	}
+	b.checkWhole(before, after, &w.row, lineVerb, string(outcome), service)
+}
+
+// What was forked goes on by itself, whatever becomes of the recurring task: cancel, delete and pause are of the row they name.
+func TestOccurrencesOutliveTheirRecurringTask(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for _, verb := range []string{"cancel", "pause", "pause_until", "re_other", "delete"} {
+		b.each(verb, func(b *bench) {
+			b.makeRecurring(verb, "planned")
+			var states []state
+			occurrences := []string{b.fork(verb, "2100-01-01 09:00Z"), b.fork(verb, "2100-01-02 09:00Z", "not today")}
+			for _, id := range occurrences {
+				states = append(states, b.wholeState(id))
+			}
+			_, err := b.callRecurring(verb, verb)
+			b.check(err)
+			for i, id := range occurrences {
+				same(b, id, b.wholeState(id), states[i])
+			}
+		})
+	}
+}
+
+// fork makes an occurrence, or a skipped one with its reason, as the leader does, and returns its id.
+func (b *bench) fork(parent, fire string, skip ...string) string {
+	b.Helper()
+	var reason *string
+	if len(skip) > 0 {
+		reason = &skip[0]
+	}
+	id := one[*string](b, b.pool, `SELECT tasktable.fork_occurrence($1, $2::text::timestamptz, $3, 'leader')`, parent, fire, reason)
+	if id == nil {
+		b.Fatalf("no occurrence of %s at %s", parent, fire)
+	}
+	return *id
+}
+
+// A paused task stays paused until its time, whatever it is scheduled for meanwhile; what ends the pause clears the time.
+func TestPausedUntil(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for name, c := range map[string]struct {
+		then   func(b *bench, id string) (store.Receipt, error)
+		status store.Status
+		until  bool
+	}{
+		"scheduled anew": {func(b *bench, id string) (store.Receipt, error) {
+			task := base(id)
+			task.At, task.Payload = far(5), payload(2)
+			return b.tasks.Schedule(b.ctx, b.pool, task)
+		}, "PAUSED", true},
+		"made recurring":  {func(b *bench, id string) (store.Receipt, error) { return b.tasks.Schedule(b.ctx, b.pool, recurs(id)) }, "PAUSED", true},
+		"rescheduled":     {func(b *bench, id string) (store.Receipt, error) { return b.tasks.Reschedule(b.ctx, b.pool, id, far(7)) }, "PAUSED", true},
+		"paused for good": {func(b *bench, id string) (store.Receipt, error) { return b.tasks.Pause(b.ctx, b.pool, id) }, "PAUSED", false},
+		"resumed":         {func(b *bench, id string) (store.Receipt, error) { return b.tasks.Resume(b.ctx, b.pool, id) }, "QUEUED", false},
+		"run now":         {func(b *bench, id string) (store.Receipt, error) { return b.tasks.RunNow(b.ctx, b.pool, id) }, "QUEUED", false},
+		"cancelled":       {func(b *bench, id string) (store.Receipt, error) { return b.tasks.Cancel(b.ctx, b.pool, id) }, "CANCELLED", false},
+	} {
+		b.each(name, func(b *bench) {
+			b.schedule(base(name))
+			receipt, err := b.tasks.PauseUntil(b.ctx, b.pool, name, far(60))
+			if err != nil || receipt.Outcome != store.Paused {
+				b.Fatalf("%+v, %v", receipt, err)
+			}
+			_, err = c.then(b, name)
+			b.check(err)
+			row := b.get(name)
+			if row.Status != c.status || (row.PausedUntil != nil) != c.until || c.until && !row.PausedUntil.Equal(far(60)) {
+				b.Errorf("%s until %v", row.Status, row.PausedUntil)
+			}
+		})
+	}
+}
+
+// The time of a pause is a field of its change line, also when it alone is changed.
+func TestLinesOfPausesUntil(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.schedule(base("one"))
+	for _, call := range []struct {
+		sql, outcome string
+		old, new     any
+	}{
+		{`SELECT * FROM tasktable.pause('one', until => '2100-01-01 01:00Z')`, "paused", map[string]any{"status": "QUEUED", "paused_until": nil}, map[string]any{"status": "PAUSED", "paused_until": "2100-01-01T01:00:00Z"}},
+		{`SELECT * FROM tasktable.pause('one', until => '2100-01-01 01:00Z')`, "unchanged", nil, nil},
+		{`SELECT * FROM tasktable.pause('one', 'ann', '2100-01-01 02:00Z')`, "paused", map[string]any{"paused_until": "2100-01-01T01:00:00Z"}, map[string]any{"paused_until": "2100-01-01T02:00:00Z"}},
+		{`SELECT * FROM tasktable.pause('one')`, "paused", map[string]any{"paused_until": "2100-01-01T02:00:00Z"}, map[string]any{"paused_until": nil}},
+		{`SELECT * FROM tasktable.pause('one')`, "unchanged", nil, nil},
+		{`SELECT * FROM tasktable.pause('one', until => '2100-01-01 03:00Z')`, "paused", map[string]any{"paused_until": nil}, map[string]any{"paused_until": "2100-01-01T03:00:00Z"}},
+		{`SELECT * FROM tasktable.resume('one')`, "queued", map[string]any{"status": "PAUSED", "paused_until": "2100-01-01T03:00:00Z"}, map[string]any{"status": "QUEUED", "paused_until": nil}},
+	} {
+		lines := len(b.changes("one"))
+		if got := b.ask(call.sql); got.Outcome != call.outcome || *got.Revision != b.get("one").Revision {
+			t.Errorf("%s: %s", call.sql, pretty(got))
+		}
+		changes := b.wholeState("one").Changes
+		if call.old == nil {
+			same(b, call.sql, len(changes), lines)
+			continue
+		}
+		last := changes[len(changes)-1]
+		same(b, call.sql, []any{last.Verb, last.Outcome, last.Old, last.New}, []any{strings.SplitN(strings.SplitAfterN(call.sql, "tasktable.", 2)[1], "(", 2)[0], call.outcome, call.old, call.new})
+	}
+	same(b, "lines", b.lines("one")[2], "pause paused ann")
+}
