@@ -44,26 +44,24 @@ func (s statements) links(ctx context.Context, q querier, now *time.Time, ids []
 	return links, nil
 }
 
-// slow puts off those of a task's follow-ups that are at once, if the chain is long, and returns which are links of the chain.
-func (from link) slow(tasks []store.Task) (atOnce []bool, slowed bool) {
-	atOnce = make([]bool, len(tasks))
+// atOnce says which of a task's follow-ups are at once: the next links of its chain.
+func (from link) atOnce(tasks []store.Task) []bool {
+	atOnce := make([]bool, len(tasks))
 	for i, task := range tasks {
-		if task.Recurrence != nil || task.At.After(from.Now.Add(chainWait)) {
-			continue
-		}
-		atOnce[i] = true
-		if from.Chain >= chainMost {
-			tasks[i].At, slowed = from.Now.Add(chainWait), true
-		}
+		atOnce[i] = task.Recurrence == nil && !task.At.After(from.Now.Add(chainWait))
 	}
-	return atOnce, slowed
+	return atOnce
 }
 
-// Not a column whose edit draws a revision. A task that was not written to stays in the chain it is in.
-const linkSQL = `UPDATE tasktable.scheduled_tasks SET chain = $2::int WHERE id = ANY ($1::text[])`
+// Writes no column whose edit draws a revision; scheduled_at keeps saying what was asked for.
+const linkSQL = `
+UPDATE tasktable.scheduled_tasks
+SET chain = $2::int, next_attempt_at = CASE WHEN next_attempt_at IS NOT NULL THEN greatest(next_attempt_at, $3::timestamptz) END
+WHERE id = ANY ($1::text[])`
 
-// link makes the tasks that were scheduled at once the next links of a chain.
-func (s statements) link(ctx context.Context, q querier, from link, atOnce []bool, done []store.Receipt) error {
+// link makes the tasks that were scheduled at once the next links of a chain. If it is long they are put off, and it says so. A task
+// that was not written to stays as it is, and in the chain it is in.
+func (s statements) link(ctx context.Context, q querier, from link, atOnce []bool, done []store.Receipt) (slowed bool, err error) {
 	var ids []string
 	for i, receipt := range done {
 		if atOnce[i] && receipt.Outcome != store.Unchanged && receipt.Outcome != store.Finished {
@@ -71,8 +69,12 @@ func (s statements) link(ctx context.Context, q querier, from link, atOnce []boo
 		}
 	}
 	if len(ids) == 0 {
-		return nil
+		return false, nil
 	}
-	_, err := q.Exec(ctx, s.schema.SQL(linkSQL), ids, from.Chain+1)
-	return wrap(err, "lengthen a chain")
+	var until *time.Time
+	if from.Chain >= chainMost {
+		until = new(from.Now.Add(chainWait))
+	}
+	_, err = q.Exec(ctx, s.schema.SQL(linkSQL), ids, from.Chain+1, until)
+	return until != nil, wrap(err, "lengthen a chain")
 }

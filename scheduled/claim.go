@@ -261,3 +261,9 @@ func isTimeout(err error) bool {
 	var pgErr *pgconn.PgError
 	return errors.As(err, &pgErr) && (pgErr.Code == "57014" || pgErr.Code == "55P03" || pgErr.Code == "40P01" || pgErr.Code == "40001")
 }
+
+// isLocked tells a wait for another transaction that was too long.
+func isLocked(err error) bool {
+	var pgErr *pgconn.PgError
+	return errors.As(err, &pgErr) && pgErr.Code == "55P03"
+}

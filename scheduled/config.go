@@ -89,7 +89,8 @@ type Config struct {
 	// Logger gets one line an event, never a payload. Nil: slog.Default().
 	Logger *slog.Logger
 
-	directConnect bool // Connect was given
+	directConnect bool          // Connect was given
+	declareEvery  time.Duration // for tests; 0: declareEvery
 }
 
 func (c Config) withDefaults() Config {
@@ -210,14 +211,16 @@ func (c Config) validate() error {
 	}
 	ids := map[string]bool{}
 	for i, task := range c.Recurring {
-		if id := idOf(task); id != "" && ids[id] {
-			wrong("Recurring[%d]: id must be another's than those before it, got %q again", i, id)
-		}
-		ids[idOf(task)] = true
 		if err := task.Check(); err != nil {
 			wrong("Recurring[%d]: %w", i, err)
-		} else if task.Recurrence == nil {
+			continue
+		}
+		if task.Recurrence == nil {
 			wrong("Recurring[%d] needs a Recurrence", i)
+		} else if id := idOf(task); ids[id] {
+			wrong("Recurring[%d]: id must be another's than those before it, got %q again", i, id)
+		} else {
+			ids[id] = true
 		}
 	}
 	if c.EngineConns < 3 || c.EngineConns > 100 {

@@ -3,7 +3,7 @@ package scheduled
 import (
 	"context"
 	"log/slog"
-	"sync"
+	"time"
 )
 
 // Dead is a task that will not run unless somebody retries it, or a claim that was lost.
@@ -17,19 +17,21 @@ type Dead struct {
 	Error    string
 }
 
-// deadMost is how many calls of OnDead may wait.
-const deadMost = 1000
+const (
+	deadMost  = 1000            // how many calls of OnDead may wait
+	deadGrace = 5 * time.Second // for those that are left when the node stops
+)
 
 // undertaker calls Config.OnDead, apart from the engine: a hook that blocks or panics holds nothing up.
 type undertaker struct {
-	hook func(ctx context.Context, dead Dead)
-	log  *slog.Logger
-	in   chan Dead
-	wg   sync.WaitGroup
+	hook  func(ctx context.Context, dead Dead)
+	log   *slog.Logger
+	in    chan Dead
+	grace time.Duration
 }
 
 func newUndertaker(hook func(ctx context.Context, dead Dead), log *slog.Logger) *undertaker {
-	return &undertaker{hook: hook, log: log, in: make(chan Dead, deadMost)}
+	return &undertaker{hook: hook, log: log, in: make(chan Dead, deadMost), grace: deadGrace}
 }
 
 // tell has the hook called, soon.
@@ -40,21 +42,29 @@ func (u *undertaker) tell(dead Dead) {
 	select {
 	case u.in <- dead:
 	default:
-		u.log.Error("OnDead is too slow; a call is left out", "task", dead.ID, "type", dead.Type, "revision", dead.Revision, "attempt", dead.Attempt, "outcome", dead.Outcome)
+		u.leaveOut(dead)
 	}
 }
 
-// run works until ctx is done, and then through what is in line.
+func (u *undertaker) leaveOut(dead Dead) {
+	u.log.Error("OnDead is too slow; a call is left out", "task", dead.ID, "type", dead.Type, "revision", dead.Revision, "attempt", dead.Attempt, "outcome", dead.Outcome)
+}
+
+// run works until ctx is done, and then through what is in line. The hook's context ends a while after ctx: a hook that waits for
+// it must not keep the node from stopping.
 func (u *undertaker) run(ctx context.Context) {
+	hooks, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(u.grace, end) })()
 	for {
 		select {
 		case dead := <-u.in:
-			u.call(ctx, dead)
+			u.call(hooks, dead)
 		case <-ctx.Done():
 			for {
 				select {
 				case dead := <-u.in:
-					u.call(context.WithoutCancel(ctx), dead)
+					u.call(hooks, dead)
 				default:
 					return
 				}
@@ -64,12 +74,15 @@ func (u *undertaker) run(ctx context.Context) {
 }
 
 func (u *undertaker) call(ctx context.Context, dead Dead) {
-	defer func() {
-		if value := recover(); value != nil {
-			u.log.Error("OnDead panicked", "task", dead.ID, "type", dead.Type, "revision", dead.Revision, "attempt", dead.Attempt, "error", panicked(value))
-		}
-	}()
-	u.hook(ctx, dead)
+	if ctx.Err() != nil {
+		u.leaveOut(dead)
+		return
+	}
+	done := make(chan error, 1)
+	go call(ctx, func(ctx context.Context) error { u.hook(ctx, dead); return nil }, func(err error) { done <- err })
+	if err := <-done; err != nil {
+		u.log.Error("OnDead panicked", "task", dead.ID, "type", dead.Type, "revision", dead.Revision, "attempt", dead.Attempt, "error", err)
+	}
 }
 
 func deadOf(s settlement, state settled) Dead {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -25,7 +24,7 @@ func declares(tasks []store.Task) string {
 	hash := sha256.New()
 	for _, task := range tasks {
 		encoded, _ := json.Marshal(task) // checked by Config.validate; an interface that does not encode does not get here
-		fmt.Fprintf(hash, "%s %s\n", idOf(task), encoded)
+		fmt.Fprintf(hash, "%s %s %s\n", idOf(task), task.Payload.TaskType(), encoded)
 	}
 	return hex.EncodeToString(hash.Sum(nil))[:16]
 }
@@ -37,8 +36,10 @@ type declarer struct {
 	service    string
 	declared   []store.Task
 	hash       string
+	every      time.Duration
 	log        *slog.Logger
-	holds      bool // our set was applied and still holds
+	holds      bool  // our set was applied and still holds
+	others     int64 // when it was: the newest node that declares another
 }
 
 const declareEvery = 30 * time.Second
@@ -48,7 +49,7 @@ func (d *declarer) run(ctx context.Context) {
 	if d.declared == nil {
 		return
 	}
-	ticker := time.NewTicker(declareEvery)
+	ticker := time.NewTicker(d.every)
 	defer ticker.Stop()
 	for {
 		if err := d.runOnce(ctx); err != nil && ctx.Err() == nil {
@@ -64,9 +65,16 @@ func (d *declarer) run(ctx context.Context) {
 
 // Which of the sets that live nodes of the service declare was seen last for the first time. Versions have no order that a
 // program could read, but deployments do; and a rolled back set holds again when the last node of the newer one is gone.
+// others is the newest node, dead or alive, with another set than $2.
 const newestSetSQL = `
-SELECT live.declares FROM (SELECT DISTINCT n.declares FROM tasktable.nodes AS n WHERE n.service = $1 AND n.dead_at IS NULL AND n.declares IS NOT NULL) AS live
+SELECT live.declares, (SELECT coalesce(max(n.number), 0) FROM tasktable.nodes AS n WHERE n.service = $1 AND n.declares <> $2) AS others
+FROM (SELECT DISTINCT n.declares FROM tasktable.nodes AS n WHERE n.service = $1 AND n.dead_at IS NULL AND n.declares IS NOT NULL) AS live
 ORDER BY (SELECT min(n.number) FROM tasktable.nodes AS n WHERE n.service = $1 AND n.declares = live.declares) DESC LIMIT 1`
+
+type newestSet struct {
+	Declares string
+	Others   int64
+}
 
 const declaredSQL = `
 SELECT t.id::text AS id, t.status::text AS status FROM tasktable.scheduled_tasks AS t
@@ -82,43 +90,47 @@ UPDATE tasktable.scheduled_tasks SET declared_by = $2 WHERE id = ANY ($1::text[]
 
 const unmarkDeclaredSQL = `UPDATE tasktable.scheduled_tasks SET declared_by = NULL WHERE id = ANY ($1::text[])`
 
-// runOnce applies the set if it is the service's newest and was not applied yet.
+// runOnce applies the set if it is the service's newest and was not applied yet, or if another may have been since: one that came
+// and went between two looks.
 func (d *declarer) runOnce(ctx context.Context) error {
 	newest, err := d.newest(ctx, d.pool)
 	if err != nil {
 		return err
 	}
-	if newest != d.hash {
+	if newest.Declares != d.hash {
 		d.holds = false
 		return nil
 	}
-	if d.holds {
+	if d.holds && newest.Others == d.others {
 		return nil
 	}
 	err = pgx.BeginFunc(ctx, d.pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1, hashtext($2))", lockClass(d.statements.schema.String(), "declare"), d.service); err != nil {
 			return fmt.Errorf("wait for other nodes: %w", err)
 		}
-		if newest, err = d.newest(ctx, tx); err != nil || newest != d.hash { // one that was waited for may have been newer
+		if newest, err = d.newest(ctx, tx); err != nil || newest.Declares != d.hash { // one that was waited for may have been newer
 			return err
 		}
 		return d.apply(ctx, tx)
 	})
-	d.holds = err == nil && newest == d.hash
+	d.holds, d.others = err == nil && newest.Declares == d.hash, newest.Others
 	return err
 }
 
-// newest is the set that holds for the service; "" when no live node declares one.
-func (d *declarer) newest(ctx context.Context, q querier) (string, error) {
-	rows, err := q.Query(ctx, d.statements.schema.SQL(newestSetSQL), d.service)
+// newest is the set that holds for the service; the zero one when no live node declares any.
+func (d *declarer) newest(ctx context.Context, q querier) (newest newestSet, err error) {
+	rows, err := q.Query(ctx, d.statements.schema.SQL(newestSetSQL), d.service, d.hash)
 	if err != nil {
-		return "", fmt.Errorf("find the service's newest set: %w", err)
+		return newest, fmt.Errorf("find the service's newest set: %w", err)
 	}
-	found, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[newestSet])
 	if err != nil {
-		return "", fmt.Errorf("find the service's newest set: %w", err)
+		return newest, fmt.Errorf("find the service's newest set: %w", err)
 	}
-	return strings.Join(found, ""), nil
+	if len(found) > 0 {
+		newest = found[0]
+	}
+	return newest, nil
 }
 
 func (d *declarer) apply(ctx context.Context, tx pgx.Tx) error {
@@ -137,7 +149,8 @@ func (d *declarer) apply(ctx context.Context, tx pgx.Tx) error {
 		id := idOf(task)
 		ids = append(ids, id)
 		if slices.ContainsFunc(known, func(k declaredRow) bool { return k.ID == id && k.Status == store.StatusCancelled }) {
-			continue // somebody cancelled it since it was declared
+			d.log.Info("declared recurring task stays cancelled: somebody did that", "task", id)
+			continue
 		}
 		wanted = append(wanted, task)
 	}
@@ -153,6 +166,9 @@ func (d *declarer) apply(ctx context.Context, tx pgx.Tx) error {
 	for _, k := range known {
 		if slices.Contains(ids, k.ID) {
 			continue
+		}
+		if k.Status == store.StatusCancelled {
+			continue // by somebody: it stays so if a version that declares it comes back
 		}
 		removed = append(removed, k.ID)
 		receipt, err := tasks.Cancel(ctx, tx, k.ID)

@@ -181,15 +181,15 @@ func (s statements) followUpOne(ctx context.Context, q querier, service string, 
 	if len(author) > store.MaxIDBytes {
 		author = service
 	}
-	atOnce, slowed := from.slow(tasks)
-	if slowed {
-		state.Chain = from.Chain
-	}
 	receipts, err := store.New(store.Config{Schema: s.schema.String(), Service: author}).ScheduleMany(ctx, q, tasks)
 	if err != nil {
 		return err
 	}
-	return s.link(ctx, q, from, atOnce, receipts)
+	slowed, err := s.link(ctx, q, from, from.atOnce(tasks), receipts)
+	if slowed {
+		state.Chain = from.Chain
+	}
+	return err
 }
 
 func byFence(done []settled) map[int64]settled {

@@ -3,10 +3,13 @@ package scheduled
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/recurrence"
 )
 
@@ -16,7 +19,7 @@ const (
 	forkRowsChunk = 500  // how many are made in one statement, which has a time limit
 )
 
-// The recurring tasks that are due, locked. What others have locked is left for the next pass.
+// The recurring tasks that are due, or the one that is asked for, locked. What others have locked is left for the next pass.
 const recurringSQL = `
 WITH clock AS MATERIALIZED (
     SELECT coalesce($1::timestamptz, clock_timestamp()) AS now
@@ -27,6 +30,7 @@ WITH clock AS MATERIALIZED (
         SELECT t.ctid AS tid, t.next_attempt_at
         FROM tasktable.scheduled_tasks AS t
         WHERE t.queue = lane.queue AND t.type = lane.type AND t.cron IS NOT NULL AND t.next_attempt_at <= clock.now AND t.id <> ALL ($5::text[])
+            AND ($6::text IS NULL OR t.id = $6::text)
         ORDER BY t.next_attempt_at
         LIMIT $4::int
     ) AS head
@@ -41,6 +45,10 @@ SELECT t.id::text AS id, t.type::text AS type, t.queue::text AS queue, t.revisio
     t.planned_revision IS NOT DISTINCT FROM t.revision AS planned,
     EXISTS (SELECT 1 FROM tasktable.scheduled_task_changes AS c
         WHERE c.revision = t.revision AND c.outcome = 'queued' AND c.old ->> 'status' = 'PAUSED') AS resumed,
+    CASE WHEN t.planned_revision IS DISTINCT FROM t.revision THEN (
+        SELECT max(c.changed_at) FROM tasktable.scheduled_task_changes AS c WHERE c.task_id = t.id AND c.revision < (
+            SELECT max(p.revision) FROM tasktable.scheduled_task_changes AS p
+            WHERE p.task_id = t.id AND p.revision < t.revision AND p.new ->> 'status' = 'PAUSED')) END AS edited_at,
     clock.now
 FROM tasktable.scheduled_tasks AS t CROSS JOIN clock
 WHERE t.ctid = ANY (ARRAY(SELECT picked.tid FROM picked)) AND t.cron IS NOT NULL AND t.next_attempt_at <= clock.now
@@ -51,40 +59,64 @@ FOR UPDATE OF t SKIP LOCKED`
 // transaction. It returns how many tasks it looked at. An expression that cannot be read fails its task, which fires no more until
 // somebody edits it. now nil is the database's time.
 func (s statements) fork(ctx context.Context, q querier, now *time.Time, lanes []lane, most int, aside ...string) (looked int, err error) {
+	done, err := s.forkThose(ctx, q, now, lanes, most, aside, nil)
+	return done.looked, err
+}
+
+// forked is what forking came to.
+type forked struct {
+	looked int    // how many tasks were looked at
+	failed []Dead // those whose expression cannot be read
+}
+
+// forkThose is fork, if need be for a single task of the lanes.
+func (s statements) forkThose(
+	ctx context.Context, q querier, now *time.Time, lanes []lane, most int, aside []string, only *string,
+) (done forked, err error) {
 	queues, kinds := make([]string, len(lanes)), make([]string, len(lanes))
 	for i, l := range lanes {
 		queues[i], kinds[i] = l.Queue, l.Type
 	}
-	rows, err := q.Query(ctx, s.schema.SQL(recurringSQL), now, queues, kinds, min(most, forkMost), notNil(aside))
+	rows, err := q.Query(ctx, s.schema.SQL(recurringSQL), now, queues, kinds, min(most, forkMost), notNil(aside), only)
 	if err != nil {
-		return 0, fmt.Errorf("read recurring tasks: %w", err)
+		return done, fmt.Errorf("read recurring tasks: %w", err)
 	}
 	tasks, err := pgx.CollectRows(rows, pgx.RowToStructByName[recurring])
 	if err != nil || len(tasks) == 0 {
-		return 0, wrap(err, "read recurring tasks")
+		return done, wrap(err, "read recurring tasks")
 	}
 	paused, live, err := s.around(ctx, q, now, tasks)
 	if err != nil {
-		return 0, err
+		return done, err
+	}
+	busy, err := s.lockLive(ctx, q, tasks, live)
+	if err != nil {
+		return done, err
 	}
 	var c forkColumns
 	for _, task := range tasks {
 		if len(c.fires) >= forkRowsMost {
 			break
 		}
+		if busy[task.ID] {
+			continue
+		}
 		c.add(task, paused, live[task.ID])
-		looked++
+		done.looked++
 	}
-	return looked, s.writeForks(ctx, q, &c)
+	done.failed = c.failed
+	return done, s.writeForks(ctx, q, &c)
 }
 
-// An occurrence has not ended while its status is not final, and while a claim holds it: a cancelled handler may still run.
+// An occurrence has not ended while its status is not final, and while a claim holds it: a cancelled handler may still run. One that
+// somebody has put off is not an earlier one until its time comes.
 const liveOccurrencesSQL = `
 SELECT parent.id AS parent, t.id, t.scheduled_at
 FROM unnest($1::text[], $2::timestamptz[]) AS parent (id, live_from)
 CROSS JOIN LATERAL (
     SELECT t.id::text AS id, t.scheduled_at::timestamptz AS scheduled_at FROM tasktable.scheduled_tasks AS t
-    WHERE t.parent_id = parent.id AND t.scheduled_at >= coalesce(parent.live_from, '-infinity') AND (t.finished_at IS NULL OR t.fence IS NOT NULL)
+    WHERE t.parent_id = parent.id AND t.scheduled_at >= coalesce(parent.live_from, '-infinity')
+        AND (t.fence IS NOT NULL OR t.finished_at IS NULL AND t.scheduled_at <= coalesce($3::timestamptz, clock_timestamp()))
 ) AS t
 ORDER BY t.scheduled_at, t.id`
 
@@ -109,7 +141,7 @@ func (s statements) around(ctx context.Context, q querier, now *time.Time, tasks
 	if err != nil {
 		return nil, nil, err
 	}
-	rows, err := q.Query(ctx, s.schema.SQL(liveOccurrencesSQL), ids, from)
+	rows, err := q.Query(ctx, s.schema.SQL(liveOccurrencesSQL), ids, from, now)
 	if err != nil {
 		return nil, nil, fmt.Errorf("read occurrences: %w", err)
 	}
@@ -124,6 +156,35 @@ func (s statements) around(ctx context.Context, q querier, now *time.Time, tasks
 	return paused, live, nil
 }
 
+// lockLive locks the occurrences that a fire may cancel, and returns the tasks of which another transaction has locked one: these are
+// left for the next pass, as a wait for the lock would hold up all others.
+func (s statements) lockLive(ctx context.Context, q querier, tasks []recurring, live map[string][]occurrence) (busy map[string]bool, err error) {
+	parents := map[string]string{}
+	for _, task := range tasks {
+		if task.Overlap == "cancel_running" {
+			for _, one := range live[task.ID] {
+				parents[one.ID] = task.ID
+			}
+		}
+	}
+	if len(parents) == 0 {
+		return nil, nil
+	}
+	rows, err := q.Query(ctx, s.schema.SQL(lockInOrderSQL), slices.Collect(maps.Keys(parents)))
+	if err != nil {
+		return nil, fmt.Errorf("lock earlier occurrences: %w", err)
+	}
+	locked, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return nil, fmt.Errorf("lock earlier occurrences: %w", err)
+	}
+	busy = map[string]bool{}
+	for _, id := range locked {
+		busy[parents[id]] = true
+	}
+	return busy, nil
+}
+
 // forkColumns is what is to be written, turned on its side as unnest takes it.
 type forkColumns struct {
 	cancelled, cancelledBy []string
@@ -134,13 +195,17 @@ type forkColumns struct {
 	ids, messages, ended   []string
 	nexts, lasts, liveFrom []*time.Time
 	counts                 []int
+
+	failed []Dead
 }
 
 // add decides about one task.
 func (c *forkColumns) add(task recurring, paused []pause, live []occurrence) {
 	rule, err := recurrence.Parse(task.Cron, task.TimeZone)
 	if err != nil {
-		c.advance(task, firing{Ended: scrub(err.Error()), Count: task.OccurrenceCount, Last: task.LastFire}, "FAILED", nil)
+		why := scrub(err.Error())
+		c.failed = append(c.failed, Dead{ID: task.ID, Type: task.Type, Outcome: outcomeFailed, Status: string(store.StatusFailed), Revision: task.Revision, Error: why})
+		c.advance(task, firing{Ended: why, Count: task.OccurrenceCount, Last: task.LastFire}, "FAILED", nil)
 		return
 	}
 	var pauses []interval
@@ -164,7 +229,7 @@ func (c *forkColumns) add(task recurring, paused []pause, live []occurrence) {
 		}
 	}
 	from := task.Now
-	if len(live) > 0 {
+	if len(live) > 0 && live[0].ScheduledAt.Before(from) { // not after: one that was put off while it runs
 		from = live[0].ScheduledAt
 	}
 	for _, one := range f.Fires {

@@ -87,10 +87,19 @@ type inlineRun struct {
 	now        time.Time
 }
 
+// The triggers ask for a recurring task to be planned at once, by the database's clock. A test's may be behind it: then it is planned
+// from its beginning, or from its last fire.
+const planInlineSQL = `
+UPDATE tasktable.scheduled_tasks SET next_attempt_at = scheduled_at - interval '1 microsecond'
+WHERE cron IS NOT NULL AND planned_revision IS DISTINCT FROM revision AND next_attempt_at > $1::timestamptz AND scheduled_at <= $1::timestamptz`
+
 // fork resumes what was paused until now, and fires what recurs.
 func (r inlineRun) fork(ctx context.Context) error {
 	if _, err := r.statements.resumeDue(ctx, r.q, &r.now); err != nil {
 		return err
+	}
+	if _, err := r.q.Exec(ctx, r.statements.schema.SQL(planInlineSQL), r.now); err != nil {
+		return fmt.Errorf("plan recurring tasks: %w", err)
 	}
 	for {
 		lanes, err := r.statements.lanes(ctx, r.q, &r.now)

@@ -32,6 +32,7 @@ type leader struct {
 	cleanedAt  time.Time
 	tookBack   bool // this tick has ended claims: their tasks are due
 	dead       *undertaker
+	lost       []Dead               // in the transaction under way: told when it is committed
 	aside      map[string]time.Time // tasks that can neither be claimed nor failed, and until when they are let be
 }
 

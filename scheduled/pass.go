@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/riverqueue/river"
 
 	"github.com/tasktable/tasktable/store"
@@ -20,7 +21,8 @@ SELECT queue, kind AS type, CASE WHEN state = 'running' THEN attempted_by[array_
 FROM tasktable.river_job WHERE state IN ('available', 'running') GROUP BY 1, 2, 3`
 
 // pass claims what is due, as far as there is room, and hands it to River, in one transaction. Data that cannot be claimed, or
-// a statement that takes too long, makes it take half as much; a single task that cannot be claimed is failed.
+// a statement that takes too long, makes it take half as much; a single task that cannot be claimed is failed, and one that takes
+// too long, or waits for somebody's lock, is let be for a while.
 func (l *leader) pass(ctx context.Context) (look, error) {
 	for {
 		found, lanes, err := l.try(ctx, l.most)
@@ -30,15 +32,21 @@ func (l *leader) pass(ctx context.Context) (look, error) {
 			return found, nil
 		case l.session.conn.IsClosed():
 			return look{}, err
-		case (isDataError(err) || isTimeout(err)) && l.most > 1:
+		case (isDataError(err) || isTimeout(err)) && l.most > 1 && !lanes.failing:
 			l.most /= 2
-		case isDataError(err):
-			failed, failErr := l.failBroken(ctx, lanes.due, lanes.fires)
-			if failErr != nil || failed == 0 { // else it would be tried for ever
-				return look{}, errors.Join(err, failErr)
+		case isDataError(err) || isTimeout(err):
+			apart := l.failBroken
+			if lanes.failing {
+				apart = l.forkEach
 			}
-		case isTimeout(err):
-			return look{Next: 100 * time.Millisecond}, nil // one row, and it is locked: later
+			done, apartErr := apart(ctx, lanes)
+			switch {
+			case apartErr == nil && done > 0: // else it would be tried for ever
+			case isTimeout(err) && (apartErr == nil || isTimeout(apartErr)):
+				return look{Next: 100 * time.Millisecond}, nil // it has passed, or nothing gets on: later
+			default:
+				return look{}, errors.Join(err, apartErr)
+			}
 		default:
 			return look{}, err
 		}
@@ -47,27 +55,26 @@ func (l *leader) pass(ctx context.Context) (look, error) {
 
 // surveyed is what a pass has before it.
 type surveyed struct {
-	due   []laneBudget
-	fires []lane // of recurring tasks
+	due     []laneBudget
+	fires   []lane // of recurring tasks
+	failing bool   // it was those that could not be done
 }
 
 // try is a pass that takes at most so many tasks. It also returns the lanes it took them from.
 func (l *leader) try(ctx context.Context, most int) (found look, lanes surveyed, err error) {
 	var taken []claimed
-	forked := 0
+	var fired forked
 	err = l.transaction(ctx, func(tx pgx.Tx) error {
 		if lanes, found, err = l.survey(ctx, tx); err != nil {
 			return err
 		}
 		if len(lanes.fires) > 0 {
-			sent := time.Now()
-			forked, err = l.statements.fork(ctx, tx, nil, lanes.fires, most, l.setAside()...)
-			l.session.heard(sent, err)
-			if err != nil {
+			if fired, err = l.statements.forkThose(ctx, heardTx{tx, l.session}, nil, lanes.fires, most, l.setAside(), nil); err != nil {
+				lanes.failing = true
 				return err
 			}
 		}
-		if forked > 0 { // what they forked is due
+		if fired.looked > 0 { // what they forked is due
 			if lanes, found, err = l.survey(ctx, tx); err != nil {
 				return err
 			}
@@ -81,7 +88,8 @@ func (l *leader) try(ctx context.Context, most int) (found look, lanes surveyed,
 	if err != nil {
 		return look{}, lanes, fmt.Errorf("pass: %w", err)
 	}
-	found.Forked = forked
+	found.Forked = fired.looked
+	l.bury(fired)
 	for _, c := range taken {
 		if c.Fence == nil {
 			found.Expired++
@@ -90,7 +98,7 @@ func (l *leader) try(ctx context.Context, most int) (found look, lanes surveyed,
 			found.Claimed++
 		}
 	}
-	if len(taken)+forked > 0 {
+	if len(taken)+fired.looked > 0 {
 		found.Next = 0 // what came meanwhile is claimed at once, together
 		l.log.Debug("claimed", "tasks", found.Claimed, "expired", found.Expired, "fired", found.Forked)
 	}
@@ -100,6 +108,7 @@ func (l *leader) try(ctx context.Context, most int) (found look, lanes surveyed,
 // transaction runs do in a transaction on the session's connection. Each statement has the server's own time limit; the session
 // counts as alive with each step that the server answers, so that slow work does not pass for a dead connection.
 func (l *leader) transaction(ctx context.Context, do func(tx pgx.Tx) error) error {
+	l.lost = nil
 	sent := time.Now()
 	tx, err := l.session.conn.Begin(ctx)
 	l.session.heard(sent, err)
@@ -114,7 +123,26 @@ func (l *leader) transaction(ctx context.Context, do func(tx pgx.Tx) error) erro
 	sent = time.Now()
 	err = tx.Commit(ctx)
 	l.session.heard(sent, err)
-	return err
+	if err != nil {
+		return err
+	}
+	for _, dead := range l.lost {
+		l.dead.tell(dead)
+	}
+	return nil
+}
+
+// heardTx counts each statement that the server has done as a sign of life: to fork thousands of occurrences takes many of them.
+type heardTx struct {
+	pgx.Tx
+	session *session
+}
+
+func (tx heardTx) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	sent := time.Now()
+	tag, err := tx.Tx.Exec(ctx, sql, args...)
+	tx.session.heard(sent, err)
+	return tag, err
 }
 
 // take claims tasks and hands them to River.

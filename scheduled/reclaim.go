@@ -143,7 +143,7 @@ func (l *leader) end(ctx context.Context, tx pgx.Tx, settlements []settlement) (
 			if state := taken[one.Fence]; state.Settled {
 				l.tookBack = true
 				if one.Outcome == outcomeLost {
-					l.dead.tell(deadOf(one, state))
+					l.lost = append(l.lost, deadOf(one, state))
 				}
 				l.log.Warn("claim taken back", "task", one.ID, "revision", one.Revision, "attempt", one.Attempt, "outcome", one.Outcome, "why", *one.Error)
 			} else if state.Held {

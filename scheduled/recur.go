@@ -2,6 +2,7 @@ package scheduled
 
 import (
 	"fmt"
+	"math"
 	"time"
 )
 
@@ -26,6 +27,7 @@ type recurring struct {
 	LiveFrom        *time.Time // all occurrences of before have ended
 	Planned         bool       // NextFire was planned for the task as it is now
 	Resumed         bool       // not planned because it was paused and resumed
+	EditedAt        *time.Time // of a resumed one: its last edit before it was paused
 	Now             time.Time
 }
 
@@ -57,9 +59,9 @@ func (f firing) runs() bool {
 const (
 	// A single late fire is on time for catch_up = none while it is no later than this: leaders change within seconds.
 	onTime = time.Minute
-	// How many missed fires are gone through one by one. Of more, those of the last so many seconds are, and the first, which
-	// tells for those between.
-	missedMost = 100000
+	// How many missed fires are gone through one by one. Of more, the first, which tells for those after it, and the latest are:
+	// mostly at least half as many, more than any CatchUpLimit.
+	missedMost = 25000
 	// How many fires that do not run get a row each; of more, one row tells for all earlier ones.
 	skippedMost = 100
 )
@@ -76,33 +78,62 @@ func (i interval) holds(at time.Time) bool {
 // not fire for that, except for what it missed while paused, if its own setting says so. blocked says why an earlier occurrence
 // keeps the fires from running, or "".
 func decide(r recurring, after func(time.Time) time.Time, pauses []interval, blocked string) firing {
-	due, next := r.due(after)
+	due, gap, next := r.due(after)
 	f := firing{Next: next, Count: r.OccurrenceCount, Last: r.LastFire}
-	f.fire(r, r.missed(due, pauses), blocked)
+	f.fire(r, r.missed(due, gap, pauses), gap, blocked)
 	f.end(r)
 	return f
 }
 
-// due lists the fires up to now, and the first after it.
-func (r recurring) due(after func(time.Time) time.Time) (due []time.Time, next time.Time) {
-	from := r.NextFire
-	switch {
-	case r.Planned:
-		due = append(due, r.NextFire)
-	case r.Resumed && r.CatchUpPaused != "none":
-		from = r.ScheduledAt.Add(-time.Nanosecond)
-		if r.LastFire != nil {
-			from = *r.LastFire
-		}
-	case r.ScheduledAt.After(from): // it begins in the future: its beginning may be its first fire
-		from = r.ScheduledAt.Add(-time.Nanosecond)
+// due lists the fires up to now, or up to the task's end, and the first after that. If they are too many, it leaves out those after
+// the first and up to gap.
+func (r recurring) due(after func(time.Time) time.Time) (due []time.Time, gap, next time.Time) {
+	until := r.Now
+	if r.EndsAt != nil && r.EndsAt.Before(until) {
+		until = *r.EndsAt
 	}
-	for next = after(from); !next.IsZero() && !next.After(r.Now); next = after(next) {
-		if due = append(due, next); len(due) == missedMost {
-			if recent := r.Now.Add(-missedMost * time.Second); recent.After(next) {
-				due, next = due[:1], recent
-			}
+	due, next = r.through(after, r.from(), until)
+	if next.IsZero() || next.After(until) {
+		return due, gap, next
+	}
+	var latest []time.Time
+	for many, few := r.from(), until; len(latest) < missedMost/2 && few.Sub(many) > time.Second; { // how far back to go
+		middle := many.Add(few.Sub(many) / 2)
+		if found, following := r.through(after, middle, until); following.IsZero() || following.After(until) {
+			few, gap, latest, next = middle, middle, found, following
+		} else {
+			many = middle
 		}
+	}
+	return append(due[:1], latest...), gap, next
+}
+
+// from is when what is due begins, itself excluded.
+func (r recurring) from() time.Time {
+	if r.Planned {
+		return r.NextFire.Add(-time.Nanosecond)
+	}
+	bounds := []*time.Time{r.LastFire, &r.NextFire} // it may have fired since, by a clock that was set back, or a test's
+	if r.Resumed && r.CatchUpPaused != "none" {
+		bounds = []*time.Time{r.LastFire, r.EditedAt}
+	}
+	from := r.ScheduledAt.Add(-time.Nanosecond) // its beginning may be its first fire
+	for _, at := range bounds {
+		if at != nil && at.After(from) {
+			from = *at
+		}
+	}
+	return from
+}
+
+// through lists the fires after from and up to until, at most missedMost of them, and the first that is not listed. The time for which
+// a task was planned is a fire, whatever its expression says.
+func (r recurring) through(after func(time.Time) time.Time, from, until time.Time) (due []time.Time, next time.Time) {
+	if next = after(from); r.Planned && from.Before(r.NextFire) {
+		next = r.NextFire
+	}
+	for ; !next.IsZero() && !next.After(until) && len(due) < missedMost; next = after(next) {
+		due = append(due, next)
 	}
 	return due, next
 }
@@ -118,7 +149,7 @@ type missed struct {
 
 // missed finds the policy of each fire that is due: fires during a pause have one of their own. What was resumed by itself has been
 // paused for as long as it did not fire.
-func (r recurring) missed(due []time.Time, pauses []interval) []missed {
+func (r recurring) missed(due []time.Time, gap time.Time, pauses []interval) []missed {
 	found := make([]missed, len(due))
 	later := map[bool]int{}
 	for i := len(due) - 1; i >= 0; i-- {
@@ -131,6 +162,9 @@ func (r recurring) missed(due []time.Time, pauses []interval) []missed {
 		}
 		m.later = later[m.paused]
 		later[m.paused]++
+		if i == 0 && !gap.IsZero() {
+			m.later = math.MaxInt // those left out
+		}
 		found[i] = m
 	}
 	return found
@@ -154,10 +188,10 @@ func (m missed) skip(r recurring) string {
 }
 
 // fire applies the task's policies to the fires that are due.
-func (f *firing) fire(r recurring, due []missed, blocked string) {
+func (f *firing) fire(r recurring, due []missed, gap time.Time, blocked string) {
 	var runs, skips []fire
 	for _, m := range due {
-		if r.EndsAt != nil && m.at.After(*r.EndsAt) || r.MaxOccurrences != nil && f.Count >= *r.MaxOccurrences {
+		if r.MaxOccurrences != nil && f.Count >= *r.MaxOccurrences {
 			break
 		}
 		skip := m.skip(r)
@@ -172,10 +206,12 @@ func (f *firing) fire(r recurring, due []missed, blocked string) {
 		}
 		f.Last = new(m.at)
 	}
-	if many := len(skips) - skippedMost; many > 0 {
-		told := skips[0]
-		told.Skip += fmt.Sprintf("; so were those after it until %s", skips[many].At.UTC().Format(time.RFC3339))
-		skips = append([]fire{told}, skips[many+1:]...)
+	if many := max(len(skips)-skippedMost, 0); many > 0 {
+		gap = skips[many].At
+		skips = append(skips[:1], skips[many+1:]...)
+	}
+	if !gap.IsZero() && len(skips) > 0 {
+		skips[0].Skip += "; so were those after it until " + gap.UTC().Format(time.RFC3339)
 	}
 	f.Fires = append(skips, runs...)
 }

@@ -71,11 +71,12 @@ type retainPlace struct {
 }
 
 // A period that is null keeps for ever. What is held may run, whatever its status; what has no end has not ended; the current
-// revision's line of a task that is there says how it came to be as it is. The history of a removed task goes with it.
+// revision's line of a task that is there says how it came to be as it is; a task that is declared in code and was cancelled, or has
+// ended, would begin anew if it were not remembered. The history of a removed task goes with it.
 const retainTasksSQL = `
 WITH gone AS (
     DELETE FROM tasktable.scheduled_tasks AS t
-    WHERE t.ctid >= $1::tid AND t.ctid < $2::tid AND t.fence IS NULL
+    WHERE t.ctid >= $1::tid AND t.ctid < $2::tid AND t.fence IS NULL AND t.declared_by IS NULL
         AND t.finished_at < coalesce($5::timestamptz, clock_timestamp())
             - coalesce(t.retention::interval, CASE WHEN $4::text::jsonb ? t.type THEN ($4::text::jsonb ->> t.type)::interval ELSE $3::interval END)
     RETURNING t.id::text AS id
@@ -123,12 +124,12 @@ var retainTables = []struct{ name, sql string }{
 
 const pagesSQL = `SELECT pg_relation_size($1::text::regclass) / current_setting('block_size')::bigint`
 
-// Nodes and pauses that are long gone. The history keeps the nodes' numbers.
+// Nodes and pauses that are long gone; a period that is null keeps them too. The history keeps the nodes' numbers.
 const retainRestSQL = `
 WITH nodes AS (
-    DELETE FROM tasktable.nodes WHERE dead_at < coalesce($2::timestamptz, clock_timestamp()) - greatest($1::interval, interval '720 hours') RETURNING 1
+    DELETE FROM tasktable.nodes WHERE $1::interval IS NOT NULL AND dead_at < coalesce($2::timestamptz, clock_timestamp()) - greatest($1::interval, interval '720 hours') RETURNING 1
 ), pauses AS (
-    DELETE FROM tasktable.pauses WHERE ends_at < coalesce($2::timestamptz, clock_timestamp()) - greatest($1::interval, interval '720 hours') RETURNING 1
+    DELETE FROM tasktable.pauses WHERE $1::interval IS NOT NULL AND ends_at < coalesce($2::timestamptz, clock_timestamp()) - greatest($1::interval, interval '720 hours') RETURNING 1
 )
 SELECT (SELECT count(*) FROM nodes) + (SELECT count(*) FROM pauses)`
 

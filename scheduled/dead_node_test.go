@@ -1,0 +1,147 @@
+//go:build unix
+
+package scheduled
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/store"
+)
+
+// Each end of a task that nobody asked for reaches OnDead once, with what is to be known about it.
+func TestOnDead(t *testing.T) {
+	f := newField(t)
+	defer f.shut(1)()
+	var h hook
+	over, busy := make(chan struct{}), make(chan struct{})
+	startNode(t, f.nodePool(), func(c *Config) {
+		c.Queues, c.OnDead = map[string]int{"default": 10, "narrow": 1}, h.tell
+		c.StartAllowance = time.Second // leases end soon
+		c.Backoff = func(int, error) time.Duration { return time.Millisecond }
+	}, handlers.Handle(func(_ context.Context, task *handlers.Task[job]) error {
+		switch name := task.Payload.Name; {
+		case name == "permanent":
+			return handlers.Permanent(errors.New("no such event"))
+		case strings.HasPrefix(name, "panics"):
+			panic("oops")
+		case strings.HasPrefix(name, "deaf"): // one that does not mind that its lease has ended
+			<-over
+		case name == "busy":
+			<-busy
+			return nil
+		case name == "good", task.Attempt == 3:
+			return nil
+		}
+		return errors.New("oops")
+	}))
+	t.Cleanup(sync.OnceFunc(func() { close(over) })) // before the node stops
+	eventually(t, 10*time.Second, "the node leads", func() bool { number, _ := f.leading(); return number > 0 })
+	child := f.start(nil)
+
+	put := func(name string, change func(*store.Task)) store.Receipt {
+		task := store.Task{ID: name, Payload: job{name}}
+		if change != nil {
+			change(&task)
+		}
+		return schedule(t, f.pool, task)
+	}
+	revision := map[string]int64{}
+	killed := schedule(t, f.pool, store.Task{ID: "killed", Payload: gated{"killed", 1}})
+	revision["killed"] = killed.Revision
+	child.runs("killed", 10*time.Second)
+	for name, change := range map[string]func(*store.Task){
+		"busy":        func(task *store.Task) { task.Queue = "narrow" },
+		"permanent":   nil,
+		"panics":      func(task *store.Task) { task.MaxAttempts = 2 },
+		"retried":     nil,
+		"good":        nil,
+		"undecodable": func(task *store.Task) { task.Payload = store.JSON(`{"type": "JOB", "name": []}`) },
+		"too late":    func(task *store.Task) { task.At, task.Expiration = time.Now().Add(-time.Hour), time.Minute },
+		"deaf":        func(task *store.Task) { task.ExpectedExecutionTime, task.MaxAttempts = time.Second, 1 },
+	} {
+		revision[name] = put(name, change).Revision
+	}
+	f.until(10*time.Second, "the slot is taken", `SELECT status = 'EXECUTING' AND fence IS NOT NULL FROM tasktable.scheduled_tasks WHERE id = 'busy'`)
+	revision["waits too long"] = put("waits too long", func(task *store.Task) { task.Queue, task.Expiration = "narrow", time.Second }).Revision
+	f.until(10*time.Second, "it is claimed", `SELECT status = 'EXECUTING' FROM tasktable.scheduled_tasks WHERE id = 'waits too long'`)
+	f.until(10*time.Second, "it is too late for it", `SELECT scheduled_at + expiration < clock_timestamp() FROM tasktable.scheduled_tasks WHERE id = 'waits too long'`)
+	close(busy)
+	child.kill()
+
+	want := map[string]Dead{
+		"permanent":      {Type: "JOB", Outcome: outcomeFailed, Status: "FAILED", Attempt: 1, Error: "no such event"},
+		"panics":         {Type: "JOB", Outcome: outcomeFailed, Status: "FAILED", Attempt: 2, Error: "handler panicked: oops"},
+		"undecodable":    {Type: "JOB", Outcome: outcomeFailed, Status: "FAILED", Attempt: 1, Error: "payload does not decode: "},
+		"too late":       {Type: "JOB", Outcome: outcomeExpired, Status: "EXPIRED", Attempt: 0, Error: "expired before it could start"},
+		"waits too long": {Type: "JOB", Outcome: outcomeExpired, Status: "EXPIRED", Attempt: 1, Error: "expired before it could start"},
+		"deaf":           {Type: "JOB", Outcome: outcomeLost, Status: "FAILED", Attempt: 1, Error: "its lease ended"},
+		"killed":         {Type: "GATED", Outcome: outcomeLost, Status: "QUEUED", Attempt: 1, Error: "node "},
+	}
+	for id, dead := range want {
+		eventually(t, reclaimLimit, "the hook is told of "+id, func() bool { return len(h.of(id)) > 0 })
+		got := h.of(id)[0]
+		if !strings.HasPrefix(got.Error, dead.Error) {
+			t.Errorf("told of %s: %q, want %q", id, got.Error, dead.Error)
+		}
+		if dead.ID, dead.Revision, dead.Error = id, revision[id], got.Error; got != dead {
+			t.Errorf("told of %+v, want %+v", got, dead)
+		}
+		// It is recorded by then, and what is recorded is what was told.
+		if n := f.count(`SELECT count(*) FROM tasktable.scheduled_task_executions AS e JOIN tasktable.scheduled_tasks AS t ON t.id = e.task_id
+			WHERE e.task_id = $1 AND e.outcome = $2 AND e.error = $3 AND e.revision = $4 AND t.status = $5`, id, got.Outcome, got.Error, got.Revision, got.Status); n != 1 {
+			t.Errorf("%s is recorded otherwise", id)
+		}
+	}
+	for _, id := range []string{"busy", "retried", "good"} {
+		await(t, f.pool, id, 10*time.Second, store.StatusCompleted, store.StatusFailed)
+	}
+	if _, err := tasks.Cancel(t.Context(), f.pool, "killed"); err != nil {
+		t.Fatal(err)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for id, told := range h.told {
+		if _, wanted := want[id]; len(told) != 1 || !wanted {
+			t.Errorf("told of %s: %+v", id, told)
+		}
+	}
+}
+
+// A hook that does not return holds nothing up, not even the node's stop.
+func TestOnDeadThatBlocks(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	called := make(chan struct{}, 1)
+	tr := s.prepare(func(c *Config) {
+		c.OnDead = func(ctx context.Context, _ Dead) {
+			tell(called)
+			<-ctx.Done()
+		}
+	}, handlers.Handle(s.handle))
+	tr.dead.grace = 50 * time.Millisecond
+	var began time.Time
+	t.Cleanup(func() {
+		if took := time.Since(began); took > 3*time.Second {
+			t.Errorf("the node stopped after %s", took)
+		}
+	})
+	tr.run()
+	for i := range 20 {
+		id := fmt.Sprint("dead ", i)
+		s.schedule(id, func(task *store.Task) { task.MaxAttempts = 1 })
+		s.begins(id).end <- errors.New("oops")
+		s.is(id, store.StatusFailed, outcomeFailed)
+	}
+	receive(t, called, 5*time.Second, "the hook is called")
+	s.schedule("alive", nil)
+	s.begins("alive").end <- nil
+	s.is("alive", store.StatusCompleted, outcomeCompleted)
+	began = time.Now() // the stop's
+}

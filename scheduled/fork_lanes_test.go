@@ -1,0 +1,194 @@
+package scheduled
+
+import (
+	"fmt"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tasktable/tasktable/store"
+)
+
+// Recurring tasks have lanes of their own, without priorities.
+func TestRecurringLanes(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	list := func() (tasks, recurring string) {
+		t.Helper()
+		found, err := b.lanes(t.Context(), b.pool, &noon)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range found.tasks {
+			if l.Recurring {
+				t.Errorf("%+v among the lanes of tasks", l)
+			}
+		}
+		for _, l := range found.recurring {
+			if !l.Recurring {
+				t.Errorf("%+v among the recurring lanes", l)
+			}
+		}
+		return lanesText(found.tasks), lanesText(found.recurring)
+	}
+	if tasks, recurring := list(); tasks+recurring != "" {
+		t.Errorf("an empty table has lanes: %s; %s", tasks, recurring)
+	}
+	for i, task := range []store.Task{
+		{ID: "a", Payload: job{"a"}, Priority: 5},
+		{ID: "b", Payload: job{"b"}, Priority: -5},
+		{ID: "c", Payload: store.JSON(`{"type":"OTHER"}`)},
+		{ID: "d", Payload: job{"d"}, Queue: "bulk"},
+		{ID: "paused", Payload: job{"e"}, Queue: "paused"},
+	} {
+		task.At, task.Recurrence = noon, &store.Recurrence{Cron: "@hourly"}
+		schedule(t, b.pool, task)
+		b.exec(`UPDATE tasktable.scheduled_tasks SET next_attempt_at = $1 WHERE id = $2`, noon.Add(time.Duration(i-1)*time.Minute), task.ID)
+	}
+	if _, err := tasks.Pause(t.Context(), b.pool, "paused"); err != nil {
+		t.Fatal(err)
+	}
+	b.schedule(store.Task{Payload: job{"plain"}, At: noon.Add(time.Second), Priority: 5})
+	tasks, recurring := list()
+	if tasks != "default JOB 5 1s" {
+		t.Errorf("lanes\n%s", tasks)
+	}
+	if want := "bulk JOB 0 2m0s\ndefault JOB 0 -1m0s\ndefault OTHER 0 1m0s"; recurring != want {
+		t.Errorf("recurring lanes\n%s\nwant\n%s", recurring, want)
+	}
+}
+
+// A recurring task is never claimed, whatever lanes are asked for, nor taken for the head of a lane of tasks.
+func TestRecurringTasksAreNotClaimed(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	past := time.Now().Add(-time.Hour)
+	b.recur("recurring", "@hourly", noon, nil)
+	b.exec(`UPDATE tasktable.scheduled_tasks SET next_attempt_at = $1`, past)
+	if taken := b.take(noon.AddDate(1, 0, 0)); len(taken) != 0 {
+		t.Errorf("claimed %v", taken)
+	}
+	b.schedule(store.Task{Payload: job{"plain"}, At: past})
+	if taken := b.claimFrom(noon, time.Hour, 10, jobs(0, 0, 1)); len(taken) != 1 || taken[0].ID != "plain" {
+		t.Errorf("claimed %v", taken)
+	}
+	b.schedule(store.Task{Payload: job{"another"}, At: past})
+	b.inTx(func(tx pgx.Tx) {
+		for _, test := range []struct {
+			lane  lane
+			aside []string
+			want  string
+		}{
+			{jobs(0, 0, 1).lane, nil, "another"},
+			{jobs(0, 0, 1).lane, []string{"another"}, ""},
+			{forks, nil, "recurring"},
+			{forks, []string{"recurring"}, ""},
+			{lane{Queue: "default", Type: "OTHER", Recurring: true}, nil, ""},
+		} {
+			found, err := b.lockHead(t.Context(), tx, test.lane, 0, test.aside...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := ""
+			if found != nil {
+				got = found.ID
+			}
+			if got != test.want {
+				t.Errorf("the head of %+v without %v is %q, want %q", test.lane, test.aside, got, test.want)
+			}
+		}
+	})
+}
+
+// A task that somebody makes recurring while it runs is released, not claimed again; one that stops to recur is a task like others.
+func TestMadeRecurringWhileItRuns(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	h := b.takeOne(store.Task{Payload: job{"a"}})
+	schedule(t, b.pool, store.Task{ID: "a", Payload: job{"a"}, At: noon.Add(time.Hour), Recurrence: &store.Recurrence{Cron: "@hourly"}})
+	if n := b.fires(noon.Add(3 * time.Hour)); n != 0 {
+		t.Errorf("looked at %d while it is held", n)
+	}
+	b.end(noon.Add(90*time.Second), completed(h))
+	b.recurs("released", "a", `QUEUED count=0 next=1m30s unplanned`)
+	if taken := b.take(noon.Add(2 * time.Minute)); len(taken) != 0 {
+		t.Errorf("claimed %v", taken)
+	}
+	b.fires(noon.Add(2 * time.Minute))
+	b.recurs("planned", "a", `QUEUED count=0 next=1h0m0s`)
+	schedule(t, b.pool, store.Task{ID: "a", Payload: job{"a"}, At: noon.Add(time.Hour)})
+	if n := b.fires(noon.Add(3 * time.Hour)); n != 0 {
+		t.Errorf("looked at %d that do not recur", n)
+	}
+	if taken := b.take(noon.Add(time.Hour)); len(taken) != 1 {
+		t.Errorf("claimed %v", taken)
+	}
+}
+
+func TestUnpaused(t *testing.T) {
+	t.Parallel()
+	lanes := []lane{{Queue: "default", Type: "A"}, {Queue: "default", Type: "B", Recurring: true}, {Queue: "bulk", Type: "A", Priority: 3}}
+	for _, test := range []struct {
+		paused []pause
+		want   []lane
+	}{
+		{nil, lanes},
+		{[]pause{{Scope: "queue", Name: "other"}, {Scope: "type", Name: "default"}, {Scope: "queue", Name: "A"}}, lanes},
+		{[]pause{{Scope: "queue", Name: "default"}}, lanes[2:]},
+		{[]pause{{Scope: "type", Name: "A"}}, lanes[1:2]},
+		{[]pause{{Scope: "type", Name: "B"}, {Scope: "queue", Name: "bulk"}}, lanes[:1]},
+		{[]pause{{Scope: "all"}}, nil},
+	} {
+		if got := unpaused(lanes, test.paused); !reflect.DeepEqual(got, test.want) {
+			t.Errorf("without %v: %v, want %v", test.paused, got, test.want)
+		}
+	}
+}
+
+// The pauses that hold at a time, by the table: those that are over at it, or end in it, do not.
+func TestPausesInForce(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for name, ends := range map[string]*time.Time{
+		"for-ever": nil, "an-hour": new(noon.Add(time.Hour)), "just-over": new(noon), "over": new(noon.Add(-time.Hour)),
+	} {
+		b.exec(`INSERT INTO tasktable.pauses (scope, name, ends_at) VALUES ('queue', $1, $2)`, name, ends)
+	}
+	for _, test := range []struct {
+		now   time.Time
+		since *time.Time
+		want  string
+	}{
+		{noon, nil, "map[an-hour:true for-ever:true]"},
+		{noon.Add(time.Hour), nil, "map[for-ever:true]"},
+		{noon.Add(time.Hour), new(noon.Add(-time.Minute)), "map[an-hour:true for-ever:true just-over:true]"},
+	} {
+		paused, err := b.pauses(t.Context(), b.pool, &test.now, test.since)
+		if err != nil {
+			t.Fatal(err)
+		}
+		names := map[string]bool{}
+		for _, p := range paused {
+			names[p.Name] = true
+		}
+		if fmt.Sprint(names) != test.want {
+			t.Errorf("at %s, since %v: %v, want %s", offset(test.now), test.since, names, test.want)
+		}
+	}
+}
+
+// A node that shares its slots counts with all of them for each of its queues.
+func TestBudgetOfSharedSlots(t *testing.T) {
+	t.Parallel()
+	node := liveNode{Number: 1, Queues: map[string]int{"critical": 6, "default": 3, "low": 1}, Types: []string{"A"}, Held: true}
+	shareSlots(node.Queues)
+	var rooms []string
+	for _, b := range budget([]lane{{Queue: "critical", Type: "A"}, {Queue: "low", Type: "A"}}, []liveNode{node}, []load{{"low", "A", nil, 4}}, claimMost) {
+		rooms = append(rooms, fmt.Sprint(b.Queue, " ", b.Room, " ", b.Slots))
+	}
+	if fmt.Sprint(rooms) != "[critical 20 10 low 16 10]" {
+		t.Errorf("rooms %v", rooms)
+	}
+}

@@ -1,0 +1,197 @@
+package scheduled
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tasktable/tasktable/store"
+)
+
+// resumesAt resumes what was paused until then, and returns how many tasks that were.
+func (b *bench) resumesAt(now time.Time) (resumed int) {
+	b.t.Helper()
+	b.inTx(func(tx pgx.Tx) {
+		if _, err := tx.Exec(b.t.Context(), "SET LOCAL lock_timeout = '5s'"); err != nil {
+			b.t.Fatal(err)
+		}
+		var err error
+		if resumed, err = b.resumeDue(b.t.Context(), tx, &now); err != nil {
+			b.t.Fatal(err)
+		}
+	})
+	return resumed
+}
+
+func (b *bench) pauseUntil(id string, until time.Time) {
+	b.t.Helper()
+	if receipt, err := tasks.PauseUntil(b.t.Context(), b.pool, id, until); err != nil || receipt.Outcome != store.Paused {
+		b.t.Fatalf("pause %s: %+v, %v", id, receipt, err)
+	}
+}
+
+// A task that was paused until a time is queued again at it, for its own time.
+func TestResumeDue(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for _, id := range []string{"until one", "until two", "for ever", "resumed", "cancelled", "edited"} {
+		b.schedule(store.Task{Payload: job{id}, At: noon})
+		if id == "for ever" {
+			if _, err := tasks.Pause(t.Context(), b.pool, id); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		until := noon.Add(time.Hour)
+		if id == "until two" {
+			until = noon.Add(2 * time.Hour)
+		}
+		b.pauseUntil(id, until)
+	}
+	if _, err := tasks.Resume(t.Context(), b.pool, "resumed"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tasks.Cancel(t.Context(), b.pool, "cancelled"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tasks.Reschedule(t.Context(), b.pool, "edited", noon.Add(3*time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	if taken := b.take(noon.Add(30 * time.Minute)); len(taken) != 1 || taken["resumed"].Fence == 0 {
+		t.Errorf("claimed %v", taken)
+	}
+	for _, step := range []struct {
+		after time.Duration
+		want  int
+	}{{time.Hour - time.Microsecond, 0}, {time.Hour, 2}, {time.Hour, 0}, {3 * time.Hour, 1}, {1000 * time.Hour, 0}} {
+		if n := b.resumesAt(noon.Add(step.after)); n != step.want {
+			t.Errorf("%s after noon: %d resumed, want %d", step.after, n, step.want)
+		}
+	}
+	b.expect("its pause has ended", "until one", `
+		QUEUED rev=3 attempt=0 scheduled=noon next=noon
+		1 schedule created by test
+		2 pause paused by test
+		3 resume queued by tester`)
+	b.expect("edited while it was paused", "edited", `
+		QUEUED rev=4 attempt=0 scheduled=3h0m0s next=3h0m0s
+		1 schedule created by test
+		2 pause paused by test
+		3 reschedule rescheduled by test
+		4 resume queued by tester`)
+	b.expect("not until a time", "for ever", `
+		PAUSED rev=2 attempt=0 scheduled=noon
+		1 schedule created by test
+		2 pause paused by test`)
+	b.expect("cancelled meanwhile", "cancelled", `
+		CANCELLED rev=3 attempt=0 scheduled=noon finished=real
+		1 schedule created by test
+		2 pause paused by test
+		3 cancel cancelled by test`)
+}
+
+// A pause that is changed ends when it was last said to.
+func TestResumeDueAfterAChange(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.schedule(store.Task{Payload: job{"later"}, At: noon}, store.Task{Payload: job{"never"}, At: noon}, store.Task{Payload: job{"after all"}, At: noon})
+	b.pauseUntil("later", noon.Add(time.Hour))
+	b.pauseUntil("later", noon.Add(2*time.Hour))
+	b.pauseUntil("never", noon.Add(time.Hour))
+	if _, err := tasks.Pause(t.Context(), b.pool, "never"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tasks.Pause(t.Context(), b.pool, "after all"); err != nil {
+		t.Fatal(err)
+	}
+	b.pauseUntil("after all", noon.Add(time.Hour))
+	for _, step := range []struct {
+		after time.Duration
+		want  string
+	}{{time.Hour, "[after all]"}, {2 * time.Hour, "[later]"}, {200 * time.Hour, "[]"}} {
+		b.resumesAt(noon.Add(step.after))
+		got := []string{}
+		for id := range b.take(noon.Add(step.after)) {
+			got = append(got, id)
+		}
+		if fmt.Sprint(got) != step.want {
+			t.Errorf("%s after noon: claimed %v, want %s", step.after, got, step.want)
+		}
+	}
+}
+
+// What somebody has locked is resumed later, and holds up no other; very many come by the hundred.
+func TestResumeDueOfManyAndLocked(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for i := range 120 {
+		b.schedule(store.Task{Payload: job{fmt.Sprint(i)}, At: noon})
+	}
+	b.exec(`UPDATE tasktable.scheduled_tasks SET status = 'PAUSED', paused_until = $1`, noon)
+	unlock := lock(t, b.pool, "7")
+	if first, second, third := b.resumesAt(noon), b.resumesAt(noon), b.resumesAt(noon); first != 100 || second != 19 || third != 0 {
+		t.Errorf("resumed %d, %d, %d", first, second, third)
+	}
+	unlock()
+	if n := b.resumesAt(noon); n != 1 {
+		t.Errorf("resumed %d, unlocked", n)
+	}
+	if n := len(b.take(noon)); n != 120 {
+		t.Errorf("claimed %d", n)
+	}
+}
+
+// A recurring task does not fire by being resumed.
+func TestResumeDueOfARecurringTask(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.recur("tick", "@hourly", noon, nil)
+	b.fires(noon)
+	b.pauseUntil("tick", noon.Add(90*time.Minute))
+	if n := b.fires(noon.Add(time.Hour)); n != 0 {
+		t.Errorf("looked at %d that are paused", n)
+	}
+	b.resumesAt(noon.Add(90 * time.Minute))
+	b.exec(`UPDATE tasktable.scheduled_tasks SET next_attempt_at = $1 WHERE id = 'tick'`, noon.Add(90*time.Minute)) // as of the bench's clock
+	b.fires(noon.Add(91 * time.Minute))
+	b.recurs("resumed", "tick", `
+		QUEUED count=1 next=2h0m0s last=noon
+		noon QUEUED`)
+}
+
+// What is paused between claim and gate does not start; it starts when no pause of it holds.
+func TestGateWhilePaused(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	h := b.takeOne(store.Task{Payload: job{"a"}})
+	for _, test := range []struct {
+		scope, name string
+		ends        *time.Time
+		want        string
+	}{
+		{"all", "", nil, verdictPaused},
+		{"queue", "default", nil, verdictPaused},
+		{"type", "JOB", nil, verdictPaused},
+		{"queue", "job", nil, verdictGo},
+		{"type", "default", nil, verdictGo},
+		{"queue", "other", nil, verdictGo},
+		{"all", "", new(noon.Add(time.Microsecond)), verdictPaused},
+		{"all", "", new(noon), verdictGo},
+	} {
+		b.exec(`INSERT INTO tasktable.pauses (scope, name, ends_at) VALUES ($1, $2, $3)`, test.scope, test.name, test.ends)
+		if got := b.ask(noon, h)[h.Fence].Verdict; got != test.want {
+			t.Errorf("while %s %s is paused until %v: %s, want %s", test.scope, test.name, test.ends, got, test.want)
+		}
+		b.exec(`DELETE FROM tasktable.pauses`)
+	}
+	// One that was cancelled is that in the first place: it is not to wait for the pause's end.
+	b.exec(`INSERT INTO tasktable.pauses (scope) VALUES ('all')`)
+	if _, err := tasks.Cancel(t.Context(), b.pool, "a"); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.ask(noon, h)[h.Fence].Verdict; got != verdictEdited {
+		t.Errorf("cancelled while paused: %s", got)
+	}
+}

@@ -1,0 +1,176 @@
+package scheduled
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tasktable/tasktable/store"
+)
+
+// Of a task that lives on, the history that is too old is removed, by the task's own period, its type's or the default; of one that
+// was deleted the executions by their type, the changes by the longest period of all.
+func TestRetainHistory(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name       string
+		retention  time.Duration
+		byType     map[string]time.Duration
+		own        time.Duration
+		executions string // of the living one, then of the deleted one: their ages in days
+		changes    string
+	}{
+		{"default", 90 * day, nil, 0, "[89]; [89]", "[89]; [89]"},
+		{"its own", 90 * day, nil, 10 * day, "[]; [89]", "[]; [89]"},
+		{"its own, longer", 10 * day, nil, 1000 * day, "[500 91 89]; []", "[500 91 89]; []"},
+		{"its type's", 90 * day, map[string]time.Duration{"JOB": 10 * day}, 0, "[]; []", "[]; [89]"},
+		{"another type's, longer", 10 * day, map[string]time.Duration{"LOG": 90 * day}, 0, "[]; []", "[]; [89]"},
+		{"its type's, for ever", 10 * day, map[string]time.Duration{"JOB": -1}, 0, "[500 91 89]; [500 91 89]", "[500 91 89]; [500 91 89]"},
+		{"for ever", -1, nil, 0, "[500 91 89]; [500 91 89]", "[500 91 89]; [500 91 89]"},
+	} {
+		b := newBench(t)
+		for _, id := range []string{"lives", "deleted"} {
+			schedule(t, b.pool, store.Task{ID: id, Payload: job{id}, At: noon, Retention: test.own})
+			for _, age := range []int{500, 91, 89} {
+				at := noon.AddDate(0, 0, -age)
+				b.exec(`INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt, scheduled_at, finished_at, outcome, error)
+					VALUES (nextval('tasktable.task_numbers'), $1, 'JOB', 1, 1, $2, $2, 'COMPLETED', $3)`, id, at, fmt.Sprint(age))
+				b.exec(`INSERT INTO tasktable.scheduled_task_changes (revision, task_id, verb, outcome, changed_at, changed_by)
+					VALUES (nextval('tasktable.task_numbers'), $1, 'schedule', 'rescheduled', $2, $3)`, id, at, fmt.Sprint(age))
+			}
+		}
+		if _, err := tasks.Delete(t.Context(), b.pool, "deleted"); err != nil {
+			t.Fatal(err)
+		}
+		b.retain(b.retainerOf(test.retention, test.byType), noon)
+		list := func(table, column string) string {
+			var text []string
+			for _, id := range []string{"lives", "deleted"} {
+				ages := []string{}
+				if err := b.pool.QueryRow(t.Context(), `SELECT coalesce(array_agg(`+column+`), '{}') FROM tasktable.`+table+` WHERE task_id = $1 AND `+column+` <> 'test'`, id).Scan(&ages); err != nil {
+					t.Fatal(err)
+				}
+				slices.SortFunc(ages, func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(b, a)) })
+				text = append(text, fmt.Sprint(ages))
+			}
+			return strings.Join(text, "; ")
+		}
+		if got := list("scheduled_task_executions", "error"); got != test.executions {
+			t.Errorf("%s: executions %s, want %s", test.name, got, test.executions)
+		}
+		if got := list("scheduled_task_changes", "changed_by"); got != test.changes {
+			t.Errorf("%s: changes %s, want %s", test.name, got, test.changes)
+		}
+	}
+}
+
+// Nodes and pauses that are over are kept as long as the history, and at least thirty days; those that live and hold, for ever.
+func TestRetainNodesAndPauses(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name      string
+		retention time.Duration
+		left      string
+	}{
+		{"90 days", 90 * day, "0 29 31 89"},
+		{"a minute", time.Minute, "0 29"},
+		{"31 days", 31 * day, "0 29 31"},
+		{"for ever", -1, "0 29 31 89 91"},
+	} {
+		b := newBench(t)
+		for _, age := range []int{0, 29, 31, 89, 91} {
+			var over *time.Time
+			if age > 0 {
+				over = new(noon.AddDate(0, 0, -age))
+			}
+			b.exec(`INSERT INTO tasktable.nodes (number, service, version, host, queues, types, dead_at) OVERRIDING SYSTEM VALUE VALUES ($1, 'test', '', '', '{}', '{}', $2)`, age, over)
+			b.exec(`INSERT INTO tasktable.pauses (scope, name, ends_at) VALUES ('queue', $1, $2)`, fmt.Sprint(age), over)
+		}
+		removed, _ := b.retain(b.retainerOf(test.retention, nil), noon)
+		for table, column := range map[string]string{"nodes": "number::text", "pauses": "name"} {
+			var left []string
+			if err := b.pool.QueryRow(t.Context(), `SELECT array_agg(`+column+` ORDER BY `+column+`) FROM tasktable.`+table).Scan(&left); err != nil {
+				t.Fatal(err)
+			}
+			if got := strings.Join(left, " "); got != test.left {
+				t.Errorf("%s: left of %s are %s, want %s", test.name, table, got, test.left)
+			}
+		}
+		if want := 2 * (5 - len(strings.Fields(test.left))); removed != int64(want) {
+			t.Errorf("%s: %d rows removed, want %d", test.name, removed, want)
+		}
+	}
+}
+
+// A large table is gone through in several batches, each of which goes on where the one before it stopped.
+func TestRetainGoesOn(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	// A page a row, so that batches have an end.
+	b.exec(`ALTER TABLE tasktable.scheduled_tasks ALTER COLUMN message SET STORAGE PLAIN, DISABLE TRIGGER USER`)
+	b.exec(`INSERT INTO tasktable.scheduled_tasks (id, payload, revision, status, finished_at, message)
+		SELECT 'task ' || i, '{"type":"JOB"}', i, 'COMPLETED', $1::timestamptz, repeat('x', 5000) FROM generate_series(1, 4500) AS i`, noon.Add(-time.Hour))
+	b.exec(`INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt, scheduled_at, finished_at, outcome)
+		SELECT i, CASE WHEN i <= 4500 THEN 'task ' ELSE 'deleted ' END || i, 'JOB', i, 1, now(), $1::timestamptz, 'COMPLETED' FROM generate_series(1, 5000) AS i`, noon.Add(-time.Hour))
+	r := b.retainerOf(time.Minute, nil)
+	step := func(at retainPlace) (next retainPlace, removed int64) {
+		t.Helper()
+		b.inTx(func(tx pgx.Tx) {
+			var err error
+			if next, removed, err = r.step(t.Context(), tx, &noon, at); err != nil {
+				t.Fatal(err)
+			}
+		})
+		return next, removed
+	}
+	var at retainPlace
+	for i, want := range []struct {
+		removed int64
+		next    retainPlace
+	}{
+		{2 * 2000, retainPlace{0, 2000}}, // with the history of each
+		{2 * 2000, retainPlace{0, 4000}},
+		{2*500 + 500, retainPlace{}}, // the rest, and the other tables: they are small
+	} {
+		next, removed := step(at)
+		if next != want.next || removed != want.removed {
+			t.Errorf("batch %d: removed %d, goes on at %+v; want %+v", i, removed, next, want)
+		}
+		at = next
+	}
+	if got := b.left(); got != "; ; " {
+		t.Errorf("left are %.100s", got)
+	}
+	// A table that has become smaller meanwhile, and one that ends where a batch does.
+	b.exec(`VACUUM tasktable.scheduled_tasks`)
+	if next, removed := step(retainPlace{0, 4000}); next != (retainPlace{}) || removed != 0 {
+		t.Errorf("beyond the end: removed %d, goes on at %+v", removed, next)
+	}
+	b.exec(`INSERT INTO tasktable.scheduled_tasks (id, payload, revision, status, finished_at, message)
+		SELECT 'task ' || i, '{"type":"JOB"}', i, 'COMPLETED', $1::timestamptz, repeat('x', 5000) FROM generate_series(1, 2000) AS i`, noon.Add(-time.Hour))
+	b.exec(`VACUUM FULL tasktable.scheduled_tasks`)
+	next, removed := step(retainPlace{})
+	if next != (retainPlace{1, 0}) || removed != 2000 {
+		t.Errorf("all of a table: removed %d, goes on at %+v", removed, next)
+	}
+	if next, removed = step(next); next != (retainPlace{}) || removed != 0 {
+		t.Errorf("the rest: removed %d, goes on at %+v", removed, next)
+	}
+}
+
+// A period of months is as long as its days, whatever the clocks do; and no text of a type's name is more than a name.
+func TestRetainByOddTypes(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.old("odd", "A/B.c:d+e[f]<g>-_", 10*day, nil)
+	b.old("plain", "JOB", 10*day, nil)
+	b.retain(b.retainerOf(store.MaxRetention, map[string]time.Duration{"A/B.c:d+e[f]<g>-_": day}), noon)
+	if got := b.left(); got != "plain; plain; plain" {
+		t.Errorf("left are %s", got)
+	}
+}
