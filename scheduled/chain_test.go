@@ -77,14 +77,16 @@ func TestChainOfAgain(t *testing.T) {
 	if n := b.chain("a"); n != 0 || done[0].Chain != 0 {
 		t.Errorf("chain %d, settled %+v", n, done)
 	}
-	b.exec(`UPDATE tasktable.scheduled_tasks SET chain = 100`)
-	now = noon.Add(time.Hour)
-	done = b.end(now, again(b.take(now)["a"], now.Add(-time.Hour))) // in the past: at once
-	if n := b.chain("a"); n != 101 || done[0].Chain != 100 {
-		t.Errorf("chain %d, settled %+v", n, done)
-	}
-	if row, err := tasks.Get(t.Context(), b.pool, "a"); err != nil || !row.NextAttemptAt.Equal(now.Add(time.Second)) {
-		t.Errorf("due at %v, %v", row.NextAttemptAt, err)
+	for i, asked := range []time.Duration{-time.Hour, time.Second} { // the past is at once, and so is what a slowed one would get
+		b.exec(`UPDATE tasktable.scheduled_tasks SET chain = 100`)
+		now = noon.Add(time.Duration(i+1) * time.Hour)
+		done = b.end(now, again(b.take(now)["a"], now.Add(asked)))
+		if n := b.chain("a"); n != 101 || done[0].Chain != 100 {
+			t.Errorf("%s: chain %d, settled %+v", asked, n, done)
+		}
+		if row, err := tasks.Get(t.Context(), b.pool, "a"); err != nil || !row.NextAttemptAt.Equal(now.Add(time.Second)) {
+			t.Errorf("%s: due at %v, %v", asked, row.NextAttemptAt, err)
+		}
 	}
 }
 

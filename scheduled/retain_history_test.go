@@ -151,15 +151,18 @@ func TestRetainGoesOn(t *testing.T) {
 	if next, removed := step(retainPlace{0, 4000}); next != (retainPlace{}) || removed != 0 {
 		t.Errorf("beyond the end: removed %d, goes on at %+v", removed, next)
 	}
-	b.exec(`INSERT INTO tasktable.scheduled_tasks (id, payload, revision, status, finished_at, message)
-		SELECT 'task ' || i, '{"type":"JOB"}', i, 'COMPLETED', $1::timestamptz, repeat('x', 5000) FROM generate_series(1, 2000) AS i`, noon.Add(-time.Hour))
-	b.exec(`VACUUM FULL tasktable.scheduled_tasks`)
-	next, removed := step(retainPlace{})
-	if next != (retainPlace{1, 0}) || removed != 2000 {
-		t.Errorf("all of a table: removed %d, goes on at %+v", removed, next)
-	}
-	if next, removed = step(next); next != (retainPlace{}) || removed != 0 {
-		t.Errorf("the rest: removed %d, goes on at %+v", removed, next)
+	for size, stops := range map[int]retainPlace{2000: {1, 0}, 2001: {0, 2000}} {
+		b.exec(`INSERT INTO tasktable.scheduled_tasks (id, payload, revision, status, finished_at, message)
+			SELECT 'task ' || i, '{"type":"JOB"}', i, 'COMPLETED', $1::timestamptz, repeat('x', 5000) FROM generate_series(1, $2::int) AS i`, noon.Add(-time.Hour), size)
+		b.exec(`VACUUM FULL tasktable.scheduled_tasks`)
+		next, removed := step(retainPlace{})
+		if next != stops || removed != 2000 {
+			t.Errorf("%d pages: removed %d, goes on at %+v", size, removed, next)
+		}
+		if next, removed = step(next); next != (retainPlace{}) || removed != int64(size-2000) {
+			t.Errorf("%d pages, the rest: removed %d, goes on at %+v", size, removed, next)
+		}
+		b.exec(`VACUUM FULL tasktable.scheduled_tasks`)
 	}
 }
 
