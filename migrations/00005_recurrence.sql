@@ -136,7 +136,8 @@ COMMENT ON FUNCTION tasktable.due_of(text, timestamptz, timestamptz, interval) I
 -- +goose StatementBegin
 CREATE OR REPLACE FUNCTION tasktable.before_task_change() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
-    owed boolean := false; -- a fire that was due before this edit
+    owed  boolean := false; -- a fire that was due before this edit
+    waits boolean := false; -- for the leader to plan it since an earlier edit: from then on, or what comes between the two would be lost
 BEGIN
     IF NEW.cron IS NOT NULL THEN -- first, so that setting to null what has its default changes nothing
         NEW.time_zone := coalesce(NEW.time_zone, 'UTC');
@@ -178,6 +179,8 @@ BEGIN
         END IF;
         owed := NEW.cron IS NOT NULL AND OLD.cron IS NOT NULL AND NEW.status = 'QUEUED' AND OLD.planned_revision = OLD.revision
             AND NEW.scheduled_at = OLD.scheduled_at AND coalesce(OLD.next_attempt_at <= clock_timestamp(), false);
+        waits := NEW.cron = OLD.cron AND NEW.time_zone = OLD.time_zone AND NEW.scheduled_at = OLD.scheduled_at AND OLD.status = 'QUEUED'
+            AND NEW.status = 'QUEUED' AND OLD.next_attempt_at IS NOT NULL AND OLD.planned_revision IS DISTINCT FROM OLD.revision;
         IF NEW.chain = OLD.chain THEN
             NEW.chain := 0; -- Again and follow-ups write it; anybody else's edit begins anew
         END IF;
@@ -221,6 +224,7 @@ BEGIN
     END IF;
     NEW.next_attempt_at := CASE WHEN NEW.status <> 'QUEUED' OR NEW.fence IS NOT NULL THEN NULL
         WHEN owed THEN OLD.next_attempt_at
+        WHEN waits THEN OLD.next_attempt_at
         -- The leader is to plan the next fire from here, at once; this is not a fire itself.
         WHEN NEW.cron IS NOT NULL THEN clock_timestamp()
         ELSE tasktable.due_of(NEW.id, NEW.scheduled_at, NEW.run_now_at, NEW.jitter) END;

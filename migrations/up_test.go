@@ -92,10 +92,10 @@ func TestCheckOfWhatIsUnmigratedOrOlder(t *testing.T) {
 
 // withoutLast undoes the last migration, which must then be named in its place.
 const withoutLast = `
-	DROP VIEW tasktable.late_tasks, tasktable.dead_letters;
-	DROP FUNCTION tasktable.erase, tasktable.archive, tasktable.resume_scope, tasktable.pause_scope;
-	DROP TABLE tasktable.pauses;
-	DELETE FROM tasktable.goose_db_version WHERE version_id = 6`
+	DROP TRIGGER task_0_insert ON tasktable.scheduled_tasks;
+	DROP TRIGGER task_8_delete ON tasktable.scheduled_tasks;
+	DROP FUNCTION tasktable.insert_tasks, tasktable.schedule_each;
+	DELETE FROM tasktable.goose_db_version WHERE version_id = 7`
 
 // dropRiver removes what River's migrations made but their table.
 const dropRiver = `DO $$ DECLARE made record; BEGIN

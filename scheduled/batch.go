@@ -69,17 +69,9 @@ func unpack(packed string) ([]hold, error) {
 // a slot is not kept from more urgent work, and that one gate serves the batch.
 const batchTime = 250 * time.Millisecond
 
-// batchSize is how many tasks go into one River job. Types not measured yet get one each, and so does light load, where
-// spreading over the slots beats saving on jobs.
-func batchSize(average time.Duration, measured bool, tasks, slots int) int {
-	if !measured || tasks <= slots {
-		return 1
-	}
-	const most = 500
-	fits := most
-	if average > 0 {
-		fits = int(min(int64(batchTime/average), most))
-	}
+// batchSize is how many tasks go into one River job, when so many are to be spread over so many slots. Light load gets one each: using
+// all slots beats saving on jobs.
+func batchSize(fits, tasks, slots int) int {
 	slots = max(slots, 1) // a task whose priority was edited while it was claimed may be of a lane nobody counted
 	return max(1, min(fits, (tasks+slots-1)/slots))
 }

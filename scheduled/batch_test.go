@@ -102,8 +102,8 @@ func TestBatchSize(t *testing.T) {
 		{200 * time.Millisecond, true, 1000, 10, 1},
 		{time.Hour, true, 1000, 10, 1},
 		{0, true, 1000, 10, 100},
-		{0, true, 1000000, 10, 500},
-		{1, true, 1000000, 10, 500},
+		{0, true, 1000000, 10, 250},
+		{1, true, 1000000, 10, 250},
 		{time.Millisecond, true, 3, 0, 3}, // a lane that was not looked at: edited while it was claimed
 	} {
 		t.Run(fmt.Sprint(test), func(t *testing.T) {
@@ -112,7 +112,7 @@ func TestBatchSize(t *testing.T) {
 					t.Errorf("panics: %v", value)
 				}
 			}()
-			if got := batchSize(test.average, test.measured, test.tasks, test.slots); got != test.want {
+			if got := batchSize(fits(test.average, test.measured), test.tasks, test.slots); got != test.want {
 				t.Errorf("%d, want %d", got, test.want)
 			}
 		})

@@ -27,33 +27,35 @@ type statements struct{ schema store.Schema }
 const enterSQL = `SELECT set_config('tasktable_change.context', 'engine', true)`
 const leaveSQL = `SELECT set_config('tasktable_change.context', '', true)`
 
-// Picks without locks, then locks by ctid and rechecks only what was picked, then updates by the primary key. In a pool what
+// Picks without locks, then locks by ctid and rechecks only what was picked, then updates by the ctid that it locked (with scans of the table off, a nested loop of TID scans). In a pool what
 // is due comes before what is only near, of which there may be fewer, then the higher priority, then the older; so the look-ahead takes spare room only.
 const claimSQL = `
 WITH clock AS MATERIALIZED (
     SELECT coalesce($1::timestamptz, clock_timestamp()) AS now
 ), lane AS MATERIALIZED (
-    SELECT * FROM unnest($4::text[], $5::text[], $6::int[], $7::int[], $8::int[], $12::int[]) AS l (queue, type, priority, pool, room, near)
+    SELECT * FROM unnest($4::text[], $5::text[], $6::int[], $7::int[], $8::int[], $12::int[], $13::int[], $14::timestamptz[]) AS l (queue, type, priority, pool, room, near, cost, head)
 ), picked AS MATERIALIZED (
     SELECT ranked.tid
     FROM (
         SELECT head.tid, CASE WHEN head.next_attempt_at > clock.now THEN least(lane.near, lane.room) ELSE lane.room END AS room,
-            row_number() OVER (PARTITION BY lane.pool ORDER BY head.next_attempt_at > clock.now, lane.priority DESC, head.next_attempt_at) AS place
+            sum(lane.cost) OVER (PARTITION BY lane.pool ORDER BY head.next_attempt_at > clock.now, lane.priority DESC, head.next_attempt_at ROWS UNBOUNDED PRECEDING) AS place, lane.cost
         FROM lane CROSS JOIN clock CROSS JOIN LATERAL (
             SELECT t.ctid AS tid, t.next_attempt_at
             FROM tasktable.scheduled_tasks AS t
             WHERE t.queue = lane.queue AND t.type = lane.type AND t.priority = lane.priority AND t.cron IS NULL
+                -- From the head that was listed: before it may be many dead ones.
+                AND t.next_attempt_at >= CASE WHEN lane.head <= '1970-01-01' THEN '-infinity' ELSE lane.head END
                 AND t.next_attempt_at <= clock.now + $2::interval AND t.id <> ALL ($11::text[])
             ORDER BY t.next_attempt_at
-            LIMIT lane.room + $10::int
+            LIMIT least(lane.room / lane.cost, $9::int) + $10::int
         ) AS head
     ) AS ranked
-    WHERE ranked.place <= ranked.room + $10::int
+    WHERE ranked.place <= ranked.room + $10::int * ranked.cost
     ORDER BY ranked.place
     LIMIT $9::int + $10::int
 ), locked AS MATERIALIZED (
     -- -infinity, which only an edit past the checks can bring, would not fit the client's times.
-    SELECT t.id, t.queue, t.type, t.priority, greatest(t.next_attempt_at, '1970-01-01'::timestamptz) AS due,
+    SELECT t.ctid AS tid, t.id, t.queue, t.type, t.priority, greatest(t.next_attempt_at, '1970-01-01'::timestamptz) AS due,
         coalesce(tasktable.due_of(t.id, t.scheduled_at, t.run_now_at, t.jitter) + t.expiration <= clock.now, false) AS expired
     FROM tasktable.scheduled_tasks AS t CROSS JOIN clock
     WHERE t.ctid = ANY (ARRAY(SELECT picked.tid FROM picked))
@@ -62,7 +64,7 @@ WITH clock AS MATERIALIZED (
 ), chosen AS MATERIALIZED (
     -- Of what could be locked no more than there is room for: some more may have been looked at, past rows that others hold.
     SELECT ranked.* FROM (
-        SELECT l.*, CASE WHEN l.due > clock.now THEN least(lane.near, lane.room) ELSE lane.room END AS room, row_number() OVER (PARTITION BY lane.pool ORDER BY l.due > clock.now, l.priority DESC, l.due) AS place
+        SELECT l.*, CASE WHEN l.due > clock.now THEN least(lane.near, lane.room) ELSE lane.room END AS room, sum(lane.cost) OVER (PARTITION BY lane.pool ORDER BY l.due > clock.now, l.priority DESC, l.due ROWS UNBOUNDED PRECEDING) AS place
         FROM locked AS l CROSS JOIN clock JOIN lane ON lane.queue = l.queue AND lane.type = l.type AND lane.priority = l.priority
     ) AS ranked
     WHERE ranked.place <= ranked.room
@@ -81,7 +83,7 @@ WITH clock AS MATERIALIZED (
         finished_at = CASE WHEN chosen.expired THEN clock.now END,
         last_status_update = clock.now
     FROM chosen CROSS JOIN clock
-    WHERE t.id = chosen.id
+    WHERE t.ctid = chosen.tid
     RETURNING t.id, t.type, t.queue, t.priority, t.fence, t.revision, t.attempt, t.scheduled_at, chosen.due
 ), expired AS (
     INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt, scheduled_at, due_at, finished_at, outcome, error)
@@ -136,7 +138,7 @@ func (s statements) claim(
 		for _, c := range some {
 			for _, l := range lanes {
 				if l.Queue == c.Queue && l.Type == c.Type && l.Priority == c.Priority {
-					room[l.Pool] = max(room[l.Pool]-1, 0)
+					room[l.Pool] = max(room[l.Pool]-l.Cost, 0)
 				}
 			}
 		}
@@ -155,11 +157,13 @@ func (s statements) claimOnce(
 ) (taken []claimed, skipped int, err error) {
 	n := len(lanes)
 	queues, types := make([]string, n), make([]string, n)
-	priorities, pools, rooms, nears := make([]int, n), make([]int, n), make([]int, n), make([]int, n)
+	priorities, pools, rooms, nears, costs := make([]int, n), make([]int, n), make([]int, n), make([]int, n), make([]int, n)
+	heads := make([]time.Time, n)
 	for i, l := range lanes {
-		queues[i], types[i], priorities[i], pools[i], rooms[i], nears[i] = l.Queue, l.Type, l.Priority, l.Pool, room[l.Pool], l.Near
+		heads[i] = l.Head
+		queues[i], types[i], priorities[i], pools[i], rooms[i], nears[i], costs[i] = l.Queue, l.Type, l.Priority, l.Pool, room[l.Pool], l.Near, max(l.Cost, 1)
 	}
-	rows, err := q.Query(ctx, s.schema.SQL(claimSQL), now, lookAhead, allowance, queues, types, priorities, pools, rooms, most, past, notNil(aside), nears)
+	rows, err := q.Query(ctx, s.schema.SQL(claimSQL), now, lookAhead, allowance, queues, types, priorities, pools, rooms, most, past, notNil(aside), nears, costs, heads)
 	if err != nil {
 		return nil, 0, fmt.Errorf("claim: %w", err)
 	}

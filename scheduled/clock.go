@@ -25,3 +25,8 @@ func (c *clock) learn(database, sent, received time.Time) {
 func (c *clock) until(database time.Time) time.Duration {
 	return database.Sub(c.base) - time.Since(c.base) - time.Duration(c.offset.Load())
 }
+
+// now is what the database's clock shows now, as far as is known.
+func (c *clock) now() time.Time {
+	return c.base.Add(time.Since(c.base) + time.Duration(c.offset.Load()))
+}

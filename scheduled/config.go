@@ -24,7 +24,7 @@ const (
 	DefaultLookAhead       = time.Second
 	DefaultStartAllowance  = time.Minute
 	DefaultShutdownTimeout = 30 * time.Second
-	DefaultEngineConns     = 4
+	DefaultEngineConns     = 6
 	DefaultRetention       = 90 * 24 * time.Hour
 )
 

@@ -113,7 +113,7 @@ func TestConfigDefaults(t *testing.T) {
 	got := node.config
 	if got.Schema != "tasktable" || got.Service == "" || strings.Contains(got.Service, "/") || got.Version != "unknown" ||
 		!reflect.DeepEqual(got.Queues, map[string]int{"default": 100}) || got.PollInterval != time.Minute || got.LookAhead != time.Second ||
-		got.StartAllowance != time.Minute || got.ShutdownTimeout != 30*time.Second || got.EngineConns != 4 || got.Logger == nil ||
+		got.StartAllowance != time.Minute || got.ShutdownTimeout != 30*time.Second || got.EngineConns != 6 || got.Logger == nil ||
 		got.Connect == nil || got.Backoff == nil {
 		t.Errorf("defaults %+v", got)
 	}

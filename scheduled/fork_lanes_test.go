@@ -185,8 +185,8 @@ func TestBudgetOfSharedSlots(t *testing.T) {
 	node := liveNode{Number: 1, Queues: map[string]int{"critical": 6, "default": 3, "low": 1}, Types: []string{"A"}, Held: true}
 	shareSlots(node.Queues)
 	var rooms []string
-	for _, b := range budget([]lane{{Queue: "critical", Type: "A"}, {Queue: "low", Type: "A"}}, []liveNode{node}, []load{{"low", "A", nil, 4}}, claimMost) {
-		rooms = append(rooms, fmt.Sprint(b.Queue, " ", b.Room, " ", b.Slots))
+	for _, b := range budget([]lane{{Queue: "critical", Type: "A"}, {Queue: "low", Type: "A"}}, []liveNode{node}, []load{{"low", "A", nil, 4, 4}}, func(string) int { return 1 }) {
+		rooms = append(rooms, fmt.Sprint(b.Queue, " ", b.Room/slotCost, " ", b.Slots))
 	}
 	if fmt.Sprint(rooms) != "[critical 20 10 low 16 10]" {
 		t.Errorf("rooms %v", rooms)

@@ -5,13 +5,21 @@ import "context"
 // group commits together what arrives while the last commit is under way: nothing waits for a timer, and the busier it is,
 // the more shares a round trip.
 type group[T any] struct {
-	in   chan T
-	most int
+	in     chan T
+	most   int
+	weight func(T) int // how much of most one takes
 }
 
-func newGroup[T any](most int) *group[T] { return &group[T]{in: make(chan T, most), most: most} }
+// newGroup makes a group whose commits have at most so many, or so much by weight; nil: each weighs 1.
+func newGroup[T any](most int, weight func(T) int) *group[T] {
+	if weight == nil {
+		weight = func(T) int { return 1 }
+	}
+	return &group[T]{in: make(chan T, most), most: most, weight: weight}
+}
 
-// run calls do with what has arrived, until ctx is done; then once more, with what is left.
+// run calls do with what has arrived, until ctx is done; then once more, with what is left. Several may run at once: then the next
+// commit does not wait for the one before.
 func (g *group[T]) run(ctx context.Context, do func(context.Context, []T)) {
 	for {
 		select {
@@ -19,26 +27,32 @@ func (g *group[T]) run(ctx context.Context, do func(context.Context, []T)) {
 			g.drain(ctx, do)
 			return
 		case one := <-g.in:
-			do(ctx, append([]T{one}, g.arrived(g.most-1)...))
+			do(ctx, g.arrived([]T{one}))
 		}
 	}
 }
 
 // drain calls do with what nobody else will take any more.
 func (g *group[T]) drain(ctx context.Context, do func(context.Context, []T)) {
-	for left := g.arrived(g.most); len(left) > 0; left = g.arrived(g.most) {
+	for left := g.arrived(nil); len(left) > 0; left = g.arrived(nil) {
 		do(ctx, left)
 	}
 }
 
-func (g *group[T]) arrived(most int) (arrived []T) {
-	for len(arrived) < most {
+// arrived adds what has arrived meanwhile, as long as there is room.
+func (g *group[T]) arrived(with []T) []T {
+	weight := 0
+	for _, one := range with {
+		weight += g.weight(one)
+	}
+	for weight < g.most {
 		select {
 		case one := <-g.in:
-			arrived = append(arrived, one)
+			with = append(with, one)
+			weight += g.weight(one)
 		default:
-			return arrived
+			return with
 		}
 	}
-	return arrived
+	return with
 }

@@ -142,7 +142,7 @@ func (r inlineRun) claim(ctx context.Context) ([]claimed, error) {
 	}
 	var due []laneBudget
 	for _, l := range r.mine(lanes.tasks, lanes.paused) {
-		due = append(due, laneBudget{lane: l, Room: inlineMostPerPass})
+		due = append(due, laneBudget{lane: l, Cost: 1, Room: inlineMostPerPass})
 	}
 	if len(due) == 0 {
 		return nil, nil

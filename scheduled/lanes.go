@@ -14,6 +14,7 @@ type lane struct {
 	Type     string
 	Priority int
 	DueIn    time.Duration // of its oldest task; negative when overdue
+	Head     time.Time     // when that is due
 	// Recurring: of tasks that are fired, not claimed; these lanes have no priority.
 	Recurring bool
 }
@@ -38,6 +39,7 @@ WITH RECURSIVE lane AS (
     ) AS next
 )
 SELECT clock_timestamp() AS now, lane.queue, lane.type, lane.priority,
+    least(greatest(lane.next_attempt_at, '1970-01-01'::timestamptz), '9999-12-30'::timestamptz) AS head, false AS is_new,
     -- A week is as good as a year to the leader, and infinity would not fit.
     least(extract(epoch FROM least(greatest(lane.next_attempt_at, '1970-01-01'::timestamptz), '9999-12-30'::timestamptz)
         - coalesce($1::timestamptz, clock_timestamp())), 604800)::float8 AS due_in
@@ -48,6 +50,8 @@ type laneRow struct {
 	Queue    *string
 	Type     *string
 	Priority *int
+	Head     *time.Time
+	IsNew    bool // not among the lanes that were asked for
 	DueIn    *float64
 }
 
@@ -69,7 +73,7 @@ WITH RECURSIVE lane AS (
         LIMIT 1
     ) AS next
 )
-SELECT clock_timestamp() AS now, lane.queue, lane.type, 0 AS priority,
+SELECT clock_timestamp() AS now, lane.queue, lane.type, 0 AS priority, least(greatest(lane.next_attempt_at, '1970-01-01'::timestamptz), '9999-12-30'::timestamptz) AS head, false AS is_new,
     least(extract(epoch FROM least(greatest(lane.next_attempt_at, '1970-01-01'::timestamptz), '9999-12-30'::timestamptz)
         - coalesce($1::timestamptz, clock_timestamp())), 604800)::float8 AS due_in
 FROM lane`
@@ -81,34 +85,13 @@ type listedLanes struct {
 	paused    []pause
 }
 
-// queueLanes adds the statements whose answers readLanes reads to a batch.
-func (s statements) queueLanes(batch *pgx.Batch) {
-	batch.Queue(s.schema.SQL(lanesSQL), nil)
-	batch.Queue(s.schema.SQL(recurringLanesSQL), nil)
-	batch.Queue(s.schema.SQL(pausesSQL), nil, nil)
-}
-
-func readLanes(results pgx.BatchResults) (found listedLanes, err error) {
-	for _, one := range []struct {
-		lanes     *[]lane
-		recurring bool
-	}{{&found.tasks, false}, {&found.recurring, true}} {
-		rows, err := results.Query()
-		if err != nil {
-			return found, fmt.Errorf("list lanes: %w", err)
-		}
-		listed, err := pgx.CollectRows(rows, pgx.RowToStructByName[laneRow])
-		if err != nil {
-			return found, fmt.Errorf("list lanes: %w", err)
-		}
-		*one.lanes = lanesOf(listed, one.recurring)
-	}
+func readLaneRows(results pgx.BatchResults) ([]laneRow, error) {
 	rows, err := results.Query()
 	if err != nil {
-		return found, fmt.Errorf("read pauses: %w", err)
+		return nil, fmt.Errorf("list lanes: %w", err)
 	}
-	found.paused, err = pgx.CollectRows(rows, pgx.RowToStructByName[pause])
-	return found, wrap(err, "read pauses")
+	listed, err := pgx.CollectRows(rows, pgx.RowToStructByName[laneRow])
+	return listed, wrap(err, "list lanes")
 }
 
 // lanes lists all lanes, and the pauses, at a time; nil is the database's.
@@ -138,8 +121,8 @@ func (s statements) laneRows(ctx context.Context, q querier, statement string, n
 func lanesOf(rows []laneRow, recurring bool) []lane {
 	var lanes []lane
 	for _, row := range rows {
-		if row.Queue != nil && row.Type != nil && row.Priority != nil && row.DueIn != nil {
-			lanes = append(lanes, lane{Queue: *row.Queue, Type: *row.Type, Priority: *row.Priority, DueIn: time.Duration(*row.DueIn * float64(time.Second)), Recurring: recurring})
+		if row.Queue != nil && row.Type != nil && row.Priority != nil && row.Head != nil && row.DueIn != nil {
+			lanes = append(lanes, lane{Queue: *row.Queue, Type: *row.Type, Priority: *row.Priority, DueIn: time.Duration(*row.DueIn * float64(time.Second)), Head: *row.Head, Recurring: recurring})
 		}
 	}
 	return lanes

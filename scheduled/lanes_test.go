@@ -126,7 +126,7 @@ func TestBudget(t *testing.T) {
 	for _, l := range []struct {
 		queue, kind string
 		priority    int
-	}{{"default", "A", 0}, {"default", "A", 9}, {"default", "B", 5}, {"default", "C", 0}, {"bulk", "A", -1}} {
+	}{{"default", "A", 0}, {"default", "A", 9}, {"default", "B", 5}, {"default", "C", 0}, {"default", "Q", 0}, {"bulk", "A", -1}} {
 		lanes = append(lanes, lane{Queue: l.queue, Type: l.kind, Priority: l.priority})
 	}
 	node := func(number int64, queues map[string]int, types ...string) liveNode {
@@ -136,7 +136,6 @@ func TestBudget(t *testing.T) {
 		name  string
 		nodes []liveNode
 		loads []load
-		most  int
 		want  string // queue type priority: pool room slots
 	}{
 		{name: "no node", want: ""},
@@ -149,25 +148,28 @@ func TestBudget(t *testing.T) {
 		{name: "types apart", nodes: []liveNode{node(1, map[string]int{"default": 10, "bulk": 1}, "A"), node(2, map[string]int{"default": 5}, "B", "C")},
 			want: "default A 9: 0 20 10; default B 5: 1 10 5; default A 0: 0 20 10; default C 0: 1 10 5; bulk A -1: 2 2 1"},
 		{name: "loads take the room of their own pool", nodes: []liveNode{node(1, map[string]int{"default": 10}, "A"), node(2, map[string]int{"default": 5}, "B")},
-			loads: []load{{"default", "A", nil, 15}, {"bulk", "A", nil, 1000}, {"default", "Z", nil, 1000}},
+			loads: []load{{"default", "A", nil, 15, 1}, {"bulk", "A", nil, 1000, 1}, {"default", "Z", nil, 1000, 1}},
 			want:  "default A 9: 0 5 10; default B 5: 1 10 5; default A 0: 0 5 10"},
 		{name: "a stuck service does not starve another", nodes: []liveNode{node(1, map[string]int{"default": 10}, "A"), node(2, map[string]int{"default": 5}, "B")},
-			loads: []load{{"default", "A", nil, 500}},
+			loads: []load{{"default", "A", nil, 500, 1}},
 			want:  "default A 9: 0 0 10; default B 5: 1 10 5; default A 0: 0 0 10"},
 		{name: "two types of a pool add up", nodes: []liveNode{node(1, map[string]int{"default": 10}, "A", "B")},
-			loads: []load{{"default", "A", nil, 8}, {"default", "B", nil, 8}}, want: "default A 9: 0 4 10; default B 5: 0 4 10; default A 0: 0 4 10"},
+			loads: []load{{"default", "A", nil, 8, 1}, {"default", "B", nil, 8, 1}}, want: "default A 9: 0 4 10; default B 5: 0 4 10; default A 0: 0 4 10"},
 		{name: "what a dead node has does not take the room of others", nodes: []liveNode{node(1, map[string]int{"default": 10}, "C")},
-			loads: []load{{"default", "C", new(clientID(1)), 3}, {"default", "C", new(clientID(7)), 500}, {"default", "C", new("another's"), 500}, {"default", "C", nil, 2}},
+			loads: []load{{"default", "C", new(clientID(1)), 3, 1}, {"default", "C", new(clientID(7)), 500, 1}, {"default", "C", new("another's"), 500, 1}, {"default", "C", nil, 2, 1}},
 			want:  "default C 0: 0 15 10"},
-		{name: "most", nodes: []liveNode{node(1, map[string]int{"default": 5000}, "C")}, most: 50, want: "default C 0: 0 50 5000"},
+		{name: "quick tasks take less", nodes: []liveNode{node(1, map[string]int{"default": 10}, "Q")}, loads: []load{{"default", "Q", nil, 1250, 1}}, want: "default Q 0: 0 15 10"},
+		{name: "however quick, not too many", nodes: []liveNode{node(1, map[string]int{"default": 100}, "Q")}, loads: []load{{"default", "Q", nil, 20000, 100}}, want: "default Q 0: 0 0 100"},
 	} {
-		most := test.most
-		if most == 0 {
-			most = claimMost
+		fits := func(kind string) int {
+			if kind == "Q" {
+				return slotCost
+			}
+			return 1
 		}
 		var got []string
-		for _, l := range budget(slices.Clone(lanes), test.nodes, test.loads, most) {
-			got = append(got, fmt.Sprintf("%s %s %d: %d %d %d", l.Queue, l.Type, l.Priority, l.Pool, l.Room, l.Slots))
+		for _, l := range budget(slices.Clone(lanes), test.nodes, test.loads, fits) {
+			got = append(got, fmt.Sprintf("%s %s %d: %d %d %d", l.Queue, l.Type, l.Priority, l.Pool, l.Room/slotCost, l.Slots))
 		}
 		if strings.Join(got, "; ") != test.want {
 			t.Errorf("%s:\n got %s\nwant %s", test.name, strings.Join(got, "; "), test.want)

@@ -32,6 +32,7 @@ type leader struct {
 	cleanedAt  time.Time
 	tookBack   bool // this tick has ended claims: their tasks are due
 	dead       *undertaker
+	floors     laneFloors
 	lost       []Dead               // in the transaction under way: told when it is committed
 	aside      map[string]time.Time // tasks that can neither be claimed nor failed, and until when they are let be
 }
@@ -98,10 +99,10 @@ func (l *leader) tick(ctx context.Context) (look, error) {
 	sent := time.Now()
 	var batch pgx.Batch
 	batch.Queue(l.statements.schema.SQL(nodesSQL), int64(uint32(lockClass(l.session.schema, "node"))))
-	l.statements.queueLanes(&batch)
+	l.floors.queue(l.statements, &batch)
 	batch.Queue(l.statements.schema.SQL(lapsedSQL), l.floor)
 	results := l.session.conn.SendBatch(ctx, &batch)
-	seen, err := readTick(results)
+	seen, err := l.readTick(results)
 	err = errors.Join(err, results.Close())
 	l.session.heard(sent, err)
 	if err != nil {
@@ -155,7 +156,7 @@ func (l *leader) recover(ctx context.Context, now time.Time, lapsed bool) error 
 	return l.clean(ctx)
 }
 
-func readTick(results pgx.BatchResults) (seen ticked, err error) {
+func (l *leader) readTick(results pgx.BatchResults) (seen ticked, err error) {
 	rows, err := results.Query()
 	if err != nil {
 		return seen, err
@@ -164,7 +165,7 @@ func readTick(results pgx.BatchResults) (seen ticked, err error) {
 	if err != nil {
 		return seen, err
 	}
-	lanes, err := readLanes(results)
+	lanes, err := l.floors.read(results)
 	if err != nil {
 		return seen, err
 	}
@@ -186,7 +187,7 @@ func readTick(results pgx.BatchResults) (seen ticked, err error) {
 // nextDue is how long until the first task of a lane that some node can work comes within the look-ahead.
 func (l *leader) nextDue(lanes []lane) time.Duration {
 	next := time.Duration(-1)
-	for _, b := range budget(lanes, l.workingNodes(), nil, claimMost) {
+	for _, b := range budget(lanes, l.workingNodes(), nil, l.fits) {
 		in := max(b.DueIn-l.ahead(b.lane), 0)
 		if next < 0 || in < next {
 			next = in
@@ -194,6 +195,9 @@ func (l *leader) nextDue(lanes []lane) time.Duration {
 	}
 	return next
 }
+
+// fits is how many tasks of a type are a slot's worth, by what this node has measured.
+func (l *leader) fits(kind string) int { return fits(l.averages.of(kind)) }
 
 func (l *leader) lookAhead() time.Duration { return max(l.config.LookAhead, 0) }
 

@@ -82,7 +82,7 @@ func (l *life) prepare(ctx context.Context, clock *clock) (err error) {
 	l.settler = newSettler(l.pool, l.statements, l.session.number, l.config.Service, l.log, l.dueSoon)
 	l.worker = &worker{
 		config: l.config, statements: l.statements, enginePool: l.pool, settler: l.settler, clock: clock, averages: &averages{},
-		gates: newGroup[*gateAsk](1000), doneJobs: newGroup[*doneJob](1000), alive: l.session.alive, freed: func() { tell(l.freed) }, log: l.log,
+		gates: newGroup(gateMost, (*gateAsk).weight), doneJobs: newGroup[*doneJob](1000, nil), alive: l.session.alive, freed: func() { tell(l.freed) }, log: l.log,
 		slots: newSlots(l.config.Queues, l.config.ShareSlots), stopping: make(chan struct{}), runs: map[int64]*run{},
 		txSlots: newSlots(map[string]int{"": max(1, int(l.config.Pool.Config().MaxConns)-2)}, false),
 	}
@@ -115,6 +115,11 @@ func enginePool(ctx context.Context, config Config, direct *pgx.ConnConfig) (*pg
 	settings.MaxConns = int32(config.EngineConns)
 	settings.MinConns, settings.MinIdleConns = 0, 0
 	settings.PrepareConn, settings.AfterRelease, settings.BeforeClose = nil, nil, nil // the service's bookkeeping of its own pool
+	// An idle node takes a connection every few seconds: to ask each time whether it still lives would double what it asks. What is
+	// sent over a dead one fails, and is tried again.
+	settings.ShouldPing = func(_ context.Context, params pgxpool.ShouldPingParams) bool {
+		return params.IdleDuration > 30*time.Second
+	}
 	after := settings.AfterConnect
 	settings.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
 		if after != nil {
@@ -164,7 +169,9 @@ func (l *life) run(ctx context.Context) error {
 
 	var services sync.WaitGroup
 	l.settler.start(settlingCtx)
-	services.Go(func() { l.worker.gates.run(settlingCtx, l.worker.answerGates) })
+	for range groupRuns {
+		services.Go(func() { l.worker.gates.run(settlingCtx, l.worker.answerGates) })
+	}
 	services.Go(func() { l.worker.doneJobs.run(settlingCtx, l.worker.removeJobs) })
 	services.Go(func() { l.keeper.run(sessionCtx) })
 	services.Go(func() { l.dead.run(settlingCtx) })

@@ -17,7 +17,7 @@ import (
 // client is null for what nobody has taken up yet. A job that is not the engine's counts as one task, whatever its metadata.
 const loadsSQL = `
 SELECT queue, kind AS type, CASE WHEN state = 'running' THEN attempted_by[array_length(attempted_by, 1)] END AS client,
-    least(sum(CASE WHEN jsonb_typeof(metadata -> 'tasks') = 'number' THEN greatest((metadata ->> 'tasks')::numeric, 1) ELSE 1 END), 1000000)::int AS tasks
+    least(sum(CASE WHEN jsonb_typeof(metadata -> 'tasks') = 'number' THEN greatest((metadata ->> 'tasks')::numeric, 1) ELSE 1 END), 1000000)::int AS tasks, count(*)::int AS jobs
 FROM tasktable.river_job WHERE state IN ('available', 'running') GROUP BY 1, 2, 3`
 
 // pass claims what is due, as far as there is room, and hands it to River, in one transaction. Data that cannot be claimed, or
@@ -88,6 +88,7 @@ func (l *leader) try(ctx context.Context, most int) (found look, lanes surveyed,
 	if err != nil {
 		return look{}, lanes, fmt.Errorf("pass: %w", err)
 	}
+	l.floors.claimed(taken)
 	found.Forked = fired.looked
 	l.bury(fired)
 	for _, c := range taken {
@@ -97,6 +98,9 @@ func (l *leader) try(ctx context.Context, most int) (found look, lanes surveyed,
 		} else {
 			found.Claimed++
 		}
+	}
+	if found.Expired > 0 {
+		l.log.Warn("tasks expired before they could start", "tasks", found.Expired)
 	}
 	if len(taken)+fired.looked > 0 {
 		found.Next = 0 // what came meanwhile is claimed at once, together
@@ -165,22 +169,22 @@ func (l *leader) survey(ctx context.Context, tx pgx.Tx) (lanes surveyed, found l
 	defer func() { l.session.heard(sent, err) }()
 	var batch pgx.Batch
 	batch.Queue(enterSQL)
-	l.statements.queueLanes(&batch)
+	l.floors.queue(l.statements, &batch)
 	batch.Queue(l.statements.schema.SQL(loadsSQL))
 	results := tx.SendBatch(ctx, &batch)
-	listed, loads, err := readSurvey(results)
+	listed, loads, err := l.readSurvey(results)
 	if err = errors.Join(err, results.Close()); err != nil {
 		return surveyed{}, look{}, fmt.Errorf("survey: %w", err)
 	}
 	found.Next = -1
-	for _, b := range budget(unpaused(listed.recurring, listed.paused), l.workingNodes(), nil, claimMost) {
+	for _, b := range budget(unpaused(listed.recurring, listed.paused), l.workingNodes(), nil, l.fits) {
 		if b.DueIn <= 0 {
 			lanes.fires = append(lanes.fires, b.lane)
 		} else if found.Next < 0 || b.DueIn < found.Next {
 			found.Next = b.DueIn
 		}
 	}
-	for _, b := range budget(unpaused(listed.tasks, listed.paused), l.workingNodes(), loads, claimMost) {
+	for _, b := range budget(unpaused(listed.tasks, listed.paused), l.workingNodes(), loads, l.fits) {
 		switch in := b.DueIn - l.lookAhead(); {
 		case in > 0:
 			if found.Next < 0 || in < found.Next {
@@ -198,11 +202,11 @@ func (l *leader) survey(ctx context.Context, tx pgx.Tx) (lanes surveyed, found l
 	return lanes, found, nil
 }
 
-func readSurvey(results pgx.BatchResults) (listed listedLanes, loads []load, err error) {
+func (l *leader) readSurvey(results pgx.BatchResults) (listed listedLanes, loads []load, err error) {
 	if _, err := results.Exec(); err != nil {
 		return listed, nil, err
 	}
-	if listed, err = readLanes(results); err != nil {
+	if listed, err = l.floors.read(results); err != nil {
 		return listed, nil, err
 	}
 	rows, err := results.Query()
@@ -218,27 +222,46 @@ func (l *leader) insert(ctx context.Context, tx pgx.Tx, taken []claimed, lanes [
 	type key struct {
 		queue, kind string
 		priority    int
+		near        bool
 	}
-	slots := map[key]int{}
+	type lot struct {
+		holds []hold
+		pool  int
+		slots int // over how many they are spread
+	}
+	budgets := map[key]laneBudget{}
 	for _, b := range lanes {
-		slots[key{b.Queue, b.Type, b.Priority}] = b.Slots
+		budgets[key{b.Queue, b.Type, b.Priority, false}] = b
 	}
 	var order []key
-	byLane := map[key][]hold{}
+	lots := map[key]*lot{}
+	near := map[int]int{} // by pool
+	now := l.session.clock.now()
 	for _, c := range taken {
 		if c.Fence == nil {
 			continue
 		}
-		k := key{c.Queue, c.Type, c.Priority}
-		if byLane[k] == nil {
-			order = append(order, k)
+		k := key{c.Queue, c.Type, c.Priority, false}
+		b := budgets[k]
+		k.near = c.Due.After(now)
+		if lots[k] == nil {
+			order, lots[k] = append(order, k), &lot{pool: b.Pool, slots: b.Slots}
+			if k.near {
+				lots[k].slots = b.Ahead / 2 // more may be near, and must fit too
+			}
 		}
-		byLane[k] = append(byLane[k], c.hold())
+		if k.near {
+			near[b.Pool]++
+		}
+		lots[k].holds = append(lots[k].holds, c.hold())
 	}
 	var jobs []river.InsertManyParams
 	for _, k := range order {
-		average, measured := l.averages.of(k.kind)
-		for holds := range slices.Chunk(byLane[k], batchSize(average, measured, len(byLane[k]), slots[k])) {
+		tasks := len(lots[k].holds)
+		if k.near {
+			tasks = near[lots[k].pool]
+		}
+		for holds := range slices.Chunk(lots[k].holds, batchSize(l.fits(k.kind), tasks, lots[k].slots)) {
 			jobs = append(jobs, jobOf(k.queue, k.kind, k.priority, holds))
 		}
 	}

@@ -15,7 +15,8 @@ import (
 // failBroken finds the lanes whose head cannot be claimed, and gives those tasks up. It returns how many.
 func (l *leader) failBroken(ctx context.Context, lanes surveyed) (failed int, err error) {
 	for _, one := range lanes.due {
-		one.Room = 1
+		one.Room, one.Cost, one.Near, one.Ahead = 1, 1, min(one.Near, 1), max(one.Ahead, 1)
+		one.Head = time.Time{} // the very first, as lockHead has it
 		_, gaveUp, err := l.apart(ctx, one.lane, l.setAside(), func(tx pgx.Tx, _ head) error {
 			_, err := l.take(ctx, tx, []laneBudget{one}, 1)
 			return err

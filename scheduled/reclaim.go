@@ -2,7 +2,9 @@ package scheduled
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strconv"
@@ -10,6 +12,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/tasktable/tasktable/store"
 )
 
 // clientPrefix and a node's number make its River client's id.
@@ -145,7 +149,12 @@ func (l *leader) end(ctx context.Context, tx pgx.Tx, settlements []settlement) (
 				if one.Outcome == outcomeLost {
 					l.lost = append(l.lost, deadOf(one, state))
 				}
-				l.log.Warn("claim taken back", "task", one.ID, "revision", one.Revision, "attempt", one.Attempt, "outcome", one.Outcome, "why", *one.Error)
+				level := slog.LevelWarn
+				if state.Status == string(store.StatusFailed) { // it was the last attempt
+					level = slog.LevelError
+				}
+				l.log.Log(context.Background(), level, "claim taken back", "task", one.ID, "type", state.Type, "revision", one.Revision, "attempt", one.Attempt,
+					"outcome", one.Outcome, "status", state.Status, "why", *one.Error)
 			} else if state.Held {
 				held = append(held, one.Fence)
 			}
@@ -277,7 +286,7 @@ DELETE FROM tasktable.river_job WHERE id IN (
 const runningClientsSQL = `
 SELECT DISTINCT attempted_by[array_length(attempted_by, 1)] FROM tasktable.river_job WHERE state = 'running'`
 
-const cleanEvery = 5 * time.Second
+const cleanEvery = 10 * time.Second
 
 // Jobs that have run for long. A fetch whose answer was lost leaves a job running that nobody runs; its tasks come back with
 // their leases, but the job would count as in hand for ever.
@@ -292,19 +301,17 @@ func (l *leader) clean(ctx context.Context) error {
 		return nil
 	}
 	l.cleanedAt = time.Now()
-	if _, err := l.session.conn.Exec(ctx, l.statements.schema.SQL(cleanJobsSQL)); err != nil {
-		return fmt.Errorf("remove finished River jobs: %w", err)
+	var batch pgx.Batch
+	batch.Queue(l.statements.schema.SQL(cleanJobsSQL))
+	batch.Queue(l.statements.schema.SQL(oldJobsSQL))
+	batch.Queue(l.statements.schema.SQL(runningClientsSQL))
+	results := l.session.conn.SendBatch(ctx, &batch)
+	old, clients, err := readClean(results)
+	if err = errors.Join(err, results.Close()); err != nil {
+		return fmt.Errorf("look through River's jobs: %w", err)
 	}
-	if err := l.cleanEmptyJobs(ctx); err != nil {
+	if err := l.cleanEmptyJobs(ctx, old); err != nil {
 		return err
-	}
-	rows, err := l.session.conn.Query(ctx, l.statements.schema.SQL(runningClientsSQL))
-	if err != nil {
-		return fmt.Errorf("list running clients: %w", err)
-	}
-	clients, err := pgx.CollectRows(rows, pgx.RowTo[*string])
-	if err != nil {
-		return fmt.Errorf("list running clients: %w", err)
 	}
 	live := l.numbers()
 	for _, client := range clients {
@@ -322,15 +329,28 @@ func (l *leader) clean(ctx context.Context) error {
 	return nil
 }
 
-// cleanEmptyJobs removes running jobs none of whose claims is on a row any more.
-func (l *leader) cleanEmptyJobs(ctx context.Context) error {
-	rows, err := l.session.conn.Query(ctx, l.statements.schema.SQL(oldJobsSQL))
-	if err != nil {
-		return fmt.Errorf("read old jobs: %w", err)
+func readClean(results pgx.BatchResults) (old []jobRow, clients []*string, err error) {
+	if _, err := results.Exec(); err != nil {
+		return nil, nil, err
 	}
-	jobs, err := pgx.CollectRows(rows, pgx.RowToStructByName[jobRow])
-	if err != nil || len(jobs) == 0 {
-		return err
+	rows, err := results.Query()
+	if err != nil {
+		return nil, nil, err
+	}
+	if old, err = pgx.CollectRows(rows, pgx.RowToStructByName[jobRow]); err != nil {
+		return nil, nil, err
+	}
+	if rows, err = results.Query(); err != nil {
+		return nil, nil, err
+	}
+	clients, err = pgx.CollectRows(rows, pgx.RowTo[*string])
+	return old, clients, err
+}
+
+// cleanEmptyJobs removes those of the jobs none of whose claims is on a row any more.
+func (l *leader) cleanEmptyJobs(ctx context.Context, jobs []jobRow) error {
+	if len(jobs) == 0 {
+		return nil
 	}
 	var holds []hold
 	jobOf := map[int64]int64{}

@@ -79,13 +79,13 @@ WITH gone AS (
     WHERE t.ctid >= $1::tid AND t.ctid < $2::tid AND t.fence IS NULL AND t.declared_by IS NULL
         AND t.finished_at < coalesce($5::timestamptz, clock_timestamp())
             - coalesce(t.retention::interval, CASE WHEN $4::text::jsonb ? t.type THEN ($4::text::jsonb ->> t.type)::interval ELSE $3::interval END)
-    RETURNING t.id::text AS id
+    RETURNING t.id::text AS id, t.status IN ('FAILED', 'EXPIRED') AND t.archived_at IS NULL AS dead
 ), executions AS (
     DELETE FROM tasktable.scheduled_task_executions AS e WHERE e.task_id = ANY (ARRAY(SELECT gone.id FROM gone)) RETURNING 1
 ), changes AS (
     DELETE FROM tasktable.scheduled_task_changes AS c WHERE c.task_id = ANY (ARRAY(SELECT gone.id FROM gone)) RETURNING 1
 )
-SELECT (SELECT count(*) FROM gone) + (SELECT count(*) FROM executions) + (SELECT count(*) FROM changes)`
+SELECT (SELECT count(*) FROM gone) + (SELECT count(*) FROM executions) + (SELECT count(*) FROM changes) AS rows, (SELECT count(*) FROM gone WHERE gone.dead) AS dead`
 
 const retainExecutionsSQL = `
 WITH gone AS (
@@ -96,7 +96,7 @@ WITH gone AS (
                 CASE WHEN $4::text::jsonb ? e.type THEN ($4::text::jsonb ->> e.type)::interval ELSE $3::interval END)
     RETURNING 1
 )
-SELECT count(*) FROM gone`
+SELECT count(*) AS rows, 0::bigint AS dead FROM gone`
 
 // The lines do not know their task's type: those of a task that is gone are kept for the longest of the periods.
 const retainChangesSQL = `
@@ -114,13 +114,16 @@ WITH period AS MATERIALIZED (
              FROM tasktable.scheduled_tasks AS t WHERE t.id = c.task_id), period.longest)
     RETURNING 1
 )
-SELECT count(*) FROM gone`
+SELECT count(*) AS rows, 0::bigint AS dead FROM gone`
 
 var retainTables = []struct{ name, sql string }{
 	{"tasktable.scheduled_tasks", retainTasksSQL},
 	{"tasktable.scheduled_task_executions", retainExecutionsSQL},
 	{"tasktable.scheduled_task_changes", retainChangesSQL},
 }
+
+// retained is how many rows a statement removed, and how many of them were dead letters that nobody had dealt with.
+type retained struct{ Rows, Dead int64 }
 
 const pagesSQL = `SELECT pg_relation_size($1::text::regclass) / current_setting('block_size')::bigint`
 
@@ -167,11 +170,18 @@ func (r *retainer) step(ctx context.Context, q querier, now *time.Time, at retai
 			return at, removed, fmt.Errorf("measure %s: %w", table.name, err)
 		}
 		to := min(at.page+budget, max(pages, at.page))
-		gone, err := one[int64](ctx, q, r.statements.schema.SQL(table.sql), tid(at.page), tid(to), periodText(r.config.Retention), string(periods), now)
+		rows, err := q.Query(ctx, r.statements.schema.SQL(table.sql), tid(at.page), tid(to), periodText(r.config.Retention), string(periods), now)
 		if err != nil {
 			return at, removed, fmt.Errorf("remove old rows of %s: %w", table.name, err)
 		}
-		removed += gone
+		gone, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[retained])
+		if err != nil {
+			return at, removed, fmt.Errorf("remove old rows of %s: %w", table.name, err)
+		}
+		if gone.Dead > 0 {
+			r.log.Warn("retention removed dead letters that nobody had archived or retried", "tasks", gone.Dead)
+		}
+		removed += gone.Rows
 		if budget -= to - at.page; to < pages {
 			return retainPlace{table: at.table, page: to}, removed, nil
 		}

@@ -79,10 +79,7 @@ type settled struct {
 // settle records outcomes and releases holds, in one statement. What is neither Settled nor Held has lost its fence: somebody
 // else ended the claim, and nothing was changed.
 func (s statements) settle(ctx context.Context, q querier, now *time.Time, node *int64, settlements []settlement) ([]settled, error) {
-	var c settlementColumns
-	for i := range settlements {
-		c.add(&settlements[i])
-	}
+	c := columnsOf(settlements)
 	args := append([]any{now}, c.args()...)
 	rows, err := q.Query(ctx, s.schema.SQL(settleSQL), append(args, node)...)
 	if err != nil {
@@ -133,10 +130,9 @@ FROM locked AS l`
 // again settles completed attempts that schedule their own task anew. It returns only those it settled. It must run in a
 // transaction of its own or be followed by leaveSQL: it sets the change context.
 func (s statements) again(ctx context.Context, q querier, now *time.Time, node *int64, settlements []settlement) ([]settled, error) {
-	var c settlementColumns
+	c := columnsOf(settlements)
 	agains := make([]time.Time, len(settlements))
 	for i := range settlements {
-		c.add(&settlements[i])
 		agains[i] = *settlements[i].Effects.Again
 	}
 	rows, err := q.Query(ctx, s.schema.SQL(againSQL), now, c.ids, c.fences, c.revisions, c.attempts, c.dues, c.startedAts, agains, c.messages, c.results, node, chainMost)
@@ -162,6 +158,22 @@ type settlementColumns struct {
 	nextIns                           []time.Duration
 	refunds                           []bool
 	errors, messages, results         []*string
+}
+
+// columnsOf turns settlements. Its slices are made at once: a busy node settles tens of thousands of tasks a second.
+func columnsOf(settlements []settlement) *settlementColumns {
+	n := len(settlements)
+	c := &settlementColumns{
+		ids: make([]string, 0, n), fences: make([]int64, 0, n), revisions: make([]int64, 0, n), attempts: make([]int, 0, n),
+		dues: make([]*time.Time, 0, n), types: make([]*string, 0, n), scheduledAts: make([]*time.Time, 0, n), startedAts: make([]*time.Time, 0, n),
+		nextAts: make([]*time.Time, 0, n), outcomes: make([]string, 0, n), edited: make([]string, 0, n), to: make([]string, 0, n),
+		nextIns: make([]time.Duration, 0, n), refunds: make([]bool, 0, n), errors: make([]*string, 0, n), messages: make([]*string, 0, n),
+		results: make([]*string, 0, n),
+	}
+	for i := range settlements {
+		c.add(&settlements[i])
+	}
+	return c
 }
 
 func (c *settlementColumns) add(s *settlement) {

@@ -36,18 +36,24 @@ type settling struct {
 	done     func(settled, error)
 }
 
-const settleMost = 1000
+const (
+	settleMost = 1000
+	// groupRuns is how many statements of one kind are under way at once: while one waits for its commit or its answer, another is worked on.
+	groupRuns = 2
+)
 
 func newSettler(pool *pgxpool.Pool, s statements, node int64, service string, log *slog.Logger, dueSoon func()) *settler {
 	return &settler{
 		pool: pool, statements: s, node: node, service: service, log: log, dueSoon: dueSoon,
-		plain: newGroup[*settling](settleMost), effects: newGroup[*settling](settleMost / 10),
+		plain: newGroup[*settling](settleMost, nil), effects: newGroup[*settling](settleMost/10, nil),
 	}
 }
 
 // start works until ctx is done; wait returns when it has stopped.
 func (s *settler) start(ctx context.Context) {
-	s.wg.Go(func() { s.plain.run(ctx, s.flush) })
+	for range groupRuns {
+		s.wg.Go(func() { s.plain.run(ctx, s.flush) })
+	}
 	s.wg.Go(func() { s.effects.run(ctx, s.flush) })
 }
 
@@ -76,14 +82,15 @@ func (s *settler) enqueue(ctx context.Context, one *settling) {
 
 func (s *settler) flush(ctx context.Context, batch []*settling) {
 	done, err := s.commit(ctx, batch)
-	if err != nil {
-		s.recover(ctx, batch, err)
-		return
-	}
 	states := byFence(done)
 	soon := false
+	var failed []*settling
 	for _, one := range batch {
-		state := states[one.Fence]
+		state, ended := states[one.Fence]
+		if err != nil && !ended {
+			failed = append(failed, one)
+			continue
+		}
 		soon = soon || state.DueSoon
 		if state.Held {
 			s.again(ctx, one) // an application's transaction has locked the row: it must not stall the rest
@@ -94,11 +101,14 @@ func (s *settler) flush(ctx context.Context, batch []*settling) {
 	if soon {
 		s.dueSoon()
 	}
+	if err != nil {
+		s.recover(ctx, failed, err)
+	}
 }
 
 func (s *settler) commit(ctx context.Context, batch []*settling) ([]settled, error) {
 	settlements := make([]settlement, len(batch))
-	single := true // one statement does, and needs no transaction around it
+	single := true // each is settled by itself, which needs no transaction around it all
 	for i, one := range batch {
 		settlements[i] = one.settlement
 		if one.Effects.Again != nil || len(one.Effects.FollowUps) > 0 {
@@ -106,7 +116,7 @@ func (s *settler) commit(ctx context.Context, batch []*settling) ([]settled, err
 		}
 	}
 	if single {
-		return s.statements.settle(ctx, s.pool, nil, &s.node, settlements)
+		return s.statements.completeOrSettle(ctx, s.pool, &s.node, settlements)
 	}
 	var done []settled
 	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
@@ -114,7 +124,10 @@ func (s *settler) commit(ctx context.Context, batch []*settling) ([]settled, err
 		done, err = s.statements.settleAll(ctx, tx, nil, &s.node, s.service, settlements)
 		return err
 	})
-	return done, err
+	if err != nil {
+		return nil, err
+	}
+	return done, nil
 }
 
 // recover finds the culprit of a failed commit by halving it, so that one task's data or lock does not keep the others from

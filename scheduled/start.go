@@ -19,6 +19,11 @@ type gateAsk struct {
 	answer chan gateAnswer
 }
 
+// gateMost is how many tasks share a read: more would take so long that the answer is too old for the last of them.
+const gateMost = 1000
+
+func (a *gateAsk) weight() int { return len(a.holds) }
+
 // gateAnswer has the instant of the gate, by this process's clock: half-way between the statement and its answer. The rows are
 // nil when the database did not answer.
 type gateAnswer struct {
@@ -178,23 +183,20 @@ func (b *batch) serveOne(r *run, answer gateRow, gateAt time.Time, rest []*run) 
 	if time.Since(gateAt) > gateValid { // extending the lease took long
 		return stale
 	}
-	ended := make(chan struct{})
-	b.serving.Go(func() {
-		defer close(ended)
-		b.execute(r, variant, answer.execution(r.hold), gateAt, lease)
-	})
+	running := b.begin(r, variant, answer.execution(r.hold), gateAt, lease)
 	if len(rest) == 0 {
-		<-ended
+		b.finish(running, <-running.done)
 		return served
 	}
 	timer := time.NewTimer(gateValid)
 	defer timer.Stop()
 	select {
-	case <-ended:
+	case ended := <-running.done:
+		b.finish(running, ended)
 		return served
 	case <-timer.C:
 		b.serving.Go(func() { b.serve(rest) })
-		<-ended
+		b.finish(running, <-running.done)
 		return handedOn
 	}
 }
@@ -219,33 +221,45 @@ func (b *batch) leaseFor(r *run, answer gateRow, gateAt time.Time) (end time.Tim
 // the leader takes the task back.
 func margin(lease time.Duration) time.Duration { return min(5*time.Second, lease/10) }
 
-// execute runs the handler in this goroutine, and has its outcome recorded.
-func (b *batch) execute(r *run, variant *handlers.Variant, e *handlers.Execution, gateAt, leaseEnd time.Time) {
+// running is an attempt under way.
+type running struct {
+	*run
+	execution *handlers.Execution
+	ctx       *leaseContext
+	began     time.Time
+	done      chan attempted
+}
+
+// begin runs the handler on a goroutine of its own.
+func (b *batch) begin(r *run, variant *handlers.Variant, e *handlers.Execution, gateAt, leaseEnd time.Time) *running {
 	ctx := withLease(b.handlers, leaseEnd)
-	defer ctx.close()
 	r.mu.Lock()
 	r.lease = ctx
 	r.mu.Unlock()
 	e.WithExtend(func(_ context.Context, d time.Duration) error { return b.extendRunning(ctx, r, d) })
-
-	began := time.Now()
 	b.log.Debug("task starts", "task", e.ID, "type", e.Type, "revision", e.Revision, "attempt", e.Attempt)
-	done := make(chan attempted, 1)
-	go b.attempt(ctx, r, variant, e, gateAt, done)
-	ended := <-done
+	started := &running{run: r, execution: e, ctx: ctx, began: time.Now(), done: make(chan attempted, 1)}
+	go b.attempt(ctx, r, variant, e, gateAt, started.done)
+	return started
+}
+
+// finish has the outcome recorded.
+func (b *batch) finish(r *running, ended attempted) {
+	defer r.ctx.close()
+	e := r.execution
 	if ended.refused != nil {
-		if b.refuse(r, *ended.refused) {
-			b.end(r, released(r.hold, "not due yet"))
+		if b.refuse(r.run, *ended.refused) {
+			b.end(r.run, released(r.hold, "not due yet"))
 		}
 		return
 	}
-	b.averages.observe(e.Type, time.Since(began))
+	b.averages.observe(e.Type, time.Since(r.began))
 	if ended.settled {
 		b.log.Debug("task COMPLETED", "task", e.ID, "type", e.Type, "revision", e.Revision, "attempt", e.Attempt, "outcome", outcomeCompleted)
-		b.drop(r)
+		b.drop(r.run)
 		return
 	}
-	b.end(r, ended.settlement)
+	b.end(r.run, ended.settlement)
 }
 
 // attempted is how an attempt ended.

@@ -50,7 +50,10 @@ func (b *batch) attemptTx(
 	if err := b.settleTx(ctx, tx.querier, r, e); err != nil {
 		return false, nil, err
 	}
-	if err := tx.commit(ctx); err != nil {
+	// Not ctx: the settle has told the node that the claim has ended, which ends the context, and the commit must not with it.
+	committing, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitLimit)
+	defer cancel()
+	if err := tx.commit(committing); err != nil {
 		// Committed or not is unknown. Recording a failure is safe: if the commit happened, the fence is gone, and nothing is
 		// recorded.
 		return false, nil, fmt.Errorf("commit the handler's transaction: %w", err)
@@ -63,6 +66,9 @@ func (b *batch) attemptTx(
 
 // If this machine vanishes while the handler runs, its locks must not outlive it for hours: the next attempt waits for them.
 const beginHandlerSQL = `BEGIN; SET LOCAL tcp_keepalives_idle = 1; SET LOCAL tcp_keepalives_interval = 1; SET LOCAL tcp_keepalives_count = 3`
+
+// commitLimit is for a server that does not answer at all.
+const commitLimit = 10 * time.Second
 
 // handlerTx is a handler's transaction, of either kind.
 type handlerTx struct {

@@ -94,7 +94,7 @@ func (t Task) wireRecurrence(wire *wireTask) error {
 		return invalid("id", "of a recurring task must be at most 480 bytes", fmt.Sprintf("%d bytes", len(wire.ID)))
 	}
 	if _, err := recurrence.Parse(r.Cron, r.TimeZone); err != nil {
-		return fmt.Errorf("%w: %w", ErrInvalid, err)
+		return ruleError{err}
 	}
 	if !cronSyntax.MatchString(r.Cron) {
 		return invalid("cron", "must be 1 to 256 printable ASCII characters", fmt.Sprintf("%.100q", r.Cron))
@@ -140,6 +140,12 @@ func (t Task) wireRecurrence(wire *wireTask) error {
 	return nil
 }
 
+// ruleError is an error of package recurrence, whose text says already that something is invalid, and what.
+type ruleError struct{ error }
+
+// Unwrap makes it an ErrInvalid, too.
+func (e ruleError) Unwrap() []error { return []error{ErrInvalid, e.error} }
+
 func orNil(text string) *string {
 	if text == "" {
 		return nil
@@ -177,7 +183,7 @@ func (s *Store) Backfill(ctx context.Context, db DB, id string, from, to time.Ti
 	}
 	rule, err := recurrence.Parse(*row.Cron, deref(row.TimeZone))
 	if err != nil {
-		return 0, fmt.Errorf("backfill task %s: %w: %w", id, ErrInvalid, err)
+		return 0, fmt.Errorf("backfill task %s: %w", id, ruleError{err})
 	}
 	fires, _ := rule.Anchored(row.ScheduledAt).Between(from, to, most)
 	if len(fires) == 0 {

@@ -127,7 +127,7 @@ func TestRecurringEditOfNothing(t *testing.T) {
 	}
 }
 
-// owed says whether the fire that was planned is still to come, or else the leader is asked to plan from now.
+// owed says whether the fire that was planned is still to come, or else the leader is asked to plan, from now or from an earlier edit on.
 func (b *bench) owed(id string, before *store.Row, from time.Time) string {
 	b.Helper()
 	row := b.get(id)
@@ -136,6 +136,8 @@ func (b *bench) owed(id string, before *store.Row, from time.Time) string {
 		return "waits for nothing"
 	case row.PlannedRevision != nil && *row.PlannedRevision == row.Revision && row.NextAttemptAt.Equal(*before.NextAttemptAt):
 		return "owed"
+	case before.NextAttemptAt != nil && row.NextAttemptAt.Equal(*before.NextAttemptAt) && before.PlannedRevision == nil:
+		return "to be planned" // from the earlier edit on
 	case !row.NextAttemptAt.Before(from) && !row.NextAttemptAt.After(b.now()) && (row.PlannedRevision == nil || *row.PlannedRevision < row.Revision):
 		return "to be planned"
 	}

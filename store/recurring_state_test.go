@@ -161,6 +161,9 @@ func (w *want) become(status store.Status) {
 		if status == "QUEUED" {
 			r.NextAttemptAt = &r.ScheduledAt
 		}
+	case status == "QUEUED" && !moved && was != nil && was.Status == "QUEUED" && was.NextAttemptAt != nil && was.Cron != nil &&
+		*was.Cron == *r.Cron && *was.TimeZone == *r.TimeZone && (was.PlannedRevision == nil || *was.PlannedRevision != was.Revision):
+		r.NextAttemptAt = was.NextAttemptAt // still to be planned from the earlier edit on: what came since is not lost
 	case status == "QUEUED":
 		r.NextAttemptAt = w.during("next_attempt_at", w.found.NextAttemptAt)
 	}

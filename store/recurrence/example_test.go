@@ -69,10 +69,3 @@ func ExampleRule_Anchored() {
 	fmt.Println(rule.Anchored(previous).Next(now).Format(time.TimeOnly))
 	// Output: 09:10:37
 }
-
-func ExampleJitter() {
-	fire := time.Date(2026, time.June, 1, 9, 0, 0, 0, time.UTC)
-	wait := recurrence.Jitter("daily-digest", fire, time.Minute)
-	fmt.Println(wait == recurrence.Jitter("daily-digest", fire, time.Minute), wait >= 0 && wait < time.Minute)
-	// Output: true true
-}

@@ -1,0 +1,123 @@
+package scheduled
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tasktable/tasktable/store"
+)
+
+// Bare is the engine's statements on one connection, without River, handlers and gate: what a bench compares the engine to, and takes the
+// time of. It is of no other use.
+type Bare struct {
+	conn       *pgx.Conn
+	statements statements
+	floors     laneFloors
+}
+
+// NewBare prepares a connection to Postgres as the engine does its own. schemaName "" is the default.
+func NewBare(ctx context.Context, conn *pgx.Conn, schemaName string) (*Bare, error) {
+	if schemaName == "" {
+		schemaName = store.DefaultSchema
+	}
+	schema, err := store.NewSchema(schemaName)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := conn.Exec(ctx, planSettingsSQL); err != nil {
+		return nil, fmt.Errorf("prepare connection: %w", err)
+	}
+	return &Bare{conn: conn, statements: statements{schema}}, nil
+}
+
+// Drain claims and completes what is due, round after round, and returns how many tasks that was.
+func (b *Bare) Drain(ctx context.Context) (drained int, err error) {
+	for {
+		claimed, err := b.Claim(ctx)
+		if err != nil || claimed == 0 {
+			return drained, err
+		}
+		drained += claimed
+	}
+}
+
+// Claim claims what is due, at most a thousand tasks, and completes it.
+func (b *Bare) Claim(ctx context.Context) (claimed int, err error) {
+	taken, err := b.claim(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return len(taken), b.complete(ctx, taken)
+}
+
+// Look takes the time of the leader's peek at the lanes, and of the statements of a pass that claims what is due; what is claimed is
+// then completed.
+func (b *Bare) Look(ctx context.Context) (peek, pass time.Duration, claimed int, err error) {
+	began := time.Now()
+	var batch pgx.Batch
+	b.floors.queue(b.statements, &batch)
+	results := b.conn.SendBatch(ctx, &batch)
+	_, err = b.floors.read(results)
+	if err = errors.Join(err, results.Close()); err != nil {
+		return 0, 0, 0, err
+	}
+	peek = time.Since(began)
+	began = time.Now()
+	taken, err := b.claim(ctx)
+	if err != nil {
+		return 0, 0, 0, err
+	}
+	return peek, time.Since(began), len(taken), b.complete(ctx, taken)
+}
+
+func (b *Bare) claim(ctx context.Context) (taken []claimed, err error) {
+	err = pgx.BeginFunc(ctx, b.conn, func(tx pgx.Tx) error {
+		var batch pgx.Batch
+		batch.Queue(enterSQL)
+		b.floors.queue(b.statements, &batch)
+		results := tx.SendBatch(ctx, &batch)
+		_, err := results.Exec()
+		if err == nil {
+			var lanes listedLanes
+			lanes, err = b.floors.read(results)
+			if err = errors.Join(err, results.Close()); err == nil {
+				taken, err = b.claimFrom(ctx, tx, unpaused(lanes.tasks, lanes.paused))
+			}
+		}
+		return err
+	})
+	b.floors.claimed(taken)
+	return taken, err
+}
+
+func (b *Bare) claimFrom(ctx context.Context, tx pgx.Tx, lanes []lane) ([]claimed, error) {
+	var due []laneBudget
+	for _, l := range lanes {
+		if l.DueIn <= 0 {
+			due = append(due, laneBudget{lane: l, Cost: 1, Room: settleMost})
+		}
+	}
+	if len(due) == 0 {
+		return nil, nil
+	}
+	return b.statements.claim(ctx, tx, nil, 0, DefaultStartAllowance, due, settleMost)
+}
+
+func (b *Bare) complete(ctx context.Context, taken []claimed) error {
+	now := time.Now()
+	ended := make([]settlement, len(taken))
+	for i, c := range taken {
+		ended[i] = settlement{
+			hold: c.hold(), Type: c.Type, ScheduledAt: &c.Due, StartedAt: &now, Outcome: outcomeCompleted, Edited: outcomeSuperseded, To: store.StatusCompleted,
+		}
+	}
+	if len(ended) == 0 {
+		return nil
+	}
+	_, err := b.statements.completeOrSettle(ctx, b.conn, nil, ended)
+	return err
+}
