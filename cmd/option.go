@@ -13,6 +13,7 @@ import (
 // are text until resolve, so each goes through the same check and the same message.
 type option struct {
 	flag     string
+	short    string // a letter that does for the flag
 	variable string // "": said on the command line or not at all
 	usage    string
 	value    string // what the value is, for the help: "duration"; "": on or off
@@ -81,7 +82,7 @@ func (o *option) wrong(rule error, text string) error {
 func (p *program) bind(command *cobra.Command, options []option, run func(*cobra.Command) error) *cobra.Command {
 	command.Flags().SortFlags = false
 	for _, o := range options {
-		flag := command.Flags().VarPF(&rawValue{option: o}, o.flag, "", o.help())
+		flag := command.Flags().VarPF(&rawValue{option: o}, o.flag, o.short, o.help())
 		if o.variable != "" {
 			p.variables = append(p.variables, o.variable)
 		}

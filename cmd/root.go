@@ -85,7 +85,7 @@ func (p *program) rootCommand() *cobra.Command {
 	root.SetErr(p.stderr)
 	root.SetFlagErrorFunc(flagError)
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", ".FlagUsagesWrapped 110"))
-	root.AddCommand(p.migrateCommand(), p.serveCommand(), p.reconcileCommand(), p.demoCommand())
+	root.AddCommand(p.migrateCommand(), p.serveCommand(), p.reconcileCommand(), p.benchCommand(), p.demoCommand())
 	return root
 }
 

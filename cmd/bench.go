@@ -1,0 +1,147 @@
+package cmd
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tasktable/tasktable/scheduled/bench"
+)
+
+const benchHelp = `Measures the engine. Each bench builds a database of its own on the given server (its role must be able to create one), says
+what it does, verifies its result by SQL, prints its figures and drops the database. Without a database URL it uses the
+private Postgres, with Postgres's default settings.
+
+Comparisons are made side by side, in turns, and their medians count. On a machine that does other work too only the
+ratios mean something. It ends with exit code 1 if what it verifies does not hold, whatever the figures.`
+
+// benchNode is how the program calls itself for a process that a bench kills.
+const benchNode = "node"
+
+// benchmark is one run of a bench.
+type benchmark struct {
+	*program
+	database databaseSettings
+	log      logSettings
+	tasks    int
+	rounds   int
+	json     bool
+}
+
+func (p *program) benchCommand() *cobra.Command {
+	parent := &cobra.Command{
+		Use:   "bench",
+		Short: "Measures the engine, beside River alone",
+		Long:  benchHelp,
+		Example: `  tasktable bench drain -n 100000
+  tasktable bench precise --json
+  DATABASE_URL=postgres://user@host/db tasktable bench scale -n 500000`,
+		Args: noArguments,
+		RunE: func(command *cobra.Command, _ []string) error { return command.Help() },
+	}
+	for _, one := range bench.All {
+		parent.AddCommand(p.oneBenchCommand(one))
+	}
+	parent.AddCommand(&cobra.Command{
+		Use: benchNode, Hidden: true, Args: noArguments,
+		Short:   "Is killed by the bench recover",
+		Example: "  tasktable bench recover",
+		RunE:    func(command *cobra.Command, _ []string) error { return bench.Child(command.Context(), p.stdout) },
+	})
+	return parent
+}
+
+func (p *program) oneBenchCommand(one bench.Bench) *cobra.Command {
+	b := &benchmark{program: p}
+	var options []option
+	if one.Default > 0 {
+		options = append(options, option{flag: "tasks", short: "n", variable: "TASKTABLE_BENCH_TASKS", value: "number", fallback: strconv.Itoa(one.Default), set: whole(&b.tasks, 1, 50_000_000),
+			usage: "how many tasks"})
+	}
+	options = append(options,
+		option{flag: "rounds", variable: "TASKTABLE_BENCH_ROUNDS", value: "number", fallback: "3", set: whole(&b.rounds, 1, 100), usage: "how often comparisons are made; their medians count"},
+		option{flag: "json", variable: "TASKTABLE_BENCH_JSON", set: toggle(&b.json), usage: "prints one JSON object a line instead of a table"})
+	for _, o := range b.database.options() {
+		if o.flag == "database-url" || o.flag == "data-dir" { // it makes a database and a schema of its own, and no pooler is in between
+			options = append(options, o)
+		}
+	}
+	options = append(options, b.log.options()...)
+	return p.bind(&cobra.Command{
+		Use:     one.Name,
+		Short:   one.Short,
+		Long:    one.Long,
+		Example: "  tasktable bench " + one.Name,
+	}, options, func(command *cobra.Command) error { return b.run(command.Context(), one) })
+}
+
+func (b *benchmark) run(ctx context.Context, one bench.Bench) (err error) {
+	program, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find this program: %w", err)
+	}
+	logger := b.log.logger(b.stderr)
+	b.environment.warnUnknown(b.variables, logger)
+	d, err := b.database.open(ctx, logger)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.close()) }()
+	say := func(format string, args ...any) { fmt.Fprintf(b.stderr, format+"\n", args...) }
+	say("%s: %s", one.Name, one.Long)
+	began := time.Now()
+	result, err := one.Run(ctx, bench.Config{
+		Server: d.direct.Config().ConnConfig, Tasks: b.tasks, Rounds: b.rounds, Program: program, Arguments: []string{"bench", benchNode}, Say: say,
+	})
+	if err != nil {
+		return errors.Join(err, context.Cause(ctx))
+	}
+	say("verified: %s; took %s", result.Verified, time.Since(began).Round(time.Second))
+	if b.json {
+		return printJSON(b.stdout, result)
+	}
+	return printTable(b.stdout, result)
+}
+
+// printJSON writes an object with the bench's name and its figures, on one line.
+func printJSON(to io.Writer, result bench.Result) error {
+	object := map[string]any{"bench": result.Bench}
+	for _, figure := range result.Figures {
+		object[figure.Name] = figure.Value
+	}
+	if err := json.NewEncoder(to).Encode(object); err != nil {
+		return fmt.Errorf("print: %w", err)
+	}
+	return nil
+}
+
+func printTable(to io.Writer, result bench.Result) error {
+	table := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
+	for _, figure := range result.Figures {
+		fmt.Fprintf(table, "%s\t%s\t%s\n", figure.Name, rounded(figure.Value), figure.Meaning)
+	}
+	if err := table.Flush(); err != nil {
+		return fmt.Errorf("print: %w", err)
+	}
+	return nil
+}
+
+// rounded shows three or more digits that count.
+func rounded(value float64) string {
+	switch {
+	case value >= 100 || value == float64(int64(value)):
+		return strconv.FormatFloat(value, 'f', 0, 64)
+	case value >= 10:
+		return strconv.FormatFloat(value, 'f', 1, 64)
+	default:
+		return strconv.FormatFloat(value, 'f', 2, 64)
+	}
+}

@@ -1,0 +1,135 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tasktable/tasktable/store/storetest"
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv(childDatabase) != "" { // the process that the bench recover kills
+		if err := Child(context.Background(), os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	storetest.Main(m)
+}
+
+// Each bench does its work in small, verifies it, and has figures that can be. How good they are is not for a test to say: it may run
+// beside anything.
+func TestEachBench(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		tasks   int
+		figures []string
+	}{
+		"drain":    {2000, []string{"tasks_per_s", "river_per_s", "floor_per_s", "vs_river", "vs_floor", "wal_bytes_per_task"}},
+		"precise":  {50, []string{"p50_ms", "p99_ms", "max_ms", "now_p50_ms", "now_p99_ms"}},
+		"herd":     {500, []string{"first_ms", "p50_ms", "last_ms"}},
+		"schedule": {500, []string{"single_per_s", "bulk_per_s", "replay_per_s", "river_single_per_s", "river_bulk_per_s", "single_vs_river", "bulk_vs_river", "replay_vs_single"}},
+		"scale":    {20000, []string{"peek_ms", "pass_ms", "peek_ratio", "claim_ratio", "snapshot_ratio"}},
+		"idle":     {0, []string{"transactions_per_minute", "statements_per_minute", "transactions_per_minute_3"}},
+		"recover":  {20, []string{"seconds", "seconds_leader"}},
+		"crowd":    {200, []string{"at_once", "seconds"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server, err := pgx.ParseConfig(storetest.EmptyURL(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+			defer cancel()
+			i := slices.IndexFunc(All, func(b Bench) bool { return b.Name == name })
+			if i < 0 {
+				t.Fatal("there is no such bench")
+			}
+			result, err := All[i].Run(ctx, Config{Server: server, Tasks: c.tasks, Rounds: 1, Idle: 5 * time.Second, Program: os.Args[0], Say: t.Logf})
+			if err != nil {
+				t.Fatal(err)
+			}
+			found := map[string]float64{}
+			for _, figure := range result.Figures {
+				found[figure.Name] = figure.Value
+				if figure.Meaning == "" {
+					t.Errorf("%s has no meaning", figure.Name)
+				}
+			}
+			for _, figure := range c.figures {
+				if found[figure] <= 0 {
+					t.Errorf("%s is %f", figure, found[figure])
+				}
+			}
+			if name == "precise" && found["early"] != 0 || result.Bench != name || result.Verified == "" {
+				t.Errorf("result %+v", result)
+			}
+			t.Log(found)
+		})
+	}
+}
+
+// What a bench finds wrong is an error, not a figure.
+func TestVerify(t *testing.T) {
+	t.Parallel()
+	server, err := pgx.ParseConfig(storetest.EmptyURL(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := t.Context()
+	err = within(ctx, Config{Server: server}.withDefaults(1), func(d *database) error {
+		n, err := startNode(ctx, d, Config{}.withDefaults(1), 0, nil)
+		if err != nil {
+			return err
+		}
+		if err := n.warm(ctx, d); err != nil {
+			return err
+		}
+		if err := n.stop(); err != nil {
+			return err
+		}
+		if err := d.verify(ctx, "warm", warmTasks); err != nil {
+			t.Errorf("all is well: %v", err)
+		}
+		if err := d.verify(ctx, "warm", warmTasks+1); err == nil {
+			t.Error("a task that is not there goes unnoticed")
+		}
+		for what, sql := range map[string]string{
+			"one that waits": `UPDATE tasktable.scheduled_tasks SET scheduled_at = now() + interval '1 day', status = 'QUEUED' WHERE id = 'warm 1'`,
+			"one that ran twice": `INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt, scheduled_at, finished_at, outcome)
+				SELECT -1, id, type, revision, 1, scheduled_at, now(), 'COMPLETED' FROM tasktable.scheduled_tasks WHERE id = 'warm 2'`,
+			"one that was early": `INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt, scheduled_at, due_at, started_at, finished_at, outcome)
+				SELECT -1, id, type, revision, 1, scheduled_at, now(), now() - interval '1 ms', now(), 'COMPLETED' FROM tasktable.scheduled_tasks WHERE id = 'warm 3'`,
+		} {
+			tx, err := d.pool.Begin(ctx)
+			if err != nil {
+				return err
+			}
+			if _, err := tx.Exec(ctx, sql); err != nil {
+				return err
+			}
+			var open, all, executions, others, twice, early int
+			if err := tx.QueryRow(ctx, verifySQL, "warm ").Scan(&open, &all, &executions, &others, &twice, &early); err != nil {
+				return err
+			}
+			if open+twice+early == 0 {
+				t.Errorf("%s goes unnoticed", what)
+			}
+			if err := tx.Rollback(ctx); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,77 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync/atomic"
+	"time"
+)
+
+var crowdBench = Bench{
+	Name: "crowd", Short: "How many handlers that wait run at once on one node", Default: 10000,
+	Long: `Tasks whose handler waits for a second, on one node with as many slots: how many run at once, and how long until all have ended.`,
+	Run:  runCrowd,
+}
+
+func runCrowd(ctx context.Context, config Config) (result Result, err error) {
+	config = config.withDefaults(10000)
+	result = Result{Bench: "crowd", Verified: verified}
+	err = within(ctx, config, func(d *database) (err error) {
+		var running, most atomic.Int64
+		n, err := startNode(ctx, d, config, config.Tasks, func(ctx context.Context) error {
+			for now := running.Add(1); ; {
+				before := most.Load()
+				if now <= before || most.CompareAndSwap(before, now) {
+					break
+				}
+			}
+			defer running.Add(-1)
+			select {
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			case <-time.After(time.Second):
+				return nil
+			}
+		})
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, n.stop()) }()
+		var before, during runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		if err := d.insert(ctx, "crowd", config.Tasks, "now() + interval '3 seconds'"); err != nil {
+			return err
+		}
+		var due time.Time
+		if err := d.scan(ctx, `SELECT max(scheduled_at) FROM tasktable.scheduled_tasks`, nil, &due); err != nil {
+			return err
+		}
+		for n.ran.Load() == 0 {
+			if err := n.finished(ctx, 1, time.Minute); err != nil {
+				return err
+			}
+		}
+		runtime.ReadMemStats(&during)
+		if err := n.finished(ctx, int64(config.Tasks), time.Minute); err != nil {
+			return err
+		}
+		if err := d.settled(ctx, "crowd", time.Minute); err != nil {
+			return err
+		}
+		if err := d.verify(ctx, "crowd", config.Tasks); err != nil {
+			return err
+		}
+		var seconds float64
+		if err := d.scan(ctx, `SELECT extract(epoch FROM max(finished_at) - $1)::float8 FROM tasktable.scheduled_task_executions`, []any{due}, &seconds); err != nil {
+			return err
+		}
+		result.add("at_once", float64(most.Load()), "handlers that ran at the same time")
+		result.add("seconds", seconds, "s from the instant at which all were due until the last was settled; each takes one")
+		result.add("heap_mb", float64(during.HeapInuse-before.HeapInuse)/(1<<20), "MB of heap that the running handlers and their claims took")
+		result.add("stack_mb", float64(during.StackInuse-before.StackInuse)/(1<<20), "MB of stacks")
+		return nil
+	})
+	return result, err
+}

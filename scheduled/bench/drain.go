@@ -1,0 +1,141 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tasktable/tasktable/scheduled"
+	"github.com/tasktable/tasktable/store"
+)
+
+var drainBench = Bench{
+	Name: "drain", Short: "How fast a backlog is worked off, beside bare River and the bare statements", Default: 100000,
+	Long: `All tasks are due and their handler does nothing: one node with the default settings works them off. Beside it, in turns: River alone
+on the same work, its workers swept over a few values, the best counts; and the engine's own claim and settle statements in a
+loop on one connection, without River and handlers: the floor that they set.`,
+	Run: runDrain,
+}
+
+func runDrain(ctx context.Context, config Config) (Result, error) {
+	config = config.withDefaults(100000)
+	var ours, river, floor, vsRiver, vsFloor, wal []float64
+	for round := range config.Rounds {
+		engine, bytes, err := drainEngine(ctx, config)
+		if err != nil {
+			return Result{}, err
+		}
+		config.Say("round %d of %d: engine %.0f tasks/s, %.0f bytes of WAL a task", round+1, config.Rounds, engine, bytes)
+		bare, workers, err := drainRiver(ctx, config)
+		if err != nil {
+			return Result{}, err
+		}
+		config.Say("round %d of %d: River alone %.0f jobs/s, with %d workers", round+1, config.Rounds, bare, workers)
+		lowest, err := drainFloor(ctx, config)
+		if err != nil {
+			return Result{}, err
+		}
+		config.Say("round %d of %d: statements alone %.0f tasks/s", round+1, config.Rounds, lowest)
+		ours, wal, river, floor = append(ours, engine), append(wal, bytes), append(river, bare), append(floor, lowest)
+		vsRiver, vsFloor = append(vsRiver, engine/bare), append(vsFloor, engine/lowest)
+	}
+	result := Result{Bench: "drain", Verified: verified}
+	result.add("tasks_per_s", median(ours), "tasks a second, one node")
+	result.add("river_per_s", median(river), "jobs a second, River alone")
+	result.add("floor_per_s", median(floor), "tasks a second, claim and settle alone")
+	result.add("vs_river", median(vsRiver), "tasks_per_s / river_per_s")
+	result.add("vs_floor", median(vsFloor), "tasks_per_s / floor_per_s")
+	result.add("wal_bytes_per_task", median(wal), "bytes of WAL, from claim to settle")
+	return result, nil
+}
+
+const walSQL = `SELECT (pg_current_wal_insert_lsn() - '0/0')::float8`
+
+// drainEngine measures from the moment a pause ends until the last task is settled.
+func drainEngine(ctx context.Context, config Config) (rate, walPerTask float64, err error) {
+	err = within(ctx, config, func(d *database) (err error) {
+		n, err := startNode(ctx, d, config, 0, nil)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, n.stop()) }()
+		if err := n.warm(ctx, d); err != nil {
+			return err
+		}
+		tasks := store.New(store.Config{Service: "bench"})
+		if _, err := tasks.PauseScope(ctx, d.pool, store.Everything(), time.Time{}, "until all is in place"); err != nil {
+			return err
+		}
+		if err := d.insert(ctx, "drain", config.Tasks, "clock_timestamp()"); err != nil {
+			return err
+		}
+		if err := d.quiet(ctx); err != nil {
+			return err
+		}
+		var before, after float64
+		if err := d.scan(ctx, walSQL, nil, &before); err != nil {
+			return err
+		}
+		ran := n.ran.Load()
+		began := time.Now()
+		if _, err := tasks.ResumeScope(ctx, d.pool, store.Everything()); err != nil {
+			return err
+		}
+		if err := n.finished(ctx, ran+int64(config.Tasks), 10*time.Minute); err != nil {
+			return err
+		}
+		if err := d.settled(ctx, "drain", time.Minute); err != nil {
+			return err
+		}
+		rate = perSecond(config.Tasks, time.Since(began))
+		if err := d.scan(ctx, walSQL, nil, &after); err != nil {
+			return err
+		}
+		walPerTask = (after - before) / float64(config.Tasks)
+		return d.verify(ctx, "drain", config.Tasks)
+	})
+	return rate, walPerTask, err
+}
+
+// drainFloor is what the engine's statements alone reach.
+func drainFloor(ctx context.Context, config Config) (rate float64, err error) {
+	err = within(ctx, config, func(d *database) error {
+		if err := d.insert(ctx, "floor", config.Tasks, "clock_timestamp()"); err != nil {
+			return err
+		}
+		if err := d.quiet(ctx); err != nil {
+			return err
+		}
+		conn, err := d.pool.Acquire(ctx)
+		if err != nil {
+			return err
+		}
+		defer conn.Release()
+		bare, err := scheduled.NewBare(ctx, conn.Conn(), "")
+		if err != nil {
+			return err
+		}
+		began := time.Now()
+		drained, err := bare.Drain(ctx)
+		if err != nil {
+			return err
+		}
+		rate = perSecond(config.Tasks, time.Since(began))
+		if drained != config.Tasks {
+			return failed("%d of %d tasks were claimed", drained, config.Tasks)
+		}
+		return d.verify(ctx, "floor", config.Tasks)
+	})
+	return rate, err
+}
+
+// quiet writes out what the preparation has left behind, so that it is not counted with what is measured.
+func (d *database) quiet(ctx context.Context) error {
+	for _, statement := range []string{"VACUUM (ANALYZE) tasktable.scheduled_tasks", "CHECKPOINT"} {
+		if _, err := d.pool.Exec(ctx, statement); err != nil {
+			return fmt.Errorf("%s: %w", statement, err)
+		}
+	}
+	return nil
+}

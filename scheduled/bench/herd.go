@@ -1,0 +1,59 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+var herdBench = Bench{
+	Name: "herd", Short: "How soon all tasks of one instant start", Default: 10000,
+	Long: `All tasks are due at the same instant, scheduled 5 seconds before it, and their handler does nothing: one node with the default
+settings. Times are the database's: start less due.`,
+	Run: runHerd,
+}
+
+func runHerd(ctx context.Context, config Config) (result Result, err error) {
+	config = config.withDefaults(10000)
+	result = Result{Bench: "herd", Verified: verified}
+	var firsts, middles, lasts []float64
+	for round := range config.Rounds {
+		err = within(ctx, config, func(d *database) (err error) {
+			n, err := startNode(ctx, d, config, 0, nil)
+			if err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, n.stop()) }()
+			if err := n.warm(ctx, d); err != nil {
+				return err
+			}
+			ran := n.ran.Load()
+			if err := d.insert(ctx, "herd", config.Tasks, "date_trunc('milliseconds', now()) + interval '5 seconds'"); err != nil {
+				return err
+			}
+			if err := n.finished(ctx, ran+int64(config.Tasks), time.Minute); err != nil {
+				return err
+			}
+			if err := d.settled(ctx, "herd", time.Minute); err != nil {
+				return err
+			}
+			if err := d.verify(ctx, "herd", config.Tasks); err != nil {
+				return err
+			}
+			delays, err := d.delays(ctx, "herd")
+			if err != nil {
+				return err
+			}
+			firsts, middles, lasts = append(firsts, delays[0]), append(middles, quantile(delays, 0.5)), append(lasts, delays[len(delays)-1])
+			config.Say("round %d of %d: from %.1f to %.1f ms after the instant", round+1, config.Rounds, delays[0], delays[len(delays)-1])
+			return nil
+		})
+		if err != nil {
+			return result, err
+		}
+	}
+	result.add("first_ms", median(firsts), "ms from the instant to the first start")
+	result.add("p50_ms", median(middles), "ms to the median start")
+	result.add("last_ms", median(lasts), "ms to the last start")
+	return result, nil
+}

@@ -1,0 +1,120 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+var idleBench = Bench{
+	Name: "idle", Short: "What nodes with nothing to do ask of the database",
+	Long: `Counts the transactions of one idle node during a minute, River's own included, and then those of three nodes. They are counted where they
+are sent: the server's own count comes up to a minute late. A transaction that carries several statements is one round trip.`,
+	Run: runIdle,
+}
+
+const idleSettle = 5 * time.Second // what happens at the start is not idling
+
+func runIdle(ctx context.Context, config Config) (result Result, err error) {
+	config = config.withDefaults(0)
+	result = Result{Bench: "idle", Verified: "the nodes lived through the minute"}
+	for _, one := range []struct {
+		nodes      int
+		suffix, of string
+	}{{1, "", "one node"}, {3, "_3", "three nodes together"}} {
+		transactions, statements, err := idle(ctx, config, one.nodes)
+		if err != nil {
+			return result, err
+		}
+		result.add("transactions_per_minute"+one.suffix, float64(transactions), "of "+one.of)
+		result.add("statements_per_minute"+one.suffix, float64(statements), "of "+one.of)
+	}
+	return result, nil
+}
+
+// counter counts what connections send. It sees the engine's connections because they take over the settings of the pool that the engine
+// is given.
+type counter struct{ transactions, statements atomic.Int64 }
+
+var (
+	_ pgx.QueryTracer = (*counter)(nil)
+	_ pgx.BatchTracer = (*counter)(nil)
+)
+
+// TraceQueryStart counts a statement by itself, or the BEGIN of a transaction.
+func (c *counter) TraceQueryStart(ctx context.Context, conn *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+	c.statements.Add(1)
+	if conn.PgConn().TxStatus() == 'I' {
+		c.transactions.Add(1)
+	}
+	return ctx
+}
+
+// TraceQueryEnd counts nothing.
+func (c *counter) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+// TraceBatchStart counts a round trip of several statements as a transaction.
+func (c *counter) TraceBatchStart(ctx context.Context, conn *pgx.Conn, data pgx.TraceBatchStartData) context.Context {
+	c.statements.Add(int64(data.Batch.Len()))
+	if conn.PgConn().TxStatus() == 'I' {
+		c.transactions.Add(1)
+	}
+	return ctx
+}
+
+// TraceBatchQuery counts nothing.
+func (c *counter) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
+
+// TraceBatchEnd counts nothing.
+func (c *counter) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
+
+func idle(ctx context.Context, config Config, nodes int) (transactions, statements int64, err error) {
+	counted := &counter{}
+	err = within(ctx, config, func(d *database) (err error) {
+		d.tracer = counted
+		for range nodes {
+			n, err := startNode(ctx, d, config, 0, nil)
+			if err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, n.stop()) }()
+		}
+		if err := pass(ctx, idleSettle); err != nil {
+			return err
+		}
+		config.Say("%d idle: counting for %s", nodes, config.Idle)
+		counted.transactions.Store(0)
+		counted.statements.Store(0)
+		if err := pass(ctx, config.Idle); err != nil {
+			return err
+		}
+		transactions, statements = counted.transactions.Load(), counted.statements.Load()
+		var alive int
+		if err := d.scan(ctx, `SELECT count(*) FROM tasktable.nodes WHERE dead_at IS NULL`, nil, &alive); err != nil {
+			return err
+		}
+		if alive != nodes {
+			return failed("%d of %d nodes live", alive, nodes)
+		}
+		return nil
+	})
+	perMinute := func(counted int64) int64 {
+		return int64(float64(counted) * time.Minute.Seconds() / config.Idle.Seconds())
+	}
+	return perMinute(transactions), perMinute(statements), err
+}
+
+// pass lets time pass.
+func pass(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-timer.C:
+		return nil
+	}
+}

@@ -1,0 +1,52 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+const insertSQL = `
+INSERT INTO tasktable.scheduled_tasks (id, payload, scheduled_at)
+SELECT $1 || ' ' || n, jsonb_build_object('type', 'BENCH', 'n', n), %s FROM generate_series(1, $2::int) AS n`
+
+// insert schedules tasks by one statement, named by a prefix and a number n. due is an SQL expression of n.
+func (d *database) insert(ctx context.Context, prefix string, tasks int, due string) error {
+	if _, err := d.pool.Exec(ctx, fmt.Sprintf(insertSQL, due), prefix, tasks); err != nil {
+		return fmt.Errorf("insert %d tasks: %w", tasks, err)
+	}
+	return nil
+}
+
+// settled waits until no task of a prefix waits or is held.
+func (d *database) settled(ctx context.Context, prefix string, within time.Duration) error {
+	return d.until(ctx, within, "all tasks are settled", `
+		SELECT NOT EXISTS (SELECT 1 FROM tasktable.scheduled_tasks WHERE held_until IS NOT NULL)
+			AND NOT EXISTS (SELECT 1 FROM tasktable.scheduled_tasks WHERE next_attempt_at IS NOT NULL AND cron IS NULL AND starts_with(id, $1))`, prefix)
+}
+
+const verifySQL = `
+SELECT (SELECT count(*) FROM tasktable.scheduled_tasks WHERE starts_with(id, $1) AND status <> 'COMPLETED'),
+    (SELECT count(*) FROM tasktable.scheduled_tasks WHERE starts_with(id, $1)),
+    (SELECT count(*) FROM tasktable.scheduled_task_executions WHERE starts_with(task_id, $1)),
+    (SELECT count(*) FROM tasktable.scheduled_task_executions WHERE starts_with(task_id, $1) AND outcome <> 'COMPLETED'),
+    (SELECT count(*) FROM (SELECT task_id FROM tasktable.scheduled_task_executions WHERE starts_with(task_id, $1) GROUP BY task_id HAVING count(*) > 1) AS t),
+    (SELECT count(*) FROM tasktable.scheduled_task_executions AS e WHERE starts_with(task_id, $1) AND (e.started_at < e.due_at OR e.started_at < e.scheduled_at))`
+
+const verified = "every task COMPLETED once, one execution each, no River job left, none started early"
+
+// verify checks by SQL what became of the tasks of a prefix.
+func (d *database) verify(ctx context.Context, prefix string, tasks int) error {
+	if err := d.until(ctx, 10*time.Second, "River's jobs are gone", `SELECT NOT EXISTS (SELECT 1 FROM tasktable.river_job)`); err != nil {
+		return err
+	}
+	var open, all, executions, others, twice, early int
+	if err := d.scan(ctx, verifySQL, []any{prefix + " "}, &open, &all, &executions, &others, &twice, &early); err != nil {
+		return fmt.Errorf("verify: %w", err)
+	}
+	if open != 0 || all != tasks || executions != tasks || others != 0 || twice != 0 || early != 0 {
+		return failed("of %d tasks %d exist, %d are not COMPLETED; %d executions, %d not COMPLETED, %d tasks ran twice, %d started early",
+			tasks, all, open, executions, others, twice, early)
+	}
+	return nil
+}

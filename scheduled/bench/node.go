@@ -1,0 +1,109 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled"
+	"github.com/tasktable/tasktable/store"
+)
+
+// taskType is the one type of task that the benches run.
+const taskType = "BENCH"
+
+// node is an engine with one handler, as a service would run it.
+type node struct {
+	pool   *pgxpool.Pool
+	ran    atomic.Int64 // how many times the handler has returned
+	cancel context.CancelFunc
+	done   chan error
+}
+
+// startNode starts a node with the default settings, but for the slots, unless 0; with -1 it only leads. do is its handler, nil for one
+// that does nothing.
+func startNode(ctx context.Context, d *database, config Config, slots int, do func(context.Context) error) (*node, error) {
+	pool, err := d.newPool(ctx, 10)
+	if err != nil {
+		return nil, err
+	}
+	n := &node{pool: pool, done: make(chan error, 1)}
+	registry, err := handlers.NewRegistry(handlers.Func(taskType, func(ctx context.Context) error {
+		defer n.ran.Add(1)
+		if do == nil {
+			return nil
+		}
+		return do(ctx)
+	}))
+	if err != nil {
+		return nil, err
+	}
+	settings := scheduled.Config{Pool: pool, Handlers: registry, Service: "bench", Logger: config.Logger}
+	if slots > 0 {
+		settings.Queues = map[string]int{store.DefaultQueue: slots}
+	}
+	if slots < 0 {
+		settings.Paused = []store.Scope{store.Everything()}
+	}
+	engine, err := scheduled.New(settings)
+	if err != nil {
+		pool.Close()
+		return nil, err
+	}
+	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	n.cancel = cancel
+	go func() { n.done <- engine.Run(running) }()
+	return n, d.until(ctx, time.Minute, "the node leads", `SELECT EXISTS (SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 2 AND objid = 0 AND granted
+		AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))`)
+}
+
+func (n *node) stop() error {
+	n.cancel()
+	err := <-n.done
+	n.pool.Close()
+	if err != nil {
+		return fmt.Errorf("the node failed: %w", err)
+	}
+	return nil
+}
+
+// finished waits until the handler has run so many times.
+func (n *node) finished(ctx context.Context, tasks int64, within time.Duration) error {
+	limit := time.NewTimer(within)
+	defer limit.Stop()
+	ticker := time.NewTicker(time.Millisecond)
+	defer ticker.Stop()
+	for n.ran.Load() < tasks {
+		select {
+		case err := <-n.done:
+			n.done <- err
+			return errors.Join(errors.New("the node has stopped"), err)
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-limit.C:
+			return failed("%d of %d tasks ran within %s", n.ran.Load(), tasks, within)
+		case <-ticker.C:
+		}
+	}
+	return nil
+}
+
+const warmTasks = 200
+
+// warm runs some tasks first: connections are made, statements planned, and the engine has measured how long the handler takes, as in
+// a service that has been running for a while.
+func (n *node) warm(ctx context.Context, d *database) error {
+	before := n.ran.Load()
+	if err := d.insert(ctx, "warm", warmTasks, "clock_timestamp()"); err != nil {
+		return err
+	}
+	if err := n.finished(ctx, before+warmTasks, time.Minute); err != nil {
+		return fmt.Errorf("warm up: %w", err)
+	}
+	return d.settled(ctx, "warm", time.Minute)
+}

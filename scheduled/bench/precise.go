@@ -1,0 +1,124 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/tasktable/tasktable/store"
+)
+
+var preciseBench = Bench{
+	Name: "precise", Short: "How soon after its time a task starts", Default: 2000,
+	Long: `Tasks, a hundred due each second, are scheduled 5 seconds ahead, on a node with the default settings, which polls its table once
+a minute. A tenth as many are then scheduled for now, one after the other. Times are the database's: start less due.`,
+	Run: runPrecise,
+}
+
+const (
+	preciseGap   = 10 * time.Millisecond // between two
+	preciseAhead = 5 * time.Second
+)
+
+// Start less due in milliseconds, in order.
+const delaysSQL = `
+SELECT (extract(epoch FROM started_at - due_at) * 1000)::float8 FROM tasktable.scheduled_task_executions
+WHERE starts_with(task_id, $1) ORDER BY 1`
+
+func (d *database) delays(ctx context.Context, prefix string) ([]float64, error) {
+	rows, err := d.pool.Query(ctx, delaysSQL, prefix+" ")
+	if err != nil {
+		return nil, fmt.Errorf("read delays: %w", err)
+	}
+	var delays []float64
+	var one float64
+	for rows.Next() {
+		if err := rows.Scan(&one); err != nil {
+			return nil, fmt.Errorf("read delays: %w", err)
+		}
+		delays = append(delays, one)
+	}
+	return delays, rows.Err()
+}
+
+func runPrecise(ctx context.Context, config Config) (result Result, err error) {
+	config = config.withDefaults(2000)
+	result = Result{Bench: "precise", Verified: verified}
+	err = within(ctx, config, func(d *database) (err error) {
+		n, err := startNode(ctx, d, config, 0, nil)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, n.stop()) }()
+		if err := n.warm(ctx, d); err != nil {
+			return err
+		}
+		ran := n.ran.Load()
+		spread := fmt.Sprintf("clock_timestamp() + interval '%f seconds' + n * interval '%f seconds'", preciseAhead.Seconds(), preciseGap.Seconds())
+		if err := d.insert(ctx, "precise", config.Tasks, spread); err != nil {
+			return err
+		}
+		config.Say("%d tasks are due within the next %s", config.Tasks, preciseAhead+time.Duration(config.Tasks)*preciseGap)
+		if err := n.finished(ctx, ran+int64(config.Tasks), time.Minute+time.Duration(config.Tasks)*preciseGap); err != nil {
+			return err
+		}
+		if err := d.settled(ctx, "precise", time.Minute); err != nil {
+			return err
+		}
+		if err := d.verify(ctx, "precise", config.Tasks); err != nil {
+			return err
+		}
+		delays, err := d.delays(ctx, "precise")
+		if err != nil {
+			return err
+		}
+		result.add("p50_ms", quantile(delays, 0.5), "ms from due to start, the median")
+		result.add("p99_ms", quantile(delays, 0.99), "ms, 99 of 100 start within it")
+		result.add("max_ms", delays[len(delays)-1], "ms, the latest")
+		early := 0
+		for _, delay := range delays {
+			if delay < 0 {
+				early++
+			}
+		}
+		result.add("early", float64(early), "tasks that started before their time")
+		return preciseNow(ctx, config, d, n, &result)
+	})
+	return result, err
+}
+
+// preciseNow schedules tasks for now through the store, as a service does, one after the other.
+func preciseNow(ctx context.Context, config Config, d *database, n *node, result *Result) error {
+	tasks := store.New(store.Config{Service: "bench"})
+	count := max(config.Tasks/10, 1)
+	config.Say("%d tasks are scheduled for now", count)
+	took := make([]float64, 0, count)
+	for i := range count {
+		ran, began := n.ran.Load(), time.Now()
+		if _, err := tasks.Schedule(ctx, d.pool, store.Task{ID: fmt.Sprintf("now %d", i), Payload: store.JSON(`{"type":"` + taskType + `"}`)}); err != nil {
+			return err
+		}
+		scheduled := time.Now()
+		if err := n.finished(ctx, ran+1, 10*time.Second); err != nil {
+			return err
+		}
+		took = append(took, time.Since(scheduled).Seconds()*1000)
+		select { // at no rhythm with the engine's own
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(time.Duration(i%37)*time.Millisecond + time.Since(began)/10):
+		}
+	}
+	if err := d.settled(ctx, "now", time.Minute); err != nil {
+		return err
+	}
+	if err := d.verify(ctx, "now", count); err != nil {
+		return err
+	}
+	slices.Sort(took)
+	result.add("now_p50_ms", quantile(took, 0.5), "ms from the commit of a task due now to its handler's end, the median")
+	result.add("now_p99_ms", quantile(took, 0.99), "ms, 99 of 100")
+	return nil
+}

@@ -1,0 +1,153 @@
+package bench
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled"
+	"github.com/tasktable/tasktable/store"
+)
+
+var recoverBench = Bench{
+	Name: "recover", Short: "How soon the tasks of a killed node run elsewhere", Default: 1000,
+	Long: `A process of its own, a node, holds all tasks running; it is killed (SIGKILL) while a second node stands by. Measured is how long until all
+of them run there, by the database's clock. The first round kills a follower, the next the leader.`,
+	Run: runRecover,
+}
+
+const (
+	// How the process to be killed is told where: in the environment, since a password does not belong among arguments.
+	childServer   = "TASKTABLE_BENCH_SERVER"
+	childDatabase = "TASKTABLE_BENCH_DATABASE"
+	childReady    = "node is up"
+)
+
+// Child is a node whose handlers run until they are interrupted. A program that runs the bench recover calls it when it is started
+// with Config.Arguments.
+func Child(ctx context.Context, stdout io.Writer) error {
+	pool, err := childPool(ctx)
+	if err != nil {
+		return err
+	}
+	registry, err := handlers.NewRegistry(handlers.Func(taskType, func(ctx context.Context) error {
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}))
+	if err != nil {
+		return err
+	}
+	node, err := scheduled.New(scheduled.Config{Pool: pool.pool, Handlers: registry, Service: "bench", Queues: map[string]int{store.DefaultQueue: 10000}})
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(stdout, childReady)
+	return node.Run(ctx)
+}
+
+func childPool(ctx context.Context) (*database, error) {
+	server, err := pgx.ParseConfig(os.Getenv(childServer))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", childServer, err)
+	}
+	d := &database{server: server, name: os.Getenv(childDatabase)}
+	d.pool, err = d.newPool(ctx, 10)
+	return d, err
+}
+
+func runRecover(ctx context.Context, config Config) (Result, error) {
+	config = config.withDefaults(1000)
+	result := Result{Bench: "recover", Verified: "every task LOST once, then running on the other node"}
+	for _, one := range []struct {
+		name, meaning string
+		leader        bool
+	}{
+		{"seconds", "s from the kill of a follower until all run elsewhere", false},
+		{"seconds_leader", "s from the kill of the leader until all run elsewhere", true},
+	} {
+		seconds, err := recoverRound(ctx, config, one.leader)
+		if err != nil {
+			return result, err
+		}
+		config.Say("%.1f %s", seconds, one.meaning)
+		result.add(one.name, seconds, one.meaning)
+	}
+	return result, nil
+}
+
+func recoverRound(ctx context.Context, config Config, leader bool) (seconds float64, err error) {
+	err = within(ctx, config, func(d *database) (err error) {
+		if !leader { // one that only leads
+			first, err := startNode(ctx, d, config, -1, nil)
+			if err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, first.stop()) }()
+		}
+		child, err := startChild(ctx, d, config)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = child.Process.Kill(); _ = child.Wait() }()
+		if err := d.insert(ctx, "recover", config.Tasks, "clock_timestamp()"); err != nil {
+			return err
+		}
+		if err := d.until(ctx, time.Minute, "all tasks run", runsSQL, config.Tasks); err != nil {
+			return err
+		}
+		other, err := startNode(ctx, d, config, config.Tasks, func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) })
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, other.stop()) }()
+		var killed time.Time
+		if err := d.scan(ctx, "SELECT clock_timestamp()", nil, &killed); err != nil {
+			return err
+		}
+		if err := child.Process.Kill(); err != nil {
+			return fmt.Errorf("kill the node: %w", err)
+		}
+		if err := d.until(ctx, time.Minute, "all run elsewhere", runsElsewhereSQL, config.Tasks); err != nil {
+			return err
+		}
+		return d.scan(ctx, `SELECT extract(epoch FROM clock_timestamp() - $1::timestamptz)::float8`, []any{killed}, &seconds)
+	})
+	return seconds, err
+}
+
+// A claim of the second attempt that River has handed to a worker, for all of them, and a LOST line each.
+const runsElsewhereSQL = `
+SELECT (SELECT count(*) FROM tasktable.scheduled_tasks WHERE status = 'EXECUTING' AND attempt = 2) = $1
+    AND (SELECT count(*) FROM tasktable.scheduled_task_executions WHERE outcome = 'LOST') = $1
+    AND (SELECT coalesce(sum((metadata ->> 'tasks')::int), 0) FROM tasktable.river_job WHERE state = 'running') = $1`
+
+const runsSQL = `SELECT (SELECT coalesce(sum((metadata ->> 'tasks')::int), 0) FROM tasktable.river_job WHERE state = 'running') = $1`
+
+func startChild(ctx context.Context, d *database, config Config) (*exec.Cmd, error) {
+	if config.Program == "" {
+		return nil, errors.New("the bench recover needs Config.Program, a process to kill")
+	}
+	child := exec.CommandContext(ctx, config.Program, config.Arguments...)
+	child.Env = append(os.Environ(), childServer+"="+d.server.ConnString(), childDatabase+"="+d.name)
+	out, err := child.StdoutPipe()
+	if err != nil {
+		return nil, fmt.Errorf("start a node: %w", err)
+	}
+	if err := child.Start(); err != nil {
+		return nil, fmt.Errorf("start a node: %w", err)
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil || strings.TrimSpace(line) != childReady {
+		return nil, errors.Join(fmt.Errorf("the node did not start, but said %q", line), err, child.Process.Kill(), child.Wait())
+	}
+	return child, nil
+}

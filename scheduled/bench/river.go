@@ -1,0 +1,108 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/riverdriver/riverpgxv5"
+)
+
+// riverArgs is the same work as a River job.
+type riverArgs struct {
+	N int `json:"n"`
+}
+
+// Kind is the job's kind.
+func (riverArgs) Kind() string { return "bench" }
+
+type riverWorker struct {
+	river.WorkerDefaults[riverArgs]
+	ran *atomic.Int64
+}
+
+// Work does nothing.
+func (w *riverWorker) Work(context.Context, *river.Job[riverArgs]) error {
+	w.ran.Add(1)
+	return nil
+}
+
+// riverWorkers are the settings that are tried: more of them fetch more jobs at once.
+var riverWorkers = []int{100, 500, 2000}
+
+// drainRiver is River alone, with its best number of workers.
+func drainRiver(ctx context.Context, config Config) (best float64, workers int, err error) {
+	for _, most := range riverWorkers {
+		rate, err := drainRiverWith(ctx, config, most)
+		if err != nil {
+			return 0, 0, err
+		}
+		if rate > best {
+			best, workers = rate, most
+		}
+	}
+	return best, workers, nil
+}
+
+func drainRiverWith(ctx context.Context, config Config, most int) (rate float64, err error) {
+	err = within(ctx, config, func(d *database) (err error) {
+		var ran atomic.Int64
+		workers := river.NewWorkers()
+		river.AddWorker(workers, &riverWorker{ran: &ran})
+		client, err := river.NewClient(riverpgxv5.New(d.pool), &river.Config{
+			Schema: "tasktable", Workers: workers, Logger: slog.New(slog.DiscardHandler),
+			Queues:        map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: most}},
+			FetchCooldown: time.Millisecond, FetchPollInterval: 20 * time.Millisecond,
+		})
+		if err != nil {
+			return fmt.Errorf("make River client: %w", err)
+		}
+		if err := insertRiver(ctx, client, d, config.Tasks); err != nil {
+			return err
+		}
+		if _, err := d.pool.Exec(ctx, "VACUUM (ANALYZE) tasktable.river_job"); err != nil {
+			return err
+		}
+		if err := d.quiet(ctx); err != nil {
+			return err
+		}
+		began := time.Now()
+		if err := client.Start(context.WithoutCancel(ctx)); err != nil {
+			return fmt.Errorf("start River: %w", err)
+		}
+		defer func() { err = errors.Join(err, client.Stop(context.WithoutCancel(ctx))) }()
+		for ran.Load() < int64(config.Tasks) {
+			select {
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			case <-time.After(time.Millisecond):
+			}
+		}
+		if err := d.until(ctx, time.Minute, "River has completed all jobs",
+			`SELECT NOT EXISTS (SELECT 1 FROM tasktable.river_job WHERE state IN ('available', 'running'))`); err != nil {
+			return err
+		}
+		rate = perSecond(config.Tasks, time.Since(began))
+		return nil
+	})
+	return rate, err
+}
+
+func insertRiver(ctx context.Context, client *river.Client[pgx.Tx], d *database, jobs int) error {
+	const chunk = 5000
+	for from := 0; from < jobs; from += chunk {
+		params := make([]river.InsertManyParams, min(chunk, jobs-from))
+		for i := range params {
+			params[i].Args = riverArgs{from + i}
+		}
+		if _, err := client.InsertManyFast(ctx, params); err != nil {
+			return fmt.Errorf("insert River jobs: %w", err)
+		}
+	}
+	return nil
+}

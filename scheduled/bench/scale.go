@@ -1,0 +1,209 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tasktable/tasktable/scheduled"
+)
+
+var scaleBench = Bench{
+	Name: "scale", Short: "What the leader's look costs in a table of eleven million rows", Default: scaleTasks,
+	Long: `Takes the time of the leader's statements, a peek and a pass that claims 100 due tasks, in a table of 10,000 future tasks; then in one of so
+many future and as many finished tasks in 50 lanes, beside a paused queue with a fifth as many due ones; and then there while another
+session holds a snapshot that keeps 400,000 finished tasks (or a twelfth of the number) from being vacuumed. Medians of 50 looks.
+Building the table takes minutes and about 600 bytes of disk for each of its rows.`,
+	Run: runScale,
+}
+
+const (
+	scaleTasks = 5000000
+	scaleLooks = 50
+	scaleDue   = 100
+	scaleSmall = 10000
+)
+
+// The load goes past the triggers: nobody's edits, and a few microseconds a row. $1: how many, $2: from which number.
+const scaleFutureSQL = `
+INSERT INTO tasktable.scheduled_tasks (id, payload, queue, revision, scheduled_at, next_attempt_at)
+SELECT 'future ' || n, jsonb_build_object('type', 'BENCH', 'n', n), 'lane-' || n % 50, n, at, at
+FROM (SELECT n, now() + interval '1 day' + n * interval '10 milliseconds' AS at FROM generate_series($2::int + 1, $2::int + $1::int) AS n) AS t`
+
+const scaleFinishedSQL = `
+INSERT INTO tasktable.scheduled_tasks (id, payload, queue, status, revision, attempt, scheduled_at, started_at, finished_at)
+SELECT 'finished ' || n, jsonb_build_object('type', 'BENCH', 'n', n), 'lane-' || n % 50, 'COMPLETED', n, 1, at, at, at
+FROM (SELECT n, now() - interval '1 day' - n * interval '10 milliseconds' AS at FROM generate_series($2::int + 1, $2::int + $1::int) AS n) AS t`
+
+const scalePausedSQL = `
+INSERT INTO tasktable.scheduled_tasks (id, payload, queue, revision, scheduled_at, next_attempt_at)
+SELECT 'paused ' || n, jsonb_build_object('type', 'BENCH', 'n', n), 'paused', n, at, at
+FROM (SELECT n, now() - interval '1 hour' AS at FROM generate_series($2::int + 1, $2::int + $1::int) AS n) AS t`
+
+func runScale(ctx context.Context, config Config) (Result, error) {
+	config = config.withDefaults(scaleTasks)
+	result := Result{Bench: "scale", Verified: "each look claimed the 100 tasks that were due, and none of the paused"}
+	small, err := scaleIn(ctx, config, func(d *database) error { return d.load(ctx, config, scaleFutureSQL, scaleSmall, "future") }, nil)
+	if err != nil {
+		return result, err
+	}
+	config.Say("%d rows: peek %s, pass %s", scaleSmall, small[0].peek, small[0].pass)
+	large, err := scaleIn(ctx, config, func(d *database) error { return d.loadLarge(ctx, config) }, func(d *database, look func() (scaleLook, error)) (scaleLook, error) {
+		return d.underSnapshot(ctx, config, look)
+	})
+	if err != nil {
+		return result, err
+	}
+	config.Say("%d rows: peek %s, pass %s; beside a snapshot: peek %s, pass %s", 2*config.Tasks+config.Tasks/5, large[0].peek, large[0].pass, large[1].peek, large[1].pass)
+	ratio := func(a, b time.Duration) float64 { return a.Seconds() / b.Seconds() }
+	result.add("peek_ms", large[0].peek.Seconds()*1000, "ms, a peek in the large table")
+	result.add("pass_ms", large[0].pass.Seconds()*1000, "ms, a pass there that claims 100 tasks")
+	result.add("peek_ratio", ratio(large[0].peek, small[0].peek), "a peek in the large table / in the small one")
+	result.add("claim_ratio", ratio(large[0].pass, small[0].pass), "a pass in the large table / in the small one")
+	result.add("snapshot_ratio", max(ratio(large[1].pass, large[0].pass), ratio(large[1].peek, large[0].peek)),
+		"beside an old snapshot / without one, of peek and pass the worse")
+	return result, nil
+}
+
+type scaleLook struct{ peek, pass time.Duration }
+
+// scaleIn measures in a database that load has filled, and then once more within also.
+func scaleIn(
+	ctx context.Context, config Config, load func(d *database) error, also func(d *database, look func() (scaleLook, error)) (scaleLook, error),
+) (looks []scaleLook, err error) {
+	err = within(ctx, config, func(d *database) error {
+		if err := load(d); err != nil {
+			return err
+		}
+		conn, err := d.pool.Acquire(ctx)
+		if err != nil {
+			return err
+		}
+		defer conn.Release()
+		bare, err := scheduled.NewBare(ctx, conn.Conn(), "")
+		if err != nil {
+			return err
+		}
+		look := func() (scaleLook, error) { return d.look(ctx, bare) }
+		one, err := look()
+		if err != nil {
+			return err
+		}
+		looks = append(looks, one)
+		if also != nil {
+			one, err := also(d, look)
+			if err != nil {
+				return err
+			}
+			looks = append(looks, one)
+		}
+		return nil
+	})
+	return looks, err
+}
+
+// look is the medians of some looks, each with tasks due in several lanes.
+func (d *database) look(ctx context.Context, bare *scheduled.Bare) (scaleLook, error) {
+	var peeks, passes []time.Duration
+	for i := range scaleLooks {
+		if err := d.insertLanes(ctx, fmt.Sprintf("due %d %d", i, time.Now().UnixNano()), scaleDue); err != nil {
+			return scaleLook{}, err
+		}
+		peek, pass, claimed, err := bare.Look(ctx)
+		if err != nil {
+			return scaleLook{}, err
+		}
+		if claimed != scaleDue {
+			return scaleLook{}, failed("%d tasks were claimed, %d are due", claimed, scaleDue)
+		}
+		peeks, passes = append(peeks, peek), append(passes, pass)
+	}
+	slices.Sort(peeks)
+	slices.Sort(passes)
+	return scaleLook{peeks[len(peeks)/2], passes[len(passes)/2]}, nil
+}
+
+const insertLanesSQL = `
+INSERT INTO tasktable.scheduled_tasks (id, payload, queue)
+SELECT $1 || ' ' || n, jsonb_build_object('type', 'BENCH', 'n', n), 'lane-' || n % 10 FROM generate_series(1, $2::int) AS n`
+
+func (d *database) insertLanes(ctx context.Context, prefix string, tasks int) error {
+	if _, err := d.pool.Exec(ctx, insertLanesSQL, prefix, tasks); err != nil {
+		return fmt.Errorf("insert due tasks: %w", err)
+	}
+	return nil
+}
+
+func (d *database) loadLarge(ctx context.Context, config Config) error {
+	for _, one := range []struct {
+		sql   string
+		rows  int
+		named string
+	}{{scaleFutureSQL, config.Tasks, "future"}, {scaleFinishedSQL, config.Tasks, "finished"}, {scalePausedSQL, config.Tasks / 5, "due and paused"}} {
+		if err := d.load(ctx, config, one.sql, one.rows, one.named); err != nil {
+			return err
+		}
+	}
+	if _, err := d.pool.Exec(ctx, `SELECT tasktable.pause_scope('queue', 'paused')`); err != nil {
+		return fmt.Errorf("pause: %w", err)
+	}
+	return nil
+}
+
+const scaleChunk = 500000
+
+// load inserts rows past the triggers, some at a time, and vacuums.
+func (d *database) load(ctx context.Context, config Config, sql string, rows int, named string) error {
+	if _, err := d.pool.Exec(ctx, `ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER`); err != nil {
+		return fmt.Errorf("load: %w", err)
+	}
+	for from := 0; from < rows; from += scaleChunk {
+		some := min(scaleChunk, rows-from)
+		if _, err := d.pool.Exec(ctx, sql, some, from); err != nil {
+			return fmt.Errorf("load: %w", err)
+		}
+		config.Say("%d of %d %s", from+some, rows, named)
+	}
+	if _, err := d.pool.Exec(ctx, `ALTER TABLE tasktable.scheduled_tasks ENABLE TRIGGER USER`); err != nil {
+		return fmt.Errorf("load: %w", err)
+	}
+	return d.quiet(ctx)
+}
+
+// underSnapshot measures while another session's snapshot keeps the dead rows of many finished tasks.
+func (d *database) underSnapshot(ctx context.Context, config Config, look func() (scaleLook, error)) (found scaleLook, err error) {
+	tx, err := d.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	if err != nil {
+		return found, fmt.Errorf("hold a snapshot: %w", err)
+	}
+	// Not ctx: it must end after an interrupt, too.
+	defer func() { err = errors.Join(err, tx.Rollback(context.WithoutCancel(ctx))) }()
+	if _, err := tx.Exec(ctx, `SELECT count(*) FROM tasktable.nodes`); err != nil {
+		return found, fmt.Errorf("hold a snapshot: %w", err)
+	}
+	drained := config.Tasks * 2 / 25
+	if err := d.insertLanes(ctx, "drained", drained); err != nil {
+		return found, err
+	}
+	conn, err := d.pool.Acquire(ctx)
+	if err != nil {
+		return found, err
+	}
+	defer conn.Release()
+	bare, err := scheduled.NewBare(ctx, conn.Conn(), "")
+	if err != nil {
+		return found, err
+	}
+	gone, err := bare.Drain(ctx)
+	if err != nil {
+		return found, err
+	}
+	if gone != drained {
+		return found, failed("%d of %d tasks were drained", gone, drained)
+	}
+	return look()
+}
