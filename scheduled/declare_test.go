@@ -2,11 +2,12 @@ package scheduled
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/tasktable/tasktable/store"
 )
@@ -201,8 +202,11 @@ func TestDeclareAfterAnOperator(t *testing.T) {
 			t.Fatalf("%s: %+v, %v", id, receipt, err)
 		}
 	}
-	b.exec(`SELECT set_config('tasktable_change.context', 'engine', false)`)
-	b.exec(`UPDATE tasktable.scheduled_tasks SET status = 'COMPLETED', next_attempt_at = NULL, finished_at = now() WHERE id = 'ended'`)
+	b.inTx(func(tx pgx.Tx) {
+		if _, err := tx.Exec(t.Context(), enterSQL+`; UPDATE tasktable.scheduled_tasks SET status = 'COMPLETED', next_attempt_at = NULL, finished_at = now() WHERE id = 'ended'`); err != nil {
+			t.Fatal(err)
+		}
+	})
 	// A new node with the same set, which applies it.
 	b.kill(1)
 	same := b.program("events", first.declared...)
@@ -227,7 +231,7 @@ func TestDeclareAfterAnOperator(t *testing.T) {
 	changed.deploy(3)
 	changed.looks()
 	statuses := map[string]string{}
-	for id := range maps.Keys(map[string]bool{"cancelled": true, "paused": true, "deleted": true, "ended": true}) {
+	for _, id := range []string{"cancelled", "paused", "deleted", "ended"} {
 		row, err := tasks.Get(t.Context(), b.pool, id)
 		if err != nil {
 			t.Fatal(err)

@@ -62,7 +62,7 @@ func drainRiverWith(ctx context.Context, config Config, most int) (rate float64,
 		if err != nil {
 			return fmt.Errorf("make River client: %w", err)
 		}
-		if err := insertRiver(ctx, client, d, config.Tasks); err != nil {
+		if err := insertRiver(ctx, client, config.Tasks); err != nil {
 			return err
 		}
 		if _, err := d.pool.Exec(ctx, "VACUUM (ANALYZE) tasktable.river_job"); err != nil {
@@ -93,7 +93,7 @@ func drainRiverWith(ctx context.Context, config Config, most int) (rate float64,
 	return rate, err
 }
 
-func insertRiver(ctx context.Context, client *river.Client[pgx.Tx], d *database, jobs int) error {
+func insertRiver(ctx context.Context, client *river.Client[pgx.Tx], jobs int) error {
 	const chunk = 5000
 	for from := 0; from < jobs; from += chunk {
 		params := make([]river.InsertManyParams, min(chunk, jobs-from))
