@@ -243,11 +243,11 @@ func (c Config) works() (queues map[string]int, types []string) {
 	return queues, types
 }
 
-// totalSlots is how many handlers the node runs at once.
-func (c Config) totalSlots() int {
-	total := 0
-	for _, slots := range c.Queues {
-		total += slots
+// workingSlots is the slots of the queues that the node works: shared, each queue has those of all.
+func (c Config) workingSlots() map[string]int {
+	queues, _ := c.works()
+	if c.ShareSlots {
+		shareSlots(queues)
 	}
-	return total
+	return queues
 }

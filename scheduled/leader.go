@@ -125,12 +125,19 @@ func (l *leader) tick(ctx context.Context) (look, error) {
 // resumeDue resumes the tasks that were paused until now.
 func (l *leader) resumeDue(ctx context.Context) error {
 	resumed := 0
-	sent := time.Now()
-	err := l.transaction(ctx, func(tx pgx.Tx) (err error) {
-		resumed, err = l.statements.resumeDue(ctx, tx, nil)
-		l.session.heard(sent, err)
-		return err
-	})
+	var err error
+	for range 50 { // some at a time, and not for ever: what is left comes with the next tick
+		some := 0
+		err = l.transaction(ctx, func(tx pgx.Tx) (err error) {
+			sent := time.Now()
+			some, err = l.statements.resumeDue(ctx, tx, nil)
+			l.session.heard(sent, err)
+			return err
+		})
+		if resumed += some; err != nil || some < resumeMost {
+			break
+		}
+	}
 	if resumed > 0 {
 		l.log.Info("tasks resumed: their pause has ended", "tasks", resumed)
 	}

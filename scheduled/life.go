@@ -80,10 +80,11 @@ func (l *life) prepare(ctx context.Context, clock *clock) (err error) {
 	}
 	l.log = l.config.Logger.With("node", l.session.number)
 	l.settler = newSettler(l.pool, l.statements, l.session.number, l.config.Service, l.log, l.dueSoon)
+	working, _ := l.config.works()
 	l.worker = &worker{
 		config: l.config, statements: l.statements, enginePool: l.pool, settler: l.settler, clock: clock, averages: &averages{},
 		gates: newGroup(gateMost, (*gateAsk).weight), doneJobs: newGroup[*doneJob](1000, nil), alive: l.session.alive, freed: func() { tell(l.freed) }, log: l.log,
-		slots: newSlots(l.config.Queues, l.config.ShareSlots), stopping: make(chan struct{}), runs: map[int64]*run{},
+		slots: newSlots(working, l.config.ShareSlots), stopping: make(chan struct{}), runs: map[int64]*run{},
 		txSlots: newSlots(map[string]int{"": max(1, int(l.config.Pool.Config().MaxConns)-2)}, false),
 	}
 	l.keeper = &keeper{worker: l.worker}

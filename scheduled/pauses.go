@@ -43,12 +43,15 @@ func (s statements) pauses(ctx context.Context, q querier, now, since *time.Time
 const resumeDueSQL = `
 SELECT count(tasktable.resume(due.id, 'leader')) FROM (
     SELECT t.id::text AS id FROM tasktable.scheduled_tasks AS t
-    WHERE t.paused_until <= coalesce($1::timestamptz, statement_timestamp()) ORDER BY t.paused_until LIMIT 100 FOR UPDATE SKIP LOCKED
+    WHERE t.paused_until <= coalesce($1::timestamptz, statement_timestamp()) ORDER BY t.paused_until LIMIT $2::int FOR UPDATE SKIP LOCKED
 ) AS due`
+
+// resumeMost is how many tasks are resumed in one transaction.
+const resumeMost = 100
 
 // resumeDue resumes the tasks that were paused until now, and says how many there were.
 func (s statements) resumeDue(ctx context.Context, q querier, now *time.Time) (resumed int, err error) {
-	rows, err := q.Query(ctx, s.schema.SQL(resumeDueSQL), now)
+	rows, err := q.Query(ctx, s.schema.SQL(resumeDueSQL), now, resumeMost)
 	if err != nil {
 		return 0, fmt.Errorf("resume tasks whose pause has ended: %w", err)
 	}

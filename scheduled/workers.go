@@ -30,17 +30,14 @@ var longAgo = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 func newRiver(config Config, pool *pgxpool.Pool, number int64, work func(job riverJob, holds []hold)) (*river.Client[pgx.Tx], error) {
 	workers := river.NewWorkers()
 	log := config.Logger.With("node", number)
-	working, types := config.works()
+	_, types := config.works()
 	for _, name := range types {
 		river.AddWorkerArgs(workers, batchArgs{kind: name}, &batchWorker{work: work, log: log})
 	}
 	queues := map[string]river.QueueConfig{}
-	for queue, slots := range working {
+	for queue, slots := range config.workingSlots() {
 		// As many as there are slots: what waits beyond them stays in River, for whichever node has a slot first. A node that
 		// fetched ahead would keep tasks waiting while others idle.
-		if config.ShareSlots {
-			slots = config.totalSlots()
-		}
 		queues[queue] = river.QueueConfig{MaxWorkers: min(slots, riverMostWorkers)}
 	}
 	if len(queues) == 0 || len(types) == 0 { // River does not start with nothing to do, and a node that works nothing may lead

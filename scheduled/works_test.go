@@ -115,8 +115,25 @@ func TestConfigWorks(t *testing.T) {
 		if got := fmt.Sprint(queues, " ", types); got != want {
 			t.Errorf("without %v: %s, want %s", paused, got, want)
 		}
-		if len(config.Queues) != 2 || config.totalSlots() != 7 || len(registry.Types()) != 3 {
+		if len(config.Queues) != 2 || config.Queues["default"]+config.Queues["bulk"] != 7 || len(registry.Types()) != 3 {
 			t.Errorf("the configuration itself was changed: %v %v", config.Queues, registry.Types())
 		}
+	}
+}
+
+// What is shared is the slots of the queues that the node works: on the node itself, for River and for the leader.
+func TestConfigWorkingSlots(t *testing.T) {
+	t.Parallel()
+	registry, err := handlers.NewRegistry(handlers.Func("AA", func(context.Context) error { return nil }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := Config{Queues: map[string]int{"default": 5, "bulk": 2, "mail": 1}, Handlers: registry, Paused: []store.Scope{store.Queue("mail")}}
+	if got := fmt.Sprint(config.workingSlots()); got != "map[bulk:2 default:5]" {
+		t.Errorf("apart: %s", got)
+	}
+	config.ShareSlots = true
+	if got := fmt.Sprint(config.workingSlots(), config.Queues); got != "map[bulk:7 default:7] map[bulk:2 default:5 mail:1]" {
+		t.Errorf("shared: %s", got)
 	}
 }
