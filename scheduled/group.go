@@ -15,7 +15,9 @@ func newGroup[T any](most int, weight func(T) int) *group[T] {
 	if weight == nil {
 		weight = func(T) int { return 1 }
 	}
-	return &group[T]{in: make(chan T, most), most: most, weight: weight}
+	// Room for all that a node has in hand: a batch that had to wait here between two of its tasks would find the gate's answer too old
+	// for the next, and ask again, for all that are left, over and over.
+	return &group[T]{in: make(chan T, max(most, handMost)), most: most, weight: weight}
 }
 
 // run calls do with what has arrived, until ctx is done; then once more, with what is left. Several may run at once: then the next

@@ -114,7 +114,7 @@ func (r recurring) from() time.Time {
 		return r.NextFire.Add(-time.Nanosecond)
 	}
 	bounds := []*time.Time{r.LastFire, &r.NextFire} // it may have fired since, by a clock that was set back, or a test's
-	if r.Resumed && r.CatchUpPaused != "none" {
+	if r.Resumed {
 		bounds = []*time.Time{r.LastFire, r.EditedAt}
 	}
 	from := r.ScheduledAt.Add(-time.Nanosecond) // its beginning may be its first fire

@@ -22,7 +22,9 @@ func TestDecidePaused(t *testing.T) {
 	}
 	const latest, all = "missed while paused, and catch_up_paused runs only the latest", "missed while paused, and catch_up_paused runs only the latest 2"
 	checkDecisions(t, []decision{
-		{name: "resumed", task: justResumed("none"), want: `count 7, last -3h0m0s, next 1h0m0s`},
+		{name: "resumed", task: justResumed("none"), want: `
+			-2h0m0s to noon (3) skipped: missed while paused, and catch_up_paused is none
+			count 7, last noon, next 1h0m0s`},
 		{name: "resumed, latest", task: justResumed("latest"), want: `
 			-2h0m0s to -1h0m0s (2) skipped: ` + latest + `
 			noon run
@@ -46,6 +48,7 @@ func TestDecidePaused(t *testing.T) {
 		{name: "resumed before its beginning, never fired", task: justResumed("all"), change: func(r *recurring) { r.LastFire, r.ScheduledAt = nil, noon.Add(5*time.Hour) },
 			want: `count 7, next 5h0m0s`},
 		{name: "resumed, then no leader", task: justResumed("none"), change: func(r *recurring) { r.Now = noon.Add(130 * time.Minute) }, want: `
+			-2h0m0s to noon (3) skipped: missed while paused, and catch_up_paused is none
 			1h0m0s skipped: missed, and catch_up runs only the latest
 			2h0m0s run
 			count 8, last 2h0m0s, next 3h0m0s`},

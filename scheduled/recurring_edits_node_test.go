@@ -222,8 +222,6 @@ func (s *stage) judgePaused(id string, last time.Time, policy store.CatchUp) {
 		runs = fires
 	case policy == store.CatchUpLatest:
 		runs, reason = 1, "missed while paused, and catch_up_paused runs only the latest"
-	case alone: // it was not there to miss anything
-		fires = 0
 	}
 	skipped := inStatus(missed, store.StatusSkipped)
 	if len(missed) != fires || len(missed)-len(skipped) != runs || runs > 0 && missed[fires-1].Status == store.StatusSkipped {
