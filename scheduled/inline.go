@@ -95,8 +95,11 @@ WHERE cron IS NOT NULL AND planned_revision IS DISTINCT FROM revision AND next_a
 
 // fork resumes what was paused until now, and fires what recurs.
 func (r inlineRun) fork(ctx context.Context) error {
-	if _, err := r.statements.resumeDue(ctx, r.q, &r.now); err != nil {
-		return err
+	for resumed := resumeMost; resumed == resumeMost; {
+		var err error
+		if resumed, err = r.statements.resumeDue(ctx, r.q, &r.now); err != nil {
+			return err
+		}
 	}
 	if _, err := r.q.Exec(ctx, r.statements.schema.SQL(planInlineSQL), r.now); err != nil {
 		return fmt.Errorf("plan recurring tasks: %w", err)
