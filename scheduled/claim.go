@@ -59,7 +59,8 @@ WITH clock AS MATERIALIZED (
         coalesce(tasktable.due_of(t.id, t.scheduled_at, t.run_now_at, t.jitter) + t.expiration <= clock.now, false) AS expired
     FROM tasktable.scheduled_tasks AS t CROSS JOIN clock
     WHERE t.ctid = ANY (ARRAY(SELECT picked.tid FROM picked))
-        AND t.next_attempt_at <= clock.now + $2::interval AND t.cron IS NULL
+        -- coalesce hides from the planner that the index of waiting tasks would do: with stale statistics it would read that, the whole backlog.
+        AND coalesce(t.next_attempt_at <= clock.now + $2::interval, false) AND t.cron IS NULL
     FOR UPDATE OF t SKIP LOCKED
 ), chosen AS MATERIALIZED (
     -- Of what could be locked no more than there is room for: some more may have been looked at, past rows that others hold.

@@ -23,7 +23,8 @@ WITH clock AS MATERIALIZED (
     FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::int[], $6::timestamptz[], $7::text[], $8::timestamptz[], $9::timestamptz[], $10::text[], $11::text[])
             AS s (id, fence, revision, attempt, due_at, type, scheduled_at, started_at, message, result)
         CROSS JOIN clock
-    WHERE t.id = s.id AND t.fence = s.fence AND t.status = 'EXECUTING' AND t.revision = s.revision
+    -- ANY: an equality could be merge-joined, for which, with stale statistics, all of the primary key would be read.
+    WHERE t.id = ANY (ARRAY[s.id]) AND t.fence = s.fence AND t.status = 'EXECUTING' AND t.revision = s.revision
     RETURNING s.fence, s.id, s.type, s.revision, s.attempt, s.scheduled_at, s.due_at, s.started_at, clock.now
 ), recorded AS (
     INSERT INTO tasktable.scheduled_task_executions

@@ -51,7 +51,7 @@ SELECT t.id::text AS id, t.type::text AS type, t.queue::text AS queue, t.revisio
             WHERE p.task_id = t.id AND p.revision < t.revision AND p.new ->> 'status' = 'PAUSED')) END AS edited_at,
     clock.now
 FROM tasktable.scheduled_tasks AS t CROSS JOIN clock
-WHERE t.ctid = ANY (ARRAY(SELECT picked.tid FROM picked)) AND t.cron IS NOT NULL AND t.next_attempt_at <= clock.now
+WHERE t.ctid = ANY (ARRAY(SELECT picked.tid FROM picked)) AND t.cron IS NOT NULL AND coalesce(t.next_attempt_at <= clock.now, false)
 ORDER BY t.next_attempt_at, t.id::text
 FOR UPDATE OF t SKIP LOCKED`
 
@@ -270,7 +270,7 @@ SET next_attempt_at = one.next, planned_revision = t.revision, started_at = one.
     message = coalesce(nullif(one.message, ''), t.message)
 FROM unnest($1::text[], $2::timestamptz[], $3::timestamptz[], $4::int[], $5::text[], $6::text[], $7::timestamptz[])
     AS one (id, next, last, count, message, ended, live_from)
-WHERE t.id = one.id`
+WHERE t.id = ANY (ARRAY[one.id])`
 
 // writeForks must run in the engine's context: the status of a task that has ended is nobody's edit.
 func (s statements) writeForks(ctx context.Context, q querier, c *forkColumns) error {

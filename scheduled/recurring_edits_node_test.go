@@ -217,10 +217,10 @@ func (s *stage) judgePaused(id string, last time.Time, policy store.CatchUp) {
 	}
 	fires := int(resumed.Sub(last) / time.Second)
 	runs, reason := 0, "missed while paused, and catch_up_paused is none"
-	switch {
-	case policy == store.CatchUpAll:
+	switch policy {
+	case store.CatchUpAll:
 		runs = fires
-	case policy == store.CatchUpLatest:
+	case store.CatchUpLatest:
 		runs, reason = 1, "missed while paused, and catch_up_paused runs only the latest"
 	}
 	skipped := inStatus(missed, store.StatusSkipped)

@@ -10,7 +10,7 @@ import (
 
 // Locks what it can, writes each line and releases each hold. What an application's open transaction has locked is skipped and
 // reported as held, so that it stalls no other. Joins go by the primary key, row by row: a hash join or a scan, which stale
-// statistics could suggest, would read the table. $1 is now; the other parameters are the columns of settlements.
+// statistics could suggest, would read the table; ANY (ARRAY[...]) leaves nothing but one probe for each. $1 is now; the other parameters are the columns of settlements.
 const settleSQL = `
 WITH locked AS MATERIALIZED (
     SELECT s.*, clock.now, t.tid, t.type AS row_type, t.row_scheduled_at, t.status, t.attempt AS row_attempt,
@@ -46,7 +46,7 @@ WITH locked AS MATERIALIZED (
         result = CASE WHEN l.current THEN l.result::jsonb ELSE t.result END,
         last_status_update = CASE WHEN l.current THEN l.now ELSE t.last_status_update END
     FROM locked AS l
-    WHERE l.tid IS NOT NULL AND t.id = l.id AND t.fence = l.fence
+    WHERE l.tid IS NOT NULL AND t.id = ANY (ARRAY[l.id]) AND t.fence = l.fence
 ), recorded AS (
     INSERT INTO tasktable.scheduled_task_executions
         (fence, task_id, type, revision, attempt, scheduled_at, due_at, started_at, finished_at, outcome, error, node)
@@ -115,7 +115,7 @@ WITH locked AS MATERIALIZED (
     SET status = 'QUEUED', scheduled_at = l.next_at, chain = l.next_chain, run_now_at = NULL, fence = NULL, held_until = NULL,
         started_at = l.started_at, message = l.message, result = l.result::jsonb
     FROM locked AS l, context
-    WHERE t.id = l.id AND t.fence = l.fence
+    WHERE t.id = ANY (ARRAY[l.id]) AND t.fence = l.fence
 ), recorded AS (
     INSERT INTO tasktable.scheduled_task_executions
         (fence, task_id, type, revision, attempt, scheduled_at, due_at, started_at, finished_at, outcome, node)

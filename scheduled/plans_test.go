@@ -1,0 +1,288 @@
+package scheduled
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+const (
+	planTasks = 20000
+	planHolds = 500 // that a statement is about; where few tasks are unfinished, most of them have been lost
+	planMost  = 100 // that a claim takes
+)
+
+// ANALYZE comes when it comes: when the table was empty, before all of it was finished, or never. The statements that run all the time
+// read no more than what they are about all the same, planned with a look at their parameters or without.
+func TestPlansUnderStaleStatistics(t *testing.T) {
+	t.Parallel()
+	for _, statistics := range []string{"never taken", "of few tasks", "of an emptied table", "of finished tasks", "of unfinished tasks"} {
+		t.Run(statistics, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			b.fill(statistics)
+			conn, err := b.pool.Acquire(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Release()
+			if _, err := conn.Exec(t.Context(), planSettingsSQL); err != nil {
+				t.Fatal(err)
+			}
+			for _, unfinished := range []int{planTasks / 1000, planTasks / 2, planTasks} {
+				b.revive(unfinished)
+				for _, one := range b.hotStatements() {
+					for _, mode := range []string{"force_generic_plan", "force_custom_plan"} {
+						plan := explainPrepared(t, conn, mode, one)
+						if fault := one.faultOf(plan); fault != "" {
+							t.Errorf("%d of %d tasks unfinished, %s, %s: %s\n%s", unfinished, planTasks, one.name, mode, fault, plan.text("  "))
+						}
+					}
+				}
+			}
+		})
+	}
+}
+
+// fill makes planTasks finished tasks, past the triggers, with statistics of what the table was at another time. Autovacuum brings no others.
+func (b *bench) fill(statistics string) {
+	b.t.Helper()
+	insert := func(from, to int) {
+		b.exec(`INSERT INTO tasktable.scheduled_tasks (id, payload, queue, priority, revision, status, finished_at)
+			SELECT 'task-JOB-' || i, jsonb_build_object('type', 'TYPE_' || lane % 3, 'about', 'number ' || i), 'queue' || lane / 3 % 2, lane / 6, i, 'COMPLETED', clock_timestamp()
+			FROM generate_series($1::int, $2::int) AS i CROSS JOIN mod(abs(hashint4(i)), 12) AS lane`, from, to)
+	}
+	b.exec(`ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER, SET (autovacuum_enabled = false)`)
+	switch statistics {
+	case "never taken":
+		insert(1, planTasks)
+	case "of few tasks":
+		insert(1, 3)
+		b.exec(`ANALYZE tasktable.scheduled_tasks`)
+		insert(4, planTasks)
+	case "of an emptied table": // retention leaves its pages, which the planner then takes for empty
+		insert(1, planTasks)
+		b.exec(`DELETE FROM tasktable.scheduled_tasks WHERE revision < $1`, planTasks)
+		b.exec(`VACUUM ANALYZE tasktable.scheduled_tasks`)
+		insert(1, planTasks-1)
+	case "of finished tasks":
+		insert(1, planTasks)
+		b.exec(`ANALYZE tasktable.scheduled_tasks`)
+	case "of unfinished tasks":
+		insert(1, planTasks)
+		b.revive(planTasks)
+		b.exec(`ANALYZE tasktable.scheduled_tasks`)
+	}
+}
+
+// revive makes so many tasks unfinished, past the triggers, and the others finished: of eleven thousand a thousand are held, a thousand
+// recur, a thousand are paused until a time, and the others wait in 12 lanes; half of what waits is due.
+func (b *bench) revive(unfinished int) {
+	b.t.Helper()
+	b.exec(`ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER`)
+	b.exec(`UPDATE tasktable.scheduled_tasks AS t
+		SET status = k.status, attempt = 1, cron = CASE WHEN t.revision / 1000 % 11 = 1 THEN '0 0 * * *' END,
+			next_attempt_at = CASE WHEN k.status = 'QUEUED' THEN clock_timestamp() + (t.revision - $2::int / 2) * interval '1 second' END,
+			fence = CASE WHEN k.status = 'EXECUTING' THEN t.revision END,
+			held_until = CASE WHEN k.status = 'EXECUTING' THEN clock_timestamp() + interval '1 hour' END,
+			paused_until = CASE WHEN k.status = 'PAUSED' THEN clock_timestamp() + interval '1 hour' END,
+			finished_at = CASE WHEN k.status = 'COMPLETED' THEN clock_timestamp() END
+		FROM (
+			SELECT i AS revision, CASE WHEN i % $1::int <> 0 THEN 'COMPLETED' WHEN i / 1000 % 11 = 0 THEN 'EXECUTING' WHEN i / 1000 % 11 = 2 THEN 'PAUSED' ELSE 'QUEUED' END AS status
+			FROM generate_series(1, $2::int) AS i
+		) AS k
+		WHERE t.revision = k.revision AND t.status <> k.status`, planTasks/unfinished, planTasks)
+	b.exec(`ALTER TABLE tasktable.scheduled_tasks ENABLE TRIGGER USER`)
+}
+
+// hotStatement is one of the engine's, with parameters as the engine gives them.
+type hotStatement struct {
+	name string
+	sql  string
+	most int // rows of tasks that it may read; a probe that finds none counts as one
+	args []any
+}
+
+// hotStatements are put together by the engine's own methods.
+func (b *bench) hotStatements() []hotStatement {
+	b.t.Helper()
+	ctx := b.t.Context()
+	holdsOf := func(which string, most int) []hold {
+		b.t.Helper()
+		rows, err := b.pool.Query(ctx, `SELECT t.id::text AS id, coalesce(t.fence, -t.revision) AS fence, t.revision, t.attempt, clock_timestamp() AS due
+			FROM tasktable.scheduled_tasks AS t WHERE `+which+` ORDER BY t.fence IS NULL, hashtext(t.id) LIMIT $1`, most)
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		holds, err := pgx.CollectRows(rows, pgx.RowToStructByName[hold])
+		if err != nil || len(holds) == 0 {
+			b.t.Fatalf("%d holds: %v", len(holds), err)
+		}
+		return holds
+	}
+	holds := holdsOf("t.cron IS NULL", planHolds)
+	var done, agains []settlement
+	for _, h := range holds {
+		one := completed(h)
+		done = append(done, one)
+		one.Effects.Again = new(time.Now().Add(time.Hour))
+		agains = append(agains, one)
+	}
+	var advance forkColumns
+	for i, h := range holdsOf("t.cron IS NOT NULL AND t.status = 'QUEUED'", forkMost) {
+		next := h.Due.Add(time.Hour)
+		advance.ids, advance.messages, advance.ended = append(advance.ids, h.ID), append(advance.messages, ""), append(advance.ended, "")
+		advance.nexts, advance.lasts, advance.liveFrom = append(advance.nexts, &next), append(advance.lasts, &h.Due), append(advance.liveFrom, nil)
+		advance.counts = append(advance.counts, i)
+	}
+	found, err := b.lanes(ctx, b.pool, nil)
+	if err != nil || len(found.tasks) < 4 || len(found.recurring) == 0 {
+		b.t.Fatalf("%d lanes, %d of recurring tasks: %v", len(found.tasks), len(found.recurring), err)
+	}
+	var budgets []laneBudget
+	floors := someFloors(time.Time{})
+	for i, l := range found.tasks {
+		budgets = append(budgets, laneBudget{lane: l, Cost: 1, Room: planMost, Near: planMost})
+		if i > 0 { // the first is yet to be found
+			floors.known[laneKey{l.Queue, l.Type, l.Priority}] = laneFloor{at: l.Head, seen: time.Now()}
+		}
+	}
+
+	var r recorder // gives each an error; what has not come to it is missed below
+	_, _ = b.claim(ctx, &r, nil, time.Second, time.Minute, budgets, planMost)
+	_, _ = b.gate(ctx, &r, nil, holds)
+	_, _ = b.recheck(ctx, &r, holds)
+	_, _ = b.extend(ctx, &r, holds, time.Minute, nil)
+	_, _ = b.complete(ctx, &r, nil, new(int64(7)), done)
+	_, _ = b.settle(ctx, &r, nil, new(int64(7)), done)
+	_, _ = b.again(ctx, &r, nil, new(int64(7)), agains)
+	_, _ = b.fork(ctx, &r, nil, found.recurring, forkMost)
+	_ = b.writeForks(ctx, &r, &advance)
+	(&laneFloors{}).queue(b.statements, &r.Batch)
+	floors.queue(b.statements, &r.Batch)
+	r.Queue(b.schema.SQL(lapsedSQL), time.Unix(0, 0))
+
+	lanes, recurring := len(found.tasks), len(found.recurring)
+	hot := []hotStatement{
+		{name: "claim", sql: claimSQL, most: (lanes + 2) * planMost}, // the heads of each lane; those of them that it locks, and updates
+		{name: "gate", sql: gateSQL, most: planHolds},
+		{name: "recheck", sql: recheckSQL, most: planHolds},
+		{name: "extend", sql: extendSQL, most: 2 * planHolds},
+		{name: "complete", sql: completeSQL, most: planHolds},
+		{name: "settle", sql: settleSQL, most: 2 * planHolds},
+		{name: "again", sql: againSQL, most: 2 * planHolds},
+		{name: "lanes", sql: lanesSQL, most: lanes + 1},
+		{name: "recurring lanes", sql: recurringLanesSQL, most: recurring + 1},
+		{name: "known lanes", sql: knownLanesSQL, most: 4 * lanes}, // and the gaps before, between and behind them
+		{name: "fork", sql: recurringSQL, most: (recurring + 1) * forkMost},
+		{name: "advance", sql: advanceSQL, most: forkMost},
+		{name: "lapsed", sql: lapsedSQL, most: 2},
+	}
+	for i := range hot {
+		hot[i].sql = b.schema.SQL(hot[i].sql)
+		for _, query := range r.QueuedQueries {
+			if query.SQL == hot[i].sql {
+				hot[i].args = query.Arguments
+			}
+		}
+		if hot[i].args == nil {
+			b.t.Fatalf("%s: not run", hot[i].name)
+		}
+	}
+	return hot
+}
+
+// recorder notes statements, and runs none.
+type recorder struct{ pgx.Batch }
+
+var errRecorded = errors.New("recorded")
+
+func (r *recorder) Exec(_ context.Context, sql string, args ...any) (tag pgconn.CommandTag, err error) {
+	r.Queue(sql, args...)
+	return tag, errRecorded
+}
+
+func (r *recorder) Query(_ context.Context, sql string, args ...any) (pgx.Rows, error) {
+	r.Queue(sql, args...)
+	return nil, errRecorded
+}
+
+func (r *recorder) SendBatch(_ context.Context, batch *pgx.Batch) pgx.BatchResults {
+	r.QueuedQueries = append(r.QueuedQueries, batch.QueuedQueries...)
+	return unanswered{}
+}
+
+type unanswered struct{ pgx.BatchResults }
+
+func (unanswered) Exec() (tag pgconn.CommandTag, err error) { return tag, errRecorded }
+func (unanswered) Close() error                             { return nil }
+
+// explainPrepared runs a statement prepared, as the driver does, and takes back what it did.
+func explainPrepared(t *testing.T, conn *pgxpool.Conn, mode string, one hotStatement) planNode {
+	t.Helper()
+	tx, err := conn.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
+	for _, sql := range []string{enterSQL, "SET LOCAL plan_cache_mode = " + mode} {
+		if _, err := tx.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	prepared, err := tx.Prepare(t.Context(), one.name, one.sql)
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := make([]string, len(one.args)) // EXECUTE takes no parameters from outside
+	for i, arg := range one.args {
+		text, err := conn.Conn().TypeMap().Encode(prepared.ParamOIDs[i], pgtype.TextFormatCode, arg, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if values[i] = "NULL"; text != nil {
+			values[i] = "'" + strings.ReplaceAll(string(text), "'", "''") + "'"
+		}
+	}
+	return explain(t, tx, "EXECUTE "+pgx.Identifier{one.name}.Sanitize()+" ("+strings.Join(values, ", ")+")")
+}
+
+// faultOf says what is wrong with a plan.
+func (s hotStatement) faultOf(plan planNode) string {
+	var faults []string
+	read := 0.0
+	var walk func(planNode)
+	walk = func(n planNode) {
+		ours := strings.HasPrefix(n.Relation, "scheduled_task")
+		if n.NodeType == "Hash Join" || n.NodeType == "Merge Join" || n.NodeType == "Seq Scan" && ours {
+			faults = append(faults, strings.TrimSpace(n.NodeType+" "+n.Relation))
+		}
+		if n.Relation == "scheduled_tasks" && strings.HasSuffix(n.NodeType, " Scan") {
+			read += n.Loops * max(n.Rows+n.Removed, 1)
+		}
+		for _, child := range n.Plans {
+			walk(child)
+		}
+	}
+	walk(plan)
+	if read > float64(s.most) {
+		faults = append(faults, fmt.Sprintf("%v rows of tasks read, not at most %d", read, s.most))
+	}
+	return strings.Join(faults, "; ")
+}
+
+func (n planNode) text(indent string) string {
+	text := fmt.Sprintf("%s%s %s %s: %v loops, rows %v, removed %v\n", indent, n.NodeType, n.Relation, n.Index, n.Loops, n.Rows, n.Removed)
+	for _, child := range n.Plans {
+		text += child.text(indent + "  ")
+	}
+	return text
+}
