@@ -7,7 +7,7 @@ GOLANGCI_LINT         := .bin/golangci-lint-$(GOLANGCI_LINT_VERSION)
 RACE := $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 
 .DEFAULT_GOAL := help
-.PHONY: help run migrate demo test lint fmt cover clean
+.PHONY: help run migrate demo bench test chaos lint fmt cover clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -22,12 +22,20 @@ migrate: ## Bring the database's schema up to date
 demo: ## Play the example live, and audit it
 	go run . demo
 
+bench: ## Measure the engine: drain, precise, herd, schedule, idle, recover
+	@go build -o .bin/tasktable .
+	@for bench in drain precise herd schedule idle recover crowd; do .bin/tasktable bench $$bench || exit 1; done
+
 test: ## Check the format, vet, build, and run all tests
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "not formatted (make fmt):"; echo "$$unformatted"; exit 1; fi
 	@if [ -z "$(RACE)" ]; then echo "no C compiler: the tests run without the race detector"; fi
 	go vet ./...
 	go build ./...
 	go test $(RACE) -timeout 5m $(TESTFLAGS) ./...
+
+# What make test runs in short: ten minutes of killed, stopped and cut off nodes, and a hundred leaders killed at a tick.
+chaos: ## Run the long tests, of nodes that die
+	TASKTABLE_TEST_CHAOS=10m TASKTABLE_TEST_TICKS=100 go test -timeout 30m -v -run 'TestChaos|TestLeaderKilledAtTicks' ./scheduled
 
 lint: $(GOLANGCI_LINT) ## Run golangci-lint
 	$(GOLANGCI_LINT) run ./...

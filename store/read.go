@@ -10,15 +10,17 @@ import (
 )
 
 // Intervals are read as nanoseconds and JSON as text: scalars that every driver can scan.
-const getSQL = `
-SELECT id, payload::text AS payload, type, entity, tenant_id, queue, status, priority, scheduled_at, run_now_at,
+// rowColumns reads a Row: what drivers would read differently, as text or in nanoseconds.
+const rowColumns = `id, payload::text AS payload, type, entity, tenant_id, queue, status, priority, scheduled_at, run_now_at,
     (extract(epoch FROM expiration) * 1000000000)::bigint AS expiration,
     (extract(epoch FROM expected_execution_time) * 1000000000)::bigint AS expected_execution_time,
     max_attempts, attempt, revision, next_attempt_at, fence, held_until, message, result::text AS result, scheduled_by,
     created_at, last_status_update, started_at, finished_at,
     cron, time_zone, overlap, catch_up, catch_up_paused, catch_up_limit, (extract(epoch FROM jitter) * 1000000000)::bigint AS jitter, ends_at,
     max_occurrences, occurrence_count, parent_id, planned_revision, paused_until, (extract(epoch FROM retention) * 1000000000)::bigint AS retention,
-    archived_at, archived_note
+    archived_at, archived_note`
+
+const getSQL = `SELECT ` + rowColumns + `
 FROM tasktable.scheduled_tasks WHERE id = $1::text`
 
 // Get reads a task. It returns ErrNotFound where there is none.
@@ -51,15 +53,7 @@ type Filter struct {
 	Limit int
 }
 
-const listSQL = `
-SELECT id, payload::text AS payload, type, entity, tenant_id, queue, status, priority, scheduled_at, run_now_at,
-    (extract(epoch FROM expiration) * 1000000000)::bigint AS expiration,
-    (extract(epoch FROM expected_execution_time) * 1000000000)::bigint AS expected_execution_time,
-    max_attempts, attempt, revision, next_attempt_at, fence, held_until, message, result::text AS result, scheduled_by,
-    created_at, last_status_update, started_at, finished_at,
-    cron, time_zone, overlap, catch_up, catch_up_paused, catch_up_limit, (extract(epoch FROM jitter) * 1000000000)::bigint AS jitter, ends_at,
-    max_occurrences, occurrence_count, parent_id, planned_revision, paused_until, (extract(epoch FROM retention) * 1000000000)::bigint AS retention,
-    archived_at, archived_note
+const listSQL = `SELECT ` + rowColumns + `
 FROM tasktable.scheduled_tasks AS t
 WHERE ($1::text = '' OR type = $1::text)
     AND ($2::text = '' OR status = $2::text)
