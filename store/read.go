@@ -9,8 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Intervals are read as nanoseconds and JSON as text: scalars that every driver can scan.
-// rowColumns reads a Row: what drivers would read differently, as text or in nanoseconds.
+// rowColumns reads a Row: intervals as nanoseconds and JSON as text, scalars that every driver can scan.
 const rowColumns = `id, payload::text AS payload, type, entity, tenant_id, queue, status, priority, scheduled_at, run_now_at,
     (extract(epoch FROM expiration) * 1000000000)::bigint AS expiration,
     (extract(epoch FROM expected_execution_time) * 1000000000)::bigint AS expected_execution_time,
