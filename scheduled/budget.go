@@ -14,6 +14,7 @@ type liveNode struct {
 	Queues map[string]int
 	Types  []string
 	Held   bool // its lock is held: its session lives
+	Hears  bool // it has an OnDead
 }
 
 // load is how many tasks of a queue and type are in River's hands, waiting for a worker or with one.

@@ -64,7 +64,7 @@ WITH held AS MATERIALIZED (
     WHERE l.locktype = 'advisory' AND l.classid::bigint = $1::bigint AND l.objsubid = 2 AND l.granted
         AND l.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())
 )
-SELECT n.number, n.queues::text AS queues, array_remove(n.types, NULL) AS types, n.shares_slots AS shares, n.number IN (SELECT held.number FROM held) AS held
+SELECT n.number, n.queues::text AS queues, array_remove(n.types, NULL) AS types, n.shares_slots AS shares, n.hears_dead AS hears, n.number IN (SELECT held.number FROM held) AS held
 FROM tasktable.nodes AS n WHERE n.dead_at IS NULL ORDER BY n.number`
 
 type nodeRow struct {
@@ -72,6 +72,7 @@ type nodeRow struct {
 	Queues string
 	Types  []string
 	Shares bool
+	Hears  bool
 	Held   bool
 }
 
@@ -181,7 +182,7 @@ func (l *leader) readTick(results pgx.BatchResults) (seen ticked, err error) {
 		return seen, err
 	}
 	for _, row := range nodeRows {
-		node := liveNode{Number: row.Number, Types: row.Types, Held: row.Held}
+		node := liveNode{Number: row.Number, Types: row.Types, Held: row.Held, Hears: row.Hears}
 		_ = json.Unmarshal([]byte(row.Queues), &node.Queues) // a row that somebody spoiled is a node without queues
 		if row.Shares {
 			shareSlots(node.Queues)

@@ -288,6 +288,7 @@ func (l *life) listener() *listener {
 		connect: l.config.Connect, statements: l.statements, log: l.log,
 		wake:       func() { tell(l.wake) },
 		held:       l.keeper.one,
+		dead:       func(text string) { l.dead.heard(l.session.number, text) },
 		relistened: func(ctx context.Context) { tell(l.wake); l.keeper.runOnce(ctx) },
 	}
 }

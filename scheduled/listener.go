@@ -12,13 +12,14 @@ import (
 )
 
 // listener hears NOTIFY on a connection of its own: that something is due at once, and that a held task was edited. Nothing
-// depends on it but speed; what it misses is found within a second.
+// depends on these but speed; what it misses is found within a second. And what the leader tells of the dead, for OnDead.
 type listener struct {
 	connect    func(ctx context.Context) (*pgx.Conn, error)
 	statements statements
 	log        *slog.Logger
 	wake       func()
 	held       func(ctx context.Context, fence int64)
+	dead       func(text string)
 	relistened func(ctx context.Context) // looks for what was missed while nobody listened
 }
 
@@ -50,8 +51,11 @@ func (l *listener) listen(ctx context.Context) error {
 		return fmt.Errorf("connect listener: %w", err)
 	}
 	defer closeConn(ctx, conn)
-	wake, held := l.statements.schema.String()+".wake", l.statements.schema.String()+".held"
-	for _, statement := range []string{"SET application_name = 'tasktable listener'", "LISTEN " + pgx.Identifier{wake}.Sanitize(), "LISTEN " + pgx.Identifier{held}.Sanitize()} {
+	wake, held, dead := l.statements.schema.String()+".wake", l.statements.schema.String()+".held", deadChannel(l.statements)
+	for _, statement := range []string{
+		"SET application_name = 'tasktable listener'",
+		"LISTEN " + pgx.Identifier{wake}.Sanitize(), "LISTEN " + pgx.Identifier{held}.Sanitize(), "LISTEN " + pgx.Identifier{dead}.Sanitize(),
+	} {
 		if _, err := conn.Exec(connecting, statement); err != nil {
 			return fmt.Errorf("listen: %w", err)
 		}
@@ -68,6 +72,8 @@ func (l *listener) listen(ctx context.Context) error {
 		switch notification.Channel {
 		case wake:
 			l.wake()
+		case dead:
+			l.dead(notification.Payload)
 		case held:
 			if fence, err := strconv.ParseInt(notification.Payload, 10, 64); err == nil {
 				l.held(ctx, fence)

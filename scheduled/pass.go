@@ -90,16 +90,18 @@ func (l *leader) try(ctx context.Context, most int) (found look, lanes surveyed,
 	}
 	l.floors.claimed(taken)
 	found.Forked = fired.looked
-	l.bury(fired)
+	l.reportFailed(ctx, fired)
+	var expired []Dead
 	for _, c := range taken {
 		if c.Fence == nil {
 			found.Expired++
-			l.dead.tell(Dead{ID: c.ID, Type: c.Type, Outcome: outcomeExpired, Status: string(store.StatusExpired), Revision: c.Revision, Attempt: c.Attempt, Error: "expired before it could start"})
+			expired = append(expired, Dead{ID: c.ID, Type: c.Type, Outcome: outcomeExpired, Status: string(store.StatusExpired), Revision: c.Revision, Attempt: c.Attempt, Error: "expired before it could start"})
 		} else {
 			found.Claimed++
 		}
 	}
 	if found.Expired > 0 {
+		l.bury(ctx, expired...)
 		l.log.Warn("tasks expired before they could start", "tasks", found.Expired)
 	}
 	if len(taken)+fired.looked > 0 {
@@ -130,8 +132,8 @@ func (l *leader) transaction(ctx context.Context, do func(tx pgx.Tx) error) erro
 	if err != nil {
 		return err
 	}
-	for _, dead := range l.lost {
-		l.dead.tell(dead)
+	if len(l.lost) > 0 {
+		l.bury(ctx, l.lost...)
 	}
 	return nil
 }

@@ -52,16 +52,16 @@ func (l *leader) forkEach(ctx context.Context, lanes surveyed) (done int, err er
 				continue
 			}
 			done += fired.looked
-			l.bury(fired)
+			l.reportFailed(ctx, fired)
 		}
 	}
 	return done, nil
 }
 
-// bury tells of recurring tasks that have failed.
-func (l *leader) bury(fired forked) {
+// reportFailed tells of recurring tasks that have failed.
+func (l *leader) reportFailed(ctx context.Context, fired forked) {
 	for _, dead := range fired.failed {
-		l.dead.tell(dead)
+		l.bury(ctx, dead)
 		l.log.Error("recurring task cannot be planned and is failed", "task", dead.ID, "type", dead.Type, "revision", dead.Revision, "error", dead.Error)
 	}
 }
@@ -104,7 +104,7 @@ func (l *leader) apart(ctx context.Context, one lane, aside []string, do func(tx
 		return found, false, err
 	default:
 		why := whyBroken(broken)
-		l.dead.tell(Dead{ID: found.ID, Type: one.Type, Outcome: outcomeFailed, Status: string(store.StatusFailed), Revision: found.Revision, Error: why})
+		l.bury(ctx, Dead{ID: found.ID, Type: one.Type, Outcome: outcomeFailed, Status: string(store.StatusFailed), Revision: found.Revision, Error: why})
 		l.log.Error("task cannot be claimed and is failed", "task", found.ID, "type", one.Type, "revision", found.Revision, "error", why)
 	}
 	return found, true, nil

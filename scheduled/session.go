@@ -113,8 +113,8 @@ func (s *session) prepare(ctx context.Context, previous uint32) error {
 }
 
 const registerSQL = `
-INSERT INTO tasktable.nodes (service, version, host, queues, types, shares_slots, declares)
-VALUES ($1, $2, $3, $4::text::jsonb, $5, $6, nullif($7::text, '')) RETURNING number`
+INSERT INTO tasktable.nodes (service, version, host, queues, types, shares_slots, declares, hears_dead)
+VALUES ($1, $2, $3, $4::text::jsonb, $5, $6, nullif($7::text, ''), $8) RETURNING number`
 
 // register gives the node its number and takes the lock on it.
 func (s *session) register(ctx context.Context, config Config, st statements) error {
@@ -125,7 +125,7 @@ func (s *session) register(ctx context.Context, config Config, st statements) er
 	}
 	host, _ := os.Hostname() // a node without a name is still a node
 	err = s.conn.QueryRow(ctx, st.schema.SQL(registerSQL), config.Service, config.Version,
-		fmt.Sprintf("%s/%d", host, os.Getpid()), string(queues), types, config.ShareSlots, declares(config.Recurring)).Scan(&s.number)
+		fmt.Sprintf("%s/%d", host, os.Getpid()), string(queues), types, config.ShareSlots, declares(config.Recurring), config.OnDead != nil).Scan(&s.number)
 	if err != nil {
 		return fmt.Errorf("register node: %w", err)
 	}
