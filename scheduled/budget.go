@@ -56,9 +56,10 @@ func fits(average time.Duration, measured bool) int {
 }
 
 // budget leaves out the lanes that no live node can work, and gives each of the others its room: two batches for each slot of the nodes
-// that have both its queue and its type, less what these already have in hand. fits says how many tasks of a type make a batch. Types that different nodes work do not take
-// each other's room, so a service that is slow or stuck does not starve another on the same queue. What is claimed ahead of its
-// time may take half of the slots at most: each job has one of River's workers while it waits, and what falls due needs the others.
+// that have both its queue and its type, less what these already have in hand. fits says how many tasks of a type make a batch.
+// Types that different nodes work do not take each other's room, so a service that is slow or stuck does not starve another on the
+// same queue. What is claimed ahead of its time may take half of the slots at most: each job has one of River's workers while it
+// waits, and what falls due needs the others.
 func budget(lanes []lane, nodes []liveNode, loads []load, fits func(kind string) int) []laneBudget {
 	type pool struct{ number, slots, room, ahead, hand int }
 	pools := map[string]*pool{}

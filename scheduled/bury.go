@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
+	"time"
 )
 
 // told is a Dead on its way to the node whose hook is to be called.
@@ -20,8 +21,8 @@ const (
 	toldError = 2000 // how much of an error goes along; JSON may write a byte as six
 )
 
-// bury has OnDead called for what the leader has recorded, after its commit: on a node whose service it is. Of
-// several that is the first, so that each is told of once.
+// bury has OnDead called for what the leader has recorded, after its commit: on a node whose service it is. Of several that is the
+// first, so that each is told of once. A full notification queue, or a broken connection, leaves the call out: the table has it.
 func (l *leader) bury(ctx context.Context, dead ...Dead) {
 	var elsewhere []string
 	for _, one := range dead {
@@ -43,7 +44,9 @@ func (l *leader) bury(ctx context.Context, dead ...Dead) {
 	if len(elsewhere) == 0 {
 		return
 	}
-	if _, err := l.session.conn.Exec(ctx, tellSQL, deadChannel(l.statements), elsewhere); err != nil {
+	sent := time.Now()
+	_, err := l.session.conn.Exec(ctx, tellSQL, deadChannel(l.statements), elsewhere)
+	if l.session.heard(sent, err); err != nil {
 		l.log.Warn("OnDead is not called on other nodes", "tasks", len(elsewhere), "error", err)
 	}
 }

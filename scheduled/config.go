@@ -57,8 +57,9 @@ type Config struct {
 	// nothing, and leaves what other nodes of the service declare; an empty list that is not nil declares that there are none.
 	Recurring []store.Task
 	// OnDead is called for each task that FAILED or EXPIRED and each claim that was LOST, after it is recorded: by the node that
-	// ran it, or by the first node that has its type and an OnDead. It must not block for long: calls wait in line, and beyond 1,000 they are dropped with a line in
-	// the log. It is a call at most, and must return when its context ends; what must not be missed is in the table.
+	// ran it, or for what the leader has found, by the first node that has its type and an OnDead. It must not block for long: calls
+	// wait in line, and beyond 1,000 they are left out with a line in the log. It is a call at most, and must return when its context
+	// ends; what must not be missed is in the table.
 	OnDead func(ctx context.Context, dead Dead)
 	// Retention is how long finished tasks and their history are kept, for types not in RetentionByType and tasks without one of
 	// their own; at least a minute. 0: 90 days; -1: for ever.

@@ -266,7 +266,7 @@ func (b *batch) end(r *run, s settlement) {
 			b.log.Warn("a chain of tasks that follow each other at once is slowed down to one a second: does it ever end?",
 				"task", s.ID, "type", s.Type, "revision", s.Revision, "attempt", s.Attempt, "links", state.Chain)
 		}
-		if state.Settled && (s.Outcome == outcomeExpired && state.Current || state.Current && state.Status == string(store.StatusFailed)) {
+		if state.Settled && state.Current && (s.Outcome == outcomeExpired || state.Status == string(store.StatusFailed)) {
 			b.dead.tell(deadOf(s, state))
 		}
 		b.remove(r)

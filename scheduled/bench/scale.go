@@ -17,7 +17,7 @@ var scaleBench = Bench{
 	Long: `Takes the time of the leader's statements, a peek and a pass that claims 100 due tasks, in a table of 10,000 future tasks; then in one of so
 many future and as many finished tasks in 50 lanes, beside a paused queue with a fifth as many due ones; and then there while another
 session holds a snapshot that keeps 400,000 finished tasks (or a twelfth of the number) from being vacuumed. Medians of 50 looks.
-Building the table takes minutes and about 600 bytes of disk for each of its rows.`,
+Building the table takes minutes and about 450 bytes of disk for each of its rows.`,
 	Run: runScale,
 }
 
