@@ -116,11 +116,6 @@ func enginePool(ctx context.Context, config Config, direct *pgx.ConnConfig) (*pg
 	settings.MaxConns = int32(config.EngineConns)
 	settings.MinConns, settings.MinIdleConns = 0, 0
 	settings.PrepareConn, settings.AfterRelease, settings.BeforeClose = nil, nil, nil // the service's bookkeeping of its own pool
-	// An idle node takes a connection every few seconds: to ask each time whether it still lives would double what it asks. What is
-	// sent over a dead one fails, and is tried again.
-	settings.ShouldPing = func(_ context.Context, params pgxpool.ShouldPingParams) bool {
-		return params.IdleDuration > 30*time.Second
-	}
 	after := settings.AfterConnect
 	settings.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
 		if after != nil {
