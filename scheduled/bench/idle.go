@@ -12,7 +12,8 @@ import (
 var idleBench = Bench{
 	Name: "idle", Short: "What nodes with nothing to do ask of the database",
 	Long: `Counts the transactions of one idle node during a minute, River's own included, and then those of three nodes. They are counted where they
-are sent: the server's own count comes up to a minute late. A transaction that carries several statements is one round trip.`,
+are sent: the server's own count comes up to a minute late. A transaction that carries several statements is one round trip. The pool's own
+questions whether a connection still lives, empty statements, are not counted.`,
 	Run: runIdle,
 }
 
