@@ -7,6 +7,13 @@
 -- +goose StatementBegin
 CREATE FUNCTION tasktable.before_task_change() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
+    IF NEW.type IS DISTINCT FROM NEW.payload ->> 'type' THEN
+        IF NEW.type IS NOT NULL AND (TG_OP = 'INSERT' OR NEW.type <> OLD.type) THEN
+            RAISE EXCEPTION 'type of task "%" must be what its payload says: write the payload''s field "type"', NEW.id
+                USING ERRCODE = 'check_violation', COLUMN = 'type';
+        END IF;
+        NEW.type := NEW.payload ->> 'type';
+    END IF;
     IF TG_OP = 'INSERT' THEN
         NEW.attempt := 0;
         NEW.fence := NULL;
@@ -141,6 +148,15 @@ END $$;
 COMMENT ON FUNCTION tasktable.refuse_history_change() IS 'Keeps the history append-only for everybody but retention, which says so in tasktable_change.context.';
 
 -- +goose StatementBegin
+CREATE FUNCTION tasktable.refuse_type() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'type of task "%" must be what its payload says: write the payload''s field "type"', NEW.id
+        USING ERRCODE = 'check_violation', COLUMN = 'type';
+END $$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION tasktable.refuse_type() IS 'Keeps type and payload the same.';
+
+-- +goose StatementBegin
 CREATE FUNCTION tasktable.refuse_truncate() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     RAISE EXCEPTION 'TRUNCATE of % is refused: DELETE records each task and keeps those that are running', TG_TABLE_NAME
@@ -151,7 +167,7 @@ COMMENT ON FUNCTION tasktable.refuse_truncate() IS 'Keeps the holds of running t
 
 -- The column lists and WHENs keep all of this away from the engine's own updates: claim, settle and release write none of the
 -- listed columns, and their changes of status go with a change of the fence or say 'engine'.
-CREATE TRIGGER task_1_edit BEFORE INSERT OR UPDATE OF id, payload, scheduled_at, run_now_at, priority, queue, expiration,
+CREATE TRIGGER task_1_edit BEFORE INSERT OR UPDATE OF id, payload, type, scheduled_at, run_now_at, priority, queue, expiration,
     expected_execution_time, max_attempts, entity, tenant_id ON tasktable.scheduled_tasks
     FOR EACH ROW EXECUTE FUNCTION tasktable.before_task_change();
 COMMENT ON TRIGGER task_1_edit ON tasktable.scheduled_tasks IS 'Every insert and every edit.';
@@ -174,6 +190,10 @@ CREATE TRIGGER task_5_held BEFORE DELETE ON tasktable.scheduled_tasks
     FOR EACH ROW WHEN (OLD.fence IS NOT NULL) EXECUTE FUNCTION tasktable.refuse_held_delete();
 COMMENT ON TRIGGER task_5_held ON tasktable.scheduled_tasks IS 'A held task is not deleted.';
 
+-- Not a CHECK, and not a generated column: both would take the payload apart at each of the engine's updates.
+CREATE TRIGGER task_5_type AFTER UPDATE OF payload, type ON tasktable.scheduled_tasks
+    FOR EACH ROW WHEN (NEW.type IS DISTINCT FROM NEW.payload ->> 'type') EXECUTE FUNCTION tasktable.refuse_type();
+COMMENT ON TRIGGER task_5_type ON tasktable.scheduled_tasks IS 'Refuses a type that is not the payload''s, whatever other triggers have made of the row.';
 CREATE TRIGGER task_6_truncate BEFORE TRUNCATE ON tasktable.scheduled_tasks
     FOR EACH STATEMENT EXECUTE FUNCTION tasktable.refuse_truncate();
 COMMENT ON TRIGGER task_6_truncate ON tasktable.scheduled_tasks IS 'Tasks are deleted one by one.';
@@ -197,12 +217,14 @@ DROP TRIGGER append_only ON tasktable.scheduled_task_changes;
 DROP TRIGGER append_only_truncate ON tasktable.scheduled_task_executions;
 DROP TRIGGER append_only ON tasktable.scheduled_task_executions;
 DROP TRIGGER task_6_truncate ON tasktable.scheduled_tasks;
+DROP TRIGGER task_5_type ON tasktable.scheduled_tasks;
 DROP TRIGGER task_5_held ON tasktable.scheduled_tasks;
 DROP TRIGGER task_4_update ON tasktable.scheduled_tasks;
 DROP TRIGGER task_3_insert ON tasktable.scheduled_tasks;
 DROP TRIGGER task_2_status ON tasktable.scheduled_tasks;
 DROP TRIGGER task_1_edit ON tasktable.scheduled_tasks;
 DROP FUNCTION tasktable.refuse_truncate();
+DROP FUNCTION tasktable.refuse_type();
 DROP FUNCTION tasktable.refuse_history_change();
 DROP FUNCTION tasktable.refuse_held_delete();
 DROP FUNCTION tasktable.after_task_change();

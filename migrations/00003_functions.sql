@@ -12,16 +12,17 @@ COMMENT ON TYPE tasktable.verb_outcome IS 'What a verb did: the task''s id, its 
 CREATE FUNCTION tasktable.enter_change(verb text, by text, wake boolean) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     former text := coalesce(current_setting('tasktable_change.context', true), '');
+    mark   text; -- not PERFORM, which would run a query where an assignment takes the value
 BEGIN
-    PERFORM set_config('tasktable_change.context', concat(verb, chr(31), by, chr(31), CASE WHEN wake THEN '' ELSE 'quiet' END), true);
+    mark := set_config('tasktable_change.context', concat(verb, chr(31), by, chr(31), CASE WHEN wake THEN '' ELSE 'quiet' END), true);
     RETURN former;
 END $$;
 -- +goose StatementEnd
 COMMENT ON FUNCTION tasktable.enter_change(text, text, boolean) IS
     'Marks the change lines that follow as a verb''s and returns the former mark, for leave_change. A SET clause of the verb''s function would put it back by itself, but only a superuser can make one for a custom setting.';
 
-CREATE FUNCTION tasktable.leave_change(former text) RETURNS void LANGUAGE plpgsql
-    AS $$ BEGIN PERFORM set_config('tasktable_change.context', former, true); END $$;
+CREATE FUNCTION tasktable.leave_change(former text) RETURNS text LANGUAGE sql
+    AS $$ SELECT set_config('tasktable_change.context', former, true) $$;
 COMMENT ON FUNCTION tasktable.leave_change(text) IS 'Puts back the mark that enter_change returned.';
 
 -- +goose StatementBegin
@@ -95,7 +96,7 @@ BEGIN
                 schedule.entity, schedule.scheduled_by)
             ON CONFLICT (id) DO NOTHING
             RETURNING t.revision INTO result.revision;
-            PERFORM tasktable.leave_change(former);
+            former := tasktable.leave_change(former);
             IF result.revision IS NOT NULL THEN
                 result.outcome := 'created';
                 RETURN result;
@@ -130,7 +131,7 @@ BEGIN
             run_now_at = CASE WHEN result.outcome = 'rearmed' THEN NULL ELSE t.run_now_at END
         WHERE t.id = task_id
         RETURNING t.revision INTO result.revision;
-        PERFORM tasktable.leave_change(former);
+        former := tasktable.leave_change(former);
         RETURN result;
     END LOOP;
 END $$;
@@ -220,7 +221,7 @@ BEGIN
             result.revision := NULL;
         ELSE NULL; -- unchanged, finished, running: nothing is written
     END CASE;
-    PERFORM tasktable.leave_change(former);
+    former := tasktable.leave_change(former);
     RETURN result;
 END $$;
 -- +goose StatementEnd
@@ -274,7 +275,7 @@ BEGIN
         status = CASE WHEN result.outcome = 'rearmed' THEN 'QUEUED' ELSE t.status END,
         run_now_at = CASE WHEN result.outcome = 'rearmed' THEN NULL ELSE t.run_now_at END
     WHERE t.id = reschedule.id RETURNING t.revision INTO result.revision;
-    PERFORM tasktable.leave_change(former);
+    former := tasktable.leave_change(former);
     RETURN result;
 END $$;
 -- +goose StatementEnd

@@ -95,7 +95,7 @@ BEGIN
     former := tasktable.enter_change('archive', archive.by, false);
     UPDATE tasktable.scheduled_tasks AS t SET archived_at = clock_timestamp(), archived_note = archive.note
     WHERE t.id = archive.id RETURNING t.revision INTO result.revision;
-    PERFORM tasktable.leave_change(former);
+    former := tasktable.leave_change(former);
     result.outcome := 'archived';
     RETURN result;
 END $$;
@@ -150,7 +150,7 @@ BEGIN
         WHERE c.task_id = past.id AND c.revision <= past.until RETURNING 1
     )
     SELECT count(*) INTO changes FROM gone;
-    PERFORM tasktable.leave_change(former);
+    former := tasktable.leave_change(former);
     RETURN NEXT;
 END $$;
 -- +goose StatementEnd

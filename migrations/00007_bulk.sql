@@ -10,16 +10,12 @@ DECLARE
     was     jsonb;
     is_now  jsonb;
 BEGIN
-    IF TG_OP = 'INSERT' THEN
+    IF TG_OP = 'INSERT' AND current_setting('tasktable_change.bulk', true) = 'on' THEN
+        RETURN NULL; -- insert_tasks writes all its lines at once
+    ELSIF TG_OP = 'INSERT' THEN
         INSERT INTO tasktable.scheduled_task_changes (revision, task_id, verb, outcome, changed_by, new)
-        SELECT i.revision, i.id, verb, 'created', author, jsonb_build_object('status', i.status, 'type', i.type, 'scheduled_at', i.scheduled_at)
-        FROM inserted AS i;
-        IF split_part(context, chr(31), 3) <> 'quiet' AND pg_notification_queue_usage() < 0.5
-            AND EXISTS (SELECT 1 FROM inserted AS i WHERE i.next_attempt_at <= clock_timestamp() + interval '2 seconds')
-        THEN
-            PERFORM pg_notify('tasktable.wake', '');
-        END IF;
-        RETURN NULL;
+        VALUES (NEW.revision, NEW.id, verb, 'created', author,
+                jsonb_build_object('status', NEW.status, 'type', NEW.type, 'scheduled_at', NEW.scheduled_at));
     ELSIF TG_OP = 'DELETE' AND context = 'retention' THEN
         RETURN NULL; -- nobody's edit, and its history goes too
     ELSIF TG_OP = 'DELETE' THEN
@@ -59,17 +55,9 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
-DROP TRIGGER task_3_insert ON tasktable.scheduled_tasks;
-CREATE TRIGGER task_3_insert AFTER INSERT ON tasktable.scheduled_tasks
-    REFERENCING NEW TABLE AS inserted FOR EACH STATEMENT EXECUTE FUNCTION tasktable.after_task_change();
-COMMENT ON TRIGGER task_3_insert ON tasktable.scheduled_tasks IS 'The change lines of new tasks, all of a statement''s at once.';
-CREATE TRIGGER task_8_delete AFTER DELETE ON tasktable.scheduled_tasks
-    FOR EACH ROW EXECUTE FUNCTION tasktable.after_task_change();
-COMMENT ON TRIGGER task_8_delete ON tasktable.scheduled_tasks IS 'The change line of a deleted task.';
-
 -- insert_tasks writes what the trigger would have computed for each row.
 DROP TRIGGER task_1_edit ON tasktable.scheduled_tasks;
-CREATE TRIGGER task_1_edit BEFORE UPDATE OF id, payload, scheduled_at, run_now_at, priority, queue, expiration,
+CREATE TRIGGER task_1_edit BEFORE UPDATE OF id, payload, type, scheduled_at, run_now_at, priority, queue, expiration,
     expected_execution_time, max_attempts, entity, tenant_id, cron, time_zone, overlap, catch_up, catch_up_paused, catch_up_limit,
     jitter, ends_at, max_occurrences, parent_id, paused_until, retention, archived_at ON tasktable.scheduled_tasks
     FOR EACH ROW EXECUTE FUNCTION tasktable.before_task_change();
@@ -83,9 +71,9 @@ CREATE FUNCTION tasktable.insert_tasks(tasks jsonb, scheduled_by text, wake bool
 RETURNS TABLE ("position" bigint, id text, revision bigint) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
-    former text := tasktable.enter_change(insert_tasks.verb, insert_tasks.scheduled_by, insert_tasks.wake);
+    author text := coalesce(nullif(insert_tasks.scheduled_by, ''), nullif(current_setting('tasktable_change.by', true), ''), session_user);
 BEGIN
-    PERFORM set_config('tasktable_change.bulk', 'on', true);
+    PERFORM set_config('tasktable_change.bulk', 'on', true); -- the triggers leave it all to this
     RETURN QUERY
     WITH task AS MATERIALIZED (
         SELECT each.value AS task, each.ordinality, each.value ->> 'id' AS id,
@@ -93,20 +81,28 @@ BEGIN
                 ELSE (each.value ->> 'scheduled_at')::timestamptz END AS scheduled_at
         FROM jsonb_array_elements(insert_tasks.tasks) WITH ORDINALITY AS each
     ), made AS (
-        INSERT INTO tasktable.scheduled_tasks AS t (id, payload, scheduled_at, priority, queue, expiration, expected_execution_time,
+        INSERT INTO tasktable.scheduled_tasks AS t (id, payload, type, scheduled_at, priority, queue, expiration, expected_execution_time,
             max_attempts, tenant_id, entity, scheduled_by, jitter, retention, revision, next_attempt_at)
-        SELECT task.id, task.task -> 'payload', task.scheduled_at, coalesce((task.task ->> 'priority')::int, 0), coalesce(task.task ->> 'queue', 'default'),
+        SELECT task.id, task.task -> 'payload', task.task #>> '{payload,type}', task.scheduled_at, coalesce((task.task ->> 'priority')::int, 0), coalesce(task.task ->> 'queue', 'default'),
             (task.task ->> 'expiration')::interval, coalesce((task.task ->> 'expected_execution_time')::interval, '5 minutes'),
             coalesce((task.task ->> 'max_attempts')::int, 5), task.task ->> 'tenant_id', task.task ->> 'entity', insert_tasks.scheduled_by,
             (task.task ->> 'jitter')::interval, (task.task ->> 'retention')::interval, nextval('tasktable.task_numbers'),
             tasktable.due_of(task.id, task.scheduled_at, NULL, (task.task ->> 'jitter')::interval)
         FROM task ORDER BY task.id COLLATE "C" -- as schedule_many: the two cannot deadlock
         ON CONFLICT (id) DO NOTHING
-        RETURNING t.id::text AS id, t.revision
+        RETURNING t.id::text AS id, t.revision, t.status, t.type, t.scheduled_at, t.next_attempt_at
+    ), recorded AS (
+        INSERT INTO tasktable.scheduled_task_changes (revision, task_id, verb, outcome, changed_by, new)
+        SELECT made.revision, made.id, coalesce(nullif(insert_tasks.verb, ''), 'sql'), 'created', author,
+            jsonb_build_object('status', made.status, 'type', made.type, 'scheduled_at', made.scheduled_at)
+        FROM made
+    ), told AS MATERIALIZED (
+        SELECT pg_notify('tasktable.wake', '')
+        WHERE insert_tasks.wake AND pg_notification_queue_usage() < 0.5
+            AND EXISTS (SELECT 1 FROM made WHERE made.next_attempt_at <= clock_timestamp() + interval '2 seconds')
     )
-    SELECT task.ordinality, made.id, made.revision FROM made JOIN task USING (id);
+    SELECT task.ordinality, made.id, made.revision FROM made JOIN task USING (id) CROSS JOIN (SELECT count(*) FROM told) AS told;
     PERFORM set_config('tasktable_change.bulk', '', true);
-    PERFORM tasktable.leave_change(former);
 END $$;
 -- +goose StatementEnd
 COMMENT ON FUNCTION tasktable.insert_tasks(jsonb, text, boolean, text) IS 'The part of schedule_many for plain tasks with ids of their own that are all new: inserts them, and returns those that were.';
@@ -238,16 +234,11 @@ COMMENT ON FUNCTION tasktable.schedule_many(jsonb, text, boolean, text) IS
     'schedule for each object of a JSON array with the keys payload, scheduled_at (absent: now; null: keep), id, priority, queue, expiration, expected_execution_time, max_attempts, tenant_id, entity, if_finished, and those of schedule for recurrence, jitter and retention. position counts from 1 in the array. Of two with one id the later wins.';
 DROP TRIGGER task_0_insert ON tasktable.scheduled_tasks;
 DROP TRIGGER task_1_edit ON tasktable.scheduled_tasks;
-CREATE TRIGGER task_1_edit BEFORE INSERT OR UPDATE OF id, payload, scheduled_at, run_now_at, priority, queue, expiration,
+CREATE TRIGGER task_1_edit BEFORE INSERT OR UPDATE OF id, payload, type, scheduled_at, run_now_at, priority, queue, expiration,
     expected_execution_time, max_attempts, entity, tenant_id, cron, time_zone, overlap, catch_up, catch_up_paused, catch_up_limit,
     jitter, ends_at, max_occurrences, parent_id, paused_until, retention, archived_at ON tasktable.scheduled_tasks
     FOR EACH ROW EXECUTE FUNCTION tasktable.before_task_change();
 COMMENT ON TRIGGER task_1_edit ON tasktable.scheduled_tasks IS 'Every insert and every edit.';
-DROP TRIGGER task_8_delete ON tasktable.scheduled_tasks;
-DROP TRIGGER task_3_insert ON tasktable.scheduled_tasks;
-CREATE TRIGGER task_3_insert AFTER INSERT OR DELETE ON tasktable.scheduled_tasks
-    FOR EACH ROW EXECUTE FUNCTION tasktable.after_task_change();
-COMMENT ON TRIGGER task_3_insert ON tasktable.scheduled_tasks IS 'The change line of a new or deleted task.';
 -- +goose StatementBegin
 CREATE OR REPLACE FUNCTION tasktable.after_task_change() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE

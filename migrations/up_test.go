@@ -93,7 +93,6 @@ func TestCheckOfWhatIsUnmigratedOrOlder(t *testing.T) {
 // withoutLast undoes the last migration, which must then be named in its place.
 const withoutLast = `
 	DROP TRIGGER task_0_insert ON tasktable.scheduled_tasks;
-	DROP TRIGGER task_8_delete ON tasktable.scheduled_tasks;
 	DROP FUNCTION tasktable.insert_tasks, tasktable.schedule_each;
 	DELETE FROM tasktable.goose_db_version WHERE version_id = 7`
 

@@ -59,7 +59,7 @@ func (b *Bare) Claim(ctx context.Context) (claimed int, err error) {
 func (b *Bare) Look(ctx context.Context) (peek, pass time.Duration, claimed int, err error) {
 	began := time.Now()
 	var batch pgx.Batch
-	b.floors.queue(b.statements, &batch)
+	b.floors.queue(b.statements, &batch, true)
 	results := b.conn.SendBatch(ctx, &batch)
 	_, err = b.floors.read(results)
 	if err = errors.Join(err, results.Close()); err != nil {
@@ -78,7 +78,7 @@ func (b *Bare) claim(ctx context.Context) (taken []claimed, err error) {
 	err = pgx.BeginFunc(ctx, b.conn, func(tx pgx.Tx) error {
 		var batch pgx.Batch
 		batch.Queue(enterSQL)
-		b.floors.queue(b.statements, &batch)
+		b.floors.queue(b.statements, &batch, false)
 		results := tx.SendBatch(ctx, &batch)
 		_, err := results.Exec()
 		if err == nil {
@@ -104,7 +104,7 @@ func (b *Bare) claimFrom(ctx context.Context, tx pgx.Tx, lanes []lane) ([]claime
 	if len(due) == 0 {
 		return nil, nil
 	}
-	return b.statements.claim(ctx, tx, nil, 0, DefaultStartAllowance, due, settleMost)
+	return b.statements.claimFree(ctx, tx, nil, 0, DefaultStartAllowance, due, settleMost)
 }
 
 func (b *Bare) complete(ctx context.Context, taken []claimed) error {

@@ -121,10 +121,7 @@ func (s statements) claim(
 	ctx context.Context, q querier, now *time.Time, lookAhead, allowance time.Duration, lanes []laneBudget, most int, aside ...string,
 ) ([]claimed, error) {
 	var taken []claimed
-	room := map[int]int{}
-	for _, l := range lanes {
-		room[l.Pool] = l.Room
-	}
+	room := roomOf(lanes)
 	locked := 0
 	for range claimTries {
 		some, skipped, err := s.claimOnce(ctx, q, now, lookAhead, allowance, lanes, room, most-len(taken), locked, aside)
@@ -156,15 +153,8 @@ func (s statements) claimOnce(
 	ctx context.Context, q querier, now *time.Time, lookAhead, allowance time.Duration, lanes []laneBudget, room map[int]int, most, past int,
 	aside []string,
 ) (taken []claimed, skipped int, err error) {
-	n := len(lanes)
-	queues, types := make([]string, n), make([]string, n)
-	priorities, pools, rooms, nears, costs := make([]int, n), make([]int, n), make([]int, n), make([]int, n), make([]int, n)
-	heads := make([]time.Time, n)
-	for i, l := range lanes {
-		heads[i] = l.Head
-		queues[i], types[i], priorities[i], pools[i], rooms[i], nears[i], costs[i] = l.Queue, l.Type, l.Priority, l.Pool, room[l.Pool], l.Near, max(l.Cost, 1)
-	}
-	rows, err := q.Query(ctx, s.schema.SQL(claimSQL), now, lookAhead, allowance, queues, types, priorities, pools, rooms, most, past, notNil(aside), nears, costs, heads)
+	c := columnsOfLanes(lanes, room)
+	rows, err := q.Query(ctx, s.schema.SQL(claimSQL), now, lookAhead, allowance, c.queues, c.types, c.priorities, c.pools, c.rooms, most, past, notNil(aside), c.nears, c.costs, c.heads)
 	if err != nil {
 		return nil, 0, fmt.Errorf("claim: %w", err)
 	}
@@ -174,6 +164,33 @@ func (s statements) claimOnce(
 	}
 	summary := taken[len(taken)-1] // the last row counts
 	return taken[:len(taken)-1], summary.Attempt, nil
+}
+
+// laneColumns is lanes turned on their side, as unnest takes them.
+type laneColumns struct {
+	queues, types                          []string
+	priorities, pools, rooms, nears, costs []int
+	heads                                  []time.Time
+}
+
+// columnsOfLanes turns lanes. room is that of each pool by now.
+func columnsOfLanes(lanes []laneBudget, room map[int]int) *laneColumns {
+	c := &laneColumns{}
+	for _, l := range lanes {
+		c.queues, c.types, c.priorities = append(c.queues, l.Queue), append(c.types, l.Type), append(c.priorities, l.Priority)
+		c.pools, c.rooms, c.nears = append(c.pools, l.Pool), append(c.rooms, room[l.Pool]), append(c.nears, l.Near)
+		c.costs, c.heads = append(c.costs, max(l.Cost, 1)), append(c.heads, l.Head)
+	}
+	return c
+}
+
+// roomOf is the room of each pool.
+func roomOf(lanes []laneBudget) map[int]int {
+	room := map[int]int{}
+	for _, l := range lanes {
+		room[l.Pool] = l.Room
+	}
+	return room
 }
 
 // head is the first task of a lane.

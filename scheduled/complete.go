@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -32,8 +33,7 @@ WITH clock AS MATERIALIZED (
     SELECT u.fence, u.id, u.type, u.revision, u.attempt, u.scheduled_at, u.due_at, u.started_at, u.now, 'COMPLETED', $12::bigint
     FROM updated AS u
 )
-SELECT u.fence, true AS settled, true AS current, false AS held, false AS due_soon, 'COMPLETED' AS status, u.type, 0 AS chain
-FROM updated AS u`
+SELECT u.fence FROM updated AS u`
 
 const briefLockSQL = `SELECT set_config('lock_timeout', '20ms', true)`
 
@@ -68,9 +68,16 @@ func (s statements) complete(ctx context.Context, q batcher, now *time.Time, nod
 	if err != nil {
 		return nil, fmt.Errorf("complete %d tasks: %w", len(settlements), err)
 	}
-	done, err = pgx.CollectRows(rows, pgx.RowToStructByName[settled])
-	if err != nil {
+	recorded := make(map[int64]bool, len(settlements))
+	var fence int64
+	if _, err := pgx.ForEachRow(rows, []any{&fence}, func() error { recorded[fence] = true; return nil }); err != nil {
 		return nil, fmt.Errorf("complete %d tasks: %w", len(settlements), err)
+	}
+	done = make([]settled, 0, len(recorded))
+	for i := range settlements {
+		if one := &settlements[i]; recorded[one.Fence] {
+			done = append(done, settled{Fence: one.Fence, Settled: true, Current: true, Status: string(store.StatusCompleted), Type: one.Type})
+		}
 	}
 	return done, nil
 }
@@ -81,12 +88,15 @@ func (s statements) completeOrSettle(ctx context.Context, q interface {
 	querier
 	batcher
 }, node *int64, settlements []settlement) (done []settled, err error) {
-	plain, rest := make([]settlement, 0, len(settlements)), []settlement(nil)
-	for i := range settlements {
-		if settlements[i].plain() {
-			plain = append(plain, settlements[i])
-		} else {
-			rest = append(rest, settlements[i])
+	plain, rest := settlements, []settlement(nil)
+	if slices.ContainsFunc(settlements, func(s settlement) bool { return !s.plain() }) { // else, as nearly always, nothing is copied
+		plain = nil
+		for i := range settlements {
+			if settlements[i].plain() {
+				plain = append(plain, settlements[i])
+			} else {
+				rest = append(rest, settlements[i])
+			}
 		}
 	}
 	if len(plain) > 0 {

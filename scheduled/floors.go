@@ -10,13 +10,17 @@ import (
 // laneFloors spares the leader the dead heads of the lanes. Claimed tasks leave entries at the front of their lane's index range, which
 // vacuum removes; as long as some session's old snapshot keeps it from that, each look would step over all of them. When looks become
 // slow by it, most of them begin in each lane behind what was claimed there last, and only some look at all: what came to lie before
-// that, as a task scheduled for a time that has passed, is found a little later.
+// that, as a task scheduled for a time that has passed, is found a little later, and those behind it run first. So it is only done where
+// it helps: on a machine that is merely slow each look is slow, and all look at everything.
 type laneFloors struct {
-	known  map[laneKey]laneFloor
-	fullAt time.Time // when to look at everything again
-	full   bool      // the look under way does
-	began  time.Time
-	now    time.Time // the database's, at the last look
+	known    map[laneKey]laneFloor
+	fullAt   time.Time     // when to look at everything again
+	fullTook time.Duration // the last look at everything
+	spares   bool          // looks from the floors on are quicker by far
+	triedAt  time.Time     // when it was last tried whether they are
+	full     bool          // the look under way is at everything
+	began    time.Time
+	now      time.Time // the database's, at the last look
 }
 
 type laneKey struct {
@@ -33,6 +37,8 @@ const (
 	// A look at everything is slow from here on, and then takes at most a twentieth of the time.
 	fullSlow  = 5 * time.Millisecond
 	fullShare = 20
+	// While it does not help, it is tried again so often, by a peek that claims nothing.
+	floorTry = 10 * time.Second
 	// An emptied lane is remembered for so long: its dead heads are in the way of finding new lanes.
 	floorKept = 10 * time.Minute
 )
@@ -128,10 +134,13 @@ SELECT clock_timestamp() AS now, lane.queue, lane.type, lane.priority,
         - coalesce($1::timestamptz, clock_timestamp())), 604800)::float8 AS due_in
 FROM (SELECT 1) AS one LEFT JOIN lane ON true`
 
-// queue adds the statements whose answers read reads to a batch.
-func (f *laneFloors) queue(s statements, batch *pgx.Batch) {
+// queue adds the statements whose answers read reads to a batch. peek says that nothing is claimed by what it finds.
+func (f *laneFloors) queue(s statements, batch *pgx.Batch, peek bool) {
 	f.began = time.Now()
 	f.full = len(f.known) == 0 || !f.began.Before(f.fullAt)
+	if !f.full && !f.spares {
+		f.full = !peek || f.began.Sub(f.triedAt) < floorTry
+	}
 	if f.full {
 		batch.Queue(s.schema.SQL(lanesSQL), nil)
 	} else {
@@ -171,10 +180,14 @@ func (f *laneFloors) read(results pgx.BatchResults) (found listedLanes, err erro
 func (f *laneFloors) learn(rows []laneRow, took time.Duration) {
 	now := time.Now()
 	if f.full {
-		f.fullAt = now
+		f.fullAt, f.fullTook = now, took
 		if took >= fullSlow {
 			f.fullAt = now.Add(fullShare * took)
+		} else {
+			f.spares = false
 		}
+	} else {
+		f.spares, f.triedAt = took <= f.fullTook/2, now
 	}
 	if f.known == nil {
 		f.known = map[laneKey]laneFloor{}

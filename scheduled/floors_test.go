@@ -16,7 +16,7 @@ import (
 func (b *bench) look(f *laneFloors) (names string) {
 	b.t.Helper()
 	var batch pgx.Batch
-	f.queue(b.statements, &batch)
+	f.queue(b.statements, &batch, false)
 	results := b.pool.SendBatch(b.t.Context(), &batch)
 	found, err := f.read(results)
 	if err = errors.Join(err, results.Close()); err != nil {
@@ -31,7 +31,7 @@ func (b *bench) look(f *laneFloors) (names string) {
 
 // someFloors knows lanes, and does not look at everything for a while.
 func someFloors(at time.Time, keys ...laneKey) *laneFloors {
-	f := &laneFloors{known: map[laneKey]laneFloor{}, fullAt: time.Now().Add(time.Hour)}
+	f := &laneFloors{known: map[laneKey]laneFloor{}, fullAt: time.Now().Add(time.Hour), spares: true}
 	for _, key := range keys {
 		f.known[key] = laneFloor{at: at, seen: time.Now()}
 	}
@@ -124,5 +124,49 @@ func TestFloorsLearn(t *testing.T) {
 	f.learn(nil, 0)
 	if len(f.known) != 0 {
 		t.Error("a lane that has long been empty is still known")
+	}
+}
+
+// A machine on which each look is slow looks at everything: looking from the floors on would let tasks run before more urgent ones, and
+// spare nothing. It is tried by a peek now and then.
+func TestFloorsOnlyWhereTheySpare(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	f := someFloors(noon, laneKey{"default", "JOB", 0})
+	f.spares = false
+	look := func(peek bool, took time.Duration) (full bool) {
+		var batch pgx.Batch
+		f.queue(b.statements, &batch, peek)
+		f.learn(nil, took)
+		return f.full
+	}
+	f.full = true
+	f.learn(nil, 50*time.Millisecond)
+	for _, step := range []struct {
+		what   string
+		peek   bool
+		took   time.Duration
+		full   bool
+		spares bool
+	}{
+		{"a pass after a slow look", false, 50 * time.Millisecond, true, false},
+		{"a peek tries", true, 40 * time.Millisecond, false, false},
+		{"it was not quicker: no other try", true, 50 * time.Millisecond, true, false},
+		{"nor in a pass", false, 50 * time.Millisecond, true, false},
+	} {
+		if full := look(step.peek, step.took); full != step.full || f.spares != step.spares {
+			t.Errorf("%s: everything %t, spares %t", step.what, full, f.spares)
+		}
+	}
+	f.triedAt = time.Now().Add(-2 * floorTry)
+	if full := look(true, time.Millisecond); full || !f.spares {
+		t.Errorf("a try that was quicker: everything %t, spares %t", full, f.spares)
+	}
+	if full := look(false, time.Millisecond); full || !f.spares {
+		t.Errorf("the pass after it: everything %t, spares %t", full, f.spares)
+	}
+	f.fullAt = time.Time{}
+	if full := look(false, time.Millisecond); !full || f.spares {
+		t.Errorf("a look at everything that was quick: everything %t, spares %t", full, f.spares)
 	}
 }

@@ -164,7 +164,7 @@ func TestGateSeesEditsPastTheTriggers(t *testing.T) {
 	b := newBench(t)
 	b.exec(`ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER`)
 	insert := func(id string) {
-		b.exec(`INSERT INTO tasktable.scheduled_tasks (id, payload, revision, scheduled_at, next_attempt_at) VALUES ($1, '{"type":"JOB"}', 7, $2::timestamptz, $2::timestamptz)`, id, noon)
+		b.exec(`INSERT INTO tasktable.scheduled_tasks (id, payload, type, revision, scheduled_at, next_attempt_at) VALUES ($1, '{"type":"JOB"}', 'JOB', 7, $2::timestamptz, $2::timestamptz)`, id, noon)
 	}
 	for _, edit := range []string{`status = 'PAUSED'`, `status = 'CANCELLED', finished_at = now()`, `revision = 8`} {
 		insert(edit)

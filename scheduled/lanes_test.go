@@ -88,10 +88,10 @@ func TestLanesAreListedByProbes(t *testing.T) {
 	b := newBench(t)
 	b.exec(`ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER`)
 	// 42 small lanes, and one of a type that no node has, with many tasks.
-	b.exec(`INSERT INTO tasktable.scheduled_tasks (id, payload, queue, priority, revision, next_attempt_at)
-		SELECT 'small ' || i, jsonb_build_object('type', 'TYPE_' || i % 7), 'queue' || i % 2, i % 3, i, clock_timestamp() FROM generate_series(1, 600) AS i
+	b.exec(`INSERT INTO tasktable.scheduled_tasks (id, payload, type, queue, priority, revision, next_attempt_at)
+		SELECT 'small ' || i, jsonb_build_object('type', 'TYPE_' || i % 7), 'TYPE_' || i % 7, 'queue' || i % 2, i % 3, i, clock_timestamp() FROM generate_series(1, 600) AS i
 		UNION ALL
-		SELECT 'foreign ' || i, '{"type":"FOREIGN"}', 'default', 0, i, clock_timestamp() FROM generate_series(1, 20000) AS i`)
+		SELECT 'foreign ' || i, '{"type":"FOREIGN"}', 'FOREIGN', 'default', 0, i, clock_timestamp() FROM generate_series(1, 20000) AS i`)
 	b.inTx(func(tx pgx.Tx) {
 		for _, statistics := range []string{"stale", "fresh"} {
 			plan := explain(t, tx, lanesSQL, nil)

@@ -27,6 +27,7 @@ type leader struct {
 	nodes      []liveNode
 	seen       map[int64]time.Time // when a node's lock was last seen held, or first seen at all
 	most       int                 // how many tasks a pass takes; halved by a timeout, doubled by a success
+	lockedAt   time.Time           // when a pass was last stopped by a lock of an application's
 	floor      time.Time           // leases that end before it have been dealt with
 	floorReset time.Time
 	cleanedAt  time.Time
@@ -100,8 +101,9 @@ func (l *leader) tick(ctx context.Context) (look, error) {
 	sent := time.Now()
 	var batch pgx.Batch
 	batch.Queue(l.statements.schema.SQL(nodesSQL), int64(uint32(lockClass(l.session.schema, "node"))))
-	l.floors.queue(l.statements, &batch)
+	l.floors.queue(l.statements, &batch, true)
 	batch.Queue(l.statements.schema.SQL(lapsedSQL), l.floor)
+	l.queueNudge(&batch)
 	results := l.session.conn.SendBatch(ctx, &batch)
 	seen, err := l.readTick(results)
 	err = errors.Join(err, results.Close())
@@ -179,6 +181,9 @@ func (l *leader) readTick(results pgx.BatchResults) (seen ticked, err error) {
 	}
 	seen.lanes = slices.Concat(unpaused(lanes.tasks, lanes.paused), unpaused(lanes.recurring, lanes.paused))
 	if err := results.QueryRow().Scan(&seen.now, &seen.lapsed, &seen.resumes); err != nil {
+		return seen, err
+	}
+	if _, err := results.Exec(); err != nil { // the nudge
 		return seen, err
 	}
 	for _, row := range nodeRows {

@@ -174,8 +174,9 @@ func TestPauseOfClaimedTasks(t *testing.T) {
 // waitingSQL makes so many due tasks of a queue, of several types and priorities.
 const waitingSQL = `
 WITH made AS (
-	INSERT INTO tasktable.scheduled_tasks (id, payload, queue, priority, revision, scheduled_at, next_attempt_at)
-	SELECT 'waits ' || n, jsonb_build_object('type', CASE WHEN n % 2 = 0 THEN 'JOB' ELSE 'OTHER' END, 'name', 'waits'), 'paused', n % 3, n,
+	INSERT INTO tasktable.scheduled_tasks (id, payload, type, queue, priority, revision, scheduled_at, next_attempt_at)
+	SELECT 'waits ' || n, jsonb_build_object('type', CASE WHEN n % 2 = 0 THEN 'JOB' ELSE 'OTHER' END, 'name', 'waits'),
+		CASE WHEN n % 2 = 0 THEN 'JOB' ELSE 'OTHER' END, 'paused', n % 3, n,
 		clock_timestamp() - interval '1 hour', clock_timestamp() - interval '1 hour'
 	FROM generate_series(1, $1::int) AS n RETURNING 1)
 SELECT count(*) FROM made`

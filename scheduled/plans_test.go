@@ -56,8 +56,8 @@ func TestPlansUnderStaleStatistics(t *testing.T) {
 func (b *bench) fill(statistics string) {
 	b.t.Helper()
 	insert := func(from, to int) {
-		b.exec(`INSERT INTO tasktable.scheduled_tasks (id, payload, queue, priority, revision, status, finished_at)
-			SELECT 'task-JOB-' || i, jsonb_build_object('type', 'TYPE_' || lane % 3, 'about', 'number ' || i), 'queue' || lane / 3 % 2, lane / 6, i, 'COMPLETED', clock_timestamp()
+		b.exec(`INSERT INTO tasktable.scheduled_tasks (id, payload, type, queue, priority, revision, status, finished_at)
+			SELECT 'task-JOB-' || i, jsonb_build_object('type', 'TYPE_' || lane % 3, 'about', 'number ' || i), 'TYPE_' || lane % 3, 'queue' || lane / 3 % 2, lane / 6, i, 'COMPLETED', clock_timestamp()
 			FROM generate_series($1::int, $2::int) AS i CROSS JOIN mod(abs(hashint4(i)), 12) AS lane`, from, to)
 	}
 	b.exec(`ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER, SET (autovacuum_enabled = false)`)
@@ -158,6 +158,7 @@ func (b *bench) hotStatements() []hotStatement {
 
 	var r recorder // gives each an error; what has not come to it is missed below
 	_, _ = b.claim(ctx, &r, nil, time.Second, time.Minute, budgets, planMost)
+	_, _ = b.claimFree(ctx, &r, nil, time.Second, time.Minute, budgets, planMost)
 	_, _ = b.gate(ctx, &r, nil, holds)
 	_, _ = b.recheck(ctx, &r, holds)
 	_, _ = b.extend(ctx, &r, holds, time.Minute, nil)
@@ -166,13 +167,14 @@ func (b *bench) hotStatements() []hotStatement {
 	_, _ = b.again(ctx, &r, nil, new(int64(7)), agains)
 	_, _ = b.fork(ctx, &r, nil, found.recurring, forkMost)
 	_ = b.writeForks(ctx, &r, &advance)
-	(&laneFloors{}).queue(b.statements, &r.Batch)
-	floors.queue(b.statements, &r.Batch)
+	(&laneFloors{}).queue(b.statements, &r.Batch, true)
+	floors.queue(b.statements, &r.Batch, true)
 	r.Queue(b.schema.SQL(lapsedSQL), time.Unix(0, 0))
 
 	lanes, recurring := len(found.tasks), len(found.recurring)
 	hot := []hotStatement{
 		{name: "claim", sql: claimSQL, most: (lanes + 2) * planMost}, // the heads of each lane; those of them that it locks, and updates
+		{name: "claim free", sql: claimFreeSQL, most: (lanes + 1) * planMost},
 		{name: "gate", sql: gateSQL, most: planHolds},
 		{name: "recheck", sql: recheckSQL, most: planHolds},
 		{name: "extend", sql: extendSQL, most: 2 * planHolds},

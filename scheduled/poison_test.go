@@ -24,7 +24,6 @@ BEGIN
     FOR rule IN SELECT attname FROM pg_attribute WHERE attrelid = 'tasktable.scheduled_tasks'::regclass AND attnum > 0 AND attname <> 'id' LOOP
         EXECUTE format('ALTER TABLE tasktable.scheduled_tasks ALTER COLUMN %I DROP NOT NULL', rule.attname);
     END LOOP;
-    ALTER TABLE tasktable.scheduled_tasks ALTER COLUMN type DROP EXPRESSION;
     ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER;
 END $$`
 
@@ -178,7 +177,7 @@ func TestPoisonousClaims(t *testing.T) {
 	for _, id := range held {
 		s.schedule(id, func(task *store.Task) { task.MaxAttempts = 2 })
 	}
-	s.exec(`ALTER TABLE tasktable.scheduled_tasks DROP CONSTRAINT IF EXISTS "next_attempt_at and held_until must be finite"`)
+	s.exec(`ALTER DOMAIN tasktable.task_instant DROP CONSTRAINT "next_attempt_at and held_until must be finite"`)
 	s.exec(`UPDATE tasktable.scheduled_tasks SET status = 'EXECUTING', attempt = 1, next_attempt_at = NULL, fence = nextval('tasktable.task_numbers'),
 		held_until = CASE id WHEN 'for ever' THEN 'infinity' WHEN 'since ever' THEN '-infinity' ELSE clock_timestamp() - interval '1 minute' END`)
 	s.exec(`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'the application says no'; END $$`)

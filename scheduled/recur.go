@@ -190,11 +190,20 @@ func (m missed) skip(r recurring) string {
 // fire applies the task's policies to the fires that are due.
 func (f *firing) fire(r recurring, due []missed, gap time.Time, blocked string) {
 	var runs, skips []fire
-	for _, m := range due {
+	last := -1 // of those that run: with overlap = skip none but it does, if the policies mean the latest only
+	for i, m := range due {
+		if m.skip(r) == "" {
+			last = i
+		}
+	}
+	for i, m := range due {
 		if r.MaxOccurrences != nil && f.Count >= *r.MaxOccurrences {
 			break
 		}
 		skip := m.skip(r)
+		if skip == "" && i < last && r.Overlap == "skip" && m.policy != "all" {
+			skip = "missed, and a later one runs: overlap is skip"
+		}
 		if skip == "" {
 			skip = blocked
 		}

@@ -123,8 +123,8 @@ func TestRetainGoesOn(t *testing.T) {
 		b := newBench(t)
 		// A page a row, so that batches have an end.
 		b.exec(`ALTER TABLE tasktable.scheduled_tasks ALTER COLUMN message SET STORAGE PLAIN, DISABLE TRIGGER USER`)
-		b.exec(`INSERT INTO tasktable.scheduled_tasks (id, payload, revision, status, finished_at, message)
-			SELECT 'task ' || i, '{"type":"JOB"}', i, 'COMPLETED', $1::timestamptz, repeat('x', 5000) FROM generate_series(1, $2::int) AS i`, noon.Add(-time.Hour), pages)
+		b.exec(`INSERT INTO tasktable.scheduled_tasks (id, payload, type, revision, status, finished_at, message)
+			SELECT 'task ' || i, '{"type":"JOB"}', 'JOB', i, 'COMPLETED', $1::timestamptz, repeat('x', 5000) FROM generate_series(1, $2::int) AS i`, noon.Add(-time.Hour), pages)
 		b.exec(`INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt, scheduled_at, finished_at, outcome)
 			SELECT i, 'task ' || i, 'JOB', i, 1, now(), $1::timestamptz, 'COMPLETED' FROM generate_series(1, $2::int + 500) AS i`, noon.Add(-time.Hour), pages)
 		r := b.retainerOf(time.Minute, nil)

@@ -81,7 +81,17 @@ func (w *worker) gate(ctx context.Context, holds []hold) (gateAnswer, error) {
 	if err != nil {
 		return gateAnswer{}, err
 	}
-	return gateAnswer{rows: rows, at: asked.Add(time.Since(asked) / 2)}, nil
+	return gateAnswer{rows: rows, at: gateInstant(asked, time.Now())}, nil
+}
+
+// gateTravel is how long a gate's question and answer may take in all and still count from when it was asked.
+const gateTravel = gateValid * 4 / 5
+
+// gateInstant is when the gate was passed, at the latest that is certain to be no later than it was: when it was asked, for which way of
+// the two was slow nobody can tell. On a link that takes longer than gateTravel no answer would ever be young enough; there the handler is
+// called within a round trip and 50 ms.
+func gateInstant(asked, answered time.Time) time.Time {
+	return asked.Add(max(answered.Sub(asked)-gateTravel, 0))
 }
 
 const (
@@ -157,8 +167,9 @@ const (
 	stale                   // the gate's answer is too old by now: ask again
 )
 
-// serveOne runs one task that has its slot, if the gate, asked at that instant, lets it.
-func (b *batch) serveOne(r *run, answer gateRow, gateAt time.Time, rest []*run) serving {
+// serveOne runs one task that has its slot, if the gate, asked at that instant, lets it. For so long as patience is set to, gateValid, the
+// rest of the batch waits for it.
+func (b *batch) serveOne(r *run, answer gateRow, gateAt time.Time, rest []*run, patience *time.Timer) serving {
 	if b.left([]*run{r}) == nil {
 		return served // released while it waited
 	}
@@ -188,13 +199,12 @@ func (b *batch) serveOne(r *run, answer gateRow, gateAt time.Time, rest []*run) 
 		b.finish(running, <-running.done)
 		return served
 	}
-	timer := time.NewTimer(gateValid)
-	defer timer.Stop()
+	patience.Reset(gateValid)
 	select {
 	case ended := <-running.done:
 		b.finish(running, ended)
 		return served
-	case <-timer.C:
+	case <-patience.C:
 		b.serving.Go(func() { b.serve(rest) })
 		b.finish(running, <-running.done)
 		return handedOn
@@ -307,7 +317,12 @@ func (b *batch) extendRunning(ctx *leaseContext, r *run, d time.Duration) error 
 	}
 	d = min(d, store.MaxExpectedExecutionTime)
 	d += margin(d) + time.Millisecond
-	extended, err := b.statements.extend(b.settling, b.enginePool, []hold{r.hold}, b.config.StartAllowance, &d)
+	return b.extendLease(ctx, r, &d)
+}
+
+// extendLease makes the lease last at least d from now; nil: as long as the task is expected to run.
+func (b *batch) extendLease(ctx *leaseContext, r *run, d *time.Duration) error {
+	extended, err := b.statements.extend(b.settling, b.enginePool, []hold{r.hold}, b.config.StartAllowance, d)
 	if err != nil {
 		return err
 	}

@@ -29,19 +29,8 @@ func (b *batch) attemptTx(
 	// Not ctx: the rollback must happen after ctx is done, and after a panic or Goexit, too.
 	defer func() { _ = tx.rollback(context.WithoutCancel(ctx)) }()
 	if time.Since(gateAt) > gateValid {
-		answers, err := b.statements.gate(ctx, tx.querier, nil, []hold{r.hold})
-		if err != nil {
-			return false, &gateRow{Verdict: verdictNoTx, Payload: err.Error()}, nil
-		}
-		answer := answers[r.Fence]
-		if answer.Verdict != verdictGo {
-			return false, &answer, nil
-		}
-		e.StartedAt = answer.Now
-		if lease, ok := ctx.(*leaseContext); ok { // the wait was not the handler's
-			if err := b.extendRunning(lease, r, time.Duration(answer.Expected*float64(time.Second))); err != nil {
-				return false, &gateRow{Verdict: verdictNoTx, Payload: err.Error()}, nil
-			}
+		if refused := b.gateAgain(ctx, tx.querier, r, e); refused != nil {
+			return false, refused, nil
 		}
 	}
 	if err := run(ctx, e); err != nil {
@@ -62,6 +51,31 @@ func (b *batch) attemptTx(
 		b.settler.dueSoon()
 	}
 	return true, nil, nil
+}
+
+// gateAgain asks the gate in the handler's own transaction, as late as can be: until an answer is young enough when all else is done. It
+// returns the answer that does not let the task through, or nil.
+func (b *batch) gateAgain(ctx context.Context, tx querier, r *run, e *handlers.Execution) (refused *gateRow) {
+	if lease, ok := ctx.(*leaseContext); ok { // the wait was not the handler's
+		if err := b.extendLease(lease, r, nil); err != nil {
+			return &gateRow{Verdict: verdictNoTx, Payload: err.Error()}
+		}
+	}
+	for {
+		asked := time.Now()
+		answers, err := b.statements.gate(ctx, tx, nil, []hold{r.hold})
+		if err != nil {
+			return &gateRow{Verdict: verdictNoTx, Payload: err.Error()}
+		}
+		answer := answers[r.Fence]
+		if answer.Verdict != verdictGo {
+			return &answer
+		}
+		e.StartedAt = answer.Now
+		if time.Since(gateInstant(asked, time.Now())) <= gateValid { // else the process was held up between the two
+			return nil
+		}
+	}
 }
 
 // If this machine vanishes while the handler runs, its locks must not outlive it for hours: the next attempt waits for them.

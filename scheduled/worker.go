@@ -149,7 +149,12 @@ func (b *batch) serve(runs []*run) {
 		default:
 		}
 		first := runs[0]
-		timer := time.NewTimer(max(b.clock.until(first.Due), time.Until(first.notBefore)))
+		wait := max(b.clock.until(first.Due), time.Until(first.notBefore))
+		if wait <= 0 { // as nearly always in a backlog: no timer for each
+			runs = b.serveDue(runs)
+			continue
+		}
+		timer := time.NewTimer(wait)
 		select {
 		case <-timer.C:
 			runs = b.serveDue(runs)
@@ -191,6 +196,8 @@ func (b *batch) serveDue(runs []*run) []*run {
 		due++
 	}
 	asked := b.ask(runs[:due])
+	patience := time.NewTimer(gateValid) // one for all of them, set anew for each
+	defer patience.Stop()
 	for i, r := range runs[:due] {
 		if b.stopped() {
 			b.releaseAll(runs[i:], "the node is shutting down")
@@ -199,7 +206,7 @@ func (b *batch) serveDue(runs []*run) []*run {
 		if asked.rows == nil || time.Since(asked.at) > gateValid {
 			return runs[i:]
 		}
-		switch b.serveOne(r, asked.rows[r.Fence], asked.at, runs[i+1:]) {
+		switch b.serveOne(r, asked.rows[r.Fence], asked.at, runs[i+1:], patience) {
 		case served:
 		case stale:
 			return runs[i:]

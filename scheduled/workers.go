@@ -17,9 +17,10 @@ import (
 // 10,000 is River's own limit for a queue.
 const riverMostWorkers = 10000
 
-// riverPollInterval is how often River looks for jobs of which it has not been told: it listens, so only a connection that just broke
-// makes it need this. Once a second, its default, would be half of all that an idle node asks of the database.
-const riverPollInterval = 6 * time.Second
+// riverPollInterval is how often River looks for jobs of which it has not been told: it listens, and what it misses while its connection
+// is broken the leader's nudge tells it a second later. Once a second, its default, would be half of all that an idle node asks of the
+// database.
+const riverPollInterval = 30 * time.Second
 
 // longAgo is the time at which all our River jobs are scheduled. River would stamp them with this process's clock, and fetch
 // them by the database's: a clock that is an hour ahead would delay each job by an hour.

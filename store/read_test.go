@@ -49,10 +49,10 @@ func (b *bench) insert(row store.Row) {
 	b.check(err)
 	b.inTx(func(tx pgx.Tx) {
 		b.exec(tx, `ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER`)
-		b.exec(tx, `INSERT INTO tasktable.scheduled_tasks (id, payload, entity, tenant_id, queue, status, priority, scheduled_at, run_now_at, expiration,
+		b.exec(tx, `INSERT INTO tasktable.scheduled_tasks (id, payload, type, entity, tenant_id, queue, status, priority, scheduled_at, run_now_at, expiration,
 				expected_execution_time, max_attempts, attempt, revision, next_attempt_at, fence, held_until, message, result, scheduled_by,
 				created_at, last_status_update, started_at, finished_at)
-			SELECT id, payload, entity, tenant_id, queue, status, priority, scheduled_at, run_now_at, expiration / 1000 * interval '1 microsecond',
+			SELECT id, payload, payload ->> 'type', entity, tenant_id, queue, status, priority, scheduled_at, run_now_at, expiration / 1000 * interval '1 microsecond',
 				expected_execution_time / 1000 * interval '1 microsecond', max_attempts, attempt, revision, next_attempt_at, fence, held_until, message,
 				result, scheduled_by, created_at, last_status_update, started_at, finished_at
 			FROM jsonb_to_record($1::text::jsonb) AS r (id text, payload jsonb, entity text, tenant_id text, queue text, status text, priority int,

@@ -18,7 +18,9 @@ type database struct {
 	server *pgx.ConnConfig
 	name   string
 	pool   *pgxpool.Pool
-	tracer pgx.QueryTracer // of pools made from now on; nil: none
+	// Of pools made from now on, and so of the nodes' own; nil: none, and the pool's own rule.
+	tracer pgx.QueryTracer
+	ping   func(context.Context, pgxpool.ShouldPingParams) bool
 }
 
 // create makes a database and migrates it.
@@ -47,6 +49,7 @@ func (d *database) newPool(ctx context.Context, most int32) (*pgxpool.Pool, erro
 	config.ConnConfig = d.server.Copy()
 	config.ConnConfig.Database = d.name
 	config.ConnConfig.Tracer = d.tracer
+	config.ShouldPing = d.ping
 	config.MaxConns = most
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {

@@ -7,13 +7,14 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 var idleBench = Bench{
 	Name: "idle", Short: "What nodes with nothing to do ask of the database",
 	Long: `Counts the transactions of one idle node during a minute, River's own included, and then those of three nodes. They are counted where they
 are sent: the server's own count comes up to a minute late. A transaction that carries several statements is one round trip. The pool's own
-questions whether a connection still lives, empty statements, are not counted.`,
+questions whether a connection still lives, empty statements, count too.`,
 	Run: runIdle,
 }
 
@@ -72,10 +73,20 @@ func (c *counter) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQuer
 // TraceBatchEnd counts nothing.
 func (c *counter) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
 
+// ping is the pool's own rule for when to ask a connection whether it lives, counted.
+func (c *counter) ping(_ context.Context, params pgxpool.ShouldPingParams) bool {
+	if params.IdleDuration <= time.Second {
+		return false
+	}
+	c.statements.Add(1)
+	c.transactions.Add(1)
+	return true
+}
+
 func idle(ctx context.Context, config Config, nodes int) (transactions, statements int64, err error) {
 	counted := &counter{}
 	err = within(ctx, config, func(d *database) (err error) {
-		d.tracer = counted
+		d.tracer, d.ping = counted, counted.ping
 		for range nodes {
 			n, err := startNode(ctx, d, config, 0, nil)
 			if err != nil {

@@ -30,18 +30,18 @@ const (
 
 // The load goes past the triggers: nobody's edits, and a few microseconds a row. $1: how many, $2: from which number.
 const scaleFutureSQL = `
-INSERT INTO tasktable.scheduled_tasks (id, payload, queue, revision, scheduled_at, next_attempt_at)
-SELECT 'future ' || n, jsonb_build_object('type', 'BENCH', 'n', n), 'lane-' || n % 50, n, at, at
+INSERT INTO tasktable.scheduled_tasks (id, payload, type, queue, revision, scheduled_at, next_attempt_at)
+SELECT 'future ' || n, jsonb_build_object('type', 'BENCH', 'n', n), 'BENCH', 'lane-' || n % 50, n, at, at
 FROM (SELECT n, now() + interval '1 day' + n * interval '10 milliseconds' AS at FROM generate_series($2::int + 1, $2::int + $1::int) AS n) AS t`
 
 const scaleFinishedSQL = `
-INSERT INTO tasktable.scheduled_tasks (id, payload, queue, status, revision, attempt, scheduled_at, started_at, finished_at)
-SELECT 'finished ' || n, jsonb_build_object('type', 'BENCH', 'n', n), 'lane-' || n % 50, 'COMPLETED', n, 1, at, at, at
+INSERT INTO tasktable.scheduled_tasks (id, payload, type, queue, status, revision, attempt, scheduled_at, started_at, finished_at)
+SELECT 'finished ' || n, jsonb_build_object('type', 'BENCH', 'n', n), 'BENCH', 'lane-' || n % 50, 'COMPLETED', n, 1, at, at, at
 FROM (SELECT n, now() - interval '1 day' - n * interval '10 milliseconds' AS at FROM generate_series($2::int + 1, $2::int + $1::int) AS n) AS t`
 
 const scalePausedSQL = `
-INSERT INTO tasktable.scheduled_tasks (id, payload, queue, revision, scheduled_at, next_attempt_at)
-SELECT 'paused ' || n, jsonb_build_object('type', 'BENCH', 'n', n), 'paused', n, at, at
+INSERT INTO tasktable.scheduled_tasks (id, payload, type, queue, revision, scheduled_at, next_attempt_at)
+SELECT 'paused ' || n, jsonb_build_object('type', 'BENCH', 'n', n), 'BENCH', 'paused', n, at, at
 FROM (SELECT n, now() - interval '1 hour' AS at FROM generate_series($2::int + 1, $2::int + $1::int) AS n) AS t`
 
 func runScale(ctx context.Context, config Config) (Result, error) {
