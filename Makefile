@@ -7,7 +7,7 @@ GOLANGCI_LINT         := .bin/golangci-lint-$(GOLANGCI_LINT_VERSION)
 RACE := $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 
 .DEFAULT_GOAL := help
-.PHONY: help run migrate demo bench test chaos lint fmt cover clean
+.PHONY: help run migrate demo bench test chaos fuzz lint fmt cover clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,6 +36,20 @@ test: ## Check the format, vet, build, and run all tests
 # What make test runs in short: ten minutes of killed, stopped and cut off nodes, and a hundred leaders killed at a tick.
 chaos: ## Run the long tests, of nodes that die
 	TASKTABLE_TEST_CHAOS=10m TASKTABLE_TEST_TICKS=100 go test -timeout 30m -v -run 'TestChaos|TestLeaderKilledAtTicks' ./scheduled
+
+# One after the other, each with all cores. What one finds stays in its package's testdata/fuzz, and from then on is a test. Go's
+# fuzzer sometimes takes the end of its time for a failure, and says so in a line of its own.
+FUZZTIME ?= 30s
+
+fuzz: ## Fuzz each target for FUZZTIME (30s)
+	@mkdir -p .bin
+	@for file in $$(grep -rl --include='*_test.go' '^func Fuzz' .); do \
+		for target in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9]*\)(.*/\1/p' $$file); do \
+			echo "$$(dirname $$file) $$target"; \
+			go test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 5s $$(dirname $$file) 2>&1 | tee .bin/fuzz.out; \
+			if grep -q '^FAIL' .bin/fuzz.out && ! grep -q '^    context deadline exceeded$$' .bin/fuzz.out; then exit 1; fi; \
+		done; \
+	done
 
 lint: $(GOLANGCI_LINT) ## Run golangci-lint
 	$(GOLANGCI_LINT) run ./...

@@ -24,12 +24,14 @@ func (p *program) migrateCommand() *cobra.Command {
 	up := (&migrate{program: p}).upCommand()
 	up.Use, up.Example = "migrate", `  tasktable migrate                    # the same as tasktable migrate up
   tasktable migrate status
-  tasktable migrate print > schema.sql # for the DBA`
+  tasktable migrate print > schema.sql # for the DBA
+  tasktable migrate roles | psql -v ON_ERROR_STOP=1 "$DATABASE_URL"`
 	up.AddCommand(
 		(&migrate{program: p}).upCommand(),
 		(&migrate{program: p}).downCommand(),
 		(&migrate{program: p}).statusCommand(),
 		(&migrate{program: p}).printCommand(),
+		p.rolesCommand(),
 	)
 	return up
 }

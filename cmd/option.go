@@ -3,6 +3,7 @@ package cmd
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -71,8 +72,11 @@ func resolve(options []option, flags *pflag.FlagSet, environment environment) er
 	return errors.Join(errs...)
 }
 
+// credentials are a name and a password as URLs have them: one may be given where only its host was asked for.
+var credentials = regexp.MustCompile(`[^\s/]:[^\s/]*@`)
+
 func (o *option) wrong(rule error, text string) error {
-	if o.secret {
+	if o.secret || credentials.MatchString(text) {
 		return usage("%s %w", o.name(), rule)
 	}
 	return usage("%s %w, got %q", o.name(), rule, text)

@@ -93,6 +93,8 @@ func TestSecretsAreNeverShown(t *testing.T) {
 		"as an argument":           {nil, []string{"migrate", "postgres://u:hunter2@h/db"}},
 		"behind a wrong flag":      {nil, []string{"migrate", "--databse-url=postgres://u:hunter2@h/db"}},
 		"behind one dash":          {nil, []string{"migrate", "-postgres://u:hunter2@h/db"}},
+		"a URL as the mail host":   {nil, []string{"serve", "--smtp-host=smtp://u:hunter2@mail:587"}},
+		"a URL as a variable":      {[]string{"TASKTABLE_SCHEMA=postgres://u:hunter2@h/db"}, []string{"migrate"}},
 		"SMTP password":            {nil, []string{"serve", "--smtp-password=hunter2\n"}},
 		"SMTP password alone":      {[]string{"TASKTABLE_SMTP_PASSWORD=hunter2"}, []string{"serve"}},
 		"SMTP beside others": {[]string{"TASKTABLE_SMTP_PASSWORD=hunter2", "TASKTABLE_SMTP_USERNAME=u", "TASKTABLE_SMTP_FROM=a@exämple.org",

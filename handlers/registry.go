@@ -3,7 +3,6 @@ package handlers
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -242,14 +241,4 @@ func typeOf[P store.Payload]() (name string) {
 		zero, _ = reflect.New(t.Elem()).Interface().(P)
 	}
 	return zero.TaskType()
-}
-
-// decode is lenient: unknown fields are of another version of the program, which may run beside this one. What does not
-// decode will not at the next attempt either.
-func decode[P store.Payload](e *Execution) (*Task[P], error) {
-	t := &Task[P]{Execution: e}
-	if err := json.Unmarshal(e.Payload, &t.Payload); err != nil {
-		return nil, Permanent(fmt.Errorf("payload does not decode: %w", err))
-	}
-	return t, nil
 }

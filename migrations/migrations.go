@@ -30,7 +30,7 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-//go:embed *.sql
+//go:embed [0-9]*.sql
 var files embed.FS
 
 // ErrUnmigrated is returned by Check when the schema is missing or older than this library.
@@ -121,7 +121,7 @@ func Check(ctx context.Context, pool *pgxpool.Pool, schema string) error {
 
 // Names lists this library's migration files in order.
 func Names() ([]string, error) {
-	names, err := fs.Glob(files, "*.sql")
+	names, err := fs.Glob(files, "[0-9]*.sql")
 	if err != nil {
 		return nil, fmt.Errorf("list migration files: %w", err)
 	}

@@ -92,9 +92,9 @@ func TestCheckOfWhatIsUnmigratedOrOlder(t *testing.T) {
 
 // withoutLast undoes the last migration, which must then be named in its place.
 const withoutLast = `
-	DROP TRIGGER task_0_insert ON tasktable.scheduled_tasks;
-	DROP FUNCTION tasktable.insert_tasks, tasktable.schedule_each;
-	DELETE FROM tasktable.goose_db_version WHERE version_id = 7`
+	DROP FUNCTION tasktable.refuse_others_task, tasktable.services_of;
+	DROP TABLE tasktable.applications;
+	DELETE FROM tasktable.goose_db_version WHERE version_id = 8`
 
 // dropRiver removes what River's migrations made but their table.
 const dropRiver = `DO $$ DECLARE made record; BEGIN

@@ -2,7 +2,10 @@ package scheduled
 
 import (
 	"context"
+	"errors"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tasktable/tasktable/handlers"
 )
@@ -20,13 +23,30 @@ func (k *keeper) every() time.Duration { return min(time.Second, k.worker.config
 func (k *keeper) run(ctx context.Context) {
 	ticker := time.NewTicker(k.every())
 	defer ticker.Stop()
+	writable := time.NewTicker(writableEvery)
+	defer writable.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
 			k.runOnce(ctx)
+		case <-writable.C:
+			k.evictReadOnly(ctx)
 		}
+	}
+}
+
+// writableEvery is how often the pool is asked whether it still leads to a server that takes writes.
+const writableEvery = 10 * time.Second
+
+// evictReadOnly has the engine's pool connect anew if it leads to a standby. The session sees that for itself; but the two may go different
+// ways, past a proxy or not, and River, which could fetch nothing over such connections, keeps them.
+func (k *keeper) evictReadOnly(ctx context.Context) {
+	err := k.worker.enginePool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error { return refuseReadOnly(ctx, conn.Conn()) })
+	if errors.Is(err, errReadOnly) {
+		k.worker.log.Warn("the pool's connections lead to a standby; connecting anew", "error", err)
+		k.worker.enginePool.Reset()
 	}
 }
 

@@ -57,6 +57,8 @@ type look struct {
 	Next time.Duration
 	// Full says that due tasks were left because their nodes have enough in hand.
 	Full bool
+	// Stuck says that what is due could not be claimed, for locks or for slowness.
+	Stuck bool
 }
 
 const nodesSQL = `
@@ -81,7 +83,8 @@ const lapsedSQL = `
 SELECT statement_timestamp() AS now, EXISTS (
     SELECT 1 FROM tasktable.scheduled_tasks AS t
     WHERE t.held_until >= $1::timestamptz AND t.held_until < statement_timestamp()) AS lapsed,
-    EXISTS (SELECT 1 FROM tasktable.scheduled_tasks AS t WHERE t.paused_until <= statement_timestamp()) AS resumes`
+    EXISTS (SELECT 1 FROM tasktable.scheduled_tasks AS t WHERE t.paused_until <= statement_timestamp()) AS resumes,
+    current_setting('transaction_read_only') = 'on' AS read_only`
 
 // ticked is what one round trip tells.
 type ticked struct {
@@ -90,6 +93,8 @@ type ticked struct {
 	now     time.Time
 	lapsed  bool // leases have ended
 	resumes bool // pauses of single tasks have ended
+
+	readOnly bool
 }
 
 // tick is the leader's look each second, one round trip: nodes, lanes, lapsed leases. It takes back what is lost, and says
@@ -110,6 +115,9 @@ func (l *leader) tick(ctx context.Context) (look, error) {
 	l.session.heard(sent, err)
 	if err != nil {
 		return look{Next: -1}, fmt.Errorf("tick: %w", err)
+	}
+	if seen.readOnly {
+		return look{Next: -1}, l.session.demoted(ctx)
 	}
 	l.session.learn(seen.now, sent)
 	l.nodes = seen.nodes
@@ -180,7 +188,7 @@ func (l *leader) readTick(results pgx.BatchResults) (seen ticked, err error) {
 		return seen, err
 	}
 	seen.lanes = slices.Concat(unpaused(lanes.tasks, lanes.paused), unpaused(lanes.recurring, lanes.paused))
-	if err := results.QueryRow().Scan(&seen.now, &seen.lapsed, &seen.resumes); err != nil {
+	if err := results.QueryRow().Scan(&seen.now, &seen.lapsed, &seen.resumes, &seen.readOnly); err != nil {
 		return seen, err
 	}
 	if _, err := results.Exec(); err != nil { // the nudge

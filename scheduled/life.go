@@ -36,6 +36,8 @@ type life struct {
 
 	wake  chan struct{} // look now: something is due
 	freed chan struct{} // look if there was no room: there may be now
+
+	progress progress // of the passes, for the goroutine that owns the session
 }
 
 // errFenced ends a life whose session did not answer in time.
@@ -124,7 +126,10 @@ func enginePool(ctx context.Context, config Config, direct *pgx.ConnConfig) (*pg
 			}
 		}
 		_, err := conn.Exec(ctx, planSettingsSQL+"; SET lock_timeout = '500ms'; SET idle_in_transaction_session_timeout = '5s'; "+keepaliveSQL+"  SET application_name = 'tasktable engine'")
-		return err
+		if err != nil {
+			return err
+		}
+		return refuseReadOnly(ctx, conn)
 	}
 	pool, err := pgxpool.NewWithConfig(context.WithoutCancel(ctx), settings) // it outlives the beginning
 	if err != nil {

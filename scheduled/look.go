@@ -63,13 +63,19 @@ func (l *life) keepSession(ctx context.Context, stopLeading <-chan struct{}) err
 			if lost := l.lost(ctx, err); lost != nil {
 				return lost
 			}
+			if l.progress.none() {
+				l.log.Error("leader makes no progress; it lets another lead", "since", failingMost)
+				if lost := l.lost(ctx, l.session.resign(ctx)); lost != nil {
+					return lost
+				}
+			}
 		}
 	}
 }
 
 // tick pings, and on the leader looks at nodes, leases and lanes. It reports whether a pass is due now; else it sets the timer.
 func (l *life) tick(ctx context.Context, stopping bool, due *time.Timer) (pass bool, err error) {
-	if stopping {
+	if stopping || l.progress.rests() && !l.session.leads {
 		return false, l.session.ping(ctx)
 	}
 	if !l.session.leads {
@@ -101,6 +107,7 @@ func (l *life) lost(ctx context.Context, err error) error {
 // of room, else 0; waited is how long it has waited for room until now.
 func (l *life) lookAndClaim(ctx context.Context, due *time.Timer, waited time.Duration) (full time.Duration, err error) {
 	found, err := l.leader.pass(ctx)
+	l.progress.note(err == nil && !found.Stuck)
 	if err != nil {
 		return 0, err
 	}

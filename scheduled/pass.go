@@ -45,7 +45,7 @@ func (l *leader) pass(ctx context.Context) (look, error) {
 			switch {
 			case apartErr == nil && done > 0: // else it would be tried for ever
 			case isTimeout(err) && (apartErr == nil || isTimeout(apartErr)):
-				return look{Next: 100 * time.Millisecond}, nil // it has passed, or nothing gets on: later
+				return look{Next: 100 * time.Millisecond, Stuck: true}, nil // it has passed, or nothing gets on: later
 			default:
 				return look{}, errors.Join(err, apartErr)
 			}

@@ -12,13 +12,19 @@ import (
 const maxText = 8 << 10
 
 // scrub makes text storable: Postgres takes neither NUL nor invalid UTF-8, and one such text would fail the whole statement
-// that settles it together with others.
+// that settles it together with others. What it returns is at most maxText bytes, and stays the same when it is scrubbed again.
 func scrub(text string) string {
-	if len(text) > maxText {
-		text = text[:maxText] + "…" // may cut a character in two; the next line mends it
+	whole := len(text) <= maxText
+	text = strings.ToValidUTF8(text[:min(len(text), maxText)], "\uFFFD") // what is cut may end within a character
+	text = strings.ReplaceAll(text, "\x00", "\uFFFD")                    // three bytes for one
+	if whole && len(text) <= maxText {
+		return text
 	}
-	text = strings.ToValidUTF8(text, "\uFFFD")
-	return strings.ReplaceAll(text, "\x00", "\uFFFD")
+	end := min(len(text), maxText-len("…"))
+	for end > 0 && end < len(text) && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end] + "…"
 }
 
 // errorText is err.Error(), also of an error whose method panics, as that of a nil pointer in an error interface may: it is the

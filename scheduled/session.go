@@ -157,7 +157,7 @@ func (s *session) alive() bool {
 	return time.Since(s.start)-time.Duration(s.answeredAt.Load()) < sessionTimeout
 }
 
-const followSQL = `SELECT clock_timestamp(), pg_try_advisory_lock($1, 0)`
+const followSQL = `SELECT clock_timestamp(), pg_try_advisory_lock($1, 0), current_setting('transaction_read_only') = 'on'`
 
 // follow is a tick of a node that does not lead: one statement, ping and try for the leader's lock. It only tries: a lock
 // waited for would keep a snapshot open and stop vacuum.
@@ -166,8 +166,12 @@ func (s *session) follow(ctx context.Context) error {
 	defer cancel()
 	sent := time.Now()
 	var now time.Time
-	if err := s.conn.QueryRow(ctx, followSQL, lockClass(s.schema, "leader")).Scan(&now, &s.leads); err != nil {
+	var readOnly bool
+	if err := s.conn.QueryRow(ctx, followSQL, lockClass(s.schema, "leader")).Scan(&now, &s.leads, &readOnly); err != nil {
 		return fmt.Errorf("ping: %w", err)
+	}
+	if readOnly {
+		return s.demoted(ctx)
 	}
 	s.leading.Store(s.leads)
 	s.learn(now, sent)

@@ -154,6 +154,9 @@ func (s *settler) recover(ctx context.Context, batch []*settling, err error) {
 		batch[0].done(settled{Fence: batch[0].Fence}, err) // its lease will lapse, and the leader takes it back
 	default:
 		s.log.Warn("settling failed; trying again", "tasks", len(batch), "error", err)
+		if isReadOnly(err) {
+			s.pool.Reset() // the server behind these connections is a standby by now; new ones find the primary
+		}
 		for _, one := range batch {
 			s.again(ctx, one)
 		}

@@ -253,6 +253,9 @@ func (b *batch) end(r *run, s settlement) {
 		return
 	}
 	b.settler.submit(b.settling, s, func(state settled, err error) {
+		if state.Status == string(store.StatusFailed) && s.Outcome == outcomeCompleted { // what it asked for could not be recorded
+			s.Outcome = outcomeFailed
+		}
 		level, say := slog.LevelInfo, "task "+s.Outcome
 		switch {
 		case err != nil:

@@ -190,7 +190,7 @@ func (s *jsonbScan) number() (rule, got string) {
 	if exponentText != "" {
 		var err error
 		if exponent, err = strconv.Atoi(exponentText); err != nil || max(exponent, -exponent) > 1<<20 {
-			return "must have no number beyond Postgres's numeric", shortened(text)
+			return "must have no number beyond Postgres's numeric", "one with an exponent of " + shortened(exponentText)
 		}
 	}
 	digits, negative := strings.CutPrefix(digits, "-")
@@ -201,7 +201,7 @@ func (s *jsonbScan) number() (rule, got string) {
 		before = max(1, len(significant)-len(fraction)+exponent)
 	}
 	if before > maxWholeDigits || after > maxFractionDigits {
-		return "must have no number beyond Postgres's numeric", shortened(text)
+		return "must have no number beyond Postgres's numeric", fmt.Sprintf("one of %d digits and %d behind the point", before, after)
 	}
 	size := before
 	if after > 0 {

@@ -1,0 +1,46 @@
+package migrations_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/tasktable/tasktable/store"
+)
+
+func TestTheAuditorReadsEverythingAndWritesNothing(t *testing.T) {
+	t.Parallel()
+	ctx := deadline(t)
+	r := newRights(ctx, t, "events-api")
+	_, err := store.New(store.Config{Service: "events-api"}).Schedule(ctx, r.application, task("one", 1))
+	check(t, err)
+	relations := lines(ctx, t, r.admin, `SELECT format('tasktable.%I', c.relname) FROM pg_class AS c
+		WHERE c.relnamespace = 'tasktable'::regnamespace AND c.relkind IN ('r', 'v') ORDER BY c.relname`)
+	if joined := strings.Join(relations, " "); !strings.Contains(joined, "task_timeline") || !strings.Contains(joined, "river_job") {
+		t.Fatalf("the tables are %s", joined)
+	}
+	for _, relation := range relations {
+		if _, err := r.auditor.Exec(ctx, `SELECT * FROM `+relation); err != nil {
+			t.Errorf("%s: %v", relation, err)
+		}
+		if _, err := r.auditor.Exec(ctx, `DELETE FROM `+relation); err == nil {
+			t.Errorf("%s: it may delete", relation)
+		}
+	}
+	for _, statement := range []string{
+		`UPDATE tasktable.scheduled_tasks SET id = id`, `DELETE FROM tasktable.scheduled_task_changes`,
+		`DELETE FROM tasktable.river_job`,
+		`INSERT INTO tasktable.scheduled_tasks (id, payload) VALUES ('two', '{"type":"TEST"}')`, `DELETE FROM tasktable.dead_letters`,
+		`TRUNCATE tasktable.scheduled_tasks`, `SELECT FROM tasktable.scheduled_tasks FOR UPDATE`,
+		`SELECT FROM tasktable.scheduled_tasks FOR SHARE`,
+		`SELECT nextval('tasktable.task_numbers')`, `SELECT tasktable.cancel('one')`, `SELECT tasktable.schedule('{"type":"TEST"}')`,
+		`SELECT tasktable.erase('event:1')`, `CREATE TABLE tasktable.mine ()`,
+	} {
+		refused(ctx, t, r.auditor, statement)
+	}
+	if got := ids(ctx, t, r.auditor); got != "one" {
+		t.Errorf("the tasks are %q", got)
+	}
+	if n := len(lines(ctx, t, r.auditor, `SELECT event FROM tasktable.task_timeline WHERE task_id = 'one'`)); n != 1 {
+		t.Errorf("the timeline has %d lines", n)
+	}
+}

@@ -1,0 +1,206 @@
+-- The rights of four roles in a schema that is Tasktable's alone:
+--
+--   owner        owns the schema with all that is in it, and migrates it
+--   engine       is for nodes, also those embedded in services, and for operators: does all to tasks, but rewrites no history
+--   application  schedules and runs the verbs, by the functions alone, and reads tasks and history; it writes to no table
+--   auditor      reads everything
+--
+-- Run it after each migration, since a function that was made anew has lost what it is given here. It may run any number of
+-- times. The first time it needs a superuser, or a role with CREATEROLE that owns what is there; from then on the owner will do.
+--
+-- Roles that exist keep their passwords and attributes. Those that it makes cannot log in until they are allowed to, by
+-- ALTER ROLE ... LOGIN PASSWORD, or until they are granted to roles that can.
+
+BEGIN;
+SET LOCAL lock_timeout = '10s'; -- rather fail, and be run again, than hold everybody up behind a long transaction
+SET LOCAL search_path = pg_catalog, pg_temp;
+SET LOCAL standard_conforming_strings = on;
+SET LOCAL client_min_messages = warning;
+
+DO $$
+DECLARE
+    names name[] := ARRAY['tasktable_owner', 'tasktable_engine', 'tasktable_application', 'tasktable_auditor'];
+    one   name;
+BEGIN
+    PERFORM pg_advisory_xact_lock(hashtextextended('tasktable roles', 0));
+    IF to_regclass('tasktable.applications') IS NULL OR to_regclass('tasktable.river_job') IS NULL THEN
+        RAISE EXCEPTION 'schema tasktable is not migrated, or older than this script: migrate it first';
+    END IF;
+    FOREACH one IN ARRAY names LOOP
+        IF NOT EXISTS (SELECT 1 FROM pg_roles AS r WHERE r.rolname = one) THEN
+            EXECUTE format('CREATE ROLE %I NOLOGIN', one);
+        ELSIF (SELECT r.rolsuper FROM pg_roles AS r WHERE r.rolname = one) THEN
+            RAISE EXCEPTION 'role "%" is a superuser: no right that it is given or refused here would mean anything', one;
+        END IF;
+    END LOOP;
+    FOREACH one IN ARRAY names[2:4] LOOP
+        IF pg_has_role(one, names[1], 'MEMBER') OR one <> names[2] AND pg_has_role(one, names[2], 'MEMBER') THEN
+            RAISE EXCEPTION 'role "%" is a member of a role that may do more: it would have all of its rights', one;
+        END IF;
+    END LOOP;
+    -- A superuser has it. A role with CREATEROLE could else hand nothing over.
+    IF NOT pg_has_role(current_user, names[1], 'USAGE') THEN
+        EXECUTE format('GRANT %I TO CURRENT_USER', names[1]);
+    END IF;
+END $$;
+
+-- What an earlier migration has made as somebody else goes to the owner. Sequences of columns go with their tables.
+DO $$
+DECLARE
+    owner regrole := '"tasktable_owner"';
+    one   text;
+BEGIN
+    FOR one IN
+        SELECT format('SCHEMA %I', n.nspname) FROM pg_namespace AS n WHERE n.nspname = 'tasktable' AND n.nspowner <> owner
+        UNION ALL
+        SELECT format('TABLE %s', c.oid::regclass) FROM pg_class AS c
+        WHERE c.relnamespace = 'tasktable'::regnamespace AND c.relowner <> owner AND c.relkind IN ('r', 'p', 'v', 'm', 'S')
+            AND NOT EXISTS (SELECT 1 FROM pg_depend AS d
+                WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype IN ('a', 'i') AND c.relkind = 'S')
+        UNION ALL
+        SELECT format('ROUTINE %s', p.oid::regprocedure) FROM pg_proc AS p
+        WHERE p.pronamespace = 'tasktable'::regnamespace AND p.proowner <> owner
+        UNION ALL
+        SELECT format('TYPE %s', t.oid::regtype) FROM pg_type AS t
+        WHERE t.typnamespace = 'tasktable'::regnamespace AND t.typowner <> owner
+            AND (t.typtype IN ('d', 'e') OR EXISTS (SELECT 1 FROM pg_class AS c WHERE c.oid = t.typrelid AND c.relkind = 'c'))
+    LOOP
+        EXECUTE format('ALTER %s OWNER TO %s', one, owner);
+    END LOOP;
+END $$;
+
+-- All anew, so that what a release no longer needs is taken back, too. Nobody sees the state in between.
+REVOKE ALL ON SCHEMA tasktable FROM PUBLIC, "tasktable_engine", "tasktable_application", "tasktable_auditor";
+REVOKE ALL ON ALL TABLES IN SCHEMA tasktable FROM PUBLIC, "tasktable_engine", "tasktable_application", "tasktable_auditor";
+REVOKE ALL ON ALL SEQUENCES IN SCHEMA tasktable FROM PUBLIC, "tasktable_engine", "tasktable_application", "tasktable_auditor";
+REVOKE ALL ON ALL ROUTINES IN SCHEMA tasktable FROM PUBLIC, "tasktable_engine", "tasktable_application", "tasktable_auditor";
+GRANT USAGE ON SCHEMA tasktable TO "tasktable_engine", "tasktable_application", "tasktable_auditor";
+
+-- The auditor: no function, since the verbs run as the owner.
+GRANT SELECT ON ALL TABLES IN SCHEMA tasktable TO "tasktable_auditor";
+
+-- The engine: history is written and, by retention, deleted, but not rewritten.
+GRANT SELECT ON ALL TABLES IN SCHEMA tasktable TO "tasktable_engine";
+GRANT INSERT, UPDATE, DELETE ON tasktable.scheduled_tasks, tasktable.nodes, tasktable.pauses TO "tasktable_engine";
+GRANT INSERT, DELETE ON tasktable.scheduled_task_executions, tasktable.scheduled_task_changes TO "tasktable_engine";
+GRANT USAGE ON SEQUENCE tasktable.task_numbers TO "tasktable_engine";
+GRANT EXECUTE ON ALL ROUTINES IN SCHEMA tasktable TO "tasktable_engine";
+DO $$
+DECLARE
+    one record;
+BEGIN
+    FOR one IN SELECT c.oid::regclass AS name,
+            CASE c.relkind WHEN 'r' THEN 'INSERT, UPDATE, DELETE ON' ELSE 'USAGE ON SEQUENCE' END AS rights
+        FROM pg_class AS c
+        WHERE c.relnamespace = 'tasktable'::regnamespace AND c.relname LIKE 'river\_%' AND c.relname <> 'river_migration'
+            AND c.relkind IN ('r', 'S')
+    LOOP
+        EXECUTE format('GRANT %s %s TO %I', one.rights, one.name, 'tasktable_engine');
+    END LOOP;
+END $$;
+
+-- Until this has run again after a migration, nodes and auditors work with what is new.
+ALTER DEFAULT PRIVILEGES FOR ROLE "tasktable_owner" IN SCHEMA tasktable
+    GRANT SELECT ON TABLES TO "tasktable_auditor";
+ALTER DEFAULT PRIVILEGES FOR ROLE "tasktable_owner" IN SCHEMA tasktable
+    GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES TO "tasktable_engine";
+ALTER DEFAULT PRIVILEGES FOR ROLE "tasktable_owner" IN SCHEMA tasktable
+    GRANT USAGE ON SEQUENCES TO "tasktable_engine";
+
+-- The application. The views are not its own: they read as the owner, whoever asks. The right to update the id, which a trigger
+-- refuses, is the right to lock rows, as Reconcile does before it mends.
+GRANT SELECT ON tasktable.scheduled_tasks, tasktable.scheduled_task_executions, tasktable.scheduled_task_changes,
+    tasktable.pauses, tasktable.goose_db_version, tasktable.river_migration TO "tasktable_application";
+GRANT UPDATE (id) ON tasktable.scheduled_tasks TO "tasktable_application";
+GRANT EXECUTE ON FUNCTION tasktable.schedule_outcome, tasktable.services_of TO "tasktable_application";
+
+-- The verbs run as the owner: so the application needs no right to write, with which it could write what it likes. They run with
+-- a search_path of their own, or it could put functions and operators of its own in their way. Not among them are erase, since it
+-- removes history, and pause_scope and resume_scope, since they stop other services: for these there is the engine's role.
+DO $$
+DECLARE
+    verbs text[] := '{schedule, schedule_many, schedule_recurring, sync, reschedule, cancel, pause, resume, run_now, retry,
+        delete, archive, fork_occurrence}';
+    one   record;
+BEGIN
+    FOR one IN SELECT p.oid::regprocedure AS name, p.prosecdef AND p.proconfig = '{"search_path=pg_catalog, pg_temp"}' AS done
+        FROM pg_proc AS p WHERE p.pronamespace = 'tasktable'::regnamespace AND p.proname = ANY (verbs)
+    LOOP
+        IF one.done IS NOT TRUE THEN
+            EXECUTE format('ALTER FUNCTION %s SECURITY DEFINER SET search_path = pg_catalog, pg_temp', one.name);
+        END IF;
+        EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO %I', one.name, 'tasktable_application');
+    END LOOP;
+END $$;
+
+-- Whose tasks the application has: those of all services, or of these.
+DELETE FROM tasktable.applications AS a WHERE a.role = 'tasktable_application' AND a.service <> ALL (ARRAY['']);
+INSERT INTO tasktable.applications (role, service)
+    SELECT 'tasktable_application', unnest(ARRAY['']) ON CONFLICT DO NOTHING;
+
+-- Policies and triggers are only made where they are missing, since each locks its table for a moment. They do nothing until an
+-- application is bound to services: row level security is off until then, and the triggers are not there.
+DO $$
+DECLARE
+    own  text := $own$scheduled_by = ANY ((SELECT tasktable.services_of(current_user))::text[])
+        OR '' = ANY ((SELECT tasktable.services_of(current_user))::text[])$own$; -- each SELECT is evaluated once a query
+    -- Not what an earlier task of the same id has left, whose payload may have been another service's.
+    past text := 'EXISTS (SELECT 1 FROM tasktable.scheduled_tasks AS t WHERE t.id = %1$s.task_id AND t.created_at <= %1$s.%2$s)';
+    one  record;
+BEGIN
+    FOR one IN
+        SELECT * FROM (VALUES
+            ('tasktable.scheduled_tasks'::regclass, 'tasktable_engine'::name, 'ALL', 'true'),
+            ('tasktable.scheduled_tasks', 'tasktable_auditor', 'SELECT', 'true'),
+            ('tasktable.scheduled_tasks', 'tasktable_application', 'ALL', own),
+            ('tasktable.scheduled_task_executions', 'tasktable_engine', 'ALL', 'true'),
+            ('tasktable.scheduled_task_executions', 'tasktable_auditor', 'SELECT', 'true'),
+            ('tasktable.scheduled_task_executions', 'tasktable_application', 'SELECT',
+                format(past, 'scheduled_task_executions', 'finished_at')),
+            ('tasktable.scheduled_task_changes', 'tasktable_engine', 'ALL', 'true'),
+            ('tasktable.scheduled_task_changes', 'tasktable_auditor', 'SELECT', 'true'),
+            ('tasktable.scheduled_task_changes', 'tasktable_application', 'SELECT',
+                format(past, 'scheduled_task_changes', 'changed_at'))
+        ) AS wanted (relation, role, command, condition)
+        WHERE NOT EXISTS (SELECT 1 FROM pg_policy AS p WHERE p.polrelid = wanted.relation AND p.polname = wanted.role)
+    LOOP
+        EXECUTE format('CREATE POLICY %I ON %s FOR %s TO %I USING (%s)',
+            one.role, one.relation, one.command, one.role, one.condition);
+    END LOOP;
+END $$;
+
+DO $$
+DECLARE
+    bound boolean := EXISTS (SELECT 1 FROM tasktable.applications AS a WHERE a.service <> '');
+    made  boolean := EXISTS (SELECT 1 FROM pg_trigger AS t
+        WHERE t.tgrelid = 'tasktable.scheduled_tasks'::regclass AND t.tgname = 'task_9_own_insert');
+    -- Who may update the table needs no verb to change any task of it: the engine and the owner are not asked.
+    bare  text := $bare$NOT has_table_privilege(coalesce(nullif(current_setting('role'), 'none'), session_user),
+        'tasktable.scheduled_tasks'::regclass, 'UPDATE')$bare$;
+    one   text;
+BEGIN
+    IF bound = made THEN
+        RETURN;
+    END IF;
+    FOREACH one IN ARRAY '{scheduled_tasks, scheduled_task_executions, scheduled_task_changes}'::text[] LOOP
+        EXECUTE format('ALTER TABLE tasktable.%I %s ROW LEVEL SECURITY', one, CASE WHEN bound THEN 'ENABLE' ELSE 'DISABLE' END);
+    END LOOP;
+    IF made THEN
+        DROP TRIGGER task_9_own_insert ON tasktable.scheduled_tasks;
+        DROP TRIGGER task_9_own_update ON tasktable.scheduled_tasks;
+        DROP TRIGGER task_9_own_delete ON tasktable.scheduled_tasks;
+        RETURN;
+    END IF;
+    EXECUTE format('CREATE TRIGGER task_9_own_insert AFTER INSERT ON tasktable.scheduled_tasks REFERENCING NEW TABLE AS inserted
+        FOR EACH STATEMENT WHEN (%s) EXECUTE FUNCTION tasktable.refuse_others_task()', bare);
+    EXECUTE format('CREATE TRIGGER task_9_own_update AFTER UPDATE ON tasktable.scheduled_tasks
+        FOR EACH ROW WHEN (OLD.revision IS DISTINCT FROM NEW.revision AND %s)
+        EXECUTE FUNCTION tasktable.refuse_others_task()', bare);
+    EXECUTE format('CREATE TRIGGER task_9_own_delete AFTER DELETE ON tasktable.scheduled_tasks
+        FOR EACH ROW WHEN (%s) EXECUTE FUNCTION tasktable.refuse_others_task()', bare);
+    COMMENT ON TRIGGER task_9_own_insert ON tasktable.scheduled_tasks IS 'An application schedules for its own services.';
+    COMMENT ON TRIGGER task_9_own_update ON tasktable.scheduled_tasks IS 'An application edits the tasks of its own services.';
+    COMMENT ON TRIGGER task_9_own_delete ON tasktable.scheduled_tasks IS 'An application deletes the tasks of its own services.';
+END $$;
+
+COMMIT;

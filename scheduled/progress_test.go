@@ -1,0 +1,73 @@
+package scheduled
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/store"
+)
+
+func TestProgress(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var p progress
+		fails := func(d time.Duration) {
+			for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(time.Second) { // of the bubble's clock
+				p.note(false)
+			}
+		}
+		fails(failingMost - time.Second)
+		if p.none() || p.rests() {
+			t.Error("none too early")
+		}
+		p.note(true)
+		fails(failingMost - time.Second)
+		if p.none() {
+			t.Error("none, though a pass had got on meanwhile")
+		}
+		fails(2 * time.Second)
+		if !p.none() || !p.rests() {
+			t.Error("not noticed")
+		}
+		if p.none() {
+			t.Error("said twice")
+		}
+		time.Sleep(restFor)
+		if p.rests() {
+			t.Error("it rests for ever")
+		}
+	})
+}
+
+const stuckSQL = `
+CREATE TABLE stuck (pid int);
+CREATE FUNCTION stuck() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+    IF pg_backend_pid() IN (SELECT pid FROM stuck) THEN
+        RAISE EXCEPTION 'this connection carries nothing' USING ERRCODE = '58030';
+    END IF;
+    RETURN NEW;
+END $$;
+CREATE TRIGGER stuck BEFORE INSERT ON tasktable.river_job FOR EACH ROW EXECUTE FUNCTION stuck()`
+
+// A leader that cannot claim, for a reason of its own, lets another lead.
+func TestLeaderWithoutProgressResigns(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.exec(stuckSQL)
+	first := s.prepare(nil, handlers.Handle(s.handle))
+	s.exec(`INSERT INTO stuck VALUES ($1)`, int(first.session.backend))
+	first.run()
+	eventually(t, 10*time.Second, "the first leads", first.session.leading.Load)
+	second := s.prepare(nil, handlers.Handle(s.handle))
+	second.run()
+	began := time.Now()
+	s.schedule("a", nil)
+	eventually(t, failingMost+restFor, "the second leads", second.session.leading.Load)
+	if took := time.Since(began); took < failingMost-time.Second {
+		t.Errorf("it took only %s", took)
+	}
+	s.begins("a").end <- nil
+	s.is("a", store.StatusCompleted, "COMPLETED")
+}

@@ -1,0 +1,244 @@
+package scheduled
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/migrations"
+	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/storetest"
+)
+
+// bound makes the nodes of a stage connect as the engine's role, and returns a pool of an application's that is bound to the
+// service "test": with row level security, and all that the script of the roles has.
+func bound(t *testing.T) (s *stage, application *pgxpool.Pool) {
+	t.Helper()
+	admin, err := pgx.Connect(t.Context(), storetest.EmptyURL(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := fmt.Sprintf("tasktable_test_%016x", rand.Uint64())
+	roles := migrations.Roles{
+		Owner: name + "_o", Engine: name + "_e", Application: name + "_p", Auditor: name + "_d", Services: []string{"test"},
+	}
+	all := []string{roles.Owner, roles.Engine, roles.Application, roles.Auditor}
+	t.Cleanup(func() { // after the database is gone, in which they have rights
+		ctx := context.WithoutCancel(t.Context())
+		for _, role := range all {
+			if _, err := admin.Exec(ctx, `DROP ROLE IF EXISTS `+role); err != nil {
+				t.Errorf("drop the role: %v", err)
+			}
+		}
+		_ = admin.Close(ctx)
+	})
+	for _, role := range all {
+		_, err := admin.Exec(t.Context(), `CREATE ROLE `+role+` LOGIN PASSWORD 'only-for-this-test'`)
+		var refused *pgconn.PgError
+		if errors.As(err, &refused) && refused.Code == "42501" {
+			t.Skip("the tests' role may not create roles")
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	s = newStage(t)
+	var script strings.Builder
+	if err := migrations.PrintRoles(&script, "", roles); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.pool.Exec(t.Context(), script.String(), pgx.QueryExecModeSimpleProtocol); err != nil {
+		t.Fatal(err)
+	}
+	pool := func(role string) *pgxpool.Pool {
+		config := s.pool.Config()
+		config.ConnConfig.User, config.ConnConfig.Password = role, "only-for-this-test"
+		made, err := pgxpool.NewWithConfig(t.Context(), config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(made.Close)
+		return made
+	}
+	s.nodes = pool(roles.Engine)
+	return s, pool(roles.Application)
+}
+
+// busyNode is a node with all kinds of handlers, two queues and a recurring task that fires each second.
+func (s *stage) busyNode(recurring store.Task) {
+	s.t.Helper()
+	s.node(func(c *Config) {
+		c.Recurring, c.declareEvery = []store.Task{recurring}, 10*time.Millisecond
+		c.Queues = map[string]int{"default": 20, "slow": 20}
+	}, handlers.Handle(func(_ context.Context, task *handlers.Task[job]) error {
+		switch name := task.Payload.Name; {
+		case name == "fails":
+			return handlers.Permanent(errors.New("no such event"))
+		case name == "retried" && task.Attempt == 1:
+			return errors.New("oops")
+		case name == "follows":
+			task.FollowUp(store.Task{ID: "followed", Payload: job{"followed"}})
+			task.Result(map[string]int{"n": 1})
+		}
+		return nil
+	}), handlers.HandleTx(func(ctx context.Context, tx pgx.Tx, _ *handlers.Task[gated]) error {
+		_, err := tasks.Schedule(ctx, tx, store.Task{ID: "in tx", Payload: job{"in tx"}})
+		return err
+	}), handlers.Func("TICK", func(context.Context) error { return nil }))
+}
+
+// A node needs no more than the engine's role, whatever becomes of its tasks.
+func TestANodeWithTheEnginesRights(t *testing.T) {
+	t.Parallel()
+	s, application := bound(t)
+	secondly := store.Cron("TICK", "* * * * * *")
+	s.busyNode(secondly)
+	if _, err := tasks.PauseScope(t.Context(), s.nodes, store.Queue("slow"), time.Time{}, "first the others"); err != nil {
+		t.Fatal(err)
+	}
+	put := func(name string, change func(*store.Task)) {
+		task := store.Task{ID: name, Payload: job{name}}
+		if change != nil {
+			change(&task)
+		}
+		schedule(t, application, task)
+	}
+	put("good", nil)
+	put("fails", nil)
+	put("retried", nil)
+	put("follows", nil)
+	put("slow", func(task *store.Task) { task.Queue = "slow" })
+	put("late", func(task *store.Task) { task.At, task.Expiration = time.Now().Add(-time.Hour), time.Minute })
+	put("transactional", func(task *store.Task) { task.Payload = gated{"transactional", 1} })
+	put("undecodable", func(task *store.Task) { task.Payload = store.JSON(`{"type": "JOB", "name": []}`) })
+	put("bad cron", func(task *store.Task) { task.At = time.Now().Add(time.Hour) })
+	_, err := s.nodes.Exec(t.Context(), `UPDATE tasktable.scheduled_tasks SET cron = 'no cron' WHERE id = 'bad cron'`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.is("good", store.StatusCompleted, "COMPLETED")
+	s.is("fails", store.StatusFailed, "FAILED")
+	s.is("retried", store.StatusCompleted, "RETRIED", "COMPLETED")
+	s.is("follows", store.StatusCompleted, "COMPLETED")
+	s.is("followed", store.StatusCompleted, "COMPLETED")
+	s.is("late", store.StatusExpired, "EXPIRED")
+	s.is("transactional", store.StatusCompleted, "COMPLETED")
+	s.is("in tx", store.StatusCompleted, "COMPLETED")
+	s.is("undecodable", store.StatusFailed, "FAILED")
+	await(t, s.pool, "bad cron", 15*time.Second, store.StatusFailed)
+	eventually(t, 15*time.Second, "the recurring task fires twice", func() bool {
+		return s.count(`SELECT count(*) FROM tasktable.scheduled_tasks
+			WHERE parent_id = $1 AND status = 'COMPLETED'`, idOf(secondly)) >= 2
+	})
+	if got := outcomes(t, s.pool, "slow"); len(got) != 0 {
+		t.Errorf("the paused task has run: %v", got)
+	}
+	if _, err := tasks.ResumeScope(t.Context(), s.nodes, store.Queue("slow")); err != nil {
+		t.Fatal(err)
+	}
+	s.is("slow", store.StatusCompleted, "COMPLETED")
+	if _, err := tasks.Retry(t.Context(), application, "fails"); err != nil {
+		t.Fatal(err)
+	}
+	s.is("fails", store.StatusFailed, "FAILED", "FAILED")
+	// The application sees its own alone: what a handler has scheduled as a follow-up is the engine's.
+	if rows, err := tasks.List(t.Context(), application, store.Filter{Type: "JOB"}); err != nil || len(rows) != 9 {
+		t.Errorf("the application sees %d tasks: %v", len(rows), err)
+	}
+}
+
+// What the leader does of its own accord, and erasure, need no more either.
+func TestRetentionAndErasureWithTheEnginesRights(t *testing.T) {
+	t.Parallel()
+	s, application := bound(t)
+	schedule(t, application, store.Task{ID: "old", Payload: job{"old"}})
+	schedule(t, application, store.Task{ID: "erased", Payload: job{"erased"}, Entity: "member:7", At: time.Now().Add(time.Hour)})
+	tr := s.prepare(nil, handlers.Handle(func(context.Context, *handlers.Task[job]) error { return nil }))
+	tr.run()
+	s.is("old", store.StatusCompleted, "COMPLETED")
+	tr.retainer.config.Retention = time.Microsecond
+	for at := (retainPlace{}); ; {
+		next, _, err := tr.retainer.runOnce(t.Context(), at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if at = next; at == (retainPlace{}) {
+			break
+		}
+	}
+	erased, err := tasks.EraseEntity(t.Context(), s.nodes, "member:7")
+	if err != nil || erased.Tasks != 1 || erased.Changes != 1 {
+		t.Errorf("erased %+v, %v", erased, err)
+	}
+	if left := s.count(`SELECT (SELECT count(*) FROM tasktable.scheduled_tasks)
+		+ (SELECT count(*) FROM tasktable.scheduled_task_executions)
+		+ (SELECT count(*) FROM tasktable.scheduled_task_changes)`); left != 0 {
+		t.Errorf("%d rows are left", left)
+	}
+	for _, statement := range []string{
+		`UPDATE tasktable.scheduled_task_executions SET outcome = 'COMPLETED'`,
+		`UPDATE tasktable.scheduled_task_changes SET changed_by = 'me'`, `TRUNCATE tasktable.scheduled_tasks`,
+		`DROP TABLE tasktable.scheduled_tasks`, `ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER ALL`,
+		`CREATE TABLE tasktable.mine ()`, `DELETE FROM tasktable.goose_db_version`,
+	} {
+		var refused *pgconn.PgError
+		if _, err := s.nodes.Exec(t.Context(), statement); !errors.As(err, &refused) || refused.Code != "42501" {
+			t.Errorf("%s: got %v, want permission denied", statement, err)
+		}
+	}
+}
+
+// A node that has lost its session begins again, and runs the task that it had to give up.
+func TestReclaimWithTheEnginesRights(t *testing.T) {
+	t.Parallel()
+	s, application := bound(t)
+	s.cut = true
+	s.node(func(c *Config) { c.StartAllowance = time.Second })
+	schedule(t, application, store.Task{ID: "cut", Payload: job{"cut"}})
+	s.begins("cut")
+	s.exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+		WHERE datname = current_database() AND application_name LIKE 'tasktable session%'`)
+	s.begins("cut").end <- nil
+	s.is("cut", store.StatusCompleted, "INTERRUPTED", "COMPLETED")
+}
+
+// Row level security costs the engine nothing: with its policy, too, its statements read no more than what they are about. (Its
+// condition has no effect, but keeps the planner from some statistics.)
+func TestPlansWithTheEnginesRights(t *testing.T) {
+	t.Parallel()
+	s, _ := bound(t)
+	schema, err := store.NewSchema("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &bench{t: t, pool: s.pool, statements: statements{schema}}
+	b.fill("of few tasks")
+	b.revive(planTasks / 2)
+	conn, err := s.nodes.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	if _, err := conn.Exec(t.Context(), planSettingsSQL); err != nil {
+		t.Fatal(err)
+	}
+	for _, one := range b.hotStatements() {
+		for _, mode := range []string{"force_generic_plan", "force_custom_plan"} {
+			plan := explainPrepared(t, conn, mode, one)
+			if fault := one.faultOf(plan); fault != "" {
+				t.Errorf("%s, %s: %s\n%s", one.name, mode, fault, plan.text("  "))
+			}
+		}
+	}
+	b.exec(`UPDATE tasktable.scheduled_tasks SET status = 'CANCELLED', fence = NULL, held_until = NULL, finished_at = now()
+		WHERE fence IS NOT NULL`) // by nobody, which the stage would mind
+}
