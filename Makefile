@@ -7,7 +7,7 @@ GOLANGCI_LINT         := .bin/golangci-lint-$(GOLANGCI_LINT_VERSION)
 RACE := $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 
 .DEFAULT_GOAL := help
-.PHONY: help run migrate demo bench test chaos fuzz lint fmt cover clean
+.PHONY: help run migrate demo bench test chaos soak fuzz lint fmt cover clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,6 +50,9 @@ fuzz: ## Fuzz each target for FUZZTIME (30s)
 			if grep -q '^FAIL' .bin/fuzz.out && ! grep -q '^    context deadline exceeded$$' .bin/fuzz.out; then exit 1; fi; \
 		done; \
 	done
+
+soak: ## Work a steady load off for ten minutes; nothing may grow
+	TASKTABLE_TEST_SOAK=10m go test -timeout 20m -v -run 'TestSoak$$' ./scheduled
 
 lint: $(GOLANGCI_LINT) ## Run golangci-lint
 	$(GOLANGCI_LINT) run ./...
