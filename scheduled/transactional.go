@@ -63,7 +63,11 @@ func (b *batch) gateAgain(ctx context.Context, tx querier, r *run, e *handlers.E
 	}
 	for {
 		asked := time.Now()
-		answers, err := b.statements.gate(ctx, tx, nil, []hold{r.hold})
+		now, err := databaseNow(ctx, tx)
+		if err != nil {
+			return &gateRow{Verdict: verdictNoTx, Payload: err.Error()}
+		}
+		answers, err := b.statements.gate(ctx, tx, &now, []hold{r.hold})
 		if err != nil {
 			return &gateRow{Verdict: verdictNoTx, Payload: err.Error()}
 		}
@@ -76,6 +80,19 @@ func (b *batch) gateAgain(ctx context.Context, tx querier, r *run, e *handlers.E
 			return nil
 		}
 	}
+}
+
+// databaseNow is asked in a statement of its own, before the one that it is for: within a transaction that has been open for a while the
+// gate's own clock, transaction_timestamp, is that of its beginning, and a task that has expired meanwhile would pass.
+func databaseNow(ctx context.Context, q querier) (now time.Time, err error) {
+	rows, err := q.Query(ctx, "SELECT clock_timestamp()")
+	if err != nil {
+		return now, fmt.Errorf("ask for the time: %w", err)
+	}
+	if now, err = pgx.CollectExactlyOneRow(rows, pgx.RowTo[time.Time]); err != nil {
+		return now, fmt.Errorf("ask for the time: %w", err)
+	}
+	return now, nil
 }
 
 // If this machine vanishes while the handler runs, its locks must not outlive it for hours: the next attempt waits for them.
