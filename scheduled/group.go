@@ -8,6 +8,7 @@ type group[T any] struct {
 	in     chan T
 	most   int
 	weight func(T) int // how much of most one takes
+	limit  func() int  // a smaller most for now; nil: there is none
 }
 
 // newGroup makes a group whose commits have at most so many, or so much by weight; nil: each weighs 1.
@@ -43,11 +44,14 @@ func (g *group[T]) drain(ctx context.Context, do func(context.Context, []T)) {
 
 // arrived adds what has arrived meanwhile, as long as there is room.
 func (g *group[T]) arrived(with []T) []T {
-	weight := 0
+	weight, most := 0, g.most
 	for _, one := range with {
 		weight += g.weight(one)
 	}
-	for weight < g.most {
+	if g.limit != nil {
+		most = g.limit()
+	}
+	for weight < most {
 		select {
 		case one := <-g.in:
 			with = append(with, one)

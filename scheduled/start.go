@@ -19,13 +19,9 @@ type gateAsk struct {
 	answer chan gateAnswer
 }
 
-// gateMost is how many tasks share a read: more would take so long that the answer is too old for the last of them.
-const gateMost = 1000
-
 func (a *gateAsk) weight() int { return len(a.holds) }
 
-// gateAnswer has the instant of the gate, by this process's clock: half-way between the statement and its answer. The rows are
-// nil when the database did not answer.
+// gateAnswer has the instant of the gate, by this process's clock. The rows are nil when the database did not answer.
 type gateAnswer struct {
 	rows map[int64]gateRow
 	at   time.Time
@@ -81,17 +77,7 @@ func (w *worker) gate(ctx context.Context, holds []hold) (gateAnswer, error) {
 	if err != nil {
 		return gateAnswer{}, err
 	}
-	return gateAnswer{rows: rows, at: gateInstant(asked, time.Now())}, nil
-}
-
-// gateTravel is how long a gate's question and answer may take in all and still count from when it was asked.
-const gateTravel = gateValid * 4 / 5
-
-// gateInstant is when the gate was passed, at the latest that is certain to be no later than it was: when it was asked, for which way of
-// the two was slow nobody can tell. On a link that takes longer than gateTravel no answer would ever be young enough; there the handler is
-// called within a round trip and 50 ms.
-func gateInstant(asked, answered time.Time) time.Time {
-	return asked.Add(max(answered.Sub(asked)-gateTravel, 0))
+	return gateAnswer{rows: rows, at: w.pace.instant(asked, time.Now())}, nil
 }
 
 const (

@@ -76,7 +76,7 @@ func (b *batch) gateAgain(ctx context.Context, tx querier, r *run, e *handlers.E
 			return &answer
 		}
 		e.StartedAt = answer.Now
-		if time.Since(gateInstant(asked, time.Now())) <= gateValid { // else the process was held up between the two
+		if time.Since(b.pace.instant(asked, time.Now())) <= gateValid {
 			return nil
 		}
 	}

@@ -24,6 +24,7 @@ type worker struct {
 	txSlots    *slots
 	settler    *settler
 	gates      *group[*gateAsk]
+	pace       *pace // of the gate
 	doneJobs   *group[*doneJob]
 	clock      *clock
 	averages   *averages
