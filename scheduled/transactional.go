@@ -63,7 +63,11 @@ func (b *batch) gateAgain(ctx context.Context, tx querier, r *run, e *handlers.E
 	}
 	for {
 		asked := time.Now()
-		answers, err := b.statements.gate(ctx, tx, nil, []hold{r.hold})
+		now, err := instant(ctx, tx) // not the transaction's, which began before what has taken time
+		if err != nil {
+			return &gateRow{Verdict: verdictNoTx, Payload: err.Error()}
+		}
+		answers, err := b.statements.gate(ctx, tx, &now, []hold{r.hold})
 		if err != nil {
 			return &gateRow{Verdict: verdictNoTx, Payload: err.Error()}
 		}
@@ -76,6 +80,16 @@ func (b *batch) gateAgain(ctx context.Context, tx querier, r *run, e *handlers.E
 			return nil
 		}
 	}
+}
+
+// instant is the database's time, before the snapshot of the statement that follows.
+func instant(ctx context.Context, tx querier) (now time.Time, err error) {
+	rows, err := tx.Query(ctx, "SELECT clock_timestamp()")
+	if err != nil {
+		return now, fmt.Errorf("ask the time: %w", err)
+	}
+	now, err = pgx.CollectExactlyOneRow(rows, pgx.RowTo[time.Time])
+	return now, wrap(err, "ask the time")
 }
 
 // If this machine vanishes while the handler runs, its locks must not outlive it for hours: the next attempt waits for them.
