@@ -87,6 +87,12 @@ DECLARE
     was     jsonb;
     is_now  jsonb;
 BEGIN
+    -- Whatever other triggers have made of the row. Not a CHECK, and not a generated column: both would take the payload apart at each
+    -- of the engine's updates.
+    IF TG_OP <> 'DELETE' AND NEW.type IS DISTINCT FROM NEW.payload ->> 'type' THEN
+        RAISE EXCEPTION 'type of task "%" must be what its payload says: write the payload''s field "type"', NEW.id
+            USING ERRCODE = 'check_violation', COLUMN = 'type';
+    END IF;
     IF TG_OP = 'INSERT' THEN
         INSERT INTO tasktable.scheduled_task_changes (revision, task_id, verb, outcome, changed_by, new)
         VALUES (NEW.revision, NEW.id, verb, 'created', author,
@@ -125,7 +131,7 @@ BEGIN
     RETURN NULL;
 END $$;
 -- +goose StatementEnd
-COMMENT ON FUNCTION tasktable.after_task_change() IS 'Writes the change line of every edit of a task, and wakes the leader or the holder where it matters.';
+COMMENT ON FUNCTION tasktable.after_task_change() IS 'Writes the change line of every edit of a task, and wakes the leader or the holder where it matters; refuses a type that is not the payload''s.';
 
 -- +goose StatementBegin
 CREATE FUNCTION tasktable.refuse_held_delete() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -146,15 +152,6 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 COMMENT ON FUNCTION tasktable.refuse_history_change() IS 'Keeps the history append-only for everybody but retention, which says so in tasktable_change.context.';
-
--- +goose StatementBegin
-CREATE FUNCTION tasktable.refuse_type() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-    RAISE EXCEPTION 'type of task "%" must be what its payload says: write the payload''s field "type"', NEW.id
-        USING ERRCODE = 'check_violation', COLUMN = 'type';
-END $$;
--- +goose StatementEnd
-COMMENT ON FUNCTION tasktable.refuse_type() IS 'Keeps type and payload the same.';
 
 -- +goose StatementBegin
 CREATE FUNCTION tasktable.refuse_truncate() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -190,10 +187,6 @@ CREATE TRIGGER task_5_held BEFORE DELETE ON tasktable.scheduled_tasks
     FOR EACH ROW WHEN (OLD.fence IS NOT NULL) EXECUTE FUNCTION tasktable.refuse_held_delete();
 COMMENT ON TRIGGER task_5_held ON tasktable.scheduled_tasks IS 'A held task is not deleted.';
 
--- Not a CHECK, and not a generated column: both would take the payload apart at each of the engine's updates.
-CREATE TRIGGER task_5_type AFTER UPDATE OF payload, type ON tasktable.scheduled_tasks
-    FOR EACH ROW WHEN (NEW.type IS DISTINCT FROM NEW.payload ->> 'type') EXECUTE FUNCTION tasktable.refuse_type();
-COMMENT ON TRIGGER task_5_type ON tasktable.scheduled_tasks IS 'Refuses a type that is not the payload''s, whatever other triggers have made of the row.';
 CREATE TRIGGER task_6_truncate BEFORE TRUNCATE ON tasktable.scheduled_tasks
     FOR EACH STATEMENT EXECUTE FUNCTION tasktable.refuse_truncate();
 COMMENT ON TRIGGER task_6_truncate ON tasktable.scheduled_tasks IS 'Tasks are deleted one by one.';
@@ -217,14 +210,12 @@ DROP TRIGGER append_only ON tasktable.scheduled_task_changes;
 DROP TRIGGER append_only_truncate ON tasktable.scheduled_task_executions;
 DROP TRIGGER append_only ON tasktable.scheduled_task_executions;
 DROP TRIGGER task_6_truncate ON tasktable.scheduled_tasks;
-DROP TRIGGER task_5_type ON tasktable.scheduled_tasks;
 DROP TRIGGER task_5_held ON tasktable.scheduled_tasks;
 DROP TRIGGER task_4_update ON tasktable.scheduled_tasks;
 DROP TRIGGER task_3_insert ON tasktable.scheduled_tasks;
 DROP TRIGGER task_2_status ON tasktable.scheduled_tasks;
 DROP TRIGGER task_1_edit ON tasktable.scheduled_tasks;
 DROP FUNCTION tasktable.refuse_truncate();
-DROP FUNCTION tasktable.refuse_type();
 DROP FUNCTION tasktable.refuse_history_change();
 DROP FUNCTION tasktable.refuse_held_delete();
 DROP FUNCTION tasktable.after_task_change();

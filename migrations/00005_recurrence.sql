@@ -272,6 +272,12 @@ DECLARE
     was     jsonb;
     is_now  jsonb;
 BEGIN
+    -- Whatever other triggers have made of the row. Not a CHECK, and not a generated column: both would take the payload apart at each
+    -- of the engine's updates.
+    IF TG_OP <> 'DELETE' AND NEW.type IS DISTINCT FROM NEW.payload ->> 'type' THEN
+        RAISE EXCEPTION 'type of task "%" must be what its payload says: write the payload''s field "type"', NEW.id
+            USING ERRCODE = 'check_violation', COLUMN = 'type';
+    END IF;
     IF TG_OP = 'INSERT' THEN
         INSERT INTO tasktable.scheduled_task_changes (revision, task_id, verb, outcome, changed_by, new)
         VALUES (NEW.revision, NEW.id, verb, 'created', author,
@@ -777,6 +783,12 @@ DECLARE
     was     jsonb;
     is_now  jsonb;
 BEGIN
+    -- Whatever other triggers have made of the row. Not a CHECK, and not a generated column: both would take the payload apart at each
+    -- of the engine's updates.
+    IF TG_OP <> 'DELETE' AND NEW.type IS DISTINCT FROM NEW.payload ->> 'type' THEN
+        RAISE EXCEPTION 'type of task "%" must be what its payload says: write the payload''s field "type"', NEW.id
+            USING ERRCODE = 'check_violation', COLUMN = 'type';
+    END IF;
     IF TG_OP = 'INSERT' THEN
         INSERT INTO tasktable.scheduled_task_changes (revision, task_id, verb, outcome, changed_by, new)
         VALUES (NEW.revision, NEW.id, verb, 'created', author,

@@ -10,7 +10,13 @@ DECLARE
     was     jsonb;
     is_now  jsonb;
 BEGIN
-    IF TG_OP = 'INSERT' AND current_setting('tasktable_change.bulk', true) = 'on' THEN
+    -- Whatever other triggers have made of the row. Not a CHECK, and not a generated column: both would take the payload apart at each
+    -- of the engine's updates.
+    IF TG_OP <> 'DELETE' AND NEW.type IS DISTINCT FROM NEW.payload ->> 'type' THEN
+        RAISE EXCEPTION 'type of task "%" must be what its payload says: write the payload''s field "type"', NEW.id
+            USING ERRCODE = 'check_violation', COLUMN = 'type';
+    END IF;
+    IF TG_OP = 'INSERT' AND current_setting('tasktable_change.bulk', true) = (pg_trigger_depth() - 1)::text THEN
         RETURN NULL; -- insert_tasks writes all its lines at once
     ELSIF TG_OP = 'INSERT' THEN
         INSERT INTO tasktable.scheduled_task_changes (revision, task_id, verb, outcome, changed_by, new)
@@ -63,7 +69,7 @@ CREATE TRIGGER task_1_edit BEFORE UPDATE OF id, payload, type, scheduled_at, run
     FOR EACH ROW EXECUTE FUNCTION tasktable.before_task_change();
 COMMENT ON TRIGGER task_1_edit ON tasktable.scheduled_tasks IS 'Every edit.';
 CREATE TRIGGER task_0_insert BEFORE INSERT ON tasktable.scheduled_tasks
-    FOR EACH ROW WHEN (current_setting('tasktable_change.bulk', true) IS DISTINCT FROM 'on') EXECUTE FUNCTION tasktable.before_task_change();
+    FOR EACH ROW WHEN (current_setting('tasktable_change.bulk', true) IS DISTINCT FROM pg_trigger_depth()::text) EXECUTE FUNCTION tasktable.before_task_change();
 COMMENT ON TRIGGER task_0_insert ON tasktable.scheduled_tasks IS 'Every insert but those of insert_tasks.';
 
 -- +goose StatementBegin
@@ -72,8 +78,10 @@ RETURNS TABLE ("position" bigint, id text, revision bigint) LANGUAGE plpgsql AS 
 #variable_conflict use_column
 DECLARE
     author text := coalesce(nullif(insert_tasks.scheduled_by, ''), nullif(current_setting('tasktable_change.by', true), ''), session_user);
+    former text := coalesce(current_setting('tasktable_change.bulk', true), '');
 BEGIN
-    PERFORM set_config('tasktable_change.bulk', 'on', true); -- the triggers leave it all to this
+    -- The triggers leave it all to this; but not what an application's triggers on these tasks schedule, which are deeper.
+    PERFORM set_config('tasktable_change.bulk', pg_trigger_depth()::text, true);
     RETURN QUERY
     WITH task AS MATERIALIZED (
         SELECT each.value AS task, each.ordinality, each.value ->> 'id' AS id,
@@ -102,7 +110,7 @@ BEGIN
             AND EXISTS (SELECT 1 FROM made WHERE made.next_attempt_at <= clock_timestamp() + interval '2 seconds')
     )
     SELECT task.ordinality, made.id, made.revision FROM made JOIN task USING (id) CROSS JOIN (SELECT count(*) FROM told) AS told;
-    PERFORM set_config('tasktable_change.bulk', '', true);
+    PERFORM set_config('tasktable_change.bulk', former, true);
 END $$;
 -- +goose StatementEnd
 COMMENT ON FUNCTION tasktable.insert_tasks(jsonb, text, boolean, text) IS 'The part of schedule_many for plain tasks with ids of their own that are all new: inserts them, and returns those that were.';
@@ -248,6 +256,12 @@ DECLARE
     was     jsonb;
     is_now  jsonb;
 BEGIN
+    -- Whatever other triggers have made of the row. Not a CHECK, and not a generated column: both would take the payload apart at each
+    -- of the engine's updates.
+    IF TG_OP <> 'DELETE' AND NEW.type IS DISTINCT FROM NEW.payload ->> 'type' THEN
+        RAISE EXCEPTION 'type of task "%" must be what its payload says: write the payload''s field "type"', NEW.id
+            USING ERRCODE = 'check_violation', COLUMN = 'type';
+    END IF;
     IF TG_OP = 'INSERT' THEN
         INSERT INTO tasktable.scheduled_task_changes (revision, task_id, verb, outcome, changed_by, new)
         VALUES (NEW.revision, NEW.id, verb, 'created', author,

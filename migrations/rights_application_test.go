@@ -297,7 +297,7 @@ func pretending(ctx context.Context, t *testing.T, r *rights, what string) *pgxp
 	check(t, err)
 	t.Cleanup(conn.Release)
 	_, err = conn.Exec(ctx, `SELECT set_config('tasktable_change.context', $1, false),
-		set_config('tasktable_change.bulk', 'on', false)`, what)
+		set_config('tasktable_change.bulk', '0', false)`, what)
 	check(t, err)
 	return conn
 }

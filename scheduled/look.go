@@ -83,6 +83,7 @@ func (l *life) tick(ctx context.Context, stopping bool, due *time.Timer) (pass b
 			return false, err
 		}
 		l.log.Info("node leads")
+		clear(l.leader.seen) // it may have led before: since then it has looked after nobody
 	}
 	found, err := l.leader.tick(ctx)
 	if found.Next > 0 {

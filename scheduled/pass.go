@@ -24,6 +24,7 @@ FROM tasktable.river_job WHERE state IN ('available', 'running') GROUP BY 1, 2, 
 // a statement that takes too long, makes it take half as much; a single task that cannot be claimed is failed, and one that takes
 // too long, or waits for somebody's lock, is let be for a while.
 func (l *leader) pass(ctx context.Context) (look, error) {
+	began := time.Now()
 	for {
 		found, lanes, err := l.try(ctx, l.most)
 		switch {
@@ -43,6 +44,8 @@ func (l *leader) pass(ctx context.Context) (look, error) {
 			}
 			done, apartErr := apart(ctx, lanes)
 			switch {
+			case apartErr == nil && done > 0 && isTimeout(err) && time.Since(began) > passMost:
+				return look{}, nil // one by one it may take minutes: ticks come between
 			case apartErr == nil && done > 0: // else it would be tried for ever
 			case isTimeout(err) && (apartErr == nil || isTimeout(apartErr)):
 				return look{Next: 100 * time.Millisecond, Stuck: true}, nil // it has passed, or nothing gets on: later
@@ -54,6 +57,10 @@ func (l *leader) pass(ctx context.Context) (look, error) {
 		}
 	}
 }
+
+// passMost is how long a pass goes on with tasks that take too long or wait for locks, as all do while an index is made: those that were let
+// be come back after a while, so it might never end.
+const passMost = 2 * time.Second
 
 // surveyed is what a pass has before it.
 type surveyed struct {

@@ -71,3 +71,38 @@ func TestLeaderWithoutProgressResigns(t *testing.T) {
 	s.begins("a").end <- nil
 	s.is("a", store.StatusCompleted, "COMPLETED")
 }
+
+// A node that leads again counts from its own first look, as any new leader does, how long the others have been gone: what it saw when it
+// led before says nothing of one whose session has just broken, and whose handlers still run.
+func TestLeaderOnceMoreGivesNodesTheirTime(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	tr := s.prepare(nil, handlers.Handle(s.handle))
+	due := time.NewTimer(time.Hour)
+	defer due.Stop()
+	tick := func() {
+		t.Helper()
+		if _, err := tr.life.tick(t.Context(), false, due); err != nil || !tr.session.leads {
+			t.Fatalf("leads: %t, %v", tr.session.leads, err)
+		}
+	}
+	tick()
+	var other int64
+	if err := s.pool.QueryRow(t.Context(), `INSERT INTO tasktable.nodes (service, version, host, queues, types) VALUES ('', '', '', '{}', '{}') RETURNING number`).Scan(&other); err != nil {
+		t.Fatal(err)
+	}
+	tr.leader.seen[other] = time.Now().Add(-time.Minute) // when it led before, the other lived
+	if err := tr.session.resign(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	tick()
+	if n := s.count(`SELECT count(*) FROM tasktable.nodes WHERE number = $1 AND dead_at IS NULL`, other); n != 1 {
+		t.Error("the other node was taken for dead at the first look")
+	}
+	tr.leader.seen[other] = time.Now().Add(-deadAfter)
+	tick()
+	if n := s.count(`SELECT count(*) FROM tasktable.nodes WHERE number = $1 AND dead_at IS NULL`, other); n != 0 {
+		t.Error("the other node is not taken for dead when its time is over")
+	}
+	tr.run()
+}

@@ -63,7 +63,7 @@ func (b *batch) gateAgain(ctx context.Context, tx querier, r *run, e *handlers.E
 	}
 	for {
 		asked := time.Now()
-		now, err := databaseNow(ctx, tx)
+		now, err := instant(ctx, tx) // not the transaction's, which began before what has taken time
 		if err != nil {
 			return &gateRow{Verdict: verdictNoTx, Payload: err.Error()}
 		}
@@ -82,17 +82,14 @@ func (b *batch) gateAgain(ctx context.Context, tx querier, r *run, e *handlers.E
 	}
 }
 
-// databaseNow is asked in a statement of its own, before the one that it is for: within a transaction that has been open for a while the
-// gate's own clock, transaction_timestamp, is that of its beginning, and a task that has expired meanwhile would pass.
-func databaseNow(ctx context.Context, q querier) (now time.Time, err error) {
-	rows, err := q.Query(ctx, "SELECT clock_timestamp()")
+// instant is the database's time, before the snapshot of the statement that follows.
+func instant(ctx context.Context, tx querier) (now time.Time, err error) {
+	rows, err := tx.Query(ctx, "SELECT clock_timestamp()")
 	if err != nil {
-		return now, fmt.Errorf("ask for the time: %w", err)
+		return now, fmt.Errorf("ask the time: %w", err)
 	}
-	if now, err = pgx.CollectExactlyOneRow(rows, pgx.RowTo[time.Time]); err != nil {
-		return now, fmt.Errorf("ask for the time: %w", err)
-	}
-	return now, nil
+	now, err = pgx.CollectExactlyOneRow(rows, pgx.RowTo[time.Time])
+	return now, wrap(err, "ask the time")
 }
 
 // If this machine vanishes while the handler runs, its locks must not outlive it for hours: the next attempt waits for them.

@@ -2,7 +2,11 @@ package store_test
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/tasktable/tasktable/store"
 )
@@ -95,6 +99,75 @@ func TestOneBadTaskRefusesAll(t *testing.T) {
 		t.Errorf("in SQL: %v", err)
 	}
 }
+
+// Tasks that an application's trigger schedules for each of many new ones, one by one or many at once, are made and recorded as others are.
+func TestTriggersScheduleBesideScheduleMany(t *testing.T) {
+	t.Parallel()
+	const most = 30 // that so many are inserted by one statement is not to be seen
+	for timing, others := range map[string]string{
+		"BEFORE": `SELECT tasktable.schedule('{"type": "TEST"}', id => 'one ' || $1)`,
+		"AFTER": `SELECT tasktable.schedule_many(jsonb_agg(jsonb_build_object('id', 'one ' || $1 || CASE WHEN n > 1 THEN ' ' || n ELSE '' END,
+			'payload', '{"type": "TEST"}'::jsonb))) FROM generate_series(1, 25) AS n`,
+	} {
+		t.Run(timing, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			b.exec(b.pool, `CREATE FUNCTION others() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+				EXECUTE `+quoted(others)+` USING NEW.id;
+				RETURN NEW;
+			END $$`)
+			b.exec(b.pool, `CREATE TRIGGER others `+timing+` INSERT ON tasktable.scheduled_tasks
+				FOR EACH ROW WHEN (NEW.id NOT LIKE 'one %') EXECUTE FUNCTION others()`)
+			var many []store.Task
+			for i := range most {
+				many = append(many, base(fmt.Sprint(i)))
+			}
+			receipts, err := b.tasks.ScheduleMany(b.ctx, b.pool, many)
+			b.check(err)
+			for i, receipt := range receipts {
+				if receipt.Outcome != store.Created || receipt.ID != fmt.Sprint(i) {
+					t.Errorf("receipt %d: %+v", i, receipt)
+				}
+				for _, id := range []string{receipt.ID, "one " + receipt.ID} {
+					if got := b.lines(id); len(got) != 1 {
+						t.Errorf("lines of changes of %s: %v", id, got)
+					}
+				}
+			}
+			b.exec(b.pool, `INSERT INTO tasktable.scheduled_tasks (id, payload) VALUES ('later', '{"type": "TEST"}')`)
+			if got := b.lines("later"); len(got) != 1 {
+				t.Errorf("lines of changes of one scheduled later: %v", got)
+			}
+		})
+	}
+}
+
+// A bulk call that failed within a transaction that goes on leaves nothing behind: rows are made and recorded as before.
+func TestAfterABulkCallThatFailed(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.inTx(func(tx pgx.Tx) {
+		b.exec(tx, `DO $$ BEGIN
+			PERFORM tasktable.schedule_many(jsonb_agg(jsonb_build_object('id', n::text, 'payload', '{"type": "TEST"}'::jsonb, 'priority', 85 + n)))
+			FROM generate_series(1, 30) AS n;
+			RAISE 'it should have failed';
+		EXCEPTION WHEN check_violation THEN
+			PERFORM tasktable.schedule('{"type": "TEST"}', id => 'instead');
+		END $$`)
+		b.exec(tx, `INSERT INTO tasktable.scheduled_tasks (id, payload) VALUES ('beside', '{"type": "TEST"}')`)
+	})
+	for _, id := range []string{"instead", "beside"} {
+		if row, lines := b.get(id), b.lines(id); row == nil || row.NextAttemptAt == nil || len(lines) != 1 {
+			t.Errorf("%s: %s with the lines %v", id, pretty(row), lines)
+		}
+	}
+	if b.get("1") != nil {
+		t.Error("a task of the call that failed is there")
+	}
+}
+
+// quoted is text as an SQL literal.
+func quoted(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
 
 // of is a task that Sync is to fill the entity in.
 func of(id string) store.Task {

@@ -238,3 +238,103 @@ func TestDeleteByPlainSQL(t *testing.T) {
 		})
 	}
 }
+
+// typeRules are statements by plain SQL on the task one, {"type": "TEST", "n": 1}, and the type that it then has, or why they are refused.
+var typeRules = map[string]struct{ sql, kind, refused string }{
+	"another variant":        {`UPDATE tasktable.scheduled_tasks SET payload = '{"type": "OTHER"}'`, "OTHER", ""},
+	"both columns":           {`UPDATE tasktable.scheduled_tasks SET payload = '{"type": "OTHER"}', type = 'OTHER'`, "OTHER", ""},
+	"the former type beside": {`UPDATE tasktable.scheduled_tasks SET payload = '{"type": "OTHER"}', type = type`, "OTHER", ""},
+	"null is the payload's":  {`UPDATE tasktable.scheduled_tasks SET type = NULL`, "TEST", ""},
+	"the same":               {`UPDATE tasktable.scheduled_tasks SET type = 'TEST'`, "TEST", ""},
+	"type alone":             {`UPDATE tasktable.scheduled_tasks SET type = 'OTHER'`, "TEST", `type of task "one" must be what its payload says`},
+	"a third":                {`UPDATE tasktable.scheduled_tasks SET payload = '{"type": "OTHER"}', type = 'THIRD'`, "TEST", `type of task "one" must be`},
+	"no payload":             {`UPDATE tasktable.scheduled_tasks SET payload = NULL`, "TEST", `null value in column "payload"`},
+	"neither":                {`UPDATE tasktable.scheduled_tasks SET payload = NULL, type = NULL`, "TEST", `null value in column`},
+	"bad type":               {`UPDATE tasktable.scheduled_tasks SET payload = '{"type": "no good"}'`, "TEST", "type must be 2 to 127 letters"},
+	"upserted": {`INSERT INTO tasktable.scheduled_tasks (id, payload) VALUES ('one', '{"type": "OTHER"}')
+		ON CONFLICT (id) DO UPDATE SET payload = EXCLUDED.payload`, "OTHER", ""},
+	"upserted with both": {`INSERT INTO tasktable.scheduled_tasks (id, payload) VALUES ('one', '{"type": "OTHER"}')
+		ON CONFLICT (id) DO UPDATE SET payload = EXCLUDED.payload, type = EXCLUDED.type`, "OTHER", ""},
+	"inserted with another":    {`INSERT INTO tasktable.scheduled_tasks (id, payload, type) VALUES ('new', '{"type": "TEST"}', 'OTHER')`, "TEST", `type of task "new" must be`},
+	"inserted without payload": {`INSERT INTO tasktable.scheduled_tasks (id, type) VALUES ('new', 'OTHER')`, "TEST", `type of task "new" must be`},
+	"inserted with nothing":    {`INSERT INTO tasktable.scheduled_tasks (id) VALUES ('new')`, "TEST", `null value in column "payload"`},
+	"bulk with bad type": {`SELECT tasktable.schedule_many(jsonb_agg(jsonb_build_object('id', n::text, 'payload', '{"type": "no good"}'::jsonb))) FROM generate_series(1, 30) AS n`,
+		"TEST", "type must be 2 to 127 letters"},
+	"bulk with number": {`SELECT tasktable.schedule_many(jsonb_agg(jsonb_build_object('id', n::text, 'payload', '{"type": 12}'::jsonb))) FROM generate_series(1, 30) AS n`,
+		"TEST", "payload must have a field type"},
+	"bulk without payload": {`SELECT tasktable.schedule_many(jsonb_agg(jsonb_build_object('id', n::text))) FROM generate_series(1, 30) AS n`,
+		"TEST", `null value in column "payload"`},
+}
+
+// type is what the payload says, however they are written.
+func TestTypeByPlainSQL(t *testing.T) {
+	t.Parallel()
+	for name, rule := range typeRules {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			b.exec(b.pool, `INSERT INTO tasktable.scheduled_tasks (id, payload) VALUES ('one', '{"type": "TEST", "n": 1}')`)
+			before := b.state("one")
+			if rule.refused != "" {
+				b.refused(rule.sql, rule.refused)
+				same(b, "refused", b.state("one"), before)
+			} else {
+				b.exec(b.pool, rule.sql)
+			}
+			b.agrees("one", rule.kind)
+			if n := one[int](b, b.pool, `SELECT count(*)::int FROM tasktable.scheduled_tasks`); n != 1 {
+				t.Errorf("%d tasks", n)
+			}
+		})
+	}
+}
+
+// agrees wants a task's type to be that, in its own column and in its payload.
+func (b *bench) agrees(id, kind string) {
+	b.Helper()
+	if got := one[string](b, b.pool, `SELECT type || ' ' || (payload ->> 'type') FROM tasktable.scheduled_tasks WHERE id = $1`, id); got != kind+" "+kind {
+		b.Errorf("%s: type and that of the payload are %q, want %q twice", id, got, kind)
+	}
+}
+
+// An application's trigger that comes after the schema's own may write another variant into the payload: then nothing is written.
+func TestTypeWithATriggerOnThePayload(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.make("one", "QUEUED")
+	b.exec(b.pool, `CREATE FUNCTION spoil() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+		NEW.payload := NEW.payload || '{"type": "SPOILED"}';
+		RETURN NEW;
+	END $$`)
+	b.exec(b.pool, `CREATE TRIGGER then_spoil BEFORE INSERT OR UPDATE ON tasktable.scheduled_tasks FOR EACH ROW EXECUTE FUNCTION spoil()`)
+	before := b.state("one")
+	for _, sql := range []string{
+		`INSERT INTO tasktable.scheduled_tasks (id, payload) VALUES ('new', '{"type": "TEST"}')`,
+		`SELECT tasktable.schedule('{"type": "TEST"}', id => 'new')`,
+		`SELECT tasktable.schedule_many(jsonb_agg(jsonb_build_object('id', n::text, 'payload', '{"type": "TEST"}'::jsonb))) FROM generate_series(1, 30) AS n`,
+		`UPDATE tasktable.scheduled_tasks SET entity = 'event:43'`,
+		`UPDATE tasktable.scheduled_tasks SET payload = '{"type": "TEST", "n": 2}'`,
+		`UPDATE tasktable.scheduled_tasks SET status = 'CANCELLED'`,
+	} {
+		b.refused(sql, "must be what its payload says")
+	}
+	same(b, "task", b.state("one"), before)
+	if n := one[int](b, b.pool, `SELECT count(*)::int FROM tasktable.scheduled_tasks`); n != 1 {
+		t.Errorf("%d tasks", n)
+	}
+}
+
+// What a trigger that comes before the schema's own makes of the payload is heeded: the type follows.
+func TestTypeFollowsAnEarlierTrigger(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.exec(b.pool, `CREATE FUNCTION rename() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+		NEW.payload := NEW.payload || '{"type": "RENAMED"}';
+		RETURN NEW;
+	END $$`)
+	b.exec(b.pool, `CREATE TRIGGER rename BEFORE INSERT OR UPDATE OF payload ON tasktable.scheduled_tasks FOR EACH ROW EXECUTE FUNCTION rename()`)
+	b.exec(b.pool, `INSERT INTO tasktable.scheduled_tasks (id, payload) VALUES ('one', '{"type": "TEST"}')`)
+	b.agrees("one", "RENAMED")
+	b.exec(b.pool, `UPDATE tasktable.scheduled_tasks SET payload = '{"type": "TEST", "n": 2}'`)
+	b.agrees("one", "RENAMED")
+}
