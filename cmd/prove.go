@@ -101,7 +101,7 @@ func (v *proof) run(ctx context.Context) (err error) {
 	screen.end()
 	err = errors.Join(err, restore())
 	if err != nil && !errors.Is(err, prove.ErrBroken) {
-		return errors.Join(err, context.Cause(ctx))
+		return errors.Join(err, ctx.Err())
 	}
 	return errors.Join(v.print(result), v.psql(result, d), err)
 }

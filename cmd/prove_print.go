@@ -90,7 +90,7 @@ func (v *proof) psql(result prove.Result, d *database) error {
 	}
 	if v.database.url == "" {
 		fmt.Fprintf(v.stderr, "\nThe database %s is on the private Postgres, which stops with the last command that uses it. "+
-			"To look into it run \"tasktable serve\"\nand take the psql line it prints, with this database's name.\n", result.Database)
+			"To look into it run \"tasktable serve --migrate\"\nand take the psql line it prints, with this database's name.\n", result.Database)
 		return nil
 	}
 	server := d.direct.Config().ConnConfig

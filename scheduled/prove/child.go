@@ -76,11 +76,13 @@ type worker struct {
 	process int
 }
 
+// The record must outlive the process and not the server, so these two do not wait for the disk; the effect does.
 const (
-	beganSQL  = `INSERT INTO proof.runs (task_id, fence, process) VALUES ($1, $2, $3) RETURNING number`
-	endedSQL  = `UPDATE proof.runs SET ended_at = clock_timestamp() WHERE number = $1`
-	effectSQL = `INSERT INTO proof.effects (task_id, fence) VALUES ($1, $2)`
+	beganSQL = `INSERT INTO proof.runs (task_id, fence, process) SELECT $1, $2, $3 FROM set_config('synchronous_commit', 'off', true) RETURNING number`
+	endedSQL = `UPDATE proof.runs SET ended_at = clock_timestamp() FROM set_config('synchronous_commit', 'off', true) WHERE number = $1`
 )
+
+const effectSQL = `INSERT INTO proof.effects (task_id, fence) VALUES ($1, $2)`
 
 func (w *worker) plain(ctx context.Context, t *handlers.Task[plain]) error {
 	return w.record(ctx, t.Execution, t.Payload.Millis, func() error {

@@ -104,9 +104,13 @@ const cancelSomeSQL = `
 SELECT c.id FROM proof.accepted AS a CROSS JOIN LATERAL tasktable.cancel(a.task_id, 'prove') AS c
 WHERE a.to_cancel AND a.due_at BETWEEN $1::timestamptz AND $2::timestamptz AND c.outcome = 'cancelled'`
 
-const cancelAllSQL = `
-SELECT c.id FROM proof.accepted AS a CROSS JOIN LATERAL tasktable.cancel(a.task_id, 'prove') AS c
-WHERE a.due_at > clock_timestamp() AND c.outcome = 'cancelled'`
+// A few at a time: a statement that takes long would keep their rows from the nodes.
+const cancelLaterSQL = `
+SELECT c.id FROM (
+    SELECT a.task_id FROM proof.accepted AS a JOIN tasktable.scheduled_tasks AS t ON t.id = a.task_id
+    WHERE t.status = 'QUEUED' AND a.due_at > clock_timestamp() LIMIT 200
+) AS later CROSS JOIN LATERAL tasktable.cancel(later.task_id, 'prove') AS c
+WHERE c.outcome = 'cancelled'`
 
 // Only now, after the commit: a start that the gate allowed before may stand.
 const cancelledSQL = `INSERT INTO proof.cancelled (task_id) SELECT unnest($1::text[])`
@@ -126,26 +130,38 @@ func (r *run) cancelSome(ctx context.Context) error {
 			return fmt.Errorf("ask the database's time: %w", err)
 		}
 		// Not ctx: what is cancelled must be recorded, too.
-		if err := r.cancel(context.WithoutCancel(ctx), cancelSomeSQL, since, until); err != nil {
+		if _, err := r.cancel(context.WithoutCancel(ctx), cancelSomeSQL, since, until); err != nil {
 			return err
 		}
 		since = until
 	}
 }
 
-func (r *run) cancelAll(ctx context.Context) error { return r.cancel(ctx, cancelAllSQL) }
+// cancelLater cancels all that is not due yet.
+func (r *run) cancelLater(ctx context.Context) error {
+	for {
+		done, err := r.cancel(ctx, cancelLaterSQL)
+		if err != nil || done == 0 {
+			return err
+		}
+		if _, err := r.show(ctx); err != nil {
+			return err
+		}
+	}
+}
 
-func (r *run) cancel(ctx context.Context, sql string, args ...any) error {
+// cancel returns how many tasks a query has cancelled.
+func (r *run) cancel(ctx context.Context, sql string, args ...any) (done int, err error) {
 	rows, err := r.Pool.Query(ctx, sql, args...)
 	if err != nil {
-		return fmt.Errorf("cancel tasks: %w", err)
+		return 0, fmt.Errorf("cancel tasks: %w", err)
 	}
 	ids, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {
-		return fmt.Errorf("cancel tasks: %w", err)
+		return 0, fmt.Errorf("cancel tasks: %w", err)
 	}
 	if _, err := r.Pool.Exec(ctx, cancelledSQL, ids); err != nil {
-		return fmt.Errorf("record cancelled tasks: %w", err)
+		return 0, fmt.Errorf("record cancelled tasks: %w", err)
 	}
-	return nil
+	return len(ids), nil
 }

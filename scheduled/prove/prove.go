@@ -55,6 +55,7 @@ type run struct {
 	*throwaway.Database
 	crew     *crew
 	begin    time.Time // by the database's clock
+	nextShow time.Duration
 	feeding  sync.WaitGroup
 	failures chan error
 }
@@ -94,6 +95,9 @@ func Run(ctx context.Context, config Config) (result Result, err error) {
 	if err != nil {
 		return result, err
 	}
+	if result.Verdicts[0].Found[0].Value == 0 {
+		return result, errors.New("nothing is proven: it ended before a task was accepted")
+	}
 	return result, result.broken()
 }
 
@@ -105,19 +109,26 @@ func (r *run) play(ctx context.Context) error {
 	if err := r.Scan(ctx, `SELECT clock_timestamp()`, nil, &r.begin); err != nil {
 		return fmt.Errorf("ask the database's time: %w", err)
 	}
-	feeding, fed := context.WithCancel(ctx)
-	defer fed()
-	r.feeding.Go(func() { r.report(feeding, r.feed(feeding)) })
+	feeding, stopFeeding := context.WithCancel(ctx)
+	defer stopFeeding()
+	fed := make(chan struct{})
+	r.feeding.Go(func() { r.report(feeding, r.feed(feeding)); close(fed) })
 	r.feeding.Go(func() { r.report(feeding, r.cancelSome(feeding)) })
 	early, err := r.disturb(ctx)
-	fed()
+	if err == nil && !early {
+		select {
+		case <-fed: // on a slow machine it takes longer
+		case <-ctx.Done():
+		}
+	}
+	stopFeeding()
 	r.feeding.Wait()
 	if err != nil {
 		return err
 	}
 	if early {
 		r.Say("ends early: what is not due yet is cancelled")
-		if err := r.cancelAll(ctx); err != nil {
+		if err := r.cancelLater(ctx); err != nil {
 			return err
 		}
 	}
@@ -163,6 +174,7 @@ func (r *run) disturb(ctx context.Context) (early bool, err error) {
 			err = r.crew.kill(ctx)
 		case <-show.C:
 			_, err = r.show(ctx)
+			show.Reset(r.nextShow)
 		}
 		if err != nil {
 			return false, err
@@ -185,6 +197,7 @@ func (r *run) settled(ctx context.Context) error {
 			last = standing.Waiting
 			limit.Reset(patience)
 		}
+		show.Reset(r.nextShow)
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)

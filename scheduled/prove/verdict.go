@@ -85,14 +85,14 @@ FROM (SELECT count(*) FILTER (WHERE outcome = 'COMPLETED') AS n
     FROM tasktable.scheduled_task_executions GROUP BY task_id, revision) AS r`
 
 const atLeastOnceSQL = `
-SELECT count(*) AS completed, sum(n)::bigint AS effects, count(*) FILTER (WHERE n = 0) AS without
+SELECT count(*) AS completed, coalesce(sum(n), 0)::bigint AS effects, count(*) FILTER (WHERE n = 0) AS without
 FROM (SELECT count(x.task_id) AS n
     FROM proof.accepted AS a JOIN tasktable.scheduled_tasks AS t ON t.id = a.task_id
     LEFT JOIN proof.effects AS x ON x.task_id = a.task_id
     WHERE t.status = 'COMPLETED' AND NOT a.transactional GROUP BY a.task_id) AS r`
 
 const exactlyOnceSQL = `
-SELECT count(*) FILTER (WHERE completed) AS completed, sum(n) FILTER (WHERE completed)::bigint AS effects,
+SELECT count(*) FILTER (WHERE completed) AS completed, coalesce(sum(n) FILTER (WHERE completed), 0)::bigint AS effects,
     count(*) FILTER (WHERE n > 1 OR completed AND n <> 1) AS not_once
 FROM (SELECT coalesce(t.status = 'COMPLETED', false) AS completed, count(x.task_id) AS n
     FROM proof.accepted AS a LEFT JOIN tasktable.scheduled_tasks AS t ON t.id = a.task_id
