@@ -40,17 +40,18 @@ type proof struct {
 func (p *program) proveCommand() *cobra.Command {
 	v := &proof{program: p, every: -1}
 	options := []option{
-		{flag: "seconds", variable: "TASKTABLE_PROVE_SECONDS", value: "number", fallback: "20", set: whole(&v.seconds, 1, 3600),
-			usage: "over how long the tasks are spread, and nodes are killed"},
-		{flag: "tasks", short: "n", variable: "TASKTABLE_PROVE_TASKS", value: "number", fallback: "5000", set: whole(&v.tasks, 1, 200_000),
-			usage: "how many tasks"},
+		{flag: "seconds", variable: "TASKTABLE_PROVE_SECONDS", value: "number", fallback: "20",
+			set: whole(&v.seconds, 1, 3600), usage: "over how long the tasks are spread, and nodes are killed"},
+		{flag: "tasks", short: "n", variable: "TASKTABLE_PROVE_TASKS", value: "number", fallback: "5000",
+			set: whole(&v.tasks, 1, 200_000), usage: "how many tasks"},
 		{flag: "kill-every", variable: "TASKTABLE_PROVE_KILL_EVERY", value: "duration", set: duration(&v.every, 0, time.Hour),
 			usage: "kills a node by itself so often; 0: only when k is pressed (default 0 on a terminal, 3s without)"},
-		{flag: "keep", variable: "TASKTABLE_PROVE_KEEP", set: toggle(&v.keep), usage: "leaves the database there, and says how to open it"},
+		{flag: "keep", variable: "TASKTABLE_PROVE_KEEP", set: toggle(&v.keep),
+			usage: "leaves the database there, and says how to open it"},
 		{flag: "json", variable: "TASKTABLE_PROVE_JSON", set: toggle(&v.json), usage: "prints one JSON object instead of tables"},
 	}
 	for _, o := range v.database.options() {
-		if o.flag == "database-url" || o.flag == "data-dir" { // it makes a database and a schema of its own, and no pooler is in between
+		if o.flag == "database-url" || o.flag == "data-dir" { // as bench
 			options = append(options, o)
 		}
 	}
@@ -87,8 +88,8 @@ func (v *proof) run(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, d.close()) }()
 	config := prove.Config{
-		Server: d.direct.Config().ConnConfig, Tasks: v.tasks, Over: time.Duration(v.seconds) * time.Second, KillEvery: v.every, Keep: v.keep,
-		Program: program, Arguments: []string{"prove", benchNode}, Every: time.Second,
+		Server: d.direct.Config().ConnConfig, Tasks: v.tasks, Over: time.Duration(v.seconds) * time.Second,
+		KillEvery: v.every, Keep: v.keep, Program: program, Arguments: []string{"prove", benchNode}, Every: time.Second,
 	}
 	screen := &liveLine{to: v.stderr, rewrites: isTerminal(ctx, v.stderr)}
 	config.Say, config.Show = screen.say, func(s prove.Standing) { screen.show(s.String()) }

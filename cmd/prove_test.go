@@ -40,7 +40,9 @@ func TestProve(t *testing.T) {
 	if password := conn.Config().Password; password != "" && strings.Contains(got.stdout+got.stderr, password) {
 		t.Errorf("the password is shown:\n%s\n%s", got.stderr, got.stdout)
 	}
-	for _, text := range []string{"no accepted task is lost", "accepted 300,", "OK\n", "nodes killed (", "start after due: p50 ", "FROM proof.accepted AS a\n"} {
+	for _, text := range []string{
+		"no accepted task is lost", "accepted 300,", "OK\n", "nodes killed (", "to its start: p50 ", "FROM proof.accepted AS a\n",
+	} {
 		if !strings.Contains(got.stdout, text) {
 			t.Errorf("stdout lacks %q:\n%s", text, got.stdout)
 		}
@@ -63,7 +65,8 @@ func dropProof(t *testing.T, server string, of *pgx.Conn) {
 		t.Fatal(err)
 	}
 	defer func() { _ = conn.Close(t.Context()) }()
-	if _, err := conn.Exec(t.Context(), "DROP DATABASE "+pgx.Identifier{of.Config().Database}.Sanitize()+" WITH (FORCE)"); err != nil {
+	name := pgx.Identifier{of.Config().Database}.Sanitize()
+	if _, err := conn.Exec(t.Context(), "DROP DATABASE "+name+" WITH (FORCE)"); err != nil {
 		t.Error(err)
 	}
 }
@@ -71,6 +74,7 @@ func dropProof(t *testing.T, server string, of *pgx.Conn) {
 // Somebody meddles with the history while it goes on: that is a broken promise like any other.
 func TestProveFindsABrokenPromise(t *testing.T) {
 	t.Parallel()
+	const once = "at most one settled completion per revision"
 	server := storetest.EmptyURL(t)
 	p := start(t, []string{"DATABASE_URL=" + server}, append(shortProof, "--json")...)
 	conn := proofDatabase(t, server, p.waitFor("database tasktable_prove_"))
@@ -83,7 +87,7 @@ func TestProveFindsABrokenPromise(t *testing.T) {
 		t.Fatalf("%v: %v", tag, err)
 	}
 	got := p.end()
-	got.want(t, exitBroken, "a promise was broken: at most one settled completion per revision (1 times)", "is dropped; --keep leaves it there")
+	got.want(t, exitBroken, "a promise was broken: "+once+" (1 times)", "is dropped; --keep leaves it there")
 	var object struct {
 		Verdicts []struct {
 			Promise string
@@ -97,7 +101,7 @@ func TestProveFindsABrokenPromise(t *testing.T) {
 		t.Fatalf("%v: %s", err, got.stdout)
 	}
 	for _, v := range object.Verdicts {
-		if held := v.Promise != "at most one settled completion per revision"; v.Held != held || (v.Broken == 0) != held || v.SQL == "" {
+		if held := v.Promise != once; v.Held != held || (v.Broken == 0) != held || v.SQL == "" {
 			t.Errorf("verdict %+v", v)
 		}
 	}
@@ -105,7 +109,9 @@ func TestProveFindsABrokenPromise(t *testing.T) {
 
 func TestProveWithWrongOptions(t *testing.T) {
 	t.Parallel()
-	run(t, nil, "prove", "--seconds=0").want(t, exitUsage, "--seconds (TASKTABLE_PROVE_SECONDS) must be a whole number from 1 to 3600")
-	run(t, nil, "prove", "--kill-every=often").want(t, exitUsage, "--kill-every (TASKTABLE_PROVE_KILL_EVERY) must be a duration from 0s to 1h0m0s")
+	run(t, nil, "prove", "--seconds=0").want(t, exitUsage,
+		"--seconds (TASKTABLE_PROVE_SECONDS) must be a whole number from 1 to 3600")
+	run(t, nil, "prove", "--kill-every=often").want(t, exitUsage,
+		"--kill-every (TASKTABLE_PROVE_KILL_EVERY) must be a duration from 0s to 1h0m0s")
 	run(t, []string{"DATABASE_URL=postgres://127.0.0.1:1/x"}, "prove").want(t, exitUnreachable)
 }

@@ -41,8 +41,8 @@ func (p plain) TaskKey() string         { return p.Key }
 func (transactional) TaskType() string  { return "PROVE_TX" }
 func (p transactional) TaskKey() string { return p.Key }
 
-// Child is a node that runs the proof's tasks until it is killed, or the process that started it ends. A program that proves calls it
-// when it is started with Config.Arguments.
+// Child is a node that runs the proof's tasks until it is killed, or the process that started it ends. A program that proves
+// calls it when it is started with Config.Arguments.
 func Child(ctx context.Context, stdout, stderr io.Writer) error {
 	process, err := strconv.Atoi(os.Getenv(processVariable))
 	if err != nil {
@@ -78,8 +78,12 @@ type worker struct {
 
 // The record must outlive the process and not the server, so these two do not wait for the disk; the effect does.
 const (
-	beganSQL = `INSERT INTO proof.runs (task_id, fence, process) SELECT $1, $2, $3 FROM set_config('synchronous_commit', 'off', true) RETURNING number`
-	endedSQL = `UPDATE proof.runs SET ended_at = clock_timestamp() FROM set_config('synchronous_commit', 'off', true) WHERE number = $1`
+	beganSQL = `
+		INSERT INTO proof.runs (task_id, fence, process)
+		SELECT $1, $2, $3 FROM set_config('synchronous_commit', 'off', true) RETURNING number`
+	endedSQL = `
+		UPDATE proof.runs SET ended_at = clock_timestamp()
+		FROM set_config('synchronous_commit', 'off', true) WHERE number = $1`
 )
 
 const effectSQL = `INSERT INTO proof.effects (task_id, fence) VALUES ($1, $2)`

@@ -33,6 +33,11 @@ type crew struct {
 
 func newCrew(r *run) *crew { return &crew{run: r, alive: map[int]member{}} }
 
+const leadsSQL = `
+SELECT EXISTS (
+    SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 2 AND objid = 0 AND granted
+        AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))`
+
 // start starts all nodes, and returns when they are registered and one leads.
 func (c *crew) start(ctx context.Context) error {
 	var starting sync.WaitGroup
@@ -44,8 +49,7 @@ func (c *crew) start(ctx context.Context) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	return c.run.Until(ctx, time.Minute, "a node leads", `SELECT EXISTS (SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 2
-		AND objid = 0 AND granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))`)
+	return c.run.Until(ctx, time.Minute, "a node leads", leadsSQL)
 }
 
 const registeredSQL = `SELECT EXISTS (SELECT 1 FROM tasktable.nodes WHERE dead_at IS NULL AND host LIKE '%/' || $1::int::text)`
@@ -88,8 +92,8 @@ type victim struct {
 	At       time.Time
 }
 
-// River's running jobs say who works, the proof's own record whether it is within a handler just now: a job runs a moment before and
-// after, too. The leader is the node whose session holds the lock of number 0. $3: the leader is wanted.
+// River's running jobs say who works, the proof's own record whether it is within a handler just now: a job runs a moment before
+// and after, too. The leader is the node whose session holds the lock of number 0. $3: the leader is wanted.
 const victimSQL = `
 SELECT pid, leads, handlers, clock_timestamp()
 FROM (
@@ -102,11 +106,13 @@ FROM (
             WHERE j.state = 'running' AND j.attempted_by[array_length(j.attempted_by, 1)] = 'tasktable-' || n.number)
         THEN (SELECT count(*) FROM proof.runs AS r WHERE r.process = m.process AND r.ended_at IS NULL) ELSE 0 END AS handlers
     FROM unnest($1::int[], $2::int[]) AS m (pid, process)
-    JOIN LATERAL (SELECT max(number) AS number FROM tasktable.nodes WHERE dead_at IS NULL AND host LIKE '%/' || m.pid) AS n ON n.number IS NOT NULL
+    JOIN LATERAL (
+        SELECT max(number) AS number FROM tasktable.nodes WHERE dead_at IS NULL AND host LIKE '%/' || m.pid
+    ) AS n ON n.number IS NOT NULL
 ) AS v
 ORDER BY leads = $3 DESC, handlers DESC, pid LIMIT 1`
 
-// choose waits a moment for a node that is within a handler, the leader if it is wanted, and returns what there is. PID 0: no node.
+// choose waits a moment for a node that is within a handler, the leader if it is wanted, and returns what there is. PID 0: none.
 func (c *crew) choose(ctx context.Context, leader bool) (v victim, err error) {
 	limit := time.NewTimer(2 * time.Second)
 	defer limit.Stop()

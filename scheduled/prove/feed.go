@@ -56,7 +56,8 @@ func (r *run) feed(ctx context.Context) error {
 // What was scheduled, as the table has it now. In the transaction that schedules, as an application's own rows would be.
 const acceptSQL = `
 INSERT INTO proof.accepted (task_id, transactional, to_cancel, due_at, expires_at)
-SELECT id, type = 'PROVE_TX', id = ANY ($2::text[]), scheduled_at, scheduled_at + expiration FROM tasktable.scheduled_tasks WHERE id = ANY ($1::text[])`
+SELECT id, type = 'PROVE_TX', id = ANY ($2::text[]), scheduled_at, scheduled_at + expiration
+FROM tasktable.scheduled_tasks WHERE id = ANY ($1::text[])`
 
 // accept schedules the tasks of some numbers; of a zero time: for now.
 func (r *run) accept(ctx context.Context, from, to int, due func(n int) time.Time) error {

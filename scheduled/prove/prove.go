@@ -1,5 +1,5 @@
-// Package prove shows the engine's promises at work: nodes in processes of their own run some thousand tasks and are killed meanwhile,
-// and SQL that anybody can run again counts what came of each task.
+// Package prove shows the engine's promises at work: nodes in processes of their own run some thousand tasks and are killed
+// meanwhile, and SQL that anybody can run again counts what came of each task.
 package prove
 
 import (
@@ -114,13 +114,7 @@ func (r *run) play(ctx context.Context) error {
 	fed := make(chan struct{})
 	r.feeding.Go(func() { r.report(feeding, r.feed(feeding)); close(fed) })
 	r.feeding.Go(func() { r.report(feeding, r.cancelSome(feeding)) })
-	early, err := r.disturb(ctx)
-	if err == nil && !early {
-		select {
-		case <-fed: // on a slow machine it takes longer
-		case <-ctx.Done():
-		}
-	}
+	early, err := r.disturb(ctx, fed)
 	stopFeeding()
 	r.feeding.Wait()
 	if err != nil {
@@ -146,8 +140,8 @@ func (r *run) report(ctx context.Context, err error) {
 	}
 }
 
-// disturb kills nodes until the time is over, or somebody ends it early.
-func (r *run) disturb(ctx context.Context) (early bool, err error) {
+// disturb kills nodes until the time is over and all tasks are scheduled, or somebody ends it early.
+func (r *run) disturb(ctx context.Context, fed <-chan struct{}) (early bool, err error) {
 	over := time.NewTimer(r.Over)
 	defer over.Stop()
 	show := time.NewTicker(r.Every)
@@ -158,6 +152,7 @@ func (r *run) disturb(ctx context.Context) (early bool, err error) {
 		defer ticker.Stop()
 		kills = ticker.C
 	}
+	var done <-chan struct{}
 	for {
 		select {
 		case <-ctx.Done():
@@ -165,6 +160,8 @@ func (r *run) disturb(ctx context.Context) (early bool, err error) {
 		case err := <-r.failures:
 			return false, err
 		case <-over.C:
+			kills, done = nil, fed
+		case <-done:
 			return false, nil
 		case <-r.End:
 			return true, nil

@@ -44,7 +44,9 @@ func newTrial(t *testing.T) *trial {
 		t.Fatal(err)
 	}
 	r := &trial{t: t}
-	r.Config = Config{Server: server, Tasks: 300, Over: 3 * time.Second, Program: os.Args[0], Every: 100 * time.Millisecond, Say: r.say, Show: r.show}
+	r.Config = Config{
+		Server: server, Tasks: 300, Over: 3 * time.Second, Program: os.Args[0], Every: 100 * time.Millisecond, Say: r.say, Show: r.show,
+	}
 	return r
 }
 
@@ -96,7 +98,8 @@ func (r *trial) connect(database string) *pgx.Conn {
 func (r *trial) wantDropped() {
 	r.t.Helper()
 	var there bool
-	err := r.connect("").QueryRow(r.t.Context(), `SELECT EXISTS (SELECT 1 FROM pg_database WHERE datname = $1)`, r.database).Scan(&there)
+	row := r.connect("").QueryRow(r.t.Context(), `SELECT EXISTS (SELECT 1 FROM pg_database WHERE datname = $1)`, r.database)
+	err := row.Scan(&there)
 	if err != nil || there || r.database == "" {
 		r.t.Errorf("database %q is still there: %t, %v", r.database, there, err)
 	}
@@ -124,11 +127,14 @@ func TestNodesAreKilledAndThePromisesHold(t *testing.T) {
 	if n := found(result, "no accepted task is lost", "accepted"); n != int64(r.Tasks) {
 		t.Errorf("%d of %d tasks accepted", n, r.Tasks)
 	}
-	if len(result.Verdicts) != len(promises) || result.Kills.Nodes < 2 || result.Kills.TakenBack == 0 || result.Kills.Max < result.Kills.P99 || result.Kills.P99 <= 0 ||
-		result.Delays.P50 <= 0 || result.Database != r.database || result.Kept {
+	if k := result.Kills; k.Nodes < 2 || k.TakenBack == 0 || k.P99 <= 0 || k.Max < k.P99 {
+		t.Errorf("kills %+v", k)
+	}
+	if len(result.Verdicts) != len(promises) || result.Delays.P50 <= 0 || result.Database != r.database || result.Kept {
 		t.Errorf("result %+v", result)
 	}
-	if s := r.standing; s.Waiting != 0 || s.Lost != 0 || s.Kills != result.Kills.Nodes || s.Ran == 0 || !strings.Contains(s.String(), "lost 0  twice 0  early 0") {
+	if s := r.standing; s.Waiting != 0 || s.Lost != 0 || s.Kills != result.Kills.Nodes || s.Ran == 0 ||
+		!strings.Contains(s.String(), "lost 0  twice 0  early 0") {
 		t.Errorf("in the end it stood: %+v", s)
 	}
 	if !r.saw("comes in its place") {
@@ -161,7 +167,8 @@ func TestKeysKillAndEndEarly(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if _, err := r.connect("").Exec(context.Background(), "DROP DATABASE "+pgx.Identifier{r.database}.Sanitize()+" WITH (FORCE)"); err != nil {
+		drop := "DROP DATABASE " + pgx.Identifier{r.database}.Sanitize() + " WITH (FORCE)"
+		if _, err := r.connect("").Exec(context.Background(), drop); err != nil {
 			t.Error(err)
 		}
 	})
@@ -169,7 +176,8 @@ func TestKeysKillAndEndEarly(t *testing.T) {
 		t.Errorf("result %+v", result)
 	}
 	var tasks int // the database is still there
-	if err := r.connect(r.database).QueryRow(t.Context(), `SELECT count(*) FROM proof.accepted`).Scan(&tasks); err != nil || tasks == 0 {
+	err = r.connect(r.database).QueryRow(t.Context(), `SELECT count(*) FROM proof.accepted`).Scan(&tasks)
+	if err != nil || tasks == 0 {
 		t.Errorf("%d tasks, %v", tasks, err)
 	}
 }
@@ -211,8 +219,8 @@ func TestWhatKeepsAProofFromBeingMade(t *testing.T) {
 
 func (r *trial) killOneBehindItsBack() {
 	var pid int
-	conn := r.connect(r.database)
-	if err := conn.QueryRow(r.t.Context(), `SELECT substring(host FROM '[0-9]+$')::int FROM tasktable.nodes LIMIT 1`).Scan(&pid); err != nil {
+	row := r.connect(r.database).QueryRow(r.t.Context(), `SELECT substring(host FROM '[0-9]+$')::int FROM tasktable.nodes LIMIT 1`)
+	if err := row.Scan(&pid); err != nil {
 		r.t.Error(err)
 		return
 	}

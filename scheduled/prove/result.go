@@ -24,7 +24,7 @@ type Kills struct {
 	Max       float64 `json:"recovery_max_s"`
 }
 
-// Delays are from when a task was due to its start, in milliseconds.
+// Delays are from when an attempt was due to its start, in milliseconds. One after a kill was due when it was taken back.
 type Delays struct {
 	P50 float64 `json:"p50_ms"`
 	P99 float64 `json:"p99_ms"`
@@ -46,9 +46,10 @@ FROM (SELECT extract(epoch FROM min(again.began_at) - k.killed_at) AS seconds
     GROUP BY k.process, k.killed_at, r.number) AS recoveries`
 
 const delaysSQL = `
-SELECT coalesce(percentile_cont(0.5) WITHIN GROUP (ORDER BY ms), 0)::float8, coalesce(percentile_cont(0.99) WITHIN GROUP (ORDER BY ms), 0)::float8,
-    coalesce(max(ms), 0)::float8
-FROM (SELECT extract(epoch FROM started_at - due_at) * 1000 AS ms FROM tasktable.scheduled_task_executions WHERE started_at IS NOT NULL) AS starts`
+SELECT coalesce(percentile_cont(0.5) WITHIN GROUP (ORDER BY ms), 0)::float8,
+    coalesce(percentile_cont(0.99) WITHIN GROUP (ORDER BY ms), 0)::float8, coalesce(max(ms), 0)::float8
+FROM (SELECT extract(epoch FROM started_at - due_at) * 1000 AS ms
+    FROM tasktable.scheduled_task_executions WHERE started_at IS NOT NULL) AS starts`
 
 // verify asks the tables, when all has ended.
 func verify(ctx context.Context, db querier) (result Result, err error) {

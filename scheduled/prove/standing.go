@@ -29,7 +29,8 @@ WITH tasks AS (
 SELECT extract(epoch FROM clock_timestamp() - $1::timestamptz)::float8,
     (SELECT count(*) FROM tasks),
     (SELECT count(*) FROM tasks WHERE status = 'COMPLETED'),
-    (SELECT count(*) FROM proof.runs AS r WHERE ended_at IS NULL AND NOT EXISTS (SELECT 1 FROM proof.kills AS k WHERE k.process = r.process)),
+    (SELECT count(*) FROM proof.runs AS r
+        WHERE ended_at IS NULL AND NOT EXISTS (SELECT 1 FROM proof.kills AS k WHERE k.process = r.process)),
     (SELECT count(*) FROM tasks WHERE status IN ('QUEUED', 'EXECUTING', 'PAUSED')),
     (SELECT count(*) FROM tasktable.scheduled_task_executions WHERE outcome = 'LOST'),
     (SELECT count(*) FROM tasks WHERE status IS NULL OR status = 'FAILED'),
@@ -43,8 +44,8 @@ SELECT extract(epoch FROM clock_timestamp() - $1::timestamptz)::float8,
 func (r *run) show(ctx context.Context) (s Standing, err error) {
 	var seconds float64
 	began := time.Now()
-	err = r.Scan(ctx, standingSQL, []any{r.begin}, &seconds, &s.Scheduled, &s.Ran, &s.Running, &s.Waiting, &s.TakenBack, &s.Lost, &s.Twice, &s.Early,
-		&s.Kills, &s.Delay)
+	err = r.Scan(ctx, standingSQL, []any{r.begin},
+		&seconds, &s.Scheduled, &s.Ran, &s.Running, &s.Waiting, &s.TakenBack, &s.Lost, &s.Twice, &s.Early, &s.Kills, &s.Delay)
 	if err != nil {
 		return s, fmt.Errorf("ask how it stands: %w", err)
 	}
@@ -56,7 +57,8 @@ func (r *run) show(ctx context.Context) (s Standing, err error) {
 
 // String has the promises first: a narrow terminal cuts off the end.
 func (s Standing) String() string {
-	return fmt.Sprintf("%3.0f s  scheduled %d  run %d  lost %d  twice %d  early %d  running %d  kills %d  taken back %d  delay p99 %s",
+	const line = "%3.0f s  scheduled %d  run %d  lost %d  twice %d  early %d  running %d  kills %d  taken back %d  delay p99 %s"
+	return fmt.Sprintf(line,
 		s.Elapsed.Seconds(), s.Scheduled, s.Ran, s.Lost, s.Twice, s.Early, s.Running, s.Kills, s.TakenBack, Millis(s.Delay))
 }
 

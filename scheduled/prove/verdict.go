@@ -104,7 +104,8 @@ const overlapSQL = `
 SELECT count(*) AS runs, count(*) FILTER (WHERE cut_off) AS cut_off, count(*) FILTER (WHERE began_at < before) AS overlapping
 FROM (SELECT began_at, cut_off, max(over) OVER (PARTITION BY task_id ORDER BY began_at, number
         ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
-    FROM (SELECT r.task_id, r.number, r.began_at, r.ended_at IS NULL AS cut_off, coalesce(r.ended_at, k.gone_at, 'infinity') AS over
+    FROM (SELECT r.task_id, r.number, r.began_at, r.ended_at IS NULL AS cut_off,
+            coalesce(r.ended_at, k.gone_at, 'infinity') AS over
         FROM proof.runs AS r LEFT JOIN proof.kills AS k ON k.process = r.process) AS r) AS r`
 
 // ask counts what the promise's query counts.

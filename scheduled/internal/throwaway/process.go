@@ -100,8 +100,8 @@ func Inherited(ctx context.Context, most int32) (*Database, error) {
 	return d, err
 }
 
-// Ready tells the starting process that this one is a node now. The context it returns ends also with that process, which holds the
-// other end of this one's standard input: a killed bench leaves no nodes behind.
+// Ready tells the starting process that this one is a node now. The context it returns ends also with that process, which holds
+// the other end of this one's standard input: a killed bench leaves no nodes behind.
 func Ready(ctx context.Context, stdout io.Writer) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {
