@@ -7,7 +7,7 @@ GOLANGCI_LINT         := .bin/golangci-lint-$(GOLANGCI_LINT_VERSION)
 RACE := $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 
 .DEFAULT_GOAL := help
-.PHONY: help run migrate demo bench test chaos soak fuzz lint fmt cover clean
+.PHONY: help run migrate demo prove bench test chaos soak fuzz lint fmt cover clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -21,6 +21,10 @@ migrate: ## Bring the database's schema up to date
 
 demo: ## Play the example live, and audit it
 	go run . demo
+
+prove: ## Kill nodes while thousands of tasks run, and show that none is lost
+	@go build -o .bin/tasktable .
+	@exec .bin/tasktable prove
 
 bench: ## Measure the engine: drain, precise, herd, schedule, idle, recover
 	@go build -o .bin/tasktable .

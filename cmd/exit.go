@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/tasktable/tasktable/migrations"
+	"github.com/tasktable/tasktable/scheduled/prove"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -19,6 +20,7 @@ const (
 	exitUnmigrated  = 3
 	exitUnreachable = 4
 	exitDrift       = 5
+	exitBroken      = 6
 	exitInterrupted = 130
 )
 
@@ -29,6 +31,7 @@ const exitCodes = `Exit codes:
   3    the database is not migrated: run "tasktable migrate"
   4    the database cannot be reached, or refuses the login
   5    reconcile without --apply: some tasks are not as the query says
+  6    prove: a promise was broken
   130  interrupted: by a second signal, or by one before there was anything to stop gracefully`
 
 // usageError is a wrong command line or environment.
@@ -66,6 +69,8 @@ func exitCode(signalled context.Context, err error) int {
 		return exitUnreachable
 	case errors.As(err, &drift):
 		return exitDrift
+	case errors.Is(err, prove.ErrBroken):
+		return exitBroken
 	}
 	return exitFailed
 }

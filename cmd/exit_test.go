@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/tasktable/tasktable/migrations"
+	"github.com/tasktable/tasktable/scheduled/prove"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -32,6 +33,7 @@ func TestExitCodes(t *testing.T) {
 		{running, fmt.Errorf("serve: %w", migrations.ErrUnmigrated), 3},
 		{running, fmt.Errorf("serve: %w", &unreachableError{errors.New("no answer")}), 4},
 		{running, fmt.Errorf("migrate: %w", &pgconn.ConnectError{}), 4},
+		{running, fmt.Errorf("verify: %w", prove.ErrBroken), 6},
 		{signalled, &unreachableError{fmt.Errorf("connect: %w", context.Canceled)}, 130},
 		{running, errors.Join(&unreachableError{errors.New("no answer")}, errors.New("stopping failed")), 4},
 	} {

@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"runtime/debug"
 	"strings"
+	"sync/atomic"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -34,15 +35,20 @@ const rootExample = `  tasktable serve --migrate                          # on t
 // program is one run of the program. Tests make their own, with buffers and an environment.
 type program struct {
 	environment environment
+	stdin       *os.File // nil: none
 	stdout      io.Writer
 	stderr      io.Writer
-	variables   []string // all that are options of some command
+	variables   []string               // all that are options of some command
+	tidy        atomic.Pointer[func()] // what must be put right before an end at once; nil: nothing
 }
 
 // Execute runs the command the process was started with, and returns its exit code.
 func Execute() int {
-	p := &program{environment: os.Environ(), stdout: os.Stdout, stderr: os.Stderr}
+	p := &program{environment: os.Environ(), stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr}
 	ctx, release := untilSignal(context.Background(), sameSignal, func() {
+		if tidy := p.tidy.Load(); tidy != nil {
+			(*tidy)()
+		}
 		fmt.Fprintln(p.stderr, "tasktable: a second signal: ends at once")
 		os.Exit(exitInterrupted)
 	})
@@ -85,7 +91,7 @@ func (p *program) rootCommand() *cobra.Command {
 	root.SetErr(p.stderr)
 	root.SetFlagErrorFunc(flagError)
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", ".FlagUsagesWrapped 110"))
-	root.AddCommand(p.migrateCommand(), p.serveCommand(), p.reconcileCommand(), p.benchCommand(), p.demoCommand())
+	root.AddCommand(p.migrateCommand(), p.serveCommand(), p.reconcileCommand(), p.benchCommand(), p.proveCommand(), p.demoCommand())
 	return root
 }
 

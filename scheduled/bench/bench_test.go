@@ -10,11 +10,12 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/tasktable/tasktable/scheduled/internal/throwaway"
 	"github.com/tasktable/tasktable/store/storetest"
 )
 
 func TestMain(m *testing.M) {
-	if os.Getenv(childDatabase) != "" { // the process that the bench recover kills
+	if throwaway.IsProcess() { // the process that the bench recover kills
 		if err := Child(context.Background(), os.Stdout); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
@@ -109,7 +110,7 @@ func TestVerify(t *testing.T) {
 			"one that was early": `INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt, scheduled_at, due_at, started_at, finished_at, outcome)
 				SELECT -1, id, type, revision, 1, scheduled_at, now(), now() - interval '1 ms', now(), 'COMPLETED' FROM tasktable.scheduled_tasks WHERE id = 'warm 3'`,
 		} {
-			tx, err := d.pool.Begin(ctx)
+			tx, err := d.Pool.Begin(ctx)
 			if err != nil {
 				return err
 			}

@@ -45,7 +45,7 @@ func runCrowd(ctx context.Context, config Config) (result Result, err error) {
 			return err
 		}
 		var due time.Time
-		if err := d.scan(ctx, `SELECT max(scheduled_at) FROM tasktable.scheduled_tasks`, nil, &due); err != nil {
+		if err := d.Scan(ctx, `SELECT max(scheduled_at) FROM tasktable.scheduled_tasks`, nil, &due); err != nil {
 			return err
 		}
 		for n.ran.Load() == 0 {
@@ -64,7 +64,7 @@ func runCrowd(ctx context.Context, config Config) (result Result, err error) {
 			return err
 		}
 		var seconds float64
-		if err := d.scan(ctx, `SELECT extract(epoch FROM max(finished_at) - $1)::float8 FROM tasktable.scheduled_task_executions`, []any{due}, &seconds); err != nil {
+		if err := d.Scan(ctx, `SELECT extract(epoch FROM max(finished_at) - $1)::float8 FROM tasktable.scheduled_task_executions`, []any{due}, &seconds); err != nil {
 			return err
 		}
 		result.add("at_once", float64(most.Load()), "handlers that ran at the same time")

@@ -64,7 +64,7 @@ func drainEngine(ctx context.Context, config Config) (rate, walPerTask float64, 
 			return err
 		}
 		tasks := store.New(store.Config{Service: "bench"})
-		if _, err := tasks.PauseScope(ctx, d.pool, store.Everything(), time.Time{}, "until all is in place"); err != nil {
+		if _, err := tasks.PauseScope(ctx, d.Pool, store.Everything(), time.Time{}, "until all is in place"); err != nil {
 			return err
 		}
 		if err := d.insert(ctx, "drain", config.Tasks, "clock_timestamp()"); err != nil {
@@ -74,12 +74,12 @@ func drainEngine(ctx context.Context, config Config) (rate, walPerTask float64, 
 			return err
 		}
 		var before, after float64
-		if err := d.scan(ctx, walSQL, nil, &before); err != nil {
+		if err := d.Scan(ctx, walSQL, nil, &before); err != nil {
 			return err
 		}
 		ran := n.ran.Load()
 		began := time.Now()
-		if _, err := tasks.ResumeScope(ctx, d.pool, store.Everything()); err != nil {
+		if _, err := tasks.ResumeScope(ctx, d.Pool, store.Everything()); err != nil {
 			return err
 		}
 		if err := n.finished(ctx, ran+int64(config.Tasks), 10*time.Minute); err != nil {
@@ -89,7 +89,7 @@ func drainEngine(ctx context.Context, config Config) (rate, walPerTask float64, 
 			return err
 		}
 		rate = perSecond(config.Tasks, time.Since(began))
-		if err := d.scan(ctx, walSQL, nil, &after); err != nil {
+		if err := d.Scan(ctx, walSQL, nil, &after); err != nil {
 			return err
 		}
 		walPerTask = (after - before) / float64(config.Tasks)
@@ -107,7 +107,7 @@ func drainFloor(ctx context.Context, config Config) (rate float64, err error) {
 		if err := d.quiet(ctx); err != nil {
 			return err
 		}
-		conn, err := d.pool.Acquire(ctx)
+		conn, err := d.Pool.Acquire(ctx)
 		if err != nil {
 			return err
 		}
@@ -133,7 +133,7 @@ func drainFloor(ctx context.Context, config Config) (rate float64, err error) {
 // quiet writes out what the preparation has left behind, so that it is not counted with what is measured.
 func (d *database) quiet(ctx context.Context) error {
 	for _, statement := range []string{"VACUUM (ANALYZE) tasktable.scheduled_tasks", "CHECKPOINT"} {
-		if _, err := d.pool.Exec(ctx, statement); err != nil {
+		if _, err := d.Pool.Exec(ctx, statement); err != nil {
 			return fmt.Errorf("%s: %w", statement, err)
 		}
 	}

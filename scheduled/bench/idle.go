@@ -86,7 +86,7 @@ func (c *counter) ping(_ context.Context, params pgxpool.ShouldPingParams) bool 
 func idle(ctx context.Context, config Config, nodes int) (transactions, statements int64, err error) {
 	counted := &counter{}
 	err = within(ctx, config, func(d *database) (err error) {
-		d.tracer, d.ping = counted, counted.ping
+		d.Tracer, d.Ping = counted, counted.ping
 		for range nodes {
 			n, err := startNode(ctx, d, config, 0, nil)
 			if err != nil {
@@ -105,7 +105,7 @@ func idle(ctx context.Context, config Config, nodes int) (transactions, statemen
 		}
 		transactions, statements = counted.transactions.Load(), counted.statements.Load()
 		var alive int
-		if err := d.scan(ctx, `SELECT count(*) FROM tasktable.nodes WHERE dead_at IS NULL`, nil, &alive); err != nil {
+		if err := d.Scan(ctx, `SELECT count(*) FROM tasktable.nodes WHERE dead_at IS NULL`, nil, &alive); err != nil {
 			return err
 		}
 		if alive != nodes {

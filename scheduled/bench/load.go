@@ -12,7 +12,7 @@ SELECT $1 || ' ' || n, jsonb_build_object('type', 'BENCH', 'n', n), %s FROM gene
 
 // insert schedules tasks by one statement, named by a prefix and a number n. due is an SQL expression of n.
 func (d *database) insert(ctx context.Context, prefix string, tasks int, due string) error {
-	if _, err := d.pool.Exec(ctx, fmt.Sprintf(insertSQL, due), prefix, tasks); err != nil {
+	if _, err := d.Pool.Exec(ctx, fmt.Sprintf(insertSQL, due), prefix, tasks); err != nil {
 		return fmt.Errorf("insert %d tasks: %w", tasks, err)
 	}
 	return nil
@@ -20,7 +20,7 @@ func (d *database) insert(ctx context.Context, prefix string, tasks int, due str
 
 // settled waits until no task of a prefix waits or is held.
 func (d *database) settled(ctx context.Context, prefix string, within time.Duration) error {
-	return d.until(ctx, within, "all tasks are settled", `
+	return d.Until(ctx, within, "all tasks are settled", `
 		SELECT NOT EXISTS (SELECT 1 FROM tasktable.scheduled_tasks WHERE held_until IS NOT NULL)
 			AND NOT EXISTS (SELECT 1 FROM tasktable.scheduled_tasks WHERE next_attempt_at IS NOT NULL AND cron IS NULL AND starts_with(id, $1))`, prefix)
 }
@@ -37,11 +37,11 @@ const verified = "every task COMPLETED once, one execution each, no River job le
 
 // verify checks by SQL what became of the tasks of a prefix.
 func (d *database) verify(ctx context.Context, prefix string, tasks int) error {
-	if err := d.until(ctx, 10*time.Second, "River's jobs are gone", `SELECT NOT EXISTS (SELECT 1 FROM tasktable.river_job)`); err != nil {
+	if err := d.Until(ctx, 10*time.Second, "River's jobs are gone", `SELECT NOT EXISTS (SELECT 1 FROM tasktable.river_job)`); err != nil {
 		return err
 	}
 	var open, all, executions, others, twice, early int
-	if err := d.scan(ctx, verifySQL, []any{prefix + " "}, &open, &all, &executions, &others, &twice, &early); err != nil {
+	if err := d.Scan(ctx, verifySQL, []any{prefix + " "}, &open, &all, &executions, &others, &twice, &early); err != nil {
 		return fmt.Errorf("verify: %w", err)
 	}
 	if open != 0 || all != tasks || executions != tasks || others != 0 || twice != 0 || early != 0 {

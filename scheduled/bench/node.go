@@ -28,7 +28,7 @@ type node struct {
 // startNode starts a node with the default settings, but for the slots, unless 0; with -1 it only leads. do is its handler, nil for one
 // that does nothing.
 func startNode(ctx context.Context, d *database, config Config, slots int, do func(context.Context) error) (*node, error) {
-	pool, err := d.newPool(ctx, 10)
+	pool, err := d.NewPool(ctx, 10)
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +58,7 @@ func startNode(ctx context.Context, d *database, config Config, slots int, do fu
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	n.cancel = cancel
 	go func() { n.done <- engine.Run(running) }()
-	return n, d.until(ctx, time.Minute, "the node leads", `SELECT EXISTS (SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 2 AND objid = 0 AND granted
+	return n, d.Until(ctx, time.Minute, "the node leads", `SELECT EXISTS (SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 2 AND objid = 0 AND granted
 		AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))`)
 }
 

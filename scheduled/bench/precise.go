@@ -28,7 +28,7 @@ SELECT (extract(epoch FROM started_at - due_at) * 1000)::float8 FROM tasktable.s
 WHERE starts_with(task_id, $1) ORDER BY 1`
 
 func (d *database) delays(ctx context.Context, prefix string) ([]float64, error) {
-	rows, err := d.pool.Query(ctx, delaysSQL, prefix+" ")
+	rows, err := d.Pool.Query(ctx, delaysSQL, prefix+" ")
 	if err != nil {
 		return nil, fmt.Errorf("read delays: %w", err)
 	}
@@ -97,7 +97,7 @@ func preciseNow(ctx context.Context, config Config, d *database, n *node, result
 	took := make([]float64, 0, count)
 	for i := range count {
 		ran, began := n.ran.Load(), time.Now()
-		if _, err := tasks.Schedule(ctx, d.pool, store.Task{ID: fmt.Sprintf("now %d", i), Payload: store.JSON(`{"type":"` + taskType + `"}`)}); err != nil {
+		if _, err := tasks.Schedule(ctx, d.Pool, store.Task{ID: fmt.Sprintf("now %d", i), Payload: store.JSON(`{"type":"` + taskType + `"}`)}); err != nil {
 			return err
 		}
 		scheduled := time.Now()

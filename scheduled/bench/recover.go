@@ -1,20 +1,14 @@
 package bench
 
 import (
-	"bufio"
 	"context"
 	"errors"
-	"fmt"
 	"io"
-	"os"
-	"os/exec"
-	"strings"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/scheduled"
+	"github.com/tasktable/tasktable/scheduled/internal/throwaway"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -25,17 +19,10 @@ of them run there, by the database's clock. The first round kills a follower, th
 	Run: runRecover,
 }
 
-const (
-	// How the process to be killed is told where: in the environment, since a password does not belong among arguments.
-	childServer   = "TASKTABLE_BENCH_SERVER"
-	childDatabase = "TASKTABLE_BENCH_DATABASE"
-	childReady    = "node is up"
-)
-
 // Child is a node whose handlers run until they are interrupted. A program that runs the bench recover calls it when it is started
 // with Config.Arguments.
 func Child(ctx context.Context, stdout io.Writer) error {
-	pool, err := childPool(ctx)
+	d, err := throwaway.Inherited(ctx, 10)
 	if err != nil {
 		return err
 	}
@@ -46,22 +33,13 @@ func Child(ctx context.Context, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	node, err := scheduled.New(scheduled.Config{Pool: pool.pool, Handlers: registry, Service: "bench", Queues: map[string]int{store.DefaultQueue: 10000}})
+	node, err := scheduled.New(scheduled.Config{Pool: d.Pool, Handlers: registry, Service: "bench", Queues: map[string]int{store.DefaultQueue: 10000}})
 	if err != nil {
 		return err
 	}
-	fmt.Fprintln(stdout, childReady)
+	ctx, release := throwaway.Ready(ctx, stdout)
+	defer release()
 	return node.Run(ctx)
-}
-
-func childPool(ctx context.Context) (*database, error) {
-	server, err := pgx.ParseConfig(os.Getenv(childServer))
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", childServer, err)
-	}
-	d := &database{server: server, name: os.Getenv(childDatabase)}
-	d.pool, err = d.newPool(ctx, 10)
-	return d, err
 }
 
 func runRecover(ctx context.Context, config Config) (Result, error) {
@@ -97,11 +75,11 @@ func recoverRound(ctx context.Context, config Config, leader bool) (seconds floa
 		if err != nil {
 			return err
 		}
-		defer func() { _ = child.Process.Kill(); _ = child.Wait() }()
+		defer child.Kill()
 		if err := d.insert(ctx, "recover", config.Tasks, "clock_timestamp()"); err != nil {
 			return err
 		}
-		if err := d.until(ctx, time.Minute, "all tasks run", runsSQL, config.Tasks); err != nil {
+		if err := d.Until(ctx, time.Minute, "all tasks run", runsSQL, config.Tasks); err != nil {
 			return err
 		}
 		other, err := startNode(ctx, d, config, config.Tasks, func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) })
@@ -110,16 +88,14 @@ func recoverRound(ctx context.Context, config Config, leader bool) (seconds floa
 		}
 		defer func() { err = errors.Join(err, other.stop()) }()
 		var killed time.Time
-		if err := d.scan(ctx, "SELECT clock_timestamp()", nil, &killed); err != nil {
+		if err := d.Scan(ctx, "SELECT clock_timestamp()", nil, &killed); err != nil {
 			return err
 		}
-		if err := child.Process.Kill(); err != nil {
-			return fmt.Errorf("kill the node: %w", err)
-		}
-		if err := d.until(ctx, time.Minute, "all run elsewhere", runsElsewhereSQL, config.Tasks); err != nil {
+		child.Kill()
+		if err := d.Until(ctx, time.Minute, "all run elsewhere", runsElsewhereSQL, config.Tasks); err != nil {
 			return err
 		}
-		return d.scan(ctx, `SELECT extract(epoch FROM clock_timestamp() - $1::timestamptz)::float8`, []any{killed}, &seconds)
+		return d.Scan(ctx, `SELECT extract(epoch FROM clock_timestamp() - $1::timestamptz)::float8`, []any{killed}, &seconds)
 	})
 	return seconds, err
 }
@@ -132,22 +108,9 @@ SELECT (SELECT count(*) FROM tasktable.scheduled_tasks WHERE status = 'EXECUTING
 
 const runsSQL = `SELECT (SELECT coalesce(sum((metadata ->> 'tasks')::int), 0) FROM tasktable.river_job WHERE state = 'running') = $1`
 
-func startChild(ctx context.Context, d *database, config Config) (*exec.Cmd, error) {
+func startChild(ctx context.Context, d *database, config Config) (*throwaway.Process, error) {
 	if config.Program == "" {
 		return nil, errors.New("the bench recover needs Config.Program, a process to kill")
 	}
-	child := exec.CommandContext(ctx, config.Program, config.Arguments...)
-	child.Env = append(os.Environ(), childServer+"="+d.server.ConnString(), childDatabase+"="+d.name)
-	out, err := child.StdoutPipe()
-	if err != nil {
-		return nil, fmt.Errorf("start a node: %w", err)
-	}
-	if err := child.Start(); err != nil {
-		return nil, fmt.Errorf("start a node: %w", err)
-	}
-	line, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil || strings.TrimSpace(line) != childReady {
-		return nil, errors.Join(fmt.Errorf("the node did not start, but said %q", line), err, child.Process.Kill(), child.Wait())
-	}
-	return child, nil
+	return d.Start(ctx, config.Program, config.Arguments, nil)
 }

@@ -54,7 +54,7 @@ func drainRiverWith(ctx context.Context, config Config, most int) (rate float64,
 		var ran atomic.Int64
 		workers := river.NewWorkers()
 		river.AddWorker(workers, &riverWorker{ran: &ran})
-		client, err := river.NewClient(riverpgxv5.New(d.pool), &river.Config{
+		client, err := river.NewClient(riverpgxv5.New(d.Pool), &river.Config{
 			Schema: "tasktable", Workers: workers, Logger: slog.New(slog.DiscardHandler),
 			Queues:        map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: most}},
 			FetchCooldown: time.Millisecond, FetchPollInterval: 20 * time.Millisecond,
@@ -65,7 +65,7 @@ func drainRiverWith(ctx context.Context, config Config, most int) (rate float64,
 		if err := insertRiver(ctx, client, config.Tasks); err != nil {
 			return err
 		}
-		if _, err := d.pool.Exec(ctx, "VACUUM (ANALYZE) tasktable.river_job"); err != nil {
+		if _, err := d.Pool.Exec(ctx, "VACUUM (ANALYZE) tasktable.river_job"); err != nil {
 			return err
 		}
 		if err := d.quiet(ctx); err != nil {
@@ -83,7 +83,7 @@ func drainRiverWith(ctx context.Context, config Config, most int) (rate float64,
 			case <-time.After(time.Millisecond):
 			}
 		}
-		if err := d.until(ctx, time.Minute, "River has completed all jobs",
+		if err := d.Until(ctx, time.Minute, "River has completed all jobs",
 			`SELECT NOT EXISTS (SELECT 1 FROM tasktable.river_job WHERE state IN ('available', 'running'))`); err != nil {
 			return err
 		}

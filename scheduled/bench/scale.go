@@ -79,7 +79,7 @@ func scaleIn(
 		if err := load(d); err != nil {
 			return err
 		}
-		conn, err := d.pool.Acquire(ctx)
+		conn, err := d.Pool.Acquire(ctx)
 		if err != nil {
 			return err
 		}
@@ -132,7 +132,7 @@ INSERT INTO tasktable.scheduled_tasks (id, payload, queue)
 SELECT $1 || ' ' || n, jsonb_build_object('type', 'BENCH', 'n', n), 'lane-' || n % 10 FROM generate_series(1, $2::int) AS n`
 
 func (d *database) insertLanes(ctx context.Context, prefix string, tasks int) error {
-	if _, err := d.pool.Exec(ctx, insertLanesSQL, prefix, tasks); err != nil {
+	if _, err := d.Pool.Exec(ctx, insertLanesSQL, prefix, tasks); err != nil {
 		return fmt.Errorf("insert due tasks: %w", err)
 	}
 	return nil
@@ -148,7 +148,7 @@ func (d *database) loadLarge(ctx context.Context, config Config) error {
 			return err
 		}
 	}
-	if _, err := d.pool.Exec(ctx, `SELECT tasktable.pause_scope('queue', 'paused')`); err != nil {
+	if _, err := d.Pool.Exec(ctx, `SELECT tasktable.pause_scope('queue', 'paused')`); err != nil {
 		return fmt.Errorf("pause: %w", err)
 	}
 	return nil
@@ -158,17 +158,17 @@ const scaleChunk = 500000
 
 // load inserts rows past the triggers, some at a time, and vacuums.
 func (d *database) load(ctx context.Context, config Config, sql string, rows int, named string) error {
-	if _, err := d.pool.Exec(ctx, `ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER`); err != nil {
+	if _, err := d.Pool.Exec(ctx, `ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER`); err != nil {
 		return fmt.Errorf("load: %w", err)
 	}
 	for from := 0; from < rows; from += scaleChunk {
 		some := min(scaleChunk, rows-from)
-		if _, err := d.pool.Exec(ctx, sql, some, from); err != nil {
+		if _, err := d.Pool.Exec(ctx, sql, some, from); err != nil {
 			return fmt.Errorf("load: %w", err)
 		}
 		config.Say("%d of %d %s", from+some, rows, named)
 	}
-	if _, err := d.pool.Exec(ctx, `ALTER TABLE tasktable.scheduled_tasks ENABLE TRIGGER USER`); err != nil {
+	if _, err := d.Pool.Exec(ctx, `ALTER TABLE tasktable.scheduled_tasks ENABLE TRIGGER USER`); err != nil {
 		return fmt.Errorf("load: %w", err)
 	}
 	return d.quiet(ctx)
@@ -176,7 +176,7 @@ func (d *database) load(ctx context.Context, config Config, sql string, rows int
 
 // underSnapshot measures while another session's snapshot keeps the dead rows of many finished tasks.
 func (d *database) underSnapshot(ctx context.Context, config Config, look func() (scaleLook, error)) (found scaleLook, err error) {
-	tx, err := d.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	tx, err := d.Pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
 	if err != nil {
 		return found, fmt.Errorf("hold a snapshot: %w", err)
 	}
@@ -189,7 +189,7 @@ func (d *database) underSnapshot(ctx context.Context, config Config, look func()
 	if err := d.insertLanes(ctx, "drained", drained); err != nil {
 		return found, err
 	}
-	conn, err := d.pool.Acquire(ctx)
+	conn, err := d.Pool.Acquire(ctx)
 	if err != nil {
 		return found, err
 	}

@@ -66,10 +66,10 @@ func scheduleRound(ctx context.Context, config Config) (rates map[string]float64
 		tasks := store.New(store.Config{Service: "bench"})
 		at := time.Now().Add(24 * time.Hour)
 		single := func(i int) error {
-			_, err := tasks.Schedule(ctx, d.pool, benchTask("single", i, at))
+			_, err := tasks.Schedule(ctx, d.Pool, benchTask("single", i, at))
 			return err
 		}
-		client, err := river.NewClient(riverpgxv5.New(d.pool), &river.Config{Schema: "tasktable", Logger: slog.New(slog.DiscardHandler)})
+		client, err := river.NewClient(riverpgxv5.New(d.Pool), &river.Config{Schema: "tasktable", Logger: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			return fmt.Errorf("make River client: %w", err)
 		}
@@ -93,7 +93,7 @@ func scheduleRound(ctx context.Context, config Config) (rates map[string]float64
 			for i := from; i < to; i++ {
 				all = append(all, benchTask("bulk", i, at))
 			}
-			_, err := tasks.ScheduleMany(ctx, d.pool, all)
+			_, err := tasks.ScheduleMany(ctx, d.Pool, all)
 			return err
 		}); err != nil {
 			return err
@@ -163,7 +163,7 @@ SELECT (SELECT count(*) FROM tasktable.scheduled_tasks WHERE status = 'QUEUED'),
 
 func (d *database) verifyScheduled(ctx context.Context, tasks int) error {
 	var queued, changes int
-	if err := d.scan(ctx, verifyScheduledSQL, nil, &queued, &changes); err != nil {
+	if err := d.Scan(ctx, verifyScheduledSQL, nil, &queued, &changes); err != nil {
 		return fmt.Errorf("verify: %w", err)
 	}
 	if queued != tasks || changes != tasks {
