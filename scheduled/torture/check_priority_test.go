@@ -15,7 +15,7 @@ func higherPriorityFirst(h *history) (wrong []violation) {
 	waits := h.waits()
 	for _, lowest := range h.lowestClaims() {
 		for _, w := range waits[lane{lowest.Queue, lowest.Type}] {
-			if w.from.After(lowest.Began) {
+			if w.from.Add(overlookedFor).After(lowest.Began) {
 				break // sorted: none of the rest waited yet
 			}
 			if w.priority <= lowest.Priority || !w.until.After(lowest.At) || w.tx == lowest.TxID || h.touched(x, w.id, lowest) {

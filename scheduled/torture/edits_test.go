@@ -142,11 +142,13 @@ func parent(id, cron string, overlap store.Overlap, catchUp store.CatchUp, milli
 
 // steady are the recurring tasks that nobody edits: of these each single fire can be told.
 func steady() []store.Task {
+	skip := parent("steady/skip", "@every 1s", store.OverlapSkip, store.CatchUpLatest, 1400)
+	skip.Recurrence.CatchUpPaused = store.CatchUpNone // else the latest fire of the pause and the latest after it are both to run
 	return []store.Task{
+		skip,
 		parent("steady/all", "@every 1s", store.OverlapAllow, store.CatchUpAll, 0),
 		parent("steady/fields", "* * * * * *", store.OverlapAllow, store.CatchUpAll, 30),
 		parent("steady/latest", "@every 1s", store.OverlapAllow, store.CatchUpLatest, 0),
-		parent("steady/skip", "@every 1s", store.OverlapSkip, store.CatchUpLatest, 1400),
 		parent("steady/cancel", "*/2 * * * * *", store.OverlapCancelRunning, store.CatchUpLatest, 1900),
 		parent("steady/none", "@every 1s", store.OverlapAllow, store.CatchUpNone, 0),
 	}

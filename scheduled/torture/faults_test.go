@@ -28,7 +28,7 @@ const (
 
 var allFaults = []weighted{
 	{faultKill, 6}, {faultStop, 2}, {faultFreeze, 5}, {faultLeader, 3}, {faultListener, 2}, {faultBackend, 5}, {faultCut, 4}, {faultHush, 4},
-	{faultSlow, 4}, {faultNarrow, 2}, {faultPostgres, 1}, {faultImpatient, 1}, {faultWriter, 4},
+	{faultSlow, 4}, {faultNarrow, 2}, {faultPostgres, 2}, {faultImpatient, 2}, {faultWriter, 4},
 }
 
 // disturber does things to the system.

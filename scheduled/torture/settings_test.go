@@ -34,7 +34,7 @@ type settings struct {
 const shortRun = 10 * time.Second
 
 func readSettings() (settings, error) {
-	s := settings{Length: shortRun, Seed: rand.Uint64N(1_000_000), Nodes: 4, Writers: 3, Pace: 20 * time.Millisecond, Bulk: 20, Slots: 20}
+	s := settings{Length: shortRun, Seed: rand.Uint64N(1_000_000), Nodes: 4, Writers: 3, Pace: 20 * time.Millisecond, Bulk: 40, Slots: 20}
 	if text := os.Getenv(steerVariable); text != "" {
 		if err := json.Unmarshal([]byte(text), &s); err != nil {
 			return s, fmt.Errorf("%s: %w", steerVariable, err)

@@ -19,6 +19,8 @@ const (
 	recoveryLimit = 7 * time.Second
 	// Another node tries for the leader's lock each second; then it claims.
 	failoverLimit = 3 * time.Second
+	// How long a due task may be overlooked in favour of one of lower priority: not at all ("highest priority first").
+	overlookedFor = time.Duration(0)
 	// A session that is silent ends after 3 s ("idle_session_timeout 3 s"), before the next can lead.
 	silentLimit = failoverLimit + 3*time.Second
 )

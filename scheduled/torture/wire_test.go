@@ -19,6 +19,9 @@ type wire struct {
 	address string // the same after it was cut
 }
 
+// Some toxics have a logger of their own, which only this silences.
+func init() { zerolog.SetGlobalLevel(zerolog.Disabled) }
+
 func newWire(name, upstream string) (*wire, error) {
 	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
 	w := &wire{name: name, server: server, proxy: toxiproxy.NewProxy(server, name, "127.0.0.1:0", upstream)}
