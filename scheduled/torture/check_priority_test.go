@@ -88,12 +88,7 @@ func (h *history) lowestClaims() []*auditRow {
 // touched says whether somebody may have had the task's row locked while a pass was under way: a writer, or whoever changed it next.
 func (h *history) touched(x *index, id string, pass *auditRow) bool {
 	for _, e := range x.entriesOf(h, id) {
-		// One whose answer was lost may have lasted until its connection ended.
-		until := e.Ended
-		if e.Answer != acknowledged {
-			until = until.Add(15 * time.Second)
-		}
-		if e.Began.Before(pass.At) && until.After(pass.Began) {
+		if e.mayLock(pass.Began, pass.At) {
 			return true
 		}
 	}

@@ -1,6 +1,10 @@
 package torture
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+	"time"
+)
 
 // completionsAreSingle: at most one settled completion per revision, in the history and on the row.
 func completionsAreSingle(h *history) (wrong []violation) {
@@ -137,4 +141,46 @@ func effectsAreExactlyOnce(h *history) (wrong []violation) {
 		wrong = append(wrong, violation{"effects", left[0].TaskID, fmt.Sprintf("fence %d has %d effects and no execution", fence, len(left))})
 	}
 	return wrong
+}
+
+// settlesAreQuick: what a handler has done is recorded at once, whatever locks others have on other tasks, unless something was done to
+// the nodes or to Postgres about then.
+func settlesAreQuick(h *history) (wrong []violation) {
+	x := h.in()
+	for i := range h.Executions {
+		e := &h.Executions[i]
+		line, runs := x.written[e.Fence], x.runs[e.Fence]
+		if line == nil || len(runs) != 1 || runs[0].End == nil || transactional(e.Type) || e.Outcome == "LOST" {
+			continue
+		}
+		ended := runs[0].End.At
+		took := line.At.Sub(ended)
+		if took <= settledWithin || h.lockedByWriter(e.TaskID, ended, line.At) || h.struckAbout(ended, line.At) {
+			continue
+		}
+		if stood := h.stood(runs[0].PID, ended, line.At); took-stood > settledWithin {
+			wrong = append(wrong, violation{"settle", e.TaskID, fmt.Sprintf("fence %d ended at %s, and was recorded %s later", e.Fence, h.offset(ended), short(took))})
+		}
+	}
+	return wrong
+}
+
+// lockedByWriter says whether a writer may have had the task's row locked.
+func (h *history) lockedByWriter(id string, from, to time.Time) bool {
+	for _, e := range h.in().entriesOf(h, id) {
+		if e.mayLock(from, to) {
+			return true
+		}
+	}
+	return strings.HasSuffix(id, childSuffix)
+}
+
+// struckAbout says whether something was done to the nodes or to Postgres, or was still being done, shortly before or in an interval.
+func (h *history) struckAbout(from, to time.Time) bool {
+	for _, f := range h.Faults {
+		if !strings.HasPrefix(f.Target, "writer") && f.From.Before(to) && (f.To.IsZero() || f.To.Add(recoveryLimit).After(from)) {
+			return true
+		}
+	}
+	return false
 }

@@ -17,6 +17,7 @@ var checks = []check{
 	{"completed twice", completionsAreSingle},
 	{"stale completion", noStaleCompletion},
 	{"outcome", outcomesAgreeWithDiaries},
+	{"settle", settlesAreQuick},
 	{"effects", effectsAreExactlyOnce},
 	{"attempts", attemptsAreCounted},
 	{"given up", noneIsGivenUpTooSoon},

@@ -15,7 +15,7 @@ const (
 	faultStop      = "stop"       // a graceful stop, and another in its place
 	faultFreeze    = "freeze"     // SIGSTOP, and SIGCONT up to three leases later
 	faultLeader    = "unseat"     // the leader's session is terminated
-	faultListener  = "deafen"     // a listener's backend is terminated
+	faultListener  = "deafen"     // the listeners' backends are terminated
 	faultBackend   = "terminate"  // some backend is terminated
 	faultCut       = "cut"        // all connections of a node are closed, and new ones refused
 	faultHush      = "hush"       // nothing comes through, nothing is closed
@@ -61,10 +61,13 @@ func (r *rig) disturb(ctx context.Context) {
 	if d.dice.total == 0 {
 		return
 	}
-	alone := r.settings.Faults == nil && r.settings.Length >= time.Minute
+	measured := r.settings.Alone || r.settings.Faults == nil && r.settings.Length >= time.Minute
 	for {
 		until := time.Now().Add(stormFor)
-		for !alone || time.Now().Before(until) {
+		if r.settings.Alone {
+			until = time.Now()
+		}
+		for !measured || time.Now().Before(until) {
 			if d.pause(ctx) != nil {
 				return
 			}
@@ -87,8 +90,11 @@ func (d *disturber) alone(ctx context.Context) error {
 	if err := wait(ctx, 3*time.Second); err != nil { // nodes that were struck last are back
 		return err
 	}
-	main := []string{faultKill, faultKill, faultLeader, faultCut}[d.random.IntN(4)]
-	d.strike(ctx, main, true)
+	kind := []string{faultKill, faultKill, faultLeader, faultCut}[d.random.IntN(4)]
+	if d.settings.Faults != nil {
+		kind = d.dice.roll(d.random)
+	}
+	d.strike(ctx, kind, true)
 	for until := time.Now().Add(aloneFor); time.Now().Before(until); {
 		if err := d.pause(ctx); err != nil {
 			return err
@@ -124,13 +130,18 @@ func (b *blow) draw(below time.Duration) time.Duration {
 
 // node does something to a node that nothing else is being done to.
 func (b *blow) node(ctx context.Context) {
+	_, leader, _ := b.leading(ctx)
 	s := b.slots[b.random.IntN(len(b.slots))]
+	for _, other := range b.slots {
+		if b.Alone && b.random.IntN(2) == 0 && other.current().pid == leader { // else it would seldom be struck alone
+			s = other
+		}
+	}
 	if !s.take() {
 		return
 	}
 	defer s.free()
 	p := s.current()
-	_, leader, _ := b.leading(ctx)
 	b.Target, b.PID, b.Leader, b.Headless = s.name, p.pid, leader == p.pid, leader == 0
 	switch b.Kind {
 	case faultKill:
@@ -203,7 +214,7 @@ func (b *blow) writer(ctx context.Context) {
 
 const (
 	terminateListenerSQL = `
-SELECT pid, pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'tasktable listener' ORDER BY random() LIMIT 1`
+SELECT min(pid), bool_or(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = 'tasktable listener'`
 	terminateSomeSQL = `
 SELECT pid, pg_terminate_backend(pid) FROM pg_stat_activity
 WHERE backend_type = 'client backend' AND application_name <> 'torture' AND datname = current_database() ORDER BY random() LIMIT 1`

@@ -62,6 +62,15 @@ var settleTales = []told{
 		t.Runs[0].End.At = t.now.Add(time.Second)
 		t.Runs[0].Latest = t.Runs[0].End.At
 	}},
+	{name: "recorded long after its handler ended", wrong: []string{"settle"}, tell: func(t *tale) { recordedLate(t) }},
+	{name: "recorded long after its handler ended, since a writer had locked it", tell: func(t *tale) {
+		recordedLate(t)
+		t.Entries = append(t.Entries, entry{Op: 99, Began: t.Runs[0].End.At, Ended: t.now, Answer: refused, IDs: []string{"a"}})
+	}},
+	{name: "recorded long after its handler ended, since its wire was slow", tell: func(t *tale) {
+		recordedLate(t)
+		t.Faults = []fault{{Kind: faultSlow, Target: "node-1", From: t.Began, To: t.Runs[0].End.At}}
+	}},
 	{name: "handed back before it started", tell: func(t *tale) { t.schedule("a", nil); t.settle(t.claim("a"), "RELEASED"); t.runs("a") }},
 	{name: "an effect with its completion", tell: func(t *tale) { t.schedule("a", inATransaction); t.runs("a") }},
 	{name: "an effect with a superseded attempt", tell: func(t *tale) {
@@ -134,6 +143,15 @@ var settleTales = []told{
 		t.passes(30 * time.Millisecond)
 		t.settle(fence, "EXPIRED")
 	}},
+}
+
+func recordedLate(t *tale) {
+	t.schedule("a", nil)
+	fence := t.claim("a")
+	t.starts(fence)
+	t.ends(fence, "ok")
+	t.passes(settledWithin)
+	t.settle(fence, "COMPLETED")
 }
 
 func inATransaction(a *auditRow) { a.Type = "IN_TX" }

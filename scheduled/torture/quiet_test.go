@@ -66,7 +66,7 @@ const (
 // awaitQuiet ends what would go on for ever, and waits until nothing is left to do. It returns when that was, or zero if it is not so
 // in time.
 func (r *rig) awaitQuiet(h *history) time.Time {
-	ctx, cancel := context.WithTimeout(context.Background(), quietLimit)
+	ctx, cancel := context.WithTimeout(context.Background(), r.settings.Patience)
 	defer cancel()
 	unserved := make([]string, 0, len(h.Unserved))
 	for kind := range h.Unserved {

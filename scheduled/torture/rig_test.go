@@ -102,11 +102,10 @@ func (r *rig) openWriters(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		one, err := openWriter(context.WithoutCancel(ctx), name, url, r.ledger, r.settings.random(uint64(100+i)))
+		one, err := openWriter(context.WithoutCancel(ctx), name, url, r.ledger, r.settings, r.settings.random(uint64(100+i)))
 		if err != nil {
 			return err
 		}
-		one.work, one.pace, one.bulk = newDice(allWork, r.settings.Work), r.settings.Pace, r.settings.Bulk
 		r.writers = append(r.writers, one)
 	}
 	return nil

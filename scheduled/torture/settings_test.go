@@ -26,15 +26,22 @@ type settings struct {
 	Bulk    int            // about how many tasks a herd has
 	Slots   int            // of each node's default queue
 	Work    map[string]int // weights of what writers do; nil: allWork
+	Chores  map[string]int // weights of what single tasks do; nil: allChores
 	Faults  map[string]int // weights of the faults; nil: allFaults
-	Bars    bool           // a run of this length is to be measured, not only checked
+	Alone   bool           // each fault alone, to be measured
+	Millis  int            // how long single tasks work, if they do nothing special; 0: a little
+	// Expected is how long single tasks are expected to take, which makes their leases.
+	Expected time.Duration
+	Patience time.Duration // how long what is left may take once everything is mended
 }
 
 // shortRun is how long the run of an ordinary go test is.
 const shortRun = 10 * time.Second
 
 func readSettings() (settings, error) {
-	s := settings{Length: shortRun, Seed: rand.Uint64N(1_000_000), Nodes: 4, Writers: 3, Pace: 20 * time.Millisecond, Bulk: 40, Slots: 20}
+	s := settings{
+		Length: shortRun, Seed: rand.Uint64N(1_000_000), Nodes: 4, Writers: 3, Pace: 15 * time.Millisecond, Bulk: 40, Slots: 20, Expected: expectedTime, Patience: quietLimit,
+	}
 	if text := os.Getenv(steerVariable); text != "" {
 		if err := json.Unmarshal([]byte(text), &s); err != nil {
 			return s, fmt.Errorf("%s: %w", steerVariable, err)

@@ -13,7 +13,7 @@ import (
 
 // What writers do, and how often.
 var allWork = []weighted{
-	{"herd", 30}, {"one", 120}, {"edit", 90}, {"shared", 30}, {"sync", 8}, {"scope", 2}, {"recur", 4}, {"offclock", 6}, {"nobody", 1}, {"pair", 8},
+	{"herd", 30}, {"one", 120}, {"edit", 90}, {"shared", 30}, {"sync", 8}, {"scope", 2}, {"recur", 4}, {"offclock", 6}, {"nobody", 1}, {"pair", 8}, {"hold", 3}, {"now", 0}, {"backlog", 0}, // the last two are for runs that are steered at something
 }
 
 // What single tasks do.
@@ -55,12 +55,18 @@ func (w *writer) step(what string) {
 		w.scheduleOne(w.newID("NOBODY"), "NOBODY", true)
 	case "pair":
 		w.pair()
+	case "hold":
+		w.hold()
+	case "now":
+		w.oneNow()
+	case "backlog":
+		w.backlog()
 	}
 }
 
 // chore draws what a task is to do.
 func (w *writer) chore(kind string) chore {
-	c := chore{Nonce: w.random.Int64N(1 << 50), Do: newDice(allChores, nil).roll(w.random), Millis: w.random.IntN(15)}
+	c := chore{Nonce: w.random.Int64N(1 << 50), Do: w.chores.roll(w.random), Millis: w.random.IntN(15)}
 	if kind == (herd{}.TaskType()) || kind == (tick{}.TaskType()) {
 		c.Do = doWork
 	}
@@ -79,6 +85,9 @@ func (w *writer) chore(kind string) chore {
 	case doOverrun, doHog, doExtend:
 		c.Millis, c.Times = 0, 1
 	}
+	if c.Do == doWork && w.Millis > 0 && kind != (herd{}.TaskType()) && kind != (tick{}.TaskType()) {
+		c.Millis = w.Millis
+	}
 	return c
 }
 
@@ -91,7 +100,7 @@ func (w *writer) task(id, kind string) store.Task {
 	if c.Do == doFollow {
 		c.Child = id + childSuffix
 	}
-	task := store.Task{ID: id, Payload: payloadOf(kind, c), ExpectedExecutionTime: expectedTime, Priority: []int{-10, 0, 0, 0, 10, 60}[w.random.IntN(6)]}
+	task := store.Task{ID: id, Payload: payloadOf(kind, c), ExpectedExecutionTime: w.Expected, Priority: []int{-10, 0, 0, 0, 10, 60}[w.random.IntN(6)]}
 	task.MaxAttempts = 3 + w.random.IntN(10)
 	if w.random.IntN(8) == 0 {
 		task.MaxAttempts = 1 + w.random.IntN(2)
@@ -146,7 +155,7 @@ func (w *writer) scheduleOne(id, kind string, fresh bool) {
 
 // herd schedules many small tasks, of several priorities, often for one time.
 func (w *writer) herd() {
-	n := 1 + w.random.IntN(2*w.bulk)
+	n := 1 + w.random.IntN(2*w.Bulk)
 	at := w.now().Add(time.Duration(w.random.IntN(1500)-500) * time.Millisecond)
 	list, ids := make([]store.Task, n), make([]string, n)
 	for i := range list {
@@ -157,6 +166,31 @@ func (w *writer) herd() {
 		ids[i] = list[i].ID
 	}
 	w.transact(ids, 0, rollsBack(w.random), func(ctx context.Context, tx pgx.Tx) ([]deed, error) {
+		receipts, err := w.tasks.ScheduleMany(ctx, tx, list)
+		return deedsOf(list, receipts, true), err
+	})
+}
+
+// oneNow schedules a task that is due at once.
+func (w *writer) oneNow() {
+	task := store.Task{ID: w.newID("PLAIN"), Payload: plain{chore{Do: doWork}}, ExpectedExecutionTime: w.Expected}
+	w.transact([]string{task.ID}, 0, false, func(ctx context.Context, tx pgx.Tx) ([]deed, error) {
+		receipt, err := w.tasks.Schedule(ctx, tx, task)
+		return deedsOf([]store.Task{task}, []store.Receipt{receipt}, true), err
+	})
+}
+
+// backlog schedules more for one time than can run at once, of several priorities.
+func (w *writer) backlog() {
+	list, ids := make([]store.Task, w.Bulk), make([]string, w.Bulk)
+	at := w.now().Add(400 * time.Millisecond)
+	for i := range list {
+		list[i] = store.Task{
+			ID: w.newID("HERD"), Payload: herd{chore{Do: doWork, Millis: w.Millis}}, At: at, ExpectedExecutionTime: w.Expected, Priority: w.random.IntN(5) * 10,
+		}
+		ids[i] = list[i].ID
+	}
+	w.transact(ids, 0, false, func(ctx context.Context, tx pgx.Tx) ([]deed, error) {
 		receipts, err := w.tasks.ScheduleMany(ctx, tx, list)
 		return deedsOf(list, receipts, true), err
 	})
@@ -178,6 +212,30 @@ func (w *writer) pair() {
 			deeds = append(deeds, deed{Verb: "reschedule", ID: id, Outcome: string(receipt.Outcome), Revision: receipt.Revision, Due: at})
 		}
 		return deeds, nil
+	})
+}
+
+const (
+	runningSQL = `SELECT id::text FROM tasktable.scheduled_tasks WHERE status = 'EXECUTING' AND id LIKE $1 || '/%' LIMIT 5`
+	lockSQL    = `SELECT id FROM tasktable.scheduled_tasks WHERE id = ANY ($1) ORDER BY id FOR UPDATE`
+)
+
+// hold locks some rows of running tasks for a while, as an application may that looks before it edits.
+func (w *writer) hold() {
+	var ids []string
+	if w.ask(func(ctx context.Context) error {
+		rows, err := w.pool.Query(ctx, runningSQL, w.name)
+		if err != nil {
+			return err
+		}
+		ids, err = pgx.CollectRows(rows, pgx.RowTo[string])
+		return err
+	}) != nil || len(ids) == 0 {
+		return
+	}
+	w.transact(ids, time.Duration(300+w.random.IntN(1200))*time.Millisecond, false, func(ctx context.Context, tx pgx.Tx) ([]deed, error) {
+		_, err := tx.Exec(ctx, lockSQL, ids)
+		return nil, err
 	})
 }
 

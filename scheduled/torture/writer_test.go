@@ -22,14 +22,13 @@ type writer struct {
 	ledger *ledger
 	random *rand.Rand
 	work   *dice
+	chores *dice
 	clock  time.Duration // how far its clock is ahead
-	pace   time.Duration // between two transactions
-	bulk   int           // about how many tasks it schedules at once
+	settings
 
-	made    int
-	known   []string // the ids it edits
-	ids     map[string]string
-	parents []string
+	made  int
+	known []string          // the ids it edits
+	ids   map[string]string // and their types
 }
 
 const (
@@ -38,7 +37,7 @@ const (
 )
 
 // openWriter connects a writer through its wire.
-func openWriter(ctx context.Context, name, url string, l *ledger, random *rand.Rand) (*writer, error) {
+func openWriter(ctx context.Context, name, url string, l *ledger, s settings, random *rand.Rand) (*writer, error) {
 	settings, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		return nil, fmt.Errorf("parse URL: %w", err)
@@ -55,12 +54,13 @@ func openWriter(ctx context.Context, name, url string, l *ledger, random *rand.R
 	}
 	return &writer{
 		name: name, pool: pool, tasks: store.New(store.Config{Service: name}), ledger: l, random: random, ids: map[string]string{},
+		settings: s, work: newDice(allWork, s.Work), chores: newDice(allChores, s.Chores),
 	}, nil
 }
 
 // run works until ctx is done.
 func (w *writer) run(ctx context.Context) {
-	ticker := time.NewTicker(w.pace)
+	ticker := time.NewTicker(w.Pace)
 	defer ticker.Stop()
 	for {
 		select {
