@@ -32,7 +32,7 @@ func (h *history) gaps(least time.Duration) (found []gap) {
 	}
 	slices.SortFunc(claims, func(a, b *auditRow) int { return a.At.Compare(b.At) })
 	for i := 1; i < len(claims); i++ {
-		from, to := claims[i-1].At, claims[i].At
+		from, to := claims[i-1].At, claims[i].Began
 		if to.Sub(from) <= least {
 			continue
 		}
@@ -98,7 +98,7 @@ func (h *history) waitedUntil(from, to time.Time) (id string, since time.Time) {
 		}
 		for _, w := range list {
 			begin := later(w.from, from)
-			if begin.Before(since) && !w.until.Before(to) && !h.touched(h.in(), w.id, &auditRow{Began: begin, At: to.Add(-time.Millisecond)}) {
+			if begin.Before(since) && !w.until.Before(to) && !h.touched(h.in(), w.id, &auditRow{Began: begin, At: to}) {
 				id, since = w.id, begin
 			}
 		}
