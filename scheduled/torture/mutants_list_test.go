@@ -7,8 +7,8 @@ import "time"
 // steered are settings for a short run, changed as it is needed. The rest are those of an ordinary run.
 func steered(name string, change func(s *settings)) steer {
 	s := settings{
-		Length: 15 * time.Second, Seed: 1, Nodes: 3, Writers: 3, Pace: 15 * time.Millisecond, Bulk: 20, Slots: 20, Expected: expectedTime,
-		Faults: map[string]int{}, Patience: 25 * time.Second,
+		Length: 12 * time.Second, Seed: 1, Nodes: 3, Writers: 3, Pace: 15 * time.Millisecond, Bulk: 20, Slots: 20, Expected: expectedTime,
+		Faults: map[string]int{}, Patience: 15 * time.Second,
 	}
 	change(&s)
 	return steer{name, s}

@@ -216,7 +216,7 @@ var timeTales = []told{
 	{name: "nothing is claimed for long", wrong: []string{"gap"}, tell: func(t *tale) { waitLong(t) }},
 	{name: "nothing is claimed for long, by a pass that took a while itself", wrong: []string{"gap"}, tell: func(t *tale) {
 		waitLong(t)
-		t.claimed(5).Began = t.claimed(5).At.Add(-50 * time.Millisecond)
+		t.claimed(4).Began = t.claimed(4).At.Add(-50 * time.Millisecond)
 	}},
 	{name: "nothing is claimed for long, since Postgres is away", tell: func(t *tale) {
 		t.Faults = []fault{{Kind: faultPostgres, Target: "postgres", From: t.now.Add(time.Second), To: t.now.Add(9 * time.Second)}}

@@ -110,7 +110,7 @@ func (r *rig) resumeAndEnd(ctx context.Context) {
 
 // endNodes looks for what is left behind, and stops the nodes.
 func (r *rig) endNodes(h *history) {
-	ctx, cancel := context.WithTimeout(context.Background(), residueLimit)
+	ctx, cancel := context.WithTimeout(context.Background(), min(residueLimit, r.settings.Patience))
 	defer cancel()
 	for {
 		errJobs := collect(ctx, r.admin, &h.Jobs, pgx.RowTo[string], jobsSQL)
