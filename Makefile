@@ -7,7 +7,7 @@ GOLANGCI_LINT         := .bin/golangci-lint-$(GOLANGCI_LINT_VERSION)
 RACE := $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 
 .DEFAULT_GOAL := help
-.PHONY: help run migrate demo bench test chaos lint fmt cover clean
+.PHONY: help run migrate demo bench test chaos torture mutants lint fmt cover clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,6 +36,14 @@ test: ## Check the format, vet, build, and run all tests
 # What make test runs in short: ten minutes of killed, stopped and cut off nodes, and a hundred leaders killed at a tick.
 chaos: ## Run the long tests, of nodes that die
 	TASKTABLE_TEST_CHAOS=10m TASKTABLE_TEST_TICKS=100 go test -timeout 30m -v -run 'TestChaos|TestLeaderKilledAtTicks' ./scheduled
+
+# SEED repeats the decisions of a run; each run prints its own. A failure prints the faults and the stories of the tasks, too.
+SECONDS ?= 60
+torture: ## Run the engine under faults, with an oracle: SECONDS=60 SEED=...
+	TASKTABLE_TORTURE_SECONDS=$(SECONDS) TASKTABLE_TORTURE_SEED=$(SEED) go test -timeout 60m -count=1 -v -run '^TestTorture$$' ./scheduled/torture
+
+mutants: ## Break the engine in each known way; the torture test must notice
+	go test -tags mutants -timeout 120m -count=1 -v -run '^TestMutants$$' ./scheduled/torture
 
 lint: $(GOLANGCI_LINT) ## Run golangci-lint
 	$(GOLANGCI_LINT) run ./...

@@ -6,20 +6,22 @@ import (
 )
 
 // Outcomes of verbs that wrote to the task.
-var wrote = map[string]bool{"created": true, "rescheduled": true, "rearmed": true, "cancelled": true, "paused": true, "queued": true, "deleted": true}
+var wrote = map[string]bool{"created": true, "rescheduled": true, "rearmed": true, "cancelled": true, "paused": true,
+	"queued": true, "deleted": true}
 
-// rowsAgreeWithTasks: the application's row of a deed is there if and only if the deed was done to the task, and both if and only if
-// the writer's transaction was committed.
+// rowsAgreeWithTasks: the application's row of a deed is there if and only if the deed was done to the task, and both if and
+// only if the writer's transaction was committed.
 func rowsAgreeWithTasks(h *history) (wrong []violation) {
 	x := h.in()
 	say := func(id, format string, args ...any) {
-		wrong = append(wrong, violation{"application row", id, fmt.Sprintf(format, args...)})
+		wrong = append(wrong, broken("application row", id, format, args...))
 	}
 	for _, e := range h.Entries {
 		rows := len(x.opsOf[e.Op])
 		switch {
 		case e.Answer == acknowledged && rows != len(e.Deeds):
-			say(e.about(), "op %d of %s, %d deeds, was acknowledged at %s and left %d rows", e.Op, e.Writer, len(e.Deeds), h.offset(e.Ended), rows)
+			say(e.about(), "op %d of %s, %d deeds, was acknowledged at %s and left %d rows", e.Op, e.Writer, len(e.Deeds),
+				h.offset(e.Ended), rows)
 		case e.Answer == refused && rows != 0:
 			say(e.about(), "op %d of %s was not committed and left %d rows", e.Op, e.Writer, rows)
 		case e.Answer == unknown && rows != 0 && rows != len(e.Deeds):
@@ -76,11 +78,12 @@ func didSo(changes []*auditRow, o *opRow) bool {
 // Statuses that are the end of a task.
 var final = map[string]bool{"COMPLETED": true, "FAILED": true, "EXPIRED": true, "CANCELLED": true, "SKIPPED": true}
 
-// noneIsLost: what was accepted has come to an end that its history explains, or waits for what is not there: its time, or a node.
+// noneIsLost: what was accepted has come to an end that its history explains, or waits for what is not there: its time, or a
+// node.
 func noneIsLost(h *history) (wrong []violation) {
 	x := h.in()
 	say := func(id, format string, args ...any) {
-		wrong = append(wrong, violation{"lost", id, fmt.Sprintf(format, args...)})
+		wrong = append(wrong, broken("lost", id, format, args...))
 	}
 	rows := map[string]taskRow{}
 	for _, row := range h.Tasks {
@@ -155,7 +158,7 @@ func followUpsAreScheduled(h *history) (wrong []violation) {
 		}
 		child := x.byID[a.ID+childSuffix]
 		if len(child) == 0 || child[0].TxID != a.TxID && child[0].Seq > a.Seq {
-			wrong = append(wrong, violation{"follow-up", a.ID, fmt.Sprintf("fence %d is COMPLETED, and its follow-up was not scheduled with it", e.Fence)})
+			wrong = append(wrong, broken("follow-up", a.ID, "fence %d is COMPLETED, and its follow-up was not scheduled with it", e.Fence))
 		}
 	}
 	return wrong

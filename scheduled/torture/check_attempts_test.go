@@ -5,7 +5,8 @@ import "fmt"
 // Outcomes whose attempt does not count.
 var refunded = map[string]bool{"RELEASED": true, "EXPIRED": true, "INTERRUPTED": true, "SNOOZED": true}
 
-// attemptsAreCounted: each claim counts one, an edit begins anew, and only what never began, was interrupted or put off is given back.
+// attemptsAreCounted: each claim counts one, an edit begins anew, and only what never began, was interrupted or put off is
+// given back.
 func attemptsAreCounted(h *history) (wrong []violation) {
 	x := h.in()
 	for i := range h.Audit {
@@ -14,7 +15,7 @@ func attemptsAreCounted(h *history) (wrong []violation) {
 			continue
 		}
 		say := func(format string, args ...any) {
-			wrong = append(wrong, violation{"attempts", a.ID, fmt.Sprintf("at %s: ", h.offset(a.At)) + fmt.Sprintf(format, args...)})
+			wrong = append(wrong, broken("attempts", a.ID, "at %s: %s", h.offset(a.At), fmt.Sprintf(format, args...)))
 		}
 		switch {
 		case a.Op == "INSERT" || a.edits():
@@ -44,8 +45,8 @@ func attemptsAreCounted(h *history) (wrong []violation) {
 	return wrong
 }
 
-// noneIsGivenUpTooSoon: a task fails when its attempts are used up or its handler says that no other would do; until then it is tried
-// again.
+// noneIsGivenUpTooSoon: a task fails when its attempts are used up or its handler says that no other would do; until then it
+// is tried again.
 func noneIsGivenUpTooSoon(h *history) (wrong []violation) {
 	x := h.in()
 	for fence, a := range x.releases {
@@ -54,7 +55,7 @@ func noneIsGivenUpTooSoon(h *history) (wrong []violation) {
 			continue
 		}
 		say := func(format string, args ...any) {
-			wrong = append(wrong, violation{"given up", a.ID, fmt.Sprintf("fence %d: ", fence) + fmt.Sprintf(format, args...)})
+			wrong = append(wrong, broken("given up", a.ID, "fence %d: %s", fence, fmt.Sprintf(format, args...)))
 		}
 		last := *a.OldAttempt >= a.MaxAttempts
 		switch *a.Status {
@@ -75,7 +76,7 @@ func noneIsGivenUpTooSoon(h *history) (wrong []violation) {
 	for i := range h.Audit {
 		a := &h.Audit[i]
 		if a.becomes("EXPIRED") && (a.Expires == nil || a.At.Before(*a.Expires)) && !a.releases() {
-			wrong = append(wrong, violation{"given up", a.ID, fmt.Sprintf("EXPIRED at %s, expires at %s", h.offset(a.At), h.instant(a.Expires))})
+			wrong = append(wrong, broken("given up", a.ID, "EXPIRED at %s, expires at %s", h.offset(a.At), h.instant(a.Expires)))
 		}
 	}
 	return wrong

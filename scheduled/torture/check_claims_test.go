@@ -1,14 +1,12 @@
 package torture
 
-import "fmt"
-
 // leadersClaim: a claim is committed by the connection that holds the leader's lock, and each draws a number of its own.
 func leadersClaim(h *history) (wrong []violation) {
 	drawn := map[int64]string{}
 	for i := range h.Audit {
 		a := &h.Audit[i]
 		say := func(format string, args ...any) {
-			wrong = append(wrong, violation{"leadership", a.ID, fmt.Sprintf(format, args...)})
+			wrong = append(wrong, broken("leadership", a.ID, format, args...))
 		}
 		if a.claims() {
 			if a.Leads == nil || !*a.Leads {
@@ -32,8 +30,8 @@ func leadersClaim(h *history) (wrong []violation) {
 	return wrong
 }
 
-// leasesAreAsLong: from the claim, or from when the task is due if that is later, the allowance and the expected time; and none gets
-// shorter while it is held.
+// leasesAreAsLong: from the claim, or from when the task is due if that is later, the allowance and the expected time; and
+// none gets shorter while it is held.
 func leasesAreAsLong(h *history) (wrong []violation) {
 	for i := range h.Audit {
 		a := &h.Audit[i]
@@ -42,10 +40,11 @@ func leasesAreAsLong(h *history) (wrong []violation) {
 			least := later(a.Began, *a.OldNext).Add(startAllowance + a.Expected)
 			most := later(a.At, *a.OldNext).Add(startAllowance + a.Expected)
 			if a.Held == nil || a.Held.Before(least) || a.Held.After(most) {
-				wrong = append(wrong, violation{"lease", a.ID, fmt.Sprintf("claimed at %s, held until %s, want %s to %s", h.offset(a.At), h.instant(a.Held), h.offset(least), h.offset(most))})
+				wrong = append(wrong, broken("lease", a.ID, "claimed at %s, held until %s, want %s to %s", h.offset(a.At),
+					h.instant(a.Held), h.offset(least), h.offset(most)))
 			}
 		case a.Fence != nil && a.OldFence != nil && *a.Fence == *a.OldFence && a.Held.Before(*a.OldHeld):
-			wrong = append(wrong, violation{"lease", a.ID, fmt.Sprintf("held until %s, and then only until %s", h.instant(a.OldHeld), h.instant(a.Held))})
+			wrong = append(wrong, broken("lease", a.ID, "held until %s, and then only until %s", h.instant(a.OldHeld), h.instant(a.Held)))
 		}
 	}
 	return wrong
@@ -55,7 +54,7 @@ func leasesAreAsLong(h *history) (wrong []violation) {
 func noneIsClaimedExpired(h *history) (wrong []violation) {
 	for i := range h.Audit {
 		if a := &h.Audit[i]; a.claims() && a.Expires != nil && !a.Expires.After(a.Began) {
-			wrong = append(wrong, violation{"claimed expired", a.ID, fmt.Sprintf("claimed at %s, expired at %s", h.offset(a.At), h.offset(*a.Expires))})
+			wrong = append(wrong, broken("claimed expired", a.ID, "claimed at %s, expired at %s", h.offset(a.At), h.offset(*a.Expires)))
 		}
 	}
 	return wrong
@@ -70,7 +69,8 @@ func noneIsClaimedPaused(h *history) (wrong []violation) {
 		}
 		for _, p := range h.Pauses {
 			if p.covers(a.Queue, a.Type) && p.surely(a.Began) && p.surely(a.At) {
-				wrong = append(wrong, violation{"claimed paused", a.ID, fmt.Sprintf("claimed at %s, its queue %s or type %s is paused since %s", h.offset(a.At), a.Queue, a.Type, h.offset(p.Held))})
+				wrong = append(wrong, broken("claimed paused", a.ID, "claimed at %s, its queue %s or type %s is paused since %s",
+					h.offset(a.At), a.Queue, a.Type, h.offset(p.Held)))
 			}
 		}
 	}

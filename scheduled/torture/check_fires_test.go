@@ -34,10 +34,10 @@ func firesAreSingle(h *history) (wrong []violation) {
 	for parent, list := range h.occurrences() {
 		for i, a := range list {
 			if i > 0 && a.Asked.Equal(list[i-1].Asked) {
-				wrong = append(wrong, violation{"fires", parent, fmt.Sprintf("the fire of %s was made twice", h.offset(a.Asked))})
+				wrong = append(wrong, broken("fires", parent, "the fire of %s was made twice", h.offset(a.Asked)))
 			}
 			if a.At.Before(a.Asked) {
-				wrong = append(wrong, violation{"fires", parent, fmt.Sprintf("the fire of %s was made at %s", h.offset(a.Asked), h.offset(a.At))})
+				wrong = append(wrong, broken("fires", parent, "the fire of %s was made at %s", h.offset(a.Asked), h.offset(a.At)))
 			}
 		}
 	}
@@ -52,8 +52,8 @@ func rhythm(task store.Task) time.Duration {
 	return time.Second
 }
 
-// steadyFiresAreComplete: from the first to the last there is an occurrence for each fire, run or SKIPPED. Those that catch up with all
-// and may overlap run each.
+// steadyFiresAreComplete: from the first to the last there is an occurrence for each fire, run or SKIPPED. Those that catch up
+// with all and may overlap run each.
 func steadyFiresAreComplete(h *history) (wrong []violation) {
 	made := h.occurrences()
 	x := h.in()
@@ -63,7 +63,7 @@ func steadyFiresAreComplete(h *history) (wrong []violation) {
 			continue // this run has none
 		}
 		say := func(format string, args ...any) {
-			wrong = append(wrong, violation{"steady fires", task.ID, fmt.Sprintf(format, args...)})
+			wrong = append(wrong, broken("steady fires", task.ID, format, args...))
 		}
 		every, list := rhythm(task), made[task.ID]
 		if len(list) == 0 {
@@ -100,15 +100,16 @@ func forksAdvance(h *history) (wrong []violation) {
 				return p.TxID == a.TxID && p.Op == "UPDATE" && (p.Next == nil || p.Next.After(a.Asked))
 			})
 			if !advanced {
-				wrong = append(wrong, violation{"fork", parent, fmt.Sprintf("the fire of %s was made by transaction %d, which did not plan the next", h.offset(a.Asked), a.TxID)})
+				wrong = append(wrong, broken("fork", parent, "the fire of %s was made by transaction %d, which did not plan the next",
+					h.offset(a.Asked), a.TxID))
 			}
 		}
 	}
 	return wrong
 }
 
-// skipsHaveReasons: with overlap skip an occurrence is made to run exactly when no earlier one is left; with catch-up latest one of
-// those that were missed together runs. Those of a pause have a policy of their own.
+// skipsHaveReasons: with overlap skip an occurrence is made to run exactly when no earlier one is left; with catch-up latest
+// one of those that were missed together runs. Those of a pause have a policy of their own.
 func skipsHaveReasons(h *history) (wrong []violation) {
 	const skip, latest = "steady/skip", "steady/latest"
 	made := h.occurrences()
@@ -116,7 +117,7 @@ func skipsHaveReasons(h *history) (wrong []violation) {
 		list := made[parent]
 		for i, a := range list {
 			say := func(format string, args ...any) {
-				wrong = append(wrong, violation{"skipped", a.ID, fmt.Sprintf(format, args...)})
+				wrong = append(wrong, broken("skipped", a.ID, format, args...))
 			}
 			last := i+1 == len(list) || list[i+1].TxID != a.TxID // of those that were made together
 			blocked, maybe := "", ""

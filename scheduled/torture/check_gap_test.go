@@ -17,7 +17,8 @@ type gap struct {
 // claimingGoesOn: what is due is claimed again within the time of a failover after whatever stopped it.
 func claimingGoesOn(h *history) (wrong []violation) {
 	for _, g := range h.gaps(silentLimit) {
-		wrong = append(wrong, violation{"gap", g.waited, fmt.Sprintf("nothing was claimed from %s to %s, though it was due", h.offset(g.from), h.offset(g.to))})
+		wrong = append(wrong, broken("gap", g.waited, "nothing was claimed from %s to %s, though it was due", h.offset(g.from),
+			h.offset(g.to)))
 	}
 	return wrong
 }
@@ -60,7 +61,8 @@ func (h *history) explained(from, to time.Time) time.Time {
 	return from
 }
 
-// stopsClaiming says whether a fault may do so: one that concerns all, the one that leads, or one that may come to lead meanwhile.
+// stopsClaiming says whether a fault may do so: one that concerns all, the one that leads, or one that may come to lead
+// meanwhile.
 func (f fault) stopsClaiming() bool {
 	switch {
 	case strings.HasPrefix(f.Target, "writer"):
@@ -174,11 +176,14 @@ func (h *history) recoveries() (found []measured, disturbed int) {
 			continue
 		}
 		for _, r := range h.runningAt(f.PID, f.From) {
-			free := x.releases[r.Fence]
-			if r.End != nil || free == nil {
+			if r.End != nil {
 				continue
 			}
-			if took := free.At.Sub(f.From); h.undisturbed(f, took) {
+			took := h.Until.Sub(f.From) // at least, if it never came back
+			if free := x.releases[r.Fence]; free != nil {
+				took = free.At.Sub(f.From)
+			}
+			if h.undisturbed(f, took) {
 				found = append(found, measured{f, took})
 			} else {
 				disturbed++

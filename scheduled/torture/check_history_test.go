@@ -11,7 +11,7 @@ func historyIsAppendOnly(h *history) (wrong []violation) {
 	}
 	for _, l := range h.Lines {
 		say := func(format string, args ...any) {
-			wrong = append(wrong, violation{"append-only", l.TaskID, fmt.Sprintf("line %d of %s ", l.Number, l.History) + fmt.Sprintf(format, args...)})
+			wrong = append(wrong, broken("append-only", l.TaskID, "line %d of %s %s", l.Number, l.History, fmt.Sprintf(format, args...)))
 		}
 		switch {
 		case l.Op != "INSERT":
@@ -29,12 +29,12 @@ func historyIsAppendOnly(h *history) (wrong []violation) {
 	return wrong
 }
 
-// claimsHaveLines: each claim that has ended has one line, written in the transaction that ended it; and each line is of a claim, or of
-// what expired before it could be claimed.
+// claimsHaveLines: each claim that has ended has one line, written in the transaction that ended it; and each line is of a
+// claim, or of what expired before it could be claimed.
 func claimsHaveLines(h *history) (wrong []violation) {
 	x := h.in()
 	say := func(id, format string, args ...any) {
-		wrong = append(wrong, violation{"execution line", id, fmt.Sprintf(format, args...)})
+		wrong = append(wrong, broken("execution line", id, format, args...))
 	}
 	for fence, a := range x.releases {
 		switch l := x.written[fence]; {
@@ -73,11 +73,12 @@ func revisionsHaveLines(h *history) (wrong []violation) {
 		case !a.edits():
 		case a.Op == "DELETE":
 			if deletes[fmt.Sprint(a.ID, " ", a.TxID)] == 0 {
-				wrong = append(wrong, violation{"change line", a.ID, fmt.Sprintf("was deleted at %s, and no line says so", h.offset(a.At))})
+				wrong = append(wrong, broken("change line", a.ID, "was deleted at %s, and no line says so", h.offset(a.At)))
 			}
 		default:
 			if lines := byNumber[*a.Revision]; len(lines) != 1 || lines[0].TxID != a.TxID || lines[0].TaskID != a.ID {
-				wrong = append(wrong, violation{"change line", a.ID, fmt.Sprintf("revision %d, drawn at %s, has %d lines of its own", *a.Revision, h.offset(a.At), len(lines))})
+				wrong = append(wrong, broken("change line", a.ID, "revision %d, drawn at %s, has %d lines of its own", *a.Revision,
+					h.offset(a.At), len(lines)))
 			}
 		}
 	}

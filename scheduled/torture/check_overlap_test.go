@@ -1,7 +1,6 @@
 package torture
 
 import (
-	"fmt"
 	"slices"
 	"time"
 )
@@ -32,8 +31,8 @@ func (h *history) overlaps() []overlap {
 	return found
 }
 
-// excuse is why a handler may still have run when the next began: it does not mind its context, whose end had come; or its process
-// was frozen, and it ended when that looked again.
+// excuse is why a handler may still have run when the next began: it does not mind its context, whose end had come; or its
+// process was frozen, and it ended when that looked again.
 func (h *history) excuse(a, b *run) string {
 	if a.Deaf && (a.End == nil || !a.End.Ended.IsZero() && !b.At.Before(a.End.Ended)) {
 		return "deaf"
@@ -54,8 +53,10 @@ func (h *history) excuse(a, b *run) string {
 func noneRunsTwiceAtOnce(h *history) (wrong []violation) {
 	for _, o := range h.overlaps() {
 		if o.excuse == "" {
-			wrong = append(wrong, violation{"overlap", o.first.ID, fmt.Sprintf("fence %d in process %d ran from %s to %s, fence %d in process %d began at %s",
-				o.first.Fence, o.first.PID, h.offset(o.first.At), h.offset(o.first.Latest), o.second.Fence, o.second.PID, h.offset(o.second.At))})
+			wrong = append(wrong, broken("overlap", o.first.ID,
+				"fence %d in process %d ran from %s to %s, fence %d in process %d began at %s",
+				o.first.Fence, o.first.PID, h.offset(o.first.At), h.offset(o.first.Latest), o.second.Fence, o.second.PID,
+				h.offset(o.second.At)))
 		}
 	}
 	return wrong

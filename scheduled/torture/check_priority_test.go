@@ -2,14 +2,13 @@ package torture
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
 )
 
-// higherPriorityFirst: a pass that takes a task leaves none of the same queue and type that has a higher priority and was due, and free,
-// before the pass began. Of what others might have locked at the time nothing is said: a pass looks past locked rows.
+// higherPriorityFirst: a pass that takes a task leaves none of the same queue and type that has a higher priority and was due,
+// and free, before the pass began. Of what others might have locked at the time nothing is said: a pass looks past locked rows.
 func higherPriorityFirst(h *history) (wrong []violation) {
 	x := h.in()
 	waits := h.waits()
@@ -21,8 +20,9 @@ func higherPriorityFirst(h *history) (wrong []violation) {
 			if w.priority <= lowest.Priority || !w.until.After(lowest.At) || w.tx == lowest.TxID || h.touched(x, w.id, lowest) {
 				continue
 			}
-			wrong = append(wrong, violation{"priority", w.id, fmt.Sprintf("priority %d was left waiting since %s, when the pass at %s took %s of priority %d",
-				w.priority, h.offset(w.from), h.offset(lowest.At), lowest.ID, lowest.Priority)})
+			wrong = append(wrong, broken("priority", w.id,
+				"priority %d was left waiting since %s, when the pass at %s took %s of priority %d",
+				w.priority, h.offset(w.from), h.offset(lowest.At), lowest.ID, lowest.Priority))
 		}
 	}
 	return wrong
@@ -85,7 +85,8 @@ func (h *history) lowestClaims() []*auditRow {
 	return lowest
 }
 
-// touched says whether somebody may have had the task's row locked while a pass was under way: a writer, or whoever changed it next.
+// touched says whether somebody may have had the task's row locked while a pass was under way: a writer, or whoever changed it
+// next.
 func (h *history) touched(x *index, id string, pass *auditRow) bool {
 	for _, e := range x.entriesOf(h, id) {
 		if e.mayLock(pass.Began, pass.At) {

@@ -1,11 +1,9 @@
 package torture
 
-import "fmt"
-
 // nothingIsLeft: all ended in time, and left no hold, no River job, no session within a transaction and no goroutine.
 func nothingIsLeft(h *history) (wrong []violation) {
 	say := func(id, format string, args ...any) {
-		wrong = append(wrong, violation{"residue", id, fmt.Sprintf(format, args...)})
+		wrong = append(wrong, broken("residue", id, format, args...))
 	}
 	if h.Quiet.IsZero() {
 		say("", "not all that was left to do was done %s after everything was mended at %s", quietLimit, h.offset(h.Calmed))

@@ -25,12 +25,12 @@ func completionsAreSingle(h *history) (wrong []violation) {
 	}
 	for k, n := range lines {
 		if n > 1 {
-			wrong = append(wrong, violation{"completed twice", k.id, fmt.Sprintf("revision %d has %d lines of completions", k.revision, n)})
+			wrong = append(wrong, broken("completed twice", k.id, "revision %d has %d lines of completions", k.revision, n))
 		}
 	}
 	for k, n := range rows {
 		if n > 1 {
-			wrong = append(wrong, violation{"completed twice", k.id, fmt.Sprintf("revision %d became COMPLETED %d times", k.revision, n)})
+			wrong = append(wrong, broken("completed twice", k.id, "revision %d became COMPLETED %d times", k.revision, n))
 		}
 	}
 	return wrong
@@ -40,7 +40,7 @@ func completionsAreSingle(h *history) (wrong []violation) {
 func noStaleCompletion(h *history) (wrong []violation) {
 	x := h.in()
 	say := func(a *auditRow, format string, args ...any) {
-		wrong = append(wrong, violation{"stale completion", a.ID, fmt.Sprintf(format, args...)})
+		wrong = append(wrong, broken("stale completion", a.ID, format, args...))
 	}
 	for fence, a := range x.releases {
 		c := x.claims[fence]
@@ -51,10 +51,12 @@ func noStaleCompletion(h *history) (wrong []violation) {
 		current := *a.OldStatus == "EXECUTING" && *a.OldRevision == *c.Revision
 		e := x.executions[fence]
 		if !current && (*a.Status != *a.OldStatus || *a.Revision != *a.OldRevision) {
-			say(a, "the claim of revision %d, fence %d, made revision %d %s→%s", *c.Revision, fence, *a.OldRevision, *a.OldStatus, *a.Status)
+			say(a, "the claim of revision %d, fence %d, made revision %d %s→%s", *c.Revision, fence, *a.OldRevision, *a.OldStatus,
+				*a.Status)
 		}
 		if e != nil && e.Outcome == "COMPLETED" && (!current || e.Revision != *c.Revision) {
-			say(a, "fence %d was recorded as COMPLETED for revision %d, when the row was %s with revision %d", fence, e.Revision, *a.OldStatus, *a.OldRevision)
+			say(a, "fence %d was recorded as COMPLETED for revision %d, when the row was %s with revision %d", fence, e.Revision,
+				*a.OldStatus, *a.OldRevision)
 		}
 		if e != nil && e.Outcome == "SUPERSEDED" && current {
 			say(a, "fence %d was recorded as SUPERSEDED, and nothing had superseded revision %d", fence, *c.Revision)
@@ -79,7 +81,7 @@ func outcomesAgreeWithDiaries(h *history) (wrong []violation) {
 		e := &h.Executions[i]
 		runs := x.runs[e.Fence]
 		say := func(format string, args ...any) {
-			wrong = append(wrong, violation{"outcome", e.TaskID, fmt.Sprintf("fence %d, %s: ", e.Fence, e.Outcome) + fmt.Sprintf(format, args...)})
+			wrong = append(wrong, broken("outcome", e.TaskID, "fence %d, %s: %s", e.Fence, e.Outcome, fmt.Sprintf(format, args...)))
 		}
 		switch {
 		case neverStarted[e.Outcome]:
@@ -110,8 +112,8 @@ func outcomesAgreeWithDiaries(h *history) (wrong []violation) {
 	return wrong
 }
 
-// effectsAreExactlyOnce: a transactional handler's writes are there if and only if its completion is, and in the same transaction;
-// also that of one that was superseded.
+// effectsAreExactlyOnce: a transactional handler's writes are there if and only if its completion is, and in the same
+// transaction; also that of one that was superseded.
 func effectsAreExactlyOnce(h *history) (wrong []violation) {
 	x := h.in()
 	byFence := map[int64][]effect{}
@@ -130,21 +132,22 @@ func effectsAreExactlyOnce(h *history) (wrong []violation) {
 		got := byFence[e.Fence]
 		delete(byFence, e.Fence)
 		if len(got) != want {
-			wrong = append(wrong, violation{"effects", e.TaskID, fmt.Sprintf("fence %d, %s, has %d effects, want %d", e.Fence, e.Outcome, len(got), want)})
+			wrong = append(wrong, broken("effects", e.TaskID, "fence %d, %s, has %d effects, want %d", e.Fence, e.Outcome, len(got), want))
 			continue
 		}
 		if line := x.written[e.Fence]; want == 1 && line != nil && line.TxID != got[0].TxID {
-			wrong = append(wrong, violation{"effects", e.TaskID, fmt.Sprintf("fence %d: the effect is of transaction %d, its %s of %d", e.Fence, got[0].TxID, e.Outcome, line.TxID)})
+			wrong = append(wrong, broken("effects", e.TaskID, "fence %d: the effect is of transaction %d, its %s of %d", e.Fence,
+				got[0].TxID, e.Outcome, line.TxID))
 		}
 	}
 	for fence, left := range byFence {
-		wrong = append(wrong, violation{"effects", left[0].TaskID, fmt.Sprintf("fence %d has %d effects and no execution", fence, len(left))})
+		wrong = append(wrong, broken("effects", left[0].TaskID, "fence %d has %d effects and no execution", fence, len(left)))
 	}
 	return wrong
 }
 
-// settlesAreQuick: what a handler has done is recorded at once, whatever locks others have on other tasks, unless something was done to
-// the nodes or to Postgres about then.
+// settlesAreQuick: what a handler has done is recorded at once, whatever locks others have on other tasks, unless something
+// was done to the nodes or to Postgres about then.
 func settlesAreQuick(h *history) (wrong []violation) {
 	x := h.in()
 	for i := range h.Executions {
@@ -159,7 +162,8 @@ func settlesAreQuick(h *history) (wrong []violation) {
 			continue
 		}
 		if stood := h.stood(runs[0].PID, ended, line.At); took-stood > settledWithin {
-			wrong = append(wrong, violation{"settle", e.TaskID, fmt.Sprintf("fence %d ended at %s, and was recorded %s later", e.Fence, h.offset(ended), short(took))})
+			wrong = append(wrong, broken("settle", e.TaskID, "fence %d ended at %s, and was recorded %s later", e.Fence, h.offset(ended),
+				short(took)))
 		}
 	}
 	return wrong
@@ -175,7 +179,8 @@ func (h *history) lockedByWriter(id string, from, to time.Time) bool {
 	return strings.HasSuffix(id, childSuffix)
 }
 
-// struckAbout says whether something was done to the nodes or to Postgres, or was still being done, shortly before or in an interval.
+// struckAbout says whether something was done to the nodes or to Postgres, or was still being done, shortly before or in an
+// interval.
 func (h *history) struckAbout(from, to time.Time) bool {
 	for _, f := range h.Faults {
 		if !strings.HasPrefix(f.Target, "writer") && f.From.Before(to) && (f.To.IsZero() || f.To.Add(recoveryLimit).After(from)) {

@@ -1,7 +1,6 @@
 package torture
 
 import (
-	"fmt"
 	"time"
 )
 
@@ -47,16 +46,16 @@ func startsAreClaimed(h *history) (wrong []violation) {
 	x := h.in()
 	for fence, runs := range x.runs {
 		if len(runs) > 1 {
-			wrong = append(wrong, violation{"claimed start", runs[0].ID, fmt.Sprintf("the claim with fence %d was run %d times", fence, len(runs))})
+			wrong = append(wrong, broken("claimed start", runs[0].ID, "the claim with fence %d was run %d times", fence, len(runs)))
 		}
 		c := x.claims[fence]
 		for _, r := range runs {
 			switch {
 			case c == nil:
-				wrong = append(wrong, violation{"claimed start", r.ID, fmt.Sprintf("fence %d was never claimed", fence)})
+				wrong = append(wrong, broken("claimed start", r.ID, "fence %d was never claimed", fence))
 			case c.ID != r.ID || *c.Revision != r.Revision || *c.Attempt != r.Attempt || c.Type != r.Type:
-				wrong = append(wrong, violation{"claimed start", r.ID, fmt.Sprintf("run as %s revision %d attempt %d, claimed as %s revision %d attempt %d",
-					r.Type, r.Revision, r.Attempt, c.Type, *c.Revision, *c.Attempt)})
+				wrong = append(wrong, broken("claimed start", r.ID, "run as %s revision %d attempt %d, claimed as %s revision %d attempt %d",
+					r.Type, r.Revision, r.Attempt, c.Type, *c.Revision, *c.Attempt))
 			}
 		}
 	}
@@ -84,7 +83,8 @@ func noneStartsEarly(h *history) (wrong []violation) {
 			}
 		}
 		if first := earlier(r.At, r.Gate); first.Before(due) {
-			wrong = append(wrong, violation{"early start", r.ID, fmt.Sprintf("revision %d started at %s (gate %s), due at %s", r.Revision, h.offset(r.At), h.offset(r.Gate), h.offset(due))})
+			wrong = append(wrong, broken("early start", r.ID, "revision %d started at %s (gate %s), due at %s", r.Revision,
+				h.offset(r.At), h.offset(r.Gate), h.offset(due)))
 		}
 	}
 	return wrong
@@ -96,7 +96,8 @@ func noneStartsExpired(h *history) (wrong []violation) {
 	for i := range h.Runs {
 		r := &h.Runs[i]
 		if c := x.claims[r.Fence]; c != nil && c.Expires != nil && !r.Gate.Before(*c.Expires) {
-			wrong = append(wrong, violation{"late start", r.ID, fmt.Sprintf("revision %d passed the gate at %s, expired at %s", r.Revision, h.offset(r.Gate), h.offset(*c.Expires))})
+			wrong = append(wrong, broken("late start", r.ID, "revision %d passed the gate at %s, expired at %s", r.Revision,
+				h.offset(r.Gate), h.offset(*c.Expires)))
 		}
 	}
 	return wrong
@@ -114,8 +115,9 @@ func noneStartsStale(h *history) (wrong []violation) {
 		for _, a := range x.byID[r.ID] {
 			known, sure := x.known[a.TxID]
 			if a.Seq > c.Seq && sure && known.Before(r.Gate) && (a.edits() || a.releases() && *a.OldFence == r.Fence) {
-				wrong = append(wrong, violation{"stale start", r.ID, fmt.Sprintf("revision %d fence %d passed the gate at %s, though the row was %s with revision %s by %s",
-					r.Revision, r.Fence, h.offset(r.Gate), of(a.Status), of(a.Revision), h.offset(known))})
+				wrong = append(wrong, broken("stale start", r.ID,
+					"revision %d fence %d passed the gate at %s, though the row was %s with revision %s by %s",
+					r.Revision, r.Fence, h.offset(r.Gate), of(a.Status), of(a.Revision), h.offset(known)))
 				break
 			}
 		}
@@ -134,7 +136,8 @@ func noneStartsPaused(h *history) (wrong []violation) {
 		}
 		for _, p := range h.Pauses {
 			if p.covers(c.Queue, c.Type) && p.surely(r.Gate) {
-				wrong = append(wrong, violation{"paused start", r.ID, fmt.Sprintf("passed the gate at %s, its queue %s or type %s is paused since %s", h.offset(r.Gate), c.Queue, c.Type, h.offset(p.Held))})
+				wrong = append(wrong, broken("paused start", r.ID, "passed the gate at %s, its queue %s or type %s is paused since %s",
+					h.offset(r.Gate), c.Queue, c.Type, h.offset(p.Held)))
 			}
 		}
 	}
@@ -152,7 +155,8 @@ func handlersAreCalledAtOnce(h *history) (wrong []violation) {
 		r := &h.Runs[i]
 		if took := r.At.Sub(r.Gate); took > callWithin+unseenStall {
 			if stood := h.stood(r.PID, r.Gate, r.At); took-stood > callWithin+unseenStall {
-				wrong = append(wrong, violation{"call after the gate", r.ID, fmt.Sprintf("called in process %d %s after its gate at %s, of which the process stood still %s", r.PID, took, h.offset(r.Gate), stood)})
+				wrong = append(wrong, broken("call after the gate", r.ID,
+					"called in process %d %s after its gate at %s, of which the process stood still %s", r.PID, took, h.offset(r.Gate), stood))
 			}
 		}
 	}

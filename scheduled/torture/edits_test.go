@@ -55,7 +55,9 @@ func (w *writer) verb(id, kind string) {
 	default: // priority, expiration and all else become others; the time stays
 		task := w.task(id, kind)
 		task.At = time.Time{}
-		one("schedule", time.Time{}, func(ctx context.Context, tx pgx.Tx) (store.Receipt, error) { return w.tasks.Schedule(ctx, tx, task) })
+		one("schedule", time.Time{}, func(ctx context.Context, tx pgx.Tx) (store.Receipt, error) {
+			return w.tasks.Schedule(ctx, tx, task)
+		})
 	}
 }
 
@@ -159,7 +161,8 @@ func (w *writer) recur() {
 	id := fmt.Sprintf("%s/recurring/%d", w.name, w.random.IntN(3))
 	overlaps := []store.Overlap{store.OverlapSkip, store.OverlapAllow, store.OverlapCancelRunning}
 	catchUps := []store.CatchUp{store.CatchUpLatest, store.CatchUpAll, store.CatchUpNone}
-	task := parent(id, []string{"@every 1s", "* * * * * *", "*/2 * * * * *"}[w.random.IntN(3)], overlaps[w.random.IntN(3)], catchUps[w.random.IntN(3)], w.random.IntN(600))
+	task := parent(id, []string{"@every 1s", "* * * * * *", "*/2 * * * * *"}[w.random.IntN(3)], overlaps[w.random.IntN(3)],
+		catchUps[w.random.IntN(3)], w.random.IntN(600))
 	w.transact([]string{id}, w.linger(), rollsBack(w.random), func(ctx context.Context, tx pgx.Tx) ([]deed, error) {
 		verb, do := "schedule", func() (store.Receipt, error) { return w.tasks.Schedule(ctx, tx, task) }
 		switch w.random.IntN(6) {

@@ -27,7 +27,8 @@ const (
 )
 
 var allFaults = []weighted{
-	{faultKill, 6}, {faultStop, 2}, {faultFreeze, 5}, {faultLeader, 3}, {faultListener, 2}, {faultBackend, 5}, {faultCut, 4}, {faultHush, 4},
+	{faultKill, 6}, {faultStop, 2}, {faultFreeze, 5}, {faultLeader, 3}, {faultListener, 2}, {faultBackend, 5}, {faultCut, 4},
+	{faultHush, 4},
 	{faultSlow, 4}, {faultNarrow, 2}, {faultPostgres, 2}, {faultImpatient, 2}, {faultWriter, 4},
 }
 
@@ -54,7 +55,8 @@ const (
 )
 
 // disturb does something every now and then until ctx is done, and returns when all of it is over. Storms, in which anything may
-// come on top of anything, take turns with single faults whose consequences can be measured: then only writers are disturbed besides.
+// come on top of anything, take turns with single faults whose consequences can be measured: then only writers are disturbed
+// besides.
 func (r *rig) disturb(ctx context.Context) {
 	d := &disturber{rig: r, random: r.settings.random(1), dice: newDice(allFaults, r.settings.Faults)}
 	defer d.wg.Wait()
@@ -217,7 +219,8 @@ const (
 SELECT min(pid), bool_or(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = 'tasktable listener'`
 	terminateSomeSQL = `
 SELECT pid, pg_terminate_backend(pid) FROM pg_stat_activity
-WHERE backend_type = 'client backend' AND application_name <> 'torture' AND datname = current_database() ORDER BY random() LIMIT 1`
+WHERE backend_type = 'client backend' AND application_name <> 'torture' AND datname = current_database()
+ORDER BY random() LIMIT 1`
 )
 
 // terminate ends a backend.
@@ -285,8 +288,8 @@ func (b *blow) makeImpatient(ctx context.Context) {
 	b.try(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'tasktable engine' AND random() < 0.3`)
 	_ = wait(ctx, time.Second+b.draw(3*time.Second))
 	b.try("ALTER DATABASE tasktable RESET statement_timeout")
-	b.try(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'client backend' AND application_name <> 'torture'
-		AND backend_start >= to_timestamp($1)`, float64(made.From.UnixMilli())/1000)
+	b.try(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+		WHERE backend_type = 'client backend' AND application_name <> 'torture' AND backend_start >= $1`, made.From)
 }
 
 // try does it as soon as it can be done.

@@ -28,6 +28,7 @@ type history struct {
 	Began      time.Time
 	Calmed     time.Time       // when the last fault was over and the writers had stopped
 	Quiet      time.Time       // when nothing was left to do; zero: not in time
+	Until      time.Time       // when the evidence was collected
 	Unserved   map[string]bool // types that no node has
 	Slots      int             // of all nodes for the queue default
 
@@ -174,6 +175,11 @@ type violation struct {
 	What  string
 }
 
+// broken makes a violation.
+func broken(check, id, format string, args ...any) violation {
+	return violation{check, id, fmt.Sprintf(format, args...)}
+}
+
 func (v violation) String() string {
 	if v.ID == "" {
 		return v.Check + ": " + v.What
@@ -201,8 +207,9 @@ func (h *history) in() *index {
 		return h.index
 	}
 	x := &index{
-		byID: map[string][]*auditRow{}, claims: map[int64]*auditRow{}, releases: map[int64]*auditRow{}, executions: map[int64]*execution{},
-		written: map[int64]*line{}, runs: map[int64][]*run{}, known: map[int64]time.Time{}, entryOf: map[int64]*entry{}, opsOf: map[int64][]*opRow{},
+		byID: map[string][]*auditRow{}, claims: map[int64]*auditRow{}, releases: map[int64]*auditRow{},
+		executions: map[int64]*execution{}, written: map[int64]*line{}, runs: map[int64][]*run{},
+		known: map[int64]time.Time{}, entryOf: map[int64]*entry{}, opsOf: map[int64][]*opRow{},
 	}
 	slices.SortStableFunc(h.Audit, func(a, b auditRow) int { return cmp.Compare(a.Seq, b.Seq) })
 	for i := range h.Audit {
@@ -232,8 +239,8 @@ func (h *history) in() *index {
 	return x
 }
 
-// commits finds out by when transactions were surely committed: when the writer had the answer, or when another transaction changed a
-// row after them.
+// commits finds out by when transactions were surely committed: when the writer had the answer, or when another transaction
+// changed a row after them.
 func (x *index) commits(h *history) {
 	by := func(tx int64, at time.Time) {
 		if known, ok := x.known[tx]; !ok || at.Before(known) {

@@ -109,8 +109,8 @@ func (e entry) about() string {
 	return e.IDs[0]
 }
 
-// mayLock says whether a transaction may have held locks at some time of an interval. One whose answer was lost may have lasted until its
-// connection ended, which the server sees to.
+// mayLock says whether a transaction may have held locks at some time of an interval. One whose answer was lost may have
+// lasted until its connection ended, which the server sees to.
 func (e entry) mayLock(from, to time.Time) bool {
 	until := e.Ended
 	if e.Answer != acknowledged {

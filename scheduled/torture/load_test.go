@@ -11,14 +11,16 @@ import (
 
 const (
 	auditRowsSQL = `
-SELECT seq, at, began, txid AS tx_id, backend, app, leads, op, id, type, queue, parent, recurs, old_status, status, old_revision, revision, old_fence, fence,
-    old_attempt, attempt, old_next, next, old_held, held, priority, first_due, asked, expires, max_attempts, expected, does
+SELECT seq, at, began, txid AS tx_id, backend, app, leads, op, id, type, queue, parent, recurs,
+    old_status, status, old_revision, revision, old_fence, fence, old_attempt, attempt, old_next, next, old_held, held,
+    priority, first_due, asked, expires, max_attempts, expected, does
 FROM torture.audit ORDER BY seq`
 	linesSQL      = `SELECT seq, at, txid AS tx_id, history, op, number, task_id, revision, hash FROM torture.lines ORDER BY seq`
 	effectsSQL    = `SELECT task_id, revision, fence, attempt, pid, at, txid AS tx_id FROM torture.effects`
 	opRowsSQL     = `SELECT op, task_id, verb, outcome, revision, txid AS tx_id FROM torture.ops`
 	executionsSQL = `
-SELECT fence, task_id, type, revision, attempt, started_at, finished_at, outcome, error, md5(e::text) AS hash FROM tasktable.scheduled_task_executions AS e`
+SELECT fence, task_id, type, revision, attempt, started_at, finished_at, outcome, error, md5(e::text) AS hash
+FROM tasktable.scheduled_task_executions AS e`
 	tasksSQL   = `SELECT id::text, status::text, revision, fence FROM tasktable.scheduled_tasks`
 	changesSQL = `SELECT revision FROM tasktable.scheduled_task_changes`
 )

@@ -25,7 +25,8 @@ type mutant struct {
 	steer steer
 }
 
-// edit replaces a text in a file of the module. The text must be there exactly once: a mutant that no longer means anything is an error.
+// edit replaces a text in a file of the module. The text must be there exactly once: a mutant that no longer means anything is
+// an error.
 type edit struct{ file, old, new string }
 
 // steer is the work and the faults that bring a fault of the engine to light. The engine as it is must pass the same.

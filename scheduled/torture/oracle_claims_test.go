@@ -7,7 +7,11 @@ import (
 
 // claimTales are about who claims what.
 var claimTales = []told{
-	{name: "who claims does not lead", wrong: []string{"leadership"}, tell: func(t *tale) { t.schedule("a", nil); t.runs("a"); t.Audit[1].Leads = new(false) }},
+	{name: "who claims does not lead", wrong: []string{"leadership"}, tell: func(t *tale) {
+		t.schedule("a", nil)
+		t.runs("a")
+		t.Audit[1].Leads = new(false)
+	}},
 	{name: "a number is drawn twice", wrong: []string{"leadership"}, tell: func(t *tale) {
 		t.schedule("a", nil)
 		t.number--
@@ -53,14 +57,16 @@ var claimTales = []told{
 	}},
 	{name: "a paused task is claimed", wrong: []string{"claimed paused"}, tell: func(t *tale) {
 		t.schedule("a", nil)
-		t.Pauses = []pauseEntry{{Queue: "default", Asked: t.now, Held: t.now, Resuming: t.now.Add(time.Second), Over: t.now.Add(time.Second)}}
+		t.Pauses = []pauseEntry{{Queue: "default", Asked: t.now, Held: t.now, Resuming: t.now.Add(time.Second),
+			Over: t.now.Add(time.Second)}}
 		fence := t.claim("a")
 		t.passes(time.Second)
 		t.starts(fence)
 		t.ends(fence, "ok")
 		t.settle(fence, "COMPLETED")
 	}},
-	{name: "a lower priority is claimed first", wrong: []string{"priority"}, tell: func(t *tale) { twoPriorities(t); t.runs("low"); t.runs("high") }},
+	{name: "a lower priority is claimed first", wrong: []string{"priority"},
+		tell: func(t *tale) { twoPriorities(t); t.runs("low"); t.runs("high") }},
 	{name: "a higher priority is claimed first", tell: func(t *tale) { twoPriorities(t); t.runs("high"); t.runs("low") }},
 	{name: "both are claimed together", tell: func(t *tale) {
 		twoPriorities(t)
@@ -73,7 +79,8 @@ var claimTales = []told{
 	}},
 	{name: "a writer has locked the higher one", tell: func(t *tale) {
 		twoPriorities(t)
-		t.Entries = append(t.Entries, entry{Op: 99, Began: t.now, Ended: t.now.Add(time.Second), Answer: refused, IDs: []string{"high"}})
+		t.Entries = append(t.Entries, entry{Op: 99, Began: t.now, Ended: t.now.Add(time.Second), Answer: refused,
+			IDs: []string{"high"}})
 		t.runs("low")
 		t.runs("high")
 	}},
@@ -108,7 +115,8 @@ func (t *tale) fires(id string, seconds ...int) {
 		revision := t.draw()
 		name := occurrenceOf(id, second)
 		t.change(name, "tasktable session x", func(a *auditRow) {
-			a.Type, a.Parent, a.Status, a.Revision, a.Attempt, a.FirstDue, a.Asked = "TICK", new(id), new(status), new(revision), new(0), at, at
+			a.Type, a.Parent, a.Status, a.Revision, a.Attempt, a.FirstDue, a.Asked = "TICK", new(id), new(status), new(revision), new(0),
+				at, at
 			if status == "QUEUED" {
 				a.Next = new(at)
 			}
@@ -121,15 +129,15 @@ func (t *tale) fires(id string, seconds ...int) {
 
 func occurrenceOf(id string, second int) string { return fmt.Sprintf("%s@%d", id, second) }
 
-// until lets time go by until so many seconds after the beginning.
-func (t *tale) until(second int) {
+// clock lets time go by until so many seconds after the beginning.
+func (t *tale) clock(second int) {
 	t.now = t.Began.Add(time.Duration(second)*time.Second + time.Millisecond)
 }
 
 // beats has a recurring task fire at some seconds, each alone and run at once.
 func (t *tale) beats(id string, seconds ...int) {
 	for _, second := range seconds {
-		t.until(second)
+		t.clock(second)
 		t.fires(id, second)
 		t.runs(occurrenceOf(id, second))
 	}
@@ -137,13 +145,19 @@ func (t *tale) beats(id string, seconds ...int) {
 
 // fireTales are about recurring tasks.
 var fireTales = []told{
-	{name: "each second a fire", tell: func(t *tale) { t.recurs("steady/all"); t.beats("steady/all", 1, 2, 3); t.cancel("steady/all") }},
-	{name: "a fire is missing", wrong: []string{"steady fires"}, tell: func(t *tale) { t.recurs("steady/all"); t.beats("steady/all", 1, 3); t.cancel("steady/all") }},
-	{name: "it never fires", wrong: []string{"steady fires"}, tell: func(t *tale) { t.recurs("steady/all"); t.until(3); t.cancel("steady/all") }},
+	{name: "each second a fire", tell: func(t *tale) {
+		t.recurs("steady/all")
+		t.beats("steady/all", 1, 2, 3)
+		t.cancel("steady/all")
+	}},
+	{name: "a fire is missing", wrong: []string{"steady fires"},
+		tell: func(t *tale) { t.recurs("steady/all"); t.beats("steady/all", 1, 3); t.cancel("steady/all") }},
+	{name: "it never fires", wrong: []string{"steady fires"},
+		tell: func(t *tale) { t.recurs("steady/all"); t.clock(3); t.cancel("steady/all") }},
 	{name: "a fire that should run is skipped", wrong: []string{"steady fires"}, tell: func(t *tale) {
 		t.recurs("steady/all")
 		t.beats("steady/all", 1)
-		t.until(2)
+		t.clock(2)
 		t.fires("steady/all", -2)
 		t.cancel("steady/all")
 	}},
@@ -152,7 +166,8 @@ var fireTales = []told{
 		t.beats("steady/all", 1, 2)
 		t.begin()
 		t.change("again", "tasktable session x", func(a *auditRow) {
-			a.Type, a.Parent, a.Status, a.Revision, a.Attempt, a.Asked = "TICK", new("steady/all"), new("SKIPPED"), new(t.draw()), new(0), t.Began.Add(2*time.Second)
+			a.Type, a.Parent, a.Status, a.Revision, a.Attempt, a.Asked = "TICK", new("steady/all"), new("SKIPPED"), new(t.draw()),
+				new(0), t.Began.Add(2*time.Second)
 		})
 		t.line("changes", "again", t.number, t.number)
 		t.change("steady/all", "tasktable session x", func(a *auditRow) { a.Next = new(t.Began.Add(3 * time.Second)) })
@@ -160,9 +175,9 @@ var fireTales = []told{
 	}},
 	{name: "a fire is made before its time", wrong: []string{"fires", "claimed start"}, tell: func(t *tale) {
 		t.recurs("other")
-		t.until(1)
+		t.clock(1)
 		t.fires("other", 2)
-		t.until(2)
+		t.clock(2)
 		t.runs(occurrenceOf("other", 2))
 		t.cancel("other")
 		t.Runs[0].Revision++
@@ -180,7 +195,7 @@ var fireTales = []told{
 	{name: "some were missed, and the latest runs", tell: func(t *tale) {
 		t.recurs("steady/latest")
 		t.beats("steady/latest", 1)
-		t.until(4)
+		t.clock(4)
 		t.fires("steady/latest", -2, -3, 4)
 		t.runs(occurrenceOf("steady/latest", 4))
 		t.cancel("steady/latest")
@@ -188,17 +203,17 @@ var fireTales = []told{
 	{name: "some were missed, and none runs", wrong: []string{"skipped"}, tell: func(t *tale) {
 		t.recurs("steady/latest")
 		t.beats("steady/latest", 1)
-		t.until(4)
+		t.clock(4)
 		t.fires("steady/latest", -2, -3, -4)
 		t.cancel("steady/latest")
 	}},
 	{name: "an earlier one has not ended", tell: func(t *tale) {
 		t.recurs("steady/skip")
-		t.until(1)
+		t.clock(1)
 		t.fires("steady/skip", 1)
 		fence := t.claim(occurrenceOf("steady/skip", 1))
 		t.starts(fence)
-		t.until(2)
+		t.clock(2)
 		t.fires("steady/skip", -2)
 		t.ends(fence, "ok")
 		t.settle(fence, "COMPLETED")
@@ -206,11 +221,11 @@ var fireTales = []told{
 	}},
 	{name: "an earlier one has not ended, and the next is to run", wrong: []string{"skipped"}, tell: func(t *tale) {
 		t.recurs("steady/skip")
-		t.until(1)
+		t.clock(1)
 		t.fires("steady/skip", 1)
 		fence := t.claim(occurrenceOf("steady/skip", 1))
 		t.starts(fence)
-		t.until(2)
+		t.clock(2)
 		t.fires("steady/skip", 2)
 		t.ends(fence, "ok")
 		t.settle(fence, "COMPLETED")

@@ -51,11 +51,29 @@ var settleTales = []told{
 		t.settle(fence, "SUPERSEDED")
 		t.Audit[len(t.Audit)-1].Status, t.rows["a"].Status = new("COMPLETED"), new("COMPLETED")
 	}},
-	{name: "nothing superseded it", wrong: []string{"stale completion"}, tell: func(t *tale) { t.schedule("a", nil); runsTo(t, "a", "ok", "SUPERSEDED"); t.runs("a") }},
-	{name: "completed, though its handler failed", wrong: []string{"outcome"}, tell: func(t *tale) { t.schedule("a", nil); runsTo(t, "a", "error", "COMPLETED") }},
-	{name: "retried, though its handler succeeded", wrong: []string{"outcome"}, tell: func(t *tale) { t.schedule("a", nil); runsTo(t, "a", "ok", "RETRIED"); t.runs("a") }},
-	{name: "never started, though its handler was called", wrong: []string{"outcome"}, tell: func(t *tale) { t.schedule("a", nil); runsTo(t, "a", "ok", "RELEASED"); t.runs("a") }},
-	{name: "completed, and its handler was never called", wrong: []string{"outcome"}, tell: func(t *tale) { t.schedule("a", nil); t.settle(t.claim("a"), "COMPLETED") }},
+	{name: "nothing superseded it", wrong: []string{"stale completion"}, tell: func(t *tale) {
+		t.schedule("a", nil)
+		runsTo(t, "a", "ok", "SUPERSEDED")
+		t.runs("a")
+	}},
+	{name: "completed, though its handler failed", wrong: []string{"outcome"}, tell: func(t *tale) {
+		t.schedule("a", nil)
+		runsTo(t, "a", "error", "COMPLETED")
+	}},
+	{name: "retried, though its handler succeeded", wrong: []string{"outcome"}, tell: func(t *tale) {
+		t.schedule("a", nil)
+		runsTo(t, "a", "ok", "RETRIED")
+		t.runs("a")
+	}},
+	{name: "never started, though its handler was called", wrong: []string{"outcome"}, tell: func(t *tale) {
+		t.schedule("a", nil)
+		runsTo(t, "a", "ok", "RELEASED")
+		t.runs("a")
+	}},
+	{name: "completed, and its handler was never called", wrong: []string{"outcome"}, tell: func(t *tale) {
+		t.schedule("a", nil)
+		t.settle(t.claim("a"), "COMPLETED")
+	}},
 	{name: "completed before its handler ended", wrong: []string{"outcome"}, tell: func(t *tale) {
 		t.schedule("a", nil)
 		t.runs("a")
@@ -71,7 +89,11 @@ var settleTales = []told{
 		recordedLate(t)
 		t.Faults = []fault{{Kind: faultSlow, Target: "node-1", From: t.Began, To: t.Runs[0].End.At}}
 	}},
-	{name: "handed back before it started", tell: func(t *tale) { t.schedule("a", nil); t.settle(t.claim("a"), "RELEASED"); t.runs("a") }},
+	{name: "handed back before it started", tell: func(t *tale) {
+		t.schedule("a", nil)
+		t.settle(t.claim("a"), "RELEASED")
+		t.runs("a")
+	}},
 	{name: "an effect with its completion", tell: func(t *tale) { t.schedule("a", inATransaction); t.runs("a") }},
 	{name: "an effect with a superseded attempt", tell: func(t *tale) {
 		t.schedule("a", inATransaction)
@@ -86,14 +108,22 @@ var settleTales = []told{
 		t.runs("a")
 		t.Effects = append(t.Effects, t.Effects[0])
 	}},
-	{name: "no effect", wrong: []string{"effects"}, tell: func(t *tale) { t.schedule("a", inATransaction); t.runs("a"); t.Effects = nil }},
+	{name: "no effect", wrong: []string{"effects"}, tell: func(t *tale) {
+		t.schedule("a", inATransaction)
+		t.runs("a")
+		t.Effects = nil
+	}},
 	{name: "an effect of a failed attempt", wrong: []string{"effects"}, tell: func(t *tale) {
 		t.schedule("a", inATransaction)
 		runsTo(t, "a", "error", "RETRIED")
 		t.Effects = append(t.Effects, effect{TaskID: "a", Fence: t.Runs[0].Fence, TxID: t.tx})
 		t.runs("a")
 	}},
-	{name: "an effect of another transaction", wrong: []string{"effects"}, tell: func(t *tale) { t.schedule("a", inATransaction); t.runs("a"); t.Effects[0].TxID-- }},
+	{name: "an effect of another transaction", wrong: []string{"effects"}, tell: func(t *tale) {
+		t.schedule("a", inATransaction)
+		t.runs("a")
+		t.Effects[0].TxID--
+	}},
 	{name: "an effect of no execution", wrong: []string{"effects"}, tell: func(t *tale) {
 		t.schedule("a", inATransaction)
 		t.runs("a")
@@ -128,7 +158,10 @@ var settleTales = []told{
 		t.schedule("a", func(a *auditRow) { a.MaxAttempts = 1 })
 		runsTo(t, "a", "error", "FAILED")
 	}},
-	{name: "it fails though it has attempts left", wrong: []string{"given up"}, tell: func(t *tale) { t.schedule("a", nil); runsTo(t, "a", "error", "FAILED") }},
+	{name: "it fails though it has attempts left", wrong: []string{"given up"}, tell: func(t *tale) {
+		t.schedule("a", nil)
+		runsTo(t, "a", "error", "FAILED")
+	}},
 	{name: "its handler says that no other attempt would do", tell: func(t *tale) {
 		t.schedule("a", func(a *auditRow) { a.Does = doPermanent })
 		runsTo(t, "a", "error", "FAILED")
@@ -158,20 +191,35 @@ func inATransaction(a *auditRow) { a.Type = "IN_TX" }
 
 // rowTales are about what writers are told, and what the histories keep.
 var rowTales = []told{
-	{name: "an acknowledged row is gone", wrong: []string{"application row"}, tell: func(t *tale) { t.schedule("a", nil); t.runs("a"); t.Ops = nil }},
-	{name: "a row of a transaction that was rolled back", wrong: []string{"application row"}, tell: func(t *tale) { t.schedule("a", nil); t.runs("a"); t.Entries[0].Answer = refused }},
-	{name: "a lost answer to a commit that was made", tell: func(t *tale) { t.schedule("a", nil); t.runs("a"); t.Entries[0].Answer = unknown }},
+	{name: "an acknowledged row is gone", wrong: []string{"application row"}, tell: func(t *tale) {
+		t.schedule("a", nil)
+		t.runs("a")
+		t.Ops = nil
+	}},
+	{name: "a row of a transaction that was rolled back", wrong: []string{"application row"}, tell: func(t *tale) {
+		t.schedule("a", nil)
+		t.runs("a")
+		t.Entries[0].Answer = refused
+	}},
+	{name: "a lost answer to a commit that was made", tell: func(t *tale) {
+		t.schedule("a", nil)
+		t.runs("a")
+		t.Entries[0].Answer = unknown
+	}},
 	{name: "the task shows nothing of what was done", wrong: []string{"application row"}, tell: func(t *tale) {
 		t.schedule("a", nil)
 		t.runs("a")
 		t.Ops = append(t.Ops, opRow{Op: 99, TaskID: "a", Verb: "cancel", Outcome: "cancelled", Revision: 98, TxID: 97})
 	}},
-	{name: "a task that waits for a node that nobody has", tell: func(t *tale) { t.schedule("a", func(a *auditRow) { a.Type = "NOBODY" }) }},
+	{name: "a task that waits for a node that nobody has", tell: func(t *tale) {
+		t.schedule("a", func(a *auditRow) { a.Type = "NOBODY" })
+	}},
 	{name: "a task that waits for its time", tell: func(t *tale) {
 		t.schedule("a", func(a *auditRow) { a.FirstDue = t.now.Add(time.Hour); a.Asked = a.FirstDue })
 	}},
 	{name: "a task that just waits", wrong: []string{"lost"}, tell: func(t *tale) { t.schedule("a", nil) }},
-	{name: "a task that is gone", wrong: []string{"lost"}, tell: func(t *tale) { t.schedule("a", nil); t.runs("a") }, spoils: func(h *history) { h.Tasks = nil }},
+	{name: "a task that is gone", wrong: []string{"lost"}, tell: func(t *tale) { t.schedule("a", nil); t.runs("a") },
+		spoils: func(h *history) { h.Tasks = nil }},
 	{name: "a task that was deleted", tell: func(t *tale) {
 		t.schedule("a", nil)
 		t.runs("a")
@@ -188,7 +236,10 @@ var rowTales = []told{
 		followUp(t, "a")
 		t.runs("a" + childSuffix)
 	}},
-	{name: "no follow-up", wrong: []string{"follow-up"}, tell: func(t *tale) { t.schedule("a", func(a *auditRow) { a.Does = doFollow }); t.runs("a") }},
+	{name: "no follow-up", wrong: []string{"follow-up"}, tell: func(t *tale) {
+		t.schedule("a", func(a *auditRow) { a.Does = doFollow })
+		t.runs("a")
+	}},
 	{name: "a follow-up of a later transaction", wrong: []string{"follow-up"}, tell: func(t *tale) {
 		t.schedule("a", func(a *auditRow) { a.Does = doFollow })
 		t.runs("a")
@@ -203,23 +254,44 @@ var rowTales = []told{
 		t.line("executions", "a", t.Runs[0].Fence, 1)
 	},
 		spoils: func(h *history) { h.Lines[len(h.Lines)-1].TxID = h.Lines[1].TxID }},
-	{name: "a line is another than was written", wrong: []string{"append-only"}, tell: func(t *tale) { t.schedule("a", nil); t.runs("a"); t.Executions[0].Hash = "edited" }},
-	{name: "a line of changes is gone", wrong: []string{"append-only"}, tell: func(t *tale) { t.schedule("a", nil); t.runs("a"); t.Changes = nil }},
+	{name: "a line is another than was written", wrong: []string{"append-only"}, tell: func(t *tale) {
+		t.schedule("a", nil)
+		t.runs("a")
+		t.Executions[0].Hash = "edited"
+	}},
+	{name: "a line of changes is gone", wrong: []string{"append-only"}, tell: func(t *tale) {
+		t.schedule("a", nil)
+		t.runs("a")
+		t.Changes = nil
+	}},
 	{name: "a claim has no line", wrong: []string{"execution line", "lost"}, tell: func(t *tale) {
 		t.schedule("a", nil)
 		t.runs("a")
 		t.Lines, t.Executions = t.Lines[:1], nil
 	}},
-	{name: "a claim's line is of another transaction", wrong: []string{"execution line"}, tell: func(t *tale) { t.schedule("a", nil); t.runs("a"); t.Lines[1].TxID++ }},
+	{name: "a claim's line is of another transaction", wrong: []string{"execution line"}, tell: func(t *tale) {
+		t.schedule("a", nil)
+		t.runs("a")
+		t.Lines[1].TxID++
+	}},
 	{name: "a line of no claim", wrong: []string{"execution line"}, tell: func(t *tale) {
 		t.schedule("a", nil)
 		t.runs("a")
 		t.line("executions", "a", 999, 1)
 		t.Executions = append(t.Executions, execution{Fence: 999, TaskID: "a", Revision: 1, Outcome: "LOST", Hash: "as written"})
 	}},
-	{name: "an edit has no line", wrong: []string{"change line"}, tell: func(t *tale) { t.schedule("a", nil); t.runs("a"); t.Lines[0].Number += 1000 },
+	{name: "an edit has no line", wrong: []string{"change line"}, tell: func(t *tale) {
+		t.schedule("a", nil)
+		t.runs("a")
+		t.Lines[0].Number += 1000
+	},
 		spoils: func(h *history) { h.Changes = append(h.Changes, h.Lines[0].Number) }},
-	{name: "a delete has no line", wrong: []string{"change line"}, tell: func(t *tale) { t.schedule("a", nil); t.runs("a"); deleted(t, "a"); t.Lines = t.Lines[:2] }},
+	{name: "a delete has no line", wrong: []string{"change line"}, tell: func(t *tale) {
+		t.schedule("a", nil)
+		t.runs("a")
+		deleted(t, "a")
+		t.Lines = t.Lines[:2]
+	}},
 }
 
 // deleted has a writer delete a task.

@@ -58,7 +58,11 @@ var startTales = []told{
 		t.ends(fence, "ok")
 		t.settle(fence, "COMPLETED")
 	}},
-	{name: "an attempt is run as another", wrong: []string{"claimed start"}, tell: func(t *tale) { t.schedule("a", nil); t.runs("a"); t.Runs[0].Attempt++ }},
+	{name: "an attempt is run as another", wrong: []string{"claimed start"}, tell: func(t *tale) {
+		t.schedule("a", nil)
+		t.runs("a")
+		t.Runs[0].Attempt++
+	}},
 	{name: "it starts a millisecond early", wrong: []string{"early start"}, tell: func(t *tale) {
 		t.schedule("a", func(a *auditRow) { a.FirstDue = t.now.Add(time.Second); a.Asked = a.FirstDue })
 		t.passes(time.Second - 8*time.Millisecond)
@@ -137,7 +141,8 @@ var startTales = []told{
 	}},
 	{name: "another type is paused, and its own is about to be resumed", tell: func(t *tale) {
 		t.schedule("a", nil)
-		t.Pauses = []pauseEntry{{Type: "RARE", Asked: t.now, Held: t.now}, {Type: "PLAIN", Asked: t.now, Held: t.now, Resuming: t.now.Add(time.Nanosecond)}}
+		t.Pauses = []pauseEntry{{Type: "RARE", Asked: t.now, Held: t.now}, {Type: "PLAIN", Asked: t.now, Held: t.now,
+			Resuming: t.now.Add(time.Nanosecond)}}
 		t.runs("a")
 	}},
 	{name: "the pause may not hold yet", tell: func(t *tale) {
@@ -223,14 +228,25 @@ var timeTales = []told{
 		waitLong(t)
 	}},
 	{name: "another node is killed, which explains nothing", wrong: []string{"gap"}, tell: func(t *tale) {
-		t.Faults = []fault{{Kind: faultKill, Target: "node-2", PID: 9, From: t.now.Add(9 * time.Second), To: t.now.Add(9 * time.Second)}}
+		t.Faults = []fault{{Kind: faultKill, Target: "node-2", PID: 9, From: t.now.Add(9 * time.Second),
+			To: t.now.Add(9 * time.Second)}}
 		waitLong(t)
 	}},
 	{name: "nothing is claimed for long, since all is paused", tell: func(t *tale) {
-		t.Pauses = []pauseEntry{{Asked: t.now, Held: t.now.Add(100 * time.Millisecond), Resuming: t.now.Add(9 * time.Second), Over: t.now.Add(9 * time.Second)}}
+		t.Pauses = []pauseEntry{{Asked: t.now, Held: t.now.Add(100 * time.Millisecond), Resuming: t.now.Add(9 * time.Second),
+			Over: t.now.Add(9 * time.Second)}}
 		waitLong(t)
 	}},
-	{name: "a dead node's task comes back late", wrong: []string{"recovery"}, tell: func(t *tale) { killed(t, recoveryLimit+time.Second) }},
+	{name: "a dead node's task comes back late", wrong: []string{"recovery"}, tell: func(t *tale) {
+		killed(t, recoveryLimit+time.Second)
+	}},
+	{name: "a dead node's task does not come back", wrong: []string{"recovery", "residue", "lost"}, tell: func(t *tale) {
+		t.schedule("a", nil)
+		t.starts(t.claim("a"))
+		t.passes(time.Millisecond)
+		t.Faults = []fault{{Kind: faultKill, Target: "node-1", PID: taleProcess, From: t.now, To: t.now}}
+		t.passes(recoveryLimit)
+	}},
 	{name: "a dead node's task comes back in time", tell: func(t *tale) { killed(t, recoveryLimit-time.Second) }},
 	{name: "a dead node's task comes back late, since Postgres was away, too", tell: func(t *tale) {
 		killed(t, recoveryLimit+time.Second)
@@ -243,7 +259,8 @@ var timeTales = []told{
 		t.claim("a")
 		t.Jobs, t.Sessions, t.Wrong = []string{"running"}, []string{"idle"}, []string{"leaked"}
 	}},
-	{name: "it does not come to an end", wrong: []string{"residue"}, tell: func(t *tale) { t.schedule("a", nil); t.runs("a") }, spoils: func(h *history) { h.Quiet = time.Time{} }},
+	{name: "it does not come to an end", wrong: []string{"residue"}, tell: func(t *tale) { t.schedule("a", nil); t.runs("a") },
+		spoils: func(h *history) { h.Quiet = time.Time{} }},
 }
 
 // waitLong has a task wait for ten seconds after another was claimed.

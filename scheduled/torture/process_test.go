@@ -118,7 +118,8 @@ func (p *process) byItself() bool {
 	return !p.ended.IsZero() && !p.asked && p.killed.IsZero()
 }
 
-// life is when the process lived: until is zero while it does. Killed, it lived until the kill was sent, and perhaps a little longer.
+// life is when the process lived: until is zero while it does. Killed, it lived until the kill was sent, and perhaps a little
+// longer.
 func (p *process) life() (from, until time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -48,7 +48,7 @@ SELECT count(*) FROM tasktable.scheduled_tasks AS t
 WHERE (t.fence IS NOT NULL OR t.status IN ('QUEUED', 'EXECUTING', 'PAUSED')) AND t.type <> ALL ($1::text[])
     AND (t.fence IS NOT NULL OR coalesce(t.run_now_at, t.scheduled_at) < clock_timestamp() + interval '10 minutes')`
 	jobsSQL = `
-SELECT state || ' ' || kind || ' ' || coalesce(attempted_by[array_length(attempted_by, 1)], 'nobody') || ' ' || left(args ->> 'tasks', 200)
+SELECT concat_ws(' ', state, kind, attempted_by[array_length(attempted_by, 1)], left(args ->> 'tasks', 200))
 FROM tasktable.river_job WHERE state IN ('available', 'running')`
 	idleSQL = `
 SELECT application_name || ' ' || pid || ' since ' || xact_start FROM pg_stat_activity
@@ -56,15 +56,15 @@ WHERE state LIKE 'idle in transaction%' AND xact_start < clock_timestamp() - int
 )
 
 const (
-	// quietLimit is how long what is left may take once everything is mended: some attempts of some leases each, one after the other. That
-	// it suffices is itself a promise: no task hangs.
+	// quietLimit is how long what is left may take once everything is mended: some attempts of some leases each, one after the
+	// other. That it suffices is itself a promise: no task hangs.
 	quietLimit = 60 * time.Second
 	// residueLimit is how long what remains of tasks that have ended may lie about: the leader clears up every ten seconds.
 	residueLimit = 25 * time.Second
 )
 
-// awaitQuiet ends what would go on for ever, and waits until nothing is left to do. It returns when that was, or zero if it is not so
-// in time.
+// awaitQuiet ends what would go on for ever, and waits until nothing is left to do. It returns when that was, or zero if it is
+// not so in time.
 func (r *rig) awaitQuiet(h *history) time.Time {
 	ctx, cancel := context.WithTimeout(context.Background(), r.settings.Patience)
 	defer cancel()
@@ -122,7 +122,8 @@ func (r *rig) endNodes(h *history) {
 	var ending sync.WaitGroup
 	for _, p := range r.processes {
 		if p.byItself() {
-			h.Wrong = append(h.Wrong, fmt.Sprintf("%s (process %d) ended by itself: %s; the end of its log:\n%s", p.slot, p.pid, p.cmd.ProcessState, p.log.last(30)))
+			h.Wrong = append(h.Wrong, fmt.Sprintf("%s (process %d) ended by itself: %s; the end of its log:\n%s", p.slot, p.pid,
+				p.cmd.ProcessState, p.log.last(30)))
 		} else if p.running() {
 			ending.Go(func() { r.stopNode(p) })
 		}

@@ -12,7 +12,8 @@ import (
 func report(s settings, h *history, violations map[string][]violation) string {
 	var text strings.Builder
 	say := func(format string, args ...any) { fmt.Fprintf(&text, format+"\n", args...) }
-	say("seed %d, %.0f s, %d nodes (%d processes in all), %d writers", s.Seed, s.Length.Seconds(), s.Nodes, len(h.Processes), s.Writers)
+	say("seed %d, %.0f s, %d nodes (%d processes in all), %d writers", s.Seed, s.Length.Seconds(), s.Nodes, len(h.Processes),
+		s.Writers)
 	faults, outcomes, answers := map[string]int{}, map[string]int{}, map[string]int{}
 	for _, f := range h.Faults {
 		faults[f.Kind]++
@@ -33,7 +34,8 @@ func report(s settings, h *history, violations map[string][]violation) string {
 		short(quantile(recoveries, 0.5)), short(p99(recoveries)), len(recoveries), disturbedKills)
 	say("failover: p50 %s, p99 %s, of %d undisturbed losses of the leader (%d disturbed are not counted)",
 		short(quantile(failovers, 0.5)), short(p99(failovers)), len(failovers), disturbedLosses)
-	say("longest unexplained gap in claiming: %s; quiet %s after everything was mended", short(h.longestGap()), short(h.Quiet.Sub(h.Calmed)))
+	say("longest unexplained gap in claiming: %s; quiet %s after everything was mended", short(h.longestGap()),
+		short(h.Quiet.Sub(h.Calmed)))
 	say("excused overlaps: %s", counts(h.excused()))
 	wrong := map[string]int{}
 	for name, found := range violations {

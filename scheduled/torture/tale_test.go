@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// tale makes a history by hand: what the evidence of a run without faults would be, step by step. What is told afterwards may then be
-// bent.
+// tale makes a history by hand: what the evidence of a run without faults would be, step by step. What is told afterwards may
+// then be bent.
 type tale struct {
 	*history
 	now    time.Time
@@ -47,10 +47,12 @@ func (t *tale) begin() int64 {
 
 // change records a change of a task's row, made of its last one.
 func (t *tale) change(id, app string, edit func(a *auditRow)) *auditRow {
-	a := auditRow{Op: "INSERT", ID: id, Type: "PLAIN", Queue: "default", FirstDue: t.now, Asked: t.now, MaxAttempts: 3, Expected: expectedTime, Does: doWork}
+	a := auditRow{Op: "INSERT", ID: id, Type: "PLAIN", Queue: "default", FirstDue: t.now, Asked: t.now, MaxAttempts: 3,
+		Expected: expectedTime, Does: doWork}
 	if last := t.rows[id]; last != nil && last.Op != "DELETE" {
 		a = *last
-		a.Op, a.OldStatus, a.OldRevision, a.OldFence, a.OldAttempt, a.OldNext, a.OldHeld = "UPDATE", a.Status, a.Revision, a.Fence, a.Attempt, a.Next, a.Held
+		a.Op, a.OldStatus, a.OldRevision, a.OldFence, a.OldAttempt, a.OldNext, a.OldHeld = "UPDATE", a.Status, a.Revision, a.Fence,
+			a.Attempt, a.Next, a.Held
 	}
 	a.Seq, a.At, a.Began, a.TxID, a.App, a.Backend, a.Leads = int64(len(t.Audit)+1), t.now, t.now, t.tx, app, taleBackend, nil
 	edit(&a)
@@ -62,7 +64,8 @@ func (t *tale) change(id, app string, edit func(a *auditRow)) *auditRow {
 // line records a line of one of the histories, in the transaction under way.
 func (t *tale) line(history, id string, number, revision int64) {
 	t.Lines = append(t.Lines, line{
-		Seq: int64(len(t.Lines) + 1), At: t.now, TxID: t.tx, History: history, Op: "INSERT", Number: number, TaskID: id, Revision: revision, Hash: "as written",
+		Seq: int64(len(t.Lines) + 1), At: t.now, TxID: t.tx, History: history, Op: "INSERT", Number: number, TaskID: id,
+		Revision: revision, Hash: "as written",
 	})
 	if history == "changes" {
 		t.Changes = append(t.Changes, number)
@@ -128,8 +131,9 @@ func (t *tale) starts(fence int64) *run {
 	c := t.claimed(fence)
 	t.passes(2 * time.Millisecond)
 	t.Runs = append(t.Runs, run{
-		mark: mark{Kind: markStart, At: t.now, ID: c.ID, Type: c.Type, Fence: fence, Revision: *c.Revision, Attempt: *c.Attempt, Gate: t.now.Add(-time.Millisecond), Due: *c.OldNext},
-		PID:  taleProcess, Latest: t.now.Add(time.Hour),
+		mark: mark{Kind: markStart, At: t.now, ID: c.ID, Type: c.Type, Fence: fence, Revision: *c.Revision, Attempt: *c.Attempt,
+			Gate: t.now.Add(-time.Millisecond), Due: *c.OldNext},
+		PID: taleProcess, Latest: t.now.Add(time.Hour),
 	})
 	return &t.Runs[len(t.Runs)-1]
 }
@@ -178,7 +182,8 @@ func (t *tale) settle(fence int64, outcome string) {
 	})
 	t.line("executions", id, fence, revision)
 	t.Executions = append(t.Executions, execution{
-		Fence: fence, TaskID: id, Type: c.Type, Revision: revision, Attempt: *c.Attempt, FinishedAt: t.now, Outcome: outcome, Hash: "as written",
+		Fence: fence, TaskID: id, Type: c.Type, Revision: revision, Attempt: *c.Attempt, FinishedAt: t.now, Outcome: outcome,
+		Hash: "as written",
 	})
 	if transactional(c.Type) && (outcome == "COMPLETED" || outcome == "SUPERSEDED") {
 		t.Effects = append(t.Effects, effect{TaskID: id, Revision: revision, Fence: fence, PID: taleProcess, At: t.now, TxID: t.tx})
@@ -198,6 +203,7 @@ func (t *tale) runs(id string) (fence int64) {
 // end is the end of the run: all is quiet.
 func (t *tale) end() *history {
 	t.Calmed, t.Quiet = t.now, t.passes(time.Second).now
+	t.Until = t.Quiet
 	for id, a := range t.rows {
 		if a.Op != "DELETE" {
 			t.Tasks = append(t.Tasks, taskRow{ID: id, Status: *a.Status, Revision: *a.Revision, Fence: a.Fence})

@@ -2,15 +2,15 @@ package torture
 
 import "time"
 
-// What the promises leave open, each with where it is said. Nothing else is allowed for: where a figure does not do, the engine is wrong
-// or the evidence is.
+// What the promises leave open, each with where it is said. Nothing else is allowed for: where a figure does not do, the
+// engine is wrong or the evidence is.
 const (
 	// "The handler is called within 250 ms of its gate or the gate is asked again. Starts means the gate's instant."
 	callWithin = 250 * time.Millisecond
 	// What the diary cannot show: a process that did not get on for less than this is not recorded.
 	unseenStall = stallLeast
-	// "A frozen process may overlap until it next looks": nodes recheck their running fences each second, and handlers that mind their
-	// context then need a moment to return.
+	// "A frozen process may overlap until it next looks": nodes recheck their running fences each second, and handlers that mind
+	// their context then need a moment to return.
 	looksWithin = time.Second + 500*time.Millisecond
 	// A process counts as frozen when it did not get on for as long as a handler has between the end of its context and that of the
 	// lease: a tenth of it.

@@ -13,12 +13,14 @@ import (
 
 // What writers do, and how often.
 var allWork = []weighted{
-	{"herd", 30}, {"one", 120}, {"edit", 90}, {"shared", 30}, {"sync", 8}, {"scope", 2}, {"recur", 4}, {"offclock", 6}, {"nobody", 1}, {"pair", 8}, {"hold", 3}, {"now", 0}, {"backlog", 0}, // the last two are for runs that are steered at something
+	{"herd", 30}, {"one", 120}, {"edit", 90}, {"shared", 30}, {"sync", 8}, {"scope", 2}, {"recur", 4}, {"offclock", 6}, {"nobody",
+		1}, {"pair", 8}, {"hold", 3}, {"now", 0}, {"backlog", 0}, // the last two are for runs that are steered at something
 }
 
 // What single tasks do.
 var allChores = []weighted{
-	{doWork, 50}, {doFail, 10}, {doPermanent, 3}, {doAfter, 4}, {doPanic, 4}, {doGoexit, 4}, {doOverrun, 2}, {doDeaf, 1}, {doPoison, 4}, {doSnooze, 4},
+	{doWork, 50}, {doFail, 10}, {doPermanent, 3}, {doAfter, 4}, {doPanic, 4}, {doGoexit, 4}, {doOverrun, 2}, {doDeaf, 1},
+	{doPoison, 4}, {doSnooze, 4},
 	{doAgain, 4}, {doFollow, 6}, {doHog, 1}, {doExtend, 1},
 }
 
@@ -100,7 +102,8 @@ func (w *writer) task(id, kind string) store.Task {
 	if c.Do == doFollow {
 		c.Child = id + childSuffix
 	}
-	task := store.Task{ID: id, Payload: payloadOf(kind, c), ExpectedExecutionTime: w.Expected, Priority: []int{-10, 0, 0, 0, 10, 60}[w.random.IntN(6)]}
+	task := store.Task{ID: id, Payload: payloadOf(kind, c), ExpectedExecutionTime: w.Expected, Priority: []int{-10, 0, 0, 0, 10,
+		60}[w.random.IntN(6)]}
 	task.MaxAttempts = 3 + w.random.IntN(10)
 	if w.random.IntN(8) == 0 {
 		task.MaxAttempts = 1 + w.random.IntN(2)
@@ -128,7 +131,8 @@ func (w *writer) task(id, kind string) store.Task {
 func deedsOf(tasks []store.Task, receipts []store.Receipt, fresh bool) []deed {
 	deeds := make([]deed, len(receipts))
 	for i, receipt := range receipts {
-		deeds[i] = deed{Verb: "schedule", ID: receipt.ID, Outcome: string(receipt.Outcome), Revision: receipt.Revision, Due: tasks[i].At, Fresh: fresh}
+		deeds[i] = deed{Verb: "schedule", ID: receipt.ID, Outcome: string(receipt.Outcome), Revision: receipt.Revision,
+			Due: tasks[i].At, Fresh: fresh}
 	}
 	return deeds
 }
@@ -173,7 +177,7 @@ func (w *writer) herd() {
 
 // oneNow schedules a task that is due at once.
 func (w *writer) oneNow() {
-	task := store.Task{ID: w.newID("PLAIN"), Payload: plain{chore{Do: doWork}}, ExpectedExecutionTime: w.Expected}
+	task := store.Task{ID: w.newID("PLAIN"), Payload: plain{chore{Do: doWork, Millis: w.Millis}}, ExpectedExecutionTime: w.Expected}
 	w.transact([]string{task.ID}, 0, false, func(ctx context.Context, tx pgx.Tx) ([]deed, error) {
 		receipt, err := w.tasks.Schedule(ctx, tx, task)
 		return deedsOf([]store.Task{task}, []store.Receipt{receipt}, true), err
@@ -186,7 +190,8 @@ func (w *writer) backlog() {
 	at := w.now().Add(400 * time.Millisecond)
 	for i := range list {
 		list[i] = store.Task{
-			ID: w.newID("HERD"), Payload: herd{chore{Do: doWork, Millis: w.Millis}}, At: at, ExpectedExecutionTime: w.Expected, Priority: w.random.IntN(5) * 10,
+			ID: w.newID("HERD"), Payload: herd{chore{Do: doWork, Millis: w.Millis}}, At: at, ExpectedExecutionTime: w.Expected,
+			Priority: w.random.IntN(5) * 10,
 		}
 		ids[i] = list[i].ID
 	}
@@ -203,7 +208,8 @@ func (w *writer) pair() {
 	}
 	a, b := w.known[w.random.IntN(len(w.known))], w.known[w.random.IntN(len(w.known))]
 	at := w.now().Add(time.Duration(w.random.IntN(800)) * time.Millisecond)
-	w.transact([]string{a, b}, time.Duration(w.random.IntN(200))*time.Millisecond, rollsBack(w.random), func(ctx context.Context, tx pgx.Tx) (deeds []deed, err error) {
+	w.transact([]string{a, b}, time.Duration(w.random.IntN(200))*time.Millisecond, rollsBack(w.random), func(ctx context.Context,
+		tx pgx.Tx) (deeds []deed, err error) {
 		for _, id := range []string{a, b} {
 			receipt, err := w.tasks.Reschedule(ctx, tx, id, at)
 			if err != nil {
@@ -233,7 +239,8 @@ func (w *writer) hold() {
 	}) != nil || len(ids) == 0 {
 		return
 	}
-	w.transact(ids, time.Duration(300+w.random.IntN(1200))*time.Millisecond, false, func(ctx context.Context, tx pgx.Tx) ([]deed, error) {
+	w.transact(ids, time.Duration(300+w.random.IntN(1200))*time.Millisecond, false, func(ctx context.Context, tx pgx.Tx) ([]deed,
+		error) {
 		_, err := tx.Exec(ctx, lockSQL, ids)
 		return nil, err
 	})
