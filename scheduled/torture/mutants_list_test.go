@@ -198,7 +198,7 @@ var mutants = []mutant{
 		},
 	},
 	{
-		// The end of the lease would end the handlers as well: these are long.
+		// The end of the lease would end the handlers as well: these are long. So would the end of the node's life, in time.
 		name: "a node that nobody hears goes on", by: []string{"overlap"}, steer: silent,
 		edits: []edit{
 			{engine + "life.go",
@@ -207,6 +207,7 @@ var mutants = []mutant{
 			{engine + "life.go",
 				"case <-sessionCtx.Done(): // lost: the handlers' contexts end with it\n		endHandlers(handlers.ErrLeaseLost)",
 				"case <-sessionCtx.Done():"},
+			{engine + "life.go", "	defer endHandlers(nil)\n", ""},
 		},
 	},
 	{
