@@ -50,8 +50,8 @@ type blow struct {
 
 const (
 	faultLeast, faultMost = 200 * time.Millisecond, 3 * time.Second
-	stormFor              = 20 * time.Second
-	aloneFor              = 9 * time.Second // long enough for a death to be noticed and dealt with
+	stormFor              = 15 * time.Second
+	aloneFor              = 8 * time.Second // long enough for a death to be noticed and dealt with
 )
 
 // disturb does something every now and then until ctx is done, and returns when all of it is over. Storms, in which anything may
@@ -92,7 +92,7 @@ func (d *disturber) alone(ctx context.Context) error {
 	if err := wait(ctx, 3*time.Second); err != nil { // nodes that were struck last are back
 		return err
 	}
-	kind := []string{faultKill, faultKill, faultLeader, faultCut}[d.random.IntN(4)]
+	kind := []string{faultKill, faultKill, faultKill, faultLeader, faultCut}[d.random.IntN(5)]
 	if d.settings.Faults != nil {
 		kind = d.dice.roll(d.random)
 	}

@@ -40,7 +40,7 @@ const shortRun = 10 * time.Second
 
 func readSettings() (settings, error) {
 	s := settings{
-		Length: shortRun, Seed: rand.Uint64N(1_000_000), Nodes: 4, Writers: 3, Pace: 15 * time.Millisecond, Bulk: 40, Slots: 20,
+		Length: shortRun, Seed: rand.Uint64N(1_000_000), Nodes: 4, Writers: 3, Pace: 15 * time.Millisecond, Bulk: 60, Slots: 20,
 		Expected: expectedTime, Patience: quietLimit,
 	}
 	if text := os.Getenv(steerVariable); text != "" {

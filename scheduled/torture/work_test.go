@@ -72,10 +72,10 @@ func (w *writer) chore(kind string) chore {
 	if kind == (herd{}.TaskType()) || kind == (tick{}.TaskType()) {
 		c.Do = doWork
 	}
-	switch w.random.IntN(20) {
-	case 0:
+	switch w.random.IntN(16) {
+	case 0, 1:
 		c.Millis = 200 + w.random.IntN(1500)
-	case 1, 2:
+	case 2, 3:
 		c.Millis = w.random.IntN(200)
 	}
 	c.Times = 1 + w.random.IntN(2)
