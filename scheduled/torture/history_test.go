@@ -266,16 +266,5 @@ func (x *index) commits(h *history) {
 	}
 }
 
-// stateAt is the last change of a task that was surely committed by an instant, and nil if there is none.
-func (x *index) stateAt(id string, at time.Time) *auditRow {
-	var last *auditRow
-	for _, a := range x.byID[id] {
-		if known, ok := x.known[a.TxID]; ok && !known.After(at) {
-			last = a
-		}
-	}
-	return last
-}
-
 // offset is an instant as seconds since the run began, for reading beside the timeline.
 func (h *history) offset(at time.Time) string { return fmt.Sprintf("%.3f", at.Sub(h.Began).Seconds()) }
