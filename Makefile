@@ -43,7 +43,7 @@ torture: ## Run the engine under faults, with an oracle: SECONDS=60 SEED=...
 	TASKTABLE_TORTURE_SECONDS=$(SECONDS) TASKTABLE_TORTURE_SEED=$(SEED) go test -timeout 60m -count=1 -v -run '^TestTorture$$' ./scheduled/torture
 
 mutants: ## Break the engine in each known way; the torture test must notice
-	go test -tags mutants -timeout 120m -count=1 -v -run '^TestMutants$$' ./scheduled/torture
+	go test -tags mutants -timeout 120m -count=1 -v -run '^(TestMutants|TestClocks)$$' ./scheduled/torture
 
 lint: $(GOLANGCI_LINT) ## Run golangci-lint
 	$(GOLANGCI_LINT) run ./...

@@ -1,3 +1,5 @@
+//go:build unix
+
 package torture
 
 import (
@@ -118,7 +120,7 @@ func (h *history) unfinished(last *auditRow) string {
 	status := *last.Status
 	switch {
 	case !final[status]:
-		if h.Unserved[last.Type] && last.Fence == nil || last.FirstDue.After(h.Calmed) && status == "QUEUED" {
+		if h.Unserved[last.Type] && last.Fence == nil || last.FirstDue.After(h.Until) && status == "QUEUED" {
 			return ""
 		}
 		return fmt.Sprintf("it is left %s, due at %s, fence %s", status, h.offset(last.FirstDue), of(last.Fence))

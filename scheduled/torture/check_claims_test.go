@@ -1,3 +1,5 @@
+//go:build unix
+
 package torture
 
 // leadersClaim: a claim is committed by the connection that holds the leader's lock, and each draws a number of its own.

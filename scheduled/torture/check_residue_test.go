@@ -1,3 +1,5 @@
+//go:build unix
+
 package torture
 
 // nothingIsLeft: all ended in time, and left no hold, no River job, no session within a transaction and no goroutine.

@@ -1,3 +1,5 @@
+//go:build unix
+
 package torture
 
 import (
@@ -12,6 +14,7 @@ var checks = []check{
 	{"stale start", noneStartsStale},
 	{"paused start", noneStartsPaused},
 	{"call after the gate", handlersAreCalledAtOnce},
+	{"cancel", cancelsReachHandlers},
 	{"overlap", noneRunsTwiceAtOnce},
 	{"completed twice", completionsAreSingle},
 	{"stale completion", noStaleCompletion},
@@ -157,6 +160,32 @@ func handlersAreCalledAtOnce(h *history) (wrong []violation) {
 			if stood := h.stood(r.PID, r.Gate, r.At); took-stood > callWithin+unseenStall {
 				wrong = append(wrong, broken("call after the gate", r.ID,
 					"called in process %d %s after its gate at %s, of which the process stood still %s", r.PID, took, h.offset(r.Gate), stood))
+			}
+		}
+	}
+	return wrong
+}
+
+// cancelsReachHandlers: the context of a handler whose task is cancelled ends soon, unless something was done to the nodes or
+// to Postgres about then.
+func cancelsReachHandlers(h *history) (wrong []violation) {
+	x := h.in()
+	for i := range h.Runs {
+		r := &h.Runs[i]
+		for _, a := range x.byID[r.ID] {
+			known, sure := x.known[a.TxID]
+			if !sure || !a.becomes("CANCELLED") || a.OldFence == nil || *a.OldFence != r.Fence || r.Deaf {
+				continue
+			}
+			reached := r.Latest // at the latest
+			if r.End != nil && !r.End.Ended.IsZero() {
+				reached = earlier(reached, r.End.Ended)
+			}
+			from := later(known, r.At)
+			took := reached.Sub(from)
+			if took > cancelledWithin && !h.struckAbout(from, reached) && took-h.stood(r.PID, from, reached) > cancelledWithin {
+				wrong = append(wrong, broken("cancel", r.ID, "fence %d was cancelled by %s, and its handler went on until %s", r.Fence,
+					h.offset(known), h.offset(reached)))
 			}
 		}
 	}

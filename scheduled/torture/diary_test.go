@@ -1,3 +1,5 @@
+//go:build unix
+
 package torture
 
 import (
@@ -6,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"syscall"
 	"time"
 )
 
@@ -34,6 +37,13 @@ type mark struct {
 	Ended    time.Time `json:"ended,omitzero"`  // when its context ended
 	Until    time.Time `json:"until,omitzero"`
 	PID      int       `json:"pid,omitempty"`
+}
+
+// wallNow is the machine's time, from the system itself: a node's own clock may be made to lie (see TestClocks).
+func wallNow() time.Time {
+	var now syscall.Timeval
+	_ = syscall.Gettimeofday(&now) // it cannot fail with a pointer that is one
+	return time.Unix(now.Unix())
 }
 
 // diary is a file that a node's process appends to. What is written survives the process: each mark is one write.
@@ -66,16 +76,16 @@ func (d *diary) watchStalls(stop <-chan struct{}) {
 	const every = 10 * time.Millisecond
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
-	last := time.Now()
+	last := wallNow()
 	for {
 		select {
 		case <-stop:
 			return
 		case <-ticker.C:
 		}
-		now := time.Now()
+		now := wallNow()
 		if now.Sub(last) >= stallLeast {
-			d.write(mark{Kind: markStall, At: last.Round(0), Until: now.Round(0)})
+			d.write(mark{Kind: markStall, At: last, Until: now})
 		}
 		last = now
 	}

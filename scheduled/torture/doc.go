@@ -13,6 +13,6 @@
 //	make torture SECONDS=300          a long run; SEED=7 for the same decisions again
 //	make mutants                      each known way to break the engine is to be noticed
 //
-// What it does not cover: nodes whose own clock is wrong, but for what they are given by clients (make mutants has a build whose
-// clock is); a machine that loses what it has written; replicas and poolers.
+// What it does not cover: nodes whose own clocks are wrong, in an ordinary run (make mutants has a build whose clocks are, and
+// writers whose clocks are an hour off are always there); a machine that loses what it has written; replicas and poolers.
 package torture

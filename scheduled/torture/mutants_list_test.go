@@ -1,4 +1,4 @@
-//go:build mutants
+//go:build unix && mutants
 
 package torture
 
@@ -26,6 +26,11 @@ var (
 	fickle = steered("fickle", func(s *settings) { s.Work = map[string]int{"one": 2, "edit": 4, "shared": 4} })
 	// Pauses of whole scopes, one after the other.
 	paused = steered("paused", func(s *settings) { s.Work = map[string]int{"one": 20, "herd": 4, "scope": 4} })
+	// Long work, much of which is cancelled.
+	regretted = steered("regretted", func(s *settings) {
+		s.Work, s.Chores, s.Millis, s.Slots = map[string]int{"one": 1, "edit": 3}, map[string]int{doWork: 1}, 2500, 60
+		s.Pace = 50 * time.Millisecond
+	})
 	// Handlers that outlive their leases.
 	deaf = steered("deaf", func(s *settings) { s.Work, s.Chores = map[string]int{"one": 1}, map[string]int{doWork: 20, doDeaf: 3} })
 	// Links that delay one direction more than the other.
@@ -69,6 +74,9 @@ var (
 		s.Slots, s.Work, s.Writers, s.Bulk, s.Pace, s.Millis = 2, map[string]int{"backlog": 1}, 1, 300, 4*time.Second, 50
 	})
 )
+
+// skewed is much of everything, under faults, on nodes whose clocks are wrong.
+var skewed = steered("skewed", func(s *settings) { s.Length, s.Nodes, s.Skewed, s.Faults = 40*time.Second, 4, true, nil })
 
 const (
 	engine = "scheduled/"
@@ -124,6 +132,11 @@ var mutants = []mutant{
 		edits: []edit{{engine + "claim.go",
 			"coalesce(tasktable.due_of(t.id, t.scheduled_at, t.run_now_at, t.jitter) + t.expiration <= clock.now, false) AS expired",
 			"false AS expired"}},
+	},
+	{
+		name: "a cancel does not reach the handler", by: []string{"cancel"}, steer: regretted,
+		edits: []edit{{engine + "keeper.go", "case state.Cancelled:\n			k.worker.changed(r, handlers.ErrCancelled)",
+			"case state.Cancelled:\n			k.worker.changed(r, nil)"}},
 	},
 	{
 		name: "an edit clears the hold", by: []string{"execution line", "overlap"}, steer: fickle,

@@ -1,4 +1,4 @@
-//go:build mutants
+//go:build unix && mutants
 
 package torture
 
@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -71,13 +72,52 @@ func TestMutants(t *testing.T) {
 	}
 }
 
+// TestClocks runs nodes whose clocks are wrong by an hour and more, and sees that nobody notices. The clock that lies is Go's
+// own, in a standard library that is changed for this build.
+func TestClocks(t *testing.T) {
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	standard := filepath.Join(runtime.GOROOT(), "src", "time") //nolint:staticcheck // where the go command of this build has it
+	binary := build(t, root, []edit{
+		{filepath.Join(standard, "time.go"), "func Now() Time {\n	sec, nsec, mono := runtimeNow()\n",
+			"func Now() Time {\n	sec, nsec, mono := runtimeNow()\n	sec += skew\n"},
+		{filepath.Join(standard, "sys_unix.go"), "	\"syscall\"\n)\n", "	\"syscall\"\n)\n" + skewSource},
+	})
+	out, err := skewed.run(binary)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, last(out, 60))
+	}
+	t.Log(last(out, 20))
+}
+
+// skewSource reads by how much the clock is to lie.
+const skewSource = `
+var skew = func() (seconds int64) {
+	text, _ := syscall.Getenv("` + skewVariable + `")
+	sign := int64(1)
+	for _, digit := range text {
+		if digit == '-' {
+			sign = -1
+		} else {
+			seconds = 10*seconds + int64(digit-'0')
+		}
+	}
+	return sign * seconds
+}()
+`
+
 // build makes the test binary of this package with some files of the module replaced.
 func build(t *testing.T, root string, edits []edit) string {
 	t.Helper()
 	dir := t.TempDir()
 	texts := map[string]string{}
 	for _, e := range edits {
-		path := filepath.Join(root, e.file)
+		path := e.file
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(root, path)
+		}
 		if _, read := texts[path]; !read {
 			text, err := os.ReadFile(path)
 			if err != nil {

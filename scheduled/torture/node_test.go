@@ -1,3 +1,5 @@
+//go:build unix
+
 package torture
 
 import (
@@ -23,6 +25,18 @@ import (
 // nodeVariable holds a nodeConfig as JSON where this test binary is to be a node's process.
 const nodeVariable = "TASKTABLE_TORTURE_NODE"
 
+// skewVariable says by how many seconds the process's clock is to be wrong. Only the build of TestClocks heeds it.
+const skewVariable = "TASKTABLE_TORTURE_SKEW"
+
+// checkSkew sees that the clock is as wrong as it is to be.
+func checkSkew() error {
+	want, _ := strconv.Atoi(os.Getenv(skewVariable)) // none: 0
+	if got := time.Now().Round(0).Sub(wallNow()).Round(time.Second); got != time.Duration(want)*time.Second {
+		return fmt.Errorf("the clock is wrong by %s, want %d s", got, want)
+	}
+	return nil
+}
+
 // Exit codes of a node's process, besides 0.
 const (
 	nodeFailed   = 1
@@ -46,6 +60,7 @@ type nodeConfig struct {
 	Queues           map[string]int
 	Types            []string // nil: all
 	StatementTimeout time.Duration
+	Skew             int // in seconds
 }
 
 // runNode does not return in a node's process.
@@ -93,7 +108,10 @@ func serveNode(ctx context.Context, text string, log *slog.Logger) error {
 	watching.Go(func() { diary.watchStalls(stalls) })
 	defer watching.Wait()
 	defer close(stalls)
-	diary.write(mark{Kind: markUp, At: time.Now().Round(0), PID: os.Getpid()})
+	if err := checkSkew(); err != nil {
+		return err
+	}
+	diary.write(mark{Kind: markUp, At: wallNow(), PID: os.Getpid()})
 
 	settings, err := pgxpool.ParseConfig(config.URL)
 	if err != nil {

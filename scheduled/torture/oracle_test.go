@@ -1,3 +1,5 @@
+//go:build unix
+
 package torture
 
 import (
@@ -121,6 +123,15 @@ var startTales = []told{
 		t.ends(fence, "error")
 		t.settle(fence, "SUPERSEDED")
 	}},
+	{name: "a cancelled task's handler goes on", wrong: []string{"cancel"}, tell: func(t *tale) {
+		cancelledWhile(t,
+			cancelledWithin)
+	}},
+	{name: "a cancelled task's handler ends soon", tell: func(t *tale) { cancelledWhile(t, cancelledWithin-20*time.Millisecond) }},
+	{name: "a cancelled task's handler goes on, and its context has ended", tell: func(t *tale) {
+		cancelledWhile(t, time.Hour)
+		t.Runs[0].End.Ended = t.Runs[0].At.Add(time.Second)
+	}},
 	{name: "nobody knows whether the cancel was committed before the gate", tell: func(t *tale) {
 		t.schedule("a", nil)
 		fence := t.claim("a")
@@ -167,6 +178,17 @@ var startTales = []told{
 		t.ends(fence, "ok")
 		t.settle(fence, "COMPLETED")
 	}},
+}
+
+// cancelledWhile has a task cancelled while its handler runs, which goes on for so long.
+func cancelledWhile(t *tale, long time.Duration) {
+	t.schedule("a", nil)
+	fence := t.claim("a")
+	t.starts(fence)
+	t.cancel("a")
+	t.passes(long)
+	t.ends(fence, "error")
+	t.settle(fence, "SUPERSEDED")
 }
 
 // lostWhile has a task lost while its handler runs, and run again elsewhere.

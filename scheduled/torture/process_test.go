@@ -1,3 +1,5 @@
+//go:build unix
+
 package torture
 
 import (
@@ -8,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -41,7 +44,7 @@ func startProcess(slot, folder string, number int, config nodeConfig) (*process,
 	}
 	// Not a context's: the faults say by which signal it ends.
 	p := &process{slot: slot, diary: config.Diary, began: time.Now(), cmd: exec.Command(os.Args[0]), done: make(chan struct{})}
-	p.cmd.Env = append(os.Environ(), nodeVariable+"="+string(text))
+	p.cmd.Env = append(os.Environ(), nodeVariable+"="+string(text), skewVariable+"="+strconv.Itoa(config.Skew))
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a signal for the test is not for it
 	p.cmd.Stdout, p.cmd.Stderr = &p.log, &p.log
 	if p.lifeline, err = p.cmd.StdinPipe(); err != nil {

@@ -1,3 +1,5 @@
+//go:build unix
+
 package torture
 
 import (
@@ -14,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tasktable/tasktable/migrations"
+	"github.com/tasktable/tasktable/store/localpg"
 )
 
 // rig is all that a run consists of.
@@ -52,6 +55,9 @@ func newRig(t *testing.T, s settings) *rig {
 	ctx, cancel := context.WithTimeout(t.Context(), beginLimit)
 	defer cancel()
 	c, err := startCluster(ctx)
+	if errors.Is(err, localpg.ErrNoPostgres) || errors.Is(err, localpg.ErrUnsupported) {
+		t.Skipf("it needs a Postgres that it can stop: %v", err)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,6 +131,9 @@ func (r *rig) openSlot(i int) error {
 		return err
 	}
 	s.config = nodeConfig{URL: url, Queues: map[string]int{"default": r.settings.Slots, "slow": max(r.settings.Slots/4, 2)}}
+	if r.settings.Skewed {
+		s.config.Skew = []int{3600, -3600, 0, 86400}[i%4]
+	}
 	if i == 1 {
 		s.config.Types = []string{"PLAIN", "HERD", "TICK", "IN_TX", "IN_SQL"}
 	}

@@ -1,3 +1,5 @@
+//go:build unix
+
 package torture
 
 import (
@@ -32,6 +34,7 @@ type settings struct {
 	Millis  int            // how long single tasks work, if they do nothing special; 0: a little
 	// Expected is how long single tasks are expected to take, which makes their leases.
 	Expected time.Duration
+	Skewed   bool          // the nodes' clocks are wrong; needs a build of its own
 	Patience time.Duration // how long what is left may take once everything is mended
 }
 

@@ -1,3 +1,5 @@
+//go:build unix
+
 package torture
 
 import "time"
@@ -21,6 +23,8 @@ const (
 	failoverLimit = 3 * time.Second
 	// How long a due task may be overlooked in favour of one of lower priority: not at all ("highest priority first").
 	overlookedFor = time.Duration(0)
+	// "Nodes recheck their running fences each second, NOTIFY only hastens it"; and a moment for the look itself.
+	cancelledWithin = time.Second + 500*time.Millisecond
 	// "An application's open transaction on one row must not stall the rest": an outcome is recorded with the next commits.
 	settledWithin = time.Second
 	// A session that is silent ends after 3 s ("idle_session_timeout 3 s"), before the next can lead.

@@ -1,3 +1,5 @@
+//go:build unix
+
 package torture
 
 import (
@@ -56,15 +58,15 @@ func (w *worker) parts(types []string) []handlers.Part {
 func (w *worker) record(next handlers.Handler) handlers.Handler {
 	return func(ctx context.Context, e *handlers.Execution) (err error) {
 		w.diary.write(mark{
-			Kind: markStart, At: time.Now().Round(0), ID: e.ID, Type: e.Type, Fence: e.Fence, Revision: e.Revision, Attempt: e.Attempt,
+			Kind: markStart, At: wallNow(), ID: e.ID, Type: e.Type, Fence: e.Fence, Revision: e.Revision, Attempt: e.Attempt,
 			Gate: e.StartedAt, Due: e.DueAt, Deaf: strings.Contains(string(e.Payload), `"`+doDeaf+`"`),
 		})
 		var ended atomic.Int64
-		stop := context.AfterFunc(ctx, func() { ended.Store(time.Now().UnixNano()) })
+		stop := context.AfterFunc(ctx, func() { ended.Store(wallNow().UnixNano()) })
 		how := "goexit" // unless it is another
 		defer func() {
 			stop()
-			m := mark{Kind: markEnd, At: time.Now().Round(0), Fence: e.Fence, How: how}
+			m := mark{Kind: markEnd, At: wallNow(), Fence: e.Fence, How: how}
 			value := recover()
 			if value != nil {
 				m.How = "panic"
@@ -129,11 +131,11 @@ func (w *worker) do(ctx context.Context, e *handlers.Execution, c chore) error {
 		e.Note("%s", poison)
 		e.Result(map[string]string{"text\x00": poison})
 	case doSnooze:
-		if time.Now().UnixMilli() < c.Until {
+		if wallNow().UnixMilli() < c.Until {
 			return handlers.Snooze(200 * time.Millisecond)
 		}
 	case doAgain:
-		if now := time.Now(); now.UnixMilli() < c.Until {
+		if now := wallNow(); now.UnixMilli() < c.Until {
 			e.Again(now.Add(250 * time.Millisecond))
 		}
 	case doFollow:
