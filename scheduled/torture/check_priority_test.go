@@ -14,17 +14,21 @@ import (
 func higherPriorityFirst(h *history) (wrong []violation) {
 	x := h.in()
 	waits := h.waits()
-	for _, lowest := range h.lowestClaims() {
-		for _, w := range waits[lane{lowest.Queue, lowest.Type}] {
-			if w.from.Add(overlookedFor).After(lowest.Began) {
-				break // sorted: none of the rest waited yet
+	for l, passes := range h.lowestClaims() {
+		var free []waiting // those that still may have been, from pass to pass
+		left := waits[l]
+		for _, pass := range passes {
+			for len(left) > 0 && !left[0].from.Add(overlookedFor).After(pass.Began) {
+				free, left = append(free, left[0]), left[1:]
 			}
-			if w.priority <= lowest.Priority || !w.until.After(lowest.At) || w.tx == lowest.TxID || h.touched(x, w.id, lowest) {
-				continue
+			free = slices.DeleteFunc(free, func(w waiting) bool { return !w.until.After(pass.Began) })
+			for _, w := range free {
+				if w.priority > pass.Priority && w.until.After(pass.At) && w.tx != pass.TxID && !h.touched(x, w.id, pass) {
+					wrong = append(wrong, broken("priority", w.id,
+						"priority %d was left waiting since %s, when the pass at %s took %s of priority %d",
+						w.priority, h.offset(w.from), h.offset(pass.At), pass.ID, pass.Priority))
+				}
 			}
-			wrong = append(wrong, broken("priority", w.id,
-				"priority %d was left waiting since %s, when the pass at %s took %s of priority %d",
-				w.priority, h.offset(w.from), h.offset(lowest.At), lowest.ID, lowest.Priority))
 		}
 	}
 	return wrong
@@ -66,8 +70,9 @@ func (h *history) waits() map[lane][]waiting {
 	return found
 }
 
-// lowestClaims is of each claiming transaction and lane a task of the lowest priority that it took.
-func (h *history) lowestClaims() []*auditRow {
+// lowestClaims is of each claiming transaction and lane a task of the lowest priority that it took, in the order of the
+// transactions.
+func (h *history) lowestClaims() map[lane][]*auditRow {
 	type key struct {
 		tx int64
 		lane
@@ -80,9 +85,12 @@ func (h *history) lowestClaims() []*auditRow {
 			found[k] = a
 		}
 	}
-	lowest := make([]*auditRow, 0, len(found))
-	for _, a := range found {
-		lowest = append(lowest, a)
+	lowest := map[lane][]*auditRow{}
+	for k, a := range found {
+		lowest[k.lane] = append(lowest[k.lane], a)
+	}
+	for _, passes := range lowest {
+		slices.SortFunc(passes, func(a, b *auditRow) int { return a.Began.Compare(b.Began) })
 	}
 	return lowest
 }

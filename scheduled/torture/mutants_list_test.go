@@ -150,6 +150,13 @@ var mutants = []mutant{
 			"ELSE t.revision END,\n        held_until"}},
 	},
 	{
+		name: "an edit draws no number", by: []string{"application row"}, steer: fickle,
+		edits: []edit{{schema + "00005_recurrence.sql",
+			"    NEW.revision := nextval('tasktable.task_numbers');\n    IF NEW.status <> 'PAUSED' THEN\n        NEW.paused_until",
+			"    IF TG_OP = 'INSERT' THEN NEW.revision := nextval('tasktable.task_numbers'); END IF;\n" +
+				"    IF NEW.status <> 'PAUSED' THEN\n        NEW.paused_until"}},
+	},
+	{
 		name: "a lease counts from the due time", by: []string{"lease"}, steer: busy,
 		edits: []edit{{engine + "claim.go", "ELSE greatest(clock.now, t.next_attempt_at) + $3::interval + least",
 			"ELSE t.next_attempt_at + $3::interval + least"}},
