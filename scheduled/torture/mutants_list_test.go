@@ -234,7 +234,8 @@ var mutants = []mutant{
 		// The end of the leases would bring the tasks back: these are long.
 		name: "the River job goes before its tasks are settled", by: []string{"recovery"}, steer: mortal,
 		edits: []edit{{engine + "worker.go", "	runs := w.add(job.queue, holds)\n",
-			"	_, _ = w.enginePool.Exec(w.settling, w.statements.schema.SQL(deleteJobsSQL), []int64{job.id})\n	runs := w.add(job.queue, holds)\n"}},
+			"	_, _ = w.enginePool.Exec(w.settling, w.statements.schema.SQL(deleteJobsSQL), []int64{job.id})\n" +
+				"	runs := w.add(job.queue, holds)\n"}},
 	},
 	{
 		name: "what dead nodes ran is left to the leases", by: []string{"recovery"}, steer: mortal,
@@ -259,7 +260,8 @@ var mutants = []mutant{
 		name: "a line of the history is not written", by: []string{"execution line"}, steer: busy,
 		edits: []edit{{engine + "settle.go",
 			"    FROM locked AS l\n    WHERE l.tid IS NOT NULL\n)\nSELECT l.fence, l.tid IS NOT NULL AS settled",
-			"    FROM locked AS l\n    WHERE l.tid IS NOT NULL AND l.outcome <> 'RETRIED'\n)\nSELECT l.fence, l.tid IS NOT NULL AS settled"}},
+			"    FROM locked AS l\n    WHERE l.tid IS NOT NULL AND l.outcome <> 'RETRIED'\n)\n" +
+				"SELECT l.fence, l.tid IS NOT NULL AS settled"}},
 	},
 	{
 		name: "follow-ups are forgotten", by: []string{"follow-up"}, steer: busy,
