@@ -95,6 +95,9 @@ func (w *writer) chore(kind string) chore {
 	return c
 }
 
+// longTime is how long some tasks are expected to take: far longer than a death takes to be noticed.
+const longTime = 20 * time.Second
+
 // childSuffix makes the id of a follow-up.
 const childSuffix = "/child"
 
@@ -112,6 +115,9 @@ func (w *writer) task(id, kind string) store.Task {
 	}
 	if c.Do == doDeaf { // each attempt outlives its lease: more of them would only take longer
 		task.MaxAttempts = 2
+	}
+	if w.random.IntN(3) == 0 && c.Do != doOverrun && c.Do != doDeaf { // what a dead node ran of these comes back before their leases end
+		task.ExpectedExecutionTime = max(longTime, w.Expected)
 	}
 	if w.random.IntN(8) == 0 {
 		task.Expiration = time.Duration(200+w.random.IntN(3000)) * time.Millisecond
