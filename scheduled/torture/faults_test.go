@@ -38,7 +38,7 @@ var allFaults = []weighted{
 type disturber struct {
 	*rig
 	random *rand.Rand
-	dice   *dice
+	deck   *deck
 	wg     sync.WaitGroup
 	all    sync.Mutex // held by what concerns everybody: one at a time
 }
@@ -60,9 +60,9 @@ const (
 // come on top of anything, take turns with single faults whose consequences can be measured: then only writers are disturbed
 // besides.
 func (r *rig) disturb(ctx context.Context) {
-	d := &disturber{rig: r, random: r.settings.random(1), dice: newDice(allFaults, r.settings.Faults)}
+	d := &disturber{rig: r, random: r.settings.random(1), deck: &deck{dice: newDice(allFaults, r.settings.Faults)}}
 	defer d.wg.Wait()
-	if d.dice.total == 0 {
+	if d.deck.total == 0 {
 		return
 	}
 	measured := r.settings.Alone || r.settings.Faults == nil && r.settings.Length >= time.Minute
@@ -75,7 +75,7 @@ func (r *rig) disturb(ctx context.Context) {
 			if d.pause(ctx) != nil {
 				return
 			}
-			d.strike(ctx, d.dice.roll(d.random), false)
+			d.strike(ctx, d.deck.deal(d.random), false)
 		}
 		if d.alone(ctx) != nil {
 			return
@@ -96,7 +96,7 @@ func (d *disturber) alone(ctx context.Context) error {
 	}
 	kind := []string{faultKill, faultKill, faultKill, faultLeader, faultCut}[d.random.IntN(5)]
 	if d.settings.Faults != nil {
-		kind = d.dice.roll(d.random)
+		kind = d.deck.deal(d.random)
 	}
 	d.strike(ctx, kind, true)
 	for until := time.Now().Add(aloneFor); time.Now().Before(until); {

@@ -75,9 +75,9 @@ func (w *writer) chore(kind string) chore {
 		c.Do = doWork
 	}
 	switch w.random.IntN(16) {
-	case 0, 1:
-		c.Millis = 200 + w.random.IntN(1500)
-	case 2, 3:
+	case 0, 1, 2:
+		c.Millis = 200 + w.random.IntN(2500)
+	case 3, 4:
 		c.Millis = w.random.IntN(200)
 	}
 	c.Times = 1 + w.random.IntN(2)
@@ -171,8 +171,12 @@ func (w *writer) herd() {
 	at := w.now().Add(time.Duration(w.random.IntN(1500)-500) * time.Millisecond)
 	list, ids := make([]store.Task, n), make([]string, n)
 	for i := range list {
+		millis := w.random.IntN(3)
+		if w.random.IntN(20) == 0 {
+			millis = 500 // some are always running, when a node is killed
+		}
 		list[i] = store.Task{
-			ID: w.newID("HERD"), Payload: herd{chore{Do: doWork, Nonce: w.random.Int64N(1 << 50), Millis: w.random.IntN(3)}}, At: at,
+			ID: w.newID("HERD"), Payload: herd{chore{Do: doWork, Nonce: w.random.Int64N(1 << 50), Millis: millis}}, At: at,
 			ExpectedExecutionTime: expectedTime, Priority: []int{-10, 0, 0, 10}[w.random.IntN(4)], MaxAttempts: 50,
 		}
 		ids[i] = list[i].ID

@@ -186,6 +186,26 @@ func (d *dice) weight(name string) int {
 	return 0
 }
 
+// deck deals all things in some order, each as often as it weighs, and then again: none is left out for long.
+type deck struct {
+	*dice
+	left []string
+}
+
+func (d *deck) deal(random *rand.Rand) string {
+	if len(d.left) == 0 {
+		for i, name := range d.names {
+			for range d.weights[i] {
+				d.left = append(d.left, name)
+			}
+		}
+		random.Shuffle(len(d.left), func(i, j int) { d.left[i], d.left[j] = d.left[j], d.left[i] })
+	}
+	name := d.left[0]
+	d.left = d.left[1:]
+	return name
+}
+
 func (d *dice) roll(random *rand.Rand) string {
 	if d.total == 0 {
 		return ""
