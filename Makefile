@@ -7,7 +7,7 @@ GOLANGCI_LINT         := .bin/golangci-lint-$(GOLANGCI_LINT_VERSION)
 RACE := $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 
 .DEFAULT_GOAL := help
-.PHONY: help run migrate demo prove bench test chaos soak fuzz lint fmt cover clean
+.PHONY: help run migrate demo prove bench test chaos torture mutants soak fuzz lint fmt cover clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -57,6 +57,14 @@ fuzz: ## Fuzz each target for FUZZTIME (30s)
 
 soak: ## Work a steady load off for ten minutes; nothing may grow
 	TASKTABLE_TEST_SOAK=10m go test -timeout 20m -v -run 'TestSoak$$' ./scheduled
+
+# SEED repeats the decisions of a run; each run prints its own. A failure prints the faults and the stories of the tasks, too.
+SECONDS ?= 60
+torture: ## Run the engine under faults, with an oracle: SECONDS=60 SEED=...
+	TASKTABLE_TORTURE_SECONDS=$(SECONDS) TASKTABLE_TORTURE_SEED=$(SEED) go test -timeout 60m -count=1 -v -run '^TestTorture$$' ./scheduled/torture
+
+mutants: ## Break the engine in each known way; the torture test must notice
+	go test -tags mutants -timeout 120m -count=1 -v -run '^(TestMutants|TestClocks)$$' ./scheduled/torture
 
 lint: $(GOLANGCI_LINT) ## Run golangci-lint
 	$(GOLANGCI_LINT) run ./...

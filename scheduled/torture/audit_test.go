@@ -1,0 +1,113 @@
+//go:build unix
+
+package torture
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// The test's own tables. audit has each change of a task's row that says something about its life, written by a trigger in the
+// transaction that makes it: what is rolled back leaves nothing. Changes of one row lie in its order: a row's lock is held
+// while the number is drawn. lines is the same for the two histories, effects is what transactional handlers write, without
+// any key, and ops what writers write beside their tasks, in the same transaction.
+const auditSQL = `
+CREATE SCHEMA torture;
+CREATE TABLE torture.audit (
+    seq bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    at timestamptz NOT NULL, began timestamptz NOT NULL, txid bigint NOT NULL,
+    backend int NOT NULL, app text NOT NULL, leads boolean,
+    op text NOT NULL, id text NOT NULL, type text NOT NULL, queue text NOT NULL, parent text, recurs boolean NOT NULL,
+    old_status text, status text, old_revision bigint, revision bigint, old_fence bigint, fence bigint,
+    old_attempt int, attempt int, old_next timestamptz, next timestamptz, old_held timestamptz, held timestamptz,
+    priority int NOT NULL, first_due timestamptz NOT NULL, asked timestamptz NOT NULL, expires timestamptz,
+    max_attempts int NOT NULL, expected interval NOT NULL, does text NOT NULL);
+CREATE TABLE torture.lines (
+    seq bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    at timestamptz NOT NULL DEFAULT clock_timestamp(), txid bigint NOT NULL DEFAULT txid_current(),
+    history text NOT NULL, op text NOT NULL, number bigint NOT NULL,
+    task_id text NOT NULL, revision bigint NOT NULL, hash text NOT NULL);
+CREATE TABLE torture.effects (
+    task_id text NOT NULL, revision bigint NOT NULL, fence bigint NOT NULL, attempt int NOT NULL, pid int NOT NULL,
+    at timestamptz NOT NULL DEFAULT clock_timestamp(), txid bigint NOT NULL DEFAULT txid_current());
+CREATE TABLE torture.ops (
+    op bigint NOT NULL, task_id text NOT NULL, verb text NOT NULL, outcome text NOT NULL, revision bigint NOT NULL,
+    txid bigint NOT NULL DEFAULT txid_current());
+
+CREATE FUNCTION torture.leads() RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN -- once a transaction: the list of locks is long
+    IF current_setting('torture.leads', true) IS DISTINCT FROM txid_current()::text THEN
+        IF NOT EXISTS (
+            SELECT 1 FROM pg_locks AS l
+            WHERE l.locktype = 'advisory' AND l.classid::bigint = %[1]d AND l.objid = 0 AND l.objsubid = 2
+                AND l.granted AND l.pid = pg_backend_pid())
+        THEN
+            RETURN false;
+        END IF;
+        PERFORM set_config('torture.leads', txid_current()::text, true);
+    END IF;
+    RETURN true;
+END $$;
+
+CREATE FUNCTION torture.audit() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    task tasktable.scheduled_tasks := coalesce(NEW, OLD);
+    led  boolean; -- null: no claim
+BEGIN
+    IF TG_OP = 'UPDATE' AND (OLD.status, OLD.revision, OLD.fence, OLD.attempt, OLD.next_attempt_at, OLD.held_until)
+        IS NOT DISTINCT FROM (NEW.status, NEW.revision, NEW.fence, NEW.attempt, NEW.next_attempt_at, NEW.held_until)
+    THEN
+        RETURN NULL;
+    END IF;
+    IF TG_OP <> 'DELETE' AND NEW.fence IS NOT NULL AND (TG_OP = 'INSERT' OR OLD.fence IS DISTINCT FROM NEW.fence) THEN
+        led := torture.leads();
+    END IF;
+    INSERT INTO torture.audit (at, began, txid, backend, app, leads, op, id, type, queue, parent, recurs,
+        old_status, status, old_revision, revision, old_fence, fence, old_attempt, attempt, old_next, next, old_held, held,
+        priority, first_due, asked, expires, max_attempts, expected, does)
+    VALUES (clock_timestamp(), transaction_timestamp(), txid_current(), pg_backend_pid(), current_setting('application_name'),
+        led, TG_OP, task.id, task.type, task.queue, task.parent_id, task.cron IS NOT NULL,
+        OLD.status, NEW.status, OLD.revision, NEW.revision, OLD.fence, NEW.fence, OLD.attempt, NEW.attempt,
+        OLD.next_attempt_at, NEW.next_attempt_at, OLD.held_until, NEW.held_until,
+        task.priority, coalesce(task.run_now_at, task.scheduled_at), task.scheduled_at,
+        coalesce(task.run_now_at, task.scheduled_at) + task.expiration, task.max_attempts, task.expected_execution_time,
+        coalesce(task.payload ->> 'do', ''));
+    RETURN NULL;
+END $$;
+CREATE TRIGGER torture_audit AFTER INSERT OR UPDATE OR DELETE ON tasktable.scheduled_tasks
+    FOR EACH ROW EXECUTE FUNCTION torture.audit();
+
+CREATE FUNCTION torture.line() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF TG_TABLE_NAME = 'scheduled_task_executions' THEN
+        INSERT INTO torture.lines (history, op, number, task_id, revision, hash)
+        SELECT 'executions', TG_OP, e.fence, e.task_id, e.revision, md5(e::text) FROM (SELECT (coalesce(NEW, OLD)).*) AS e;
+    ELSE
+        INSERT INTO torture.lines (history, op, number, task_id, revision, hash)
+        SELECT 'changes', TG_OP, c.revision, c.task_id, c.revision, md5(c::text) FROM (SELECT (coalesce(NEW, OLD)).*) AS c;
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER torture_lines AFTER INSERT OR UPDATE OR DELETE ON tasktable.scheduled_task_executions
+    FOR EACH ROW EXECUTE FUNCTION torture.line();
+CREATE TRIGGER torture_lines AFTER INSERT OR UPDATE OR DELETE ON tasktable.scheduled_task_changes
+    FOR EACH ROW EXECUTE FUNCTION torture.line();`
+
+// lockClass is the first key of the engine's advisory locks: of the leader's, whose second is 0, and of the nodes', whose
+// second is their number. Were it another, no claim at all would seem to be a leader's.
+func lockClass(kind string) int64 {
+	hash := fnv.New32a()
+	_, _ = hash.Write([]byte("tasktable " + kind + " tasktable"))
+	return int64(hash.Sum32())
+}
+
+// prepareAudit makes the test's tables and triggers, on a migrated database.
+func prepareAudit(ctx context.Context, pool *pgxpool.Pool) error {
+	if _, err := pool.Exec(ctx, fmt.Sprintf(auditSQL, lockClass("leader"))); err != nil {
+		return fmt.Errorf("prepare the audit: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,85 @@
+//go:build unix
+
+package torture
+
+import "fmt"
+
+// Outcomes whose attempt does not count.
+var refunded = map[string]bool{"RELEASED": true, "EXPIRED": true, "INTERRUPTED": true, "SNOOZED": true}
+
+// attemptsAreCounted: each claim counts one, an edit begins anew, and only what never began, was interrupted or put off is
+// given back.
+func attemptsAreCounted(h *history) (wrong []violation) {
+	x := h.in()
+	for i := range h.Audit {
+		a := &h.Audit[i]
+		if a.Op == "DELETE" {
+			continue
+		}
+		say := func(format string, args ...any) {
+			wrong = append(wrong, broken("attempts", a.ID, "at %s: %s", h.offset(a.At), fmt.Sprintf(format, args...)))
+		}
+		switch {
+		case a.Op == "INSERT" || a.edits():
+			if s := *a.Status; (s == "QUEUED" || s == "PAUSED") && *a.Attempt != 0 {
+				say("revision %d begins with attempt %d", *a.Revision, *a.Attempt)
+			}
+		case a.claims():
+			if *a.Attempt != *a.OldAttempt+1 {
+				say("the claim with fence %d made attempt %d of %d", *a.Fence, *a.Attempt, *a.OldAttempt)
+			}
+			if *a.Attempt > a.MaxAttempts {
+				say("attempt %d of at most %d", *a.Attempt, a.MaxAttempts)
+			}
+		case a.releases():
+			want := *a.OldAttempt
+			c, e := x.claims[*a.OldFence], x.executions[*a.OldFence]
+			if c != nil && e != nil && refunded[e.Outcome] && *a.OldStatus == "EXECUTING" && *a.OldRevision == *c.Revision {
+				want--
+			}
+			if *a.Attempt != want && e != nil {
+				say("fence %d ended as %s: attempt %d became %d, want %d", *a.OldFence, e.Outcome, *a.OldAttempt, *a.Attempt, want)
+			}
+		case *a.Attempt != *a.OldAttempt:
+			say("attempt %d became %d by itself", *a.OldAttempt, *a.Attempt)
+		}
+	}
+	return wrong
+}
+
+// noneIsGivenUpTooSoon: a task fails when its attempts are used up or its handler says that no other would do; until then it
+// is tried again.
+func noneIsGivenUpTooSoon(h *history) (wrong []violation) {
+	x := h.in()
+	for fence, a := range x.releases {
+		e := x.executions[fence]
+		if a.Op == "DELETE" || e == nil || *a.OldStatus != "EXECUTING" {
+			continue
+		}
+		say := func(format string, args ...any) {
+			wrong = append(wrong, broken("given up", a.ID, "fence %d: %s", fence, fmt.Sprintf(format, args...)))
+		}
+		last := *a.OldAttempt >= a.MaxAttempts
+		switch *a.Status {
+		case "FAILED":
+			if !last && a.Does != doPermanent {
+				say("FAILED after attempt %d of %d", *a.OldAttempt, a.MaxAttempts)
+			}
+		case "QUEUED":
+			if last && (e.Outcome == "LOST" || e.Outcome == "RETRIED") {
+				say("%s, and tried again after attempt %d of %d", e.Outcome, *a.OldAttempt, a.MaxAttempts)
+			}
+		case "EXPIRED":
+			if a.Expires == nil || a.At.Before(*a.Expires) {
+				say("EXPIRED at %s, expires at %s", h.offset(a.At), h.instant(a.Expires))
+			}
+		}
+	}
+	for i := range h.Audit {
+		a := &h.Audit[i]
+		if a.becomes("EXPIRED") && (a.Expires == nil || a.At.Before(*a.Expires)) && !a.releases() {
+			wrong = append(wrong, broken("given up", a.ID, "EXPIRED at %s, expires at %s", h.offset(a.At), h.instant(a.Expires)))
+		}
+	}
+	return wrong
+}

@@ -1,0 +1,80 @@
+//go:build unix
+
+package torture
+
+// leadersClaim: a claim is committed by the connection that holds the leader's lock, and each draws a number of its own.
+func leadersClaim(h *history) (wrong []violation) {
+	drawn := map[int64]string{}
+	for i := range h.Audit {
+		a := &h.Audit[i]
+		say := func(format string, args ...any) {
+			wrong = append(wrong, broken("leadership", a.ID, format, args...))
+		}
+		if a.claims() {
+			if a.Leads == nil || !*a.Leads {
+				say("claimed at %s with fence %d by %q (backend %d), which did not lead", h.offset(a.At), *a.Fence, a.App, a.Backend)
+			}
+			if a.OldFence != nil {
+				say("claimed at %s with fence %d, while held with %d", h.offset(a.At), *a.Fence, *a.OldFence)
+			}
+			if who, twice := drawn[*a.Fence]; twice {
+				say("fence %d was drawn before, as %s", *a.Fence, who)
+			}
+			drawn[*a.Fence] = "a fence of " + a.ID
+		}
+		if a.Op != "DELETE" && a.edits() {
+			if who, twice := drawn[*a.Revision]; twice {
+				say("revision %d was drawn before, as %s", *a.Revision, who)
+			}
+			drawn[*a.Revision] = "a revision of " + a.ID
+		}
+	}
+	return wrong
+}
+
+// leasesAreAsLong: from the claim, or from when the task is due if that is later, the allowance and the expected time; and
+// none gets shorter while it is held.
+func leasesAreAsLong(h *history) (wrong []violation) {
+	for i := range h.Audit {
+		a := &h.Audit[i]
+		switch {
+		case a.claims() && a.OldNext != nil:
+			least := later(a.Began, *a.OldNext).Add(startAllowance + a.Expected)
+			most := later(a.At, *a.OldNext).Add(startAllowance + a.Expected)
+			if a.Held == nil || a.Held.Before(least) || a.Held.After(most) {
+				wrong = append(wrong, broken("lease", a.ID, "claimed at %s, held until %s, want %s to %s", h.offset(a.At),
+					h.instant(a.Held), h.offset(least), h.offset(most)))
+			}
+		case a.Fence != nil && a.OldFence != nil && *a.Fence == *a.OldFence && a.Held.Before(*a.OldHeld):
+			wrong = append(wrong, broken("lease", a.ID, "held until %s, and then only until %s", h.instant(a.OldHeld), h.instant(a.Held)))
+		}
+	}
+	return wrong
+}
+
+// noneIsClaimedExpired: what has expired before a pass began becomes EXPIRED, and is not handed out.
+func noneIsClaimedExpired(h *history) (wrong []violation) {
+	for i := range h.Audit {
+		if a := &h.Audit[i]; a.claims() && a.Expires != nil && !a.Expires.After(a.Began) {
+			wrong = append(wrong, broken("claimed expired", a.ID, "claimed at %s, expired at %s", h.offset(a.At), h.offset(*a.Expires)))
+		}
+	}
+	return wrong
+}
+
+// noneIsClaimedPaused: of what is paused as a whole nothing is handed out.
+func noneIsClaimedPaused(h *history) (wrong []violation) {
+	for i := range h.Audit {
+		a := &h.Audit[i]
+		if !a.claims() {
+			continue
+		}
+		for _, p := range h.Pauses {
+			if p.covers(a.Queue, a.Type) && p.surely(a.Began) && p.surely(a.At) {
+				wrong = append(wrong, broken("claimed paused", a.ID, "claimed at %s, its queue %s or type %s is paused since %s",
+					h.offset(a.At), a.Queue, a.Type, h.offset(p.Held)))
+			}
+		}
+	}
+	return wrong
+}

@@ -1,0 +1,157 @@
+//go:build unix
+
+package torture
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tasktable/tasktable/store"
+)
+
+// occurrences lists the occurrences that were made of each recurring task, by their fire time; those of run_now are left out.
+func (h *history) occurrences() map[string][]*auditRow {
+	byHand := map[string]bool{}
+	for i := range h.Ops {
+		if o := &h.Ops[i]; o.Verb == "run_now" {
+			byHand[fmt.Sprint(o.TaskID, " ", o.TxID)] = true
+		}
+	}
+	found := map[string][]*auditRow{}
+	for i := range h.Audit {
+		if a := &h.Audit[i]; a.Op == "INSERT" && a.Parent != nil && !byHand[fmt.Sprint(*a.Parent, " ", a.TxID)] {
+			found[*a.Parent] = append(found[*a.Parent], a)
+		}
+	}
+	for _, list := range found {
+		slices.SortStableFunc(list, func(a, b *auditRow) int { return a.Asked.Compare(b.Asked) })
+	}
+	return found
+}
+
+// firesAreSingle: each fire has one occurrence, made when its time had come.
+func firesAreSingle(h *history) (wrong []violation) {
+	for parent, list := range h.occurrences() {
+		for i, a := range list {
+			if i > 0 && a.Asked.Equal(list[i-1].Asked) {
+				wrong = append(wrong, broken("fires", parent, "the fire of %s was made twice", h.offset(a.Asked)))
+			}
+			if a.At.Before(a.Asked) {
+				wrong = append(wrong, broken("fires", parent, "the fire of %s was made at %s", h.offset(a.Asked), h.offset(a.At)))
+			}
+		}
+	}
+	return wrong
+}
+
+// rhythm is how often a steady recurring task fires.
+func rhythm(task store.Task) time.Duration {
+	if strings.HasPrefix(task.Recurrence.Cron, "*/2 ") {
+		return 2 * time.Second
+	}
+	return time.Second
+}
+
+// steadyFiresAreComplete: from the first to the last there is an occurrence for each fire, run or SKIPPED. Those that catch up
+// with all and may overlap run each.
+func steadyFiresAreComplete(h *history) (wrong []violation) {
+	made := h.occurrences()
+	x := h.in()
+	for _, task := range steady() {
+		changes := x.byID[task.ID]
+		if len(changes) == 0 {
+			continue // this run has none
+		}
+		say := func(format string, args ...any) {
+			wrong = append(wrong, broken("steady fires", task.ID, format, args...))
+		}
+		every, list := rhythm(task), made[task.ID]
+		if len(list) == 0 {
+			say("it has not fired at all")
+			continue
+		}
+		created, ended := changes[0].At, changes[len(changes)-1].At
+		if first := list[0].Asked; first.Sub(created) > every+time.Second { // @every is counted in whole seconds
+			say("its first fire was at %s, made at %s", h.offset(first), h.offset(created))
+		}
+		if last := list[len(list)-1].Asked; ended.Sub(last) > every+silentLimit {
+			say("its last fire was at %s, ended at %s", h.offset(last), h.offset(ended))
+		}
+		for i := 1; i < len(list); i++ {
+			if step := list[i].Asked.Sub(list[i-1].Asked); step != every {
+				say("between the fires of %s and %s lie %s, not %s", h.offset(list[i-1].Asked), h.offset(list[i].Asked), step, every)
+			}
+		}
+		for _, a := range list {
+			if *a.Status == "SKIPPED" && task.Recurrence.CatchUp == store.CatchUpAll && task.Recurrence.Overlap == store.OverlapAllow {
+				say("the fire of %s was skipped", h.offset(a.Asked))
+			}
+		}
+	}
+	return wrong
+}
+
+// forksAdvance: the leader makes occurrences in the transaction that plans the next fire.
+func forksAdvance(h *history) (wrong []violation) {
+	x := h.in()
+	for parent, list := range h.occurrences() {
+		for _, a := range list {
+			advanced := slices.ContainsFunc(x.byID[parent], func(p *auditRow) bool {
+				return p.TxID == a.TxID && p.Op == "UPDATE" && (p.Next == nil || p.Next.After(a.Asked))
+			})
+			if !advanced {
+				wrong = append(wrong, broken("fork", parent, "the fire of %s was made by transaction %d, which did not plan the next",
+					h.offset(a.Asked), a.TxID))
+			}
+		}
+	}
+	return wrong
+}
+
+// skipsHaveReasons: with overlap skip an occurrence is made to run exactly when no earlier one is left; with catch-up latest
+// one of those that were missed together runs. Those of a pause have a policy of their own.
+func skipsHaveReasons(h *history) (wrong []violation) {
+	const skip, latest = "steady/skip", "steady/latest"
+	made := h.occurrences()
+	for _, parent := range []string{skip, latest} {
+		list := made[parent]
+		for i, a := range list {
+			say := func(format string, args ...any) {
+				wrong = append(wrong, broken("skipped", a.ID, format, args...))
+			}
+			last := i+1 == len(list) || list[i+1].TxID != a.TxID // of those that were made together
+			blocked, maybe := "", ""
+			for _, earlier := range list[:i] {
+				if parent == skip && h.liveAt(earlier, a.At) {
+					blocked = earlier.ID
+				}
+				if parent == skip && h.liveAt(earlier, a.Began) {
+					maybe = earlier.ID
+				}
+			}
+			switch {
+			case *a.Status != "SKIPPED" && blocked != "":
+				say("it was to run, though %s had not ended", blocked)
+			case *a.Status == "SKIPPED" && last && maybe == "" && !h.maybePaused(lane{a.Queue, a.Type}, a.Asked, a.Asked):
+				say("it was skipped, though no earlier one was left and no later one was missed with it")
+			}
+		}
+	}
+	return wrong
+}
+
+// liveAt says whether an occurrence that was made to run had not ended at an instant.
+func (h *history) liveAt(made *auditRow, at time.Time) bool {
+	if *made.Status == "SKIPPED" || !made.At.Before(at) {
+		return false
+	}
+	var last *auditRow
+	for _, a := range h.in().byID[made.ID] {
+		if a.At.Before(at) {
+			last = a
+		}
+	}
+	return last != nil && last.Op != "DELETE" && (!final[*last.Status] || last.Fence != nil)
+}

@@ -1,0 +1,221 @@
+//go:build unix
+
+package torture
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// gap is a time during which nothing was claimed, though something was due and free, and nothing that was done explains it.
+type gap struct {
+	from, to time.Time
+	waited   string // a task that waited all the while
+}
+
+// claimingGoesOn: what is due is claimed again within the time of a failover after whatever stopped it.
+func claimingGoesOn(h *history) (wrong []violation) {
+	for _, g := range h.gaps(silentLimit) {
+		wrong = append(wrong, broken("gap", g.waited, "nothing was claimed from %s to %s, though it was due", h.offset(g.from),
+			h.offset(g.to)))
+	}
+	return wrong
+}
+
+// gaps lists those that are longer than so much.
+func (h *history) gaps(least time.Duration) (found []gap) {
+	var claims []*auditRow
+	for i := range h.Audit {
+		if a := &h.Audit[i]; a.claims() {
+			claims = append(claims, a)
+		}
+	}
+	slices.SortFunc(claims, func(a, b *auditRow) int { return a.At.Compare(b.At) })
+	for i := 1; i < len(claims); i++ {
+		from, to := claims[i-1].At, claims[i].Began
+		if to.Sub(from) <= least {
+			continue
+		}
+		if from = h.explained(from, to); to.Sub(from) <= least || h.full(from) {
+			continue
+		}
+		if id, since := h.waitedUntil(from, to); id != "" && to.Sub(since) > least {
+			found = append(found, gap{since, to, id})
+		}
+	}
+	return found
+}
+
+// explained moves the begin of a gap behind whatever can explain it.
+func (h *history) explained(from, to time.Time) time.Time {
+	for _, f := range h.Faults {
+		if !f.stopsClaiming() || f.From.After(to) {
+			continue
+		}
+		if f.To.IsZero() {
+			return to
+		}
+		from = later(from, f.To)
+	}
+	return from
+}
+
+// stopsClaiming says whether a fault may do so: one that concerns all, the one that leads, or one that may come to lead
+// meanwhile.
+func (f fault) stopsClaiming() bool {
+	switch {
+	case strings.HasPrefix(f.Target, "writer"):
+		return false
+	case f.Kind == faultKill || f.Kind == faultStop || f.Kind == faultFreeze || f.Kind == faultBackend || f.Kind == faultListener:
+		return f.Leader || f.Headless
+	}
+	return true
+}
+
+// full says whether the nodes may have had as much in hand as they take.
+func (h *history) full(at time.Time) bool {
+	held := 0
+	for i := range h.Audit {
+		a := &h.Audit[i]
+		if a.At.After(at) {
+			continue
+		}
+		if a.claims() {
+			held++
+		}
+		if a.releases() {
+			held--
+		}
+	}
+	return held >= h.Slots
+}
+
+// waitedUntil finds the task that waited longest up to an instant, without a pause or a lock in its way.
+func (h *history) waitedUntil(from, to time.Time) (id string, since time.Time) {
+	since = to
+	for l, list := range h.waits() {
+		if h.Unserved[l.kind] || l.kind == (rare{}).TaskType() || h.maybePaused(l, from, to) {
+			continue
+		}
+		for _, w := range list {
+			begin := later(w.from, from)
+			if begin.Before(since) && !w.until.Before(to) && !h.touched(h.in(), w.id, &auditRow{Began: begin, At: to}) {
+				id, since = w.id, begin
+			}
+		}
+	}
+	return id, since
+}
+
+// maybePaused says whether a lane may have been paused at some time of an interval.
+func (h *history) maybePaused(l lane, from, to time.Time) bool {
+	return slices.ContainsFunc(h.Pauses, func(p pauseEntry) bool {
+		return p.covers(l.queue, l.kind) && p.Asked.Before(to) && (p.Over.IsZero() || p.Over.After(from))
+	})
+}
+
+// longestGap is that of all gaps, however short.
+func (h *history) longestGap() time.Duration {
+	longest := time.Duration(0)
+	for _, g := range h.gaps(time.Second) {
+		longest = max(longest, g.to.Sub(g.from))
+	}
+	return longest
+}
+
+// measured is how long it took until the consequences of a fault were over.
+type measured struct {
+	fault fault
+	took  time.Duration
+}
+
+// undisturbed says whether nothing else that could matter was done shortly before a fault, or until its consequences were over.
+func (h *history) undisturbed(f fault, took time.Duration) bool {
+	return !slices.ContainsFunc(h.Faults, func(other fault) bool {
+		return other != f && !strings.HasPrefix(other.Target, "writer") && !other.From.After(f.From.Add(took)) &&
+			(other.To.IsZero() || other.To.After(f.From.Add(-3*time.Second)))
+	})
+}
+
+// failovers are the times from the loss of a leader to the next claim by another, for losses that the server notices at once.
+func (h *history) failovers() (found []measured, disturbed int) {
+	var claims []*auditRow
+	for i := range h.Audit {
+		if a := &h.Audit[i]; a.claims() {
+			claims = append(claims, a)
+		}
+	}
+	slices.SortFunc(claims, func(a, b *auditRow) int { return a.At.Compare(b.At) })
+	for _, f := range h.Faults {
+		if !f.Leader || f.Kind != faultKill && f.Kind != faultLeader && f.Kind != faultCut {
+			continue
+		}
+		after, _ := slices.BinarySearchFunc(claims, f.From, func(a *auditRow, at time.Time) int { return cmp.Or(a.At.Compare(at), -1) })
+		if after == 0 {
+			continue
+		}
+		next := slices.IndexFunc(claims[after:], func(a *auditRow) bool { return a.Backend != claims[after-1].Backend })
+		if next < 0 {
+			continue
+		}
+		if took := claims[after+next].At.Sub(f.From); h.undisturbed(f, took) {
+			found = append(found, measured{f, took})
+		} else {
+			disturbed++
+		}
+	}
+	return found, disturbed
+}
+
+// recoveries are the times from a kill to when each task that the process was running was free again.
+func (h *history) recoveries() (found []measured, disturbed int) {
+	x := h.in()
+	for _, f := range h.Faults {
+		if f.Kind != faultKill {
+			continue
+		}
+		for _, r := range h.runningAt(f.PID, f.From) {
+			if r.End != nil {
+				continue
+			}
+			took := h.Until.Sub(f.From) // at least, if it never came back
+			if free := x.releases[r.Fence]; free != nil {
+				took = free.At.Sub(f.From)
+			}
+			if h.undisturbed(f, took) {
+				found = append(found, measured{f, took})
+			} else {
+				disturbed++
+			}
+		}
+	}
+	return found, disturbed
+}
+
+// p99 is the time that at most one in a hundred exceeds.
+func p99(of []measured) time.Duration { return quantile(of, 0.99) }
+
+func quantile(of []measured, q float64) time.Duration {
+	if len(of) == 0 {
+		return 0
+	}
+	sorted := slices.SortedFunc(slices.Values(of), func(a, b measured) int { return cmp.Compare(a.took, b.took) })
+	return sorted[min(int(q*float64(len(sorted))), len(sorted)-1)].took
+}
+
+func failoverIsQuick(h *history) []violation {
+	if found, _ := h.failovers(); p99(found) > failoverLimit {
+		return []violation{{"failover", "", fmt.Sprintf("p99 of %d is %s, want at most %s", len(found), p99(found), failoverLimit)}}
+	}
+	return nil
+}
+
+func recoveryIsQuick(h *history) []violation {
+	if found, _ := h.recoveries(); p99(found) > recoveryLimit {
+		return []violation{{"recovery", "", fmt.Sprintf("p99 of %d is %s, want at most %s", len(found), p99(found), recoveryLimit)}}
+	}
+	return nil
+}

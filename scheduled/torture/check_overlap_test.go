@@ -1,0 +1,87 @@
+//go:build unix
+
+package torture
+
+import (
+	"slices"
+	"time"
+)
+
+// overlap is two runs of one task at one time.
+type overlap struct {
+	first, second *run
+	excuse        string // "": none
+}
+
+// overlaps finds all, with what excuses them.
+func (h *history) overlaps() []overlap {
+	byID := map[string][]*run{}
+	for i := range h.Runs {
+		byID[h.Runs[i].ID] = append(byID[h.Runs[i].ID], &h.Runs[i])
+	}
+	var found []overlap
+	for _, runs := range byID {
+		slices.SortFunc(runs, func(a, b *run) int { return a.At.Compare(b.At) })
+		for i, a := range runs {
+			for _, b := range runs[i+1:] {
+				if b.At.Before(a.Latest) {
+					found = append(found, overlap{a, b, h.excuse(a, b)})
+				}
+			}
+		}
+	}
+	return found
+}
+
+// excuse is why a handler may still have run when the next began: it does not mind its context, whose end had come; or its
+// process was frozen, and it ended when that looked again.
+func (h *history) excuse(a, b *run) string {
+	if a.Deaf && (a.End == nil || !a.End.Ended.IsZero() && !b.At.Before(a.End.Ended)) {
+		return "deaf"
+	}
+	for _, s := range h.spans(a.PID) {
+		to := s.To
+		if to.IsZero() {
+			to = a.Latest
+		}
+		if to.Sub(s.From) >= frozenLeast && to.After(a.At) && s.From.Before(b.At) && !a.Latest.After(to.Add(looksWithin)) {
+			return "frozen"
+		}
+	}
+	return ""
+}
+
+// noneRunsTwiceAtOnce: but for handlers that do not mind their context, and processes that were frozen.
+func noneRunsTwiceAtOnce(h *history) (wrong []violation) {
+	for _, o := range h.overlaps() {
+		if o.excuse == "" {
+			wrong = append(wrong, broken("overlap", o.first.ID,
+				"fence %d in process %d ran from %s to %s, fence %d in process %d began at %s",
+				o.first.Fence, o.first.PID, h.offset(o.first.At), h.offset(o.first.Latest), o.second.Fence, o.second.PID,
+				h.offset(o.second.At)))
+		}
+	}
+	return wrong
+}
+
+// excused counts overlaps by their excuse.
+func (h *history) excused() map[string]int {
+	counts := map[string]int{}
+	for _, o := range h.overlaps() {
+		if o.excuse != "" {
+			counts[o.excuse]++
+		}
+	}
+	return counts
+}
+
+// runningAt lists the runs of a process that had begun and not ended at an instant.
+func (h *history) runningAt(pid int, at time.Time) []*run {
+	var found []*run
+	for i := range h.Runs {
+		if r := &h.Runs[i]; r.PID == pid && r.At.Before(at) && (r.End == nil || r.End.At.After(at)) {
+			found = append(found, r)
+		}
+	}
+	return found
+}

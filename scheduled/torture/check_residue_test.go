@@ -1,0 +1,28 @@
+//go:build unix
+
+package torture
+
+// nothingIsLeft: all ended in time, and left no hold, no River job, no session within a transaction and no goroutine.
+func nothingIsLeft(h *history) (wrong []violation) {
+	say := func(id, format string, args ...any) {
+		wrong = append(wrong, broken("residue", id, format, args...))
+	}
+	if h.Quiet.IsZero() {
+		say("", "not all that was left to do was done %s after everything was mended at %s", quietLimit, h.offset(h.Calmed))
+	}
+	for _, row := range h.Tasks {
+		if row.Fence != nil {
+			say(row.ID, "it is still held, with fence %d", *row.Fence)
+		}
+	}
+	for _, job := range h.Jobs {
+		say("", "a River job was left: %s", job)
+	}
+	for _, session := range h.Sessions {
+		say("", "a session was left within a transaction: %s", session)
+	}
+	for _, text := range h.Wrong {
+		say("", "%s", text)
+	}
+	return wrong
+}

@@ -1,0 +1,193 @@
+//go:build unix
+
+package torture
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// completionsAreSingle: at most one settled completion per revision, in the history and on the row.
+func completionsAreSingle(h *history) (wrong []violation) {
+	type key struct {
+		id       string
+		revision int64
+	}
+	lines, rows := map[key]int{}, map[key]int{}
+	for _, e := range h.Executions {
+		if e.Outcome == "COMPLETED" {
+			lines[key{e.TaskID, e.Revision}]++
+		}
+	}
+	for i := range h.Audit {
+		if a := &h.Audit[i]; a.becomes("COMPLETED") && !a.Recurs {
+			rows[key{a.ID, *a.Revision}]++
+		}
+	}
+	for k, n := range lines {
+		if n > 1 {
+			wrong = append(wrong, broken("completed twice", k.id, "revision %d has %d lines of completions", k.revision, n))
+		}
+	}
+	for k, n := range rows {
+		if n > 1 {
+			wrong = append(wrong, broken("completed twice", k.id, "revision %d became COMPLETED %d times", k.revision, n))
+		}
+	}
+	return wrong
+}
+
+// noStaleCompletion: a claim ends a task only if the row is still the claim's; else the row is only released.
+func noStaleCompletion(h *history) (wrong []violation) {
+	x := h.in()
+	say := func(a *auditRow, format string, args ...any) {
+		wrong = append(wrong, broken("stale completion", a.ID, format, args...))
+	}
+	for fence, a := range x.releases {
+		c := x.claims[fence]
+		if c == nil || a.Op == "DELETE" {
+			say(a, "fence %d was released by %s, and claimed: %v", fence, a.Op, c != nil)
+			continue
+		}
+		current := *a.OldStatus == "EXECUTING" && *a.OldRevision == *c.Revision
+		e := x.executions[fence]
+		if !current && (*a.Status != *a.OldStatus || *a.Revision != *a.OldRevision) {
+			say(a, "the claim of revision %d, fence %d, made revision %d %s→%s", *c.Revision, fence, *a.OldRevision, *a.OldStatus,
+				*a.Status)
+		}
+		if e != nil && e.Outcome == "COMPLETED" && (!current || e.Revision != *c.Revision) {
+			say(a, "fence %d was recorded as COMPLETED for revision %d, when the row was %s with revision %d", fence, e.Revision,
+				*a.OldStatus, *a.OldRevision)
+		}
+		if e != nil && e.Outcome == "SUPERSEDED" && current {
+			say(a, "fence %d was recorded as SUPERSEDED, and nothing had superseded revision %d", fence, *c.Revision)
+		}
+	}
+	for i := range h.Audit {
+		a := &h.Audit[i]
+		if a.becomes("COMPLETED") && !a.Recurs && !a.releases() {
+			say(a, "it became COMPLETED without a claim")
+		}
+	}
+	return wrong
+}
+
+// Outcomes of claims that never came to call their handler.
+var neverStarted = map[string]bool{"RELEASED": true, "EXPIRED": true, "CANCELLED": true}
+
+// outcomesAgreeWithDiaries: what is recorded of a claim is what its handler did.
+func outcomesAgreeWithDiaries(h *history) (wrong []violation) {
+	x := h.in()
+	for i := range h.Executions {
+		e := &h.Executions[i]
+		runs := x.runs[e.Fence]
+		say := func(format string, args ...any) {
+			wrong = append(wrong, broken("outcome", e.TaskID, "fence %d, %s: %s", e.Fence, e.Outcome, fmt.Sprintf(format, args...)))
+		}
+		switch {
+		case neverStarted[e.Outcome]:
+			if len(runs) > 0 {
+				say("but its handler was called")
+			}
+			continue
+		case e.Outcome == "LOST":
+			continue // whether it began, and what it came to, nobody knows
+		case len(runs) == 0:
+			say("but its handler was not called")
+			continue
+		case runs[0].End == nil:
+			say("but its handler did not end")
+			continue
+		}
+		end := runs[0].End
+		if at := x.written[e.Fence]; at != nil && at.At.Before(end.At) {
+			say("was written at %s, before its handler ended at %s", h.offset(at.At), h.offset(end.At))
+		}
+		switch ok := end.How == "ok"; {
+		case e.Outcome == "COMPLETED" && !ok:
+			say("but its handler ended with %s", end.How)
+		case (e.Outcome == "RETRIED" || e.Outcome == "FAILED" || e.Outcome == "SNOOZED") && ok && !transactional(e.Type):
+			say("but its handler returned nil")
+		}
+	}
+	return wrong
+}
+
+// effectsAreExactlyOnce: a transactional handler's writes are there if and only if its completion is, and in the same
+// transaction; also that of one that was superseded.
+func effectsAreExactlyOnce(h *history) (wrong []violation) {
+	x := h.in()
+	byFence := map[int64][]effect{}
+	for _, e := range h.Effects {
+		byFence[e.Fence] = append(byFence[e.Fence], e)
+	}
+	for i := range h.Executions {
+		e := &h.Executions[i]
+		if !transactional(e.Type) {
+			continue
+		}
+		want := 0
+		if e.Outcome == "COMPLETED" || e.Outcome == "SUPERSEDED" && e.Error == nil {
+			want = 1
+		}
+		got := byFence[e.Fence]
+		delete(byFence, e.Fence)
+		if len(got) != want {
+			wrong = append(wrong, broken("effects", e.TaskID, "fence %d, %s, has %d effects, want %d", e.Fence, e.Outcome, len(got), want))
+			continue
+		}
+		if line := x.written[e.Fence]; want == 1 && line != nil && line.TxID != got[0].TxID {
+			wrong = append(wrong, broken("effects", e.TaskID, "fence %d: the effect is of transaction %d, its %s of %d", e.Fence,
+				got[0].TxID, e.Outcome, line.TxID))
+		}
+	}
+	for fence, left := range byFence {
+		wrong = append(wrong, broken("effects", left[0].TaskID, "fence %d has %d effects and no execution", fence, len(left)))
+	}
+	return wrong
+}
+
+// settlesAreQuick: what a handler has done is recorded at once, whatever locks others have on other tasks, unless something
+// was done to the nodes or to Postgres about then.
+func settlesAreQuick(h *history) (wrong []violation) {
+	x := h.in()
+	for i := range h.Executions {
+		e := &h.Executions[i]
+		line, runs := x.written[e.Fence], x.runs[e.Fence]
+		if line == nil || len(runs) != 1 || runs[0].End == nil || transactional(e.Type) || e.Outcome == "LOST" {
+			continue
+		}
+		ended := runs[0].End.At
+		took := line.At.Sub(ended)
+		if took <= settledWithin || h.lockedByWriter(e.TaskID, ended, line.At) || h.struckAbout(ended, line.At) {
+			continue
+		}
+		if stood := h.stood(runs[0].PID, ended, line.At); took-stood > settledWithin {
+			wrong = append(wrong, broken("settle", e.TaskID, "fence %d ended at %s, and was recorded %s later", e.Fence, h.offset(ended),
+				short(took)))
+		}
+	}
+	return wrong
+}
+
+// lockedByWriter says whether a writer may have had the task's row locked.
+func (h *history) lockedByWriter(id string, from, to time.Time) bool {
+	for _, e := range h.in().entriesOf(h, id) {
+		if e.mayLock(from, to) {
+			return true
+		}
+	}
+	return strings.HasSuffix(id, childSuffix)
+}
+
+// struckAbout says whether something was done to the nodes or to Postgres, or was still being done, shortly before or in an
+// interval.
+func (h *history) struckAbout(from, to time.Time) bool {
+	for _, f := range h.Faults {
+		if !strings.HasPrefix(f.Target, "writer") && f.From.Before(to) && (f.To.IsZero() || f.To.Add(recoveryLimit).After(from)) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,117 @@
+//go:build unix
+
+package torture
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+	"time"
+)
+
+// Kinds of marks.
+const (
+	markUp    = "up"    // the process is up
+	markStart = "start" // a handler is called
+	markEnd   = "end"   // it has returned, panicked or ended its goroutine
+	markStall = "stall" // the process did not get on from At to Until
+)
+
+// mark is a line of a diary. Its times are the machine's, which are the database's too: both run on it.
+type mark struct {
+	Kind     string    `json:"kind"`
+	At       time.Time `json:"at"`
+	ID       string    `json:"id,omitempty"`
+	Type     string    `json:"type,omitempty"`
+	Fence    int64     `json:"fence,omitempty"`
+	Revision int64     `json:"revision,omitempty"`
+	Attempt  int       `json:"attempt,omitempty"`
+	Gate     time.Time `json:"gate,omitzero"` // when the gate let it through, as the engine tells its handler
+	Due      time.Time `json:"due,omitzero"`
+	Deaf     bool      `json:"deaf,omitempty"`  // the handler will not mind its context
+	How      string    `json:"how,omitempty"`   // ok, error, panic or goexit
+	Cause    string    `json:"cause,omitempty"` // why its context had ended
+	Ended    time.Time `json:"ended,omitzero"`  // when its context ended
+	Until    time.Time `json:"until,omitzero"`
+	PID      int       `json:"pid,omitempty"`
+}
+
+// wallNow is the machine's time, from the system itself: a node's own clock may be made to lie (see TestClocks).
+func wallNow() time.Time {
+	var now syscall.Timeval
+	_ = syscall.Gettimeofday(&now) // it cannot fail with a pointer that is one
+	return time.Unix(now.Unix())
+}
+
+// diary is a file that a node's process appends to. What is written survives the process: each mark is one write.
+type diary struct{ file *os.File }
+
+func openDiary(path string) (*diary, error) {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open diary: %w", err)
+	}
+	return &diary{file}, nil
+}
+
+func (d *diary) write(m mark) {
+	line, err := json.Marshal(m)
+	if err == nil {
+		_, err = d.file.Write(append(line, '\n'))
+	}
+	if err != nil { // without its diary the process proves nothing
+		fmt.Fprintln(os.Stderr, "diary:", err)
+		os.Exit(nodeFailed)
+	}
+}
+
+// stallLeast is from when on a process that did not get on is recorded: as frozen, or starved by the machine.
+const stallLeast = 40 * time.Millisecond
+
+// watchStalls records when the process did not get on, until stop is closed. A frozen process writes this when it is thawed.
+func (d *diary) watchStalls(stop <-chan struct{}) {
+	const every = 10 * time.Millisecond
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	last := wallNow()
+	for {
+		select {
+		case <-stop:
+			return
+		case <-ticker.C:
+		}
+		now := wallNow()
+		if now.Sub(last) >= stallLeast {
+			d.write(mark{Kind: markStall, At: last, Until: now})
+		}
+		last = now
+	}
+}
+
+// readDiary reads a diary. A last line that a kill has cut short is left out.
+func readDiary(path string) ([]mark, error) {
+	file, err := os.Open(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil // the process was killed before it began
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read diary: %w", err)
+	}
+	defer func() { _ = file.Close() }()
+	var marks []mark
+	lines := bufio.NewScanner(file)
+	for lines.Scan() {
+		var m mark
+		if err := json.Unmarshal(lines.Bytes(), &m); err != nil {
+			if lines.Scan() {
+				return nil, fmt.Errorf("read diary %s: %w", path, err)
+			}
+			break
+		}
+		marks = append(marks, m)
+	}
+	return marks, lines.Err()
+}

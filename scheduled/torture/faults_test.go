@@ -1,0 +1,308 @@
+//go:build unix
+
+package torture
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Kinds of faults.
+const (
+	faultKill      = "kill"       // kill -9, and another in its place
+	faultStop      = "stop"       // a graceful stop, and another in its place
+	faultFreeze    = "freeze"     // SIGSTOP, and SIGCONT up to three leases later
+	faultLeader    = "unseat"     // the leader's session is terminated
+	faultListener  = "deafen"     // the listeners' backends are terminated
+	faultBackend   = "terminate"  // some backend is terminated
+	faultCut       = "cut"        // all connections of a node are closed, and new ones refused
+	faultHush      = "hush"       // nothing comes through, nothing is closed
+	faultSlow      = "slow"       // latency
+	faultNarrow    = "narrow"     // bandwidth
+	faultPostgres  = "postgres"   // Postgres is stopped at once, and started again
+	faultImpatient = "impatience" // new connections have a short statement_timeout
+	faultWriter    = "writer"     // one of the network's, to a writer
+)
+
+var allFaults = []weighted{
+	{faultKill, 6}, {faultStop, 2}, {faultFreeze, 5}, {faultLeader, 3}, {faultListener, 2}, {faultBackend, 5}, {faultCut, 4},
+	{faultHush, 4},
+	{faultSlow, 4}, {faultNarrow, 2}, {faultPostgres, 2}, {faultImpatient, 2}, {faultWriter, 4},
+}
+
+// disturber does things to the system.
+type disturber struct {
+	*rig
+	random *rand.Rand
+	deck   *deck
+	wg     sync.WaitGroup
+	all    sync.Mutex // held by what concerns everybody: one at a time
+}
+
+// blow is one fault. It decides by a source of its own, so that those beside it change nothing.
+type blow struct {
+	*disturber
+	random *rand.Rand
+	fault
+}
+
+const (
+	faultLeast, faultMost = 200 * time.Millisecond, 3 * time.Second
+	stormFor              = 15 * time.Second
+	aloneFor              = 8 * time.Second // long enough for a death to be noticed and dealt with
+)
+
+// disturb does something every now and then until ctx is done, and returns when all of it is over. Storms, in which anything may
+// come on top of anything, take turns with single faults whose consequences can be measured: then only writers are disturbed
+// besides.
+func (r *rig) disturb(ctx context.Context) {
+	d := &disturber{rig: r, random: r.settings.random(1), deck: &deck{dice: newDice(allFaults, r.settings.Faults)}}
+	defer d.wg.Wait()
+	if d.deck.total == 0 {
+		return
+	}
+	measured := r.settings.Alone || r.settings.Faults == nil && r.settings.Length >= time.Minute
+	for {
+		until := time.Now().Add(stormFor)
+		if r.settings.Alone {
+			until = time.Now()
+		}
+		for !measured || time.Now().Before(until) {
+			if d.pause(ctx) != nil {
+				return
+			}
+			d.strike(ctx, d.deck.deal(d.random), false)
+		}
+		if d.alone(ctx) != nil {
+			return
+		}
+	}
+}
+
+// pause is the time between two faults.
+func (d *disturber) pause(ctx context.Context) error {
+	return wait(ctx, faultLeast+time.Duration(d.random.Int64N(int64(faultMost-faultLeast))))
+}
+
+// alone lets all faults end, does a single one, and waits until its consequences are over.
+func (d *disturber) alone(ctx context.Context) error {
+	d.wg.Wait()
+	if err := wait(ctx, 3*time.Second); err != nil { // nodes that were struck last are back
+		return err
+	}
+	kind := []string{faultKill, faultKill, faultKill, faultLeader, faultCut}[d.random.IntN(5)]
+	if d.settings.Faults != nil {
+		kind = d.deck.deal(d.random)
+	}
+	d.strike(ctx, kind, true)
+	for until := time.Now().Add(aloneFor); time.Now().Before(until); {
+		if err := d.pause(ctx); err != nil {
+			return err
+		}
+		d.strike(ctx, faultWriter, false)
+	}
+	return nil
+}
+
+// strike does a fault, which may go on beside others.
+func (d *disturber) strike(ctx context.Context, kind string, alone bool) {
+	b := &blow{disturber: d, random: rand.New(rand.NewPCG(d.random.Uint64(), 0)), fault: fault{Kind: kind, Alone: alone}}
+	d.wg.Go(func() {
+		switch kind {
+		case faultPostgres, faultImpatient:
+			b.everybody(ctx)
+		case faultLeader, faultListener, faultBackend:
+			b.terminate(ctx)
+		case faultWriter:
+			b.writer(ctx)
+		default:
+			b.node(ctx)
+		}
+	})
+}
+
+// begin notes that it begins now.
+func (b *blow) begin() *fault { return b.timeline.begin(b.fault) }
+
+func (b *blow) draw(below time.Duration) time.Duration {
+	return time.Duration(b.random.Int64N(int64(below)))
+}
+
+// node does something to a node that nothing else is being done to.
+func (b *blow) node(ctx context.Context) {
+	_, leader, _ := b.leading(ctx)
+	s := b.slots[b.random.IntN(len(b.slots))]
+	for _, other := range b.slots {
+		if b.Alone && b.random.IntN(2) == 0 && other.current().pid == leader { // else it would seldom be struck alone
+			s = other
+		}
+	}
+	if !s.take() {
+		return
+	}
+	defer s.free()
+	p := s.current()
+	b.Target, b.PID, b.Leader, b.Headless = s.name, p.pid, leader == p.pid, leader == 0
+	switch b.Kind {
+	case faultKill:
+		made := b.begin()
+		p.kill()
+		b.timeline.end(made)
+		_ = wait(ctx, b.draw(2*time.Second))
+		b.must(b.startNode(s))
+	case faultStop:
+		made := b.begin()
+		b.stopNode(p)
+		b.timeline.end(made)
+		b.must(b.startNode(s))
+	case faultFreeze:
+		made := b.begin()
+		p.signal(syscall.SIGSTOP)
+		_ = wait(ctx, 500*time.Millisecond+b.draw(3*leaseTime))
+		p.signal(syscall.SIGCONT)
+		b.timeline.end(made)
+	case faultCut:
+		made := b.begin()
+		s.wire.cut()
+		_ = wait(ctx, b.draw(2500*time.Millisecond))
+		b.must(s.wire.mend(b.address()))
+		b.timeline.end(made)
+	case faultHush, faultSlow, faultNarrow:
+		b.worsen(ctx, s.wire)
+	}
+}
+
+// worsen spoils a wire for a while.
+func (b *blow) worsen(ctx context.Context, w *wire) {
+	made := b.begin()
+	long := 500*time.Millisecond + b.draw(4*time.Second)
+	switch b.Kind {
+	case faultHush:
+		streams := [][]string{{"upstream", "downstream"}, {"upstream"}, {"downstream"}}[b.random.IntN(3)]
+		b.must(w.hush(streams...))
+		long += b.draw(4 * time.Second)
+	case faultSlow:
+		b.must(w.slow(b.draw(300*time.Millisecond), b.draw(300*time.Millisecond), b.draw(100*time.Millisecond)))
+	case faultNarrow:
+		b.must(w.narrow(int64(8 + b.random.IntN(64))))
+	}
+	_ = wait(ctx, long)
+	w.calm()
+	b.timeline.end(made)
+}
+
+// writer does something to a writer's wire.
+func (b *blow) writer(ctx context.Context) {
+	w := b.wires[b.random.IntN(len(b.wires))]
+	b.Target = w.name
+	switch b.random.IntN(3) {
+	case 0:
+		b.Kind = faultCut
+		made := b.begin()
+		w.cut()
+		_ = wait(ctx, b.draw(time.Second))
+		b.must(w.mend(b.address()))
+		b.timeline.end(made)
+	case 1:
+		b.Kind = faultHush
+		b.worsen(ctx, w)
+	default:
+		b.Kind = faultSlow
+		b.worsen(ctx, w)
+	}
+}
+
+const (
+	terminateListenerSQL = `
+SELECT min(pid), bool_or(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = 'tasktable listener'`
+	terminateSomeSQL = `
+SELECT pid, pg_terminate_backend(pid) FROM pg_stat_activity
+WHERE backend_type = 'client backend' AND application_name <> 'torture' AND datname = current_database()
+ORDER BY random() LIMIT 1`
+)
+
+// terminate ends a backend.
+func (b *blow) terminate(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	statement, args := terminateSomeSQL, []any(nil)
+	backend, pid, _ := b.leading(ctx)
+	switch b.Kind {
+	case faultLeader:
+		if pid == 0 {
+			return
+		}
+		b.PID, b.Leader = pid, true
+		statement, args = "SELECT $1::int, pg_terminate_backend($1::int)", []any{backend}
+	case faultListener:
+		statement = terminateListenerSQL
+	}
+	b.Target, b.Headless = "a backend", pid == 0
+	made := b.begin()
+	var struck int
+	var done bool
+	_ = b.admin.QueryRow(ctx, statement, args...).Scan(&struck, &done) // nothing to end, or Postgres is away: no harm is done
+	if struck == backend && backend != 0 {
+		b.timeline.mu.Lock()
+		made.Leader, made.PID = true, pid
+		b.timeline.mu.Unlock()
+	}
+	b.timeline.end(made)
+}
+
+// everybody does what concerns all.
+func (b *blow) everybody(ctx context.Context) {
+	if !b.all.TryLock() {
+		return
+	}
+	defer b.all.Unlock()
+	if b.Kind == faultPostgres {
+		b.stopPostgres(ctx)
+	} else {
+		b.makeImpatient(ctx)
+	}
+}
+
+// stopPostgres stops the server as a power cut would, and starts it again.
+func (b *blow) stopPostgres(ctx context.Context) {
+	b.Target = "postgres"
+	made := b.begin()
+	defer b.timeline.end(made)
+	if err := b.cluster.stop(); err != nil {
+		b.must(err)
+		return
+	}
+	_ = wait(ctx, b.draw(1500*time.Millisecond))
+	b.must(b.startPostgres())
+}
+
+// makeImpatient gives new connections a short statement_timeout, and sees to it that there are some. Afterwards those are ended.
+func (b *blow) makeImpatient(ctx context.Context) {
+	b.Target = "postgres"
+	made := b.begin()
+	defer b.timeline.end(made)
+	timeout := 20 + b.random.IntN(100)
+	b.try(fmt.Sprintf("ALTER DATABASE tasktable SET statement_timeout = %d", timeout))
+	b.try(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'tasktable engine' AND random() < 0.3`)
+	_ = wait(ctx, time.Second+b.draw(3*time.Second))
+	b.try("ALTER DATABASE tasktable RESET statement_timeout")
+	b.try(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+		WHERE backend_type = 'client backend' AND application_name <> 'torture' AND backend_start >= $1`, made.From)
+}
+
+// try does it as soon as it can be done.
+func (d *disturber) try(statement string, args ...any) {
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); <-time.After(100 * time.Millisecond) {
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		_, err := d.admin.Exec(ctx, statement, args...)
+		cancel()
+		if err == nil {
+			return
+		}
+	}
+	d.must(fmt.Errorf("not done: %s", statement))
+}

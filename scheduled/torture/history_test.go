@@ -1,0 +1,272 @@
+//go:build unix
+
+package torture
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// history is all the evidence of a run. Checks are functions of it alone.
+type history struct {
+	Audit      []auditRow
+	Lines      []line
+	Effects    []effect
+	Ops        []opRow
+	Executions []execution
+	Tasks      []taskRow
+	Changes    []int64 // the numbers of the lines of changes
+	Entries    []entry
+	Pauses     []pauseEntry
+	Runs       []run
+	Processes  []life
+	Stalls     []span
+	Faults     []fault
+	Jobs       []string // River jobs that were left
+	Sessions   []string // sessions that were left in a transaction
+	Wrong      []string // what nodes did wrong when they stopped, or ended by themselves
+	Began      time.Time
+	Calmed     time.Time       // when the last fault was over and the writers had stopped
+	Quiet      time.Time       // when nothing was left to do; zero: not in time
+	Until      time.Time       // when the evidence was collected
+	Unserved   map[string]bool // types that no node has
+	Slots      int             // of all nodes for the queue default
+
+	index *index
+}
+
+// auditRow is a change of a task's row.
+type auditRow struct {
+	Seq         int64
+	At          time.Time // when it was made, before its transaction was committed
+	Began       time.Time // its transaction
+	TxID        int64
+	Backend     int
+	App         string
+	Leads       *bool // of a claim: the connection held the leader's lock
+	Op          string
+	ID          string
+	Type        string
+	Queue       string
+	Parent      *string
+	Recurs      bool
+	OldStatus   *string
+	Status      *string
+	OldRevision *int64
+	Revision    *int64
+	OldFence    *int64
+	Fence       *int64
+	OldAttempt  *int
+	Attempt     *int
+	OldNext     *time.Time
+	Next        *time.Time
+	OldHeld     *time.Time
+	Held        *time.Time
+	Priority    int
+	FirstDue    time.Time // the time asked for, or when run_now asked
+	Asked       time.Time // the time asked for
+	Expires     *time.Time
+	MaxAttempts int
+	Expected    time.Duration
+	Does        string // what the payload asks for
+}
+
+// claims says whether the change is a claim: a fence where there was none, or another.
+func (a *auditRow) claims() bool {
+	return a.Fence != nil && (a.OldFence == nil || *a.OldFence != *a.Fence)
+}
+
+// releases says whether the change ends a hold.
+func (a *auditRow) releases() bool {
+	return a.OldFence != nil && (a.Fence == nil || *a.Fence != *a.OldFence)
+}
+
+// edits says whether the change draws a revision, or deletes.
+func (a *auditRow) edits() bool {
+	return a.Op != "UPDATE" || *a.Revision != *a.OldRevision
+}
+
+// becomes says whether the status becomes this one.
+func (a *auditRow) becomes(status string) bool {
+	return a.Status != nil && *a.Status == status && (a.OldStatus == nil || *a.OldStatus != status)
+}
+
+// line is a line of one of the two histories, as a trigger saw it written.
+type line struct {
+	Seq      int64
+	At       time.Time
+	TxID     int64
+	History  string
+	Op       string
+	Number   int64 // a fence, or a revision
+	TaskID   string
+	Revision int64
+	Hash     string
+}
+
+// taskRow is a task as it is at the end.
+type taskRow struct {
+	ID       string
+	Status   string
+	Revision int64
+	Fence    *int64
+}
+
+type effect struct {
+	TaskID   string
+	Revision int64
+	Fence    int64
+	Attempt  int
+	PID      int
+	At       time.Time
+	TxID     int64
+}
+
+type opRow struct {
+	Op       int64
+	TaskID   string
+	Verb     string
+	Outcome  string
+	Revision int64
+	TxID     int64
+}
+
+// execution is a line of scheduled_task_executions as it is at the end.
+type execution struct {
+	Fence      int64
+	TaskID     string
+	Type       string
+	Revision   int64
+	Attempt    int
+	StartedAt  *time.Time
+	FinishedAt time.Time
+	Outcome    string
+	Error      *string
+	Hash       string
+}
+
+// run is one call of a handler.
+type run struct {
+	mark
+	PID    int
+	End    *mark     // nil: the process ended before the handler
+	Latest time.Time // when it had surely begun to be over: at its end, or when its process was about to be killed
+}
+
+// life is a process.
+type life struct {
+	PID   int
+	Slot  string
+	From  time.Time
+	Until time.Time // when it was about to be killed, or had ended
+	Diary string
+}
+
+// span is a time during which a process did not get on.
+type span struct {
+	PID      int
+	From, To time.Time
+}
+
+// violation is a broken promise.
+type violation struct {
+	Check string
+	ID    string // of the task; "": it is not about one
+	What  string
+}
+
+// broken makes a violation.
+func broken(check, id, format string, args ...any) violation {
+	return violation{check, id, fmt.Sprintf(format, args...)}
+}
+
+func (v violation) String() string {
+	if v.ID == "" {
+		return v.Check + ": " + v.What
+	}
+	return v.Check + ": " + v.ID + ": " + v.What
+}
+
+// index is a history sorted for looking up.
+type index struct {
+	byID       map[string][]*auditRow
+	claims     map[int64]*auditRow
+	releases   map[int64]*auditRow
+	executions map[int64]*execution
+	written    map[int64]*line // executions as they were written, by fence
+	runs       map[int64][]*run
+	known      map[int64]time.Time // by transaction: when it was surely committed, as far as is known
+	entryOf    map[int64]*entry    // by op
+	opsOf      map[int64][]*opRow  // by op
+	byTask     map[string][]*entry // the writers' transactions, by task; nil: not looked for yet
+}
+
+// in indexes the history, once.
+func (h *history) in() *index {
+	if h.index != nil {
+		return h.index
+	}
+	x := &index{
+		byID: map[string][]*auditRow{}, claims: map[int64]*auditRow{}, releases: map[int64]*auditRow{},
+		executions: map[int64]*execution{}, written: map[int64]*line{}, runs: map[int64][]*run{},
+		known: map[int64]time.Time{}, entryOf: map[int64]*entry{}, opsOf: map[int64][]*opRow{},
+	}
+	slices.SortStableFunc(h.Audit, func(a, b auditRow) int { return cmp.Compare(a.Seq, b.Seq) })
+	for i := range h.Audit {
+		a := &h.Audit[i]
+		x.byID[a.ID] = append(x.byID[a.ID], a)
+		if a.claims() {
+			x.claims[*a.Fence] = a
+		}
+		if a.releases() {
+			x.releases[*a.OldFence] = a
+		}
+	}
+	for i := range h.Executions {
+		x.executions[h.Executions[i].Fence] = &h.Executions[i]
+	}
+	for i := range h.Lines {
+		if l := &h.Lines[i]; l.History == "executions" && l.Op == "INSERT" {
+			x.written[l.Number] = l
+		}
+	}
+	for i := range h.Runs {
+		r := &h.Runs[i]
+		x.runs[r.Fence] = append(x.runs[r.Fence], r)
+	}
+	x.commits(h)
+	h.index = x
+	return x
+}
+
+// commits finds out by when transactions were surely committed: when the writer had the answer, or when another transaction
+// changed a row after them.
+func (x *index) commits(h *history) {
+	by := func(tx int64, at time.Time) {
+		if known, ok := x.known[tx]; !ok || at.Before(known) {
+			x.known[tx] = at
+		}
+	}
+	for i := range h.Entries {
+		x.entryOf[h.Entries[i].Op] = &h.Entries[i]
+	}
+	for i := range h.Ops {
+		o := &h.Ops[i]
+		x.opsOf[o.Op] = append(x.opsOf[o.Op], o)
+		if e := x.entryOf[o.Op]; e != nil && e.Answer == acknowledged {
+			by(o.TxID, e.Ended)
+		}
+	}
+	for _, changes := range x.byID {
+		for i, a := range changes[:len(changes)-1] {
+			if next := changes[i+1]; next.TxID != a.TxID {
+				by(a.TxID, next.At)
+			}
+		}
+	}
+}
+
+// offset is an instant as seconds since the run began, for reading beside the timeline.
+func (h *history) offset(at time.Time) string { return fmt.Sprintf("%.3f", at.Sub(h.Began).Seconds()) }

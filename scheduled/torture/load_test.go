@@ -1,0 +1,98 @@
+//go:build unix
+
+package torture
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+const (
+	auditRowsSQL = `
+SELECT seq, at, began, txid AS tx_id, backend, app, leads, op, id, type, queue, parent, recurs,
+    old_status, status, old_revision, revision, old_fence, fence, old_attempt, attempt, old_next, next, old_held, held,
+    priority, first_due, asked, expires, max_attempts, expected, does
+FROM torture.audit ORDER BY seq`
+	linesSQL      = `SELECT seq, at, txid AS tx_id, history, op, number, task_id, revision, hash FROM torture.lines ORDER BY seq`
+	effectsSQL    = `SELECT task_id, revision, fence, attempt, pid, at, txid AS tx_id FROM torture.effects`
+	opRowsSQL     = `SELECT op, task_id, verb, outcome, revision, txid AS tx_id FROM torture.ops`
+	executionsSQL = `
+SELECT fence, task_id, type, revision, attempt, started_at, finished_at, outcome, error, md5(e::text) AS hash
+FROM tasktable.scheduled_task_executions AS e`
+	tasksSQL   = `SELECT id::text, status::text, revision, fence FROM tasktable.scheduled_tasks`
+	changesSQL = `SELECT revision FROM tasktable.scheduled_task_changes`
+)
+
+// collect reads all rows of a statement.
+func collect[T any](ctx context.Context, pool *pgxpool.Pool, into *[]T, to pgx.RowToFunc[T], statement string) error {
+	rows, err := pool.Query(ctx, statement)
+	if err != nil {
+		return fmt.Errorf("read the evidence: %w", err)
+	}
+	if *into, err = pgx.CollectRows(rows, to); err != nil {
+		return fmt.Errorf("read the evidence: %w", err)
+	}
+	return nil
+}
+
+// load reads what the database has of the evidence.
+func (h *history) load(ctx context.Context, pool *pgxpool.Pool) error {
+	for _, read := range []func() error{
+		func() error { return collect(ctx, pool, &h.Audit, pgx.RowToStructByName[auditRow], auditRowsSQL) },
+		func() error { return collect(ctx, pool, &h.Lines, pgx.RowToStructByName[line], linesSQL) },
+		func() error { return collect(ctx, pool, &h.Effects, pgx.RowToStructByName[effect], effectsSQL) },
+		func() error { return collect(ctx, pool, &h.Ops, pgx.RowToStructByName[opRow], opRowsSQL) },
+		func() error {
+			return collect(ctx, pool, &h.Executions, pgx.RowToStructByName[execution], executionsSQL)
+		},
+		func() error { return collect(ctx, pool, &h.Tasks, pgx.RowToStructByName[taskRow], tasksSQL) },
+		func() error { return collect(ctx, pool, &h.Changes, pgx.RowTo[int64], changesSQL) },
+	} {
+		if err := read(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readProcesses reads the diaries of processes.
+func (h *history) readProcesses(processes []*process) error {
+	for _, p := range processes {
+		from, until := p.life()
+		one := life{PID: p.pid, Slot: p.slot, From: from, Until: until, Diary: p.diary}
+		h.Processes = append(h.Processes, one)
+		marks, err := readDiary(p.diary)
+		if err != nil {
+			return err
+		}
+		h.addDiary(one, marks)
+	}
+	return nil
+}
+
+// addDiary makes runs of the marks of a process.
+func (h *history) addDiary(of life, marks []mark) {
+	open := map[int64]int{} // fence: index of the run
+	for _, m := range marks {
+		switch m.Kind {
+		case markStart:
+			open[m.Fence] = len(h.Runs)
+			latest := of.Until
+			if latest.IsZero() {
+				latest = time.Now()
+			}
+			h.Runs = append(h.Runs, run{mark: m, PID: of.PID, Latest: latest})
+		case markEnd:
+			if i, ok := open[m.Fence]; ok {
+				h.Runs[i].End, h.Runs[i].Latest = &m, m.At
+				delete(open, m.Fence)
+			}
+		case markStall:
+			h.Stalls = append(h.Stalls, span{of.PID, m.At, m.Until})
+		}
+	}
+}

@@ -1,0 +1,279 @@
+//go:build unix && mutants
+
+package torture
+
+import "time"
+
+// steered are settings for a short run, changed as it is needed. The rest are those of an ordinary run.
+func steered(name string, change func(s *settings)) steer {
+	s := settings{
+		Length: 12 * time.Second, Seed: 1, Nodes: 3, Writers: 3, Pace: 15 * time.Millisecond, Bulk: 20, Slots: 20,
+		Expected: expectedTime, Faults: map[string]int{}, Patience: 15 * time.Second,
+	}
+	change(&s)
+	return steer{name, s}
+}
+
+var (
+	// Much of everything, without faults.
+	busy = steered("busy", func(*settings) {})
+	// Few slots and long work: tasks wait after their claim, and expire.
+	crowded = steered("crowded", func(s *settings) {
+		s.Slots, s.Millis, s.Work, s.Chores = 2, 400, map[string]int{"one": 3, "edit": 1}, map[string]int{doWork: 1}
+		s.Pace = 60 * time.Millisecond
+	})
+	// Edits of what is claimed and waits for its time.
+	fickle = steered("fickle", func(s *settings) { s.Work = map[string]int{"one": 2, "edit": 4, "shared": 4} })
+	// Pauses of whole scopes, one after the other.
+	paused = steered("paused", func(s *settings) { s.Work = map[string]int{"one": 20, "herd": 4, "scope": 4} })
+	// Long work, much of which is cancelled.
+	regretted = steered("regretted", func(s *settings) {
+		s.Work, s.Chores, s.Millis, s.Slots = map[string]int{"one": 1, "edit": 3}, map[string]int{doWork: 1}, 2500, 60
+		s.Pace = 50 * time.Millisecond
+	})
+	// Handlers that outlive their leases.
+	deaf = steered("deaf", func(s *settings) { s.Work, s.Chores = map[string]int{"one": 1}, map[string]int{doWork: 20, doDeaf: 3} })
+	// Links that delay one direction more than the other.
+	lopsided = steered("lopsided", func(s *settings) {
+		s.Length, s.Work, s.Chores, s.Faults = 25*time.Second, map[string]int{"one": 1}, map[string]int{doWork: 1},
+			map[string]int{faultSlow: 1}
+	})
+	// Nodes that nobody hears, with long work under long leases.
+	silent = steered("silent", func(s *settings) {
+		s.Length, s.Millis, s.Expected, s.Slots = 40*time.Second, 14000, 40*time.Second, 60
+		s.Work, s.Faults = map[string]int{"now": 1}, map[string]int{faultHush: 1}
+		s.Pace, s.Patience = 600*time.Millisecond, 40*time.Second
+	})
+	// Nodes that are killed one by one, with long work under long leases.
+	mortal = steered("mortal", func(s *settings) {
+		s.Length, s.Millis, s.Expected, s.Slots = 26*time.Second, 3000, 40*time.Second, 60
+		s.Work, s.Faults, s.Alone = map[string]int{"now": 1}, map[string]int{faultKill: 1}, true
+		s.Pace = 100 * time.Millisecond
+	})
+	// Nothing but long work, on nodes that live.
+	long = steered("long", func(s *settings) {
+		s.Millis, s.Expected, s.Slots, s.Work = 9000, 40*time.Second, 60, map[string]int{"now": 1}
+		s.Pace, s.Patience = 300*time.Millisecond, 20*time.Second
+	})
+	// Little work, and listeners that lose their connections.
+	deafened = steered("deafened", func(s *settings) {
+		s.Length, s.Pace, s.Writers, s.Work = 44*time.Second, 7*time.Second, 1, map[string]int{"now": 1}
+		s.Faults = map[string]int{faultListener: 1}
+	})
+	// Recurring tasks, and leaders that are lost.
+	recurring = steered("recurring", func(s *settings) {
+		s.Length, s.Work, s.Faults = 25*time.Second, map[string]int{"one": 20, "recur": 1}, map[string]int{faultLeader: 1}
+	})
+	// Rows that applications have locked.
+	locked = steered("locked", func(s *settings) {
+		s.Work, s.Chores, s.Pace = map[string]int{"one": 30, "hold": 2}, map[string]int{doWork: 20, doFail: 5}, 10*time.Millisecond
+		s.Millis = 150
+	})
+	// A backlog of several priorities, none of it scheduled for a time that has passed.
+	backlog = steered("backlog", func(s *settings) {
+		s.Slots, s.Work, s.Writers, s.Bulk, s.Pace, s.Millis = 2, map[string]int{"backlog": 1}, 1, 300, 4*time.Second, 50
+	})
+)
+
+// skewed is much of everything, under faults, on nodes whose clocks are wrong.
+var skewed = steered("skewed", func(s *settings) { s.Length, s.Nodes, s.Skewed, s.Faults = 40*time.Second, 4, true, nil })
+
+const (
+	engine = "scheduled/"
+	schema = "migrations/"
+)
+
+// mutants are what is known to be able to go wrong.
+var mutants = []mutant{
+	{
+		// The history's primary key would refuse the line of the second outcome of a claim: it goes, too.
+		name: "settle without the fence", by: []string{"execution line", "stale completion"}, steer: deaf,
+		edits: []edit{
+			{engine + "settle.go", "WHERE t.id = s.id AND t.fence = s.fence\n        LIMIT 1 FOR UPDATE SKIP LOCKED\n    ) AS t ON true",
+				"WHERE t.id = s.id AND t.fence IS NOT NULL\n        LIMIT 1 FOR UPDATE SKIP LOCKED\n    ) AS t ON true"},
+			{engine + "settle.go", "WHERE l.tid IS NOT NULL AND t.id = ANY (ARRAY[l.id]) AND t.fence = l.fence",
+				"WHERE l.tid IS NOT NULL AND t.id = ANY (ARRAY[l.id])"},
+			{engine + "complete.go", "WHERE t.id = ANY (ARRAY[s.id]) AND t.fence = s.fence AND", "WHERE t.id = ANY (ARRAY[s.id]) AND"},
+			{schema + "00001_tables.sql", "    fence        bigint      PRIMARY KEY,\n    task_id      text        NOT NULL,",
+				"    fence        bigint      NOT NULL,\n    task_id      text        NOT NULL,"},
+		},
+	},
+	{
+		name: "settle does not look whether the task was edited", by: []string{"stale completion"}, steer: fickle,
+		edits: []edit{
+			{engine + "settle.go", "(t.status = 'EXECUTING' AND t.revision = s.revision) AS current", "true AS current"},
+		},
+	},
+	{
+		// An edit of a claimed row makes it QUEUED: the status alone would tell, too.
+		name: "the gate does not look at the revision", by: []string{"stale start"}, steer: fickle,
+		edits: []edit{{engine + "gate.go", "CASE WHEN t.status <> 'EXECUTING' OR t.revision <> asked.revision THEN 'edited'",
+			"CASE WHEN false THEN 'edited'"}},
+	},
+	{
+		name: "the gate does not look at the time", by: []string{"early start"}, steer: lopsided,
+		edits: []edit{{engine + "gate.go", "WHEN asked.due > clock.now THEN 'early'", "WHEN false THEN 'early'"}},
+	},
+	{
+		name: "the gate does not look at the expiry", by: []string{"late start"}, steer: crowded,
+		edits: []edit{{engine + "gate.go", "WHEN t.first_due + t.expiration <= clock.now THEN 'expired'", "WHEN false THEN 'expired'"}},
+	},
+	{
+		name: "the gate does not look at pauses", by: []string{"paused start"}, steer: paused,
+		edits: []edit{{engine + "gate.go", "WHEN EXISTS (\n             SELECT 1 FROM tasktable.pauses AS p",
+			"WHEN false AND EXISTS (\n             SELECT 1 FROM tasktable.pauses AS p"}},
+	},
+	{
+		name: "the claim does not look at pauses", by: []string{"claimed paused"}, steer: paused,
+		edits: []edit{{engine + "pauses.go", "if len(paused) == 0 {\n		return lanes", "if len(paused) >= 0 {\n		return lanes"}},
+	},
+	{
+		name: "the claim does not look at the expiry", by: []string{"claimed expired"}, steer: crowded,
+		edits: []edit{{engine + "claim.go",
+			"coalesce(tasktable.due_of(t.id, t.scheduled_at, t.run_now_at, t.jitter) + t.expiration <= clock.now, false) AS expired",
+			"false AS expired"}},
+	},
+	{
+		name: "a cancel does not reach the handler", by: []string{"cancel"}, steer: regretted,
+		edits: []edit{{engine + "keeper.go", "case state.Cancelled:\n			k.worker.changed(r, handlers.ErrCancelled)",
+			"case state.Cancelled:\n			k.worker.changed(r, nil)"}},
+	},
+	{
+		name: "an edit clears the hold", by: []string{"execution line", "overlap"}, steer: fickle,
+		edits: []edit{{schema + "00005_recurrence.sql",
+			"            NEW.chain := 0; -- Again and follow-ups write it; anybody else's edit begins anew\n",
+			"            NEW.chain := 0;\n            NEW.fence := NULL;\n            NEW.held_until := NULL;\n"}},
+	},
+	{
+		name: "a claim reuses a number", by: []string{"leadership"}, steer: busy,
+		edits: []edit{{engine + "claim.go", "ELSE nextval('tasktable.task_numbers') END,\n        held_until",
+			"ELSE t.revision END,\n        held_until"}},
+	},
+	{
+		name: "an edit draws no number", by: []string{"application row"}, steer: fickle,
+		edits: []edit{{schema + "00005_recurrence.sql",
+			"    NEW.revision := nextval('tasktable.task_numbers');\n    IF NEW.status <> 'PAUSED' THEN\n        NEW.paused_until",
+			"    IF TG_OP = 'INSERT' THEN NEW.revision := nextval('tasktable.task_numbers'); END IF;\n" +
+				"    IF NEW.status <> 'PAUSED' THEN\n        NEW.paused_until"}},
+	},
+	{
+		name: "a lease counts from the due time", by: []string{"lease"}, steer: busy,
+		edits: []edit{{engine + "claim.go", "ELSE greatest(clock.now, t.next_attempt_at) + $3::interval + least",
+			"ELSE t.next_attempt_at + $3::interval + least"}},
+	},
+	{
+		name: "an attempt is not counted", by: []string{"attempts"}, steer: busy,
+		edits: []edit{{engine + "claim.go", "attempt = t.attempt + CASE WHEN chosen.expired THEN 0 ELSE 1 END", "attempt = t.attempt"}},
+	},
+	{
+		name: "what failed is given back", by: []string{"attempts"}, steer: busy,
+		edits: []edit{{engine + "settle.go", "attempt = CASE WHEN l.current AND l.refund THEN",
+			"attempt = CASE WHEN l.current AND NOT l.refund THEN"}},
+	},
+	{
+		name: "claims are committed by the pool", by: []string{"leadership"}, steer: busy,
+		edits: []edit{{engine + "pass.go", "tx, err := l.session.conn.Begin(ctx)", "tx, err := l.config.Pool.Begin(ctx)"}},
+	},
+	{
+		name: "every node claims", by: []string{"leadership"}, steer: busy,
+		edits: []edit{
+			{engine + "look.go", "if pass && l.session.leads {", "if pass {"},
+			{engine + "look.go", "if err := l.session.follow(ctx); err != nil || !l.session.leads {\n			return false, err\n		}",
+				"if err := l.session.follow(ctx); err != nil {\n			return false, err\n		}"},
+		},
+	},
+	{
+		name: "a transactional handler is settled apart", by: []string{"effects"}, steer: busy,
+		edits: []edit{{engine + "transactional.go", "b.settleTx(ctx, tx.querier, r, e)", "b.settleTx(ctx, b.enginePool, r, e)"}},
+	},
+	{
+		name: "settling waits for locks", by: []string{"settle"}, steer: locked,
+		edits: []edit{{engine + "settle.go", "LIMIT 1 FOR UPDATE SKIP LOCKED\n    ) AS t ON true",
+			"LIMIT 1 FOR UPDATE\n    ) AS t ON true"}},
+	},
+	{
+		// What the database refuses makes the task fail, with the reason: it does not halt the others, but it is not what was to
+		// come of it.
+		name: "text is not scrubbed", by: []string{"given up", "outcome"}, steer: busy,
+		edits: []edit{{engine + "scrub.go",
+			"text = strings.ToValidUTF8(text, \"\\uFFFD\")\n	return strings.ReplaceAll(text, \"\\x00\", \"\\uFFFD\")",
+			"return strings.Clone(text)"}},
+	},
+	{
+		// The look each second finds what a lost notification did not tell: it goes, too.
+		name: "nobody looks after listening again", by: []string{"gap"}, steer: deafened,
+		edits: []edit{
+			{engine + "life.go", "relistened: func(ctx context.Context) { tell(l.wake); l.keeper.runOnce(ctx) }",
+				"relistened: func(context.Context) {}"},
+			{engine + "leader.go", "found := look{Next: l.nextDue(seen.lanes)}", "found := look{Next: -1}"},
+		},
+	},
+	{
+		// Either would do: a node counts as dead once its lock is free, and is only taken for dead with the lock in hand.
+		name: "living nodes are taken for dead", by: []string{"overlap"}, steer: long,
+		edits: []edit{
+			{engine + "reclaim.go", "if node.Held || now.Sub(", "if now.Sub("},
+			{engine + "reclaim.go", "!known || node.Held {", "!known {"},
+			{engine + "reclaim.go", "if !free {\n			return nil\n		}", "_ = free"},
+		},
+	},
+	{
+		// The end of the lease would end the handlers as well: these are long. So would the end of the node's life, in time.
+		name: "a node that nobody hears goes on", by: []string{"overlap"}, steer: silent,
+		edits: []edit{
+			{engine + "life.go",
+				"l.log.Error(\"session lost; handlers are stopped\", \"error\", lost)\n		endHandlers(handlers.ErrLeaseLost)",
+				"l.log.Error(\"session lost\", \"error\", lost)"},
+			{engine + "life.go",
+				"case <-sessionCtx.Done(): // lost: the handlers' contexts end with it\n		endHandlers(handlers.ErrLeaseLost)",
+				"case <-sessionCtx.Done():"},
+			{engine + "life.go", "	defer endHandlers(nil)\n", ""},
+		},
+	},
+	{
+		// The end of the leases would bring the tasks back: these are long.
+		name: "the River job goes before its tasks are settled", by: []string{"recovery"}, steer: mortal,
+		edits: []edit{{engine + "worker.go", "	runs := w.add(job.queue, holds)\n",
+			"	_, _ = w.enginePool.Exec(w.settling, w.statements.schema.SQL(deleteJobsSQL), []int64{job.id})\n" +
+				"	runs := w.add(job.queue, holds)\n"}},
+	},
+	{
+		name: "what dead nodes ran is left to the leases", by: []string{"recovery"}, steer: mortal,
+		edits: []edit{{engine + "leader.go", "if err := l.reclaimDead(ctx); err != nil {\n		return err\n	}\n", ""}},
+	},
+	{
+		name: "a fork does not plan the next fire", by: []string{"fork"}, steer: recurring,
+		edits: []edit{{engine + "fork.go", "	_, err := q.Exec(ctx, s.schema.SQL(advanceSQL)",
+			"	if len(c.fires) > 0 {\n		return nil\n	}\n	_, err := q.Exec(ctx, s.schema.SQL(advanceSQL)"}},
+	},
+	{
+		name: "missed fires leave nothing", by: []string{"steady fires"}, steer: recurring,
+		edits: []edit{{engine + "fork.go", "	for _, one := range f.Fires {\n		c.parents",
+			"	for _, one := range f.Fires {\n		if one.Skip != \"\" {\n			continue\n		}\n		c.parents"}},
+	},
+	{
+		name: "occurrences overlap", by: []string{"skipped"}, steer: recurring,
+		edits: []edit{{engine + "fork.go", "if len(live) > 0 && task.Overlap == \"skip\" {",
+			"if len(live) > 1000 && task.Overlap == \"skip\" {"}},
+	},
+	{
+		name: "a line of the history is not written", by: []string{"execution line"}, steer: busy,
+		edits: []edit{{engine + "settle.go",
+			"    FROM locked AS l\n    WHERE l.tid IS NOT NULL\n)\nSELECT l.fence, l.tid IS NOT NULL AS settled",
+			"    FROM locked AS l\n    WHERE l.tid IS NOT NULL AND l.outcome <> 'RETRIED'\n)\n" +
+				"SELECT l.fence, l.tid IS NOT NULL AS settled"}},
+	},
+	{
+		name: "follow-ups are forgotten", by: []string{"follow-up"}, steer: busy,
+		edits: []edit{{engine + "effects.go", "	if len(tasks) == 0 {\n		return nil\n	}\n	author :=",
+			"	if len(tasks) >= 0 {\n		return nil\n	}\n	author :="}},
+	},
+	{
+		name: "the lowest priority comes first", by: []string{"priority"}, steer: backlog,
+		edits: []edit{
+			{engine + "claim.go", "ORDER BY head.next_attempt_at > clock.now, lane.priority DESC,",
+				"ORDER BY head.next_attempt_at > clock.now, lane.priority,"},
+			{engine + "claim.go", "ORDER BY l.due > clock.now, l.priority DESC, l.due", "ORDER BY l.due > clock.now, l.priority, l.due"},
+		},
+	},
+}

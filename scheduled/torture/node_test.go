@@ -1,0 +1,167 @@
+//go:build unix
+
+package torture
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"go.uber.org/goleak"
+
+	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled"
+)
+
+// nodeVariable holds a nodeConfig as JSON where this test binary is to be a node's process.
+const nodeVariable = "TASKTABLE_TORTURE_NODE"
+
+// skewVariable says by how many seconds the process's clock is to be wrong. Only the build of TestClocks heeds it.
+const skewVariable = "TASKTABLE_TORTURE_SKEW"
+
+// checkSkew sees that the clock is as wrong as it is to be.
+func checkSkew() error {
+	want, _ := strconv.Atoi(os.Getenv(skewVariable)) // none: 0
+	if got := time.Now().Round(0).Sub(wallNow()).Round(time.Second); got != time.Duration(want)*time.Second {
+		return fmt.Errorf("the clock is wrong by %s, want %d s", got, want)
+	}
+	return nil
+}
+
+// Exit codes of a node's process, besides 0.
+const (
+	nodeFailed   = 1
+	nodeLeaked   = 3 // goroutines left after Run returned
+	nodeOrphaned = 4
+)
+
+// What the nodes are configured to. Leases are short, so that freezing a process for three of them does not take the whole run.
+const (
+	startAllowance  = time.Second
+	expectedTime    = 3 * time.Second
+	leaseTime       = startAllowance + expectedTime
+	shutdownTimeout = 3 * time.Second
+	retryDelay      = 150 * time.Millisecond
+	handlerConns    = 8
+)
+
+type nodeConfig struct {
+	URL              string
+	Diary            string
+	Queues           map[string]int
+	Types            []string // nil: all
+	StatementTimeout time.Duration
+	Skew             int // in seconds
+}
+
+// runNode does not return in a node's process.
+func runNode() {
+	if text := os.Getenv(nodeVariable); text != "" {
+		os.Exit(node(text))
+	}
+}
+
+func node(text string) int {
+	go func() { // the test process holds the other end as long as it lives
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		os.Exit(nodeOrphaned)
+	}()
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	level := slog.LevelInfo
+	if os.Getenv("TASKTABLE_TEST_LOG") != "" {
+		level = slog.LevelDebug
+	}
+	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
+	before := goleak.IgnoreCurrent()
+	if err := serveNode(ctx, text, log); err != nil {
+		log.Error("node failed", "error", err)
+		return nodeFailed
+	}
+	if err := goleak.Find(before); err != nil {
+		log.Error("node leaked", "error", err.Error()[:min(len(err.Error()), 4000)])
+		return nodeLeaked
+	}
+	return 0
+}
+
+func serveNode(ctx context.Context, text string, log *slog.Logger) error {
+	var config nodeConfig
+	if err := json.Unmarshal([]byte(text), &config); err != nil {
+		return fmt.Errorf("decode configuration: %w", err)
+	}
+	diary, err := openDiary(config.Diary)
+	if err != nil {
+		return err
+	}
+	stalls := make(chan struct{})
+	var watching sync.WaitGroup
+	watching.Go(func() { diary.watchStalls(stalls) })
+	defer watching.Wait()
+	defer close(stalls)
+	if err := checkSkew(); err != nil {
+		return err
+	}
+	diary.write(mark{Kind: markUp, At: wallNow(), PID: os.Getpid()})
+
+	settings, err := pgxpool.ParseConfig(config.URL)
+	if err != nil {
+		return fmt.Errorf("parse URL: %w", err)
+	}
+	settings.MaxConns = handlerConns
+	settings.ConnConfig.ConnectTimeout = 3 * time.Second
+	if config.StatementTimeout > 0 {
+		settings.ConnConfig.RuntimeParams["statement_timeout"] = strconv.FormatInt(config.StatementTimeout.Milliseconds(), 10)
+	}
+	// Not ctx: the pool outlives the signal.
+	pool, err := pgxpool.NewWithConfig(context.WithoutCancel(ctx), settings)
+	if err != nil {
+		return fmt.Errorf("open pool: %w", err)
+	}
+	defer closeSoon(pool)
+	registry, err := handlers.NewRegistry((&worker{diary: diary, pool: pool}).parts(config.Types)...)
+	if err != nil {
+		return err
+	}
+	node, err := scheduled.New(scheduled.Config{
+		Pool: pool, Handlers: registry, Service: "torture", Logger: log, Queues: config.Queues, StartAllowance: startAllowance,
+		ShutdownTimeout: shutdownTimeout, Retention: -1, Backoff: func(int, error) time.Duration { return retryDelay },
+	})
+	if err != nil {
+		return err
+	}
+	for { // a supervisor would start it again while the database is away
+		err := node.Run(ctx)
+		if err == nil {
+			return nil
+		}
+		log.Warn("node did not begin; trying again", "error", err)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(300 * time.Millisecond):
+		}
+	}
+}
+
+// closeSoon does not wait for a handler that ignores its context and has a connection.
+func closeSoon(pool *pgxpool.Pool) {
+	closed := make(chan struct{})
+	go func() {
+		pool.Close()
+		close(closed)
+	}()
+	select {
+	case <-closed:
+	case <-time.After(10 * time.Second):
+	}
+}

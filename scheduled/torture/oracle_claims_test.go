@@ -1,0 +1,237 @@
+//go:build unix
+
+package torture
+
+import (
+	"fmt"
+	"time"
+)
+
+// claimTales are about who claims what.
+var claimTales = []told{
+	{name: "who claims does not lead", wrong: []string{"leadership"}, tell: func(t *tale) {
+		t.schedule("a", nil)
+		t.runs("a")
+		t.Audit[1].Leads = new(false)
+	}},
+	{name: "a number is drawn twice", wrong: []string{"leadership"}, tell: func(t *tale) {
+		t.schedule("a", nil)
+		t.number--
+		t.runs("a")
+	}},
+	{name: "a held task is claimed", wrong: []string{"leadership", "execution line"}, tell: func(t *tale) {
+		t.schedule("a", nil)
+		t.claim("a")
+		t.rows["a"].Next = new(t.now)
+		fence := t.claim("a")
+		t.starts(fence)
+		t.ends(fence, "ok")
+		t.settle(fence, "COMPLETED")
+		t.Audit[2].Attempt, t.Audit[3].OldAttempt, t.Audit[3].Attempt = new(2), new(2), new(2)
+	}},
+	{name: "a lease is too short", wrong: []string{"lease"}, tell: func(t *tale) {
+		t.schedule("a", nil)
+		t.runs("a")
+		t.Audit[1].Held = new(t.Audit[1].Held.Add(-time.Second))
+	}},
+	{name: "a lease gets shorter", wrong: []string{"lease"}, tell: func(t *tale) {
+		t.schedule("a", nil)
+		fence := t.claim("a")
+		t.begin()
+		t.change("a", "tasktable engine", func(a *auditRow) { a.Held = new(a.OldHeld.Add(-time.Millisecond)) })
+		t.starts(fence)
+		t.ends(fence, "ok")
+		t.settle(fence, "COMPLETED")
+	}},
+	{name: "a lease gets longer", tell: func(t *tale) {
+		t.schedule("a", nil)
+		fence := t.claim("a")
+		t.begin()
+		t.change("a", "tasktable engine", func(a *auditRow) { a.Held = new(a.OldHeld.Add(time.Second)) })
+		t.starts(fence)
+		t.ends(fence, "ok")
+		t.settle(fence, "COMPLETED")
+	}},
+	{name: "an expired task is claimed", wrong: []string{"claimed expired"}, tell: func(t *tale) {
+		t.schedule("a", func(a *auditRow) { a.Expires = new(t.now.Add(time.Millisecond)) })
+		t.passes(time.Second)
+		t.settle(t.claim("a"), "EXPIRED")
+	}},
+	{name: "a paused task is claimed", wrong: []string{"claimed paused"}, tell: func(t *tale) {
+		t.schedule("a", nil)
+		t.Pauses = []pauseEntry{{Queue: "default", Asked: t.now, Held: t.now, Resuming: t.now.Add(time.Second),
+			Over: t.now.Add(time.Second)}}
+		fence := t.claim("a")
+		t.passes(time.Second)
+		t.starts(fence)
+		t.ends(fence, "ok")
+		t.settle(fence, "COMPLETED")
+	}},
+	{name: "a lower priority is claimed first", wrong: []string{"priority"},
+		tell: func(t *tale) { twoPriorities(t); t.runs("low"); t.runs("high") }},
+	{name: "a higher priority is claimed first", tell: func(t *tale) { twoPriorities(t); t.runs("high"); t.runs("low") }},
+	{name: "both are claimed together", tell: func(t *tale) {
+		twoPriorities(t)
+		t.claim("low", "high")
+		for _, fence := range []int64{3, 4} {
+			t.starts(fence)
+			t.ends(fence, "ok")
+			t.settle(fence, "COMPLETED")
+		}
+	}},
+	{name: "a writer has locked the higher one", tell: func(t *tale) {
+		twoPriorities(t)
+		t.Entries = append(t.Entries, entry{Op: 99, Began: t.now, Ended: t.now.Add(time.Second), Answer: refused,
+			IDs: []string{"high"}})
+		t.runs("low")
+		t.runs("high")
+	}},
+	{name: "the higher one is of another type", tell: func(t *tale) {
+		t.schedule("low", func(a *auditRow) { a.Priority = -10 })
+		t.schedule("high", func(a *auditRow) { a.Type, a.Priority = "HERD", 10 })
+		t.runs("low")
+		t.runs("high")
+	}},
+}
+
+func twoPriorities(t *tale) {
+	t.schedule("low", func(a *auditRow) { a.Priority = -10 })
+	t.schedule("high", func(a *auditRow) { a.Priority = 10 })
+}
+
+// recurs schedules a recurring task.
+func (t *tale) recurs(id string) {
+	t.schedule(id, func(a *auditRow) { a.Type, a.Recurs = "TICK", true })
+}
+
+// fires makes the occurrences of a recurring task for the seconds since its beginning, in one transaction that plans the next.
+// A negative number is of one that is skipped.
+func (t *tale) fires(id string, seconds ...int) {
+	t.begin()
+	for _, second := range seconds {
+		status := "QUEUED"
+		if second < 0 {
+			status, second = "SKIPPED", -second
+		}
+		at := t.Began.Add(time.Duration(second) * time.Second)
+		revision := t.draw()
+		name := occurrenceOf(id, second)
+		t.change(name, "tasktable session x", func(a *auditRow) {
+			a.Type, a.Parent, a.Status, a.Revision, a.Attempt, a.FirstDue, a.Asked = "TICK", new(id), new(status), new(revision), new(0),
+				at, at
+			if status == "QUEUED" {
+				a.Next = new(at)
+			}
+		})
+		t.line("changes", name, revision, revision)
+		t.change(id, "tasktable session x", func(a *auditRow) { a.Next = new(at.Add(time.Second)) })
+	}
+	t.passes(time.Millisecond)
+}
+
+func occurrenceOf(id string, second int) string { return fmt.Sprintf("%s@%d", id, second) }
+
+// clock lets time go by until so many seconds after the beginning.
+func (t *tale) clock(second int) {
+	t.now = t.Began.Add(time.Duration(second)*time.Second + time.Millisecond)
+}
+
+// beats has a recurring task fire at some seconds, each alone and run at once.
+func (t *tale) beats(id string, seconds ...int) {
+	for _, second := range seconds {
+		t.clock(second)
+		t.fires(id, second)
+		t.runs(occurrenceOf(id, second))
+	}
+}
+
+// fireTales are about recurring tasks.
+var fireTales = []told{
+	{name: "each second a fire", tell: func(t *tale) {
+		t.recurs("steady/all")
+		t.beats("steady/all", 1, 2, 3)
+		t.cancel("steady/all")
+	}},
+	{name: "a fire is missing", wrong: []string{"steady fires"},
+		tell: func(t *tale) { t.recurs("steady/all"); t.beats("steady/all", 1, 3); t.cancel("steady/all") }},
+	{name: "it never fires", wrong: []string{"steady fires"},
+		tell: func(t *tale) { t.recurs("steady/all"); t.clock(3); t.cancel("steady/all") }},
+	{name: "a fire that should run is skipped", wrong: []string{"steady fires"}, tell: func(t *tale) {
+		t.recurs("steady/all")
+		t.beats("steady/all", 1)
+		t.clock(2)
+		t.fires("steady/all", -2)
+		t.cancel("steady/all")
+	}},
+	{name: "a fire is made twice", wrong: []string{"fires", "steady fires"}, tell: func(t *tale) {
+		t.recurs("steady/all")
+		t.beats("steady/all", 1, 2)
+		t.begin()
+		t.change("again", "tasktable session x", func(a *auditRow) {
+			a.Type, a.Parent, a.Status, a.Revision, a.Attempt, a.Asked = "TICK", new("steady/all"), new("SKIPPED"), new(t.draw()),
+				new(0), t.Began.Add(2*time.Second)
+		})
+		t.line("changes", "again", t.number, t.number)
+		t.change("steady/all", "tasktable session x", func(a *auditRow) { a.Next = new(t.Began.Add(3 * time.Second)) })
+		t.cancel("steady/all")
+	}},
+	{name: "a fire is made before its time", wrong: []string{"fires", "claimed start"}, tell: func(t *tale) {
+		t.recurs("other")
+		t.clock(1)
+		t.fires("other", 2)
+		t.clock(2)
+		t.runs(occurrenceOf("other", 2))
+		t.cancel("other")
+		t.Runs[0].Revision++
+	}},
+	{name: "a fire is made, and the next not planned with it", wrong: []string{"fork"}, tell: func(t *tale) {
+		t.recurs("other")
+		t.beats("other", 1)
+		t.cancel("other")
+		for i := range t.Audit {
+			if a := &t.Audit[i]; a.ID == "other" && !a.edits() {
+				a.TxID += 1000
+			}
+		}
+	}},
+	{name: "some were missed, and the latest runs", tell: func(t *tale) {
+		t.recurs("steady/latest")
+		t.beats("steady/latest", 1)
+		t.clock(4)
+		t.fires("steady/latest", -2, -3, 4)
+		t.runs(occurrenceOf("steady/latest", 4))
+		t.cancel("steady/latest")
+	}},
+	{name: "some were missed, and none runs", wrong: []string{"skipped"}, tell: func(t *tale) {
+		t.recurs("steady/latest")
+		t.beats("steady/latest", 1)
+		t.clock(4)
+		t.fires("steady/latest", -2, -3, -4)
+		t.cancel("steady/latest")
+	}},
+	{name: "an earlier one has not ended", tell: func(t *tale) {
+		t.recurs("steady/skip")
+		t.clock(1)
+		t.fires("steady/skip", 1)
+		fence := t.claim(occurrenceOf("steady/skip", 1))
+		t.starts(fence)
+		t.clock(2)
+		t.fires("steady/skip", -2)
+		t.ends(fence, "ok")
+		t.settle(fence, "COMPLETED")
+		t.cancel("steady/skip")
+	}},
+	{name: "an earlier one has not ended, and the next is to run", wrong: []string{"skipped"}, tell: func(t *tale) {
+		t.recurs("steady/skip")
+		t.clock(1)
+		t.fires("steady/skip", 1)
+		fence := t.claim(occurrenceOf("steady/skip", 1))
+		t.starts(fence)
+		t.clock(2)
+		t.fires("steady/skip", 2)
+		t.ends(fence, "ok")
+		t.settle(fence, "COMPLETED")
+		t.runs(occurrenceOf("steady/skip", 2))
+		t.cancel("steady/skip")
+	}},
+}

@@ -1,0 +1,311 @@
+//go:build unix
+
+package torture
+
+import "time"
+
+// runsTo has a claim come to something after its handler ended somehow.
+func runsTo(t *tale, id, how, outcome string) {
+	fence := t.claim(id)
+	t.starts(fence)
+	t.ends(fence, how)
+	t.settle(fence, outcome)
+}
+
+// settleTales are about what is recorded of claims.
+var settleTales = []told{
+	{name: "a failure, and a success", tell: func(t *tale) {
+		t.schedule("a", nil)
+		runsTo(t, "a", "panic", "RETRIED")
+		t.passes(time.Second)
+		runsTo(t, "a", "ok", "COMPLETED")
+	}},
+	{name: "one revision is completed twice", wrong: []string{"completed twice"}, tell: func(t *tale) {
+		t.schedule("a", nil)
+		t.runs("a")
+		t.change("a", "tasktable engine", func(a *auditRow) { a.Status, a.Next = new("QUEUED"), new(t.now) })
+		t.runs("a")
+	}},
+	{name: "an edited task is completed by the claim of before", wrong: []string{"stale completion"}, tell: func(t *tale) {
+		t.schedule("a", nil)
+		fence := t.claim("a")
+		t.starts(fence)
+		t.verb("reschedule", "a", "rescheduled", func(a *auditRow) { a.Status, a.FirstDue = new("QUEUED"), t.now })
+		t.ends(fence, "ok")
+		t.settle(fence, "COMPLETED")
+		t.runs("a")
+	}},
+	{name: "an edited task runs again", tell: func(t *tale) {
+		t.schedule("a", nil)
+		fence := t.claim("a")
+		t.starts(fence)
+		t.verb("reschedule", "a", "rescheduled", func(a *auditRow) { a.Status, a.FirstDue = new("QUEUED"), t.now })
+		t.ends(fence, "ok")
+		t.settle(fence, "SUPERSEDED")
+		t.runs("a")
+	}},
+	{name: "a cancelled task is finished by the claim of before", wrong: []string{"stale completion", "lost"}, tell: func(t *tale) {
+		t.schedule("a", nil)
+		fence := t.claim("a")
+		t.starts(fence)
+		t.cancel("a")
+		t.ends(fence, "ok")
+		t.settle(fence, "SUPERSEDED")
+		t.Audit[len(t.Audit)-1].Status, t.rows["a"].Status = new("COMPLETED"), new("COMPLETED")
+	}},
+	{name: "nothing superseded it", wrong: []string{"stale completion"}, tell: func(t *tale) {
+		t.schedule("a", nil)
+		runsTo(t, "a", "ok", "SUPERSEDED")
+		t.runs("a")
+	}},
+	{name: "completed, though its handler failed", wrong: []string{"outcome"}, tell: func(t *tale) {
+		t.schedule("a", nil)
+		runsTo(t, "a", "error", "COMPLETED")
+	}},
+	{name: "retried, though its handler succeeded", wrong: []string{"outcome"}, tell: func(t *tale) {
+		t.schedule("a", nil)
+		runsTo(t, "a", "ok", "RETRIED")
+		t.runs("a")
+	}},
+	{name: "never started, though its handler was called", wrong: []string{"outcome"}, tell: func(t *tale) {
+		t.schedule("a", nil)
+		runsTo(t, "a", "ok", "RELEASED")
+		t.runs("a")
+	}},
+	{name: "completed, and its handler was never called", wrong: []string{"outcome"}, tell: func(t *tale) {
+		t.schedule("a", nil)
+		t.settle(t.claim("a"), "COMPLETED")
+	}},
+	{name: "completed before its handler ended", wrong: []string{"outcome"}, tell: func(t *tale) {
+		t.schedule("a", nil)
+		t.runs("a")
+		t.Runs[0].End.At = t.now.Add(time.Second)
+		t.Runs[0].Latest = t.Runs[0].End.At
+	}},
+	{name: "recorded long after its handler ended", wrong: []string{"settle"}, tell: func(t *tale) { recordedLate(t) }},
+	{name: "recorded long after its handler ended, since a writer had locked it", tell: func(t *tale) {
+		recordedLate(t)
+		t.Entries = append(t.Entries, entry{Op: 99, Began: t.Runs[0].End.At, Ended: t.now, Answer: refused, IDs: []string{"a"}})
+	}},
+	{name: "recorded long after its handler ended, since its wire was slow", tell: func(t *tale) {
+		recordedLate(t)
+		t.Faults = []fault{{Kind: faultSlow, Target: "node-1", From: t.Began, To: t.Runs[0].End.At}}
+	}},
+	{name: "handed back before it started", tell: func(t *tale) {
+		t.schedule("a", nil)
+		t.settle(t.claim("a"), "RELEASED")
+		t.runs("a")
+	}},
+	{name: "an effect with its completion", tell: func(t *tale) { t.schedule("a", inATransaction); t.runs("a") }},
+	{name: "an effect with a superseded attempt", tell: func(t *tale) {
+		t.schedule("a", inATransaction)
+		fence := t.claim("a")
+		t.starts(fence)
+		t.cancel("a")
+		t.ends(fence, "ok")
+		t.settle(fence, "SUPERSEDED")
+	}},
+	{name: "two effects", wrong: []string{"effects"}, tell: func(t *tale) {
+		t.schedule("a", inATransaction)
+		t.runs("a")
+		t.Effects = append(t.Effects, t.Effects[0])
+	}},
+	{name: "no effect", wrong: []string{"effects"}, tell: func(t *tale) {
+		t.schedule("a", inATransaction)
+		t.runs("a")
+		t.Effects = nil
+	}},
+	{name: "an effect of a failed attempt", wrong: []string{"effects"}, tell: func(t *tale) {
+		t.schedule("a", inATransaction)
+		runsTo(t, "a", "error", "RETRIED")
+		t.Effects = append(t.Effects, effect{TaskID: "a", Fence: t.Runs[0].Fence, TxID: t.tx})
+		t.runs("a")
+	}},
+	{name: "an effect of another transaction", wrong: []string{"effects"}, tell: func(t *tale) {
+		t.schedule("a", inATransaction)
+		t.runs("a")
+		t.Effects[0].TxID--
+	}},
+	{name: "an effect of no execution", wrong: []string{"effects"}, tell: func(t *tale) {
+		t.schedule("a", inATransaction)
+		t.runs("a")
+		t.Effects = append(t.Effects, effect{TaskID: "a", Fence: 999})
+	}},
+	{name: "an attempt is not counted", wrong: []string{"attempts"}, tell: func(t *tale) {
+		t.schedule("a", nil)
+		fence := t.claim("a")
+		t.Audit[len(t.Audit)-1].Attempt, t.rows["a"].Attempt = new(0), new(0)
+		t.starts(fence)
+		t.ends(fence, "ok")
+		t.settle(fence, "COMPLETED")
+	}},
+	{name: "a failed attempt is given back", wrong: []string{"attempts"}, tell: func(t *tale) {
+		t.schedule("a", nil)
+		runsTo(t, "a", "error", "RETRIED")
+		t.Audit[len(t.Audit)-1].Attempt, t.rows["a"].Attempt = new(0), new(0)
+		t.runs("a")
+	}},
+	{name: "an interrupted attempt is counted", wrong: []string{"attempts"}, tell: func(t *tale) {
+		t.schedule("a", nil)
+		runsTo(t, "a", "error", "INTERRUPTED")
+		t.Audit[len(t.Audit)-1].Attempt, t.rows["a"].Attempt = new(1), new(1)
+		t.runs("a")
+	}},
+	{name: "more attempts than it has", wrong: []string{"attempts", "given up"}, tell: func(t *tale) {
+		t.schedule("a", func(a *auditRow) { a.MaxAttempts = 1 })
+		runsTo(t, "a", "error", "RETRIED")
+		t.runs("a")
+	}},
+	{name: "its last attempt fails", tell: func(t *tale) {
+		t.schedule("a", func(a *auditRow) { a.MaxAttempts = 1 })
+		runsTo(t, "a", "error", "FAILED")
+	}},
+	{name: "it fails though it has attempts left", wrong: []string{"given up"}, tell: func(t *tale) {
+		t.schedule("a", nil)
+		runsTo(t, "a", "error", "FAILED")
+	}},
+	{name: "its handler says that no other attempt would do", tell: func(t *tale) {
+		t.schedule("a", func(a *auditRow) { a.Does = doPermanent })
+		runsTo(t, "a", "error", "FAILED")
+	}},
+	{name: "it expires before its time", wrong: []string{"given up"}, tell: func(t *tale) {
+		t.schedule("a", func(a *auditRow) { a.Expires = new(t.now.Add(time.Hour)) })
+		t.settle(t.claim("a"), "EXPIRED")
+	}},
+	{name: "it expires at its gate", tell: func(t *tale) {
+		t.schedule("a", func(a *auditRow) { a.Expires = new(t.now.Add(20 * time.Millisecond)) })
+		fence := t.claim("a")
+		t.passes(30 * time.Millisecond)
+		t.settle(fence, "EXPIRED")
+	}},
+}
+
+func recordedLate(t *tale) {
+	t.schedule("a", nil)
+	fence := t.claim("a")
+	t.starts(fence)
+	t.ends(fence, "ok")
+	t.passes(settledWithin)
+	t.settle(fence, "COMPLETED")
+}
+
+func inATransaction(a *auditRow) { a.Type = "IN_TX" }
+
+// rowTales are about what writers are told, and what the histories keep.
+var rowTales = []told{
+	{name: "an acknowledged row is gone", wrong: []string{"application row"}, tell: func(t *tale) {
+		t.schedule("a", nil)
+		t.runs("a")
+		t.Ops = nil
+	}},
+	{name: "a row of a transaction that was rolled back", wrong: []string{"application row"}, tell: func(t *tale) {
+		t.schedule("a", nil)
+		t.runs("a")
+		t.Entries[0].Answer = refused
+	}},
+	{name: "a lost answer to a commit that was made", tell: func(t *tale) {
+		t.schedule("a", nil)
+		t.runs("a")
+		t.Entries[0].Answer = unknown
+	}},
+	{name: "the task shows nothing of what was done", wrong: []string{"application row"}, tell: func(t *tale) {
+		t.schedule("a", nil)
+		t.runs("a")
+		t.Ops = append(t.Ops, opRow{Op: 99, TaskID: "a", Verb: "cancel", Outcome: "cancelled", Revision: 98, TxID: 97})
+	}},
+	{name: "a task that waits for a node that nobody has", tell: func(t *tale) {
+		t.schedule("a", func(a *auditRow) { a.Type = "NOBODY" })
+	}},
+	{name: "a task that waits for its time", tell: func(t *tale) {
+		t.schedule("a", func(a *auditRow) { a.FirstDue = t.now.Add(time.Hour); a.Asked = a.FirstDue })
+	}},
+	{name: "a task that just waits", wrong: []string{"lost"}, tell: func(t *tale) { t.schedule("a", nil) }},
+	{name: "a task that is gone", wrong: []string{"lost"}, tell: func(t *tale) { t.schedule("a", nil); t.runs("a") },
+		spoils: func(h *history) { h.Tasks = nil }},
+	{name: "a task that was deleted", tell: func(t *tale) {
+		t.schedule("a", nil)
+		t.runs("a")
+		deleted(t, "a")
+	}},
+	{name: "a task that was cancelled by nobody", wrong: []string{"lost", "change line"}, tell: func(t *tale) {
+		t.schedule("a", nil)
+		t.begin()
+		t.change("a", "tasktable engine", func(a *auditRow) { a.Status, a.Next, a.Revision = new("CANCELLED"), nil, new(t.draw()) })
+	}},
+	{name: "a follow-up with its completion", tell: func(t *tale) {
+		t.schedule("a", func(a *auditRow) { a.Does = doFollow })
+		t.runs("a")
+		followUp(t, "a")
+		t.runs("a" + childSuffix)
+	}},
+	{name: "no follow-up", wrong: []string{"follow-up"}, tell: func(t *tale) {
+		t.schedule("a", func(a *auditRow) { a.Does = doFollow })
+		t.runs("a")
+	}},
+	{name: "a follow-up of a later transaction", wrong: []string{"follow-up"}, tell: func(t *tale) {
+		t.schedule("a", func(a *auditRow) { a.Does = doFollow })
+		t.runs("a")
+		t.begin()
+		followUp(t, "a")
+		t.runs("a" + childSuffix)
+	}},
+	{name: "a line was edited", wrong: []string{"append-only"}, tell: func(t *tale) {
+		t.schedule("a", nil)
+		t.runs("a")
+		t.Lines[1].Op = "UPDATE"
+		t.line("executions", "a", t.Runs[0].Fence, 1)
+	},
+		spoils: func(h *history) { h.Lines[len(h.Lines)-1].TxID = h.Lines[1].TxID }},
+	{name: "a line is another than was written", wrong: []string{"append-only"}, tell: func(t *tale) {
+		t.schedule("a", nil)
+		t.runs("a")
+		t.Executions[0].Hash = "edited"
+	}},
+	{name: "a line of changes is gone", wrong: []string{"append-only"}, tell: func(t *tale) {
+		t.schedule("a", nil)
+		t.runs("a")
+		t.Changes = nil
+	}},
+	{name: "a claim has no line", wrong: []string{"execution line", "lost"}, tell: func(t *tale) {
+		t.schedule("a", nil)
+		t.runs("a")
+		t.Lines, t.Executions = t.Lines[:1], nil
+	}},
+	{name: "a claim's line is of another transaction", wrong: []string{"execution line"}, tell: func(t *tale) {
+		t.schedule("a", nil)
+		t.runs("a")
+		t.Lines[1].TxID++
+	}},
+	{name: "a line of no claim", wrong: []string{"execution line"}, tell: func(t *tale) {
+		t.schedule("a", nil)
+		t.runs("a")
+		t.line("executions", "a", 999, 1)
+		t.Executions = append(t.Executions, execution{Fence: 999, TaskID: "a", Revision: 1, Outcome: "LOST", Hash: "as written"})
+	}},
+	{name: "an edit has no line", wrong: []string{"change line"}, tell: func(t *tale) {
+		t.schedule("a", nil)
+		t.runs("a")
+		t.Lines[0].Number += 1000
+	},
+		spoils: func(h *history) { h.Changes = append(h.Changes, h.Lines[0].Number) }},
+	{name: "a delete has no line", wrong: []string{"change line"}, tell: func(t *tale) {
+		t.schedule("a", nil)
+		t.runs("a")
+		deleted(t, "a")
+		t.Lines = t.Lines[:2]
+	}},
+}
+
+// deleted has a writer delete a task.
+func deleted(t *tale, id string) {
+	t.verb("delete", id, "deleted", func(a *auditRow) { a.Op, a.Status, a.Revision, a.Attempt = "DELETE", nil, nil, nil })
+}
+
+// followUp makes the follow-up of a task, in the transaction under way.
+func followUp(t *tale, id string) {
+	revision := t.draw()
+	t.change(id+childSuffix, "tasktable engine", func(a *auditRow) {
+		a.Status, a.Revision, a.Attempt, a.Next = new("QUEUED"), new(revision), new(0), new(t.now)
+	})
+	t.line("changes", id+childSuffix, revision, revision)
+}

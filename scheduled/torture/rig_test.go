@@ -1,0 +1,298 @@
+//go:build unix
+
+package torture
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tasktable/tasktable/migrations"
+	"github.com/tasktable/tasktable/store/localpg"
+)
+
+// rig is all that a run consists of.
+type rig struct {
+	t        *testing.T
+	settings settings
+	cluster  *cluster
+	admin    *pgxpool.Pool // straight to the server, for what the test itself asks
+	ledger   *ledger
+	timeline *timeline
+	slots    []*slot
+	writers  []*writer
+	wires    []*wire // of the writers
+	began    time.Time
+
+	mu        sync.Mutex
+	processes []*process // all that ever ran
+	wrong     []string   // what nodes did wrong when they stopped
+}
+
+// slot is the place of a node: its wire stays when the process is another.
+type slot struct {
+	name   string
+	wire   *wire
+	config nodeConfig
+
+	mu      sync.Mutex
+	process *process
+	busy    bool // a fault that is not over has it
+}
+
+const beginLimit = 2 * time.Minute
+
+func newRig(t *testing.T, s settings) *rig {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), beginLimit)
+	defer cancel()
+	c, err := startCluster(ctx)
+	if errors.Is(err, localpg.ErrNoPostgres) || errors.Is(err, localpg.ErrUnsupported) {
+		t.Skipf("it needs a Postgres that it can stop: %v", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &rig{t: t, settings: s, cluster: c, ledger: &ledger{}, timeline: &timeline{}, began: time.Now()}
+	t.Cleanup(r.remove)
+	if err := r.prepare(ctx); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func (r *rig) prepare(ctx context.Context) error {
+	config, err := pgxpool.ParseConfig(r.cluster.server.URL())
+	if err != nil {
+		return fmt.Errorf("parse URL: %w", err)
+	}
+	config.ConnConfig.RuntimeParams["application_name"] = "torture"
+	config.ConnConfig.ConnectTimeout = 2 * time.Second
+	if r.admin, err = pgxpool.NewWithConfig(context.WithoutCancel(ctx), config); err != nil {
+		return fmt.Errorf("open pool: %w", err)
+	}
+	if err := migrations.Up(ctx, r.admin, ""); err != nil {
+		return err
+	}
+	if err := prepareAudit(ctx, r.admin); err != nil {
+		return err
+	}
+	if err := r.openWriters(ctx); err != nil {
+		return err
+	}
+	for i := range r.settings.Nodes {
+		if err := r.openSlot(i); err != nil {
+			return err
+		}
+	}
+	return r.awaitNodes(ctx)
+}
+
+func (r *rig) openWriters(ctx context.Context) error {
+	for i := range r.settings.Writers {
+		name := fmt.Sprintf("writer-%d", i+1)
+		w, err := newWire(name, r.cluster.address())
+		if err != nil {
+			return err
+		}
+		r.wires = append(r.wires, w)
+		url, err := r.cluster.urlAt(w.address)
+		if err != nil {
+			return err
+		}
+		one, err := openWriter(context.WithoutCancel(ctx), name, url, r.ledger, r.settings, r.settings.random(uint64(100+i)))
+		if err != nil {
+			return err
+		}
+		r.writers = append(r.writers, one)
+	}
+	return nil
+}
+
+// openSlot starts a node with its wire. One has no handler for a type, as an older version of a service; one has a short
+// statement_timeout.
+func (r *rig) openSlot(i int) error {
+	s := &slot{name: fmt.Sprintf("node-%d", i+1)}
+	var err error
+	if s.wire, err = newWire(s.name, r.cluster.address()); err != nil {
+		return err
+	}
+	r.slots = append(r.slots, s)
+	url, err := r.cluster.urlAt(s.wire.address)
+	if err != nil {
+		return err
+	}
+	s.config = nodeConfig{URL: url, Queues: map[string]int{"default": r.settings.Slots, "slow": max(r.settings.Slots/4, 2)}}
+	if r.settings.Skewed {
+		s.config.Skew = []int{3600, -3600, 0, 86400}[i%4]
+	}
+	if i == 1 {
+		s.config.Types = []string{"PLAIN", "HERD", "TICK", "IN_TX", "IN_SQL"}
+	}
+	if i == 2 {
+		s.config.StatementTimeout = time.Second
+	}
+	return r.startNode(s)
+}
+
+// startNode starts the slot's process.
+func (r *rig) startNode(s *slot) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p, err := startProcess(s.name, r.cluster.dir, len(r.processes)+1, s.config)
+	if err != nil {
+		return err
+	}
+	r.processes = append(r.processes, p)
+	s.mu.Lock()
+	s.process = p
+	s.mu.Unlock()
+	return nil
+}
+
+// current is the slot's process.
+func (s *slot) current() *process {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.process
+}
+
+// take reserves a slot for a fault.
+func (s *slot) take() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.busy {
+		return false
+	}
+	s.busy = true
+	return true
+}
+
+func (s *slot) free() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.busy = false
+}
+
+// awaitNodes waits until all nodes are up and one of them leads.
+func (r *rig) awaitNodes(ctx context.Context) error {
+	for {
+		var live int
+		err := r.admin.QueryRow(ctx, `SELECT count(*) FROM tasktable.nodes WHERE dead_at IS NULL`).Scan(&live)
+		if _, pid, _ := r.leading(ctx); err == nil && live >= r.settings.Nodes && pid != 0 {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("nodes are not up: %d of %d, %w", live, r.settings.Nodes, errors.Join(err, ctx.Err()))
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+const leadingSQL = `
+SELECT leader.pid, split_part(n.host, '/', 2)::int
+FROM pg_locks AS leader JOIN pg_locks AS own ON own.pid = leader.pid AND own.granted
+JOIN tasktable.nodes AS n ON n.number = own.objid::bigint
+WHERE leader.locktype = 'advisory' AND leader.classid::bigint = $1 AND leader.objid = 0 AND leader.objsubid = 2 AND leader.granted
+    AND own.locktype = 'advisory' AND own.classid::bigint = $2 AND own.objsubid = 2`
+
+// leading says which backend and which process lead; 0: none, or nobody can be asked.
+func (r *rig) leading(ctx context.Context) (backend, pid int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	err = r.admin.QueryRow(ctx, leadingSQL, lockClass("leader"), lockClass("node")).Scan(&backend, &pid)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return 0, 0, nil
+	}
+	return backend, pid, err
+}
+
+// address is where Postgres listens now.
+func (r *rig) address() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.cluster.address()
+}
+
+// startPostgres starts the server again. If its port is another by now, the wires are laid to that.
+func (r *rig) startPostgres() error {
+	ctx, cancel := context.WithTimeout(context.Background(), beginLimit)
+	defer cancel()
+	r.mu.Lock()
+	before := r.cluster.address()
+	err := r.cluster.start(ctx)
+	r.mu.Unlock()
+	if err != nil || before == r.address() {
+		return err
+	}
+	for _, w := range r.allWires() {
+		err = errors.Join(err, w.mend(r.address()))
+	}
+	return err
+}
+
+func (r *rig) allWires() []*wire {
+	wires := append([]*wire(nil), r.wires...)
+	for _, s := range r.slots {
+		wires = append(wires, s.wire)
+	}
+	return wires
+}
+
+// stopNode stops a node gracefully; that it does so, and leaves nothing, is one of the promises.
+func (r *rig) stopNode(p *process) {
+	if err := p.stop(stopLimit); err != nil {
+		r.mu.Lock()
+		r.wrong = append(r.wrong, err.Error())
+		r.mu.Unlock()
+	}
+}
+
+// stopLimit is how long a graceful stop may take: the shutdown's time, the grace after it, and what deaf handlers take.
+const stopLimit = shutdownTimeout + 2*5*time.Second + 10*time.Second
+
+// must fails the test for what is the test's own fault.
+func (r *rig) must(err error) {
+	if err != nil {
+		r.t.Error("the test itself: ", err)
+	}
+}
+
+// remove ends whatever is left.
+func (r *rig) remove() {
+	for _, p := range r.processes {
+		if p.running() {
+			p.kill()
+		}
+	}
+	for _, w := range r.writers {
+		w.pool.Close()
+	}
+	if r.admin != nil {
+		r.admin.Close()
+	}
+	for _, w := range r.wires {
+		w.cut()
+	}
+	for _, s := range r.slots {
+		s.wire.cut()
+	}
+	if r.t.Failed() && os.Getenv("TASKTABLE_TORTURE_KEEP") != "" {
+		logs, _ := filepath.Abs(r.cluster.dir)
+		r.t.Log("kept: ", logs)
+		_ = r.cluster.server.Stop()
+		return
+	}
+	if err := r.cluster.remove(); err != nil {
+		r.t.Error(err)
+	}
+}

@@ -1,0 +1,215 @@
+//go:build unix
+
+package torture
+
+import (
+	"fmt"
+	"time"
+)
+
+// tale makes a history by hand: what the evidence of a run without faults would be, step by step. What is told afterwards may
+// then be bent.
+type tale struct {
+	*history
+	now    time.Time
+	number int64 // of revisions and fences
+	tx     int64
+	rows   map[string]*auditRow // the last change of each task
+}
+
+const taleProcess, taleBackend = 7, 70
+
+func newTale() *tale {
+	began := time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)
+	t := &tale{now: began, rows: map[string]*auditRow{}}
+	t.history = &history{
+		Began: began, Unserved: map[string]bool{"NOBODY": true}, Slots: 10,
+		Processes: []life{{PID: taleProcess, Slot: "node-1", From: began}},
+	}
+	return t
+}
+
+// passes lets time go by.
+func (t *tale) passes(d time.Duration) *tale {
+	t.now = t.now.Add(d)
+	return t
+}
+
+func (t *tale) draw() int64 {
+	t.number++
+	return t.number
+}
+
+// begin begins a transaction.
+func (t *tale) begin() int64 {
+	t.passes(time.Millisecond)
+	t.tx++
+	return t.tx
+}
+
+// change records a change of a task's row, made of its last one.
+func (t *tale) change(id, app string, edit func(a *auditRow)) *auditRow {
+	a := auditRow{Op: "INSERT", ID: id, Type: "PLAIN", Queue: "default", FirstDue: t.now, Asked: t.now, MaxAttempts: 3,
+		Expected: expectedTime, Does: doWork}
+	if last := t.rows[id]; last != nil && last.Op != "DELETE" {
+		a = *last
+		a.Op, a.OldStatus, a.OldRevision, a.OldFence, a.OldAttempt, a.OldNext, a.OldHeld = "UPDATE", a.Status, a.Revision, a.Fence,
+			a.Attempt, a.Next, a.Held
+	}
+	a.Seq, a.At, a.Began, a.TxID, a.App, a.Backend, a.Leads = int64(len(t.Audit)+1), t.now, t.now, t.tx, app, taleBackend, nil
+	edit(&a)
+	t.Audit = append(t.Audit, a)
+	t.rows[id] = &a
+	return &t.Audit[len(t.Audit)-1]
+}
+
+// line records a line of one of the histories, in the transaction under way.
+func (t *tale) line(history, id string, number, revision int64) {
+	t.Lines = append(t.Lines, line{
+		Seq: int64(len(t.Lines) + 1), At: t.now, TxID: t.tx, History: history, Op: "INSERT", Number: number, TaskID: id,
+		Revision: revision, Hash: "as written",
+	})
+	if history == "changes" {
+		t.Changes = append(t.Changes, number)
+	}
+}
+
+// verb is a transaction of a writer that does one thing to a task.
+func (t *tale) verb(verb, id, outcome string, edit func(a *auditRow)) {
+	e := entry{Op: int64(len(t.Entries) + 1), Writer: "writer-1", Began: t.now, Answer: acknowledged, IDs: []string{id}}
+	t.begin()
+	revision := t.draw()
+	due := time.Time{}
+	a := t.change(id, "writer-1", func(a *auditRow) {
+		a.Revision, a.Attempt = new(revision), new(0)
+		edit(a)
+		if a.Status != nil && *a.Status == "QUEUED" && a.Fence == nil {
+			a.Next = new(a.FirstDue)
+		} else {
+			a.Next = nil
+		}
+	})
+	if verb == "schedule" || verb == "reschedule" {
+		due = a.FirstDue
+	}
+	t.line("changes", id, revision, revision)
+	t.Ops = append(t.Ops, opRow{Op: e.Op, TaskID: id, Verb: verb, Outcome: outcome, Revision: revision, TxID: t.tx})
+	e.Deeds = []deed{{Verb: verb, ID: id, Outcome: outcome, Revision: revision, Due: due}}
+	t.passes(time.Millisecond)
+	e.Ended = t.now
+	t.Entries = append(t.Entries, e)
+}
+
+// schedule schedules a task for now.
+func (t *tale) schedule(id string, edit func(a *auditRow)) {
+	t.verb("schedule", id, "created", func(a *auditRow) {
+		a.Status = new("QUEUED")
+		if edit != nil {
+			edit(a)
+		}
+	})
+}
+
+func (t *tale) cancel(id string) {
+	t.verb("cancel", id, "cancelled", func(a *auditRow) { a.Status, a.Attempt = new("CANCELLED"), a.OldAttempt })
+}
+
+// claim has the leader claim tasks in one pass; it returns the last one's fence.
+func (t *tale) claim(ids ...string) (fence int64) {
+	t.begin()
+	for _, id := range ids {
+		fence = t.draw()
+		t.change(id, "tasktable session x", func(a *auditRow) {
+			a.Status, a.Fence, a.Attempt, a.Next, a.Leads = new("EXECUTING"), new(fence), new(*a.OldAttempt+1), nil, new(true)
+			a.Held = new(later(t.now, *a.OldNext).Add(startAllowance + a.Expected))
+		})
+	}
+	t.passes(time.Millisecond)
+	return fence
+}
+
+// starts calls the handler of a claim.
+func (t *tale) starts(fence int64) *run {
+	c := t.claimed(fence)
+	t.passes(2 * time.Millisecond)
+	t.Runs = append(t.Runs, run{
+		mark: mark{Kind: markStart, At: t.now, ID: c.ID, Type: c.Type, Fence: fence, Revision: *c.Revision, Attempt: *c.Attempt,
+			Gate: t.now.Add(-time.Millisecond), Due: *c.OldNext},
+		PID: taleProcess, Latest: t.now.Add(time.Hour),
+	})
+	return &t.Runs[len(t.Runs)-1]
+}
+
+// ends lets the handler of a claim end, 10 ms later.
+func (t *tale) ends(fence int64, how string) {
+	t.passes(10 * time.Millisecond)
+	for i := range t.Runs {
+		if r := &t.Runs[i]; r.Fence == fence && r.End == nil {
+			r.End, r.Latest = &mark{Kind: markEnd, At: t.now, Fence: fence, How: how}, t.now
+		}
+	}
+}
+
+func (t *tale) claimed(fence int64) *auditRow {
+	for i := range t.Audit {
+		if a := &t.Audit[i]; a.claims() && *a.Fence == fence {
+			return a
+		}
+	}
+	panic(fmt.Sprintf("fence %d was not claimed in this tale", fence))
+}
+
+// settle records what came of a claim, and releases the row in the same transaction.
+func (t *tale) settle(fence int64, outcome string) {
+	t.begin()
+	c := t.claimed(fence)
+	id, revision := c.ID, *c.Revision
+	t.change(id, "tasktable engine", func(a *auditRow) {
+		a.Fence, a.Held = nil, nil
+		if *a.OldStatus != "EXECUTING" || *a.OldRevision != revision { // edited meanwhile: only released
+			if *a.Status == "QUEUED" {
+				a.Next = new(a.FirstDue)
+			}
+			return
+		}
+		switch outcome {
+		case "COMPLETED", "FAILED", "EXPIRED":
+			a.Status = new(outcome)
+		default:
+			a.Status, a.Next = new("QUEUED"), new(t.now)
+		}
+		if refunded[outcome] {
+			a.Attempt = new(*a.OldAttempt - 1)
+		}
+	})
+	t.line("executions", id, fence, revision)
+	t.Executions = append(t.Executions, execution{
+		Fence: fence, TaskID: id, Type: c.Type, Revision: revision, Attempt: *c.Attempt, FinishedAt: t.now, Outcome: outcome,
+		Hash: "as written",
+	})
+	if transactional(c.Type) && (outcome == "COMPLETED" || outcome == "SUPERSEDED") {
+		t.Effects = append(t.Effects, effect{TaskID: id, Revision: revision, Fence: fence, PID: taleProcess, At: t.now, TxID: t.tx})
+	}
+	t.passes(time.Millisecond)
+}
+
+// runs is a task's whole life from its claim on.
+func (t *tale) runs(id string) (fence int64) {
+	fence = t.claim(id)
+	t.starts(fence)
+	t.ends(fence, "ok")
+	t.settle(fence, "COMPLETED")
+	return fence
+}
+
+// end is the end of the run: all is quiet.
+func (t *tale) end() *history {
+	t.Calmed, t.Quiet = t.now, t.passes(time.Second).now
+	t.Until = t.Quiet
+	for id, a := range t.rows {
+		if a.Op != "DELETE" {
+			t.Tasks = append(t.Tasks, taskRow{ID: id, Status: *a.Status, Revision: *a.Revision, Fence: a.Fence})
+		}
+	}
+	return t.history
+}

@@ -1,0 +1,75 @@
+//go:build unix
+
+package torture
+
+import "time"
+
+// What the promises leave open, each with where it is said. Nothing else is allowed for: where a figure does not do, the
+// engine is wrong or the evidence is.
+const (
+	// "The handler is called within 250 ms of its gate or the gate is asked again. Starts means the gate's instant."
+	callWithin = 250 * time.Millisecond
+	// What the diary cannot show: a process that did not get on for less than this is not recorded.
+	unseenStall = stallLeast
+	// "A frozen process may overlap until it next looks": nodes recheck their running fences each second, and handlers that mind
+	// their context then need a moment to return.
+	looksWithin = time.Second + 500*time.Millisecond
+	// A process counts as frozen when it did not get on for as long as a handler has between the end of its context and that of the
+	// lease: a tenth of it.
+	frozenLeast = leaseTime / 10
+	// "The leader finds a node lock free within about a second, and 5 s after the last sign of life takes it back."
+	recoveryLimit = 7 * time.Second
+	// Another node tries for the leader's lock each second; then it claims.
+	failoverLimit = 3 * time.Second
+	// How long a due task may be overlooked in favour of one of lower priority: not at all ("highest priority first").
+	overlookedFor = time.Duration(0)
+	// "Nodes recheck their running fences each second, NOTIFY only hastens it"; and a moment for the look itself.
+	cancelledWithin = time.Second + 500*time.Millisecond
+	// "An application's open transaction on one row must not stall the rest": an outcome is recorded with the next commits.
+	settledWithin = time.Second
+	// A session that is silent ends after 3 s ("idle_session_timeout 3 s"), before the next can lead.
+	silentLimit = failoverLimit + 3*time.Second
+)
+
+// spans are when a process was frozen or starved, by what was done to it and by what it noticed itself.
+func (h *history) spans(pid int) []span {
+	var found []span
+	for _, f := range h.Faults {
+		if f.Kind == faultFreeze && f.PID == pid {
+			found = append(found, span{pid, f.From, f.To})
+		}
+	}
+	for _, s := range h.Stalls {
+		if s.PID == pid {
+			found = append(found, s)
+		}
+	}
+	return found
+}
+
+// stood is how much of an interval a process did not get on.
+func (h *history) stood(pid int, from, to time.Time) time.Duration {
+	most := time.Duration(0)
+	for _, s := range h.spans(pid) {
+		begin, end := later(s.From, from), earlier(s.To, to)
+		if s.To.IsZero() {
+			end = to
+		}
+		most += max(end.Sub(begin), 0)
+	}
+	return most
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}

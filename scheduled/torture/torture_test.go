@@ -1,0 +1,131 @@
+//go:build unix
+
+package torture
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// TestTorture runs the engine under faults and sees whether the promises were kept.
+func TestTorture(t *testing.T) {
+	s, err := readSettings()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("seed %d, %s", s.Seed, s.Length)
+	r := newRig(t, s)
+	h := r.torture()
+	violations := judge(h)
+	for check, found := range violations {
+		for i, v := range found {
+			if i == shownMost {
+				t.Errorf("violation: %s: and %d more", check, len(found)-i)
+				break
+			}
+			t.Errorf("violation: %s", v)
+			if v.ID != "" && i < 3 {
+				t.Log(h.story(v.ID))
+			}
+		}
+	}
+	t.Log(report(s, h, violations))
+	if t.Failed() {
+		t.Logf("seed %d; the faults:\n%s", s.Seed, printFaults(h.Faults, h.Began))
+	}
+}
+
+// shownMost is how many violations of a check are told one by one.
+const shownMost = 10
+
+// torture runs the writers and the faults, then waits for everything to end, and collects the evidence.
+func (r *rig) torture() *history {
+	working, stopWorking := context.WithTimeout(context.Background(), r.settings.Length)
+	defer stopWorking()
+	h := &history{Began: time.Now(), Unserved: map[string]bool{"NOBODY": true}, Slots: r.settings.Slots * r.settings.Nodes}
+	r.writers[0].scheduleSteady()
+	var writing, disturbing sync.WaitGroup
+	for _, w := range r.writers {
+		writing.Go(func() { w.run(working) })
+	}
+	disturbing.Go(func() { r.disturb(working) })
+	disturbing.Wait()
+	writing.Wait()
+	r.calm()
+	h.Calmed = time.Now()
+	h.Quiet = r.awaitQuiet(h)
+	r.endNodes(h)
+	h.Until = time.Now()
+	h.Faults = r.timeline.all()
+	h.Entries, h.Pauses = r.ledger.all()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if err := h.load(ctx, r.admin); err != nil {
+		r.t.Fatal(err)
+	}
+	if err := h.readProcesses(r.processes); err != nil {
+		r.t.Fatal(err)
+	}
+	return h
+}
+
+// check is a promise.
+type check struct {
+	name string
+	find func(h *history) []violation
+}
+
+// judge asks all checks. What it returns has only those that found something.
+func judge(h *history) map[string][]violation {
+	found := map[string][]violation{}
+	for _, c := range checks {
+		if wrong := c.find(h); len(wrong) > 0 {
+			found[c.name] = wrong
+		}
+	}
+	return found
+}
+
+// story is what is known of a task, in order, for who wants to know how it came to a violation.
+func (h *history) story(id string) string {
+	var told []string
+	tell := func(at time.Time, format string, args ...any) {
+		told = append(told, h.offset(at)+"  "+fmt.Sprintf(format, args...))
+	}
+	x := h.in()
+	for _, a := range x.byID[id] {
+		tell(a.At, "row %s %s→%s revision %s→%s fence %s→%s attempt %s→%s next %s held %s by %q (tx %d, began %s)", a.Op,
+			of(a.OldStatus), of(a.Status),
+			of(a.OldRevision), of(a.Revision), of(a.OldFence), of(a.Fence), of(a.OldAttempt), of(a.Attempt), h.instant(a.Next),
+			h.instant(a.Held), a.App, a.TxID, h.offset(a.Began))
+	}
+	for _, r := range h.Runs {
+		if r.ID == id {
+			tell(r.At, "handler called in process %d: revision %d fence %d attempt %d, gate %s, due %s", r.PID, r.Revision, r.Fence,
+				r.Attempt, h.offset(r.Gate), h.offset(r.Due))
+			if r.End != nil {
+				tell(r.End.At, "handler ended: %s, context %q", r.End.How, r.End.Cause)
+			}
+		}
+	}
+	for _, e := range h.Executions {
+		if e.TaskID == id {
+			tell(e.FinishedAt, "execution line: fence %d revision %d attempt %d %s %q", e.Fence, e.Revision, e.Attempt, e.Outcome,
+				of(e.Error))
+		}
+	}
+	for _, e := range h.Entries {
+		for _, d := range e.Deeds {
+			if d.ID == id {
+				tell(e.Began, "%s: %s → %s revision %d due %s, %s at %s", e.Writer, d.Verb, d.Outcome, d.Revision, h.offset(d.Due),
+					e.Answer, h.offset(e.Ended))
+			}
+		}
+	}
+	sortTold(told)
+	return "the story of " + id + ":\n" + strings.Join(told, "\n")
+}

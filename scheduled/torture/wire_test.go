@@ -1,0 +1,106 @@
+//go:build unix
+
+package torture
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/Shopify/toxiproxy/v2"
+	"github.com/rs/zerolog"
+)
+
+// wire is the network between one process or writer and the database.
+type wire struct {
+	name    string
+	server  *toxiproxy.ApiServer
+	proxy   *toxiproxy.Proxy
+	address string // the same after it was cut
+}
+
+// Some toxics have a logger of their own, which only this silences.
+func init() { zerolog.SetGlobalLevel(zerolog.Disabled) }
+
+func newWire(name, upstream string) (*wire, error) {
+	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
+	w := &wire{name: name, server: server, proxy: toxiproxy.NewProxy(server, name, "127.0.0.1:0", upstream)}
+	if err := w.proxy.Start(); err != nil {
+		return nil, fmt.Errorf("start the wire of %s: %w", name, err)
+	}
+	w.address = w.proxy.Listen
+	return w, nil
+}
+
+// cut closes all connections and refuses new ones, until mend.
+func (w *wire) cut() { w.proxy.Stop() }
+
+// mend makes the wire whole again, to where the database is now.
+func (w *wire) mend(upstream string) error {
+	w.calm()
+	w.proxy.Lock()
+	running, same := w.proxy.Enabled, w.proxy.Upstream == upstream
+	w.proxy.Unlock()
+	if running && same {
+		return nil
+	}
+	w.proxy.Stop()
+	w.proxy.Lock()
+	w.proxy.Upstream, w.proxy.Listen = upstream, w.address
+	w.proxy.Unlock()
+	if err := w.proxy.Start(); err != nil {
+		return fmt.Errorf("mend the wire of %s: %w", w.name, err)
+	}
+	return nil
+}
+
+// hush lets nothing through in some directions, and closes nothing: neither end learns that the other does not hear it.
+func (w *wire) hush(streams ...string) error {
+	for _, stream := range streams {
+		if err := w.toxic("timeout", stream, map[string]int64{"timeout": 0}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// slow delays what passes, each way by its own time.
+func (w *wire) slow(up, down, jitter time.Duration) error {
+	for stream, delay := range map[string]time.Duration{"upstream": up, "downstream": down} {
+		attributes := map[string]int64{"latency": delay.Milliseconds(), "jitter": min(jitter, delay).Milliseconds()}
+		if err := w.toxic("latency", stream, attributes); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// narrow lets only so many kilobytes a second through.
+func (w *wire) narrow(kilobytes int64) error {
+	for _, stream := range []string{"upstream", "downstream"} {
+		if err := w.toxic("bandwidth", stream, map[string]int64{"rate": kilobytes}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// calm takes all of hush, slow and narrow away. Connections that were hushed are closed by it: what they lost is lost.
+func (w *wire) calm() { w.proxy.Toxics.ResetToxics(context.Background()) }
+
+func (w *wire) toxic(kind, stream string, attributes map[string]int64) error {
+	encoded, err := json.Marshal(map[string]any{"type": kind, "stream": stream, "attributes": attributes})
+	if err != nil {
+		return fmt.Errorf("encode a toxic: %w", err)
+	}
+	w.calmOne(kind + "_" + stream)
+	if _, err := w.proxy.Toxics.AddToxicJson(strings.NewReader(string(encoded))); err != nil {
+		return fmt.Errorf("make the wire of %s worse by %s: %w", w.name, kind, err)
+	}
+	return nil
+}
+
+// calmOne takes an earlier toxic of the same kind away.
+func (w *wire) calmOne(name string) { _ = w.proxy.Toxics.RemoveToxic(context.Background(), name) }

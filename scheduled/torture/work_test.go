@@ -1,0 +1,298 @@
+//go:build unix
+
+package torture
+
+import (
+	"context"
+	"math/rand/v2"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tasktable/tasktable/store"
+)
+
+// What writers do, and how often.
+var allWork = []weighted{
+	{"herd", 30}, {"one", 120}, {"edit", 90}, {"shared", 30}, {"sync", 8}, {"scope", 2}, {"recur", 4}, {"offclock", 6}, {"nobody",
+		1}, {"pair", 8}, {"hold", 3}, {"now", 0}, {"backlog", 0}, // the last two are for runs that are steered at something
+}
+
+// What single tasks do.
+var allChores = []weighted{
+	{doWork, 50}, {doFail, 10}, {doPermanent, 3}, {doAfter, 4}, {doPanic, 4}, {doGoexit, 4}, {doOverrun, 2}, {doDeaf, 1},
+	{doPoison, 4}, {doSnooze, 4},
+	{doAgain, 4}, {doFollow, 6}, {doHog, 1}, {doExtend, 1},
+}
+
+// The ids that all writers edit.
+const sharedMost = 8
+
+// step does one thing.
+func (w *writer) step(what string) {
+	switch what {
+	case "herd":
+		w.herd()
+	case "one":
+		kind := []string{"PLAIN", "PLAIN", "IN_TX", "IN_TX", "IN_SQL", "RARE"}[w.random.IntN(6)]
+		w.scheduleOne(w.newID(kind), kind, true)
+	case "edit":
+		w.edit()
+	case "shared":
+		id := "shared/" + strconv.Itoa(w.random.IntN(sharedMost))
+		w.ids[id] = "PLAIN"
+		if w.random.IntN(2) == 0 {
+			w.scheduleOne(id, "PLAIN", false)
+		} else {
+			w.verb(id, "PLAIN")
+		}
+	case "sync":
+		w.sync()
+	case "scope":
+		w.pauseScope()
+	case "recur":
+		w.recur()
+	case "offclock":
+		w.offClock()
+	case "nobody":
+		w.scheduleOne(w.newID("NOBODY"), "NOBODY", true)
+	case "pair":
+		w.pair()
+	case "hold":
+		w.hold()
+	case "now":
+		w.oneNow()
+	case "backlog":
+		w.backlog()
+	}
+}
+
+// chore draws what a task is to do.
+func (w *writer) chore(kind string) chore {
+	c := chore{Nonce: w.random.Int64N(1 << 50), Do: w.chores.roll(w.random), Millis: w.random.IntN(15)}
+	if kind == (herd{}.TaskType()) || kind == (tick{}.TaskType()) {
+		c.Do = doWork
+	}
+	switch w.random.IntN(16) {
+	case 0, 1, 2:
+		c.Millis = 200 + w.random.IntN(2500)
+	case 3, 4:
+		c.Millis = w.random.IntN(200)
+	}
+	c.Times = 1 + w.random.IntN(2)
+	switch c.Do {
+	case doDeaf:
+		c.Millis = int((leaseTime / time.Millisecond)) + w.random.IntN(2000)
+	case doSnooze, doAgain:
+		c.Until = time.Now().Add(time.Duration(300+w.random.IntN(1500)) * time.Millisecond).UnixMilli()
+	case doOverrun, doHog, doExtend:
+		c.Millis, c.Times = 0, 1
+	}
+	if c.Do == doWork && w.Millis > 0 && kind != (herd{}.TaskType()) && kind != (tick{}.TaskType()) {
+		c.Millis = w.Millis
+	}
+	return c
+}
+
+// longTime is how long some tasks are expected to take: far longer than a death takes to be noticed.
+const longTime = 20 * time.Second
+
+// childSuffix makes the id of a follow-up.
+const childSuffix = "/child"
+
+// task draws a task of a type. Its times are by the writer's clock.
+func (w *writer) task(id, kind string) store.Task {
+	c := w.chore(kind)
+	if c.Do == doFollow {
+		c.Child = id + childSuffix
+	}
+	task := store.Task{ID: id, Payload: payloadOf(kind, c), ExpectedExecutionTime: w.Expected, Priority: []int{-10, 0, 0, 0, 10,
+		60}[w.random.IntN(6)]}
+	task.MaxAttempts = 3 + w.random.IntN(10)
+	if w.random.IntN(8) == 0 {
+		task.MaxAttempts = 1 + w.random.IntN(2)
+	}
+	if c.Do == doDeaf { // each attempt outlives its lease: more of them would only take longer
+		task.MaxAttempts = 2
+	}
+	if w.random.IntN(3) == 0 && c.Do != doOverrun && c.Do != doDeaf { // what a dead node ran of these comes back before their leases end
+		task.ExpectedExecutionTime = max(longTime, w.Expected)
+	}
+	if w.random.IntN(8) == 0 {
+		task.Expiration = time.Duration(200+w.random.IntN(3000)) * time.Millisecond
+	}
+	if w.random.IntN(4) == 0 {
+		task.Queue = "slow"
+	}
+	switch w.random.IntN(4) {
+	case 0: // at once
+	case 1, 2:
+		task.At = w.now().Add(time.Duration(w.random.IntN(2500)) * time.Millisecond)
+	default:
+		task.At = w.now().Add(time.Duration(-w.random.IntN(1000)) * time.Millisecond)
+	}
+	return task
+}
+
+// deedsOf makes deeds of receipts.
+func deedsOf(tasks []store.Task, receipts []store.Receipt, fresh bool) []deed {
+	deeds := make([]deed, len(receipts))
+	for i, receipt := range receipts {
+		deeds[i] = deed{Verb: "schedule", ID: receipt.ID, Outcome: string(receipt.Outcome), Revision: receipt.Revision,
+			Due: tasks[i].At, Fresh: fresh}
+	}
+	return deeds
+}
+
+// rollsBack is one time in five.
+func rollsBack(random *rand.Rand) bool { return random.IntN(5) == 0 }
+
+// linger is mostly nothing.
+func (w *writer) linger() time.Duration {
+	if w.random.IntN(25) != 0 {
+		return 0
+	}
+	return time.Duration(w.random.IntN(1500)) * time.Millisecond
+}
+
+func (w *writer) scheduleOne(id, kind string, fresh bool) {
+	task := w.task(id, kind)
+	w.remember(id, kind)
+	w.transact([]string{id}, w.linger(), rollsBack(w.random), func(ctx context.Context, tx pgx.Tx) ([]deed, error) {
+		receipt, err := w.tasks.Schedule(ctx, tx, task)
+		return deedsOf([]store.Task{task}, []store.Receipt{receipt}, fresh), err
+	})
+}
+
+// herd schedules many small tasks, of several priorities, often for one time.
+func (w *writer) herd() {
+	n := 1 + w.random.IntN(2*w.Bulk)
+	at := w.now().Add(time.Duration(w.random.IntN(1500)-500) * time.Millisecond)
+	list, ids := make([]store.Task, n), make([]string, n)
+	for i := range list {
+		millis := w.random.IntN(3)
+		if w.random.IntN(20) == 0 {
+			millis = 500 // some are always running, when a node is killed
+		}
+		list[i] = store.Task{
+			ID: w.newID("HERD"), Payload: herd{chore{Do: doWork, Nonce: w.random.Int64N(1 << 50), Millis: millis}}, At: at,
+			ExpectedExecutionTime: expectedTime, Priority: []int{-10, 0, 0, 10}[w.random.IntN(4)], MaxAttempts: 50,
+		}
+		ids[i] = list[i].ID
+	}
+	w.transact(ids, 0, rollsBack(w.random), func(ctx context.Context, tx pgx.Tx) ([]deed, error) {
+		receipts, err := w.tasks.ScheduleMany(ctx, tx, list)
+		return deedsOf(list, receipts, true), err
+	})
+}
+
+// oneNow schedules a task that is due at once.
+func (w *writer) oneNow() {
+	task := store.Task{ID: w.newID("PLAIN"), Payload: plain{chore{Do: doWork, Millis: w.Millis}}, ExpectedExecutionTime: w.Expected}
+	w.transact([]string{task.ID}, 0, false, func(ctx context.Context, tx pgx.Tx) ([]deed, error) {
+		receipt, err := w.tasks.Schedule(ctx, tx, task)
+		return deedsOf([]store.Task{task}, []store.Receipt{receipt}, true), err
+	})
+}
+
+// backlog schedules more for one time than can run at once, of several priorities.
+func (w *writer) backlog() {
+	list, ids := make([]store.Task, w.Bulk), make([]string, w.Bulk)
+	at := w.now().Add(400 * time.Millisecond)
+	for i := range list {
+		list[i] = store.Task{
+			ID: w.newID("HERD"), Payload: herd{chore{Do: doWork, Millis: w.Millis}}, At: at, ExpectedExecutionTime: w.Expected,
+			Priority: w.random.IntN(5) * 10,
+		}
+		ids[i] = list[i].ID
+	}
+	w.transact(ids, 0, false, func(ctx context.Context, tx pgx.Tx) ([]deed, error) {
+		receipts, err := w.tasks.ScheduleMany(ctx, tx, list)
+		return deedsOf(list, receipts, true), err
+	})
+}
+
+// pair changes two tasks in one transaction, in any order, as an application may.
+func (w *writer) pair() {
+	if len(w.known) < 2 {
+		return
+	}
+	a, b := w.known[w.random.IntN(len(w.known))], w.known[w.random.IntN(len(w.known))]
+	at := w.now().Add(time.Duration(w.random.IntN(800)) * time.Millisecond)
+	w.transact([]string{a, b}, time.Duration(w.random.IntN(200))*time.Millisecond, rollsBack(w.random), func(ctx context.Context,
+		tx pgx.Tx) (deeds []deed, err error) {
+		for _, id := range []string{a, b} {
+			receipt, err := w.tasks.Reschedule(ctx, tx, id, at)
+			if err != nil {
+				return nil, err
+			}
+			deeds = append(deeds, deed{Verb: "reschedule", ID: id, Outcome: string(receipt.Outcome), Revision: receipt.Revision, Due: at})
+		}
+		return deeds, nil
+	})
+}
+
+const (
+	runningSQL = `SELECT id::text FROM tasktable.scheduled_tasks WHERE status = 'EXECUTING' AND id LIKE $1 || '/%' LIMIT 5`
+	lockSQL    = `SELECT id FROM tasktable.scheduled_tasks WHERE id = ANY ($1) ORDER BY id FOR UPDATE`
+)
+
+// hold locks some rows of running tasks for a while, as an application may that looks before it edits.
+func (w *writer) hold() {
+	var ids []string
+	if w.ask(func(ctx context.Context) error {
+		rows, err := w.pool.Query(ctx, runningSQL, w.name)
+		if err != nil {
+			return err
+		}
+		ids, err = pgx.CollectRows(rows, pgx.RowTo[string])
+		return err
+	}) != nil || len(ids) == 0 {
+		return
+	}
+	w.transact(ids, time.Duration(300+w.random.IntN(1200))*time.Millisecond, false, func(ctx context.Context, tx pgx.Tx) ([]deed,
+		error) {
+		_, err := tx.Exec(ctx, lockSQL, ids)
+		return nil, err
+	})
+}
+
+// sync makes the tasks of an entity exactly some.
+func (w *writer) sync() {
+	entity := w.name + "/entity-" + strconv.Itoa(w.random.IntN(3))
+	var list []store.Task
+	var ids []string
+	for i := range 4 {
+		ids = append(ids, entity+"/"+strconv.Itoa(i))
+		if w.random.IntN(2) == 0 {
+			task := w.task(ids[i], "PLAIN")
+			task.Entity = entity
+			list = append(list, task)
+		}
+	}
+	w.transact(ids, w.linger(), rollsBack(w.random), func(ctx context.Context, tx pgx.Tx) ([]deed, error) {
+		receipts, err := w.tasks.Sync(ctx, tx, entity, list...)
+		if err != nil {
+			return nil, err
+		}
+		var deeds []deed
+		for i, receipt := range receipts {
+			d := deed{Verb: "sync", ID: receipt.ID, Outcome: string(receipt.Outcome), Revision: receipt.Revision}
+			if i < len(list) {
+				d.Due = list[i].At
+			}
+			deeds = append(deeds, d)
+		}
+		return deeds, nil
+	})
+}
+
+// offClock schedules by a clock that is an hour off. The instant that is asked for is what the clock makes it, an hour ago or an
+// hour ahead; the engine is to go by that and by the database's clock alone.
+func (w *writer) offClock() {
+	former := w.clock
+	w.clock += []time.Duration{-time.Hour, time.Hour}[w.random.IntN(2)]
+	w.scheduleOne(w.newID("PLAIN"), "PLAIN", true)
+	w.clock = former
+}

@@ -1,0 +1,201 @@
+//go:build unix
+
+package torture
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/store"
+)
+
+// worker is the handlers of a node's process.
+type worker struct {
+	diary *diary
+	pool  *pgxpool.Pool // the one that handlers share with the engine's transactions
+}
+
+// parts are the variants of the given types, or all that there are.
+func (w *worker) parts(types []string) []handlers.Part {
+	all := map[string]handlers.Part{
+		plain{}.TaskType(): handlers.Handle(func(ctx context.Context, t *handlers.Task[plain]) error {
+			return w.do(ctx, t.Execution, t.Payload.chore)
+		}),
+		herd{}.TaskType(): handlers.Handle(func(ctx context.Context, t *handlers.Task[herd]) error {
+			return w.do(ctx, t.Execution, t.Payload.chore)
+		}),
+		rare{}.TaskType(): handlers.Handle(func(ctx context.Context, t *handlers.Task[rare]) error {
+			return w.do(ctx, t.Execution, t.Payload.chore)
+		}),
+		tick{}.TaskType(): handlers.Handle(func(ctx context.Context, t *handlers.Task[tick]) error {
+			return w.do(ctx, t.Execution, t.Payload.chore)
+		}),
+		inTx{}.TaskType():  handlers.HandleTx(w.inTx),
+		inSQL{}.TaskType(): handlers.HandleSQLTx(w.inSQL),
+	}
+	parts := []handlers.Part{handlers.Use(w.record)}
+	for name, part := range all {
+		if types == nil || slices.Contains(types, name) {
+			parts = append(parts, part)
+		}
+	}
+	return parts
+}
+
+// record writes a handler's start and end to the diary. It is the outermost middleware.
+func (w *worker) record(next handlers.Handler) handlers.Handler {
+	return func(ctx context.Context, e *handlers.Execution) (err error) {
+		w.diary.write(mark{
+			Kind: markStart, At: wallNow(), ID: e.ID, Type: e.Type, Fence: e.Fence, Revision: e.Revision, Attempt: e.Attempt,
+			Gate: e.StartedAt, Due: e.DueAt, Deaf: strings.Contains(string(e.Payload), `"`+doDeaf+`"`),
+		})
+		var ended atomic.Int64
+		stop := context.AfterFunc(ctx, func() { ended.Store(wallNow().UnixNano()) })
+		how := "goexit" // unless it is another
+		defer func() {
+			stop()
+			m := mark{Kind: markEnd, At: wallNow(), Fence: e.Fence, How: how}
+			value := recover()
+			if value != nil {
+				m.How = "panic"
+			}
+			if cause := context.Cause(ctx); ctx.Err() != nil && cause != nil {
+				m.Cause = cause.Error()
+			}
+			if at := ended.Load(); at != 0 {
+				m.Ended = time.Unix(0, at)
+			}
+			w.diary.write(m)
+			if value != nil {
+				panic(value)
+			}
+		}()
+		err = next(ctx, e)
+		how = "ok"
+		if err != nil {
+			how = "error"
+		}
+		return err
+	}
+}
+
+const effectSQL = `INSERT INTO torture.effects (task_id, revision, fence, attempt, pid) VALUES ($1, $2, $3, $4, $5)`
+
+func (w *worker) inTx(ctx context.Context, tx pgx.Tx, t *handlers.Task[inTx]) error {
+	if _, err := tx.Exec(ctx, effectSQL, t.ID, t.Revision, t.Fence, t.Attempt, os.Getpid()); err != nil {
+		return err
+	}
+	return w.do(ctx, t.Execution, t.Payload.chore)
+}
+
+func (w *worker) inSQL(ctx context.Context, tx *sql.Tx, t *handlers.Task[inSQL]) error {
+	if _, err := tx.ExecContext(ctx, effectSQL, t.ID, t.Revision, t.Fence, t.Attempt, os.Getpid()); err != nil {
+		return err
+	}
+	return w.do(ctx, t.Execution, t.Payload.chore)
+}
+
+// poison is what neither Postgres's text nor its jsonb takes, and much of it.
+var poison = "a\x00b\xff\xfe" + strings.Repeat("é\x00", 20000)
+
+// do does what the payload asks for.
+func (w *worker) do(ctx context.Context, e *handlers.Execution, c chore) error {
+	if c.Do == doDeaf {
+		<-time.After(time.Duration(c.Millis) * time.Millisecond)
+		return nil
+	}
+	if err := wait(ctx, time.Duration(c.Millis)*time.Millisecond); err != nil {
+		return err
+	}
+	if e.Attempt <= c.Times {
+		if err := w.goWrong(ctx, c); err != nil {
+			return err
+		}
+	}
+	switch c.Do {
+	case doPermanent:
+		return handlers.Permanent(errors.New("never mind"))
+	case doPoison:
+		e.Note("%s", poison)
+		e.Result(map[string]string{"text\x00": poison})
+	case doSnooze:
+		if wallNow().UnixMilli() < c.Until {
+			return handlers.Snooze(200 * time.Millisecond)
+		}
+	case doAgain:
+		if now := wallNow(); now.UnixMilli() < c.Until {
+			e.Again(now.Add(250 * time.Millisecond))
+		}
+	case doFollow:
+		e.FollowUp(store.Task{ID: c.Child, Payload: plain{chore{Do: doWork, Nonce: e.Revision}}, ExpectedExecutionTime: expectedTime})
+	case doHog:
+		return w.hog(ctx)
+	case doExtend:
+		if err := e.Extend(ctx, leaseTime); err != nil {
+			return err
+		}
+		return wait(ctx, leaseTime-time.Second)
+	}
+	return nil
+}
+
+// goWrong fails in the way that is asked for.
+func (w *worker) goWrong(ctx context.Context, c chore) error {
+	switch c.Do {
+	case doFail:
+		return errors.New("oops")
+	case doAfter:
+		return handlers.RetryAfter(50*time.Millisecond, errors.New("later"))
+	case doPanic:
+		panic("oops")
+	case doGoexit:
+		runtime.Goexit()
+	case doOverrun:
+		<-ctx.Done()
+		return context.Cause(ctx)
+	case doPoison:
+		return errors.New(poison)
+	}
+	return nil
+}
+
+// hog keeps all connections of the pool for a while, or as many as can be had at once.
+func (w *worker) hog(ctx context.Context) error {
+	asking, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
+	defer cancel()
+	for range handlerConns {
+		conn, err := w.pool.Acquire(asking)
+		if err != nil {
+			break
+		}
+		defer conn.Release()
+	}
+	return wait(ctx, time.Second)
+}
+
+// wait works for so long, minding the context.
+func wait(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("interrupted: %w", context.Cause(ctx))
+	}
+}
