@@ -83,6 +83,11 @@ const (
 	schema = "migrations/"
 )
 
+// claims changes both statements that claim.
+func claims(old, into string) []edit {
+	return []edit{{engine + "claim_free.go", old, into}, {engine + "claim.go", old, into}}
+}
+
 // mutants are what is known to be able to go wrong.
 var mutants = []mutant{
 	{
@@ -94,8 +99,8 @@ var mutants = []mutant{
 			{engine + "settle.go", "WHERE l.tid IS NOT NULL AND t.id = ANY (ARRAY[l.id]) AND t.fence = l.fence",
 				"WHERE l.tid IS NOT NULL AND t.id = ANY (ARRAY[l.id])"},
 			{engine + "complete.go", "WHERE t.id = ANY (ARRAY[s.id]) AND t.fence = s.fence AND", "WHERE t.id = ANY (ARRAY[s.id]) AND"},
-			{schema + "00001_tables.sql", "    fence        bigint      PRIMARY KEY,\n    task_id      text        NOT NULL,",
-				"    fence        bigint      NOT NULL,\n    task_id      text        NOT NULL,"},
+			{schema + "00001_tables.sql", "    fence        bigint      PRIMARY KEY,\n    task_id      text COLLATE",
+				"    fence        bigint      NOT NULL,\n    task_id      text COLLATE"},
 		},
 	},
 	{
@@ -120,8 +125,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "the gate does not look at pauses", by: []string{"paused start"}, steer: paused,
-		edits: []edit{{engine + "gate.go", "WHEN EXISTS (\n             SELECT 1 FROM tasktable.pauses AS p",
-			"WHEN false AND EXISTS (\n             SELECT 1 FROM tasktable.pauses AS p"}},
+		edits: []edit{{engine + "gate.go", "WHEN paused.scopes && ARRAY", "WHEN false AND paused.scopes && ARRAY"}},
 	},
 	{
 		name: "the claim does not look at pauses", by: []string{"claimed paused"}, steer: paused,
@@ -129,9 +133,8 @@ var mutants = []mutant{
 	},
 	{
 		name: "the claim does not look at the expiry", by: []string{"claimed expired"}, steer: crowded,
-		edits: []edit{{engine + "claim.go",
-			"coalesce(tasktable.due_of(t.id, t.scheduled_at, t.run_now_at, t.jitter) + t.expiration <= clock.now, false) AS expired",
-			"false AS expired"}},
+		edits: claims("coalesce(tasktable.due_of(t.id, t.scheduled_at, t.run_now_at, t.jitter) + t.expiration <= clock.now, false) AS expired",
+			"false AS expired"),
 	},
 	{
 		name: "a cancel does not reach the handler", by: []string{"cancel"}, steer: regretted,
@@ -146,8 +149,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "a claim reuses a number", by: []string{"leadership"}, steer: busy,
-		edits: []edit{{engine + "claim.go", "ELSE nextval('tasktable.task_numbers') END,\n        held_until",
-			"ELSE t.revision END,\n        held_until"}},
+		edits: claims("ELSE nextval('tasktable.task_numbers') END,\n        held_until", "ELSE t.revision END,\n        held_until"),
 	},
 	{
 		name: "an edit draws no number", by: []string{"application row"}, steer: fickle,
@@ -158,12 +160,11 @@ var mutants = []mutant{
 	},
 	{
 		name: "a lease counts from the due time", by: []string{"lease"}, steer: busy,
-		edits: []edit{{engine + "claim.go", "ELSE greatest(clock.now, t.next_attempt_at) + $3::interval + least",
-			"ELSE t.next_attempt_at + $3::interval + least"}},
+		edits: claims("ELSE greatest(clock.now, t.next_attempt_at) + $3::interval + least", "ELSE t.next_attempt_at + $3::interval + least"),
 	},
 	{
 		name: "an attempt is not counted", by: []string{"attempts"}, steer: busy,
-		edits: []edit{{engine + "claim.go", "attempt = t.attempt + CASE WHEN chosen.expired THEN 0 ELSE 1 END", "attempt = t.attempt"}},
+		edits: claims("expired THEN 0 ELSE 1 END", "expired THEN 0 ELSE 0 END"),
 	},
 	{
 		name: "what failed is given back", by: []string{"attempts"}, steer: busy,
@@ -195,9 +196,7 @@ var mutants = []mutant{
 		// What the database refuses makes the task fail, with the reason: it does not halt the others, but it is not what was to
 		// come of it.
 		name: "text is not scrubbed", by: []string{"given up", "outcome"}, steer: busy,
-		edits: []edit{{engine + "scrub.go",
-			"text = strings.ToValidUTF8(text, \"\\uFFFD\")\n	return strings.ReplaceAll(text, \"\\x00\", \"\\uFFFD\")",
-			"return strings.Clone(text)"}},
+		edits: []edit{{engine + "scrub.go", "whole := len(text) <= maxText\n", "whole := true\n	if whole {\n		return strings.Clone(text)\n	}\n"}},
 	},
 	{
 		// The look each second finds what a lost notification did not tell: it goes, too.
@@ -271,6 +270,8 @@ var mutants = []mutant{
 	{
 		name: "the lowest priority comes first", by: []string{"priority"}, steer: backlog,
 		edits: []edit{
+			{engine + "claim_free.go", "ORDER BY head.next_attempt_at > clock.now, lane.priority DESC,",
+				"ORDER BY head.next_attempt_at > clock.now, lane.priority,"},
 			{engine + "claim.go", "ORDER BY head.next_attempt_at > clock.now, lane.priority DESC,",
 				"ORDER BY head.next_attempt_at > clock.now, lane.priority,"},
 			{engine + "claim.go", "ORDER BY l.due > clock.now, l.priority DESC, l.due", "ORDER BY l.due > clock.now, l.priority, l.due"},

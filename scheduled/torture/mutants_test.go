@@ -108,11 +108,22 @@ var skew = func() (seconds int64) {
 }()
 `
 
-// build makes the test binary of this package with some files of the module replaced.
-func build(t *testing.T, root string, edits []edit) string {
-	t.Helper()
-	dir := t.TempDir()
-	texts := map[string]string{}
+// TestMutantsApply sees that each mutant still means something, without building any: make test runs it.
+func TestMutantsApply(t *testing.T) {
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range mutants {
+		if _, err := edited(root, m.edits); err != nil {
+			t.Errorf("%s: %v", m.name, err)
+		}
+	}
+}
+
+// edited is the files of the module as the edits change them, by path.
+func edited(root string, edits []edit) (texts map[string]string, err error) {
+	texts = map[string]string{}
 	for _, e := range edits {
 		path := e.file
 		if !filepath.IsAbs(path) {
@@ -121,14 +132,25 @@ func build(t *testing.T, root string, edits []edit) string {
 		if _, read := texts[path]; !read {
 			text, err := os.ReadFile(path)
 			if err != nil {
-				t.Fatal(err)
+				return nil, err
 			}
 			texts[path] = string(text)
 		}
 		if n := strings.Count(texts[path], e.old); n != 1 {
-			t.Fatalf("%s has %d times, want once:\n%s", e.file, n, e.old)
+			return nil, fmt.Errorf("%s has %d times, want once:\n%s", e.file, n, e.old)
 		}
 		texts[path] = strings.Replace(texts[path], e.old, e.new, 1)
+	}
+	return texts, nil
+}
+
+// build makes the test binary of this package with some files of the module replaced.
+func build(t *testing.T, root string, edits []edit) string {
+	t.Helper()
+	dir := t.TempDir()
+	texts, err := edited(root, edits)
+	if err != nil {
+		t.Fatal(err)
 	}
 	overlay := struct{ Replace map[string]string }{map[string]string{}}
 	for path, text := range texts {
