@@ -78,13 +78,16 @@ func TestProveFindsABrokenPromise(t *testing.T) {
 	server := storetest.EmptyURL(t)
 	p := start(t, []string{"DATABASE_URL=" + server}, append(shortProof, "--json")...)
 	conn := proofDatabase(t, server, p.waitFor("database tasktable_prove_"))
-	p.waitFor("killed node")
-	tag, err := conn.Exec(t.Context(), `
-		INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt, scheduled_at, finished_at, outcome)
-		SELECT -1, task_id, type, revision, attempt, scheduled_at, finished_at, outcome
-		FROM tasktable.scheduled_task_executions WHERE outcome = 'COMPLETED' LIMIT 1`)
-	if err != nil || tag.RowsAffected() != 1 {
-		t.Fatalf("%v: %v", tag, err)
+	for meddled := false; !meddled; { // as soon as a task has been completed
+		p.waitFor("lost 0")
+		tag, err := conn.Exec(t.Context(), `
+			INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt, scheduled_at, finished_at, outcome)
+			SELECT -1, task_id, type, revision, attempt, scheduled_at, finished_at, outcome
+			FROM tasktable.scheduled_task_executions WHERE outcome = 'COMPLETED' LIMIT 1`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		meddled = tag.RowsAffected() == 1
 	}
 	got := p.end()
 	got.want(t, exitBroken, "a promise was broken: "+once+" (1 times)", "is dropped; --keep leaves it there")
