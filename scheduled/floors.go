@@ -37,6 +37,8 @@ const (
 	// A look at everything is slow from here on, and then takes at most a twentieth of the time.
 	fullSlow  = 5 * time.Millisecond
 	fullShare = 20
+	// But not less often than this: what lies before the floors waits for it.
+	fullWithin = 5 * time.Second
 	// While it does not help, it is tried again so often, by a peek that claims nothing.
 	floorTry = 10 * time.Second
 	// An emptied lane is remembered for so long: its dead heads are in the way of finding new lanes.
@@ -182,7 +184,7 @@ func (f *laneFloors) learn(rows []laneRow, took time.Duration) {
 	if f.full {
 		f.fullAt, f.fullTook = now, took
 		if took >= fullSlow {
-			f.fullAt = now.Add(fullShare * took)
+			f.fullAt = now.Add(min(fullShare*took, fullWithin))
 		} else {
 			f.spares = false
 		}

@@ -83,7 +83,7 @@ const lapsedSQL = `
 SELECT statement_timestamp() AS now, EXISTS (
     SELECT 1 FROM tasktable.scheduled_tasks AS t
     WHERE t.held_until >= $1::timestamptz AND t.held_until < statement_timestamp()) AS lapsed,
-    EXISTS (SELECT 1 FROM tasktable.scheduled_tasks AS t WHERE t.paused_until <= statement_timestamp()) AS resumes,
+    EXISTS (SELECT 1 FROM tasktable.scheduled_tasks AS t WHERE t.paused_until <= statement_timestamp() AND t.status = 'PAUSED') AS resumes,
     current_setting('transaction_read_only') = 'on' AS read_only`
 
 // ticked is what one round trip tells.
