@@ -132,7 +132,7 @@ CREATE TABLE tasktable.scheduled_tasks (
         CHECK ((finished_at IS NULL) = (status IN ('QUEUED', 'EXECUTING', 'PAUSED')))
 ) WITH (
     -- Room on each page for the claim's version of a row, whose predecessor then makes room for the settle's: neither has to be
-    -- written to another page, and the settle adds to no index. With 70 the table became larger, not smaller.
+    -- written to another page. With 70 the table became larger, not smaller.
     fillfactor = 50,
     autovacuum_vacuum_scale_factor = 0.02,
     autovacuum_analyze_scale_factor = 0.05
