@@ -2,6 +2,7 @@ package scheduled
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -14,11 +15,11 @@ import (
 // it helps: on a machine that is merely slow each look is slow, and all look at everything.
 type laneFloors struct {
 	known    map[laneKey]laneFloor
-	fullAt   time.Time     // when to look at everything again
-	fullTook time.Duration // the last look at everything
-	spares   bool          // looks from the floors on are quicker by far
-	triedAt  time.Time     // when it was last tried whether they are
-	full     bool          // the look under way is at everything
+	fullAt   time.Time       // when to look at everything again
+	fullTook []time.Duration // the last looks at everything
+	spares   bool            // looks from the floors on are quicker by far
+	triedAt  time.Time       // when it was last tried whether they are
+	full     bool            // the look under way is at everything
 	began    time.Time
 	now      time.Time // the database's, at the last look
 }
@@ -39,6 +40,8 @@ const (
 	fullShare = 20
 	// But not less often than this: what lies before the floors waits for it.
 	fullWithin = 5 * time.Second
+	// What all of so many looks at everything took is no single stall of the machine's.
+	fullLooks = 5
 	// While it does not help, it is tried again so often, by a peek that claims nothing.
 	floorTry = 10 * time.Second
 	// An emptied lane is remembered for so long: its dead heads are in the way of finding new lanes.
@@ -141,7 +144,7 @@ func (f *laneFloors) queue(s statements, batch *pgx.Batch, peek bool) {
 	f.began = time.Now()
 	f.full = len(f.known) == 0 || !f.began.Before(f.fullAt)
 	if !f.full && !f.spares {
-		f.full = !peek || f.began.Sub(f.triedAt) < floorTry
+		f.full = !peek || f.began.Sub(f.triedAt) < floorTry || f.least() < fullSlow
 	}
 	if f.full {
 		batch.Queue(s.schema.SQL(lanesSQL), nil)
@@ -182,14 +185,15 @@ func (f *laneFloors) read(results pgx.BatchResults) (found listedLanes, err erro
 func (f *laneFloors) learn(rows []laneRow, took time.Duration) {
 	now := time.Now()
 	if f.full {
-		f.fullAt, f.fullTook = now, took
+		f.fullAt = now
+		f.fullTook = append(f.fullTook[max(len(f.fullTook)-fullLooks+1, 0):], took)
 		if took >= fullSlow {
 			f.fullAt = now.Add(min(fullShare*took, fullWithin))
 		} else {
 			f.spares = false
 		}
 	} else {
-		f.spares, f.triedAt = took <= f.fullTook/2, now
+		f.spares, f.triedAt = took <= f.least()/2, now
 	}
 	if f.known == nil {
 		f.known = map[laneKey]laneFloor{}
@@ -213,6 +217,14 @@ func (f *laneFloors) learn(rows []laneRow, took time.Duration) {
 			delete(f.known, key)
 		}
 	}
+}
+
+// least is what the quickest of the last looks at everything took; 0 while they were few.
+func (f *laneFloors) least() time.Duration {
+	if len(f.fullTook) < fullLooks {
+		return 0
+	}
+	return slices.Min(f.fullTook)
 }
 
 // claimed moves the floors behind what was claimed; but not past the present: tasks may yet come that are due before those claimed ahead.

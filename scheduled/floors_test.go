@@ -141,7 +141,12 @@ func TestFloorsOnlyWhereTheySpare(t *testing.T) {
 		return f.full
 	}
 	f.full = true
-	f.learn(nil, 50*time.Millisecond)
+	for range fullLooks - 1 {
+		f.learn(nil, 50*time.Millisecond)
+	}
+	if full := look(true, 50*time.Millisecond); !full {
+		t.Error("it is tried after few slow looks")
+	}
 	for _, step := range []struct {
 		what   string
 		peek   bool
