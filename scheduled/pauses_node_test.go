@@ -106,7 +106,7 @@ func TestPauseUntil(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	s.node(nil, handlers.Handle(s.handle), handlers.Handle(s.handleOther))
-	until := s.now().Add(1500 * time.Millisecond)
+	until := s.now().Add(3500 * time.Millisecond) // far enough that none is claimed ahead of its time before it is paused
 	s.pause(store.Type("JOB"), until)
 	s.schedule("scope", nil)
 	s.schedule("alone", func(task *store.Task) { task.Payload, task.At = otherJob{}, until.Add(-time.Second/2) })
