@@ -82,7 +82,7 @@ func TestLeaderOnceMoreGivesNodesTheirTime(t *testing.T) {
 	defer due.Stop()
 	tick := func() {
 		t.Helper()
-		if _, err := tr.life.tick(t.Context(), false, due); err != nil || !tr.session.leads {
+		if _, err := tr.tick(t.Context(), false, due); err != nil || !tr.session.leads {
 			t.Fatalf("leads: %t, %v", tr.session.leads, err)
 		}
 	}
