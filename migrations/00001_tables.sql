@@ -236,6 +236,8 @@ CREATE TABLE tasktable.nodes (
     queues     jsonb       NOT NULL,
     types      text[]      NOT NULL,
     started_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    led_at     timestamptz,
+    silent_at  timestamptz,
     dead_at    timestamptz
 );
 COMMENT ON TABLE tasktable.nodes IS 'One line for each running engine and each that ever ran. A live one holds an advisory lock on its number.';
@@ -246,6 +248,8 @@ COMMENT ON COLUMN tasktable.nodes.host IS 'Host and process id.';
 COMMENT ON COLUMN tasktable.nodes.queues IS 'The queues it works, with the slots for each.';
 COMMENT ON COLUMN tasktable.nodes.types IS 'The types it has handlers for.';
 COMMENT ON COLUMN tasktable.nodes.started_at IS 'When it began.';
+COMMENT ON COLUMN tasktable.nodes.led_at IS 'When it last began to lead; null if it never did. Who leads is the newest of those that live.';
+COMMENT ON COLUMN tasktable.nodes.silent_at IS 'When the leader first found its lock free; 5 seconds later it counts as dead.';
 COMMENT ON COLUMN tasktable.nodes.dead_at IS 'When it ended: said by itself on a graceful stop, else by the leader; null while it lives.';
 CREATE INDEX nodes_live ON tasktable.nodes (number) WHERE dead_at IS NULL;
 COMMENT ON INDEX tasktable.nodes_live IS 'The nodes not known to be dead.';

@@ -13,8 +13,10 @@ type liveNode struct {
 	Number int64
 	Queues map[string]int
 	Types  []string
-	Held   bool // its lock is held: its session lives
-	Hears  bool // it has an OnDead
+	Held   bool          // its lock is held: its session lives
+	Hears  bool          // it has an OnDead
+	Led    bool          // it began to lead last, of those not known to be dead
+	Silent time.Duration // how long ago a leader first found its lock free; negative: none has
 }
 
 // load is how many tasks of a queue and type are in River's hands, waiting for a worker or with one.

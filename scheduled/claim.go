@@ -27,6 +27,33 @@ type statements struct{ schema store.Schema }
 const enterSQL = `SELECT set_config('tasktable_change.context', 'engine', true)`
 const leaveSQL = `SELECT set_config('tasktable_change.context', '', true)`
 
+// What claimSQL and claimFreeSQL share: whether a task t may no longer start, what is written of the chosen ones, and what is recorded and
+// returned of the updated ones.
+const (
+	expiredColumn = `coalesce(tasktable.due_of(t.id, t.scheduled_at, t.run_now_at, t.jitter) + t.expiration <= clock.now, false) AS expired`
+
+	claimSet = `
+    SET status = CASE WHEN chosen.expired THEN 'EXPIRED' ELSE 'EXECUTING' END,
+        attempt = t.attempt + CASE WHEN chosen.expired THEN 0 ELSE 1 END,
+        fence = CASE WHEN chosen.expired THEN NULL ELSE nextval('tasktable.task_numbers') END,
+        held_until = CASE WHEN chosen.expired THEN NULL
+            ELSE greatest(clock.now, t.next_attempt_at) + $3::interval + least(greatest(t.expected_execution_time, interval '0'), interval '168 hours') END,
+        next_attempt_at = NULL,
+        message = CASE WHEN chosen.expired
+            THEN concat_ws('; last error: ', 'expired before it could start', t.message) ELSE t.message END,
+        finished_at = CASE WHEN chosen.expired THEN clock.now END,
+        last_status_update = clock.now`
+
+	claimResult = `), expired AS (
+    INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt, scheduled_at, due_at, finished_at, outcome, error)
+    SELECT nextval('tasktable.task_numbers'), u.id, u.type, u.revision, u.attempt, u.scheduled_at, u.due, clock.now, 'EXPIRED', 'expired before it could start'
+    FROM updated AS u CROSS JOIN clock
+    WHERE u.fence IS NULL
+)
+SELECT u.id::text AS id, u.type::text AS type, u.queue::text AS queue, u.priority::int AS priority, u.fence, u.revision, u.attempt, u.due
+FROM updated AS u`
+)
+
 // Picks without locks, then locks by ctid and rechecks only what was picked, then updates by the ctid that it locked (with scans of the table off, a nested loop of TID scans). In a pool what
 // is due comes before what is only near, of which there may be fewer, then the higher priority, then the older; so the look-ahead takes spare room only.
 const claimSQL = `
@@ -56,7 +83,7 @@ WITH clock AS MATERIALIZED (
 ), locked AS MATERIALIZED (
     -- -infinity, which only an edit past the checks can bring, would not fit the client's times.
     SELECT t.ctid AS tid, t.id, t.queue, t.type, t.priority, greatest(t.next_attempt_at, '1970-01-01'::timestamptz) AS due,
-        coalesce(tasktable.due_of(t.id, t.scheduled_at, t.run_now_at, t.jitter) + t.expiration <= clock.now, false) AS expired
+        ` + expiredColumn + `
     FROM tasktable.scheduled_tasks AS t CROSS JOIN clock
     WHERE t.ctid = ANY (ARRAY(SELECT picked.tid FROM picked))
         -- coalesce hides from the planner that the index of waiting tasks would do: with stale statistics it would read that, the whole backlog.
@@ -72,28 +99,11 @@ WITH clock AS MATERIALIZED (
     ORDER BY ranked.place
     LIMIT $9::int
 ), updated AS (
-    UPDATE tasktable.scheduled_tasks AS t
-    SET status = CASE WHEN chosen.expired THEN 'EXPIRED' ELSE 'EXECUTING' END,
-        attempt = t.attempt + CASE WHEN chosen.expired THEN 0 ELSE 1 END,
-        fence = CASE WHEN chosen.expired THEN NULL ELSE nextval('tasktable.task_numbers') END,
-        held_until = CASE WHEN chosen.expired THEN NULL
-            ELSE greatest(clock.now, t.next_attempt_at) + $3::interval + least(greatest(t.expected_execution_time, interval '0'), interval '168 hours') END,
-        next_attempt_at = NULL,
-        message = CASE WHEN chosen.expired
-            THEN concat_ws('; last error: ', 'expired before it could start', t.message) ELSE t.message END,
-        finished_at = CASE WHEN chosen.expired THEN clock.now END,
-        last_status_update = clock.now
+    UPDATE tasktable.scheduled_tasks AS t ` + claimSet + `
     FROM chosen CROSS JOIN clock
     WHERE t.ctid = chosen.tid
     RETURNING t.id, t.type, t.queue, t.priority, t.fence, t.revision, t.attempt, t.scheduled_at, chosen.due
-), expired AS (
-    INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt, scheduled_at, due_at, finished_at, outcome, error)
-    SELECT nextval('tasktable.task_numbers'), u.id, u.type, u.revision, u.attempt, u.scheduled_at, u.due, clock.now, 'EXPIRED', 'expired before it could start'
-    FROM updated AS u CROSS JOIN clock
-    WHERE u.fence IS NULL
-)
-SELECT u.id::text AS id, u.type::text AS type, u.queue::text AS queue, u.priority::int AS priority, u.fence, u.revision, u.attempt, u.due
-FROM updated AS u
+` + claimResult + `
 UNION ALL
 SELECT '', '', '', -1000, NULL, 0, (SELECT count(*) FROM picked)::int - (SELECT count(*) FROM locked)::int, '1970-01-01'
 ORDER BY priority DESC, due, id`

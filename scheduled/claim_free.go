@@ -24,7 +24,7 @@ WITH clock AS MATERIALIZED (
             sum(lane.cost) OVER (PARTITION BY lane.pool ORDER BY head.next_attempt_at > clock.now, lane.priority DESC, head.next_attempt_at ROWS UNBOUNDED PRECEDING) AS place
         FROM lane CROSS JOIN clock CROSS JOIN LATERAL (
             SELECT t.ctid AS tid, t.revision, t.next_attempt_at,
-                coalesce(tasktable.due_of(t.id, t.scheduled_at, t.run_now_at, t.jitter) + t.expiration <= clock.now, false) AS expired
+                ` + expiredColumn + `
             FROM tasktable.scheduled_tasks AS t
             WHERE t.queue = lane.queue AND t.type = lane.type AND t.priority = lane.priority AND t.cron IS NULL
                 AND t.next_attempt_at >= CASE WHEN lane.head <= '1970-01-01' THEN '-infinity' ELSE lane.head END
@@ -37,30 +37,13 @@ WITH clock AS MATERIALIZED (
     ORDER BY ranked.place
     LIMIT $9::int
 ), updated AS (
-    UPDATE tasktable.scheduled_tasks AS t
-    SET status = CASE WHEN picked.expired THEN 'EXPIRED' ELSE 'EXECUTING' END,
-        attempt = t.attempt + CASE WHEN picked.expired THEN 0 ELSE 1 END,
-        fence = CASE WHEN picked.expired THEN NULL ELSE nextval('tasktable.task_numbers') END,
-        held_until = CASE WHEN picked.expired THEN NULL
-            ELSE greatest(clock.now, t.next_attempt_at) + $3::interval + least(greatest(t.expected_execution_time, interval '0'), interval '168 hours') END,
-        next_attempt_at = NULL,
-        message = CASE WHEN picked.expired
-            THEN concat_ws('; last error: ', 'expired before it could start', t.message) ELSE t.message END,
-        finished_at = CASE WHEN picked.expired THEN clock.now END,
-        last_status_update = clock.now
-    FROM picked CROSS JOIN clock
+    UPDATE tasktable.scheduled_tasks AS t ` + claimSet + `
+    FROM picked AS chosen CROSS JOIN clock
     -- Seen again where the row was written meanwhile. coalesce, as in claimSQL: not by the index of waiting tasks.
-    WHERE t.ctid = picked.tid AND coalesce(t.next_attempt_at = picked.next_attempt_at, false) AND t.revision = picked.revision AND t.cron IS NULL
+    WHERE t.ctid = chosen.tid AND coalesce(t.next_attempt_at = chosen.next_attempt_at, false) AND t.revision = chosen.revision AND t.cron IS NULL
     RETURNING t.id, t.type, t.queue, t.priority, t.fence, t.revision, t.attempt, t.scheduled_at,
-        greatest(picked.next_attempt_at, '1970-01-01'::timestamptz) AS due -- -infinity would not fit the client's times
-), expired AS (
-    INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt, scheduled_at, due_at, finished_at, outcome, error)
-    SELECT nextval('tasktable.task_numbers'), u.id, u.type, u.revision, u.attempt, u.scheduled_at, u.due, clock.now, 'EXPIRED', 'expired before it could start'
-    FROM updated AS u CROSS JOIN clock
-    WHERE u.fence IS NULL
-)
-SELECT u.id::text AS id, u.type::text AS type, u.queue::text AS queue, u.priority::int AS priority, u.fence, u.revision, u.attempt, u.due
-FROM updated AS u
+        greatest(chosen.next_attempt_at, '1970-01-01'::timestamptz) AS due -- -infinity would not fit the client's times
+` + claimResult + `
 ORDER BY priority DESC, due, id`
 
 const sessionLockSQL = `SELECT set_config('lock_timeout', '200ms', true)`

@@ -85,7 +85,7 @@ type Config struct {
 	// Backoff is the wait before each retry, for types without one of their own. Nil: DefaultBackoff.
 	Backoff handlers.Backoff
 	// EngineConns is the size of the engine's own pool, River's connections included; 3 to 100. Beside it a node has a session
-	// and a listener. Fewer make settling slower. 0: 4.
+	// and a listener. Fewer make settling slower. 0: 6.
 	EngineConns int
 	// Logger gets one line an event, never a payload. Nil: slog.Default().
 	Logger *slog.Logger

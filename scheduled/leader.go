@@ -25,10 +25,10 @@ type leader struct {
 	log        *slog.Logger
 
 	nodes      []liveNode
-	seen       map[int64]time.Time // when a node's lock was last seen held, or first seen at all
-	most       int                 // how many tasks a pass takes; halved by a timeout, doubled by a success
-	lockedAt   time.Time           // when a pass was last stopped by a lock of an application's
-	floor      time.Time           // leases that end before it have been dealt with
+	silence    silence
+	most       int       // how many tasks a pass takes; halved by a timeout, doubled by a success
+	lockedAt   time.Time // when a pass was last stopped by a lock of an application's
+	floor      time.Time // leases that end before it have been dealt with
 	floorReset time.Time
 	cleanedAt  time.Time
 	tookBack   bool // this tick has ended claims: their tasks are due
@@ -43,7 +43,7 @@ const claimMost = 5000
 func newLeader(s *session, st statements, config Config, client *river.Client[pgx.Tx], averages *averages) *leader {
 	return &leader{
 		session: s, statements: st, config: config, river: client, averages: averages,
-		log: config.Logger.With("node", s.number), seen: map[int64]time.Time{}, most: claimMost,
+		log: config.Logger.With("node", s.number), most: claimMost,
 		aside: map[string]time.Time{},
 	}
 }
@@ -55,6 +55,8 @@ type look struct {
 	Forked  int // recurring tasks that fired, or whose next fire was planned
 	// Next is when to look again: 0 at once, negative when nothing is known to come.
 	Next time.Duration
+	// Tick is in how long the nodes are to be looked at again, if before the next tick; negative: no need to.
+	Tick time.Duration
 	// Full says that due tasks were left because their nodes have enough in hand.
 	Full bool
 	// Stuck says that what is due could not be claimed, for locks or for slowness.
@@ -67,7 +69,9 @@ WITH held AS MATERIALIZED (
     WHERE l.locktype = 'advisory' AND l.classid::bigint = $1::bigint AND l.objsubid = 2 AND l.granted
         AND l.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())
 )
-SELECT n.number, n.queues::text AS queues, array_remove(n.types, NULL) AS types, n.shares_slots AS shares, n.hears_dead AS hears, n.number IN (SELECT held.number FROM held) AS held
+SELECT n.number, n.queues::text AS queues, array_remove(n.types, NULL) AS types, n.shares_slots AS shares, n.hears_dead AS hears, n.number IN (SELECT held.number FROM held) AS held,
+    coalesce(n.led_at = max(n.led_at) OVER (), false) AS led,
+    coalesce((extract(epoch FROM statement_timestamp() - n.silent_at) * 1000)::bigint, -1) AS silent -- milliseconds
 FROM tasktable.nodes AS n WHERE n.dead_at IS NULL ORDER BY n.number`
 
 type nodeRow struct {
@@ -77,6 +81,8 @@ type nodeRow struct {
 	Shares bool
 	Hears  bool
 	Held   bool
+	Led    bool
+	Silent int64
 }
 
 const lapsedSQL = `
@@ -114,16 +120,16 @@ func (l *leader) tick(ctx context.Context) (look, error) {
 	err = errors.Join(err, results.Close())
 	l.session.heard(sent, err)
 	if err != nil {
-		return look{Next: -1}, fmt.Errorf("tick: %w", err)
+		return look{Next: -1, Tick: -1}, fmt.Errorf("tick: %w", err)
 	}
 	if seen.readOnly {
-		return look{Next: -1}, l.session.demoted(ctx)
+		return look{Next: -1, Tick: -1}, l.session.demoted(ctx)
 	}
 	l.session.learn(seen.now, sent)
 	l.nodes = seen.nodes
-	found := look{Next: l.nextDue(seen.lanes)}
+	found := look{Next: l.nextDue(seen.lanes), Tick: -1}
 	l.tookBack = false
-	err = l.recover(ctx, seen.now, seen.lapsed)
+	found.Tick, err = l.recover(ctx, seen.now, seen.lapsed)
 	if seen.resumes {
 		err = errors.Join(err, l.resumeDue(ctx))
 	}
@@ -155,12 +161,13 @@ func (l *leader) resumeDue(ctx context.Context) error {
 	return err
 }
 
-// recover takes back what is lost and removes what is done with.
-func (l *leader) recover(ctx context.Context, now time.Time, lapsed bool) error {
+// recover takes back what is lost and removes what is done with. It returns in how long a silent node will count as dead; negative: there
+// is none.
+func (l *leader) recover(ctx context.Context, now time.Time, lapsed bool) (next time.Duration, err error) {
 	if lapsed {
 		clean, err := l.reclaimLapsed(ctx, now)
 		if err != nil {
-			return err
+			return -1, err
 		}
 		if clean {
 			l.floor = now
@@ -168,10 +175,10 @@ func (l *leader) recover(ctx context.Context, now time.Time, lapsed bool) error 
 	} else {
 		l.floor = now
 	}
-	if err := l.reclaimDead(ctx); err != nil {
-		return err
+	if next, err = l.reclaimDead(ctx); err != nil {
+		return next, err
 	}
-	return l.clean(ctx)
+	return next, l.clean(ctx)
 }
 
 func (l *leader) readTick(results pgx.BatchResults) (seen ticked, err error) {
@@ -195,7 +202,9 @@ func (l *leader) readTick(results pgx.BatchResults) (seen ticked, err error) {
 		return seen, err
 	}
 	for _, row := range nodeRows {
-		node := liveNode{Number: row.Number, Types: row.Types, Held: row.Held, Hears: row.Hears}
+		node := liveNode{
+			Number: row.Number, Types: row.Types, Held: row.Held, Hears: row.Hears, Led: row.Led, Silent: max(time.Duration(row.Silent), -1) * time.Millisecond,
+		}
 		_ = json.Unmarshal([]byte(row.Queues), &node.Queues) // a row that somebody spoiled is a node without queues
 		if row.Shares {
 			shareSlots(node.Queues)

@@ -27,6 +27,8 @@ func (l *life) keepSession(ctx context.Context, stopLeading <-chan struct{}) err
 	defer due.Stop()
 	again := time.NewTimer(time.Hour)
 	defer again.Stop()
+	death := time.NewTimer(time.Hour)
+	defer death.Stop()
 	full, stopping, first := time.Duration(0), false, true
 	for {
 		var err error
@@ -38,12 +40,14 @@ func (l *life) keepSession(ctx context.Context, stopLeading <-chan struct{}) err
 			stopLeading, stopping = nil, true
 			err = l.session.resign(ctx)
 		case <-tick.C:
-			pass, err = l.tick(ctx, stopping, due)
+			pass, err = l.tick(ctx, stopping, due, death)
+		case <-death.C:
+			pass, err = l.tick(ctx, stopping, due, death)
 		case <-due.C:
 			pass, waited = true, full
 			if first {
 				first = false
-				pass, err = l.tick(ctx, stopping, due)
+				pass, err = l.tick(ctx, stopping, due, death)
 			}
 		case <-poll.C:
 			pass = true
@@ -74,7 +78,8 @@ func (l *life) keepSession(ctx context.Context, stopLeading <-chan struct{}) err
 }
 
 // tick pings, and on the leader looks at nodes, leases and lanes. It reports whether a pass is due now; else it sets the timer.
-func (l *life) tick(ctx context.Context, stopping bool, due *time.Timer) (pass bool, err error) {
+// Another is set for when a silent node counts as dead: that need not wait for the next tick.
+func (l *life) tick(ctx context.Context, stopping bool, due, death *time.Timer) (pass bool, err error) {
 	if stopping || l.progress.rests() && !l.session.leads {
 		return false, l.session.ping(ctx)
 	}
@@ -83,9 +88,15 @@ func (l *life) tick(ctx context.Context, stopping bool, due *time.Timer) (pass b
 			return false, err
 		}
 		l.log.Info("node leads")
-		clear(l.leader.seen) // it may have led before: since then it has looked after nobody
+		l.leader.silence.forget() // it may have led before: since then it has looked after nobody
+		if err := l.leader.noteLeading(ctx); err != nil {
+			return false, err
+		}
 	}
 	found, err := l.leader.tick(ctx)
+	if found.Tick > 0 && found.Tick < tickEvery {
+		death.Reset(found.Tick)
+	}
 	if found.Next > 0 {
 		due.Reset(found.Next)
 	}

@@ -78,11 +78,12 @@ func TestLeaderOnceMoreGivesNodesTheirTime(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	tr := s.prepare(nil, handlers.Handle(s.handle))
-	due := time.NewTimer(time.Hour)
+	due, death := time.NewTimer(time.Hour), time.NewTimer(time.Hour)
 	defer due.Stop()
+	defer death.Stop()
 	tick := func() {
 		t.Helper()
-		if _, err := tr.tick(t.Context(), false, due); err != nil || !tr.session.leads {
+		if _, err := tr.tick(t.Context(), false, due, death); err != nil || !tr.session.leads {
 			t.Fatalf("leads: %t, %v", tr.session.leads, err)
 		}
 	}
@@ -91,7 +92,7 @@ func TestLeaderOnceMoreGivesNodesTheirTime(t *testing.T) {
 	if err := s.pool.QueryRow(t.Context(), `INSERT INTO tasktable.nodes (service, version, host, queues, types) VALUES ('', '', '', '{}', '{}') RETURNING number`).Scan(&other); err != nil {
 		t.Fatal(err)
 	}
-	tr.leader.seen[other] = time.Now().Add(-time.Minute) // when it led before, the other lived
+	tr.leader.silence.heard[other] = time.Now().Add(-time.Minute) // when it led before, the other lived
 	if err := tr.session.resign(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +100,7 @@ func TestLeaderOnceMoreGivesNodesTheirTime(t *testing.T) {
 	if n := s.count(`SELECT count(*) FROM tasktable.nodes WHERE number = $1 AND dead_at IS NULL`, other); n != 1 {
 		t.Error("the other node was taken for dead at the first look")
 	}
-	tr.leader.seen[other] = time.Now().Add(-deadAfter)
+	tr.leader.silence.heard[other] = time.Now().Add(-deadAfter)
 	tick()
 	if n := s.count(`SELECT count(*) FROM tasktable.nodes WHERE number = $1 AND dead_at IS NULL`, other); n != 0 {
 		t.Error("the other node is not taken for dead when its time is over")

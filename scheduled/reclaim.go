@@ -21,35 +21,6 @@ const clientPrefix = "tasktable-"
 
 func clientID(number int64) string { return clientPrefix + strconv.FormatInt(number, 10) }
 
-// reclaimDead takes back the tasks of nodes that are gone: whose lock is free, and has been for long enough that the node has
-// stopped by itself.
-func (l *leader) reclaimDead(ctx context.Context) error {
-	now := time.Now()
-	live := map[int64]bool{}
-	for _, node := range l.nodes {
-		live[node.Number] = true
-		if _, known := l.seen[node.Number]; !known || node.Held {
-			l.seen[node.Number] = now // a new leader cannot know since when the lock is free: it counts from its own first look
-		}
-		if node.Held || now.Sub(l.seen[node.Number]) < deadAfter-tickEvery/10 { // a tick comes now and then a little early
-			continue
-		}
-		done, err := l.reclaimNode(ctx, node.Number)
-		if err != nil {
-			return err
-		}
-		if done {
-			l.log.Warn("node is dead; its tasks are taken back", "dead", node.Number)
-		}
-	}
-	for number := range l.seen {
-		if !live[number] {
-			delete(l.seen, number)
-		}
-	}
-	return nil
-}
-
 const lockNodeSQL = `SELECT pg_try_advisory_xact_lock($1, $2)`
 
 const runningJobsSQL = `

@@ -54,6 +54,7 @@ type session struct {
 	clock      *clock
 	leads      bool         // for the goroutine that owns the connection
 	leading    atomic.Bool  // the same, for others
+	refusedAt  time.Time    // when the leader's lock was last asked for in vain, another's then
 	answeredAt atomic.Int64 // when the last answered question was sent; monotonic nanoseconds since start
 	start      time.Time
 }
@@ -112,9 +113,12 @@ func (s *session) prepare(ctx context.Context, previous uint32) error {
 	return nil
 }
 
+// In one statement: nobody sees the row of a living node without its lock.
 const registerSQL = `
-INSERT INTO tasktable.nodes (service, version, host, queues, types, shares_slots, declares, hears_dead)
-VALUES ($1, $2, $3, $4::text::jsonb, $5, $6, nullif($7::text, ''), $8) RETURNING number`
+WITH node AS (
+    INSERT INTO tasktable.nodes (service, version, host, queues, types, shares_slots, declares, hears_dead)
+    VALUES ($1, $2, $3, $4::text::jsonb, $5, $6, nullif($7::text, ''), $8) RETURNING number)
+SELECT number, pg_try_advisory_lock($9, number::int) FROM node`
 
 // register gives the node its number and takes the lock on it.
 func (s *session) register(ctx context.Context, config Config, st statements) error {
@@ -124,14 +128,12 @@ func (s *session) register(ctx context.Context, config Config, st statements) er
 		return fmt.Errorf("encode queues: %w", err)
 	}
 	host, _ := os.Hostname() // a node without a name is still a node
+	var locked bool
 	err = s.conn.QueryRow(ctx, st.schema.SQL(registerSQL), config.Service, config.Version,
-		fmt.Sprintf("%s/%d", host, os.Getpid()), string(queues), types, config.ShareSlots, declares(config.Recurring), config.OnDead != nil).Scan(&s.number)
+		fmt.Sprintf("%s/%d", host, os.Getpid()), string(queues), types, config.ShareSlots, declares(config.Recurring), config.OnDead != nil,
+		lockClass(s.schema, "node")).Scan(&s.number, &locked)
 	if err != nil {
 		return fmt.Errorf("register node: %w", err)
-	}
-	var locked bool
-	if err := s.conn.QueryRow(ctx, "SELECT pg_try_advisory_lock($1, $2)", lockClass(s.schema, "node"), int32(s.number)).Scan(&locked); err != nil {
-		return fmt.Errorf("lock node %d: %w", s.number, err)
 	}
 	if !locked {
 		return fmt.Errorf("lock node %d: somebody else has it", s.number)
@@ -174,6 +176,9 @@ func (s *session) follow(ctx context.Context) error {
 		return s.demoted(ctx)
 	}
 	s.leading.Store(s.leads)
+	if !s.leads {
+		s.refusedAt = sent
+	}
 	s.learn(now, sent)
 	return nil
 }

@@ -83,11 +83,6 @@ const (
 	schema = "migrations/"
 )
 
-// claims changes both statements that claim.
-func claims(old, into string) []edit {
-	return []edit{{engine + "claim_free.go", old, into}, {engine + "claim.go", old, into}}
-}
-
 // mutants are what is known to be able to go wrong.
 var mutants = []mutant{
 	{
@@ -133,8 +128,8 @@ var mutants = []mutant{
 	},
 	{
 		name: "the claim does not look at the expiry", by: []string{"claimed expired"}, steer: crowded,
-		edits: claims("coalesce(tasktable.due_of(t.id, t.scheduled_at, t.run_now_at, t.jitter) + t.expiration <= clock.now, false) AS expired",
-			"false AS expired"),
+		edits: []edit{{engine + "claim.go", "coalesce(tasktable.due_of(t.id, t.scheduled_at, t.run_now_at, t.jitter) + t.expiration <= clock.now, false) AS expired",
+			"false AS expired"}},
 	},
 	{
 		name: "a cancel does not reach the handler", by: []string{"cancel"}, steer: regretted,
@@ -149,7 +144,8 @@ var mutants = []mutant{
 	},
 	{
 		name: "a claim reuses a number", by: []string{"leadership"}, steer: busy,
-		edits: claims("ELSE nextval('tasktable.task_numbers') END,\n        held_until", "ELSE t.revision END,\n        held_until"),
+		edits: []edit{{engine + "claim.go", "ELSE nextval('tasktable.task_numbers') END,\n        held_until",
+			"ELSE t.revision END,\n        held_until"}},
 	},
 	{
 		name: "an edit draws no number", by: []string{"application row"}, steer: fickle,
@@ -160,11 +156,12 @@ var mutants = []mutant{
 	},
 	{
 		name: "a lease counts from the due time", by: []string{"lease"}, steer: busy,
-		edits: claims("ELSE greatest(clock.now, t.next_attempt_at) + $3::interval + least", "ELSE t.next_attempt_at + $3::interval + least"),
+		edits: []edit{{engine + "claim.go", "ELSE greatest(clock.now, t.next_attempt_at) + $3::interval + least",
+			"ELSE t.next_attempt_at + $3::interval + least"}},
 	},
 	{
 		name: "an attempt is not counted", by: []string{"attempts"}, steer: busy,
-		edits: claims("expired THEN 0 ELSE 1 END", "expired THEN 0 ELSE 0 END"),
+		edits: []edit{{engine + "claim.go", "expired THEN 0 ELSE 1 END", "expired THEN 0 ELSE 0 END"}},
 	},
 	{
 		name: "what failed is given back", by: []string{"attempts"}, steer: busy,
@@ -204,15 +201,15 @@ var mutants = []mutant{
 		edits: []edit{
 			{engine + "life.go", "relistened: func(ctx context.Context) { tell(l.wake); l.keeper.runOnce(ctx) }",
 				"relistened: func(context.Context) {}"},
-			{engine + "leader.go", "found := look{Next: l.nextDue(seen.lanes)}", "found := look{Next: -1}"},
+			{engine + "leader.go", "found := look{Next: l.nextDue(seen.lanes), Tick: -1}", "found := look{Next: -1, Tick: -1}"},
 		},
 	},
 	{
 		// Either would do: a node counts as dead once its lock is free, and is only taken for dead with the lock in hand.
 		name: "living nodes are taken for dead", by: []string{"overlap"}, steer: long,
 		edits: []edit{
-			{engine + "reclaim.go", "if node.Held || now.Sub(", "if now.Sub("},
-			{engine + "reclaim.go", "!known || node.Held {", "!known {"},
+			{engine + "silence.go", "case node.Held || !known && node.Silent < 0:", "case !known && node.Silent < 0:"},
+			{engine + "silence.go", "		if node.Held {\n			continue\n		}\n", ""},
 			{engine + "reclaim.go", "if !free {\n			return nil\n		}", "_ = free"},
 		},
 	},
@@ -238,7 +235,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "what dead nodes ran is left to the leases", by: []string{"recovery"}, steer: mortal,
-		edits: []edit{{engine + "leader.go", "if err := l.reclaimDead(ctx); err != nil {\n		return err\n	}\n", ""}},
+		edits: []edit{{engine + "leader.go", "	if next, err = l.reclaimDead(ctx); err != nil {\n		return next, err\n	}\n", "	next = -1\n"}},
 	},
 	{
 		name: "a fork does not plan the next fire", by: []string{"fork"}, steer: recurring,
