@@ -249,7 +249,7 @@ COMMENT ON COLUMN tasktable.nodes.queues IS 'The queues it works, with the slots
 COMMENT ON COLUMN tasktable.nodes.types IS 'The types it has handlers for.';
 COMMENT ON COLUMN tasktable.nodes.started_at IS 'When it began.';
 COMMENT ON COLUMN tasktable.nodes.led_at IS 'When it last began to lead; null if it never did. Who leads is the newest of those that live.';
-COMMENT ON COLUMN tasktable.nodes.silent_at IS 'When the leader first found its lock free; 5 seconds later it counts as dead.';
+COMMENT ON COLUMN tasktable.nodes.silent_at IS 'Its last sign of life, noted when its lock is found free; 5 seconds after it the node counts as dead.';
 COMMENT ON COLUMN tasktable.nodes.dead_at IS 'When it ended: said by itself on a graceful stop, else by the leader; null while it lives.';
 CREATE INDEX nodes_live ON tasktable.nodes (number) WHERE dead_at IS NULL;
 COMMENT ON INDEX tasktable.nodes_live IS 'The nodes not known to be dead.';

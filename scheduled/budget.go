@@ -16,7 +16,7 @@ type liveNode struct {
 	Held   bool          // its lock is held: its session lives
 	Hears  bool          // it has an OnDead
 	Led    bool          // it began to lead last, of those not known to be dead
-	Silent time.Duration // how long ago a leader first found its lock free; negative: none has
+	Silent time.Duration // how long ago its last sign of life was, if a leader has noted that; else negative
 }
 
 // load is how many tasks of a queue and type are in River's hands, waiting for a worker or with one.

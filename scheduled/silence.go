@@ -51,7 +51,8 @@ func (s *silence) forget() { s.heard = nil }
 const refusedLately = 3 * tickEvery / 2
 
 const silentSQL = `
-UPDATE tasktable.nodes SET silent_at = statement_timestamp() WHERE number = ANY ($1::bigint[]) AND silent_at IS NULL`
+UPDATE tasktable.nodes AS n SET silent_at = statement_timestamp() - s.silent * interval '1 microsecond'
+FROM unnest($1::bigint[], $2::bigint[]) AS s (number, silent) WHERE n.number = s.number AND n.silent_at IS NULL`
 
 // reclaimDead takes back the tasks of nodes that are gone: whose lock is free, and has been for long enough that the node has
 // stopped by itself. It returns in how long there will be another; negative: none is silent.
@@ -79,16 +80,16 @@ func (l *leader) reclaimDead(ctx context.Context) (next time.Duration, err error
 
 // noteSilent tells who may lead next since when nodes are silent: once for each.
 func (l *leader) noteSilent(ctx context.Context) error {
-	var silent []int64
+	var silent, micros []int64
 	for _, node := range l.nodes {
 		if !node.Held && node.Silent < 0 {
-			silent = append(silent, node.Number)
+			silent, micros = append(silent, node.Number), append(micros, time.Since(l.silence.heard[node.Number]).Microseconds())
 		}
 	}
 	if len(silent) == 0 {
 		return nil
 	}
-	if _, err := l.session.conn.Exec(ctx, l.statements.schema.SQL(silentSQL), silent); err != nil {
+	if _, err := l.session.conn.Exec(ctx, l.statements.schema.SQL(silentSQL), silent, micros); err != nil {
 		return fmt.Errorf("note that nodes are silent: %w", err)
 	}
 	return nil
