@@ -8,7 +8,7 @@ import "time"
 func steered(name string, change func(s *settings)) steer {
 	s := settings{
 		Length: 12 * time.Second, Seed: 1, Nodes: 3, Writers: 3, Pace: 15 * time.Millisecond, Bulk: 20, Slots: 20,
-		Expected: expectedTime, Faults: map[string]int{}, Patience: 15 * time.Second,
+		Expected: expectedTime, Expiring: expiringTasks, Faults: map[string]int{}, Patience: 15 * time.Second,
 	}
 	change(&s)
 	return steer{name, s}
@@ -19,6 +19,7 @@ var (
 	busy = steered("busy", func(*settings) {})
 	// Few slots and long work: tasks wait after their claim, and expire.
 	crowded = steered("crowded", func(s *settings) {
+		s.Expiring = 1
 		s.Slots, s.Millis, s.Work, s.Chores = 2, 400, map[string]int{"one": 3, "edit": 1}, map[string]int{doWork: 1}
 		s.Pace = 60 * time.Millisecond
 	})

@@ -20,18 +20,19 @@ const (
 
 // settings are what a run is like.
 type settings struct {
-	Length  time.Duration
-	Seed    uint64
-	Nodes   int
-	Writers int
-	Pace    time.Duration  // of each writer, between two transactions
-	Bulk    int            // about how many tasks a herd has
-	Slots   int            // of each node's default queue
-	Work    map[string]int // weights of what writers do; nil: allWork
-	Chores  map[string]int // weights of what single tasks do; nil: allChores
-	Faults  map[string]int // weights of the faults; nil: allFaults
-	Alone   bool           // each fault alone, to be measured
-	Millis  int            // how long single tasks work, if they do nothing special; 0: a little
+	Length   time.Duration
+	Seed     uint64
+	Nodes    int
+	Writers  int
+	Pace     time.Duration  // of each writer, between two transactions
+	Bulk     int            // about how many tasks a herd has
+	Slots    int            // of each node's default queue
+	Work     map[string]int // weights of what writers do; nil: allWork
+	Chores   map[string]int // weights of what single tasks do; nil: allChores
+	Faults   map[string]int // weights of the faults; nil: allFaults
+	Alone    bool           // each fault alone, to be measured
+	Millis   int            // how long single tasks work, if they do nothing special; 0: a little
+	Expiring int            // of single tasks one in so many has an expiration
 	// Expected is how long single tasks are expected to take, which makes their leases.
 	Expected time.Duration
 	Skewed   bool          // the nodes' clocks are wrong; needs a build of its own
@@ -44,7 +45,7 @@ const shortRun = 10 * time.Second
 func readSettings() (settings, error) {
 	s := settings{
 		Length: shortRun, Seed: rand.Uint64N(1_000_000), Nodes: 4, Writers: 3, Pace: 15 * time.Millisecond, Bulk: 60, Slots: 20,
-		Expected: expectedTime, Patience: quietLimit,
+		Expiring: expiringTasks, Expected: expectedTime, Patience: quietLimit,
 	}
 	if text := os.Getenv(steerVariable); text != "" {
 		if err := json.Unmarshal([]byte(text), &s); err != nil {

@@ -95,6 +95,9 @@ func (w *writer) chore(kind string) chore {
 	return c
 }
 
+// expiringTasks is how many tasks there are for each that may expire.
+const expiringTasks = 8
+
 // longTime is how long some tasks are expected to take: far longer than a death takes to be noticed.
 const longTime = 20 * time.Second
 
@@ -119,7 +122,7 @@ func (w *writer) task(id, kind string) store.Task {
 	if w.random.IntN(3) == 0 && c.Do != doOverrun && c.Do != doDeaf { // what a dead node ran of these comes back before their leases end
 		task.ExpectedExecutionTime = max(longTime, w.Expected)
 	}
-	if w.random.IntN(8) == 0 {
+	if w.random.IntN(w.Expiring) == 0 {
 		task.Expiration = time.Duration(200+w.random.IntN(3000)) * time.Millisecond
 	}
 	if w.random.IntN(4) == 0 {
