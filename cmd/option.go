@@ -22,6 +22,7 @@ type option struct {
 	many     bool   // may be given several times
 	secret   bool   // what was given is never shown
 	set      func(text string) error
+	complete completion // for the shell; nil: nothing, or the files where value is a file or a folder
 }
 
 func (o *option) name() string {
@@ -84,6 +85,11 @@ func (o *option) wrong(rule error, text string) error {
 
 // bind makes a command of its options and of what it does once they are set.
 func (p *program) bind(command *cobra.Command, options []option, run func(*cobra.Command) error) *cobra.Command {
+	return p.bindArguments(command, options, arguments{}, run)
+}
+
+// bindArguments is bind for a command that takes arguments.
+func (p *program) bindArguments(command *cobra.Command, options []option, takes arguments, run func(*cobra.Command) error) *cobra.Command {
 	command.Flags().SortFlags = false
 	for _, o := range options {
 		flag := command.Flags().VarPF(&rawValue{option: o}, o.flag, o.short, o.help())
@@ -93,11 +99,20 @@ func (p *program) bind(command *cobra.Command, options []option, run func(*cobra
 		if o.value == "" {
 			flag.NoOptDefVal = "true"
 		}
+		if o.complete != nil || o.value != "file" && o.value != "folder" {
+			_ = command.RegisterFlagCompletionFunc(o.flag, p.completed(options, o.complete)) // fails only for a flag that is not there
+		}
 	}
-	command.Args = noArguments
-	command.RunE = func(command *cobra.Command, _ []string) error {
+	command.Args = takes.check
+	command.ValidArgsFunction = p.completed(options, takes.complete)
+	command.RunE = func(command *cobra.Command, given []string) error {
 		if err := resolve(options, command.Flags(), p.environment); err != nil {
 			return err
+		}
+		if takes.set != nil {
+			if err := takes.set(given); err != nil {
+				return err
+			}
 		}
 		return run(command)
 	}

@@ -12,6 +12,7 @@ import (
 	"runtime/debug"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -38,6 +39,7 @@ type program struct {
 	stdin       *os.File // nil: none
 	stdout      io.Writer
 	stderr      io.Writer
+	now         time.Time              // what times are told by; zero: the database's
 	variables   []string               // all that are options of some command
 	tidy        atomic.Pointer[func()] // what must be put right before an end at once; nil: nothing
 }

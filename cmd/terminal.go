@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -26,6 +27,21 @@ func isTerminal(ctx context.Context, file any) bool {
 	}
 	_, err := stty(ctx, f, "-g")
 	return err == nil
+}
+
+// terminalWidth is how many columns a terminal has; 0: not known.
+func terminalWidth(ctx context.Context, file any) int {
+	f, ok := file.(*os.File)
+	if !ok {
+		return 0
+	}
+	size, err := stty(ctx, f, "size")
+	if err != nil {
+		return 0
+	}
+	_, columns, _ := strings.Cut(size, " ")
+	width, _ := strconv.Atoi(columns) // what is no number is not known either
+	return width
 }
 
 func stty(ctx context.Context, file *os.File, args ...string) (string, error) {

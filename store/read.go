@@ -165,3 +165,15 @@ func scalar[T any](ctx context.Context, s *Store, db DB, doing, statement string
 	found, err := pgx.CollectExactlyOneRow(rows, pgx.RowTo[T])
 	return found, described(err, doing)
 }
+
+func (s *Store) words(ctx context.Context, db DB, doing, statement string) ([]string, error) {
+	if s.err != nil {
+		return nil, fmt.Errorf("%s: %w", doing, s.err)
+	}
+	rows, err := db.Query(ctx, s.schema.SQL(statement))
+	if err != nil {
+		return nil, described(err, doing)
+	}
+	found, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	return found, described(err, doing)
+}
