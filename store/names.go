@@ -99,8 +99,8 @@ WITH RECURSIVE lane AS (
 )`
 
 const typesSQL = lanesSQL + `
-SELECT type FROM lane UNION SELECT type FROM recurring
-UNION SELECT unnest(n.types) FROM tasktable.nodes AS n WHERE n.dead_at IS NULL ORDER BY type`
+SELECT type COLLATE "C" AS type FROM lane UNION SELECT type COLLATE "C" FROM recurring
+UNION SELECT unnest(n.types) COLLATE "C" FROM tasktable.nodes AS n WHERE n.dead_at IS NULL ORDER BY type`
 
 // Types lists the types in use: those that live nodes have handlers for, and those of tasks that wait. It reads no finished tasks.
 func (s *Store) Types(ctx context.Context, db DB) ([]string, error) {
@@ -108,8 +108,8 @@ func (s *Store) Types(ctx context.Context, db DB) ([]string, error) {
 }
 
 const queuesSQL = lanesSQL + `
-SELECT queue FROM lane UNION SELECT queue FROM recurring
-UNION SELECT jsonb_object_keys(n.queues) FROM tasktable.nodes AS n WHERE n.dead_at IS NULL ORDER BY queue`
+SELECT queue COLLATE "C" AS queue FROM lane UNION SELECT queue COLLATE "C" FROM recurring
+UNION SELECT jsonb_object_keys(n.queues) COLLATE "C" FROM tasktable.nodes AS n WHERE n.dead_at IS NULL ORDER BY queue`
 
 // Queues lists the queues in use, as Types does the types.
 func (s *Store) Queues(ctx context.Context, db DB) ([]string, error) {

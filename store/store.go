@@ -62,9 +62,9 @@ const (
 
 // Receipt is the answer of a verb.
 type Receipt struct {
-	ID       string
-	Revision int64 // 0 when the task is absent or deleted
-	Outcome  Outcome
+	ID       string  `json:"id"`
+	Revision int64   `json:"revision,omitempty"` // 0 when the task is absent or deleted
+	Outcome  Outcome `json:"outcome"`
 }
 
 // receiptRow is a Receipt as the SQL functions return it.
