@@ -43,7 +43,7 @@ func (c *client) ask(ctx context.Context, question func(context.Context, store.D
 func (c *client) ids(statuses ...store.Status) completion {
 	return func(ctx context.Context, prefix string) []string {
 		return c.ask(ctx, func(ctx context.Context, db store.DB, tasks *store.Store) ([]string, error) {
-			names, err := tasks.Names(ctx, db, prefix, statuses, completeMost)
+			names, err := tasks.Names(ctx, db, store.Filter{IDPrefix: prefix, Statuses: statuses, Limit: completeMost})
 			found := make([]string, len(names))
 			for i, name := range names {
 				found[i] = name.ID + "\t" + name.Type + ", " + string(name.Status)

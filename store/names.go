@@ -3,10 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
-	"strconv"
-	"strings"
 	"time"
-	"unicode/utf8"
 )
 
 const nowSQL = `SELECT clock_timestamp()`
@@ -24,63 +21,26 @@ type Name struct {
 }
 
 const namesSQL = `
-SELECT id, type, status FROM tasktable.scheduled_tasks
-WHERE id >= $1::text AND ($2::text = '' OR id < $2::text)
-    AND ($3::text = '' OR status = ANY (string_to_array($3::text, ',')))
-ORDER BY id LIMIT $4::text::int`
+SELECT id, type, status FROM tasktable.scheduled_tasks AS t
+WHERE ` + filterSQL + `
+    AND ($14::text = '' OR id > $14::text)
+ORDER BY id LIMIT $15::text::int`
 
-// Names lists the ids that begin with a prefix, in their order, of tasks in one of the statuses (none given: in any): what a
-// shell or a form offers while somebody types. Most is 1 to 10000.
-func (s *Store) Names(ctx context.Context, db DB, prefix string, statuses []Status, most int) ([]Name, error) {
-	if err := checkText("prefix", prefix); err != nil {
-		return nil, fmt.Errorf("list names: %w", err)
-	}
-	if most < 1 || most > 10000 {
-		return nil, fmt.Errorf("list names: %w", invalid("most", "must be between 1 and 10000", most))
-	}
-	among, err := statusList(statuses)
+// Names lists the tasks that a filter selects, by their ids, without their content: for choosing among them. Where only IDPrefix and Limit
+// are given it reads no more of the table than it lists. LatestFirst does not count, and After only by its id.
+func (s *Store) Names(ctx context.Context, db DB, filter Filter) ([]Name, error) {
+	args, err := filter.args()
 	if err != nil {
 		return nil, fmt.Errorf("list names: %w", err)
 	}
-	return collect[Name](ctx, s, db, "list names", namesSQL, prefix, behind(prefix), among, strconv.Itoa(most))
-}
-
-// statusList binds statuses as one text.
-func statusList(statuses []Status) (string, error) {
-	words := make([]string, len(statuses))
-	for i, status := range statuses {
-		words[i] = string(status)
-		if err := checkStatus(status); err != nil {
-			return "", err
+	after := ""
+	if filter.After != nil {
+		after = filter.After.ID
+		if err := checkText("after", after); err != nil {
+			return nil, fmt.Errorf("list names: %w", err)
 		}
 	}
-	return strings.Join(words, ","), nil
-}
-
-func checkStatus(status Status) error {
-	for _, known := range Statuses() {
-		if status == known {
-			return nil
-		}
-	}
-	return invalid("status", "must be one of the eight words", fmt.Sprintf("%q", string(status)))
-}
-
-// behind is the first text behind all those that begin with the prefix, in the order of their bytes; "": there is none. An index
-// serves a range, but no LIKE whose pattern it learns too late.
-func behind(prefix string) string {
-	for prefix != "" {
-		last, size := utf8.DecodeLastRuneInString(prefix)
-		prefix = prefix[:len(prefix)-size]
-		if last == utf8.MaxRune {
-			continue
-		}
-		if last++; !utf8.ValidRune(last) { // the surrogates
-			last = 0xe000
-		}
-		return prefix + string(last)
-	}
-	return ""
+	return collect[Name](ctx, s, db, "list names", namesSQL, append(args, after, filter.limit())...)
 }
 
 // A loose index scan: one probe of the index for each lane, however many tasks wait in it. Recurring tasks have an index of their own.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -37,33 +36,21 @@ func (s *Store) Get(ctx context.Context, db DB, id string) (Row, error) {
 	return rows[0], nil
 }
 
-// Filter selects tasks. A zero field selects all.
-type Filter struct {
-	Type     string
-	Status   Status
-	Queue    string
-	Entity   string
-	TenantID string
-	// From and To bound scheduled_at: From <= scheduled_at < To.
-	From, To time.Time
-	// After continues a list: the last task of the page before, read with the same filter. It may be gone or moved by now.
-	After *Row
-	// Limit is the size of a page, 1 to 10000; 0: 100.
-	Limit int
-}
-
-const listSQL = `SELECT ` + rowColumns + `
+const (
+	listSQL = `SELECT ` + rowColumns + `
 FROM tasktable.scheduled_tasks AS t
-WHERE ($1::text = '' OR type = $1::text)
-    AND ($2::text = '' OR status = $2::text)
-    AND ($3::text = '' OR queue = $3::text)
-    AND ($4::text = '' OR entity = $4::text)
-    AND ($5::text = '' OR tenant_id = $5::text)
-    AND ($6::text = '' OR scheduled_at >= $6::text::timestamptz)
-    AND ($7::text = '' OR scheduled_at < $7::text::timestamptz)
-    AND ($8::text = '' OR (scheduled_at::timestamptz, id::text COLLATE "C") > ($8::text::timestamptz, $9::text))
+WHERE ` + filterSQL + `
+    AND ($14::text = '' OR (scheduled_at::timestamptz, id::text COLLATE "C") > ($14::text::timestamptz, $15::text))
 ORDER BY scheduled_at::timestamptz, id::text COLLATE "C"
-LIMIT $10::text::int`
+LIMIT $16::text::int`
+
+	listLatestSQL = `SELECT ` + rowColumns + `
+FROM tasktable.scheduled_tasks AS t
+WHERE ` + filterSQL + `
+    AND ($14::text = '' OR (scheduled_at::timestamptz, id::text COLLATE "C") < ($14::text::timestamptz, $15::text))
+ORDER BY scheduled_at::timestamptz DESC, id::text COLLATE "C" DESC
+LIMIT $16::text::int`
+)
 
 // List reads the tasks that a filter selects, by scheduled_at and id. It reads the table through: meant for people and
 // reports, not for each request of an application.
@@ -72,72 +59,63 @@ func (s *Store) List(ctx context.Context, db DB, filter Filter) ([]Row, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list tasks: %w", err)
 	}
-	return collect[Row](ctx, s, db, "list tasks", listSQL, args...)
-}
-
-// args are the filter as listSQL takes it, checked: what Postgres cannot take for a text would end the caller's transaction.
-func (f Filter) args() ([]any, error) {
-	if f.Limit == 0 {
-		f.Limit = 100
-	}
-	if f.Limit < 1 || f.Limit > 10000 {
-		return nil, invalid("limit", "must be between 1 and 10000", f.Limit)
-	}
-	var args []any
-	for _, field := range []struct{ name, value string }{
-		{"type", f.Type}, {"status", string(f.Status)}, {"queue", f.Queue}, {"entity", f.Entity}, {"tenant_id", f.TenantID},
-	} {
-		if err := checkText(field.name, field.value); err != nil {
-			return nil, err
+	after, id := "", ""
+	if filter.After != nil {
+		id = filter.After.ID
+		if after, err = timeText("after", filter.After.ScheduledAt); err != nil {
+			return nil, fmt.Errorf("list tasks: %w", err)
 		}
-		args = append(args, field.value)
-	}
-	var after Row
-	if f.After != nil {
-		after = *f.After
-	}
-	for _, field := range []struct {
-		name  string
-		value time.Time
-		given bool
-	}{{"from", f.From, !f.From.IsZero()}, {"to", f.To, !f.To.IsZero()}, {"after", after.ScheduledAt, f.After != nil}} {
-		text := ""
-		if field.given {
-			var err error
-			if text, err = timeText(field.name, field.value); err != nil {
-				return nil, err
-			}
+		if err := checkText("after", id); err != nil {
+			return nil, fmt.Errorf("list tasks: %w", err)
 		}
-		args = append(args, text)
 	}
-	return append(args, after.ID, strconv.Itoa(f.Limit)), checkText("after", after.ID)
+	statement := listSQL
+	if filter.LatestFirst {
+		statement = listLatestSQL
+	}
+	return collect[Row](ctx, s, db, "list tasks", statement, append(args, after, id, filter.limit())...)
 }
 
 // History is all that is recorded of one id, oldest first; also of a task that was deleted.
 type History struct {
-	Changes    []Change
-	Executions []Execution
+	Changes    []Change    `json:"changes"`
+	Executions []Execution `json:"executions"`
 }
 
 const executionsSQL = `
-SELECT fence, task_id, type, revision, attempt, scheduled_at, due_at, started_at, finished_at, outcome, error, node
-FROM tasktable.scheduled_task_executions WHERE task_id = $1::text ORDER BY fence`
+SELECT fence, task_id, type, revision, attempt, scheduled_at, due_at, started_at, finished_at, outcome, error, node FROM (
+    SELECT * FROM tasktable.scheduled_task_executions WHERE task_id = $1::text ORDER BY fence DESC LIMIT nullif($2::text, '')::bigint
+) AS latest ORDER BY fence`
 
 // By time, not by revision: an insert that waited for the delete before it has drawn the lower number.
 const changesSQL = `
-SELECT revision, task_id, verb, outcome, changed_at, changed_by, old::text AS old, new::text AS new
-FROM tasktable.scheduled_task_changes WHERE task_id = $1::text ORDER BY changed_at, revision`
+SELECT revision, task_id, verb, outcome, changed_at, changed_by, old::text AS old, new::text AS new FROM (
+    SELECT * FROM tasktable.scheduled_task_changes WHERE task_id = $1::text
+    ORDER BY changed_at DESC, revision DESC LIMIT nullif($2::text, '')::bigint
+) AS latest ORDER BY changed_at, revision`
 
 // History reads what happened to a task: each edit and what came of each attempt.
 func (s *Store) History(ctx context.Context, db DB, id string) (History, error) {
+	return s.history(ctx, db, id, "")
+}
+
+// RecentHistory is History of at most so many edits and so many attempts, the latest ones; 1 to 10000.
+func (s *Store) RecentHistory(ctx context.Context, db DB, id string, most int) (History, error) {
+	if most < 1 || most > 10000 {
+		return History{}, fmt.Errorf("history: %w", invalid("most", "must be between 1 and 10000", most))
+	}
+	return s.history(ctx, db, id, strconv.Itoa(most))
+}
+
+func (s *Store) history(ctx context.Context, db DB, id, most string) (History, error) {
 	if err := checkID(id); err != nil {
 		return History{}, fmt.Errorf("history: %w", err)
 	}
-	changes, err := collect[Change](ctx, s, db, "read changes of task "+id, changesSQL, id)
+	changes, err := collect[Change](ctx, s, db, "read changes of task "+id, changesSQL, id, most)
 	if err != nil {
 		return History{}, err
 	}
-	executions, err := collect[Execution](ctx, s, db, "read executions of task "+id, executionsSQL, id)
+	executions, err := collect[Execution](ctx, s, db, "read executions of task "+id, executionsSQL, id, most)
 	return History{Changes: changes, Executions: executions}, err
 }
 
