@@ -53,6 +53,9 @@ func (s *printSettings) printer(ctx context.Context, p *program, now time.Time) 
 	return to
 }
 
+// clock is for what is checked before the database, and its time, are at hand.
+func (s *printSettings) clock() clock { return clock{now: time.Now(), zone: s.location()} }
+
 func (s *printSettings) location() *time.Location {
 	if s.zone == nil {
 		return time.Local

@@ -78,22 +78,22 @@ func (p *program) run(ctx context.Context, args []string) int {
 
 func (p *program) rootCommand() *cobra.Command {
 	root := &cobra.Command{
-		Use:               "tasktable",
-		Short:             "Schedules tasks in a Postgres table and runs them at their time",
-		Long:              rootHelp,
-		Example:           rootExample,
-		Version:           version(),
-		Args:              noArguments,
-		RunE:              func(command *cobra.Command, _ []string) error { return command.Help() },
-		SilenceErrors:     true,
-		SilenceUsage:      true,
-		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
+		Use:           "tasktable",
+		Short:         "Schedules tasks in a Postgres table and runs them at their time",
+		Long:          rootHelp,
+		Example:       rootExample,
+		Version:       version(),
+		Args:          noArguments,
+		RunE:          func(command *cobra.Command, _ []string) error { return command.Help() },
+		SilenceErrors: true,
+		SilenceUsage:  true,
 	}
 	root.SetOut(p.stdout)
 	root.SetErr(p.stderr)
 	root.SetFlagErrorFunc(flagError)
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", ".FlagUsagesWrapped 110"))
-	root.AddCommand(p.migrateCommand(), p.serveCommand(), p.reconcileCommand(), p.benchCommand(), p.proveCommand(), p.demoCommand())
+	root.AddCommand(p.migrateCommand(), p.serveCommand(), p.tasksCommand(),
+		p.reconcileCommand(), p.benchCommand(), p.proveCommand(), p.demoCommand())
 	return root
 }
 

@@ -3,6 +3,7 @@ package cmd
 import (
 	"fmt"
 	"io"
+	"reflect"
 	"strconv"
 	"strings"
 	"unicode"
@@ -54,7 +55,7 @@ func newTable(headings ...string) *table { return &table{headings: headings} }
 // newFields is a table of one thing: its rows are a name and a value.
 func newFields() *table { return &table{} }
 
-// add adds a row of texts, numbers, statuses, outcomes or cells; nil and "" are shown as "-".
+// add adds a row of texts, numbers, statuses, outcomes, cells, and pointers to any of these; nil and "" are shown as "-".
 func (t *table) add(values ...any) {
 	row := make([]cell, len(values))
 	for i, value := range values {
@@ -76,25 +77,18 @@ func cellOf(value any) cell {
 		return painted(string(v))
 	case store.Outcome:
 		return painted(string(v))
-	case *string:
-		return optional(v)
-	case *int:
-		return optional(v)
-	case *int64:
-		return optional(v)
 	case int:
 		return cell{text: strconv.Itoa(v), number: true}
 	case int64:
 		return cell{text: strconv.FormatInt(v, 10), number: true}
 	}
-	return cell{text: fmt.Sprint(value)}
-}
-
-func optional[T any](value *T) cell {
-	if value == nil {
-		return cell{}
+	if pointer := reflect.ValueOf(value); pointer.Kind() == reflect.Pointer {
+		if pointer.IsNil() {
+			return cell{}
+		}
+		return cellOf(pointer.Elem().Interface())
 	}
-	return cellOf(*value)
+	return cell{text: fmt.Sprint(value)}
 }
 
 // print writes the table. The last column is cut where a terminal's width is given, so that a long message does not wrap.

@@ -126,6 +126,15 @@ func (m moment) at(c clock) (time.Time, error) {
 	}
 }
 
+// option is the instant of an option, or what is wrong with it.
+func (c clock) option(flag string, m moment) (time.Time, error) {
+	at, err := m.at(c)
+	if err != nil {
+		return time.Time{}, usage("--%s %w, got %q", flag, err, string(m))
+	}
+	return at, nil
+}
+
 var distanceParts = regexp.MustCompile(`^(?:(\d{1,4})w)?(?:(\d{1,5})d)?(.*)$`)
 
 func distanceOf(text string) (time.Duration, bool) {

@@ -1,0 +1,93 @@
+package cmd
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tasktable/tasktable/store"
+)
+
+// historyLine is an edit or an attempt, as a person reads it.
+type historyLine struct {
+	at                                            time.Time
+	when, event, outcome, by, delay, took, detail string
+}
+
+// historyLines are both kinds by time.
+func (c clock) historyLines(history store.History) []historyLine {
+	var lines []historyLine
+	for _, change := range history.Changes {
+		lines = append(lines, historyLine{at: change.ChangedAt, when: c.exact(&change.ChangedAt), event: change.Verb, outcome: change.Outcome,
+			by: change.ChangedBy, detail: c.changed(change)})
+	}
+	for _, execution := range history.Executions {
+		line := historyLine{at: execution.FinishedAt, when: c.exact(&execution.FinishedAt), event: fmt.Sprintf("attempt %d", execution.Attempt),
+			outcome: execution.Outcome, by: "leader"}
+		if execution.Node != nil {
+			line.by = fmt.Sprintf("node %d", *execution.Node)
+		}
+		if execution.StartedAt != nil {
+			line.took = took(execution.FinishedAt.Sub(*execution.StartedAt))
+			if execution.DueAt != nil {
+				line.delay = took(execution.StartedAt.Sub(*execution.DueAt))
+			}
+		}
+		if execution.Error != nil {
+			line.detail = *execution.Error
+		}
+		lines = append(lines, line)
+	}
+	slices.SortStableFunc(lines, func(a, b historyLine) int { return a.at.Compare(b.at) })
+	return lines
+}
+
+func historyTable(lines []historyLine) *table {
+	t := newTable("AT", "EVENT", "OUTCOME", "BY", "DELAY", "TOOK", "DETAIL")
+	for _, line := range lines {
+		t.add(line.when, line.event, painted(line.outcome), line.by, line.delay, line.took, line.detail)
+	}
+	return t
+}
+
+// changed is what an edit has changed: "scheduled_at: … → …, queue: …". Of a delete it is what the task was.
+func (c clock) changed(change store.Change) string {
+	was, is := sides(change.Old), sides(change.New)
+	if change.New == nil && change.Old != nil {
+		return "was " + c.value(was["status"]) + ", " + c.value(was["scheduled_at"])
+	}
+	var said []string
+	for _, key := range slices.Sorted(maps.Keys(is)) {
+		one := key + ": "
+		if before, ok := was[key]; ok {
+			one += c.value(before) + " → "
+		}
+		said = append(said, one+c.value(is[key]))
+	}
+	return strings.Join(said, ", ")
+}
+
+func sides(body json.RawMessage) map[string]json.RawMessage {
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(body, &fields) != nil {
+		return nil // there is no such side
+	}
+	return fields
+}
+
+const longestValue = 60 // a payload may have 256 KiB
+
+// value is a JSON value as a person reads it.
+func (c clock) value(body json.RawMessage) string {
+	var text string
+	if json.Unmarshal(body, &text) != nil {
+		return cut(string(body), longestValue)
+	}
+	if at, err := time.Parse(time.RFC3339Nano, text); err == nil {
+		return c.exact(&at)
+	}
+	return cut(text, longestValue)
+}

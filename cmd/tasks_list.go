@@ -1,0 +1,126 @@
+package cmd
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/tasktable/tasktable/store"
+)
+
+const tasksListHelp = `Lists tasks by the time they are scheduled for, a page at a time: what it takes to go on with the next page
+is said on stderr. All filters that are given must hold. It reads the table through, so it is for people and reports.
+
+` + momentHelp + `
+
+With --output json it is an array of the table's rows, named as its columns; what is null is left out, and durations
+are in nanoseconds.`
+
+const tasksListExample = `  tasktable tasks list --status FAILED --finished-from -1d
+  tasktable tasks list --type SEND_EMAIL --message "connection refused"
+  tasktable tasks list --scheduled-from "2026-11-21 18:00" --scheduled-to +1d --time-zone Europe/Berlin
+  tasktable tasks list --entity event:42 --output json | jq -r '.[].id'
+  tasktable tasks list --status COMPLETED --desc --limit 10   # the latest`
+
+// tasksList is the command tasks list.
+type tasksList struct {
+	*client
+	filter  taskFilter
+	limit   int
+	desc    bool
+	after   string
+	command *cobra.Command
+}
+
+func (p *program) tasksListCommand() *cobra.Command {
+	l := &tasksList{client: p.client()}
+	options := append(l.filter.options(l.client, "only tasks in this status; several separated by commas"),
+		option{flag: "limit", value: "number", fallback: "100", set: whole(&l.limit, 1, 5000), usage: "how many tasks a page has"},
+		option{flag: "after", value: "place", set: text(&l.after, 1024), complete: l.ids(),
+			usage: "the next page: the place that the page before has told, or the id of its last task"},
+		option{flag: "desc", set: toggle(&l.desc), usage: "those with the latest times first"})
+	return p.bind(&cobra.Command{
+		Use:     "list",
+		Short:   "Lists tasks by time",
+		Long:    tasksListHelp,
+		Example: tasksListExample,
+	}, append(options, l.options()...), func(command *cobra.Command) error {
+		l.command = command
+		return l.opened(l.run, func() error { return l.filter.check(l.client) })(command)
+	})
+}
+
+func (l *tasksList) run(ctx context.Context) error {
+	filter, err := l.filter.resolved(l.clock)
+	if err != nil {
+		return err
+	}
+	filter.Limit, filter.LatestFirst = l.limit+1, l.desc // one more says whether there is another page
+	if l.after != "" {
+		if filter.After, err = l.place(ctx); err != nil {
+			return err
+		}
+	}
+	rows, err := l.tasks.List(ctx, l.pool, filter)
+	if err != nil {
+		return err
+	}
+	more := len(rows) > l.limit
+	rows = rows[:min(len(rows), l.limit)]
+	t := newTable("ID", "TYPE", "STATUS", "QUEUE", "SCHEDULED AT", "ATTEMPT", "MESSAGE")
+	for _, row := range rows {
+		t.add(row.ID, row.Type, row.Status, row.Queue, l.when(&row.ScheduledAt), fmt.Sprintf("%d/%d", row.Attempt, row.MaxAttempts), row.Message)
+	}
+	if err := l.list(rows, t, "No task matches."); err != nil {
+		return err
+	}
+	if more {
+		l.note("There are more: %s", l.again(placeOf(rows[len(rows)-1])))
+	}
+	return nil
+}
+
+// placeOf is where a page has ended. It holds also when the task has gone.
+func placeOf(row store.Row) string {
+	return row.ScheduledAt.UTC().Format(time.RFC3339Nano) + "/" + row.ID
+}
+
+// place is where the page begins.
+func (l *tasksList) place(ctx context.Context) (*store.Row, error) {
+	if at, id, both := strings.Cut(l.after, "/"); both {
+		if scheduledAt, err := time.Parse(time.RFC3339Nano, at); err == nil {
+			return &store.Row{ID: id, ScheduledAt: scheduledAt}, nil
+		}
+	}
+	row, err := l.tasks.Get(ctx, l.pool, l.after)
+	if err != nil {
+		return nil, fmt.Errorf("--after: %w", err)
+	}
+	return &row, nil
+}
+
+// again is the command line once more, after a place. What came from variables still does.
+func (l *tasksList) again(place string) string {
+	line := []string{l.command.CommandPath()}
+	l.command.Flags().Visit(func(flag *pflag.Flag) {
+		if value, ok := flag.Value.(*rawValue); ok && !value.option.secret && flag.Name != "after" {
+			line = append(line, quoted("--"+flag.Name+"="+value.joined()))
+		}
+	})
+	return printable(strings.Join(append(line, quoted("--after="+place)), " "))
+}
+
+var needsNoQuotes = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
+
+// quoted is a word as a POSIX shell takes it.
+func quoted(word string) string {
+	if needsNoQuotes.MatchString(word) {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}

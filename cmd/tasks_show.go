@@ -1,0 +1,165 @@
+package cmd
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tasktable/tasktable/store"
+)
+
+const tasksShowHelp = `Shows a task with its payload, and the last lines of its history: each edit with who made it, and what came of each
+attempt. Of a task that was deleted it shows the history, and ends with exit code 1, as for one that never was.
+
+With --output json it is an object: the columns of the task, and "history" with "changes" and "executions", at most
+--history of each, the oldest first.`
+
+// tasksShow is the command tasks show.
+type tasksShow struct {
+	*client
+	given []string
+	lines int
+}
+
+func (p *program) tasksShowCommand() *cobra.Command {
+	s := &tasksShow{client: p.client()}
+	options := []option{{flag: "history", value: "number", fallback: "20", set: whole(&s.lines, 0, 10000),
+		usage: "how many lines of the history, the latest ones"}}
+	return p.bindArguments(&cobra.Command{
+		Use:     "show ID",
+		Short:   "Shows a task and its history",
+		Long:    tasksShowHelp,
+		Example: "  tasktable tasks show task-SEND_EVENT_REMINDER-42\n  tasktable tasks show task-SEND_EVENT_REMINDER-42 --output json | jq .payload",
+	}, append(options, s.options()...), ids(&s.given, 1, 1, s.ids()), s.opened(s.run))
+}
+
+// shownTask is a task in JSON. The row is nil when it was deleted.
+type shownTask struct {
+	*store.Row
+	History store.History `json:"history"`
+}
+
+func (s *tasksShow) run(ctx context.Context) error {
+	id := s.given[0]
+	shown := shownTask{History: store.History{Changes: []store.Change{}, Executions: []store.Execution{}}}
+	row, missing := s.tasks.Get(ctx, s.pool, id)
+	switch {
+	case missing == nil:
+		shown.Row = &row
+	case !errors.Is(missing, store.ErrNotFound):
+		return missing
+	}
+	if s.lines > 0 {
+		history, err := s.tasks.RecentHistory(ctx, s.pool, id, s.lines)
+		if err != nil {
+			return err
+		}
+		shown.History.Changes = append(shown.History.Changes, history.Changes...)
+		shown.History.Executions = append(shown.History.Executions, history.Executions...)
+	}
+	recorded := len(shown.History.Changes)+len(shown.History.Executions) > 0
+	if missing != nil && !recorded {
+		return missing
+	}
+	if err := s.print(shown); err != nil {
+		return err
+	}
+	if missing != nil {
+		return fmt.Errorf("%w: it was deleted, and this is its history", missing)
+	}
+	return nil
+}
+
+func (s *tasksShow) print(shown shownTask) error {
+	if s.json {
+		return s.document(shown)
+	}
+	if shown.Row != nil {
+		if err := s.fields(*shown.Row).print(s.data, s.colors, 0); err != nil {
+			return err
+		}
+		if err := s.sections(*shown.Row); err != nil {
+			return err
+		}
+	}
+	lines := s.historyLines(shown.History)
+	if len(lines) == 0 {
+		return nil
+	}
+	if shown.Row != nil {
+		fmt.Fprintln(s.data)
+	}
+	return historyTable(lines[max(0, len(lines)-s.lines):]).print(s.data, s.colors, s.width)
+}
+
+// fields are the columns that have a value, in the table's order.
+func (s *tasksShow) fields(row store.Row) *table {
+	t := newFields()
+	for _, field := range []struct {
+		name  string
+		value any
+	}{
+		{"id", row.ID}, {"type", row.Type}, {"status", row.Status}, {"queue", row.Queue}, {"entity", row.Entity}, {"tenant_id", row.TenantID},
+		{"priority", row.Priority}, {"scheduled_at", s.when(&row.ScheduledAt)}, {"run_now_at", s.when(row.RunNowAt)},
+		{"next_attempt_at", s.when(row.NextAttemptAt)}, {"paused_until", s.when(row.PausedUntil)},
+		{"expiration", row.Expiration}, {"expected_execution_time", row.ExpectedExecutionTime}, {"jitter", row.Jitter},
+		{"retention", row.Retention}, {"attempt", fmt.Sprintf("%d of %d", row.Attempt, row.MaxAttempts)}, {"revision", row.Revision},
+		{"fence", row.Fence}, {"held_until", s.when(row.HeldUntil)}, {"parent_id", row.ParentID},
+		{"cron", row.Cron}, {"time_zone", row.TimeZone}, {"overlap", row.Overlap}, {"catch_up", row.CatchUp},
+		{"catch_up_paused", row.CatchUpPaused}, {"catch_up_limit", row.CatchUpLimit}, {"ends_at", s.when(row.EndsAt)},
+		{"max_occurrences", row.MaxOccurrences}, {"occurrence_count", occurrences(row)}, {"planned_revision", row.PlannedRevision},
+		{"scheduled_by", row.ScheduledBy}, {"created_at", s.when(&row.CreatedAt)}, {"last_status_update", s.when(&row.LastStatusUpdate)},
+		{"started_at", s.when(row.StartedAt)}, {"finished_at", s.when(row.FinishedAt)},
+		{"archived_at", s.when(row.ArchivedAt)}, {"archived_note", row.ArchivedNote}, {"message", row.Message},
+	} {
+		if value := cellOf(field.value); value.text != "" && !(field.name == "message" && strings.Contains(value.text, "\n")) {
+			value.number = false
+			t.add(field.name, value)
+		}
+	}
+	return t
+}
+
+// occurrences counts those of a recurring task; nil for another.
+func occurrences(row store.Row) any {
+	if row.Cron == nil {
+		return nil
+	}
+	return row.OccurrenceCount
+}
+
+// sections are what takes several lines.
+func (s *tasksShow) sections(row store.Row) error {
+	message := ""
+	if row.Message != nil && strings.Contains(*row.Message, "\n") {
+		message = *row.Message
+	}
+	for _, section := range []struct{ name, text string }{
+		{"payload", pretty(row.Payload)}, {"result", pretty(row.Result)}, {"message", message},
+	} {
+		if section.text == "" {
+			continue
+		}
+		fmt.Fprintf(s.data, "\n%s\n", paint(section.name, bold, s.colors))
+		for line := range strings.SplitSeq(strings.TrimRight(section.text, "\n"), "\n") {
+			fmt.Fprintln(s.data, "  "+printable(line))
+		}
+	}
+	return nil
+}
+
+func pretty(body json.RawMessage) string {
+	if len(body) == 0 {
+		return ""
+	}
+	var out bytes.Buffer
+	if err := json.Indent(&out, body, "", "  "); err != nil {
+		return string(body) // jsonb always is JSON
+	}
+	return out.String()
+}

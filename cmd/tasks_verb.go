@@ -1,0 +1,243 @@
+package cmd
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/spf13/cobra"
+
+	"github.com/tasktable/tasktable/store"
+)
+
+// taskVerb is what can be done to tasks.
+type taskVerb struct {
+	verb     store.Verb
+	name     string // of the command
+	does     string // "cancels"
+	short    string
+	long     string
+	statuses []store.Status  // what a filter selects, unless --status says otherwise
+	undone   []store.Outcome // what it has not done then
+}
+
+const verbHelp = `
+
+It is given the ids of tasks, or a filter. Of ids it tells for each what came of it; those that do not exist make the exit
+code 1, and the others are done all the same. With a filter it says how many tasks that are, and asks; without a
+terminal --yes must say so. A task that has changed meanwhile so that the filter does not select it is left alone.
+Unless --status says otherwise, a filter selects tasks that are %s.
+Either way it is one transaction: all or, after an error, none.`
+
+func taskVerbs() []taskVerb {
+	return []taskVerb{
+		{verb: store.VerbCancel, name: "cancel", does: "cancels", short: "Keeps tasks from running",
+			long:     "Cancels tasks. After it none of them starts, and of one that runs the handler's context ends. Outcomes: cancelled, unchanged\n(it was), finished (it has ended otherwise), absent.",
+			statuses: []store.Status{store.StatusQueued, store.StatusPaused, store.StatusExecuting}, undone: []store.Outcome{store.Absent}},
+		{verb: store.VerbPause, name: "pause", does: "pauses", short: "Keeps waiting tasks from running until resumed, or until a time",
+			long:     "Pauses waiting tasks. Outcomes: paused, unchanged (it was), running (it runs, and is not paused: exit code 1), finished (it has\nended), absent.",
+			statuses: []store.Status{store.StatusQueued}, undone: []store.Outcome{store.Absent, store.Running}},
+		{verb: store.VerbResume, name: "resume", does: "resumes", short: "Queues paused tasks for the time they had",
+			long:     "Resumes paused tasks: they run at the time they had, at once if that has passed. Outcomes: queued, unchanged (it was not\npaused), finished (it has ended), absent.",
+			statuses: []store.Status{store.StatusPaused}, undone: []store.Outcome{store.Absent}},
+		{verb: store.VerbRunNow, name: "run-now", does: "runs", short: "Runs tasks at once, also those that have ended",
+			long:     "Runs tasks at once, with all their attempts, also those that have ended; of a recurring task it makes one more occurrence. Outcomes:\nqueued, running (it runs already), absent.",
+			statuses: []store.Status{store.StatusQueued, store.StatusPaused}, undone: []store.Outcome{store.Absent}},
+		{verb: store.VerbRetry, name: "retry", does: "retries", short: "Runs FAILED and EXPIRED tasks again at once",
+			long:     "Retries tasks that have FAILED or EXPIRED, at once and with all their attempts; a filter leaves out those that are archived. Outcomes:\nqueued, unchanged (it is no dead letter), finished (it has COMPLETED, or was SKIPPED), absent.",
+			statuses: []store.Status{store.StatusFailed, store.StatusExpired}, undone: []store.Outcome{store.Absent}},
+		{verb: store.VerbDelete, name: "delete", does: "deletes", short: "Removes tasks; their history stays",
+			long:     "Deletes tasks. Their history stays. Outcomes: deleted, running (a claim holds it, and it is not deleted: exit code 1; cancel it\nfirst), absent.",
+			statuses: []store.Status{store.StatusCompleted, store.StatusFailed, store.StatusExpired, store.StatusCancelled, store.StatusSkipped},
+			undone:   []store.Outcome{store.Absent, store.Running}},
+	}
+}
+
+func (v taskVerb) help() string {
+	words := make([]string, len(v.statuses))
+	for i, status := range v.statuses {
+		words[i] = string(status)
+	}
+	help := v.long + fmt.Sprintf(verbHelp, strings.Join(words, ", "))
+	return help + "\n\n" + momentHelp
+}
+
+func (v taskVerb) example() string {
+	example := "  tasktable tasks " + v.name + " task-SEND_EVENT_REMINDER-42 task-SEND_EVENT_REMINDER-43\n"
+	switch v.verb {
+	case store.VerbPause:
+		return example + "  tasktable tasks pause task-SEND_EVENT_REMINDER-42 --until \"2026-11-23 08:00\"\n  tasktable tasks pause --type SEND_EMAIL --tenant acme --until +1h --yes"
+	case store.VerbRetry:
+		return example + "  tasktable tasks retry --type SEND_EMAIL --message 421 --finished-from -2h"
+	case store.VerbDelete:
+		return example + "  tasktable tasks delete --status CANCELLED --finished-to -7d --yes"
+	}
+	return example + "  tasktable tasks " + v.name + " --entity event:42\n  tasktable tasks " + v.name + " --type SEND_EMAIL --tenant acme --yes --output json"
+}
+
+// tasksVerb is the command of a verb.
+type tasksVerb struct {
+	*client
+	verb   taskVerb
+	given  []string
+	filter taskFilter
+	limit  int
+	until  moment
+	confirmation
+}
+
+func (p *program) tasksVerbCommand(verb taskVerb) *cobra.Command {
+	v := &tasksVerb{client: p.client(), verb: verb}
+	var options []option
+	if verb.verb == store.VerbPause {
+		options = append(options, option{flag: "until", value: "time", set: instantOf(&v.until), usage: "when they resume by themselves (default never)"})
+	}
+	options = append(options, v.confirmation.option())
+	options = append(options, v.filter.options(v.client, "only tasks in this status; several separated by commas (default those above)")...)
+	options = append(options, option{flag: "limit", value: "number", fallback: "10000", set: whole(&v.limit, 1, 10000),
+		usage: "how many tasks of those that the filter selects, by their ids"})
+	return p.bindArguments(&cobra.Command{
+		Use:     verb.name + " [ID…]",
+		Short:   verb.short,
+		Long:    verb.help(),
+		Example: verb.example(),
+	}, append(options, v.options()...), ids(&v.given, 0, -1, v.ids(verb.statuses...)), v.opened(v.run, v.check))
+}
+
+func (v *tasksVerb) check() error {
+	switch filtered := v.filter.given(); {
+	case len(v.given) > 0 && filtered:
+		return usage("takes ids or a filter, not both")
+	case len(v.given) == 0 && !filtered:
+		return usage("needs the id of a task, or a filter such as --type")
+	}
+	if _, err := v.printing.clock().option("until", v.until); err != nil {
+		return err
+	}
+	return v.filter.check(v.client)
+}
+
+func (v *tasksVerb) run(ctx context.Context) error {
+	until, err := v.clock.option("until", v.until)
+	if err != nil {
+		return err
+	}
+	if len(v.given) > 0 {
+		return v.toIDs(ctx, until)
+	}
+	return v.toFiltered(ctx, until)
+}
+
+// toIDs goes in the order of the ids, as all that changes many: so they do not deadlock.
+func (v *tasksVerb) toIDs(ctx context.Context, until time.Time) error {
+	done := map[string]store.Receipt{}
+	err := pgx.BeginFunc(ctx, v.pool, func(tx pgx.Tx) error {
+		for _, id := range slices.Sorted(slices.Values(v.given)) {
+			receipt, err := v.do(ctx, tx, id, until)
+			if err != nil {
+				return err
+			}
+			done[id] = receipt
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	receipts := make([]store.Receipt, len(v.given))
+	for i, id := range v.given {
+		receipts[i] = done[id]
+	}
+	return v.receipts(receipts, "", v.verb.undone...)
+}
+
+func (v *tasksVerb) do(ctx context.Context, tx pgx.Tx, id string, until time.Time) (store.Receipt, error) {
+	switch v.verb.verb {
+	case store.VerbCancel:
+		return v.tasks.Cancel(ctx, tx, id)
+	case store.VerbPause:
+		if until.IsZero() {
+			return v.tasks.Pause(ctx, tx, id)
+		}
+		return v.tasks.PauseUntil(ctx, tx, id, until)
+	case store.VerbResume:
+		return v.tasks.Resume(ctx, tx, id)
+	case store.VerbRunNow:
+		return v.tasks.RunNow(ctx, tx, id)
+	case store.VerbRetry:
+		return v.tasks.Retry(ctx, tx, id)
+	case store.VerbDelete:
+		return v.tasks.Delete(ctx, tx, id)
+	}
+	panic("no such verb: " + v.verb.verb)
+}
+
+func (v *tasksVerb) toFiltered(ctx context.Context, until time.Time) error {
+	filter, err := v.filter.resolved(v.clock)
+	if err != nil {
+		return err
+	}
+	if len(filter.Statuses) == 0 {
+		filter.Statuses = v.verb.statuses
+	}
+	filter.NotArchived, filter.Limit = v.verb.verb == store.VerbRetry, v.limit
+	const none = "No task matches."
+	names, err := v.tasks.Names(ctx, v.pool, filter)
+	if err != nil {
+		return err
+	}
+	if len(names) == 0 {
+		return v.receipts(nil, none)
+	}
+	if err := v.confirm(ctx, v.program, v.verb.does+" "+counted(names)); err != nil {
+		return err
+	}
+	ids := make([]string, len(names))
+	for i, name := range names {
+		ids[i] = name.ID
+	}
+	receipts, err := v.tasks.Apply(ctx, v.pool, v.verb.verb, ids, filter, until)
+	if err != nil {
+		return err
+	}
+	if changed := len(names) - len(receipts); changed > 0 {
+		v.note("%d of them had changed meanwhile, and were left alone.", changed)
+	}
+	if len(names) == v.limit {
+		v.note("There may be more: run it again.")
+	}
+	return v.receipts(receipts, none, v.verb.undone...)
+}
+
+// counted says how many tasks there are, and of what kinds: "3 tasks: 2 QUEUED of LOG, 1 PAUSED of SEND_EMAIL".
+func counted(names []store.Name) string {
+	counts := map[string]int{}
+	for _, name := range names {
+		counts[string(name.Status)+" of "+name.Type]++
+	}
+	kinds := make([]string, 0, len(counts))
+	for kind := range counts {
+		kinds = append(kinds, kind)
+	}
+	slices.SortFunc(kinds, func(a, b string) int {
+		if counts[a] != counts[b] {
+			return counts[b] - counts[a]
+		}
+		return strings.Compare(a, b)
+	})
+	const most = 5
+	said := "1 task"
+	if len(names) > 1 {
+		said = fmt.Sprintf("%d tasks", len(names))
+	}
+	for i, kind := range kinds[:min(len(kinds), most)] {
+		said += [2]string{": ", ", "}[min(i, 1)] + fmt.Sprintf("%d %s", counts[kind], kind)
+	}
+	if len(kinds) > most {
+		said += ", …"
+	}
+	return said
+}
