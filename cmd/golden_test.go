@@ -3,9 +3,12 @@ package cmd
 import (
 	"bytes"
 	"context"
+	"errors"
 	"flag"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 )
@@ -46,4 +49,29 @@ func runFixed(t *testing.T, variables []string, args ...string) result {
 	defer cancel()
 	code := p.run(ctx, args)
 	return result{code, stdout.String(), stderr.String()}
+}
+
+// asProcess runs the program as a process with something on its stdin.
+func asProcess(t *testing.T, variables []string, stdin string, args ...string) result {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
+	cmd.Env = append([]string{asProgram + "=yes", "PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME")}, variables...)
+	cmd.Stdin = strings.NewReader(stdin)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	var exit *exec.ExitError
+	if err := cmd.Run(); err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return result{cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()}
+}
+
+// shellWords are what a shell makes of a line.
+func shellWords(t *testing.T, line string) []string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "sh", "-c", `printf '%s\0' `+line).Output()
+	if err != nil {
+		t.Fatalf("%s: %v", line, err)
+	}
+	return strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00")
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -152,6 +153,8 @@ func TestListFilters(t *testing.T) {
 				scheduled_at = '2100-01-01 00:05Z' WHERE id = $1`, kind)
 		}
 	}
+	ended := b.get("FAILED").FinishedAt.Add(-time.Minute)
+	b.exec(b.pool, `SELECT tasktable.archive('EXPIRED')`)
 	for name, c := range map[string]struct {
 		filter store.Filter
 		want   string
@@ -166,6 +169,15 @@ func TestListFilters(t *testing.T) {
 		"to":         {store.Filter{To: far(5)}, "CANCELLED FAILED PAUSED SKIPPED held PAUSED"},
 		"from to":    {store.Filter{From: far(0), To: far(0)}, ""},
 		"no such":    {store.Filter{Type: "NO_SUCH"}, ""},
+		"statuses":   {store.Filter{Statuses: []store.Status{"FAILED", "EXPIRED"}}, "FAILED EXPIRED"},
+		"both":       {store.Filter{Status: "PAUSED", Statuses: []store.Status{"FAILED"}}, "FAILED PAUSED"},
+		"prefix":     {store.Filter{IDPrefix: "held "}, "held PAUSED held CANCELLED held QUEUED"},
+		"message":    {store.Filter{Message: "first"}, "PAUSED held PAUSED EXECUTING QUEUED held CANCELLED held QUEUED"},
+		"finished":   {store.Filter{FinishedFrom: ended, FinishedTo: ended.Add(time.Hour)}, "CANCELLED FAILED SKIPPED COMPLETED EXPIRED held CANCELLED"},
+		"before":     {store.Filter{FinishedTo: ended}, ""},
+		"after":      {store.Filter{FinishedFrom: ended.Add(time.Hour)}, ""},
+		"archived":   {store.Filter{NotArchived: true, Statuses: []store.Status{"FAILED", "EXPIRED"}}, "FAILED"},
+		"latest":     {store.Filter{LatestFirst: true, Limit: 3}, "held QUEUED held CANCELLED QUEUED"},
 		"everything": {store.Filter{Type: "OTHER", Status: "QUEUED", Queue: "mail", From: far(5), To: far(6), Limit: 10000}, "EXECUTING QUEUED held QUEUED"},
 	} {
 		rows, err := b.tasks.List(b.ctx, b.pool, c.filter)
@@ -192,27 +204,40 @@ func TestPagesOfAList(t *testing.T) {
 	_, err := b.tasks.ScheduleMany(b.ctx, b.pool, tasks)
 	b.check(err)
 	for name, db := range b.readers() {
-		filter := store.Filter{Type: "TEST", Limit: 7}
-		var seen, sizes []string
-		for {
-			rows, err := b.tasks.List(b.ctx, db, filter)
-			b.check(err)
-			sizes = append(sizes, fmt.Sprint(len(rows)))
-			for _, row := range rows {
-				seen = append(seen, row.ID)
-			}
-			if len(rows) == 0 {
-				break
-			}
-			filter.After = &rows[len(rows)-1]
+		pagesOf(b, name, db, tasks[:25], store.Filter{Type: "TEST", Limit: 7})
+		backwards := slices.Clone(tasks[:25])
+		slices.Reverse(backwards)
+		pagesOf(b, name+" backwards", db, backwards, store.Filter{Type: "TEST", Limit: 7, LatestFirst: true})
+	}
+	leftOff(b)
+}
+
+// pagesOf reads the pages to the last.
+func pagesOf(b *bench, name string, db store.DB, tasks []store.Task, filter store.Filter) {
+	b.Helper()
+	var seen, sizes []string
+	for {
+		rows, err := b.tasks.List(b.ctx, db, filter)
+		b.check(err)
+		sizes = append(sizes, fmt.Sprint(len(rows)))
+		for _, row := range rows {
+			seen = append(seen, row.ID)
 		}
-		same(b, name+": sizes of pages", sizes, []string{"7", "7", "7", "4", "0"})
-		for i, id := range seen {
-			if id != tasks[i].ID {
-				t.Fatalf("%s: place %d has %s", name, i, id)
-			}
+		if len(rows) == 0 {
+			break
+		}
+		filter.After = &rows[len(rows)-1]
+	}
+	same(b, name+": sizes of pages", sizes, []string{"7", "7", "7", "4", "0"})
+	for i, id := range seen {
+		if id != tasks[i].ID {
+			b.Fatalf("%s: place %d has %s", name, i, id)
 		}
 	}
+}
+
+func leftOff(b *bench) {
+	b.Helper()
 	first, err := b.tasks.List(b.ctx, b.pool, store.Filter{Limit: 6})
 	b.check(err)
 	for name, then := range map[string]func() error{
@@ -222,7 +247,7 @@ func TestPagesOfAList(t *testing.T) {
 		b.check(then())
 		next, err := b.tasks.List(b.ctx, b.pool, store.Filter{Limit: 1, After: &first[5]})
 		if err != nil || len(next) != 1 || next[0].ID != "06" {
-			t.Errorf("%s: %v, %s", name, err, pretty(next))
+			b.Errorf("%s: %v, %s", name, err, pretty(next))
 		}
 	}
 }
