@@ -87,13 +87,18 @@ func (complete completion) each() completion {
 	}
 }
 
-// completed is a completion as cobra calls it: once the flags so far are parsed.
-func (p *program) completed(options []option, complete completion) cobra.CompletionFunc {
-	return func(command *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
-		if complete == nil {
+// completed is a completion as cobra calls it: once the flags so far are parsed, and with the arguments so far, of which there may be
+// at most so many (-1: any number), and each once.
+func (p *program) completed(options []option, complete completion, most int) cobra.CompletionFunc {
+	return func(command *cobra.Command, given []string, prefix string) ([]string, cobra.ShellCompDirective) {
+		if complete == nil || most >= 0 && len(given) >= most {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		_ = resolve(options, command.Flags(), p.environment) // one that is wrong is told when the command runs
-		return complete(command.Context(), prefix), cobra.ShellCompDirectiveNoFileComp
+		found := slices.DeleteFunc(complete(command.Context(), prefix), func(one string) bool {
+			word, _, _ := strings.Cut(one, "\t")
+			return slices.Contains(given, word)
+		})
+		return found, cobra.ShellCompDirectiveNoFileComp
 	}
 }

@@ -100,11 +100,11 @@ func (p *program) bindArguments(command *cobra.Command, options []option, takes 
 			flag.NoOptDefVal = "true"
 		}
 		if o.complete != nil || o.value != "file" && o.value != "folder" {
-			_ = command.RegisterFlagCompletionFunc(o.flag, p.completed(options, o.complete)) // fails only for a flag that is not there
+			_ = command.RegisterFlagCompletionFunc(o.flag, p.completed(options, o.complete, -1)) // fails only for a flag that is not there
 		}
 	}
 	command.Args = takes.check
-	command.ValidArgsFunction = p.completed(options, takes.complete)
+	command.ValidArgsFunction = p.completed(options, takes.complete, takes.most)
 	command.RunE = func(command *cobra.Command, given []string) error {
 		if err := resolve(options, command.Flags(), p.environment); err != nil {
 			return err

@@ -23,15 +23,18 @@ const rootHelp = `Tasktable schedules tasks in a Postgres table and runs them at
 Without DATABASE_URL the commands use a private Postgres on this machine, which keeps its data between
 runs and stops with the last command that uses it.
 
-Every option is a flag and an environment variable, shown in brackets. The flag wins over the variable, the
+Options are flags, and environment variables where one is shown in brackets. The flag wins over the variable, the
 variable over the default; an empty one counts as not given. Data goes to stdout, logs and errors to stderr.
+Shells complete commands, options, ids, types and queues: tasktable completion --help.
 SIGINT, SIGTERM and SIGHUP stop a command gracefully, a second one at once.
 
 ` + exitCodes
 
 const rootExample = `  tasktable serve --migrate                          # on the private Postgres
   DATABASE_URL=postgres://user@host/db tasktable migrate
-  DATABASE_URL=postgres://user@host/db tasktable serve --queue default=50 --queue mail=5`
+  DATABASE_URL=postgres://user@host/db tasktable serve --queue default=50 --queue mail=5
+  tasktable tasks list --status FAILED --finished-from -1d
+  source <(tasktable completion bash)`
 
 // program is one run of the program. Tests make their own, with buffers and an environment.
 type program struct {

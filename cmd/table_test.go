@@ -27,10 +27,10 @@ func TestTable(t *testing.T) {
 		want   string
 	}{
 		"plain": {list, false, 0, `
-ID                    TASKS  STATUS  MESSAGE
-übermäßig                 7  FAILED  a message of some length
-b                      1234  QUEUED  -
-\x1b[2Jevil\u202e         -  PAUSED  -
+ID                 TASKS  STATUS  MESSAGE
+übermäßig              7  FAILED  a message of some length
+b                   1234  QUEUED  -
+\x1b[2Jevil\u202e      -  PAUSED  -
 `},
 		"cut to the terminal": {list, false, 54, `
 ID                 TASKS  STATUS  MESSAGE

@@ -210,9 +210,8 @@ func (s *tasksSchedule) content(stdin io.Reader) ([]byte, error) {
 // scheduledTask is what came of it.
 type scheduledTask struct {
 	store.Receipt
-	Status        store.Status `json:"status"`
-	ScheduledAt   time.Time    `json:"scheduled_at"`
-	NextAttemptAt *time.Time   `json:"next_attempt_at,omitempty"`
+	Status      store.Status `json:"status"`
+	ScheduledAt time.Time    `json:"scheduled_at"`
 }
 
 func (s *tasksSchedule) run(ctx context.Context) error {
@@ -225,7 +224,7 @@ func (s *tasksSchedule) run(ctx context.Context) error {
 			return err
 		}
 		row, err := s.tasks.Get(ctx, tx, done.ID)
-		done.Status, done.ScheduledAt, done.NextAttemptAt = row.Status, row.ScheduledAt, row.NextAttemptAt
+		done.Status, done.ScheduledAt = row.Status, row.ScheduledAt
 		return err
 	})
 	if err != nil {

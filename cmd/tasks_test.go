@@ -63,7 +63,7 @@ func TestTasksAsTablesAndJSON(t *testing.T) {
 		args []string
 	}{
 		{"list", exitOK, []string{"list"}},
-		{"list_first_page", exitOK, []string{"list", "--limit=2", "--message=tr", "--desc"}},
+		{"list_first_page", exitOK, []string{"list", "--limit=1", "--message=tr", "--desc"}},
 		{"list_none", exitOK, []string{"list", "--type=NO_SUCH"}},
 		{"show_failed", exitOK, []string{"show", "task-MAIL-2"}},
 		{"show_waiting", exitOK, []string{"show", "task-MAIL-1"}},

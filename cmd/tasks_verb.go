@@ -21,7 +21,8 @@ type taskVerb struct {
 	short    string
 	long     string
 	statuses []store.Status  // what a filter selects, unless --status says otherwise
-	undone   []store.Outcome // what it has not done then
+	complete []store.Status  // of what the shell completes ids; nil: of any
+	undone   []store.Outcome // with these it was not done
 }
 
 const verbHelp = `
@@ -33,26 +34,37 @@ Unless --status says otherwise, a filter selects tasks that are %s.
 Either way it is one transaction: all or, after an error, none.`
 
 func taskVerbs() []taskVerb {
+	waiting := []store.Status{store.StatusQueued, store.StatusPaused}
+	living := append(waiting, store.StatusExecuting)
+	queued, paused := []store.Status{store.StatusQueued}, []store.Status{store.StatusPaused}
+	dead := []store.Status{store.StatusFailed, store.StatusExpired}
+	ended := append(dead, store.StatusCompleted, store.StatusCancelled, store.StatusSkipped)
+	absent, untouched := []store.Outcome{store.Absent}, []store.Outcome{store.Absent, store.Running}
 	return []taskVerb{
-		{verb: store.VerbCancel, name: "cancel", does: "cancels", short: "Keeps tasks from running",
-			long:     "Cancels tasks. After it none of them starts, and of one that runs the handler's context ends. Outcomes: cancelled, unchanged\n(it was), finished (it has ended otherwise), absent.",
-			statuses: []store.Status{store.StatusQueued, store.StatusPaused, store.StatusExecuting}, undone: []store.Outcome{store.Absent}},
-		{verb: store.VerbPause, name: "pause", does: "pauses", short: "Keeps waiting tasks from running until resumed, or until a time",
-			long:     "Pauses waiting tasks. Outcomes: paused, unchanged (it was), running (it runs, and is not paused: exit code 1), finished (it has\nended), absent.",
-			statuses: []store.Status{store.StatusQueued}, undone: []store.Outcome{store.Absent, store.Running}},
-		{verb: store.VerbResume, name: "resume", does: "resumes", short: "Queues paused tasks for the time they had",
-			long:     "Resumes paused tasks: they run at the time they had, at once if that has passed. Outcomes: queued, unchanged (it was not\npaused), finished (it has ended), absent.",
-			statuses: []store.Status{store.StatusPaused}, undone: []store.Outcome{store.Absent}},
-		{verb: store.VerbRunNow, name: "run-now", does: "runs", short: "Runs tasks at once, also those that have ended",
-			long:     "Runs tasks at once, with all their attempts, also those that have ended; of a recurring task it makes one more occurrence. Outcomes:\nqueued, running (it runs already), absent.",
-			statuses: []store.Status{store.StatusQueued, store.StatusPaused}, undone: []store.Outcome{store.Absent}},
-		{verb: store.VerbRetry, name: "retry", does: "retries", short: "Runs FAILED and EXPIRED tasks again at once",
-			long:     "Retries tasks that have FAILED or EXPIRED, at once and with all their attempts; a filter leaves out those that are archived. Outcomes:\nqueued, unchanged (it is no dead letter), finished (it has COMPLETED, or was SKIPPED), absent.",
-			statuses: []store.Status{store.StatusFailed, store.StatusExpired}, undone: []store.Outcome{store.Absent}},
-		{verb: store.VerbDelete, name: "delete", does: "deletes", short: "Removes tasks; their history stays",
-			long:     "Deletes tasks. Their history stays. Outcomes: deleted, running (a claim holds it, and it is not deleted: exit code 1; cancel it\nfirst), absent.",
-			statuses: []store.Status{store.StatusCompleted, store.StatusFailed, store.StatusExpired, store.StatusCancelled, store.StatusSkipped},
-			undone:   []store.Outcome{store.Absent, store.Running}},
+		{verb: store.VerbCancel, name: "cancel", does: "cancels", statuses: living, complete: living, undone: absent,
+			short: "Keeps tasks from running",
+			long: `Cancels tasks. After it none of them starts, and of one that runs the handler's context ends. Outcomes: cancelled,
+unchanged (it was), finished (it has ended otherwise), absent.`},
+		{verb: store.VerbPause, name: "pause", does: "pauses", statuses: queued, complete: queued, undone: untouched,
+			short: "Keeps waiting tasks from running until resumed, or until a time",
+			long: `Pauses waiting tasks. Outcomes: paused, unchanged (it was), running (it runs, and is not paused: exit code 1),
+finished (it has ended), absent.`},
+		{verb: store.VerbResume, name: "resume", does: "resumes", statuses: paused, complete: paused, undone: absent,
+			short: "Queues paused tasks for the time they had",
+			long: `Resumes paused tasks: they run at the time they had, at once if that has passed. Outcomes: queued, unchanged (it was
+not paused), finished (it has ended), absent.`},
+		{verb: store.VerbRunNow, name: "run-now", does: "runs", statuses: waiting, undone: absent,
+			short: "Runs tasks at once, also those that have ended",
+			long: `Runs tasks at once, with all their attempts, also those that have ended; of a recurring task it makes one more
+occurrence. Outcomes: queued, running (it runs already), absent.`},
+		{verb: store.VerbRetry, name: "retry", does: "retries", statuses: dead, complete: dead, undone: absent,
+			short: "Runs FAILED and EXPIRED tasks again at once",
+			long: `Retries tasks that have FAILED or EXPIRED, at once and with all their attempts; a filter leaves out those that are
+archived. Outcomes: queued, unchanged (it is no dead letter), finished (it has COMPLETED, or was SKIPPED), absent.`},
+		{verb: store.VerbDelete, name: "delete", does: "deletes", statuses: ended, undone: untouched,
+			short: "Removes tasks; their history stays",
+			long: `Deletes tasks. Their history stays. Outcomes: deleted, running (a claim holds it, and it is not deleted: exit code 1;
+cancel it first), absent.`},
 	}
 }
 
@@ -61,21 +73,22 @@ func (v taskVerb) help() string {
 	for i, status := range v.statuses {
 		words[i] = string(status)
 	}
-	help := v.long + fmt.Sprintf(verbHelp, strings.Join(words, ", "))
-	return help + "\n\n" + momentHelp
+	return v.long + fmt.Sprintf(verbHelp, strings.Join(words, ", ")) + "\n\n" + momentHelp
 }
 
 func (v taskVerb) example() string {
 	example := "  tasktable tasks " + v.name + " task-SEND_EVENT_REMINDER-42 task-SEND_EVENT_REMINDER-43\n"
 	switch v.verb {
 	case store.VerbPause:
-		return example + "  tasktable tasks pause task-SEND_EVENT_REMINDER-42 --until \"2026-11-23 08:00\"\n  tasktable tasks pause --type SEND_EMAIL --tenant acme --until +1h --yes"
+		return example + `  tasktable tasks pause task-SEND_EVENT_REMINDER-42 --until "2026-11-23 08:00"
+  tasktable tasks pause --type SEND_EMAIL --tenant acme --until +1h --yes`
 	case store.VerbRetry:
 		return example + "  tasktable tasks retry --type SEND_EMAIL --message 421 --finished-from -2h"
 	case store.VerbDelete:
 		return example + "  tasktable tasks delete --status CANCELLED --finished-to -7d --yes"
 	}
-	return example + "  tasktable tasks " + v.name + " --entity event:42\n  tasktable tasks " + v.name + " --type SEND_EMAIL --tenant acme --yes --output json"
+	return example + "  tasktable tasks " + v.name + " --entity event:42\n" +
+		"  tasktable tasks " + v.name + " --type SEND_EMAIL --tenant acme --yes --output json"
 }
 
 // tasksVerb is the command of a verb.
@@ -104,7 +117,7 @@ func (p *program) tasksVerbCommand(verb taskVerb) *cobra.Command {
 		Short:   verb.short,
 		Long:    verb.help(),
 		Example: verb.example(),
-	}, append(options, v.options()...), ids(&v.given, 0, -1, v.ids(verb.statuses...)), v.opened(v.run, v.check))
+	}, append(options, v.options()...), ids(&v.given, 0, -1, v.ids(verb.complete...)), v.opened(v.run, v.check))
 }
 
 func (v *tasksVerb) check() error {
@@ -212,7 +225,7 @@ func (v *tasksVerb) toFiltered(ctx context.Context, until time.Time) error {
 	return v.receipts(receipts, none, v.verb.undone...)
 }
 
-// counted says how many tasks there are, and of what kinds: "3 tasks: 2 QUEUED of LOG, 1 PAUSED of SEND_EMAIL".
+// counted says how many tasks there are, and of what kinds: "3 tasks (2 QUEUED of LOG, 1 PAUSED of SEND_EMAIL)".
 func counted(names []store.Name) string {
 	counts := map[string]int{}
 	for _, name := range names {
@@ -233,11 +246,12 @@ func counted(names []store.Name) string {
 	if len(names) > 1 {
 		said = fmt.Sprintf("%d tasks", len(names))
 	}
-	for i, kind := range kinds[:min(len(kinds), most)] {
-		said += [2]string{": ", ", "}[min(i, 1)] + fmt.Sprintf("%d %s", counts[kind], kind)
+	var parts []string
+	for _, kind := range kinds[:min(len(kinds), most)] {
+		parts = append(parts, fmt.Sprintf("%d %s", counts[kind], kind))
 	}
 	if len(kinds) > most {
-		said += ", …"
+		parts = append(parts, "…")
 	}
-	return said
+	return said + " (" + strings.Join(parts, ", ") + ")"
 }

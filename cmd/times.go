@@ -151,8 +151,10 @@ func distanceOf(text string) (time.Duration, bool) {
 			return 0, false
 		}
 	}
-	whole := time.Duration(7*weeks+days) * day
-	return whole + rest, whole <= 100*year && rest <= 100*year
+	if days += 7 * weeks; days > 100*365 || rest > 100*year {
+		return 0, false
+	}
+	return time.Duration(days)*day + rest, true
 }
 
 // absolute reads a time with a zone, or in the clock's.

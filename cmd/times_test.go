@@ -73,18 +73,18 @@ func TestTimesAreToldInTheZoneAndFromNow(t *testing.T) {
 	t.Parallel()
 	c := clock{now: fixedNow, zone: berlin(t)}
 	for distance, want := range map[time.Duration]string{
-		0:                                 "2026-11-21 19:00:00 CET (now)",
-		999 * time.Millisecond:            "2026-11-21 19:00:00 CET (now)",
-		time.Second:                       "2026-11-21 19:00:01 CET (in 1s)",
-		-119 * time.Second:                "2026-11-21 18:58:01 CET (119s ago)",
-		2 * time.Minute:                   "2026-11-21 19:02:00 CET (in 2m)",
-		119 * time.Minute:                 "2026-11-21 20:59:00 CET (in 119m)",
-		-2 * time.Hour:                    "2026-11-21 17:00:00 CET (2h ago)",
-		47 * time.Hour:                    "2026-11-23 18:00:00 CET (in 47h)",
-		48 * time.Hour:                    "2026-11-23 19:00:00 CET (in 2d)",
-		-200 * day:                        "2026-05-05 20:00:00 CEST (200d ago)",
-		2*year + 12*time.Hour:             "2028-11-21 07:00:00 CET (in 2y)",
-		-2000 * 365 * 24 * time.Hour / 20: "1926-12-16 19:00:00 CET (100y ago)",
+		0:                      "2026-11-21 19:00:00 CET (now)",
+		999 * time.Millisecond: "2026-11-21 19:00:00 CET (now)",
+		time.Second:            "2026-11-21 19:00:01 CET (in 1s)",
+		-119 * time.Second:     "2026-11-21 18:58:01 CET (119s ago)",
+		2 * time.Minute:        "2026-11-21 19:02:00 CET (in 2m)",
+		119 * time.Minute:      "2026-11-21 20:59:00 CET (in 119m)",
+		-2 * time.Hour:         "2026-11-21 17:00:00 CET (2h ago)",
+		47 * time.Hour:         "2026-11-23 18:00:00 CET (in 47h)",
+		48 * time.Hour:         "2026-11-23 19:00:00 CET (in 2d)",
+		-200 * day:             "2026-05-05 20:00:00 CEST (200d ago)",
+		2*year + 12*time.Hour:  "2028-11-21 07:00:00 CET (in 2y)",
+		-100 * year:            "1926-12-16 19:00:00 CET (100y ago)",
 	} {
 		at := fixedNow.Add(distance)
 		if got := c.when(&at); got != want {

@@ -11,15 +11,6 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// done are "id outcome" of receipts.
-func done(receipts []store.Receipt) string {
-	var all []string
-	for _, receipt := range receipts {
-		all = append(all, receipt.ID+" "+string(receipt.Outcome))
-	}
-	return strings.Join(all, ", ")
-}
-
 // Each verb comes to the same as for one task, in the order of the ids, and only for what is both among the ids and selected.
 func TestApplyIsEachVerbOnWhatTheFilterSelects(t *testing.T) {
 	t.Parallel()
@@ -49,7 +40,7 @@ func TestApplyIsEachVerbOnWhatTheFilterSelects(t *testing.T) {
 			before := b.lines("CANCELLED")
 			receipts, err := b.tasks.Apply(b.ctx, b.pool, c.verb, ids, c.filter, time.Time{})
 			b.check(err)
-			if got := done(receipts); got != c.want {
+			if got := strings.Join(outcomes(receipts), ", "); got != c.want {
 				t.Errorf("got  %s\nwant %s", got, c.want)
 			}
 			same(b, "what is not among the ids", b.lines("CANCELLED"), before)
@@ -69,8 +60,8 @@ func TestApplyPausesUntil(t *testing.T) {
 	receipts, err := b.tasks.Apply(b.ctx, b.pool, store.VerbPause, []string{"one"}, store.Filter{}, far(1))
 	b.check(err)
 	row := b.get("one")
-	if done(receipts) != "one paused" || row.PausedUntil == nil || !row.PausedUntil.Equal(far(1)) {
-		t.Errorf("%s, %s", done(receipts), pretty(row))
+	if strings.Join(outcomes(receipts), ", ") != "one paused" || row.PausedUntil == nil || !row.PausedUntil.Equal(far(1)) {
+		t.Errorf("%s, %s", strings.Join(outcomes(receipts), ", "), pretty(row))
 	}
 	same(b, "history", b.lines("one"), []string{"schedule created " + service, "pause paused " + service})
 }
@@ -102,8 +93,8 @@ func TestApplyLeavesAloneWhatIsChangedMeanwhile(t *testing.T) {
 	b.check(tx.Commit(b.ctx))
 	got := <-answered
 	b.check(got.err)
-	if done(got.receipts) != "kept deleted" {
-		t.Errorf("got %s", done(got.receipts))
+	if strings.Join(outcomes(got.receipts), ", ") != "kept deleted" {
+		t.Errorf("got %s", strings.Join(outcomes(got.receipts), ", "))
 	}
 	if row := b.get("edited"); row == nil || row.Status != store.StatusQueued {
 		t.Errorf("edited is %s", pretty(row))

@@ -79,7 +79,7 @@ func TestTypesAndQueuesInUse(t *testing.T) {
 			t.Errorf("%s: of an empty table: %v, %v", name, types, queues)
 		}
 	}
-	for i, one := range []struct{ kind, queue string }{{"MAIL", "mail"}, {"LOG", "default"}, {"LOG", "mail"}, {"b", "a"}} {
+	for i, one := range []struct{ kind, queue string }{{"MAIL", "mail"}, {"LOG", "default"}, {"LOG", "mail"}, {"bb", "a"}} {
 		b.schedule(store.Task{ID: fmt.Sprint(i), Payload: typed(one.kind), Queue: one.queue, At: far(i)})
 	}
 	b.schedule(store.Task{ID: "r", Payload: typed("CRON"), Queue: "nightly", Recurrence: &store.Recurrence{Cron: "@daily"}})
@@ -93,7 +93,7 @@ func TestTypesAndQueuesInUse(t *testing.T) {
 		b.check(err)
 		queues, err := b.tasks.Queues(b.ctx, db)
 		b.check(err)
-		if want := []string{"CRON", "LOG", "MAIL", "NODE", "b"}; !slices.Equal(types, want) {
+		if want := []string{"CRON", "LOG", "MAIL", "NODE", "bb"}; !slices.Equal(types, want) {
 			t.Errorf("%s: types %v, want %v", name, types, want)
 		}
 		if want := []string{"a", "default", "mail", "nightly", "node"}; !slices.Equal(queues, want) {
