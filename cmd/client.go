@@ -61,7 +61,8 @@ func (p *program) client() *client { return &client{program: p} }
 
 // options are those of every command of a client; its own come before them.
 func (c *client) options() []option {
-	options := append(c.printing.options(), option{flag: "service", variable: "TASKTABLE_SERVICE", value: "name", set: text(&c.service, store.MaxIDBytes),
+	options := append(c.printing.options(), option{flag: "service", variable: "TASKTABLE_SERVICE", value: "name",
+		set:   text(&c.service, store.MaxIDBytes),
 		usage: "who the history says has changed a task (default tasktable and the user's name, as tasktable:ann)"})
 	options = append(options, c.database.options()...)
 	return append(options, c.log.options()...)

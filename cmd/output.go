@@ -23,8 +23,9 @@ const (
 
 func (s *printSettings) options() []option {
 	return []option{
-		{flag: "output", short: "o", variable: "TASKTABLE_OUTPUT", value: "format", fallback: asTable, set: choice(&s.format, asTable, asJSON),
-			complete: words(asTable, asJSON), usage: "table for people, or json: one document, an array for a list, with times in UTC and the names of the columns"},
+		{flag: "output", short: "o", variable: "TASKTABLE_OUTPUT", value: "format", fallback: asTable,
+			set: choice(&s.format, asTable, asJSON), complete: words(asTable, asJSON),
+			usage: "table for people, or json: one document, an array for a list, with times in UTC and the names of the columns"},
 		{flag: "time-zone", variable: "TASKTABLE_TIME_ZONE", value: "zone", set: timeZone(&s.zone),
 			usage: "the IANA zone of the times in tables, and of times that are given without one (default this machine's)"},
 		{flag: "no-color", variable: "TASKTABLE_NO_COLOR", set: toggle(&s.noColor),

@@ -1,9 +1,12 @@
 package cmd
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/tasktable/tasktable/store"
 )
@@ -42,6 +45,30 @@ func (c *client) receipts(receipts []store.Receipt, none string, undone ...store
 		return missed
 	}
 	return nil
+}
+
+// each does a verb to tasks in one transaction, and prints the receipts in the order given. It goes in the order of the ids, as all that
+// changes many: so they do not deadlock.
+func (c *client) each(ctx context.Context, ids []string, do func(pgx.Tx, string) (store.Receipt, error), undone ...store.Outcome) error {
+	done := map[string]store.Receipt{}
+	err := pgx.BeginFunc(ctx, c.pool, func(tx pgx.Tx) error {
+		for _, id := range slices.Sorted(slices.Values(ids)) {
+			receipt, err := do(tx, id)
+			if err != nil {
+				return err
+			}
+			done[id] = receipt
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	receipts := make([]store.Receipt, len(ids))
+	for i, id := range ids {
+		receipts[i] = done[id]
+	}
+	return c.receipts(receipts, "", undone...)
 }
 
 func said(outcome store.Outcome, count int) string {

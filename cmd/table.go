@@ -40,7 +40,8 @@ const (
 
 // colors are those of statuses, of the outcomes of attempts, and of verbs: red wants somebody's attention, yellow may.
 var colors = map[string]color{
-	"QUEUED": plain, "EXECUTING": blue, "COMPLETED": green, "FAILED": red, "EXPIRED": red, "CANCELLED": faint, "PAUSED": yellow, "SKIPPED": faint,
+	"QUEUED": plain, "EXECUTING": blue, "COMPLETED": green, "FAILED": red, "EXPIRED": red,
+	"CANCELLED": faint, "PAUSED": yellow, "SKIPPED": faint,
 	"RETRIED": yellow, "LOST": red, "SUPERSEDED": faint, "SNOOZED": plain, "INTERRUPTED": yellow, "RELEASED": faint,
 	string(store.Created): green, string(store.Rescheduled): green, string(store.Rearmed): green, string(store.Cancelled): green,
 	string(store.Paused): green, string(store.Queued): green, string(store.Deleted): green, string(store.Archived): green,

@@ -24,7 +24,7 @@ everything: tasktable tasks show.
 		Args: noArguments,
 		RunE: func(command *cobra.Command, _ []string) error { return command.Help() },
 	}
-	tasks.AddCommand(p.tasksListCommand(), p.tasksShowCommand(), p.tasksScheduleCommand())
+	tasks.AddCommand(p.tasksListCommand(), p.tasksShowCommand(), p.tasksScheduleCommand(), p.tasksRescheduleCommand())
 	for _, verb := range taskVerbs() {
 		tasks.AddCommand(p.tasksVerbCommand(verb))
 	}
@@ -45,8 +45,10 @@ func (f *taskFilter) options(c *client, statusUsage string) []option {
 		{flag: "queue", value: "name", set: queueName(&f.filter.Queue), complete: c.queues, usage: "only tasks in this queue"},
 		{flag: "entity", value: "entity", set: text(&f.filter.Entity, store.MaxIDBytes), usage: "only tasks of this entity, as event:42"},
 		{flag: "tenant", value: "tenant", set: text(&f.filter.TenantID, store.MaxIDBytes), usage: "only tasks of this tenant"},
-		{flag: "id-prefix", value: "text", set: text(&f.filter.IDPrefix, store.MaxIDBytes), complete: c.ids(), usage: "only tasks whose id begins so"},
-		{flag: "message", value: "text", set: text(&f.filter.Message, 4096), usage: "only tasks whose message, such as the last error, contains this"},
+		{flag: "id-prefix", value: "text", set: text(&f.filter.IDPrefix, store.MaxIDBytes), complete: c.ids(),
+			usage: "only tasks whose id begins so"},
+		{flag: "message", value: "text", set: text(&f.filter.Message, 4096),
+			usage: "only tasks whose message, such as the last error, contains this"},
 		{flag: "scheduled-from", value: "time", set: instantOf(&f.from), usage: "only tasks scheduled for then or later"},
 		{flag: "scheduled-to", value: "time", set: instantOf(&f.until), usage: "only tasks scheduled for before then"},
 		{flag: "finished-from", value: "time", set: instantOf(&f.finishedFrom), usage: "only tasks that have ended then or later"},

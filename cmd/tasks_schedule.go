@@ -16,10 +16,10 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-const tasksScheduleHelp = `Schedules a task: makes it, or edits the one that has the id. The payload is the task's whole content, and what no option
-says gets its default, also of a task that exists; only without --at an existing task keeps its time. Outcomes:
-created, rescheduled (it waited, or runs and will run again), rearmed (it had ended, and now waits for the new time),
-unchanged and finished, which write nothing.
+const tasksScheduleHelp = `Schedules a task: makes it, or edits the one that has the id. The options say the whole of it: what none says
+gets its default, also of a task that exists, and also the payload; only without --at an existing task keeps its time.
+To move tasks and keep the rest: tasktable tasks reschedule. Outcomes: created, rescheduled (it waited, or runs and
+will run again), rearmed (it had ended, and now waits for the new time), unchanged and finished, which write nothing.
 
 The payload is JSON, @FILE or - for the standard input: an object, whose field "type" is the type of the task; --type
 says it where the payload does not. Without a payload it is the type alone.
@@ -67,17 +67,21 @@ func (s *tasksSchedule) taskOptions() []option {
 		{flag: "payload", value: "json", secret: true, set: verbatim(&s.payload), usage: "the payload: JSON, @FILE, or - for the standard input"},
 		{flag: "id", value: "id", set: text(&t.ID, store.MaxIDBytes), complete: s.ids(), usage: "the id (default a new one)"},
 		{flag: "at", value: "time", set: instantOf(&s.at), usage: "when it is due (default now; of an existing task the time it has)"},
-		{flag: "queue", value: "name", set: queueName(&t.Queue), complete: s.queues, usage: "which nodes may run it (default " + store.DefaultQueue + ")"},
-		{flag: "priority", value: "number", set: whole(&t.Priority, store.MinPriority, store.MaxPriority), usage: "the higher runs first (default 0)"},
+		{flag: "queue", value: "name", set: queueName(&t.Queue), complete: s.queues,
+			usage: "which nodes may run it (default " + store.DefaultQueue + ")"},
+		{flag: "priority", value: "number", set: whole(&t.Priority, store.MinPriority, store.MaxPriority),
+			usage: "the higher runs first (default 0)"},
 		{flag: "expiration", value: "duration", set: duration(&t.Expiration, time.Microsecond, store.MaxExpiration),
 			usage: "how long after its time it may still start (default for ever)"},
-		{flag: "expected-execution-time", value: "duration", set: duration(&t.ExpectedExecutionTime, time.Microsecond, store.MaxExpectedExecutionTime),
+		{flag: "expected-execution-time", value: "duration",
+			set:   duration(&t.ExpectedExecutionTime, time.Microsecond, store.MaxExpectedExecutionTime),
 			usage: fmt.Sprintf("how long an attempt may take (default %s)", store.DefaultExpectedExecutionTime)},
 		{flag: "max-attempts", value: "number", set: whole(&t.MaxAttempts, 1, store.MaxMaxAttempts),
 			usage: fmt.Sprintf("how many attempts may fail before it is FAILED (default %d)", store.DefaultMaxAttempts)},
 		{flag: "entity", value: "entity", set: text(&t.Entity, store.MaxIDBytes), usage: "what it is about, as event:42"},
 		{flag: "tenant", value: "tenant", set: text(&t.TenantID, store.MaxIDBytes), usage: "whose task it is"},
-		{flag: "jitter", value: "duration", set: duration(&t.Jitter, time.Microsecond, store.MaxJitter), usage: "due up to so much later, always the same (default none)"},
+		{flag: "jitter", value: "duration", set: duration(&t.Jitter, time.Microsecond, store.MaxJitter),
+			usage: "due up to so much later, always the same (default none)"},
 		{flag: "retention", value: "duration", set: duration(&t.Retention, time.Microsecond, store.MaxRetention),
 			usage: "how long it is kept when it has ended (default as the nodes say)"},
 		{flag: "if-finished", value: "choice", set: choice(&s.ifFinished, "rearm", "keep"), complete: words("rearm", "keep"),
@@ -90,7 +94,8 @@ func (s *tasksSchedule) recurrenceOptions() []option {
 	policies := []string{string(store.CatchUpLatest), string(store.CatchUpAll), string(store.CatchUpNone)}
 	overlaps := []string{string(store.OverlapSkip), string(store.OverlapAllow), string(store.OverlapCancelRunning)}
 	return []option{
-		{flag: "cron", value: "expression", set: text(&r.Cron, 256), usage: "makes it recur: 5 fields, 6 with seconds first, @daily and its like, or \"@every 90s\""},
+		{flag: "cron", value: "expression", set: text(&r.Cron, 256),
+			usage: "makes it recur: 5 fields, 6 with seconds first, @daily and its like, or \"@every 90s\""},
 		{flag: "cron-time-zone", value: "zone", set: text(&r.TimeZone, 64), usage: "the zone whose clocks the expression means (default UTC)"},
 		{flag: "overlap", value: "policy", set: choice(&s.overlap, overlaps...), complete: words(overlaps...),
 			usage: "a fire while an earlier occurrence has not ended: " + strings.Join(overlaps, ", ") + " (default skip)"},
@@ -101,7 +106,8 @@ func (s *tasksSchedule) recurrenceOptions() []option {
 		{flag: "catch-up-limit", value: "number", set: whole(&r.CatchUpLimit, 1, store.MaxCatchUpLimit),
 			usage: fmt.Sprintf("how many fires all makes up for (default %d)", store.DefaultCatchUpLimit)},
 		{flag: "ends-at", value: "time", set: instantOf(&s.ends), usage: "the last instant at which it may fire (default never)"},
-		{flag: "max-occurrences", value: "number", set: whole(&r.MaxOccurrences, 1, 1000000), usage: "after how many occurrences it ends (default never)"},
+		{flag: "max-occurrences", value: "number", set: whole(&r.MaxOccurrences, 1, 1000000),
+			usage: "after how many occurrences it ends (default never)"},
 	}
 }
 

@@ -31,10 +31,11 @@ func (p *program) tasksShowCommand() *cobra.Command {
 	options := []option{{flag: "history", value: "number", fallback: "20", set: whole(&s.lines, 0, 10000),
 		usage: "how many lines of the history, the latest ones"}}
 	return p.bindArguments(&cobra.Command{
-		Use:     "show ID",
-		Short:   "Shows a task and its history",
-		Long:    tasksShowHelp,
-		Example: "  tasktable tasks show task-SEND_EVENT_REMINDER-42\n  tasktable tasks show task-SEND_EVENT_REMINDER-42 --output json | jq .payload",
+		Use:   "show ID",
+		Short: "Shows a task and its history",
+		Long:  tasksShowHelp,
+		Example: `  tasktable tasks show task-SEND_EVENT_REMINDER-42
+  tasktable tasks show task-SEND_EVENT_REMINDER-42 --output json | jq .payload`,
 	}, append(options, s.options()...), ids(&s.given, 1, 1, s.ids()), s.opened(s.run))
 }
 

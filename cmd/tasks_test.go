@@ -76,6 +76,7 @@ func TestTasksAsTablesAndJSON(t *testing.T) {
 		{"schedule_again", exitOK, []string{"schedule", "--id=task-MAIL-2", "--type=MAIL", "--at=2026-11-22 18:00"}},
 		{"schedule_unchanged", exitOK, []string{"schedule", "--id=task-LOG-1", "--payload", `{"type": "LOG", "message": "hi"}`}},
 		{"schedule_recurring", exitOK, []string{"schedule", "--id=new", "--type=LOG", "--cron=@daily", "--at=2100-01-01"}},
+		{"reschedule", exitFailed, []string{"reschedule", "task-MAIL-1", "nobody", "task-MAIL-2", "task-LOG-2", "--at=2026-11-22T19:00:00+01:00"}},
 		{"cancel", exitFailed, []string{"cancel", "task-MAIL-1", "nobody", "task-LOG-1", "task-LOG-2", "task-MAIL-1"}},
 		{"cancel_filter", exitOK, []string{"cancel", "--entity=event:42", "--yes"}},
 		{"cancel_none", exitOK, []string{"cancel", "--entity=event:7"}},
@@ -205,6 +206,31 @@ func TestTasksScheduleTakesAllThereIs(t *testing.T) {
 	again.want(t, exitOK)
 	if !strings.Contains(again.stdout, `"outcome": "finished"`) {
 		t.Errorf("got %s", again.stdout)
+	}
+}
+
+// The zone of the machine must not show in JSON.
+func TestTimesAreLocalInTablesAndUTCInJSON(t *testing.T) {
+	t.Parallel()
+	variables := append(withTasks(t), "TZ=Asia/Tokyo", "TASKTABLE_SCHEMA=tasktable")
+	table := asProcess(t, variables, "", "tasks", "show", "task-MAIL-2")
+	table.want(t, exitOK)
+	document := asProcess(t, variables, "", "tasks", "show", "task-MAIL-2", "--output=json")
+	document.want(t, exitOK)
+	for text, in := range map[string]string{
+		"scheduled_at             2026-11-22 02:00:00 JST (":                               table.stdout,
+		"2026-11-20 22:00:00.250 JST  reschedule  rescheduled  tasktable:ann":              table.stdout,
+		"queue: default → mail, scheduled_at: 2026-11-21 02:00:00.000 JST → 2026-11-22 02": table.stdout,
+		`"scheduled_at": "2026-11-21T17:00:00Z"`:                                           document.stdout,
+		`"finished_at": "2026-11-21T17:30:01.5Z"`:                                          document.stdout,
+		`"changed_at": "2026-11-20T13:00:00.25Z"`:                                          document.stdout,
+	} {
+		if !strings.Contains(in, text) {
+			t.Errorf("%s is not in\n%s", text, in)
+		}
+	}
+	if strings.Contains(document.stdout, "+09:00") {
+		t.Errorf("local times in\n%s", document.stdout)
 	}
 }
 

@@ -106,7 +106,8 @@ func (p *program) tasksVerbCommand(verb taskVerb) *cobra.Command {
 	v := &tasksVerb{client: p.client(), verb: verb}
 	var options []option
 	if verb.verb == store.VerbPause {
-		options = append(options, option{flag: "until", value: "time", set: instantOf(&v.until), usage: "when they resume by themselves (default never)"})
+		options = append(options, option{flag: "until", value: "time", set: instantOf(&v.until),
+			usage: "when they resume by themselves (default never)"})
 	}
 	options = append(options, v.confirmation.option())
 	options = append(options, v.filter.options(v.client, "only tasks in this status; several separated by commas (default those above)")...)
@@ -139,32 +140,9 @@ func (v *tasksVerb) run(ctx context.Context) error {
 		return err
 	}
 	if len(v.given) > 0 {
-		return v.toIDs(ctx, until)
+		return v.each(ctx, v.given, func(tx pgx.Tx, id string) (store.Receipt, error) { return v.do(ctx, tx, id, until) }, v.verb.undone...)
 	}
 	return v.toFiltered(ctx, until)
-}
-
-// toIDs goes in the order of the ids, as all that changes many: so they do not deadlock.
-func (v *tasksVerb) toIDs(ctx context.Context, until time.Time) error {
-	done := map[string]store.Receipt{}
-	err := pgx.BeginFunc(ctx, v.pool, func(tx pgx.Tx) error {
-		for _, id := range slices.Sorted(slices.Values(v.given)) {
-			receipt, err := v.do(ctx, tx, id, until)
-			if err != nil {
-				return err
-			}
-			done[id] = receipt
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	receipts := make([]store.Receipt, len(v.given))
-	for i, id := range v.given {
-		receipts[i] = done[id]
-	}
-	return v.receipts(receipts, "", v.verb.undone...)
 }
 
 func (v *tasksVerb) do(ctx context.Context, tx pgx.Tx, id string, until time.Time) (store.Receipt, error) {

@@ -65,6 +65,7 @@ func TestBadUsageNamesTheOptionAndTheRule(t *testing.T) {
 		{"empty id", nil, []string{"tasks", "cancel", "a", ""}, []string{`"tasktable tasks cancel" was given an empty ID`}},
 		{"neither ids nor filter", nil, []string{"tasks", "delete"}, []string{"needs the id of a task, or a filter"}},
 		{"limit is no filter", nil, []string{"tasks", "delete", "--limit=5", "--yes"}, []string{"needs the id of a task, or a filter"}},
+		{"reschedule to no time", nil, []string{"tasks", "reschedule", "a"}, []string{"--at is missing"}},
 		{"ids and filter", nil, []string{"tasks", "delete", "a", "--type=LOG"}, []string{"takes ids or a filter, not both"}},
 		{"output", nil, []string{"tasks", "list", "--output=yaml"}, []string{`--output (TASKTABLE_OUTPUT) must be one of table, json, got "yaml"`}},
 		{"time zone", []string{"TASKTABLE_TIME_ZONE=Mars"}, []string{"tasks", "list"}, []string{`--time-zone (TASKTABLE_TIME_ZONE) must be an IANA zone, such as Europe/Berlin or UTC, got "Mars"`}},

@@ -47,7 +47,8 @@ func (s *Store) Apply(ctx context.Context, db DB, verb Verb, ids []string, filte
 	doing := fmt.Sprintf("%s %d tasks", verb, len(ids))
 	statement, known := applySQL[verb]
 	if !known {
-		return nil, fmt.Errorf("apply: %w", invalid("verb", "must be cancel, pause, resume, run_now, retry or delete", fmt.Sprintf("%q", string(verb))))
+		const rule = "must be cancel, pause, resume, run_now, retry or delete"
+		return nil, fmt.Errorf("apply: %w", invalid("verb", rule, fmt.Sprintf("%q", string(verb))))
 	}
 	for _, id := range ids {
 		if err := checkID(id); err != nil {
