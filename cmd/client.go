@@ -65,7 +65,13 @@ func (c *client) options() []option {
 		set:   text(&c.service, store.MaxIDBytes),
 		usage: "who the history says has changed a task (default tasktable and the user's name, as tasktable:ann)"})
 	options = append(options, c.database.options()...)
-	return append(options, c.log.options()...)
+	for _, o := range c.log.options() {
+		if o.flag == "log-level" {
+			o.fallback = "warn" // a person has asked for a list, not for how the database was found
+		}
+		options = append(options, o)
+	}
+	return options
 }
 
 // opened opens the database, sees that it is migrated, and runs the command on it. The checks come first: what is wrong with the
@@ -94,6 +100,9 @@ func (c *client) opened(run func(context.Context) error, checks ...func() error)
 			return err
 		}
 		c.printer = c.printing.printer(ctx, c.program, now)
+		if c.database.url == "" { // a list that is empty should not surprise
+			c.note("There is no DATABASE_URL: this is the private Postgres of this machine.")
+		}
 		return run(ctx)
 	}
 }

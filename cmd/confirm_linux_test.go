@@ -10,7 +10,7 @@ import (
 )
 
 // answered runs a command on a terminal on which somebody has typed an answer already.
-func answered(t *testing.T, ctx context.Context, variables []string, answer string, args ...string) result {
+func answered(t *testing.T, variables []string, answer string, args ...string) result {
 	t.Helper()
 	hand, screen := openPTY(t)
 	if _, err := hand.WriteString(answer); err != nil {
@@ -18,7 +18,7 @@ func answered(t *testing.T, ctx context.Context, variables []string, answer stri
 	}
 	var stdout, stderr bytes.Buffer
 	p := &program{environment: variables, stdin: screen, stdout: &stdout, stderr: &stderr, now: fixedNow}
-	code := p.run(ctx, args)
+	code := p.run(t.Context(), args)
 	return result{code, stdout.String(), stderr.String()}
 }
 
@@ -33,7 +33,7 @@ func TestConfirmation(t *testing.T) {
 		"yeast\n": {exitFailed, "", question + "tasktable: not confirmed: nothing was changed\n"},
 	} {
 		variables := withTasks(t)
-		got := answered(t, t.Context(), variables, answer, "tasks", "cancel", "--entity=event:42")
+		got := answered(t, variables, answer, "tasks", "cancel", "--entity=event:42")
 		if got != want {
 			t.Errorf("%q: got\n%+v\nwant\n%+v", answer, got, want)
 		}

@@ -133,18 +133,24 @@ func (t *table) print(w io.Writer, colors bool, width int) error {
 	return nil
 }
 
-// measure is how wide each column is, and whether all that it has are numbers.
+// measure is how wide each column is, and whether it is one of numbers.
 func measure(rows [][]cell, headed bool) (widths []int, numbers []bool) {
+	if len(rows) == 0 {
+		return nil, nil
+	}
+	texts := make([]bool, len(rows[0]))
+	widths, numbers = make([]int, len(texts)), make([]bool, len(texts))
 	for place, row := range rows {
 		for i, c := range row {
-			if i == len(widths) {
-				widths, numbers = append(widths, 0), append(numbers, headed && len(rows) > 1)
-			}
 			widths[i] = max(widths[i], utf8.RuneCountInString(c.shown()))
-			if (place > 0 || !headed) && c.text != "" {
-				numbers[i] = numbers[i] && c.number
+			if c.text == "" || headed && place == 0 {
+				continue
 			}
+			texts[i], numbers[i] = texts[i] || !c.number, numbers[i] || c.number
 		}
+	}
+	for i := range numbers {
+		numbers[i] = numbers[i] && !texts[i]
 	}
 	return widths, numbers
 }

@@ -20,6 +20,10 @@ func TestTable(t *testing.T) {
 	fields.add("attempt", 3)
 	fields.add("status", store.StatusExecuting)
 	empty := newTable("ID", "TASKS")
+	values := newTable("NOTHING", "MIXED", "NUMBERS", "NOTHING")
+	values.add(nil, 1, 1, nil)
+	values.add("", "one", nil, nil)
+	values.add(none, nil, 100, nil)
 	for name, c := range map[string]struct {
 		table  *table
 		colors bool
@@ -55,6 +59,13 @@ id       a
 attempt  3
 status   «34mEXECUTING»
 `},
+		"columns": {values, false, 0, `
+NOTHING  MIXED  NUMBERS  NOTHING
+-        1            1  -
+-        one          -  -
+-        -          100  -
+`},
+		"no fields": {newFields(), false, 0, "\n"},
 		"no rows": {empty, false, 0, `
 ID  TASKS
 `},

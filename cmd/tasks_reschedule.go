@@ -44,7 +44,7 @@ func (r *tasksReschedule) check() error {
 }
 
 func (r *tasksReschedule) run(ctx context.Context) error {
-	at, err := r.clock.option("at", r.at)
+	at, err := r.option("at", r.at)
 	if err != nil {
 		return err
 	}

@@ -118,10 +118,11 @@ func (s *tasksShow) fields(row store.Row) *table {
 		{"started_at", s.when(row.StartedAt)}, {"finished_at", s.when(row.FinishedAt)},
 		{"archived_at", s.when(row.ArchivedAt)}, {"archived_note", row.ArchivedNote}, {"message", row.Message},
 	} {
-		if value := cellOf(field.value); value.text != "" && !(field.name == "message" && strings.Contains(value.text, "\n")) {
-			value.number = false
-			t.add(field.name, value)
+		value := cellOf(field.value)
+		if value.text == "" || field.name == "message" && strings.Contains(value.text, "\n") {
+			continue
 		}
+		t.add(field.name, value)
 	}
 	return t
 }

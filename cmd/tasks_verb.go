@@ -109,7 +109,7 @@ func (p *program) tasksVerbCommand(verb taskVerb) *cobra.Command {
 		options = append(options, option{flag: "until", value: "time", set: instantOf(&v.until),
 			usage: "when they resume by themselves (default never)"})
 	}
-	options = append(options, v.confirmation.option())
+	options = append(options, v.option())
 	options = append(options, v.filter.options(v.client, "only tasks in this status; several separated by commas (default those above)")...)
 	options = append(options, option{flag: "limit", value: "number", fallback: "10000", set: whole(&v.limit, 1, 10000),
 		usage: "how many tasks of those that the filter selects, by their ids"})
