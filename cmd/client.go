@@ -43,7 +43,8 @@ import (
 //	}
 //
 // The other parts: output.go prints a list or one thing as a table or as JSON, table.go aligns and paints, times.go tells and
-// reads times, confirm.go asks before many are changed, arguments.go takes ids, complete.go has what the shell completes.
+// reads times, confirm.go asks before many are changed, receipts.go tells what verbs came to, arguments.go takes ids, complete.go has
+// what the shell completes.
 type client struct {
 	*program
 	database databaseSettings

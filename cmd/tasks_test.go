@@ -174,6 +174,9 @@ func TestTasksListHintsAtTheNextPage(t *testing.T) {
 		if !ok {
 			break
 		}
+		if strings.Count(hint, "--after=") != 1 {
+			t.Fatalf("it grows: %s", hint)
+		}
 		args = shellWords(t, hint)
 	}
 	if got, want := strings.Join(pages, "| "), "it's 1, it's 2, | it's 3, it's 4, | it's 5, "; got != want {

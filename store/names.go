@@ -62,7 +62,8 @@ const typesSQL = lanesSQL + `
 SELECT type COLLATE "C" AS type FROM lane UNION SELECT type COLLATE "C" FROM recurring
 UNION SELECT unnest(n.types) COLLATE "C" FROM tasktable.nodes AS n WHERE n.dead_at IS NULL ORDER BY type`
 
-// Types lists the types in use: those that live nodes have handlers for, and those of tasks that wait. It reads no finished tasks.
+// Types lists the types in use: those that live nodes have handlers for, and those of tasks that wait. It reads no finished tasks. It
+// needs the right to read nodes, which an application's role of `tasktable migrate roles` has not.
 func (s *Store) Types(ctx context.Context, db DB) ([]string, error) {
 	return s.words(ctx, db, "list types", typesSQL)
 }
