@@ -203,7 +203,7 @@ func (l *leader) readTick(results pgx.BatchResults) (seen ticked, err error) {
 	}
 	for _, row := range nodeRows {
 		node := liveNode{
-			Number: row.Number, Types: row.Types, Held: row.Held, Hears: row.Hears, Led: row.Led, Silent: max(time.Duration(row.Silent), -1) * time.Millisecond,
+			Number: row.Number, Types: row.Types, Held: row.Held, Hears: row.Hears, Led: row.Led, Silent: time.Duration(max(row.Silent, -1)) * time.Millisecond,
 		}
 		_ = json.Unmarshal([]byte(row.Queues), &node.Queues) // a row that somebody spoiled is a node without queues
 		if row.Shares {
