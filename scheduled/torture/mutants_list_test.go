@@ -41,13 +41,13 @@ var (
 	})
 	// Nodes that nobody hears, with long work under long leases.
 	silent = steered("silent", func(s *settings) {
-		s.Length, s.Millis, s.Expected, s.Slots = 40*time.Second, 14000, 40*time.Second, 60
+		s.Length, s.Millis, s.Expected, s.Slots = 24*time.Second, 14000, 40*time.Second, 60
 		s.Work, s.Faults = map[string]int{"now": 1}, map[string]int{faultHush: 1}
 		s.Pace, s.Patience = 600*time.Millisecond, 40*time.Second
 	})
 	// Nodes that are killed one by one, with long work under long leases.
 	mortal = steered("mortal", func(s *settings) {
-		s.Length, s.Millis, s.Expected, s.Slots = 26*time.Second, 3000, 40*time.Second, 60
+		s.Length, s.Millis, s.Expected, s.Slots = 20*time.Second, 3000, 40*time.Second, 60
 		s.Work, s.Faults, s.Alone = map[string]int{"now": 1}, map[string]int{faultKill: 1}, true
 		s.Pace = 100 * time.Millisecond
 	})
