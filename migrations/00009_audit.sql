@@ -1,0 +1,384 @@
+-- Views for whoever is called at night: why did a task not run, what is stuck, when does what fire next, how much ran in each hour and
+-- how late. They read the tables as they are; nothing in the engine reads them.
+--
+-- What is asked for by id is looked up by id, and a column that is not asked for is not computed: so task_reasons can be asked for one
+-- task, or counted over all.
+
+-- +goose Up
+-- +goose StatementBegin
+CREATE FUNCTION tasktable.lock_class(kind text) RETURNS bigint LANGUAGE sql STABLE AS $$
+    -- FNV-1a of 32 bits, as the nodes compute it. In two parts, or the name of another schema would be put in the place of the word, too.
+    WITH RECURSIVE named AS (
+        SELECT convert_to('task' || 'table ' || lock_class.kind || ' ' || n.nspname, 'UTF8') AS bytes
+        FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE c.oid = 'tasktable.nodes'::regclass
+    ), hash (place, value) AS (
+        SELECT 0, 2166136261::bigint
+        UNION ALL
+        SELECT hash.place + 1, ((hash.value # get_byte(named.bytes, hash.place)) * 16777619) & 4294967295
+        FROM hash CROSS JOIN named WHERE hash.place < length(named.bytes)
+    )
+    SELECT hash.value FROM hash ORDER BY hash.place DESC LIMIT 1
+$$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION tasktable.lock_class(text) IS 'The classid that advisory locks of this schema have in pg_locks: of kind node, whose objid is the node''s number, and of kind leader, whose objid is 0.';
+
+CREATE VIEW tasktable.node_states AS
+    SELECT n.number, n.service, n.version, n.host, n.queues, n.types, n.shares_slots, n.started_at, n.dead_at,
+           CASE WHEN n.dead_at IS NOT NULL THEN 'ended' WHEN pg_is_in_recovery() THEN 'unknown' WHEN l.leads THEN 'leads'
+               WHEN l.number IS NOT NULL THEN 'works' ELSE 'silent' END AS state
+    FROM tasktable.nodes AS n
+    LEFT JOIN (
+        -- By session: the one that has the leader's lock beside its node's leads.
+        SELECT max(k.objid::bigint) FILTER (WHERE k.objid::bigint <> 0) AS number, bool_or(k.objid::bigint = 0) AS leads
+        FROM pg_locks AS k
+        WHERE k.locktype = 'advisory' AND k.objsubid = 2 AND k.granted
+            AND k.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())
+            AND (k.classid::bigint = (SELECT tasktable.lock_class('node')) AND k.objid::bigint <> 0
+                OR k.classid::bigint = (SELECT tasktable.lock_class('leader')) AND k.objid::bigint = 0)
+        GROUP BY k.pid
+    ) AS l ON l.number = n.number;
+COMMENT ON VIEW tasktable.node_states IS 'The nodes, and which of them are there now, by the locks that they hold.';
+COMMENT ON COLUMN tasktable.node_states.number IS 'The node''s number, new for each process and each new session.';
+COMMENT ON COLUMN tasktable.node_states.service IS 'The service it belongs to.';
+COMMENT ON COLUMN tasktable.node_states.version IS 'The service''s version.';
+COMMENT ON COLUMN tasktable.node_states.host IS 'Host and process id.';
+COMMENT ON COLUMN tasktable.node_states.queues IS 'The queues it works, with the slots for each.';
+COMMENT ON COLUMN tasktable.node_states.types IS 'The types it has handlers for.';
+COMMENT ON COLUMN tasktable.node_states.shares_slots IS 'Idle slots of one of its queues serve the others.';
+COMMENT ON COLUMN tasktable.node_states.started_at IS 'When it began.';
+COMMENT ON COLUMN tasktable.node_states.dead_at IS 'When it ended, or of a killed one when a leader noticed.';
+COMMENT ON COLUMN tasktable.node_states.state IS 'leads; works; silent (its session is gone, and no leader has said so yet); ended; unknown (asked on a standby, which sees no locks).';
+
+CREATE VIEW tasktable.worked_lanes AS
+    SELECT l.queue, l.type, sum(l.nodes)::bigint AS nodes, sum(l.slots)::bigint AS slots
+    FROM (
+        SELECT q.key AS queue, y.type, a.nodes, a.nodes * CASE WHEN a.shares_slots THEN (
+                SELECT sum(v.value::numeric) FROM jsonb_each(a.queues) AS v WHERE jsonb_typeof(v.value) = 'number')
+            ELSE q.value::numeric END AS slots
+        FROM (
+            -- Nodes of one deployment are alike.
+            SELECT CASE jsonb_typeof(n.queues) WHEN 'object' THEN n.queues ELSE '{}' END AS queues, n.types, n.shares_slots, count(*) AS nodes
+            FROM tasktable.node_states AS n WHERE n.state IN ('leads', 'works', 'unknown')
+            GROUP BY 1, 2, 3
+        ) AS a
+        CROSS JOIN LATERAL jsonb_each(a.queues) AS q
+        CROSS JOIN LATERAL unnest(a.types) AS y (type)
+        WHERE jsonb_typeof(q.value) = 'number'
+    ) AS l
+    WHERE l.slots > 0
+    GROUP BY l.queue, l.type;
+COMMENT ON VIEW tasktable.worked_lanes IS 'The pairs of queue and type that nodes work which are there now. A task of another pair runs nowhere.';
+COMMENT ON COLUMN tasktable.worked_lanes.queue IS 'A queue.';
+COMMENT ON COLUMN tasktable.worked_lanes.type IS 'A type that nodes of this queue have a handler for.';
+COMMENT ON COLUMN tasktable.worked_lanes.nodes IS 'How many nodes have both.';
+COMMENT ON COLUMN tasktable.worked_lanes.slots IS 'How many tasks of this queue they run at once, whatever their type.';
+
+CREATE VIEW tasktable.task_reasons AS
+    SELECT t.id, t.type, t.queue, t.status, s.code,
+        CASE WHEN s.code = o.code THEN x.text ELSE CASE s.code
+            WHEN 'not_due' THEN 'its time has not come'
+            WHEN 'retry' THEN coalesce((
+                SELECT CASE e.outcome WHEN 'SNOOZED' THEN 'its handler put it off'
+                    WHEN 'RETRIED' THEN format('attempt %s of %s failed, and the next waits for its time', e.attempt, t.max_attempts) END
+                FROM tasktable.scheduled_task_executions AS e WHERE e.task_id = t.id ORDER BY e.fence DESC LIMIT 1),
+                format('attempt %s of %s waits for its time', t.attempt + 1, t.max_attempts))
+            WHEN 'in_line' THEN coalesce((
+                -- Lane by lane, as the leader looks, so that what is not due is not read.
+                WITH RECURSIVE lane AS (
+                    (SELECT n.type::text AS type, n.priority::int AS priority FROM tasktable.scheduled_tasks AS n
+                     WHERE n.next_attempt_at IS NOT NULL AND n.cron IS NULL AND n.queue = t.queue
+                     ORDER BY n.type, n.priority LIMIT 1)
+                    UNION ALL
+                    SELECT m.type, m.priority
+                    FROM lane CROSS JOIN LATERAL (
+                        SELECT n.type::text AS type, n.priority::int AS priority FROM tasktable.scheduled_tasks AS n
+                        WHERE n.next_attempt_at IS NOT NULL AND n.cron IS NULL AND n.queue = t.queue AND (n.type, n.priority) > (lane.type, lane.priority)
+                        ORDER BY n.type, n.priority LIMIT 1
+                    ) AS m
+                ), line AS (
+                    SELECT count(*) FILTER (WHERE a.higher) AS higher, count(*) FILTER (WHERE NOT a.higher) AS before
+                    FROM (
+                        SELECT l.priority > t.priority AS higher
+                        FROM (SELECT g.type, g.priority FROM lane AS g
+                            WHERE g.priority >= t.priority AND w.slots ? (t.queue || ' ' || g.type) AND NOT w.paused && ARRAY['type ' || g.type]
+                            ORDER BY g.priority DESC) AS l
+                        CROSS JOIN LATERAL (
+                            SELECT FROM tasktable.scheduled_tasks AS n
+                            WHERE n.queue = t.queue AND n.type = l.type AND n.priority = l.priority AND n.cron IS NULL
+                                AND n.next_attempt_at < CASE WHEN l.priority > t.priority THEN statement_timestamp() ELSE t.next_attempt_at END
+                            LIMIT 10000
+                        ) AS k
+                        LIMIT 10000
+                    ) AS a
+                )
+                SELECT 'waits behind ' || CASE WHEN i.higher + i.before = 10000 THEN 'at least ' ELSE '' END || concat_ws(' and ',
+                        CASE i.higher WHEN 0 THEN NULL WHEN 1 THEN '1 task of higher priority' ELSE i.higher || ' tasks of higher priority' END,
+                        CASE i.before WHEN 0 THEN NULL WHEN 1 THEN '1 task' ELSE i.before || ' tasks' END || ' of its priority due before it')
+                FROM line AS i WHERE i.higher + i.before > 0), 'it is due, and next to be claimed')
+                || format(', while %s of its queue are claimed for %s slots',
+                    (SELECT count(*) FROM tasktable.scheduled_tasks AS h WHERE h.held_until IS NOT NULL AND h.queue = t.queue), w.slots ->> (t.queue || ' ' || t.type))
+            WHEN 'expires' THEN 'its time is over: it does not run any more, and becomes EXPIRED when the leader comes to it'
+            WHEN 'running' THEN format('attempt %s of %s runs, or is about to', t.attempt, t.max_attempts)
+            WHEN 'edited' THEN 'it was edited while an attempt ran, and runs anew when that has ended'
+            WHEN 'lapsed' THEN 'the lease of its claim has ended, and nobody has taken it back yet'
+            WHEN 'paused' THEN coalesce('it is paused by ' || (
+                SELECT c.changed_by FROM tasktable.scheduled_task_changes AS c
+                WHERE c.task_id = t.id AND c.outcome = 'paused' ORDER BY c.revision DESC LIMIT 1), 'it is paused')
+                || CASE WHEN t.fence IS NOT NULL THEN ', and an attempt that had begun has not ended yet' ELSE '' END
+            WHEN 'cancelled' THEN coalesce('cancelled by ' || (
+                SELECT c.changed_by FROM tasktable.scheduled_task_changes AS c
+                WHERE c.task_id = t.id AND c.outcome = 'cancelled' ORDER BY c.revision DESC LIMIT 1), 'cancelled')
+                || CASE WHEN t.fence IS NOT NULL THEN ', and its handler, which ran, has not ended yet' ELSE '' END
+            WHEN 'failed' THEN CASE WHEN t.cron IS NOT NULL THEN 'its next fire cannot be planned'
+                WHEN t.attempt = 0 THEN 'failed for good before its first attempt'
+                WHEN t.attempt < t.max_attempts THEN format('failed for good at attempt %s of %s', t.attempt, t.max_attempts)
+                ELSE format('failed for good after %s of %s attempts', t.attempt, t.max_attempts) END
+                || CASE WHEN t.archived_at IS NOT NULL THEN ', and was archived' ELSE '' END
+            WHEN 'expired' THEN CASE WHEN t.attempt = 0 THEN 'expired before it could start'
+                ELSE format('expired before attempt %s of %s could start', t.attempt + 1, t.max_attempts) END
+                || CASE WHEN t.archived_at IS NOT NULL THEN ', and was archived' ELSE '' END
+            WHEN 'skipped' THEN coalesce('this fire of task ' || t.parent_id || ' was left out', 'left out')
+            WHEN 'recurring' THEN 'a recurring task never runs itself: each fire makes an occurrence, which does'
+            WHEN 'planning' THEN 'a recurring task never runs itself, and the leader is about to plan its next fire'
+            WHEN 'firing' THEN 'a recurring task never runs itself, and the leader is about to make the occurrence that does'
+        END END AS reason,
+        CASE s.code
+            WHEN 'failed' THEN t.message
+            WHEN 'skipped' THEN t.message
+            WHEN 'retry' THEN t.message
+            WHEN 'expired' THEN substring(t.message FROM '; last error: (.*)$')
+            WHEN 'paused_scope' THEN (SELECT p.reason FROM tasktable.pauses AS p WHERE p.number = z.pause)
+        END AS detail,
+        CASE s.code
+            WHEN 'paused_scope' THEN (SELECT p.paused_at FROM tasktable.pauses AS p WHERE p.number = z.pause)
+            WHEN 'no_node' THEN (SELECT greatest(max(coalesce(n.dead_at, n.started_at)), (
+                SELECT e.finished_at FROM tasktable.scheduled_task_executions AS e ORDER BY e.fence DESC LIMIT 1)) FROM tasktable.nodes AS n)
+            WHEN 'no_type' THEN z.ended
+            WHEN 'no_queue' THEN z.ended
+            WHEN 'no_both' THEN z.ended
+            WHEN 'in_line' THEN t.next_attempt_at
+            WHEN 'firing' THEN t.next_attempt_at
+            WHEN 'planning' THEN t.next_attempt_at
+            WHEN 'expires' THEN f.due + t.expiration
+            WHEN 'expired' THEN least(f.due + t.expiration, t.finished_at)
+            WHEN 'lapsed' THEN t.held_until
+            WHEN 'running' THEN t.last_status_update
+            WHEN 'paused' THEN t.last_status_update
+            WHEN 'cancelled' THEN t.finished_at
+            WHEN 'failed' THEN t.finished_at
+            WHEN 'skipped' THEN t.finished_at
+        END AS since,
+        CASE s.code
+            WHEN 'paused_scope' THEN (SELECT p.ends_at FROM tasktable.pauses AS p WHERE p.number = z.pause)
+            WHEN 'paused' THEN t.paused_until
+            WHEN 'running' THEN t.held_until
+            WHEN 'edited' THEN t.held_until
+            WHEN 'not_due' THEN t.next_attempt_at
+            WHEN 'retry' THEN t.next_attempt_at
+            WHEN 'recurring' THEN t.next_attempt_at
+        END::timestamptz AS until,
+        CASE WHEN t.finished_at IS NOT NULL OR s.code = o.code OR s.code = 'running' AND o.code NOT IN ('no_node', 'no_leader') THEN NULL
+            WHEN o.code = 'paused_scope' AND (SELECT p.ends_at <= coalesce(t.next_attempt_at, t.paused_until) FROM tasktable.pauses AS p WHERE p.number = z.pause) THEN NULL
+            ELSE x.text END AS obstacle,
+        t.next_attempt_at AS due_at, t.held_until
+    FROM tasktable.scheduled_tasks AS t
+    CROSS JOIN (
+        -- Of nodes and pauses, once for all tasks.
+        SELECT coalesce(bool_or(n.state <> 'silent'), false) AS lives, coalesce(bool_or(n.state IN ('leads', 'unknown')), false) AS led,
+            (SELECT coalesce(jsonb_object_agg(l.queue || ' ' || l.type, l.slots), '{}') FROM tasktable.worked_lanes AS l) AS slots,
+            ARRAY(SELECT DISTINCT l.queue FROM tasktable.worked_lanes AS l) AS queues,
+            ARRAY(SELECT DISTINCT l.type FROM tasktable.worked_lanes AS l) AS types,
+            ARRAY(SELECT CASE p.scope WHEN 'all' THEN 'all' ELSE p.scope || ' ' || p.name END
+                FROM tasktable.pauses AS p WHERE p.ends_at IS NULL OR p.ends_at > statement_timestamp()) AS paused
+        FROM tasktable.node_states AS n
+        WHERE n.dead_at IS NULL
+    ) AS w
+    CROSS JOIN LATERAL (
+        -- What is in the way of every task of this queue and type.
+        SELECT CASE WHEN w.paused && ARRAY['all', 'queue ' || t.queue, 'type ' || t.type] THEN 'paused_scope'
+            WHEN NOT w.lives THEN 'no_node'
+            WHEN NOT w.slots ? (t.queue || ' ' || t.type) THEN
+                CASE WHEN t.type <> ALL (w.types) THEN 'no_type' WHEN t.queue <> ALL (w.queues) THEN 'no_queue' ELSE 'no_both' END
+            WHEN NOT w.led THEN 'no_leader' END AS code
+    ) AS o
+    CROSS JOIN LATERAL (SELECT tasktable.due_of(t.id, t.scheduled_at, t.run_now_at, t.jitter) AS due) AS f
+    CROSS JOIN LATERAL (
+        SELECT CASE WHEN t.finished_at IS NOT NULL THEN lower(t.status)
+            WHEN t.held_until < statement_timestamp() THEN 'lapsed'
+            WHEN t.status = 'EXECUTING' THEN 'running'
+            WHEN t.status = 'PAUSED' THEN 'paused'
+            WHEN t.fence IS NOT NULL THEN 'edited'
+            WHEN t.cron IS NOT NULL THEN CASE WHEN t.planned_revision IS DISTINCT FROM t.revision THEN coalesce(o.code, 'planning')
+                WHEN t.next_attempt_at > statement_timestamp() THEN 'recurring' ELSE coalesce(o.code, 'firing') END
+            WHEN t.next_attempt_at > statement_timestamp() THEN CASE WHEN t.next_attempt_at > f.due THEN 'retry' ELSE 'not_due' END
+            WHEN f.due + t.expiration <= statement_timestamp() THEN 'expires'
+            ELSE coalesce(o.code, 'in_line') END AS code
+    ) AS s
+    CROSS JOIN LATERAL (
+        SELECT (SELECT p.number FROM tasktable.pauses AS p
+                WHERE (p.ends_at IS NULL OR p.ends_at > statement_timestamp())
+                    AND (p.scope = 'all' OR p.scope = 'queue' AND p.name = t.queue OR p.scope = 'type' AND p.name = t.type)
+                ORDER BY p.ends_at DESC LIMIT 1) AS pause, -- null first: the one that holds longest
+            -- Unknown while one of them has gone without a word.
+            (SELECT CASE WHEN count(*) = count(n.dead_at) THEN max(n.dead_at) END
+                FROM tasktable.nodes AS n WHERE t.type = ANY (n.types) AND n.queues ? t.queue) AS ended
+    ) AS z
+    CROSS JOIN LATERAL (
+        SELECT CASE o.code
+            WHEN 'paused_scope' THEN (SELECT CASE p.scope WHEN 'all' THEN 'everything' ELSE p.scope || ' ' || p.name END || ' is paused by ' || p.paused_by
+                FROM tasktable.pauses AS p WHERE p.number = z.pause)
+            WHEN 'no_node' THEN 'no node is running'
+            WHEN 'no_type' THEN 'no running node has a handler for type ' || t.type
+            WHEN 'no_queue' THEN 'no running node works queue ' || t.queue
+            WHEN 'no_both' THEN 'no running node has both queue ' || t.queue || ' and a handler for type ' || t.type
+            WHEN 'no_leader' THEN 'no running node leads, so nothing is claimed' END AS text
+    ) AS x
+    WHERE t.status <> 'COMPLETED';
+COMMENT ON VIEW tasktable.task_reasons IS 'For each task that is not COMPLETED: why it does not run, and what has to happen until it does. Ask by id, or count by code; the reason''s text costs something, the code does not.';
+COMMENT ON COLUMN tasktable.task_reasons.id IS 'The task.';
+COMMENT ON COLUMN tasktable.task_reasons.type IS 'Its type.';
+COMMENT ON COLUMN tasktable.task_reasons.queue IS 'Its queue.';
+COMMENT ON COLUMN tasktable.task_reasons.status IS 'Its status.';
+COMMENT ON COLUMN tasktable.task_reasons.code IS 'Of a waiting task not_due, retry, in_line, paused, paused_scope (everything, its queue or its type), no_node, no_type, no_queue, no_both, no_leader, expires; of a recurring one recurring, planning, firing; of a claimed one running, edited, lapsed; else cancelled, failed, expired, skipped.';
+COMMENT ON COLUMN tasktable.task_reasons.reason IS 'The same in words, without times. Tasks before it in line are counted up to 10,000.';
+COMMENT ON COLUMN tasktable.task_reasons.detail IS 'The last error, why the fire was left out, or the reason that was given for the pause.';
+COMMENT ON COLUMN tasktable.task_reasons.since IS 'Since when; of an ended task when it ended, or its time was over. Without any node: the last that is known of one. Null: unknown.';
+COMMENT ON COLUMN tasktable.task_reasons.until IS 'Until when: the time that it waits for, the end of the pause, of a claimed task that of its lease. Null: until something else happens.';
+COMMENT ON COLUMN tasktable.task_reasons.obstacle IS 'Of a task that waits for something else: what will then keep it from running, as it looks now. Null: nothing.';
+COMMENT ON COLUMN tasktable.task_reasons.due_at IS 'When it is due next; null: it does not wait to be claimed.';
+COMMENT ON COLUMN tasktable.task_reasons.held_until IS 'The end of the lease of its claim; null: it is not claimed.';
+
+CREATE VIEW tasktable.stuck_tasks AS
+    SELECT r.id, r.type, r.queue, r.status, r.code, r.reason, coalesce(r.since, r.due_at) AS since, r.due_at, r.held_until
+    FROM tasktable.task_reasons AS r
+    WHERE (r.due_at < statement_timestamp() OR r.held_until < statement_timestamp())
+        AND r.code IN ('no_node', 'no_type', 'no_queue', 'no_both', 'no_leader', 'lapsed');
+COMMENT ON VIEW tasktable.stuck_tasks IS 'Tasks that are due, or whose lease has ended, and that nobody will run as things are, although nobody has paused them.';
+COMMENT ON COLUMN tasktable.stuck_tasks.id IS 'The task.';
+COMMENT ON COLUMN tasktable.stuck_tasks.type IS 'Its type.';
+COMMENT ON COLUMN tasktable.stuck_tasks.queue IS 'Its queue.';
+COMMENT ON COLUMN tasktable.stuck_tasks.status IS 'Its status.';
+COMMENT ON COLUMN tasktable.stuck_tasks.code IS 'What is missing: no_node, no_type, no_queue, no_both, no_leader; lapsed: somebody to take the claim back.';
+COMMENT ON COLUMN tasktable.stuck_tasks.reason IS 'The same in words.';
+COMMENT ON COLUMN tasktable.stuck_tasks.since IS 'Since when that is so; where it is not known, since when the task is due.';
+COMMENT ON COLUMN tasktable.stuck_tasks.due_at IS 'When it was due; null: it is claimed.';
+COMMENT ON COLUMN tasktable.stuck_tasks.held_until IS 'When the lease of its claim ended; null: it is not claimed.';
+
+CREATE VIEW tasktable.next_fires AS
+    SELECT t.id, t.type, t.queue, t.cron, t.time_zone, CASE WHEN t.planned_revision = t.revision THEN t.next_attempt_at END::timestamptz AS next_fire,
+        t.started_at AS last_fire, t.occurrence_count, t.max_occurrences, t.ends_at, t.declared_by, r.code, r.obstacle
+    FROM tasktable.scheduled_tasks AS t
+    JOIN tasktable.task_reasons AS r ON r.id = t.id
+    WHERE t.next_attempt_at IS NOT NULL AND t.cron IS NOT NULL;
+COMMENT ON VIEW tasktable.next_fires IS 'Recurring tasks that go on, by their next fire, and what would keep its occurrence from being made. Those that are paused as single tasks have none.';
+COMMENT ON COLUMN tasktable.next_fires.id IS 'The recurring task.';
+COMMENT ON COLUMN tasktable.next_fires.type IS 'Its type.';
+COMMENT ON COLUMN tasktable.next_fires.queue IS 'Its queue.';
+COMMENT ON COLUMN tasktable.next_fires.cron IS 'Its expression.';
+COMMENT ON COLUMN tasktable.next_fires.time_zone IS 'The zone whose clocks the expression means.';
+COMMENT ON COLUMN tasktable.next_fires.next_fire IS 'When it fires next; null: the leader is yet to plan it.';
+COMMENT ON COLUMN tasktable.next_fires.last_fire IS 'The time of its last fire.';
+COMMENT ON COLUMN tasktable.next_fires.occurrence_count IS 'How many occurrences it had.';
+COMMENT ON COLUMN tasktable.next_fires.max_occurrences IS 'After how many it ends; null: it goes on.';
+COMMENT ON COLUMN tasktable.next_fires.ends_at IS 'After what time it fires no more; null: it goes on.';
+COMMENT ON COLUMN tasktable.next_fires.declared_by IS 'The service in whose code it is declared; null: it was scheduled.';
+COMMENT ON COLUMN tasktable.next_fires.code IS 'As in task_reasons: recurring, planning or firing, or what keeps a fire that is due from happening.';
+COMMENT ON COLUMN tasktable.next_fires.obstacle IS 'What will be in the way, as it looks now; null: nothing.';
+
+-- Of ranges of pages, not of rows: it stays a few pages large, and costs a settle next to nothing. New lines lie together by time.
+CREATE INDEX scheduled_task_executions_time ON tasktable.scheduled_task_executions
+    USING brin (finished_at, date_bin('1 hour', finished_at, '2000-01-01 00:00:00+00')) WITH (autosummarize = on);
+COMMENT ON INDEX tasktable.scheduled_task_executions_time IS 'The history of a time, and of an hour as the views by hour have it.';
+
+CREATE VIEW tasktable.throughput_by_hour AS
+    SELECT date_bin('1 hour', e.finished_at, '2000-01-01 00:00:00+00') AS hour, e.type, count(*) AS executions,
+        count(*) FILTER (WHERE e.outcome = 'COMPLETED') AS completed,
+        count(*) FILTER (WHERE e.outcome = 'RETRIED') AS retried,
+        count(*) FILTER (WHERE e.outcome = 'FAILED') AS failed,
+        count(*) FILTER (WHERE e.outcome = 'EXPIRED') AS expired,
+        count(*) FILTER (WHERE e.outcome = 'LOST') AS lost,
+        count(*) FILTER (WHERE e.outcome NOT IN ('COMPLETED', 'RETRIED', 'FAILED', 'EXPIRED', 'LOST')) AS others,
+        sum(e.finished_at - e.started_at) AS busy
+    FROM tasktable.scheduled_task_executions AS e
+    GROUP BY 1, 2;
+COMMENT ON VIEW tasktable.throughput_by_hour IS 'What ended in each hour, by type. Filter by hour, or it reads the whole history.';
+COMMENT ON COLUMN tasktable.throughput_by_hour.hour IS 'The beginning of the hour in which the claims ended; hours of UTC.';
+COMMENT ON COLUMN tasktable.throughput_by_hour.type IS 'The type.';
+COMMENT ON COLUMN tasktable.throughput_by_hour.executions IS 'How many claims ended, whatever came of them.';
+COMMENT ON COLUMN tasktable.throughput_by_hour.completed IS 'How many of them COMPLETED.';
+COMMENT ON COLUMN tasktable.throughput_by_hour.retried IS 'How many failed, and were to run again.';
+COMMENT ON COLUMN tasktable.throughput_by_hour.failed IS 'How many failed for good.';
+COMMENT ON COLUMN tasktable.throughput_by_hour.expired IS 'How many could not start before they expired.';
+COMMENT ON COLUMN tasktable.throughput_by_hour.lost IS 'How many were lost with their node or lease.';
+COMMENT ON COLUMN tasktable.throughput_by_hour.others IS 'How many were snoozed, superseded, interrupted, released or cancelled.';
+COMMENT ON COLUMN tasktable.throughput_by_hour.busy IS 'How long their handlers ran, all together.';
+
+CREATE VIEW tasktable.delay_by_type_and_hour AS
+    SELECT d.hour, d.type, d.starts, d.failures, d.delay[1] AS delay_p50, d.delay[2] AS delay_p95, d.delay[3] AS delay_p99, d.delay[4] AS delay_max,
+        d.took[1] AS took_p50, d.took[2] AS took_p95, d.took[3] AS took_p99, d.took[4] AS took_max
+    FROM (
+        SELECT date_bin('1 hour', e.finished_at, '2000-01-01 00:00:00+00') AS hour, e.type, count(*) AS starts,
+            count(*) FILTER (WHERE e.outcome IN ('RETRIED', 'FAILED')) AS failures,
+            percentile_cont(ARRAY[0.5, 0.95, 0.99, 1]) WITHIN GROUP (ORDER BY (e.started_at - e.due_at)) AS delay,
+            percentile_cont(ARRAY[0.5, 0.95, 0.99, 1]) WITHIN GROUP (ORDER BY (e.finished_at - e.started_at)) AS took
+        FROM tasktable.scheduled_task_executions AS e
+        WHERE e.started_at IS NOT NULL
+        GROUP BY 1, 2
+    ) AS d;
+COMMENT ON VIEW tasktable.delay_by_type_and_hour IS 'How late attempts began and how long they took, by type and hour. Filter by hour, or it reads the whole history.';
+COMMENT ON COLUMN tasktable.delay_by_type_and_hour.hour IS 'The beginning of the hour in which the attempts ended; hours of UTC.';
+COMMENT ON COLUMN tasktable.delay_by_type_and_hour.type IS 'The type.';
+COMMENT ON COLUMN tasktable.delay_by_type_and_hour.starts IS 'How many attempts that had begun ended.';
+COMMENT ON COLUMN tasktable.delay_by_type_and_hour.failures IS 'How many of them failed, for good or to be retried.';
+COMMENT ON COLUMN tasktable.delay_by_type_and_hour.delay_p50 IS 'Half of them began at most so long after they were due.';
+COMMENT ON COLUMN tasktable.delay_by_type_and_hour.delay_p95 IS '95 of 100 did.';
+COMMENT ON COLUMN tasktable.delay_by_type_and_hour.delay_p99 IS '99 of 100 did.';
+COMMENT ON COLUMN tasktable.delay_by_type_and_hour.delay_max IS 'All did.';
+COMMENT ON COLUMN tasktable.delay_by_type_and_hour.took_p50 IS 'Half of them took at most so long.';
+COMMENT ON COLUMN tasktable.delay_by_type_and_hour.took_p95 IS '95 of 100 did.';
+COMMENT ON COLUMN tasktable.delay_by_type_and_hour.took_p99 IS '99 of 100 did.';
+COMMENT ON COLUMN tasktable.delay_by_type_and_hour.took_max IS 'All did.';
+
+-- What the columns of the earlier views mean.
+COMMENT ON COLUMN tasktable.task_timeline.task_id IS 'The task.';
+COMMENT ON COLUMN tasktable.task_timeline.at IS 'When: of a change when it was made, of an execution when it ended.';
+COMMENT ON COLUMN tasktable.task_timeline.kind IS 'change or execution.';
+COMMENT ON COLUMN tasktable.task_timeline.event IS 'Of a change the verb; of an execution attempt.';
+COMMENT ON COLUMN tasktable.task_timeline.outcome IS 'What came of it.';
+COMMENT ON COLUMN tasktable.task_timeline.by IS 'Who made the change, or the node that ran the attempt.';
+COMMENT ON COLUMN tasktable.task_timeline.revision IS 'The revision that the change made, or that was run.';
+COMMENT ON COLUMN tasktable.task_timeline.fence IS 'The claim''s number.';
+COMMENT ON COLUMN tasktable.task_timeline.attempt IS 'Which attempt of the revision it was.';
+COMMENT ON COLUMN tasktable.task_timeline.delay IS 'How long after it was due the attempt began.';
+COMMENT ON COLUMN tasktable.task_timeline.took IS 'How long it took.';
+COMMENT ON COLUMN tasktable.task_timeline.detail IS 'Of a change the fields as they were and as they became; of an execution its error.';
+COMMENT ON COLUMN tasktable.late_tasks.id IS 'The task.';
+COMMENT ON COLUMN tasktable.late_tasks.type IS 'Its type.';
+COMMENT ON COLUMN tasktable.late_tasks.queue IS 'Its queue.';
+COMMENT ON COLUMN tasktable.late_tasks.priority IS 'Its priority.';
+COMMENT ON COLUMN tasktable.late_tasks.due_at IS 'When it was due.';
+COMMENT ON COLUMN tasktable.late_tasks.late_by IS 'How long ago that was.';
+COMMENT ON COLUMN tasktable.late_tasks.attempt IS 'How many attempts of its revision have begun.';
+COMMENT ON COLUMN tasktable.late_tasks.message IS 'The last error.';
+COMMENT ON COLUMN tasktable.late_tasks.has_node IS 'Whether a node that has not been found dead works both its queue and its type.';
+COMMENT ON COLUMN tasktable.late_tasks.is_paused IS 'Whether everything, its queue or its type is paused.';
+COMMENT ON COLUMN tasktable.running_tasks.id IS 'The task.';
+COMMENT ON COLUMN tasktable.running_tasks.type IS 'Its type.';
+COMMENT ON COLUMN tasktable.running_tasks.queue IS 'Its queue.';
+COMMENT ON COLUMN tasktable.running_tasks.status IS 'EXECUTING; another if it was edited, paused or cancelled since.';
+COMMENT ON COLUMN tasktable.running_tasks.attempt IS 'Which attempt of its revision it is.';
+COMMENT ON COLUMN tasktable.running_tasks.fence IS 'The claim''s number.';
+COMMENT ON COLUMN tasktable.running_tasks.claimed_at IS 'When it was claimed.';
+COMMENT ON COLUMN tasktable.running_tasks.held_until IS 'When the lease ends.';
+COMMENT ON COLUMN tasktable.running_tasks.stuck IS 'Whether the lease has ended and nobody has taken the task back.';
+
+-- +goose Down
+DROP VIEW tasktable.delay_by_type_and_hour;
+DROP VIEW tasktable.throughput_by_hour;
+DROP INDEX tasktable.scheduled_task_executions_time;
+DROP VIEW tasktable.next_fires;
+DROP VIEW tasktable.stuck_tasks;
+DROP VIEW tasktable.task_reasons;
+DROP VIEW tasktable.worked_lanes;
+DROP VIEW tasktable.node_states;
+DROP FUNCTION tasktable.lock_class(text);

@@ -1,0 +1,147 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Explanation is the life of one task as a story, and why it does or does not run.
+type Explanation struct {
+	ID string `json:"id"`
+	// At is the database's clock when it was read.
+	At time.Time `json:"at"`
+	// Row is the task as it is now; nil: there is none, whether it was deleted or never scheduled.
+	Row *Row `json:"row,omitempty"`
+	// Reason is why the task does not run, or that it has.
+	Reason Reason `json:"reason"`
+	// Sentence is the reason in one sentence, with times of UTC. Reason.Sentence has others.
+	Sentence string `json:"sentence"`
+	// Next is what comes next, the earliest first; empty: nothing, unless somebody does something.
+	Next []Upcoming `json:"next,omitempty"`
+	// Story is what has happened, oldest first.
+	Story []StoryLine `json:"story"`
+	// Shortened says that between the first line and the others there were more: of changes and attempts the last 100 are told.
+	Shortened bool `json:"shortened,omitempty"`
+	// Nearest are ids like the one asked for, where that was never scheduled.
+	Nearest []string `json:"nearest,omitempty"`
+}
+
+// Upcoming is something that will happen as things are.
+type Upcoming struct {
+	At   *time.Time `json:"at,omitempty"` // nil: it is not known when
+	Text string     `json:"text"`
+}
+
+// Known says whether the id was ever scheduled, as far as the history goes back.
+func (e Explanation) Known() bool { return e.Row != nil || len(e.Story) > 0 }
+
+const clockSQL = `SELECT clock_timestamp()`
+
+// storyMost is how many of the latest changes, attempts and occurrences are told.
+const (
+	storyMost       = 100
+	occurrencesMost = 10
+)
+
+// Why tells the life of a task: who scheduled and edited it, when it was due, claimed and started, and where, each failure, and why
+// it does not run now. Of a deleted task the history tells; for an id that was never scheduled there are ids like it. It reads
+// what an application's role may not, and other services' tasks are among what a task waits for: it needs the rights of the engine's role or the
+// auditor's. It is some ten small queries, each by id: outside of a transaction what happens meanwhile may show in some and not in others.
+func (s *Store) Why(ctx context.Context, db DB, id string) (Explanation, error) {
+	e := Explanation{ID: id}
+	if err := checkID(id); err != nil {
+		return e, fmt.Errorf("why: %w", err)
+	}
+	doing := "explain task " + id
+	var err error
+	if e.At, err = scalar[time.Time](ctx, s, db, doing, clockSQL); err != nil {
+		return e, err
+	}
+	row, err := s.Get(ctx, db, id)
+	if err == nil {
+		e.Row = &row
+	} else if !errors.Is(err, ErrNotFound) {
+		return e, err
+	}
+	known, err := s.lifeOf(ctx, db, &e)
+	if err != nil {
+		return e, err
+	}
+	if err := s.reason(ctx, db, &e, known); err != nil {
+		return e, err
+	}
+	e.tell(known)
+	e.Next = e.next(known)
+	if !e.Known() {
+		if e.Nearest, err = s.nearest(ctx, db, id); err != nil {
+			return e, err
+		}
+	}
+	e.Sentence = e.Reason.Sentence(func(at time.Time) string { return at.UTC().Format(time.RFC3339) })
+	return e, nil
+}
+
+// life is all that is known of a task besides its row.
+type life struct {
+	changes     []Change
+	executions  []Execution
+	shortened   bool
+	nodes       map[int64]nodeLife // those in the executions, and those that could have run it
+	pauses      []pauseLife
+	parent      *Row
+	occurrences []occurrenceLife // the latest
+	claim       *claimLife
+}
+
+// nodeLife is a line of nodes.
+type nodeLife struct {
+	Number    int64
+	Service   string
+	Version   string
+	Host      string
+	StartedAt time.Time
+	DeadAt    *time.Time
+	Able      bool // it had the task's queue and type
+}
+
+func (n nodeLife) String() string {
+	return fmt.Sprintf("node %d (%s %s on %s)", n.Number, n.Service, n.Version, n.Host)
+}
+
+// pauseLife is a line of pauses.
+type pauseLife struct {
+	Scope     string
+	Name      string
+	PausedAt  time.Time
+	PausedBy  string
+	EndsAt    *time.Time
+	ResumedBy *string
+	Reason    *string
+}
+
+func (p pauseLife) what() string {
+	if p.Scope == "all" {
+		return "everything"
+	}
+	return p.Scope + " " + p.Name
+}
+
+// occurrenceLife is what is told of an occurrence where its parent is asked for.
+type occurrenceLife struct {
+	ID          string
+	Status      Status
+	ScheduledAt time.Time
+	StartedAt   *time.Time
+	FinishedAt  *time.Time
+	CreatedAt   time.Time
+	Message     *string
+}
+
+// claimLife is where a claimed task is.
+type claimLife struct {
+	State string     // available: no node has taken it up yet; running: one has
+	Node  *int64     // which
+	Since *time.Time // since when it has it
+}

@@ -1,0 +1,147 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tasktable/tasktable/store/recurrence"
+)
+
+// unknown is the reason of an id of which there is neither a row nor a history.
+func (s *Store) unknown(ctx context.Context, db DB, e *Explanation) error {
+	e.Reason = Reason{Code: "never_scheduled", Text: "never scheduled under this id, or removed by retention or erasure with its history"}
+	parent, of, found := cutLast(e.ID, "@")
+	if !found {
+		return nil
+	}
+	fire, err := time.Parse(time.RFC3339Nano, of)
+	if err != nil {
+		return nil
+	}
+	row, err := s.Get(ctx, db, parent)
+	if errors.Is(err, ErrNotFound) || err == nil && row.Cron == nil {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	e.Reason.Code = "no_fire"
+	rule, err := recurrence.Parse(*row.Cron, deref(row.TimeZone))
+	switch {
+	case err != nil:
+		e.Reason.Text = "recurring task " + parent + " has an expression that cannot be read, and does not fire"
+		return nil
+	case !rule.Anchored(row.ScheduledAt).Next(fire.Add(-time.Nanosecond)).Equal(fire):
+		e.Reason.Text = "that is no time at which recurring task " + parent + " fires, by " + *row.Cron + " in " + deref(row.TimeZone)
+	case fire.After(e.At):
+		e.Reason.Text = "recurring task " + parent + " has not fired for that time yet"
+	default:
+		e.Reason.Text = "recurring task " + parent + " did not fire for that time: it was not scheduled so then, was paused, or its occurrence was removed"
+	}
+	if next := fires(row, e.At); len(next) > 0 {
+		e.Reason.Until = &next[0]
+	} else if row.Status != StatusQueued {
+		e.Reason.Text += fmt.Sprintf("; it is %s", row.Status)
+	}
+	return nil
+}
+
+func cutLast(text, separator string) (before, after string, found bool) {
+	i := strings.LastIndex(text, separator)
+	if i < 0 {
+		return text, "", false
+	}
+	return text[:i], text[i+len(separator):], true
+}
+
+// The ids before and after it in the index, of tasks and of those that have only a history left; those of the same key and another
+// type; and those of the entity, if it is one.
+const nearestSQL = `
+SELECT near.id, bool_or(near.related) AS related FROM (
+    (SELECT t.id::text AS id, false AS related FROM tasktable.scheduled_tasks AS t WHERE t.id >= $1::text ORDER BY t.id LIMIT 200)
+    UNION ALL
+    (SELECT t.id::text, false FROM tasktable.scheduled_tasks AS t WHERE t.id < $1::text ORDER BY t.id DESC LIMIT 200)
+    UNION ALL
+    (SELECT c.task_id, false FROM tasktable.scheduled_task_changes AS c WHERE c.task_id >= $1::text ORDER BY c.task_id LIMIT 200)
+    UNION ALL
+    (SELECT c.task_id, false FROM tasktable.scheduled_task_changes AS c WHERE c.task_id < $1::text ORDER BY c.task_id DESC LIMIT 200)
+    UNION ALL
+    (SELECT t.id::text, true FROM tasktable.scheduled_tasks AS t WHERE t.id IN (
+        SELECT 'task-' || known.type || '-' || $2::text FROM (SELECT DISTINCT unnest(n.types) AS type FROM tasktable.nodes AS n) AS known))
+    UNION ALL
+    (SELECT t.id::text, true FROM tasktable.scheduled_tasks AS t WHERE t.entity = $1::text ORDER BY t.id LIMIT 20)
+) AS near GROUP BY near.id`
+
+type nearRow struct {
+	ID      string
+	Related bool // of the same key, or of the entity that was given for an id
+}
+
+// nearestMost is how many ids are offered.
+const nearestMost = 5
+
+// nearest are known ids like one that is not: those that the fewest changes of a letter make of it, and those of the same key.
+func (s *Store) nearest(ctx context.Context, db DB, id string) ([]string, error) {
+	key := id
+	if rest, is := strings.CutPrefix(id, "task-"); is {
+		if _, after, found := strings.Cut(rest, "-"); found {
+			key = after
+		}
+	}
+	rows, err := collect[nearRow](ctx, s, db, "find ids like "+id, nearestSQL, id, key)
+	if err != nil {
+		return nil, err
+	}
+	type candidate struct {
+		id      string
+		changes int
+	}
+	var like []candidate
+	for _, row := range rows {
+		changes := distance(id, row.ID)
+		if row.Related {
+			changes = min(changes, 1)
+		}
+		if changes <= max(3, len(id)/4) {
+			like = append(like, candidate{row.ID, changes})
+		}
+	}
+	slices.SortFunc(like, func(a, b candidate) int { return cmp.Or(cmp.Compare(a.changes, b.changes), cmp.Compare(a.id, b.id)) })
+	var ids []string
+	for _, one := range like[:min(len(like), nearestMost)] {
+		ids = append(ids, one.id)
+	}
+	return ids, nil
+}
+
+// distance is Levenshtein's, of what is left without the common beginning and end.
+func distance(a, b string) int {
+	for a != "" && b != "" && a[0] == b[0] {
+		a, b = a[1:], b[1:]
+	}
+	for a != "" && b != "" && a[len(a)-1] == b[len(b)-1] {
+		a, b = a[:len(a)-1], b[:len(b)-1]
+	}
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			changed := diagonal
+			if a[i] != b[j] {
+				changed++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(changed, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}

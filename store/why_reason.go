@@ -1,0 +1,181 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// Reason is why a task does not run, or that it has. Its texts hold no times, so that they can be shown in any zone.
+type Reason struct {
+	// Code is that of the view task_reasons; completed for a task that ran, deleted or removed for one that is no more, and
+	// never_scheduled or no_fire (an occurrence whose parent has not fired for that time) for an unknown id.
+	Code string `json:"code"`
+	// Text says the same in words.
+	Text string `json:"text"`
+	// Detail is the last error, or the reason that somebody gave; "": none. It may be long.
+	Detail string `json:"detail,omitempty"`
+	// Since is when it began, or when the task ended; nil: unknown.
+	Since *time.Time `json:"since,omitempty"`
+	// Until is until when it holds as things are; nil: until something else happens.
+	Until *time.Time `json:"until,omitempty"`
+	// Obstacle is what will keep the task from running when it has waited long enough, as it looks now; "": nothing.
+	Obstacle string `json:"obstacle,omitempty"`
+	// Late is why it started late, or not before it expired; nil: it did not.
+	Late *Lateness `json:"late,omitempty"`
+}
+
+// detailMost is how much of an error a sentence has, in bytes.
+const detailMost = 300
+
+// times are the words before since and until. Those that are not here are since and until.
+var times = map[string][2]string{
+	"completed": {"at"}, "cancelled": {"at"}, "failed": {"at"}, "skipped": {"at"}, "expired": {"at"}, "deleted": {"at"}, "removed": {"at"},
+	"no_node": {"the last that is known of one is of"}, "running": {"claimed at", "its lease ends at"}, "edited": {"", "its lease ends at"},
+	"not_due": {"", "due at"}, "retry": {"", "due at"}, "recurring": {"", "the next at"},
+	"in_line": {"due since"}, "firing": {"due since"}, "no_fire": {"", "the next is at"},
+}
+
+// Sentence is the reason in one sentence without a full stop; at writes its times.
+func (r Reason) Sentence(at func(time.Time) string) string {
+	words := times[r.Code]
+	if words[0] == "" {
+		words[0] = "since"
+	}
+	if words[1] == "" {
+		words[1] = "until"
+	}
+	text := r.Text
+	if r.Since != nil {
+		text += join(words[0], " ") + at(*r.Since)
+	}
+	if r.Until != nil {
+		text += ", " + words[1] + " " + at(*r.Until)
+	}
+	if r.Detail != "" {
+		text += ": " + brief(r.Detail, detailMost)
+	}
+	if r.Late != nil {
+		text += "; " + r.Late.sentence(at)
+	}
+	if r.Obstacle != "" {
+		text += "; besides, " + r.Obstacle
+	}
+	return text
+}
+
+func join(word, after string) string {
+	if word == "at" {
+		return " at" + after
+	}
+	return ", " + word + after
+}
+
+// brief is the first line of a text, or what fits of it.
+func brief(text string, most int) string {
+	line, _, more := strings.Cut(strings.TrimSpace(text), "\n")
+	if len(line) > most {
+		line, more = line[:most], true
+		for !utf8.ValidString(line) {
+			line = line[:len(line)-1]
+		}
+	}
+	if more {
+		line = strings.TrimRight(line, " \r") + " …"
+	}
+	return line
+}
+
+const reasonSQL = `
+SELECT r.code, coalesce(r.reason, r.code) AS text, coalesce(r.detail, '') AS detail, r.since, r.until, coalesce(r.obstacle, '') AS obstacle
+FROM tasktable.task_reasons AS r WHERE r.id = $1::text`
+
+type reasonRow struct {
+	Code     string
+	Text     string
+	Detail   string
+	Since    *time.Time
+	Until    *time.Time
+	Obstacle string
+}
+
+// reason finds why the task does not run.
+func (s *Store) reason(ctx context.Context, db DB, e *Explanation, known life) error {
+	switch {
+	case e.Row == nil && (len(known.changes) > 0 || len(known.executions) > 0):
+		e.Reason = known.gone()
+		return nil
+	case e.Row == nil:
+		return s.unknown(ctx, db, e)
+	}
+	found, err := collect[reasonRow](ctx, s, db, "explain task "+e.ID, reasonSQL, e.ID)
+	if err != nil {
+		return err
+	}
+	if len(found) == 0 { // COMPLETED, now or since its row was read
+		e.Reason = known.completed(*e.Row)
+		return nil
+	}
+	r := found[0]
+	e.Reason = Reason{Code: r.Code, Text: r.Text, Detail: r.Detail, Since: r.Since, Until: r.Until, Obstacle: r.Obstacle}
+	switch {
+	case r.Code == "expired" && e.Row.FinishedAt != nil:
+		e.Reason.Late = known.late(*e.Row, known.due(*e.Row), *e.Row.FinishedAt)
+	case r.Code == "running" && known.claim != nil && known.claim.State == "running" && known.claim.Node != nil:
+		e.Reason.Text = fmt.Sprintf("attempt %d of %d is with %s", e.Row.Attempt, e.Row.MaxAttempts, known.node(*known.claim.Node))
+	case r.Code == "running" && known.claim != nil && known.claim.State == "available":
+		e.Reason.Text = fmt.Sprintf("attempt %d of %d is claimed, and no node has taken it up yet", e.Row.Attempt, e.Row.MaxAttempts)
+	}
+	return nil
+}
+
+// node names a node, whether it is remembered or not.
+func (l *life) node(number int64) string {
+	if node, ok := l.nodes[number]; ok {
+		return node.String()
+	}
+	return fmt.Sprintf("node %d", number)
+}
+
+// completed says when and where the task ran, and how late.
+func (l *life) completed(row Row) Reason {
+	r := Reason{Code: "completed", Text: "completed", Since: row.FinishedAt, Detail: ""}
+	if row.Cron != nil {
+		r.Text, r.Detail = "this recurring task has ended", deref(row.Message)
+		return r
+	}
+	for i := len(l.executions) - 1; i >= 0; i-- {
+		x := l.executions[i]
+		if x.Outcome != "COMPLETED" {
+			continue
+		}
+		r.Text = fmt.Sprintf("completed by attempt %d of %d", x.Attempt, row.MaxAttempts)
+		if x.Node != nil {
+			r.Text += " on " + l.node(*x.Node)
+		}
+		r.Since = &x.FinishedAt
+		if x.DueAt != nil && x.StartedAt != nil {
+			r.Late = l.late(row, *x.DueAt, *x.StartedAt)
+		}
+		break
+	}
+	return r
+}
+
+// gone is the reason of a task that has a history and no row.
+func (l *life) gone() Reason {
+	ran := ""
+	for _, x := range l.executions {
+		if x.Outcome == "COMPLETED" {
+			ran = ", after it had run"
+		}
+	}
+	if len(l.changes) > 0 {
+		if last := l.changes[len(l.changes)-1]; last.Outcome == "deleted" {
+			return Reason{Code: "deleted", Text: "deleted by " + last.ChangedBy + ran, Since: &last.ChangedAt}
+		}
+	}
+	return Reason{Code: "removed", Text: "the task is no more" + ran}
+}

@@ -1,0 +1,221 @@
+package store
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// StoryLine is one thing that happened.
+type StoryLine struct {
+	At time.Time `json:"at"`
+	// Kind is change, due, execution, pause, node or occurrence.
+	Kind  string `json:"kind"`
+	Text  string `json:"text"`
+	Facts []Fact `json:"facts,omitempty"`
+}
+
+// Fact belongs to a line. Its values are strings, or times (time.Time) and durations (time.Duration, nanoseconds in JSON).
+type Fact struct {
+	Name string `json:"name"`
+	// Was is what a changed field was before; nil: nothing, or the fact is no change.
+	Was any `json:"was,omitempty"`
+	// Value is what it is; nil: nothing any more.
+	Value any `json:"value"`
+}
+
+// factMost is how much of a value a fact has, in bytes.
+const factMost = 200
+
+// tell puts the story together.
+func (e *Explanation) tell(known life) {
+	e.Shortened = known.shortened
+	for _, c := range known.changes {
+		e.Story = append(e.Story, changeLine(c))
+	}
+	for _, x := range known.executions {
+		e.Story = append(e.Story, known.executionLines(x)...)
+	}
+	if e.Row != nil && e.Row.Status == StatusExecuting {
+		e.Story = append(e.Story, known.claimLines(*e.Row)...)
+	}
+	for _, o := range known.occurrences {
+		e.Story = append(e.Story, occurrenceLine(o))
+	}
+	for _, w := range known.waits(e) {
+		e.Story = append(e.Story, known.around(w)...)
+	}
+	slices.SortStableFunc(e.Story, func(a, b StoryLine) int { return a.At.Compare(b.At) })
+	e.Story = slices.CompactFunc(e.Story, func(a, b StoryLine) bool { return a.At.Equal(b.At) && a.Kind == b.Kind && a.Text == b.Text })
+}
+
+// verbs are what changes are called, by outcome.
+var verbs = map[string]string{
+	"created": "scheduled", "rescheduled": "edited", "rearmed": "scheduled anew", "cancelled": "cancelled", "paused": "paused",
+	"queued": "queued", "edited": "edited", "deleted": "deleted", "archived": "archived",
+}
+
+// special are verbs that say more than their outcome.
+var special = map[string]string{
+	"resume": "resumed", "run_now": "run at once", "retry": "retried", "fork": "made, as an occurrence,", "again": "run again at its handler's wish",
+}
+
+func changeLine(c Change) StoryLine {
+	was, is := decodeFields(c.Old), decodeFields(c.New)
+	text := verbs[c.Outcome]
+	if said, ok := special[c.Verb]; ok {
+		text = said
+	}
+	if is["status"] == string(StatusSkipped) && c.Outcome == "created" {
+		text = "left out"
+	}
+	text += " by " + c.ChangedBy
+	switch c.Verb {
+	case "sql":
+		text += ", by plain SQL"
+	case "sync", "reconcile":
+		text += ", by " + c.Verb
+	}
+	line := StoryLine{At: c.ChangedAt, Kind: "change", Text: text}
+	if c.Outcome == "deleted" {
+		was, is = nil, map[string]any{"status": was["status"], "scheduled_at": was["scheduled_at"]}
+	}
+	fields := map[string]bool{}
+	for _, side := range []map[string]any{was, is} {
+		for name := range side {
+			fields[name] = true
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		switch {
+		case name == "type" && c.Outcome == "created", name == "status" && c.Outcome != "edited" && c.Outcome != "deleted":
+		case name == "payload":
+			line.Facts = append(line.Facts, payloadFacts(was[name], is[name])...)
+		default:
+			line.Facts = append(line.Facts, Fact{Name: name, Was: value(name, was[name]), Value: value(name, is[name])})
+		}
+	}
+	return line
+}
+
+// payloadFacts are the fields of the payload that differ.
+func payloadFacts(was, is any) (facts []Fact) {
+	before, _ := was.(map[string]any)
+	after, _ := is.(map[string]any)
+	fields := map[string]bool{}
+	for _, side := range []map[string]any{before, after} {
+		for name := range side {
+			fields[name] = true
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		from, to := value("", before[name]), value("", after[name])
+		if encode(before[name]) != encode(after[name]) {
+			facts = append(facts, Fact{Name: "payload." + name, Was: from, Value: to})
+		}
+	}
+	return facts
+}
+
+// decodeFields reads one side of a change; numbers stay as they are written.
+func decodeFields(side json.RawMessage) map[string]any {
+	decoder := json.NewDecoder(bytes.NewReader(side))
+	decoder.UseNumber()
+	var fields map[string]any
+	_ = decoder.Decode(&fields) // what the triggers wrote is an object, or null
+	return fields
+}
+
+func encode(v any) string {
+	text, _ := json.Marshal(v) // it came from JSON
+	return string(text)
+}
+
+// value is a changed field's value for people: a time, or some text.
+func value(name string, v any) any {
+	switch v := v.(type) {
+	case nil:
+		return nil
+	case string:
+		if strings.HasSuffix(name, "_at") || strings.HasSuffix(name, "_until") {
+			if at, err := time.Parse(time.RFC3339Nano, v); err == nil {
+				return at
+			}
+		}
+		return brief(v, factMost)
+	}
+	return brief(encode(v), factMost)
+}
+
+// endings are what becomes of claims, by outcome, behind the attempt's number.
+var endings = map[string]string{
+	"COMPLETED": "attempt %d completed", "FAILED": "attempt %d failed for good", "RETRIED": "attempt %d failed, to be retried",
+	"SNOOZED": "attempt %d was put off by its handler, and does not count", "LOST": "attempt %d was lost",
+	"SUPERSEDED":  "attempt %d ended, but the task had been edited or cancelled meanwhile: its outcome does not count",
+	"INTERRUPTED": "attempt %d was interrupted, and does not count", "RELEASED": "a claim was handed back unstarted, for attempt %d",
+	"CANCELLED": "a claim ended unstarted, for attempt %d: the task was cancelled",
+}
+
+// executionLines are when an attempt was due, began, and ended.
+func (l *life) executionLines(x Execution) (lines []StoryLine) {
+	where := ""
+	if x.Node != nil {
+		where = " on " + l.node(*x.Node)
+	}
+	if x.StartedAt != nil {
+		text := fmt.Sprintf("attempt %d began%s", x.Attempt, where)
+		if x.DueAt != nil {
+			delay := x.StartedAt.Sub(*x.DueAt)
+			text += fmt.Sprintf(", %s after it was due", rounded(delay))
+			if delay >= time.Second {
+				lines = append(lines, StoryLine{At: *x.DueAt, Kind: "due", Text: fmt.Sprintf("attempt %d was due", x.Attempt)})
+			}
+		}
+		lines = append(lines, StoryLine{At: *x.StartedAt, Kind: "execution", Text: text})
+		where = "" // said already
+	}
+	end := StoryLine{At: x.FinishedAt, Kind: "execution", Text: "expired before it could start"}
+	if text, ok := endings[x.Outcome]; ok {
+		end.Text = fmt.Sprintf(text, x.Attempt) + where
+		if x.Outcome == "LOST" && x.Error != nil {
+			end.Text += ": " + brief(*x.Error, factMost)
+		}
+	}
+	if x.StartedAt != nil {
+		end.Facts = append(end.Facts, Fact{Name: "took", Value: x.FinishedAt.Sub(*x.StartedAt)})
+	}
+	if x.Error != nil && x.Outcome != "LOST" && x.Outcome != "EXPIRED" {
+		end.Facts = append(end.Facts, Fact{Name: "error", Value: brief(*x.Error, factMost)})
+	}
+	return append(lines, end)
+}
+
+// claimLines are of the claim that holds the task now: its line in the history comes when it ends.
+func (l *life) claimLines(row Row) []StoryLine {
+	lines := []StoryLine{{At: row.LastStatusUpdate, Kind: "execution", Text: fmt.Sprintf("attempt %d was claimed", row.Attempt)}}
+	if l.claim != nil && l.claim.State == "running" && l.claim.Node != nil && l.claim.Since != nil {
+		lines = append(lines, StoryLine{At: *l.claim.Since, Kind: "execution", Text: fmt.Sprintf("attempt %d was taken up by %s", row.Attempt, l.node(*l.claim.Node))})
+	}
+	return lines
+}
+
+func occurrenceLine(o occurrenceLife) StoryLine {
+	line := StoryLine{At: o.CreatedAt, Kind: "occurrence", Text: "occurrence " + o.ID + " is " + string(o.Status)}
+	if o.Status == StatusSkipped {
+		line.Text = "occurrence " + o.ID + " was left out"
+	}
+	if o.StartedAt != nil {
+		line.Facts = append(line.Facts, Fact{Name: "started_at", Value: *o.StartedAt})
+	}
+	if o.FinishedAt != nil && o.Status != StatusSkipped {
+		line.Facts = append(line.Facts, Fact{Name: "finished_at", Value: *o.FinishedAt})
+	}
+	if o.Message != nil {
+		line.Facts = append(line.Facts, Fact{Name: "message", Value: brief(*o.Message, factMost)})
+	}
+	return line
+}
