@@ -23,8 +23,8 @@ $$;
 COMMENT ON FUNCTION tasktable.lock_class(text) IS 'The classid that advisory locks of this schema have in pg_locks: of kind node, whose objid is the node''s number, and of kind leader, whose objid is 0.';
 
 CREATE VIEW tasktable.node_states AS
-    SELECT n.number, n.service, n.version, n.host, n.queues, n.types, n.shares_slots, n.started_at, n.dead_at,
-           CASE WHEN n.dead_at IS NOT NULL THEN 'ended' WHEN pg_is_in_recovery() THEN 'unknown' WHEN l.leads THEN 'leads'
+    SELECT n.number, n.service, n.version, n.host, n.queues, n.types, n.shares_slots, n.started_at, n.led_at,
+           n.silent_at, n.dead_at, CASE WHEN n.dead_at IS NOT NULL THEN 'ended' WHEN pg_is_in_recovery() THEN 'unknown' WHEN l.leads THEN 'leads'
                WHEN l.number IS NOT NULL THEN 'works' ELSE 'silent' END AS state
     FROM tasktable.nodes AS n
     LEFT JOIN (
@@ -46,6 +46,8 @@ COMMENT ON COLUMN tasktable.node_states.queues IS 'The queues it works, with the
 COMMENT ON COLUMN tasktable.node_states.types IS 'The types it has handlers for.';
 COMMENT ON COLUMN tasktable.node_states.shares_slots IS 'Idle slots of one of its queues serve the others.';
 COMMENT ON COLUMN tasktable.node_states.started_at IS 'When it began.';
+COMMENT ON COLUMN tasktable.node_states.led_at IS 'When it last began to lead; null: it never did.';
+COMMENT ON COLUMN tasktable.node_states.silent_at IS 'When a leader first found its session gone; null: it did not.';
 COMMENT ON COLUMN tasktable.node_states.dead_at IS 'When it ended, or of a killed one when a leader noticed.';
 COMMENT ON COLUMN tasktable.node_states.state IS 'leads; works; silent (its session is gone, and no leader has said so yet); ended; unknown (asked on a standby, which sees no locks).';
 
@@ -151,11 +153,12 @@ CREATE VIEW tasktable.task_reasons AS
         END AS detail,
         CASE s.code
             WHEN 'paused_scope' THEN (SELECT p.paused_at FROM tasktable.pauses AS p WHERE p.number = z.pause)
-            WHEN 'no_node' THEN (SELECT greatest(max(coalesce(n.dead_at, n.started_at)), (
+            WHEN 'no_node' THEN (SELECT greatest(max(coalesce(n.silent_at, n.dead_at, n.led_at, n.started_at)), (
                 SELECT e.finished_at FROM tasktable.scheduled_task_executions AS e ORDER BY e.fence DESC LIMIT 1)) FROM tasktable.nodes AS n)
             WHEN 'no_type' THEN z.ended
             WHEN 'no_queue' THEN z.ended
             WHEN 'no_both' THEN z.ended
+            WHEN 'no_leader' THEN (SELECT coalesce(n.silent_at, n.dead_at) FROM tasktable.nodes AS n WHERE n.led_at IS NOT NULL ORDER BY n.led_at DESC LIMIT 1)
             WHEN 'in_line' THEN t.next_attempt_at
             WHEN 'firing' THEN t.next_attempt_at
             WHEN 'planning' THEN t.next_attempt_at
@@ -220,7 +223,7 @@ CREATE VIEW tasktable.task_reasons AS
                     AND (p.scope = 'all' OR p.scope = 'queue' AND p.name = t.queue OR p.scope = 'type' AND p.name = t.type)
                 ORDER BY p.ends_at DESC LIMIT 1) AS pause, -- null first: the one that holds longest
             -- Unknown while one of them has gone without a word.
-            (SELECT CASE WHEN count(*) = count(n.dead_at) THEN max(n.dead_at) END
+            (SELECT CASE WHEN count(*) = count(n.dead_at) THEN max(coalesce(n.silent_at, n.dead_at)) END
                 FROM tasktable.nodes AS n WHERE t.type = ANY (n.types) AND n.queues ? t.queue) AS ended
     ) AS z
     CROSS JOIN LATERAL (

@@ -109,7 +109,8 @@ func TestRightsOfTheApplicationAndTheAuditor(t *testing.T) {
 		"schema USAGE", "services_of() EXECUTE", "sync() EXECUTE",
 	}, "\n"))
 	for _, right := range held(ctx, t, r, r.roles.Auditor) {
-		if !strings.HasSuffix(right, " SELECT") && right != "schema USAGE" {
+		// The functions compute what views show, and nothing else.
+		if !strings.HasSuffix(right, " SELECT") && right != "schema USAGE" && right != "due_of() EXECUTE" && right != "lock_class() EXECUTE" {
 			t.Errorf("the auditor has %s", right)
 		}
 	}

@@ -23,7 +23,7 @@ DECLARE
     one   name;
 BEGIN
     PERFORM pg_advisory_xact_lock(hashtextextended('tasktable roles', 0));
-    IF to_regclass('tasktable.applications') IS NULL OR to_regclass('tasktable.river_job') IS NULL THEN
+    IF to_regclass('tasktable.task_reasons') IS NULL OR to_regclass('tasktable.river_job') IS NULL THEN
         RAISE EXCEPTION 'schema tasktable is not migrated, or older than this script: migrate it first';
     END IF;
     FOREACH one IN ARRAY names LOOP
@@ -76,8 +76,9 @@ REVOKE ALL ON ALL SEQUENCES IN SCHEMA tasktable FROM PUBLIC, "tasktable_engine",
 REVOKE ALL ON ALL ROUTINES IN SCHEMA tasktable FROM PUBLIC, "tasktable_engine", "tasktable_application", "tasktable_auditor";
 GRANT USAGE ON SCHEMA tasktable TO "tasktable_engine", "tasktable_application", "tasktable_auditor";
 
--- The auditor: no function, since the verbs run as the owner.
+-- The auditor: of the functions only what the views call, which only computes; the verbs run as the owner.
 GRANT SELECT ON ALL TABLES IN SCHEMA tasktable TO "tasktable_auditor";
+GRANT EXECUTE ON FUNCTION tasktable.due_of, tasktable.lock_class TO "tasktable_auditor";
 
 -- The engine: history is written and, by retention, deleted, but not rewritten.
 GRANT SELECT ON ALL TABLES IN SCHEMA tasktable TO "tasktable_engine";

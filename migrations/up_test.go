@@ -92,9 +92,11 @@ func TestCheckOfWhatIsUnmigratedOrOlder(t *testing.T) {
 
 // withoutLast undoes the last migration, which must then be named in its place.
 const withoutLast = `
-	DROP FUNCTION tasktable.refuse_others_task, tasktable.services_of;
-	DROP TABLE tasktable.applications;
-	DELETE FROM tasktable.goose_db_version WHERE version_id = 8`
+	DROP VIEW tasktable.delay_by_type_and_hour, tasktable.throughput_by_hour, tasktable.next_fires, tasktable.stuck_tasks, tasktable.task_reasons,
+		tasktable.worked_lanes, tasktable.node_states;
+	DROP INDEX tasktable.scheduled_task_executions_time;
+	DROP FUNCTION tasktable.lock_class;
+	DELETE FROM tasktable.goose_db_version WHERE version_id = 9`
 
 // dropRiver removes what River's migrations made but their table.
 const dropRiver = `DO $$ DECLARE made record; BEGIN

@@ -102,8 +102,8 @@ type nodeLife struct {
 	Version   string
 	Host      string
 	StartedAt time.Time
-	DeadAt    *time.Time
-	Able      bool // it had the task's queue and type
+	GoneAt    *time.Time // when it ended, or was first missed
+	Able      bool       // it had the task's queue and type
 }
 
 func (n nodeLife) String() string {

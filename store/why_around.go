@@ -58,8 +58,8 @@ func (l *life) around(w wait) (lines []StoryLine) {
 		if node.Able && during(node.StartedAt) {
 			lines = append(lines, StoryLine{At: node.StartedAt, Kind: "node", Text: node.String() + " began"})
 		}
-		if node.Able && node.DeadAt != nil && during(*node.DeadAt) {
-			lines = append(lines, StoryLine{At: *node.DeadAt, Kind: "node", Text: node.String() + " ended, or was found dead"})
+		if node.Able && node.GoneAt != nil && during(*node.GoneAt) {
+			lines = append(lines, StoryLine{At: *node.GoneAt, Kind: "node", Text: node.String() + " ended, or was found dead"})
 		}
 	}
 	return lines

@@ -81,11 +81,11 @@ func (l *life) without(at time.Time) (until time.Time, none bool) {
 			continue
 		}
 		switch {
-		case node.DeadAt == nil:
+		case node.GoneAt == nil:
 			return until, false
-		case !until.IsZero() && node.DeadAt.After(until) && node.DeadAt.Sub(until) < foundDead:
+		case !until.IsZero() && node.GoneAt.After(until) && node.GoneAt.Sub(until) < foundDead:
 			continue // found by the one that came: it may have been gone by then
-		case node.DeadAt.After(at):
+		case node.GoneAt.After(at):
 			return until, false
 		}
 	}

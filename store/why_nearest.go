@@ -103,11 +103,7 @@ func (s *Store) nearest(ctx context.Context, db DB, id string) ([]string, error)
 	}
 	var like []candidate
 	for _, row := range rows {
-		changes := distance(id, row.ID)
-		if row.Related {
-			changes = min(changes, 1)
-		}
-		if changes <= max(3, len(id)/4) {
+		if changes := distance(id, row.ID); row.Related || changes <= max(3, len(id)/4) {
 			like = append(like, candidate{row.ID, changes})
 		}
 	}

@@ -1,0 +1,266 @@
+package store_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tasktable/tasktable/store"
+)
+
+// node puts a node's line into the table and takes its locks, as a session does, until the returned function ends it as a killed one.
+func (b *bench) node(queues, types string, leads bool) (number int64, kill func()) {
+	b.Helper()
+	conn, err := pgx.ConnectConfig(b.ctx, b.pool.Config().ConnConfig.Copy())
+	b.check(err)
+	closed := false
+	kill = func() {
+		if !closed {
+			closed = true
+			_ = conn.Close(context.Background())
+		}
+	}
+	b.Cleanup(kill)
+	const lock = `SELECT pg_try_advisory_lock((class - CASE WHEN class >= 2147483648 THEN 4294967296 ELSE 0 END)::int, $2::int)
+		FROM tasktable.lock_class($1) AS class`
+	number = one[int64](b, conn, `INSERT INTO tasktable.nodes (service, version, host, queues, types, led_at)
+		VALUES ('mailer', 'v1', 'host/1', $1::text::jsonb, $2::text::text[], CASE WHEN $3 THEN clock_timestamp() END) RETURNING number`, queues, types, leads)
+	if !one[bool](b, conn, lock, "node", number) {
+		b.Fatal("the lock is taken")
+	}
+	if leads && !one[bool](b, conn, lock, "leader", 0) {
+		b.Fatal("somebody leads")
+	}
+	return number, kill
+}
+
+func (b *bench) why(id string) store.Explanation {
+	b.Helper()
+	e, err := b.tasks.Why(b.ctx, b.pool, id)
+	if err != nil {
+		b.Fatalf("%+v", err)
+	}
+	return e
+}
+
+// timeless writes the times that a test knows, and T for the others.
+func timeless(at time.Time) string {
+	if minutes := at.Sub(far(0)); minutes >= 0 && minutes < 200*time.Hour {
+		return fmt.Sprintf("far(%d)", int(minutes.Minutes()))
+	}
+	return "T"
+}
+
+// because compares why a task does not run.
+func (b *bench) because(id, code, sentence string) store.Explanation {
+	b.Helper()
+	e := b.why(id)
+	if got := e.Reason.Sentence(timeless); e.Reason.Code != code || got != sentence {
+		b.Errorf("task %s: got\n%s: %s\nwant\n%s: %s", id, e.Reason.Code, got, code, sentence)
+	}
+	return e
+}
+
+// due schedules a task of TEST that was due a minute ago, with what else is to be of it.
+func (b *bench) due(id string, change func(*store.Task)) {
+	b.Helper()
+	task := store.Task{ID: id, Payload: payload(1), At: b.now().Add(-time.Minute)}
+	if change != nil {
+		change(&task)
+	}
+	b.schedule(task)
+}
+
+// ended records what came of a claim, as a settle does, and puts the row into the state that it leaves.
+func (b *bench) ended(id, outcome, status, message string, next time.Duration) {
+	b.Helper()
+	b.asEngine(func(tx pgx.Tx) {
+		b.exec(tx, `INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt, scheduled_at, due_at, started_at, finished_at,
+			outcome, error, node) SELECT nextval('tasktable.task_numbers'), id, type, revision, attempt + 1, scheduled_at, coalesce(next_attempt_at, scheduled_at),
+			clock_timestamp(), clock_timestamp(), $2, nullif($3, ''), 1 FROM tasktable.scheduled_tasks WHERE id = $1`, id, outcome, message)
+		b.exec(tx, `UPDATE tasktable.scheduled_tasks SET status = $2::text, attempt = attempt + 1, message = nullif($3, ''),
+			next_attempt_at = CASE WHEN $2::text = 'QUEUED' THEN clock_timestamp() + $4 END, fence = NULL, held_until = NULL,
+			finished_at = CASE WHEN $2::text <> 'QUEUED' THEN clock_timestamp() END, last_status_update = clock_timestamp() WHERE id = $1`, id, status, message, next)
+	})
+}
+
+// Without any node: what does not depend on one, and what is then in the way.
+func TestWhyWithoutANode(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	const nobody = "; besides, no node is running"
+	for _, kind := range []string{"QUEUED", "PAUSED", "CANCELLED", "FAILED", "EXPIRED", "COMPLETED", "held CANCELLED", "held QUEUED", "held PAUSED", "EXECUTING"} {
+		b.make(kind, kind)
+	}
+	b.because("FAILED", "failed", "failed for good at attempt 3 of 5 at T: it was so")
+	b.because("EXPIRED", "expired", "expired before attempt 4 of 5 could start at T")
+	b.because("COMPLETED", "completed", "completed at T")
+	b.because("PAUSED", "paused", "it is paused by events-api, since T"+nobody)
+	b.because("held CANCELLED", "cancelled", "cancelled, and its handler, which ran, has not ended yet at T")
+	b.because("held PAUSED", "paused", "it is paused, and an attempt that had begun has not ended yet, since T"+nobody)
+	b.because("held QUEUED", "edited", "it was edited while an attempt ran, and runs anew when that has ended, its lease ends at T"+nobody)
+	b.because("EXECUTING", "running", "attempt 3 of 5 runs, or is about to, claimed at T, its lease ends at T"+nobody)
+
+	b.schedule(store.Task{ID: "later", Payload: payload(1), At: far(7)})
+	e := b.because("later", "not_due", "its time has not come, due at far(7)"+nobody)
+	same(b, "what is next", e.Next, []store.Upcoming{{At: new(far(7)), Text: "it is due"}})
+	_, err := b.tasks.PauseUntil(b.ctx, b.pool, "later", far(9))
+	b.check(err)
+	e = b.because("later", "paused", "it is paused by events-api, since T, until far(9)"+nobody)
+	same(b, "what is next", e.Next, []store.Upcoming{{At: new(far(9)), Text: "the leader resumes it"}})
+	_, err = b.tasks.Cancel(b.ctx, b.pool, "later")
+	b.check(err)
+	b.because("later", "cancelled", "cancelled by events-api at T")
+
+	b.due("due", nil)
+	e = b.because("due", "no_node", "no node is running") // nor ever was
+	b.exec(b.pool, `DELETE FROM tasktable.scheduled_tasks WHERE id = 'due'`)
+	b.because("due", "deleted", "deleted by "+b.role()+" at T")
+	b.due("over", func(task *store.Task) { task.Expiration = time.Second })
+	b.because("over", "expires", "its time is over: it does not run any more, and becomes EXPIRED when the leader comes to it, since T"+nobody)
+	if e.Row == nil || len(e.Story) != 1 || e.Story[0].Text != "scheduled by events-api" {
+		b.Errorf("the story of what is due: %s", pretty(e.Story))
+	}
+}
+
+func TestWhyOfDeadLetters(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.node(`{"default": 3}`, `{TEST}`, true)
+	for _, id := range []string{"tried", "used up", "permanent", "put off"} {
+		b.due(id, func(task *store.Task) { task.MaxAttempts = 2 })
+	}
+	b.ended("tried", "RETRIED", "QUEUED", "421 try later\nand a stack", time.Hour)
+	b.because("tried", "retry", "attempt 1 of 2 failed, and the next waits for its time, due at T: 421 try later …")
+	b.ended("put off", "SNOOZED", "QUEUED", "not on sundays", time.Hour)
+	b.because("put off", "retry", "its handler put it off, due at T: not on sundays")
+	b.ended("permanent", "FAILED", "FAILED", "550 no such user", 0)
+	b.because("permanent", "failed", "failed for good at attempt 1 of 2 at T: 550 no such user")
+	b.ended("used up", "RETRIED", "QUEUED", "421", 0)
+	b.ended("used up", "FAILED", "FAILED", strings.Repeat("ü", 200), 0)
+	b.because("used up", "failed", "failed for good after 2 of 2 attempts at T: "+strings.Repeat("ü", 150)+" …")
+	if _, err := b.tasks.Archive(b.ctx, b.pool, "used up", "nobody cares"); err != nil {
+		t.Fatal(err)
+	}
+	e := b.because("used up", "failed", "failed for good after 2 of 2 attempts, and was archived at T: "+strings.Repeat("ü", 150)+" …")
+	if !slices.ContainsFunc(e.Story, func(line store.StoryLine) bool {
+		return line.Text == "archived by events-api" && slices.ContainsFunc(line.Facts, func(f store.Fact) bool { return f.Value == "nobody cares" })
+	}) {
+		t.Errorf("the story: %s", pretty(e.Story))
+	}
+}
+
+// What nodes lack, from none at all to one that has all.
+func TestWhyOfNodes(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.due("task", nil)
+	b.due("letter", func(task *store.Task) { task.Queue = "mail" })
+	const none = "no node is running"
+	b.because("task", "no_node", none)
+	silent, kill := b.node(`{"default": 3}`, `{TEST}`, true)
+	b.because("task", "in_line", "it is due, and next to be claimed, while 0 of its queue are claimed for 3 slots, due since T")
+	b.because("letter", "no_queue", "no running node works queue mail")
+	kill()
+	b.gone(silent)
+	b.because("task", "no_node", none+", the last that is known of one is of T")
+	other, killOther := b.node(`{"mail": 2}`, `{OTHER}`, false)
+	b.because("task", "no_type", "no running node has a handler for type TEST") // since when is not known: one was killed
+	b.exec(b.pool, `UPDATE tasktable.nodes SET silent_at = now(), dead_at = now() WHERE number = $1`, silent)
+	b.because("task", "no_type", "no running node has a handler for type TEST, since T")
+	b.node(`{"default": 1}`, `{OTHER}`, false)
+	b.node(`{"spoiled": "x", "mail": 2}`, `{TEST}`, false)
+	b.because("task", "no_both", "no running node has both queue default and a handler for type TEST, since T")
+	b.because("letter", "no_leader", "no running node leads, so nothing is claimed, since T")
+	same(b, "what is stuck", one[string](b, b.pool, `SELECT string_agg(concat_ws(' ', id, code, since = (SELECT max(dead_at) FROM tasktable.nodes)), ', ' ORDER BY id) FROM tasktable.stuck_tasks`),
+		"letter no_leader t, task no_both t")
+	b.node(`[1]`, `{TEST}`, true)
+	b.because("letter", "in_line", "it is due, and next to be claimed, while 0 of its queue are claimed for 2 slots, due since T")
+	killOther()
+	b.gone(other)
+	same(b, "the nodes", one[string](b, b.pool, `SELECT string_agg(state, ' ' ORDER BY number) FROM tasktable.node_states`), "ended silent works works leads")
+	same(b, "the lanes", one[string](b, b.pool, `SELECT string_agg(concat_ws(' ', queue, type, nodes, slots), ', ' ORDER BY queue, type) FROM tasktable.worked_lanes`),
+		"default OTHER 1 1, mail TEST 1 2")
+	b.exec(b.pool, `UPDATE tasktable.nodes SET shares_slots = true, queues = '{"mail": 2, "default": 5}' WHERE queues ? 'spoiled'`)
+	b.because("task", "in_line", "it is due, and next to be claimed, while 0 of its queue are claimed for 7 slots, due since T")
+}
+
+// gone waits until the server has noticed that a killed node's connection is closed.
+func (b *bench) gone(number int64) {
+	b.Helper()
+	for one[string](b, b.pool, `SELECT state FROM tasktable.node_states WHERE number = $1`, number) != "silent" {
+		if b.ctx.Err() != nil {
+			b.Fatal("its lock is still held")
+		}
+	}
+}
+
+func TestWhyOfPauses(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.node(`{"default": 3}`, `{TEST}`, true)
+	b.due("due", nil)
+	b.schedule(store.Task{ID: "later", Payload: payload(1), At: far(7)})
+	pause := func(scope store.Scope, until time.Time, reason string) {
+		t.Helper()
+		if _, err := b.tasks.PauseScope(b.ctx, b.pool, scope, until, reason); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pause(store.Queue("mail"), time.Time{}, "")
+	b.because("due", "in_line", "it is due, and next to be claimed, while 0 of its queue are claimed for 3 slots, due since T")
+	pause(store.Type("TEST"), far(3), "")
+	b.because("due", "paused_scope", "type TEST is paused by events-api, since T, until far(3)")
+	b.because("later", "not_due", "its time has not come, due at far(7)") // by then the pause is over
+	pause(store.Queue("default"), far(8), "the mail server moves")
+	e := b.because("due", "paused_scope", "queue default is paused by events-api, since T, until far(8): the mail server moves")
+	same(b, "what is next", e.Next, []store.Upcoming{{At: new(far(8)), Text: "the pause ends, and it runs"}})
+	b.because("later", "not_due", "its time has not come, due at far(7); besides, queue default is paused by events-api")
+	pause(store.Everything(), time.Time{}, "")
+	e = b.because("due", "paused_scope", "everything is paused by events-api, since T")
+	var told []string
+	for _, line := range e.Story {
+		if line.Kind == "pause" {
+			told = append(told, line.Text)
+		}
+	}
+	same(b, "the pauses in the story", told, []string{"type TEST was paused by events-api", "queue default was paused by events-api", "everything was paused by events-api"})
+	if stuck := one[int](b, b.pool, `SELECT count(*)::int FROM tasktable.stuck_tasks`); stuck != 0 {
+		t.Errorf("%d are stuck, which are only paused", stuck)
+	}
+}
+
+func TestWhyInLine(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.node(`{"default": 3}`, `{TEST,OTHER}`, true)
+	other := store.JSON(`{"type": "OTHER"}`)
+	b.due("mine", nil)
+	b.due("lower", func(task *store.Task) { task.Priority = -1 })
+	b.due("later", func(task *store.Task) { task.Priority, task.At = 5, far(0) })
+	b.due("after", func(task *store.Task) { task.At = b.now() })
+	b.due("of a type that nobody has", func(task *store.Task) { task.Priority, task.Payload = 5, store.JSON(`{"type": "NONE"}`) })
+	b.due("of another queue", func(task *store.Task) { task.Priority, task.Queue = 5, "mail" })
+	b.because("mine", "in_line", "it is due, and next to be claimed, while 0 of its queue are claimed for 3 slots, due since T")
+	b.due("before", func(task *store.Task) { task.At = b.now().Add(-time.Hour) })
+	b.because("mine", "in_line", "waits behind 1 task of its priority due before it, while 0 of its queue are claimed for 3 slots, due since T")
+	b.due("higher", func(task *store.Task) { task.Priority, task.Payload = 5, other })
+	b.due("higher too", func(task *store.Task) { task.Priority = 1 })
+	b.make("EXECUTING", "EXECUTING")
+	b.because("mine", "in_line",
+		"waits behind 2 tasks of higher priority and 1 task of its priority due before it, while 1 of its queue are claimed for 3 slots, due since T")
+	b.because("lower", "in_line", "waits behind 5 tasks of higher priority, while 1 of its queue are claimed for 3 slots, due since T")
+	_, err := b.tasks.PauseScope(b.ctx, b.pool, store.Type("OTHER"), time.Time{}, "")
+	b.check(err)
+	b.because("mine", "in_line",
+		"waits behind 1 task of higher priority and 1 task of its priority due before it, while 1 of its queue are claimed for 3 slots, due since T")
+	b.exec(b.pool, `UPDATE tasktable.scheduled_tasks SET held_until = clock_timestamp() - interval '1 second' WHERE id = 'EXECUTING'`)
+	b.because("EXECUTING", "lapsed", "the lease of its claim has ended, and nobody has taken it back yet, since T")
+	same(b, "what is stuck", one[string](b, b.pool, `SELECT string_agg(id || ' ' || code, ', ' ORDER BY id) FROM tasktable.stuck_tasks`),
+		"EXECUTING lapsed, of a type that nobody has no_type, of another queue no_queue")
+}
