@@ -75,133 +75,141 @@ COMMENT ON COLUMN tasktable.worked_lanes.type IS 'A type that nodes of this queu
 COMMENT ON COLUMN tasktable.worked_lanes.nodes IS 'How many nodes have both.';
 COMMENT ON COLUMN tasktable.worked_lanes.slots IS 'How many tasks of this queue they run at once, whatever their type.';
 
+-- The words are a function's, not the view's own: what they need of other rows would make the planner take a look at many tasks for
+-- so costly that it compiles it first, which takes seconds.
+-- +goose StatementBegin
+CREATE FUNCTION tasktable.reason_text(id text, code text, slots jsonb, pauses jsonb) RETURNS text LANGUAGE plpgsql STABLE COST 10 AS $$
+DECLARE
+    task   tasktable.scheduled_tasks;
+    last   record;
+    ahead  record;
+    author text;
+    what   text;
+BEGIN
+    SELECT * INTO task FROM tasktable.scheduled_tasks AS t WHERE t.id = reason_text.id;
+    CASE reason_text.code
+    WHEN 'not_due' THEN
+        RETURN 'its time has not come';
+    WHEN 'retry' THEN
+        SELECT e.outcome, e.attempt INTO last FROM tasktable.scheduled_task_executions AS e WHERE e.task_id = task.id ORDER BY e.fence DESC LIMIT 1;
+        RETURN CASE last.outcome WHEN 'SNOOZED' THEN 'its handler put it off'
+            WHEN 'RETRIED' THEN format('attempt %s of %s failed, and the next waits for its time', last.attempt, task.max_attempts)
+            ELSE format('attempt %s of %s waits for its time', task.attempt + 1, task.max_attempts) END;
+    WHEN 'in_line' THEN
+        -- Lane by lane, as the leader looks, so that what is not due is not read.
+        WITH RECURSIVE lane AS (
+            (SELECT n.type::text AS type, n.priority::int AS priority FROM tasktable.scheduled_tasks AS n
+             WHERE n.next_attempt_at IS NOT NULL AND n.cron IS NULL AND n.queue = task.queue
+             ORDER BY n.type, n.priority LIMIT 1)
+            UNION ALL
+            SELECT following.type, following.priority
+            FROM lane CROSS JOIN LATERAL (
+                SELECT n.type::text AS type, n.priority::int AS priority FROM tasktable.scheduled_tasks AS n
+                WHERE n.next_attempt_at IS NOT NULL AND n.cron IS NULL AND n.queue = task.queue AND (n.type, n.priority) > (lane.type, lane.priority)
+                ORDER BY n.type, n.priority LIMIT 1
+            ) AS following
+        )
+        SELECT count(*) FILTER (WHERE one.higher) AS higher, count(*) FILTER (WHERE NOT one.higher) AS equal INTO ahead
+        FROM (
+            SELECT l.priority > task.priority AS higher
+            FROM (SELECT lane.type, lane.priority FROM lane
+                WHERE lane.priority >= task.priority AND slots ? (task.queue || ' ' || lane.type) AND NOT pauses ? ('type ' || lane.type)
+                ORDER BY lane.priority DESC) AS l
+            CROSS JOIN LATERAL (
+                SELECT FROM tasktable.scheduled_tasks AS n
+                WHERE n.queue = task.queue AND n.type = l.type AND n.priority = l.priority AND n.cron IS NULL
+                    AND n.next_attempt_at < CASE WHEN l.priority > task.priority THEN statement_timestamp() ELSE task.next_attempt_at END
+                LIMIT 10000
+            ) AS n
+            LIMIT 10000
+        ) AS one;
+        what := CASE WHEN ahead.higher + ahead.equal = 0 THEN 'it is due, and next to be claimed' ELSE
+            'waits behind ' || CASE WHEN ahead.higher + ahead.equal >= 10000 THEN 'at least ' ELSE '' END || concat_ws(' and ',
+                CASE ahead.higher WHEN 0 THEN NULL WHEN 1 THEN '1 task of higher priority' ELSE ahead.higher || ' tasks of higher priority' END,
+                CASE ahead.equal WHEN 0 THEN NULL WHEN 1 THEN '1 task' ELSE ahead.equal || ' tasks' END || ' of its priority due before it') END;
+        RETURN what || format(', while %s of its queue are claimed for %s slots',
+            (SELECT count(*) FROM tasktable.scheduled_tasks AS h WHERE h.held_until IS NOT NULL AND h.queue = task.queue), slots ->> (task.queue || ' ' || task.type));
+    WHEN 'expires' THEN
+        RETURN 'its time is over: it does not run any more, and becomes EXPIRED when the leader comes to it';
+    WHEN 'running' THEN
+        RETURN format('attempt %s of %s runs, or is about to', task.attempt, task.max_attempts);
+    WHEN 'edited' THEN
+        RETURN 'it was edited while an attempt ran, and runs anew when that has ended';
+    WHEN 'lapsed' THEN
+        RETURN 'the lease of its claim has ended, and nobody has taken it back yet';
+    WHEN 'paused', 'cancelled' THEN
+        SELECT ' by ' || c.changed_by INTO author FROM tasktable.scheduled_task_changes AS c
+        WHERE c.task_id = task.id AND c.outcome = reason_text.code ORDER BY c.revision DESC LIMIT 1;
+        RETURN CASE reason_text.code WHEN 'paused' THEN 'it is ' ELSE '' END || reason_text.code || coalesce(author, '')
+            || CASE WHEN task.fence IS NOT NULL THEN ', and an attempt that had begun has not ended yet' ELSE '' END;
+    WHEN 'failed', 'expired' THEN
+        what := CASE WHEN reason_text.code = 'expired' THEN
+                CASE task.attempt WHEN 0 THEN 'expired before it could start' ELSE format('expired before attempt %s of %s could start', task.attempt + 1, task.max_attempts) END
+            WHEN task.cron IS NOT NULL THEN 'its next fire cannot be planned'
+            WHEN task.attempt = 0 THEN 'failed for good before its first attempt'
+            WHEN task.attempt < task.max_attempts THEN format('failed for good at attempt %s of %s', task.attempt, task.max_attempts)
+            ELSE format('failed for good after %s of %s attempts', task.attempt, task.max_attempts) END;
+        RETURN what || CASE WHEN task.archived_at IS NOT NULL THEN ', and was archived' ELSE '' END;
+    WHEN 'skipped' THEN
+        RETURN coalesce('this fire of task ' || task.parent_id || ' was left out', 'left out');
+    WHEN 'recurring' THEN
+        RETURN 'a recurring task never runs itself: each fire makes an occurrence, which does';
+    WHEN 'planning' THEN
+        RETURN 'a recurring task never runs itself, and the leader is about to plan its next fire';
+    WHEN 'firing' THEN
+        RETURN 'a recurring task never runs itself, and the leader is about to make the occurrence that does';
+    ELSE
+        RETURN NULL;
+    END CASE;
+END $$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION tasktable.reason_text(text, text, jsonb, jsonb) IS 'A code of task_reasons in words, without times; for that view.';
+
 CREATE VIEW tasktable.task_reasons AS
     SELECT t.id, t.type, t.queue, t.status, s.code,
-        CASE WHEN s.code = o.code THEN x.text ELSE CASE s.code
-            WHEN 'not_due' THEN 'its time has not come'
-            WHEN 'retry' THEN coalesce((
-                SELECT CASE e.outcome WHEN 'SNOOZED' THEN 'its handler put it off'
-                    WHEN 'RETRIED' THEN format('attempt %s of %s failed, and the next waits for its time', e.attempt, t.max_attempts) END
-                FROM tasktable.scheduled_task_executions AS e WHERE e.task_id = t.id ORDER BY e.fence DESC LIMIT 1),
-                format('attempt %s of %s waits for its time', t.attempt + 1, t.max_attempts))
-            WHEN 'in_line' THEN coalesce((
-                -- Lane by lane, as the leader looks, so that what is not due is not read.
-                WITH RECURSIVE lane AS (
-                    (SELECT n.type::text AS type, n.priority::int AS priority FROM tasktable.scheduled_tasks AS n
-                     WHERE n.next_attempt_at IS NOT NULL AND n.cron IS NULL AND n.queue = t.queue
-                     ORDER BY n.type, n.priority LIMIT 1)
-                    UNION ALL
-                    SELECT m.type, m.priority
-                    FROM lane CROSS JOIN LATERAL (
-                        SELECT n.type::text AS type, n.priority::int AS priority FROM tasktable.scheduled_tasks AS n
-                        WHERE n.next_attempt_at IS NOT NULL AND n.cron IS NULL AND n.queue = t.queue AND (n.type, n.priority) > (lane.type, lane.priority)
-                        ORDER BY n.type, n.priority LIMIT 1
-                    ) AS m
-                ), line AS (
-                    SELECT count(*) FILTER (WHERE a.higher) AS higher, count(*) FILTER (WHERE NOT a.higher) AS before
-                    FROM (
-                        SELECT l.priority > t.priority AS higher
-                        FROM (SELECT g.type, g.priority FROM lane AS g
-                            WHERE g.priority >= t.priority AND w.slots ? (t.queue || ' ' || g.type) AND NOT w.paused && ARRAY['type ' || g.type]
-                            ORDER BY g.priority DESC) AS l
-                        CROSS JOIN LATERAL (
-                            SELECT FROM tasktable.scheduled_tasks AS n
-                            WHERE n.queue = t.queue AND n.type = l.type AND n.priority = l.priority AND n.cron IS NULL
-                                AND n.next_attempt_at < CASE WHEN l.priority > t.priority THEN statement_timestamp() ELSE t.next_attempt_at END
-                            LIMIT 10000
-                        ) AS k
-                        LIMIT 10000
-                    ) AS a
-                )
-                SELECT 'waits behind ' || CASE WHEN i.higher + i.before = 10000 THEN 'at least ' ELSE '' END || concat_ws(' and ',
-                        CASE i.higher WHEN 0 THEN NULL WHEN 1 THEN '1 task of higher priority' ELSE i.higher || ' tasks of higher priority' END,
-                        CASE i.before WHEN 0 THEN NULL WHEN 1 THEN '1 task' ELSE i.before || ' tasks' END || ' of its priority due before it')
-                FROM line AS i WHERE i.higher + i.before > 0), 'it is due, and next to be claimed')
-                || format(', while %s of its queue are claimed for %s slots',
-                    (SELECT count(*) FROM tasktable.scheduled_tasks AS h WHERE h.held_until IS NOT NULL AND h.queue = t.queue), w.slots ->> (t.queue || ' ' || t.type))
-            WHEN 'expires' THEN 'its time is over: it does not run any more, and becomes EXPIRED when the leader comes to it'
-            WHEN 'running' THEN format('attempt %s of %s runs, or is about to', t.attempt, t.max_attempts)
-            WHEN 'edited' THEN 'it was edited while an attempt ran, and runs anew when that has ended'
-            WHEN 'lapsed' THEN 'the lease of its claim has ended, and nobody has taken it back yet'
-            WHEN 'paused' THEN coalesce('it is paused by ' || (
-                SELECT c.changed_by FROM tasktable.scheduled_task_changes AS c
-                WHERE c.task_id = t.id AND c.outcome = 'paused' ORDER BY c.revision DESC LIMIT 1), 'it is paused')
-                || CASE WHEN t.fence IS NOT NULL THEN ', and an attempt that had begun has not ended yet' ELSE '' END
-            WHEN 'cancelled' THEN coalesce('cancelled by ' || (
-                SELECT c.changed_by FROM tasktable.scheduled_task_changes AS c
-                WHERE c.task_id = t.id AND c.outcome = 'cancelled' ORDER BY c.revision DESC LIMIT 1), 'cancelled')
-                || CASE WHEN t.fence IS NOT NULL THEN ', and its handler, which ran, has not ended yet' ELSE '' END
-            WHEN 'failed' THEN CASE WHEN t.cron IS NOT NULL THEN 'its next fire cannot be planned'
-                WHEN t.attempt = 0 THEN 'failed for good before its first attempt'
-                WHEN t.attempt < t.max_attempts THEN format('failed for good at attempt %s of %s', t.attempt, t.max_attempts)
-                ELSE format('failed for good after %s of %s attempts', t.attempt, t.max_attempts) END
-                || CASE WHEN t.archived_at IS NOT NULL THEN ', and was archived' ELSE '' END
-            WHEN 'expired' THEN CASE WHEN t.attempt = 0 THEN 'expired before it could start'
-                ELSE format('expired before attempt %s of %s could start', t.attempt + 1, t.max_attempts) END
-                || CASE WHEN t.archived_at IS NOT NULL THEN ', and was archived' ELSE '' END
-            WHEN 'skipped' THEN coalesce('this fire of task ' || t.parent_id || ' was left out', 'left out')
-            WHEN 'recurring' THEN 'a recurring task never runs itself: each fire makes an occurrence, which does'
-            WHEN 'planning' THEN 'a recurring task never runs itself, and the leader is about to plan its next fire'
-            WHEN 'firing' THEN 'a recurring task never runs itself, and the leader is about to make the occurrence that does'
-        END END AS reason,
-        CASE s.code
-            WHEN 'failed' THEN t.message
-            WHEN 'skipped' THEN t.message
-            WHEN 'retry' THEN t.message
-            WHEN 'expired' THEN substring(t.message FROM '; last error: (.*)$')
-            WHEN 'paused_scope' THEN (SELECT p.reason FROM tasktable.pauses AS p WHERE p.number = z.pause)
-        END AS detail,
-        CASE s.code
-            WHEN 'paused_scope' THEN (SELECT p.paused_at FROM tasktable.pauses AS p WHERE p.number = z.pause)
-            WHEN 'no_node' THEN (SELECT greatest(max(coalesce(n.silent_at, n.dead_at, n.led_at, n.started_at)), (
+        CASE WHEN s.code = o.code THEN x.text ELSE tasktable.reason_text(t.id, s.code, w.slots, w.pauses) END AS reason,
+        CASE WHEN s.code IN ('failed', 'skipped', 'retry') THEN t.message
+            WHEN s.code = 'expired' THEN substring(t.message FROM '; last error: (.*)$')
+            WHEN s.code = 'paused_scope' THEN z.pause ->> 'reason' END AS detail,
+        CASE WHEN s.code = 'paused_scope' THEN (z.pause ->> 'paused_at')::timestamptz
+            WHEN s.code = 'no_node' THEN (SELECT greatest(max(coalesce(n.silent_at, n.dead_at, n.led_at, n.started_at)), (
                 SELECT e.finished_at FROM tasktable.scheduled_task_executions AS e ORDER BY e.fence DESC LIMIT 1)) FROM tasktable.nodes AS n)
-            WHEN 'no_type' THEN z.ended
-            WHEN 'no_queue' THEN z.ended
-            WHEN 'no_both' THEN z.ended
-            WHEN 'no_leader' THEN (SELECT coalesce(n.silent_at, n.dead_at) FROM tasktable.nodes AS n WHERE n.led_at IS NOT NULL ORDER BY n.led_at DESC LIMIT 1)
-            WHEN 'in_line' THEN t.next_attempt_at
-            WHEN 'firing' THEN t.next_attempt_at
-            WHEN 'planning' THEN t.next_attempt_at
-            WHEN 'expires' THEN f.due + t.expiration
-            WHEN 'expired' THEN least(f.due + t.expiration, t.finished_at)
-            WHEN 'lapsed' THEN t.held_until
-            WHEN 'running' THEN t.last_status_update
-            WHEN 'paused' THEN t.last_status_update
-            WHEN 'cancelled' THEN t.finished_at
-            WHEN 'failed' THEN t.finished_at
-            WHEN 'skipped' THEN t.finished_at
-        END AS since,
-        CASE s.code
-            WHEN 'paused_scope' THEN (SELECT p.ends_at FROM tasktable.pauses AS p WHERE p.number = z.pause)
-            WHEN 'paused' THEN t.paused_until
-            WHEN 'running' THEN t.held_until
-            WHEN 'edited' THEN t.held_until
-            WHEN 'not_due' THEN t.next_attempt_at
-            WHEN 'retry' THEN t.next_attempt_at
-            WHEN 'recurring' THEN t.next_attempt_at
-        END::timestamptz AS until,
+            -- Unknown while a node that had both has gone without a word.
+            WHEN s.code IN ('no_type', 'no_queue', 'no_both') THEN (SELECT CASE WHEN count(*) = count(n.dead_at) THEN max(coalesce(n.silent_at, n.dead_at)) END
+                FROM tasktable.nodes AS n WHERE t.type = ANY (n.types) AND n.queues ? t.queue)
+            WHEN s.code = 'no_leader' THEN (SELECT coalesce(n.silent_at, n.dead_at) FROM tasktable.nodes AS n WHERE n.led_at IS NOT NULL ORDER BY n.led_at DESC LIMIT 1)
+            WHEN s.code IN ('in_line', 'firing', 'planning') THEN t.next_attempt_at
+            WHEN s.code = 'expires' THEN f.due + t.expiration
+            WHEN s.code = 'expired' THEN least(f.due + t.expiration, t.finished_at)
+            WHEN s.code = 'lapsed' THEN t.held_until
+            WHEN s.code IN ('running', 'paused') THEN t.last_status_update
+            ELSE t.finished_at END AS since,
+        CASE WHEN s.code = 'paused_scope' THEN (z.pause ->> 'ends_at')::timestamptz
+            WHEN s.code = 'paused' THEN t.paused_until
+            WHEN s.code IN ('running', 'edited') THEN t.held_until
+            WHEN s.code IN ('not_due', 'retry', 'recurring') THEN t.next_attempt_at END::timestamptz AS until,
         CASE WHEN t.finished_at IS NOT NULL OR s.code = o.code OR s.code = 'running' AND o.code NOT IN ('no_node', 'no_leader') THEN NULL
-            WHEN o.code = 'paused_scope' AND (SELECT p.ends_at <= coalesce(t.next_attempt_at, t.paused_until) FROM tasktable.pauses AS p WHERE p.number = z.pause) THEN NULL
+            WHEN o.code = 'paused_scope' AND (z.pause ->> 'ends_at')::timestamptz <= coalesce(t.next_attempt_at, t.paused_until) THEN NULL
             ELSE x.text END AS obstacle,
         t.next_attempt_at AS due_at, t.held_until
     FROM tasktable.scheduled_tasks AS t
     CROSS JOIN (
         -- Of nodes and pauses, once for all tasks.
         SELECT coalesce(bool_or(n.state <> 'silent'), false) AS lives, coalesce(bool_or(n.state IN ('leads', 'unknown')), false) AS led,
-            (SELECT coalesce(jsonb_object_agg(l.queue || ' ' || l.type, l.slots), '{}') FROM tasktable.worked_lanes AS l) AS slots,
-            ARRAY(SELECT DISTINCT l.queue FROM tasktable.worked_lanes AS l) AS queues,
-            ARRAY(SELECT DISTINCT l.type FROM tasktable.worked_lanes AS l) AS types,
-            ARRAY(SELECT CASE p.scope WHEN 'all' THEN 'all' ELSE p.scope || ' ' || p.name END
-                FROM tasktable.pauses AS p WHERE p.ends_at IS NULL OR p.ends_at > statement_timestamp()) AS paused
+            (SELECT coalesce(jsonb_object_agg(concat_ws(' ', coalesce(l.queue, '*'), coalesce(l.type, '*')), l.slots), '{}')
+                FROM (SELECT l.queue, l.type, max(l.slots) AS slots FROM tasktable.worked_lanes AS l
+                    GROUP BY GROUPING SETS ((l.queue, l.type), (l.queue), (l.type))) AS l) AS slots,
+            (SELECT coalesce(jsonb_object_agg(btrim(p.scope || ' ' || p.name), to_jsonb(p)), '{}')
+                FROM tasktable.pauses AS p WHERE p.ends_at IS NULL OR p.ends_at > statement_timestamp()) AS pauses
         FROM tasktable.node_states AS n
         WHERE n.dead_at IS NULL
     ) AS w
     CROSS JOIN LATERAL (
         -- What is in the way of every task of this queue and type.
-        SELECT CASE WHEN w.paused && ARRAY['all', 'queue ' || t.queue, 'type ' || t.type] THEN 'paused_scope'
+        SELECT CASE WHEN w.pauses ?| ARRAY['all', 'queue ' || t.queue, 'type ' || t.type] THEN 'paused_scope'
             WHEN NOT w.lives THEN 'no_node'
             WHEN NOT w.slots ? (t.queue || ' ' || t.type) THEN
-                CASE WHEN t.type <> ALL (w.types) THEN 'no_type' WHEN t.queue <> ALL (w.queues) THEN 'no_queue' ELSE 'no_both' END
+                CASE WHEN NOT w.slots ? ('* ' || t.type) THEN 'no_type' WHEN NOT w.slots ? (t.queue || ' *') THEN 'no_queue' ELSE 'no_both' END
             WHEN NOT w.led THEN 'no_leader' END AS code
     ) AS o
     CROSS JOIN LATERAL (SELECT tasktable.due_of(t.id, t.scheduled_at, t.run_now_at, t.jitter) AS due) AS f
@@ -218,18 +226,14 @@ CREATE VIEW tasktable.task_reasons AS
             ELSE coalesce(o.code, 'in_line') END AS code
     ) AS s
     CROSS JOIN LATERAL (
-        SELECT (SELECT p.number FROM tasktable.pauses AS p
-                WHERE (p.ends_at IS NULL OR p.ends_at > statement_timestamp())
-                    AND (p.scope = 'all' OR p.scope = 'queue' AND p.name = t.queue OR p.scope = 'type' AND p.name = t.type)
-                ORDER BY p.ends_at DESC LIMIT 1) AS pause, -- null first: the one that holds longest
-            -- Unknown while one of them has gone without a word.
-            (SELECT CASE WHEN count(*) = count(n.dead_at) THEN max(coalesce(n.silent_at, n.dead_at)) END
-                FROM tasktable.nodes AS n WHERE t.type = ANY (n.types) AND n.queues ? t.queue) AS ended
+        -- Of several pauses the one that holds longest.
+        SELECT (SELECT p.pause FROM unnest(ARRAY[w.pauses -> 'all', w.pauses -> ('queue ' || t.queue), w.pauses -> ('type ' || t.type)]) AS p (pause)
+            WHERE p.pause IS NOT NULL ORDER BY (p.pause ->> 'ends_at')::timestamptz DESC LIMIT 1) AS pause
     ) AS z
     CROSS JOIN LATERAL (
         SELECT CASE o.code
-            WHEN 'paused_scope' THEN (SELECT CASE p.scope WHEN 'all' THEN 'everything' ELSE p.scope || ' ' || p.name END || ' is paused by ' || p.paused_by
-                FROM tasktable.pauses AS p WHERE p.number = z.pause)
+            WHEN 'paused_scope' THEN CASE z.pause ->> 'scope' WHEN 'all' THEN 'everything' ELSE (z.pause ->> 'scope') || ' ' || (z.pause ->> 'name') END
+                || ' is paused by ' || (z.pause ->> 'paused_by')
             WHEN 'no_node' THEN 'no node is running'
             WHEN 'no_type' THEN 'no running node has a handler for type ' || t.type
             WHEN 'no_queue' THEN 'no running node works queue ' || t.queue
@@ -382,6 +386,7 @@ DROP INDEX tasktable.scheduled_task_executions_time;
 DROP VIEW tasktable.next_fires;
 DROP VIEW tasktable.stuck_tasks;
 DROP VIEW tasktable.task_reasons;
+DROP FUNCTION tasktable.reason_text(text, text, jsonb, jsonb);
 DROP VIEW tasktable.worked_lanes;
 DROP VIEW tasktable.node_states;
 DROP FUNCTION tasktable.lock_class(text);

@@ -109,8 +109,11 @@ func TestRightsOfTheApplicationAndTheAuditor(t *testing.T) {
 		"schema USAGE", "services_of() EXECUTE", "sync() EXECUTE",
 	}, "\n"))
 	for _, right := range held(ctx, t, r, r.roles.Auditor) {
-		// The functions compute what views show, and nothing else.
-		if !strings.HasSuffix(right, " SELECT") && right != "schema USAGE" && right != "due_of() EXECUTE" && right != "lock_class() EXECUTE" {
+		switch right {
+		case "due_of() EXECUTE", "lock_class() EXECUTE", "reason_text() EXECUTE": // for the views; they only read
+			continue
+		}
+		if !strings.HasSuffix(right, " SELECT") && right != "schema USAGE" {
 			t.Errorf("the auditor has %s", right)
 		}
 	}

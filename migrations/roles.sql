@@ -78,7 +78,7 @@ GRANT USAGE ON SCHEMA tasktable TO "tasktable_engine", "tasktable_application", 
 
 -- The auditor: of the functions only what the views call, which only computes; the verbs run as the owner.
 GRANT SELECT ON ALL TABLES IN SCHEMA tasktable TO "tasktable_auditor";
-GRANT EXECUTE ON FUNCTION tasktable.due_of, tasktable.lock_class TO "tasktable_auditor";
+GRANT EXECUTE ON FUNCTION tasktable.due_of, tasktable.lock_class, tasktable.reason_text TO "tasktable_auditor";
 
 -- The engine: history is written and, by retention, deleted, but not rewritten.
 GRANT SELECT ON ALL TABLES IN SCHEMA tasktable TO "tasktable_engine";

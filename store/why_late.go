@@ -83,7 +83,7 @@ func (l *life) without(at time.Time) (until time.Time, none bool) {
 		switch {
 		case node.GoneAt == nil:
 			return until, false
-		case !until.IsZero() && node.GoneAt.After(until) && node.GoneAt.Sub(until) < foundDead:
+		case !until.IsZero() && !node.GoneAt.Before(until) && node.GoneAt.Sub(until) < foundDead:
 			continue // found by the one that came: it may have been gone by then
 		case node.GoneAt.After(at):
 			return until, false

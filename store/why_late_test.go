@@ -1,0 +1,172 @@
+package store_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tasktable/tasktable/store"
+)
+
+// lateness is a night of 2100: a task due at far(60) that began at far(120), on node 9, and what was around it.
+type lateness struct{ *bench }
+
+// scheduled puts the task into the table as of a minute of the night.
+func (l lateness) scheduled(id string, minute int) {
+	l.Helper()
+	l.schedule(store.Task{ID: id, Payload: payload(1), At: far(60)})
+	l.dated(id, "schedule", minute)
+}
+
+// dated gives the latest change of a verb another time.
+func (l lateness) dated(id, verb string, minute int) {
+	l.Helper()
+	l.asOwner(func(tx pgx.Tx) {
+		l.exec(tx, `UPDATE tasktable.scheduled_task_changes SET changed_at = $3 WHERE revision =
+			(SELECT max(revision) FROM tasktable.scheduled_task_changes WHERE task_id = $1 AND verb = $2)`, id, verb, far(minute))
+	})
+}
+
+// asOwner lets history be written as it would have come about.
+func (b *bench) asOwner(do func(pgx.Tx)) {
+	b.Helper()
+	b.inTx(func(tx pgx.Tx) {
+		b.exec(tx, `ALTER TABLE tasktable.scheduled_task_changes DISABLE TRIGGER USER`)
+		do(tx)
+		b.exec(tx, `ALTER TABLE tasktable.scheduled_task_changes ENABLE TRIGGER USER`)
+	})
+}
+
+// began records that the task began at a minute and completed at once.
+func (l lateness) began(id string, minute int) {
+	l.Helper()
+	l.asEngine(func(tx pgx.Tx) {
+		l.exec(tx, `INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt, scheduled_at, due_at, started_at, finished_at, outcome, node)
+			SELECT nextval('tasktable.task_numbers'), id, type, revision, 1, scheduled_at, scheduled_at, $2, $2, 'COMPLETED', 9 FROM tasktable.scheduled_tasks WHERE id = $1`,
+			id, far(minute))
+		l.exec(tx, `UPDATE tasktable.scheduled_tasks SET status = 'COMPLETED', attempt = 1, next_attempt_at = NULL, finished_at = $2 WHERE id = $1`, id, far(minute))
+	})
+}
+
+// stood is a node that was there from one minute to another; to -1: it still is.
+func (l lateness) stood(number, from, silent, to int) {
+	l.Helper()
+	at := func(minute int) *time.Time {
+		if minute < 0 {
+			return nil
+		}
+		return new(far(minute))
+	}
+	l.exec(l.pool, `INSERT INTO tasktable.nodes (number, service, version, host, queues, types, started_at, silent_at, dead_at) OVERRIDING SYSTEM VALUE
+		VALUES ($1, 'mailer', 'v1', 'host/1', '{"default": 1}', '{TEST}', $2, $3, $4)`, number, far(from), at(silent), at(to))
+}
+
+func (l lateness) says(id, want string) {
+	l.Helper()
+	l.because(id, "completed", "completed by attempt 1 of 5 on node 9 (mailer v1 on host/1) at far(120); 1h0m0s late: "+want)
+}
+
+func TestWhyLate(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		around func(lateness)
+		want   string
+		lines  []string // of the story, besides the task's own
+	}{
+		"nothing is known": {func(l lateness) { l.stood(9, 0, -1, -1) }, "its nodes had their hands full, or it waited behind others", nil},
+		"no node was there": {func(l lateness) {
+			l.stood(8, 0, -1, 30)
+			l.stood(9, 119, -1, -1)
+		}, "no node with queue default and type TEST was there until far(119)", []string{"node 9 (mailer v1 on host/1) began"}},
+		"the node that was there was killed, and found dead by the next": {func(l lateness) {
+			l.stood(8, 0, 119, 119)
+			l.stood(9, 119, -1, -1)
+		}, "no node with queue default and type TEST was there until far(119)",
+			[]string{"node 8 (mailer v1 on host/1) ended, or was found dead", "node 9 (mailer v1 on host/1) began"}},
+		"another was there": {func(l lateness) {
+			l.stood(8, 0, 119, 119)
+			l.stood(7, 0, -1, 200)
+			l.stood(9, 119, -1, -1)
+		}, "its nodes had their hands full, or it waited behind others",
+			[]string{"node 8 (mailer v1 on host/1) ended, or was found dead", "node 9 (mailer v1 on host/1) began"}},
+		"its queue was paused": {func(l lateness) {
+			l.stood(9, 0, -1, -1)
+			l.exec(l.pool, `INSERT INTO tasktable.pauses (scope, name, paused_at, paused_by, ends_at, resumed_by, reason)
+				VALUES ('queue', 'default', $1, 'ann', $2, 'bob', 'strike'), ('queue', 'mail', $1, 'ann', $2, NULL, NULL), ('type', 'TEST', $1, 'ann', $3, NULL, NULL)`,
+				far(50), far(110), far(55))
+		}, "queue default was paused by ann until far(110)", []string{"queue default was paused by ann", "queue default was resumed by bob"}},
+		"it was paused itself": {func(l lateness) {
+			l.stood(9, 0, -1, -1)
+			_, err := l.tasks.Pause(l.ctx, l.pool, "one")
+			l.check(err)
+			l.dated("one", "pause", 30)
+			_, err = l.tasks.Resume(l.ctx, l.pool, "one")
+			l.check(err)
+			l.dated("one", "resume", 115)
+		}, "it was paused until far(115)", nil},
+		"it was scheduled for the past": {func(l lateness) {
+			l.stood(9, 0, -1, -1)
+			l.dated("one", "schedule", 118)
+		}, "it was not scheduled for that time until far(118)", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := lateness{newBench(t)}
+			l.scheduled("one", 0)
+			test.around(l)
+			l.began("one", 120)
+			l.says("one", test.want)
+			var lines []string
+			for _, line := range l.why("one").Story {
+				if line.Kind == "node" || line.Kind == "pause" {
+					lines = append(lines, line.Text)
+				}
+			}
+			if fmt.Sprint(lines) != fmt.Sprint(test.lines) && !(len(lines) == 2 && len(test.lines) == 2 && lines[0] == test.lines[1] && lines[1] == test.lines[0]) {
+				t.Errorf("the story has %q", lines)
+			}
+		})
+	}
+}
+
+// Of one that expired the same is told.
+func TestWhyExpired(t *testing.T) {
+	t.Parallel()
+	l := lateness{newBench(t)}
+	l.schedule(store.Task{ID: "one", Payload: payload(1), At: far(60), Expiration: time.Hour})
+	l.dated("one", "schedule", 0)
+	l.stood(9, 130, -1, -1)
+	l.asEngine(func(tx pgx.Tx) {
+		l.exec(tx, `UPDATE tasktable.scheduled_tasks SET status = 'EXPIRED', next_attempt_at = NULL, finished_at = $1, message = 'expired before it could start'`, far(131))
+	})
+	l.because("one", "expired", "expired before it could start at far(120); 1h11m0s late: no node with queue default and type TEST was there until far(130)")
+}
+
+// Through each way that an application may have.
+func TestWhyThroughEachDriver(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.node(`{"default": 3}`, `{TEST}`, true)
+	b.due("one", nil)
+	b.ended("one", "RETRIED", "QUEUED", "421 try later", time.Hour)
+	b.schedule(store.Task{ID: "tick", Payload: payload(1), At: far(0), Recurrence: &store.Recurrence{Cron: "@hourly"}})
+	b.make("held", "EXECUTING")
+	for _, way := range ways() {
+		t.Run(way.name, func(t *testing.T) {
+			b := benchOn(t, b.pool)
+			db, end := way.open(b)
+			for id, want := range map[string]string{"one": "retry", "tick": "planning", "held": "running", "on": "never_scheduled"} {
+				e, err := b.tasks.Why(b.ctx, db, id)
+				b.check(err)
+				if e.Reason.Code != want {
+					t.Errorf("task %s: %+v", id, e.Reason)
+				}
+			}
+			if end != nil {
+				b.check(end(true))
+			}
+		})
+	}
+}
