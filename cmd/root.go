@@ -95,7 +95,7 @@ func (p *program) rootCommand() *cobra.Command {
 	root.SetErr(p.stderr)
 	root.SetFlagErrorFunc(flagError)
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", ".FlagUsagesWrapped 110"))
-	root.AddCommand(p.migrateCommand(), p.serveCommand(), p.tasksCommand(),
+	root.AddCommand(p.migrateCommand(), p.serveCommand(), p.tasksCommand(), p.whyCommand(),
 		p.reconcileCommand(), p.benchCommand(), p.proveCommand(), p.demoCommand())
 	return root
 }

@@ -37,9 +37,7 @@ type Upcoming struct {
 // Known says whether the id was ever scheduled, as far as the history goes back.
 func (e Explanation) Known() bool { return e.Row != nil || len(e.Story) > 0 }
 
-const clockSQL = `SELECT clock_timestamp()`
-
-// storyMost is how many of the latest changes, attempts and occurrences are told.
+// How many of the latest changes, of the latest attempts, and of the latest occurrences are told.
 const (
 	storyMost       = 100
 	occurrencesMost = 10
@@ -54,9 +52,8 @@ func (s *Store) Why(ctx context.Context, db DB, id string) (Explanation, error) 
 	if err := checkID(id); err != nil {
 		return e, fmt.Errorf("why: %w", err)
 	}
-	doing := "explain task " + id
 	var err error
-	if e.At, err = scalar[time.Time](ctx, s, db, doing, clockSQL); err != nil {
+	if e.At, err = s.Now(ctx, db); err != nil {
 		return e, err
 	}
 	row, err := s.Get(ctx, db, id)
@@ -107,7 +104,7 @@ type nodeLife struct {
 }
 
 func (n nodeLife) String() string {
-	return fmt.Sprintf("node %d (%s %s on %s)", n.Number, n.Service, n.Version, n.Host)
+	return fmt.Sprintf("node %d (%s, %s %s)", n.Number, n.Host, n.Service, n.Version)
 }
 
 // pauseLife is a line of pauses.

@@ -65,7 +65,7 @@ func (l lateness) stood(number, from, silent, to int) {
 
 func (l lateness) says(id, want string) {
 	l.Helper()
-	l.because(id, "completed", "completed by attempt 1 of 5 on node 9 (mailer v1 on host/1) at far(120); 1h0m0s late: "+want)
+	l.because(id, "completed", "completed by attempt 1 of 5 on node 9 (host/1, mailer v1) at far(120); 1h0m0s late: "+want)
 }
 
 func TestWhyLate(t *testing.T) {
@@ -79,18 +79,18 @@ func TestWhyLate(t *testing.T) {
 		"no node was there": {func(l lateness) {
 			l.stood(8, 0, -1, 30)
 			l.stood(9, 119, -1, -1)
-		}, "no node with queue default and type TEST was there until far(119)", []string{"node 9 (mailer v1 on host/1) began"}},
+		}, "no node with queue default and type TEST was there until far(119)", []string{"node 9 (host/1, mailer v1) began"}},
 		"the node that was there was killed, and found dead by the next": {func(l lateness) {
 			l.stood(8, 0, 119, 119)
 			l.stood(9, 119, -1, -1)
 		}, "no node with queue default and type TEST was there until far(119)",
-			[]string{"node 8 (mailer v1 on host/1) ended, or was found dead", "node 9 (mailer v1 on host/1) began"}},
+			[]string{"node 8 (host/1, mailer v1) ended, or was found dead", "node 9 (host/1, mailer v1) began"}},
 		"another was there": {func(l lateness) {
 			l.stood(8, 0, 119, 119)
 			l.stood(7, 0, -1, 200)
 			l.stood(9, 119, -1, -1)
 		}, "its nodes had their hands full, or it waited behind others",
-			[]string{"node 8 (mailer v1 on host/1) ended, or was found dead", "node 9 (mailer v1 on host/1) began"}},
+			[]string{"node 8 (host/1, mailer v1) ended, or was found dead", "node 9 (host/1, mailer v1) began"}},
 		"its queue was paused": {func(l lateness) {
 			l.stood(9, 0, -1, -1)
 			l.exec(l.pool, `INSERT INTO tasktable.pauses (scope, name, paused_at, paused_by, ends_at, resumed_by, reason)

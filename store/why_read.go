@@ -9,39 +9,27 @@ import (
 	"time"
 )
 
-const latestChangesSQL = `
-SELECT revision, task_id, verb, outcome, changed_at, changed_by, old::text AS old, new::text AS new
-FROM tasktable.scheduled_task_changes WHERE task_id = $1::text ORDER BY changed_at DESC, revision DESC LIMIT $2::text::int`
-
 const firstChangeSQL = `
 SELECT revision, task_id, verb, outcome, changed_at, changed_by, old::text AS old, new::text AS new
 FROM tasktable.scheduled_task_changes WHERE task_id = $1::text ORDER BY changed_at, revision LIMIT 1`
 
-const latestExecutionsSQL = `
-SELECT fence, task_id, type, revision, attempt, scheduled_at, due_at, started_at, finished_at, outcome, error, node
-FROM tasktable.scheduled_task_executions WHERE task_id = $1::text ORDER BY fence DESC LIMIT $2::text::int`
-
 // lifeOf reads what has happened to a task, and around it.
 func (s *Store) lifeOf(ctx context.Context, db DB, e *Explanation) (known life, err error) {
-	doing, most := "explain task "+e.ID, strconv.Itoa(storyMost+1)
-	if known.changes, err = collect[Change](ctx, s, db, doing, latestChangesSQL, e.ID, most); err != nil {
+	history, err := s.history(ctx, db, e.ID, strconv.Itoa(storyMost+1))
+	if err != nil {
 		return known, err
 	}
-	if known.executions, err = collect[Execution](ctx, s, db, doing, latestExecutionsSQL, e.ID, most); err != nil {
-		return known, err
-	}
+	known.changes, known.executions = history.Changes, history.Executions
 	if len(known.executions) > storyMost {
-		known.executions, known.shortened = known.executions[:storyMost], true
+		known.executions, known.shortened = known.executions[1:], true
 	}
-	if len(known.changes) > storyMost {
-		first, err := collect[Change](ctx, s, db, doing, firstChangeSQL, e.ID)
+	if len(known.changes) > storyMost { // how it all began is told all the same
+		first, err := collect[Change](ctx, s, db, "explain task "+e.ID, firstChangeSQL, e.ID)
 		if err != nil {
 			return known, err
 		}
-		known.changes, known.shortened = append(known.changes[:storyMost], first...), true
+		known.changes, known.shortened = append(first, known.changes[1:]...), true
 	}
-	slices.Reverse(known.changes)
-	slices.Reverse(known.executions)
 	if err := s.surroundings(ctx, db, e, &known); err != nil {
 		return known, err
 	}

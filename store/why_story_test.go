@@ -124,7 +124,7 @@ func TestWhyTellsAttempts(t *testing.T) {
 	b.asEngine(func(tx pgx.Tx) {
 		b.exec(tx, `UPDATE tasktable.scheduled_tasks SET status = 'COMPLETED', attempt = 104, next_attempt_at = NULL, finished_at = clock_timestamp() WHERE id = 'one'`)
 	})
-	node := fmt.Sprintf("node %d (mailer v1 on host/1)", number)
+	node := fmt.Sprintf("node %d (host/1, mailer v1)", number)
 	// The change came after the attempts' times, which are of the last minute.
 	b.exec(b.pool, `ALTER TABLE tasktable.scheduled_task_changes DISABLE TRIGGER USER`)
 	b.exec(b.pool, `UPDATE tasktable.scheduled_task_changes SET changed_at = changed_at - interval '1 hour'`)

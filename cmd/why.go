@@ -1,0 +1,130 @@
+package cmd
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tasktable/tasktable/store"
+)
+
+const whyHelp = `Tells the life of one task as a story, and before it, in one sentence, why the task does not run, or when it ran and
+where: it is paused, no node knows its type, it waits behind others, it expired, somebody cancelled it. The story has who scheduled
+and edited it, from what to what, when it was due, when it began and on which node, and each failure; then comes what is next.
+
+A task that was deleted has a story, too. An id that was never scheduled has none: ids like it are named, and the exit code is 1.
+Otherwise it is 0, whether the task ran or not.
+
+It needs the rights of the engine's role or of the auditor's. The same in Go is store.Why; in SQL it is the view
+task_reasons beside task_timeline.`
+
+// why is the command why.
+type why struct {
+	*client
+	given []string
+}
+
+func (p *program) whyCommand() *cobra.Command {
+	w := &why{client: p.client()}
+	return p.bindArguments(&cobra.Command{
+		Use:   "why ID",
+		Short: "Tells why a task did not run, or when and where it did, and its whole story",
+		Long:  whyHelp,
+		Example: `  tasktable why task-SEND_EVENT_REMINDER-42
+  tasktable why task-SEND_EVENT_REMINDER-42 --time-zone Europe/Berlin
+  tasktable why task-SEND_EVENT_REMINDER-42 --output json | jq -r .reason.code`,
+	}, w.options(), ids(&w.given, 1, 1, w.ids()), w.opened(w.run))
+}
+
+func (w *why) run(ctx context.Context) error {
+	e, err := w.tasks.Why(ctx, w.pool, w.given[0])
+	if err != nil {
+		return err
+	}
+	if w.json {
+		if err := w.document(e); err != nil {
+			return err
+		}
+	}
+	switch {
+	case !e.Known():
+		return w.unknown(e)
+	case w.json:
+		return nil
+	}
+	return w.print(e)
+}
+
+// unknown is the error of an id that was never scheduled.
+func (w *why) unknown(e store.Explanation) error {
+	near := ""
+	switch len(e.Nearest) {
+	case 0:
+	case 1:
+		near = "; the nearest id is " + e.Nearest[0]
+	default:
+		near = "; the nearest ids are " + strings.Join(e.Nearest, ", ")
+	}
+	return fmt.Errorf("task %s: %s%s", printable(e.ID), printable(w.sentence(e.Reason)), printable(near))
+}
+
+func (w *why) sentence(r store.Reason) string {
+	return r.Sentence(func(at time.Time) string { return w.when(&at) })
+}
+
+func (w *why) print(e store.Explanation) error {
+	status := ""
+	if e.Row != nil {
+		status = " is " + paint(string(e.Row.Status), colors[string(e.Row.Status)], w.colors)
+	}
+	fmt.Fprintf(w.data, "%s%s: %s.\n\n", paint(printable(e.ID), bold, w.colors), status, printable(w.sentence(e.Reason)))
+	story := newTable("AT", "WHEN", "WHAT")
+	for i, line := range e.Story {
+		if i == 1 && e.Shortened {
+			story.add("", "", "(some time is left out)")
+		}
+		story.add(w.exact(&line.At), w.relative(line.At), w.line(line))
+	}
+	if err := story.print(w.data, w.colors, 0); err != nil {
+		return err
+	}
+	if len(e.Next) == 0 {
+		return nil
+	}
+	fmt.Fprintln(w.data)
+	next := newTable("NEXT", "WHAT")
+	for _, one := range e.Next {
+		next.add(w.when(one.At), one.Text)
+	}
+	return next.print(w.data, w.colors, 0)
+}
+
+// line is "edited by events-api: scheduled_at … → …, payload.place … → …".
+func (w *why) line(line store.StoryLine) string {
+	if len(line.Facts) == 0 {
+		return line.Text
+	}
+	said := make([]string, len(line.Facts))
+	for i, fact := range line.Facts {
+		said[i] = fact.Name + " " + w.fact(fact.Value)
+		if fact.Was != nil {
+			said[i] = fact.Name + " " + w.fact(fact.Was) + " → " + w.fact(fact.Value)
+		}
+	}
+	return line.Text + ": " + strings.Join(said, ", ")
+}
+
+func (w *why) fact(value any) string {
+	switch value := value.(type) {
+	case nil:
+		return "none"
+	case time.Time:
+		return w.exact(&value)
+	case time.Duration:
+		return took(value)
+	}
+	return fmt.Sprint(value)
+}

@@ -1,0 +1,81 @@
+package cmd
+
+import (
+	"encoding/json"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/tasktable/tasktable/store/storetest"
+)
+
+var (
+	anInstant = regexp.MustCompile(`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d{3})? UTC`)
+	aDistance = regexp.MustCompile(`\b(now|in \d+[smhdy]|\d+[smhdy] ago)\b`)
+	spaces    = regexp.MustCompile(` +`)
+)
+
+// timeless writes T for each time, and one space for several.
+func timeless(text string) string {
+	return spaces.ReplaceAllString(aDistance.ReplaceAllString(anInstant.ReplaceAllString(text, "T"), "D"), " ")
+}
+
+func TestWhy(t *testing.T) {
+	t.Parallel()
+	pool := storetest.Pool(t)
+	variables := []string{"DATABASE_URL=" + pool.Config().ConnString(), "TASKTABLE_TIME_ZONE=UTC", "TASKTABLE_SERVICE=tests"}
+	do := func(args ...string) result {
+		t.Helper()
+		return run(t, variables, args...)
+	}
+	do("tasks", "schedule", "--type=MAIL", "--id=letter-42", `--payload={"to": "ann\u001b[31m"}`, "--at=+2h").want(t, exitOK)
+	do("tasks", "schedule", "--type=MAIL", "--id=letter-42", `--payload={"to": "bob"}`, "--at=+3h").want(t, exitOK)
+	got := do("why", "letter-42")
+	got.want(t, exitOK)
+	const want = `letter-42 is QUEUED: its time has not come, due at T (D); besides, no node is running.
+
+AT WHEN WHAT
+T D scheduled by tests: scheduled_at T
+T D edited by tests: payload.to ann\x1b[31m → bob, scheduled_at T → T
+
+NEXT WHAT
+T (D) it is due
+`
+	if timeless(got.stdout) != want {
+		t.Errorf("got\n%s\nwant\n%s", timeless(got.stdout), want)
+	}
+
+	var e struct {
+		ID     string
+		Reason struct{ Code, Obstacle string }
+		Row    struct{ Status string }
+		Story  []struct {
+			Kind  string
+			Facts []struct{ Name, Was, Value string }
+		}
+	}
+	got = do("why", "letter-42", "--output=json")
+	got.want(t, exitOK)
+	if err := json.Unmarshal([]byte(got.stdout), &e); err != nil {
+		t.Fatal(err)
+	}
+	if e.ID != "letter-42" || e.Reason.Code != "not_due" || e.Reason.Obstacle != "no node is running" || e.Row.Status != "QUEUED" ||
+		len(e.Story) != 2 || e.Story[1].Facts[0].Was != "ann\x1b[31m" || !strings.HasSuffix(e.Story[1].Facts[1].Value, "Z") {
+		t.Errorf("got %+v", e)
+	}
+
+	do("tasks", "delete", "letter-42", "--yes").want(t, exitOK)
+	got = do("why", "letter-42")
+	got.want(t, exitOK)
+	if first, _, _ := strings.Cut(timeless(got.stdout), "\n"); first != "letter-42: deleted by tests at T (D)." {
+		t.Errorf("a deleted one: %s", first)
+	}
+	do("why", "letter-43").want(t, exitFailed, "task letter-43: never scheduled under this id", "; the nearest id is letter-42")
+	got = do("why", "letter-43", "--output=json")
+	got.want(t, exitFailed, "never scheduled")
+	if !strings.Contains(got.stdout, `"code": "never_scheduled"`) || !strings.Contains(got.stdout, `"nearest": [`) {
+		t.Errorf("JSON of an unknown one: %s", got.stdout)
+	}
+	do("why", "a\nb").want(t, exitUsage, "id must be")
+	do("why").want(t, exitUsage, `"tasktable why" needs one ID`)
+}

@@ -1,0 +1,132 @@
+package scheduled
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/migrations"
+	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/storetest"
+)
+
+var (
+	howLong  = regexp.MustCompile(`[0-9.]+(ms|µs|s)\b`)
+	whatHost = regexp.MustCompile(`\([^()]*/\d+, test [^()]*\)`)
+)
+
+// lived is a story with H for hosts and D for durations, and the facts without their times.
+func lived(e store.Explanation) string {
+	var out strings.Builder
+	for _, line := range e.Story {
+		fmt.Fprint(&out, howLong.ReplaceAllString(whatHost.ReplaceAllString(line.Text, "(H)"), "D"))
+		for _, fact := range line.Facts {
+			if text, ok := fact.Value.(string); ok {
+				fmt.Fprintf(&out, ", %s %s", fact.Name, text)
+			} else {
+				fmt.Fprintf(&out, ", %s", fact.Name)
+			}
+		}
+		out.WriteString("\n")
+	}
+	return out.String()
+}
+
+func (s *stage) why(id string) store.Explanation {
+	s.t.Helper()
+	e, err := s.tasks.Why(s.t.Context(), s.pool, id)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return e
+}
+
+// The whole life of a task that fails once and then completes, told while it goes on.
+func TestWhyOfANode(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.node(func(c *Config) {
+		c.Version = "v1"
+		c.Backoff = func(int, error) time.Duration { return 3 * time.Second }
+	}, handlers.Handle(s.handle))
+	eventually(t, 15*time.Second, "the node leads", func() bool { return s.count(`SELECT count(*) FROM tasktable.node_states WHERE state = 'leads'`) == 1 })
+	var number int64
+	if err := s.pool.QueryRow(t.Context(), `SELECT number FROM tasktable.node_states WHERE state = 'leads'`).Scan(&number); err != nil {
+		t.Fatal(err)
+	}
+	node := fmt.Sprintf("node %d (H)", number)
+	says := func(e store.Explanation, want string) {
+		t.Helper()
+		at := func(time.Time) string { return "T" }
+		if got := howLong.ReplaceAllString(whatHost.ReplaceAllString(e.Reason.Sentence(at), "(H)"), "D"); got != want {
+			t.Errorf("the reason is %q, not %q", got, want)
+		}
+	}
+
+	s.schedule("one", nil)
+	a := s.begins("one")
+	e := s.why("one")
+	says(e, "attempt 1 of 5 is with "+node+", claimed at T, its lease ends at T")
+	if got, want := lived(e), "scheduled by test, scheduled_at\nattempt 1 was claimed\nattempt 1 was taken up by "+node+"\n"; got != want {
+		t.Errorf("while it runs:\n%s\nwant\n%s", got, want)
+	}
+	a.end <- errors.New("421 try later")
+	eventually(t, 15*time.Second, "it waits for its next attempt", func() bool {
+		return s.count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE status = 'QUEUED'`) == 1
+	})
+	says(s.why("one"), "attempt 1 of 5 failed, and the next waits for its time, due at T: 421 try later")
+	s.begins("one").end <- nil
+	s.is("one", store.StatusCompleted, outcomeRetried, outcomeCompleted)
+	e = s.why("one")
+	says(e, "completed by attempt 2 of 5 on "+node+" at T")
+	if got, want := lived(e), "scheduled by test, scheduled_at\nattempt 1 began on "+node+", D after it was due\nattempt 1 failed, to be retried, took, error 421 try later\n"+
+		"attempt 2 began on "+node+", D after it was due\nattempt 2 completed, took\n"; got != want {
+		t.Errorf("its story:\n%s\nwant\n%s", got, want)
+	}
+	s.idle("one")
+}
+
+// A task that is claimed, and that no node has taken up.
+func TestWhyOfAClaimThatWaits(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	tr := s.prepare(nil, handlers.Handle(s.handle))
+	s.schedule("one", nil)
+	tr.oneBatch("default", 1)
+	if e := s.why("one"); e.Reason.Text != "attempt 1 of 5 is claimed, and no node has taken it up yet" {
+		t.Errorf("the reason is %q", e.Reason.Text)
+	}
+	tr.run()
+	s.begins("one").end <- nil
+	s.is("one", store.StatusCompleted, outcomeCompleted)
+}
+
+// The views find nodes by the classes of their locks, in a schema of any name.
+func TestLockClass(t *testing.T) {
+	t.Parallel()
+	pool, err := pgxpool.New(t.Context(), storetest.EmptyURL(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	for _, schema := range []string{"tasktable", "another_one"} {
+		if err := migrations.Up(t.Context(), pool, schema); err != nil {
+			t.Fatal(err)
+		}
+		for _, kind := range []string{"node", "leader"} {
+			var class int64
+			if err := pool.QueryRow(t.Context(), `SELECT `+schema+`.lock_class($1)`, kind).Scan(&class); err != nil {
+				t.Fatal(err)
+			}
+			if want := int64(uint32(lockClass(schema, kind))); class != want {
+				t.Errorf("%s of schema %s: %d instead of %d", kind, schema, class, want)
+			}
+		}
+	}
+}
