@@ -1,8 +1,8 @@
 -- Views for whoever is called at night: why did a task not run, what is stuck, when does what fire next, how much ran in each hour and
 -- how late. They read the tables as they are; nothing in the engine reads them.
 --
--- What is asked for by id is looked up by id, and a column that is not asked for is not computed: so task_reasons can be asked for one
--- task, or counted over all.
+-- What is asked for by id is looked up by id, and a column that is not asked for is not computed: so task_reasons may be asked about one
+-- task, or counted by code over all.
 
 -- +goose Up
 -- +goose StatementBegin

@@ -48,7 +48,7 @@ const (
 // what an application's role may not, and other services' tasks are among what a task waits for: it needs the rights of the engine's role or the
 // auditor's. It is some ten small queries, each by id: outside of a transaction what happens meanwhile may show in some and not in others.
 func (s *Store) Why(ctx context.Context, db DB, id string) (Explanation, error) {
-	e := Explanation{ID: id}
+	e := Explanation{ID: id, Story: []StoryLine{}}
 	if err := checkID(id); err != nil {
 		return e, fmt.Errorf("why: %w", err)
 	}

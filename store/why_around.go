@@ -103,9 +103,8 @@ func (e *Explanation) next(known life) (upcoming []Upcoming) {
 			at(&fire, "it fires")
 		}
 	}
-	if row.Expiration != nil && row.FinishedAt == nil && row.Fence == nil && row.Cron == nil {
-		expires := known.first(row).Add(*row.Expiration)
-		at(&expires, "it expires, if it has not started by then")
+	if expires := expiry(row, e.Reason.Code); expires != nil {
+		at(expires, "it expires, if it has not started by then")
 	}
 	if known.parent != nil && row.FinishedAt != nil {
 		for _, fire := range fires(*known.parent, e.At) {
@@ -116,12 +115,21 @@ func (e *Explanation) next(known life) (upcoming []Upcoming) {
 	return upcoming
 }
 
-// first is when the task as it is scheduled now was due first, without its jitter.
-func (l *life) first(row Row) time.Time {
-	if row.RunNowAt != nil {
-		return *row.RunNowAt
+// expiry is when a waiting task expires; nil: never, or, after an attempt of one with jitter, only the database knows.
+func expiry(row Row, code string) *time.Time {
+	if row.Expiration == nil || row.FinishedAt != nil || row.Fence != nil || row.Cron != nil || code == "expires" {
+		return nil
 	}
-	return row.ScheduledAt
+	due := row.ScheduledAt
+	switch {
+	case row.RunNowAt != nil:
+		due = *row.RunNowAt
+	case row.Attempt == 0 && row.NextAttemptAt != nil && code != "retry":
+		due = *row.NextAttemptAt
+	case row.Jitter != nil:
+		return nil
+	}
+	return new(due.Add(*row.Expiration))
 }
 
 // fires lists the next fires of a recurring task that goes on. The first is the leader's: it may have been planned by hand.

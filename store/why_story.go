@@ -61,7 +61,7 @@ var verbs = map[string]string{
 
 // special are verbs that say more than their outcome.
 var special = map[string]string{
-	"resume": "resumed", "run_now": "run at once", "retry": "retried", "fork": "made, as an occurrence,", "again": "run again at its handler's wish",
+	"resume": "resumed", "run_now": "run at once", "retry": "retried", "fork": "made, as an occurrence,",
 }
 
 func changeLine(c Change) StoryLine {
@@ -75,6 +75,8 @@ func changeLine(c Change) StoryLine {
 	}
 	text += " by " + c.ChangedBy
 	switch c.Verb {
+	case "again":
+		text = "scheduled again by its handler, on " + c.ChangedBy
 	case "sql":
 		text += ", by plain SQL"
 	case "sync", "reconcile":
@@ -171,7 +173,7 @@ func (l *life) executionLines(x Execution) (lines []StoryLine) {
 		if x.DueAt != nil {
 			delay := x.StartedAt.Sub(*x.DueAt)
 			text += fmt.Sprintf(", %s after it was due", rounded(delay))
-			if delay >= time.Second {
+			if delay >= time.Second && !l.madeAfter(x.Revision, *x.DueAt) {
 				lines = append(lines, StoryLine{At: *x.DueAt, Kind: "due", Text: fmt.Sprintf("attempt %d was due", x.Attempt)})
 			}
 		}
@@ -192,6 +194,11 @@ func (l *life) executionLines(x Execution) (lines []StoryLine) {
 		end.Facts = append(end.Facts, Fact{Name: "error", Value: brief(*x.Error, factMost)})
 	}
 	return append(lines, end)
+}
+
+// madeAfter says whether a revision was made after a time, for which it then was scheduled late.
+func (l *life) madeAfter(revision int64, at time.Time) bool {
+	return slices.ContainsFunc(l.changes, func(c Change) bool { return c.Revision == revision && c.ChangedAt.After(at) })
 }
 
 // claimLines are of the claim that holds the task now: its line in the history comes when it ends.
