@@ -1,6 +1,8 @@
 package store
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/tasktable/tasktable/store/recurrence"
@@ -54,7 +56,8 @@ func (l *life) around(w wait) (lines []StoryLine) {
 		return lines
 	}
 	during := func(at time.Time) bool { return at.After(w.from) && !at.After(w.until) }
-	for _, node := range l.nodes {
+	for _, number := range slices.Sorted(maps.Keys(l.nodes)) {
+		node := l.nodes[number]
 		if node.Able && during(node.StartedAt) {
 			lines = append(lines, StoryLine{At: node.StartedAt, Kind: "node", Text: node.String() + " began"})
 		}
@@ -99,7 +102,7 @@ func (e *Explanation) next(known life) (upcoming []Upcoming) {
 	case "lapsed":
 		at(nil, "the leader takes its claim back within a second")
 	case "recurring":
-		for _, fire := range fires(row, e.At) {
+		for _, fire := range fires(row) {
 			at(&fire, "it fires")
 		}
 	}
@@ -107,11 +110,22 @@ func (e *Explanation) next(known life) (upcoming []Upcoming) {
 		at(expires, "it expires, if it has not started by then")
 	}
 	if known.parent != nil && row.FinishedAt != nil {
-		for _, fire := range fires(*known.parent, e.At) {
+		for _, fire := range fires(*known.parent) {
 			at(&fire, "its recurring task "+known.parent.ID+" fires")
 			break
 		}
 	}
+	slices.SortStableFunc(upcoming, func(a, b Upcoming) int {
+		switch {
+		case a.At == nil && b.At == nil:
+			return 0
+		case a.At == nil: // what has no time is first
+			return -1
+		case b.At == nil:
+			return 1
+		}
+		return a.At.Compare(*b.At)
+	})
 	return upcoming
 }
 
@@ -133,7 +147,7 @@ func expiry(row Row, code string) *time.Time {
 }
 
 // fires lists the next fires of a recurring task that goes on. The first is the leader's: it may have been planned by hand.
-func fires(row Row, now time.Time) (next []time.Time) {
+func fires(row Row) (next []time.Time) {
 	if row.Cron == nil || row.Status != StatusQueued || row.NextAttemptAt == nil || row.PlannedRevision == nil || *row.PlannedRevision != row.Revision {
 		return nil
 	}

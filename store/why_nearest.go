@@ -43,7 +43,7 @@ func (s *Store) unknown(ctx context.Context, db DB, e *Explanation) error {
 	default:
 		e.Reason.Text = "recurring task " + parent + " did not fire for that time: it was not scheduled so then, was paused, or its occurrence was removed"
 	}
-	if next := fires(row, e.At); len(next) > 0 {
+	if next := fires(row); len(next) > 0 {
 		e.Reason.Until = &next[0]
 	} else if row.Status != StatusQueued {
 		e.Reason.Text += fmt.Sprintf("; it is %s", row.Status)
