@@ -44,9 +44,10 @@ const (
 )
 
 // Why tells the life of a task: who scheduled and edited it, when it was due, claimed and started, and where, each failure, and why
-// it does not run now. Of a deleted task the history tells; for an id that was never scheduled there are ids like it. It reads
-// what an application's role may not, and other services' tasks are among what a task waits for: it needs the rights of the engine's role or the
-// auditor's. It is some ten small queries, each by id: outside of a transaction what happens meanwhile may show in some and not in others.
+// it does not run now. Of a deleted task the history tells; for an id that was never scheduled there are ids like it. It reads what an
+// application's role may not, such as what other services' tasks are in line before it: it needs the rights of the engine's role or the
+// auditor's. It is some ten small queries, each by id: outside of a transaction, what happens meanwhile may show in some and not in
+// others.
 func (s *Store) Why(ctx context.Context, db DB, id string) (Explanation, error) {
 	e := Explanation{ID: id, Story: []StoryLine{}}
 	if err := checkID(id); err != nil {

@@ -148,7 +148,8 @@ func expiry(row Row, code string) *time.Time {
 
 // fires lists the next fires of a recurring task that goes on. The first is the leader's: it may have been planned by hand.
 func fires(row Row) (next []time.Time) {
-	if row.Cron == nil || row.Status != StatusQueued || row.NextAttemptAt == nil || row.PlannedRevision == nil || *row.PlannedRevision != row.Revision {
+	planned := row.PlannedRevision != nil && *row.PlannedRevision == row.Revision
+	if row.Cron == nil || row.Status != StatusQueued || row.NextAttemptAt == nil || !planned {
 		return nil
 	}
 	rule, err := recurrence.Parse(*row.Cron, deref(row.TimeZone))

@@ -41,7 +41,8 @@ func (s *Store) unknown(ctx context.Context, db DB, e *Explanation) error {
 	case fire.After(e.At):
 		e.Reason.Text = "recurring task " + parent + " has not fired for that time yet"
 	default:
-		e.Reason.Text = "recurring task " + parent + " did not fire for that time: it was not scheduled so then, was paused, or its occurrence was removed"
+		e.Reason.Text = "recurring task " + parent +
+			" did not fire for that time: it was not scheduled so then, was paused, or its occurrence was removed"
 	}
 	if next := fires(row); len(next) > 0 {
 		e.Reason.Until = &next[0]

@@ -205,7 +205,8 @@ func (l *life) madeAfter(revision int64, at time.Time) bool {
 func (l *life) claimLines(row Row) []StoryLine {
 	lines := []StoryLine{{At: row.LastStatusUpdate, Kind: "execution", Text: fmt.Sprintf("attempt %d was claimed", row.Attempt)}}
 	if l.claim != nil && l.claim.State == "running" && l.claim.Node != nil && l.claim.Since != nil {
-		lines = append(lines, StoryLine{At: *l.claim.Since, Kind: "execution", Text: fmt.Sprintf("attempt %d was taken up by %s", row.Attempt, l.node(*l.claim.Node))})
+		text := fmt.Sprintf("attempt %d was taken up by %s", row.Attempt, l.node(*l.claim.Node))
+		lines = append(lines, StoryLine{At: *l.claim.Since, Kind: "execution", Text: text})
 	}
 	return lines
 }
