@@ -51,3 +51,32 @@ func TestTheAuditorReadsEverythingAndWritesNothing(t *testing.T) {
 		t.Errorf("the timeline has %d lines", n)
 	}
 }
+
+// What people and dashboards ask of the store takes no right but to read.
+func TestTheAuditorReadsTheStore(t *testing.T) {
+	t.Parallel()
+	ctx := deadline(t)
+	r := newRights(ctx, t, "events-api")
+	tasks := store.New(store.Config{})
+	recurring := task("nightly", 1)
+	recurring.Recurrence = &store.Recurrence{Cron: "@daily"}
+	_, err := tasks.Schedule(ctx, r.admin, recurring)
+	check(t, err)
+	for what, read := range map[string]func() error{
+		"nodes":        func() error { _, err := tasks.Nodes(ctx, r.auditor, store.NodeFilter{Ended: true}); return err },
+		"queues":       func() error { _, err := tasks.QueueStates(ctx, r.auditor, store.QueueFilter{}); return err },
+		"counts":       func() error { _, err := tasks.TaskCounts(ctx, r.auditor, "", false); return err },
+		"throughput":   func() error { _, err := tasks.Throughput(ctx, r.auditor, store.StatsFilter{}); return err },
+		"oldest due":   func() error { _, err := tasks.OldestDue(ctx, r.auditor, ""); return err },
+		"coming fires": func() error { _, err := tasks.ComingFires(ctx, r.auditor, "", 5); return err },
+		"recurring":    func() error { _, err := tasks.ListRecurring(ctx, r.auditor, store.RecurringFilter{}); return err },
+		"next fires":   func() error { _, err := tasks.NextFires(ctx, r.auditor, "nightly", 3); return err },
+		"dead letters": func() error { _, err := tasks.DeadLetters(ctx, r.auditor, store.DeadFilter{}); return err },
+		"count":        func() error { _, err := tasks.CountDead(ctx, r.auditor, store.DeadFilter{}); return err },
+		"groups":       func() error { _, err := tasks.DeadGroups(ctx, r.auditor, store.DeadFilter{}); return err },
+	} {
+		if err := read(); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}

@@ -61,7 +61,14 @@ var deadFilters = []struct {
 	{"the oldest", store.DeadFilter{Limit: 2}, "0 1"},
 	{"the oldest of a type", store.DeadFilter{Type: "OTHER", Limit: 1}, "2"},
 	{"the greatest limit", store.DeadFilter{Limit: 10000}, "0 1 2 3 4 5"},
+	{"that ended since", store.DeadFilter{FinishedFrom: farSecond(3)}, "3 4 5"},
+	{"that ended before", store.DeadFilter{FinishedTo: farSecond(3)}, "0 1 2"},
+	{"that ended between", store.DeadFilter{FinishedFrom: farSecond(1), FinishedTo: farSecond(4), Type: "TEST"}, "1 3"},
+	{"archived", store.DeadFilter{Archived: true}, ""},
 }
+
+// farSecond is when the task of dead with that id ended.
+func farSecond(second int) time.Time { return time.Date(2100, 1, 1, 0, 0, second, 0, time.UTC) }
 
 func ids(rows []store.Row) string {
 	var found []string
@@ -136,6 +143,7 @@ func (b *bench) expectRetried(id string, before state, from time.Time) {
 	w := &want{b: b, before: before.Row, row: *before.Row, found: after.Row, from: from, until: b.now()}
 	w.row.Attempt = 0
 	w.row.RunNowAt = w.during("run_now_at", after.Row.RunNowAt)
+	w.row.ArchivedAt, w.row.ArchivedNote = nil, nil
 	w.become(store.StatusQueued)
 	w.row.NextAttemptAt = w.row.RunNowAt
 	b.checkWhole(before, after, &w.row, "retry", "queued", service)
@@ -155,8 +163,11 @@ func TestRetryOfDeadLetters(t *testing.T) {
 				before[fmt.Sprint(i)] = b.wholeState(fmt.Sprint(i))
 			}
 			wanted := strings.Fields(strings.Replace(" "+c.ids, " 1", "", 1))
-			if c.name == "the oldest" {
+			switch c.name {
+			case "the oldest":
 				wanted = []string{"0", "2"}
+			case "archived":
+				wanted = []string{"1"}
 			}
 			from := b.now()
 			receipts, err := b.tasks.RetryDead(b.ctx, b.pool, c.filter)
@@ -271,16 +282,29 @@ func TestBadDeadFiltersAreRefusedBeforeTheDatabase(t *testing.T) {
 		"status must be FAILED or EXPIRED":  {{Status: "QUEUED"}, {Status: "failed"}, {Status: "\x00"}},
 		"type must be at most":              {{Type: "a\x00"}}, "queue must be at most": {{Queue: "\xff"}}, "entity must be at most": {{Entity: strings.Repeat("x", 513)}},
 		"tenant_id must be at most": {{TenantID: "a\nb"}}, "message must be UTF-8": {{Message: "a\x00b"}, {Message: "\xff"}},
+		"finished from must be in the years":  {{FinishedFrom: time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)}},
+		"after must be a task that has ended": {{After: &store.Row{ID: "one"}}}, "after must be at most": {{After: &store.Row{ID: "a\x00", FinishedAt: &time.Time{}}}},
 	} {
 		for _, filter := range filters {
 			_, listed := b.tasks.DeadLetters(b.ctx, noDB{b}, filter)
 			_, retried := b.tasks.RetryDead(b.ctx, noDB{b}, filter)
-			for _, err := range []error{listed, retried} {
+			_, archived := b.tasks.ArchiveDead(b.ctx, noDB{b}, filter, "")
+			for _, err := range []error{listed, retried, archived} {
 				if !errors.Is(err, store.ErrInvalid) || !strings.Contains(err.Error(), rule) {
 					t.Errorf("%v does not say %s", err, rule)
 				}
 			}
 		}
+	}
+	for _, filter := range []store.DeadFilter{{Status: "QUEUED"}, {Message: "\xff"}, {FinishedTo: time.Date(-1, 1, 1, 0, 0, 0, 0, time.UTC)}} {
+		_, counted := b.tasks.CountDead(b.ctx, noDB{b}, filter)
+		_, grouped := b.tasks.DeadGroups(b.ctx, noDB{b}, filter)
+		if !errors.Is(counted, store.ErrInvalid) || !errors.Is(grouped, store.ErrInvalid) {
+			t.Errorf("%+v: %v, %v", filter, counted, grouped)
+		}
+	}
+	if _, err := b.tasks.ArchiveDead(b.ctx, noDB{b}, store.DeadFilter{}, "\xff"); !errors.Is(err, store.ErrInvalid) {
+		t.Errorf("a bad note: %v", err)
 	}
 	for _, bad := range [][2]string{{"", "x"}, {"a\x00", "x"}, {"one", "a\x00b"}, {"one", "\xff"}} {
 		if _, err := b.tasks.Archive(b.ctx, noDB{b}, bad[0], bad[1]); !errors.Is(err, store.ErrInvalid) {

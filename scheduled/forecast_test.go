@@ -1,0 +1,99 @@
+package scheduled
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/tasktable/tasktable/store"
+)
+
+// What the store says will fire is what the leader forks, fire by fire, also after an edit that is yet to be planned, and to the end.
+func TestForecastIsWhatTheLeaderForks(t *testing.T) {
+	t.Parallel()
+	berlin := func(of *store.Task) { of.Recurrence.TimeZone = "Europe/Berlin" }
+	for name, c := range map[string]struct {
+		cron, edited string
+		begins       time.Time
+		change       func(*store.Task)
+		fires        int // before the edit, and after it
+	}{
+		"hourly":         {"@hourly", "*/20 * * * *", noon, nil, 5},
+		"in its zone":    {"0 9 * * *", "0 9 * * MON", noon, berlin, 4},
+		"clocks change":  {"30 2 * * *", "*/30 2 * * *", time.Date(noon.Year(), time.March, 20, 0, 0, 0, 0, time.UTC), berlin, 12},
+		"every":          {"@every 47m", "@every 13m", noon.Add(17 * time.Second), nil, 5},
+		"ends":           {"@hourly", "30 * * * *", noon, func(of *store.Task) { of.Recurrence.EndsAt = noon.Add(5 * time.Hour) }, 4},
+		"after some":     {"@hourly", "30 * * * *", noon, func(of *store.Task) { of.Recurrence.MaxOccurrences = 5 }, 3},
+		"has begun then": {"30 * * * *", "0 * * * *", noon.Add(30 * time.Minute), nil, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			now := c.begins.Add(-time.Second)
+			b.recur("tick", c.cron, c.begins, func(of *store.Task) {
+				of.Recurrence.Overlap = store.OverlapAllow
+				if c.change != nil {
+					c.change(of)
+				}
+			})
+			now = b.follow(now, c.fires)
+			b.exec(`UPDATE tasktable.scheduled_tasks SET cron = $1 WHERE id = 'tick'`, c.edited)
+			b.follow(now, c.fires)
+		})
+	}
+}
+
+// follow forecasts some fires as of now, and has the leader look at each of them. It returns when the last one was.
+func (b *bench) follow(now time.Time, most int) time.Time {
+	b.t.Helper()
+	forecast := b.forecast(now, most)
+	forked := len(b.occurrences())
+	for i, fire := range forecast.Fires {
+		if fire.Overdue || len(fire.Paused) > 0 || !fire.At.After(now) {
+			b.t.Fatalf("as of %v: %+v", now, fire)
+		}
+		b.fires(fire.At.Add(-time.Millisecond)) // which plans what was edited, and fires nothing
+		b.fires(fire.At)
+		occurrences := b.occurrences()
+		if len(occurrences) != forked+i+1 || !occurrences[len(occurrences)-1].Equal(fire.At) {
+			b.t.Fatalf("fire %d is forecast for %v, and the occurrences are %v", i, fire.At, occurrences)
+		}
+		now = fire.At
+	}
+	ended := b.forecast(now, 1)
+	if row := await(b.t, b.pool, "tick", time.Second, store.StatusQueued, store.StatusCompleted); (row.Status == store.StatusCompleted) != (ended.Ended != "" && len(ended.Fires) == 0) {
+		b.t.Fatalf("the task is %s, and the forecast %+v", row.Status, ended)
+	}
+	if len(forecast.Fires) < most && forecast.Ended == "" {
+		b.t.Fatalf("fewer than %d fires: %+v", most, forecast)
+	}
+	return now
+}
+
+func (b *bench) forecast(now time.Time, most int) store.Forecast {
+	b.t.Helper()
+	task, err := tasks.GetRecurring(b.t.Context(), b.pool, "tick")
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	forecast, err := task.Forecast(now, nil, most)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return forecast
+}
+
+// occurrences are the times of those that were forked.
+func (b *bench) occurrences() []time.Time {
+	b.t.Helper()
+	rows, err := tasks.List(b.t.Context(), b.pool, store.Filter{})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	rows = slices.DeleteFunc(rows, func(row store.Row) bool { return row.ParentID == nil })
+	at := make([]time.Time, len(rows))
+	for i, row := range rows {
+		at[i] = row.ScheduledAt
+	}
+	return at
+}

@@ -1,0 +1,54 @@
+package scheduled
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/store"
+)
+
+// What the store says of nodes is so of those that run: which leads, that they give signs of life, and that they have ended.
+func TestNodesAsTheStoreSeesThem(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	work := func(service string, queues map[string]int) func(*Config) {
+		return func(c *Config) { c.Service, c.Version, c.Queues = service, "v1", queues }
+	}
+	nodes := func() []store.Node {
+		t.Helper()
+		found, err := s.tasks.Nodes(context.WithoutCancel(t.Context()), s.pool, store.NodeFilter{Ended: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return found
+	}
+	stopFirst := s.node(work("first", map[string]int{"default": 3}), handlers.Handle(s.handle))
+	eventually(t, 20*time.Second, "the first leads", func() bool {
+		found := nodes()
+		return len(found) == 1 && found[0].State == store.NodeLeads && found[0].LedAt != nil
+	})
+	s.node(work("second", map[string]int{"mail": 2}), handlers.Handle(s.handle))
+	eventually(t, 20*time.Second, "the second works", func() bool {
+		found := nodes()
+		return len(found) == 2 && found[0].State == store.NodeLeads && found[1].State == store.NodeWorks
+	})
+	before := nodes()
+	if n := before[1]; n.Service != "second" || n.Queues["mail"] != 2 || len(n.Types) != 1 || n.Types[0] != "JOB" || n.LedAt != nil || n.DeadAt != nil {
+		t.Errorf("the second is %+v", n)
+	}
+	eventually(t, 20*time.Second, "both give another sign of life", func() bool {
+		found := nodes()
+		return found[0].LastSeen.After(*before[0].LastSeen) && found[1].LastSeen.After(*before[1].LastSeen)
+	})
+	states, err := s.tasks.QueueStates(t.Context(), s.pool, store.QueueFilter{})
+	if err != nil || len(states) != 2 || states[0].Slots != 3 || states[1].Slots != 2 || states[1].Nodes != 1 {
+		t.Errorf("the queues are %+v, %v", states, err)
+	}
+	stopFirst()
+	eventually(t, 20*time.Second, "the first has ended, and the second leads", func() bool {
+		found := nodes()
+		return found[0].Service == "second" && found[0].State == store.NodeLeads && found[1].State == store.NodeEnded && found[1].DeadAt != nil
+	})
+}

@@ -1,0 +1,19 @@
+package store
+
+import "context"
+
+// TaskCountsUpTo is TaskCounts of a table that is large when it has more than so many pages.
+func TaskCountsUpTo(ctx context.Context, s *Store, db DB, pages int64) (TaskCounts, error) {
+	return s.taskCounts(ctx, db, "", false, pages)
+}
+
+// Statements whose plans are tested.
+const (
+	LaneCountsSQL  = laneCountsSQL
+	LaneRunningSQL = laneRunningSQL
+	OldestDueSQL   = oldestDueSQL
+	ComingFiresSQL = comingFiresSQL
+	ClaimBoundSQL  = claimBoundSQL
+	TypeStatsSQL   = typeStatsSQL
+	NewestStatsSQL = newestStatsSQL
+)
