@@ -95,7 +95,8 @@ func (p *program) rootCommand() *cobra.Command {
 	root.SetErr(p.stderr)
 	root.SetFlagErrorFunc(flagError)
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", ".FlagUsagesWrapped 110"))
-	root.AddCommand(p.migrateCommand(), p.serveCommand(), p.tasksCommand(), p.whyCommand(),
+	root.AddCommand(p.migrateCommand(), p.serveCommand(), p.tasksCommand(), p.whyCommand(), p.deadCommand(), p.recurringCommand(),
+		p.queuesCommand(), p.nodesCommand(), p.statsCommand(),
 		p.reconcileCommand(), p.benchCommand(), p.proveCommand(), p.demoCommand())
 	return root
 }

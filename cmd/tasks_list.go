@@ -3,12 +3,10 @@ package cmd
 import (
 	"context"
 	"fmt"
-	"regexp"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/tasktable/tasktable/store"
 )
@@ -80,7 +78,7 @@ func (l *tasksList) run(ctx context.Context) error {
 		return err
 	}
 	if more {
-		l.note("There are more: %s", l.again(placeOf(rows[len(rows)-1])))
+		l.note("There are more: %s", again(l.command, placeOf(rows[len(rows)-1])))
 	}
 	return nil
 }
@@ -102,25 +100,4 @@ func (l *tasksList) place(ctx context.Context) (*store.Row, error) {
 		return nil, fmt.Errorf("--after: %w", err)
 	}
 	return &row, nil
-}
-
-// again is the command line once more, after a place. What came from variables still does.
-func (l *tasksList) again(place string) string {
-	line := []string{l.command.CommandPath()}
-	l.command.Flags().Visit(func(flag *pflag.Flag) {
-		if value, ok := flag.Value.(*rawValue); ok && !value.option.secret && flag.Name != "after" {
-			line = append(line, quoted("--"+flag.Name+"="+value.joined()))
-		}
-	})
-	return printable(strings.Join(append(line, quoted("--after="+place)), " "))
-}
-
-var needsNoQuotes = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
-
-// quoted is a word as a POSIX shell takes it.
-func quoted(word string) string {
-	if needsNoQuotes.MatchString(word) {
-		return word
-	}
-	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }

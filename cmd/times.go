@@ -36,6 +36,9 @@ func (c clock) exact(at *time.Time) string {
 	return at.In(c.zone).Format(milliLayout)
 }
 
+// weekday is an instant to the second, with its day of the week.
+func (c clock) weekday(at time.Time) string { return at.In(c.zone).Format("Mon " + secondLayout) }
+
 // relative is "in 3h", "3h ago" or "now", rounded down.
 func (c clock) relative(at time.Time) string {
 	switch distance := at.Sub(c.now); {

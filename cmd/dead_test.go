@@ -1,0 +1,143 @@
+package cmd
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/tasktable/tasktable/store/storetest"
+)
+
+// someDead are dead letters as of fixedNow, put there past the triggers, so that all times and numbers are fixed.
+const someDead = `
+ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER;
+INSERT INTO tasktable.scheduled_tasks (id, type, payload, queue, entity, tenant_id, status, scheduled_at, attempt, revision, message,
+	created_at, last_status_update, started_at, finished_at, archived_at, archived_note)
+SELECT id, payload ->> 'type', payload, queue, entity, tenant, status, finished - interval '1 hour', attempt, 100 + attempt, message,
+	'2026-11-20 12:00Z', finished, CASE WHEN attempt > 0 THEN finished - interval '1 second' END, finished, archived, note
+FROM (VALUES
+	('mail-1', '{"type": "MAIL", "to": "ann@example.org"}'::jsonb, 'mail', 'event:42', 'acme', 'FAILED', '2026-11-21 17:30Z'::timestamptz, 5,
+		E'421 try later\nat smtp.go:12', NULL::timestamptz, NULL),
+	('mail-2', '{"type": "MAIL", "to": "bob@example.org"}', 'mail', 'event:42', 'acme', 'FAILED', '2026-11-21 17:00Z', 5, E'421 try later\nat smtp.go:99', NULL, NULL),
+	('mail-3', '{"type": "MAIL", "to": "cid@example.org"}', 'mail', 'event:43', 'other', 'EXPIRED', '2026-11-19 17:00Z', 0, 'was not started within 1h', NULL, NULL),
+	('log-1', '{"type": "LOG", "message": "hi"}', 'default', NULL, NULL, 'FAILED', '2026-11-21 17:00Z', 1, E'\x1b[31mred', NULL, NULL),
+	('log-2', '{"type": "LOG", "message": "ho"}', 'default', NULL, NULL, 'FAILED', '2026-11-01 17:00Z', 5, NULL, NULL, NULL),
+	('old-1', '{"type": "MAIL"}', 'mail', NULL, 'acme', 'FAILED', '2026-11-11 17:00Z', 5, '421 try later', '2026-11-12 09:00Z', 'the server was down'),
+	('old-2', '{"type": "MAIL"}', 'mail', NULL, 'acme', 'EXPIRED', '2026-11-10 17:00Z', 0, 'was not started within 1h', '2026-11-12 09:01Z', NULL),
+	('fine', '{"type": "MAIL"}', 'mail', NULL, 'acme', 'COMPLETED', '2026-11-21 17:00Z', 1, NULL, NULL, NULL)
+) AS t (id, payload, queue, entity, tenant, status, finished, attempt, message, archived, note);
+ALTER TABLE tasktable.scheduled_tasks ENABLE TRIGGER USER;
+SELECT setval('tasktable.task_numbers', 1000);`
+
+func withDead(t *testing.T) []string {
+	t.Helper()
+	url := storetest.URL(t)
+	mustExec(t, url, someDead)
+	return []string{"DATABASE_URL=" + url}
+}
+
+func TestDeadAsTablesAndJSON(t *testing.T) {
+	t.Parallel()
+	goldenCommands(t, "dead", withDead, asItIs, []goldenCommand{
+		{"list", exitOK, []string{"dead", "list"}},
+		{"list_first_page", exitOK, []string{"dead", "list", "--limit=2", "--queue=mail", "--asc"}},
+		{"list_archived", exitOK, []string{"dead", "list", "--archived"}},
+		{"list_none", exitOK, []string{"dead", "list", "--type=NO_SUCH"}},
+		{"group", exitOK, []string{"dead", "list", "--group"}},
+		{"group_some", exitOK, []string{"dead", "list", "--group", "--limit=1"}},
+		{"group_none", exitOK, []string{"dead", "list", "--group", "--tenant=nobody"}},
+		{"retry", exitFailed, []string{"dead", "retry", "mail-1", "nobody", "fine", "log-1", "mail-1"}},
+		{"retry_filter", exitOK, []string{"dead", "retry", "--type=MAIL", "--status=failed", "--yes"}},
+		{"retry_all", exitOK, []string{"dead", "retry", "--all", "--yes"}},
+		{"retry_some", exitOK, []string{"dead", "retry", "--all", "--limit=2", "--yes"}},
+		{"retry_none", exitOK, []string{"dead", "retry", "--message=500", "--yes"}},
+		{"retry_refused", exitUsage, []string{"dead", "retry", "--all", "--limit=4"}},
+		{"archive", exitFailed, []string{"dead", "archive", "mail-1", "old-1", "fine", "nobody", "--note=refunded"}},
+		{"archive_filter", exitOK, []string{"dead", "archive", "--message=421", "--note=the server was down", "--yes"}},
+		{"archive_refused", exitUsage, []string{"dead", "archive", "--finished-to=-1d"}},
+	})
+}
+
+// listed are the ids of a JSON array.
+func listed(t *testing.T, got result) string {
+	t.Helper()
+	got.want(t, exitOK)
+	var rows []struct{ ID string }
+	if err := json.Unmarshal([]byte(got.stdout), &rows); err != nil {
+		t.Fatalf("%v: %s", err, got.stdout)
+	}
+	var ids []string
+	for _, row := range rows {
+		ids = append(ids, row.ID)
+	}
+	return strings.Join(ids, " ")
+}
+
+func TestDeadListSelects(t *testing.T) {
+	t.Parallel()
+	variables := withDead(t)
+	for args, want := range map[string]string{
+		"":                                   "mail-1 mail-2 log-1 mail-3 log-2",
+		"--asc":                              "log-2 mail-3 log-1 mail-2 mail-1",
+		"--type=LOG":                         "log-1 log-2",
+		"--status=failed":                    "mail-1 mail-2 log-1 log-2",
+		"--status=EXPIRED":                   "mail-3",
+		"--queue=default":                    "log-1 log-2",
+		"--entity=event:42":                  "mail-1 mail-2",
+		"--tenant=other":                     "mail-3",
+		"--message=try":                      "mail-1 mail-2",
+		"--finished-from=-1h":                "mail-1 mail-2 log-1",
+		"--finished-to=-1h":                  "mail-3 log-2",
+		"--archived":                         "old-1 old-2",
+		"--archived --status=EXPIRED":        "old-2",
+		"--after=mail-2":                     "log-1 mail-3 log-2",
+		"--after=2026-11-21T17:00:00Z/log-1": "mail-3 log-2",
+		"--after=mail-3 --asc --limit=2":     "log-1 mail-2",
+	} {
+		if got := listed(t, runFixed(t, variables, append([]string{"dead", "list", "--output=json"}, strings.Fields(args)...)...)); got != want {
+			t.Errorf("%s: got  %s\nwant %s", args, got, want)
+		}
+	}
+}
+
+// The command that it hints at goes on where it left off, to the end.
+func TestDeadListHintsAtTheNextPage(t *testing.T) {
+	t.Parallel()
+	variables := withDead(t)
+	args, pages := []string{"dead", "list", "--limit=2", "--output=json", "--finished-to=now"}, []string{}
+	for len(pages) < 9 {
+		got := runFixed(t, variables, args...)
+		pages = append(pages, listed(t, got))
+		hint, ok := strings.CutPrefix(got.stderr, "There are more: tasktable ")
+		if !ok {
+			break
+		}
+		args = shellWords(t, hint)
+	}
+	if got, want := strings.Join(pages, " | "), "mail-1 mail-2 | log-1 mail-3 | log-2"; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+// A filter of many is gone through in batches, and says who did it.
+func TestDeadRetryOfMany(t *testing.T) {
+	t.Parallel()
+	url := storetest.URL(t)
+	mustExec(t, url, `ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER;
+		INSERT INTO tasktable.scheduled_tasks (id, type, payload, status, revision, finished_at)
+			SELECT 'dead ' || i, 'LOG', '{"type": "LOG"}', 'FAILED', i, '2026-11-01Z' FROM generate_series(1, 2500) AS i;
+		ALTER TABLE tasktable.scheduled_tasks ENABLE TRIGGER USER;
+		SELECT setval('tasktable.task_numbers', 10000)`)
+	variables := []string{"DATABASE_URL=" + url}
+	got := runFixed(t, variables, "dead", "retry", "--type=LOG", "--limit=2100", "--yes", "--output=json")
+	if found := strings.Fields(strings.ReplaceAll(listed(t, got), "dead ", "dead-")); len(found) != 2100 {
+		t.Errorf("%d retried", len(found))
+	}
+	mustExec(t, url, `SELECT 1 / (count(*) = 2100)::int FROM tasktable.scheduled_tasks WHERE status = 'QUEUED'`)
+	mustExec(t, url, `SELECT 1 / (count(*) = 2100)::int FROM tasktable.scheduled_task_changes WHERE verb = 'retry' AND outcome = 'queued' AND changed_by = 'tests'`)
+	got = runFixed(t, variables, "dead", "archive", "--all", "--note=enough", "--yes", "--output=json")
+	if found := strings.Count(got.stdout, `"archived"`); found != 400 {
+		t.Errorf("%d archived", found)
+	}
+	mustExec(t, url, `SELECT 1 / (count(*) = 400)::int FROM tasktable.scheduled_tasks WHERE status = 'FAILED' AND archived_note = 'enough'`)
+}

@@ -1,0 +1,163 @@
+package cmd
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tasktable/tasktable/store"
+)
+
+func (p *program) queuesCommand() *cobra.Command {
+	queues := &cobra.Command{
+		Use:   "queues",
+		Short: "Lists queues with what they have to do; pauses and resumes queues, types and everything",
+		Example: `  tasktable queues list
+  tasktable queues pause mail --until +1h --reason "the mail server moves"
+  tasktable queues resume mail`,
+		Args: noArguments,
+		RunE: func(command *cobra.Command, _ []string) error { return command.Help() },
+	}
+	queues.AddCommand(p.queuesListCommand(), p.queuesPauseCommand(), p.queuesResumeCommand())
+	return queues
+}
+
+const queuesListHelp = `Lists the queues in which tasks wait or run, that a node works, or that are paused:
+
+  DUE         tasks that could run now
+  WAITING     tasks whose time has not come, retries included
+  RUNNING     claimed tasks, those included that wait for a slot
+  SLOTS       how many tasks the nodes that are there run of it at once; a node that shares its slots counts with all of
+              them for each queue
+  OLDEST DUE  since when the first of those that are due is
+  PAUSED      what keeps tasks from starting: pauses of everything, of the queue, and of types that it has tasks of
+
+Recurring tasks, which never run themselves, and tasks that are paused by themselves are not counted. --lanes has a line
+for each type and priority of a queue. Of each lane at most 10000 due and as many waiting tasks are counted, unless
+--exact asks for all; a + stands where there are more. Below stand all the pauses that hold, with the reasons.
+
+With --output json it is an array of the queues, or lanes, each with its pauses.`
+
+// queuesList is the command queues list.
+type queuesList struct {
+	*client
+	filter store.QueueFilter
+	exact  bool
+}
+
+func (p *program) queuesListCommand() *cobra.Command {
+	l := &queuesList{client: p.client()}
+	options := []option{
+		{flag: "queue", value: "name", set: queueName(&l.filter.Queue), complete: l.queues, usage: "only this queue"},
+		{flag: "lanes", set: toggle(&l.filter.Lanes), usage: "a line for each type and priority, of which there are tasks"},
+		{flag: "exact", set: toggle(&l.exact), usage: "counts all tasks, however many there are"},
+	}
+	return p.bind(&cobra.Command{
+		Use:   "list",
+		Short: "Lists queues: what is due, waits and runs, and who works it",
+		Long:  queuesListHelp,
+		Example: `  tasktable queues list
+  tasktable queues list --queue mail --lanes
+  tasktable queues list --output json | jq '.[] | select(.due > 0 and .slots == 0) | .queue'   # nobody works these`,
+	}, append(options, l.options()...), l.opened(l.run))
+}
+
+func (l *queuesList) run(ctx context.Context) error {
+	if l.exact {
+		l.filter.CountMost = -1
+	}
+	states, err := l.tasks.QueueStates(ctx, l.pool, l.filter)
+	if err != nil {
+		return err
+	}
+	headings := []string{"QUEUE", "DUE", "WAITING", "RUNNING", "SLOTS", "NODES", "OLDEST DUE", "PAUSED"}
+	if l.filter.Lanes {
+		headings = append([]string{"QUEUE", "TYPE", "PRIORITY"}, headings[1:]...)
+	}
+	t := newTable(headings...)
+	for _, state := range states {
+		row := []any{state.Queue}
+		if l.filter.Lanes {
+			row = append(row, state.Type, state.Priority)
+		}
+		slots := cellOf(state.Slots)
+		if state.Slots == 0 && state.Due > 0 {
+			slots.color = red // nobody will run them
+		}
+		t.add(append(row, atLeast(state.Due, state.DueMore), atLeast(state.Waiting, state.WaitingMore), state.Running, slots, state.Nodes,
+			l.when(state.OldestDue), pausedBy(state.Pauses))...)
+	}
+	if err := l.list(states, t, "There is no such queue: in none does a task wait or run, and no node works any."); err != nil || l.json {
+		return err
+	}
+	return l.printPauses(ctx, states)
+}
+
+func atLeast(count int, more bool) cell {
+	c := cellOf(count)
+	if more {
+		c.text += "+"
+	}
+	return c
+}
+
+// pausedBy names the scopes.
+func pausedBy(pauses []store.Pause) cell {
+	var scopes []string
+	for _, pause := range pauses {
+		scopes = append(scopes, scopeOf(pause))
+	}
+	return cell{text: strings.Join(scopes, ", "), color: yellow}
+}
+
+func scopeOf(pause store.Pause) string {
+	if pause.Name == "" {
+		return pause.Scope
+	}
+	return pause.Scope + ":" + pause.Name
+}
+
+// printPauses tells of all pauses that hold, of whatever scope; where one queue was asked for, of its own.
+func (l *queuesList) printPauses(ctx context.Context, states []store.QueueState) error {
+	pauses, err := l.tasks.Pauses(ctx, l.pool)
+	if err != nil {
+		return err
+	}
+	if l.filter.Queue != "" {
+		pauses = slices.DeleteFunc(pauses, func(pause store.Pause) bool {
+			return !slices.ContainsFunc(states, func(state store.QueueState) bool {
+				return slices.ContainsFunc(state.Pauses, func(its store.Pause) bool { return scopeOf(its) == scopeOf(pause) })
+			})
+		})
+	}
+	if len(pauses) == 0 {
+		return nil
+	}
+	t := newTable("PAUSED", "SINCE", "BY", "UNTIL", "REASON")
+	for _, pause := range pauses {
+		until := "resumed"
+		if pause.EndsAt != nil {
+			until = l.when(pause.EndsAt)
+		}
+		t.add(cell{text: scopeOf(pause), color: yellow}, l.when(&pause.PausedAt), pause.PausedBy, until, pause.Reason)
+	}
+	fmt.Fprintln(l.data)
+	return t.print(l.data, l.colors, l.width)
+}
+
+// slotsText is a node's queues with their slots: "default=10 mail=2, shared".
+func slotsText(node store.Node) string {
+	var parts []string
+	for _, queue := range sortedKeys(node.Queues) {
+		parts = append(parts, queue+"="+strconv.Itoa(node.Queues[queue]))
+	}
+	text := strings.Join(parts, " ")
+	if node.SharesSlots {
+		text += ", shared"
+	}
+	return text
+}

@@ -1,0 +1,223 @@
+package cmd
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/spf13/cobra"
+
+	"github.com/tasktable/tasktable/store"
+)
+
+const scopeHelp = `
+
+A SCOPE is the name of a queue, type: and the name of a type, or all; queue:all is a queue of that name. What is paused
+in two ways needs both resumed. Tasks that are paused by themselves are another matter: tasktable tasks pause.`
+
+const queuesPauseHelp = `Pauses queues, types or everything. After it nothing of them starts, on any node; what runs finishes. Tasks go on being
+scheduled, and run when the pause ends, unless they expire before. It holds until resumed, or until a time. What is
+paused already is paused as this says. Outcomes: paused, unchanged (it was, in just this way).
+
+Pausing everything asks first; without a terminal --yes must say so.` + scopeHelp + "\n\n" + momentHelp
+
+const queuesResumeHelp = `Ends pauses. What is due meanwhile starts at once. Outcomes: queued, unchanged (it was not paused).` + scopeHelp
+
+// scopeArguments are what a command pauses or resumes.
+type scopeArguments struct{ given []store.Scope }
+
+func (s *scopeArguments) arguments(complete completion) arguments {
+	return arguments{name: "SCOPE", least: 1, most: -1, complete: complete, set: func(given []string) error {
+		s.given = nil
+		for _, text := range given {
+			scope, err := parseScope(text)
+			if err != nil {
+				return err
+			}
+			if !slices.Contains(s.given, scope) {
+				s.given = append(s.given, scope)
+			}
+		}
+		return nil
+	}}
+}
+
+// parseScope takes a queue by its bare name, too.
+func parseScope(given string) (store.Scope, error) {
+	if given != "all" && !strings.Contains(given, ":") {
+		given = "queue:" + given
+	}
+	scope, err := store.ParseScope(given)
+	if err != nil {
+		return scope, usage("SCOPE must be the name of a queue, type: and the name of a type, or all: %w", err)
+	}
+	return scope, nil
+}
+
+// scopeOutcome is what came of one.
+type scopeOutcome struct {
+	Scope   string        `json:"scope"`
+	Outcome store.Outcome `json:"outcome"`
+}
+
+// inOrder does it to all scopes in one transaction. It goes in the order of their names, as everybody's: so two cannot deadlock.
+func (s *scopeArguments) inOrder(ctx context.Context, c *client, do func(pgx.Tx, store.Scope) (store.Outcome, error)) error {
+	ordered := slices.Clone(s.given)
+	slices.SortFunc(ordered, func(a, b store.Scope) int { return strings.Compare(a.String(), b.String()) })
+	done := make([]scopeOutcome, 0, len(ordered))
+	err := pgx.BeginFunc(ctx, c.pool, func(tx pgx.Tx) error {
+		for _, scope := range ordered {
+			outcome, err := do(tx, scope)
+			if err != nil {
+				return err
+			}
+			done = append(done, scopeOutcome{scope.String(), outcome})
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	t := newTable("SCOPE", "OUTCOME")
+	for _, one := range done {
+		t.add(one.Scope, one.Outcome)
+	}
+	return c.list(done, t, "")
+}
+
+// queuesPause is the command queues pause.
+type queuesPause struct {
+	*client
+	scopeArguments
+	until  moment
+	reason string
+	confirmation
+}
+
+func (p *program) queuesPauseCommand() *cobra.Command {
+	q := &queuesPause{client: p.client()}
+	options := []option{
+		{flag: "until", value: "time", set: instantOf(&q.until), usage: "when it ends by itself (default never)"},
+		{flag: "reason", value: "text", set: text(&q.reason, 4096), usage: "why, for those who wonder"},
+		q.option(),
+	}
+	return p.bindArguments(&cobra.Command{
+		Use:   "pause SCOPE…",
+		Short: "Pauses queues, types or everything",
+		Long:  queuesPauseHelp,
+		Example: `  tasktable queues pause mail --until +1h --reason "the mail server moves"
+  tasktable queues pause type:SEND_EMAIL type:SEND_DIGEST
+  tasktable queues pause all --reason "the database moves" --yes`,
+	}, append(options, q.options()...), q.arguments(q.anyScope), q.opened(q.run, q.check))
+}
+
+func (q *queuesPause) check() error {
+	_, err := q.printing.clock().option("until", q.until)
+	return err
+}
+
+func (q *queuesPause) run(ctx context.Context) error {
+	until, err := q.clock.option("until", q.until)
+	if err != nil {
+		return err
+	}
+	if !until.IsZero() && !until.After(q.clock.now) {
+		return usage("--until must be a time to come, got %q", string(q.until))
+	}
+	if slices.Contains(q.given, store.Everything()) {
+		if err := q.confirm(ctx, q.program, "pauses all tasks of all services"); err != nil {
+			return err
+		}
+	}
+	if err := q.warnUnknown(ctx); err != nil {
+		return err
+	}
+	return q.inOrder(ctx, q.client, func(tx pgx.Tx, scope store.Scope) (store.Outcome, error) {
+		return q.tasks.PauseScope(ctx, tx, scope, until, q.reason)
+	})
+}
+
+// warnUnknown tells of names that nobody uses: they may be meant to be used later, or be slips.
+func (q *queuesPause) warnUnknown(ctx context.Context) error {
+	queues, err := q.tasks.Queues(ctx, q.pool)
+	if err != nil {
+		return err
+	}
+	types, err := q.tasks.Types(ctx, q.pool)
+	if err != nil {
+		return err
+	}
+	for _, scope := range q.given {
+		switch kind, name, _ := strings.Cut(scope.String(), ":"); {
+		case kind == "queue" && !slices.Contains(queues, name):
+			q.note("No node works queue %s, and no task waits in it%s.", name, mayMean(nearest(name, queues)))
+		case kind == "type" && !slices.Contains(types, name):
+			q.note("No node has type %s, and no task of it waits%s.", name, mayMean(nearest(name, types)))
+		}
+	}
+	return nil
+}
+
+func mayMean(name string) string {
+	if name == "" {
+		return ""
+	}
+	return "; there is " + name
+}
+
+// anyScope completes queues, types and all.
+func (c *client) anyScope(ctx context.Context, prefix string) []string {
+	if kind, _, both := strings.Cut(prefix, ":"); both {
+		return c.named(ctx, kind, prefix)
+	}
+	return append(c.queues(ctx, prefix), words("type:", "all")(ctx, prefix)...)
+}
+
+func (c *client) named(ctx context.Context, kind, prefix string) []string {
+	list := c.types
+	if kind == "queue" {
+		list = c.queues
+	}
+	found := list(ctx, prefix[len(kind)+1:])
+	for i := range found {
+		found[i] = kind + ":" + found[i]
+	}
+	return found
+}
+
+// queuesResume is the command queues resume.
+type queuesResume struct {
+	*client
+	scopeArguments
+}
+
+func (p *program) queuesResumeCommand() *cobra.Command {
+	q := &queuesResume{client: p.client()}
+	return p.bindArguments(&cobra.Command{
+		Use:     "resume SCOPE…",
+		Short:   "Ends pauses of queues, types or everything",
+		Long:    queuesResumeHelp,
+		Example: "  tasktable queues resume mail type:SEND_EMAIL\n  tasktable queues resume all",
+	}, q.options(), q.arguments(q.pausedScopes), q.opened(func(ctx context.Context) error {
+		return q.inOrder(ctx, q.client, func(tx pgx.Tx, scope store.Scope) (store.Outcome, error) {
+			return q.tasks.ResumeScope(ctx, tx, scope)
+		})
+	}))
+}
+
+// pausedScopes completes what is paused.
+func (c *client) pausedScopes(ctx context.Context, prefix string) []string {
+	return c.ask(ctx, func(ctx context.Context, db store.DB, tasks *store.Store) ([]string, error) {
+		pauses, err := tasks.Pauses(ctx, db)
+		var paused []string
+		for _, pause := range pauses {
+			scope := scopeOf(pause)
+			if name, ok := strings.CutPrefix(scope, "queue:"); ok && name != "all" {
+				scope = name
+			}
+			paused = append(paused, scope)
+		}
+		return words(paused...)(ctx, prefix), err
+	})
+}

@@ -1,0 +1,202 @@
+package cmd
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/recurrence"
+)
+
+const recurringNextHelp = `Computes the coming fires of a recurring task, as things stand, in the zone of its clocks and in that of --time-zone; or
+those of an expression, with --cron, for which no database is needed.
+
+Of a task it says whether a fire is overdue, and what it is paused by; whether and when the task ends; and its jitter, by
+up to which each occurrence is due later. Whether an occurrence is skipped because an earlier one has not ended cannot be
+known before. Of an expression, @every counts from --from.
+
+An expression has 5 fields (minute, hour, day of month, month, day of week), or 6 with the seconds first; @daily and its
+like, and "@every 90s", do too. Where clocks change, one of fixed times fires once all the same, and one with a wildcard
+in second, minute or hour at every real instant that matches.
+
+` + momentHelp
+
+const recurringNextExample = `  tasktable recurring next nightly
+  tasktable recurring next nightly --count 3 --time-zone America/New_York --output json | jq -r '.fires[].at'
+  tasktable recurring next --cron "0 3 * * *" --cron-time-zone Europe/Berlin
+  tasktable recurring next --cron "30 2 * * *" --cron-time-zone Europe/Berlin --from 2027-03-27   # clocks are set forward`
+
+// recurringNext is the command recurring next.
+type recurringNext struct {
+	*client
+	given    []string
+	count    int
+	cron     string
+	cronZone string
+	from     moment
+}
+
+func (p *program) recurringNextCommand() *cobra.Command {
+	n := &recurringNext{client: p.client()}
+	options := []option{
+		{flag: "count", value: "number", fallback: "10", set: whole(&n.count, 1, 1000), usage: "how many fires"},
+		{flag: "cron", value: "expression", set: text(&n.cron, recurrence.MaxExpressionBytes), usage: "an expression in place of a task"},
+		{flag: "cron-time-zone", value: "zone", set: text(&n.cronZone, 64), usage: "the zone whose clocks the expression means (default UTC)"},
+		{flag: "from", value: "time", set: instantOf(&n.from), usage: "the fires of an expression after this time (default now)"},
+	}
+	return p.bindArguments(&cobra.Command{
+		Use:     "next [ID]",
+		Short:   "Computes when a recurring task, or a cron expression, fires next",
+		Long:    recurringNextHelp,
+		Example: recurringNextExample,
+	}, append(options, n.options()...), ids(&n.given, 0, 1, n.recurringIDs), func(command *cobra.Command) error {
+		switch {
+		case n.cron != "" && len(n.given) > 0:
+			return usage("%q takes an ID or --cron, not both", command.CommandPath())
+		case n.cron != "":
+			return n.ofExpression(command.Context())
+		case len(n.given) == 0:
+			return usage("%q needs the ID of a task, or --cron", command.CommandPath())
+		case n.cronZone+string(n.from) != "":
+			return usage("--cron is missing: --cron-time-zone and --from are for an expression")
+		}
+		return n.opened(n.ofTask)(command)
+	})
+}
+
+// recurringIDs completes the ids of recurring tasks. It knows no shorter way than to list them.
+func (c *client) recurringIDs(ctx context.Context, prefix string) []string {
+	return c.ask(ctx, func(ctx context.Context, db store.DB, tasks *store.Store) ([]string, error) {
+		all, err := tasks.ListRecurring(ctx, db, store.RecurringFilter{Limit: 10000})
+		var found []string
+		for _, task := range all {
+			if strings.HasPrefix(task.ID, prefix) && len(found) < completeMost {
+				found = append(found, task.ID+"\t"+task.Cron+", "+string(task.Status))
+			}
+		}
+		return found, err
+	})
+}
+
+// expressionFires is what is printed of an expression.
+type expressionFires struct {
+	Cron     string       `json:"cron"`
+	TimeZone string       `json:"time_zone"`
+	From     time.Time    `json:"from"`
+	Fires    []store.Fire `json:"fires"`
+	Ended    string       `json:"ended,omitempty"`
+}
+
+// ofExpression needs no database, so now is this machine's.
+func (n *recurringNext) ofExpression(ctx context.Context) error {
+	now := n.now
+	if now.IsZero() {
+		now = time.Now()
+	}
+	n.printer = n.printing.printer(ctx, n.program, now)
+	from, err := n.option("from", n.from)
+	if err != nil {
+		return err
+	}
+	if from.IsZero() {
+		from = now
+	}
+	rule, err := recurrence.Parse(n.cron, n.cronZone)
+	if err != nil {
+		return usage("%w", err)
+	}
+	rule = rule.Anchored(from)
+	shown := expressionFires{Cron: n.cron, TimeZone: n.cronZone, From: from, Fires: []store.Fire{}}
+	if shown.TimeZone == "" {
+		shown.TimeZone = "UTC"
+	}
+	for at := rule.Next(from); len(shown.Fires) < n.count; at = rule.Next(at) {
+		if at.IsZero() {
+			shown.Ended = "the expression has no further fire"
+			break
+		}
+		shown.Fires = append(shown.Fires, store.Fire{At: at})
+	}
+	return n.print(shown, shown.TimeZone, shown.Fires, shown.Ended)
+}
+
+func (n *recurringNext) ofTask(ctx context.Context) error {
+	task, err := n.tasks.GetRecurring(ctx, n.pool, n.given[0])
+	if err != nil {
+		return err
+	}
+	pauses, err := n.tasks.Pauses(ctx, n.pool)
+	if err != nil {
+		return err
+	}
+	forecast, err := task.Forecast(n.clock.now, pauses, n.count)
+	if err != nil {
+		return err
+	}
+	if err := n.print(forecast, task.TimeZone, forecast.Fires, forecast.Ended); err != nil || n.json {
+		return err
+	}
+	if task.Jitter != nil && len(forecast.Fires) > 0 {
+		n.note("Each occurrence is due up to %s later, its jitter.", took(*task.Jitter))
+	}
+	if task.Status == store.StatusPaused && task.PausedUntil == nil {
+		n.note("The task is paused until somebody resumes it.")
+	}
+	return nil
+}
+
+// print tells each fire by the clocks of its own zone, and by those of the zone that was asked for where that is another.
+func (n *recurringNext) print(thing any, zoneName string, fires []store.Fire, ended string) error {
+	if n.json {
+		return n.document(thing)
+	}
+	zone, err := time.LoadLocation(zoneName)
+	if err != nil {
+		zone = time.UTC // it was parsed with that zone: it cannot be wrong, but it may be missing on this machine
+	}
+	own := clock{now: n.clock.now, zone: zone}
+	headings := []string{"FIRES AT", "FROM NOW", "NOTE"}
+	apart := slices.ContainsFunc(fires, func(fire store.Fire) bool { return own.weekday(fire.At) != n.weekday(fire.At) })
+	if apart {
+		headings = slices.Insert(headings, 1, strings.ToUpper(n.zone.String()))
+	}
+	t := newTable(headings...)
+	for _, fire := range fires {
+		row := []any{own.weekday(fire.At), n.relative(fire.At), fireNote(fire)}
+		if apart {
+			row = slices.Insert(row, 1, any(n.weekday(fire.At)))
+		}
+		t.add(row...)
+	}
+	none := "There is no coming fire"
+	if ended == "" {
+		return n.list(fires, t, none+".")
+	}
+	if err := n.list(fires, t, none+": "+ended+"."); err != nil || len(fires) == 0 {
+		return err
+	}
+	n.note("Then there are no more: %s.", ended)
+	return nil
+}
+
+func fireNote(fire store.Fire) cell {
+	var notes []string
+	if fire.Overdue {
+		notes = append(notes, "overdue")
+	}
+	for _, by := range fire.Paused {
+		switch by {
+		case "task":
+			notes = append(notes, "the task is paused")
+		case "all":
+			notes = append(notes, "everything is paused")
+		default:
+			notes = append(notes, by+" is paused")
+		}
+	}
+	return cell{text: strings.Join(notes, ", "), color: yellow}
+}

@@ -1,0 +1,262 @@
+package cmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tasktable/tasktable/store"
+)
+
+const statsHelp = `Says how it goes, of all types or of one:
+
+  - How many tasks there are of each type and status. Of a table over 128 MB that much is read at random, and the numbers
+    are estimates, unless --exact asks for all.
+  - What became of the attempts that ended within --since, by type: how many completed, FAILED for good, are RETRIED
+    after a failure, were LOST, EXPIRED before they began, or ended otherwise. FAILURES is which part of those that ran
+    failed or was lost. DELAY is from when an attempt was due until its handler was let go, TOOK from then until its end:
+    half of them, 95 and 99 of 100 took no longer. If there were more than 100000, the newest of them are gone through, and
+    it says how far back they reach; --exact asks for all.
+  - The dead letters that nobody has dealt with, the task that has been due for longest, and the next fires.
+
+With --output json it is an object; durations are in nanoseconds.`
+
+// nextFires is how many coming fires are shown.
+const nextFires = 5
+
+// stats is the command stats.
+type stats struct {
+	*client
+	taskType string
+	since    time.Duration
+	exact    bool
+}
+
+func (p *program) statsCommand() *cobra.Command {
+	s := &stats{client: p.client()}
+	options := []option{
+		{flag: "since", value: "duration", fallback: "1h", set: windowOf(&s.since), usage: "how far back attempts are looked at, as 15m, 12h or 7d"},
+		{flag: "type", value: "type", set: taskType(&s.taskType), complete: s.types, usage: "only this type"},
+		{flag: "exact", set: toggle(&s.exact), usage: "counts all tasks and all attempts, however long that takes"},
+	}
+	return p.bind(&cobra.Command{
+		Use:   "stats",
+		Short: "Says how it goes: tasks by status, throughput, delays and failures by type",
+		Long:  statsHelp,
+		Example: `  tasktable stats
+  tasktable stats --since 7d --type SEND_EMAIL
+  tasktable stats --since 15m --output json | jq '.attempts[] | select(.failure_rate > 0.1)'`,
+	}, append(options, s.options()...), s.opened(s.run))
+}
+
+// windowOf takes a duration, in days and weeks, too.
+func windowOf(into *time.Duration) func(string) error {
+	return func(given string) error {
+		value, ok := distanceOf(given)
+		if !ok || value < time.Second || value > store.MaxStatsWindow {
+			return errors.New("must be a duration of at least 1s, such as 15m, 12h or 7d")
+		}
+		*into = value
+		return nil
+	}
+}
+
+// statistics is what is printed.
+type statistics struct {
+	Tasks          []store.TaskCount  `json:"tasks"`
+	TasksEstimated bool               `json:"tasks_estimated"`
+	Since          time.Time          `json:"since"`
+	Until          time.Time          `json:"until"`
+	Bounded        bool               `json:"bounded"` // since is later than was asked for
+	Attempts       []store.TypeStats  `json:"attempts"`
+	DeadLetters    int64              `json:"dead_letters"`
+	OldestDue      *store.OldestDue   `json:"oldest_due,omitempty"`
+	NextFires      []store.ComingFire `json:"next_fires"`
+}
+
+func (s *stats) run(ctx context.Context) error {
+	found, err := s.collect(ctx)
+	if err != nil {
+		return err
+	}
+	if s.json {
+		return s.document(found)
+	}
+	for _, part := range []func(*statistics) error{s.printTasks, s.printAttempts, s.printRest, s.printFires} {
+		if err := part(found); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *stats) collect(ctx context.Context) (*statistics, error) {
+	counts, err := s.tasks.TaskCounts(ctx, s.pool, s.taskType, s.exact)
+	if err != nil {
+		return nil, err
+	}
+	filter := store.StatsFilter{Type: s.taskType, Window: s.since}
+	if s.exact {
+		filter.Most = -1
+	}
+	throughput, err := s.tasks.Throughput(ctx, s.pool, filter)
+	if err != nil {
+		return nil, err
+	}
+	oldest, err := s.tasks.OldestDue(ctx, s.pool, s.taskType)
+	if err != nil {
+		return nil, err
+	}
+	fires, err := s.tasks.ComingFires(ctx, s.pool, s.taskType, nextFires)
+	if err != nil {
+		return nil, err
+	}
+	found := &statistics{Tasks: counts.Counts, TasksEstimated: counts.Estimated, Since: throughput.Since, Until: throughput.Until,
+		Bounded: throughput.Bounded, Attempts: throughput.Types, OldestDue: oldest, NextFires: fires}
+	for _, count := range counts.Counts {
+		if count.Status == store.StatusFailed || count.Status == store.StatusExpired {
+			found.DeadLetters += count.Count - count.Archived
+		}
+	}
+	return found, nil
+}
+
+// title begins a part.
+func (s *stats) title(format string, args ...any) {
+	fmt.Fprintln(s.data, paint(printable(fmt.Sprintf(format, args...)), bold, s.colors))
+}
+
+// printTasks has a line for each type, and a column for each status.
+func (s *stats) printTasks(found *statistics) error {
+	estimated := ""
+	if found.TasksEstimated {
+		estimated = ", estimated by a part of the table"
+	}
+	s.title("Tasks by type and status%s", estimated)
+	headings, byType := []string{"TYPE"}, map[string]map[store.Status]int64{}
+	for _, status := range store.Statuses() {
+		headings = append(headings, string(status))
+	}
+	for _, count := range found.Tasks {
+		if byType[count.Type] == nil {
+			byType[count.Type] = map[store.Status]int64{}
+		}
+		byType[count.Type][count.Status] = count.Count
+	}
+	t := newTable(headings...)
+	for _, name := range sortedKeys(byType) {
+		row := []any{name}
+		for _, status := range store.Statuses() {
+			count := cell{number: true} // "-" is easier to look past than 0
+			if n := byType[name][status]; n > 0 {
+				count = cell{text: strconv.FormatInt(n, 10), number: true, color: colors[string(status)]}
+			}
+			row = append(row, count)
+		}
+		t.add(row...)
+	}
+	return s.orNone(t, "none")
+}
+
+func (s *stats) orNone(t *table, none string) error {
+	if len(t.rows) == 0 {
+		_, err := fmt.Fprintln(s.data, none)
+		return err
+	}
+	return t.print(s.data, s.colors, 0)
+}
+
+func (s *stats) printAttempts(found *statistics) error {
+	fmt.Fprintln(s.data)
+	bounded := ""
+	if found.Bounded {
+		bounded = fmt.Sprintf(", which is as far as the newest %d claims reach", store.DefaultStatsMost)
+	}
+	s.title("Attempts that ended since %s%s", s.when(&found.Since), bounded)
+	t := newTable("TYPE", "COMPLETED", "A MINUTE", "FAILED", "RETRIED", "LOST", "EXPIRED", "OTHER", "FAILURES",
+		"DELAY P50", "P95", "P99", "TOOK P50", "P95", "P99")
+	minutes := found.Until.Sub(found.Since).Minutes()
+	for _, of := range found.Attempts {
+		row := []any{of.Type, of.Completed, number(strconv.FormatFloat(float64(of.Completed)/minutes, 'f', 1, 64)),
+			nonzero(of.Failed, red), nonzero(of.Retried, yellow), nonzero(of.Lost, red), nonzero(of.Expired, red), nonzero(of.Other, plain),
+			failures(of.FailureRate)}
+		for _, d := range []*time.Duration{of.DelayP50, of.DelayP95, of.DelayP99, of.TookP50, of.TookP95, of.TookP99} {
+			text := ""
+			if d != nil {
+				text = took(*d)
+			}
+			row = append(row, number(text))
+		}
+		t.add(row...)
+	}
+	return s.orNone(t, "none")
+}
+
+func number(text string) cell { return cell{text: text, number: true} }
+
+func nonzero(count int64, color color) cell {
+	c := cellOf(count)
+	if count > 0 {
+		c.color = color
+	}
+	return c
+}
+
+func failures(rate *float64) cell {
+	if rate == nil {
+		return number("")
+	}
+	c := number(strconv.FormatFloat(*rate*100, 'f', 1, 64) + " %")
+	if *rate > 0 {
+		c.color = yellow
+	}
+	return c
+}
+
+// printRest are single things.
+func (s *stats) printRest(found *statistics) error {
+	t := newFields()
+	dead := cell{text: strconv.FormatInt(found.DeadLetters, 10)}
+	if found.TasksEstimated {
+		dead.text = "about " + dead.text
+	}
+	if found.DeadLetters > 0 {
+		dead.color = red
+	}
+	t.add("dead letters", dead)
+	oldest := "none is due"
+	if due := found.OldestDue; due != nil {
+		oldest = fmt.Sprintf("%s of %s in %s, %s", due.ID, due.Type, due.Queue, s.when(&due.DueAt))
+		var why []string
+		if due.IsPaused {
+			why = append(why, "paused")
+		}
+		if !due.HasNode {
+			why = append(why, "no node works it")
+		}
+		if len(why) > 0 {
+			oldest += ": " + strings.Join(why, ", ")
+		}
+	}
+	t.add("oldest due", oldest)
+	fmt.Fprintln(s.data)
+	return t.print(s.data, s.colors, s.width)
+}
+
+func (s *stats) printFires(found *statistics) error {
+	if len(found.NextFires) == 0 {
+		return nil
+	}
+	fmt.Fprintln(s.data)
+	s.title("Next fires")
+	t := newTable("FIRES AT", "ID", "TYPE", "QUEUE")
+	for _, fire := range found.NextFires {
+		t.add(s.when(&fire.At), fire.ID, fire.Type, fire.Queue)
+	}
+	return t.print(s.data, s.colors, s.width)
+}
