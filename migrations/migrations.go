@@ -128,6 +128,26 @@ func Names() ([]string, error) {
 	return names, nil
 }
 
+// Numbers are the highest migrations of this library and of River.
+type Numbers struct{ Own, River int64 }
+
+// Newest is what Up brings a schema to.
+func Newest() (Numbers, error) {
+	names, err := Names()
+	if err != nil {
+		return Numbers{}, err
+	}
+	river, err := rivermigrate.New(riverpgxv5.New(nil), nil)
+	if err != nil {
+		return Numbers{}, fmt.Errorf("read River's migrations: %w", err)
+	}
+	newest := Numbers{Own: int64(len(names))}
+	for _, version := range river.AllVersions() {
+		newest.River = max(newest.River, int64(version.Version))
+	}
+	return newest, nil
+}
+
 // Fingerprint changes whenever a migration file does. Test databases are named by it.
 func Fingerprint() string {
 	hash := sha256.New()

@@ -89,15 +89,24 @@ const nameSQL = `SELECT set_config('application_name', $1, false)`
 // sessionName is the application_name of this process's sessions.
 var sessionName = "tasktable session " + strconv.FormatUint(rand.Uint64(), 36)
 
-func (s *session) prepare(ctx context.Context, previous uint32) error {
+// CheckDirect returns ErrPooler for a connection that goes through a pooler, as Run does for its session: the process number in
+// the server's greeting is then the pooler's own, not that of the process which answers.
+func CheckDirect(ctx context.Context, conn *pgx.Conn) error {
 	var backend uint32
-	if err := s.conn.QueryRow(ctx, "SELECT pg_backend_pid()").Scan(&backend); err != nil {
-		return fmt.Errorf("prepare session: %w", err)
+	if err := conn.QueryRow(ctx, "SELECT pg_backend_pid()").Scan(&backend); err != nil {
+		return fmt.Errorf("ask for the server's process: %w", err)
 	}
-	if backend != s.conn.PgConn().PID() {
+	if backend != conn.PgConn().PID() {
 		return ErrPooler
 	}
-	s.backend = backend
+	return nil
+}
+
+func (s *session) prepare(ctx context.Context, previous uint32) error {
+	if err := CheckDirect(ctx, s.conn); err != nil {
+		return fmt.Errorf("prepare session: %w", err)
+	}
+	s.backend = s.conn.PgConn().PID()
 	if _, err := s.conn.Exec(ctx, sessionSettingsSQL); err != nil {
 		return fmt.Errorf("prepare session: %w", err)
 	}

@@ -87,7 +87,7 @@ func startLocal(ctx context.Context) (*url.URL, func() error, error) {
 		Dir: filepath.Join(os.TempDir(), "tasktable-test-"+strconv.Itoa(os.Getuid())),
 		// Without the disk's cooperation tests are several times faster. synchronous_commit stays on, since
 		// off would change what other sessions and NOTIFY see when.
-		Parameters: map[string]string{"fsync": "off", "full_page_writes": "off", "max_connections": "400", "log_checkpoints": "off"},
+		Parameters: map[string]string{"fsync": "off", "full_page_writes": "off", "max_connections": "400", "log_checkpoints": "off", "max_prepared_transactions": "10"},
 	})
 	if err != nil {
 		return nil, nil, err
