@@ -1,0 +1,88 @@
+package doctor
+
+import "context"
+
+// What a table would take if it had just been written: its rows, as wide as the statistics say, with 28 bytes each for header and
+// pointer, on pages filled as far as its fillfactor. To a role that may not read a table its statistics are hidden.
+const tableBloatSQL = `
+SELECT c.oid::regclass::text AS name, pg_relation_size(c.oid) AS size, pg_total_relation_size(c.oid) AS total,
+    greatest(coalesce(s.n_live_tup, 0), 0) AS rows,
+    (greatest(coalesce(s.n_live_tup, 0), 0) * (28 + w.width) * 100 / coalesce(
+        (SELECT one.option_value::int FROM pg_options_to_table(c.reloptions) AS one WHERE one.option_name = 'fillfactor'), 100))::bigint AS wanted,
+    w.width > 0 AS known
+FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+LEFT JOIN pg_stat_all_tables AS s ON s.relid = c.oid
+CROSS JOIN LATERAL (SELECT coalesce(sum(st.avg_width * (1 - st.null_frac)), 0)::float8 AS width
+    FROM pg_stats AS st WHERE st.schemaname = n.nspname AND st.tablename = c.relname) AS w
+WHERE n.nspname = $1::text AND c.relkind = 'r' ORDER BY c.relname COLLATE "C"`
+
+type tableBloatRow struct {
+	Name   string
+	Size   int64 // of its rows, without indexes and what is stored apart
+	Total  int64
+	Rows   int64
+	Wanted int64
+	Known  bool // it has statistics
+}
+
+// The same of the btrees: 16 bytes an entry for header and pointer, on pages filled to nine tenths. River's GIN indexes are left out:
+// their size says little.
+const indexBloatSQL = `
+SELECT i.oid::regclass::text AS name, pg_relation_size(i.oid) AS size, greatest(i.reltuples, 0)::bigint AS rows,
+    (greatest(i.reltuples, 0) * (16 + w.width) / 0.9)::bigint AS wanted, w.width > 0 AS known
+FROM pg_index AS x JOIN pg_class AS i ON i.oid = x.indexrelid JOIN pg_am AS m ON m.oid = i.relam
+JOIN pg_class AS c ON c.oid = x.indrelid JOIN pg_namespace AS n ON n.oid = c.relnamespace
+CROSS JOIN LATERAL (SELECT coalesce(sum(st.avg_width), 0)::float8 AS width
+    FROM pg_attribute AS a JOIN pg_stats AS st ON st.schemaname = n.nspname AND st.tablename = c.relname AND st.attname = a.attname
+    WHERE a.attrelid = c.oid AND a.attnum = ANY (x.indkey::int2[])) AS w
+WHERE n.nspname = $1::text AND m.amname = 'btree' ORDER BY i.relname COLLATE "C"`
+
+type indexBloatRow struct {
+	Name   string
+	Size   int64
+	Rows   int64
+	Wanted int64
+	Known  bool
+}
+
+// bloatFactor is how many times what it needs something may take: less is what a busy table has, and the estimate is a rough one.
+const bloatFactor = 4
+
+// bloat is about space that nothing fills. It slows what reads through it, and is not given back by itself.
+func (e *examination) bloat(ctx context.Context) error {
+	tables, err := rows[tableBloatRow](ctx, e, tableBloatSQL, e.schema.String())
+	if err != nil {
+		return err
+	}
+	indexes, err := rows[indexBloatRow](ctx, e, indexBloatSQL, e.schema.String())
+	if err != nil {
+		return err
+	}
+	bad, total := false, int64(0)
+	for _, one := range tables {
+		total += one.Total
+		if one.Known && e.bloated(one.Size, one.Wanted) {
+			bad = true
+			e.warn("VACUUM FULL "+one.Name+"; when nothing runs, since it locks the table; pg_repack does it without; "+
+				"first see autovacuum and snapshots, or it grows again",
+				"%s takes %s, and its %s would take about %s", one.Name, bytes(one.Size), several(one.Rows,
+					"row"), bytes(one.Wanted))
+		}
+	}
+	for _, one := range indexes {
+		if one.Known && e.bloated(one.Size, one.Wanted) {
+			bad = true
+			e.warn("REINDEX INDEX CONCURRENTLY "+one.Name+";",
+				"index %s takes %s, and entries of %s would take about %s", one.Name, bytes(one.Size), several(one.Rows,
+					"row"), bytes(one.Wanted))
+		}
+	}
+	if !bad {
+		e.ok("all tables with their indexes take %s; none is much larger than its rows need", bytes(total))
+	}
+	return nil
+}
+
+func (e *examination) bloated(size, wanted int64) bool {
+	return size > e.config.limits.bloat && size > bloatFactor*wanted
+}

@@ -1,0 +1,47 @@
+package doctor
+
+import "context"
+
+// check is one named look at a deployment.
+type check struct {
+	name   string
+	tables bool // it needs the tables, which an unmigrated database has not
+	run    func(*examination, context.Context) error
+}
+
+const versionsCheck = "versions"
+
+// The checks in the order in which they are made: what others build on comes first.
+var checks = []check{
+	{"connection", false, (*examination).connection},
+	{"room", false, (*examination).room},
+	{versionsCheck, false, (*examination).versions},
+	{"permissions", true, (*examination).permissions},
+	{"pooler", false, (*examination).pooler},
+	{"clock", false, (*examination).clock},
+	{"settings", false, (*examination).settings},
+	{"triggers", true, (*examination).triggers},
+	{"indexes", true, (*examination).indexes},
+	{"autovacuum", true, (*examination).autovacuum},
+	{"wraparound", true, (*examination).wraparound},
+	{"bloat", true, (*examination).bloat},
+	{"snapshots", false, (*examination).snapshots},
+	{"notifications", false, (*examination).notifications},
+	{"nodes", true, (*examination).nodes},
+	{"leader", true, (*examination).leader},
+	{"due", true, (*examination).due},
+	{"pauses", true, (*examination).pauses},
+	{"claims", true, (*examination).claims},
+	{"dead-letters", true, (*examination).deadLetters},
+	{"recurring", true, (*examination).recurring},
+	{"river", true, (*examination).river},
+}
+
+// Checks names the checks in the order in which they are made.
+func Checks() []string {
+	names := make([]string, len(checks))
+	for i, check := range checks {
+		names[i] = check.name
+	}
+	return names
+}

@@ -1,0 +1,162 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tasktable/tasktable/store/storetest"
+)
+
+// slow is a link on which each thing said takes its time.
+type slow struct {
+	net.Conn
+	by time.Duration
+}
+
+func (s slow) Write(packet []byte) (int, error) {
+	<-time.After(s.by)
+	return s.Conn.Write(packet)
+}
+
+func TestASlowLink(t *testing.T) {
+	p := newPatient(t)
+	p.finds(p.examine(nil, "connection"), "connection", OK, "a round trip takes")
+	settings := p.pool.Config()
+	settings.ConnConfig.AfterNetConnect = func(_ context.Context, _ *pgconn.Config, conn net.Conn) (net.Conn, error) {
+		return slow{conn, 60 * time.Millisecond}, nil
+	}
+	pool, err := pgxpool.NewWithConfig(p.ctx, settings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	report := p.examineBy(func(c *Config) { c.Pool, c.Only, c.limits = pool, []string{"connection"}, defaultLimits })
+	p.finds(report, "connection", Warning, "a round trip takes ", "(the middle one of 5)")
+}
+
+func TestReadOnlyByDefault(t *testing.T) {
+	p := newPatient(t)
+	p.well(p.examine(nil, "connection"))
+	p.exec(fmt.Sprintf(`ALTER DATABASE %s SET default_transaction_read_only = on`,
+		pgx.Identifier{p.pool.Config().ConnConfig.Database}.Sanitize()))
+	found := p.finds(p.examine(nil, "connection"), "connection", Error, "read-only by default", "set by: database")
+	p.on(p.connect(), "SET default_transaction_read_only = off", found.Do)
+	p.well(p.examine(nil, "connection"))
+}
+
+func TestRoom(t *testing.T) {
+	p := newPatient(t)
+	p.finds(p.examine(nil, "room"), "room", OK, "one more node takes up to 12") // 2 + 6 + the pool's 4
+	p.exec(fmt.Sprintf(`ALTER DATABASE %s CONNECTION LIMIT 10`, pgx.Identifier{p.pool.Config().ConnConfig.Database}.Sanitize()))
+	p.finds(p.examine(nil, "room"), "room", Warning, "of 10 (the database's own limit)", "up to 12")
+}
+
+func TestWhatLeavesRoom(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		row  roomRow
+		left int
+		most int
+		by   string
+	}{
+		"the server's": {roomRow{Most: 97, Used: 90, DatabaseMost: -1, RoleMost: -1}, 7, 97, "max_connections"},
+		"over":         {roomRow{Most: 97, Used: 99, DatabaseMost: -1, RoleMost: -1}, 0, 97, "max_connections"},
+		"the database": {roomRow{Most: 97, Used: 10, DatabaseMost: 20, DatabaseUsed: 15, RoleMost: 50, RoleUsed: 1}, 5, 20,
+			"the database's"},
+		"the role": {roomRow{Most: 97, Used: 10, DatabaseMost: 20, DatabaseUsed: 5, RoleMost: 8, RoleUsed: 7}, 1, 8,
+			"the role's"},
+		"none for role": {roomRow{Most: 97, Used: 10, DatabaseMost: -1, RoleMost: 0}, 0, 0, "the role's"},
+	} {
+		if left, most, by := test.row.left(); left != test.left || most != test.most || !strings.HasPrefix(by, test.by) {
+			t.Errorf("%s: %d of %d by %s", name, left, most, by)
+		}
+	}
+}
+
+func TestVersions(t *testing.T) {
+	p := newPatient(t)
+	report := p.examine(nil, "versions")
+	p.well(report)
+	p.finds(report, "versions", OK, "Postgres 1")
+	p.exec(`DELETE FROM tasktable.goose_db_version WHERE version_id = (SELECT max(version_id) FROM tasktable.goose_db_version)`)
+	found := p.finds(p.examine(nil, "versions"), "versions", Error, "the schema is at version", "its nodes do not start")
+	if found.Do != "tasktable migrate" {
+		t.Errorf("it says %q", found.Do)
+	}
+	p.exec(`UPDATE tasktable.river_migration SET version = 1000 WHERE version = 1`)
+	p.finds(p.examine(nil, "versions"), "versions", Info, "River's part of the schema is at version 1000, newer")
+	p.exec(`DELETE FROM tasktable.river_migration WHERE version > 2`)
+	p.finds(p.examine(nil, "versions"), "versions", Error, "River's part of the schema is at version 2")
+}
+
+func TestUnmigrated(t *testing.T) {
+	t.Parallel()
+	p := at(t, storetest.EmptyURL(t))
+	report := p.examine(nil)
+	p.finds(report, "versions", Error, "there is no schema tasktable")
+	for _, one := range report.Findings {
+		if one.Level == Warning {
+			t.Errorf("there is nothing to say about what is not there: %+v", one)
+		}
+	}
+	p.exec(`CREATE SCHEMA tasktable`)
+	p.finds(p.examine(nil), "versions", Error, "schema tasktable is not migrated")
+}
+
+func TestTheClock(t *testing.T) {
+	p := newPatient(t)
+	p.finds(p.examine(nil, "clock"), "clock", OK, "within 1s of this machine's; its time zone is")
+	p.finds(p.examine(func(l *limits) { l.offset = time.Nanosecond }, "clock"), "clock", Info, "the database's clock is",
+		"this machine's: tasks run by the database's")
+}
+
+func TestSettings(t *testing.T) {
+	p := newPatient(t)
+	database := pgx.Identifier{p.pool.Config().ConnConfig.Database}.Sanitize()
+	for setting, test := range map[string]struct {
+		bad, good, want string
+		level           Level
+	}{
+		"synchronous_commit":                  {"off", "local", "synchronous_commit is off", Warning},
+		"default_transaction_isolation":       {"'repeatable read'", "'read committed'", "fail where two meet", Warning},
+		"statement_timeout":                   {"'1s'", "'1min'", "statement_timeout is 1s", Warning},
+		"lock_timeout":                        {"'10ms'", "'1s'", "lock_timeout is 10ms", Warning},
+		"idle_in_transaction_session_timeout": {"'2s'", "'5min'", "idle_in_transaction_session_timeout is 2s", Warning},
+		"idle_session_timeout":                {"'10min'", "'0'", "it ends the listeners", Warning},
+		"session_replication_role":            {"replica", "origin", "triggers do not fire", Error},
+	} {
+		p.exec(fmt.Sprintf(`ALTER DATABASE %s SET %s = %s`, database, setting, test.bad))
+		found := p.finds(p.examine(nil, "settings"), "settings", test.level, setting+" is ", "(set by: database)", test.want)
+		p.on(p.connect(), found.Do)
+		p.exec(fmt.Sprintf(`ALTER DATABASE %s SET %s = %s`, database, setting, test.good))
+		for _, one := range p.examine(nil, "settings").Findings {
+			if strings.HasPrefix(one.Found, setting+" ") {
+				t.Errorf("%s = %s: %+v", setting, test.good, one)
+			}
+		}
+		p.exec(fmt.Sprintf(`ALTER DATABASE %s RESET %s`, database, setting))
+	}
+}
+
+// The client's own setting wins over the server's, and is to be taken out of the URL.
+func TestASettingInTheURL(t *testing.T) {
+	p := newPatient(t)
+	pool, err := pgxpool.New(p.ctx, p.url+"&statement_timeout=1000")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	report := p.examineBy(func(c *Config) { c.Pool, c.Only = pool, []string{"settings"} })
+	found := p.finds(report, "settings", Warning, "statement_timeout is 1s (set by: client)")
+	if found.Do != "take statement_timeout out of the database URL" {
+		t.Errorf("it says %q", found.Do)
+	}
+}

@@ -1,0 +1,128 @@
+package doctor
+
+import (
+	"context"
+	"strings"
+
+	"github.com/tasktable/tasktable/store"
+)
+
+// due is about tasks that should run by now: each queue by its oldest.
+func (e *examination) due(ctx context.Context) error {
+	work, err := e.listWork(ctx)
+	if err != nil {
+		return err
+	}
+	queues := map[string]*kind{}
+	for _, one := range work.kinds() {
+		if one.due == 0 || one.paused {
+			continue
+		}
+		sum := queues[one.Queue]
+		if sum == nil {
+			sum = &kind{}
+			queues[one.Queue] = sum
+		}
+		sum.due, sum.more = sum.due+one.due, sum.more || one.more
+		if sum.oldest == nil || one.oldest.Before(*sum.oldest) {
+			sum.oldest, sum.Type = one.oldest, one.Type
+		}
+	}
+	total, late := 0, false
+	for _, queue := range sorted(queues) {
+		sum := queues[queue]
+		total += sum.due
+		age := work.now.Sub(*sum.oldest)
+		if age < e.config.limits.late {
+			continue
+		}
+		late = true
+		e.warn("see nodes and leader; if both are well, the slots are too few or busy: more slots (--queue "+queue+"=…), more nodes, or\n"+
+			e.sql("SELECT type, count(*), min(claimed_at) FROM tasktable.running_tasks WHERE queue = %s GROUP BY type",
+				quoted(queue)),
+			"%s in queue %s, the oldest, of type %s, for %s (since %s)", sum.many(), queue, sum.Type, short(age), instant(*sum.oldest))
+	}
+	if !late {
+		e.ok("%s, none of them for longer than %s", several(total, "due task"), short(e.config.limits.late))
+	}
+	return nil
+}
+
+// pauses tells of what is paused as a whole, and what waits for that. One without an end may have been forgotten.
+func (e *examination) pauses(ctx context.Context) error {
+	found, err := e.tasks.Pauses(ctx, e.tx)
+	if err != nil {
+		return err
+	}
+	work, err := e.listWork(ctx)
+	if err != nil {
+		return err
+	}
+	for _, one := range found {
+		waiting, more := 0, false
+		for _, kind := range work.kinds() {
+			if scope, err := store.ParseScope(strings.TrimSuffix(one.Scope+":"+one.Name, ":")); err == nil && scope.Has(kind.Queue, kind.Type) {
+				waiting, more = waiting+kind.due, more || kind.more
+			}
+		}
+		what, until, why := one.Scope, "until somebody resumes it", ""
+		if one.Name != "" {
+			what += " " + one.Name
+		}
+		if one.EndsAt != nil {
+			until = "until " + instant(*one.EndsAt)
+		}
+		if one.Reason != nil {
+			why = ": " + line(*one.Reason)
+		}
+		level := Info
+		if waiting > 0 && one.EndsAt == nil && work.now.Sub(one.PausedAt) > e.config.limits.paused {
+			level = Warning
+		}
+		e.find(level, e.sql("SELECT tasktable.resume_scope(%s, %s)", quoted(one.Scope), quoted(one.Name)),
+			"%s is paused since %s by %s %s, and %s for it%s", what, instant(one.PausedAt), one.PausedBy, until,
+			wait(waiting, more), why)
+	}
+	if len(found) == 0 {
+		e.ok("no queue or type is paused")
+	}
+	return nil
+}
+
+func wait(tasks int, more bool) string {
+	if tasks == 1 && !more {
+		return "1 due task waits"
+	}
+	return dueTasks(tasks, more) + " wait"
+}
+
+const claimsSQL = `
+SELECT count(*)::int AS held,
+    count(*) FILTER (WHERE t.held_until < statement_timestamp() - $1::float8 * interval '1 second')::int AS lapsed,
+    coalesce(extract(epoch FROM statement_timestamp() - min(t.held_until)), 0)::float8 AS oldest,
+    coalesce((array_agg(t.id::text ORDER BY t.held_until))[1], '') AS id
+FROM tasktable.scheduled_tasks AS t WHERE t.held_until IS NOT NULL`
+
+type claimsRow struct {
+	Held   int
+	Lapsed int
+	Oldest float64
+	ID     string
+}
+
+// claims are taken back within seconds of the end of their lease, unless somebody keeps their rows locked, or nobody leads.
+func (e *examination) claims(ctx context.Context) error {
+	found, err := row[claimsRow](ctx, e, claimsSQL, e.config.limits.lapsed.Seconds())
+	if err != nil {
+		return err
+	}
+	if found.Lapsed == 0 {
+		e.ok("%s held, none of them by a claim whose lease has ended", several(found.Held, "task"))
+		return nil
+	}
+	e.fail("see leader; if one leads, a transaction has locked the rows (see snapshots):\n"+
+		e.sql("SELECT * FROM tasktable.running_tasks WHERE stuck"),
+		"%s held by claims whose lease has ended, the first %s ago (task %s), and nobody takes them back",
+		several(found.Lapsed, "task"), seconds(found.Oldest), line(found.ID))
+	return nil
+}

@@ -1,0 +1,138 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tasktable/tasktable/store"
+)
+
+// listNodes tells those whose session holds their lock, and so live, from those that are silent.
+func (e *examination) listNodes(ctx context.Context) (alive, silent []store.Node, err error) {
+	found, err := e.tasks.Nodes(ctx, e.tx, store.NodeFilter{Limit: 10000})
+	for _, node := range found {
+		if node.State == store.NodeSilent {
+			silent = append(silent, node)
+		} else {
+			alive = append(alive, node)
+		}
+	}
+	return alive, silent, err
+}
+
+// Nodes that ended soon after they began: of a deployment that goes wrong there are many.
+const shortLivesSQL = `
+SELECT n.service, count(*)::int AS nodes, max(n.dead_at) AS latest FROM tasktable.nodes AS n
+WHERE n.dead_at > clock_timestamp() - interval '1 hour' AND n.dead_at - n.started_at < $1::float8 * interval '1 second'
+GROUP BY n.service ORDER BY n.service`
+
+type shortLivesRow struct {
+	Service string
+	Nodes   int
+	Latest  time.Time
+}
+
+// nodes is about who works what.
+func (e *examination) nodes(ctx context.Context) error {
+	alive, silent, err := e.listNodes(ctx)
+	if err != nil {
+		return err
+	}
+	work, err := e.listWork(ctx)
+	if err != nil {
+		return err
+	}
+	if len(alive) == 0 {
+		e.noNode(work)
+	}
+	for _, node := range silent {
+		e.info("", "node %d (%s on %s) is gone, and the leader has not marked it so yet: that takes 5 s", node.Number,
+			node.Service, node.Host)
+	}
+	e.services(alive)
+	if len(alive) > 0 {
+		e.unworked(alive, work)
+	}
+	lives, err := rows[shortLivesRow](ctx, e, shortLivesSQL, e.config.limits.shortLife.Seconds())
+	if err != nil {
+		return err
+	}
+	for _, one := range lives {
+		if one.Nodes >= e.config.limits.shortLives {
+			e.warn("see the log of "+one.Service+": does it crash, is it killed for its memory, or does it lose touch with the database?",
+				"%s of service %s ended within %s of their beginning in the last hour, the last at %s", several(one.Nodes, "node"),
+				one.Service, short(e.config.limits.shortLife), instant(one.Latest))
+		}
+	}
+	return nil
+}
+
+func (e *examination) noNode(work *work) {
+	due, more := 0, false
+	for _, one := range work.kinds() {
+		if !one.paused {
+			due, more = due+one.due, more || one.more
+		}
+	}
+	do := "start a node: tasktable serve, or your service with scheduled.New(…).Run(ctx)"
+	if due > 0 {
+		e.fail(do, "no node runs, and %s", wait(due, more))
+	} else {
+		e.warn(do, "no node runs: nothing will be claimed")
+	}
+}
+
+// services tells of each service how many nodes it has, of which versions.
+func (e *examination) services(alive []store.Node) {
+	of := map[string][]store.Node{}
+	for _, node := range alive {
+		of[node.Service] = append(of[node.Service], node)
+	}
+	for _, service := range sorted(of) {
+		nodes := of[service]
+		versions, newest := map[string]int{}, time.Time{}
+		for _, node := range nodes {
+			versions[node.Version]++
+			if node.StartedAt.After(newest) {
+				newest = node.StartedAt
+			}
+		}
+		if len(versions) == 1 {
+			e.ok("%s of service %s, version %s, queues %s", several(len(nodes), "node"), service, nodes[0].Version,
+				queuesOf(nodes))
+			continue
+		}
+		var counts []string
+		for _, version := range sorted(versions) {
+			counts = append(counts, fmt.Sprintf("%d of %s", versions[version], version))
+		}
+		e.info("", "service %s runs several versions side by side: %s; the last node began at %s", service,
+			strings.Join(counts, ", "), instant(newest))
+	}
+}
+
+// unworked tells of tasks that no live node takes, due ones and those that are to come.
+func (e *examination) unworked(alive []store.Node, work *work) {
+	for _, one := range work.kinds() {
+		if one.worked || one.paused {
+			continue
+		}
+		do := fmt.Sprintf("give a node a handler of %s, or cancel them: %s", one.Type,
+			e.sql("SELECT tasktable.cancel(id) FROM tasktable.scheduled_tasks WHERE type = %s AND queue = %s AND next_attempt_at IS NOT NULL",
+				quoted(one.Type), quoted(one.Queue)))
+		why := "no live node has a handler of that type for that queue"
+		if !slices.ContainsFunc(alive, func(n store.Node) bool { return n.Queues[one.Queue] > 0 }) {
+			do = fmt.Sprintf("give a node the queue: --queue %s=10 (Config.Queues)", one.Queue)
+			why = "no live node works that queue"
+		}
+		if one.due > 0 {
+			e.fail(do, "%s of type %s in queue %s, the oldest for %s: %s", one.many(), one.Type, one.Queue,
+				short(work.now.Sub(*one.oldest)), why)
+		} else if one.next != nil {
+			e.info(do, "tasks of type %s in queue %s are due from %s on: %s", one.Type, one.Queue, instant(*one.next), why)
+		}
+	}
+}

@@ -1,0 +1,135 @@
+package doctor
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+func TestNoNode(t *testing.T) {
+	p := newPatient(t)
+	p.put("later", "TEST", "default", -time.Hour)
+	report := p.examine(nil, "nodes", "leader")
+	p.finds(report, "nodes", Warning, "no node runs")
+	p.finds(report, "leader", Info, "no node leads, since none runs")
+	p.put("now", "TEST", "default", time.Hour)
+	p.finds(p.examine(nil, "nodes"), "nodes", Error, "no node runs, and 1 due task waits")
+}
+
+func TestANodeThatIsGone(t *testing.T) {
+	p := newPatient(t)
+	number, holder := p.fakeNode("mail", "v1", "")
+	p.finds(p.examine(nil, "nodes"), "nodes", OK, "1 node of service mail, version v1, queues default=100")
+	p.on(holder, "SELECT pg_advisory_unlock_all()")
+	p.finds(p.examine(nil, "nodes"), "nodes", Info, fmt.Sprintf("node %d (mail on host/1) is gone", number))
+}
+
+func TestVersionsSideBySide(t *testing.T) {
+	p := newPatient(t)
+	p.fakeNode("mail", "v1", "")
+	p.fakeNode("mail", "v2", "")
+	p.fakeNode("mail", "v2", "")
+	p.finds(p.examine(nil, "nodes"), "nodes", Info, "service mail runs several versions side by side: 1 of v1, 2 of v2")
+}
+
+func TestTasksThatNoNodeWorks(t *testing.T) {
+	p := newPatient(t)
+	p.fakeNode("mail", "v1", "")
+	p.put("worked", "TEST", "default", time.Hour)
+	p.well(p.examine(nil, "nodes"))
+	p.put("unknown", "NEW_TYPE", "default", time.Hour)
+	p.put("elsewhere", "TEST", "mail", time.Hour)
+	p.put("some day", "OTHER_TYPE", "default", -time.Hour)
+	report := p.examine(nil, "nodes")
+	p.finds(report, "nodes", Info, "tasks of type OTHER_TYPE in queue default are due from",
+		"no live node has a handler of that type")
+	queue := p.finds(report, "nodes", Error, "1 due task of type TEST in queue mail, the oldest for 1h0m",
+		"no live node works that queue")
+	if queue.Do != "give a node the queue: --queue mail=10 (Config.Queues)" {
+		t.Errorf("it says %q", queue.Do)
+	}
+	unknown := p.finds(report, "nodes", Error, "1 due task of type NEW_TYPE in queue default",
+		"no live node has a handler of that type for that queue")
+	cancel := unknown.Do[len("give a node a handler of NEW_TYPE, or cancel them: "):]
+	p.exec(cancel)
+	p.exec(`SELECT tasktable.pause_scope('queue', 'mail')`) // on purpose, then
+	p.well(p.examine(nil, "nodes"))
+}
+
+func TestACrashLoop(t *testing.T) {
+	p := newPatient(t)
+	p.fakeNode("mail", "v1", "")
+	ended := func(service string, n int, lived, ago string) {
+		p.exec(`INSERT INTO tasktable.nodes (service, version, host, queues, types, started_at, dead_at)
+			SELECT $1, 'v1', 'host/1', '{}', '{}', clock_timestamp() - $3::text::interval - $4::text::interval, clock_timestamp() - $4::text::interval
+			FROM generate_series(1, $2)`, service, n, lived, ago)
+	}
+	ended("steady", 9, "3 hours", "10 minutes")
+	ended("past", 9, "10 seconds", "2 hours")
+	ended("some", 4, "10 seconds", "10 minutes")
+	p.well(p.examine(nil, "nodes"))
+	ended("crashing", 6, "10 seconds", "10 minutes")
+	p.finds(p.examine(nil, "nodes"), "nodes", Warning,
+		"6 nodes of service crashing ended within 2m of their beginning in the last hour")
+}
+
+func TestNobodyLeads(t *testing.T) {
+	p := newPatient(t)
+	p.fakeNode("mail", "v1", "")
+	p.finds(p.examine(func(l *limits) { l.noLeader = 300 * time.Millisecond }, "leader"), "leader", Error,
+		"no node leads, of 1 node alive")
+}
+
+// A leader that comes while the doctor looks is no finding.
+func TestALeaderThatComes(t *testing.T) {
+	p := newPatient(t)
+	_, conn := p.fakeNode("mail", "v1", "")
+	asked := make(chan Report, 1)
+	go func() {
+		patient := defaultLimits
+		patient.noLeader, patient.check = time.Minute, time.Minute
+		report, _ := Examine(p.ctx, Config{Pool: p.pool, Only: []string{"leader"}, limits: patient})
+		asked <- report
+	}()
+	p.until("it has looked", `SELECT EXISTS (SELECT 1 FROM pg_stat_activity WHERE datname = current_database()
+		AND application_name = 'tasktable doctor' AND state = 'idle in transaction' AND query LIKE '%pg_locks AS own%')`)
+	p.on(conn, leaderLock)
+	p.finds(<-asked, "leader", OK, "leads: mail on host/1")
+}
+
+func TestAStrangerHasTheLeadersLock(t *testing.T) {
+	p := newPatient(t)
+	p.fakeNode("mail", "v1", "")
+	stranger := p.connect()
+	p.on(stranger, "SET application_name = 'the stranger'", leaderLock)
+	found := p.finds(p.examine(nil, "leader"), "leader", Error, fmt.Sprintf("pid %d (role ", stranger.PgConn().PID()),
+		`application "the stranger") holds the leader's lock, and is no node`)
+	end := fmt.Sprintf("SELECT pg_terminate_backend(%d);", stranger.PgConn().PID())
+	if !containsAll(found.Do, []string{end, "REVOKE CONNECT ON DATABASE"}) {
+		t.Errorf("it says %q", found.Do)
+	}
+	p.exec(end)
+	p.until("the stranger is gone", `SELECT NOT EXISTS (SELECT 1 FROM pg_stat_activity WHERE pid = $1)`,
+		int32(stranger.PgConn().PID()))
+	p.node()
+	p.well(p.examine(nil, "leader"))
+}
+
+func TestSomebodyWaitsForTheLeadersLock(t *testing.T) {
+	p := newPatient(t)
+	p.node()
+	waiter := p.connect()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_, _ = waiter.Exec(p.ctx, leaderLock)
+	}()
+	p.until("it waits", `SELECT EXISTS (SELECT 1 FROM pg_locks WHERE pid = $1 AND locktype = 'advisory' AND NOT granted)`,
+		int32(waiter.PgConn().PID()))
+	report := p.examine(nil, "leader")
+	p.finds(report, "leader", OK, "leads: test on")
+	found := p.finds(report, "leader", Warning, "waits for the leader's lock")
+	p.exec(found.Do)
+	<-ended
+	p.well(p.examine(nil, "leader"))
+}

@@ -1,0 +1,77 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tasktable/tasktable/scheduled"
+)
+
+// serverSQL tells one server and database from others. Of a primary and its standby the beginnings differ.
+const serverSQL = `
+SELECT d.oid::bigint AS database, pg_postmaster_start_time() AS began
+FROM pg_database AS d WHERE d.datname = current_database()`
+
+type serverRow struct {
+	Database int64
+	Began    time.Time
+}
+
+// pooler finds out, as a node does when it begins, whether the connections go through a pooler: the session's must not, since it
+// would share its locks with everybody else.
+func (e *examination) pooler(ctx context.Context) error {
+	pooled := scheduled.CheckDirect(ctx, e.tx.Conn())
+	if pooled != nil && !errors.Is(pooled, scheduled.ErrPooler) {
+		return pooled
+	}
+	here, err := row[serverRow](ctx, e, serverSQL)
+	if err != nil {
+		return err
+	}
+	session, err := e.config.Connect(ctx)
+	if err != nil {
+		e.fail("correct TASKTABLE_SESSION_DATABASE_URL (Config.Connect)", "a node's session cannot connect: %s",
+			line(err.Error()))
+		return nil
+	}
+	defer closeConn(ctx, session)
+	direct := scheduled.CheckDirect(ctx, session)
+	switch {
+	case errors.Is(direct, scheduled.ErrPooler):
+		e.fail("TASKTABLE_SESSION_DATABASE_URL=postgres://… with host and port of Postgres itself (Config.Connect in your program)",
+			"a node's session goes through a pooler: nodes refuse to start, since their locks would be everybody's")
+		return nil
+	case direct != nil:
+		return direct
+	}
+	found, err := session.Query(ctx, serverSQL, pgx.QueryExecModeExec)
+	if err != nil {
+		return fmt.Errorf("ask the session's server: %w", err)
+	}
+	there, err := pgx.CollectExactlyOneRow(found, pgx.RowToStructByName[serverRow])
+	if err != nil {
+		return fmt.Errorf("ask the session's server: %w", err)
+	}
+	switch {
+	case there.Database != here.Database || !there.Began.Equal(here.Began):
+		e.fail("give both URLs the same server and database",
+			"TASKTABLE_SESSION_DATABASE_URL leads to another server or database than DATABASE_URL: "+
+				"what is scheduled on one is looked for on the other")
+	case pooled != nil:
+		e.ok("the pool goes through a pooler, and the session does not")
+	default:
+		e.ok("no pooler: the session's locks are its own")
+	}
+	return nil
+}
+
+// closeConn does not wait long for the other side, and closes also when ctx is done.
+func closeConn(ctx context.Context, conn *pgx.Conn) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	_ = conn.Close(ctx)
+}

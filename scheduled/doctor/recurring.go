@@ -1,0 +1,101 @@
+package doctor
+
+import (
+	"context"
+
+	"github.com/tasktable/tasktable/store/recurrence"
+)
+
+// Those that wait, by their index. What is not planned yet is due at once.
+const recurringSQL = `
+SELECT t.id::text AS id, t.cron::text AS cron, coalesce(t.time_zone::text, 'UTC') AS zone,
+    t.planned_revision IS NOT DISTINCT FROM t.revision AS planned,
+    extract(epoch FROM statement_timestamp() - t.next_attempt_at)::float8 AS late,
+    EXISTS (SELECT 1 FROM tasktable.pauses AS p WHERE (p.ends_at IS NULL OR p.ends_at > statement_timestamp())
+        AND (p.scope = 'all' OR p.scope = 'queue' AND p.name = t.queue OR p.scope = 'type' AND p.name = t.type)) AS paused
+FROM tasktable.scheduled_tasks AS t WHERE t.next_attempt_at IS NOT NULL AND t.cron IS NOT NULL
+ORDER BY t.next_attempt_at, t.id::text COLLATE "C" LIMIT 1000`
+
+type recurringRow struct {
+	ID      string
+	Cron    string
+	Zone    string
+	Planned bool
+	Late    float64 // seconds; negative: it is to fire
+	Paused  bool
+}
+
+// recurringMost is how many tasks are told of one by one.
+const recurringMost = 5
+
+// recurring is about recurring tasks that do not fire, and services whose nodes do not agree which there are.
+func (e *examination) recurring(ctx context.Context) error {
+	found, err := rows[recurringRow](ctx, e, recurringSQL)
+	if err != nil {
+		return err
+	}
+	bad := 0
+	for _, one := range found {
+		do, what := e.firing(one)
+		if what == "" {
+			continue
+		}
+		if bad++; bad <= recurringMost {
+			e.fail(do, "recurring task %s %s", line(one.ID), what)
+		}
+	}
+	if bad > recurringMost {
+		e.fail(e.sql("SELECT * FROM tasktable.recurring_tasks ORDER BY next_fire"), "%d more recurring tasks are like these",
+			bad-recurringMost)
+	}
+	if bad == 0 {
+		e.ok("%s waiting for the next fire", several(len(found), "recurring task"))
+	}
+	return e.declared(ctx)
+}
+
+// firing is what keeps a task from firing, and what to do about it.
+func (e *examination) firing(one recurringRow) (do, what string) {
+	_, err := recurrence.Parse(one.Cron, one.Zone) // which also refuses what never comes, as 30 February
+	switch {
+	case err != nil:
+		return "correct its cron or time_zone: the leader fails it when it comes to it", "does not fire: " + line(err.Error())
+	case one.Paused || one.Late < e.config.limits.late.Seconds():
+		return "", ""
+	case one.Planned:
+		return "see leader: it fires them", "should have fired " + seconds(one.Late) + " ago"
+	}
+	return "see leader: it plans them", "has not been planned for " + seconds(one.Late)
+}
+
+// The sets that the live nodes of a service declare, and when the first node began that declares the newest.
+const declaredSQL = `
+SELECT s.service, count(*)::int AS sets, extract(epoch FROM statement_timestamp() - max(s.began))::float8 AS since
+FROM (SELECT n.service, n.declares, min(n.started_at) AS began FROM tasktable.nodes AS n
+    WHERE n.dead_at IS NULL AND n.declares IS NOT NULL GROUP BY n.service, n.declares) AS s
+GROUP BY s.service HAVING count(*) > 1 ORDER BY s.service`
+
+type declaredRow struct {
+	Service string
+	Sets    int
+	Since   float64
+}
+
+// declared tells of services whose live nodes declare several sets of recurring tasks. Of each service the set holds that was seen last
+// for the first time.
+func (e *examination) declared(ctx context.Context) error {
+	found, err := rows[declaredRow](ctx, e, declaredSQL)
+	if err != nil {
+		return err
+	}
+	for _, one := range found {
+		level := Info
+		if one.Since > e.config.limits.conflict.Seconds() {
+			level = Warning
+		}
+		e.find(level, "end the deployment, so that all nodes of the service are of one version; "+
+			"if they are, give them names of their own (--service)",
+			"nodes of service %s declare %d sets of recurring tasks, for %s: that of the newest holds", one.Service, one.Sets, seconds(one.Since))
+	}
+	return nil
+}

@@ -1,0 +1,155 @@
+package doctor
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tasktable/tasktable/store"
+)
+
+func TestLateTasks(t *testing.T) {
+	p := newPatient(t)
+	p.finds(p.examine(nil, "due"), "due", OK, "0 due tasks, none")
+	p.put("a", "TEST", "default", time.Hour)
+	p.put("b", "LATE", "default", 2*time.Hour)
+	p.put("soon", "TEST", "other", time.Second)
+	p.put("later", "TEST", "other", -time.Hour)
+	report := p.examine(nil, "due")
+	p.finds(report, "due", Warning, "2 due tasks in queue default, the oldest, of type LATE, for 2h0m")
+	if len(report.Findings) != 1 {
+		t.Errorf("more than that:\n%s", list(report))
+	}
+	p.exec(`SELECT tasktable.pause_scope('queue', 'default')`)
+	p.finds(p.examine(nil, "due"), "due", OK, "1 due task, none of them for longer than 1m")
+}
+
+// More than a bound of due tasks are not counted to the end.
+func TestManyLateTasks(t *testing.T) {
+	p := newPatient(t)
+	p.exec(strings.ReplaceAll(strings.ReplaceAll(manySQL, "3000", "12000"), "2100", "2001"))
+	p.finds(p.examine(nil, "due"), "due", Warning, "10000 or more due tasks in queue default")
+}
+
+func TestPauses(t *testing.T) {
+	p := newPatient(t)
+	p.finds(p.examine(nil, "pauses"), "pauses", OK, "no queue or type is paused")
+	p.put("a", "TEST", "mail", time.Hour)
+	p.exec(`SELECT tasktable.pause_scope('queue', 'mail', reason => 'the server moves')`)
+	p.finds(p.examine(nil, "pauses"), "pauses", Info, "queue mail is paused since",
+		"until somebody resumes it, and 1 due task waits for it: the server moves")
+	p.exec(`SELECT tasktable.pause_scope('type', 'OTHER', until => now() + interval '1 hour')`)
+	forgotten := func(l *limits) { l.paused = time.Nanosecond }
+	report := p.examine(forgotten, "pauses")
+	p.finds(report, "pauses", Info, "type OTHER is paused since", "until 2", "and 0 due tasks wait for it")
+	p.exec(p.finds(report, "pauses", Warning, "queue mail is paused").Do)
+	report = p.examine(forgotten, "pauses")
+	p.well(report)
+	p.exec(p.finds(report, "pauses", Info, "type OTHER").Do)
+	p.finds(p.examine(forgotten, "pauses"), "pauses", OK)
+	p.exec(`SELECT tasktable.pause_scope('all')`)
+	p.finds(p.examine(forgotten, "pauses"), "pauses", Warning, "all is paused", "1 due task waits")
+}
+
+// hold makes a task claimed, by a lease that ends so many seconds from now.
+func (p *patient) hold(id string, seconds int) {
+	p.t.Helper()
+	p.exec(`UPDATE tasktable.scheduled_tasks SET status = 'EXECUTING', attempt = 1, fence = nextval('tasktable.task_numbers'),
+		held_until = clock_timestamp() + $2 * interval '1 second', next_attempt_at = NULL WHERE id = $1`, id, seconds)
+}
+
+func TestLapsedClaims(t *testing.T) {
+	p := newPatient(t)
+	p.put("fine", "TEST", "default", time.Hour)
+	p.hold("fine", 60)
+	p.finds(p.examine(nil, "claims"), "claims", OK, "1 task held")
+	p.put("stuck", "TEST", "default", time.Hour)
+	p.hold("stuck", -60)
+	p.finds(p.examine(nil, "claims"), "claims", Error, "1 task held by claims whose lease has ended, the first 1m",
+		"(task stuck)")
+	p.node() // which takes it back
+	p.until("it has run", `SELECT status = 'COMPLETED' FROM tasktable.scheduled_tasks WHERE id = 'stuck'`)
+	p.well(p.examine(nil, "claims"))
+}
+
+func TestDeadLetters(t *testing.T) {
+	p := newPatient(t)
+	p.finds(p.examine(nil, "dead-letters"), "dead-letters", OK, "no dead letters")
+	const dead = `INSERT INTO tasktable.scheduled_tasks (id, payload, status, message, finished_at) VALUES ($1, '{"type":"TEST"}', $2, $3, $4::text::timestamptz)`
+	p.exec(dead, "late", "EXPIRED", "expired", "2026-01-01Z")
+	p.finds(p.examine(nil, "dead-letters"), "dead-letters", Info, "0 FAILED and 1 EXPIRED")
+	p.exec(dead, "one", "FAILED", "421 try\n\x1b later", "2026-02-01Z")
+	p.exec(dead, "two", "FAILED", "421 try\n\x1b later", "2026-03-01Z")
+	found := p.finds(p.examine(nil, "dead-letters"), "dead-letters", Warning,
+		"2 FAILED and 1 EXPIRED that nobody has dealt with, the newest at 2026-03-01T00:00:00Z; "+
+			"retention takes the first at 2026-04-01T00:00:00Z; 2 times: 421 try later")
+	query, _, _ := strings.Cut(found.Do, ";")
+	p.exec(query)
+	report := p.examineBy(func(c *Config) { c.Retention, c.Only = -1, []string{"dead-letters"} })
+	p.finds(report, "dead-letters", Warning, "they are kept for ever")
+	p.exec(`SELECT tasktable.archive(id, 'seen') FROM tasktable.dead_letters`)
+	p.finds(p.examine(nil, "dead-letters"), "dead-letters", OK)
+}
+
+// recur schedules a recurring task, of which nobody plans the fires.
+func (p *patient) recur(id, cron string) {
+	p.t.Helper()
+	task := store.Task{ID: id, Payload: store.JSON(`{"type":"TEST"}`), Recurrence: &store.Recurrence{Cron: cron}}
+	if _, err := tasks.Schedule(p.ctx, p.pool, task); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func TestRecurringTasksThatDoNotFire(t *testing.T) {
+	p := newPatient(t)
+	p.recur("nightly", "0 3 * * *")
+	p.finds(p.examine(nil, "recurring"), "recurring", OK, "1 recurring task waiting for the next fire")
+	soon := func(l *limits) { l.late = time.Nanosecond }
+	p.finds(p.examine(soon, "recurring"), "recurring", Error, "recurring task nightly has not been planned for")
+	p.exec(`UPDATE tasktable.scheduled_tasks SET planned_revision = revision, next_attempt_at = clock_timestamp() - interval '3 hours'`)
+	p.finds(p.examine(nil, "recurring"), "recurring", Error, "recurring task nightly should have fired 3h0m")
+	p.exec(`SELECT tasktable.pause_scope('type', 'TEST')`)
+	p.well(p.examine(nil, "recurring"))
+	p.exec(`SELECT tasktable.resume_scope('type', 'TEST')`)
+	p.exec(`UPDATE tasktable.scheduled_tasks SET cron = 'at three', next_attempt_at = clock_timestamp() + interval '1 hour'`)
+	p.finds(p.examine(nil, "recurring"), "recurring", Error, "recurring task nightly does not fire: invalid: cron")
+	for i := range 7 {
+		p.recur(fmt.Sprint("more ", i), "@hourly")
+	}
+	p.exec(`UPDATE tasktable.scheduled_tasks SET cron = 'at three'`)
+	p.finds(p.examine(nil, "recurring"), "recurring", Error, "3 more recurring tasks are like these")
+}
+
+func TestARecurringTaskWithoutAFire(t *testing.T) {
+	p := newPatient(t)
+	p.recur("never", "0 0 28 2 *")
+	p.exec(`UPDATE tasktable.scheduled_tasks SET cron = '0 0 30 2 *'`)
+	p.finds(p.examine(nil, "recurring"), "recurring", Error, "recurring task never does not fire", "must be able to fire")
+}
+
+func TestAFailedRecurringTask(t *testing.T) {
+	p := newPatient(t)
+	p.recur("nightly", "0 3 * * *")
+	p.exec(`UPDATE tasktable.scheduled_tasks SET cron = 'at three'`)
+	p.node() // which fails it
+	p.until("it is failed", `SELECT status = 'FAILED' FROM tasktable.scheduled_tasks WHERE id = 'nightly'`)
+	report := p.examine(nil, "dead-letters")
+	p.finds(report, "dead-letters", Error, "recurring tasks that are FAILED fire no more (1): nightly")
+	p.finds(report, "dead-letters", Warning, "1 FAILED")
+}
+
+func TestServicesThatDeclareTwoSets(t *testing.T) {
+	p := newPatient(t)
+	p.fakeNode("mail", "v1", "one set")
+	p.fakeNode("mail", "v1", "one set")
+	p.fakeNode("events", "v1", "another")
+	p.fakeNode("events", "v1", "")
+	if report := p.examine(nil, "recurring"); report.Worst() != OK {
+		t.Errorf("each service declares one set:\n%s", list(report))
+	}
+	p.fakeNode("mail", "v2", "another")
+	p.finds(p.examine(nil, "recurring"), "recurring", Info, "nodes of service mail declare 2 sets of recurring tasks")
+	p.finds(p.examine(func(l *limits) { l.conflict = time.Nanosecond }, "recurring"), "recurring", Warning,
+		"nodes of service mail declare 2 sets")
+}

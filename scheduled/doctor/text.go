@@ -1,0 +1,86 @@
+package doctor
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tasktable/tasktable/store"
+)
+
+// sql is a statement to be run by whoever reads it, in the schema's name.
+func (e *examination) sql(statement string, args ...any) string {
+	return e.schema.SQL(fmt.Sprintf(statement, args...)) + ";"
+}
+
+// command is one of this program's, for the schema.
+func (e *examination) command(command string) string {
+	if e.schema.String() == store.DefaultSchema {
+		return "tasktable " + command
+	}
+	return "tasktable " + command + " --schema " + e.schema.String()
+}
+
+// quoted is a text as SQL writes it.
+func quoted(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
+
+// named is an identifier as SQL writes it.
+func named(name string) string { return pgx.Identifier{name}.Sanitize() }
+
+// several is a number of things: "1 node", "2 nodes".
+func several[N ~int | ~int64](n N, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// seconds is a time as SQL tells it, shown no more exactly than it matters.
+func seconds(s float64) string { return short(time.Duration(s * float64(time.Second))) }
+
+// short shows a time no more exactly than it matters.
+func short(d time.Duration) string {
+	switch {
+	case d < 0:
+		return "-" + short(-d)
+	case d < 10*time.Millisecond:
+		return d.Round(10 * time.Microsecond).String()
+	case d < time.Second:
+		return d.Round(100 * time.Microsecond).String()
+	case d < time.Minute:
+		return d.Round(100 * time.Millisecond).String()
+	case d < 48*time.Hour:
+		return strings.TrimSuffix(d.Round(time.Second).String(), "0s")
+	}
+	return fmt.Sprintf("%d days", d/(24*time.Hour))
+}
+
+// bytes shows a size.
+func bytes(n int64) string {
+	if n < 10<<20 {
+		return fmt.Sprintf("%d kB", n>>10)
+	}
+	return fmt.Sprintf("%d MB", n>>20)
+}
+
+// instant shows a time of the database.
+func instant(at time.Time) string { return at.UTC().Truncate(time.Second).Format(time.RFC3339) }
+
+const lineMost = 240
+
+// line is a text that others wrote, on one line and not too long.
+func line(text string) string {
+	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return unicode.IsControl(r) || unicode.IsSpace(r) }), " ")
+	if runes := []rune(text); len(runes) > lineMost {
+		return string(runes[:lineMost]) + "…"
+	}
+	return text
+}
+
+// sorted is the keys of a map, in their order.
+func sorted[V any](of map[string]V) []string { return slices.Sorted(maps.Keys(of)) }
