@@ -21,6 +21,7 @@ const (
 	exitUnreachable = 4
 	exitDrift       = 5
 	exitBroken      = 6
+	exitUnwell      = 7
 	exitInterrupted = 130
 )
 
@@ -32,6 +33,7 @@ const exitCodes = `Exit codes:
   4    the database cannot be reached, or refuses the login
   5    reconcile without --apply: some tasks are not as the query says
   6    prove: a promise was broken
+  7    doctor: something does not work, or with --strict not as it should
   130  interrupted: by a second signal, or by one before there was anything to stop gracefully`
 
 // usageError is a wrong command line or environment.
@@ -55,6 +57,7 @@ func exitCode(signalled context.Context, err error) int {
 		unreachable *unreachableError
 		connecting  *pgconn.ConnectError
 		drift       *driftError
+		unwell      *unwellError
 	)
 	switch {
 	case err == nil:
@@ -71,6 +74,8 @@ func exitCode(signalled context.Context, err error) int {
 		return exitDrift
 	case errors.Is(err, prove.ErrBroken):
 		return exitBroken
+	case errors.As(err, &unwell):
+		return exitUnwell
 	}
 	return exitFailed
 }

@@ -31,6 +31,11 @@ func TestNodesTellNoSecrets(t *testing.T) {
 	got := p.end()
 	got.want(t, exitOK, "cannot be claimed and is failed", "outcome cannot be recorded; the task fails", "session lost")
 	noCanary(t, "the log", got.stderr+got.stdout)
+	examined := run(t, []string{"DATABASE_URL=" + c.url}, "doctor")
+	if !strings.Contains(examined.stdout, " FAILED and 1 EXPIRED that nobody has dealt with") {
+		t.Errorf("the doctor does not see what has failed:\n%s", examined.stdout)
+	}
+	noCanary(t, "the doctor's findings", examined.stdout+examined.stderr)
 
 	for where, sql := range map[string]string{
 		"executions":   `SELECT e::text FROM tasktable.scheduled_task_executions AS e`,
@@ -202,6 +207,11 @@ func TestCommandsTellNoSecrets(t *testing.T) {
 		"too large a payload": {database, []string{"reconcile", "--type=LOG", "--apply",
 			query(columns + `jsonb_build_object('secret', repeat('` + payloadCanary + `', 20000)) AS payload`)}, exitUsage},
 		"mended": {database, []string{"reconcile", "--type=LOG", "--apply", changed}, exitOK},
+
+		"doctor":                     {database, []string{"doctor", "--skip=settings,connection"}, exitOK},
+		"doctor as JSON":             {database, []string{"doctor", "--skip=settings,connection", "--output=json"}, exitOK},
+		"doctor and another's login": {another, []string{"doctor"}, exitUnreachable},
+		"doctor and no TLS there":    {encrypted, []string{"doctor", "--output=json"}, exitUnreachable},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := run(t, []string{test.variable, "TASKTABLE_LOG_LEVEL=debug", "TASKTABLE_UNKNOWN=" + mailCanary}, test.args...)

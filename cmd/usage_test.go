@@ -53,6 +53,9 @@ func TestBadUsageNamesTheOptionAndTheRule(t *testing.T) {
 		{"user without password", nil, []string{"serve", "--smtp-host=mail", "--smtp-from=a@example.org", "--smtp-username=me"}, []string{"must be given together"}},
 		{"what only the mail package knows", nil, []string{"serve", "--smtp-host=mail", "--smtp-from=a@exämple.org"}, []string{"smtp", "ASCII"}},
 
+		{"check", nil, []string{"doctor", "--check=leader,weather"}, []string{"--check (TASKTABLE_DOCTOR_CHECK) must be of connection, room, versions", `got "leader,weather"`}},
+		{"skipped check", []string{"TASKTABLE_DOCTOR_SKIP=weather"}, []string{"doctor"}, []string{"--skip (TASKTABLE_DOCTOR_SKIP) must be of connection"}},
+
 		{"unknown option", nil, []string{"serve", "--pol-interval=5s"}, []string{"there is no option --pol-interval; did you mean --poll-interval?"}},
 		{"one dash", nil, []string{"serve", "-queue=a=1"}, []string{"options have two dashes"}},
 		{"missing value", nil, []string{"serve", "--schema"}, []string{"--schema"}},

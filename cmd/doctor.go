@@ -1,0 +1,222 @@
+package cmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/spf13/cobra"
+
+	"github.com/tasktable/tasktable/scheduled/doctor"
+)
+
+const doctorHelp = `Examines a deployment: is the database fit for it, are its tables whole, does a node lead, is anything late, stuck or
+dead? Each finding comes with what to do about it. The levels are ok, info, warning (it works, but not as it should, or
+not for long) and error (something does not work, or a promise does not hold).
+
+It only reads, in transactions of a few seconds at most, and goes on when a check fails. It sees what its role may see:
+as the auditor nearly everything, as an application much less, and it says what it could not look at. To see how long
+other roles' transactions last, GRANT pg_read_all_stats TO its role.
+
+Run it with the environment of a node, so that it takes the same way to the database and knows the node's options.
+
+It ends with exit code 7 if there is an error or, with --strict, a warning; with 4 if the database cannot be reached.`
+
+const doctorExample = `  tasktable doctor
+  tasktable doctor --strict && kubectl rollout …                # before a deployment
+  tasktable doctor --output json | jq -r '.findings[] | select(.level == "error") | .found'
+  tasktable doctor --skip dead-letters,bloat                    # what is known, or takes too long
+  tasktable doctor --check leader --check nodes`
+
+// examine is the command doctor.
+type examine struct {
+	*program
+	database databaseSettings
+	engine   engineSettings
+	log      logSettings
+	printing printSettings
+	strict   bool
+	only     []string
+	skip     []string
+}
+
+func (p *program) doctorCommand() *cobra.Command {
+	e := &examine{program: p}
+	names := doctor.Checks()
+	options := []option{
+		{flag: "strict", variable: "TASKTABLE_DOCTOR_STRICT", set: toggle(&e.strict),
+			usage: "a warning, too, is a reason for exit code 7"},
+		{flag: "check", variable: "TASKTABLE_DOCTOR_CHECK", value: "name", many: true, set: someOf(&e.only, names),
+			complete: words(names...),
+			usage:    "only this check; may be repeated, or separated by commas. The checks are " + strings.Join(names, ", ")},
+		{flag: "skip", variable: "TASKTABLE_DOCTOR_SKIP", value: "name", many: true, set: someOf(&e.skip, names),
+			complete: words(names...),
+			usage:    "not this check; may be repeated, or separated by commas"},
+	}
+	options = append(options, e.printing.options()...)
+	for _, one := range e.engine.options() {
+		if one.flag == "engine-conns" || one.flag == "retention" { // what of a node's options matters
+			options = append(options, one)
+		}
+	}
+	options = append(options, e.database.maxConnsOption())
+	options = append(options, e.database.options()...)
+	options = append(options, e.log.options()...)
+	return p.bind(&cobra.Command{
+		Use:     "doctor",
+		Short:   "Examines a deployment, and says what to do about what it finds",
+		Long:    doctorHelp,
+		Example: doctorExample,
+	}, options, func(command *cobra.Command) error { return e.run(command.Context()) })
+}
+
+// someOf reads names of a list.
+func someOf(into *[]string, names []string) func(string) error {
+	return func(given string) error {
+		var found []string
+		for item := range strings.SplitSeq(given, ",") {
+			if item = strings.TrimSpace(item); !slices.Contains(names, item) {
+				return fmt.Errorf("must be of %s", strings.Join(names, ", "))
+			}
+			found = append(found, item)
+		}
+		*into = found
+		return nil
+	}
+}
+
+func (e *examine) run(ctx context.Context) (err error) {
+	logger := e.log.logger(e.stderr)
+	e.environment.warnUnknown(e.variables, logger)
+	d, err := e.open(ctx, logger)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.close()) }()
+	report, err := doctor.Examine(ctx, doctor.Config{
+		Pool: d.pool, Connect: d.session, Schema: e.database.schema, Only: e.only, Skip: e.skip, Retention: e.engine.retention,
+		EngineConns: e.engine.engineConns,
+	})
+	if err != nil {
+		return err
+	}
+	to := e.printing.printer(ctx, e.program, e.now)
+	if to.json {
+		err = to.document(report)
+	} else {
+		err = printExamination(to, report)
+	}
+	if err != nil {
+		return err
+	}
+	return verdict(report, e.strict)
+}
+
+// open is that of the settings, but does not try whether anybody answers: that is the first of the findings.
+func (e *examine) open(ctx context.Context, logger *slog.Logger) (*database, error) {
+	if e.database.url == "" {
+		return e.database.open(ctx, logger)
+	}
+	d := &database{stop: func() error { return nil }}
+	lazy := func(url string) (*pgxpool.Pool, error) {
+		config, err := poolConfig(url, e.database.maxConns)
+		if err != nil {
+			return nil, err
+		}
+		return pgxpool.NewWithConfig(ctx, config)
+	}
+	var err error
+	if d.pool, err = lazy(e.database.url); err != nil {
+		return nil, fmt.Errorf("--database-url (DATABASE_URL): %w", err)
+	}
+	d.direct = d.pool
+	if e.database.sessionURL != "" {
+		if d.direct, err = lazy(e.database.sessionURL); err != nil {
+			return nil, errors.Join(fmt.Errorf("--session-database-url (TASKTABLE_SESSION_DATABASE_URL): %w", err), d.close())
+		}
+	}
+	return d, nil
+}
+
+// unwellError is a deployment with errors or, where that counts, warnings. It has its own exit code.
+type unwellError struct{ said string }
+
+func (e *unwellError) Error() string { return e.said }
+
+// verdict is the error, and so the exit code, that a report comes to.
+func verdict(report doctor.Report, strict bool) error {
+	failed := &unwellError{summary(report)}
+	switch {
+	case !report.Reached:
+		return &unreachableError{errors.New("the database at " + report.Database + " cannot be reached")}
+	case report.Count(doctor.Error) > 0, strict && report.Count(doctor.Warning) > 0:
+		return failed
+	}
+	return nil
+}
+
+// summary counts the findings.
+func summary(report doctor.Report) string {
+	var counts []string
+	for _, one := range []struct {
+		level doctor.Level
+		what  string
+	}{{doctor.Error, "error"}, {doctor.Warning, "warning"}, {doctor.Info, "info"}, {doctor.OK, "ok"}} {
+		n := report.Count(one.level)
+		what := one.what
+		if n != 1 && one.level != doctor.OK && one.level != doctor.Info {
+			what += "s"
+		}
+		counts = append(counts, fmt.Sprintf("%d %s", n, what))
+	}
+	return strings.Join(counts, ", ")
+}
+
+var levelColors = map[doctor.Level]color{doctor.OK: green, doctor.Info: blue, doctor.Warning: yellow, doctor.Error: red}
+
+// printExamination prints a line for each finding, and below it what to do, which is not wrapped so that it can be copied.
+func printExamination(to printer, report doctor.Report) error {
+	var out strings.Builder
+	fmt.Fprintf(&out, "%s, schema %s, role %s, %s\n\n", report.Database, report.Schema, report.Role,
+		report.At.In(to.zone).Format(time.RFC3339))
+	checkWidth := 0
+	for _, name := range doctor.Checks() {
+		checkWidth = max(checkWidth, len(name))
+	}
+	indent := strings.Repeat(" ", len(doctor.Warning)+2+checkWidth+2)
+	for _, one := range report.Findings {
+		level := paint(fmt.Sprintf("%-*s", len(doctor.Warning), one.Level), levelColors[one.Level], to.colors)
+		lines := wrap(printable(one.Found), to.width-len(indent))
+		fmt.Fprintf(&out, "%s  %-*s  %s\n", level, checkWidth, one.Check, strings.Join(lines, "\n"+indent))
+		for do := range strings.Lines(one.Do) {
+			fmt.Fprintf(&out, "%s%s %s\n", indent, paint("→", bold, to.colors), printable(strings.TrimSuffix(do, "\n")))
+		}
+	}
+	fmt.Fprintf(&out, "\n%s\n", summary(report))
+	if _, err := fmt.Fprint(to.data, out.String()); err != nil {
+		return fmt.Errorf("print: %w", err)
+	}
+	return nil
+}
+
+// wrap breaks a text between words, into lines of so many characters; of less than 20: not at all.
+func wrap(text string, room int) []string {
+	if room < 20 {
+		return []string{text}
+	}
+	var lines []string
+	for word := range strings.FieldsSeq(text) {
+		last := len(lines) - 1
+		if last >= 0 && len([]rune(lines[last]))+1+len([]rune(word)) <= room {
+			lines[last] += " " + word
+		} else {
+			lines = append(lines, word)
+		}
+	}
+	return lines
+}
