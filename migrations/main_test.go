@@ -84,4 +84,9 @@ func migrated(ctx context.Context, t *testing.T, pool *pgxpool.Pool, schema stri
 	if sources["tasktable"] != len(names) || sources["river"] == 0 || len(sources) != 2 {
 		t.Errorf("%d migration files, but in the status: %v", len(names), sources)
 	}
+	newest, err := migrations.Newest()
+	check(t, err)
+	if newest.Own != int64(sources["tasktable"]) || newest.River != int64(sources["river"]) {
+		t.Errorf("the newest are %+v, but in the status: %v", newest, sources)
+	}
 }
