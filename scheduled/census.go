@@ -107,7 +107,7 @@ func (c *census) count(ctx context.Context, seen *sight) error {
 	return err
 }
 
-// What takes longer is given up.
+// What takes longer is given up. The pool has a limit of its own for the wait for a lock, for which a statement may have to wait before it begins.
 const censusLimitSQL = `SELECT set_config('statement_timeout', '1s', true)`
 
 // counted reads rows within the time limit.
@@ -283,43 +283,59 @@ func (c *census) countDead(ctx context.Context, found *counts) error {
 	return nil
 }
 
-// scheduleMark is as far as lines of changes have been counted. A line is visible when its transaction has ended, which need not be in the order
-// of their numbers. So each census counts the lines of transactions below the oldest that is still open: they have all ended, and none was
-// counted before. What a long transaction writes is counted after its end, and so is what others write meanwhile.
+// scheduleMark is as far as the lines of changes have been counted. A line is visible once its transaction has ended, and they do not end in the
+// order of their numbers: so the lines of each transaction are counted when they are seen first, and it is remembered, until all that began
+// before it have ended.
 type scheduleMark struct {
-	since int64 // transactions below it have been counted
-	looks []scheduleLook
+	since int64          // what transactions below it have written has been counted, or never will be
+	seen  []int64        // those from there on that have been counted
+	looks []scheduleLook // the earlier ones that are not older than since
 }
 
-// scheduleLook is an earlier census: transactions that had not begun by then write lines after the last there was.
-type scheduleLook struct{ next, last int64 }
+// scheduleLook is an earlier census: transactions that began after it are from next on, and their lines after last.
+type scheduleLook struct {
+	at         time.Time
+	next, last int64
+}
 
-// Numbers are drawn a moment before the transaction gets its own: they may be in another order by so much.
-const scheduleSlack = 1000
+const (
+	// What a transaction that is open for longer has scheduled is not counted: some that is open for hours, of whatever database of the server,
+	// would have all lines since read again each time.
+	scheduleOpen = time.Minute
+	scheduleSeen = 100_000 // for the same reason
+	// Numbers are drawn a moment before the transaction has its own: they may be in another order by so much.
+	scheduleSlack = 1000
+)
 
-// A row knows only the lower half of its transaction's number: it is the one nearest to those of now. A type that was not edited is not in the line.
+// A row has the lower half of its transaction's number: it is the one nearest to those of now. What was not edited is not in the line. IN: of a
+// list that may be long Postgres makes a hash table.
 const countScheduledSQL = `
-WITH seen AS MATERIALIZED (
+WITH now AS MATERIALIZED (
     SELECT pg_snapshot_xmin(s.snapshot)::text::bigint AS stable, pg_snapshot_xmax(s.snapshot)::text::bigint AS next
     FROM (SELECT pg_current_snapshot() AS snapshot) AS s
 ), line AS (
-    SELECT coalesce(c.new ->> 'type', (SELECT t.type::text FROM tasktable.scheduled_tasks AS t WHERE t.id = c.task_id), '') AS type,
-        CASE WHEN c.new ->> 'status' = 'SKIPPED' THEN 'skipped' ELSE c.outcome END AS outcome
-    FROM tasktable.scheduled_task_changes AS c CROSS JOIN seen
-    CROSS JOIN LATERAL (SELECT (c.xmin::text::bigint - seen.stable % 4294967296 + 6442450944) % 4294967296 - 2147483648 AS place) AS behind
-    WHERE c.revision > $1 AND c.outcome IN ('created', 'rescheduled', 'rearmed') AND behind.place < 0 AND seen.stable + behind.place >= $2
+    SELECT transaction.number, CASE WHEN c.new ->> 'status' = 'SKIPPED' THEN 'skipped' ELSE c.outcome END AS outcome,
+        coalesce(c.new ->> 'type', (SELECT t.type::text FROM tasktable.scheduled_tasks AS t WHERE t.id = c.task_id), '') AS type
+    FROM tasktable.scheduled_task_changes AS c CROSS JOIN now
+    CROSS JOIN LATERAL (SELECT now.next + (c.xmin::text::bigint - now.next % 4294967296 + 6442450944) % 4294967296 - 2147483648 AS number) AS transaction
+    WHERE c.revision > $1 AND c.outcome IN ('created', 'rescheduled', 'rearmed')
+        AND transaction.number >= $2 AND transaction.number NOT IN (SELECT * FROM unnest($3::bigint[]))
 )
-SELECT seen.stable, seen.next, coalesce((SELECT max(c.revision) FROM tasktable.scheduled_task_changes AS c), 0) AS last,
-    coalesce(lines.type, '') AS type, coalesce(lines.outcome, '') AS outcome, coalesce(lines.tasks, 0)::bigint AS tasks
-FROM seen LEFT JOIN (SELECT line.type, line.outcome, count(*) AS tasks FROM line GROUP BY line.type, line.outcome) AS lines ON true`
+SELECT now.stable, now.next, coalesce((SELECT max(c.revision) FROM tasktable.scheduled_task_changes AS c), 0) AS last,
+    coalesce(lines.type, '') AS type, coalesce(lines.outcome, '') AS outcome, coalesce(lines.tasks, 0)::bigint AS tasks, coalesce(lines.seen, '{}') AS seen
+FROM now LEFT JOIN (
+    SELECT line.type, line.outcome, count(*) AS tasks, array_agg(DISTINCT line.number) FILTER (WHERE line.number >= now.stable) AS seen
+    FROM line CROSS JOIN now GROUP BY line.type, line.outcome
+) AS lines ON true`
 
 type scheduledRow struct {
-	Stable  int64
-	Next    int64
-	Last    int64
+	Stable  int64 // the oldest transaction that is open, or the next
+	Next    int64 // to begin
+	Last    int64 // line
 	Type    string
 	Outcome string
 	Tasks   int64
+	Seen    []int64 // transactions that are not below Stable
 }
 
 // countScheduled counts what has been scheduled since the last census. If that fails, what was scheduled meanwhile is left out: it may be
@@ -329,7 +345,7 @@ func (c *census) countScheduled(ctx context.Context) error {
 	if len(c.mark.looks) > 0 {
 		from, since = c.mark.looks[0].last-scheduleSlack, c.mark.since
 	}
-	rows, err := counted[scheduledRow](ctx, c.pool, "count scheduled tasks", c.statements.schema.SQL(countScheduledSQL), from, since)
+	rows, err := counted[scheduledRow](ctx, c.pool, "count scheduled tasks", c.statements.schema.SQL(countScheduledSQL), from, since, c.mark.seen)
 	if err != nil {
 		c.mark = scheduleMark{}
 		return err
@@ -338,19 +354,28 @@ func (c *census) countScheduled(ctx context.Context) error {
 		if row.Tasks > 0 {
 			c.metrics.scheduled.WithLabelValues(c.metrics.label(row.Type), row.Outcome).Add(float64(row.Tasks))
 		}
+		c.mark.seen = append(c.mark.seen, row.Seen...)
 	}
-	c.mark.advance(rows[0].Stable, rows[0].Next, rows[0].Last)
+	c.mark.advance(time.Now(), rows[0].Stable, rows[0].Next, rows[0].Last)
 	return nil
 }
 
-// advance takes what a census has seen: the oldest transaction still open, the next to begin, and the last line.
-func (m *scheduleMark) advance(stable, next, last int64) {
-	if len(m.looks) == 0 {
+// advance takes what a census has seen besides the lines.
+func (m *scheduleMark) advance(now time.Time, stable, next, last int64) {
+	m.looks = append(m.looks, scheduleLook{now, next, last})
+	m.since = max(m.since, stable)
+	if len(m.looks) == 1 || len(m.seen) > scheduleSeen {
 		m.since = next
 	}
-	m.since = max(m.since, stable)
-	m.looks = append(m.looks, scheduleLook{next, last})
+	for _, look := range m.looks {
+		if now.Sub(look.at) >= scheduleOpen {
+			m.since = max(m.since, look.next)
+		}
+	}
 	for len(m.looks) > 1 && m.looks[1].next <= m.since { // nothing that is yet to be counted is before it
 		m.looks = m.looks[1:]
 	}
+	m.seen = slices.DeleteFunc(m.seen, func(transaction int64) bool { return transaction < m.since })
+	slices.Sort(m.seen)
+	m.seen = slices.Compact(m.seen)
 }

@@ -2,6 +2,7 @@ package scheduled
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -139,9 +140,13 @@ func (m *metrics) register(with prometheus.Registerer) (unregister func(), err e
 	if m == nil {
 		return func() {}, nil
 	}
-	if err := with.Register(m); err != nil {
-		return nil, fmt.Errorf("scheduled.Config.Metrics: %w: another node runs with the same registerer; give each a label of its own, by "+
-			"prometheus.WrapRegistererWith(prometheus.Labels{\"node\": \"…\"}, registerer): %w", store.ErrInvalid, err)
+	err = with.Register(m)
+	if errors.As(err, &prometheus.AlreadyRegisteredError{}) {
+		return nil, fmt.Errorf("scheduled.Config.Metrics: %w: another node runs with the same registerer: give each a label of its own, by "+
+			"prometheus.WrapRegistererWith(prometheus.Labels{\"node\": \"…\"}, registerer)", store.ErrInvalid)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("scheduled.Config.Metrics: %w: %w", store.ErrInvalid, err)
 	}
 	return func() { with.Unregister(m) }, nil
 }
