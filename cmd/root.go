@@ -97,6 +97,7 @@ func (p *program) rootCommand() *cobra.Command {
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", ".FlagUsagesWrapped 110"))
 	root.AddCommand(p.migrateCommand(), p.serveCommand(), p.tasksCommand(), p.whyCommand(),
 		p.reconcileCommand(), p.benchCommand(), p.proveCommand(), p.demoCommand())
+	root.AddCommand(p.metricsCommand())
 	return root
 }
 
