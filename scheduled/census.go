@@ -127,7 +127,8 @@ func counted[T any](ctx context.Context, pool *pgxpool.Pool, doing, statement st
 	return pgx.CollectRows(rows, pgx.RowToStructByName[T])
 }
 
-// From the head that was listed, as the claim does: before it may be many dead ones.
+// From the head that was listed, as the claim does: before it may be many dead ones. In order, or all that are due would be read, past any
+// limit; and to a time that stays the same, or all that are yet to come.
 const countDueSQL = `
 SELECT lane.place::int AS place, due.tasks
 FROM unnest($1::text[], $2::text[], $3::int[], $4::timestamptz[]) WITH ORDINALITY AS lane (queue, type, priority, head, place)
@@ -136,8 +137,8 @@ CROSS JOIN LATERAL (
         SELECT FROM tasktable.scheduled_tasks AS t
         WHERE t.queue = lane.queue AND t.type = lane.type AND t.priority = lane.priority AND t.cron IS NULL
             AND t.next_attempt_at >= CASE WHEN lane.head <= '1970-01-01' THEN '-infinity' ELSE lane.head END
-            AND t.next_attempt_at <= clock_timestamp()
-        LIMIT $5::int
+            AND t.next_attempt_at <= statement_timestamp()
+        ORDER BY t.next_attempt_at LIMIT $5::int
     ) AS t
 ) AS due`
 
@@ -147,8 +148,8 @@ FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS lane (queue, type, place)
 CROSS JOIN LATERAL (
     SELECT count(*)::int AS tasks FROM (
         SELECT FROM tasktable.scheduled_tasks AS t
-        WHERE t.queue = lane.queue AND t.type = lane.type AND t.cron IS NOT NULL AND t.next_attempt_at <= clock_timestamp()
-        LIMIT $3::int
+        WHERE t.queue = lane.queue AND t.type = lane.type AND t.cron IS NOT NULL AND t.next_attempt_at <= statement_timestamp()
+        ORDER BY t.next_attempt_at LIMIT $3::int
     ) AS t
 ) AS due`
 
