@@ -5,6 +5,10 @@ import (
 	"maps"
 	"testing"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tasktable/tasktable/handlers"
 )
 
 // What is shown of lanes is put together from what was seen, each second, and what was counted, less often.
@@ -62,4 +66,35 @@ func TestManyLanesShown(t *testing.T) {
 	if want := (laneShown{depth: 2 * (3000 - lanesMost), counted: true, dueIn: -2998 * time.Second}); rest != want {
 		t.Errorf("the rest: %+v, want %+v", rest, want)
 	}
+}
+
+// What one node knows for all it shows while it leads and goes on looking; else it would be shown twice, and old.
+func TestOnlyTheLeaderShowsWhatItSaw(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	registry := prometheus.NewPedanticRegistry()
+	tr := s.prepare(func(c *Config) { c.Metrics = registry }, handlers.Handle(s.handle))
+	if _, err := tr.metrics.register(registry); err != nil {
+		t.Fatal(err)
+	}
+	shows := func() bool { return has(scraped(t, registry), "nodes") }
+	if got := scraped(t, registry); got["node_up"] != 0 || got["leader"] != 0 || has(got, "slots default") {
+		t.Errorf("before it has begun: %v", got)
+	}
+	tr.metrics.begun(tr.life)
+	tr.metrics.sees(listedLanes{}, []liveNode{{Number: 1, Held: true}})
+	if shows() {
+		t.Error("it does not lead")
+	}
+	tr.session.leading.Store(true)
+	if !shows() {
+		t.Error("it leads")
+	}
+	tr.metrics.seen.Store(&sight{at: time.Now().Add(-sightValid)})
+	if shows() {
+		t.Error("it has not looked for long")
+	}
+	tr.session.leading.Store(false)
+	tr.run()
+	eventually(t, 10*time.Second, "it leads and looks", shows)
 }
