@@ -2,6 +2,7 @@ package cmd
 
 import (
 	"encoding/json"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -54,6 +55,43 @@ func TestNodesTellNoSecrets(t *testing.T) {
 		noCanary(t, where, strings.Join(lines, "\n"))
 	}
 	c.payloadsInHistory()
+}
+
+// A scrape of a node with secrets that has worked tasks with secrets, and counted them, has none.
+func TestMetricsTellNoSecrets(t *testing.T) {
+	t.Parallel()
+	c := newCage(t)
+	c.mailPort = rudeServer(t)
+	m := newMetrics()
+	c.node(m)
+	scrape := func(until string) string {
+		t.Helper()
+		limit, ticker := time.NewTimer(waitLimit), time.NewTicker(50*time.Millisecond)
+		defer limit.Stop()
+		defer ticker.Stop()
+		for {
+			answer := httptest.NewRecorder()
+			m.metricsHandler().ServeHTTP(answer, httptest.NewRequest("GET", "/metrics", nil))
+			if text := answer.Body.String(); strings.Contains(text, until) {
+				return text
+			}
+			select {
+			case <-limit.C:
+				t.Fatalf("a scrape never has %s", until)
+			case <-ticker.C:
+			}
+		}
+	}
+	scrape("tasktable_river_jobs") // from here on it counts what is scheduled
+	c.fail()
+	c.edit()
+	text := scrape(`tasktable_dead_letters{status="FAILED",type="SEND_EMAIL"} 2`)
+	noCanary(t, "the metrics", text)
+	for _, want := range []string{`tasktable_executions_total{outcome="FAILED",type="LOG"}`, `tasktable_tasks_scheduled_total{outcome="created",type="UNKNOWN"} 1`, `type="UNKNOWN"`} {
+		if !strings.Contains(text, want) {
+			t.Errorf("there is no %s:\n%s", want, text)
+		}
+	}
 }
 
 // fail schedules tasks each of which goes wrong in a way of its own, and waits for them.

@@ -37,13 +37,14 @@ type serve struct {
 	engine   engineSettings
 	mail     mailSettings
 	log      logSettings
+	metrics  *metrics
 
 	migrate   bool
 	community bool
 }
 
 func (p *program) serveCommand() *cobra.Command {
-	s := &serve{program: p}
+	s := &serve{program: p, metrics: newMetrics()}
 	options := append(s.database.options(), s.database.maxConnsOption(),
 		option{flag: "migrate", variable: "TASKTABLE_MIGRATE", usage: "first brings the schema to this program's version", set: toggle(&s.migrate)})
 	options = append(options, s.engine.options()...)
@@ -124,6 +125,7 @@ func (s *serve) prepare(ctx context.Context, d *database) error {
 func (s *serve) node(ctx context.Context, d *database, registry *handlers.Registry, logger *slog.Logger) error {
 	config := scheduled.Config{
 		Pool: d.pool, Connect: d.session, Handlers: registry, Schema: s.database.schema, Version: version(), Logger: logger,
+		Metrics: s.metrics.registry,
 	}
 	s.engine.apply(&config)
 	if s.community {

@@ -26,6 +26,7 @@ const (
 func (l *leader) bury(ctx context.Context, dead ...Dead) {
 	var elsewhere []string
 	for _, one := range dead {
+		l.metrics.of(one.Type).died(one.Status)
 		node := l.heir(one.Type)
 		if node == l.session.number {
 			l.dead.tell(one)

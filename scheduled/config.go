@@ -12,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/store"
@@ -87,11 +88,15 @@ type Config struct {
 	// EngineConns is the size of the engine's own pool, River's connections included; 3 to 100. Beside it a node has a session
 	// and a listener. Fewer make settling slower. 0: 6.
 	EngineConns int
+	// Metrics is where the node registers its metrics while it runs; README.md lists them. They have no label for the node: of two
+	// nodes in one process each needs a prometheus.WrapRegistererWith of its own, or the second does not start. Nil: there are none.
+	Metrics prometheus.Registerer
 	// Logger gets one line an event, never a payload. Nil: slog.Default().
 	Logger *slog.Logger
 
 	directConnect bool          // Connect was given
 	declareEvery  time.Duration // for tests; 0: declareEvery
+	censusEvery   time.Duration // for tests; 0: censusEvery
 }
 
 func (c Config) withDefaults() Config {

@@ -33,8 +33,10 @@ type leader struct {
 	cleanedAt  time.Time
 	tookBack   bool // this tick has ended claims: their tasks are due
 	dead       *undertaker
+	metrics    *metrics
 	floors     laneFloors
 	lost       []Dead               // in the transaction under way: told when it is committed
+	lines      []typedOutcome       // of the history in the same transaction: counted then
 	aside      map[string]time.Time // tasks that can neither be claimed nor failed, and until when they are let be
 }
 
@@ -95,7 +97,8 @@ SELECT statement_timestamp() AS now, EXISTS (
 // ticked is what one round trip tells.
 type ticked struct {
 	nodes   []liveNode
-	lanes   []lane // with those of recurring tasks
+	listed  listedLanes
+	lanes   []lane // those that are not paused, with those of recurring tasks
 	now     time.Time
 	lapsed  bool // leases have ended
 	resumes bool // pauses of single tasks have ended
@@ -127,6 +130,7 @@ func (l *leader) tick(ctx context.Context) (look, error) {
 	}
 	l.session.learn(seen.now, sent)
 	l.nodes = seen.nodes
+	l.metrics.sees(seen.listed, seen.nodes)
 	found := look{Next: l.nextDue(seen.lanes), Tick: -1}
 	l.tookBack = false
 	found.Tick, err = l.recover(ctx, seen.now, seen.lapsed)
@@ -194,6 +198,7 @@ func (l *leader) readTick(results pgx.BatchResults) (seen ticked, err error) {
 	if err != nil {
 		return seen, err
 	}
+	seen.listed = lanes
 	seen.lanes = slices.Concat(unpaused(lanes.tasks, lanes.paused), unpaused(lanes.recurring, lanes.paused))
 	if err := results.QueryRow().Scan(&seen.now, &seen.lapsed, &seen.resumes, &seen.readOnly); err != nil {
 		return seen, err

@@ -30,6 +30,8 @@ type life struct {
 	dead       *undertaker
 	retainer   *retainer
 	declarer   *declarer
+	census     *census
+	metrics    *metrics
 	river      *river.Client[pgx.Tx]
 	pool       *pgxpool.Pool // the engine's own, and River's
 	log        *slog.Logger
@@ -59,7 +61,7 @@ func (n *Node) begin(ctx context.Context, previousBackend uint32) (*life, error)
 	if err != nil {
 		return nil, err
 	}
-	l := &life{config: n.config, statements: n.statements, session: session, wake: make(chan struct{}, 1), freed: make(chan struct{}, 1)}
+	l := &life{config: n.config, statements: n.statements, metrics: n.metrics, session: session, wake: make(chan struct{}, 1), freed: make(chan struct{}, 1)}
 	if err := l.prepare(ctx, clock); err != nil {
 		session.close(context.WithoutCancel(ctx))
 		if l.pool != nil {
@@ -82,9 +84,10 @@ func (l *life) prepare(ctx context.Context, clock *clock) (err error) {
 	}
 	l.log = l.config.Logger.With("node", l.session.number)
 	l.settler = newSettler(l.pool, l.statements, l.session.number, l.config.Service, l.log, l.dueSoon)
+	l.settler.metrics = l.metrics
 	working, _ := l.config.works()
 	l.worker = &worker{
-		config: l.config, statements: l.statements, enginePool: l.pool, settler: l.settler, clock: clock, averages: &averages{},
+		config: l.config, statements: l.statements, enginePool: l.pool, settler: l.settler, metrics: l.metrics, clock: clock, averages: &averages{},
 		gates: newGroup(gateMost, (*gateAsk).weight), doneJobs: newGroup[*doneJob](1000, nil), alive: l.session.alive, freed: func() { tell(l.freed) }, log: l.log,
 		slots: newSlots(working, l.config.ShareSlots), stopping: make(chan struct{}), runs: map[int64]*run{},
 		txSlots: newSlots(map[string]int{"": max(1, int(l.config.Pool.Config().MaxConns)-2)}, false),
@@ -99,11 +102,14 @@ func (l *life) prepare(ctx context.Context, clock *clock) (err error) {
 		pool: l.pool, statements: l.statements, service: l.config.Service, declared: l.config.Recurring, hash: declares(l.config.Recurring),
 		every: cmp.Or(l.config.declareEvery, declareEvery), log: l.log,
 	}
-	if l.river, err = newRiver(l.config, l.pool, l.session.number, l.worker.work); err != nil {
+	l.census = &census{
+		pool: l.pool, statements: l.statements, metrics: l.metrics, every: cmp.Or(l.config.censusEvery, censusEvery), leads: l.session.leading.Load, log: l.log,
+	}
+	if l.river, err = newRiver(l.config, l.pool, l.session.number, l.worker.work, l.metrics.hooks()...); err != nil {
 		return err
 	}
 	l.leader = newLeader(l.session, l.statements, l.config, l.river, l.worker.averages)
-	l.leader.dead = l.dead
+	l.leader.dead, l.leader.metrics = l.dead, l.metrics
 	return nil
 }
 
@@ -170,6 +176,9 @@ func (l *life) run(ctx context.Context) error {
 	l.worker.sqlDB = stdlib.OpenDBFromPool(l.config.Pool)
 	defer func() { _ = l.worker.sqlDB.Close() }()
 
+	l.metrics.begun(l)
+	defer l.metrics.ended()
+
 	var services sync.WaitGroup
 	l.settler.start(settlingCtx)
 	for range groupRuns {
@@ -180,6 +189,7 @@ func (l *life) run(ctx context.Context) error {
 	services.Go(func() { l.dead.run(settlingCtx) })
 	services.Go(func() { l.retainer.run(sessionCtx) })
 	services.Go(func() { l.declarer.run(sessionCtx) })
+	services.Go(func() { l.census.run(sessionCtx) })
 	services.Go(func() { l.listener().run(sessionCtx) })
 	services.Go(func() { l.watch(sessionCtx, func() { endSession(errFenced) }) })
 	stopLeading := make(chan struct{})

@@ -94,6 +94,7 @@ func (l *life) tick(ctx context.Context, stopping bool, due, death *time.Timer) 
 		}
 	}
 	found, err := l.leader.tick(ctx)
+	l.metrics.looked(lookTick, err != nil)
 	if found.Tick > 0 && found.Tick < tickEvery {
 		death.Reset(found.Tick)
 	}
@@ -118,7 +119,9 @@ func (l *life) lost(ctx context.Context, err error) error {
 // lookAndClaim makes one pass and sets the timer for the next. It returns how long it will wait if due tasks are left for want
 // of room, else 0; waited is how long it has waited for room until now.
 func (l *life) lookAndClaim(ctx context.Context, due *time.Timer, waited time.Duration) (full time.Duration, err error) {
+	began := time.Now()
 	found, err := l.leader.pass(ctx)
+	l.metrics.passed(time.Since(began), err != nil || found.Stuck)
 	l.progress.note(err == nil && !found.Stuck)
 	if err != nil {
 		return 0, err

@@ -14,6 +14,7 @@ import (
 type Node struct {
 	config     Config
 	statements statements
+	metrics    *metrics
 }
 
 // New checks the configuration; the error names each bad field. It connects to nothing yet.
@@ -26,14 +27,14 @@ func New(config Config) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Node{config: config, statements: statements{schema}}, nil
+	return &Node{config: config, statements: statements{schema}, metrics: newMetrics(config)}, nil
 }
 
 // Run works until ctx is done, then stops gracefully: it claims no more, lets running handlers end within the
 // ShutdownTimeout, interrupts the others without using up an attempt, and returns nil.
 //
 // It returns an error when it cannot begin: the database is out of reach, not migrated (migrations.ErrUnmigrated), or behind
-// a pooler (ErrPooler). Once it has begun it does not give up: when it loses touch with the database it stops its handlers,
+// a pooler (ErrPooler), or Config.Metrics has another node's metrics. Once it has begun it does not give up: when it loses touch with the database it stops its handlers,
 // and begins again as a new node when it can.
 func (n *Node) Run(ctx context.Context) error {
 	if err := migrations.Check(ctx, n.config.Pool, n.config.Schema); err != nil {
@@ -42,6 +43,11 @@ func (n *Node) Run(ctx context.Context) error {
 		}
 		return err
 	}
+	unregister, err := n.metrics.register(n.config.Metrics)
+	if err != nil {
+		return fmt.Errorf("start node: %w", err)
+	}
+	defer unregister()
 	var backend uint32
 	begun := false
 	for delay := 200 * time.Millisecond; ; delay = min(2*delay, 2*time.Second) {

@@ -97,22 +97,9 @@ func (l *leader) try(ctx context.Context, most int) (found look, lanes surveyed,
 	if err != nil {
 		return look{}, lanes, fmt.Errorf("pass: %w", err)
 	}
-	l.floors.claimed(taken)
 	found.Forked = fired.looked
 	l.reportFailed(ctx, fired)
-	var expired []Dead
-	for _, c := range taken {
-		if c.Fence == nil {
-			found.Expired++
-			expired = append(expired, Dead{ID: c.ID, Type: c.Type, Outcome: outcomeExpired, Status: string(store.StatusExpired), Revision: c.Revision, Attempt: c.Attempt, Error: "expired before it could start"})
-		} else {
-			found.Claimed++
-		}
-	}
-	if found.Expired > 0 {
-		l.bury(ctx, expired...)
-		l.log.Warn("tasks expired before they could start", "tasks", found.Expired)
-	}
+	found.Claimed, found.Expired = l.took(ctx, taken)
 	if len(taken)+fired.looked > 0 {
 		found.Next = 0 // what came meanwhile is claimed at once, together
 		l.log.Debug("claimed", "tasks", found.Claimed, "expired", found.Expired, "fired", found.Forked)
@@ -120,10 +107,27 @@ func (l *leader) try(ctx context.Context, most int) (found look, lanes surveyed,
 	return found, lanes, nil
 }
 
+// took takes notice of what a transaction that is committed has taken, and tells of what had expired.
+func (l *leader) took(ctx context.Context, taken []claimed) (claimed, expired int) {
+	l.floors.claimed(taken)
+	l.metrics.took(taken)
+	var dead []Dead
+	for _, c := range taken {
+		if c.Fence == nil {
+			dead = append(dead, Dead{ID: c.ID, Type: c.Type, Outcome: outcomeExpired, Status: string(store.StatusExpired), Revision: c.Revision, Attempt: c.Attempt, Error: "expired before it could start"})
+		}
+	}
+	if len(dead) > 0 {
+		l.bury(ctx, dead...)
+		l.log.Warn("tasks expired before they could start", "tasks", len(dead))
+	}
+	return len(taken) - len(dead), len(dead)
+}
+
 // transaction runs do in a transaction on the session's connection. Each statement has the server's own time limit; the session
 // counts as alive with each step that the server answers, so that slow work does not pass for a dead connection.
 func (l *leader) transaction(ctx context.Context, do func(tx pgx.Tx) error) error {
-	l.lost = nil
+	l.lost, l.lines = nil, nil
 	sent := time.Now()
 	tx, err := l.session.conn.Begin(ctx)
 	l.session.heard(sent, err)
@@ -140,6 +144,9 @@ func (l *leader) transaction(ctx context.Context, do func(tx pgx.Tx) error) erro
 	l.session.heard(sent, err)
 	if err != nil {
 		return err
+	}
+	for _, one := range l.lines {
+		l.metrics.of(one.kind).recorded(one.outcome)
 	}
 	if len(l.lost) > 0 {
 		l.bury(ctx, l.lost...)
@@ -289,8 +296,10 @@ func (l *leader) insert(ctx context.Context, tx pgx.Tx, taken []claimed, lanes [
 	if len(jobs) == 0 {
 		return nil
 	}
+	began := time.Now()
 	if _, err := l.river.InsertManyFastTx(ctx, tx, jobs); err != nil {
 		return fmt.Errorf("hand %d batches to River: %w", len(jobs), err)
 	}
+	l.metrics.inserted(len(jobs), time.Since(began))
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -170,6 +171,7 @@ func (b *bench) hotStatements() []hotStatement {
 	(&laneFloors{}).queue(b.statements, &r.Batch, true)
 	floors.queue(b.statements, &r.Batch, true)
 	r.Queue(b.schema.SQL(lapsedSQL), time.Unix(0, 0))
+	b.queueCensus(&r.Batch, found)
 
 	lanes, recurring := len(found.tasks), len(found.recurring)
 	hot := []hotStatement{
@@ -187,6 +189,10 @@ func (b *bench) hotStatements() []hotStatement {
 		{name: "fork", sql: recurringSQL, most: (recurring + 1) * forkMost},
 		{name: "advance", sql: advanceSQL, most: forkMost},
 		{name: "lapsed", sql: lapsedSQL, most: 2},
+		{name: "count due", sql: countDueSQL, most: lanes * planMost},
+		{name: "count fires", sql: countFiresSQL, most: recurring * planMost},
+		{name: "count dead", sql: countDeadSQL, most: planTasks},
+		{name: "count scheduled", sql: countScheduledSQL, most: 1},
 	}
 	for i := range hot {
 		hot[i].sql = b.schema.SQL(hot[i].sql)
@@ -200,6 +206,21 @@ func (b *bench) hotStatements() []hotStatement {
 		}
 	}
 	return hot
+}
+
+// queueCensus queues what is counted for the metrics.
+func (b *bench) queueCensus(batch *pgx.Batch, lanes listedLanes) {
+	var queues, kinds []string
+	var priorities []int
+	var heads []time.Time
+	for _, l := range slices.Concat(lanes.recurring, lanes.tasks) {
+		queues, kinds, priorities, heads = append(queues, l.Queue), append(kinds, l.Type), append(priorities, l.Priority), append(heads, l.Head)
+	}
+	n := len(lanes.recurring)
+	batch.Queue(b.schema.SQL(countFiresSQL), queues[:n], kinds[:n], planMost)
+	batch.Queue(b.schema.SQL(countDueSQL), queues[n:], kinds[n:], priorities[n:], heads[n:], planMost)
+	batch.Queue(b.schema.SQL(countDeadSQL), tid(0), tid(retainPages))
+	batch.Queue(b.schema.SQL(countScheduledSQL), int64(planTasks), int64(0), []int64{})
 }
 
 // recorder notes statements, and runs none.

@@ -17,8 +17,9 @@ func (l *leader) failBroken(ctx context.Context, lanes surveyed) (failed int, er
 	for _, one := range lanes.due {
 		one.Room, one.Cost, one.Near, one.Ahead = 1, 1, min(one.Near, 1), max(one.Ahead, 1)
 		one.Head = time.Time{} // the very first, as lockHead has it
-		_, gaveUp, err := l.apart(ctx, one.lane, l.setAside(), func(tx pgx.Tx, _ head) error {
-			_, err := l.take(ctx, tx, []laneBudget{one}, 1)
+		var taken []claimed
+		_, gaveUp, err := l.apart(ctx, one.lane, l.setAside(), func(tx pgx.Tx, _ head) (err error) {
+			taken, err = l.take(ctx, tx, []laneBudget{one}, 1)
 			return err
 		})
 		if err != nil {
@@ -26,6 +27,8 @@ func (l *leader) failBroken(ctx context.Context, lanes surveyed) (failed int, er
 		}
 		if gaveUp {
 			failed++
+		} else {
+			l.took(ctx, taken)
 		}
 	}
 	return failed, nil
@@ -104,6 +107,7 @@ func (l *leader) apart(ctx context.Context, one lane, aside []string, do func(tx
 		return found, false, err
 	default:
 		why := whyBroken(broken)
+		l.metrics.of(one.Type).recorded(outcomeFailed)
 		l.bury(ctx, Dead{ID: found.ID, Type: one.Type, Outcome: outcomeFailed, Status: string(store.StatusFailed), Revision: found.Revision, Error: why})
 		l.log.Error("task cannot be claimed and is failed", "task", found.ID, "type", one.Type, "revision", found.Revision, "error", why)
 	}

@@ -117,6 +117,7 @@ func (l *leader) end(ctx context.Context, tx pgx.Tx, settlements []settlement) (
 		for _, one := range chunk {
 			if state := taken[one.Fence]; state.Settled {
 				l.tookBack = true
+				l.lines = append(l.lines, typedOutcome{state.Type, one.recorded(state)})
 				if one.Outcome == outcomeLost {
 					l.lost = append(l.lost, deadOf(one, state))
 				}

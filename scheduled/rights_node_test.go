@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/migrations"
@@ -73,12 +74,14 @@ func bound(t *testing.T) (s *stage, application *pgxpool.Pool) {
 	return s, pool(roles.Application)
 }
 
-// busyNode is a node with all kinds of handlers, two queues and a recurring task that fires each second.
-func (s *stage) busyNode(recurring store.Task) {
+// busyNode is a node with all kinds of handlers, two queues and a recurring task that fires each second. It returns where its metrics are.
+func (s *stage) busyNode(recurring store.Task) prometheus.Gatherer {
 	s.t.Helper()
+	registry := prometheus.NewRegistry()
 	s.node(func(c *Config) {
 		c.Recurring, c.declareEvery = []store.Task{recurring}, 10*time.Millisecond
 		c.Queues = map[string]int{"default": 20, "slow": 20}
+		c.Metrics, c.censusEvery = registry, 50*time.Millisecond
 	}, handlers.Handle(func(_ context.Context, task *handlers.Task[job]) error {
 		switch name := task.Payload.Name; {
 		case name == "fails":
@@ -94,6 +97,7 @@ func (s *stage) busyNode(recurring store.Task) {
 		_, err := tasks.Schedule(ctx, tx, store.Task{ID: "in tx", Payload: job{"in tx"}})
 		return err
 	}), handlers.Func("TICK", func(context.Context) error { return nil }))
+	return registry
 }
 
 // A node needs no more than the engine's role, whatever becomes of its tasks.
@@ -101,7 +105,7 @@ func TestANodeWithTheEnginesRights(t *testing.T) {
 	t.Parallel()
 	s, application := bound(t)
 	secondly := store.Cron("TICK", "* * * * * *")
-	s.busyNode(secondly)
+	metrics := s.busyNode(secondly)
 	if _, err := tasks.PauseScope(t.Context(), s.nodes, store.Queue("slow"), time.Time{}, "first the others"); err != nil {
 		t.Fatal(err)
 	}
@@ -150,6 +154,10 @@ func TestANodeWithTheEnginesRights(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.is("fails", store.StatusFailed, "FAILED", "FAILED")
+	eventually(t, 5*time.Second, "all is counted for the metrics", func() bool { return scraped(t, metrics)["dead_letters FAILED JOB"] == 3 })
+	if got := scraped(t, metrics); got["tasks_scheduled_total created TICK"] < 2 || got["lane_depth_limit"] == 0 || got["census_failures_total"] != 0 {
+		t.Errorf("scheduled %v, up to %v, failures %v", some(got, "tasks_scheduled_total"), got["lane_depth_limit"], got["census_failures_total"])
+	}
 	// The application sees its own alone: what a handler has scheduled as a follow-up is the engine's.
 	if rows, err := tasks.List(t.Context(), application, store.Filter{Type: "JOB"}); err != nil || len(rows) != 9 {
 		t.Errorf("the application sees %d tasks: %v", len(rows), err)

@@ -165,7 +165,12 @@ func (s *session) heard(sent time.Time, err error) {
 
 // alive says whether the node may still take itself for alive: whether others could have declared it dead.
 func (s *session) alive() bool {
-	return time.Since(s.start)-time.Duration(s.answeredAt.Load()) < sessionTimeout
+	return s.unanswered() < sessionTimeout
+}
+
+// unanswered is how long ago the question was sent that was answered last.
+func (s *session) unanswered() time.Duration {
+	return time.Since(s.start) - time.Duration(s.answeredAt.Load())
 }
 
 const followSQL = `SELECT clock_timestamp(), pg_try_advisory_lock($1, 0), current_setting('transaction_read_only') = 'on'`

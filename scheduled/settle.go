@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/tasktable/tasktable/store"
 )
 
 // Locks what it can, writes each line and releases each hold. What an application's open transaction has locked is skipped and
@@ -74,6 +76,19 @@ type settled struct {
 	Status  string // of the row now
 	Type    string
 	Chain   int // how long a chain of tasks, each at once after the other, is that was slowed down here; 0: none was
+}
+
+// recorded is the outcome that the history has of a settlement.
+func (s settlement) recorded(state settled) string {
+	switch {
+	case state.Current && s.Outcome != outcomeLost && state.Status == string(store.StatusFailed):
+		return outcomeFailed // also where what the handler asked for could not be recorded
+	case state.Current:
+		return s.Outcome
+	case s.StartedAt == nil && s.Edited == outcomeReleased && state.Status == string(store.StatusCancelled):
+		return outcomeCancelled
+	}
+	return s.Edited
 }
 
 // settle records outcomes and releases holds, in one statement. What is neither Settled nor Held has lost its fence: somebody

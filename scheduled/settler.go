@@ -23,6 +23,7 @@ type settler struct {
 	service    string
 	log        *slog.Logger
 	dueSoon    func() // tells the leader that something is due again at once
+	metrics    *metrics
 
 	plain   *group[*settling]
 	effects *group[*settling]
@@ -81,7 +82,9 @@ func (s *settler) enqueue(ctx context.Context, one *settling) {
 }
 
 func (s *settler) flush(ctx context.Context, batch []*settling) {
+	began := time.Now()
 	done, err := s.commit(ctx, batch)
+	s.metrics.settled(len(batch), time.Since(began), err)
 	states := byFence(done)
 	soon := false
 	var failed []*settling

@@ -89,6 +89,20 @@ func (s *slots) grant() {
 	}
 }
 
+// slotUsage is how many slots a queue has, and how many it uses.
+type slotUsage struct{ size, used int }
+
+// usage is that of each queue.
+func (s *slots) usage() map[string]slotUsage {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	found := make(map[string]slotUsage, len(s.queues))
+	for name, q := range s.queues {
+		found[name] = slotUsage{q.size, q.used}
+	}
+	return found
+}
+
 func (s *slots) mayUse(q *queueSlots) bool {
 	if s.shared {
 		return s.used < s.total

@@ -74,6 +74,7 @@ func (w *worker) gate(ctx context.Context, holds []hold) (gateAnswer, error) {
 	defer conn.Release()
 	asked := time.Now()
 	rows, err := w.gateOrSplit(ctx, conn, holds)
+	w.metrics.gateAnswered(time.Since(asked))
 	if err != nil {
 		return gateAnswer{}, err
 	}
@@ -249,8 +250,15 @@ func (b *batch) finish(r *running, ended attempted) {
 		}
 		return
 	}
-	b.averages.observe(e.Type, time.Since(r.began))
+	took := time.Since(r.began)
+	b.averages.observe(e.Type, took)
+	b.tally.ran(took)
 	if ended.settled {
+		outcome := outcomeCompleted
+		if r.outdated {
+			outcome = outcomeSuperseded
+		}
+		b.tally.recorded(outcome)
 		b.log.Debug("task COMPLETED", "task", e.ID, "type", e.Type, "revision", e.Revision, "attempt", e.Attempt, "outcome", outcomeCompleted)
 		b.drop(r.run)
 		return
@@ -274,6 +282,7 @@ func (b *batch) attempt(ctx *leaseContext, r *run, variant *handlers.Variant, e 
 	var ended attempted
 	call(ctx, func(ctx context.Context) (err error) {
 		if variant.Kind == handlers.KindPlain {
+			b.tally.starts(e.StartedAt.Sub(e.DueAt))
 			return variant.Run(ctx, e)
 		}
 		ended.settled, ended.refused, err = b.attemptTx(ctx, r, variant, e, gateAt)

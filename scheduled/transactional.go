@@ -33,6 +33,7 @@ func (b *batch) attemptTx(
 			return false, refused, nil
 		}
 	}
+	b.tally.starts(e.StartedAt.Sub(e.DueAt))
 	if err := run(ctx, e); err != nil {
 		return false, nil, err
 	}
@@ -144,7 +145,7 @@ func (b *batch) settleTx(ctx context.Context, tx querier, r *run, e *handlers.Ex
 		case err != nil:
 			return err
 		case len(done) == 1 && done[0].Settled:
-			r.dueSoon = done[0].DueSoon
+			r.dueSoon, r.outdated = done[0].DueSoon, !done[0].Current
 			return nil
 		case len(done) == 1 && done[0].Held:
 			// A lock that is waited for is seen by Postgres: should the application's transaction wait for this one too, it ends

@@ -31,6 +31,7 @@ type worker struct {
 	alive      func() bool
 	freed      func() // tells the leader that a batch's place is free
 	dead       *undertaker
+	metrics    *metrics
 	log        *slog.Logger
 
 	slots    *slots
@@ -50,6 +51,7 @@ type run struct {
 	since time.Time
 
 	dueSoon   bool      // settled by its own transaction, it is due again at once
+	outdated  bool      // settled by its own transaction, it had been edited meanwhile
 	notBefore time.Time // when the gate found it early: by this process's clock
 
 	ended atomic.Bool // it is being settled, or forgotten: nothing more may become of it
@@ -88,7 +90,8 @@ func (w *worker) remove(r *run) {
 // then: the job is how the leader finds the tasks if this node dies. River would complete it too, but later, and until then its
 // tasks would count as in hand and keep others from being claimed.
 func (w *worker) work(job riverJob, holds []hold) {
-	b := &batch{worker: w, places: []place{{w.slots, job.queue}}}
+	b := &batch{worker: w, tally: w.metrics.of(job.kind), places: []place{{w.slots, job.queue}}}
+	w.metrics.carried(len(holds))
 	if variant := w.config.Handlers.Variant(job.kind); variant != nil && variant.Kind != handlers.KindPlain {
 		b.places = append(b.places, place{w.txSlots, ""})
 	}
@@ -133,6 +136,7 @@ func (w *worker) removeJobs(ctx context.Context, done []*doneJob) {
 // another slot beside it.
 type batch struct {
 	*worker
+	tally *typeMetrics // of its tasks' type
 	// What each of its handlers needs: a slot, and a transaction's place if it takes one. Both are waited for before the gate: the
 	// wait counts for nothing, and the lease is renewed meanwhile.
 	places []place
@@ -277,7 +281,11 @@ func (b *batch) end(r *run, s settlement) {
 			b.log.Warn("a chain of tasks that follow each other at once is slowed down to one a second: does it ever end?",
 				"task", s.ID, "type", s.Type, "revision", s.Revision, "attempt", s.Attempt, "links", state.Chain)
 		}
+		if state.Settled {
+			b.tally.recorded(s.recorded(state))
+		}
 		if state.Settled && state.Current && (s.Outcome == outcomeExpired || state.Status == string(store.StatusFailed)) {
+			b.tally.died(state.Status)
 			b.dead.tell(deadOf(s, state))
 		}
 		b.remove(r)

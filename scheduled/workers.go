@@ -28,7 +28,7 @@ var longAgo = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // newRiver makes the node's River client: a worker for each type, all of which hand their batches to work. River only
 // carries: its retries, timeouts, leader and maintenance are off, since the table does what they are for.
-func newRiver(config Config, pool *pgxpool.Pool, number int64, work func(job riverJob, holds []hold)) (*river.Client[pgx.Tx], error) {
+func newRiver(config Config, pool *pgxpool.Pool, number int64, work func(job riverJob, holds []hold), hooks ...rivertype.Hook) (*river.Client[pgx.Tx], error) {
 	workers := river.NewWorkers()
 	log := config.Logger.With("node", number)
 	_, types := config.works()
@@ -58,11 +58,11 @@ func newRiver(config Config, pool *pgxpool.Pool, number int64, work func(job riv
 		FetchOnlyKnownKinds:    true,
 		SkipUnknownJobCheck:    true,
 		LeaderElectionDisabled: true,
-		Hooks: []rivertype.Hook{river.HookInsertBeginFunc(func(_ context.Context, params *rivertype.JobInsertParams) error {
+		Hooks: append(hooks, river.HookInsertBeginFunc(func(_ context.Context, params *rivertype.JobInsertParams) error {
 			params.ScheduledAt = &longAgo
 			params.CreatedAt = nil
 			return nil
-		})},
+		})),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("make River client: %w", err)

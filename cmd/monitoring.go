@@ -1,0 +1,30 @@
+package cmd
+
+import (
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tasktable/tasktable/scheduled/monitoring"
+)
+
+// metricsCommand prints what watches a node's metrics; it needs no database.
+func (p *program) metricsCommand() *cobra.Command {
+	group := &cobra.Command{
+		Use:   "metrics",
+		Short: "Prints alert rules and a dashboard for the metrics of nodes",
+		Long: `Prints what watches the metrics of nodes: alert rules for Prometheus, and a dashboard for Grafana 10 or later. The
+thresholds of the rules are to be fitted to your tasks.`,
+		Example: `  tasktable metrics alerts > /etc/prometheus/rules/tasktable.yaml
+  tasktable metrics dashboard > tasktable.json   # Grafana: Dashboards, New, Import`,
+		Args: noArguments,
+		RunE: func(command *cobra.Command, _ []string) error { return command.Help() },
+	}
+	print := func(use, short, example, text string) {
+		group.AddCommand(p.bind(&cobra.Command{Use: use, Short: short, Long: short + ".", Example: example}, nil,
+			func(*cobra.Command) error { _, err := io.WriteString(p.stdout, text); return err }))
+	}
+	print("alerts", "Prints a rule file for Prometheus", `  tasktable metrics alerts > tasktable.yaml && promtool check rules tasktable.yaml`, monitoring.Alerts)
+	print("dashboard", "Prints a dashboard for Grafana", `  tasktable metrics dashboard > tasktable.json`, monitoring.Dashboard)
+	return group
+}

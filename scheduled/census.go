@@ -1,0 +1,382 @@
+package scheduled
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/riverqueue/river/rivertype"
+)
+
+// census counts, on the leader and for the metrics alone, what only the tables know. It has the engine's pool, not the session: however long
+// it takes, no claim waits for it; and a scrape asks the database nothing.
+type census struct {
+	pool       *pgxpool.Pool
+	statements statements
+	metrics    *metrics
+	every      time.Duration
+	leads      func() bool
+	log        *slog.Logger
+
+	most  int // how many due tasks are counted in all; doubled while that is quick, halved when it is slow
+	lanes map[laneLabels]time.Time
+	mark  scheduleMark
+	walk  deadWalk
+}
+
+const (
+	censusEvery = 15 * time.Second
+	countQuick  = 50 * time.Millisecond
+	countSlow   = 250 * time.Millisecond
+	countFirst  = 100_000
+	countMost   = 4_000_000
+	laneKept    = 10 * time.Minute // so long an emptied lane is shown, empty
+)
+
+// counts is what a census has found.
+type counts struct {
+	depth map[laneLabels]int
+	limit int // as far as each lane was counted
+	dead  map[deadLabels]int
+	jobs  map[string]int // of River, by state
+}
+
+// laneLabels names a lane as the metrics do. The priority of recurring tasks whose fires are due is firesPriority.
+type laneLabels struct{ queue, kind, priority string }
+
+const firesPriority = "fires"
+
+func (l lane) labels() laneLabels {
+	if l.Recurring {
+		return laneLabels{l.Queue, l.Type, firesPriority}
+	}
+	return laneLabels{l.Queue, l.Type, strconv.Itoa(l.Priority)}
+}
+
+// run works until ctx is done.
+func (c *census) run(ctx context.Context) {
+	if c.metrics == nil {
+		return
+	}
+	c.begin()
+	ticker := time.NewTicker(min(tickEvery, c.every))
+	defer ticker.Stop()
+	var last time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		seen := c.metrics.seen.Load()
+		switch {
+		case !c.leads():
+			c.metrics.seen.Store(nil)
+			c.metrics.found.Store(nil)
+			c.begin()
+			last = time.Time{}
+		case seen != nil && time.Since(last) >= c.every:
+			last = time.Now()
+			if err := c.count(ctx, seen); err != nil && ctx.Err() == nil {
+				c.metrics.censusFailures.Inc()
+				c.log.Warn("not all could be counted for the metrics", "error", err)
+			}
+		}
+	}
+}
+
+// begin forgets what this node has counted when it led before.
+func (c *census) begin() {
+	c.most, c.lanes, c.mark, c.walk = countFirst, map[laneLabels]time.Time{}, scheduleMark{}, deadWalk{}
+}
+
+// count takes one census. What cannot be counted stays as it was; it keeps nothing else from being counted.
+func (c *census) count(ctx context.Context, seen *sight) error {
+	found := counts{}
+	if before := c.metrics.found.Load(); before != nil {
+		found = *before
+	}
+	err := errors.Join(c.countDue(ctx, seen, &found), c.countJobs(ctx, &found), c.countDead(ctx, &found), c.countScheduled(ctx))
+	c.metrics.found.Store(&found)
+	return err
+}
+
+// What takes longer is given up. The pool has a limit of its own for the wait for a lock, for which a statement may have to wait before it begins.
+const censusLimitSQL = `SELECT set_config('statement_timeout', '1s', true)`
+
+// counted reads rows within the time limit.
+func counted[T any](ctx context.Context, pool *pgxpool.Pool, doing, statement string, args ...any) (found []T, err error) {
+	var batch pgx.Batch
+	batch.Queue(censusLimitSQL)
+	batch.Queue(statement, args...)
+	results := pool.SendBatch(ctx, &batch)
+	defer func() { err = wrap(errors.Join(err, results.Close()), doing) }()
+	if _, err := results.Exec(); err != nil {
+		return nil, err
+	}
+	rows, err := results.Query()
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowToStructByName[T])
+}
+
+// From the head that was listed, as the claim does: before it may be many dead ones. In order, or all that are due would be read, past any
+// limit; and to a time that stays the same, or all that are yet to come.
+const countDueSQL = `
+SELECT lane.place::int AS place, due.tasks
+FROM unnest($1::text[], $2::text[], $3::int[], $4::timestamptz[]) WITH ORDINALITY AS lane (queue, type, priority, head, place)
+CROSS JOIN LATERAL (
+    SELECT count(*)::int AS tasks FROM (
+        SELECT FROM tasktable.scheduled_tasks AS t
+        WHERE t.queue = lane.queue AND t.type = lane.type AND t.priority = lane.priority AND t.cron IS NULL
+            AND t.next_attempt_at >= CASE WHEN lane.head <= '1970-01-01' THEN '-infinity' ELSE lane.head END
+            AND t.next_attempt_at <= statement_timestamp()
+        ORDER BY t.next_attempt_at LIMIT $5::int
+    ) AS t
+) AS due`
+
+const countFiresSQL = `
+SELECT lane.place::int AS place, due.tasks
+FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS lane (queue, type, place)
+CROSS JOIN LATERAL (
+    SELECT count(*)::int AS tasks FROM (
+        SELECT FROM tasktable.scheduled_tasks AS t
+        WHERE t.queue = lane.queue AND t.type = lane.type AND t.cron IS NOT NULL AND t.next_attempt_at <= statement_timestamp()
+        ORDER BY t.next_attempt_at LIMIT $3::int
+    ) AS t
+) AS due`
+
+type dueRow struct {
+	Place int // of the lane, from 1
+	Tasks int
+}
+
+// countDue counts the tasks of each lane that are due and not claimed, as far as is quick.
+func (c *census) countDue(ctx context.Context, seen *sight, found *counts) error {
+	lanes := slices.Concat(seen.lanes.recurring, seen.lanes.tasks)
+	recurring := len(seen.lanes.recurring)
+	var queues, kinds []string
+	var priorities []int
+	var heads []time.Time
+	for _, l := range lanes {
+		queues, kinds, priorities, heads = append(queues, l.Queue), append(kinds, l.Type), append(priorities, l.Priority), append(heads, l.Head)
+	}
+	limit := max(c.most/max(len(lanes), 1), 10)
+	began := time.Now()
+	fires, err := counted[dueRow](ctx, c.pool, "count due fires", c.statements.schema.SQL(countFiresSQL), queues[:recurring], kinds[:recurring], limit)
+	if err != nil {
+		return c.pace(time.Since(began), err)
+	}
+	due, err := counted[dueRow](ctx, c.pool, "count due tasks", c.statements.schema.SQL(countDueSQL),
+		queues[recurring:], kinds[recurring:], priorities[recurring:], heads[recurring:], limit)
+	if err = c.pace(time.Since(began), err); err != nil {
+		return err
+	}
+	now := time.Now()
+	for _, l := range lanes {
+		c.lanes[l.labels()] = now
+	}
+	found.depth, found.limit = map[laneLabels]int{}, limit
+	for l, last := range c.lanes {
+		if found.depth[l] = 0; now.Sub(last) > laneKept {
+			delete(found.depth, l)
+			delete(c.lanes, l)
+		}
+	}
+	for _, row := range fires {
+		found.depth[lanes[row.Place-1].labels()] = row.Tasks
+	}
+	for _, row := range due {
+		found.depth[lanes[recurring+row.Place-1].labels()] = row.Tasks
+	}
+	return nil
+}
+
+// pace fits how far is counted to how long it took. It returns the error.
+func (c *census) pace(took time.Duration, err error) error {
+	switch {
+	case isTimeout(err) || took > countSlow:
+		c.most = max(c.most/2, 1000)
+	case err == nil && took < countQuick:
+		c.most = min(2*c.most, countMost)
+	}
+	return err
+}
+
+const countJobsSQL = `SELECT state::text AS state, count(*)::int AS jobs FROM tasktable.river_job GROUP BY state`
+
+type jobsRow struct {
+	State string
+	Jobs  int
+}
+
+// countJobs counts River's jobs. There are never many: what is done is removed.
+func (c *census) countJobs(ctx context.Context, found *counts) error {
+	rows, err := counted[jobsRow](ctx, c.pool, "count River's jobs", c.statements.schema.SQL(countJobsSQL))
+	if err != nil {
+		return err
+	}
+	found.jobs = map[string]int{}
+	for _, state := range rivertype.JobStates() {
+		found.jobs[string(state)] = 0
+	}
+	for _, row := range rows {
+		found.jobs[row.State] = row.Jobs
+	}
+	return nil
+}
+
+type deadLabels struct{ kind, status string }
+
+// deadWalk goes through the table for dead letters, some pages at a time. An index on them would have each settle write to it, as would
+// one on anything else that a settle changes.
+type deadWalk struct {
+	page  int64
+	sofar map[deadLabels]int
+}
+
+const countDeadSQL = `
+SELECT t.type::text AS type, t.status::text AS status, count(*)::int AS tasks FROM tasktable.scheduled_tasks AS t
+WHERE t.ctid >= $1::tid AND t.ctid < $2::tid AND t.status IN ('FAILED', 'EXPIRED') AND t.archived_at IS NULL
+GROUP BY t.type::text, t.status::text`
+
+type deadRow struct {
+	Type   string
+	Status string
+	Tasks  int
+}
+
+type pagesRow struct{ Pages int64 }
+
+// countDead goes on through the table for a quarter of a second at most. When it has come to the end it tells the sums, and begins
+// again the next time: a small table is counted each time, a large one in the course of minutes.
+func (c *census) countDead(ctx context.Context, found *counts) error {
+	pages, err := counted[pagesRow](ctx, c.pool, "measure the table of tasks", `SELECT (`+pagesSQL+`) AS pages`, c.statements.schema.SQL("tasktable.scheduled_tasks"))
+	if err != nil {
+		return err
+	}
+	if c.walk.sofar == nil {
+		c.walk.sofar = map[deadLabels]int{}
+	}
+	for began := time.Now(); c.walk.page < pages[0].Pages; c.walk.page += retainPages {
+		if time.Since(began) > countSlow {
+			return nil
+		}
+		rows, err := counted[deadRow](ctx, c.pool, "count dead letters", c.statements.schema.SQL(countDeadSQL), tid(c.walk.page), tid(c.walk.page+retainPages))
+		if err != nil {
+			return err
+		}
+		for _, row := range rows {
+			c.walk.sofar[deadLabels{c.metrics.label(row.Type), row.Status}] += row.Tasks
+		}
+	}
+	for known := range found.dead { // shown, and now none
+		c.walk.sofar[known] += 0
+	}
+	found.dead, c.walk = c.walk.sofar, deadWalk{}
+	return nil
+}
+
+// scheduleMark is as far as the lines of changes have been counted. A line is visible once its transaction has ended, and they do not end in the
+// order of their numbers: so the lines of each transaction are counted when they are seen first, and it is remembered, until all that began
+// before it have ended.
+type scheduleMark struct {
+	since int64          // what transactions below it have written has been counted, or never will be
+	seen  []int64        // those from there on that have been counted
+	looks []scheduleLook // the earlier ones that are not older than since
+}
+
+// scheduleLook is an earlier census: transactions that began after it are from next on, and their lines after last.
+type scheduleLook struct {
+	at         time.Time
+	next, last int64
+}
+
+const (
+	// What a transaction that is open for longer has scheduled is not counted: some that is open for hours, of whatever database of the server,
+	// would have all lines since read again each time.
+	scheduleOpen = time.Minute
+	scheduleSeen = 100_000 // for the same reason
+	// Numbers are drawn a moment before the transaction has its own: they may be in another order by so much.
+	scheduleSlack = 1000
+)
+
+// A row has the lower half of its transaction's number: it is the one nearest to those of now. What was not edited is not in the line. IN: of a
+// list that may be long Postgres makes a hash table.
+const countScheduledSQL = `
+WITH now AS MATERIALIZED (
+    SELECT pg_snapshot_xmin(s.snapshot)::text::bigint AS stable, pg_snapshot_xmax(s.snapshot)::text::bigint AS next
+    FROM (SELECT pg_current_snapshot() AS snapshot) AS s
+), line AS (
+    SELECT transaction.number, CASE WHEN c.new ->> 'status' = 'SKIPPED' THEN 'skipped' ELSE c.outcome END AS outcome,
+        coalesce(c.new ->> 'type', (SELECT t.type::text FROM tasktable.scheduled_tasks AS t WHERE t.id = c.task_id), '') AS type
+    FROM tasktable.scheduled_task_changes AS c CROSS JOIN now
+    CROSS JOIN LATERAL (SELECT now.next + (c.xmin::text::bigint - now.next % 4294967296 + 6442450944) % 4294967296 - 2147483648 AS number) AS transaction
+    WHERE c.revision > $1 AND c.outcome IN ('created', 'rescheduled', 'rearmed')
+        AND transaction.number >= $2 AND transaction.number NOT IN (SELECT * FROM unnest($3::bigint[]))
+)
+SELECT now.stable, now.next, coalesce((SELECT max(c.revision) FROM tasktable.scheduled_task_changes AS c), 0) AS last,
+    coalesce(lines.type, '') AS type, coalesce(lines.outcome, '') AS outcome, coalesce(lines.tasks, 0)::bigint AS tasks, coalesce(lines.seen, '{}') AS seen
+FROM now LEFT JOIN (
+    SELECT line.type, line.outcome, count(*) AS tasks, array_agg(DISTINCT line.number) FILTER (WHERE line.number >= now.stable) AS seen
+    FROM line CROSS JOIN now GROUP BY line.type, line.outcome
+) AS lines ON true`
+
+type scheduledRow struct {
+	Stable  int64 // the oldest transaction that is open, or the next
+	Next    int64 // to begin
+	Last    int64 // line
+	Type    string
+	Outcome string
+	Tasks   int64
+	Seen    []int64 // transactions that are not below Stable
+}
+
+// countScheduled counts what has been scheduled since the last census. If that fails, what was scheduled meanwhile is left out: it may be
+// too much to be counted ever.
+func (c *census) countScheduled(ctx context.Context) error {
+	from, since := int64(math.MaxInt64), int64(math.MaxInt64) // nothing, the first time: it is only looked where to begin
+	if len(c.mark.looks) > 0 {
+		from, since = c.mark.looks[0].last-scheduleSlack, c.mark.since
+	}
+	rows, err := counted[scheduledRow](ctx, c.pool, "count scheduled tasks", c.statements.schema.SQL(countScheduledSQL), from, since, c.mark.seen)
+	if err != nil {
+		c.mark = scheduleMark{}
+		return err
+	}
+	for _, row := range rows {
+		if row.Tasks > 0 {
+			c.metrics.scheduled.WithLabelValues(c.metrics.label(row.Type), row.Outcome).Add(float64(row.Tasks))
+		}
+		c.mark.seen = append(c.mark.seen, row.Seen...)
+	}
+	c.mark.advance(time.Now(), rows[0].Stable, rows[0].Next, rows[0].Last)
+	return nil
+}
+
+// advance takes what a census has seen besides the lines.
+func (m *scheduleMark) advance(now time.Time, stable, next, last int64) {
+	m.looks = append(m.looks, scheduleLook{now, next, last})
+	m.since = max(m.since, stable)
+	if len(m.looks) == 1 || len(m.seen) > scheduleSeen {
+		m.since = next
+	}
+	for _, look := range m.looks {
+		if now.Sub(look.at) >= scheduleOpen {
+			m.since = max(m.since, look.next)
+		}
+	}
+	for len(m.looks) > 1 && m.looks[1].next <= m.since { // nothing that is yet to be counted is before it
+		m.looks = m.looks[1:]
+	}
+	m.seen = slices.DeleteFunc(m.seen, func(transaction int64) bool { return transaction < m.since })
+	slices.Sort(m.seen)
+	m.seen = slices.Compact(m.seen)
+}

@@ -1,0 +1,241 @@
+package scheduled
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"math"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+
+	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/store"
+)
+
+// scraped reads the metrics, as {name without tasktable_} {label values, by the labels' names}; of a histogram its count and sum.
+func scraped(t *testing.T, from prometheus.Gatherer) map[string]float64 {
+	t.Helper()
+	families, err := from.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]float64{}
+	for _, family := range families {
+		for _, metric := range family.GetMetric() {
+			name := strings.TrimPrefix(family.GetName(), "tasktable_")
+			labels := ""
+			for _, label := range metric.GetLabel() {
+				labels += " " + label.GetValue()
+			}
+			switch family.GetType() {
+			case dto.MetricType_COUNTER:
+				found[name+labels] = metric.GetCounter().GetValue()
+			case dto.MetricType_GAUGE:
+				found[name+labels] = metric.GetGauge().GetValue()
+			case dto.MetricType_HISTOGRAM:
+				found[name+"_count"+labels] = float64(metric.GetHistogram().GetSampleCount())
+				found[name+"_sum"+labels] = metric.GetHistogram().GetSampleSum()
+			default:
+				t.Errorf("%s: %s", family.GetName(), family.GetType())
+			}
+		}
+	}
+	return found
+}
+
+// some is those of a name that are not zero.
+func some(all map[string]float64, name string) map[string]float64 {
+	found := map[string]float64{}
+	for key, value := range all {
+		if labels, ok := strings.CutPrefix(key, name+" "); ok && value != 0 {
+			found[labels] = value
+		}
+	}
+	return found
+}
+
+// counted is what a query returns: labels, and a number.
+func (s *stage) counted(sql string, args ...any) map[string]float64 {
+	s.t.Helper()
+	rows, err := s.pool.Query(s.t.Context(), sql, args...)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	found := map[string]float64{}
+	var labels string
+	var n float64
+	if _, err := pgx.ForEachRow(rows, []any{&labels, &n}, func() error { found[labels] = n; return nil }); err != nil {
+		s.t.Fatal(err)
+	}
+	return found
+}
+
+type txJob struct{}
+
+func (txJob) TaskType() string { return "TX_JOB" }
+
+// script is what the handlers of a known run do; some runs the test steers.
+func (s *stage) script(ctx context.Context, e *handlers.Execution, snoozed *atomic.Bool) error {
+	switch e.ID {
+	case "fails once":
+		if e.Attempt == 1 {
+			return errors.New("oops")
+		}
+	case "fails", "tx fails":
+		return handlers.Permanent(errors.New("oops"))
+	case "panics":
+		panic("boom")
+	case "snoozes":
+		if !snoozed.Swap(true) {
+			return handlers.Snooze(10 * time.Millisecond)
+		}
+	case "again":
+		e.Again(time.Now().Add(time.Hour))
+	case "follows":
+		e.FollowUp(store.Task{ID: "followed", Payload: job{"followed"}})
+	case "edited", "tx edited", "cancelled", "occupies":
+		return s.handle(ctx, &handlers.Task[job]{Execution: e})
+	}
+	return nil
+}
+
+// After a run in which all kinds of things have happened the counters say what the history says, line by line.
+func TestMetricsOfAKnownRun(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	registry := prometheus.NewPedanticRegistry()
+	s.schedule("lost", func(task *store.Task) { task.Queue = "one" })
+	s.exec(`UPDATE tasktable.scheduled_tasks
+		SET status = 'EXECUTING', attempt = 1, fence = 1000000, held_until = now() - interval '1 second', next_attempt_at = NULL`)
+	before := s.count(`SELECT max(revision) FROM tasktable.scheduled_task_changes`)
+	var snoozed atomic.Bool
+	s.node(func(c *Config) {
+		c.Metrics, c.censusEvery, c.Queues = registry, 50*time.Millisecond, map[string]int{"default": 10, "one": 1}
+	}, handlers.Handle(func(ctx context.Context, task *handlers.Task[job]) error {
+		return s.script(ctx, task.Execution, &snoozed)
+	}),
+		handlers.HandleTx(func(ctx context.Context, _ pgx.Tx, task *handlers.Task[txJob]) error {
+			return s.script(ctx, task.Execution, &snoozed)
+		}))
+	eventually(t, 10*time.Second, "the leader has counted", func() bool { return has(scraped(t, registry), "river_jobs available") })
+
+	s.knownRun()
+
+	want := map[string]map[string]float64{
+		"executions_total": s.counted(`SELECT outcome || ' ' || type, count(*) FROM tasktable.scheduled_task_executions GROUP BY 1`),
+		"tasks_dead_total": s.counted(`SELECT status || ' ' || type, count(*) FROM tasktable.dead_letters GROUP BY 1`),
+		"dead_letters":     s.counted(`SELECT status || ' ' || type, count(*) FROM tasktable.dead_letters GROUP BY 1`),
+		"tasks_scheduled_total": s.counted(`SELECT c.outcome || ' ' || t.type, count(*)
+			FROM tasktable.scheduled_task_changes AS c JOIN tasktable.scheduled_tasks AS t ON t.id = c.task_id
+			WHERE c.revision > $1 AND c.outcome IN ('created', 'rescheduled', 'rearmed') GROUP BY 1`, before),
+		"tasks_claimed_total": s.counted(`SELECT type, count(*) FROM tasktable.scheduled_task_executions WHERE node IS NOT NULL GROUP BY 1`),
+		"tasks_started_total": s.counted(`SELECT type, count(*) FROM tasktable.scheduled_task_executions WHERE started_at IS NOT NULL GROUP BY 1`),
+	}
+	want["start_delay_seconds_count"], want["task_duration_seconds_count"] = want["tasks_started_total"], want["tasks_started_total"]
+	for _, outcome := range []string{
+		outcomeCompleted, outcomeFailed, outcomeRetried, outcomeSnoozed, outcomeLost, outcomeSuperseded, outcomeExpired, outcomeCancelled,
+	} {
+		if want["executions_total"][outcome+" JOB"] == 0 {
+			t.Errorf("there is no line %s to be counted: %v", outcome, want["executions_total"])
+		}
+	}
+	for name := range want { // a line is counted after its commit, and what the leader counts later
+		t.Run(name, func(t *testing.T) {
+			var got map[string]float64
+			t.Cleanup(func() {
+				if t.Failed() {
+					t.Errorf("%v, want %v", got, want[name])
+				}
+			})
+			eventually(t, 5*time.Second, "it is as in the tables", func() bool {
+				got = some(scraped(t, registry), name)
+				return maps.Equal(got, want[name])
+			})
+		})
+	}
+	eventually(t, 5*time.Second, "the leader has looked again, and counted", func() bool {
+		return scraped(t, registry)["lanes"] == 2 && has(scraped(t, registry), "lane_depth 0 default JOB")
+	})
+	s.compareSums(scraped(t, registry))
+}
+
+func has(all map[string]float64, name string) bool { _, ok := all[name]; return ok }
+
+// knownRun schedules tasks each of which ends in a way of its own, and waits for their ends.
+func (s *stage) knownRun() {
+	s.t.Helper()
+	for _, id := range []string{
+		"completes", "fails once", "fails", "panics", "snoozes", "again", "follows", "tx completes", "tx fails", "tx edited", "too late", "edited", "cancelled",
+	} {
+		s.schedule(id, func(task *store.Task) {
+			switch {
+			case strings.HasPrefix(id, "tx "):
+				task.Payload = txJob{}
+			case id == "too late":
+				task.At, task.Expiration = time.Now().Add(-time.Hour), time.Minute
+			case id == "panics":
+				task.MaxAttempts = 1
+			}
+		})
+	}
+	for _, id := range []string{"edited", "tx edited"} { // while they run
+		run := s.begins(id)
+		if _, err := s.tasks.Reschedule(s.t.Context(), s.pool, id, time.Now().Add(time.Hour)); err != nil {
+			s.t.Fatal(err)
+		}
+		run.end <- nil
+	}
+	s.begins("cancelled")
+	s.exec(`SELECT tasktable.cancel('cancelled')`)
+	s.schedule("occupies", func(task *store.Task) { task.Queue = "one" })
+	occupies := s.begins("occupies")
+	s.schedule("waits", func(task *store.Task) { task.Queue = "one" }) // for the slot, and is cancelled then
+	await(s.t, s.pool, "waits", 10*time.Second, store.StatusExecuting)
+	s.exec(`SELECT tasktable.cancel('waits')`)
+	occupies.end <- nil
+	eventually(s.t, 20*time.Second, "all have ended", func() bool {
+		return s.count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE fence IS NOT NULL OR next_attempt_at < now() + interval '1 minute'`) == 0
+	})
+}
+
+// compareSums compares what is not counted line by line.
+func (s *stage) compareSums(got map[string]float64) {
+	s.t.Helper()
+	delays := s.counted(`SELECT type, extract(epoch FROM sum(started_at - due_at))::float8 FROM tasktable.scheduled_task_executions
+		WHERE started_at IS NOT NULL GROUP BY type`)
+	for kind, want := range delays {
+		if delay := got["start_delay_seconds_sum "+kind]; math.Abs(delay-want) > .001 {
+			s.t.Errorf("%s: a delay of %v s in all, want %v", kind, delay, want)
+		}
+	}
+	// The settler records what this node's transactions have not.
+	settled := s.count(`SELECT count(*) FROM tasktable.scheduled_task_executions WHERE node IS NOT NULL AND (type <> 'TX_JOB' OR outcome = 'FAILED')`)
+	claimed := s.count(`SELECT count(*) FROM tasktable.scheduled_task_executions WHERE node IS NOT NULL`)
+	for name, want := range map[string]float64{
+		"settle_batch_tasks_sum": float64(settled), "river_job_tasks_sum": float64(claimed), "river_inserted_jobs_total": got["river_job_tasks_count"],
+		"river_fetched_jobs_total default": got["river_job_tasks_count"] - got["river_fetched_jobs_total one"],
+		"node_up":                          1, "leader": 1, "node_lives_total": 1, "nodes": 1, "lanes": 2, "settle_failures_total": 0, "census_failures_total": 0,
+		"look_failures_total tick": 0, "look_failures_total pass": 0, "tasks_in_hand": 0, "slots default": 10, "slots one": 1, "slots_used default": 0,
+		"slots_used one": 0, "lane_depth 0 default JOB": 0, "lane_oldest_due_age_seconds 0 default JOB": 0, "lane_nodes 0 default JOB": 1,
+		"lane_paused 0 default JOB": 0, "node_info tasktable test unknown": 1, "pool_connections engine": DefaultEngineConns,
+		"node_number": float64(s.count(`SELECT max(number) FROM tasktable.nodes`)),
+	} {
+		if value, ok := got[name]; !ok || value != want {
+			s.t.Errorf("%s is %v (%t), want %v", name, value, ok, want)
+		}
+	}
+	for _, name := range []string{
+		"gate_duration_seconds_count", "settle_duration_seconds_count", "pass_duration_seconds_count", "river_fetch_duration_seconds_count",
+		"river_insert_duration_seconds_count", "session_answer_age_seconds", "lane_depth_limit", "pool_connections handlers", "transactions",
+	} {
+		if got[name] <= 0 {
+			s.t.Errorf("%s is %v", name, got[name])
+		}
+	}
+}

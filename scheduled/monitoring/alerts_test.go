@@ -1,0 +1,211 @@
+package monitoring_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/rulefmt"
+
+	"github.com/tasktable/tasktable/scheduled/monitoring"
+)
+
+// rules reads the alerts as promtool check rules does, expressions and templates included.
+func rules(t *testing.T) []rulefmt.Rule {
+	t.Helper()
+	groups, errs := rulefmt.Parse([]byte(monitoring.Alerts), false, model.UTF8Validation)
+	if len(errs) > 0 || len(groups.Groups) == 0 {
+		t.Fatal(errs)
+	}
+	var all []rulefmt.Rule
+	for _, group := range groups.Groups {
+		all = append(all, group.Rules...)
+	}
+	return all
+}
+
+func TestAlertsAreComplete(t *testing.T) {
+	t.Parallel()
+	var names []string
+	for _, rule := range rules(t) {
+		if !strings.HasPrefix(rule.Alert, "Tasktable") || slices.Contains(names, rule.Alert) {
+			t.Errorf("%q is no alert of ours, or comes twice", rule.Alert)
+		}
+		names = append(names, rule.Alert)
+		if severity := rule.Labels["severity"]; !slices.Contains([]string{"critical", "warning", "info"}, severity) {
+			t.Errorf("%s: severity %q", rule.Alert, severity)
+		}
+		if rule.Annotations["summary"] == "" || rule.Annotations["description"] == "" {
+			t.Errorf("%s says too little", rule.Alert)
+		}
+	}
+}
+
+// fired is the alerts that have fired in a history: whose expression was true for as long as they say.
+func fired(t *testing.T, h *history) []string {
+	t.Helper()
+	var names []string
+	for _, rule := range rules(t) {
+		since := map[uint64]time.Time{}
+		for _, at := range h.scrapes {
+			now := map[uint64]time.Time{}
+			for _, one := range h.ask(t, rule.Expr, at) {
+				key := one.Metric.Hash()
+				if now[key] = at; !since[key].IsZero() {
+					now[key] = since[key]
+				}
+				if at.Sub(now[key]) >= time.Duration(rule.For) && !slices.Contains(names, rule.Alert) {
+					names = append(names, rule.Alert)
+				}
+			}
+			since = now
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// change sets the values of some series, by the number of the scrape.
+type change func(i int, name string, l labels.Labels, value float64) float64
+
+// grows lets a counter grow by so much with each scrape.
+func grows(counter string, by float64) change {
+	return func(i int, name string, _ labels.Labels, value float64) float64 {
+		if name == counter {
+			return value + by*float64(i)
+		}
+		return value
+	}
+}
+
+// slow lets a histogram have an observation a scrape that is in none of its buckets but the last.
+func slow(histogram string) change {
+	return func(i int, name string, l labels.Labels, value float64) float64 {
+		if name == histogram+"_count" || name == histogram+"_bucket" && l.Get("le") == "+Inf" {
+			return value + float64(i)
+		}
+		return value
+	}
+}
+
+// Each alert fires in the situation it is for, and no other does; in a healthy run none.
+func TestAlertsFire(t *testing.T) {
+	t.Parallel()
+	const while = 30 * time.Minute
+	var all []string
+	for _, test := range []struct {
+		name string
+		run  func(s *scene)
+		want []string
+	}{
+		{"healthy", func(s *scene) {
+			s.node(10)
+			for range 20 {
+				s.schedule(10, "", 0)
+				s.scrape(s.t, s.registry)
+			}
+			s.schedule(1, "fail", 0)
+			s.until(`sum(tasktable_executions_total{outcome="COMPLETED"}) >= 200 and sum(tasktable_tasks_dead_total) == 1`)
+			s.hold(while, scrapeEvery, nil)
+		}, nil},
+		{"nodes have stopped", func(s *scene) {
+			s.node(10)
+			s.hold(while, scrapeEvery, nil)
+			s.stop()
+			s.scrape(s.t, s.registry)
+			s.hold(while, scrapeEvery, nil)
+		}, []string{"TasktableNoLeader"}},
+		{"nobody has the type", func(s *scene) {
+			s.exec(`SELECT tasktable.schedule('{"type":"UNKNOWN"}', now() - interval '10 minutes')`)
+			s.node(10)
+			s.until(`tasktable_lane_depth{type="UNKNOWN"} == 1`)
+			s.hold(while, scrapeEvery, nil)
+		}, []string{"TasktableNoNodeForLane"}},
+		{"slots are busy", func(s *scene) {
+			s.node(1)
+			s.schedule(6, "block", 10*time.Minute)
+			s.until(`tasktable_lane_depth > 0 and on (queue) tasktable_slots_used == 1`)
+			s.hold(while, scrapeEvery, nil)
+		}, []string{"TasktableSlotsExhausted", "TasktableStartsLate", "TasktableTasksLate"}},
+		{"a pause is forgotten", func(s *scene) {
+			s.exec(`SELECT tasktable.pause_scope('queue', 'default')`)
+			s.schedule(6, "", 10*time.Minute)
+			s.node(1)
+			s.until(`tasktable_lane_oldest_due_age_seconds > 300 and on () tasktable_pauses{scope="queue"} == 1`)
+			s.hold(25*time.Hour, 4*time.Minute, nil)
+		}, []string{"TasktablePausedForLong"}},
+		{"after a downtime", func(s *scene) {
+			s.node(10)
+			s.schedule(100, "", time.Hour)
+			s.until(`sum(tasktable_executions_total{outcome="COMPLETED"}) == 100`)
+			s.hold(while, scrapeEvery, nil)
+		}, []string{"TasktableStartsLate"}},
+		{"tasks fail", func(s *scene) {
+			s.node(10)
+			s.schedule(30, "fail", 0)
+			s.until(`sum(tasktable_executions_total{outcome="FAILED"}) == 30`)
+			s.hold(while, scrapeEvery, nil)
+		}, []string{"TasktableDeadLetters", "TasktableFailures"}},
+		{"claims are lost", func(s *scene) {
+			s.node(10)
+			s.schedule(300, "", -time.Hour)
+			s.exec(`UPDATE tasktable.scheduled_tasks SET status = 'EXECUTING', attempt = 1, fence = nextval('tasktable.task_numbers'),
+				held_until = now() + interval '1 second', next_attempt_at = NULL WHERE id IN (SELECT id FROM tasktable.scheduled_tasks LIMIT 20)`)
+			s.until(`sum(tasktable_executions_total{outcome="LOST"}) == 20`)
+			s.schedule(200, "", 0)
+			s.until(`sum(tasktable_executions_total{outcome="COMPLETED"}) >= 200`)
+			s.hold(while, scrapeEvery, nil)
+		}, []string{"TasktableClaimsLost"}},
+		{"a node has no session", func(s *scene) {
+			s.node(10)
+			s.hold(while, scrapeEvery, func(i int, name string, _ labels.Labels, value float64) float64 {
+				if name == "tasktable_node_up" && i > 10 && i < 14 {
+					return 0
+				}
+				return value
+			})
+		}, []string{"TasktableNodeWithoutSession"}},
+		{"a node flaps", func(s *scene) {
+			s.node(10)
+			s.hold(while, scrapeEvery, grows("tasktable_node_lives_total", 0.2))
+		}, []string{"TasktableNodeFlapping"}},
+		{"settling is slow", func(s *scene) {
+			s.node(10)
+			s.hold(while, scrapeEvery, slow("tasktable_settle_duration_seconds"))
+		}, []string{"TasktableSettleSlow"}},
+		{"settling fails", func(s *scene) {
+			s.node(10)
+			s.hold(while, scrapeEvery, grows("tasktable_settle_failures_total", 1))
+		}, []string{"TasktableSettleFailing"}},
+		{"passes are slow", func(s *scene) {
+			s.node(10)
+			s.hold(while, scrapeEvery, slow("tasktable_pass_duration_seconds"))
+		}, []string{"TasktablePassSlow"}},
+		{"passes fail", func(s *scene) {
+			s.node(10)
+			s.hold(while, scrapeEvery, grows("tasktable_look_failures_total", 1))
+		}, []string{"TasktablePassFailing"}},
+		{"counts fail", func(s *scene) {
+			s.node(10)
+			s.hold(while, scrapeEvery, grows("tasktable_census_failures_total", 1))
+		}, []string{"TasktableMetricsIncomplete"}},
+	} {
+		all = append(all, test.want...)
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			s := newScene(t)
+			test.run(s)
+			if got := fired(t, s.history); !slices.Equal(got, test.want) {
+				t.Errorf("fired: %q, want %q", got, test.want)
+			}
+		})
+	}
+	for _, rule := range rules(t) {
+		if !slices.Contains(all, rule.Alert) {
+			t.Errorf("%s is never seen to fire", rule.Alert)
+		}
+	}
+}

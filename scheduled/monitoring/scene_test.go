@@ -1,0 +1,133 @@
+package monitoring_test
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled"
+	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/storetest"
+)
+
+func TestMain(m *testing.M) { storetest.Main(m) }
+
+// scene is a database with a node, whose metrics are scraped.
+type scene struct {
+	*history
+	t        *testing.T
+	pool     *pgxpool.Pool
+	tasks    *store.Store
+	registry *prometheus.Registry
+	stop     func()
+}
+
+func newScene(t *testing.T) *scene {
+	t.Helper()
+	s := &scene{history: newHistory(), t: t, pool: storetest.Pool(t), tasks: store.New(store.Config{Service: "test"}), registry: prometheus.NewRegistry()}
+	s.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return s
+}
+
+type payload struct {
+	Does string `json:"does"`
+}
+
+func (payload) TaskType() string { return "JOB" }
+
+type transfer struct{}
+
+func (transfer) TaskType() string { return "TRANSFER" }
+
+// node runs a node, with so many slots, until the test ends. It waits until the node leads and has counted.
+func (s *scene) node(slots int) {
+	s.t.Helper()
+	over := make(chan struct{})
+	registry, err := handlers.NewRegistry(handlers.Handle(func(ctx context.Context, t *handlers.Task[payload]) error {
+		switch t.Payload.Does {
+		case "fail":
+			return handlers.Permanent(io.ErrUnexpectedEOF)
+		case "block":
+			select {
+			case <-over:
+			case <-ctx.Done():
+			}
+		}
+		return nil
+	}), handlers.HandleTx(func(context.Context, pgx.Tx, *handlers.Task[transfer]) error { return nil }))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	node, err := scheduled.New(scheduled.Config{
+		Pool: s.pool, Handlers: registry, Service: "test", Version: "v1", Queues: map[string]int{"default": slots}, Metrics: s.registry,
+		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)), ShutdownTimeout: 5 * time.Second,
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- node.Run(ctx) }()
+	stopped := false
+	s.stop = func() {
+		s.t.Helper()
+		if stopped {
+			return
+		}
+		stopped = true
+		close(over)
+		cancel()
+		if err := <-done; err != nil {
+			s.t.Error(err)
+		}
+	}
+	s.t.Cleanup(s.stop)
+	s.until(`tasktable_river_jobs{state="available"}`)
+}
+
+// until scrapes until an expression has a result.
+func (s *scene) until(expression string) {
+	s.t.Helper()
+	deadline := time.NewTimer(30 * time.Second)
+	defer deadline.Stop()
+	ticker := time.NewTicker(200 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		s.scrape(s.t, s.registry)
+		if len(s.ask(s.t, expression, s.now)) > 0 {
+			return
+		}
+		select {
+		case <-deadline.C:
+			s.t.Fatalf("never: %s", expression)
+		case <-ticker.C:
+		}
+	}
+}
+
+// schedule schedules so many tasks that do something, so long ago.
+func (s *scene) schedule(n int, does string, ago time.Duration) {
+	s.t.Helper()
+	tasks := make([]store.Task, n)
+	for i := range tasks {
+		tasks[i] = store.Task{Payload: payload{does}, At: time.Now().Add(-ago)}
+	}
+	if _, err := s.tasks.ScheduleMany(s.t.Context(), s.pool, tasks); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *scene) exec(sql string) {
+	s.t.Helper()
+	if _, err := s.pool.Exec(s.t.Context(), sql); err != nil {
+		s.t.Fatal(err)
+	}
+}
