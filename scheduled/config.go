@@ -12,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/store"
@@ -89,6 +90,11 @@ type Config struct {
 	EngineConns int
 	// Logger gets one line an event, never a payload. Nil: slog.Default().
 	Logger *slog.Logger
+	// Tracer makes an OpenTelemetry span of each attempt: a root of its own, of kind consumer, named by the type, that links to the
+	// span in which the task was scheduled. What the handler calls with its context are its children; what it schedules links to it.
+	// The attributes have the task's id, type, queue, revision and attempt, the node, the delay and the outcome; never a payload, nor
+	// the text of an error. Nil: no spans.
+	Tracer trace.TracerProvider
 
 	directConnect bool          // Connect was given
 	declareEvery  time.Duration // for tests; 0: declareEvery

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/store"
@@ -27,6 +28,8 @@ type Inline struct {
 	Schema string
 	// Backoff nil is DefaultBackoff without its random part.
 	Backoff handlers.Backoff
+	// Tracer is as in Config.
+	Tracer trace.TracerProvider
 }
 
 // Ran is what came of one task.
@@ -201,6 +204,8 @@ func (r inlineRun) one(ctx context.Context, c claimed) (Ran, error) {
 func (r inlineRun) attempt(ctx context.Context, h hold, answer gateRow) (outcome settlement, err error) {
 	e := answer.execution(h).WithExtend(func(context.Context, time.Duration) error { return nil })
 	variant := r.Handlers.Variant(answer.Type)
+	tracing := newTracing(r.Tracer, 0)
+	ctx = tracing.begin(ctx, e)
 	err = r.run(ctx, variant, e)
 	backoff := r.Backoff
 	if variant.Backoff != nil {
@@ -209,7 +214,9 @@ func (r inlineRun) attempt(ctx context.Context, h hold, answer gateRow) (outcome
 	if backoff == nil {
 		backoff = func(attempt int, _ error) time.Duration { return backoffOf(attempt, 0) }
 	}
-	return conclude(h, e, err, nil, safely(backoff)), err
+	outcome = conclude(h, e, err, nil, safely(backoff))
+	tracing.end(ctx, attempted{settlement: outcome}, err)
+	return outcome, err
 }
 
 func (r inlineRun) run(ctx context.Context, variant *handlers.Variant, e *handlers.Execution) (err error) {

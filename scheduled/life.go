@@ -89,6 +89,7 @@ func (l *life) prepare(ctx context.Context, clock *clock) (err error) {
 		slots: newSlots(working, l.config.ShareSlots), stopping: make(chan struct{}), runs: map[int64]*run{},
 		txSlots: newSlots(map[string]int{"": max(1, int(l.config.Pool.Config().MaxConns)-2)}, false),
 	}
+	l.worker.tracing = newTracing(l.config.Tracer, l.session.number)
 	l.worker.pace = newPace()
 	l.worker.gates.limit = l.worker.pace.limit
 	l.keeper = &keeper{worker: l.worker}

@@ -228,12 +228,12 @@ type running struct {
 
 // begin runs the handler on a goroutine of its own.
 func (b *batch) begin(r *run, variant *handlers.Variant, e *handlers.Execution, gateAt, leaseEnd time.Time) *running {
-	ctx := withLease(b.handlers, leaseEnd)
+	ctx := withLease(b.tracing.begin(b.handlers, e), leaseEnd)
 	r.mu.Lock()
 	r.lease = ctx
 	r.mu.Unlock()
 	e.WithExtend(func(_ context.Context, d time.Duration) error { return b.extendRunning(ctx, r, d) })
-	b.log.Debug("task starts", "task", e.ID, "type", e.Type, "revision", e.Revision, "attempt", e.Attempt)
+	b.log.DebugContext(ctx, "task starts", "task", e.ID, "type", e.Type, "revision", e.Revision, "attempt", e.Attempt)
 	started := &running{run: r, execution: e, ctx: ctx, began: time.Now(), done: make(chan attempted, 1)}
 	go b.attempt(ctx, r, variant, e, gateAt, started.done)
 	return started
@@ -251,7 +251,7 @@ func (b *batch) finish(r *running, ended attempted) {
 	}
 	b.averages.observe(e.Type, time.Since(r.began))
 	if ended.settled {
-		b.log.Debug("task COMPLETED", "task", e.ID, "type", e.Type, "revision", e.Revision, "attempt", e.Attempt, "outcome", outcomeCompleted)
+		b.log.DebugContext(r.ctx, "task COMPLETED", "task", e.ID, "type", e.Type, "revision", e.Revision, "attempt", e.Attempt, "outcome", outcomeCompleted)
 		b.drop(r.run)
 		return
 	}
@@ -280,6 +280,7 @@ func (b *batch) attempt(ctx *leaseContext, r *run, variant *handlers.Variant, e 
 		return err
 	}, func(err error) {
 		ended.settlement = conclude(r.hold, e, err, causeOf(ctx), safely(backoff))
+		b.tracing.end(ctx, ended, err)
 		done <- ended
 	})
 }

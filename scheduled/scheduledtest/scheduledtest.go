@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/scheduled"
@@ -42,6 +43,11 @@ func WithSchema(schema string) Option { return func(i *scheduled.Inline) { i.Sch
 // WithBackoff sets the wait before retries, as scheduled.Config.Backoff does. Without it, it is 10 s × 3ⁿ⁻¹ exactly.
 func WithBackoff(backoff handlers.Backoff) Option {
 	return func(i *scheduled.Inline) { i.Backoff = backoff }
+}
+
+// WithTracer has the harness make spans as scheduled.Config.Tracer does.
+func WithTracer(provider trace.TracerProvider) Option {
+	return func(i *scheduled.Inline) { i.Tracer = provider }
 }
 
 // New makes a harness for a pgx transaction. Handlers made by HandleSQLTx need NewSQL.

@@ -10,6 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/scheduled/scheduledtest"
@@ -211,3 +213,34 @@ func TestEndlessTaskIsStopped(t *testing.T) {
 type fatal struct{ testing.TB }
 
 func (f *fatal) Fatalf(format string, _ ...any) { panic(format) }
+
+// What runs in a test is traced as on a node: each attempt in a trace of its own, whatever the test's context is in.
+func TestTracer(t *testing.T) {
+	t.Parallel()
+	tx := begin(t, storetest.Pool(t))
+	recorder := tracetest.NewSpanRecorder()
+	provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder))
+	h := scheduledtest.New(t, tx, registry(t, handlers.Handle(func(_ context.Context, task *handlers.Task[reminder]) error {
+		if task.Payload.Event == "first" {
+			task.FollowUp(store.Task{Payload: reminder{"second"}, At: fivePM})
+		}
+		return nil
+	})), scheduledtest.WithTracer(provider))
+	ctx, request := provider.Tracer("test").Start(t.Context(), "request")
+	if _, err := tasks.Schedule(ctx, tx, store.Task{Payload: reminder{"first"}, At: fivePM}); err != nil {
+		t.Fatal(err)
+	}
+	if ran := h.RunDueAt(ctx, fivePM); len(ran) != 2 {
+		t.Fatalf("ran %+v", ran)
+	}
+	before := request.SpanContext()
+	for _, span := range recorder.Ended() {
+		if span.Parent().IsValid() || len(span.Links()) != 1 || span.Links()[0].SpanContext.SpanID() != before.SpanID() {
+			t.Errorf("span %s has the parent %v and the links %v, want one to %v", span.Name(), span.Parent(), span.Links(), before)
+		}
+		before = span.SpanContext()
+	}
+	if n := len(recorder.Ended()); n != 2 {
+		t.Errorf("%d spans", n)
+	}
+}
