@@ -88,6 +88,10 @@ type Config struct {
 	// EngineConns is the size of the engine's own pool, River's connections included; 3 to 100. Beside it a node has a session
 	// and a listener. Fewer make settling slower. 0: 6.
 	EngineConns int
+	// Codec decodes the payloads that were scheduled with one (store.Config.Codec), and encodes those of follow-ups and of Recurring. A
+	// node without it, or without the key, fails the attempt, which is tried again: give it to all nodes before anything is scheduled with
+	// it. Payloads that are not encoded it takes as they are. Nil: none are encoded.
+	Codec store.Codec
 	// Logger gets one line an event, never a payload. Nil: slog.Default().
 	Logger *slog.Logger
 	// Tracer makes an OpenTelemetry span of each attempt: a root of its own, of kind consumer, named by the type, that links to the

@@ -28,6 +28,8 @@ type Inline struct {
 	Schema string
 	// Backoff nil is DefaultBackoff without its random part.
 	Backoff handlers.Backoff
+	// Codec is as in Config.
+	Codec store.Codec
 	// Tracer is as in Config.
 	Tracer trace.TracerProvider
 }
@@ -225,23 +227,32 @@ func (r inlineRun) run(ctx context.Context, variant *handlers.Variant, e *handle
 			err = panicked(value)
 		}
 	}()
+	if err := decodePayload(ctx, r.Codec, e); err != nil {
+		return err
+	}
+	encoded := func(err error) error {
+		if err != nil {
+			return err
+		}
+		return encodeFollowUps(ctx, r.Codec, e)
+	}
 	switch {
 	case variant.Kind == handlers.KindPlain:
-		return variant.Run(ctx, e)
+		return encoded(variant.Run(ctx, e))
 	case variant.Kind == handlers.KindTx && r.Tx != nil:
-		return pgx.BeginFunc(ctx, r.Tx, func(tx pgx.Tx) error { return variant.RunTx(ctx, tx, e) })
+		return pgx.BeginFunc(ctx, r.Tx, func(tx pgx.Tx) error { return encoded(variant.RunTx(ctx, tx, e)) })
 	case variant.Kind == handlers.KindSQLTx && r.SQLTx != nil:
-		return r.runSQLTx(ctx, variant, e)
+		return r.runSQLTx(ctx, func() error { return encoded(variant.RunSQLTx(ctx, r.SQLTx, e)) })
 	}
 	return handlers.Permanent(errors.New("the handler's transaction is of the other kind: HandleTx runs in a pgx.Tx, HandleSQLTx in a *sql.Tx"))
 }
 
 // runSQLTx runs the handler in a savepoint, which database/sql has no method for.
-func (r inlineRun) runSQLTx(ctx context.Context, variant *handlers.Variant, e *handlers.Execution) error {
+func (r inlineRun) runSQLTx(ctx context.Context, run func() error) error {
 	if _, err := r.SQLTx.ExecContext(ctx, "SAVEPOINT tasktable_handler"); err != nil {
 		return fmt.Errorf("begin the handler's savepoint: %w", err)
 	}
-	err := variant.RunSQLTx(ctx, r.SQLTx, e)
+	err := run()
 	end := "RELEASE SAVEPOINT tasktable_handler"
 	if err != nil {
 		end = "ROLLBACK TO SAVEPOINT tasktable_handler"

@@ -97,7 +97,7 @@ func (l *life) prepare(ctx context.Context, clock *clock) (err error) {
 	l.worker.dead = l.dead
 	l.retainer = &retainer{pool: l.pool, statements: l.statements, config: l.config, leads: l.session.leading.Load, log: l.log}
 	l.declarer = &declarer{
-		pool: l.pool, statements: l.statements, service: l.config.Service, declared: l.config.Recurring, hash: declares(l.config.Recurring),
+		pool: l.pool, statements: l.statements, service: l.config.Service, declared: l.config.Recurring, codec: l.config.Codec, hash: declares(l.config.Recurring),
 		every: cmp.Or(l.config.declareEvery, declareEvery), log: l.log,
 	}
 	if l.river, err = newRiver(l.config, l.pool, l.session.number, l.worker.work); err != nil {

@@ -129,7 +129,7 @@ func (b *batch) refuse(r *run, answer gateRow) (waits bool) {
 	case verdictExpired:
 		b.end(r, expired(r.hold))
 	case verdictNoTx: // not at once again: the database may be full
-		s := released(r.hold, scrub("the handler's transaction could not be begun: "+answer.Payload))
+		s := released(r.hold, scrub("the handler could not begin: "+answer.Payload))
 		s.NextAt, s.NextIn = nil, time.Second
 		b.end(r, s)
 	case verdictBroken:
@@ -273,16 +273,34 @@ func (b *batch) attempt(ctx *leaseContext, r *run, variant *handlers.Variant, e 
 	}
 	var ended attempted
 	call(ctx, func(ctx context.Context) (err error) {
-		if variant.Kind == handlers.KindPlain {
-			return variant.Run(ctx, e)
-		}
-		ended.settled, ended.refused, err = b.attemptTx(ctx, r, variant, e, gateAt)
+		ended.settled, ended.refused, err = b.perform(ctx, r, variant, e, gateAt)
 		return err
 	}, func(err error) {
 		ended.settlement = conclude(r.hold, e, err, causeOf(ctx), safely(backoff))
 		b.tracing.end(ctx, ended, err)
 		done <- ended
 	})
+}
+
+// perform decodes the payload and runs the handler. It reports whether the task is settled, or that the gate was asked again, and refused.
+func (b *batch) perform(
+	ctx context.Context, r *run, variant *handlers.Variant, e *handlers.Execution, gateAt time.Time,
+) (settled bool, refused *gateRow, err error) {
+	if err := decodePayload(ctx, b.config.Codec, e); err != nil {
+		return false, nil, err
+	}
+	if variant.Kind != handlers.KindPlain {
+		return b.attemptTx(ctx, r, variant, e, gateAt)
+	}
+	if b.config.Codec != nil && time.Since(gateAt) > gateValid { // it may have asked a service for its key
+		if refused := b.gateAgain(ctx, b.enginePool, r, e); refused != nil {
+			return false, refused, nil
+		}
+	}
+	if err := variant.Run(ctx, e); err != nil {
+		return false, nil, err
+	}
+	return false, nil, encodeFollowUps(ctx, b.config.Codec, e)
 }
 
 // safely keeps a backoff that panics from ending the process.

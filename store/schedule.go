@@ -34,9 +34,12 @@ func (s *Store) Schedule(ctx context.Context, db DB, task Task) (Receipt, error)
 		wire.Trace)
 }
 
-// wire is a task as it goes to the database: checked, and with the span in which it is scheduled.
+// wire is a task as it goes to the database: checked, encoded, and with the span in which it is scheduled.
 func (s *Store) wire(ctx context.Context, task Task) (wireTask, error) {
 	wire, err := task.wire()
+	if err == nil && s.config.Codec != nil {
+		err = wire.encode(ctx, s.config.Codec, task.Payload)
+	}
 	wire.Trace = orNil(TraceOf(ctx))
 	return wire, err
 }

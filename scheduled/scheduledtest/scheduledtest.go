@@ -22,6 +22,7 @@ import (
 
 	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/scheduled"
+	"github.com/tasktable/tasktable/store"
 )
 
 // Harness runs due tasks in one transaction.
@@ -44,6 +45,9 @@ func WithSchema(schema string) Option { return func(i *scheduled.Inline) { i.Sch
 func WithBackoff(backoff handlers.Backoff) Option {
 	return func(i *scheduled.Inline) { i.Backoff = backoff }
 }
+
+// WithCodec has the harness decode and encode payloads as scheduled.Config.Codec does.
+func WithCodec(codec store.Codec) Option { return func(i *scheduled.Inline) { i.Codec = codec } }
 
 // WithTracer has the harness make spans as scheduled.Config.Tracer does.
 func WithTracer(provider trace.TracerProvider) Option {
