@@ -16,7 +16,7 @@ import (
 // handler's goroutine; only Extend may be called from others.
 type Execution struct {
 	ID          string
-	Type        string
+	Type        string // as the task has it: with an Alias, the old name
 	Queue       string
 	Entity      string // "" when the task has none
 	TenantID    string // "" when the task has none
