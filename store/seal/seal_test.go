@@ -77,7 +77,7 @@ func TestRefusesWhatIsNotItsOwn(t *testing.T) {
 	refuses := func(what string, want error, name, kind, id string, data []byte) {
 		t.Helper()
 		got, err := codec.Decode(t.Context(), name, kind, id, data)
-		if got != nil || !errors.Is(err, want) || want == store.ErrUnknownCodec && errors.Is(err, store.ErrInvalid) {
+		if got != nil || !errors.Is(err, want) || errors.Is(want, store.ErrUnknownCodec) && errors.Is(err, store.ErrInvalid) {
 			t.Errorf("%s: %q, %v, want %v", what, got, err, want)
 		}
 	}
