@@ -1,8 +1,11 @@
 package cmd
 
 import (
+	"context"
 	"io"
 	"log/slog"
+
+	"go.opentelemetry.io/otel/trace"
 )
 
 // logSettings say how the program logs. Libraries get the logger given; there is no global one.
@@ -24,7 +27,23 @@ func (s *logSettings) logger(w io.Writer) *slog.Logger {
 	levels := map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError}
 	options := &slog.HandlerOptions{Level: levels[s.level]}
 	if s.format == "json" {
-		return slog.New(slog.NewJSONHandler(w, options))
+		return slog.New(tracedLog{slog.NewJSONHandler(w, options)})
 	}
-	return slog.New(slog.NewTextHandler(w, options))
+	return slog.New(tracedLog{slog.NewTextHandler(w, options)})
 }
+
+// tracedLog adds to each line the span in which it was logged, if there is one.
+type tracedLog struct{ slog.Handler }
+
+func (l tracedLog) Handle(ctx context.Context, record slog.Record) error {
+	if span := trace.SpanContextFromContext(ctx); span.IsValid() {
+		record = record.Clone() // its attributes may be another handler's, too
+		record.AddAttrs(slog.String("trace_id", span.TraceID().String()), slog.String("span_id", span.SpanID().String()))
+	}
+	return l.Handler.Handle(ctx, record)
+}
+
+func (l tracedLog) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return tracedLog{l.Handler.WithAttrs(attrs)}
+}
+func (l tracedLog) WithGroup(name string) slog.Handler { return tracedLog{l.Handler.WithGroup(name)} }

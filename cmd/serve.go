@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/spf13/cobra"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/handlers/community"
@@ -26,6 +27,9 @@ many nodes as you like.
 
 With --community the recurring tasks of the example are declared as well: see them in the view recurring_tasks. They
 stay when the node stops, and fire while some node works their types.
+
+With OTEL_EXPORTER_OTLP_ENDPOINT, as http://localhost:4318, a span of each attempt goes there by OTLP over HTTP. The
+other standard variables of OpenTelemetry count, too. There are no flags for it.
 
 At a signal it claims no more, lets running tasks end within --shutdown-timeout, then interrupts them and queues them
 again.`
@@ -70,6 +74,11 @@ func (s *serve) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	tracer, flush, err := s.tracer(ctx, s.engine.service, logger)
+	if err != nil {
+		return err
+	}
+	defer flush()
 	d, err := s.database.open(ctx, logger)
 	if err != nil {
 		return err
@@ -78,7 +87,7 @@ func (s *serve) run(ctx context.Context) (err error) {
 	if err := s.prepare(ctx, d); err != nil {
 		return err
 	}
-	return s.node(ctx, d, registry, logger)
+	return s.node(ctx, d, registry, tracer, logger)
 }
 
 // registry is the union that this program can run.
@@ -122,10 +131,10 @@ func (s *serve) prepare(ctx context.Context, d *database) error {
 	return fmt.Errorf("%w: run %q, or serve with --migrate (TASKTABLE_MIGRATE=true)", err, command)
 }
 
-func (s *serve) node(ctx context.Context, d *database, registry *handlers.Registry, logger *slog.Logger) error {
+func (s *serve) node(ctx context.Context, d *database, registry *handlers.Registry, tracer trace.TracerProvider, logger *slog.Logger) error {
 	config := scheduled.Config{
 		Pool: d.pool, Connect: d.session, Handlers: registry, Schema: s.database.schema, Version: version(), Logger: logger,
-		Metrics: s.metrics.registry,
+		Metrics: s.metrics.registry, Tracer: tracer,
 	}
 	s.engine.apply(&config)
 	if s.community {

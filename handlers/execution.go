@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -14,7 +16,7 @@ import (
 // handler's goroutine; only Extend may be called from others.
 type Execution struct {
 	ID          string
-	Type        string
+	Type        string // as the task has it: with an Alias, the old name
 	Queue       string
 	Entity      string // "" when the task has none
 	TenantID    string // "" when the task has none
@@ -27,6 +29,7 @@ type Execution struct {
 	Fence       int64
 	Attempt     int // from 1
 	MaxAttempts int
+	ScheduledIn trace.SpanContext // the span in which the task was scheduled, to link to; not valid where there was none
 
 	effects Effects
 	extend  func(context.Context, time.Duration) error
@@ -38,7 +41,8 @@ type Effects struct {
 	FollowUps []store.Task    // schedule others; their ids are set, and their payloads are store.JSON
 	Result    json.RawMessage // nil: none
 	Note      string
-	Err       error // an effect that cannot be applied: the attempt fails for good
+	Trace     string // the span that Again and FollowUps are scheduled in, as store.TraceOf gives it; "": none
+	Err       error  // an effect that cannot be applied: the attempt fails for good
 }
 
 // IdempotencyKey is the same for every attempt of this revision of the task, and different for every other: "id:revision".
@@ -98,6 +102,13 @@ func (e *Execution) Effects() Effects { return e.effects }
 // WithExtend sets what Extend calls. It is for engines, and returns e.
 func (e *Execution) WithExtend(extend func(context.Context, time.Duration) error) *Execution {
 	e.extend = extend
+	return e
+}
+
+// WithSpan notes the span of ctx as the attempt's: tasks scheduled by Again and FollowUp link to it. It is for engines, and for
+// middleware that makes spans of its own; it returns e.
+func (e *Execution) WithSpan(ctx context.Context) *Execution {
+	e.effects.Trace = store.TraceOf(ctx)
 	return e
 }
 

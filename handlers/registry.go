@@ -40,6 +40,8 @@ type Variant struct {
 	Kind    Kind
 	Backoff Backoff // nil: the engine's
 
+	aliases []string // other types that it is the handler of
+
 	bare  bool // it was given no function
 	plain func(ctx context.Context, e *Execution) error
 	tx    func(ctx context.Context, tx pgx.Tx, e *Execution) error
@@ -48,7 +50,7 @@ type Variant struct {
 	all   []Middleware
 }
 
-// Option is an argument of Handle and its like: Use or WithBackoff.
+// Option is an argument of Handle and its like: Use, WithBackoff or Alias.
 type Option interface{ applyTo(*Variant) }
 
 // Part is an argument of NewRegistry: a variant (Handle, HandleTx, HandleSQLTx, Func) or Use.
@@ -84,7 +86,7 @@ func NewRegistry(parts ...Part) (*Registry, error) {
 	return registry, nil
 }
 
-// Types lists the types of the union, sorted.
+// Types lists the types of the union, aliases included, sorted.
 func (r *Registry) Types() []string { return slices.Sorted(maps.Keys(r.variants)) }
 
 // Missing lists the types among payloads that have no handler. Called in a test with one value of each variant that producers
@@ -99,7 +101,7 @@ func (r *Registry) Missing(payloads ...store.Payload) []string {
 	return missing
 }
 
-// Variant is the variant of a type, or nil.
+// Variant is the variant of a type, by its name or an alias, or nil.
 func (r *Registry) Variant(name string) *Variant { return r.variants[name] }
 
 // Handle makes a variant of a function. The type's name is P's. The function may run at the same time on many goroutines.
@@ -159,11 +161,28 @@ func (v *Variant) with(options []Option) Part {
 }
 
 func (v *Variant) addTo(r *Registry) error {
-	if err := store.CheckType(v.Type); err != nil {
+	if err := v.check(); err != nil {
 		return err
 	}
-	if r.variants[v.Type] != nil {
-		return fmt.Errorf("%w: type %q has two handlers", store.ErrInvalid, v.Type)
+	var errs []error
+	for _, name := range append([]string{v.Type}, v.aliases...) {
+		switch err := store.CheckType(name); {
+		case err != nil:
+			errs = append(errs, fmt.Errorf("alias of type %q: %w", v.Type, err))
+		case r.variants[name] != nil:
+			errs = append(errs, fmt.Errorf("%w: type %q has two handlers", store.ErrInvalid, name))
+		default:
+			own := *v // a variant may be given to several registries, each with middleware of its own
+			own.Type = name
+			r.variants[name] = &own
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (v *Variant) check() error {
+	if err := store.CheckType(v.Type); err != nil {
+		return err
 	}
 	if v.bare {
 		return fmt.Errorf("%w: the handler of type %q is nil", store.ErrInvalid, v.Type)
@@ -171,8 +190,6 @@ func (v *Variant) addTo(r *Registry) error {
 	if err := v.own.check(); err != nil {
 		return fmt.Errorf("type %q: %w", v.Type, err)
 	}
-	own := *v // a variant may be given to several registries, each with middleware of its own
-	r.variants[v.Type] = &own
 	return nil
 }
 
@@ -227,6 +244,19 @@ type backoffOption struct{ backoff Backoff }
 func WithBackoff(backoff Backoff) Option { return backoffOption{backoff} }
 
 func (o backoffOption) applyTo(v *Variant) { v.Backoff = o.backoff }
+
+type aliasOption []string
+
+// Alias makes the handler that of other types, too: of the names that its type had before it was renamed. Their tasks run as they are,
+// with the old name in t.Type and in the history, and are decoded as the new payload: fields that have been renamed as well are to be
+// read from t.Execution.Payload.
+//
+// A task keeps its type until it is scheduled with another, also where Again goes on with it: keep the alias until none has the old
+// name. Ids stay, too. store.IDOf makes them of the type, so what schedules the renamed payload needs the old ids, by store.Task.ID, to
+// meet the tasks that are there. What is set by type, as pauses and retention are, is set for each name apart.
+func Alias(names ...string) Option { return aliasOption(names) }
+
+func (o aliasOption) applyTo(v *Variant) { v.aliases = append(v.aliases, o...) }
 
 // typeOf asks P's zero value, or the value a pointer type points to, for its name. A TaskType that panics on it has no
 // constant name; NewRegistry then refuses "".

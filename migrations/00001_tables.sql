@@ -51,6 +51,13 @@ CREATE DOMAIN tasktable.task_author AS text
         CHECK (octet_length(VALUE) BETWEEN 1 AND 512 AND VALUE !~ '[\u0001-\u001f\u007f-\u009f]');
 COMMENT ON DOMAIN tasktable.task_author IS 'Who scheduled a task: 1 to 512 bytes, no control characters.';
 
+-- What W3C Trace Context calls version 00; all zeros are no id there. The tracestate is behind a space.
+CREATE DOMAIN tasktable.task_trace AS text
+    CONSTRAINT "trace must be a W3C traceparent, at most 512 bytes in all"
+        CHECK (octet_length(VALUE) <= 512
+            AND VALUE ~ '^00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-0[0-3]( [ -~]+)?$');
+COMMENT ON DOMAIN tasktable.task_trace IS 'A traceparent of W3C Trace Context, version 00; behind it, if need be, a space and the tracestate. At most 512 bytes.';
+
 CREATE DOMAIN tasktable.task_priority AS integer
     CONSTRAINT "priority must be between -100 and 100"
         CHECK (VALUE BETWEEN -100 AND 100);
@@ -118,6 +125,7 @@ CREATE TABLE tasktable.scheduled_tasks (
     message                 text,
     result                  jsonb,
     scheduled_by            tasktable.task_author,
+    trace                   tasktable.task_trace,
     created_at              timestamptz NOT NULL DEFAULT clock_timestamp(),
     last_status_update      timestamptz NOT NULL DEFAULT clock_timestamp(),
     started_at              timestamptz,
@@ -159,6 +167,7 @@ COMMENT ON COLUMN tasktable.scheduled_tasks.held_until IS 'The lease: past it th
 COMMENT ON COLUMN tasktable.scheduled_tasks.message IS 'The last error, or the note of the handler.';
 COMMENT ON COLUMN tasktable.scheduled_tasks.result IS 'What the handler returned with Result.';
 COMMENT ON COLUMN tasktable.scheduled_tasks.scheduled_by IS 'The service that scheduled the task first.';
+COMMENT ON COLUMN tasktable.scheduled_tasks.trace IS 'The span in which the task was scheduled, to which its executions link. Not content: a change of it alone is no edit, and no line of changes has it.';
 COMMENT ON COLUMN tasktable.scheduled_tasks.created_at IS 'When the row was inserted.';
 COMMENT ON COLUMN tasktable.scheduled_tasks.last_status_update IS 'When the status changed last.';
 COMMENT ON COLUMN tasktable.scheduled_tasks.started_at IS 'When the last settled attempt began.';
@@ -267,6 +276,7 @@ DROP DOMAIN tasktable.task_execution_time;
 DROP DOMAIN tasktable.task_expiration;
 DROP DOMAIN tasktable.task_time;
 DROP DOMAIN tasktable.task_priority;
+DROP DOMAIN tasktable.task_trace;
 DROP DOMAIN tasktable.task_author;
 DROP DOMAIN tasktable.task_tenant_id;
 DROP DOMAIN tasktable.task_entity;

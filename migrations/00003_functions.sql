@@ -62,7 +62,8 @@ CREATE FUNCTION tasktable.schedule(
     if_finished text DEFAULT 'rearm',
     scheduled_by text DEFAULT NULL,
     wake boolean DEFAULT true,
-    verb text DEFAULT 'schedule'
+    verb text DEFAULT 'schedule',
+    trace text DEFAULT NULL
 ) RETURNS tasktable.verb_outcome LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -90,10 +91,10 @@ BEGIN
         IF NOT FOUND THEN
             former := tasktable.enter_change(schedule.verb, schedule.scheduled_by, schedule.wake);
             INSERT INTO tasktable.scheduled_tasks AS t (id, payload, scheduled_at, priority, queue, expiration,
-                expected_execution_time, max_attempts, tenant_id, entity, scheduled_by)
+                expected_execution_time, max_attempts, tenant_id, entity, scheduled_by, trace)
             VALUES (task_id, schedule.payload, coalesce(schedule.scheduled_at, clock_timestamp()), schedule.priority, schedule.queue,
                 schedule.expiration, schedule.expected_execution_time, schedule.max_attempts, schedule.tenant_id,
-                schedule.entity, schedule.scheduled_by)
+                schedule.entity, schedule.scheduled_by, schedule.trace)
             ON CONFLICT (id) DO NOTHING
             RETURNING t.revision INTO result.revision;
             former := tasktable.leave_change(former);
@@ -126,7 +127,7 @@ BEGIN
         UPDATE tasktable.scheduled_tasks AS t
         SET payload = schedule.payload, scheduled_at = task_time, priority = schedule.priority, queue = schedule.queue,
             expiration = schedule.expiration, expected_execution_time = schedule.expected_execution_time,
-            max_attempts = schedule.max_attempts, tenant_id = schedule.tenant_id, entity = schedule.entity,
+            max_attempts = schedule.max_attempts, tenant_id = schedule.tenant_id, entity = schedule.entity, trace = schedule.trace,
             status = CASE WHEN result.outcome = 'rearmed' THEN 'QUEUED' ELSE t.status END,
             run_now_at = CASE WHEN result.outcome = 'rearmed' THEN NULL ELSE t.run_now_at END
         WHERE t.id = task_id
@@ -136,7 +137,7 @@ BEGIN
     END LOOP;
 END $$;
 -- +goose StatementEnd
-COMMENT ON FUNCTION tasktable.schedule(jsonb, timestamptz, text, int, text, interval, interval, int, text, text, text, text, boolean, text) IS
+COMMENT ON FUNCTION tasktable.schedule(jsonb, timestamptz, text, int, text, interval, interval, int, text, text, text, text, boolean, text, text) IS
     'Upserts a task by its id. scheduled_at null keeps the time of an existing task. Outcome: created, rescheduled, rearmed, unchanged or finished; the last two write nothing.';
 
 -- +goose StatementBegin
@@ -164,12 +165,13 @@ RETURNS TABLE ("position" bigint, id text, revision bigint, outcome text) LANGUA
         coalesce(task.task ->> 'if_finished', 'rearm'),
         schedule_many.scheduled_by,
         schedule_many.wake,
-        schedule_many.verb
+        schedule_many.verb,
+        task.task ->> 'trace'
     ) AS done
 $$;
 -- +goose StatementEnd
 COMMENT ON FUNCTION tasktable.schedule_many(jsonb, text, boolean, text) IS
-    'schedule for each object of a JSON array with the keys payload, scheduled_at (absent: now; null: keep), id, priority, queue, expiration, expected_execution_time, max_attempts, tenant_id, entity, if_finished. position counts from 1 in the array. Of two with one id the later wins.';
+    'schedule for each object of a JSON array with the keys payload, scheduled_at (absent: now; null: keep), id, priority, queue, expiration, expected_execution_time, max_attempts, tenant_id, entity, if_finished, trace. position counts from 1 in the array. Of two with one id the later wins.';
 
 -- +goose StatementBegin
 CREATE FUNCTION tasktable.verb_outcome_of(verb text, status text, held boolean) RETURNS text LANGUAGE sql IMMUTABLE AS $$
@@ -342,7 +344,7 @@ DROP FUNCTION tasktable.cancel(text, text);
 DROP FUNCTION tasktable.apply_verb(text, text, text, boolean);
 DROP FUNCTION tasktable.verb_outcome_of(text, text, boolean);
 DROP FUNCTION tasktable.schedule_many(jsonb, text, boolean, text);
-DROP FUNCTION tasktable.schedule(jsonb, timestamptz, text, int, text, interval, interval, int, text, text, text, text, boolean, text);
+DROP FUNCTION tasktable.schedule(jsonb, timestamptz, text, int, text, interval, interval, int, text, text, text, text, boolean, text, text);
 DROP FUNCTION tasktable.new_task_id();
 DROP FUNCTION tasktable.schedule_outcome(text, boolean, boolean, boolean);
 DROP FUNCTION tasktable.leave_change(text);

@@ -342,7 +342,7 @@ CREATE TRIGGER task_7_reopen AFTER UPDATE OF status, scheduled_at, parent_id ON 
     EXECUTE FUNCTION tasktable.reopen_occurrence();
 COMMENT ON TRIGGER task_7_reopen ON tasktable.scheduled_tasks IS 'An occurrence that waits again.';
 
-DROP FUNCTION tasktable.schedule(jsonb, timestamptz, text, int, text, interval, interval, int, text, text, text, text, boolean, text);
+DROP FUNCTION tasktable.schedule(jsonb, timestamptz, text, int, text, interval, interval, int, text, text, text, text, boolean, text, text);
 -- +goose StatementBegin
 CREATE FUNCTION tasktable.schedule(
     payload jsonb,
@@ -368,7 +368,8 @@ CREATE FUNCTION tasktable.schedule(
     catch_up_paused text DEFAULT NULL,
     catch_up_limit int DEFAULT NULL,
     ends_at timestamptz DEFAULT NULL,
-    max_occurrences int DEFAULT NULL
+    max_occurrences int DEFAULT NULL,
+    trace text DEFAULT NULL
 ) RETURNS tasktable.verb_outcome LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -397,11 +398,11 @@ BEGIN
         IF NOT FOUND THEN
             former := tasktable.enter_change(schedule.verb, schedule.scheduled_by, schedule.wake);
             INSERT INTO tasktable.scheduled_tasks AS t (id, payload, scheduled_at, priority, queue, expiration,
-                expected_execution_time, max_attempts, tenant_id, entity, scheduled_by,
+                expected_execution_time, max_attempts, tenant_id, entity, scheduled_by, trace,
                 jitter, retention, cron, time_zone, overlap, catch_up, catch_up_paused, catch_up_limit, ends_at, max_occurrences)
             VALUES (task_id, schedule.payload, coalesce(schedule.scheduled_at, clock_timestamp()), schedule.priority, schedule.queue,
                 schedule.expiration, schedule.expected_execution_time, schedule.max_attempts, schedule.tenant_id,
-                schedule.entity, schedule.scheduled_by,
+                schedule.entity, schedule.scheduled_by, schedule.trace,
                 schedule.jitter, schedule.retention, schedule.cron, schedule.time_zone, schedule.overlap, schedule.catch_up,
                 schedule.catch_up_paused, schedule.catch_up_limit, schedule.ends_at, schedule.max_occurrences)
             ON CONFLICT (id) DO NOTHING
@@ -447,7 +448,7 @@ BEGIN
         UPDATE tasktable.scheduled_tasks AS t
         SET payload = schedule.payload, scheduled_at = task_time, priority = schedule.priority, queue = schedule.queue,
             expiration = schedule.expiration, expected_execution_time = schedule.expected_execution_time,
-            max_attempts = schedule.max_attempts, tenant_id = schedule.tenant_id, entity = schedule.entity,
+            max_attempts = schedule.max_attempts, tenant_id = schedule.tenant_id, entity = schedule.entity, trace = schedule.trace,
             jitter = schedule.jitter, retention = schedule.retention, cron = schedule.cron, time_zone = schedule.time_zone,
             overlap = schedule.overlap, catch_up = schedule.catch_up, catch_up_paused = schedule.catch_up_paused,
             catch_up_limit = schedule.catch_up_limit, ends_at = schedule.ends_at, max_occurrences = schedule.max_occurrences,
@@ -460,7 +461,7 @@ BEGIN
     END LOOP;
 END $$;
 -- +goose StatementEnd
-COMMENT ON FUNCTION tasktable.schedule(jsonb, timestamptz, text, int, text, interval, interval, int, text, text, text, text, boolean, text, interval, interval, text, text, text, text, text, int, timestamptz, int) IS
+COMMENT ON FUNCTION tasktable.schedule(jsonb, timestamptz, text, int, text, interval, interval, int, text, text, text, text, boolean, text, interval, interval, text, text, text, text, text, int, timestamptz, int, text) IS
     'Upserts a task by its id. scheduled_at null keeps the time of an existing task. Outcome: created, rescheduled, rearmed, unchanged or finished; the last two write nothing.';
 
 -- +goose StatementBegin
@@ -498,13 +499,14 @@ RETURNS TABLE ("position" bigint, id text, revision bigint, outcome text) LANGUA
         task.task ->> 'catch_up_paused',
         (task.task ->> 'catch_up_limit')::int,
         (task.task ->> 'ends_at')::timestamptz,
-        (task.task ->> 'max_occurrences')::int
+        (task.task ->> 'max_occurrences')::int,
+        task.task ->> 'trace'
     ) AS done
 $$;
 -- +goose StatementEnd
 
 COMMENT ON FUNCTION tasktable.schedule_many(jsonb, text, boolean, text) IS
-    'schedule for each object of a JSON array with the keys payload, scheduled_at (absent: now; null: keep), id, priority, queue, expiration, expected_execution_time, max_attempts, tenant_id, entity, if_finished, and those of schedule for recurrence, jitter and retention. position counts from 1 in the array. Of two with one id the later wins.';
+    'schedule for each object of a JSON array with the keys payload, scheduled_at (absent: now; null: keep), id, priority, queue, expiration, expected_execution_time, max_attempts, tenant_id, entity, if_finished, trace, and those of schedule for recurrence, jitter and retention. position counts from 1 in the array. Of two with one id the later wins.';
 
 -- +goose StatementBegin
 CREATE FUNCTION tasktable.schedule_recurring(
@@ -529,7 +531,8 @@ CREATE FUNCTION tasktable.schedule_recurring(
     entity text DEFAULT NULL,
     retention interval DEFAULT NULL,
     if_finished text DEFAULT 'rearm',
-    scheduled_by text DEFAULT NULL
+    scheduled_by text DEFAULT NULL,
+    trace text DEFAULT NULL
 ) RETURNS tasktable.verb_outcome LANGUAGE plpgsql AS $$
 BEGIN
     IF schedule_recurring.cron IS NULL OR schedule_recurring.id IS NULL THEN
@@ -541,10 +544,10 @@ BEGIN
         schedule_recurring.tenant_id, schedule_recurring.entity, schedule_recurring.if_finished, schedule_recurring.scheduled_by, true, 'schedule',
         schedule_recurring.jitter, schedule_recurring.retention, schedule_recurring.cron, schedule_recurring.time_zone, schedule_recurring.overlap,
         schedule_recurring.catch_up, schedule_recurring.catch_up_paused, schedule_recurring.catch_up_limit, schedule_recurring.ends_at,
-        schedule_recurring.max_occurrences);
+        schedule_recurring.max_occurrences, schedule_recurring.trace);
 END $$;
 -- +goose StatementEnd
-COMMENT ON FUNCTION tasktable.schedule_recurring(jsonb, text, text, text, timestamptz, timestamptz, int, text, text, int, text, interval, int, text, interval, interval, int, text, text, interval, text, text) IS
+COMMENT ON FUNCTION tasktable.schedule_recurring(jsonb, text, text, text, timestamptz, timestamptz, int, text, text, int, text, interval, int, text, interval, interval, int, text, text, interval, text, text, text) IS
     'Upserts a recurring task by its id. It never runs itself: each fire of cron, on the clocks of time_zone, forks an occurrence. Editing it does not fire it.';
 
 -- +goose StatementBegin
@@ -563,12 +566,12 @@ DECLARE
     occurrence text;
 BEGIN
     INSERT INTO tasktable.scheduled_tasks AS t (id, payload, entity, tenant_id, queue, status, priority, scheduled_at, run_now_at, expiration,
-        expected_execution_time, max_attempts, jitter, parent_id, message, scheduled_by, retention)
+        expected_execution_time, max_attempts, jitter, parent_id, message, scheduled_by, retention, trace)
     SELECT p.id || '@' || to_char(fork_occurrence.fire AT TIME ZONE 'UTC',
                CASE WHEN date_trunc('second', fork_occurrence.fire) = fork_occurrence.fire THEN 'YYYY-MM-DD"T"HH24:MI:SS"Z"' ELSE 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"' END),
            p.payload, p.entity, p.tenant_id, p.queue, CASE WHEN fork_occurrence.skip_reason IS NULL THEN 'QUEUED' ELSE 'SKIPPED' END, p.priority,
            fork_occurrence.fire, CASE WHEN fork_occurrence.at_once THEN clock_timestamp() END, p.expiration, p.expected_execution_time,
-           p.max_attempts, p.jitter, p.id, fork_occurrence.skip_reason, p.scheduled_by, p.retention
+           p.max_attempts, p.jitter, p.id, fork_occurrence.skip_reason, p.scheduled_by, p.retention, p.trace
     FROM tasktable.scheduled_tasks AS p WHERE p.id = fork_occurrence.parent AND p.cron IS NOT NULL
     ON CONFLICT (id) DO NOTHING
     RETURNING t.id INTO occurrence;
@@ -699,8 +702,8 @@ DROP VIEW tasktable.recurring_tasks;
 DROP FUNCTION tasktable.pause(text, text, timestamptz);
 DROP FUNCTION tasktable.apply_verb(text, text, text, boolean, timestamptz);
 DROP FUNCTION tasktable.fork_occurrence(text, timestamptz, text, text, boolean, boolean);
-DROP FUNCTION tasktable.schedule_recurring(jsonb, text, text, text, timestamptz, timestamptz, int, text, text, int, text, interval, int, text, interval, interval, int, text, text, interval, text, text);
-DROP FUNCTION tasktable.schedule(jsonb, timestamptz, text, int, text, interval, interval, int, text, text, text, text, boolean, text, interval, interval, text, text, text, text, text, int, timestamptz, int);
+DROP FUNCTION tasktable.schedule_recurring(jsonb, text, text, text, timestamptz, timestamptz, int, text, text, int, text, interval, int, text, interval, interval, int, text, text, interval, text, text, text);
+DROP FUNCTION tasktable.schedule(jsonb, timestamptz, text, int, text, interval, interval, int, text, text, text, text, boolean, text, interval, interval, text, text, text, text, text, int, timestamptz, int, text);
 DROP TRIGGER task_7_reopen ON tasktable.scheduled_tasks;
 DROP FUNCTION tasktable.reopen_occurrence();
 DROP TRIGGER task_1_edit ON tasktable.scheduled_tasks;
@@ -846,7 +849,8 @@ CREATE FUNCTION tasktable.schedule(
     if_finished text DEFAULT 'rearm',
     scheduled_by text DEFAULT NULL,
     wake boolean DEFAULT true,
-    verb text DEFAULT 'schedule'
+    verb text DEFAULT 'schedule',
+    trace text DEFAULT NULL
 ) RETURNS tasktable.verb_outcome LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -874,10 +878,10 @@ BEGIN
         IF NOT FOUND THEN
             former := tasktable.enter_change(schedule.verb, schedule.scheduled_by, schedule.wake);
             INSERT INTO tasktable.scheduled_tasks AS t (id, payload, scheduled_at, priority, queue, expiration,
-                expected_execution_time, max_attempts, tenant_id, entity, scheduled_by)
+                expected_execution_time, max_attempts, tenant_id, entity, scheduled_by, trace)
             VALUES (task_id, schedule.payload, coalesce(schedule.scheduled_at, clock_timestamp()), schedule.priority, schedule.queue,
                 schedule.expiration, schedule.expected_execution_time, schedule.max_attempts, schedule.tenant_id,
-                schedule.entity, schedule.scheduled_by)
+                schedule.entity, schedule.scheduled_by, schedule.trace)
             ON CONFLICT (id) DO NOTHING
             RETURNING t.revision INTO result.revision;
             former := tasktable.leave_change(former);
@@ -910,7 +914,7 @@ BEGIN
         UPDATE tasktable.scheduled_tasks AS t
         SET payload = schedule.payload, scheduled_at = task_time, priority = schedule.priority, queue = schedule.queue,
             expiration = schedule.expiration, expected_execution_time = schedule.expected_execution_time,
-            max_attempts = schedule.max_attempts, tenant_id = schedule.tenant_id, entity = schedule.entity,
+            max_attempts = schedule.max_attempts, tenant_id = schedule.tenant_id, entity = schedule.entity, trace = schedule.trace,
             status = CASE WHEN result.outcome = 'rearmed' THEN 'QUEUED' ELSE t.status END,
             run_now_at = CASE WHEN result.outcome = 'rearmed' THEN NULL ELSE t.run_now_at END
         WHERE t.id = task_id
@@ -920,7 +924,7 @@ BEGIN
     END LOOP;
 END $$;
 -- +goose StatementEnd
-COMMENT ON FUNCTION tasktable.schedule(jsonb, timestamptz, text, int, text, interval, interval, int, text, text, text, text, boolean, text) IS
+COMMENT ON FUNCTION tasktable.schedule(jsonb, timestamptz, text, int, text, interval, interval, int, text, text, text, text, boolean, text, text) IS
     'Upserts a task by its id. scheduled_at null keeps the time of an existing task. Outcome: created, rescheduled, rearmed, unchanged or finished; the last two write nothing.';
 -- +goose StatementBegin
 CREATE OR REPLACE FUNCTION tasktable.schedule_many(tasks jsonb, scheduled_by text DEFAULT NULL, wake boolean DEFAULT true, verb text DEFAULT 'schedule')
@@ -947,7 +951,8 @@ RETURNS TABLE ("position" bigint, id text, revision bigint, outcome text) LANGUA
         coalesce(task.task ->> 'if_finished', 'rearm'),
         schedule_many.scheduled_by,
         schedule_many.wake,
-        schedule_many.verb
+        schedule_many.verb,
+        task.task ->> 'trace'
     ) AS done
 $$;
 -- +goose StatementEnd
@@ -996,7 +1001,7 @@ CREATE FUNCTION tasktable.pause(id text, by text DEFAULT NULL) RETURNS tasktable
     AS $$ SELECT tasktable.apply_verb('pause', id, by, true) $$;
 COMMENT ON FUNCTION tasktable.pause(text, text) IS 'Keeps a task from running until resumed. Outcome: paused, unchanged, running, finished or absent.';
 COMMENT ON FUNCTION tasktable.schedule_many(jsonb, text, boolean, text) IS
-    'schedule for each object of a JSON array with the keys payload, scheduled_at (absent: now; null: keep), id, priority, queue, expiration, expected_execution_time, max_attempts, tenant_id, entity, if_finished. position counts from 1 in the array. Of two with one id the later wins.';
+    'schedule for each object of a JSON array with the keys payload, scheduled_at (absent: now; null: keep), id, priority, queue, expiration, expected_execution_time, max_attempts, tenant_id, entity, if_finished, trace. position counts from 1 in the array. Of two with one id the later wins.';
 -- +goose StatementBegin
 CREATE OR REPLACE FUNCTION tasktable.sync(entity text, tasks jsonb, by text DEFAULT NULL, wake boolean DEFAULT true)
 RETURNS TABLE ("position" bigint, id text, revision bigint, outcome text) LANGUAGE plpgsql AS $$

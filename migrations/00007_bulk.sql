@@ -90,11 +90,11 @@ BEGIN
         FROM jsonb_array_elements(insert_tasks.tasks) WITH ORDINALITY AS each
     ), made AS (
         INSERT INTO tasktable.scheduled_tasks AS t (id, payload, type, scheduled_at, priority, queue, expiration, expected_execution_time,
-            max_attempts, tenant_id, entity, scheduled_by, jitter, retention, revision, next_attempt_at)
+            max_attempts, tenant_id, entity, scheduled_by, jitter, retention, trace, revision, next_attempt_at)
         SELECT task.id, task.task -> 'payload', task.task #>> '{payload,type}', task.scheduled_at, coalesce((task.task ->> 'priority')::int, 0), coalesce(task.task ->> 'queue', 'default'),
             (task.task ->> 'expiration')::interval, coalesce((task.task ->> 'expected_execution_time')::interval, '5 minutes'),
             coalesce((task.task ->> 'max_attempts')::int, 5), task.task ->> 'tenant_id', task.task ->> 'entity', insert_tasks.scheduled_by,
-            (task.task ->> 'jitter')::interval, (task.task ->> 'retention')::interval, nextval('tasktable.task_numbers'),
+            (task.task ->> 'jitter')::interval, (task.task ->> 'retention')::interval, task.task ->> 'trace', nextval('tasktable.task_numbers'),
             tasktable.due_of(task.id, task.scheduled_at, NULL, (task.task ->> 'jitter')::interval)
         FROM task ORDER BY task.id COLLATE "C" -- as schedule_many: the two cannot deadlock
         ON CONFLICT (id) DO NOTHING
@@ -150,7 +150,8 @@ RETURNS TABLE ("position" bigint, id text, revision bigint, outcome text) LANGUA
         task.task ->> 'catch_up_paused',
         (task.task ->> 'catch_up_limit')::int,
         (task.task ->> 'ends_at')::timestamptz,
-        (task.task ->> 'max_occurrences')::int
+        (task.task ->> 'max_occurrences')::int,
+        task.task ->> 'trace'
     ) AS done
 $$;
 -- +goose StatementEnd
@@ -193,7 +194,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 COMMENT ON FUNCTION tasktable.schedule_many(jsonb, text, boolean, text) IS
-    'schedule for each object of a JSON array with the keys payload, scheduled_at (absent: now; null: keep), id, priority, queue, expiration, expected_execution_time, max_attempts, tenant_id, entity, if_finished, and those of schedule for recurrence, jitter and retention. position counts from 1 in the array. Of two with one id the later wins.';
+    'schedule for each object of a JSON array with the keys payload, scheduled_at (absent: now; null: keep), id, priority, queue, expiration, expected_execution_time, max_attempts, tenant_id, entity, if_finished, trace, and those of schedule for recurrence, jitter and retention. position counts from 1 in the array. Of two with one id the later wins.';
 
 -- +goose Down
 DROP FUNCTION tasktable.schedule_many(jsonb, text, boolean, text);
@@ -234,12 +235,13 @@ RETURNS TABLE ("position" bigint, id text, revision bigint, outcome text) LANGUA
         task.task ->> 'catch_up_paused',
         (task.task ->> 'catch_up_limit')::int,
         (task.task ->> 'ends_at')::timestamptz,
-        (task.task ->> 'max_occurrences')::int
+        (task.task ->> 'max_occurrences')::int,
+        task.task ->> 'trace'
     ) AS done
 $$;
 -- +goose StatementEnd
 COMMENT ON FUNCTION tasktable.schedule_many(jsonb, text, boolean, text) IS
-    'schedule for each object of a JSON array with the keys payload, scheduled_at (absent: now; null: keep), id, priority, queue, expiration, expected_execution_time, max_attempts, tenant_id, entity, if_finished, and those of schedule for recurrence, jitter and retention. position counts from 1 in the array. Of two with one id the later wins.';
+    'schedule for each object of a JSON array with the keys payload, scheduled_at (absent: now; null: keep), id, priority, queue, expiration, expected_execution_time, max_attempts, tenant_id, entity, if_finished, trace, and those of schedule for recurrence, jitter and retention. position counts from 1 in the array. Of two with one id the later wins.';
 DROP TRIGGER task_0_insert ON tasktable.scheduled_tasks;
 DROP TRIGGER task_1_edit ON tasktable.scheduled_tasks;
 CREATE TRIGGER task_1_edit BEFORE INSERT OR UPDATE OF id, payload, type, scheduled_at, run_now_at, priority, queue, expiration,

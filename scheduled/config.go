@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/store"
@@ -91,8 +92,17 @@ type Config struct {
 	// Metrics is where the node registers its metrics while it runs; README.md lists them. They have no label for the node: of two
 	// nodes in one process each needs a prometheus.WrapRegistererWith of its own, or the second does not start. Nil: there are none.
 	Metrics prometheus.Registerer
+	// Codec decodes the payloads that were scheduled with one (store.Config.Codec), and encodes those of follow-ups and of Recurring. A
+	// node without it, or without the key, fails the attempt, which is tried again: give it to all nodes before anything is scheduled with
+	// it. Payloads that are not encoded it takes as they are. Nil: none are encoded.
+	Codec store.Codec
 	// Logger gets one line an event, never a payload. Nil: slog.Default().
 	Logger *slog.Logger
+	// Tracer makes an OpenTelemetry span of each attempt: a root of its own, of kind consumer, named by the type, that links to the
+	// span in which the task was scheduled. What the handler calls with its context are its children; what it schedules links to it.
+	// The attributes have the task's id, type, queue, revision and attempt, the node, the delay and the outcome; never a payload, nor
+	// the text of an error. Nil: no spans.
+	Tracer trace.TracerProvider
 
 	directConnect bool          // Connect was given
 	declareEvery  time.Duration // for tests; 0: declareEvery

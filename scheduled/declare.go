@@ -35,6 +35,7 @@ type declarer struct {
 	statements statements
 	service    string
 	declared   []store.Task
+	codec      store.Codec
 	hash       string
 	every      time.Duration
 	log        *slog.Logger
@@ -142,7 +143,7 @@ func (d *declarer) apply(ctx context.Context, tx pgx.Tx) error {
 	if err != nil {
 		return fmt.Errorf("read declared tasks: %w", err)
 	}
-	tasks := store.New(store.Config{Schema: d.statements.schema.String(), Service: d.service})
+	tasks := store.New(store.Config{Schema: d.statements.schema.String(), Service: d.service, Codec: d.codec})
 	var wanted []store.Task
 	var ids, removed []string
 	for _, task := range d.declared {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/tasktable/tasktable/store"
 )
@@ -181,6 +182,7 @@ func (s statements) followUpOne(ctx context.Context, q querier, service string, 
 	if len(author) > store.MaxIDBytes {
 		author = service
 	}
+	ctx = trace.ContextWithSpanContext(ctx, store.SpanOf(one.Effects.Trace)) // also without one: ctx may be of another span
 	receipts, err := store.New(store.Config{Schema: s.schema.String(), Service: author}).ScheduleMany(ctx, q, tasks)
 	if err != nil {
 		return err

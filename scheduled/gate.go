@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/store"
 )
 
 // The gate's verdicts.
@@ -24,7 +25,7 @@ const (
 // it. Not statement_timestamp: in the extended protocol that is set anew by Execute, after Bind has taken the snapshot. A row
 // whose fence is another's does not come back at all.
 const gateSQL = `
-SELECT asked.fence, clock.now, t.payload, t.type, t.queue, t.priority, t.entity, t.tenant_id, t.scheduled_at, t.max_attempts,
+SELECT asked.fence, clock.now, t.payload, t.type, t.queue, t.priority, t.entity, t.tenant_id, t.scheduled_at, t.max_attempts, t.trace,
     CASE WHEN t.status <> 'EXECUTING' OR t.revision <> asked.revision THEN 'edited'
          WHEN paused.scopes && ARRAY['all', 'queue ' || t.queue, 'type ' || t.type] THEN 'paused'
          WHEN asked.due > clock.now THEN 'early'
@@ -42,7 +43,7 @@ CROSS JOIN (
 ) AS paused
 CROSS JOIN LATERAL (
     SELECT t.payload::text AS payload, t.type::text AS type, t.queue::text AS queue, t.priority::int AS priority,
-        t.entity::text AS entity, t.tenant_id::text AS tenant_id, least(greatest(t.scheduled_at, '0001-01-02'), '9999-12-30')::timestamptz AS scheduled_at,
+        t.entity::text AS entity, t.tenant_id::text AS tenant_id, t.trace::text AS trace, least(greatest(t.scheduled_at, '0001-01-02'), '9999-12-30')::timestamptz AS scheduled_at,
         tasktable.due_of(t.id, t.scheduled_at, t.run_now_at, t.jitter) AS first_due,
         t.expiration, t.expected_execution_time, t.max_attempts::int AS max_attempts, t.status, t.revision, t.held_until
     FROM tasktable.scheduled_tasks AS t
@@ -61,6 +62,7 @@ type gateRow struct {
 	TenantID    *string
 	ScheduledAt time.Time
 	MaxAttempts int
+	Trace       *string
 	Verdict     string
 	DueIn       float64
 	Lease       float64
@@ -70,7 +72,7 @@ type gateRow struct {
 // columns are where gateSQL's go, in its order.
 func (g *gateRow) columns() []any {
 	return []any{
-		&g.Fence, &g.Now, &g.Payload, &g.Type, &g.Queue, &g.Priority, &g.Entity, &g.TenantID, &g.ScheduledAt, &g.MaxAttempts,
+		&g.Fence, &g.Now, &g.Payload, &g.Type, &g.Queue, &g.Priority, &g.Entity, &g.TenantID, &g.ScheduledAt, &g.MaxAttempts, &g.Trace,
 		&g.Verdict, &g.DueIn, &g.Lease, &g.Expected,
 	}
 }
@@ -80,7 +82,7 @@ func (g gateRow) execution(h hold) *handlers.Execution {
 	return &handlers.Execution{
 		ID: h.ID, Type: g.Type, Queue: g.Queue, Entity: deref(g.Entity), TenantID: deref(g.TenantID), Priority: g.Priority,
 		Payload: json.RawMessage(g.Payload), ScheduledAt: g.ScheduledAt, DueAt: h.Due, StartedAt: g.Now,
-		Revision: h.Revision, Fence: h.Fence, Attempt: h.Attempt, MaxAttempts: g.MaxAttempts,
+		Revision: h.Revision, Fence: h.Fence, Attempt: h.Attempt, MaxAttempts: g.MaxAttempts, ScheduledIn: store.SpanOf(deref(g.Trace)),
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/store"
@@ -27,6 +28,10 @@ type Inline struct {
 	Schema string
 	// Backoff nil is DefaultBackoff without its random part.
 	Backoff handlers.Backoff
+	// Codec is as in Config.
+	Codec store.Codec
+	// Tracer is as in Config.
+	Tracer trace.TracerProvider
 }
 
 // Ran is what came of one task.
@@ -201,6 +206,8 @@ func (r inlineRun) one(ctx context.Context, c claimed) (Ran, error) {
 func (r inlineRun) attempt(ctx context.Context, h hold, answer gateRow) (outcome settlement, err error) {
 	e := answer.execution(h).WithExtend(func(context.Context, time.Duration) error { return nil })
 	variant := r.Handlers.Variant(answer.Type)
+	tracing := newTracing(r.Tracer, 0)
+	ctx = tracing.begin(ctx, e)
 	err = r.run(ctx, variant, e)
 	backoff := r.Backoff
 	if variant.Backoff != nil {
@@ -209,7 +216,9 @@ func (r inlineRun) attempt(ctx context.Context, h hold, answer gateRow) (outcome
 	if backoff == nil {
 		backoff = func(attempt int, _ error) time.Duration { return backoffOf(attempt, 0) }
 	}
-	return conclude(h, e, err, nil, safely(backoff)), err
+	outcome = conclude(h, e, err, nil, safely(backoff))
+	tracing.end(ctx, attempted{settlement: outcome}, err)
+	return outcome, err
 }
 
 func (r inlineRun) run(ctx context.Context, variant *handlers.Variant, e *handlers.Execution) (err error) {
@@ -218,23 +227,32 @@ func (r inlineRun) run(ctx context.Context, variant *handlers.Variant, e *handle
 			err = panicked(value)
 		}
 	}()
+	if err := decodePayload(ctx, r.Codec, e); err != nil {
+		return err
+	}
+	encoded := func(err error) error {
+		if err != nil {
+			return err
+		}
+		return encodeFollowUps(ctx, r.Codec, e)
+	}
 	switch {
 	case variant.Kind == handlers.KindPlain:
-		return variant.Run(ctx, e)
+		return encoded(variant.Run(ctx, e))
 	case variant.Kind == handlers.KindTx && r.Tx != nil:
-		return pgx.BeginFunc(ctx, r.Tx, func(tx pgx.Tx) error { return variant.RunTx(ctx, tx, e) })
+		return pgx.BeginFunc(ctx, r.Tx, func(tx pgx.Tx) error { return encoded(variant.RunTx(ctx, tx, e)) })
 	case variant.Kind == handlers.KindSQLTx && r.SQLTx != nil:
-		return r.runSQLTx(ctx, variant, e)
+		return r.runSQLTx(ctx, func() error { return encoded(variant.RunSQLTx(ctx, r.SQLTx, e)) })
 	}
 	return handlers.Permanent(errors.New("the handler's transaction is of the other kind: HandleTx runs in a pgx.Tx, HandleSQLTx in a *sql.Tx"))
 }
 
 // runSQLTx runs the handler in a savepoint, which database/sql has no method for.
-func (r inlineRun) runSQLTx(ctx context.Context, variant *handlers.Variant, e *handlers.Execution) error {
+func (r inlineRun) runSQLTx(ctx context.Context, run func() error) error {
 	if _, err := r.SQLTx.ExecContext(ctx, "SAVEPOINT tasktable_handler"); err != nil {
 		return fmt.Errorf("begin the handler's savepoint: %w", err)
 	}
-	err := variant.RunSQLTx(ctx, r.SQLTx, e)
+	err := run()
 	end := "RELEASE SAVEPOINT tasktable_handler"
 	if err != nil {
 		end = "ROLLBACK TO SAVEPOINT tasktable_handler"

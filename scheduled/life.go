@@ -92,6 +92,7 @@ func (l *life) prepare(ctx context.Context, clock *clock) (err error) {
 		slots: newSlots(working, l.config.ShareSlots), stopping: make(chan struct{}), runs: map[int64]*run{},
 		txSlots: newSlots(map[string]int{"": max(1, int(l.config.Pool.Config().MaxConns)-2)}, false),
 	}
+	l.worker.tracing = newTracing(l.config.Tracer, l.session.number)
 	l.worker.pace = newPace()
 	l.worker.gates.limit = l.worker.pace.limit
 	l.keeper = &keeper{worker: l.worker}
@@ -99,7 +100,7 @@ func (l *life) prepare(ctx context.Context, clock *clock) (err error) {
 	l.worker.dead = l.dead
 	l.retainer = &retainer{pool: l.pool, statements: l.statements, config: l.config, leads: l.session.leading.Load, log: l.log}
 	l.declarer = &declarer{
-		pool: l.pool, statements: l.statements, service: l.config.Service, declared: l.config.Recurring, hash: declares(l.config.Recurring),
+		pool: l.pool, statements: l.statements, service: l.config.Service, declared: l.config.Recurring, codec: l.config.Codec, hash: declares(l.config.Recurring),
 		every: cmp.Or(l.config.declareEvery, declareEvery), log: l.log,
 	}
 	l.census = &census{

@@ -114,8 +114,8 @@ WITH locked AS MATERIALIZED (
     SELECT s.*, t.type, t.scheduled_at, t.chain, CASE WHEN s.again_at <= clock.now + interval '1 second' THEN t.chain + 1 ELSE 0 END AS next_chain,
         -- A task that asks to run again at once, and does so on and on, is slowed down.
         CASE WHEN t.chain >= $12::int THEN greatest(s.again_at, clock.now + interval '1 second') ELSE s.again_at END AS next_at
-    FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::int[], $6::timestamptz[], $7::timestamptz[], $8::timestamptz[], $9::text[], $10::text[])
-        AS s (id, fence, revision, attempt, due_at, started_at, again_at, message, result)
+    FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::int[], $6::timestamptz[], $7::timestamptz[], $8::timestamptz[], $9::text[], $10::text[], $13::text[])
+        AS s (id, fence, revision, attempt, due_at, started_at, again_at, message, result, trace)
     CROSS JOIN (SELECT coalesce($1::timestamptz, clock_timestamp()) AS now) AS clock
     CROSS JOIN LATERAL (
         SELECT t.type::text AS type, t.scheduled_at::timestamptz AS scheduled_at, t.chain
@@ -128,7 +128,7 @@ WITH locked AS MATERIALIZED (
 ), updated AS (
     UPDATE tasktable.scheduled_tasks AS t
     SET status = 'QUEUED', scheduled_at = l.next_at, chain = l.next_chain, run_now_at = NULL, fence = NULL, held_until = NULL,
-        started_at = l.started_at, message = l.message, result = l.result::jsonb
+        started_at = l.started_at, message = l.message, result = l.result::jsonb, trace = coalesce(l.trace, t.trace)
     FROM locked AS l, context
     WHERE t.id = ANY (ARRAY[l.id]) AND t.fence = l.fence
 ), recorded AS (
@@ -146,11 +146,14 @@ FROM locked AS l`
 // transaction of its own or be followed by leaveSQL: it sets the change context.
 func (s statements) again(ctx context.Context, q querier, now *time.Time, node *int64, settlements []settlement) ([]settled, error) {
 	c := columnsOf(settlements)
-	agains := make([]time.Time, len(settlements))
+	agains, traces := make([]time.Time, len(settlements)), make([]*string, len(settlements))
 	for i := range settlements {
 		agains[i] = *settlements[i].Effects.Again
+		if settlements[i].Effects.Trace != "" { // else it goes on linking to what it did
+			traces[i] = &settlements[i].Effects.Trace
+		}
 	}
-	rows, err := q.Query(ctx, s.schema.SQL(againSQL), now, c.ids, c.fences, c.revisions, c.attempts, c.dues, c.startedAts, agains, c.messages, c.results, node, chainMost)
+	rows, err := q.Query(ctx, s.schema.SQL(againSQL), now, c.ids, c.fences, c.revisions, c.attempts, c.dues, c.startedAts, agains, c.messages, c.results, node, chainMost, traces)
 	if err != nil {
 		return nil, fmt.Errorf("settle %d tasks that run again: %w", len(settlements), err)
 	}

@@ -130,7 +130,7 @@ func (b *batch) refuse(r *run, answer gateRow) (waits bool) {
 	case verdictExpired:
 		b.end(r, expired(r.hold))
 	case verdictNoTx: // not at once again: the database may be full
-		s := released(r.hold, scrub("the handler's transaction could not be begun: "+answer.Payload))
+		s := released(r.hold, scrub("the handler could not begin: "+answer.Payload))
 		s.NextAt, s.NextIn = nil, time.Second
 		b.end(r, s)
 	case verdictBroken:
@@ -229,12 +229,12 @@ type running struct {
 
 // begin runs the handler on a goroutine of its own.
 func (b *batch) begin(r *run, variant *handlers.Variant, e *handlers.Execution, gateAt, leaseEnd time.Time) *running {
-	ctx := withLease(b.handlers, leaseEnd)
+	ctx := withLease(b.tracing.begin(b.handlers, e), leaseEnd)
 	r.mu.Lock()
 	r.lease = ctx
 	r.mu.Unlock()
 	e.WithExtend(func(_ context.Context, d time.Duration) error { return b.extendRunning(ctx, r, d) })
-	b.log.Debug("task starts", "task", e.ID, "type", e.Type, "revision", e.Revision, "attempt", e.Attempt)
+	b.log.DebugContext(ctx, "task starts", "task", e.ID, "type", e.Type, "revision", e.Revision, "attempt", e.Attempt)
 	started := &running{run: r, execution: e, ctx: ctx, began: time.Now(), done: make(chan attempted, 1)}
 	go b.attempt(ctx, r, variant, e, gateAt, started.done)
 	return started
@@ -259,7 +259,7 @@ func (b *batch) finish(r *running, ended attempted) {
 			outcome = outcomeSuperseded
 		}
 		b.tally.recorded(outcome)
-		b.log.Debug("task COMPLETED", "task", e.ID, "type", e.Type, "revision", e.Revision, "attempt", e.Attempt, "outcome", outcomeCompleted)
+		b.log.DebugContext(r.ctx, "task COMPLETED", "task", e.ID, "type", e.Type, "revision", e.Revision, "attempt", e.Attempt, "outcome", outcomeCompleted)
 		b.drop(r.run)
 		return
 	}
@@ -281,16 +281,35 @@ func (b *batch) attempt(ctx *leaseContext, r *run, variant *handlers.Variant, e 
 	}
 	var ended attempted
 	call(ctx, func(ctx context.Context) (err error) {
-		if variant.Kind == handlers.KindPlain {
-			b.tally.starts(e.StartedAt.Sub(e.DueAt))
-			return variant.Run(ctx, e)
-		}
-		ended.settled, ended.refused, err = b.attemptTx(ctx, r, variant, e, gateAt)
+		ended.settled, ended.refused, err = b.perform(ctx, r, variant, e, gateAt)
 		return err
 	}, func(err error) {
 		ended.settlement = conclude(r.hold, e, err, causeOf(ctx), safely(backoff))
+		b.tracing.end(ctx, ended, err)
 		done <- ended
 	})
+}
+
+// perform decodes the payload and runs the handler. It reports whether the task is settled, or that the gate was asked again, and refused.
+func (b *batch) perform(
+	ctx context.Context, r *run, variant *handlers.Variant, e *handlers.Execution, gateAt time.Time,
+) (settled bool, refused *gateRow, err error) {
+	if err := decodePayload(ctx, b.config.Codec, e); err != nil {
+		return false, nil, err
+	}
+	if variant.Kind != handlers.KindPlain {
+		return b.attemptTx(ctx, r, variant, e, gateAt)
+	}
+	if b.config.Codec != nil && time.Since(gateAt) > gateValid { // it may have asked a service for its key
+		if refused := b.gateAgain(ctx, b.enginePool, r, e); refused != nil {
+			return false, refused, nil
+		}
+	}
+	b.tally.starts(e.StartedAt.Sub(e.DueAt))
+	if err := variant.Run(ctx, e); err != nil {
+		return false, nil, err
+	}
+	return false, nil, encodeFollowUps(ctx, b.config.Codec, e)
 }
 
 // safely keeps a backoff that panics from ending the process.

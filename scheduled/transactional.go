@@ -24,7 +24,7 @@ func (b *batch) attemptTx(
 ) (done bool, refused *gateRow, err error) {
 	tx, run, err := b.beginTx(ctx, variant)
 	if err != nil { // the handler has not begun: no attempt is used up
-		return false, &gateRow{Verdict: verdictNoTx, Payload: err.Error()}, nil
+		return false, &gateRow{Verdict: verdictNoTx, Payload: "its transaction: " + err.Error()}, nil
 	}
 	// Not ctx: the rollback must happen after ctx is done, and after a panic or Goexit, too.
 	defer func() { _ = tx.rollback(context.WithoutCancel(ctx)) }()
@@ -35,6 +35,9 @@ func (b *batch) attemptTx(
 	}
 	b.tally.starts(e.StartedAt.Sub(e.DueAt))
 	if err := run(ctx, e); err != nil {
+		return false, nil, err
+	}
+	if err := encodeFollowUps(ctx, b.config.Codec, e); err != nil {
 		return false, nil, err
 	}
 	if err := b.settleTx(ctx, tx.querier, r, e); err != nil {

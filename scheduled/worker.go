@@ -32,6 +32,7 @@ type worker struct {
 	freed      func() // tells the leader that a batch's place is free
 	dead       *undertaker
 	metrics    *metrics
+	tracing    *tracing
 	log        *slog.Logger
 
 	slots    *slots
@@ -65,6 +66,14 @@ func (r *run) running() *leaseContext {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.lease
+}
+
+// span is a context with the span of the attempt, for the log; without one where it has not begun.
+func (r *run) span() context.Context {
+	if lease := r.running(); lease != nil {
+		return lease
+	}
+	return context.Background()
 }
 
 func (w *worker) add(queue string, holds []hold) []*run {
@@ -276,7 +285,7 @@ func (b *batch) end(r *run, s settlement) {
 		case s.Outcome == outcomeCompleted || s.Outcome == outcomeReleased:
 			level = slog.LevelDebug
 		}
-		b.log.Log(context.Background(), level, say, "task", s.ID, "type", s.Type, "revision", s.Revision, "attempt", s.Attempt, "outcome", s.Outcome)
+		b.log.Log(r.span(), level, say, "task", s.ID, "type", s.Type, "revision", s.Revision, "attempt", s.Attempt, "outcome", s.Outcome)
 		if state.Chain > 0 {
 			b.log.Warn("a chain of tasks that follow each other at once is slowed down to one a second: does it ever end?",
 				"task", s.ID, "type", s.Type, "revision", s.Revision, "attempt", s.Attempt, "links", state.Chain)

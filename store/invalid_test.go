@@ -50,6 +50,7 @@ var badTasks = []struct {
 
 	{"no payload", func(t *store.Task) { t.Payload = nil }, "payload", "must not be nil"},
 	{"nil pointer", func(t *store.Task) { t.Payload = (*pointer)(nil) }, "payload", "must not be nil"},
+	{"an envelope of its own", func(t *store.Task) { t.Payload = store.JSON(`{"type":"TEST","$codec":"x","$data":""}`) }, "payload", `no field "$codec"`},
 	{"no object", func(t *store.Task) { t.Payload = scalar("x") }, "payload", "JSON object"},
 	{"a channel", func(t *store.Task) { t.Payload = unencodable{} }, "payload", "cannot be encoded"},
 	{"empty JSON", func(t *store.Task) { t.Payload = store.JSON(``) }, "type", "2 to 127"},

@@ -48,6 +48,9 @@ func encodePayload(payload Payload) (json.RawMessage, error) {
 	if err := json.Unmarshal(body, &fields); err != nil || fields == nil {
 		return nil, invalid("payload", "must encode as a JSON object", fmt.Sprintf("%T, type %s", payload, name))
 	}
+	if _, done := payload.(inEnvelope); !done && fields[codecField] != nil {
+		return nil, invalid("payload", `must have no field "$codec", which says by what Codec it is encoded`, "one, type "+name)
+	}
 	if own, ok := fields["type"]; ok {
 		var stated string
 		if json.Unmarshal(own, &stated) != nil || stated != name {

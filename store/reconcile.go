@@ -36,7 +36,8 @@ type ReconcileConfig struct {
 	//	payload                  jsonb; its type is filled in. Null: an object of nothing but the type
 	//	entity, tenant_id, queue, priority, expiration, expected_execution_time, max_attempts: as in a Task, null for the default
 	//
-	// A column that it does not have is not compared: an existing task keeps what it has, a new one gets the default.
+	// A column that it does not have is not compared: an existing task keeps what it has, a new one gets the default. Payloads that are
+	// encoded can be compared only by a Store that has their Codec; Reconcile refuses to, otherwise.
 	Query string
 	// EntityColumn is what the query calls the column of the entity; "": entity.
 	EntityColumn string
@@ -131,14 +132,15 @@ func conflict(err error) error {
 
 // reconciliation is one call of Reconcile.
 type reconciliation struct {
-	store   *Store
-	config  ReconcileConfig
-	report  ReconcileReport
-	tx      pgx.Tx
-	last    string // the id that the query yielded before
-	todo    []repair
-	bytes   int             // of the payloads in todo
-	missing map[string]bool // ids in todo that did not exist
+	store    *Store
+	config   ReconcileConfig
+	report   ReconcileReport
+	tx       pgx.Tx
+	last     string // the id that the query yielded before
+	payloads bool   // the query yields payloads
+	todo     []repair
+	bytes    int             // of the payloads in todo
+	missing  map[string]bool // ids in todo that did not exist
 }
 
 // repair is a task to schedule, or an orphan to cancel.
@@ -188,7 +190,7 @@ func (r *reconciliation) walk(ctx context.Context) error {
 			return err
 		}
 		for _, pair := range pairs {
-			if err := r.take(pair); err != nil {
+			if err := r.take(ctx, pair); err != nil {
 				return err
 			}
 		}

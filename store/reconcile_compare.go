@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -19,7 +20,7 @@ DECLARE tasktable_reconcile NO SCROLL CURSOR FOR
 SELECT pair.id, pair.yielded, pair.recurs, pair.revision, pair.status, pair.at, pair.wanted, pair.outcome, pair.moved, pair.differs,
     CASE WHEN pair.writes AND octet_length(pair.payload::text) <= 262144 THEN pair.payload::text END AS payload,
     CASE WHEN pair.writes THEN octet_length(pair.payload::text) END AS payload_bytes,
-    pair.entity, pair.tenant_id, pair.queue, pair.priority::bigint AS priority, pair.max_attempts::bigint AS max_attempts,
+    pair.envelope, pair.entity, pair.tenant_id, pair.queue, pair.priority::bigint AS priority, pair.max_attempts::bigint AS max_attempts,
     CASE WHEN extract(year FROM pair.expiration) <> 0 OR extract(month FROM pair.expiration) <> 0 OR extract(day FROM pair.expiration) <> 0
             THEN 'expiration'
          WHEN extract(year FROM pair.expected) <> 0 OR extract(month FROM pair.expected) <> 0 OR extract(day FROM pair.expected) <> 0
@@ -31,7 +32,7 @@ SELECT pair.id, pair.yielded, pair.recurs, pair.revision, pair.status, pair.at, 
 FROM (
     SELECT CASE WHEN w.yielded THEN w.id ELSE t.id::text END AS id, w.yielded IS NOT NULL AS yielded, t.cron IS NOT NULL AS recurs,
         t.revision, t.status::text AS status, t.scheduled_at::timestamptz AS at, w.scheduled_at AS wanted,
-        t.jitter::interval AS jitter, t.retention::interval AS retention, n.*, d.*, o.*,
+        t.jitter::interval AS jitter, t.retention::interval AS retention, {envelope} AS envelope, n.*, d.*, o.*,
         o.outcome NOT IN ('unchanged', 'cancelled') AND (o.outcome <> 'finished' OR d.differs <> '') AS writes
     FROM (SELECT true AS yielded, {columns} FROM {query} AS q) AS w
     FULL JOIN tasktable.scheduled_tasks AS t ON t.id::text = w.id
@@ -74,6 +75,7 @@ func (r *reconciliation) declare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	_, r.payloads = has["payload"]
 	statement := compareStatement(r.store.schema, query, has)
 	return r.readOnly(ctx, func(tx pgx.Tx) error {
 		// Not prepared: each query is another statement, and would only push others out of the connection's cache.
@@ -85,6 +87,10 @@ func (r *reconciliation) declare(ctx context.Context) error {
 // compareStatement fills compareSQL in. What the query has no column for is kept as the task (t) has it.
 func compareStatement(schema Schema, query string, has map[string]string) string {
 	var read, fill []string
+	envelope := "NULL::text"
+	if _, ok := has["payload"]; ok {
+		envelope = `CASE WHEN w.yielded AND t.payload ? '` + codecField + `' THEN t.payload::text END`
+	}
 	for _, column := range reconcileColumns {
 		name, ok := has[column.name]
 		value := "t." + column.name
@@ -99,7 +105,7 @@ func compareStatement(schema Schema, query string, has map[string]string) string
 		fill = append(fill, "{"+column.name+"}", value)
 	}
 	// In one pass, so that the query stays as it is: to its author "tasktable" and braces may mean something else.
-	fill = append(fill, "{columns}", strings.Join(read, ", "), "{query}", "(\n"+query+"\n)")
+	fill = append(fill, "{envelope}", envelope, "{columns}", strings.Join(read, ", "), "{query}", "(\n"+query+"\n)")
 	return strings.NewReplacer(fill...).Replace(schema.SQL(compareSQL))
 }
 
@@ -129,6 +135,7 @@ type comparedPair struct {
 	Differs      string
 	Payload      *string // null where nothing is to be written, or it is too long
 	PayloadBytes *int
+	Envelope     *string // the task's payload, if it is encoded and the query has one to compare it with
 	Entity       *string
 	TenantID     *string
 	Queue        string
@@ -157,7 +164,7 @@ func (r *reconciliation) fetch(ctx context.Context) (pairs []comparedPair, err e
 }
 
 // take counts a pair, and notes what is to be done about it.
-func (r *reconciliation) take(pair comparedPair) error {
+func (r *reconciliation) take(ctx context.Context, pair comparedPair) error {
 	if pair.ID == nil {
 		return invalid("id", "or key must be given in each row", "a null or empty one")
 	}
@@ -168,7 +175,10 @@ func (r *reconciliation) take(pair comparedPair) error {
 			return invalid("query", "must yield each id once", fmt.Sprintf("%q twice", id))
 		}
 		r.last = id
-		task, err := pair.task(r.config.Type)
+		if err := r.decode(ctx, &pair); err != nil {
+			return fmt.Errorf("row %q: %w", id, err)
+		}
+		task, err := pair.task(r.config.Type, r.payloads)
 		if err != nil {
 			return fmt.Errorf("row %q: %w", id, err)
 		}
@@ -193,6 +203,33 @@ func (r *reconciliation) take(pair comparedPair) error {
 		r.missing[id] = true
 	}
 	r.todo = append(r.todo, fix)
+	return nil
+}
+
+// decode compares a payload that is encoded, which to the server differs from whatever the query yields.
+func (r *reconciliation) decode(ctx context.Context, pair *comparedPair) error {
+	switch {
+	case pair.Envelope == nil || pair.Payload == nil:
+		return nil
+	case r.store.config.Codec == nil:
+		return fmt.Errorf("%w: payload of the task is encoded: without its Codec it cannot be compared; leave the column out", ErrInvalid)
+	}
+	stored := JSON(*pair.Envelope)
+	plain, err := Decoded(ctx, r.store.config.Codec, stored.TaskType(), *pair.ID, json.RawMessage(stored))
+	if err != nil {
+		return err
+	}
+	is, err := canonical(plain)
+	if err != nil {
+		return fmt.Errorf("%w: payload of the task is no JSON", ErrInvalid)
+	}
+	if wanted, err := canonical([]byte(*pair.Payload)); err != nil || !bytes.Equal(is, wanted) {
+		return err
+	}
+	pair.Differs = strings.TrimPrefix(strings.TrimPrefix(pair.Differs, "payload"), ", ") // it is the first of them
+	if pair.Outcome == string(Rescheduled) && pair.Differs == "" && !pair.Moved {
+		pair.Outcome, pair.Payload, pair.PayloadBytes = string(Unchanged), nil, nil
+	}
 	return nil
 }
 
@@ -232,8 +269,9 @@ func (p comparedPair) example() ReconcileExample {
 	return example
 }
 
-// task is what ought to be, checked; nil where nothing is to be written.
-func (p comparedPair) task(name string) (*Task, error) {
+// task is what ought to be, checked; nil where nothing is to be written. The payload is the query's, or else the task's own, as it is
+// stored.
+func (p comparedPair) task(name string, payloads bool) (*Task, error) {
 	switch {
 	case p.Recurs:
 		return nil, invalid("id", "must not be a recurring task's", "one")
@@ -248,8 +286,12 @@ func (p comparedPair) task(name string) (*Task, error) {
 	case p.Payload == nil:
 		return nil, invalid("payload", "must be at most 256 KiB of JSON text", fmt.Sprintf("%d bytes", *p.PayloadBytes))
 	}
+	var payload Payload = typedJSON{json.RawMessage(*p.Payload), name}
+	if !payloads {
+		payload = inEnvelope{JSON(*p.Payload)}
+	}
 	task := &Task{
-		ID: *p.ID, Payload: typedJSON{json.RawMessage(*p.Payload), name}, At: p.Wanted.Time, Expiration: orZero(p.Expiration), ExpectedExecutionTime: p.Expected,
+		ID: *p.ID, Payload: payload, At: p.Wanted.Time, Expiration: orZero(p.Expiration), ExpectedExecutionTime: p.Expected,
 		MaxAttempts: int(p.MaxAttempts), Priority: int(p.Priority), Queue: p.Queue, Entity: deref(p.Entity), TenantID: deref(p.TenantID),
 		Jitter: orZero(p.Jitter), Retention: orZero(p.Retention),
 	}

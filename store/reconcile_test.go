@@ -49,16 +49,19 @@ func TestReconcileFindsAndMendsEachKindOfRow(t *testing.T) {
 	t.Parallel()
 	for line := range strings.Lines(strings.TrimSpace(found)) {
 		cells := strings.Fields(line)
-		t.Run(cells[0], func(t *testing.T) {
-			t.Parallel()
-			b := newBench(t)
-			for i, kind := range rowKinds {
-				b.make(kind, kind)
-				b.checkFound(cells[0], kind, cells[1+i])
-				b.exec(b.pool, `UPDATE tasktable.scheduled_tasks SET fence = NULL, held_until = NULL, status = 'COMPLETED', finished_at = now() WHERE fence IS NOT NULL`)
-				b.exec(b.pool, `DELETE FROM tasktable.scheduled_tasks`)
-			}
-		})
+		for name, codec := range map[string]store.Codec{"": nil, ", encoded": secret(t, 1)} {
+			t.Run(cells[0]+name, func(t *testing.T) {
+				t.Parallel()
+				b := newBench(t)
+				b.tasks = store.New(store.Config{Service: service, Codec: codec})
+				for i, kind := range rowKinds {
+					b.make(kind, kind)
+					b.checkFound(cells[0], kind, cells[1+i])
+					b.exec(b.pool, `UPDATE tasktable.scheduled_tasks SET fence = NULL, held_until = NULL, status = 'COMPLETED', finished_at = now() WHERE fence IS NOT NULL`)
+					b.exec(b.pool, `DELETE FROM tasktable.scheduled_tasks`)
+				}
+			})
+		}
 	}
 }
 

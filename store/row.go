@@ -48,6 +48,7 @@ type Row struct {
 	Message               *string         `json:"message,omitempty"`
 	Result                json.RawMessage `json:"result,omitempty"`
 	ScheduledBy           *string         `json:"scheduled_by,omitempty"`
+	Trace                 *string         `json:"trace,omitempty"` // see SpanOf
 	CreatedAt             time.Time       `json:"created_at"`
 	LastStatusUpdate      time.Time       `json:"last_status_update"`
 	StartedAt             *time.Time      `json:"started_at,omitempty"`

@@ -16,19 +16,32 @@ SELECT id, revision, outcome FROM tasktable.schedule(
     tenant_id => $9::text, entity => $10::text, if_finished => $11::text, scheduled_by => $12::text, wake => $13::text::boolean,
     jitter => $14::text::interval, retention => $15::text::interval, cron => $16::text, time_zone => $17::text, overlap => $18::text,
     catch_up => $19::text, catch_up_paused => $20::text, catch_up_limit => $21::text::int, ends_at => $22::text::timestamptz,
-    max_occurrences => $23::text::int)`
+    max_occurrences => $23::text::int, trace => $24::text)`
 
 // Schedule upserts a task by its id: Created, Rescheduled, Rearmed, Unchanged or Finished. The last two write nothing, so
 // scheduling the same again is free. It returns an error wrapping ErrInvalid for a bad field, before the database is asked.
+//
+// The span of ctx, if it is sampled, is kept with what is written: the task's executions link to it (see scheduled.Config.Tracer).
 func (s *Store) Schedule(ctx context.Context, db DB, task Task) (Receipt, error) {
-	wire, err := task.wire()
+	wire, err := s.wire(ctx, task)
 	if err != nil {
 		return Receipt{}, fmt.Errorf("schedule: %w", err)
 	}
 	return s.callOne(ctx, db, "schedule task "+wire.ID, scheduleSQL, string(wire.Payload), wire.ScheduledAt, wire.ID,
 		strconv.Itoa(wire.Priority), wire.Queue, wire.Expiration, wire.ExpectedExecutionTime, strconv.Itoa(wire.MaxAttempts),
 		wire.TenantID, wire.Entity, wire.IfFinished, s.author(), s.wake(soon(task)), wire.Jitter, wire.Retention,
-		wire.Cron, wire.TimeZone, wire.Overlap, wire.CatchUp, wire.CatchUpPaused, digits(wire.CatchUpLimit), wire.EndsAt, digits(wire.MaxOccurrences))
+		wire.Cron, wire.TimeZone, wire.Overlap, wire.CatchUp, wire.CatchUpPaused, digits(wire.CatchUpLimit), wire.EndsAt, digits(wire.MaxOccurrences),
+		wire.Trace)
+}
+
+// wire is a task as it goes to the database: checked, encoded, and with the span in which it is scheduled.
+func (s *Store) wire(ctx context.Context, task Task) (wireTask, error) {
+	wire, err := task.wire()
+	if err == nil && s.config.Codec != nil {
+		err = wire.encode(ctx, s.config.Codec, task.Payload)
+	}
+	wire.Trace = orNil(TraceOf(ctx))
+	return wire, err
 }
 
 const scheduleManySQL = `
@@ -44,7 +57,7 @@ func (s *Store) scheduleMany(ctx context.Context, db DB, tasks []Task, verb stri
 	if len(tasks) == 0 {
 		return nil, nil
 	}
-	encoded, err := encodeMany(tasks)
+	encoded, err := s.encodeMany(ctx, tasks)
 	if err != nil {
 		return nil, fmt.Errorf("schedule many: %w", err)
 	}
@@ -72,7 +85,7 @@ func (s *Store) Sync(ctx context.Context, db DB, entity string, tasks ...Task) (
 			return nil, fmt.Errorf("sync: %w", invalid("entity", fmt.Sprintf("must be %q or empty in each task", entity), fmt.Sprintf("%q", task.Entity)))
 		}
 	}
-	encoded, err := encodeMany(tasks)
+	encoded, err := s.encodeMany(ctx, tasks)
 	if err != nil {
 		return nil, fmt.Errorf("sync entity %s: %w", entity, err)
 	}
@@ -106,10 +119,10 @@ func (s *Store) Reschedule(ctx context.Context, db DB, id string, at time.Time) 
 	return s.callOne(ctx, db, "reschedule task "+id, rescheduleSQL, id, text, s.author(), s.wake(soon(Task{At: at})))
 }
 
-func encodeMany(tasks []Task) (string, error) {
+func (s *Store) encodeMany(ctx context.Context, tasks []Task) (string, error) {
 	wires := make([]wireTask, len(tasks))
 	for i, task := range tasks {
-		wire, err := task.wire()
+		wire, err := s.wire(ctx, task)
 		if err != nil {
 			return "", fmt.Errorf("task %d of %d: %w", i+1, len(tasks), err)
 		}

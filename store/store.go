@@ -18,6 +18,9 @@ type Config struct {
 	// NoNotify keeps scheduling from waking the leader by NOTIFY. Tasks due at once then start within about a second instead
 	// of some milliseconds. Verbs on a running task, and Resume, still tell its node.
 	NoNotify bool
+	// Codec encodes the payloads that are scheduled, as package seal does to encrypt them; nodes need it, too. Schedule compares what
+	// is stored: with a Codec, or a key, that is new, each task that waits, or runs, is Rescheduled once. Nil: they are stored as they are.
+	Codec Codec
 }
 
 // wakeEvery bounds how often one process notifies: NOTIFY takes a lock that all committing notifiers share. A notification

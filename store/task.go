@@ -132,6 +132,7 @@ type wireTask struct {
 	IfFinished            string          `json:"if_finished"`
 	Jitter                *string         `json:"jitter"`
 	Retention             *string         `json:"retention"`
+	Trace                 *string         `json:"trace,omitempty"`
 	wireRecurrence
 }
 

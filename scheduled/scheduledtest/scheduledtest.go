@@ -18,9 +18,11 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/scheduled"
+	"github.com/tasktable/tasktable/store"
 )
 
 // Harness runs due tasks in one transaction.
@@ -42,6 +44,14 @@ func WithSchema(schema string) Option { return func(i *scheduled.Inline) { i.Sch
 // WithBackoff sets the wait before retries, as scheduled.Config.Backoff does. Without it, it is 10 s × 3ⁿ⁻¹ exactly.
 func WithBackoff(backoff handlers.Backoff) Option {
 	return func(i *scheduled.Inline) { i.Backoff = backoff }
+}
+
+// WithCodec has the harness decode and encode payloads as scheduled.Config.Codec does.
+func WithCodec(codec store.Codec) Option { return func(i *scheduled.Inline) { i.Codec = codec } }
+
+// WithTracer has the harness make spans as scheduled.Config.Tracer does.
+func WithTracer(provider trace.TracerProvider) Option {
+	return func(i *scheduled.Inline) { i.Tracer = provider }
 }
 
 // New makes a harness for a pgx transaction. Handlers made by HandleSQLTx need NewSQL.

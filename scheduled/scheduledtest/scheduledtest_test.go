@@ -4,16 +4,20 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/scheduled/scheduledtest"
 	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/seal"
 	"github.com/tasktable/tasktable/store/storetest"
 )
 
@@ -211,3 +215,102 @@ func TestEndlessTaskIsStopped(t *testing.T) {
 type fatal struct{ testing.TB }
 
 func (f *fatal) Fatalf(format string, _ ...any) { panic(format) }
+
+// What runs in a test is traced as on a node: each attempt in a trace of its own, whatever the test's context is in.
+func TestTracer(t *testing.T) {
+	t.Parallel()
+	tx := begin(t, storetest.Pool(t))
+	recorder := tracetest.NewSpanRecorder()
+	provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder))
+	h := scheduledtest.New(t, tx, registry(t, handlers.Handle(func(_ context.Context, task *handlers.Task[reminder]) error {
+		if task.Payload.Event == "first" {
+			task.FollowUp(store.Task{Payload: reminder{"second"}, At: fivePM})
+		}
+		return nil
+	})), scheduledtest.WithTracer(provider))
+	ctx, request := provider.Tracer("test").Start(t.Context(), "request")
+	if _, err := tasks.Schedule(ctx, tx, store.Task{Payload: reminder{"first"}, At: fivePM}); err != nil {
+		t.Fatal(err)
+	}
+	if ran := h.RunDueAt(ctx, fivePM); len(ran) != 2 {
+		t.Fatalf("ran %+v", ran)
+	}
+	before := request.SpanContext()
+	for _, span := range recorder.Ended() {
+		if span.Parent().IsValid() || len(span.Links()) != 1 || span.Links()[0].SpanContext.SpanID() != before.SpanID() {
+			t.Errorf("span %s has the parent %v and the links %v, want one to %v", span.Name(), span.Parent(), span.Links(), before)
+		}
+		before = span.SpanContext()
+	}
+	if n := len(recorder.Ended()); n != 2 {
+		t.Errorf("%d spans", n)
+	}
+}
+
+// With a codec handlers are given what was scheduled, and what they schedule is encoded, whatever their transaction; without it they
+// are given nothing.
+func TestCodec(t *testing.T) {
+	t.Parallel()
+	codec, err := seal.New(seal.Key{ID: "test", Secret: make([]byte, seal.SecretBytes)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sealed := store.New(store.Config{Codec: codec})
+	pool := storetest.Pool(t)
+	var seen []string
+	remind := func(e *handlers.Execution, event string) error {
+		if seen = append(seen, event); event == "first" {
+			e.FollowUp(store.Task{ID: "second", Payload: reminder{"second"}, At: fivePM})
+		}
+		return nil
+	}
+	plain := handlers.Handle(func(_ context.Context, task *handlers.Task[reminder]) error {
+		return remind(task.Execution, task.Payload.Event)
+	})
+	inPgx := handlers.HandleTx(func(_ context.Context, _ pgx.Tx, task *handlers.Task[reminder]) error {
+		return remind(task.Execution, task.Payload.Event)
+	})
+	inSQL := handlers.HandleSQLTx(func(_ context.Context, _ *sql.Tx, task *handlers.Task[reminder]) error {
+		return remind(task.Execution, task.Payload.Event)
+	})
+	check := func(what string, db store.DB, run func(...scheduledtest.Option) []scheduledtest.Ran) {
+		t.Helper()
+		seen = nil
+		if _, err := sealed.Schedule(t.Context(), db, store.Task{ID: "first", Payload: reminder{"first"}, At: fivePM}); err != nil {
+			t.Fatal(err)
+		}
+		if ran := run(); len(ran) != 1 || ran[0].Outcome != "RETRIED" || !errors.Is(ran[0].Err, store.ErrUnknownCodec) || seen != nil {
+			t.Errorf("%s, without the codec: ran %+v with %q", what, ran, seen)
+		}
+		if _, err := sealed.RunNow(t.Context(), db, "first"); err != nil {
+			t.Fatal(err)
+		}
+		if ran := run(scheduledtest.WithCodec(codec)); len(ran) != 2 || len(seen) != 2 || seen[0] != "first" || seen[1] != "second" {
+			t.Errorf("%s: ran %+v with %q", what, ran, seen)
+		}
+		row, err := sealed.Get(t.Context(), db, "second")
+		if err != nil || strings.Contains(string(row.Payload), "second") {
+			t.Errorf("%s: the follow-up is stored as %s, %v", what, row.Payload, err)
+		}
+	}
+	at := time.Now().Add(10 * 365 * 24 * time.Hour) // after fivePM, and after the RunNow
+	for what, part := range map[string]handlers.Part{"plain": plain, "pgx": inPgx} {
+		tx := begin(t, pool)
+		check(what, tx, func(options ...scheduledtest.Option) []scheduledtest.Ran {
+			return scheduledtest.New(t, tx, registry(t, part), options...).RunDueAt(t.Context(), at)
+		})
+		if err := tx.Rollback(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	db := stdlib.OpenDBFromPool(pool)
+	defer func() { _ = db.Close() }()
+	tx, err := db.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback() }()
+	check("SQL", store.SQL(tx), func(options ...scheduledtest.Option) []scheduledtest.Ran {
+		return scheduledtest.NewSQL(t, tx, registry(t, inSQL), options...).RunDueAt(t.Context(), at)
+	})
+}

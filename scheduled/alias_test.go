@@ -1,0 +1,86 @@
+package scheduled
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/store"
+)
+
+// renamed was called job.
+type renamed struct {
+	Name string `json:"name"`
+}
+
+func (renamed) TaskType() string { return "RENAMED" }
+
+// Tasks of a type's old name run by its new handler, under the old name, until they are scheduled with the new one, by their old ids.
+func TestTasksOfAnOldName(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	ran := make(chan string, 10)
+	s.node(nil, handlers.Handle(func(_ context.Context, task *handlers.Task[renamed]) error {
+		ran <- task.ID + " " + task.Type + " " + task.Payload.Name
+		if task.ID == "again" && task.ScheduledAt.Before(time.Now().Add(-time.Minute)) {
+			task.Again(time.Now())
+		}
+		if task.ID == "turns" && task.Type == "JOB" {
+			task.FollowUp(store.Task{ID: task.ID, Payload: task.Payload, At: time.Now()}) // itself, under the new name
+		}
+		return nil
+	}, handlers.Alias("JOB")))
+	eventually(t, 15*time.Second, "the node lists both names", func() bool {
+		return s.count(`SELECT count(*) FROM tasktable.nodes WHERE types = '{JOB,RENAMED}' AND dead_at IS NULL`) == 1
+	})
+	long := func(task *store.Task) { task.At = time.Now().Add(-time.Hour) }
+	later := func(task *store.Task) { task.At = time.Now().Add(time.Hour) }
+	s.schedule("old", nil)
+	s.schedule("again", long)
+	s.schedule("turns", long)
+	s.schedule("edited", later)
+	if _, err := s.tasks.Schedule(t.Context(), s.pool, store.Task{ID: "edited", Payload: renamed{"by its old id"}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.tasks.RunNow(t.Context(), s.pool, "edited"); err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]int{}
+	for range 6 {
+		got[receive(t, ran, 15*time.Second, "another one runs")]++
+	}
+	want := map[string]int{"old JOB old": 1, "again JOB again": 2, "turns JOB turns": 1, "turns RENAMED turns": 1, "edited RENAMED by its old id": 1}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("ran %v, want %v", got, want)
+	}
+	s.is("old", store.StatusCompleted, outcomeCompleted)
+	s.is("again", store.StatusCompleted, outcomeCompleted, outcomeCompleted)
+	s.is("turns", store.StatusCompleted, outcomeCompleted, outcomeCompleted)
+	s.is("edited", store.StatusCompleted, outcomeCompleted)
+	if n := s.count(`SELECT count(*) FROM tasktable.scheduled_task_executions WHERE type = 'JOB'`); n != 4 {
+		t.Errorf("%d executions under the old name", n)
+	}
+	if n := s.count(`SELECT count(*) FROM tasktable.scheduled_tasks`); n != 4 {
+		t.Errorf("%d tasks", n)
+	}
+}
+
+// A pause is of a name: the other goes on.
+func TestPauseOfAnOldName(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	if _, err := s.tasks.PauseScope(t.Context(), s.pool, store.Type("JOB"), time.Time{}, ""); err != nil {
+		t.Fatal(err)
+	}
+	s.node(nil, handlers.Handle(func(context.Context, *handlers.Task[renamed]) error { return nil }, handlers.Alias("JOB")))
+	s.schedule("old", nil)
+	s.schedule("new", func(task *store.Task) { task.Payload = renamed{"new"} })
+	s.is("new", store.StatusCompleted, outcomeCompleted)
+	s.is("old", store.StatusQueued)
+	if _, err := s.tasks.ResumeScope(t.Context(), s.pool, store.Type("JOB")); err != nil {
+		t.Fatal(err)
+	}
+	s.is("old", store.StatusCompleted, outcomeCompleted)
+}

@@ -1,0 +1,354 @@
+package scheduled
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/seal"
+)
+
+// sealing is a stage whose tasks are encrypted.
+func sealing(t *testing.T) (*stage, store.Codec) {
+	t.Helper()
+	codec, err := seal.New(seal.Key{ID: "test", Secret: bytes.Repeat([]byte{7}, 32)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newStage(t)
+	s.tasks = store.New(store.Config{Service: "test", Codec: codec})
+	return s, codec
+}
+
+// failing is a codec that fails, or takes its time, as it is told to.
+type failing struct {
+	store.Codec
+	encode, decode func() error
+}
+
+func (f failing) Encode(ctx context.Context, kind, id string, plain []byte) (string, []byte, error) {
+	if f.encode != nil {
+		if err := f.encode(); err != nil {
+			return "", nil, err
+		}
+	}
+	return f.Codec.Encode(ctx, kind, id, plain)
+}
+
+func (f failing) Decode(ctx context.Context, name, kind, id string, data []byte) ([]byte, error) {
+	if f.decode != nil {
+		if err := f.decode(); err != nil {
+			return nil, err
+		}
+	}
+	return f.Codec.Decode(ctx, name, kind, id, data)
+}
+
+// secretTx is a payload for a handler with a transaction.
+type secretTx struct {
+	Name string `json:"name"`
+}
+
+func (secretTx) TaskType() string { return "SECRET_TX" }
+
+// Nothing of a payload is in the database, whatever is done with it: nor of those of follow-ups, of runs again, of occurrences, of
+// recurring tasks declared in code, of what fails, is edited and is deleted. The handlers have it all.
+func TestEncryptedPayloadsAreNowhere(t *testing.T) {
+	t.Parallel()
+	const canary = "cAnAry-of-a-payload-7x"
+	s, codec := sealing(t)
+	s.exec(`CREATE TABLE public.jobs_seen (row text)`)
+	s.exec(`CREATE FUNCTION public.see() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO public.jobs_seen VALUES (NEW::text); RETURN NULL; END $$`)
+	s.exec(`CREATE TRIGGER see AFTER INSERT OR UPDATE ON tasktable.river_job FOR EACH ROW EXECUTE FUNCTION public.see()`)
+	seen := make(chan string, 100)
+	var inMiddleware atomic.Int32
+	s.node(func(c *Config) {
+		c.Codec = codec
+		c.Recurring = []store.Task{{ID: "declared", Payload: job{canary + " declared"}, Recurrence: &store.Recurrence{Cron: "@yearly"}}}
+	},
+		handlers.Use(func(next handlers.Handler) handlers.Handler {
+			return func(ctx context.Context, e *handlers.Execution) error {
+				if bytes.Contains(e.Payload, []byte(canary)) {
+					inMiddleware.Add(1)
+				}
+				return next(ctx, e)
+			}
+		}),
+		handlers.Handle(func(_ context.Context, task *handlers.Task[job]) error {
+			seen <- task.Payload.Name
+			switch task.ID {
+			case "fails":
+				return errors.New("as it should")
+			case "first":
+				task.FollowUp(store.Task{ID: "follow-up", Payload: job{canary + " follow-up"}})
+			case "again":
+				if task.ScheduledAt.Before(time.Now().Add(-time.Minute)) {
+					task.Again(time.Now())
+				}
+			}
+			return nil
+		}),
+		handlers.HandleTx(func(_ context.Context, _ pgx.Tx, task *handlers.Task[secretTx]) error {
+			seen <- task.Payload.Name
+			task.FollowUp(store.Task{ID: "tx follow-up", Payload: job{canary + " tx follow-up"}})
+			return nil
+		}))
+	hidden := func(id string) func(*store.Task) {
+		return func(task *store.Task) { task.Payload, task.MaxAttempts = job{canary + " " + id}, 1 }
+	}
+	for _, id := range []string{"first", "fails"} {
+		s.schedule(id, hidden(id))
+	}
+	s.schedule("again", func(task *store.Task) {
+		task.Payload, task.At = job{canary + " again"}, time.Now().Add(-time.Hour)
+	})
+	s.schedule("tx", func(task *store.Task) { task.Payload = secretTx{canary + " tx"} })
+	for _, which := range []string{"old", "new"} {
+		s.schedule("edited", func(task *store.Task) { task.Payload, task.At = job{canary + which}, time.Now().Add(time.Hour) })
+	}
+	s.schedule("deleted", func(task *store.Task) { task.Payload, task.At = job{canary}, time.Now().Add(time.Hour) })
+	if _, err := s.tasks.Delete(t.Context(), s.pool, "deleted"); err != nil {
+		t.Fatal(err)
+	}
+	await(t, s.pool, "declared", 15*time.Second, store.StatusQueued)
+	if _, err := s.tasks.RunNow(t.Context(), s.pool, "declared"); err != nil {
+		t.Fatal(err)
+	}
+
+	got := map[string]int{}
+	for range 8 {
+		got[receive(t, seen, 15*time.Second, "another handler runs")]++
+	}
+	want := map[string]int{
+		canary + " first": 1, canary + " fails": 1, canary + " follow-up": 1, canary + " again": 2, canary + " tx": 1,
+		canary + " tx follow-up": 1, canary + " declared": 1,
+	}
+	if fmt.Sprint(got) != fmt.Sprint(want) || inMiddleware.Load() != 8 {
+		t.Errorf("handlers were given %v, want %v; middleware %d", got, want, inMiddleware.Load())
+	}
+	s.is("fails", store.StatusFailed, outcomeFailed)
+	s.is("first", store.StatusCompleted, outcomeCompleted)
+	s.is("again", store.StatusCompleted, outcomeCompleted, outcomeCompleted)
+	s.is("tx", store.StatusCompleted, outcomeCompleted)
+	s.isNowhere(canary)
+}
+
+// isNowhere looks for a text in each table of the database, as it is and as base64.
+func (s *stage) isNowhere(text string) {
+	s.t.Helper()
+	forms := []string{text}
+	for shift := range 3 { // of three places in a group of base64 the text has one; its ends depend on what is beside it
+		coded := base64.RawStdEncoding.EncodeToString([]byte(strings.Repeat("\x00", shift) + text))
+		forms = append(forms, coded[4:len(coded)-4])
+	}
+	rows, err := s.pool.Query(s.t.Context(), `SELECT format('SELECT coalesce(string_agg(t::text, ''; ''), '''') FROM %I.%I AS t', schemaname, tablename)
+		FROM pg_tables WHERE schemaname IN ('tasktable', 'public')`)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	queries, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil || len(queries) < 8 {
+		s.t.Fatal(queries, err)
+	}
+	size := 0
+	for _, query := range queries {
+		var all string
+		if err := s.pool.QueryRow(s.t.Context(), query).Scan(&all); err != nil {
+			s.t.Fatal(err)
+		}
+		size += len(all)
+		for _, form := range forms {
+			if at := strings.Index(all, form); at >= 0 {
+				s.t.Errorf("%s: …%s…", query, all[max(at-200, 0):min(at+50, len(all))])
+			}
+		}
+	}
+	if size < 5000 {
+		s.t.Errorf("only %d bytes were looked at", size)
+	}
+}
+
+// What came of tasks that cannot be decoded, and what is told of them: the type and the rule, nothing of the payload.
+func TestPayloadsThatDoNotDecode(t *testing.T) {
+	t.Parallel()
+	s, codec := sealing(t)
+	var down atomic.Bool
+	down.Store(true)
+	errDown := errors.New("the key service is down")
+	ran := make(chan string, 10)
+	s.node(func(c *Config) {
+		c.Codec = failing{codec, nil, func() error {
+			if down.Swap(false) {
+				return errDown
+			}
+			return nil
+		}}
+	}, handlers.Handle(func(_ context.Context, task *handlers.Task[job]) error { ran <- task.Payload.Name; return nil }))
+
+	s.schedule("for a while", nil)
+	s.is("for a while", store.StatusCompleted, outcomeRetried, outcomeCompleted)
+	if got := <-ran; got != "for a while" {
+		t.Errorf("ran with %q", got)
+	}
+	plain := store.New(store.Config{})
+	if _, err := plain.Schedule(t.Context(), s.pool, store.Task{ID: "plain", Payload: job{"of before"}}); err != nil {
+		t.Fatal(err)
+	}
+	if got := receive(t, ran, 15*time.Second, "what is not encoded runs"); got != "of before" {
+		t.Errorf("ran with %q", got)
+	}
+	insert := func(id, sql string, args ...any) {
+		s.exec(`INSERT INTO tasktable.scheduled_tasks (id, max_attempts, payload) VALUES ($1, 2, `+sql+`)`, append([]any{id}, args...)...)
+	}
+	insert("copied", `(SELECT payload FROM tasktable.scheduled_tasks WHERE id = 'for a while')`)
+	insert("of another key", `jsonb_build_object('type', 'JOB', '$codec', 'seal/other', '$data', $2::text)`, "c2VjcmV0")
+	insert("broken", `jsonb_build_object('type', 'JOB', '$codec', 'seal/test', '$data', 'no base64, but a secret')`)
+	for id, want := range map[string]struct {
+		outcomes []string
+		err      string
+	}{
+		"copied":         {[]string{outcomeFailed}, `payload of type JOB is encoded by "seal/test": invalid: it was changed, or is another task's, or of another secret with the same ID`},
+		"of another key": {[]string{outcomeRetried, outcomeFailed}, `payload of type JOB is encoded by "seal/other": unknown codec: this key is not among those given`},
+		"broken":         {[]string{outcomeFailed}, `invalid: payload of type JOB must have $codec and $data, both texts, and no other field but type`},
+	} {
+		s.is(id, store.StatusFailed, want.outcomes...)
+		if got := s.errorOf(id); got != want.err {
+			t.Errorf("%s: %q, want %q", id, got, want.err)
+		}
+	}
+	if len(ran) != 0 {
+		t.Errorf("a handler ran with %q", <-ran)
+	}
+}
+
+// A node without the codec runs nothing of what is encoded, not even with an empty payload; another one does.
+func TestNodeWithoutTheCodec(t *testing.T) {
+	t.Parallel()
+	s, codec := sealing(t)
+	stop := s.node(func(c *Config) { c.Backoff = func(int, error) time.Duration { return time.Second } },
+		handlers.Handle(func(_ context.Context, task *handlers.Task[job]) error {
+			t.Errorf("ran with %q", task.Payload.Name)
+			return nil
+		}))
+	s.schedule("a", nil)
+	eventually(t, 15*time.Second, "an attempt has failed", func() bool { return len(outcomes(t, s.pool, "a")) > 0 })
+	if got, want := s.errorOf("a"), `payload of type JOB is encoded by "seal/test": unknown codec: none is configured`; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	stop()
+	s.node(func(c *Config) { c.Codec = codec })
+	a := s.begins("a")
+	if a.Payload.Name != "a" {
+		t.Errorf("ran with %q", a.Payload.Name)
+	}
+	a.end <- nil
+	row := await(t, s.pool, "a", 15*time.Second, store.StatusCompleted)
+	if row.Attempt < 2 {
+		t.Errorf("attempt %d", row.Attempt)
+	}
+}
+
+// Follow-ups that cannot be encoded fail the attempt, and nothing of it remains: also not of a handler's transaction. One that never
+// can be fails the task.
+func TestFollowUpsThatCannotBeEncoded(t *testing.T) {
+	t.Parallel()
+	s, codec := sealing(t)
+	s.exec(`CREATE TABLE public.effects (attempt int)`)
+	var down atomic.Bool
+	s.node(func(c *Config) {
+		c.Codec = failing{codec, func() error {
+			if down.Load() {
+				return errors.New("the key service is down")
+			}
+			return nil
+		}, nil}
+	},
+		handlers.Handle(func(_ context.Context, task *handlers.Task[job]) error {
+			down.Store(task.Attempt == 1)
+			name := "after"
+			if task.ID == "too much" {
+				name = strings.Repeat("x", 200<<10)
+			}
+			if task.ID != "after" {
+				task.FollowUp(store.Task{ID: "after", Payload: job{name}, At: time.Now().Add(time.Hour)})
+			}
+			return nil
+		}),
+		handlers.HandleTx(func(ctx context.Context, tx pgx.Tx, task *handlers.Task[secretTx]) error {
+			down.Store(task.Attempt == 1)
+			task.FollowUp(store.Task{ID: "tx after", Payload: job{"tx after"}, At: time.Now().Add(time.Hour)})
+			_, err := tx.Exec(ctx, `INSERT INTO public.effects VALUES ($1)`, task.Attempt)
+			return err
+		}))
+	s.schedule("plain", nil)
+	s.is("plain", store.StatusCompleted, outcomeRetried, outcomeCompleted)
+	s.schedule("tx", func(task *store.Task) { task.Payload = secretTx{"tx"} })
+	s.is("tx", store.StatusCompleted, outcomeRetried, outcomeCompleted)
+	if n := s.count(`SELECT sum(attempt) FROM public.effects`); n != 2 {
+		t.Errorf("effects of attempts that add up to %d", n)
+	}
+	s.schedule("too much", func(task *store.Task) { task.MaxAttempts = 2 })
+	s.is("too much", store.StatusFailed, outcomeRetried, outcomeFailed)
+	if got := s.errorOf("too much"); !strings.Contains(got, "payload must be at most 256 KiB of JSON text, got 2731") {
+		t.Errorf("error %q", got)
+	}
+	for _, id := range []string{"after", "tx after"} {
+		row := await(t, s.pool, id, time.Second, store.StatusQueued)
+		if got, err := s.tasks.Payload(t.Context(), row); err != nil || !json.Valid(got) || !strings.Contains(string(got), id) {
+			t.Errorf("%s: %s, %v", id, got, err)
+		}
+	}
+}
+
+// Decoding may take longer than an answer of the gate holds: then it is asked again, and what was edited meanwhile does not run.
+func TestDecodingThatTakesLong(t *testing.T) {
+	t.Parallel()
+	for _, id := range []string{"edited", "left"} {
+		t.Run(id, func(t *testing.T) {
+			t.Parallel()
+			s, codec := sealing(t)
+			decoding := make(chan chan struct{})
+			s.node(func(c *Config) {
+				c.Codec = failing{codec, nil, func() error {
+					end := make(chan struct{})
+					decoding <- end
+					<-end
+					return nil
+				}}
+			})
+			s.schedule(id, nil)
+			end := receive(t, decoding, 15*time.Second, "it is decoded")
+			let := time.After(gateValid + 50*time.Millisecond)
+			if id == "edited" {
+				if _, err := s.tasks.Cancel(t.Context(), s.pool, id); err != nil {
+					t.Fatal(err)
+				}
+			}
+			<-let
+			gate := time.Now()
+			close(end)
+			if id == "edited" {
+				s.is(id, store.StatusCancelled, outcomeCancelled)
+				s.idle(id)
+				return
+			}
+			a := s.begins(id)
+			if a.StartedAt.Before(gate.Add(-gateValid)) {
+				t.Errorf("started by a gate of %s before it was decoded", gate.Sub(a.StartedAt))
+			}
+			a.end <- nil
+			s.is(id, store.StatusCompleted, outcomeCompleted)
+		})
+	}
+}

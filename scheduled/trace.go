@@ -1,0 +1,94 @@
+package scheduled
+
+import (
+	"context"
+	"errors"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/tasktable/tasktable/handlers"
+)
+
+// tracing makes a span of each attempt. A nil one makes none, and costs nothing.
+type tracing struct {
+	tracer trace.Tracer
+	node   int64
+}
+
+func newTracing(provider trace.TracerProvider, node int64) *tracing {
+	if provider == nil {
+		return nil
+	}
+	return &tracing{tracer: provider.Tracer("github.com/tasktable/tasktable/scheduled"), node: node}
+}
+
+// The names are OpenTelemetry's for messaging where it has one.
+const (
+	attributeSystem    = "messaging.system"
+	attributeOperation = "messaging.operation.type"
+	attributeQueue     = "messaging.destination.name"
+	attributeID        = "messaging.message.id"
+	attributeType      = "tasktable.type"
+	attributeRevision  = "tasktable.revision"
+	attributeAttempt   = "tasktable.attempt"
+	attributeNode      = "tasktable.node"
+	attributeDelay     = "tasktable.delay" // seconds from when the attempt was due to when it was let go
+	attributeOutcome   = "tasktable.outcome"
+)
+
+// begin begins the span of an attempt, and returns its context. It is a root that links to the span in which the task was scheduled: as
+// a child, weeks later, it would keep a trace open that is long over.
+func (t *tracing) begin(ctx context.Context, e *handlers.Execution) context.Context {
+	if t == nil {
+		return ctx
+	}
+	options := []trace.SpanStartOption{
+		trace.WithNewRoot(), trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(
+			attribute.String(attributeSystem, "tasktable"), attribute.String(attributeOperation, "process"),
+			attribute.String(attributeQueue, e.Queue), attribute.String(attributeID, e.ID), attribute.String(attributeType, e.Type),
+			attribute.Int64(attributeRevision, e.Revision), attribute.Int(attributeAttempt, e.Attempt),
+			attribute.Int64(attributeNode, t.node), attribute.Float64(attributeDelay, e.StartedAt.Sub(e.DueAt).Seconds()),
+		),
+	}
+	if e.ScheduledIn.IsValid() {
+		options = append(options, trace.WithLinks(trace.Link{SpanContext: e.ScheduledIn}))
+	}
+	ctx, _ = t.tracer.Start(ctx, e.Type, options...)
+	e.WithSpan(ctx)
+	return ctx
+}
+
+// end ends the span of ctx with what the attempt came to. It keeps nothing of the error's text, which may hold some of the payload:
+// spans go where the database's rights do not reach.
+func (t *tracing) end(ctx context.Context, ended attempted, err error) {
+	if t == nil {
+		return
+	}
+	outcome := ended.Outcome
+	if ended.refused != nil {
+		outcome = outcomeReleased
+	}
+	span := trace.SpanFromContext(ctx)
+	span.SetAttributes(attribute.String(attributeOutcome, outcome))
+	switch {
+	case outcome != outcomeFailed && outcome != outcomeRetried:
+	case isPanic(err):
+		span.SetStatus(codes.Error, "panic")
+	default:
+		span.SetStatus(codes.Error, outcome)
+	}
+	span.End()
+}
+
+// isPanic looks into an error, whose methods are the handler's code and may panic themselves.
+func isPanic(err error) (found bool) {
+	defer func() {
+		if recover() != nil {
+			found = false
+		}
+	}()
+	var panicked *handlers.PanicError
+	return errors.As(err, &panicked)
+}

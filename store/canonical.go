@@ -1,0 +1,55 @@
+package store
+
+import (
+	"bytes"
+	"encoding/json"
+	"math/big"
+	"strings"
+)
+
+// canonical is a JSON text with sorted keys, no spaces, and numbers written out, so that the same content is the same text whoever
+// wrote it: Go's encoder, Postgres, or another version of a struct.
+func canonical(text []byte) ([]byte, error) {
+	var value any
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber() // a float64 would round large numbers
+	if err := decoder.Decode(&value); err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(writtenOut(value)); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(out.Bytes(), []byte("\n")), nil
+}
+
+func writtenOut(value any) any {
+	switch value := value.(type) {
+	case map[string]any:
+		for key, field := range value {
+			value[key] = writtenOut(field)
+		}
+	case []any:
+		for i := range value {
+			value[i] = writtenOut(value[i])
+		}
+	case json.Number:
+		return json.Number(decimal(value.String()))
+	}
+	return value
+}
+
+// decimal is a number without an exponent and without zeros that mean nothing. Those of checkStorable have some 150,000 digits at most.
+func decimal(text string) string {
+	if !strings.ContainsAny(text, ".eE") && text != "-0" {
+		return text
+	}
+	number, ok := new(big.Rat).SetString(text)
+	if !ok {
+		return text
+	}
+	digits, _ := number.FloatPrec() // exact, as only powers of ten divide it
+	return number.FloatString(digits)
+}
