@@ -99,7 +99,8 @@ func (d *database) connect(ctx context.Context, url string, s *databaseSettings)
 	}
 	d.direct = d.pool
 	if s.sessionURL != "" {
-		if d.direct, err = newPool(ctx, s.sessionURL, s.maxConns); err != nil {
+		// One will do: it migrates, and says where the session is to connect.
+		if d.direct, err = newPool(ctx, s.sessionURL, 1); err != nil {
 			return fmt.Errorf("--session-database-url (TASKTABLE_SESSION_DATABASE_URL): %w", err)
 		}
 	}

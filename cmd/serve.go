@@ -117,6 +117,9 @@ func (s *serve) prepare(ctx context.Context, d *database) error {
 			return err
 		}
 	}
+	if d.direct != d.pool {
+		defer d.direct.Reset() // what follows needs its settings alone, and no idle connection beside its own
+	}
 	err := migrations.Check(ctx, d.direct, schema)
 	if err == nil && s.community {
 		return community.Migrate(ctx, d.direct)

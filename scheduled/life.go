@@ -124,7 +124,7 @@ func enginePool(ctx context.Context, config Config, direct *pgx.ConnConfig) (*pg
 	// A connection's own config names it as the receiver of notifications: a copy would send all of this pool's there, and River's
 	// listener would be given nil ones.
 	settings.ConnConfig.OnNotification = nil
-	settings.MaxConns = int32(config.EngineConns)
+	settings.MaxConns = int32(config.EngineConns) - 1 // River's listener takes one out of the pool, which then no longer counts it
 	settings.MinConns, settings.MinIdleConns = 0, 0
 	settings.PrepareConn, settings.AfterRelease, settings.BeforeClose = nil, nil, nil // the service's bookkeeping of its own pool
 	after := settings.AfterConnect
@@ -265,7 +265,12 @@ func (l *life) stop(sessionCtx context.Context, endHandlers context.CancelCauseF
 		endHandlers(handlers.ErrInterrupted)
 	}
 	if sessionCtx.Err() != nil && len(l.worker.inHand(0)) == 0 {
-		return true, false
+		select { // the connections of this life are closed before the next opens its own, unless the link is dead
+		case <-stopped:
+			return true, true
+		case <-time.After(closeWithin):
+			return true, false
+		}
 	}
 	grace := time.NewTimer(graceAfterInterrupt)
 	defer grace.Stop()

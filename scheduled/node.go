@@ -61,9 +61,9 @@ func (n *Node) Run(ctx context.Context) error {
 			return nil
 		}
 		if !begun || errors.Is(err, ErrPooler) {
-			return fmt.Errorf("start node: %w", err)
+			return fmt.Errorf("start node: %w", n.config.counted(err))
 		}
-		n.config.Logger.Warn("node lost touch with the database; beginning again", "error", err, "in", delay)
+		n.config.Logger.Warn("node lost touch with the database; beginning again", "error", n.config.counted(err), "in", delay)
 		select {
 		case <-ctx.Done():
 			return nil

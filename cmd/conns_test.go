@@ -1,0 +1,77 @@
+package cmd
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/url"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tasktable/tasktable/store/storetest"
+)
+
+// limitedURL is a migrated database, by a role of which the server takes no more than so many connections at once.
+func limitedURL(t *testing.T, most int) (limited, admin string) {
+	t.Helper()
+	keeper, err := pgx.Connect(t.Context(), storetest.EmptyURL(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	role := fmt.Sprintf("tasktable_test_%016x", rand.Uint64())
+	if _, err := keeper.Exec(t.Context(), fmt.Sprintf(`CREATE ROLE %s LOGIN PASSWORD 'only-for-this-test' CONNECTION LIMIT %d`, role, most)); err != nil {
+		t.Skip("the tests' role may not create roles: ", err)
+	}
+	t.Cleanup(func() { // after the database is gone, in which it has rights
+		ctx := context.WithoutCancel(t.Context())
+		if _, err := keeper.Exec(ctx, `DROP ROLE `+role); err != nil {
+			t.Error(err)
+		}
+		_ = keeper.Close(ctx)
+	})
+	admin = storetest.URL(t)
+	execute(t, admin, strings.ReplaceAll(`GRANT USAGE, CREATE ON SCHEMA tasktable TO ROLE; GRANT ALL ON ALL TABLES IN SCHEMA tasktable TO ROLE;
+		GRANT ALL ON ALL SEQUENCES IN SCHEMA tasktable TO ROLE`, "ROLE", role))
+	address, err := url.Parse(admin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	address.User = url.UserPassword(role, "only-for-this-test")
+	return address.String(), admin
+}
+
+// A node of the program has the connections of its two pools and two more, and not one more: with a session URL of its own, too, and
+// while it works.
+func TestServeStaysWithinItsConnections(t *testing.T) {
+	t.Parallel()
+	limited, admin := limitedURL(t, 4+3+2)
+	p := start(t, []string{"DATABASE_URL=" + limited, "TASKTABLE_SESSION_DATABASE_URL=" + limited + "&application_name=direct"},
+		"serve", "--max-conns=4", "--engine-conns=3", "--log-level=warn")
+	execute(t, admin, `SELECT tasktable.schedule(jsonb_build_object('type', 'LOG', 'message', n::text), id => n::text) FROM generate_series(1, 1000) AS n`)
+	ask(t, admin, "SELECT count(*) FROM tasktable.scheduled_tasks WHERE status = 'COMPLETED'", "1000")
+	ask(t, admin, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'tasktable engine'", "3")
+	ask(t, admin, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'direct'", "0") // of use at the start alone
+	p.signal(syscall.SIGTERM)
+	got := p.end()
+	got.want(t, exitOK)
+	if strings.Contains(got.stderr, "53300") {
+		t.Errorf("it wanted more:\n%s", got.stderr)
+	}
+}
+
+func TestServeSaysHowManyConnectionsItNeeds(t *testing.T) {
+	t.Parallel()
+	limited, _ := limitedURL(t, 1)
+	run(t, []string{"DATABASE_URL=" + limited}, "serve", "--max-conns=5").want(t, exitUnreachable,
+		"too many connections for role", "a node needs 8 connections (a session, a listener, and EngineConns, which is 6), and its pool up to 5")
+}
+
+func TestMigrateStaysWithinItsConnections(t *testing.T) {
+	t.Parallel()
+	limited, admin := limitedURL(t, 3)
+	run(t, []string{"DATABASE_URL=" + admin}, "migrate", "down", "--yes").want(t, exitOK)
+	run(t, []string{"DATABASE_URL=" + limited}, "migrate").want(t, exitOK)
+}

@@ -1,0 +1,212 @@
+package scheduled
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/store"
+)
+
+// limited is a stage whose nodes connect as a role of which the server takes no more than so many connections at once, through a
+// pool of at most two.
+func limited(t *testing.T, most int) *stage {
+	t.Helper()
+	s, _ := bound(t)
+	config := s.nodes.Config()
+	config.MaxConns = handlersConns
+	var err error
+	if s.nodes, err = pgxpool.NewWithConfig(context.Background(), config); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.nodes.Close)
+	s.exec(fmt.Sprintf("ALTER ROLE %s CONNECTION LIMIT %d", config.ConnConfig.User, most))
+	return s
+}
+
+const handlersConns = 2
+
+// census is the most connections of the nodes' role that were seen at once. The last step counts in the test's own goroutine.
+type census struct {
+	mu   sync.Mutex
+	most int
+	stop func()
+}
+
+const censusSQL = `SELECT count(*) FROM pg_stat_activity WHERE usename = $1`
+
+// count counts them from now on, until the test ends.
+func (s *stage) countConns() *census {
+	s.t.Helper()
+	c := &census{}
+	ctx, cancel := context.WithCancel(context.Background())
+	var counting sync.WaitGroup
+	counting.Go(func() {
+		for ticker := time.NewTicker(3 * time.Millisecond); ; {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+			}
+			var n int
+			err := s.pool.QueryRow(ctx, censusSQL, s.nodes.Config().ConnConfig.User).Scan(&n)
+			if err != nil && ctx.Err() == nil {
+				s.t.Error(err)
+				return
+			}
+			c.mu.Lock()
+			c.most = max(c.most, n)
+			c.mu.Unlock()
+		}
+	})
+	c.stop = func() { cancel(); counting.Wait() }
+	s.t.Cleanup(c.stop)
+	return c
+}
+
+// restart forgets what was seen, and returns it.
+func (c *census) restart() (most int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	most, c.most = c.most, 0
+	return most
+}
+
+// logBuffer is what a node says.
+type logBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *logBuffer) Write(line []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(line)
+}
+
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+// work schedules tasks of each kind, and waits until all have ended: such as retry, have follow-ups and move themselves.
+func (s *stage) work(name string, n int) {
+	s.t.Helper()
+	var list []store.Task
+	for i := range n {
+		list = append(list, store.Task{ID: fmt.Sprint(name, " ", i), Payload: job{[]string{"plain", "follows", "retried", "fails"}[i%4]}, Priority: i % 3})
+	}
+	if _, err := s.tasks.ScheduleMany(s.t.Context(), s.pool, list); err != nil {
+		s.t.Fatal(err)
+	}
+	eventually(s.t, 60*time.Second, "all of "+name+" have ended", func() bool {
+		return s.count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE status NOT IN ('COMPLETED', 'FAILED')`) == 0
+	})
+}
+
+func workAtOnce(_ context.Context, task *handlers.Task[job]) error {
+	switch {
+	case task.Payload.Name == "fails":
+		return handlers.Permanent(errors.New("oops"))
+	case task.Payload.Name == "retried" && task.Attempt == 1:
+		return errors.New("oops")
+	case task.Payload.Name == "follows":
+		task.FollowUp(store.Task{Payload: job{task.ID + " followed"}})
+	}
+	return nil
+}
+
+// A node has EngineConns connections and two more, besides those of its pool: idle, busy, and when it has lost its session and begins
+// again. The server would refuse the next one.
+func TestConnectionBudget(t *testing.T) {
+	t.Parallel()
+	for _, conns := range []int{3, 6} {
+		t.Run(fmt.Sprint("EngineConns ", conns), func(t *testing.T) {
+			t.Parallel()
+			s := limited(t, conns+2+handlersConns)
+			s.cut = true
+			seen := s.countConns()
+			said := &logBuffer{}
+			s.node(func(c *Config) {
+				c.EngineConns, c.Logger = conns, slog.New(slog.NewTextHandler(said, nil))
+			}, handlers.Handle(workAtOnce))
+			eventually(t, 15*time.Second, "the node listens", func() bool {
+				return s.count(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'tasktable listener'`) == 1
+			})
+			s.passes(s.now().Add(1500 * time.Millisecond))
+			idle := seen.restart()
+			defer s.exhaust()() // the handlers have all of theirs
+			s.work("first", 2000)
+			busy := seen.restart()
+			if n := s.count(`SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'tasktable session%'`); n != 1 {
+				t.Fatalf("%d sessions were cut", n)
+			}
+			s.work("second", 2000)
+			again := seen.restart()
+			most := conns + 2 + handlersConns
+			t.Logf("at most %d connections while idle, %d while busy, %d while it began again; %d are granted", idle, busy, again, most)
+			if idle > most || busy != most || again > most {
+				t.Errorf("it has %d connections while idle, %d while busy, %d while it begins again, of %d", idle, busy, again, most)
+			}
+			if text := said.String(); strings.Contains(text, "53300") || !strings.Contains(text, "beginning again") {
+				t.Errorf("it said\n%s", telling(text))
+			}
+		})
+	}
+}
+
+// telling leaves out the lines about single tasks.
+func telling(log string) string {
+	lines := strings.Split(log, "\n")
+	return strings.Join(slices.DeleteFunc(lines, func(line string) bool { return strings.Contains(line, `msg="task `) }), "\n")
+}
+
+// Where the server has too few connections for a node, the error says how many it needs.
+func TestTooFewConnections(t *testing.T) {
+	t.Parallel()
+	s := limited(t, 1)
+	var refused *pgconn.PgError
+	conn, err := s.nodes.Acquire(t.Context()) // as another of the service's would
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn.Release()
+	registry, err := handlers.NewRegistry(handlers.Handle(workAtOnce))
+	if err != nil {
+		t.Fatal(err)
+	}
+	node, err := New(Config{Pool: s.nodes, Handlers: registry, Logger: testLogger()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = node.Run(t.Context())
+	const needs = "a node needs 8 connections (a session, a listener, and EngineConns, which is 6), and its pool up to 2: raise the server's max_connections"
+	if !errors.As(err, &refused) || refused.Code != "53300" || !strings.Contains(err.Error(), needs) {
+		t.Errorf("Run returns %v, which should say %q", err, needs)
+	}
+}
+
+// A node that got its session but not the rest does what it can, says what it needs, and works when it can be had.
+func TestConnectionsRunOut(t *testing.T) {
+	t.Parallel()
+	s := limited(t, 3)
+	s.cut = true
+	said := &logBuffer{}
+	s.node(func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(said, nil)) }, handlers.Handle(workAtOnce))
+	s.schedule("one", nil)
+	eventually(t, 30*time.Second, "the node says what it lacks", func() bool { return strings.Contains(said.String(), "53300") })
+	s.exec(fmt.Sprintf("ALTER ROLE %s CONNECTION LIMIT -1", s.nodes.Config().ConnConfig.User))
+	s.is("one", store.StatusCompleted, outcomeCompleted)
+}
