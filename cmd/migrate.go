@@ -51,9 +51,10 @@ needs no superuser: it owns the schema, or may create it.`,
 func (m *migrate) downCommand() *cobra.Command {
 	options := append(m.options(), option{flag: "yes", usage: "confirms that all tasks and their history may go", set: toggle(&m.yes)})
 	return m.bind(&cobra.Command{
-		Use:     "down",
-		Short:   "Removes the tables with all tasks and their history",
-		Long:    "Removes everything that migrate made, with all tasks and their history. The empty schema itself stays.",
+		Use:   "down",
+		Short: "Removes the tables with all tasks and their history",
+		Long: `Removes everything that migrate made, with all tasks and their history. The empty schema itself stays. Refused while
+nodes are at work. Single migrations are not taken back: a newer schema serves an older program.`,
 		Example: `  tasktable migrate down --yes`,
 	}, options, func(command *cobra.Command) error {
 		if !m.yes {

@@ -2,9 +2,12 @@ package cmd
 
 import (
 	"maps"
+	"os"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -101,5 +104,50 @@ func TestMigrateGoesPastThePooler(t *testing.T) {
 	}
 	if got := run(t, []string{"DATABASE_URL=" + pooler}, "migrate", "status"); states(got) != "pending" {
 		t.Errorf("the pooler's database is migrated:\n%s", got.stdout)
+	}
+}
+
+// A program that was rolled back serves a newer schema; one that is newer than its schema says what is missing, and does not begin.
+func TestServeOnAnotherVersionsSchema(t *testing.T) {
+	t.Parallel()
+	url := storetest.URL(t)
+	for step := range strings.SplitSeq(readFile(t, "migrations/testdata/newer.sql"), "-- step\n") {
+		execute(t, url, step)
+	}
+	p := start(t, []string{"DATABASE_URL=" + url, "TASKTABLE_MIGRATE=true"}, "serve")
+	p.waitFor("msg=serving ")
+	execute(t, url, `SELECT tasktable.schedule('{"type":"LOG","message":"hi"}', id => 'hi')`)
+	ask(t, url, "SELECT status FROM tasktable.scheduled_tasks WHERE id = 'hi'", "COMPLETED")
+	p.signal(syscall.SIGTERM)
+	p.end().want(t, exitOK)
+
+	execute(t, url, `DELETE FROM tasktable.goose_db_version WHERE version_id >= 8`)
+	for _, command := range [][]string{{"serve"}, {"reconcile", "--type=LOG", "--query=" + os.DevNull}} {
+		run(t, []string{"DATABASE_URL=" + url}, command...).want(t, exitUnmigrated, "the database is not migrated: schema tasktable lacks tasktable migration 8 (00008_")
+	}
+}
+
+// Nodes would go on without their tables.
+func TestMigrateDownIsRefusedWhileNodesWork(t *testing.T) {
+	t.Parallel()
+	variables := []string{"DATABASE_URL=" + storetest.EmptyURL(t), "TASKTABLE_SCHEMA=jobs"}
+	p := start(t, variables, "serve", "--migrate")
+	p.waitFor("msg=serving ")
+	p.waitFor("node is up")
+	run(t, variables, "migrate", "down", "--yes").want(t, exitFailed, "nodes are at work on schema jobs, numbers [1]: stop them first")
+	if got := run(t, variables, "migrate", "status"); states(got) != "applied" {
+		t.Errorf("something was removed:\n%s", got.stdout)
+	}
+	p.signal(syscall.SIGKILL)
+	p.end()
+	for limit := time.Now().Add(waitLimit); ; { // until the server has noticed
+		if got := run(t, variables, "migrate", "down", "--yes"); got.code == exitOK {
+			break
+		} else if time.Now().After(limit) {
+			t.Fatal(got.stderr)
+		}
+	}
+	if got := run(t, variables, "migrate", "status"); states(got) != "pending" {
+		t.Errorf("something is left:\n%s", got.stdout)
 	}
 }

@@ -36,16 +36,26 @@ var files embed.FS
 // ErrUnmigrated is returned by Check when the schema is missing or older than this library.
 var ErrUnmigrated = errors.New("the database is not migrated")
 
+// ErrNodes is returned by Down while nodes are at work, which would go on without their tables.
+var ErrNodes = errors.New("nodes are at work")
+
 const versionTable = "goose_db_version"
 
 // Up brings the schema to this library's version. It does nothing to a schema that is up to date or newer. Schema "" means
 // store.DefaultSchema. It returns an error wrapping store.ErrInvalid for a malformed schema name.
+//
+// Nodes and applications may go on meanwhile. A step that needs a lock which others hold keeps them waiting for two seconds at most,
+// then lets them through and tries again, for two minutes; lock_timeout in the pool's settings says otherwise.
 func Up(ctx context.Context, pool *pgxpool.Pool, schema string) error {
 	return underLock(ctx, pool, schema, func(m *migrator) error {
 		if err := m.createSchema(ctx); err != nil {
 			return err
 		}
-		if _, err := m.goose.Up(ctx); err != nil {
+		err := patiently(ctx, func() error {
+			_, err := m.goose.Up(ctx)
+			return err
+		})
+		if err != nil {
 			return fmt.Errorf("migrate schema %s: %w", m.schema, err)
 		}
 		if _, err := m.river.Migrate(ctx, rivermigrate.DirectionUp, nil); err != nil {
@@ -55,11 +65,17 @@ func Up(ctx context.Context, pool *pgxpool.Pool, schema string) error {
 	})
 }
 
-// Down removes everything that Up made, with all tasks and their history. The schema itself and goose's version table stay.
+// Down removes everything that Up made, with all tasks and their history. The schema itself and goose's version table stay. It returns
+// ErrNodes while nodes are at work.
+//
+// There is no way to take back single migrations: a newer schema serves an older program, so that a rollback needs none.
 func Down(ctx context.Context, pool *pgxpool.Pool, schema string) error {
 	return underLock(ctx, pool, schema, func(m *migrator) error {
 		exists, err := schemaExists(ctx, m.conn, m.schema)
 		if err != nil || !exists {
+			return err
+		}
+		if err := m.refuseNodes(ctx); err != nil {
 			return err
 		}
 		if _, err := m.river.Migrate(ctx, rivermigrate.DirectionDown, &rivermigrate.MigrateOpts{TargetVersion: -1}); err != nil {
@@ -190,7 +206,7 @@ func underLock(ctx context.Context, pool *pgxpool.Pool, schema string, do func(*
 		return fmt.Errorf("wait for other migrations of schema %s: %w", name, err)
 	}
 
-	db := stdlib.OpenDB(*pool.Config().ConnConfig.Copy())
+	db := stdlib.OpenDB(*hurried(pool.Config().ConnConfig))
 	defer func() { _ = db.Close() }()
 	provider, err := newProvider(db, name)
 	if err != nil {

@@ -138,6 +138,38 @@ func TestDownWithoutUp(t *testing.T) {
 	unmigrated(ctx, t, pool, "tasktable migration 1")
 }
 
+// A migration that needs what an open transaction has locked lets others through, again and again, until it can be had. Without that
+// everybody would wait behind it.
+func TestUpGivesWay(t *testing.T) {
+	t.Parallel()
+	ctx := deadline(t)
+	pool := storetest.Pool(t)
+	tx, err := pool.Begin(ctx)
+	check(t, err)
+	defer func() { _ = tx.Rollback(ctx) }()
+	_, err = tx.Exec(ctx, `LOCK TABLE tasktable.goose_db_version IN ACCESS EXCLUSIVE MODE`)
+	check(t, err)
+	done := make(chan error, 1)
+	go func() { done <- migrations.Up(ctx, poolOn(ctx, t, pool.Config().ConnString(), 1), "") }()
+	waits, gaveWay := 0, false
+	for before := ""; waits < 2 || !gaveWay; {
+		select {
+		case err := <-done:
+			t.Fatalf("Up ended while the table was locked: %v", err)
+		default:
+		}
+		now := strings.Join(lines(ctx, t, pool, `SELECT pid::text FROM pg_locks WHERE NOT granted
+			AND relation = 'tasktable.goose_db_version'::regclass`), " ")
+		if now != "" && before == "" {
+			waits++
+		}
+		gaveWay = gaveWay || now == "" && before != ""
+		before = now
+	}
+	check(t, tx.Commit(ctx))
+	check(t, <-done)
+}
+
 func TestUpEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(deadline(t))

@@ -269,7 +269,8 @@ func notNil(ids []string) []string {
 }
 
 // isDataError tells an error that one row's data causes, or a trigger of the application's on it, and that comes again with the
-// same row, from one of the moment or of the connection.
+// same row, from one of the moment or of the connection. A migration that makes a function anew causes one of the same kind, an internal
+// error, to whoever is about to call it: so nothing is given up before the error has come twice.
 func isDataError(err error) bool {
 	var unreadable pgx.ScanArgError
 	if errors.As(err, &unreadable) {
@@ -277,6 +278,9 @@ func isDataError(err error) bool {
 	}
 	var pgErr *pgconn.PgError
 	if !errors.As(err, &pgErr) || isTimeout(err) {
+		return false
+	}
+	if pgErr.Routine == "RevalidateCachedQuery" { // "cached plan must not change result type": a migration's doing, and planned anew by now
 		return false
 	}
 	switch pgErr.Code[:2] {

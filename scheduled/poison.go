@@ -82,7 +82,12 @@ func (l *leader) apart(ctx context.Context, one lane, aside []string, do func(tx
 		if err != nil || found == nil {
 			return err
 		}
-		broken = pgx.BeginFunc(ctx, tx, func(savepoint pgx.Tx) error { return do(savepoint, *found) })
+		attempt := func() error {
+			return pgx.BeginFunc(ctx, tx, func(savepoint pgx.Tx) error { return do(savepoint, *found) })
+		}
+		if broken = attempt(); isDataError(broken) { // twice: see isDataError
+			broken = attempt()
+		}
 		if !isDataError(broken) {
 			return broken
 		}

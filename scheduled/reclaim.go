@@ -142,12 +142,18 @@ SET status = 'FAILED', fence = NULL, held_until = NULL, next_attempt_at = NULL, 
 WHERE id = $1::text AND fence = $2`
 
 func (l *leader) endOrSplit(ctx context.Context, tx pgx.Tx, settlements []settlement) (done []settled, err error) {
-	sent := time.Now()
-	err = pgx.BeginFunc(ctx, tx, func(savepoint pgx.Tx) error {
-		done, err = l.statements.settle(ctx, savepoint, nil, nil, settlements)
+	attempt := func() error {
+		sent := time.Now()
+		err := pgx.BeginFunc(ctx, tx, func(savepoint pgx.Tx) (err error) {
+			done, err = l.statements.settle(ctx, savepoint, nil, nil, settlements)
+			return err
+		})
+		l.session.heard(sent, err)
 		return err
-	})
-	l.session.heard(sent, err)
+	}
+	if err = attempt(); len(settlements) == 1 && isDataError(err) { // twice: see isDataError
+		err = attempt()
+	}
 	switch {
 	case err == nil || !isDataError(err):
 		return done, err

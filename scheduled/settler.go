@@ -144,6 +144,8 @@ func (s *settler) recover(ctx context.Context, batch []*settling, err error) {
 	case len(batch) > 1 && (isDataError(err) || isTimeout(err)):
 		s.flush(ctx, batch[:len(batch)/2])
 		s.flush(ctx, batch[len(batch)/2:])
+	case len(batch) == 1 && isDataError(err) && batch[0].tries == 0:
+		s.again(ctx, batch[0]) // twice: see isDataError
 	case len(batch) == 1 && isDataError(err) && !batch[0].degraded:
 		// The database takes nothing of what the handler asked for: the task fails, and says why.
 		one := batch[0]

@@ -89,6 +89,9 @@ const (
 // gateOrSplit finds the tasks that cannot be read by halving: only they are refused for it.
 func (w *worker) gateOrSplit(ctx context.Context, conn querier, holds []hold) (map[int64]gateRow, error) {
 	answers, err := w.statements.gate(ctx, conn, nil, holds)
+	if len(holds) == 1 && isDataError(err) { // twice: see isDataError
+		answers, err = w.statements.gate(ctx, conn, nil, holds)
+	}
 	switch {
 	case err == nil || !isDataError(err):
 		return answers, err
