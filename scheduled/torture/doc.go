@@ -10,8 +10,8 @@
 // which is itself tested on histories that it must refuse (oracle_*_test.go), and by breaking the engine on purpose
 // (mutants_test.go).
 //
-//	make torture SECONDS=300          a long run; SEED=7 for the same decisions again
-//	make mutants                      each known way to break the engine is to be noticed
+//	make torture SECONDS=300    # a long run; SEED=7 for the same decisions again
+//	make mutants                # each known way to break the engine is to be noticed
 //
 // What it does not cover: nodes whose own clocks are wrong, in an ordinary run (make mutants has a build whose clocks are, and
 // writers whose clocks are an hour off are always there); a machine that loses what it has written; replicas and poolers.

@@ -4,8 +4,9 @@
 //
 //	func TestSchedule(t *testing.T) {
 //		t.Parallel()
-//		pool := storetest.Pool(t)
-//		...
+//		if _, err := tasks.Schedule(t.Context(), storetest.Pool(t), task); err != nil {
+//			t.Fatal(err)
+//		}
 //	}
 //
 // # Server

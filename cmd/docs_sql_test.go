@@ -1,0 +1,53 @@
+package cmd
+
+import (
+	"regexp"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tasktable/tasktable/store/storetest"
+)
+
+// documentedRowsSQL is an application's database: what the documents speak of is in it.
+const documentedRowsSQL = `
+CREATE TABLE events (id text PRIMARY KEY, starts_at timestamptz NOT NULL, published_at timestamptz);
+INSERT INTO events (id, starts_at) SELECT n::text, now() + n * interval '1 hour' FROM generate_series(40, 60) AS n;
+SELECT tasktable.schedule(jsonb_build_object('type', 'SEND_EVENT_REMINDER', 'event_id', id), starts_at - interval '1 hour',
+    'task-SEND_EVENT_REMINDER-' || id, entity => 'event:' || id) FROM events WHERE id < '55';
+SELECT tasktable.schedule('{"type":"SEND_EMAIL","email":"a@example.org","subject":"s","body":"b"}', id => 'mail');
+SELECT tasktable.schedule_recurring('{"type":"LOG","message":"tick"}', '*/15 * * * *', 'quarterly');
+UPDATE tasktable.scheduled_tasks SET status = 'FAILED', message = '421 try again later', finished_at = now() WHERE id = 'mail';`
+
+// documentedDatabase is a migrated database with some rows.
+func documentedDatabase(t *testing.T) (url string) {
+	t.Helper()
+	url = storetest.URL(t)
+	execute(t, url, documentedRowsSQL)
+	return url
+}
+
+// patience is what a reader waits for, and a test need not.
+var patience = regexp.MustCompile(`pg_sleep\(\d+\)`)
+
+// Each block of SQL is run in a transaction of its own, on a database with some rows.
+func TestSQLBlocks(t *testing.T) {
+	t.Parallel()
+	conn, err := pgx.Connect(t.Context(), documentedDatabase(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(t.Context()) }()
+	for _, b := range allBlocks(t, "sql") {
+		tx, err := conn.Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tx.Exec(t.Context(), patience.ReplaceAllString(b.text, "pg_sleep(0)"), pgx.QueryExecModeSimpleProtocol); err != nil {
+			t.Errorf("%s: %v\n%s", b.where, err, b.text)
+		}
+		if err := tx.Rollback(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

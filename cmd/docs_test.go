@@ -1,0 +1,287 @@
+package cmd
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
+
+// What the documents show is run: each block of a Markdown page, each block of code in a package's comment, and each example of a
+// command's help. A block is told by its language: sh (docs_sh_test.go, where the commands are listed), sql (docs_sql_test.go), go
+// (docs_go_test.go). Another is for the eye alone, and must be listed here.
+var unrunLanguages = map[string]string{
+	"":     "drawings, and what a program prints",
+	"text": "the same",
+}
+
+// block is a piece of a document that readers are meant to copy.
+type block struct {
+	where    string // file and line, or command
+	language string
+	text     string
+}
+
+// repository is the top of the source tree.
+var repository = func() string {
+	path, err := filepath.Abs("..")
+	if err != nil {
+		panic(err)
+	}
+	return path
+}()
+
+var fence = regexp.MustCompile("(?m)^```([^\n`]*)\n((?s:.*?))^```$")
+
+// markdownBlocks are the fenced blocks of all pages.
+func markdownBlocks(t *testing.T) (blocks []block) {
+	t.Helper()
+	for _, path := range sources(t, ".md") {
+		text := readFile(t, path)
+		for _, at := range fence.FindAllStringSubmatchIndex(text, -1) {
+			blocks = append(blocks, block{
+				where: placeOf(path, text, at[0]), language: strings.TrimSpace(text[at[2]:at[3]]), text: text[at[4]:at[5]],
+			})
+		}
+		if strings.Count("\n"+text, "\n```")%2 != 0 {
+			t.Errorf("%s: a block does not end", path)
+		}
+	}
+	return blocks
+}
+
+// packageBlocks are the blocks of code in the comments of packages.
+func packageBlocks(t *testing.T) (blocks []block) {
+	t.Helper()
+	for _, path := range sources(t, ".go") {
+		if strings.HasSuffix(path, "_test.go") {
+			continue
+		}
+		files := token.NewFileSet()
+		file, err := parser.ParseFile(files, filepath.Join(repository, path), nil, parser.PackageClauseOnly|parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if file.Doc == nil {
+			continue
+		}
+		for _, code := range indented(file.Doc.Text()) {
+			blocks = append(blocks, block{where: path, language: languageOf(code), text: code})
+		}
+	}
+	return blocks
+}
+
+// indented are the blocks of code in a comment.
+func indented(comment string) (blocks []string) {
+	var code []string
+	for line := range strings.Lines(comment + "\nend") {
+		switch rest, indented := strings.CutPrefix(line, "\t"); {
+		case indented:
+			code = append(code, rest)
+		case strings.TrimSpace(line) == "" && len(code) > 0:
+			code = append(code, "\n")
+		case len(code) > 0:
+			blocks = append(blocks, strings.TrimRight(strings.Join(code, ""), "\n")+"\n")
+			code = nil
+		}
+	}
+	return blocks
+}
+
+var (
+	looksLikeSQL   = regexp.MustCompile(`^(SELECT|INSERT|UPDATE|DELETE|WITH|CREATE|ALTER)\s`)
+	looksLikeShell = regexp.MustCompile(`^(tasktable|make|go|psql|[A-Z_]+=\S+) `)
+	looksLikeTable = regexp.MustCompile(`^[a-z ()]+  +\S`)
+)
+
+// languageOf tells what a package's comment does not say.
+func languageOf(code string) string {
+	switch {
+	case looksLikeSQL.MatchString(code):
+		return "sql"
+	case looksLikeShell.MatchString(code):
+		return "sh"
+	case looksLikeTable.MatchString(code):
+		return "text"
+	}
+	return "go"
+}
+
+// helpBlocks are the examples of the commands' help.
+func helpBlocks() (blocks []block) {
+	var visit func(command *cobra.Command)
+	visit = func(command *cobra.Command) {
+		if command.Example != "" {
+			blocks = append(blocks, block{where: command.CommandPath() + " --help", language: "sh", text: command.Example + "\n"})
+		}
+		for _, sub := range command.Commands() {
+			visit(sub)
+		}
+	}
+	visit((&program{}).rootCommand())
+	return blocks
+}
+
+// allBlocks are the blocks of a language.
+func allBlocks(t *testing.T, language string) []block {
+	t.Helper()
+	blocks := slices.Concat(markdownBlocks(t), packageBlocks(t), helpBlocks())
+	return slices.DeleteFunc(blocks, func(b block) bool { return b.language != language })
+}
+
+// sources are the files of a kind in the source tree, by their paths from its top; not those in folders that begin with a dot, nor test
+// data.
+func sources(t *testing.T, ending string) (paths []string) {
+	t.Helper()
+	err := filepath.WalkDir(repository, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if name := entry.Name(); entry.IsDir() && path != repository && (strings.HasPrefix(name, ".") || name == "testdata") {
+			return filepath.SkipDir
+		}
+		if !entry.IsDir() && strings.HasSuffix(path, ending) {
+			relative, err := filepath.Rel(repository, path)
+			paths = append(paths, relative)
+			return err
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return paths
+}
+
+func TestEveryBlockIsOfAKnownLanguage(t *testing.T) {
+	run := []string{"sh", "sql", "go"}
+	found := map[string]int{}
+	for _, b := range slices.Concat(markdownBlocks(t), packageBlocks(t), helpBlocks()) {
+		found[b.language]++
+		if _, forTheEye := unrunLanguages[b.language]; !forTheEye && !slices.Contains(run, b.language) {
+			t.Errorf("%s: a block of %q is run by no test: run it, or add it to unrunLanguages", b.where, b.language)
+		}
+	}
+	for _, language := range run {
+		if found[language] < 5 {
+			t.Errorf("only %d blocks of %s were found", found[language], language)
+		}
+	}
+}
+
+// inlineCommand is a command in the midst of a sentence.
+var inlineCommand = regexp.MustCompile("`((?:tasktable|make|go run \\.|go test) [^`…]+)`")
+
+// Commands within sentences are not run, but exist, with the options that they are given.
+func TestCommandsInSentences(t *testing.T) {
+	found := 0
+	for _, path := range sources(t, ".md") {
+		text := fence.ReplaceAllStringFunc(readFile(t, path), func(block string) string { return strings.Repeat("\n", strings.Count(block, "\n")) })
+		for _, at := range inlineCommand.FindAllStringSubmatchIndex(text, -1) {
+			found++
+			words := strings.Fields(text[at[2]:at[3]])
+			if problem := exists(words); problem != "" {
+				t.Errorf("%s: %s: %s", placeOf(path, text, at[0]), strings.Join(words, " "), problem)
+			}
+		}
+	}
+	if found < 20 {
+		t.Errorf("only %d commands were found", found)
+	}
+}
+
+// exists says what is wrong with a command, as far as can be told without running it.
+func exists(words []string) string {
+	switch {
+	case words[0] == "make":
+		return makeProblem(words[1:])
+	case words[0] == "tasktable":
+		return programProblem(words[1:])
+	case len(words) > 2 && words[1] == "run":
+		return programProblem(words[3:])
+	}
+	return goTestProblem(words[2:])
+}
+
+// programProblem finds the command and its options, whose values it does not look at.
+func programProblem(args []string) string {
+	args = slices.DeleteFunc(slices.Clone(args), func(word string) bool { return !strings.HasPrefix(word, "-") && !plainWord.MatchString(word) })
+	root := (&program{}).rootCommand()
+	command, rest, err := root.Find(args)
+	if err != nil {
+		return err.Error()
+	}
+	if len(rest) > 0 && plainWord.MatchString(rest[0]) && command.HasAvailableSubCommands() {
+		return "there is no command " + rest[0]
+	}
+	for _, word := range rest {
+		name, long := strings.CutPrefix(word, "--")
+		name, _, _ = strings.Cut(name, "=")
+		if long && name != "help" && command.Flags().Lookup(name) == nil {
+			return "there is no option --" + name
+		}
+	}
+	return ""
+}
+
+var (
+	plainWord  = regexp.MustCompile(`^[a-z]+$`)
+	makeTarget = regexp.MustCompile(`(?m)^([a-z]+):`)
+)
+
+// makeProblem looks for the targets and variables in the Makefile.
+func makeProblem(args []string) string {
+	makefile, err := os.ReadFile(filepath.Join(repository, "Makefile"))
+	if err != nil {
+		return err.Error()
+	}
+	var targets []string
+	for _, found := range makeTarget.FindAllStringSubmatch(string(makefile), -1) {
+		targets = append(targets, found[1])
+	}
+	for _, word := range args {
+		if variable, _, given := strings.Cut(word, "="); given {
+			if !strings.Contains(string(makefile), "$("+variable+")") {
+				return "the Makefile does not use " + variable
+			}
+		} else if !slices.Contains(targets, word) {
+			return "the Makefile has no target " + word
+		}
+	}
+	return ""
+}
+
+// goTestProblem looks for the packages.
+func goTestProblem(args []string) string {
+	for _, word := range args {
+		if folder, ok := strings.CutPrefix(word, "./"); ok {
+			if tests, _ := filepath.Glob(filepath.Join(repository, folder, "*_test.go")); len(tests) == 0 && folder != "..." {
+				return "there are no tests in " + word
+			}
+		}
+	}
+	return ""
+}
+
+func readFile(t *testing.T, path string) string {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(repository, path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}
+
+// placeOf names a place in a file.
+func placeOf(path, text string, offset int) string {
+	return path + ":" + strconv.Itoa(1+strings.Count(text[:offset], "\n"))
+}
