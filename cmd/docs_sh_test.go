@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -32,6 +33,7 @@ var documentedPrograms = map[string]func(args []string) int{
 	"go":        documentedGo,
 	"make":      func(args []string) int { return problem(makeProblem(args)) },
 	"psql":      documentedPsql,
+	"jq":        documentedJq,
 	"cat":       nil, // the system's own
 }
 
@@ -40,7 +42,8 @@ var documentedCommands = map[string]func(args []string) int{
 	"":          nil,
 	"serve":     untilServing,
 	"reconcile": func(args []string) int { return orElse(exitDrift, asProgramRuns(args)) }, // it compares, and there is something to mend
-	"demo":      seen,                                                                      // these take their time; tests of their own run them
+	"tasks":     confirmed,
+	"demo":      seen, // these take their time; tests of their own run them
 	"prove":     seen,
 	"bench":     seen,
 }
@@ -76,13 +79,21 @@ func TestShellBlocks(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	shell, arguments := "/bin/sh", []string{"-eu", "-c"}
+	bash, err := exec.LookPath("bash")
+	if err == nil {
+		shell, arguments = bash, []string{"-e", "-o", "pipefail", "-c"}
+	}
 	roles := documentedRoles(t)
 	for _, b := range allBlocks(t, "sh") {
 		t.Run(b.where, func(t *testing.T) {
+			if strings.Contains(b.text, "<(") && bash == "" {
+				t.Skip("needs bash in PATH")
+			}
 			url := documentedDatabase(t)
 			ctx, cancel := context.WithTimeout(t.Context(), 2*waitLimit)
 			defer cancel()
-			cmd := exec.CommandContext(ctx, "/bin/sh", "-eu", "-c", placeholders.ReplaceAllLiteralString(b.text, url))
+			cmd := exec.CommandContext(ctx, shell, append(slices.Clone(arguments), placeholders.ReplaceAllLiteralString(b.text, url))...)
 			cmd.Dir = t.TempDir()
 			for name, content := range documentedFiles {
 				if err := os.WriteFile(filepath.Join(cmd.Dir, name), []byte(content), 0o600); err != nil {
@@ -100,6 +111,7 @@ func TestShellBlocks(t *testing.T) {
 
 // documentedFiles are those that readers have by then.
 var documentedFiles = map[string]string{
+	"reminder.json": `{"type": "SEND_EVENT_REMINDER", "event_id": "42"}`,
 	"reminders.sql": `SELECT id AS key, jsonb_build_object('event_id', id) AS payload, starts_at - interval '1 hour' AS scheduled_at FROM events`,
 }
 
@@ -183,6 +195,15 @@ func ended(err error) int {
 	return problem(err.Error())
 }
 
+// confirmed says yes where a reader would be asked.
+func confirmed(args []string) int {
+	command, _, err := (&program{}).rootCommand().Find(args)
+	if err == nil && command.Flags().Lookup("yes") != nil {
+		args = append(slices.Clone(args), "--yes")
+	}
+	return asProgramRuns(args)
+}
+
 // seen asks the command for its help, which finds an option that there is not.
 func seen(args []string) int {
 	cmd := programCommand(append(slices.Clone(args), "--help"))
@@ -227,6 +248,26 @@ func documentedGo(args []string) int {
 		return 0
 	}
 	return problem("nobody knows go " + strings.Join(args, " "))
+}
+
+var jsonKey = regexp.MustCompile(`(\w+):`)
+
+// documentedJq sees that it is given JSON, and is asked for something; with -n it makes the object that it is given.
+func documentedJq(args []string) int {
+	values := 0
+	if len(args) == 2 && args[0] == "-n" {
+		_, err := fmt.Println(jsonKey.ReplaceAllString(args[1], `"$1":`))
+		return ended(err)
+	}
+	for decoder := json.NewDecoder(os.Stdin); ; values++ {
+		var value any
+		switch err := decoder.Decode(&value); {
+		case errors.Is(err, io.EOF) && values > 0 && len(args) > 0:
+			return 0
+		case err != nil:
+			return problem(fmt.Sprintf("jq %v was given no JSON, or is asked for nothing: %v", args, err))
+		}
+	}
 }
 
 // documentedPsql runs SQL as psql does, with the options that the documents use.

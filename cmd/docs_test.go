@@ -48,7 +48,7 @@ func markdownBlocks(t *testing.T) (blocks []block) {
 		text := readFile(t, path)
 		for _, at := range fence.FindAllStringSubmatchIndex(text, -1) {
 			blocks = append(blocks, block{
-				where: placeOf(path, text, at[0]), language: strings.TrimSpace(text[at[2]:at[3]]), text: text[at[4]:at[5]],
+				where: lineOf(path, text, at[0]), language: strings.TrimSpace(text[at[2]:at[3]]), text: text[at[4]:at[5]],
 			})
 		}
 		if strings.Count("\n"+text, "\n```")%2 != 0 {
@@ -190,7 +190,7 @@ func TestCommandsInSentences(t *testing.T) {
 			found++
 			words := strings.Fields(text[at[2]:at[3]])
 			if problem := exists(words); problem != "" {
-				t.Errorf("%s: %s: %s", placeOf(path, text, at[0]), strings.Join(words, " "), problem)
+				t.Errorf("%s: %s: %s", lineOf(path, text, at[0]), strings.Join(words, " "), problem)
 			}
 		}
 	}
@@ -216,6 +216,7 @@ func exists(words []string) string {
 func programProblem(args []string) string {
 	args = slices.DeleteFunc(slices.Clone(args), func(word string) bool { return !strings.HasPrefix(word, "-") && !plainWord.MatchString(word) })
 	root := (&program{}).rootCommand()
+	root.InitDefaultCompletionCmd(args...)
 	command, rest, err := root.Find(args)
 	if err != nil {
 		return err.Error()
@@ -281,7 +282,7 @@ func readFile(t *testing.T, path string) string {
 	return string(content)
 }
 
-// placeOf names a place in a file.
-func placeOf(path, text string, offset int) string {
+// lineOf names a place in a file.
+func lineOf(path, text string, offset int) string {
 	return path + ":" + strconv.Itoa(1+strings.Count(text[:offset], "\n"))
 }

@@ -238,15 +238,18 @@ func (c *collector) collect() []statement {
 			return true
 		})
 	}
-	named := map[ast.Expr]string{}
+	named, parts := map[ast.Expr]string{}, c.parts()
 	for name, value := range c.constants {
 		named[value] = name
 	}
 	for _, file := range c.files {
-		function := ""
+		within := ""
 		ast.Inspect(file, func(node ast.Node) bool {
-			if declared, ok := node.(*ast.FuncDecl); ok {
-				function = declared.Name.Name
+			switch declared := node.(type) {
+			case *ast.FuncDecl:
+				within = declared.Name.Name
+			case *ast.ValueSpec:
+				within = declared.Names[0].Name
 			}
 			expression, ok := node.(ast.Expr)
 			if !ok {
@@ -256,8 +259,8 @@ func (c *collector) collect() []statement {
 			if !ok {
 				return true
 			}
-			if _, use := expression.(*ast.Ident); !use {
-				c.add(cmp.Or(named[expression], function), text)
+			if _, use := expression.(*ast.Ident); !use && !parts[named[expression]] {
+				c.add(cmp.Or(named[expression], within), text)
 			}
 			return false
 		})
@@ -266,6 +269,24 @@ func (c *collector) collect() []statement {
 		return cmp.Or(strings.Compare(a.name, b.name), strings.Compare(a.sql, b.sql))
 	})
 	return c.statements
+}
+
+// parts are the constants that are put together with others: the beginning of some statements is none.
+func (c *collector) parts() map[string]bool {
+	parts := map[string]bool{}
+	for _, file := range c.files {
+		ast.Inspect(file, func(node ast.Node) bool {
+			if sum, ok := node.(*ast.BinaryExpr); ok {
+				for _, part := range []ast.Expr{sum.X, sum.Y} {
+					if name, ok := part.(*ast.Ident); ok {
+						parts[name.Name] = true
+					}
+				}
+			}
+			return true
+		})
+	}
+	return parts
 }
 
 // text is the value of a constant text; what is not known without running the program is none.
