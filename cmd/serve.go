@@ -36,6 +36,7 @@ type serve struct {
 	database databaseSettings
 	engine   engineSettings
 	mail     mailSettings
+	http     httpSettings
 	log      logSettings
 	metrics  *metrics
 
@@ -51,6 +52,7 @@ func (p *program) serveCommand() *cobra.Command {
 	options = append(options, option{flag: "community", variable: "TASKTABLE_COMMUNITY", set: toggle(&s.community),
 		usage: "also runs the tasks of the example community, the recurring ones included, and creates its tables in a schema community; its mails become rows of community.outbox unless there is a mail server"})
 	options = append(options, s.mail.options()...)
+	options = append(options, s.http.options()...)
 	options = append(options, s.log.options()...)
 	return p.bind(&cobra.Command{
 		Use:   "serve",
@@ -70,6 +72,11 @@ func (s *serve) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	probed, err := s.http.listen(ctx, logger) // it answers until all else has ended
+	if err != nil {
+		return err
+	}
+	defer probed.close()
 	d, err := s.database.open(ctx, logger)
 	if err != nil {
 		return err
@@ -78,7 +85,7 @@ func (s *serve) run(ctx context.Context) (err error) {
 	if err := s.prepare(ctx, d); err != nil {
 		return err
 	}
-	return s.node(ctx, d, registry, logger)
+	return s.node(ctx, d, registry, probed, logger)
 }
 
 // registry is the union that this program can run.
@@ -122,7 +129,7 @@ func (s *serve) prepare(ctx context.Context, d *database) error {
 	return fmt.Errorf("%w: run %q, or serve with --migrate (TASKTABLE_MIGRATE=true)", err, command)
 }
 
-func (s *serve) node(ctx context.Context, d *database, registry *handlers.Registry, logger *slog.Logger) error {
+func (s *serve) node(ctx context.Context, d *database, registry *handlers.Registry, probed *httpServer, logger *slog.Logger) error {
 	config := scheduled.Config{
 		Pool: d.pool, Connect: d.session, Handlers: registry, Schema: s.database.schema, Version: version(), Logger: logger,
 		Metrics: s.metrics.registry,
@@ -135,6 +142,7 @@ func (s *serve) node(ctx context.Context, d *database, registry *handlers.Regist
 	if err != nil {
 		return err
 	}
+	probed.node.Store(node)
 	logger.Info("serving", "database", address(d.pool.Config().ConnConfig), "schema", s.database.schema, "types", registry.Types(),
 		"queues", s.engine.queues, "paused", s.engine.pausedNames(), "version", version())
 	stopping := sync.OnceFunc(func() {

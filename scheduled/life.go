@@ -35,6 +35,7 @@ type life struct {
 	river      *river.Client[pgx.Tx]
 	pool       *pgxpool.Pool // the engine's own, and River's
 	log        *slog.Logger
+	vitals     *vitals
 
 	wake  chan struct{} // look now: something is due
 	freed chan struct{} // look if there was no room: there may be now
@@ -61,7 +62,8 @@ func (n *Node) begin(ctx context.Context, previousBackend uint32) (*life, error)
 	if err != nil {
 		return nil, err
 	}
-	l := &life{config: n.config, statements: n.statements, metrics: n.metrics, session: session, wake: make(chan struct{}, 1), freed: make(chan struct{}, 1)}
+	l := &life{config: n.config, statements: n.statements, metrics: n.metrics, vitals: n.vitals, session: session,
+		wake: make(chan struct{}, 1), freed: make(chan struct{}, 1)}
 	if err := l.prepare(ctx, clock); err != nil {
 		session.close(context.WithoutCancel(ctx))
 		if l.pool != nil {
@@ -94,7 +96,7 @@ func (l *life) prepare(ctx context.Context, clock *clock) (err error) {
 	}
 	l.worker.pace = newPace()
 	l.worker.gates.limit = l.worker.pace.limit
-	l.keeper = &keeper{worker: l.worker}
+	l.keeper = &keeper{worker: l.worker, vitals: l.vitals}
 	l.dead = newUndertaker(l.config.OnDead, l.log)
 	l.worker.dead = l.dead
 	l.retainer = &retainer{pool: l.pool, statements: l.statements, config: l.config, leads: l.session.leading.Load, log: l.log}
@@ -200,6 +202,7 @@ func (l *life) run(ctx context.Context) error {
 		lost = fmt.Errorf("start River: %w", err)
 		endSession(lost)
 	} else {
+		l.vitals.begins()
 		l.log.Info("node is up", "service", l.config.Service, "queues", l.config.Queues, "types", l.config.Handlers.Types())
 	}
 	select {
@@ -208,6 +211,7 @@ func (l *life) run(ctx context.Context) error {
 		close(stopLeading)
 	case <-sessionCtx.Done():
 		lost = context.Cause(sessionCtx)
+		l.vitals.loses()
 		l.log.Error("session lost; handlers are stopped", "error", lost)
 		endHandlers(handlers.ErrLeaseLost)
 	}
@@ -301,6 +305,7 @@ func (l *life) listener() *listener {
 		wake:       func() { tell(l.wake) },
 		held:       l.keeper.one,
 		dead:       func(text string) { l.dead.heard(l.session.number, text) },
+		listening:  l.vitals.listens,
 		relistened: func(ctx context.Context) { tell(l.wake); l.keeper.runOnce(ctx) },
 	}
 }

@@ -59,6 +59,7 @@ func (l *life) keepSession(ctx context.Context, stopLeading <-chan struct{}) err
 		case <-l.freed:
 			pass = full > 0
 		}
+		l.vitals.turns()
 		if lost := l.lost(ctx, err); lost != nil {
 			return lost
 		}
