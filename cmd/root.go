@@ -26,7 +26,7 @@ runs and stops with the last command that uses it.
 Options are flags, and environment variables where one is shown in brackets. The flag wins over the variable, the
 variable over the default; an empty one counts as not given. Data goes to stdout, logs and errors to stderr.
 Shells complete commands, options, ids, types and queues: tasktable completion --help.
-SIGINT, SIGTERM and SIGHUP stop a command gracefully, a second one at once.
+SIGINT, SIGTERM and SIGHUP stop a command gracefully, a second one at once. SIGTSTP makes serve quiet.
 
 ` + exitCodes
 

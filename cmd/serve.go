@@ -27,8 +27,9 @@ many nodes as you like.
 With --community the recurring tasks of the example are declared as well: see them in the view recurring_tasks. They
 stay when the node stops, and fire while some node works their types.
 
-At a signal it claims no more, lets running tasks end within --shutdown-timeout, then interrupts them and queues them
-again.`
+At SIGINT or SIGTERM it claims no more, lets running tasks end within --shutdown-timeout, then interrupts them and queues
+them again. At SIGTSTP it becomes quiet: it claims and starts nothing new, hands back what has not begun, and lets what
+runs end, however long that takes; SIGCONT ends that. So it does at Ctrl-Z, in place of what the shell has it for.`
 
 // serve is one node.
 type serve struct {
@@ -66,6 +67,8 @@ func (p *program) serveCommand() *cobra.Command {
 }
 
 func (s *serve) run(ctx context.Context) (err error) {
+	signals, release := quietSignals()
+	defer release()
 	logger := s.log.logger(s.stderr)
 	s.environment.warnUnknown(s.variables, logger)
 	registry, err := s.registry(logger) // before the database: a wrong option need not start one
@@ -85,7 +88,13 @@ func (s *serve) run(ctx context.Context) (err error) {
 	if err := s.prepare(ctx, d); err != nil {
 		return err
 	}
-	return s.node(ctx, d, registry, probed, logger)
+	node, err := s.node(d, registry, logger)
+	if err != nil {
+		return err
+	}
+	probed.node.Store(node)
+	go obey(ctx, signals, node.Quiet, node.Unquiet)
+	return s.serve(ctx, node, logger)
 }
 
 // registry is the union that this program can run.
@@ -129,7 +138,7 @@ func (s *serve) prepare(ctx context.Context, d *database) error {
 	return fmt.Errorf("%w: run %q, or serve with --migrate (TASKTABLE_MIGRATE=true)", err, command)
 }
 
-func (s *serve) node(ctx context.Context, d *database, registry *handlers.Registry, probed *httpServer, logger *slog.Logger) error {
+func (s *serve) node(d *database, registry *handlers.Registry, logger *slog.Logger) (*scheduled.Node, error) {
 	config := scheduled.Config{
 		Pool: d.pool, Connect: d.session, Handlers: registry, Schema: s.database.schema, Version: version(), Logger: logger,
 		Metrics: s.metrics.registry,
@@ -140,16 +149,20 @@ func (s *serve) node(ctx context.Context, d *database, registry *handlers.Regist
 	}
 	node, err := scheduled.New(config)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	probed.node.Store(node)
 	logger.Info("serving", "database", address(d.pool.Config().ConnConfig), "schema", s.database.schema, "types", registry.Types(),
 		"queues", s.engine.queues, "paused", s.engine.pausedNames(), "version", version())
+	return node, nil
+}
+
+// serve runs the node until ctx is done and it has stopped.
+func (s *serve) serve(ctx context.Context, node *scheduled.Node, logger *slog.Logger) error {
 	stopping := sync.OnceFunc(func() {
 		logger.Info("stopping; a second signal ends it at once", "reason", context.Cause(ctx))
 	})
 	defer context.AfterFunc(ctx, stopping)()
-	err = node.Run(ctx)
+	err := node.Run(ctx)
 	if ctx.Err() != nil {
 		stopping() // before "stopped", should the node have been faster
 	}

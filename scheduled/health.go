@@ -76,6 +76,7 @@ const (
 	reasonNone     = "not connected yet"
 	reasonLost     = "lost touch with the database; beginning again"
 	reasonPool     = "the engine's pool was not answered"
+	reasonQuiet    = "quiet: it starts nothing new, as it was told"
 	reasonDeaf     = "not listening; connecting again"
 )
 
@@ -203,17 +204,21 @@ func (n *Node) Live() Health {
 
 // Ready says whether this node can work now: it has begun, its session, its pool and its listener are connected, and it does not stop. It
 // says nothing of the cluster: that no node leads, or that a backlog has gathered, is an alert, and no reason to take this one away. A
-// node that is quiet is ready, and says so.
+// node that is quiet is ready, and says so: it is well, and does as it was told.
 func (n *Node) Ready() Health {
 	v := n.vitals
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	node := v.node.check(CheckNode)
+	if since, on := n.quiet.from(); on && node.OK {
+		node.Reason, node.Since = reasonQuiet, since
+	}
 	database := v.database.check(CheckDatabase)
 	if database.OK && time.Since(v.answered) > poolSilent {
 		database.OK, database.Since = false, v.answered
 		database.Reason = fmt.Sprintf("%s for more than %s", reasonPool, poolSilent)
 	}
-	return healthOf(v.node.check(CheckNode), v.session.check(CheckSession), database, v.listener.check(CheckListener))
+	return healthOf(node, v.session.check(CheckSession), database, v.listener.check(CheckListener))
 }
 
 // LiveHandler answers with Live, to mount as /livez in a service's own mux. Like ReadyHandler it asks nothing of the database, takes GET

@@ -27,7 +27,7 @@ func said(h Health) string {
 func TestHealthFollowsTheNode(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		n := &Node{vitals: newVitals()}
+		n := &Node{vitals: newVitals(), quiet: newQuiet()}
 		v := n.vitals
 		for _, step := range []struct {
 			name        string
@@ -73,8 +73,8 @@ func TestHealthFollowsTheNode(t *testing.T) {
 
 func TestHealthOverHTTP(t *testing.T) {
 	t.Parallel()
-	n := &Node{vitals: newVitals()}
-	up := &Node{vitals: newVitals()}
+	n := &Node{vitals: newVitals(), quiet: newQuiet()}
+	up := &Node{vitals: newVitals(), quiet: newQuiet()}
 	up.vitals.starts()
 	up.vitals.begins()
 	up.vitals.listens(true)

@@ -52,6 +52,12 @@ func runNode(t *testing.T, pool *pgxpool.Pool, change func(*Config), parts ...ha
 	if err != nil {
 		t.Fatal(err)
 	}
+	return node, keepRunning(t, node)
+}
+
+// keepRunning runs a node until the test ends, or until the returned function stops it.
+func keepRunning(t *testing.T, node *Node) (stop func()) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- node.Run(ctx) }()
@@ -68,7 +74,7 @@ func runNode(t *testing.T, pool *pgxpool.Pool, change func(*Config), parts ...ha
 		}
 	}
 	t.Cleanup(stop)
-	return node, stop
+	return stop
 }
 
 // eventually waits until the condition holds, asking again and again, and fails the test after the deadline.

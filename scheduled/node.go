@@ -16,6 +16,7 @@ type Node struct {
 	statements statements
 	metrics    *metrics
 	vitals     *vitals
+	quiet      *quiet
 }
 
 // New checks the configuration; the error names each bad field. It connects to nothing yet.
@@ -28,7 +29,7 @@ func New(config Config) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Node{config: config, statements: statements{schema}, metrics: newMetrics(config), vitals: newVitals()}, nil
+	return &Node{config: config, statements: statements{schema}, metrics: newMetrics(config), vitals: newVitals(), quiet: newQuiet()}, nil
 }
 
 // Run works until ctx is done, then stops gracefully: it claims no more, lets running handlers end within the
