@@ -21,7 +21,7 @@ type httpSettings struct {
 
 func (s *httpSettings) options() []option {
 	return []option{
-		{flag: "http-addr", variable: "TASKTABLE_HTTP_ADDR", value: "address", set: listenAddress(&s.address),
+		{flag: "http-addr", variable: "TASKTABLE_HTTP_ADDR", value: "address", sample: ":8080", set: listenAddress(&s.address),
 			usage: "where to answer /livez and /readyz, as :8080 or 127.0.0.1:8080, without a password and without TLS (default nowhere)"},
 	}
 }

@@ -45,8 +45,8 @@ type serve struct {
 	community bool
 }
 
-func (p *program) serveCommand() *cobra.Command {
-	s := &serve{program: p, metrics: newMetrics()}
+// options are also those that the command config tells of.
+func (s *serve) options() []option {
 	options := append(s.database.options(), s.database.maxConnsOption(),
 		option{flag: "migrate", variable: "TASKTABLE_MIGRATE", usage: "first brings the schema to this program's version", set: toggle(&s.migrate)})
 	options = append(options, s.engine.options()...)
@@ -54,7 +54,11 @@ func (p *program) serveCommand() *cobra.Command {
 		usage: "also runs the tasks of the example community, the recurring ones included, and creates its tables in a schema community; its mails become rows of community.outbox unless there is a mail server"})
 	options = append(options, s.mail.options()...)
 	options = append(options, s.http.options()...)
-	options = append(options, s.log.options()...)
+	return append(options, s.log.options()...)
+}
+
+func (p *program) serveCommand() *cobra.Command {
+	s := &serve{program: p, metrics: newMetrics()}
 	return p.bind(&cobra.Command{
 		Use:   "serve",
 		Short: "Runs tasks when they are due, until a signal",
@@ -63,7 +67,7 @@ func (p *program) serveCommand() *cobra.Command {
   DATABASE_URL=postgres://user@host/db tasktable serve --queue default=50 --queue mail=5
   TASKTABLE_QUEUES=default=50,mail=5 TASKTABLE_LOG_FORMAT=json tasktable serve
   tasktable serve --queue critical=60 --queue default=30 --queue low=10 --share-slots    # weights of 6:3:1`,
-	}, options, func(command *cobra.Command) error { return s.run(command.Context()) })
+	}, s.options(), func(command *cobra.Command) error { return s.run(command.Context()) })
 }
 
 func (s *serve) run(ctx context.Context) (err error) {
