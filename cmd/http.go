@@ -22,7 +22,7 @@ type httpSettings struct {
 func (s *httpSettings) options() []option {
 	return []option{
 		{flag: "http-addr", variable: "TASKTABLE_HTTP_ADDR", value: "address", sample: ":8080", set: listenAddress(&s.address),
-			usage: "where to answer /livez and /readyz, as :8080 or 127.0.0.1:8080, without a password and without TLS (default nowhere)"},
+			usage: "where to answer /livez, /readyz and /metrics, as :8080 or 127.0.0.1:8080, without a password and without TLS (default nowhere)"},
 	}
 }
 
@@ -49,9 +49,10 @@ const (
 
 const httpIndex = `/livez    200 while this process works, 503 when only a restart helps
 /readyz   200 while this node can take tasks; else 503, with the reasons as JSON
+/metrics  what this process measures, for Prometheus
 `
 
-// httpServer answers probes from before the node begins until after it has ended. Without an address it does nothing.
+// httpServer answers probes, and scrapes, from before the node begins until after it has ended. Without an address it does nothing.
 type httpServer struct {
 	server *http.Server
 	node   atomic.Pointer[scheduled.Node] // nil until there is one
@@ -61,7 +62,7 @@ type httpServer struct {
 }
 
 // listen begins to answer. An address that is taken is an error before anything is claimed.
-func (s *httpSettings) listen(ctx context.Context, logger *slog.Logger) (*httpServer, error) {
+func (s *httpSettings) listen(ctx context.Context, metrics http.Handler, logger *slog.Logger) (*httpServer, error) {
 	h := &httpServer{since: time.Now(), ended: make(chan struct{}), log: logger}
 	if s.address == "" {
 		close(h.ended)
@@ -72,7 +73,7 @@ func (s *httpSettings) listen(ctx context.Context, logger *slog.Logger) (*httpSe
 		return nil, fmt.Errorf("--http-addr (TASKTABLE_HTTP_ADDR): %w", err)
 	}
 	h.server = &http.Server{
-		Handler:           h.handler(),
+		Handler:           h.handler(metrics),
 		ReadHeaderTimeout: httpReadWithin, ReadTimeout: httpReadWithin, WriteTimeout: httpWriteWithin, IdleTimeout: httpIdleFor,
 		MaxHeaderBytes: httpHeaderBytes, ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelDebug), // what clients do wrong
 	}
@@ -86,10 +87,11 @@ func (s *httpSettings) listen(ctx context.Context, logger *slog.Logger) (*httpSe
 	return h, nil
 }
 
-func (h *httpServer) handler() http.Handler {
+func (h *httpServer) handler(metrics http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/livez", func(w http.ResponseWriter, r *http.Request) { h.live().ServeHTTP(w, r) })
 	mux.HandleFunc("/readyz", func(w http.ResponseWriter, r *http.Request) { h.ready().ServeHTTP(w, r) })
+	mux.Handle("GET /metrics", metrics)
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		fmt.Fprint(w, httpIndex)

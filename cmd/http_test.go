@@ -75,6 +75,9 @@ func TestServeAnswersProbes(t *testing.T) {
 	if code, body := get(t, address+"/"); code != http.StatusOK || !strings.Contains(body, "/livez ") || !strings.Contains(body, "/readyz ") {
 		t.Errorf("/: %d: %s", code, body)
 	}
+	if code, body := get(t, address+"/metrics"); code != http.StatusOK || !strings.Contains(body, "\ntasktable_") || !strings.Contains(body, "\ngo_goroutines ") {
+		t.Errorf("/metrics: %d: %s", code, body)
+	}
 	if code, _ := get(t, address+"/debug/pprof/"); code != http.StatusNotFound {
 		t.Errorf("another path: %d", code)
 	}

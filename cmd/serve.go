@@ -79,7 +79,7 @@ func (s *serve) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	probed, err := s.http.listen(ctx, logger) // it answers until all else has ended
+	probed, err := s.http.listen(ctx, s.metrics.metricsHandler(), logger) // it answers until all else has ended
 	if err != nil {
 		return err
 	}
