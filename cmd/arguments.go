@@ -94,7 +94,8 @@ func (p *program) completed(options []option, complete completion, most int) cob
 		if complete == nil || most >= 0 && len(given) >= most {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		_ = resolve(options, command.Flags(), p.environment) // one that is wrong is told when the command runs
+		from, _ := p.sources(command.Flags()) // what is wrong is told when the command runs
+		_ = resolve(options, from)
 		found := slices.DeleteFunc(complete(command.Context(), prefix), func(one string) bool {
 			word, _, _ := strings.Cut(one, "\t")
 			return slices.Contains(given, word)

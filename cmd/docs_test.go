@@ -44,7 +44,7 @@ var fence = regexp.MustCompile("(?m)^```([^\n`]*)\n((?s:.*?))^```$")
 // markdownBlocks are the fenced blocks of all pages.
 func markdownBlocks(t *testing.T) (blocks []block) {
 	t.Helper()
-	for _, path := range sources(t, ".md") {
+	for _, path := range sourceFiles(t, ".md") {
 		text := readFile(t, path)
 		for _, at := range fence.FindAllStringSubmatchIndex(text, -1) {
 			blocks = append(blocks, block{
@@ -61,7 +61,7 @@ func markdownBlocks(t *testing.T) (blocks []block) {
 // packageBlocks are the blocks of code in the comments of packages.
 func packageBlocks(t *testing.T) (blocks []block) {
 	t.Helper()
-	for _, path := range sources(t, ".go") {
+	for _, path := range sourceFiles(t, ".go") {
 		if strings.HasSuffix(path, "_test.go") {
 			continue
 		}
@@ -138,9 +138,9 @@ func allBlocks(t *testing.T, language string) []block {
 	return slices.DeleteFunc(blocks, func(b block) bool { return b.language != language })
 }
 
-// sources are the files of a kind in the source tree, by their paths from its top; not those in folders that begin with a dot, nor test
+// sourceFiles are the files of a kind in the source tree, by their paths from its top; not those in folders that begin with a dot, nor test
 // data.
-func sources(t *testing.T, ending string) (paths []string) {
+func sourceFiles(t *testing.T, ending string) (paths []string) {
 	t.Helper()
 	err := filepath.WalkDir(repository, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
@@ -184,7 +184,7 @@ var inlineCommand = regexp.MustCompile("`((?:tasktable|make|go run \\.|go test) 
 // Commands within sentences are not run, but exist, with the options that they are given.
 func TestCommandsInSentences(t *testing.T) {
 	found := 0
-	for _, path := range sources(t, ".md") {
+	for _, path := range sourceFiles(t, ".md") {
 		text := fence.ReplaceAllStringFunc(readFile(t, path), func(block string) string { return strings.Repeat("\n", strings.Count(block, "\n")) })
 		for _, at := range inlineCommand.FindAllStringSubmatchIndex(text, -1) {
 			found++

@@ -1,17 +1,16 @@
 package cmd
 
 import (
-	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 )
 
-// option is one setting: a flag and an environment variable, the flag winning over the variable over the default. Both
-// are text until resolve, so each goes through the same check and the same message.
+// option is one setting: a flag, an environment variable, and a key of the configuration file, of which the first that is given wins.
+// All are text until resolve, so each goes through the same check and the same message.
 type option struct {
 	flag     string
 	short    string // a letter that does for the flag
@@ -19,6 +18,7 @@ type option struct {
 	usage    string
 	value    string // what the value is, for the help: "duration"; "": on or off
 	fallback string // the default, written as a user would
+	sample   string // a value for the example of a configuration file, where neither the default nor its kind of value will do
 	many     bool   // may be given several times
 	secret   bool   // what was given is never shown
 	set      func(text string) error
@@ -37,51 +37,20 @@ func (o *option) help() string {
 	if o.fallback != "" {
 		help += " (default " + o.fallback + ")"
 	}
+	if o.secret && o.variable != "" {
+		help += "; $" + o.variable + variableOfFile + " names a file with it"
+	}
 	if o.variable != "" {
 		help += " [$" + o.variable + "]"
 	}
 	return help
 }
 
-// text is what holds of flag, variable and default. An empty one counts as not given; an empty flag hides the variable,
-// so that `--database-url=` chooses the default against the environment.
-func (o *option) text(flags *pflag.FlagSet, environment environment) string {
-	if flag := flags.Lookup(o.flag); flag != nil && flag.Changed {
-		if given := flag.Value.(*rawValue).joined(); given != "" {
-			return given
-		}
-		return o.fallback
-	}
-	if given := environment.get(o.variable); given != "" {
-		return given
-	}
-	return o.fallback
-}
-
-// resolve sets all options and names all that are wrong, not just the first.
-func resolve(options []option, flags *pflag.FlagSet, environment environment) error {
-	var errs []error
-	for _, o := range options {
-		text := o.text(flags, environment)
-		if text == "" {
-			continue
-		}
-		if err := o.set(text); err != nil {
-			errs = append(errs, o.wrong(err, text))
-		}
-	}
-	return errors.Join(errs...)
-}
-
 // credentials are a name and a password as URLs have them: one may be given where only its host was asked for.
 var credentials = regexp.MustCompile(`[^\s/]:[^\s/]*@`)
 
-func (o *option) wrong(rule error, text string) error {
-	if o.secret || credentials.MatchString(text) {
-		return usage("%s %w", o.name(), rule)
-	}
-	return usage("%s %w, got %q", o.name(), rule, text)
-}
+// hides says that the text is not to be shown.
+func (o *option) hides(text string) bool { return o.secret || credentials.MatchString(text) }
 
 // bind makes a command of its options and of what it does once they are set.
 func (p *program) bind(command *cobra.Command, options []option, run func(*cobra.Command) error) *cobra.Command {
@@ -91,11 +60,9 @@ func (p *program) bind(command *cobra.Command, options []option, run func(*cobra
 // bindArguments is bind for a command that takes arguments.
 func (p *program) bindArguments(command *cobra.Command, options []option, takes arguments, run func(*cobra.Command) error) *cobra.Command {
 	command.Flags().SortFlags = false
-	for _, o := range options {
+	for _, o := range append(slices.Clone(options), configOption(new(string))) {
 		flag := command.Flags().VarPF(&rawValue{option: o}, o.flag, o.short, o.help())
-		if o.variable != "" {
-			p.variables = append(p.variables, o.variable)
-		}
+		p.know(o)
 		if o.value == "" {
 			flag.NoOptDefVal = "true"
 		}
@@ -106,7 +73,11 @@ func (p *program) bindArguments(command *cobra.Command, options []option, takes 
 	command.Args = takes.check
 	command.ValidArgsFunction = p.completed(options, takes.complete, takes.most)
 	command.RunE = func(command *cobra.Command, given []string) error {
-		if err := resolve(options, command.Flags(), p.environment); err != nil {
+		from, err := p.sources(command.Flags())
+		if err != nil {
+			return err
+		}
+		if err := resolve(options, from); err != nil {
 			return err
 		}
 		if takes.set != nil {
@@ -117,6 +88,20 @@ func (p *program) bindArguments(command *cobra.Command, options []option, takes 
 		return run(command)
 	}
 	return command
+}
+
+// know keeps what variables and keys there are.
+func (p *program) know(o option) {
+	if o.variable == "" {
+		return
+	}
+	p.variables = append(p.variables, o.variable)
+	if o.secret {
+		p.variables = append(p.variables, o.variable+variableOfFile)
+	}
+	if key := o.key(); key != "" && !slices.ContainsFunc(p.settable, func(known option) bool { return known.key() == key }) {
+		p.settable = append(p.settable, o)
+	}
 }
 
 // rawValue keeps what flags said, for resolve.

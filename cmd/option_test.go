@@ -148,7 +148,7 @@ func TestRetentionIsAPeriodOrOff(t *testing.T) {
 
 func TestHelpOfEachFlagShowsItsVariable(t *testing.T) {
 	p := &program{stdout: io.Discard, stderr: io.Discard}
-	withoutVariable := map[string]bool{"help": true, "version": true, "yes": true}
+	withoutVariable := map[string]bool{"help": true, "version": true, "yes": true, "example": true}
 	// What these commands are about is said on the command line alone: a variable that somebody has forgotten would change it.
 	aboutTasks := map[string]bool{"tasks": true, "dead": true, "recurring": true, "queues": true, "nodes": true, "stats": true}
 	seen := 0

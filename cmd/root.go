@@ -23,10 +23,11 @@ const rootHelp = `Tasktable schedules tasks in a Postgres table and runs them at
 Without DATABASE_URL the commands use a private Postgres on this machine, which keeps its data between
 runs and stops with the last command that uses it.
 
-Options are flags, and environment variables where one is shown in brackets. The flag wins over the variable, the
-variable over the default; an empty one counts as not given. Data goes to stdout, logs and errors to stderr.
+Options are flags, and environment variables where one is shown in brackets; these may also stand in a file that --config
+names. The flag wins over the variable, the variable over the file, the file over the default; an empty one counts as not
+given. Data goes to stdout, logs and errors to stderr.
 Shells complete commands, options, ids, types and queues: tasktable completion --help.
-SIGINT, SIGTERM and SIGHUP stop a command gracefully, a second one at once.
+SIGINT, SIGTERM and SIGHUP stop a command gracefully, a second one at once. SIGTSTP makes serve quiet.
 
 ` + exitCodes
 
@@ -44,6 +45,7 @@ type program struct {
 	stderr      io.Writer
 	now         time.Time              // what times are told by; zero: the database's
 	variables   []string               // all that are options of some command
+	settable    []option               // those that a configuration file may say, each once
 	tidy        atomic.Pointer[func()] // what must be put right before an end at once; nil: nothing
 }
 
@@ -95,8 +97,8 @@ func (p *program) rootCommand() *cobra.Command {
 	root.SetErr(p.stderr)
 	root.SetFlagErrorFunc(flagError)
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", ".FlagUsagesWrapped 110"))
-	root.AddCommand(p.migrateCommand(), p.serveCommand(), p.tasksCommand(), p.whyCommand(), p.deadCommand(), p.recurringCommand(),
-		p.queuesCommand(), p.nodesCommand(), p.statsCommand(),
+	root.AddCommand(p.migrateCommand(), p.serveCommand(), p.configCommand(), p.tasksCommand(), p.whyCommand(), p.deadCommand(),
+		p.recurringCommand(), p.queuesCommand(), p.nodesCommand(), p.statsCommand(),
 		p.reconcileCommand(), p.doctorCommand(), p.metricsCommand(), p.benchCommand(), p.proveCommand(), p.demoCommand())
 	return root
 }

@@ -31,8 +31,9 @@ stay when the node stops, and fire while some node works their types.
 With OTEL_EXPORTER_OTLP_ENDPOINT, as http://localhost:4318, a span of each attempt goes there by OTLP over HTTP. The
 other standard variables of OpenTelemetry count, too. There are no flags for it.
 
-At a signal it claims no more, lets running tasks end within --shutdown-timeout, then interrupts them and queues them
-again.`
+At SIGINT or SIGTERM it claims no more, lets running tasks end within --shutdown-timeout, then interrupts them and queues
+them again. At SIGTSTP it becomes quiet: it claims and starts nothing new, hands back what has not begun, and lets what
+runs end, however long that takes; SIGCONT ends that. So it does at Ctrl-Z, in place of what the shell has it for.`
 
 // serve is one node.
 type serve struct {
@@ -40,6 +41,7 @@ type serve struct {
 	database databaseSettings
 	engine   engineSettings
 	mail     mailSettings
+	http     httpSettings
 	log      logSettings
 	metrics  *metrics
 
@@ -47,15 +49,20 @@ type serve struct {
 	community bool
 }
 
-func (p *program) serveCommand() *cobra.Command {
-	s := &serve{program: p, metrics: newMetrics()}
+// options are also those that the command config tells of.
+func (s *serve) options() []option {
 	options := append(s.database.options(), s.database.maxConnsOption(),
 		option{flag: "migrate", variable: "TASKTABLE_MIGRATE", usage: "first brings the schema to this program's version", set: toggle(&s.migrate)})
 	options = append(options, s.engine.options()...)
 	options = append(options, option{flag: "community", variable: "TASKTABLE_COMMUNITY", set: toggle(&s.community),
 		usage: "also runs the tasks of the example community, the recurring ones included, and creates its tables in a schema community; its mails become rows of community.outbox unless there is a mail server"})
 	options = append(options, s.mail.options()...)
-	options = append(options, s.log.options()...)
+	options = append(options, s.http.options()...)
+	return append(options, s.log.options()...)
+}
+
+func (p *program) serveCommand() *cobra.Command {
+	s := &serve{program: p, metrics: newMetrics()}
 	return p.bind(&cobra.Command{
 		Use:   "serve",
 		Short: "Runs tasks when they are due, until a signal",
@@ -64,10 +71,12 @@ func (p *program) serveCommand() *cobra.Command {
   DATABASE_URL=postgres://user@host/db tasktable serve --queue default=50 --queue mail=5
   TASKTABLE_QUEUES=default=50,mail=5 TASKTABLE_LOG_FORMAT=json tasktable serve
   tasktable serve --queue critical=60 --queue default=30 --queue low=10 --share-slots    # weights of 6:3:1`,
-	}, options, func(command *cobra.Command) error { return s.run(command.Context()) })
+	}, s.options(), func(command *cobra.Command) error { return s.run(command.Context()) })
 }
 
 func (s *serve) run(ctx context.Context) (err error) {
+	signals, release := quietSignals()
+	defer release()
 	logger := s.log.logger(s.stderr)
 	s.environment.warnUnknown(s.variables, logger)
 	registry, err := s.registry(logger) // before the database: a wrong option need not start one
@@ -79,6 +88,11 @@ func (s *serve) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer flush()
+	probed, err := s.http.listen(ctx, s.metrics.metricsHandler(), logger) // it answers until all else has ended
+	if err != nil {
+		return err
+	}
+	defer probed.close()
 	d, err := s.database.open(ctx, logger)
 	if err != nil {
 		return err
@@ -87,7 +101,13 @@ func (s *serve) run(ctx context.Context) (err error) {
 	if err := s.prepare(ctx, d); err != nil {
 		return err
 	}
-	return s.node(ctx, d, registry, tracer, logger)
+	node, err := s.node(d, registry, tracer, logger)
+	if err != nil {
+		return err
+	}
+	probed.node.Store(node)
+	go obey(ctx, signals, node.Quiet, node.Unquiet)
+	return s.serve(ctx, node, logger)
 }
 
 // registry is the union that this program can run.
@@ -134,7 +154,7 @@ func (s *serve) prepare(ctx context.Context, d *database) error {
 	return fmt.Errorf("%w: run %q, or serve with --migrate (TASKTABLE_MIGRATE=true)", err, command)
 }
 
-func (s *serve) node(ctx context.Context, d *database, registry *handlers.Registry, tracer trace.TracerProvider, logger *slog.Logger) error {
+func (s *serve) node(d *database, registry *handlers.Registry, tracer trace.TracerProvider, logger *slog.Logger) (*scheduled.Node, error) {
 	config := scheduled.Config{
 		Pool: d.pool, Connect: d.session, Handlers: registry, Schema: s.database.schema, Version: version(), Logger: logger,
 		Metrics: s.metrics.registry, Tracer: tracer,
@@ -145,15 +165,20 @@ func (s *serve) node(ctx context.Context, d *database, registry *handlers.Regist
 	}
 	node, err := scheduled.New(config)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	logger.Info("serving", "database", address(d.pool.Config().ConnConfig), "schema", s.database.schema, "types", registry.Types(),
 		"queues", s.engine.queues, "paused", s.engine.pausedNames(), "version", version())
+	return node, nil
+}
+
+// serve runs the node until ctx is done and it has stopped.
+func (s *serve) serve(ctx context.Context, node *scheduled.Node, logger *slog.Logger) error {
 	stopping := sync.OnceFunc(func() {
 		logger.Info("stopping; a second signal ends it at once", "reason", context.Cause(ctx))
 	})
 	defer context.AfterFunc(ctx, stopping)()
-	err = node.Run(ctx)
+	err := node.Run(ctx)
 	if ctx.Err() != nil {
 		stopping() // before "stopped", should the node have been faster
 	}

@@ -44,6 +44,8 @@ func TestBadUsageNamesTheOptionAndTheRule(t *testing.T) {
 		{"all at once", []string{"TASKTABLE_LOG_LEVEL=loud"}, []string{"serve", "--engine-conns=2"}, []string{"--engine-conns (", "--log-level ("}},
 		{"session URL alone", []string{"DATABASE_URL=", "TASKTABLE_SESSION_DATABASE_URL=postgres://127.0.0.1:1/x"}, []string{"serve"},
 			[]string{"--session-database-url (TASKTABLE_SESSION_DATABASE_URL) needs --database-url (DATABASE_URL)"}},
+		{"HTTP address", nil, []string{"serve", "--http-addr=8080"}, []string{`--http-addr (TASKTABLE_HTTP_ADDR) must be host:port or :port, such as :8080`, `got "8080"`}},
+		{"HTTP port", []string{"TASKTABLE_HTTP_ADDR=:http"}, []string{"serve"}, []string{`--http-addr (TASKTABLE_HTTP_ADDR) must be host:port`, `got ":http"`}},
 		{"mail server without sender", nil, []string{"serve", "--smtp-host=mail"}, []string{"--smtp-from (TASKTABLE_SMTP_FROM) is missing"}},
 		{"sender without mail server", []string{"TASKTABLE_SMTP_FROM=a@example.org"}, []string{"serve"}, []string{"--smtp-host (TASKTABLE_SMTP_HOST) is missing"}},
 		{"mail server with port", nil, []string{"serve", "--smtp-host=mail:25"}, []string{`--smtp-host (TASKTABLE_SMTP_HOST) must be a host name or an IP address, without a port, got "mail:25"`}},

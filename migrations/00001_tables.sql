@@ -254,8 +254,8 @@ COMMENT ON COLUMN tasktable.nodes.number IS 'New for each process and each new s
 COMMENT ON COLUMN tasktable.nodes.service IS 'The service it belongs to.';
 COMMENT ON COLUMN tasktable.nodes.version IS 'The service''s version.';
 COMMENT ON COLUMN tasktable.nodes.host IS 'Host and process id.';
-COMMENT ON COLUMN tasktable.nodes.queues IS 'The queues it works, with the slots for each.';
-COMMENT ON COLUMN tasktable.nodes.types IS 'The types it has handlers for.';
+COMMENT ON COLUMN tasktable.nodes.queues IS 'The queues it works, with the slots for each; none while it is quiet.';
+COMMENT ON COLUMN tasktable.nodes.types IS 'The types it has handlers for; none while it is quiet.';
 COMMENT ON COLUMN tasktable.nodes.started_at IS 'When it began.';
 COMMENT ON COLUMN tasktable.nodes.led_at IS 'When it last began to lead; null if it never did. Who leads is the newest of those that live.';
 COMMENT ON COLUMN tasktable.nodes.silent_at IS 'Its last sign of life, noted when its lock is found free; 5 seconds after it the node counts as dead.';

@@ -7,5 +7,7 @@
 // outcome recorded with those of others in one commit (settler.go, settle.go). The leader takes back what dead nodes held and
 // what outlived its lease (reclaim.go). The session (session.go) is the connection that says that a node lives.
 //
+// What the parts note of themselves answers probes (health.go); a node that is quiet starts nothing new (quiet.go).
+//
 // A node is started by New and Run; see the example. Tests of handlers need none of this: see package scheduledtest.
 package scheduled

@@ -14,6 +14,7 @@ import (
 // edited ones released that still wait, and renews the leases of those that wait long for a slot. NOTIFY only hastens it.
 type keeper struct {
 	worker *worker
+	vitals *vitals
 }
 
 // every is a second, or less where the start allowance is short: a lease must be renewed before it is over.
@@ -32,22 +33,39 @@ func (k *keeper) run(ctx context.Context) {
 		case <-ticker.C:
 			k.runOnce(ctx)
 		case <-writable.C:
-			k.evictReadOnly(ctx)
+			writable.Reset(k.askPool(ctx))
 		}
 	}
 }
 
-// writableEvery is how often the pool is asked whether it still leads to a server that takes writes.
-const writableEvery = 10 * time.Second
+const (
+	// writableEvery is how often the pool is asked whether it still leads to a server that takes writes, and so whether it is answered.
+	writableEvery = 10 * time.Second
+	// poolPatience is how long the answer may take; then it counts as none, and is asked for again after poolAgain.
+	poolPatience = 5 * time.Second
+	poolAgain    = 2 * time.Second
+)
 
-// evictReadOnly has the engine's pool connect anew if it leads to a standby. The session sees that for itself; but the two may go different
-// ways, past a proxy or not, and River, which could fetch nothing over such connections, keeps them.
-func (k *keeper) evictReadOnly(ctx context.Context) {
-	err := k.worker.enginePool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error { return refuseReadOnly(ctx, conn.Conn()) })
-	if errors.Is(err, errReadOnly) {
+// askPool has the engine's pool connect anew if it leads to a standby. The session sees that for itself; but the two may go different
+// ways, past a proxy or not, and River, which could fetch nothing over such connections, keeps them. It returns when to ask again.
+func (k *keeper) askPool(ctx context.Context) (again time.Duration) {
+	asking, cancel := context.WithTimeout(ctx, poolPatience)
+	defer cancel()
+	err := k.worker.enginePool.AcquireFunc(asking, func(conn *pgxpool.Conn) error { return refuseReadOnly(asking, conn.Conn()) })
+	switch {
+	case err == nil:
+		k.vitals.answers(true)
+		return writableEvery
+	case ctx.Err() != nil:
+		return writableEvery
+	case errors.Is(err, errReadOnly):
 		k.worker.log.Warn("the pool's connections lead to a standby; connecting anew", "error", err)
 		k.worker.enginePool.Reset()
+	default:
+		k.worker.log.Warn("the engine's pool was not answered; asking again", "error", err, "in", poolAgain)
 	}
+	k.vitals.answers(false)
+	return poolAgain
 }
 
 // runOnce does one pass over the claims that are not quite new.

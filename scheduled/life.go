@@ -35,6 +35,8 @@ type life struct {
 	river      *river.Client[pgx.Tx]
 	pool       *pgxpool.Pool // the engine's own, and River's
 	log        *slog.Logger
+	vitals     *vitals
+	quiet      *quiet
 
 	wake  chan struct{} // look now: something is due
 	freed chan struct{} // look if there was no room: there may be now
@@ -61,7 +63,8 @@ func (n *Node) begin(ctx context.Context, previousBackend uint32) (*life, error)
 	if err != nil {
 		return nil, err
 	}
-	l := &life{config: n.config, statements: n.statements, metrics: n.metrics, session: session, wake: make(chan struct{}, 1), freed: make(chan struct{}, 1)}
+	l := &life{config: n.config, statements: n.statements, metrics: n.metrics, vitals: n.vitals, quiet: n.quiet, session: session,
+		wake: make(chan struct{}, 1), freed: make(chan struct{}, 1)}
 	if err := l.prepare(ctx, clock); err != nil {
 		session.close(context.WithoutCancel(ctx))
 		if l.pool != nil {
@@ -73,7 +76,7 @@ func (n *Node) begin(ctx context.Context, previousBackend uint32) (*life, error)
 }
 
 func (l *life) prepare(ctx context.Context, clock *clock) (err error) {
-	if err := l.session.register(ctx, l.config, l.statements); err != nil {
+	if err := l.session.register(ctx, l.config, l.statements, l.quiet.on()); err != nil {
 		return err
 	}
 	if err := l.session.ping(ctx); err != nil { // learns the database's clock before anything is timed by it
@@ -89,13 +92,13 @@ func (l *life) prepare(ctx context.Context, clock *clock) (err error) {
 	l.worker = &worker{
 		config: l.config, statements: l.statements, enginePool: l.pool, settler: l.settler, metrics: l.metrics, clock: clock, averages: &averages{},
 		gates: newGroup(gateMost, (*gateAsk).weight), doneJobs: newGroup[*doneJob](1000, nil), alive: l.session.alive, freed: func() { tell(l.freed) }, log: l.log,
-		slots: newSlots(working, l.config.ShareSlots), stopping: make(chan struct{}), runs: map[int64]*run{},
+		slots: newSlots(working, l.config.ShareSlots), stopping: make(chan struct{}), quiet: l.quiet, runs: map[int64]*run{},
 		txSlots: newSlots(map[string]int{"": max(1, int(l.config.Pool.Config().MaxConns)-2)}, false),
 	}
 	l.worker.tracing = newTracing(l.config.Tracer, l.session.number)
 	l.worker.pace = newPace()
 	l.worker.gates.limit = l.worker.pace.limit
-	l.keeper = &keeper{worker: l.worker}
+	l.keeper = &keeper{worker: l.worker, vitals: l.vitals}
 	l.dead = newUndertaker(l.config.OnDead, l.log)
 	l.worker.dead = l.dead
 	l.retainer = &retainer{pool: l.pool, statements: l.statements, config: l.config, leads: l.session.leading.Load, log: l.log}
@@ -106,7 +109,7 @@ func (l *life) prepare(ctx context.Context, clock *clock) (err error) {
 	l.census = &census{
 		pool: l.pool, statements: l.statements, metrics: l.metrics, every: cmp.Or(l.config.censusEvery, censusEvery), leads: l.session.leading.Load, log: l.log,
 	}
-	if l.river, err = newRiver(l.config, l.pool, l.session.number, l.worker.work, l.metrics.hooks()...); err != nil {
+	if l.river, err = newRiver(l.config, l.pool, l.session.number, l.quiet, l.worker.work, l.metrics.hooks()...); err != nil {
 		return err
 	}
 	l.leader = newLeader(l.session, l.statements, l.config, l.river, l.worker.averages)
@@ -201,6 +204,7 @@ func (l *life) run(ctx context.Context) error {
 		lost = fmt.Errorf("start River: %w", err)
 		endSession(lost)
 	} else {
+		l.vitals.begins()
 		l.log.Info("node is up", "service", l.config.Service, "queues", l.config.Queues, "types", l.config.Handlers.Types())
 	}
 	select {
@@ -209,6 +213,7 @@ func (l *life) run(ctx context.Context) error {
 		close(stopLeading)
 	case <-sessionCtx.Done():
 		lost = context.Cause(sessionCtx)
+		l.vitals.loses()
 		l.log.Error("session lost; handlers are stopped", "error", lost)
 		endHandlers(handlers.ErrLeaseLost)
 	}
@@ -307,6 +312,7 @@ func (l *life) listener() *listener {
 		wake:       func() { tell(l.wake) },
 		held:       l.keeper.one,
 		dead:       func(text string) { l.dead.heard(l.session.number, text) },
+		listening:  l.vitals.listens,
 		relistened: func(ctx context.Context) { tell(l.wake); l.keeper.runOnce(ctx) },
 	}
 }

@@ -20,6 +20,7 @@ type listener struct {
 	wake       func()
 	held       func(ctx context.Context, fence int64)
 	dead       func(text string)
+	listening  func(bool)
 	relistened func(ctx context.Context) // looks for what was missed while nobody listened
 }
 
@@ -60,6 +61,8 @@ func (l *listener) listen(ctx context.Context) error {
 			return fmt.Errorf("listen: %w", err)
 		}
 	}
+	l.listening(true)
+	defer l.listening(false)
 	l.relistened(ctx)
 	for {
 		notification, err := conn.WaitForNotification(ctx)

@@ -39,6 +39,8 @@ func (l *life) keepSession(ctx context.Context, stopLeading <-chan struct{}) err
 		case <-stopLeading:
 			stopLeading, stopping = nil, true
 			err = l.session.resign(ctx)
+		case <-l.quiet.changed:
+			pass, err = l.tick(ctx, stopping, due, death)
 		case <-tick.C:
 			pass, err = l.tick(ctx, stopping, due, death)
 		case <-death.C:
@@ -59,6 +61,8 @@ func (l *life) keepSession(ctx context.Context, stopLeading <-chan struct{}) err
 		case <-l.freed:
 			pass = full > 0
 		}
+		l.vitals.turns()
+		pass = pass && !stopping // also where it could not resign
 		if lost := l.lost(ctx, err); lost != nil {
 			return lost
 		}
@@ -80,7 +84,13 @@ func (l *life) keepSession(ctx context.Context, stopLeading <-chan struct{}) err
 // tick pings, and on the leader looks at nodes, leases and lanes. It reports whether a pass is due now; else it sets the timer.
 // Another is set for when a silent node counts as dead: that need not wait for the next tick.
 func (l *life) tick(ctx context.Context, stopping bool, due, death *time.Timer) (pass bool, err error) {
-	if stopping || l.progress.rests() && !l.session.leads {
+	on := l.quiet.on()
+	if on != l.session.quiet && !stopping {
+		if err := l.heed(ctx, on); err != nil {
+			return false, err
+		}
+	}
+	if stopping || on || l.progress.rests() && !l.session.leads {
 		return false, l.session.ping(ctx)
 	}
 	if !l.session.leads {

@@ -33,6 +33,13 @@ func testLogger() *slog.Logger {
 // startNode runs a node until the test ends, or until the returned function stops it.
 func startNode(t *testing.T, pool *pgxpool.Pool, change func(*Config), parts ...handlers.Part) (stop func()) {
 	t.Helper()
+	_, stop = runNode(t, pool, change, parts...)
+	return stop
+}
+
+// runNode is startNode for a test that asks the node something.
+func runNode(t *testing.T, pool *pgxpool.Pool, change func(*Config), parts ...handlers.Part) (node *Node, stop func()) {
+	t.Helper()
 	registry, err := handlers.NewRegistry(parts...)
 	if err != nil {
 		t.Fatal(err)
@@ -41,10 +48,16 @@ func startNode(t *testing.T, pool *pgxpool.Pool, change func(*Config), parts ...
 	if change != nil {
 		change(&config)
 	}
-	node, err := New(config)
+	node, err = New(config)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return node, keepRunning(t, node)
+}
+
+// keepRunning runs a node until the test ends, or until the returned function stops it.
+func keepRunning(t *testing.T, node *Node) (stop func()) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- node.Run(ctx) }()

@@ -15,6 +15,8 @@ type Node struct {
 	config     Config
 	statements statements
 	metrics    *metrics
+	vitals     *vitals
+	quiet      *quiet
 }
 
 // New checks the configuration; the error names each bad field. It connects to nothing yet.
@@ -27,7 +29,7 @@ func New(config Config) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Node{config: config, statements: statements{schema}, metrics: newMetrics(config)}, nil
+	return &Node{config: config, statements: statements{schema}, metrics: newMetrics(config), vitals: newVitals(), quiet: newQuiet()}, nil
 }
 
 // Run works until ctx is done, then stops gracefully: it claims no more, lets running handlers end within the
@@ -37,6 +39,9 @@ func New(config Config) (*Node, error) {
 // a pooler (ErrPooler), or Config.Metrics has another node's metrics. Once it has begun it does not give up: when it loses touch with the database it stops its handlers,
 // and begins again as a new node when it can.
 func (n *Node) Run(ctx context.Context) error {
+	n.vitals.starts()
+	defer n.vitals.ends()
+	defer context.AfterFunc(ctx, n.vitals.stops)()
 	if err := migrations.Check(ctx, n.config.Pool, n.config.Schema); err != nil {
 		if ctx.Err() != nil {
 			return nil //nolint:nilerr // stopped before it began, as asked
@@ -51,6 +56,7 @@ func (n *Node) Run(ctx context.Context) error {
 	var backend uint32
 	begun := false
 	for delay := 200 * time.Millisecond; ; delay = min(2*delay, 2*time.Second) {
+		n.vitals.turns()
 		life, err := n.begin(ctx, backend)
 		if err == nil {
 			begun, delay = true, 200*time.Millisecond

@@ -85,7 +85,7 @@ func TestReadOnlyPoolIsEvicted(t *testing.T) {
 	for _, conn := range taken {
 		conn.Release()
 	}
-	tr.keeper.evictReadOnly(t.Context())
+	tr.keeper.askPool(t.Context())
 	conn, err := tr.life.pool.Acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -2,7 +2,6 @@ package scheduled
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -57,6 +56,7 @@ type session struct {
 	refusedAt  time.Time    // when the leader's lock was last asked for in vain, another's then
 	answeredAt atomic.Int64 // when the last answered question was sent; monotonic nanoseconds since start
 	start      time.Time
+	quiet      bool // the node's row says that it works nothing; for the goroutine that owns the connection
 }
 
 // lockClass keeps the locks of two schemas in one database apart; the second key of a node's lock is its number, of the
@@ -130,16 +130,16 @@ WITH node AS (
 SELECT number, pg_try_advisory_lock($9, number::int) FROM node`
 
 // register gives the node its number and takes the lock on it.
-func (s *session) register(ctx context.Context, config Config, st statements) error {
-	working, types := config.works()
-	queues, err := json.Marshal(working)
+func (s *session) register(ctx context.Context, config Config, st statements, quiet bool) error {
+	queues, types, err := working(config, quiet)
 	if err != nil {
-		return fmt.Errorf("encode queues: %w", err)
+		return err
 	}
+	s.quiet = quiet
 	host, _ := os.Hostname() // a node without a name is still a node
 	var locked bool
 	err = s.conn.QueryRow(ctx, st.schema.SQL(registerSQL), config.Service, config.Version,
-		fmt.Sprintf("%s/%d", host, os.Getpid()), string(queues), types, config.ShareSlots, declares(config.Recurring), config.OnDead != nil,
+		fmt.Sprintf("%s/%d", host, os.Getpid()), queues, types, config.ShareSlots, declares(config.Recurring), config.OnDead != nil,
 		lockClass(s.schema, "node")).Scan(&s.number, &locked)
 	if err != nil {
 		return fmt.Errorf("register node: %w", err)
@@ -202,29 +202,35 @@ func (s *session) learn(now, sent time.Time) {
 	s.answered(sent)
 }
 
-// ping keeps the session alive while the node stops.
+const pingSQL = `SELECT clock_timestamp(), current_setting('transaction_read_only') = 'on'`
+
+// ping keeps the session alive while the node does not lead, and must not: while it stops, is quiet, or lets another lead.
 func (s *session) ping(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, sessionTimeout)
 	defer cancel()
 	sent := time.Now()
 	var now time.Time
-	if err := s.conn.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&now); err != nil {
+	var readOnly bool
+	if err := s.conn.QueryRow(ctx, pingSQL).Scan(&now, &readOnly); err != nil {
 		return fmt.Errorf("ping: %w", err)
+	}
+	if readOnly {
+		return s.demoted(ctx)
 	}
 	s.learn(now, sent)
 	return nil
 }
 
-// resign lets another node lead at once.
+// resign lets another node lead at once. If the server does not do it, the node leads on, so that somebody does.
 func (s *session) resign(ctx context.Context) error {
 	if !s.leads {
 		return nil
 	}
-	s.leads = false
-	s.leading.Store(false)
 	if _, err := s.conn.Exec(ctx, "SELECT pg_advisory_unlock($1, 0)", lockClass(s.schema, "leader")); err != nil {
 		return fmt.Errorf("resign: %w", err)
 	}
+	s.leads = false
+	s.leading.Store(false)
 	return nil
 }
 

@@ -38,7 +38,8 @@ type worker struct {
 	slots    *slots
 	handlers context.Context // ends when the node fences itself or interrupts its handlers, with the reason as its cause
 	settling context.Context // ends when the node gives up settling
-	stopping chan struct{}   // closed when nothing new may start
+	stopping chan struct{}   // closed when nothing new may start any more
+	quiet    *quiet          // says whether nothing new may start for now
 
 	mu   sync.Mutex
 	runs map[int64]*run
@@ -156,11 +157,9 @@ type batch struct {
 
 func (b *batch) serve(runs []*run) {
 	for len(runs) > 0 {
-		select {
-		case <-b.stopping:
-			b.releaseAll(runs, "the node is shutting down")
+		if why := b.halted(); why != "" {
+			b.releaseAll(runs, why)
 			return
-		default:
 		}
 		first := runs[0]
 		wait := max(b.clock.until(first.Due), time.Until(first.notBefore))
@@ -176,6 +175,7 @@ func (b *batch) serve(runs []*run) {
 			b.checkWaiting(first)
 			runs = b.left(runs)
 		case <-b.stopping:
+		case <-b.quiet.begins():
 		}
 		timer.Stop()
 	}
@@ -187,8 +187,9 @@ func (b *batch) enter(slot *slotRequest, runs []*run) (entered bool, left []*run
 	case <-slot.granted:
 		return true, runs
 	case <-b.stopping:
-		b.releaseAll(runs, "the node is shutting down")
-		return false, nil
+		return false, runs // serve releases them
+	case <-b.quiet.begins():
+		return false, runs
 	case <-runs[0].poke:
 		b.checkWaiting(runs[0])
 		return false, b.left(runs)
@@ -213,9 +214,8 @@ func (b *batch) serveDue(runs []*run) []*run {
 	patience := time.NewTimer(gateValid) // one for all of them, set anew for each
 	defer patience.Stop()
 	for i, r := range runs[:due] {
-		if b.stopped() {
-			b.releaseAll(runs[i:], "the node is shutting down")
-			return nil
+		if b.halted() != "" {
+			return runs[i:]
 		}
 		if asked.rows == nil || time.Since(asked.at) > gateValid {
 			return runs[i:]
@@ -244,12 +244,15 @@ func (b *batch) left(runs []*run) []*run {
 	return left
 }
 
-func (b *batch) stopped() bool {
+// halted says why nothing new may start, or nothing if it may.
+func (b *batch) halted() string {
 	select {
 	case <-b.stopping:
-		return true
+		return "the node is shutting down"
+	case <-b.quiet.begins():
+		return "the node is quiet"
 	default:
-		return false
+		return ""
 	}
 }
 

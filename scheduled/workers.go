@@ -28,7 +28,8 @@ var longAgo = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // newRiver makes the node's River client: a worker for each type, all of which hand their batches to work. River only
 // carries: its retries, timeouts, leader and maintenance are off, since the table does what they are for.
-func newRiver(config Config, pool *pgxpool.Pool, number int64, work func(job riverJob, holds []hold), hooks ...rivertype.Hook) (*river.Client[pgx.Tx], error) {
+func newRiver(config Config, pool *pgxpool.Pool, number int64, quiet *quiet, work func(job riverJob, holds []hold),
+	hooks ...rivertype.Hook) (*river.Client[pgx.Tx], error) {
 	workers := river.NewWorkers()
 	log := config.Logger.With("node", number)
 	_, types := config.works()
@@ -45,7 +46,7 @@ func newRiver(config Config, pool *pgxpool.Pool, number int64, work func(job riv
 		queues = map[string]river.QueueConfig{"nobody": {MaxWorkers: 1}}
 		river.AddWorkerArgs(workers, batchArgs{kind: "tasktable_nobody"}, &batchWorker{work: work, log: log})
 	}
-	client, err := river.NewClient(riverpgxv5.New(pool), &river.Config{
+	client, err := river.NewClient[pgx.Tx](&quietDriver{riverpgxv5.New(pool), quiet}, &river.Config{
 		ID:                     clientID(number),
 		Schema:                 config.Schema,
 		Logger:                 slog.New(atLeastWarn{config.Logger.Handler()}),

@@ -1,0 +1,122 @@
+package cmd
+
+import (
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tasktable/tasktable/scheduled"
+	"github.com/tasktable/tasktable/store/storetest"
+)
+
+// probed is a serve process that answers HTTP, at the address that its log names.
+func probed(t *testing.T, variables []string, args ...string) (*process, string) {
+	t.Helper()
+	p := start(t, append([]string{"TASKTABLE_HTTP_ADDR=127.0.0.1:0"}, variables...), append([]string{"serve"}, args...)...)
+	_, address, _ := strings.Cut(p.waitFor(`msg="answering HTTP"`), "address=")
+	return p, "http://" + strings.TrimSpace(address)
+}
+
+func get(t *testing.T, url string) (code int, body string) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode, string(text)
+}
+
+// becomes waits until a probe has the code, and returns what it says then.
+func becomes(t *testing.T, url string, code int) (said scheduled.Health) {
+	t.Helper()
+	var got int
+	var body string
+	for deadline := time.Now().Add(waitLimit); time.Now().Before(deadline); {
+		if got, body = get(t, url); got == code {
+			if err := json.Unmarshal([]byte(body), &said); err != nil {
+				t.Fatalf("%v: %s", err, body)
+			}
+			return said
+		}
+		<-time.After(5 * time.Millisecond)
+	}
+	t.Fatalf("%s: %d, want %d: %s", url, got, code, body)
+	return said
+}
+
+func TestServeAnswersProbes(t *testing.T) {
+	t.Parallel()
+	silent := listen(t)
+	host, port, err := net.SplitHostPort(silent.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	url := storetest.URL(t)
+	p, address := probed(t, []string{"DATABASE_URL=" + url, "TASKTABLE_SMTP_HOST=" + host, "TASKTABLE_SMTP_PORT=" + port},
+		"--smtp-from=a@example.org", "--shutdown-timeout=1h", "--smtp-timeout=10m")
+	if ready := becomes(t, address+"/readyz", http.StatusOK); !ready.OK || len(ready.Checks) != 4 {
+		t.Errorf("ready: %+v", ready)
+	}
+	becomes(t, address+"/livez", http.StatusOK)
+	if code, body := get(t, address+"/"); code != http.StatusOK || !strings.Contains(body, "/livez ") || !strings.Contains(body, "/readyz ") {
+		t.Errorf("/: %d: %s", code, body)
+	}
+	if code, body := get(t, address+"/metrics"); code != http.StatusOK || !strings.Contains(body, "\ntasktable_") || !strings.Contains(body, "\ngo_goroutines ") {
+		t.Errorf("/metrics: %d: %s", code, body)
+	}
+	if code, _ := get(t, address+"/debug/pprof/"); code != http.StatusNotFound {
+		t.Errorf("another path: %d", code)
+	}
+
+	// A mail server that never answers holds the stop up.
+	execute(t, url, `SELECT tasktable.schedule('{"type":"SEND_EMAIL","email":"b@example.org","subject":"s","body":"b"}')`)
+	conn, err := silent.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.signal(syscall.SIGTERM)
+	ready := becomes(t, address+"/readyz", http.StatusServiceUnavailable)
+	if check := ready.Checks[0]; check.Name != scheduled.CheckNode || check.OK || check.Reason != "stopping" || !ready.Checks[1].OK {
+		t.Errorf("while it stops: %+v", ready)
+	}
+	becomes(t, address+"/livez", http.StatusOK)
+	if err := conn.Close(); err != nil {
+		t.Fatal(err)
+	}
+	p.end().want(t, exitOK, "msg=stopped")
+}
+
+// A database that takes the connection and says nothing.
+func TestServeAnswersProbesWhileItStarts(t *testing.T) {
+	t.Parallel()
+	silent := listen(t)
+	p, address := probed(t, []string{"DATABASE_URL=postgres://u@" + silent.Addr().String() + "/x"})
+	if ready := becomes(t, address+"/readyz", http.StatusServiceUnavailable); ready.OK || ready.Checks[0].Reason != "starting" {
+		t.Errorf("while it starts: %+v", ready)
+	}
+	becomes(t, address+"/livez", http.StatusOK)
+	p.signal(syscall.SIGTERM)
+	p.end().want(t, exitInterrupted)
+}
+
+// The database would be unreachable, exit code 4: it is not asked.
+func TestServeRefusesAnAddressThatIsTaken(t *testing.T) {
+	t.Parallel()
+	taken := listen(t).Addr().String()
+	run(t, []string{"DATABASE_URL=postgres://127.0.0.1:1/x"}, "serve", "--http-addr="+taken).want(t, exitFailed,
+		"--http-addr (TASKTABLE_HTTP_ADDR): listen tcp "+taken, "address already in use")
+}

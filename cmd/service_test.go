@@ -1,0 +1,193 @@
+package cmd
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/tasktable/tasktable/scheduled"
+)
+
+// readme is README.md of the repository.
+func readme(t *testing.T) string {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join("..", "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}
+
+// readmeBlock is the one of README.md in the language that has the text in it.
+func readmeBlock(t *testing.T, language, with string) string {
+	t.Helper()
+	var found []string
+	for _, rest := range strings.Split(readme(t), "\n```"+language+"\n")[1:] {
+		if code, _, _ := strings.Cut(rest, "\n```"); strings.Contains(code, with) {
+			found = append(found, code)
+		}
+	}
+	if len(found) != 1 {
+		t.Fatalf("%d blocks of %s have %q", len(found), language, with)
+	}
+	return found[0]
+}
+
+// stopsWithin is how long a node takes to stop at most: its handlers' time, then 10 s for what is interrupted, and the closing of
+// the connections and of the HTTP server.
+const stopsWithin = scheduled.DefaultShutdownTimeout + 10*time.Second + closeLimit + httpStopWithin
+
+// takes has the program check options, as serve would.
+func takes(t *testing.T, variables, args []string) {
+	t.Helper()
+	if len(args) == 0 || args[0] != "serve" {
+		t.Fatalf("does not serve: %q", args)
+	}
+	run(t, variables, append([]string{"config"}, args[1:]...)...).want(t, exitOK)
+}
+
+// manifest is what of a Deployment concerns the program.
+type manifest struct {
+	Kind string
+	Spec struct {
+		Selector struct{ MatchLabels map[string]string }
+		Template struct {
+			Metadata struct{ Labels, Annotations map[string]string }
+			Spec     struct {
+				TerminationGracePeriodSeconds int
+				Containers                    []struct {
+					Args  []string
+					Env   []struct{ Name string }
+					Ports []struct {
+						Name          string
+						ContainerPort int
+					}
+					LivenessProbe, ReadinessProbe probe
+				}
+			}
+		}
+	}
+}
+
+type probe struct {
+	HTTPGet struct{ Path, Port string }
+
+	PeriodSeconds, TimeoutSeconds, FailureThreshold int
+}
+
+// inCamelCase is the manifest with the keys in the case of the structs, which have no tags.
+func inCamelCase(node *yaml.Node) {
+	for i, child := range node.Content {
+		if node.Kind == yaml.MappingNode && i%2 == 0 {
+			child.Value = strings.ToLower(child.Value)
+		}
+		inCamelCase(child)
+	}
+}
+
+func TestDeploymentInTheREADME(t *testing.T) {
+	t.Parallel()
+	var node yaml.Node
+	if err := yaml.Unmarshal([]byte(readmeBlock(t, "yaml", "kind: Deployment")), &node); err != nil {
+		t.Fatal(err)
+	}
+	inCamelCase(&node)
+	var m manifest
+	if err := node.Decode(&m); err != nil {
+		t.Fatal(err)
+	}
+	pod := m.Spec.Template
+	if len(pod.Spec.Containers) != 1 || m.Spec.Selector.MatchLabels["app"] == "" || m.Spec.Selector.MatchLabels["app"] != pod.Metadata.Labels["app"] {
+		t.Fatalf("%+v", m)
+	}
+	container := pod.Spec.Containers[0]
+	if grace := time.Duration(pod.Spec.TerminationGracePeriodSeconds) * time.Second; grace <= stopsWithin {
+		t.Errorf("a grace period of %s, though a stop may take %s", grace, stopsWithin)
+	}
+	takes(t, nil, container.Args)
+	p := &program{}
+	p.rootCommand()
+	for _, variable := range container.Env {
+		if !slices.Contains(p.variables, variable.Name) {
+			t.Errorf("%s is no option", variable.Name)
+		}
+	}
+	port := container.Ports[0]
+	if !slices.Contains(container.Args, "--http-addr=:"+strconv.Itoa(port.ContainerPort)) || pod.Metadata.Annotations["prometheus.io/port"] != strconv.Itoa(port.ContainerPort) {
+		t.Errorf("port %d, arguments %q, annotations %v", port.ContainerPort, container.Args, pod.Metadata.Annotations)
+	}
+	handler := (&httpServer{}).handler(newMetrics().metricsHandler())
+	for path, code := range map[string]int{
+		container.LivenessProbe.HTTPGet.Path: http.StatusOK, container.ReadinessProbe.HTTPGet.Path: http.StatusServiceUnavailable,
+		pod.Metadata.Annotations["prometheus.io/path"]: http.StatusOK,
+	} {
+		answer := httptest.NewRecorder()
+		handler.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, path, nil))
+		if answer.Code != code {
+			t.Errorf("%s of a node that starts: %d, want %d", path, answer.Code, code)
+		}
+	}
+	for name, probe := range map[string]probe{"liveness": container.LivenessProbe, "readiness": container.ReadinessProbe} {
+		if probe.HTTPGet.Port != port.Name || probe.PeriodSeconds < 1 || probe.TimeoutSeconds < 1 || probe.FailureThreshold < 1 {
+			t.Errorf("%s: %+v", name, probe)
+		}
+	}
+}
+
+func TestUnitInTheREADME(t *testing.T) {
+	t.Parallel()
+	unit := readmeBlock(t, "ini", "[Service]")
+	said := map[string]string{}
+	for line := range strings.Lines(unit) {
+		if name, value, found := strings.Cut(strings.TrimSpace(line), "="); found && !strings.HasPrefix(line, "#") {
+			said[name] = value
+		}
+	}
+	if timeout, err := time.ParseDuration(said["TimeoutStopSec"]); err != nil || timeout <= stopsWithin {
+		t.Errorf("TimeoutStopSec=%s, though a stop may take %s", said["TimeoutStopSec"], stopsWithin)
+	}
+	if said["KillSignal"] != "SIGTERM" || said["RestartPreventExitStatus"] != strconv.Itoa(exitUsage) {
+		t.Errorf("KillSignal=%s, RestartPreventExitStatus=%s", said["KillSignal"], said["RestartPreventExitStatus"])
+	}
+	command := strings.Fields(said["ExecStart"])
+	file := written(t, "tasktable.yaml", readmeBlock(t, "yaml", "database-url-file:"))
+	secret := written(t, "database-url", "postgres://u:p@db.example.org/app\n")
+	content, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(strings.ReplaceAll(string(content), "/run/secrets/database-url", secret)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	variable, _, _ := strings.Cut(said["Environment"], "=")
+	args := append([]string(nil), command[1:]...)
+	for i := range args {
+		args[i] = strings.ReplaceAll(args[i], "/etc/tasktable/tasktable.yaml", file)
+	}
+	takes(t, []string{variable + "=" + secret}, args)
+
+	if _, err := exec.LookPath("systemd-analyze"); err != nil {
+		return // that is all that can be seen without it
+	}
+	path := written(t, "tasktable.service", strings.Replace(unit, command[0], "/bin/sh", 1))
+	out, err := exec.CommandContext(t.Context(), "systemd-analyze", "verify", "--man=no", path).CombinedOutput()
+	if err != nil || strings.Contains(string(out), "tasktable.service:") {
+		t.Errorf("systemd-analyze verify: %v\n%s", err, out)
+	}
+}
+
+func TestExitCodesInTheREADME(t *testing.T) {
+	t.Parallel()
+	if !strings.Contains(readme(t), "\n"+exitCodes+"\n") {
+		t.Errorf("README.md lacks, in these words:\n%s", exitCodes)
+	}
+}

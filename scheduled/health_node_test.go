@@ -1,0 +1,141 @@
+package scheduled
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/store"
+)
+
+func doNothing(context.Context, *handlers.Task[job]) error { return nil }
+
+func (f *field) ready(n *Node, within time.Duration) {
+	f.t.Helper()
+	eventually(f.t, within, "the node is ready", func() bool { return n.Ready().OK })
+}
+
+// failing waits until the first check that is not OK is the one named, and watches that the node stays live.
+func (f *field) failing(n *Node, within time.Duration, name string) {
+	f.t.Helper()
+	eventually(f.t, within, name+" is not OK", func() bool {
+		if live := n.Live(); !live.OK {
+			f.t.Fatalf("the node is not live: %s", said(live))
+		}
+		for _, check := range n.Ready().Checks {
+			if !check.OK {
+				return check.Name == name
+			}
+		}
+		return false
+	})
+}
+
+// A node that is cut off is not ready, and is again when it has come back. It stays live: a restart would not mend the network.
+func TestCutOffNodeIsNotReady(t *testing.T) {
+	f := newField(t)
+	w := newWire()
+	node, stop := runNode(t, w.pool(f), nil, handlers.Handle(doNothing))
+	f.ready(node, 10*time.Second)
+	begin := time.Now()
+	w.cut()
+	f.failing(node, 10*time.Second, CheckSession)
+	t.Logf("not ready %s after the cut", time.Since(begin))
+	if took := time.Since(begin); took < 2*time.Second || took > 4500*time.Millisecond { // 3 s without an answer
+		t.Errorf("not ready %s after the cut", took)
+	}
+	if !node.Live().OK {
+		t.Error("not live")
+	}
+	begin = time.Now()
+	w.mend()
+	f.ready(node, 20*time.Second)
+	t.Logf("ready %s after the wire was mended", time.Since(begin))
+	stop()
+	if got := said(node.Ready()); got == "" || !node.Live().OK {
+		t.Errorf("after its end: %s", got)
+	}
+}
+
+// Without its listener a node is not ready, though its session lives.
+func TestDeafNodeIsNotReady(t *testing.T) {
+	f := newField(t)
+	pool := f.nodePool()
+	var refused atomic.Bool
+	node, _ := runNode(t, pool, func(c *Config) {
+		c.Connect = func(ctx context.Context) (*pgx.Conn, error) {
+			if refused.Load() {
+				return nil, errors.New("refused")
+			}
+			return pgx.ConnectConfig(ctx, pool.Config().ConnConfig.Copy())
+		}
+	}, handlers.Handle(doNothing))
+	f.ready(node, 10*time.Second)
+	refused.Store(true)
+	if n := f.cut("tasktable listener"); n != 1 {
+		t.Fatalf("%d listeners", n)
+	}
+	f.failing(node, 5*time.Second, CheckListener)
+	refused.Store(false)
+	f.ready(node, 10*time.Second)
+}
+
+// onItsOwn marks the context of connections that do not go over the wire.
+type onItsOwn struct{}
+
+// A pool that does not answer makes the node not ready, though its session lives; it is asked again soon.
+func TestNodeWithAMutePoolIsNotReady(t *testing.T) {
+	f := newField(t)
+	w := newWire()
+	t.Cleanup(w.end)
+	settings := f.nodePool().Config().ConnConfig
+	direct := settings.DialFunc
+	settings.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+		if ctx.Value(onItsOwn{}) != nil {
+			return direct(ctx, network, address)
+		}
+		return w.dial(ctx, network, address)
+	}
+	node, _ := runNode(t, f.nodePool(), func(c *Config) {
+		c.Connect = func(ctx context.Context) (*pgx.Conn, error) {
+			return pgx.ConnectConfig(context.WithValue(ctx, onItsOwn{}, true), settings.Copy())
+		}
+	}, handlers.Handle(doNothing))
+	f.ready(node, 10*time.Second)
+	w.cut()
+	begin := time.Now()
+	f.failing(node, writableEvery+poolPatience+2*time.Second, CheckDatabase)
+	t.Logf("not ready %s after the pool was cut off", time.Since(begin))
+	if ready := node.Ready(); !ready.Checks[0].OK || !ready.Checks[1].OK {
+		t.Errorf("%+v", ready)
+	}
+	begin = time.Now()
+	w.mend()
+	f.ready(node, poolPatience+poolAgain+5*time.Second)
+	t.Logf("ready %s after it was mended", time.Since(begin))
+}
+
+// TestStoppingNodeIsNotReady holds a stop up by a task that runs.
+func TestStoppingNodeIsNotReady(t *testing.T) {
+	f := newField(t)
+	v := newVisitor()
+	node, stop := runNode(t, f.nodePool(), nil, handlers.Handle(v.handle))
+	receipt := schedule(t, f.pool, store.Task{Payload: job{"a"}})
+	receive(t, v.began, 10*time.Second, "the task runs")
+	f.ready(node, time.Second)
+	stopped := make(chan struct{})
+	go func() { defer close(stopped); stop() }()
+	f.failing(node, 5*time.Second, CheckNode)
+	if got := node.Ready().Checks; got[0].Reason != reasonStopping || !got[1].OK {
+		t.Errorf("while it stops: %+v", got)
+	}
+	close(v.let)
+	receive(t, stopped, 10*time.Second, "the node stops")
+	await(t, f.pool, receipt.ID, 10*time.Second, store.StatusCompleted)
+}
