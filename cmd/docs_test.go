@@ -12,12 +12,13 @@ import (
 	"strings"
 	"testing"
 
+	promql "github.com/prometheus/prometheus/promql/parser"
 	"github.com/spf13/cobra"
 )
 
 // What the documents show is run: each block of a Markdown page, each block of code in a package's comment, and each example of a
 // command's help. A block is told by its language: sh (docs_sh_test.go, where the commands are listed), sql (docs_sql_test.go), go
-// (docs_go_test.go). Another is for the eye alone, and must be listed here.
+// (docs_go_test.go), promql. Another is for the eye alone, and must be listed here.
 var unrunLanguages = map[string]string{
 	"":     "drawings, and what a program prints",
 	"text": "the same",
@@ -163,7 +164,7 @@ func sources(t *testing.T, ending string) (paths []string) {
 }
 
 func TestEveryBlockIsOfAKnownLanguage(t *testing.T) {
-	run := []string{"sh", "sql", "go"}
+	run := []string{"sh", "sql", "go", "promql"}
 	found := map[string]int{}
 	for _, b := range slices.Concat(markdownBlocks(t), packageBlocks(t), helpBlocks()) {
 		found[b.language]++
@@ -171,8 +172,8 @@ func TestEveryBlockIsOfAKnownLanguage(t *testing.T) {
 			t.Errorf("%s: a block of %q is run by no test: run it, or add it to unrunLanguages", b.where, b.language)
 		}
 	}
-	for _, language := range run {
-		if found[language] < 5 {
+	for language, least := range map[string]int{"sh": 30, "sql": 15, "go": 15, "promql": 1} {
+		if found[language] < least {
 			t.Errorf("only %d blocks of %s were found", found[language], language)
 		}
 	}
@@ -180,6 +181,17 @@ func TestEveryBlockIsOfAKnownLanguage(t *testing.T) {
 
 // inlineCommand is a command in the midst of a sentence.
 var inlineCommand = regexp.MustCompile("`((?:tasktable|make|go run \\.|go test) [^`…]+)`")
+
+// Each line of a block of promql is an expression.
+func TestPromQLBlocks(t *testing.T) {
+	for _, b := range allBlocks(t, "promql") {
+		for line := range strings.Lines(b.text) {
+			if _, err := promql.ParseExpr(line); err != nil {
+				t.Errorf("%s: %v: %s", b.where, err, line)
+			}
+		}
+	}
+}
 
 // Commands within sentences are not run, but exist, with the options that they are given.
 func TestCommandsInSentences(t *testing.T) {

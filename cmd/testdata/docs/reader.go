@@ -27,6 +27,7 @@ var (
 	sqlTx  *sql.Tx
 	gormTx *gorm.DB
 	logger *slog.Logger
+	secret []byte
 	t      *testing.T
 
 	tasks                    = store.New(store.Config{})
