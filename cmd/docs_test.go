@@ -40,7 +40,10 @@ var repository = func() string {
 	return path
 }()
 
-var fence = regexp.MustCompile("(?m)^```([^\n`]*)\n((?s:.*?))^```$")
+var (
+	fence     = regexp.MustCompile("(?m)^([ \t]*)```([^\n`]*)\n((?s:.*?))^[ \t]*```$")
+	fenceMark = regexp.MustCompile("(?m)^[ \t]*```")
+)
 
 // markdownBlocks are the fenced blocks of all pages.
 func markdownBlocks(t *testing.T) (blocks []block) {
@@ -49,10 +52,11 @@ func markdownBlocks(t *testing.T) (blocks []block) {
 		text := readFile(t, path)
 		for _, at := range fence.FindAllStringSubmatchIndex(text, -1) {
 			blocks = append(blocks, block{
-				where: lineOf(path, text, at[0]), language: strings.TrimSpace(text[at[2]:at[3]]), text: text[at[4]:at[5]],
+				where: lineOf(path, text, at[0]), language: strings.TrimSpace(text[at[4]:at[5]]),
+				text: strings.ReplaceAll("\n"+text[at[6]:at[7]], "\n"+text[at[2]:at[3]], "\n")[1:], // of a list: indented
 			})
 		}
-		if strings.Count("\n"+text, "\n```")%2 != 0 {
+		if len(fenceMark.FindAllString(text, -1))%2 != 0 {
 			t.Errorf("%s: a block does not end", path)
 		}
 	}

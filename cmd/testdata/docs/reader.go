@@ -51,6 +51,10 @@ var (
 
 type SendEventReminder = contract.SendEventReminder
 
+type RemindOfEvent struct{ EventID string }
+
+func (RemindOfEvent) TaskType() string { return "REMIND_OF_EVENT" }
+
 type Event struct {
 	ID       string
 	StartsAt time.Time
