@@ -32,6 +32,7 @@ var documentedImports = map[string]string{
 	"migrations": "github.com/tasktable/tasktable/migrations",
 	"scheduled":  "github.com/tasktable/tasktable/scheduled", "scheduledtest": "github.com/tasktable/tasktable/scheduled/scheduledtest",
 	"store": "github.com/tasktable/tasktable/store", "storetest": "github.com/tasktable/tasktable/store/storetest",
+	"seal": "github.com/tasktable/tasktable/store/seal", "prometheus": "github.com/prometheus/client_golang/prometheus",
 	"recurrence": "github.com/tasktable/tasktable/store/recurrence", "localpg": "github.com/tasktable/tasktable/store/localpg",
 }
 
@@ -101,7 +102,8 @@ func compilable(t *testing.T, text string) (files map[string][]byte, err error) 
 	code := "package docs\n" + text
 	file, err := parser.ParseFile(fileset, "", code, parser.SkipObjectResolution)
 	if err != nil {
-		code = "package docs\nfunc block() {\n" + text + "\n}\n"
+		declarations, statements := apart(text)
+		code = "package docs\n" + declarations + "\nfunc block() {\n" + statements + "\n}\n"
 		if file, err = parser.ParseFile(fileset, "", code, parser.SkipObjectResolution); err != nil {
 			return nil, err
 		}
@@ -117,6 +119,21 @@ func compilable(t *testing.T, text string) (files map[string][]byte, err error) 
 	}
 	code = strings.Replace(code, "package docs\n", "package docs\n"+imports(file), 1)
 	return map[string][]byte{"block.go": []byte(code), "reader.go": reader}, nil
+}
+
+// apart tells declarations from statements, which a block may have both of, by paragraphs.
+func apart(text string) (declarations, statements string) {
+	if _, err := parser.ParseFile(token.NewFileSet(), "", "package docs\nfunc block() {\n"+text+"\n}\n", parser.SkipObjectResolution); err == nil {
+		return "", text
+	}
+	for paragraph := range strings.SplitSeq(text, "\n\n") {
+		if _, err := parser.ParseFile(token.NewFileSet(), "", "package docs\n"+paragraph, parser.SkipObjectResolution); err == nil {
+			declarations += paragraph + "\n"
+		} else {
+			statements += paragraph + "\n"
+		}
+	}
+	return declarations, statements
 }
 
 func isForeign(file *ast.File) bool {

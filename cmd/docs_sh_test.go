@@ -34,6 +34,8 @@ var documentedPrograms = map[string]func(args []string) int{
 	"make":      func(args []string) int { return problem(makeProblem(args)) },
 	"psql":      documentedPsql,
 	"jq":        documentedJq,
+	"promtool":  func(args []string) int { return problem(fileProblem(args[len(args)-1])) },
+	"kubectl":   func([]string) int { return 0 },
 	"cat":       nil, // the system's own
 }
 
@@ -41,8 +43,10 @@ var documentedPrograms = map[string]func(args []string) int{
 var documentedCommands = map[string]func(args []string) int{
 	"":          nil,
 	"serve":     untilServing,
-	"reconcile": func(args []string) int { return orElse(exitDrift, asProgramRuns(args)) }, // it compares, and there is something to mend
+	"reconcile": func(args []string) int { return orElse(exitDrift, asProgramRuns(args)) },  // it compares, and there is something to mend
+	"doctor":    func(args []string) int { return orElse(exitUnwell, asProgramRuns(args)) }, // no node runs
 	"tasks":     confirmed,
+	"dead":      confirmed,
 	"demo":      seen, // these take their time; tests of their own run them
 	"prove":     seen,
 	"bench":     seen,
@@ -84,16 +88,17 @@ func TestShellBlocks(t *testing.T) {
 	if err == nil {
 		shell, arguments = bash, []string{"-e", "-o", "pipefail", "-c"}
 	}
-	roles := documentedRoles(t)
 	for _, b := range allBlocks(t, "sh") {
 		t.Run(b.where, func(t *testing.T) {
 			if strings.Contains(b.text, "<(") && bash == "" {
 				t.Skip("needs bash in PATH")
 			}
+			t.Parallel()
+			roles := documentedRoles(t) // before the database, in which they have rights: they are dropped after it
 			url := documentedDatabase(t)
 			ctx, cancel := context.WithTimeout(t.Context(), 2*waitLimit)
 			defer cancel()
-			cmd := exec.CommandContext(ctx, shell, append(slices.Clone(arguments), placeholders.ReplaceAllLiteralString(b.text, url))...)
+			cmd := exec.CommandContext(ctx, shell, append(slices.Clone(arguments), systemFolders.ReplaceAllString(placeholders.ReplaceAllLiteralString(b.text, url), "$1"))...)
 			cmd.Dir = t.TempDir()
 			for name, content := range documentedFiles {
 				if err := os.WriteFile(filepath.Join(cmd.Dir, name), []byte(content), 0o600); err != nil {
@@ -118,6 +123,17 @@ var documentedFiles = map[string]string{
 // placeholders stand for the reader's database.
 var placeholders = regexp.MustCompile(`postgres://[^\s"']+`)
 
+// systemFolders are where readers write to, and tests do not.
+var systemFolders = regexp.MustCompile(`(> ?)/etc/\S*/`)
+
+func fileProblem(path string) string {
+	content, err := os.ReadFile(path)
+	if err != nil || len(content) == 0 {
+		return fmt.Sprintf("%s holds nothing: %v", path, err)
+	}
+	return ""
+}
+
 // documentedRoles gives the roles that the documents make names of this run's own: roles are the whole server's.
 func documentedRoles(t *testing.T) (variables []string) {
 	t.Helper()
@@ -126,7 +142,7 @@ func documentedRoles(t *testing.T) (variables []string) {
 		t.Fatal(err)
 	}
 	suffix := fmt.Sprintf("tasktable_test_%016x_", rand.Uint64())
-	t.Cleanup(func() { // after the databases are gone, in which they have rights
+	t.Cleanup(func() {
 		for _, role := range documentedRoleNames {
 			if _, err := conn.Exec(context.WithoutCancel(t.Context()), "DROP ROLE IF EXISTS "+suffix+role); err != nil {
 				t.Error(err)

@@ -17,6 +17,7 @@ SELECT tasktable.schedule(jsonb_build_object('type', 'SEND_EVENT_REMINDER', 'eve
     'task-SEND_EVENT_REMINDER-' || id, entity => 'event:' || id) FROM events WHERE id < '55';
 SELECT tasktable.schedule('{"type":"SEND_EMAIL","email":"a@example.org","subject":"s","body":"b"}', id => 'mail');
 SELECT tasktable.schedule_recurring('{"type":"LOG","message":"tick"}', '*/15 * * * *', 'quarterly');
+SELECT tasktable.schedule_recurring('{"type":"TOKEN_CLEANUP"}', '0 3 * * *', 'nightly', time_zone => 'Europe/Berlin');
 UPDATE tasktable.scheduled_tasks SET status = 'FAILED', message = '421 try again later', finished_at = now() WHERE id = 'mail';`
 
 // documentedDatabase is a migrated database with some rows.

@@ -12,12 +12,13 @@ import (
 	"strings"
 	"testing"
 
+	promql "github.com/prometheus/prometheus/promql/parser"
 	"github.com/spf13/cobra"
 )
 
 // What the documents show is run: each block of a Markdown page, each block of code in a package's comment, and each example of a
 // command's help. A block is told by its language: sh (docs_sh_test.go, where the commands are listed), sql (docs_sql_test.go), go
-// (docs_go_test.go). Another is for the eye alone, and must be listed here.
+// (docs_go_test.go), promql. Another is for the eye alone, and must be listed here.
 var unrunLanguages = map[string]string{
 	"":     "drawings, and what a program prints",
 	"text": "the same",
@@ -39,7 +40,10 @@ var repository = func() string {
 	return path
 }()
 
-var fence = regexp.MustCompile("(?m)^```([^\n`]*)\n((?s:.*?))^```$")
+var (
+	fence     = regexp.MustCompile("(?m)^([ \t]*)```([^\n`]*)\n((?s:.*?))^[ \t]*```$")
+	fenceMark = regexp.MustCompile("(?m)^[ \t]*```")
+)
 
 // markdownBlocks are the fenced blocks of all pages.
 func markdownBlocks(t *testing.T) (blocks []block) {
@@ -48,10 +52,11 @@ func markdownBlocks(t *testing.T) (blocks []block) {
 		text := readFile(t, path)
 		for _, at := range fence.FindAllStringSubmatchIndex(text, -1) {
 			blocks = append(blocks, block{
-				where: lineOf(path, text, at[0]), language: strings.TrimSpace(text[at[2]:at[3]]), text: text[at[4]:at[5]],
+				where: lineOf(path, text, at[0]), language: strings.TrimSpace(text[at[4]:at[5]]),
+				text: strings.ReplaceAll("\n"+text[at[6]:at[7]], "\n"+text[at[2]:at[3]], "\n")[1:], // of a list: indented
 			})
 		}
-		if strings.Count("\n"+text, "\n```")%2 != 0 {
+		if len(fenceMark.FindAllString(text, -1))%2 != 0 {
 			t.Errorf("%s: a block does not end", path)
 		}
 	}
@@ -163,7 +168,7 @@ func sourceFiles(t *testing.T, ending string) (paths []string) {
 }
 
 func TestEveryBlockIsOfAKnownLanguage(t *testing.T) {
-	run := []string{"sh", "sql", "go"}
+	run := []string{"sh", "sql", "go", "promql"}
 	found := map[string]int{}
 	for _, b := range slices.Concat(markdownBlocks(t), packageBlocks(t), helpBlocks()) {
 		found[b.language]++
@@ -171,8 +176,8 @@ func TestEveryBlockIsOfAKnownLanguage(t *testing.T) {
 			t.Errorf("%s: a block of %q is run by no test: run it, or add it to unrunLanguages", b.where, b.language)
 		}
 	}
-	for _, language := range run {
-		if found[language] < 5 {
+	for language, least := range map[string]int{"sh": 30, "sql": 15, "go": 15, "promql": 1} {
+		if found[language] < least {
 			t.Errorf("only %d blocks of %s were found", found[language], language)
 		}
 	}
@@ -180,6 +185,17 @@ func TestEveryBlockIsOfAKnownLanguage(t *testing.T) {
 
 // inlineCommand is a command in the midst of a sentence.
 var inlineCommand = regexp.MustCompile("`((?:tasktable|make|go run \\.|go test) [^`…]+)`")
+
+// Each line of a block of promql is an expression.
+func TestPromQLBlocks(t *testing.T) {
+	for _, b := range allBlocks(t, "promql") {
+		for line := range strings.Lines(b.text) {
+			if _, err := promql.ParseExpr(line); err != nil {
+				t.Errorf("%s: %v: %s", b.where, err, line)
+			}
+		}
+	}
+}
 
 // Commands within sentences are not run, but exist, with the options that they are given.
 func TestCommandsInSentences(t *testing.T) {

@@ -37,19 +37,19 @@ func limited(t *testing.T, most int) *stage {
 
 const handlersConns = 2
 
-// connCount is the most connections of the nodes' role that were seen at once. The last step counts in the test's own goroutine.
-type connCount struct {
+// headcount is the most connections of the nodes' role that were seen at once.
+type headcount struct {
 	mu   sync.Mutex
 	most int
 	stop func()
 }
 
-const connCountSQL = `SELECT count(*) FROM pg_stat_activity WHERE usename = $1`
+const headcountSQL = `SELECT count(*) FROM pg_stat_activity WHERE usename = $1`
 
 // count counts them from now on, until the test ends.
-func (s *stage) countConns() *connCount {
+func (s *stage) countConns() *headcount {
 	s.t.Helper()
-	c := &connCount{}
+	c := &headcount{}
 	ctx, cancel := context.WithCancel(context.Background())
 	var counting sync.WaitGroup
 	counting.Go(func() {
@@ -60,7 +60,7 @@ func (s *stage) countConns() *connCount {
 			case <-ticker.C:
 			}
 			var n int
-			err := s.pool.QueryRow(ctx, connCountSQL, s.nodes.Config().ConnConfig.User).Scan(&n)
+			err := s.pool.QueryRow(ctx, headcountSQL, s.nodes.Config().ConnConfig.User).Scan(&n)
 			if err != nil && ctx.Err() == nil {
 				s.t.Error(err)
 				return
@@ -76,7 +76,7 @@ func (s *stage) countConns() *connCount {
 }
 
 // restart forgets what was seen, and returns it.
-func (c *connCount) restart() (most int) {
+func (c *headcount) restart() (most int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	most, c.most = c.most, 0

@@ -15,6 +15,11 @@ BEGIN
     END LOOP;
 END $$;
 -- step
+-- How each view was, for newer_undone.sql, in the order in which they can be made.
+CREATE TABLE IF NOT EXISTS public.newer_views AS
+SELECT c.oid::bigint AS place, c.oid::regclass::text AS name, rtrim(pg_get_viewdef(c.oid), ';') AS query
+FROM pg_class AS c WHERE c.relnamespace = 'tasktable'::regnamespace AND c.relkind = 'v';
+-- step
 -- A column at the end of each view.
 DO $$
 DECLARE

@@ -11,16 +11,13 @@ DO $$
 DECLARE
     one record;
 BEGIN
-    FOR one IN
-        SELECT c.oid::regclass::text AS name, array_to_string(array_agg(quote_ident(a.attname) ORDER BY a.attnum) FILTER (WHERE a.attname <> 'newer_note'), ', ') AS columns,
-            rtrim(pg_get_viewdef(c.oid), ';') AS query
-        FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0
-        WHERE c.relnamespace = 'tasktable'::regnamespace AND c.relkind = 'v' GROUP BY c.oid, c.relname
-    LOOP
+    FOR one IN SELECT v.* FROM public.newer_views AS v ORDER BY v.place DESC LOOP
         EXECUTE format('DROP VIEW %s', one.name);
-        EXECUTE format('CREATE VIEW %s AS SELECT %s FROM (%s) AS was', one.name, one.columns, one.query);
-        COMMIT;
     END LOOP;
+    FOR one IN SELECT v.* FROM public.newer_views AS v ORDER BY v.place LOOP
+        EXECUTE format('CREATE VIEW %s AS %s', one.name, one.query);
+    END LOOP;
+    DROP TABLE public.newer_views;
 END $$;
 -- step
 DO $$

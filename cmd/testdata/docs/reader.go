@@ -27,6 +27,7 @@ var (
 	sqlTx  *sql.Tx
 	gormTx *gorm.DB
 	logger *slog.Logger
+	secret []byte
 	t      *testing.T
 
 	tasks                    = store.New(store.Config{})
@@ -49,6 +50,10 @@ var (
 )
 
 type SendEventReminder = contract.SendEventReminder
+
+type RemindOfEvent struct{ EventID string }
+
+func (RemindOfEvent) TaskType() string { return "REMIND_OF_EVENT" }
 
 type Event struct {
 	ID       string
