@@ -41,6 +41,9 @@ type life struct {
 	wake  chan struct{} // look now: something is due
 	freed chan struct{} // look if there was no room: there may be now
 
+	// What goes on when the life has ended: on a dead link River takes its time to stop, and a pool to close.
+	lingering *sync.WaitGroup
+
 	progress progress // of the passes, for the goroutine that owns the session
 }
 
@@ -63,7 +66,7 @@ func (n *Node) begin(ctx context.Context, previousBackend uint32) (*life, error)
 	if err != nil {
 		return nil, err
 	}
-	l := &life{config: n.config, statements: n.statements, metrics: n.metrics, vitals: n.vitals, quiet: n.quiet, session: session,
+	l := &life{config: n.config, statements: n.statements, metrics: n.metrics, vitals: n.vitals, quiet: n.quiet, session: session, lingering: &sync.WaitGroup{},
 		wake: make(chan struct{}, 1), freed: make(chan struct{}, 1)}
 	if err := l.prepare(ctx, clock); err != nil {
 		session.close(context.WithoutCancel(ctx))
@@ -229,7 +232,7 @@ func (l *life) run(ctx context.Context) error {
 	if riverStopped {
 		l.pool.Close()
 	} else {
-		go l.pool.Close() // waits for whoever still has a connection: a handler that goes on, or River on a dead link
+		l.lingering.Go(l.pool.Close) // waits for whoever still has a connection: a handler that goes on, or River on a dead link
 	}
 	l.log.Info("node is down", "clean", clean && lost == nil)
 	return lost
@@ -250,14 +253,14 @@ func (l *life) farewell(ctx context.Context) {
 func (l *life) stop(sessionCtx context.Context, endHandlers context.CancelCauseFunc) (clean, riverStopped bool) {
 	close(l.worker.stopping)
 	stopped := make(chan struct{})
-	go func() {
+	l.lingering.Go(func() {
 		defer close(stopped)
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(sessionCtx), l.config.ShutdownTimeout+2*graceAfterInterrupt)
 		defer cancel()
 		if err := l.river.Stop(ctx); err != nil {
 			l.log.Warn("River did not stop in time", "error", err)
 		}
-	}()
+	})
 	interrupt := time.NewTimer(max(l.config.ShutdownTimeout, 0))
 	defer interrupt.Stop()
 	select {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/tasktable/tasktable/migrations"
@@ -53,6 +54,8 @@ func (n *Node) Run(ctx context.Context) error {
 		return fmt.Errorf("start node: %w", err)
 	}
 	defer unregister()
+	var lingering sync.WaitGroup
+	defer awaitLingering(&lingering)
 	var backend uint32
 	begun := false
 	for delay := 200 * time.Millisecond; ; delay = min(2*delay, 2*time.Second) {
@@ -60,7 +63,7 @@ func (n *Node) Run(ctx context.Context) error {
 		life, err := n.begin(ctx, backend)
 		if err == nil {
 			begun, delay = true, 200*time.Millisecond
-			backend = life.session.backend
+			backend, life.lingering = life.session.backend, &lingering
 			err = life.run(ctx)
 		}
 		if ctx.Err() != nil {
@@ -75,5 +78,21 @@ func (n *Node) Run(ctx context.Context) error {
 			return nil
 		case <-time.After(delay):
 		}
+	}
+}
+
+// awaitLingering gives what earlier lives have left behind a moment to end, so that nothing of the node goes on when Run has returned. A
+// handler that ignores its context, and has one of the pool's connections, may go on all the same.
+func awaitLingering(lingering *sync.WaitGroup) {
+	ended := make(chan struct{})
+	go func() {
+		lingering.Wait()
+		close(ended)
+	}()
+	limit := time.NewTimer(graceAfterInterrupt)
+	defer limit.Stop()
+	select {
+	case <-ended:
+	case <-limit.C:
 	}
 }
