@@ -32,7 +32,8 @@ SELECT pair.id, pair.yielded, pair.recurs, pair.revision, pair.status, pair.at, 
 FROM (
     SELECT CASE WHEN w.yielded THEN w.id ELSE t.id::text END AS id, w.yielded IS NOT NULL AS yielded, t.cron IS NOT NULL AS recurs,
         t.revision, t.status::text AS status, t.scheduled_at::timestamptz AS at, w.scheduled_at AS wanted,
-        t.jitter::interval AS jitter, t.retention::interval AS retention, {envelope} AS envelope, n.*, d.*, o.*,
+        t.jitter::interval AS jitter, t.retention::interval AS retention, n.*, d.*, o.*,
+        CASE WHEN w.yielded AND d.differs LIKE 'payload%' AND t.payload ? '$codec' THEN t.payload::text END AS envelope,
         o.outcome NOT IN ('unchanged', 'cancelled') AND (o.outcome <> 'finished' OR d.differs <> '') AS writes
     FROM (SELECT true AS yielded, {columns} FROM {query} AS q) AS w
     FULL JOIN tasktable.scheduled_tasks AS t ON t.id::text = w.id
@@ -87,10 +88,6 @@ func (r *reconciliation) declare(ctx context.Context) error {
 // compareStatement fills compareSQL in. What the query has no column for is kept as the task (t) has it.
 func compareStatement(schema Schema, query string, has map[string]string) string {
 	var read, fill []string
-	envelope := "NULL::text"
-	if _, ok := has["payload"]; ok {
-		envelope = `CASE WHEN w.yielded AND t.payload ? '` + codecField + `' THEN t.payload::text END`
-	}
 	for _, column := range reconcileColumns {
 		name, ok := has[column.name]
 		value := "t." + column.name
@@ -105,7 +102,7 @@ func compareStatement(schema Schema, query string, has map[string]string) string
 		fill = append(fill, "{"+column.name+"}", value)
 	}
 	// In one pass, so that the query stays as it is: to its author "tasktable" and braces may mean something else.
-	fill = append(fill, "{envelope}", envelope, "{columns}", strings.Join(read, ", "), "{query}", "(\n"+query+"\n)")
+	fill = append(fill, "{columns}", strings.Join(read, ", "), "{query}", "(\n"+query+"\n)")
 	return strings.NewReplacer(fill...).Replace(schema.SQL(compareSQL))
 }
 
@@ -135,7 +132,7 @@ type comparedPair struct {
 	Differs      string
 	Payload      *string // null where nothing is to be written, or it is too long
 	PayloadBytes *int
-	Envelope     *string // the task's payload, if it is encoded and the query has one to compare it with
+	Envelope     *string // the task's payload, if it is encoded, and is not what it ought to be
 	Entity       *string
 	TenantID     *string
 	Queue        string
@@ -209,7 +206,7 @@ func (r *reconciliation) take(ctx context.Context, pair comparedPair) error {
 // decode compares a payload that is encoded, which to the server differs from whatever the query yields.
 func (r *reconciliation) decode(ctx context.Context, pair *comparedPair) error {
 	switch {
-	case pair.Envelope == nil || pair.Payload == nil:
+	case pair.Envelope == nil || pair.Payload == nil || !r.payloads:
 		return nil
 	case r.store.config.Codec == nil:
 		return fmt.Errorf("%w: payload of the task is encoded: without its Codec it cannot be compared; leave the column out", ErrInvalid)
