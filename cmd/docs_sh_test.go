@@ -116,8 +116,9 @@ func TestShellBlocks(t *testing.T) {
 
 // documentedFiles are those that readers have by then.
 var documentedFiles = map[string]string{
-	"reminder.json": `{"type": "SEND_EVENT_REMINDER", "event_id": "42"}`,
-	"reminders.sql": `SELECT id AS key, jsonb_build_object('event_id', id) AS payload, starts_at - interval '1 hour' AS scheduled_at FROM events`,
+	"tasktable.yaml": "queue: {default: 50}\n",
+	"reminder.json":  `{"type": "SEND_EVENT_REMINDER", "event_id": "42"}`,
+	"reminders.sql":  `SELECT id AS key, jsonb_build_object('event_id', id) AS payload, starts_at - interval '1 hour' AS scheduled_at FROM events`,
 }
 
 // placeholders stand for the reader's database.

@@ -22,6 +22,9 @@ import (
 var unrunLanguages = map[string]string{
 	"":     "drawings, and what a program prints",
 	"text": "the same",
+	// service_test.go holds these to the program.
+	"yaml": "the configuration file and the Deployment", "ini": "the unit",
+	"dockerfile": "an image, which needs a registry", "json": "what a probe answers",
 }
 
 // block is a piece of a document that readers are meant to copy.

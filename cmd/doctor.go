@@ -51,10 +51,10 @@ func (p *program) doctorCommand() *cobra.Command {
 	options := []option{
 		{flag: "strict", variable: "TASKTABLE_DOCTOR_STRICT", set: toggle(&e.strict),
 			usage: "a warning, too, is a reason for exit code 7"},
-		{flag: "check", variable: "TASKTABLE_DOCTOR_CHECK", value: "name", many: true, set: someOf(&e.only, names),
+		{flag: "check", variable: "TASKTABLE_DOCTOR_CHECK", value: "name", sample: "clock", many: true, set: someOf(&e.only, names),
 			complete: words(names...),
 			usage:    "only this check; may be repeated, or separated by commas. The checks are " + strings.Join(names, ", ")},
-		{flag: "skip", variable: "TASKTABLE_DOCTOR_SKIP", value: "name", many: true, set: someOf(&e.skip, names),
+		{flag: "skip", variable: "TASKTABLE_DOCTOR_SKIP", value: "name", sample: "bloat", many: true, set: someOf(&e.skip, names),
 			complete: words(names...),
 			usage:    "not this check; may be repeated, or separated by commas"},
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"database/sql"
 	"log/slog"
+	"net/http"
 	"testing"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 
 	"github.com/tasktable/tasktable/cmd/testdata/docs/contract"
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -27,6 +29,8 @@ var (
 	sqlTx  *sql.Tx
 	gormTx *gorm.DB
 	logger *slog.Logger
+	mux    *http.ServeMux
+	node   *scheduled.Node
 	secret []byte
 	t      *testing.T
 
