@@ -3,13 +3,8 @@
 package cmd
 
 import (
-	"bufio"
-	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -17,7 +12,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -29,14 +23,16 @@ import (
 // The blocks of sh are run by a shell that knows no programs but these; each is this test binary under another name. To run a block with
 // another program, add it here. How the program tasktable itself is run, its command says below.
 var documentedPrograms = map[string]func(args []string) int{
-	"tasktable": documentedTasktable,
-	"go":        documentedGo,
-	"make":      func(args []string) int { return problem(makeProblem(args)) },
-	"psql":      documentedPsql,
-	"jq":        documentedJq,
-	"promtool":  func(args []string) int { return problem(fileProblem(args[len(args)-1])) },
-	"kubectl":   func([]string) int { return 0 },
-	"cat":       nil, // the system's own
+	"tasktable":  documentedTasktable,
+	"go":         documentedGo,
+	"make":       func(args []string) int { return problem(makeProblem(args)) },
+	"psql":       documentedPsql,
+	"pg_dump":    func(args []string) int { return documentedDump("pg_dump", args) },
+	"pg_restore": func(args []string) int { return documentedDump("pg_restore", args) },
+	"jq":         documentedJq,
+	"promtool":   func(args []string) int { return problem(fileProblem(args[len(args)-1])) },
+	"kubectl":    func([]string) int { return 0 },
+	"cat":        nil, // the system's own
 }
 
 // documentedCommands says how a command of the program is run, by the longest beginning; nil: as it stands, and it has to succeed.
@@ -52,8 +48,11 @@ var documentedCommands = map[string]func(args []string) int{
 	"bench":     seen,
 }
 
-// inDocs is set for the programs above: the top of the source tree.
-const inDocs = "CMD_TEST_IS_IN_DOCS"
+// inDocs is set for the programs above: the top of the source tree. docsPath is where the system has its own.
+const (
+	inDocs   = "CMD_TEST_IS_IN_DOCS"
+	docsPath = "CMD_TEST_PATH"
+)
 
 // A program that the shell has called is no run of the tests.
 func init() {
@@ -105,7 +104,7 @@ func TestShellBlocks(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			cmd.Env = append(roles, "PATH="+programs, "HOME="+cmd.Dir, "DATABASE_URL="+url, inDocs+"="+repository)
+			cmd.Env = append(roles, "PATH="+programs, "HOME="+cmd.Dir, "DATABASE_URL="+url, "NEW_DATABASE_URL="+storetest.EmptyURL(t), inDocs+"="+repository, docsPath+"="+os.Getenv("PATH"))
 			cmd.WaitDelay = time.Second
 			if output, err := cmd.CombinedOutput(); err != nil {
 				t.Errorf("%s: %v\n%s\nA program that is not found is to be added to documentedPrograms.\n%s", b.where, err, b.text, output)
@@ -158,220 +157,3 @@ func documentedRoles(t *testing.T) (variables []string) {
 }
 
 var documentedRoleNames = []string{"owner", "engine", "application", "auditor"}
-
-func problem(text string) int {
-	if text == "" {
-		return 0
-	}
-	fmt.Fprintln(os.Stderr, text)
-	return 2
-}
-
-func orElse(allowed, code int) int {
-	if code == allowed {
-		return 0
-	}
-	return code
-}
-
-// documentedTasktable runs the program as the table above says.
-func documentedTasktable(args []string) int {
-	for end := len(args); end >= 0; end-- {
-		if run, ok := documentedCommands[strings.Join(args[:end], " ")]; ok {
-			if run == nil {
-				run = asProgramRuns
-			}
-			return run(args)
-		}
-	}
-	return 1
-}
-
-// programCommand is the program as a process.
-func programCommand(args []string) *exec.Cmd {
-	self, err := os.Executable()
-	if err != nil {
-		panic(err)
-	}
-	cmd := exec.Command(self, args...)
-	cmd.Env = append(os.Environ(), asProgram+"=yes")
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	return cmd
-}
-
-func asProgramRuns(args []string) int { return ended(programCommand(args).Run()) }
-
-func ended(err error) int {
-	var exit *exec.ExitError
-	switch {
-	case err == nil:
-		return 0
-	case errors.As(err, &exit):
-		return exit.ExitCode()
-	}
-	return problem(err.Error())
-}
-
-// confirmed says yes where a reader would be asked.
-func confirmed(args []string) int {
-	command, _, err := (&program{}).rootCommand().Find(args)
-	if err == nil && command.Flags().Lookup("yes") != nil {
-		args = append(slices.Clone(args), "--yes")
-	}
-	return asProgramRuns(args)
-}
-
-// seen asks the command for its help, which finds an option that there is not.
-func seen(args []string) int {
-	cmd := programCommand(append(slices.Clone(args), "--help"))
-	cmd.Stdout = nil
-	return ended(cmd.Run())
-}
-
-// untilServing stops the node as soon as it serves.
-func untilServing(args []string) int {
-	cmd := programCommand(args)
-	cmd.Stderr = nil
-	stderr, err := cmd.StderrPipe()
-	if err != nil {
-		return problem(err.Error())
-	}
-	if err := cmd.Start(); err != nil {
-		return problem(err.Error())
-	}
-	served := false
-	for lines := bufio.NewScanner(stderr); lines.Scan(); {
-		fmt.Fprintln(os.Stderr, lines.Text())
-		if strings.Contains(lines.Text(), "msg=serving ") || strings.Contains(lines.Text(), `"msg":"serving"`) {
-			served = true
-			_ = cmd.Process.Signal(syscall.SIGTERM)
-		}
-	}
-	code := ended(cmd.Wait())
-	if code == 0 && !served {
-		return problem("it did not serve")
-	}
-	return code
-}
-
-// documentedGo runs `go run .` as the program, and sees that what the others name is there.
-func documentedGo(args []string) int {
-	switch {
-	case len(args) > 1 && args[0] == "run" && args[1] == ".":
-		return documentedTasktable(args[2:])
-	case len(args) > 1 && args[0] == "test":
-		return problem(goTestProblem(args[1:]))
-	case len(args) == 2 && (args[0] == "get" || args[0] == "install") && strings.HasPrefix(args[1], "github.com/tasktable/tasktable"):
-		return 0
-	}
-	return problem("nobody knows go " + strings.Join(args, " "))
-}
-
-var jsonKey = regexp.MustCompile(`(\w+):`)
-
-// documentedJq sees that it is given JSON, and is asked for something; with -n it makes the object that it is given.
-func documentedJq(args []string) int {
-	values := 0
-	if len(args) == 2 && args[0] == "-n" {
-		_, err := fmt.Println(jsonKey.ReplaceAllString(args[1], `"$1":`))
-		return ended(err)
-	}
-	for decoder := json.NewDecoder(os.Stdin); ; values++ {
-		var value any
-		switch err := decoder.Decode(&value); {
-		case errors.Is(err, io.EOF) && values > 0 && len(args) > 0:
-			return 0
-		case err != nil:
-			return problem(fmt.Sprintf("jq %v was given no JSON, or is asked for nothing: %v", args, err))
-		}
-	}
-}
-
-// documentedPsql runs SQL as psql does, with the options that the documents use.
-func documentedPsql(args []string) int {
-	url, sql := os.Getenv("DATABASE_URL"), []string{}
-	for len(args) > 0 {
-		word := args[0]
-		args = args[1:]
-		takes := func() (value string) {
-			if len(args) > 0 {
-				value, args = args[0], args[1:]
-			}
-			return value
-		}
-		switch word {
-		case "-v":
-			if takes() != "ON_ERROR_STOP=1" {
-				return problem("psql -v " + word)
-			}
-		case "-X", "-q", "-1", "-At":
-		case "-c":
-			sql = append(sql, takes())
-		case "-f":
-			content, err := os.ReadFile(takes())
-			if err != nil {
-				return problem(err.Error())
-			}
-			sql = append(sql, string(content))
-		default:
-			if strings.HasPrefix(word, "-") {
-				return problem("nobody knows psql " + word)
-			}
-			url = word
-		}
-	}
-	if len(sql) == 0 {
-		content, err := io.ReadAll(os.Stdin)
-		if err != nil || len(bytes.TrimSpace(content)) == 0 {
-			return problem(fmt.Sprintf("psql was given nothing: %v", err))
-		}
-		sql = append(sql, string(content))
-	}
-	return runSQL(url, sql)
-}
-
-func runSQL(url string, statements []string) int {
-	ctx := context.Background()
-	conn, err := pgx.Connect(ctx, url)
-	if err != nil {
-		return problem(err.Error())
-	}
-	defer func() { _ = conn.Close(ctx) }()
-	for _, sql := range statements {
-		for _, role := range documentedRoleNames {
-			if own := os.Getenv("TASKTABLE_" + strings.ToUpper(role) + "_ROLE"); own != "" {
-				sql = strings.ReplaceAll(sql, "tasktable_"+role, own)
-			}
-		}
-		for _, statement := range splitSQL(sql) { // each commits by itself
-			if _, err := conn.Exec(ctx, statement, pgx.QueryExecModeSimpleProtocol); err != nil {
-				return problem(err.Error() + ": " + statement)
-			}
-		}
-	}
-	return 0
-}
-
-// sqlPiece is what may hide a semicolon, or is one.
-var sqlPiece = regexp.MustCompile(`(?s)'(?:[^']|'')*'|"[^"]*"|--[^\n]*|/\*.*?\*/|\$\w*\$|;`)
-
-// splitSQL splits a script where psql would.
-func splitSQL(script string) (statements []string) {
-	begin := 0
-	for at := 0; ; {
-		found := sqlPiece.FindStringIndex(script[at:])
-		if found == nil {
-			return append(statements, script[begin:])
-		}
-		piece := script[at+found[0] : at+found[1]]
-		at += found[1]
-		switch {
-		case piece == ";":
-			statements, begin = append(statements, script[begin:at]), at
-		case piece[0] == '$':
-			if end := strings.Index(script[at:], piece); end >= 0 {
-				at += end + len(piece)
-			}
-		}
-	}
-}

@@ -11,8 +11,10 @@ import (
 
 // documentedRowsSQL is an application's database: what the documents speak of is in it.
 const documentedRowsSQL = `
-CREATE TABLE events (id text PRIMARY KEY, starts_at timestamptz NOT NULL, published_at timestamptz);
-INSERT INTO events (id, starts_at) SELECT n::text, now() + n * interval '1 hour' FROM generate_series(40, 60) AS n;
+CREATE TABLE public.events (id text PRIMARY KEY, starts_at timestamptz NOT NULL, published_at timestamptz, reminded_at timestamptz);
+CREATE TABLE public.river_job (kind text, args jsonb, state text, scheduled_at timestamptz, finalized_at timestamptz);
+INSERT INTO public.river_job VALUES ('remind', '{"event_id": "77"}', 'scheduled', now() + interval '1 hour');
+INSERT INTO public.events (id, starts_at) SELECT n::text, now() + n * interval '1 hour' FROM generate_series(40, 60) AS n;
 SELECT tasktable.schedule(jsonb_build_object('type', 'SEND_EVENT_REMINDER', 'event_id', id), starts_at - interval '1 hour',
     'task-SEND_EVENT_REMINDER-' || id, entity => 'event:' || id) FROM events WHERE id < '55';
 SELECT tasktable.schedule('{"type":"SEND_EMAIL","email":"a@example.org","subject":"s","body":"b"}', id => 'mail');

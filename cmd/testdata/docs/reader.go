@@ -42,6 +42,7 @@ var (
 	monday                   time.Time
 	inAMinute, fivePM, sixPM time.Time
 
+	p                 RemindOfEvent
 	ev                Event
 	event             Event
 	m                 member

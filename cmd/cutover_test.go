@@ -1,0 +1,54 @@
+package cmd
+
+import (
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/tasktable/tasktable/store/storetest"
+)
+
+// The steps of MIGRATING.md, with a script that goes on meanwhile: each event is dealt with once, by the script or by a task.
+func TestCutOverFromAScript(t *testing.T) {
+	t.Parallel()
+	url := storetest.URL(t)
+	execute(t, url, `
+		CREATE TABLE public.events (id text PRIMARY KEY, starts_at timestamptz NOT NULL, reminded_at timestamptz);
+		INSERT INTO public.events SELECT n::text, now() + n * interval '50 milliseconds' FROM generate_series(1, 40) AS n`)
+	const script = `UPDATE public.events SET reminded_at = now() WHERE reminded_at IS NULL AND id::int <= `
+	query := filepath.Join(t.TempDir(), "reminders.sql")
+	err := os.WriteFile(query, []byte(`SELECT id AS key, jsonb_build_object('message', id) AS payload, starts_at AS scheduled_at
+		FROM public.events WHERE reminded_at IS NULL`), 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	database := []string{"DATABASE_URL=" + url}
+	reconcile := func(args ...string) int {
+		t.Helper()
+		return run(t, database, append([]string{"reconcile", "--type=LOG", "--query=" + query}, args...)...).code
+	}
+	run(t, database, "queues", "pause", "type:LOG", "--reason=the script still does it").want(t, exitOK)
+	execute(t, url, script+"10")
+	if code := reconcile("--apply"); code != exitOK {
+		t.Fatal(code)
+	}
+	p := start(t, database, "serve")
+	p.waitFor("node is up")
+	execute(t, url, script+"20")
+	if code := reconcile(); code != exitDrift { // what the script has done
+		t.Errorf("exit code %d", code)
+	}
+	ask(t, url, "SELECT count(*) FROM tasktable.late_tasks WHERE is_paused", "30") // all are due, and none has begun
+	ask(t, url, "SELECT count(*) FROM tasktable.scheduled_tasks WHERE status = 'QUEUED'", "30")
+	if code := reconcile("--apply"); code != exitOK {
+		t.Fatal(code)
+	}
+	run(t, database, "queues", "resume", "type:LOG").want(t, exitOK)
+	ask(t, url, "SELECT string_agg(status || ' ' || count, ', ' ORDER BY status) FROM (SELECT status, count(*) FROM tasktable.scheduled_tasks GROUP BY status) AS s",
+		"CANCELLED 10, COMPLETED 20")
+	ask(t, url, `SELECT count(*) FROM public.events AS e JOIN tasktable.scheduled_tasks AS t ON t.payload ->> 'message' = e.id
+		WHERE (e.reminded_at IS NULL) <> (t.status = 'COMPLETED')`, "0")
+	p.signal(syscall.SIGTERM)
+	p.end().want(t, exitOK)
+}
