@@ -32,6 +32,8 @@ var (
 	mux    *http.ServeMux
 	node   *scheduled.Node
 	secret []byte
+	mux    *http.ServeMux
+	node   *scheduled.Node
 	t      *testing.T
 
 	tasks                    = store.New(store.Config{})
