@@ -60,7 +60,7 @@ func newGauges(config Config) (g gauges) {
 	g.places = describe("transactions", "How many transactional handlers may run at once.")
 	g.placesUsed = describe("transactions_used", "How many of these places are in use.")
 	g.inHand = describe("tasks_in_hand", "Claimed tasks on this node: running, or waiting for their time or a slot.")
-	g.conns = describe("pool_connections", "Connections that a pool may have: the engine's own, or the handlers'.", "pool")
+	g.conns = describe("pool_connections", "Connections that a pool may have: the engine's own, beside River's listener, or the handlers'.", "pool")
 	g.connsUsed = describe("pool_connections_used", "Connections of a pool in use.", "pool")
 	g.connsWait = describe("pool_wait_seconds_total", "Time spent on waiting for a connection of a pool with none to spare.", "pool")
 	g.nodes = describe("nodes", "Nodes that live, as the leader sees them.")
