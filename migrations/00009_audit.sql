@@ -143,13 +143,12 @@ BEGIN
         RETURN CASE reason_text.code WHEN 'paused' THEN 'it is ' ELSE '' END || reason_text.code || coalesce(author, '')
             || CASE WHEN task.fence IS NOT NULL THEN ', and an attempt that had begun has not ended yet' ELSE '' END;
     WHEN 'failed', 'expired' THEN
-        what := CASE WHEN reason_text.code = 'expired' THEN
+        RETURN CASE WHEN reason_text.code = 'expired' THEN
                 CASE task.attempt WHEN 0 THEN 'expired before it could start' ELSE format('expired before attempt %s of %s could start', task.attempt + 1, task.max_attempts) END
             WHEN task.cron IS NOT NULL THEN 'its next fire cannot be planned'
             WHEN task.attempt = 0 THEN 'failed for good before its first attempt'
             WHEN task.attempt < task.max_attempts THEN format('failed for good at attempt %s of %s', task.attempt, task.max_attempts)
             ELSE format('failed for good after %s of %s attempts', task.attempt, task.max_attempts) END;
-        RETURN what || CASE WHEN task.archived_at IS NOT NULL THEN ', and was archived' ELSE '' END;
     WHEN 'skipped' THEN
         RETURN coalesce('this fire of task ' || task.parent_id || ' was left out', 'left out');
     WHEN 'recurring' THEN

@@ -104,6 +104,27 @@ change: deleted by events-api
 	}
 }
 
+// What ran and is no more: both times, each with its own words.
+func TestWhyOfOneThatRanAndWasDeleted(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.due("one", nil)
+	b.due("two", nil)
+	b.asEngine(func(tx pgx.Tx) {
+		b.exec(tx, `INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt, scheduled_at, due_at, started_at, finished_at, outcome)
+			SELECT nextval('tasktable.task_numbers'), id, type, revision, 1, scheduled_at, scheduled_at, $1, $1, 'COMPLETED' FROM tasktable.scheduled_tasks`, far(5))
+		b.exec(tx, `UPDATE tasktable.scheduled_tasks SET status = 'COMPLETED', attempt = 1, next_attempt_at = NULL, finished_at = $1`, far(5))
+	})
+	_, err := b.tasks.Delete(b.ctx, b.pool, "one")
+	b.check(err)
+	b.because("one", "deleted", "deleted by events-api at T; it had completed at far(5)")
+	b.asOwner(func(tx pgx.Tx) {
+		b.exec(tx, `SET LOCAL session_replication_role = replica`)
+		b.exec(tx, `DELETE FROM tasktable.scheduled_tasks WHERE id = 'two'`)
+	})
+	b.because("two", "removed", "the task is no more; it had completed at far(5)")
+}
+
 // Attempts, with who ran them.
 func TestWhyTellsAttempts(t *testing.T) {
 	t.Parallel()

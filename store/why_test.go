@@ -148,7 +148,10 @@ func TestWhyOfDeadLetters(t *testing.T) {
 	if _, err := b.tasks.Archive(b.ctx, b.pool, "used up", "nobody cares"); err != nil {
 		t.Fatal(err)
 	}
-	e := b.because("used up", "failed", "failed for good after 2 of 2 attempts, and was archived at T: "+strings.Repeat("ü", 150)+" …")
+	e := b.because("used up", "failed", "failed for good after 2 of 2 attempts at T: "+strings.Repeat("ü", 150)+" …; archived by events-api at T")
+	if row := e.Row; !e.Reason.Since.Equal(*row.FinishedAt) || !e.Reason.Further.At.Equal(*row.ArchivedAt) || !row.ArchivedAt.After(*row.FinishedAt) {
+		t.Errorf("the times: %+v", e.Reason)
+	}
 	if !slices.ContainsFunc(e.Story, func(line store.StoryLine) bool {
 		return line.Text == "archived by events-api" && slices.ContainsFunc(line.Facts, func(f store.Fact) bool { return f.Value == "nobody cares" })
 	}) {
