@@ -341,8 +341,8 @@ func TestWhyOfOneThatIsDueAndExpiresPaused(t *testing.T) {
 	b.check(err)
 	e := b.because("one", "paused_scope",
 		"queue default is paused by events-api, since T, until far(60); unless resumed in time, it expires before that, at T")
-	if expires := e.Row.ScheduledAt.Add(time.Hour); !e.Reason.Further.At.Equal(expires) {
-		t.Errorf("it expires at %s, not %s", expires, e.Reason.Further.At)
+	if expires := e.Row.ScheduledAt.Add(time.Hour); e.Reason.Further == nil || !e.Reason.Further.At.Equal(expires) {
+		t.Errorf("it expires at %s, but told is %s", expires, pretty(e.Reason.Further))
 	}
 	same(b, "what is next", e.Next, []store.Upcoming{
 		{At: new(e.Row.ScheduledAt.Add(time.Hour)), Text: "it expires, unless it has been resumed and has started by then"},
