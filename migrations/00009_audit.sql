@@ -143,13 +143,12 @@ BEGIN
         RETURN CASE reason_text.code WHEN 'paused' THEN 'it is ' ELSE '' END || reason_text.code || coalesce(author, '')
             || CASE WHEN task.fence IS NOT NULL THEN ', and an attempt that had begun has not ended yet' ELSE '' END;
     WHEN 'failed', 'expired' THEN
-        what := CASE WHEN reason_text.code = 'expired' THEN
+        RETURN CASE WHEN reason_text.code = 'expired' THEN
                 CASE task.attempt WHEN 0 THEN 'expired before it could start' ELSE format('expired before attempt %s of %s could start', task.attempt + 1, task.max_attempts) END
             WHEN task.cron IS NOT NULL THEN 'its next fire cannot be planned'
             WHEN task.attempt = 0 THEN 'failed for good before its first attempt'
             WHEN task.attempt < task.max_attempts THEN format('failed for good at attempt %s of %s', task.attempt, task.max_attempts)
             ELSE format('failed for good after %s of %s attempts', task.attempt, task.max_attempts) END;
-        RETURN what || CASE WHEN task.archived_at IS NOT NULL THEN ', and was archived' ELSE '' END;
     WHEN 'skipped' THEN
         RETURN coalesce('this fire of task ' || task.parent_id || ' was left out', 'left out');
     WHEN 'recurring' THEN
@@ -167,7 +166,7 @@ COMMENT ON FUNCTION tasktable.reason_text(text, text, jsonb, jsonb) IS 'A code o
 
 CREATE VIEW tasktable.task_reasons AS
     SELECT t.id, t.type, t.queue, t.status, s.code,
-        CASE WHEN s.code = o.code THEN x.text ELSE tasktable.reason_text(t.id, s.code, w.slots, w.pauses) END AS reason,
+        CASE WHEN s.code = 'paused_scope' THEN z.text WHEN s.code = o.missing THEN x.text ELSE tasktable.reason_text(t.id, s.code, w.slots, w.pauses) END AS reason,
         CASE WHEN s.code IN ('failed', 'skipped', 'retry') THEN t.message
             WHEN s.code = 'expired' THEN substring(t.message FROM '; last error: (.*)$')
             WHEN s.code = 'paused_scope' THEN z.pause ->> 'reason' END AS detail,
@@ -188,10 +187,10 @@ CREATE VIEW tasktable.task_reasons AS
             WHEN s.code = 'paused' THEN t.paused_until
             WHEN s.code IN ('running', 'edited') THEN t.held_until
             WHEN s.code IN ('not_due', 'retry', 'recurring') THEN t.next_attempt_at END::timestamptz AS until,
-        CASE WHEN t.finished_at IS NOT NULL OR s.code = o.code OR s.code = 'running' AND o.code NOT IN ('no_node', 'no_leader') THEN NULL
-            WHEN o.code = 'paused_scope' AND (z.pause ->> 'ends_at')::timestamptz <= coalesce(t.next_attempt_at, t.paused_until) THEN NULL
-            ELSE x.text END AS obstacle,
-        t.next_attempt_at AS due_at, t.held_until
+        CASE WHEN t.finished_at IS NOT NULL THEN NULL
+            WHEN s.code = 'running' THEN CASE WHEN o.missing IN ('no_node', 'no_leader') THEN x.text END
+            ELSE nullif(concat_ws(', and ', CASE WHEN o.paused THEN y.text END, CASE WHEN s.code <> o.missing THEN x.text END), '') END AS obstacle,
+        t.next_attempt_at AS due_at, t.held_until, CASE WHEN t.finished_at IS NULL THEN o.missing END AS missing
     FROM tasktable.scheduled_tasks AS t
     CROSS JOIN (
         -- Of nodes and pauses, once for all tasks.
@@ -206,11 +205,12 @@ CREATE VIEW tasktable.task_reasons AS
     ) AS w
     CROSS JOIN LATERAL (
         -- What is in the way of every task of this queue and type.
-        SELECT CASE WHEN w.pauses ?| ARRAY['all', 'queue ' || t.queue, 'type ' || t.type] THEN 'paused_scope'
-            WHEN NOT w.lives THEN 'no_node'
-            WHEN NOT w.slots ? (t.queue || ' ' || t.type) THEN
-                CASE WHEN NOT w.slots ? ('* ' || t.type) THEN 'no_type' WHEN NOT w.slots ? (t.queue || ' *') THEN 'no_queue' ELSE 'no_both' END
-            WHEN NOT w.led THEN 'no_leader' END AS code
+        SELECT b.paused, b.missing, CASE WHEN b.paused THEN 'paused_scope' ELSE b.missing END AS code
+        FROM (SELECT w.pauses ?| ARRAY['all', 'queue ' || t.queue, 'type ' || t.type] AS paused,
+            CASE WHEN NOT w.lives THEN 'no_node'
+                WHEN NOT w.slots ? (t.queue || ' ' || t.type) THEN
+                    CASE WHEN NOT w.slots ? ('* ' || t.type) THEN 'no_type' WHEN NOT w.slots ? (t.queue || ' *') THEN 'no_queue' ELSE 'no_both' END
+                WHEN NOT w.led THEN 'no_leader' END AS missing) AS b
     ) AS o
     CROSS JOIN LATERAL (SELECT tasktable.due_of(t.id, t.scheduled_at, t.run_now_at, t.jitter) AS due) AS f
     CROSS JOIN LATERAL (
@@ -227,13 +227,22 @@ CREATE VIEW tasktable.task_reasons AS
     ) AS s
     CROSS JOIN LATERAL (
         -- Of several pauses the one that holds longest.
-        SELECT (SELECT p.pause FROM unnest(ARRAY[w.pauses -> 'all', w.pauses -> ('queue ' || t.queue), w.pauses -> ('type ' || t.type)]) AS p (pause)
-            WHERE p.pause IS NOT NULL ORDER BY (p.pause ->> 'ends_at')::timestamptz DESC LIMIT 1) AS pause
+        SELECT l.pause, CASE l.pause ->> 'scope' WHEN 'all' THEN 'everything' ELSE (l.pause ->> 'scope') || ' ' || (l.pause ->> 'name') END
+            || ' is paused by ' || (l.pause ->> 'paused_by') AS text
+        FROM (SELECT (SELECT p.pause FROM unnest(ARRAY[w.pauses -> 'all', w.pauses -> ('queue ' || t.queue), w.pauses -> ('type ' || t.type)]) AS p (pause)
+            WHERE p.pause IS NOT NULL ORDER BY (p.pause ->> 'ends_at')::timestamptz DESC, p.pause ->> 'scope' LIMIT 1) AS pause) AS l
     ) AS z
     CROSS JOIN LATERAL (
-        SELECT CASE o.code
-            WHEN 'paused_scope' THEN CASE z.pause ->> 'scope' WHEN 'all' THEN 'everything' ELSE (z.pause ->> 'scope') || ' ' || (z.pause ->> 'name') END
-                || ' is paused by ' || (z.pause ->> 'paused_by')
+        -- The others, or, of a task that waits for something else, all that will still hold when it is due.
+        SELECT (SELECT string_agg(CASE p.pause ->> 'scope' WHEN 'all' THEN 'everything' ELSE (p.pause ->> 'scope') || ' ' || (p.pause ->> 'name') END
+                || ' is paused by ' || (p.pause ->> 'paused_by'), ', and ' ORDER BY p.pause ->> 'scope')
+            FROM unnest(ARRAY[w.pauses -> 'all', w.pauses -> ('queue ' || t.queue), w.pauses -> ('type ' || t.type)]) AS p (pause)
+            WHERE CASE WHEN s.code = 'paused_scope' THEN p.pause <> z.pause
+                ELSE ((p.pause ->> 'ends_at')::timestamptz <= greatest(t.next_attempt_at, t.paused_until, f.due)) IS NOT TRUE END
+                AND p.pause IS NOT NULL) AS text
+    ) AS y
+    CROSS JOIN LATERAL (
+        SELECT CASE o.missing
             WHEN 'no_node' THEN 'no node is running'
             WHEN 'no_type' THEN 'no running node has a handler for type ' || t.type
             WHEN 'no_queue' THEN 'no running node works queue ' || t.queue
@@ -251,9 +260,10 @@ COMMENT ON COLUMN tasktable.task_reasons.reason IS 'The same in words, without t
 COMMENT ON COLUMN tasktable.task_reasons.detail IS 'The last error, why the fire was left out, or the reason that was given for the pause.';
 COMMENT ON COLUMN tasktable.task_reasons.since IS 'Since when; of an ended task when it ended, or its time was over. Without any node: the last that is known of one. Null: unknown.';
 COMMENT ON COLUMN tasktable.task_reasons.until IS 'Until when: the time that it waits for, the end of the pause, of a claimed task that of its lease. Null: until something else happens.';
-COMMENT ON COLUMN tasktable.task_reasons.obstacle IS 'Of a task that waits for something else: what will then keep it from running, as it looks now. Null: nothing.';
+COMMENT ON COLUMN tasktable.task_reasons.obstacle IS 'Of a task that waits: what else will keep it from running, as it looks now: other pauses, and what nodes lack. Null: nothing.';
 COMMENT ON COLUMN tasktable.task_reasons.due_at IS 'When it is due next; null: it does not wait to be claimed.';
 COMMENT ON COLUMN tasktable.task_reasons.held_until IS 'The end of the lease of its claim; null: it is not claimed.';
+COMMENT ON COLUMN tasktable.task_reasons.missing IS 'What nodes lack for it, also while it is paused or not due: no_node, no_type, no_queue, no_both or no_leader. Null: nothing.';
 
 CREATE VIEW tasktable.stuck_tasks AS
     SELECT r.id, r.type, r.queue, r.status, r.code, r.reason, coalesce(r.since, r.due_at) AS since, r.due_at, r.held_until

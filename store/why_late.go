@@ -22,18 +22,17 @@ func (l Lateness) sentence(at func(time.Time) string) string {
 }
 
 const (
-	// lateLeast is how late an attempt must be for somebody to wonder.
+	// lateLeast is how late an attempt must be for somebody to wonder, if nothing was paused.
 	lateLeast = 5 * time.Second
 	// A killed node is found dead so long after another has begun: until then it may have been gone for hours.
 	foundDead = 15 * time.Second
 )
 
-// late finds what held up an attempt that was due at one time and began, or was given up, at another; nil: it was not late.
+// late finds what held up an attempt that was due at one time and began, or was given up, at another; nil: it was not late, or by less
+// than lateLeast, and no pause had held it up.
 func (l *life) late(row Row, due, began time.Time) *Lateness {
 	late := &Lateness{By: began.Sub(due)}
-	if late.By < lateLeast {
-		return nil
-	}
+	long := late.By >= lateLeast
 	// What was over shortly before is the reason; of several the last.
 	hold := func(text string, until time.Time) {
 		if until.After(due) && !until.After(began) && (late.Until == nil || until.After(*late.Until)) {
@@ -44,6 +43,7 @@ func (l *life) late(row Row, due, began time.Time) *Lateness {
 		switch {
 		case c.Verb == "resume":
 			hold("it was paused", c.ChangedAt)
+		case !long: // it is scheduled late by a moment whenever it is scheduled for now
 		case c.Outcome == "created" || c.Outcome == "rearmed" || c.Outcome == "rescheduled":
 			hold("it was not scheduled for that time", c.ChangedAt)
 		}
@@ -52,10 +52,16 @@ func (l *life) late(row Row, due, began time.Time) *Lateness {
 		if p.PausedAt.Before(began) && p.EndsAt != nil {
 			hold(p.what()+" was paused by "+p.PausedBy, *p.EndsAt)
 		}
-		if p.PausedAt.Before(began) && (p.EndsAt == nil || p.EndsAt.After(began)) {
+		if long && p.PausedAt.Before(began) && (p.EndsAt == nil || p.EndsAt.After(began)) {
 			late.Text, late.Until = p.what()+" was paused by "+p.PausedBy, nil
 			return late
 		}
+	}
+	if !long { // of a pause, however short, everybody wants to know; of the rest nobody
+		if late.Text == "" {
+			return nil
+		}
+		return late
 	}
 	if from, none := l.without(due); none {
 		hold("no node with queue "+row.Queue+" and type "+row.Type+" was there", from)

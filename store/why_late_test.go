@@ -42,11 +42,16 @@ func (b *bench) asOwner(do func(pgx.Tx)) {
 // began records that the task began at a minute and completed at once.
 func (l lateness) began(id string, minute int) {
 	l.Helper()
+	l.beganAt(id, far(minute))
+}
+
+func (l lateness) beganAt(id string, at time.Time) {
+	l.Helper()
 	l.asEngine(func(tx pgx.Tx) {
 		l.exec(tx, `INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt, scheduled_at, due_at, started_at, finished_at, outcome, node)
 			SELECT nextval('tasktable.task_numbers'), id, type, revision, 1, scheduled_at, scheduled_at, $2, $2, 'COMPLETED', 9 FROM tasktable.scheduled_tasks WHERE id = $1`,
-			id, far(minute))
-		l.exec(tx, `UPDATE tasktable.scheduled_tasks SET status = 'COMPLETED', attempt = 1, next_attempt_at = NULL, finished_at = $2 WHERE id = $1`, id, far(minute))
+			id, at)
+		l.exec(tx, `UPDATE tasktable.scheduled_tasks SET status = 'COMPLETED', attempt = 1, next_attempt_at = NULL, finished_at = $2 WHERE id = $1`, id, at)
 	})
 }
 
@@ -127,6 +132,47 @@ func TestWhyLate(t *testing.T) {
 			if fmt.Sprint(lines) != fmt.Sprint(test.lines) {
 				t.Errorf("the story has %q", lines)
 			}
+		})
+	}
+}
+
+// A pause is named however short it was; what else held up for a moment is not.
+func TestWhyLateByAMoment(t *testing.T) {
+	t.Parallel()
+	const completed = "completed by attempt 1 of 5 on node 9 (host/1, mailer v1) at far(60)"
+	for name, test := range map[string]struct {
+		from, until, began time.Duration // after it was due; until 0: there was no pause
+		itself             bool
+		want               string
+	}{
+		"a pause":                        {-time.Minute, 4 * time.Second, 4300 * time.Millisecond, false, "; 4.3s late: queue default was paused by ann until far(60)"},
+		"a pause of milliseconds":        {time.Millisecond, 3 * time.Millisecond, 4 * time.Millisecond, false, "; 4ms late: queue default was paused by ann until far(60)"},
+		"no pause":                       {0, 0, 4300 * time.Millisecond, false, ""},
+		"a pause that was over":          {-time.Minute, -time.Second, 4300 * time.Millisecond, false, ""},
+		"a pause of the time afterwards": {time.Second, time.Hour, 900 * time.Millisecond, false, ""},
+		"its own":                        {-time.Minute, 2 * time.Second, 3 * time.Second, true, "; 3s late: it was paused until far(60)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := lateness{newBench(t)}
+			l.scheduled("one", 0)
+			l.stood(9, 0, -1, -1)
+			switch {
+			case test.itself:
+				_, err := l.tasks.Pause(l.ctx, l.pool, "one")
+				l.check(err)
+				_, err = l.tasks.Resume(l.ctx, l.pool, "one")
+				l.check(err)
+				l.asOwner(func(tx pgx.Tx) {
+					l.exec(tx, `UPDATE tasktable.scheduled_task_changes SET changed_at = CASE verb WHEN 'resume' THEN $1::timestamptz ELSE $2::timestamptz END WHERE verb <> 'schedule'`,
+						far(60).Add(test.until), far(60).Add(test.from))
+				})
+			case test.until != 0:
+				l.exec(l.pool, `INSERT INTO tasktable.pauses (scope, name, paused_at, paused_by, ends_at) VALUES ('queue', 'default', $1, 'ann', $2)`,
+					far(60).Add(test.from), far(60).Add(test.until))
+			}
+			l.beganAt("one", far(60).Add(test.began))
+			l.because("one", "completed", completed+test.want)
 		})
 	}
 }

@@ -21,10 +21,22 @@ type Reason struct {
 	Since *time.Time `json:"since,omitempty"`
 	// Until is until when it holds as things are; nil: until something else happens.
 	Until *time.Time `json:"until,omitempty"`
-	// Obstacle is what will keep the task from running when it has waited long enough, as it looks now; "": nothing.
+	// Obstacle is what else will keep the task from running, as it looks now: other pauses, and what nodes lack; "": nothing.
 	Obstacle string `json:"obstacle,omitempty"`
+	// Missing is what nodes lack for the task, also while it waits for something else: no_node, no_type, no_queue, no_both or no_leader;
+	// "": nothing.
+	Missing string `json:"missing,omitempty"`
+	// Further is another time that matters: when the task expires, if that is before it can run; when a dead letter was archived; when
+	// a task that is no more had completed. Nil: none.
+	Further *Moment `json:"further,omitempty"`
 	// Late is why it started late, or not before it expired; nil: it did not.
 	Late *Lateness `json:"late,omitempty"`
+}
+
+// Moment is a time and the words before it.
+type Moment struct {
+	Text string    `json:"text"`
+	At   time.Time `json:"at"`
 }
 
 // detailMost is how much of an error a sentence has, in bytes.
@@ -63,6 +75,9 @@ func (r Reason) Sentence(at func(time.Time) string) string {
 	if r.Obstacle != "" {
 		text += "; besides, " + r.Obstacle
 	}
+	if r.Further != nil {
+		text += "; " + r.Further.Text + " " + at(r.Further.At)
+	}
 	return text
 }
 
@@ -89,7 +104,8 @@ func brief(text string, most int) string {
 }
 
 const reasonSQL = `
-SELECT r.code, coalesce(r.reason, r.code) AS text, coalesce(r.detail, '') AS detail, r.since, r.until, coalesce(r.obstacle, '') AS obstacle
+SELECT r.code, coalesce(r.reason, r.code) AS text, coalesce(r.detail, '') AS detail, r.since, r.until, coalesce(r.obstacle, '') AS obstacle,
+    coalesce(r.missing, '') AS missing
 FROM tasktable.task_reasons AS r WHERE r.id = $1::text`
 
 type reasonRow struct {
@@ -99,6 +115,7 @@ type reasonRow struct {
 	Since    *time.Time
 	Until    *time.Time
 	Obstacle string
+	Missing  string
 }
 
 // reason finds why the task does not run.
@@ -119,7 +136,10 @@ func (s *Store) reason(ctx context.Context, db DB, e *Explanation, known life) e
 		return nil
 	}
 	r := found[0]
-	e.Reason = Reason{Code: r.Code, Text: r.Text, Detail: r.Detail, Since: r.Since, Until: r.Until, Obstacle: r.Obstacle}
+	e.Reason = Reason{Code: r.Code, Text: r.Text, Detail: r.Detail, Since: r.Since, Until: r.Until, Obstacle: r.Obstacle, Missing: r.Missing}
+	if e.Row.ArchivedAt != nil {
+		e.Reason.Further = &Moment{known.archived() + " at", *e.Row.ArchivedAt}
+	}
 	switch {
 	case r.Code == "expired" && e.Row.FinishedAt != nil:
 		e.Reason.Late = known.late(*e.Row, known.due(*e.Row), *e.Row.FinishedAt)
@@ -164,18 +184,28 @@ func (l *life) completed(row Row) Reason {
 	return r
 }
 
+// archived says by whom a dead letter was archived, if that is known.
+func (l *life) archived() string {
+	for i := len(l.changes) - 1; i >= 0; i-- {
+		if l.changes[i].Outcome == "archived" {
+			return "archived by " + l.changes[i].ChangedBy
+		}
+	}
+	return "archived"
+}
+
 // gone is the reason of a task that has a history and no row.
 func (l *life) gone() Reason {
-	ran := ""
+	var ran *Moment
 	for _, x := range l.executions {
 		if x.Outcome == "COMPLETED" {
-			ran = ", after it had run"
+			ran = &Moment{"it had completed at", x.FinishedAt}
 		}
 	}
 	if len(l.changes) > 0 {
 		if last := l.changes[len(l.changes)-1]; last.Outcome == "deleted" {
-			return Reason{Code: "deleted", Text: "deleted by " + last.ChangedBy + ran, Since: &last.ChangedAt}
+			return Reason{Code: "deleted", Text: "deleted by " + last.ChangedBy, Since: &last.ChangedAt, Further: ran}
 		}
 	}
-	return Reason{Code: "removed", Text: "the task is no more" + ran}
+	return Reason{Code: "removed", Text: "the task is no more", Further: ran}
 }

@@ -40,6 +40,10 @@ func (e *Explanation) tell(known life) {
 	for _, x := range known.executions {
 		e.Story = append(e.Story, known.executionLines(x)...)
 	}
+	if note := known.note(e.Row); note != nil { // the last line so far is that of the last attempt's end
+		end := &e.Story[len(e.Story)-1]
+		end.Facts = append(end.Facts, Fact{Name: "note", Value: brief(*note, factMost)})
+	}
 	if e.Row != nil && e.Row.Status == StatusExecuting {
 		e.Story = append(e.Story, known.claimLines(*e.Row)...)
 	}
@@ -194,6 +198,20 @@ func (l *life) executionLines(x Execution) (lines []StoryLine) {
 		end.Facts = append(end.Facts, Fact{Name: "error", Value: brief(*x.Error, factMost)})
 	}
 	return append(lines, end)
+}
+
+// note is what the handler said of the last attempt, which completed; nil: nothing, or the row's message is of something else.
+func (l *life) note(row *Row) *string {
+	last := len(l.executions) - 1
+	if row == nil || row.Message == nil || *row.Message == "" || last < 0 || l.executions[last].Outcome != "COMPLETED" {
+		return nil
+	}
+	// A handler that schedules its task again leaves its note with the new revision.
+	again := len(l.changes) > 0 && l.changes[len(l.changes)-1].Verb == "again" && l.changes[len(l.changes)-1].Revision == row.Revision
+	if again || row.Status == StatusCompleted && l.executions[last].Revision == row.Revision {
+		return row.Message
+	}
+	return nil
 }
 
 // madeAfter says whether a revision was made after a time, for which it then was scheduled late.

@@ -104,6 +104,88 @@ change: deleted by events-api
 	}
 }
 
+// What ran and is no more: both times, each with its own words.
+func TestWhyOfOneThatRanAndWasDeleted(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.due("one", nil)
+	b.due("two", nil)
+	b.asEngine(func(tx pgx.Tx) {
+		b.exec(tx, `INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt, scheduled_at, due_at, started_at, finished_at, outcome)
+			SELECT nextval('tasktable.task_numbers'), id, type, revision, 1, scheduled_at, scheduled_at, $1, $1, 'COMPLETED' FROM tasktable.scheduled_tasks`, far(5))
+		b.exec(tx, `UPDATE tasktable.scheduled_tasks SET status = 'COMPLETED', attempt = 1, next_attempt_at = NULL, finished_at = $1`, far(5))
+	})
+	_, err := b.tasks.Delete(b.ctx, b.pool, "one")
+	b.check(err)
+	b.because("one", "deleted", "deleted by events-api at T; it had completed at far(5)")
+	b.asOwner(func(tx pgx.Tx) {
+		b.exec(tx, `SET LOCAL session_replication_role = replica`)
+		b.exec(tx, `DELETE FROM tasktable.scheduled_tasks WHERE id = 'two'`)
+	})
+	b.because("two", "removed", "the task is no more; it had completed at far(5)")
+}
+
+// What the handler noted is told with the attempt that it was of, and with no other.
+func TestWhyTellsTheNote(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		outcome, status, message, then string
+		want                           string
+	}{
+		"a note":         {"COMPLETED", "COMPLETED", "sent to ann@example.org", "", "took: a while; note: sent to ann@example.org"},
+		"a long one":     {"COMPLETED", "COMPLETED", strings.Repeat("ü", 150) + "\nmore", "", "took: a while; note: " + strings.Repeat("ü", 100) + " …"},
+		"none":           {"COMPLETED", "COMPLETED", "", "", "took: a while"},
+		"of an error":    {"FAILED", "FAILED", "550", "", "took: a while; error: 550"},
+		"edited since":   {"COMPLETED", "COMPLETED", "sent", `UPDATE tasktable.scheduled_tasks SET message = 'by hand', priority = 3`, "took: a while"},
+		"scheduled anew": {"COMPLETED", "COMPLETED", "sent", `SELECT tasktable.reschedule('one', '2100-01-01 05:00Z')`, "took: a while"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			b.due("one", nil)
+			b.asEngine(func(tx pgx.Tx) {
+				b.exec(tx, `INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt, scheduled_at, due_at, started_at, finished_at, outcome, error)
+					SELECT nextval('tasktable.task_numbers'), id, type, revision, 1, scheduled_at, scheduled_at, scheduled_at, clock_timestamp(), $1::text,
+						CASE WHEN $1::text <> 'COMPLETED' THEN $2::text END FROM tasktable.scheduled_tasks`, test.outcome, test.message)
+				b.exec(tx, `UPDATE tasktable.scheduled_tasks SET status = $1, attempt = 1, next_attempt_at = NULL, finished_at = clock_timestamp(), message = nullif($2, '')`,
+					test.status, test.message)
+			})
+			if test.then != "" {
+				b.exec(b.pool, test.then)
+			}
+			var facts []string
+			for _, line := range b.why("one").Story {
+				for _, fact := range line.Facts {
+					if line.Kind == "execution" {
+						facts = append(facts, fact.Name+": "+factText(fact.Value))
+					}
+				}
+			}
+			same(b, "the facts of the attempt", strings.Join(facts, "; "), test.want)
+		})
+	}
+}
+
+// A handler that schedules its task again leaves its note with a row that waits.
+func TestWhyTellsTheNoteOfOneThatRunsAgain(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.make("one", "EXECUTING")
+	b.inTx(func(tx pgx.Tx) {
+		b.exec(tx, `SELECT set_config('tasktable_change.context', 'again' || chr(31) || 'node 9', true)`)
+		b.exec(tx, `INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt, scheduled_at, due_at, finished_at, outcome, node)
+			SELECT fence, id, type, revision, attempt, scheduled_at, scheduled_at, clock_timestamp(), 'COMPLETED', 9 FROM tasktable.scheduled_tasks`)
+		b.exec(tx, `UPDATE tasktable.scheduled_tasks SET status = 'QUEUED', scheduled_at = $1, fence = NULL, held_until = NULL, message = '3 of 7'`, far(5))
+	})
+	if story := told(b.why("one")); !strings.Contains(story, "execution: attempt 3 completed on node 9\n\tnote: 3 of 7\n") {
+		t.Errorf("the story:\n%s", story)
+	}
+	b.exec(b.pool, `UPDATE tasktable.scheduled_tasks SET priority = 3`)
+	if story := told(b.why("one")); strings.Contains(story, "note: ") {
+		t.Errorf("the story of one that was edited since:\n%s", story)
+	}
+}
+
 // Attempts, with who ran them.
 func TestWhyTellsAttempts(t *testing.T) {
 	t.Parallel()

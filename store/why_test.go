@@ -112,7 +112,8 @@ func TestWhyWithoutANode(t *testing.T) {
 	_, err := b.tasks.PauseUntil(b.ctx, b.pool, "later", far(9))
 	b.check(err)
 	e = b.because("later", "paused", "it is paused by events-api, since T, until far(9)"+nobody)
-	same(b, "what is next", e.Next, []store.Upcoming{{At: new(far(9)), Text: "the leader resumes it"}})
+	same(b, "what is next", e.Next, []store.Upcoming{
+		{At: new(far(7)), Text: "it is due, and waits until it is resumed"}, {At: new(far(9)), Text: "the leader resumes it"}})
 	_, err = b.tasks.Cancel(b.ctx, b.pool, "later")
 	b.check(err)
 	b.because("later", "cancelled", "cancelled by events-api at T")
@@ -147,7 +148,10 @@ func TestWhyOfDeadLetters(t *testing.T) {
 	if _, err := b.tasks.Archive(b.ctx, b.pool, "used up", "nobody cares"); err != nil {
 		t.Fatal(err)
 	}
-	e := b.because("used up", "failed", "failed for good after 2 of 2 attempts, and was archived at T: "+strings.Repeat("ü", 150)+" …")
+	e := b.because("used up", "failed", "failed for good after 2 of 2 attempts at T: "+strings.Repeat("ü", 150)+" …; archived by events-api at T")
+	if row := e.Row; !e.Reason.Since.Equal(*row.FinishedAt) || !e.Reason.Further.At.Equal(*row.ArchivedAt) || !row.ArchivedAt.After(*row.FinishedAt) {
+		t.Errorf("the times: %+v", e.Reason)
+	}
 	if !slices.ContainsFunc(e.Story, func(line store.StoryLine) bool {
 		return line.Text == "archived by events-api" && slices.ContainsFunc(line.Facts, func(f store.Fact) bool { return f.Value == "nobody cares" })
 	}) {
@@ -218,11 +222,11 @@ func TestWhyOfPauses(t *testing.T) {
 	b.because("due", "paused_scope", "type TEST is paused by events-api, since T, until far(3)")
 	b.because("later", "not_due", "its time has not come, due at far(7)") // by then the pause is over
 	pause(store.Queue("default"), far(8), "the mail server moves")
-	e := b.because("due", "paused_scope", "queue default is paused by events-api, since T, until far(8): the mail server moves")
+	e := b.because("due", "paused_scope", "queue default is paused by events-api, since T, until far(8): the mail server moves; besides, type TEST is paused by events-api")
 	same(b, "what is next", e.Next, []store.Upcoming{{At: new(far(8)), Text: "the pause ends, and it runs"}})
 	b.because("later", "not_due", "its time has not come, due at far(7); besides, queue default is paused by events-api")
 	pause(store.Everything(), time.Time{}, "")
-	e = b.because("due", "paused_scope", "everything is paused by events-api, since T")
+	e = b.because("due", "paused_scope", "everything is paused by events-api, since T; besides, queue default is paused by events-api, and type TEST is paused by events-api")
 	var told []string
 	for _, line := range e.Story {
 		if line.Kind == "pause" {
@@ -233,6 +237,116 @@ func TestWhyOfPauses(t *testing.T) {
 	if stuck := one[int](b, b.pool, `SELECT count(*)::int FROM tasktable.stuck_tasks`); stuck != 0 {
 		t.Errorf("%d are stuck, which are only paused", stuck)
 	}
+}
+
+// What is promised of a task that waits for a pause to end, for its own or for others.
+func TestWhyPromisesNoRunThatCannotHappen(t *testing.T) {
+	t.Parallel()
+	type moment = store.Upcoming
+	at := func(minute int, text string) moment { return moment{At: new(far(minute)), Text: text} }
+	for name, test := range map[string]struct {
+		types  string // that the node has
+		due    int    // in minutes of the far night; 0: a minute ago
+		expiry time.Duration
+		scopes map[store.Scope]int // paused until which minute; -1: until resumed
+		paused int                 // the task itself; 0: it is not
+		code   string
+		want   string
+		next   []moment
+	}{
+		"due in a paused queue": {scopes: map[store.Scope]int{store.Queue("default"): 60}, code: "paused_scope",
+			want: "queue default is paused by events-api, since T, until far(60)",
+			next: []moment{at(60, "the pause ends, and it runs")}},
+		"expires while it is paused": {due: 10, expiry: 10 * time.Minute, scopes: map[store.Scope]int{store.Queue("default"): 60}, code: "not_due",
+			want: "its time has not come, due at far(10); besides, queue default is paused by events-api; " +
+				"unless resumed in time, it expires before that, at far(20)",
+			next: []moment{at(10, "it is due, and waits while queue default is paused"),
+				at(20, "it expires, unless it has been resumed and has started by then"), at(60, "the pause ends, and it becomes EXPIRED")}},
+		"expires when the pause is over": {due: 10, expiry: time.Hour, scopes: map[store.Scope]int{store.Queue("default"): 60}, code: "not_due",
+			want: "its time has not come, due at far(10); besides, queue default is paused by events-api",
+			next: []moment{at(10, "it is due, and waits while queue default is paused"), at(60, "the pause ends, and it runs"),
+				at(70, "it expires, if it has not started by then")}},
+		"no node knows the type": {types: "OTHER", scopes: map[store.Scope]int{store.Queue("default"): 60}, code: "paused_scope",
+			want: "queue default is paused by events-api, since T, until far(60); besides, no running node has a handler for type TEST",
+			next: []moment{at(60, "the pause ends, and it runs as soon as such a node is there and one leads")}},
+		"nor when resumed": {types: "OTHER", scopes: map[store.Scope]int{store.Queue("default"): -1}, code: "paused_scope",
+			want: "queue default is paused by events-api, since T; besides, no running node has a handler for type TEST",
+			next: []moment{{Text: "it runs when somebody resumes what is paused, and such a node is there and one leads"}}},
+		"two pauses": {scopes: map[store.Scope]int{store.Queue("default"): 60, store.Type("TEST"): 30}, code: "paused_scope",
+			want: "queue default is paused by events-api, since T, until far(60); besides, type TEST is paused by events-api",
+			next: []moment{at(60, "the pause ends, and it runs")}},
+		"three, of which one has no end": {scopes: map[store.Scope]int{store.Queue("default"): 60, store.Type("TEST"): -1, store.Everything(): 30}, code: "paused_scope",
+			want: "type TEST is paused by events-api, since T; besides, everything is paused by events-api, and queue default is paused by events-api",
+			next: []moment{{Text: "it runs when somebody resumes what is paused"}}},
+		"two pauses, and it is not due": {due: 10, types: "OTHER", scopes: map[store.Scope]int{store.Queue("default"): 60, store.Type("TEST"): 30}, code: "not_due",
+			want: "its time has not come, due at far(10); besides, queue default is paused by events-api, and type TEST is paused by events-api, " +
+				"and no running node has a handler for type TEST",
+			next: []moment{at(10, "it is due, and waits while NAMES are paused"),
+				at(60, "the pause ends, and it runs as soon as such a node is there and one leads")}},
+		"paused itself, due before": {due: 10, paused: 60, expiry: time.Hour, code: "paused",
+			want: "it is paused by events-api, since T, until far(60)",
+			next: []moment{at(10, "it is due, and waits until it is resumed"), at(60, "the leader resumes it"), at(70, "it expires, if it has not started by then")}},
+		"paused itself, due later": {due: 60, paused: 10, scopes: map[store.Scope]int{store.Queue("default"): 70}, code: "paused",
+			want: "it is paused by events-api, since T, until far(10); besides, queue default is paused by events-api",
+			next: []moment{at(10, "the leader resumes it"), at(60, "it is due, and waits while queue default is paused"), at(70, "the pause ends, and it runs")}},
+		"paused itself, due later than another pause": {due: 60, paused: 10, scopes: map[store.Scope]int{store.Queue("default"): 50}, code: "paused",
+			want: "it is paused by events-api, since T, until far(10)",
+			next: []moment{at(10, "the leader resumes it"), at(60, "it is due")}},
+		"paused itself, expires": {due: 10, paused: 60, expiry: time.Minute, code: "paused",
+			want: "it is paused by events-api, since T, until far(60); unless resumed in time, it expires before that, at far(11)",
+			next: []moment{at(10, "it is due, and waits until it is resumed"), at(11, "it expires, unless it has been resumed and has started by then"),
+				at(60, "the leader resumes it, and it becomes EXPIRED")}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			if test.types == "" {
+				test.types = "TEST"
+			}
+			b.node(`{"default": 3}`, "{"+test.types+"}", true)
+			b.due("one", func(task *store.Task) {
+				task.Expiration = test.expiry
+				if test.due > 0 {
+					task.At = far(test.due)
+				}
+			})
+			for scope, minute := range test.scopes {
+				until := time.Time{}
+				if minute >= 0 {
+					until = far(minute)
+				}
+				_, err := b.tasks.PauseScope(b.ctx, b.pool, scope, until, "")
+				b.check(err)
+			}
+			if test.paused > 0 {
+				_, err := b.tasks.PauseUntil(b.ctx, b.pool, "one", far(test.paused))
+				b.check(err)
+			}
+			e := b.because("one", test.code, test.want)
+			for i := range e.Next {
+				e.Next[i].Text = strings.NewReplacer("queue default and type TEST", "NAMES", "type TEST and queue default", "NAMES").Replace(e.Next[i].Text)
+			}
+			same(b, "what is next", e.Next, test.next)
+		})
+	}
+}
+
+// One that is due already, and whose time will be over an hour from now.
+func TestWhyOfOneThatIsDueAndExpiresPaused(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.node(`{"default": 3}`, `{TEST}`, true)
+	b.due("one", func(task *store.Task) { task.Expiration = time.Hour })
+	_, err := b.tasks.PauseScope(b.ctx, b.pool, store.Queue("default"), far(60), "")
+	b.check(err)
+	e := b.because("one", "paused_scope",
+		"queue default is paused by events-api, since T, until far(60); unless resumed in time, it expires before that, at T")
+	if expires := e.Row.ScheduledAt.Add(time.Hour); e.Reason.Further == nil || !e.Reason.Further.At.Equal(expires) {
+		t.Errorf("it expires at %s, but told is %s", expires, pretty(e.Reason.Further))
+	}
+	same(b, "what is next", e.Next, []store.Upcoming{
+		{At: new(e.Row.ScheduledAt.Add(time.Hour)), Text: "it expires, unless it has been resumed and has started by then"},
+		{At: new(far(60)), Text: "the pause ends, and it becomes EXPIRED"}})
 }
 
 func TestWhyInLine(t *testing.T) {
