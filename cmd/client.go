@@ -50,7 +50,7 @@ type client struct {
 	database databaseSettings
 	log      logSettings
 	printing printSettings
-	service  string
+	by       string
 
 	// From here on only once opened.
 	printer
@@ -62,8 +62,8 @@ func (p *program) client() *client { return &client{program: p} }
 
 // options are those of every command of a client; its own come before them.
 func (c *client) options() []option {
-	options := append(c.printing.options(), option{flag: "service", variable: "TASKTABLE_SERVICE", value: "name",
-		set:   text(&c.service, store.MaxIDBytes),
+	options := append(c.printing.options(), option{flag: "by", variable: "TASKTABLE_BY", value: "name",
+		set:   text(&c.by, store.MaxIDBytes),
 		usage: "who the history says has changed a task (default tasktable and the user's name, as tasktable:ann)"})
 	options = append(options, c.database.options()...)
 	for _, o := range c.log.options() {
@@ -120,10 +120,11 @@ func (c *client) time(ctx context.Context) (time.Time, error) {
 	return now, nil
 }
 
-// author is who the history names.
+// author is who the history names. It is not TASKTABLE_SERVICE: in a pod that says who its node is, and what a person does there would
+// be told as the application's own doing.
 func (c *client) author() string {
-	if c.service != "" {
-		return c.service
+	if c.by != "" {
+		return c.by
 	}
 	const program = "tasktable"
 	one, err := user.Current()
