@@ -32,7 +32,7 @@ func TestWhoTheHistoryNames(t *testing.T) {
 			of := p.client()
 			var got string
 			command := p.bind(&cobra.Command{Use: "x"}, of.options(), func(*cobra.Command) error { got = of.author(); return nil })
-			command.SetArgs(c.args)
+			command.SetArgs(append([]string{}, c.args...)) // nil is those of the process
 			if err := command.ExecuteContext(t.Context()); err != nil || got != c.want {
 				t.Errorf("%q, %v; want %q", got, err, c.want)
 			}
