@@ -10,7 +10,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
-	"github.com/tasktable/tasktable/migrations"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -66,13 +65,7 @@ func (c *client) options() []option {
 		set:   text(&c.by, store.MaxIDBytes),
 		usage: "who the history says has changed a task (default tasktable and the user's name, as tasktable:ann)"})
 	options = append(options, c.database.options()...)
-	for _, o := range c.log.options() {
-		if o.flag == "log-level" {
-			o.fallback = "warn" // a person has asked for a list, not for how the database was found
-		}
-		options = append(options, o)
-	}
-	return options
+	return append(options, c.log.quietOptions()...)
 }
 
 // opened opens the database, sees that it is migrated, and runs the command on it. The checks come first: what is wrong with the
@@ -92,7 +85,7 @@ func (c *client) opened(run func(context.Context) error, checks ...func() error)
 			return err
 		}
 		defer func() { err = errors.Join(err, d.close()) }()
-		if err := migrations.Check(ctx, d.pool, c.database.schema); err != nil {
+		if err := c.database.check(ctx, d.pool); err != nil {
 			return err
 		}
 		c.pool, c.tasks = d.pool, store.New(store.Config{Service: c.author(), Schema: c.database.schema})
