@@ -13,6 +13,7 @@ help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: ## Migrate and serve, on DATABASE_URL or a private Postgres
+	@test -e .bin/tasktable || echo "building … (the first time takes a minute or two)"
 	@go build -o .bin/tasktable .
 	@exec .bin/tasktable serve --migrate
 

@@ -10,7 +10,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
-	"github.com/tasktable/tasktable/migrations"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -50,7 +49,7 @@ type client struct {
 	database databaseSettings
 	log      logSettings
 	printing printSettings
-	service  string
+	by       string
 
 	// From here on only once opened.
 	printer
@@ -62,17 +61,11 @@ func (p *program) client() *client { return &client{program: p} }
 
 // options are those of every command of a client; its own come before them.
 func (c *client) options() []option {
-	options := append(c.printing.options(), option{flag: "service", variable: "TASKTABLE_SERVICE", value: "name",
-		set:   text(&c.service, store.MaxIDBytes),
+	options := append(c.printing.options(), option{flag: "by", variable: "TASKTABLE_BY", value: "name",
+		set:   text(&c.by, store.MaxIDBytes),
 		usage: "who the history says has changed a task (default tasktable and the user's name, as tasktable:ann)"})
 	options = append(options, c.database.options()...)
-	for _, o := range c.log.options() {
-		if o.flag == "log-level" {
-			o.fallback = "warn" // a person has asked for a list, not for how the database was found
-		}
-		options = append(options, o)
-	}
-	return options
+	return append(options, c.log.quietOptions()...)
 }
 
 // opened opens the database, sees that it is migrated, and runs the command on it. The checks come first: what is wrong with the
@@ -92,7 +85,7 @@ func (c *client) opened(run func(context.Context) error, checks ...func() error)
 			return err
 		}
 		defer func() { err = errors.Join(err, d.close()) }()
-		if err := migrations.Check(ctx, d.pool, c.database.schema); err != nil {
+		if err := c.database.check(ctx, d.pool); err != nil {
 			return err
 		}
 		c.pool, c.tasks = d.pool, store.New(store.Config{Service: c.author(), Schema: c.database.schema})
@@ -120,10 +113,11 @@ func (c *client) time(ctx context.Context) (time.Time, error) {
 	return now, nil
 }
 
-// author is who the history names.
+// author is who the history names. It is not TASKTABLE_SERVICE: in a pod that says who its node is, and what a person does there would
+// be told as the application's own doing.
 func (c *client) author() string {
-	if c.service != "" {
-		return c.service
+	if c.by != "" {
+		return c.by
 	}
 	const program = "tasktable"
 	one, err := user.Current()

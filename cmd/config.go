@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -33,11 +34,13 @@ type configuration struct {
 	*program
 	printing printSettings
 	example  bool
+	log      *logSettings
 	served   []option // those of serve
 }
 
 func (p *program) configCommand() *cobra.Command {
-	c := &configuration{program: p, served: (&serve{program: p}).options()}
+	s := &serve{program: p}
+	c := &configuration{program: p, log: &s.log, served: s.options()}
 	options := append([]option{{flag: "example", set: toggle(&c.example), usage: "prints a file with all options, as comments"}}, c.printing.options()...)
 	return p.bind(&cobra.Command{
 		Use:   "config",
@@ -62,6 +65,7 @@ func (c *configuration) run(command *cobra.Command) error {
 		_, err := fmt.Fprint(c.stdout, exampleFile(c.served, c.settable))
 		return err
 	}
+	c.environment.warnUnknown(c.variables, c.log.logger(c.stderr))
 	from, err := c.sources(command.Flags())
 	if err != nil {
 		return err
@@ -108,7 +112,7 @@ func rowOf(o *option, said setting) settingRow {
 	if name == "" {
 		name = o.flag
 	}
-	row := settingRow{Option: name, Value: o.shown(said.text), From: said.origin, Place: said.place}
+	row := settingRow{Option: name, Value: cmp.Or(o.shown(said.text), o.unsaid), From: said.origin, Place: said.place}
 	if said.origin == fromFlag {
 		row.Place = "" // it is the option's name
 	}

@@ -144,6 +144,12 @@ func TestWrongFileNamesTheKeyAndTheRule(t *testing.T) {
 		{"no mapping", "- schema", []string{"FILE: must be lines of the form option: value"}},
 		{"two documents", "schema: a\n---\nschema: b", []string{"FILE: must be one YAML document"}},
 		{"no YAML", "schema: a\n  b: c", []string{"FILE: line 2: mapping values are not allowed in this context"}},
+		{"unclosed mapping", "schema: a\nqueue: {default: 1\nservice: b", []string{"FILE: line 2: did not find expected ',' or '}'"}},
+		{"unclosed to the end", "queue: [a", []string{"FILE: line 2: did not find expected ',' or ']'"}},
+		{"item of a block", "schema: a\nqueue:\n  default: 5\n  mail: 0", []string{"FILE:4: queue must be name=slots"}},
+		{"item of a list", "pause:\n- all\n- nonsense", []string{"FILE:3: pause must be"}},
+		{"value below its key", "engine-conns:\n  many", []string{"FILE:2: engine-conns must be"}},
+		{"list below its key", "queue:\n  mail:\n    [5]", []string{"FILE:3: queue must be a plain value"}},
 		{"all at once", "schema: [a]\nno: 1\nqueue: {a: [b]}", []string{"FILE:1: schema", "FILE:2: there", "FILE:3: queue"}},
 		{"two secrets", "smtp-password: a\nsmtp-password-file: b", []string{"FILE:2: both smtp-password and smtp-password-file are there: give one of them"}},
 		{"no secret there", "smtp-password-file: /nowhere/password", []string{"FILE:1: open /nowhere/password: no such file"}},
@@ -164,6 +170,18 @@ func TestWrongFileNamesTheKeyAndTheRule(t *testing.T) {
 		})
 	}
 	run(t, nil, "serve", "--config=/nowhere/tasktable.yaml").want(t, exitUsage, "--config (TASKTABLE_CONFIG): open /nowhere/tasktable.yaml: no such file")
+}
+
+// A slip in a variable is what somebody looks for who asks what is in force.
+func TestConfigWarnsOfUnknownVariables(t *testing.T) {
+	t.Parallel()
+	got := run(t, []string{"TASKTABLE_POL_INTERVAL=5s"}, "config")
+	got.want(t, exitOK, "did_you_mean=TASKTABLE_POLL_INTERVAL")
+	for row := range strings.Lines(got.stdout) {
+		if fields := strings.Fields(row); fields[0] == "service" && (fields[1] == "-" || fields[2] != "default") {
+			t.Errorf("the default of service: %q", row)
+		}
+	}
 }
 
 // Whatever of a password YAML takes for something of its own, no error quotes it.

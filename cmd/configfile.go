@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"regexp"
+	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -98,7 +99,7 @@ func parseYAML(content []byte) (*yaml.Node, error) {
 	case errors.Is(err, io.EOF):
 		return nil, nil
 	case err != nil:
-		return nil, errors.New(quotation.ReplaceAllString(strings.TrimPrefix(err.Error(), "yaml: "), "'…'"))
+		return nil, syntaxError(err)
 	case !errors.Is(decoder.Decode(&more), io.EOF):
 		return nil, errors.New("must be one YAML document")
 	}
@@ -110,6 +111,18 @@ func parseYAML(content []byte) (*yaml.Node, error) {
 		return nil, errors.New("must be lines of the form option: value")
 	}
 	return root, nil
+}
+
+// grammar are the parser's errors that quote nothing of the file. Of these it counts the lines from 0, and leaves that out.
+var grammar = regexp.MustCompile(`^(?:line (\d+): )?(did not find expected (?:<[a-z -]+>|node content|key|'-' indicator|',' or '[\]}]'))$`)
+
+func syntaxError(err error) error {
+	said := strings.TrimPrefix(err.Error(), "yaml: ")
+	if found := grammar.FindStringSubmatch(said); found != nil {
+		line, _ := strconv.Atoi(found[1])
+		return fmt.Errorf("line %d: %s", line+1, found[2])
+	}
+	return errors.New(quotation.ReplaceAllString(said, "'…'"))
 }
 
 func isNull(node *yaml.Node) bool { return node.Kind == yaml.ScalarNode && node.ShortTag() == "!!null" }
@@ -135,10 +148,38 @@ func (f *configFile) add(path string, key, value *yaml.Node, known map[string]op
 	}
 	text, err := textOf(&o, value)
 	if err != nil {
+		if wrong := new(nodeError); errors.As(err, &wrong) {
+			place = fmt.Sprintf("%s:%d", path, wrong.line)
+		}
 		return usage("%s: %s %w", place, name, err)
 	}
-	f.said[name] = setting{text: text, origin: fromFile, place: place}
+	f.said[name] = setting{text: text, origin: fromFile, place: place, parts: partsOf(path, value)}
 	return nil
+}
+
+// nodeError is what is wrong with a value, which may be some lines below its key.
+type nodeError struct {
+	error
+	line int
+}
+
+// part is one item of a list or a mapping, or the value on a line of its own, and where it stands.
+type part struct{ text, place string }
+
+func partsOf(path string, value *yaml.Node) (parts []part) {
+	nodes, each := []*yaml.Node{value}, 1
+	switch value.Kind {
+	case yaml.SequenceNode:
+		nodes = value.Content
+	case yaml.MappingNode:
+		nodes, each = value.Content, 2
+	}
+	for i := 0; i+each <= len(nodes); i += each {
+		if text, err := joined(nodes[i:i+each], each); err == nil {
+			parts = append(parts, part{text, fmt.Sprintf("%s:%d", path, nodes[i+each-1].Line)})
+		}
+	}
+	return parts
 }
 
 // textOf is a value as a flag would say it.
@@ -181,7 +222,7 @@ func joined(nodes []*yaml.Node, each int) (string, error) {
 // password that wants quotes.
 func scalar(node *yaml.Node) (string, error) {
 	if node.Kind != yaml.ScalarNode || node.Anchor != "" || node.Style&yaml.TaggedStyle != 0 {
-		return "", errors.New("must be a plain value; put quotes around one that begins with * & ! or has a colon and a space in it")
+		return "", &nodeError{errors.New("must be a plain value; put quotes around one that begins with * & ! or has a colon and a space in it"), node.Line}
 	}
 	if isNull(node) {
 		return "", nil

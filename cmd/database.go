@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/tasktable/tasktable/migrations"
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/localpg"
 )
@@ -91,6 +92,15 @@ func (s *databaseSettings) open(ctx context.Context, logger *slog.Logger) (*data
 		return nil, errors.Join(err, d.close())
 	}
 	return d, nil
+}
+
+// check refuses a database that is not migrated. Without a URL that may be the wrong one, and migrating it no help.
+func (s *databaseSettings) check(ctx context.Context, pool *pgxpool.Pool) error {
+	err := migrations.Check(ctx, pool, s.schema)
+	if s.url == "" && errors.Is(err, migrations.ErrUnmigrated) {
+		return fmt.Errorf("there is no DATABASE_URL, so this is the private Postgres of this machine: %w", err)
+	}
+	return err
 }
 
 func (d *database) connect(ctx context.Context, url string, s *databaseSettings) (err error) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/localpg"
 	"github.com/tasktable/tasktable/store/storetest"
 )
@@ -168,4 +169,21 @@ func privateFolder(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return dir
+}
+
+// Who forgot DATABASE_URL must not migrate the private Postgres in its place.
+func TestUnmigratedPrivatePostgresNamesTheMissingURL(t *testing.T) {
+	t.Parallel()
+	pool, err := newPool(t.Context(), storetest.EmptyURL(t), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	for url, want := range map[string]bool{"": true, "postgres://somewhere": false} {
+		s := databaseSettings{url: url, schema: store.DefaultSchema}
+		err := s.check(t.Context(), pool)
+		if exitCode(t.Context(), err) != exitUnmigrated || strings.Contains(err.Error(), "there is no DATABASE_URL") != want {
+			t.Errorf("with %q: %v", url, err)
+		}
+	}
 }

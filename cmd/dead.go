@@ -64,6 +64,17 @@ func (f *deadFilter) given() bool {
 	return s.Type+f.status+s.Queue+s.Entity+s.TenantID+s.Message+string(f.finishedFrom+f.finishedTo) != ""
 }
 
+// none says that there are none.
+func (f *deadFilter) none() string {
+	switch {
+	case f.given():
+		return "No dead letters like that."
+	case f.filter.Archived:
+		return "No archived dead letters."
+	}
+	return "No dead letters."
+}
+
 // resolved is the filter with its times, now that there is a clock.
 func (f *deadFilter) resolved(c clock) (filter store.DeadFilter, err error) {
 	filter = f.filter

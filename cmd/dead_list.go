@@ -83,7 +83,7 @@ func (l *deadList) run(ctx context.Context) error {
 	}
 	more := len(rows) > l.limit
 	rows = rows[:min(len(rows), l.limit)]
-	if err := l.list(rows, l.table(rows), "There is no such dead letter."); err != nil {
+	if err := l.list(rows, l.table(rows), l.filter.none()); err != nil {
 		return err
 	}
 	if more {
@@ -133,7 +133,7 @@ func (l *deadList) groups(ctx context.Context, filter store.DeadFilter) error {
 	for _, group := range groups {
 		t.add(group.Type, group.Status, group.Count, l.when(&group.Oldest), l.when(&group.Latest), group.Example, group.Message)
 	}
-	if err := l.list(groups, t, "There is no such dead letter."); err != nil {
+	if err := l.list(groups, t, l.filter.none()); err != nil {
 		return err
 	}
 	if more {

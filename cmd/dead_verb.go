@@ -120,7 +120,11 @@ func (v *deadVerbRun) toIDs(ctx context.Context) error {
 	for i, id := range v.given {
 		receipts[i] = done[id]
 	}
-	return v.receipts(receipts, "", store.Absent)
+	err = v.receipts(receipts, "", store.Absent)
+	if !v.verb.archives {
+		v.noteCancelled(ctx, v.given)
+	}
+	return err
 }
 
 func (v *deadVerbRun) toFiltered(ctx context.Context) error {
@@ -128,7 +132,7 @@ func (v *deadVerbRun) toFiltered(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	const none = "There is no such dead letter."
+	none := v.filter.none()
 	total, err := v.tasks.CountDead(ctx, v.pool, filter)
 	if err != nil {
 		return err

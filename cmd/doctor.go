@@ -66,7 +66,7 @@ func (p *program) doctorCommand() *cobra.Command {
 	}
 	options = append(options, e.database.maxConnsOption())
 	options = append(options, e.database.options()...)
-	options = append(options, e.log.options()...)
+	options = append(options, e.log.quietOptions()...)
 	return p.bind(&cobra.Command{
 		Use:     "doctor",
 		Short:   "Examines a deployment, and says what to do about what it finds",

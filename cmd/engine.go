@@ -3,6 +3,8 @@ package cmd
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -26,10 +28,19 @@ type engineSettings struct {
 	engineConns     int
 }
 
+// executable is what the engine takes for the service where nobody says one.
+func executable() string {
+	path, err := os.Executable()
+	if err != nil {
+		return "tasktable"
+	}
+	return filepath.Base(path)
+}
+
 func (s *engineSettings) options() []option {
 	return []option{
 		{flag: "service", variable: "TASKTABLE_SERVICE", value: "name", set: text(&s.service, store.MaxIDBytes),
-			usage: "this program's name among the nodes (default the executable's)"},
+			unsaid: executable(), usage: "this program's name among the nodes (default the executable's)"},
 		{flag: "queue", variable: "TASKTABLE_QUEUES", value: "name=slots", many: true, set: queues(&s.queues),
 			fallback: fmt.Sprintf("%s=%d", store.DefaultQueue, scheduled.DefaultSlots),
 			usage:    "a queue to work, and how many of its tasks run at once; may be repeated, or separated by commas"},

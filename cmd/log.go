@@ -23,6 +23,17 @@ func (s *logSettings) options() []option {
 	}
 }
 
+// quietOptions are those of a command of which a person has asked for a list, not for how the database was found.
+func (s *logSettings) quietOptions() []option {
+	options := s.options()
+	for i := range options {
+		if options[i].flag == "log-level" {
+			options[i].fallback = "warn"
+		}
+	}
+	return options
+}
+
 func (s *logSettings) logger(w io.Writer) *slog.Logger {
 	levels := map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError}
 	options := &slog.HandlerOptions{Level: levels[s.level]}

@@ -16,20 +16,21 @@ session goes on as another, with a number of its own.
 
   leads    it works, and it claims the due tasks for all
   works    its session holds its lock
+  quiet    it starts nothing new, as it was told (SIGTSTP, Node.Quiet, or everything is paused on it), and finishes what runs
   silent   its lock is free: within seconds a leader takes it for dead
   ended    it has stopped, or a leader has found it dead
   unknown  asked on a standby, which sees no locks
 
 LAST SEEN is when its session last said something, as it does each second; - where the database role may not see other
-roles' sessions (GRANT pg_read_all_stats lets it). QUEUES are the slots of each queue.
+roles' sessions (GRANT pg_read_all_stats lets it). QUEUES are the slots of each queue. TYPES, those it
+has handlers for, are cut at the width of a terminal.
 
-With --output json it is an array of the nodes, with their types.`
+With --output json it is an array of the nodes.`
 
 // nodes is the command nodes.
 type nodes struct {
 	*client
 	filter store.NodeFilter
-	types  bool
 }
 
 func (p *program) nodesCommand() *cobra.Command {
@@ -37,7 +38,6 @@ func (p *program) nodesCommand() *cobra.Command {
 	options := []option{
 		{flag: "all", set: toggle(&n.filter.Ended), usage: "also those that have ended, the last first, as long as retention keeps them"},
 		{flag: "of-service", value: "name", set: text(&n.filter.Service, store.MaxIDBytes), usage: "only nodes of this service"},
-		{flag: "types", set: toggle(&n.types), usage: "names their types, in place of counting them"},
 		{flag: "limit", value: "number", fallback: "1000", set: whole(&n.filter.Limit, 1, 10000), usage: "how many nodes"},
 	}
 	return p.bind(&cobra.Command{
@@ -51,7 +51,7 @@ func (p *program) nodesCommand() *cobra.Command {
 }
 
 // nodeColors are those of states.
-var nodeColors = map[store.NodeState]color{store.NodeLeads: green, store.NodeSilent: red, store.NodeEnded: faint, store.NodeUnknown: yellow}
+var nodeColors = map[store.NodeState]color{store.NodeLeads: green, store.NodeQuiet: yellow, store.NodeSilent: red, store.NodeEnded: faint, store.NodeUnknown: yellow}
 
 func (n *nodes) run(ctx context.Context) error {
 	found, err := n.tasks.Nodes(ctx, n.pool, n.filter)
@@ -64,10 +64,7 @@ func (n *nodes) run(ctx context.Context) error {
 	}
 	t := newTable(headings...)
 	for _, node := range found {
-		var types any = len(node.Types)
-		if n.types {
-			types = strings.Join(slices.Sorted(slices.Values(node.Types)), " ")
-		}
+		types := strings.Join(slices.Sorted(slices.Values(node.Types)), " ")
 		seen := ""
 		if node.LastSeen != nil {
 			seen = n.relative(*node.LastSeen)

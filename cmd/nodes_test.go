@@ -50,7 +50,6 @@ func TestNodesAsTablesAndJSON(t *testing.T) {
 	inTable := replaced(`(?m)^( *\d+  (?:leads|works) .*? ago\)  )(?:now|in \w+|\w+ ago) *`, "$1…          ")
 	goldenCommands(t, "nodes", database, func(text string) string { return inTable(inJSON(text)) }, []goldenCommand{
 		{"nodes", exitOK, []string{"nodes"}},
-		{"nodes_types", exitOK, []string{"nodes", "--types"}},
 		{"nodes_all", exitOK, []string{"nodes", "--all"}},
 		{"nodes_last", exitOK, []string{"nodes", "--all", "--limit=4", "--of-service=events-api"}},
 		{"nodes_none", exitOK, []string{"nodes", "--of-service=none"}},

@@ -18,6 +18,7 @@ type option struct {
 	usage    string
 	value    string // what the value is, for the help: "duration"; "": on or off
 	fallback string // the default, written as a user would
+	unsaid   string // what holds where nobody says anything, for the command config: a default that differs from machine to machine
 	sample   string // a value for the example of a configuration file, where neither the default nor its kind of value will do
 	many     bool   // may be given several times
 	secret   bool   // what was given is never shown

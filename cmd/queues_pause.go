@@ -22,7 +22,7 @@ paused already is paused as this says. Outcomes: paused, unchanged (it was, in j
 
 Pausing everything asks first; without a terminal --yes must say so.` + scopeHelp + "\n\n" + momentHelp
 
-const queuesResumeHelp = `Ends pauses. What is due meanwhile starts at once. Outcomes: queued, unchanged (it was not paused).` + scopeHelp
+const queuesResumeHelp = `Ends pauses. What is due meanwhile starts at once. Outcomes: resumed, unchanged (it was not paused).` + scopeHelp
 
 // scopeArguments are what a command pauses or resumes.
 type scopeArguments struct{ given []store.Scope }
@@ -54,6 +54,9 @@ func parseScope(given string) (store.Scope, error) {
 	}
 	return scope, nil
 }
+
+// resumed is what the library calls queued, of tasks and scopes alike: said of a queue it would not be understood.
+const resumed store.Outcome = "resumed"
 
 // scopeOutcome is what came of one.
 type scopeOutcome struct {
@@ -130,7 +133,7 @@ func (q *queuesPause) run(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := q.warnUnknown(ctx); err != nil {
+	if err := q.warnUnknown(ctx, q.given); err != nil {
 		return err
 	}
 	return q.inOrder(ctx, q.client, func(tx pgx.Tx, scope store.Scope) (store.Outcome, error) {
@@ -139,21 +142,21 @@ func (q *queuesPause) run(ctx context.Context) error {
 }
 
 // warnUnknown tells of names that nobody uses: they may be meant to be used later, or be slips.
-func (q *queuesPause) warnUnknown(ctx context.Context) error {
-	queues, err := q.tasks.Queues(ctx, q.pool)
+func (c *client) warnUnknown(ctx context.Context, scopes []store.Scope) error {
+	queues, err := c.tasks.Queues(ctx, c.pool)
 	if err != nil {
 		return err
 	}
-	types, err := q.tasks.Types(ctx, q.pool)
+	types, err := c.tasks.Types(ctx, c.pool)
 	if err != nil {
 		return err
 	}
-	for _, scope := range q.given {
+	for _, scope := range scopes {
 		switch kind, name, _ := strings.Cut(scope.String(), ":"); {
 		case kind == "queue" && !slices.Contains(queues, name):
-			q.note("No node works queue %s, and no task waits in it%s.", name, mayMean(nearest(name, queues)))
+			c.note("No node works queue %s, and no task waits in it%s.", name, mayMean(nearest(name, queues)))
 		case kind == "type" && !slices.Contains(types, name):
-			q.note("No node has type %s, and no task of it waits%s.", name, mayMean(nearest(name, types)))
+			c.note("No node has type %s, and no task of it waits%s.", name, mayMean(nearest(name, types)))
 		}
 	}
 	return nil
@@ -199,11 +202,23 @@ func (p *program) queuesResumeCommand() *cobra.Command {
 		Short:   "Ends pauses of queues, types or everything",
 		Long:    queuesResumeHelp,
 		Example: "  tasktable queues resume mail type:SEND_EMAIL\n  tasktable queues resume all",
-	}, q.options(), q.arguments(q.pausedScopes), q.opened(func(ctx context.Context) error {
-		return q.inOrder(ctx, q.client, func(tx pgx.Tx, scope store.Scope) (store.Outcome, error) {
-			return q.tasks.ResumeScope(ctx, tx, scope)
-		})
-	}))
+	}, q.options(), q.arguments(q.pausedScopes), q.opened(q.run))
+}
+
+func (q *queuesResume) run(ctx context.Context) error {
+	var unpaused []store.Scope // only these may be slips
+	err := q.inOrder(ctx, q.client, func(tx pgx.Tx, scope store.Scope) (store.Outcome, error) {
+		outcome, err := q.tasks.ResumeScope(ctx, tx, scope)
+		if outcome == store.Queued {
+			return resumed, err
+		}
+		unpaused = append(unpaused, scope)
+		return outcome, err
+	})
+	if err != nil {
+		return err
+	}
+	return q.warnUnknown(ctx, unpaused)
 }
 
 // pausedScopes completes what is paused.

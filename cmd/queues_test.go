@@ -41,7 +41,7 @@ func TestQueuesAsTablesAndJSON(t *testing.T) {
 		{"pause_all", exitOK, []string{"queues", "pause", "all", "--yes"}},
 		{"pause_all_refused", exitUsage, []string{"queues", "pause", "mail", "all"}},
 		{"pause_in_the_past", exitUsage, []string{"queues", "pause", "mail", "--until=-1s"}},
-		{"resume", exitOK, []string{"queues", "resume", "mail", "type:MAIL", "all", "queue:default"}},
+		{"resume", exitOK, []string{"queues", "resume", "mail", "type:MAIL", "all", "queue:default", "mial"}},
 	})
 }
 

@@ -22,6 +22,9 @@ func TestServeIsQuietFromSIGTSTPToSIGCONT(t *testing.T) {
 	p.signal(syscall.SIGTSTP)
 	p.waitFor("node is quiet")
 	ask(t, url, "SELECT queues::text || types::text FROM tasktable.nodes", "{}{}")
+	if got := run(t, []string{"DATABASE_URL=" + url}, "nodes"); !strings.Contains(got.stdout, "quiet") {
+		t.Errorf("nodes: %+v", got)
+	}
 	execute(t, url, `SELECT tasktable.schedule('{"type":"LOG","message":"hi"}', id => 'hi')`)
 	if ready := becomes(t, address+"/readyz", http.StatusOK); !strings.HasPrefix(ready.Checks[0].Reason, "quiet") {
 		t.Errorf("while it is quiet: %+v", ready)

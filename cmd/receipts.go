@@ -71,6 +71,19 @@ func (c *client) each(ctx context.Context, ids []string, do func(pgx.Tx, string)
 	return c.receipts(receipts, "", undone...)
 }
 
+// noteCancelled tells how tasks run that a retry leaves alone, because somebody has cancelled them.
+func (c *client) noteCancelled(ctx context.Context, ids []string) {
+	var cancelled []string
+	for _, id := range ids {
+		if row, err := c.tasks.Get(ctx, c.pool, id); err == nil && row.Status == store.StatusCancelled {
+			cancelled = append(cancelled, id)
+		}
+	}
+	if len(cancelled) > 0 {
+		c.note("CANCELLED tasks are not retried; to run them all the same: tasktable tasks run-now %s", printable(strings.Join(cancelled, " ")))
+	}
+}
+
 func said(outcome store.Outcome, count int) string {
 	switch {
 	case outcome == store.Absent && count == 1:

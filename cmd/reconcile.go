@@ -16,7 +16,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
-	"github.com/tasktable/tasktable/migrations"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -131,7 +130,7 @@ func (r *reconcile) run(command *cobra.Command) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, d.close()) }()
-	if err := migrations.Check(ctx, d.pool, r.database.schema); err != nil {
+	if err := r.database.check(ctx, d.pool); err != nil {
 		return err
 	}
 	report, err := r.reconcile(ctx, d.pool, logger)

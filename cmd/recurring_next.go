@@ -2,6 +2,8 @@ package cmd
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -126,6 +128,9 @@ func (n *recurringNext) ofExpression(ctx context.Context) error {
 
 func (n *recurringNext) ofTask(ctx context.Context) error {
 	task, err := n.tasks.GetRecurring(ctx, n.pool, n.given[0])
+	if errors.Is(err, store.ErrNotFound) {
+		return n.unknown(ctx, err)
+	}
 	if err != nil {
 		return err
 	}
@@ -149,6 +154,22 @@ func (n *recurringNext) ofTask(ctx context.Context) error {
 	return nil
 }
 
+// unknown is the error of an id that no recurring task has.
+func (n *recurringNext) unknown(ctx context.Context, missing error) error {
+	all, err := n.tasks.ListRecurring(ctx, n.pool, store.RecurringFilter{Limit: 10000})
+	if err != nil {
+		return missing
+	}
+	ids := make([]string, len(all))
+	for i, task := range all {
+		ids[i] = task.ID
+	}
+	if like := nearest(n.given[0], ids); like != "" {
+		return fmt.Errorf("%w%s", missing, didYouMean("", printable(like)))
+	}
+	return fmt.Errorf("%w that recurs: tasktable recurring list shows those there are", missing)
+}
+
 // print tells each fire by the clocks of its own zone, and by those of the zone that was asked for where that is another.
 func (n *recurringNext) print(thing any, zoneName string, fires []store.Fire, ended string) error {
 	if n.json {
@@ -159,10 +180,10 @@ func (n *recurringNext) print(thing any, zoneName string, fires []store.Fire, en
 		zone = time.UTC // it was parsed with that zone: it cannot be wrong, but it may be missing on this machine
 	}
 	own := clock{now: n.clock.now, zone: zone}
-	headings := []string{"FIRES AT", "FROM NOW", "NOTE"}
+	headings := []string{"FIRES AT (" + zone.String() + ")", "FROM NOW", "NOTE"}
 	apart := slices.ContainsFunc(fires, func(fire store.Fire) bool { return own.weekday(fire.At) != n.weekday(fire.At) })
 	if apart {
-		headings = slices.Insert(headings, 1, strings.ToUpper(n.zone.String()))
+		headings = slices.Insert(headings, 1, "IN "+n.zoneName())
 	}
 	t := newTable(headings...)
 	for _, fire := range fires {
@@ -181,6 +202,17 @@ func (n *recurringNext) print(thing any, zoneName string, fires []store.Fire, en
 	}
 	n.note("Then there are no more: %s.", ended)
 	return nil
+}
+
+// zoneName is that of the zone that was asked for; of this machine's, which Go calls Local, what its clocks say.
+func (n *recurringNext) zoneName() string {
+	if name := n.zone.String(); name != "Local" {
+		return name
+	}
+	if name, offset := n.clock.now.In(n.zone).Zone(); offset == 0 {
+		return name
+	}
+	return "THIS MACHINE'S ZONE"
 }
 
 func fireNote(fire store.Fire) cell {

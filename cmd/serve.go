@@ -140,7 +140,7 @@ func (s *serve) prepare(ctx context.Context, d *database) error {
 	if d.direct != d.pool {
 		defer d.direct.Reset() // what follows needs its settings alone, and no idle connection beside its own
 	}
-	err := migrations.Check(ctx, d.direct, schema)
+	err := s.database.check(ctx, d.direct)
 	if err == nil && s.community {
 		return community.Migrate(ctx, d.direct)
 	}

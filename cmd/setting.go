@@ -48,6 +48,7 @@ type setting struct {
 	text   string // "": nobody says anything, and there is no default to write
 	origin origin
 	place  string // the variable, or the file and its line
+	parts  []part // what a file says, item by item
 }
 
 // setting is what holds of an option. An empty one counts as not given; an empty flag hides what the others say, so that
@@ -130,10 +131,20 @@ func resolve(options []option, from sources) error {
 	return errors.Join(errs...)
 }
 
+// wrongPlace is where the item of a file stands that is wrong by itself; else where its key does.
+func (o *option) wrongPlace(said setting) string {
+	for _, part := range said.parts {
+		if part.text != "" && o.set(part.text) != nil {
+			return part.place
+		}
+	}
+	return said.place
+}
+
 func (o *option) wrong(rule error, said setting) error {
 	name := o.name()
 	if said.origin == fromFile {
-		name = fmt.Sprintf("%s: %s", said.place, o.key())
+		name = fmt.Sprintf("%s: %s", o.wrongPlace(said), o.key())
 	}
 	if o.hides(said.text) {
 		return usage("%s %w", name, rule)

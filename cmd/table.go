@@ -45,7 +45,7 @@ var colors = map[string]color{
 	"RETRIED": yellow, "LOST": red, "SUPERSEDED": faint, "SNOOZED": plain, "INTERRUPTED": yellow, "RELEASED": faint,
 	string(store.Created): green, string(store.Rescheduled): green, string(store.Rearmed): green, string(store.Cancelled): green,
 	string(store.Paused): green, string(store.Queued): green, string(store.Deleted): green, string(store.Archived): green,
-	string(store.Unchanged): faint, string(store.Finished): faint, string(store.Running): yellow, string(store.Absent): red,
+	string(resumed): green, string(store.Unchanged): faint, string(store.Finished): faint, string(store.Running): yellow, string(store.Absent): red,
 }
 
 // leastRoom is what the last column keeps on a narrow terminal, whose lines then wrap.

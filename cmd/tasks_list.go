@@ -13,6 +13,7 @@ import (
 
 const tasksListHelp = `Lists tasks by the time they are scheduled for, a page at a time: what it takes to go on with the next page
 is said on stderr. All filters that are given must hold. It reads the table through, so it is for people and reports.
+Of a recurring task the table shows the next fire, though its place is that of the time it began at.
 
 ` + momentHelp + `
 
@@ -72,7 +73,7 @@ func (l *tasksList) run(ctx context.Context) error {
 	rows = rows[:min(len(rows), l.limit)]
 	t := newTable("ID", "TYPE", "STATUS", "QUEUE", "SCHEDULED AT", "ATTEMPT", "MESSAGE")
 	for _, row := range rows {
-		t.add(row.ID, row.Type, row.Status, row.Queue, l.when(&row.ScheduledAt), fmt.Sprintf("%d/%d", row.Attempt, row.MaxAttempts), row.Message)
+		t.add(row.ID, row.Type, row.Status, row.Queue, l.at(row), fmt.Sprintf("%d/%d", row.Attempt, row.MaxAttempts), row.Message)
 	}
 	if err := l.list(rows, t, "No task matches."); err != nil {
 		return err
@@ -81,6 +82,18 @@ func (l *tasksList) run(ctx context.Context) error {
 		l.note("There are more: %s", again(l.command, placeOf(rows[len(rows)-1])))
 	}
 	return nil
+}
+
+// at is when a task is scheduled for. A recurring one is scheduled for when it began, which would read as overdue: of such a one it is the
+// next fire, as soon as that is planned; "": it is paused.
+func (l *tasksList) at(row store.Row) string {
+	switch {
+	case row.Cron != nil && row.Status == store.StatusPaused:
+		return ""
+	case row.Cron != nil && row.NextAttemptAt != nil && row.PlannedRevision != nil && *row.PlannedRevision == row.Revision:
+		return l.when(row.NextAttemptAt)
+	}
+	return l.when(&row.ScheduledAt)
 }
 
 // placeOf is where a page has ended. It holds also when the task has gone.

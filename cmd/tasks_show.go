@@ -65,7 +65,7 @@ func (s *tasksShow) run(ctx context.Context) error {
 	}
 	recorded := len(shown.History.Changes)+len(shown.History.Executions) > 0
 	if missing != nil && !recorded {
-		return missing
+		return s.unknown(ctx, missing)
 	}
 	if err := s.print(shown); err != nil {
 		return err
@@ -74,6 +74,15 @@ func (s *tasksShow) run(ctx context.Context) error {
 		return fmt.Errorf("%w: it was deleted, and this is its history", missing)
 	}
 	return nil
+}
+
+// unknown is the error of an id that was never scheduled, with those like it. Only some roles may ask for these.
+func (s *tasksShow) unknown(ctx context.Context, missing error) error {
+	id := s.given[0]
+	if e, err := s.tasks.Why(ctx, s.pool, id); err == nil && len(e.Nearest) > 0 {
+		return fmt.Errorf("%w%s", missing, theNearest(e.Nearest))
+	}
+	return fmt.Errorf("%w: tasktable tasks list shows those there are", missing)
 }
 
 func (s *tasksShow) print(shown shownTask) error {

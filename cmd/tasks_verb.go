@@ -60,7 +60,7 @@ occurrence. Outcomes: queued, running (it runs already), absent.`},
 		{verb: store.VerbRetry, name: "retry", does: "retries", statuses: dead, complete: dead, undone: absent,
 			short: "Runs FAILED and EXPIRED tasks again at once",
 			long: `Retries tasks that have FAILED or EXPIRED, at once and with all their attempts; a filter leaves out those that are
-archived. Outcomes: queued, unchanged (it is no dead letter), finished (it has COMPLETED, or was SKIPPED), absent.`},
+archived. Outcomes: queued, unchanged (it is no dead letter: one that was CANCELLED runs by run-now), finished (it has COMPLETED, or was SKIPPED), absent.`},
 		{verb: store.VerbDelete, name: "delete", does: "deletes", statuses: ended, undone: untouched,
 			short: "Removes tasks; their history stays",
 			long: `Deletes tasks. Their history stays. Outcomes: deleted, running (a claim holds it, and it is not deleted: exit code 1;
@@ -140,7 +140,11 @@ func (v *tasksVerb) run(ctx context.Context) error {
 		return err
 	}
 	if len(v.given) > 0 {
-		return v.each(ctx, v.given, func(tx pgx.Tx, id string) (store.Receipt, error) { return v.do(ctx, tx, id, until) }, v.verb.undone...)
+		err := v.each(ctx, v.given, func(tx pgx.Tx, id string) (store.Receipt, error) { return v.do(ctx, tx, id, until) }, v.verb.undone...)
+		if v.verb.verb == store.VerbRetry {
+			v.noteCancelled(ctx, v.given)
+		}
+		return err
 	}
 	return v.toFiltered(ctx, until)
 }

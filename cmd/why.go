@@ -60,15 +60,18 @@ func (w *why) run(ctx context.Context) error {
 
 // unknown is the error of an id that was never scheduled.
 func (w *why) unknown(e store.Explanation) error {
-	near := ""
-	switch len(e.Nearest) {
+	return fmt.Errorf("task %s: %s%s", printable(e.ID), printable(w.sentence(e.Reason)), theNearest(e.Nearest))
+}
+
+// theNearest names ids like one that is not there; "" if there are none.
+func theNearest(ids []string) string {
+	switch len(ids) {
 	case 0:
+		return ""
 	case 1:
-		near = "; the nearest id is " + e.Nearest[0]
-	default:
-		near = "; the nearest ids are " + strings.Join(e.Nearest, ", ")
+		return "; the nearest id is " + printable(ids[0])
 	}
-	return fmt.Errorf("task %s: %s%s", printable(e.ID), printable(w.sentence(e.Reason)), printable(near))
+	return "; the nearest ids are " + printable(strings.Join(ids, ", "))
 }
 
 func (w *why) sentence(r store.Reason) string {

@@ -23,7 +23,7 @@ func timeless(text string) string {
 func TestWhy(t *testing.T) {
 	t.Parallel()
 	pool := storetest.Pool(t)
-	variables := []string{"DATABASE_URL=" + pool.Config().ConnString(), "TASKTABLE_TIME_ZONE=UTC", "TASKTABLE_SERVICE=tests"}
+	variables := []string{"DATABASE_URL=" + pool.Config().ConnString(), "TASKTABLE_TIME_ZONE=UTC", "TASKTABLE_BY=tests"}
 	do := func(args ...string) result {
 		t.Helper()
 		return run(t, variables, args...)

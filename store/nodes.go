@@ -15,6 +15,7 @@ type NodeState string
 const (
 	NodeLeads   NodeState = "leads"   // its session holds its lock, and the leader's
 	NodeWorks   NodeState = "works"   // its session holds its lock
+	NodeQuiet   NodeState = "quiet"   // it is there, but works no queue and no type, as it was told: it finishes what runs
 	NodeSilent  NodeState = "silent"  // its lock is free: a leader takes it for dead within seconds
 	NodeEnded   NodeState = "ended"   // it has stopped, or a leader has found it dead
 	NodeUnknown NodeState = "unknown" // it has not ended as far as a standby can tell, which sees no locks
@@ -108,6 +109,9 @@ func (s *Store) Nodes(ctx context.Context, db DB, filter NodeFilter) ([]Node, er
 		nodes[i] = row.Node
 		_ = json.Unmarshal([]byte(row.QueuesText), &nodes[i].Queues) // a row that somebody spoiled is a node without queues
 		_ = json.Unmarshal([]byte(row.TypesText), &nodes[i].Types)
+		if row.State == NodeWorks && row.QueuesText == "{}" && len(nodes[i].Types) == 0 {
+			nodes[i].State = NodeQuiet
+		}
 	}
 	return nodes, err
 }

@@ -55,9 +55,10 @@ func (e *examination) deadLetters(ctx context.Context) error {
 		level = Warning
 	}
 	e.find(level, e.sql("SELECT * FROM tasktable.dead_letters WHERE archived_at IS NULL ORDER BY finished_at DESC")+
-		" then tasktable.retry(id) or tasktable.archive(id, 'why')",
-		"%d FAILED and %d EXPIRED that nobody has dealt with, the newest at %s%s; %d times: %s",
-		found.Failed, found.Expired, instant(*found.Newest), until, found.Times, line(found.Commonest))
+		" or "+e.command("dead list")+"\n"+e.command("dead retry ID")+", or "+e.command("dead archive ID --note why")+
+		"; in SQL tasktable.retry(id) and archive(id, 'why')",
+		"%d FAILED and %d EXPIRED that nobody has dealt with, the newest at %s%s; %s: %s",
+		found.Failed, found.Expired, instant(*found.Newest), until, several(found.Times, "time"), line(found.Commonest))
 	if len(found.Recurring) > 0 {
 		e.fail("correct their cron or time_zone, which plans them anew, or cancel them",
 			"recurring tasks that are FAILED fire no more (%d): %s", len(found.Recurring), line(strings.Join(found.Recurring,

@@ -146,7 +146,8 @@ func Examine(ctx context.Context, config Config) (Report, error) {
 	}
 	defer pool.Close()
 	server := config.Pool.Config().ConnConfig
-	e := &examination{config: config, schema: schema, tasks: store.New(store.Config{Schema: schema.String()}), pool: pool}
+	e := &examination{config: config, schema: schema, tasks: store.New(store.Config{Schema: schema.String()}), pool: pool,
+		explained: map[[2]string]bool{}}
 	e.report = Report{
 		Database: fmt.Sprintf("%s:%d/%s", server.Host, server.Port, server.Database), Schema: schema.String(), Role: server.User,
 		At: time.Now(), Reached: true, Findings: []Finding{},
@@ -190,12 +191,13 @@ type examination struct {
 	pool   *pgxpool.Pool
 	report Report
 
-	check        string // the name of the one under way
-	tx           pgx.Tx // its transaction
-	unreachable  bool   // the database did not let us in: no check needs to try again
-	unmigrated   bool   // the tables are not there, or not for this role
-	otherVersion bool   // the schema is not of this program's version
-	work         *work  // once it was listed
+	check        string             // the name of the one under way
+	tx           pgx.Tx             // its transaction
+	unreachable  bool               // the database did not let us in: no check needs to try again
+	unmigrated   bool               // the tables are not there, or not for this role
+	otherVersion bool               // the schema is not of this program's version
+	work         *work              // once it was listed
+	explained    map[[2]string]bool // queues and types of tasks that no live node takes, once told
 }
 
 // begin is what each transaction begins with. Local, since a pooler gives the connection to others afterwards.

@@ -15,7 +15,7 @@ func (e *examination) due(ctx context.Context) error {
 	}
 	queues := map[string]*kind{}
 	for _, one := range work.kinds() {
-		if one.due == 0 || one.paused {
+		if one.due == 0 || one.paused || e.explained[[2]string{one.Queue, one.Type}] {
 			continue
 		}
 		sum := queues[one.Queue]
@@ -79,7 +79,8 @@ func (e *examination) pauses(ctx context.Context) error {
 		if waiting > 0 && one.EndsAt == nil && work.now.Sub(one.PausedAt) > e.config.limits.paused {
 			level = Warning
 		}
-		e.find(level, e.sql("SELECT tasktable.resume_scope(%s, %s)", quoted(one.Scope), quoted(one.Name)),
+		e.find(level, e.sql("SELECT tasktable.resume_scope(%s, %s)", quoted(one.Scope), quoted(one.Name))+
+			"\n"+e.command("queues resume "+word(strings.TrimSuffix(one.Scope+":"+one.Name, ":"))),
 			"%s is paused since %s by %s %s, and %s for it%s", what, instant(one.PausedAt), one.PausedBy, until,
 			wait(waiting, more), why)
 	}

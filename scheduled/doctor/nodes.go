@@ -120,7 +120,8 @@ func (e *examination) unworked(alive []store.Node, work *work) {
 		if one.worked || one.paused {
 			continue
 		}
-		do := fmt.Sprintf("give a node a handler of %s, or cancel them: %s", one.Type,
+		do := fmt.Sprintf("give a node a handler of %s, or cancel them: %s\n%s", one.Type,
+			e.command("tasks cancel --type "+word(one.Type)+" --queue "+word(one.Queue)),
 			e.sql("SELECT tasktable.cancel(id) FROM tasktable.scheduled_tasks WHERE type = %s AND queue = %s AND next_attempt_at IS NOT NULL",
 				quoted(one.Type), quoted(one.Queue)))
 		why := "no live node has a handler of that type for that queue"
@@ -128,6 +129,7 @@ func (e *examination) unworked(alive []store.Node, work *work) {
 			do = fmt.Sprintf("give a node the queue: --queue %s=10 (Config.Queues)", one.Queue)
 			why = "no live node works that queue"
 		}
+		e.explained[[2]string{one.Queue, one.Type}] = true
 		if one.due > 0 {
 			e.fail(do, "%s of type %s in queue %s, the oldest for %s: %s", one.many(), one.Type, one.Queue,
 				short(work.now.Sub(*one.oldest)), why)

@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 )
@@ -50,7 +51,14 @@ func TestTasksThatNoNodeWorks(t *testing.T) {
 	}
 	unknown := p.finds(report, "nodes", Error, "1 due task of type NEW_TYPE in queue default",
 		"no live node has a handler of that type for that queue")
-	cancel := unknown.Do[len("give a node a handler of NEW_TYPE, or cancel them: "):]
+	command, cancel, _ := strings.Cut(unknown.Do[len("give a node a handler of NEW_TYPE, or cancel them: "):], "\n")
+	if command != "tasktable tasks cancel --type NEW_TYPE --queue default" {
+		t.Errorf("it says %q", command)
+	}
+	due := p.finds(p.examine(nil, "nodes", "due"), "due", Warning, "1 due task in queue default, the oldest, of type TEST") // the other is told of
+	if !strings.Contains(due.Do, "slots") {
+		t.Errorf("it says %q", due.Do)
+	}
 	p.exec(cancel)
 	p.exec(`SELECT tasktable.pause_scope('queue', 'mail')`) // on purpose, then
 	p.well(p.examine(nil, "nodes"))

@@ -45,7 +45,7 @@ func (e *examination) recurring(ctx context.Context) error {
 		}
 	}
 	if bad > recurringMost {
-		e.fail(e.sql("SELECT * FROM tasktable.recurring_tasks ORDER BY next_fire"), "%d more recurring tasks are like these",
+		e.fail(e.sql("SELECT * FROM tasktable.recurring_tasks ORDER BY next_fire")+" or "+e.command("recurring list"), "%d more recurring tasks are like these",
 			bad-recurringMost)
 	}
 	if bad == 0 {

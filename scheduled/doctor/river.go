@@ -72,7 +72,7 @@ func (e *examination) river(ctx context.Context) error {
 	}
 	for _, one := range paused {
 		e.fail(e.sql("UPDATE tasktable.river_queue SET paused_at = NULL WHERE name = %s", quoted(one.Name))+" and to pause, "+
-			e.sql("SELECT tasktable.pause_scope('queue', %s)", quoted(one.Name)),
+			e.sql("SELECT tasktable.pause_scope('queue', %s)", quoted(one.Name))+" or "+e.command("queues pause "+word("queue:"+one.Name)),
 			"queue %s is paused in River since %s: its tasks are claimed and not run", line(one.Name), instant(one.PausedAt))
 	}
 	if jobs.Orphans > 0 {

@@ -43,13 +43,22 @@ func TestPauses(t *testing.T) {
 	forgotten := func(l *limits) { l.paused = time.Nanosecond }
 	report := p.examine(forgotten, "pauses")
 	p.finds(report, "pauses", Info, "type OTHER is paused since", "until 2", "and 0 due tasks wait for it")
-	p.exec(p.finds(report, "pauses", Warning, "queue mail is paused").Do)
+	p.exec(statement(p.finds(report, "pauses", Warning, "queue mail is paused"), "tasktable queues resume queue:mail"))
 	report = p.examine(forgotten, "pauses")
 	p.well(report)
-	p.exec(p.finds(report, "pauses", Info, "type OTHER").Do)
+	p.exec(statement(p.finds(report, "pauses", Info, "type OTHER"), "tasktable queues resume type:OTHER"))
 	p.finds(p.examine(forgotten, "pauses"), "pauses", OK)
 	p.exec(`SELECT tasktable.pause_scope('all')`)
 	p.finds(p.examine(forgotten, "pauses"), "pauses", Warning, "all is paused", "1 due task waits")
+}
+
+// statement is the SQL of a remedy that ends with a command, which must be this.
+func statement(found Finding, command string) string {
+	sql, of, _ := strings.Cut(found.Do, "\n")
+	if of != command {
+		return "no such command: " + found.Do
+	}
+	return sql
 }
 
 // hold makes a task claimed, by a lease that ends so many seconds from now.
@@ -78,7 +87,7 @@ func TestDeadLetters(t *testing.T) {
 	p.finds(p.examine(nil, "dead-letters"), "dead-letters", OK, "no dead letters")
 	const dead = `INSERT INTO tasktable.scheduled_tasks (id, payload, status, message, finished_at) VALUES ($1, '{"type":"TEST"}', $2, $3, $4::text::timestamptz)`
 	p.exec(dead, "late", "EXPIRED", "expired", "2026-01-01Z")
-	p.finds(p.examine(nil, "dead-letters"), "dead-letters", Info, "0 FAILED and 1 EXPIRED")
+	p.finds(p.examine(nil, "dead-letters"), "dead-letters", Info, "0 FAILED and 1 EXPIRED", "; 1 time: expired")
 	p.exec(dead, "one", "FAILED", "421 try\n\x1b later", "2026-02-01Z")
 	p.exec(dead, "two", "FAILED", "421 try\n\x1b later", "2026-03-01Z")
 	found := p.finds(p.examine(nil, "dead-letters"), "dead-letters", Warning,
@@ -86,6 +95,9 @@ func TestDeadLetters(t *testing.T) {
 			"retention takes the first at 2026-04-01T00:00:00Z; 2 times: 421 try later")
 	query, _, _ := strings.Cut(found.Do, ";")
 	p.exec(query)
+	if !containsAll(found.Do, []string{"tasktable dead list\n", "tasktable dead retry ID"}) {
+		t.Errorf("it says %q", found.Do)
+	}
 	report := p.examineBy(func(c *Config) { c.Retention, c.Only = -1, []string{"dead-letters"} })
 	p.finds(report, "dead-letters", Warning, "they are kept for ever")
 	p.exec(`SELECT tasktable.archive(id, 'seen') FROM tasktable.dead_letters`)

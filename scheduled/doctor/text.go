@@ -3,6 +3,7 @@ package doctor
 import (
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -28,6 +29,16 @@ func (e *examination) command(command string) string {
 
 // quoted is a text as SQL writes it.
 func quoted(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
+
+var plainWord = regexp.MustCompile(`^[A-Za-z0-9_.:+/-]+$`)
+
+// word is a text as a shell takes it for one word.
+func word(text string) string {
+	if plainWord.MatchString(text) {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+}
 
 // named is an identifier as SQL writes it.
 func named(name string) string { return pgx.Identifier{name}.Sanitize() }
