@@ -22,9 +22,7 @@ import (
 var unrunLanguages = map[string]string{
 	"":     "drawings, and what a program prints",
 	"text": "the same",
-	// service_test.go holds these to the program.
-	"yaml": "the configuration file and the Deployment", "ini": "the unit",
-	"dockerfile": "an image, which needs a registry", "json": "what a probe answers",
+	"json": "what an address answers",
 }
 
 // block is a piece of a document that readers are meant to copy.
@@ -171,7 +169,7 @@ func sourceFiles(t *testing.T, ending string) (paths []string) {
 }
 
 func TestEveryBlockIsOfAKnownLanguage(t *testing.T) {
-	run := []string{"sh", "sql", "go", "promql"}
+	run := []string{"sh", "sql", "go", "promql", "yaml", "ini", "dockerfile"}
 	found := map[string]int{}
 	for _, b := range slices.Concat(markdownBlocks(t), packageBlocks(t), helpBlocks()) {
 		found[b.language]++
@@ -188,6 +186,42 @@ func TestEveryBlockIsOfAKnownLanguage(t *testing.T) {
 
 // inlineCommand is a command in the midst of a sentence.
 var inlineCommand = regexp.MustCompile("`((?:tasktable|make|go run \\.|go test) [^`…]+)`")
+
+// A block of yaml is an options file, or what service_test.go reads, as it reads those of ini.
+func TestOptionFileBlocks(t *testing.T) {
+	files := 0
+	for _, b := range slices.Concat(allBlocks(t, "yaml"), allBlocks(t, "ini")) {
+		if strings.Contains(b.text, "kind: Deployment") || strings.Contains(b.text, "[Unit]") {
+			continue
+		}
+		files++
+		path := filepath.Join(t.TempDir(), "tasktable.yaml")
+		if err := os.WriteFile(path, []byte(secretFile.ReplaceAllString(b.text, "")), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := run(t, nil, "config", "--config="+path); got.code != exitOK || got.stderr != "" {
+			t.Errorf("%s: exit code %d: %s\n%s", b.where, got.code, got.stderr, b.text)
+		}
+	}
+	if files == 0 {
+		t.Error("there is no options file")
+	}
+}
+
+// secretFile is an option that names a file which readers have, and tests do not.
+var secretFile = regexp.MustCompile(`(?m)^[a-z-]+-file: .*\n`)
+
+// An image is built of this module, with its version of Go.
+func TestDockerfileBlocks(t *testing.T) {
+	version := regexp.MustCompile(`(?m)^go (1\.\d+)`).FindStringSubmatch(readFile(t, "go.mod"))
+	for _, b := range allBlocks(t, "dockerfile") {
+		for _, part := range []string{"FROM golang:" + version[1] + " ", "go install github.com/tasktable/tasktable@", "/go/bin/tasktable", `ENTRYPOINT ["`} {
+			if !strings.Contains(b.text, part) {
+				t.Errorf("%s has no %q", b.where, part)
+			}
+		}
+	}
+}
 
 // Each line of a block of promql is an expression.
 func TestPromQLBlocks(t *testing.T) {
