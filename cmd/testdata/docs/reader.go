@@ -29,8 +29,6 @@ var (
 	sqlTx  *sql.Tx
 	gormTx *gorm.DB
 	logger *slog.Logger
-	mux    *http.ServeMux
-	node   *scheduled.Node
 	secret []byte
 	mux    *http.ServeMux
 	node   *scheduled.Node
