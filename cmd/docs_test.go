@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"go/doc"
 	"go/parser"
 	"go/token"
 	"io/fs"
@@ -218,6 +219,40 @@ func TestDockerfileBlocks(t *testing.T) {
 		for _, part := range []string{"FROM golang:" + version[1] + " ", "go install github.com/tasktable/tasktable@", "/go/bin/tasktable", `ENTRYPOINT ["`} {
 			if !strings.Contains(b.text, part) {
 				t.Errorf("%s has no %q", b.where, part)
+			}
+		}
+	}
+}
+
+// waysIn are what a reader begins with, each with an example that is run and whose output is compared.
+var waysIn = map[string][]string{
+	"store": {"Store_Schedule", "SQL", "Store_ScheduleMany", "Store_Sync", "Store_PauseUntil", "Store_PauseScope", "Store_DeadLetters",
+		"Store_History", "Store_Reconcile", "Cron", "Store_Schedule_recurring"},
+	"store/recurrence": {"Parse", "Rule_Next"}, "store/seal": {""}, "store/storetest": {"Pool"},
+	"handlers":       {"NewRegistry", "Handle", "HandleTx", "HandleSQLTx", "Func", "Permanent", "Use", "Alias"},
+	"handlers/email": {"Variant"}, "handlers/logging": {"Variant"}, "handlers/community": {""},
+	"scheduled": {"Node_Run", "Config_onDead", "_recurring"}, "scheduled/scheduledtest": {"Harness_RunDueAt"},
+	"migrations": {"Up"},
+}
+
+func TestEachWayInHasAnExample(t *testing.T) {
+	for folder, names := range waysIn {
+		has := map[string]bool{}
+		for _, path := range sourceFiles(t, "_test.go") {
+			if filepath.Dir(path) != filepath.FromSlash(folder) {
+				continue
+			}
+			file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(repository, path), nil, parser.ParseComments)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, example := range doc.Examples(file) {
+				has[example.Name] = example.Output != ""
+			}
+		}
+		for _, name := range names {
+			if name = strings.TrimPrefix(name, "_"); !has[name] && !has["_"+name] {
+				t.Errorf("package %s has no Example%s with an output", folder, name)
 			}
 		}
 	}

@@ -4,10 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"testing"
 	"time"
-
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/storetest"
@@ -36,8 +33,9 @@ func (d sendDigest) TaskKey() string { return d.MemberID }
 // A recurring task is scheduled, edited and cancelled like any other, by its id, in the application's transaction.
 func ExampleStore_Schedule_recurring() {
 	ctx := context.Background()
-	pool, drop := exampleDatabase()
-	defer drop()
+	t, end := storetest.Example()
+	defer end()
+	pool := storetest.Pool(t)
 	tasks := store.New(store.Config{Service: "events-api"})
 	digest := store.Task{Payload: sendDigest{MemberID: "7"}, Recurrence: &store.Recurrence{
 		Cron: "0 9 * * MON", TimeZone: "America/New_York", // Mondays at nine, as the member's clock says
@@ -62,8 +60,9 @@ func ExampleStore_Schedule_recurring() {
 // The mail server is down: nothing of the queue is started until somebody resumes it, on any node.
 func ExampleStore_PauseScope() {
 	ctx := context.Background()
-	pool, drop := exampleDatabase()
-	defer drop()
+	t, end := storetest.Example()
+	defer end()
+	pool := storetest.Pool(t)
 	tasks := store.New(store.Config{Service: "operations"})
 	outcome, err := tasks.PauseScope(ctx, pool, store.Queue("mail"), time.Time{}, "the mail server is down")
 	fmt.Println(outcome, err)
@@ -79,26 +78,4 @@ func ExampleStore_PauseScope() {
 	// queue mail operations the mail server is down
 	// <nil>
 	// queued <nil>
-}
-
-// exampleTB is as much of a testing.TB as storetest needs: an Example has none.
-type exampleTB struct {
-	testing.TB
-	cleanups []func()
-}
-
-func (e *exampleTB) Helper()                           {}
-func (e *exampleTB) Cleanup(cleanup func())            { e.cleanups = append(e.cleanups, cleanup) }
-func (e *exampleTB) Errorf(format string, args ...any) { fmt.Printf(format+"\n", args...) }
-func (e *exampleTB) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
-
-// exampleDatabase is a migrated database of the example's own.
-func exampleDatabase() (pool *pgxpool.Pool, drop func()) {
-	tb := &exampleTB{}
-	pool = storetest.Pool(tb)
-	return pool, func() {
-		for i := len(tb.cleanups) - 1; i >= 0; i-- {
-			tb.cleanups[i]()
-		}
-	}
 }
