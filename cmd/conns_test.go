@@ -22,7 +22,8 @@ func limitedURL(t *testing.T, most int) (limited, admin string) {
 		t.Fatal(err)
 	}
 	role := fmt.Sprintf("tasktable_test_%016x", rand.Uint64())
-	if _, err := keeper.Exec(t.Context(), fmt.Sprintf(`CREATE ROLE %s LOGIN PASSWORD 'only-for-this-test' CONNECTION LIMIT %d`, role, most)); err != nil {
+	create := fmt.Sprintf(`CREATE ROLE %s LOGIN PASSWORD 'only-for-this-test' CONNECTION LIMIT %d`, role, most)
+	if _, err := keeper.Exec(t.Context(), create); err != nil {
 		t.Skip("the tests' role may not create roles: ", err)
 	}
 	t.Cleanup(func() { // after the database is gone, in which it has rights
@@ -50,10 +51,12 @@ func TestServeStaysWithinItsConnections(t *testing.T) {
 	limited, admin := limitedURL(t, 4+3+2)
 	p := start(t, []string{"DATABASE_URL=" + limited, "TASKTABLE_SESSION_DATABASE_URL=" + limited + "&application_name=direct"},
 		"serve", "--max-conns=4", "--engine-conns=3", "--log-level=warn")
-	execute(t, admin, `SELECT tasktable.schedule(jsonb_build_object('type', 'LOG', 'message', n::text), id => n::text) FROM generate_series(1, 1000) AS n`)
+	execute(t, admin, `SELECT tasktable.schedule(jsonb_build_object('type', 'LOG', 'message', n::text), id => n::text)
+		FROM generate_series(1, 1000) AS n`)
 	ask(t, admin, "SELECT count(*) FROM tasktable.scheduled_tasks WHERE status = 'COMPLETED'", "1000")
 	ask(t, admin, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'tasktable engine'", "3")
-	ask(t, admin, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'direct'", "0") // of use at the start alone
+	// Of use at the start alone:
+	ask(t, admin, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'direct'", "0")
 	p.signal(syscall.SIGTERM)
 	got := p.end()
 	got.want(t, exitOK)

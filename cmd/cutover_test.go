@@ -45,8 +45,8 @@ func TestCutOverFromAScript(t *testing.T) {
 		t.Fatal(code)
 	}
 	run(t, database, "queues", "resume", "type:LOG").want(t, exitOK)
-	ask(t, url, "SELECT string_agg(status || ' ' || count, ', ' ORDER BY status) FROM (SELECT status, count(*) FROM tasktable.scheduled_tasks GROUP BY status) AS s",
-		"CANCELLED 10, COMPLETED 20")
+	ask(t, url, `SELECT string_agg(status || ' ' || count, ', ' ORDER BY status)
+		FROM (SELECT status, count(*) FROM tasktable.scheduled_tasks GROUP BY status) AS s`, "CANCELLED 10, COMPLETED 20")
 	ask(t, url, `SELECT count(*) FROM public.events AS e JOIN tasktable.scheduled_tasks AS t ON t.payload ->> 'message' = e.id
 		WHERE (e.reminded_at IS NULL) <> (t.status = 'COMPLETED')`, "0")
 	p.signal(syscall.SIGTERM)

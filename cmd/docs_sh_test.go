@@ -97,14 +97,16 @@ func TestShellBlocks(t *testing.T) {
 			url := documentedDatabase(t)
 			ctx, cancel := context.WithTimeout(t.Context(), 2*waitLimit)
 			defer cancel()
-			cmd := exec.CommandContext(ctx, shell, append(slices.Clone(arguments), systemFolders.ReplaceAllString(placeholders.ReplaceAllLiteralString(b.text, url), "$1"))...)
+			script := systemFolders.ReplaceAllString(placeholders.ReplaceAllLiteralString(b.text, url), "$1")
+			cmd := exec.CommandContext(ctx, shell, append(slices.Clone(arguments), script)...)
 			cmd.Dir = t.TempDir()
 			for name, content := range documentedFiles {
 				if err := os.WriteFile(filepath.Join(cmd.Dir, name), []byte(content), 0o600); err != nil {
 					t.Fatal(err)
 				}
 			}
-			cmd.Env = append(roles, "PATH="+programs, "HOME="+cmd.Dir, "DATABASE_URL="+url, "NEW_DATABASE_URL="+storetest.EmptyURL(t), inDocs+"="+repository, docsPath+"="+os.Getenv("PATH"))
+			cmd.Env = append(roles, "PATH="+programs, "HOME="+cmd.Dir, "DATABASE_URL="+url, "NEW_DATABASE_URL="+storetest.EmptyURL(t),
+				inDocs+"="+repository, docsPath+"="+os.Getenv("PATH"))
 			cmd.WaitDelay = time.Second
 			if output, err := cmd.CombinedOutput(); err != nil {
 				t.Errorf("%s: %v\n%s\nA program that is not found is to be added to documentedPrograms.\n%s", b.where, err, b.text, output)

@@ -68,8 +68,9 @@ var rules = []struct {
 var (
 	sqlComment  = regexp.MustCompile(`--[^\n]*`)
 	addedColumn = regexp.MustCompile(`(?i)\bADD\s+COLUMN\s[^,;]*`)
-	lockedTable = regexp.MustCompile(`(?is)\b(?:ALTER\s+TABLE|LOCK\s+TABLE|CREATE\s+(?:UNIQUE\s+)?INDEX\s[^;]*?\bON|CREATE\s+(?:OR\s+REPLACE\s+)?TRIGGER\s[^;]*?\bON)\s+(?:ONLY\s+|IF\s+EXISTS\s+)?(tasktable\.\w+)`)
-	madeTable   = regexp.MustCompile(`(?i)\bCREATE\s+TABLE\s+(?:IF\s+NOT\s+EXISTS\s+)?(tasktable\.\w+)`)
+	lockedTable = regexp.MustCompile(`(?is)\b(?:ALTER\s+TABLE|LOCK\s+TABLE|CREATE\s+(?:UNIQUE\s+)?INDEX\s[^;]*?\bON|` +
+		`CREATE\s+(?:OR\s+REPLACE\s+)?TRIGGER\s[^;]*?\bON)\s+(?:ONLY\s+|IF\s+EXISTS\s+)?(tasktable\.\w+)`)
+	madeTable = regexp.MustCompile(`(?i)\bCREATE\s+TABLE\s+(?:IF\s+NOT\s+EXISTS\s+)?(tasktable\.\w+)`)
 )
 
 // problems are what keeps a migration from being applied while the release before works.
@@ -103,23 +104,24 @@ func problems(up string) (found []string) {
 
 func TestProblemsOfMigrations(t *testing.T) {
 	t.Parallel()
-	for up, want := range map[string]string{
-		`ALTER TABLE tasktable.scheduled_tasks ADD COLUMN note text, ADD COLUMN n int NOT NULL DEFAULT 0; -- DROP TABLE x`:                                                        "",
-		`CREATE OR REPLACE FUNCTION tasktable.cancel(id text) RETURNS void LANGUAGE sql AS ''`:                                                                                    "",
-		`CREATE TABLE tasktable.new (id int); CREATE INDEX new_id ON tasktable.new (id); ALTER TABLE tasktable.nodes ADD COLUMN zone text`:                                        "",
-		`DROP INDEX tasktable.one; CREATE INDEX one ON tasktable.nodes (zone)`:                                                                                                    "",
-		`DROP FUNCTION tasktable.cancel(text); CREATE FUNCTION tasktable.cancel(id text, why text DEFAULT NULL) RETURNS void LANGUAGE sql AS ''`:                                  "DROP FUNCTION",
-		`ALTER TABLE tasktable.nodes DROP COLUMN host`:                                                                                                                            "DROP COLUMN",
-		`ALTER TABLE tasktable.nodes RENAME COLUMN host TO machine`:                                                                                                               "RENAME",
-		`ALTER TABLE tasktable.nodes ALTER COLUMN host TYPE name`:                                                                                                                 "ALTER COLUMN host TYPE",
-		`ALTER TABLE tasktable.nodes ADD COLUMN zone text NOT NULL`:                                                                                                               "ADD COLUMN zone text NOT NULL",
-		`ALTER TABLE tasktable.nodes ADD CONSTRAINT named CHECK (host <> '')`:                                                                                                     "ADD CONSTRAINT",
-		`ALTER TABLE tasktable.nodes ADD COLUMN zone text; CREATE INDEX i ON tasktable.pauses (name)`:                                                                             "tasktable.nodes and tasktable.pauses",
-		"CREATE TRIGGER a BEFORE UPDATE ON tasktable.nodes FOR EACH ROW EXECUTE FUNCTION tasktable.f();\nLOCK TABLE tasktable.scheduled_tasks; CREATE INDEX b ON tasktable.nodes": "tasktable.nodes and tasktable.scheduled_tasks",
+	for _, test := range []struct{ want, up string }{
+		{"", `ALTER TABLE tasktable.scheduled_tasks ADD COLUMN note text, ADD COLUMN n int NOT NULL DEFAULT 0; -- DROP TABLE x`},
+		{"", `CREATE OR REPLACE FUNCTION tasktable.cancel(id text) RETURNS void LANGUAGE sql AS ''`},
+		{"", `CREATE TABLE tasktable.new (id int); CREATE INDEX new_id ON tasktable.new (id); ALTER TABLE tasktable.nodes ADD COLUMN zone text`},
+		{"", `DROP INDEX tasktable.one; CREATE INDEX one ON tasktable.nodes (zone)`},
+		{"DROP FUNCTION", `DROP FUNCTION tasktable.cancel(text); CREATE FUNCTION tasktable.cancel(id text, why text DEFAULT NULL) RETURNS void LANGUAGE sql AS ''`},
+		{"DROP COLUMN", `ALTER TABLE tasktable.nodes DROP COLUMN host`},
+		{"RENAME", `ALTER TABLE tasktable.nodes RENAME COLUMN host TO machine`},
+		{"ALTER COLUMN host TYPE", `ALTER TABLE tasktable.nodes ALTER COLUMN host TYPE name`},
+		{"ADD COLUMN zone text NOT NULL", `ALTER TABLE tasktable.nodes ADD COLUMN zone text NOT NULL`},
+		{"ADD CONSTRAINT", `ALTER TABLE tasktable.nodes ADD CONSTRAINT named CHECK (host <> '')`},
+		{"tasktable.nodes and tasktable.pauses", `ALTER TABLE tasktable.nodes ADD COLUMN zone text; CREATE INDEX i ON tasktable.pauses (name)`},
+		{"tasktable.nodes and tasktable.scheduled_tasks", `CREATE TRIGGER a BEFORE UPDATE ON tasktable.nodes FOR EACH ROW EXECUTE FUNCTION tasktable.f();
+			LOCK TABLE tasktable.scheduled_tasks; CREATE INDEX b ON tasktable.nodes`},
 	} {
-		got := problems(up)
-		if want == "" && len(got) > 0 || want != "" && (len(got) != 1 || !strings.HasPrefix(got[0], want)) {
-			t.Errorf("%s: %q, want %q", up, got, want)
+		got := problems(test.up)
+		if test.want == "" && len(got) > 0 || test.want != "" && (len(got) != 1 || !strings.HasPrefix(got[0], test.want)) {
+			t.Errorf("%s: %q, want %q", test.up, got, test.want)
 		}
 	}
 }
@@ -128,7 +130,9 @@ func TestProblemsOfMigrations(t *testing.T) {
 func TestFunctionsHaveOneSignature(t *testing.T) {
 	t.Parallel()
 	ctx := deadline(t)
-	if twice := lines(ctx, t, storetest.Pool(t), `SELECT proname::text FROM pg_proc WHERE pronamespace = 'tasktable'::regnamespace GROUP BY 1 HAVING count(*) > 1`); len(twice) > 0 {
+	twice := lines(ctx, t, storetest.Pool(t), `SELECT proname::text FROM pg_proc
+		WHERE pronamespace = 'tasktable'::regnamespace GROUP BY 1 HAVING count(*) > 1`)
+	if len(twice) > 0 {
 		t.Errorf("functions with more than one signature: %v", twice)
 	}
 }

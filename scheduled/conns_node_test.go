@@ -150,7 +150,8 @@ func TestConnectionBudget(t *testing.T) {
 			defer s.exhaust()() // the handlers have all of theirs
 			s.work("first", 2000)
 			busy := seen.restart()
-			if n := s.count(`SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'tasktable session%'`); n != 1 {
+			if n := s.count(`SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+				WHERE datname = current_database() AND application_name LIKE 'tasktable session%'`); n != 1 {
 				t.Fatalf("%d sessions were cut", n)
 			}
 			s.work("second", 2000)
@@ -192,7 +193,8 @@ func TestTooFewConnections(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = node.Run(t.Context())
-	const needs = "a node needs 8 connections (a session, a listener, and EngineConns, which is 6), and its pool up to 2: raise the server's max_connections"
+	const needs = "a node needs 8 connections (a session, a listener, and EngineConns, which is 6), " +
+		"and its pool up to 2: raise the server's max_connections"
 	if !errors.As(err, &refused) || refused.Code != "53300" || !strings.Contains(err.Error(), needs) {
 		t.Errorf("Run returns %v, which should say %q", err, needs)
 	}

@@ -38,7 +38,8 @@ func TestRestoredDatabase(t *testing.T) {
 	}))
 	const waiting = `SELECT count(*) = 7 FROM tasktable.scheduled_tasks WHERE status = 'QUEUED' AND next_attempt_at <= now()`
 	f.until(20*time.Second, "what ran is taken back, and all that is due waits", waiting)
-	f.until(10*time.Second, "the leader has looked", `SELECT clock_timestamp() > max(next_attempt_at) + interval '2 seconds' FROM tasktable.scheduled_tasks WHERE id <> $1`, later.ID)
+	f.until(10*time.Second, "the leader has looked", `SELECT clock_timestamp() > max(next_attempt_at) + interval '2 seconds'
+		FROM tasktable.scheduled_tasks WHERE id <> $1`, later.ID)
 	if len(began) != 0 {
 		t.Errorf("%d tasks have begun", len(began))
 	}

@@ -160,7 +160,8 @@ func TestThreeServices(t *testing.T) {
 	f.waits(f.put("PUBLISH", 2))
 	f.ran(f.put("REPORT", 5), "reports 3") // the others do not notice
 	f.exec(`SELECT tasktable.cancel(id) FROM tasktable.scheduled_tasks WHERE type = 'PUBLISH'`)
-	if n := f.count(`SELECT count(*) FROM tasktable.scheduled_task_executions AS e JOIN tasktable.nodes AS n ON n.number = e.node WHERE NOT e.type = ANY (n.types)`); n != 0 {
+	if n := f.count(`SELECT count(*) FROM tasktable.scheduled_task_executions AS e JOIN tasktable.nodes AS n ON n.number = e.node
+		WHERE NOT e.type = ANY (n.types)`); n != 0 {
 		t.Errorf("%d tasks ran on nodes that do not have their types", n)
 	}
 }

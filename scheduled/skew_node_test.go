@@ -49,7 +49,8 @@ func (r *rollout) apply(script string) {
 		r.t.Fatal(err)
 	}
 	defer conn.Release()
-	for _, step := range append([]string{"SET lock_timeout = '1s'", "SET check_function_bodies = off"}, strings.Split(string(content), "-- step\n")...) {
+	settings := []string{"SET lock_timeout = '1s'", "SET check_function_bodies = off"}
+	for _, step := range append(settings, strings.Split(string(content), "-- step\n")...) {
 		eventually(r.t, 60*time.Second, script+" is applied", func() bool {
 			_, err := conn.Exec(r.t.Context(), step)
 			var refused *pgconn.PgError
@@ -232,7 +233,8 @@ func rollOut(t *testing.T, up, down string, judge func(*rollout)) {
 		t.Fatalf("not completed:\n%s", left)
 	}
 	t.Logf("%d tasks accepted, %d calls refused", r.accepted.Load(), r.refused.Load())
-	if n := int64(f.count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE scheduled_by IN ('prepares', 'describes', 'database/sql')`)); n != r.accepted.Load() {
+	const theirs = `SELECT count(*) FROM tasktable.scheduled_tasks WHERE scheduled_by IN ('prepares', 'describes', 'database/sql')`
+	if n := int64(f.count(theirs)); n != r.accepted.Load() {
 		t.Errorf("%d tasks were accepted, and %d are there", r.accepted.Load(), n)
 	}
 	judge(r)
