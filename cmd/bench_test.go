@@ -28,6 +28,7 @@ func TestBench(t *testing.T) {
 
 // The bench recover starts this program once more, and kills it.
 func TestBenchRecover(t *testing.T) {
+	t.Parallel()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "bench", "recover", "--tasks=10", "--json")
 	cmd.Env = []string{asProgram + "=yes", "PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "DATABASE_URL=" + storetest.EmptyURL(t)}
 	out, err := cmd.CombinedOutput()
