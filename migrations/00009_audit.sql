@@ -25,7 +25,7 @@ COMMENT ON FUNCTION tasktable.lock_class(text) IS 'The classid that advisory loc
 CREATE VIEW tasktable.node_states AS
     SELECT n.number, n.service, n.version, n.host, n.queues, n.types, n.shares_slots, n.started_at, n.led_at,
            n.silent_at, n.dead_at, CASE WHEN n.dead_at IS NOT NULL THEN 'ended' WHEN pg_is_in_recovery() THEN 'unknown' WHEN l.leads THEN 'leads'
-               WHEN l.number IS NOT NULL THEN 'works' ELSE 'silent' END AS state
+               WHEN l.number IS NULL THEN 'silent' WHEN n.queues = '{}' AND n.types = '{}' THEN 'quiet' ELSE 'works' END AS state
     FROM tasktable.nodes AS n
     LEFT JOIN (
         -- By session: the one that has the leader's lock beside its node's leads.
@@ -47,9 +47,9 @@ COMMENT ON COLUMN tasktable.node_states.types IS 'The types it has handlers for.
 COMMENT ON COLUMN tasktable.node_states.shares_slots IS 'Idle slots of one of its queues serve the others.';
 COMMENT ON COLUMN tasktable.node_states.started_at IS 'When it began.';
 COMMENT ON COLUMN tasktable.node_states.led_at IS 'When it last began to lead; null: it never did.';
-COMMENT ON COLUMN tasktable.node_states.silent_at IS 'When a leader first found its session gone; null: it did not.';
+COMMENT ON COLUMN tasktable.node_states.silent_at IS 'Its last sign of life, noted when a leader finds its session gone; null: none has.';
 COMMENT ON COLUMN tasktable.node_states.dead_at IS 'When it ended, or of a killed one when a leader noticed.';
-COMMENT ON COLUMN tasktable.node_states.state IS 'leads; works; silent (its session is gone, and no leader has said so yet); ended; unknown (asked on a standby, which sees no locks).';
+COMMENT ON COLUMN tasktable.node_states.state IS 'leads; works; quiet (it works no queue and no type, as it was told); silent (its session is gone, and no leader has said so yet); ended; unknown (asked on a standby, which sees no locks).';
 
 CREATE VIEW tasktable.worked_lanes AS
     SELECT l.queue, l.type, sum(l.nodes)::bigint AS nodes, sum(l.slots)::bigint AS slots

@@ -73,7 +73,7 @@ type NodeFilter struct {
 const nodesSQL = `
 SELECT n.number, n.service, n.version, n.host, n.queues::text AS queues_text,
     to_json(array_remove(n.types, NULL))::text AS types_text, n.shares_slots, n.state, n.started_at, n.led_at, n.dead_at,
-    CASE WHEN n.state IN ('leads', 'works') THEN session.heard_at ELSE coalesce(n.silent_at, n.dead_at) END AS last_seen
+    CASE WHEN n.state IN ('leads', 'works', 'quiet') THEN session.heard_at ELSE coalesce(n.silent_at, n.dead_at) END AS last_seen
 FROM tasktable.node_states AS n
 LEFT JOIN (
     SELECT l.objid::bigint AS number, greatest(a.query_start, a.state_change) AS heard_at
@@ -109,9 +109,6 @@ func (s *Store) Nodes(ctx context.Context, db DB, filter NodeFilter) ([]Node, er
 		nodes[i] = row.Node
 		_ = json.Unmarshal([]byte(row.QueuesText), &nodes[i].Queues) // a row that somebody spoiled is a node without queues
 		_ = json.Unmarshal([]byte(row.TypesText), &nodes[i].Types)
-		if row.State == NodeWorks && row.QueuesText == "{}" && len(nodes[i].Types) == 0 {
-			nodes[i].State = NodeQuiet
-		}
 	}
 	return nodes, err
 }

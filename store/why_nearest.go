@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/agnivade/levenshtein"
+
 	"github.com/tasktable/tasktable/store/recurrence"
 )
 
@@ -104,7 +106,7 @@ func (s *Store) nearest(ctx context.Context, db DB, id string) ([]string, error)
 	}
 	var like []candidate
 	for _, row := range rows {
-		if changes := distance(id, row.ID); row.Related || changes <= max(3, len(id)/4) {
+		if changes := levenshtein.ComputeDistance(id, row.ID); row.Related || changes <= max(3, len(id)/4) {
 			like = append(like, candidate{row.ID, changes})
 		}
 	}
@@ -114,31 +116,4 @@ func (s *Store) nearest(ctx context.Context, db DB, id string) ([]string, error)
 		ids = append(ids, one.id)
 	}
 	return ids, nil
-}
-
-// distance is Levenshtein's, of what is left without the common beginning and end.
-func distance(a, b string) int {
-	for a != "" && b != "" && a[0] == b[0] {
-		a, b = a[1:], b[1:]
-	}
-	for a != "" && b != "" && a[len(a)-1] == b[len(b)-1] {
-		a, b = a[:len(a)-1], b[:len(b)-1]
-	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			changed := diagonal
-			if a[i] != b[j] {
-				changed++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(changed, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }
