@@ -6,8 +6,21 @@ GOLANGCI_LINT         := .bin/golangci-lint-$(GOLANGCI_LINT_VERSION)
 # The race detector needs a C compiler; go env says 0 where there is none.
 RACE := $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 
+# Tests of one package at once. Most of the time they wait, so there may be more of them than cores.
+PARALLEL ?= 4
+
+# What several goroutines share is in these; the others' tests take twice the time with the race detector, so it is for make race.
+RACED := ./handlers ./scheduled ./scheduled/torture ./scheduled/scheduledtest ./store ./store/localpg ./store/seal ./store/storetest
+
+# Of these, what one goroutine computes for long.
+COMPUTED := ^(TestYears|TestDecideVeryManyMissed$$)
+
+# The race detector would wait a second at the end of each process.
+export GORACE ?= atexit_sleep_ms=0
+TEST = -parallel $(PARALLEL) -timeout 20m $(TESTFLAGS)
+
 .DEFAULT_GOAL := help
-.PHONY: help run migrate demo prove bench test chaos torture mutants soak fuzz lint fmt cover clean
+.PHONY: help run migrate demo prove bench test race chaos torture mutants soak fuzz lint fmt cover clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,8 +49,13 @@ test: ## Check the format, vet, build, and run all tests
 	@if [ -z "$(RACE)" ]; then echo "no C compiler: the tests run without the race detector"; fi
 	go vet ./...
 	go build ./...
-	go test $(RACE) -timeout 20m $(TESTFLAGS) ./...
+	go test $(RACE) $(TEST) $(RACED)
+	go test $(TEST) -run '$(COMPUTED)' ./scheduled
+	go test $(TEST) $$(go list ./... | grep -v -x -F "$$(go list $(RACED))")
 	go test -tags mutants -run '^TestMutantsApply$$' ./scheduled/torture
+
+race: ## Run all tests with the race detector
+	go test $(RACE) $(TEST) ./...
 
 # What make test runs in short: ten minutes of killed, stopped and cut off nodes, and a hundred leaders killed at a tick.
 chaos: ## Run the long tests, of nodes that die

@@ -12,6 +12,7 @@ import (
 
 // The figures go to the standard output, as a table or as one JSON object; all else goes to the other.
 func TestBench(t *testing.T) {
+	t.Parallel()
 	variables := []string{"DATABASE_URL=" + storetest.EmptyURL(t), "TASKTABLE_BENCH_ROUNDS=1"}
 	table := run(t, variables, "bench", "drain", "-n", "200")
 	table.want(t, exitOK, "verified: every task COMPLETED once")
@@ -30,7 +31,7 @@ func TestBench(t *testing.T) {
 func TestBenchRecover(t *testing.T) {
 	t.Parallel()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "bench", "recover", "--tasks=10", "--json")
-	cmd.Env = []string{asProgram + "=yes", "PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "DATABASE_URL=" + storetest.EmptyURL(t)}
+	cmd.Env = asProgramIn("DATABASE_URL=" + storetest.EmptyURL(t))
 	out, err := cmd.CombinedOutput()
 	if err != nil || !strings.Contains(string(out), `"seconds_leader":`) {
 		t.Errorf("%v: %s", err, out)

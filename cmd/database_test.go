@@ -117,6 +117,7 @@ func TestConnectionsInUseDoNotHoldUpTheEnd(t *testing.T) {
 var psqlLine = regexp.MustCompile(`psql '(postgres://[^']+)'`)
 
 func TestPrivatePostgresLivesAsLongAsTheCommand(t *testing.T) {
+	t.Parallel()
 	dir := privateFolder(t)
 	variables := []string{"TASKTABLE_DATA_DIR=" + dir}
 

@@ -105,7 +105,7 @@ func TestShellBlocks(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			cmd.Env = append(roles, "PATH="+programs, "HOME="+cmd.Dir, "DATABASE_URL="+url, "NEW_DATABASE_URL="+storetest.EmptyURL(t),
+			cmd.Env = append(roles, raceAtOnce, "PATH="+programs, "HOME="+cmd.Dir, "DATABASE_URL="+url, "NEW_DATABASE_URL="+storetest.EmptyURL(t),
 				inDocs+"="+repository, docsPath+"="+os.Getenv("PATH"))
 			cmd.WaitDelay = time.Second
 			if output, err := cmd.CombinedOutput(); err != nil {

@@ -236,6 +236,7 @@ var waysIn = map[string][]string{
 }
 
 func TestEachWayInHasAnExample(t *testing.T) {
+	t.Parallel()
 	for folder, names := range waysIn {
 		has := map[string]bool{}
 		for _, path := range sourceFiles(t, "_test.go") {
@@ -271,6 +272,7 @@ func TestPromQLBlocks(t *testing.T) {
 
 // Commands within sentences are not run, but exist, with the options that they are given.
 func TestCommandsInSentences(t *testing.T) {
+	t.Parallel()
 	found := 0
 	for _, path := range sourceFiles(t, ".md") {
 		text := fence.ReplaceAllStringFunc(readFile(t, path), func(block string) string { return strings.Repeat("\n", strings.Count(block, "\n")) })

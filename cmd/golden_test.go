@@ -55,7 +55,7 @@ func runFixed(t *testing.T, variables []string, args ...string) result {
 func asProcess(t *testing.T, variables []string, stdin string, args ...string) result {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
-	cmd.Env = append([]string{asProgram + "=yes", "PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME")}, variables...)
+	cmd.Env = asProgramIn(variables...)
 	cmd.Stdin = strings.NewReader(stdin)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr

@@ -15,6 +15,7 @@ import (
 )
 
 func TestMigrateUpStatusAndDown(t *testing.T) {
+	t.Parallel()
 	database := []string{"DATABASE_URL=" + storetest.EmptyURL(t)}
 	expect := func(stdout string, args ...string) {
 		t.Helper()
@@ -61,6 +62,7 @@ func states(status result) string {
 }
 
 func TestMigrateIntoAnotherSchema(t *testing.T) {
+	t.Parallel()
 	url := storetest.EmptyURL(t)
 	run(t, []string{"DATABASE_URL=" + url, "TASKTABLE_SCHEMA=jobs"}, "migrate").want(t, exitOK)
 	conn, err := pgx.Connect(t.Context(), url)
@@ -95,6 +97,7 @@ func TestMigratePrintsTheSQL(t *testing.T) {
 
 // The session URL is the direct one, and only through that the lock of migrations holds.
 func TestMigrateGoesPastThePooler(t *testing.T) {
+	t.Parallel()
 	direct := storetest.EmptyURL(t)
 	pooler := storetest.EmptyURL(t) // stands for one: another database, which must stay empty
 	variables := []string{"DATABASE_URL=" + pooler, "TASKTABLE_SESSION_DATABASE_URL=" + direct}

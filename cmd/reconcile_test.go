@@ -86,6 +86,7 @@ All agree.
 `
 
 func TestReconcileReportsAndMends(t *testing.T) {
+	t.Parallel()
 	variables := []string{"DATABASE_URL=" + reconcilable(t), "TASKTABLE_RECONCILE_TYPE=REMIND", "TASKTABLE_RECONCILE_QUERY=" + queryFile(t, reminders)}
 	for _, step := range []struct {
 		name   string
@@ -116,9 +117,10 @@ func TestReconcileWithoutExamples(t *testing.T) {
 }
 
 func TestReconcileReadsTheQueryFromStdin(t *testing.T) {
+	t.Parallel()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "reconcile", "--type=REMIND", "--query=-", "--apply", "--service=someone")
 	url := reconcilable(t)
-	cmd.Env = []string{asProgram + "=yes", "PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "DATABASE_URL=" + url}
+	cmd.Env = asProgramIn("DATABASE_URL=" + url)
 	cmd.Stdin = strings.NewReader("SELECT '' AS key, now() AS scheduled_at WHERE false")
 	out, err := cmd.CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "Mended: 4 cancelled.") {
@@ -148,6 +150,7 @@ func TestReconcileWithWrongOptions(t *testing.T) {
 }
 
 func TestReconcileRefusesAQueryThatWouldWrite(t *testing.T) {
+	t.Parallel()
 	variables := []string{"DATABASE_URL=" + reconcilable(t)}
 	for query, want := range map[string]string{
 		`DELETE FROM events RETURNING id AS key, starts_at AS scheduled_at`:   "query must be one SELECT that only reads",
@@ -183,6 +186,7 @@ func TestReconcileNeedsAMigratedDatabase(t *testing.T) {
 
 // The other transaction keeps a lock until the first try waits for it; the second finds what that one left, and mends.
 func TestReconcileComparesAnewAfterAConflict(t *testing.T) {
+	t.Parallel()
 	url := reconcilable(t)
 	conn, err := pgx.Connect(t.Context(), url)
 	if err != nil {

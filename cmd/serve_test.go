@@ -23,6 +23,7 @@ func TestServeRefusesAnUnmigratedDatabase(t *testing.T) {
 }
 
 func TestServeStopsOnASignal(t *testing.T) {
+	t.Parallel()
 	for name, signal := range map[string]syscall.Signal{"SIGINT": syscall.SIGINT, "SIGTERM": syscall.SIGTERM, "SIGHUP": syscall.SIGHUP} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -39,6 +40,7 @@ func TestServeStopsOnASignal(t *testing.T) {
 }
 
 func TestServeMigratesFirstIfAskedTo(t *testing.T) {
+	t.Parallel()
 	p := start(t, []string{"DATABASE_URL=" + storetest.EmptyURL(t), "TASKTABLE_SCHEMA=jobs", "TASKTABLE_LOG_FORMAT=json"}, "serve", "--migrate", "--queue=mail=3")
 	line := p.waitFor(`"msg":"serving"`)
 	p.signal(syscall.SIGTERM)
@@ -57,6 +59,7 @@ func TestServeMigratesFirstIfAskedTo(t *testing.T) {
 }
 
 func TestServeAcceptsANewerSchema(t *testing.T) {
+	t.Parallel()
 	url := storetest.URL(t)
 	execute(t, url, "INSERT INTO tasktable.goose_db_version (version_id, is_applied) VALUES (9999, true)")
 	p := start(t, []string{"DATABASE_URL=" + url, "TASKTABLE_MIGRATE=true"}, "serve")
@@ -66,6 +69,7 @@ func TestServeAcceptsANewerSchema(t *testing.T) {
 }
 
 func TestServeRunsSendEmailOnlyWithAMailServer(t *testing.T) {
+	t.Parallel()
 	p := start(t, []string{"DATABASE_URL=" + storetest.URL(t), "TASKTABLE_SMTP_HOST=mail.example.org", "TASKTABLE_SMTP_USERNAME=u",
 		"TASKTABLE_SMTP_PASSWORD=hunter2", "TASKTABLE_LOG_LEVEL=debug"}, "serve", "--smtp-from=a@example.org")
 	p.waitFor(`types="[LOG SEND_EMAIL]"`)
@@ -78,6 +82,7 @@ func TestServeRunsSendEmailOnlyWithAMailServer(t *testing.T) {
 }
 
 func TestServeRunsTheExampleOnDemand(t *testing.T) {
+	t.Parallel()
 	url := storetest.URL(t)
 	p := start(t, []string{"DATABASE_URL=" + url, "TASKTABLE_COMMUNITY=true"}, "serve")
 	line := p.waitFor("msg=serving ")
@@ -153,6 +158,7 @@ func TestServeLeavesWhatItPauses(t *testing.T) {
 
 // A mail server that never answers keeps the task running, and with it the program.
 func TestSecondSignalEndsServeAtOnce(t *testing.T) {
+	t.Parallel()
 	url := storetest.URL(t)
 	silent := listen(t)
 	host, port, err := net.SplitHostPort(silent.Addr().String())

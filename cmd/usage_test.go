@@ -7,6 +7,7 @@ import (
 
 // All of these fail before a database is opened: one would be unreachable, exit code 4.
 func TestBadUsageNamesTheOptionAndTheRule(t *testing.T) {
+	t.Parallel()
 	const nowhere = "DATABASE_URL=postgres://127.0.0.1:1/x"
 	for _, test := range []struct {
 		name      string
@@ -119,6 +120,7 @@ func TestBadUsageNamesTheOptionAndTheRule(t *testing.T) {
 }
 
 func TestSecretsAreNeverShown(t *testing.T) {
+	t.Parallel()
 	const secret = "hunter2"
 	for name, test := range map[string]struct {
 		variables []string

@@ -109,10 +109,20 @@ func instants(t *testing.T, g golden, fires []fire) (times []time.Time) {
 	return times
 }
 
+// computesLong leaves a test out under the race detector, where it takes ten times as long: one goroutine has nothing to race with.
+// make test runs it without.
+func computesLong(t *testing.T) {
+	t.Helper()
+	if raced {
+		t.Skip("one goroutine that computes for long; run without -race")
+	}
+}
+
 // A simulated clock runs through whole years, and through the days around rarer changes of clocks: a leader that looks at each next
 // fire in time forks exactly the fires of the golden tables.
 func TestYears(t *testing.T) {
 	t.Parallel()
+	computesLong(t)
 	zones := map[string]bool{}
 	for _, g := range goldens(t) {
 		if g.fires > 10000 && g.to.Year() == 2028 {
@@ -133,6 +143,7 @@ func TestYears(t *testing.T) {
 // A leader that is away again and again, for up to ten days, makes up for each fire exactly once, with catch_up all.
 func TestYearsWithALeaderThatIsOftenAway(t *testing.T) {
 	t.Parallel()
+	computesLong(t)
 	for i, g := range goldens(t) {
 		if g.fires > 10000 && i%3 > 0 {
 			continue
@@ -146,6 +157,7 @@ func TestYearsWithALeaderThatIsOftenAway(t *testing.T) {
 // Whatever does not run is told: with catch_up latest and none, each fire is run or has a row, as long as a row is for one fire.
 func TestYearsTellOfEachFire(t *testing.T) {
 	t.Parallel()
+	computesLong(t)
 	for i, g := range goldens(t) {
 		if g.fires > 10000 || i%4 > 0 {
 			continue

@@ -93,7 +93,11 @@ func (s *scene) node(slots int) {
 	s.until(`tasktable_river_jobs{state="available"}`)
 }
 
-// until scrapes until an expression has a result.
+// led has a result as long as the node leads: on a machine that is busy it may not, for a moment, and what then is held for long is
+// another situation.
+const led = `tasktable_leader == 1 and on () tasktable_node_up == 1`
+
+// until scrapes until an expression has a result, and the node leads.
 func (s *scene) until(expression string) {
 	s.t.Helper()
 	deadline := time.NewTimer(30 * time.Second)
@@ -102,7 +106,7 @@ func (s *scene) until(expression string) {
 	defer ticker.Stop()
 	for {
 		s.scrape(s.t, s.registry)
-		if len(s.ask(s.t, expression, s.now)) > 0 {
+		if len(s.ask(s.t, expression, s.now)) > 0 && len(s.ask(s.t, led, s.now)) > 0 {
 			return
 		}
 		select {

@@ -46,7 +46,7 @@ func startContainer(ctx context.Context) (base *url.URL, stop func() error, err 
 	container, err := testcontainers.Run(ctx, image,
 		testcontainers.WithExposedPorts("5432/tcp"),
 		testcontainers.WithEnv(map[string]string{"POSTGRES_PASSWORD": "tasktable", "POSTGRES_DB": "tasktable"}),
-		testcontainers.WithCmd("postgres", "-c", "fsync=off", "-c", "full_page_writes=off", "-c", "max_connections=400", "-c", "max_prepared_transactions=10"),
+		testcontainers.WithCmd("postgres", "-c", "fsync=off", "-c", "full_page_writes=off", "-c", "max_connections=800", "-c", "max_prepared_transactions=10"),
 		// Twice: the image starts a server to set itself up, and then the real one.
 		testcontainers.WithWaitStrategy(
 			wait.ForLog("database system is ready to accept connections").WithOccurrence(2).WithStartupTimeout(time.Minute),

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -84,10 +85,10 @@ func parseURL(text string) (*url.URL, error) {
 
 func startLocal(ctx context.Context) (*url.URL, func() error, error) {
 	local, err := localpg.Start(ctx, localpg.Config{
-		Dir: filepath.Join(os.TempDir(), "tasktable-test-"+strconv.Itoa(os.Getuid())),
+		Dir: filepath.Join(cmp.Or(memoryDir(), os.TempDir()), "tasktable-test-"+strconv.Itoa(os.Getuid())),
 		// Without the disk's cooperation tests are several times faster. synchronous_commit stays on, since
 		// off would change what other sessions and NOTIFY see when.
-		Parameters: map[string]string{"fsync": "off", "full_page_writes": "off", "max_connections": "400", "log_checkpoints": "off", "max_prepared_transactions": "10"},
+		Parameters: map[string]string{"fsync": "off", "full_page_writes": "off", "max_connections": "800", "log_checkpoints": "off", "max_prepared_transactions": "10"},
 	})
 	if err != nil {
 		return nil, nil, err

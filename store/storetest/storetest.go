@@ -17,8 +17,8 @@
 //     created beside it; the database itself is connected to and otherwise left alone.
 //  2. A container of postgres:17-alpine, where a Docker daemon answers within 2 seconds. One per process, removed
 //     at its end. If it cannot be started, a line on stderr says why and the next way is taken.
-//  3. A server of package localpg in a folder of its own under os.TempDir, shared by all test processes of the
-//     user. It runs with fsync=off: a power cut can break its data (delete the folder then), a crash cannot.
+//  3. A server of package localpg in a folder of its own, in memory (/dev/shm) where Linux has 4 GB free of it, else under
+//     os.TempDir; shared by all test processes of the user. It runs with fsync=off: a power cut can break its data (delete the folder then), a crash cannot.
 //
 // # Databases
 //
@@ -27,7 +27,7 @@
 // the next test process, unless a process still uses them.
 //
 // Tests may run in parallel, in one process and in several. Databases are isolated; what belongs to the whole
-// server is not: roles, pg_stat_activity, the 400 connections, and the speed of the disk.
+// server is not: roles, pg_stat_activity, the 800 connections, and the speed of the disk.
 package storetest
 
 import (
@@ -43,7 +43,7 @@ const (
 	prepareLimit = 3 * time.Minute // the first database: pulling an image, starting, migrating
 	stepLimit    = time.Minute     // each later statement; two cores and many packages can be slow
 	closeLimit   = 10 * time.Second
-	poolConns    = 10
+	poolConns    = 30
 )
 
 // URL returns the URL of a fresh database with all migrations applied in the default schema. The database is

@@ -1,0 +1,5 @@
+//go:build !race
+
+package scheduled
+
+const raced = false
