@@ -26,7 +26,7 @@ func asProgramIn(variables ...string) []string {
 	return append([]string{asProgram + "=yes", raceAtOnce, "PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME")}, variables...)
 }
 
-const waitLimit = 30 * time.Second
+const waitLimit = time.Minute
 
 func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) != "" {

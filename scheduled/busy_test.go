@@ -33,7 +33,7 @@ func TestFewSlotsAreKeptBusy(t *testing.T) {
 	f.until(60*time.Second, "all are completed", completedSQL, n)
 	took, ideal := time.Since(begin), n/slots*each
 	t.Logf("%d tasks of %s on %d slots took %s; never waiting would be %s", n, each, slots, took, ideal)
-	if took > 6*ideal {
+	if took > 10*ideal {
 		t.Error("the slots wait most of the time")
 	}
 }

@@ -209,6 +209,7 @@ func TestTransactionInADeadlock(t *testing.T) {
 		})
 		a.end <- nil
 		err := receive(t, ended, 10*time.Second, "the application's transaction ends")
+		eventually(t, 10*time.Second, "the attempt ends", func() bool { return len(outcomes(t, s.pool, kind+"a")) > 0 })
 		row := await(t, s.pool, kind+"a", 10*time.Second, store.StatusQueued, store.StatusCompleted)
 		switch got := fmt.Sprint(outcomes(t, s.pool, kind+"a"), " ", s.effects(kind+"a"), " ", err == nil); got {
 		case "[COMPLETED] [1] false", "[SUPERSEDED] [] true":
