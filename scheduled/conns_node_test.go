@@ -148,13 +148,13 @@ func TestConnectionBudget(t *testing.T) {
 			s.passes(s.now().Add(1500 * time.Millisecond))
 			idle := seen.restart()
 			defer s.exhaust()() // the handlers have all of theirs
-			s.work("first", 2000)
+			s.work("first", 500)
 			busy := seen.restart()
 			if n := s.count(`SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
 				WHERE datname = current_database() AND application_name LIKE 'tasktable session%'`); n != 1 {
 				t.Fatalf("%d sessions were cut", n)
 			}
-			s.work("second", 2000)
+			s.work("second", 500)
 			again := seen.restart()
 			most := conns + 2 + handlersConns
 			t.Logf("at most %d connections while idle, %d while busy, %d while it began again; %d are granted", idle, busy, again, most)

@@ -211,7 +211,7 @@ func rollOut(t *testing.T, up, down string, judge func(*rollout)) {
 	r.produce("database/sql", r.bySQL())
 	finish := sync.OnceFunc(func() { close(r.stop); r.producers.Wait() })
 	defer finish()
-	const rounds = 5
+	const rounds = 3
 	for range rounds {
 		for _, script := range []string{up, down} {
 			was := r.completed()
