@@ -160,7 +160,8 @@ func TestMetricsOfAKnownRun(t *testing.T) {
 		})
 	}
 	eventually(t, 5*time.Second, "the leader has looked again, and counted", func() bool {
-		return scraped(t, registry)["lanes"] == 2 && has(scraped(t, registry), "lane_depth 0 default JOB")
+		all := scraped(t, registry)
+		return all["lanes"] == 2 && has(all, "lane_depth 0 default JOB") && all["lane_oldest_due_age_seconds 0 default JOB"] == 0
 	})
 	s.compareSums(scraped(t, registry))
 }
