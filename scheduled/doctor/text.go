@@ -66,7 +66,10 @@ func short(d time.Duration) string {
 	case d < time.Minute:
 		return d.Round(100 * time.Millisecond).String()
 	case d < 48*time.Hour:
-		return strings.TrimSuffix(d.Round(time.Second).String(), "0s")
+		if d = d.Round(time.Second); d%time.Minute != 0 {
+			return d.String()
+		}
+		return strings.TrimSuffix(d.String(), "0s") // of 1m0s, but not of 1m30s
 	}
 	return fmt.Sprintf("%d days", d/(24*time.Hour))
 }

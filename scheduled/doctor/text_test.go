@@ -16,6 +16,8 @@ func TestTextsOfFindings(t *testing.T) {
 		short(time.Minute):                         "1m",
 		short(61 * time.Second):                    "1m1s",
 		short(2 * time.Hour):                       "2h0m",
+		short(2*time.Minute + 30*time.Second):      "2m30s",
+		short(3*time.Minute + 50*time.Second):      "3m50s",
 		short(47*time.Hour + 3*time.Second):        "47h0m3s",
 		short(100 * time.Hour):                     "4 days",
 		short(-time.Second):                        "-1s",
