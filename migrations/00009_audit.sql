@@ -127,8 +127,9 @@ BEGIN
             'waits behind ' || CASE WHEN ahead.higher + ahead.equal >= 10000 THEN 'at least ' ELSE '' END || concat_ws(' and ',
                 CASE ahead.higher WHEN 0 THEN NULL WHEN 1 THEN '1 task of higher priority' ELSE ahead.higher || ' tasks of higher priority' END,
                 CASE ahead.equal WHEN 0 THEN NULL WHEN 1 THEN '1 task' ELSE ahead.equal || ' tasks' END || ' of its priority due before it') END;
-        RETURN what || format(', while %s of its queue are claimed for %s slots',
-            (SELECT count(*) FROM tasktable.scheduled_tasks AS h WHERE h.held_until IS NOT NULL AND h.queue = task.queue), slots ->> (task.queue || ' ' || task.type));
+        RETURN what || format(', while %s of its queue are claimed for %s slot%s',
+            (SELECT count(*) FROM tasktable.scheduled_tasks AS h WHERE h.held_until IS NOT NULL AND h.queue = task.queue),
+            slots ->> (task.queue || ' ' || task.type), CASE WHEN slots ->> (task.queue || ' ' || task.type) <> '1' THEN 's' END);
     WHEN 'expires' THEN
         RETURN 'its time is over: it does not run any more, and becomes EXPIRED when the leader comes to it';
     WHEN 'running' THEN
@@ -195,6 +196,7 @@ CREATE VIEW tasktable.task_reasons AS
     CROSS JOIN (
         -- Of nodes and pauses, once for all tasks.
         SELECT coalesce(bool_or(n.state <> 'silent'), false) AS lives, coalesce(bool_or(n.state IN ('leads', 'unknown')), false) AS led,
+            count(*) FILTER (WHERE n.state = 'quiet') AS quiet,
             (SELECT coalesce(jsonb_object_agg(concat_ws(' ', coalesce(l.queue, '*'), coalesce(l.type, '*')), l.slots), '{}')
                 FROM (SELECT l.queue, l.type, max(l.slots) AS slots FROM tasktable.worked_lanes AS l
                     GROUP BY GROUPING SETS ((l.queue, l.type), (l.queue), (l.type))) AS l) AS slots,
@@ -247,7 +249,9 @@ CREATE VIEW tasktable.task_reasons AS
             WHEN 'no_type' THEN 'no running node has a handler for type ' || t.type
             WHEN 'no_queue' THEN 'no running node works queue ' || t.queue
             WHEN 'no_both' THEN 'no running node has both queue ' || t.queue || ' and a handler for type ' || t.type
-            WHEN 'no_leader' THEN 'no running node leads, so nothing is claimed' END AS text
+            WHEN 'no_leader' THEN 'no running node leads, so nothing is claimed' END
+            -- A quiet one may be what is lacking.
+            || CASE w.quiet WHEN 0 THEN '' WHEN 1 THEN ' (1 node is quiet)' ELSE ' (' || w.quiet || ' nodes are quiet)' END AS text
     ) AS x
     WHERE t.status <> 'COMPLETED';
 COMMENT ON VIEW tasktable.task_reasons IS 'For each task that is not COMPLETED: why it does not run, and what has to happen until it does. Ask by id, or count by code; the reason''s text costs something, the code does not.';

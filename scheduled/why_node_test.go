@@ -101,6 +101,14 @@ func TestWhyOfAClaimThatWaits(t *testing.T) {
 	tr.oneBatch("default", 1)
 	if e := s.why("one"); e.Reason.Text != "attempt 1 of 5 is claimed, and no node has taken it up yet" {
 		t.Errorf("the reason is %q", e.Reason.Text)
+	} else if got := e.Next[0].Text; got != "its lease ends, and it is claimed anew, unless a node has taken it up by then" {
+		t.Errorf("what is next is %q", got)
+	}
+	if _, err := s.pool.Exec(t.Context(), `UPDATE tasktable.nodes SET queues = '{"mail": 1}'`); err != nil {
+		t.Fatal(err)
+	}
+	if e := s.why("one"); e.Reason.Text != "attempt 1 of 5 is claimed, and no node has taken it up yet, nor can one: none that runs works its queue and its type" {
+		t.Errorf("once its node is gone the reason is %q", e.Reason.Text)
 	}
 	tr.run()
 	s.begins("one").end <- nil

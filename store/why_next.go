@@ -29,6 +29,10 @@ func (e *Explanation) next(known life) (upcoming []Upcoming) {
 	case "no_node", "no_type", "no_queue", "no_both", "no_leader":
 		at(nil, "it runs as soon as such a node is there and one leads")
 	case "running", "edited":
+		if known.unfetched() {
+			at(row.HeldUntil, "its lease ends, and it is claimed anew, unless a node has taken it up by then")
+			break
+		}
 		at(row.HeldUntil, "its lease ends, unless its handler has ended or has lengthened it")
 	case "lapsed":
 		at(nil, "the leader takes its claim back within a second")

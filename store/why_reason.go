@@ -145,11 +145,18 @@ func (s *Store) reason(ctx context.Context, db DB, e *Explanation, known life) e
 		e.Reason.Late = known.late(*e.Row, known.due(*e.Row), *e.Row.FinishedAt)
 	case r.Code == "running" && known.claim != nil && known.claim.State == "running" && known.claim.Node != nil:
 		e.Reason.Text = fmt.Sprintf("attempt %d of %d is with %s", e.Row.Attempt, e.Row.MaxAttempts, known.node(*known.claim.Node))
-	case r.Code == "running" && known.claim != nil && known.claim.State == "available":
+	case r.Code == "running" && known.unfetched():
 		e.Reason.Text = fmt.Sprintf("attempt %d of %d is claimed, and no node has taken it up yet", e.Row.Attempt, e.Row.MaxAttempts)
+		switch r.Missing {
+		case "no_type", "no_queue", "no_both": // the others are the obstacle
+			e.Reason.Text += ", nor can one: none that runs works its queue and its type"
+		}
 	}
 	return nil
 }
+
+// unfetched says that the task is claimed, and no node has begun with it.
+func (l *life) unfetched() bool { return l.claim != nil && l.claim.State == "available" }
 
 // node names a node, whether it is remembered or not.
 func (l *life) node(number int64) string {

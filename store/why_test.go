@@ -194,6 +194,24 @@ func TestWhyOfNodes(t *testing.T) {
 	b.because("task", "in_line", "it is due, and next to be claimed, while 0 of its queue are claimed for 7 slots, due since T")
 }
 
+// A quiet node has no queues and no types: that it is there is said, lest somebody gives a queue to a node that has it.
+func TestWhyOfQuietNodes(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.due("task", nil)
+	_, leave := b.node(`{"default": 1}`, `{TEST}`, true)
+	b.because("task", "in_line", "it is due, and next to be claimed, while 0 of its queue are claimed for 1 slot, due since T")
+	b.exec(b.pool, `UPDATE tasktable.nodes SET queues = '{}', types = '{}', led_at = NULL`)
+	leave()
+	first, _ := b.node(`{}`, `{}`, false)
+	b.because("task", "no_type", "no running node has a handler for type TEST (1 node is quiet)")
+	b.node(`{"default": 1}`, `{OTHER}`, false)
+	b.node(`{}`, `{}`, false)
+	b.because("task", "no_type", "no running node has a handler for type TEST (2 nodes are quiet)")
+	b.exec(b.pool, `UPDATE tasktable.nodes SET queues = '{"default": 1}', types = '{TEST}' WHERE number = $1`, first)
+	b.because("task", "no_leader", "no running node leads, so nothing is claimed (1 node is quiet)")
+}
+
 // gone waits until the server has noticed that a killed node's connection is closed.
 func (b *bench) gone(number int64) {
 	b.Helper()
