@@ -50,9 +50,13 @@ func (e *examination) leader(ctx context.Context) error {
 		}
 	}
 	if !led(found) {
-		if len(alive) == 0 {
+		switch {
+		case len(alive) == 0:
 			e.info("", "no node leads, since none runs")
-		} else {
+		case quietAmong(alive) == len(alive):
+			e.fail("kill -CONT their processes, or node.Unquiet(); or start a node",
+				"no node leads, of %s alive, all of them quiet: nothing is claimed", several(len(alive), "node"))
+		default:
 			e.fail("see the nodes' logs; restart one", "no node leads, of %s alive: nothing is claimed",
 				several(len(alive), "node"))
 		}

@@ -53,6 +53,7 @@ func (e *examination) nodes(ctx context.Context) error {
 			node.Service, node.Host)
 	}
 	e.services(alive)
+	e.quiet(alive)
 	if len(alive) > 0 {
 		e.unworked(alive, work)
 	}
@@ -101,8 +102,11 @@ func (e *examination) services(alive []store.Node) {
 			}
 		}
 		if len(versions) == 1 {
-			e.ok("%s of service %s, version %s, queues %s", several(len(nodes), "node"), service, nodes[0].Version,
-				queuesOf(nodes))
+			works := "queues " + queuesOf(nodes)
+			if quietAmong(nodes) == len(nodes) {
+				works = "all of them quiet"
+			}
+			e.ok("%s of service %s, version %s, %s", several(len(nodes), "node"), service, nodes[0].Version, works)
 			continue
 		}
 		var counts []string
@@ -112,6 +116,42 @@ func (e *examination) services(alive []store.Node) {
 		e.info("", "service %s runs several versions side by side: %s; the last node began at %s", service,
 			strings.Join(counts, ", "), instant(newest))
 	}
+}
+
+// quietAmong counts the nodes that take nothing new, as they were told.
+func quietAmong(nodes []store.Node) (quiet int) {
+	for _, node := range nodes {
+		if node.State == store.NodeQuiet {
+			quiet++
+		}
+	}
+	return quiet
+}
+
+// quietShown is how many quiet nodes are named.
+const quietShown = 5
+
+// quiet tells of nodes that somebody has made quiet, and may have forgotten.
+func (e *examination) quiet(alive []store.Node) {
+	n := quietAmong(alive)
+	if n == 0 {
+		return
+	}
+	var names []string
+	for _, node := range alive {
+		if node.State == store.NodeQuiet && len(names) < quietShown {
+			names = append(names, fmt.Sprintf("node %d (%s on %s)", node.Number, node.Service, node.Host))
+		}
+	}
+	if n > quietShown {
+		names = append(names, "…")
+	}
+	is := "are quiet, and take"
+	if n == 1 {
+		is = "is quiet, and takes"
+	}
+	e.info("when that is to end: kill -CONT its process, or node.Unquiet()", "%d of %s %s nothing new: %s", n, several(len(alive), "node"),
+		is, strings.Join(names, ", "))
 }
 
 // unworked tells of tasks that no live node takes, due ones and those that are to come.
@@ -128,6 +168,11 @@ func (e *examination) unworked(alive []store.Node, work *work) {
 		if !slices.ContainsFunc(alive, func(n store.Node) bool { return n.Queues[one.Queue] > 0 }) {
 			do = fmt.Sprintf("give a node the queue: --queue %s=10 (Config.Queues)", one.Queue)
 			why = "no live node works that queue"
+		}
+		if quiet := quietAmong(alive); quiet == 1 {
+			why += ", but 1 is quiet"
+		} else if quiet > 1 {
+			why += fmt.Sprintf(", but %d are quiet", quiet)
 		}
 		e.explained[[2]string{one.Queue, one.Type}] = true
 		if one.due > 0 {

@@ -88,6 +88,33 @@ func TestNobodyLeads(t *testing.T) {
 		"no node leads, of 1 node alive")
 }
 
+// Quiet nodes are there and take nothing: what waits for them waits for somebody to end that.
+func TestQuietNodes(t *testing.T) {
+	p := newPatient(t)
+	number, _ := p.fakeNode("mail", "v1", "")
+	p.fakeNode("mail", "v1", "")
+	p.put("now", "TEST", "mail", time.Hour)
+	p.exec(`UPDATE tasktable.nodes SET queues = '{}', types = '{}' WHERE number = $1`, number)
+	report := p.examine(nil, "nodes")
+	p.finds(report, "nodes", OK, "2 nodes of service mail, version v1, queues default=100")
+	quiet := p.finds(report, "nodes", Info, fmt.Sprintf("1 of 2 nodes is quiet, and takes nothing new: node %d (mail on host/1)", number))
+	if quiet.Do != "when that is to end: kill -CONT its process, or node.Unquiet()" {
+		t.Errorf("it says %q", quiet.Do)
+	}
+	waits := p.finds(report, "nodes", Error, "1 due task of type TEST in queue mail", "no live node works that queue, but 1 is quiet")
+	if waits.Do != "give a node the queue: --queue mail=10 (Config.Queues)" {
+		t.Errorf("it says %q", waits.Do)
+	}
+	p.exec(`UPDATE tasktable.nodes SET queues = '{}', types = '{}'`)
+	report = p.examine(func(l *limits) { l.noLeader = 300 * time.Millisecond }, "nodes", "leader")
+	p.finds(report, "nodes", OK, "2 nodes of service mail, version v1, all of them quiet")
+	p.finds(report, "nodes", Info, "2 of 2 nodes are quiet, and take nothing new")
+	leader := p.finds(report, "leader", Error, "no node leads, of 2 nodes alive, all of them quiet: nothing is claimed")
+	if leader.Do != "kill -CONT their processes, or node.Unquiet(); or start a node" {
+		t.Errorf("it says %q", leader.Do)
+	}
+}
+
 // A leader that comes while the doctor looks is no finding.
 func TestALeaderThatComes(t *testing.T) {
 	p := newPatient(t)
