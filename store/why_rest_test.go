@@ -1,0 +1,110 @@
+package store_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tasktable/tasktable/store"
+)
+
+// Ends of tasks that never began, and of recurring ones.
+func TestWhyOfEndsWithoutAnAttempt(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.node(`{"default": 3}`, `{TEST}`, true)
+	end := func(id, status, message string) {
+		t.Helper()
+		b.asEngine(func(tx pgx.Tx) {
+			b.exec(tx, `UPDATE tasktable.scheduled_tasks SET status = $2, message = $3, next_attempt_at = NULL, finished_at = clock_timestamp(),
+				last_status_update = clock_timestamp() WHERE id = $1`, id, status, message)
+		})
+	}
+	b.due("unreadable", nil)
+	end("unreadable", "FAILED", "its payload cannot be read")
+	b.because("unreadable", "failed", "failed for good before its first attempt at T: its payload cannot be read")
+	for _, id := range []string{"broken", "over"} {
+		b.schedule(store.Task{ID: id, Payload: payload(1), At: far(0), Recurrence: &store.Recurrence{Cron: "@hourly"}})
+	}
+	end("broken", "FAILED", "no time zone Mars/Base")
+	b.because("broken", "failed", "its next fire cannot be planned at T: no time zone Mars/Base")
+	end("over", "COMPLETED", "its last fire was at noon")
+	b.because("over", "completed", "this recurring task has ended at T: its last fire was at noon")
+	past := b.now().UTC().Truncate(time.Hour)
+	b.schedule(store.Task{ID: "tick", Payload: payload(1), At: past.Add(-24 * time.Hour), Recurrence: &store.Recurrence{Cron: "@hourly"}})
+	b.because("tick@"+past.Format(time.RFC3339), "no_fire",
+		"recurring task tick did not fire for that time: it was not scheduled so then, was paused, or its occurrence was removed")
+}
+
+// Each way in which an attempt ends, but for those of TestWhyTellsAttempts.
+func TestWhyTellsHowAttemptsEnd(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.due("one", nil)
+	for n, outcome := range []string{"SNOOZED", "INTERRUPTED", "SUPERSEDED", "CANCELLED", "EXPIRED", "FAILED"} {
+		b.exec(b.pool, `INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt, scheduled_at, finished_at, outcome)
+			SELECT $1::bigint, id, type, revision, $1::bigint, scheduled_at, clock_timestamp(), $2 FROM tasktable.scheduled_tasks WHERE id = 'one'`, 101+n, outcome)
+	}
+	b.tells("one", `
+change: scheduled by events-api
+	scheduled_at: T
+execution: attempt 101 was put off by its handler, and does not count
+execution: attempt 102 was interrupted, and does not count
+execution: attempt 103 ended, but the task had been edited or cancelled meanwhile: its outcome does not count
+execution: a claim ended unstarted, for attempt 104: the task was cancelled
+execution: expired before it could start
+execution: attempt 106 failed for good
+`)
+}
+
+// What is next for a claim without a holder, for one with jitter that is paused, and for one whose next attempt comes too late.
+func TestWhyTellsWhatIsNext(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.node(`{"default": 3}`, `{TEST}`, true)
+	b.make("lapsed", "EXECUTING")
+	b.asEngine(func(tx pgx.Tx) {
+		b.exec(tx, `UPDATE tasktable.scheduled_tasks SET held_until = clock_timestamp() - interval '1 second' WHERE id = 'lapsed'`)
+	})
+	e := b.because("lapsed", "lapsed", "the lease of its claim has ended, and nobody has taken it back yet, since T")
+	same(b, "what is next of a lapsed one", e.Next, []store.Upcoming{{Text: "the leader takes its claim back within a second"}})
+
+	b.schedule(store.Task{ID: "jitter", Payload: payload(1), At: far(7), Jitter: 3 * time.Minute})
+	_, err := b.tasks.PauseUntil(b.ctx, b.pool, "jitter", far(9))
+	b.check(err)
+	e = b.why("jitter")
+	same(b, "what is next of one with jitter", e.Next, []store.Upcoming{
+		{At: new(far(7)), Text: "it is due, or up to 3m0s later, and waits until it is resumed"}, {At: new(far(9)), Text: "the leader resumes it"}})
+
+	b.due("too late", func(task *store.Task) { task.Expiration = time.Hour })
+	b.ended("too late", "RETRIED", "QUEUED", "421 try later", 3*time.Hour)
+	e = b.because("too late", "retry", "attempt 1 of 5 failed, and the next waits for its time, due at T: 421 try later; it expires before that, at T")
+	if len(e.Next) != 2 || !strings.HasPrefix(e.Next[0].Text, "it expires") || e.Next[0].At.After(*e.Next[1].At) {
+		t.Errorf("what is next: %s", pretty(e.Next))
+	}
+}
+
+// One that expired in a pause that goes on, and one for which there never was a node.
+func TestWhyExpiredWithoutAnEnd(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct{ before, late string }{
+		"a pause": {`INSERT INTO tasktable.pauses (scope, name, paused_at, paused_by) VALUES ('type', 'TEST', '2100-01-01 00:50Z', 'ann')`,
+			"type TEST was paused by ann"},
+		"no node": {`SELECT`, "no node with queue default and type TEST was there"},
+	} {
+		l := lateness{newBench(t)}
+		l.schedule(store.Task{ID: "one", Payload: payload(1), At: far(60), Expiration: time.Hour})
+		l.dated("one", "schedule", 0)
+		l.exec(l.pool, test.before)
+		l.asEngine(func(tx pgx.Tx) {
+			l.exec(tx, `UPDATE tasktable.scheduled_tasks SET status = 'EXPIRED', next_attempt_at = NULL, finished_at = $1, message = 'x'`, far(131))
+		})
+		want := fmt.Sprintf("expired before it could start at far(120); 1h11m0s late: %s", test.late)
+		if got := l.why("one").Reason.Sentence(timeless); got != want {
+			t.Errorf("%s: got\n%s\nwant\n%s", name, got, want)
+		}
+	}
+}
