@@ -67,14 +67,21 @@ const standbySQL = `SELECT pg_is_in_recovery() AS standby`
 
 type standbyRow struct{ Standby bool }
 
+// standby says whether the server is one.
+func (e *examination) standby(found standbyRow) bool {
+	if found.Standby {
+		e.fail("name all hosts in the database URL, as postgres://…@db1,db2/app?target_session_attrs=read-write, or one that moves to the primary",
+			"the server is a standby: nothing can be scheduled or run on it")
+	}
+	return found.Standby
+}
+
 func (e *examination) writable(ctx context.Context) error {
 	found, err := row[standbyRow](ctx, e, standbySQL)
 	if err != nil {
 		return err
 	}
-	if found.Standby {
-		e.fail("name all hosts in the database URL, as postgres://…@db1,db2/app?target_session_attrs=read-write, or one that moves to the primary",
-			"the server is a standby: nothing can be scheduled or run on it")
+	if e.standby(found) {
 		return nil
 	}
 	// Not transaction_read_only: this very transaction only reads.

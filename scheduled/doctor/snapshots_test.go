@@ -1,7 +1,9 @@
 package doctor
 
 import (
+	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 )
@@ -55,6 +57,32 @@ func TestPreparedTransactions(t *testing.T) {
 	}
 	p.exec("ROLLBACK PREPARED " + quoted(name))
 	p.well(p.examine(soon, "snapshots"))
+}
+
+// Findings of servers that this machine does not have are made up.
+func TestOtherServers(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		find  func(*examination)
+		level Level
+		want  string
+	}{
+		"too old":          {func(e *examination) { e.postgres(versionsRow{Name: "13.9", Major: 13}) }, Error, "Postgres 13.9 is older than 14"},
+		"oldest":           {func(e *examination) { e.postgres(versionsRow{Name: "14.0", Major: 14}) }, OK, "Postgres 14.0"},
+		"newest":           {func(e *examination) { e.postgres(versionsRow{Name: "18.1", Major: 18}) }, OK, "Postgres 18.1"},
+		"too new":          {func(e *examination) { e.postgres(versionsRow{Name: "19beta1", Major: 19}) }, Info, "Postgres 19beta1 is newer than 18"},
+		"a standby":        {func(e *examination) { e.standby(standbyRow{true}) }, Error, "the server is a standby: nothing can be scheduled or run on it"},
+		"an unknown error": {func(e *examination) { e.failed(errors.New("it was so")) }, Warning, "not checked: it was so"},
+	} {
+		e := &examination{config: Config{limits: defaultLimits}}
+		test.find(e)
+		if len(e.report.Findings) != 1 || e.report.Findings[0].Level != test.level || !strings.HasPrefix(e.report.Findings[0].Found, test.want) {
+			t.Errorf("%s: %+v", name, e.report.Findings)
+		}
+	}
+	if e := (&examination{}); e.standby(standbyRow{}) || len(e.report.Findings) != 0 {
+		t.Errorf("a primary: %+v", e.report.Findings)
+	}
 }
 
 // Slots and standbys belong to the whole server, which other tests use too: they are made up.

@@ -103,6 +103,13 @@ func TestTriggers(t *testing.T) {
 	p.cured(p.finds(p.examine(nil, "triggers"), "triggers", Error, "task_3_insert of tasktable.scheduled_tasks is another"),
 		"triggers", nil)
 
+	p.exec(`CREATE TRIGGER task_9_own_insert AFTER INSERT ON tasktable.scheduled_tasks
+		FOR EACH ROW EXECUTE FUNCTION tasktable.after_task_change()`) // as the script of roles makes one
+	p.well(p.examine(nil, "triggers"))
+	p.exec(`ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER task_9_own_insert`)
+	p.cured(p.finds(p.examine(nil, "triggers"), "triggers", Error, "task_9_own_insert of tasktable.scheduled_tasks is disabled",
+		"applications can change the tasks of other services"), "triggers", nil)
+
 	p.exec(`CREATE FUNCTION public.watch() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
 		CREATE TRIGGER watch AFTER INSERT ON tasktable.scheduled_tasks FOR EACH ROW EXECUTE FUNCTION public.watch()`)
 	p.finds(p.examine(nil, "triggers"), "triggers", Info, "trigger watch of tasktable.scheduled_tasks is not Tasktable's")

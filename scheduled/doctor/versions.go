@@ -35,12 +35,8 @@ SELECT (SELECT coalesce(max(g.version_id), 0) FROM tasktable.goose_db_version AS
 
 type appliedRow struct{ Own, River int64 }
 
-// versions is about Postgres's version, the schema's and River's.
-func (e *examination) versions(ctx context.Context) error {
-	found, err := row[versionsRow](ctx, e, versionsSQL, e.schema.String())
-	if err != nil {
-		return err
-	}
+// postgres is about the server's version.
+func (e *examination) postgres(found versionsRow) {
 	switch {
 	case found.Major < oldestPostgres:
 		e.fail(fmt.Sprintf("upgrade to Postgres %d or later", oldestPostgres), "Postgres %s is older than %d", found.Name,
@@ -50,6 +46,15 @@ func (e *examination) versions(ctx context.Context) error {
 	default:
 		e.ok("Postgres %s", found.Name)
 	}
+}
+
+// versions is about Postgres's version, the schema's and River's.
+func (e *examination) versions(ctx context.Context) error {
+	found, err := row[versionsRow](ctx, e, versionsSQL, e.schema.String())
+	if err != nil {
+		return err
+	}
+	e.postgres(found)
 	switch {
 	case !found.Schema:
 		e.unmigrated = true
