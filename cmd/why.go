@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -83,7 +84,11 @@ func (w *why) print(e store.Explanation) error {
 	if e.Row != nil {
 		status = " is " + paint(string(e.Row.Status), colors[string(e.Row.Status)], w.colors)
 	}
-	fmt.Fprintf(w.data, "%s%s: %s.\n\n", paint(printable(e.ID), bold, w.colors), status, printable(w.sentence(e.Reason)))
+	sentence, stop := printable(w.sentence(e.Reason)), "."
+	if last, _ := utf8.DecodeLastRuneInString(sentence); strings.ContainsRune(".…!?", last) { // an error's own, or of one that goes on
+		stop = ""
+	}
+	fmt.Fprintf(w.data, "%s%s: %s%s\n\n", paint(printable(e.ID), bold, w.colors), status, sentence, stop)
 	story := newTable("AT", "WHEN", "WHAT")
 	for i, line := range e.Story {
 		if i == 1 && e.Shortened {

@@ -79,3 +79,16 @@ T (D) it is due
 	do("why", "a\nb").want(t, exitUsage, "id must be")
 	do("why").want(t, exitUsage, `"tasktable why" needs one ID`)
 }
+
+// Of tasks that have ended: of those that wait the database, whose clock no test sets, tells another story each day.
+func TestWhyAsTableAndJSON(t *testing.T) {
+	t.Parallel()
+	asked := replaced(`(?m)^  "at": "[^"]*"`, `  "at": "T"`)
+	goldenCommands(t, "why", withTasks, asked, []goldenCommand{
+		{"failed", exitOK, []string{"why", "task-MAIL-2"}},
+		{"completed", exitOK, []string{"why", "task-LOG-1"}},
+		{"expired", exitOK, []string{"why", "task-MAIL-3"}},
+		{"deleted", exitOK, []string{"why", "gone"}},
+		{"unknown", exitFailed, []string{"why", "task-MAIL-4"}},
+	})
+}
