@@ -12,6 +12,7 @@ import (
 	"github.com/tasktable/tasktable/migrations"
 	"github.com/tasktable/tasktable/scheduled/prove"
 	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/storetest"
 )
 
 func TestExitCodes(t *testing.T) {
@@ -50,5 +51,21 @@ func TestHelpDocumentsTheExitCodes(t *testing.T) {
 		if !strings.Contains(got.stdout, exitCodes) || got.stderr != "" {
 			t.Errorf("%v: stdout:\n%s\nstderr:\n%s", args, got.stdout, got.stderr)
 		}
+	}
+}
+
+// The database says what a role may not do, and not what helps.
+func TestMissingRightsNameWhatGivesThem(t *testing.T) {
+	t.Parallel()
+	url := storetest.URL(t)
+	mustExec(t, url, `GRANT USAGE ON SCHEMA tasktable TO pg_monitor`)
+	join := "?"
+	if strings.Contains(url, "?") {
+		join = "&"
+	}
+	variables := []string{"DATABASE_URL=" + url + join + "options=-c%20role%3Dpg_monitor"}
+	for _, args := range [][]string{{"why", "one"}, {"tasks", "list"}, {"nodes"}, {"stats"}, {"queues", "list"}, {"serve"}} {
+		run(t, variables, args...).want(t, exitFailed, "permission denied",
+			"\nThe database's role has not the right: see tasktable migrate roles --help, and tasktable doctor --check permissions.\n")
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -63,6 +64,9 @@ func Execute() int {
 	return p.run(ctx, os.Args[1:])
 }
 
+// insufficientPrivilege is Postgres's code for a right that the role lacks.
+const insufficientPrivilege = "42501"
+
 // run runs one command until it has ended, or ctx has and the command has stopped.
 func (p *program) run(ctx context.Context, args []string) int {
 	root := p.rootCommand()
@@ -77,6 +81,9 @@ func (p *program) run(ctx context.Context, args []string) int {
 		fmt.Fprintf(p.stderr, "tasktable: %v\nSee \"%s --help\".\n", err, ran.CommandPath())
 	default:
 		fmt.Fprintf(p.stderr, "tasktable: %v\n", err)
+		if refused := new(pgconn.PgError); errors.As(err, &refused) && refused.Code == insufficientPrivilege {
+			fmt.Fprintln(p.stderr, "The database's role has not the right: see tasktable migrate roles --help, and tasktable doctor --check permissions.")
+		}
 	}
 	return code
 }
