@@ -8,7 +8,7 @@ import (
 
 // Those that wait, by their index. What is not planned yet is due at once.
 const recurringSQL = `
-SELECT t.id::text AS id, t.cron::text AS cron, coalesce(t.time_zone::text, 'UTC') AS zone,
+SELECT t.id::text AS id, t.queue::text AS queue, t.type::text AS type, t.cron::text AS cron, coalesce(t.time_zone::text, 'UTC') AS zone,
     t.planned_revision IS NOT DISTINCT FROM t.revision AS planned,
     extract(epoch FROM statement_timestamp() - t.next_attempt_at)::float8 AS late,
     EXISTS (SELECT 1 FROM tasktable.pauses AS p WHERE (p.ends_at IS NULL OR p.ends_at > statement_timestamp())
@@ -18,6 +18,8 @@ ORDER BY t.next_attempt_at, t.id::text COLLATE "C" LIMIT 1000`
 
 type recurringRow struct {
 	ID      string
+	Queue   string
+	Type    string
 	Cron    string
 	Zone    string
 	Planned bool
@@ -62,10 +64,14 @@ func (e *examination) firing(one recurringRow) (do, what string) {
 		return "correct its cron or time_zone: the leader fails it when it comes to it", "does not fire: " + line(err.Error())
 	case one.Paused || one.Late < e.config.limits.late.Seconds():
 		return "", ""
-	case one.Planned:
-		return "see leader: it fires them", "should have fired " + seconds(one.Late) + " ago"
 	}
-	return "see leader: it plans them", "has not been planned for " + seconds(one.Late)
+	// Which nodes there are an application may not know.
+	do = "see nodes and leader: one must lead, and one work queue " + line(one.Queue) + " and type " + one.Type + "; or " +
+		e.command("why "+word(one.ID))
+	if one.Planned {
+		return do, "should have fired " + seconds(one.Late) + " ago"
+	}
+	return do, "has not been planned for " + seconds(one.Late)
 }
 
 // The sets that the live nodes of a service declare, and when the first node began that declares the newest.

@@ -120,7 +120,10 @@ func TestRecurringTasksThatDoNotFire(t *testing.T) {
 	soon := func(l *limits) { l.late = time.Nanosecond }
 	p.finds(p.examine(soon, "recurring"), "recurring", Error, "recurring task nightly has not been planned for")
 	p.exec(`UPDATE tasktable.scheduled_tasks SET planned_revision = revision, next_attempt_at = clock_timestamp() - interval '3 hours'`)
-	p.finds(p.examine(nil, "recurring"), "recurring", Error, "recurring task nightly should have fired 3h0m")
+	found := p.finds(p.examine(nil, "recurring"), "recurring", Error, "recurring task nightly should have fired 3h0m")
+	if found.Do != "see nodes and leader: one must lead, and one work queue default and type TEST; or tasktable why nightly" {
+		t.Errorf("it says %q", found.Do)
+	}
 	p.exec(`SELECT tasktable.pause_scope('type', 'TEST')`)
 	p.well(p.examine(nil, "recurring"))
 	p.exec(`SELECT tasktable.resume_scope('type', 'TEST')`)
