@@ -34,6 +34,12 @@ func (e *Explanation) next(known life) (upcoming []Upcoming) {
 			break
 		}
 		at(row.HeldUntil, "its lease ends, unless its handler has ended or has lengthened it")
+	case "expires":
+		if e.Reason.Obstacle != "" { // the leader looks only at lanes that can run
+			at(nil, "it becomes EXPIRED, a dead letter, when nothing is in its way any more")
+		} else {
+			at(nil, "the leader comes to it when there is room, and it becomes EXPIRED, a dead letter")
+		}
 	case "lapsed":
 		at(nil, "the leader takes its claim back within a second")
 	case "recurring":

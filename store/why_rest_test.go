@@ -79,6 +79,12 @@ func TestWhyTellsWhatIsNext(t *testing.T) {
 	same(b, "what is next of one with jitter", e.Next, []store.Upcoming{
 		{At: new(far(7)), Text: "it is due, or up to 3m0s later, and waits until it is resumed"}, {At: new(far(9)), Text: "the leader resumes it"}})
 
+	b.due("over", func(task *store.Task) { task.Expiration = time.Second })
+	same(b, "what is next of one that is over", b.why("over").Next, []store.Upcoming{{Text: "the leader comes to it when there is room, and it becomes EXPIRED, a dead letter"}})
+	b.due("over elsewhere", func(task *store.Task) { task.Expiration, task.Queue = time.Second, "mail" })
+	same(b, "what is next of one that no leader comes to", b.why("over elsewhere").Next,
+		[]store.Upcoming{{Text: "it becomes EXPIRED, a dead letter, when nothing is in its way any more"}})
+
 	b.due("too late", func(task *store.Task) { task.Expiration = time.Hour })
 	b.ended("too late", "RETRIED", "QUEUED", "421 try later", 3*time.Hour)
 	e = b.because("too late", "retry", "attempt 1 of 5 failed, and the next waits for its time, due at T: 421 try later; it expires before that, at T")
