@@ -150,7 +150,7 @@ func (e *examination) quiet(alive []store.Node) {
 	if n == 1 {
 		is = "is quiet, and takes"
 	}
-	e.info("when that is to end: kill -CONT its process, or node.Unquiet()", "%d of %s %s nothing new: %s", n, several(len(alive), "node"),
+	e.info("when that is to end: kill -CONT its process, or node.Unquiet(), or an end of its option --pause all", "%d of %s %s nothing new: %s", n, several(len(alive), "node"),
 		is, strings.Join(names, ", "))
 }
 

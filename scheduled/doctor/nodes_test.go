@@ -98,7 +98,7 @@ func TestQuietNodes(t *testing.T) {
 	report := p.examine(nil, "nodes")
 	p.finds(report, "nodes", OK, "2 nodes of service mail, version v1, queues default=100")
 	quiet := p.finds(report, "nodes", Info, fmt.Sprintf("1 of 2 nodes is quiet, and takes nothing new: node %d (mail on host/1)", number))
-	if quiet.Do != "when that is to end: kill -CONT its process, or node.Unquiet()" {
+	if quiet.Do != "when that is to end: kill -CONT its process, or node.Unquiet(), or an end of its option --pause all" {
 		t.Errorf("it says %q", quiet.Do)
 	}
 	waits := p.finds(report, "nodes", Error, "1 due task of type TEST in queue mail", "no live node works that queue, but 1 is quiet")
