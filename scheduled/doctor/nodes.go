@@ -150,8 +150,8 @@ func (e *examination) quiet(alive []store.Node) {
 	if n == 1 {
 		is = "is quiet, and takes"
 	}
-	e.info("when that is to end: kill -CONT its process, or node.Unquiet(), or an end of its option --pause all", "%d of %s %s nothing new: %s", n, several(len(alive), "node"),
-		is, strings.Join(names, ", "))
+	e.info("when that is to end: kill -CONT its process, or node.Unquiet(), or an end of its option --pause all",
+		"%d of %s %s nothing new: %s", n, several(len(alive), "node"), is, strings.Join(names, ", "))
 }
 
 // unworked tells of tasks that no live node takes, due ones and those that are to come.
