@@ -31,7 +31,8 @@ type leader struct {
 	floor      time.Time // leases that end before it have been dealt with
 	floorReset time.Time
 	cleanedAt  time.Time
-	tookBack   bool // this tick has ended claims: their tasks are due
+	worked     worked // at the last tick
+	tookBack   bool   // this tick has ended claims: their tasks are due
 	dead       *undertaker
 	metrics    *metrics
 	floors     laneFloors
@@ -181,6 +182,12 @@ func (l *leader) recover(ctx context.Context, now time.Time, lapsed bool) (next 
 	}
 	if next, err = l.reclaimDead(ctx); err != nil {
 		return next, err
+	}
+	before := l.worked
+	if l.worked = workedBy(l.workingNodes()); l.worked.lacks(before) {
+		if err := l.releaseStranded(ctx); err != nil {
+			return next, err
+		}
 	}
 	return next, l.clean(ctx)
 }

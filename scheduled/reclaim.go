@@ -72,10 +72,15 @@ func (l *leader) reclaimJobs(ctx context.Context, tx pgx.Tx, client, why string)
 	if err != nil {
 		return false, fmt.Errorf("read jobs of %s: %w", client, err)
 	}
+	return l.endJobs(ctx, tx, jobs, func(h hold) settlement { return lost(h, why) })
+}
+
+// endJobs ends the claims in jobs that this transaction has locked, and removes the jobs. It reports whether any are left.
+func (l *leader) endJobs(ctx context.Context, tx pgx.Tx, jobs []jobRow, ending func(hold) settlement) (left bool, err error) {
 	left = len(jobs) == reclaimMost
 	jobOf := map[int64]int64{} // fence: job
 	ended := map[int64]bool{}
-	var lostOnes []settlement
+	var settlements []settlement
 	for _, job := range jobs {
 		ended[job.ID] = true
 		holds, err := unpack(job.Tasks)
@@ -84,10 +89,10 @@ func (l *leader) reclaimJobs(ctx context.Context, tx pgx.Tx, client, why string)
 		}
 		for _, h := range holds {
 			jobOf[h.Fence] = job.ID
-			lostOnes = append(lostOnes, lost(h, why))
+			settlements = append(settlements, ending(h))
 		}
 	}
-	held, err := l.end(ctx, tx, lostOnes)
+	held, err := l.end(ctx, tx, settlements)
 	if err != nil {
 		return false, err
 	}
@@ -96,7 +101,7 @@ func (l *leader) reclaimJobs(ctx context.Context, tx pgx.Tx, client, why string)
 		delete(ended, jobOf[fence])
 	}
 	if _, err := tx.Exec(ctx, l.statements.schema.SQL(deleteJobsSQL), slices.Collect(maps.Keys(ended))); err != nil {
-		return false, fmt.Errorf("remove jobs of %s: %w", client, err)
+		return false, fmt.Errorf("remove jobs whose claims are ended: %w", err)
 	}
 	return left, nil
 }
@@ -273,7 +278,7 @@ SELECT id, coalesce(args ->> 'tasks', '') AS tasks FROM tasktable.river_job
 WHERE state = 'running' AND attempted_at < clock_timestamp() - interval '10 seconds' ORDER BY id LIMIT 500`
 
 // clean removes finished River jobs, which nobody reads again, and takes back running ones of nodes that had been declared
-// dead before they fetched them.
+// dead before they fetched them, and those that wait where no node works any more.
 func (l *leader) clean(ctx context.Context) error {
 	if time.Since(l.cleanedAt) < cleanEvery {
 		return nil
@@ -283,13 +288,19 @@ func (l *leader) clean(ctx context.Context) error {
 	batch.Queue(l.statements.schema.SQL(cleanJobsSQL))
 	batch.Queue(l.statements.schema.SQL(oldJobsSQL))
 	batch.Queue(l.statements.schema.SQL(runningClientsSQL))
+	batch.Queue(l.statements.schema.SQL(waitingLanesSQL))
 	results := l.session.conn.SendBatch(ctx, &batch)
-	old, clients, err := readClean(results)
+	old, clients, waiting, err := readClean(results)
 	if err = errors.Join(err, results.Close()); err != nil {
 		return fmt.Errorf("look through River's jobs: %w", err)
 	}
 	if err := l.cleanEmptyJobs(ctx, old); err != nil {
 		return err
+	}
+	if l.worked.lacks(waiting) {
+		if err := l.releaseStranded(ctx); err != nil {
+			return err
+		}
 	}
 	live := l.numbers()
 	for _, client := range clients {
@@ -307,22 +318,32 @@ func (l *leader) clean(ctx context.Context) error {
 	return nil
 }
 
-func readClean(results pgx.BatchResults) (old []jobRow, clients []*string, err error) {
+func readClean(results pgx.BatchResults) (old []jobRow, clients []*string, waiting worked, err error) {
 	if _, err := results.Exec(); err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	rows, err := results.Query()
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	if old, err = pgx.CollectRows(rows, pgx.RowToStructByName[jobRow]); err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	if rows, err = results.Query(); err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
-	clients, err = pgx.CollectRows(rows, pgx.RowTo[*string])
-	return old, clients, err
+	if clients, err = pgx.CollectRows(rows, pgx.RowTo[*string]); err != nil {
+		return nil, nil, nil, err
+	}
+	if rows, err = results.Query(); err != nil {
+		return nil, nil, nil, err
+	}
+	lanes, err := pgx.CollectRows(rows, pgx.RowToStructByName[workedLane])
+	waiting = worked{}
+	for _, lane := range lanes {
+		waiting[lane] = true
+	}
+	return old, clients, waiting, err
 }
 
 // cleanEmptyJobs removes those of the jobs none of whose claims is on a row any more.

@@ -1,0 +1,69 @@
+package scheduled
+
+import (
+	"testing"
+	"time"
+
+	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/store"
+)
+
+// What was claimed for the only node of a type, and which that one had no slot for yet, goes back when the node is there no more, whether
+// it is quiet or has stopped, and does not wait for its lease.
+func TestClaimsThatNoNodeWorksGoBack(t *testing.T) {
+	t.Parallel()
+	for name, leave := range map[string]func(node *Node, stop func(), runs *act){
+		"quiet":   func(node *Node, _ func(), _ *act) { node.Quiet() },
+		"stopped": func(_ *Node, stop func(), runs *act) { runs.end <- nil; stop() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t)
+			s.node(nil, handlers.Handle(s.handleOther))
+			s.sees("the other node leads", leadsLastSQL, 1)
+			slots := func(c *Config) { c.Queues = map[string]int{"default": 1} }
+			node, stop := s.member(slots)
+			s.schedule("runs", nil)
+			runs := s.begins("runs")
+			s.schedule("waits", nil)
+			await(t, s.pool, "waits", 10*time.Second, store.StatusExecuting)
+
+			if name == "stopped" { // a node that ends its last run takes up what waits: it must not see it end
+				s.exec(`UPDATE tasktable.river_job SET scheduled_at = 'infinity' WHERE state = 'available'`)
+			}
+			leave(node, stop, runs)
+			row := s.is("waits", store.StatusQueued, outcomeReleased)
+			if got := s.errorOf("waits"); row.Attempt != 0 || got != "no node works its queue and type any more" {
+				t.Errorf("attempt %d, %q", row.Attempt, got)
+			}
+			s.sees("its River job is gone", `SELECT count(*) = 0 FROM tasktable.river_job WHERE state = 'available'`)
+			if name == "quiet" {
+				runs.end <- nil
+			}
+			s.is("runs", store.StatusCompleted, outcomeCompleted)
+
+			s.member(slots)
+			s.begins("waits").end <- nil
+			s.is("waits", store.StatusCompleted, outcomeReleased, outcomeCompleted)
+		})
+	}
+}
+
+func TestWorkedLacks(t *testing.T) {
+	t.Parallel()
+	nodes := []liveNode{
+		{Queues: map[string]int{"a": 1, "b": 0}, Types: []string{"X", "Y"}},
+		{Queues: map[string]int{"b": 2}, Types: []string{"X"}},
+		{Queues: map[string]int{}, Types: []string{"Z"}},
+	}
+	all := workedBy(nodes)
+	want := worked{{"a", "X"}: true, {"a", "Y"}: true, {"b", "X"}: true}
+	if len(all) != len(want) || all.lacks(want) || want.lacks(all) {
+		t.Errorf("worked: %v", all)
+	}
+	for n, lacks := range []bool{true, true, false, false} { // the third works nothing
+		if got := workedBy(nodes[:n]).lacks(all); got != lacks {
+			t.Errorf("of %d nodes: %v", n, got)
+		}
+	}
+}
