@@ -176,7 +176,7 @@ func TestQuietNodeStartsNoTransaction(t *testing.T) {
 	release := s.exhaust()
 	tr.run()
 	eventually(t, 10*time.Second, "its attempt begins", func() bool {
-		held := tr.life.worker.inHand(0)
+		held := tr.worker.inHand(0)
 		return len(held) == 1 && held[0].running() != nil
 	})
 	s.passes(time.Now().Add(gateValid + 50*time.Millisecond)) // by then the first gate's answer is too old
