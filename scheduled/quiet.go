@@ -27,8 +27,8 @@ func newQuiet() *quiet {
 }
 
 // Quiet has the node start nothing new until Unquiet: it leads no more, so that another node does, it claims and takes up nothing, and
-// what was handed to it and has not begun goes back to the queue at once, without using up an attempt. What runs goes on, with all its
-// time, and is recorded. The node stays alive and ready, and ends as ever.
+// what was handed to it and has not begun goes back to the queue at once (what waits for its transaction's connection once it has that),
+// without using up an attempt. What runs goes on, with all its time, and is recorded. The node stays alive and ready, and ends as ever.
 //
 // It returns at once, and may be called at any time, also before Run. The other nodes know within about a second; what the leader still
 // claims for it until then waits for another node of the queue, for Unquiet, or for the end of its lease. Where all nodes are quiet

@@ -1,9 +1,12 @@
 package scheduled
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/store"
@@ -161,6 +164,28 @@ func TestQuietNodeHandsBackWhatWaitsForASlot(t *testing.T) {
 	first.end <- nil
 	s.is("1", store.StatusCompleted, outcomeCompleted)
 	s.idle("2", "3")
+}
+
+// What waits for its transaction when the node becomes quiet does not start once it has one.
+func TestQuietNodeStartsNoTransaction(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	tr := s.prepare(nil, handlers.HandleTx(func(ctx context.Context, _ pgx.Tx, task *handlers.Task[job]) error { return s.handle(ctx, task) }))
+	s.schedule("a", nil)
+	tr.oneBatch("default", 1)
+	release := s.exhaust()
+	tr.run()
+	eventually(t, 10*time.Second, "its attempt begins", func() bool {
+		held := tr.worker.inHand(0)
+		return len(held) == 1 && held[0].running() != nil
+	})
+	s.passes(time.Now().Add(gateValid + 50*time.Millisecond)) // by then the first gate's answer is too old
+	tr.life.quiet.set(true)
+	release()
+	if row := s.is("a", store.StatusQueued, outcomeReleased); row.Attempt != 0 || s.errorOf("a") != "the node is quiet" {
+		t.Errorf("attempt %d: %s", row.Attempt, s.errorOf("a"))
+	}
+	s.idle("a")
 }
 
 // However often it is told, and by how many, it is as it was told last.

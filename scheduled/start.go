@@ -84,6 +84,7 @@ func (w *worker) gate(ctx context.Context, holds []hold) (gateAnswer, error) {
 const (
 	verdictBroken = "broken"
 	verdictNoTx   = "no transaction"
+	verdictHalted = "halted" // the node is quiet, or stops
 )
 
 // gateOrSplit finds the tasks that cannot be read by halving: only they are refused for it.
@@ -132,6 +133,8 @@ func (b *batch) refuse(r *run, answer gateRow) (waits bool) {
 		b.end(r, released(r.hold, "its queue or type is paused"))
 	case verdictExpired:
 		b.end(r, expired(r.hold))
+	case verdictHalted:
+		b.end(r, released(r.hold, answer.Payload))
 	case verdictNoTx: // not at once again: the database may be full
 		s := released(r.hold, scrub("the handler could not begin: "+answer.Payload))
 		s.NextAt, s.NextIn = nil, time.Second

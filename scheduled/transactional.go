@@ -80,6 +80,9 @@ func (b *batch) gateAgain(ctx context.Context, tx querier, r *run, e *handlers.E
 			return &answer
 		}
 		e.StartedAt = answer.Now
+		if why := b.halted(); why != "" { // meanwhile
+			return &gateRow{Verdict: verdictHalted, Payload: why}
+		}
 		if time.Since(b.pace.instant(asked, time.Now())) <= gateValid {
 			return nil
 		}

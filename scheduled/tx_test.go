@@ -261,7 +261,7 @@ func TestGateAgain(t *testing.T) {
 			for kind, tx := range map[string]querier{"pgx": one, "sql": sqlQuerier{store.SQL(other)}} {
 				asked := time.Now()
 				var e handlers.Execution
-				refused := (&batch{worker: &worker{statements: b.statements, pace: newPace()}}).gateAgain(t.Context(), tx, &run{hold: h}, &e)
+				refused := (&batch{worker: &worker{statements: b.statements, pace: newPace(), quiet: newQuiet()}}).gateAgain(t.Context(), tx, &run{hold: h}, &e)
 				switch {
 				case refused == nil && meanwhile.verdict == "":
 					if early := asked.Sub(e.StartedAt); early > 100*time.Millisecond {
@@ -273,7 +273,7 @@ func TestGateAgain(t *testing.T) {
 			}
 			ended, cancel := context.WithCancel(t.Context())
 			cancel()
-			if refused := (&batch{worker: &worker{statements: b.statements, pace: newPace()}}).gateAgain(ended, one, &run{hold: h}, &handlers.Execution{}); refused == nil || refused.Verdict != verdictNoTx {
+			if refused := (&batch{worker: &worker{statements: b.statements, pace: newPace(), quiet: newQuiet()}}).gateAgain(ended, one, &run{hold: h}, &handlers.Execution{}); refused == nil || refused.Verdict != verdictNoTx {
 				t.Errorf("with a context that has ended: %+v", refused)
 			}
 		})

@@ -69,6 +69,8 @@ func (f fault) stopsClaiming() bool {
 	switch {
 	case strings.HasPrefix(f.Target, "writer"):
 		return false
+	case f.Kind == faultQuiet: // it lets another lead at once, and one is there
+		return false
 	case f.Kind == faultKill || f.Kind == faultStop || f.Kind == faultFreeze || f.Kind == faultBackend || f.Kind == faultListener:
 		return f.Leader || f.Headless
 	}
@@ -90,7 +92,7 @@ func (h *history) full(at time.Time) bool {
 			held--
 		}
 	}
-	return held >= h.Slots
+	return held >= h.Slots-h.SlotsEach*h.quietAt(at)
 }
 
 // waitedUntil finds the task that waited longest up to an instant, without a pause or a lock in its way.

@@ -13,6 +13,7 @@ var checks = []check{
 	{"late start", noneStartsExpired},
 	{"stale start", noneStartsStale},
 	{"paused start", noneStartsPaused},
+	{"quiet start", noneStartsQuietly},
 	{"call after the gate", handlersAreCalledAtOnce},
 	{"cancel", cancelsReachHandlers},
 	{"overlap", noneRunsTwiceAtOnce},

@@ -17,6 +17,8 @@ const (
 	markUp    = "up"    // the process is up
 	markStart = "start" // a handler is called
 	markEnd   = "end"   // it has returned, panicked or ended its goroutine
+	markQuiet = "quiet" // the node is quiet, since SIGTSTP
+	markOn    = "on"    // the node is told to go on; it may have been told before
 	markStall = "stall" // the process did not get on from At to Until
 )
 

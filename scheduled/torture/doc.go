@@ -1,7 +1,7 @@
 // Package torture is a test alone: it runs the engine under faults and then asks whether the promises were kept.
 //
 // Nodes are processes, writers are an application's, and each has its own network to a private Postgres. While the writers
-// work, nodes are killed and frozen, connections are cut, silenced and slowed down, backends are terminated, and Postgres
+// work, nodes are killed, frozen and made quiet, connections are cut, silenced and slowed down, backends are terminated, and Postgres
 // itself is stopped at once and started again. Afterwards everything is mended, and what is then still to do must end in time.
 //
 // Whether it went well is not asked of the engine. The writers keep a log (ledger_test.go), triggers of the test's own record

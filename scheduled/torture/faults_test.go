@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -16,6 +17,7 @@ const (
 	faultKill      = "kill"       // kill -9, and another in its place
 	faultStop      = "stop"       // a graceful stop, and another in its place
 	faultFreeze    = "freeze"     // SIGSTOP, and SIGCONT up to three leases later
+	faultQuiet     = "quiet"      // SIGTSTP, and SIGCONT some seconds later
 	faultLeader    = "unseat"     // the leader's session is terminated
 	faultListener  = "deafen"     // the listeners' backends are terminated
 	faultBackend   = "terminate"  // some backend is terminated
@@ -29,7 +31,7 @@ const (
 )
 
 var allFaults = []weighted{
-	{faultKill, 6}, {faultStop, 2}, {faultFreeze, 5}, {faultLeader, 3}, {faultListener, 2}, {faultBackend, 5}, {faultCut, 4},
+	{faultKill, 6}, {faultStop, 2}, {faultFreeze, 5}, {faultQuiet, 4}, {faultLeader, 3}, {faultListener, 2}, {faultBackend, 5}, {faultCut, 4},
 	{faultHush, 4},
 	{faultSlow, 4}, {faultNarrow, 2}, {faultPostgres, 2}, {faultImpatient, 2}, {faultWriter, 4},
 }
@@ -146,7 +148,7 @@ func (b *blow) node(ctx context.Context) {
 	}
 	defer s.free()
 	p := s.current()
-	b.Target, b.PID, b.Leader, b.Headless = s.name, p.pid, leader == p.pid, leader == 0
+	b.Target, b.PID, b.Leader, b.Headless = s.name, p.pid, leader == p.pid, leader == 0 || b.quietly(leader)
 	switch b.Kind {
 	case faultKill:
 		made := b.begin()
@@ -165,6 +167,8 @@ func (b *blow) node(ctx context.Context) {
 		_ = wait(ctx, 500*time.Millisecond+b.draw(3*leaseTime))
 		p.signal(syscall.SIGCONT)
 		b.timeline.end(made)
+	case faultQuiet:
+		b.silence(ctx, s, p)
 	case faultCut:
 		made := b.begin()
 		s.wire.cut()
@@ -174,6 +178,29 @@ func (b *blow) node(ctx context.Context) {
 	case faultHush, faultSlow, faultNarrow:
 		b.worsen(ctx, s.wire)
 	}
+}
+
+// silence has a node start nothing new for a while. One that nothing is done to must be left, to whom the work goes.
+func (b *blow) silence(ctx context.Context, s *slot, p *process) {
+	if !slices.ContainsFunc(b.slots, func(other *slot) bool { return other.unharmed() }) {
+		return
+	}
+	s.hold(true)
+	defer s.hold(false)
+	made := b.begin()
+	p.signal(syscall.SIGTSTP)
+	_ = wait(ctx, 500*time.Millisecond+b.draw(4*time.Second))
+	p.signal(syscall.SIGCONT)
+	b.timeline.end(made)
+}
+
+// quietly says whether the process that leads is about to lead no more, since it was made quiet.
+func (r *rig) quietly(leader int) bool {
+	return slices.ContainsFunc(r.slots, func(s *slot) bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.quiet && s.process.pid == leader
+	})
 }
 
 // worsen spoils a wire for a while.
@@ -241,7 +268,7 @@ func (b *blow) terminate(ctx context.Context) {
 	case faultListener:
 		statement = terminateListenerSQL
 	}
-	b.Target, b.Headless = "a backend", pid == 0
+	b.Target, b.Headless = "a backend", pid == 0 || b.quietly(pid)
 	made := b.begin()
 	var struck int
 	var done bool

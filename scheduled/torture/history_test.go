@@ -23,6 +23,7 @@ type history struct {
 	Runs       []run
 	Processes  []life
 	Stalls     []span
+	Quiets     []span // when nodes were quiet: from when they had said so until they were told to go on, or zero
 	Faults     []fault
 	Jobs       []string // River jobs that were left
 	Sessions   []string // sessions that were left in a transaction
@@ -33,6 +34,7 @@ type history struct {
 	Until      time.Time       // when the evidence was collected
 	Unserved   map[string]bool // types that no node has
 	Slots      int             // of all nodes for the queue default
+	SlotsEach  int             // of one
 
 	index *index
 }

@@ -93,6 +93,9 @@ func (h *history) addDiary(of life, marks []mark) {
 			}
 		case markStall:
 			h.Stalls = append(h.Stalls, span{of.PID, m.At, m.Until})
+		case markQuiet, markOn:
+			h.addQuiet(of, m)
 		}
 	}
+	h.endQuiet(of)
 }

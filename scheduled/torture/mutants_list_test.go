@@ -70,6 +70,11 @@ var (
 		s.Work, s.Chores, s.Pace = map[string]int{"one": 30, "hold": 2}, map[string]int{doWork: 20, doFail: 5}, 10*time.Millisecond
 		s.Millis = 150
 	})
+	// Few slots, long work, and nodes that are made quiet while tasks wait for a slot.
+	hushed = steered("hushed", func(s *settings) {
+		s.Slots, s.Millis, s.Work, s.Chores = 2, 400, map[string]int{"one": 3}, map[string]int{doWork: 1}
+		s.Pace, s.Faults = 60*time.Millisecond, map[string]int{faultQuiet: 1}
+	})
 	// A backlog of several priorities, none of it scheduled for a time that has passed.
 	backlog = steered("backlog", func(s *settings) {
 		s.Slots, s.Work, s.Writers, s.Bulk, s.Pace, s.Millis = 2, map[string]int{"backlog": 1}, 1, 300, 4*time.Second, 50
@@ -237,6 +242,11 @@ var mutants = []mutant{
 	{
 		name: "what dead nodes ran is left to the leases", by: []string{"recovery"}, steer: mortal,
 		edits: []edit{{engine + "leader.go", "	if next, err = l.reclaimDead(ctx); err != nil {\n		return next, err\n	}\n", "	next = -1\n"}},
+	},
+	{
+		// It still fetches nothing more, and its row says that it works nothing.
+		name: "a quiet node goes on starting what it holds", by: []string{"quiet start"}, steer: hushed,
+		edits: []edit{{engine + "quiet.go", "{ return *q.begun.Load() }", "{ return nil }"}},
 	},
 	{
 		name: "a fork does not plan the next fire", by: []string{"fork"}, steer: recurring,

@@ -77,13 +77,16 @@ func node(text string) int {
 	}()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
+	told := make(chan os.Signal, 4) // before anything else: by default SIGTSTP would stop the process
+	signal.Notify(told, syscall.SIGTSTP, syscall.SIGCONT)
+	defer signal.Stop(told)
 	level := slog.LevelInfo
 	if os.Getenv("TASKTABLE_TEST_LOG") != "" {
 		level = slog.LevelDebug
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
 	before := goleak.IgnoreCurrent()
-	if err := serveNode(ctx, text, log); err != nil {
+	if err := serveNode(ctx, text, told, log); err != nil {
 		log.Error("node failed", "error", err)
 		return nodeFailed
 	}
@@ -94,7 +97,7 @@ func node(text string) int {
 	return 0
 }
 
-func serveNode(ctx context.Context, text string, log *slog.Logger) error {
+func serveNode(ctx context.Context, text string, told <-chan os.Signal, log *slog.Logger) error {
 	var config nodeConfig
 	if err := json.Unmarshal([]byte(text), &config); err != nil {
 		return fmt.Errorf("decode configuration: %w", err)
@@ -139,6 +142,33 @@ func serveNode(ctx context.Context, text string, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
+	var obeying sync.WaitGroup
+	obeying.Go(func() { obey(ctx, told, node, diary) })
+	defer obeying.Wait()
+	return keepRunning(ctx, node, log)
+}
+
+// obey has the node be quiet as the signals say, as serve does. What the diary says is true: the node is quiet when it says so, and
+// is so still when it says that it may go on.
+func obey(ctx context.Context, told <-chan os.Signal, node *scheduled.Node, diary *diary) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case signal := <-told:
+			if signal == syscall.SIGTSTP {
+				node.Quiet()
+				diary.write(mark{Kind: markQuiet, At: wallNow()})
+			} else {
+				diary.write(mark{Kind: markOn, At: wallNow()})
+				node.Unquiet()
+			}
+		}
+	}
+}
+
+// keepRunning runs the node until ctx is done.
+func keepRunning(ctx context.Context, node *scheduled.Node, log *slog.Logger) error {
 	for { // a supervisor would start it again while the database is away
 		err := node.Run(ctx)
 		if err == nil {

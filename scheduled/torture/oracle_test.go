@@ -20,7 +20,7 @@ type told struct {
 func TestOracle(t *testing.T) {
 	t.Parallel()
 	refusedBy := map[string]bool{}
-	for _, one := range slices.Concat(startTales, settleTales, rowTales, claimTales, fireTales, timeTales) {
+	for _, one := range slices.Concat(startTales, quietTales, settleTales, rowTales, claimTales, fireTales, timeTales) {
 		t.Run(one.name, func(t *testing.T) {
 			tale := newTale()
 			one.tell(tale)

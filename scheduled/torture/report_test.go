@@ -38,6 +38,8 @@ func report(s settings, h *history, violations map[string][]violation) string {
 		short(quantile(failovers, 0.5)), short(p99(failovers)), len(failovers), disturbedLosses)
 	say("longest unexplained gap in claiming: %s; quiet %s after everything was mended", short(h.longestGap()),
 		short(h.Quiet.Sub(h.Calmed)))
+	quietFor, elsewhere := h.quietTime()
+	say("nodes that said they are quiet: %d, for %s in all; handler calls elsewhere meanwhile: %d", len(h.Quiets), short(quietFor), elsewhere)
 	say("excused overlaps: %s", counts(h.excused()))
 	wrong := map[string]int{}
 	for name, found := range violations {

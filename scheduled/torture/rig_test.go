@@ -46,6 +46,7 @@ type slot struct {
 	mu      sync.Mutex
 	process *process
 	busy    bool // a fault that is not over has it
+	quiet   bool // that fault makes it quiet
 }
 
 const beginLimit = 2 * time.Minute
@@ -180,6 +181,20 @@ func (s *slot) free() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.busy = false
+}
+
+// unharmed says whether no fault has the slot.
+func (s *slot) unharmed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.busy
+}
+
+// hold notes whether the node is being kept quiet.
+func (s *slot) hold(quiet bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.quiet = quiet
 }
 
 // awaitNodes waits until all nodes are up and one of them leads.

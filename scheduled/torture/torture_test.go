@@ -46,7 +46,8 @@ const shownMost = 10
 func (r *rig) torture() *history {
 	working, stopWorking := context.WithTimeout(context.Background(), r.settings.Length)
 	defer stopWorking()
-	h := &history{Began: time.Now(), Unserved: map[string]bool{"NOBODY": true}, Slots: r.settings.Slots * r.settings.Nodes}
+	h := &history{Began: time.Now(), Unserved: map[string]bool{"NOBODY": true}, Slots: r.settings.Slots * r.settings.Nodes,
+		SlotsEach: r.settings.Slots}
 	r.writers[0].scheduleSteady()
 	var writing, disturbing sync.WaitGroup
 	for _, w := range r.writers {
