@@ -31,7 +31,7 @@ func newQuiet() *quiet {
 // without using up an attempt. What runs goes on, with all its time, and is recorded. The node stays alive and ready, and ends as ever.
 //
 // It returns at once, and may be called at any time, also before Run. The other nodes know within about a second; what the leader still
-// claims for it until then waits for another node of the queue, for Unquiet, or for the end of its lease. Where all nodes are quiet
+// claims for it until then waits for another node of the queue and type, or goes back, too, if there is none. Where all nodes are quiet
 // nobody claims: what comes due waits, and so do fires of recurring tasks, ends of pauses, and what dead nodes have left.
 func (n *Node) Quiet() { n.quiet.set(true) }
 
