@@ -1,15 +1,11 @@
 package cmd
 
 import (
-	"context"
 	"fmt"
-	"math/rand/v2"
 	"net/url"
 	"strings"
 	"syscall"
 	"testing"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/tasktable/tasktable/store/storetest"
 )
@@ -17,30 +13,15 @@ import (
 // limitedURL is a migrated database, by a role of which the server takes no more than so many connections at once.
 func limitedURL(t *testing.T, most int) (limited, admin string) {
 	t.Helper()
-	keeper, err := pgx.Connect(t.Context(), storetest.EmptyURL(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	role := fmt.Sprintf("tasktable_test_%016x", rand.Uint64())
-	create := fmt.Sprintf(`CREATE ROLE %s LOGIN PASSWORD 'only-for-this-test' CONNECTION LIMIT %d`, role, most)
-	if _, err := keeper.Exec(t.Context(), create); err != nil {
-		t.Skip("the tests' role may not create roles: ", err)
-	}
-	t.Cleanup(func() { // after the database is gone, in which it has rights
-		ctx := context.WithoutCancel(t.Context())
-		if _, err := keeper.Exec(ctx, `DROP ROLE `+role); err != nil {
-			t.Error(err)
-		}
-		_ = keeper.Close(ctx)
-	})
+	role := storetest.Role(t)
 	admin = storetest.URL(t)
-	execute(t, admin, strings.ReplaceAll(`GRANT USAGE, CREATE ON SCHEMA tasktable TO ROLE; GRANT ALL ON ALL TABLES IN SCHEMA tasktable TO ROLE;
-		GRANT ALL ON ALL SEQUENCES IN SCHEMA tasktable TO ROLE`, "ROLE", role))
+	execute(t, admin, strings.ReplaceAll(fmt.Sprintf(`ALTER ROLE ROLE_NAME CONNECTION LIMIT %d; GRANT USAGE, CREATE ON SCHEMA tasktable TO ROLE_NAME;
+		GRANT ALL ON ALL TABLES IN SCHEMA tasktable TO ROLE_NAME; GRANT ALL ON ALL SEQUENCES IN SCHEMA tasktable TO ROLE_NAME`, most), "ROLE_NAME", role))
 	address, err := url.Parse(admin)
 	if err != nil {
 		t.Fatal(err)
 	}
-	address.User = url.UserPassword(role, "only-for-this-test")
+	address.User = url.UserPassword(role, storetest.RolePassword)
 	return address.String(), admin
 }
 

@@ -3,8 +3,6 @@ package cmd
 import (
 	"context"
 	"fmt"
-	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -28,23 +26,19 @@ const deadListExample = `  tasktable dead list
 // deadList is the command dead list.
 type deadList struct {
 	*client
-	filter  deadFilter
-	limit   int
-	asc     bool
-	group   bool
-	after   string
-	command *cobra.Command
+	pager
+	filter deadFilter
+	asc    bool
+	group  bool
 }
 
 func (p *program) deadListCommand() *cobra.Command {
 	l := &deadList{client: p.client()}
 	options := append(l.filter.options(l.client), l.filter.archivedOption(),
-		option{flag: "group", set: toggle(&l.group), usage: "counts them by type, status and the beginning of the last error, the most frequent first"},
-		option{flag: "limit", value: "number", fallback: "100", set: whole(&l.limit, 1, 5000),
-			usage: "how many dead letters a page has, or how many groups are shown"},
-		option{flag: "after", value: "place", set: text(&l.after, 1024), complete: l.ids(store.StatusFailed, store.StatusExpired),
-			usage: "the next page: the place that the page before has told, or the id of its last task"},
-		option{flag: "asc", set: toggle(&l.asc), usage: "the oldest first"})
+		option{flag: "group", set: toggle(&l.group), usage: "counts them by type, status and the beginning of the last error, the most frequent first"})
+	options = append(options, l.pageOptions("how many dead letters a page has, or how many groups are shown",
+		l.ids(store.StatusFailed, store.StatusExpired))...)
+	options = append(options, option{flag: "asc", set: toggle(&l.asc), usage: "the oldest first"})
 	return p.bind(&cobra.Command{
 		Use:     "list",
 		Short:   "Lists dead letters, or counts them by what went wrong",
@@ -72,23 +66,20 @@ func (l *deadList) run(ctx context.Context) error {
 	if l.group {
 		return l.groups(ctx, filter)
 	}
-	if l.after != "" {
-		if filter.After, err = l.place(ctx); err != nil {
-			return err
-		}
+	if filter.After, err = l.place(ctx, l.client); err != nil {
+		return err
 	}
 	rows, err := l.tasks.DeadLetters(ctx, l.pool, filter)
 	if err != nil {
 		return err
 	}
-	more := len(rows) > l.limit
-	rows = rows[:min(len(rows), l.limit)]
+	rows, more := onePage(rows, l.limit)
 	if err := l.list(rows, l.table(rows), l.filter.none()); err != nil {
 		return err
 	}
 	if more {
 		last := rows[len(rows)-1]
-		l.note("There are more: %s", again(l.command, last.FinishedAt.UTC().Format(time.RFC3339Nano)+"/"+last.ID))
+		l.noteNext(l.client, *last.FinishedAt, last.ID)
 	}
 	return nil
 }
@@ -108,27 +99,12 @@ func (l *deadList) table(rows []store.Row) *table {
 	return t
 }
 
-// place is where the page begins.
-func (l *deadList) place(ctx context.Context) (*store.Row, error) {
-	if at, id, both := strings.Cut(l.after, "/"); both {
-		if finishedAt, err := time.Parse(time.RFC3339Nano, at); err == nil {
-			return &store.Row{ID: id, FinishedAt: &finishedAt}, nil
-		}
-	}
-	row, err := l.tasks.Get(ctx, l.pool, l.after)
-	if err != nil {
-		return nil, fmt.Errorf("--after: %w", err)
-	}
-	return &row, nil
-}
-
 func (l *deadList) groups(ctx context.Context, filter store.DeadFilter) error {
 	groups, err := l.tasks.DeadGroups(ctx, l.pool, filter)
 	if err != nil {
 		return err
 	}
-	more := len(groups) > l.limit
-	groups = groups[:min(len(groups), l.limit)]
+	groups, more := onePage(groups, l.limit)
 	t := newTable("TYPE", "STATUS", "COUNT", "OLDEST", "LATEST", "EXAMPLE", "MESSAGE")
 	for _, group := range groups {
 		t.add(group.Type, group.Status, group.Count, l.when(&group.Oldest), l.when(&group.Latest), group.Example, group.Message)

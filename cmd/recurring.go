@@ -84,8 +84,7 @@ func (l *recurringList) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	more := len(tasks) > l.filter.Limit
-	tasks = tasks[:min(len(tasks), l.filter.Limit)]
+	tasks, more := onePage(tasks, l.filter.Limit)
 	t := newTable("ID", "TYPE", "CRON", "ZONE", "STATUS", "LAST FIRE", "NEXT FIRE", "OVERLAP", "CATCH UP", "DECLARED BY", "MESSAGE")
 	for _, task := range tasks {
 		t.add(task.ID, task.Type, task.Cron, task.TimeZone, recurringStatus(task), l.when(task.LastFire), l.nextFire(task),

@@ -187,7 +187,7 @@ func TestUnitInTheREADME(t *testing.T) {
 
 func TestExitCodesInTheREADME(t *testing.T) {
 	t.Parallel()
-	if !strings.Contains(readme(t), "\n"+exitCodes+"\n") {
-		t.Errorf("README.md lacks, in these words:\n%s", exitCodes)
+	if !strings.Contains(readFile(t, "cmd/README.md"), "\n"+exitCodes+"\n") {
+		t.Errorf("cmd/README.md lacks, in these words:\n%s", exitCodes)
 	}
 }

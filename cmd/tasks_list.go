@@ -3,8 +3,6 @@ package cmd
 import (
 	"context"
 	"fmt"
-	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -29,20 +27,16 @@ const tasksListExample = `  tasktable tasks list --status FAILED --finished-from
 // tasksList is the command tasks list.
 type tasksList struct {
 	*client
-	filter  taskFilter
-	limit   int
-	desc    bool
-	after   string
-	command *cobra.Command
+	pager
+	filter taskFilter
+	desc   bool
 }
 
 func (p *program) tasksListCommand() *cobra.Command {
 	l := &tasksList{client: p.client()}
 	options := append(l.filter.options(l.client, "only tasks in this status; several separated by commas"),
-		option{flag: "limit", value: "number", fallback: "100", set: whole(&l.limit, 1, 5000), usage: "how many tasks a page has"},
-		option{flag: "after", value: "place", set: text(&l.after, 1024), complete: l.ids(),
-			usage: "the next page: the place that the page before has told, or the id of its last task"},
-		option{flag: "desc", set: toggle(&l.desc), usage: "those with the latest times first"})
+		l.pageOptions("how many tasks a page has", l.ids())...)
+	options = append(options, option{flag: "desc", set: toggle(&l.desc), usage: "those with the latest times first"})
 	return p.bind(&cobra.Command{
 		Use:     "list",
 		Short:   "Lists tasks by time",
@@ -60,17 +54,14 @@ func (l *tasksList) run(ctx context.Context) error {
 		return err
 	}
 	filter.Limit, filter.LatestFirst = l.limit+1, l.desc // one more says whether there is another page
-	if l.after != "" {
-		if filter.After, err = l.place(ctx); err != nil {
-			return err
-		}
+	if filter.After, err = l.place(ctx, l.client); err != nil {
+		return err
 	}
 	rows, err := l.tasks.List(ctx, l.pool, filter)
 	if err != nil {
 		return err
 	}
-	more := len(rows) > l.limit
-	rows = rows[:min(len(rows), l.limit)]
+	rows, more := onePage(rows, l.limit)
 	t := newTable("ID", "TYPE", "STATUS", "QUEUE", "SCHEDULED AT", "ATTEMPT", "MESSAGE")
 	for _, row := range rows {
 		t.add(row.ID, row.Type, row.Status, row.Queue, l.at(row), fmt.Sprintf("%d/%d", row.Attempt, row.MaxAttempts), row.Message)
@@ -79,7 +70,8 @@ func (l *tasksList) run(ctx context.Context) error {
 		return err
 	}
 	if more {
-		l.note("There are more: %s", again(l.command, placeOf(rows[len(rows)-1])))
+		last := rows[len(rows)-1]
+		l.noteNext(l.client, last.ScheduledAt, last.ID)
 	}
 	return nil
 }
@@ -94,23 +86,4 @@ func (l *tasksList) at(row store.Row) string {
 		return l.when(row.NextAttemptAt)
 	}
 	return l.when(&row.ScheduledAt)
-}
-
-// placeOf is where a page has ended. It holds also when the task has gone.
-func placeOf(row store.Row) string {
-	return row.ScheduledAt.UTC().Format(time.RFC3339Nano) + "/" + row.ID
-}
-
-// place is where the page begins.
-func (l *tasksList) place(ctx context.Context) (*store.Row, error) {
-	if at, id, both := strings.Cut(l.after, "/"); both {
-		if scheduledAt, err := time.Parse(time.RFC3339Nano, at); err == nil {
-			return &store.Row{ID: id, ScheduledAt: scheduledAt}, nil
-		}
-	}
-	row, err := l.tasks.Get(ctx, l.pool, l.after)
-	if err != nil {
-		return nil, fmt.Errorf("--after: %w", err)
-	}
-	return &row, nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tasktable/tasktable/migrations"
 	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/storetest"
 )
 
 // services are two applications that are bound to a service each, and one that is not, on one table.
@@ -21,8 +22,8 @@ type services struct {
 
 func newServices(ctx context.Context, t *testing.T) *services {
 	t.Helper()
-	s := &services{mailerRole: plainRole(ctx, t)}
-	everybody := plainRole(ctx, t)
+	s := &services{mailerRole: storetest.Role(t)}
+	everybody := storetest.Role(t)
 	s.rights = newRights(ctx, t, "events-api", "events's worker")
 	s.grantOther(ctx, t, s.mailerRole, "mailer")
 	s.grantOther(ctx, t, everybody)

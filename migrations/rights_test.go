@@ -26,7 +26,7 @@ type rights struct {
 func newRights(ctx context.Context, t *testing.T, services ...string) *rights {
 	t.Helper()
 	r := &rights{roles: migrations.Roles{
-		Owner: plainRole(ctx, t), Engine: plainRole(ctx, t), Application: plainRole(ctx, t), Auditor: plainRole(ctx, t),
+		Owner: storetest.Role(t), Engine: storetest.Role(t), Application: storetest.Role(t), Auditor: storetest.Role(t),
 		Services: services,
 	}}
 	r.database = storetest.URL(t) // after the roles: it goes before them

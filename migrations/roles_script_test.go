@@ -89,7 +89,7 @@ func fails(ctx context.Context, t *testing.T, pool *pgxpool.Pool, roles migratio
 // newNames are names of roles that are not there yet, and go when the test ends. They are to be had before the database is.
 func newNames(ctx context.Context, t *testing.T) migrations.Roles {
 	t.Helper()
-	plainRole(ctx, t) // or the test is skipped
+	storetest.Role(t) // or the test is skipped
 	admin, err := pgx.Connect(ctx, storetest.EmptyURL(t))
 	check(t, err)
 	name := fmt.Sprintf("tasktable_test-%016x@", rand.Uint64())
@@ -109,7 +109,7 @@ func newNames(ctx context.Context, t *testing.T) migrations.Roles {
 func TestTheScriptRefusesWhatWouldMeanNothing(t *testing.T) {
 	t.Parallel()
 	ctx := deadline(t)
-	roles, member := newNames(ctx, t), plainRole(ctx, t)
+	roles, member := newNames(ctx, t), storetest.Role(t)
 	admin := poolOn(ctx, t, storetest.EmptyURL(t), 1)
 	fails(ctx, t, admin, roles, "schema tasktable is not migrated, or older than this script: migrate it first")
 	check(t, migrations.Up(ctx, admin, ""))
@@ -117,7 +117,7 @@ func TestTheScriptRefusesWhatWouldMeanNothing(t *testing.T) {
 	super.Owner = lines(ctx, t, admin, `SELECT rolname::text FROM pg_roles WHERE rolsuper LIMIT 1`)[0]
 	fails(ctx, t, admin, super, `role "`+super.Owner+`" is a superuser`)
 	inherits := roles
-	inherits.Engine, inherits.Application = plainRole(ctx, t), member
+	inherits.Engine, inherits.Application = storetest.Role(t), member
 	apply(ctx, t, admin, `GRANT `+inherits.Engine+` TO `+member)
 	fails(ctx, t, admin, inherits, `role "`+member+`" is a member of a role that may do more`)
 }
@@ -145,7 +145,7 @@ UNION ALL SELECT concat_ws(' ', rolname, rolcanlogin) FROM pg_roles WHERE rolnam
 func TestTheScriptRunsAgain(t *testing.T) {
 	t.Parallel()
 	ctx := deadline(t)
-	roles, deploy := newNames(ctx, t), plainRole(ctx, t)
+	roles, deploy := newNames(ctx, t), storetest.Role(t)
 	roles.Services = []string{"events-api"}
 	database := storetest.EmptyURL(t)
 	admin := poolOn(ctx, t, database, 1)
@@ -161,7 +161,7 @@ func TestTheScriptRunsAgain(t *testing.T) {
 	}
 
 	owner := pgx.Identifier{roles.Owner}.Sanitize()
-	apply(ctx, t, admin, `ALTER ROLE `+owner+` LOGIN PASSWORD '`+password+`'`)
+	apply(ctx, t, admin, `ALTER ROLE `+owner+` LOGIN PASSWORD '`+storetest.RolePassword+`'`)
 	r.database = as(ctx, t, roles.Owner, database).Config().ConnString()
 	// As a migration does that makes functions anew, and tables.
 	apply(ctx, t, admin, `SET ROLE `+owner+`; ALTER FUNCTION tasktable.cancel SECURITY INVOKER RESET ALL;

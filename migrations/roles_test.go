@@ -2,15 +2,10 @@ package migrations_test
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"math/rand/v2"
 	"net/url"
 	"strings"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tasktable/tasktable/migrations"
@@ -18,37 +13,11 @@ import (
 	"github.com/tasktable/tasktable/store/storetest"
 )
 
-const password = "only-for-this-test"
-
-// plainRole makes a role that may do nothing but log in, for as long as the test runs. It must be asked for before the
-// database is that the role is to own something in.
-func plainRole(ctx context.Context, t *testing.T) string {
-	t.Helper()
-	admin, err := pgx.Connect(ctx, storetest.EmptyURL(t))
-	check(t, err)
-	role := fmt.Sprintf("tasktable_test_%016x", rand.Uint64())
-	_, err = admin.Exec(ctx, fmt.Sprintf(`CREATE ROLE %s LOGIN PASSWORD '%s' NOSUPERUSER NOCREATEDB NOCREATEROLE`, role, password))
-	var refused *pgconn.PgError
-	if errors.As(err, &refused) && refused.Code == "42501" {
-		_ = admin.Close(ctx)
-		t.Skip("the tests' role may not create roles")
-	}
-	check(t, err)
-	t.Cleanup(func() {
-		ctx := context.WithoutCancel(ctx)
-		if _, err := admin.Exec(ctx, `DROP ROLE `+role); err != nil {
-			t.Errorf("drop the role: %v", err)
-		}
-		_ = admin.Close(ctx)
-	})
-	return role
-}
-
 func as(ctx context.Context, t *testing.T, role, database string) *pgxpool.Pool {
 	t.Helper()
 	address, err := url.Parse(database)
 	check(t, err)
-	address.User = url.UserPassword(role, password)
+	address.User = url.UserPassword(role, storetest.RolePassword)
 	return poolOn(ctx, t, address.String(), 2)
 }
 
@@ -63,7 +32,7 @@ func TestMigratingAsAPlainRole(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			ctx := deadline(t)
-			role := plainRole(ctx, t)
+			role := storetest.Role(t)
 			database := storetest.EmptyURL(t)
 			admin := poolOn(ctx, t, database, 1)
 			apply(ctx, t, admin, strings.ReplaceAll(grant, "ROLE", role))
@@ -85,7 +54,7 @@ func TestMigratingAsAPlainRole(t *testing.T) {
 func TestARoleThatMayNotCreateIsToldSo(t *testing.T) {
 	t.Parallel()
 	ctx := deadline(t)
-	role := plainRole(ctx, t)
+	role := storetest.Role(t)
 	err := migrations.Up(ctx, as(ctx, t, role, storetest.EmptyURL(t)), "")
 	if err == nil || !strings.Contains(err.Error(), "create schema tasktable: ") || !strings.Contains(err.Error(), "permission denied") {
 		t.Errorf("got %v", err)

@@ -89,7 +89,7 @@ type Config struct {
 	// EngineConns is the size of the engine's own pool, River's connections included; 3 to 100. Beside it a node has a session
 	// and a listener, so that it needs EngineConns + 2 connections besides those of Pool, and never more. Fewer make settling slower. 0: 6.
 	EngineConns int
-	// Metrics is where the node registers its metrics while it runs; README.md lists them. They have no label for the node: of two
+	// Metrics is where the node registers its metrics while it runs; monitoring/README.md lists them. They have no label for the node: of two
 	// nodes in one process each needs a prometheus.WrapRegistererWith of its own, or the second does not start. Nil: there are none.
 	Metrics prometheus.Registerer
 	// Codec decodes the payloads that were scheduled with one (store.Config.Codec), and encodes those of follow-ups and of Recurring. A

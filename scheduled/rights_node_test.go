@@ -3,8 +3,6 @@ package scheduled
 import (
 	"context"
 	"errors"
-	"fmt"
-	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -24,33 +22,9 @@ import (
 // service "test": with row level security, and all that the script of the roles has.
 func bound(t *testing.T) (s *stage, application *pgxpool.Pool) {
 	t.Helper()
-	admin, err := pgx.Connect(t.Context(), storetest.EmptyURL(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	name := fmt.Sprintf("tasktable_test_%016x", rand.Uint64())
-	roles := migrations.Roles{
-		Owner: name + "_o", Engine: name + "_e", Application: name + "_p", Auditor: name + "_d", Services: []string{"test"},
-	}
-	all := []string{roles.Owner, roles.Engine, roles.Application, roles.Auditor}
-	t.Cleanup(func() { // after the database is gone, in which they have rights
-		ctx := context.WithoutCancel(t.Context())
-		for _, role := range all {
-			if _, err := admin.Exec(ctx, `DROP ROLE IF EXISTS `+role); err != nil {
-				t.Errorf("drop the role: %v", err)
-			}
-		}
-		_ = admin.Close(ctx)
-	})
-	for _, role := range all {
-		_, err := admin.Exec(t.Context(), `CREATE ROLE `+role+` LOGIN PASSWORD 'only-for-this-test'`)
-		var refused *pgconn.PgError
-		if errors.As(err, &refused) && refused.Code == "42501" {
-			t.Skip("the tests' role may not create roles")
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+	roles := migrations.Roles{ // before the database, in which they have rights
+		Owner: storetest.Role(t), Engine: storetest.Role(t), Application: storetest.Role(t), Auditor: storetest.Role(t),
+		Services: []string{"test"},
 	}
 	s = newStage(t)
 	var script strings.Builder
@@ -62,7 +36,7 @@ func bound(t *testing.T) (s *stage, application *pgxpool.Pool) {
 	}
 	pool := func(role string) *pgxpool.Pool {
 		config := s.pool.Config()
-		config.ConnConfig.User, config.ConnConfig.Password = role, "only-for-this-test"
+		config.ConnConfig.User, config.ConnConfig.Password = role, storetest.RolePassword
 		made, err := pgxpool.NewWithConfig(t.Context(), config)
 		if err != nil {
 			t.Fatal(err)

@@ -1,15 +1,10 @@
 package doctor
 
 import (
-	"context"
-	"errors"
-	"fmt"
-	"math/rand/v2"
 	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tasktable/tasktable/migrations"
@@ -23,39 +18,12 @@ type roles struct {
 	nobody string
 }
 
-const password = "only-for-this-test"
-
 func newRoles(t *testing.T, services ...string) *roles {
 	t.Helper()
 	t.Parallel()
-	admin, err := pgx.Connect(t.Context(), storetest.EmptyURL(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	name := fmt.Sprintf("tasktable_test_%016x", rand.Uint64())
-	r := &roles{nobody: name + "_n", Roles: migrations.Roles{
-		Owner: name + "_o", Engine: name + "_e", Application: name + "_p", Auditor: name + "_d", Services: services,
+	r := &roles{nobody: storetest.Role(t), Roles: migrations.Roles{ // before the database, in which they have rights
+		Owner: storetest.Role(t), Engine: storetest.Role(t), Application: storetest.Role(t), Auditor: storetest.Role(t), Services: services,
 	}}
-	all := []string{r.Owner, r.Engine, r.Application, r.Auditor, r.nobody}
-	t.Cleanup(func() { // after the database is gone, in which they have rights
-		ctx := context.WithoutCancel(t.Context())
-		for _, role := range all {
-			if _, err := admin.Exec(ctx, `DROP ROLE IF EXISTS `+role); err != nil {
-				t.Errorf("drop the role: %v", err)
-			}
-		}
-		_ = admin.Close(ctx)
-	})
-	for _, role := range all {
-		_, err := admin.Exec(t.Context(), `CREATE ROLE `+role+` LOGIN PASSWORD '`+password+`'`)
-		var refused *pgconn.PgError
-		if errors.As(err, &refused) && refused.Code == "42501" {
-			t.Skip("the tests' role may not create roles")
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
 	r.patient = at(t, storetest.URL(t))
 	r.grant()
 	return r
@@ -77,7 +45,7 @@ func (r *roles) grant() {
 func (r *roles) as(role string, only ...string) Report {
 	r.t.Helper()
 	settings := r.pool.Config()
-	settings.ConnConfig.User, settings.ConnConfig.Password = role, password
+	settings.ConnConfig.User, settings.ConnConfig.Password = role, storetest.RolePassword
 	pool, err := pgxpool.NewWithConfig(r.ctx, settings)
 	if err != nil {
 		r.t.Fatal(err)

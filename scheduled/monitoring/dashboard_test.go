@@ -246,7 +246,7 @@ func (s *scene) grouped(where string, expression parser.Expr, by []string) {
 	})
 }
 
-// README.md lists each metric with its type and its labels, and none that there is not.
+// The folder's README.md lists each metric with its type and its labels, and none that there is not.
 func TestREADMEListsTheMetrics(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
@@ -271,7 +271,7 @@ func TestREADMEListsTheMetrics(t *testing.T) {
 		slices.Sort(names)
 		want = append(want, fmt.Sprintf("%s %s %v", strings.TrimPrefix(family.GetName(), "tasktable_"), strings.ToLower(family.GetType().String()), names))
 	}
-	text, err := os.ReadFile("../../README.md")
+	text, err := os.ReadFile("README.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,44 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// RolePassword is that of all roles made by [Role].
+const RolePassword = "only-for-this-test"
+
+// Role makes a database role that may do nothing but log in, by [RolePassword], and drops it when t ends. Roles are the whole server's, so its
+// name is its own. Ask for it before the database in which it gets rights: what ends first was made last, and a role that has rights anywhere
+// cannot be dropped. Where the tests' user may not create roles the test is skipped.
+func Role(t testing.TB) (name string) {
+	t.Helper()
+	s, err := shared()
+	if err != nil {
+		t.Fatalf("storetest: no Postgres for tests: %v", err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), stepLimit)
+	defer cancel()
+	name = fmt.Sprintf("tasktable_test_%016x", rand.Uint64())
+	_, err = s.admin.Exec(ctx, `CREATE ROLE `+name+` LOGIN PASSWORD '`+RolePassword+`' NOSUPERUSER NOCREATEDB NOCREATEROLE`)
+	var refused *pgconn.PgError
+	if errors.As(err, &refused) && refused.Code == "42501" { // insufficient_privilege
+		t.Skip("the tests' role may not create roles")
+	}
+	if err != nil {
+		t.Fatalf("storetest: creating a role: %v", err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), stepLimit)
+		defer cancel()
+		if _, err := s.admin.Exec(ctx, `DROP ROLE IF EXISTS `+name); err != nil {
+			t.Errorf("storetest: dropping the role: %v", err)
+		}
+	})
+	return name
+}
