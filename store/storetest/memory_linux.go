@@ -7,7 +7,10 @@ import "syscall"
 func memoryDir() string {
 	const dir, tmpfs, least = "/dev/shm", 0x01021994, 4 << 30
 	var fs syscall.Statfs_t
-	if err := syscall.Statfs(dir, &fs); err != nil || int64(fs.Type) != tmpfs || int64(fs.Bavail)*int64(fs.Bsize) < least {
+	if err := syscall.Statfs(dir, &fs); err != nil || int64(fs.Type) != tmpfs { //nolint:unconvert // of 32 bits on some machines
+		return ""
+	}
+	if int64(fs.Bavail)*int64(fs.Bsize) < least { //nolint:unconvert // of 32 bits on some machines
 		return ""
 	}
 	if syscall.Access(dir, 7) != nil { // to be read, written and entered
