@@ -104,12 +104,13 @@ func TestWhyOfAClaimThatWaits(t *testing.T) {
 	} else if got := e.Next[0].Text; got != "its lease ends, and it is claimed anew, unless a node has taken it up by then" {
 		t.Errorf("what is next is %q", got)
 	}
-	if _, err := s.pool.Exec(t.Context(), `UPDATE tasktable.nodes SET queues = '{"mail": 1}'`); err != nil {
-		t.Fatal(err)
-	}
+	s.exec(`UPDATE tasktable.nodes SET queues = '{"mail": 1}'`)
 	if e := s.why("one"); e.Reason.Text != "attempt 1 of 5 is claimed, and no node has taken it up yet, nor can one: none that runs works its queue and its type" {
 		t.Errorf("once its node is gone the reason is %q", e.Reason.Text)
+	} else if got := e.Next[0].Text; got != "the leader hands it back, and it waits for a node that works it" {
+		t.Errorf("once its node is gone what is next is %q", got)
 	}
+	s.exec(`UPDATE tasktable.nodes SET queues = '{"default": 1}'`)
 	tr.run()
 	s.begins("one").end <- nil
 	s.is("one", store.StatusCompleted, outcomeCompleted)

@@ -29,11 +29,14 @@ func (e *Explanation) next(known life) (upcoming []Upcoming) {
 	case "no_node", "no_type", "no_queue", "no_both", "no_leader":
 		at(nil, "it runs as soon as such a node is there and one leads")
 	case "running", "edited":
-		if known.unfetched() {
+		switch {
+		case known.unfetched() && e.Reason.unworked():
+			at(nil, "the leader hands it back, and it waits for a node that works it")
+		case known.unfetched():
 			at(row.HeldUntil, "its lease ends, and it is claimed anew, unless a node has taken it up by then")
-			break
+		default:
+			at(row.HeldUntil, "its lease ends, unless its handler has ended or has lengthened it")
 		}
-		at(row.HeldUntil, "its lease ends, unless its handler has ended or has lengthened it")
 	case "expires":
 		if e.Reason.Obstacle != "" { // the leader looks only at lanes that can run
 			at(nil, "it becomes EXPIRED, a dead letter, when nothing is in its way any more")

@@ -147,12 +147,16 @@ func (s *Store) reason(ctx context.Context, db DB, e *Explanation, known life) e
 		e.Reason.Text = fmt.Sprintf("attempt %d of %d is with %s", e.Row.Attempt, e.Row.MaxAttempts, known.node(*known.claim.Node))
 	case r.Code == "running" && known.unfetched():
 		e.Reason.Text = fmt.Sprintf("attempt %d of %d is claimed, and no node has taken it up yet", e.Row.Attempt, e.Row.MaxAttempts)
-		switch r.Missing {
-		case "no_type", "no_queue", "no_both": // the others are the obstacle
+		if e.Reason.unworked() {
 			e.Reason.Text += ", nor can one: none that runs works its queue and its type"
 		}
 	}
 	return nil
+}
+
+// unworked says that nodes run, and none of them has both the task's queue and its type.
+func (r Reason) unworked() bool {
+	return r.Missing == "no_type" || r.Missing == "no_queue" || r.Missing == "no_both"
 }
 
 // unfetched says that the task is claimed, and no node has begun with it.
