@@ -1,6 +1,7 @@
 package handlers
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -62,7 +63,11 @@ func (e *Execution) Again(at time.Time) {
 // FollowUp schedules another task, in the transaction that completes this one; it is applied only if the handler returns
 // nil. A task that Schedule would refuse fails this one. One with this task's own id schedules this task anew, as Schedule
 // does to a finished task: it runs again if the time is another. An edit that came while the handler ran wins over that.
+//
+// A follow-up without an Entity has this task's entity, and one without a TenantID has this task's tenant. So an erasure of either
+// removes the follow-up too.
 func (e *Execution) FollowUp(task store.Task) {
+	task.Entity, task.TenantID = cmp.Or(task.Entity, e.Entity), cmp.Or(task.TenantID, e.TenantID)
 	// Encoded here: a payload's methods are the handler's code, and what it points to may change later.
 	fixed, err := task.Fixed()
 	if err != nil {

@@ -86,6 +86,29 @@ func TestFollowUpIsFixed(t *testing.T) {
 	}
 }
 
+// Erasure and the tasks of an entity find a follow-up by these fields.
+func TestFollowUpInheritsEntityAndTenant(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		from           handlers.Execution
+		given          store.Task
+		entity, tenant string
+	}{
+		"neither is set":          {from: handlers.Execution{Entity: "visit:1", TenantID: "clinic"}, entity: "visit:1", tenant: "clinic"},
+		"both are set":            {handlers.Execution{Entity: "visit:1", TenantID: "clinic"}, store.Task{Entity: "mail:2", TenantID: "ward"}, "mail:2", "ward"},
+		"the entity alone is set": {handlers.Execution{Entity: "visit:1", TenantID: "clinic"}, store.Task{Entity: "mail:2"}, "mail:2", "clinic"},
+		"the tenant alone is set": {handlers.Execution{Entity: "visit:1", TenantID: "clinic"}, store.Task{TenantID: "ward"}, "visit:1", "ward"},
+		"the task has neither":    {},
+	} {
+		e := test.from
+		test.given.Payload = mail{}
+		e.FollowUp(test.given)
+		if got := e.Effects().FollowUps[0]; got.Entity != test.entity || got.TenantID != test.tenant {
+			t.Errorf("%s: entity %q and tenant %q, want %q and %q", name, got.Entity, got.TenantID, test.entity, test.tenant)
+		}
+	}
+}
+
 func TestFollowUpThatScheduleWouldRefuse(t *testing.T) {
 	t.Parallel()
 	for name, task := range map[string]store.Task{

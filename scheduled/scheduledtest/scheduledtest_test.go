@@ -314,3 +314,30 @@ func TestCodec(t *testing.T) {
 		return scheduledtest.NewSQL(t, tx, registry(t, inSQL), options...).RunDueAt(t.Context(), at)
 	})
 }
+
+// The mail that a handler hands over to a follow-up is personal data too: erasing the tenant removes it.
+func TestErasureOfATenantRemovesFollowUps(t *testing.T) {
+	t.Parallel()
+	tx := begin(t, storetest.Pool(t))
+	h := scheduledtest.New(t, tx, registry(t, handlers.Handle(func(_ context.Context, task *handlers.Task[reminder]) error {
+		task.FollowUp(store.Task{ID: "the mail", Payload: reminder{"mail"}, At: fivePM.Add(time.Hour)})
+		return nil
+	})))
+	visit := store.Task{Payload: reminder{"visit"}, At: fivePM, Entity: "visit:1", TenantID: "clinic"}
+	if _, err := tasks.Schedule(t.Context(), tx, visit); err != nil {
+		t.Fatal(err)
+	}
+	if ran := h.RunDueAt(t.Context(), fivePM); len(ran) != 1 || ran[0].Outcome != "COMPLETED" {
+		t.Fatalf("ran %+v", ran)
+	}
+	mail, err := tasks.Get(t.Context(), tx, "the mail")
+	if err != nil || mail.Entity == nil || *mail.Entity != "visit:1" || mail.TenantID == nil || *mail.TenantID != "clinic" {
+		t.Fatalf("the mail is %+v, %v", mail, err)
+	}
+	if _, err := tasks.EraseTenant(t.Context(), tx, "clinic"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tasks.Get(t.Context(), tx, "the mail"); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("after the erasure the mail is still there: %v", err)
+	}
+}
