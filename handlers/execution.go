@@ -54,9 +54,7 @@ func (e *Execution) IdempotencyKey() string { return fmt.Sprintf("%s:%d", e.ID, 
 // nil. An edit that came while the handler ran wins over it. The last call counts. A chain of tasks kept going by Again ends when
 // one of them expires, fails for good or is cancelled: what must go on for ever should not expire.
 func (e *Execution) Again(at time.Time) {
-	if micros := at.Truncate(time.Microsecond); !micros.Equal(at) { // Postgres would cut it, and the task start too early
-		at = micros.Add(time.Microsecond)
-	}
+	at = at.Truncate(time.Microsecond) // as Schedule does: the two then mean the same time
 	e.effects.Again = &at
 }
 

@@ -44,12 +44,12 @@ func TestEffects(t *testing.T) {
 	}
 }
 
-// Postgres keeps microseconds: a time between two is the later, so that nothing starts before it.
-func TestAgainIsRoundedUp(t *testing.T) {
+// Postgres keeps microseconds, and Schedule cuts the rest off: Again must mean the same time.
+func TestAgainIsCutToMicroseconds(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2030, 1, 1, 12, 0, 0, 0, time.FixedZone("", 3600))
 	for _, test := range []struct{ given, want time.Duration }{
-		{0, 0}, {1, time.Microsecond}, {999, time.Microsecond}, {time.Microsecond, time.Microsecond}, {time.Microsecond + 1, 2 * time.Microsecond},
+		{0, 0}, {1, 0}, {999, 0}, {time.Microsecond, time.Microsecond}, {time.Microsecond + 1, time.Microsecond},
 	} {
 		var e handlers.Execution
 		e.Again(at.Add(test.given))

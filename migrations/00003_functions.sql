@@ -26,6 +26,15 @@ CREATE FUNCTION tasktable.leave_change(former text) RETURNS text LANGUAGE sql
 COMMENT ON FUNCTION tasktable.leave_change(text) IS 'Puts back the mark that enter_change returned.';
 
 -- +goose StatementBegin
+CREATE FUNCTION tasktable.same_time(given timestamptz, stored timestamptz) RETURNS boolean LANGUAGE sql STABLE AS $$
+    SELECT CASE WHEN given IS NULL OR stored IS NULL THEN given IS NULL AND stored IS NULL
+        ELSE given BETWEEN stored - interval '1 microsecond' AND stored + interval '1 microsecond' END
+$$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION tasktable.same_time(timestamptz, timestamptz) IS
+    'Whether two times are one microsecond apart at most. Postgres stores microseconds. Some drivers cut the nanoseconds of a time off, and Postgres rounds the text that others send: one time of an application then becomes two.';
+
+-- +goose StatementBegin
 CREATE FUNCTION tasktable.schedule_outcome(status text, content_differs boolean, time_differs boolean, keep_finished boolean)
 RETURNS text LANGUAGE sql IMMUTABLE AS $$
     SELECT CASE
@@ -267,7 +276,7 @@ BEGIN
         RETURN result;
     END IF;
     result.revision := task.revision;
-    result.outcome := tasktable.schedule_outcome(task.status, false, task.scheduled_at <> reschedule.at, false);
+    result.outcome := tasktable.schedule_outcome(task.status, false, NOT tasktable.same_time(reschedule.at, task.scheduled_at), false);
     IF result.outcome IN ('unchanged', 'finished') THEN
         RETURN result;
     END IF;
@@ -347,6 +356,7 @@ DROP FUNCTION tasktable.schedule_many(jsonb, text, boolean, text);
 DROP FUNCTION tasktable.schedule(jsonb, timestamptz, text, int, text, interval, interval, int, text, text, text, text, boolean, text, text);
 DROP FUNCTION tasktable.new_task_id();
 DROP FUNCTION tasktable.schedule_outcome(text, boolean, boolean, boolean);
+DROP FUNCTION tasktable.same_time(timestamptz, timestamptz);
 DROP FUNCTION tasktable.leave_change(text);
 DROP FUNCTION tasktable.enter_change(text, text, boolean);
 DROP TYPE tasktable.verb_outcome;

@@ -414,7 +414,9 @@ BEGIN
             END IF;
             CONTINUE; -- another transaction was first: look again, or its upsert would swallow this one
         END IF;
-        task_time := coalesce(schedule.scheduled_at, task.scheduled_at);
+        -- A time that is the same but for its rounding does not move the task.
+        task_time := CASE WHEN schedule.scheduled_at IS NULL OR tasktable.same_time(schedule.scheduled_at, task.scheduled_at)
+            THEN task.scheduled_at ELSE schedule.scheduled_at END;
         -- IS DISTINCT FROM, field by field: a null where none may be must reach the UPDATE and fail there.
         differs := task.payload IS DISTINCT FROM schedule.payload
             OR task.priority IS DISTINCT FROM schedule.priority
@@ -433,7 +435,7 @@ BEGIN
                 OR task.catch_up IS DISTINCT FROM coalesce(schedule.catch_up, 'latest')
                 OR task.catch_up_paused IS DISTINCT FROM coalesce(schedule.catch_up_paused, 'none')
                 OR task.catch_up_limit IS DISTINCT FROM coalesce(schedule.catch_up_limit, 100)
-                OR task.ends_at IS DISTINCT FROM schedule.ends_at
+                OR NOT tasktable.same_time(schedule.ends_at, task.ends_at)
                 OR task.max_occurrences IS DISTINCT FROM schedule.max_occurrences));
         result.revision := task.revision;
         result.outcome := tasktable.schedule_outcome(task.status, differs, recurs OR task.scheduled_at <> task_time, schedule.if_finished = 'keep');
@@ -600,7 +602,7 @@ BEGIN
     END IF;
     result.revision := task.revision;
     result.outcome := tasktable.verb_outcome_of(apply_verb.verb, task.status, task.held);
-    IF apply_verb.verb = 'pause' AND task.status = 'PAUSED' AND task.paused_until IS DISTINCT FROM apply_verb.until THEN
+    IF apply_verb.verb = 'pause' AND task.status = 'PAUSED' AND NOT tasktable.same_time(apply_verb.until, task.paused_until) THEN
         result.outcome := 'paused'; -- already, but not until then
     END IF;
     IF apply_verb.verb = 'run_now' AND task.recurs THEN

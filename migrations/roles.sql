@@ -113,7 +113,7 @@ ALTER DEFAULT PRIVILEGES FOR ROLE "tasktable_owner" IN SCHEMA tasktable
 GRANT SELECT ON tasktable.scheduled_tasks, tasktable.scheduled_task_executions, tasktable.scheduled_task_changes,
     tasktable.pauses, tasktable.goose_db_version, tasktable.river_migration TO "tasktable_application";
 GRANT UPDATE (id) ON tasktable.scheduled_tasks TO "tasktable_application";
-GRANT EXECUTE ON FUNCTION tasktable.schedule_outcome, tasktable.services_of TO "tasktable_application";
+GRANT EXECUTE ON FUNCTION tasktable.same_time, tasktable.schedule_outcome, tasktable.services_of TO "tasktable_application";
 
 -- The verbs run as the owner: so the application needs no right to write, with which it could write what it likes. They run with
 -- a search_path of their own, or it could put functions and operators of its own in their way. Not among them are erase, since it

@@ -82,7 +82,6 @@ var badTasks = []struct {
 	{"a number that is long written out", func(t *store.Task) { t.Payload = store.JSON(`{"type":"TEST","n":[1e131071,1e131071]}`) }, "payload", "at most 256 KiB"},
 
 	{"year 10000", func(t *store.Task) { t.At = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC) }, "scheduled_at", "years 1 to 9999"},
-	{"year 10000 by rounding", func(t *store.Task) { t.At = time.Date(10000, 1, 1, 0, 0, 0, -1, time.UTC) }, "scheduled_at", "years 1 to 9999"},
 	{"year 10000 elsewhere", func(t *store.Task) { t.At = time.Date(9999, 12, 31, 23, 0, 0, 0, time.FixedZone("", -3600)) }, "scheduled_at", "years 1 to 9999"},
 	{"year 0", func(t *store.Task) { t.At = time.Date(0, 12, 31, 0, 0, 0, 0, time.UTC) }, "scheduled_at", "years 1 to 9999"},
 	{"the least time", func(t *store.Task) { t.At = time.Unix(math.MinInt64, 0) }, "scheduled_at", "years 1 to 9999"},

@@ -165,7 +165,7 @@ func TestListFilters(t *testing.T) {
 		"queue":      {store.Filter{Queue: "default"}, "CANCELLED FAILED PAUSED SKIPPED held PAUSED"},
 		"entity":     {store.Filter{Entity: "event:1", Status: store.StatusPaused}, "PAUSED held PAUSED"},
 		"tenant":     {store.Filter{TenantID: "acme", Limit: 2}, "CANCELLED FAILED"},
-		"from":       {store.Filter{From: far(0).Add(1)}, "COMPLETED EXECUTING EXPIRED QUEUED held CANCELLED held QUEUED"},
+		"from":       {store.Filter{From: far(0).Add(time.Microsecond)}, "COMPLETED EXECUTING EXPIRED QUEUED held CANCELLED held QUEUED"},
 		"to":         {store.Filter{To: far(5)}, "CANCELLED FAILED PAUSED SKIPPED held PAUSED"},
 		"from to":    {store.Filter{From: far(0), To: far(0)}, ""},
 		"no such":    {store.Filter{Type: "NO_SUCH"}, ""},

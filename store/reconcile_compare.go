@@ -43,7 +43,7 @@ FROM (
             coalesce({expected_execution_time}, interval '5 minutes') AS expected, coalesce({max_attempts}, 5) AS max_attempts
     ) AS n
     CROSS JOIN LATERAL (
-        SELECT t.scheduled_at IS DISTINCT FROM w.scheduled_at AS moved, concat_ws(', ',
+        SELECT NOT tasktable.same_time(w.scheduled_at, t.scheduled_at) AS moved, concat_ws(', ',
             CASE WHEN t.payload IS DISTINCT FROM n.payload THEN 'payload' END,
             CASE WHEN t.entity IS DISTINCT FROM n.entity THEN 'entity' END,
             CASE WHEN t.tenant_id IS DISTINCT FROM n.tenant_id THEN 'tenant_id' END,

@@ -116,7 +116,7 @@ func TestRecurringTasksAtTheirLimits(t *testing.T) {
 		t.Errorf("got %s", pretty(row))
 	}
 	task.Jitter, task.Retention, task.Recurrence.CatchUpLimit, task.Recurrence.MaxOccurrences = time.Microsecond, time.Microsecond, 1, 1
-	task.Recurrence.EndsAt = time.Time{}.Add(1) // as late as can be told from none
+	task.Recurrence.EndsAt = time.Time{}.Add(time.Microsecond) // as late as can be told from none
 	if got := b.schedule(task); got.Outcome != store.Rescheduled {
 		t.Errorf("the least: %+v", got)
 	}

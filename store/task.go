@@ -70,7 +70,8 @@ type Task struct {
 	ID string
 	// Payload is required: at most 256 KiB of JSON.
 	Payload Payload
-	// At is when the task is due, to the microsecond (rounded up); years 1 to 9999. Zero keeps the time of an existing task
+	// At is when the task is due; years 1 to 9999. Nanoseconds are cut off. Two times that are stored one microsecond apart, or
+	// less, are the same time: scheduling the task for the other one does not move it. Zero keeps the time of an existing task
 	// and means now for a new one.
 	At time.Time
 	// Expiration is how long after At an attempt may still start; 0: for ever, else 1 µs to 10 years.
@@ -313,12 +314,10 @@ func CheckQueue(name string) error {
 	return nil
 }
 
-// timeText rounds up to Postgres's microseconds: rounding to the nearest could make a task start before its time.
+// timeText cuts a time off to Postgres's microseconds, as pgx does when an application stores the time in a column of its own.
+// A task that is scheduled from that column again then has the same time.
 func timeText(field string, at time.Time) (string, error) {
-	at = at.UTC()
-	if micros := at.Truncate(time.Microsecond); !micros.Equal(at) {
-		at = micros.Add(time.Microsecond)
-	}
+	at = at.UTC().Truncate(time.Microsecond)
 	if at.Year() < 1 || at.Year() > 9999 {
 		return "", invalid(field, "must be in the years 1 to 9999", at)
 	}
