@@ -22,7 +22,8 @@ up to which each occurrence is due later. Whether an occurrence is skipped becau
 known before. Of an expression, @every counts from --from.
 
 An expression has 5 fields (minute, hour, day of month, month, day of week), or 6 with the seconds first; @daily and its
-like, and "@every 90s", do too. Where clocks change, one of fixed times fires once all the same, and one with a wildcard
+like, and "@every 90s", do too. Days may also be L (the last of the month), L-3, 15W (the nearest weekday), 5L (the last
+Friday) and FRI#2 (the second). Where clocks change, one of fixed times fires once all the same, and one with a wildcard
 in second, minute or hour at every real instant that matches.
 
 ` + momentHelp

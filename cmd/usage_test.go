@@ -99,7 +99,7 @@ func TestBadUsageNamesTheOptionAndTheRule(t *testing.T) {
 		{"next of nothing", nil, []string{"recurring", "next"}, []string{`"tasktable recurring next" needs the ID of a task, or --cron`}},
 		{"next of two", nil, []string{"recurring", "next", "a", "--cron=@daily"}, []string{`"tasktable recurring next" takes an ID or --cron, not both`}},
 		{"zone of a task", nil, []string{"recurring", "next", "a", "--cron-time-zone=UTC"}, []string{"--cron is missing: --cron-time-zone and --from are for an expression"}},
-		{"next of no expression", nil, []string{"recurring", "next", "--cron=0 24 * * *"}, []string{"cron hour must be within 0 to 23"}},
+		{"next of no expression", nil, []string{"recurring", "next", "--cron=0 24 * * *"}, []string{"cron: hour 24 is not in 0-23"}},
 		{"next in no zone", nil, []string{"recurring", "next", "--cron=@daily", "--cron-time-zone=Mars"}, []string{`time_zone must be an IANA zone`}},
 		{"nothing to pause", nil, []string{"queues", "pause"}, []string{`"tasktable queues pause" needs one SCOPE`}},
 		{"scope", nil, []string{"queues", "pause", "Mail"}, []string{"SCOPE must be the name of a queue, type: and the name of a type, or all", `got "Mail"`}},

@@ -21,7 +21,7 @@ func TestForkFailsWhatCannotBeRead(t *testing.T) {
 		"another":      {"CRON_TZ=x", "UTC", "must not name a zone"},
 		"never":        {"0 0 30 2 *", "UTC", "must be able to fire"},
 		"too often":    {"@every 1ms", "UTC", "@every must have a duration of whole seconds"},
-		"out of time":  {"61 * * * *", "UTC", "minute must be within 0 to 59"},
+		"out of time":  {"61 * * * *", "UTC", "minute 61 is not in 0-59"},
 		"blanks":       {"     ", "UTC", "must be 5 fields"},
 		"no such zone": {"@hourly", "Nowhere/Else", "time_zone must be an IANA zone"},
 		"local":        {"@hourly", "Local", "time_zone must be an IANA zone"},

@@ -12,7 +12,8 @@ import (
 
 type plan struct {
 	fields         [6]map[int]bool
-	dom, dow, wild bool // dom, dow: restricted
+	odd            [6][]string // members of the two fields of days that are no sets: 5L, FRI#2, L-1, 15W
+	dom, dow, wild bool        // dom, dow: restricted
 	step           int64
 	every, anchor  int64
 }
@@ -54,6 +55,7 @@ func planOf(expression string, anchor int64) plan {
 	least, most := [6]int{0, 0, 0, 1, 1, 0}, [6]int{59, 59, 23, 31, 12, 6}
 	for i, text := range texts {
 		var all, wild bool
+		p.odd[i], text = oddMembers(i, text)
 		p.fields[i], all, wild = readField(text, least[i], most[i])
 		switch {
 		case i < 3 && wild:
@@ -69,7 +71,7 @@ func planOf(expression string, anchor int64) plan {
 
 func readField(text string, least, most int) (set map[int]bool, all, wild bool) {
 	set = map[int]bool{}
-	for _, member := range strings.Split(text, ",") {
+	for _, member := range strings.FieldsFunc(text, func(r rune) bool { return r == ',' }) {
 		reach, step, stepped := strings.Cut(member, "/")
 		by := 1
 		if stepped {
@@ -90,6 +92,20 @@ func readField(text string, least, most int) (set map[int]bool, all, wild bool) 
 				wild = true // 0/15 is */15
 			}
 		}
+		if most == 6 && low == 7 {
+			low, high = 0, high%7
+		}
+		if most == 6 && high == 7 {
+			if (7-low)%by == 0 {
+				set[0] = true
+			}
+			high = 6
+		}
+		if low > high { // over the field's end
+			for value := low; value <= most+1+high-least; value += by {
+				set[least+(value-least)%(most-least+1)] = true
+			}
+		}
 		for value := low; value <= high; value += by {
 			set[value] = true
 		}
@@ -97,9 +113,61 @@ func readField(text string, least, most int) (set map[int]bool, all, wild bool) 
 	return set, all, wild
 }
 
+// oddMembers takes the members that are no sets out of a field of days.
+func oddMembers(field int, text string) (odd []string, rest string) {
+	if field != 3 && field != 5 {
+		return nil, text
+	}
+	var plain []string
+	for _, member := range strings.Split(strings.ToUpper(text), ",") {
+		if field == 3 && strings.ContainsAny(member, "LW") || strings.Contains(member, "#") || len(member) > 1 && strings.HasSuffix(member, "L") {
+			odd = append(odd, member)
+		} else {
+			plain = append(plain, member)
+		}
+	}
+	return odd, strings.Join(plain, ",")
+}
+
+// isOdd walks the month of a day to find the day that the member means.
+func isOdd(member string, day time.Time) bool {
+	var month []time.Time
+	for at := day.AddDate(0, 0, 1-day.Day()); at.Month() == day.Month(); at = at.AddDate(0, 0, 1) {
+		month = append(month, at)
+	}
+	if name, nth, ok := strings.Cut(member, "#"); ok {
+		return int(day.Weekday()) == number(name)%7 && (day.Day()+6)/7 == number(nth)
+	}
+	if name, ok := strings.CutSuffix(member, "L"); ok && name != "" {
+		return int(day.Weekday()) == number(name)%7 && day.Day()+7 > len(month)
+	}
+	text, nearest := strings.CutSuffix(member, "W")
+	index := len(month) - 1
+	if back, ok := strings.CutPrefix(text, "L"); !ok {
+		index = number(text) - 1
+	} else if back != "" {
+		index -= number(back[1:])
+	}
+	if index < 0 || index >= len(month) {
+		return false
+	}
+	if !nearest {
+		return day.Day() == index+1
+	}
+	for distance := 0; ; distance++ {
+		for _, candidate := range []int{index - distance, index + distance} {
+			if candidate >= 0 && candidate < len(month) && month[candidate].Weekday()%6 != 0 {
+				return day.Day() == candidate+1
+			}
+		}
+	}
+}
+
 func number(text string) int {
-	if value, ok := names[strings.ToUpper(text)]; ok {
-		return value
+	if len(text) >= 3 {
+		if value, ok := names[strings.ToUpper(text[:3])]; ok {
+			return value
+		}
 	}
 	value, err := strconv.Atoi(text)
 	if err != nil {
@@ -119,6 +187,12 @@ func (p plan) matches(wall int64) bool {
 		return false
 	}
 	inMonth, inWeek := p.fields[3][day.Day()], p.fields[5][int(day.Weekday())]
+	for _, member := range p.odd[3] {
+		inMonth = inMonth || isOdd(member, day)
+	}
+	for _, member := range p.odd[5] {
+		inWeek = inWeek || isOdd(member, day)
+	}
 	if p.dom && p.dow {
 		return inMonth || inWeek
 	}

@@ -11,13 +11,13 @@ import (
 func ExampleParse() {
 	_, err := recurrence.Parse("0 0 30 2 *", "")
 	fmt.Println(errors.Is(err, recurrence.ErrInvalid), err)
-	_, err = recurrence.Parse("0 9 * * 1-7", "")
+	_, err = recurrence.Parse("61 * * * *", "")
 	fmt.Println(err)
 	_, err = recurrence.Parse("0 9 * * *", "Local")
 	fmt.Println(err)
 	// Output:
 	// true invalid: cron must be able to fire: no such day of the month ever comes, got "0 0 30 2 *"
-	// invalid: cron day of week must be within 0 to 6 or SUN to SAT (end of range (7) above maximum (6): 1-7), got "1-7"
+	// invalid: cron: minute 61 is not in 0-59, in "61 * * * *"
 	// invalid: time_zone must be an IANA zone, such as Europe/Berlin, or empty for UTC, got "Local"
 }
 

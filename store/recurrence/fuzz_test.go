@@ -72,7 +72,7 @@ func asRobfig(t *testing.T, rule *Rule, expression string, after, next time.Time
 	const fields = cron.SecondOptional | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.Descriptor
 	schedule, err := cron.NewParser(fields).Parse(strings.Join(strings.Fields(expression), " "))
 	if err != nil {
-		t.Fatalf("robfig refuses it: %v", err)
+		return // it reads less than Parse does
 	}
 	schedule.(*cron.SpecSchedule).Location = rule.zone
 	if want := schedule.Next(after.In(rule.zone)); !want.IsZero() && !want.Equal(next) { // it gives up after five years

@@ -29,29 +29,17 @@ var descriptors = map[string]string{
 	"@hourly":   "0 * * * *",
 }
 
-var fieldRules = [6]struct{ name, values string }{
-	{"second", "0 to 59"},
-	{"minute", "0 to 59"},
-	{"hour", "0 to 23"},
-	{"day of month", "1 to 31"},
-	{"month", "1 to 12 or JAN to DEC"},
-	{"day of week", "0 to 6 or SUN to SAT"},
-}
-
 const timeFields = 3 // second, minute and hour come first
 
 var (
-	// memberSyntax is stricter than robfig/cron, which takes ",", "*-x" and "+5".
-	memberSyntax = regexp.MustCompile(`^(?:[*?]|(?:[0-9]{1,9}|[A-Za-z]{3})(?:-(?:[0-9]{1,9}|[A-Za-z]{3}))?)(?:/[0-9]{1,9})?$`)
-	wildSyntax   = regexp.MustCompile(`^(?:[*?]|0+/)`)
-	zoneSyntax   = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_+/-]{0,63}$`)
+	zoneSyntax = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_+/-]{0,63}$`)
 
 	robfig = cron.NewParser(cron.Second | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow)
 )
 
-// Parse checks an expression and a zone; see the package's comment for what they mean. The zone is an IANA name; "" is UTC.
+// Parse reads an expression and a zone. The package's comment says what they mean. The zone is an IANA name, and "" is UTC.
 // The expression is at most 1024 bytes and must be able to fire: 30 February is refused. The duration of @every is written
-// as time.ParseDuration takes it, in whole seconds, at least one. Any error wraps ErrInvalid; no text makes it panic.
+// as time.ParseDuration takes it, in whole seconds, at least one. Every error wraps ErrInvalid, and no text makes Parse panic.
 func Parse(expression, zone string) (*Rule, error) {
 	location, err := loadZone(zone)
 	if err != nil {
@@ -64,20 +52,28 @@ func Parse(expression, zone string) (*Rule, error) {
 	if fields[0] == "@every" {
 		return parseEvery(fields, location)
 	}
-	for i, field := range fields {
-		if err := checkField(i, field); err != nil {
-			return nil, err
+	rule := &Rule{fixed: true, zone: location}
+	var read [6]members
+	var texts [6]string
+	for i, text := range fields {
+		if read[i], err = fieldOf[i].read(text); err != nil {
+			return nil, invalidField(err, expression)
 		}
+		texts[i] = read[i].text()
+		rule.fixed = rule.fixed && (i >= timeFields || !read[i].wild)
 	}
-	spec, err := parseFields(fields)
-	if err != nil {
+	month, week := read[dayOfMonth], read[dayOfWeek]
+	if len(month.monthDays)+len(week.weekdays) > 0 {
+		rule.days = &days{month, week}
+		texts[dayOfMonth], texts[dayOfWeek] = "*", "*"
+	}
+	if rule.spec, err = parseFields(texts[:]); err != nil {
 		return nil, invalid("cron", form, expression)
 	}
-	// What fires at all fires in a leap year: no expression asks for a day of the month and a day of the week at once.
-	if spec.Next(time.Date(1999, time.December, 31, 23, 59, 59, 0, time.UTC)).Year() != 2000 {
+	if _, fires := rule.match(calendarStart); !fires {
 		return nil, invalid("cron", "must be able to fire: no such day of the month ever comes", expression)
 	}
-	return &Rule{spec: spec, fixed: !isWild(fields), zone: location}, nil
+	return rule, nil
 }
 
 // split gives "@every" and its duration, or the six fields.
@@ -92,14 +88,22 @@ func split(expression string) ([]string, error) {
 	if prefix := strings.ToUpper(fields[0]); strings.HasPrefix(prefix, "TZ=") || strings.HasPrefix(prefix, "CRON_TZ=") {
 		return nil, invalid("cron", "must not name a zone (TZ=, CRON_TZ=): use time_zone", expression)
 	}
+	if strings.HasPrefix(fields[0], "@") {
+		fields[0] = strings.ToLower(fields[0])
+	}
 	if fields[0] == "@every" {
 		return fields, nil
 	}
 	if meaning, ok := descriptors[fields[0]]; ok && len(fields) == 1 {
 		fields = strings.Fields(meaning)
 	}
-	missing := len(fieldRules) - len(fields)
-	if strings.HasPrefix(fields[0], "@") || missing < 0 || missing > 1 {
+	missing := len(fieldOf) - len(fields)
+	switch {
+	case fields[0] == "@reboot":
+		return nil, invalid("cron", form+"; @reboot names no time", expression)
+	case missing < 0 || missing == 0 && strings.HasPrefix(fields[dayOfWeek], "/"):
+		return nil, invalid("cron", form+"; a year or a command is no part of it", expression)
+	case strings.HasPrefix(fields[0], "@") || missing > 1:
 		return nil, invalid("cron", form, expression)
 	}
 	if missing == 1 {
@@ -118,22 +122,6 @@ func parseEvery(fields []string, location *time.Location) (*Rule, error) {
 		return nil, invalid("cron", rule, fields[1])
 	}
 	return &Rule{every: int64(period / time.Second), zone: location}, nil
-}
-
-// checkField looks at one field alone, so that the error can name it.
-func checkField(i int, field string) error {
-	rule := fieldRules[i]
-	for member := range strings.SplitSeq(field, ",") {
-		if !memberSyntax.MatchString(member) {
-			return invalid("cron", rule.name+" must be a list of *, a value or a range a-b, each with an optional /step", field)
-		}
-	}
-	alone := []string{"*", "*", "*", "*", "*", "*"}
-	alone[i] = field
-	if _, err := parseFields(alone); err != nil {
-		return invalid("cron", fmt.Sprintf("%s must be within %s (%v)", rule.name, rule.values, err), field)
-	}
-	return nil
 }
 
 // parseFields recovers, since robfig/cron has panicked on some texts.
@@ -155,18 +143,6 @@ func parseFields(fields []string) (spec *cron.SpecSchedule, err error) {
 	return spec, nil
 }
 
-// isWild tells a wildcard expression from a fixed-time one.
-func isWild(fields []string) bool {
-	for _, field := range fields[:timeFields] {
-		for member := range strings.SplitSeq(field, ",") {
-			if wildSyntax.MatchString(member) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
 // loadZone refuses, besides what is unknown, what some machines know but means something else on each, or counts leap seconds.
 func loadZone(zone string) (*time.Location, error) {
 	if zone == "" {
@@ -181,6 +157,11 @@ func loadZone(zone string) (*time.Location, error) {
 		}
 	}
 	return nil, invalid("time_zone", "must be an IANA zone, such as Europe/Berlin, or empty for UTC", zone)
+}
+
+// invalidField is an error about one field of an expression.
+func invalidField(reason error, expression string) error {
+	return fmt.Errorf("%w: cron: %w, in %.100q", ErrInvalid, reason, expression)
 }
 
 func invalid(field, rule, got string) error {

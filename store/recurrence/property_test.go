@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -22,14 +21,7 @@ var pools = [6][]string{
 }
 
 func randomExpression(random *rand.Rand) string {
-	fields := make([]string, len(pools))
-	for i, pool := range pools {
-		fields[i] = pool[random.IntN(len(pool))]
-	}
-	if fields[0] == "0" && random.IntN(2) == 0 {
-		fields = fields[1:]
-	}
-	return strings.Join(fields, " ")
+	return expressionFrom(random, pools)
 }
 
 // TestAgainstBruteForce: around every change of the clocks, Next, Between and Last say of random expressions what a walk

@@ -14,6 +14,7 @@ var (
 // Rule is a parsed expression in its zone. Parse makes it, and it does not change.
 type Rule struct {
 	spec  *cron.SpecSchedule // asked about wall times, written as if they were UTC
+	days  *days              // nil: spec knows the days, too
 	fixed bool               // a fixed-time expression; see the package's comment
 	zone  *time.Location
 

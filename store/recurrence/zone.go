@@ -30,27 +30,39 @@ func (r *Rule) nextWall(at int64) int64 {
 				from = now.shown // either the gap's first wall time or the first that is no repetition
 			}
 		}
-		wall := r.match(from)
+		wall, _ := r.match(from)
 		if fire := max(wall-now.offset, at); fire < now.end { // max: what was in the gap fires now
 			return fire
 		}
 		// On to the first wall time that may be shown from the span's end on, which may be an earlier one, come round again.
-		at = max(now.end, r.match(now.end-lookBack)-lookBack)
+		wall, _ = r.match(now.end - lookBack)
+		at = max(now.end, wall-lookBack)
 	}
 	return math.MaxInt64
 }
 
-// match is the first wall time, from this one on, that the expression's fields describe. There always is one: Parse made sure
-// that the expression fires in the year 2000, and the calendar repeats.
-func (r *Rule) match(from int64) int64 {
+// calendarStart begins a cycle of the calendar: after 400 years its days come again, on the same days of the week.
+var calendarStart = time.Date(2000, time.January, 1, 0, 0, 0, 0, time.UTC).Unix()
+
+const calendarYears = 400
+
+// match is the first wall time, from this one on, that the expression's fields describe. There is always one within a cycle
+// of the calendar if Parse took the expression; Parse itself asks whether there is.
+func (r *Rule) match(from int64) (wall int64, found bool) {
 	at := time.Unix(from-1, 0).UTC()
-	for {
-		if next := r.spec.Next(at); !next.IsZero() {
-			return next.Unix()
+	for end := at.AddDate(calendarYears, 0, 1); at.Before(end); {
+		next := r.spec.Next(at)
+		switch {
+		case next.IsZero():
+			// robfig/cron gives up at the end of the fifth year from now. A leap day may be eight years away.
+			at = time.Date(at.Year()+5, time.December, 31, 23, 59, 59, 0, time.UTC)
+		case r.days == nil || r.days.match(next):
+			return next.Unix(), true
+		default:
+			at = time.Date(next.Year(), next.Month(), next.Day(), 23, 59, 59, 0, time.UTC)
 		}
-		// It gives up at the end of the fifth year from now. A leap day may be eight away.
-		at = time.Date(at.Year()+5, time.December, 31, 23, 59, 59, 0, time.UTC)
 	}
+	return math.MaxInt64, false
 }
 
 // spanAt is the span that contains an instant. It goes forward from lookBack before, since of a span that the zone data do not
