@@ -103,7 +103,7 @@ func TestRightsOfTheApplicationAndTheAuditor(t *testing.T) {
 	same(t, "the application's rights", strings.Join(held(ctx, t, r, r.roles.Application), "\n"), strings.Join([]string{
 		"archive() EXECUTE", "cancel() EXECUTE", "delete() EXECUTE", "fork_occurrence() EXECUTE", "goose_db_version SELECT",
 		"pause() EXECUTE",
-		"pauses SELECT", "reschedule() EXECUTE", "resume() EXECUTE", "retry() EXECUTE", "river_migration SELECT", "run_now() EXECUTE",
+		"pauses SELECT", "reschedule() EXECUTE", "resume() EXECUTE", "retry() EXECUTE", "river_migration SELECT", "run_now() EXECUTE", "same_time() EXECUTE",
 		"schedule() EXECUTE", "schedule_many() EXECUTE", "schedule_outcome() EXECUTE", "schedule_recurring() EXECUTE",
 		"scheduled_task_changes SELECT", "scheduled_task_executions SELECT", "scheduled_tasks SELECT", "scheduled_tasks.id UPDATE",
 		"schema USAGE", "services_of() EXECUTE", "sync() EXECUTE",
