@@ -74,11 +74,22 @@ func (k *keeper) runOnce(ctx context.Context) {
 	if len(runs) == 0 {
 		return
 	}
+	k.endLapsed(runs)
 	if err := k.recheck(ctx, runs); err != nil {
 		k.worker.log.Warn("running tasks not rechecked", "tasks", len(runs), "error", err)
 	}
 	if err := k.renew(ctx, runs); err != nil {
 		k.worker.log.Warn("leases of waiting tasks not renewed", "error", err)
+	}
+}
+
+// endLapsed ends claims whose lease is over although their handlers still run: they ignore their contexts. Nobody else looks for
+// such claims while this node lives. An outcome that is being recorded comes first.
+func (k *keeper) endLapsed(runs []*run) {
+	for _, r := range runs {
+		if loss, over := r.lapsed(time.Now()); over {
+			r.batch.end(r, loss)
+		}
 	}
 }
 

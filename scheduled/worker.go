@@ -48,6 +48,7 @@ type worker struct {
 // run is a claim in this node's hands.
 type run struct {
 	hold
+	batch *batch
 	queue string
 	poke  chan struct{} // says that the row has changed: ask the gate now, whatever the time
 	since time.Time
@@ -58,9 +59,38 @@ type run struct {
 
 	ended atomic.Bool // it is being settled, or forgotten: nothing more may become of it
 
-	mu      sync.Mutex
-	lease   *leaseContext // nil while it waits
-	renewed time.Time     // when its lease was last made longer while it waited
+	mu        sync.Mutex
+	lease     *leaseContext       // nil while it waits
+	execution *handlers.Execution // of the attempt; nil while it waits
+	startedAt time.Time           // of the attempt, by the database's clock
+	renewed   time.Time           // when its lease was last made longer while it waited
+}
+
+// begins notes the attempt that has begun.
+func (r *run) begins(lease *leaseContext, e *handlers.Execution) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lease, r.execution, r.startedAt = lease, e, e.StartedAt
+}
+
+// restarts notes that the attempt begins later than its first gate said, because it waited for its transaction.
+func (r *run) restarts(e *handlers.Execution, at time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e.StartedAt, r.startedAt = at, at
+}
+
+// lapsed returns the loss of a claim whose lease has ended while its handler ran, and whether it has.
+func (r *run) lapsed(now time.Time) (loss settlement, over bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.lease == nil || !now.After(r.lease.leaseEnd().Add(lostAfter)) {
+		return settlement{}, false
+	}
+	loss = lost(r.hold, "its lease ended")
+	startedAt, scheduledAt := r.startedAt, r.execution.ScheduledAt
+	loss.Type, loss.ScheduledAt, loss.StartedAt = r.execution.Type, &scheduledAt, &startedAt
+	return loss, true
 }
 
 func (r *run) running() *leaseContext {
@@ -77,14 +107,14 @@ func (r *run) span() context.Context {
 	return context.Background()
 }
 
-func (w *worker) add(queue string, holds []hold) []*run {
-	runs := make([]*run, len(holds))
+func (b *batch) add(queue string, holds []hold) []*run {
+	w, runs := b.worker, make([]*run, len(holds))
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for i, h := range holds {
 		now := time.Now()
 		// Until it is due the claim's own lease does.
-		runs[i] = &run{hold: h, queue: queue, poke: make(chan struct{}, 1), since: now, renewed: now.Add(max(w.clock.until(h.Due), 0))}
+		runs[i] = &run{hold: h, batch: b, queue: queue, poke: make(chan struct{}, 1), since: now, renewed: now.Add(max(w.clock.until(h.Due), 0))}
 		w.runs[h.Fence] = runs[i]
 	}
 	return runs
@@ -105,7 +135,7 @@ func (w *worker) work(job riverJob, holds []hold) {
 	if variant := w.config.Handlers.Variant(job.kind); variant != nil && variant.Kind != handlers.KindPlain {
 		b.places = append(b.places, place{w.txSlots, ""})
 	}
-	runs := w.add(job.queue, holds)
+	runs := b.add(job.queue, holds)
 	b.pending.Add(len(runs))
 	b.serving.Go(func() { b.serve(runs) })
 	b.serving.Wait()
@@ -283,7 +313,9 @@ func (b *batch) end(r *run, s settlement) {
 			say = "task was edited or cancelled meanwhile; the outcome does not count"
 		case s.Outcome == outcomeFailed:
 			level = slog.LevelError
-		case s.Outcome == outcomeRetried || s.Outcome == outcomeExpired:
+		case s.Outcome == outcomeLost && state.Status == string(store.StatusFailed): // it was the last attempt
+			level = slog.LevelError
+		case s.Outcome == outcomeRetried || s.Outcome == outcomeExpired || s.Outcome == outcomeLost:
 			level = slog.LevelWarn
 		case s.Outcome == outcomeCompleted || s.Outcome == outcomeReleased:
 			level = slog.LevelDebug
@@ -296,7 +328,8 @@ func (b *batch) end(r *run, s settlement) {
 		if state.Settled {
 			b.tally.recorded(s.recorded(state))
 		}
-		if state.Settled && state.Current && (s.Outcome == outcomeExpired || state.Status == string(store.StatusFailed)) {
+		final := state.Status == string(store.StatusExpired) || state.Status == string(store.StatusFailed)
+		if state.Settled && state.Current && (final || s.Outcome == outcomeLost) {
 			b.tally.died(state.Status)
 			b.dead.tell(deadOf(s, state))
 		}
