@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -41,8 +43,11 @@ type worker struct {
 	stopping chan struct{}   // closed when nothing new may start any more
 	quiet    *quiet          // says whether nothing new may start for now
 
+	releasing sync.WaitGroup // jobs that are being released
+
 	mu   sync.Mutex
-	runs map[int64]*run
+	runs map[int64]*run // by fence
+	jobs map[int64]bool // River's jobs in hand
 }
 
 // run is a claim in this node's hands.
@@ -114,6 +119,7 @@ func (b *batch) add(queue string, holds []hold) []*run {
 	for i, h := range holds {
 		now := time.Now()
 		// Until it is due the claim's own lease does.
+		b.pending.Add(1)
 		runs[i] = &run{hold: h, batch: b, queue: queue, poke: make(chan struct{}, 1), since: now, renewed: now.Add(max(w.clock.until(h.Due), 0))}
 		w.runs[h.Fence] = runs[i]
 	}
@@ -126,30 +132,60 @@ func (w *worker) remove(r *run) {
 	w.mu.Unlock()
 }
 
-// work runs a batch; it returns when each of its tasks has been settled or released. Then it removes the River job, and only
-// then: the job is how the leader finds the tasks if this node dies. River would complete it too, but later, and until then its
-// tasks would count as in hand and keep others from being claimed.
+// take puts a River job in this node's hand. It reports false if the job is there already.
+func (w *worker) take(id int64) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.jobs[id] {
+		return false
+	}
+	w.jobs[id] = true
+	return true
+}
+
+// jobsInHand lists River's jobs in this node's hand.
+func (w *worker) jobsInHand() []int64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.AppendSeq(make([]int64, 0, len(w.jobs)), maps.Keys(w.jobs))
+}
+
+// work runs a batch. It returns when each of its tasks has been settled or released, and the River job removed.
 func (w *worker) work(job riverJob, holds []hold) {
+	if !w.take(job.id) {
+		return // its claims are being released: the answer to the fetch took too long
+	}
 	b := &batch{worker: w, tally: w.metrics.of(job.kind), places: []place{{w.slots, job.queue}}}
 	w.metrics.carried(len(holds))
 	if variant := w.config.Handlers.Variant(job.kind); variant != nil && variant.Kind != handlers.KindPlain {
 		b.places = append(b.places, place{w.txSlots, ""})
 	}
 	runs := b.add(job.queue, holds)
-	b.pending.Add(len(runs))
 	b.serving.Go(func() { b.serve(runs) })
 	b.serving.Wait()
+	b.finishJob(job.id)
+}
+
+// finishJob removes the River job when all outcomes of its tasks are recorded, and only then: the job is how the keeper and the leader find
+// the claims if this node dies.
+func (b *batch) finishJob(id int64) {
 	b.pending.Wait()
-	removed := &doneJob{id: job.id, removed: make(chan struct{})}
+	if b.unrecorded.Load() {
+		return // the node's life ends; the leader takes back what is left
+	}
+	removed := &doneJob{id: id, removed: make(chan struct{})}
 	select {
-	case w.doneJobs.in <- removed:
+	case b.doneJobs.in <- removed:
 		select {
 		case <-removed.removed:
-		case <-w.settling.Done():
+		case <-b.settling.Done():
 		}
-	case <-w.settling.Done(): // River completes it, and the leader removes it
+	case <-b.settling.Done():
 	}
-	w.freed()
+	b.mu.Lock()
+	delete(b.jobs, id)
+	b.mu.Unlock()
+	b.freed()
 }
 
 // doneJob is a River job whose tasks are all settled.
@@ -165,7 +201,7 @@ func (w *worker) removeJobs(ctx context.Context, done []*doneJob) {
 		ids[i] = job.id
 	}
 	if _, err := w.enginePool.Exec(ctx, w.statements.schema.SQL(deleteJobsSQL), ids); err != nil && ctx.Err() == nil {
-		w.log.Warn("finished River jobs not removed; the leader will do it", "jobs", len(ids), "error", err)
+		w.log.Warn("finished River jobs not removed; the keeper will do it", "jobs", len(ids), "error", err)
 	}
 	for _, job := range done {
 		close(job.removed)
@@ -183,6 +219,8 @@ type batch struct {
 
 	serving sync.WaitGroup
 	pending sync.WaitGroup // tasks not settled yet
+
+	unrecorded atomic.Bool // the node's life ended before an outcome was recorded
 }
 
 func (b *batch) serve(runs []*run) {
@@ -306,7 +344,8 @@ func (b *batch) end(r *run, s settlement) {
 		level, say := slog.LevelInfo, "task "+s.Outcome
 		switch {
 		case err != nil:
-			level, say = slog.LevelWarn, "outcome not recorded; the lease will end"
+			b.unrecorded.Store(true)
+			level, say = slog.LevelWarn, "outcome not recorded; the leader takes the task back"
 		case !state.Settled:
 			level, say = slog.LevelWarn, "claim was taken back meanwhile; the outcome does not count"
 		case !state.Current:
