@@ -44,14 +44,17 @@ func TestLeaseContext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
-		ctx := withLease(t.Context(), begin.Add(time.Minute))
+		ctx := withLease(t.Context(), begin.Add(time.Minute), begin.Add(time.Hour))
 		defer ctx.close()
 		if deadline, ok := ctx.Deadline(); !ok || !deadline.Equal(begin.Add(time.Minute)) {
 			t.Errorf("deadline %s, %t", deadline, ok)
 		}
 		time.Sleep(59 * time.Second)
-		ctx.extend(begin.Add(2 * time.Minute))
-		ctx.extend(begin.Add(time.Minute)) // never earlier
+		ctx.extend(begin.Add(2*time.Minute), begin.Add(2*time.Hour))
+		ctx.extend(begin.Add(time.Minute), begin) // never earlier
+		if end := ctx.leaseEnd(); !end.Equal(begin.Add(2 * time.Hour)) {
+			t.Errorf("the lease ends at %s", end)
+		}
 		time.Sleep(60 * time.Second)
 		if ctx.Err() != nil || causeOf(ctx) != nil {
 			t.Errorf("ended after %s: %v", time.Since(begin), context.Cause(ctx))
@@ -63,7 +66,7 @@ func TestLeaseContext(t *testing.T) {
 		if took := time.Since(begin); took != 2*time.Minute || !errors.Is(causeOf(ctx), handlers.ErrDeadline) {
 			t.Errorf("ended after %s: %v", took, context.Cause(ctx))
 		}
-		ctx.extend(time.Now().Add(time.Hour)) // too late: what has ended stays so
+		ctx.extend(time.Now().Add(time.Hour), time.Now().Add(time.Hour)) // too late: what has ended stays so
 		if ctx.Err() == nil {
 			t.Error("a context that had ended goes on")
 		}
@@ -74,10 +77,10 @@ func TestLeaseContextEndsForOtherReasons(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		parent, end := context.WithCancelCause(context.Background())
-		interrupted := withLease(parent, time.Now().Add(time.Hour))
-		cancelled := withLease(parent, time.Now().Add(time.Hour))
-		closed := withLease(parent, time.Now().Add(time.Second))
-		past := withLease(parent, time.Now().Add(-time.Second))
+		interrupted := withLease(parent, time.Now().Add(time.Hour), time.Now().Add(time.Hour))
+		cancelled := withLease(parent, time.Now().Add(time.Hour), time.Now().Add(time.Hour))
+		closed := withLease(parent, time.Now().Add(time.Second), time.Now().Add(time.Second))
+		past := withLease(parent, time.Now().Add(-time.Second), time.Now().Add(-time.Second))
 		<-past.Done()
 		if !errors.Is(causeOf(past), handlers.ErrDeadline) {
 			t.Errorf("a lease that is over: %v", causeOf(past))
@@ -103,12 +106,12 @@ func TestLeaseContextEndsForOtherReasons(t *testing.T) {
 func TestLeaseContextIsExtendedInTheNick(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		ctx := withLease(t.Context(), time.Now().Add(time.Second))
+		ctx := withLease(t.Context(), time.Now().Add(time.Second), time.Now().Add(time.Hour))
 		defer ctx.close()
 		for range 100 {
 			deadline, _ := ctx.Deadline()
 			time.Sleep(time.Until(deadline) - time.Nanosecond)
-			ctx.extend(time.Now().Add(time.Second))
+			ctx.extend(time.Now().Add(time.Second), time.Now().Add(time.Hour))
 		}
 		ctx.lapse() // as a late timer would
 		if ctx.Err() != nil {

@@ -186,27 +186,34 @@ func TestStoppedNodeSaysGoodbye(t *testing.T) {
 	}
 }
 
-// TestFetchedButNeverWorkedJobDoesNotStay has River's answer to a fetch lost on its way: the job runs by River's account, and
-// nobody has it.
-func TestFetchedButNeverWorkedJobDoesNotStay(t *testing.T) {
+// TestFetchedButNeverWorkedJobIsReleased has River's answer to a fetch lost on its way: the job runs by River's account, and nobody has
+// it. The claim goes back within seconds, however long its lease, and no attempt is used, because the task has not begun.
+func TestFetchedButNeverWorkedJobIsReleased(t *testing.T) {
 	f := newField(t)
 	v := newVisitor()
-	startNode(t, f.nodePool(), func(c *Config) { c.StartAllowance, c.Queues = time.Second, map[string]int{"default": 1} }, handlers.Handle(v.handle))
-	// One runs, one waits in the node, for as long as the test likes; the third is claimed once there is room.
-	for i := range 2 {
-		schedule(t, f.pool, store.Task{Payload: job{fmt.Sprint(i)}, ExpectedExecutionTime: time.Minute})
-	}
+	startNode(t, f.nodePool(), nil, handlers.Handle(v.handle))
+	runs := schedule(t, f.pool, store.Task{Payload: job{"runs"}, ExpectedExecutionTime: time.Minute})
 	receive(t, v.began, 10*time.Second, "a task runs")
 	number, _ := f.leading()
 	// As the fetch would have left it: a job of this node's, which it never heard of.
-	stray := schedule(t, f.pool, store.Task{Payload: job{"stray"}, At: time.Now().Add(time.Hour), ExpectedExecutionTime: time.Second})
-	f.exec(`UPDATE tasktable.scheduled_tasks SET status = 'EXECUTING', attempt = 1, fence = 1000000, held_until = now() + interval '2 seconds',
+	stray := schedule(t, f.pool, store.Task{Payload: job{"stray"}, At: time.Now().Add(time.Hour), MaxAttempts: 1})
+	f.exec(`UPDATE tasktable.scheduled_tasks SET status = 'EXECUTING', attempt = 1, fence = 1000000, held_until = now() + interval '3 hours',
 		next_attempt_at = NULL WHERE id = $1`, stray.ID)
 	f.exec(`INSERT INTO tasktable.river_job (args, metadata, kind, queue, state, max_attempts, attempt, attempted_at, attempted_by, priority)
 		SELECT jsonb_build_object('tasks', $2::text), '{"tasks": 1}', 'JOB', 'default', 'running', 1, 1, now(), ARRAY[$1::text], 3`,
 		clientID(number), pack([]hold{{ID: stray.ID, Fence: 1000000, Revision: stray.Revision, Attempt: 1, Due: time.Now()}}))
-	f.until(10*time.Second, "the stray claim is ended", `SELECT count(*) = 1 FROM tasktable.scheduled_task_executions WHERE fence = 1000000`)
+	f.until(25*time.Second, "the stray claim is released", `SELECT count(*) = 1 FROM tasktable.scheduled_task_executions WHERE fence = 1000000`)
+	if again := receive(t, v.began, 10*time.Second, "the task runs"); again.ID != stray.ID || again.Attempt != 1 {
+		t.Errorf("task %s runs as attempt %d", again.ID, again.Attempt)
+	}
 	close(v.let)
-	await(t, f.pool, stray.ID, 20*time.Second, store.StatusCompleted)
-	f.until(20*time.Second, "no River job takes room for ever", `SELECT count(*) = 0 FROM tasktable.river_job WHERE state IN ('available', 'running')`)
+	await(t, f.pool, stray.ID, 10*time.Second, store.StatusCompleted)
+	if got := fmt.Sprint(outcomes(t, f.pool, stray.ID)); got != "[COMPLETED RELEASED]" { // by their fences
+		t.Errorf("history %s", got)
+	}
+	await(t, f.pool, runs.ID, 10*time.Second, store.StatusCompleted)
+	if got := fmt.Sprint(outcomes(t, f.pool, runs.ID)); got != "[COMPLETED]" { // it was in hand all the time
+		t.Errorf("history %s of the task that ran", got)
+	}
+	f.until(20*time.Second, "no River job takes room for ever", `SELECT count(*) = 0 FROM tasktable.river_job`)
 }

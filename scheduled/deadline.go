@@ -8,7 +8,11 @@ import (
 	"github.com/tasktable/tasktable/handlers"
 )
 
-// leaseContext is a context whose deadline can be moved later: the handler's, which ends with the lease. The standard
+// lostAfter is how long after the end of its lease the node ends a claim as lost. An outcome that a handler reports in the meantime
+// is recorded first.
+const lostAfter = time.Second
+
+// leaseContext is a handler's context. Its deadline can be moved later, because the handler may extend its lease. The standard
 // library's deadlines are fixed when made.
 type leaseContext struct {
 	context.Context
@@ -16,17 +20,18 @@ type leaseContext struct {
 
 	mu       sync.Mutex
 	deadline time.Time
+	lease    time.Time // the end of the lease, by this process's clock; no later than the database has it
 	timer    *time.Timer
 }
 
-func withLease(parent context.Context, deadline time.Time) *leaseContext {
+func withLease(parent context.Context, deadline, leaseEnd time.Time) *leaseContext {
 	ctx, end := context.WithCancelCause(parent)
-	lease := &leaseContext{Context: ctx, end: end, deadline: deadline}
+	lease := &leaseContext{Context: ctx, end: end, deadline: deadline, lease: leaseEnd}
 	lease.timer = time.AfterFunc(time.Until(deadline), lease.lapse)
 	return lease
 }
 
-// Deadline is the lease's end as it stands now; it may move later.
+// Deadline is when the context ends, as it stands now. It may move later.
 func (l *leaseContext) Deadline() (time.Time, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -45,14 +50,24 @@ func (l *leaseContext) lapse() {
 	}
 }
 
-// extend moves the deadline later, never earlier.
-func (l *leaseContext) extend(deadline time.Time) {
+// extend moves the deadline and the end of the lease later, never earlier.
+func (l *leaseContext) extend(deadline, leaseEnd time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if leaseEnd.After(l.lease) {
+		l.lease = leaseEnd
+	}
 	if deadline.After(l.deadline) {
 		l.deadline = deadline
 		l.timer.Reset(time.Until(deadline))
 	}
+}
+
+// leaseEnd is when the lease ends, as it stands now.
+func (l *leaseContext) leaseEnd() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lease
 }
 
 // close frees the timer and ends the context.

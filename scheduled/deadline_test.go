@@ -1,9 +1,11 @@
 package scheduled
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -92,6 +94,56 @@ func TestLeaseLapses(t *testing.T) {
 	s.is("a", store.StatusCompleted, outcomeLost, outcomeCompleted)
 	s.is("last", store.StatusFailed, outcomeLost)
 	s.idle("a", "last")
+}
+
+// A node ends a claim in its hand whose lease is over, though its handler goes on, and though nobody leads. The line of the history
+// says when the attempt began, and on which node.
+func TestNodeEndsLapsedClaims(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	var mu sync.Mutex
+	var dead []Dead
+	tr := s.prepare(func(c *Config) {
+		brief(c)
+		c.OnDead = func(_ context.Context, one Dead) {
+			mu.Lock()
+			defer mu.Unlock()
+			dead = append(dead, one)
+		}
+	}, handlers.Handle(s.handleDeaf))
+	s.nobodyLeads()
+	for _, id := range []string{"again", "last"} {
+		s.schedule(id, func(task *store.Task) {
+			task.ExpectedExecutionTime = 500 * time.Millisecond
+			if id == "last" {
+				task.MaxAttempts = 1
+			}
+		})
+		tr.oneBatch("default", 1)
+	}
+	s.exec(`UPDATE tasktable.scheduled_tasks SET held_until = clock_timestamp()`) // the node makes it as long as its own settings say
+	tr.run()
+	again, last := s.begins("again"), s.begins("last")
+	s.is("again", store.StatusQueued, outcomeLost)
+	if row := s.is("last", store.StatusFailed, outcomeLost); deref(row.Message) != "its lease ended" {
+		t.Errorf("message %q", deref(row.Message))
+	}
+	if n := s.count(`SELECT count(*) FROM tasktable.scheduled_task_executions
+		WHERE outcome = 'LOST' AND node = $1 AND started_at IS NOT NULL AND type = 'JOB' AND error = 'its lease ended'`, tr.session.number); n != 2 {
+		t.Errorf("%d lines of lost claims name their node and their start, want 2", n)
+	}
+	again.end <- nil // too late: it does not count
+	last.end <- nil
+	eventually(t, 10*time.Second, "their River jobs are removed", func() bool {
+		return s.count(`SELECT count(*) FROM tasktable.river_job`) == 0
+	})
+	s.is("again", store.StatusQueued, outcomeLost)
+	s.is("last", store.StatusFailed, outcomeLost)
+	mu.Lock()
+	defer mu.Unlock()
+	if len(dead) != 2 || dead[0].Outcome != outcomeLost || dead[1].Outcome != outcomeLost {
+		t.Errorf("told of %+v", dead)
+	}
 }
 
 func TestExtendKeepsTheLease(t *testing.T) {

@@ -110,14 +110,14 @@ func TestNodeWithAMutePoolIsNotReady(t *testing.T) {
 	f.ready(node, 10*time.Second)
 	w.cut()
 	begin := time.Now()
-	f.failing(node, writableEvery+poolPatience+2*time.Second, CheckDatabase)
+	f.failing(node, writableEvery+answerLimit+2*time.Second, CheckDatabase)
 	t.Logf("not ready %s after the pool was cut off", time.Since(begin))
 	if ready := node.Ready(); !ready.Checks[0].OK || !ready.Checks[1].OK {
 		t.Errorf("%+v", ready)
 	}
 	begin = time.Now()
 	w.mend()
-	f.ready(node, poolPatience+poolAgain+5*time.Second)
+	f.ready(node, answerLimit+poolAgain+5*time.Second)
 	t.Logf("ready %s after it was mended", time.Since(begin))
 }
 

@@ -41,20 +41,29 @@ func (k *keeper) run(ctx context.Context) {
 const (
 	// writableEvery is how often the pool is asked whether it still leads to a server that takes writes, and so whether it is answered.
 	writableEvery = 10 * time.Second
-	// poolPatience is how long the answer may take; then it counts as none, and is asked for again after poolAgain.
-	poolPatience = 5 * time.Second
-	poolAgain    = 2 * time.Second
+	// answerLimit is how long an answer of the engine's pool may take. Then it counts as none.
+	answerLimit = 5 * time.Second
+	// poolAgain is when the pool is asked again after that.
+	poolAgain = 2 * time.Second
 )
 
-// askPool has the engine's pool connect anew if it leads to a standby. The session sees that for itself; but the two may go different
-// ways, past a proxy or not, and River, which could fetch nothing over such connections, keeps them. It returns when to ask again.
+// askPool asks over the engine's pool what River runs on this node, and has claims released that the node never got. The pool connects anew
+// if it leads to a standby. The session sees that for itself; but the two may go different ways, past a proxy or not, and River, which
+// could fetch nothing over such connections, keeps them. It returns when to ask again.
 func (k *keeper) askPool(ctx context.Context) (again time.Duration) {
-	asking, cancel := context.WithTimeout(ctx, poolPatience)
+	asking, cancel := context.WithTimeout(ctx, answerLimit)
 	defer cancel()
-	err := k.worker.enginePool.AcquireFunc(asking, func(conn *pgxpool.Conn) error { return refuseReadOnly(asking, conn.Conn()) })
+	var strays []strayJob
+	err := k.worker.enginePool.AcquireFunc(asking, func(conn *pgxpool.Conn) (err error) {
+		strays, err = k.worker.statements.lookAtPool(asking, conn.Conn(), k.worker.settler.node, k.worker.jobsInHand())
+		return err
+	})
 	switch {
 	case err == nil:
 		k.vitals.answers(true)
+		for _, stray := range strays {
+			k.worker.releasing.Go(func() { k.worker.release(stray) })
+		}
 		return writableEvery
 	case ctx.Err() != nil:
 		return writableEvery
@@ -74,11 +83,22 @@ func (k *keeper) runOnce(ctx context.Context) {
 	if len(runs) == 0 {
 		return
 	}
+	k.endLapsed(runs)
 	if err := k.recheck(ctx, runs); err != nil {
 		k.worker.log.Warn("running tasks not rechecked", "tasks", len(runs), "error", err)
 	}
 	if err := k.renew(ctx, runs); err != nil {
 		k.worker.log.Warn("leases of waiting tasks not renewed", "error", err)
+	}
+}
+
+// endLapsed ends claims whose lease is over although their handlers still run: they ignore their contexts. Nobody else looks for
+// such claims while this node lives. An outcome that is being recorded comes first.
+func (k *keeper) endLapsed(runs []*run) {
+	for _, r := range runs {
+		if loss, over := r.lapsed(time.Now()); over {
+			r.batch.end(r, loss)
+		}
 	}
 }
 

@@ -95,7 +95,7 @@ func (l *life) prepare(ctx context.Context, clock *clock) (err error) {
 	l.worker = &worker{
 		config: l.config, statements: l.statements, enginePool: l.pool, settler: l.settler, metrics: l.metrics, clock: clock, averages: &averages{},
 		gates: newGroup(gateMost, (*gateAsk).weight), doneJobs: newGroup[*doneJob](1000, nil), alive: l.session.alive, freed: func() { tell(l.freed) }, log: l.log,
-		slots: newSlots(working, l.config.ShareSlots), stopping: make(chan struct{}), quiet: l.quiet, runs: map[int64]*run{},
+		slots: newSlots(working, l.config.ShareSlots), stopping: make(chan struct{}), quiet: l.quiet, runs: map[int64]*run{}, jobs: map[int64]bool{},
 		txSlots: newSlots(map[string]int{"": max(1, int(l.config.Pool.Config().MaxConns)-2)}, false),
 	}
 	l.worker.tracing = newTracing(l.config.Tracer, l.session.number)
@@ -228,6 +228,7 @@ func (l *life) run(ctx context.Context) error {
 	}
 	endSession(nil)
 	services.Wait()
+	l.worker.releasing.Wait()
 	l.session.close(detached)
 	if riverStopped {
 		l.pool.Close()

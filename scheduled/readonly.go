@@ -14,10 +14,17 @@ import (
 // (target_session_attrs=read-write) or one that moves.
 var errReadOnly = errors.New("the database is read-only, as a standby is")
 
+const readOnlySQL = `SELECT current_setting('transaction_read_only') = 'on'`
+
 // refuseReadOnly is for new connections of the engine's pool.
 func refuseReadOnly(ctx context.Context, conn *pgx.Conn) error {
+	return refused(conn.QueryRow(ctx, readOnlySQL))
+}
+
+// refused returns errReadOnly if readOnlySQL was answered by a standby.
+func refused(answer pgx.Row) error {
 	var readOnly bool
-	if err := conn.QueryRow(ctx, "SELECT current_setting('transaction_read_only') = 'on'").Scan(&readOnly); err != nil {
+	if err := answer.Scan(&readOnly); err != nil {
 		return fmt.Errorf("ask whether the database is read-only: %w", err)
 	}
 	if readOnly {

@@ -156,7 +156,7 @@ func (s *settler) recover(ctx context.Context, batch []*settling, err error) {
 		one.ScheduledAt, one.Effects = nil, handlers.Effects{}
 		s.again(ctx, one) // not enqueue: this goroutine is the one that empties the channel
 	case len(batch) == 1 && isDataError(err):
-		batch[0].done(settled{Fence: batch[0].Fence}, err) // its lease will lapse, and the leader takes it back
+		s.failBroken(ctx, batch[0], err)
 	default:
 		s.log.Warn("settling failed; trying again", "tasks", len(batch), "error", err)
 		if isReadOnly(err) {
@@ -168,9 +168,29 @@ func (s *settler) recover(ctx context.Context, batch []*settling, err error) {
 	}
 }
 
+// failBroken fails a task whose row takes no line of history either. If the database refuses even that, as an application's trigger may,
+// it tries again for as long as the node lives: nobody else would end the claim.
+func (s *settler) failBroken(ctx context.Context, one *settling, cause error) {
+	why := scrub("the outcome could not be recorded: " + cause.Error())
+	tag, err := s.pool.Exec(ctx, s.statements.schema.SQL(releaseBrokenSQL), one.ID, one.Fence, why)
+	if err != nil {
+		s.log.Error("task cannot be failed either; trying again", "task", one.ID, "revision", one.Revision, "attempt", one.Attempt, "error", err)
+		s.again(ctx, one)
+		return
+	}
+	failed := tag.RowsAffected() == 1
+	one.done(settled{Fence: one.Fence, Settled: failed, Current: failed, Status: string(store.StatusFailed), Type: one.Type}, nil)
+}
+
+// degradedMost is the longest pause between tries to record that a task failed whose outcome the database refused.
+const degradedMost = 30 * time.Second
+
 // again enqueues an outcome once more after a while, longer each time.
 func (s *settler) again(ctx context.Context, one *settling) {
-	delay := min(20*time.Millisecond<<min(one.tries, 6), time.Second)
+	delay := min(20*time.Millisecond<<min(one.tries, 20), time.Second)
+	if one.degraded {
+		delay = min(20*time.Millisecond<<min(one.tries, 20), degradedMost)
+	}
 	one.tries++
 	s.wg.Go(func() {
 		select {

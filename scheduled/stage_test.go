@@ -59,6 +59,19 @@ func (s *stage) node(change func(*Config), parts ...handlers.Part) (stop func())
 	return stop
 }
 
+// nobodyLeads keeps the leader's lock from all nodes until the test ends.
+func (s *stage) nobodyLeads() {
+	s.t.Helper()
+	conn, err := s.pool.Acquire(s.t.Context())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = conn.Conn().Close(context.Background()); conn.Release() })
+	if _, err := conn.Exec(s.t.Context(), "SELECT pg_advisory_lock($1, 0)", lockClass("tasktable", "leader")); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
 // end lets go of all runs.
 func (s *stage) end() {
 	s.mu.Lock()

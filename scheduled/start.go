@@ -179,7 +179,7 @@ func (b *batch) serveOne(r *run, answer gateRow, gateAt time.Time, rest []*run, 
 		b.end(r, released(r.hold, "this node has no handler for type "+answer.Type))
 		return served
 	}
-	lease, ok := b.leaseFor(r, answer, gateAt)
+	deadline, leaseEnd, ok := b.leaseFor(r, answer, gateAt)
 	if !ok || !b.alive() {
 		b.end(r, released(r.hold, "the node lost touch with the database"))
 		return served
@@ -187,7 +187,7 @@ func (b *batch) serveOne(r *run, answer gateRow, gateAt time.Time, rest []*run, 
 	if time.Since(gateAt) > gateValid { // extending the lease took long
 		return stale
 	}
-	running := b.begin(r, variant, answer.execution(r.hold), gateAt, lease)
+	running := b.begin(r, variant, answer.execution(r.hold), gateAt, deadline, leaseEnd)
 	if len(rest) == 0 {
 		b.finish(running, <-running.done)
 		return served
@@ -204,9 +204,9 @@ func (b *batch) serveOne(r *run, answer gateRow, gateAt time.Time, rest []*run, 
 	}
 }
 
-// leaseFor is the end of the attempt's lease: at least the expected execution time from now. A lease that is shorter, because
+// leaseFor makes the attempt's context: at least the expected execution time from now. A lease that is shorter, because
 // the task waited long, is extended; if its row is locked by an application, the attempt makes do with what is left.
-func (b *batch) leaseFor(r *run, answer gateRow, gateAt time.Time) (end time.Time, ok bool) {
+func (b *batch) leaseFor(r *run, answer gateRow, gateAt time.Time) (deadline, leaseEnd time.Time, ok bool) {
 	lease := time.Duration(answer.Lease * float64(time.Second))
 	expected := time.Duration(answer.Expected * float64(time.Second))
 	if lease < expected+margin(expected) {
@@ -217,7 +217,7 @@ func (b *batch) leaseFor(r *run, answer gateRow, gateAt time.Time) (end time.Tim
 			lease, gateAt = longer, time.Now()
 		}
 	}
-	return gateAt.Add(lease - margin(lease)), lease > 0
+	return gateAt.Add(lease - margin(lease)), gateAt.Add(lease), lease > 0
 }
 
 // margin is how long before the lease's end a handler's context ends, so that an obedient handler's outcome is settled before
@@ -234,11 +234,9 @@ type running struct {
 }
 
 // begin runs the handler on a goroutine of its own.
-func (b *batch) begin(r *run, variant *handlers.Variant, e *handlers.Execution, gateAt, leaseEnd time.Time) *running {
-	ctx := withLease(b.tracing.begin(b.handlers, e), leaseEnd)
-	r.mu.Lock()
-	r.lease = ctx
-	r.mu.Unlock()
+func (b *batch) begin(r *run, variant *handlers.Variant, e *handlers.Execution, gateAt, deadline, leaseEnd time.Time) *running {
+	ctx := withLease(b.tracing.begin(b.handlers, e), deadline, leaseEnd)
+	r.begins(ctx, e)
 	e.WithExtend(func(_ context.Context, d time.Duration) error { return b.extendRunning(ctx, r, d) })
 	b.log.DebugContext(ctx, "task starts", "task", e.ID, "type", e.Type, "revision", e.Revision, "attempt", e.Attempt)
 	started := &running{run: r, execution: e, ctx: ctx, began: time.Now(), done: make(chan attempted, 1)}
@@ -342,6 +340,7 @@ func (b *batch) extendRunning(ctx *leaseContext, r *run, d time.Duration) error 
 
 // extendLease makes the lease last at least d from now; nil: as long as the task is expected to run.
 func (b *batch) extendLease(ctx *leaseContext, r *run, d *time.Duration) error {
+	asked := time.Now()
 	extended, err := b.statements.extend(b.settling, b.enginePool, []hold{r.hold}, b.config.StartAllowance, d)
 	if err != nil {
 		return err
@@ -350,6 +349,6 @@ func (b *batch) extendLease(ctx *leaseContext, r *run, d *time.Duration) error {
 	if !done {
 		return fmt.Errorf("extend task %s: %w, or its row is locked", r.ID, handlers.ErrLeaseLost)
 	}
-	ctx.extend(time.Now().Add(lease - margin(lease)))
+	ctx.extend(asked.Add(lease-margin(lease)), asked.Add(lease))
 	return nil
 }

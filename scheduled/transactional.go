@@ -79,7 +79,7 @@ func (b *batch) gateAgain(ctx context.Context, tx querier, r *run, e *handlers.E
 		if answer.Verdict != verdictGo {
 			return &answer
 		}
-		e.StartedAt = answer.Now
+		r.restarts(e, answer.Now)
 		if why := b.halted(); why != "" { // meanwhile
 			return &gateRow{Verdict: verdictHalted, Payload: why}
 		}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -41,13 +43,17 @@ type worker struct {
 	stopping chan struct{}   // closed when nothing new may start any more
 	quiet    *quiet          // says whether nothing new may start for now
 
+	releasing sync.WaitGroup // jobs that are being released
+
 	mu   sync.Mutex
-	runs map[int64]*run
+	runs map[int64]*run // by fence
+	jobs map[int64]bool // River's jobs in hand
 }
 
 // run is a claim in this node's hands.
 type run struct {
 	hold
+	batch *batch
 	queue string
 	poke  chan struct{} // says that the row has changed: ask the gate now, whatever the time
 	since time.Time
@@ -58,9 +64,38 @@ type run struct {
 
 	ended atomic.Bool // it is being settled, or forgotten: nothing more may become of it
 
-	mu      sync.Mutex
-	lease   *leaseContext // nil while it waits
-	renewed time.Time     // when its lease was last made longer while it waited
+	mu        sync.Mutex
+	lease     *leaseContext       // nil while it waits
+	execution *handlers.Execution // of the attempt; nil while it waits
+	startedAt time.Time           // of the attempt, by the database's clock
+	renewed   time.Time           // when its lease was last made longer while it waited
+}
+
+// begins notes the attempt that has begun.
+func (r *run) begins(lease *leaseContext, e *handlers.Execution) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lease, r.execution, r.startedAt = lease, e, e.StartedAt
+}
+
+// restarts notes that the attempt begins later than its first gate said, because it waited for its transaction.
+func (r *run) restarts(e *handlers.Execution, at time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e.StartedAt, r.startedAt = at, at
+}
+
+// lapsed returns the loss of a claim whose lease has ended while its handler ran, and whether it has.
+func (r *run) lapsed(now time.Time) (loss settlement, over bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.lease == nil || !now.After(r.lease.leaseEnd().Add(lostAfter)) {
+		return settlement{}, false
+	}
+	loss = lost(r.hold, "its lease ended")
+	startedAt, scheduledAt := r.startedAt, r.execution.ScheduledAt
+	loss.Type, loss.ScheduledAt, loss.StartedAt = r.execution.Type, &scheduledAt, &startedAt
+	return loss, true
 }
 
 func (r *run) running() *leaseContext {
@@ -77,14 +112,15 @@ func (r *run) span() context.Context {
 	return context.Background()
 }
 
-func (w *worker) add(queue string, holds []hold) []*run {
-	runs := make([]*run, len(holds))
+func (b *batch) add(queue string, holds []hold) []*run {
+	w, runs := b.worker, make([]*run, len(holds))
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for i, h := range holds {
 		now := time.Now()
 		// Until it is due the claim's own lease does.
-		runs[i] = &run{hold: h, queue: queue, poke: make(chan struct{}, 1), since: now, renewed: now.Add(max(w.clock.until(h.Due), 0))}
+		b.pending.Add(1)
+		runs[i] = &run{hold: h, batch: b, queue: queue, poke: make(chan struct{}, 1), since: now, renewed: now.Add(max(w.clock.until(h.Due), 0))}
 		w.runs[h.Fence] = runs[i]
 	}
 	return runs
@@ -96,30 +132,60 @@ func (w *worker) remove(r *run) {
 	w.mu.Unlock()
 }
 
-// work runs a batch; it returns when each of its tasks has been settled or released. Then it removes the River job, and only
-// then: the job is how the leader finds the tasks if this node dies. River would complete it too, but later, and until then its
-// tasks would count as in hand and keep others from being claimed.
+// take puts a River job in this node's hand. It reports false if the job is there already.
+func (w *worker) take(id int64) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.jobs[id] {
+		return false
+	}
+	w.jobs[id] = true
+	return true
+}
+
+// jobsInHand lists River's jobs in this node's hand.
+func (w *worker) jobsInHand() []int64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.AppendSeq(make([]int64, 0, len(w.jobs)), maps.Keys(w.jobs))
+}
+
+// work runs a batch. It returns when each of its tasks has been settled or released, and the River job removed.
 func (w *worker) work(job riverJob, holds []hold) {
+	if !w.take(job.id) {
+		return // its claims are being released: the answer to the fetch took too long
+	}
 	b := &batch{worker: w, tally: w.metrics.of(job.kind), places: []place{{w.slots, job.queue}}}
 	w.metrics.carried(len(holds))
 	if variant := w.config.Handlers.Variant(job.kind); variant != nil && variant.Kind != handlers.KindPlain {
 		b.places = append(b.places, place{w.txSlots, ""})
 	}
-	runs := w.add(job.queue, holds)
-	b.pending.Add(len(runs))
+	runs := b.add(job.queue, holds)
 	b.serving.Go(func() { b.serve(runs) })
 	b.serving.Wait()
+	b.finishJob(job.id)
+}
+
+// finishJob removes the River job when all outcomes of its tasks are recorded, and only then: the job is how the keeper and the leader find
+// the claims if this node dies.
+func (b *batch) finishJob(id int64) {
 	b.pending.Wait()
-	removed := &doneJob{id: job.id, removed: make(chan struct{})}
+	if b.unrecorded.Load() {
+		return // the node's life ends; the leader takes back what is left
+	}
+	removed := &doneJob{id: id, removed: make(chan struct{})}
 	select {
-	case w.doneJobs.in <- removed:
+	case b.doneJobs.in <- removed:
 		select {
 		case <-removed.removed:
-		case <-w.settling.Done():
+		case <-b.settling.Done():
 		}
-	case <-w.settling.Done(): // River completes it, and the leader removes it
+	case <-b.settling.Done():
 	}
-	w.freed()
+	b.mu.Lock()
+	delete(b.jobs, id)
+	b.mu.Unlock()
+	b.freed()
 }
 
 // doneJob is a River job whose tasks are all settled.
@@ -135,7 +201,7 @@ func (w *worker) removeJobs(ctx context.Context, done []*doneJob) {
 		ids[i] = job.id
 	}
 	if _, err := w.enginePool.Exec(ctx, w.statements.schema.SQL(deleteJobsSQL), ids); err != nil && ctx.Err() == nil {
-		w.log.Warn("finished River jobs not removed; the leader will do it", "jobs", len(ids), "error", err)
+		w.log.Warn("finished River jobs not removed; the keeper will do it", "jobs", len(ids), "error", err)
 	}
 	for _, job := range done {
 		close(job.removed)
@@ -153,6 +219,8 @@ type batch struct {
 
 	serving sync.WaitGroup
 	pending sync.WaitGroup // tasks not settled yet
+
+	unrecorded atomic.Bool // the node's life ended before an outcome was recorded
 }
 
 func (b *batch) serve(runs []*run) {
@@ -276,14 +344,17 @@ func (b *batch) end(r *run, s settlement) {
 		level, say := slog.LevelInfo, "task "+s.Outcome
 		switch {
 		case err != nil:
-			level, say = slog.LevelWarn, "outcome not recorded; the lease will end"
+			b.unrecorded.Store(true)
+			level, say = slog.LevelWarn, "outcome not recorded; the leader takes the task back"
 		case !state.Settled:
 			level, say = slog.LevelWarn, "claim was taken back meanwhile; the outcome does not count"
 		case !state.Current:
 			say = "task was edited or cancelled meanwhile; the outcome does not count"
 		case s.Outcome == outcomeFailed:
 			level = slog.LevelError
-		case s.Outcome == outcomeRetried || s.Outcome == outcomeExpired:
+		case s.Outcome == outcomeLost && state.Status == string(store.StatusFailed): // it was the last attempt
+			level = slog.LevelError
+		case s.Outcome == outcomeRetried || s.Outcome == outcomeExpired || s.Outcome == outcomeLost:
 			level = slog.LevelWarn
 		case s.Outcome == outcomeCompleted || s.Outcome == outcomeReleased:
 			level = slog.LevelDebug
@@ -296,7 +367,8 @@ func (b *batch) end(r *run, s settlement) {
 		if state.Settled {
 			b.tally.recorded(s.recorded(state))
 		}
-		if state.Settled && state.Current && (s.Outcome == outcomeExpired || state.Status == string(store.StatusFailed)) {
+		final := state.Status == string(store.StatusExpired) || state.Status == string(store.StatusFailed)
+		if state.Settled && state.Current && (final || s.Outcome == outcomeLost) {
 			b.tally.died(state.Status)
 			b.dead.tell(deadOf(s, state))
 		}

@@ -46,7 +46,7 @@ func newRiver(config Config, pool *pgxpool.Pool, number int64, quiet *quiet, wor
 		queues = map[string]river.QueueConfig{"nobody": {MaxWorkers: 1}}
 		river.AddWorkerArgs(workers, batchArgs{kind: "tasktable_nobody"}, &batchWorker{work: work, log: log})
 	}
-	client, err := river.NewClient[pgx.Tx](&quietDriver{riverpgxv5.New(pool), quiet}, &river.Config{
+	client, err := river.NewClient[pgx.Tx](&riverDriver{riverpgxv5.New(pool), quiet}, &river.Config{
 		ID:                     clientID(number),
 		Schema:                 config.Schema,
 		Logger:                 slog.New(atLeastWarn{config.Logger.Handler()}),
@@ -90,8 +90,7 @@ type batchWorker struct {
 func (w *batchWorker) Work(_ context.Context, job *river.Job[batchArgs]) error {
 	holds, err := unpack(job.Args.Tasks)
 	if err != nil {
-		w.log.Error("River job is not one of ours; dropped", "job", job.ID, "error", err)
-		return nil
+		w.log.Error("River job is not one of ours; removed", "job", job.ID, "error", err)
 	}
 	w.work(riverJob{id: job.ID, queue: job.Queue, kind: job.Kind}, holds)
 	return nil

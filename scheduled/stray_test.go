@@ -1,0 +1,70 @@
+package scheduled
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/store"
+)
+
+// A job whose claims have been released comes after all: none of its tasks runs by it.
+func TestReleasedJobThatComesAfterAllRunsNothing(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	tr := s.prepare(nil, handlers.Handle(s.handle))
+	s.nobodyLeads()
+	s.schedule("a", nil)
+	tr.oneBatch("default", 1)
+	var stray strayJob
+	err := s.pool.QueryRow(t.Context(), `UPDATE tasktable.river_job SET state = 'running', attempted_by = ARRAY[$1::text], attempted_at = now() - interval '1 minute'
+		RETURNING id, queue, kind, args ->> 'tasks'`, clientID(tr.session.number)).Scan(&stray.ID, &stray.Queue, &stray.Kind, &stray.Tasks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	holds, err := unpack(stray.Tasks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.schedule("first", nil)
+	tr.oneBatch("default", 1)
+	tr.run()
+	first := s.begins("first") // the node works
+	unlock := lock(t, s.pool, "a")
+	released := make(chan struct{})
+	go func() { tr.worker.release(stray); close(released) }()
+	eventually(t, 10*time.Second, "the job is in hand", func() bool { return slices.Contains(tr.worker.jobsInHand(), stray.ID) })
+	tr.worker.work(riverJob{id: stray.ID, queue: stray.Queue, kind: stray.Kind}, holds) // while it is being released
+	unlock()
+	first.end <- nil
+	receive(t, released, 10*time.Second, "the job is released")
+	tr.worker.work(riverJob{id: stray.ID, queue: stray.Queue, kind: stray.Kind}, holds) // and later
+	if row := s.is("a", store.StatusQueued, outcomeReleased); row.Attempt != 0 {
+		t.Errorf("attempt %d", row.Attempt)
+	}
+	s.is("first", store.StatusCompleted, outcomeCompleted)
+	eventually(t, 10*time.Second, "the River jobs are removed", func() bool { return s.count(`SELECT count(*) FROM tasktable.river_job`) == 0 })
+	s.idle("a")
+}
+
+// An outcome that the database refuses keeps the River job: the claim can be found by it. When the database takes it, the task fails.
+func TestUnrecordedOutcomeKeepsTheJob(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.node(nil)
+	s.exec(`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no' USING ERRCODE = '22000'; END $$`)
+	s.schedule("a", nil)
+	a := s.begins("a")
+	s.exec(`CREATE TRIGGER refuse BEFORE UPDATE ON tasktable.scheduled_tasks FOR EACH ROW EXECUTE FUNCTION refuse()`)
+	a.end <- nil
+	s.passes(time.Now().Add(2 * time.Second))
+	if n := s.count(`SELECT count(*) FROM tasktable.river_job WHERE state = 'running'`); n != 1 {
+		t.Errorf("%d River jobs know of the claim", n)
+	}
+	s.exec(`DROP TRIGGER refuse ON tasktable.scheduled_tasks`)
+	if row := await(t, s.pool, "a", 40*time.Second, store.StatusFailed); row.Fence != nil {
+		t.Error("the task is still held")
+	}
+	eventually(t, 10*time.Second, "the River job is removed", func() bool { return s.count(`SELECT count(*) FROM tasktable.river_job`) == 0 })
+}
