@@ -379,6 +379,8 @@ DECLARE
     former     text;
     differs    boolean;
     recurs     boolean; -- the recurrence differs
+    misses     int := 0; -- how often the row could be neither read nor inserted
+    max_misses CONSTANT int := 20;
     -- A snapshot older than this call may show as unchanged what was edited since; only the lock notices, and then fails.
     locked     boolean := current_setting('transaction_isolation') <> 'read committed';
     result     tasktable.verb_outcome;
@@ -412,8 +414,18 @@ BEGIN
                 result.outcome := 'created';
                 RETURN result;
             END IF;
-            CONTINUE; -- another transaction was first: look again, or its upsert would swallow this one
+            -- Another transaction was first: look again, or its upsert would swallow this one. Other transactions may also delete and
+            -- create the row between the two statements, but not so often.
+            misses := misses + 1;
+            IF misses >= max_misses THEN
+                RAISE EXCEPTION 'task "%" can neither be read nor inserted: row level security hides the row that has this id,'
+                    ' or a trigger leaves the insert out', task_id
+                    USING ERRCODE = 'object_not_in_prerequisite_state', COLUMN = 'id',
+                        HINT = 'Look at the policies and the BEFORE INSERT triggers that were added to scheduled_tasks.';
+            END IF;
+            CONTINUE;
         END IF;
+        misses := 0;
         -- A time that is the same but for its rounding does not move the task.
         task_time := CASE WHEN schedule.scheduled_at IS NULL OR tasktable.same_time(schedule.scheduled_at, task.scheduled_at)
             THEN task.scheduled_at ELSE schedule.scheduled_at END;
