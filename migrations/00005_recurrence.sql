@@ -670,7 +670,9 @@ BEGIN
         RAISE EXCEPTION 'id must be given for each of the tasks' USING ERRCODE = 'not_null_violation', COLUMN = 'id';
     END IF;
     -- One sync of an entity at a time: two at once would each miss what the other adds, and "exactly these" would be both.
-    PERFORM pg_advisory_xact_lock(hashtextextended('tasktable.sync ' || sync.entity, 0));
+    -- A lock for each of 1,024 groups of entities, because the lock table is the whole server's: a transaction that syncs
+    -- tens of thousands of entities would fill it, and statements in other databases would fail.
+    PERFORM pg_advisory_xact_lock(hashtextextended('tasktable.sync ' || (hashtextextended(sync.entity, 0) & 1023), 0));
     -- All in the order of the ids, as schedule_many: the two cannot deadlock.
     FOR each IN
         SELECT * FROM (
