@@ -85,7 +85,7 @@ func (s *tasksSchedule) taskOptions() []option {
 		{flag: "retention", value: "duration", set: duration(&t.Retention, time.Microsecond, store.MaxRetention),
 			usage: "how long it is kept when it has ended (default as the nodes say)"},
 		{flag: "if-finished", value: "choice", set: choice(&s.ifFinished, "rearm", "keep"), complete: words("rearm", "keep"),
-			usage: "of a task that has ended: rearm runs it again if the time differs, keep does not (default rearm)"},
+			usage: "of a task that has ended: rearm runs it again now if --at is missing, keep never does (default: again if the time differs)"},
 	}
 }
 
@@ -123,9 +123,7 @@ func (s *tasksSchedule) check(stdin io.Reader) (err error) {
 	if s.task.Payload, err = s.payloadOf(stdin); err != nil {
 		return err
 	}
-	if s.ifFinished == "keep" {
-		s.task.IfFinished = store.Keep
-	}
+	s.task.IfFinished = store.IfFinished(s.ifFinished)
 	s.recurrence.Overlap = store.Overlap(s.overlap)
 	s.recurrence.CatchUp, s.recurrence.CatchUpPaused = store.CatchUp(s.catchUp), store.CatchUp(s.catchUpPaused)
 	recurs := s.recurrence.Cron != ""

@@ -346,7 +346,7 @@ DROP FUNCTION tasktable.schedule(jsonb, timestamptz, text, int, text, interval, 
 -- +goose StatementBegin
 CREATE FUNCTION tasktable.schedule(
     payload jsonb,
-    scheduled_at timestamptz DEFAULT now(),
+    scheduled_at timestamptz DEFAULT NULL,
     id text DEFAULT NULL,
     priority int DEFAULT 0,
     queue text DEFAULT 'default',
@@ -355,7 +355,7 @@ CREATE FUNCTION tasktable.schedule(
     max_attempts int DEFAULT 5,
     tenant_id text DEFAULT NULL,
     entity text DEFAULT NULL,
-    if_finished text DEFAULT 'rearm',
+    if_finished text DEFAULT NULL,
     scheduled_by text DEFAULT NULL,
     wake boolean DEFAULT true,
     verb text DEFAULT 'schedule',
@@ -379,12 +379,14 @@ DECLARE
     former     text;
     differs    boolean;
     recurs     boolean; -- the recurrence differs
+    misses     int := 0; -- how often the row could be neither read nor inserted
+    max_misses CONSTANT int := 20;
     -- A snapshot older than this call may show as unchanged what was edited since; only the lock notices, and then fails.
     locked     boolean := current_setting('transaction_isolation') <> 'read committed';
     result     tasktable.verb_outcome;
 BEGIN
-    IF schedule.if_finished IS NULL OR schedule.if_finished NOT IN ('rearm', 'keep') THEN
-        RAISE EXCEPTION 'if_finished must be ''rearm'' or ''keep'', not %', quote_nullable(schedule.if_finished)
+    IF schedule.if_finished NOT IN ('rearm', 'keep') THEN
+        RAISE EXCEPTION 'if_finished must be ''rearm'', ''keep'' or null, not %', quote_literal(schedule.if_finished)
             USING ERRCODE = 'check_violation', COLUMN = 'if_finished';
     END IF;
     result.id := task_id;
@@ -412,11 +414,24 @@ BEGIN
                 result.outcome := 'created';
                 RETURN result;
             END IF;
-            CONTINUE; -- another transaction was first: look again, or its upsert would swallow this one
+            -- Another transaction was first: look again, or its upsert would swallow this one. Other transactions may also delete and
+            -- create the row between the two statements, but not so often.
+            misses := misses + 1;
+            IF misses >= max_misses THEN
+                RAISE EXCEPTION 'task "%" can neither be read nor inserted: row level security hides the row that has this id,'
+                    ' or a trigger leaves the insert out', task_id
+                    USING ERRCODE = 'object_not_in_prerequisite_state', COLUMN = 'id',
+                        HINT = 'Look at the policies and the BEFORE INSERT triggers that were added to scheduled_tasks.';
+            END IF;
+            CONTINUE;
         END IF;
-        -- A time that is the same but for its rounding does not move the task.
-        task_time := CASE WHEN schedule.scheduled_at IS NULL OR tasktable.same_time(schedule.scheduled_at, task.scheduled_at)
-            THEN task.scheduled_at ELSE schedule.scheduled_at END;
+        misses := 0;
+        -- A time that is the same but for its rounding does not move the task. Without a time the task keeps the one that it has, unless
+        -- the caller asks for a finished task to run again.
+        task_time := CASE WHEN schedule.scheduled_at IS NULL AND schedule.if_finished = 'rearm' AND task.finished_at IS NOT NULL
+                THEN clock_timestamp()
+            WHEN schedule.scheduled_at IS NULL OR tasktable.same_time(schedule.scheduled_at, task.scheduled_at) THEN task.scheduled_at
+            ELSE schedule.scheduled_at END;
         -- IS DISTINCT FROM, field by field: a null where none may be must reach the UPDATE and fail there.
         differs := task.payload IS DISTINCT FROM schedule.payload
             OR task.priority IS DISTINCT FROM schedule.priority
@@ -438,7 +453,8 @@ BEGIN
                 OR NOT tasktable.same_time(schedule.ends_at, task.ends_at)
                 OR task.max_occurrences IS DISTINCT FROM schedule.max_occurrences));
         result.revision := task.revision;
-        result.outcome := tasktable.schedule_outcome(task.status, differs, recurs OR task.scheduled_at <> task_time, schedule.if_finished = 'keep');
+        result.outcome := tasktable.schedule_outcome(task.status, differs, recurs OR task.scheduled_at <> task_time,
+            coalesce(schedule.if_finished = 'keep', false));
         IF result.outcome IN ('unchanged', 'finished') THEN
             RETURN result;
         END IF;
@@ -464,7 +480,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 COMMENT ON FUNCTION tasktable.schedule(jsonb, timestamptz, text, int, text, interval, interval, int, text, text, text, text, boolean, text, interval, interval, text, text, text, text, text, int, timestamptz, int, text) IS
-    'Upserts a task by its id. scheduled_at null keeps the time of an existing task. Outcome: created, rescheduled, rearmed, unchanged or finished; the last two write nothing.';
+    'Upserts a task by its id. scheduled_at null, the default, keeps the time of an existing task; a new one is due now. A finished task runs again only at another time; if_finished => ''rearm'' without scheduled_at runs it again now, ''keep'' never. Outcome: created, rescheduled, rearmed, unchanged or finished; the last two write nothing.';
 
 -- +goose StatementBegin
 CREATE OR REPLACE FUNCTION tasktable.schedule_many(tasks jsonb, scheduled_by text DEFAULT NULL, wake boolean DEFAULT true, verb text DEFAULT 'schedule')
@@ -479,7 +495,7 @@ RETURNS TABLE ("position" bigint, id text, revision bigint, outcome text) LANGUA
     ) AS task
     CROSS JOIN LATERAL tasktable.schedule(
         task.task -> 'payload',
-        CASE WHEN task.task ? 'scheduled_at' THEN (task.task ->> 'scheduled_at')::timestamptz ELSE now() END,
+        (task.task ->> 'scheduled_at')::timestamptz,
         task.id,
         coalesce((task.task ->> 'priority')::int, 0),
         coalesce(task.task ->> 'queue', 'default'),
@@ -488,7 +504,7 @@ RETURNS TABLE ("position" bigint, id text, revision bigint, outcome text) LANGUA
         coalesce((task.task ->> 'max_attempts')::int, 5),
         task.task ->> 'tenant_id',
         task.task ->> 'entity',
-        coalesce(task.task ->> 'if_finished', 'rearm'),
+        task.task ->> 'if_finished',
         schedule_many.scheduled_by,
         schedule_many.wake,
         schedule_many.verb,
@@ -508,7 +524,7 @@ $$;
 -- +goose StatementEnd
 
 COMMENT ON FUNCTION tasktable.schedule_many(jsonb, text, boolean, text) IS
-    'schedule for each object of a JSON array with the keys payload, scheduled_at (absent: now; null: keep), id, priority, queue, expiration, expected_execution_time, max_attempts, tenant_id, entity, if_finished, trace, and those of schedule for recurrence, jitter and retention. position counts from 1 in the array. Of two with one id the later wins.';
+    'schedule for each object of a JSON array with the keys payload, scheduled_at, id, priority, queue, expiration, expected_execution_time, max_attempts, tenant_id, entity, if_finished, trace, and those of schedule for recurrence, jitter and retention. position counts from 1 in the array. Of two with one id the later wins.';
 
 -- +goose StatementBegin
 CREATE FUNCTION tasktable.schedule_recurring(
@@ -532,7 +548,7 @@ CREATE FUNCTION tasktable.schedule_recurring(
     tenant_id text DEFAULT NULL,
     entity text DEFAULT NULL,
     retention interval DEFAULT NULL,
-    if_finished text DEFAULT 'rearm',
+    if_finished text DEFAULT NULL,
     scheduled_by text DEFAULT NULL,
     trace text DEFAULT NULL
 ) RETURNS tasktable.verb_outcome LANGUAGE plpgsql AS $$
@@ -658,7 +674,9 @@ BEGIN
         RAISE EXCEPTION 'id must be given for each of the tasks' USING ERRCODE = 'not_null_violation', COLUMN = 'id';
     END IF;
     -- One sync of an entity at a time: two at once would each miss what the other adds, and "exactly these" would be both.
-    PERFORM pg_advisory_xact_lock(hashtextextended('tasktable.sync ' || sync.entity, 0));
+    -- A lock for each of 1,024 groups of entities, because the lock table is the whole server's: a transaction that syncs
+    -- tens of thousands of entities would fill it, and statements in other databases would fail.
+    PERFORM pg_advisory_xact_lock(hashtextextended('tasktable.sync ' || (hashtextextended(sync.entity, 0) & 1023), 0));
     -- All in the order of the ids, as schedule_many: the two cannot deadlock.
     FOR each IN
         SELECT * FROM (

@@ -85,8 +85,7 @@ BEGIN
     RETURN QUERY
     WITH task AS MATERIALIZED (
         SELECT each.value AS task, each.ordinality, each.value ->> 'id' AS id,
-            CASE WHEN each.value ->> 'scheduled_at' IS NULL THEN CASE WHEN each.value ? 'scheduled_at' THEN clock_timestamp() ELSE now() END
-                ELSE (each.value ->> 'scheduled_at')::timestamptz END AS scheduled_at
+            coalesce((each.value ->> 'scheduled_at')::timestamptz, clock_timestamp()) AS scheduled_at
         FROM jsonb_array_elements(insert_tasks.tasks) WITH ORDINALITY AS each
     ), made AS (
         INSERT INTO tasktable.scheduled_tasks AS t (id, payload, type, scheduled_at, priority, queue, expiration, expected_execution_time,
@@ -128,7 +127,7 @@ RETURNS TABLE ("position" bigint, id text, revision bigint, outcome text) LANGUA
     ) AS task
     CROSS JOIN LATERAL tasktable.schedule(
         task.task -> 'payload',
-        CASE WHEN task.task ? 'scheduled_at' THEN (task.task ->> 'scheduled_at')::timestamptz ELSE now() END,
+        (task.task ->> 'scheduled_at')::timestamptz,
         task.id,
         coalesce((task.task ->> 'priority')::int, 0),
         coalesce(task.task ->> 'queue', 'default'),
@@ -137,7 +136,7 @@ RETURNS TABLE ("position" bigint, id text, revision bigint, outcome text) LANGUA
         coalesce((task.task ->> 'max_attempts')::int, 5),
         task.task ->> 'tenant_id',
         task.task ->> 'entity',
-        coalesce(task.task ->> 'if_finished', 'rearm'),
+        task.task ->> 'if_finished',
         schedule_each.scheduled_by,
         schedule_each.wake,
         schedule_each.verb,
@@ -194,7 +193,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 COMMENT ON FUNCTION tasktable.schedule_many(jsonb, text, boolean, text) IS
-    'schedule for each object of a JSON array with the keys payload, scheduled_at (absent: now; null: keep), id, priority, queue, expiration, expected_execution_time, max_attempts, tenant_id, entity, if_finished, trace, and those of schedule for recurrence, jitter and retention. position counts from 1 in the array. Of two with one id the later wins.';
+    'schedule for each object of a JSON array with the keys payload, scheduled_at (absent or null: a new task is due now, an existing one keeps its time), id, priority, queue, expiration, expected_execution_time, max_attempts, tenant_id, entity, if_finished, trace, and those of schedule for recurrence, jitter and retention. position counts from 1 in the array. Of two with one id the later wins.';
 
 -- +goose Down
 DROP FUNCTION tasktable.schedule_many(jsonb, text, boolean, text);
@@ -213,7 +212,7 @@ RETURNS TABLE ("position" bigint, id text, revision bigint, outcome text) LANGUA
     ) AS task
     CROSS JOIN LATERAL tasktable.schedule(
         task.task -> 'payload',
-        CASE WHEN task.task ? 'scheduled_at' THEN (task.task ->> 'scheduled_at')::timestamptz ELSE now() END,
+        (task.task ->> 'scheduled_at')::timestamptz,
         task.id,
         coalesce((task.task ->> 'priority')::int, 0),
         coalesce(task.task ->> 'queue', 'default'),
@@ -222,7 +221,7 @@ RETURNS TABLE ("position" bigint, id text, revision bigint, outcome text) LANGUA
         coalesce((task.task ->> 'max_attempts')::int, 5),
         task.task ->> 'tenant_id',
         task.task ->> 'entity',
-        coalesce(task.task ->> 'if_finished', 'rearm'),
+        task.task ->> 'if_finished',
         schedule_many.scheduled_by,
         schedule_many.wake,
         schedule_many.verb,
@@ -241,7 +240,7 @@ RETURNS TABLE ("position" bigint, id text, revision bigint, outcome text) LANGUA
 $$;
 -- +goose StatementEnd
 COMMENT ON FUNCTION tasktable.schedule_many(jsonb, text, boolean, text) IS
-    'schedule for each object of a JSON array with the keys payload, scheduled_at (absent: now; null: keep), id, priority, queue, expiration, expected_execution_time, max_attempts, tenant_id, entity, if_finished, trace, and those of schedule for recurrence, jitter and retention. position counts from 1 in the array. Of two with one id the later wins.';
+    'schedule for each object of a JSON array with the keys payload, scheduled_at, id, priority, queue, expiration, expected_execution_time, max_attempts, tenant_id, entity, if_finished, trace, and those of schedule for recurrence, jitter and retention. position counts from 1 in the array. Of two with one id the later wins.';
 DROP TRIGGER task_0_insert ON tasktable.scheduled_tasks;
 DROP TRIGGER task_1_edit ON tasktable.scheduled_tasks;
 CREATE TRIGGER task_1_edit BEFORE INSERT OR UPDATE OF id, payload, type, scheduled_at, run_now_at, priority, queue, expiration,

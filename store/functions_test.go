@@ -16,7 +16,7 @@ func TestSignaturesOfTheSQLFunctions(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	for name, arguments := range map[string]string{
-		"schedule": "payload jsonb, scheduled_at timestamp with time zone DEFAULT now(), id text DEFAULT NULL::text, priority integer DEFAULT 0, " +
+		"schedule": "payload jsonb, scheduled_at timestamp with time zone DEFAULT NULL::timestamp with time zone, id text DEFAULT NULL::text, priority integer DEFAULT 0, " +
 			"queue text DEFAULT 'default'::text, expiration interval DEFAULT NULL::interval, expected_execution_time interval DEFAULT '00:05:00'::interval, " +
 			"max_attempts integer DEFAULT 5, tenant_id text DEFAULT NULL::text, entity text DEFAULT NULL::text, ",
 		"cancel":     "id text, ",

@@ -112,8 +112,7 @@ func TestBadArgumentsOfTheSQLFunctions(t *testing.T) {
 	for sql, message := range map[string]string{
 		`SELECT tasktable.reschedule('one', NULL)`:                                                              "at must be a time, not null",
 		`SELECT tasktable.reschedule('one', 'infinity')`:                                                        "scheduled_at, run_now_at must be finite",
-		`SELECT tasktable.schedule('{"type":"TEST"}', id => 'one', if_finished => 'x')`:                         "if_finished must be 'rearm' or 'keep', not 'x'",
-		`SELECT tasktable.schedule('{"type":"TEST"}', id => 'one', if_finished => NULL)`:                        "if_finished must be 'rearm' or 'keep', not NULL",
+		`SELECT tasktable.schedule('{"type":"TEST"}', id => 'one', if_finished => 'x')`:                         "if_finished must be 'rearm', 'keep' or null, not 'x'",
 		`SELECT tasktable.schedule_many('{}')`:                                                                  "cannot extract elements from an object",
 		`SELECT tasktable.schedule_many('[{"id": "one"}]')`:                                                     `"payload"`,
 		`SELECT tasktable.schedule_many('[{"id": "one", "payload": {"type": "TEST"}, "expiration": "1 day"}]')`: "expiration must be in hours or less",

@@ -1,7 +1,6 @@
 package store_test
 
 import (
-	"strings"
 	"time"
 
 	"github.com/tasktable/tasktable/store"
@@ -36,6 +35,9 @@ func (b *bench) expected(verb string, outcome store.Outcome, before, found *stor
 		}
 	case store.Rearmed:
 		want.Status, want.RunNowAt = store.StatusQueued, nil
+		if verb == "rearm_zero" {
+			want.ScheduledAt = *during("scheduled_at", &found.ScheduledAt)
+		}
 	case store.Cancelled:
 		want.Status, want.FinishedAt = store.StatusCancelled, during("finished_at", found.FinishedAt)
 	case store.Paused:
@@ -74,7 +76,7 @@ func settle(want, before *store.Row) {
 // edit is what each line of verbTable that schedules changes in base.
 func edit(row *store.Row, verb string) {
 	switch verb {
-	case "other_time", "both", "keep_time", "re_other":
+	case "other_time", "both", "keep_time", "rearm_time", "re_other":
 		row.ScheduledAt = far(5)
 	}
 	switch verb {
@@ -92,7 +94,7 @@ func expectedNew(verb string, found *store.Row, during func(string, *time.Time) 
 		CreatedAt: *during("created_at", &found.CreatedAt), LastStatusUpdate: *during("last_status_update", &found.LastStatusUpdate),
 	}
 	edit(want, verb)
-	if strings.HasPrefix(verb, "at_zero") {
+	if isZero(verb) {
 		want.ScheduledAt = *during("scheduled_at", &found.ScheduledAt)
 	}
 	want.NextAttemptAt = &want.ScheduledAt

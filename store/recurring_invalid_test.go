@@ -202,7 +202,7 @@ func TestBadRecurringCallsInSQL(t *testing.T) {
 	for sql, message := range map[string]string{
 		`SELECT tasktable.schedule_recurring('{"type":"TEST"}', NULL, 'one')`:                                                     "cron must be given for a recurring task",
 		`SELECT tasktable.schedule_recurring('{"type":"TEST"}', '@daily', NULL)`:                                                  "id must be given for a recurring task",
-		`SELECT tasktable.schedule_recurring('{"type":"TEST"}', '@daily', 'one', if_finished => 'never')`:                         "if_finished must be 'rearm' or 'keep', not 'never'",
+		`SELECT tasktable.schedule_recurring('{"type":"TEST"}', '@daily', 'one', if_finished => 'never')`:                         "if_finished must be 'rearm', 'keep' or null, not 'never'",
 		`SELECT tasktable.schedule('{"type":"TEST"}', id => 'new', time_zone => 'UTC')`:                                           "settings of recurrence need cron",
 		`SELECT tasktable.schedule_many('[{"id":"new","payload":{"type":"TEST"},"overlap":"skip"}]')`:                             "settings of recurrence need cron",
 		`UPDATE tasktable.scheduled_tasks SET cron = NULL WHERE id = 'one'`:                                                       "settings of recurrence need cron",

@@ -71,7 +71,10 @@ const syncSQL = `SELECT position, id, revision, outcome FROM tasktable.sync($1::
 // cancels the entity's others, but not the occurrences of a recurring task among these. The receipts are those of the tasks in
 // the order given, then those of the cancelled ones. Two Syncs of one entity at once wait for each other; the second does not
 // see what the first made if it is in a REPEATABLE READ transaction with an older snapshot: use READ COMMITTED, or
-// SERIALIZABLE. Like Schedule it queues a cancelled task again that is among these, also one that an operator has cancelled:
+// SERIALIZABLE. Sync locks one of 1,024 groups of entities until the transaction ends, so the Sync of another entity waits if that
+// is of the same group. A transaction that syncs many entities should be short, or commit every hundred entities. Two
+// transactions that sync several entities each may deadlock: Postgres ends one of them (SQLSTATE 40P01), which may be repeated.
+// Like Schedule it queues a cancelled task again that is among these, also one that an operator has cancelled:
 // pause such a task instead.
 func (s *Store) Sync(ctx context.Context, db DB, entity string, tasks ...Task) ([]Receipt, error) {
 	if err := checkText("entity", entity); err != nil {

@@ -53,13 +53,14 @@ type Keyed interface {
 	TaskKey() string
 }
 
-// IfFinished says what scheduling a finished task for another time does.
+// IfFinished says what scheduling a finished task does. "", the default, runs the task again if it is scheduled for another time,
+// and leaves it finished if the time is the same or none is given. A cancelled task, which has not run, is always queued again.
 type IfFinished string
 
 const (
-	// Rearm runs the task again at the new time. The default.
-	Rearm IfFinished = ""
-	// Keep leaves a finished task finished. It does not concern a cancelled one, which has not run.
+	// Rearm is as the default, but a finished task that is scheduled without a time runs again now.
+	Rearm IfFinished = "rearm"
+	// Keep leaves a finished task finished, whatever its time.
 	Keep IfFinished = "keep"
 )
 
@@ -71,8 +72,8 @@ type Task struct {
 	// Payload is required: at most 256 KiB of JSON.
 	Payload Payload
 	// At is when the task is due; years 1 to 9999. Nanoseconds are cut off. Two times that are stored one microsecond apart, or
-	// less, are the same time: scheduling the task for the other one does not move it. Zero keeps the time of an existing task
-	// and means now for a new one.
+	// less, are the same time: scheduling the task for the other one does not move it. Zero means now for a new task. An existing
+	// task keeps its time, and a finished one stays finished unless IfFinished is Rearm.
 	At time.Time
 	// Expiration is how long after At an attempt may still start; 0: for ever, else 1 µs to 10 years.
 	Expiration time.Duration
@@ -88,7 +89,7 @@ type Task struct {
 	Entity string
 	// TenantID is whose task it is; optional, at most 512 bytes.
 	TenantID string
-	// IfFinished is Rearm unless set.
+	// IfFinished says whether a finished task runs again.
 	IfFinished IfFinished
 	// Jitter spreads tasks of one time, against herds: the task is due up to so much after At, always by the same amount for the
 	// same id and time. 0: none; at most 24 h. With Recurrence it is each occurrence's.
@@ -130,7 +131,7 @@ type wireTask struct {
 	MaxAttempts           int             `json:"max_attempts"`
 	TenantID              *string         `json:"tenant_id"`
 	Entity                *string         `json:"entity"`
-	IfFinished            string          `json:"if_finished"`
+	IfFinished            *string         `json:"if_finished"`
 	Jitter                *string         `json:"jitter"`
 	Retention             *string         `json:"retention"`
 	Trace                 *string         `json:"trace,omitempty"`
@@ -166,7 +167,7 @@ func (t Task) wire() (wireTask, error) {
 	if err != nil {
 		return wireTask{}, err
 	}
-	wire := wireTask{ID: id, Payload: payload, Priority: t.Priority, Queue: t.Queue, MaxAttempts: t.MaxAttempts, IfFinished: "rearm"}
+	wire := wireTask{ID: id, Payload: payload, Priority: t.Priority, Queue: t.Queue, MaxAttempts: t.MaxAttempts}
 	if wire.Queue == "" {
 		wire.Queue = DefaultQueue
 	}
@@ -202,11 +203,10 @@ func (t Task) wire() (wireTask, error) {
 		return wireTask{}, err
 	}
 	switch t.IfFinished {
-	case Rearm:
-	case Keep:
-		wire.IfFinished = "keep"
+	case "", Rearm, Keep:
+		wire.IfFinished = orNil(string(t.IfFinished))
 	default:
-		return wireTask{}, invalid("if_finished", "must be Rearm or Keep", fmt.Sprintf("%q", t.IfFinished))
+		return wireTask{}, invalid("if_finished", "must be Rearm, Keep or empty", fmt.Sprintf("%q", t.IfFinished))
 	}
 	return wire, nil
 }

@@ -18,6 +18,10 @@ both          created rescheduled rescheduled rescheduled rearmed    rearmed   r
 identical     created unchanged   unchanged   unchanged   rearmed    finished  finished  finished  finished  unchanged   unchanged   rearmed
 at_zero       created unchanged   unchanged   unchanged   rearmed    finished  finished  finished  finished  unchanged   unchanged   rearmed
 at_zero_field created rescheduled rescheduled rescheduled rearmed    finished  finished  finished  finished  rescheduled rescheduled rearmed
+rearm_time    created rescheduled rescheduled rescheduled rearmed    rearmed   rearmed   rearmed   rearmed   rescheduled rescheduled rearmed
+rearm_same    created unchanged   unchanged   unchanged   rearmed    finished  finished  finished  finished  unchanged   unchanged   rearmed
+rearm_zero    created unchanged   unchanged   unchanged   rearmed    rearmed   rearmed   rearmed   rearmed   unchanged   unchanged   rearmed
+keep_zero     created unchanged   unchanged   unchanged   rearmed    finished  finished  finished  finished  unchanged   unchanged   rearmed
 keep_time     created rescheduled rescheduled rescheduled rearmed    finished  finished  finished  finished  rescheduled rescheduled rearmed
 keep_field    created rescheduled rescheduled rescheduled rearmed    finished  finished  finished  finished  rescheduled rescheduled rearmed
 keep_same     created unchanged   unchanged   unchanged   rearmed    finished  finished  finished  finished  unchanged   unchanged   rearmed
@@ -82,11 +86,14 @@ func (b *bench) doOn(db store.DB, verb, id string) store.Receipt {
 	if strings.HasPrefix(verb, "keep_") {
 		task.IfFinished = store.Keep
 	}
-	if strings.HasPrefix(verb, "at_zero") {
+	if strings.HasPrefix(verb, "rearm_") {
+		task.IfFinished = store.Rearm
+	}
+	if isZero(verb) {
 		task.At = time.Time{}
 	}
 	switch verb {
-	case "other_time", "keep_time":
+	case "other_time", "keep_time", "rearm_time":
 		task.At = far(5)
 	case "other_field", "keep_field", "at_zero_field":
 		task.Payload = payload(2)
@@ -96,6 +103,11 @@ func (b *bench) doOn(db store.DB, verb, id string) store.Receipt {
 	receipt, err := b.call(db, verb, id, task)
 	b.check(err)
 	return receipt
+}
+
+// isZero says whether a line of verbTable schedules without a time.
+func isZero(verb string) bool {
+	return strings.HasPrefix(verb, "at_zero") || strings.HasSuffix(verb, "_zero")
 }
 
 func (b *bench) call(db store.DB, verb, id string, task store.Task) (store.Receipt, error) {
