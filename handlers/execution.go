@@ -53,6 +53,9 @@ func (e *Execution) IdempotencyKey() string { return fmt.Sprintf("%s:%d", e.ID, 
 // Again schedules the same task again, at that time, with its content as it is; it is applied only if the handler returns
 // nil. An edit that came while the handler ran wins over it. The last call counts. A chain of tasks kept going by Again ends when
 // one of them expires, fails for good or is cancelled: what must go on for ever should not expire.
+//
+// The next run is due one second after this attempt's start at the earliest. A handler that always asks for "now" runs
+// once a second.
 func (e *Execution) Again(at time.Time) {
 	at = at.Truncate(time.Microsecond) // as Schedule does: the two then mean the same time
 	e.effects.Again = &at
@@ -64,6 +67,11 @@ func (e *Execution) Again(at time.Time) {
 //
 // A follow-up without an Entity has this task's entity, and one without a TenantID has this task's tenant. So an erasure of either
 // removes the follow-up too.
+//
+// A follow-up that is due now starts at once, unless this task is itself a follow-up, or schedules itself: then it is
+// due one second after this attempt's start at the earliest, so that tasks which schedule each other for ever do not
+// fill the database. A fan-out does not wait, nor does the first step of a chain; each further step may wait up to a
+// second.
 func (e *Execution) FollowUp(task store.Task) {
 	task.Entity, task.TenantID = cmp.Or(task.Entity, e.Entity), cmp.Or(task.TenantID, e.TenantID)
 	// Encoded here: a payload's methods are the handler's code, and what it points to may change later.

@@ -44,7 +44,8 @@ type SnoozeError struct{ Delay time.Duration }
 func (e *SnoozeError) Error() string { return fmt.Sprintf("snoozed for %s", e.Delay) }
 
 // Snooze runs the task again after the delay and uses up no attempt: for "not ready yet", not for failures. The task's
-// expiration still counts from its time. A negative delay counts as 0.
+// expiration still counts from its time. The next attempt is due one second after this one's start at the earliest, so
+// that a delay of 0, or a negative one, cannot keep the task running without a pause.
 func Snooze(delay time.Duration) error { return &SnoozeError{Delay: max(delay, 0)} }
 
 // PanicError is what an attempt returns whose handler panicked, or ended its goroutine by runtime.Goexit.

@@ -70,8 +70,7 @@ ALTER TABLE tasktable.scheduled_tasks
     ADD COLUMN retention        tasktable.task_retention,
     ADD COLUMN archived_at      timestamptz,
     ADD COLUMN archived_note    text,
-    ADD COLUMN declared_by      text,
-    ADD COLUMN chain            integer NOT NULL DEFAULT 0;
+    ADD COLUMN declared_by      text;
 
 COMMENT ON COLUMN tasktable.scheduled_tasks.cron IS 'Makes the task a recurring one: the leader forks an occurrence, {id}@{fire time}, at each fire.';
 COMMENT ON COLUMN tasktable.scheduled_tasks.time_zone IS 'The zone whose clocks the expression means; UTC unless given.';
@@ -91,7 +90,6 @@ COMMENT ON COLUMN tasktable.scheduled_tasks.retention IS 'How long the finished 
 COMMENT ON COLUMN tasktable.scheduled_tasks.archived_at IS 'When somebody marked the dead letter as dealt with.';
 COMMENT ON COLUMN tasktable.scheduled_tasks.archived_note IS 'What they noted.';
 COMMENT ON COLUMN tasktable.scheduled_tasks.declared_by IS 'The service in whose code the recurring task is declared; null for one that was scheduled.';
-COMMENT ON COLUMN tasktable.scheduled_tasks.chain IS 'How many tasks before this one, each due at once, led to it by Again or as follow-ups; a long chain is slowed down.';
 
 ALTER TABLE tasktable.nodes
     ADD COLUMN shares_slots boolean NOT NULL DEFAULT false,
@@ -181,9 +179,6 @@ BEGIN
             AND NEW.scheduled_at = OLD.scheduled_at AND coalesce(OLD.next_attempt_at <= clock_timestamp(), false);
         waits := NEW.cron = OLD.cron AND NEW.time_zone = OLD.time_zone AND NEW.scheduled_at = OLD.scheduled_at AND OLD.status = 'QUEUED'
             AND NEW.status = 'QUEUED' AND OLD.next_attempt_at IS NOT NULL AND OLD.planned_revision IS DISTINCT FROM OLD.revision;
-        IF NEW.chain = OLD.chain THEN
-            NEW.chain := 0; -- Again and follow-ups write it; anybody else's edit begins anew
-        END IF;
         IF OLD.finished_at IS NOT NULL AND NEW.status = 'QUEUED' AND NEW.scheduled_at <> OLD.scheduled_at THEN
             NEW.occurrence_count := 0;
         END IF;
@@ -1084,7 +1079,6 @@ SELECT set_config('tasktable_change.context', 'retention', true);
 DELETE FROM tasktable.scheduled_tasks WHERE cron IS NOT NULL;
 SELECT set_config('tasktable_change.context', '', true);
 ALTER TABLE tasktable.scheduled_tasks
-    DROP COLUMN chain,
     DROP COLUMN declared_by,
     DROP COLUMN archived_note,
     DROP COLUMN archived_at,

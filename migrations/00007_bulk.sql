@@ -92,15 +92,17 @@ BEGIN
             max_attempts, tenant_id, entity, scheduled_by, jitter, retention, trace, revision, next_attempt_at)
         SELECT task.id, task.task -> 'payload', task.task #>> '{payload,type}', task.scheduled_at, coalesce((task.task ->> 'priority')::int, 0), coalesce(task.task ->> 'queue', 'default'),
             (task.task ->> 'expiration')::interval, coalesce((task.task ->> 'expected_execution_time')::interval, '5 minutes'),
-            coalesce((task.task ->> 'max_attempts')::int, 5), task.task ->> 'tenant_id', task.task ->> 'entity', insert_tasks.scheduled_by,
+            coalesce((task.task ->> 'max_attempts')::int, 5), task.task ->> 'tenant_id', task.task ->> 'entity',
+            coalesce(task.task ->> 'scheduled_by', insert_tasks.scheduled_by),
             (task.task ->> 'jitter')::interval, (task.task ->> 'retention')::interval, task.task ->> 'trace', nextval('tasktable.task_numbers'),
             tasktable.due_of(task.id, task.scheduled_at, NULL, (task.task ->> 'jitter')::interval)
         FROM task ORDER BY task.id COLLATE "C" -- as schedule_many: the two cannot deadlock
         ON CONFLICT (id) DO NOTHING
-        RETURNING t.id::text AS id, t.revision, t.status, t.type, t.scheduled_at, t.next_attempt_at
+        RETURNING t.id::text AS id, t.revision, t.status, t.type, t.scheduled_at, t.next_attempt_at, t.scheduled_by
     ), recorded AS (
         INSERT INTO tasktable.scheduled_task_changes (revision, task_id, verb, outcome, changed_by, new)
-        SELECT made.revision, made.id, coalesce(nullif(insert_tasks.verb, ''), 'sql'), 'created', author,
+        SELECT made.revision, made.id, coalesce(nullif(insert_tasks.verb, ''), 'sql'), 'created',
+            coalesce(nullif(made.scheduled_by, ''), author),
             jsonb_build_object('status', made.status, 'type', made.type, 'scheduled_at', made.scheduled_at)
         FROM made
     ), told AS MATERIALIZED (
@@ -137,7 +139,7 @@ RETURNS TABLE ("position" bigint, id text, revision bigint, outcome text) LANGUA
         task.task ->> 'tenant_id',
         task.task ->> 'entity',
         task.task ->> 'if_finished',
-        schedule_each.scheduled_by,
+        coalesce(task.task ->> 'scheduled_by', schedule_each.scheduled_by),
         schedule_each.wake,
         schedule_each.verb,
         (task.task ->> 'jitter')::interval,
@@ -193,7 +195,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 COMMENT ON FUNCTION tasktable.schedule_many(jsonb, text, boolean, text) IS
-    'schedule for each object of a JSON array with the keys payload, scheduled_at (absent or null: a new task is due now, an existing one keeps its time), id, priority, queue, expiration, expected_execution_time, max_attempts, tenant_id, entity, if_finished, trace, and those of schedule for recurrence, jitter and retention. position counts from 1 in the array. Of two with one id the later wins.';
+    'schedule for each object of a JSON array with the keys payload, scheduled_at (absent or null: a new task is due now, an existing one keeps its time), id, priority, queue, expiration, expected_execution_time, max_attempts, tenant_id, entity, if_finished, trace, scheduled_by (absent: the argument), and those of schedule for recurrence, jitter and retention. position counts from 1 in the array. Of two with one id the later wins.';
 
 -- +goose Down
 DROP FUNCTION tasktable.schedule_many(jsonb, text, boolean, text);

@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"go.opentelemetry.io/otel/trace"
-
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -136,95 +134,10 @@ func (s statements) settleAgains(ctx context.Context, q querier, now *time.Time,
 	return done, edited, nil
 }
 
-// followUp schedules what the settled attempts asked for, each in its task's name; also of an attempt whose task was edited
-// meanwhile, but not of one whose fence is lost. There, one with the task's own id is left out: the newer edit wins over it.
-func (s statements) followUp(ctx context.Context, q querier, now *time.Time, service string, settlements []settlement, done []settled) error {
-	ended := make(map[int64]*settled, len(done))
-	for i := range done {
-		ended[done[i].Fence] = &done[i]
-	}
-	var ids []string
-	for _, one := range settlements {
-		if state := ended[one.Fence]; state != nil && state.Settled && len(one.Effects.FollowUps) > 0 {
-			ids = append(ids, one.ID)
-		}
-	}
-	if len(ids) == 0 {
-		return nil
-	}
-	links, err := s.links(ctx, q, now, ids)
-	if err != nil {
-		return err
-	}
-	for _, one := range settlements {
-		state := ended[one.Fence]
-		if state == nil || !state.Settled {
-			continue
-		}
-		if err := s.followUpOne(ctx, q, service, one, links[one.ID], state); err != nil {
-			return fmt.Errorf("schedule follow-ups of task %s: %w", one.ID, err)
-		}
-	}
-	return nil
-}
-
-func (s statements) followUpOne(ctx context.Context, q querier, service string, one settlement, from link, state *settled) error {
-	var tasks []store.Task
-	for _, task := range one.Effects.FollowUps {
-		if state.Current || idOf(task) != one.ID {
-			tasks = append(tasks, task)
-		}
-	}
-	if len(tasks) == 0 {
-		return nil
-	}
-	author := "task " + one.ID
-	if len(author) > store.MaxIDBytes {
-		author = service
-	}
-	ctx = trace.ContextWithSpanContext(ctx, store.SpanOf(one.Effects.Trace)) // also without one: ctx may be of another span
-	receipts, err := store.New(store.Config{Schema: s.schema.String(), Service: author}).ScheduleMany(ctx, q, tasks)
-	if err != nil {
-		return err
-	}
-	slowed, err := s.link(ctx, q, from, from.atOnce(tasks), receipts)
-	if slowed {
-		state.Chain = from.Chain
-	}
-	return err
-}
-
 func byFence(done []settled) map[int64]settled {
 	states := make(map[int64]settled, len(done))
 	for _, one := range done {
 		states[one.Fence] = one
 	}
 	return states
-}
-
-// idOf is the id a follow-up will have, or "" if it is given a new one.
-func idOf(task store.Task) string {
-	if task.ID != "" {
-		return task.ID
-	}
-	return store.IDOf(task.Payload)
-}
-
-// followUpIDs is the ids that settling with follow-ups touches; none when there are no follow-ups.
-func followUpIDs(settlements []settlement) []string {
-	var ids []string
-	for _, one := range settlements {
-		for _, task := range one.Effects.FollowUps {
-			if id := idOf(task); id != "" {
-				ids = append(ids, id)
-			}
-		}
-	}
-	if len(ids) == 0 {
-		return nil
-	}
-	for _, one := range settlements {
-		ids = append(ids, one.ID)
-	}
-	return ids
 }

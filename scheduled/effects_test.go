@@ -249,8 +249,8 @@ func TestFollowUpOfTheTaskItself(t *testing.T) {
 		1 schedule created by test
 		2 schedule rearmed by task a
 		3 reschedule rescheduled by test`)
-	b.expect("its other follow-up", "y", `
-		QUEUED rev=1 attempt=0 scheduled=noon next=noon
+	b.expect("its other follow-up, which waits as that of a follow-up", "y", `
+		QUEUED rev=1 attempt=0 scheduled=noon next=1h0m1s
 		1 schedule created by task a`)
 }
 

@@ -44,7 +44,8 @@ type Ran struct {
 }
 
 const (
-	// A task that schedules itself at once, for ever, would never let RunDue end.
+	// A task that is due at once again and again, as by RetryAfter(0) with many attempts, would keep RunDue from
+	// ending.
 	inlineMostPerTask = 100
 	inlineMostPerPass = 1000
 )
@@ -79,7 +80,8 @@ func (i Inline) RunDue(ctx context.Context, now time.Time) ([]Ran, error) {
 			}
 			ran = append(ran, one)
 			if times[one.ID]++; times[one.ID] >= inlineMostPerTask {
-				return ran, fmt.Errorf("task %s ran %d times at %s and may be due again: does it schedule itself at once?", one.ID, times[one.ID], now)
+				return ran, fmt.Errorf("task %s ran %d times at %s and may be due again: is it due at once again and again?",
+					one.ID, times[one.ID], now)
 			}
 		}
 	}

@@ -22,8 +22,8 @@ type metrics struct {
 	node  atomic.Pointer[life] // nil: without a session
 	lives prometheus.Counter
 
-	started, executions, dead, claimed, scheduled *prometheus.CounterVec
-	delay, duration                               *prometheus.HistogramVec
+	started, executions, dead, putOffs, claimed, scheduled *prometheus.CounterVec
+	delay, duration                                        *prometheus.HistogramVec
 
 	gateTook, settleTasks, settleTook, passTook prometheus.Histogram
 	settleFailures, censusFailures              prometheus.Counter
@@ -76,6 +76,8 @@ func newMetrics(config Config) *metrics {
 	m.executions = m.counters("executions_total",
 		"Lines this node has written to the history scheduled_task_executions, by their outcome. The leader writes those of what it expires or takes back.", "type", "outcome")
 	m.dead = m.counters("tasks_dead_total", "Tasks that became dead letters, FAILED or EXPIRED.", "type", "status")
+	m.putOffs = m.counters("tasks_put_off_total",
+		"Attempts that asked for their own next run, or a chain of follow-ups, at once: it waits until a second after their start.", "type")
 	m.claimed = m.counters("tasks_claimed_total", "Tasks the leader has claimed and handed to River.", "type")
 	m.scheduled = m.counters("tasks_scheduled_total",
 		"Tasks scheduled by anybody in whatever way, as the leader finds them in scheduled_task_changes: created, rescheduled, rearmed, or skipped (a fire that does not run).", "type", "outcome")
@@ -170,9 +172,9 @@ func (m *metrics) ended() {
 // typeMetrics is the counters of one type. A batch looks them up once: a look-up by labels for each task would cost more than the
 // counting itself.
 type typeMetrics struct {
-	label          string
-	claimed        prometheus.Counter
-	outcomes, dead map[string]prometheus.Counter
+	label           string
+	claimed, slowed prometheus.Counter
+	outcomes, dead  map[string]prometheus.Counter
 
 	started         prometheus.Counter // nil, with those that follow, for types without a handler on this node
 	delay, duration prometheus.Observer
@@ -197,7 +199,10 @@ func (m *metrics) of(kind string) *typeMetrics {
 			return found
 		}
 	}
-	made := &typeMetrics{label: kind, claimed: m.claimed.WithLabelValues(kind), outcomes: map[string]prometheus.Counter{}, dead: map[string]prometheus.Counter{}}
+	made := &typeMetrics{
+		label: kind, claimed: m.claimed.WithLabelValues(kind), slowed: m.putOffs.WithLabelValues(kind),
+		outcomes: map[string]prometheus.Counter{}, dead: map[string]prometheus.Counter{},
+	}
 	for _, word := range outcomeWords {
 		made.outcomes[word] = m.executions.WithLabelValues(kind, word)
 	}
@@ -245,6 +250,13 @@ func (t *typeMetrics) died(status string) {
 	}
 	if counter := t.dead[status]; counter != nil {
 		counter.Inc()
+	}
+}
+
+// putOff counts an attempt that asked for a run at once.
+func (t *typeMetrics) putOff() {
+	if t != nil {
+		t.slowed.Inc()
 	}
 }
 

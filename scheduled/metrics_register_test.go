@@ -60,6 +60,7 @@ func TestNoMetrics(t *testing.T) {
 	none.ran(1)
 	none.recorded(outcomeCompleted)
 	none.died("FAILED")
+	none.putOff()
 }
 
 // Of two nodes with one registerer the second does not start, and says what to do. With labels of their own both run; what only the leader

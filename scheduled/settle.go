@@ -18,6 +18,10 @@ WITH locked AS MATERIALIZED (
     SELECT s.*, clock.now, t.tid, t.type AS row_type, t.row_scheduled_at, t.status, t.attempt AS row_attempt,
         (t.status = 'EXECUTING' AND t.revision = s.revision) AS current,
         t.first_due AS edited_due,
+        -- A snooze that asks for "now" each time would write to the database without a pause.
+        CASE WHEN s.outcome = 'SNOOZED' THEN greatest(clock.now + s.next_in, s.started_at + interval '1 second')
+            ELSE coalesce(s.next_at, clock.now + s.next_in) END AS next_due,
+        s.outcome = 'SNOOZED' AND clock.now + s.next_in < s.started_at + interval '1 second' AS put_off,
         CASE WHEN s.to_status <> '' THEN s.to_status WHEN t.attempt >= t.max_attempts THEN 'FAILED' ELSE 'QUEUED' END AS next_status
     FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::int[], $6::timestamptz[], $7::text[], $8::timestamptz[], $9::timestamptz[],
             $10::text[], $11::text[], $12::text[], $13::timestamptz[], $14::interval[], $15::boolean[], $16::text[], $17::text[], $18::text[])
@@ -36,7 +40,7 @@ WITH locked AS MATERIALIZED (
     UPDATE tasktable.scheduled_tasks AS t
     -- EXECUTING and not current: somebody set the revision by hand. The task runs again rather than be held by nobody.
     SET status = CASE WHEN l.current THEN l.next_status WHEN t.status = 'EXECUTING' THEN 'QUEUED' ELSE t.status END,
-        next_attempt_at = CASE WHEN l.current AND l.next_status = 'QUEUED' THEN coalesce(l.next_at, l.now + l.next_in)
+        next_attempt_at = CASE WHEN l.current AND l.next_status = 'QUEUED' THEN l.next_due
             WHEN NOT l.current AND t.status IN ('QUEUED', 'EXECUTING') THEN l.edited_due END,
         attempt = CASE WHEN l.current AND l.refund THEN greatest(t.attempt - 1, 0) ELSE t.attempt END,
         fence = NULL,
@@ -61,9 +65,10 @@ WITH locked AS MATERIALIZED (
 )
 SELECT l.fence, l.tid IS NOT NULL AS settled, coalesce(l.current, false) AS current,
     CASE WHEN l.tid IS NULL THEN EXISTS (SELECT 1 FROM tasktable.scheduled_tasks AS t WHERE t.id = l.id AND t.fence = l.fence) ELSE false END AS held,
-    coalesce(CASE WHEN l.current AND l.next_status = 'QUEUED' THEN coalesce(l.next_at, l.now + l.next_in) <= l.now + interval '2 seconds'
+    coalesce(CASE WHEN l.current AND l.next_status = 'QUEUED' THEN l.next_due <= l.now + interval '2 seconds'
         WHEN NOT l.current AND l.status = 'QUEUED' THEN l.edited_due <= l.now + interval '2 seconds' END, false) AS due_soon,
-    coalesce(CASE WHEN l.current THEN l.next_status ELSE l.status END, '') AS status, coalesce(l.type, l.row_type, '') AS type, 0 AS chain
+    coalesce(CASE WHEN l.current THEN l.next_status ELSE l.status END, '') AS status,
+    coalesce(l.type, l.row_type, '') AS type, coalesce(l.current AND l.put_off, false) AS put_off
 FROM locked AS l`
 
 // settled says what became of one settlement.
@@ -75,7 +80,7 @@ type settled struct {
 	DueSoon bool   // the task is due again within two seconds: the leader should look
 	Status  string // of the row now
 	Type    string
-	Chain   int // how long a chain of tasks, each at once after the other, is that was slowed down here; 0: none was
+	PutOff  bool // its next run, or a follow-up, was asked for at once and waits: see rerunWait
 }
 
 // recorded is the outcome that the history has of a settlement.
@@ -111,14 +116,14 @@ func (s statements) settle(ctx context.Context, q querier, now *time.Time, node 
 // revision and the next time, and a line of changes says so. Rows that are not the attempt's any more are left to settleSQL.
 const againSQL = `
 WITH locked AS MATERIALIZED (
-    SELECT s.*, t.type, t.scheduled_at, t.chain, CASE WHEN s.again_at <= clock.now + interval '1 second' THEN t.chain + 1 ELSE 0 END AS next_chain,
-        -- A task that asks to run again at once, and does so on and on, is slowed down.
-        CASE WHEN t.chain >= $12::int THEN greatest(s.again_at, clock.now + interval '1 second') ELSE s.again_at END AS next_at
-    FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::int[], $6::timestamptz[], $7::timestamptz[], $8::timestamptz[], $9::text[], $10::text[], $13::text[])
+    SELECT s.*, t.type, t.scheduled_at,
+        -- A task that asks for "now" each time would write to the database without a pause.
+        greatest(s.again_at, s.started_at + interval '1 second') AS next_at
+    FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::int[], $6::timestamptz[], $7::timestamptz[], $8::timestamptz[],
+            $9::text[], $10::text[], $12::text[])
         AS s (id, fence, revision, attempt, due_at, started_at, again_at, message, result, trace)
-    CROSS JOIN (SELECT coalesce($1::timestamptz, clock_timestamp()) AS now) AS clock
     CROSS JOIN LATERAL (
-        SELECT t.type::text AS type, t.scheduled_at::timestamptz AS scheduled_at, t.chain
+        SELECT t.type::text AS type, t.scheduled_at::timestamptz AS scheduled_at
         FROM tasktable.scheduled_tasks AS t
         WHERE t.id = s.id AND t.fence = s.fence AND t.status = 'EXECUTING' AND t.revision = s.revision
         LIMIT 1 FOR UPDATE SKIP LOCKED
@@ -127,7 +132,7 @@ WITH locked AS MATERIALIZED (
     SELECT set_config('tasktable_change.context', 'again' || chr(31) || coalesce('node ' || $11::bigint::text, ''), true)
 ), updated AS (
     UPDATE tasktable.scheduled_tasks AS t
-    SET status = 'QUEUED', scheduled_at = l.next_at, chain = l.next_chain, run_now_at = NULL, fence = NULL, held_until = NULL,
+    SET status = 'QUEUED', scheduled_at = l.next_at, run_now_at = NULL, fence = NULL, held_until = NULL,
         started_at = l.started_at, message = l.message, result = l.result::jsonb, trace = coalesce(l.trace, t.trace)
     FROM locked AS l, context
     WHERE t.id = ANY (ARRAY[l.id]) AND t.fence = l.fence
@@ -139,7 +144,7 @@ WITH locked AS MATERIALIZED (
 )
 SELECT l.fence, true AS settled, true AS current, false AS held,
     l.next_at <= coalesce($1::timestamptz, clock_timestamp()) + interval '2 seconds' AS due_soon, 'QUEUED' AS status, l.type,
-    CASE WHEN l.chain >= $12::int AND l.next_chain > 0 THEN l.chain ELSE 0 END AS chain
+    l.again_at < l.next_at AND l.next_at > coalesce($1::timestamptz, clock_timestamp()) AS put_off
 FROM locked AS l`
 
 // again settles completed attempts that schedule their own task anew. It returns only those it settled. It must run in a
@@ -153,7 +158,8 @@ func (s statements) again(ctx context.Context, q querier, now *time.Time, node *
 			traces[i] = &settlements[i].Effects.Trace
 		}
 	}
-	rows, err := q.Query(ctx, s.schema.SQL(againSQL), now, c.ids, c.fences, c.revisions, c.attempts, c.dues, c.startedAts, agains, c.messages, c.results, node, chainMost, traces)
+	rows, err := q.Query(ctx, s.schema.SQL(againSQL), now, c.ids, c.fences, c.revisions, c.attempts, c.dues, c.startedAts, agains,
+		c.messages, c.results, node, traces)
 	if err != nil {
 		return nil, fmt.Errorf("settle %d tasks that run again: %w", len(settlements), err)
 	}

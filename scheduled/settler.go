@@ -24,6 +24,7 @@ type settler struct {
 	log        *slog.Logger
 	dueSoon    func() // tells the leader that something is due again at once
 	metrics    *metrics
+	reruns     reruns
 
 	plain   *group[*settling]
 	effects *group[*settling]
@@ -39,14 +40,30 @@ type settling struct {
 
 const (
 	settleMost = 1000
+	// effectsMost is how much one statement schedules, by effectsWeight: a hundred tasks with a few small follow-ups
+	// each.
+	effectsMost = 100
 	// groupRuns is how many statements of one kind are under way at once: while one waits for its commit or its answer, another is worked on.
 	groupRuns = 2
 )
 
+// effectsWeight is 1, and more for a task with many follow-ups or with large ones: all of a group are one JSON text,
+// which the server takes apart while it has their rows locked.
+func effectsWeight(one *settling) int {
+	const tasks, bytes = 10, 64 << 10 // what a weight of 1 has at most
+	size := 0
+	for _, task := range one.Effects.FollowUps {
+		if payload, ok := task.Payload.(store.JSON); ok {
+			size += len(payload)
+		}
+	}
+	return max(1, (len(one.Effects.FollowUps)+tasks-1)/tasks, (size+bytes-1)/bytes)
+}
+
 func newSettler(pool *pgxpool.Pool, s statements, node int64, service string, log *slog.Logger, dueSoon func()) *settler {
 	return &settler{
 		pool: pool, statements: s, node: node, service: service, log: log, dueSoon: dueSoon,
-		plain: newGroup[*settling](settleMost, nil), effects: newGroup[*settling](settleMost/10, nil),
+		plain: newGroup[*settling](settleMost, nil), effects: newGroup(effectsMost, effectsWeight),
 	}
 }
 
@@ -95,6 +112,9 @@ func (s *settler) flush(ctx context.Context, batch []*settling) {
 			continue
 		}
 		soon = soon || state.DueSoon
+		if state.PutOff {
+			s.putOff(one.ID, state.Type)
+		}
 		if state.Held {
 			s.again(ctx, one) // an application's transaction has locked the row: it must not stall the rest
 			continue

@@ -59,6 +59,7 @@ type run struct {
 	since time.Time
 
 	dueSoon   bool      // settled by its own transaction, it is due again at once
+	putOff    bool      // settled by its own transaction, it asked for a run at once
 	outdated  bool      // settled by its own transaction, it had been edited meanwhile
 	notBefore time.Time // when the gate found it early: by this process's clock
 
@@ -360,10 +361,6 @@ func (b *batch) end(r *run, s settlement) {
 			level = slog.LevelDebug
 		}
 		b.log.Log(r.span(), level, say, "task", s.ID, "type", s.Type, "revision", s.Revision, "attempt", s.Attempt, "outcome", s.Outcome)
-		if state.Chain > 0 {
-			b.log.Warn("a chain of tasks that follow each other at once is slowed down to one a second: does it ever end?",
-				"task", s.ID, "type", s.Type, "revision", s.Revision, "attempt", s.Attempt, "links", state.Chain)
-		}
 		if state.Settled {
 			b.tally.recorded(s.recorded(state))
 		}

@@ -54,14 +54,24 @@ func (s *Store) ScheduleMany(ctx context.Context, db DB, tasks []Task) ([]Receip
 }
 
 func (s *Store) scheduleMany(ctx context.Context, db DB, tasks []Task, verb string) ([]Receipt, error) {
-	if len(tasks) == 0 {
-		return nil, nil
-	}
-	encoded, err := s.encodeMany(ctx, tasks)
+	wires, err := s.wires(ctx, tasks)
 	if err != nil {
 		return nil, fmt.Errorf("schedule many: %w", err)
 	}
-	rows, err := s.call(ctx, db, fmt.Sprintf("schedule %d tasks", len(tasks)), scheduleManySQL, encoded, s.author(), s.wake(slices.ContainsFunc(tasks, soon)), verb)
+	return s.scheduleWires(ctx, db, wires, slices.ContainsFunc(tasks, soon), verb)
+}
+
+// scheduleWires schedules each task. near says that one of them is due soon.
+func (s *Store) scheduleWires(ctx context.Context, db DB, wires []wireTask, near bool, verb string) ([]Receipt, error) {
+	if len(wires) == 0 {
+		return nil, nil
+	}
+	encoded, err := json.Marshal(wires)
+	if err != nil {
+		return nil, fmt.Errorf("encode %d tasks: %w", len(wires), err)
+	}
+	doing := fmt.Sprintf("schedule %d tasks", len(wires))
+	rows, err := s.call(ctx, db, doing, scheduleManySQL, string(encoded), s.author(), s.wake(near), verb)
 	return receipts(rows), err
 }
 
@@ -122,14 +132,23 @@ func (s *Store) Reschedule(ctx context.Context, db DB, id string, at time.Time) 
 	return s.callOne(ctx, db, "reschedule task "+id, rescheduleSQL, id, text, s.author(), s.wake(soon(Task{At: at})))
 }
 
-func (s *Store) encodeMany(ctx context.Context, tasks []Task) (string, error) {
+// wires checks and encodes each task.
+func (s *Store) wires(ctx context.Context, tasks []Task) ([]wireTask, error) {
 	wires := make([]wireTask, len(tasks))
 	for i, task := range tasks {
 		wire, err := s.wire(ctx, task)
 		if err != nil {
-			return "", fmt.Errorf("task %d of %d: %w", i+1, len(tasks), err)
+			return nil, fmt.Errorf("task %d of %d: %w", i+1, len(tasks), err)
 		}
 		wires[i] = wire
+	}
+	return wires, nil
+}
+
+func (s *Store) encodeMany(ctx context.Context, tasks []Task) (string, error) {
+	wires, err := s.wires(ctx, tasks)
+	if err != nil {
+		return "", err
 	}
 	encoded, err := json.Marshal(wires)
 	if err != nil {

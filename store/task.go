@@ -135,6 +135,7 @@ type wireTask struct {
 	Jitter                *string         `json:"jitter"`
 	Retention             *string         `json:"retention"`
 	Trace                 *string         `json:"trace,omitempty"`
+	ScheduledBy           *string         `json:"scheduled_by,omitempty"` // nil: as the call says
 	wireRecurrence
 }
 

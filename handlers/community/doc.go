@@ -50,7 +50,8 @@
 //   - MOMENT_PURGE, daily, deletes moments 7 days after they were taken from sight.
 //   - MESSAGE_EXPIRY, every 30 seconds, deletes disappearing messages.
 //
-// The deletion commits with the completion of its task, so the result, a count by table, is what has happened. A run changes at most
-// MostRows rows; if there may be more the task runs again at once, in a new transaction, and the row shows the result of the last run.
-// Rows that others have locked are left to the next fire. What is deleted takes its own tasks along, as everywhere in this package.
+// The deletion commits with the completion of its task, so the result, a count by table, is what has happened. A run
+// changes at most MostRows rows; if there may be more the task goes on, in a new transaction, and the row shows the
+// result of the last run. Rows that others have locked are left to the next fire. What is deleted takes its own tasks
+// along, as everywhere in this package.
 package community

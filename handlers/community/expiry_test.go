@@ -23,7 +23,7 @@ func TestExpiredTokensAreDeleted(t *testing.T) {
 	s.sweeps(contract.TokenCleanup{}, after, community.Swept{"refresh_tokens": 1, "one_time_passwords": 1, "sessions": 1})
 }
 
-// Each run is bounded, over all its tables, and the next one comes at once.
+// Each run is bounded, over all its tables, and the next one comes a second after its start.
 func TestManyRowsTakeSeveralRuns(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)

@@ -74,7 +74,7 @@ func (s *scene) content() map[string]string {
 	return content
 }
 
-// ran runs a payload once at a time, as often as it asks to run again, and returns the result of each run.
+// ran runs a payload at a time, and again each second after it as often as it asks, and returns the result of each run.
 func (s *scene) ran(payload store.Payload, at time.Time) (results []community.Swept) {
 	s.t.Helper()
 	s.runs++
@@ -82,18 +82,18 @@ func (s *scene) ran(payload store.Payload, at time.Time) (results []community.Sw
 	if _, err := s.tasks.Schedule(s.ctx, s.tx, store.Task{ID: id, Payload: payload, At: at}); err != nil {
 		s.t.Fatal(err)
 	}
-	for _, ran := range s.harness.RunDueAt(s.ctx, at) {
-		if ran.ID != id || ran.Outcome != "COMPLETED" {
+	var row store.Row
+	for status := store.StatusQueued; status == store.StatusQueued; at = at.Add(time.Second) {
+		ran := s.harness.RunDueAt(s.ctx, at)
+		if len(ran) != 1 || ran[0].ID != id || ran[0].Outcome != "COMPLETED" {
 			s.t.Fatalf("ran %+v", ran)
 		}
 		results = append(results, nil)
-	}
-	if len(results) == 0 {
-		s.t.Fatal("nothing ran")
-	}
-	row, err := s.tasks.Get(s.ctx, s.tx, id)
-	if err != nil {
-		s.t.Fatal(err)
+		var err error
+		if row, err = s.tasks.Get(s.ctx, s.tx, id); err != nil {
+			s.t.Fatal(err)
+		}
+		status = row.Status
 	}
 	if err := json.Unmarshal(row.Result, &results[len(results)-1]); err != nil { // of the last run: the row keeps no other
 		s.t.Fatal(err)

@@ -10,8 +10,9 @@ import (
 	"github.com/tasktable/tasktable/handlers"
 )
 
-// MostRows is how many rows one run of a recurring task changes at most. One that has found as many runs again at once, as
-// another attempt with its own transaction, until it finds fewer: so no transaction is long, and what has been done stays done.
+// MostRows is how many rows one run of a recurring task changes at most. One that has found as many runs again a second
+// after its start, as another attempt with its own transaction, until it finds fewer: so no transaction is long, and
+// what has been done stays done.
 const MostRows = 10000
 
 // Swept is the result of a run of a recurring task: how many rows it has changed in each table it looked at.
@@ -82,7 +83,7 @@ func (s *sweep) count(table string, rows int64) {
 func (s *sweep) finish() {
 	s.e.Result(s.swept)
 	if s.left <= 0 {
-		s.e.Note("there may be more than %d rows: it runs again at once", MostRows)
+		s.e.Note("there may be more than %d rows: it goes on", MostRows)
 		s.e.Again(s.e.StartedAt)
 	}
 }

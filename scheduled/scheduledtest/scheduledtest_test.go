@@ -196,11 +196,27 @@ func check(t *testing.T, h *scheduledtest.Harness, db store.DB) {
 	}
 }
 
+// A task that snoozes for no time runs once at each time that the test names; one whose retries do not wait would never
+// end.
 func TestEndlessTaskIsStopped(t *testing.T) {
 	t.Parallel()
 	tx := begin(t, storetest.Pool(t))
-	h := scheduledtest.New(&fatal{TB: t}, tx, registry(t, handlers.Func("LOOP", func(context.Context) error { return handlers.Snooze(0) })))
-	if _, err := tasks.Schedule(t.Context(), tx, store.Task{Payload: store.JSON(`{"type":"LOOP"}`), At: fivePM}); err != nil {
+	h := scheduledtest.New(&fatal{TB: t}, tx, registry(t,
+		handlers.Func("SNOOZE", func(context.Context) error { return handlers.Snooze(0) }),
+		handlers.Func("LOOP", func(context.Context) error { return handlers.RetryAfter(0, errors.New("not yet")) }),
+	))
+	snooze := store.Task{Payload: store.JSON(`{"type":"SNOOZE"}`), At: fivePM}
+	if _, err := tasks.Schedule(t.Context(), tx, snooze); err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []int{1, 0, 1} {
+		at := fivePM.Add(time.Duration(i) * 500 * time.Millisecond)
+		if ran := h.RunDueAt(t.Context(), at); len(ran) != want {
+			t.Errorf("at %s ran %+v", at, ran)
+		}
+	}
+	loop := store.Task{Payload: store.JSON(`{"type":"LOOP"}`), At: fivePM, MaxAttempts: store.MaxMaxAttempts}
+	if _, err := tasks.Schedule(t.Context(), tx, loop); err != nil {
 		t.Fatal(err)
 	}
 	defer func() {

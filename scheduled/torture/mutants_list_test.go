@@ -145,8 +145,9 @@ var mutants = []mutant{
 	{
 		name: "an edit clears the hold", by: []string{"execution line", "overlap"}, steer: fickle,
 		edits: []edit{{schema + "00005_recurrence.sql",
-			"            NEW.chain := 0; -- Again and follow-ups write it; anybody else's edit begins anew\n",
-			"            NEW.chain := 0;\n            NEW.fence := NULL;\n            NEW.held_until := NULL;\n"}},
+			"        IF OLD.finished_at IS NOT NULL AND NEW.status = 'QUEUED' AND NEW.scheduled_at <> OLD.scheduled_at THEN\n",
+			"        NEW.fence := NULL;\n        NEW.held_until := NULL;\n" +
+				"        IF OLD.finished_at IS NOT NULL AND NEW.status = 'QUEUED' AND NEW.scheduled_at <> OLD.scheduled_at THEN\n"}},
 	},
 	{
 		name: "a claim reuses a number", by: []string{"leadership"}, steer: busy,
@@ -272,8 +273,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "follow-ups are forgotten", by: []string{"follow-up"}, steer: busy,
-		edits: []edit{{engine + "effects.go", "	if len(tasks) == 0 {\n		return nil\n	}\n	author :=",
-			"	if len(tasks) >= 0 {\n		return nil\n	}\n	author :="}},
+		edits: []edit{{engine + "followups.go", "	if len(tasks) == 0 {", "	if len(tasks) >= 0 {"}},
 	},
 	{
 		name: "the lowest priority comes first", by: []string{"priority"}, steer: backlog,

@@ -1,0 +1,171 @@
+package scheduled
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tasktable/tasktable/store"
+)
+
+// followUp schedules the follow-ups of all settled attempts by one statement, each in the name of the task that asked
+// for it. It leaves out those of an attempt whose fence is lost. An attempt whose task was edited meanwhile has its
+// follow-ups too, except one with the task's own id, because the newer edit wins.
+func (s statements) followUp(
+	ctx context.Context, q querier, now *time.Time, service string, settlements []settlement, done []settled,
+) error {
+	var (
+		tasks []store.TaskAs
+		asked []followUp
+	)
+	states := statesByFence(done)
+	for i := range settlements {
+		one := &settlements[i]
+		state := states[one.Fence]
+		if state == nil || !state.Settled {
+			continue
+		}
+		by := "task " + one.ID
+		if len(by) > store.MaxIDBytes {
+			by = service
+		}
+		for _, task := range one.Effects.FollowUps {
+			own := idOf(task) == one.ID
+			if own && !state.Current {
+				continue
+			}
+			tasks = append(tasks, store.TaskAs{Task: task, By: by, Trace: one.Effects.Trace})
+			asked = append(asked, followUp{from: one, state: state, own: own, task: task})
+		}
+	}
+	if len(tasks) == 0 {
+		return nil
+	}
+	receipts, err := store.New(store.Config{Schema: s.schema.String(), Service: service}).ScheduleAs(ctx, q, tasks)
+	if err != nil {
+		return fmt.Errorf("schedule %d follow-ups: %w", len(tasks), err)
+	}
+	for i, receipt := range receipts {
+		asked[i].receipt = receipt
+	}
+	return s.putOff(ctx, q, now, asked)
+}
+
+// followUp is a task that a settled attempt has scheduled.
+type followUp struct {
+	from    *settlement
+	state   *settled // of from
+	own     bool     // it is the task of from itself
+	task    store.Task
+	receipt store.Receipt
+}
+
+// rerunWait is how long after the start of an attempt the runs begin that its task may ask for over and over: its own
+// next run, by Again, Snooze or a follow-up with its id, and a follow-up of a task that was a follow-up itself. Without
+// it a handler that asks for "now" each time would write to the database without a pause. settleSQL, againSQL and
+// putOffSQL have the same second.
+const rerunWait = time.Second
+
+// atOnce says that the follow-up was written, and may be due before rerunWait is over.
+func (f *followUp) atOnce() bool {
+	written := f.receipt.Outcome != store.Unchanged && f.receipt.Outcome != store.Finished
+	if !written || f.task.Recurrence != nil || f.from.StartedAt == nil {
+		return false
+	}
+	return f.task.At.Before(f.from.StartedAt.Add(rerunWait)) // a task without At may be due at once, too
+}
+
+// A task is a follow-up itself where a task has asked for the revision that ran: the line of changes says so. The
+// statement writes no column whose edit draws a revision, so scheduled_at keeps the time that was asked for. $1 is now;
+// then come, for each follow-up, the revision and the fence of the attempt that asked, when it began, whether the
+// follow-up is the task itself, and the follow-up's id.
+const putOffSQL = `
+WITH asked AS (
+    SELECT f.fence, f.id, f.started_at + interval '1 second' AS until
+    FROM unnest($2::bigint[], $3::bigint[], $4::timestamptz[], $5::boolean[], $6::text[])
+        AS f (revision, fence, started_at, own, id)
+    WHERE f.own OR EXISTS (
+        SELECT 1 FROM tasktable.scheduled_task_changes AS c
+        WHERE c.revision = ANY (ARRAY[f.revision]) AND starts_with(c.changed_by, 'task '))
+), latest AS (
+    SELECT asked.id, max(asked.until) AS until FROM asked
+    WHERE asked.until > coalesce($1::timestamptz, clock_timestamp()) GROUP BY asked.id
+), updated AS (
+    UPDATE tasktable.scheduled_tasks AS t SET next_attempt_at = latest.until
+    FROM latest WHERE t.id = ANY (ARRAY[latest.id]) AND t.next_attempt_at < latest.until
+    RETURNING t.id::text AS id
+)
+SELECT DISTINCT asked.fence FROM updated JOIN asked USING (id)`
+
+// putOff has the follow-ups that are due at once wait, where an endless chain of them could arise.
+func (s statements) putOff(ctx context.Context, q querier, now *time.Time, followUps []followUp) error {
+	var (
+		revisions, fences []int64
+		startedAts        []time.Time
+		own               []bool
+		ids               []string
+	)
+	states := map[int64]*settled{}
+	for i := range followUps {
+		f := &followUps[i]
+		if !f.atOnce() {
+			continue
+		}
+		states[f.from.Fence] = f.state
+		revisions, fences = append(revisions, f.from.Revision), append(fences, f.from.Fence)
+		startedAts, own, ids = append(startedAts, *f.from.StartedAt), append(own, f.own), append(ids, f.receipt.ID)
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	rows, err := q.Query(ctx, s.schema.SQL(putOffSQL), now, revisions, fences, startedAts, own, ids)
+	if err != nil {
+		return fmt.Errorf("put off follow-ups: %w", err)
+	}
+	slowed, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	if err != nil {
+		return fmt.Errorf("put off follow-ups: %w", err)
+	}
+	for _, fence := range slowed {
+		states[fence].PutOff = true
+	}
+	return nil
+}
+
+// statesByFence points into done.
+func statesByFence(done []settled) map[int64]*settled {
+	states := make(map[int64]*settled, len(done))
+	for i := range done {
+		states[done[i].Fence] = &done[i]
+	}
+	return states
+}
+
+// idOf is the id a follow-up will have, or "" if it is given a new one.
+func idOf(task store.Task) string {
+	if task.ID != "" {
+		return task.ID
+	}
+	return store.IDOf(task.Payload)
+}
+
+// followUpIDs is the ids that settling with follow-ups touches; none when there are no follow-ups.
+func followUpIDs(settlements []settlement) []string {
+	var ids []string
+	for _, one := range settlements {
+		for _, task := range one.Effects.FollowUps {
+			if id := idOf(task); id != "" {
+				ids = append(ids, id)
+			}
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	for _, one := range settlements {
+		ids = append(ids, one.ID)
+	}
+	return ids
+}

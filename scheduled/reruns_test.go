@@ -1,0 +1,216 @@
+package scheduled
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/tasktable/tasktable/store"
+)
+
+func snoozed(h hold, in time.Duration) settlement {
+	s := retried(h, in, "snoozed")
+	s.Outcome, s.Refund = outcomeSnoozed, true
+	return s
+}
+
+// waits has a task, and those that follow it, run as soon as each is due. It returns how long after the attempt before
+// it each was due, as runs of equal waits, and how many of the attempts were reported as put off.
+func (b *bench) waits(first string, n int, next func(h hold, now time.Time) settlement) (waits string, putOff int) {
+	b.t.Helper()
+	b.schedule(store.Task{ID: first, Payload: job{first}, At: noon})
+	now, wait, run := noon, time.Duration(-1), 0
+	flush := func() {
+		if run > 0 {
+			waits += fmt.Sprintf("%d × %s ", run, wait)
+		}
+	}
+	for i := range n {
+		holds := b.take(now)
+		if len(holds) != 1 {
+			b.t.Fatalf("run %d: claimed %v at %s", i, holds, offset(now))
+		}
+		for _, h := range holds {
+			done := b.end(now, next(h, now))
+			if len(done) != 1 || !done[0].Settled {
+				b.t.Fatalf("settled %+v", done)
+			}
+			if done[0].PutOff {
+				putOff++
+			}
+		}
+		var due time.Time
+		err := b.pool.QueryRow(b.t.Context(), `SELECT min(next_attempt_at) FROM tasktable.scheduled_tasks`).Scan(&due)
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		if due.Sub(now) != wait {
+			flush()
+			wait, run = due.Sub(now), 0
+		}
+		run++
+		now = due
+	}
+	flush()
+	return waits, putOff
+}
+
+// However a handler asks to run again at once for ever, it runs once a second from the second run on at the latest.
+func TestEndlessRerunsWait(t *testing.T) {
+	t.Parallel()
+	ring := map[string]string{"a": "b", "b": "a"}
+	n := 0
+	for name, test := range map[string]struct {
+		next   func(h hold, now time.Time) settlement
+		waits  string
+		putOff int
+	}{
+		"Again": {again, "20 × 1s ", 20},
+		"Again, in the past": {func(h hold, now time.Time) settlement {
+			return again(h, now.Add(-time.Hour))
+		}, "20 × 1s ", 20},
+		"Snooze": {func(h hold, _ time.Time) settlement { return snoozed(h, 0) }, "20 × 1s ", 20},
+		"Snooze, for a moment": {func(h hold, _ time.Time) settlement {
+			return snoozed(h, time.Millisecond)
+		}, "20 × 1s ", 20},
+		"a follow-up with its own id": {func(h hold, now time.Time) settlement {
+			// At the very time it had it would be finished.
+			return followedBy(h, store.Task{ID: h.ID, Payload: job{"itself"}, At: now.Add(time.Microsecond)})
+		}, "20 × 1s ", 20},
+		"follow-ups with new ids": {func(h hold, now time.Time) settlement {
+			n++
+			return followedBy(h, store.Task{ID: fmt.Sprint(n), Payload: job{"next"}, At: now})
+		}, "1 × 0s 19 × 1s ", 19},
+		"a ring of follow-ups": {func(h hold, now time.Time) settlement {
+			return followedBy(h, store.Task{ID: ring[h.ID], Payload: job{"ring"}, At: now.Add(time.Microsecond)})
+		}, "1 × 1µs 19 × 1s ", 19},
+		"later": {func(h hold, now time.Time) settlement { return again(h, now.Add(time.Second)) }, "20 × 1s ", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if waits, putOff := newBench(t).waits("a", 20, test.next); waits != test.waits || putOff != test.putOff {
+				t.Errorf("waits %s with %d put off, want %s with %d", waits, putOff, test.waits, test.putOff)
+			}
+		})
+	}
+}
+
+// The second counts from the start of the attempt: what takes longer goes on without a pause, and is not reported.
+func TestRerunAfterALongAttempt(t *testing.T) {
+	t.Parallel()
+	const took = 3 * time.Second
+	for name, test := range map[string]struct {
+		next func(h hold) settlement
+		want string
+	}{
+		"Again": {func(h hold) settlement { return again(h, noon) }, `
+			QUEUED rev=2 attempt=0 scheduled=1s next=1s started=noon message="see you"
+			COMPLETED rev=1 attempt=1 scheduled=noon due=noon started=noon finished=3s node=7
+			1 schedule created by test
+			2 again rescheduled by node 7`},
+		"Snooze": {func(h hold) settlement { return snoozed(h, 0) }, `
+			QUEUED rev=1 attempt=0 scheduled=noon next=3s started=noon message="snoozed"
+			SNOOZED rev=1 attempt=1 scheduled=noon due=noon started=noon finished=3s error="snoozed" node=7
+			1 schedule created by test`},
+		"a follow-up with its own id": {func(h hold) settlement {
+			return followedBy(h, store.Task{ID: "a", Payload: job{"itself"}, At: noon.Add(took)})
+		}, `
+			QUEUED rev=2 attempt=0 scheduled=3s next=3s
+			COMPLETED rev=1 attempt=1 scheduled=noon due=noon started=noon finished=3s node=7
+			1 schedule created by test
+			2 schedule rearmed by task a`},
+	} {
+		b := newBench(t)
+		done := b.end(noon.Add(took), test.next(b.takeOne(store.Task{Payload: job{"a"}})))
+		if len(done) != 1 || !done[0].Settled || done[0].PutOff {
+			t.Errorf("%s: settled %+v", name, done)
+		}
+		b.expect(name, "a", test.want)
+	}
+}
+
+// A follow-up of a task that somebody else scheduled, or edited since, is due as asked, however many there are. One of
+// a follow-up waits, and only where it is due at once.
+func TestFollowUpsOfFollowUpsWait(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	asked := func(round string, by hold) settlement {
+		at := func(name string, in time.Duration) store.Task {
+			return store.Task{ID: name + round, Payload: job{"x"}, At: by.Due.Add(in)}
+		}
+		noTime, recurring := at("no time", 0), at("recurring", 0)
+		noTime.At, recurring.At = time.Time{}, time.Time{}
+		recurring.Recurrence = &store.Recurrence{Cron: "@daily"}
+		return followedBy(by, at("now", 0), at("past", -time.Hour), at("soon", time.Millisecond),
+			at("second", time.Second), at("later", time.Second+time.Microsecond), noTime, recurring)
+	}
+	check := func(what, round string, putOff bool, done []settled, dues map[string]time.Duration) {
+		t.Helper()
+		if len(done) != 1 || done[0].PutOff != putOff {
+			t.Errorf("%s: settled %+v", what, done)
+		}
+		for name, want := range dues {
+			row, err := tasks.Get(t.Context(), b.pool, name+round)
+			if err != nil || row.NextAttemptAt == nil || !row.NextAttemptAt.Equal(noon.Add(want)) {
+				t.Errorf("%s: %s is due at %v, %v", what, name, row.NextAttemptAt, err)
+			}
+		}
+	}
+	asNow := map[string]time.Duration{
+		"now": 0, "past": -time.Hour, "soon": time.Millisecond,
+		"second": time.Second, "later": time.Second + time.Microsecond,
+	}
+	b.schedule(store.Task{Payload: job{"a"}, At: noon})
+	done := b.end(noon, asked("1", b.take(noon)["a"]))
+	check("of a task that the application scheduled", "1", false, done, asNow)
+
+	h := b.take(noon)["now1"]
+	check("of a follow-up", "2", true, b.end(noon, asked("2", h)), map[string]time.Duration{
+		"now": time.Second, "past": time.Second, "soon": time.Second,
+		"second": time.Second, "later": time.Second + time.Microsecond,
+	})
+	b.expect("it can be seen what was asked", "now2", `
+		QUEUED rev=1 attempt=0 scheduled=noon next=1s
+		1 schedule created by task now1`)
+
+	b.schedule(store.Task{ID: "soon1", Payload: job{"edited"}, At: noon})
+	check("of a follow-up that was edited since", "3", false, b.end(noon, asked("3", b.take(noon)["soon1"])), asNow)
+}
+
+// A follow-up that changes nothing writes nothing, also where it would wait.
+func TestFollowUpsThatChangeNothing(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.schedule(store.Task{Payload: job{"finished"}, At: noon})
+	b.end(noon, completed(b.take(noon)["finished"]))
+	b.schedule(store.Task{Payload: job{"waits"}, At: noon.Add(24 * time.Hour)},
+		store.Task{Payload: job{"first"}, At: noon})
+	before := map[string]string{"finished": stateOf(t, b.pool, "finished"), "waits": stateOf(t, b.pool, "waits")}
+	b.end(noon, followedBy(b.take(noon)["first"], store.Task{Payload: job{"second"}, At: noon}))
+	done := b.end(noon, followedBy(b.take(noon)["task-JOB-second"],
+		store.Task{ID: "finished", Payload: job{"finished"}, At: noon}, store.Task{ID: "waits", Payload: job{"waits"}}))
+	if len(done) != 1 || !done[0].Settled || done[0].PutOff {
+		t.Errorf("settled %+v", done)
+	}
+	for id, state := range before {
+		b.expect("as it was", id, state)
+	}
+}
+
+// The log tells of a type once a minute, and of none that does it now and then.
+func TestRerunsAreToldOnceAWindow(t *testing.T) {
+	t.Parallel()
+	var r reruns
+	var told []string
+	for i := range 150 {
+		now := noon.Add(time.Duration(i) * time.Second)
+		if r.count("ENDLESS", now) {
+			told = append(told, offset(now))
+		}
+		if i%3 == 0 && r.count("NOW AND THEN", now) {
+			t.Errorf("told of what happens %d times in 3 minutes", i/3)
+		}
+	}
+	if got := fmt.Sprint(told); got != "[29s 1m29s 2m29s]" {
+		t.Errorf("told at %s", got)
+	}
+}
