@@ -69,5 +69,10 @@ func readSettings() (settings, error) {
 	return s, nil
 }
 
+// ordinary says whether a run has all that an ordinary one has: it is not steered at something.
+func (s settings) ordinary() bool {
+	return s.Work == nil && s.Chores == nil && s.Faults == nil && s.Nodes >= 4
+}
+
 // random makes a source of its own for each who decides something: what one decides does not change the others' decisions.
 func (s settings) random(stream uint64) *rand.Rand { return rand.New(rand.NewPCG(s.Seed, stream)) }
