@@ -295,7 +295,8 @@ func (w *writer) hold() {
 	}) != nil || len(ids) == 0 {
 		return
 	}
-	w.transact(ids, time.Duration(300+w.random.IntN(1200))*time.Millisecond, false, func(ctx context.Context, tx pgx.Tx) ([]deed,
+	most := int(cmp.Or(w.Hold, 1500*time.Millisecond) / time.Millisecond)
+	w.transact(ids, time.Duration(most/5+w.random.IntN(most-most/5))*time.Millisecond, false, func(ctx context.Context, tx pgx.Tx) ([]deed,
 		error) {
 		_, err := tx.Exec(ctx, lockSQL, ids)
 		return nil, err
