@@ -134,8 +134,8 @@ func TestClaimOrder(t *testing.T) {
 	}
 }
 
-// Types that share their slots share one order, too: a lane of a type that comes first by name, or whose tasks are older, takes no room
-// from a task of a higher priority.
+// Types that share their slots share one order, too: a lane of a type that comes first by name, or whose tasks are
+// older, takes no room from a task of a higher priority.
 func TestClaimOrderOverTypes(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -146,7 +146,8 @@ func TestClaimOrderOverTypes(t *testing.T) {
 			at := noon.Add(-time.Duration(i) * time.Minute)
 			payload := store.JSON(fmt.Sprintf(`{"type":%q}`, kind))
 			b.schedule(store.Task{ID: id, Payload: payload, At: at, Priority: priority})
-			lanes = append(lanes, laneBudget{lane: lane{Queue: "default", Type: kind, Priority: priority}, Room: 2, Near: 2, Slots: 2})
+			shared := lane{Queue: "default", Type: kind, Priority: priority}
+			lanes = append(lanes, laneBudget{lane: shared, Room: 2, Near: 2, Slots: 2})
 		}
 	}
 	want := [][]string{ // two at a time, as the room is: within a priority the older ones first

@@ -10,11 +10,11 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// The test's own tables. audit has each change of a task's row that says something about its life, written by a trigger in the
-// transaction that makes it: what is rolled back leaves nothing. Changes of one row lie in its order: a row's lock is held
-// while the number is drawn. lines is the same for the two histories, executions is a copy of the lines of executions as they were
-// written, effects is what transactional handlers write, without
-// any key, and ops what writers write beside their tasks, in the same transaction.
+// The test's own tables. audit has each change of a task's row that says something about its life, written by a
+// trigger in the transaction that makes it: what is rolled back leaves nothing. Changes of one row lie in its order:
+// a row's lock is held while the number is drawn. lines is the same for the two histories, executions is a copy of
+// the lines of executions as they were written, effects is what transactional handlers write, without any key, and
+// ops what writers write beside their tasks, in the same transaction.
 const auditSQL = `
 CREATE SCHEMA torture;
 CREATE TABLE torture.audit (
@@ -77,8 +77,8 @@ BEGIN
         OLD.next_attempt_at, NEW.next_attempt_at, OLD.held_until, NEW.held_until,
         task.priority, coalesce(task.run_now_at, task.scheduled_at), task.scheduled_at,
         coalesce(task.run_now_at, task.scheduled_at) + task.expiration, task.max_attempts, task.expected_execution_time,
-        coalesce(task.payload ->> 'do', ''), coalesce((task.payload ->> 'n')::bigint, 0), md5(task.payload::text), task.entity,
-        task.message, task.result ->> 'told', task.paused_until);
+        coalesce(task.payload ->> 'do', ''), coalesce((task.payload ->> 'n')::bigint, 0), md5(task.payload::text),
+        task.entity, task.message, task.result ->> 'told', task.paused_until);
     RETURN NULL;
 END $$;
 CREATE TRIGGER torture_audit AFTER INSERT OR UPDATE OR DELETE ON tasktable.scheduled_tasks

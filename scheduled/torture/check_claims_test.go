@@ -68,7 +68,8 @@ func noneIsClaimedExpired(h *history) (samples int, wrong []violation) {
 	return samples, wrong
 }
 
-// noneIsClaimedPaused: while a queue, a type or everything is paused, none of its tasks is claimed. The samples are the pauses.
+// noneIsClaimedPaused: while a queue, a type or everything is paused, none of its tasks is claimed. The samples are
+// the pauses.
 func noneIsClaimedPaused(h *history) (samples int, wrong []violation) {
 	samples = h.heldPauses()
 	for i := range h.Audit {

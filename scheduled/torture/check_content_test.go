@@ -4,7 +4,8 @@ package torture
 
 import "strings"
 
-// contentIsKept: a row has the content that its writer gave it, until a writer gives it another; an occurrence has its parent's.
+// contentIsKept: a row has the content that its writer gave it, until a writer gives it another; an occurrence has
+// its parent's.
 func contentIsKept(h *history) (samples int, wrong []violation) {
 	given := map[int64]*content{} // by revision
 	for _, e := range h.Entries {
@@ -84,8 +85,8 @@ func nothingIsWrittenInVain(h *history) (samples int, wrong []violation) {
 		}
 		samples++
 		if a := edits[k]; a != nil {
-			wrong = append(wrong, broken("written in vain", o.TaskID, "op %d: %s came to %s, and drew revision %s", o.Op, o.Verb, o.Outcome,
-				of(a.Revision)))
+			wrong = append(wrong, broken("written in vain", o.TaskID, "op %d: %s came to %s, and drew revision %s",
+				o.Op, o.Verb, o.Outcome, of(a.Revision)))
 		}
 	}
 	return samples, wrong
@@ -115,15 +116,19 @@ func syncIsExact(h *history) (samples int, wrong []violation) {
 			}
 		}
 		for id := range members[e.Entity] {
-			if a := h.rowAt(id, e); !listed[id] && a != nil && a.Op != "DELETE" && a.Entity != nil && *a.Entity == e.Entity && !final[*a.Status] {
-				wrong = append(wrong, broken("sync", id, "op %d made the tasks of %s without it, and it is left %s", e.Op, e.Entity, *a.Status))
+			a := h.rowAt(id, e)
+			if listed[id] || a == nil || a.Op == "DELETE" || a.Entity == nil || *a.Entity != e.Entity || final[*a.Status] {
+				continue
 			}
+			wrong = append(wrong, broken("sync", id, "op %d made the tasks of %s without it, and it is left %s", e.Op,
+				e.Entity, *a.Status))
 		}
 	}
 	return samples, wrong
 }
 
-// rowAt is a task's row as an acknowledged transaction left it, or nil. Only one writer edits an entity, one transaction after the other.
+// rowAt is a task's row as an acknowledged transaction left it, or nil. Only one writer edits an entity, one
+// transaction after the other.
 func (h *history) rowAt(id string, e entry) (last *auditRow) {
 	for _, a := range h.in().byID[id] {
 		if a.At.Before(e.Ended) {

@@ -15,8 +15,8 @@ type gap struct {
 	waited   string // a task that waited all the while
 }
 
-// claimingGoesOn: what is due is claimed again within the time of a failover after whatever stopped it. The samples are the seconds
-// in which nothing that was done could explain a gap.
+// claimingGoesOn: what is due is claimed again within the time of a failover after whatever stopped it. The samples
+// are the seconds in which nothing that was done could explain a gap.
 func claimingGoesOn(h *history) (samples int, wrong []violation) {
 	for at := h.Began; at.Before(h.Calmed); at = at.Add(time.Second) {
 		if end := at.Add(time.Second); h.explained(at, end).Equal(at) {
@@ -225,7 +225,8 @@ func quantile(of []measured, q float64) time.Duration {
 func failoverIsQuick(h *history) (samples int, wrong []violation) {
 	found, _ := h.failovers()
 	if p99(found) > failoverLimit {
-		wrong = append(wrong, broken("failover", "", "p99 of %d is %s, want at most %s", len(found), p99(found), failoverLimit))
+		wrong = append(wrong, broken("failover", "", "p99 of %d is %s, want at most %s", len(found), p99(found),
+			failoverLimit))
 	}
 	return len(found), wrong
 }
@@ -234,7 +235,8 @@ func failoverIsQuick(h *history) (samples int, wrong []violation) {
 func recoveryIsQuick(h *history) (samples int, wrong []violation) {
 	found, _ := h.recoveries()
 	if p99(found) > recoveryLimit {
-		wrong = append(wrong, broken("recovery", "", "p99 of %d is %s, want at most %s", len(found), p99(found), recoveryLimit))
+		wrong = append(wrong, broken("recovery", "", "p99 of %d is %s, want at most %s", len(found), p99(found),
+			recoveryLimit))
 	}
 	return len(found), wrong
 }

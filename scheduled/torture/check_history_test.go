@@ -66,17 +66,24 @@ func retentionWaits(h *history) (samples int, wrong []violation) {
 				continue
 			}
 			samples++
-			before, ended := changes[i-1], changes[i-1].At
-			for j := i - 1; j > 0 && changes[j-1].Status != nil && *changes[j-1].Status == *before.Status && !changes[j].edits(); j-- {
-				ended = changes[j-1].At
-			}
-			if before.Status == nil || !final[*before.Status] || before.Fence != nil || a.At.Sub(ended) < retention-writtenWithin {
+			before, ended := changes[i-1], endedAt(changes[:i])
+			early := a.At.Sub(ended) < retention-writtenWithin
+			if before.Status == nil || !final[*before.Status] || before.Fence != nil || early {
 				wrong = append(wrong, broken("retention", id, "it was removed at %s, and was %s since %s, fence %s", h.offset(a.At),
 					of(before.Status), h.offset(ended), of(before.Fence)))
 			}
 		}
 	}
 	return samples, wrong
+}
+
+// endedAt is when a task came to the status that it has after the last of some changes: a claim may be released later.
+func endedAt(changes []*auditRow) time.Time {
+	i := len(changes) - 1
+	for i > 0 && !changes[i].edits() && of(changes[i].OldStatus) == of(changes[i].Status) {
+		i--
+	}
+	return changes[i].At
 }
 
 // claimsHaveLines: each claim that has ended has one line, written in the transaction that ended it; and each line is of a

@@ -41,17 +41,19 @@ func tooLate(check, queue string, list []latency) []violation {
 	if one.took <= startedWithin {
 		return nil
 	}
-	return []violation{broken(check, one.id, "of %d undisturbed tasks of queue %q one in twenty started more than %s after it was due",
+	return []violation{broken(check, one.id, "of %d undisturbed tasks of %q one in twenty started more than %s late",
 		len(list), queue, short(one.took))}
 }
 
-// latency is how long a task that was due waited for its start; at least, if it had not started when something disturbed it.
+// latency is how long a task that was due waited for its start; at least, if it had not started when something
+// disturbed it.
 type latency struct {
 	id   string
 	took time.Duration
 }
 
-// latencies lists those that nothing explains, by pool: no fault, no pause, no lock of a writer and no load of its queue.
+// latencies lists those that nothing explains, by pool: no fault, no pause, no lock of a writer and no load of its
+// queue.
 func (h *history) latencies() map[pool][]latency {
 	if h.waited != nil {
 		return h.waited

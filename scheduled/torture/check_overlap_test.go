@@ -51,8 +51,8 @@ func (h *history) excuse(a, b *run) string {
 	return ""
 }
 
-// noneRunsTwiceAtOnce: but for handlers that do not mind their context, and processes that were frozen. The samples are the runs of a
-// task after its first.
+// noneRunsTwiceAtOnce: but for handlers that do not mind their context, and processes that were frozen. The samples
+// are the runs of a task after its first.
 func noneRunsTwiceAtOnce(h *history) (samples int, wrong []violation) {
 	ran := map[string]bool{}
 	for i := range h.Runs {

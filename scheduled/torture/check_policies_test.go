@@ -4,9 +4,10 @@ package torture
 
 import "time"
 
-// policiesAreKept: with overlap cancel_running a fire that runs cancels the occurrences that have not ended; with catch-up none, fires
-// that were missed together are all skipped, and a fire that is alone and on time runs; with latest, of those missed together only the
-// last runs. The samples are the fires of the steady recurring tasks with these policies.
+// policiesAreKept: with overlap cancel_running a fire that runs cancels the occurrences that have not ended; with
+// catch-up none, fires that were missed together are all skipped, and a fire that is alone and on time runs; with
+// latest, of those missed together only the last runs. The samples are the fires of the steady recurring tasks with
+// these policies.
 func policiesAreKept(h *history) (samples int, wrong []violation) {
 	made := h.occurrences()
 	for parent, find := range map[string]func(together, before []*auditRow) string{
@@ -28,8 +29,8 @@ func policiesAreKept(h *history) (samples int, wrong []violation) {
 	return samples, wrong
 }
 
-// leavesRunning names an earlier occurrence that goes on though a later one is to run. The engine leaves what others have locked for a
-// moment, and then fires later.
+// leavesRunning names an earlier occurrence that goes on though a later one is to run. The engine leaves what others
+// have locked for a moment, and then fires later.
 func (h *history) leavesRunning(together, before []*auditRow) string {
 	for _, a := range together {
 		if *a.Status == "SKIPPED" {

@@ -9,9 +9,10 @@ import (
 	"time"
 )
 
-// higherPriorityFirst: a pass that takes a task leaves none of the same pool that has a higher priority and was due, and free, before
-// the pass began, whatever their types. Locked rows are not judged: a pass looks past them. Nor is a transactional task of another type:
-// it waits for a connection, not for a slot. The samples are the lowest tasks that passes took while others waited.
+// higherPriorityFirst: a pass that takes a task leaves none of the same pool that has a higher priority and was due,
+// and free, before the pass began, whatever their types. Locked rows are not judged: a pass looks past them. Nor is a
+// transactional task of another type: it waits for a connection, not for a slot. The samples are the lowest tasks
+// that passes took while others waited.
 func higherPriorityFirst(h *history) (samples int, wrong []violation) {
 	x := h.in()
 	waits := h.waits()
@@ -86,8 +87,8 @@ func (h *history) waits() map[pool][]waiting {
 	return found
 }
 
-// lowestClaims is of each claiming transaction, pool and type a task of the lowest priority that it took, in the order of the
-// transactions.
+// lowestClaims is of each claiming transaction, pool and type a task of the lowest priority that it took, in the
+// order of the transactions.
 func (h *history) lowestClaims() map[pool][]*auditRow {
 	type key struct {
 		tx   int64

@@ -3,12 +3,13 @@
 package torture
 
 import (
+	"fmt"
 	"strings"
 	"time"
 )
 
-// linesAreTrue: each line of executions has its claim's type and attempt and the time that was asked for, the handler's start, end and
-// error, and the node that called it.
+// linesAreTrue: each line of executions has its claim's type and attempt and the time that was asked for, the
+// handler's start, end and error, and the node that called it.
 func linesAreTrue(h *history) (samples int, wrong []violation) {
 	x := h.in()
 	for i := range h.Executions {
@@ -19,12 +20,14 @@ func linesAreTrue(h *history) (samples int, wrong []violation) {
 		}
 		samples++
 		say := func(format string, args ...any) {
-			wrong = append(wrong, broken("line", e.TaskID, "fence %d, %s: "+format, append([]any{e.Fence, e.Outcome}, args...)...))
+			what := fmt.Sprintf(format, args...)
+			wrong = append(wrong, broken("line", e.TaskID, "fence %d, %s: %s", e.Fence, e.Outcome, what))
 		}
 		// Who takes back the claim of an edited task has the row as it is now, and knows no more of the claim than its fence.
 		edited := e.Outcome == "LOST" && e.Revision > *c.Revision
 		if e.Type != c.Type || !edited && (e.Attempt != *c.Attempt || e.Revision != *c.Revision) {
-			say("%s revision %d attempt %d, claimed as %s revision %d attempt %d", e.Type, e.Revision, e.Attempt, c.Type, *c.Revision, *c.Attempt)
+			say("%s revision %d attempt %d, claimed as %s revision %d attempt %d", e.Type, e.Revision, e.Attempt, c.Type,
+				*c.Revision, *c.Attempt)
 		}
 		if l := x.written[e.Fence]; l != nil && e.FinishedAt.After(l.At) {
 			say("finished at %s, and was written at %s", h.offset(e.FinishedAt), h.offset(l.At))
@@ -59,7 +62,8 @@ func (h *history) compareRun(e *execution, c *auditRow, r *run, say func(format 
 	if pid, known := h.in().nodes[*orZero(e.Node)]; known && pid != r.PID {
 		say("was called in process %d, and the line's node %d is process %d", r.PID, *e.Node, pid)
 	}
-	if asked := r.asked(func(m mark) bool { return m.Error != "" }); asked != nil && (e.Outcome == "RETRIED" || e.Outcome == "FAILED") {
+	asked := r.asked(func(m mark) bool { return m.Error != "" })
+	if asked != nil && (e.Outcome == "RETRIED" || e.Outcome == "FAILED") {
 		if e.Error == nil || !strings.Contains(*e.Error, asked.Error) {
 			say("its handler returned %q, and it says %q", asked.Error, of(e.Error))
 		}
@@ -98,10 +102,12 @@ func resultsAreKept(h *history) (samples int, wrong []violation) {
 		}
 		samples++
 		if a.Message == nil || *a.Message != asked.Note {
-			wrong = append(wrong, broken("result", a.ID, "fence %d noted %q, and the row says %q", fence, asked.Note, of(a.Message)))
+			wrong = append(wrong, broken("result", a.ID, "fence %d noted %q, and the row says %q", fence, asked.Note,
+				of(a.Message)))
 		}
 		if a.Told == nil || *a.Told != asked.Note {
-			wrong = append(wrong, broken("result", a.ID, "the result of fence %d was %q, and the row has %q", fence, asked.Note, of(a.Told)))
+			wrong = append(wrong, broken("result", a.ID, "the result of fence %d was %q, and the row has %q", fence,
+				asked.Note, of(a.Told)))
 		}
 	}
 	return samples, wrong

@@ -152,8 +152,9 @@ func effectsAreExactlyOnce(h *history) (samples int, wrong []violation) {
 	return samples, wrong
 }
 
-// settlesAreQuick: the outcome of a handler is recorded at once, whatever locks others have on other tasks. No samples are those whose
-// own row a writer may have locked, and those whose node, or Postgres, was disturbed about then.
+// settlesAreQuick: the outcome of a handler is recorded at once, whatever locks others have on other tasks. No
+// samples are those whose own row a writer may have locked, and those whose node, or Postgres, was disturbed about
+// then.
 func settlesAreQuick(h *history) (samples int, wrong []violation) {
 	x := h.in()
 	for i := range h.Executions {
@@ -164,7 +165,8 @@ func settlesAreQuick(h *history) (samples int, wrong []violation) {
 		}
 		ended := runs[0].End.At
 		took := line.At.Sub(ended)
-		if h.lockedByWriter(e.TaskID, ended, line.At) || h.disturbed(runs[0].PID, ended, earlier(line.At, ended.Add(settledWithin))) {
+		watched := earlier(line.At, ended.Add(settledWithin)) // later disturbances excuse nothing
+		if h.lockedByWriter(e.TaskID, ended, line.At) || h.disturbed(runs[0].PID, ended, watched) {
 			continue
 		}
 		samples++
@@ -189,8 +191,8 @@ func (h *history) lockedByWriter(id string, from, to time.Time) bool {
 	return strings.HasSuffix(id, childSuffix)
 }
 
-// disturbed says whether a fault struck a process, its network or Postgres within an interval or shortly before it. Which process a
-// terminated backend belonged to is not known.
+// disturbed says whether a fault struck a process, its network or Postgres within an interval or shortly before it.
+// Which process a terminated backend belonged to is not known.
 func (h *history) disturbed(pid int, from, to time.Time) bool {
 	slot := ""
 	for _, p := range h.Processes {

@@ -72,8 +72,8 @@ func noneStartsExpired(h *history) (samples int, wrong []violation) {
 	return samples, wrong
 }
 
-// noneStartsStale: not after an edit, a cancel, a pause or a release of it was certainly committed. The samples are the claims that
-// an edit met before their handler was called.
+// noneStartsStale: not after an edit, a cancel, a pause or a release of it was certainly committed. The samples are
+// the claims that an edit met before their handler was called.
 func noneStartsStale(h *history) (samples int, wrong []violation) {
 	x := h.in()
 	for i := range h.Audit {
@@ -156,8 +156,8 @@ func handlersAreCalledAtOnce(h *history) (samples int, wrong []violation) {
 	return samples, wrong
 }
 
-// cancelsReachHandlers: the context of a handler whose task is cancelled ends soon. Handlers that ended meanwhile are no samples, nor
-// are those whose node, or Postgres, was disturbed about then.
+// cancelsReachHandlers: the context of a handler whose task is cancelled ends soon. Handlers that ended meanwhile are
+// no samples, nor are those whose node, or Postgres, was disturbed about then.
 func cancelsReachHandlers(h *history) (samples int, wrong []violation) {
 	x := h.in()
 	for i := range h.Runs {
@@ -174,7 +174,8 @@ func cancelsReachHandlers(h *history) (samples int, wrong []violation) {
 			from := later(known, r.At)
 			took := reached.Sub(from)
 			ended := r.End != nil && !r.End.Ended.IsZero()
-			if took <= 0 || !ended && took <= cancelledWithin || h.disturbed(r.PID, from, earlier(reached, from.Add(cancelledWithin))) {
+			watched := earlier(reached, from.Add(cancelledWithin)) // later disturbances excuse nothing
+			if took <= 0 || !ended && took <= cancelledWithin || h.disturbed(r.PID, from, watched) {
 				continue
 			}
 			if samples++; took-h.stood(r.PID, from, reached) > cancelledWithin {

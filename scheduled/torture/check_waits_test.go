@@ -9,13 +9,16 @@ import (
 	"github.com/tasktable/tasktable/handlers"
 )
 
-// waitsAreKept: a failed or snoozed attempt is followed by the next one after the time that was asked for, counted from when the
-// outcome was recorded; and Again moves the task to the instant that it names.
+// waitsAreKept: a failed or snoozed attempt is followed by the next one after the time that was asked for, counted
+// from when the outcome was recorded; and Again moves the task to the instant that it names.
 func waitsAreKept(h *history) (samples int, wrong []violation) {
 	x := h.in()
 	for fence, a := range x.releases {
 		e, runs := x.executions[fence], x.runs[fence]
-		if e == nil || a.Op == "DELETE" || len(runs) != 1 || runs[0].End == nil || *a.OldStatus != "EXECUTING" || *a.Status != "QUEUED" {
+		if e == nil || a.Op == "DELETE" || len(runs) != 1 || runs[0].End == nil {
+			continue
+		}
+		if *a.OldStatus != "EXECUTING" || *a.Status != "QUEUED" {
 			continue
 		}
 		say := func(format string, args ...any) {
@@ -46,7 +49,8 @@ func waitsAreKept(h *history) (samples int, wrong []violation) {
 	return samples, wrong
 }
 
-// extensionsHold: a lease that a handler has extended lasts as long as was granted, and its context does not end before.
+// extensionsHold: a lease that a handler has extended lasts as long as was granted, and its context does not end
+// before.
 func extensionsHold(h *history) (samples int, wrong []violation) {
 	x := h.in()
 	for i := range h.Runs {
@@ -63,8 +67,8 @@ func extensionsHold(h *history) (samples int, wrong []violation) {
 					h.offset(until), h.instant(held)))
 			}
 			if r.End != nil && r.End.Cause == handlers.ErrDeadline.Error() && r.End.Ended.Before(until) {
-				wrong = append(wrong, broken("extend", r.ID, "fence %d was granted a lease until %s, and its context ended at %s", r.Fence,
-					h.offset(until), h.offset(r.End.Ended)))
+				wrong = append(wrong, broken("extend", r.ID, "fence %d was granted a lease until %s, and its context ended at %s",
+					r.Fence, h.offset(until), h.offset(r.End.Ended)))
 			}
 		}
 	}
@@ -90,15 +94,10 @@ func pausesEnd(h *history) (samples int, wrong []violation) {
 	x := h.in()
 	for id, changes := range x.byID {
 		for i, a := range changes {
-			if a.Op == "DELETE" || *a.Status != "PAUSED" || a.Until == nil || i > 0 && changes[i-1].Until != nil && a.Until.Equal(*changes[i-1].Until) {
-				continue // or it only let go of its claim
+			if !pausedAnew(changes, i) {
+				continue
 			}
-			var next *auditRow // what ends the pause
-			for _, later := range changes[i+1:] {
-				if next == nil && later.edits() {
-					next = later
-				}
-			}
+			next := nextEdit(changes[i+1:])
 			from, ended := later(a.At, *a.Until), h.Until
 			if next != nil {
 				ended = next.At
@@ -111,13 +110,33 @@ func pausesEnd(h *history) (samples int, wrong []violation) {
 				wrong = append(wrong, broken("pause until", id, "revision %d was paused until %s, and resumed at %s", *a.Revision,
 					h.offset(*a.Until), h.offset(ended)))
 			}
-			if since := h.explained(from, ended); ended.Sub(since) > resumedWithin && !h.touched(x, id, &auditRow{Began: since, At: ended}) {
-				wrong = append(wrong, broken("pause until", id, "revision %d was paused until %s, and is so still at %s", *a.Revision,
-					h.offset(*a.Until), h.offset(ended)))
+			since := h.explained(from, ended)
+			if ended.Sub(since) > resumedWithin && !h.touched(x, id, &auditRow{Began: since, At: ended}) {
+				wrong = append(wrong, broken("pause until", id, "revision %d was paused until %s, and was so still at %s",
+					*a.Revision, h.offset(*a.Until), h.offset(ended)))
 			}
 		}
 	}
 	return samples, wrong
+}
+
+// pausedAnew says whether a change pauses a task until a time that it was not yet paused until.
+func pausedAnew(changes []*auditRow, i int) bool {
+	a := changes[i]
+	if a.Op == "DELETE" || *a.Status != "PAUSED" || a.Until == nil {
+		return false
+	}
+	return i == 0 || changes[i-1].Until == nil || !a.Until.Equal(*changes[i-1].Until)
+}
+
+// nextEdit is the first change that draws a revision or deletes, or nil.
+func nextEdit(changes []*auditRow) *auditRow {
+	for _, a := range changes {
+		if a.edits() {
+			return a
+		}
+	}
+	return nil
 }
 
 // byWriter says whether a writer made a change.

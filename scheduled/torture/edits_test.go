@@ -46,7 +46,8 @@ func (w *writer) verb(id, kind string) {
 		until := at.Add(500 * time.Millisecond)
 		w.transact([]string{id}, w.linger(), rollsBack(w.random), func(ctx context.Context, tx pgx.Tx) ([]deed, error) {
 			receipt, err := w.tasks.PauseUntil(ctx, tx, id, until)
-			return []deed{{Verb: "pause", ID: id, Outcome: string(receipt.Outcome), Revision: receipt.Revision, Until: until}}, err
+			done := deed{Verb: "pause", ID: id, Outcome: string(receipt.Outcome), Revision: receipt.Revision, Until: until}
+			return []deed{done}, err
 		})
 	case 7, 8:
 		simple("resume", w.tasks.Resume)

@@ -31,14 +31,15 @@ func (b *blow) keepSnapshot(ctx context.Context) {
 		return // Postgres is away: no harm is done
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
-	if _, err := conn.Exec(ctx, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM tasktable.nodes"); err != nil {
+	const snapshot = "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM tasktable.nodes"
+	if _, err := conn.Exec(ctx, snapshot); err != nil {
 		return
 	}
 	_ = wait(ctx, 20*time.Second+b.draw(longest-20*time.Second))
 }
 
-// silencePools lets nothing through to a node's pools, and leaves its session alone: so does a firewall that has forgotten idle
-// connections.
+// silencePools lets nothing through to a node's pools, and leaves its session alone: so does a firewall that has
+// forgotten idle connections.
 func (b *blow) silencePools(ctx context.Context, s *slot) {
 	made := b.begin()
 	b.must(s.pools.hush("upstream", "downstream"))

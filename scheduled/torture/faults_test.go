@@ -35,7 +35,8 @@ const (
 var allFaults = []weighted{
 	{faultKill, 6}, {faultStop, 2}, {faultFreeze, 5}, {faultQuiet, 4}, {faultLeader, 3}, {faultListener, 2}, {faultBackend, 5}, {faultCut, 4},
 	{faultHush, 4},
-	{faultSlow, 4}, {faultNarrow, 2}, {faultPostgres, 2}, {faultImpatient, 2}, {faultPools, 3}, {faultSnapshot, 1}, {faultWriter, 4},
+	{faultSlow, 4}, {faultNarrow, 2}, {faultPostgres, 2}, {faultImpatient, 2},
+	{faultPools, 3}, {faultSnapshot, 1}, {faultWriter, 4},
 }
 
 // disturber does things to the system.
@@ -165,7 +166,8 @@ func (b *blow) node(ctx context.Context) {
 	_, leader, _ := b.leading(ctx)
 	s := b.slots[b.random.IntN(len(b.slots))]
 	for _, other := range b.slots {
-		if b.Alone && (b.toLeader || b.random.IntN(2) == 0) && other.current().pid == leader { // else it would seldom be struck alone
+		// Else the leader would seldom be struck alone.
+		if b.Alone && (b.toLeader || b.random.IntN(2) == 0) && other.current().pid == leader {
 			s = other
 		}
 	}

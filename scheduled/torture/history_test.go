@@ -241,7 +241,8 @@ func (h *history) in() *index {
 	}
 	x := &index{
 		byID: map[string][]*auditRow{}, claims: map[int64]*auditRow{}, releases: map[int64]*auditRow{},
-		executions: map[int64]*execution{}, kept: map[int64]string{}, nodes: map[int64]int{}, written: map[int64]*line{}, runs: map[int64][]*run{},
+		executions: map[int64]*execution{}, kept: map[int64]string{}, nodes: map[int64]int{},
+		written: map[int64]*line{}, runs: map[int64][]*run{},
 		known: map[int64]time.Time{}, entryOf: map[int64]*entry{}, opsOf: map[int64][]*opRow{},
 	}
 	slices.SortStableFunc(h.Audit, func(a, b auditRow) int { return cmp.Compare(a.Seq, b.Seq) })

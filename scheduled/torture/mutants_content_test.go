@@ -27,8 +27,8 @@ var (
 	})
 	// Recurring tasks, and leaders that are frozen for longer than a fire takes to come round.
 	missed = steered("missed", func(s *settings) {
-		s.Length, s.Work, s.Faults = 30*time.Second, map[string]int{"one": 20, "recur": 1}, map[string]int{faultFreeze: 2, faultHush: 1}
-		s.Patience = 40 * time.Second
+		s.Length, s.Patience = 30*time.Second, 40*time.Second
+		s.Work, s.Faults = map[string]int{"one": 20, "recur": 1}, map[string]int{faultFreeze: 2, faultHush: 1}
 	})
 	// A queue with a backlog, and single tasks for another.
 	unequal = steered("unequal", func(s *settings) {
@@ -73,11 +73,13 @@ var contentMutants = []mutant{
 	},
 	{
 		name: "a pause does not end", by: []string{"pause until"}, steer: fickle,
-		edits: []edit{{engine + "pauses.go", "WHERE t.paused_until <= coalesce(", "WHERE false AND t.paused_until <= coalesce("}},
+		edits: []edit{{engine + "pauses.go", "WHERE t.paused_until <= coalesce(",
+			"WHERE false AND t.paused_until <= coalesce("}},
 	},
 	{
 		name: "one result in twenty is lost", by: []string{"result"}, steer: telling,
-		edits: []edit{{engine + "conclude.go", "if s.Effects.Result != nil {", "if s.Effects.Result != nil && h.Fence%20 != 0 {"}},
+		edits: []edit{{engine + "conclude.go", "if s.Effects.Result != nil {",
+			"if s.Effects.Result != nil && h.Fence%20 != 0 {"}},
 	},
 	{
 		name: "a sync leaves one in three of the others", by: []string{"sync"}, steer: synced,
@@ -97,7 +99,8 @@ var contentMutants = []mutant{
 	},
 	{
 		name: "catch-up none runs the missed fires", by: []string{"policy"}, steer: missed,
-		edits: []edit{{engine + "recur.go", "m.policy == \"none\" && (m.paused || !m.alone ||", "m.policy == \"none\" && (m.paused ||"}},
+		edits: []edit{{engine + "recur.go", "m.policy == \"none\" && (m.paused || !m.alone ||",
+			"m.policy == \"none\" && (m.paused ||"}},
 	},
 	{
 		name: "Extend extends nothing", by: []string{"extend"}, steer: extending,
@@ -115,6 +118,7 @@ var contentMutants = []mutant{
 	},
 	{
 		name: "the leader claims in one second of four", by: []string{"start latency"}, steer: idle,
-		edits: []edit{{engine + "look.go", "if pass && l.session.leads {", "if pass && l.session.leads && time.Now().Unix()%4 == 0 {"}},
+		edits: []edit{{engine + "look.go", "if pass && l.session.leads {",
+			"if pass && l.session.leads && time.Now().Unix()%4 == 0 {"}},
 	},
 }

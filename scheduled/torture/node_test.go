@@ -144,7 +144,8 @@ func serveNode(ctx context.Context, text string, told <-chan os.Signal, log *slo
 		return err
 	}
 	node, err := scheduled.New(scheduled.Config{
-		Pool: pool, Connect: connectApart(settings.ConnConfig, config.Session), Handlers: registry, Service: config.Service, Logger: log, Queues: config.Queues, StartAllowance: startAllowance,
+		Pool: pool, Connect: connectApart(settings.ConnConfig, config.Session), Handlers: registry,
+		Service: config.Service, Logger: log, Queues: config.Queues, StartAllowance: startAllowance,
 		ShutdownTimeout: shutdownTimeout, Retention: retention, Backoff: func(int, error) time.Duration { return retryDelay },
 	})
 	if err != nil {
@@ -156,8 +157,8 @@ func serveNode(ctx context.Context, text string, told <-chan os.Signal, log *slo
 	return keepRunning(ctx, node, log)
 }
 
-// connectApart opens the session through a wire of its own. The engine's pool then connects with a copy of the session's settings,
-// which from then on dial the address of the pools.
+// connectApart opens the session through a wire of its own. The engine's pool then connects with a copy of the
+// session's settings, which from then on dial the address of the pools.
 func connectApart(settings *pgx.ConnConfig, address string) func(ctx context.Context) (*pgx.Conn, error) {
 	return func(ctx context.Context) (*pgx.Conn, error) {
 		own := settings.Copy()

@@ -217,7 +217,7 @@ var fireTales = []told{
 		t.fires("steady/latest", -2, -3, -4)
 		t.cancel("steady/latest")
 	}},
-	{name: "an earlier one goes on beside the next, which was to cancel it", wrong: []string{"policy"}, tell: func(t *tale) {
+	{name: "an earlier one goes on beside the next", wrong: []string{"policy"}, tell: func(t *tale) {
 		t.recurs("steady/cancel")
 		t.clock(2)
 		t.fires("steady/cancel", 2)

@@ -106,13 +106,13 @@ var contentTales = []told{
 		t.settle(fence, "RETRIED")
 		t.runs("a")
 	}},
-	{name: "a result is lost", wrong: []string{"result"}, tell: func(t *tale) { tells(t); t.Audit[len(t.Audit)-1].Told = nil }},
-	{name: "a note is lost", wrong: []string{"result"}, tell: func(t *tale) { tells(t); t.Audit[len(t.Audit)-1].Message = nil }},
+	{name: "a result is lost", wrong: []string{"result"}, tell: func(t *tale) { tells(t).Told = nil }},
+	{name: "a note is lost", wrong: []string{"result"}, tell: func(t *tale) { tells(t).Message = nil }},
 	{name: "a note and a result", tell: func(t *tale) { tells(t) }},
 }
 
-// tells has a task leave a note and a result.
-func tells(t *tale) {
+// tells has a task leave a note and a result. It returns the change that completes it.
+func tells(t *tale) *auditRow {
 	t.schedule("a", nil)
 	fence := t.claim("a")
 	t.starts(fence)
@@ -121,6 +121,7 @@ func tells(t *tale) {
 	t.settle(fence, "COMPLETED")
 	a := &t.Audit[len(t.Audit)-1]
 	a.Message, a.Told = new("done"), new("done")
+	return a
 }
 
 func ofEntity(a *auditRow) { a.Entity = new("e") }
@@ -128,8 +129,9 @@ func ofEntity(a *auditRow) { a.Entity = new("e") }
 // sync is a Sync of an entity that changes nothing.
 func (t *tale) sync(entity string, listed ...string) {
 	t.passes(time.Millisecond)
-	t.Entries = append(t.Entries, entry{Op: int64(len(t.Entries) + 1), Writer: "writer-1", Began: t.now, Ended: t.passes(time.Millisecond).now,
-		Answer: acknowledged, Entity: entity, Listed: listed})
+	e := entry{Op: int64(len(t.Entries) + 1), Writer: "writer-1", Began: t.now, Answer: acknowledged}
+	e.Entity, e.Listed, e.Ended = entity, listed, t.passes(time.Millisecond).now
+	t.Entries = append(t.Entries, e)
 }
 
 // waitTales are about how long tasks wait.
@@ -188,7 +190,9 @@ var waitTales = []told{
 		t.Runs[0].End.Cause, t.Runs[0].End.Ended = handlers.ErrDeadline.Error(), t.Runs[0].End.At
 	}},
 	{name: "a pause ends when it is to", tell: func(t *tale) { pausedFor(t, time.Second) }},
-	{name: "a pause ends too early", wrong: []string{"pause until"}, tell: func(t *tale) { pausedFor(t, 500*time.Millisecond) }},
+	{name: "a pause ends too early", wrong: []string{"pause until"}, tell: func(t *tale) {
+		pausedFor(t, 500*time.Millisecond)
+	}},
 	{name: "a pause ends too late", wrong: []string{"pause until"}, tell: func(t *tale) {
 		pausedFor(t, time.Second+resumedWithin+100*time.Millisecond)
 	}},
@@ -196,7 +200,9 @@ var waitTales = []told{
 		t.Faults = []fault{{Kind: faultPostgres, Target: "postgres", From: t.now, To: t.now.Add(2 * time.Second)}}
 		pausedFor(t, time.Second+resumedWithin+100*time.Millisecond)
 	}},
-	{name: "one in twenty starts late", wrong: []string{"start latency", "fairness"}, tell: func(t *tale) { late(t, "slow", 0) }},
+	{name: "one in twenty starts late", wrong: []string{"start latency", "fairness"}, tell: func(t *tale) {
+		late(t, "slow", 0)
+	}},
 	{name: "the tasks of one queue start late", wrong: []string{"fairness"}, tell: func(t *tale) { late(t, "slow", 200) }},
 }
 

@@ -16,7 +16,7 @@ var quietTales = []told{
 		t.ends(fence, "ok")
 		t.settle(fence, "COMPLETED")
 	}},
-	{name: "it starts on a node that is quiet to its end", wrong: []string{"quiet start", "start latency"}, tell: func(t *tale) {
+	{name: "it starts on a node quiet to its end", wrong: []string{"quiet start", "start latency"}, tell: func(t *tale) {
 		t.schedule("a", nil)
 		t.says(markQuiet)
 		t.passes(time.Minute)

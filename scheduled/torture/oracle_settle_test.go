@@ -227,7 +227,11 @@ var rowTales = []told{
 		t.runs("a")
 		deleted(t, "a")
 	}},
-	{name: "a task that was removed when its time was over", tell: func(t *tale) { t.schedule("a", nil); t.runs("a"); retired(t, retention) }},
+	{name: "a task that was removed when its time was over", tell: func(t *tale) {
+		t.schedule("a", nil)
+		t.runs("a")
+		retired(t, retention)
+	}},
 	{name: "a task that was removed too soon", wrong: []string{"retention", "append-only"}, tell: func(t *tale) {
 		t.schedule("a", nil)
 		t.runs("a")
@@ -311,7 +315,9 @@ var rowTales = []told{
 func retired(t *tale, later time.Duration) {
 	t.passes(later)
 	t.begin()
-	t.change("a", "tasktable engine", func(a *auditRow) { a.Op, a.Status, a.Revision, a.Attempt = "DELETE", nil, nil, nil })
+	t.change("a", "tasktable engine", func(a *auditRow) {
+		a.Op, a.Status, a.Revision, a.Attempt = "DELETE", nil, nil, nil
+	})
 	for _, l := range t.Lines {
 		l.Op, l.At = "DELETE", t.now
 		t.Lines = append(t.Lines, l)

@@ -20,7 +20,9 @@ type told struct {
 func TestOracle(t *testing.T) {
 	t.Parallel()
 	refusedBy := map[string]bool{}
-	for _, one := range slices.Concat(startTales, quietTales, settleTales, contentTales, waitTales, rowTales, claimTales, fireTales, timeTales) {
+	tales := slices.Concat(startTales, quietTales, settleTales, contentTales, waitTales, rowTales, claimTales, fireTales,
+		timeTales)
+	for _, one := range tales {
 		t.Run(one.name, func(t *testing.T) {
 			tale := newTale()
 			one.tell(tale)
@@ -242,7 +244,7 @@ var timeTales = []told{
 		})
 	}},
 	{name: "nothing is claimed for long", wrong: []string{"gap", "start latency"}, tell: func(t *tale) { waitLong(t) }},
-	{name: "nothing is claimed for long, by a pass that took a while itself", wrong: []string{"gap", "start latency"}, tell: func(t *tale) {
+	{name: "nothing is claimed for long, by a slow pass", wrong: []string{"gap", "start latency"}, tell: func(t *tale) {
 		waitLong(t)
 		t.claimed(4).Began = t.claimed(4).At.Add(-50 * time.Millisecond)
 	}},

@@ -141,10 +141,11 @@ func (r *rig) openSlot(i int) error {
 	return r.startNode(s)
 }
 
-// configOf configures a node. One has no handler for a type, as an older version of a service; one has a short statement_timeout;
-// and the fourth is another service's, with a type of its own.
+// configOf configures a node. One has no handler for a type, as an older version of a service; one has a short
+// statement_timeout; and the fourth is another service's, with a type of its own.
 func (r *rig) configOf(i int) nodeConfig {
-	config := nodeConfig{Service: "torture", Queues: map[string]int{"default": r.settings.Slots, slowQueue: slowSlots(r.settings.Slots)}}
+	queues := map[string]int{"default": r.settings.Slots, slowQueue: slowSlots(r.settings.Slots)}
+	config := nodeConfig{Service: "torture", Queues: queues}
 	if r.settings.Skewed {
 		config.Skew = []int{3600, -3600, 0, 86400}[i%4]
 	}

@@ -197,8 +197,8 @@ func (t *tale) settle(fence int64, outcome string) {
 		}
 	})
 	t.line("executions", id, fence, revision)
-	line := execution{Fence: fence, TaskID: id, Type: c.Type, Revision: revision, Attempt: *c.Attempt, ScheduledAt: c.Asked,
-		FinishedAt: t.now, Outcome: outcome}
+	line := execution{Fence: fence, TaskID: id, Type: c.Type, Revision: revision, Attempt: *c.Attempt,
+		ScheduledAt: c.Asked, FinishedAt: t.now, Outcome: outcome}
 	if runs := t.runsOf(fence); len(runs) > 0 && outcome != "LOST" {
 		line.StartedAt, line.Node = new(runs[0].Gate), new(nodeOf(runs[0].PID))
 	}

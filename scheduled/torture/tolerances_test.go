@@ -27,8 +27,8 @@ const (
 	cancelledWithin = time.Second + 500*time.Millisecond
 	// "An application's open transaction on one row must not stall the rest": an outcome is recorded with the next commits.
 	settledWithin = time.Second
-	// "The peek each second bounds a lost NOTIFY"; and a moment for claim, River's fetch and gate. It is what one start in twenty may
-	// exceed where there is room and nothing is disturbed.
+	// "The peek each second bounds a lost NOTIFY"; and a moment for claim, River's fetch and gate. It is what one
+	// start in twenty may exceed where there is room and nothing is disturbed.
 	startedWithin = time.Second + 500*time.Millisecond
 	// Fewer starts of a pool say nothing of one in twenty.
 	fewLatencies = 5

@@ -76,8 +76,8 @@ func (r *rig) torture() *history {
 	return h
 }
 
-// check is a promise. find returns how many samples it judged, and the broken ones. A run that takes at least within and judges no
-// sample is a failure: the promise was not tested.
+// check is a promise. find returns how many samples it judged, and the broken ones. A run that takes at least within
+// and judges no sample is a failure: the promise was not tested.
 type check struct {
 	name   string
 	find   func(h *history) (samples int, wrong []violation)

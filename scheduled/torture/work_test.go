@@ -22,8 +22,8 @@ var allWork = []weighted{
 
 // What single tasks do.
 var allChores = []weighted{
-	{doWork, 40}, {doTell, 10}, {doFail, 10}, {doPermanent, 3}, {doAfter, 4}, {doPanic, 4}, {doGoexit, 4}, {doOverrun, 2}, {doDeaf, 1},
-	{doPoison, 4}, {doSnooze, 4},
+	{doWork, 40}, {doTell, 10}, {doFail, 10}, {doPermanent, 3}, {doAfter, 4}, {doPanic, 4}, {doGoexit, 4},
+	{doOverrun, 2}, {doDeaf, 1}, {doPoison, 4}, {doSnooze, 4},
 	{doAgain, 4}, {doFollow, 6}, {doHog, 1}, {doExtend, 1},
 }
 
@@ -103,7 +103,8 @@ func (w *writer) chore(kind string) chore {
 // expiringTasks is how many tasks there are for each that may expire.
 const expiringTasks = 8
 
-// largeTasks is how many single tasks there are for each with a large payload, and largestPad makes one as large as a payload may be.
+// largeTasks is how many single tasks there are for each with a large payload, and largestPad makes one as large as a
+// payload may be.
 const (
 	largeTasks = 60
 	largestPad = store.MaxPayloadBytes - 1<<10
@@ -296,8 +297,8 @@ func (w *writer) hold() {
 		return
 	}
 	most := int(cmp.Or(w.Hold, 1500*time.Millisecond) / time.Millisecond)
-	w.transact(ids, time.Duration(most/5+w.random.IntN(most-most/5))*time.Millisecond, false, func(ctx context.Context, tx pgx.Tx) ([]deed,
-		error) {
+	long := time.Duration(most/5+w.random.IntN(most-most/5)) * time.Millisecond
+	w.transact(ids, long, false, func(ctx context.Context, tx pgx.Tx) ([]deed, error) {
 		_, err := tx.Exec(ctx, lockSQL, ids)
 		return nil, err
 	})

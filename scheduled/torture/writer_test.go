@@ -191,7 +191,8 @@ func (d *dice) weight(name string) int {
 	return 0
 }
 
-// deck deals all things in some order, first each once, then each as often as it weighs, and then again: none is left out for long.
+// deck deals all things in some order, first each once, then each as often as it weighs, and then again: none is left
+// out for long.
 type deck struct {
 	*dice
 	left  []string
