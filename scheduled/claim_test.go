@@ -134,6 +134,36 @@ func TestClaimOrder(t *testing.T) {
 	}
 }
 
+// Types that share their slots share one order, too: a lane of a type that comes first by name, or whose tasks are
+// older, takes no room from a task of a higher priority.
+func TestClaimOrderOverTypes(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	var lanes []laneBudget
+	for i, kind := range []string{"ALPHA", "OMEGA", "MIDDLE"} {
+		for _, priority := range []int{0, 10, 60} {
+			id := fmt.Sprint(kind, " ", priority)
+			at := noon.Add(-time.Duration(i) * time.Minute)
+			payload := store.JSON(fmt.Sprintf(`{"type":%q}`, kind))
+			b.schedule(store.Task{ID: id, Payload: payload, At: at, Priority: priority})
+			shared := lane{Queue: "default", Type: kind, Priority: priority}
+			lanes = append(lanes, laneBudget{lane: shared, Room: 2, Near: 2, Slots: 2})
+		}
+	}
+	want := [][]string{ // two at a time, as the room is: within a priority the older ones first
+		{"MIDDLE 60", "OMEGA 60"}, {"ALPHA 60", "MIDDLE 10"}, {"ALPHA 10", "OMEGA 10"}, {"MIDDLE 0", "OMEGA 0"}, {"ALPHA 0"},
+	}
+	for _, want := range want {
+		var got []string
+		for _, c := range b.claimFrom(noon, 0, 10, lanes...) {
+			got = append(got, c.ID)
+		}
+		if slices.Sort(got); !slices.Equal(got, want) {
+			t.Errorf("claimed %q, want %q", got, want)
+		}
+	}
+}
+
 func TestClaimRespectsTheRoomOfEachPool(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

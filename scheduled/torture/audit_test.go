@@ -10,10 +10,11 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// The test's own tables. audit has each change of a task's row that says something about its life, written by a trigger in the
-// transaction that makes it: what is rolled back leaves nothing. Changes of one row lie in its order: a row's lock is held
-// while the number is drawn. lines is the same for the two histories, effects is what transactional handlers write, without
-// any key, and ops what writers write beside their tasks, in the same transaction.
+// The test's own tables. audit has each change of a task's row that says something about its life, written by a
+// trigger in the transaction that makes it: what is rolled back leaves nothing. Changes of one row lie in its order:
+// a row's lock is held while the number is drawn. lines is the same for the two histories, executions is a copy of
+// the lines of executions as they were written, effects is what transactional handlers write, without any key, and
+// ops what writers write beside their tasks, in the same transaction.
 const auditSQL = `
 CREATE SCHEMA torture;
 CREATE TABLE torture.audit (
@@ -24,7 +25,9 @@ CREATE TABLE torture.audit (
     old_status text, status text, old_revision bigint, revision bigint, old_fence bigint, fence bigint,
     old_attempt int, attempt int, old_next timestamptz, next timestamptz, old_held timestamptz, held timestamptz,
     priority int NOT NULL, first_due timestamptz NOT NULL, asked timestamptz NOT NULL, expires timestamptz,
-    max_attempts int NOT NULL, expected interval NOT NULL, does text NOT NULL);
+    max_attempts int NOT NULL, expected interval NOT NULL, does text NOT NULL,
+    nonce bigint NOT NULL, sum text NOT NULL, entity text, message text, told text, until timestamptz);
+CREATE TABLE torture.executions AS SELECT * FROM tasktable.scheduled_task_executions;
 CREATE TABLE torture.lines (
     seq bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     at timestamptz NOT NULL DEFAULT clock_timestamp(), txid bigint NOT NULL DEFAULT txid_current(),
@@ -67,14 +70,15 @@ BEGIN
     END IF;
     INSERT INTO torture.audit (at, began, txid, backend, app, leads, op, id, type, queue, parent, recurs,
         old_status, status, old_revision, revision, old_fence, fence, old_attempt, attempt, old_next, next, old_held, held,
-        priority, first_due, asked, expires, max_attempts, expected, does)
+        priority, first_due, asked, expires, max_attempts, expected, does, nonce, sum, entity, message, told, until)
     VALUES (clock_timestamp(), transaction_timestamp(), txid_current(), pg_backend_pid(), current_setting('application_name'),
         led, TG_OP, task.id, task.type, task.queue, task.parent_id, task.cron IS NOT NULL,
         OLD.status, NEW.status, OLD.revision, NEW.revision, OLD.fence, NEW.fence, OLD.attempt, NEW.attempt,
         OLD.next_attempt_at, NEW.next_attempt_at, OLD.held_until, NEW.held_until,
         task.priority, coalesce(task.run_now_at, task.scheduled_at), task.scheduled_at,
         coalesce(task.run_now_at, task.scheduled_at) + task.expiration, task.max_attempts, task.expected_execution_time,
-        coalesce(task.payload ->> 'do', ''));
+        coalesce(task.payload ->> 'do', ''), coalesce((task.payload ->> 'n')::bigint, 0), md5(task.payload::text),
+        task.entity, task.message, task.result ->> 'told', task.paused_until);
     RETURN NULL;
 END $$;
 CREATE TRIGGER torture_audit AFTER INSERT OR UPDATE OR DELETE ON tasktable.scheduled_tasks
@@ -85,6 +89,9 @@ BEGIN
     IF TG_TABLE_NAME = 'scheduled_task_executions' THEN
         INSERT INTO torture.lines (history, op, number, task_id, revision, hash)
         SELECT 'executions', TG_OP, e.fence, e.task_id, e.revision, md5(e::text) FROM (SELECT (coalesce(NEW, OLD)).*) AS e;
+        IF TG_OP = 'INSERT' THEN
+            INSERT INTO torture.executions SELECT NEW.*;
+        END IF;
     ELSE
         INSERT INTO torture.lines (history, op, number, task_id, revision, hash)
         SELECT 'changes', TG_OP, c.revision, c.task_id, c.revision, md5(c::text) FROM (SELECT (coalesce(NEW, OLD)).*) AS c;

@@ -13,12 +13,13 @@ var wrote = map[string]bool{"created": true, "rescheduled": true, "rearmed": tru
 
 // rowsAgreeWithTasks: the application's row of a deed is there if and only if the deed was done to the task, and both if and
 // only if the writer's transaction was committed.
-func rowsAgreeWithTasks(h *history) (wrong []violation) {
+func rowsAgreeWithTasks(h *history) (samples int, wrong []violation) {
 	x := h.in()
 	say := func(id, format string, args ...any) {
 		wrong = append(wrong, broken("application row", id, format, args...))
 	}
 	for _, e := range h.Entries {
+		samples++
 		rows := len(x.opsOf[e.Op])
 		switch {
 		case e.Answer == acknowledged && rows != len(e.Deeds):
@@ -55,7 +56,7 @@ func rowsAgreeWithTasks(h *history) (wrong []violation) {
 			say(a.ID, "revision %s was drawn by %s without a row of its own", of(a.Revision), a.App)
 		}
 	}
-	return wrong
+	return samples, wrong
 }
 
 // didSo says whether one of the changes is what the verb says it did. run_now of a recurring task makes an occurrence of it.
@@ -82,7 +83,7 @@ var final = map[string]bool{"COMPLETED": true, "FAILED": true, "EXPIRED": true, 
 
 // noneIsLost: what was accepted has come to an end that its history explains, or waits for what is not there: its time, or a
 // node.
-func noneIsLost(h *history) (wrong []violation) {
+func noneIsLost(h *history) (samples int, wrong []violation) {
 	x := h.in()
 	say := func(id, format string, args ...any) {
 		wrong = append(wrong, broken("lost", id, format, args...))
@@ -95,6 +96,7 @@ func noneIsLost(h *history) (wrong []violation) {
 		}
 	}
 	for id, changes := range x.byID {
+		samples++
 		last := changes[len(changes)-1]
 		row, there := rows[id]
 		switch {
@@ -111,7 +113,7 @@ func noneIsLost(h *history) (wrong []violation) {
 			say(id, "%s", why)
 		}
 	}
-	return wrong
+	return samples, wrong
 }
 
 // unfinished says what is wrong with how a task is left, or "".
@@ -151,17 +153,18 @@ func (x *index) releasedAs(a *auditRow) *execution {
 }
 
 // followUpsAreScheduled: what a completed attempt asked for is there, made no later than in the transaction that completed it.
-func followUpsAreScheduled(h *history) (wrong []violation) {
+func followUpsAreScheduled(h *history) (samples int, wrong []violation) {
 	x := h.in()
 	for _, a := range x.releases {
 		e := x.releasedAs(a)
 		if e == nil || a.Does != doFollow || e.Outcome != "COMPLETED" {
 			continue
 		}
+		samples++
 		child := x.byID[a.ID+childSuffix]
 		if len(child) == 0 || child[0].TxID != a.TxID && child[0].Seq > a.Seq {
 			wrong = append(wrong, broken("follow-up", a.ID, "fence %d is COMPLETED, and its follow-up was not scheduled with it", e.Fence))
 		}
 	}
-	return wrong
+	return samples, wrong
 }

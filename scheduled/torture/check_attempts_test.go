@@ -9,13 +9,14 @@ var refunded = map[string]bool{"RELEASED": true, "EXPIRED": true, "INTERRUPTED":
 
 // attemptsAreCounted: each claim counts one, an edit begins anew, and only what never began, was interrupted or put off is
 // given back.
-func attemptsAreCounted(h *history) (wrong []violation) {
+func attemptsAreCounted(h *history) (samples int, wrong []violation) {
 	x := h.in()
 	for i := range h.Audit {
 		a := &h.Audit[i]
 		if a.Op == "DELETE" {
 			continue
 		}
+		samples++
 		say := func(format string, args ...any) {
 			wrong = append(wrong, broken("attempts", a.ID, "at %s: %s", h.offset(a.At), fmt.Sprintf(format, args...)))
 		}
@@ -44,12 +45,12 @@ func attemptsAreCounted(h *history) (wrong []violation) {
 			say("attempt %d became %d by itself", *a.OldAttempt, *a.Attempt)
 		}
 	}
-	return wrong
+	return samples, wrong
 }
 
 // noneIsGivenUpTooSoon: a task fails when its attempts are used up or its handler says that no other would do; until then it
 // is tried again.
-func noneIsGivenUpTooSoon(h *history) (wrong []violation) {
+func noneIsGivenUpTooSoon(h *history) (samples int, wrong []violation) {
 	x := h.in()
 	for fence, a := range x.releases {
 		e := x.executions[fence]
@@ -59,6 +60,7 @@ func noneIsGivenUpTooSoon(h *history) (wrong []violation) {
 		say := func(format string, args ...any) {
 			wrong = append(wrong, broken("given up", a.ID, "fence %d: %s", fence, fmt.Sprintf(format, args...)))
 		}
+		samples++
 		last := *a.OldAttempt >= a.MaxAttempts
 		switch *a.Status {
 		case "FAILED":
@@ -81,5 +83,5 @@ func noneIsGivenUpTooSoon(h *history) (wrong []violation) {
 			wrong = append(wrong, broken("given up", a.ID, "EXPIRED at %s, expires at %s", h.offset(a.At), h.instant(a.Expires)))
 		}
 	}
-	return wrong
+	return samples, wrong
 }

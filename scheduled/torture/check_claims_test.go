@@ -3,7 +3,7 @@
 package torture
 
 // leadersClaim: a claim is committed by the connection that holds the leader's lock, and each draws a number of its own.
-func leadersClaim(h *history) (wrong []violation) {
+func leadersClaim(h *history) (samples int, wrong []violation) {
 	drawn := map[int64]string{}
 	for i := range h.Audit {
 		a := &h.Audit[i]
@@ -11,6 +11,7 @@ func leadersClaim(h *history) (wrong []violation) {
 			wrong = append(wrong, broken("leadership", a.ID, format, args...))
 		}
 		if a.claims() {
+			samples++
 			if a.Leads == nil || !*a.Leads {
 				say("claimed at %s with fence %d by %q (backend %d), which did not lead", h.offset(a.At), *a.Fence, a.App, a.Backend)
 			}
@@ -29,16 +30,17 @@ func leadersClaim(h *history) (wrong []violation) {
 			drawn[*a.Revision] = "a revision of " + a.ID
 		}
 	}
-	return wrong
+	return samples, wrong
 }
 
 // leasesAreAsLong: from the claim, or from when the task is due if that is later, the allowance and the expected time; and
 // none gets shorter while it is held.
-func leasesAreAsLong(h *history) (wrong []violation) {
+func leasesAreAsLong(h *history) (samples int, wrong []violation) {
 	for i := range h.Audit {
 		a := &h.Audit[i]
 		switch {
 		case a.claims() && a.OldNext != nil:
+			samples++
 			least := later(a.Began, *a.OldNext).Add(startAllowance + a.Expected)
 			most := later(a.At, *a.OldNext).Add(startAllowance + a.Expected)
 			if a.Held == nil || a.Held.Before(least) || a.Held.After(most) {
@@ -49,21 +51,27 @@ func leasesAreAsLong(h *history) (wrong []violation) {
 			wrong = append(wrong, broken("lease", a.ID, "held until %s, and then only until %s", h.instant(a.OldHeld), h.instant(a.Held)))
 		}
 	}
-	return wrong
+	return samples, wrong
 }
 
 // noneIsClaimedExpired: what has expired before a pass began becomes EXPIRED, and is not handed out.
-func noneIsClaimedExpired(h *history) (wrong []violation) {
+func noneIsClaimedExpired(h *history) (samples int, wrong []violation) {
 	for i := range h.Audit {
-		if a := &h.Audit[i]; a.claims() && a.Expires != nil && !a.Expires.After(a.Began) {
+		a := &h.Audit[i]
+		if !a.claims() || a.Expires == nil {
+			continue
+		}
+		if samples++; !a.Expires.After(a.Began) {
 			wrong = append(wrong, broken("claimed expired", a.ID, "claimed at %s, expired at %s", h.offset(a.At), h.offset(*a.Expires)))
 		}
 	}
-	return wrong
+	return samples, wrong
 }
 
-// noneIsClaimedPaused: of what is paused as a whole nothing is handed out.
-func noneIsClaimedPaused(h *history) (wrong []violation) {
+// noneIsClaimedPaused: while a queue, a type or everything is paused, none of its tasks is claimed. The samples are
+// the pauses.
+func noneIsClaimedPaused(h *history) (samples int, wrong []violation) {
+	samples = h.heldPauses()
 	for i := range h.Audit {
 		a := &h.Audit[i]
 		if !a.claims() {
@@ -76,5 +84,5 @@ func noneIsClaimedPaused(h *history) (wrong []violation) {
 			}
 		}
 	}
-	return wrong
+	return samples, wrong
 }

@@ -32,9 +32,10 @@ func (h *history) occurrences() map[string][]*auditRow {
 }
 
 // firesAreSingle: each fire has one occurrence, made when its time had come.
-func firesAreSingle(h *history) (wrong []violation) {
+func firesAreSingle(h *history) (samples int, wrong []violation) {
 	for parent, list := range h.occurrences() {
 		for i, a := range list {
+			samples++
 			if i > 0 && a.Asked.Equal(list[i-1].Asked) {
 				wrong = append(wrong, broken("fires", parent, "the fire of %s was made twice", h.offset(a.Asked)))
 			}
@@ -43,7 +44,7 @@ func firesAreSingle(h *history) (wrong []violation) {
 			}
 		}
 	}
-	return wrong
+	return samples, wrong
 }
 
 // rhythm is how often a steady recurring task fires.
@@ -66,7 +67,7 @@ func (h *history) there(at time.Time) time.Time {
 
 // steadyFiresAreComplete: from the first to the last there is an occurrence for each fire, run or SKIPPED. Those that catch up
 // with all and may overlap run each.
-func steadyFiresAreComplete(h *history) (wrong []violation) {
+func steadyFiresAreComplete(h *history) (samples int, wrong []violation) {
 	made := h.occurrences()
 	x := h.in()
 	for _, task := range steady() {
@@ -78,10 +79,12 @@ func steadyFiresAreComplete(h *history) (wrong []violation) {
 			wrong = append(wrong, broken("steady fires", task.ID, format, args...))
 		}
 		every, list := rhythm(task), made[task.ID]
+		samples++
 		if len(list) == 0 {
 			say("it has not fired at all")
 			continue
 		}
+		samples += len(list)
 		created, ended := changes[0].At, changes[len(changes)-1].At
 		if first := list[0].Asked; first.Sub(created) > every+time.Second { // @every is counted in whole seconds
 			say("its first fire was at %s, made at %s", h.offset(first), h.offset(created))
@@ -101,14 +104,15 @@ func steadyFiresAreComplete(h *history) (wrong []violation) {
 			}
 		}
 	}
-	return wrong
+	return samples, wrong
 }
 
 // forksAdvance: the leader makes occurrences in the transaction that plans the next fire.
-func forksAdvance(h *history) (wrong []violation) {
+func forksAdvance(h *history) (samples int, wrong []violation) {
 	x := h.in()
 	for parent, list := range h.occurrences() {
 		for _, a := range list {
+			samples++
 			advanced := slices.ContainsFunc(x.byID[parent], func(p *auditRow) bool {
 				return p.TxID == a.TxID && p.Op == "UPDATE" && (p.Next == nil || p.Next.After(a.Asked))
 			})
@@ -118,17 +122,18 @@ func forksAdvance(h *history) (wrong []violation) {
 			}
 		}
 	}
-	return wrong
+	return samples, wrong
 }
 
 // skipsHaveReasons: with overlap skip an occurrence is made to run exactly when no earlier one is left; with catch-up latest
 // one of those that were missed together runs. Those of a pause have a policy of their own.
-func skipsHaveReasons(h *history) (wrong []violation) {
+func skipsHaveReasons(h *history) (samples int, wrong []violation) {
 	const skip, latest = "steady/skip", "steady/latest"
 	made := h.occurrences()
 	for _, parent := range []string{skip, latest} {
 		list := made[parent]
 		for i, a := range list {
+			samples++
 			say := func(format string, args ...any) {
 				wrong = append(wrong, broken("skipped", a.ID, format, args...))
 			}
@@ -145,12 +150,12 @@ func skipsHaveReasons(h *history) (wrong []violation) {
 			switch {
 			case *a.Status != "SKIPPED" && blocked != "":
 				say("it was to run, though %s had not ended", blocked)
-			case *a.Status == "SKIPPED" && last && maybe == "" && !h.maybePaused(lane{a.Queue, a.Type}, a.Asked, a.Asked):
+			case *a.Status == "SKIPPED" && last && maybe == "" && !h.maybePaused(a.Queue, a.Type, a.Asked, a.Asked):
 				say("it was skipped, though no earlier one was left and no later one was missed with it")
 			}
 		}
 	}
-	return wrong
+	return samples, wrong
 }
 
 // liveAt says whether an occurrence that was made to run had not ended at an instant.

@@ -4,7 +4,6 @@ package torture
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -16,13 +15,19 @@ type gap struct {
 	waited   string // a task that waited all the while
 }
 
-// claimingGoesOn: what is due is claimed again within the time of a failover after whatever stopped it.
-func claimingGoesOn(h *history) (wrong []violation) {
+// claimingGoesOn: what is due is claimed again within the time of a failover after whatever stopped it. The samples
+// are the seconds in which nothing that was done could explain a gap.
+func claimingGoesOn(h *history) (samples int, wrong []violation) {
+	for at := h.Began; at.Before(h.Calmed); at = at.Add(time.Second) {
+		if end := at.Add(time.Second); h.explained(at, end).Equal(at) {
+			samples++
+		}
+	}
 	for _, g := range h.gaps(silentLimit) {
 		wrong = append(wrong, broken("gap", g.waited, "nothing was claimed from %s to %s, though it was due", h.offset(g.from),
 			h.offset(g.to)))
 	}
-	return wrong
+	return samples, wrong
 }
 
 // gaps lists those that are longer than so much.
@@ -67,7 +72,7 @@ func (h *history) explained(from, to time.Time) time.Time {
 // meanwhile.
 func (f fault) stopsClaiming() bool {
 	switch {
-	case strings.HasPrefix(f.Target, "writer"):
+	case !f.disturbs():
 		return false
 	case f.Kind == faultQuiet: // it lets another lead at once, and one is there
 		return false
@@ -75,6 +80,11 @@ func (f fault) stopsClaiming() bool {
 		return f.Leader || f.Headless
 	}
 	return true
+}
+
+// disturbs says whether a fault may slow tasks down at all: what is done to writers does not, nor may an old snapshot.
+func (f fault) disturbs() bool {
+	return !strings.HasPrefix(f.Target, "writer") && f.Kind != faultSnapshot
 }
 
 // full says whether the nodes may have had as much in hand as they take.
@@ -98,11 +108,14 @@ func (h *history) full(at time.Time) bool {
 // waitedUntil finds the task that waited longest up to an instant, without a pause or a lock in its way.
 func (h *history) waitedUntil(from, to time.Time) (id string, since time.Time) {
 	since = to
-	for l, list := range h.waits() {
-		if h.Unserved[l.kind] || l.kind == (rare{}).TaskType() || h.maybePaused(l, from, to) {
-			continue
+	for p, list := range h.waits() {
+		if p.nodes != h.Working[plain{}.TaskType()] {
+			continue // few nodes work it, and they may be away
 		}
 		for _, w := range list {
+			if h.Unserved[w.kind] || h.maybePaused(w.queue, w.kind, from, to) {
+				continue
+			}
 			begin := later(w.from, from)
 			if begin.Before(since) && !w.until.Before(to) && !h.touched(h.in(), w.id, &auditRow{Began: begin, At: to}) {
 				id, since = w.id, begin
@@ -112,10 +125,10 @@ func (h *history) waitedUntil(from, to time.Time) (id string, since time.Time) {
 	return id, since
 }
 
-// maybePaused says whether a lane may have been paused at some time of an interval.
-func (h *history) maybePaused(l lane, from, to time.Time) bool {
+// maybePaused says whether a queue's tasks of a type may have been paused at some time of an interval.
+func (h *history) maybePaused(queue, kind string, from, to time.Time) bool {
 	return slices.ContainsFunc(h.Pauses, func(p pauseEntry) bool {
-		return p.covers(l.queue, l.kind) && p.Asked.Before(to) && (p.Over.IsZero() || p.Over.After(from))
+		return p.covers(queue, kind) && p.Asked.Before(to) && (p.Over.IsZero() || p.Over.After(from))
 	})
 }
 
@@ -137,7 +150,7 @@ type measured struct {
 // undisturbed says whether nothing else that could matter was done shortly before a fault, or until its consequences were over.
 func (h *history) undisturbed(f fault, took time.Duration) bool {
 	return !slices.ContainsFunc(h.Faults, func(other fault) bool {
-		return other != f && !strings.HasPrefix(other.Target, "writer") && !other.From.After(f.From.Add(took)) &&
+		return other != f && other.disturbs() && !other.From.After(f.From.Add(took)) &&
 			(other.To.IsZero() || other.To.After(f.From.Add(-3*time.Second)))
 	})
 }
@@ -208,16 +221,22 @@ func quantile(of []measured, q float64) time.Duration {
 	return sorted[min(int(q*float64(len(sorted))), len(sorted)-1)].took
 }
 
-func failoverIsQuick(h *history) []violation {
-	if found, _ := h.failovers(); p99(found) > failoverLimit {
-		return []violation{{"failover", "", fmt.Sprintf("p99 of %d is %s, want at most %s", len(found), p99(found), failoverLimit)}}
+// failoverIsQuick judges the losses of a leader that no other fault disturbed.
+func failoverIsQuick(h *history) (samples int, wrong []violation) {
+	found, _ := h.failovers()
+	if p99(found) > failoverLimit {
+		wrong = append(wrong, broken("failover", "", "p99 of %d is %s, want at most %s", len(found), p99(found),
+			failoverLimit))
 	}
-	return nil
+	return len(found), wrong
 }
 
-func recoveryIsQuick(h *history) []violation {
-	if found, _ := h.recoveries(); p99(found) > recoveryLimit {
-		return []violation{{"recovery", "", fmt.Sprintf("p99 of %d is %s, want at most %s", len(found), p99(found), recoveryLimit)}}
+// recoveryIsQuick judges the tasks of killed nodes that no other fault disturbed.
+func recoveryIsQuick(h *history) (samples int, wrong []violation) {
+	found, _ := h.recoveries()
+	if p99(found) > recoveryLimit {
+		wrong = append(wrong, broken("recovery", "", "p99 of %d is %s, want at most %s", len(found), p99(found),
+			recoveryLimit))
 	}
-	return nil
+	return len(found), wrong
 }

@@ -2,43 +2,99 @@
 
 package torture
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
-// historyIsAppendOnly: no line of either history was changed or removed since it was written.
-func historyIsAppendOnly(h *history) (wrong []violation) {
+// historyIsAppendOnly: no line of either history was changed since it was written, nor removed before its time.
+func historyIsAppendOnly(h *history) (samples int, wrong []violation) {
 	x := h.in()
+	removed := h.removedLines()
 	changes := map[int64]bool{}
 	for _, number := range h.Changes {
 		changes[number] = true
 	}
 	for _, l := range h.Lines {
+		samples++
 		say := func(format string, args ...any) {
 			wrong = append(wrong, broken("append-only", l.TaskID, "line %d of %s %s", l.Number, l.History, fmt.Sprintf(format, args...)))
 		}
+		gone, by := removed[lineKey{l.History, l.Number}]
 		switch {
+		case l.Op == "DELETE":
 		case l.Op != "INSERT":
 			say("had an %s at %s", l.Op, h.offset(l.At))
+		case by && gone.Sub(l.At) < retention-writtenWithin:
+			say("was removed at %s", h.offset(gone))
+		case by:
 		case l.History == "changes":
 			if !changes[l.Number] {
 				say("is gone")
 			}
-		case x.executions[l.Number] == nil:
+		case x.kept[l.Number] == "":
 			say("is gone")
-		case x.executions[l.Number].Hash != l.Hash:
+		case x.kept[l.Number] != l.Hash:
 			say("is another than was written")
 		}
 	}
-	return wrong
+	return samples, wrong
+}
+
+// lineKey names a line of one of the two histories.
+type lineKey struct {
+	history string
+	number  int64
+}
+
+// removedLines is when lines were removed.
+func (h *history) removedLines() map[lineKey]time.Time {
+	removed := map[lineKey]time.Time{}
+	for _, l := range h.Lines {
+		if l.Op == "DELETE" {
+			removed[lineKey{l.History, l.Number}] = l.At
+		}
+	}
+	return removed
+}
+
+// retentionWaits: it removes no task but those that had ended long enough ago, and that nobody holds.
+func retentionWaits(h *history) (samples int, wrong []violation) {
+	for id, changes := range h.in().byID {
+		for i, a := range changes {
+			if !a.retired() || i == 0 {
+				continue
+			}
+			samples++
+			before, ended := changes[i-1], endedAt(changes[:i])
+			early := a.At.Sub(ended) < retention-writtenWithin
+			if before.Status == nil || !final[*before.Status] || before.Fence != nil || early {
+				wrong = append(wrong, broken("retention", id, "it was removed at %s, and was %s since %s, fence %s", h.offset(a.At),
+					of(before.Status), h.offset(ended), of(before.Fence)))
+			}
+		}
+	}
+	return samples, wrong
+}
+
+// endedAt is when a task came to the status that it has after the last of some changes: a claim may be released later.
+func endedAt(changes []*auditRow) time.Time {
+	i := len(changes) - 1
+	for i > 0 && !changes[i].edits() && of(changes[i].OldStatus) == of(changes[i].Status) {
+		i--
+	}
+	return changes[i].At
 }
 
 // claimsHaveLines: each claim that has ended has one line, written in the transaction that ended it; and each line is of a
 // claim, or of what expired before it could be claimed.
-func claimsHaveLines(h *history) (wrong []violation) {
+func claimsHaveLines(h *history) (samples int, wrong []violation) {
 	x := h.in()
 	say := func(id, format string, args ...any) {
 		wrong = append(wrong, broken("execution line", id, format, args...))
 	}
 	for fence, a := range x.releases {
+		samples++
 		switch l := x.written[fence]; {
 		case l == nil:
 			say(a.ID, "the claim with fence %d ended at %s, and no line says so", fence, h.offset(a.At))
@@ -57,11 +113,11 @@ func claimsHaveLines(h *history) (wrong []violation) {
 			say(l.TaskID, "line of fence %d, whose claim has not ended", fence)
 		}
 	}
-	return wrong
+	return samples, wrong
 }
 
 // revisionsHaveLines: each edit and each delete has one line of changes, written in its own transaction.
-func revisionsHaveLines(h *history) (wrong []violation) {
+func revisionsHaveLines(h *history) (samples int, wrong []violation) {
 	byNumber, deletes := map[int64][]line{}, map[string]int{}
 	for _, l := range h.Lines {
 		if l.History == "changes" && l.Op == "INSERT" {
@@ -71,8 +127,11 @@ func revisionsHaveLines(h *history) (wrong []violation) {
 	}
 	for i := range h.Audit {
 		a := &h.Audit[i]
+		if !a.edits() || a.retired() {
+			continue // retention leaves no line
+		}
+		samples++
 		switch {
-		case !a.edits():
 		case a.Op == "DELETE":
 			if deletes[fmt.Sprint(a.ID, " ", a.TxID)] == 0 {
 				wrong = append(wrong, broken("change line", a.ID, "was deleted at %s, and no line says so", h.offset(a.At)))
@@ -84,5 +143,5 @@ func revisionsHaveLines(h *history) (wrong []violation) {
 			}
 		}
 	}
-	return wrong
+	return samples, wrong
 }

@@ -51,8 +51,17 @@ func (h *history) excuse(a, b *run) string {
 	return ""
 }
 
-// noneRunsTwiceAtOnce: but for handlers that do not mind their context, and processes that were frozen.
-func noneRunsTwiceAtOnce(h *history) (wrong []violation) {
+// noneRunsTwiceAtOnce: but for handlers that do not mind their context, and processes that were frozen. The samples
+// are the runs of a task after its first.
+func noneRunsTwiceAtOnce(h *history) (samples int, wrong []violation) {
+	ran := map[string]bool{}
+	for i := range h.Runs {
+		if id := h.Runs[i].ID; ran[id] {
+			samples++
+		} else {
+			ran[id] = true
+		}
+	}
 	for _, o := range h.overlaps() {
 		if o.excuse == "" {
 			wrong = append(wrong, broken("overlap", o.first.ID,
@@ -61,7 +70,7 @@ func noneRunsTwiceAtOnce(h *history) (wrong []violation) {
 				h.offset(o.second.At)))
 		}
 	}
-	return wrong
+	return samples, wrong
 }
 
 // excused counts overlaps by their excuse.

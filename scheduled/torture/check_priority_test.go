@@ -9,45 +9,61 @@ import (
 	"time"
 )
 
-// higherPriorityFirst: a pass that takes a task leaves none of the same queue and type that has a higher priority and was due,
-// and free, before the pass began. Of what others might have locked at the time nothing is said: a pass looks past locked rows.
-func higherPriorityFirst(h *history) (wrong []violation) {
+// higherPriorityFirst: a pass that takes a task leaves none of the same pool that has a higher priority and was due,
+// and free, before the pass began, whatever their types. Locked rows are not judged: a pass looks past them. Nor is a
+// transactional task of another type: it waits for a connection, not for a slot. The samples are the lowest tasks
+// that passes took while others waited.
+func higherPriorityFirst(h *history) (samples int, wrong []violation) {
 	x := h.in()
 	waits := h.waits()
-	for l, passes := range h.lowestClaims() {
+	for p, passes := range h.lowestClaims() {
 		var free []waiting // those that still may have been, from pass to pass
-		left := waits[l]
+		left := waits[p]
 		for _, pass := range passes {
 			for len(left) > 0 && !left[0].from.Add(overlookedFor).After(pass.Began) {
 				free, left = append(free, left[0]), left[1:]
 			}
 			free = slices.DeleteFunc(free, func(w waiting) bool { return !w.until.After(pass.Began) })
+			if len(free) > 0 {
+				samples++
+			}
 			for _, w := range free {
-				if w.priority > pass.Priority && w.until.After(pass.At) && w.tx != pass.TxID && !h.touched(x, w.id, pass) {
+				if w.overlookedBy(pass) && !h.touched(x, w.id, pass) {
 					wrong = append(wrong, broken("priority", w.id,
-						"priority %d was left waiting since %s, when the pass at %s took %s of priority %d",
-						w.priority, h.offset(w.from), h.offset(pass.At), pass.ID, pass.Priority))
+						"%s of priority %d was left waiting since %s, when the pass at %s took %s, %s of priority %d",
+						w.kind, w.priority, h.offset(w.from), h.offset(pass.At), pass.ID, pass.Type, pass.Priority))
 				}
 			}
 		}
 	}
-	return wrong
+	return samples, wrong
 }
 
-type lane struct{ queue, kind string }
+// pool is the tasks that compete for the same slots: those of a queue whose types the same nodes work.
+type pool struct{ queue, nodes string }
+
+// poolOf is the pool of a queue's tasks of a type.
+func (h *history) poolOf(queue, kind string) pool { return pool{queue, h.Working[kind]} }
 
 // waiting is a time during which a task could be claimed, for sure.
 type waiting struct {
 	id          string
+	queue, kind string
 	priority    int
 	from, until time.Time
-	tx          int64 // of the change that ended it
+	end         *auditRow // the change that ended it; nil: none did
 }
 
-// waits lists all, by lane, sorted by when they began.
-func (h *history) waits() map[lane][]waiting {
+// overlookedBy says whether a pass took a lower task than this one, which it left.
+func (w waiting) overlookedBy(pass *auditRow) bool {
+	return w.priority > pass.Priority && w.until.After(pass.At) && (w.end == nil || w.end.TxID != pass.TxID) &&
+		(w.kind == pass.Type || !transactional(w.kind))
+}
+
+// waits lists all, by pool, sorted by when they began.
+func (h *history) waits() map[pool][]waiting {
 	x := h.in()
-	found := map[lane][]waiting{}
+	found := map[pool][]waiting{}
 	for id, changes := range x.byID {
 		for i, a := range changes {
 			known, sure := x.known[a.TxID]
@@ -55,12 +71,13 @@ func (h *history) waits() map[lane][]waiting {
 			if a.Op == "DELETE" || a.Next == nil || a.Recurs || !sure || strings.HasSuffix(id, childSuffix) {
 				continue
 			}
-			w := waiting{id: id, priority: a.Priority, from: later(known, *a.Next), until: h.Quiet}
+			w := waiting{id: id, queue: a.Queue, kind: a.Type, priority: a.Priority, from: later(known, *a.Next), until: h.Quiet}
 			if i+1 < len(changes) {
-				w.until, w.tx = changes[i+1].At, changes[i+1].TxID
+				w.until, w.end = changes[i+1].At, changes[i+1]
 			}
 			if w.until.After(w.from) {
-				found[lane{a.Queue, a.Type}] = append(found[lane{a.Queue, a.Type}], w)
+				p := h.poolOf(a.Queue, a.Type)
+				found[p] = append(found[p], w)
 			}
 		}
 	}
@@ -70,24 +87,25 @@ func (h *history) waits() map[lane][]waiting {
 	return found
 }
 
-// lowestClaims is of each claiming transaction and lane a task of the lowest priority that it took, in the order of the
-// transactions.
-func (h *history) lowestClaims() map[lane][]*auditRow {
+// lowestClaims is of each claiming transaction, pool and type a task of the lowest priority that it took, in the
+// order of the transactions.
+func (h *history) lowestClaims() map[pool][]*auditRow {
 	type key struct {
-		tx int64
-		lane
+		tx   int64
+		kind string
+		pool
 	}
 	found := map[key]*auditRow{}
 	for i := range h.Audit {
 		a := &h.Audit[i]
-		k := key{a.TxID, lane{a.Queue, a.Type}}
+		k := key{a.TxID, a.Type, h.poolOf(a.Queue, a.Type)}
 		if a.claims() && (found[k] == nil || a.Priority < found[k].Priority) {
 			found[k] = a
 		}
 	}
-	lowest := map[lane][]*auditRow{}
+	lowest := map[pool][]*auditRow{}
 	for k, a := range found {
-		lowest[k.lane] = append(lowest[k.lane], a)
+		lowest[k.pool] = append(lowest[k.pool], a)
 	}
 	for _, passes := range lowest {
 		slices.SortFunc(passes, func(a, b *auditRow) int { return a.Began.Compare(b.Began) })

@@ -6,7 +6,9 @@ import "time"
 
 // noneStartsQuietly: nothing passes its gate in a process that has said it is quiet, until it is told to go on. What had passed
 // before is called within the time that the gate's answer is good for, not counting when the process stood still.
-func noneStartsQuietly(h *history) (wrong []violation) {
+// The samples are the times during which a node was quiet.
+func noneStartsQuietly(h *history) (samples int, wrong []violation) {
+	samples = len(h.Quiets)
 	for i := range h.Runs {
 		r := &h.Runs[i]
 		for _, q := range h.Quiets {
@@ -20,7 +22,7 @@ func noneStartsQuietly(h *history) (wrong []violation) {
 			}
 		}
 	}
-	return wrong
+	return samples, wrong
 }
 
 // has says whether an instant is in a span, which has no end yet where that is zero.

@@ -3,7 +3,7 @@
 package torture
 
 // nothingIsLeft: all ended in time, and left no hold, no River job, no session within a transaction and no goroutine.
-func nothingIsLeft(h *history) (wrong []violation) {
+func nothingIsLeft(h *history) (samples int, wrong []violation) {
 	say := func(id, format string, args ...any) {
 		wrong = append(wrong, broken("residue", id, format, args...))
 	}
@@ -11,6 +11,7 @@ func nothingIsLeft(h *history) (wrong []violation) {
 		say("", "not all that was left to do was done %s after everything was mended at %s", quietLimit, h.offset(h.Calmed))
 	}
 	for _, row := range h.Tasks {
+		samples++
 		if row.Fence != nil {
 			say(row.ID, "it is still held, with fence %d", *row.Fence)
 		}
@@ -24,5 +25,5 @@ func nothingIsLeft(h *history) (wrong []violation) {
 	for _, text := range h.Wrong {
 		say("", "%s", text)
 	}
-	return wrong
+	return samples, wrong
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // completionsAreSingle: at most one settled completion per revision, in the history and on the row.
-func completionsAreSingle(h *history) (wrong []violation) {
+func completionsAreSingle(h *history) (samples int, wrong []violation) {
 	type key struct {
 		id       string
 		revision int64
@@ -25,6 +25,7 @@ func completionsAreSingle(h *history) (wrong []violation) {
 			rows[key{a.ID, *a.Revision}]++
 		}
 	}
+	samples = len(lines)
 	for k, n := range lines {
 		if n > 1 {
 			wrong = append(wrong, broken("completed twice", k.id, "revision %d has %d lines of completions", k.revision, n))
@@ -35,16 +36,17 @@ func completionsAreSingle(h *history) (wrong []violation) {
 			wrong = append(wrong, broken("completed twice", k.id, "revision %d became COMPLETED %d times", k.revision, n))
 		}
 	}
-	return wrong
+	return samples, wrong
 }
 
 // noStaleCompletion: a claim ends a task only if the row is still the claim's; else the row is only released.
-func noStaleCompletion(h *history) (wrong []violation) {
+func noStaleCompletion(h *history) (samples int, wrong []violation) {
 	x := h.in()
 	say := func(a *auditRow, format string, args ...any) {
 		wrong = append(wrong, broken("stale completion", a.ID, format, args...))
 	}
 	for fence, a := range x.releases {
+		samples++
 		c := x.claims[fence]
 		if c == nil || a.Op == "DELETE" {
 			say(a, "fence %d was released by %s, and claimed: %v", fence, a.Op, c != nil)
@@ -70,18 +72,19 @@ func noStaleCompletion(h *history) (wrong []violation) {
 			say(a, "it became COMPLETED without a claim")
 		}
 	}
-	return wrong
+	return samples, wrong
 }
 
 // Outcomes of claims that never came to call their handler.
 var neverStarted = map[string]bool{"RELEASED": true, "EXPIRED": true, "CANCELLED": true}
 
 // outcomesAgreeWithDiaries: what is recorded of a claim is what its handler did.
-func outcomesAgreeWithDiaries(h *history) (wrong []violation) {
+func outcomesAgreeWithDiaries(h *history) (samples int, wrong []violation) {
 	x := h.in()
 	for i := range h.Executions {
 		e := &h.Executions[i]
 		runs := x.runs[e.Fence]
+		samples++
 		say := func(format string, args ...any) {
 			wrong = append(wrong, broken("outcome", e.TaskID, "fence %d, %s: %s", e.Fence, e.Outcome, fmt.Sprintf(format, args...)))
 		}
@@ -111,12 +114,12 @@ func outcomesAgreeWithDiaries(h *history) (wrong []violation) {
 			say("but its handler returned nil")
 		}
 	}
-	return wrong
+	return samples, wrong
 }
 
 // effectsAreExactlyOnce: a transactional handler's writes are there if and only if its completion is, and in the same
 // transaction; also that of one that was superseded.
-func effectsAreExactlyOnce(h *history) (wrong []violation) {
+func effectsAreExactlyOnce(h *history) (samples int, wrong []violation) {
 	x := h.in()
 	byFence := map[int64][]effect{}
 	for _, e := range h.Effects {
@@ -127,6 +130,7 @@ func effectsAreExactlyOnce(h *history) (wrong []violation) {
 		if !transactional(e.Type) {
 			continue
 		}
+		samples++
 		want := 0
 		if e.Outcome == "COMPLETED" || e.Outcome == "SUPERSEDED" && e.Error == nil {
 			want = 1
@@ -145,12 +149,13 @@ func effectsAreExactlyOnce(h *history) (wrong []violation) {
 	for fence, left := range byFence {
 		wrong = append(wrong, broken("effects", left[0].TaskID, "fence %d has %d effects and no execution", fence, len(left)))
 	}
-	return wrong
+	return samples, wrong
 }
 
-// settlesAreQuick: what a handler has done is recorded at once, whatever locks others have on other tasks, unless something
-// was done to the nodes or to Postgres about then.
-func settlesAreQuick(h *history) (wrong []violation) {
+// settlesAreQuick: the outcome of a handler is recorded at once, whatever locks others have on other tasks. No
+// samples are those whose own row a writer may have locked, and those whose node, or Postgres, was disturbed about
+// then.
+func settlesAreQuick(h *history) (samples int, wrong []violation) {
 	x := h.in()
 	for i := range h.Executions {
 		e := &h.Executions[i]
@@ -160,7 +165,12 @@ func settlesAreQuick(h *history) (wrong []violation) {
 		}
 		ended := runs[0].End.At
 		took := line.At.Sub(ended)
-		if took <= settledWithin || h.lockedByWriter(e.TaskID, ended, line.At) || h.struckAbout(ended, line.At) {
+		watched := earlier(line.At, ended.Add(settledWithin)) // later disturbances excuse nothing
+		if h.lockedByWriter(e.TaskID, ended, line.At) || h.disturbed(runs[0].PID, ended, watched) {
+			continue
+		}
+		samples++
+		if took <= settledWithin {
 			continue
 		}
 		if stood := h.stood(runs[0].PID, ended, line.At); took-stood > settledWithin {
@@ -168,7 +178,7 @@ func settlesAreQuick(h *history) (wrong []violation) {
 				short(took)))
 		}
 	}
-	return wrong
+	return samples, wrong
 }
 
 // lockedByWriter says whether a writer may have had the task's row locked.
@@ -181,11 +191,18 @@ func (h *history) lockedByWriter(id string, from, to time.Time) bool {
 	return strings.HasSuffix(id, childSuffix)
 }
 
-// struckAbout says whether something was done to the nodes or to Postgres, or was still being done, shortly before or in an
-// interval.
-func (h *history) struckAbout(from, to time.Time) bool {
+// disturbed says whether a fault struck a process, its network or Postgres within an interval or shortly before it.
+// Which process a terminated backend belonged to is not known.
+func (h *history) disturbed(pid int, from, to time.Time) bool {
+	slot := ""
+	for _, p := range h.Processes {
+		if p.PID == pid {
+			slot = p.Slot
+		}
+	}
 	for _, f := range h.Faults {
-		if !strings.HasPrefix(f.Target, "writer") && f.From.Before(to) && (f.To.IsZero() || f.To.Add(recoveryLimit).After(from)) {
+		concerns := f.PID == pid || f.Target == slot || f.Target == "postgres" || f.Target == "a backend"
+		if concerns && f.From.Before(to) && (f.To.IsZero() || f.To.Add(recoveryLimit).After(from)) {
 			return true
 		}
 	}

@@ -2,53 +2,13 @@
 
 package torture
 
-import (
-	"time"
-)
-
-// checks are all promises, in the order in which they are told.
-var checks = []check{
-	{"claimed start", startsAreClaimed},
-	{"early start", noneStartsEarly},
-	{"late start", noneStartsExpired},
-	{"stale start", noneStartsStale},
-	{"paused start", noneStartsPaused},
-	{"quiet start", noneStartsQuietly},
-	{"call after the gate", handlersAreCalledAtOnce},
-	{"cancel", cancelsReachHandlers},
-	{"overlap", noneRunsTwiceAtOnce},
-	{"completed twice", completionsAreSingle},
-	{"stale completion", noStaleCompletion},
-	{"outcome", outcomesAgreeWithDiaries},
-	{"settle", settlesAreQuick},
-	{"effects", effectsAreExactlyOnce},
-	{"attempts", attemptsAreCounted},
-	{"given up", noneIsGivenUpTooSoon},
-	{"application row", rowsAgreeWithTasks},
-	{"lost", noneIsLost},
-	{"follow-up", followUpsAreScheduled},
-	{"append-only", historyIsAppendOnly},
-	{"execution line", claimsHaveLines},
-	{"change line", revisionsHaveLines},
-	{"leadership", leadersClaim},
-	{"lease", leasesAreAsLong},
-	{"claimed expired", noneIsClaimedExpired},
-	{"claimed paused", noneIsClaimedPaused},
-	{"priority", higherPriorityFirst},
-	{"fires", firesAreSingle},
-	{"steady fires", steadyFiresAreComplete},
-	{"fork", forksAdvance},
-	{"skipped", skipsHaveReasons},
-	{"gap", claimingGoesOn},
-	{"residue", nothingIsLeft},
-	{"failover", failoverIsQuick},
-	{"recovery", recoveryIsQuick},
-}
+import "time"
 
 // startsAreClaimed: what runs was claimed so, and each claim is run once at most.
-func startsAreClaimed(h *history) (wrong []violation) {
+func startsAreClaimed(h *history) (samples int, wrong []violation) {
 	x := h.in()
 	for fence, runs := range x.runs {
+		samples += len(runs)
 		if len(runs) > 1 {
 			wrong = append(wrong, broken("claimed start", runs[0].ID, "the claim with fence %d was run %d times", fence, len(runs)))
 		}
@@ -63,11 +23,11 @@ func startsAreClaimed(h *history) (wrong []violation) {
 			}
 		}
 	}
-	return wrong
+	return samples, wrong
 }
 
 // noneStartsEarly: not before its attempt is due, nor before the time that was asked for.
-func noneStartsEarly(h *history) (wrong []violation) {
+func noneStartsEarly(h *history) (samples int, wrong []violation) {
 	x := h.in()
 	asked := map[int64]deed{}
 	for _, e := range h.Entries {
@@ -79,6 +39,7 @@ func noneStartsEarly(h *history) (wrong []violation) {
 	}
 	for i := range h.Runs {
 		r := &h.Runs[i]
+		samples++
 		due := asked[r.Revision].Due
 		if c := x.claims[r.Fence]; c != nil {
 			due = later(due, c.FirstDue)
@@ -91,25 +52,35 @@ func noneStartsEarly(h *history) (wrong []violation) {
 				h.offset(r.At), h.offset(r.Gate), h.offset(due)))
 		}
 	}
-	return wrong
+	return samples, wrong
 }
 
 // noneStartsExpired: not once its expiration is over.
-func noneStartsExpired(h *history) (wrong []violation) {
+func noneStartsExpired(h *history) (samples int, wrong []violation) {
 	x := h.in()
 	for i := range h.Runs {
 		r := &h.Runs[i]
-		if c := x.claims[r.Fence]; c != nil && c.Expires != nil && !r.Gate.Before(*c.Expires) {
+		c := x.claims[r.Fence]
+		if c == nil || c.Expires == nil {
+			continue
+		}
+		if samples++; !r.Gate.Before(*c.Expires) {
 			wrong = append(wrong, broken("late start", r.ID, "revision %d passed the gate at %s, expired at %s", r.Revision,
 				h.offset(r.Gate), h.offset(*c.Expires)))
 		}
 	}
-	return wrong
+	return samples, wrong
 }
 
-// noneStartsStale: not after an edit, a cancel, a pause or a release of it was certainly committed.
-func noneStartsStale(h *history) (wrong []violation) {
+// noneStartsStale: not after an edit, a cancel, a pause or a release of it was certainly committed. The samples are
+// the claims that an edit met before their handler was called.
+func noneStartsStale(h *history) (samples int, wrong []violation) {
 	x := h.in()
+	for i := range h.Audit {
+		if a := &h.Audit[i]; a.edits() && a.OldFence != nil && !x.begun(*a.OldFence, a.At) {
+			samples++
+		}
+	}
 	for i := range h.Runs {
 		r := &h.Runs[i]
 		c := x.claims[r.Fence]
@@ -126,12 +97,13 @@ func noneStartsStale(h *history) (wrong []violation) {
 			}
 		}
 	}
-	return wrong
+	return samples, wrong
 }
 
-// noneStartsPaused: not while its queue, its type or everything was certainly paused.
-func noneStartsPaused(h *history) (wrong []violation) {
+// noneStartsPaused: not while its queue, its type or everything was certainly paused. The samples are the pauses.
+func noneStartsPaused(h *history) (samples int, wrong []violation) {
 	x := h.in()
+	samples = h.heldPauses()
 	for i := range h.Runs {
 		r := &h.Runs[i]
 		c := x.claims[r.Fence]
@@ -145,7 +117,23 @@ func noneStartsPaused(h *history) (wrong []violation) {
 			}
 		}
 	}
-	return wrong
+	return samples, wrong
+}
+
+// heldPauses counts the pauses that certainly held for a while.
+func (h *history) heldPauses() (n int) {
+	for _, p := range h.Pauses {
+		if !p.Held.IsZero() {
+			n++
+		}
+	}
+	return n
+}
+
+// begun says whether the handler of a claim had been called at an instant.
+func (x *index) begun(fence int64, at time.Time) bool {
+	runs := x.runs[fence]
+	return len(runs) > 0 && runs[0].At.Before(at)
 }
 
 // surely says whether the pause certainly held at an instant.
@@ -154,9 +142,10 @@ func (p pauseEntry) surely(at time.Time) bool {
 }
 
 // handlersAreCalledAtOnce: within the time that the gate's answer is good for, not counting when the process stood still.
-func handlersAreCalledAtOnce(h *history) (wrong []violation) {
+func handlersAreCalledAtOnce(h *history) (samples int, wrong []violation) {
 	for i := range h.Runs {
 		r := &h.Runs[i]
+		samples++
 		if took := r.At.Sub(r.Gate); took > callWithin+unseenStall {
 			if stood := h.stood(r.PID, r.Gate, r.At); took-stood > callWithin+unseenStall {
 				wrong = append(wrong, broken("call after the gate", r.ID,
@@ -164,12 +153,12 @@ func handlersAreCalledAtOnce(h *history) (wrong []violation) {
 			}
 		}
 	}
-	return wrong
+	return samples, wrong
 }
 
-// cancelsReachHandlers: the context of a handler whose task is cancelled ends soon, unless something was done to the nodes or
-// to Postgres about then.
-func cancelsReachHandlers(h *history) (wrong []violation) {
+// cancelsReachHandlers: the context of a handler whose task is cancelled ends soon. Handlers that ended meanwhile are
+// no samples, nor are those whose node, or Postgres, was disturbed about then.
+func cancelsReachHandlers(h *history) (samples int, wrong []violation) {
 	x := h.in()
 	for i := range h.Runs {
 		r := &h.Runs[i]
@@ -184,11 +173,16 @@ func cancelsReachHandlers(h *history) (wrong []violation) {
 			}
 			from := later(known, r.At)
 			took := reached.Sub(from)
-			if took > cancelledWithin && !h.struckAbout(from, reached) && took-h.stood(r.PID, from, reached) > cancelledWithin {
+			ended := r.End != nil && !r.End.Ended.IsZero()
+			watched := earlier(reached, from.Add(cancelledWithin)) // later disturbances excuse nothing
+			if took <= 0 || !ended && took <= cancelledWithin || h.disturbed(r.PID, from, watched) {
+				continue
+			}
+			if samples++; took-h.stood(r.PID, from, reached) > cancelledWithin {
 				wrong = append(wrong, broken("cancel", r.ID, "fence %d was cancelled by %s, and its handler went on until %s", r.Fence,
 					h.offset(known), h.offset(reached)))
 			}
 		}
 	}
-	return wrong
+	return samples, wrong
 }

@@ -16,6 +16,7 @@ import (
 const (
 	markUp    = "up"    // the process is up
 	markStart = "start" // a handler is called
+	markAsks  = "asks"  // it asks something of the engine
 	markEnd   = "end"   // it has returned, panicked or ended its goroutine
 	markQuiet = "quiet" // the node is quiet, since SIGTSTP
 	markOn    = "on"    // the node is told to go on; it may have been told before
@@ -33,12 +34,22 @@ type mark struct {
 	Attempt  int       `json:"attempt,omitempty"`
 	Gate     time.Time `json:"gate,omitzero"` // when the gate let it through, as the engine tells its handler
 	Due      time.Time `json:"due,omitzero"`
+	Sum      string    `json:"sum,omitempty"`   // of the payload that the handler got
 	Deaf     bool      `json:"deaf,omitempty"`  // the handler will not mind its context
 	How      string    `json:"how,omitempty"`   // ok, error, panic or goexit
 	Cause    string    `json:"cause,omitempty"` // why its context had ended
 	Ended    time.Time `json:"ended,omitzero"`  // when its context ended
 	Until    time.Time `json:"until,omitzero"`
 	PID      int       `json:"pid,omitempty"`
+
+	// What a handler asks of the engine.
+	Wait   time.Duration `json:"wait,omitempty"`   // before the next attempt
+	Again  time.Time     `json:"again,omitzero"`   // when to run again
+	Child  string        `json:"child,omitempty"`  // the follow-up's id
+	Note   string        `json:"note,omitempty"`   // the note, and the result's text
+	Error  string        `json:"error,omitempty"`  // the error that it is about to return
+	Longer time.Duration `json:"longer,omitempty"` // by Extend, which was granted before At
+	Called time.Time     `json:"called,omitzero"`  // when Extend was called
 }
 
 // wallNow is the machine's time, from the system itself: a node's own clock may be made to lie (see TestClocks).

@@ -43,8 +43,11 @@ func (w *writer) verb(id, kind string) {
 	case 4, 5:
 		simple("pause", w.tasks.Pause)
 	case 6:
-		one("pause", time.Time{}, func(ctx context.Context, tx pgx.Tx) (store.Receipt, error) {
-			return w.tasks.PauseUntil(ctx, tx, id, at.Add(500*time.Millisecond))
+		until := at.Add(500 * time.Millisecond)
+		w.transact([]string{id}, w.linger(), rollsBack(w.random), func(ctx context.Context, tx pgx.Tx) ([]deed, error) {
+			receipt, err := w.tasks.PauseUntil(ctx, tx, id, until)
+			done := deed{Verb: "pause", ID: id, Outcome: string(receipt.Outcome), Revision: receipt.Revision, Until: until}
+			return []deed{done}, err
 		})
 	case 7, 8:
 		simple("resume", w.tasks.Resume)
@@ -57,8 +60,9 @@ func (w *writer) verb(id, kind string) {
 	default: // priority, expiration and all else become others; the time stays
 		task := w.task(id, kind)
 		task.At = time.Time{}
-		one("schedule", time.Time{}, func(ctx context.Context, tx pgx.Tx) (store.Receipt, error) {
-			return w.tasks.Schedule(ctx, tx, task)
+		w.transact([]string{id}, w.linger(), rollsBack(w.random), func(ctx context.Context, tx pgx.Tx) ([]deed, error) {
+			receipt, err := w.tasks.Schedule(ctx, tx, task)
+			return deedsOf([]store.Task{task}, []store.Receipt{receipt}, false), err
 		})
 	}
 }
@@ -100,7 +104,7 @@ func (w *writer) pauseScope() {
 		p.Type = "IN_TX"
 		scope = store.Type(p.Type)
 	case 2:
-		p.Queue = "slow"
+		p.Queue = slowQueue
 		scope = store.Queue(p.Queue)
 	}
 	if !w.ledger.pause(p) {
@@ -178,6 +182,10 @@ func (w *writer) recur() {
 			verb, do = "run_now", func() (store.Receipt, error) { return w.tasks.RunNow(ctx, tx, id) }
 		}
 		receipt, err := do()
-		return []deed{{Verb: verb, ID: id, Outcome: string(receipt.Outcome), Revision: receipt.Revision}}, err
+		d := deed{Verb: verb, ID: id, Outcome: string(receipt.Outcome), Revision: receipt.Revision}
+		if verb == "schedule" {
+			d.Content = contentOf(task)
+		}
+		return []deed{d}, err
 	})
 }

@@ -27,13 +27,16 @@ const (
 	faultNarrow    = "narrow"     // bandwidth
 	faultPostgres  = "postgres"   // Postgres is stopped at once, and started again
 	faultImpatient = "impatience" // new connections have a short statement_timeout
+	faultPools     = "pools"      // nothing comes through to a node's pools, though its session is heard
+	faultSnapshot  = "snapshot"   // a session keeps an old snapshot
 	faultWriter    = "writer"     // one of the network's, to a writer
 )
 
 var allFaults = []weighted{
 	{faultKill, 6}, {faultStop, 2}, {faultFreeze, 5}, {faultQuiet, 4}, {faultLeader, 3}, {faultListener, 2}, {faultBackend, 5}, {faultCut, 4},
 	{faultHush, 4},
-	{faultSlow, 4}, {faultNarrow, 2}, {faultPostgres, 2}, {faultImpatient, 2}, {faultWriter, 4},
+	{faultSlow, 4}, {faultNarrow, 2}, {faultPostgres, 2}, {faultImpatient, 2},
+	{faultPools, 3}, {faultSnapshot, 1}, {faultWriter, 4},
 }
 
 // disturber does things to the system.
@@ -42,13 +45,19 @@ type disturber struct {
 	random *rand.Rand
 	deck   *deck
 	wg     sync.WaitGroup
-	all    sync.Mutex // held by what concerns everybody: one at a time
+	all    sync.Mutex     // held by what concerns everybody: one at a time
+	long   sync.WaitGroup // of those that last for minutes, beside all others
+
+	snapshot sync.Mutex // held while a session keeps an old snapshot
+
+	leaderNext bool // the fault that is measured alone next is to strike the leader
 }
 
 // blow is one fault. It decides by a source of its own, so that those beside it change nothing.
 type blow struct {
 	*disturber
-	random *rand.Rand
+	random   *rand.Rand
+	toLeader bool
 	fault
 }
 
@@ -56,15 +65,24 @@ const (
 	faultLeast, faultMost = 200 * time.Millisecond, 3 * time.Second
 	stormFor              = 15 * time.Second
 	aloneFor              = 8 * time.Second // long enough for a death to be noticed and dealt with
+	calmFor               = 8 * time.Second // at the beginning: to see how quick everything is when nothing is done to it
 )
+
+// singles are the faults that are measured alone, one after the other. The first strikes the leader.
+var singles = []string{faultKill, faultLeader, faultKill, faultCut, faultKill}
 
 // disturb does something every now and then until ctx is done, and returns when all of it is over. Storms, in which anything may
 // come on top of anything, take turns with single faults whose consequences can be measured: then only writers are disturbed
 // besides.
 func (r *rig) disturb(ctx context.Context) {
 	d := &disturber{rig: r, random: r.settings.random(1), deck: &deck{dice: newDice(allFaults, r.settings.Faults)}}
+	defer d.long.Wait()
 	defer d.wg.Wait()
 	if d.deck.total == 0 {
+		return
+	}
+	deal := 0 // of singles
+	if r.settings.ordinary() && r.settings.Length >= time.Minute && wait(ctx, calmFor) != nil {
 		return
 	}
 	measured := r.settings.Alone || r.settings.Faults == nil && r.settings.Length >= time.Minute
@@ -79,9 +97,10 @@ func (r *rig) disturb(ctx context.Context) {
 			}
 			d.strike(ctx, d.deck.deal(d.random), false)
 		}
-		if d.alone(ctx) != nil {
+		if d.alone(ctx, deal) != nil {
 			return
 		}
+		deal++
 	}
 }
 
@@ -91,15 +110,16 @@ func (d *disturber) pause(ctx context.Context) error {
 }
 
 // alone lets all faults end, does a single one, and waits until its consequences are over.
-func (d *disturber) alone(ctx context.Context) error {
+func (d *disturber) alone(ctx context.Context, deal int) error {
 	d.wg.Wait()
 	if err := wait(ctx, 3*time.Second); err != nil { // nodes that were struck last are back
 		return err
 	}
-	kind := []string{faultKill, faultKill, faultKill, faultLeader, faultCut}[d.random.IntN(5)]
+	kind := singles[deal%len(singles)]
 	if d.settings.Faults != nil {
 		kind = d.deck.deal(d.random)
 	}
+	d.leaderNext = deal == 0
 	d.strike(ctx, kind, true)
 	for until := time.Now().Add(aloneFor); time.Now().Before(until); {
 		if err := d.pause(ctx); err != nil {
@@ -112,7 +132,14 @@ func (d *disturber) alone(ctx context.Context) error {
 
 // strike does a fault, which may go on beside others.
 func (d *disturber) strike(ctx context.Context, kind string, alone bool) {
-	b := &blow{disturber: d, random: rand.New(rand.NewPCG(d.random.Uint64(), 0)), fault: fault{Kind: kind, Alone: alone}}
+	b := &blow{
+		disturber: d, random: rand.New(rand.NewPCG(d.random.Uint64(), 0)), toLeader: alone && d.leaderNext,
+		fault: fault{Kind: kind, Alone: alone},
+	}
+	if kind == faultSnapshot {
+		d.long.Go(func() { b.keepSnapshot(ctx) })
+		return
+	}
 	d.wg.Go(func() {
 		switch kind {
 		case faultPostgres, faultImpatient:
@@ -139,7 +166,8 @@ func (b *blow) node(ctx context.Context) {
 	_, leader, _ := b.leading(ctx)
 	s := b.slots[b.random.IntN(len(b.slots))]
 	for _, other := range b.slots {
-		if b.Alone && b.random.IntN(2) == 0 && other.current().pid == leader { // else it would seldom be struck alone
+		// Else the leader would seldom be struck alone.
+		if b.Alone && (b.toLeader || b.random.IntN(2) == 0) && other.current().pid == leader {
 			s = other
 		}
 	}
@@ -172,11 +200,15 @@ func (b *blow) node(ctx context.Context) {
 	case faultCut:
 		made := b.begin()
 		s.wire.cut()
+		s.pools.cut()
 		_ = wait(ctx, b.draw(2500*time.Millisecond))
 		b.must(s.wire.mend(b.address()))
+		b.must(s.pools.mend(b.address()))
 		b.timeline.end(made)
+	case faultPools:
+		b.silencePools(ctx, s)
 	case faultHush, faultSlow, faultNarrow:
-		b.worsen(ctx, s.wire)
+		b.worsen(ctx, s.wire, s.pools)
 	}
 }
 
@@ -203,23 +235,32 @@ func (r *rig) quietly(leader int) bool {
 	})
 }
 
-// worsen spoils a wire for a while.
-func (b *blow) worsen(ctx context.Context, w *wire) {
+// worsen spoils wires for a while.
+func (b *blow) worsen(ctx context.Context, wires ...*wire) {
 	made := b.begin()
 	long := 500*time.Millisecond + b.draw(4*time.Second)
 	switch b.Kind {
 	case faultHush:
 		streams := [][]string{{"upstream", "downstream"}, {"upstream"}, {"downstream"}}[b.random.IntN(3)]
-		b.must(w.hush(streams...))
+		b.each(wires, func(w *wire) error { return w.hush(streams...) })
 		long += b.draw(4 * time.Second)
 	case faultSlow:
-		b.must(w.slow(b.draw(300*time.Millisecond), b.draw(300*time.Millisecond), b.draw(100*time.Millisecond)))
+		up, down, jitter := b.draw(300*time.Millisecond), b.draw(300*time.Millisecond), b.draw(100*time.Millisecond)
+		b.each(wires, func(w *wire) error { return w.slow(up, down, jitter) })
 	case faultNarrow:
-		b.must(w.narrow(int64(8 + b.random.IntN(64))))
+		rate := int64(8 + b.random.IntN(64))
+		b.each(wires, func(w *wire) error { return w.narrow(rate) })
 	}
 	_ = wait(ctx, long)
-	w.calm()
+	b.each(wires, func(w *wire) error { w.calm(); return nil })
 	b.timeline.end(made)
+}
+
+// each does something to some wires, which must not fail.
+func (b *blow) each(wires []*wire, do func(w *wire) error) {
+	for _, w := range wires {
+		b.must(do(w))
+	}
 }
 
 // writer does something to a writer's wire.

@@ -15,7 +15,9 @@ type history struct {
 	Lines      []line
 	Effects    []effect
 	Ops        []opRow
-	Executions []execution
+	Executions []execution // as they were written
+	Kept       []kept      // those that are there at the end
+	Nodes      []nodeRow
 	Tasks      []taskRow
 	Changes    []int64 // the numbers of the lines of changes
 	Entries    []entry
@@ -29,14 +31,16 @@ type history struct {
 	Sessions   []string // sessions that were left in a transaction
 	Wrong      []string // what nodes did wrong when they stopped, or ended by themselves
 	Began      time.Time
-	Calmed     time.Time       // when the last fault was over and the writers had stopped
-	Quiet      time.Time       // when nothing was left to do; zero: not in time
-	Until      time.Time       // when the evidence was collected
-	Unserved   map[string]bool // types that no node has
-	Slots      int             // of all nodes for the queue default
-	SlotsEach  int             // of one
+	Calmed     time.Time         // when the last fault was over and the writers had stopped
+	Quiet      time.Time         // when nothing was left to do; zero: not in time
+	Until      time.Time         // when the evidence was collected
+	Unserved   map[string]bool   // types that no node has
+	Working    map[string]string // by type: the nodes that have it; nil: all of them have all
+	Slots      int               // of all nodes for the queue default
+	SlotsEach  int               // of one
 
-	index *index
+	index  *index
+	waited map[pool][]latency
 }
 
 // auditRow is a change of a task's row.
@@ -73,6 +77,12 @@ type auditRow struct {
 	MaxAttempts int
 	Expected    time.Duration
 	Does        string // what the payload asks for
+	Nonce       int64  // of the payload
+	Sum         string // of the whole payload
+	Entity      *string
+	Message     *string
+	Told        *string    // what the result says
+	Until       *time.Time // of a paused task: until when
 }
 
 // claims says whether the change is a claim: a fence where there was none, or another.
@@ -89,6 +99,9 @@ func (a *auditRow) releases() bool {
 func (a *auditRow) edits() bool {
 	return a.Op != "UPDATE" || *a.Revision != *a.OldRevision
 }
+
+// retired says whether retention removed the task.
+func (a *auditRow) retired() bool { return a.Op == "DELETE" && !a.byWriter() }
 
 // becomes says whether the status becomes this one.
 func (a *auditRow) becomes(status string) bool {
@@ -135,24 +148,38 @@ type opRow struct {
 	TxID     int64
 }
 
-// execution is a line of scheduled_task_executions as it is at the end.
+// execution is a line of scheduled_task_executions as it was written.
 type execution struct {
-	Fence      int64
-	TaskID     string
-	Type       string
-	Revision   int64
-	Attempt    int
-	StartedAt  *time.Time
-	FinishedAt time.Time
-	Outcome    string
-	Error      *string
-	Hash       string
+	Fence       int64
+	TaskID      string
+	Type        string
+	Revision    int64
+	Attempt     int
+	ScheduledAt time.Time
+	StartedAt   *time.Time
+	FinishedAt  time.Time
+	Outcome     string
+	Error       *string
+	Node        *int64
+}
+
+// kept is a line of scheduled_task_executions as it is at the end.
+type kept struct {
+	Fence int64
+	Hash  string
+}
+
+// nodeRow is which process a node's number is of.
+type nodeRow struct {
+	Number int64
+	PID    int
 }
 
 // run is one call of a handler.
 type run struct {
 	mark
 	PID    int
+	Asks   []mark    // what the handler asked of the engine, in order
 	End    *mark     // nil: the process ended before the handler
 	Latest time.Time // when it had surely begun to be over: at its end, or when its process was about to be killed
 }
@@ -197,7 +224,9 @@ type index struct {
 	claims     map[int64]*auditRow
 	releases   map[int64]*auditRow
 	executions map[int64]*execution
-	written    map[int64]*line // executions as they were written, by fence
+	kept       map[int64]string // the sums of the lines of executions that are there at the end
+	nodes      map[int64]int    // by number: the process
+	written    map[int64]*line  // executions as they were written, by fence
 	runs       map[int64][]*run
 	known      map[int64]time.Time // by transaction: when it was surely committed, as far as is known
 	entryOf    map[int64]*entry    // by op
@@ -212,7 +241,8 @@ func (h *history) in() *index {
 	}
 	x := &index{
 		byID: map[string][]*auditRow{}, claims: map[int64]*auditRow{}, releases: map[int64]*auditRow{},
-		executions: map[int64]*execution{}, written: map[int64]*line{}, runs: map[int64][]*run{},
+		executions: map[int64]*execution{}, kept: map[int64]string{}, nodes: map[int64]int{},
+		written: map[int64]*line{}, runs: map[int64][]*run{},
 		known: map[int64]time.Time{}, entryOf: map[int64]*entry{}, opsOf: map[int64][]*opRow{},
 	}
 	slices.SortStableFunc(h.Audit, func(a, b auditRow) int { return cmp.Compare(a.Seq, b.Seq) })
@@ -228,6 +258,12 @@ func (h *history) in() *index {
 	}
 	for i := range h.Executions {
 		x.executions[h.Executions[i].Fence] = &h.Executions[i]
+	}
+	for _, k := range h.Kept {
+		x.kept[k.Fence] = k.Hash
+	}
+	for _, n := range h.Nodes {
+		x.nodes[n.Number] = n.PID
 	}
 	for i := range h.Lines {
 		if l := &h.Lines[i]; l.History == "executions" && l.Op == "INSERT" {

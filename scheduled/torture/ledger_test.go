@@ -24,6 +24,16 @@ type deed struct {
 	Revision int64
 	Due      time.Time // the instant that was asked for; zero: the verb asks for none
 	Fresh    bool      // the id was made for this deed: nobody else uses it
+	Content  *content  // nil: the verb gives none
+	Until    time.Time // of a pause: until when
+}
+
+// content is a task as a writer asked for it.
+type content struct {
+	Nonce       int64
+	Queue       string
+	Priority    int
+	MaxAttempts int
 }
 
 // entry is a line of the ledger: one transaction of a writer.
@@ -35,6 +45,8 @@ type entry struct {
 	Answer answer
 	Deeds  []deed
 	IDs    []string // the tasks it may have locked, whatever came of it
+	Entity string   // of which it made a Sync; "": it did not
+	Listed []string // the tasks that the entity was to have
 }
 
 // pauseEntry is a pause of a whole scope. While it is not certain to hold, or not certain to have ended, nothing is said of it.

@@ -15,14 +15,16 @@ const (
 	auditRowsSQL = `
 SELECT seq, at, began, txid AS tx_id, backend, app, leads, op, id, type, queue, parent, recurs,
     old_status, status, old_revision, revision, old_fence, fence, old_attempt, attempt, old_next, next, old_held, held,
-    priority, first_due, asked, expires, max_attempts, expected, does
+    priority, first_due, asked, expires, max_attempts, expected, does, nonce, sum, entity, message, told, until
 FROM torture.audit ORDER BY seq`
 	linesSQL      = `SELECT seq, at, txid AS tx_id, history, op, number, task_id, revision, hash FROM torture.lines ORDER BY seq`
 	effectsSQL    = `SELECT task_id, revision, fence, attempt, pid, at, txid AS tx_id FROM torture.effects`
 	opRowsSQL     = `SELECT op, task_id, verb, outcome, revision, txid AS tx_id FROM torture.ops`
 	executionsSQL = `
-SELECT fence, task_id, type, revision, attempt, started_at, finished_at, outcome, error, md5(e::text) AS hash
-FROM tasktable.scheduled_task_executions AS e`
+SELECT fence, task_id, type, revision, attempt, scheduled_at, started_at, finished_at, outcome, error, node
+FROM torture.executions AS e`
+	keptSQL    = `SELECT fence, md5(e::text) AS hash FROM tasktable.scheduled_task_executions AS e`
+	nodesSQL   = `SELECT number, split_part(host, '/', 2)::int AS pid FROM tasktable.nodes`
 	tasksSQL   = `SELECT id::text, status::text, revision, fence FROM tasktable.scheduled_tasks`
 	changesSQL = `SELECT revision FROM tasktable.scheduled_task_changes`
 )
@@ -49,6 +51,8 @@ func (h *history) load(ctx context.Context, pool *pgxpool.Pool) error {
 		func() error {
 			return collect(ctx, pool, &h.Executions, pgx.RowToStructByName[execution], executionsSQL)
 		},
+		func() error { return collect(ctx, pool, &h.Kept, pgx.RowToStructByName[kept], keptSQL) },
+		func() error { return collect(ctx, pool, &h.Nodes, pgx.RowToStructByName[nodeRow], nodesSQL) },
 		func() error { return collect(ctx, pool, &h.Tasks, pgx.RowToStructByName[taskRow], tasksSQL) },
 		func() error { return collect(ctx, pool, &h.Changes, pgx.RowTo[int64], changesSQL) },
 	} {
@@ -90,6 +94,10 @@ func (h *history) addDiary(of life, marks []mark) {
 			if i, ok := open[m.Fence]; ok {
 				h.Runs[i].End, h.Runs[i].Latest = &m, m.At
 				delete(open, m.Fence)
+			}
+		case markAsks:
+			if i, ok := open[m.Fence]; ok {
+				h.Runs[i].Asks = append(h.Runs[i].Asks, m)
 			}
 		case markStall:
 			h.Stalls = append(h.Stalls, span{of.PID, m.At, m.Until})

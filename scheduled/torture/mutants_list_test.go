@@ -68,7 +68,7 @@ var (
 	// Rows that applications have locked.
 	locked = steered("locked", func(s *settings) {
 		s.Work, s.Chores, s.Pace = map[string]int{"one": 30, "hold": 2}, map[string]int{doWork: 20, doFail: 5}, 10*time.Millisecond
-		s.Millis = 150
+		s.Millis, s.Hold = 150, 3*time.Second
 	})
 	// Few slots, long work, and nodes that are made quiet while tasks wait for a slot.
 	hushed = steered("hushed", func(s *settings) {
@@ -89,7 +89,7 @@ const (
 	schema = "migrations/"
 )
 
-// mutants are what is known to be able to go wrong.
+// mutants break the protocol: claim, gate, settle, hold, leadership and recovery.
 var mutants = []mutant{
 	{
 		// The history's primary key would refuse the line of the second outcome of a claim: it goes, too.

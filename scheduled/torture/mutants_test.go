@@ -26,6 +26,9 @@ type mutant struct {
 	steer steer
 }
 
+// allMutants are what is known to be able to go wrong.
+func allMutants() []mutant { return slices.Concat(mutants, contentMutants) }
+
 // edit replaces a text in a file of the module. The text must be there exactly once: a mutant that no longer means anything is
 // an error.
 type edit struct{ file, old, new string }
@@ -49,7 +52,7 @@ func TestMutants(t *testing.T) {
 	}
 	whole := build(t, root, nil)
 	passed := map[string]bool{}
-	for _, m := range mutants {
+	for _, m := range allMutants() {
 		t.Run(strings.ReplaceAll(m.name, " ", "_"), func(t *testing.T) {
 			if !passed[m.steer.name] {
 				if out, err := m.steer.run(whole); err != nil {
@@ -114,7 +117,7 @@ func TestMutantsApply(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, m := range mutants {
+	for _, m := range allMutants() {
 		if _, err := edited(root, m.edits); err != nil {
 			t.Errorf("%s: %v", m.name, err)
 		}

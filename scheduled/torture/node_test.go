@@ -8,13 +8,16 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"os"
 	"os/signal"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"go.uber.org/goleak"
 
@@ -50,15 +53,20 @@ const (
 	expectedTime    = 3 * time.Second
 	leaseTime       = startAllowance + expectedTime
 	shutdownTimeout = 3 * time.Second
-	retryDelay      = 150 * time.Millisecond
+	retryDelay      = 300 * time.Millisecond // after a failure
+	afterDelay      = 600 * time.Millisecond // after one that says how long
+	retention       = time.Minute
+	snoozeFor       = 200 * time.Millisecond
 	handlerConns    = 8
 )
 
 type nodeConfig struct {
 	URL              string
+	Session          string // the address for the session, by a wire of its own
 	Diary            string
 	Queues           map[string]int
-	Types            []string // nil: all
+	Service          string
+	Types            []string
 	StatementTimeout time.Duration
 	Skew             int // in seconds
 }
@@ -136,8 +144,9 @@ func serveNode(ctx context.Context, text string, told <-chan os.Signal, log *slo
 		return err
 	}
 	node, err := scheduled.New(scheduled.Config{
-		Pool: pool, Handlers: registry, Service: "torture", Logger: log, Queues: config.Queues, StartAllowance: startAllowance,
-		ShutdownTimeout: shutdownTimeout, Retention: -1, Backoff: func(int, error) time.Duration { return retryDelay },
+		Pool: pool, Connect: connectApart(settings.ConnConfig, config.Session), Handlers: registry,
+		Service: config.Service, Logger: log, Queues: config.Queues, StartAllowance: startAllowance,
+		ShutdownTimeout: shutdownTimeout, Retention: retention, Backoff: func(int, error) time.Duration { return retryDelay },
 	})
 	if err != nil {
 		return err
@@ -146,6 +155,25 @@ func serveNode(ctx context.Context, text string, told <-chan os.Signal, log *slo
 	obeying.Go(func() { obey(ctx, told, node, diary) })
 	defer obeying.Wait()
 	return keepRunning(ctx, node, log)
+}
+
+// connectApart opens the session through a wire of its own. The engine's pool then connects with a copy of the
+// session's settings, which from then on dial the address of the pools.
+func connectApart(settings *pgx.ConnConfig, address string) func(ctx context.Context) (*pgx.Conn, error) {
+	return func(ctx context.Context) (*pgx.Conn, error) {
+		own := settings.Copy()
+		var opened atomic.Bool
+		dial := own.DialFunc
+		own.DialFunc = func(ctx context.Context, network, pools string) (net.Conn, error) {
+			if opened.Load() {
+				return dial(ctx, network, pools)
+			}
+			return dial(ctx, network, address)
+		}
+		conn, err := pgx.ConnectConfig(ctx, own)
+		opened.Store(err == nil)
+		return conn, err
+	}
 }
 
 // obey has the node be quiet as the signals say, as serve does. What the diary says is true: the node is quiet when it says so, and

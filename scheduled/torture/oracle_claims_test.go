@@ -86,12 +86,20 @@ var claimTales = []told{
 		t.runs("low")
 		t.runs("high")
 	}},
-	{name: "the higher one is of another type", tell: func(t *tale) {
-		t.schedule("low", func(a *auditRow) { a.Priority = -10 })
-		t.schedule("high", func(a *auditRow) { a.Type, a.Priority = "HERD", 10 })
-		t.runs("low")
-		t.runs("high")
+	{name: "the higher one is of another type", wrong: []string{"priority"}, tell: func(t *tale) { twoTypes(t, "HERD") }},
+	{name: "the higher one is of a type that other nodes work", tell: func(t *tale) {
+		t.Working = map[string]string{"PLAIN": "node-1 node-2 ", "HERD": "node-2 "}
+		twoTypes(t, "HERD")
 	}},
+	{name: "the higher one is of another type and waits for a connection", tell: func(t *tale) { twoTypes(t, "IN_TX") }},
+}
+
+// twoTypes has a task claimed before one of a higher priority and of another type.
+func twoTypes(t *tale, higher string) {
+	t.schedule("low", func(a *auditRow) { a.Priority = -10 })
+	t.schedule("high", func(a *auditRow) { a.Type, a.Priority = higher, 10 })
+	t.runs("low")
+	t.runs("high")
 }
 
 func twoPriorities(t *tale) {
@@ -207,6 +215,59 @@ var fireTales = []told{
 		t.beats("steady/latest", 1)
 		t.clock(4)
 		t.fires("steady/latest", -2, -3, -4)
+		t.cancel("steady/latest")
+	}},
+	{name: "an earlier one goes on beside the next", wrong: []string{"policy"}, tell: func(t *tale) {
+		t.recurs("steady/cancel")
+		t.clock(2)
+		t.fires("steady/cancel", 2)
+		fence := t.claim(occurrenceOf("steady/cancel", 2))
+		t.starts(fence)
+		t.clock(4)
+		t.fires("steady/cancel", 4)
+		t.ends(fence, "ok")
+		t.settle(fence, "COMPLETED")
+		t.runs(occurrenceOf("steady/cancel", 4))
+		t.cancel("steady/cancel")
+	}},
+	{name: "an earlier one is cancelled by the next", tell: func(t *tale) {
+		t.recurs("steady/cancel")
+		t.clock(2)
+		t.fires("steady/cancel", 2)
+		fence := t.claim(occurrenceOf("steady/cancel", 2))
+		t.starts(fence)
+		t.clock(4)
+		t.begin()
+		revision := t.draw()
+		t.change(occurrenceOf("steady/cancel", 2), "tasktable session x", func(a *auditRow) {
+			a.Status, a.Revision = new("CANCELLED"), new(revision)
+		})
+		t.line("changes", occurrenceOf("steady/cancel", 2), revision, revision)
+		t.fires("steady/cancel", 4)
+		t.ends(fence, "error")
+		t.settle(fence, "SUPERSEDED")
+		t.runs(occurrenceOf("steady/cancel", 4))
+		t.cancel("steady/cancel")
+	}},
+	{name: "some were missed, and run though none is to", wrong: []string{"policy"}, tell: func(t *tale) {
+		t.recurs("steady/none")
+		t.clock(2)
+		t.fires("steady/none", -1, 2)
+		t.runs(occurrenceOf("steady/none", 2))
+		t.cancel("steady/none")
+	}},
+	{name: "one is skipped though it is on time", wrong: []string{"policy"}, tell: func(t *tale) {
+		t.recurs("steady/none")
+		t.clock(1)
+		t.fires("steady/none", -1)
+		t.cancel("steady/none")
+	}},
+	{name: "some were missed, and all run though the latest is to", wrong: []string{"policy"}, tell: func(t *tale) {
+		t.recurs("steady/latest")
+		t.clock(2)
+		t.fires("steady/latest", 1, 2)
+		t.runs(occurrenceOf("steady/latest", 1))
+		t.runs(occurrenceOf("steady/latest", 2))
 		t.cancel("steady/latest")
 	}},
 	{name: "an earlier one has not ended", tell: func(t *tale) {

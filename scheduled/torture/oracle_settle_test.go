@@ -76,7 +76,7 @@ var settleTales = []told{
 		t.schedule("a", nil)
 		t.settle(t.claim("a"), "COMPLETED")
 	}},
-	{name: "completed before its handler ended", wrong: []string{"outcome"}, tell: func(t *tale) {
+	{name: "completed before its handler ended", wrong: []string{"outcome", "line"}, tell: func(t *tale) {
 		t.schedule("a", nil)
 		t.runs("a")
 		t.Runs[0].End.At = t.now.Add(time.Second)
@@ -227,6 +227,20 @@ var rowTales = []told{
 		t.runs("a")
 		deleted(t, "a")
 	}},
+	{name: "a task that was removed when its time was over", tell: func(t *tale) {
+		t.schedule("a", nil)
+		t.runs("a")
+		retired(t, retention)
+	}},
+	{name: "a task that was removed too soon", wrong: []string{"retention", "append-only"}, tell: func(t *tale) {
+		t.schedule("a", nil)
+		t.runs("a")
+		retired(t, retention-time.Second)
+	}},
+	{name: "a task that was removed before it ended", wrong: []string{"retention"}, tell: func(t *tale) {
+		t.schedule("a", func(a *auditRow) { a.FirstDue = t.now.Add(time.Hour); a.Asked = a.FirstDue })
+		retired(t, retention)
+	}},
 	{name: "a task that was cancelled by nobody", wrong: []string{"lost", "change line"}, tell: func(t *tale) {
 		t.schedule("a", nil)
 		t.begin()
@@ -259,7 +273,7 @@ var rowTales = []told{
 	{name: "a line is another than was written", wrong: []string{"append-only"}, tell: func(t *tale) {
 		t.schedule("a", nil)
 		t.runs("a")
-		t.Executions[0].Hash = "edited"
+		t.Kept[0].Hash = "edited"
 	}},
 	{name: "a line of changes is gone", wrong: []string{"append-only"}, tell: func(t *tale) {
 		t.schedule("a", nil)
@@ -269,7 +283,7 @@ var rowTales = []told{
 	{name: "a claim has no line", wrong: []string{"execution line", "lost"}, tell: func(t *tale) {
 		t.schedule("a", nil)
 		t.runs("a")
-		t.Lines, t.Executions = t.Lines[:1], nil
+		t.Lines, t.Executions, t.Kept = t.Lines[:1], nil, nil
 	}},
 	{name: "a claim's line is of another transaction", wrong: []string{"execution line"}, tell: func(t *tale) {
 		t.schedule("a", nil)
@@ -280,7 +294,8 @@ var rowTales = []told{
 		t.schedule("a", nil)
 		t.runs("a")
 		t.line("executions", "a", 999, 1)
-		t.Executions = append(t.Executions, execution{Fence: 999, TaskID: "a", Revision: 1, Outcome: "LOST", Hash: "as written"})
+		t.Executions = append(t.Executions, execution{Fence: 999, TaskID: "a", Revision: 1, Outcome: "LOST"})
+		t.Kept = append(t.Kept, kept{999, "as written"})
 	}},
 	{name: "an edit has no line", wrong: []string{"change line"}, tell: func(t *tale) {
 		t.schedule("a", nil)
@@ -294,6 +309,20 @@ var rowTales = []told{
 		deleted(t, "a")
 		t.Lines = t.Lines[:2]
 	}},
+}
+
+// retired has retention remove a task and its history so much later.
+func retired(t *tale, later time.Duration) {
+	t.passes(later)
+	t.begin()
+	t.change("a", "tasktable engine", func(a *auditRow) {
+		a.Op, a.Status, a.Revision, a.Attempt = "DELETE", nil, nil, nil
+	})
+	for _, l := range t.Lines {
+		l.Op, l.At = "DELETE", t.now
+		t.Lines = append(t.Lines, l)
+	}
+	t.Changes, t.Kept = nil, nil
 }
 
 // deleted has a writer delete a task.

@@ -12,11 +12,16 @@ type chore struct {
 	Times  int    `json:"times,omitempty"` // how many attempts go wrong before one goes well
 	Until  int64  `json:"until,omitempty"` // Unix milliseconds: until when it runs again, or is not ready
 	Child  string `json:"child,omitempty"` // id of the follow-up
+	Pad    string `json:"pad,omitempty"`   // makes it large
 }
+
+// nonce is the payload's mark.
+func (c chore) nonce() int64 { return c.Nonce }
 
 // The things to do. What goes wrong does so in the first Times attempts.
 const (
 	doWork      = "work"      // work, and mind the context
+	doTell      = "tell"      // a note and a result
 	doFail      = "fail"      // an error
 	doPermanent = "permanent" // an error for good
 	doAfter     = "after"     // an error that says when to come again
@@ -40,8 +45,12 @@ type (
 	tick   struct{ chore } // an occurrence of a recurring task
 	inTx   struct{ chore } // a handler with a pgx transaction
 	inSQL  struct{ chore } // one with database/sql's
+	other  struct{ chore } // a node of another service has it
 	nobody struct{ chore } // no node has it
 )
+
+// ourTypes are those of the service that most nodes belong to.
+var ourTypes = []string{"PLAIN", "HERD", "RARE", "TICK", "IN_TX", "IN_SQL"}
 
 func (plain) TaskType() string  { return "PLAIN" }
 func (herd) TaskType() string   { return "HERD" }
@@ -49,6 +58,7 @@ func (rare) TaskType() string   { return "RARE" }
 func (tick) TaskType() string   { return "TICK" }
 func (inTx) TaskType() string   { return "IN_TX" }
 func (inSQL) TaskType() string  { return "IN_SQL" }
+func (other) TaskType() string  { return "OTHER" }
 func (nobody) TaskType() string { return "NOBODY" }
 
 // transactional says whether the handler of a type writes effects in the transaction that completes it.
@@ -67,6 +77,8 @@ func payloadOf(kind string, c chore) store.Payload {
 		return inTx{c}
 	case inSQL{}.TaskType():
 		return inSQL{c}
+	case other{}.TaskType():
+		return other{c}
 	case nobody{}.TaskType():
 		return nobody{c}
 	}

@@ -35,6 +35,7 @@ func (r *rig) calm() {
 	for _, s := range r.slots {
 		s.current().signal(syscall.SIGCONT)
 		r.must(s.wire.mend(r.address()))
+		r.must(s.pools.mend(r.address()))
 	}
 	for _, w := range r.wires {
 		r.must(w.mend(r.address()))
@@ -44,7 +45,7 @@ func (r *rig) calm() {
 const (
 	leftSQL = `
 SELECT t.id::text FROM tasktable.scheduled_tasks AS t
-WHERE t.status = 'PAUSED' OR t.cron IS NOT NULL AND t.status = 'QUEUED' ORDER BY t.id::text`
+WHERE t.status = 'PAUSED' AND t.paused_until IS NULL OR t.cron IS NOT NULL AND t.status = 'QUEUED' ORDER BY t.id::text`
 	busySQL = `
 SELECT count(*) FROM tasktable.scheduled_tasks AS t
 WHERE (t.fence IS NOT NULL OR t.status IN ('QUEUED', 'EXECUTING', 'PAUSED')) AND t.type <> ALL ($1::text[])

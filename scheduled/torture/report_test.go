@@ -11,7 +11,7 @@ import (
 )
 
 // report says what was done and what came of it.
-func report(s settings, h *history, violations map[string][]violation) string {
+func report(s settings, h *history, judged []judgement) string {
 	var text strings.Builder
 	say := func(format string, args ...any) { fmt.Fprintf(&text, format+"\n", args...) }
 	say("seed %d, %.0f s, %d nodes (%d processes in all), %d writers", s.Seed, s.Length.Seconds(), s.Nodes, len(h.Processes),
@@ -41,10 +41,14 @@ func report(s settings, h *history, violations map[string][]violation) string {
 	quietFor, elsewhere := h.quietTime()
 	say("nodes that said they are quiet: %d, for %s in all; handler calls elsewhere meanwhile: %d", len(h.Quiets), short(quietFor), elsewhere)
 	say("excused overlaps: %s", counts(h.excused()))
-	wrong := map[string]int{}
-	for name, found := range violations {
-		wrong[name] = len(found)
+	samples, wrong := make([]string, len(judged)), map[string]int{}
+	for i, one := range judged {
+		samples[i] = fmt.Sprintf("%s %d", one.name, one.samples)
+		if len(one.wrong) > 0 {
+			wrong[one.name] = len(one.wrong)
+		}
 	}
+	say("samples that the checks judged: %s", strings.Join(samples, ", "))
 	say("violations: %s", counts(wrong))
 	return text.String()
 }

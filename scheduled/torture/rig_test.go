@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -37,10 +38,11 @@ type rig struct {
 	wrong     []string   // what nodes did wrong when they stopped
 }
 
-// slot is the place of a node: its wire stays when the process is another.
+// slot is the place of a node: its wires stay when the process is another.
 type slot struct {
 	name   string
-	wire   *wire
+	wire   *wire // of its session
+	pools  *wire // of all its other connections
 	config nodeConfig
 
 	mu      sync.Mutex
@@ -118,30 +120,66 @@ func (r *rig) openWriters(ctx context.Context) error {
 	return nil
 }
 
-// openSlot starts a node with its wire. One has no handler for a type, as an older version of a service; one has a short
-// statement_timeout.
+// openSlot starts a node with its wires.
 func (r *rig) openSlot(i int) error {
 	s := &slot{name: fmt.Sprintf("node-%d", i+1)}
 	var err error
 	if s.wire, err = newWire(s.name, r.cluster.address()); err != nil {
 		return err
 	}
+	if s.pools, err = newWire(s.name+" pools", r.cluster.address()); err != nil {
+		s.wire.cut()
+		return err
+	}
 	r.slots = append(r.slots, s)
-	url, err := r.cluster.urlAt(s.wire.address)
+	url, err := r.cluster.urlAt(s.pools.address)
 	if err != nil {
 		return err
 	}
-	s.config = nodeConfig{URL: url, Queues: map[string]int{"default": r.settings.Slots, "slow": max(r.settings.Slots/4, 2)}}
-	if r.settings.Skewed {
-		s.config.Skew = []int{3600, -3600, 0, 86400}[i%4]
-	}
-	if i == 1 {
-		s.config.Types = []string{"PLAIN", "HERD", "TICK", "IN_TX", "IN_SQL"}
-	}
-	if i == 2 {
-		s.config.StatementTimeout = time.Second
-	}
+	s.config = r.configOf(i)
+	s.config.URL, s.config.Session = url, s.wire.address
 	return r.startNode(s)
+}
+
+// configOf configures a node. One has no handler for a type, as an older version of a service; one has a short
+// statement_timeout; and the fourth is another service's, with a type of its own.
+func (r *rig) configOf(i int) nodeConfig {
+	queues := map[string]int{"default": r.settings.Slots, slowQueue: slowSlots(r.settings.Slots)}
+	config := nodeConfig{Service: "torture", Queues: queues}
+	if r.settings.Skewed {
+		config.Skew = []int{3600, -3600, 0, 86400}[i%4]
+	}
+	switch i {
+	case 0:
+		config.Types = slices.Clone(ourTypes)
+	case 1:
+		config.Types = slices.DeleteFunc(slices.Clone(ourTypes), func(kind string) bool { return kind == rare{}.TaskType() })
+	case 2:
+		config.Types, config.StatementTimeout = slices.Clone(ourTypes), time.Second
+	default:
+		config.Service, config.Types = "another", []string{other{}.TaskType()}
+	}
+	return config
+}
+
+// slowQueue is a queue with fewer slots than the default one.
+const slowQueue = "slow"
+
+func slowSlots(slots int) int { return max(slots/4, 2) }
+
+// newHistory is the evidence of a run that begins now.
+func (r *rig) newHistory() *history {
+	h := &history{Began: time.Now(), Unserved: map[string]bool{nobody{}.TaskType(): true}, Working: map[string]string{},
+		SlotsEach: r.settings.Slots}
+	for _, s := range r.slots {
+		for _, kind := range s.config.Types {
+			h.Working[kind] += s.name + " "
+		}
+		if s.config.Service == "torture" {
+			h.Slots += r.settings.Slots
+		}
+	}
+	return h
 }
 
 // startNode starts the slot's process.
@@ -258,7 +296,7 @@ func (r *rig) startPostgres() error {
 func (r *rig) allWires() []*wire {
 	wires := append([]*wire(nil), r.wires...)
 	for _, s := range r.slots {
-		wires = append(wires, s.wire)
+		wires = append(wires, s.wire, s.pools)
 	}
 	return wires
 }
@@ -300,6 +338,7 @@ func (r *rig) remove() {
 	}
 	for _, s := range r.slots {
 		s.wire.cut()
+		s.pools.cut()
 	}
 	if r.t.Failed() && os.Getenv("TASKTABLE_TORTURE_KEEP") != "" {
 		logs, _ := filepath.Abs(r.cluster.dir)

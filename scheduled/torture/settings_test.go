@@ -31,6 +31,7 @@ type settings struct {
 	Chores   map[string]int // weights of what single tasks do; nil: allChores
 	Faults   map[string]int // weights of the faults; nil: allFaults
 	Alone    bool           // each fault alone, to be measured
+	Hold     time.Duration  // how long a writer keeps rows of running tasks locked at most; 0: a second or so
 	Millis   int            // how long single tasks work, if they do nothing special; 0: a little
 	Expiring int            // of single tasks one in so many has an expiration
 	// Expected is how long single tasks are expected to take, which makes their leases.
@@ -67,6 +68,11 @@ func readSettings() (settings, error) {
 		s.Seed = seed
 	}
 	return s, nil
+}
+
+// ordinary says whether a run has all that an ordinary one has: it is not steered at something.
+func (s settings) ordinary() bool {
+	return s.Work == nil && s.Chores == nil && s.Faults == nil && s.Nodes >= 4
 }
 
 // random makes a source of its own for each who decides something: what one decides does not change the others' decisions.

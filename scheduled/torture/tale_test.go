@@ -24,10 +24,14 @@ func newTale() *tale {
 	t := &tale{now: began, rows: map[string]*auditRow{}}
 	t.history = &history{
 		Began: began, Unserved: map[string]bool{"NOBODY": true}, Slots: 10,
-		Processes: []life{{PID: taleProcess, Slot: "node-1", From: began}},
+		Processes: []life{{PID: taleProcess, Slot: "node-1", From: began}}, SlotsEach: 10,
+		Nodes: []nodeRow{{nodeOf(taleProcess), taleProcess}, {nodeOf(taleProcess + 1), taleProcess + 1}},
 	}
 	return t
 }
+
+// nodeOf is the number of a process's node.
+func nodeOf(pid int) int64 { return int64(100 * pid) }
 
 // passes lets time go by.
 func (t *tale) passes(d time.Duration) *tale {
@@ -150,6 +154,16 @@ func (t *tale) ends(fence int64, how string) {
 	}
 }
 
+// runsOf are the runs of a claim.
+func (t *tale) runsOf(fence int64) (runs []*run) {
+	for i := range t.Runs {
+		if t.Runs[i].Fence == fence {
+			runs = append(runs, &t.Runs[i])
+		}
+	}
+	return runs
+}
+
 func (t *tale) claimed(fence int64) *auditRow {
 	for i := range t.Audit {
 		if a := &t.Audit[i]; a.claims() && *a.Fence == fence {
@@ -176,22 +190,27 @@ func (t *tale) settle(fence int64, outcome string) {
 		case "COMPLETED", "FAILED", "EXPIRED":
 			a.Status = new(outcome)
 		default:
-			a.Status, a.Next = new("QUEUED"), new(t.now)
+			a.Status, a.Next = new("QUEUED"), new(t.now.Add(waitAfter[outcome]))
 		}
 		if refunded[outcome] {
 			a.Attempt = new(*a.OldAttempt - 1)
 		}
 	})
 	t.line("executions", id, fence, revision)
-	t.Executions = append(t.Executions, execution{
-		Fence: fence, TaskID: id, Type: c.Type, Revision: revision, Attempt: *c.Attempt, FinishedAt: t.now, Outcome: outcome,
-		Hash: "as written",
-	})
+	line := execution{Fence: fence, TaskID: id, Type: c.Type, Revision: revision, Attempt: *c.Attempt,
+		ScheduledAt: c.Asked, FinishedAt: t.now, Outcome: outcome}
+	if runs := t.runsOf(fence); len(runs) > 0 && outcome != "LOST" {
+		line.StartedAt, line.Node = new(runs[0].Gate), new(nodeOf(runs[0].PID))
+	}
+	t.Executions, t.Kept = append(t.Executions, line), append(t.Kept, kept{fence, "as written"})
 	if transactional(c.Type) && (outcome == "COMPLETED" || outcome == "SUPERSEDED") {
 		t.Effects = append(t.Effects, effect{TaskID: id, Revision: revision, Fence: fence, PID: taleProcess, At: t.now, TxID: t.tx})
 	}
-	t.passes(time.Millisecond)
+	t.passes(time.Millisecond + waitAfter[outcome])
 }
+
+// waitAfter is how long a task waits after an outcome.
+var waitAfter = map[string]time.Duration{"RETRIED": retryDelay, "SNOOZED": snoozeFor}
 
 // runs is a task's whole life from its claim on.
 func (t *tale) runs(id string) (fence int64) {

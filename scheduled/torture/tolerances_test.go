@@ -27,6 +27,15 @@ const (
 	cancelledWithin = time.Second + 500*time.Millisecond
 	// "An application's open transaction on one row must not stall the rest": an outcome is recorded with the next commits.
 	settledWithin = time.Second
+	// "The peek each second bounds a lost NOTIFY"; and a moment for claim, River's fetch and gate. It is what one
+	// start in twenty may exceed where there is room and nothing is disturbed.
+	startedWithin = time.Second + 500*time.Millisecond
+	// Fewer starts of a pool say nothing of one in twenty.
+	fewLatencies = 5
+	// The leader looks each second for pauses that have ended.
+	resumedWithin = failoverLimit
+	// How long it may take from the instant that a change names to when its triggers record it.
+	writtenWithin = 500 * time.Millisecond
 	// A session that is silent ends after 3 s ("idle_session_timeout 3 s"), before the next can lead.
 	silentLimit = failoverLimit + 3*time.Second
 )

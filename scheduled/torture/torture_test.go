@@ -20,11 +20,11 @@ func TestTorture(t *testing.T) {
 	t.Logf("seed %d, %s", s.Seed, s.Length)
 	r := newRig(t, s)
 	h := r.torture()
-	violations := judge(h)
-	for check, found := range violations {
-		for i, v := range found {
+	judged := judge(h)
+	for _, one := range judged {
+		for i, v := range one.wrong {
 			if i == shownMost {
-				t.Errorf("violation: %s: and %d more", check, len(found)-i)
+				t.Errorf("violation: %s: and %d more", one.name, len(one.wrong)-i)
 				break
 			}
 			t.Errorf("violation: %s", v)
@@ -32,8 +32,11 @@ func TestTorture(t *testing.T) {
 				t.Log(h.story(v.ID))
 			}
 		}
+		if s.ordinary() && s.Length >= one.within && one.samples == 0 {
+			t.Errorf("blind: %q has judged nothing in %s", one.name, s.Length)
+		}
 	}
-	t.Log(report(s, h, violations))
+	t.Log(report(s, h, judged))
 	if t.Failed() {
 		t.Logf("seed %d; the faults:\n%s", s.Seed, printFaults(h.Faults, h.Began))
 	}
@@ -46,8 +49,7 @@ const shownMost = 10
 func (r *rig) torture() *history {
 	working, stopWorking := context.WithTimeout(context.Background(), r.settings.Length)
 	defer stopWorking()
-	h := &history{Began: time.Now(), Unserved: map[string]bool{"NOBODY": true}, Slots: r.settings.Slots * r.settings.Nodes,
-		SlotsEach: r.settings.Slots}
+	h := r.newHistory()
 	r.writers[0].scheduleSteady()
 	var writing, disturbing sync.WaitGroup
 	for _, w := range r.writers {
@@ -74,19 +76,27 @@ func (r *rig) torture() *history {
 	return h
 }
 
-// check is a promise.
+// check is a promise. find returns how many samples it judged, and the broken ones. A run that takes at least within
+// and judges no sample is a failure: the promise was not tested.
 type check struct {
-	name string
-	find func(h *history) []violation
+	name   string
+	find   func(h *history) (samples int, wrong []violation)
+	within time.Duration
 }
 
-// judge asks all checks. What it returns has only those that found something.
-func judge(h *history) map[string][]violation {
-	found := map[string][]violation{}
-	for _, c := range checks {
-		if wrong := c.find(h); len(wrong) > 0 {
-			found[c.name] = wrong
-		}
+// judgement is what a check found.
+type judgement struct {
+	check
+	samples int
+	wrong   []violation
+}
+
+// judge asks all checks, in their order.
+func judge(h *history) []judgement {
+	found := make([]judgement, len(checks))
+	for i, c := range checks {
+		found[i].check = c
+		found[i].samples, found[i].wrong = c.find(h)
 	}
 	return found
 }

@@ -3,6 +3,7 @@
 package torture
 
 import (
+	"cmp"
 	"context"
 	"math/rand/v2"
 	"strconv"
@@ -21,8 +22,8 @@ var allWork = []weighted{
 
 // What single tasks do.
 var allChores = []weighted{
-	{doWork, 50}, {doFail, 10}, {doPermanent, 3}, {doAfter, 4}, {doPanic, 4}, {doGoexit, 4}, {doOverrun, 2}, {doDeaf, 1},
-	{doPoison, 4}, {doSnooze, 4},
+	{doWork, 40}, {doTell, 10}, {doFail, 10}, {doPermanent, 3}, {doAfter, 4}, {doPanic, 4}, {doGoexit, 4},
+	{doOverrun, 2}, {doDeaf, 1}, {doPoison, 4}, {doSnooze, 4},
 	{doAgain, 4}, {doFollow, 6}, {doHog, 1}, {doExtend, 1},
 }
 
@@ -35,7 +36,11 @@ func (w *writer) step(what string) {
 	case "herd":
 		w.herd()
 	case "one":
-		kind := []string{"PLAIN", "PLAIN", "IN_TX", "IN_TX", "IN_SQL", "RARE"}[w.random.IntN(6)]
+		kinds := []string{"PLAIN", "PLAIN", "IN_TX", "IN_TX", "IN_SQL", "RARE"}
+		if w.Nodes > 3 {
+			kinds = append(kinds, "OTHER")
+		}
+		kind := kinds[w.random.IntN(len(kinds))]
 		w.scheduleOne(w.newID(kind), kind, true)
 	case "edit":
 		w.edit()
@@ -98,6 +103,22 @@ func (w *writer) chore(kind string) chore {
 // expiringTasks is how many tasks there are for each that may expire.
 const expiringTasks = 8
 
+// largeTasks is how many single tasks there are for each with a large payload, and largestPad makes one as large as a
+// payload may be.
+const (
+	largeTasks = 60
+	largestPad = store.MaxPayloadBytes - 1<<10
+)
+
+// text is so many letters that do not compress well.
+func (w *writer) text(n int) string {
+	letters := make([]byte, n)
+	for i := range letters {
+		letters[i] = 'a' + byte(w.random.IntN(26))
+	}
+	return string(letters)
+}
+
 // longTime is how long some tasks are expected to take: far longer than a death takes to be noticed.
 const longTime = 20 * time.Second
 
@@ -110,6 +131,9 @@ func (w *writer) task(id, kind string) store.Task {
 	if c.Do == doFollow {
 		c.Child = id + childSuffix
 	}
+	if w.random.IntN(largeTasks) == 0 {
+		c.Pad = w.text(1 + w.random.IntN(largestPad))
+	}
 	task := store.Task{ID: id, Payload: payloadOf(kind, c), ExpectedExecutionTime: w.Expected, Priority: []int{-10, 0, 0, 0, 10,
 		60}[w.random.IntN(6)]}
 	task.MaxAttempts = 3 + w.random.IntN(10)
@@ -119,14 +143,19 @@ func (w *writer) task(id, kind string) store.Task {
 	if c.Do == doDeaf { // each attempt outlives its lease: more of them would only take longer
 		task.MaxAttempts = 2
 	}
-	if w.random.IntN(3) == 0 && c.Do != doOverrun && c.Do != doDeaf { // what a dead node ran of these comes back before their leases end
-		task.ExpectedExecutionTime = max(longTime, w.Expected)
+	if c.Do != doOverrun && c.Do != doDeaf { // what a dead node ran of these comes back before their leases end
+		switch w.random.IntN(6) {
+		case 0, 1:
+			task.ExpectedExecutionTime = max(longTime, w.Expected)
+		case 2:
+			task.ExpectedExecutionTime = 0 // the default, minutes
+		}
 	}
 	if w.random.IntN(w.Expiring) == 0 {
 		task.Expiration = time.Duration(200+w.random.IntN(3000)) * time.Millisecond
 	}
 	if w.random.IntN(4) == 0 {
-		task.Queue = "slow"
+		task.Queue = slowQueue
 	}
 	switch w.random.IntN(4) {
 	case 0: // at once
@@ -143,9 +172,19 @@ func deedsOf(tasks []store.Task, receipts []store.Receipt, fresh bool) []deed {
 	deeds := make([]deed, len(receipts))
 	for i, receipt := range receipts {
 		deeds[i] = deed{Verb: "schedule", ID: receipt.ID, Outcome: string(receipt.Outcome), Revision: receipt.Revision,
-			Due: tasks[i].At, Fresh: fresh}
+			Due: tasks[i].At, Fresh: fresh, Content: contentOf(tasks[i])}
 	}
 	return deeds
+}
+
+// contentOf is what a task is to be like.
+func contentOf(task store.Task) *content {
+	c := &content{Queue: cmp.Or(task.Queue, store.DefaultQueue), Priority: task.Priority,
+		MaxAttempts: cmp.Or(task.MaxAttempts, store.DefaultMaxAttempts)}
+	if payload, ok := task.Payload.(interface{ nonce() int64 }); ok {
+		c.Nonce = payload.nonce()
+	}
+	return c
 }
 
 // rollsBack is one time in five.
@@ -192,7 +231,8 @@ func (w *writer) herd() {
 
 // oneNow schedules a task that is due at once.
 func (w *writer) oneNow() {
-	task := store.Task{ID: w.newID("PLAIN"), Payload: plain{chore{Do: doWork, Millis: w.Millis}}, ExpectedExecutionTime: w.Expected}
+	task := store.Task{ID: w.newID("PLAIN"), ExpectedExecutionTime: w.Expected}
+	task.Payload = plain{chore{Do: doWork, Nonce: w.random.Int64N(1 << 50), Millis: w.Millis}}
 	w.transact([]string{task.ID}, 0, false, func(ctx context.Context, tx pgx.Tx) ([]deed, error) {
 		receipt, err := w.tasks.Schedule(ctx, tx, task)
 		return deedsOf([]store.Task{task}, []store.Receipt{receipt}, true), err
@@ -205,9 +245,11 @@ func (w *writer) backlog() {
 	at := w.now().Add(400 * time.Millisecond)
 	for i := range list {
 		list[i] = store.Task{
-			ID: w.newID("HERD"), Payload: herd{chore{Do: doWork, Millis: w.Millis}}, At: at, ExpectedExecutionTime: w.Expected,
-			Priority: w.random.IntN(5) * 10,
+			At: at, ExpectedExecutionTime: w.Expected, Priority: w.random.IntN(5) * 10,
 		}
+		kind := []string{"HERD", "PLAIN"}[w.random.IntN(2)]
+		list[i].ID = w.newID(kind)
+		list[i].Payload = payloadOf(kind, chore{Do: doWork, Nonce: w.random.Int64N(1 << 50), Millis: w.Millis})
 		ids[i] = list[i].ID
 	}
 	w.transact(ids, 0, false, func(ctx context.Context, tx pgx.Tx) ([]deed, error) {
@@ -254,8 +296,9 @@ func (w *writer) hold() {
 	}) != nil || len(ids) == 0 {
 		return
 	}
-	w.transact(ids, time.Duration(300+w.random.IntN(1200))*time.Millisecond, false, func(ctx context.Context, tx pgx.Tx) ([]deed,
-		error) {
+	most := int(cmp.Or(w.Hold, 1500*time.Millisecond) / time.Millisecond)
+	long := time.Duration(most/5+w.random.IntN(most-most/5)) * time.Millisecond
+	w.transact(ids, long, false, func(ctx context.Context, tx pgx.Tx) ([]deed, error) {
 		_, err := tx.Exec(ctx, lockSQL, ids)
 		return nil, err
 	})
@@ -274,7 +317,12 @@ func (w *writer) sync() {
 			list = append(list, task)
 		}
 	}
-	w.transact(ids, w.linger(), rollsBack(w.random), func(ctx context.Context, tx pgx.Tx) ([]deed, error) {
+	listed := make([]string, len(list))
+	for i, task := range list {
+		listed[i] = task.ID
+	}
+	sync := entry{IDs: ids, Entity: entity, Listed: listed}
+	w.transactAs(sync, w.linger(), rollsBack(w.random), func(ctx context.Context, tx pgx.Tx) ([]deed, error) {
 		receipts, err := w.tasks.Sync(ctx, tx, entity, list...)
 		if err != nil {
 			return nil, err
@@ -283,7 +331,7 @@ func (w *writer) sync() {
 		for i, receipt := range receipts {
 			d := deed{Verb: "sync", ID: receipt.ID, Outcome: string(receipt.Outcome), Revision: receipt.Revision}
 			if i < len(list) {
-				d.Due = list[i].At
+				d.Due, d.Content = list[i].At, contentOf(list[i])
 			}
 			deeds = append(deeds, d)
 		}

@@ -4,6 +4,7 @@ package torture
 
 import (
 	"context"
+	"crypto/md5"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -27,7 +28,7 @@ type worker struct {
 	pool  *pgxpool.Pool // the one that handlers share with the engine's transactions
 }
 
-// parts are the variants of the given types, or all that there are.
+// parts are the variants of the given types.
 func (w *worker) parts(types []string) []handlers.Part {
 	all := map[string]handlers.Part{
 		plain{}.TaskType(): handlers.Handle(func(ctx context.Context, t *handlers.Task[plain]) error {
@@ -42,12 +43,15 @@ func (w *worker) parts(types []string) []handlers.Part {
 		tick{}.TaskType(): handlers.Handle(func(ctx context.Context, t *handlers.Task[tick]) error {
 			return w.do(ctx, t.Execution, t.Payload.chore)
 		}),
+		other{}.TaskType(): handlers.Handle(func(ctx context.Context, t *handlers.Task[other]) error {
+			return w.do(ctx, t.Execution, t.Payload.chore)
+		}),
 		inTx{}.TaskType():  handlers.HandleTx(w.inTx),
 		inSQL{}.TaskType(): handlers.HandleSQLTx(w.inSQL),
 	}
 	parts := []handlers.Part{handlers.Use(w.record)}
 	for name, part := range all {
-		if types == nil || slices.Contains(types, name) {
+		if slices.Contains(types, name) {
 			parts = append(parts, part)
 		}
 	}
@@ -59,7 +63,7 @@ func (w *worker) record(next handlers.Handler) handlers.Handler {
 	return func(ctx context.Context, e *handlers.Execution) (err error) {
 		w.diary.write(mark{
 			Kind: markStart, At: wallNow(), ID: e.ID, Type: e.Type, Fence: e.Fence, Revision: e.Revision, Attempt: e.Attempt,
-			Gate: e.StartedAt, Due: e.DueAt, Deaf: strings.Contains(string(e.Payload), `"`+doDeaf+`"`),
+			Gate: e.StartedAt, Due: e.DueAt, Sum: sum(e.Payload), Deaf: strings.Contains(string(e.Payload), `"`+doDeaf+`"`),
 		})
 		var ended atomic.Int64
 		stop := context.AfterFunc(ctx, func() { ended.Store(wallNow().UnixNano()) })
@@ -91,6 +95,21 @@ func (w *worker) record(next handlers.Handler) handlers.Handler {
 	}
 }
 
+// sum is a payload's, as the database's md5 makes it.
+func sum(payload []byte) string { return fmt.Sprintf("%x", md5.Sum(payload)) }
+
+// asks writes to the diary what a handler asks of the engine, before it does.
+func (w *worker) asks(e *handlers.Execution, m mark) {
+	m.Kind, m.At, m.Fence = markAsks, wallNow(), e.Fence
+	w.diary.write(m)
+}
+
+// failing is an error that the diary has, with the time that the next attempt is to wait.
+func (w *worker) failing(e *handlers.Execution, wait time.Duration, text string) error {
+	w.asks(e, mark{Wait: wait, Error: text})
+	return errors.New(text)
+}
+
 const effectSQL = `INSERT INTO torture.effects (task_id, revision, fence, attempt, pid) VALUES ($1, $2, $3, $4, $5)`
 
 func (w *worker) inTx(ctx context.Context, tx pgx.Tx, t *handlers.Task[inTx]) error {
@@ -120,44 +139,63 @@ func (w *worker) do(ctx context.Context, e *handlers.Execution, c chore) error {
 		return err
 	}
 	if e.Attempt <= c.Times {
-		if err := w.goWrong(ctx, c); err != nil {
+		if err := w.goWrong(ctx, e, c); err != nil {
 			return err
 		}
 	}
 	switch c.Do {
+	case doTell:
+		note := fmt.Sprintf("done by fence %d", e.Fence)
+		w.asks(e, mark{Note: note})
+		e.Note("%s", note)
+		e.Result(map[string]string{"told": note})
 	case doPermanent:
-		return handlers.Permanent(errors.New("never mind"))
+		return handlers.Permanent(w.failing(e, 0, "never mind"))
 	case doPoison:
 		e.Note("%s", poison)
 		e.Result(map[string]string{"text\x00": poison})
 	case doSnooze:
 		if wallNow().UnixMilli() < c.Until {
-			return handlers.Snooze(200 * time.Millisecond)
+			w.asks(e, mark{Wait: snoozeFor})
+			return handlers.Snooze(snoozeFor)
 		}
 	case doAgain:
 		if now := wallNow(); now.UnixMilli() < c.Until {
-			e.Again(now.Add(250 * time.Millisecond))
+			at := now.Add(250 * time.Millisecond)
+			w.asks(e, mark{Again: at})
+			e.Again(at)
 		}
 	case doFollow:
+		w.asks(e, mark{Child: c.Child})
 		e.FollowUp(store.Task{ID: c.Child, Payload: plain{chore{Do: doWork, Nonce: e.Revision}}, ExpectedExecutionTime: expectedTime})
 	case doHog:
 		return w.hog(ctx)
 	case doExtend:
-		if err := e.Extend(ctx, leaseTime); err != nil {
-			return err
-		}
-		return wait(ctx, leaseTime-time.Second)
+		return w.extend(ctx, e)
 	}
 	return nil
 }
 
+// extend asks for a longer lease and then works for longer than the first one was.
+func (w *worker) extend(ctx context.Context, e *handlers.Execution) error {
+	if err := wait(ctx, time.Second); err != nil {
+		return err
+	}
+	called := wallNow()
+	if err := e.Extend(ctx, leaseTime); err != nil {
+		return err
+	}
+	w.asks(e, mark{Longer: leaseTime, Called: called})
+	return wait(ctx, leaseTime-leaseTime/8)
+}
+
 // goWrong fails in the way that is asked for.
-func (w *worker) goWrong(ctx context.Context, c chore) error {
+func (w *worker) goWrong(ctx context.Context, e *handlers.Execution, c chore) error {
 	switch c.Do {
 	case doFail:
-		return errors.New("oops")
+		return w.failing(e, retryDelay, "oops")
 	case doAfter:
-		return handlers.RetryAfter(50*time.Millisecond, errors.New("later"))
+		return handlers.RetryAfter(afterDelay, w.failing(e, afterDelay, "later"))
 	case doPanic:
 		panic("oops")
 	case doGoexit:

@@ -86,9 +86,14 @@ SELECT $1, * FROM unnest($2::text[], $3::text[], $4::text[], $5::bigint[])`
 // transact runs a change in a transaction that also writes a row of the application's for each deed. linger keeps the transaction
 // open for a while, with its locks; rollback makes nothing of it. ids are the tasks that it may touch.
 func (w *writer) transact(ids []string, linger time.Duration, rollback bool, do change) answer {
+	return w.transactAs(entry{IDs: ids}, linger, rollback, do)
+}
+
+// transactAs is transact with more in its line of the ledger.
+func (w *writer) transactAs(e entry, linger time.Duration, rollback bool, do change) answer {
 	ctx, cancel := context.WithTimeout(context.Background(), opLimit)
 	defer cancel()
-	e := entry{Op: w.ledger.op(), Writer: w.name, Began: time.Now(), Answer: refused, IDs: ids}
+	e.Op, e.Writer, e.Began, e.Answer = w.ledger.op(), w.name, time.Now(), refused
 	committing := false
 	err := func() error {
 		tx, err := w.pool.Begin(ctx)
@@ -186,19 +191,26 @@ func (d *dice) weight(name string) int {
 	return 0
 }
 
-// deck deals all things in some order, each as often as it weighs, and then again: none is left out for long.
+// deck deals all things in some order, first each once, then each as often as it weighs, and then again: none is left
+// out for long.
 type deck struct {
 	*dice
-	left []string
+	left  []string
+	dealt bool // each once
 }
 
 func (d *deck) deal(random *rand.Rand) string {
 	if len(d.left) == 0 {
 		for i, name := range d.names {
-			for range d.weights[i] {
+			times := d.weights[i]
+			if !d.dealt {
+				times = min(times, 1)
+			}
+			for range times {
 				d.left = append(d.left, name)
 			}
 		}
+		d.dealt = true
 		random.Shuffle(len(d.left), func(i, j int) { d.left[i], d.left[j] = d.left[j], d.left[i] })
 	}
 	name := d.left[0]

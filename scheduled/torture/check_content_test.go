@@ -1,0 +1,139 @@
+//go:build unix
+
+package torture
+
+import "strings"
+
+// contentIsKept: a row has the content that its writer gave it, until a writer gives it another; an occurrence has
+// its parent's.
+func contentIsKept(h *history) (samples int, wrong []violation) {
+	given := map[int64]*content{} // by revision
+	for _, e := range h.Entries {
+		for _, d := range e.Deeds {
+			if d.Content != nil && wrote[d.Outcome] {
+				given[d.Revision] = d.Content
+			}
+		}
+	}
+	last := map[string]*auditRow{}
+	for i := range h.Audit {
+		a := &h.Audit[i]
+		say := func(format string, args ...any) {
+			wrong = append(wrong, broken("content", a.ID, format, args...))
+		}
+		before := last[a.ID]
+		last[a.ID] = a
+		if a.Op == "DELETE" {
+			continue
+		}
+		samples++
+		want := given[*a.Revision]
+		switch {
+		case a.edits() && want != nil:
+			if got := (content{a.Nonce, a.Queue, a.Priority, a.MaxAttempts}); got != *want {
+				say("revision %d is %+v, and the writer gave %+v", *a.Revision, got, *want)
+			}
+		case a.Op == "INSERT" && a.Parent != nil && last[*a.Parent] != nil:
+			if parent := last[*a.Parent]; a.Sum != parent.Sum {
+				say("its payload is another than that of %s", parent.ID)
+			}
+		case a.Op == "UPDATE" && before != nil && a.Sum != before.Sum && !strings.HasSuffix(a.ID, childSuffix):
+			say("revision %s got another payload at %s, which no writer gave", of(a.Revision), h.offset(a.At))
+		}
+	}
+	return samples, wrong
+}
+
+// handlersSeeTheirContent: a handler gets the payload that the row had when it was claimed.
+func handlersSeeTheirContent(h *history) (samples int, wrong []violation) {
+	x := h.in()
+	for i := range h.Runs {
+		r := &h.Runs[i]
+		c := x.claims[r.Fence]
+		if c == nil {
+			continue
+		}
+		if samples++; r.Sum != c.Sum {
+			wrong = append(wrong, broken("handler's payload", r.ID, "fence %d got another payload than the row had", r.Fence))
+		}
+	}
+	return samples, wrong
+}
+
+// nothingIsWrittenInVain: a verb that says it changed nothing has changed nothing.
+func nothingIsWrittenInVain(h *history) (samples int, wrong []violation) {
+	type key struct {
+		id string
+		tx int64
+	}
+	edits, writes := map[key]*auditRow{}, map[key]bool{}
+	for i := range h.Audit {
+		if a := &h.Audit[i]; a.edits() {
+			edits[key{a.ID, a.TxID}] = a
+		}
+	}
+	for i := range h.Ops {
+		if o := &h.Ops[i]; wrote[o.Outcome] {
+			writes[key{o.TaskID, o.TxID}] = true
+		}
+	}
+	for i := range h.Ops {
+		o := &h.Ops[i]
+		k := key{o.TaskID, o.TxID}
+		if writes[k] {
+			continue
+		}
+		samples++
+		if a := edits[k]; a != nil {
+			wrong = append(wrong, broken("written in vain", o.TaskID, "op %d: %s came to %s, and drew revision %s",
+				o.Op, o.Verb, o.Outcome, of(a.Revision)))
+		}
+	}
+	return samples, wrong
+}
+
+// syncIsExact: after a Sync of an entity its listed tasks are there, and no other one of it is live.
+func syncIsExact(h *history) (samples int, wrong []violation) {
+	members := map[string]map[string]bool{} // by entity
+	for i := range h.Audit {
+		if a := &h.Audit[i]; a.Entity != nil && !strings.HasSuffix(a.ID, childSuffix) {
+			if members[*a.Entity] == nil {
+				members[*a.Entity] = map[string]bool{}
+			}
+			members[*a.Entity][a.ID] = true
+		}
+	}
+	for _, e := range h.Entries {
+		if e.Entity == "" || e.Answer != acknowledged {
+			continue
+		}
+		samples++
+		listed := map[string]bool{}
+		for _, id := range e.Listed {
+			listed[id] = true
+			if a := h.rowAt(id, e); a == nil || a.Op == "DELETE" {
+				wrong = append(wrong, broken("sync", id, "op %d made the tasks of %s, and it is not there", e.Op, e.Entity))
+			}
+		}
+		for id := range members[e.Entity] {
+			a := h.rowAt(id, e)
+			if listed[id] || a == nil || a.Op == "DELETE" || a.Entity == nil || *a.Entity != e.Entity || final[*a.Status] {
+				continue
+			}
+			wrong = append(wrong, broken("sync", id, "op %d made the tasks of %s without it, and it is left %s", e.Op,
+				e.Entity, *a.Status))
+		}
+	}
+	return samples, wrong
+}
+
+// rowAt is a task's row as an acknowledged transaction left it, or nil. Only one writer edits an entity, one
+// transaction after the other.
+func (h *history) rowAt(id string, e entry) (last *auditRow) {
+	for _, a := range h.in().byID[id] {
+		if a.At.Before(e.Ended) {
+			last = a
+		}
+	}
+	return last
+}

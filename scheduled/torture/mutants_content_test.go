@@ -1,0 +1,124 @@
+//go:build unix && mutants
+
+package torture
+
+import "time"
+
+// only is a run without faults in which all single tasks do one thing, at a pace that makes many of them.
+func only(name string, does string) steer {
+	return steered(name, func(s *settings) {
+		s.Work, s.Chores, s.Pace = map[string]int{"one": 1}, map[string]int{does: 1}, 10*time.Millisecond
+		s.Slots = 60
+	})
+}
+
+var (
+	telling   = only("telling", doTell)
+	failing   = only("failing", doFail)
+	deferring = only("deferring", doAfter)
+	snoozing  = only("snoozing", doSnooze)
+	following = only("following", doFollow)
+	extending = steered("extending", func(s *settings) {
+		s.Work, s.Chores, s.Pace, s.Slots = map[string]int{"one": 1}, map[string]int{doExtend: 1}, 100*time.Millisecond, 60
+	})
+	// Syncs of entities, again and again.
+	synced = steered("synced", func(s *settings) {
+		s.Work, s.Chores = map[string]int{"sync": 1}, map[string]int{doWork: 1}
+	})
+	// Recurring tasks, and leaders that are frozen for longer than a fire takes to come round.
+	missed = steered("missed", func(s *settings) {
+		s.Length, s.Patience = 30*time.Second, 40*time.Second
+		s.Work, s.Faults = map[string]int{"one": 20, "recur": 1}, map[string]int{faultFreeze: 2, faultHush: 1}
+	})
+	// A queue with a backlog, and single tasks for another.
+	unequal = steered("unequal", func(s *settings) {
+		s.Slots, s.Work, s.Writers, s.Bulk, s.Millis = 16, map[string]int{"backlog": 1, "one": 30}, 1, 600, 400
+		s.Pace, s.Chores = 100*time.Millisecond, map[string]int{doWork: 1}
+	})
+	// Little work, of which each task could start at once.
+	idle = steered("idle", func(s *settings) {
+		s.Work, s.Chores, s.Pace = map[string]int{"one": 1}, map[string]int{doWork: 1}, 100*time.Millisecond
+	})
+)
+
+// contentMutants spoil contents, waits and policies, and who is served first.
+var contentMutants = []mutant{
+	{
+		name: "claims by type before priority", by: []string{"priority"}, steer: backlog,
+		edits: []edit{
+			{engine + "claim_free.go", "ORDER BY head.next_attempt_at > clock.now, lane.priority DESC,",
+				"ORDER BY head.next_attempt_at > clock.now, lane.type, lane.priority DESC,"},
+			{engine + "claim.go", "ORDER BY head.next_attempt_at > clock.now, lane.priority DESC,",
+				"ORDER BY head.next_attempt_at > clock.now, lane.type, lane.priority DESC,"},
+			{engine + "claim.go", "ORDER BY l.due > clock.now, l.priority DESC, l.due",
+				"ORDER BY l.due > clock.now, l.type, l.priority DESC, l.due"},
+		},
+	},
+	{
+		name: "the attempt is wrong in one line of forty", by: []string{"line"}, steer: busy,
+		edits: []edit{{engine + "complete.go", "SELECT u.fence, u.id, u.type, u.revision, u.attempt,",
+			"SELECT u.fence, u.id, u.type, u.revision, u.attempt + CASE WHEN u.fence % 40 = 0 THEN 1 ELSE 0 END,"}},
+	},
+	{
+		name: "a retry does not wait", by: []string{"wait"}, steer: failing,
+		edits: []edit{{engine + "conclude.go", "max(delay(e.Attempt, err), 0)", "min(delay(e.Attempt, err), 0)"}},
+	},
+	{
+		name: "RetryAfter does not wait", by: []string{"wait"}, steer: deferring,
+		edits: []edit{{engine + "conclude.go", "max(*wish.after, 0)", "min(*wish.after, 0)"}},
+	},
+	{
+		name: "a snooze does not wait", by: []string{"wait"}, steer: snoozing,
+		edits: []edit{{engine + "conclude.go", "max(*wish.snooze, 0)", "min(*wish.snooze, 0)"}},
+	},
+	{
+		name: "a pause does not end", by: []string{"pause until"}, steer: fickle,
+		edits: []edit{{engine + "pauses.go", "WHERE t.paused_until <= coalesce(",
+			"WHERE false AND t.paused_until <= coalesce("}},
+	},
+	{
+		name: "one result in twenty is lost", by: []string{"result"}, steer: telling,
+		edits: []edit{{engine + "conclude.go", "if s.Effects.Result != nil {",
+			"if s.Effects.Result != nil && h.Fence%20 != 0 {"}},
+	},
+	{
+		name: "a sync leaves one in three of the others", by: []string{"sync"}, steer: synced,
+		edits: []edit{{schema + "00005_recurrence.sql",
+			"                -- The occurrences of a recurring task come and go with it, unlisted.\n",
+			"                AND hashtext(t.id) % 3 <> 0\n"}},
+	},
+	{
+		name: "an edit keeps the old payload", by: []string{"content"}, steer: fickle,
+		edits: []edit{{schema + "00005_recurrence.sql", "        task_time := CASE WHEN schedule.scheduled_at IS NULL OR",
+			"        schedule.payload := task.payload;\n        task_time := CASE WHEN schedule.scheduled_at IS NULL OR"}},
+	},
+	{
+		name: "cancel_running cancels nothing", by: []string{"policy"}, steer: recurring,
+		edits: []edit{{engine + "fork.go", "if task.Overlap == \"cancel_running\" && f.runs() {",
+			"if task.Overlap == \"cancel_running\" && f.runs() && len(live) > 1000 {"}},
+	},
+	{
+		name: "catch-up none runs the missed fires", by: []string{"policy"}, steer: missed,
+		edits: []edit{{engine + "recur.go", "m.policy == \"none\" && (m.paused || !m.alone ||",
+			"m.policy == \"none\" && (m.paused ||"}},
+	},
+	{
+		name: "Extend extends nothing", by: []string{"extend"}, steer: extending,
+		edits: []edit{{engine + "start.go", "{ return b.extendRunning(ctx, r, d) }", "{ return nil }"}},
+	},
+	{
+		name: "one follow-up in three hundred is dropped", by: []string{"follow-up"}, steer: following,
+		edits: []edit{{engine + "effects.go", "		if state.Current || idOf(task) != one.ID {\n",
+			"		if (state.Current || idOf(task) != one.ID) && one.Fence%300 != 0 {\n"}},
+	},
+	{
+		name: "a queue waits for the backlog of another", by: []string{"fairness"}, steer: unequal,
+		edits: []edit{{engine + "pass.go", "		case b.Room == 0:\n", "		case b.Queue != \"default\" && len(lanes.due) > 0:\n" +
+			"			found.Full = true\n		case b.Room == 0:\n"}},
+	},
+	{
+		name: "the leader claims in one second of four", by: []string{"start latency"}, steer: idle,
+		edits: []edit{{engine + "look.go", "if pass && l.session.leads {",
+			"if pass && l.session.leads && time.Now().Unix()%4 == 0 {"}},
+	},
+}
