@@ -20,7 +20,8 @@ import (
 )
 
 const reconcileHelp = `Compares the tasks of a type with those that a query yields, and with --apply mends the differences, in one
-transaction: it schedules what is missing or differs, and cancels the orphans. A second run then finds that all agree.
+transaction: it schedules what is missing or differs, and cancels the orphans. It leaves tasks that have ended as they are,
+unless --rearm is given, too. A second run then finds that all others agree.
 
 The query is one SELECT that yields each task that ought to exist, and only reads: it always runs READ ONLY. Its columns:
 
@@ -35,9 +36,9 @@ gets the default.
 
 A task whose time has come is an orphan too if the query does not yield it, even while it runs: let the query yield what
 is not done yet, rather than what is still to come. A task that has ended at the time that the query says
-counts as finished, and does not run again; one that was cancelled, or has ended at another time, does. Retention
-removes finished tasks: do not yield what is older than that, or it runs once more. Recurring tasks and their
-occurrences are never orphans.
+counts as finished. One that has ended at another time runs again only with --rearm, and then at once if the query's time has
+passed. One that was cancelled has not run, and --apply queues it again. Retention removes finished tasks: do not yield what is
+older than that, or it runs once more. Recurring tasks and their occurrences are never orphans.
 
 All is compared as of one instant (REPEATABLE READ). Services may schedule meanwhile, and never wait for the comparison;
 for a task that is being mended they wait until the end. What they change between the two is never overwritten: then
@@ -46,8 +47,9 @@ all is compared anew, up to 5 times. Any number of tasks needs little memory her
 It ends with exit code 5 if something differs and --apply was not given, so it can guard a deployment.`
 
 const reconcileExample = `  # reminders.sql: one reminder an hour before each event, until the event begins
-  #   SELECT id AS key, jsonb_build_object('event_id', id) AS payload, 'event:' || id AS entity,
-  #          starts_at - interval '1 hour' AS scheduled_at
+  #   SELECT id AS key, jsonb_build_object('event_id', id) AS payload, 'event:' || id AS entity, tenant_id,
+  #          starts_at - interval '1 hour' AS scheduled_at, interval '1 hour' AS expiration,
+  #          'default' AS queue, 0 AS priority, 5 AS max_attempts, interval '5 minutes' AS expected_execution_time
   #   FROM events WHERE status = 'published' AND starts_at > now()
 
   # leaving cron: look first, then make the tasks of all events that there are
@@ -82,7 +84,9 @@ func (p *program) reconcileCommand() *cobra.Command {
 			usage: "the type of the tasks, as SEND_EVENT_REMINDER; those of other types are left alone"},
 		{flag: "query", variable: "TASKTABLE_RECONCILE_QUERY", value: "file", set: text(&r.source, 4096),
 			usage: "the file with the query, or - for the standard input"},
-		{flag: "apply", variable: "TASKTABLE_RECONCILE_APPLY", set: toggle(&r.config.Apply), usage: "mends what differs"},
+		{flag: "apply", variable: "TASKTABLE_RECONCILE_APPLY", set: toggle(&r.config.Apply), usage: "mends what differs, except tasks that have ended"},
+		{flag: "rearm", variable: "TASKTABLE_RECONCILE_REARM", set: toggle(&r.config.Rearm),
+			usage: "with --apply, also runs tasks again that have ended at another time than the query says"},
 		{flag: "examples", variable: "TASKTABLE_RECONCILE_EXAMPLES", value: "number", set: whole(&r.config.Examples, 0, 1000),
 			fallback: strconv.Itoa(store.DefaultReconcileExamples), usage: "how many tasks of each kind are named"},
 		{flag: "entity-column", variable: "TASKTABLE_RECONCILE_ENTITY_COLUMN", value: "name", set: text(&r.config.EntityColumn, 63),
@@ -141,7 +145,7 @@ func (r *reconcile) run(command *cobra.Command) (err error) {
 		return err
 	}
 	if drift := report.Drift(); drift > 0 && !report.Applied {
-		return &driftError{drift}
+		return &driftError{drift, report.Ended.Count}
 	}
 	return nil
 }
@@ -189,13 +193,21 @@ func (r *reconcile) reconcile(ctx context.Context, pool *pgxpool.Pool, logger *s
 }
 
 // driftError is what was found without --apply. It has its own exit code.
-type driftError struct{ tasks int }
+type driftError struct{ tasks, ended int }
 
 func (e *driftError) Error() string {
-	if e.tasks == 1 {
+	text := fmt.Sprintf("%d tasks are not as the query says; --apply mends them", e.tasks)
+	switch {
+	case e.tasks == 1 && e.ended == 1:
+		return "1 task has ended at another time than the query says; --apply --rearm runs it again"
+	case e.tasks == 1:
 		return "1 task is not as the query says; --apply mends it"
+	case e.ended == 1:
+		return text + ", except the 1 that has ended, which needs --rearm, too"
+	case e.ended > 1:
+		return text + fmt.Sprintf(", except the %d that have ended, which need --rearm, too", e.ended)
 	}
-	return fmt.Sprintf("%d tasks are not as the query says; --apply mends them", e.tasks)
+	return text
 }
 
 func printReport(w io.Writer, report store.ReconcileReport) error {
@@ -205,7 +217,8 @@ func printReport(w io.Writer, report store.ReconcileReport) error {
 		store.ReconcileFinding
 	}{
 		{"missing", "do not exist", report.Missing},
-		{"ended", "were cancelled, or have ended at another time", report.Ended},
+		{"cancelled", "were cancelled", report.Cancelled},
+		{"ended", "have ended at another time", report.Ended},
 		{"wrong time", "wait for another time", report.WrongTime},
 		{"other content", "wait for the right time, and differ in another field", report.OtherContent},
 		{"orphaned", "wait, and the query does not yield them", report.Orphaned},
@@ -261,11 +274,28 @@ func conclusion(report store.ReconcileReport) string {
 	case !report.Applied:
 		return "Nothing was changed."
 	}
+	return mended(report) + leftAsTheyAre(report.Left)
+}
+
+func leftAsTheyAre(tasks int) string {
+	switch tasks {
+	case 0:
+		return ""
+	case 1:
+		return "\n1 task that has ended at another time was left as it is; --rearm runs it again."
+	}
+	return fmt.Sprintf("\n%d tasks that have ended at another time were left as they are; --rearm runs them again.", tasks)
+}
+
+func mended(report store.ReconcileReport) string {
 	var done []string
 	for _, outcome := range []store.Outcome{store.Created, store.Rescheduled, store.Rearmed, store.Cancelled, store.Unchanged, store.Finished} {
 		if count := report.Done[outcome]; count > 0 {
 			done = append(done, fmt.Sprintf("%d %s", count, outcome))
 		}
+	}
+	if len(done) == 0 {
+		return "Nothing was changed."
 	}
 	return "Mended: " + strings.Join(done, ", ") + "."
 }

@@ -285,7 +285,7 @@ func TestReconcileAndEncodedPayloads(t *testing.T) {
 	b.tasks = without
 	report, err := b.reconcile(query(""))
 	b.check(err)
-	b.wantCounts(report, "agree 2, finished 0, missing 0, ended 0, time 1, content 0, orphaned 0")
+	b.wantCounts(report, "agree 2, finished 0, missing 0, cancelled 0, ended 0, time 1, content 0, orphaned 0")
 	for id, payload := range before {
 		if got := string(b.get(id).Payload); got != payload {
 			t.Errorf("%s: the payload has become %s", id, got)
@@ -295,7 +295,7 @@ func TestReconcileAndEncodedPayloads(t *testing.T) {
 	b.tasks = withKey
 	report, err = b.reconcile(payloads)
 	b.check(err)
-	b.wantCounts(report, "agree 2, finished 0, missing 0, ended 0, time 0, content 1, orphaned 0")
+	b.wantCounts(report, "agree 2, finished 0, missing 0, cancelled 0, ended 0, time 0, content 1, orphaned 0")
 	for id, want := range map[string]string{"agrees": `{"n":1,"type":"TEST"}`, "moves": `{"n":1,"type":"TEST"}`, "differs": `{"n":2,"type":"TEST"}`} {
 		if got, err := b.tasks.Payload(b.ctx, *b.get(id)); err != nil || string(got) != want || strings.Contains(string(b.get(id).Payload), `"n"`) {
 			t.Errorf("%s: %s, %v", id, got, err)

@@ -41,8 +41,10 @@ type ReconcileConfig struct {
 	Query string
 	// EntityColumn is what the query calls the column of the entity; "": entity.
 	EntityColumn string
-	// Apply mends what differs.
+	// Apply mends what differs, except tasks that have ended: those run again only with Rearm.
 	Apply bool
+	// Rearm makes Apply also run tasks again that have ended at another time than the query says, at once if that time has passed.
+	Rearm bool
 	// Examples is how many tasks of each kind are named; 0: 5, below 0: none.
 	Examples int
 	// Timeout is the statement_timeout of each statement, the first of which does most of the work; 0: as the transaction has it.
@@ -58,7 +60,9 @@ type ReconcileReport struct {
 	Finished int `json:"finished"`
 	// Missing do not exist.
 	Missing ReconcileFinding `json:"missing"`
-	// Ended have ended at another time than the query says, or were cancelled: Schedule would rearm them.
+	// Cancelled were cancelled: they have not run, and Apply queues them again.
+	Cancelled ReconcileFinding `json:"cancelled"`
+	// Ended have ended, other than by a cancel, at another time than the query says: Schedule would run them again.
 	Ended ReconcileFinding `json:"ended"`
 	// WrongTime wait for another time, whatever else differs.
 	WrongTime ReconcileFinding `json:"wrong_time"`
@@ -69,11 +73,13 @@ type ReconcileReport struct {
 	// Applied is whether the differences were mended, and Done what that came to.
 	Applied bool            `json:"applied"`
 	Done    map[Outcome]int `json:"done,omitempty"`
+	// Left is how many of Ended Apply left as they are, because Rearm was not set.
+	Left int `json:"left,omitempty"`
 }
 
 // Drift is how many tasks are not as the query says; after Apply, were not.
 func (r ReconcileReport) Drift() int {
-	return r.Missing.Count + r.Ended.Count + r.WrongTime.Count + r.OtherContent.Count + r.Orphaned.Count
+	return r.Missing.Count + r.Cancelled.Count + r.Ended.Count + r.WrongTime.Count + r.OtherContent.Count + r.Orphaned.Count
 }
 
 // ReconcileFinding is how many tasks differ in one way, and the first of them by id.

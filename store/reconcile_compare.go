@@ -192,6 +192,10 @@ func (r *reconciliation) take(ctx context.Context, pair comparedPair) error {
 	if !r.config.Apply {
 		return nil
 	}
+	if finding == &r.report.Ended && !r.config.Rearm {
+		r.report.Left++
+		return nil
+	}
 	if pair.PayloadBytes != nil {
 		fix.bytes = *pair.PayloadBytes
 		r.bytes += fix.bytes
@@ -243,6 +247,8 @@ func (r *reconciliation) count(pair comparedPair) *ReconcileFinding {
 		return &r.report.Orphaned
 	case outcome == Created:
 		return &r.report.Missing
+	case outcome == Rearmed && *pair.Status == string(StatusCancelled):
+		return &r.report.Cancelled
 	case outcome == Rearmed:
 		return &r.report.Ended
 	case pair.Moved:

@@ -182,7 +182,7 @@ func TestReconcileInAReadOnlyTransaction(t *testing.T) {
 	tx := b.begin(pgx.TxOptions{AccessMode: pgx.ReadOnly})
 	report, err := b.tasks.Reconcile(b.ctx, tx, store.ReconcileConfig{Type: "TEST", Query: oneWanted})
 	b.check(err)
-	b.wantCounts(report, "agree 0, finished 0, missing 1, ended 0, time 0, content 0, orphaned 0")
+	b.wantCounts(report, "agree 0, finished 0, missing 1, cancelled 0, ended 0, time 0, content 0, orphaned 0")
 }
 
 func TestReconcileHasAStatementTimeout(t *testing.T) {

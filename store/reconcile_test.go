@@ -27,8 +27,8 @@ func (b *bench) reconcile(config store.ReconcileConfig) (report store.ReconcileR
 
 // counts are a report in one line.
 func counts(r store.ReconcileReport) string {
-	return fmt.Sprintf("agree %d, finished %d, missing %d, ended %d, time %d, content %d, orphaned %d",
-		r.Agree, r.Finished, r.Missing.Count, r.Ended.Count, r.WrongTime.Count, r.OtherContent.Count, r.Orphaned.Count)
+	return fmt.Sprintf("agree %d, finished %d, missing %d, cancelled %d, ended %d, time %d, content %d, orphaned %d",
+		r.Agree, r.Finished, r.Missing.Count, r.Cancelled.Count, r.Ended.Count, r.WrongTime.Count, r.OtherContent.Count, r.Orphaned.Count)
 }
 
 func (b *bench) wantCounts(r store.ReconcileReport, want string) {
@@ -40,10 +40,10 @@ func (b *bench) wantCounts(r store.ReconcileReport, want string) {
 
 // found says what Reconcile makes of each of rowKinds, by what the query says of it.
 const found = `
-same      missing agree   agree   agree   ended finished finished finished finished agree   agree   ended
-time      missing time    time    time    ended ended    ended    ended    ended    time    time    ended
-content   missing content content content ended finished finished finished finished content content ended
-unyielded nothing orphan  orphan  orphan  nothing nothing nothing nothing  nothing  orphan  orphan  nothing`
+same      missing agree   agree   agree   cancelled finished finished finished finished agree   agree   cancelled
+time      missing time    time    time    cancelled ended    ended    ended    ended    time    time    cancelled
+content   missing content content content cancelled finished finished finished finished content content cancelled
+unyielded nothing orphan  orphan  orphan  nothing   nothing  nothing  nothing  nothing  orphan  orphan  nothing`
 
 func TestReconcileFindsAndMendsEachKindOfRow(t *testing.T) {
 	t.Parallel()
@@ -80,7 +80,7 @@ func (b *bench) checkFound(verb, kind, want string) {
 	b.check(err)
 	same(b, verb+" "+kind+", not applied", b.state(kind), before)
 	all := map[string]int{
-		"agree": report.Agree, "finished": report.Finished, "missing": report.Missing.Count, "ended": report.Ended.Count,
+		"agree": report.Agree, "finished": report.Finished, "missing": report.Missing.Count, "cancelled": report.Cancelled.Count, "ended": report.Ended.Count,
 		"time": report.WrongTime.Count, "content": report.OtherContent.Count, "orphan": report.Orphaned.Count,
 	}
 	for name, count := range all {
@@ -88,12 +88,22 @@ func (b *bench) checkFound(verb, kind, want string) {
 			b.Errorf("%s %s: want %s, got %s", verb, kind, want, counts(report))
 		}
 	}
-	report, err = b.reconcile(store.ReconcileConfig{Query: query, Apply: true})
-	b.check(err)
-	if drifted := all["agree"]+all["finished"] == 0 && want != "nothing"; drifted != (len(report.Done) == 1) {
-		b.Errorf("%s %s: did %v", verb, kind, report.Done)
+	config := store.ReconcileConfig{Query: query, Apply: true}
+	if want == "ended" {
+		report, err = b.reconcile(config)
+		b.check(err)
+		same(b, verb+" "+kind+", applied", b.state(kind), before)
+		if report.Left != 1 || len(report.Done) != 0 {
+			b.Errorf("%s %s: left %d, did %v", verb, kind, report.Left, report.Done)
+		}
+		config.Rearm = true
 	}
-	again, err := b.reconcile(store.ReconcileConfig{Query: query, Apply: true})
+	report, err = b.reconcile(config)
+	b.check(err)
+	if drifted := all["agree"]+all["finished"] == 0 && want != "nothing"; drifted != (len(report.Done) == 1) || report.Left != 0 {
+		b.Errorf("%s %s: left %d, did %v", verb, kind, report.Left, report.Done)
+	}
+	again, err := b.reconcile(config)
 	b.check(err)
 	if again.Drift() != 0 || len(again.Done) != 0 {
 		b.Errorf("%s %s: a second time: %s, did %v", verb, kind, counts(again), again.Done)
@@ -124,7 +134,7 @@ func TestReconcileComparesEachColumn(t *testing.T) {
 		b.schedule(full("a"))
 		report, err := b.reconcile(store.ReconcileConfig{Query: query("payload", `jsonb '{"n": 1}'`)})
 		b.check(err)
-		b.wantCounts(report, "agree 1, finished 0, missing 0, ended 0, time 0, content 0, orphaned 0")
+		b.wantCounts(report, "agree 1, finished 0, missing 0, cancelled 0, ended 0, time 0, content 0, orphaned 0")
 
 		report, err = b.reconcile(store.ReconcileConfig{Query: query(test.column, test.value), Apply: true})
 		b.check(err)
@@ -133,7 +143,7 @@ func TestReconcileComparesEachColumn(t *testing.T) {
 		}
 		report, err = b.reconcile(store.ReconcileConfig{Query: query(test.column, test.value)})
 		b.check(err)
-		b.wantCounts(report, "agree 1, finished 0, missing 0, ended 0, time 0, content 0, orphaned 0")
+		b.wantCounts(report, "agree 1, finished 0, missing 0, cancelled 0, ended 0, time 0, content 0, orphaned 0")
 	}
 }
 
@@ -148,7 +158,7 @@ func TestReconcileKeepsWhatTheQueryHasNoColumnFor(t *testing.T) {
 	query := `SELECT n AS key, timestamptz '2100-01-01 00:05Z' AS scheduled_at FROM generate_series(1, 2) AS n; -- the reminders`
 	report, err := b.reconcile(store.ReconcileConfig{Query: query, Apply: true})
 	b.check(err)
-	b.wantCounts(report, "agree 0, finished 0, missing 1, ended 0, time 1, content 0, orphaned 0")
+	b.wantCounts(report, "agree 0, finished 0, missing 1, cancelled 0, ended 0, time 1, content 0, orphaned 0")
 	after := b.get(task.ID)
 	before.ScheduledAt, before.Revision, before.NextAttemptAt = far(5), after.Revision, after.NextAttemptAt
 	same(b, "the one that there was", after, before)
@@ -180,7 +190,7 @@ func TestReconcileMendsInBatches(t *testing.T) {
 		FROM generate_series(1, 10000) AS n WHERE n % 3 < 2`
 	report, err := b.reconcile(store.ReconcileConfig{Query: query, Apply: true, Examples: 2})
 	b.check(err)
-	b.wantCounts(report, "agree 2500, finished 0, missing 1667, ended 0, time 2500, content 0, orphaned 2500")
+	b.wantCounts(report, "agree 2500, finished 0, missing 1667, cancelled 0, ended 0, time 2500, content 0, orphaned 2500")
 	same(b, "done", report.Done, map[store.Outcome]int{store.Created: 1667, store.Rescheduled: 2500, store.Cancelled: 2500})
 	queued := store.StatusQueued
 	at, wanted := far(0), far(1)
@@ -192,7 +202,7 @@ func TestReconcileMendsInBatches(t *testing.T) {
 	})
 	report, err = b.reconcile(store.ReconcileConfig{Query: query, Apply: true, Examples: -1})
 	b.check(err)
-	b.wantCounts(report, "agree 6667, finished 0, missing 0, ended 0, time 0, content 0, orphaned 0")
+	b.wantCounts(report, "agree 6667, finished 0, missing 0, cancelled 0, ended 0, time 0, content 0, orphaned 0")
 	if other := b.get("other"); other.Status != queued {
 		b.Errorf("a task of another type is %s", other.Status)
 	}
@@ -207,7 +217,7 @@ func TestReconcileLeavesRecurringTasksAlone(t *testing.T) {
 	}
 	report, err := b.reconcile(store.ReconcileConfig{Query: `SELECT 1 AS key, now() AS scheduled_at WHERE false`, Apply: true})
 	b.check(err)
-	b.wantCounts(report, "agree 0, finished 0, missing 0, ended 0, time 0, content 0, orphaned 0")
+	b.wantCounts(report, "agree 0, finished 0, missing 0, cancelled 0, ended 0, time 0, content 0, orphaned 0")
 	_, err = b.reconcile(store.ReconcileConfig{Query: `SELECT 'daily' AS id, now() AS scheduled_at`})
 	b.wantInvalid(err, `row "daily": invalid: id must not be a recurring task's`)
 }
