@@ -123,7 +123,7 @@ func (c *cage) fail() {
 			}
 		})
 	}
-	c.exec(`UPDATE tasktable.scheduled_tasks SET cron = 'no cron' WHERE id = 'unplannable'`)
+	c.exec(`UPDATE tasktable.scheduled_tasks SET cron = '0 0 30 2 *' WHERE id = 'unplannable'`)
 	ask(c.t, c.url, `SELECT string_agg(id || ' ' || status, ', ' ORDER BY id COLLATE "C") FROM tasktable.scheduled_tasks
 		WHERE id NOT IN ('secondly', 'of no node') AND parent_id IS NULL`, "completed COMPLETED, no address FAILED, "+
 		"number for text FAILED, object for text FAILED, refused login FAILED, too late EXPIRED, unclaimable FAILED, "+

@@ -8,7 +8,7 @@
 CREATE DOMAIN tasktable.task_cron AS text
     CONSTRAINT "cron must be 1 to 256 printable ASCII characters"
         CHECK (char_length(VALUE) <= 256 AND VALUE ~ '^[ -~]+$');
-COMMENT ON DOMAIN tasktable.task_cron IS 'A cron expression of 5 or 6 fields, a descriptor such as @daily, or @every and a duration. The leader fails a task whose expression it cannot read.';
+COMMENT ON DOMAIN tasktable.task_cron IS 'A cron expression of 5 or 6 fields, a descriptor such as @daily, or @every and a duration. An expression that cannot be read is refused; the leader fails a task that can never fire.';
 
 CREATE DOMAIN tasktable.task_time_zone AS text
     CONSTRAINT "time_zone must be an IANA name of 1 to 64 characters"
@@ -124,6 +124,105 @@ $$;
 COMMENT ON FUNCTION tasktable.due_of(text, timestamptz, timestamptz, interval) IS 'When a task is first due: run_now_at, else scheduled_at and its jitter, which is the same each time for the same id and time.';
 
 -- +goose StatementBegin
+CREATE FUNCTION tasktable.cron_fault(cron text) RETURNS text LANGUAGE plpgsql IMMUTABLE STRICT AS $$
+DECLARE
+    form   CONSTANT text := 'must be 5 fields (minute, hour, day of month, month, day of week), 6 with the seconds first, '
+        '@hourly, @daily, @midnight, @weekly, @monthly, @yearly, @annually or @every with a duration';
+    period CONSTANT text := 'must have after @every a duration of whole seconds, at least 1s, such as 90s or 1h30m';
+    -- One element for each field: its name, least and greatest number, how many values it has, when it begins anew,
+    -- and the names of its values.
+    label  CONSTANT text[] := '{second, minute, hour, day of month, month, day of week}';
+    low    CONSTANT int[] := '{0, 0, 0, 1, 1, 0}';
+    high   CONSTANT int[] := '{59, 59, 23, 31, 12, 7}';
+    count  CONSTANT int[] := '{60, 60, 24, 31, 12, 7}';
+    unit   CONSTANT text[] := '{minute, hour, day, month, year, week}';
+    named  CONSTANT text[] := ARRAY['', '', '', '',
+        '^(jan(uary)?|feb(ruary)?|mar(ch)?|apr(il)?|may|june?|july?|aug(ust)?|sep(tember)?|oct(ober)?|nov(ember)?'
+        '|dec(ember)?)$',
+        '^(sun(day)?|mon(day)?|tue(sday)?|wed(nesday)?|thu(rsday)?|fri(day)?|sat(urday)?)$'];
+    -- "C", because the letters of a Turkish database are others.
+    fields text[] COLLATE "C" := regexp_split_to_array(btrim(cron), '\s+');
+    member text COLLATE "C";
+    part   text[] COLLATE "C";
+    value  text COLLATE "C";
+    total  numeric;
+BEGIN
+    IF fields[1] ~* '^(cron_)?tz=' THEN
+        RETURN 'must not name a zone (TZ=, CRON_TZ=): use time_zone';
+    ELSIF fields[1] ~* '^@every$' THEN
+        IF cardinality(fields) <> 2 OR fields[2] !~ '^\+?(([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|ms|s|m|h))+$' THEN
+            RETURN period;
+        END IF;
+        SELECT sum(('0' || one[1] || '0')::numeric / CASE WHEN one[1] ~ '\.' THEN 1 ELSE 10 END
+            * CASE one[2] WHEN 'ns' THEN 1e-9 WHEN 'us' THEN 1e-6 WHEN 'ms' THEN 1e-3
+                WHEN 's' THEN 1 WHEN 'm' THEN 60 ELSE 3600 END)
+        INTO total FROM regexp_matches(fields[2], '([0-9.]+)(ns|us|ms|s|m|h)', 'g') AS one;
+        -- The leader's parser cuts off fractions of a nanosecond, so that rounding keeps this from refusing more than it does.
+        RETURN CASE WHEN round(total, 6) % 1 <> 0 OR total < 0.999999 OR total > 9223372037 THEN period END;
+    ELSIF fields[1] ~* '^@(hourly|daily|midnight|weekly|monthly|yearly|annually)$' AND cardinality(fields) = 1 THEN
+        RETURN NULL;
+    ELSIF cardinality(fields) NOT IN (5, 6) OR fields[1] ~ '^@' OR fields[6] ~ '^/' THEN
+        RETURN form;
+    ELSIF cardinality(fields) = 5 THEN
+        fields := '{0}' || fields;
+    END IF;
+    FOR i IN 1..6 LOOP
+        FOREACH member IN ARRAY string_to_array(fields[i], ',') LOOP
+            part := NULL;
+            IF i = 4 AND member ~* '^l(-0*([0-9]|[12][0-9]|30))?w?$' THEN
+                CONTINUE;
+            ELSIF i = 4 AND member ~* '^[0-9]{1,9}w$' THEN
+                part := ARRAY[left(member, -1), NULL, NULL];
+            ELSIF i = 6 AND member ~* '^([0-9]{1,9}|[a-z]+)(l|#0*[1-5])$' AND member !~* '^l' THEN
+                part := ARRAY[regexp_replace(member, '(l|#0*[1-5])$', '', 'i'), NULL, NULL];
+            ELSIF member ~* '^([*?]|([0-9]{1,9}|[a-z]+)(-([0-9]{1,9}|[a-z]+))?)(/[0-9]{1,9})?$' THEN
+                part := regexp_match(member, '^(?:[*?]|([0-9]+|[a-z]+)(?:-([0-9]+|[a-z]+))?)(?:/([0-9]+))?$', 'i');
+            END IF;
+            IF part IS NULL THEN
+                RETURN format('%s "%s" is not a value, a range a-b, * or another form of this field',
+                    label[i], left(member, 60));
+            END IF;
+            FOREACH value IN ARRAY part[1:2] LOOP
+                IF value ~ '^[0-9]' AND value::int NOT BETWEEN low[i] AND high[i] THEN
+                    RETURN format('%s %s is not in %s-%s', label[i], value::int, low[i], high[i]);
+                ELSIF value ~* '^[a-z]' AND (named[i] = '' OR value !~* named[i]) THEN
+                    RETURN format('%s "%s" is not a number in %s-%s%s', label[i], left(value, 60), low[i], high[i],
+                        CASE WHEN named[i] <> '' THEN ', nor a name' ELSE '' END);
+                END IF;
+            END LOOP;
+            IF part[3]::int NOT BETWEEN 1 AND count[i] THEN
+                RETURN format('%s step %s is not in 1-%s: a step counts anew in each %s',
+                    label[i], part[3]::int, count[i], unit[i]);
+            END IF;
+        END LOOP;
+    END LOOP;
+    RETURN NULL;
+END $$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION tasktable.cron_fault(text) IS
+    'Why a cron expression cannot be read; null where it can. 30 February can be read: the leader fails it.';
+
+-- +goose StatementBegin
+CREATE FUNCTION tasktable.knows_time_zone(zone text) RETURNS boolean LANGUAGE plpgsql SET timezone = 'UTC' AS $$
+BEGIN
+    -- Postgres also takes XYZ+3, which names no zone, and localtime, which is another zone on each machine.
+    IF zone ~ '[0-9]'
+            AND zone !~ '^(Etc/)?GMT[+-]?0$|^Etc/GMT(\+([1-9]|1[0-2])|-([1-9]|1[0-4]))$|^(EST5EDT|CST6CDT|MST7MDT|PST8PDT)$'
+        OR zone ~* '^(local|localtime|posixrules|right/.*|posix/.*)$'
+    THEN
+        RETURN false;
+    END IF;
+    -- Postgres restores the session's zone at the end of this function, because the function has a setting of its own.
+    -- The view pg_timezone_names is no way, because it reads all zones from the disk, for 150 ms.
+    PERFORM set_config('timezone', zone, true);
+    RETURN current_setting('timezone') = zone; -- Postgres takes names in any case, and Go does not
+EXCEPTION WHEN invalid_parameter_value THEN
+    RETURN false;
+END $$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION tasktable.knows_time_zone(text) IS 'Whether this is the name of a time zone, as Postgres spells it.';
+
+-- +goose StatementBegin
 CREATE OR REPLACE FUNCTION tasktable.before_task_change() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     owed  boolean := false; -- a fire that was due before this edit
@@ -143,6 +242,16 @@ BEGIN
         NEW.catch_up := coalesce(NEW.catch_up, 'latest');
         NEW.catch_up_paused := coalesce(NEW.catch_up_paused, 'none');
         NEW.catch_up_limit := coalesce(NEW.catch_up_limit, 100);
+        IF TG_OP = 'INSERT' OR (NEW.cron, NEW.time_zone) IS DISTINCT FROM (OLD.cron, OLD.time_zone) THEN
+            broken := tasktable.cron_fault(NEW.cron);
+            IF broken IS NOT NULL THEN
+                RAISE EXCEPTION 'task "%": cron: %, in "%"', NEW.id, broken, left(NEW.cron, 100)
+                    USING ERRCODE = 'check_violation', COLUMN = 'cron';
+            ELSIF NOT tasktable.knows_time_zone(NEW.time_zone) THEN
+                RAISE EXCEPTION 'task "%": time_zone must be an IANA zone that this Postgres knows, such as Europe/Berlin, got "%"',
+                    NEW.id, NEW.time_zone USING ERRCODE = 'check_violation', COLUMN = 'time_zone';
+            END IF;
+        END IF;
     END IF;
     IF TG_OP = 'INSERT' THEN
         NEW.attempt := 0;
@@ -1066,6 +1175,8 @@ END $$;
 COMMENT ON FUNCTION tasktable.sync(text, jsonb, text, boolean) IS
     'Makes the waiting and running tasks of an entity exactly these: schedules each (as schedule_many, which see; ids are required) and cancels the others, returned with a null position.';
 DROP FUNCTION tasktable.due_of(text, timestamptz, timestamptz, interval);
+DROP FUNCTION tasktable.knows_time_zone(text);
+DROP FUNCTION tasktable.cron_fault(text);
 DROP INDEX tasktable.scheduled_tasks_recurring;
 DROP INDEX tasktable.scheduled_tasks_claimable;
 CREATE INDEX scheduled_tasks_claimable ON tasktable.scheduled_tasks (queue, type, priority, next_attempt_at)

@@ -57,6 +57,8 @@ func TestPoisonousFires(t *testing.T) {
 		s.recur(id, each)
 	}
 	// Past all checks: what no parser takes, and what no robfig does.
+	s.exec(readsAllCronSQL)
+	s.exec(knowsAllZonesSQL)
 	s.exec(`UPDATE tasktable.scheduled_tasks SET cron = 'TZ=0 every so often' WHERE id = 'unreadable'`)
 	s.exec(`UPDATE tasktable.scheduled_tasks SET time_zone = 'Mars/Olympus' WHERE id = 'zoneless'`)
 	var h hook

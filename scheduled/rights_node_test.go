@@ -99,7 +99,7 @@ func TestANodeWithTheEnginesRights(t *testing.T) {
 	put("transactional", func(task *store.Task) { task.Payload = gated{"transactional", 1} })
 	put("undecodable", func(task *store.Task) { task.Payload = store.JSON(`{"type": "JOB", "name": []}`) })
 	put("bad cron", func(task *store.Task) { task.At = time.Now().Add(time.Hour) })
-	_, err := s.nodes.Exec(t.Context(), `UPDATE tasktable.scheduled_tasks SET cron = 'no cron' WHERE id = 'bad cron'`)
+	_, err := s.nodes.Exec(t.Context(), `UPDATE tasktable.scheduled_tasks SET cron = '0 0 30 2 *' WHERE id = 'bad cron'`)
 	if err != nil {
 		t.Fatal(err)
 	}

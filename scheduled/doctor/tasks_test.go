@@ -127,12 +127,12 @@ func TestRecurringTasksThatDoNotFire(t *testing.T) {
 	p.exec(`SELECT tasktable.pause_scope('type', 'TEST')`)
 	p.well(p.examine(nil, "recurring"))
 	p.exec(`SELECT tasktable.resume_scope('type', 'TEST')`)
-	p.exec(`UPDATE tasktable.scheduled_tasks SET cron = 'at three', next_attempt_at = clock_timestamp() + interval '1 hour'`)
+	p.exec(`UPDATE tasktable.scheduled_tasks SET cron = '0 0 30 2 *', next_attempt_at = clock_timestamp() + interval '1 hour'`)
 	p.finds(p.examine(nil, "recurring"), "recurring", Error, "recurring task nightly does not fire: invalid: cron")
 	for i := range 7 {
 		p.recur(fmt.Sprint("more ", i), "@hourly")
 	}
-	p.exec(`UPDATE tasktable.scheduled_tasks SET cron = 'at three'`)
+	p.exec(`UPDATE tasktable.scheduled_tasks SET cron = '0 0 30 2 *'`)
 	p.finds(p.examine(nil, "recurring"), "recurring", Error, "3 more recurring tasks are like these")
 }
 
@@ -146,7 +146,7 @@ func TestARecurringTaskWithoutAFire(t *testing.T) {
 func TestAFailedRecurringTask(t *testing.T) {
 	p := newPatient(t)
 	p.recur("nightly", "0 3 * * *")
-	p.exec(`UPDATE tasktable.scheduled_tasks SET cron = 'at three'`)
+	p.exec(`UPDATE tasktable.scheduled_tasks SET cron = '0 0 30 2 *'`)
 	p.node() // which fails it
 	p.until("it is failed", `SELECT status = 'FAILED' FROM tasktable.scheduled_tasks WHERE id = 'nightly'`)
 	report := p.examine(nil, "dead-letters")

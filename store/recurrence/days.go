@@ -66,7 +66,7 @@ func (f field) readWeekday(name, nth string, m *members) error {
 	week := 0
 	if nth != "" {
 		if week, _ = strconv.Atoi(nth); week < 1 || week > 5 {
-			return fmt.Errorf("%s %s#%s names a week that is not in 1-5", f.name, name, nth)
+			return fmt.Errorf("%s %.60q names a week that is not in 1-5", f.name, name+"#"+nth)
 		}
 	}
 	m.weekdays = append(m.weekdays, weekday{day: day % 7, nth: week})

@@ -12,11 +12,12 @@
 //	month              1-12, or a name: JAN or JANUARY
 //	day of week        0-7, or a name: SUN or SUNDAY; 0 and 7 are Sunday; and nL, n#k
 //
-// A field is a comma-separated list. Its members are *, a value, or a range a-b, each with an optional /step; a/step means
-// from a to the field's end, and ? is *. Letters may be of either case. A range that ends before it begins goes on from the
-// field's beginning: 22-2 is 22,23,0,1,2, and FRI-MON is FRI,SAT,SUN,MON. A step counts from the first value of its range,
-// anew in each minute, hour, day, month, year or week: "*/45 * * * *" fires at minutes 0 and 45 of every hour. A step of more
-// values than the field has is refused, because "*/90 * * * *" cannot mean every 90 minutes.
+// A field is a comma-separated list. Its members are *, a value, or a range a-b, each with an optional /step; a/step
+// means from a to the field's end, and ? is *. Letters may be of either case. A range that ends before it begins goes
+// on from the field's beginning: 22-2 is 22,23,0,1,2, and FRI-MON is FRI,SAT,SUN,MON. A step counts from the first
+// value of its range, anew in each minute, hour, day, month, year or week: "*/45 * * * *" fires at minutes 0 and 45
+// of every hour. A step of more values than the field has is refused, because "*/90 * * * *" cannot mean every 90
+// minutes.
 //
 // Some members name days that differ from month to month:
 //
@@ -27,8 +28,9 @@
 //	5L       day of week: the last Friday of the month; FRIL is the same
 //	5#2      day of week: the second Friday of the month, k is 1 to 5; FRI#2 is the same
 //
-// A month that lacks the day (31W in April, 5#5 in most months) has no such fire. These members have no step and no range.
-// Days of the week are numbered as in a crontab: 5 is Friday. Quartz counts from 1 for Sunday, so that its 6L is 5L here.
+// A month that lacks the day (31W in April, 5#5 in most months) has no such fire. These members have no step and no
+// range. Days of the week are numbered as in a crontab: 5 is Friday. Quartz counts from 1 for Sunday: its 6L is 5L
+// here.
 //
 // Day of month and day of week, as in github.com/robfig/cron/v3: if both are restricted, a day that matches either fires,
 // so "0 6 13 * FRI" fires on every 13th and on every Friday. A field is unrestricted if it contains *, ? or */1; */2 is a

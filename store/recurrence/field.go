@@ -24,7 +24,8 @@ var fieldOf = [6]field{
 	{"minute", 0, 59, 59, "", plainForms, "hour"},
 	{"hour", 0, 23, 23, "", plainForms, "day"},
 	{"day of month", 1, 31, 31, "", "a range a-b or * (each with an optional /step), L, L-2, 15W or LW", "month"},
-	{"month", 1, 12, 12, "JANUARY FEBRUARY MARCH APRIL MAY JUNE JULY AUGUST SEPTEMBER OCTOBER NOVEMBER DECEMBER", plainForms, "year"},
+	{"month", 1, 12, 12, "JANUARY FEBRUARY MARCH APRIL MAY JUNE JULY AUGUST SEPTEMBER OCTOBER NOVEMBER DECEMBER",
+		plainForms, "year"},
 	{"day of week", 0, 6, 7, "SUNDAY MONDAY TUESDAY WEDNESDAY THURSDAY FRIDAY SATURDAY",
 		"a range a-b or * (each with an optional /step), 5L or 5#2", "week"},
 }
@@ -130,10 +131,12 @@ func (f field) value(text string) (int, error) {
 		return 0, fmt.Errorf("%s %.60q is not a number in %d-%d", f.name, text, f.low, f.most)
 	}
 	if f.unit == "week" && upper == "L" {
-		return 0, fmt.Errorf("%s %.60q is not taken: write SAT for Saturday, FRIL for the last Friday of the month", f.name, text)
+		return 0, fmt.Errorf("%s %.60q is not taken: write SAT for Saturday, FRIL for the last Friday of the month",
+			f.name, text)
 	}
 	name := strings.Fields(f.names)[0]
-	return 0, fmt.Errorf("%s %.60q is neither a number in %d-%d nor a name, such as %s or %s", f.name, text, f.low, f.most, name[:3], name)
+	return 0, fmt.Errorf("%s %.60q is neither a number in %d-%d nor a name, such as %s or %s",
+		f.name, text, f.low, f.most, name[:3], name)
 }
 
 func (f field) check(number int) error {

@@ -41,7 +41,12 @@ var (
 // The expression is at most 1024 bytes and must be able to fire: 30 February is refused. The duration of @every is written
 // as time.ParseDuration takes it, in whole seconds, at least one. Every error wraps ErrInvalid, and no text makes Parse panic.
 func Parse(expression, zone string) (*Rule, error) {
-	location, err := loadZone(zone)
+	return ParseIn(expression, zone, time.LoadLocation)
+}
+
+// ParseIn is Parse with time zones of the caller's own.
+func ParseIn(expression, zone string, zones Zones) (*Rule, error) {
+	location, err := loadZone(zone, zones)
 	if err != nil {
 		return nil, err
 	}
@@ -144,7 +149,7 @@ func parseFields(fields []string) (spec *cron.SpecSchedule, err error) {
 }
 
 // loadZone refuses, besides what is unknown, what some machines know but means something else on each, or counts leap seconds.
-func loadZone(zone string) (*time.Location, error) {
+func loadZone(zone string, zones Zones) (*time.Location, error) {
 	if zone == "" {
 		return time.UTC, nil
 	}
@@ -152,7 +157,7 @@ func loadZone(zone string) (*time.Location, error) {
 	own := lower == "local" || lower == "localtime" || lower == "posixrules"
 	tree := strings.HasPrefix(lower, "right/") || strings.HasPrefix(lower, "posix/")
 	if !own && !tree && zoneSyntax.MatchString(zone) {
-		if location, err := time.LoadLocation(zone); err == nil {
+		if location, err := zones(zone); err == nil {
 			return location, nil
 		}
 	}
