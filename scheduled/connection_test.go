@@ -186,8 +186,9 @@ func TestStoppedNodeSaysGoodbye(t *testing.T) {
 	}
 }
 
-// TestFetchedButNeverWorkedJobIsReleased has River's answer to a fetch lost on its way: the job runs by River's account, and nobody has
-// it. The claim goes back within seconds, however long its lease, and no attempt is used, because the task has not begun.
+// TestFetchedButNeverWorkedJobIsReleased has River's answer to a fetch lost on its way: the job runs by River's
+// account, and nobody has it. The claim goes back within seconds, however long its lease, and no attempt is used,
+// because the task has not begun.
 func TestFetchedButNeverWorkedJobIsReleased(t *testing.T) {
 	f := newField(t)
 	v := newVisitor()

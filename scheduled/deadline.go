@@ -8,12 +8,12 @@ import (
 	"github.com/tasktable/tasktable/handlers"
 )
 
-// lostAfter is how long after the end of its lease the node ends a claim as lost. An outcome that a handler reports in the meantime
-// is recorded first.
+// lostAfter is how long after the end of its lease the node ends a claim as lost. An outcome that a handler reports in
+// the meantime is recorded first.
 const lostAfter = time.Second
 
-// leaseContext is a handler's context. Its deadline can be moved later, because the handler may extend its lease. The standard
-// library's deadlines are fixed when made.
+// leaseContext is a handler's context. Its deadline can be moved later, because the handler may extend its lease. The
+// standard library's deadlines are fixed when made.
 type leaseContext struct {
 	context.Context
 	end func(cause error)

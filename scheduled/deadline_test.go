@@ -96,8 +96,8 @@ func TestLeaseLapses(t *testing.T) {
 	s.idle("a", "last")
 }
 
-// A node ends a claim in its hand whose lease is over, though its handler goes on, and though nobody leads. The line of the history
-// says when the attempt began, and on which node.
+// A node ends a claim in its hand whose lease is over, though its handler goes on, and though nobody leads. The line of
+// the history says when the attempt began, and on which node.
 func TestNodeEndsLapsedClaims(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

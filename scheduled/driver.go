@@ -9,8 +9,9 @@ import (
 	"github.com/riverqueue/river/rivertype"
 )
 
-// riverDriver is River's own driver for pgx, with three changes. A quiet node fetches nothing. River completes no jobs, because the worker
-// removes each job itself when the outcomes of its tasks are recorded. What waits for the server has time limits.
+// riverDriver is River's own driver for pgx, with three changes. A quiet node fetches nothing. River completes no jobs,
+// because the worker removes each job itself when the outcomes of its tasks are recorded. What waits for the server has
+// time limits.
 type riverDriver struct {
 	*riverpgxv5.Driver
 	quiet *quiet
@@ -31,9 +32,9 @@ type riverExecutor struct {
 	quiet *quiet
 }
 
-// JobGetAvailable fetches jobs, unless the node is quiet. The leader's nudge has River fetch the remaining jobs once the node is no longer
-// quiet. River itself would wait for the answer for ever. Where the answer is lost although the server did the fetch, the keeper releases
-// the claims.
+// JobGetAvailable fetches jobs, unless the node is quiet. The leader's nudge has River fetch the remaining jobs once
+// the node is no longer quiet. River itself would wait for the answer for ever. Where the answer is lost although the
+// server did the fetch, the keeper releases the claims.
 func (e *riverExecutor) JobGetAvailable(ctx context.Context, params *riverdriver.JobGetAvailableParams) (*riverdriver.JobGetAvailableResult, error) {
 	if e.quiet.on() {
 		return &riverdriver.JobGetAvailableResult{}, nil
@@ -43,8 +44,8 @@ func (e *riverExecutor) JobGetAvailable(ctx context.Context, params *riverdriver
 	return e.Executor.JobGetAvailable(ctx, params)
 }
 
-// JobSetStateIfRunningMany would complete jobs. A job that still exists when its worker returns has a claim whose outcome is not recorded:
-// it must stay, because the keeper and the leader find the claim by it.
+// JobSetStateIfRunningMany would complete jobs. A job that still exists when its worker returns has a claim whose
+// outcome is not recorded: it must stay, because the keeper and the leader find the claim by it.
 func (e *riverExecutor) JobSetStateIfRunningMany(context.Context, *riverdriver.JobSetStateIfRunningManyParams) ([]*rivertype.JobRow, error) {
 	return nil, nil
 }
@@ -54,7 +55,8 @@ const pingLimit = 3 * time.Second
 
 type riverListener struct{ riverdriver.Listener }
 
-// Ping notices a connection that a firewall has forgotten. River itself would wait for the answer for ever, and hear nothing meanwhile.
+// Ping notices a connection that a firewall has forgotten. River itself would wait for the answer for ever, and hear
+// nothing meanwhile.
 func (l *riverListener) Ping(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, pingLimit)
 	defer cancel()

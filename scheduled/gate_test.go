@@ -249,7 +249,7 @@ func TestExtend(t *testing.T) {
 			t.Errorf("extended %v, want %s", got, step.want)
 		}
 	}
-	answer, err := b.gate(t.Context(), b.pool, nil, []hold{holds["a"], holds["locked"]})
+	answer, err := b.gate(t.Context(), b.pool, nil, []hold{holds["a"], holds["locked"]}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -177,7 +177,7 @@ func (r inlineRun) one(ctx context.Context, c claimed) (Ran, error) {
 		return ran, nil
 	}
 	h := c.hold()
-	answers, err := r.statements.gate(ctx, r.q, &r.now, []hold{h})
+	answers, err := r.statements.gate(ctx, r.q, &r.now, []hold{h}, nil)
 	if err != nil {
 		return ran, err
 	}

@@ -45,11 +45,20 @@ const (
 	answerLimit = 5 * time.Second
 	// poolAgain is when the pool is asked again after that.
 	poolAgain = 2 * time.Second
+	// linkLeast is how many bytes a second a link carries at least. A statement with large payloads has as much more
+	// time.
+	linkLeast = 32 << 10
 )
 
-// askPool asks over the engine's pool what River runs on this node, and has claims released that the node never got. The pool connects anew
-// if it leads to a standby. The session sees that for itself; but the two may go different ways, past a proxy or not, and River, which
-// could fetch nothing over such connections, keeps them. It returns when to ask again.
+// limitFor is how long a statement may take that carries so many bytes.
+func limitFor(bytes int) time.Duration {
+	return answerLimit + time.Duration(bytes)*time.Second/linkLeast
+}
+
+// askPool asks over the engine's pool what River runs on this node, and has claims released that the node never got.
+// The pool connects anew if it leads to a standby. The session sees that for itself; but the two may go different ways,
+// past a proxy or not, and River, which could fetch nothing over such connections, keeps them. It returns when to ask
+// again.
 func (k *keeper) askPool(ctx context.Context) (again time.Duration) {
 	asking, cancel := context.WithTimeout(ctx, answerLimit)
 	defer cancel()
@@ -92,8 +101,8 @@ func (k *keeper) runOnce(ctx context.Context) {
 	}
 }
 
-// endLapsed ends claims whose lease is over although their handlers still run: they ignore their contexts. Nobody else looks for
-// such claims while this node lives. An outcome that is being recorded comes first.
+// endLapsed ends claims whose lease is over although their handlers still run: they ignore their contexts. Nobody else
+// looks for such claims while this node lives. An outcome that is being recorded comes first.
 func (k *keeper) endLapsed(runs []*run) {
 	for _, r := range runs {
 		if loss, over := r.lapsed(time.Now()); over {

@@ -160,7 +160,7 @@ func (b *bench) hotStatements() []hotStatement {
 	var r recorder // gives each an error; what has not come to it is missed below
 	_, _ = b.claim(ctx, &r, nil, time.Second, time.Minute, budgets, planMost)
 	_, _ = b.claimFree(ctx, &r, nil, time.Second, time.Minute, budgets, planMost)
-	_, _ = b.gate(ctx, &r, nil, holds)
+	_, _ = b.gate(ctx, &r, nil, holds, nil)
 	_, _ = b.recheck(ctx, &r, holds)
 	_, _ = b.extend(ctx, &r, holds, time.Minute, nil)
 	_, _ = b.complete(ctx, &r, nil, new(int64(7)), done)

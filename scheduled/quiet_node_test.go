@@ -154,7 +154,7 @@ func TestQuietNodeHandsBackWhatWaitsForASlot(t *testing.T) {
 	tr.oneBatch("default", 3)
 	tr.run()
 	first := s.begins("1")
-	s.passes(s.now().Add(gateValid + 500*time.Millisecond)) // by then the others wait beside it
+	s.passes(s.now().Add(gateValid + 100*time.Millisecond)) // by then the others wait beside it
 	tr.life.quiet.set(true)
 	for _, id := range []string{"2", "3"} {
 		if row := s.is(id, store.StatusQueued, outcomeReleased); row.Attempt != 0 || s.errorOf(id) != "the node is quiet" {

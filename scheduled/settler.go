@@ -188,8 +188,8 @@ func (s *settler) recover(ctx context.Context, batch []*settling, err error) {
 	}
 }
 
-// failBroken fails a task whose row takes no line of history either. If the database refuses even that, as an application's trigger may,
-// it tries again for as long as the node lives: nobody else would end the claim.
+// failBroken fails a task whose row takes no line of history either. If the database refuses even that, as an
+// application's trigger may, it tries again for as long as the node lives: nobody else would end the claim.
 func (s *settler) failBroken(ctx context.Context, one *settling, cause error) {
 	why := scrub("the outcome could not be recorded: " + cause.Error())
 	tag, err := s.pool.Exec(ctx, s.statements.schema.SQL(releaseBrokenSQL), one.ID, one.Fence, why)

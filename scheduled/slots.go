@@ -3,6 +3,7 @@ package scheduled
 import (
 	"container/list"
 	"sync"
+	"time"
 )
 
 // slots hands out the node's slots: how many handlers run at once. Each queue has its own; where they are shared, idle slots
@@ -31,8 +32,20 @@ type slotRequest struct {
 
 // place is a slot that a handler needs, of a queue.
 type place struct {
-	slots *slots
-	queue string
+	slots        *slots
+	queue        string
+	transactions bool // it is a connection for a handler's transaction
+}
+
+// refused hands a claim back that has waited too long for the place. A claim that waits for a transaction's place is
+// not due again at once, because other tasks of the queue need no such place.
+func (p place) refused(h hold) settlement {
+	if !p.transactions {
+		return released(h, "it waited too long for a slot")
+	}
+	s := released(h, "it waited too long for a connection for its transaction")
+	s.NextAt, s.NextIn = nil, time.Second
+	return s
 }
 
 func newSlots(sizes map[string]int, shared bool) *slots {

@@ -152,7 +152,7 @@ func (b *bench) takeOne(task store.Task) hold {
 // ask puts holds to the gate.
 func (b *bench) ask(now time.Time, holds ...hold) map[int64]gateRow {
 	b.t.Helper()
-	answers, err := b.gate(b.t.Context(), b.pool, &now, holds)
+	answers, err := b.gate(b.t.Context(), b.pool, &now, holds, nil)
 	if err != nil {
 		b.t.Fatal(err)
 	}

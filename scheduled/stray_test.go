@@ -48,7 +48,8 @@ func TestReleasedJobThatComesAfterAllRunsNothing(t *testing.T) {
 	s.idle("a")
 }
 
-// An outcome that the database refuses keeps the River job: the claim can be found by it. When the database takes it, the task fails.
+// An outcome that the database refuses keeps the River job: the claim can be found by it. When the database takes it,
+// the task fails.
 func TestUnrecordedOutcomeKeepsTheJob(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

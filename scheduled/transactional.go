@@ -74,7 +74,7 @@ func (b *batch) gateAgain(ctx context.Context, tx querier, r *run, e *handlers.E
 		if err != nil {
 			return &gateRow{Verdict: verdictNoTx, Payload: err.Error()}
 		}
-		answers, err := b.statements.gate(ctx, tx, &now, []hold{r.hold})
+		answers, err := b.statements.gate(ctx, tx, &now, []hold{r.hold}, map[int64]string{r.Fence: ""})
 		if err != nil {
 			return &gateRow{Verdict: verdictNoTx, Payload: err.Error()}
 		}

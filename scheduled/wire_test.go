@@ -17,6 +17,7 @@ import (
 // connections that were made while it was cut never get an answer.
 type wire struct {
 	delay time.Duration
+	rate  int // bytes a second; 0: as they come
 
 	mu   sync.Mutex
 	gate chan struct{} // closed while the wire is whole
@@ -121,6 +122,9 @@ func (w *wire) carry(to, from net.Conn) {
 		}
 		<-w.through()
 		<-time.After(time.Until(p.at.Add(w.delay)))
+		if w.rate > 0 {
+			<-time.After(time.Duration(len(p.bytes)) * time.Second / time.Duration(w.rate))
+		}
 		_, _ = to.Write(p.bytes) // an end that is gone: the other learns it by the close
 	}
 	<-w.through()

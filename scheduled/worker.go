@@ -62,6 +62,7 @@ type run struct {
 	putOff    bool      // settled by its own transaction, it asked for a run at once
 	outdated  bool      // settled by its own transaction, it had been edited meanwhile
 	notBefore time.Time // when the gate found it early: by this process's clock
+	payload   *string   // as the gate's last answer had it, if that came too late to start by
 
 	ended atomic.Bool // it is being settled, or forgotten: nothing more may become of it
 
@@ -156,19 +157,21 @@ func (w *worker) work(job riverJob, holds []hold) {
 	if !w.take(job.id) {
 		return // its claims are being released: the answer to the fetch took too long
 	}
-	b := &batch{worker: w, tally: w.metrics.of(job.kind), places: []place{{w.slots, job.queue}}}
+	b := &batch{worker: w, kind: job.kind, tally: w.metrics.of(job.kind)}
 	w.metrics.carried(len(holds))
 	if variant := w.config.Handlers.Variant(job.kind); variant != nil && variant.Kind != handlers.KindPlain {
-		b.places = append(b.places, place{w.txSlots, ""})
+		// First, so that no slot is held by a task that waits for a connection.
+		b.places = append(b.places, place{slots: w.txSlots, transactions: true})
 	}
+	b.places = append(b.places, place{slots: w.slots, queue: job.queue})
 	runs := b.add(job.queue, holds)
 	b.serving.Go(func() { b.serve(runs) })
 	b.serving.Wait()
 	b.finishJob(job.id)
 }
 
-// finishJob removes the River job when all outcomes of its tasks are recorded, and only then: the job is how the keeper and the leader find
-// the claims if this node dies.
+// finishJob removes the River job when all outcomes of its tasks are recorded, and only then: the job is how the keeper
+// and the leader find the claims if this node dies.
 func (b *batch) finishJob(id int64) {
 	b.pending.Wait()
 	if b.unrecorded.Load() {
@@ -206,129 +209,6 @@ func (w *worker) removeJobs(ctx context.Context, done []*doneJob) {
 	}
 	for _, job := range done {
 		close(job.removed)
-	}
-}
-
-// batch is the tasks of one River job. They run one after the other in one slot; when one takes long, the rest goes on in
-// another slot beside it.
-type batch struct {
-	*worker
-	tally *typeMetrics // of its tasks' type
-	// What each of its handlers needs: a slot, and a transaction's place if it takes one. Both are waited for before the gate: the
-	// wait counts for nothing, and the lease is renewed meanwhile.
-	places []place
-
-	serving sync.WaitGroup
-	pending sync.WaitGroup // tasks not settled yet
-
-	unrecorded atomic.Bool // the node's life ended before an outcome was recorded
-}
-
-func (b *batch) serve(runs []*run) {
-	for len(runs) > 0 {
-		if why := b.halted(); why != "" {
-			b.releaseAll(runs, why)
-			return
-		}
-		first := runs[0]
-		wait := max(b.clock.until(first.Due), time.Until(first.notBefore))
-		if wait <= 0 { // as nearly always in a backlog: no timer for each
-			runs = b.serveDue(runs)
-			continue
-		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-			runs = b.serveDue(runs)
-		case <-first.poke:
-			b.checkWaiting(first)
-			runs = b.left(runs)
-		case <-b.stopping:
-		case <-b.quiet.begins():
-		}
-		timer.Stop()
-	}
-}
-
-// enter waits for a place. If the first task's row changes meanwhile, or the node stops, it returns what is left to serve.
-func (b *batch) enter(slot *slotRequest, runs []*run) (entered bool, left []*run) {
-	select {
-	case <-slot.granted:
-		return true, runs
-	case <-b.stopping:
-		return false, runs // serve releases them
-	case <-b.quiet.begins():
-		return false, runs
-	case <-runs[0].poke:
-		b.checkWaiting(runs[0])
-		return false, b.left(runs)
-	}
-}
-
-// serveDue takes a slot and runs those of the tasks that are due. It returns the rest: those not due yet, and those for which
-// the gate is to be asked again; or nothing when it has handed the rest on.
-func (b *batch) serveDue(runs []*run) []*run {
-	for _, place := range b.places {
-		slot := place.slots.request(place.queue)
-		defer place.slots.release(slot) // also where it was not granted
-		if entered, left := b.enter(slot, runs); !entered {
-			return left
-		}
-	}
-	due := 1
-	for due < len(runs) && b.clock.until(runs[due].Due) <= 0 {
-		due++
-	}
-	asked := b.ask(runs[:due])
-	patience := time.NewTimer(gateValid) // one for all of them, set anew for each
-	defer patience.Stop()
-	for i, r := range runs[:due] {
-		if b.halted() != "" {
-			return runs[i:]
-		}
-		if asked.rows == nil || time.Since(asked.at) > gateValid {
-			return runs[i:]
-		}
-		switch b.serveOne(r, asked.rows[r.Fence], asked.at, runs[i+1:], patience) {
-		case served:
-		case stale:
-			return runs[i:]
-		case handedOn:
-			return nil
-		}
-	}
-	return runs[due:]
-}
-
-// left drops the tasks that are not this node's any more, or soon will not be.
-func (b *batch) left(runs []*run) []*run {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	var left []*run
-	for _, r := range runs {
-		if b.runs[r.Fence] == r && !r.ended.Load() {
-			left = append(left, r)
-		}
-	}
-	return left
-}
-
-// halted says why nothing new may start, or nothing if it may.
-func (b *batch) halted() string {
-	select {
-	case <-b.stopping:
-		return "the node is shutting down"
-	case <-b.quiet.begins():
-		return "the node is quiet"
-	default:
-		return ""
-	}
-}
-
-// releaseAll hands tasks back that have not started.
-func (b *batch) releaseAll(runs []*run, why string) {
-	for _, r := range b.left(runs) {
-		b.end(r, released(r.hold, why))
 	}
 }
 
