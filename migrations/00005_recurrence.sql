@@ -94,9 +94,11 @@ COMMENT ON COLUMN tasktable.scheduled_tasks.declared_by IS 'The service in whose
 ALTER TABLE tasktable.nodes
     ADD COLUMN shares_slots boolean NOT NULL DEFAULT false,
     ADD COLUMN declares     text,
-    ADD COLUMN hears_dead   boolean NOT NULL DEFAULT false;
+    ADD COLUMN hears_dead   boolean NOT NULL DEFAULT false,
+    ADD COLUMN retention_refused text;
 COMMENT ON COLUMN tasktable.nodes.shares_slots IS 'Idle slots of one of its queues serve the others.';
 COMMENT ON COLUMN tasktable.nodes.hears_dead IS 'It is told of dead tasks and lost claims of its types.';
+COMMENT ON COLUMN tasktable.nodes.retention_refused IS 'What retention could not remove when this node last went through the tables; null: nothing.';
 COMMENT ON COLUMN tasktable.nodes.declares IS 'Which set of recurring tasks its code declares, as a hash; null: none.';
 
 CREATE INDEX scheduled_tasks_parent ON tasktable.scheduled_tasks (parent_id, scheduled_at) WHERE parent_id IS NOT NULL;
@@ -1184,7 +1186,7 @@ CREATE INDEX scheduled_tasks_claimable ON tasktable.scheduled_tasks (queue, type
 COMMENT ON INDEX tasktable.scheduled_tasks_claimable IS 'What can be claimed, by lane and time: serves the peek, the list of lanes and the claim. Holds waiting tasks only.';
 DROP INDEX tasktable.scheduled_tasks_paused_until;
 DROP INDEX tasktable.scheduled_tasks_parent;
-ALTER TABLE tasktable.nodes DROP COLUMN hears_dead, DROP COLUMN declares, DROP COLUMN shares_slots;
+ALTER TABLE tasktable.nodes DROP COLUMN retention_refused, DROP COLUMN hears_dead, DROP COLUMN declares, DROP COLUMN shares_slots;
 -- Recurring tasks are lost with it: without their expression they would be tasks that run themselves.
 SELECT set_config('tasktable_change.context', 'retention', true);
 DELETE FROM tasktable.scheduled_tasks WHERE cron IS NOT NULL;

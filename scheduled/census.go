@@ -269,7 +269,8 @@ func (c *census) countDead(ctx context.Context, found *counts) error {
 		if time.Since(began) > countSlow {
 			return nil
 		}
-		rows, err := counted[deadRow](ctx, c.pool, "count dead letters", c.statements.schema.SQL(countDeadSQL), tid(c.walk.page), tid(c.walk.page+retainPages))
+		some := wholePages(c.walk.page, c.walk.page+retainPages)
+		rows, err := counted[deadRow](ctx, c.pool, "count dead letters", c.statements.schema.SQL(countDeadSQL), some.from.String(), some.to.String())
 		if err != nil {
 			return err
 		}

@@ -75,15 +75,15 @@ func TestEndlessRerunsWait(t *testing.T) {
 		}, "20 × 1s ", 20},
 		"a follow-up with its own id": {func(h hold, now time.Time) settlement {
 			// At the very time it had it would be finished.
-			return followedBy(h, store.Task{ID: h.ID, Payload: job{"itself"}, At: now.Add(time.Microsecond)})
+			return followedBy(h, store.Task{ID: h.ID, Payload: job{"itself"}, At: now.Add(time.Millisecond)})
 		}, "20 × 1s ", 20},
 		"follow-ups with new ids": {func(h hold, now time.Time) settlement {
 			n++
 			return followedBy(h, store.Task{ID: fmt.Sprint(n), Payload: job{"next"}, At: now})
 		}, "1 × 0s 19 × 1s ", 19},
 		"a ring of follow-ups": {func(h hold, now time.Time) settlement {
-			return followedBy(h, store.Task{ID: ring[h.ID], Payload: job{"ring"}, At: now.Add(time.Microsecond)})
-		}, "1 × 1µs 19 × 1s ", 19},
+			return followedBy(h, store.Task{ID: ring[h.ID], Payload: job{"ring"}, At: now.Add(time.Millisecond)})
+		}, "1 × 1ms 19 × 1s ", 19},
 		"later": {func(h hold, now time.Time) settlement { return again(h, now.Add(time.Second)) }, "20 × 1s ", 0},
 	} {
 		t.Run(name, func(t *testing.T) {

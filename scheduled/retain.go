@@ -17,6 +17,7 @@ type retainer struct {
 	pool       *pgxpool.Pool
 	statements statements
 	config     Config
+	node       int64
 	leads      func() bool
 	log        *slog.Logger
 }
@@ -25,6 +26,9 @@ const (
 	retainEvery = 10 * time.Minute // from the end of a round to the next
 	retainPause = time.Second      // between two batches
 	retainPages = 2000             // a batch: 16 MB of a table
+	// retainRefusals is how many rows that cannot be removed a batch goes past: the next goes on behind them. Each
+	// costs some 40 statements.
+	retainRefusals = 50
 )
 
 // run works until ctx is done.
@@ -32,7 +36,7 @@ func (r *retainer) run(ctx context.Context) {
 	timer := time.NewTimer(time.Minute) // not among the first things that a node does
 	defer timer.Stop()
 	var at retainPlace
-	removed := int64(0)
+	var round retained
 	for {
 		select {
 		case <-ctx.Done():
@@ -40,92 +44,147 @@ func (r *retainer) run(ctx context.Context) {
 		case <-timer.C:
 		}
 		if !r.leads() {
-			at, removed = retainPlace{}, 0
+			at, round = retainPlace{}, retained{}
 			timer.Reset(time.Minute)
 			continue
 		}
-		next, gone, err := r.runOnce(ctx, at)
+		next, done, err := r.runOnce(ctx, at)
 		if err != nil && ctx.Err() == nil {
 			r.log.Warn("retention failed; trying again", "error", err)
 			timer.Reset(time.Minute)
 			continue
 		}
-		removed += gone
+		round.add(done)
 		at = next
 		if at != (retainPlace{}) {
 			timer.Reset(retainPause)
 			continue
 		}
-		if removed > 0 {
-			r.log.Info("old tasks and history removed", "rows", removed)
-		}
-		removed = 0
+		r.endRound(ctx, round)
+		round = retained{}
 		timer.Reset(retainEvery)
 	}
 }
 
-// retainPlace is where a round stands: the table, and the page to go on from. The zero value is a round's beginning.
+const noteRefusedSQL = `
+UPDATE tasktable.nodes AS n SET retention_refused = CASE WHEN n.number = $1::bigint THEN $2::text END
+WHERE n.retention_refused IS DISTINCT FROM CASE WHEN n.number = $1::bigint THEN $2::text END`
+
+// endRound says what a round has done. It leaves a note on what it could not do, for doctor to find, in place of any
+// earlier leader's.
+func (r *retainer) endRound(ctx context.Context, round retained) {
+	if round.Rows > 0 {
+		r.log.Info("old tasks and history removed", "rows", round.Rows)
+	}
+	var note *string
+	if round.Refused > 0 {
+		note = new(fmt.Sprintf("%d rows, the first of task %s: %s", round.Refused, round.Task, round.Why))
+	}
+	if _, err := r.pool.Exec(ctx, r.statements.schema.SQL(noteRefusedSQL), r.node, note); err != nil && ctx.Err() == nil {
+		r.log.Warn("retention could not note what it could not remove", "error", err)
+	}
+}
+
+// retainPlace is where a round stands: the table, and the row to go on from. The zero value is a round's beginning.
 type retainPlace struct {
 	table int
-	page  int64
+	row   tuple
 }
 
 // A period that is null keeps for ever. What is held may run, whatever its status; what has no end has not ended; the current
 // revision's line of a task that is there says how it came to be as it is; a task that is declared in code and was cancelled, or has
 // ended, would begin anew if it were not remembered. The history of a removed task goes with it.
+//
+// Of a task that lives on, only its own period is applied here; its type's and the default are applied where the
+// history is gone through.
 const retainTasksSQL = `
-WITH gone AS (
-    DELETE FROM tasktable.scheduled_tasks AS t
+WITH clock AS MATERIALIZED (
+    SELECT coalesce($5::timestamptz, clock_timestamp()) AS now
+), gone AS (
+    DELETE FROM tasktable.scheduled_tasks AS t USING clock
     WHERE t.ctid >= $1::tid AND t.ctid < $2::tid AND t.fence IS NULL AND t.declared_by IS NULL
-        AND t.finished_at < coalesce($5::timestamptz, clock_timestamp())
-            - coalesce(t.retention::interval, CASE WHEN $4::text::jsonb ? t.type THEN ($4::text::jsonb ->> t.type)::interval ELSE $3::interval END)
+        AND t.finished_at < clock.now - coalesce(t.retention::interval,
+            CASE WHEN $4::text::jsonb ? t.type THEN ($4::text::jsonb ->> t.type)::interval ELSE $3::interval END)
     RETURNING t.id::text AS id, t.status IN ('FAILED', 'EXPIRED') AND t.archived_at IS NULL AS dead
+), living AS MATERIALIZED (
+    SELECT t.id::text AS id, t.revision, clock.now - t.retention::interval AS until FROM tasktable.scheduled_tasks AS t, clock
+    WHERE t.ctid >= $1::tid AND t.ctid < $2::tid AND t.finished_at IS NULL AND t.created_at < clock.now - t.retention::interval
 ), executions AS (
     DELETE FROM tasktable.scheduled_task_executions AS e WHERE e.task_id = ANY (ARRAY(SELECT gone.id FROM gone)) RETURNING 1
 ), changes AS (
     DELETE FROM tasktable.scheduled_task_changes AS c WHERE c.task_id = ANY (ARRAY(SELECT gone.id FROM gone)) RETURNING 1
+), past_executions AS (
+    DELETE FROM tasktable.scheduled_task_executions AS e USING living
+    WHERE e.task_id = ANY (ARRAY[living.id]) AND e.finished_at < living.until RETURNING 1
+), past_changes AS (
+    DELETE FROM tasktable.scheduled_task_changes AS c USING living
+    WHERE c.task_id = ANY (ARRAY[living.id]) AND c.changed_at < living.until AND c.revision <> living.revision RETURNING 1
 )
-SELECT (SELECT count(*) FROM gone) + (SELECT count(*) FROM executions) + (SELECT count(*) FROM changes) AS rows, (SELECT count(*) FROM gone WHERE gone.dead) AS dead`
+SELECT (SELECT count(*) FROM gone) + (SELECT count(*) FROM executions) + (SELECT count(*) FROM changes)
+    + (SELECT count(*) FROM past_executions) + (SELECT count(*) FROM past_changes) AS rows,
+    (SELECT count(*) FROM gone WHERE gone.dead) AS dead`
 
+// Each line's age is looked at before its task is: a look for the task of each line would read the whole index of the
+// tasks.
 const retainExecutionsSQL = `
-WITH gone AS (
-    DELETE FROM tasktable.scheduled_task_executions AS e
+WITH clock AS MATERIALIZED (
+    SELECT coalesce($5::timestamptz, clock_timestamp()) AS now
+), gone AS (
+    DELETE FROM tasktable.scheduled_task_executions AS e USING clock
     WHERE e.ctid >= $1::tid AND e.ctid < $2::tid
-        AND e.finished_at < coalesce($5::timestamptz, clock_timestamp())
-            - coalesce((SELECT t.retention::interval FROM tasktable.scheduled_tasks AS t WHERE t.id = e.task_id),
-                CASE WHEN $4::text::jsonb ? e.type THEN ($4::text::jsonb ->> e.type)::interval ELSE $3::interval END)
+        AND CASE WHEN e.finished_at < clock.now
+                - CASE WHEN $4::text::jsonb ? e.type THEN ($4::text::jsonb ->> e.type)::interval ELSE $3::interval END
+            THEN coalesce((SELECT e.finished_at < clock.now - t.retention::interval
+                FROM tasktable.scheduled_tasks AS t WHERE t.id = e.task_id), true)
+            ELSE false END
     RETURNING 1
 )
 SELECT count(*) AS rows, 0::bigint AS dead FROM gone`
 
-// The lines do not know their task's type: those of a task that is gone are kept for the longest of the periods.
+// The lines do not know their task's type: those of a task that is gone are kept for the longest of the periods. Only
+// those that are older than the shortest are looked at more closely.
 const retainChangesSQL = `
-WITH period AS MATERIALIZED (
+WITH clock AS MATERIALIZED (
+    SELECT coalesce($5::timestamptz, clock_timestamp()) AS now
+), period AS MATERIALIZED (
     SELECT CASE WHEN $3::interval IS NOT NULL AND bool_and(each.value IS NOT NULL) IS NOT FALSE
-        THEN greatest($3::interval, max(each.value::interval)) END AS longest
+        THEN greatest($3::interval, max(each.value::interval)) END AS longest, least($3::interval, min(each.value::interval)) AS shortest
     FROM jsonb_each_text($4::text::jsonb) AS each
 ), gone AS (
     DELETE FROM tasktable.scheduled_task_changes AS c
-    USING period
+    USING period, clock
     WHERE c.ctid >= $1::tid AND c.ctid < $2::tid
-        AND c.changed_at < coalesce($5::timestamptz, clock_timestamp()) - coalesce(
+        AND CASE WHEN c.changed_at < clock.now - period.shortest THEN c.changed_at < clock.now - coalesce(
             (SELECT CASE WHEN t.revision = c.revision THEN interval '1000000 hours' ELSE coalesce(t.retention::interval,
                 CASE WHEN $4::text::jsonb ? t.type THEN coalesce(($4::text::jsonb ->> t.type)::interval, interval '1000000 hours') ELSE $3::interval END) END
              FROM tasktable.scheduled_tasks AS t WHERE t.id = c.task_id), period.longest)
+            ELSE false END
     RETURNING 1
 )
 SELECT count(*) AS rows, 0::bigint AS dead FROM gone`
 
-var retainTables = []struct{ name, sql string }{
-	{"tasktable.scheduled_tasks", retainTasksSQL},
-	{"tasktable.scheduled_task_executions", retainExecutionsSQL},
-	{"tasktable.scheduled_task_changes", retainChangesSQL},
+// retainTables are the tables in the order in which a round goes through them. id is the column of the task's id.
+var retainTables = []struct{ name, id, sql string }{
+	{"tasktable.scheduled_tasks", "id", retainTasksSQL},
+	{"tasktable.scheduled_task_executions", "task_id", retainExecutionsSQL},
+	{"tasktable.scheduled_task_changes", "task_id", retainChangesSQL},
 }
 
-// retained is how many rows a statement removed, and how many of them were dead letters that nobody had dealt with.
-type retained struct{ Rows, Dead int64 }
+// retained is what retention has done: how many rows it removed, how many of them were dead letters that nobody had
+// dealt with, and how many it could not remove, with the task of the first and the reason.
+type retained struct {
+	Rows, Dead int64
+	Refused    int    `db:"-"`
+	Task, Why  string `db:"-"`
+}
 
-const pagesSQL = `SELECT pg_relation_size($1::text::regclass) / current_setting('block_size')::bigint`
+func (r *retained) add(more retained) {
+	r.Rows, r.Dead = r.Rows+more.Rows, r.Dead+more.Dead
+	if r.Refused == 0 {
+		r.Task, r.Why = more.Task, more.Why
+	}
+	r.Refused += more.Refused
+}
 
 // Nodes and pauses that are long gone; a period that is null keeps them too. The history keeps the nodes' numbers.
 const retainRestSQL = `
@@ -136,61 +195,113 @@ WITH nodes AS (
 )
 SELECT (SELECT count(*) FROM nodes) + (SELECT count(*) FROM pauses)`
 
-// runOnce removes what is too old in one batch of pages of each table, as far as the round has got, and returns where to go on and how
-// many rows it removed. What it goes through is small enough for one transaction.
-func (r *retainer) runOnce(ctx context.Context, at retainPlace) (next retainPlace, removed int64, err error) {
+// runOnce removes what is too old in one batch of pages of each table, as far as the round has got, and returns where
+// to go on. What it goes through is small enough for one transaction.
+func (r *retainer) runOnce(ctx context.Context, at retainPlace) (next retainPlace, done retained, err error) {
 	err = pgx.BeginFunc(ctx, r.pool, func(tx pgx.Tx) error {
-		next, removed, err = r.step(ctx, tx, nil, at)
+		next, done, err = r.step(ctx, tx, nil, at)
 		return err
 	})
 	if err != nil {
-		return at, 0, err
+		return at, retained{}, err
 	}
-	return next, removed, nil
+	return next, done, nil
 }
 
 // step is runOnce in a transaction, at a time; nil is the database's.
-func (r *retainer) step(ctx context.Context, q querier, now *time.Time, at retainPlace) (next retainPlace, removed int64, err error) {
+func (r *retainer) step(ctx context.Context, tx pgx.Tx, now *time.Time, at retainPlace) (next retainPlace, done retained, err error) {
+	if _, err := tx.Exec(ctx, "SELECT set_config('tasktable_change.context', 'retention', true)"); err != nil {
+		return at, done, fmt.Errorf("enter retention's context: %w", err)
+	}
+	// A foreign key that is checked at the commit would fail all of the batch, and nobody would know which row it was.
+	if _, err := tx.Exec(ctx, "SET CONSTRAINTS ALL IMMEDIATE"); err != nil {
+		return at, done, fmt.Errorf("have constraints checked at once: %w", err)
+	}
+	budget := int64(retainPages)
+	for ; at.table < len(retainTables); at = (retainPlace{table: at.table + 1}) {
+		name := retainTables[at.table].name
+		size, err := r.statements.pagesOf(ctx, tx, name)
+		if err != nil {
+			return at, done, err
+		}
+		end := tuple{page: max(min(at.row.page+budget, size), at.row.page)}
+		if end.before(at.row) { // the table ends on this page
+			end = at.row
+		}
+		stopped, err := r.removeFrom(ctx, tx, now, at.table, tupleRange{at.row, end}, &done)
+		if err != nil {
+			return at, done, fmt.Errorf("remove old rows of %s: %w", name, err)
+		}
+		if budget -= end.page - at.row.page; stopped.before(end) || end.page < size {
+			return retainPlace{at.table, stopped}, done, nil
+		}
+	}
+	gone, err := one[int64](ctx, tx, r.statements.schema.SQL(retainRestSQL), periodText(r.config.Retention), now)
+	done.Rows += gone
+	return retainPlace{}, done, wrap(err, "remove old nodes and pauses")
+}
+
+// removeFrom removes what is too old in some rows of a table, and goes past those that cannot be removed: an
+// application's foreign key or trigger may forbid it. It returns where it stopped, which is before the end where very
+// many cannot be removed.
+func (r *retainer) removeFrom(
+	ctx context.Context, tx pgx.Tx, now *time.Time, table int, within tupleRange, done *retained,
+) (stopped tuple, err error) {
+	periods, err := r.periods()
+	if err != nil {
+		return within.from, err
+	}
+	batch := retained{}
+	stopped, refused, err := pastRefusals(ctx, tx, within, retainRefusals, func(savepoint pgx.Tx, some tupleRange) error {
+		rows, err := savepoint.Query(ctx, r.statements.schema.SQL(retainTables[table].sql), some.from.String(), some.to.String(),
+			periodText(r.config.Retention), periods, now)
+		if err != nil {
+			return err
+		}
+		gone, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[retained])
+		if err == nil {
+			batch.add(gone)
+		}
+		return err
+	})
+	if err != nil {
+		return within.from, err
+	}
+	if batch.Dead > 0 {
+		r.log.Warn("retention removed dead letters that nobody had archived or retried", "tasks", batch.Dead)
+	}
+	if len(refused) > 0 {
+		if err := r.report(ctx, tx, table, refused, &batch); err != nil {
+			return within.from, err
+		}
+	}
+	done.add(batch)
+	return stopped, nil
+}
+
+// report tells of rows that could not be removed.
+func (r *retainer) report(ctx context.Context, tx pgx.Tx, table int, refused []refusal, batch *retained) error {
+	of := retainTables[table]
+	statement := r.statements.schema.SQL("SELECT coalesce((SELECT " + of.id + "::text FROM " + of.name + " WHERE ctid = $1::tid), '')")
+	task, err := one[string](ctx, tx, statement, refused[0].at.String())
+	if err != nil {
+		return fmt.Errorf("read which task cannot be removed: %w", err)
+	}
+	r.log.Error("retention cannot remove rows and goes past them; a foreign key or a trigger of the application's may forbid it, or somebody "+
+		"may have locked them", "table", r.statements.schema.SQL(of.name), "rows", len(refused), "task", task, "error", refused[0].err)
+	batch.add(retained{Refused: len(refused), Task: task, Why: scrub(refused[0].err.Error())})
+	return nil
+}
+
+// periods is the periods by type as JSON; null is for ever.
+func (r *retainer) periods() (string, error) {
 	byType := map[string]*string{}
 	for name, period := range r.config.RetentionByType {
 		byType[name] = periodText(period)
 	}
 	periods, err := json.Marshal(byType)
-	if err != nil {
-		return at, 0, fmt.Errorf("encode retention: %w", err)
-	}
-	if _, err := q.Exec(ctx, "SELECT set_config('tasktable_change.context', 'retention', true)"); err != nil {
-		return at, 0, fmt.Errorf("enter retention's context: %w", err)
-	}
-	budget := int64(retainPages)
-	for ; at.table < len(retainTables); at = (retainPlace{table: at.table + 1}) {
-		table := retainTables[at.table]
-		pages, err := one[int64](ctx, q, pagesSQL, r.statements.schema.SQL(table.name))
-		if err != nil {
-			return at, removed, fmt.Errorf("measure %s: %w", table.name, err)
-		}
-		to := min(at.page+budget, max(pages, at.page))
-		rows, err := q.Query(ctx, r.statements.schema.SQL(table.sql), tid(at.page), tid(to), periodText(r.config.Retention), string(periods), now)
-		if err != nil {
-			return at, removed, fmt.Errorf("remove old rows of %s: %w", table.name, err)
-		}
-		gone, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[retained])
-		if err != nil {
-			return at, removed, fmt.Errorf("remove old rows of %s: %w", table.name, err)
-		}
-		if gone.Dead > 0 {
-			r.log.Warn("retention removed dead letters that nobody had archived or retried", "tasks", gone.Dead)
-		}
-		removed += gone.Rows
-		if budget -= to - at.page; to < pages {
-			return retainPlace{table: at.table, page: to}, removed, nil
-		}
-	}
-	gone, err := one[int64](ctx, q, r.statements.schema.SQL(retainRestSQL), periodText(r.config.Retention), now)
-	return retainPlace{}, removed + gone, wrap(err, "remove old nodes and pauses")
+	return string(periods), wrap(err, "encode retention")
 }
-
-func tid(page int64) string { return fmt.Sprintf("(%d,0)", page) }
 
 // periodText is a period as SQL takes it; nil is for ever.
 func periodText(period time.Duration) *string {
@@ -198,13 +309,4 @@ func periodText(period time.Duration) *string {
 		return nil
 	}
 	return new(fmt.Sprintf("%d microseconds", period.Microseconds()))
-}
-
-// one reads a single value.
-func one[T any](ctx context.Context, q querier, statement string, args ...any) (value T, err error) {
-	rows, err := q.Query(ctx, statement, args...)
-	if err != nil {
-		return value, err
-	}
-	return pgx.CollectExactlyOneRow(rows, pgx.RowTo[T])
 }

@@ -116,9 +116,9 @@ func TestRetainGoesOn(t *testing.T) {
 	}
 	for pages, want := range map[int][]batch{
 		// Each task has a line of history, which goes with it; 500 lines are of tasks that are gone. The other tables are small.
-		4500: {{2 * 2000, retainPlace{0, 2000}}, {2 * 2000, retainPlace{0, 4000}}, {2*500 + 500, retainPlace{}}},
-		2001: {{2 * 2000, retainPlace{0, 2000}}, {2 + 500, retainPlace{}}},
-		2000: {{2 * 2000, retainPlace{1, 0}}, {500, retainPlace{}}},
+		4500: {{2 * 2000, retainPlace{0, tuple{page: 2000}}}, {2 * 2000, retainPlace{0, tuple{page: 4000}}}, {2*500 + 500, retainPlace{}}},
+		2001: {{2 * 2000, retainPlace{0, tuple{page: 2000}}}, {2 + 500, retainPlace{}}},
+		2000: {{2 * 2000, retainPlace{1, tuple{page: 0}}}, {500, retainPlace{}}},
 	} {
 		b := newBench(t)
 		// A page a row, so that batches have an end.
@@ -131,15 +131,16 @@ func TestRetainGoesOn(t *testing.T) {
 		step := func(at retainPlace) (done batch) {
 			t.Helper()
 			b.inTx(func(tx pgx.Tx) {
-				var err error
-				if done.next, done.removed, err = r.step(t.Context(), tx, &noon, at); err != nil {
+				next, removed, err := r.step(t.Context(), tx, &noon, at)
+				if err != nil {
 					t.Fatal(err)
 				}
+				done = batch{removed.Rows, next}
 			})
 			return done
 		}
 		// A place beyond the end, as of a table that has become smaller meanwhile, is the end of that table.
-		if got := step(retainPlace{2, 99999}); got != (batch{}) {
+		if got := step(retainPlace{2, tuple{page: 99999}}); got != (batch{}) {
 			t.Errorf("%d pages, beyond the end: %+v", pages, got)
 		}
 		var at retainPlace

@@ -22,14 +22,14 @@ func (b *bench) retain(r *retainer, now time.Time) (removed int64, batches int) 
 	b.t.Helper()
 	var at retainPlace
 	for {
-		var gone int64
+		var gone retained
 		b.inTx(func(tx pgx.Tx) {
 			var err error
 			if at, gone, err = r.step(b.t.Context(), tx, &now, at); err != nil {
 				b.t.Fatal(err)
 			}
 		})
-		removed += gone
+		removed += gone.Rows
 		if batches++; at == (retainPlace{}) {
 			return removed, batches
 		}

@@ -33,6 +33,7 @@ var checks = []check{
 	{"pauses", true, (*examination).pauses},
 	{"claims", true, (*examination).claims},
 	{"dead-letters", true, (*examination).deadLetters},
+	{"retention", true, (*examination).retention},
 	{"recurring", true, (*examination).recurring},
 	{"river", true, (*examination).river},
 }

@@ -168,3 +168,18 @@ func TestServicesThatDeclareTwoSets(t *testing.T) {
 	p.finds(p.examine(func(l *limits) { l.conflict = time.Nanosecond }, "recurring"), "recurring", Warning,
 		"nodes of service mail declare 2 sets")
 }
+
+// Retention notes what it could not remove in the line of the node that led then; another's note of before does not
+// count.
+func TestRetentionThatIsRefused(t *testing.T) {
+	p := newPatient(t)
+	p.finds(p.examine(nil, "retention"), "retention", OK, "what is too old is removed")
+	p.exec(`INSERT INTO tasktable.nodes (service, version, host, queues, types, dead_at, retention_refused)
+		VALUES ('test', '', '', '{}', '{}', NULL, '3 rows, the first of task a: violates foreign key constraint "invoices"'),
+			('test', '', '', '{}', '{}', now(), '7 rows of a node that is gone')`)
+	report := p.examine(nil, "retention")
+	p.finds(report, "retention", Warning, "retention could not remove 3 rows, the first of task a: violates foreign key")
+	if len(report.Findings) != 1 {
+		t.Errorf("more than that:\n%s", list(report))
+	}
+}
