@@ -160,6 +160,20 @@ var settleTales = []told{
 		t.schedule("a", func(a *auditRow) { a.MaxAttempts = 1 })
 		runsTo(t, "a", "error", "FAILED")
 	}},
+	{name: "nobody is told of a dead letter", wrong: []string{"told of the dead"}, tell: func(t *tale) {
+		failed(t)
+		t.Dead = nil
+	}},
+	{name: "somebody is told twice of a dead letter", wrong: []string{"told of the dead"}, tell: func(t *tale) {
+		failed(t)
+		t.Dead = append(t.Dead, t.Dead...)
+	}},
+	{name: "somebody is told of a dead letter that is none", wrong: []string{"told of the dead"}, tell: func(t *tale) {
+		failed(t)
+		t.schedule("b", nil)
+		fence := t.runs("b")
+		t.Dead = append(t.Dead, mark{ID: "b", Revision: *t.claimed(fence).Revision, How: "FAILED"})
+	}},
 	{name: "it fails though it has attempts left", wrong: []string{"given up"}, tell: func(t *tale) {
 		t.schedule("a", nil)
 		runsTo(t, "a", "error", "FAILED")
@@ -187,6 +201,12 @@ func recordedLate(t *tale) {
 	t.ends(fence, "ok")
 	t.passes(settledWithin)
 	t.settle(fence, "COMPLETED")
+}
+
+// failed has a task use its only attempt.
+func failed(t *tale) {
+	t.schedule("a", func(a *auditRow) { a.MaxAttempts = 1 })
+	runsTo(t, "a", "error", "FAILED")
 }
 
 func inATransaction(a *auditRow) { a.Type = "IN_TX" }
