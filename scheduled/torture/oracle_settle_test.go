@@ -272,6 +272,13 @@ var rowTales = []told{
 		followUp(t, "a")
 		t.runs("a" + childSuffix)
 	}},
+	{name: "a follow-up with another payload", wrong: []string{"follow-up"}, tell: func(t *tale) {
+		t.schedule("a", func(a *auditRow) { a.Does = doFollow })
+		t.runs("a")
+		followUp(t, "a")
+		t.Audit[len(t.Audit)-1].Nonce++
+		t.runs("a" + childSuffix)
+	}},
 	{name: "no follow-up", wrong: []string{"follow-up"}, tell: func(t *tale) {
 		t.schedule("a", func(a *auditRow) { a.Does = doFollow })
 		t.runs("a")
@@ -353,7 +360,9 @@ func deleted(t *tale, id string) {
 // followUp makes the follow-up of a task, in the transaction under way.
 func followUp(t *tale, id string) {
 	revision := t.draw()
+	parent := t.Executions[len(t.Executions)-1].Revision
 	t.change(id+childSuffix, "tasktable engine", func(a *auditRow) {
+		a.Nonce = parent
 		a.Status, a.Revision, a.Attempt, a.Next = new("QUEUED"), new(revision), new(0), new(t.now)
 	})
 	t.line("changes", id+childSuffix, revision, revision)
