@@ -108,7 +108,7 @@ func budget(lanes []lane, nodes []liveNode, loads []load, fits func(kind string)
 		}
 	}
 	slices.SortStableFunc(budgets, func(a, b laneBudget) int { return cmp.Compare(b.Priority, a.Priority) })
-	return budgets
+	return inOrder(budgets)
 }
 
 // shareSlots gives each queue all the slots: any of them may get them. The room is then more than the slots can take at once,

@@ -56,6 +56,7 @@ FROM updated AS u`
 
 // Picks without locks, then locks by ctid and rechecks only what was picked, then updates by the ctid that it locked (with scans of the table off, a nested loop of TID scans). In a pool what
 // is due comes before what is only near, of which there may be fewer, then the higher priority, then the older; so the look-ahead takes spare room only.
+// Of each lane one more is ranked than fits: it keeps quick tasks of lower lanes from the room that is too small for it.
 const claimSQL = `
 WITH clock AS MATERIALIZED (
     SELECT coalesce($1::timestamptz, clock_timestamp()) AS now
@@ -74,7 +75,7 @@ WITH clock AS MATERIALIZED (
                 AND t.next_attempt_at >= CASE WHEN lane.head <= '1970-01-01' THEN '-infinity' ELSE lane.head END
                 AND t.next_attempt_at <= clock.now + $2::interval AND t.id <> ALL ($11::text[])
             ORDER BY t.next_attempt_at
-            LIMIT least(lane.room / lane.cost, $9::int) + $10::int
+            LIMIT least(lane.room / lane.cost + 1, $9::int) + $10::int
         ) AS head
     ) AS ranked
     WHERE ranked.place <= ranked.room + $10::int * ranked.cost

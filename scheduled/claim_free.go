@@ -30,7 +30,7 @@ WITH clock AS MATERIALIZED (
                 AND t.next_attempt_at >= CASE WHEN lane.head <= '1970-01-01' THEN '-infinity' ELSE lane.head END
                 AND t.next_attempt_at <= clock.now + $2::interval AND t.id <> ALL ($10::text[])
             ORDER BY t.next_attempt_at
-            LIMIT least(lane.room / lane.cost, $9::int)
+            LIMIT least(lane.room / lane.cost + 1, $9::int)
         ) AS head
     ) AS ranked
     WHERE ranked.place <= ranked.room

@@ -223,7 +223,7 @@ func TestClaimLeavesWhatIsNotWaiting(t *testing.T) {
 		"paused":    func(id string) (store.Receipt, error) { return tasks.Pause(t.Context(), b.pool, id) },
 		"deleted":   func(id string) (store.Receipt, error) { return tasks.Delete(t.Context(), b.pool, id) },
 		"rescheduled": func(id string) (store.Receipt, error) {
-			return tasks.Reschedule(t.Context(), b.pool, id, noon.Add(time.Microsecond))
+			return tasks.Reschedule(t.Context(), b.pool, id, noon.Add(time.Millisecond))
 		},
 	}
 	for id, verb := range verbs {
@@ -235,7 +235,7 @@ func TestClaimLeavesWhatIsNotWaiting(t *testing.T) {
 	if taken := b.take(noon); len(taken) != 0 {
 		t.Errorf("claimed %v", taken)
 	}
-	if taken := b.take(noon.Add(time.Microsecond)); len(taken) != 1 || taken["rescheduled"].Fence == 0 {
+	if taken := b.take(noon.Add(time.Millisecond)); len(taken) != 1 || taken["rescheduled"].Fence == 0 {
 		t.Errorf("claimed %v, want the rescheduled one", taken)
 	}
 }

@@ -111,7 +111,7 @@ func pausesEnd(h *history) (samples int, wrong []violation) {
 					h.offset(*a.Until), h.offset(ended)))
 			}
 			since := h.explained(from, ended)
-			if ended.Sub(since) > resumedWithin && !h.touched(x, id, &auditRow{Began: since, At: ended}) {
+			if ended.Sub(since) > resumedWithin && !h.lockedByWriter(id, ended.Add(-resumedWithin), ended) {
 				wrong = append(wrong, broken("pause until", id, "revision %d was paused until %s, and was so still at %s",
 					*a.Revision, h.offset(*a.Until), h.offset(ended)))
 			}

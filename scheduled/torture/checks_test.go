@@ -24,6 +24,7 @@ var checks = []check{
 	{"settle", settlesAreQuick, minute},
 	{"effects", effectsAreExactlyOnce, minute},
 	{"attempts", attemptsAreCounted, minute},
+	{"told of the dead", deathsAreTold, minute},
 	{"given up", noneIsGivenUpTooSoon, minute},
 	{"application row", rowsAgreeWithTasks, minute},
 	{"content", contentIsKept, minute},

@@ -4,12 +4,15 @@ package torture
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"syscall"
 	"time"
+
+	"github.com/tasktable/tasktable/scheduled"
 )
 
 // Kinds of marks.
@@ -20,6 +23,7 @@ const (
 	markEnd   = "end"   // it has returned, panicked or ended its goroutine
 	markQuiet = "quiet" // the node is quiet, since SIGTSTP
 	markOn    = "on"    // the node is told to go on; it may have been told before
+	markDead  = "dead"  // OnDead is called
 	markStall = "stall" // the process did not get on from At to Until
 )
 
@@ -79,6 +83,12 @@ func (d *diary) write(m mark) {
 		fmt.Fprintln(os.Stderr, "diary:", err)
 		os.Exit(nodeFailed)
 	}
+}
+
+// dead is a node's OnDead.
+func (d *diary) dead(_ context.Context, dead scheduled.Dead) {
+	d.write(mark{Kind: markDead, At: wallNow(), ID: dead.ID, Type: dead.Type, Revision: dead.Revision, Attempt: dead.Attempt,
+		How: dead.Outcome})
 }
 
 // stallLeast is from when on a process that did not get on is recorded: as frozen, or starved by the machine.

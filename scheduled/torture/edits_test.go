@@ -40,9 +40,9 @@ func (w *writer) verb(id, kind string) {
 		})
 	case 2, 3:
 		simple("cancel", w.tasks.Cancel)
-	case 4, 5:
+	case 4:
 		simple("pause", w.tasks.Pause)
-	case 6:
+	case 5, 6:
 		until := at.Add(500 * time.Millisecond)
 		w.transact([]string{id}, w.linger(), rollsBack(w.random), func(ctx context.Context, tx pgx.Tx) ([]deed, error) {
 			receipt, err := w.tasks.PauseUntil(ctx, tx, id, until)

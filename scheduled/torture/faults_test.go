@@ -3,11 +3,10 @@
 package torture
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"slices"
-	"sync"
 	"syscall"
 	"time"
 )
@@ -39,121 +38,6 @@ var allFaults = []weighted{
 	{faultPools, 3}, {faultSnapshot, 1}, {faultWriter, 4},
 }
 
-// disturber does things to the system.
-type disturber struct {
-	*rig
-	random *rand.Rand
-	deck   *deck
-	wg     sync.WaitGroup
-	all    sync.Mutex     // held by what concerns everybody: one at a time
-	long   sync.WaitGroup // of those that last for minutes, beside all others
-
-	snapshot sync.Mutex // held while a session keeps an old snapshot
-
-	leaderNext bool // the fault that is measured alone next is to strike the leader
-}
-
-// blow is one fault. It decides by a source of its own, so that those beside it change nothing.
-type blow struct {
-	*disturber
-	random   *rand.Rand
-	toLeader bool
-	fault
-}
-
-const (
-	faultLeast, faultMost = 200 * time.Millisecond, 3 * time.Second
-	stormFor              = 15 * time.Second
-	aloneFor              = 8 * time.Second // long enough for a death to be noticed and dealt with
-	calmFor               = 8 * time.Second // at the beginning: to see how quick everything is when nothing is done to it
-)
-
-// singles are the faults that are measured alone, one after the other. The first strikes the leader.
-var singles = []string{faultKill, faultLeader, faultKill, faultCut, faultKill}
-
-// disturb does something every now and then until ctx is done, and returns when all of it is over. Storms, in which anything may
-// come on top of anything, take turns with single faults whose consequences can be measured: then only writers are disturbed
-// besides.
-func (r *rig) disturb(ctx context.Context) {
-	d := &disturber{rig: r, random: r.settings.random(1), deck: &deck{dice: newDice(allFaults, r.settings.Faults)}}
-	defer d.long.Wait()
-	defer d.wg.Wait()
-	if d.deck.total == 0 {
-		return
-	}
-	deal := 0 // of singles
-	if r.settings.ordinary() && r.settings.Length >= time.Minute && wait(ctx, calmFor) != nil {
-		return
-	}
-	measured := r.settings.Alone || r.settings.Faults == nil && r.settings.Length >= time.Minute
-	for {
-		until := time.Now().Add(stormFor)
-		if r.settings.Alone {
-			until = time.Now()
-		}
-		for !measured || time.Now().Before(until) {
-			if d.pause(ctx) != nil {
-				return
-			}
-			d.strike(ctx, d.deck.deal(d.random), false)
-		}
-		if d.alone(ctx, deal) != nil {
-			return
-		}
-		deal++
-	}
-}
-
-// pause is the time between two faults.
-func (d *disturber) pause(ctx context.Context) error {
-	return wait(ctx, faultLeast+time.Duration(d.random.Int64N(int64(faultMost-faultLeast))))
-}
-
-// alone lets all faults end, does a single one, and waits until its consequences are over.
-func (d *disturber) alone(ctx context.Context, deal int) error {
-	d.wg.Wait()
-	if err := wait(ctx, 3*time.Second); err != nil { // nodes that were struck last are back
-		return err
-	}
-	kind := singles[deal%len(singles)]
-	if d.settings.Faults != nil {
-		kind = d.deck.deal(d.random)
-	}
-	d.leaderNext = deal == 0
-	d.strike(ctx, kind, true)
-	for until := time.Now().Add(aloneFor); time.Now().Before(until); {
-		if err := d.pause(ctx); err != nil {
-			return err
-		}
-		d.strike(ctx, faultWriter, false)
-	}
-	return nil
-}
-
-// strike does a fault, which may go on beside others.
-func (d *disturber) strike(ctx context.Context, kind string, alone bool) {
-	b := &blow{
-		disturber: d, random: rand.New(rand.NewPCG(d.random.Uint64(), 0)), toLeader: alone && d.leaderNext,
-		fault: fault{Kind: kind, Alone: alone},
-	}
-	if kind == faultSnapshot {
-		d.long.Go(func() { b.keepSnapshot(ctx) })
-		return
-	}
-	d.wg.Go(func() {
-		switch kind {
-		case faultPostgres, faultImpatient:
-			b.everybody(ctx)
-		case faultLeader, faultListener, faultBackend:
-			b.terminate(ctx)
-		case faultWriter:
-			b.writer(ctx)
-		default:
-			b.node(ctx)
-		}
-	})
-}
-
 // begin notes that it begins now.
 func (b *blow) begin() *fault { return b.timeline.begin(b.fault) }
 
@@ -164,14 +48,8 @@ func (b *blow) draw(below time.Duration) time.Duration {
 // node does something to a node that nothing else is being done to.
 func (b *blow) node(ctx context.Context) {
 	_, leader, _ := b.leading(ctx)
-	s := b.slots[b.random.IntN(len(b.slots))]
-	for _, other := range b.slots {
-		// Else the leader would seldom be struck alone.
-		if b.Alone && (b.toLeader || b.random.IntN(2) == 0) && other.current().pid == leader {
-			s = other
-		}
-	}
-	if !s.take() {
+	s := b.take(leader)
+	if s == nil {
 		return
 	}
 	defer s.free()
@@ -210,6 +88,33 @@ func (b *blow) node(ctx context.Context) {
 	case faultHush, faultSlow, faultNarrow:
 		b.worsen(ctx, s.wire, s.pools)
 	}
+}
+
+// take reserves some node for the fault, or returns nil if each has another fault already. The first fault that is measured alone
+// strikes the leader. Later ones strike it every other time, because else it would seldom be struck alone, and otherwise a node
+// of the service that has most tasks.
+func (b *blow) take(leader int) *slot {
+	slots := slices.Clone(b.slots)
+	b.random.Shuffle(len(slots), func(i, j int) { slots[i], slots[j] = slots[j], slots[i] })
+	if b.Alone {
+		toLeader := b.toLeader || b.random.IntN(2) == 0
+		rank := func(s *slot) int {
+			switch {
+			case toLeader && s.current().pid == leader:
+				return 0
+			case s.config.Service == ourService:
+				return 1
+			}
+			return 2
+		}
+		slices.SortStableFunc(slots, func(a, b *slot) int { return cmp.Compare(rank(a), rank(b)) })
+	}
+	for _, s := range slots {
+		if s.take() {
+			return s
+		}
+	}
+	return nil
 }
 
 // silence has a node start nothing new for a while. One that nothing is done to must be left, to whom the work goes.

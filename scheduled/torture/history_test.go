@@ -24,6 +24,7 @@ type history struct {
 	Pauses     []pauseEntry
 	Runs       []run
 	Processes  []life
+	Dead       []mark // the calls of OnDead
 	Stalls     []span
 	Quiets     []span // when nodes were quiet: from when they had said so until they were told to go on, or zero
 	Faults     []fault

@@ -43,6 +43,7 @@ type entry struct {
 	Began  time.Time // before its first statement was sent
 	Ended  time.Time // when it was answered, or given up
 	Answer answer
+	Closed bool // the server has answered its rollback
 	Deeds  []deed
 	IDs    []string // the tasks it may have locked, whatever came of it
 	Entity string   // of which it made a Sync; "": it did not
@@ -127,7 +128,7 @@ func (e entry) about() string {
 // lasted until its connection ended, which the server sees to.
 func (e entry) mayLock(from, to time.Time) bool {
 	until := e.Ended
-	if e.Answer != acknowledged {
+	if e.Answer != acknowledged && !e.Closed {
 		until = until.Add(15 * time.Second)
 	}
 	return e.Began.Before(to) && until.After(from)

@@ -99,6 +99,8 @@ func (h *history) addDiary(of life, marks []mark) {
 			if i, ok := open[m.Fence]; ok {
 				h.Runs[i].Asks = append(h.Runs[i].Asks, m)
 			}
+		case markDead:
+			h.Dead = append(h.Dead, m)
 		case markStall:
 			h.Stalls = append(h.Stalls, span{of.PID, m.At, m.Until})
 		case markQuiet, markOn:

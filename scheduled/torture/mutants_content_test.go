@@ -89,8 +89,8 @@ var contentMutants = []mutant{
 	},
 	{
 		name: "an edit keeps the old payload", by: []string{"content"}, steer: fickle,
-		edits: []edit{{schema + "00005_recurrence.sql", "        task_time := CASE WHEN schedule.scheduled_at IS NULL OR",
-			"        schedule.payload := task.payload;\n        task_time := CASE WHEN schedule.scheduled_at IS NULL OR"}},
+		edits: []edit{{schema + "00005_recurrence.sql", "        task_time := CASE WHEN schedule.scheduled_at IS NULL AND",
+			"        schedule.payload := task.payload;\n        task_time := CASE WHEN schedule.scheduled_at IS NULL AND"}},
 	},
 	{
 		name: "cancel_running cancels nothing", by: []string{"policy"}, steer: recurring,
@@ -108,8 +108,8 @@ var contentMutants = []mutant{
 	},
 	{
 		name: "one follow-up in three hundred is dropped", by: []string{"follow-up"}, steer: following,
-		edits: []edit{{engine + "effects.go", "		if state.Current || idOf(task) != one.ID {\n",
-			"		if (state.Current || idOf(task) != one.ID) && one.Fence%300 != 0 {\n"}},
+		edits: []edit{{engine + "followups.go", "			if own && !state.Current {\n",
+			"			if own && !state.Current || one.Fence%300 == 0 {\n"}},
 	},
 	{
 		name: "a queue waits for the backlog of another", by: []string{"fairness"}, steer: unequal,

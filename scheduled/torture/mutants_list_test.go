@@ -236,9 +236,9 @@ var mutants = []mutant{
 	{
 		// The end of the leases would bring the tasks back: these are long.
 		name: "the River job goes before its tasks are settled", by: []string{"recovery"}, steer: mortal,
-		edits: []edit{{engine + "worker.go", "	runs := w.add(job.queue, holds)\n",
+		edits: []edit{{engine + "worker.go", "	runs := b.add(job.queue, holds)\n",
 			"	_, _ = w.enginePool.Exec(w.settling, w.statements.schema.SQL(deleteJobsSQL), []int64{job.id})\n" +
-				"	runs := w.add(job.queue, holds)\n"}},
+				"	runs := b.add(job.queue, holds)\n"}},
 	},
 	{
 		name: "what dead nodes ran is left to the leases", by: []string{"recovery"}, steer: mortal,

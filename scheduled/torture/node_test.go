@@ -145,7 +145,7 @@ func serveNode(ctx context.Context, text string, told <-chan os.Signal, log *slo
 	}
 	node, err := scheduled.New(scheduled.Config{
 		Pool: pool, Connect: connectApart(settings.ConnConfig, config.Session), Handlers: registry,
-		Service: config.Service, Logger: log, Queues: config.Queues, StartAllowance: startAllowance,
+		Service: config.Service, Logger: log, OnDead: diary.dead, Queues: config.Queues, StartAllowance: startAllowance,
 		ShutdownTimeout: shutdownTimeout, Retention: retention, Backoff: func(int, error) time.Duration { return retryDelay },
 	})
 	if err != nil {

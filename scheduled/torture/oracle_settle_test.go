@@ -160,6 +160,20 @@ var settleTales = []told{
 		t.schedule("a", func(a *auditRow) { a.MaxAttempts = 1 })
 		runsTo(t, "a", "error", "FAILED")
 	}},
+	{name: "nobody is told of a dead letter", wrong: []string{"told of the dead"}, tell: func(t *tale) {
+		failed(t)
+		t.Dead = nil
+	}},
+	{name: "somebody is told twice of a dead letter", wrong: []string{"told of the dead"}, tell: func(t *tale) {
+		failed(t)
+		t.Dead = append(t.Dead, t.Dead...)
+	}},
+	{name: "somebody is told of a dead letter that is none", wrong: []string{"told of the dead"}, tell: func(t *tale) {
+		failed(t)
+		t.schedule("b", nil)
+		fence := t.runs("b")
+		t.Dead = append(t.Dead, mark{ID: "b", Revision: *t.claimed(fence).Revision, How: "FAILED"})
+	}},
 	{name: "it fails though it has attempts left", wrong: []string{"given up"}, tell: func(t *tale) {
 		t.schedule("a", nil)
 		runsTo(t, "a", "error", "FAILED")
@@ -187,6 +201,12 @@ func recordedLate(t *tale) {
 	t.ends(fence, "ok")
 	t.passes(settledWithin)
 	t.settle(fence, "COMPLETED")
+}
+
+// failed has a task use its only attempt.
+func failed(t *tale) {
+	t.schedule("a", func(a *auditRow) { a.MaxAttempts = 1 })
+	runsTo(t, "a", "error", "FAILED")
 }
 
 func inATransaction(a *auditRow) { a.Type = "IN_TX" }
@@ -250,6 +270,13 @@ var rowTales = []told{
 		t.schedule("a", func(a *auditRow) { a.Does = doFollow })
 		t.runs("a")
 		followUp(t, "a")
+		t.runs("a" + childSuffix)
+	}},
+	{name: "a follow-up with another payload", wrong: []string{"follow-up"}, tell: func(t *tale) {
+		t.schedule("a", func(a *auditRow) { a.Does = doFollow })
+		t.runs("a")
+		followUp(t, "a")
+		t.Audit[len(t.Audit)-1].Nonce++
 		t.runs("a" + childSuffix)
 	}},
 	{name: "no follow-up", wrong: []string{"follow-up"}, tell: func(t *tale) {
@@ -333,7 +360,9 @@ func deleted(t *tale, id string) {
 // followUp makes the follow-up of a task, in the transaction under way.
 func followUp(t *tale, id string) {
 	revision := t.draw()
+	parent := t.Executions[len(t.Executions)-1].Revision
 	t.change(id+childSuffix, "tasktable engine", func(a *auditRow) {
+		a.Nonce = parent
 		a.Status, a.Revision, a.Attempt, a.Next = new("QUEUED"), new(revision), new(0), new(t.now)
 	})
 	t.line("changes", id+childSuffix, revision, revision)

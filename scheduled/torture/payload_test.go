@@ -49,7 +49,10 @@ type (
 	nobody struct{ chore } // no node has it
 )
 
-// ourTypes are those of the service that most nodes belong to.
+// ourService is the service that most nodes belong to.
+const ourService = "torture"
+
+// ourTypes are its types.
 var ourTypes = []string{"PLAIN", "HERD", "RARE", "TICK", "IN_TX", "IN_SQL"}
 
 func (plain) TaskType() string  { return "PLAIN" }

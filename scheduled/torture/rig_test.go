@@ -145,7 +145,7 @@ func (r *rig) openSlot(i int) error {
 // statement_timeout; and the fourth is another service's, with a type of its own.
 func (r *rig) configOf(i int) nodeConfig {
 	queues := map[string]int{"default": r.settings.Slots, slowQueue: slowSlots(r.settings.Slots)}
-	config := nodeConfig{Service: "torture", Queues: queues}
+	config := nodeConfig{Service: ourService, Queues: queues}
 	if r.settings.Skewed {
 		config.Skew = []int{3600, -3600, 0, 86400}[i%4]
 	}
@@ -175,7 +175,7 @@ func (r *rig) newHistory() *history {
 		for _, kind := range s.config.Types {
 			h.Working[kind] += s.name + " "
 		}
-		if s.config.Service == "torture" {
+		if s.config.Service == ourService {
 			h.Slots += r.settings.Slots
 		}
 	}

@@ -206,6 +206,9 @@ func (t *tale) settle(fence int64, outcome string) {
 	if transactional(c.Type) && (outcome == "COMPLETED" || outcome == "SUPERSEDED") {
 		t.Effects = append(t.Effects, effect{TaskID: id, Revision: revision, Fence: fence, PID: taleProcess, At: t.now, TxID: t.tx})
 	}
+	if outcome == "FAILED" || outcome == "EXPIRED" {
+		t.Dead = append(t.Dead, mark{Kind: markDead, At: t.now, ID: id, Revision: revision, How: outcome})
+	}
 	t.passes(time.Millisecond + waitAfter[outcome])
 }
 

@@ -17,7 +17,7 @@ import (
 // What writers do, and how often.
 var allWork = []weighted{
 	{"herd", 30}, {"one", 120}, {"edit", 90}, {"shared", 30}, {"sync", 8}, {"scope", 2}, {"recur", 4}, {"offclock", 6}, {"nobody",
-		1}, {"pair", 8}, {"hold", 3}, {"now", 0}, {"backlog", 0}, // the last two are for runs that are steered at something
+		1}, {"pair", 8}, {"hold", 3}, {"regret", 4}, {"now", 0}, {"backlog", 0}, // the last two are for runs that are steered at something
 }
 
 // What single tasks do.
@@ -66,6 +66,8 @@ func (w *writer) step(what string) {
 		w.pair()
 	case "hold":
 		w.hold()
+	case "regret":
+		w.regret()
 	case "now":
 		w.oneNow()
 	case "backlog":
@@ -285,15 +287,8 @@ const (
 
 // hold locks some rows of running tasks for a while, as an application may that looks before it edits.
 func (w *writer) hold() {
-	var ids []string
-	if w.ask(func(ctx context.Context) error {
-		rows, err := w.pool.Query(ctx, runningSQL, w.name)
-		if err != nil {
-			return err
-		}
-		ids, err = pgx.CollectRows(rows, pgx.RowTo[string])
-		return err
-	}) != nil || len(ids) == 0 {
+	ids := w.running()
+	if len(ids) == 0 {
 		return
 	}
 	most := int(cmp.Or(w.Hold, 1500*time.Millisecond) / time.Millisecond)
@@ -302,6 +297,34 @@ func (w *writer) hold() {
 		_, err := tx.Exec(ctx, lockSQL, ids)
 		return nil, err
 	})
+}
+
+// regret cancels one of the writer's running tasks.
+func (w *writer) regret() {
+	ids := w.running()
+	if len(ids) == 0 {
+		return
+	}
+	w.transact(ids[:1], 0, false, func(ctx context.Context, tx pgx.Tx) ([]deed, error) {
+		receipt, err := w.tasks.Cancel(ctx, tx, ids[0])
+		done := deed{Verb: "cancel", ID: ids[0], Outcome: string(receipt.Outcome), Revision: receipt.Revision}
+		return []deed{done}, err
+	})
+}
+
+// running lists some of the writer's running tasks.
+func (w *writer) running() (ids []string) {
+	if w.ask(func(ctx context.Context) error {
+		rows, err := w.pool.Query(ctx, runningSQL, w.name)
+		if err != nil {
+			return err
+		}
+		ids, err = pgx.CollectRows(rows, pgx.RowTo[string])
+		return err
+	}) != nil {
+		return nil
+	}
+	return ids
 }
 
 // sync makes the tasks of an entity exactly some.

@@ -100,7 +100,7 @@ func (w *writer) transactAs(e entry, linger time.Duration, rollback bool, do cha
 		if err != nil {
 			return err
 		}
-		defer func() { _ = tx.Rollback(ctx) }()
+		defer func() { e.Closed = tx.Rollback(ctx) == nil }()
 		if e.Deeds, err = do(ctx, tx); err != nil {
 			return err
 		}

@@ -1,0 +1,18 @@
+package scheduled
+
+// inOrder takes the room of lanes that come after one whose tasks are due and do not fit. Their tasks are quicker and would fit, but
+// they would go before more urgent ones, again and again while the pool is nearly full. budgets are in the order of their priorities.
+func inOrder(budgets []laneBudget) []laneBudget {
+	full := map[int]int{} // by pool: the priority of the first lane that does not fit
+	for i := range budgets {
+		b := &budgets[i]
+		priority, waits := full[b.Pool]
+		switch {
+		case waits && b.Priority < priority:
+			b.Room, b.Near = 0, 0
+		case !waits && b.DueIn <= 0 && b.Room < b.Cost:
+			full[b.Pool] = b.Priority
+		}
+	}
+	return budgets
+}
