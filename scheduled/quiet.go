@@ -7,9 +7,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/riverqueue/river/riverdriver"
-	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 )
 
 // quiet is whether a node starts nothing new for the time being.
@@ -109,29 +106,4 @@ func working(config Config, quiet bool) (queues string, types []string, err erro
 		return "", nil, fmt.Errorf("encode queues: %w", err)
 	}
 	return string(encoded), types, nil
-}
-
-// quietDriver is River's own, but that it fetches nothing while the node is quiet. What River has for that is for all nodes at once, or
-// cannot be undone while a job runs.
-type quietDriver struct {
-	*riverpgxv5.Driver
-	quiet *quiet
-}
-
-// GetExecutor gives what River runs its statements by.
-func (d *quietDriver) GetExecutor() riverdriver.Executor {
-	return &quietExecutor{d.Driver.GetExecutor(), d.quiet}
-}
-
-type quietExecutor struct {
-	riverdriver.Executor
-	quiet *quiet
-}
-
-// JobGetAvailable fetches jobs. The leader's nudge has River fetch what was left, once the node is quiet no more.
-func (e *quietExecutor) JobGetAvailable(ctx context.Context, params *riverdriver.JobGetAvailableParams) (*riverdriver.JobGetAvailableResult, error) {
-	if e.quiet.on() {
-		return &riverdriver.JobGetAvailableResult{}, nil
-	}
-	return e.Executor.JobGetAvailable(ctx, params)
 }
