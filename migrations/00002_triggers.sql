@@ -162,18 +162,20 @@ END $$;
 -- +goose StatementEnd
 COMMENT ON FUNCTION tasktable.refuse_truncate() IS 'Keeps the holds of running tasks, and the record of what was deleted: TRUNCATE calls no row''s triggers.';
 
+-- The names of the BEFORE triggers of inserts and updates sort last, since Postgres fires triggers in the order of their names: so
+-- they see what an application's triggers have made of the row.
 -- The column lists and WHENs keep all of this away from the engine's own updates: claim, settle and release write none of the
 -- listed columns, and their changes of status go with a change of the fence or say 'engine'.
-CREATE TRIGGER task_1_edit BEFORE INSERT OR UPDATE OF id, payload, type, scheduled_at, run_now_at, priority, queue, expiration,
+CREATE TRIGGER zzz_task_1_edit BEFORE INSERT OR UPDATE OF id, payload, type, scheduled_at, run_now_at, priority, queue, expiration,
     expected_execution_time, max_attempts, entity, tenant_id ON tasktable.scheduled_tasks
     FOR EACH ROW EXECUTE FUNCTION tasktable.before_task_change();
-COMMENT ON TRIGGER task_1_edit ON tasktable.scheduled_tasks IS 'Every insert and every edit.';
+COMMENT ON TRIGGER zzz_task_1_edit ON tasktable.scheduled_tasks IS 'Every insert and every edit.';
 
-CREATE TRIGGER task_2_status BEFORE UPDATE OF status ON tasktable.scheduled_tasks
+CREATE TRIGGER zzz_task_2_status BEFORE UPDATE OF status ON tasktable.scheduled_tasks
     FOR EACH ROW WHEN (OLD.status IS DISTINCT FROM NEW.status AND OLD.fence IS NOT DISTINCT FROM NEW.fence
         AND OLD.revision = NEW.revision AND current_setting('tasktable_change.context', true) IS DISTINCT FROM 'engine')
     EXECUTE FUNCTION tasktable.before_task_change();
-COMMENT ON TRIGGER task_2_status ON tasktable.scheduled_tasks IS 'A change of status that is not the engine''s.';
+COMMENT ON TRIGGER zzz_task_2_status ON tasktable.scheduled_tasks IS 'A change of status that is not the engine''s.';
 
 CREATE TRIGGER task_3_insert AFTER INSERT OR DELETE ON tasktable.scheduled_tasks
     FOR EACH ROW EXECUTE FUNCTION tasktable.after_task_change();
@@ -213,8 +215,8 @@ DROP TRIGGER task_6_truncate ON tasktable.scheduled_tasks;
 DROP TRIGGER task_5_held ON tasktable.scheduled_tasks;
 DROP TRIGGER task_4_update ON tasktable.scheduled_tasks;
 DROP TRIGGER task_3_insert ON tasktable.scheduled_tasks;
-DROP TRIGGER task_2_status ON tasktable.scheduled_tasks;
-DROP TRIGGER task_1_edit ON tasktable.scheduled_tasks;
+DROP TRIGGER zzz_task_2_status ON tasktable.scheduled_tasks;
+DROP TRIGGER zzz_task_1_edit ON tasktable.scheduled_tasks;
 DROP FUNCTION tasktable.refuse_truncate();
 DROP FUNCTION tasktable.refuse_history_change();
 DROP FUNCTION tasktable.refuse_held_delete();

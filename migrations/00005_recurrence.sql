@@ -384,6 +384,12 @@ BEGIN
         RAISE EXCEPTION 'type of task "%" must be what its payload says: write the payload''s field "type"', NEW.id
             USING ERRCODE = 'check_violation', COLUMN = 'type';
     END IF;
+    IF TG_OP = 'UPDATE' AND NEW.cron IS NULL
+        AND NEW.next_attempt_at <> tasktable.due_of(NEW.id, NEW.scheduled_at, NEW.run_now_at, NEW.jitter)
+    THEN
+        RAISE EXCEPTION 'time of task "%" was changed by a trigger that fires after zzz_task_1_edit: give that trigger a name'
+            ' that sorts before it', NEW.id USING ERRCODE = 'check_violation', COLUMN = 'scheduled_at';
+    END IF;
     IF TG_OP = 'INSERT' THEN
         INSERT INTO tasktable.scheduled_task_changes (revision, task_id, verb, outcome, changed_by, new)
         VALUES (NEW.revision, NEW.id, verb, 'created', author,
@@ -427,12 +433,12 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
-DROP TRIGGER task_1_edit ON tasktable.scheduled_tasks;
-CREATE TRIGGER task_1_edit BEFORE INSERT OR UPDATE OF id, payload, type, scheduled_at, run_now_at, priority, queue, expiration,
+DROP TRIGGER zzz_task_1_edit ON tasktable.scheduled_tasks;
+CREATE TRIGGER zzz_task_1_edit BEFORE INSERT OR UPDATE OF id, payload, type, scheduled_at, run_now_at, priority, queue, expiration,
     expected_execution_time, max_attempts, entity, tenant_id, cron, time_zone, overlap, catch_up, catch_up_paused, catch_up_limit,
     jitter, ends_at, max_occurrences, parent_id, paused_until, retention, archived_at ON tasktable.scheduled_tasks
     FOR EACH ROW EXECUTE FUNCTION tasktable.before_task_change();
-COMMENT ON TRIGGER task_1_edit ON tasktable.scheduled_tasks IS 'Every insert and every edit.';
+COMMENT ON TRIGGER zzz_task_1_edit ON tasktable.scheduled_tasks IS 'Every insert and every edit.';
 
 -- +goose StatementBegin
 CREATE FUNCTION tasktable.reopen_occurrence() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -832,7 +838,7 @@ DROP FUNCTION tasktable.schedule_recurring(jsonb, text, text, text, timestamptz,
 DROP FUNCTION tasktable.schedule(jsonb, timestamptz, text, int, text, interval, interval, int, text, text, text, text, boolean, text, interval, interval, text, text, text, text, text, int, timestamptz, int, text);
 DROP TRIGGER task_7_reopen ON tasktable.scheduled_tasks;
 DROP FUNCTION tasktable.reopen_occurrence();
-DROP TRIGGER task_1_edit ON tasktable.scheduled_tasks;
+DROP TRIGGER zzz_task_1_edit ON tasktable.scheduled_tasks;
 -- +goose StatementBegin
 CREATE OR REPLACE FUNCTION tasktable.before_task_change() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -956,10 +962,10 @@ BEGIN
     RETURN NULL;
 END $$;
 -- +goose StatementEnd
-CREATE TRIGGER task_1_edit BEFORE INSERT OR UPDATE OF id, payload, type, scheduled_at, run_now_at, priority, queue, expiration,
+CREATE TRIGGER zzz_task_1_edit BEFORE INSERT OR UPDATE OF id, payload, type, scheduled_at, run_now_at, priority, queue, expiration,
     expected_execution_time, max_attempts, entity, tenant_id ON tasktable.scheduled_tasks
     FOR EACH ROW EXECUTE FUNCTION tasktable.before_task_change();
-COMMENT ON TRIGGER task_1_edit ON tasktable.scheduled_tasks IS 'Every insert and every edit.';
+COMMENT ON TRIGGER zzz_task_1_edit ON tasktable.scheduled_tasks IS 'Every insert and every edit.';
 -- +goose StatementBegin
 CREATE FUNCTION tasktable.schedule(
     payload jsonb,

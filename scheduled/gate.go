@@ -28,10 +28,10 @@ const gateSQL = `
 SELECT asked.fence, clock.now, t.payload, t.type, t.queue, t.priority, t.entity, t.tenant_id, t.scheduled_at, t.max_attempts, t.trace,
     CASE WHEN t.status <> 'EXECUTING' OR t.revision <> asked.revision THEN 'edited'
          WHEN paused.scopes && ARRAY['all', 'queue ' || t.queue, 'type ' || t.type] THEN 'paused'
-         WHEN asked.due > clock.now THEN 'early'
+         WHEN greatest(asked.due, t.first_due) > clock.now THEN 'early' -- first_due: an application's trigger may have moved it
          WHEN t.first_due + t.expiration <= clock.now THEN 'expired'
          ELSE 'go' END AS verdict,
-    extract(epoch FROM asked.due - clock.now)::float8 AS due_in,
+    extract(epoch FROM greatest(asked.due, t.first_due) - clock.now)::float8 AS due_in,
     extract(epoch FROM t.held_until - clock.now)::float8 AS lease,
     extract(epoch FROM least(greatest(t.expected_execution_time, interval '0'), interval '168 hours'))::float8 AS expected
 FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::timestamptz[], $6::boolean[]) AS asked (id, fence, revision, due, known)

@@ -299,3 +299,18 @@ func TestRecheck(t *testing.T) {
 		}
 	}
 }
+
+// A trigger of an application may move a task without an edit, in the very update that claims it. The gate goes by the row.
+func TestGateGoesByTheTimeOfTheRow(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	h := b.takeOne(store.Task{ID: "a", Payload: job{"n"}})
+	b.exec(`ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER`)
+	b.exec(`UPDATE tasktable.scheduled_tasks SET scheduled_at = $1 WHERE id = 'a'`, noon.Add(10*time.Minute))
+	for at, want := range map[time.Duration]string{9 * time.Minute: "early 60", 10 * time.Minute: "go 0"} {
+		answer := b.ask(noon.Add(at), h)[h.Fence]
+		if got := fmt.Sprint(answer.Verdict, " ", answer.DueIn); got != want {
+			t.Errorf("at noon %+v: %s, want %s", at, got, want)
+		}
+	}
+}

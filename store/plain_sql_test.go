@@ -306,7 +306,7 @@ func TestTypeWithATriggerOnThePayload(t *testing.T) {
 		NEW.payload := NEW.payload || '{"type": "SPOILED"}';
 		RETURN NEW;
 	END $$`)
-	b.exec(b.pool, `CREATE TRIGGER then_spoil BEFORE INSERT OR UPDATE ON tasktable.scheduled_tasks FOR EACH ROW EXECUTE FUNCTION spoil()`)
+	b.exec(b.pool, `CREATE TRIGGER zzzz_spoil BEFORE INSERT OR UPDATE ON tasktable.scheduled_tasks FOR EACH ROW EXECUTE FUNCTION spoil()`)
 	before := b.state("one")
 	for _, sql := range []string{
 		`INSERT INTO tasktable.scheduled_tasks (id, payload) VALUES ('new', '{"type": "TEST"}')`,

@@ -71,8 +71,8 @@ func TestStructureOfAnotherSchema(t *testing.T) {
 		return p.examineBy(func(c *Config) { c.Schema, c.Only = "jobs", only })
 	}
 	p.well(examine("versions", "triggers", "indexes", "permissions"))
-	p.exec(`ALTER TABLE jobs.scheduled_tasks DISABLE TRIGGER task_1_edit`)
-	found := p.finds(examine("triggers"), "triggers", Error, "task_1_edit of jobs.scheduled_tasks is disabled")
+	p.exec(`ALTER TABLE jobs.scheduled_tasks DISABLE TRIGGER zzz_task_1_edit`)
+	found := p.finds(examine("triggers"), "triggers", Error, "zzz_task_1_edit of jobs.scheduled_tasks is disabled")
 	p.exec(found.Do)
 	p.well(examine("triggers"))
 	p.exec(`DELETE FROM jobs.goose_db_version WHERE version_id > 3`)
