@@ -146,6 +146,9 @@ func (n *recurringNext) ofTask(ctx context.Context) error {
 	if err := n.print(forecast, task.TimeZone, forecast.Fires, forecast.Ended); err != nil || n.json {
 		return err
 	}
+	if forecast.ZoneDataDiffer {
+		n.note("The leader planned the first fire with other time zone data than this machine's: bring both up to date.")
+	}
 	if task.Jitter != nil && len(forecast.Fires) > 0 {
 		n.note("Each occurrence is due up to %s later, its jitter.", took(*task.Jitter))
 	}

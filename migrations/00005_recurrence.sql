@@ -65,6 +65,8 @@ ALTER TABLE tasktable.scheduled_tasks
     ADD COLUMN occurrence_count integer NOT NULL DEFAULT 0,
     ADD COLUMN parent_id        tasktable.task_id,
     ADD COLUMN planned_revision bigint,
+    ADD COLUMN planned_wall     timestamp,
+    ADD COLUMN planned_zone_data text,
     ADD COLUMN live_from        timestamptz,
     ADD COLUMN paused_until     tasktable.task_limit_time,
     ADD COLUMN retention        tasktable.task_retention,
@@ -84,6 +86,8 @@ COMMENT ON COLUMN tasktable.scheduled_tasks.max_occurrences IS 'No fire after so
 COMMENT ON COLUMN tasktable.scheduled_tasks.occurrence_count IS 'How many occurrences were forked to run; skipped ones do not count.';
 COMMENT ON COLUMN tasktable.scheduled_tasks.parent_id IS 'Of an occurrence: the recurring task; no foreign key, the occurrence outlives it.';
 COMMENT ON COLUMN tasktable.scheduled_tasks.planned_revision IS 'Of a recurring task: the revision whose next fire is in next_attempt_at. Another than revision asks the leader to plan it.';
+COMMENT ON COLUMN tasktable.scheduled_tasks.planned_wall IS 'Of a recurring task: what the clocks of its zone are to show at the next fire; null for @every.';
+COMMENT ON COLUMN tasktable.scheduled_tasks.planned_zone_data IS 'Fingerprint of the zone data that the next fire was planned with. The leader plans anew with other data.';
 COMMENT ON COLUMN tasktable.scheduled_tasks.live_from IS 'Of a recurring task: all occurrences of earlier times have ended; where the look for one that has not begins.';
 COMMENT ON COLUMN tasktable.scheduled_tasks.paused_until IS 'When a PAUSED task is resumed by itself.';
 COMMENT ON COLUMN tasktable.scheduled_tasks.retention IS 'How long the finished task is kept, in place of the configured time.';
@@ -95,10 +99,12 @@ ALTER TABLE tasktable.nodes
     ADD COLUMN shares_slots boolean NOT NULL DEFAULT false,
     ADD COLUMN declares     text,
     ADD COLUMN hears_dead   boolean NOT NULL DEFAULT false,
-    ADD COLUMN retention_refused text;
+    ADD COLUMN retention_refused text,
+    ADD COLUMN zone_data    jsonb;
 COMMENT ON COLUMN tasktable.nodes.shares_slots IS 'Idle slots of one of its queues serve the others.';
 COMMENT ON COLUMN tasktable.nodes.hears_dead IS 'It is told of dead tasks and lost claims of its types.';
 COMMENT ON COLUMN tasktable.nodes.retention_refused IS 'What retention could not remove when this node last went through the tables; null: nothing.';
+COMMENT ON COLUMN tasktable.nodes.zone_data IS 'Fingerprints of the node''s data of the time zones that recurring tasks use. Nodes with others plan other fires.';
 COMMENT ON COLUMN tasktable.nodes.declares IS 'Which set of recurring tasks its code declares, as a hash; null: none.';
 
 CREATE INDEX scheduled_tasks_parent ON tasktable.scheduled_tasks (parent_id, scheduled_at) WHERE parent_id IS NOT NULL;
@@ -245,6 +251,8 @@ BEGIN
         NEW.catch_up_paused := coalesce(NEW.catch_up_paused, 'none');
         NEW.catch_up_limit := coalesce(NEW.catch_up_limit, 100);
         IF TG_OP = 'INSERT' OR (NEW.cron, NEW.time_zone) IS DISTINCT FROM (OLD.cron, OLD.time_zone) THEN
+            NEW.planned_wall := NULL; -- a fire that is owed was planned by other rules
+            NEW.planned_zone_data := NULL;
             broken := tasktable.cron_fault(NEW.cron);
             IF broken IS NOT NULL THEN
                 RAISE EXCEPTION 'task "%": cron: %, in "%"', NEW.id, broken, left(NEW.cron, 100)
@@ -1192,7 +1200,8 @@ CREATE INDEX scheduled_tasks_claimable ON tasktable.scheduled_tasks (queue, type
 COMMENT ON INDEX tasktable.scheduled_tasks_claimable IS 'What can be claimed, by lane and time: serves the peek, the list of lanes and the claim. Holds waiting tasks only.';
 DROP INDEX tasktable.scheduled_tasks_paused_until;
 DROP INDEX tasktable.scheduled_tasks_parent;
-ALTER TABLE tasktable.nodes DROP COLUMN retention_refused, DROP COLUMN hears_dead, DROP COLUMN declares, DROP COLUMN shares_slots;
+ALTER TABLE tasktable.nodes DROP COLUMN zone_data, DROP COLUMN retention_refused, DROP COLUMN hears_dead, DROP COLUMN declares,
+    DROP COLUMN shares_slots;
 -- Recurring tasks are lost with it: without their expression they would be tasks that run themselves.
 SELECT set_config('tasktable_change.context', 'retention', true);
 DELETE FROM tasktable.scheduled_tasks WHERE cron IS NOT NULL;
@@ -1204,6 +1213,8 @@ ALTER TABLE tasktable.scheduled_tasks
     DROP COLUMN retention,
     DROP COLUMN paused_until,
     DROP COLUMN live_from,
+    DROP COLUMN planned_zone_data,
+    DROP COLUMN planned_wall,
     DROP COLUMN planned_revision,
     DROP COLUMN parent_id,
     DROP COLUMN occurrence_count,

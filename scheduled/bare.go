@@ -31,7 +31,7 @@ func NewBare(ctx context.Context, conn *pgx.Conn, schemaName string) (*Bare, err
 	if _, err := conn.Exec(ctx, planSettingsSQL); err != nil {
 		return nil, fmt.Errorf("prepare connection: %w", err)
 	}
-	return &Bare{conn: conn, statements: statements{schema}}, nil
+	return &Bare{conn: conn, statements: statements{schema: schema}}, nil
 }
 
 // Drain claims and completes what is due, round after round, and returns how many tasks that was.

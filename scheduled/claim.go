@@ -20,7 +20,10 @@ type querier interface {
 
 // statements are the engine's SQL for one schema. Each takes `now`, null for the database's clock, so that a test can run
 // them at any time.
-type statements struct{ schema store.Schema }
+type statements struct {
+	schema store.Schema
+	zones  *zones // nil: the machine's
+}
 
 // context "engine" keeps the triggers from taking an expiry for somebody's edit. It ends with the transaction; inside a
 // longer one it is put back by leave.

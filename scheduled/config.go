@@ -106,6 +106,8 @@ type Config struct {
 
 	directConnect bool          // Connect was given
 	declareEvery  time.Duration // for tests; 0: declareEvery
+	zones         *zones        // for tests; nil: the machine's
+	zonesEvery    time.Duration // for tests; 0: zonesEvery
 	censusEvery   time.Duration // for tests; 0: censusEvery
 }
 

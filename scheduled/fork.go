@@ -42,7 +42,8 @@ SELECT t.id::text AS id, t.type::text AS type, t.queue::text AS queue, t.revisio
     t.catch_up_limit::int AS catch_up_limit, t.scheduled_at::timestamptz AS scheduled_at, t.started_at AS last_fire,
     greatest(t.next_attempt_at, '1970-01-01'::timestamptz) AS next_fire, t.ends_at::timestamptz AS ends_at,
     t.max_occurrences::int AS max_occurrences, t.occurrence_count, t.live_from,
-    t.planned_revision IS NOT DISTINCT FROM t.revision AS planned,
+    t.planned_revision IS NOT DISTINCT FROM t.revision AS planned, t.planned_wall, t.planned_zone_data,
+    NULL::timestamptz AS moved_from,
     EXISTS (SELECT 1 FROM tasktable.scheduled_task_changes AS c
         WHERE c.revision = t.revision AND c.outcome = 'queued' AND c.old ->> 'status' = 'PAUSED') AS resumed,
     CASE WHEN t.planned_revision IS DISTINCT FROM t.revision THEN (
@@ -93,7 +94,7 @@ func (s statements) forkThose(
 	if err != nil {
 		return done, err
 	}
-	var c forkColumns
+	c := forkColumns{zones: s.zones}
 	for _, task := range tasks {
 		if len(c.fires) >= forkRowsMost {
 			break
@@ -187,6 +188,8 @@ func (s statements) lockLive(ctx context.Context, q querier, tasks []recurring, 
 
 // forkColumns is what is to be written, turned on its side as unnest takes it.
 type forkColumns struct {
+	zones *zones
+
 	cancelled, cancelledBy []string
 
 	parents, skips []string
@@ -195,17 +198,19 @@ type forkColumns struct {
 	ids, messages, ended   []string
 	nexts, lasts, liveFrom []*time.Time
 	counts                 []int
+	walls                  []*time.Time
+	zoneData               []*string
 
 	failed []Dead
 }
 
 // add decides about one task.
 func (c *forkColumns) add(task recurring, paused []pause, live []occurrence) {
-	rule, err := recurrence.Parse(task.Cron, task.TimeZone)
+	rule, err := recurrence.ParseIn(task.Cron, task.TimeZone, c.zones.location)
 	if err != nil {
 		why := scrub(err.Error())
 		c.failed = append(c.failed, Dead{ID: task.ID, Type: task.Type, Outcome: outcomeFailed, Status: string(store.StatusFailed), Revision: task.Revision, Error: why})
-		c.advance(task, firing{Ended: why, Count: task.OccurrenceCount, Last: task.LastFire}, "FAILED", nil)
+		c.advance(task, firing{Ended: why, Count: task.OccurrenceCount, Last: task.LastFire}, "FAILED", nil, plan{})
 		return
 	}
 	var pauses []interval
@@ -222,6 +227,8 @@ func (c *forkColumns) add(task recurring, paused []pause, live []occurrence) {
 	if len(live) > 0 && task.Overlap == "skip" {
 		blocked = "an earlier occurrence has not ended: " + live[len(live)-1].ID
 	}
+	fingerprint := c.zones.fingerprint(task.TimeZone)
+	task.move(rule, fingerprint)
 	f := decide(task, rule.Anchored(task.ScheduledAt).Next, pauses, blocked)
 	if task.Overlap == "cancel_running" && f.runs() {
 		for _, one := range live {
@@ -238,16 +245,31 @@ func (c *forkColumns) add(task recurring, paused []pause, live []occurrence) {
 			from = one.At
 		}
 	}
-	c.advance(task, f, "COMPLETED", &from)
+	c.advance(task, f, "COMPLETED", &from, planOf(rule, f.Next, fingerprint))
 }
 
-func (c *forkColumns) advance(task recurring, f firing, ended string, liveFrom *time.Time) {
+// plan is what is kept beside the next fire, so that it can be planned anew when the zone's clocks turn out to change otherwise.
+type plan struct {
+	wall     *time.Time
+	zoneData *string
+}
+
+func planOf(rule *recurrence.Rule, next time.Time, fingerprint string) plan {
+	wall := rule.Wall(next)
+	if wall.IsZero() { // @every does not look at clocks
+		return plan{}
+	}
+	return plan{wall: &wall, zoneData: &fingerprint}
+}
+
+func (c *forkColumns) advance(task recurring, f firing, ended string, liveFrom *time.Time, plan plan) {
 	var next *time.Time
 	if !f.Next.IsZero() {
 		next = &f.Next
 	}
 	c.ids, c.nexts, c.lasts, c.counts = append(c.ids, task.ID), append(c.nexts, next), append(c.lasts, f.Last), append(c.counts, f.Count)
 	c.messages, c.ended, c.liveFrom = append(c.messages, f.Ended), append(c.ended, ended), append(c.liveFrom, liveFrom)
+	c.walls, c.zoneData = append(c.walls, plan.wall), append(c.zoneData, plan.zoneData)
 }
 
 const cancelOccurrencesSQL = `
@@ -263,13 +285,13 @@ FROM unnest($1::text[], $2::timestamptz[], $3::text[]) AS one (parent, fire, ski
 const advanceSQL = `
 UPDATE tasktable.scheduled_tasks AS t
 SET next_attempt_at = one.next, planned_revision = t.revision, started_at = one.last, occurrence_count = one.count,
-    live_from = coalesce(one.live_from, t.live_from),
+    live_from = coalesce(one.live_from, t.live_from), planned_wall = one.wall, planned_zone_data = one.zone_data,
     status = CASE WHEN one.next IS NULL THEN one.ended ELSE t.status END,
     finished_at = CASE WHEN one.next IS NULL THEN clock_timestamp() END,
     last_status_update = CASE WHEN one.next IS NULL THEN clock_timestamp() ELSE t.last_status_update END,
     message = coalesce(nullif(one.message, ''), t.message)
-FROM unnest($1::text[], $2::timestamptz[], $3::timestamptz[], $4::int[], $5::text[], $6::text[], $7::timestamptz[])
-    AS one (id, next, last, count, message, ended, live_from)
+FROM unnest($1::text[], $2::timestamptz[], $3::timestamptz[], $4::int[], $5::text[], $6::text[], $7::timestamptz[],
+    $8::timestamp[], $9::text[]) AS one (id, next, last, count, message, ended, live_from, wall, zone_data)
 WHERE t.id = ANY (ARRAY[one.id])`
 
 // writeForks must run in the engine's context: the status of a task that has ended is nobody's edit.
@@ -285,7 +307,8 @@ func (s statements) writeForks(ctx context.Context, q querier, c *forkColumns) e
 			return fmt.Errorf("fork %d occurrences: %w", to-from, err)
 		}
 	}
-	_, err := q.Exec(ctx, s.schema.SQL(advanceSQL), c.ids, c.nexts, c.lasts, c.counts, c.messages, c.ended, c.liveFrom)
+	_, err := q.Exec(ctx, s.schema.SQL(advanceSQL), c.ids, c.nexts, c.lasts, c.counts, c.messages, c.ended, c.liveFrom,
+		c.walls, c.zoneData)
 	return wrap(err, "plan the next fires")
 }
 

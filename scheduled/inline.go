@@ -60,7 +60,7 @@ func (i Inline) RunDue(ctx context.Context, now time.Time) ([]Ran, error) {
 	if i.Handlers == nil || (i.Tx == nil) == (i.SQLTx == nil) {
 		return nil, fmt.Errorf("%w: Inline needs Handlers and one of Tx and SQLTx", store.ErrInvalid)
 	}
-	run := inlineRun{Inline: i, statements: statements{schema}, now: now.UTC().Truncate(time.Microsecond)}
+	run := inlineRun{Inline: i, statements: statements{schema: schema}, now: now.UTC().Truncate(time.Microsecond)}
 	if i.Tx != nil {
 		run.q = i.Tx
 	} else {

@@ -30,6 +30,7 @@ type life struct {
 	dead       *undertaker
 	retainer   *retainer
 	declarer   *declarer
+	zoneWatch  *zoneWatch
 	census     *census
 	publisher  *publisher
 	metrics    *metrics
@@ -111,6 +112,10 @@ func (l *life) prepare(ctx context.Context, clock *clock) (err error) {
 	l.declarer = &declarer{
 		pool: l.pool, statements: l.statements, service: l.config.Service, declared: l.config.Recurring, codec: l.config.Codec, hash: declares(l.config.Recurring),
 		every: cmp.Or(l.config.declareEvery, declareEvery), log: l.log,
+	}
+	l.zoneWatch = &zoneWatch{
+		pool: l.pool, statements: l.statements, node: l.session.number, leads: l.session.leading.Load,
+		every: cmp.Or(l.config.zonesEvery, zonesEvery), log: l.log,
 	}
 	l.census = &census{
 		pool: l.pool, statements: l.statements, metrics: l.metrics, every: cmp.Or(l.config.censusEvery, censusEvery), leads: l.session.leading.Load, log: l.log,
@@ -200,6 +205,7 @@ func (l *life) run(ctx context.Context) error {
 	services.Go(func() { l.dead.run(settlingCtx) })
 	services.Go(func() { l.retainer.run(sessionCtx) })
 	services.Go(func() { l.declarer.run(sessionCtx) })
+	services.Go(func() { l.zoneWatch.run(sessionCtx) })
 	services.Go(func() { l.census.run(sessionCtx) })
 	services.Go(func() { l.publisher.run(sessionCtx) })
 	services.Go(func() { l.listener().run(sessionCtx) })

@@ -30,7 +30,7 @@ func New(config Config) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Node{config: config, statements: statements{schema}, metrics: newMetrics(config), vitals: newVitals(), quiet: newQuiet()}, nil
+	return &Node{config: config, statements: statements{schema: schema, zones: config.zones}, metrics: newMetrics(config), vitals: newVitals(), quiet: newQuiet()}, nil
 }
 
 // Run works until ctx is done, then stops gracefully: it claims no more, lets running handlers end within the

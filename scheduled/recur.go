@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"time"
+
+	"github.com/tasktable/tasktable/store/recurrence"
 )
 
 // recurring is a recurring task as the leader plans it.
@@ -26,6 +28,9 @@ type recurring struct {
 	OccurrenceCount int
 	LiveFrom        *time.Time // all occurrences of before have ended
 	Planned         bool       // NextFire was planned for the task as it is now
+	PlannedWall     *time.Time // what the zone's clocks were to show at NextFire, as if in UTC; nil for @every
+	PlannedZoneData *string    // fingerprint of the zone data that NextFire was planned with; nil: not known
+	MovedFrom       *time.Time // the zone data have changed: NextFire is void, and what is due begins after this
 	Resumed         bool       // not planned because it was paused and resumed
 	EditedAt        *time.Time // of a resumed one: its last edit before it was paused
 	Now             time.Time
@@ -110,7 +115,10 @@ func (r recurring) due(after func(time.Time) time.Time) (due []time.Time, gap, n
 
 // from is when what is due begins, itself excluded.
 func (r recurring) from() time.Time {
-	if r.Planned {
+	switch {
+	case r.MovedFrom != nil:
+		return *r.MovedFrom
+	case r.Planned:
 		return r.NextFire.Add(-time.Nanosecond)
 	}
 	bounds := []*time.Time{r.LastFire, &r.NextFire} // it may have fired since, by a clock that was set back, or a test's
@@ -127,15 +135,31 @@ func (r recurring) from() time.Time {
 }
 
 // through lists the fires after from and up to until, at most missedMost of them, and the first that is not listed. The time for which
-// a task was planned is a fire, whatever its expression says.
+// a task was planned is a fire, whatever its expression says, unless the zone data have changed since.
 func (r recurring) through(after func(time.Time) time.Time, from, until time.Time) (due []time.Time, next time.Time) {
-	if next = after(from); r.Planned && from.Before(r.NextFire) {
+	if next = after(from); r.Planned && r.MovedFrom == nil && from.Before(r.NextFire) {
 		next = r.NextFire
 	}
 	for ; !next.IsZero() && !next.After(until) && len(due) < missedMost; next = after(next) {
 		due = append(due, next)
 	}
 	return due, next
+}
+
+// move finds out whether the next fire was planned with other zone data than the rule's. A fire keeps the time that the
+// clocks were to show then, so that none is lost and none comes twice.
+func (r *recurring) move(rule *recurrence.Rule, fingerprint string) {
+	if !r.Planned || r.PlannedWall == nil || r.PlannedZoneData == nil || *r.PlannedZoneData == fingerprint {
+		return
+	}
+	from := rule.Replan(*r.PlannedWall, r.Now)
+	if r.LastFire != nil && r.LastFire.After(from) {
+		from = *r.LastFire
+	}
+	if first := r.ScheduledAt.Add(-time.Nanosecond); first.After(from) { // its beginning may be its first fire
+		from = first
+	}
+	r.MovedFrom = &from
 }
 
 // missed is a fire that is due, with what applies to it.

@@ -205,7 +205,7 @@ func TestPlansWithTheEnginesRights(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &bench{t: t, pool: s.pool, statements: statements{schema}}
+	b := &bench{t: t, pool: s.pool, statements: statements{schema: schema}}
 	b.fill("of few tasks")
 	b.revive(planTasks / 2)
 	conn, err := s.nodes.Acquire(t.Context())

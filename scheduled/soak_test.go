@@ -115,7 +115,7 @@ func (s *stage) soakSample(since time.Time) (sample soakSample) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	if _, err := (statements{schema}).lanes(s.t.Context(), s.pool, nil); err != nil {
+	if _, err := (statements{schema: schema}).lanes(s.t.Context(), s.pool, nil); err != nil {
 		s.t.Fatal(err)
 	}
 	look := time.Since(began)

@@ -31,7 +31,7 @@ func newBench(t *testing.T) *bench {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &bench{t: t, pool: storetest.Pool(t), statements: statements{schema}}
+	return &bench{t: t, pool: storetest.Pool(t), statements: statements{schema: schema}}
 }
 
 func (b *bench) exec(sql string, args ...any) {

@@ -32,6 +32,9 @@ type Forecast struct {
 	Fires []Fire `json:"fires"`
 	// Ended says why there are no more; "": there are.
 	Ended string `json:"ended,omitempty"`
+	// ZoneDataDiffer says that the leader planned the first fire with other data of the time zone than this program has. The
+	// fires after it are by this program's data.
+	ZoneDataDiffer bool `json:"zone_data_differ,omitempty"`
 }
 
 // NextFires computes the coming fires of a recurring task, 1 to MaxFires of them, as the leader will plan them if nobody edits
@@ -75,8 +78,13 @@ func (t RecurringTask) Forecast(now time.Time, pauses []Pause, most int) (Foreca
 		return forecast, ruleError{err}
 	}
 	rule = rule.Anchored(t.StartsAt)
+	var moved time.Time // the first fire, by this program's zone data
+	if t.NextFire != nil && t.PlannedWall != nil && t.PlannedZoneData != nil && *t.PlannedZoneData != rule.ZoneData() {
+		forecast.ZoneDataDiffer = true
+		moved = rule.Next(rule.Replan(*t.PlannedWall, now))
+	}
 	runs := t.OccurrenceCount // what is paused does not count, unless it is caught up with
-	for at := t.firstFire(now, rule); ; at = rule.Next(later(at, now)) {
+	for at := t.firstFire(now, rule); ; at = rule.Next(later(later(at, now), moved)) {
 		switch {
 		case at.IsZero():
 			forecast.Ended = "the expression has no further fire"

@@ -11,6 +11,33 @@ import (
 	"github.com/tasktable/tasktable/store/recurrence"
 )
 
+// TestForecastByOtherZoneData: a fire that the leader planned with other zone data is shown as planned, and not once more.
+func TestForecastByOtherZoneData(t *testing.T) {
+	t.Parallel()
+	rule, err := recurrence.Parse("0 9 * * *", "Europe/Berlin") // 08:00 in UTC
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		planned time.Time
+		data    string
+		differ  bool
+		want    string
+	}{
+		{day(8, 0), rule.ZoneData(), false, "08:00 2030-01-02T08:00"},
+		{day(7, 0), "other", true, "07:00 2030-01-02T08:00"},
+		{day(9, 0), "other", true, "09:00 2030-01-02T08:00"},
+	} {
+		task := store.RecurringTask{ID: "r", Type: "TEST", Queue: "mail", Status: store.StatusQueued, Cron: "0 9 * * *",
+			TimeZone: "Europe/Berlin", StartsAt: day(0, 30), NextFire: &c.planned, PlannedZoneData: &c.data,
+			PlannedWall: pointerTo(day(9, 0))}
+		forecast, err := task.Forecast(day(1, 0), nil, 2)
+		if err != nil || said(forecast) != c.want || forecast.ZoneDataDiffer != c.differ {
+			t.Errorf("planned for %s: %s, %t, %v; want %s", c.planned, said(forecast), forecast.ZoneDataDiffer, err, c.want)
+		}
+	}
+}
+
 // day is a time of 2030-01-01, a Tuesday, in UTC.
 func day(hour, minute int) time.Time { return time.Date(2030, 1, 1, hour, minute, 0, 0, time.UTC) }
 

@@ -37,15 +37,19 @@ type RecurringTask struct {
 	Message    *string `json:"message,omitempty"` // why it has ended
 	// PlanFrom is from when the leader will plan the next fire, while it has not.
 	PlanFrom *time.Time `json:"-"`
+	// PlannedZoneData is the recurrence.Fingerprint of the zone data that NextFire was planned with, and PlannedWall what
+	// the clocks of the zone are to show then, as if in UTC. Both are nil for @every.
+	PlannedZoneData *string    `json:"-"`
+	PlannedWall     *time.Time `json:"-"`
 }
 
 const recurringTaskSQL = `
 SELECT t.id, t.type, t.queue, t.status, t.entity, t.tenant_id, t.cron, t.time_zone, t.scheduled_at AS starts_at,
-    CASE WHEN t.planned_revision = t.revision THEN t.next_attempt_at END AS next_fire, t.started_at AS last_fire, t.occurrence_count, t.overlap,
+    CASE WHEN t.planned_revision = t.revision AND t.planned_zone_data IS DISTINCT FROM '' THEN t.next_attempt_at END AS next_fire, t.started_at AS last_fire, t.occurrence_count, t.overlap,
     t.catch_up, t.catch_up_paused, t.catch_up_limit, (extract(epoch FROM t.jitter) * 1000000000)::bigint AS jitter, t.ends_at, t.max_occurrences,
     t.paused_until, EXISTS (SELECT 1 FROM tasktable.pauses AS p WHERE (p.ends_at IS NULL OR p.ends_at > clock_timestamp())
         AND (p.scope = 'all' OR p.scope = 'queue' AND p.name = t.queue OR p.scope = 'type' AND p.name = t.type)) AS is_paused,
-    t.declared_by, t.message, CASE WHEN t.planned_revision IS DISTINCT FROM t.revision THEN t.next_attempt_at END AS plan_from
+    t.planned_zone_data, t.planned_wall, t.declared_by, t.message, CASE WHEN t.planned_revision IS DISTINCT FROM t.revision THEN t.next_attempt_at END AS plan_from
 FROM tasktable.scheduled_tasks AS t
 WHERE t.cron IS NOT NULL`
 

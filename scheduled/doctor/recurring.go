@@ -2,6 +2,8 @@ package doctor
 
 import (
 	"context"
+	"fmt"
+	"strings"
 
 	"github.com/tasktable/tasktable/store/recurrence"
 )
@@ -53,6 +55,9 @@ func (e *examination) recurring(ctx context.Context) error {
 	if bad == 0 {
 		e.ok("%s waiting for the next fire", several(len(found), "recurring task"))
 	}
+	if err := e.zoneData(ctx); err != nil {
+		return err
+	}
 	return e.declared(ctx)
 }
 
@@ -103,5 +108,34 @@ func (e *examination) declared(ctx context.Context) error {
 			"if they are, give them names of their own (--service)",
 			"nodes of service %s declare %d sets of recurring tasks, for %s: that of the newest holds", one.Service, one.Sets, seconds(one.Since))
 	}
+	return nil
+}
+
+// Zones of which live nodes have different data.
+const zoneDataSQL = `
+SELECT zone.key AS zone, array_agg(n.number || ' (' || n.service || ' on ' || n.host || ')' ORDER BY n.number) AS nodes
+FROM tasktable.nodes AS n CROSS JOIN LATERAL jsonb_each_text(n.zone_data) AS zone
+WHERE n.dead_at IS NULL AND jsonb_typeof(n.zone_data) = 'object'
+GROUP BY zone.key HAVING count(DISTINCT zone.value) > 1 ORDER BY zone.key COLLATE "C"`
+
+type zoneDataRow struct {
+	Zone  string
+	Nodes []string
+}
+
+// zoneData tells of nodes whose clocks change at different times: when a recurring task fires then depends on who leads.
+func (e *examination) zoneData(ctx context.Context) error {
+	found, err := rows[zoneDataRow](ctx, e, zoneDataSQL)
+	if err != nil || len(found) == 0 {
+		return err
+	}
+	first := found[0]
+	more := ""
+	if len(found) > 1 {
+		more = fmt.Sprintf(" and %s more", several(len(found)-1, "time zone"))
+	}
+	e.warn("update the zone data of these nodes: the package tzdata, or the program if the machine has none",
+		"nodes have different data of time zone %s%s, so that fires depend on which node leads: nodes %s", line(first.Zone), more,
+		line(strings.Join(first.Nodes[:min(recurringMost, len(first.Nodes))], ", ")))
 	return nil
 }

@@ -58,4 +58,7 @@
 //
 // Fires are whole seconds, in UTC, in the years 1 to 9999. Zones are those of the machine's zone data, else of the data built
 // into the program.
+//
+// Countries change their clocks at short notice, and zone data follow. [Fingerprint] tells such data apart, and [Rule.Wall]
+// and [Rule.Replan] find a fire again that was planned with other data.
 package recurrence

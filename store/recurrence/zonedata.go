@@ -34,6 +34,9 @@ func Fingerprint(zone *time.Location) string {
 	return hex.EncodeToString(hash.Sum(nil)[:6])
 }
 
+// ZoneData is the Fingerprint of the rule's zone.
+func (r *Rule) ZoneData() string { return Fingerprint(r.zone) }
+
 // Wall is the time that the zone's clocks show at a fire, written as if it were UTC: at the end of a gap the time at which
 // the gap began. With other zone data the same time may come at another instant; see Replan. It is the zero time for
 // @every, which does not look at clocks.

@@ -1,0 +1,167 @@
+package scheduled
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+const (
+	zonesEvery      = 10 * time.Minute
+	zonesLeadEvery  = 5 * time.Second // how often to see whether the node has become the leader
+	maxVoidedAtOnce = 500             // plans in one statement, which has a time limit
+)
+
+// zoneWatch looks for time zones whose clocks change otherwise than when fires were planned, or than other nodes believe. The
+// zone data of a machine may be replaced at any time, and those of two machines may differ.
+type zoneWatch struct {
+	pool       *pgxpool.Pool
+	statements statements
+	node       int64
+	leads      func() bool
+	every      time.Duration
+	log        *slog.Logger
+
+	looked time.Time
+	led    bool   // at the last look
+	warned string // about which zones, and other nodes
+}
+
+// run works until ctx is done.
+func (z *zoneWatch) run(ctx context.Context) {
+	ticker := time.NewTicker(min(z.every, zonesLeadEvery))
+	defer ticker.Stop()
+	for {
+		if leads := z.leads(); time.Since(z.looked) >= z.every || leads && !z.led {
+			z.looked, z.led = time.Now(), leads
+			if err := z.look(ctx); err != nil && ctx.Err() == nil {
+				z.log.Warn("time zone data not compared; trying again", "error", err, "in", z.every)
+			}
+		}
+		z.led = z.led && z.leads()
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+const zonesInUseSQL = `
+SELECT DISTINCT t.time_zone::text FROM tasktable.scheduled_tasks AS t
+WHERE t.cron IS NOT NULL AND t.next_attempt_at IS NOT NULL AND t.time_zone IS NOT NULL`
+
+// look compares the zones in use with what fires were planned with, if this node leads, and with what other nodes have.
+func (z *zoneWatch) look(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	rows, err := z.pool.Query(ctx, z.statements.schema.SQL(zonesInUseSQL))
+	if err != nil {
+		return fmt.Errorf("list time zones: %w", err)
+	}
+	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return fmt.Errorf("list time zones: %w", err)
+	}
+	fingerprints := map[string]string{}
+	for _, name := range names {
+		if fingerprint := z.statements.zones.fingerprint(name); fingerprint != "" {
+			fingerprints[name] = fingerprint
+		}
+	}
+	if z.leads() {
+		if err := z.voidPlans(ctx, fingerprints); err != nil {
+			return err
+		}
+	}
+	return z.compare(ctx, fingerprints)
+}
+
+// The leader forks such a task at once, finds that its plan has other zone data, and plans the fire anew. The empty fingerprint
+// is nobody's, so that no other leader takes the time of this update for a fire.
+const voidPlansSQL = `
+UPDATE tasktable.scheduled_tasks AS t SET next_attempt_at = clock_timestamp(), planned_zone_data = ''
+FROM (
+    SELECT p.id::text AS id FROM tasktable.scheduled_tasks AS p
+    JOIN unnest($1::text[], $2::text[]) AS zone (name, data) ON zone.name = p.time_zone::text
+    WHERE p.cron IS NOT NULL AND p.next_attempt_at > clock_timestamp() AND p.planned_revision = p.revision
+        AND p.planned_zone_data NOT IN (zone.data, '')
+    LIMIT $3::int FOR UPDATE OF p SKIP LOCKED
+) AS old
+WHERE t.id = old.id`
+
+func (z *zoneWatch) voidPlans(ctx context.Context, fingerprints map[string]string) error {
+	var names, data []string
+	for name, fingerprint := range fingerprints {
+		names, data = append(names, name), append(data, fingerprint)
+	}
+	total := 0
+	for {
+		done, err := z.pool.Exec(ctx, z.statements.schema.SQL(voidPlansSQL), names, data, maxVoidedAtOnce)
+		if err != nil {
+			return fmt.Errorf("plan fires anew: %w", err)
+		}
+		voided := int(done.RowsAffected())
+		if total += voided; voided < maxVoidedAtOnce {
+			break
+		}
+	}
+	if total > 0 {
+		z.log.Info("the time zone data are not those that fires were planned with; planning anew", "tasks", total)
+	}
+	return nil
+}
+
+const publishZonesSQL = `
+UPDATE tasktable.nodes SET zone_data = $2::text::jsonb WHERE number = $1 AND zone_data IS DISTINCT FROM $2::text::jsonb`
+
+const otherZonesSQL = `
+SELECT zone.key AS zone, n.number FROM tasktable.nodes AS n CROSS JOIN LATERAL jsonb_each_text(n.zone_data) AS zone
+WHERE n.dead_at IS NULL AND jsonb_typeof(n.zone_data) = 'object' AND zone.value <> $1::text::jsonb ->> zone.key
+ORDER BY zone.key COLLATE "C", n.number`
+
+type otherZone struct {
+	Zone   string
+	Number int64
+}
+
+// compare tells other nodes of this node's zone data, and warns when theirs differ.
+func (z *zoneWatch) compare(ctx context.Context, fingerprints map[string]string) error {
+	encoded, err := json.Marshal(fingerprints)
+	if err != nil {
+		return fmt.Errorf("encode fingerprints of time zones: %w", err)
+	}
+	if _, err := z.pool.Exec(ctx, z.statements.schema.SQL(publishZonesSQL), z.node, string(encoded)); err != nil {
+		return fmt.Errorf("publish fingerprints of time zones: %w", err)
+	}
+	rows, err := z.pool.Query(ctx, z.statements.schema.SQL(otherZonesSQL), string(encoded))
+	if err != nil {
+		return fmt.Errorf("read time zones of other nodes: %w", err)
+	}
+	others, err := pgx.CollectRows(rows, pgx.RowToStructByName[otherZone])
+	if err != nil {
+		return fmt.Errorf("read time zones of other nodes: %w", err)
+	}
+	var zones []string
+	var nodes []int64
+	for _, other := range others {
+		zones, nodes = append(zones, other.Zone), append(nodes, other.Number)
+	}
+	slices.Sort(nodes)
+	zones, nodes = slices.Compact(zones), slices.Compact(nodes)
+	differ := fmt.Sprint(zones, nodes)
+	if len(others) > 0 && differ != z.warned {
+		const most = 5
+		z.log.Warn("nodes have different data of time zones, so that fires depend on which node leads; update the zone data of all nodes",
+			"time_zones", strings.Join(zones[:min(most, len(zones))], ", "), "of", len(zones), "other_nodes", nodes)
+	}
+	z.warned = differ
+	return nil
+}
