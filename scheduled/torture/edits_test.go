@@ -92,6 +92,23 @@ func (w *writer) deleteAndMakeAgain(id, kind string) {
 	}
 }
 
+// rest pauses a task of its own for about a second. Nobody edits it afterwards.
+func (w *writer) rest() {
+	task := store.Task{ID: w.newID("PLAIN"), At: w.now().Add(time.Second), ExpectedExecutionTime: w.Expected}
+	task.Payload = plain{chore{Do: doWork, Nonce: w.random.Int64N(1 << 50)}}
+	until := w.now().Add(time.Duration(500+w.random.IntN(1000)) * time.Millisecond)
+	w.transact([]string{task.ID}, 0, false, func(ctx context.Context, tx pgx.Tx) ([]deed, error) {
+		receipt, err := w.tasks.Schedule(ctx, tx, task)
+		if err != nil {
+			return nil, err
+		}
+		deeds := deedsOf([]store.Task{task}, []store.Receipt{receipt}, true)
+		receipt, err = w.tasks.PauseUntil(ctx, tx, task.ID, until)
+		paused := deed{Verb: "pause", ID: task.ID, Outcome: string(receipt.Outcome), Revision: receipt.Revision, Until: until}
+		return append(deeds, paused), err
+	})
+}
+
 // pauseScope pauses a type, a queue or everything for a short while.
 func (w *writer) pauseScope() {
 	p := &pauseEntry{}

@@ -119,8 +119,10 @@ func (b *blow) take(leader int) *slot {
 
 // silence has a node start nothing new for a while. One that nothing is done to must be left, to whom the work goes.
 func (b *blow) silence(ctx context.Context, s *slot, p *process) {
-	if !slices.ContainsFunc(b.slots, func(other *slot) bool { return other.unharmed() }) {
-		return
+	for tries := 0; !slices.ContainsFunc(b.slots, func(other *slot) bool { return other.unharmed() }); tries++ {
+		if tries == 30 || wait(ctx, 100*time.Millisecond) != nil {
+			return
+		}
 	}
 	s.hold(true)
 	defer s.hold(false)

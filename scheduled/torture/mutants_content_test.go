@@ -19,7 +19,8 @@ var (
 	snoozing  = only("snoozing", doSnooze)
 	following = only("following", doFollow)
 	extending = steered("extending", func(s *settings) {
-		s.Work, s.Chores, s.Pace, s.Slots = map[string]int{"one": 1}, map[string]int{doExtend: 1}, 100*time.Millisecond, 60
+		s.Work, s.Chores, s.Slots = map[string]int{"one": 1}, map[string]int{doExtend: 1}, 60
+		s.Pace, s.Patience = 400*time.Millisecond, 40*time.Second // each takes longer than its first lease
 	})
 	// Syncs of entities, again and again.
 	synced = steered("synced", func(s *settings) {

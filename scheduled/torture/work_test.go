@@ -17,7 +17,7 @@ import (
 // What writers do, and how often.
 var allWork = []weighted{
 	{"herd", 30}, {"one", 120}, {"edit", 90}, {"shared", 30}, {"sync", 8}, {"scope", 2}, {"recur", 4}, {"offclock", 6}, {"nobody",
-		1}, {"pair", 8}, {"hold", 3}, {"regret", 4}, {"now", 0}, {"backlog", 0}, // the last two are for runs that are steered at something
+		1}, {"pair", 8}, {"hold", 3}, {"regret", 4}, {"rest", 4}, {"now", 0}, {"backlog", 0}, // the last two are for runs that are steered at something
 }
 
 // What single tasks do.
@@ -68,6 +68,8 @@ func (w *writer) step(what string) {
 		w.hold()
 	case "regret":
 		w.regret()
+	case "rest":
+		w.rest()
 	case "now":
 		w.oneNow()
 	case "backlog":
