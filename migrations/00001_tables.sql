@@ -244,6 +244,9 @@ CREATE TABLE tasktable.nodes (
     host       text        NOT NULL,
     queues     jsonb       NOT NULL,
     types      text[]      NOT NULL,
+    transactional text[]   NOT NULL DEFAULT '{}',
+    places     integer     NOT NULL DEFAULT 0,
+    averages   jsonb       NOT NULL DEFAULT '{}',
     started_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     led_at     timestamptz,
     silent_at  timestamptz,
@@ -256,6 +259,9 @@ COMMENT ON COLUMN tasktable.nodes.version IS 'The service''s version.';
 COMMENT ON COLUMN tasktable.nodes.host IS 'Host and process id.';
 COMMENT ON COLUMN tasktable.nodes.queues IS 'The queues it works, with the slots for each; none while it is quiet.';
 COMMENT ON COLUMN tasktable.nodes.types IS 'The types it has handlers for; none while it is quiet.';
+COMMENT ON COLUMN tasktable.nodes.transactional IS 'Those of its types whose handlers run in a transaction.';
+COMMENT ON COLUMN tasktable.nodes.places IS 'How many such handlers it runs at once.';
+COMMENT ON COLUMN tasktable.nodes.averages IS 'How long its handlers run, by type, in microseconds; types that have run often enough to tell.';
 COMMENT ON COLUMN tasktable.nodes.started_at IS 'When it began.';
 COMMENT ON COLUMN tasktable.nodes.led_at IS 'When it last began to lead; null if it never did. Who leads is the newest of those that live.';
 COMMENT ON COLUMN tasktable.nodes.silent_at IS 'Its last sign of life, noted when its lock is found free; 5 seconds after it the node counts as dead.';

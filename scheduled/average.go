@@ -42,3 +42,16 @@ func (a *averages) of(kind string) (time.Duration, bool) {
 	found := a.types[kind]
 	return found.value, found.runs >= averageRuns
 }
+
+// measured lists the averages of the types that have run often enough to go by.
+func (a *averages) measured() map[string]time.Duration {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	found := map[string]time.Duration{}
+	for kind, one := range a.types {
+		if one.runs >= averageRuns {
+			found[kind] = one.value
+		}
+	}
+	return found
+}

@@ -26,9 +26,10 @@ type batchArgs struct {
 // Kind is the task type, so that River's own tools show types.
 func (a batchArgs) Kind() string { return a.kind }
 
-// batchMetadata lies beside the arguments, where the leader can sum it without unpacking.
+// batchMetadata lies beside the arguments, where the leader reads it without unpacking them.
 type batchMetadata struct {
-	Tasks int `json:"tasks"`
+	Tasks int   `json:"tasks"`
+	Due   int64 `json:"due"` // when the last of them is due, in microseconds since 1970
 }
 
 // pack writes holds as fence:revision:attempt:due:length:id, one after the other. The length lets an id hold anything.
@@ -65,13 +66,30 @@ func unpack(packed string) ([]hold, error) {
 	return holds, nil
 }
 
-// batchTime is how long a River job's tasks should run in all: long enough to spare River's cost per job, short enough that
-// a slot is not kept from more urgent work, and that one gate serves the batch.
+// batchTime is how long a River job's tasks should run in all. It is long enough to spare River's cost for each job, and short
+// enough that a slot is not kept from more urgent work.
 const batchTime = 250 * time.Millisecond
 
-// batchSize is how many tasks go into one River job, when so many are to be spread over so many slots. Light load gets one each: using
-// all slots beats saving on jobs.
+// batchSize is how many tasks go into one River job, when this many are to be spread over this many slots. Under light load each
+// task gets a job of its own, because using all slots gains more than saving jobs.
 func batchSize(fits, tasks, slots int) int {
-	slots = max(slots, 1) // a task whose priority was edited while it was claimed may be of a lane nobody counted
+	slots = max(slots, 1) // a task whose priority was edited while it was claimed may be of a lane that has no budget
 	return max(1, min(fits, (tasks+slots-1)/slots))
+}
+
+// batchesOf cuts claimed tasks into batches of at most size tasks, each of which has at most batchBytesMax of payloads, or is a
+// single task.
+func batchesOf(taken []claimed, size int) [][]hold {
+	var batches [][]hold
+	bytes := 0
+	for _, c := range taken {
+		last := len(batches) - 1
+		if last < 0 || len(batches[last]) >= size || bytes+c.Bytes > batchBytesMax {
+			batches, bytes = append(batches, nil), 0
+			last++
+		}
+		batches[last] = append(batches[last], c.hold())
+		bytes += c.Bytes
+	}
+	return batches
 }

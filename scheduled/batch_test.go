@@ -112,7 +112,11 @@ func TestBatchSize(t *testing.T) {
 					t.Errorf("panics: %v", value)
 				}
 			}()
-			if got := batchSize(fits(test.average, test.measured), test.tasks, test.slots); got != test.want {
+			known := rates{}
+			if test.measured {
+				known.took = map[string]time.Duration{"JOB": test.average}
+			}
+			if got := batchSize(known.fits("JOB"), test.tasks, test.slots); got != test.want {
 				t.Errorf("%d, want %d", got, test.want)
 			}
 		})
@@ -122,7 +126,7 @@ func TestBatchSize(t *testing.T) {
 func TestJobOf(t *testing.T) {
 	t.Parallel()
 	params := jobOf("bulk", "JOB", 51, someHolds[:2])
-	if params.Args.Kind() != "JOB" || params.InsertOpts.Queue != "bulk" || params.InsertOpts.MaxAttempts != 1 || string(params.InsertOpts.Metadata) != `{"tasks":2}` {
+	if params.Args.Kind() != "JOB" || params.InsertOpts.Queue != "bulk" || params.InsertOpts.MaxAttempts != 1 || string(params.InsertOpts.Metadata) != `{"tasks":2,"due":1893499200000001}` {
 		t.Errorf("job %+v, options %+v", params.Args, params.InsertOpts)
 	}
 	for priority, want := range map[int]int{100: 1, 51: 1, 50: 2, 1: 2, 0: 3, -1: 4, -100: 4} {

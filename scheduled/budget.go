@@ -10,109 +10,180 @@ import (
 
 // liveNode is what the leader knows of a node that is not dead.
 type liveNode struct {
-	Number int64
-	Queues map[string]int
-	Types  []string
-	Held   bool          // its lock is held: its session lives
-	Hears  bool          // it has an OnDead
-	Led    bool          // it began to lead last, of those not known to be dead
-	Silent time.Duration // how long ago its last sign of life was, if a leader has noted that; else negative
+	Number        int64
+	Queues        map[string]int // the slots of each; shared ones count for each queue
+	Shares        bool           // its slots serve all its queues
+	Types         []string
+	Transactional []string                 // the types whose handlers take a transaction
+	Places        int                      // how many of these handlers it runs at once
+	Averages      map[string]time.Duration // how long its handlers run, by type
+	Held          bool                     // its lock is held: its session lives
+	Hears         bool                     // it has an OnDead
+	Led           bool                     // it began to lead last, of those not known to be dead
+	Silent        time.Duration            // how long ago its last sign of life was, if a leader has noted that; else negative
 }
 
-// load is how many tasks of a queue and type are in River's hands, waiting for a worker or with one.
-type load struct {
-	Queue  string
-	Type   string
-	Client *string // River's id of the node that has them; nil: none yet
-	Tasks  int
-	Jobs   int // that carry them
+// works says whether the node takes tasks of a queue and type.
+func (n liveNode) works(queue, kind string) bool {
+	return n.Queues[queue] > 0 && slices.Contains(n.Types, kind)
 }
 
-// laneBudget is a lane that may be claimed from. Lanes of one pool share its room.
+// laneBudget is a lane that may be claimed from. The lanes of a pool share its room.
 type laneBudget struct {
 	lane
 	Pool  int // the lanes that the same nodes can work
 	Cost  int // how much of the room each task takes
-	Room  int // what may be claimed now, in units of Cost
-	Near  int // how much of it may be such as is not due yet
-	Ahead int // in how many River jobs that must fit
-	Slots int // of the pool's nodes
+	Room  int // how much may be claimed now, in units of Cost
+	Near  int // how much of it may be claimed that is not due yet
+	Ahead int // in how many River jobs these tasks must fit
+	Slots int // over how many slots the claimed tasks are to be spread
 }
 
 const (
-	// roomFactor is how many batches a slot may have in hand: one running and one to follow at once.
-	roomFactor = 2
-	// slotCost is the room of one slot: one task that takes long, or is of a type that has not been measured, or as many quick ones as
-	// fit into batchTime, up to this many.
-	slotCost = 250
-	// handMost is how many tasks may be in hand, however quick they are, if the slots are fewer: what is claimed cannot be overtaken.
+	// slotCost is the room of one slot. A task that takes long, or is of a type that no node has measured, takes all of it.
+	slotCost = batchTasksMax
+	// handMost is how many tasks may be in hand, however quick they are, unless there are more slots. A more urgent task cannot
+	// overtake tasks that are in hand.
 	handMost = 20000
 )
 
-// fits is how many tasks of a type are a slot's worth.
-func fits(average time.Duration, measured bool) int {
-	if !measured {
-		return 1
-	}
-	return int(min(max(int64(batchTime/max(average, 1)), 1), slotCost))
+// taken is how much of a node is taken by jobs that are not expected to end soon.
+type taken struct {
+	slots  map[string]int // by queue
+	shared int            // of all queues
+	places int
 }
 
-// budget leaves out the lanes that no live node can work, and gives each of the others its room: two batches for each slot of the nodes
-// that have both its queue and its type, less what these already have in hand. fits says how many tasks of a type make a batch.
-// Types that different nodes work do not take each other's room, so a service that is slow or stuck does not starve another on the
-// same queue. What is claimed ahead of its time may take half of the slots at most: each job has one of River's workers while it
-// waits, and what falls due needs the others.
-func budget(lanes []lane, nodes []liveNode, loads []load, fits func(kind string) int) []laneBudget {
-	type pool struct{ number, slots, room, ahead, hand int }
-	pools := map[string]*pool{}
-	cost := func(kind string) int { return (slotCost + fits(kind) - 1) / fits(kind) }
-	poolOf := func(queue, kind string) *pool {
-		var key strings.Builder
-		key.WriteString(queue)
-		slots := 0
-		for _, node := range nodes {
-			if node.Queues[queue] > 0 && slices.Contains(node.Types, kind) {
-				key.WriteString(" " + strconv.FormatInt(node.Number, 10))
-				slots += node.Queues[queue]
-			}
-		}
-		if slots == 0 {
-			return nil
-		}
-		found := pools[key.String()]
-		if found == nil {
-			found = &pool{number: len(pools), slots: slots, room: roomFactor * slots * slotCost, ahead: slots / 2, hand: max(roomFactor*slots, handMost)}
-			pools[key.String()] = found
-		}
-		return found
+// takenBy counts these jobs for each node.
+func takenBy(nodes []liveNode, jobs []seenJob, known rates) map[int64]*taken {
+	byClient := map[string]liveNode{}
+	found := map[int64]*taken{}
+	for _, node := range nodes {
+		byClient[clientID(node.Number)] = node
+		found[node.Number] = &taken{slots: map[string]int{}}
 	}
-	for _, load := range loads {
-		if load.Client != nil && !slices.ContainsFunc(nodes, func(n liveNode) bool { return clientID(n.Number) == *load.Client }) {
-			continue // a dead node's, until they are taken back: it does not take the others' room
+	for _, job := range jobs {
+		node, live := byClient[job.Client]
+		if job.State != jobRunning || !live || known.endsSoon(job) {
+			continue
 		}
-		if p := poolOf(load.Queue, load.Type); p != nil {
-			p.room -= load.Tasks * cost(load.Type)
-			p.ahead -= load.Jobs
-			p.hand -= load.Tasks
+		of := found[node.Number]
+		of.slots[job.Queue]++
+		of.shared++
+		if slices.Contains(node.Transactional, job.Type) {
+			of.places++
+		}
+	}
+	return found
+}
+
+// free is how many batches of a queue and type the node can begin within about a second.
+func (n liveNode) free(queue, kind string, of *taken) int {
+	slots := n.Queues[queue] - of.slots[queue]
+	if n.Shares {
+		slots = n.Queues[queue] - of.shared
+	}
+	if slices.Contains(n.Transactional, kind) {
+		slots = min(slots, n.Places-of.places)
+	}
+	return max(slots, 0)
+}
+
+// pool is the nodes that work the same types of a queue.
+type pool struct {
+	number, slots, free int
+	waiting             int // the cost of the tasks that wait in River for one of its nodes
+	jobs, tasks         int // in hand
+}
+
+// pools finds the pool of a queue and type.
+type pools struct {
+	nodes   []liveNode
+	clients map[string]bool // of these nodes
+	taken   map[int64]*taken
+	byKey   map[string]*pool
+	found   map[[2]string]*pool
+}
+
+func poolsOf(nodes []liveNode, jobs []seenJob, known rates) *pools {
+	p := &pools{
+		nodes: nodes, clients: map[string]bool{}, taken: takenBy(nodes, jobs, known), byKey: map[string]*pool{}, found: map[[2]string]*pool{},
+	}
+	for _, node := range nodes {
+		p.clients[clientID(node.Number)] = true
+	}
+	return p
+}
+
+// of returns nil if no node works both the queue and the type.
+func (p *pools) of(queue, kind string) *pool {
+	if known, asked := p.found[[2]string{queue, kind}]; asked {
+		return known
+	}
+	var key strings.Builder
+	key.WriteString(queue)
+	slots, free := 0, 0
+	for _, node := range p.nodes {
+		if !node.works(queue, kind) {
+			continue
+		}
+		key.WriteString(" " + strconv.FormatInt(node.Number, 10))
+		if slices.Contains(node.Transactional, kind) {
+			key.WriteString("t")
+		}
+		slots += node.Queues[queue]
+		free += node.free(queue, kind, p.taken[node.Number])
+	}
+	var one *pool
+	if slots > 0 {
+		if one = p.byKey[key.String()]; one == nil {
+			one = &pool{number: len(p.byKey), slots: slots, free: free}
+			p.byKey[key.String()] = one
+		}
+	}
+	p.found[[2]string{queue, kind}] = one
+	return one
+}
+
+// budget leaves out the lanes that no live node can work, and gives each of the others its room: one batch for each slot that is
+// free or is expected to be within about a second, less the tasks that wait in River already. So claimed tasks do not wait behind
+// handlers that run for long, and a more urgent task is claimed as soon as a slot falls free.
+//
+// Types that different nodes work have different pools, so that a service that is slow or stuck does not starve another on the
+// same queue. Tasks that are claimed ahead of their time take half of the slots at most: each job has one of River's workers
+// while it waits, and due tasks need the others.
+func budget(lanes []lane, nodes []liveNode, jobs []seenJob, known rates) []laneBudget {
+	all := poolsOf(nodes, jobs, known)
+	cost := func(kind string) int { fits := known.fits(kind); return (slotCost + fits - 1) / fits }
+	for _, job := range jobs {
+		p := all.of(job.Queue, job.Type)
+		waits := job.State == jobAvailable
+		if p == nil || !waits && !all.clients[job.Client] {
+			continue // a dead node's job takes no room of the others
+		}
+		if p.jobs, p.tasks = p.jobs+1, p.tasks+job.Tasks; waits {
+			p.waiting += job.Tasks * cost(job.Type)
 		}
 	}
 	var budgets []laneBudget
 	for _, l := range lanes {
-		if p := poolOf(l.Queue, l.Type); p != nil {
-			ahead := max(p.ahead, 0)
-			one := laneBudget{lane: l, Pool: p.number, Cost: cost(l.Type), Room: max(p.room, 0), Ahead: ahead, Near: min(ahead*slotCost, max(p.room, 0)), Slots: p.slots}
-			if p.hand <= 0 || one.Room < one.Cost {
-				one.Room, one.Near = 0, 0
-			}
-			budgets = append(budgets, one)
+		p := all.of(l.Queue, l.Type)
+		if p == nil {
+			continue
 		}
+		one := laneBudget{lane: l, Pool: p.number, Cost: cost(l.Type), Room: p.free*slotCost - p.waiting, Slots: p.free}
+		if one.Room < one.Cost || p.tasks >= max(2*p.slots, handMost) {
+			one.Room = 0
+		}
+		one.Ahead = max(p.slots/2-p.jobs, 0)
+		one.Near = min(one.Ahead*slotCost, one.Room)
+		budgets = append(budgets, one)
 	}
 	slices.SortStableFunc(budgets, func(a, b laneBudget) int { return cmp.Compare(b.Priority, a.Priority) })
 	return inOrder(budgets)
 }
 
-// shareSlots gives each queue all the slots: any of them may get them. The room is then more than the slots can take at once,
-// but never more than is in hand for one queue.
+// shareSlots gives each queue all the slots, because any of them may get them.
 func shareSlots(queues map[string]int) {
 	total := 0
 	for _, slots := range queues {

@@ -32,6 +32,9 @@ const leaveSQL = `SELECT set_config('tasktable_change.context', '', true)`
 const (
 	expiredColumn = `coalesce(tasktable.due_of(t.id, t.scheduled_at, t.run_now_at, t.jitter) + t.expiration <= clock.now, false) AS expired`
 
+	// The stored size, which Postgres tells without reading a large payload.
+	bytesColumn = `coalesce(pg_column_size(t.payload), 0) AS bytes`
+
 	claimSet = `
     SET status = CASE WHEN chosen.expired THEN 'EXPIRED' ELSE 'EXECUTING' END,
         attempt = t.attempt + CASE WHEN chosen.expired THEN 0 ELSE 1 END,
@@ -50,7 +53,7 @@ const (
     FROM updated AS u CROSS JOIN clock
     WHERE u.fence IS NULL
 )
-SELECT u.id::text AS id, u.type::text AS type, u.queue::text AS queue, u.priority::int AS priority, u.fence, u.revision, u.attempt, u.due
+SELECT u.id::text AS id, u.type::text AS type, u.queue::text AS queue, u.priority::int AS priority, u.fence, u.revision, u.attempt, u.due, u.bytes
 FROM updated AS u`
 )
 
@@ -103,10 +106,10 @@ WITH clock AS MATERIALIZED (
     UPDATE tasktable.scheduled_tasks AS t ` + claimSet + `
     FROM chosen CROSS JOIN clock
     WHERE t.ctid = chosen.tid
-    RETURNING t.id, t.type, t.queue, t.priority, t.fence, t.revision, t.attempt, t.scheduled_at, chosen.due
+    RETURNING t.id, t.type, t.queue, t.priority, t.fence, t.revision, t.attempt, t.scheduled_at, chosen.due, ` + bytesColumn + `
 ` + claimResult + `
 UNION ALL
-SELECT '', '', '', -1000, NULL, 0, (SELECT count(*) FROM picked)::int - (SELECT count(*) FROM locked)::int, '1970-01-01'
+SELECT '', '', '', -1000, NULL, 0, (SELECT count(*) FROM picked)::int - (SELECT count(*) FROM locked)::int, '1970-01-01', 0
 ORDER BY priority DESC, due, id`
 
 // claimed is a task that a pass has taken: with a fence to run, without one because it was expired.
@@ -119,6 +122,7 @@ type claimed struct {
 	Revision int64
 	Attempt  int
 	Due      time.Time
+	Bytes    int // of the stored payload
 }
 
 func (c claimed) hold() hold {

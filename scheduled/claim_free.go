@@ -42,7 +42,8 @@ WITH clock AS MATERIALIZED (
     -- Seen again where the row was written meanwhile. coalesce, as in claimSQL: not by the index of waiting tasks.
     WHERE t.ctid = chosen.tid AND coalesce(t.next_attempt_at = chosen.next_attempt_at, false) AND t.revision = chosen.revision AND t.cron IS NULL
     RETURNING t.id, t.type, t.queue, t.priority, t.fence, t.revision, t.attempt, t.scheduled_at,
-        greatest(chosen.next_attempt_at, '1970-01-01'::timestamptz) AS due -- -infinity would not fit the client's times
+        -- -infinity would not fit the client's times.
+        greatest(chosen.next_attempt_at, '1970-01-01'::timestamptz) AS due, ` + bytesColumn + `
 ` + claimResult + `
 ORDER BY priority DESC, due, id`
 
@@ -72,7 +73,7 @@ func (s statements) claimFree(
 		return nil, err
 	}
 	var row claimed // by columns, as the gate reads its own
-	columns := []any{&row.ID, &row.Type, &row.Queue, &row.Priority, &row.Fence, &row.Revision, &row.Attempt, &row.Due}
+	columns := []any{&row.ID, &row.Type, &row.Queue, &row.Priority, &row.Fence, &row.Revision, &row.Attempt, &row.Due, &row.Bytes}
 	_, err = pgx.ForEachRow(rows, columns, func() error { taken = append(taken, row); return nil })
 	return taken, err
 }

@@ -267,3 +267,13 @@ func (c Config) workingSlots() map[string]int {
 	}
 	return queues
 }
+
+// places is how many transactional handlers run at once. Two connections of the service's pool are left to others.
+func (c Config) places() int { return max(1, int(c.Pool.Config().MaxConns)-2) }
+
+// transactional lists the types whose handlers take a transaction.
+func (c Config) transactional() []string {
+	return slices.DeleteFunc(slices.Clone(c.Handlers.Types()), func(kind string) bool {
+		return c.Handlers.Variant(kind).Kind == handlers.KindPlain
+	})
+}

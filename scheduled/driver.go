@@ -9,17 +9,18 @@ import (
 	"github.com/riverqueue/river/rivertype"
 )
 
-// riverDriver is River's own driver for pgx, with three changes. A quiet node fetches nothing. River completes no jobs,
+// riverDriver is River's own driver for pgx, with four changes. The fetch is our own. A quiet node fetches nothing. River completes no jobs,
 // because the worker removes each job itself when the outcomes of its tasks are recorded. What waits for the server has
 // time limits.
 type riverDriver struct {
 	*riverpgxv5.Driver
-	quiet *quiet
+	quiet   *quiet
+	fetcher fetcher
 }
 
 // GetExecutor returns the executor that River's own statements go by.
 func (d *riverDriver) GetExecutor() riverdriver.Executor {
-	return &riverExecutor{d.Driver.GetExecutor(), d.quiet}
+	return &riverExecutor{d.Driver.GetExecutor(), d.quiet, d.fetcher}
 }
 
 // GetListener returns the connection on which River hears of new jobs.
@@ -29,7 +30,8 @@ func (d *riverDriver) GetListener(params *riverdriver.GetListenenerParams) river
 
 type riverExecutor struct {
 	riverdriver.Executor
-	quiet *quiet
+	quiet   *quiet
+	fetcher fetcher
 }
 
 // JobGetAvailable fetches jobs, unless the node is quiet. The leader's nudge has River fetch the remaining jobs once
@@ -41,7 +43,7 @@ func (e *riverExecutor) JobGetAvailable(ctx context.Context, params *riverdriver
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerLimit)
 	defer cancel()
-	return e.Executor.JobGetAvailable(ctx, params)
+	return e.fetcher.fetch(ctx, params)
 }
 
 // JobSetStateIfRunningMany would complete jobs. A job that still exists when its worker returns has a claim whose

@@ -182,13 +182,17 @@ func TestPausesInForce(t *testing.T) {
 // A node that shares its slots counts with all of them for each of its queues.
 func TestBudgetOfSharedSlots(t *testing.T) {
 	t.Parallel()
-	node := liveNode{Number: 1, Queues: map[string]int{"critical": 6, "default": 3, "low": 1}, Types: []string{"A"}, Held: true}
+	node := liveNode{Number: 1, Queues: map[string]int{"critical": 6, "default": 3, "low": 1}, Types: []string{"A"}, Held: true, Shares: true}
 	shareSlots(node.Queues)
+	jobs := []seenJob{{Queue: "low", Type: "A", State: jobAvailable, Tasks: 4}}
+	for range 3 { // of unknown end: they take the slots of all queues
+		jobs = append(jobs, seenJob{Queue: "low", Type: "A", State: jobRunning, Client: clientID(1), Tasks: 1, Age: time.Minute})
+	}
 	var rooms []string
-	for _, b := range budget([]lane{{Queue: "critical", Type: "A"}, {Queue: "low", Type: "A"}}, []liveNode{node}, []load{{"low", "A", nil, 4, 4}}, func(string) int { return 1 }) {
+	for _, b := range budget([]lane{{Queue: "critical", Type: "A"}, {Queue: "low", Type: "A"}}, []liveNode{node}, jobs, rates{}) {
 		rooms = append(rooms, fmt.Sprint(b.Queue, " ", b.Room/slotCost, " ", b.Slots))
 	}
-	if fmt.Sprint(rooms) != "[critical 20 10 low 16 10]" {
+	if fmt.Sprint(rooms) != "[critical 7 7 low 3 7]" {
 		t.Errorf("rooms %v", rooms)
 	}
 }

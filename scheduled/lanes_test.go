@@ -132,43 +132,64 @@ func TestBudget(t *testing.T) {
 	node := func(number int64, queues map[string]int, types ...string) liveNode {
 		return liveNode{Number: number, Queues: queues, Types: types, Held: true}
 	}
+	waits := func(queue, kind string, tasks int) seenJob {
+		return seenJob{Queue: queue, Type: kind, State: jobAvailable, Tasks: tasks}
+	}
+	runs := func(number int64, kind string, tasks int, age time.Duration) seenJob {
+		return seenJob{Queue: "default", Type: kind, State: jobRunning, Client: clientID(number), Tasks: tasks, Age: age}
+	}
+	known := rates{took: map[string]time.Duration{"Q": time.Millisecond, "S": 10 * time.Second}}
+	ten := []liveNode{node(1, map[string]int{"default": 10}, "A", "B", "Q", "S")}
+	transactional := []liveNode{{Number: 1, Queues: map[string]int{"default": 10}, Types: []string{"A", "B"}, Transactional: []string{"A"}, Places: 3}}
 	for _, test := range []struct {
 		name  string
 		nodes []liveNode
-		loads []load
-		want  string // queue type priority: pool room slots
+		jobs  []seenJob
+		want  string // queue type priority: pool, room in slots, slots
 	}{
 		{name: "no node", want: ""},
 		{name: "one node", nodes: []liveNode{node(1, map[string]int{"default": 10}, "A", "B")},
-			want: "default A 9: 0 20 10; default B 5: 0 20 10; default A 0: 0 20 10"},
+			want: "default A 9: 0 10 10; default B 5: 0 10 10; default A 0: 0 10 10"},
 		{name: "nobody has the type or the queue", nodes: []liveNode{node(1, map[string]int{"default": 10}, "D"), node(2, map[string]int{"mail": 10}, "A", "B")}},
 		{name: "a queue without slots", nodes: []liveNode{node(1, map[string]int{"default": 0}, "A")}},
 		{name: "two nodes share a pool", nodes: []liveNode{node(1, map[string]int{"default": 10}, "A", "B"), node(2, map[string]int{"default": 5}, "B", "A")},
-			want: "default A 9: 0 30 15; default B 5: 0 30 15; default A 0: 0 30 15"},
+			want: "default A 9: 0 15 15; default B 5: 0 15 15; default A 0: 0 15 15"},
 		{name: "types apart", nodes: []liveNode{node(1, map[string]int{"default": 10, "bulk": 1}, "A"), node(2, map[string]int{"default": 5}, "B", "C")},
-			want: "default A 9: 0 20 10; default B 5: 1 10 5; default A 0: 0 20 10; default C 0: 1 10 5; bulk A -1: 2 2 1"},
-		{name: "loads take the room of their own pool", nodes: []liveNode{node(1, map[string]int{"default": 10}, "A"), node(2, map[string]int{"default": 5}, "B")},
-			loads: []load{{"default", "A", nil, 15, 1}, {"bulk", "A", nil, 1000, 1}, {"default", "Z", nil, 1000, 1}},
-			want:  "default A 9: 0 5 10; default B 5: 1 10 5; default A 0: 0 5 10"},
-		{name: "a stuck service does not starve another", nodes: []liveNode{node(1, map[string]int{"default": 10}, "A"), node(2, map[string]int{"default": 5}, "B")},
-			loads: []load{{"default", "A", nil, 500, 1}},
-			want:  "default A 9: 0 0 10; default B 5: 1 10 5; default A 0: 0 0 10"},
+			want: "default A 9: 0 10 10; default B 5: 1 5 5; default A 0: 0 10 10; default C 0: 1 5 5; bulk A -1: 2 1 1"},
+		{name: "waiting jobs take the room of their own pool",
+			nodes: []liveNode{node(1, map[string]int{"default": 10}, "A"), node(2, map[string]int{"default": 5}, "B")},
+			jobs:  []seenJob{waits("default", "A", 7), waits("bulk", "A", 1000), waits("default", "Z", 1000)},
+			want:  "default A 9: 0 3 10; default B 5: 1 5 5; default A 0: 0 3 10"},
+		{name: "a stuck service does not starve another", nodes: []liveNode{node(1, map[string]int{"default": 2}, "A"), node(2, map[string]int{"default": 5}, "B")},
+			jobs: []seenJob{waits("default", "A", 500), runs(1, "A", 1, time.Hour), runs(1, "A", 1, time.Hour)},
+			want: "default A 9: 0 0 0; default B 5: 1 5 5; default A 0: 0 0 0"},
 		{name: "two types of a pool add up", nodes: []liveNode{node(1, map[string]int{"default": 10}, "A", "B")},
-			loads: []load{{"default", "A", nil, 8, 1}, {"default", "B", nil, 8, 1}}, want: "default A 9: 0 4 10; default B 5: 0 4 10; default A 0: 0 4 10"},
-		{name: "what a dead node has does not take the room of others", nodes: []liveNode{node(1, map[string]int{"default": 10}, "C")},
-			loads: []load{{"default", "C", new(clientID(1)), 3, 1}, {"default", "C", new(clientID(7)), 500, 1}, {"default", "C", new("another's"), 500, 1}, {"default", "C", nil, 2, 1}},
-			want:  "default C 0: 0 15 10"},
-		{name: "quick tasks take less", nodes: []liveNode{node(1, map[string]int{"default": 10}, "Q")}, loads: []load{{"default", "Q", nil, 1250, 1}}, want: "default Q 0: 0 15 10"},
-		{name: "however quick, not too many", nodes: []liveNode{node(1, map[string]int{"default": 100}, "Q")}, loads: []load{{"default", "Q", nil, 20000, 100}}, want: "default Q 0: 0 0 100"},
+			jobs: []seenJob{waits("default", "A", 4), waits("default", "B", 4)}, want: "default A 9: 0 2 10; default B 5: 0 2 10; default A 0: 0 2 10"},
+		{name: "a dead node's job takes no room", nodes: []liveNode{node(1, map[string]int{"default": 10}, "C")},
+			jobs: []seenJob{runs(1, "C", 1, time.Hour), runs(7, "C", 500, time.Hour), waits("default", "C", 2)}, want: "default C 0: 0 7 9"},
+		{name: "another node's job does not take this one's slot", nodes: []liveNode{node(1, map[string]int{"default": 2}, "C"), node(2, map[string]int{"default": 1}, "D")},
+			jobs: []seenJob{runs(2, "D", 1, time.Hour)}, want: "default C 0: 1 2 2"},
+		{name: "a job of another type takes the slot", nodes: []liveNode{node(1, map[string]int{"default": 2}, "C", "D")},
+			jobs: []seenJob{runs(1, "D", 1, time.Hour)}, want: "default C 0: 0 1 1"},
+		{name: "a job that has just begun may end soon", nodes: ten[:1],
+			jobs: []seenJob{runs(1, "A", 1, 900*time.Millisecond), runs(1, "B", 1, 1100*time.Millisecond)},
+			want: "default A 9: 0 9 9; default B 5: 0 9 9; default A 0: 0 9 9; default Q 0: 0 9 9"},
+		{name: "jobs that take long hold their slots until shortly before their end", nodes: ten[:1],
+			jobs: []seenJob{runs(1, "S", 1, 0), runs(1, "S", 1, 8900*time.Millisecond), runs(1, "S", 1, 9100*time.Millisecond), runs(1, "S", 1, 11100*time.Millisecond)},
+			want: "default A 9: 0 7 7; default B 5: 0 7 7; default A 0: 0 7 7; default Q 0: 0 7 7"},
+		{name: "quick jobs end soon, and do not if they hang", nodes: ten[:1],
+			jobs: []seenJob{runs(1, "Q", 250, 0), runs(1, "Q", 250, time.Second), runs(1, "Q", 250, 2*time.Second), runs(1, "Q", 2000, 0)},
+			want: "default A 9: 0 8 8; default B 5: 0 8 8; default A 0: 0 8 8; default Q 0: 0 8 8"},
+		{name: "quick tasks take less", nodes: []liveNode{node(1, map[string]int{"default": 10}, "Q")}, jobs: []seenJob{waits("default", "Q", 1250)}, want: "default Q 0: 0 5 10"},
+		{name: "however quick, not too many", nodes: []liveNode{node(1, map[string]int{"default": 100}, "Q")}, jobs: []seenJob{runs(1, "Q", 20000, 19500*time.Millisecond)}, want: "default Q 0: 0 0 100"},
+		{name: "transactional tasks have room by places", nodes: transactional, want: "default A 9: 0 3 3; default B 5: 1 10 10; default A 0: 0 3 3"},
+		{name: "a transactional job takes a slot and a place", nodes: transactional, jobs: []seenJob{runs(1, "A", 1, time.Hour)},
+			want: "default A 9: 0 2 2; default B 5: 1 9 9; default A 0: 0 2 2"},
+		{name: "plain jobs leave the places, but not the slots", nodes: transactional, jobs: slices.Repeat([]seenJob{runs(1, "B", 1, time.Hour)}, 9),
+			want: "default A 9: 1 1 1; default B 5: 0 1 1; default A 0: 1 1 1"},
 	} {
-		fits := func(kind string) int {
-			if kind == "Q" {
-				return slotCost
-			}
-			return 1
-		}
 		var got []string
-		for _, l := range budget(slices.Clone(lanes), test.nodes, test.loads, fits) {
+		for _, l := range budget(slices.Clone(lanes), test.nodes, test.jobs, known) {
 			got = append(got, fmt.Sprintf("%s %s %d: %d %d %d", l.Queue, l.Type, l.Priority, l.Pool, l.Room/slotCost, l.Slots))
 		}
 		if strings.Join(got, "; ") != test.want {

@@ -30,9 +30,9 @@ type leader struct {
 	lockedAt   time.Time // when a pass was last stopped by a lock of an application's
 	floor      time.Time // leases that end before it have been dealt with
 	floorReset time.Time
-	cleanedAt  time.Time
-	worked     worked // at the last tick
-	tookBack   bool   // this tick has ended claims: their tasks are due
+	jobs       riverJobs
+	sizes      map[string]int // of payloads, by type
+	tookBack   bool           // this tick has ended claims: their tasks are due
 	dead       *undertaker
 	metrics    *metrics
 	floors     laneFloors
@@ -47,7 +47,7 @@ func newLeader(s *session, st statements, config Config, client *river.Client[pg
 	return &leader{
 		session: s, statements: st, config: config, river: client, averages: averages,
 		log: config.Logger.With("node", s.number), most: claimMost,
-		aside: map[string]time.Time{},
+		sizes: map[string]int{}, aside: map[string]time.Time{},
 	}
 }
 
@@ -72,20 +72,37 @@ WITH held AS MATERIALIZED (
     WHERE l.locktype = 'advisory' AND l.classid::bigint = $1::bigint AND l.objsubid = 2 AND l.granted
         AND l.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())
 )
-SELECT n.number, n.queues::text AS queues, array_remove(n.types, NULL) AS types, n.shares_slots AS shares, n.hears_dead AS hears, n.number IN (SELECT held.number FROM held) AS held,
+SELECT n.number, n.queues::text AS queues, array_remove(n.types, NULL) AS types, n.shares_slots AS shares, n.hears_dead AS hears,
+    array_remove(n.transactional, NULL) AS transactional, n.places, n.averages::text AS averages, n.number IN (SELECT held.number FROM held) AS held,
     coalesce(n.led_at = max(n.led_at) OVER (), false) AS led,
     coalesce((extract(epoch FROM statement_timestamp() - n.silent_at) * 1000)::bigint, -1) AS silent -- milliseconds
 FROM tasktable.nodes AS n WHERE n.dead_at IS NULL ORDER BY n.number`
 
 type nodeRow struct {
-	Number int64
-	Queues string
-	Types  []string
-	Shares bool
-	Hears  bool
-	Held   bool
-	Led    bool
-	Silent int64
+	Number        int64
+	Queues        string
+	Types         []string
+	Shares        bool
+	Hears         bool
+	Transactional []string
+	Places        int
+	Averages      string
+	Held          bool
+	Led           bool
+	Silent        int64
+}
+
+// node is what the row says. A row that somebody spoiled is a node without queues, or without averages.
+func (r nodeRow) node() liveNode {
+	node := liveNode{
+		Number: r.Number, Types: r.Types, Shares: r.Shares, Hears: r.Hears, Transactional: r.Transactional, Places: r.Places,
+		Averages: decodeAverages(r.Averages), Held: r.Held, Led: r.Led, Silent: time.Duration(max(r.Silent, -1)) * time.Millisecond,
+	}
+	_ = json.Unmarshal([]byte(r.Queues), &node.Queues)
+	if r.Shares {
+		shareSlots(node.Queues)
+	}
+	return node
 }
 
 const lapsedSQL = `
@@ -118,7 +135,7 @@ func (l *leader) tick(ctx context.Context) (look, error) {
 	batch.Queue(l.statements.schema.SQL(nodesSQL), int64(uint32(lockClass(l.session.schema, "node"))))
 	l.floors.queue(l.statements, &batch, true)
 	batch.Queue(l.statements.schema.SQL(lapsedSQL), l.floor)
-	l.queueNudge(&batch)
+	l.jobs.queue(l.statements, &batch)
 	results := l.session.conn.SendBatch(ctx, &batch)
 	seen, err := l.readTick(results)
 	err = errors.Join(err, results.Close())
@@ -166,30 +183,31 @@ func (l *leader) resumeDue(ctx context.Context) error {
 	return err
 }
 
-// recover takes back what is lost and removes what is done with. It returns in how long a silent node will count as dead; negative: there
-// is none.
+// recover takes back what is lost and removes what is done with. Each part is done whatever becomes of the others. It returns in
+// how long a silent node will count as dead; negative: no node is silent.
 func (l *leader) recover(ctx context.Context, now time.Time, lapsed bool) (next time.Duration, err error) {
+	next, err = l.reclaimDead(ctx)
+	for _, part := range []func(context.Context) error{
+		func(ctx context.Context) error { return l.reclaimLapses(ctx, now, lapsed) },
+		l.reclaimStrays, l.releaseWaiting, l.nudge, l.removeEnded,
+	} {
+		if l.session.conn.IsClosed() {
+			break
+		}
+		err = errors.Join(err, part(ctx))
+	}
+	return next, err
+}
+
+func (l *leader) reclaimLapses(ctx context.Context, now time.Time, lapsed bool) error {
 	if lapsed {
 		clean, err := l.reclaimLapsed(ctx, now)
-		if err != nil {
-			return -1, err
-		}
-		if clean {
-			l.floor = now
-		}
-	} else {
-		l.floor = now
-	}
-	if next, err = l.reclaimDead(ctx); err != nil {
-		return next, err
-	}
-	before := l.worked
-	if l.worked = workedBy(l.workingNodes()); l.worked.lacks(before) {
-		if err := l.releaseStranded(ctx); err != nil {
-			return next, err
+		if err != nil || !clean {
+			return err
 		}
 	}
-	return next, l.clean(ctx)
+	l.floor = now
+	return nil
 }
 
 func (l *leader) readTick(results pgx.BatchResults) (seen ticked, err error) {
@@ -210,18 +228,11 @@ func (l *leader) readTick(results pgx.BatchResults) (seen ticked, err error) {
 	if err := results.QueryRow().Scan(&seen.now, &seen.lapsed, &seen.resumes, &seen.readOnly); err != nil {
 		return seen, err
 	}
-	if _, err := results.Exec(); err != nil { // the nudge
+	if err := l.jobs.read(results); err != nil {
 		return seen, err
 	}
 	for _, row := range nodeRows {
-		node := liveNode{
-			Number: row.Number, Types: row.Types, Held: row.Held, Hears: row.Hears, Led: row.Led, Silent: time.Duration(max(row.Silent, -1)) * time.Millisecond,
-		}
-		_ = json.Unmarshal([]byte(row.Queues), &node.Queues) // a row that somebody spoiled is a node without queues
-		if row.Shares {
-			shareSlots(node.Queues)
-		}
-		seen.nodes = append(seen.nodes, node)
+		seen.nodes = append(seen.nodes, row.node())
 	}
 	return seen, nil
 }
@@ -229,7 +240,7 @@ func (l *leader) readTick(results pgx.BatchResults) (seen ticked, err error) {
 // nextDue is how long until the first task of a lane that some node can work comes within the look-ahead.
 func (l *leader) nextDue(lanes []lane) time.Duration {
 	next := time.Duration(-1)
-	for _, b := range budget(lanes, l.workingNodes(), nil, l.fits) {
+	for _, b := range budget(lanes, l.workingNodes(), nil, rates{}) {
 		in := max(b.DueIn-l.ahead(b.lane), 0)
 		if next < 0 || in < next {
 			next = in
@@ -238,8 +249,16 @@ func (l *leader) nextDue(lanes []lane) time.Duration {
 	return next
 }
 
-// fits is how many tasks of a type are a slot's worth, by what this node has measured.
-func (l *leader) fits(kind string) int { return fits(l.averages.of(kind)) }
+// rates are what this node has measured, and what the others have published.
+func (l *leader) rates() rates {
+	known := []map[string]time.Duration{l.averages.measured()}
+	for _, node := range l.nodes {
+		if node.Number != l.session.number {
+			known = append(known, node.Averages)
+		}
+	}
+	return rates{meanOf(known), l.sizes}
+}
 
 func (l *leader) lookAhead() time.Duration { return max(l.config.LookAhead, 0) }
 

@@ -31,6 +31,7 @@ type life struct {
 	retainer   *retainer
 	declarer   *declarer
 	census     *census
+	publisher  *publisher
 	metrics    *metrics
 	river      *river.Client[pgx.Tx]
 	pool       *pgxpool.Pool // the engine's own, and River's
@@ -96,7 +97,7 @@ func (l *life) prepare(ctx context.Context, clock *clock) (err error) {
 		config: l.config, statements: l.statements, enginePool: l.pool, settler: l.settler, metrics: l.metrics, clock: clock, averages: &averages{},
 		gates: newGroup(gateMost, (*gateAsk).weight), doneJobs: newGroup[*doneJob](1000, nil), alive: l.session.alive, freed: func() { tell(l.freed) }, log: l.log,
 		slots: newSlots(working, l.config.ShareSlots), stopping: make(chan struct{}), quiet: l.quiet, runs: map[int64]*run{}, jobs: map[int64]bool{},
-		txSlots: newSlots(map[string]int{"": max(1, int(l.config.Pool.Config().MaxConns)-2)}, false),
+		txSlots: newSlots(map[string]int{"": l.config.places()}, false),
 	}
 	l.worker.tracing = newTracing(l.config.Tracer, l.session.number)
 	l.worker.pace = newPace()
@@ -114,7 +115,8 @@ func (l *life) prepare(ctx context.Context, clock *clock) (err error) {
 	l.census = &census{
 		pool: l.pool, statements: l.statements, metrics: l.metrics, every: cmp.Or(l.config.censusEvery, censusEvery), leads: l.session.leading.Load, log: l.log,
 	}
-	if l.river, err = newRiver(l.config, l.pool, l.session.number, l.quiet, l.worker.work, l.metrics.hooks()...); err != nil {
+	l.publisher = &publisher{pool: l.pool, statements: l.statements, number: l.session.number, averages: l.worker.averages, log: l.log}
+	if l.river, err = newRiver(l.config, l.pool, l.statements, l.session.number, clock, l.quiet, l.worker.work, l.metrics.hooks()...); err != nil {
 		return err
 	}
 	l.leader = newLeader(l.session, l.statements, l.config, l.river, l.worker.averages)
@@ -199,6 +201,7 @@ func (l *life) run(ctx context.Context) error {
 	services.Go(func() { l.retainer.run(sessionCtx) })
 	services.Go(func() { l.declarer.run(sessionCtx) })
 	services.Go(func() { l.census.run(sessionCtx) })
+	services.Go(func() { l.publisher.run(sessionCtx) })
 	services.Go(func() { l.listener().run(sessionCtx) })
 	services.Go(func() { l.watch(sessionCtx, func() { endSession(errFenced) }) })
 	stopLeading := make(chan struct{})

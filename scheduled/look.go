@@ -10,10 +10,11 @@ const (
 	// After a wake the leader looks again so much later: for schedulers whose own notification was left out because this one
 	// had just been sent, and for commits that came a little after it.
 	wakeAgain = 20 * time.Millisecond
-	// With due tasks and no room, the leader looks again after so long, and then after twice as long each time until it finds
-	// some; besides when this node's tasks end. The other nodes' ends it does not hear.
+	// While tasks are due and there is no room, the leader looks again after the first of these, and then after twice as long each
+	// time, up to the second, until it finds room. It also looks when tasks of its own node end. It does not hear when those of
+	// other nodes end, so the second is how long one of their slots may stay empty.
 	fullLeast = 20 * time.Millisecond
-	fullMost  = time.Second
+	fullMost  = 250 * time.Millisecond
 )
 
 // keepSession owns the session's connection: a tick each second, and on the leader a pass whenever something may be due. It
@@ -99,6 +100,7 @@ func (l *life) tick(ctx context.Context, stopping bool, due, death *time.Timer) 
 		}
 		l.log.Info("node leads")
 		l.leader.silence.forget() // it may have led before: since then it has looked after nobody
+		l.leader.jobs.forget()
 		if err := l.leader.noteLeading(ctx); err != nil {
 			return false, err
 		}

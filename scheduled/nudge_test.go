@@ -16,7 +16,7 @@ import (
 // untoldSQL is a River job for a claim, of which River is told nothing.
 const untoldSQL = `
 INSERT INTO tasktable.river_job (kind, queue, state, args, metadata, priority, max_attempts, scheduled_at)
-VALUES ('JOB', $1, 'available', jsonb_build_object('tasks', $2::text), '{"tasks": 1}', 3, 1, '2000-01-01Z')`
+VALUES ('JOB', $1, 'available', jsonb_build_object('tasks', $2::text), '{"tasks": 1}', 3, 1, now() - interval '1 hour')`
 
 // A job that River was not told of starts within two seconds or so, long before River would look for it by itself; in each queue.
 func TestNudge(t *testing.T) {
@@ -80,7 +80,9 @@ func TestNudgeSays(t *testing.T) {
 			if _, err := conn.Exec(t.Context(), `LISTEN "tasktable.river_insert"; LISTEN over`); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := conn.Exec(t.Context(), b.schema.SQL(nudgeSQL), b.schema.String()); err != nil {
+			var jobs riverJobs
+			b.see(&jobs)
+			if _, err := conn.Exec(t.Context(), b.schema.SQL(nudgeSQL), b.schema.String(), notNilNumbers(jobs.waiting(nudgeAfter))); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := conn.Exec(t.Context(), `NOTIFY over`); err != nil {

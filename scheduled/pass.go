@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -13,12 +12,6 @@ import (
 
 	"github.com/tasktable/tasktable/store"
 )
-
-// client is null for what nobody has taken up yet. A job that is not the engine's counts as one task, whatever its metadata.
-const loadsSQL = `
-SELECT queue, kind AS type, CASE WHEN state = 'running' THEN attempted_by[array_length(attempted_by, 1)] END AS client,
-    least(sum(CASE WHEN jsonb_typeof(metadata -> 'tasks') = 'number' THEN greatest((metadata ->> 'tasks')::numeric, 1) ELSE 1 END), 1000000)::int AS tasks, count(*)::int AS jobs
-FROM tasktable.river_job WHERE state IN ('available', 'running') GROUP BY 1, 2, 3`
 
 // pass claims what is due, as far as there is room, and hands it to River, in one transaction. Data that cannot be claimed, or
 // a statement that takes too long, makes it take half as much; a single task that cannot be claimed is failed, and one that takes
@@ -110,6 +103,7 @@ func (l *leader) try(ctx context.Context, most int) (found look, lanes surveyed,
 // took takes notice of what a transaction that is committed has taken, and tells of what had expired.
 func (l *leader) took(ctx context.Context, taken []claimed) (claimed, expired int) {
 	l.floors.claimed(taken)
+	rates{bytes: l.sizes}.claimed(taken)
 	l.metrics.took(taken)
 	var dead []Dead
 	for _, c := range taken {
@@ -198,21 +192,21 @@ func (l *leader) survey(ctx context.Context, tx pgx.Tx) (lanes surveyed, found l
 	var batch pgx.Batch
 	batch.Queue(enterSQL)
 	l.floors.queue(l.statements, &batch, false)
-	batch.Queue(l.statements.schema.SQL(loadsSQL))
+	l.jobs.queue(l.statements, &batch)
 	results := tx.SendBatch(ctx, &batch)
-	listed, loads, err := l.readSurvey(results)
+	listed, err := l.readSurvey(results)
 	if err = errors.Join(err, results.Close()); err != nil {
 		return surveyed{}, look{}, fmt.Errorf("survey: %w", err)
 	}
 	found.Next = -1
-	for _, b := range budget(unpaused(listed.recurring, listed.paused), l.workingNodes(), nil, l.fits) {
+	for _, b := range budget(unpaused(listed.recurring, listed.paused), l.workingNodes(), nil, rates{}) {
 		if b.DueIn <= 0 {
 			lanes.fires = append(lanes.fires, b.lane)
 		} else if found.Next < 0 || b.DueIn < found.Next {
 			found.Next = b.DueIn
 		}
 	}
-	for _, b := range budget(unpaused(listed.tasks, listed.paused), l.workingNodes(), loads, l.fits) {
+	for _, b := range budget(unpaused(listed.tasks, listed.paused), l.workingNodes(), l.jobs.list, l.rates()) {
 		switch in := b.DueIn - l.lookAhead(); {
 		case in > 0:
 			if found.Next < 0 || in < found.Next {
@@ -230,19 +224,14 @@ func (l *leader) survey(ctx context.Context, tx pgx.Tx) (lanes surveyed, found l
 	return lanes, found, nil
 }
 
-func (l *leader) readSurvey(results pgx.BatchResults) (listed listedLanes, loads []load, err error) {
+func (l *leader) readSurvey(results pgx.BatchResults) (listed listedLanes, err error) {
 	if _, err := results.Exec(); err != nil {
-		return listed, nil, err
+		return listed, err
 	}
 	if listed, err = l.floors.read(results); err != nil {
-		return listed, nil, err
+		return listed, err
 	}
-	rows, err := results.Query()
-	if err != nil {
-		return listed, nil, err
-	}
-	loads, err = pgx.CollectRows(rows, pgx.RowToStructByName[load])
-	return listed, loads, err
+	return listed, l.jobs.read(results)
 }
 
 // insert hands claimed tasks to River, in batches of one lane each.
@@ -253,7 +242,7 @@ func (l *leader) insert(ctx context.Context, tx pgx.Tx, taken []claimed, lanes [
 		near        bool
 	}
 	type lot struct {
-		holds []hold
+		taken []claimed
 		pool  int
 		slots int // over how many they are spread
 	}
@@ -281,15 +270,16 @@ func (l *leader) insert(ctx context.Context, tx pgx.Tx, taken []claimed, lanes [
 		if k.near {
 			near[b.Pool]++
 		}
-		lots[k].holds = append(lots[k].holds, c.hold())
+		lots[k].taken = append(lots[k].taken, c)
 	}
 	var jobs []river.InsertManyParams
+	known := l.rates()
 	for _, k := range order {
-		tasks := len(lots[k].holds)
+		tasks := len(lots[k].taken)
 		if k.near {
 			tasks = near[lots[k].pool]
 		}
-		for holds := range slices.Chunk(lots[k].holds, batchSize(l.fits(k.kind), tasks, lots[k].slots)) {
+		for _, holds := range batchesOf(lots[k].taken, batchSize(known.fits(k.kind), tasks, lots[k].slots)) {
 			jobs = append(jobs, jobOf(k.queue, k.kind, k.priority, holds))
 		}
 	}

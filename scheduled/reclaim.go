@@ -2,7 +2,6 @@ package scheduled
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -25,7 +24,7 @@ const lockNodeSQL = `SELECT pg_try_advisory_xact_lock($1, $2)`
 
 const runningJobsSQL = `
 SELECT id, coalesce(args ->> 'tasks', '') AS tasks FROM tasktable.river_job
-WHERE state = 'running' AND attempted_by[array_length(attempted_by, 1)] = $1::text
+WHERE id = ANY ($2::bigint[]) AND state = 'running' AND attempted_by[array_length(attempted_by, 1)] = $1::text
 ORDER BY id LIMIT 500 FOR UPDATE SKIP LOCKED`
 
 const deleteJobsSQL = `DELETE FROM tasktable.river_job WHERE id = ANY ($1::bigint[])`
@@ -63,7 +62,7 @@ func (l *leader) reclaimNode(ctx context.Context, number int64) (done bool, err 
 // reclaimJobs ends the claims in a client's running jobs as lost, and removes the jobs. It reports whether any are left.
 func (l *leader) reclaimJobs(ctx context.Context, tx pgx.Tx, client, why string) (left bool, err error) {
 	sent := time.Now()
-	rows, err := tx.Query(ctx, l.statements.schema.SQL(runningJobsSQL), client)
+	rows, err := tx.Query(ctx, l.statements.schema.SQL(runningJobsSQL), client, notNilNumbers(l.jobs.of(client)))
 	if err != nil {
 		return false, fmt.Errorf("read jobs of %s: %w", client, err)
 	}
@@ -262,52 +261,11 @@ func sortLapsed(lapsed []hold, available []jobRow) (settlements []settlement, en
 	return settlements, ended
 }
 
-const cleanJobsSQL = `
-DELETE FROM tasktable.river_job WHERE id IN (
-    SELECT id FROM tasktable.river_job WHERE finalized_at IS NOT NULL ORDER BY id LIMIT 5000 FOR UPDATE SKIP LOCKED)`
-
-const runningClientsSQL = `
-SELECT DISTINCT attempted_by[array_length(attempted_by, 1)] FROM tasktable.river_job WHERE state = 'running'`
-
-const cleanEvery = 10 * time.Second
-
-// Jobs that have run for long. A fetch whose answer was lost leaves a job running that nobody runs; its tasks come back with
-// their leases, but the job would count as in hand for ever.
-const oldJobsSQL = `
-SELECT id, coalesce(args ->> 'tasks', '') AS tasks FROM tasktable.river_job
-WHERE state = 'running' AND attempted_at < clock_timestamp() - interval '10 seconds' ORDER BY id LIMIT 500`
-
-// clean removes finished River jobs, which nobody reads again, and takes back running ones of nodes that had been declared
-// dead before they fetched them, and those that wait where no node works any more.
-func (l *leader) clean(ctx context.Context) error {
-	if time.Since(l.cleanedAt) < cleanEvery {
-		return nil
-	}
-	l.cleanedAt = time.Now()
-	var batch pgx.Batch
-	batch.Queue(l.statements.schema.SQL(cleanJobsSQL))
-	batch.Queue(l.statements.schema.SQL(oldJobsSQL))
-	batch.Queue(l.statements.schema.SQL(runningClientsSQL))
-	batch.Queue(l.statements.schema.SQL(waitingLanesSQL))
-	results := l.session.conn.SendBatch(ctx, &batch)
-	old, clients, waiting, err := readClean(results)
-	if err = errors.Join(err, results.Close()); err != nil {
-		return fmt.Errorf("look through River's jobs: %w", err)
-	}
-	if err := l.cleanEmptyJobs(ctx, old); err != nil {
-		return err
-	}
-	if l.worked.lacks(waiting) {
-		if err := l.releaseStranded(ctx); err != nil {
-			return err
-		}
-	}
+// reclaimStrays takes back the running jobs of nodes that had been declared dead before they fetched them.
+func (l *leader) reclaimStrays(ctx context.Context) error {
 	live := l.numbers()
-	for _, client := range clients {
-		if client == nil || !strings.HasPrefix(*client, clientPrefix) {
-			continue
-		}
-		number, err := strconv.ParseInt(strings.TrimPrefix(*client, clientPrefix), 10, 64)
+	for _, client := range l.jobs.clients() {
+		number, err := strconv.ParseInt(strings.TrimPrefix(client, clientPrefix), 10, 64)
 		if err != nil || slices.Contains(live, number) {
 			continue
 		}
@@ -318,65 +276,14 @@ func (l *leader) clean(ctx context.Context) error {
 	return nil
 }
 
-func readClean(results pgx.BatchResults) (old []jobRow, clients []*string, waiting worked, err error) {
-	if _, err := results.Exec(); err != nil {
-		return nil, nil, nil, err
-	}
-	rows, err := results.Query()
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	if old, err = pgx.CollectRows(rows, pgx.RowToStructByName[jobRow]); err != nil {
-		return nil, nil, nil, err
-	}
-	if rows, err = results.Query(); err != nil {
-		return nil, nil, nil, err
-	}
-	if clients, err = pgx.CollectRows(rows, pgx.RowTo[*string]); err != nil {
-		return nil, nil, nil, err
-	}
-	if rows, err = results.Query(); err != nil {
-		return nil, nil, nil, err
-	}
-	lanes, err := pgx.CollectRows(rows, pgx.RowToStructByName[workedLane])
-	waiting = worked{}
-	for _, lane := range lanes {
-		waiting[lane] = true
-	}
-	return old, clients, waiting, err
-}
-
-// cleanEmptyJobs removes those of the jobs none of whose claims is on a row any more.
-func (l *leader) cleanEmptyJobs(ctx context.Context, jobs []jobRow) error {
-	if len(jobs) == 0 {
+// removeEnded removes the jobs that River has finished, which nobody reads again.
+func (l *leader) removeEnded(ctx context.Context) error {
+	ended := l.jobs.ended()
+	if len(ended) == 0 {
 		return nil
 	}
-	var holds []hold
-	jobOf := map[int64]int64{}
-	empty := map[int64]bool{}
-	for _, job := range jobs {
-		empty[job.ID] = true
-		unpacked, _ := unpack(job.Tasks) // what is not ours holds nothing
-		for _, h := range unpacked {
-			jobOf[h.Fence] = job.ID
-			holds = append(holds, h)
-		}
+	if _, err := l.session.conn.Exec(ctx, l.statements.schema.SQL(deleteJobsSQL), ended); err != nil {
+		return fmt.Errorf("remove finished jobs: %w", err)
 	}
-	states, err := l.statements.recheck(ctx, l.session.conn, holds)
-	if err != nil {
-		return err
-	}
-	for _, state := range states {
-		if state.Held {
-			delete(empty, jobOf[state.Fence])
-		}
-	}
-	if len(empty) == 0 {
-		return nil
-	}
-	if _, err := l.session.conn.Exec(ctx, l.statements.schema.SQL(deleteJobsSQL), slices.Collect(maps.Keys(empty))); err != nil {
-		return fmt.Errorf("remove jobs that hold nothing: %w", err)
-	}
-	l.log.Warn("River jobs that held nothing are removed", "jobs", len(empty))
 	return nil
 }

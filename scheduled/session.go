@@ -125,9 +125,9 @@ func (s *session) prepare(ctx context.Context, previous uint32) error {
 // In one statement: nobody sees the row of a living node without its lock.
 const registerSQL = `
 WITH node AS (
-    INSERT INTO tasktable.nodes (service, version, host, queues, types, shares_slots, declares, hears_dead)
-    VALUES ($1, $2, $3, $4::text::jsonb, $5, $6, nullif($7::text, ''), $8) RETURNING number)
-SELECT number, pg_try_advisory_lock($9, number::int) FROM node`
+    INSERT INTO tasktable.nodes (service, version, host, queues, types, shares_slots, declares, hears_dead, transactional, places)
+    VALUES ($1, $2, $3, $4::text::jsonb, $5, $6, nullif($7::text, ''), $8, $9, $10) RETURNING number)
+SELECT number, pg_try_advisory_lock($11, number::int) FROM node`
 
 // register gives the node its number and takes the lock on it.
 func (s *session) register(ctx context.Context, config Config, st statements, quiet bool) error {
@@ -140,7 +140,7 @@ func (s *session) register(ctx context.Context, config Config, st statements, qu
 	var locked bool
 	err = s.conn.QueryRow(ctx, st.schema.SQL(registerSQL), config.Service, config.Version,
 		fmt.Sprintf("%s/%d", host, os.Getpid()), queues, types, config.ShareSlots, declares(config.Recurring), config.OnDead != nil,
-		lockClass(s.schema, "node")).Scan(&s.number, &locked)
+		config.transactional(), config.places(), lockClass(s.schema, "node")).Scan(&s.number, &locked)
 	if err != nil {
 		return fmt.Errorf("register node: %w", err)
 	}

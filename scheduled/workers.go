@@ -22,13 +22,9 @@ const riverMostWorkers = 10000
 // database.
 const riverPollInterval = 30 * time.Second
 
-// longAgo is the time at which all our River jobs are scheduled. River would stamp them with this process's clock, and fetch
-// them by the database's: a clock that is an hour ahead would delay each job by an hour.
-var longAgo = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
-
 // newRiver makes the node's River client: a worker for each type, all of which hand their batches to work. River only
 // carries: its retries, timeouts, leader and maintenance are off, since the table does what they are for.
-func newRiver(config Config, pool *pgxpool.Pool, number int64, quiet *quiet, work func(job riverJob, holds []hold),
+func newRiver(config Config, pool *pgxpool.Pool, statements statements, number int64, clock *clock, quiet *quiet, work func(job riverJob, holds []hold),
 	hooks ...rivertype.Hook) (*river.Client[pgx.Tx], error) {
 	workers := river.NewWorkers()
 	log := config.Logger.With("node", number)
@@ -46,7 +42,8 @@ func newRiver(config Config, pool *pgxpool.Pool, number int64, quiet *quiet, wor
 		queues = map[string]river.QueueConfig{"nobody": {MaxWorkers: 1}}
 		river.AddWorkerArgs(workers, batchArgs{kind: "tasktable_nobody"}, &batchWorker{work: work, log: log})
 	}
-	client, err := river.NewClient[pgx.Tx](&riverDriver{riverpgxv5.New(pool), quiet}, &river.Config{
+	fetcher := newFetcher(pool, statements, config.LookAhead)
+	client, err := river.NewClient[pgx.Tx](&riverDriver{riverpgxv5.New(pool), quiet, fetcher}, &river.Config{
 		ID:                     clientID(number),
 		Schema:                 config.Schema,
 		Logger:                 slog.New(atLeastWarn{config.Logger.Handler()}),
@@ -60,7 +57,7 @@ func newRiver(config Config, pool *pgxpool.Pool, number int64, quiet *quiet, wor
 		SkipUnknownJobCheck:    true,
 		LeaderElectionDisabled: true,
 		Hooks: append(hooks, river.HookInsertBeginFunc(func(_ context.Context, params *rivertype.JobInsertParams) error {
-			params.ScheduledAt = &longAgo
+			params.ScheduledAt = new(clock.now().Add(-backdate))
 			params.CreatedAt = nil
 			return nil
 		})),
@@ -98,7 +95,13 @@ func (w *batchWorker) Work(_ context.Context, job *river.Job[batchArgs]) error {
 
 // jobOf makes the River job that carries holds.
 func jobOf(queue, kind string, priority int, holds []hold) river.InsertManyParams {
-	metadata, _ := json.Marshal(batchMetadata{Tasks: len(holds)}) // a struct of one int always encodes
+	last := time.Time{}
+	for _, h := range holds {
+		if h.Due.After(last) {
+			last = h.Due
+		}
+	}
+	metadata, _ := json.Marshal(batchMetadata{len(holds), last.UnixMicro()}) // a struct of two numbers always encodes
 	return river.InsertManyParams{
 		Args:       batchArgs{kind: kind, Tasks: pack(holds)},
 		InsertOpts: &river.InsertOpts{Queue: queue, Priority: riverPriority(priority), Metadata: metadata, MaxAttempts: 1},

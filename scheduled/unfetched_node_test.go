@@ -33,7 +33,7 @@ func TestClaimsThatNoNodeWorksGoBack(t *testing.T) {
 			}
 			leave(node, stop, runs)
 			row := s.is("waits", store.StatusQueued, outcomeReleased)
-			if got := s.errorOf("waits"); row.Attempt != 0 || got != "no node works its queue and type any more" {
+			if got := s.errorOf("waits"); row.Attempt != 0 || got != "no node had a slot for it in time" {
 				t.Errorf("attempt %d, %q", row.Attempt, got)
 			}
 			s.sees("its River job is gone", `SELECT count(*) = 0 FROM tasktable.river_job WHERE state = 'available'`)
@@ -46,24 +46,5 @@ func TestClaimsThatNoNodeWorksGoBack(t *testing.T) {
 			s.begins("waits").end <- nil
 			s.is("waits", store.StatusCompleted, outcomeReleased, outcomeCompleted)
 		})
-	}
-}
-
-func TestWorkedLacks(t *testing.T) {
-	t.Parallel()
-	nodes := []liveNode{
-		{Queues: map[string]int{"a": 1, "b": 0}, Types: []string{"X", "Y"}},
-		{Queues: map[string]int{"b": 2}, Types: []string{"X"}},
-		{Queues: map[string]int{}, Types: []string{"Z"}},
-	}
-	all := workedBy(nodes)
-	want := worked{{"a", "X"}: true, {"a", "Y"}: true, {"b", "X"}: true}
-	if len(all) != len(want) || all.lacks(want) || want.lacks(all) {
-		t.Errorf("worked: %v", all)
-	}
-	for n, lacks := range []bool{true, true, false, false} { // the third works nothing
-		if got := workedBy(nodes[:n]).lacks(all); got != lacks {
-			t.Errorf("of %d nodes: %v", n, got)
-		}
 	}
 }

@@ -1,0 +1,163 @@
+package scheduled
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// riverJobs is the leader's view of River's table: the jobs that wait for a node or are with one.
+//
+// The leader is the only one who inserts jobs, and it does so on the connection that it looks by. So after a look it knows each
+// older job that is left, and the next look reads these by their ids, and all newer ones. It does not read the index entries of
+// jobs that are gone: while somebody holds an old snapshot, Postgres cannot remove them, and there may be millions.
+type riverJobs struct {
+	list  []seenJob
+	older []int64 // ids below next of the jobs that were there at the last look
+	next  int64   // the smallest id that the last look cannot have seen
+}
+
+// seenJob is a River job at the time of a look.
+type seenJob struct {
+	ID     int64
+	Queue  string
+	Type   string
+	State  string
+	Client string // River's id of the node that runs it; "": none does
+	Tasks  int
+	// Age is how long ago the job could have begun: it had been handed to River, or a node had fetched it, and its last task was due.
+	// It is negative while that task is not due.
+	Age time.Duration
+}
+
+const (
+	jobAvailable = "available"
+	jobRunning   = "running"
+)
+
+// The first column is the largest id that was given out before this statement began. A job that is not the engine's may hold any time.
+const jobsSQL = `
+SELECT coalesce(pg_sequence_last_value(pg_get_serial_sequence('tasktable.river_job', 'id')::regclass), 0)::bigint AS last, clock_timestamp() AS now,
+    j.id, j.queue, j.kind AS type, j.state, j.client, j.metadata, j.age
+FROM (SELECT 1) AS one LEFT JOIN (
+    SELECT r.id, r.queue, r.kind, r.state::text AS state, r.metadata::text AS metadata,
+        CASE WHEN r.state = 'running' THEN r.attempted_by[array_length(r.attempted_by, 1)] END AS client,
+        extract(epoch FROM clock_timestamp() - least(greatest(
+            CASE WHEN r.state = 'running' THEN r.attempted_at ELSE r.created_at END, '1970-01-01'), '9999-12-30'))::float8 AS age
+    FROM (
+        SELECT * FROM tasktable.river_job AS newer WHERE newer.id >= $1::bigint
+        UNION ALL
+        SELECT * FROM tasktable.river_job AS older WHERE older.id = ANY ($2::bigint[])
+    ) AS r
+) AS j ON true`
+
+type seenJobRow struct {
+	Last     int64
+	Now      time.Time
+	ID       *int64
+	Queue    *string
+	Type     *string
+	State    *string
+	Client   *string
+	Metadata *string
+	Age      *float64
+}
+
+// queue adds the look to a batch whose answers are then read by read.
+func (j *riverJobs) queue(s statements, batch *pgx.Batch) {
+	batch.Queue(s.schema.SQL(jobsSQL), j.next, notNilNumbers(j.older))
+}
+
+func (j *riverJobs) read(results pgx.BatchResults) error {
+	rows, err := results.Query()
+	if err != nil {
+		return wrap(err, "read River's jobs")
+	}
+	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[seenJobRow])
+	if err != nil {
+		return wrap(err, "read River's jobs")
+	}
+	j.learn(found)
+	return nil
+}
+
+// learn takes what a look has found.
+func (j *riverJobs) learn(rows []seenJobRow) {
+	j.list, j.older = j.list[:0], j.older[:0]
+	for _, row := range rows {
+		j.next = max(j.next, row.Last+1)
+		if row.ID == nil {
+			continue
+		}
+		var metadata batchMetadata
+		_ = json.Unmarshal([]byte(deref(row.Metadata)), &metadata) // a job that is not ours counts as one task
+		one := seenJob{
+			ID: *row.ID, Queue: deref(row.Queue), Type: deref(row.Type), State: deref(row.State), Client: deref(row.Client), Tasks: max(metadata.Tasks, 1),
+		}
+		if row.Age != nil {
+			one.Age = time.Duration(*row.Age * float64(time.Second))
+		}
+		if metadata.Due != 0 {
+			one.Age = min(one.Age, row.Now.Sub(time.UnixMicro(metadata.Due)))
+		}
+		j.list, j.older = append(j.list, one), append(j.older, one.ID)
+	}
+}
+
+// forget begins anew. While this node did not lead, another leader inserted jobs.
+func (j *riverJobs) forget() { *j = riverJobs{} }
+
+// waiting lists the jobs that no node has fetched although they could have begun for so long.
+func (j *riverJobs) waiting(least time.Duration) []int64 {
+	var ids []int64
+	for _, one := range j.list {
+		if one.State == jobAvailable && one.Age > least {
+			ids = append(ids, one.ID)
+		}
+	}
+	return ids
+}
+
+// of lists the jobs that run on a client.
+func (j *riverJobs) of(client string) []int64 {
+	var ids []int64
+	for _, one := range j.list {
+		if one.State == jobRunning && one.Client == client {
+			ids = append(ids, one.ID)
+		}
+	}
+	return ids
+}
+
+// ended lists the jobs that River has finished and nobody has removed.
+func (j *riverJobs) ended() []int64 {
+	var ids []int64
+	for _, one := range j.list {
+		if one.State != jobRunning && one.State != jobAvailable {
+			ids = append(ids, one.ID)
+		}
+	}
+	return ids
+}
+
+// clients lists the nodes' clients that run jobs.
+func (j *riverJobs) clients() []string {
+	var clients []string
+	for _, one := range j.list {
+		if strings.HasPrefix(one.Client, clientPrefix) && !slices.Contains(clients, one.Client) {
+			clients = append(clients, one.Client)
+		}
+	}
+	return clients
+}
+
+// notNilNumbers keeps a null from the database, where an empty list is meant.
+func notNilNumbers(numbers []int64) []int64 {
+	if numbers == nil {
+		return []int64{}
+	}
+	return numbers
+}

@@ -1,0 +1,78 @@
+package scheduled
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// see has a leader look at River's jobs.
+func (b *bench) see(jobs *riverJobs) {
+	b.t.Helper()
+	var batch pgx.Batch
+	jobs.queue(b.statements, &batch)
+	results := b.pool.SendBatch(b.t.Context(), &batch)
+	err := jobs.read(results)
+	if err = errors.Join(err, results.Close()); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+const insertJobSQL = `
+INSERT INTO tasktable.river_job (kind, queue, state, attempted_at, attempted_by, finalized_at, created_at, max_attempts, args, metadata)
+VALUES ('JOB', $1, $2::text::tasktable.river_job_state, CASE WHEN $2 <> 'available' THEN clock_timestamp() - interval '10 seconds' END, ARRAY[$3::text],
+    CASE $2 WHEN 'completed' THEN now() END, clock_timestamp() - interval '20 seconds', 1, '{}', $4) RETURNING id`
+
+// Each look knows all jobs: those that were there before by their ids, and the newer ones.
+func TestRiverJobs(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	insert := func(queue, state, client, metadata string) (id int64) {
+		t.Helper()
+		if err := b.pool.QueryRow(t.Context(), insertJobSQL, queue, state, client, metadata).Scan(&id); err != nil {
+			t.Fatal(err)
+		}
+		return id
+	}
+	var jobs riverJobs
+	list := func() (found []string) {
+		t.Helper()
+		b.see(&jobs)
+		for _, one := range jobs.list {
+			found = append(found, fmt.Sprintf("%s %s %q %d %s", one.Queue, one.State, one.Client, one.Tasks, one.Age.Round(5*time.Second)))
+		}
+		return found
+	}
+	if got := list(); len(got) != 0 {
+		t.Errorf("an empty table has jobs %q", got)
+	}
+	soon := time.Now().Add(time.Minute).UnixMicro()
+	first := insert("a", "available", "x", `{"tasks": 3, "due": 0}`)
+	insert("b", "running", clientID(7), `{"tasks": 250, "due": 1}`)
+	insert("c", "available", "x", fmt.Sprintf(`{"tasks": 1, "due": %d}`, soon))
+	insert("d", "completed", "x", fmt.Sprintf(`{"tasks": -5, "due": %d}`, math.MaxInt64))
+	insert("e", "running", "another's", `{"tasks": "many"}`)
+	want := `["a available \"\" 3 20s" "b running \"tasktable-7\" 250 10s" "c available \"\" 1 -1m0s" "d completed \"\" 1 -2562047h47m15s" "e running \"another's\" 1 10s"]`
+	for look := range 3 {
+		if got := fmt.Sprintf("%q", list()); got != want {
+			t.Errorf("look %d:\n got %s\nwant %s", look, got, want)
+		}
+	}
+	if got := fmt.Sprint(jobs.waiting(time.Second), jobs.of(clientID(7)), jobs.clients(), len(jobs.ended())); got != fmt.Sprintf("[%d] [%d] [tasktable-7] 1", first, first+1) {
+		t.Errorf("waiting, of the node, clients, ended: %s", got)
+	}
+	b.exec(`DELETE FROM tasktable.river_job WHERE id = $1`, first)
+	insert("f", "available", "x", `{}`)
+	if got := list(); len(got) != 5 || !slices.Contains(got, `f available "" 1 20s`) || jobs.next != first+6 {
+		t.Errorf("after one has gone and one has come: %q, next %d", got, jobs.next)
+	}
+	jobs.forget()
+	if got := list(); len(got) != 5 {
+		t.Errorf("from the beginning: %q", got)
+	}
+}

@@ -1,0 +1,98 @@
+package scheduled
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// publisher writes into this node's row how long its handlers run, because the leader, which sizes batches by that, may be a node
+// that does not run these types. An idle node writes nothing.
+type publisher struct {
+	pool       *pgxpool.Pool
+	statements statements
+	number     int64
+	averages   *averages
+	log        *slog.Logger
+
+	published map[string]time.Duration
+}
+
+const (
+	// publishEvery is how often the averages are looked at, and so how often they are written at most.
+	publishEvery = 3 * time.Second
+	// publishRatio is how many times as long, or as short, an average must have become to be published anew.
+	publishRatio = 1.25
+	// publishWithin bounds the write. A database that takes longer is asked again later.
+	publishWithin = 5 * time.Second
+)
+
+// run works until ctx is done.
+func (p *publisher) run(ctx context.Context) {
+	ticker := time.NewTicker(publishEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		if err := p.publish(ctx); err != nil && ctx.Err() == nil {
+			p.log.Warn("how long handlers run was not published; trying again", "error", err)
+		}
+	}
+}
+
+const publishSQL = `UPDATE tasktable.nodes SET averages = $2::text::jsonb WHERE number = $1`
+
+// publish writes the averages if one of them has changed noticeably.
+func (p *publisher) publish(ctx context.Context) error {
+	now := p.averages.measured()
+	if !differ(p.published, now) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, publishWithin)
+	defer cancel()
+	if _, err := p.pool.Exec(ctx, p.statements.schema.SQL(publishSQL), p.number, encodeAverages(now)); err != nil {
+		return wrap(err, "publish averages")
+	}
+	p.published = now
+	return nil
+}
+
+// differ says whether the leader would size batches otherwise by these averages. Below a millisecond it would not.
+func differ(before, now map[string]time.Duration) bool {
+	for kind, took := range now {
+		was, known := before[kind]
+		longer, shorter := max(took, was, time.Millisecond), max(min(took, was), time.Millisecond)
+		if !known || float64(longer) >= publishRatio*float64(shorter) {
+			return true
+		}
+	}
+	return false
+}
+
+// encodeAverages writes them as a JSON object: of each type, microseconds.
+func encodeAverages(averages map[string]time.Duration) string {
+	micros := make(map[string]int64, len(averages))
+	for kind, took := range averages {
+		micros[kind] = took.Microseconds()
+	}
+	encoded, _ := json.Marshal(micros) // strings and numbers always encode
+	return string(encoded)
+}
+
+func decodeAverages(text string) map[string]time.Duration {
+	var micros map[string]int64
+	if json.Unmarshal([]byte(text), &micros) != nil {
+		return nil // somebody spoiled it
+	}
+	averages := make(map[string]time.Duration, len(micros))
+	for kind, took := range micros {
+		averages[kind] = time.Duration(min(max(took, 0), time.Hour.Microseconds()*24*365)) * time.Microsecond
+	}
+	return averages
+}

@@ -1,0 +1,113 @@
+package scheduled
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/store"
+)
+
+// Tasks that are due behind handlers of unknown end are not claimed for long: they go back once at most, and wait in the queue, where
+// a more urgent task overtakes them.
+func TestTasksBehindLongHandlersWaitInTheQueue(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.node(func(c *Config) { c.Queues = map[string]int{"default": 2} })
+	s.schedule("long 1", nil)
+	s.schedule("long 2", nil)
+	first := s.begins("long 1")
+	second := s.begins("long 2")
+	for i := range 20 {
+		s.schedule(fmt.Sprint("behind ", i), nil)
+	}
+	begin := time.Now()
+	eventually(t, 30*time.Second, "six seconds have passed", func() bool {
+		return s.count(`SELECT (clock_timestamp() > $1)::int`, begin.Add(6*time.Second)) == 1
+	})
+	if n := s.count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE fence IS NOT NULL`); n != 2 {
+		t.Errorf("%d tasks are claimed, and two can run", n)
+	}
+	if n := s.count(`SELECT count(*) FROM tasktable.scheduled_task_executions`); n > 4 {
+		t.Errorf("%d claims have ended for nothing", n)
+	}
+	s.schedule("urgent", func(task *store.Task) { task.Priority = 100 })
+	first.end <- nil
+	s.begins("urgent").end <- nil
+	second.end <- nil
+	for i := range 20 {
+		s.begins(fmt.Sprint("behind ", i)).end <- nil
+	}
+}
+
+// Tasks of transactional handlers are claimed for the connections that these may have, and so leave the slots to others.
+func TestTransactionalTasksHaveRoomByPlaces(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	settings := s.pool.Config()
+	settings.MaxConns = 4 // two of them for handlers
+	pool, err := pgxpool.NewWithConfig(context.Background(), settings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	const n = 30
+	let := make(chan struct{})
+	startNode(t, pool, func(c *Config) { c.Queues = map[string]int{"default": n} }, handlers.Handle(s.handle),
+		handlers.HandleTx(func(ctx context.Context, _ pgx.Tx, _ *handlers.Task[quick]) error {
+			select {
+			case <-let:
+			case <-ctx.Done():
+			}
+			return ctx.Err()
+		}))
+	t.Cleanup(s.end)
+	for i := range n {
+		s.schedule(fmt.Sprint("tx ", i), func(task *store.Task) { task.Payload = quick{} })
+	}
+	s.sees("two run in River", `SELECT count(*) >= 2 FROM tasktable.river_job WHERE state = 'running' AND kind = $1`, quick{}.TaskType())
+	begin := time.Now()
+	s.schedule("plain", nil)
+	s.begins("plain").end <- nil
+	if took := time.Since(begin); took > 10*time.Second {
+		t.Errorf("the plain task began after %s", took)
+	}
+	if held := s.count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE fence IS NOT NULL AND type = $1`, quick{}.TaskType()); held > 4 {
+		t.Errorf("%d transactional tasks are claimed, and two can run", held)
+	}
+	close(let)
+	s.sees("all have run", `SELECT count(*) = 0 FROM tasktable.scheduled_tasks WHERE status <> 'COMPLETED'`)
+}
+
+// A leader that does not run a type itself sizes its batches by what the nodes that do have published.
+func TestLeaderOfAnotherServiceKnowsAverages(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.node(func(c *Config) { c.Service = "leads" }, handlers.Handle(s.handleOther))
+	s.sees("the other service leads", leadsLastSQL, 1)
+	s.node(func(c *Config) { c.Service = "works"; c.Queues = map[string]int{"default": 2} },
+		handlers.Handle(func(context.Context, *handlers.Task[quick]) error { return nil }))
+	feed := func(prefix string, n int) {
+		var list []store.Task
+		for i := range n {
+			list = append(list, store.Task{ID: fmt.Sprint(prefix, i), Payload: quick{}})
+		}
+		if _, err := s.tasks.ScheduleMany(t.Context(), s.pool, list); err != nil {
+			t.Fatal(err)
+		}
+		s.sees("all have run", `SELECT count(*) = 0 FROM tasktable.scheduled_tasks WHERE status <> 'COMPLETED'`)
+	}
+	feed("first ", 2*averageRuns)
+	s.sees("the node has published", `SELECT count(*) = 1 FROM tasktable.nodes WHERE averages ? $1`, quick{}.TaskType())
+	before := s.count(`SELECT coalesce(pg_sequence_last_value(pg_get_serial_sequence('tasktable.river_job', 'id')::regclass), 0)::int`)
+	feed("then ", 2000)
+	jobs := s.count(`SELECT coalesce(pg_sequence_last_value(pg_get_serial_sequence('tasktable.river_job', 'id')::regclass), 0)::int`) - before
+	if jobs > 400 {
+		t.Errorf("%d River jobs for 2,000 tasks", jobs)
+	}
+}
