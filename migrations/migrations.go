@@ -61,8 +61,37 @@ func Up(ctx context.Context, pool *pgxpool.Pool, schema string) error {
 		if _, err := m.river.Migrate(ctx, rivermigrate.DirectionUp, nil); err != nil {
 			return fmt.Errorf("migrate River's tables in schema %s: %w", m.schema, err)
 		}
-		return nil
+		return m.dropUnread(ctx)
 	})
+}
+
+// unreadIndexes are indexes of River's that nothing in this library reads, and that each of its jobs would write three times.
+var unreadIndexes = []string{"river_job_args_index", "river_job_metadata_index"}
+
+// dropUnread removes them. It looks first, because DROP INDEX IF EXISTS would lock the table each time.
+func (m *migrator) dropUnread(ctx context.Context) error {
+	for _, index := range unreadIndexes {
+		var exists bool
+		name := m.schema.String() + "." + index
+		if err := m.conn.QueryRow(ctx, "SELECT to_regclass($1) IS NOT NULL", name).Scan(&exists); err != nil {
+			return fmt.Errorf("look for index %s: %w", name, err)
+		}
+		if !exists {
+			continue
+		}
+		err := patiently(ctx, func() error {
+			_, err := m.conn.Exec(ctx, "BEGIN; SET LOCAL lock_timeout = '"+lockTimeout+"'; DROP INDEX "+name+"; COMMIT")
+			if err != nil {
+				_, rollbackErr := m.conn.Exec(ctx, "ROLLBACK")
+				return errors.Join(err, rollbackErr)
+			}
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("drop index %s: %w", name, err)
+		}
+	}
+	return nil
 }
 
 // Down removes everything that Up made, with all tasks and their history. The schema itself and goose's version table stay. It returns

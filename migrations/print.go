@@ -83,5 +83,8 @@ func printRiver(out *strings.Builder, schema store.Schema) error {
 	for _, version := range versions {
 		fmt.Fprintf(out, schema.SQL("INSERT INTO tasktable.river_migration (line, version) VALUES ('main', %d);\n"), version.Version)
 	}
+	for _, index := range unreadIndexes {
+		fmt.Fprintf(out, "DROP INDEX %s.%s;\n", schema, index)
+	}
 	return nil
 }

@@ -2,7 +2,6 @@ package scheduled
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -16,7 +15,6 @@ import (
 type Bare struct {
 	conn       *pgx.Conn
 	statements statements
-	floors     laneFloors
 }
 
 // NewBare prepares a connection to Postgres as the engine does its own. schemaName "" is the default.
@@ -58,11 +56,7 @@ func (b *Bare) Claim(ctx context.Context) (claimed int, err error) {
 // then completed.
 func (b *Bare) Look(ctx context.Context) (peek, pass time.Duration, claimed int, err error) {
 	began := time.Now()
-	var batch pgx.Batch
-	b.floors.queue(b.statements, &batch, true)
-	results := b.conn.SendBatch(ctx, &batch)
-	_, err = b.floors.read(results)
-	if err = errors.Join(err, results.Close()); err != nil {
+	if _, err := b.statements.lanes(ctx, b.conn, nil); err != nil {
 		return 0, 0, 0, err
 	}
 	peek = time.Since(began)
@@ -76,21 +70,15 @@ func (b *Bare) Look(ctx context.Context) (peek, pass time.Duration, claimed int,
 
 func (b *Bare) claim(ctx context.Context) (taken []claimed, err error) {
 	err = pgx.BeginFunc(ctx, b.conn, func(tx pgx.Tx) error {
-		var batch pgx.Batch
-		batch.Queue(enterSQL)
-		b.floors.queue(b.statements, &batch, false)
-		results := tx.SendBatch(ctx, &batch)
-		_, err := results.Exec()
+		if _, err := tx.Exec(ctx, enterSQL); err != nil {
+			return fmt.Errorf("enter the engine's context: %w", err)
+		}
+		lanes, err := b.statements.lanes(ctx, tx, nil)
 		if err == nil {
-			var lanes listedLanes
-			lanes, err = b.floors.read(results)
-			if err = errors.Join(err, results.Close()); err == nil {
-				taken, err = b.claimFrom(ctx, tx, unpaused(lanes.tasks, lanes.paused))
-			}
+			taken, err = b.claimFrom(ctx, tx, unpaused(lanes.tasks, lanes.paused))
 		}
 		return err
 	})
-	b.floors.claimed(taken)
 	return taken, err
 }
 

@@ -45,6 +45,7 @@ type counts struct {
 	limit int // as far as each lane was counted
 	dead  map[deadLabels]int
 	jobs  map[string]int // of River, by state
+	lanes listedLanes    // those that no node works
 }
 
 // laneLabels names a lane as the metrics do. The priority of recurring tasks whose fires are due is firesPriority.
@@ -102,7 +103,9 @@ func (c *census) count(ctx context.Context, seen *sight) error {
 	if before := c.metrics.found.Load(); before != nil {
 		found = *before
 	}
-	err := errors.Join(c.countDue(ctx, seen, &found), c.countJobs(ctx, &found), c.countDead(ctx, &found), c.countScheduled(ctx))
+	listErr := c.list(ctx, seen.nodes, &found)
+	seen = &sight{at: seen.at, lanes: seen.lanes.with(found.lanes), nodes: seen.nodes}
+	err := errors.Join(listErr, c.countDue(ctx, seen, &found), c.countJobs(ctx, &found), c.countDead(ctx, &found), c.countScheduled(ctx))
 	c.metrics.found.Store(&found)
 	return err
 }
@@ -125,6 +128,22 @@ func counted[T any](ctx context.Context, pool *pgxpool.Pool, doing, statement st
 		return nil, err
 	}
 	return pgx.CollectRows(rows, pgx.RowToStructByName[T])
+}
+
+// listedMax is how many lanes are listed at most. More would cost too much, and are shown as one anyway.
+const listedMax = 10_000
+
+// list lists the lanes that no node works, which the leader's looks leave out.
+func (c *census) list(ctx context.Context, nodes []liveNode, found *counts) error {
+	tasks, err := counted[laneRow](ctx, c.pool, "list lanes", c.statements.schema.SQL(lanesSQL), nil, listedMax)
+	if err != nil {
+		return err
+	}
+	recurring, err := counted[laneRow](ctx, c.pool, "list lanes of recurring tasks", c.statements.schema.SQL(recurringLanesSQL), nil, listedMax)
+	if err == nil {
+		found.lanes = listedLanes{tasks: unworked(lanesOf(tasks, false), nodes), recurring: unworked(lanesOf(recurring, true), nodes)}
+	}
+	return err
 }
 
 // From the head that was listed, as the claim does: before it may be many dead ones. In order, or all that are due would be read, past any

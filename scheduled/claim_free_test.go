@@ -312,9 +312,7 @@ func (s *stage) leads(parts ...handlers.Part) *troupe {
 	if err := tr.session.follow(s.t.Context()); err != nil || !tr.session.leads {
 		s.t.Fatalf("leads: %t, %v", tr.session.leads, err)
 	}
-	if _, err := tr.leader.tick(s.t.Context()); err != nil {
-		s.t.Fatal(err)
-	}
+	tr.looks()
 	return tr
 }
 

@@ -3,11 +3,13 @@ package scheduled
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/tasktable/tasktable/store"
 )
@@ -18,7 +20,7 @@ func (b *bench) look(f *laneFloors) (names string) {
 	var batch pgx.Batch
 	f.queue(b.statements, &batch, false)
 	results := b.pool.SendBatch(b.t.Context(), &batch)
-	found, err := f.read(results)
+	found, err := f.read(results, time.Now())
 	if err = errors.Join(err, results.Close()); err != nil {
 		b.t.Fatal(err)
 	}
@@ -26,45 +28,53 @@ func (b *bench) look(f *laneFloors) (names string) {
 	for _, l := range found.tasks {
 		listed = append(listed, fmt.Sprintf("%s %s %d", l.Queue, l.Type, l.Priority))
 	}
+	slices.Sort(listed)
 	return strings.Join(listed, "; ")
 }
 
-// someFloors knows lanes, and does not look at everything for a while.
+// someFloors knows lanes, and looks from their floors on. All of these queues and types are worked.
 func someFloors(at time.Time, keys ...laneKey) *laneFloors {
-	f := &laneFloors{known: map[laneKey]laneFloor{}, fullAt: time.Now().Add(time.Hour), spares: true}
+	f := &laneFloors{known: map[laneKey]time.Time{}, spares: true, deepAt: at}
 	for _, key := range keys {
-		f.known[key] = laneFloor{at: at, seen: time.Now()}
+		f.known[key] = at
+		if one := (workedLane{key.queue, key.kind}); !slices.Contains(f.worked, one) {
+			f.worked = append(f.worked, one)
+		}
 	}
 	return f
 }
 
-// A new lane is found wherever it lies between those that are known, and the next look is at everything.
+// A new lane of a worked queue and type is found wherever its priority lies, and the leader looks once more for others beside it. One
+// that nobody works is not looked at.
 func TestFloorsFindNewLanes(t *testing.T) {
 	t.Parallel()
 	known := []laneKey{{"b", "BB", -5}, {"b", "BB", 5}, {"b", "DD", 0}, {"d", "BB", 0}}
 	for _, fresh := range []laneKey{
 		{"b", "BB", -100}, {"b", "BB", 0}, {"b", "BB", 100}, // below, between and above the priorities of a type
-		{"b", "AA", 0}, {"b", "CC", 0}, {"b", "EE", 0}, // before, between and behind the types of a queue
-		{"a", "BB", 0}, {"c", "BB", 0}, {"e", "BB", 0}, // before, between and behind the queues
-		{"b", "DD", -1}, {"b", "DD", 1}, {"d", "AA", 0}, {"d", "BB", 1}, {"d", "CC", 0},
+		{"b", "DD", -1}, {"b", "DD", 1}, {"d", "BB", 1}, {"e", "BB", 7},
 	} {
 		t.Run(fmt.Sprint(fresh), func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
-			b.schedule(store.Task{ID: "new", Payload: store.JSON(`{"type":"` + fresh.kind + `"}`), Queue: fresh.queue, Priority: fresh.priority, At: noon})
 			f := someFloors(noon.Add(-time.Hour), known...)
+			f.worked = append(f.worked, workedLane{"e", "BB"})
+			b.schedule(store.Task{ID: "new", Payload: store.JSON(`{"type":"` + fresh.kind + `"}`), Queue: fresh.queue, Priority: fresh.priority, At: noon})
+			b.schedule(store.Task{ID: "foreign", Payload: store.JSON(`{"type":"FOREIGN"}`), Queue: fresh.queue, At: noon})
 			want := fmt.Sprintf("%s %s %d", fresh.queue, fresh.kind, fresh.priority)
-			if got := b.look(f); got != want || f.full {
-				t.Errorf("a look from the floors finds %q, want %q", got, want)
+			if got := b.look(f); got != want || f.full || !f.again {
+				t.Errorf("a look from the floors finds %q, want %q; again %t", got, want, f.again)
 			}
-			if got := b.look(f); got != want || !f.full {
-				t.Errorf("the look after it (everything: %t) finds %q", f.full, got)
+			if got := b.look(f); got != want || f.again {
+				t.Errorf("the look after it finds %q; again %t", got, f.again)
+			}
+			if f.spares = false; b.look(f) != want || !f.full {
+				t.Errorf("a look at everything finds %q", b.look(f))
 			}
 		})
 	}
 }
 
-// What lies before the floor is left to the look at everything; what is due later is not, however far it is.
+// What lies before the floor is left to the deep look; what is due later is not, however far it is.
 func TestFloorsHide(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -79,51 +89,44 @@ func TestFloorsHide(t *testing.T) {
 	if got := b.look(f); got != "default JOB 0" {
 		t.Errorf("from the floor, with a later one: %q", got)
 	}
-	f.fullAt = time.Time{}
-	if got := b.look(f); got != "default JOB 0" || !f.full {
-		t.Errorf("at everything: %q", got)
+	found := (&deepLook{pool: b.pool, statements: b.statements}).look(t.Context(), f.worked)
+	if found.err != nil || len(found.lanes) != 1 {
+		t.Fatalf("the deep look: %+v", found)
 	}
-	if floor := f.known[lane].at; !floor.Equal(past.Add(-time.Minute)) {
-		t.Errorf("the floor is %s, not the head", floor)
+	f.deep(found.lanes, found.began, slowLook)
+	if floor := f.known[lane]; !floor.Equal(past.Add(-time.Minute)) || !f.spares {
+		t.Errorf("the floor is %s, not the head; spares %t", floor, f.spares)
+	}
+	if f.deep(found.lanes, found.began, time.Millisecond); f.spares {
+		t.Error("everything is read quickly again, and looks still begin at the floors")
+	}
+	if f.deep(found.lanes, found.began, 2*tooSlow); !f.spares {
+		t.Error("everything takes long, and is to be read on the session")
 	}
 }
 
 func TestFloorsLearn(t *testing.T) {
 	t.Parallel()
-	row := func(head time.Time) []laneRow {
-		return []laneRow{{Now: noon, Queue: new("q"), Type: new("T"), Priority: new(1), Head: &head, DueIn: new(0.0)}}
-	}
+	row := func(head time.Time) []laneRow { return []laneRow{{Queue: "q", Type: "T", Priority: 1, Head: head}} }
 	key := laneKey{"q", "T", 1}
 	for _, test := range []struct {
 		name  string
-		took  time.Duration
 		head  time.Time
 		claim []claimed
 		floor time.Time
-		share bool // not everything is looked at next
 	}{
-		{name: "a quick look", took: time.Millisecond, head: noon.Add(-time.Hour), floor: noon.Add(-time.Hour)},
-		{name: "a slow look", took: 50 * time.Millisecond, head: noon.Add(-time.Hour), floor: noon.Add(-time.Hour), share: true},
+		{name: "the head is the floor", head: noon.Add(-time.Hour), floor: noon.Add(-time.Hour)},
 		{name: "the first is to come: another may come before it", head: noon.Add(time.Hour), floor: noon},
 		{name: "claimed", head: noon.Add(-time.Hour), floor: noon.Add(-time.Minute),
 			claim: []claimed{{Queue: "q", Type: "T", Priority: 1, Due: noon.Add(-time.Minute)}, {Queue: "q", Type: "T", Priority: 1, Due: noon.Add(-2 * time.Minute)}}},
 		{name: "claimed ahead of its time", head: noon.Add(-time.Hour), floor: noon.Add(-time.Hour), claim: []claimed{{Queue: "q", Type: "T", Priority: 1, Due: noon.Add(time.Second)}}},
 	} {
 		f := &laneFloors{full: true}
-		f.learn(row(test.head), test.took)
-		f.claimed(test.claim)
-		if floor := f.known[key].at; !floor.Equal(test.floor) {
+		f.learn(row(test.head), noon, time.Millisecond)
+		f.claimed(test.claim, noon)
+		if floor := f.known[key]; !floor.Equal(test.floor) {
 			t.Errorf("%s: floor %s, want %s", test.name, floor, test.floor)
 		}
-		if share := time.Until(f.fullAt) > 0; share != test.share {
-			t.Errorf("%s: everything is looked at again in %s", test.name, time.Until(f.fullAt))
-		}
-	}
-	f := someFloors(noon, key)
-	f.known[key] = laneFloor{at: noon, seen: time.Now().Add(-2 * floorKept)}
-	f.learn(nil, 0)
-	if len(f.known) != 0 {
-		t.Error("a lane that has long been empty is still known")
 	}
 }
 
@@ -137,12 +140,12 @@ func TestFloorsOnlyWhereTheySpare(t *testing.T) {
 	look := func(peek bool, took time.Duration) (full bool) {
 		var batch pgx.Batch
 		f.queue(b.statements, &batch, peek)
-		f.learn(nil, took)
+		f.learn(nil, noon, took)
 		return f.full
 	}
 	f.full = true
-	for range fullLooks - 1 {
-		f.learn(nil, 50*time.Millisecond)
+	for range slowLooks - 1 {
+		f.learn(nil, noon, 50*time.Millisecond)
 	}
 	if full := look(true, 50*time.Millisecond); !full {
 		t.Error("it is tried after few slow looks")
@@ -163,15 +166,25 @@ func TestFloorsOnlyWhereTheySpare(t *testing.T) {
 			t.Errorf("%s: everything %t, spares %t", step.what, full, f.spares)
 		}
 	}
-	f.triedAt = time.Now().Add(-2 * floorTry)
+	f.tried = time.Now().Add(-2 * floorTry)
 	if full := look(true, time.Millisecond); full || !f.spares {
 		t.Errorf("a try that was quicker: everything %t, spares %t", full, f.spares)
 	}
 	if full := look(false, time.Millisecond); full || !f.spares {
 		t.Errorf("the pass after it: everything %t, spares %t", full, f.spares)
 	}
-	f.fullAt = time.Time{}
-	if full := look(false, time.Millisecond); !full || f.spares {
-		t.Errorf("a look at everything that was quick: everything %t, spares %t", full, f.spares)
+}
+
+// After a look at everything has failed by its time limit, looks read nothing until a deep look has found where to begin.
+func TestFloorsAreBlindAfterATimeout(t *testing.T) {
+	t.Parallel()
+	f := &laneFloors{full: true, worked: []workedLane{{"default", "JOB"}}}
+	f.failed(&pgconn.PgError{Code: "57014"})
+	if r := f.ranges(); !f.spares || len(r.queues) != 0 {
+		t.Errorf("it spares: %t, and looks at %v", f.spares, r)
+	}
+	f.deep([]laneRow{{Queue: "default", Type: "JOB", Priority: 3, Head: noon}}, noon.Add(time.Hour), time.Second)
+	if r := f.ranges(); len(r.queues) != 3 || !r.floors[1].Equal(noon) || !r.floors[0].Equal(noon.Add(time.Hour)) {
+		t.Errorf("after the deep look: %+v", r)
 	}
 }

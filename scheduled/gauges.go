@@ -144,6 +144,10 @@ func (m *metrics) collectNode(l *life, show shower) {
 
 // collectLeader shows what one node knows for all.
 func (m *metrics) collectLeader(seen *sight, found *counts, show shower) {
+	if found == nil {
+		found = &counts{}
+	}
+	seen = &sight{at: seen.at, lanes: seen.lanes.with(found.lanes), nodes: seen.nodes}
 	nodes := slices.DeleteFunc(slices.Clone(seen.nodes), func(n liveNode) bool { return !n.Held })
 	show(m.gauges.nodes, float64(len(nodes)))
 	show(m.gauges.lanes, float64(len(seen.lanes.tasks)+len(seen.lanes.recurring)))
@@ -153,9 +157,6 @@ func (m *metrics) collectLeader(seen *sight, found *counts, show shower) {
 	}
 	for scope, n := range pauses {
 		show(m.gauges.pauses, float64(n), scope)
-	}
-	if found == nil {
-		found = &counts{}
 	}
 	if found.depth != nil {
 		show(m.gauges.depthLimit, float64(found.limit))

@@ -2,6 +2,7 @@ package scheduled
 
 import (
 	"encoding/json"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -68,27 +69,53 @@ type seenJobRow struct {
 
 // queue adds the look to a batch whose answers are then read by read.
 func (j *riverJobs) queue(s statements, batch *pgx.Batch) {
-	batch.Queue(s.schema.SQL(jobsSQL), j.next, notNilNumbers(j.older))
+	next := j.next
+	if next == 0 {
+		next = math.MaxInt64 // before its first deep look, a leader sees none
+	}
+	batch.Queue(s.schema.SQL(jobsSQL), next, notNilNumbers(j.older))
 }
 
 func (j *riverJobs) read(results pgx.BatchResults) error {
+	found, err := readJobRows(results)
+	if err == nil && j.next > 0 {
+		j.learn(found)
+	}
+	return err
+}
+
+func readJobRows(results pgx.BatchResults) ([]seenJobRow, error) {
 	rows, err := results.Query()
 	if err != nil {
-		return wrap(err, "read River's jobs")
+		return nil, wrap(err, "read River's jobs")
 	}
 	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[seenJobRow])
-	if err != nil {
-		return wrap(err, "read River's jobs")
+	return found, wrap(err, "read River's jobs")
+}
+
+// deep takes what a deep look has found, which began before the last look ended: of its jobs some may be gone, and the next look
+// finds them gone.
+func (j *riverJobs) deep(rows []seenJobRow) {
+	if j.next == 0 { // the first look of a leader
+		j.learn(rows)
+		return
 	}
-	j.learn(found)
-	return nil
+	known := map[int64]bool{}
+	for _, id := range j.older {
+		known[id] = true
+	}
+	for _, row := range rows {
+		if row.ID != nil && *row.ID < j.next && !known[*row.ID] {
+			j.older = append(j.older, *row.ID)
+		}
+	}
 }
 
 // learn takes what a look has found.
 func (j *riverJobs) learn(rows []seenJobRow) {
 	j.list, j.older = j.list[:0], j.older[:0]
 	for _, row := range rows {
-		j.next = max(j.next, row.Last+1)
+		j.next = max(j.next, row.Last+1, 1)
 		if row.ID == nil {
 			continue
 		}

@@ -39,7 +39,7 @@ func TestRiverJobs(t *testing.T) {
 		}
 		return id
 	}
-	var jobs riverJobs
+	jobs := riverJobs{next: 1}
 	list := func() (found []string) {
 		t.Helper()
 		b.see(&jobs)
@@ -72,7 +72,22 @@ func TestRiverJobs(t *testing.T) {
 		t.Errorf("after one has gone and one has come: %q, next %d", got, jobs.next)
 	}
 	jobs.forget()
+	if got := list(); len(got) != 0 {
+		t.Errorf("a leader that begins sees %q", got)
+	}
+	deep := (&deepLook{pool: b.pool, statements: b.statements}).look(t.Context(), nil)
+	if jobs.deep(deep.jobs); deep.err != nil || len(jobs.list) != 5 || jobs.next != first+6 {
+		t.Errorf("%d jobs, next %d, %v after a deep look", len(jobs.list), jobs.next, deep.err)
+	}
+	b.exec(`INSERT INTO tasktable.river_job (id, kind, max_attempts, args) VALUES (0, 'JOB', 1, '{}')`) // as one whose number was drawn long ago
 	if got := list(); len(got) != 5 {
-		t.Errorf("from the beginning: %q", got)
+		t.Errorf("a job below all others: %q", got)
+	}
+	if deep = (&deepLook{pool: b.pool, statements: b.statements}).look(t.Context(), nil); deep.err != nil {
+		t.Fatal(deep.err)
+	}
+	jobs.deep(deep.jobs)
+	if got := list(); len(got) != 6 {
+		t.Errorf("after another deep look: %q", got)
 	}
 }

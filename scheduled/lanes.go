@@ -1,8 +1,10 @@
 package scheduled
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -19,8 +21,8 @@ type lane struct {
 	Recurring bool
 }
 
-// A loose index scan: from the head of each lane it jumps to the head of the next, one probe a lane, however many tasks the
-// lanes hold. A null type, which only an insert past the checks can bring, would end the scan. One row always comes, with a null queue when there is no lane: the statement is also the leader's ping.
+// All lanes by a loose index scan: from the head of each lane it jumps to the head of the next, one probe a lane, however many tasks
+// the lanes hold. A null type, which only an insert past the checks can bring, would end the scan.
 const lanesSQL = `
 WITH RECURSIVE lane AS (
     (SELECT t.queue::text AS queue, t.type::text AS type, t.priority::int AS priority, t.next_attempt_at
@@ -33,38 +35,73 @@ WITH RECURSIVE lane AS (
     FROM lane CROSS JOIN LATERAL (
         SELECT t.queue::text AS queue, t.type::text AS type, t.priority::int AS priority, t.next_attempt_at
         FROM tasktable.scheduled_tasks AS t
-        WHERE t.next_attempt_at IS NOT NULL AND t.cron IS NULL AND t.type IS NOT NULL AND (t.queue, t.type, t.priority) > (lane.queue, lane.type, lane.priority)
+        WHERE t.next_attempt_at IS NOT NULL AND t.cron IS NULL AND t.type IS NOT NULL
+            AND (t.queue, t.type, t.priority) > (lane.queue, lane.type, lane.priority)
         ORDER BY t.queue, t.type, t.priority, t.next_attempt_at
         LIMIT 1
     ) AS next
 )
-SELECT clock_timestamp() AS now, lane.queue, lane.type, lane.priority,
-    least(greatest(lane.next_attempt_at, '1970-01-01'::timestamptz), '9999-12-30'::timestamptz) AS head, false AS is_new,
-    -- A week is as good as a year to the leader, and infinity would not fit.
+SELECT ` + laneColumnsSQL + `
+FROM lane LIMIT $2::int`
+
+// The lanes of the given queues and types: what types others have made up costs nothing.
+const workedLanesSQL = `
+WITH RECURSIVE lane AS (
+    SELECT worked.queue, worked.type, head.priority, head.next_attempt_at
+    FROM unnest($2::text[], $3::text[]) AS worked (queue, type) CROSS JOIN LATERAL (
+        SELECT t.priority::int AS priority, t.next_attempt_at FROM tasktable.scheduled_tasks AS t
+        WHERE t.next_attempt_at IS NOT NULL AND t.cron IS NULL AND t.queue = worked.queue AND t.type = worked.type
+        ORDER BY t.priority, t.next_attempt_at LIMIT 1
+    ) AS head
+    UNION ALL
+    SELECT lane.queue, lane.type, next.priority, next.next_attempt_at
+    FROM lane CROSS JOIN LATERAL (
+        SELECT t.priority::int AS priority, t.next_attempt_at FROM tasktable.scheduled_tasks AS t
+        WHERE t.next_attempt_at IS NOT NULL AND t.cron IS NULL AND t.queue = lane.queue AND t.type = lane.type AND t.priority > lane.priority
+        ORDER BY t.priority, t.next_attempt_at LIMIT 1
+    ) AS next
+)
+SELECT ` + laneColumnsSQL + `
+FROM lane`
+
+// The first task of each range of priorities, of those that are due no earlier than the floor.
+const laneRangesSQL = `
+SELECT ` + laneColumnsSQL + `
+FROM (
+    SELECT part.queue, part.type, head.priority, head.next_attempt_at
+    FROM unnest($2::text[], $3::text[], $4::int[], $5::int[], $6::timestamptz[]) AS part (queue, type, low, high, floor)
+    CROSS JOIN LATERAL (
+        SELECT t.priority::int AS priority, t.next_attempt_at FROM tasktable.scheduled_tasks AS t
+        WHERE t.cron IS NULL AND t.queue = part.queue AND t.type = part.type AND t.priority >= part.low AND t.priority <= part.high
+            AND t.next_attempt_at >= part.floor
+        ORDER BY t.priority, t.next_attempt_at LIMIT 1
+    ) AS head
+) AS lane`
+
+// What is read of a lane. A week is as good as a year to the leader, and infinity would not fit.
+const laneColumnsSQL = `lane.queue, lane.type, lane.priority,
+    least(greatest(lane.next_attempt_at, '1970-01-01'::timestamptz), '9999-12-30'::timestamptz) AS head,
     least(extract(epoch FROM least(greatest(lane.next_attempt_at, '1970-01-01'::timestamptz), '9999-12-30'::timestamptz)
-        - coalesce($1::timestamptz, clock_timestamp())), 604800)::float8 AS due_in
-FROM (SELECT 1) AS one LEFT JOIN lane ON true`
+        - coalesce($1::timestamptz, clock_timestamp())), 604800)::float8 AS due_in`
 
 type laneRow struct {
-	Now      time.Time
-	Queue    *string
-	Type     *string
-	Priority *int
-	Head     *time.Time
-	IsNew    bool // not among the lanes that were asked for
-	DueIn    *float64
+	Queue    string
+	Type     string
+	Priority int
+	Head     time.Time
+	DueIn    float64
 }
 
-// The lanes of recurring tasks by a loose index scan, as lanesSQL does it. Their tasks have no room to wait for: what they fork does.
+// All lanes of recurring tasks, as lanesSQL lists the others. They have no priority and no room to wait for: what they fork has.
 const recurringLanesSQL = `
 WITH RECURSIVE lane AS (
-    (SELECT t.queue::text AS queue, t.type::text AS type, t.next_attempt_at
+    (SELECT t.queue::text AS queue, t.type::text AS type, 0 AS priority, t.next_attempt_at
      FROM tasktable.scheduled_tasks AS t
      WHERE t.next_attempt_at IS NOT NULL AND t.cron IS NOT NULL AND t.type IS NOT NULL
      ORDER BY t.queue, t.type, t.next_attempt_at
      LIMIT 1)
     UNION ALL
-    SELECT next.queue, next.type, next.next_attempt_at
+    SELECT next.queue, next.type, 0, next.next_attempt_at
     FROM lane CROSS JOIN LATERAL (
         SELECT t.queue::text AS queue, t.type::text AS type, t.next_attempt_at
         FROM tasktable.scheduled_tasks AS t
@@ -73,16 +110,65 @@ WITH RECURSIVE lane AS (
         LIMIT 1
     ) AS next
 )
-SELECT clock_timestamp() AS now, lane.queue, lane.type, 0 AS priority, least(greatest(lane.next_attempt_at, '1970-01-01'::timestamptz), '9999-12-30'::timestamptz) AS head, false AS is_new,
-    least(extract(epoch FROM least(greatest(lane.next_attempt_at, '1970-01-01'::timestamptz), '9999-12-30'::timestamptz)
-        - coalesce($1::timestamptz, clock_timestamp())), 604800)::float8 AS due_in
-FROM lane`
+SELECT ` + laneColumnsSQL + `
+FROM lane LIMIT $2::int`
+
+const workedRecurringLanesSQL = `
+SELECT ` + laneColumnsSQL + `
+FROM (
+    SELECT worked.queue, worked.type, 0 AS priority, head.next_attempt_at
+    FROM unnest($2::text[], $3::text[]) AS worked (queue, type) CROSS JOIN LATERAL (
+        SELECT t.next_attempt_at FROM tasktable.scheduled_tasks AS t
+        WHERE t.next_attempt_at IS NOT NULL AND t.cron IS NOT NULL AND t.queue = worked.queue AND t.type = worked.type
+        ORDER BY t.next_attempt_at LIMIT 1
+    ) AS head
+) AS lane`
+
+// workedLane is a queue and a type that some live node works together.
+type workedLane struct{ queue, kind string }
+
+// workedBy lists them in order.
+func workedBy(nodes []liveNode) []workedLane {
+	var worked []workedLane
+	for _, node := range nodes {
+		for queue, slots := range node.Queues {
+			for _, kind := range node.Types {
+				if slots > 0 {
+					worked = append(worked, workedLane{queue, kind})
+				}
+			}
+		}
+	}
+	slices.SortFunc(worked, func(a, b workedLane) int { return cmp.Or(cmp.Compare(a.queue, b.queue), cmp.Compare(a.kind, b.kind)) })
+	return slices.Compact(worked)
+}
+
+// columnsOfWorked turns them on their side, as unnest takes them.
+func columnsOfWorked(worked []workedLane) (queues, kinds []string) {
+	queues, kinds = make([]string, len(worked)), make([]string, len(worked))
+	for i, one := range worked {
+		queues[i], kinds[i] = one.queue, one.kind
+	}
+	return queues, kinds
+}
 
 // listedLanes is all lanes, and the pauses that hold now.
 type listedLanes struct {
 	tasks     []lane
 	recurring []lane
 	paused    []pause
+}
+
+// with adds lanes.
+func (l listedLanes) with(more listedLanes) listedLanes {
+	return listedLanes{tasks: slices.Concat(l.tasks, more.tasks), recurring: slices.Concat(l.recurring, more.recurring), paused: l.paused}
+}
+
+// unworked leaves out the lanes that some node works.
+func unworked(lanes []lane, nodes []liveNode) []lane {
+	return slices.DeleteFunc(lanes, func(l lane) bool {
+		return slices.ContainsFunc(nodes, func(n liveNode) bool { return n.works(l.Queue, l.Type) })
+	})
 }
 
 func readLaneRows(results pgx.BatchResults) ([]laneRow, error) {
@@ -107,7 +193,7 @@ func (s statements) lanes(ctx context.Context, q querier, now *time.Time) (found
 }
 
 func (s statements) laneRows(ctx context.Context, q querier, statement string, now *time.Time, recurring bool) ([]lane, error) {
-	rows, err := q.Query(ctx, s.schema.SQL(statement), now)
+	rows, err := q.Query(ctx, s.schema.SQL(statement), now, nil)
 	if err != nil {
 		return nil, fmt.Errorf("list lanes: %w", err)
 	}
@@ -121,9 +207,10 @@ func (s statements) laneRows(ctx context.Context, q querier, statement string, n
 func lanesOf(rows []laneRow, recurring bool) []lane {
 	var lanes []lane
 	for _, row := range rows {
-		if row.Queue != nil && row.Type != nil && row.Priority != nil && row.Head != nil && row.DueIn != nil {
-			lanes = append(lanes, lane{Queue: *row.Queue, Type: *row.Type, Priority: *row.Priority, DueIn: time.Duration(*row.DueIn * float64(time.Second)), Head: *row.Head, Recurring: recurring})
-		}
+		lanes = append(lanes, lane{
+			Queue: row.Queue, Type: row.Type, Priority: row.Priority, DueIn: time.Duration(row.DueIn * float64(time.Second)), Head: row.Head,
+			Recurring: recurring,
+		})
 	}
 	return lanes
 }

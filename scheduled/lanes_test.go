@@ -94,7 +94,7 @@ func TestLanesAreListedByProbes(t *testing.T) {
 		SELECT 'foreign ' || i, '{"type":"FOREIGN"}', 'FOREIGN', 'default', 0, i, clock_timestamp() FROM generate_series(1, 20000) AS i`)
 	b.inTx(func(tx pgx.Tx) {
 		for _, statistics := range []string{"stale", "fresh"} {
-			plan := explain(t, tx, lanesSQL, nil)
+			plan := explain(t, tx, lanesSQL, nil, nil)
 			probes, rows := 0.0, 0.0
 			var walk func(planNode)
 			walk = func(n planNode) {

@@ -31,6 +31,7 @@ type leader struct {
 	floor      time.Time // leases that end before it have been dealt with
 	floorReset time.Time
 	jobs       riverJobs
+	deep       *deepLook
 	sizes      map[string]int // of payloads, by type
 	tookBack   bool           // this tick has ended claims: their tasks are due
 	dead       *undertaker
@@ -116,7 +117,6 @@ SELECT statement_timestamp() AS now, EXISTS (
 type ticked struct {
 	nodes   []liveNode
 	listed  listedLanes
-	lanes   []lane // those that are not paused, with those of recurring tasks
 	now     time.Time
 	lapsed  bool // leases have ended
 	resumes bool // pauses of single tasks have ended
@@ -130,6 +130,7 @@ func (l *leader) tick(ctx context.Context) (look, error) {
 	if time.Since(l.floorReset) > l.config.PollInterval {
 		l.floorReset, l.floor = time.Now(), time.Unix(0, 0) // the full look, for what the floor may have hidden
 	}
+	l.takeDeep()
 	sent := time.Now()
 	var batch pgx.Batch
 	batch.Queue(l.statements.schema.SQL(nodesSQL), int64(uint32(lockClass(l.session.schema, "node"))))
@@ -148,17 +149,57 @@ func (l *leader) tick(ctx context.Context) (look, error) {
 	}
 	l.session.learn(seen.now, sent)
 	l.nodes = seen.nodes
+	if fresh := l.floors.work(workedBy(l.workingNodes())); fresh {
+		if seen.listed, err = l.listLanes(ctx); err != nil {
+			return look{Next: -1, Tick: -1}, err
+		}
+		if l.floors.spares {
+			l.deep.next = time.Time{}
+		}
+	}
+	l.deep.begin(ctx, l.floors.worked)
 	l.metrics.sees(seen.listed, seen.nodes)
-	found := look{Next: l.nextDue(seen.lanes), Tick: -1}
+	found := look{Next: l.nextDue(seen.listed), Tick: -1}
 	l.tookBack = false
+	if !l.deep.made { // what dead nodes had is not known yet
+		return found, nil
+	}
 	found.Tick, err = l.recover(ctx, seen.now, seen.lapsed)
 	if seen.resumes {
 		err = errors.Join(err, l.resumeDue(ctx))
 	}
-	if l.tookBack || seen.resumes {
+	if l.tookBack || seen.resumes || l.floors.again {
 		found.Next = 0
 	}
 	return found, err // what is due does not wait for what cannot be taken back
+}
+
+// listLanes looks at the lanes once more, because a node that has just come works some that were left out.
+func (l *leader) listLanes(ctx context.Context) (listed listedLanes, err error) {
+	sent := time.Now()
+	var batch pgx.Batch
+	l.floors.queue(l.statements, &batch, true)
+	results := l.session.conn.SendBatch(ctx, &batch)
+	listed, err = l.floors.read(results, l.session.clock.now())
+	err = errors.Join(err, results.Close())
+	l.session.heard(sent, err)
+	return listed, wrap(err, "look at the lanes of a new node")
+}
+
+// takeDeep takes what the last deep look has found.
+func (l *leader) takeDeep() {
+	if found, ok := l.deep.take(l.floors.spares); ok {
+		l.floors.deep(found.lanes, found.began, found.took)
+		l.jobs.deep(found.jobs)
+	}
+}
+
+// begins has the leader forget what it knew when it led before.
+func (l *leader) begins() {
+	l.silence.forget()
+	l.jobs.forget()
+	l.deep.forget()
+	l.floors = laneFloors{}
 }
 
 // resumeDue resumes the tasks that were paused until now.
@@ -219,12 +260,11 @@ func (l *leader) readTick(results pgx.BatchResults) (seen ticked, err error) {
 	if err != nil {
 		return seen, err
 	}
-	lanes, err := l.floors.read(results)
+	lanes, err := l.floors.read(results, l.session.clock.now())
 	if err != nil {
 		return seen, err
 	}
 	seen.listed = lanes
-	seen.lanes = slices.Concat(unpaused(lanes.tasks, lanes.paused), unpaused(lanes.recurring, lanes.paused))
 	if err := results.QueryRow().Scan(&seen.now, &seen.lapsed, &seen.resumes, &seen.readOnly); err != nil {
 		return seen, err
 	}
@@ -238,8 +278,9 @@ func (l *leader) readTick(results pgx.BatchResults) (seen ticked, err error) {
 }
 
 // nextDue is how long until the first task of a lane that some node can work comes within the look-ahead.
-func (l *leader) nextDue(lanes []lane) time.Duration {
+func (l *leader) nextDue(listed listedLanes) time.Duration {
 	next := time.Duration(-1)
+	lanes := slices.Concat(unpaused(listed.tasks, listed.paused), unpaused(listed.recurring, listed.paused))
 	for _, b := range budget(lanes, l.workingNodes(), nil, rates{}) {
 		in := max(b.DueIn-l.ahead(b.lane), 0)
 		if next < 0 || in < next {

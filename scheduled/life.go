@@ -126,6 +126,7 @@ func (l *life) prepare(ctx context.Context, clock *clock) (err error) {
 	}
 	l.leader = newLeader(l.session, l.statements, l.config, l.river, l.worker.averages)
 	l.leader.dead, l.leader.metrics = l.dead, l.metrics
+	l.leader.deep = &deepLook{pool: l.pool, statements: l.statements, log: l.log, told: func() { tell(l.wake) }}
 	return nil
 }
 

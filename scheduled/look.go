@@ -99,8 +99,7 @@ func (l *life) tick(ctx context.Context, stopping bool, due, death *time.Timer) 
 			return false, err
 		}
 		l.log.Info("node leads")
-		l.leader.silence.forget() // it may have led before: since then it has looked after nobody
-		l.leader.jobs.forget()
+		l.leader.begins()
 		if err := l.leader.noteLeading(ctx); err != nil {
 			return false, err
 		}

@@ -80,7 +80,7 @@ func TestNudgeSays(t *testing.T) {
 			if _, err := conn.Exec(t.Context(), `LISTEN "tasktable.river_insert"; LISTEN over`); err != nil {
 				t.Fatal(err)
 			}
-			var jobs riverJobs
+			jobs := riverJobs{next: 1}
 			b.see(&jobs)
 			if _, err := conn.Exec(t.Context(), b.schema.SQL(nudgeSQL), b.schema.String(), notNilNumbers(jobs.waiting(nudgeAfter))); err != nil {
 				t.Fatal(err)

@@ -18,6 +18,9 @@ import (
 // too long, or waits for somebody's lock, is let be for a while.
 func (l *leader) pass(ctx context.Context) (look, error) {
 	began := time.Now()
+	if l.takeDeep(); !l.deep.made {
+		return look{Next: -1}, nil // it wakes the leader when it is made
+	}
 	for {
 		found, lanes, err := l.try(ctx, l.most)
 		switch {
@@ -93,7 +96,7 @@ func (l *leader) try(ctx context.Context, most int) (found look, lanes surveyed,
 	found.Forked = fired.looked
 	l.reportFailed(ctx, fired)
 	found.Claimed, found.Expired = l.took(ctx, taken)
-	if len(taken)+fired.looked > 0 {
+	if len(taken)+fired.looked > 0 || l.floors.again {
 		found.Next = 0 // what came meanwhile is claimed at once, together
 		l.log.Debug("claimed", "tasks", found.Claimed, "expired", found.Expired, "fired", found.Forked)
 	}
@@ -102,7 +105,7 @@ func (l *leader) try(ctx context.Context, most int) (found look, lanes surveyed,
 
 // took takes notice of what a transaction that is committed has taken, and tells of what had expired.
 func (l *leader) took(ctx context.Context, taken []claimed) (claimed, expired int) {
-	l.floors.claimed(taken)
+	l.floors.claimed(taken, l.session.clock.now())
 	rates{bytes: l.sizes}.claimed(taken)
 	l.metrics.took(taken)
 	var dead []Dead
@@ -228,7 +231,7 @@ func (l *leader) readSurvey(results pgx.BatchResults) (listed listedLanes, err e
 	if _, err := results.Exec(); err != nil {
 		return listed, err
 	}
-	if listed, err = l.floors.read(results); err != nil {
+	if listed, err = l.floors.read(results, l.session.clock.now()); err != nil {
 		return listed, err
 	}
 	return listed, l.jobs.read(results)

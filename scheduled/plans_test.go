@@ -1,6 +1,7 @@
 package scheduled
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -153,9 +154,15 @@ func (b *bench) hotStatements() []hotStatement {
 	for i, l := range found.tasks {
 		budgets = append(budgets, laneBudget{lane: l, Cost: 1, Room: planMost, Near: planMost})
 		if i > 0 { // the first is yet to be found
-			floors.known[laneKey{l.Queue, l.Type, l.Priority}] = laneFloor{at: l.Head, seen: time.Now()}
+			floors.known[laneKey{l.Queue, l.Type, l.Priority}] = l.Head
 		}
+		floors.worked = append(floors.worked, workedLane{l.Queue, l.Type})
 	}
+	for _, l := range found.recurring {
+		floors.worked = append(floors.worked, workedLane{l.Queue, l.Type})
+	}
+	slices.SortFunc(floors.worked, func(a, b workedLane) int { return cmp.Or(cmp.Compare(a.queue, b.queue), cmp.Compare(a.kind, b.kind)) })
+	floors.worked = slices.Compact(floors.worked)
 
 	var r recorder // gives each an error; what has not come to it is missed below
 	_, _ = b.claim(ctx, &r, nil, time.Second, time.Minute, budgets, planMost)
@@ -168,7 +175,9 @@ func (b *bench) hotStatements() []hotStatement {
 	_, _ = b.again(ctx, &r, nil, new(int64(7)), agains)
 	_, _ = b.fork(ctx, &r, nil, found.recurring, forkMost)
 	_ = b.writeForks(ctx, &r, &advance)
-	(&laneFloors{}).queue(b.statements, &r.Batch, true)
+	(&laneFloors{worked: floors.worked}).queue(b.statements, &r.Batch, true)
+	_, _ = b.laneRows(ctx, &r, lanesSQL, nil, false)
+	_, _ = b.laneRows(ctx, &r, recurringLanesSQL, nil, true)
 	floors.queue(b.statements, &r.Batch, true)
 	r.Queue(b.schema.SQL(lapsedSQL), time.Unix(0, 0))
 	b.queueCensus(&r.Batch, found)
@@ -185,7 +194,9 @@ func (b *bench) hotStatements() []hotStatement {
 		{name: "again", sql: againSQL, most: 2 * planHolds},
 		{name: "lanes", sql: lanesSQL, most: lanes + 1},
 		{name: "recurring lanes", sql: recurringLanesSQL, most: recurring + 1},
-		{name: "known lanes", sql: knownLanesSQL, most: 4 * lanes}, // and the gaps before, between and behind them
+		{name: "worked lanes", sql: workedLanesSQL, most: 2*lanes + recurring},
+		{name: "worked recurring lanes", sql: workedRecurringLanesSQL, most: lanes + recurring},
+		{name: "lane ranges", sql: laneRangesSQL, most: 3*lanes + recurring}, // and what lies between and around them
 		{name: "fork", sql: recurringSQL, most: (recurring + 1) * forkMost},
 		{name: "advance", sql: advanceSQL, most: forkMost},
 		{name: "lapsed", sql: lapsedSQL, most: 2},

@@ -126,7 +126,10 @@ func (l *leader) end(ctx context.Context, tx pgx.Tx, settlements []settlement) (
 					l.lost = append(l.lost, deadOf(one, state))
 				}
 				level := slog.LevelWarn
-				if state.Status == string(store.StatusFailed) { // it was the last attempt
+				switch {
+				case one.Outcome == outcomeReleased: // of many at once, and no harm done
+					level = slog.LevelDebug
+				case state.Status == string(store.StatusFailed): // it was the last attempt
 					level = slog.LevelError
 				}
 				l.log.Log(context.Background(), level, "claim taken back", "task", one.ID, "type", state.Type, "revision", one.Revision, "attempt", one.Attempt,

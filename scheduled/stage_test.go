@@ -265,6 +265,15 @@ func (s *stage) prepare(change func(*Config), parts ...handlers.Part) *troupe {
 	return &troupe{stage: s, life: life, done: make(chan error, 1)}
 }
 
+// looks has the leader make its look, and its deep look, which a pass needs.
+func (tr *troupe) looks() {
+	tr.t.Helper()
+	if _, err := tr.leader.tick(tr.t.Context()); err != nil {
+		tr.t.Fatal(err)
+	}
+	eventually(tr.t, 10*time.Second, "the deep look is made", func() bool { tr.leader.takeDeep(); return tr.leader.deep.made })
+}
+
 // run begins the node's work; it stops when the test ends.
 func (tr *troupe) run() {
 	ctx, cancel := context.WithCancel(context.Background())

@@ -47,7 +47,8 @@ func (l *leader) releaseWaiting(ctx context.Context) error {
 	if len(waiting) == 0 {
 		return nil
 	}
-	return l.transaction(ctx, func(tx pgx.Tx) error {
+	back := 0
+	err := l.transaction(ctx, func(tx pgx.Tx) error {
 		rows, err := tx.Query(ctx, l.statements.schema.SQL(unfetchedJobsSQL), waiting)
 		if err != nil {
 			return fmt.Errorf("read jobs that no node has fetched: %w", err)
@@ -57,6 +58,11 @@ func (l *leader) releaseWaiting(ctx context.Context) error {
 			return fmt.Errorf("read jobs that no node has fetched: %w", err)
 		}
 		_, err = l.endJobs(ctx, tx, jobs, func(h hold) settlement { return released(h, "no node had a slot for it in time") })
+		back = len(l.lines)
 		return err
 	})
+	if err == nil && back > 0 {
+		l.log.Info("claimed tasks went back to the queue, because no node had a slot for them in time", "tasks", back)
+	}
+	return err
 }

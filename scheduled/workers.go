@@ -41,7 +41,8 @@ func newRiver(config Config, pool *pgxpool.Pool, statements statements, number i
 		queues = map[string]river.QueueConfig{"nobody": {MaxWorkers: 1}}
 		river.AddWorkerArgs(workers, batchArgs{kind: "tasktable_nobody"}, &batchWorker{work: work, log: log})
 	}
-	client, err := river.NewClient[pgx.Tx](newRiverDriver(pool, statements, quiet, config.LookAhead), &river.Config{
+	fetcher := newFetcher(pool, statements, config.LookAhead)
+	client, err := river.NewClient[pgx.Tx](&riverDriver{riverpgxv5.New(pool), quiet, fetcher}, &river.Config{
 		ID:                     clientID(number),
 		Schema:                 config.Schema,
 		Logger:                 slog.New(atLeastWarn{config.Logger.Handler()}),

@@ -80,7 +80,7 @@ type Bench struct {
 }
 
 // All is the benches, in the order of a tour.
-var All = []Bench{drainBench, preciseBench, herdBench, idleBench, crowdBench, scheduleBench, recoverBench, scaleBench}
+var All = []Bench{drainBench, preciseBench, herdBench, idleBench, crowdBench, scheduleBench, recoverBench, scaleBench, snapshotBench}
 
 func median(values []float64) float64 {
 	sorted := slices.Sorted(slices.Values(values))

@@ -2,12 +2,9 @@ package bench
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/tasktable/tasktable/scheduled"
 )
@@ -47,34 +44,28 @@ FROM (SELECT n, now() - interval '1 hour' AS at FROM generate_series($2::int + 1
 func runScale(ctx context.Context, config Config) (Result, error) {
 	config = config.withDefaults(scaleTasks)
 	result := Result{Bench: "scale", Verified: "each look claimed the 100 tasks that were due, and none of the paused"}
-	small, err := scaleIn(ctx, config, func(d *database) error { return d.load(ctx, config, scaleFutureSQL, scaleSmall, "future") }, nil)
+	small, err := scaleIn(ctx, config, func(d *database) error { return d.load(ctx, config, scaleFutureSQL, scaleSmall, "future") })
 	if err != nil {
 		return result, err
 	}
-	config.Say("%d rows: peek %s, pass %s", scaleSmall, small[0].peek, small[0].pass)
-	large, err := scaleIn(ctx, config, func(d *database) error { return d.loadLarge(ctx, config) }, func(d *database, look func() (scaleLook, error)) (scaleLook, error) {
-		return d.underSnapshot(ctx, config, look)
-	})
+	config.Say("%d rows: peek %s, pass %s", scaleSmall, small.peek, small.pass)
+	large, err := scaleIn(ctx, config, func(d *database) error { return d.loadLarge(ctx, config) })
 	if err != nil {
 		return result, err
 	}
-	config.Say("%d rows: peek %s, pass %s; beside a snapshot: peek %s, pass %s", 2*config.Tasks+config.Tasks/5, large[0].peek, large[0].pass, large[1].peek, large[1].pass)
+	config.Say("%d rows: peek %s, pass %s", 2*config.Tasks+config.Tasks/5, large.peek, large.pass)
 	ratio := func(a, b time.Duration) float64 { return a.Seconds() / b.Seconds() }
-	result.add("peek_ms", large[0].peek.Seconds()*1000, "ms, a peek in the large table")
-	result.add("pass_ms", large[0].pass.Seconds()*1000, "ms, a pass there that claims 100 tasks")
-	result.add("peek_ratio", ratio(large[0].peek, small[0].peek), "a peek in the large table / in the small one")
-	result.add("claim_ratio", ratio(large[0].pass, small[0].pass), "a pass in the large table / in the small one")
-	result.add("snapshot_ratio", max(ratio(large[1].pass, large[0].pass), ratio(large[1].peek, large[0].peek)),
-		"beside an old snapshot / without one, of peek and pass the worse")
+	result.add("peek_ms", large.peek.Seconds()*1000, "ms, a peek in the large table")
+	result.add("pass_ms", large.pass.Seconds()*1000, "ms, a pass there that claims 100 tasks")
+	result.add("peek_ratio", ratio(large.peek, small.peek), "a peek in the large table / in the small one")
+	result.add("claim_ratio", ratio(large.pass, small.pass), "a pass in the large table / in the small one")
 	return result, nil
 }
 
 type scaleLook struct{ peek, pass time.Duration }
 
-// scaleIn measures in a database that load has filled, and then once more within also.
-func scaleIn(
-	ctx context.Context, config Config, load func(d *database) error, also func(d *database, look func() (scaleLook, error)) (scaleLook, error),
-) (looks []scaleLook, err error) {
+// scaleIn measures in a database that load has filled.
+func scaleIn(ctx context.Context, config Config, load func(d *database) error) (found scaleLook, err error) {
 	err = within(ctx, config, func(d *database) error {
 		if err := load(d); err != nil {
 			return err
@@ -88,22 +79,10 @@ func scaleIn(
 		if err != nil {
 			return err
 		}
-		look := func() (scaleLook, error) { return d.look(ctx, bare) }
-		one, err := look()
-		if err != nil {
-			return err
-		}
-		looks = append(looks, one)
-		if also != nil {
-			one, err := also(d, look)
-			if err != nil {
-				return err
-			}
-			looks = append(looks, one)
-		}
-		return nil
+		found, err = d.look(ctx, bare)
+		return err
 	})
-	return looks, err
+	return found, err
 }
 
 // look is the medians of some looks, each with tasks due in several lanes.
@@ -172,38 +151,4 @@ func (d *database) load(ctx context.Context, config Config, sql string, rows int
 		return fmt.Errorf("load: %w", err)
 	}
 	return d.quiet(ctx)
-}
-
-// underSnapshot measures while another session's snapshot keeps the dead rows of many finished tasks.
-func (d *database) underSnapshot(ctx context.Context, config Config, look func() (scaleLook, error)) (found scaleLook, err error) {
-	tx, err := d.Pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
-	if err != nil {
-		return found, fmt.Errorf("hold a snapshot: %w", err)
-	}
-	// Not ctx: it must end after an interrupt, too.
-	defer func() { err = errors.Join(err, tx.Rollback(context.WithoutCancel(ctx))) }()
-	if _, err := tx.Exec(ctx, `SELECT count(*) FROM tasktable.nodes`); err != nil {
-		return found, fmt.Errorf("hold a snapshot: %w", err)
-	}
-	drained := config.Tasks * 2 / 25
-	if err := d.insertLanes(ctx, "drained", drained); err != nil {
-		return found, err
-	}
-	conn, err := d.Pool.Acquire(ctx)
-	if err != nil {
-		return found, err
-	}
-	defer conn.Release()
-	bare, err := scheduled.NewBare(ctx, conn.Conn(), "")
-	if err != nil {
-		return found, err
-	}
-	gone, err := bare.Drain(ctx)
-	if err != nil {
-		return found, err
-	}
-	if gone != drained {
-		return found, failed("%d of %d tasks were drained", gone, drained)
-	}
-	return look()
 }
