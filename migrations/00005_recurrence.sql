@@ -103,7 +103,8 @@ ALTER TABLE tasktable.nodes
     ADD COLUMN zone_data    jsonb;
 COMMENT ON COLUMN tasktable.nodes.shares_slots IS 'Idle slots of one of its queues serve the others.';
 COMMENT ON COLUMN tasktable.nodes.hears_dead IS 'It is told of dead tasks and lost claims of its types.';
-COMMENT ON COLUMN tasktable.nodes.retention_refused IS 'What retention could not remove when this node last went through the tables; null: nothing.';
+COMMENT ON COLUMN tasktable.nodes.retention_refused IS
+    'What retention could not remove when this node last went through the tables; null: nothing.';
 COMMENT ON COLUMN tasktable.nodes.zone_data IS 'Fingerprints of the node''s data of the time zones that recurring tasks use. Nodes with others plan other fires.';
 COMMENT ON COLUMN tasktable.nodes.declares IS 'Which set of recurring tasks its code declares, as a hash; null: none.';
 
