@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tasktable/tasktable/store/storetest"
+	"github.com/tasktable/tasktable/store/storetest/leaks"
 )
 
 // asProgram makes this test binary the program itself, so that tests run it as a process without building it.
@@ -32,7 +33,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) != "" {
 		os.Exit(Execute())
 	}
-	storetest.Main(m)
+	storetest.Main(m, leaks.Check)
 }
 
 // result is how a run of the program ended.

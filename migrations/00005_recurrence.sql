@@ -103,7 +103,8 @@ ALTER TABLE tasktable.nodes
     ADD COLUMN zone_data    jsonb;
 COMMENT ON COLUMN tasktable.nodes.shares_slots IS 'Idle slots of one of its queues serve the others.';
 COMMENT ON COLUMN tasktable.nodes.hears_dead IS 'It is told of dead tasks and lost claims of its types.';
-COMMENT ON COLUMN tasktable.nodes.retention_refused IS 'What retention could not remove when this node last went through the tables; null: nothing.';
+COMMENT ON COLUMN tasktable.nodes.retention_refused IS
+    'What retention could not remove when this node last went through the tables; null: nothing.';
 COMMENT ON COLUMN tasktable.nodes.zone_data IS 'Fingerprints of the node''s data of the time zones that recurring tasks use. Nodes with others plan other fires.';
 COMMENT ON COLUMN tasktable.nodes.declares IS 'Which set of recurring tasks its code declares, as a hash; null: none.';
 
@@ -120,6 +121,12 @@ COMMENT ON INDEX tasktable.scheduled_tasks_claimable IS 'What can be claimed, by
 CREATE INDEX scheduled_tasks_recurring ON tasktable.scheduled_tasks (queue, type, next_attempt_at)
     WHERE next_attempt_at IS NOT NULL AND cron IS NOT NULL;
 COMMENT ON INDEX tasktable.scheduled_tasks_recurring IS 'Recurring tasks by their next fire.';
+
+CREATE FUNCTION tasktable.asked_now() RETURNS timestamptz LANGUAGE sql VOLATILE AS $$
+    SELECT coalesce(nullif(current_setting('tasktable_test.now', true), '')::timestamptz, clock_timestamp())
+$$;
+COMMENT ON FUNCTION tasktable.asked_now() IS
+    'When a task is due that is asked for now: by the clock, or in a test at the time that scheduledtest has set.';
 
 -- +goose StatementBegin
 CREATE FUNCTION tasktable.due_of(id text, scheduled_at timestamptz, run_now_at timestamptz, jitter interval) RETURNS timestamptz
@@ -522,7 +529,7 @@ BEGIN
             INSERT INTO tasktable.scheduled_tasks AS t (id, payload, scheduled_at, priority, queue, expiration,
                 expected_execution_time, max_attempts, tenant_id, entity, scheduled_by, trace,
                 jitter, retention, cron, time_zone, overlap, catch_up, catch_up_paused, catch_up_limit, ends_at, max_occurrences)
-            VALUES (task_id, schedule.payload, coalesce(schedule.scheduled_at, clock_timestamp()), schedule.priority, schedule.queue,
+            VALUES (task_id, schedule.payload, coalesce(schedule.scheduled_at, tasktable.asked_now()), schedule.priority, schedule.queue,
                 schedule.expiration, schedule.expected_execution_time, schedule.max_attempts, schedule.tenant_id,
                 schedule.entity, schedule.scheduled_by, schedule.trace,
                 schedule.jitter, schedule.retention, schedule.cron, schedule.time_zone, schedule.overlap, schedule.catch_up,
@@ -549,7 +556,7 @@ BEGIN
         -- A time that is the same but for its rounding does not move the task. Without a time the task keeps the one that it has, unless
         -- the caller asks for a finished task to run again.
         task_time := CASE WHEN schedule.scheduled_at IS NULL AND schedule.if_finished = 'rearm' AND task.finished_at IS NOT NULL
-                THEN clock_timestamp()
+                THEN tasktable.asked_now()
             WHEN schedule.scheduled_at IS NULL OR tasktable.same_time(schedule.scheduled_at, task.scheduled_at) THEN task.scheduled_at
             ELSE schedule.scheduled_at END;
         -- IS DISTINCT FROM, field by field: a null where none may be must reach the UPDATE and fail there.
@@ -708,7 +715,7 @@ BEGIN
     SELECT p.id || '@' || to_char(fork_occurrence.fire AT TIME ZONE 'UTC',
                CASE WHEN date_trunc('second', fork_occurrence.fire) = fork_occurrence.fire THEN 'YYYY-MM-DD"T"HH24:MI:SS"Z"' ELSE 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"' END),
            p.payload, p.entity, p.tenant_id, p.queue, CASE WHEN fork_occurrence.skip_reason IS NULL THEN 'QUEUED' ELSE 'SKIPPED' END, p.priority,
-           fork_occurrence.fire, CASE WHEN fork_occurrence.at_once THEN clock_timestamp() END, p.expiration, p.expected_execution_time,
+           fork_occurrence.fire, CASE WHEN fork_occurrence.at_once THEN tasktable.asked_now() END, p.expiration, p.expected_execution_time,
            p.max_attempts, p.jitter, p.id, fork_occurrence.skip_reason, p.scheduled_by, p.retention, p.trace
     FROM tasktable.scheduled_tasks AS p WHERE p.id = fork_occurrence.parent AND p.cron IS NOT NULL
     ON CONFLICT (id) DO NOTHING
@@ -743,7 +750,7 @@ BEGIN
     END IF;
     IF apply_verb.verb = 'run_now' AND task.recurs THEN
         -- An occurrence beside the planned ones: the task itself, paused or ended as it may be, stays as it is.
-        PERFORM tasktable.fork_occurrence(apply_verb.id, clock_timestamp(), NULL, apply_verb.by, apply_verb.wake, true);
+        PERFORM tasktable.fork_occurrence(apply_verb.id, tasktable.asked_now(), NULL, apply_verb.by, apply_verb.wake, true);
         result.outcome := 'queued';
         RETURN result;
     END IF;
@@ -758,7 +765,7 @@ BEGIN
         WHEN 'queued' THEN
             -- Resuming keeps the time it had; run_now and retry ask for now, and leave scheduled_at as it was asked.
             UPDATE tasktable.scheduled_tasks AS t
-            SET status = 'QUEUED', run_now_at = CASE WHEN apply_verb.verb = 'resume' THEN t.run_now_at ELSE clock_timestamp() END
+            SET status = 'QUEUED', run_now_at = CASE WHEN apply_verb.verb = 'resume' THEN t.run_now_at ELSE tasktable.asked_now() END
             WHERE t.id = apply_verb.id RETURNING t.revision INTO result.revision;
         WHEN 'deleted' THEN
             DELETE FROM tasktable.scheduled_tasks AS t WHERE t.id = apply_verb.id;
@@ -1191,6 +1198,7 @@ END $$;
 COMMENT ON FUNCTION tasktable.sync(text, jsonb, text, boolean) IS
     'Makes the waiting and running tasks of an entity exactly these: schedules each (as schedule_many, which see; ids are required) and cancels the others, returned with a null position.';
 DROP FUNCTION tasktable.due_of(text, timestamptz, timestamptz, interval);
+DROP FUNCTION tasktable.asked_now();
 DROP FUNCTION tasktable.knows_time_zone(text);
 DROP FUNCTION tasktable.cron_fault(text);
 DROP INDEX tasktable.scheduled_tasks_recurring;

@@ -61,7 +61,7 @@ BEGIN
     RETURN QUERY
     WITH task AS MATERIALIZED (
         SELECT each.value AS task, each.ordinality, each.value ->> 'id' AS id,
-            coalesce((each.value ->> 'scheduled_at')::timestamptz, clock_timestamp()) AS scheduled_at
+            coalesce((each.value ->> 'scheduled_at')::timestamptz, tasktable.asked_now()) AS scheduled_at
         FROM jsonb_array_elements(insert_tasks.tasks) WITH ORDINALITY AS each
     ), made AS (
         INSERT INTO tasktable.scheduled_tasks AS t (id, payload, scheduled_at, priority, queue, expiration, expected_execution_time,

@@ -10,9 +10,10 @@ import (
 
 	"github.com/tasktable/tasktable/migrations"
 	"github.com/tasktable/tasktable/store/storetest"
+	"github.com/tasktable/tasktable/store/storetest/leaks"
 )
 
-func TestMain(m *testing.M) { storetest.Main(m) }
+func TestMain(m *testing.M) { storetest.Main(m, leaks.Check) }
 
 // limit bounds each test. It is reached only where something hangs.
 const limit = 2 * time.Minute

@@ -60,11 +60,11 @@ func (i Inline) RunDue(ctx context.Context, now time.Time) ([]Ran, error) {
 	if i.Handlers == nil || (i.Tx == nil) == (i.SQLTx == nil) {
 		return nil, fmt.Errorf("%w: Inline needs Handlers and one of Tx and SQLTx", store.ErrInvalid)
 	}
-	run := inlineRun{Inline: i, statements: statements{schema: schema}, now: now.UTC().Truncate(time.Microsecond)}
-	if i.Tx != nil {
-		run.q = i.Tx
-	} else {
-		run.q = sqlQuerier{store.SQL(i.SQLTx)}
+	run := inlineRun{
+		Inline: i, statements: statements{schema: schema}, q: i.querier(), now: now.UTC().Truncate(time.Microsecond),
+	}
+	if err := i.SetNow(ctx, run.now); err != nil {
+		return nil, err
 	}
 	var ran []Ran
 	times := map[string]int{}
@@ -85,6 +85,26 @@ func (i Inline) RunDue(ctx context.Context, now time.Time) ([]Ran, error) {
 			}
 		}
 	}
+}
+
+const setNowSQL = `SELECT set_config('tasktable_test.now', $1::text, true)`
+
+// SetNow has tasks that are asked for "now", as by Schedule without At or by RunNow, due at that time, until the transaction ends or
+// RunDue says another time.
+func (i Inline) SetNow(ctx context.Context, now time.Time) error {
+	text := now.UTC().Format(time.RFC3339Nano)
+	if _, err := i.querier().Exec(ctx, setNowSQL, text); err != nil {
+		return fmt.Errorf("set the time to %s: %w", text, err)
+	}
+	return nil
+}
+
+// querier is the transaction.
+func (i Inline) querier() querier {
+	if i.Tx != nil {
+		return i.Tx
+	}
+	return sqlQuerier{store.SQL(i.SQLTx)}
 }
 
 type inlineRun struct {

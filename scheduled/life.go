@@ -107,7 +107,8 @@ func (l *life) prepare(ctx context.Context, clock *clock) (err error) {
 	l.dead = newUndertaker(l.config.OnDead, l.log)
 	l.worker.dead = l.dead
 	l.retainer = &retainer{
-		pool: l.pool, statements: l.statements, config: l.config, node: l.session.number, leads: l.session.leading.Load, log: l.log,
+		pool: l.pool, statements: l.statements, config: l.config, node: l.session.number,
+		leads: l.session.leading.Load, log: l.log,
 	}
 	l.declarer = &declarer{
 		pool: l.pool, statements: l.statements, service: l.config.Service, declared: l.config.Recurring, codec: l.config.Codec, hash: declares(l.config.Recurring),

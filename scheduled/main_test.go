@@ -13,11 +13,12 @@ import (
 	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/storetest"
+	"github.com/tasktable/tasktable/store/storetest/leaks"
 )
 
 func TestMain(m *testing.M) {
 	runChild()
-	storetest.Main(m)
+	storetest.Main(m, leaks.Check)
 }
 
 // tasks is the store of all tests.

@@ -3,6 +3,7 @@ package scheduled
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -80,7 +81,8 @@ func (r *retainer) endRound(ctx context.Context, round retained) {
 	if round.Refused > 0 {
 		note = new(fmt.Sprintf("%d rows, the first of task %s: %s", round.Refused, round.Task, round.Why))
 	}
-	if _, err := r.pool.Exec(ctx, r.statements.schema.SQL(noteRefusedSQL), r.node, note); err != nil && ctx.Err() == nil {
+	_, err := r.pool.Exec(ctx, r.statements.schema.SQL(noteRefusedSQL), r.node, note)
+	if err != nil && ctx.Err() == nil {
 		r.log.Warn("retention could not note what it could not remove", "error", err)
 	}
 }
@@ -107,8 +109,10 @@ WITH clock AS MATERIALIZED (
             CASE WHEN $4::text::jsonb ? t.type THEN ($4::text::jsonb ->> t.type)::interval ELSE $3::interval END)
     RETURNING t.id::text AS id, t.status IN ('FAILED', 'EXPIRED') AND t.archived_at IS NULL AS dead
 ), living AS MATERIALIZED (
-    SELECT t.id::text AS id, t.revision, clock.now - t.retention::interval AS until FROM tasktable.scheduled_tasks AS t, clock
-    WHERE t.ctid >= $1::tid AND t.ctid < $2::tid AND t.finished_at IS NULL AND t.created_at < clock.now - t.retention::interval
+    SELECT t.id::text AS id, t.revision, clock.now - t.retention::interval AS until
+    FROM tasktable.scheduled_tasks AS t, clock
+    WHERE t.ctid >= $1::tid AND t.ctid < $2::tid AND t.finished_at IS NULL
+        AND t.created_at < clock.now - t.retention::interval
 ), executions AS (
     DELETE FROM tasktable.scheduled_task_executions AS e WHERE e.task_id = ANY (ARRAY(SELECT gone.id FROM gone)) RETURNING 1
 ), changes AS (
@@ -118,7 +122,8 @@ WITH clock AS MATERIALIZED (
     WHERE e.task_id = ANY (ARRAY[living.id]) AND e.finished_at < living.until RETURNING 1
 ), past_changes AS (
     DELETE FROM tasktable.scheduled_task_changes AS c USING living
-    WHERE c.task_id = ANY (ARRAY[living.id]) AND c.changed_at < living.until AND c.revision <> living.revision RETURNING 1
+    WHERE c.task_id = ANY (ARRAY[living.id]) AND c.changed_at < living.until AND c.revision <> living.revision
+    RETURNING 1
 )
 SELECT (SELECT count(*) FROM gone) + (SELECT count(*) FROM executions) + (SELECT count(*) FROM changes)
     + (SELECT count(*) FROM past_executions) + (SELECT count(*) FROM past_changes) AS rows,
@@ -148,7 +153,8 @@ WITH clock AS MATERIALIZED (
     SELECT coalesce($5::timestamptz, clock_timestamp()) AS now
 ), period AS MATERIALIZED (
     SELECT CASE WHEN $3::interval IS NOT NULL AND bool_and(each.value IS NOT NULL) IS NOT FALSE
-        THEN greatest($3::interval, max(each.value::interval)) END AS longest, least($3::interval, min(each.value::interval)) AS shortest
+        THEN greatest($3::interval, max(each.value::interval)) END AS longest,
+        least($3::interval, min(each.value::interval)) AS shortest
     FROM jsonb_each_text($4::text::jsonb) AS each
 ), gone AS (
     DELETE FROM tasktable.scheduled_task_changes AS c
@@ -163,11 +169,18 @@ WITH clock AS MATERIALIZED (
 )
 SELECT count(*) AS rows, 0::bigint AS dead FROM gone`
 
-// retainTables are the tables in the order in which a round goes through them. id is the column of the task's id.
-var retainTables = []struct{ name, id, sql string }{
-	{"tasktable.scheduled_tasks", "id", retainTasksSQL},
-	{"tasktable.scheduled_task_executions", "task_id", retainExecutionsSQL},
-	{"tasktable.scheduled_task_changes", "task_id", retainChangesSQL},
+// The task of a row that could not be removed.
+const (
+	taskAtSQL      = `SELECT t.id::text FROM tasktable.scheduled_tasks AS t WHERE t.ctid = $1::tid`
+	executionAtSQL = `SELECT e.task_id FROM tasktable.scheduled_task_executions AS e WHERE e.ctid = $1::tid`
+	changeAtSQL    = `SELECT c.task_id FROM tasktable.scheduled_task_changes AS c WHERE c.ctid = $1::tid`
+)
+
+// retainTables are the tables in the order in which a round goes through them.
+var retainTables = []struct{ name, sql, taskAt string }{
+	{"tasktable.scheduled_tasks", retainTasksSQL, taskAtSQL},
+	{"tasktable.scheduled_task_executions", retainExecutionsSQL, executionAtSQL},
+	{"tasktable.scheduled_task_changes", retainChangesSQL, changeAtSQL},
 }
 
 // retained is what retention has done: how many rows it removed, how many of them were dead letters that nobody had
@@ -209,7 +222,9 @@ func (r *retainer) runOnce(ctx context.Context, at retainPlace) (next retainPlac
 }
 
 // step is runOnce in a transaction, at a time; nil is the database's.
-func (r *retainer) step(ctx context.Context, tx pgx.Tx, now *time.Time, at retainPlace) (next retainPlace, done retained, err error) {
+func (r *retainer) step(
+	ctx context.Context, tx pgx.Tx, now *time.Time, at retainPlace,
+) (next retainPlace, done retained, err error) {
 	if _, err := tx.Exec(ctx, "SELECT set_config('tasktable_change.context', 'retention', true)"); err != nil {
 		return at, done, fmt.Errorf("enter retention's context: %w", err)
 	}
@@ -252,9 +267,9 @@ func (r *retainer) removeFrom(
 		return within.from, err
 	}
 	batch := retained{}
-	stopped, refused, err := pastRefusals(ctx, tx, within, retainRefusals, func(savepoint pgx.Tx, some tupleRange) error {
-		rows, err := savepoint.Query(ctx, r.statements.schema.SQL(retainTables[table].sql), some.from.String(), some.to.String(),
-			periodText(r.config.Retention), periods, now)
+	statement, period := r.statements.schema.SQL(retainTables[table].sql), periodText(r.config.Retention)
+	remove := func(savepoint pgx.Tx, some tupleRange) error {
+		rows, err := savepoint.Query(ctx, statement, some.from.String(), some.to.String(), period, periods, now)
 		if err != nil {
 			return err
 		}
@@ -263,7 +278,8 @@ func (r *retainer) removeFrom(
 			batch.add(gone)
 		}
 		return err
-	})
+	}
+	stopped, refused, err := pastRefusals(ctx, tx, within, retainRefusals, remove)
 	if err != nil {
 		return within.from, err
 	}
@@ -282,13 +298,12 @@ func (r *retainer) removeFrom(
 // report tells of rows that could not be removed.
 func (r *retainer) report(ctx context.Context, tx pgx.Tx, table int, refused []refusal, batch *retained) error {
 	of := retainTables[table]
-	statement := r.statements.schema.SQL("SELECT coalesce((SELECT " + of.id + "::text FROM " + of.name + " WHERE ctid = $1::tid), '')")
-	task, err := one[string](ctx, tx, statement, refused[0].at.String())
-	if err != nil {
+	task, err := one[string](ctx, tx, r.statements.schema.SQL(of.taskAt), refused[0].at.String())
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) { // somebody else may have removed it just now
 		return fmt.Errorf("read which task cannot be removed: %w", err)
 	}
-	r.log.Error("retention cannot remove rows and goes past them; a foreign key or a trigger of the application's may forbid it, or somebody "+
-		"may have locked them", "table", r.statements.schema.SQL(of.name), "rows", len(refused), "task", task, "error", refused[0].err)
+	r.log.Error("retention cannot remove rows and goes past them; a foreign key or a trigger of the application's may "+
+		"forbid it, or somebody may have locked them", "table", r.statements.schema.SQL(of.name), "rows", len(refused), "task", task, "error", refused[0].err)
 	batch.add(retained{Refused: len(refused), Task: task, Why: scrub(refused[0].err.Error())})
 	return nil
 }

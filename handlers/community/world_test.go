@@ -13,9 +13,10 @@ import (
 	"github.com/tasktable/tasktable/handlers/community"
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/storetest"
+	"github.com/tasktable/tasktable/store/storetest/leaks"
 )
 
-func TestMain(m *testing.M) { storetest.Main(m) }
+func TestMain(m *testing.M) { storetest.Main(m, leaks.Check) }
 
 // world is a database with the community "home" of member-1, its host, and member-2.
 type world struct {

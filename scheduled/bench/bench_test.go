@@ -12,6 +12,7 @@ import (
 
 	"github.com/tasktable/tasktable/scheduled/internal/throwaway"
 	"github.com/tasktable/tasktable/store/storetest"
+	"github.com/tasktable/tasktable/store/storetest/leaks"
 )
 
 func TestMain(m *testing.M) {
@@ -22,7 +23,7 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	storetest.Main(m)
+	storetest.Main(m, leaks.Check)
 }
 
 // Each bench does its work in small, verifies it, and has figures that can be. How good they are is not for a test to say: it may run

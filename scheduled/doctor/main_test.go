@@ -15,9 +15,10 @@ import (
 	"github.com/tasktable/tasktable/scheduled"
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/storetest"
+	"github.com/tasktable/tasktable/store/storetest/leaks"
 )
 
-func TestMain(m *testing.M) { storetest.Main(m) }
+func TestMain(m *testing.M) { storetest.Main(m, leaks.Check) }
 
 // limit bounds each wait of a test.
 const limit = 2 * time.Minute

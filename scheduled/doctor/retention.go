@@ -18,7 +18,7 @@ func (e *examination) retention(ctx context.Context) error {
 		e.ok("what is too old is removed")
 		return nil
 	}
-	e.find(Warning, "give the application's foreign keys to Tasktable's tables ON DELETE CASCADE or SET NULL, and let its triggers on them "+
-		"pass deletes of finished tasks", "retention could not remove %s", found.Refused)
+	e.find(Warning, "give the application's foreign keys to Tasktable's tables ON DELETE CASCADE or SET NULL, and let "+
+		"its triggers on them pass deletes of finished tasks", "retention could not remove %s", found.Refused)
 	return nil
 }

@@ -16,9 +16,10 @@ import (
 	"github.com/tasktable/tasktable/scheduled"
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/storetest"
+	"github.com/tasktable/tasktable/store/storetest/leaks"
 )
 
-func TestMain(m *testing.M) { storetest.Main(m) }
+func TestMain(m *testing.M) { storetest.Main(m, leaks.Check) }
 
 // scene is a database with a node, whose metrics are scraped.
 type scene struct {

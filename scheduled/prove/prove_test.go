@@ -13,6 +13,7 @@ import (
 
 	"github.com/tasktable/tasktable/scheduled/internal/throwaway"
 	"github.com/tasktable/tasktable/store/storetest"
+	"github.com/tasktable/tasktable/store/storetest/leaks"
 )
 
 func TestMain(m *testing.M) {
@@ -23,7 +24,7 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	storetest.Main(m)
+	storetest.Main(m, leaks.Check)
 }
 
 // trial is a short proof, and what it says.

@@ -71,8 +71,18 @@ func newHarness(t testing.TB, inline scheduled.Inline, options []Option) *Harnes
 	return &Harness{t: t, inline: inline}
 }
 
+// SetNow says what time it is for tasks that are asked for "now" in the harness's transaction: by Schedule without At, RunNow, Retry or
+// Rearm. RunDueAt says it too, so a test needs SetNow only before its first RunDueAt, or to let time pass without a run. Without either
+// it is the database's time.
+func (h *Harness) SetNow(ctx context.Context, now time.Time) {
+	h.t.Helper()
+	if err := h.inline.SetNow(ctx, now); err != nil {
+		h.t.Fatalf("%v", err)
+	}
+}
+
 // RunDueAt runs every task that is due at that time, and what becomes due at it by their running; retries come later, at
-// their own times. It returns what ran, in order, and fails the test when the tables cannot be used. A handler's error fails
+// their own times. Whatever these tasks, or the test afterwards, ask for "now" is due at that time, too. It returns what ran, in order, and fails the test when the tables cannot be used. A handler's error fails
 // its task, not the test: look at Ran.Err.
 func (h *Harness) RunDueAt(ctx context.Context, at time.Time) []Ran {
 	h.t.Helper()

@@ -19,9 +19,10 @@ import (
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/seal"
 	"github.com/tasktable/tasktable/store/storetest"
+	"github.com/tasktable/tasktable/store/storetest/leaks"
 )
 
-func TestMain(m *testing.M) { storetest.Main(m) }
+func TestMain(m *testing.M) { storetest.Main(m, leaks.Check) }
 
 var tasks = store.New(store.Config{Service: "test"})
 

@@ -2,43 +2,34 @@ package storetest
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"testing"
-
-	"go.uber.org/goleak"
 )
 
-// Main runs the tests of a package, then stops what this process holds of the server, and fails the run if
-// goroutines are left that none of that explains. It does not return: it exits with the run's code.
+// Main runs the tests of a package, then stops what this process holds of the server. It does not return: it exits with the run's
+// code. The checks run after tests that have passed, in their order; an error of one fails the run.
 //
 // A package that does without it may use the other functions, but leaves the server running.
-func Main(m *testing.M) {
+func Main(m *testing.M, checks ...func() error) {
 	code := m.Run()
 	if err := stopShared(); err != nil {
 		fmt.Fprintln(os.Stderr, "storetest: stopping the server:", err)
 		code = max(code, 1)
 	}
-	if code == 0 { // a failed test may well leave goroutines: the failure is what to look at
-		if err := goleak.Find(legitimate()...); err != nil {
-			fmt.Fprintln(os.Stderr, "storetest: goroutines left at the end of the tests:", err)
+	os.Exit(check(code, os.Stderr, checks...))
+}
+
+// check runs the checks, unless the tests have failed: then that is what to look at.
+func check(code int, stderr io.Writer, checks ...func() error) int {
+	for _, one := range checks {
+		if code != 0 {
+			return code
+		}
+		if err := one(); err != nil {
+			_, _ = fmt.Fprintln(stderr, "storetest:", err)
 			code = 1
 		}
 	}
-	os.Exit(code)
-}
-
-func legitimate() []goleak.Option {
-	options := []goleak.Option{
-		// Waits for the end of the shared server, which other test processes may still be using.
-		goleak.IgnoreAnyFunction("github.com/tasktable/tasktable/store/localpg.(*process).reap"),
-	}
-	if usedContainer.Load() {
-		// The reaper's connection must live as long as the process: its end is what removes the container.
-		options = append(options,
-			goleak.IgnoreAnyFunction("github.com/testcontainers/testcontainers-go.(*Reaper).connect.func1"),
-			goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"),
-			goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"),
-		)
-	}
-	return options
+	return code
 }

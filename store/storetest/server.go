@@ -34,10 +34,17 @@ type server struct {
 }
 
 var (
-	running       atomic.Pointer[server]
-	usedContainer atomic.Bool
-	shared        = sync.OnceValues(open)
+	running atomic.Pointer[server]
+	shared  = sync.OnceValues(open)
 )
+
+var registered atomic.Pointer[func(context.Context) (*url.URL, func() error, error)]
+
+// Register has the tests of this process run on a server that start starts, unless TASKTABLE_TEST_DATABASE_URL names one. A nil base, or an
+// error, has the next way taken. Package container calls it when it is imported.
+func Register(start func(context.Context) (base *url.URL, stop func() error, err error)) {
+	registered.Store(&start)
+}
 
 // open chooses a server and makes it ready to hand out databases.
 func open() (*server, error) {
@@ -64,12 +71,14 @@ func choose(ctx context.Context) (*url.URL, func() error, error) {
 		}
 		return base, func() error { return nil }, nil
 	}
-	if dockerAnswers(ctx) {
-		base, stop, err := startContainer(ctx)
-		if err == nil {
+	if start := registered.Load(); start != nil {
+		base, stop, err := (*start)(ctx)
+		if base != nil && err == nil {
 			return base, stop, nil
 		}
-		fmt.Fprintln(os.Stderr, "storetest: Docker answers, but no container came up; using a local Postgres:", err)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "storetest: the registered server did not start; using a local Postgres:", err)
+		}
 	}
 	return startLocal(ctx)
 }

@@ -182,15 +182,6 @@ func TestWithDatabase(t *testing.T) {
 	}
 }
 
-func TestDockerIsAskedQuickly(t *testing.T) {
-	t.Parallel()
-	before := time.Now()
-	dockerAnswers(deadline(t))
-	if took := time.Since(before); took > dockerLimit+3*time.Second {
-		t.Fatalf("took %v, want at most about %v", took, dockerLimit)
-	}
-}
-
 // failing records instead of failing, to test what a bad test gets to see.
 type failing struct {
 	testing.TB

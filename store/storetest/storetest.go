@@ -15,8 +15,9 @@
 //
 //  1. TASKTABLE_TEST_DATABASE_URL, a postgres:// URL of a database whose user may create databases. They are
 //     created beside it; the database itself is connected to and otherwise left alone.
-//  2. A container of postgres:17-alpine, where a Docker daemon answers within 2 seconds. One per process, removed
-//     at its end. If it cannot be started, a line on stderr says why and the next way is taken.
+//  2. A container of postgres:17-alpine, if the test package imports store/storetest/container and a Docker daemon
+//     answers within 2 seconds. One per process, removed at its end. If it cannot be started, a line on stderr says
+//     why and the next way is taken.
 //  3. A server of package localpg in a folder of its own, in memory (/dev/shm) where Linux has 4 GB free of it, else under
 //     os.TempDir; shared by all test processes of the user. It runs with fsync=off: a power cut can break its data (delete the folder then), a crash cannot.
 //

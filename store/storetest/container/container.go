@@ -1,4 +1,10 @@
-package storetest
+// Package container lets package storetest run the tests of a process on a Postgres in a container, where a Docker daemon answers. A test
+// package imports it for that alone:
+//
+//	import _ "github.com/tasktable/tasktable/store/storetest/container"
+//
+// It is apart from storetest because of what it needs: testcontainers, and some fifty modules behind it.
+package container
 
 import (
 	"context"
@@ -6,17 +12,36 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"sync/atomic"
 	"time"
 
 	"github.com/moby/moby/client"
 	"github.com/testcontainers/testcontainers-go"
 	"github.com/testcontainers/testcontainers-go/wait"
+
+	"github.com/tasktable/tasktable/store/storetest"
 )
 
 const (
 	image       = "postgres:17-alpine"
 	dockerLimit = 2 * time.Second
 )
+
+var used atomic.Bool
+
+func init() { storetest.Register(start) }
+
+// Used says that this process has started a container. Until the process ends, a goroutine keeps the connection whose end
+// removes the container.
+func Used() bool { return used.Load() }
+
+// start starts a container. It returns a nil base where no Docker daemon answers.
+func start(ctx context.Context) (base *url.URL, stop func() error, err error) {
+	if !dockerAnswers(ctx) {
+		return nil, nil, nil
+	}
+	return startContainer(ctx)
+}
 
 // dockerAnswers asks the daemon itself: an installed docker command, or a socket file, says nothing.
 func dockerAnswers(ctx context.Context) (answers bool) {
@@ -37,7 +62,7 @@ func dockerAnswers(ctx context.Context) (answers bool) {
 }
 
 func startContainer(ctx context.Context) (base *url.URL, stop func() error, err error) {
-	usedContainer.Store(true)
+	used.Store(true)
 	defer func() {
 		if fault := recover(); fault != nil {
 			err = fmt.Errorf("testcontainers: %v", fault)
