@@ -18,9 +18,9 @@ type riverDriver struct {
 	executor riverExecutor
 }
 
-func newRiverDriver(pool *pgxpool.Pool, statements statements, quiet *quiet, lookAhead time.Duration) *riverDriver {
+func newRiverDriver(pool *pgxpool.Pool, statements statements, quiet *quiet, heard func(error), lookAhead time.Duration) *riverDriver {
 	driver := riverpgxv5.New(pool)
-	return &riverDriver{driver, riverExecutor{driver.GetExecutor(), pool, statements, quiet, fetchWithin + max(lookAhead, 0)}}
+	return &riverDriver{driver, riverExecutor{driver.GetExecutor(), pool, statements, quiet, heard, fetchWithin + max(lookAhead, 0)}}
 }
 
 // GetExecutor returns the executor that River's own statements go by.
@@ -36,6 +36,7 @@ type riverExecutor struct {
 	pool       *pgxpool.Pool
 	statements statements
 	quiet      *quiet
+	heard      func(error)   // notes what a fetch came to
 	within     time.Duration // how long after it was inserted a job is fetched
 }
 

@@ -60,13 +60,8 @@ func (e *riverExecutor) JobGetAvailable(
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerLimit)
 	defer cancel()
-	rows, err := e.pool.Query(
-		ctx, e.statements.schema.SQL(fetchSQL), params.Queue, notNil(params.Kind), e.within+backdate, params.MaxToLock, params.ClientID)
-	if err != nil {
-		return nil, fmt.Errorf("fetch jobs: %w", err)
-	}
-	fetched, err := pgx.CollectRows(rows, pgx.RowToStructByName[fetchedRow])
-	if err != nil {
+	fetched, err := e.fetch(ctx, params)
+	if e.heard(err); err != nil {
 		return nil, fmt.Errorf("fetch jobs: %w", err)
 	}
 	slices.SortFunc(fetched, func(a, b fetchedRow) int { return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.ID, b.ID)) })
@@ -79,4 +74,13 @@ func (e *riverExecutor) JobGetAvailable(
 		})
 	}
 	return result, nil
+}
+
+func (e *riverExecutor) fetch(ctx context.Context, params *riverdriver.JobGetAvailableParams) ([]fetchedRow, error) {
+	rows, err := e.pool.Query(
+		ctx, e.statements.schema.SQL(fetchSQL), params.Queue, notNil(params.Kind), e.within+backdate, params.MaxToLock, params.ClientID)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowToStructByName[fetchedRow])
 }

@@ -31,7 +31,8 @@ type worker struct {
 	clock      *clock
 	averages   *averages
 	alive      func() bool
-	freed      func() // tells the leader that a batch's place is free
+	freed      func()      // tells the leader that a batch's place is free
+	heard      func(error) // notes what a statement of the engine's pool came to
 	dead       *undertaker
 	metrics    *metrics
 	tracing    *tracing
@@ -204,7 +205,9 @@ func (w *worker) removeJobs(ctx context.Context, done []*doneJob) {
 	for i, job := range done {
 		ids[i] = job.id
 	}
-	if _, err := w.enginePool.Exec(ctx, w.statements.schema.SQL(deleteJobsSQL), ids); err != nil && ctx.Err() == nil {
+	limited, cancel := context.WithTimeout(ctx, answerLimit)
+	defer cancel()
+	if _, err := w.enginePool.Exec(limited, w.statements.schema.SQL(deleteJobsSQL), ids); err != nil && ctx.Err() == nil {
 		w.log.Warn("finished River jobs not removed; the keeper will do it", "jobs", len(ids), "error", err)
 	}
 	for _, job := range done {
