@@ -1,13 +1,17 @@
 package scheduled
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/store"
@@ -102,24 +106,32 @@ func TestCutEngineConnectionsLoseNothing(t *testing.T) {
 	f.nothingLeft()
 }
 
+// deafConn is a connection on which the node cannot listen for what is due, while it is told so.
+type deafConn struct {
+	net.Conn
+	deaf *atomic.Bool
+}
+
+func (c *deafConn) Write(packet []byte) (int, error) {
+	if c.deaf.Load() && bytes.Contains(packet, []byte(`LISTEN "tasktable.wake"`)) {
+		return 0, errors.New("deaf")
+	}
+	return c.Conn.Write(packet)
+}
+
 // TestDeafNodeStartsTasksWithinASecondOrTwo has no listener for a while: NOTIFY is lost.
 func TestDeafNodeStartsTasksWithinASecondOrTwo(t *testing.T) {
 	f := newField(t)
 	pool := f.nodePool()
-	deaf := make(chan struct{})
-	session := make(chan struct{}, 1)
-	session <- struct{}{}
+	var deaf atomic.Bool
+	deaf.Store(true)
+	settings := pool.Config().ConnConfig.Copy()
+	settings.AfterNetConnect = func(_ context.Context, _ *pgconn.Config, conn net.Conn) (net.Conn, error) {
+		return &deafConn{conn, &deaf}, nil
+	}
 	began := make(chan string, 100)
 	startNode(t, pool, func(c *Config) {
-		c.Connect = func(ctx context.Context) (*pgx.Conn, error) {
-			select {
-			case <-session: // the first asked for is the session's
-			case <-deaf:
-			case <-ctx.Done():
-				return nil, ctx.Err()
-			}
-			return pgx.ConnectConfig(ctx, pool.Config().ConnConfig.Copy())
-		}
+		c.Connect = func(ctx context.Context) (*pgx.Conn, error) { return pgx.ConnectConfig(ctx, settings.Copy()) }
 	}, handlers.Handle(func(_ context.Context, task *handlers.Task[job]) error { began <- task.Payload.Name; return nil }))
 	own := store.New(store.Config{Service: "test"}) // the others' share one, and with it how often it may notify
 	start := func(name string) time.Duration {
@@ -140,7 +152,7 @@ func TestDeafNodeStartsTasksWithinASecondOrTwo(t *testing.T) {
 	if worst > 2500*time.Millisecond {
 		t.Errorf("without a listener a task started after %s", worst)
 	}
-	close(deaf)
+	deaf.Store(false)
 	f.until(20*time.Second, "the node listens", `SELECT count(*) = 1 FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'tasktable listener'`)
 	if took := start("heard"); took > time.Second {
 		t.Errorf("with a listener a task started after %s", took)

@@ -4,24 +4,27 @@ import (
 	"context"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/riverqueue/river/riverdriver"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 	"github.com/riverqueue/river/rivertype"
 )
 
-// riverDriver is River's own driver for pgx, with four changes. The fetch is our own. A quiet node fetches nothing. River completes no jobs,
-// because the worker removes each job itself when the outcomes of its tasks are recorded. What waits for the server has
-// time limits.
+// riverDriver is River's own driver for pgx, with four changes. Jobs are fetched by a statement of ours. A quiet node fetches none. River
+// completes no jobs, because the worker removes each job itself when the outcomes of its tasks are recorded. Calls that wait for the
+// server have time limits.
 type riverDriver struct {
 	*riverpgxv5.Driver
-	quiet   *quiet
-	fetcher fetcher
+	executor riverExecutor
+}
+
+func newRiverDriver(pool *pgxpool.Pool, statements statements, quiet *quiet, heard func(error), lookAhead time.Duration) *riverDriver {
+	driver := riverpgxv5.New(pool)
+	return &riverDriver{driver, riverExecutor{driver.GetExecutor(), pool, statements, quiet, heard, fetchWithin + max(lookAhead, 0)}}
 }
 
 // GetExecutor returns the executor that River's own statements go by.
-func (d *riverDriver) GetExecutor() riverdriver.Executor {
-	return &riverExecutor{d.Driver.GetExecutor(), d.quiet, d.fetcher}
-}
+func (d *riverDriver) GetExecutor() riverdriver.Executor { return &d.executor }
 
 // GetListener returns the connection on which River hears of new jobs.
 func (d *riverDriver) GetListener(params *riverdriver.GetListenenerParams) riverdriver.Listener {
@@ -30,20 +33,11 @@ func (d *riverDriver) GetListener(params *riverdriver.GetListenenerParams) river
 
 type riverExecutor struct {
 	riverdriver.Executor
-	quiet   *quiet
-	fetcher fetcher
-}
-
-// JobGetAvailable fetches jobs, unless the node is quiet. The leader's nudge has River fetch the remaining jobs once
-// the node is no longer quiet. River itself would wait for the answer for ever. Where the answer is lost although the
-// server did the fetch, the keeper releases the claims.
-func (e *riverExecutor) JobGetAvailable(ctx context.Context, params *riverdriver.JobGetAvailableParams) (*riverdriver.JobGetAvailableResult, error) {
-	if e.quiet.on() {
-		return &riverdriver.JobGetAvailableResult{}, nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, answerLimit)
-	defer cancel()
-	return e.fetcher.fetch(ctx, params)
+	pool       *pgxpool.Pool
+	statements statements
+	quiet      *quiet
+	heard      func(error)   // notes what a fetch came to
+	within     time.Duration // how long after it was inserted a job is fetched
 }
 
 // JobSetStateIfRunningMany would complete jobs. A job that still exists when its worker returns has a claim whose

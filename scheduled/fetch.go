@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/riverqueue/river/riverdriver"
 	"github.com/riverqueue/river/rivertype"
 )
@@ -21,18 +20,6 @@ const (
 	// longer than unfetchedMax, so none is left behind.
 	fetchWithin = 5 * time.Second
 )
-
-// fetcher fetches jobs in place of River's own statement. That one reads the index entries of all jobs that ever were: while
-// somebody holds an old snapshot, Postgres cannot remove them.
-type fetcher struct {
-	pool       *pgxpool.Pool
-	statements statements
-	within     time.Duration
-}
-
-func newFetcher(pool *pgxpool.Pool, statements statements, lookAhead time.Duration) fetcher {
-	return fetcher{pool: pool, statements: statements, within: fetchWithin + max(lookAhead, 0)}
-}
 
 // Each priority is a range of River's index that begins at the bound on scheduled_at; a range over all priorities would be read from
 // its beginning. statement_timestamp, because the index cannot be searched by a volatile function.
@@ -61,14 +48,20 @@ type fetchedRow struct {
 	CreatedAt   time.Time
 }
 
-// fetch fetches the jobs that wait, the most urgent first.
-func (f fetcher) fetch(ctx context.Context, params *riverdriver.JobGetAvailableParams) (*riverdriver.JobGetAvailableResult, error) {
-	rows, err := f.pool.Query(ctx, f.statements.schema.SQL(fetchSQL), params.Queue, notNil(params.Kind), f.within+backdate, params.MaxToLock, params.ClientID)
-	if err != nil {
-		return nil, fmt.Errorf("fetch jobs: %w", err)
+// JobGetAvailable fetches the jobs that wait, the most urgent first. It fetches none while the node is quiet: the leader's nudge has River
+// fetch the remaining jobs once the node is no longer quiet. River's own statement reads the index entries of all jobs that ever were.
+// While somebody holds an old snapshot, Postgres cannot remove these entries. River would also wait for the answer for ever. Where the
+// answer is lost although the server did the fetch, the keeper releases the claims.
+func (e *riverExecutor) JobGetAvailable(
+	ctx context.Context, params *riverdriver.JobGetAvailableParams,
+) (*riverdriver.JobGetAvailableResult, error) {
+	if e.quiet.on() {
+		return &riverdriver.JobGetAvailableResult{}, nil
 	}
-	fetched, err := pgx.CollectRows(rows, pgx.RowToStructByName[fetchedRow])
-	if err != nil {
+	ctx, cancel := context.WithTimeout(ctx, answerLimit)
+	defer cancel()
+	fetched, err := e.fetch(ctx, params)
+	if e.heard(err); err != nil {
 		return nil, fmt.Errorf("fetch jobs: %w", err)
 	}
 	slices.SortFunc(fetched, func(a, b fetchedRow) int { return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.ID, b.ID)) })
@@ -81,4 +74,13 @@ func (f fetcher) fetch(ctx context.Context, params *riverdriver.JobGetAvailableP
 		})
 	}
 	return result, nil
+}
+
+func (e *riverExecutor) fetch(ctx context.Context, params *riverdriver.JobGetAvailableParams) ([]fetchedRow, error) {
+	rows, err := e.pool.Query(
+		ctx, e.statements.schema.SQL(fetchSQL), params.Queue, notNil(params.Kind), e.within+backdate, params.MaxToLock, params.ClientID)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowToStructByName[fetchedRow])
 }

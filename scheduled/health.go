@@ -2,10 +2,13 @@ package scheduled
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // Health is a node's answer to a probe. It is an http.Handler that tells itself, as JSON: 200 if it is OK, else 503.
@@ -40,7 +43,8 @@ const (
 	// loopSilent is how long the loop may go without a turn, which takes some seconds at most. All that it waits for is bounded; what is
 	// not, such as a Config.Connect that ignores its context or a log that nobody reads, is what a restart mends.
 	loopSilent = 60 * time.Second
-	// poolSilent is how long ago the engine's pool may last have answered. It is asked each ten seconds.
+	// poolSilent is how long ago the engine's pool may last have answered. It is asked each ten seconds. After that the
+	// node gives up its session and all connections, and begins again.
 	poolSilent = 20 * time.Second
 )
 
@@ -159,6 +163,29 @@ func (v *vitals) answers(ok bool) {
 	}
 	v.database.note(true, "")
 	v.answered = time.Now()
+}
+
+// hears notes what a statement of the engine's pool came to.
+func (v *vitals) hears(err error) {
+	if spoke(err) {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		v.answered = time.Now()
+	}
+}
+
+// silence is how long the engine's pool has not answered.
+func (v *vitals) silence() time.Duration {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return time.Since(v.answered)
+}
+
+// spoke reports whether the server said something, be it an error. The refusal of a password does not count: new
+// credentials are needed, and a node that begins again asks for them.
+func spoke(err error) bool {
+	var said *pgconn.PgError
+	return err == nil || errors.Is(err, errReadOnly) || errors.As(err, &said) && said.Code[:2] != "28"
 }
 
 // listens notes whether notifications are listened for.

@@ -3,7 +3,6 @@ package scheduled
 import (
 	"context"
 	"errors"
-	"net"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -94,19 +93,7 @@ func TestNodeWithAMutePoolIsNotReady(t *testing.T) {
 	f := newField(t)
 	w := newWire()
 	t.Cleanup(w.end)
-	settings := f.nodePool().Config().ConnConfig
-	direct := settings.DialFunc
-	settings.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
-		if ctx.Value(onItsOwn{}) != nil {
-			return direct(ctx, network, address)
-		}
-		return w.dial(ctx, network, address)
-	}
-	node, _ := runNode(t, f.nodePool(), func(c *Config) {
-		c.Connect = func(ctx context.Context) (*pgx.Conn, error) {
-			return pgx.ConnectConfig(context.WithValue(ctx, onItsOwn{}, true), settings.Copy())
-		}
-	}, handlers.Handle(doNothing))
+	node, _ := runNode(t, f.nodePool(), f.enginesWire(w), handlers.Handle(doNothing))
 	f.ready(node, 10*time.Second)
 	w.cut()
 	begin := time.Now()

@@ -67,6 +67,7 @@ func (k *keeper) askPool(ctx context.Context) (again time.Duration) {
 		strays, err = k.worker.statements.lookAtPool(asking, conn.Conn(), k.worker.settler.node, k.worker.jobsInHand())
 		return err
 	})
+	k.worker.heard(err)
 	switch {
 	case err == nil:
 		k.vitals.answers(true)
@@ -96,7 +97,7 @@ func (k *keeper) runOnce(ctx context.Context) {
 	if err := k.recheck(ctx, runs); err != nil {
 		k.worker.log.Warn("running tasks not rechecked", "tasks", len(runs), "error", err)
 	}
-	if err := k.renew(ctx, runs); err != nil {
+	if err := k.renew(runs); err != nil {
 		k.worker.log.Warn("leases of waiting tasks not renewed", "error", err)
 	}
 }
@@ -116,7 +117,10 @@ func (k *keeper) recheck(ctx context.Context, runs []*run) error {
 	for i, r := range runs {
 		holds[i] = r.hold
 	}
+	ctx, cancel := context.WithTimeout(ctx, answerLimit)
+	defer cancel()
 	states, err := k.worker.statements.recheck(ctx, k.worker.enginePool, holds)
+	k.worker.heard(err)
 	if err != nil {
 		return err
 	}
@@ -136,7 +140,7 @@ func (k *keeper) recheck(ctx context.Context, runs []*run) error {
 }
 
 // renew keeps tasks that wait for a slot from being taken for lost.
-func (k *keeper) renew(ctx context.Context, runs []*run) error {
+func (k *keeper) renew(runs []*run) error {
 	allowance := k.worker.config.StartAllowance
 	var holds []hold
 	for _, r := range runs {
@@ -149,7 +153,7 @@ func (k *keeper) renew(ctx context.Context, runs []*run) error {
 	if len(holds) == 0 {
 		return nil
 	}
-	renewed, err := k.worker.statements.extend(ctx, k.worker.enginePool, holds, allowance, nil)
+	renewed, err := k.worker.extend(holds, nil)
 	if err != nil {
 		return err
 	}

@@ -49,8 +49,12 @@ type life struct {
 	progress progress // of the passes, for the goroutine that owns the session
 }
 
-// errFenced ends a life whose session did not answer in time.
-var errFenced = errors.New("the session did not answer in time")
+var (
+	// errFenced ends a life whose session did not answer in time.
+	errFenced = errors.New("the session did not answer in time")
+	// errSilentPool ends a life that could neither start tasks nor record outcomes, although its session lives.
+	errSilentPool = fmt.Errorf("the engine's pool has not answered for %s", poolSilent)
+)
 
 // graceAfterInterrupt is how long interrupted handlers have to return, and outcomes to be recorded, before a stop goes on
 // without them.
@@ -92,13 +96,13 @@ func (l *life) prepare(ctx context.Context, clock *clock) (err error) {
 	}
 	l.log = l.config.Logger.With("node", l.session.number)
 	l.settler = newSettler(l.pool, l.statements, l.session.number, l.config.Service, l.log, l.dueSoon)
-	l.settler.metrics = l.metrics
+	l.settler.metrics, l.settler.heard = l.metrics, l.heard
 	working, _ := l.config.works()
 	l.worker = &worker{
 		config: l.config, statements: l.statements, enginePool: l.pool, settler: l.settler, metrics: l.metrics, clock: clock, averages: &averages{},
 		gates: newGroup(gateMost, (*gateAsk).weight), doneJobs: newGroup[*doneJob](1000, nil), alive: l.session.alive, freed: func() { tell(l.freed) }, log: l.log,
-		slots: newSlots(working, l.config.ShareSlots), stopping: make(chan struct{}), quiet: l.quiet, runs: map[int64]*run{}, jobs: map[int64]bool{},
-		txSlots: newSlots(map[string]int{"": l.config.places()}, false),
+		heard: l.heard, slots: newSlots(working, l.config.ShareSlots), stopping: make(chan struct{}), quiet: l.quiet,
+		runs: map[int64]*run{}, jobs: map[int64]bool{}, txSlots: newSlots(map[string]int{"": l.config.places()}, false),
 	}
 	l.worker.tracing = newTracing(l.config.Tracer, l.session.number)
 	l.worker.pace = newPace()
@@ -122,46 +126,14 @@ func (l *life) prepare(ctx context.Context, clock *clock) (err error) {
 		pool: l.pool, statements: l.statements, metrics: l.metrics, every: cmp.Or(l.config.censusEvery, censusEvery), leads: l.session.leading.Load, log: l.log,
 	}
 	l.publisher = &publisher{pool: l.pool, statements: l.statements, number: l.session.number, averages: l.worker.averages, log: l.log}
-	if l.river, err = newRiver(l.config, l.pool, l.statements, l.session.number, clock, l.quiet, l.worker.work, l.metrics.hooks()...); err != nil {
+	l.river, err = newRiver(l.config, l.pool, l.statements, l.session.number, clock, l.quiet, l.heard, l.worker.work, l.metrics.hooks()...)
+	if err != nil {
 		return err
 	}
 	l.leader = newLeader(l.session, l.statements, l.config, l.river, l.worker.averages)
 	l.leader.dead, l.leader.metrics = l.dead, l.metrics
 	l.leader.deep = &deepLook{pool: l.pool, statements: l.statements, log: l.log, told: func() { tell(l.wake) }}
 	return nil
-}
-
-// enginePool is apart from the handlers' pool: handlers that hold all its connections cannot keep outcomes from being
-// recorded. Joins go by primary key, whatever the statistics say.
-func enginePool(ctx context.Context, config Config, direct *pgx.ConnConfig) (*pgxpool.Pool, error) {
-	settings := config.Pool.Config()
-	if config.directConnect { // past a pooler, whose other clients would get this pool's settings
-		settings.ConnConfig, settings.BeforeConnect = direct.Copy(), nil
-	}
-	// A connection's own config names it as the receiver of notifications: a copy would send all of this pool's there, and River's
-	// listener would be given nil ones.
-	settings.ConnConfig.OnNotification = nil
-	settings.MaxConns = int32(config.EngineConns) - 1 // River's listener takes one out of the pool, which then no longer counts it
-	settings.MinConns, settings.MinIdleConns = 0, 0
-	settings.PrepareConn, settings.AfterRelease, settings.BeforeClose = nil, nil, nil // the service's bookkeeping of its own pool
-	after := settings.AfterConnect
-	settings.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
-		if after != nil {
-			if err := after(ctx, conn); err != nil {
-				return err
-			}
-		}
-		_, err := conn.Exec(ctx, planSettingsSQL+"; SET lock_timeout = '500ms'; SET idle_in_transaction_session_timeout = '5s'; "+keepaliveSQL+"  SET application_name = 'tasktable engine'")
-		if err != nil {
-			return err
-		}
-		return refuseReadOnly(ctx, conn)
-	}
-	pool, err := pgxpool.NewWithConfig(context.WithoutCancel(ctx), settings) // it outlives the beginning
-	if err != nil {
-		return nil, fmt.Errorf("make the engine's pool: %w", err)
-	}
-	return pool, nil
 }
 
 // tell says it once, however often it is called before somebody listens.
@@ -194,6 +166,7 @@ func (l *life) run(ctx context.Context) error {
 	l.worker.sqlDB = stdlib.OpenDBFromPool(l.config.Pool)
 	defer func() { _ = l.worker.sqlDB.Close() }()
 
+	l.vitals.hears(nil) // its silence counts from now on
 	l.metrics.begun(l)
 	defer l.metrics.ended()
 
@@ -211,7 +184,7 @@ func (l *life) run(ctx context.Context) error {
 	services.Go(func() { l.census.run(sessionCtx) })
 	services.Go(func() { l.publisher.run(sessionCtx) })
 	services.Go(func() { l.listener().run(sessionCtx) })
-	services.Go(func() { l.watch(sessionCtx, func() { endSession(errFenced) }) })
+	services.Go(func() { l.watch(sessionCtx, endSession) })
 	stopLeading := make(chan struct{})
 	services.Go(func() { endSession(l.keepSession(sessionCtx, stopLeading)) })
 
@@ -305,9 +278,10 @@ func (l *life) stop(sessionCtx context.Context, endHandlers context.CancelCauseF
 	return len(l.worker.inHand(0)) == 0, riverStopped
 }
 
-// watch fences the node: when the session has not answered for too long, others may declare it dead, so its handlers must end
-// before that. It also notices a process that was stopped and goes on.
-func (l *life) watch(ctx context.Context, fence func()) {
+// watch fences the node: when the session has not answered for too long, others may declare it dead, so its handlers
+// must end before that. It also notices a process that was stopped and goes on. A node whose pool is silent begins
+// again, too: it would lead and claim, and run nothing.
+func (l *life) watch(ctx context.Context, end context.CancelCauseFunc) {
 	ticker := time.NewTicker(200 * time.Millisecond)
 	defer ticker.Stop()
 	for {
@@ -316,7 +290,11 @@ func (l *life) watch(ctx context.Context, fence func()) {
 			return
 		case <-ticker.C:
 			if !l.session.alive() {
-				fence()
+				end(errFenced)
+				return
+			}
+			if l.vitals.silence() > poolSilent {
+				end(errSilentPool)
 				return
 			}
 		}

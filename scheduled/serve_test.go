@@ -147,7 +147,8 @@ func TestLargePayloadsStart(t *testing.T) {
 	}
 }
 
-// A transactional task that waits for a connection holds no slot, and goes back after a second: others need no connection.
+// A transactional task that waits for a connection holds no slot, and goes back after a second: others need no
+// connection.
 func TestTasksDoNotWaitForConnectionsOfOthers(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

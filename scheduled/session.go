@@ -36,7 +36,12 @@ SET idle_in_transaction_session_timeout = '2s';
 SET statement_timeout = '2s';
 SET lock_timeout = '200ms';
 SET tcp_user_timeout = '3s';
-SET client_min_messages = 'warning'`
+SET client_min_messages = 'warning';
+` + isolationSQL
+
+// The engine's statements look at rows that others change meanwhile. Under a database's own default of repeatable read they would fail,
+// or see a snapshot that is old.
+const isolationSQL = `SET default_transaction_isolation = 'read committed'; `
 
 // The server notices within seconds that the machine at the other end is gone, and frees what it had locked.
 const keepaliveSQL = `SET tcp_keepalives_idle = 1; SET tcp_keepalives_interval = 1; SET tcp_keepalives_count = 3;`

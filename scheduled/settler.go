@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -22,12 +23,14 @@ type settler struct {
 	node       int64
 	service    string
 	log        *slog.Logger
-	dueSoon    func() // tells the leader that something is due again at once
+	dueSoon    func()      // tells the leader that something is due again at once
+	heard      func(error) // notes what a statement of the pool came to
 	metrics    *metrics
 	reruns     reruns
 
 	plain   *group[*settling]
 	effects *group[*settling]
+	most    atomic.Int64 // how many outcomes share a statement: fewer where it had no answer in time
 	wg      sync.WaitGroup
 }
 
@@ -61,10 +64,14 @@ func effectsWeight(one *settling) int {
 }
 
 func newSettler(pool *pgxpool.Pool, s statements, node int64, service string, log *slog.Logger, dueSoon func()) *settler {
-	return &settler{
-		pool: pool, statements: s, node: node, service: service, log: log, dueSoon: dueSoon,
+	made := &settler{
+		pool: pool, statements: s, node: node, service: service, log: log, dueSoon: dueSoon, heard: func(error) {},
 		plain: newGroup[*settling](settleMost, nil), effects: newGroup(effectsMost, effectsWeight),
 	}
+	made.most.Store(settleMost)
+	made.plain.limit = func() int { return int(made.most.Load()) }
+	made.effects.limit = func() int { return int(min(made.most.Load(), effectsMost)) }
+	return made
 }
 
 // start works until ctx is done; wait returns when it has stopped.
@@ -100,7 +107,15 @@ func (s *settler) enqueue(ctx context.Context, one *settling) {
 
 func (s *settler) flush(ctx context.Context, batch []*settling) {
 	began := time.Now()
-	done, err := s.commit(ctx, batch)
+	limited, cancel := context.WithTimeout(ctx, settleLimit+limitFor(bytesOf(batch)))
+	done, err := s.commit(limited, batch)
+	cancel()
+	s.heard(err)
+	if spoke(err) {
+		s.most.Store(min(2*s.most.Load(), settleMost))
+	} else {
+		s.most.Store(max(int64(len(batch)/2), 1))
+	}
 	s.metrics.settled(len(batch), time.Since(began), err)
 	states := byFence(done)
 	soon := false
@@ -127,6 +142,23 @@ func (s *settler) flush(ctx context.Context, batch []*settling) {
 	if err != nil {
 		s.recover(ctx, failed, err)
 	}
+}
+
+// settleLimit is how long a statement that records outcomes may take, besides the time that its bytes need. It may have
+// to wait for locks, or for an index that is being made.
+const settleLimit = 5 * time.Second
+
+// bytesOf is about how many bytes the outcomes have that a handler may make large.
+func bytesOf(batch []*settling) (bytes int) {
+	for _, one := range batch {
+		bytes += len(one.Effects.Result)
+		for _, task := range one.Effects.FollowUps {
+			if payload, ok := task.Payload.(store.JSON); ok {
+				bytes += len(payload)
+			}
+		}
+	}
+	return bytes
 }
 
 func (s *settler) commit(ctx context.Context, batch []*settling) ([]settled, error) {
@@ -192,7 +224,9 @@ func (s *settler) recover(ctx context.Context, batch []*settling, err error) {
 // application's trigger may, it tries again for as long as the node lives: nobody else would end the claim.
 func (s *settler) failBroken(ctx context.Context, one *settling, cause error) {
 	why := scrub("the outcome could not be recorded: " + cause.Error())
-	tag, err := s.pool.Exec(ctx, s.statements.schema.SQL(releaseBrokenSQL), one.ID, one.Fence, why)
+	limited, cancel := context.WithTimeout(ctx, answerLimit)
+	defer cancel()
+	tag, err := s.pool.Exec(limited, s.statements.schema.SQL(releaseBrokenSQL), one.ID, one.Fence, why)
 	if err != nil {
 		s.log.Error("task cannot be failed either; trying again", "task", one.ID, "revision", one.Revision, "attempt", one.Attempt, "error", err)
 		s.again(ctx, one)

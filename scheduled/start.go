@@ -97,6 +97,7 @@ func (w *worker) answerGates(ctx context.Context, asked []*gateAsk) {
 	limited, cancel := context.WithTimeout(ctx, limitFor(bytes))
 	defer cancel()
 	answer, err := w.gate(limited, holds, known)
+	w.heard(err)
 	if err != nil {
 		w.pace.silent()
 		w.log.Warn("the gate did not answer; asking again", "tasks", len(holds), "error", err)
@@ -255,7 +256,7 @@ func (b *batch) leaseFor(r *run, answer gateRow, gateAt time.Time) (deadline, le
 	lease := time.Duration(answer.Lease * float64(time.Second))
 	expected := time.Duration(answer.Expected * float64(time.Second))
 	if lease < expected+margin(expected) {
-		extended, err := b.statements.extend(b.settling, b.enginePool, []hold{r.hold}, b.config.StartAllowance, nil)
+		extended, err := b.extend([]hold{r.hold}, nil)
 		if err != nil {
 			b.log.Warn("lease not extended", "task", r.ID, "type", answer.Type, "revision", r.Revision, "attempt", r.Attempt, "error", err)
 		} else if longer, done := extended[r.Fence]; done {
@@ -383,10 +384,17 @@ func (b *batch) extendRunning(ctx *leaseContext, r *run, d time.Duration) error 
 	return b.extendLease(ctx, r, &d)
 }
 
+// extend makes leases longer. A row that an application has locked keeps the lease it has.
+func (w *worker) extend(holds []hold, d *time.Duration) (map[int64]time.Duration, error) {
+	ctx, cancel := context.WithTimeout(w.settling, answerLimit)
+	defer cancel()
+	return w.statements.extend(ctx, w.enginePool, holds, w.config.StartAllowance, d)
+}
+
 // extendLease makes the lease last at least d from now; nil: as long as the task is expected to run.
 func (b *batch) extendLease(ctx *leaseContext, r *run, d *time.Duration) error {
 	asked := time.Now()
-	extended, err := b.statements.extend(b.settling, b.enginePool, []hold{r.hold}, b.config.StartAllowance, d)
+	extended, err := b.extend([]hold{r.hold}, d)
 	if err != nil {
 		return err
 	}

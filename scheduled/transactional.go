@@ -2,6 +2,7 @@ package scheduled
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"time"
@@ -102,8 +103,9 @@ func instant(ctx context.Context, tx querier) (now time.Time, err error) {
 	return now, wrap(err, "ask the time")
 }
 
+// An edit that is committed while the handler runs must be seen when its task is settled, whatever the database's default isolation.
 // If this machine vanishes while the handler runs, its locks must not outlive it for hours: the next attempt waits for them.
-const beginHandlerSQL = `BEGIN; SET LOCAL tcp_keepalives_idle = 1; SET LOCAL tcp_keepalives_interval = 1; SET LOCAL tcp_keepalives_count = 3`
+const beginHandlerSQL = `BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL tcp_keepalives_idle = 1; SET LOCAL tcp_keepalives_interval = 1; SET LOCAL tcp_keepalives_count = 3`
 
 // commitLimit is for a server that does not answer at all.
 const commitLimit = 10 * time.Second
@@ -118,7 +120,7 @@ type handlerTx struct {
 // beginTx begins the transaction that the variant's handler takes, and returns what runs the handler in it.
 func (b *batch) beginTx(ctx context.Context, variant *handlers.Variant) (handlerTx, handlers.Handler, error) {
 	if variant.Kind == handlers.KindSQLTx {
-		tx, err := b.sqlDB.BeginTx(ctx, nil)
+		tx, err := b.sqlDB.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 		if err != nil {
 			return handlerTx{}, nil, err
 		}

@@ -19,14 +19,15 @@ type wire struct {
 	delay time.Duration
 	rate  int // bytes a second; 0: as they come
 
-	mu   sync.Mutex
-	gate chan struct{} // closed while the wire is whole
-	ends []net.Conn
-	wg   sync.WaitGroup
+	mu        sync.Mutex
+	gate      chan struct{} // closed while the wire is whole
+	forgotten chan struct{} // closed when the connections made until then are forgotten
+	ends      []net.Conn
+	wg        sync.WaitGroup
 }
 
 func newWire() *wire {
-	w := &wire{gate: make(chan struct{})}
+	w := &wire{gate: make(chan struct{}), forgotten: make(chan struct{})}
 	close(w.gate)
 	return w
 }
@@ -67,6 +68,15 @@ func (w *wire) whole() bool {
 	}
 }
 
+// forget lets nothing through any more on the connections that there are, and closes none, as a firewall that has
+// forgotten them. New ones work.
+func (w *wire) forget() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	close(w.forgotten)
+	w.forgotten = make(chan struct{})
+}
+
 // through is the gate that what is sent now has to pass.
 func (w *wire) through() <-chan struct{} {
 	w.mu.Lock()
@@ -79,10 +89,11 @@ func (w *wire) dial(ctx context.Context, network, address string) (net.Conn, err
 	near, far := net.Pipe()
 	w.mu.Lock()
 	w.ends = append(w.ends, near, far)
+	forgotten := w.forgotten
 	answered := w.whole()
 	w.mu.Unlock()
 	if !answered {
-		w.wg.Go(func() { w.carry(nil, far) })
+		w.wg.Go(func() { w.carry(nil, far, forgotten) })
 		return near, nil
 	}
 	var dialer net.Dialer
@@ -93,13 +104,13 @@ func (w *wire) dial(ctx context.Context, network, address string) (net.Conn, err
 	w.mu.Lock()
 	w.ends = append(w.ends, server)
 	w.mu.Unlock()
-	w.wg.Go(func() { w.carry(server, far) })
-	w.wg.Go(func() { w.carry(far, server) })
+	w.wg.Go(func() { w.carry(server, far, forgotten) })
+	w.wg.Go(func() { w.carry(far, server, forgotten) })
 	return near, nil
 }
 
 // carry copies from one end to the other, which is nil when nobody is there. Like a socket's, its buffer takes what is written while the wire is cut.
-func (w *wire) carry(to, from net.Conn) {
+func (w *wire) carry(to, from net.Conn, forgotten <-chan struct{}) {
 	type packet struct {
 		bytes []byte
 		at    time.Time
@@ -121,6 +132,11 @@ func (w *wire) carry(to, from net.Conn) {
 			continue
 		}
 		<-w.through()
+		select {
+		case <-forgotten:
+			continue
+		default:
+		}
 		<-time.After(time.Until(p.at.Add(w.delay)))
 		if w.rate > 0 {
 			<-time.After(time.Duration(len(p.bytes)) * time.Second / time.Duration(w.rate))

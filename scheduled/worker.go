@@ -31,7 +31,8 @@ type worker struct {
 	clock      *clock
 	averages   *averages
 	alive      func() bool
-	freed      func() // tells the leader that a batch's place is free
+	freed      func()      // tells the leader that a batch's place is free
+	heard      func(error) // notes what a statement of the engine's pool came to
 	dead       *undertaker
 	metrics    *metrics
 	tracing    *tracing
@@ -198,13 +199,31 @@ type doneJob struct {
 	removed chan struct{}
 }
 
+// removeTries is how often the removal of finished jobs is tried at once.
+const removeTries = 5
+
 // removeJobs removes the River jobs that were done since the last time.
 func (w *worker) removeJobs(ctx context.Context, done []*doneJob) {
 	ids := make([]int64, len(done))
 	for i, job := range done {
 		ids[i] = job.id
 	}
-	if _, err := w.enginePool.Exec(ctx, w.statements.schema.SQL(deleteJobsSQL), ids); err != nil && ctx.Err() == nil {
+	var err error
+	for try := range removeTries {
+		if try > 0 {
+			select { // not at once: the database may need a moment
+			case <-ctx.Done():
+			case <-time.After(50 * time.Millisecond):
+			}
+		}
+		limited, cancel := context.WithTimeout(ctx, answerLimit)
+		_, err = w.enginePool.Exec(limited, w.statements.schema.SQL(deleteJobsSQL), ids)
+		cancel()
+		if w.heard(err); err == nil || ctx.Err() != nil {
+			break
+		}
+	}
+	if err != nil && ctx.Err() == nil {
 		w.log.Warn("finished River jobs not removed; the keeper will do it", "jobs", len(ids), "error", err)
 	}
 	for _, job := range done {

@@ -10,7 +10,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/riverqueue/river"
-	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 	"github.com/riverqueue/river/rivertype"
 )
 
@@ -24,8 +23,10 @@ const riverPollInterval = 30 * time.Second
 
 // newRiver makes the node's River client: a worker for each type, all of which hand their batches to work. River only
 // carries: its retries, timeouts, leader and maintenance are off, since the table does what they are for.
-func newRiver(config Config, pool *pgxpool.Pool, statements statements, number int64, clock *clock, quiet *quiet, work func(job riverJob, holds []hold),
-	hooks ...rivertype.Hook) (*river.Client[pgx.Tx], error) {
+func newRiver(
+	config Config, pool *pgxpool.Pool, statements statements, number int64, clock *clock, quiet *quiet, heard func(error),
+	work func(job riverJob, holds []hold), hooks ...rivertype.Hook,
+) (*river.Client[pgx.Tx], error) {
 	workers := river.NewWorkers()
 	log := config.Logger.With("node", number)
 	_, types := config.works()
@@ -42,8 +43,7 @@ func newRiver(config Config, pool *pgxpool.Pool, statements statements, number i
 		queues = map[string]river.QueueConfig{"nobody": {MaxWorkers: 1}}
 		river.AddWorkerArgs(workers, batchArgs{kind: "tasktable_nobody"}, &batchWorker{work: work, log: log})
 	}
-	fetcher := newFetcher(pool, statements, config.LookAhead)
-	client, err := river.NewClient[pgx.Tx](&riverDriver{riverpgxv5.New(pool), quiet, fetcher}, &river.Config{
+	client, err := river.NewClient[pgx.Tx](newRiverDriver(pool, statements, quiet, heard, config.LookAhead), &river.Config{
 		ID:                     clientID(number),
 		Schema:                 config.Schema,
 		Logger:                 slog.New(atLeastWarn{config.Logger.Handler()}),

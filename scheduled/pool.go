@@ -1,0 +1,101 @@
+package scheduled
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// enginePool is apart from the handlers' pool: handlers that hold all its connections cannot keep outcomes from being
+// recorded. Joins go by primary key, whatever the statistics say.
+func enginePool(ctx context.Context, config Config, direct *pgx.ConnConfig) (*pgxpool.Pool, error) {
+	settings := config.Pool.Config()
+	if config.directConnect { // past a pooler, whose other clients would get this pool's settings
+		settings.ConnConfig, settings.BeforeConnect = direct.Copy(), config.askConnect
+	}
+	// A connection's own config names it as the receiver of notifications: a copy would send all of this pool's there, and River's
+	// listener would be given nil ones.
+	settings.ConnConfig.OnNotification = nil
+	if limit := settings.ConnConfig.ConnectTimeout; limit == 0 || limit > beginWithin {
+		settings.ConnConfig.ConnectTimeout = beginWithin
+	}
+	settings.ConnConfig.DialFunc = closingSoon(settings.ConnConfig.DialFunc)
+	settings.MaxConns = int32(config.EngineConns) - 1 // River's listener takes one out of the pool, which then no longer counts it
+	settings.MinConns, settings.MinIdleConns = 0, 0
+	settings.PrepareConn, settings.AfterRelease, settings.BeforeClose = nil, nil, nil // the service's bookkeeping of its own pool
+	after := settings.AfterConnect
+	settings.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+		if after != nil {
+			if err := after(ctx, conn); err != nil {
+				return err
+			}
+		}
+		_, err := conn.Exec(ctx, planSettingsSQL+"; "+isolationSQL+"SET lock_timeout = '500ms'; SET idle_in_transaction_session_timeout = '5s'; "+keepaliveSQL+"  SET application_name = 'tasktable engine'")
+		if err != nil {
+			return err
+		}
+		return refuseReadOnly(ctx, conn)
+	}
+	pool, err := pgxpool.NewWithConfig(context.WithoutCancel(ctx), settings) // it outlives the beginning
+	if err != nil {
+		return nil, fmt.Errorf("make the engine's pool: %w", err)
+	}
+	return pool, nil
+}
+
+// askConnect gives a new connection of the engine's pool the settings that Connect uses now: its password may have
+// changed since the session began. It opens a connection, because nobody else knows these settings, and closes it
+// before the pool opens its own.
+func (c Config) askConnect(ctx context.Context, settings *pgx.ConnConfig) error {
+	ctx, cancel := context.WithTimeout(ctx, beginWithin)
+	defer cancel()
+	conn, err := c.Connect(ctx)
+	if err != nil {
+		return fmt.Errorf("ask Connect for its settings: %w", err)
+	}
+	limit := settings.ConnectTimeout
+	*settings = *conn.Config()
+	settings.OnNotification, settings.ConnectTimeout, settings.DialFunc = nil, limit, closingSoon(settings.DialFunc)
+	closeConn(ctx, conn)
+	return nil
+}
+
+// heard notes what a statement of the engine's pool came to. After one without an answer in time the pool connects
+// anew: a firewall that has forgotten one of its connections has mostly forgotten all of them.
+func (l *life) heard(err error) {
+	l.vitals.hears(err)
+	if errors.Is(err, context.DeadlineExceeded) {
+		l.pool.Reset()
+	}
+}
+
+// closingMost is how long a connection of the engine's pool may take to close after a statement had no answer in time.
+const closingMost = time.Second
+
+// soonClosed is a connection whose deadlines are near. pgx sets one far ahead only to wait for the server's good-bye, for fifteen seconds
+// after a statement had no answer in time. Until then the connection takes a place in the pool, and a server that is gone says nothing.
+type soonClosed struct{ net.Conn }
+
+func (c soonClosed) SetDeadline(t time.Time) error {
+	if soon := time.Now().Add(closingMost); t.After(soon) {
+		t = soon
+	}
+	return c.Conn.SetDeadline(t)
+}
+
+// closingSoon dials connections that close soon.
+func closingSoon(dial pgconn.DialFunc) pgconn.DialFunc {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return soonClosed{conn}, nil
+	}
+}

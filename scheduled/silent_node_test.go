@@ -1,0 +1,143 @@
+package scheduled
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/storetest"
+)
+
+// enginesWire has the engine's pool of a node go over a wire, and its session and its listener past it.
+func (f *field) enginesWire(w *wire) func(*Config) {
+	settings := f.nodePool().Config().ConnConfig
+	direct := settings.DialFunc
+	settings.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+		if ctx.Value(onItsOwn{}) != nil {
+			return direct(ctx, network, address)
+		}
+		return w.dial(ctx, network, address)
+	}
+	return func(c *Config) {
+		c.Connect = func(ctx context.Context) (*pgx.Conn, error) {
+			return pgx.ConnectConfig(context.WithValue(ctx, onItsOwn{}, true), settings.Copy())
+		}
+	}
+}
+
+// A node whose pool is silent for long begins again, although its session lives: it would lead and claim, and run
+// nothing.
+func TestNodeWithASilentPoolBeginsAgain(t *testing.T) {
+	f := newField(t)
+	w := newWire()
+	t.Cleanup(w.end)
+	v := newVisitor()
+	startNode(t, f.nodePool(), f.enginesWire(w), handlers.Handle(v.handle))
+	first := schedule(t, f.pool, store.Task{Payload: job{"a"}})
+	receive(t, v.began, 10*time.Second, "the task runs")
+	old, _ := f.leading()
+	begin := time.Now()
+	w.cut()
+	if cause := receive(t, v.ended, poolSilent+10*time.Second, "the handler's context ends"); !errors.Is(cause, handlers.ErrLeaseLost) {
+		t.Errorf("cause %v", cause)
+	}
+	if took := time.Since(begin); took < poolSilent/2 {
+		t.Errorf("it gave up after %s", took)
+	}
+	w.mend()
+	again := receive(t, v.began, 30*time.Second, "the task runs again")
+	close(v.let)
+	if number, _ := f.leading(); again.ID != first.ID || number <= old {
+		t.Errorf("task %s, node %d after %d", again.ID, number, old)
+	}
+}
+
+// Connections of the engine's pool that are forgotten, as by a firewall, hold nothing up for long while new ones can be
+// made.
+func TestForgottenConnectionsAreReplaced(t *testing.T) {
+	f := newField(t)
+	w := newWire()
+	t.Cleanup(w.end)
+	v := newVisitor()
+	close(v.let)
+	startNode(t, f.nodePool(), f.enginesWire(w), handlers.Handle(v.handle))
+	for i := range 20 {
+		schedule(t, f.pool, store.Task{Payload: job{fmt.Sprint("before ", i)}})
+		receive(t, v.began, 10*time.Second, "a task runs")
+	}
+	number, _ := f.leading()
+	w.forget()
+	begin := time.Now()
+	for i := range 20 {
+		schedule(t, f.pool, store.Task{Payload: job{fmt.Sprint("after ", i)}})
+	}
+	for range 20 {
+		receive(t, v.began, 30*time.Second, "a task runs")
+	}
+	f.until(30*time.Second, "all are completed", completedSQL, 40)
+	t.Logf("all ran within %s", time.Since(begin))
+	if now, _ := f.leading(); now != number {
+		t.Errorf("node %d leads, it was node %d", now, number)
+	}
+}
+
+// With Connect, the engine's pool asks for the password of the time at which it connects.
+func TestRotatedPassword(t *testing.T) {
+	t.Parallel()
+	role := storetest.Role(t)
+	s := newStage(t)
+	var owner string
+	if err := s.pool.QueryRow(t.Context(), "SELECT quote_ident(current_user)").Scan(&owner); err != nil {
+		t.Fatal(err)
+	}
+	s.exec("GRANT " + owner + " TO " + role)
+	var password atomic.Value
+	password.Store(storetest.RolePassword)
+	s.node(func(c *Config) {
+		c.Connect = func(ctx context.Context) (*pgx.Conn, error) {
+			settings := s.pool.Config().ConnConfig.Copy()
+			settings.User, settings.Password = role, password.Load().(string)
+			return pgx.ConnectConfig(ctx, settings)
+		}
+	})
+	s.schedule("before", nil)
+	s.begins("before").end <- nil
+	number := s.count(`SELECT max(number)::int FROM tasktable.nodes`)
+	password.Store("another")
+	s.exec("ALTER ROLE " + role + " PASSWORD 'another'")
+	s.exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'tasktable engine'`)
+	s.schedule("after", nil)
+	s.begins("after").end <- nil
+	s.is("after", store.StatusCompleted, outcomeCompleted)
+	if now := s.count(`SELECT max(number)::int FROM tasktable.nodes`); now != number {
+		t.Errorf("node %d began, after node %d", now, number)
+	}
+}
+
+func TestSpoke(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		err  error
+		want bool
+	}{
+		"an answer":                    {nil, true},
+		"an error of the server":       {fmt.Errorf("settle: %w", &pgconn.PgError{Code: "23505"}), true},
+		"no connection left":           {&pgconn.PgError{Code: "53300"}, true},
+		"a standby":                    {errReadOnly, true},
+		"a password that is no longer": {&pgconn.PgError{Code: "28P01"}, false},
+		"silence":                      {context.DeadlineExceeded, false},
+	} {
+		if got := spoke(test.err); got != test.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
