@@ -22,7 +22,7 @@ import (
 var documentedImports = map[string]string{
 	"context": "context", "errors": "errors", "fmt": "fmt", "log": "log", "slog": "log/slog", "sql": "database/sql", "os": "os", "http": "net/http",
 	"signal": "os/signal", "syscall": "syscall", "testing": "testing", "time": "time", "json": "encoding/json",
-	"gorm": "gorm.io/gorm", "pgx": "github.com/jackc/pgx/v5", "pgxpool": "github.com/jackc/pgx/v5/pgxpool",
+	"gorm": "gorm.io/gorm", "postgres": "gorm.io/driver/postgres", "stdlib": "github.com/jackc/pgx/v5/stdlib", "pgx": "github.com/jackc/pgx/v5", "pgxpool": "github.com/jackc/pgx/v5/pgxpool",
 	"river": "github.com/riverqueue/river", "riverpgxv5": "github.com/riverqueue/river/riverdriver/riverpgxv5",
 	"rivertype":  "github.com/riverqueue/river/rivertype",
 	"contract":   "github.com/tasktable/tasktable/cmd/testdata/docs/contract",

@@ -58,7 +58,11 @@ func Up(ctx context.Context, pool *pgxpool.Pool, schema string) error {
 		if err != nil {
 			return fmt.Errorf("migrate schema %s: %w", m.schema, err)
 		}
-		if _, err := m.river.Migrate(ctx, rivermigrate.DirectionUp, nil); err != nil {
+		err = patiently(ctx, func() error {
+			_, err := m.river.Migrate(ctx, rivermigrate.DirectionUp, nil)
+			return err
+		})
+		if err != nil {
 			return fmt.Errorf("migrate River's tables in schema %s: %w", m.schema, err)
 		}
 		return m.dropUnread(ctx)
@@ -241,7 +245,12 @@ func underLock(ctx context.Context, pool *pgxpool.Pool, schema string, do func(*
 	if err != nil {
 		return err
 	}
-	river, err := rivermigrate.New(riverpgxv5.New(pool), &rivermigrate.Config{Schema: name.String()})
+	ours, err := hurriedPool(ctx, pool)
+	if err != nil {
+		return err
+	}
+	defer ours.Close()
+	river, err := rivermigrate.New(riverpgxv5.New(ours), &rivermigrate.Config{Schema: name.String()})
 	if err != nil {
 		return fmt.Errorf("prepare River's migrations: %w", err)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // A change of a table waits until nobody else uses it, and meanwhile everybody else waits behind it: an application's transaction that
@@ -26,6 +27,18 @@ func hurried(config *pgx.ConnConfig) *pgx.ConnConfig {
 		config.RuntimeParams["lock_timeout"] = lockTimeout
 	}
 	return config
+}
+
+// hurriedPool is a pool for River's migrations, whose connections are made as hurried says. The caller closes it.
+func hurriedPool(ctx context.Context, pool *pgxpool.Pool) (*pgxpool.Pool, error) {
+	config := pool.Config()
+	config.ConnConfig = hurried(config.ConnConfig)
+	config.MinConns, config.MinIdleConns, config.MaxConns = 0, 0, 2
+	ours, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return nil, fmt.Errorf("prepare connections for River's migrations: %w", err)
+	}
+	return ours, nil
 }
 
 // patiently tries a migration again while others have locked what it needs. What is applied by then stays applied.

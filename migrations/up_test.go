@@ -182,3 +182,34 @@ func TestUpEndsWithItsContext(t *testing.T) {
 		}
 	}
 }
+
+// River's migrations give way as Tasktable's do, and wait for what is locked instead of failing at once.
+func TestRiversMigrationGivesWay(t *testing.T) {
+	t.Parallel()
+	ctx := deadline(t)
+	pool := storetest.Pool(t)
+	tx, err := pool.Begin(ctx)
+	check(t, err)
+	defer func() { _ = tx.Rollback(ctx) }()
+	_, err = tx.Exec(ctx, `LOCK TABLE tasktable.river_migration IN ACCESS EXCLUSIVE MODE`)
+	check(t, err)
+	done := make(chan error, 1)
+	go func() { done <- migrations.Up(ctx, poolOn(ctx, t, pool.Config().ConnString(), 1), "") }()
+	waiting := map[string]bool{} // by when the wait began
+	for gaveWay := false; len(waiting) < 2 || !gaveWay; {
+		select {
+		case err := <-done:
+			t.Fatalf("Up ended while the table was locked: %v", err)
+		default:
+		}
+		now := strings.Join(lines(ctx, t, pool, `SELECT l.pid || ' ' || a.query_start FROM pg_locks AS l
+			JOIN pg_stat_activity AS a USING (pid)
+			WHERE NOT l.granted AND l.relation = 'tasktable.river_migration'::regclass`), " ")
+		if now != "" {
+			waiting[now] = true
+		}
+		gaveWay = now == "" && len(waiting) > 0
+	}
+	check(t, tx.Commit(ctx))
+	check(t, <-done)
+}

@@ -1,0 +1,149 @@
+// Command service is a whole program with Tasktable in it: one pool, an HTTP server, a node, and the order in which
+// they stop. Copy it and put your own in the place of the orders.
+//
+//	DATABASE_URL=postgres://… ADDR=:8080 service
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/migrations"
+	"github.com/tasktable/tasktable/scheduled"
+	"github.com/tasktable/tasktable/store"
+)
+
+// stopWithin is how long requests that are under way may take after the signal to stop. The node has scheduled.Config
+// for its own.
+const stopWithin = 10 * time.Second
+
+func main() {
+	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer cancel()
+	listener, err := net.Listen("tcp", cmp.Or(os.Getenv("ADDR"), "localhost:8080"))
+	if err == nil {
+		err = run(ctx, os.Getenv("DATABASE_URL"), listener)
+	}
+	if err != nil {
+		slog.Error("service ends", "error", err)
+		os.Exit(1)
+	}
+}
+
+// run serves until ctx is done.
+func run(ctx context.Context, url string, listener net.Listener) error {
+	pool, err := pgxpool.New(ctx, url)
+	if err != nil {
+		return fmt.Errorf("open the pool: %w", err)
+	}
+	defer pool.Close() // last of all: requests and handlers use it until they have ended
+	if err := migrations.Up(ctx, pool, ""); err != nil {
+		return err
+	}
+	if _, err := pool.Exec(ctx, tableSQL); err != nil {
+		return fmt.Errorf("make the table of orders: %w", err)
+	}
+
+	registry, err := handlers.NewRegistry(handlers.HandleTx(remind))
+	if err != nil {
+		return err
+	}
+	node, err := scheduled.New(scheduled.Config{Pool: pool, Handlers: registry, Service: "orders"})
+	if err != nil {
+		return err
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /livez", node.LiveHandler())
+	mux.Handle("GET /readyz", node.ReadyHandler())
+	mux.Handle("POST /orders/{id}", orders{pool, store.New(store.Config{Service: "orders"})})
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+
+	// The first of the two that ends stops the other, too.
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	served := make(chan error, 1)
+	go func() {
+		defer stop()
+		served <- server.Serve(listener)
+	}()
+	// The node has a context of its own, because it ends after the server: a task that the last request schedules for
+	// now still runs here.
+	nodeCtx, stopNode := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopNode()
+	ran := make(chan error, 1)
+	go func() {
+		defer stop()
+		ran <- node.Run(nodeCtx)
+	}()
+
+	<-ctx.Done()
+	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopWithin)
+	defer cancel()
+	err = server.Shutdown(within)
+	stopNode()
+	err = errors.Join(err, <-ran)
+	if served := <-served; !errors.Is(served, http.ErrServerClosed) {
+		err = errors.Join(err, served)
+	}
+	return err
+}
+
+const tableSQL = `CREATE TABLE IF NOT EXISTS orders (id text PRIMARY KEY, reminded_at timestamptz)`
+
+// OrderReminder is the payload: which order somebody is to be reminded of.
+type OrderReminder struct {
+	OrderID string `json:"order_id"`
+}
+
+// TaskType is the variant's name.
+func (OrderReminder) TaskType() string { return "ORDER_REMINDER" }
+
+// TaskKey makes the task's id one for each order.
+func (r OrderReminder) TaskKey() string { return r.OrderID }
+
+// orders takes new orders.
+type orders struct {
+	pool  *pgxpool.Pool
+	tasks *store.Store
+}
+
+// ServeHTTP stores an order and schedules its reminder in one transaction: either both are there afterwards, or neither
+// is.
+func (o orders) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	id := r.PathValue("id")
+	err := pgx.BeginFunc(r.Context(), o.pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(r.Context(), `INSERT INTO orders (id) VALUES ($1) ON CONFLICT (id) DO NOTHING`, id); err != nil {
+			return err
+		}
+		_, err := o.tasks.Schedule(r.Context(), tx, store.Task{Payload: OrderReminder{id}, Entity: "order:" + id})
+		return err
+	})
+	switch {
+	case errors.Is(err, store.ErrInvalid):
+		http.Error(w, err.Error(), http.StatusBadRequest)
+	case err != nil:
+		slog.Error("order not stored", "order", id, "error", err)
+		http.Error(w, "try again", http.StatusInternalServerError)
+	default:
+		w.WriteHeader(http.StatusCreated)
+	}
+}
+
+// remind runs when the reminder is due. Its writes commit together with the task's completion.
+func remind(ctx context.Context, tx pgx.Tx, t *handlers.Task[OrderReminder]) error {
+	_, err := tx.Exec(ctx, `UPDATE orders SET reminded_at = $2 WHERE id = $1`, t.Payload.OrderID, t.StartedAt)
+	return err
+}
