@@ -241,8 +241,8 @@ var mutants = []mutant{
 				"	runs := b.add(job.queue, holds)\n"}},
 	},
 	{
-		name: "what dead nodes ran is left to the leases", by: []string{"recovery"}, steer: mortal,
-		edits: []edit{{engine + "leader.go", "	if next, err = l.reclaimDead(ctx); err != nil {\n		return next, err\n	}\n", "	next = -1\n"}},
+		name: "tasks of dead nodes are left to their leases", by: []string{"recovery"}, steer: mortal,
+		edits: []edit{{engine + "leader.go", "	next, err = l.reclaimDead(ctx)\n", "	next = -1\n"}},
 	},
 	{
 		// It still fetches nothing more, and its row says that it works nothing.
