@@ -46,7 +46,9 @@ type pool struct {
 }
 
 // poolOf is the pool of a queue's tasks of a type.
-func (h *history) poolOf(queue, kind string) pool { return pool{queue, h.Working[kind], transactional(kind)} }
+func (h *history) poolOf(queue, kind string) pool {
+	return pool{queue, h.Working[kind], transactional(kind)}
+}
 
 // waiting is a time during which a task could be claimed, for sure.
 type waiting struct {
