@@ -2,8 +2,8 @@
 
 package torture
 
-// claimsBeginOrGoBack: a claimed task begins soon after it could have, or goes back to the queue, so that no task waits long behind
-// others that were claimed before it. The samples are the claims that nothing disturbed.
+// claimsBeginOrGoBack: a claimed task begins soon after it could have, or goes back to the queue, so that no task
+// waits long behind others that were claimed before it. The samples are the claims that nothing disturbed.
 func claimsBeginOrGoBack(h *history) (samples int, wrong []violation) {
 	x := h.in()
 	for fence, c := range x.claims {

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// higherPriorityFirst: a pass that takes a task leaves none of the same pool that has a higher priority and was due, and free,
-// before the pass began, whatever their types. Locked rows are not judged: a pass looks past them. The samples are the lowest
-// tasks that passes took while others waited.
+// higherPriorityFirst: a pass that takes a task leaves none of the same pool that has a higher priority and was due,
+// and free, before the pass began, whatever their types. Locked rows are not judged: a pass looks past them. The
+// samples are the lowest tasks that passes took while others waited.
 func higherPriorityFirst(h *history) (samples int, wrong []violation) {
 	x := h.in()
 	waits := h.waits()
@@ -38,8 +38,8 @@ func higherPriorityFirst(h *history) (samples int, wrong []violation) {
 	return samples, wrong
 }
 
-// pool is the tasks that compete for the same places: those of a queue whose types the same nodes work. Transactional tasks are
-// claimed for a connection's place, others for a slot.
+// pool is the tasks that compete for the same places: those of a queue whose types the same nodes work. Transactional
+// tasks are claimed for a connection's place, others for a slot.
 type pool struct {
 	queue, nodes string
 	transactions bool
@@ -56,11 +56,15 @@ type waiting struct {
 	queue, kind string
 	priority    int
 	from, until time.Time
+	past        bool      // it was due before it could be claimed
 	end         *auditRow // the change that ended it; nil: none did
 }
 
 // overlookedBy says whether a pass took a lower task than this one, which it left.
 func (w waiting) overlookedBy(pass *auditRow) bool {
+	if w.past && pass.Began.Before(w.from.Add(hiddenFor)) {
+		return false
+	}
 	return w.priority > pass.Priority && w.until.After(pass.At) && (w.end == nil || w.end.TxID != pass.TxID)
 }
 
@@ -75,7 +79,8 @@ func (h *history) waits() map[pool][]waiting {
 			if a.Op == "DELETE" || a.Next == nil || a.Recurs || !sure || strings.HasSuffix(id, childSuffix) {
 				continue
 			}
-			w := waiting{id: id, queue: a.Queue, kind: a.Type, priority: a.Priority, from: later(known, *a.Next), until: h.Quiet}
+			w := waiting{id: id, queue: a.Queue, kind: a.Type, priority: a.Priority, from: later(known, *a.Next), until: h.Quiet,
+				past: a.Next.Before(known)}
 			if i+1 < len(changes) {
 				w.until, w.end = changes[i+1].At, changes[i+1]
 			}
