@@ -86,7 +86,8 @@ func (h *history) latencies() map[pool][]latency {
 // strained says whether something may have kept a task from starting: a fault, a pause or a writer's lock.
 func (h *history) strained(w waiting, until time.Time) bool {
 	for _, f := range h.Faults {
-		if f.disturbs() && f.From.Before(until) && (f.To.IsZero() || f.To.Add(recoveryLimit).After(w.from)) {
+		over := !f.To.IsZero() && !f.To.Add(recoveryLimit).After(w.from)
+		if (f.disturbs() || w.past && f.Kind == faultSnapshot) && f.From.Before(until) && !over {
 			return true
 		}
 	}

@@ -10,9 +10,8 @@ import (
 )
 
 // higherPriorityFirst: a pass that takes a task leaves none of the same pool that has a higher priority and was due,
-// and free, before the pass began, whatever their types. Locked rows are not judged: a pass looks past them. Nor is a
-// transactional task of another type: it waits for a connection, not for a slot. The samples are the lowest tasks
-// that passes took while others waited.
+// and free, before the pass began, whatever their types. Locked rows are not judged: a pass looks past them. The
+// samples are the lowest tasks that passes took while others waited.
 func higherPriorityFirst(h *history) (samples int, wrong []violation) {
 	x := h.in()
 	waits := h.waits()
@@ -39,11 +38,17 @@ func higherPriorityFirst(h *history) (samples int, wrong []violation) {
 	return samples, wrong
 }
 
-// pool is the tasks that compete for the same slots: those of a queue whose types the same nodes work.
-type pool struct{ queue, nodes string }
+// pool is the tasks that compete for the same places: those of a queue whose types the same nodes work. Transactional
+// tasks are claimed for a connection's place, others for a slot.
+type pool struct {
+	queue, nodes string
+	transactions bool
+}
 
 // poolOf is the pool of a queue's tasks of a type.
-func (h *history) poolOf(queue, kind string) pool { return pool{queue, h.Working[kind]} }
+func (h *history) poolOf(queue, kind string) pool {
+	return pool{queue, h.Working[kind], transactional(kind)}
+}
 
 // waiting is a time during which a task could be claimed, for sure.
 type waiting struct {
@@ -51,13 +56,16 @@ type waiting struct {
 	queue, kind string
 	priority    int
 	from, until time.Time
+	past        bool      // it was due before it could be claimed
 	end         *auditRow // the change that ended it; nil: none did
 }
 
 // overlookedBy says whether a pass took a lower task than this one, which it left.
 func (w waiting) overlookedBy(pass *auditRow) bool {
-	return w.priority > pass.Priority && w.until.After(pass.At) && (w.end == nil || w.end.TxID != pass.TxID) &&
-		(w.kind == pass.Type || !transactional(w.kind))
+	if w.past && pass.Began.Before(w.from.Add(hiddenFor)) {
+		return false
+	}
+	return w.priority > pass.Priority && w.until.After(pass.At) && (w.end == nil || w.end.TxID != pass.TxID)
 }
 
 // waits lists all, by pool, sorted by when they began.
@@ -71,7 +79,8 @@ func (h *history) waits() map[pool][]waiting {
 			if a.Op == "DELETE" || a.Next == nil || a.Recurs || !sure || strings.HasSuffix(id, childSuffix) {
 				continue
 			}
-			w := waiting{id: id, queue: a.Queue, kind: a.Type, priority: a.Priority, from: later(known, *a.Next), until: h.Quiet}
+			w := waiting{id: id, queue: a.Queue, kind: a.Type, priority: a.Priority, from: later(known, *a.Next), until: h.Quiet,
+				past: a.Next.Before(known)}
 			if i+1 < len(changes) {
 				w.until, w.end = changes[i+1].At, changes[i+1]
 			}

@@ -46,6 +46,7 @@ var checks = []check{
 	{"execution line", claimsHaveLines, minute},
 	{"change line", revisionsHaveLines, minute},
 	{"leadership", leadersClaim, minute},
+	{"in hand", claimsBeginOrGoBack, minute},
 	{"lease", leasesAreAsLong, minute},
 	{"claimed expired", noneIsClaimedExpired, minute},
 	{"claimed paused", noneIsClaimedPaused, minute},

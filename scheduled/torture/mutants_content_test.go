@@ -33,8 +33,8 @@ var (
 	})
 	// A queue with a backlog, and single tasks for another.
 	unequal = steered("unequal", func(s *settings) {
-		s.Slots, s.Work, s.Writers, s.Bulk, s.Millis = 16, map[string]int{"backlog": 1, "one": 30}, 1, 600, 400
-		s.Pace, s.Chores = 100*time.Millisecond, map[string]int{doWork: 1}
+		s.Slots, s.Work, s.Writers, s.Bulk, s.Millis = 16, map[string]int{"backlog": 1, "one": 80}, 2, 300, 400
+		s.Pace, s.Patience, s.Chores = 50*time.Millisecond, 40*time.Second, map[string]int{doWork: 1}
 	})
 	// Little work, of which each task could start at once.
 	idle = steered("idle", func(s *settings) {
@@ -114,8 +114,17 @@ var contentMutants = []mutant{
 	},
 	{
 		name: "a queue waits for the backlog of another", by: []string{"fairness"}, steer: unequal,
-		edits: []edit{{engine + "pass.go", "		case b.Room == 0:\n", "		case b.Queue != \"default\" && len(lanes.due) > 0:\n" +
-			"			found.Full = true\n		case b.Room == 0:\n"}},
+		edits: []edit{{engine + "pass.go", "		switch in := b.DueIn - l.lookAhead(); {\n", `
+		behind := false
+		for _, other := range listed.tasks {
+			behind = behind || other.Queue == "default" && other.DueIn <= 0
+		}
+		if behind && b.Queue != "default" {
+			found.Full = true
+			continue
+		}
+		switch in := b.DueIn - l.lookAhead(); {
+`}},
 	},
 	{
 		name: "the leader claims in one second of four", by: []string{"start latency"}, steer: idle,

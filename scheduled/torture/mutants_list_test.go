@@ -118,7 +118,8 @@ var mutants = []mutant{
 	},
 	{
 		name: "the gate does not look at the time", by: []string{"early start"}, steer: lopsided,
-		edits: []edit{{engine + "gate.go", "WHEN asked.due > clock.now THEN 'early'", "WHEN false THEN 'early'"}},
+		edits: []edit{{engine + "gate.go", "WHEN greatest(asked.due, t.first_due) > clock.now THEN 'early'",
+			"WHEN false THEN 'early'"}},
 	},
 	{
 		name: "the gate does not look at the expiry", by: []string{"late start"}, steer: crowded,
@@ -208,7 +209,7 @@ var mutants = []mutant{
 		edits: []edit{
 			{engine + "life.go", "relistened: func(ctx context.Context) { tell(l.wake); l.keeper.runOnce(ctx) }",
 				"relistened: func(context.Context) {}"},
-			{engine + "leader.go", "found := look{Next: l.nextDue(seen.lanes), Tick: -1}", "found := look{Next: -1, Tick: -1}"},
+			{engine + "leader.go", "found := look{Next: l.nextDue(seen.listed), Tick: -1}", "found := look{Next: -1, Tick: -1}"},
 		},
 	},
 	{
@@ -241,8 +242,8 @@ var mutants = []mutant{
 				"	runs := b.add(job.queue, holds)\n"}},
 	},
 	{
-		name: "what dead nodes ran is left to the leases", by: []string{"recovery"}, steer: mortal,
-		edits: []edit{{engine + "leader.go", "	if next, err = l.reclaimDead(ctx); err != nil {\n		return next, err\n	}\n", "	next = -1\n"}},
+		name: "tasks of dead nodes are left to their leases", by: []string{"recovery"}, steer: mortal,
+		edits: []edit{{engine + "leader.go", "	next, err = l.reclaimDead(ctx)\n", "	next = -1\n"}},
 	},
 	{
 		// It still fetches nothing more, and its row says that it works nothing.

@@ -69,6 +69,12 @@ var claimTales = []told{
 	}},
 	{name: "a lower priority is claimed first", wrong: []string{"priority"},
 		tell: func(t *tale) { twoPriorities(t); t.runs("low"); t.runs("high") }},
+	{name: "a lower priority is claimed before one that is scheduled for the past", tell: func(t *tale) {
+		t.schedule("low", func(a *auditRow) { a.Priority = -10 })
+		t.schedule("high", func(a *auditRow) { a.Priority, a.FirstDue = 10, t.now.Add(-time.Second) })
+		t.runs("low")
+		t.runs("high")
+	}},
 	{name: "a higher priority is claimed first", tell: func(t *tale) { twoPriorities(t); t.runs("high"); t.runs("low") }},
 	{name: "both are claimed together", tell: func(t *tale) {
 		twoPriorities(t)
@@ -97,14 +103,16 @@ var claimTales = []told{
 // twoTypes has a task claimed before one of a higher priority and of another type.
 func twoTypes(t *tale, higher string) {
 	t.schedule("low", func(a *auditRow) { a.Priority = -10 })
-	t.schedule("high", func(a *auditRow) { a.Type, a.Priority = higher, 10 })
+	t.schedule("high", func(a *auditRow) { a.Type, a.Priority, a.FirstDue = higher, 10, t.now.Add(time.Second) })
+	t.passes(time.Second)
 	t.runs("low")
 	t.runs("high")
 }
 
 func twoPriorities(t *tale) {
 	t.schedule("low", func(a *auditRow) { a.Priority = -10 })
-	t.schedule("high", func(a *auditRow) { a.Priority = 10 })
+	t.schedule("high", func(a *auditRow) { a.Priority, a.FirstDue = 10, t.now.Add(time.Second) })
+	t.passes(time.Second)
 }
 
 // recurs schedules a recurring task.

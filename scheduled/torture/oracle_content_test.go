@@ -200,10 +200,23 @@ var waitTales = []told{
 		t.Faults = []fault{{Kind: faultPostgres, Target: "postgres", From: t.now, To: t.now.Add(2 * time.Second)}}
 		pausedFor(t, time.Second+resumedWithin+100*time.Millisecond)
 	}},
+	{name: "a claim waits for long, and goes back", wrong: []string{"in hand", "start latency"}, tell: func(t *tale) {
+		waitsInHand(t, inHandFor+time.Millisecond)
+	}},
+	{name: "a claim waits, and goes back soon", tell: func(t *tale) { waitsInHand(t, time.Second) }},
 	{name: "one in twenty starts late", wrong: []string{"start latency", "fairness"}, tell: func(t *tale) {
 		late(t, "slow", 0)
 	}},
 	{name: "the tasks of one queue start late", wrong: []string{"fairness"}, tell: func(t *tale) { late(t, "slow", 200) }},
+}
+
+// waitsInHand has a claim released that has not begun for so long, and the task run later.
+func waitsInHand(t *tale, long time.Duration) {
+	t.schedule("a", nil)
+	fence := t.claim("a")
+	t.passes(long)
+	t.settle(fence, "RELEASED")
+	t.runs("a")
 }
 
 // extended has a handler extend its lease by so much, which the row does not show.
