@@ -197,13 +197,16 @@ func Newest() (Numbers, error) {
 	return newest, nil
 }
 
-// Fingerprint changes whenever a migration file does. Test databases are named by it.
+// Fingerprint changes whenever Up makes another schema. Test databases are named by it.
 func Fingerprint() string {
 	hash := sha256.New()
 	names, _ := Names() // the pattern is a constant: it cannot be malformed
 	for _, name := range names {
 		content, _ := files.ReadFile(name) // embedded: it is there
 		hash.Write(content)
+	}
+	for _, index := range unreadIndexes {
+		hash.Write([]byte(index))
 	}
 	return hex.EncodeToString(hash.Sum(nil))[:12]
 }

@@ -52,6 +52,8 @@ type taken struct {
 	slots  map[string]int // by queue
 	shared int            // of all queues
 	places int
+	// How many transactional jobs the node has fetched, whether they end soon or not. Those beyond its places wait for one.
+	transactional int
 }
 
 // takenBy counts these jobs for each node.
@@ -64,13 +66,19 @@ func takenBy(nodes []liveNode, jobs []seenJob, known rates) map[int64]*taken {
 	}
 	for _, job := range jobs {
 		node, live := byClient[job.Client]
-		if job.State != jobRunning || !live || known.endsSoon(job) {
+		if job.State != jobRunning || !live {
 			continue
 		}
-		of := found[node.Number]
+		of, transactional := found[node.Number], slices.Contains(node.Transactional, job.Type)
+		if transactional {
+			of.transactional++
+		}
+		if known.endsSoon(job) {
+			continue
+		}
 		of.slots[job.Queue]++
 		of.shared++
-		if slices.Contains(node.Transactional, job.Type) {
+		if transactional {
 			of.places++
 		}
 	}
@@ -84,7 +92,7 @@ func (n liveNode) free(queue, kind string, of *taken) int {
 		slots = n.Queues[queue] - of.shared
 	}
 	if slices.Contains(n.Transactional, kind) {
-		slots = min(slots, n.Places-of.places)
+		slots = min(slots, n.Places-of.places-max(of.transactional-n.Places, 0))
 	}
 	return max(slots, 0)
 }

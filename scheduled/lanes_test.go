@@ -185,6 +185,8 @@ func TestBudget(t *testing.T) {
 		{name: "transactional tasks have room by places", nodes: transactional, want: "default A 9: 0 3 3; default B 5: 1 10 10; default A 0: 0 3 3"},
 		{name: "a transactional job takes a slot and a place", nodes: transactional, jobs: []seenJob{runs(1, "A", 1, time.Hour)},
 			want: "default A 9: 0 2 2; default B 5: 1 9 9; default A 0: 0 2 2"},
+		{name: "transactional jobs that wait for a place take its room", nodes: transactional, jobs: slices.Repeat([]seenJob{runs(1, "A", 1, 0)}, 5),
+			want: "default A 9: 0 1 1; default B 5: 1 10 10; default A 0: 0 1 1"},
 		{name: "plain jobs leave the places, but not the slots", nodes: transactional, jobs: slices.Repeat([]seenJob{runs(1, "B", 1, time.Hour)}, 9),
 			want: "default A 9: 1 1 1; default B 5: 0 1 1; default A 0: 1 1 1"},
 	} {

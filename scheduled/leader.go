@@ -24,22 +24,20 @@ type leader struct {
 	averages   *averages
 	log        *slog.Logger
 
-	nodes      []liveNode
-	silence    silence
-	most       int       // how many tasks a pass takes; halved by a timeout, doubled by a success
-	lockedAt   time.Time // when a pass was last stopped by a lock of an application's
-	floor      time.Time // leases that end before it have been dealt with
-	floorReset time.Time
-	jobs       riverJobs
-	deep       *deepLook
-	sizes      map[string]int // of payloads, by type
-	tookBack   bool           // this tick has ended claims: their tasks are due
-	dead       *undertaker
-	metrics    *metrics
-	floors     laneFloors
-	lost       []Dead               // in the transaction under way: told when it is committed
-	lines      []typedOutcome       // of the history in the same transaction: counted then
-	aside      map[string]time.Time // tasks that can neither be claimed nor failed, and until when they are let be
+	nodes    []liveNode
+	silence  silence
+	most     int       // how many tasks a pass takes; halved by a timeout, doubled by a success
+	lockedAt time.Time // when a pass was last stopped by a lock of an application's
+	jobs     riverJobs
+	deep     *deepLook
+	sizes    map[string]int // of payloads, by type
+	tookBack bool           // this tick has ended claims: their tasks are due
+	dead     *undertaker
+	metrics  *metrics
+	floors   laneFloors
+	lost     []Dead               // in the transaction under way: told when it is committed
+	lines    []typedOutcome       // of the history in the same transaction: counted then
+	aside    map[string]time.Time // tasks that can neither be claimed nor failed, and until when they are let be
 }
 
 const claimMost = 5000
@@ -106,36 +104,29 @@ func (r nodeRow) node() liveNode {
 	return node
 }
 
-const lapsedSQL = `
-SELECT statement_timestamp() AS now, EXISTS (
-    SELECT 1 FROM tasktable.scheduled_tasks AS t
-    WHERE t.held_until >= $1::timestamptz AND t.held_until < statement_timestamp()) AS lapsed,
-    EXISTS (SELECT 1 FROM tasktable.scheduled_tasks AS t WHERE t.paused_until <= statement_timestamp() AND t.status = 'PAUSED') AS resumes,
-    current_setting('transaction_read_only') = 'on' AS read_only`
+const resumesSQL = `
+SELECT EXISTS (SELECT 1 FROM tasktable.scheduled_tasks AS t WHERE t.paused_until <= statement_timestamp() AND t.status = 'PAUSED') AS resumes,
+    statement_timestamp() AS now, current_setting('transaction_read_only') = 'on' AS read_only`
 
 // ticked is what one round trip tells.
 type ticked struct {
 	nodes   []liveNode
 	listed  listedLanes
 	now     time.Time
-	lapsed  bool // leases have ended
 	resumes bool // pauses of single tasks have ended
 
 	readOnly bool
 }
 
-// tick is the leader's look each second, one round trip: nodes, lanes, lapsed leases. It takes back what is lost, and says
+// tick is the leader's look each second, one round trip: nodes, lanes, River's jobs. It takes back what is lost, and says
 // when the next task is due.
 func (l *leader) tick(ctx context.Context) (look, error) {
-	if time.Since(l.floorReset) > l.config.PollInterval {
-		l.floorReset, l.floor = time.Now(), time.Unix(0, 0) // the full look, for what the floor may have hidden
-	}
 	l.takeDeep()
 	sent := time.Now()
 	var batch pgx.Batch
 	batch.Queue(l.statements.schema.SQL(nodesSQL), int64(uint32(lockClass(l.session.schema, "node"))))
 	l.floors.queue(l.statements, &batch, true)
-	batch.Queue(l.statements.schema.SQL(lapsedSQL), l.floor)
+	batch.Queue(l.statements.schema.SQL(resumesSQL))
 	l.jobs.queue(l.statements, &batch)
 	results := l.session.conn.SendBatch(ctx, &batch)
 	seen, err := l.readTick(results)
@@ -164,7 +155,7 @@ func (l *leader) tick(ctx context.Context) (look, error) {
 	if !l.deep.made { // what dead nodes had is not known yet
 		return found, nil
 	}
-	found.Tick, err = l.recover(ctx, seen.now, seen.lapsed)
+	found.Tick, err = l.recover(ctx)
 	if seen.resumes {
 		err = errors.Join(err, l.resumeDue(ctx))
 	}
@@ -226,29 +217,15 @@ func (l *leader) resumeDue(ctx context.Context) error {
 
 // recover takes back what is lost and removes what is done with. Each part is done whatever becomes of the others. It returns in
 // how long a silent node will count as dead; negative: no node is silent.
-func (l *leader) recover(ctx context.Context, now time.Time, lapsed bool) (next time.Duration, err error) {
+func (l *leader) recover(ctx context.Context) (next time.Duration, err error) {
 	next, err = l.reclaimDead(ctx)
-	for _, part := range []func(context.Context) error{
-		func(ctx context.Context) error { return l.reclaimLapses(ctx, now, lapsed) },
-		l.reclaimStrays, l.releaseWaiting, l.nudge, l.removeEnded,
-	} {
+	for _, part := range []func(context.Context) error{l.reclaimStrays, l.releaseWaiting, l.nudge, l.removeEnded} {
 		if l.session.conn.IsClosed() {
 			break
 		}
 		err = errors.Join(err, part(ctx))
 	}
 	return next, err
-}
-
-func (l *leader) reclaimLapses(ctx context.Context, now time.Time, lapsed bool) error {
-	if lapsed {
-		clean, err := l.reclaimLapsed(ctx, now)
-		if err != nil || !clean {
-			return err
-		}
-	}
-	l.floor = now
-	return nil
 }
 
 func (l *leader) readTick(results pgx.BatchResults) (seen ticked, err error) {
@@ -265,7 +242,7 @@ func (l *leader) readTick(results pgx.BatchResults) (seen ticked, err error) {
 		return seen, err
 	}
 	seen.listed = lanes
-	if err := results.QueryRow().Scan(&seen.now, &seen.lapsed, &seen.resumes, &seen.readOnly); err != nil {
+	if err := results.QueryRow().Scan(&seen.resumes, &seen.now, &seen.readOnly); err != nil {
 		return seen, err
 	}
 	if err := l.jobs.read(results); err != nil {

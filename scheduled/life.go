@@ -33,6 +33,7 @@ type life struct {
 	zoneWatch  *zoneWatch
 	census     *census
 	publisher  *publisher
+	abandoned  *abandoned
 	metrics    *metrics
 	river      *river.Client[pgx.Tx]
 	pool       *pgxpool.Pool // the engine's own, and River's
@@ -125,6 +126,9 @@ func (l *life) prepare(ctx context.Context, clock *clock) (err error) {
 	l.census = &census{
 		pool: l.pool, statements: l.statements, metrics: l.metrics, every: cmp.Or(l.config.censusEvery, censusEvery), leads: l.session.leading.Load, log: l.log,
 	}
+	l.abandoned = &abandoned{
+		pool: l.pool, statements: l.statements, leads: l.session.leading.Load, every: abandonedEvery, dead: l.dead, log: l.log,
+	}
 	l.publisher = &publisher{pool: l.pool, statements: l.statements, number: l.session.number, averages: l.worker.averages, log: l.log}
 	l.river, err = newRiver(l.config, l.pool, l.statements, l.session.number, clock, l.quiet, l.heard, l.worker.work, l.metrics.hooks()...)
 	if err != nil {
@@ -183,6 +187,7 @@ func (l *life) run(ctx context.Context) error {
 	services.Go(func() { l.zoneWatch.run(sessionCtx) })
 	services.Go(func() { l.census.run(sessionCtx) })
 	services.Go(func() { l.publisher.run(sessionCtx) })
+	services.Go(func() { l.abandoned.run(sessionCtx) })
 	services.Go(func() { l.listener().run(sessionCtx) })
 	services.Go(func() { l.watch(sessionCtx, endSession) })
 	stopLeading := make(chan struct{})

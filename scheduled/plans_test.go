@@ -179,7 +179,7 @@ func (b *bench) hotStatements() []hotStatement {
 	_, _ = b.laneRows(ctx, &r, lanesSQL, nil, false)
 	_, _ = b.laneRows(ctx, &r, recurringLanesSQL, nil, true)
 	floors.queue(b.statements, &r.Batch, true)
-	r.Queue(b.schema.SQL(lapsedSQL), time.Unix(0, 0))
+	r.Queue(b.schema.SQL(abandonedSQL), "(0,0)", "(2000,0)")
 	b.queueCensus(&r.Batch, found)
 
 	lanes, recurring := len(found.tasks), len(found.recurring)
@@ -199,7 +199,7 @@ func (b *bench) hotStatements() []hotStatement {
 		{name: "lane ranges", sql: laneRangesSQL, most: 3*lanes + recurring}, // and what lies between and around them
 		{name: "fork", sql: recurringSQL, most: (recurring + 1) * forkMost},
 		{name: "advance", sql: advanceSQL, most: forkMost},
-		{name: "lapsed", sql: lapsedSQL, most: 2},
+		{name: "abandoned", sql: abandonedSQL, most: planTasks},
 		{name: "count due", sql: countDueSQL, most: lanes * planMost},
 		{name: "count fires", sql: countFiresSQL, most: recurring * planMost},
 		{name: "count dead", sql: countDeadSQL, most: planTasks},

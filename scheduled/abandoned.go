@@ -1,0 +1,131 @@
+package scheduled
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// abandoned takes back claims that nobody else takes back, on the leader. A node ends the claims in its hands when their leases end,
+// and the leader finds the claims of dead nodes, and those that no node has fetched, by River's jobs. What is left are claims whose
+// job somebody has deleted. They are found by going through the table slowly, and not by an index on the lease: while somebody
+// holds an old snapshot, such an index keeps an entry for each task that was ever claimed, and a look for the lapsed ones reads all.
+type abandoned struct {
+	pool       *pgxpool.Pool
+	statements statements
+	leads      func() bool
+	every      time.Duration // between two rounds
+	dead       *undertaker
+	log        *slog.Logger
+}
+
+const (
+	abandonedEvery = time.Minute // from the end of a round through the table to the next
+	abandonedPause = time.Second // between two parts of it
+	// abandonedWithin bounds each part of a round.
+	abandonedWithin = 5 * time.Second
+	// abandonedRefused is how many rows of a part may refuse to be settled before the rest of it is left to the next round.
+	abandonedRefused = 10
+)
+
+// run works until ctx is done.
+func (a *abandoned) run(ctx context.Context) {
+	timer := time.NewTimer(a.every)
+	defer timer.Stop()
+	page := int64(0)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		}
+		if !a.leads() {
+			page = 0
+			timer.Reset(a.every)
+			continue
+		}
+		next, err := a.step(ctx, page)
+		if err != nil && ctx.Err() == nil {
+			a.log.Warn("claims that nobody holds were not looked for; trying again", "error", err)
+		}
+		if page = next; page == 0 || err != nil {
+			timer.Reset(a.every)
+		} else {
+			timer.Reset(abandonedPause)
+		}
+	}
+}
+
+// The lease has ended a minute ago: whoever is to take the claim back sooner has done it. The rows are locked, so that no lease is
+// made longer meanwhile.
+const abandonedSQL = `
+SELECT t.id::text AS id, t.fence, t.revision, t.attempt, '0001-01-01'::timestamptz AS due
+FROM tasktable.scheduled_tasks AS t
+WHERE t.ctid >= $1::tid AND t.ctid < $2::tid AND t.held_until < clock_timestamp() - interval '1 minute'
+LIMIT 500 FOR UPDATE SKIP LOCKED`
+
+// step looks through some pages, and returns the page to go on from; 0 at the end of the table.
+func (a *abandoned) step(ctx context.Context, page int64) (next int64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, abandonedWithin)
+	defer cancel()
+	pages, err := a.statements.pagesOf(ctx, a.pool, "tasktable.scheduled_tasks")
+	if err != nil {
+		return page, err
+	}
+	var ended []settlement
+	var done []settled
+	err = pgx.BeginFunc(ctx, a.pool, func(tx pgx.Tx) error {
+		_, refused, err := pastRefusals(ctx, tx, wholePages(page, page+retainPages), abandonedRefused, func(savepoint pgx.Tx, r tupleRange) error {
+			some, states, err := a.take(ctx, savepoint, r)
+			ended, done = append(ended, some...), append(done, states...)
+			return err
+		})
+		for _, one := range refused {
+			a.log.Error("a claim that nobody holds cannot be taken back", "row", one.at.String(), "error", one.err)
+		}
+		return err
+	})
+	if err != nil {
+		return page, err
+	}
+	a.tell(ended, done)
+	if next = page + retainPages; next >= pages {
+		next = 0
+	}
+	return next, nil
+}
+
+// take ends the abandoned claims on the rows of a range.
+func (a *abandoned) take(ctx context.Context, tx pgx.Tx, r tupleRange) (ended []settlement, done []settled, err error) {
+	rows, err := tx.Query(ctx, a.statements.schema.SQL(abandonedSQL), r.from.String(), r.to.String())
+	if err != nil {
+		return nil, nil, fmt.Errorf("read abandoned claims: %w", err)
+	}
+	holds, err := pgx.CollectRows(rows, pgx.RowToStructByName[hold])
+	if err != nil || len(holds) == 0 {
+		return nil, nil, wrap(err, "read abandoned claims")
+	}
+	for _, h := range holds {
+		h.Due = time.Time{} // the row does not say
+		ended = append(ended, lost(h, "its lease ended, and nobody held it"))
+	}
+	if done, err = a.statements.settle(ctx, tx, nil, nil, ended); err != nil {
+		return nil, nil, err
+	}
+	return ended, done, nil
+}
+
+func (a *abandoned) tell(ended []settlement, done []settled) {
+	states := byFence(done)
+	for _, one := range ended {
+		if state := states[one.Fence]; state.Settled {
+			a.log.Warn("claim taken back", "task", one.ID, "type", state.Type, "revision", one.Revision, "attempt", one.Attempt,
+				"outcome", one.Outcome, "status", state.Status, "why", *one.Error)
+			a.dead.tell(deadOf(one, state))
+		}
+	}
+}
