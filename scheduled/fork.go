@@ -110,14 +110,17 @@ func (s statements) forkThose(
 }
 
 // An occurrence has not ended while its status is not final, and while a claim holds it: a cancelled handler may still run. One that
-// somebody has put off is not an earlier one until its time comes.
+// somebody has put off is not an earlier one until its time comes. Unless all are to be cancelled the earliest will do, and Postgres
+// stops there: behind one that stays, because it is paused, may lie a row for each second of a week.
 const liveOccurrencesSQL = `
 SELECT parent.id AS parent, t.id, t.scheduled_at
-FROM unnest($1::text[], $2::timestamptz[]) AS parent (id, live_from)
+FROM unnest($1::text[], $2::timestamptz[], $4::int[]) AS parent (id, live_from, most)
 CROSS JOIN LATERAL (
     SELECT t.id::text AS id, t.scheduled_at::timestamptz AS scheduled_at FROM tasktable.scheduled_tasks AS t
     WHERE t.parent_id = parent.id AND t.scheduled_at >= coalesce(parent.live_from, '-infinity')
         AND (t.fence IS NOT NULL OR t.finished_at IS NULL AND t.scheduled_at <= coalesce($3::timestamptz, clock_timestamp()))
+    ORDER BY t.scheduled_at
+    LIMIT parent.most
 ) AS t
 ORDER BY t.scheduled_at, t.id`
 
@@ -128,12 +131,16 @@ type occurrence struct {
 	ScheduledAt time.Time
 }
 
-// around reads what bears on the fires of some tasks: the pauses since the first of them, and earlier occurrences that have not ended.
+// around reads what decides about the fires of some tasks: the pauses since the first of them, and earlier occurrences that have not
+// ended. Of these it reads all if the task's fires cancel them, and else the earliest.
 func (s statements) around(ctx context.Context, q querier, now *time.Time, tasks []recurring) ([]pause, map[string][]occurrence, error) {
 	since := tasks[0].NextFire
-	ids, from := make([]string, len(tasks)), make([]*time.Time, len(tasks))
+	ids, from, most := make([]string, len(tasks)), make([]*time.Time, len(tasks)), make([]*int, len(tasks))
 	for i, task := range tasks {
 		ids[i], from[i] = task.ID, task.LiveFrom
+		if task.Overlap != "cancel_running" {
+			most[i] = new(1)
+		}
 		if task.NextFire.Before(since) {
 			since = task.NextFire
 		}
@@ -142,7 +149,7 @@ func (s statements) around(ctx context.Context, q querier, now *time.Time, tasks
 	if err != nil {
 		return nil, nil, err
 	}
-	rows, err := q.Query(ctx, s.schema.SQL(liveOccurrencesSQL), ids, from, now)
+	rows, err := q.Query(ctx, s.schema.SQL(liveOccurrencesSQL), ids, from, now, most)
 	if err != nil {
 		return nil, nil, fmt.Errorf("read occurrences: %w", err)
 	}

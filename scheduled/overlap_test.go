@@ -284,3 +284,44 @@ func TestOverlapWithALockedOccurrence(t *testing.T) {
 		-1h0m0s CANCELLED
 		noon QUEUED`)
 }
+
+// A task with an occurrence that somebody has paused reads that one at each fire, and not the thousands that have ended since.
+func TestAForkReadsFewOccurrences(t *testing.T) {
+	t.Parallel()
+	const ended = 3000
+	for _, overlap := range []store.Overlap{store.OverlapSkip, store.OverlapAllow} {
+		t.Run(string(overlap), func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			b.recur("tick", eachSecond, noon, func(task *store.Task) { task.Recurrence.Overlap = overlap })
+			b.fires(noon)
+			if _, err := tasks.Pause(t.Context(), b.pool, "tick@2030-01-01T12:00:00Z"); err != nil {
+				t.Fatal(err)
+			}
+			b.exec(`INSERT INTO tasktable.scheduled_tasks (id, payload, status, scheduled_at, parent_id)
+				SELECT 'ended ' || n, '{"type": "JOB"}', 'SKIPPED', $1::timestamptz + n * interval '1 millisecond', 'tick'
+				FROM generate_series(1, $2::int) AS n`, noon, ended)
+			b.fires(noon.Add(5 * time.Second))
+			if from := b.liveFrom("tick"); !from.Equal(noon) {
+				t.Errorf("looks for what has not ended from %s", from)
+			}
+			now := noon.Add(6 * time.Second)
+			b.inTx(func(tx pgx.Tx) {
+				if _, err := tx.Exec(t.Context(), enterSQL); err != nil {
+					t.Fatal(err)
+				}
+				if looked, err := b.fork(t.Context(), tx, &now, []lane{forks}, forkMost); err != nil || looked != 1 {
+					t.Fatalf("looked at %d: %v", looked, err)
+				}
+				var read int
+				if err := tx.QueryRow(t.Context(), `SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables
+					WHERE schemaname = 'tasktable' AND relname = 'scheduled_tasks'`).Scan(&read); err != nil {
+					t.Fatal(err)
+				}
+				if read == 0 || read > 100 {
+					t.Errorf("%d rows were read", read)
+				}
+			})
+		})
+	}
+}

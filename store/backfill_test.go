@@ -179,7 +179,8 @@ func TestBackfillRefuses(t *testing.T) {
 	b := newBench(t)
 	b.schedule(base("plain"))
 	b.makeRecurring("one", "planned")
-	b.exec(b.pool, `INSERT INTO tasktable.scheduled_tasks (id, payload, cron) VALUES ('unreadable', '{"type": "TEST"}', 'now and then')`)
+	b.exec(b.pool, `INSERT INTO tasktable.scheduled_tasks (id, payload, cron) VALUES ('unreadable', '{"type": "TEST"}', '0 0 30 2 *')`)
+	b.exec(b.pool, `CREATE OR REPLACE FUNCTION tasktable.knows_time_zone(zone text) RETURNS boolean LANGUAGE sql AS 'SELECT true'`)
 	b.exec(b.pool, `INSERT INTO tasktable.scheduled_tasks (id, payload, cron, time_zone) VALUES ('nowhere', '{"type": "TEST"}', '@daily', 'Europe/Atlantis')`)
 	for name, c := range map[string]struct {
 		id       string
