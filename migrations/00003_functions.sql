@@ -186,7 +186,7 @@ COMMENT ON FUNCTION tasktable.schedule_many(jsonb, text, boolean, text) IS
 CREATE FUNCTION tasktable.verb_outcome_of(verb text, status text, held boolean) RETURNS text LANGUAGE sql IMMUTABLE AS $$
     SELECT CASE verb
         WHEN 'cancel' THEN CASE WHEN status IN ('QUEUED', 'PAUSED', 'EXECUTING') THEN 'cancelled' WHEN status = 'CANCELLED' THEN 'unchanged' ELSE 'finished' END
-        WHEN 'pause' THEN CASE status WHEN 'QUEUED' THEN 'paused' WHEN 'PAUSED' THEN 'unchanged' WHEN 'EXECUTING' THEN 'running' ELSE 'finished' END
+        WHEN 'pause' THEN CASE status WHEN 'QUEUED' THEN 'paused' WHEN 'EXECUTING' THEN 'paused' WHEN 'PAUSED' THEN 'unchanged' ELSE 'finished' END
         WHEN 'resume' THEN CASE WHEN status = 'PAUSED' THEN 'queued' WHEN status IN ('QUEUED', 'EXECUTING') THEN 'unchanged' ELSE 'finished' END
         WHEN 'run_now' THEN CASE WHEN status = 'EXECUTING' THEN 'running' ELSE 'queued' END
         WHEN 'retry' THEN CASE WHEN status IN ('FAILED', 'EXPIRED') THEN 'queued' WHEN status IN ('COMPLETED', 'SKIPPED') THEN 'finished' ELSE 'unchanged' END

@@ -241,6 +241,7 @@ COMMENT ON FUNCTION tasktable.knows_time_zone(text) IS 'Whether this is the name
 CREATE OR REPLACE FUNCTION tasktable.before_task_change() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     owed  boolean := false; -- a fire that was due before this edit
+    same  boolean; -- all but the status and the end of a pause
     waits boolean := false; -- for the leader to plan it since an earlier edit: from then on, or what comes between the two would be lost
     broken text; -- the rule that is
 BEGIN
@@ -279,20 +280,33 @@ BEGIN
             RAISE EXCEPTION 'id of task "%" cannot be changed: schedule another id and cancel this one', OLD.id
                 USING ERRCODE = 'check_violation', COLUMN = 'id';
         END IF;
-        IF NEW.status = OLD.status
-            AND (NEW.payload, NEW.scheduled_at, NEW.priority, NEW.queue, NEW.expected_execution_time, NEW.max_attempts)
-              = (OLD.payload, OLD.scheduled_at, OLD.priority, OLD.queue, OLD.expected_execution_time, OLD.max_attempts)
+        same := (NEW.payload, NEW.scheduled_at, NEW.priority, NEW.queue, NEW.expected_execution_time, NEW.max_attempts)
+            = (OLD.payload, OLD.scheduled_at, OLD.priority, OLD.queue, OLD.expected_execution_time, OLD.max_attempts)
             AND NEW.expiration IS NOT DISTINCT FROM OLD.expiration
             AND NEW.entity IS NOT DISTINCT FROM OLD.entity
             AND NEW.tenant_id IS NOT DISTINCT FROM OLD.tenant_id
             AND NEW.run_now_at IS NOT DISTINCT FROM OLD.run_now_at
             AND (NEW.cron, NEW.time_zone, NEW.overlap, NEW.catch_up, NEW.catch_up_paused, NEW.catch_up_limit, NEW.jitter, NEW.ends_at,
-                 NEW.max_occurrences, NEW.parent_id, NEW.paused_until, NEW.retention, NEW.archived_at)
+                 NEW.max_occurrences, NEW.parent_id, NEW.retention, NEW.archived_at)
                 IS NOT DISTINCT FROM
                 (OLD.cron, OLD.time_zone, OLD.overlap, OLD.catch_up, OLD.catch_up_paused, OLD.catch_up_limit, OLD.jitter, OLD.ends_at,
-                 OLD.max_occurrences, OLD.parent_id, OLD.paused_until, OLD.retention, OLD.archived_at)
-        THEN
+                 OLD.max_occurrences, OLD.parent_id, OLD.retention, OLD.archived_at);
+        IF same AND NEW.status = OLD.status AND NEW.paused_until IS NOT DISTINCT FROM OLD.paused_until THEN
             RETURN NEW; -- nothing was changed: no revision, so a running attempt stays current
+        END IF;
+        -- A claimed task is paused, or its pause ends. It keeps its revision, so that an attempt that has begun stays current and is
+        -- recorded. A fence above the revision says that nobody has edited the task since the claim.
+        IF same AND OLD.fence > OLD.revision AND (OLD.status = 'EXECUTING' AND NEW.status = 'PAUSED'
+            OR OLD.status = 'PAUSED' AND NEW.status IN ('PAUSED', 'QUEUED', 'EXECUTING'))
+        THEN
+            IF NEW.status <> 'PAUSED' THEN
+                NEW.status := 'EXECUTING';
+                NEW.paused_until := NULL;
+            END IF;
+            IF NEW.status <> OLD.status THEN
+                NEW.last_status_update := clock_timestamp();
+            END IF;
+            RETURN NEW;
         END IF;
         IF NEW.status = 'EXECUTING' THEN
             IF OLD.status <> 'EXECUTING' THEN
@@ -419,7 +433,7 @@ BEGIN
         was := tasktable.task_content(OLD);
         is_now := tasktable.task_content(NEW);
         INSERT INTO tasktable.scheduled_task_changes (revision, task_id, verb, outcome, changed_by, old, new)
-        SELECT NEW.revision, NEW.id, verb,
+        SELECT CASE WHEN NEW.revision = OLD.revision THEN nextval('tasktable.task_numbers') ELSE NEW.revision END, NEW.id, verb,
                CASE WHEN NEW.status = 'CANCELLED' AND OLD.status <> 'CANCELLED' THEN 'cancelled'
                     WHEN NEW.status = 'PAUSED' AND OLD.status <> 'PAUSED' THEN 'paused'
                     WHEN NEW.archived_at IS NOT NULL AND OLD.archived_at IS NULL THEN 'archived'
@@ -427,7 +441,7 @@ BEGIN
                     WHEN verb IN ('run_now', 'retry', 'resume') THEN 'queued'
                     WHEN NEW.finished_at IS NOT NULL THEN 'edited'
                     WHEN OLD.finished_at IS NOT NULL THEN 'rearmed'
-                    WHEN OLD.status = 'PAUSED' AND NEW.status = 'QUEUED' THEN 'queued'
+                    WHEN OLD.status = 'PAUSED' AND NEW.status IN ('QUEUED', 'EXECUTING') THEN 'queued'
                     ELSE 'rescheduled' END,
                author, jsonb_object_agg(key, was -> key), jsonb_object_agg(key, is_now -> key)
         FROM jsonb_object_keys(was || is_now) AS key
@@ -451,9 +465,23 @@ END $$;
 DROP TRIGGER zzz_task_1_edit ON tasktable.scheduled_tasks;
 CREATE TRIGGER zzz_task_1_edit BEFORE INSERT OR UPDATE OF id, payload, type, scheduled_at, run_now_at, priority, queue, expiration,
     expected_execution_time, max_attempts, entity, tenant_id, cron, time_zone, overlap, catch_up, catch_up_paused, catch_up_limit,
-    jitter, ends_at, max_occurrences, parent_id, paused_until, retention, archived_at ON tasktable.scheduled_tasks
+    jitter, ends_at, max_occurrences, parent_id, retention, archived_at ON tasktable.scheduled_tasks
     FOR EACH ROW EXECUTE FUNCTION tasktable.before_task_change();
 COMMENT ON TRIGGER zzz_task_1_edit ON tasktable.scheduled_tasks IS 'Every insert and every edit.';
+DROP TRIGGER zzz_task_2_status ON tasktable.scheduled_tasks;
+CREATE TRIGGER zzz_task_2_status BEFORE UPDATE OF status, paused_until ON tasktable.scheduled_tasks
+    FOR EACH ROW WHEN (OLD.fence IS NOT DISTINCT FROM NEW.fence
+        AND (OLD.status IS DISTINCT FROM NEW.status OR OLD.paused_until IS DISTINCT FROM NEW.paused_until)
+        AND OLD.revision = NEW.revision AND current_setting('tasktable_change.context', true) IS DISTINCT FROM 'engine')
+    EXECUTE FUNCTION tasktable.before_task_change();
+COMMENT ON TRIGGER zzz_task_2_status ON tasktable.scheduled_tasks IS 'A change of status, or of the end of a pause, that is not the engine''s.';
+-- The pause of a claimed task draws no revision.
+DROP TRIGGER task_4_update ON tasktable.scheduled_tasks;
+CREATE TRIGGER task_4_update AFTER UPDATE ON tasktable.scheduled_tasks
+    FOR EACH ROW WHEN (OLD.revision IS DISTINCT FROM NEW.revision OR OLD.fence = NEW.fence
+        AND (OLD.status IS DISTINCT FROM NEW.status OR OLD.paused_until IS DISTINCT FROM NEW.paused_until))
+    EXECUTE FUNCTION tasktable.after_task_change();
+COMMENT ON TRIGGER task_4_update ON tasktable.scheduled_tasks IS 'The change line of an edited task.';
 
 -- +goose StatementBegin
 CREATE FUNCTION tasktable.reopen_occurrence() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -765,7 +793,9 @@ BEGIN
         WHEN 'queued' THEN
             -- Resuming keeps the time it had; run_now and retry ask for now, and leave scheduled_at as it was asked.
             UPDATE tasktable.scheduled_tasks AS t
-            SET status = 'QUEUED', run_now_at = CASE WHEN apply_verb.verb = 'resume' THEN t.run_now_at ELSE tasktable.asked_now() END
+            -- A claimed task is due already, so run_now only ends its pause.
+            SET status = 'QUEUED', run_now_at = CASE WHEN apply_verb.verb = 'resume' OR t.status = 'PAUSED' AND t.fence > t.revision
+                THEN t.run_now_at ELSE tasktable.asked_now() END
             WHERE t.id = apply_verb.id RETURNING t.revision INTO result.revision;
         WHEN 'deleted' THEN
             DELETE FROM tasktable.scheduled_tasks AS t WHERE t.id = apply_verb.id;
@@ -780,7 +810,7 @@ COMMENT ON FUNCTION tasktable.apply_verb(text, text, text, boolean, timestamptz)
 DROP FUNCTION tasktable.pause(text, text);
 CREATE FUNCTION tasktable.pause(id text, by text DEFAULT NULL, until timestamptz DEFAULT NULL) RETURNS tasktable.verb_outcome LANGUAGE sql VOLATILE
     AS $$ SELECT tasktable.apply_verb('pause', id, by, true, until) $$;
-COMMENT ON FUNCTION tasktable.pause(text, text, timestamptz) IS 'Keeps a task from running until resumed, or until a time. Outcome: paused, unchanged, running, finished or absent.';
+COMMENT ON FUNCTION tasktable.pause(text, text, timestamptz) IS 'Keeps a task from starting until resumed, or until a time. An attempt that has begun ends as it would, and a retry waits for the resume. Outcome: paused, unchanged, finished or absent.';
 
 -- +goose StatementBegin
 CREATE OR REPLACE FUNCTION tasktable.sync(entity text, tasks jsonb, by text DEFAULT NULL, wake boolean DEFAULT true)
@@ -854,6 +884,16 @@ DROP FUNCTION tasktable.schedule(jsonb, timestamptz, text, int, text, interval, 
 DROP TRIGGER task_7_reopen ON tasktable.scheduled_tasks;
 DROP FUNCTION tasktable.reopen_occurrence();
 DROP TRIGGER zzz_task_1_edit ON tasktable.scheduled_tasks;
+DROP TRIGGER zzz_task_2_status ON tasktable.scheduled_tasks;
+CREATE TRIGGER zzz_task_2_status BEFORE UPDATE OF status ON tasktable.scheduled_tasks
+    FOR EACH ROW WHEN (OLD.status IS DISTINCT FROM NEW.status AND OLD.fence IS NOT DISTINCT FROM NEW.fence
+        AND OLD.revision = NEW.revision AND current_setting('tasktable_change.context', true) IS DISTINCT FROM 'engine')
+    EXECUTE FUNCTION tasktable.before_task_change();
+COMMENT ON TRIGGER zzz_task_2_status ON tasktable.scheduled_tasks IS 'A change of status that is not the engine''s.';
+DROP TRIGGER task_4_update ON tasktable.scheduled_tasks;
+CREATE TRIGGER task_4_update AFTER UPDATE ON tasktable.scheduled_tasks
+    FOR EACH ROW WHEN (OLD.revision IS DISTINCT FROM NEW.revision) EXECUTE FUNCTION tasktable.after_task_change();
+COMMENT ON TRIGGER task_4_update ON tasktable.scheduled_tasks IS 'The change line of an edited task.';
 -- +goose StatementBegin
 CREATE OR REPLACE FUNCTION tasktable.before_task_change() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN

@@ -195,7 +195,7 @@ BEGIN
     EXECUTE format('CREATE TRIGGER task_9_own_insert AFTER INSERT ON tasktable.scheduled_tasks REFERENCING NEW TABLE AS inserted
         FOR EACH STATEMENT WHEN (%s) EXECUTE FUNCTION tasktable.refuse_others_task()', bare);
     EXECUTE format('CREATE TRIGGER task_9_own_update AFTER UPDATE ON tasktable.scheduled_tasks
-        FOR EACH ROW WHEN (OLD.revision IS DISTINCT FROM NEW.revision AND %s)
+        FOR EACH ROW WHEN ((OLD.revision, OLD.status, OLD.paused_until) IS DISTINCT FROM (NEW.revision, NEW.status, NEW.paused_until) AND %s)
         EXECUTE FUNCTION tasktable.refuse_others_task()', bare);
     EXECUTE format('CREATE TRIGGER task_9_own_delete AFTER DELETE ON tasktable.scheduled_tasks
         FOR EACH ROW WHEN (%s) EXECUTE FUNCTION tasktable.refuse_others_task()', bare);

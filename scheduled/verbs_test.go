@@ -62,10 +62,10 @@ func TestVerbsOnARunningTask(t *testing.T) {
 		"cancel and run now":  {verbs: []string{"cancel", "run now"}, want: []outcome{store.Cancelled, store.Queued}, runsAgain: true, status: store.StatusCompleted},
 		"cancel and delete":   {verbs: []string{"cancel", "delete"}, want: []outcome{store.Cancelled, store.Running}, cancelled: true, status: store.StatusCancelled},
 		"cancel and retry":    {verbs: []string{"cancel", "retry"}, want: []outcome{store.Cancelled, store.Unchanged}, cancelled: true, status: store.StatusCancelled},
-		"pause":               {verbs: []string{"pause"}, want: []outcome{store.Running}, status: store.StatusCompleted},
-		"pause by SQL":        {verbs: []string{"SQL pause"}, want: []outcome{""}, status: store.StatusPaused},
+		"pause":               {verbs: []string{"pause"}, want: []outcome{store.Paused}, status: store.StatusCompleted},
+		"pause by SQL":        {verbs: []string{"SQL pause"}, want: []outcome{""}, status: store.StatusCompleted},
 		"edit and pause":      {verbs: []string{"edit", "pause"}, want: []outcome{store.Rescheduled, store.Paused}, status: store.StatusPaused},
-		"pause and resume":    {verbs: []string{"SQL pause", "resume"}, want: []outcome{"", store.Queued}, runsAgain: true, status: store.StatusCompleted},
+		"pause and resume":    {verbs: []string{"SQL pause", "resume"}, want: []outcome{"", store.Queued}, status: store.StatusCompleted},
 		"resume":              {verbs: []string{"resume"}, want: []outcome{store.Unchanged}, status: store.StatusCompleted},
 		"run now":             {verbs: []string{"run now"}, want: []outcome{store.Running}, status: store.StatusCompleted},
 		"retry":               {verbs: []string{"retry"}, want: []outcome{store.Unchanged}, status: store.StatusCompleted},
@@ -211,4 +211,36 @@ func TestClaimedTaskIsHandedBackOnce(t *testing.T) {
 	s.schedule("b", nil)
 	s.begins("b").end <- nil // the node is well
 	s.is("b", store.StatusCompleted, outcomeCompleted)
+}
+
+// A task that is paused while it waits for a slot goes back at once, and does not start when the slot falls free.
+func TestAPauseOfATaskThatWaitsForASlot(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.node(func(c *Config) { c.Queues = map[string]int{"default": 1} })
+	s.schedule("first", nil)
+	first := s.begins("first")
+	s.schedule("second", nil)
+	await(t, s.pool, "second", 5*time.Second, store.StatusExecuting)
+	receipt, err := s.tasks.Pause(t.Context(), s.pool, "second")
+	if err != nil || receipt.Outcome != store.Paused {
+		t.Fatalf("pause: %+v, %v", receipt, err)
+	}
+	eventually(t, 5*time.Second, "its claim goes back while the slot is taken", func() bool {
+		return s.count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE id = 'second' AND status = 'PAUSED' AND fence IS NULL`) == 1
+	})
+	first.end <- nil
+	s.is("first", store.StatusCompleted, outcomeCompleted)
+	s.schedule("third", nil)
+	s.begins("third").end <- nil // the slot is free
+	s.is("third", store.StatusCompleted, outcomeCompleted)
+	s.is("second", store.StatusPaused, outcomeReleased)
+	if n := len(s.of("second")); n != 0 {
+		t.Errorf("it ran %d times", n)
+	}
+	if _, err := s.tasks.Resume(t.Context(), s.pool, "second"); err != nil {
+		t.Fatal(err)
+	}
+	s.begins("second").end <- nil
+	s.is("second", store.StatusCompleted, outcomeReleased, outcomeCompleted)
 }

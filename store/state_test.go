@@ -33,6 +33,7 @@ func (b *bench) make(id, kind string) {
 		claimed = `UPDATE tasktable.scheduled_tasks SET status = 'EXECUTING', fence = nextval('tasktable.task_numbers'),
 			held_until = clock_timestamp() + interval '1 hour', next_attempt_at = NULL, attempt = attempt + 1 WHERE id = $1`
 		heldIn = `UPDATE tasktable.scheduled_tasks SET status = $2::text, last_status_update = clock_timestamp(),
+			revision = nextval('tasktable.task_numbers'),
 			finished_at = CASE WHEN $2::text = 'CANCELLED' THEN clock_timestamp() END WHERE id = $1`
 		ended = `UPDATE tasktable.scheduled_tasks SET status = $2::text, fence = NULL, held_until = NULL, finished_at = clock_timestamp(),
 			last_status_update = clock_timestamp(), message = 'it was so', result = '{"r": 1}' WHERE id = $1`

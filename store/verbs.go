@@ -16,7 +16,12 @@ func (s *Store) Cancel(ctx context.Context, db DB, id string) (Receipt, error) {
 
 const pauseSQL = `SELECT id, revision, outcome FROM tasktable.pause($1::text, $2::text, $3::text::timestamptz)`
 
-// Pause keeps a waiting task from running until Resume: Paused, Unchanged, Running, Finished or Absent.
+// Pause keeps a task from starting until Resume: Paused, Unchanged, Finished or Absent. After the commit no attempt of it starts,
+// even if a node has claimed it already. An attempt that has begun is not interrupted, and its outcome counts: the task may
+// still become COMPLETED or FAILED after the answer Paused. If the attempt is to be tried again, it waits for Resume. Whether an
+// attempt runs, Why says about a second after its start. Cancel also ends the context of a running attempt.
+//
+// The pause of a claimed task, and a Resume before the claim ends, draw no revision, so the attempt keeps its idempotency key.
 func (s *Store) Pause(ctx context.Context, db DB, id string) (Receipt, error) {
 	return s.verb(ctx, db, "pause", pauseSQL, id, s.author(), nil)
 }
@@ -59,7 +64,9 @@ func (s *Store) Retry(ctx context.Context, db DB, id string) (Receipt, error) {
 
 const deleteSQL = `SELECT id, revision, outcome FROM tasktable.delete($1::text, $2::text)`
 
-// Delete removes a task; its history stays: Deleted, Running (while a claim holds it) or Absent.
+// Delete removes a task; its history stays: Deleted, Running or Absent. Running means that a node has claimed the task, whether or not
+// its attempt has begun; nothing is changed then, because a row that is gone could not tell the attempt from one of a new task with
+// the same id. To remove it all the same, Cancel it, which keeps it from starting, and Delete it when its claim has ended.
 func (s *Store) Delete(ctx context.Context, db DB, id string) (Receipt, error) {
 	return s.verb(ctx, db, "delete", deleteSQL, id, s.author())
 }

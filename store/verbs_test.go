@@ -28,7 +28,7 @@ keep_same     created unchanged   unchanged   unchanged   rearmed    finished  f
 re_other      absent  rescheduled rescheduled rescheduled rearmed    rearmed   rearmed   rearmed   rearmed   rescheduled rescheduled rearmed
 re_same       absent  unchanged   unchanged   unchanged   rearmed    finished  finished  finished  finished  unchanged   unchanged   rearmed
 cancel        absent  cancelled   cancelled   cancelled   unchanged  finished  finished  finished  finished  cancelled   cancelled   unchanged
-pause         absent  paused      unchanged   running     finished   finished  finished  finished  finished  paused      unchanged   finished
+pause         absent  paused      unchanged   paused      finished   finished  finished  finished  finished  paused      unchanged   finished
 resume        absent  unchanged   queued      unchanged   finished   finished  finished  finished  finished  unchanged   queued      finished
 run_now       absent  queued      queued      running     queued     queued    queued    queued    queued    queued      queued      queued
 retry         absent  unchanged   unchanged   unchanged   unchanged  finished  queued    queued    finished  unchanged   unchanged   unchanged
@@ -69,6 +69,12 @@ func (b *bench) checkCell(verb, kind string, outcome store.Outcome) {
 	}
 	same(b, "task", after, want)
 	same(b, "receipt", receipt, store.Receipt{ID: id, Outcome: outcome, Revision: revisionOf(after.Row)})
+	if pausesClaim(verb, before.Row) {
+		if after.Row.Revision != before.Row.Revision {
+			b.Errorf("the pause of a claimed task drew revision %d", after.Row.Revision)
+		}
+		return
+	}
 	if wrote(outcome) && after.Row != nil && before.Row != nil && after.Row.Revision <= before.Row.Revision {
 		b.Errorf("revision %d after %d", after.Row.Revision, before.Row.Revision)
 	}
@@ -140,6 +146,11 @@ func wrote(outcome store.Outcome) bool {
 	default:
 		return true
 	}
+}
+
+// pausesClaim says whether a verb pauses a task whose claim is current: that draws no revision.
+func pausesClaim(verb string, before *store.Row) bool {
+	return verb == "pause" && before != nil && before.Status == store.StatusExecuting
 }
 
 func revisionOf(row *store.Row) int64 {

@@ -35,7 +35,7 @@ func attemptsAreCounted(h *history) (samples int, wrong []violation) {
 		case a.releases():
 			want := *a.OldAttempt
 			c, e := x.claims[*a.OldFence], x.executions[*a.OldFence]
-			if c != nil && e != nil && refunded[e.Outcome] && *a.OldStatus == "EXECUTING" && *a.OldRevision == *c.Revision {
+			if c != nil && e != nil && refunded[e.Outcome] && a.wasCurrent(c) {
 				want--
 			}
 			if *a.Attempt != want && e != nil {

@@ -52,7 +52,7 @@ func noStaleCompletion(h *history) (samples int, wrong []violation) {
 			say(a, "fence %d was released by %s, and claimed: %v", fence, a.Op, c != nil)
 			continue
 		}
-		current := *a.OldStatus == "EXECUTING" && *a.OldRevision == *c.Revision
+		current := a.wasCurrent(c)
 		e := x.executions[fence]
 		if !current && (*a.Status != *a.OldStatus || *a.Revision != *a.OldRevision) {
 			say(a, "the claim of revision %d, fence %d, made revision %d %s→%s", *c.Revision, fence, *a.OldRevision, *a.OldStatus,

@@ -98,6 +98,9 @@ func pausesEnd(h *history) (samples int, wrong []violation) {
 				continue
 			}
 			next := nextEdit(changes[i+1:])
+			if next != nil && !next.edits() && !next.turns() {
+				continue // its attempt had begun, and ended it
+			}
 			from, ended := later(a.At, *a.Until), h.Until
 			if next != nil {
 				ended = next.At
@@ -132,7 +135,7 @@ func pausedAnew(changes []*auditRow, i int) bool {
 // nextEdit is the first change that draws a revision or deletes, or nil.
 func nextEdit(changes []*auditRow) *auditRow {
 	for _, a := range changes {
-		if a.edits() {
+		if a.edits() || a.turns() || final[*a.Status] {
 			return a
 		}
 	}

@@ -101,6 +101,16 @@ func (a *auditRow) edits() bool {
 	return a.Op != "UPDATE" || *a.Revision != *a.OldRevision
 }
 
+// turns says whether the change pauses a claimed task, or ends its pause: that draws no revision.
+func (a *auditRow) turns() bool {
+	return a.Op == "UPDATE" && !a.edits() && a.Fence != nil && a.OldFence != nil && *a.Fence == *a.OldFence && *a.Status != *a.OldStatus
+}
+
+// wasCurrent says whether the row, before the change, was still that of a claim: a pause of a claim leaves it so.
+func (a *auditRow) wasCurrent(c *auditRow) bool {
+	return (*a.OldStatus == "EXECUTING" || *a.OldStatus == "PAUSED") && *a.OldRevision == *c.Revision
+}
+
 // retired says whether retention removed the task.
 func (a *auditRow) retired() bool { return a.Op == "DELETE" && !a.byWriter() }
 

@@ -1,0 +1,130 @@
+package scheduled
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/store"
+)
+
+// paused pauses a claimed task, which must not draw a revision.
+func (b *bench) paused(h hold, until time.Time) {
+	b.t.Helper()
+	pause := func() (store.Receipt, error) { return store.New(store.Config{}).Pause(b.t.Context(), b.pool, h.ID) }
+	if !until.IsZero() {
+		pause = func() (store.Receipt, error) {
+			return store.New(store.Config{}).PauseUntil(b.t.Context(), b.pool, h.ID, until)
+		}
+	}
+	if receipt, err := pause(); err != nil || receipt.Outcome != store.Paused || receipt.Revision != h.Revision {
+		b.t.Fatalf("pause: %+v, %v", receipt, err)
+	}
+}
+
+func (b *bench) row(id string) store.Row {
+	b.t.Helper()
+	row, err := store.New(store.Config{}).Get(b.t.Context(), b.pool, id)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return row
+}
+
+// A claimed task that is paused does not pass the gate: it goes back, stays PAUSED, and has used no attempt.
+func TestTheGateHonoursThePauseOfAClaimedTask(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	h := b.takeOne(store.Task{ID: "a", Payload: job{"n"}})
+	b.paused(h, time.Time{})
+	if answer := b.ask(noon, h)[h.Fence]; answer.Verdict != verdictEdited {
+		t.Fatalf("the gate says %+v", answer)
+	}
+	b.end(noon, released(h, "paused"))
+	if row := b.row("a"); row.Status != store.StatusPaused || row.Fence != nil || row.Attempt != 0 {
+		t.Errorf("the row is %+v", row)
+	}
+	if receipt, err := store.New(store.Config{}).Resume(b.t.Context(), b.pool, "a"); err != nil || receipt.Outcome != store.Queued {
+		t.Fatalf("resume: %+v, %v", receipt, err)
+	}
+	if again := b.take(noon); len(again) != 1 {
+		t.Errorf("claimed again: %v", again)
+	}
+}
+
+// A pause that ends before the claim does lets the claim go on.
+func TestAResumedClaimPassesTheGate(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	h := b.takeOne(store.Task{ID: "a", Payload: job{"n"}})
+	b.paused(h, time.Time{})
+	receipt, err := store.New(store.Config{}).Resume(b.t.Context(), b.pool, "a")
+	if err != nil || receipt.Outcome != store.Queued || receipt.Revision != h.Revision {
+		t.Fatalf("resume: %+v, %v", receipt, err)
+	}
+	if answer := b.ask(noon, h)[h.Fence]; answer.Verdict != verdictGo {
+		t.Errorf("the gate says %+v", answer)
+	}
+	if row := b.row("a"); row.Status != store.StatusExecuting {
+		t.Errorf("the row is %s", row.Status)
+	}
+	history, err := store.New(store.Config{}).History(b.t.Context(), b.pool, "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var told []string
+	for _, change := range history.Changes {
+		told = append(told, change.Verb+" "+change.Outcome)
+	}
+	if len(told) != 3 || told[1] != "pause paused" || told[2] != "resume queued" {
+		t.Errorf("the change lines are %v", told)
+	}
+}
+
+// An attempt that has begun ends as it would: its outcome counts. What would have run again waits for the resume.
+func TestTheAttemptOfAPausedTaskIsRecorded(t *testing.T) {
+	t.Parallel()
+	again := func(e *handlers.Execution) { e.Again(noon.Add(time.Hour)) }
+	for name, test := range map[string]struct {
+		do      func(*handlers.Execution)
+		err     error
+		outcome string
+		status  store.Status
+		attempt int
+	}{
+		"completed": {outcome: outcomeCompleted, status: store.StatusCompleted, attempt: 1},
+		"failed":    {err: errors.New("no"), outcome: outcomeRetried, status: store.StatusPaused, attempt: 1},
+		"for good":  {err: handlers.Permanent(errors.New("no")), outcome: outcomeFailed, status: store.StatusFailed, attempt: 1},
+		"snoozed":   {err: handlers.Snooze(time.Minute), outcome: outcomeSnoozed, status: store.StatusPaused},
+		"again":     {do: again, outcome: outcomeCompleted, status: store.StatusPaused},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			h := b.takeOne(store.Task{ID: "a", Payload: job{"n"}})
+			answer := b.ask(noon, h)[h.Fence]
+			e := answer.execution(h)
+			until := time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)
+			b.paused(h, until)
+			if test.do != nil {
+				test.do(e)
+			}
+			b.end(noon, conclude(h, e, test.err, nil, func(int, error) time.Duration { return time.Second }))
+			row := b.row("a")
+			if row.Status != test.status || row.Fence != nil || row.NextAttemptAt != nil || row.Attempt != test.attempt {
+				t.Errorf("the row is %+v", row)
+			}
+			if (row.PausedUntil != nil) != (test.status == store.StatusPaused) {
+				t.Errorf("it is %s, and paused until %v", row.Status, row.PausedUntil)
+			}
+			history, err := store.New(store.Config{}).History(b.t.Context(), b.pool, "a")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(history.Executions) != 1 || history.Executions[0].Outcome != test.outcome || history.Executions[0].Revision != h.Revision {
+				t.Errorf("the executions are %+v", history.Executions)
+			}
+		})
+	}
+}
