@@ -68,20 +68,21 @@ CREATE DOMAIN tasktable.task_time AS timestamptz
         CHECK (VALUE >= '0001-01-01 00:00:00+00' AND VALUE < '10000-01-01 00:00:00+00');
 COMMENT ON DOMAIN tasktable.task_time IS 'An instant that every client language can hold: finite, years 1 to 9999.';
 
--- Days and months are refused: '1 day' = '24 hours' is true, yet they differ by an hour over a change of daylight saving.
+-- Months are refused, because a month has no length. The triggers write a day as 24 hours: '1 day' = '24 hours' is true, yet they
+-- differ by an hour over a change of daylight saving.
 CREATE DOMAIN tasktable.task_expiration AS interval
     CONSTRAINT "expiration must be over 0 and at most 10 years"
         CHECK (VALUE > interval '0' AND VALUE <= interval '87660 hours')
-    CONSTRAINT "expiration must be in hours or less: '24 hours', not '1 day'"
-        CHECK (extract(year FROM VALUE) = 0 AND extract(month FROM VALUE) = 0 AND extract(day FROM VALUE) = 0);
-COMMENT ON DOMAIN tasktable.task_expiration IS 'How long after its time a task may still start; over 0, at most 10 years (87660 hours), without days or months.';
+    CONSTRAINT "expiration must be in days or less: '30 days', not '1 month'"
+        CHECK (extract(year FROM VALUE) = 0 AND extract(month FROM VALUE) = 0);
+COMMENT ON DOMAIN tasktable.task_expiration IS 'How long after its time a task may still start; over 0, at most 10 years (87660 hours), without months; a day is 24 hours.';
 
 CREATE DOMAIN tasktable.task_execution_time AS interval
     CONSTRAINT "expected_execution_time must be over 0 and at most 168 hours"
         CHECK (VALUE > interval '0' AND VALUE <= interval '168 hours')
-    CONSTRAINT "expected_execution_time must be in hours or less, not days"
-        CHECK (extract(year FROM VALUE) = 0 AND extract(month FROM VALUE) = 0 AND extract(day FROM VALUE) = 0);
-COMMENT ON DOMAIN tasktable.task_execution_time IS 'How long one attempt may take; over 0, at most 7 days (168 hours), without days or months.';
+    CONSTRAINT "expected_execution_time must be in days or less, not months"
+        CHECK (extract(year FROM VALUE) = 0 AND extract(month FROM VALUE) = 0);
+COMMENT ON DOMAIN tasktable.task_execution_time IS 'How long one attempt may take; over 0, at most 7 days (168 hours), without months; a day is 24 hours.';
 
 CREATE DOMAIN tasktable.task_max_attempts AS integer
     CONSTRAINT "max_attempts must be between 1 and 1000"

@@ -26,9 +26,9 @@ CREATE DOMAIN tasktable.task_catch_up AS text
 COMMENT ON DOMAIN tasktable.task_catch_up IS 'What becomes of fires that nobody was there for.';
 
 CREATE DOMAIN tasktable.task_jitter AS interval
-    CONSTRAINT "jitter must be over 0 and at most 24 hours, without days"
+    CONSTRAINT "jitter must be over 0 and at most 24 hours, without months"
         CHECK (VALUE > interval '0' AND VALUE <= interval '24 hours'
-            AND extract(year FROM VALUE) = 0 AND extract(month FROM VALUE) = 0 AND extract(day FROM VALUE) = 0);
+            AND extract(year FROM VALUE) = 0 AND extract(month FROM VALUE) = 0);
 COMMENT ON DOMAIN tasktable.task_jitter IS 'Over how long tasks of one time are spread.';
 
 CREATE DOMAIN tasktable.task_catch_up_limit AS integer
@@ -47,9 +47,9 @@ CREATE DOMAIN tasktable.task_limit_time AS timestamptz
 COMMENT ON DOMAIN tasktable.task_limit_time IS 'An instant until which something holds: finite, years 1 to 9999.';
 
 CREATE DOMAIN tasktable.task_retention AS interval
-    CONSTRAINT "retention must be over 0 and at most 100 years, in hours"
+    CONSTRAINT "retention must be over 0 and at most 100 years, in days or less"
         CHECK (VALUE > interval '0' AND VALUE <= interval '876600 hours'
-            AND extract(year FROM VALUE) = 0 AND extract(month FROM VALUE) = 0 AND extract(day FROM VALUE) = 0);
+            AND extract(year FROM VALUE) = 0 AND extract(month FROM VALUE) = 0);
 COMMENT ON DOMAIN tasktable.task_retention IS 'How long a finished task is kept.';
 
 ALTER TABLE tasktable.scheduled_tasks
@@ -238,6 +238,13 @@ END $$;
 COMMENT ON FUNCTION tasktable.knows_time_zone(text) IS 'Whether this is the name of a time zone, as Postgres spells it.';
 
 -- +goose StatementBegin
+CREATE FUNCTION tasktable.in_hours(given interval) RETURNS interval LANGUAGE sql IMMUTABLE AS $$
+    SELECT given - extract(day FROM given) * interval '1 day' + extract(day FROM given) * interval '24 hours'
+$$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION tasktable.in_hours(interval) IS 'An interval with each of its days as 24 hours, so that a change of daylight saving does not change it.';
+
+-- +goose StatementBegin
 CREATE OR REPLACE FUNCTION tasktable.before_task_change() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     owed  boolean := false; -- a fire that was due before this edit
@@ -251,6 +258,14 @@ BEGIN
                 USING ERRCODE = 'check_violation', COLUMN = 'type';
         END IF;
         NEW.type := NEW.payload ->> 'type';
+    END IF;
+    IF extract(day FROM NEW.expected_execution_time) <> 0 OR extract(day FROM NEW.expiration) <> 0
+        OR extract(day FROM NEW.jitter) <> 0 OR extract(day FROM NEW.retention) <> 0
+    THEN
+        NEW.expected_execution_time := tasktable.in_hours(NEW.expected_execution_time);
+        NEW.expiration := tasktable.in_hours(NEW.expiration);
+        NEW.jitter := tasktable.in_hours(NEW.jitter);
+        NEW.retention := tasktable.in_hours(NEW.retention);
     END IF;
     IF NEW.cron IS NOT NULL THEN -- first, so that setting to null what has its default changes nothing
         NEW.time_zone := coalesce(NEW.time_zone, 'UTC');
@@ -1238,6 +1253,7 @@ END $$;
 COMMENT ON FUNCTION tasktable.sync(text, jsonb, text, boolean) IS
     'Makes the waiting and running tasks of an entity exactly these: schedules each (as schedule_many, which see; ids are required) and cancels the others, returned with a null position.';
 DROP FUNCTION tasktable.due_of(text, timestamptz, timestamptz, interval);
+DROP FUNCTION tasktable.in_hours(interval);
 DROP FUNCTION tasktable.asked_now();
 DROP FUNCTION tasktable.knows_time_zone(text);
 DROP FUNCTION tasktable.cron_fault(text);

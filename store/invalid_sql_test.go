@@ -44,15 +44,16 @@ var badColumns = []struct{ column, value, message string }{
 	{"expiration", `'0'`, "expiration must be over 0 and at most 10 years"},
 	{"expiration", `'-1 hour'`, "expiration must be over 0 and at most 10 years"},
 	{"expiration", `'87660:00:00.000001'`, "expiration must be over 0 and at most 10 years"},
-	{"expiration", `'1 day'`, "expiration must be in hours or less: '24 hours', not '1 day'"},
-	{"expiration", `'1 month'`, "expiration must be in hours or less"},
-	{"expiration", `'1 month -29 days'`, "expiration must be in hours or less"},
+	{"expiration", `'1 month'`, "expiration must be in days or less"},
+	{"expiration", `'1 month -29 days'`, "expiration must be in days or less"},
 	{"expiration", `'99999999999999999999 hours'`, `interval field value out of range`},
 	{"expected_execution_time", `null`, `null value in column "expected_execution_time"`},
 	{"expected_execution_time", `'0'`, "expected_execution_time must be over 0 and at most 168 hours"},
 	{"expected_execution_time", `'-1 second'`, "expected_execution_time must be over 0 and at most 168 hours"},
 	{"expected_execution_time", `'168:00:00.000001'`, "expected_execution_time must be over 0 and at most 168 hours"},
-	{"expected_execution_time", `'1 day'`, "expected_execution_time must be in hours or less, not days"},
+	{"expiration", `'3653 days'`, "expiration must be over 0 and at most 10 years"},
+	{"expected_execution_time", `'8 days'`, "expected_execution_time must be over 0 and at most 168 hours"},
+	{"expected_execution_time", `'1 month'`, "expected_execution_time must be"},
 	{"priority", `null`, `null value in column "priority"`},
 	{"priority", `101`, "priority must be between -100 and 100"},
 	{"priority", `-101`, "priority must be between -100 and 100"},
@@ -110,12 +111,12 @@ func TestBadArgumentsOfTheSQLFunctions(t *testing.T) {
 	b.make("one", "QUEUED")
 	before := b.state("one")
 	for sql, message := range map[string]string{
-		`SELECT tasktable.reschedule('one', NULL)`:                                                              "at must be a time, not null",
-		`SELECT tasktable.reschedule('one', 'infinity')`:                                                        "scheduled_at, run_now_at must be finite",
-		`SELECT tasktable.schedule('{"type":"TEST"}', id => 'one', if_finished => 'x')`:                         "if_finished must be 'rearm', 'keep' or null, not 'x'",
-		`SELECT tasktable.schedule_many('{}')`:                                                                  "cannot extract elements from an object",
-		`SELECT tasktable.schedule_many('[{"id": "one"}]')`:                                                     `"payload"`,
-		`SELECT tasktable.schedule_many('[{"id": "one", "payload": {"type": "TEST"}, "expiration": "1 day"}]')`: "expiration must be in hours or less",
+		`SELECT tasktable.reschedule('one', NULL)`:                                                                "at must be a time, not null",
+		`SELECT tasktable.reschedule('one', 'infinity')`:                                                          "scheduled_at, run_now_at must be finite",
+		`SELECT tasktable.schedule('{"type":"TEST"}', id => 'one', if_finished => 'x')`:                           "if_finished must be 'rearm', 'keep' or null, not 'x'",
+		`SELECT tasktable.schedule_many('{}')`:                                                                    "cannot extract elements from an object",
+		`SELECT tasktable.schedule_many('[{"id": "one"}]')`:                                                       `"payload"`,
+		`SELECT tasktable.schedule_many('[{"id": "one", "payload": {"type": "TEST"}, "expiration": "1 month"}]')`: "expiration must be in days or less",
 	} {
 		b.refused(sql, message)
 	}

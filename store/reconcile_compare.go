@@ -21,10 +21,10 @@ SELECT pair.id, pair.yielded, pair.recurs, pair.revision, pair.status, pair.at, 
     CASE WHEN pair.writes AND octet_length(pair.payload::text) <= 262144 THEN pair.payload::text END AS payload,
     CASE WHEN pair.writes THEN octet_length(pair.payload::text) END AS payload_bytes,
     pair.envelope, pair.entity, pair.tenant_id, pair.queue, pair.priority::bigint AS priority, pair.max_attempts::bigint AS max_attempts,
-    CASE WHEN extract(year FROM pair.expiration) <> 0 OR extract(month FROM pair.expiration) <> 0 OR extract(day FROM pair.expiration) <> 0
+    CASE WHEN extract(year FROM pair.expiration) <> 0 OR extract(month FROM pair.expiration) <> 0
             THEN 'expiration'
-         WHEN extract(year FROM pair.expected) <> 0 OR extract(month FROM pair.expected) <> 0 OR extract(day FROM pair.expected) <> 0
-            THEN 'expected_execution_time' END AS in_days,
+         WHEN extract(year FROM pair.expected) <> 0 OR extract(month FROM pair.expected) <> 0
+            THEN 'expected_execution_time' END AS in_months,
     CASE WHEN pair.expiration IS NOT NULL
         THEN (least(greatest(extract(epoch FROM pair.expiration), -1), 4000000000) * 1000000000)::bigint END AS expiration,
     (least(greatest(extract(epoch FROM pair.expected), -1), 4000000000) * 1000000000)::bigint AS expected,
@@ -138,7 +138,7 @@ type comparedPair struct {
 	Queue        string
 	Priority     int64
 	MaxAttempts  int64
-	InDays       *string // which interval has days or months
+	InMonths     *string // which interval has months
 	Expiration   *time.Duration
 	Expected     time.Duration
 	Jitter       *time.Duration
@@ -282,8 +282,8 @@ func (p comparedPair) task(name string, payloads bool) (*Task, error) {
 		return nil, invalid("scheduled_at", "must be given", "null")
 	case p.Wanted.InfinityModifier != pgtype.Finite || p.Wanted.Time.IsZero(): // the zero time would be none
 		return nil, invalid("scheduled_at", "must be finite, in the years 1 to 9999", p.Wanted.InfinityModifier)
-	case p.InDays != nil:
-		return nil, invalid(*p.InDays, "must be in hours or less: '24 hours', not '1 day'", "days or months")
+	case p.InMonths != nil:
+		return nil, invalid(*p.InMonths, "must be in days or less: '30 days', not '1 month'", "months or years")
 	case p.PayloadBytes == nil:
 		return nil, nil //nolint:nilnil // nothing to write is not an error
 	case p.Payload == nil:

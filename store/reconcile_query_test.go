@@ -120,10 +120,10 @@ func TestReconcileRefusesBadRows(t *testing.T) {
 		{`'z' AS id, 'My Queue' AS queue`, `row "z": invalid: queue must be 1 to 64 of a-z`},
 		{`'z' AS id, 101 AS priority`, `row "z": invalid: priority must be between -100 and 100, got 101`},
 		{`'z' AS id, 9223372036854775807 AS max_attempts`, `row "z": invalid: max_attempts must be between 1 and 1000`},
-		{`'z' AS id, interval '1 day' AS expiration`, `row "z": invalid: expiration must be in hours or less: '24 hours', not '1 day'`},
+		{`'z' AS id, interval '1 month' AS expiration`, `row "z": invalid: expiration must be in days or less: '30 days', not '1 month'`},
 		{`'z' AS id, interval '-1 s' AS expiration`, `row "z": invalid: expiration must be between 1µs and 10 years`},
 		{`'z' AS id, interval '99999999 hours' AS expiration`, `row "z": invalid: expiration must be between 1µs and 10 years`},
-		{`'z' AS id, interval '1 month' AS expected_execution_time`, `row "z": invalid: expected_execution_time must be in hours or less`},
+		{`'z' AS id, interval '1 month' AS expected_execution_time`, `row "z": invalid: expected_execution_time must be in days or less`},
 		{`'z' AS id, interval '169 hours' AS expected_execution_time`, `row "z": invalid: expected_execution_time must be between 1µs and 7 days`},
 	} {
 		row := test.row
