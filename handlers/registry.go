@@ -42,6 +42,8 @@ type Variant struct {
 
 	aliases []string // other types that it is the handler of
 
+	payload reflect.Type // nil: none
+
 	bare  bool // it was given no function
 	plain func(ctx context.Context, e *Execution) error
 	tx    func(ctx context.Context, tx pgx.Tx, e *Execution) error
@@ -63,7 +65,7 @@ type Registry struct {
 }
 
 // NewRegistry checks and collects the variants. It returns an error wrapping store.ErrInvalid for a malformed or duplicate
-// type, and when there is no variant at all.
+// type, for a payload with a field of the JSON name "type", and when there is no variant at all.
 func NewRegistry(parts ...Part) (*Registry, error) {
 	registry := &Registry{variants: map[string]*Variant{}}
 	var errs []error
@@ -106,7 +108,7 @@ func (r *Registry) Variant(name string) *Variant { return r.variants[name] }
 
 // Handle makes a variant of a function. The type's name is P's. The function may run at the same time on many goroutines.
 func Handle[P store.Payload](handle func(ctx context.Context, t *Task[P]) error, options ...Option) Part {
-	variant := &Variant{Type: typeOf[P](), Kind: KindPlain, bare: handle == nil}
+	variant := &Variant{Type: typeOf[P](), Kind: KindPlain, payload: reflect.TypeFor[P](), bare: handle == nil}
 	variant.plain = func(ctx context.Context, e *Execution) error {
 		t, err := decode[P](e)
 		if err != nil {
@@ -122,7 +124,7 @@ func Handle[P store.Payload](handle func(ctx context.Context, t *Task[P]) error,
 // was edited or cancelled meanwhile they commit, recorded as SUPERSEDED: a handler to which that matters locks what the edit
 // would change, and compares it with t.ScheduledAt or the payload, before it acts.
 func HandleTx[P store.Payload](handle func(ctx context.Context, tx pgx.Tx, t *Task[P]) error, options ...Option) Part {
-	variant := &Variant{Type: typeOf[P](), Kind: KindTx, bare: handle == nil}
+	variant := &Variant{Type: typeOf[P](), Kind: KindTx, payload: reflect.TypeFor[P](), bare: handle == nil}
 	variant.tx = func(ctx context.Context, tx pgx.Tx, e *Execution) error {
 		t, err := decode[P](e)
 		if err != nil {
@@ -135,7 +137,7 @@ func HandleTx[P store.Payload](handle func(ctx context.Context, tx pgx.Tx, t *Ta
 
 // HandleSQLTx is HandleTx for database/sql.
 func HandleSQLTx[P store.Payload](handle func(ctx context.Context, tx *sql.Tx, t *Task[P]) error, options ...Option) Part {
-	variant := &Variant{Type: typeOf[P](), Kind: KindSQLTx, bare: handle == nil}
+	variant := &Variant{Type: typeOf[P](), Kind: KindSQLTx, payload: reflect.TypeFor[P](), bare: handle == nil}
 	variant.sqlTx = func(ctx context.Context, tx *sql.Tx, e *Execution) error {
 		t, err := decode[P](e)
 		if err != nil {
@@ -190,7 +192,7 @@ func (v *Variant) check() error {
 	if err := v.own.check(); err != nil {
 		return fmt.Errorf("type %q: %w", v.Type, err)
 	}
-	return nil
+	return checkTypeField(v.Type, v.payload)
 }
 
 // Run runs one attempt of a plain variant.

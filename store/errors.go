@@ -11,6 +11,8 @@ var (
 	ErrInvalid = errors.New("invalid")
 	// ErrNotFound is returned by Get when there is no such task. Verbs return the outcome Absent instead.
 	ErrNotFound = errors.New("no such task")
+	// ErrUnmigrated is wrapped where the schema, or a function or table in it, does not exist.
+	ErrUnmigrated = errors.New("the schema is not migrated, or older than this program (run tasktable migrate, or call migrations.Up)")
 )
 
 func invalid(field, rule string, got any) error {
@@ -24,11 +26,18 @@ func described(err error, doing string) error {
 		return nil
 	}
 	var refused interface{ SQLState() string } // pgx's and lib/pq's
-	if errors.As(err, &refused) && isBadInput(refused.SQLState()) {
+	switch {
+	case !errors.As(err, &refused):
+	case isBadInput(refused.SQLState()):
 		return fmt.Errorf("%s: %w: %w", doing, ErrInvalid, err)
+	case isMissing(refused.SQLState()):
+		return fmt.Errorf("%s: %w: %w", doing, ErrUnmigrated, err)
 	}
 	return fmt.Errorf("%s: %w", doing, err)
 }
+
+// isMissing: a schema, a table or a function does not exist.
+func isMissing(state string) bool { return state == "3F000" || state == "42P01" || state == "42883" }
 
 // isBadInput: a CHECK, a NOT NULL, or data of the wrong form.
 func isBadInput(state string) bool {
