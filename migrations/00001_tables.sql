@@ -227,7 +227,7 @@ CREATE TABLE tasktable.scheduled_task_changes (
     new        jsonb
 );
 COMMENT ON TABLE tasktable.scheduled_task_changes IS 'Each edit, verb and delete of a task, one line each, by whatever way it came. Append-only: updates are refused, deletes too but for retention.';
-COMMENT ON COLUMN tasktable.scheduled_task_changes.revision IS 'The revision the change made.';
+COMMENT ON COLUMN tasktable.scheduled_task_changes.revision IS 'The revision that the change made; of a delete, and of the pause or resume of a claimed task, a number of its own.';
 COMMENT ON COLUMN tasktable.scheduled_task_changes.task_id IS 'The task; no foreign key, the line outlives the task.';
 COMMENT ON COLUMN tasktable.scheduled_task_changes.verb IS 'schedule, reschedule, sync, cancel, pause, resume, run_now, retry, delete, again, or sql for an edit by plain SQL.';
 COMMENT ON COLUMN tasktable.scheduled_task_changes.outcome IS 'created, rescheduled, rearmed, cancelled, paused, queued, edited (a finished task, by plain SQL) or deleted.';

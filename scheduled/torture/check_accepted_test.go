@@ -71,7 +71,7 @@ func didSo(changes []*auditRow, o *opRow) bool {
 			if o.Verb == "run_now" {
 				return true
 			}
-		case a.Revision != nil && *a.Revision == o.Revision && (a.edits() || a.turns()):
+		case a.Revision != nil && *a.Revision == o.Revision && (a.edits() || a.turns() || a.pausesClaim()):
 			return true
 		}
 	}

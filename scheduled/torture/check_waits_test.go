@@ -97,7 +97,7 @@ func pausesEnd(h *history) (samples int, wrong []violation) {
 			if !pausedAnew(changes, i) {
 				continue
 			}
-			next := nextEdit(changes[i+1:])
+			next := nextEdit(changes, i)
 			if next != nil && !next.edits() && !next.turns() {
 				continue // its attempt had begun, and ended it
 			}
@@ -132,10 +132,10 @@ func pausedAnew(changes []*auditRow, i int) bool {
 	return i == 0 || changes[i-1].Until == nil || !a.Until.Equal(*changes[i-1].Until)
 }
 
-// nextEdit is the first change that draws a revision or deletes, or nil.
-func nextEdit(changes []*auditRow) *auditRow {
-	for _, a := range changes {
-		if a.edits() || a.turns() || final[*a.Status] {
+// nextEdit is the first change after number i that draws a revision, deletes, ends the task, or pauses or resumes a claim; or nil.
+func nextEdit(changes []*auditRow, i int) *auditRow {
+	for j, a := range changes[i+1:] {
+		if a.edits() || a.turns() || final[*a.Status] || pausedAnew(changes, i+1+j) {
 			return a
 		}
 	}

@@ -106,6 +106,11 @@ func (a *auditRow) turns() bool {
 	return a.Op == "UPDATE" && !a.edits() && a.Fence != nil && a.OldFence != nil && *a.Fence == *a.OldFence && *a.Status != *a.OldStatus
 }
 
+// pausesClaim says whether a claimed task is paused after the change, which draws no revision: until another time, for example.
+func (a *auditRow) pausesClaim() bool {
+	return a.Op == "UPDATE" && a.Fence != nil && *a.Status == "PAUSED"
+}
+
 // wasCurrent says whether the row, before the change, was still that of a claim: a pause of a claim leaves it so.
 func (a *auditRow) wasCurrent(c *auditRow) bool {
 	return (*a.OldStatus == "EXECUTING" || *a.OldStatus == "PAUSED") && *a.OldRevision == *c.Revision
