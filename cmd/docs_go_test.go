@@ -33,7 +33,8 @@ var documentedImports = map[string]string{
 	"migrations": "github.com/tasktable/tasktable/migrations",
 	"scheduled":  "github.com/tasktable/tasktable/scheduled", "scheduledtest": "github.com/tasktable/tasktable/scheduled/scheduledtest",
 	"store": "github.com/tasktable/tasktable/store", "storetest": "github.com/tasktable/tasktable/store/storetest",
-	"seal": "github.com/tasktable/tasktable/store/seal", "prometheus": "github.com/prometheus/client_golang/prometheus",
+	"leaks": "github.com/tasktable/tasktable/store/storetest/leaks",
+	"seal":  "github.com/tasktable/tasktable/store/seal", "prometheus": "github.com/prometheus/client_golang/prometheus",
 	"recurrence": "github.com/tasktable/tasktable/store/recurrence", "localpg": "github.com/tasktable/tasktable/store/localpg",
 }
 

@@ -34,7 +34,8 @@ func TestGORMOnOnePool(t *testing.T) {
 		if err := tx.Exec(`INSERT INTO events (id) VALUES ('42')`).Error; err != nil {
 			return err
 		}
-		_, err := tasks.Schedule(t.Context(), store.SQL(tx.Statement.ConnPool), store.Task{Payload: reminder{"42"}, At: fivePM})
+		task := store.Task{Payload: reminder{"42"}, At: fivePM}
+		_, err := tasks.Schedule(t.Context(), store.SQL(tx.Statement.ConnPool), task)
 		return err
 	})
 	if err != nil {
@@ -64,7 +65,8 @@ func TestGORMOnOnePool(t *testing.T) {
 	if err := sqlTx.QueryRowContext(t.Context(), sql, fivePM).Scan(&reminded); err != nil || reminded != 1 {
 		t.Errorf("%d events are reminded of in the handler's transaction, %v", reminded, err)
 	}
-	if err := orm.Raw(`SELECT count(*) FROM events WHERE reminded_at IS NOT NULL`).Scan(&reminded).Error; err != nil || reminded != 0 {
+	err = orm.Raw(`SELECT count(*) FROM events WHERE reminded_at IS NOT NULL`).Scan(&reminded).Error
+	if err != nil || reminded != 0 {
 		t.Errorf("%d events outside it, %v", reminded, err)
 	}
 }

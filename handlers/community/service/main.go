@@ -125,10 +125,11 @@ type orders struct {
 func (o orders) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	id := r.PathValue("id")
 	err := pgx.BeginFunc(r.Context(), o.pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(r.Context(), `INSERT INTO orders (id) VALUES ($1) ON CONFLICT (id) DO NOTHING`, id); err != nil {
+		_, err := tx.Exec(r.Context(), `INSERT INTO orders (id) VALUES ($1) ON CONFLICT (id) DO NOTHING`, id)
+		if err != nil {
 			return err
 		}
-		_, err := o.tasks.Schedule(r.Context(), tx, store.Task{Payload: OrderReminder{id}, Entity: "order:" + id})
+		_, err = o.tasks.Schedule(r.Context(), tx, store.Task{Payload: OrderReminder{id}, Entity: "order:" + id})
 		return err
 	})
 	switch {
