@@ -147,6 +147,11 @@ type measured struct {
 	took  time.Duration
 }
 
+// measure leaves out the time that the machine gave to others: when a process did not get on.
+func (h *history) measure(f fault, took time.Duration) measured {
+	return measured{f, took - h.stoodAny(f.From, f.From.Add(took))}
+}
+
 // undisturbed says whether nothing else that could matter was done shortly before a fault, or until its consequences were over.
 func (h *history) undisturbed(f fault, took time.Duration) bool {
 	return !slices.ContainsFunc(h.Faults, func(other fault) bool {
@@ -177,7 +182,7 @@ func (h *history) failovers() (found []measured, disturbed int) {
 			continue
 		}
 		if took := claims[after+next].At.Sub(f.From); h.undisturbed(f, took) {
-			found = append(found, measured{f, took})
+			found = append(found, h.measure(f, took))
 		} else {
 			disturbed++
 		}
@@ -201,7 +206,7 @@ func (h *history) recoveries() (found []measured, disturbed int) {
 				took = free.At.Sub(f.From)
 			}
 			if h.undisturbed(f, took) {
-				found = append(found, measured{f, took})
+				found = append(found, h.measure(f, took))
 			} else {
 				disturbed++
 			}

@@ -56,6 +56,9 @@ func (r *rig) disturb(ctx context.Context) {
 		return
 	}
 	measured := r.settings.Alone || whole
+	if whole { // what needs time comes first
+		d.deck.left = []string{faultQuiet, faultFreeze, faultSnapshot}
+	}
 	for deal := 0; ; deal++ {
 		until := time.Now().Add(stormFor)
 		if r.settings.Alone || whole && deal == 0 {

@@ -107,7 +107,8 @@ var mutants = []mutant{
 	{
 		name: "settle does not look whether the task was edited", by: []string{"stale completion"}, steer: fickle,
 		edits: []edit{
-			{engine + "settle.go", "(t.status = 'EXECUTING' AND t.revision = s.revision) AS current", "true AS current"},
+			{engine + "settle.go", "(t.status IN ('EXECUTING', 'PAUSED') AND t.revision = s.revision) AS current",
+				"true AS current"},
 		},
 	},
 	{
