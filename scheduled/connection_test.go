@@ -210,14 +210,15 @@ func TestFetchedButNeverWorkedJobIsReleased(t *testing.T) {
 	receive(t, v.began, 10*time.Second, "a task runs")
 	number, _ := f.leading()
 	// As the fetch would have left it: a job of this node's, which it never heard of.
-	stray := schedule(t, f.pool, store.Task{Payload: job{"stray"}, At: time.Now().Add(time.Hour), MaxAttempts: 1})
+	at := time.Now().Add(15 * time.Second).Truncate(time.Microsecond)
+	stray := schedule(t, f.pool, store.Task{Payload: job{"stray"}, At: at, MaxAttempts: 1})
 	f.exec(`UPDATE tasktable.scheduled_tasks SET status = 'EXECUTING', attempt = 1, fence = 1000000, held_until = now() + interval '3 hours',
 		next_attempt_at = NULL WHERE id = $1`, stray.ID)
 	f.exec(`INSERT INTO tasktable.river_job (args, metadata, kind, queue, state, max_attempts, attempt, attempted_at, attempted_by, priority)
 		SELECT jsonb_build_object('tasks', $2::text), '{"tasks": 1}', 'JOB', 'default', 'running', 1, 1, now(), ARRAY[$1::text], 3`,
-		clientID(number), pack([]hold{{ID: stray.ID, Fence: 1000000, Revision: stray.Revision, Attempt: 1, Due: time.Now()}}))
+		clientID(number), pack([]hold{{ID: stray.ID, Fence: 1000000, Revision: stray.Revision, Attempt: 1, Due: at}}))
 	f.until(25*time.Second, "the stray claim is released", `SELECT count(*) = 1 FROM tasktable.scheduled_task_executions WHERE fence = 1000000`)
-	if again := receive(t, v.began, 10*time.Second, "the task runs"); again.ID != stray.ID || again.Attempt != 1 {
+	if again := receive(t, v.began, 20*time.Second, "the task runs"); again.ID != stray.ID || again.Attempt != 1 {
 		t.Errorf("task %s runs as attempt %d", again.ID, again.Attempt)
 	}
 	close(v.let)

@@ -19,15 +19,15 @@ func TestRepeatableReadByDefault(t *testing.T) {
 	s := newStage(t)
 	s.exec(`DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET default_transaction_isolation = %L', current_database(), 'repeatable read'); END $$`)
 	s.nodes.Reset()
-	extend := func(ctx context.Context, e *handlers.Execution) error {
-		return e.Extend(ctx, 10*time.Minute)
-	}
+	const look = "SELECT count(*) FROM tasktable.scheduled_tasks" // a transaction has its snapshot from its first statement
 	s.node(nil,
-		handlers.HandleTx(func(ctx context.Context, _ pgx.Tx, task *handlers.Task[job]) error {
-			return extend(ctx, task.Execution)
+		handlers.HandleTx(func(ctx context.Context, tx pgx.Tx, task *handlers.Task[job]) error {
+			_, err := tx.Exec(ctx, look)
+			return errors.Join(err, task.Extend(ctx, 10*time.Minute))
 		}),
-		handlers.HandleSQLTx(func(ctx context.Context, _ *sql.Tx, task *handlers.Task[ownBackoff]) error {
-			return extend(ctx, task.Execution)
+		handlers.HandleSQLTx(func(ctx context.Context, tx *sql.Tx, task *handlers.Task[ownBackoff]) error {
+			_, err := tx.ExecContext(ctx, look)
+			return errors.Join(err, task.Extend(ctx, 10*time.Minute))
 		}))
 	s.schedule("pgx", nil)
 	s.schedule("sql", func(task *store.Task) { task.Payload = ownBackoff{} })
