@@ -58,11 +58,16 @@ type Config struct {
 	// side by side, the set that was seen last for the first time holds. A task that somebody cancelled stays cancelled. Nil says
 	// nothing, and leaves what other nodes of the service declare; an empty list that is not nil declares that there are none.
 	Recurring []store.Task
-	// OnDead is called for each task that FAILED or EXPIRED and each claim that was LOST, after it is recorded: by the node that
-	// ran it, or for what the leader has found, by the first node that has its type and an OnDead. It must not block for long: calls
-	// wait in line, and beyond 1,000 they are left out with a line in the log. It is a call at most, and must return when its context
-	// ends; what must not be missed is in the table.
+	// OnDead is called for each task that becomes FAILED or EXPIRED, and so does not run again by itself. The node that ran the task
+	// calls it after the outcome is recorded. For tasks that the leader finds, it is the first node that has the type and a hook: so
+	// give OnDead and OnLost to all nodes of the service.
+	//
+	// It must not block for long. At most 1,000 calls of both hooks wait in line; the log names a call that is left out beyond that. It must
+	// return when its context ends. A call may also be missed when a node dies, so look into the table for what must not be missed.
 	OnDead func(ctx context.Context, dead Dead)
+	// OnLost is called, as OnDead is, for each attempt whose node died or whose lease ended, and whose task runs again. Where it was the
+	// last attempt, OnDead is called instead.
+	OnLost func(ctx context.Context, lost Lost)
 	// Retention is how long finished tasks and their history are kept, for types not in RetentionByType and tasks without one of
 	// their own; at least a minute. 0: 90 days; -1: for ever.
 	Retention time.Duration
@@ -98,6 +103,10 @@ type Config struct {
 	Codec store.Codec
 	// Logger gets one line an event, never a payload. Nil: slog.Default().
 	Logger *slog.Logger
+	// LogErrors says whether the log line of an attempt that failed has the text of its error: one line of at most 1,000 bytes, without
+	// control characters, and at level debug the stack of a panic. Errors are your handlers' own texts, so that they may contain what a
+	// payload does. Nil: true, unless there is a Codec.
+	LogErrors *bool
 	// Tracer makes an OpenTelemetry span of each attempt: a root of its own, of kind consumer, named by the type, that links to the
 	// span in which the task was scheduled. What the handler calls with its context are its children; what it schedules links to it.
 	// The attributes have the task's id, type, queue, revision and attempt, the node, the delay and the outcome; never a payload, nor

@@ -70,6 +70,7 @@ func (s *Store) Why(ctx context.Context, db DB, id string) (Explanation, error) 
 	if err := s.reason(ctx, db, &e, known); err != nil {
 		return e, err
 	}
+	e.Reason.FollowUp = followUpText(known.followUps, e.Row != nil && e.Row.Status == StatusCompleted)
 	e.tell(known)
 	e.Next = e.next(known)
 	if !e.Known() {
@@ -90,6 +91,7 @@ type life struct {
 	pauses      []pauseLife
 	parent      *Row
 	occurrences []occurrenceLife // the latest
+	followUps   []FollowUp
 	claim       *claimLife
 }
 
@@ -117,6 +119,16 @@ type pauseLife struct {
 	EndsAt    *time.Time
 	ResumedBy *string
 	Reason    *string
+	// PlannedEnd is when a pause that somebody ended would have ended by itself.
+	PlannedEnd *time.Time
+}
+
+// until is the end that the pause was made with; nil: it was to last until somebody resumed it.
+func (p pauseLife) until() *time.Time {
+	if p.ResumedBy != nil {
+		return p.PlannedEnd
+	}
+	return p.EndsAt
 }
 
 func (p pauseLife) what() string {
@@ -142,4 +154,7 @@ type claimLife struct {
 	State string     // available: no node has taken it up yet; running: one has
 	Node  *int64     // which
 	Since *time.Time // since when it has it
+	// ClaimedAt and Attempt are of the claim. The row forgets both when somebody edits the task.
+	ClaimedAt time.Time
+	Attempt   int
 }
