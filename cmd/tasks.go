@@ -47,6 +47,8 @@ func (f *taskFilter) options(c *client, statusUsage string) []option {
 		{flag: "tenant", value: "tenant", set: text(&f.filter.TenantID, store.MaxIDBytes), usage: "only tasks of this tenant"},
 		{flag: "id-prefix", value: "text", set: text(&f.filter.IDPrefix, store.MaxIDBytes), complete: c.ids(),
 			usage: "only tasks whose id begins so"},
+		{flag: "spawned-by", value: "id", set: text(&f.filter.SpawnedBy, store.MaxIDBytes), complete: c.ids(),
+			usage: "only follow-ups of this task"},
 		{flag: "message", value: "text", set: text(&f.filter.Message, 4096),
 			usage: "only tasks whose message, such as the last error, contains this"},
 		{flag: "scheduled-from", value: "time", set: instantOf(&f.from), usage: "only tasks scheduled for then or later"},
@@ -59,7 +61,7 @@ func (f *taskFilter) options(c *client, statusUsage string) []option {
 // given says whether it selects anything less than all tasks.
 func (f *taskFilter) given() bool {
 	s := f.filter
-	texts := s.Type + s.Queue + s.Entity + s.TenantID + s.IDPrefix + s.Message + string(f.from+f.until+f.finishedFrom+f.finishedTo)
+	texts := s.Type + s.Queue + s.Entity + s.TenantID + s.IDPrefix + s.SpawnedBy + s.Message + string(f.from+f.until+f.finishedFrom+f.finishedTo)
 	return texts != "" || len(s.Statuses) > 0
 }
 

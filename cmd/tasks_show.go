@@ -13,11 +13,11 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-const tasksShowHelp = `Shows a task with its payload, and the last lines of its history: each edit with who made it, and what came of each
-attempt. Of a task that was deleted it shows the history, and ends with exit code 1, as for one that never was.
+const tasksShowHelp = `Shows a task with its payload, its follow-ups, and the last lines of its history: each edit with who made it, and what
+came of each attempt. Of a task that was deleted it shows the history, and ends with exit code 1, as for one that never was.
 
-With --output json it is an object: the columns of the task, and "history" with "changes" and "executions", at most
---history of each, the oldest first.`
+With --output json it is an object: the columns of the task, "follow_ups" if it has any, and "history" with "changes" and
+"executions", at most --history of each, the oldest first.`
 
 // tasksShow is the command tasks show.
 type tasksShow struct {
@@ -42,7 +42,8 @@ func (p *program) tasksShowCommand() *cobra.Command {
 // shownTask is a task in JSON. The row is nil when it was deleted.
 type shownTask struct {
 	*store.Row
-	History store.History `json:"history"`
+	FollowUps []store.FollowUp `json:"follow_ups,omitempty"`
+	History   store.History    `json:"history"`
 }
 
 func (s *tasksShow) run(ctx context.Context) error {
@@ -52,6 +53,10 @@ func (s *tasksShow) run(ctx context.Context) error {
 	switch {
 	case missing == nil:
 		shown.Row = &row
+		var err error
+		if shown.FollowUps, err = s.tasks.FollowUps(ctx, s.pool, id); err != nil {
+			return err
+		}
 	case !errors.Is(missing, store.ErrNotFound):
 		return missing
 	}
@@ -97,6 +102,9 @@ func (s *tasksShow) print(shown shownTask) error {
 			return err
 		}
 	}
+	if err := s.followUps(shown.FollowUps); err != nil {
+		return err
+	}
 	lines := s.historyLines(shown.History)
 	if len(lines) == 0 {
 		return nil
@@ -105,6 +113,19 @@ func (s *tasksShow) print(shown shownTask) error {
 		fmt.Fprintln(s.data)
 	}
 	return historyTable(lines[max(0, len(lines)-s.lines):]).print(s.data, s.colors, s.width)
+}
+
+// followUps lists the tasks that the handler asked for.
+func (s *tasksShow) followUps(listed []store.FollowUp) error {
+	if len(listed) == 0 {
+		return nil
+	}
+	fmt.Fprintln(s.data)
+	t := newTable("FOLLOW-UP", "TYPE", "STATUS", "SCHEDULED AT", "FINISHED AT", "MESSAGE")
+	for _, one := range listed {
+		t.add(one.ID, one.Type, one.Status, s.when(&one.ScheduledAt), s.when(one.FinishedAt), one.Message)
+	}
+	return t.print(s.data, s.colors, s.width)
 }
 
 // fields are the columns that have a value, in the table's order.
@@ -120,6 +141,7 @@ func (s *tasksShow) fields(row store.Row) *table {
 		{"expiration", row.Expiration}, {"expected_execution_time", row.ExpectedExecutionTime}, {"jitter", row.Jitter},
 		{"retention", row.Retention}, {"attempt", fmt.Sprintf("%d of %d", row.Attempt, row.MaxAttempts)}, {"revision", row.Revision},
 		{"fence", row.Fence}, {"held_until", s.when(row.HeldUntil)}, {"parent_id", row.ParentID},
+		{"spawned_by", row.SpawnedBy},
 		{"cron", row.Cron}, {"time_zone", row.TimeZone}, {"overlap", row.Overlap}, {"catch_up", row.CatchUp},
 		{"catch_up_paused", row.CatchUpPaused}, {"catch_up_limit", row.CatchUpLimit}, {"ends_at", s.when(row.EndsAt)},
 		{"max_occurrences", row.MaxOccurrences}, {"occurrence_count", occurrences(row)}, {"planned_revision", row.PlannedRevision},

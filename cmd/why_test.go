@@ -92,3 +92,37 @@ func TestWhyAsTableAndJSON(t *testing.T) {
 		{"unknown", exitFailed, []string{"why", "task-MAIL-4"}},
 	})
 }
+
+// The work of a task that has completed may have been handed over, and have failed there.
+func TestFollowUpsAreShown(t *testing.T) {
+	t.Parallel()
+	pool := storetest.Pool(t)
+	variables := []string{"DATABASE_URL=" + pool.Config().ConnString(), "TASKTABLE_TIME_ZONE=UTC"}
+	mustExec(t, pool.Config().ConnString(), `INSERT INTO tasktable.scheduled_tasks (id, payload, status, message, spawned_by) VALUES
+		('reminder', '{"type": "REMIND"}', 'COMPLETED', NULL, NULL),
+		('mail-1', '{"type": "MAIL"}', 'COMPLETED', NULL, 'reminder'), ('mail-2', '{"type": "MAIL"}', 'FAILED', '550 no such mailbox', 'reminder'),
+		('mail-3', '{"type": "MAIL"}', 'QUEUED', NULL, 'reminder'), ('mail-4', '{"type": "MAIL"}', 'FAILED', '550', 'another')`)
+	got := run(t, variables, "why", "reminder")
+	got.want(t, exitOK)
+	const want = "its follow-up mail-2 (MAIL) is FAILED: 550 no such mailbox; 1 other of its follow-ups is not COMPLETED.\n"
+	if first, _, _ := strings.Cut(got.stdout, "\n"); !strings.HasSuffix(first+"\n", want) {
+		t.Errorf("why: %s", first)
+	}
+	for _, line := range []string{"its follow-up mail-1 (MAIL) is COMPLETED", "its follow-up mail-3 (MAIL) is QUEUED"} {
+		if !strings.Contains(got.stdout, line) {
+			t.Errorf("the story lacks %q:\n%s", line, got.stdout)
+		}
+	}
+	shown := run(t, variables, "tasks", "show", "reminder").stdout
+	listed := run(t, variables, "tasks", "list", "--spawned-by=reminder").stdout
+	for _, text := range []string{shown, listed} {
+		for id, there := range map[string]bool{"mail-1": true, "mail-2": true, "550 no such mailbox": true, "mail-3": true, "mail-4": false} {
+			if strings.Contains(text, id) != there {
+				t.Errorf("%s is there: %v, in\n%s", id, !there, text)
+			}
+		}
+	}
+	if shown := run(t, variables, "tasks", "show", "mail-2").stdout; !strings.Contains(spaces.ReplaceAllString(shown, " "), "spawned_by reminder") {
+		t.Errorf("the follow-up does not say whose it is:\n%s", shown)
+	}
+}

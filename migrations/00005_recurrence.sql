@@ -72,7 +72,8 @@ ALTER TABLE tasktable.scheduled_tasks
     ADD COLUMN retention        tasktable.task_retention,
     ADD COLUMN archived_at      timestamptz,
     ADD COLUMN archived_note    text,
-    ADD COLUMN declared_by      text;
+    ADD COLUMN declared_by      text,
+    ADD COLUMN spawned_by       tasktable.task_id;
 
 COMMENT ON COLUMN tasktable.scheduled_tasks.cron IS 'Makes the task a recurring one: the leader forks an occurrence, {id}@{fire time}, at each fire.';
 COMMENT ON COLUMN tasktable.scheduled_tasks.time_zone IS 'The zone whose clocks the expression means; UTC unless given.';
@@ -94,6 +95,7 @@ COMMENT ON COLUMN tasktable.scheduled_tasks.retention IS 'How long the finished 
 COMMENT ON COLUMN tasktable.scheduled_tasks.archived_at IS 'When somebody marked the dead letter as dealt with.';
 COMMENT ON COLUMN tasktable.scheduled_tasks.archived_note IS 'What they noted.';
 COMMENT ON COLUMN tasktable.scheduled_tasks.declared_by IS 'The service in whose code the recurring task is declared; null for one that was scheduled.';
+COMMENT ON COLUMN tasktable.scheduled_tasks.spawned_by IS 'Of a follow-up: the task whose handler asked for it; no foreign key, the follow-up outlives it.';
 
 ALTER TABLE tasktable.nodes
     ADD COLUMN shares_slots boolean NOT NULL DEFAULT false,
@@ -110,6 +112,8 @@ COMMENT ON COLUMN tasktable.nodes.declares IS 'Which set of recurring tasks its 
 
 CREATE INDEX scheduled_tasks_parent ON tasktable.scheduled_tasks (parent_id, scheduled_at) WHERE parent_id IS NOT NULL;
 COMMENT ON INDEX tasktable.scheduled_tasks_parent IS 'The occurrences of a recurring task, by time.';
+CREATE INDEX scheduled_tasks_spawned_by ON tasktable.scheduled_tasks (spawned_by) WHERE spawned_by IS NOT NULL;
+COMMENT ON INDEX tasktable.scheduled_tasks_spawned_by IS 'The follow-ups of a task. Holds nothing of other tasks.';
 CREATE INDEX scheduled_tasks_paused_until ON tasktable.scheduled_tasks (paused_until) WHERE paused_until IS NOT NULL;
 COMMENT ON INDEX tasktable.scheduled_tasks_paused_until IS 'Paused tasks that resume by themselves.';
 
@@ -861,6 +865,8 @@ BEGIN
                 -- The occurrences of a recurring task come and go with it, unlisted.
                 AND NOT EXISTS (SELECT 1 FROM jsonb_array_elements(sync.tasks) AS one
                     WHERE one.value ->> 'id' = t.parent_id AND one.value ->> 'cron' IS NOT NULL)
+                -- A handler asked for a follow-up. The application does not know it, so it cannot list it.
+                AND t.spawned_by IS NULL
         ) AS union_of_both
         ORDER BY union_of_both.id COLLATE "C", union_of_both.place
     LOOP
@@ -879,7 +885,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 COMMENT ON FUNCTION tasktable.sync(text, jsonb, text, boolean) IS
-    'Makes the waiting and running tasks of an entity exactly these: schedules each (as schedule_many, which see; ids are required) and cancels the others, returned with a null position. The occurrences of a recurring one among these are left alone.';
+    'Makes the waiting and running tasks of an entity exactly these: schedules each (as schedule_many, which see; ids are required) and cancels the others, returned with a null position. The occurrences of a recurring one among these are left alone, and so are follow-ups, which handlers have asked for.';
 
 CREATE VIEW tasktable.recurring_tasks AS
     SELECT t.id, t.type, t.queue, t.status, t.cron, t.time_zone, CASE WHEN t.planned_revision = t.revision THEN t.next_attempt_at END AS next_fire,
@@ -1263,6 +1269,7 @@ CREATE INDEX scheduled_tasks_claimable ON tasktable.scheduled_tasks (queue, type
     WHERE next_attempt_at IS NOT NULL;
 COMMENT ON INDEX tasktable.scheduled_tasks_claimable IS 'What can be claimed, by lane and time: serves the peek, the list of lanes and the claim. Holds waiting tasks only.';
 DROP INDEX tasktable.scheduled_tasks_paused_until;
+DROP INDEX tasktable.scheduled_tasks_spawned_by;
 DROP INDEX tasktable.scheduled_tasks_parent;
 ALTER TABLE tasktable.nodes DROP COLUMN zone_data, DROP COLUMN retention_refused, DROP COLUMN hears_dead, DROP COLUMN declares,
     DROP COLUMN shares_slots;
@@ -1271,6 +1278,7 @@ SELECT set_config('tasktable_change.context', 'retention', true);
 DELETE FROM tasktable.scheduled_tasks WHERE cron IS NOT NULL;
 SELECT set_config('tasktable_change.context', '', true);
 ALTER TABLE tasktable.scheduled_tasks
+    DROP COLUMN spawned_by,
     DROP COLUMN declared_by,
     DROP COLUMN archived_note,
     DROP COLUMN archived_at,

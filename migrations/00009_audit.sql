@@ -360,6 +360,25 @@ COMMENT ON COLUMN tasktable.delay_by_type_and_hour.took_p95 IS '95 of 100 did.';
 COMMENT ON COLUMN tasktable.delay_by_type_and_hour.took_p99 IS '99 of 100 did.';
 COMMENT ON COLUMN tasktable.delay_by_type_and_hour.took_max IS 'All did.';
 
+CREATE VIEW tasktable.follow_ups AS
+    SELECT t.spawned_by::text AS task_id, t.id, t.type, t.queue, t.status, t.attempt, t.max_attempts, t.scheduled_at, t.created_at,
+        t.started_at, t.finished_at, t.message
+    FROM tasktable.scheduled_tasks AS t
+    WHERE t.spawned_by IS NOT NULL;
+COMMENT ON VIEW tasktable.follow_ups IS 'The tasks that handlers asked for, by the task whose handler did. Filter by task_id.';
+COMMENT ON COLUMN tasktable.follow_ups.task_id IS 'The task whose handler asked for the follow-up.';
+COMMENT ON COLUMN tasktable.follow_ups.id IS 'The follow-up.';
+COMMENT ON COLUMN tasktable.follow_ups.type IS 'Its type.';
+COMMENT ON COLUMN tasktable.follow_ups.queue IS 'Its queue.';
+COMMENT ON COLUMN tasktable.follow_ups.status IS 'Its status.';
+COMMENT ON COLUMN tasktable.follow_ups.attempt IS 'How many attempts of its revision have begun.';
+COMMENT ON COLUMN tasktable.follow_ups.max_attempts IS 'After how many failed attempts it is FAILED.';
+COMMENT ON COLUMN tasktable.follow_ups.scheduled_at IS 'The time that was asked for.';
+COMMENT ON COLUMN tasktable.follow_ups.created_at IS 'When it was first scheduled.';
+COMMENT ON COLUMN tasktable.follow_ups.started_at IS 'When its last settled attempt began.';
+COMMENT ON COLUMN tasktable.follow_ups.finished_at IS 'When it ended; null: it has not.';
+COMMENT ON COLUMN tasktable.follow_ups.message IS 'Its last error, or the note of its handler.';
+
 -- What the columns of the earlier views mean.
 COMMENT ON COLUMN tasktable.task_timeline.task_id IS 'The task.';
 COMMENT ON COLUMN tasktable.task_timeline.at IS 'When: of a change when it was made, of an execution when it ended.';
@@ -394,6 +413,7 @@ COMMENT ON COLUMN tasktable.running_tasks.held_until IS 'When the lease ends.';
 COMMENT ON COLUMN tasktable.running_tasks.stuck IS 'Whether the lease has ended and nobody has taken the task back.';
 
 -- +goose Down
+DROP VIEW tasktable.follow_ups;
 DROP VIEW tasktable.delay_by_type_and_hour;
 DROP VIEW tasktable.throughput_by_hour;
 DROP INDEX tasktable.scheduled_task_executions_time;

@@ -92,7 +92,7 @@ func TestCheckOfWhatIsUnmigratedOrOlder(t *testing.T) {
 
 // withoutLast undoes the last migration, which must then be named in its place.
 const withoutLast = `
-	DROP VIEW tasktable.delay_by_type_and_hour, tasktable.throughput_by_hour, tasktable.next_fires, tasktable.stuck_tasks, tasktable.task_reasons,
+	DROP VIEW tasktable.follow_ups, tasktable.delay_by_type_and_hour, tasktable.throughput_by_hour, tasktable.next_fires, tasktable.stuck_tasks, tasktable.task_reasons,
 		tasktable.worked_lanes, tasktable.node_states;
 	DROP INDEX tasktable.scheduled_task_executions_time;
 	DROP FUNCTION tasktable.lock_class, tasktable.reason_text;

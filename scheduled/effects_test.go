@@ -167,6 +167,33 @@ func TestFollowUps(t *testing.T) {
 		1 schedule created by task a`)
 }
 
+// A follow-up that was written to knows the task that asked for it. A new one belongs to that task's service.
+func TestFollowUpsKnowTheTaskThatAskedForThem(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	later := noon.Add(time.Hour)
+	b.schedule(store.Task{Payload: job{"edited"}, At: later}, store.Task{Payload: job{"as it is"}, At: later})
+	b.exec(`UPDATE tasktable.scheduled_tasks SET scheduled_by = 'another'`)
+	h := b.takeOne(store.Task{Payload: job{"a"}})
+	b.end(noon, followedBy(h,
+		store.Task{ID: "at once", Payload: job{"x"}, At: noon},
+		store.Task{ID: "later", Payload: job{"x"}, At: later},
+		store.Task{ID: "recurring", Payload: job{"x"}, Recurrence: &store.Recurrence{Cron: "@daily"}},
+		store.Task{ID: "edited", Payload: job{"otherwise"}, At: later},
+		store.Task{ID: "as it is", Payload: job{"as it is"}, At: later},
+		store.Task{ID: "a", Payload: job{"a"}, At: later},
+	))
+	for id, want := range map[string][2]string{
+		"at once": {"a", "test"}, "later": {"a", "test"}, "recurring": {"a", "test"},
+		"edited": {"a", "another"}, "as it is": {"", "another"}, "a": {"", "test"},
+	} {
+		row, err := tasks.Get(t.Context(), b.pool, id)
+		if err != nil || deref(row.SpawnedBy) != want[0] || deref(row.ScheduledBy) != want[1] {
+			t.Errorf("%s: spawned by %q and scheduled by %q, %v; want %q", id, deref(row.SpawnedBy), deref(row.ScheduledBy), err, want)
+		}
+	}
+}
+
 // The follow-ups of an attempt that was superseded are applied, of one whose fence is lost they are not.
 func TestFollowUpsOfASupersededAttempt(t *testing.T) {
 	t.Parallel()

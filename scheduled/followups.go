@@ -50,6 +50,9 @@ func (s statements) followUp(
 	for i, receipt := range receipts {
 		asked[i].receipt = receipt
 	}
+	if err := s.spawned(ctx, q, asked); err != nil {
+		return err
+	}
 	return s.putOff(ctx, q, now, asked)
 }
 

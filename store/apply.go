@@ -25,9 +25,9 @@ const (
 const chosenSQL = `
 WITH chosen AS (
     SELECT t.id::text AS id FROM tasktable.scheduled_tasks AS t
-    WHERE t.id = ANY (ARRAY(SELECT jsonb_array_elements_text($14::text::jsonb))) AND ` + filterSQL + `
+    WHERE t.id = ANY (ARRAY(SELECT jsonb_array_elements_text($15::text::jsonb))) AND ` + filterSQL + `
     ORDER BY t.id FOR UPDATE
-), given AS (SELECT $15::text AS by, $16::text::boolean AS wake, $17::text::timestamptz AS until)
+), given AS (SELECT $16::text AS by, $17::text::boolean AS wake, $18::text::timestamptz AS until)
 SELECT done.id, done.revision, done.outcome FROM given CROSS JOIN chosen CROSS JOIN LATERAL `
 
 var applySQL = map[Verb]string{

@@ -20,6 +20,8 @@ type Filter struct {
 	TenantID string
 	// IDPrefix is how the id begins.
 	IDPrefix string
+	// SpawnedBy selects the follow-ups that this task's handler asked for.
+	SpawnedBy string
 	// Message is text that the message contains, large and small letters as they are.
 	Message string
 	// From and To bound scheduled_at: From <= scheduled_at < To.
@@ -36,7 +38,7 @@ type Filter struct {
 	Limit int
 }
 
-// What each statement that takes a filter begins its WHERE with, and $1 to $13 of it.
+// What each statement that takes a filter begins its WHERE with, and $1 to $14 of it.
 const filterSQL = `($1::text = '' OR t.type = $1::text)
     AND ($2::text = '' OR t.status = ANY (string_to_array($2::text, ',')))
     AND ($3::text = '' OR t.queue = $3::text)
@@ -49,7 +51,8 @@ const filterSQL = `($1::text = '' OR t.type = $1::text)
     AND ($10::text = '' OR t.scheduled_at < $10::text::timestamptz)
     AND ($11::text = '' OR t.finished_at >= $11::text::timestamptz)
     AND ($12::text = '' OR t.finished_at < $12::text::timestamptz)
-    AND ($13::text = '' OR t.archived_at IS NULL)`
+    AND ($13::text = '' OR t.archived_at IS NULL)
+    AND ($14::text = '' OR t.spawned_by = $14::text)`
 
 // args are the filter as filterSQL takes it, checked: what Postgres cannot take for a text would end the caller's transaction.
 func (f Filter) args() ([]any, error) {
@@ -57,7 +60,7 @@ func (f Filter) args() ([]any, error) {
 		return nil, invalid("limit", "must be between 1 and 10000", f.Limit)
 	}
 	for _, field := range []struct{ name, value string }{
-		{"type", f.Type}, {"queue", f.Queue}, {"entity", f.Entity}, {"tenant_id", f.TenantID}, {"id", f.IDPrefix},
+		{"type", f.Type}, {"queue", f.Queue}, {"entity", f.Entity}, {"tenant_id", f.TenantID}, {"id", f.IDPrefix}, {"spawned_by", f.SpawnedBy},
 	} {
 		if err := checkText(field.name, field.value); err != nil {
 			return nil, err
@@ -87,7 +90,7 @@ func (f Filter) args() ([]any, error) {
 	if f.NotArchived {
 		notArchived = "true"
 	}
-	return append(args, notArchived), nil
+	return append(args, notArchived, f.SpawnedBy), nil
 }
 
 func (f Filter) limit() string {

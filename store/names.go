@@ -23,8 +23,8 @@ type Name struct {
 const namesSQL = `
 SELECT id, type, status FROM tasktable.scheduled_tasks AS t
 WHERE ` + filterSQL + `
-    AND ($14::text = '' OR id > $14::text)
-ORDER BY id LIMIT $15::text::int`
+    AND ($15::text = '' OR id > $15::text)
+ORDER BY id LIMIT $16::text::int`
 
 // Names lists the tasks that a filter selects, by their ids, without their content: for choosing among them. Where only IDPrefix and Limit
 // are given it reads no more of the table than it lists. LatestFirst does not count, and After only by its id.

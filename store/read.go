@@ -16,7 +16,7 @@ const rowColumns = `id, payload::text AS payload, type, entity, tenant_id, queue
     created_at, last_status_update, started_at, finished_at,
     cron, time_zone, overlap, catch_up, catch_up_paused, catch_up_limit, (extract(epoch FROM jitter) * 1000000000)::bigint AS jitter, ends_at,
     max_occurrences, occurrence_count, parent_id, planned_revision, paused_until, (extract(epoch FROM retention) * 1000000000)::bigint AS retention,
-    archived_at, archived_note`
+    archived_at, archived_note, spawned_by`
 
 const getSQL = `SELECT ` + rowColumns + `
 FROM tasktable.scheduled_tasks WHERE id = $1::text`
@@ -40,16 +40,16 @@ const (
 	listSQL = `SELECT ` + rowColumns + `
 FROM tasktable.scheduled_tasks AS t
 WHERE ` + filterSQL + `
-    AND ($14::text = '' OR (scheduled_at::timestamptz, id::text COLLATE "C") > ($14::text::timestamptz, $15::text))
+    AND ($15::text = '' OR (scheduled_at::timestamptz, id::text COLLATE "C") > ($15::text::timestamptz, $16::text))
 ORDER BY scheduled_at::timestamptz, id::text COLLATE "C"
-LIMIT $16::text::int`
+LIMIT $17::text::int`
 
 	listLatestSQL = `SELECT ` + rowColumns + `
 FROM tasktable.scheduled_tasks AS t
 WHERE ` + filterSQL + `
-    AND ($14::text = '' OR (scheduled_at::timestamptz, id::text COLLATE "C") < ($14::text::timestamptz, $15::text))
+    AND ($15::text = '' OR (scheduled_at::timestamptz, id::text COLLATE "C") < ($15::text::timestamptz, $16::text))
 ORDER BY scheduled_at::timestamptz DESC, id::text COLLATE "C" DESC
-LIMIT $16::text::int`
+LIMIT $17::text::int`
 )
 
 // List reads the tasks that a filter selects, by scheduled_at and id. It reads the table through: meant for people and

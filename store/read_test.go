@@ -155,6 +155,7 @@ func TestListFilters(t *testing.T) {
 	}
 	ended := b.get("FAILED").FinishedAt.Add(-time.Minute)
 	b.exec(b.pool, `SELECT tasktable.archive('EXPIRED')`)
+	b.exec(b.pool, `UPDATE tasktable.scheduled_tasks SET spawned_by = 'COMPLETED' WHERE id = 'FAILED'`)
 	for name, c := range map[string]struct {
 		filter store.Filter
 		want   string
@@ -176,6 +177,7 @@ func TestListFilters(t *testing.T) {
 		"finished":   {store.Filter{FinishedFrom: ended, FinishedTo: ended.Add(time.Hour)}, "CANCELLED FAILED SKIPPED COMPLETED EXPIRED held CANCELLED"},
 		"before":     {store.Filter{FinishedTo: ended}, ""},
 		"after":      {store.Filter{FinishedFrom: ended.Add(time.Hour)}, ""},
+		"spawned by": {store.Filter{SpawnedBy: "COMPLETED"}, "FAILED"},
 		"archived":   {store.Filter{NotArchived: true, Statuses: []store.Status{"FAILED", "EXPIRED"}}, "FAILED"},
 		"latest":     {store.Filter{LatestFirst: true, Limit: 3}, "held QUEUED held CANCELLED QUEUED"},
 		"everything": {store.Filter{Type: "OTHER", Status: "QUEUED", Queue: "mail", From: far(5), To: far(6), Limit: 10000}, "EXECUTING QUEUED held QUEUED"},

@@ -163,7 +163,8 @@ func TestEveryNewerColumnIsReadByEveryDriver(t *testing.T) {
 			planned_revision = 1099511627776, status = 'PAUSED', next_attempt_at = NULL, paused_until = '2031-02-03 04:05:02.123456Z', retention = '876600 hours'
 			WHERE id = 'recurring'`)
 		b.exec(tx, `UPDATE tasktable.scheduled_tasks SET parent_id = 'recurring «ü» 😀', status = 'EXPIRED', next_attempt_at = NULL, finished_at = now(),
-			archived_at = '2031-02-03 04:05:03.123456Z', archived_note = E'two\nlines' WHERE id = 'occurrence'`)
+			archived_at = '2031-02-03 04:05:03.123456Z', archived_note = E'two\nlines',
+			spawned_by = 'a «ü» task' WHERE id = 'occurrence'`)
 		b.exec(tx, `ALTER TABLE tasktable.scheduled_tasks ENABLE TRIGGER USER`)
 	})
 	recurring := store.Row{
@@ -172,7 +173,8 @@ func TestEveryNewerColumnIsReadByEveryDriver(t *testing.T) {
 		MaxOccurrences: pointerTo(1000000), OccurrenceCount: 2147483647, PlannedRevision: pointerTo(int64(1 << 40)), PausedUntil: pointerTo(at(2)),
 		Retention: pointerTo(876600 * time.Hour),
 	}
-	occurrence := store.Row{ParentID: pointerTo("recurring «ü» 😀"), ArchivedAt: pointerTo(at(3)), ArchivedNote: pointerTo("two\nlines")}
+	occurrence := store.Row{ParentID: pointerTo("recurring «ü» 😀"), ArchivedAt: pointerTo(at(3)), ArchivedNote: pointerTo("two\nlines"),
+		SpawnedBy: pointerTo("a «ü» task")}
 	for name, db := range b.readers() {
 		for id, want := range map[string]store.Row{"recurring": recurring, "occurrence": occurrence} {
 			got, err := b.tasks.Get(b.ctx, db, id)
@@ -182,6 +184,7 @@ func TestEveryNewerColumnIsReadByEveryDriver(t *testing.T) {
 				Cron: got.Cron, TimeZone: got.TimeZone, Overlap: got.Overlap, CatchUp: got.CatchUp, CatchUpPaused: got.CatchUpPaused, CatchUpLimit: got.CatchUpLimit,
 				Jitter: got.Jitter, EndsAt: got.EndsAt, MaxOccurrences: got.MaxOccurrences, OccurrenceCount: got.OccurrenceCount, ParentID: got.ParentID,
 				PlannedRevision: got.PlannedRevision, PausedUntil: got.PausedUntil, Retention: got.Retention, ArchivedAt: got.ArchivedAt, ArchivedNote: got.ArchivedNote,
+				SpawnedBy: got.SpawnedBy,
 			}, want)
 		}
 	}

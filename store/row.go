@@ -69,6 +69,7 @@ type Row struct {
 	Retention             *time.Duration  `json:"retention,omitempty"` // nanoseconds in JSON
 	ArchivedAt            *time.Time      `json:"archived_at,omitempty"`
 	ArchivedNote          *string         `json:"archived_note,omitempty"`
+	SpawnedBy             *string         `json:"spawned_by,omitempty"`
 }
 
 // Execution is a line of scheduled_task_executions: what came of one claim.

@@ -78,8 +78,8 @@ func (s *Store) scheduleWires(ctx context.Context, db DB, wires []wireTask, near
 const syncSQL = `SELECT position, id, revision, outcome FROM tasktable.sync($1::text, $2::text::jsonb, $3::text, $4::text::boolean)`
 
 // Sync makes the waiting and running tasks of an entity exactly these: it schedules each, with the entity filled in, and
-// cancels the entity's others, but not the occurrences of a recurring task among these. The receipts are those of the tasks in
-// the order given, then those of the cancelled ones. Two Syncs of one entity at once wait for each other; the second does not
+// cancels the entity's others, but not the occurrences of a recurring task among these, and not follow-ups, which handlers have
+// asked for. The receipts are those of the tasks in the order given, then those of the cancelled ones. Two Syncs of one entity at once wait for each other; the second does not
 // see what the first made if it is in a REPEATABLE READ transaction with an older snapshot: use READ COMMITTED, or
 // SERIALIZABLE. Sync locks one of 1,024 groups of entities until the transaction ends, so the Sync of another entity waits if that
 // is of the same group. A transaction that syncs many entities should be short, or commit every hundred entities. Two

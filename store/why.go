@@ -70,6 +70,7 @@ func (s *Store) Why(ctx context.Context, db DB, id string) (Explanation, error) 
 	if err := s.reason(ctx, db, &e, known); err != nil {
 		return e, err
 	}
+	e.Reason.FollowUp = followUpText(known.followUps, e.Row != nil && e.Row.Status == StatusCompleted)
 	e.tell(known)
 	e.Next = e.next(known)
 	if !e.Known() {
@@ -90,6 +91,7 @@ type life struct {
 	pauses      []pauseLife
 	parent      *Row
 	occurrences []occurrenceLife // the latest
+	followUps   []FollowUp
 	claim       *claimLife
 }
 

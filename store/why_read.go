@@ -141,6 +141,10 @@ func (s *Store) relatives(ctx context.Context, db DB, row Row, known *life) erro
 			known.parent = &parent
 		}
 	}
+	var err error
+	if known.followUps, err = s.FollowUps(ctx, db, row.ID); err != nil {
+		return err
+	}
 	if row.Cron != nil {
 		latest, err := collect[occurrenceLife](ctx, s, db, doing, occurrencesOfSQL, row.ID, strconv.Itoa(occurrencesMost))
 		if err != nil {

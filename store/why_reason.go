@@ -29,6 +29,8 @@ type Reason struct {
 	// Further is another time that matters: when the task expires, if that is before it can run; when a dead letter was archived; when
 	// a task that is no more had completed. Nil: none.
 	Further *Moment `json:"further,omitempty"`
+	// FollowUp says that work which the task handed over to follow-ups has not been done; "": there is none of that.
+	FollowUp string `json:"follow_up,omitempty"`
 	// Late is why it started late, or not before it expired; nil: it did not.
 	Late *Lateness `json:"late,omitempty"`
 }
@@ -74,6 +76,9 @@ func (r Reason) Sentence(at func(time.Time) string) string {
 	}
 	if r.Obstacle != "" {
 		text += "; besides, " + r.Obstacle
+	}
+	if r.FollowUp != "" {
+		text += "; " + r.FollowUp
 	}
 	if r.Further != nil {
 		text += "; " + r.Further.Text + " " + at(r.Further.At)

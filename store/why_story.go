@@ -13,7 +13,7 @@ import (
 // StoryLine is one thing that happened.
 type StoryLine struct {
 	At time.Time `json:"at"`
-	// Kind is change, due, execution, pause, node or occurrence.
+	// Kind is change, due, execution, pause, node, occurrence or follow-up.
 	Kind  string `json:"kind"`
 	Text  string `json:"text"`
 	Facts []Fact `json:"facts,omitempty"`
@@ -49,6 +49,9 @@ func (e *Explanation) tell(known life) {
 	}
 	for _, o := range known.occurrences {
 		e.Story = append(e.Story, occurrenceLine(o))
+	}
+	for _, f := range known.followUps {
+		e.Story = append(e.Story, followUpLine(f))
 	}
 	for _, w := range known.waits(e) {
 		e.Story = append(e.Story, known.around(w)...)

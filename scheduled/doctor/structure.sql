@@ -22,6 +22,7 @@ CREATE INDEX scheduled_tasks_parent ON tasktable.scheduled_tasks USING btree (pa
 CREATE INDEX scheduled_tasks_paused_until ON tasktable.scheduled_tasks USING btree (paused_until) WHERE (paused_until IS NOT NULL);
 CREATE UNIQUE INDEX scheduled_tasks_pkey ON tasktable.scheduled_tasks USING btree (id);
 CREATE INDEX scheduled_tasks_recurring ON tasktable.scheduled_tasks USING btree (queue, type, next_attempt_at) WHERE ((next_attempt_at IS NOT NULL) AND (cron IS NOT NULL));
+CREATE INDEX scheduled_tasks_spawned_by ON tasktable.scheduled_tasks USING btree (spawned_by) WHERE (spawned_by IS NOT NULL);
 CREATE TRIGGER task_3_delete AFTER DELETE ON tasktable.scheduled_tasks FOR EACH ROW EXECUTE FUNCTION tasktable.after_task_change();
 CREATE TRIGGER task_3_insert AFTER INSERT ON tasktable.scheduled_tasks REFERENCING NEW TABLE AS inserted FOR EACH STATEMENT EXECUTE FUNCTION tasktable.after_tasks_insert();
 CREATE TRIGGER task_4_update AFTER UPDATE ON tasktable.scheduled_tasks FOR EACH ROW WHEN (((old.revision IS DISTINCT FROM new.revision) OR ((old.fence = new.fence) AND (((old.status)::text IS DISTINCT FROM (new.status)::text) OR ((old.paused_until)::timestamp with time zone IS DISTINCT FROM (new.paused_until)::timestamp with time zone))))) EXECUTE FUNCTION tasktable.after_task_change();

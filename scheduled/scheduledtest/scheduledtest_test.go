@@ -358,3 +358,59 @@ func TestErasureOfATenantRemovesFollowUps(t *testing.T) {
 		t.Errorf("after the erasure the mail is still there: %v", err)
 	}
 }
+
+// A reminder that handed its mail over to a follow-up has completed, whatever becomes of the mail: why says both.
+func TestWhyTellsWhatBecameOfFollowUps(t *testing.T) {
+	t.Parallel()
+	tx := begin(t, storetest.Pool(t))
+	h := scheduledtest.New(t, tx, registry(t, handlers.Handle(func(_ context.Context, task *handlers.Task[reminder]) error {
+		if task.Payload.Event != "visit" {
+			return handlers.Permanent(errors.New("550 no such mailbox"))
+		}
+		task.FollowUp(store.Task{ID: "the mail", Payload: reminder{"mail"}, At: fivePM.Add(time.Hour)})
+		return nil
+	})))
+	if _, err := tasks.Schedule(t.Context(), tx, store.Task{ID: "visit", Payload: reminder{"visit"}, At: fivePM}); err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		at   time.Time
+		want string
+	}{
+		{fivePM, "; its follow-up the mail (REMINDER) is QUEUED"},
+		{fivePM.Add(time.Hour), "; its follow-up the mail (REMINDER) is FAILED: 550 no such mailbox"},
+	} {
+		h.RunDueAt(t.Context(), step.at)
+		e, err := tasks.Why(t.Context(), tx, "visit")
+		if err != nil || e.Reason.Code != "completed" || !strings.HasSuffix(e.Sentence, step.want) {
+			t.Errorf("at %s: %q, %v; want %q at its end", step.at, e.Sentence, err, step.want)
+		}
+	}
+	listed, err := tasks.List(t.Context(), tx, store.Filter{SpawnedBy: "visit"})
+	if err != nil || len(listed) != 1 || listed[0].ID != "the mail" {
+		t.Errorf("listed %+v, %v", listed, err)
+	}
+}
+
+// An application syncs an entity with the tasks that it knows. It does not know the follow-ups of their handlers.
+func TestSyncLeavesFollowUpsAlone(t *testing.T) {
+	t.Parallel()
+	tx := begin(t, storetest.Pool(t))
+	h := scheduledtest.New(t, tx, registry(t, handlers.Handle(func(_ context.Context, task *handlers.Task[reminder]) error {
+		task.FollowUp(store.Task{ID: "the mail", Payload: reminder{"mail"}, At: fivePM.Add(time.Hour)})
+		return nil
+	})))
+	visit := store.Task{ID: "visit", Payload: reminder{"visit"}, At: fivePM}
+	other := store.Task{ID: "other", Payload: reminder{"other"}, At: fivePM.Add(9 * time.Hour)}
+	if _, err := tasks.Sync(t.Context(), tx, "visit:1", visit, other); err != nil {
+		t.Fatal(err)
+	}
+	h.RunDueAt(t.Context(), fivePM)
+	receipts, err := tasks.Sync(t.Context(), tx, "visit:1", visit)
+	if err != nil || len(receipts) != 2 || receipts[0].Outcome != store.Finished || receipts[1].ID != "other" || receipts[1].Outcome != store.Cancelled {
+		t.Errorf("synced %+v, %v", receipts, err)
+	}
+	if mail, err := tasks.Get(t.Context(), tx, "the mail"); err != nil || mail.Status != store.StatusQueued {
+		t.Errorf("the mail is %s, %v", mail.Status, err)
+	}
+}

@@ -1,0 +1,46 @@
+package scheduled
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/tasktable/tasktable/store"
+)
+
+// Writes no column whose edit draws a revision. A new follow-up belongs to the service of the task that asked for it, so that this
+// service's database role can read it.
+const spawnedSQL = `
+UPDATE tasktable.scheduled_tasks AS t
+SET spawned_by = f.asked_by,
+    scheduled_by = CASE WHEN f.created THEN coalesce(
+        (SELECT p.scheduled_by FROM tasktable.scheduled_tasks AS p WHERE p.id = f.asked_by LIMIT 1), t.scheduled_by) ELSE t.scheduled_by END
+FROM unnest($1::text[], $2::text[], $3::boolean[]) AS f (id, asked_by, created)
+WHERE t.id = ANY (ARRAY[f.id])`
+
+// spawned writes to follow-ups which task asked for them. A follow-up that was not written to stays as it is.
+func (s statements) spawned(ctx context.Context, q querier, followUps []followUp) error {
+	var (
+		ids, askedBy []string
+		created      []bool
+	)
+	place := map[string]int{} // of two tasks that asked for the same one, the later counts
+	for _, f := range followUps {
+		if f.own || f.receipt.Outcome == store.Unchanged || f.receipt.Outcome == store.Finished {
+			continue
+		}
+		i, again := place[f.receipt.ID]
+		if !again {
+			i = len(ids)
+			place[f.receipt.ID] = i
+			ids, askedBy, created = append(ids, f.receipt.ID), append(askedBy, ""), append(created, false)
+		}
+		askedBy[i], created[i] = f.from.ID, created[i] || f.receipt.Outcome == store.Created
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	if _, err := q.Exec(ctx, s.schema.SQL(spawnedSQL), ids, askedBy, created); err != nil {
+		return fmt.Errorf("write which tasks asked for %d follow-ups: %w", len(ids), err)
+	}
+	return nil
+}
