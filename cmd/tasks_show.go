@@ -146,7 +146,7 @@ func (s *tasksShow) fields(row store.Row) *table {
 		{"catch_up_paused", row.CatchUpPaused}, {"catch_up_limit", row.CatchUpLimit}, {"ends_at", s.when(row.EndsAt)},
 		{"max_occurrences", row.MaxOccurrences}, {"occurrence_count", occurrences(row)}, {"planned_revision", row.PlannedRevision},
 		{"scheduled_by", row.ScheduledBy}, {"created_at", s.when(&row.CreatedAt)}, {"last_status_update", s.when(&row.LastStatusUpdate)},
-		{"started_at", s.when(row.StartedAt)}, {"finished_at", s.when(row.FinishedAt)},
+		{"started_at", s.when(row.StartedAt)}, {"node", row.Node}, {"finished_at", s.when(row.FinishedAt)},
 		{"archived_at", s.when(row.ArchivedAt)}, {"archived_note", row.ArchivedNote}, {"message", row.Message},
 	} {
 		value := cellOf(field.value)

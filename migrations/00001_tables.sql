@@ -131,6 +131,8 @@ CREATE TABLE tasktable.scheduled_tasks (
     last_status_update      timestamptz NOT NULL DEFAULT clock_timestamp(),
     started_at              timestamptz,
     finished_at             timestamptz,
+    started_fence           bigint,
+    node                    bigint,
     CONSTRAINT "next_attempt_at is set exactly when QUEUED and not held"
         CHECK ((next_attempt_at IS NOT NULL) = (status = 'QUEUED' AND fence IS NULL)),
     CONSTRAINT "fence and held_until are set together"
@@ -171,8 +173,10 @@ COMMENT ON COLUMN tasktable.scheduled_tasks.scheduled_by IS 'The service that sc
 COMMENT ON COLUMN tasktable.scheduled_tasks.trace IS 'The span in which the task was scheduled, to which its executions link. Not content: a change of it alone is no edit, and no line of changes has it.';
 COMMENT ON COLUMN tasktable.scheduled_tasks.created_at IS 'When the row was inserted.';
 COMMENT ON COLUMN tasktable.scheduled_tasks.last_status_update IS 'When the status changed last.';
-COMMENT ON COLUMN tasktable.scheduled_tasks.started_at IS 'When the last settled attempt began.';
+COMMENT ON COLUMN tasktable.scheduled_tasks.started_at IS 'When the last settled attempt began; where started_fence is fence, when the one that runs began.';
 COMMENT ON COLUMN tasktable.scheduled_tasks.finished_at IS 'When the status became final; null while it is not.';
+COMMENT ON COLUMN tasktable.scheduled_tasks.started_fence IS 'The latest claim whose attempt ran for a second or longer: then its node writes started_at and node while it runs. Null: none has.';
+COMMENT ON COLUMN tasktable.scheduled_tasks.node IS 'Number of the node that runs, or ran, the attempt of started_fence.';
 
 CREATE INDEX scheduled_tasks_claimable ON tasktable.scheduled_tasks (queue, type, priority, next_attempt_at)
     WHERE next_attempt_at IS NOT NULL;
@@ -208,7 +212,7 @@ COMMENT ON COLUMN tasktable.scheduled_task_executions.revision IS 'The revision 
 COMMENT ON COLUMN tasktable.scheduled_task_executions.attempt IS 'Which attempt of the revision it was.';
 COMMENT ON COLUMN tasktable.scheduled_task_executions.scheduled_at IS 'The time the task had been scheduled for.';
 COMMENT ON COLUMN tasktable.scheduled_task_executions.due_at IS 'When this attempt was due: scheduled_at, or later after a retry, or when run_now was asked. Null where the claim was lost.';
-COMMENT ON COLUMN tasktable.scheduled_task_executions.started_at IS 'When the handler was let go; null where it never was, or where a dead node took the time with it.';
+COMMENT ON COLUMN tasktable.scheduled_task_executions.started_at IS 'When the handler was let go; null where it never was, or where the node died within the attempt''s first two seconds.';
 COMMENT ON COLUMN tasktable.scheduled_task_executions.finished_at IS 'When the claim ended.';
 COMMENT ON COLUMN tasktable.scheduled_task_executions.outcome IS 'COMPLETED; FAILED (for good); RETRIED (failed, runs again); SNOOZED; LOST (its node or lease ended); SUPERSEDED (edited or cancelled meanwhile); EXPIRED; INTERRUPTED (shutdown); RELEASED (claimed, never started, handed back); CANCELLED (cancelled before it started).';
 COMMENT ON COLUMN tasktable.scheduled_task_executions.error IS 'What the handler returned, or why the claim ended.';

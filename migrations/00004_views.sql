@@ -21,7 +21,8 @@ COMMENT ON VIEW tasktable.late_tasks IS 'Tasks that are due and not claimed yet;
 
 CREATE VIEW tasktable.running_tasks AS
     SELECT t.id, t.type, t.queue, t.status, t.attempt, t.fence, t.last_status_update AS claimed_at, t.held_until,
-           t.held_until < clock_timestamp() AS stuck
+           t.held_until < clock_timestamp() AS stuck,
+           CASE WHEN t.started_fence = t.fence THEN t.started_at END AS started_at, CASE WHEN t.started_fence = t.fence THEN t.node END AS node
     FROM tasktable.scheduled_tasks AS t
     WHERE t.held_until IS NOT NULL;
 COMMENT ON VIEW tasktable.running_tasks IS 'Claimed tasks; stuck: the lease has ended and nobody has taken the task back yet.';

@@ -411,6 +411,8 @@ COMMENT ON COLUMN tasktable.running_tasks.fence IS 'The claim''s number.';
 COMMENT ON COLUMN tasktable.running_tasks.claimed_at IS 'When it was claimed.';
 COMMENT ON COLUMN tasktable.running_tasks.held_until IS 'When the lease ends.';
 COMMENT ON COLUMN tasktable.running_tasks.stuck IS 'Whether the lease has ended and nobody has taken the task back.';
+COMMENT ON COLUMN tasktable.running_tasks.started_at IS 'When its handler was called; written within about a second after it has run for a second, null until then.';
+COMMENT ON COLUMN tasktable.running_tasks.node IS 'Number of the node that runs it; null where started_at is.';
 
 -- +goose Down
 DROP VIEW tasktable.follow_ups;

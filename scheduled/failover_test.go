@@ -42,6 +42,8 @@ func (f *field) killAndSee(first, other *process, receipt store.Receipt) {
 	t := f.t
 	t.Helper()
 	dead, next := first.node(0), other.node(0)
+	f.until(10*time.Second, "the start is written", `SELECT count(*) = 1 FROM tasktable.running_tasks WHERE id = $1 AND started_at IS NOT NULL AND node = $2`,
+		receipt.ID, dead)
 	first.kill()
 	took := other.runs(receipt.ID, reclaimLimit)
 	t.Logf("killed task runs elsewhere after %s", took)
@@ -50,6 +52,10 @@ func (f *field) killAndSee(first, other *process, receipt store.Receipt) {
 	row := await(t, f.pool, receipt.ID, 10*time.Second, store.StatusCompleted)
 	if got := outcomes(t, f.pool, receipt.ID); fmt.Sprint(got) != "[LOST COMPLETED]" || row.Attempt != 2 || row.Revision != receipt.Revision {
 		t.Errorf("history %v, attempt %d, revision %d of %d", got, row.Attempt, row.Revision, receipt.Revision)
+	}
+	if n := f.count(`SELECT count(*) FROM tasktable.scheduled_task_executions WHERE task_id = $1 AND outcome = 'LOST' AND node = $2 AND started_at IS NOT NULL`,
+		receipt.ID, dead); n != 1 {
+		t.Errorf("the line of the lost attempt does not say when and where it started")
 	}
 	if n := f.count(`SELECT count(*) FROM runs WHERE task_id = $1`, receipt.ID); n != 2 {
 		t.Errorf("%d runs", n)

@@ -45,7 +45,7 @@ func TestFollowUpsOfAGroupShareStatements(t *testing.T) {
 			store.Task{ID: "shared", Payload: job{h.ID}, At: noon},
 		))
 	}
-	const most = 4 // lock, settle, schedule, put off
+	const most = 5 // lock, settle, schedule, say who asked, put off
 	b.inTx(func(tx pgx.Tx) {
 		counted := &countedTx{Tx: tx}
 		done, err := b.settleAll(t.Context(), counted, &noon, nil, "test", group)

@@ -97,6 +97,9 @@ func (k *keeper) runOnce(ctx context.Context) {
 	if err := k.recheck(ctx, runs); err != nil {
 		k.worker.log.Warn("running tasks not rechecked", "tasks", len(runs), "error", err)
 	}
+	if err := k.writeStarts(ctx, runs); err != nil {
+		k.worker.log.Warn("starts of running tasks not written", "error", err)
+	}
 	if err := k.renew(runs); err != nil {
 		k.worker.log.Warn("leases of waiting tasks not renewed", "error", err)
 	}

@@ -46,7 +46,7 @@ func (l *leader) reclaimNode(ctx context.Context, number int64) (done bool, err 
 		if !free {
 			return nil
 		}
-		left, err := l.reclaimJobs(ctx, tx, clientID(number), fmt.Sprintf("node %d died", number))
+		left, err := l.reclaimJobs(ctx, tx, number)
 		if err != nil || left {
 			return err
 		}
@@ -59,9 +59,9 @@ func (l *leader) reclaimNode(ctx context.Context, number int64) (done bool, err 
 	return done, err
 }
 
-// reclaimJobs ends the claims in a client's running jobs as lost, and removes the jobs. It reports whether any are left.
-func (l *leader) reclaimJobs(ctx context.Context, tx pgx.Tx, client, why string) (left bool, err error) {
-	sent := time.Now()
+// reclaimJobs ends the claims in a node's running jobs as lost, and removes the jobs. It reports whether any are left.
+func (l *leader) reclaimJobs(ctx context.Context, tx pgx.Tx, node int64) (left bool, err error) {
+	sent, client := time.Now(), clientID(node)
 	rows, err := tx.Query(ctx, l.statements.schema.SQL(runningJobsSQL), client, notNilNumbers(l.jobs.of(client)))
 	if err != nil {
 		return false, fmt.Errorf("read jobs of %s: %w", client, err)
@@ -71,11 +71,13 @@ func (l *leader) reclaimJobs(ctx context.Context, tx pgx.Tx, client, why string)
 	if err != nil {
 		return false, fmt.Errorf("read jobs of %s: %w", client, err)
 	}
-	return l.endJobs(ctx, tx, jobs, func(h hold) settlement { return lost(h, why) })
+	why := fmt.Sprintf("node %d died", node)
+	return l.endJobs(ctx, tx, &node, jobs, func(h hold) settlement { return lost(h, why) })
 }
 
-// endJobs ends the claims in jobs that this transaction has locked, and removes the jobs. It reports whether any are left.
-func (l *leader) endJobs(ctx context.Context, tx pgx.Tx, jobs []jobRow, ending func(hold) settlement) (left bool, err error) {
+// endJobs ends the claims in jobs that this transaction has locked, and removes the jobs. node had the jobs; nil: no node had. It reports
+// whether any are left.
+func (l *leader) endJobs(ctx context.Context, tx pgx.Tx, node *int64, jobs []jobRow, ending func(hold) settlement) (left bool, err error) {
 	left = len(jobs) == reclaimMost
 	jobOf := map[int64]int64{} // fence: job
 	ended := map[int64]bool{}
@@ -91,7 +93,7 @@ func (l *leader) endJobs(ctx context.Context, tx pgx.Tx, jobs []jobRow, ending f
 			settlements = append(settlements, ending(h))
 		}
 	}
-	held, err := l.end(ctx, tx, settlements)
+	held, err := l.end(ctx, tx, node, settlements)
 	if err != nil {
 		return false, err
 	}
@@ -111,9 +113,9 @@ const reclaimMost = 500
 // end settles claims for their holders, and returns the fences of those whose rows others have locked. One whose row cannot be
 // settled does not keep the others: it is found by halving, and failed where it stands, or left
 // there if not even that can be done.
-func (l *leader) end(ctx context.Context, tx pgx.Tx, settlements []settlement) (held []int64, err error) {
+func (l *leader) end(ctx context.Context, tx pgx.Tx, node *int64, settlements []settlement) (held []int64, err error) {
 	for chunk := range slices.Chunk(settlements, reclaimMost) {
-		done, err := l.endOrSplit(ctx, tx, chunk)
+		done, err := l.endOrSplit(ctx, tx, node, chunk)
 		if err != nil {
 			return nil, err
 		}
@@ -148,11 +150,11 @@ SET status = 'FAILED', fence = NULL, held_until = NULL, next_attempt_at = NULL, 
     last_status_update = clock_timestamp()
 WHERE id = $1::text AND fence = $2`
 
-func (l *leader) endOrSplit(ctx context.Context, tx pgx.Tx, settlements []settlement) (done []settled, err error) {
+func (l *leader) endOrSplit(ctx context.Context, tx pgx.Tx, node *int64, settlements []settlement) (done []settled, err error) {
 	attempt := func() error {
 		sent := time.Now()
 		err := pgx.BeginFunc(ctx, tx, func(savepoint pgx.Tx) (err error) {
-			done, err = l.statements.settle(ctx, savepoint, nil, nil, settlements)
+			done, err = l.statements.settle(ctx, savepoint, nil, node, settlements)
 			return err
 		})
 		l.session.heard(sent, err)
@@ -165,10 +167,10 @@ func (l *leader) endOrSplit(ctx context.Context, tx pgx.Tx, settlements []settle
 	case err == nil || !isDataError(err):
 		return done, err
 	case len(settlements) > 1:
-		if done, err = l.endOrSplit(ctx, tx, settlements[:len(settlements)/2]); err != nil {
+		if done, err = l.endOrSplit(ctx, tx, node, settlements[:len(settlements)/2]); err != nil {
 			return nil, err
 		}
-		rest, err := l.endOrSplit(ctx, tx, settlements[len(settlements)/2:])
+		rest, err := l.endOrSplit(ctx, tx, node, settlements[len(settlements)/2:])
 		return append(done, rest...), err
 	}
 	one := settlements[0]

@@ -15,7 +15,7 @@ import (
 // statistics could suggest, would read the table; ANY (ARRAY[...]) leaves nothing but one probe for each. $1 is now; the other parameters are the columns of settlements.
 const settleSQL = `
 WITH locked AS MATERIALIZED (
-    SELECT s.*, clock.now, t.tid, t.type AS row_type, t.row_scheduled_at, t.status, t.attempt AS row_attempt,
+    SELECT s.*, clock.now, t.tid, t.type AS row_type, t.row_scheduled_at, t.status, t.attempt AS row_attempt, t.written_start, t.written_node,
         (t.status IN ('EXECUTING', 'PAUSED') AND t.revision = s.revision) AS current, -- a pause of a claim draws no revision
         t.first_due AS edited_due,
         -- A snooze that asks for "now" each time would write to the database without a pause.
@@ -30,7 +30,10 @@ WITH locked AS MATERIALIZED (
         AS s (id, fence, revision, attempt, due_at, type, scheduled_at, started_at, outcome, edited, to_status, next_at, next_in, refund, error, message, result)
     CROSS JOIN (SELECT coalesce($1::timestamptz, clock_timestamp()) AS now) AS clock
     LEFT JOIN LATERAL (
-        SELECT t.ctid AS tid, t.type::text AS type, t.scheduled_at::timestamptz AS row_scheduled_at, 
+        SELECT t.ctid AS tid, t.type::text AS type, t.scheduled_at::timestamptz AS row_scheduled_at,
+            -- The holder has written them of an attempt that ran for long. Whoever ends the claim for it knows no better.
+            CASE WHEN t.started_fence = t.fence THEN t.started_at END AS written_start,
+            CASE WHEN t.started_fence = t.fence THEN t.node END AS written_node,
             -- Made recurring while it ran: to be planned, which is no fire.
             CASE WHEN t.cron IS NULL THEN tasktable.due_of(t.id, t.scheduled_at, t.run_now_at, t.jitter) ELSE clock.now END AS first_due,
             t.status::text AS status, t.revision, t.attempt, t.max_attempts::int AS max_attempts
@@ -60,9 +63,9 @@ WITH locked AS MATERIALIZED (
     INSERT INTO tasktable.scheduled_task_executions
         (fence, task_id, type, revision, attempt, scheduled_at, due_at, started_at, finished_at, outcome, error, node)
     SELECT l.fence, l.id, coalesce(l.type, l.row_type), l.revision, l.attempt, coalesce(l.scheduled_at, l.row_scheduled_at), l.due_at,
-        l.started_at, l.now,
+        coalesce(l.started_at, l.written_start), l.now,
         CASE WHEN l.current THEN l.outcome WHEN l.started_at IS NULL AND l.edited = 'RELEASED' AND l.status = 'CANCELLED' THEN 'CANCELLED' ELSE l.edited END,
-        l.error, $19::bigint
+        l.error, coalesce($19::bigint, l.written_node)
     FROM locked AS l
     WHERE l.tid IS NOT NULL
 )

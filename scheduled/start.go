@@ -355,6 +355,7 @@ func (b *batch) perform(
 			return false, refused, nil
 		}
 	}
+	r.calls(e.StartedAt)
 	b.tally.starts(e.StartedAt.Sub(e.DueAt))
 	if err := variant.Run(ctx, e); err != nil {
 		return false, nil, err

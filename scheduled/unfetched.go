@@ -57,7 +57,7 @@ func (l *leader) releaseWaiting(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("read jobs that no node has fetched: %w", err)
 		}
-		_, err = l.endJobs(ctx, tx, jobs, func(h hold) settlement { return released(h, "no node had a slot for it in time") })
+		_, err = l.endJobs(ctx, tx, nil, jobs, func(h hold) settlement { return released(h, "no node had a slot for it in time") })
 		back = len(l.lines)
 		return err
 	})

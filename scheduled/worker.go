@@ -72,6 +72,8 @@ type run struct {
 	execution *handlers.Execution // of the attempt; nil while it waits
 	startedAt time.Time           // of the attempt, by the database's clock
 	renewed   time.Time           // when its lease was last made longer while it waited
+	called    time.Time           // when its handler was called, by this process's clock; zero: not yet
+	written   bool                // its row says when and where the attempt started
 }
 
 // begins notes the attempt that has begun.

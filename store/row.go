@@ -53,6 +53,8 @@ type Row struct {
 	LastStatusUpdate      time.Time       `json:"last_status_update"`
 	StartedAt             *time.Time      `json:"started_at,omitempty"`
 	FinishedAt            *time.Time      `json:"finished_at,omitempty"`
+	StartedFence          *int64          `json:"started_fence,omitempty"`
+	Node                  *int64          `json:"node,omitempty"`
 	Cron                  *string         `json:"cron,omitempty"`
 	TimeZone              *string         `json:"time_zone,omitempty"`
 	Overlap               *Overlap        `json:"overlap,omitempty"`
@@ -70,6 +72,14 @@ type Row struct {
 	ArchivedAt            *time.Time      `json:"archived_at,omitempty"`
 	ArchivedNote          *string         `json:"archived_note,omitempty"`
 	SpawnedBy             *string         `json:"spawned_by,omitempty"`
+}
+
+// running returns when and where the attempt that holds the task started. The node writes both when the attempt has run for a second.
+func (r Row) running() (startedAt time.Time, node int64, ok bool) {
+	if r.Fence == nil || r.StartedFence == nil || *r.StartedFence != *r.Fence || r.StartedAt == nil || r.Node == nil {
+		return startedAt, 0, false
+	}
+	return *r.StartedAt, *r.Node, true
 }
 
 // Execution is a line of scheduled_task_executions: what came of one claim.

@@ -144,4 +144,7 @@ type claimLife struct {
 	State string     // available: no node has taken it up yet; running: one has
 	Node  *int64     // which
 	Since *time.Time // since when it has it
+	// ClaimedAt and Attempt are of the claim. The row forgets both when somebody edits the task.
+	ClaimedAt time.Time
+	Attempt   int
 }

@@ -57,6 +57,9 @@ func (s *Store) surroundings(ctx context.Context, db DB, e *Explanation, known *
 	doing := "explain task " + e.ID
 	kind, queue := known.lane(e.Row)
 	var numbers []string
+	if e.Row != nil && e.Row.Node != nil {
+		numbers = append(numbers, strconv.FormatInt(*e.Row.Node, 10))
+	}
 	for _, execution := range known.executions {
 		if execution.Node != nil {
 			numbers = append(numbers, strconv.FormatInt(*execution.Node, 10))
@@ -123,7 +126,8 @@ FROM tasktable.scheduled_tasks AS t WHERE t.parent_id = $1::text ORDER BY t.sche
 // River's job carries its tasks as fence:revision:attempt:due:length:id, one after the other. Few jobs are unfinished at once.
 const claimOfSQL = `
 SELECT j.state::text AS state, nullif(substring(j.attempted_by[array_length(j.attempted_by, 1)] FROM '-([0-9]+)$'), '')::bigint AS node,
-    j.attempted_at AS since
+    j.attempted_at AS since, j.created_at AS claimed_at,
+    coalesce(substring(j.args ->> 'tasks' FROM $1::text || ':[0-9]+:([0-9]+):')::int, 0) AS attempt
 FROM tasktable.river_job AS j
 WHERE j.state IN ('available', 'running') AND j.kind = $3::text
     AND position($1::text || ':' IN j.args ->> 'tasks') > 0 AND position(':' || octet_length($2::text) || ':' || $2::text IN j.args ->> 'tasks') > 0

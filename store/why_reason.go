@@ -27,7 +27,7 @@ type Reason struct {
 	// "": nothing.
 	Missing string `json:"missing,omitempty"`
 	// Further is another time that matters: when the task expires, if that is before it can run; when a dead letter was archived; when
-	// a task that is no more had completed. Nil: none.
+	// a task that is no more had completed; when the attempt that runs began. Nil: none.
 	Further *Moment `json:"further,omitempty"`
 	// FollowUp says that work which the task handed over to follow-ups has not been done; "": there is none of that.
 	FollowUp string `json:"follow_up,omitempty"`
@@ -144,6 +144,13 @@ func (s *Store) reason(ctx context.Context, db DB, e *Explanation, known life) e
 	e.Reason = Reason{Code: r.Code, Text: r.Text, Detail: r.Detail, Since: r.Since, Until: r.Until, Obstacle: r.Obstacle, Missing: r.Missing}
 	if e.Row.ArchivedAt != nil {
 		e.Reason.Further = &Moment{known.archived() + " at", *e.Row.ArchivedAt}
+	}
+	if startedAt, node, ok := e.Row.running(); ok && (r.Code == "running" || r.Code == "edited" || r.Code == "lapsed") {
+		if r.Code == "running" {
+			e.Reason.Text = fmt.Sprintf("attempt %d of %d runs on %s", e.Row.Attempt, e.Row.MaxAttempts, known.node(node))
+		}
+		e.Reason.Further = &Moment{"it began at", startedAt}
+		return nil
 	}
 	switch {
 	case r.Code == "expired" && e.Row.FinishedAt != nil:

@@ -44,7 +44,7 @@ func (e *Explanation) tell(known life) {
 		end := &e.Story[len(e.Story)-1]
 		end.Facts = append(end.Facts, Fact{Name: "note", Value: brief(*note, factMost)})
 	}
-	if e.Row != nil && e.Row.Status == StatusExecuting {
+	if e.Row != nil && e.Row.Fence != nil {
 		e.Story = append(e.Story, known.claimLines(*e.Row)...)
 	}
 	for _, o := range known.occurrences {
@@ -222,14 +222,32 @@ func (l *life) madeAfter(revision int64, at time.Time) bool {
 	return slices.ContainsFunc(l.changes, func(c Change) bool { return c.Revision == revision && c.ChangedAt.After(at) })
 }
 
-// claimLines are of the claim that holds the task now: its line in the history comes when it ends.
-func (l *life) claimLines(row Row) []StoryLine {
-	lines := []StoryLine{{At: row.LastStatusUpdate, Kind: "execution", Text: fmt.Sprintf("attempt %d was claimed", row.Attempt)}}
+// claimLines are of the claim that holds the task now. Its line in the history comes when it ends.
+func (l *life) claimLines(row Row) (lines []StoryLine) {
+	add := func(at time.Time, text string) {
+		lines = append(lines, StoryLine{At: at, Kind: "execution", Text: fmt.Sprintf("attempt %d ", l.attempt(row)) + text})
+	}
+	switch {
+	case row.Status == StatusExecuting:
+		add(row.LastStatusUpdate, "was claimed")
+	case l.claim != nil:
+		add(l.claim.ClaimedAt, "was claimed")
+	}
 	if l.claim != nil && l.claim.State == "running" && l.claim.Node != nil && l.claim.Since != nil {
-		text := fmt.Sprintf("attempt %d was taken up by %s", row.Attempt, l.node(*l.claim.Node))
-		lines = append(lines, StoryLine{At: *l.claim.Since, Kind: "execution", Text: text})
+		add(*l.claim.Since, "was taken up by "+l.node(*l.claim.Node))
+	}
+	if startedAt, node, ok := row.running(); ok {
+		add(startedAt, "began on "+l.node(node))
 	}
 	return lines
+}
+
+// attempt is the number of the attempt that holds the task. After an edit the row counts anew, and River's job has the number.
+func (l *life) attempt(row Row) int {
+	if row.Status != StatusExecuting && l.claim != nil {
+		return l.claim.Attempt
+	}
+	return row.Attempt
 }
 
 func occurrenceLine(o occurrenceLife) StoryLine {

@@ -1,0 +1,89 @@
+package scheduled
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// longRun is how long an attempt runs before its start is written to its row. Shorter attempts leave their start in the history alone,
+// so that they pay nothing for it.
+const longRun = time.Second
+
+// calls notes that the handler is called now.
+func (r *run) calls(at time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.startedAt, r.called = at, time.Now()
+}
+
+// unwritten returns when the attempt started, if it has run for long and its row does not say so yet.
+func (r *run) unwritten(now time.Time) (startedAt time.Time, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.startedAt, !r.called.IsZero() && !r.written && now.Sub(r.called) >= longRun
+}
+
+// writeStarts writes start and node of the attempts that have run for long to their rows. A row that an application has locked is
+// written with the next look.
+func (k *keeper) writeStarts(ctx context.Context, runs []*run) error {
+	now := time.Now()
+	var holds []hold
+	var starts []time.Time
+	for _, r := range runs {
+		if startedAt, ok := r.unwritten(now); ok {
+			holds, starts = append(holds, r.hold), append(starts, startedAt)
+		}
+	}
+	if len(holds) == 0 {
+		return nil
+	}
+	written, err := k.worker.statements.start(ctx, k.worker.enginePool, k.worker.settler.node, holds, starts)
+	if err != nil {
+		return err
+	}
+	for _, fence := range written {
+		if r := k.worker.byFence(fence); r != nil {
+			r.mu.Lock()
+			r.written = true
+			r.mu.Unlock()
+		}
+	}
+	return nil
+}
+
+// No trigger fires for these columns, so the revision stays as it is. started_fence tells this attempt's start from the last one's.
+const startSQL = `
+WITH locked AS MATERIALIZED (
+    SELECT t.id, asked.fence, asked.started_at
+    FROM unnest($1::text[], $2::bigint[], $3::timestamptz[]) AS asked (id, fence, started_at)
+    CROSS JOIN LATERAL (
+        SELECT t.id::text AS id FROM tasktable.scheduled_tasks AS t
+        WHERE t.id = asked.id AND t.fence = asked.fence
+        LIMIT 1 FOR UPDATE SKIP LOCKED
+    ) AS t
+)
+UPDATE tasktable.scheduled_tasks AS t
+SET started_at = l.started_at, started_fence = l.fence, node = $4::bigint
+FROM locked AS l
+WHERE t.id = ANY (ARRAY[l.id]) AND t.fence = l.fence
+RETURNING t.fence`
+
+// start writes when and where the attempts of holds started. It returns the fences of those that it wrote.
+func (s statements) start(ctx context.Context, q querier, node int64, holds []hold, starts []time.Time) ([]int64, error) {
+	ids, fences := make([]string, len(holds)), make([]int64, len(holds))
+	for i, h := range holds {
+		ids[i], fences[i] = h.ID, h.Fence
+	}
+	rows, err := q.Query(ctx, s.schema.SQL(startSQL), ids, fences, starts, node)
+	if err != nil {
+		return nil, fmt.Errorf("write the starts of %d tasks: %w", len(holds), err)
+	}
+	written, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	if err != nil {
+		return nil, fmt.Errorf("write the starts of %d tasks: %w", len(holds), err)
+	}
+	return written, nil
+}

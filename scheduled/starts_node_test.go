@@ -1,0 +1,192 @@
+package scheduled
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/store"
+)
+
+const startWrittenSQL = `SELECT count(*) FROM tasktable.running_tasks WHERE id = $1 AND started_at IS NOT NULL AND node IS NOT NULL`
+
+// Whoever asks about a task that has run for some seconds learns when and where it started, also after somebody has edited it.
+func TestWhyTellsTheStartOfARunningAttempt(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.node(nil, handlers.Handle(s.handle))
+	s.schedule("one", nil)
+	a := s.begins("one")
+	eventually(t, 15*time.Second, "the start is written", func() bool { return s.count(startWrittenSQL, "one") == 1 })
+	e := s.why("one")
+	at := func(at time.Time) string {
+		if at.Equal(a.StartedAt) {
+			return "the start"
+		}
+		return "T"
+	}
+	node := fmt.Sprintf("node %d (H)", *e.Row.Node)
+	got := whatHost.ReplaceAllString(e.Reason.Sentence(at), "(H)")
+	if want := "attempt 1 of 5 runs on " + node + ", claimed at T, its lease ends at T; it began at the start"; got != want {
+		t.Errorf("the reason is %q, not %q", got, want)
+	}
+	lines := "attempt 1 was claimed\nattempt 1 was taken up by " + node + "\nattempt 1 began on " + node + "\n"
+	if got := lived(e); got != "scheduled by test, scheduled_at\n"+lines {
+		t.Errorf("while it runs:\n%s", got)
+	}
+	if _, err := s.tasks.Reschedule(t.Context(), s.pool, "one", time.Now().Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	e = s.why("one")
+	if got := lived(e); got != "scheduled by test, scheduled_at\n"+lines+"edited by test, scheduled_at\n" {
+		t.Errorf("edited while it runs:\n%s", got)
+	}
+	if got := e.Reason.Sentence(at); !strings.HasSuffix(got, "; it began at the start") {
+		t.Errorf("edited while it runs, the reason is %q", got)
+	}
+	a.end <- nil
+	if row := s.is("one", store.StatusQueued, outcomeSuperseded); row.Revision == a.Revision {
+		t.Errorf("the edit is lost: %+v", row)
+	}
+}
+
+// A short attempt costs no statement but its settle, so its row does not say where it ran.
+func TestStartsOfShortAttemptsAreNotWritten(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.node(nil, handlers.Handle(s.handle))
+	s.schedule("long", nil)
+	long := s.begins("long")
+	s.schedule("short", nil)
+	s.begins("short").end <- nil
+	eventually(t, 15*time.Second, "the start of the long one is written", func() bool { return s.count(startWrittenSQL, "long") == 1 })
+	if row := s.is("short", store.StatusCompleted, outcomeCompleted); row.StartedFence != nil || row.Node != nil || row.StartedAt == nil {
+		t.Errorf("the short one: %+v", row)
+	}
+	long.end <- nil
+	if row := s.is("long", store.StatusCompleted, outcomeCompleted); row.StartedFence == nil || row.Node == nil || !row.StartedAt.Equal(long.StartedAt) {
+		t.Errorf("the long one: %+v", row)
+	}
+}
+
+// A transactional handler that waits for its connection has not started.
+func TestStartOfATransactionalHandlerIsThatOfItsCall(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	called := make(chan time.Time, 1)
+	end := make(chan struct{})
+	tr := s.prepare(nil, handlers.HandleTx(func(_ context.Context, _ pgx.Tx, task *handlers.Task[job]) error {
+		called <- task.StartedAt
+		<-end
+		return nil
+	}))
+	var taken []func()
+	for range s.nodes.Config().MaxConns {
+		conn, err := s.nodes.Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		taken = append(taken, conn.Release)
+	}
+	s.schedule("one", nil)
+	tr.oneBatch("default", 1)
+	tr.run()
+	k := &keeper{worker: tr.worker, vitals: tr.vitals}
+	eventually(t, 15*time.Second, "it waits for its connection", func() bool {
+		runs := tr.worker.inHand(0)
+		return len(runs) == 1 && runs[0].running() != nil && time.Since(runs[0].since) > 2*longRun
+	})
+	if err := k.writeStarts(t.Context(), tr.worker.inHand(0)); err != nil {
+		t.Error(err)
+	}
+	if s.count(startWrittenSQL, "one") != 0 {
+		t.Error("it has a start, although its handler was not called")
+	}
+	for _, release := range taken {
+		release()
+	}
+	startedAt := receive(t, called, 15*time.Second, "its handler is called")
+	eventually(t, 15*time.Second, "the start is written", func() bool { return s.count(startWrittenSQL, "one") == 1 })
+	close(end)
+	if row := s.is("one", store.StatusCompleted, outcomeCompleted); !row.StartedAt.Equal(startedAt) {
+		t.Errorf("it started at %s, but its row says %s", startedAt, row.StartedAt)
+	}
+}
+
+// A claim that is lost leaves what its node has written; a row that an application has locked is written later.
+func TestStartsAreWritten(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.schedule(store.Task{Payload: job{"free"}, At: noon}, store.Task{Payload: job{"locked"}, At: noon}, store.Task{Payload: job{"ended"}, At: noon},
+		store.Task{Payload: job{"unwritten"}, At: noon})
+	holds := b.take(noon)
+	b.end(noon, completed(holds["ended"]))
+	before := stateOf(t, b.pool, "ended")
+	unlock := lock(t, b.pool, "locked")
+	began := noon.Add(time.Second)
+	write := func(ids ...string) (written []string) {
+		t.Helper()
+		var asked []hold
+		var starts []time.Time
+		for _, id := range ids {
+			asked, starts = append(asked, holds[id]), append(starts, began)
+		}
+		fences, err := b.start(t.Context(), b.pool, 9, asked, starts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, id := range ids {
+			if slices.Contains(fences, holds[id].Fence) {
+				written = append(written, id)
+			}
+		}
+		return written
+	}
+	if written := write("free", "locked", "ended"); fmt.Sprint(written) != "[free]" {
+		t.Errorf("written %v", written)
+	}
+	unlock()
+	if written := write("locked"); fmt.Sprint(written) != "[locked]" {
+		t.Errorf("unlocked: written %v", written)
+	}
+	b.expect("ended", "ended", before)
+	dead := int64(7)
+	b.inTx(func(tx pgx.Tx) {
+		_, err := b.settle(t.Context(), tx, &noon, nil, []settlement{lost(holds["free"], "its lease ended"), lost(holds["unwritten"], "its lease ended")})
+		if err == nil {
+			_, err = b.settle(t.Context(), tx, &noon, &dead, []settlement{lost(holds["locked"], "node 7 died")})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	})
+	for id, want := range map[string]string{
+		"free":      `LOST rev=1 attempt=1 scheduled=noon due=noon started=1s finished=noon error="its lease ended" node=9`,
+		"locked":    `LOST rev=1 attempt=1 scheduled=noon due=noon started=1s finished=noon error="node 7 died" node=7`,
+		"unwritten": `LOST rev=1 attempt=1 scheduled=noon due=noon finished=noon error="its lease ended"`,
+	} {
+		if got := stateOf(t, b.pool, id); !strings.Contains(got, want) {
+			t.Errorf("%s:\n%s\nlacks\n%s", id, got, want)
+		}
+	}
+	// The next attempt has not started, whatever the row says of the one before.
+	b.take(noon)
+	if n := b.written(); n != 0 {
+		t.Errorf("%d claims have a start that is another's", n)
+	}
+}
+
+// written counts the claims whose start is written.
+func (b *bench) written() (n int) {
+	b.t.Helper()
+	if err := b.pool.QueryRow(b.t.Context(), `SELECT count(started_at) FROM tasktable.running_tasks`).Scan(&n); err != nil {
+		b.t.Fatal(err)
+	}
+	return n
+}
