@@ -18,7 +18,7 @@ type liveNode struct {
 	Places        int                      // how many of these handlers it runs at once
 	Averages      map[string]time.Duration // how long its handlers run, by type
 	Held          bool                     // its lock is held: its session lives
-	Hears         bool                     // it has an OnDead
+	Hears         bool                     // it has an OnDead or OnLost
 	Led           bool                     // it began to lead last, of those not known to be dead
 	Silent        time.Duration            // how long ago its last sign of life was, if a leader has noted that; else negative
 }

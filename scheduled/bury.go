@@ -21,7 +21,7 @@ const (
 	toldError = 2000 // how much of an error goes along; JSON may write a byte as six
 )
 
-// bury has OnDead called for what the leader has recorded, after its commit: on a node whose service it is. Of several that is the
+// bury has OnDead or OnLost called for what the leader has recorded, after its commit: on a node whose service it is. Of several that is the
 // first, so that each is told of once. A full notification queue, or a broken connection, leaves the call out: the table has it.
 func (l *leader) bury(ctx context.Context, dead ...Dead) {
 	var elsewhere []string
@@ -48,14 +48,14 @@ func (l *leader) bury(ctx context.Context, dead ...Dead) {
 	sent := time.Now()
 	_, err := l.session.conn.Exec(ctx, tellSQL, deadChannel(l.statements), elsewhere)
 	if l.session.heard(sent, err); err != nil {
-		l.log.Warn("OnDead is not called on other nodes", "tasks", len(elsewhere), "error", err)
+		l.log.Warn("OnDead and OnLost are not called on other nodes", "tasks", len(elsewhere), "error", err)
 	}
 }
 
-// heir is the node that hears of a type's dead: this one, or the first that has the type and an OnDead. Where nobody has both, it is this
-// one: better another service's hook than none.
+// heir is the node that is told of a type's dead tasks and lost claims: this one, or the first that has the type and a hook. Where nobody
+// has both, it is this one: better another service's hook than none.
 func (l *leader) heir(kind string) int64 {
-	if l.config.Handlers.Variant(kind) != nil && l.config.OnDead != nil {
+	if l.config.Handlers.Variant(kind) != nil && (l.config.OnDead != nil || l.config.OnLost != nil) {
 		return l.session.number
 	}
 	for _, node := range l.workingNodes() {

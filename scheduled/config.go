@@ -58,11 +58,16 @@ type Config struct {
 	// side by side, the set that was seen last for the first time holds. A task that somebody cancelled stays cancelled. Nil says
 	// nothing, and leaves what other nodes of the service declare; an empty list that is not nil declares that there are none.
 	Recurring []store.Task
-	// OnDead is called for each task that FAILED or EXPIRED and each claim that was LOST, after it is recorded: by the node that
-	// ran it, or for what the leader has found, by the first node that has its type and an OnDead. It must not block for long: calls
-	// wait in line, and beyond 1,000 they are left out with a line in the log. It is a call at most, and must return when its context
-	// ends; what must not be missed is in the table.
+	// OnDead is called for each task that becomes FAILED or EXPIRED, and so does not run again by itself. The node that ran the task
+	// calls it after the outcome is recorded. For tasks that the leader finds, it is the first node that has the type and a hook: so
+	// give OnDead and OnLost to all nodes of the service.
+	//
+	// It must not block for long. At most 1,000 calls of both hooks wait in line; the log names a call that is left out beyond that. It must
+	// return when its context ends. A call may also be missed when a node dies, so look into the table for what must not be missed.
 	OnDead func(ctx context.Context, dead Dead)
+	// OnLost is called, as OnDead is, for each attempt whose node died or whose lease ended, and whose task runs again. Where it was the
+	// last attempt, OnDead is called instead.
+	OnLost func(ctx context.Context, lost Lost)
 	// Retention is how long finished tasks and their history are kept, for types not in RetentionByType and tasks without one of
 	// their own; at least a minute. 0: 90 days; -1: for ever.
 	Retention time.Duration

@@ -4,39 +4,67 @@ import (
 	"context"
 	"log/slog"
 	"time"
+
+	"github.com/tasktable/tasktable/store"
 )
 
-// Dead is a task that will not run unless somebody retries it, or a claim that was lost.
+// Dead is a task that does not run again unless somebody retries it.
 type Dead struct {
 	ID       string
 	Type     string
-	Outcome  string // FAILED, EXPIRED or LOST
-	Status   string // of the task now: FAILED, EXPIRED, or after LOST mostly QUEUED, to run again
+	Outcome  string // of its last attempt: FAILED, EXPIRED or LOST
+	Status   string // of the task now: FAILED or EXPIRED
 	Revision int64
 	Attempt  int
 	Error    string
 }
 
+// Lost is an attempt whose node died, or whose lease ended. It may have begun, and may even have done its work.
+type Lost struct {
+	ID       string
+	Type     string
+	Status   string // of the task now: QUEUED, unless somebody has cancelled or paused it meanwhile
+	Revision int64
+	Attempt  int
+	Error    string // why it was lost
+}
+
+// final says that the task does not run again by itself. A lost claim of a task with attempts left is not final.
+func (d Dead) final() bool {
+	return d.Status == string(store.StatusFailed) || d.Status == string(store.StatusExpired)
+}
+
+// hook is the name of the hook that is told.
+func (d Dead) hook() string {
+	if d.final() {
+		return "OnDead"
+	}
+	return "OnLost"
+}
+
 const (
-	deadMost  = 1000            // how many calls of OnDead may wait
+	deadMost  = 1000            // how many calls of the hooks may wait
 	deadGrace = 5 * time.Second // for those that are left when the node stops
 )
 
-// undertaker calls Config.OnDead, apart from the engine: a hook that blocks or panics holds nothing up.
+// undertaker calls Config.OnDead and Config.OnLost, apart from the engine: a hook that blocks or panics holds nothing up.
 type undertaker struct {
-	hook  func(ctx context.Context, dead Dead)
+	dead  func(ctx context.Context, dead Dead)
+	lost  func(ctx context.Context, lost Lost)
 	log   *slog.Logger
 	in    chan Dead
 	grace time.Duration
 }
 
-func newUndertaker(hook func(ctx context.Context, dead Dead), log *slog.Logger) *undertaker {
-	return &undertaker{hook: hook, log: log, in: make(chan Dead, deadMost), grace: deadGrace}
+func newUndertaker(
+	dead func(ctx context.Context, dead Dead), lost func(ctx context.Context, lost Lost), log *slog.Logger,
+) *undertaker {
+	return &undertaker{dead: dead, lost: lost, log: log, in: make(chan Dead, deadMost), grace: deadGrace}
 }
 
 // tell has the hook called, soon.
 func (u *undertaker) tell(dead Dead) {
-	if u.hook == nil {
+	if dead.final() && u.dead == nil || !dead.final() && u.lost == nil {
 		return
 	}
 	select {
@@ -47,7 +75,7 @@ func (u *undertaker) tell(dead Dead) {
 }
 
 func (u *undertaker) leaveOut(dead Dead) {
-	u.log.Error("OnDead is too slow; a call is left out", "task", dead.ID, "type", dead.Type, "revision", dead.Revision, "attempt", dead.Attempt, "outcome", dead.Outcome)
+	u.log.Error(dead.hook()+" is too slow; a call is left out", "task", dead.ID, "type", dead.Type, "revision", dead.Revision, "attempt", dead.Attempt, "outcome", dead.Outcome)
 }
 
 // run works until ctx is done, and then through what is in line. The hook's context ends a while after ctx: a hook that waits for
@@ -79,12 +107,21 @@ func (u *undertaker) call(ctx context.Context, dead Dead) {
 		return
 	}
 	done := make(chan error, 1)
-	go call(ctx, func(ctx context.Context) error { u.hook(ctx, dead); return nil }, func(err error) { done <- err })
+	go call(ctx, func(ctx context.Context) error { u.notify(ctx, dead); return nil }, func(err error) { done <- err })
 	if err := <-done; err != nil {
-		u.log.Error("OnDead panicked", "task", dead.ID, "type", dead.Type, "revision", dead.Revision, "attempt", dead.Attempt, "error", err)
+		u.log.Error(dead.hook()+" panicked", "task", dead.ID, "type", dead.Type, "revision", dead.Revision, "attempt", dead.Attempt, "error", err)
 	}
 }
 
+func (u *undertaker) notify(ctx context.Context, dead Dead) {
+	if dead.final() {
+		u.dead(ctx, dead)
+		return
+	}
+	u.lost(ctx, Lost{ID: dead.ID, Type: dead.Type, Status: dead.Status, Revision: dead.Revision, Attempt: dead.Attempt, Error: dead.Error})
+}
+
+// deadOf is also of lost claims whose tasks run again: see final.
 func deadOf(s settlement, state settled) Dead {
 	dead := Dead{ID: s.ID, Type: state.Type, Outcome: s.Outcome, Status: state.Status, Revision: s.Revision, Attempt: s.Attempt}
 	if s.Error != nil {

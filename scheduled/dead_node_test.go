@@ -15,7 +15,7 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// Each end of a task that nobody asked for reaches OnDead once, with what is to be known about it.
+// Each end of a task that nobody asked for reaches OnDead once, and a lost attempt whose task runs again reaches OnLost, with what is to be known about it.
 func TestOnDead(t *testing.T) {
 	f := newField(t)
 	defer f.shut(1)()
@@ -23,6 +23,10 @@ func TestOnDead(t *testing.T) {
 	over, busy := make(chan struct{}), make(chan struct{})
 	startNode(t, f.nodePool(), func(c *Config) {
 		c.Queues, c.OnDead = map[string]int{"default": 10, "narrow": 1}, h.tell
+		c.OnLost = func(ctx context.Context, lost Lost) {
+			h.tell(ctx, Dead{ID: lost.ID, Type: lost.Type, Outcome: "told by OnLost", Status: lost.Status, Revision: lost.Revision,
+				Attempt: lost.Attempt, Error: lost.Error})
+		}
 		c.StartAllowance = time.Second // leases end soon
 		c.Backoff = func(int, error) time.Duration { return time.Millisecond }
 	}, handlers.Handle(func(_ context.Context, task *handlers.Task[job]) error {
@@ -82,7 +86,7 @@ func TestOnDead(t *testing.T) {
 		"too late":       {Type: "JOB", Outcome: outcomeExpired, Status: "EXPIRED", Attempt: 0, Error: "expired before it could start"},
 		"waits too long": {Type: "JOB", Outcome: outcomeExpired, Status: "EXPIRED", Attempt: 1, Error: "expired before it could start"},
 		"deaf":           {Type: "JOB", Outcome: outcomeLost, Status: "FAILED", Attempt: 1, Error: "its lease ended"},
-		"killed":         {Type: "GATED", Outcome: outcomeLost, Status: "QUEUED", Attempt: 1, Error: "node "},
+		"killed":         {Type: "GATED", Outcome: "told by OnLost", Status: "QUEUED", Attempt: 1, Error: "node "},
 	}
 	for id, dead := range want {
 		eventually(t, reclaimLimit, "the hook is told of "+id, func() bool { return len(h.of(id)) > 0 })
@@ -92,6 +96,9 @@ func TestOnDead(t *testing.T) {
 		}
 		if dead.ID, dead.Revision, dead.Error = id, revision[id], got.Error; got != dead {
 			t.Errorf("told of %+v, want %+v", got, dead)
+		}
+		if got.Outcome == "told by OnLost" {
+			got.Outcome = outcomeLost
 		}
 		// It is recorded by then, and what is recorded is what was told.
 		if n := f.count(`SELECT count(*) FROM tasktable.scheduled_task_executions AS e JOIN tasktable.scheduled_tasks AS t ON t.id = e.task_id

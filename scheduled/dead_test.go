@@ -24,12 +24,13 @@ func TestUndertaker(t *testing.T) {
 		case "worse":
 			runtime.Goexit()
 		}
-	}, slog.New(slog.NewTextHandler(&logged, nil)))
+	}, nil, slog.New(slog.NewTextHandler(&logged, nil)))
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	wg.Go(func() { u.run(ctx) })
 	want := Dead{ID: "a", Type: "JOB", Outcome: outcomeFailed, Status: "FAILED", Revision: 7, Attempt: 5, Error: "not today"}
-	for _, dead := range []Dead{want, {ID: "bad", Type: "JOB", Revision: 8, Attempt: 1}, {ID: "worse"}, {ID: "after them"}} {
+	for _, dead := range []Dead{want, {ID: "bad", Type: "JOB", Status: "FAILED", Revision: 8, Attempt: 1},
+		{ID: "worse", Status: "EXPIRED"}, {ID: "after them", Status: "FAILED"}} {
 		u.tell(dead)
 		if got := receive(t, told, 10*time.Second, "the hook is called"); got != dead {
 			t.Errorf("told %+v, want %+v", got, dead)
@@ -59,14 +60,14 @@ func TestUndertakerWithASlowHook(t *testing.T) {
 		if told = append(told, dead.ID); ctx.Err() != nil {
 			t.Error("told with a context that has ended")
 		}
-	}, slog.New(slog.NewTextHandler(&logged, nil)))
+	}, nil, slog.New(slog.NewTextHandler(&logged, nil)))
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	wg.Go(func() { u.run(ctx) })
-	u.tell(Dead{ID: "0"})
+	u.tell(Dead{ID: "0", Status: "FAILED"})
 	receive(t, entered, 10*time.Second, "the hook is called")
 	for i := range deadMost + 3 { // the hook does not return: this must not wait for it
-		u.tell(Dead{ID: fmt.Sprint(i + 1), Outcome: outcomeExpired})
+		u.tell(Dead{ID: fmt.Sprint(i + 1), Status: "EXPIRED", Outcome: outcomeExpired})
 	}
 	if n := strings.Count(logged.String(), "OnDead is too slow; a call is left out"); n != 3 || !strings.Contains(logged.String(), fmt.Sprint("task=", deadMost+3)) ||
 		!strings.Contains(logged.String(), "outcome=EXPIRED") {
@@ -90,10 +91,10 @@ func TestUndertakerWithAHookThatWaits(t *testing.T) {
 	t.Parallel()
 	var logged bytes.Buffer
 	entered := make(chan struct{}, 3)
-	u := newUndertaker(func(ctx context.Context, _ Dead) { entered <- struct{}{}; <-ctx.Done() }, slog.New(slog.NewTextHandler(&logged, nil)))
+	u := newUndertaker(func(ctx context.Context, _ Dead) { entered <- struct{}{}; <-ctx.Done() }, nil, slog.New(slog.NewTextHandler(&logged, nil)))
 	u.grace = 50 * time.Millisecond
 	for _, id := range []string{"a", "b", "c"} {
-		u.tell(Dead{ID: id})
+		u.tell(Dead{ID: id, Status: "FAILED"})
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
@@ -108,13 +109,38 @@ func TestUndertakerWithAHookThatWaits(t *testing.T) {
 
 func TestUndertakerWithoutAHook(t *testing.T) {
 	t.Parallel()
-	u := newUndertaker(nil, testLogger())
+	u := newUndertaker(nil, nil, testLogger())
 	for range deadMost + 1 {
-		u.tell(Dead{ID: "a"})
+		u.tell(Dead{ID: "a", Status: "FAILED"})
+		u.tell(Dead{ID: "a", Status: "QUEUED"})
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	u.run(ctx)
+}
+
+// A lost attempt whose task runs again is no dead letter: nobody is to be woken for it.
+func TestUndertakerTellsTheDeadFromTheLost(t *testing.T) {
+	t.Parallel()
+	var told []string // by the undertaker's goroutine
+	u := newUndertaker(func(_ context.Context, dead Dead) { told = append(told, fmt.Sprintf("dead %+v", dead)) },
+		func(_ context.Context, lost Lost) { told = append(told, fmt.Sprintf("lost %+v", lost)) }, testLogger())
+	for _, status := range []string{"QUEUED", "FAILED", "CANCELLED"} {
+		u.tell(Dead{ID: "a", Type: "JOB", Outcome: outcomeLost, Status: status, Revision: 7, Attempt: 5, Error: "node 3 died"})
+	}
+	u.tell(Dead{ID: "b", Outcome: outcomeExpired, Status: "EXPIRED"})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	u.run(ctx)
+	want := []string{
+		"lost {ID:a Type:JOB Status:QUEUED Revision:7 Attempt:5 Error:node 3 died}",
+		"dead {ID:a Type:JOB Outcome:LOST Status:FAILED Revision:7 Attempt:5 Error:node 3 died}",
+		"lost {ID:a Type:JOB Status:CANCELLED Revision:7 Attempt:5 Error:node 3 died}",
+		"dead {ID:b Type: Outcome:EXPIRED Status:EXPIRED Revision:0 Attempt:0 Error:}",
+	}
+	if strings.Join(told, "\n") != strings.Join(want, "\n") {
+		t.Errorf("told\n%s\nwant\n%s", strings.Join(told, "\n"), strings.Join(want, "\n"))
+	}
 }
 
 func TestDeadOf(t *testing.T) {

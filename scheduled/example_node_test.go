@@ -51,7 +51,7 @@ func ExampleNode_Run() {
 	// COMPLETED 1 <nil>
 }
 
-// OnDead tells of each task that has failed for good, or expired, and of each lost attempt, when it happens: for a message to whoever is on duty.
+// OnDead tells of each task that has failed for good, or expired, when it happens: for a message to whoever is on duty.
 func ExampleConfig_onDead() {
 	t, end := storetest.Example()
 	defer end()

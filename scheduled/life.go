@@ -109,7 +109,7 @@ func (l *life) prepare(ctx context.Context, clock *clock) (err error) {
 	l.worker.pace = newPace()
 	l.worker.gates.limit = l.worker.pace.limit
 	l.keeper = &keeper{worker: l.worker, vitals: l.vitals}
-	l.dead = newUndertaker(l.config.OnDead, l.log)
+	l.dead = newUndertaker(l.config.OnDead, l.config.OnLost, l.log)
 	l.worker.dead = l.dead
 	l.retainer = &retainer{
 		pool: l.pool, statements: l.statements, config: l.config, node: l.session.number,

@@ -144,7 +144,7 @@ func (s *session) register(ctx context.Context, config Config, st statements, qu
 	host, _ := os.Hostname() // a node without a name is still a node
 	var locked bool
 	err = s.conn.QueryRow(ctx, st.schema.SQL(registerSQL), config.Service, config.Version,
-		fmt.Sprintf("%s/%d", host, os.Getpid()), queues, types, config.ShareSlots, declares(config.Recurring), config.OnDead != nil,
+		fmt.Sprintf("%s/%d", host, os.Getpid()), queues, types, config.ShareSlots, declares(config.Recurring), config.OnDead != nil || config.OnLost != nil,
 		config.transactional(), config.places(), lockClass(s.schema, "node")).Scan(&s.number, &locked)
 	if err != nil {
 		return fmt.Errorf("register node: %w", err)
