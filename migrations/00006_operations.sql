@@ -2,14 +2,15 @@
 
 -- +goose Up
 CREATE TABLE tasktable.pauses (
-    number     bigint      PRIMARY KEY DEFAULT nextval('tasktable.task_numbers'),
-    scope      text        NOT NULL CONSTRAINT "scope must be all, queue or type" CHECK (scope IN ('all', 'queue', 'type')),
-    name       text        NOT NULL DEFAULT '',
-    paused_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
-    paused_by  text        NOT NULL DEFAULT session_user,
-    ends_at    tasktable.task_limit_time,
-    resumed_by text,
-    reason     text,
+    number      bigint      PRIMARY KEY DEFAULT nextval('tasktable.task_numbers'),
+    scope       text        NOT NULL CONSTRAINT "scope must be all, queue or type" CHECK (scope IN ('all', 'queue', 'type')),
+    name        text        NOT NULL DEFAULT '',
+    paused_at   timestamptz NOT NULL DEFAULT clock_timestamp(),
+    paused_by   text        NOT NULL DEFAULT session_user,
+    ends_at     tasktable.task_limit_time,
+    resumed_by  text,
+    reason      text,
+    planned_end tasktable.task_limit_time,
     CONSTRAINT "name must be a queue or a type, and empty for all" CHECK (CASE scope WHEN 'all' THEN name = ''
         WHEN 'queue' THEN name::tasktable.task_queue IS NOT NULL WHEN 'type' THEN name::tasktable.task_type IS NOT NULL END)
 );
@@ -22,6 +23,7 @@ COMMENT ON COLUMN tasktable.pauses.paused_by IS 'Who asked for it.';
 COMMENT ON COLUMN tasktable.pauses.ends_at IS 'When the pause ends by itself, or ended; null: when somebody resumes.';
 COMMENT ON COLUMN tasktable.pauses.resumed_by IS 'Who ended it; null: nobody did yet, or it ended by itself.';
 COMMENT ON COLUMN tasktable.pauses.reason IS 'Why.';
+COMMENT ON COLUMN tasktable.pauses.planned_end IS 'Of a pause that somebody ended: when it would have ended by itself. Null: only when somebody resumed it, or nobody has ended it.';
 CREATE INDEX pauses_ends_at ON tasktable.pauses (ends_at);
 COMMENT ON INDEX tasktable.pauses_ends_at IS 'The pauses that hold, and those of a time.';
 
@@ -59,7 +61,7 @@ BEGIN
         RAISE EXCEPTION 'scope must be all, queue or type, not %', quote_nullable(resume_scope.scope) USING ERRCODE = 'check_violation', COLUMN = 'scope';
     END IF;
     PERFORM pg_advisory_xact_lock(hashtextextended('tasktable.pause ' || resume_scope.scope || ' ' || resume_scope.name, 0));
-    UPDATE tasktable.pauses AS p SET ends_at = clock_timestamp(), resumed_by = coalesce(resume_scope.by, session_user)
+    UPDATE tasktable.pauses AS p SET planned_end = p.ends_at, ends_at = clock_timestamp(), resumed_by = coalesce(resume_scope.by, session_user)
     WHERE p.scope = resume_scope.scope AND p.name = resume_scope.name AND (p.ends_at IS NULL OR p.ends_at > clock_timestamp());
     IF NOT FOUND THEN
         RETURN 'unchanged';

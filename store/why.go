@@ -119,6 +119,16 @@ type pauseLife struct {
 	EndsAt    *time.Time
 	ResumedBy *string
 	Reason    *string
+	// PlannedEnd is when a pause that somebody ended would have ended by itself.
+	PlannedEnd *time.Time
+}
+
+// until is the end that the pause was made with; nil: it was to last until somebody resumed it.
+func (p pauseLife) until() *time.Time {
+	if p.ResumedBy != nil {
+		return p.PlannedEnd
+	}
+	return p.EndsAt
 }
 
 func (p pauseLife) what() string {

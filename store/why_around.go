@@ -35,8 +35,8 @@ func (l *life) around(w wait) (lines []StoryLine) {
 			continue
 		}
 		line := StoryLine{At: p.PausedAt, Kind: "pause", Text: p.what() + " was paused by " + p.PausedBy}
-		if p.EndsAt != nil {
-			line.Facts = append(line.Facts, Fact{Name: "until", Value: *p.EndsAt})
+		if until := p.until(); until != nil {
+			line.Facts = append(line.Facts, Fact{Name: "until", Value: *until})
 		}
 		if p.Reason != nil {
 			line.Facts = append(line.Facts, Fact{Name: "reason", Value: brief(*p.Reason, factMost)})

@@ -46,7 +46,8 @@ WHERE n.number = ANY (string_to_array($1::text, ',')::bigint[])
 ORDER BY n.number DESC LIMIT 1000`
 
 const pausesOfSQL = `
-SELECT p.scope, p.name, p.paused_at, p.paused_by, p.ends_at::timestamptz AS ends_at, p.resumed_by, p.reason
+SELECT p.scope, p.name, p.paused_at, p.paused_by, p.ends_at::timestamptz AS ends_at, p.resumed_by, p.reason,
+    p.planned_end::timestamptz AS planned_end
 FROM tasktable.pauses AS p
 WHERE (p.scope = 'all' OR p.scope = 'type' AND p.name = $1::text OR p.scope = 'queue' AND p.name = $2::text)
     AND (p.ends_at IS NULL OR p.ends_at > $3::text::timestamptz)

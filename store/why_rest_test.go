@@ -114,3 +114,39 @@ func TestWhyExpiredWithoutAnEnd(t *testing.T) {
 		}
 	}
 }
+
+// A pause that somebody ended early was to last longer when it was made, and its line goes on saying so.
+func TestWhyTellsAPauseAsItWasMade(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		until time.Time
+		want  string
+	}{
+		"with an end":    {far(60), "queue default was paused by events-api until far(60)"},
+		"without an end": {time.Time{}, "queue default was paused by events-api"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			b.due("one", nil)
+			_, err := b.tasks.PauseScope(b.ctx, b.pool, store.Queue("default"), test.until, "")
+			b.check(err)
+			lines := func() (told []string) {
+				for _, line := range b.why("one").Story {
+					text := line.Text
+					for _, fact := range line.Facts {
+						text += " " + fact.Name + " " + factText(fact.Value)
+					}
+					if line.Kind == "pause" {
+						told = append(told, text)
+					}
+				}
+				return told
+			}
+			same(b, "while it lasts", lines(), []string{test.want})
+			_, err = b.tasks.ResumeScope(b.ctx, b.pool, store.Queue("default"))
+			b.check(err)
+			same(b, "when it is over", lines(), []string{test.want, "queue default was resumed by events-api"})
+		})
+	}
+}
