@@ -103,6 +103,10 @@ type Config struct {
 	Codec store.Codec
 	// Logger gets one line an event, never a payload. Nil: slog.Default().
 	Logger *slog.Logger
+	// LogErrors says whether the log line of an attempt that failed has the text of its error: one line of at most 1,000 bytes, without
+	// control characters, and at level debug the stack of a panic. Errors are your handlers' own texts, so that they may contain what a
+	// payload does. Nil: true, unless there is a Codec.
+	LogErrors *bool
 	// Tracer makes an OpenTelemetry span of each attempt: a root of its own, of kind consumer, named by the type, that links to the
 	// span in which the task was scheduled. What the handler calls with its context are its children; what it schedules links to it.
 	// The attributes have the task's id, type, queue, revision and attempt, the node, the delay and the outcome; never a payload, nor

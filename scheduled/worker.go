@@ -261,7 +261,7 @@ func (b *batch) end(r *run, s settlement) {
 		case s.Outcome == outcomeCompleted || s.Outcome == outcomeReleased:
 			level = slog.LevelDebug
 		}
-		b.log.Log(r.span(), level, say, "task", s.ID, "type", s.Type, "revision", s.Revision, "attempt", s.Attempt, "outcome", s.Outcome)
+		b.logEnd(r.span(), level, say, s)
 		if state.Settled {
 			b.tally.recorded(s.recorded(state))
 		}

@@ -1,0 +1,59 @@
+package scheduled
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// maxLoggedError bounds the text of an error in a log line, in bytes. The history has more of it.
+const maxLoggedError = 1000
+
+// logsErrors says whether log lines of attempts have the text of the error. Whoever encrypts payloads does not want a handler's error
+// to bring what they contain into the log.
+func (c Config) logsErrors() bool {
+	if c.LogErrors != nil {
+		return *c.LogErrors
+	}
+	return c.Codec == nil
+}
+
+// oneLine makes an attempt's error fit for a log line: text on one line, without control characters, and bounded. It takes off the
+// stack of a panic.
+func oneLine(text string) (line, stack string) {
+	text, stack, _ = strings.Cut(text, "\ngoroutine ") // debug.Stack begins so
+	line = strings.Map(func(r rune) rune {
+		switch {
+		case unicode.IsSpace(r):
+			return ' '
+		case unicode.IsControl(r), r == utf8.RuneError:
+			return '\uFFFD'
+		}
+		return r
+	}, strings.TrimSpace(text))
+	if len(line) <= maxLoggedError {
+		return line, stack
+	}
+	end := maxLoggedError
+	for !utf8.RuneStart(line[end]) {
+		end--
+	}
+	return line[:end] + "…", stack
+}
+
+// logEnd writes the line of an attempt's end, with its error, and at level debug the stack of a panic.
+func (b *batch) logEnd(ctx context.Context, level slog.Level, say string, s settlement) {
+	attributes := []any{"task", s.ID, "type", s.Type, "revision", s.Revision, "attempt", s.Attempt, "outcome", s.Outcome}
+	if s.Error == nil || !b.config.logsErrors() || !b.log.Enabled(ctx, level) {
+		b.log.Log(ctx, level, say, attributes...)
+		return
+	}
+	line, stack := oneLine(*s.Error)
+	b.log.Log(ctx, level, say, append(attributes, "error", line)...)
+	if stack != "" {
+		b.log.DebugContext(ctx, "the stack of the panic", "task", s.ID, "type", s.Type, "revision", s.Revision, "attempt", s.Attempt,
+			"stack", stack)
+	}
+}
