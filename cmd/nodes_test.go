@@ -2,6 +2,7 @@ package cmd
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -54,4 +55,32 @@ func TestNodesAsTablesAndJSON(t *testing.T) {
 		{"nodes_last", exitOK, []string{"nodes", "--all", "--limit=4", "--of-service=events-api"}},
 		{"nodes_none", exitOK, []string{"nodes", "--of-service=none"}},
 	})
+}
+
+// A misspelt type is scheduled like any other, and runs nowhere: whoever schedules it is told.
+func TestSchedulingATypeThatNoNodeHas(t *testing.T) {
+	t.Parallel()
+	url := storetest.URL(t)
+	schedule := func(kind string) result {
+		t.Helper()
+		got := run(t, []string{"DATABASE_URL=" + url}, "tasks", "schedule", "--type="+kind, "--at=+1h")
+		got.want(t, exitOK)
+		if !strings.Contains(got.stdout, "created") || strings.Contains(got.stdout, "Warning") {
+			t.Errorf("%s: %s", kind, got.stdout)
+		}
+		return got
+	}
+	if got := schedule("MAIL").stderr; got != "Warning: no node is running, so the task waits.\n" {
+		t.Errorf("without a node: %q", got)
+	}
+	withNodesIn(t, url)
+	for kind, want := range map[string]string{
+		"MAIL":       "",
+		"MAILL":      "Warning: no running node has a handler for type MAILL, so the task waits; did you mean MAIL?\n",
+		"UNLIKE_ANY": "Warning: no running node has a handler for type UNLIKE_ANY, so the task waits.\n",
+	} {
+		if got := schedule(kind).stderr; got != want {
+			t.Errorf("%s: %q, want %q", kind, got, want)
+		}
+	}
 }

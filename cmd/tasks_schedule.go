@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -236,5 +237,39 @@ func (s *tasksSchedule) run(ctx context.Context) error {
 	}
 	t := newTable("ID", "OUTCOME", "STATUS", "SCHEDULED AT")
 	t.add(done.ID, done.Outcome, done.Status, s.when(&done.ScheduledAt))
-	return s.one(done, t)
+	if err := s.one(done, t); err != nil {
+		return err
+	}
+	if done.Status == store.StatusQueued {
+		s.warnOfUnknownType(ctx)
+	}
+	return nil
+}
+
+// warnOfUnknownType notes that no node runs the type, which most often is a typing mistake. The task is scheduled: its node may be yet
+// to come. Not every database role may read which nodes there are; then there is no note.
+func (s *tasksSchedule) warnOfUnknownType(ctx context.Context) {
+	nodes, err := s.tasks.Nodes(ctx, s.pool, store.NodeFilter{})
+	if err != nil {
+		return
+	}
+	name := s.task.Payload.TaskType()
+	var types []string
+	live := false
+	for _, node := range nodes {
+		if node.State == store.NodeSilent || node.State == store.NodeEnded {
+			continue
+		}
+		live = true
+		types = append(types, node.Types...)
+	}
+	switch near := nearest(name, types); {
+	case slices.Contains(types, name):
+	case !live:
+		s.note("Warning: no node is running, so the task waits.")
+	case near != "":
+		s.note("Warning: no running node has a handler for type %s, so the task waits; did you mean %s?", name, near)
+	default:
+		s.note("Warning: no running node has a handler for type %s, so the task waits.", name)
+	}
 }

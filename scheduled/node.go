@@ -54,6 +54,7 @@ func (n *Node) Run(ctx context.Context) error {
 		return fmt.Errorf("start node: %w", err)
 	}
 	defer unregister()
+	n.config.warn()
 	var lingering sync.WaitGroup
 	defer awaitLingering(&lingering)
 	var backend uint32

@@ -1,0 +1,34 @@
+package scheduled
+
+import "github.com/tasktable/tasktable/handlers"
+
+// warn logs settings that are valid but most likely a mistake. Run calls it once, before the node begins.
+func (c Config) warn() {
+	for _, task := range c.Recurring {
+		if kind := task.Payload.TaskType(); c.Handlers.Variant(kind) == nil {
+			c.Logger.Warn("a declared recurring task has a type that this node has no handler for: its occurrences wait for another node",
+				"task", idOf(task), "type", kind, "handlers", c.Handlers.Types())
+		}
+	}
+	c.warnOfConnections()
+}
+
+// warnOfConnections tells of transactional handlers that the slots allow and the pool does not. The others wait for a connection, which
+// looks like a slow handler.
+func (c Config) warnOfConnections() {
+	var kinds []string
+	for _, name := range c.Handlers.Types() {
+		if c.Handlers.Variant(name).Kind != handlers.KindPlain {
+			kinds = append(kinds, name)
+		}
+	}
+	slots := 0
+	for _, each := range c.Queues {
+		slots += each
+	}
+	// Some of the slots run other handlers or wait, so that somewhat fewer connections are no mistake.
+	if most := c.places(); len(kinds) > 0 && slots > 4*most {
+		c.Logger.Warn("transactional handlers have far fewer connections than slots: give Pool more connections, or the queues fewer slots",
+			"slots", slots, "pool", c.Pool.Config().MaxConns, "at_once", most, "types", kinds)
+	}
+}
