@@ -3,6 +3,7 @@ package scheduled
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -41,6 +42,11 @@ type Ran struct {
 	Attempt int
 	Outcome string // as in scheduled_task_executions
 	Err     error  // what the handler returned
+	// Note, Result and FollowUps are what a handler that returned nil left: Note and Result as the row has them, FollowUps by their ids,
+	// in the order in which the handler asked for them.
+	Note      string
+	Result    json.RawMessage
+	FollowUps []string
 }
 
 const (
@@ -105,6 +111,14 @@ func (i Inline) querier() querier {
 		return i.Tx
 	}
 	return sqlQuerier{store.SQL(i.SQLTx)}
+}
+
+// left notes what the handler left. Of a handler that failed there are no effects.
+func (r *Ran) left(effects handlers.Effects) {
+	r.Note, r.Result = scrub(effects.Note), effects.Result
+	for _, task := range effects.FollowUps {
+		r.FollowUps = append(r.FollowUps, idOf(task))
+	}
 }
 
 type inlineRun struct {
@@ -210,6 +224,7 @@ func (r inlineRun) one(ctx context.Context, c claimed) (Ran, error) {
 		outcome = released(h, "edited or cancelled before it started")
 	default:
 		outcome, ran.Err = r.attempt(ctx, h, answer)
+		ran.left(outcome.Effects)
 	}
 	done, err := r.statements.settleAll(ctx, r.q, &r.now, nil, "scheduledtest", []settlement{outcome})
 	if err != nil {

@@ -1,7 +1,5 @@
 package scheduled
 
-import "github.com/tasktable/tasktable/handlers"
-
 // warn logs settings that are valid but most likely a mistake. Run calls it once, before the node begins.
 func (c Config) warn() {
 	for _, task := range c.Recurring {
@@ -16,12 +14,7 @@ func (c Config) warn() {
 // warnOfConnections tells of transactional handlers that the slots allow and the pool does not. The others wait for a connection, which
 // looks like a slow handler.
 func (c Config) warnOfConnections() {
-	var kinds []string
-	for _, name := range c.Handlers.Types() {
-		if c.Handlers.Variant(name).Kind != handlers.KindPlain {
-			kinds = append(kinds, name)
-		}
-	}
+	kinds := c.transactional()
 	slots := 0
 	for _, each := range c.Queues {
 		slots += each

@@ -31,8 +31,8 @@ type Harness struct {
 	inline scheduled.Inline
 }
 
-// Ran is what came of one task: its id, type, attempt, outcome (a word of scheduled_task_executions.outcome), and the
-// handler's error.
+// Ran is what came of one task: its id, type, attempt, outcome (a word of scheduled_task_executions.outcome), the handler's error, and
+// the note, the result and the follow-ups of a handler that returned nil.
 type Ran = scheduled.Ran
 
 // Option changes a Harness.

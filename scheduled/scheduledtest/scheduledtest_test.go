@@ -414,3 +414,35 @@ func TestSyncLeavesFollowUpsAlone(t *testing.T) {
 		t.Errorf("the mail is %s, %v", mail.Status, err)
 	}
 }
+
+// A test sees what a handler left without reading rows.
+func TestRanTellsWhatTheHandlerLeft(t *testing.T) {
+	t.Parallel()
+	tx := begin(t, storetest.Pool(t))
+	h := scheduledtest.New(t, tx, registry(t, handlers.Handle(func(_ context.Context, task *handlers.Task[reminder]) error {
+		task.Note("sent %s", task.Payload.Event)
+		task.Result(map[string]int{"sent": 2})
+		task.FollowUp(store.Task{ID: "thanks", Payload: reminder{"later"}, At: fivePM.Add(time.Hour)})
+		task.FollowUp(store.Task{Payload: reminder{"survey"}, At: fivePM.Add(time.Hour)})
+		if task.Payload.Event == "fails" {
+			return errors.New("no mail today")
+		}
+		return nil
+	})))
+	for _, event := range []string{"works", "fails"} {
+		if _, err := tasks.Schedule(t.Context(), tx, store.Task{ID: event, Payload: reminder{event}, At: fivePM}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ran := map[string]scheduledtest.Ran{}
+	for _, one := range h.RunDueAt(t.Context(), fivePM) {
+		ran[one.ID] = one
+	}
+	works, fails := ran["works"], ran["fails"]
+	if works.Note != "sent works" || string(works.Result) != `{"sent":2}` || strings.Join(works.FollowUps, " ") != "thanks task-REMINDER-survey" {
+		t.Errorf("the one that works left %+v", works)
+	}
+	if fails.Note != "" || fails.Result != nil || fails.FollowUps != nil {
+		t.Errorf("the one that fails left %+v", fails)
+	}
+}
