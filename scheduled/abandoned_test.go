@@ -22,7 +22,7 @@ func TestAbandonedClaimsAreTakenBack(t *testing.T) {
 	}
 	b.exec(`UPDATE tasktable.scheduled_tasks SET held_until = clock_timestamp() - CASE id WHEN 'lapsed' THEN interval '50 seconds'
 		WHEN 'held' THEN interval '-1 minute' ELSE interval '61 seconds' END`)
-	a := &abandoned{pool: b.pool, statements: b.statements, dead: newUndertaker(nil, testLogger()), log: testLogger()}
+	a := &abandoned{pool: b.pool, statements: b.statements, dead: newUndertaker(nil, nil, testLogger()), log: testLogger()}
 	step := func() {
 		t.Helper()
 		if next, err := a.step(t.Context(), 0); err != nil || next != 0 {
