@@ -32,8 +32,8 @@ const (
 	startedWithin = time.Second + 500*time.Millisecond
 	// Fewer starts of a pool say nothing of one in twenty.
 	fewLatencies = 5
-	// The leader looks each second for pauses that have ended.
-	resumedWithin = failoverLimit
+	// The leader looks each second for pauses that have ended. Another may have to lead first.
+	resumedWithin = silentLimit
 	// A claim that could begin and has not goes back: after two seconds in River, or after one on its node; the
 	// leader and the nodes look each second, and River's fetch and the release take their time.
 	inHandFor = 6 * time.Second
