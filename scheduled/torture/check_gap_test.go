@@ -245,7 +245,7 @@ func quantile(of []measured, q float64) time.Duration {
 // failoverIsQuick judges the losses of a leader that no other fault disturbed.
 func failoverIsQuick(h *history) (samples int, wrong []violation) {
 	found, _ := h.failovers()
-	if p99(found) > failoverLimit {
+	if p99(found) > failoverLimit+h.slack() {
 		wrong = append(wrong, broken("failover", "", "p99 of %d is %s, want at most %s", len(found), p99(found),
 			failoverLimit))
 	}
@@ -255,7 +255,7 @@ func failoverIsQuick(h *history) (samples int, wrong []violation) {
 // recoveryIsQuick judges the tasks of killed nodes that no other fault disturbed.
 func recoveryIsQuick(h *history) (samples int, wrong []violation) {
 	found, _ := h.recoveries()
-	if p99(found) > recoveryLimit {
+	if p99(found) > recoveryLimit+h.slack() {
 		wrong = append(wrong, broken("recovery", "", "p99 of %d is %s, want at most %s", len(found), p99(found),
 			recoveryLimit))
 	}

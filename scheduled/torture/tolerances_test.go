@@ -2,7 +2,10 @@
 
 package torture
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // What the promises leave open, each with where it is said. Nothing else is allowed for: where a figure does not do, the
 // engine is wrong or the evidence is.
@@ -46,6 +49,22 @@ const (
 	// A session that is silent ends after 3 s ("idle_session_timeout 3 s"), before the next can lead.
 	silentLimit = failoverLimit + 3*time.Second
 )
+
+// slack is what the machine itself takes, by what the writers' transactions took: twenty times their median, some milliseconds
+// each where nothing else runs.
+func (h *history) slack() time.Duration {
+	var took []time.Duration
+	for _, e := range h.Entries {
+		if e.Answer == acknowledged {
+			took = append(took, e.Ended.Sub(e.Began))
+		}
+	}
+	if len(took) == 0 {
+		return 0
+	}
+	slices.Sort(took)
+	return 20 * took[len(took)/2]
+}
 
 // spans are when a process was frozen or starved, by what was done to it and by what it noticed itself.
 func (h *history) spans(pid int) []span {
