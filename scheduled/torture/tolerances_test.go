@@ -50,8 +50,8 @@ const (
 	silentLimit = failoverLimit + 3*time.Second
 )
 
-// slack is what the machine itself takes, by what the writers' transactions took: twenty times their median, some milliseconds
-// each where nothing else runs.
+// slack is what the machine itself takes: twenty times the median of the writers' transactions, which take some milliseconds each
+// where nothing else runs.
 func (h *history) slack() time.Duration {
 	var took []time.Duration
 	for _, e := range h.Entries {
