@@ -16,29 +16,30 @@ func startsAreQuick(h *history) (samples int, wrong []violation) {
 	for _, list := range h.latencies() {
 		all = append(all, list...)
 	}
-	return len(all), tooLate("start latency", "", all)
+	return len(all), tooLate("start latency", "", all, startedWithin+h.slack())
 }
 
 // queuesAreFair: so do the tasks of each pool, whatever waits in the others.
 func queuesAreFair(h *history) (samples int, wrong []violation) {
+	limit := startedWithin + h.slack()
 	for p, list := range h.latencies() {
 		if len(list) < fewLatencies {
 			continue
 		}
 		samples += len(list)
-		wrong = append(wrong, tooLate("fairness", p.queue, list)...)
+		wrong = append(wrong, tooLate("fairness", p.queue, list, limit)...)
 	}
 	return samples, wrong
 }
 
 // tooLate judges the time that at most one start in twenty exceeds.
-func tooLate(check, queue string, list []latency) []violation {
+func tooLate(check, queue string, list []latency, limit time.Duration) []violation {
 	if len(list) == 0 {
 		return nil
 	}
 	slices.SortFunc(list, func(a, b latency) int { return cmp.Compare(a.took, b.took) })
 	one := list[min(len(list)*19/20, len(list)-1)]
-	if one.took <= startedWithin {
+	if one.took <= limit {
 		return nil
 	}
 	return []violation{broken(check, one.id, "of %d undisturbed tasks of %q one in twenty started more than %s late",
@@ -87,7 +88,7 @@ func (h *history) latencies() map[pool][]latency {
 func (h *history) strained(w waiting, until time.Time) bool {
 	for _, f := range h.Faults {
 		over := !f.To.IsZero() && !f.To.Add(recoveryLimit).After(w.from)
-		if (f.disturbs() || w.past && f.Kind == faultSnapshot) && f.From.Before(until) && !over {
+		if (f.disturbs() || w.near() && f.Kind == faultSnapshot) && f.From.Before(until) && !over {
 			return true
 		}
 	}

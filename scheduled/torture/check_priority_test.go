@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/tasktable/tasktable/scheduled"
 )
 
 // higherPriorityFirst: a pass that takes a task leaves none of the same pool that has a higher priority and was due,
@@ -27,7 +29,7 @@ func higherPriorityFirst(h *history) (samples int, wrong []violation) {
 				samples++
 			}
 			for _, w := range free {
-				if w.overlookedBy(pass) && !h.touched(x, w.id, pass) {
+				if w.overlookedBy(pass) && !h.hidden(w, pass) && !h.touched(x, w.id, pass) {
 					wrong = append(wrong, broken("priority", w.id,
 						"%s of priority %d was left waiting since %s, when the pass at %s took %s, %s of priority %d",
 						w.kind, w.priority, h.offset(w.from), h.offset(pass.At), pass.ID, pass.Type, pass.Priority))
@@ -56,17 +58,34 @@ type waiting struct {
 	queue, kind string
 	priority    int
 	from, until time.Time
-	past        bool      // it was due before it could be claimed
+	known       time.Time // when it was surely committed
+	due         time.Time
 	end         *auditRow // the change that ended it; nil: none did
 }
 
 // overlookedBy says whether a pass took a lower task than this one, which it left.
 func (w waiting) overlookedBy(pass *auditRow) bool {
-	if w.past && pass.Began.Before(w.from.Add(hiddenFor)) {
-		return false
-	}
 	return w.priority > pass.Priority && w.until.After(pass.At) && (w.end == nil || w.end.TxID != pass.TxID)
 }
+
+// hidden says whether a task may have lain before its lane's floor when a pass looked: it was due before it was
+// committed. While an old snapshot was kept, or since, a floor may also be as far ahead as tasks are claimed.
+func (h *history) hidden(w waiting, pass *auditRow) bool {
+	if !pass.Began.Before(w.from.Add(hiddenFor)) {
+		return false
+	}
+	if w.past() {
+		return true
+	}
+	return w.near() && slices.ContainsFunc(h.Faults, func(f fault) bool {
+		return f.Kind == faultSnapshot && f.From.Before(pass.At)
+	})
+}
+
+// past says whether it was due before it was committed, near whether it was or became so within the time that tasks
+// are claimed ahead.
+func (w waiting) past() bool { return w.due.Before(w.known) }
+func (w waiting) near() bool { return w.due.Before(w.known.Add(scheduled.DefaultLookAhead)) }
 
 // waits lists all, by pool, sorted by when they began.
 func (h *history) waits() map[pool][]waiting {
@@ -80,7 +99,7 @@ func (h *history) waits() map[pool][]waiting {
 				continue
 			}
 			w := waiting{id: id, queue: a.Queue, kind: a.Type, priority: a.Priority, from: later(known, *a.Next), until: h.Quiet,
-				past: a.Next.Before(known)}
+				known: known, due: *a.Next}
 			if i+1 < len(changes) {
 				w.until, w.end = changes[i+1].At, changes[i+1]
 			}

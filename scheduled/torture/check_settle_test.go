@@ -157,6 +157,7 @@ func effectsAreExactlyOnce(h *history) (samples int, wrong []violation) {
 // then.
 func settlesAreQuick(h *history) (samples int, wrong []violation) {
 	x := h.in()
+	limit := settledWithin + h.slack()
 	for i := range h.Executions {
 		e := &h.Executions[i]
 		line, runs := x.written[e.Fence], x.runs[e.Fence]
@@ -170,10 +171,10 @@ func settlesAreQuick(h *history) (samples int, wrong []violation) {
 			continue
 		}
 		samples++
-		if took <= settledWithin {
+		if took <= limit {
 			continue
 		}
-		if stood := h.stood(runs[0].PID, ended, line.At); took-stood > settledWithin {
+		if stood := h.stood(runs[0].PID, ended, line.At); took-stood > limit {
 			wrong = append(wrong, broken("settle", e.TaskID, "fence %d ended at %s, and was recorded %s later", e.Fence, h.offset(ended),
 				short(took)))
 		}

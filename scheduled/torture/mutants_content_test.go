@@ -17,7 +17,11 @@ var (
 	failing   = only("failing", doFail)
 	deferring = only("deferring", doAfter)
 	snoozing  = only("snoozing", doSnooze)
-	following = only("following", doFollow)
+	// Longer than others: of some hundred follow-ups one is not enough.
+	following = steered("following", func(s *settings) {
+		s.Length, s.Work, s.Chores = 30*time.Second, map[string]int{"one": 1}, map[string]int{doFollow: 1}
+		s.Writers, s.Pace, s.Slots, s.Patience = 6, 5*time.Millisecond, 60, 40*time.Second
+	})
 	extending = steered("extending", func(s *settings) {
 		s.Work, s.Chores, s.Slots = map[string]int{"one": 1}, map[string]int{doExtend: 1}, 60
 		s.Pace, s.Patience = 400*time.Millisecond, 40*time.Second // each takes longer than its first lease

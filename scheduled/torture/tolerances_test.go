@@ -2,7 +2,10 @@
 
 package torture
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // What the promises leave open, each with where it is said. Nothing else is allowed for: where a figure does not do, the
 // engine is wrong or the evidence is.
@@ -32,8 +35,8 @@ const (
 	startedWithin = time.Second + 500*time.Millisecond
 	// Fewer starts of a pool say nothing of one in twenty.
 	fewLatencies = 5
-	// The leader looks each second for pauses that have ended.
-	resumedWithin = failoverLimit
+	// The leader looks each second for pauses that have ended. Another may have to lead first.
+	resumedWithin = silentLimit
 	// A claim that could begin and has not goes back: after two seconds in River, or after one on its node; the
 	// leader and the nodes look each second, and River's fetch and the release take their time.
 	inHandFor = 6 * time.Second
@@ -46,6 +49,22 @@ const (
 	// A session that is silent ends after 3 s ("idle_session_timeout 3 s"), before the next can lead.
 	silentLimit = failoverLimit + 3*time.Second
 )
+
+// slack is what the machine itself takes: twenty times the median of the writers' transactions, which take some milliseconds each
+// where nothing else runs.
+func (h *history) slack() time.Duration {
+	var took []time.Duration
+	for _, e := range h.Entries {
+		if e.Answer == acknowledged {
+			took = append(took, e.Ended.Sub(e.Began))
+		}
+	}
+	if len(took) == 0 {
+		return 0
+	}
+	slices.Sort(took)
+	return 20 * took[len(took)/2]
+}
 
 // spans are when a process was frozen or starved, by what was done to it and by what it noticed itself.
 func (h *history) spans(pid int) []span {

@@ -246,7 +246,7 @@ func (w *writer) oneNow() {
 // backlog schedules more for one time than can run at once, of several priorities.
 func (w *writer) backlog() {
 	list, ids := make([]store.Task, w.Bulk), make([]string, w.Bulk)
-	at := w.now().Add(400 * time.Millisecond)
+	at := w.now().Add(2 * time.Second) // after it is committed
 	for i := range list {
 		list[i] = store.Task{
 			At: at, ExpectedExecutionTime: w.Expected, Priority: w.random.IntN(5) * 10,
