@@ -34,6 +34,7 @@ func (b *batch) attemptTx(
 			return false, refused, nil
 		}
 	}
+	startTime(ctx)
 	b.tally.starts(e.StartedAt.Sub(e.DueAt))
 	if err := run(ctx, e); err != nil {
 		return false, nil, err
