@@ -3,6 +3,7 @@ package scheduled
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"testing"
 	"time"
 
