@@ -10,31 +10,35 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// abandoned takes back claims that nobody else takes back, on the leader. A node ends the claims in its hands when their leases end,
-// and the leader finds the claims of dead nodes, and those that no node has fetched, by River's jobs. What is left are claims whose
-// job somebody has deleted. They are found by going through the table slowly, and not by an index on the lease: while somebody
-// holds an old snapshot, such an index keeps an entry for each task that was ever claimed, and a look for the lapsed ones reads all.
+// abandoned takes back claims that nobody else takes back, on the leader. A node ends the claims in its hands when
+// their leases end, and the leader finds the claims of dead nodes, and those that no node has fetched, by River's
+// jobs. What is left are claims whose job somebody has deleted. They are found by going through the table slowly, and
+// not by an index on the lease: while somebody holds an old snapshot, such an index keeps an entry for each task that
+// was ever claimed, and a look for the lapsed ones reads all.
 type abandoned struct {
 	pool       *pgxpool.Pool
 	statements statements
 	leads      func() bool
-	every      time.Duration // between two rounds
+	after      time.Duration // how long ago the lease has ended, and how long a pause there is between two rounds
+	metrics    *metrics
 	dead       *undertaker
 	log        *slog.Logger
 }
 
 const (
-	abandonedEvery = time.Minute // from the end of a round through the table to the next
+	// abandonedAfter is so long that whoever is to take the claim back sooner has done it.
+	abandonedAfter = time.Minute
 	abandonedPause = time.Second // between two parts of it
 	// abandonedWithin bounds each part of a round.
 	abandonedWithin = 5 * time.Second
-	// abandonedRefused is how many rows of a part may refuse to be settled before the rest of it is left to the next round.
+	// abandonedRefused is how many rows of a part may refuse to be settled before the rest of it is left to the next
+	// round.
 	abandonedRefused = 10
 )
 
 // run works until ctx is done.
 func (a *abandoned) run(ctx context.Context) {
-	timer := time.NewTimer(a.every)
+	timer := time.NewTimer(a.after)
 	defer timer.Stop()
 	page := int64(0)
 	for {
@@ -45,7 +49,7 @@ func (a *abandoned) run(ctx context.Context) {
 		}
 		if !a.leads() {
 			page = 0
-			timer.Reset(a.every)
+			timer.Reset(a.after)
 			continue
 		}
 		next, err := a.step(ctx, page)
@@ -53,19 +57,19 @@ func (a *abandoned) run(ctx context.Context) {
 			a.log.Warn("claims that nobody holds were not looked for; trying again", "error", err)
 		}
 		if page = next; page == 0 || err != nil {
-			timer.Reset(a.every)
+			timer.Reset(a.after)
 		} else {
 			timer.Reset(abandonedPause)
 		}
 	}
 }
 
-// The lease has ended a minute ago: whoever is to take the claim back sooner has done it. The rows are locked, so that no lease is
-// made longer meanwhile.
+// The rows are locked, so
+// that no lease is made longer meanwhile.
 const abandonedSQL = `
 SELECT t.id::text AS id, t.fence, t.revision, t.attempt, '0001-01-01'::timestamptz AS due
 FROM tasktable.scheduled_tasks AS t
-WHERE t.ctid >= $1::tid AND t.ctid < $2::tid AND t.held_until < clock_timestamp() - interval '1 minute'
+WHERE t.ctid >= $1::tid AND t.ctid < $2::tid AND t.held_until < clock_timestamp() - $3::interval
 LIMIT 500 FOR UPDATE SKIP LOCKED`
 
 // step looks through some pages, and returns the page to go on from; 0 at the end of the table.
@@ -79,11 +83,12 @@ func (a *abandoned) step(ctx context.Context, page int64) (next int64, err error
 	var ended []settlement
 	var done []settled
 	err = pgx.BeginFunc(ctx, a.pool, func(tx pgx.Tx) error {
-		_, refused, err := pastRefusals(ctx, tx, wholePages(page, page+retainPages), abandonedRefused, func(savepoint pgx.Tx, r tupleRange) error {
+		take := func(savepoint pgx.Tx, r tupleRange) error {
 			some, states, err := a.take(ctx, savepoint, r)
 			ended, done = append(ended, some...), append(done, states...)
 			return err
-		})
+		}
+		_, refused, err := pastRefusals(ctx, tx, wholePages(page, page+retainPages), abandonedRefused, take)
 		for _, one := range refused {
 			a.log.Error("a claim that nobody holds cannot be taken back", "row", one.at.String(), "error", one.err)
 		}
@@ -101,7 +106,7 @@ func (a *abandoned) step(ctx context.Context, page int64) (next int64, err error
 
 // take ends the abandoned claims on the rows of a range.
 func (a *abandoned) take(ctx context.Context, tx pgx.Tx, r tupleRange) (ended []settlement, done []settled, err error) {
-	rows, err := tx.Query(ctx, a.statements.schema.SQL(abandonedSQL), r.from.String(), r.to.String())
+	rows, err := tx.Query(ctx, a.statements.schema.SQL(abandonedSQL), r.from.String(), r.to.String(), a.after)
 	if err != nil {
 		return nil, nil, fmt.Errorf("read abandoned claims: %w", err)
 	}
@@ -125,6 +130,7 @@ func (a *abandoned) tell(ended []settlement, done []settled) {
 		if state := states[one.Fence]; state.Settled {
 			a.log.Warn("claim taken back", "task", one.ID, "type", state.Type, "revision", one.Revision, "attempt", one.Attempt,
 				"outcome", one.Outcome, "status", state.Status, "why", *one.Error)
+			a.metrics.of(state.Type).recorded(one.recorded(state))
 			a.dead.tell(deadOf(one, state))
 		}
 	}

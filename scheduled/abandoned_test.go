@@ -9,7 +9,8 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// A claim whose River job is gone, and which no node has, is taken back a minute after its lease has ended; others are left.
+// A claim whose River job is gone, and which no node has, is taken back a minute after its lease has ended; others
+// are left.
 func TestAbandonedClaimsAreTakenBack(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -20,9 +21,9 @@ func TestAbandonedClaimsAreTakenBack(t *testing.T) {
 	if taken := b.take(now); len(taken) != 4 {
 		t.Fatalf("%d claims", len(taken))
 	}
-	b.exec(`UPDATE tasktable.scheduled_tasks SET held_until = clock_timestamp() - CASE id WHEN 'lapsed' THEN interval '50 seconds'
-		WHEN 'held' THEN interval '-1 minute' ELSE interval '61 seconds' END`)
-	a := &abandoned{pool: b.pool, statements: b.statements, dead: newUndertaker(nil, nil, testLogger()), log: testLogger()}
+	b.exec(`UPDATE tasktable.scheduled_tasks SET held_until = clock_timestamp() - CASE id
+		WHEN 'lapsed' THEN interval '50 seconds' WHEN 'held' THEN interval '-1 minute' ELSE interval '61 seconds' END`)
+	a := &abandoned{pool: b.pool, statements: b.statements, dead: newUndertaker(nil, nil, testLogger()), after: abandonedAfter, log: testLogger()}
 	step := func() {
 		t.Helper()
 		if next, err := a.step(t.Context(), 0); err != nil || next != 0 {
@@ -31,14 +32,16 @@ func TestAbandonedClaimsAreTakenBack(t *testing.T) {
 	}
 	held := func() (ids string) {
 		t.Helper()
-		const sql = `SELECT coalesce(string_agg(id, ' ' ORDER BY id), '') FROM tasktable.scheduled_tasks WHERE fence IS NOT NULL`
+		const sql = `
+			SELECT coalesce(string_agg(id, ' ' ORDER BY id), '') FROM tasktable.scheduled_tasks WHERE fence IS NOT NULL`
 		if err := b.pool.QueryRow(t.Context(), sql).Scan(&ids); err != nil {
 			t.Fatal(err)
 		}
 		return ids
 	}
 	b.inTx(func(tx pgx.Tx) {
-		if _, err := tx.Exec(t.Context(), `SELECT FROM tasktable.scheduled_tasks WHERE id = 'locked' FOR UPDATE`); err != nil {
+		const sql = `SELECT FROM tasktable.scheduled_tasks WHERE id = 'locked' FOR UPDATE`
+		if _, err := tx.Exec(t.Context(), sql); err != nil {
 			t.Fatal(err)
 		}
 		step()

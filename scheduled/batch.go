@@ -16,8 +16,8 @@ type hold struct {
 	Due      time.Time
 }
 
-// batchArgs are the arguments of a River job: some tasks of one lane and pass. One string, because River keeps a GIN index on
-// the arguments: an array of a hundred entries costs 119 KB of WAL there, the string 7.
+// batchArgs are the arguments of a River job: some tasks of one lane and pass. One string, because River keeps a GIN
+// index on the arguments: an array of a hundred entries costs 119 KB of WAL there, the string 7.
 type batchArgs struct {
 	kind  string
 	Tasks string `json:"tasks"`
@@ -32,7 +32,8 @@ type batchMetadata struct {
 	Due   int64 `json:"due"` // when the last of them is due, in microseconds since 1970
 }
 
-// pack writes holds as fence:revision:attempt:due:length:id, one after the other. The length lets an id hold anything.
+// pack writes holds as fence:revision:attempt:due:length:id, one after the other. The length lets an id hold
+// anything.
 func pack(holds []hold) string {
 	var packed strings.Builder
 	for _, h := range holds {
@@ -66,19 +67,19 @@ func unpack(packed string) ([]hold, error) {
 	return holds, nil
 }
 
-// batchTime is how long a River job's tasks should run in all. It is long enough to spare River's cost for each job, and short
-// enough that a slot is not kept from more urgent work.
+// batchTime is how long a River job's tasks should run in all. It is long enough to spare River's cost for each job,
+// and short enough that a slot is not kept from more urgent work.
 const batchTime = 250 * time.Millisecond
 
-// batchSize is how many tasks go into one River job, when this many are to be spread over this many slots. Under light load each
-// task gets a job of its own, because using all slots gains more than saving jobs.
+// batchSize is how many tasks go into one River job, when this many are to be spread over this many slots. Under
+// light load each task gets a job of its own, because using all slots gains more than saving jobs.
 func batchSize(fits, tasks, slots int) int {
 	slots = max(slots, 1) // a task whose priority was edited while it was claimed may be of a lane that has no budget
 	return max(1, min(fits, (tasks+slots-1)/slots))
 }
 
-// batchesOf cuts claimed tasks into batches of at most size tasks, each of which has at most batchBytesMax of payloads, or is a
-// single task.
+// batchesOf cuts claimed tasks into batches of at most size tasks, each of which has at most batchBytesMax of
+// payloads, or is a single task.
 func batchesOf(taken []claimed, size int) [][]hold {
 	var batches [][]hold
 	bytes := 0

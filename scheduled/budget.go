@@ -20,7 +20,7 @@ type liveNode struct {
 	Held          bool                     // its lock is held: its session lives
 	Hears         bool                     // it has an OnDead or OnLost
 	Led           bool                     // it began to lead last, of those not known to be dead
-	Silent        time.Duration            // how long ago its last sign of life was, if a leader has noted that; else negative
+	Silent        time.Duration            // how long ago its last sign of life was, if noted; else negative
 }
 
 // works says whether the node takes tasks of a queue and type.
@@ -40,10 +40,11 @@ type laneBudget struct {
 }
 
 const (
-	// slotCost is the room of one slot. A task that takes long, or is of a type that no node has measured, takes all of it.
+	// slotCost is the room of one slot. A task that takes long, or is of a type that no node has measured, takes all of
+	// it.
 	slotCost = batchTasksMax
-	// handMost is how many tasks may be in hand, however quick they are, unless there are more slots. A more urgent task cannot
-	// overtake tasks that are in hand.
+	// handMost is how many tasks may be in hand, however quick they are, unless there are more slots. A more urgent task
+	// cannot overtake tasks that are in hand.
 	handMost = 20000
 )
 
@@ -52,7 +53,8 @@ type taken struct {
 	slots  map[string]int // by queue
 	shared int            // of all queues
 	places int
-	// How many transactional jobs the node has fetched, whether they end soon or not. Those beyond its places wait for one.
+	// How many transactional jobs the node has fetched, whether they end soon or not. Those beyond its places wait for
+	// one.
 	transactional int
 }
 
@@ -115,7 +117,8 @@ type pools struct {
 
 func poolsOf(nodes []liveNode, jobs []seenJob, known rates) *pools {
 	p := &pools{
-		nodes: nodes, clients: map[string]bool{}, taken: takenBy(nodes, jobs, known), byKey: map[string]*pool{}, found: map[[2]string]*pool{},
+		nodes: nodes, clients: map[string]bool{}, taken: takenBy(nodes, jobs, known),
+		byKey: map[string]*pool{}, found: map[[2]string]*pool{},
 	}
 	for _, node := range nodes {
 		p.clients[clientID(node.Number)] = true
@@ -153,13 +156,14 @@ func (p *pools) of(queue, kind string) *pool {
 	return one
 }
 
-// budget leaves out the lanes that no live node can work, and gives each of the others its room: one batch for each slot that is
-// free or is expected to be within about a second, less the tasks that wait in River already. So claimed tasks do not wait behind
-// handlers that run for long, and a more urgent task is claimed as soon as a slot falls free.
+// budget leaves out the lanes that no live node can work, and gives each of the others its room: one batch for each
+// slot that is free or is expected to be within about a second, less the tasks that wait in River already. So claimed
+// tasks do not wait behind handlers that run for long, and a more urgent task is claimed as soon as a slot falls
+// free.
 //
-// Types that different nodes work have different pools, so that a service that is slow or stuck does not starve another on the
-// same queue. Tasks that are claimed ahead of their time take half of the slots at most: each job has one of River's workers
-// while it waits, and due tasks need the others.
+// Types that different nodes work have different pools, so that a service that is slow or stuck does not starve
+// another on the same queue. Tasks that are claimed ahead of their time take half of the slots at most: each job has
+// one of River's workers while it waits, and due tasks need the others.
 func budget(lanes []lane, nodes []liveNode, jobs []seenJob, known rates) []laneBudget {
 	all := poolsOf(nodes, jobs, known)
 	cost := func(kind string) int { fits := known.fits(kind); return (slotCost + fits - 1) / fits }

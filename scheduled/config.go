@@ -115,11 +115,12 @@ type Config struct {
 	// the text of an error. Nil: no spans.
 	Tracer trace.TracerProvider
 
-	directConnect bool          // Connect was given
-	declareEvery  time.Duration // for tests; 0: declareEvery
-	zones         *zones        // for tests; nil: the machine's
-	zonesEvery    time.Duration // for tests; 0: zonesEvery
-	censusEvery   time.Duration // for tests; 0: censusEvery
+	directConnect  bool          // Connect was given
+	declareEvery   time.Duration // for tests; 0: declareEvery
+	zones          *zones        // for tests; nil: the machine's
+	zonesEvery     time.Duration // for tests; 0: zonesEvery
+	censusEvery    time.Duration // for tests; 0: censusEvery
+	abandonedAfter time.Duration // for tests; 0: abandonedAfter
 }
 
 func (c Config) withDefaults() Config {

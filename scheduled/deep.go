@@ -11,10 +11,10 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// deepLook reads all of what the leader's looks read only in part: the lanes from their beginning, and River's jobs from the first id.
-// While somebody holds an old snapshot that takes long, since millions of dead index entries may be in the way. So it is made on the
-// engine's pool, with a time limit of its own, and not on the session, whose answers must come within two seconds. A node that begins
-// to lead claims nothing before its first deep look.
+// deepLook reads all of what the leader's looks read only in part: the lanes from their beginning, and River's jobs
+// from the first id. While somebody holds an old snapshot that takes long, since millions of dead index entries may
+// be in the way. So it is made on the engine's pool, with a time limit of its own, and not on the session, whose
+// answers must come within two seconds. A node that begins to lead claims nothing before its first deep look.
 type deepLook struct {
 	pool       *pgxpool.Pool
 	statements statements

@@ -9,16 +9,18 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// laneFloors keeps the leader's looks at the lanes short. Claimed tasks leave dead entries at the front of their lane's index range,
-// which vacuum removes. While somebody holds an old snapshot vacuum cannot, and each look would step over all of them.
+// laneFloors keeps the leader's looks at the lanes short. Claimed tasks leave dead entries at the front of their
+// lane's index range, which vacuum removes. While somebody holds an old snapshot vacuum cannot, and each look would
+// step over all of them.
 //
-// When looks have become slow by that, the leader looks at each lane only from its floor on: the time at which the last claimed task
-// was due. Tasks that come to lie before the floor, because they are scheduled for a past time or go back to the queue, are found by
-// the deep look, which reads everything and is not made on the session. It costs them some seconds.
+// When looks have become slow by that, the leader looks at each lane only from its floor on: the time at which the
+// last claimed task was due. Tasks that come to lie before the floor, because they are scheduled for a past time or
+// go back to the queue, are found by the deep look, which reads everything and is not made on the session. It costs
+// them some seconds.
 type laneFloors struct {
 	worked []workedLane
 	known  map[laneKey]time.Time // the floors
-	deepAt time.Time             // tasks that were there before the deep look, and are in no known lane, were not there at all
+	deepAt time.Time             // no task that is due before it lies outside the known lanes
 	blind  bool                  // the look at everything has failed, and no deep look has been made since
 	spares bool                  // looks begin at the floors, because that is quicker by far
 	full   bool                  // the look under way is at everything
@@ -76,8 +78,8 @@ type laneRanges struct {
 
 func (r *laneRanges) add(one workedLane, low, high int, floor time.Time) {
 	if low <= high {
-		r.queues, r.kinds, r.lows, r.highs = append(r.queues, one.queue), append(r.kinds, one.kind), append(r.lows, low), append(r.highs, high)
-		r.floors = append(r.floors, floor)
+		r.queues, r.kinds = append(r.queues, one.queue), append(r.kinds, one.kind)
+		r.lows, r.highs, r.floors = append(r.lows, low), append(r.highs, high), append(r.floors, floor)
 	}
 }
 
@@ -160,7 +162,8 @@ func (f *laneFloors) note(rows []laneRow, now time.Time) (fresh bool) {
 	return fresh
 }
 
-// deep takes what a deep look has found that began at a time of the database's, and how long it took to read the lanes.
+// deep takes what a deep look has found that began at a time of the database's, and how long it took to read the
+// lanes.
 func (f *laneFloors) deep(rows []laneRow, began time.Time, took time.Duration) {
 	for _, row := range rows {
 		key := laneKey{row.Queue, row.Type, row.Priority}
@@ -186,8 +189,8 @@ func (f *laneFloors) least() time.Duration {
 	return slices.Min(f.took)
 }
 
-// claimed moves the floors behind what was claimed, but not past the present: tasks may yet come that are due before those claimed
-// ahead of their time.
+// claimed moves the floors behind what was claimed, but not past the present: tasks may yet come that are due before
+// those claimed ahead of their time.
 func (f *laneFloors) claimed(taken []claimed, now time.Time) {
 	for _, c := range taken {
 		key := laneKey{c.Queue, c.Type, c.Priority}

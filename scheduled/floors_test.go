@@ -44,8 +44,8 @@ func someFloors(at time.Time, keys ...laneKey) *laneFloors {
 	return f
 }
 
-// A new lane of a worked queue and type is found wherever its priority lies, and the leader looks once more for others beside it. One
-// that nobody works is not looked at.
+// A new lane of a worked queue and type is found wherever its priority lies, and the leader looks once more for
+// others beside it. One that nobody works is not looked at.
 func TestFloorsFindNewLanes(t *testing.T) {
 	t.Parallel()
 	known := []laneKey{{"b", "BB", -5}, {"b", "BB", 5}, {"b", "DD", 0}, {"d", "BB", 0}}
@@ -58,7 +58,8 @@ func TestFloorsFindNewLanes(t *testing.T) {
 			b := newBench(t)
 			f := someFloors(noon.Add(-time.Hour), known...)
 			f.worked = append(f.worked, workedLane{"e", "BB"})
-			b.schedule(store.Task{ID: "new", Payload: store.JSON(`{"type":"` + fresh.kind + `"}`), Queue: fresh.queue, Priority: fresh.priority, At: noon})
+			payload := store.JSON(`{"type":"` + fresh.kind + `"}`)
+			b.schedule(store.Task{ID: "new", Payload: payload, Queue: fresh.queue, Priority: fresh.priority, At: noon})
 			b.schedule(store.Task{ID: "foreign", Payload: store.JSON(`{"type":"FOREIGN"}`), Queue: fresh.queue, At: noon})
 			want := fmt.Sprintf("%s %s %d", fresh.queue, fresh.kind, fresh.priority)
 			if got := b.look(f); got != want || f.full || !f.again {
@@ -118,8 +119,12 @@ func TestFloorsLearn(t *testing.T) {
 		{name: "the head is the floor", head: noon.Add(-time.Hour), floor: noon.Add(-time.Hour)},
 		{name: "the first is to come: another may come before it", head: noon.Add(time.Hour), floor: noon},
 		{name: "claimed", head: noon.Add(-time.Hour), floor: noon.Add(-time.Minute),
-			claim: []claimed{{Queue: "q", Type: "T", Priority: 1, Due: noon.Add(-time.Minute)}, {Queue: "q", Type: "T", Priority: 1, Due: noon.Add(-2 * time.Minute)}}},
-		{name: "claimed ahead of its time", head: noon.Add(-time.Hour), floor: noon.Add(-time.Hour), claim: []claimed{{Queue: "q", Type: "T", Priority: 1, Due: noon.Add(time.Second)}}},
+			claim: []claimed{
+				{Queue: "q", Type: "T", Priority: 1, Due: noon.Add(-time.Minute)},
+				{Queue: "q", Type: "T", Priority: 1, Due: noon.Add(-2 * time.Minute)},
+			}},
+		{name: "claimed ahead of its time", head: noon.Add(-time.Hour), floor: noon.Add(-time.Hour),
+			claim: []claimed{{Queue: "q", Type: "T", Priority: 1, Due: noon.Add(time.Second)}}},
 	} {
 		f := &laneFloors{full: true}
 		f.learn(row(test.head), noon, time.Millisecond)
@@ -130,8 +135,8 @@ func TestFloorsLearn(t *testing.T) {
 	}
 }
 
-// A machine on which each look is slow looks at everything: looking from the floors on would let tasks run before more urgent ones, and
-// spare nothing. It is tried by a peek now and then.
+// A machine on which each look is slow looks at everything: looking from the floors on would let tasks run before
+// more urgent ones, and spare nothing. It is tried by a peek now and then.
 func TestFloorsOnlyWhereTheySpare(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -175,7 +180,8 @@ func TestFloorsOnlyWhereTheySpare(t *testing.T) {
 	}
 }
 
-// After a look at everything has failed by its time limit, looks read nothing until a deep look has found where to begin.
+// After a look at everything has failed by its time limit, looks read nothing until a deep look has found where to
+// begin.
 func TestFloorsAreBlindAfterATimeout(t *testing.T) {
 	t.Parallel()
 	f := &laneFloors{full: true, worked: []workedLane{{"default", "JOB"}}}

@@ -12,9 +12,10 @@ import (
 
 // riverJobs is the leader's view of River's table: the jobs that wait for a node or are with one.
 //
-// The leader is the only one who inserts jobs, and it does so on the connection that it looks by. So after a look it knows each
-// older job that is left, and the next look reads these by their ids, and all newer ones. It does not read the index entries of
-// jobs that are gone: while somebody holds an old snapshot, Postgres cannot remove them, and there may be millions.
+// The leader is the only one who inserts jobs, and it does so on the connection that it looks by. So after a look it
+// knows each older job that is left, and the next look reads these by their ids, and all newer ones. It does not read
+// the index entries of jobs that are gone: while somebody holds an old snapshot, Postgres cannot remove them, and
+// there may be millions.
 type riverJobs struct {
 	list  []seenJob
 	older []int64 // ids below next of the jobs that were there at the last look
@@ -29,8 +30,8 @@ type seenJob struct {
 	State  string
 	Client string // River's id of the node that runs it; "": none does
 	Tasks  int
-	// Age is how long ago the job could have begun: it had been handed to River, or a node had fetched it, and its last task was due.
-	// It is negative while that task is not due.
+	// Age is how long ago the job could have begun: it had been handed to River, or a node had fetched it, and its last
+	// task was due. It is negative while that task is not due.
 	Age time.Duration
 }
 
@@ -39,15 +40,17 @@ const (
 	jobRunning   = "running"
 )
 
-// The first column is the largest id that was given out before this statement began. A job that is not the engine's may hold any time.
+// The first column is the largest id that was given out before this statement began. A job that is not the engine's
+// may hold any time.
 const jobsSQL = `
-SELECT coalesce(pg_sequence_last_value(pg_get_serial_sequence('tasktable.river_job', 'id')::regclass), 0)::bigint AS last, clock_timestamp() AS now,
+SELECT coalesce(pg_sequence_last_value(pg_get_serial_sequence('tasktable.river_job', 'id')::regclass), 0)::bigint AS last,
+    clock_timestamp() AS now,
     j.id, j.queue, j.kind AS type, j.state, j.client, j.metadata, j.age
 FROM (SELECT 1) AS one LEFT JOIN (
     SELECT r.id, r.queue, r.kind, r.state::text AS state, r.metadata::text AS metadata,
         CASE WHEN r.state = 'running' THEN r.attempted_by[array_length(r.attempted_by, 1)] END AS client,
-        extract(epoch FROM clock_timestamp() - least(greatest(
-            CASE WHEN r.state = 'running' THEN r.attempted_at ELSE r.created_at END, '1970-01-01'), '9999-12-30'))::float8 AS age
+        extract(epoch FROM clock_timestamp() - least('9999-12-30',
+            greatest('1970-01-01', CASE WHEN r.state = 'running' THEN r.attempted_at ELSE r.created_at END)))::float8 AS age
     FROM (
         SELECT * FROM tasktable.river_job AS newer WHERE newer.id >= $1::bigint
         UNION ALL
@@ -93,8 +96,8 @@ func readJobRows(results pgx.BatchResults) ([]seenJobRow, error) {
 	return found, wrap(err, "read River's jobs")
 }
 
-// deep takes what a deep look has found, which began before the last look ended: of its jobs some may be gone, and the next look
-// finds them gone.
+// deep takes what a deep look has found, which began before the last look ended: of its jobs some may be gone, and
+// the next look finds them gone.
 func (j *riverJobs) deep(rows []seenJobRow) {
 	if j.next == 0 { // the first look of a leader
 		j.learn(rows)
@@ -122,7 +125,8 @@ func (j *riverJobs) learn(rows []seenJobRow) {
 		var metadata batchMetadata
 		_ = json.Unmarshal([]byte(deref(row.Metadata)), &metadata) // a job that is not ours counts as one task
 		one := seenJob{
-			ID: *row.ID, Queue: deref(row.Queue), Type: deref(row.Type), State: deref(row.State), Client: deref(row.Client), Tasks: max(metadata.Tasks, 1),
+			ID: *row.ID, Queue: deref(row.Queue), Type: deref(row.Type), State: deref(row.State), Client: deref(row.Client),
+			Tasks: max(metadata.Tasks, 1),
 		}
 		if row.Age != nil {
 			one.Age = time.Duration(*row.Age * float64(time.Second))

@@ -24,8 +24,10 @@ func (b *bench) see(jobs *riverJobs) {
 }
 
 const insertJobSQL = `
-INSERT INTO tasktable.river_job (kind, queue, state, attempted_at, attempted_by, finalized_at, created_at, max_attempts, args, metadata)
-VALUES ('JOB', $1, $2::text::tasktable.river_job_state, CASE WHEN $2 <> 'available' THEN clock_timestamp() - interval '10 seconds' END, ARRAY[$3::text],
+INSERT INTO tasktable.river_job
+    (kind, queue, state, attempted_at, attempted_by, finalized_at, created_at, max_attempts, args, metadata)
+VALUES ('JOB', $1, $2::text::tasktable.river_job_state,
+    CASE WHEN $2 <> 'available' THEN clock_timestamp() - interval '10 seconds' END, ARRAY[$3::text],
     CASE $2 WHEN 'completed' THEN now() END, clock_timestamp() - interval '20 seconds', 1, '{}', $4) RETURNING id`
 
 // Each look knows all jobs: those that were there before by their ids, and the newer ones.
@@ -44,7 +46,8 @@ func TestRiverJobs(t *testing.T) {
 		t.Helper()
 		b.see(&jobs)
 		for _, one := range jobs.list {
-			found = append(found, fmt.Sprintf("%s %s %q %d %s", one.Queue, one.State, one.Client, one.Tasks, one.Age.Round(5*time.Second)))
+			age := one.Age.Round(5 * time.Second)
+			found = append(found, fmt.Sprintf("%s %s %q %d %s", one.Queue, one.State, one.Client, one.Tasks, age))
 		}
 		return found
 	}
@@ -57,13 +60,17 @@ func TestRiverJobs(t *testing.T) {
 	insert("c", "available", "x", fmt.Sprintf(`{"tasks": 1, "due": %d}`, soon))
 	insert("d", "completed", "x", fmt.Sprintf(`{"tasks": -5, "due": %d}`, math.MaxInt64))
 	insert("e", "running", "another's", `{"tasks": "many"}`)
-	want := `["a available \"\" 3 20s" "b running \"tasktable-7\" 250 10s" "c available \"\" 1 -1m0s" "d completed \"\" 1 -2562047h47m15s" "e running \"another's\" 1 10s"]`
+	want := fmt.Sprintf("%q", []string{
+		`a available "" 3 20s`, `b running "tasktable-7" 250 10s`, `c available "" 1 -1m0s`,
+		`d completed "" 1 -2562047h47m15s`, `e running "another's" 1 10s`,
+	})
 	for look := range 3 {
 		if got := fmt.Sprintf("%q", list()); got != want {
 			t.Errorf("look %d:\n got %s\nwant %s", look, got, want)
 		}
 	}
-	if got := fmt.Sprint(jobs.waiting(time.Second), jobs.of(clientID(7)), jobs.clients(), len(jobs.ended())); got != fmt.Sprintf("[%d] [%d] [tasktable-7] 1", first, first+1) {
+	got := fmt.Sprint(jobs.waiting(time.Second), jobs.of(clientID(7)), jobs.clients(), len(jobs.ended()))
+	if got != fmt.Sprintf("[%d] [%d] [tasktable-7] 1", first, first+1) {
 		t.Errorf("waiting, of the node, clients, ended: %s", got)
 	}
 	b.exec(`DELETE FROM tasktable.river_job WHERE id = $1`, first)
@@ -79,7 +86,8 @@ func TestRiverJobs(t *testing.T) {
 	if jobs.deep(deep.jobs); deep.err != nil || len(jobs.list) != 5 || jobs.next != first+6 {
 		t.Errorf("%d jobs, next %d, %v after a deep look", len(jobs.list), jobs.next, deep.err)
 	}
-	b.exec(`INSERT INTO tasktable.river_job (id, kind, max_attempts, args) VALUES (0, 'JOB', 1, '{}')`) // as one whose number was drawn long ago
+	// As one whose number was drawn long ago.
+	b.exec(`INSERT INTO tasktable.river_job (id, kind, max_attempts, args) VALUES (0, 'JOB', 1, '{}')`)
 	if got := list(); len(got) != 5 {
 		t.Errorf("a job below all others: %q", got)
 	}

@@ -21,8 +21,8 @@ type lane struct {
 	Recurring bool
 }
 
-// All lanes by a loose index scan: from the head of each lane it jumps to the head of the next, one probe a lane, however many tasks
-// the lanes hold. A null type, which only an insert past the checks can bring, would end the scan.
+// All lanes by a loose index scan: from the head of each lane it jumps to the head of the next, one probe a lane,
+// however many tasks the lanes hold. A null type, which only an insert past the checks can bring, would end the scan.
 const lanesSQL = `
 WITH RECURSIVE lane AS (
     (SELECT t.queue::text AS queue, t.type::text AS type, t.priority::int AS priority, t.next_attempt_at
@@ -57,7 +57,8 @@ WITH RECURSIVE lane AS (
     SELECT lane.queue, lane.type, next.priority, next.next_attempt_at
     FROM lane CROSS JOIN LATERAL (
         SELECT t.priority::int AS priority, t.next_attempt_at FROM tasktable.scheduled_tasks AS t
-        WHERE t.next_attempt_at IS NOT NULL AND t.cron IS NULL AND t.queue = lane.queue AND t.type = lane.type AND t.priority > lane.priority
+        WHERE t.next_attempt_at IS NOT NULL AND t.cron IS NULL AND t.queue = lane.queue AND t.type = lane.type
+            AND t.priority > lane.priority
         ORDER BY t.priority, t.next_attempt_at LIMIT 1
     ) AS next
 )
@@ -72,8 +73,8 @@ FROM (
     FROM unnest($2::text[], $3::text[], $4::int[], $5::int[], $6::timestamptz[]) AS part (queue, type, low, high, floor)
     CROSS JOIN LATERAL (
         SELECT t.priority::int AS priority, t.next_attempt_at FROM tasktable.scheduled_tasks AS t
-        WHERE t.cron IS NULL AND t.queue = part.queue AND t.type = part.type AND t.priority >= part.low AND t.priority <= part.high
-            AND t.next_attempt_at >= part.floor
+        WHERE t.cron IS NULL AND t.queue = part.queue AND t.type = part.type
+            AND t.priority >= part.low AND t.priority <= part.high AND t.next_attempt_at >= part.floor
         ORDER BY t.priority, t.next_attempt_at LIMIT 1
     ) AS head
 ) AS lane`
@@ -92,7 +93,8 @@ type laneRow struct {
 	DueIn    float64
 }
 
-// All lanes of recurring tasks, as lanesSQL lists the others. They have no priority and no room to wait for: what they fork has.
+// All lanes of recurring tasks, as lanesSQL lists the others. They have no priority and no room to wait for: what
+// they fork has.
 const recurringLanesSQL = `
 WITH RECURSIVE lane AS (
     (SELECT t.queue::text AS queue, t.type::text AS type, 0 AS priority, t.next_attempt_at
@@ -105,7 +107,8 @@ WITH RECURSIVE lane AS (
     FROM lane CROSS JOIN LATERAL (
         SELECT t.queue::text AS queue, t.type::text AS type, t.next_attempt_at
         FROM tasktable.scheduled_tasks AS t
-        WHERE t.next_attempt_at IS NOT NULL AND t.cron IS NOT NULL AND t.type IS NOT NULL AND (t.queue, t.type) > (lane.queue, lane.type)
+        WHERE t.next_attempt_at IS NOT NULL AND t.cron IS NOT NULL AND t.type IS NOT NULL
+            AND (t.queue, t.type) > (lane.queue, lane.type)
         ORDER BY t.queue, t.type, t.next_attempt_at
         LIMIT 1
     ) AS next
@@ -139,7 +142,9 @@ func workedBy(nodes []liveNode) []workedLane {
 			}
 		}
 	}
-	slices.SortFunc(worked, func(a, b workedLane) int { return cmp.Or(cmp.Compare(a.queue, b.queue), cmp.Compare(a.kind, b.kind)) })
+	slices.SortFunc(worked, func(a, b workedLane) int {
+		return cmp.Or(cmp.Compare(a.queue, b.queue), cmp.Compare(a.kind, b.kind))
+	})
 	return slices.Compact(worked)
 }
 
@@ -161,7 +166,9 @@ type listedLanes struct {
 
 // with adds lanes.
 func (l listedLanes) with(more listedLanes) listedLanes {
-	return listedLanes{tasks: slices.Concat(l.tasks, more.tasks), recurring: slices.Concat(l.recurring, more.recurring), paused: l.paused}
+	return listedLanes{
+		tasks: slices.Concat(l.tasks, more.tasks), recurring: slices.Concat(l.recurring, more.recurring), paused: l.paused,
+	}
 }
 
 // unworked leaves out the lanes that some node works.
@@ -192,7 +199,9 @@ func (s statements) lanes(ctx context.Context, q querier, now *time.Time) (found
 	return found, err
 }
 
-func (s statements) laneRows(ctx context.Context, q querier, statement string, now *time.Time, recurring bool) ([]lane, error) {
+func (s statements) laneRows(
+	ctx context.Context, q querier, statement string, now *time.Time, recurring bool,
+) ([]lane, error) {
 	rows, err := q.Query(ctx, s.schema.SQL(statement), now, nil)
 	if err != nil {
 		return nil, fmt.Errorf("list lanes: %w", err)
@@ -208,8 +217,8 @@ func lanesOf(rows []laneRow, recurring bool) []lane {
 	var lanes []lane
 	for _, row := range rows {
 		lanes = append(lanes, lane{
-			Queue: row.Queue, Type: row.Type, Priority: row.Priority, DueIn: time.Duration(row.DueIn * float64(time.Second)), Head: row.Head,
-			Recurring: recurring,
+			Queue: row.Queue, Type: row.Type, Priority: row.Priority,
+			DueIn: time.Duration(row.DueIn * float64(time.Second)), Head: row.Head, Recurring: recurring,
 		})
 	}
 	return lanes

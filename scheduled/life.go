@@ -127,7 +127,8 @@ func (l *life) prepare(ctx context.Context, clock *clock) (err error) {
 		pool: l.pool, statements: l.statements, metrics: l.metrics, every: cmp.Or(l.config.censusEvery, censusEvery), leads: l.session.leading.Load, log: l.log,
 	}
 	l.abandoned = &abandoned{
-		pool: l.pool, statements: l.statements, leads: l.session.leading.Load, every: abandonedEvery, dead: l.dead, log: l.log,
+		pool: l.pool, statements: l.statements, leads: l.session.leading.Load, after: cmp.Or(l.config.abandonedAfter, abandonedAfter),
+		metrics: l.metrics, dead: l.dead, log: l.log,
 	}
 	l.publisher = &publisher{pool: l.pool, statements: l.statements, number: l.session.number, averages: l.worker.averages, log: l.log}
 	l.river, err = newRiver(l.config, l.pool, l.statements, l.session.number, clock, l.quiet, l.heard, l.worker.work, l.metrics.hooks()...)

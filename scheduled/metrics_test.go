@@ -117,6 +117,7 @@ func TestMetricsOfAKnownRun(t *testing.T) {
 	var snoozed atomic.Bool
 	s.node(func(c *Config) {
 		c.Metrics, c.censusEvery, c.Queues = registry, 50*time.Millisecond, map[string]int{"default": 10, "one": 1}
+		c.abandonedAfter = 100 * time.Millisecond
 	}, handlers.Handle(func(ctx context.Context, task *handlers.Task[job]) error {
 		return s.script(ctx, task.Execution, &snoozed)
 	}),

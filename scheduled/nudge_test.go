@@ -31,10 +31,14 @@ func TestNudge(t *testing.T) {
 		held_until = clock_timestamp() + interval '10 minutes', next_attempt_at = NULL WHERE id = $1 RETURNING fence, revision`
 	for _, queue := range []string{"default", "mail-out_1"} {
 		id := "in " + queue
-		s.schedule(id, func(task *store.Task) { task.Queue, task.At = queue, time.Now().Add(time.Hour) })
 		began := time.Now()
 		err := pgx.BeginFunc(t.Context(), s.pool, func(tx pgx.Tx) error {
 			h := hold{ID: id, Attempt: 1, Due: time.Now().Add(-time.Second)}
+			// In the same transaction, so that the leader does not claim it.
+			task := store.Task{ID: id, Payload: job{id}, Queue: queue, At: h.Due.Add(-time.Second)}
+			if _, err := s.tasks.Schedule(t.Context(), tx, task); err != nil {
+				return err
+			}
 			if _, err := tx.Exec(t.Context(), enterSQL); err != nil {
 				return err
 			}

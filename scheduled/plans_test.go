@@ -179,7 +179,7 @@ func (b *bench) hotStatements() []hotStatement {
 	_, _ = b.laneRows(ctx, &r, lanesSQL, nil, false)
 	_, _ = b.laneRows(ctx, &r, recurringLanesSQL, nil, true)
 	floors.queue(b.statements, &r.Batch, true)
-	r.Queue(b.schema.SQL(abandonedSQL), "(0,0)", "(2000,0)")
+	r.Queue(b.schema.SQL(abandonedSQL), "(0,0)", "(2000,0)", time.Minute)
 	b.queueCensus(&r.Batch, found)
 
 	lanes, recurring := len(found.tasks), len(found.recurring)

@@ -9,8 +9,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// publisher writes into this node's row how long its handlers run, because the leader, which sizes batches by that, may be a node
-// that does not run these types. An idle node writes nothing.
+// publisher writes into this node's row how long its handlers run, because the leader, which sizes batches by that,
+// may be a node that does not run these types. An idle node writes nothing.
 type publisher struct {
 	pool       *pgxpool.Pool
 	statements statements

@@ -15,8 +15,9 @@ const (
 	unfetchedMax = 2 * time.Second
 )
 
-// River was told of the jobs when they were inserted. But nobody heard it where its listening connection had just broken, and where
-// its fetch failed nobody asks again before its next poll. The channel and the payload are River's own.
+// River was told of the jobs when they were inserted. But nobody heard it where its listening connection had just
+// broken, and where its fetch failed nobody asks again before its next poll. The channel and the payload are River's
+// own.
 const nudgeSQL = `
 SELECT pg_notify(concat($1::text, '.river_insert'), json_build_object('queue', waiting.queue)::text)
 FROM (
@@ -39,9 +40,9 @@ SELECT j.id, coalesce(j.args ->> 'tasks', '') AS tasks FROM tasktable.river_job 
 WHERE j.id = ANY ($1::bigint[]) AND j.state = 'available'
 ORDER BY j.id LIMIT 500 FOR UPDATE OF j SKIP LOCKED`
 
-// releaseWaiting hands back the tasks of jobs that no node has fetched although they could have begun: their nodes have no slot
-// for them after all, or are gone. They use up no attempt, and are claimed again when there is room for them. Meanwhile
-// more urgent tasks go first, and they may expire, or be paused or edited.
+// releaseWaiting hands back the tasks of jobs that no node has fetched although they could have begun: their nodes
+// have no slot for them after all, or are gone. They use up no attempt, and are claimed again when there is room for
+// them. Meanwhile more urgent tasks go first, and they may expire, or be paused or edited.
 func (l *leader) releaseWaiting(ctx context.Context) error {
 	waiting := l.jobs.waiting(unfetchedMax)
 	if len(waiting) == 0 {

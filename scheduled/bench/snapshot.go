@@ -12,10 +12,12 @@ import (
 )
 
 var snapshotBench = Bench{
-	Name: "snapshot", Short: "How fast a backlog is worked off while another session holds an old snapshot", Default: snapshotTasks,
-	Long: `One node with the default settings works off tasks whose handler does nothing, a tenth of the number at a time. Before the first
-round, and then while another session holds a snapshot that keeps all that the tasks leave behind from being vacuumed: their rows'
-versions, River's jobs, and the entries of both in all indexes. The last round is compared to the one before the snapshot.`,
+	Name: "snapshot", Short: "How fast a backlog is worked off while another session holds an old snapshot",
+	Default: snapshotTasks,
+	Long: `One node with the default settings works off tasks whose handler does nothing, a tenth of the number at a
+time. It does so once, and then while another session holds a snapshot that keeps everything the tasks leave behind
+from being vacuumed: versions of their rows, River's jobs, and the entries of both in all indexes. The last round is
+compared to the one before the snapshot.`,
 	Run: runSnapshot,
 }
 
