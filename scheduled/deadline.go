@@ -22,6 +22,8 @@ type leaseContext struct {
 	deadline time.Time
 	lease    time.Time // the end of the lease, by this process's clock; no later than the database has it
 	timer    *time.Timer
+
+	expected time.Duration // how long the handler may take
 }
 
 func withLease(parent context.Context, deadline, leaseEnd time.Time) *leaseContext {
@@ -60,6 +62,21 @@ func (l *leaseContext) extend(deadline, leaseEnd time.Time) {
 	if deadline.After(l.deadline) {
 		l.deadline = deadline
 		l.timer.Reset(time.Until(deadline))
+	}
+}
+
+// startTime has the handler's time begin: until now its context ended with the lease, less a margin, so that a wait for a transaction's
+// connection did not count.
+func startTime(ctx context.Context) {
+	lease, ok := ctx.(*leaseContext)
+	if !ok {
+		return // a test's
+	}
+	lease.mu.Lock()
+	defer lease.mu.Unlock()
+	if deadline := time.Now().Add(lease.expected); deadline.Before(lease.deadline) {
+		lease.deadline = deadline
+		lease.timer.Reset(time.Until(deadline))
 	}
 }
 

@@ -96,6 +96,39 @@ func TestLeaseLapses(t *testing.T) {
 	s.idle("a", "last")
 }
 
+// A handler has its ExpectedExecutionTime from its start, no more and no less, whatever the start allowance; the lease outlives it.
+func TestHandlerHasItsExpectedTime(t *testing.T) {
+	t.Parallel()
+	for name, allowance := range map[string]time.Duration{"short allowance": time.Second, "long allowance": time.Minute} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t)
+			s.node(func(c *Config) { c.StartAllowance = allowance })
+			for _, expected := range []time.Duration{100 * time.Millisecond, 40 * time.Second} {
+				id := expected.String()
+				scheduled := time.Now()
+				s.schedule(id, func(task *store.Task) { task.ExpectedExecutionTime = expected })
+				a := s.begins(id)
+				deadline, _ := a.ctx.Deadline()
+				if left := time.Until(deadline); left > expected || deadline.Sub(scheduled) < expected {
+					t.Errorf("of %s the handler has %s", expected, left)
+				}
+				if expected < time.Second {
+					if cause := a.ends(t, 5*time.Second); !errors.Is(cause, handlers.ErrDeadline) {
+						t.Errorf("the context ended by %v", cause)
+					}
+					a = s.begins(id)
+					deadline, _ = a.ctx.Deadline()
+				}
+				if row, err := s.tasks.Get(t.Context(), s.pool, id); err != nil || row.HeldUntil.Sub(deadline) < allowance/4 {
+					t.Errorf("%v: the lease ends %s after the context", err, row.HeldUntil.Sub(deadline))
+				}
+				a.end <- nil
+			}
+		})
+	}
+}
+
 // A node ends a claim in its hand whose lease is over, though its handler goes on, and though nobody leads. The line of
 // the history says when the attempt began, and on which node.
 func TestNodeEndsLapsedClaims(t *testing.T) {

@@ -225,15 +225,18 @@ func (b *batch) serveOne(r *run, answer gateRow, gateAt time.Time, rest []*run, 
 		b.end(r, released(r.hold, "this node has no handler for type "+answer.Type))
 		return served
 	}
-	deadline, leaseEnd, ok := b.leaseFor(r, answer, gateAt)
-	if !ok || !b.alive() {
-		b.end(r, released(r.hold, "the node lost touch with the database"))
+	leaseEnd, why := b.leaseFor(r, answer, gateAt)
+	if why == "" && !b.alive() {
+		why = "the node lost touch with the database"
+	}
+	if why != "" {
+		b.end(r, released(r.hold, why))
 		return served
 	}
 	if time.Since(gateAt) > gateValid { // extending the lease took long
 		return stale
 	}
-	running := b.begin(r, variant, answer.execution(r.hold), gateAt, deadline, leaseEnd)
+	running := b.begin(r, variant, answer, gateAt, leaseEnd)
 	if len(rest) == 0 {
 		b.finish(running, <-running.done)
 		return served
@@ -250,25 +253,30 @@ func (b *batch) serveOne(r *run, answer gateRow, gateAt time.Time, rest []*run, 
 	}
 }
 
-// leaseFor makes the attempt's context: at least the expected execution time from now. A lease that is shorter, because
-// the task waited long, is extended; if its row is locked by an application, the attempt makes do with what is left.
-func (b *batch) leaseFor(r *run, answer gateRow, gateAt time.Time) (deadline, leaseEnd time.Time, ok bool) {
-	lease := time.Duration(answer.Lease * float64(time.Second))
+// leaseFor returns the end of the attempt's lease. The lease must outlive the handler's time by a margin: a lease that is too short,
+// because the task waited long, is made longer. Where that cannot be done, why says so, and the task must not start.
+func (b *batch) leaseFor(r *run, answer gateRow, gateAt time.Time) (end time.Time, why string) {
 	expected := time.Duration(answer.Expected * float64(time.Second))
-	if lease < expected+margin(expected) {
-		extended, err := b.extend([]hold{r.hold}, nil)
-		if err != nil {
-			b.log.Warn("lease not extended", "task", r.ID, "type", answer.Type, "revision", r.Revision, "attempt", r.Attempt, "error", err)
-		} else if longer, done := extended[r.Fence]; done {
-			lease, gateAt = longer, time.Now()
-		}
+	end = gateAt.Add(time.Duration(answer.Lease * float64(time.Second)))
+	if needed := expected + b.config.leaseMargin() + gateValid; time.Until(end) >= needed {
+		return end, ""
 	}
-	return gateAt.Add(lease - margin(lease)), gateAt.Add(lease), lease > 0
+	asked := time.Now()
+	extended, err := b.extend([]hold{r.hold}, nil)
+	if err != nil {
+		b.log.Warn("lease not extended", "task", r.ID, "type", answer.Type, "revision", r.Revision, "attempt", r.Attempt, "error", err)
+		return end, "the node lost touch with the database"
+	}
+	lease, done := extended[r.Fence]
+	if !done {
+		return end, "its lease is too short, and its row is locked"
+	}
+	return asked.Add(lease), ""
 }
 
-// margin is how long before the lease's end a handler's context ends, so that an obedient handler's outcome is settled before
-// the leader takes the task back.
-func margin(lease time.Duration) time.Duration { return min(5*time.Second, lease/10) }
+// leaseMargin is how long the lease is to outlive the handler's context, so that an obedient handler's outcome is recorded before the claim
+// counts as lost. The other half of a short start allowance is for the wait.
+func (c Config) leaseMargin() time.Duration { return min(5*time.Second, c.StartAllowance/2) }
 
 // running is an attempt under way.
 type running struct {
@@ -280,8 +288,10 @@ type running struct {
 }
 
 // begin runs the handler on a goroutine of its own.
-func (b *batch) begin(r *run, variant *handlers.Variant, e *handlers.Execution, gateAt, deadline, leaseEnd time.Time) *running {
-	ctx := withLease(b.tracing.begin(b.handlers, e), deadline, leaseEnd)
+func (b *batch) begin(r *run, variant *handlers.Variant, answer gateRow, gateAt, leaseEnd time.Time) *running {
+	e := answer.execution(r.hold)
+	ctx := withLease(b.tracing.begin(b.handlers, e), leaseEnd.Add(-b.config.leaseMargin()), leaseEnd)
+	ctx.expected = time.Duration(answer.Expected * float64(time.Second))
 	r.begins(ctx, e)
 	e.WithExtend(func(_ context.Context, d time.Duration) error { return b.extendRunning(ctx, r, d) })
 	b.log.DebugContext(ctx, "task starts", "task", e.ID, "type", e.Type, "revision", e.Revision, "attempt", e.Attempt)
@@ -356,6 +366,7 @@ func (b *batch) perform(
 		}
 	}
 	r.calls(e.StartedAt)
+	startTime(ctx)
 	b.tally.starts(e.StartedAt.Sub(e.DueAt))
 	if err := variant.Run(ctx, e); err != nil {
 		return false, nil, err
@@ -381,7 +392,6 @@ func (b *batch) extendRunning(ctx *leaseContext, r *run, d time.Duration) error 
 		return fmt.Errorf("extend task %s: %w", r.ID, cause)
 	}
 	d = min(d, store.MaxExpectedExecutionTime)
-	d += margin(d) + time.Millisecond
 	return b.extendLease(ctx, r, &d)
 }
 
@@ -392,7 +402,8 @@ func (w *worker) extend(holds []hold, d *time.Duration) (map[int64]time.Duration
 	return w.statements.extend(ctx, w.enginePool, holds, w.config.StartAllowance, d)
 }
 
-// extendLease makes the lease last at least d from now; nil: as long as the task is expected to run.
+// extendLease makes the handler's context last at least d from now, and the lease longer by the start allowance; nil: as long as the task
+// is expected to run.
 func (b *batch) extendLease(ctx *leaseContext, r *run, d *time.Duration) error {
 	asked := time.Now()
 	extended, err := b.extend([]hold{r.hold}, d)
@@ -403,6 +414,10 @@ func (b *batch) extendLease(ctx *leaseContext, r *run, d *time.Duration) error {
 	if !done {
 		return fmt.Errorf("extend task %s: %w, or its row is locked", r.ID, handlers.ErrLeaseLost)
 	}
-	ctx.extend(asked.Add(lease-margin(lease)), asked.Add(lease))
+	deadline := asked.Add(lease - b.config.leaseMargin())
+	if d != nil {
+		deadline = asked.Add(*d)
+	}
+	ctx.extend(deadline, asked.Add(lease))
 	return nil
 }

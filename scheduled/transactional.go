@@ -35,6 +35,7 @@ func (b *batch) attemptTx(
 		}
 	}
 	r.calls(e.StartedAt)
+	startTime(ctx)
 	b.tally.starts(e.StartedAt.Sub(e.DueAt))
 	if err := run(ctx, e); err != nil {
 		return false, nil, err
