@@ -65,8 +65,9 @@ func (e *PanicError) Error() string {
 var (
 	// ErrCancelled: the task was cancelled. What the handler returns does not count any more.
 	ErrCancelled = errors.New("the task was cancelled")
-	// ErrDeadline: the attempt's lease ends. Extend in time, or give the task a longer ExpectedExecutionTime.
-	ErrDeadline = errors.New("the attempt took longer than its lease")
+	// ErrDeadline: the ExpectedExecutionTime is over, counted from the handler's start, or the time that Extend gave it. Extend in
+	// time, or give the task a longer ExpectedExecutionTime.
+	ErrDeadline = errors.New("the attempt took longer than its ExpectedExecutionTime")
 	// ErrInterrupted: the process is shutting down. The task is queued again without using up an attempt.
 	ErrInterrupted = errors.New("the node is shutting down")
 	// ErrLeaseLost: the node lost touch with the database for so long that the task may run elsewhere.

@@ -74,8 +74,9 @@ type Config struct {
 	// RetentionByType overrides Retention for the tasks of a type; -1: for ever.
 	RetentionByType map[string]time.Duration
 	// Connect opens the session connection, which must be one to Postgres itself: a pooler in transaction mode is refused,
-	// because it would share the advisory locks. The engine's own pool then connects as that session did. Nil: with the Pool's
-	// settings.
+	// because it would share the advisory locks. Each new connection of the engine's own pool then asks Connect, too: the pool takes
+	// the settings of the connection that Connect returns, closes it, and opens its own with them. So Connect may give a password of a
+	// short life. Nil: with the Pool's settings.
 	Connect func(ctx context.Context) (*pgx.Conn, error)
 	// PollInterval is how often the leader looks at everything, whatever it knows: the safety net under its exact timers. 1 s
 	// to 1 h. 0: one minute.
@@ -83,8 +84,9 @@ type Config struct {
 	// LookAhead is how long before its time a task may be claimed, to start on the millisecond; -1 turns it off, at the cost
 	// of some milliseconds. At most 10 s: an edit to an earlier time within it waits for the holder to let go. 0: 1 s.
 	LookAhead time.Duration
-	// StartAllowance is added to a claim's lease for the wait for a slot. Too short a one costs extra statements for tasks that
-	// wait, never a lost task. 1 s to 1 h. 0: one minute.
+	// StartAllowance is added to a claim's lease for the wait for a slot, and so that the lease outlives the handler's context. It does
+	// not change how long a handler may take. Too short a one costs extra statements for tasks that wait, never a lost task. 1 s to
+	// 1 h. 0: one minute.
 	StartAllowance time.Duration
 	// ShutdownTimeout is how long a stop lets running handlers end before it interrupts them. An interrupted task is queued
 	// again and loses no attempt. 0: 30 s; -1: interrupts at once.

@@ -46,7 +46,7 @@ func TestDeadline(t *testing.T) {
 	if again.Attempt != 2 {
 		t.Errorf("attempt %d", again.Attempt)
 	}
-	if got := s.errorOf("a"); !strings.HasPrefix(got, "the attempt took longer than its lease: ") {
+	if got := s.errorOf("a"); !strings.HasPrefix(got, "the attempt took longer than its ExpectedExecutionTime: ") {
 		t.Errorf("recorded as %q", got)
 	}
 	again.end <- nil

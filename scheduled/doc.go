@@ -5,7 +5,8 @@
 // one transaction (leader.go, claim.go); River brings it to a worker (workers.go, worker.go), which waits for its time and a
 // slot, asks the gate whether the task is still wanted (gate.go), runs the handler (start.go, transactional.go), and has the
 // outcome recorded with those of others in one commit (settler.go, settle.go). The leader takes back what dead nodes held and
-// what outlived its lease (reclaim.go). The session (session.go) is the connection that says that a node lives.
+// what outlived its lease (reclaim.go). A node ends lapsed claims in its own hand (keeper.go), and releases what River fetched for it and
+// it never got (stray.go). The session (session.go) is the connection that says that a node lives.
 //
 // What the parts note of themselves answers probes (health.go); a node that is quiet starts nothing new (quiet.go).
 //
