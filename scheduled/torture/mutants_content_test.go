@@ -35,11 +35,6 @@ var (
 		s.Length, s.Patience = 30*time.Second, 40*time.Second
 		s.Work, s.Faults = map[string]int{"one": 20, "recur": 1}, map[string]int{faultFreeze: 2, faultHush: 1}
 	})
-	// A queue with a backlog, and single tasks for another.
-	unequal = steered("unequal", func(s *settings) {
-		s.Slots, s.Work, s.Writers, s.Bulk, s.Millis = 16, map[string]int{"backlog": 1, "one": 80}, 2, 300, 400
-		s.Pace, s.Patience, s.Chores = 50*time.Millisecond, 40*time.Second, map[string]int{doWork: 1}
-	})
 	// Little work, of which each task could start at once.
 	idle = steered("idle", func(s *settings) {
 		s.Work, s.Chores, s.Pace = map[string]int{"one": 1}, map[string]int{doWork: 1}, 100*time.Millisecond
@@ -115,20 +110,6 @@ var contentMutants = []mutant{
 		name: "one follow-up in three hundred is dropped", by: []string{"follow-up"}, steer: following,
 		edits: []edit{{engine + "followups.go", "			if own && !state.Current {\n",
 			"			if own && !state.Current || one.Fence%300 == 0 {\n"}},
-	},
-	{
-		name: "a queue waits for the backlog of another", by: []string{"fairness"}, steer: unequal,
-		edits: []edit{{engine + "pass.go", "		switch in := b.DueIn - l.lookAhead(); {\n", `
-		behind := false
-		for _, other := range listed.tasks {
-			behind = behind || other.Queue == "default" && other.DueIn <= 0
-		}
-		if behind && b.Queue != "default" {
-			found.Full = true
-			continue
-		}
-		switch in := b.DueIn - l.lookAhead(); {
-`}},
 	},
 	{
 		name: "the leader claims in one second of four", by: []string{"start latency"}, steer: idle,
