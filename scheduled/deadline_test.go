@@ -136,12 +136,18 @@ func TestNodeEndsLapsedClaims(t *testing.T) {
 	s := newStage(t)
 	var mu sync.Mutex
 	var dead []Dead
+	var again []Lost
 	tr := s.prepare(func(c *Config) {
 		brief(c)
 		c.OnDead = func(_ context.Context, one Dead) {
 			mu.Lock()
 			defer mu.Unlock()
 			dead = append(dead, one)
+		}
+		c.OnLost = func(_ context.Context, one Lost) {
+			mu.Lock()
+			defer mu.Unlock()
+			again = append(again, one)
 		}
 	}, handlers.Handle(s.handleDeaf))
 	s.nobodyLeads()
@@ -156,7 +162,7 @@ func TestNodeEndsLapsedClaims(t *testing.T) {
 	}
 	s.exec(`UPDATE tasktable.scheduled_tasks SET held_until = clock_timestamp()`) // the node makes it as long as its own settings say
 	tr.run()
-	again, last := s.begins("again"), s.begins("last")
+	first, last := s.begins("again"), s.begins("last")
 	s.is("again", store.StatusQueued, outcomeLost)
 	if row := s.is("last", store.StatusFailed, outcomeLost); deref(row.Message) != "its lease ended" {
 		t.Errorf("message %q", deref(row.Message))
@@ -165,7 +171,7 @@ func TestNodeEndsLapsedClaims(t *testing.T) {
 		WHERE outcome = 'LOST' AND node = $1 AND started_at IS NOT NULL AND type = 'JOB' AND error = 'its lease ended'`, tr.session.number); n != 2 {
 		t.Errorf("%d lines of lost claims name their node and their start, want 2", n)
 	}
-	again.end <- nil // too late: it does not count
+	first.end <- nil // too late: it does not count
 	last.end <- nil
 	eventually(t, 10*time.Second, "their River jobs are removed", func() bool {
 		return s.count(`SELECT count(*) FROM tasktable.river_job`) == 0
@@ -174,8 +180,8 @@ func TestNodeEndsLapsedClaims(t *testing.T) {
 	s.is("last", store.StatusFailed, outcomeLost)
 	mu.Lock()
 	defer mu.Unlock()
-	if len(dead) != 2 || dead[0].Outcome != outcomeLost || dead[1].Outcome != outcomeLost {
-		t.Errorf("told of %+v", dead)
+	if len(dead) != 1 || dead[0].ID != "last" || dead[0].Outcome != outcomeLost || len(again) != 1 || again[0].ID != "again" {
+		t.Errorf("told of the dead %+v and of the lost %+v", dead, again)
 	}
 }
 

@@ -19,7 +19,7 @@ type deepLook struct {
 	pool       *pgxpool.Pool
 	statements statements
 	log        *slog.Logger
-	told       func() // says that there is something to take
+	told       func() // has the leader tick, which takes what was found
 
 	made  bool // since the node leads
 	busy  bool
@@ -37,11 +37,12 @@ type deepFound struct {
 }
 
 const (
-	// deepEvery is how often everything is read while nothing is slow, and deepSlow while looks begin at the floors.
+	// deepEvery is the pause between two deep looks while nothing is slow.
 	deepEvery = time.Minute
-	deepSlow  = 5 * time.Second
-	// deepShare is how much longer the pause is than the look.
+	// deepShare is how much longer than the deep look the pause is while looks begin at the floors, so that deep looks are no load. The
+	// pause is at most deepSlow all the same: tasks before their lane's floor wait for a deep look, and less urgent tasks go before them.
 	deepShare = 20
+	deepSlow  = 4 * time.Second
 )
 
 // deepLimitSQL bounds each statement of a deep look.
@@ -77,11 +78,11 @@ func (d *deepLook) take(slow bool) (found deepFound, ok bool) {
 		return found, false
 	}
 	d.busy = false
-	every := deepEvery
+	pause := deepEvery
 	if slow || found.err != nil {
-		every = deepSlow
+		pause = min(max(deepShare*found.took, time.Second), deepSlow)
 	}
-	d.next = time.Now().Add(max(every, deepShare*found.took))
+	d.next = time.Now().Add(pause)
 	if found.err != nil {
 		d.log.Warn("not all lanes and jobs could be read; trying again", "error", found.err)
 		return found, false

@@ -272,7 +272,7 @@ func TestRecheck(t *testing.T) {
 		}
 	}
 	schedule(t, b.pool, store.Task{ID: "rearmed", Payload: job{"rearmed"}})
-	schedule(t, b.pool, store.Task{ID: "edited", Payload: job{"edited"}, At: noon.Add(1)})
+	schedule(t, b.pool, store.Task{ID: "edited", Payload: job{"edited"}, At: noon.Add(time.Minute)})
 	b.end(noon, lost(holds["lost"], "gone"))
 	var asked []hold
 	for _, id := range ids {

@@ -42,6 +42,7 @@ type life struct {
 	quiet      *quiet
 
 	wake  chan struct{} // look now: something is due
+	deep  chan struct{} // tick now: a deep look has ended
 	freed chan struct{} // look if there was no room: there may be now
 
 	// What goes on when the life has ended: on a dead link River takes its time to stop, and a pool to close.
@@ -74,7 +75,7 @@ func (n *Node) begin(ctx context.Context, previousBackend uint32) (*life, error)
 		return nil, err
 	}
 	l := &life{config: n.config, statements: n.statements, metrics: n.metrics, vitals: n.vitals, quiet: n.quiet, session: session, lingering: &sync.WaitGroup{},
-		wake: make(chan struct{}, 1), freed: make(chan struct{}, 1)}
+		wake: make(chan struct{}, 1), deep: make(chan struct{}, 1), freed: make(chan struct{}, 1)}
 	if err := l.prepare(ctx, clock); err != nil {
 		session.close(context.WithoutCancel(ctx))
 		if l.pool != nil {
@@ -137,7 +138,7 @@ func (l *life) prepare(ctx context.Context, clock *clock) (err error) {
 	}
 	l.leader = newLeader(l.session, l.statements, l.config, l.river, l.worker.averages)
 	l.leader.dead, l.leader.metrics = l.dead, l.metrics
-	l.leader.deep = &deepLook{pool: l.pool, statements: l.statements, log: l.log, told: func() { tell(l.wake) }}
+	l.leader.deep = &deepLook{pool: l.pool, statements: l.statements, log: l.log, told: func() { tell(l.deep) }}
 	return nil
 }
 

@@ -42,6 +42,8 @@ func (l *life) keepSession(ctx context.Context, stopLeading <-chan struct{}) err
 			err = l.session.resign(ctx)
 		case <-l.quiet.changed:
 			pass, err = l.tick(ctx, stopping, due, death)
+		case <-l.deep: // a node that begins to lead takes back the tasks of dead nodes from now on
+			pass, err = l.tick(ctx, stopping, due, death)
 		case <-tick.C:
 			pass, err = l.tick(ctx, stopping, due, death)
 		case <-death.C:

@@ -83,9 +83,12 @@ func TestLeaderOnceMoreGivesNodesTheirTime(t *testing.T) {
 	defer death.Stop()
 	tick := func() {
 		t.Helper()
-		if _, err := tr.tick(t.Context(), false, due, death); err != nil || !tr.session.leads {
-			t.Fatalf("leads: %t, %v", tr.session.leads, err)
-		}
+		eventually(t, 10*time.Second, "the leader has seen all that is there", func() bool {
+			if _, err := tr.tick(t.Context(), false, due, death); err != nil || !tr.session.leads {
+				t.Fatalf("leads: %t, %v", tr.session.leads, err)
+			}
+			return tr.leader.deep.made
+		})
 	}
 	tick()
 	var other int64

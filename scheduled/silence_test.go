@@ -82,9 +82,12 @@ func TestNextLeaderKnowsSinceWhenNodesAreSilent(t *testing.T) {
 	defer death.Stop()
 	tick := func() {
 		t.Helper()
-		if _, err := tr.tick(t.Context(), false, due, death); err != nil || !tr.session.leads {
-			t.Fatalf("leads: %t, %v", tr.session.leads, err)
-		}
+		eventually(t, 10*time.Second, "the leader has seen all that is there", func() bool {
+			if _, err := tr.tick(t.Context(), false, due, death); err != nil || !tr.session.leads {
+				t.Fatalf("leads: %t, %v", tr.session.leads, err)
+			}
+			return tr.leader.deep.made
+		})
 	}
 	var silent, fresh int64
 	const insert = `INSERT INTO tasktable.nodes (service, version, host, queues, types) VALUES ('', '', '', '{}', '{}') RETURNING number`

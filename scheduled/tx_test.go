@@ -142,7 +142,7 @@ func TestTransactionalHandlers(t *testing.T) {
 // A claim that was taken back while the handler ran rolls its transaction back: the next run's effects are the only ones.
 func TestTransactionOfALostFenceRollsBack(t *testing.T) {
 	t.Parallel()
-	s, both := effectful(t, nil)
+	s, both := effectful(t, func(c *Config) { c.abandonedAfter = 100 * time.Millisecond })
 	both(func(kind string, schedule func(string, func(*store.Task))) {
 		id := kind + "a"
 		schedule("a", nil)
