@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math"
 	"time"
 
 	"github.com/tasktable/tasktable/handlers"
@@ -168,11 +169,21 @@ func (b *batch) checkWaiting(r *run) {
 	}
 }
 
+// maxEarly is how long a claimed task may wait for its time on a node: the longest look-ahead and a little more. The row of a task that
+// was moved past the triggers may name a much later time. Such a task goes back to the queue, because it would keep one of River's
+// workers.
+const maxEarly = 15 * time.Second
+
 // refuse ends a claim that the gate did not let through. It reports whether the task still waits.
 func (b *batch) refuse(r *run, answer gateRow) (waits bool) {
 	switch answer.Verdict {
 	case verdictEarly:
-		return true
+		if answer.DueIn <= maxEarly.Seconds() {
+			return true
+		}
+		s := released(r.hold, "its row says that it is due later")
+		s.NextAt = new(answer.Now.Add(time.Duration(min(answer.DueIn, math.MaxInt32) * float64(time.Second))))
+		b.end(r, s)
 	case verdictEdited:
 		b.end(r, released(r.hold, "edited or cancelled before it started"))
 	case verdictPaused:
