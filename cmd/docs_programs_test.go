@@ -12,6 +12,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -120,6 +121,8 @@ func documentedGo(args []string) int {
 	switch {
 	case len(args) > 1 && args[0] == "run" && args[1] == ".":
 		return documentedTasktable(args[2:])
+	case len(args) == 2 && args[0] == "run": // a program with a test of its own
+		return problem(fileProblem(filepath.Join(repository, args[1], "main_test.go")))
 	case len(args) > 1 && args[0] == "test":
 		return problem(goTestProblem(args[1:]))
 	case len(args) == 2 && (args[0] == "get" || args[0] == "install") && strings.HasPrefix(args[1], "github.com/tasktable/tasktable"):

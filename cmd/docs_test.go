@@ -107,7 +107,7 @@ func indented(comment string) (blocks []string) {
 var (
 	looksLikeSQL   = regexp.MustCompile(`^(SELECT|INSERT|UPDATE|DELETE|WITH|CREATE|ALTER)\s`)
 	looksLikeShell = regexp.MustCompile(`^(tasktable|make|go|psql|[A-Z_]+=\S+) `)
-	looksLikeTable = regexp.MustCompile(`^[a-z ()]+  +\S`)
+	looksLikeTable = regexp.MustCompile(`^[A-Za-z ()]+  +\S`)
 )
 
 // languageOf tells what a package's comment does not say.

@@ -35,11 +35,11 @@ func TestDoctorsExitCode(t *testing.T) {
 	run(t, []string{"DATABASE_URL=" + url, "TASKTABLE_DOCTOR_STRICT=true", "TASKTABLE_DOCTOR_SKIP=settings,connection,nodes"},
 		"doctor").want(t, exitOK)
 
-	mustExec(t, url, `ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER task_1_edit`)
+	mustExec(t, url, `ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER zzz_task_1_edit`)
 	got = examined(t, url)
 	got.want(t, exitUnwell, "tasktable: 1 error, 1 warning, ")
-	if !strings.Contains(got.stdout, "error    triggers       trigger task_1_edit of tasktable.scheduled_tasks is disabled") ||
-		!strings.Contains(got.stdout, "→ ALTER TABLE tasktable.scheduled_tasks ENABLE TRIGGER task_1_edit;\n") {
+	if !strings.Contains(got.stdout, "error    triggers       trigger zzz_task_1_edit of tasktable.scheduled_tasks is disabled") ||
+		!strings.Contains(got.stdout, "→ ALTER TABLE tasktable.scheduled_tasks ENABLE TRIGGER zzz_task_1_edit;\n") {
 		t.Errorf("stdout:\n%s", got.stdout)
 	}
 	examined(t, url, "--skip=triggers,settings,connection").want(t, exitOK)
@@ -112,8 +112,8 @@ func TestAnExaminationIsPrinted(t *testing.T) {
 			{Check: "dead-letters", Level: doctor.Warning,
 				Found: "2 FAILED and 1 EXPIRED that nobody has dealt with, the newest at 2026-03-01T00:00:00Z; 2 times: \x1b[31m421 try later",
 				Do:    "SELECT * FROM tasktable.dead_letters;"},
-			{Check: "triggers", Level: doctor.Error, Found: "trigger task_1_edit is another than the migrations make",
-				Do: "DROP TRIGGER task_1_edit;\nCREATE TRIGGER task_1_edit;"},
+			{Check: "triggers", Level: doctor.Error, Found: "trigger zzz_task_1_edit is another than the migrations make",
+				Do: "DROP TRIGGER zzz_task_1_edit;\nCREATE TRIGGER zzz_task_1_edit;"},
 		}}
 	for name, to := range map[string]printer{
 		"doctor/plain.txt":    {clock: clock{zone: time.UTC}},

@@ -80,7 +80,7 @@ func TestTasksAsTablesAndJSON(t *testing.T) {
 		{"cancel", exitFailed, []string{"cancel", "task-MAIL-1", "nobody", "task-LOG-1", "task-LOG-2", "task-MAIL-1"}},
 		{"cancel_filter", exitOK, []string{"cancel", "--entity=event:42", "--yes"}},
 		{"cancel_none", exitOK, []string{"cancel", "--entity=event:7"}},
-		{"pause", exitFailed, []string{"pause", "task-LOG-3", "task-MAIL-1", "--until=+1d"}},
+		{"pause", exitOK, []string{"pause", "task-LOG-3", "task-MAIL-1", "--until=+1d"}},
 		{"pause_filter", exitOK, []string{"pause", "--id-prefix=task-", "--yes"}},
 		{"resume", exitOK, []string{"resume", "task-LOG-2", "task-LOG-1"}},
 		{"resume_filter", exitOK, []string{"resume", "--type=LOG", "--yes"}},

@@ -45,10 +45,10 @@ func taskVerbs() []taskVerb {
 			short: "Keeps tasks from running",
 			long: `Cancels tasks. After it none of them starts, and of one that runs the handler's context ends. Outcomes: cancelled,
 unchanged (it was), finished (it has ended otherwise), absent.`},
-		{verb: store.VerbPause, name: "pause", does: "pauses", statuses: queued, complete: queued, undone: untouched,
-			short: "Keeps waiting tasks from running until resumed, or until a time",
-			long: `Pauses waiting tasks. Outcomes: paused, unchanged (it was), running (it runs, and is not paused: exit code 1),
-finished (it has ended), absent.`},
+		{verb: store.VerbPause, name: "pause", does: "pauses", statuses: queued, complete: queued, undone: absent,
+			short: "Keeps tasks from running until resumed, or until a time",
+			long: `Pauses tasks. After it none of them starts. An attempt that runs goes on, and what would follow it waits. Outcomes:
+paused, unchanged (it was), finished (it has ended), absent.`},
 		{verb: store.VerbResume, name: "resume", does: "resumes", statuses: paused, complete: paused, undone: absent,
 			short: "Queues paused tasks for the time they had",
 			long: `Resumes paused tasks: they run at the time they had, at once if that has passed. Outcomes: queued, unchanged (it was

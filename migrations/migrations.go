@@ -242,17 +242,17 @@ func underLock(ctx context.Context, pool *pgxpool.Pool, schema string, do func(*
 		return fmt.Errorf("wait for other migrations of schema %s: %w", name, err)
 	}
 
-	db := stdlib.OpenDB(*hurried(pool.Config().ConnConfig))
-	defer func() { _ = db.Close() }()
-	provider, err := newProvider(db, name)
-	if err != nil {
-		return err
-	}
 	ours, err := hurriedPool(ctx, pool)
 	if err != nil {
 		return err
 	}
 	defer ours.Close()
+	db := stdlib.OpenDBFromPool(ours)
+	defer func() { _ = db.Close() }()
+	provider, err := newProvider(db, name)
+	if err != nil {
+		return err
+	}
 	river, err := rivermigrate.New(riverpgxv5.New(ours), &rivermigrate.Config{Schema: name.String()})
 	if err != nil {
 		return fmt.Errorf("prepare River's migrations: %w", err)

@@ -29,14 +29,15 @@ func hurried(config *pgx.ConnConfig) *pgx.ConnConfig {
 	return config
 }
 
-// hurriedPool is a pool for River's migrations, whose connections are made as hurried says. The caller closes it.
+// hurriedPool is the pool of one connection on which goose and River migrate, one after the other. The connection is made as
+// hurried says. The caller closes the pool.
 func hurriedPool(ctx context.Context, pool *pgxpool.Pool) (*pgxpool.Pool, error) {
 	config := pool.Config()
 	config.ConnConfig = hurried(config.ConnConfig)
-	config.MinConns, config.MinIdleConns, config.MaxConns = 0, 0, 2
+	config.MinConns, config.MinIdleConns, config.MaxConns = 0, 0, 1
 	ours, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
-		return nil, fmt.Errorf("prepare connections for River's migrations: %w", err)
+		return nil, fmt.Errorf("prepare a connection for migrations: %w", err)
 	}
 	return ours, nil
 }

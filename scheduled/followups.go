@@ -50,10 +50,11 @@ func (s statements) followUp(
 	for i, receipt := range receipts {
 		asked[i].receipt = receipt
 	}
-	if err := s.spawned(ctx, q, asked); err != nil {
+	// First, because a task that ran must not count as the follow-up that another task of this group has just made of it.
+	if err := s.putOff(ctx, q, now, asked); err != nil {
 		return err
 	}
-	return s.putOff(ctx, q, now, asked)
+	return s.spawned(ctx, q, asked)
 }
 
 // followUp is a task that a settled attempt has scheduled.
@@ -80,18 +81,15 @@ func (f *followUp) atOnce() bool {
 	return f.task.At.Before(f.from.StartedAt.Add(rerunWait)) // a task without At may be due at once, too
 }
 
-// A task is a follow-up itself where a task has asked for the revision that ran: the line of changes says so. The
-// statement writes no column whose edit draws a revision, so scheduled_at keeps the time that was asked for. $1 is now;
-// then come, for each follow-up, the revision and the fence of the attempt that asked, when it began, whether the
-// follow-up is the task itself, and the follow-up's id.
+// A task is a follow-up itself where its row says which task asked for it: nobody can pretend that by the name of a service, and an
+// edit does not hide it. The statement writes no column whose edit draws a revision, so scheduled_at keeps the time that was asked
+// for. $1 is now. Then come, for each follow-up, the task and the fence of the attempt that asked, when it began, and the follow-up's id.
 const putOffSQL = `
 WITH asked AS (
     SELECT f.fence, f.id, f.started_at + interval '1 second' AS until
-    FROM unnest($2::bigint[], $3::bigint[], $4::timestamptz[], $5::boolean[], $6::text[])
-        AS f (revision, fence, started_at, own, id)
-    WHERE f.own OR EXISTS (
-        SELECT 1 FROM tasktable.scheduled_task_changes AS c
-        WHERE c.revision = ANY (ARRAY[f.revision]) AND starts_with(c.changed_by, 'task '))
+    FROM unnest($2::text[], $3::bigint[], $4::timestamptz[], $5::text[]) AS f (asked_by, fence, started_at, id)
+    WHERE f.id = f.asked_by OR EXISTS (
+        SELECT 1 FROM tasktable.scheduled_tasks AS t WHERE t.id = ANY (ARRAY[f.asked_by]) AND t.spawned_by IS NOT NULL)
 ), latest AS (
     SELECT asked.id, max(asked.until) AS until FROM asked
     WHERE asked.until > coalesce($1::timestamptz, clock_timestamp()) GROUP BY asked.id
@@ -102,13 +100,12 @@ WITH asked AS (
 )
 SELECT DISTINCT asked.fence FROM updated JOIN asked USING (id)`
 
-// putOff has the follow-ups that are due at once wait, where an endless chain of them could arise.
+// putOff delays the follow-ups that are due at once, where an endless chain of them could arise.
 func (s statements) putOff(ctx context.Context, q querier, now *time.Time, followUps []followUp) error {
 	var (
-		revisions, fences []int64
-		startedAts        []time.Time
-		own               []bool
-		ids               []string
+		fences       []int64
+		startedAts   []time.Time
+		askedBy, ids []string
 	)
 	states := map[int64]*settled{}
 	for i := range followUps {
@@ -117,13 +114,13 @@ func (s statements) putOff(ctx context.Context, q querier, now *time.Time, follo
 			continue
 		}
 		states[f.from.Fence] = f.state
-		revisions, fences = append(revisions, f.from.Revision), append(fences, f.from.Fence)
-		startedAts, own, ids = append(startedAts, *f.from.StartedAt), append(own, f.own), append(ids, f.receipt.ID)
+		askedBy, fences = append(askedBy, f.from.ID), append(fences, f.from.Fence)
+		startedAts, ids = append(startedAts, *f.from.StartedAt), append(ids, f.receipt.ID)
 	}
 	if len(ids) == 0 {
 		return nil
 	}
-	rows, err := q.Query(ctx, s.schema.SQL(putOffSQL), now, revisions, fences, startedAts, own, ids)
+	rows, err := q.Query(ctx, s.schema.SQL(putOffSQL), now, askedBy, fences, startedAts, ids)
 	if err != nil {
 		return fmt.Errorf("put off follow-ups: %w", err)
 	}

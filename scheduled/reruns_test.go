@@ -2,6 +2,7 @@ package scheduled
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -128,8 +129,8 @@ func TestRerunAfterALongAttempt(t *testing.T) {
 	}
 }
 
-// A follow-up of a task that somebody else scheduled, or edited since, is due as asked, however many there are. One of
-// a follow-up waits, and only where it is due at once.
+// A follow-up of a task that an application scheduled is due as asked, however many there are, and whatever name the
+// application's service has. A follow-up of a follow-up waits, also after an edit, and only where it is due at once.
 func TestFollowUpsOfFollowUpsWait(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -159,21 +160,57 @@ func TestFollowUpsOfFollowUpsWait(t *testing.T) {
 		"now": 0, "past": -time.Hour, "soon": time.Millisecond,
 		"second": time.Second, "later": time.Second + time.Microsecond,
 	}
-	b.schedule(store.Task{Payload: job{"a"}, At: noon})
+	service := store.New(store.Config{Service: "task a"})
+	if _, err := service.Schedule(t.Context(), b.pool, store.Task{ID: "a", Payload: job{"a"}, At: noon}); err != nil {
+		t.Fatal(err)
+	}
 	done := b.end(noon, asked("1", b.take(noon)["a"]))
 	check("of a task that the application scheduled", "1", false, done, asNow)
 
 	h := b.take(noon)["now1"]
-	check("of a follow-up", "2", true, b.end(noon, asked("2", h)), map[string]time.Duration{
+	waiting := map[string]time.Duration{
 		"now": time.Second, "past": time.Second, "soon": time.Second,
 		"second": time.Second, "later": time.Second + time.Microsecond,
-	})
+	}
+	check("of a follow-up", "2", true, b.end(noon, asked("2", h)), waiting)
 	b.expect("it can be seen what was asked", "now2", `
 		QUEUED rev=1 attempt=0 scheduled=noon next=1s
 		1 schedule created by task now1`)
 
 	b.schedule(store.Task{ID: "soon1", Payload: job{"edited"}, At: noon})
-	check("of a follow-up that was edited since", "3", false, b.end(noon, asked("3", b.take(noon)["soon1"])), asNow)
+	check("of a follow-up that was edited since", "3", true, b.end(noon, asked("3", b.take(noon)["soon1"])), waiting)
+}
+
+// The change line of a follow-up has no room for the longest ids of the tasks that ask for it.
+func TestFollowUpsOfFollowUpsWithLongIDsWait(t *testing.T) {
+	t.Parallel()
+	ring := [2]string{strings.Repeat("a", store.MaxIDBytes), strings.Repeat("b", store.MaxIDBytes)}
+	next := map[string]string{ring[0]: ring[1], ring[1]: ring[0]}
+	waits, putOff := newBench(t).waits(ring[0], 5, func(h hold, now time.Time) settlement {
+		return followedBy(h, store.Task{ID: next[h.ID], Payload: job{"ring"}, At: now.Add(time.Millisecond)})
+	})
+	if want := "1 × 1ms 4 × 1s "; waits != want || putOff != 4 {
+		t.Errorf("waits %s with %d put off, want %s with 4", waits, putOff, want)
+	}
+}
+
+// Tasks that ask for each other in one group are no follow-ups yet.
+func TestTasksOfAGroupThatAskForEachOther(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.schedule(store.Task{Payload: job{"a"}, At: noon}, store.Task{Payload: job{"b"}, At: noon})
+	holds := b.take(noon)
+	soon := noon.Add(time.Millisecond)
+	done := b.end(noon, followedBy(holds["a"], store.Task{ID: "b", Payload: job{"b"}, At: soon}),
+		followedBy(holds["b"], store.Task{ID: "a", Payload: job{"a"}, At: soon}))
+	for _, one := range done {
+		if !one.Settled || one.PutOff {
+			t.Errorf("settled %+v", one)
+		}
+	}
+	if len(done) != 2 {
+		t.Errorf("settled %+v", done)
+	}
 }
 
 // A follow-up that changes nothing writes nothing, also where it would wait.

@@ -101,8 +101,8 @@ func TestWhyWithoutANode(t *testing.T) {
 	b.because("EXPIRED", "expired", "expired before attempt 4 of 5 could start at T")
 	b.because("COMPLETED", "completed", "completed at T")
 	b.because("PAUSED", "paused", "it is paused by events-api, since T"+nobody)
-	b.because("held CANCELLED", "cancelled", "cancelled, and an attempt that had begun has not ended yet at T")
-	b.because("held PAUSED", "paused", "it is paused, and an attempt that had begun has not ended yet, since T"+nobody)
+	b.because("held CANCELLED", "cancelled", "cancelled by "+b.role()+", and an attempt that had begun has not ended yet at T")
+	b.because("held PAUSED", "paused", "it is paused by "+b.role()+", and an attempt that had begun has not ended yet, since T"+nobody)
 	b.because("held QUEUED", "edited", "it was edited while an attempt ran, and runs anew when that has ended, its lease ends at T"+nobody)
 	b.because("EXECUTING", "running", "attempt 3 of 5 runs, or is about to, claimed at T, its lease ends at T"+nobody)
 

@@ -1,7 +1,7 @@
 // Command service is a whole program with Tasktable in it: one pool, an HTTP server, a node, and the order in which
 // they stop. Copy it and put your own in the place of the orders.
 //
-//	DATABASE_URL=postgres://… ADDR=:8080 service
+//	DATABASE_URL=postgres://… ADDR=:8080 go run ./handlers/community/service
 package main
 
 import (
