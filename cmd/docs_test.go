@@ -21,9 +21,10 @@ import (
 // command's help. A block is told by its language: sh (docs_sh_test.go, where the commands are listed), sql (docs_sql_test.go), go
 // (docs_go_test.go), promql. Another is for the eye alone, and must be listed here.
 var unrunLanguages = map[string]string{
-	"":     "drawings, and what a program prints",
-	"text": "the same",
-	"json": "what an address answers",
+	"":       "drawings, and what a program prints",
+	"text":   "the same",
+	"json":   "what an address answers",
+	"python": "a driver that the tests do not have; what Postgres says to it is tested in store/prepared_test.go",
 }
 
 // block is a piece of a document that readers are meant to copy.

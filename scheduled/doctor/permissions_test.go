@@ -108,7 +108,7 @@ func TestWithFewerRights(t *testing.T) {
 	r := newRoles(t, "test")
 	r.node()
 	for role, unseen := range map[string][]string{
-		r.Engine: nil, r.Auditor: nil, r.Application: {"nodes", "leader", "due", "pauses", "recurring", "river"},
+		r.Engine: nil, r.Auditor: nil, r.Application: {"nodes", "leader", "due", "pauses", "retention", "recurring", "river"},
 	} {
 		report := r.as(role)
 		var found []string
