@@ -150,7 +150,7 @@ func TestHelpOfEachFlagShowsItsVariable(t *testing.T) {
 	p := &program{stdout: io.Discard, stderr: io.Discard}
 	withoutVariable := map[string]bool{"help": true, "version": true, "yes": true, "example": true}
 	// What these commands are about is said on the command line alone: a variable that somebody has forgotten would change it.
-	aboutTasks := map[string]bool{"tasks": true, "dead": true, "recurring": true, "queues": true, "nodes": true, "stats": true}
+	aboutTasks := map[string]bool{"tasks": true, "dead": true, "recurring": true, "queues": true, "nodes": true, "stats": true, "why": true}
 	seen := 0
 	var visit func(*cobra.Command)
 	visit = func(command *cobra.Command) {

@@ -19,28 +19,51 @@ and edited it, from what to what, when it was due, when it began and on which no
 A task that was deleted has a story, too. An id that was never scheduled has none: ids like it are named, and the exit code is 1.
 Otherwise it is 0, whether the task ran or not.
 
+With --entity it tells the story of the task of that entity. Of several tasks it lists each with its sentence, the latest
+20 by their time. An entity without tasks makes the exit code 1. With --output json that is always an array.
+
 It needs the rights of the engine's role or of the auditor's. The same in Go is store.Why; in SQL it is the view
 task_reasons beside task_timeline.`
 
 // why is the command why.
 type why struct {
 	*client
-	given []string
+	given  []string
+	entity string
 }
+
+// maxOfEntity is how many tasks of an entity are listed.
+const maxOfEntity = 20
 
 func (p *program) whyCommand() *cobra.Command {
 	w := &why{client: p.client()}
 	return p.bindArguments(&cobra.Command{
-		Use:   "why ID",
+		Use:   "why {ID | --entity ENTITY}",
 		Short: "Tells why a task did not run, or when and where it did, and its whole story",
 		Long:  whyHelp,
 		Example: `  tasktable why task-SEND_EVENT_REMINDER-42
   tasktable why task-SEND_EVENT_REMINDER-42 --time-zone Europe/Berlin
-  tasktable why task-SEND_EVENT_REMINDER-42 --output json | jq -r .reason.code`,
-	}, w.options(), ids(&w.given, 1, 1, w.ids()), w.opened(w.run))
+  tasktable why task-SEND_EVENT_REMINDER-42 --output json | jq -r .reason.code
+  tasktable why --entity event:42`,
+	}, append([]option{{flag: "entity", value: "entity", set: text(&w.entity, store.MaxIDBytes), usage: "of the tasks of this entity, as event:42"}},
+		w.options()...), ids(&w.given, 0, 1, w.ids()), w.opened(w.run, w.check))
+}
+
+// check demands one of the two ways to say which tasks.
+func (w *why) check() error {
+	switch {
+	case len(w.given) > 0 && w.entity != "":
+		return usage("takes an ID or --entity, not both")
+	case len(w.given) == 0 && w.entity == "":
+		return usage("needs one ID, or --entity")
+	}
+	return nil
 }
 
 func (w *why) run(ctx context.Context) error {
+	if w.entity != "" {
+		return w.ofEntity(ctx)
+	}
 	e, err := w.tasks.Why(ctx, w.pool, w.given[0])
 	if err != nil {
 		return err
@@ -57,6 +80,50 @@ func (w *why) run(ctx context.Context) error {
 		return nil
 	}
 	return w.print(e)
+}
+
+// ofEntity tells the story of the one task of an entity, or lists several with the sentence of each.
+func (w *why) ofEntity(ctx context.Context) error {
+	explained, err := w.tasks.WhyEntity(ctx, w.pool, w.entity, maxOfEntity+1) // one more says whether there are others
+	if err != nil {
+		return err
+	}
+	more := len(explained) > maxOfEntity
+	if more {
+		explained = explained[1:] // the earliest
+	}
+	if w.json {
+		if err := w.document(explained); err != nil {
+			return err
+		}
+	}
+	switch {
+	case len(explained) == 0:
+		return fmt.Errorf("entity %s has no task", printable(w.entity))
+	case w.json:
+	case len(explained) == 1:
+		return w.print(explained[0])
+	default:
+		if err := w.sentences(explained).print(w.data, w.colors, 0); err != nil {
+			return err
+		}
+	}
+	if more {
+		w.note("These are the latest %d. All of them: tasktable tasks list --entity %s", maxOfEntity, printable(quoted(w.entity)))
+	}
+	return nil
+}
+
+func (w *why) sentences(explained []store.Explanation) *table {
+	t := newTable("ID", "STATUS", "WHY")
+	for _, e := range explained {
+		status := "" // it was deleted meanwhile
+		if e.Row != nil {
+			status = string(e.Row.Status)
+		}
+		t.add(e.ID, status, w.sentence(e.Reason))
+	}
+	return t
 }
 
 // unknown is the error of an id that was never scheduled.

@@ -77,20 +77,52 @@ T (D) it is due
 		t.Errorf("JSON of an unknown one: %s", got.stdout)
 	}
 	do("why", "a\nb").want(t, exitUsage, "id must be")
-	do("why").want(t, exitUsage, `"tasktable why" needs one ID`)
+	do("why").want(t, exitUsage, "needs one ID, or --entity")
+	do("why", "letter-42", "--entity=event:42").want(t, exitUsage, "takes an ID or --entity, not both")
 }
 
 // Of tasks that have ended: of those that wait the database, whose clock no test sets, tells another story each day.
 func TestWhyAsTableAndJSON(t *testing.T) {
 	t.Parallel()
-	asked := replaced(`(?m)^  "at": "[^"]*"`, `  "at": "T"`)
+	asked := replaced(`(?m)^(  |    )"at": "[^"]*"`, `$1"at": "T"`)
 	goldenCommands(t, "why", withTasks, asked, []goldenCommand{
 		{"failed", exitOK, []string{"why", "task-MAIL-2"}},
 		{"completed", exitOK, []string{"why", "task-LOG-1"}},
 		{"expired", exitOK, []string{"why", "task-MAIL-3"}},
 		{"deleted", exitOK, []string{"why", "gone"}},
 		{"unknown", exitFailed, []string{"why", "task-MAIL-4"}},
+		{"entity_unknown", exitFailed, []string{"why", "--entity", "event:7"}},
 	})
+	goldenCommands(t, "why", withEntities, asked, []goldenCommand{
+		{"entity", exitOK, []string{"why", "--entity", "event:42"}},
+		{"entity_of_one_task", exitOK, []string{"why", "--entity", "event:43"}},
+	})
+}
+
+// withEntities has tasks of entities that have all ended.
+func withEntities(t *testing.T) []string {
+	t.Helper()
+	variables := withTasks(t)
+	mustExec(t, strings.TrimPrefix(variables[0], "DATABASE_URL="), `
+		ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER; -- so that the stories stay as they are
+		UPDATE tasktable.scheduled_tasks SET entity = CASE id WHEN 'task-MAIL-2' THEN 'event:42' WHEN 'task-LOG-1' THEN 'event:42' END
+		WHERE id <> 'task-MAIL-3';
+		ALTER TABLE tasktable.scheduled_tasks ENABLE TRIGGER USER`)
+	return variables
+}
+
+// Of more tasks than a list has the latest are told, and how to see all.
+func TestWhyOfAnEntityWithManyTasks(t *testing.T) {
+	t.Parallel()
+	url := storetest.URL(t)
+	mustExec(t, url, `INSERT INTO tasktable.scheduled_tasks (id, payload, entity, status, scheduled_at)
+		SELECT 'task-' || n, '{"type": "MAIL"}', 'it''s', 'COMPLETED', '2026-11-20Z'::timestamptz + n * interval '1 minute' FROM generate_series(1, 21) AS n`)
+	got := run(t, []string{"DATABASE_URL=" + url}, "why", "--entity=it's")
+	got.want(t, exitOK, `These are the latest 20. All of them: tasktable tasks list --entity 'it'\''s'`)
+	ids := regexp.MustCompile(`(?m)^task-\d+`).FindAllString(got.stdout, -1)
+	if len(ids) != maxOfEntity || ids[0] != "task-2" || ids[19] != "task-21" {
+		t.Errorf("these are told: %v", ids)
+	}
 }
 
 // The work of a task that has completed may have been handed over, and have failed there.
