@@ -94,13 +94,21 @@ func (s *databaseSettings) open(ctx context.Context, logger *slog.Logger) (*data
 	return d, nil
 }
 
-// check refuses a database that is not migrated. Without a URL that may be the wrong one, and migrating it no help.
+// check refuses a database that is not migrated, and says which command migrates it. Without a URL it may be the wrong database.
 func (s *databaseSettings) check(ctx context.Context, pool *pgxpool.Pool) error {
 	err := migrations.Check(ctx, pool, s.schema)
-	if s.url == "" && errors.Is(err, migrations.ErrUnmigrated) {
-		return fmt.Errorf("there is no DATABASE_URL, so this is the private Postgres of this machine: %w", err)
+	if !errors.Is(err, migrations.ErrUnmigrated) {
+		return err
 	}
-	return err
+	command := "tasktable migrate"
+	if s.schema != "" && s.schema != store.DefaultSchema {
+		command += " --schema " + s.schema
+	}
+	if s.url == "" {
+		return fmt.Errorf("there is no DATABASE_URL, so this is the private Postgres of this machine: "+
+			"%w: set DATABASE_URL, or, if you mean this one, run %q", err, command)
+	}
+	return fmt.Errorf("%w: run %q", err, command)
 }
 
 func (d *database) connect(ctx context.Context, url string, s *databaseSettings) (err error) {

@@ -147,11 +147,7 @@ func (s *serve) prepare(ctx context.Context, d *database) error {
 	if !errors.Is(err, migrations.ErrUnmigrated) {
 		return err
 	}
-	command := "tasktable migrate"
-	if schema != store.DefaultSchema {
-		command += " --schema " + schema
-	}
-	return fmt.Errorf("%w: run %q, or serve with --migrate (TASKTABLE_MIGRATE=true)", err, command)
+	return fmt.Errorf("%w, or serve with --migrate (TASKTABLE_MIGRATE=true)", err)
 }
 
 func (s *serve) node(d *database, registry *handlers.Registry, tracer trace.TracerProvider, logger *slog.Logger) (*scheduled.Node, error) {
