@@ -44,8 +44,9 @@ SELECT t.id::text AS id, t.type::text AS type, t.queue::text AS queue, t.revisio
     t.max_occurrences::int AS max_occurrences, t.occurrence_count, t.live_from,
     t.planned_revision IS NOT DISTINCT FROM t.revision AS planned, t.planned_wall, t.planned_zone_data,
     NULL::timestamptz AS moved_from,
+    -- OFFSET 0 keeps Postgres from reading all changes into a hash to answer this.
     EXISTS (SELECT 1 FROM tasktable.scheduled_task_changes AS c
-        WHERE c.revision = t.revision AND c.outcome = 'queued' AND c.old ->> 'status' = 'PAUSED') AS resumed,
+        WHERE c.revision = t.revision AND c.outcome = 'queued' AND c.old ->> 'status' = 'PAUSED' OFFSET 0) AS resumed,
     CASE WHEN t.planned_revision IS DISTINCT FROM t.revision THEN (
         SELECT max(c.changed_at) FROM tasktable.scheduled_task_changes AS c WHERE c.task_id = t.id AND c.revision < (
             SELECT max(p.revision) FROM tasktable.scheduled_task_changes AS p

@@ -70,7 +70,9 @@ WITH locked AS MATERIALIZED (
     WHERE l.tid IS NOT NULL
 )
 SELECT l.fence, l.tid IS NOT NULL AS settled, coalesce(l.current, false) AS current,
-    CASE WHEN l.tid IS NULL THEN EXISTS (SELECT 1 FROM tasktable.scheduled_tasks AS t WHERE t.id = l.id AND t.fence = l.fence) ELSE false END AS held,
+    -- OFFSET 0 keeps Postgres from reading the whole table into a hash to answer this.
+    CASE WHEN l.tid IS NULL THEN EXISTS (
+        SELECT 1 FROM tasktable.scheduled_tasks AS t WHERE t.id = l.id AND t.fence = l.fence OFFSET 0) ELSE false END AS held,
     coalesce(CASE WHEN l.current AND l.next_status = 'QUEUED' THEN l.next_due <= l.now + interval '2 seconds'
         WHEN NOT l.current AND l.status = 'QUEUED' THEN l.edited_due <= l.now + interval '2 seconds' END, false) AS due_soon,
     coalesce(CASE WHEN l.current THEN l.next_status ELSE l.status END, '') AS status,

@@ -101,7 +101,13 @@ const led = `tasktable_leader == 1 and on () tasktable_node_up == 1`
 // until scrapes until an expression has a result, and the node leads.
 func (s *scene) until(expression string) {
 	s.t.Helper()
-	deadline := time.NewTimer(30 * time.Second)
+	s.untilWithin(30*time.Second, expression)
+}
+
+// untilWithin is until with a limit of its own, for an event that the engine brings about only after a minute.
+func (s *scene) untilWithin(limit time.Duration, expression string) {
+	s.t.Helper()
+	deadline := time.NewTimer(limit)
 	defer deadline.Stop()
 	ticker := time.NewTicker(200 * time.Millisecond)
 	defer ticker.Stop()
