@@ -22,8 +22,8 @@ Otherwise it is 0, whether the task ran or not.
 With --entity it tells the story of the task of that entity. Of several tasks it lists each with its sentence, the latest
 20 by their time. An entity without tasks makes the exit code 1. With --output json that is always an array.
 
-It needs the rights of the engine's role or of the auditor's. The same in Go is store.Why; in SQL it is the view
-task_reasons beside task_timeline.`
+An application's role may ask about the tasks that it may read, and is told less about nodes than the engine's role or the
+auditor's. The same in Go is store.Why; in SQL it is the view task_reasons beside task_timeline, and for one task the function reason_of.`
 
 // why is the command why.
 type why struct {

@@ -269,6 +269,34 @@ COMMENT ON COLUMN tasktable.task_reasons.due_at IS 'When it is due next; null: i
 COMMENT ON COLUMN tasktable.task_reasons.held_until IS 'The end of the lease of its claim; null: it is not claimed.';
 COMMENT ON COLUMN tasktable.task_reasons.missing IS 'What nodes lack for it, also while it is paused or not due: no_node, no_type, no_queue, no_both or no_leader. Null: nothing.';
 
+-- An application may not read the view, which has the tasks of all services. This function runs as the owner, and answers for a task
+-- that the caller may read anyway. The search_path is pinned, so that the caller cannot put functions of its own in the way.
+-- +goose StatementBegin
+CREATE FUNCTION tasktable.reason_of(id text) RETURNS TABLE (
+    code text, reason text, detail text, since timestamptz, until timestamptz, obstacle text, missing text
+) LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    -- Not current_user, which is the owner here: the role that has logged in, or was SET ROLE.
+    caller   name := coalesce(nullif(current_setting('role'), 'none'), session_user);
+    services text[];
+BEGIN
+    IF NOT has_table_privilege(caller, 'tasktable.task_reasons'::regclass, 'SELECT') THEN
+        services := tasktable.services_of(caller);
+        IF cardinality(services) = 0 THEN
+            RAISE EXCEPTION 'permission denied: role "%" has no tasks', caller USING ERRCODE = 'insufficient_privilege';
+        END IF;
+        PERFORM FROM tasktable.scheduled_tasks AS t
+        WHERE t.id = reason_of.id AND (t.scheduled_by = ANY (services) OR '' = ANY (services));
+        IF NOT FOUND THEN
+            RETURN;
+        END IF;
+    END IF;
+    RETURN QUERY SELECT r.code::text, r.reason::text, r.detail::text, r.since, r.until, r.obstacle::text, r.missing::text
+    FROM tasktable.task_reasons AS r WHERE r.id = reason_of.id;
+END $$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION tasktable.reason_of(text) IS 'What task_reasons says of one task that the caller may read. No row: it has COMPLETED, or there is none that the caller may read.';
+
 CREATE VIEW tasktable.stuck_tasks AS
     SELECT r.id, r.type, r.queue, r.status, r.code, r.reason, coalesce(r.since, r.due_at) AS since, r.due_at, r.held_until
     FROM tasktable.task_reasons AS r
@@ -421,6 +449,7 @@ DROP VIEW tasktable.throughput_by_hour;
 DROP INDEX tasktable.scheduled_task_executions_time;
 DROP VIEW tasktable.next_fires;
 DROP VIEW tasktable.stuck_tasks;
+DROP FUNCTION tasktable.reason_of(text);
 DROP VIEW tasktable.task_reasons;
 DROP FUNCTION tasktable.reason_text(text, text, jsonb, jsonb);
 DROP VIEW tasktable.worked_lanes;

@@ -103,14 +103,14 @@ func TestRightsOfTheApplicationAndTheAuditor(t *testing.T) {
 	same(t, "the application's rights", strings.Join(held(ctx, t, r, r.roles.Application), "\n"), strings.Join([]string{
 		"archive() EXECUTE", "cancel() EXECUTE", "delete() EXECUTE", "fork_occurrence() EXECUTE", "goose_db_version SELECT",
 		"pause() EXECUTE",
-		"pauses SELECT", "reschedule() EXECUTE", "resume() EXECUTE", "retry() EXECUTE", "river_migration SELECT", "run_now() EXECUTE", "same_time() EXECUTE",
+		"pauses SELECT", "reason_of() EXECUTE", "reschedule() EXECUTE", "resume() EXECUTE", "retry() EXECUTE", "river_migration SELECT", "run_now() EXECUTE", "same_time() EXECUTE",
 		"schedule() EXECUTE", "schedule_many() EXECUTE", "schedule_outcome() EXECUTE", "schedule_recurring() EXECUTE",
 		"scheduled_task_changes SELECT", "scheduled_task_executions SELECT", "scheduled_tasks SELECT", "scheduled_tasks.id UPDATE",
 		"schema USAGE", "services_of() EXECUTE", "sync() EXECUTE",
 	}, "\n"))
 	for _, right := range held(ctx, t, r, r.roles.Auditor) {
 		switch right {
-		case "due_of() EXECUTE", "lock_class() EXECUTE", "reason_text() EXECUTE": // for the views; they only read
+		case "due_of() EXECUTE", "lock_class() EXECUTE", "reason_text() EXECUTE", "reason_of() EXECUTE": // for the views; they only read
 			continue
 		}
 		if !strings.HasSuffix(right, " SELECT") && right != "schema USAGE" {
@@ -138,7 +138,7 @@ func TestWhatRunsAsTheOwnerHasItsOwnSearchPath(t *testing.T) {
 	ctx := deadline(t)
 	r := newRights(ctx, t)
 	if definers := lines(ctx, t, r.admin, `SELECT p.proname::text FROM pg_proc AS p
-		WHERE p.pronamespace = 'tasktable'::regnamespace AND p.prosecdef`); len(definers) != 15 {
+		WHERE p.pronamespace = 'tasktable'::regnamespace AND p.prosecdef`); len(definers) != 16 {
 		t.Errorf("%d functions run as the owner: %v", len(definers), definers)
 	}
 	for _, bare := range lines(ctx, t, r.admin, `SELECT p.oid::regprocedure::text FROM pg_proc AS p

@@ -78,7 +78,7 @@ GRANT USAGE ON SCHEMA tasktable TO "tasktable_engine", "tasktable_application", 
 
 -- The auditor: of the functions only what the views call, which only computes; the verbs run as the owner.
 GRANT SELECT ON ALL TABLES IN SCHEMA tasktable TO "tasktable_auditor";
-GRANT EXECUTE ON FUNCTION tasktable.due_of, tasktable.lock_class, tasktable.reason_text TO "tasktable_auditor";
+GRANT EXECUTE ON FUNCTION tasktable.due_of, tasktable.lock_class, tasktable.reason_text, tasktable.reason_of TO "tasktable_auditor";
 
 -- The engine: history is written and, by retention, deleted, but not rewritten.
 GRANT SELECT ON ALL TABLES IN SCHEMA tasktable TO "tasktable_engine";
@@ -114,6 +114,9 @@ GRANT SELECT ON tasktable.scheduled_tasks, tasktable.scheduled_task_executions, 
     tasktable.pauses, tasktable.goose_db_version, tasktable.river_migration TO "tasktable_application";
 GRANT UPDATE (id) ON tasktable.scheduled_tasks TO "tasktable_application";
 GRANT EXECUTE ON FUNCTION tasktable.same_time, tasktable.schedule_outcome, tasktable.services_of TO "tasktable_application";
+-- Why a task does not run: the function answers only for tasks that the application may read. It tells how many tasks are in line
+-- before one, and what nodes lack, but nothing else of other services' tasks.
+GRANT EXECUTE ON FUNCTION tasktable.reason_of TO "tasktable_application";
 
 -- The verbs run as the owner: so the application needs no right to write, with which it could write what it likes. They run with
 -- a search_path of their own, or it could put functions and operators of its own in their way. Not among them are erase, since it

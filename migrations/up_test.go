@@ -95,7 +95,7 @@ const withoutLast = `
 	DROP VIEW tasktable.follow_ups, tasktable.delay_by_type_and_hour, tasktable.throughput_by_hour, tasktable.next_fires, tasktable.stuck_tasks, tasktable.task_reasons,
 		tasktable.worked_lanes, tasktable.node_states;
 	DROP INDEX tasktable.scheduled_task_executions_time;
-	DROP FUNCTION tasktable.lock_class, tasktable.reason_text;
+	DROP FUNCTION tasktable.lock_class, tasktable.reason_text, tasktable.reason_of;
 	DELETE FROM tasktable.goose_db_version WHERE version_id = 9`
 
 // dropRiver removes what River's migrations made but their table.

@@ -44,10 +44,12 @@ const (
 )
 
 // Why tells the life of a task: who scheduled and edited it, when it was due, claimed and started, and where, each failure, and why
-// it does not run now. Of a deleted task the history tells; for an id that was never scheduled there are ids like it. It reads what an
-// application's role may not, such as what other services' tasks are in line before it: it needs the rights of the engine's role or the
-// auditor's. It is some ten small queries, each by id: outside of a transaction, what happens meanwhile may show in some and not in
-// others.
+// it does not run now. Of a deleted task the history tells. For an id that was never scheduled there are ids like it.
+//
+// An application's role, as the script of the roles makes it, may ask about the tasks that it may read. It is told less: nodes have their
+// numbers only, and the story has neither nodes that came and went nor the node that has fetched a claimed task.
+//
+// Why is some ten small queries, each by id. Outside of a transaction, a change that happens meanwhile may show in some and not in others.
 func (s *Store) Why(ctx context.Context, db DB, id string) (Explanation, error) {
 	e := Explanation{ID: id, Story: []StoryLine{}}
 	if err := checkID(id); err != nil {
@@ -74,7 +76,7 @@ func (s *Store) Why(ctx context.Context, db DB, id string) (Explanation, error) 
 	e.tell(known)
 	e.Next = e.next(known)
 	if !e.Known() {
-		if e.Nearest, err = s.nearest(ctx, db, id); err != nil {
+		if e.Nearest, err = s.nearest(ctx, db, id, known.mayRead); err != nil {
 			return e, err
 		}
 	}
@@ -93,6 +95,7 @@ type life struct {
 	occurrences []occurrenceLife // the latest
 	followUps   []FollowUp
 	claim       *claimLife
+	mayRead     mayRead
 }
 
 // nodeLife is a line of nodes.

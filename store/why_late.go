@@ -63,6 +63,12 @@ func (l *life) late(row Row, due, began time.Time) *Lateness {
 		}
 		return late
 	}
+	if !l.mayRead.Nodes {
+		if late.Text == "" {
+			late.Text = "no node had room for it, or none was there"
+		}
+		return late
+	}
 	if from, none := l.without(due); none {
 		hold("no node with queue "+row.Queue+" and type "+row.Type+" was there", from)
 		if from.IsZero() || from.After(began) {

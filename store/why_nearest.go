@@ -62,8 +62,10 @@ func cutLast(text, separator string) (before, after string, found bool) {
 	return text[:i], text[i+len(separator):], true
 }
 
+const knownTypesSQL = `SELECT coalesce(string_agg(DISTINCT known.type, ','), '') FROM tasktable.nodes AS n, unnest(n.types) AS known (type)`
+
 // The ids before and after it in the index, of tasks and of those that have only a history left; those of the same key and another
-// type; and those of the entity, if it is one.
+// type; and those of the entity, if it is one. $3 is the types, with commas between them.
 const nearestSQL = `
 SELECT near.id, bool_or(near.related) AS related FROM (
     (SELECT t.id::text AS id, false AS related FROM tasktable.scheduled_tasks AS t WHERE t.id >= $1::text ORDER BY t.id LIMIT 200)
@@ -75,7 +77,7 @@ SELECT near.id, bool_or(near.related) AS related FROM (
     (SELECT c.task_id, false FROM tasktable.scheduled_task_changes AS c WHERE c.task_id < $1::text ORDER BY c.task_id DESC LIMIT 200)
     UNION ALL
     (SELECT t.id::text, true FROM tasktable.scheduled_tasks AS t WHERE t.id IN (
-        SELECT 'task-' || known.type || '-' || $2::text FROM (SELECT DISTINCT unnest(n.types) AS type FROM tasktable.nodes AS n) AS known))
+        SELECT 'task-' || known.type || '-' || $2::text FROM unnest(string_to_array($3::text, ',')) AS known (type)))
     UNION ALL
     (SELECT t.id::text, true FROM tasktable.scheduled_tasks AS t WHERE t.entity = $1::text ORDER BY t.id LIMIT 20)
 ) AS near GROUP BY near.id`
@@ -89,14 +91,21 @@ type nearRow struct {
 const nearestMost = 5
 
 // nearest are known ids like one that is not: those that the fewest changes of a letter make of it, and those of the same key.
-func (s *Store) nearest(ctx context.Context, db DB, id string) ([]string, error) {
+func (s *Store) nearest(ctx context.Context, db DB, id string, may mayRead) ([]string, error) {
 	key := id
 	if rest, is := strings.CutPrefix(id, "task-"); is {
 		if _, after, found := strings.Cut(rest, "-"); found {
 			key = after
 		}
 	}
-	rows, err := collect[nearRow](ctx, s, db, "find ids like "+id, nearestSQL, id, key)
+	doing, types := "find ids like "+id, ""
+	if may.Nodes {
+		var err error
+		if types, err = scalar[string](ctx, s, db, doing, knownTypesSQL); err != nil {
+			return nil, err
+		}
+	}
+	rows, err := collect[nearRow](ctx, s, db, doing, nearestSQL, id, key, types)
 	if err != nil {
 		return nil, err
 	}

@@ -13,8 +13,24 @@ const firstChangeSQL = `
 SELECT revision, task_id, verb, outcome, changed_at, changed_by, old::text AS old, new::text AS new
 FROM tasktable.scheduled_task_changes WHERE task_id = $1::text ORDER BY changed_at, revision LIMIT 1`
 
+// mayRead says which tables the role may read that are not an application's own.
+type mayRead struct {
+	Nodes bool
+	Jobs  bool
+}
+
+// It asks first, because a refused query would end the caller's transaction.
+const mayReadSQL = `
+SELECT has_table_privilege('tasktable.nodes'::regclass, 'SELECT') AS nodes,
+    has_table_privilege('tasktable.river_job'::regclass, 'SELECT') AS jobs`
+
 // lifeOf reads what has happened to a task, and around it.
 func (s *Store) lifeOf(ctx context.Context, db DB, e *Explanation) (known life, err error) {
+	may, err := collect[mayRead](ctx, s, db, "explain task "+e.ID, mayReadSQL)
+	if err != nil {
+		return known, err
+	}
+	known.mayRead = may[0]
 	history, err := s.history(ctx, db, e.ID, strconv.Itoa(storyMost+1))
 	if err != nil {
 		return known, err
@@ -67,16 +83,19 @@ func (s *Store) surroundings(ctx context.Context, db DB, e *Explanation, known *
 		}
 	}
 	slices.Sort(numbers)
-	nodes, err := collect[nodeLife](ctx, s, db, doing, nodesOfSQL, strings.Join(slices.Compact(numbers), ","), kind, queue)
-	if err != nil {
-		return err
-	}
 	known.nodes = map[int64]nodeLife{}
-	for _, node := range nodes {
-		known.nodes[node.Number] = node
+	if known.mayRead.Nodes {
+		nodes, err := collect[nodeLife](ctx, s, db, doing, nodesOfSQL, strings.Join(slices.Compact(numbers), ","), kind, queue)
+		if err != nil {
+			return err
+		}
+		for _, node := range nodes {
+			known.nodes[node.Number] = node
+		}
 	}
 	if since := known.since(); !since.IsZero() && kind != "" {
 		// A pause that ended before the first change was of no concern.
+		var err error
 		known.pauses, err = collect[pauseLife](ctx, s, db, doing, pausesOfSQL, kind, queue, since.UTC().Format(time.RFC3339Nano))
 		if err != nil {
 			return err
@@ -158,7 +177,7 @@ func (s *Store) relatives(ctx context.Context, db DB, row Row, known *life) erro
 		slices.Reverse(latest)
 		known.occurrences = latest
 	}
-	if row.Fence != nil {
+	if row.Fence != nil && known.mayRead.Jobs {
 		claims, err := collect[claimLife](ctx, s, db, doing, claimOfSQL, strconv.FormatInt(*row.Fence, 10), row.ID, row.Type)
 		if err != nil {
 			return err

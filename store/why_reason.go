@@ -111,7 +111,7 @@ func brief(text string, most int) string {
 const reasonSQL = `
 SELECT r.code, coalesce(r.reason, r.code) AS text, coalesce(r.detail, '') AS detail, r.since, r.until, coalesce(r.obstacle, '') AS obstacle,
     coalesce(r.missing, '') AS missing
-FROM tasktable.task_reasons AS r WHERE r.id = $1::text`
+FROM tasktable.reason_of($1::text) AS r`
 
 type reasonRow struct {
 	Code     string
