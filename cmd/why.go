@@ -23,7 +23,8 @@ With --entity it tells the story of the task of that entity. Of several tasks it
 20 by their time. An entity without tasks makes the exit code 1. With --output json that is always an array.
 
 An application's role may ask about the tasks that it may read, and is told less about nodes than the engine's role or the
-auditor's. The same in Go is store.Why; in SQL it is the view task_reasons beside task_timeline, and for one task the function reason_of.`
+auditor's. The same in Go is store.Why. In SQL it is the view task_reasons beside task_timeline, and for one task the
+function reason_of.`
 
 // why is the command why.
 type why struct {

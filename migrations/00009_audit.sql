@@ -269,8 +269,9 @@ COMMENT ON COLUMN tasktable.task_reasons.due_at IS 'When it is due next; null: i
 COMMENT ON COLUMN tasktable.task_reasons.held_until IS 'The end of the lease of its claim; null: it is not claimed.';
 COMMENT ON COLUMN tasktable.task_reasons.missing IS 'What nodes lack for it, also while it is paused or not due: no_node, no_type, no_queue, no_both or no_leader. Null: nothing.';
 
--- An application may not read the view, which has the tasks of all services. This function runs as the owner, and answers for a task
--- that the caller may read anyway. The search_path is pinned, so that the caller cannot put functions of its own in the way.
+-- An application may not read the view, because it has the tasks of all services. This function runs as the owner, and answers
+-- for a task that the caller may read anyway. The search_path is pinned, so that the caller cannot put functions of its own in
+-- the way.
 -- +goose StatementBegin
 CREATE FUNCTION tasktable.reason_of(id text) RETURNS TABLE (
     code text, reason text, detail text, since timestamptz, until timestamptz, obstacle text, missing text

@@ -114,8 +114,8 @@ GRANT SELECT ON tasktable.scheduled_tasks, tasktable.scheduled_task_executions, 
     tasktable.pauses, tasktable.goose_db_version, tasktable.river_migration TO "tasktable_application";
 GRANT UPDATE (id) ON tasktable.scheduled_tasks TO "tasktable_application";
 GRANT EXECUTE ON FUNCTION tasktable.same_time, tasktable.schedule_outcome, tasktable.services_of TO "tasktable_application";
--- Why a task does not run: the function answers only for tasks that the application may read. It tells how many tasks are in line
--- before one, and what nodes lack, but nothing else of other services' tasks.
+-- Why a task does not run. The function answers only for tasks that the application may read. It tells how many tasks are in
+-- line before one, and what nodes lack, but nothing else of other services' tasks.
 GRANT EXECUTE ON FUNCTION tasktable.reason_of TO "tasktable_application";
 
 -- The verbs run as the owner: so the application needs no right to write, with which it could write what it likes. They run with

@@ -81,9 +81,9 @@ func (f *followUp) atOnce() bool {
 	return f.task.At.Before(f.from.StartedAt.Add(rerunWait)) // a task without At may be due at once, too
 }
 
-// A task is a follow-up itself where its row says which task asked for it: nobody can pretend that by the name of a service, and an
-// edit does not hide it. The statement writes no column whose edit draws a revision, so scheduled_at keeps the time that was asked
-// for. $1 is now. Then come, for each follow-up, the task and the fence of the attempt that asked, when it began, and the follow-up's id.
+// A task is a follow-up itself where its row says which task asked for it. No name of a service can pretend that, and an edit does
+// not hide it. The statement writes no column whose edit draws a revision, so scheduled_at keeps the time that was asked for.
+// $1 is now. Then come, for each follow-up, the task and the fence of the attempt that asked, when it began, and the follow-up's id.
 const putOffSQL = `
 WITH asked AS (
     SELECT f.fence, f.id, f.started_at + interval '1 second' AS until

@@ -46,10 +46,11 @@ const (
 // Why tells the life of a task: who scheduled and edited it, when it was due, claimed and started, and where, each failure, and why
 // it does not run now. Of a deleted task the history tells. For an id that was never scheduled there are ids like it.
 //
-// An application's role, as the script of the roles makes it, may ask about the tasks that it may read. It is told less: nodes have their
-// numbers only, and the story has neither nodes that came and went nor the node that has fetched a claimed task.
+// An application's role, as the script of the roles makes it, may ask about the tasks that it may read. It is told less: nodes
+// have their numbers only, and the story has neither nodes that came and went nor the node that has fetched a claimed task.
 //
-// Why is some ten small queries, each by id. Outside of a transaction, a change that happens meanwhile may show in some and not in others.
+// Why is some ten small queries, each by id. Outside of a transaction, a change that happens meanwhile may show in some of them
+// and not in others.
 func (s *Store) Why(ctx context.Context, db DB, id string) (Explanation, error) {
 	e := Explanation{ID: id, Story: []StoryLine{}}
 	if err := checkID(id); err != nil {

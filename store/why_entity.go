@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// WhyEntity is Why for the tasks of an entity, by scheduled_at, the earliest first. Of more than limit tasks it tells the latest. The limit
-// is 1 to 100, because each task costs as many queries as Why does. A task that was deleted is not among them: it has no entity any more.
-// An entity without tasks has an empty list and no error.
+// WhyEntity is Why for the tasks of an entity, by scheduled_at, the earliest first. Of more than limit tasks it tells the latest.
+// The limit is 1 to 100, because each task costs as many queries as Why does. A deleted task is not among them. An entity without
+// tasks has an empty list and no error.
 func (s *Store) WhyEntity(ctx context.Context, db DB, entity string, limit int) ([]Explanation, error) {
 	switch {
 	case entity == "":

@@ -62,7 +62,8 @@ func cutLast(text, separator string) (before, after string, found bool) {
 	return text[:i], text[i+len(separator):], true
 }
 
-const knownTypesSQL = `SELECT coalesce(string_agg(DISTINCT known.type, ','), '') FROM tasktable.nodes AS n, unnest(n.types) AS known (type)`
+const knownTypesSQL = `
+SELECT coalesce(string_agg(DISTINCT known.type, ','), '') FROM tasktable.nodes AS n, unnest(n.types) AS known (type)`
 
 // The ids before and after it in the index, of tasks and of those that have only a history left; those of the same key and another
 // type; and those of the entity, if it is one. $3 is the types, with commas between them.
