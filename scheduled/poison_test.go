@@ -51,6 +51,10 @@ func TestPoisonousRows(t *testing.T) {
 		waits = store.StatusQueued
 		runs  = store.StatusCompleted
 	)
+	endless := fails
+	if s.count(`SELECT current_setting('server_version_num')::int`) >= 170000 {
+		endless = waits // from Postgres 17 on, an interval may be infinite, too
+	}
 	poisons := map[string]struct {
 		set    string // column = value, ...
 		status store.Status
@@ -60,10 +64,10 @@ func TestPoisonousRows(t *testing.T) {
 		"next at 20000 AD":        {`next_attempt_at = '20000-01-01', scheduled_at = '20000-01-01'`, waits},
 		"next BC":                 {`next_attempt_at = '4000-01-01 BC', scheduled_at = '4000-01-01 BC'`, runs},
 		"scheduled at -infinity":  {`scheduled_at = '-infinity'`, runs},
-		"scheduled at infinity":   {`scheduled_at = 'infinity'`, fails},
+		"scheduled at infinity":   {`scheduled_at = 'infinity'`, endless},
 		"scheduled at 20000 AD":   {`scheduled_at = '20000-01-01'`, waits},
 		"not scheduled":           {`scheduled_at = NULL`, ""},
-		"run now at infinity":     {`run_now_at = 'infinity', expiration = '1 second'`, fails},
+		"run now at infinity":     {`run_now_at = 'infinity', expiration = '1 second'`, endless},
 		"expiration overflows":    {`expiration = '300000 years'`, fails},
 		"negative expiration":     {`expiration = '-1 year'`, store.StatusExpired},
 		"expects 1000 years":      {`expected_execution_time = '1000 years'`, runs},

@@ -38,8 +38,12 @@ func (p *patient) bouncer() *pgxpool.Pool {
 		p.t.Fatal(err)
 	}
 	server := p.pool.Config().ConnConfig
-	settings := fmt.Sprintf("[databases]\ntest = host=%s port=%d dbname=%s user=%s password=%s\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = %d\n"+
-		"auth_type = any\npool_mode = transaction\nunix_socket_dir =\n", server.Host, server.Port, server.Database, server.User, server.Password, port)
+	behind := fmt.Sprintf("host=%s port=%d dbname=%s user=%s", server.Host, server.Port, server.Database, server.User)
+	if server.Password != "" { // PgBouncer refuses an empty one
+		behind += " password=" + server.Password
+	}
+	settings := fmt.Sprintf("[databases]\ntest = %s\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = %d\n"+
+		"auth_type = any\npool_mode = transaction\nunix_socket_dir =\n", behind, port)
 	path := filepath.Join(dir, "pgbouncer.ini")
 	if err := os.WriteFile(path, []byte(settings), 0o644); err != nil {
 		p.t.Fatal(err)
