@@ -60,8 +60,8 @@ DECLARE
     task tasktable.scheduled_tasks := coalesce(NEW, OLD);
     led  boolean; -- null: no claim
 BEGIN
-    IF TG_OP = 'UPDATE' AND (OLD.status, OLD.revision, OLD.fence, OLD.attempt, OLD.next_attempt_at, OLD.held_until)
-        IS NOT DISTINCT FROM (NEW.status, NEW.revision, NEW.fence, NEW.attempt, NEW.next_attempt_at, NEW.held_until)
+    IF TG_OP = 'UPDATE' AND (OLD.status, OLD.revision, OLD.fence, OLD.attempt, OLD.next_attempt_at, OLD.held_until, OLD.paused_until)
+        IS NOT DISTINCT FROM (NEW.status, NEW.revision, NEW.fence, NEW.attempt, NEW.next_attempt_at, NEW.held_until, NEW.paused_until)
     THEN
         RETURN NULL;
     END IF;
