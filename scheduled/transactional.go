@@ -63,6 +63,23 @@ func (b *batch) attemptTx(
 	return true, nil, nil
 }
 
+// noTxRest is how long a claim without a transaction keeps its places before it goes back. The task keeps its due time,
+// so the leader claims it again at once. Without the rest a database that refuses connections would be asked without a
+// pause, and each refusal would write a line of history.
+const noTxRest = time.Second
+
+// rest waits, but not when the node stops, becomes quiet or ends its handlers.
+func (b *batch) rest(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-b.stopping:
+	case <-b.quiet.begins():
+	case <-b.handlers.Done():
+	}
+}
+
 // gateAgain asks the gate in the handler's own transaction, as late as can be: until an answer is young enough when all else is done. It
 // returns the answer that does not let the task through, or nil.
 func (b *batch) gateAgain(ctx context.Context, tx querier, r *run, e *handlers.Execution) (refused *gateRow) {
