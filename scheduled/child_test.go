@@ -165,7 +165,7 @@ func (stubborn) TaskType() string  { return "STUBBORN" }
 func (p stubborn) TaskKey() string { return p.Name }
 
 // effectTx and effectSQL write a row in the transaction that completes them. With "open" in their names they then wait for
-// the gate.
+// the gate. With "lock" they take a lock of their type, which the transaction keeps, and wait for gate 1 outside of it.
 type (
 	effectTx  struct{ Name string }
 	effectSQL struct{ Name string }
@@ -177,6 +177,12 @@ func (effectSQL) TaskType() string  { return "EFFECT_SQL" }
 func (p effectSQL) TaskKey() string { return p.Name }
 
 const openGate = 2
+
+// The locks that transactions keep.
+const (
+	lockOfTx  = 3
+	lockOfSQL = 4
+)
 
 // records is what handlers tell the tests, through connections of their own.
 type records struct{ pool *pgxpool.Pool }
@@ -192,6 +198,7 @@ const (
 	beganSQL = `INSERT INTO runs (task_id, revision, fence, attempt, pid) VALUES ($1, $2, $3, $4, $5) RETURNING number`
 	endedSQL = `UPDATE runs SET ended_at = clock_timestamp(), cause = $2 WHERE number = $1`
 	passSQL  = `SELECT pg_advisory_xact_lock_shared($1)`
+	lockSQL  = `SELECT pg_advisory_xact_lock($1)`
 	writeSQL = `INSERT INTO effects (task_id, revision, pid) VALUES ($1, $2, $3)`
 )
 
@@ -246,6 +253,11 @@ func (r *records) effectTx(ctx context.Context, tx pgx.Tx, t *handlers.Task[effe
 	if err == nil && strings.Contains(t.ID, "open") {
 		_, err = tx.Exec(ctx, passSQL, openGate)
 	}
+	if err == nil && strings.Contains(t.ID, "lock") {
+		if _, err = tx.Exec(ctx, lockSQL, lockOfTx); err == nil {
+			err = r.record(ctx, t.Execution, func() error { return r.pass(ctx, 1) })
+		}
+	}
 	return err
 }
 
@@ -253,6 +265,11 @@ func (r *records) effectSQL(ctx context.Context, tx *sql.Tx, t *handlers.Task[ef
 	_, err := tx.ExecContext(ctx, writeSQL, t.ID, t.Revision, os.Getpid())
 	if err == nil && strings.Contains(t.ID, "open") {
 		_, err = tx.ExecContext(ctx, passSQL, openGate)
+	}
+	if err == nil && strings.Contains(t.ID, "lock") {
+		if _, err = tx.ExecContext(ctx, lockSQL, lockOfSQL); err == nil {
+			err = r.record(ctx, t.Execution, func() error { return r.pass(ctx, 1) })
+		}
 	}
 	return err
 }

@@ -201,7 +201,8 @@ func (l *life) run(ctx context.Context) error {
 		endSession(lost)
 	} else {
 		l.vitals.begins()
-		l.log.Info("node is up", "service", l.config.Service, "queues", l.config.Queues, "types", l.config.Handlers.Types())
+		l.log.Info("node is up", "service", l.config.Service, "queues", l.config.Queues,
+			"transactions", l.config.places(), "types", l.config.Handlers.Types())
 	}
 	select {
 	case <-ctx.Done():

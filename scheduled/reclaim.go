@@ -46,6 +46,7 @@ func (l *leader) reclaimNode(ctx context.Context, number int64) (done bool, err 
 		if !free {
 			return nil
 		}
+		l.endHandlers(ctx, tx, number)
 		left, err := l.reclaimJobs(ctx, tx, number)
 		if err != nil || left {
 			return err

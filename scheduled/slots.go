@@ -3,7 +3,6 @@ package scheduled
 import (
 	"container/list"
 	"sync"
-	"time"
 )
 
 // slots hands out the node's slots: how many handlers run at once. Each queue has its own; where they are shared, idle slots
@@ -37,15 +36,13 @@ type place struct {
 	transactions bool // it is a connection for a handler's transaction
 }
 
-// refused hands a claim back that has waited too long for the place. A claim that waits for a transaction's place is
-// not due again at once, because other tasks of the queue need no such place.
+// refused hands a claim back that has waited too long for the place. The task keeps its due time, so that its lateness
+// is seen. Nothing spins: the claim has waited for stintMost, and the leader claims no more tasks than there are places.
 func (p place) refused(h hold) settlement {
-	if !p.transactions {
-		return released(h, "it waited too long for a slot")
+	if p.transactions {
+		return released(h, "it waited too long for a connection for its transaction")
 	}
-	s := released(h, "it waited too long for a connection for its transaction")
-	s.NextAt, s.NextIn = nil, time.Second
-	return s
+	return released(h, "it waited too long for a slot")
 }
 
 func newSlots(sizes map[string]int, shared bool) *slots {

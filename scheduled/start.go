@@ -192,10 +192,9 @@ func (b *batch) refuse(r *run, answer gateRow) (waits bool) {
 		b.end(r, expired(r.hold))
 	case verdictHalted:
 		b.end(r, released(r.hold, answer.Payload))
-	case verdictNoTx: // not at once again: the database may be full
-		s := released(r.hold, scrub("the handler could not begin: "+answer.Payload))
-		s.NextAt, s.NextIn = nil, time.Second
-		b.end(r, s)
+	case verdictNoTx:
+		b.rest(noTxRest)
+		b.end(r, released(r.hold, scrub("the handler could not begin: "+answer.Payload)))
 	case verdictBroken:
 		s := released(r.hold, "the task cannot be read: "+answer.Payload)
 		s.Outcome, s.To, s.NextAt = outcomeFailed, "FAILED", nil

@@ -2,7 +2,6 @@ package scheduled
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"time"
@@ -63,6 +62,23 @@ func (b *batch) attemptTx(
 	return true, nil, nil
 }
 
+// noTxRest is how long a claim without a transaction keeps its places before it goes back. The task keeps its due time,
+// so the leader claims it again at once. Without the rest a database that refuses connections would be asked without a
+// pause, and each refusal would write a line of history.
+const noTxRest = time.Second
+
+// rest waits, but not when the node stops, becomes quiet or ends its handlers.
+func (b *batch) rest(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-b.stopping:
+	case <-b.quiet.begins():
+	case <-b.handlers.Done():
+	}
+}
+
 // gateAgain asks the gate in the handler's own transaction, as late as can be: until an answer is young enough when all else is done. It
 // returns the answer that does not let the task through, or nil.
 func (b *batch) gateAgain(ctx context.Context, tx querier, r *run, e *handlers.Execution) (refused *gateRow) {
@@ -105,40 +121,8 @@ func instant(ctx context.Context, tx querier) (now time.Time, err error) {
 	return now, wrap(err, "ask the time")
 }
 
-// An edit that is committed while the handler runs must be seen when its task is settled, whatever the database's default isolation.
-// If this machine vanishes while the handler runs, its locks must not outlive it for hours: the next attempt waits for them.
-const beginHandlerSQL = `BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL tcp_keepalives_idle = 1; SET LOCAL tcp_keepalives_interval = 1; SET LOCAL tcp_keepalives_count = 3`
-
 // commitLimit is for a server that does not answer at all.
 const commitLimit = 10 * time.Second
-
-// handlerTx is a handler's transaction, of either kind.
-type handlerTx struct {
-	querier  querier
-	commit   func(context.Context) error
-	rollback func(context.Context) error
-}
-
-// beginTx begins the transaction that the variant's handler takes, and returns what runs the handler in it.
-func (b *batch) beginTx(ctx context.Context, variant *handlers.Variant) (handlerTx, handlers.Handler, error) {
-	if variant.Kind == handlers.KindSQLTx {
-		tx, err := b.sqlDB.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
-		if err != nil {
-			return handlerTx{}, nil, err
-		}
-		return handlerTx{
-				querier: sqlQuerier{store.SQL(tx)}, commit: func(context.Context) error { return tx.Commit() },
-				rollback: func(context.Context) error { return tx.Rollback() },
-			},
-			func(ctx context.Context, e *handlers.Execution) error { return variant.RunSQLTx(ctx, tx, e) }, nil
-	}
-	tx, err := b.config.Pool.BeginTx(ctx, pgx.TxOptions{BeginQuery: beginHandlerSQL})
-	if err != nil {
-		return handlerTx{}, nil, err
-	}
-	return handlerTx{querier: tx, commit: tx.Commit, rollback: tx.Rollback},
-		func(ctx context.Context, e *handlers.Execution) error { return variant.RunTx(ctx, tx, e) }, nil
-}
 
 // settleTx settles a completed attempt in tx. A row that an application has locked is waited for: nobody else waits with it.
 func (b *batch) settleTx(ctx context.Context, tx querier, r *run, e *handlers.Execution) error {

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -64,5 +65,21 @@ func TestWarningsOfAConfig(t *testing.T) {
 		if got != test.want {
 			t.Errorf("%s: got %s, want %s", name, got, test.want)
 		}
+	}
+}
+
+// The log says how many transactional handlers a node runs at once, because nothing in its own settings does.
+func TestNodeSaysItsPlaces(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	var log journal
+	startNode(t, s.handPool(4), func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) },
+		handlers.HandleTx(func(context.Context, pgx.Tx, *handlers.Task[job]) error { return nil }))
+	eventually(t, 10*time.Second, "the node is up", func() bool { return len(log.lines(`msg="node is up"`)) == 1 })
+	if len(log.lines(`msg="node is up"`, " transactions=2 ")) != 1 {
+		t.Errorf("the log has %q", log.lines("node is up"))
+	}
+	if len(log.lines("level=WARN", "far fewer connections than slots", "at_once=2")) != 1 {
+		t.Error("the log does not warn of two connections for a hundred slots")
 	}
 }

@@ -130,6 +130,15 @@ func TestAlertsFire(t *testing.T) {
 			s.until(`tasktable_lane_depth > 0 and on (queue) tasktable_slots_used == 1`)
 			s.hold(while, scrapeEvery, nil)
 		}, []string{"TasktableSlotsExhausted", "TasktableStartsLate", "TasktableTasksLate"}},
+		{"connections for transactions are busy", func(s *scene) {
+			s.node(100)
+			places := int(s.pool.Config().MaxConns) - 2
+			for range 3 * places {
+				s.exec(`SELECT tasktable.schedule('{"type":"TRANSFER","does":"block"}', now() - interval '10 minutes')`)
+			}
+			s.until(`tasktable_lane_depth > 0 and on () tasktable_transactions_used == tasktable_transactions`)
+			s.hold(while, scrapeEvery, nil)
+		}, []string{"TasktableStartsLate", "TasktableTasksLate", "TasktableTransactionsExhausted"}},
 		{"a pause is forgotten", func(s *scene) {
 			s.exec(`SELECT tasktable.pause_scope('queue', 'default')`)
 			s.schedule(6, "", 10*time.Minute)

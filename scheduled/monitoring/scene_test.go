@@ -44,7 +44,9 @@ type payload struct {
 
 func (payload) TaskType() string { return "JOB" }
 
-type transfer struct{}
+type transfer struct {
+	Does string `json:"does"`
+}
 
 func (transfer) TaskType() string { return "TRANSFER" }
 
@@ -52,8 +54,8 @@ func (transfer) TaskType() string { return "TRANSFER" }
 func (s *scene) node(slots int) {
 	s.t.Helper()
 	over := make(chan struct{})
-	registry, err := handlers.NewRegistry(handlers.Handle(func(ctx context.Context, t *handlers.Task[payload]) error {
-		switch t.Payload.Does {
+	do := func(ctx context.Context, does string) error {
+		switch does {
 		case "fail":
 			return handlers.Permanent(io.ErrUnexpectedEOF)
 		case "block":
@@ -63,7 +65,12 @@ func (s *scene) node(slots int) {
 			}
 		}
 		return nil
-	}), handlers.HandleTx(func(context.Context, pgx.Tx, *handlers.Task[transfer]) error { return nil }))
+	}
+	registry, err := handlers.NewRegistry(handlers.Handle(func(ctx context.Context, t *handlers.Task[payload]) error {
+		return do(ctx, t.Payload.Does)
+	}), handlers.HandleTx(func(ctx context.Context, _ pgx.Tx, t *handlers.Task[transfer]) error {
+		return do(ctx, t.Payload.Does)
+	}))
 	if err != nil {
 		s.t.Fatal(err)
 	}

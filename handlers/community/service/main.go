@@ -30,6 +30,10 @@ import (
 // for its own.
 const stopWithin = 10 * time.Second
 
+// maxConns is the size of the pool that requests and handlers share. Two fewer transactional handlers run at once than
+// the pool has connections. pgxpool's default is 4, or the number of cores if that is more.
+const maxConns = 20
+
 func main() {
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer cancel()
@@ -45,7 +49,12 @@ func main() {
 
 // run serves until ctx is done.
 func run(ctx context.Context, url string, listener net.Listener) error {
-	pool, err := pgxpool.New(ctx, url)
+	settings, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return fmt.Errorf("read the URL of the database: %w", err)
+	}
+	settings.MaxConns = maxConns
+	pool, err := pgxpool.NewWithConfig(ctx, settings)
 	if err != nil {
 		return fmt.Errorf("open the pool: %w", err)
 	}

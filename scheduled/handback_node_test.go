@@ -1,0 +1,88 @@
+package scheduled
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/store"
+)
+
+// handPool is a pool of so many connections for the handlers of a node.
+func (s *stage) handPool(conns int32) *pgxpool.Pool {
+	s.t.Helper()
+	settings := s.pool.Config()
+	settings.MaxConns = conns
+	pool, err := pgxpool.NewWithConfig(context.Background(), settings)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(pool.Close)
+	return pool
+}
+
+// checkHandBacks checks that hand-backs kept the tasks' due times, and that no task was handed back more than once a
+// second.
+func (s *stage) checkHandBacks(since time.Time) {
+	s.t.Helper()
+	const (
+		movedSQL = `SELECT count(*) FROM tasktable.scheduled_task_executions WHERE due_at <> scheduled_at`
+		mostSQL  = `SELECT coalesce(max(n), 0)::int FROM (
+			SELECT count(*) AS n FROM tasktable.scheduled_task_executions WHERE outcome = 'RELEASED' GROUP BY task_id) AS t`
+	)
+	if n := s.count(movedSQL); n != 0 {
+		s.t.Errorf("%d claims have a due time that is not the task's", n)
+	}
+	if n, most := s.count(mostSQL), int(time.Since(since).Seconds())+1; n > most {
+		s.t.Errorf("a task was handed back %d times, want %d at most", n, most)
+	}
+}
+
+// A task that waited in vain for a connection stays as late as it is: its next claim has the same due time.
+func TestHandBackForAPlaceKeepsTheDueTime(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	const n = 6
+	let := make(chan struct{})
+	startNode(t, s.handPool(3), func(c *Config) { c.Queues = map[string]int{"default": n} }, // one place
+		handlers.HandleTx(func(ctx context.Context, _ pgx.Tx, _ *handlers.Task[job]) error {
+			select {
+			case <-let:
+			case <-ctx.Done():
+			}
+			return ctx.Err()
+		}))
+	began := time.Now()
+	for i := range n {
+		s.schedule(fmt.Sprint(i), nil)
+	}
+	s.sees("a claim was handed back", `SELECT count(*) > 0 FROM tasktable.scheduled_task_executions WHERE outcome = 'RELEASED'`)
+	s.sees("the rest waits since it was due",
+		`SELECT count(*) = 0 FROM tasktable.scheduled_tasks WHERE next_attempt_at <> scheduled_at`)
+	close(let)
+	s.sees("all have run", `SELECT count(*) = 0 FROM tasktable.scheduled_tasks WHERE status <> 'COMPLETED'`)
+	s.checkHandBacks(began)
+}
+
+// A task whose handler gets no transaction keeps its due time as well, and is not claimed again without a pause.
+func TestHandBackWithoutATransactionKeepsTheDueTime(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	pool := s.handPool(6)
+	startNode(t, pool, nil,
+		handlers.HandleTx(func(context.Context, pgx.Tx, *handlers.Task[job]) error { return nil }))
+	s.sees("the node is up", `SELECT count(*) = 1 FROM tasktable.nodes WHERE dead_at IS NULL`)
+	pool.Close() // each transaction is refused at once
+	began := time.Now()
+	for i := range 2 {
+		s.schedule(fmt.Sprint(i), func(task *store.Task) { task.At = began })
+	}
+	s.sees("tasks were handed back three times", `SELECT count(*) = 2 FROM (
+		SELECT task_id FROM tasktable.scheduled_task_executions WHERE outcome = 'RELEASED' GROUP BY task_id HAVING count(*) >= 3) AS t`)
+	s.checkHandBacks(began)
+}
