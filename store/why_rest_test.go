@@ -77,6 +77,27 @@ func TestWhyTellsThatAFollowUpWasPutOff(t *testing.T) {
 	}
 }
 
+// A node writes down that a handler runs when it has run for a second. A claim that a node has for longer has not begun.
+func TestWhyOfAClaimThatHasNotBegun(t *testing.T) {
+	t.Parallel()
+	for since, want := range map[time.Duration]string{
+		time.Second: "attempt 1 of 5 is with node 9",
+		time.Minute: "attempt 1 of 5 is with node 9, and is not known to have begun: it probably waits there for a slot, a connection or a lock",
+	} {
+		b := newBench(t)
+		b.due("one", nil)
+		b.asEngine(func(tx pgx.Tx) {
+			b.exec(tx, `UPDATE tasktable.scheduled_tasks SET status = 'EXECUTING', attempt = 1, fence = 77, next_attempt_at = NULL,
+				held_until = clock_timestamp() + interval '1 hour' WHERE id = 'one'`)
+		})
+		b.exec(b.pool, `INSERT INTO tasktable.river_job (state, kind, args, max_attempts, attempted_at, attempted_by)
+			VALUES ('running', 'TEST', '{"tasks": "77:1:1:0:3:one"}', 1, clock_timestamp() - $1::interval, '{"tasktable-9"}')`, since)
+		if e := b.why("one"); e.Reason.Code != "running" || e.Reason.Text != want {
+			t.Errorf("after %s: %s: %q", since, e.Reason.Code, e.Reason.Text)
+		}
+	}
+}
+
 // Each way in which an attempt ends, but for those of TestWhyTellsAttempts.
 func TestWhyTellsHowAttemptsEnd(t *testing.T) {
 	t.Parallel()
