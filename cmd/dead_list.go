@@ -3,6 +3,7 @@ package cmd
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -11,7 +12,7 @@ import (
 
 const deadListHelp = `Lists dead letters, the latest first, a page at a time: what it takes to go on with the next page is said on stderr.
 All filters that are given must hold. With --group it counts them instead, by type, status and how their last errors
-begin. It reads the table through, so it is for people and reports.
+begin; with --group-by by an entity or a tenant, too. It reads the table through, so it is for people and reports.
 
 ` + momentHelp + `
 
@@ -20,6 +21,7 @@ and durations are in nanoseconds.`
 
 const deadListExample = `  tasktable dead list
   tasktable dead list --group --finished-from -1d     # what went wrong since yesterday?
+  tasktable dead list --group-by tenant               # and whose?
   tasktable dead list --type SEND_EMAIL --message 421 --output json | jq -r '.[].id'
   tasktable dead list --archived --limit 10`
 
@@ -30,12 +32,17 @@ type deadList struct {
 	filter deadFilter
 	asc    bool
 	group  bool
+	by     string // a store.DeadGrouping; "": none
 }
+
+var groupings = []string{string(store.DeadByEntity), string(store.DeadByTenant)}
 
 func (p *program) deadListCommand() *cobra.Command {
 	l := &deadList{client: p.client()}
 	options := append(l.filter.options(l.client), l.filter.archivedOption(),
-		option{flag: "group", set: toggle(&l.group), usage: "counts them by type, status and the beginning of the last error, the most frequent first"})
+		option{flag: "group", set: toggle(&l.group), usage: "counts them by type, status and the beginning of the last error, the most frequent first"},
+		option{flag: "group-by", value: "field", set: choice(&l.by, groupings...), complete: words(groupings...),
+			usage: "as --group, and also by this: entity or tenant"})
 	options = append(options, l.pageOptions("how many dead letters a page has, or how many groups are shown",
 		l.ids(store.StatusFailed, store.StatusExpired))...)
 	options = append(options, option{flag: "asc", set: toggle(&l.asc), usage: "the oldest first"})
@@ -51,11 +58,13 @@ func (p *program) deadListCommand() *cobra.Command {
 }
 
 func (l *deadList) check() error {
-	if l.group && (l.after != "" || l.asc) {
-		return usage("--after and --asc are for lists, not for --group")
+	if l.grouped() && (l.after != "" || l.asc) {
+		return usage("--after and --asc are for lists, not for --group and --group-by")
 	}
 	return l.filter.check(l.client)
 }
+
+func (l *deadList) grouped() bool { return l.group || l.by != "" }
 
 func (l *deadList) run(ctx context.Context) error {
 	filter, err := l.filter.resolved(l.clock)
@@ -63,7 +72,7 @@ func (l *deadList) run(ctx context.Context) error {
 		return err
 	}
 	filter.LatestFirst, filter.Limit = !l.asc, l.limit+1 // one more says whether there is another page
-	if l.group {
+	if l.grouped() {
 		return l.groups(ctx, filter)
 	}
 	if filter.After, err = l.place(ctx, l.client); err != nil {
@@ -84,30 +93,61 @@ func (l *deadList) run(ctx context.Context) error {
 	return nil
 }
 
+// table leaves out the columns ENTITY and TENANT where no row has one.
 func (l *deadList) table(rows []store.Row) *table {
+	entities := slices.ContainsFunc(rows, func(row store.Row) bool { return row.Entity != nil })
+	tenants := slices.ContainsFunc(rows, func(row store.Row) bool { return row.TenantID != nil })
+	t := newTable("ID", "TYPE", "STATUS")
+	t.headingIf(entities, "ENTITY")
+	t.headingIf(tenants, "TENANT")
 	if l.filter.filter.Archived {
-		t := newTable("ID", "TYPE", "STATUS", "FINISHED AT", "ARCHIVED AT", "NOTE", "MESSAGE")
-		for _, row := range rows {
-			t.add(row.ID, row.Type, row.Status, l.when(row.FinishedAt), l.when(row.ArchivedAt), row.ArchivedNote, row.Message)
-		}
-		return t
+		t.headings = append(t.headings, "FINISHED AT", "ARCHIVED AT", "NOTE", "MESSAGE")
+	} else {
+		t.headings = append(t.headings, "QUEUE", "ATTEMPT", "FINISHED AT", "MESSAGE")
 	}
-	t := newTable("ID", "TYPE", "STATUS", "QUEUE", "ATTEMPT", "FINISHED AT", "MESSAGE")
 	for _, row := range rows {
-		t.add(row.ID, row.Type, row.Status, row.Queue, fmt.Sprintf("%d/%d", row.Attempt, row.MaxAttempts), l.when(row.FinishedAt), row.Message)
+		values := ownedBy([]any{row.ID, row.Type, row.Status}, entities, row.Entity, tenants, row.TenantID)
+		if l.filter.filter.Archived {
+			values = append(values, l.when(row.FinishedAt), l.when(row.ArchivedAt), row.ArchivedNote, row.Message)
+		} else {
+			values = append(values, row.Queue, fmt.Sprintf("%d/%d", row.Attempt, row.MaxAttempts), l.when(row.FinishedAt), row.Message)
+		}
+		t.add(values...)
 	}
 	return t
 }
 
+// ownedBy appends an entity and a tenant to a row's values, each only if the table has its column.
+func ownedBy(values []any, entities bool, entity *string, tenants bool, tenant *string) []any {
+	if entities {
+		values = append(values, entity)
+	}
+	if tenants {
+		values = append(values, tenant)
+	}
+	return values
+}
+
 func (l *deadList) groups(ctx context.Context, filter store.DeadFilter) error {
-	groups, err := l.tasks.DeadGroups(ctx, l.pool, filter)
+	entities, tenants := l.by == string(store.DeadByEntity), l.by == string(store.DeadByTenant)
+	var groups []store.DeadGroup
+	var err error
+	if l.by == "" {
+		groups, err = l.tasks.DeadGroups(ctx, l.pool, filter)
+	} else {
+		groups, err = l.tasks.DeadGroupsBy(ctx, l.pool, store.DeadGrouping(l.by), filter)
+	}
 	if err != nil {
 		return err
 	}
 	groups, more := onePage(groups, l.limit)
-	t := newTable("TYPE", "STATUS", "COUNT", "OLDEST", "LATEST", "EXAMPLE", "MESSAGE")
+	t := newTable("TYPE", "STATUS")
+	t.headingIf(entities, "ENTITY")
+	t.headingIf(tenants, "TENANT")
+	t.headings = append(t.headings, "COUNT", "OLDEST", "LATEST", "EXAMPLE", "MESSAGE")
 	for _, group := range groups {
-		t.add(group.Type, group.Status, group.Count, l.when(&group.Oldest), l.when(&group.Latest), group.Example, group.Message)
+		values := ownedBy([]any{group.Type, group.Status}, entities, group.Entity, tenants, group.TenantID)
+		t.add(append(values, group.Count, l.when(&group.Oldest), l.when(&group.Latest), group.Example, beginning(group))...)
 	}
 	if err := l.list(groups, t, l.filter.none()); err != nil {
 		return err
@@ -116,4 +156,12 @@ func (l *deadList) groups(ctx context.Context, filter store.DeadFilter) error {
 		l.note("There are more groups: --limit shows them.")
 	}
 	return nil
+}
+
+// beginning is how a group's errors begin, with an ellipsis where they go on.
+func beginning(group store.DeadGroup) string {
+	if group.Shortened {
+		return group.Message + "…"
+	}
+	return group.Message
 }

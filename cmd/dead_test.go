@@ -45,6 +45,8 @@ func TestDeadAsTablesAndJSON(t *testing.T) {
 		{"list_none", exitOK, []string{"dead", "list", "--type=NO_SUCH"}},
 		{"group", exitOK, []string{"dead", "list", "--group"}},
 		{"group_some", exitOK, []string{"dead", "list", "--group", "--limit=1"}},
+		{"group_by_entity", exitOK, []string{"dead", "list", "--group-by=entity"}},
+		{"group_by_tenant", exitOK, []string{"dead", "list", "--group-by=tenant", "--limit=2"}},
 		{"group_none", exitOK, []string{"dead", "list", "--group", "--tenant=nobody"}},
 		{"retry", exitFailed, []string{"dead", "retry", "mail-1", "nobody", "fine", "log-1", "mail-1"}},
 		{"retry_filter", exitOK, []string{"dead", "retry", "--type=MAIL", "--status=failed", "--yes"}},
@@ -56,6 +58,27 @@ func TestDeadAsTablesAndJSON(t *testing.T) {
 		{"archive_filter", exitOK, []string{"dead", "archive", "--message=421", "--note=the server was down", "--yes"}},
 		{"archive_refused", exitUsage, []string{"dead", "archive", "--finished-to=-1d"}},
 	})
+}
+
+// An error that is cut has an ellipsis, wherever people read it.
+func TestAShortenedMessageOfAGroupHasAnEllipsis(t *testing.T) {
+	t.Parallel()
+	variables := withDead(t)
+	long := strings.Repeat("x", 60)
+	mustExec(t, strings.TrimPrefix(variables[0], "DATABASE_URL="), `ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER;
+UPDATE tasktable.scheduled_tasks SET message = repeat('x', 60) || CASE id WHEN 'log-1' THEN ' and more' ELSE '' END WHERE type IN ('LOG', 'MAIL');`)
+	got := runFixed(t, variables, "dead", "list", "--group", "--type=LOG")
+	if got.want(t, exitOK); !strings.Contains(got.stdout, " "+long+"…\n") {
+		t.Errorf("dead list --group: %s", got.stdout)
+	}
+	got = runFixed(t, variables, "dead", "list", "--group", "--type=MAIL", "--status=FAILED")
+	if got.want(t, exitOK); !strings.Contains(got.stdout, " "+long+"\n") {
+		t.Errorf("a message that is not cut: %s", got.stdout)
+	}
+	got = runFixed(t, variables, "dead", "retry", "--type=LOG")
+	if got.want(t, exitUsage); !strings.Contains(got.stderr, long+"…\"") {
+		t.Errorf("the question of dead retry: %s", got.stderr)
+	}
 }
 
 // listed are the ids of a JSON array.

@@ -198,7 +198,7 @@ func (v *deadVerbRun) counted(ctx context.Context, filter store.DeadFilter, coun
 	for _, group := range groups[:min(len(groups), most)] {
 		part := fmt.Sprintf("%d %s of %s", group.Count, group.Status, group.Type)
 		if group.Message != "" {
-			part += fmt.Sprintf(": %q", group.Message)
+			part += fmt.Sprintf(": %q", beginning(group))
 		}
 		parts = append(parts, part)
 	}

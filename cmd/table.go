@@ -56,6 +56,13 @@ func newTable(headings ...string) *table { return &table{headings: headings} }
 // newFields is a table of one thing: its rows are a name and a value.
 func newFields() *table { return &table{} }
 
+// headingIf adds a heading that only some tables have.
+func (t *table) headingIf(has bool, heading string) {
+	if has {
+		t.headings = append(t.headings, heading)
+	}
+}
+
 // add adds a row of texts, numbers, statuses, outcomes, cells, and pointers to any of these; nil and "" are shown as "-".
 func (t *table) add(values ...any) {
 	row := make([]cell, len(values))

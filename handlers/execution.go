@@ -68,6 +68,10 @@ func (e *Execution) Again(at time.Time) {
 // A follow-up without an Entity has this task's entity, and one without a TenantID has this task's tenant. So an erasure of either
 // removes the follow-up too.
 //
+// A follow-up whose id is that of a finished task stays finished, unless its time is another or its IfFinished is store.Rearm. A
+// task that is FAILED is finished too. So a nightly fan-out whose follow-ups have keys, and no time, does not run again what failed
+// in an earlier night. FollowUp returns no receipt that would tell.
+//
 // A follow-up that is due now starts at once, unless this task is itself a follow-up, or schedules itself: then it is
 // due one second after this attempt's start at the earliest, so that tasks which schedule each other for ever do not
 // fill the database. A fan-out does not wait, nor does the first step of a chain; each further step may wait up to a
@@ -123,7 +127,8 @@ func (e *Execution) WithSpan(ctx context.Context) *Execution {
 	return e
 }
 
-// Task is one attempt of a task whose payload is a P: what a handler is given.
+// Task is one attempt of a task whose payload is a P. It is the handler's argument. Its methods are those of Execution: FollowUp,
+// Again, Note, Result, Extend and IdempotencyKey.
 type Task[P store.Payload] struct {
 	*Execution
 	Payload P

@@ -120,9 +120,11 @@ func Handle[P store.Payload](handle func(ctx context.Context, t *Task[P]) error,
 }
 
 // HandleTx makes a variant whose function works in a transaction that also settles the task: its writes in this database
-// happen exactly once. They are rolled back when it returns an error, or when its claim was taken back meanwhile. When the task
-// was edited or cancelled meanwhile they commit, recorded as SUPERSEDED: a handler to which that matters locks what the edit
-// would change, and compares it with t.ScheduledAt or the payload, before it acts.
+// happen exactly once. They are rolled back when it returns an error, or when its claim was taken back meanwhile.
+//
+// When the task was edited meanwhile, they commit, recorded as SUPERSEDED. A cancel ends the handler's context within about a second: they
+// commit, recorded as SUPERSEDED, if the handler returns nil before its context ends, else they are rolled back. A handler to which
+// that matters locks the row that the edit or the cancel goes with, and compares it with t.ScheduledAt or the payload, before it acts.
 func HandleTx[P store.Payload](handle func(ctx context.Context, tx pgx.Tx, t *Task[P]) error, options ...Option) Part {
 	variant := &Variant{Type: typeOf[P](), Kind: KindTx, payload: reflect.TypeFor[P](), bare: handle == nil}
 	variant.tx = func(ctx context.Context, tx pgx.Tx, e *Execution) error {

@@ -559,6 +559,13 @@ DECLARE
     locked     boolean := current_setting('transaction_isolation') <> 'read committed';
     result     tasktable.verb_outcome;
 BEGIN
+    -- A null means the default, because a caller that has no value passes null. The table's own error would quote the row.
+    schedule.priority := coalesce(schedule.priority, 0);
+    schedule.queue := coalesce(schedule.queue, 'default');
+    schedule.expected_execution_time := coalesce(schedule.expected_execution_time, '5 minutes');
+    schedule.max_attempts := coalesce(schedule.max_attempts, 5);
+    schedule.wake := coalesce(schedule.wake, true);
+    schedule.verb := coalesce(schedule.verb, 'schedule');
     IF schedule.if_finished NOT IN ('rearm', 'keep') THEN
         RAISE EXCEPTION 'if_finished must be ''rearm'', ''keep'' or null, not %', quote_literal(schedule.if_finished)
             USING ERRCODE = 'check_violation', COLUMN = 'if_finished';
@@ -606,7 +613,7 @@ BEGIN
                 THEN tasktable.asked_now()
             WHEN schedule.scheduled_at IS NULL OR tasktable.same_time(schedule.scheduled_at, task.scheduled_at) THEN task.scheduled_at
             ELSE schedule.scheduled_at END;
-        -- IS DISTINCT FROM, field by field: a null where none may be must reach the UPDATE and fail there.
+        -- IS DISTINCT FROM, field by field: a payload that is null must reach the UPDATE and fail there.
         differs := task.payload IS DISTINCT FROM schedule.payload
             OR task.priority IS DISTINCT FROM schedule.priority
             OR task.queue IS DISTINCT FROM schedule.queue

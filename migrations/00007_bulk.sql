@@ -56,7 +56,7 @@ CREATE FUNCTION tasktable.insert_tasks(tasks jsonb, scheduled_by text, wake bool
 RETURNS TABLE ("position" bigint, id text, revision bigint) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
-    former text := tasktable.enter_change(insert_tasks.verb, NULL, insert_tasks.wake);
+    former text := tasktable.enter_change(coalesce(insert_tasks.verb, 'schedule'), NULL, coalesce(insert_tasks.wake, true));
 BEGIN
     RETURN QUERY
     WITH task AS MATERIALIZED (

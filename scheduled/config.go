@@ -55,8 +55,9 @@ type Config struct {
 	Paused []store.Scope
 	// Recurring are the recurring tasks declared in code; each needs a Recurrence. They are reconciled for the Service: changed
 	// ones are updated, which does not fire them, and those no longer declared are cancelled. While two versions of the service run
-	// side by side, the set that was seen last for the first time holds. A task that somebody cancelled stays cancelled. Nil says
-	// nothing, and leaves what other nodes of the service declare; an empty list that is not nil declares that there are none.
+	// side by side, the version whose first node started later decides, which after a deployment is the newer one. When its last node
+	// is gone, the other version's list holds again. A task that somebody cancelled stays cancelled. Nil says nothing, and leaves what
+	// other nodes of the service declare; an empty list that is not nil declares that there are none.
 	Recurring []store.Task
 	// OnDead is called for each task that becomes FAILED or EXPIRED, and so does not run again by itself. The node that ran the task
 	// calls it after the outcome is recorded. For tasks that the leader finds, it is the first node that has the type and a hook: so

@@ -64,8 +64,8 @@ func (d *declarer) run(ctx context.Context) {
 	}
 }
 
-// Which of the sets that live nodes of the service declare was seen last for the first time. Versions have no order that a
-// program could read, but deployments do; and a rolled back set holds again when the last node of the newer one is gone.
+// Of the sets that live nodes of the service declare, this is the one whose first node started last. Versions have no order that a
+// program could read, but deployments do. A rolled back set holds again when the last node of the newer one is gone.
 // others is the newest node, dead or alive, with another set than $2.
 const newestSetSQL = `
 SELECT live.declares, (SELECT coalesce(max(n.number), 0) FROM tasktable.nodes AS n WHERE n.service = $1 AND n.declares <> $2) AS others

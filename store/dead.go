@@ -195,39 +195,3 @@ func (s *Store) CountDead(ctx context.Context, db DB, filter DeadFilter) (DeadTo
 	}
 	return rows[0], nil
 }
-
-// DeadGroup is the dead letters of a type and status whose last errors begin alike.
-type DeadGroup struct {
-	Type    string    `json:"type"`
-	Status  Status    `json:"status"`
-	Message string    `json:"message"` // what they have in common
-	Count   int       `json:"count"`
-	Oldest  time.Time `json:"oldest"` // when the first of them ended
-	Latest  time.Time `json:"latest"`
-	Example string    `json:"example"` // the id of one of them
-}
-
-// deadPrefix is how many characters of an error's first line make a group: what differs, as an id, comes mostly later.
-const deadPrefix = "60"
-
-const deadGroupsSQL = `
-SELECT t.type, t.status, left(split_part(coalesce(t.message, ''), chr(10), 1), $10::text::int) AS message, count(*) AS count,
-    min(t.finished_at) AS oldest, max(t.finished_at) AS latest, min(t.id::text COLLATE "C") AS example
-FROM tasktable.scheduled_tasks AS t` + deadWhere + `
-GROUP BY 1, 2, 3 ORDER BY count(*) DESC, max(t.finished_at) DESC, 1, 2, 3 LIMIT $11::text::int`
-
-// DeadGroups counts the dead letters that the filter selects by type, status and the beginning of their last error, the largest group
-// first. The filter's Limit bounds the groups; LatestFirst and After mean nothing here. It reads the table through.
-func (s *Store) DeadGroups(ctx context.Context, db DB, filter DeadFilter) ([]DeadGroup, error) {
-	filter.After = nil
-	args, err := filter.args()
-	if err != nil {
-		return nil, fmt.Errorf("group dead letters: %w", err)
-	}
-	limit := args[len(args)-1]
-	where, err := filter.whereArgs()
-	if err != nil {
-		return nil, fmt.Errorf("group dead letters: %w", err)
-	}
-	return collect[DeadGroup](ctx, s, db, "group dead letters", deadGroupsSQL, append(where, deadPrefix, limit)...)
-}

@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -99,6 +100,7 @@ func TestDeadGroups(t *testing.T) {
 		group("OTHER", "EXPIRED", "50% late_by 'far'", 1, 2, 2, "2"),
 		group("TEST", "FAILED", "dial tcp: connection refused", 1, 0, 0, "0"),
 	}
+	all[0].Shortened = true
 	for name, c := range map[string]struct {
 		filter store.DeadFilter
 		want   []store.DeadGroup
@@ -115,6 +117,44 @@ func TestDeadGroups(t *testing.T) {
 			}
 			same(b, name+": "+driver, groups, c.want)
 		}
+	}
+}
+
+func TestDeadGroupsBy(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for _, task := range []struct{ id, entity, tenant, message string }{
+		{"a", "order:1", "north", "card declined"}, {"b", "order:1", "south", "card declined"}, {"c", "order:2", "south", "card declined"},
+		{"d", "", "", "card declined"},
+	} {
+		b.schedule(store.Task{ID: task.id, Payload: payload(1), At: far(0), Entity: task.entity, TenantID: task.tenant})
+		b.asEngine(func(tx pgx.Tx) {
+			b.exec(tx, `UPDATE tasktable.scheduled_tasks SET status = 'FAILED', next_attempt_at = NULL, message = $2, finished_at = $3 WHERE id = $1`,
+				task.id, task.message, far(1))
+		})
+	}
+	for by, want := range map[store.DeadGrouping]string{
+		store.DeadByEntity: "2 of order:1 1 of - 1 of order:2", store.DeadByTenant: "2 of south 1 of - 1 of north",
+	} {
+		for driver, db := range b.readers() {
+			groups, err := b.tasks.DeadGroupsBy(b.ctx, db, by, store.DeadFilter{})
+			b.check(err)
+			var got []string
+			for _, group := range groups {
+				key := "-"
+				for _, value := range []*string{group.Entity, group.TenantID} {
+					if value != nil {
+						key = *value
+					}
+				}
+				got = append(got, fmt.Sprintf("%d of %s", group.Count, key))
+			}
+			slices.Sort(got[1:]) // the first is the largest
+			same(b, string(by)+": "+driver, strings.Join(got, " "), want)
+		}
+	}
+	if _, err := b.tasks.DeadGroupsBy(b.ctx, b.pool, "queue", store.DeadFilter{}); !errors.Is(err, store.ErrInvalid) {
+		t.Errorf("by queue: %v", err)
 	}
 }
 

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -66,6 +67,29 @@ func followUpText(followUps []FollowUp, completed bool) string {
 		text += fmt.Sprintf("; %d others of its follow-ups are not COMPLETED", others)
 	}
 	return text
+}
+
+// putOffLine says that a follow-up waited before its first attempt, so that an endless chain of tasks does not fill the database. The
+// engine moves only the time of the attempt then: a first attempt that is due after the task's own time, without jitter, was put off.
+func (l *life) putOffLine(row *Row) (line StoryLine, ok bool) {
+	if row == nil || row.SpawnedBy == nil || row.Jitter != nil || row.RunNowAt != nil {
+		return line, false
+	}
+	due := row.NextAttemptAt
+	if i := slices.IndexFunc(l.executions, func(x Execution) bool { return x.Revision == row.Revision }); i >= 0 {
+		due = l.executions[i].DueAt
+	} else if row.Attempt > 0 {
+		return line, false
+	}
+	if due == nil || !due.After(row.ScheduledAt) {
+		return line, false
+	}
+	own := func(c Change) bool { return c.Revision == row.Revision && c.ChangedBy == "task "+row.ID }
+	if slices.ContainsFunc(l.changes, own) { // it has scheduled itself
+		return line, false
+	}
+	text := "put off for " + rounded(due.Sub(row.ScheduledAt)) + ", because it is a follow-up of a follow-up"
+	return StoryLine{At: row.ScheduledAt, Kind: "due", Text: text}, true
 }
 
 func followUpLine(f FollowUp) StoryLine {

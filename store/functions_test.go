@@ -54,6 +54,47 @@ func (b *bench) ask(sql string) answer {
 	return got
 }
 
+// A null argument means the default, as if the argument were left out.
+func TestANullArgumentOfScheduleIsItsDefault(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	const payload = `'{"type": "TEST"}'`
+	for _, argument := range []string{
+		"queue", "priority", "expected_execution_time", "max_attempts", "expiration", "tenant_id", "entity", "if_finished", "scheduled_by",
+		"scheduled_at", "wake", "verb", "jitter", "retention", "cron", "time_zone", "trace",
+	} {
+		sql := `SELECT * FROM tasktable.schedule(` + payload + `, id => '` + argument + `', ` + argument + ` => NULL)`
+		for _, want := range []string{"created", "unchanged"} {
+			if got := b.ask(sql); got.Outcome != want {
+				t.Errorf("%s: %s, want %s", sql, got.Outcome, want)
+			}
+		}
+		same(b, argument, one[string](b, b.pool, `SELECT concat_ws(' ', queue, priority, expected_execution_time, max_attempts)
+			FROM tasktable.scheduled_tasks WHERE id = $1`, argument), "default 0 00:05:00 5")
+		same(b, argument+"'s change", b.changes(argument)[0].Verb, "schedule")
+	}
+	for _, argument := range []string{
+		"queue", "priority", "expected_execution_time", "max_attempts", "time_zone", "overlap", "catch_up", "catch_up_limit", "catch_up_paused",
+	} {
+		id := "recurring " + argument
+		sql := `SELECT * FROM tasktable.schedule_recurring(` + payload + `, '@daily', '` + id + `', ` + argument + ` => NULL)`
+		for _, want := range []string{"created", "unchanged"} {
+			if got := b.ask(sql); got.Outcome != want {
+				t.Errorf("%s: %s, want %s", sql, got.Outcome, want)
+			}
+		}
+	}
+	for _, call := range []string{
+		`SELECT * FROM tasktable.schedule_many($1, wake => NULL, verb => NULL)`, `SELECT * FROM tasktable.sync('event:1', $1, wake => NULL)`,
+	} {
+		b.exec(b.pool, call, `[{"id": "of many", "payload": {"type": "TEST"}, "queue": null, "priority": null, "max_attempts": null,
+			"expected_execution_time": null, "overlap": null}]`)
+	}
+	if got := b.changes("of many")[0].Verb; got != "schedule" {
+		t.Errorf("the verb of schedule_many is %q", got)
+	}
+}
+
 func TestTheSQLFunctionsAsPsqlCallsThem(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -45,7 +45,10 @@ func (l *life) late(row Row, due, began time.Time) *Lateness {
 			hold("it was paused", c.ChangedAt)
 		case !long: // it is scheduled late by a moment whenever it is scheduled for now
 		case c.Outcome == "created" || c.Outcome == "rearmed" || c.Outcome == "rescheduled":
-			hold("it was not scheduled for that time", c.ChangedAt)
+			// Most of the lateness must be from before it was scheduled. Else it was scheduled a moment late, and something else held it up.
+			if c.ChangedAt.Sub(due) >= late.By/2 {
+				hold("it was not scheduled for that time", c.ChangedAt)
+			}
 		}
 	}
 	for _, p := range l.pauses {

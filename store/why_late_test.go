@@ -115,6 +115,10 @@ func TestWhyLate(t *testing.T) {
 			l.stood(9, 0, -1, -1)
 			l.dated("one", "schedule", 118)
 		}, "it was not scheduled for that time until far(118)", nil},
+		"it was scheduled a moment late, and then waited": {func(l lateness) {
+			l.stood(9, 0, -1, -1)
+			l.dated("one", "schedule", 61)
+		}, "its nodes had their hands full, or it waited behind others", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

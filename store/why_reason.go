@@ -108,6 +108,10 @@ func brief(text string, most int) string {
 	return line
 }
 
+// minNotBegun is how long a node must have had a task for why to say that it has not begun. A node writes the start of a handler down
+// when the handler has run for a second.
+const minNotBegun = 5 * time.Second
+
 const reasonSQL = `
 SELECT r.code, coalesce(r.reason, r.code) AS text, coalesce(r.detail, '') AS detail, r.since, r.until, coalesce(r.obstacle, '') AS obstacle,
     coalesce(r.missing, '') AS missing
@@ -157,6 +161,9 @@ func (s *Store) reason(ctx context.Context, db DB, e *Explanation, known life) e
 		e.Reason.Late = known.late(*e.Row, known.due(*e.Row), *e.Row.FinishedAt)
 	case r.Code == "running" && known.claim != nil && known.claim.State == "running" && known.claim.Node != nil:
 		e.Reason.Text = fmt.Sprintf("attempt %d of %d is with %s", e.Row.Attempt, e.Row.MaxAttempts, known.node(*known.claim.Node))
+		if since := known.claim.Since; since != nil && e.At.Sub(*since) >= minNotBegun {
+			e.Reason.Text += ", and is not known to have begun: it probably waits there for a slot, a connection or a lock"
+		}
 	case r.Code == "running" && known.unfetched():
 		e.Reason.Text = fmt.Sprintf("attempt %d of %d is claimed, and no node has taken it up yet", e.Row.Attempt, e.Row.MaxAttempts)
 		if e.Reason.unworked() {

@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -39,14 +40,73 @@ func TestWhyOfEndsWithoutAnAttempt(t *testing.T) {
 		"recurring task tick did not fire for that time: it was not scheduled so then, was paused, or its occurrence was removed")
 }
 
+// A step of a chain is put off for a second, and the story says so: as long as it waits, and after it has begun.
+func TestWhyTellsThatAFollowUpWasPutOff(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for _, id := range []string{"at once", "later", "begun", "jittered", "no follow-up"} {
+		b.schedule(store.Task{ID: id, Payload: payload(1), At: far(0)})
+		spawnedBy := "first"
+		if id == "no follow-up" {
+			spawnedBy = ""
+		}
+		next := far(0)
+		if id != "at once" {
+			next = next.Add(900 * time.Millisecond)
+		}
+		b.asEngine(func(tx pgx.Tx) {
+			b.exec(tx, `UPDATE tasktable.scheduled_tasks SET spawned_by = nullif($2, ''), next_attempt_at = $3 WHERE id = $1`, id, spawnedBy, next)
+			if id == "jittered" {
+				b.exec(tx, `UPDATE tasktable.scheduled_tasks SET jitter = '1 second' WHERE id = $1`, id)
+			}
+			if id == "begun" {
+				b.exec(tx, `INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt, scheduled_at, due_at, started_at,
+					finished_at, outcome) SELECT 101, id, type, revision, 1, scheduled_at, $2, $2, $2, 'RETRIED' FROM tasktable.scheduled_tasks WHERE id = $1`,
+					id, next)
+				b.exec(tx, `UPDATE tasktable.scheduled_tasks SET attempt = 1, next_attempt_at = $2 WHERE id = $1`, id, far(1))
+			}
+		})
+	}
+	for id, want := range map[string]bool{"at once": false, "later": true, "begun": true, "jittered": false, "no follow-up": false} {
+		found := slices.ContainsFunc(b.why(id).Story, func(line store.StoryLine) bool {
+			return line.Kind == "due" && line.Text == "put off for 900ms, because it is a follow-up of a follow-up"
+		})
+		if found != want {
+			t.Errorf("%s: the story is %+v", id, b.why(id).Story)
+		}
+	}
+}
+
+// A node writes down that a handler runs when it has run for a second. A claim that a node has for longer has not begun.
+func TestWhyOfAClaimThatHasNotBegun(t *testing.T) {
+	t.Parallel()
+	for since, want := range map[time.Duration]string{
+		time.Second: "attempt 1 of 5 is with node 9",
+		time.Minute: "attempt 1 of 5 is with node 9, and is not known to have begun: it probably waits there for a slot, a connection or a lock",
+	} {
+		b := newBench(t)
+		b.due("one", nil)
+		b.asEngine(func(tx pgx.Tx) {
+			b.exec(tx, `UPDATE tasktable.scheduled_tasks SET status = 'EXECUTING', attempt = 1, fence = 77, next_attempt_at = NULL,
+				held_until = clock_timestamp() + interval '1 hour' WHERE id = 'one'`)
+		})
+		b.exec(b.pool, `INSERT INTO tasktable.river_job (state, kind, args, max_attempts, attempted_at, attempted_by)
+			VALUES ('running', 'TEST', '{"tasks": "77:1:1:0:3:one"}', 1, clock_timestamp() - $1::interval, '{"tasktable-9"}')`, since)
+		if e := b.why("one"); e.Reason.Code != "running" || e.Reason.Text != want {
+			t.Errorf("after %s: %s: %q", since, e.Reason.Code, e.Reason.Text)
+		}
+	}
+}
+
 // Each way in which an attempt ends, but for those of TestWhyTellsAttempts.
 func TestWhyTellsHowAttemptsEnd(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.due("one", nil)
 	for n, outcome := range []string{"SNOOZED", "INTERRUPTED", "SUPERSEDED", "CANCELLED", "EXPIRED", "FAILED"} {
-		b.exec(b.pool, `INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt, scheduled_at, finished_at, outcome)
-			SELECT $1::bigint, id, type, revision, $1::bigint, scheduled_at, clock_timestamp(), $2 FROM tasktable.scheduled_tasks WHERE id = 'one'`, 101+n, outcome)
+		b.exec(b.pool, `INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt, scheduled_at, finished_at, outcome, node, error)
+			SELECT $1::bigint, id, type, revision, $1::bigint, scheduled_at, clock_timestamp(), $2, CASE $2 WHEN 'CANCELLED' THEN 9 END,
+			CASE $2 WHEN 'CANCELLED' THEN 'edited or cancelled before it started' END FROM tasktable.scheduled_tasks WHERE id = 'one'`, 101+n, outcome)
 	}
 	b.tells("one", `
 change: scheduled by events-api
@@ -54,7 +114,7 @@ change: scheduled by events-api
 execution: attempt 101 was put off by its handler, and does not count
 execution: attempt 102 was interrupted, and does not count
 execution: attempt 103 ended, but the task had been edited or cancelled meanwhile: its outcome does not count
-execution: a claim ended unstarted, for attempt 104: the task was cancelled
+execution: attempt 104 did not begin on node 9, because the task had been cancelled
 execution: expired before it could start
 execution: attempt 106 failed for good
 `)

@@ -37,6 +37,9 @@ func (e *Explanation) tell(known life) {
 	for _, c := range known.changes {
 		e.Story = append(e.Story, changeLine(c))
 	}
+	if line, ok := known.putOffLine(e.Row); ok {
+		e.Story = append(e.Story, line)
+	}
 	for _, x := range known.executions {
 		e.Story = append(e.Story, known.executionLines(x)...)
 	}
@@ -166,7 +169,7 @@ var endings = map[string]string{
 	"SNOOZED": "attempt %d was put off by its handler, and does not count", "LOST": "attempt %d was lost",
 	"SUPERSEDED":  "attempt %d ended, but the task had been edited or cancelled meanwhile: its outcome does not count",
 	"INTERRUPTED": "attempt %d was interrupted, and does not count", "RELEASED": "a claim was handed back unstarted, for attempt %d",
-	"CANCELLED": "a claim ended unstarted, for attempt %d: the task was cancelled",
+	"CANCELLED": "attempt %d did not begin",
 }
 
 // executionLines are when an attempt was due, began, and ended.
@@ -190,14 +193,21 @@ func (l *life) executionLines(x Execution) (lines []StoryLine) {
 	end := StoryLine{At: x.FinishedAt, Kind: "execution", Text: "expired before it could start"}
 	if text, ok := endings[x.Outcome]; ok {
 		end.Text = fmt.Sprintf(text, x.Attempt) + where
-		if x.Outcome == "LOST" && x.Error != nil {
+		switch {
+		case x.Outcome == "LOST" && x.Error != nil:
 			end.Text += ": " + brief(*x.Error, factMost)
+		case x.Outcome == "CANCELLED":
+			end.Text += ", because the task had been cancelled"
 		}
 	}
 	if x.StartedAt != nil {
 		end.Facts = append(end.Facts, Fact{Name: "took", Value: x.FinishedAt.Sub(*x.StartedAt)})
 	}
-	if x.Error != nil && x.Outcome != "LOST" && x.Outcome != "EXPIRED" {
+	switch {
+	case x.Error == nil, x.Outcome == "LOST", x.Outcome == "EXPIRED", x.Outcome == "CANCELLED": // the text has said it
+	case x.Outcome == "RELEASED": // nothing has failed
+		end.Facts = append(end.Facts, Fact{Name: "reason", Value: brief(*x.Error, factMost)})
+	default:
 		end.Facts = append(end.Facts, Fact{Name: "error", Value: brief(*x.Error, factMost)})
 	}
 	return append(lines, end)

@@ -219,7 +219,7 @@ execution: attempt 101 failed, to be retried
 	error: 421 try later
 execution: attempt 102 was lost on `+node+`: node 9 died
 execution: a claim was handed back unstarted, for attempt 103 on `+node+`
-	error: its queue or type is paused
+	reason: its queue or type is paused
 due: attempt 104 was due
 execution: attempt 104 began on `+node+`, 2s after it was due
 execution: attempt 104 completed

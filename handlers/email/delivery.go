@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"net"
 	"net/textproto"
+	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	gomail "github.com/wneessen/go-mail"
@@ -113,22 +115,22 @@ func transact(client *smtp.Client, message *gomail.Msg) error {
 		return handlers.Permanent(errors.New("the server takes ASCII addresses only (it has no SMTPUTF8)"))
 	}
 	if err := client.Mail(from); err != nil {
-		return refusal("sender", err)
+		return refusal("sender", recipients, err)
 	}
 	for _, recipient := range recipients {
 		if err := client.Rcpt(recipient); err != nil {
-			return refusal("recipient", err)
+			return refusal("recipient", recipients, err)
 		}
 	}
 	content, err := client.Data()
 	if err != nil {
-		return refusal("start of the content", err)
+		return refusal("start of the content", recipients, err)
 	}
 	if _, err := message.WriteTo(content); err != nil {
-		return refusal("content", err)
+		return refusal("content", recipients, err)
 	}
 	if err := content.Close(); err != nil {
-		return refusal("content", err)
+		return refusal("content", recipients, err)
 	}
 	return nil
 }
@@ -138,14 +140,33 @@ var loginCodes = []int{530, 534, 535, 538}
 
 // refusal makes a server's 5xx permanent, since it would refuse this mail again. What went wrong on the way to the server, its
 // 4xx, and what is a matter of the account and not of this mail is worth another attempt.
-func refusal(of string, err error) error {
+func refusal(of string, recipients []string, err error) error {
 	var answer *textproto.Error
 	if !errors.As(err, &answer) {
 		return fmt.Errorf("send the %s: %w", of, err)
 	}
+	answer = &textproto.Error{Code: answer.Code, Msg: withoutRecipients(answer.Msg, recipients)}
 	err = fmt.Errorf("the server refused the %s: %w", of, answer)
 	if answer.Code >= 500 && answer.Code <= 599 && !slices.Contains(loginCodes, answer.Code) {
 		return handlers.Permanent(err)
 	}
 	return err
+}
+
+// minLocalPart is the least length, in bytes, of a local part that is replaced where it stands alone. A shorter one is also part of
+// many answers: the local part "1" would be replaced in the status code 5.1.1.
+const minLocalPart = 3
+
+// withoutRecipients replaces the recipients' addresses in a server's answer, because many servers quote them. The error goes to
+// the task's history and to logs, which payload content must not reach. A server may also quote the local part alone.
+func withoutRecipients(answer string, recipients []string) string {
+	for _, recipient := range recipients {
+		recipient = strings.Trim(recipient, "<>") // go-mail gives it in angle brackets
+		pattern := `(?i)` + regexp.QuoteMeta(recipient)
+		if local := recipient[:max(strings.LastIndex(recipient, "@"), 0)]; len(local) >= minLocalPart {
+			pattern += `|\b` + regexp.QuoteMeta(local) + `\b`
+		}
+		answer = regexp.MustCompile(pattern).ReplaceAllLiteralString(answer, "[recipient]")
+	}
+	return answer
 }

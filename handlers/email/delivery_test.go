@@ -53,6 +53,26 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+// A server that quotes the recipient does not put it into the task's history.
+func TestARefusalDoesNotNameTheRecipient(t *testing.T) {
+	t.Parallel()
+	for reply, want := range map[string]string{
+		"550 no such mailbox <member-7@example.org>": "550 \"no such mailbox <[recipient]>\"",
+		"550 MEMBER-7@Example.org is unknown":        "550 \"[recipient] is unknown\"",
+		"450 member-7: greylisted, member-7":         "450 \"[recipient]: greylisted, [recipient]\"",
+		"550 to <member-77@example.org>":             "550 \"to <member-77@example.org>\"",
+		"550 5.1.1 no such user":                     "550 \"5.1.1 no such user\"",
+	} {
+		for _, command := range []string{"RCPT", "DATA", "."} {
+			s := serve(t, script{replies: map[string]string{command: reply}})
+			err := send(context.Background(), t, s.config(), hello(), 1)
+			if err == nil || !strings.HasSuffix(err.Error(), want) {
+				t.Errorf("%s at %s: got %v, want %s", reply, command, err, want)
+			}
+		}
+	}
+}
+
 func TestALostAnswerIsAskedForAgain(t *testing.T) {
 	t.Parallel()
 	for _, command := range []string{"EHLO", "MAIL", "RCPT", "DATA", "."} {

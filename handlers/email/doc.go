@@ -23,5 +23,7 @@
 // # Secrets
 //
 // The password is never part of an error or of what a Config prints. Without encryption it is sent to localhost only. The
-// server's text is left out of errors about the login, because some servers quote what they were sent.
+// server's text is left out of errors about the login, because some servers quote what they were sent. In the server's other
+// answers the recipient's address, and its part before the @, are replaced by "[recipient]". A subject or a body that a server
+// quotes is not replaced.
 package email

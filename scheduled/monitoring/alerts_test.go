@@ -158,6 +158,12 @@ func TestAlertsFire(t *testing.T) {
 			s.until(`sum(tasktable_executions_total{outcome="FAILED"}) == 30`)
 			s.hold(while, scrapeEvery, nil)
 		}, []string{"TasktableDeadLetters", "TasktableFailures"}},
+		{"a dead letter is left", func(s *scene) {
+			s.node(10)
+			s.schedule(1, "fail", 0)
+			s.until(`sum(tasktable_dead_letters) == 1`)
+			s.hold(2*time.Hour, time.Minute, nil)
+		}, []string{"TasktableDeadLettersLeft"}},
 		{"claims are lost", func(s *scene) {
 			s.schedule(20, "", 0)
 			s.exec(`UPDATE tasktable.scheduled_tasks SET status = 'EXECUTING', attempt = 1,
