@@ -38,7 +38,7 @@ var checks = []check{
 	{"pause until", pausesEnd, minute},
 	{"policy", policiesAreKept, minute},
 	{"start latency", startsAreQuick, minute},
-	{"fairness", queuesAreFair, minute},
+	{"fairness", queuesAreFair, 5 * minute},
 	{"lost", noneIsLost, minute},
 	{"follow-up", followUpsAreScheduled, minute},
 	{"append-only", historyIsAppendOnly, minute},
