@@ -63,7 +63,7 @@ func conclude(h hold, e *handlers.Execution, err, cause error, delay handlers.Ba
 			return s
 		}
 	}
-	if errors.Is(cause, handlers.ErrDeadline) {
+	if errors.Is(cause, handlers.ErrDeadline) && !errors.Is(err, handlers.ErrDeadline) {
 		err = fmt.Errorf("%w: %w", handlers.ErrDeadline, err)
 	}
 	s.Error = new(scrub(errorText(err)))

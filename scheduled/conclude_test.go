@@ -81,6 +81,7 @@ func TestConclude(t *testing.T) {
 		{name: "permanent wins over retry after", err: handlers.Permanent(handlers.RetryAfter(time.Second, errOops)), want: "FAILED FAILED: oops (retry in 1s)"},
 		{name: "deadline", err: context.Canceled, cause: handlers.ErrDeadline, want: "RETRIED QUEUED in 1h0m0s: the attempt took longer than its ExpectedExecutionTime: context canceled"},
 		{name: "deadline of the last", err: errOops, cause: handlers.ErrDeadline, attempt: 3, want: "FAILED FAILED: the attempt took longer than its ExpectedExecutionTime: oops"},
+		{name: "deadline that the handler names", err: handlers.ErrDeadline, cause: handlers.ErrDeadline, want: "RETRIED QUEUED in 1h0m0s: the attempt took longer than its ExpectedExecutionTime"},
 		{name: "interrupted", err: context.Canceled, cause: handlers.ErrInterrupted, attempt: 3, want: "INTERRUPTED QUEUED refund: context canceled"},
 		{name: "interrupted, and permanent", err: handlers.Permanent(context.Canceled), cause: handlers.ErrInterrupted, want: "INTERRUPTED QUEUED refund: context canceled"},
 		{name: "session lost", err: context.Canceled, cause: handlers.ErrLeaseLost, want: "INTERRUPTED QUEUED refund: context canceled"},
