@@ -183,7 +183,7 @@ CREATE INDEX scheduled_tasks_claimable ON tasktable.scheduled_tasks (queue, type
 COMMENT ON INDEX tasktable.scheduled_tasks_claimable IS 'What can be claimed, by lane and time: serves the peek, the list of lanes and the claim. Holds waiting tasks only.';
 CREATE INDEX scheduled_tasks_held_until ON tasktable.scheduled_tasks (held_until)
     WHERE held_until IS NOT NULL;
-COMMENT ON INDEX tasktable.scheduled_tasks_held_until IS 'Claims by the end of their lease: finds the lapsed ones.';
+COMMENT ON INDEX tasktable.scheduled_tasks_held_until IS 'Claims by the end of their lease. Views and the doctor find running and stuck tasks by it. The engine does not read it.';
 CREATE INDEX scheduled_tasks_entity ON tasktable.scheduled_tasks (entity)
     WHERE entity IS NOT NULL;
 COMMENT ON INDEX tasktable.scheduled_tasks_entity IS 'All tasks of an entity, for sync and for audit.';
