@@ -83,10 +83,12 @@ func (f *followUp) atOnce() bool {
 
 // A task is a follow-up itself where its row says which task asked for it. No name of a service can pretend that, and an edit does
 // not hide it. The statement writes no column whose edit draws a revision, so scheduled_at keeps the time that was asked for.
-// $1 is now. Then come, for each follow-up, the task and the fence of the attempt that asked, when it began, and the follow-up's id.
+// The answer has the generations behind the task that asked, that task included, but no more than rerunsMost. A ring is counted
+// once round. $1 is now. Then come, for each follow-up, the task and the fence of the attempt that asked, when it began, and the
+// follow-up's id. $6 is rerunsMost.
 const putOffSQL = `
 WITH asked AS (
-    SELECT f.fence, f.id, f.started_at + interval '1 second' AS until
+    SELECT f.fence, f.asked_by, f.id, f.started_at + interval '1 second' AS until
     FROM unnest($2::text[], $3::bigint[], $4::timestamptz[], $5::text[]) AS f (asked_by, fence, started_at, id)
     WHERE f.id = f.asked_by OR EXISTS (
         SELECT 1 FROM tasktable.scheduled_tasks AS t WHERE t.id = ANY (ARRAY[f.asked_by]) AND t.spawned_by IS NOT NULL)
@@ -98,7 +100,20 @@ WITH asked AS (
     FROM latest WHERE t.id = ANY (ARRAY[latest.id]) AND t.next_attempt_at < latest.until
     RETURNING t.id::text AS id
 )
-SELECT DISTINCT asked.fence FROM updated JOIN asked USING (id)`
+SELECT slowed.fence, chain.generations
+FROM (SELECT DISTINCT asked.fence, asked.asked_by FROM updated JOIN asked USING (id)) AS slowed
+CROSS JOIN LATERAL (
+    WITH RECURSIVE chain AS (
+        SELECT slowed.asked_by COLLATE "C" AS id, 1 AS n
+        UNION ALL
+        SELECT t.spawned_by::text COLLATE "C", chain.n + 1
+        FROM chain CROSS JOIN LATERAL (
+            SELECT t.spawned_by FROM tasktable.scheduled_tasks AS t WHERE t.id = ANY (ARRAY[chain.id]) LIMIT 1
+        ) AS t
+        WHERE chain.n < $6::int AND t.spawned_by <> slowed.asked_by
+    )
+    SELECT max(chain.n) AS generations FROM chain
+) AS chain`
 
 // putOff delays the follow-ups that are due at once, where an endless chain of them could arise.
 func (s statements) putOff(ctx context.Context, q querier, now *time.Time, followUps []followUp) error {
@@ -120,18 +135,19 @@ func (s statements) putOff(ctx context.Context, q querier, now *time.Time, follo
 	if len(ids) == 0 {
 		return nil
 	}
-	rows, err := q.Query(ctx, s.schema.SQL(putOffSQL), now, askedBy, fences, startedAts, ids)
+	rows, err := q.Query(ctx, s.schema.SQL(putOffSQL), now, askedBy, fences, startedAts, ids, rerunsMost)
 	if err != nil {
 		return fmt.Errorf("put off follow-ups: %w", err)
 	}
-	slowed, err := pgx.CollectRows(rows, pgx.RowTo[int64])
-	if err != nil {
-		return fmt.Errorf("put off follow-ups: %w", err)
-	}
-	for _, fence := range slowed {
-		states[fence].PutOff = true
-	}
-	return nil
+	var (
+		fence       int64
+		generations int
+	)
+	_, err = pgx.ForEachRow(rows, []any{&fence, &generations}, func() error {
+		states[fence].PutOff, states[fence].Generations = true, generations
+		return nil
+	})
+	return wrap(err, "put off follow-ups")
 }
 
 // statesByFence points into done.

@@ -7,36 +7,48 @@ import (
 
 const (
 	rerunsWindow = time.Minute
-	// rerunsMost is how many runs of one type may be put off in a window before the log says so. A handler that cuts
+	// rerunsMost is how many runs of one chain may be put off in a window before the log says so. A handler that cuts
 	// long work into some slices is not worth a line; one task that asks to run at once for ever is put off nearly
 	// sixty times a minute.
 	rerunsMost = 30
+	// maxRerunIDs bounds the memory of a window. A chain of new ids is found without it, by its generations.
+	maxRerunIDs = 10_000
 )
 
-// reruns counts, type by type, the runs that were asked for at once and were put off. The zero value is ready. It is
-// safe for concurrent use.
+// reruns counts, chain by chain, the runs that were asked for at once and were put off. A chain is the runs of one task
+// or of tasks that ask for each other. Many tasks of one type, each of which asks once, are no chain. The zero value is
+// ready. It is safe for concurrent use.
 type reruns struct {
 	mu     sync.Mutex
 	since  time.Time
-	counts map[string]int
+	counts map[string]int  // by task
+	told   map[string]bool // by type
 }
 
-// count adds one of a type, and reports whether it is the one in this window that the log should tell of.
-func (r *reruns) count(kind string, now time.Time) (tell bool) {
+// count adds a run that a task has asked for. generations is the number of tasks that asked for each other, up to this
+// one: 0 or 1 for a task that asks for itself. It reports whether the log should tell: once in a window for a type.
+func (r *reruns) count(id, kind string, generations int, now time.Time) (tell bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.counts == nil || now.Sub(r.since) >= rerunsWindow {
-		r.since, r.counts = now, map[string]int{}
+	if r.counts == nil || now.Sub(r.since) >= rerunsWindow || len(r.counts) >= maxRerunIDs {
+		if r.told == nil || now.Sub(r.since) >= rerunsWindow {
+			r.since, r.told = now, map[string]bool{}
+		}
+		r.counts = map[string]int{}
 	}
-	r.counts[kind]++
-	return r.counts[kind] == rerunsMost
+	r.counts[id] += max(generations, 1)
+	if r.counts[id] < rerunsMost || r.told[kind] {
+		return false
+	}
+	r.told[kind] = true
+	return true
 }
 
 // putOff counts an attempt that asked for a run at once, which was put off.
-func (s *settler) putOff(id, kind string) {
+func (s *settler) putOff(id, kind string, generations int) {
 	s.metrics.of(kind).putOff()
-	if s.reruns.count(kind, time.Now()) {
-		s.log.Warn("tasks of a type ask again and again to run at once; each waits until a second after the start of the attempt "+
-			"that asked: do they ever end?", "type", kind, "put_off", rerunsMost, "window", rerunsWindow, "task", id)
+	if s.reruns.count(id, kind, generations, time.Now()) {
+		s.log.Warn("a task, or a chain of follow-ups, asks again and again to run at once; each run waits until a second after "+
+			"the start of the attempt that asked: does it ever end?", "type", kind, "put_off", rerunsMost, "window", rerunsWindow, "task", id)
 	}
 }

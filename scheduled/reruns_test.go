@@ -233,21 +233,69 @@ func TestFollowUpsThatChangeNothing(t *testing.T) {
 	}
 }
 
-// The log tells of a type once a minute, and of none that does it now and then.
-func TestRerunsAreToldOnceAWindow(t *testing.T) {
+// The log tells of a task, a ring or a chain that never ends, and not of many tasks that ask once each.
+func TestRerunsAreCountedByChain(t *testing.T) {
 	t.Parallel()
-	var r reruns
-	var told []string
-	for i := range 150 {
-		now := noon.Add(time.Duration(i) * time.Second)
-		if r.count("ENDLESS", now) {
-			told = append(told, offset(now))
+	begin := time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)
+	same := func(int) string { return "a" }
+	each := func(i int) string { return fmt.Sprint(i) }
+	for name, test := range map[string]struct {
+		id          func(i int) string
+		generations func(i int) int
+		every       time.Duration
+		n           int
+		want        string // at which runs the log tells
+	}{
+		"one task":                     {same, func(int) int { return 0 }, time.Second, 65, "[29]"},
+		"one task, for two minutes":    {same, func(int) int { return 0 }, time.Second, 125, "[29 89]"},
+		"one task, now and then":       {same, func(int) int { return 0 }, 3 * time.Second, 100, "[]"},
+		"a ring of two":                {func(i int) string { return fmt.Sprint(i % 2) }, func(int) int { return 2 }, time.Second, 60, "[28]"},
+		"a chain":                      {each, func(i int) int { return min(i+1, rerunsMost) }, time.Second, 60, "[29]"},
+		"a fan-out's follow-ups":       {each, func(int) int { return 2 }, time.Millisecond, 85, "[]"},
+		"more tasks than are kept":     {each, func(int) int { return 3 }, time.Millisecond, maxRerunIDs + 100, "[]"},
+		"a chain behind a fan-out":     {each, func(int) int { return rerunsMost - 1 }, time.Millisecond, 85, "[]"},
+		"chains of a fan-out, endless": {each, func(int) int { return rerunsMost }, time.Millisecond, 85, "[0]"},
+	} {
+		var r reruns
+		told := []int{}
+		for i := range test.n {
+			if r.count(test.id(i), "JOB", test.generations(i), begin.Add(time.Duration(i)*test.every)) {
+				told = append(told, i)
+			}
 		}
-		if i%3 == 0 && r.count("NOW AND THEN", now) {
-			t.Errorf("told of what happens %d times in 3 minutes", i/3)
+		if got := fmt.Sprint(told); got != test.want {
+			t.Errorf("%s: told at %s, want %s", name, got, test.want)
 		}
 	}
-	if got := fmt.Sprint(told); got != "[29s 1m29s 2m29s]" {
-		t.Errorf("told at %s", got)
+}
+
+// Settling tells how many generations are behind a task whose follow-up was put off.
+func TestGenerationsOfPutOffs(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		next func(id int) int
+		n    int
+		want func(i int) int // at run i; the first run of an application's task puts nothing off
+	}{
+		"a chain":       {func(id int) int { return id + 1 }, rerunsMost + 3, func(i int) int { return min(i+1, rerunsMost) }},
+		"a ring of two": {func(id int) int { return 1 - id }, 8, func(int) int { return 2 }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			b.schedule(store.Task{ID: "0", Payload: job{"0"}, At: noon})
+			for i, id, now := 0, 0, noon; i < test.n; i, id, now = i+1, test.next(id), now.Add(2*time.Second) {
+				next := store.Task{ID: fmt.Sprint(test.next(id)), Payload: job{"next"}, At: now.Add(time.Millisecond)}
+				asked := followedBy(b.take(now)[fmt.Sprint(id)], next)
+				asked.StartedAt = &now
+				done := b.end(now, asked)
+				if len(done) != 1 || !done[0].Settled || done[0].PutOff != (i > 0) {
+					t.Fatalf("run %d: settled %+v", i, done)
+				}
+				if got := done[0].Generations; i > 0 && got != test.want(i) {
+					t.Errorf("run %d: %d generations, want %d", i, got, test.want(i))
+				}
+			}
+		})
 	}
 }

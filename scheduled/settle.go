@@ -89,6 +89,8 @@ type settled struct {
 	Status  string // of the row now
 	Type    string
 	PutOff  bool // its next run, or a follow-up, was asked for at once and waits: see rerunWait
+
+	Generations int `db:"-"` // with PutOff by a follow-up: how many tasks asked for each other, up to this one
 }
 
 // recorded is the outcome that the history has of a settlement.

@@ -128,7 +128,7 @@ func (s *settler) flush(ctx context.Context, batch []*settling) {
 		}
 		soon = soon || state.DueSoon
 		if state.PutOff {
-			s.putOff(one.ID, state.Type)
+			s.putOff(one.ID, state.Type, state.Generations)
 		}
 		if state.Held {
 			s.again(ctx, one) // an application's transaction has locked the row: it must not stall the rest

@@ -54,7 +54,7 @@ func (b *batch) attemptTx(
 		return false, nil, fmt.Errorf("commit the handler's transaction: %w", err)
 	}
 	if r.putOff {
-		b.settler.putOff(r.ID, e.Type)
+		b.settler.putOff(r.ID, e.Type, r.generations)
 	}
 	if r.dueSoon { // only now can others see it
 		b.settler.dueSoon()
@@ -142,7 +142,8 @@ func (b *batch) settleTx(ctx context.Context, tx querier, r *run, e *handlers.Ex
 		case err != nil:
 			return err
 		case len(done) == 1 && done[0].Settled:
-			r.dueSoon, r.outdated, r.putOff = done[0].DueSoon, !done[0].Current, done[0].PutOff
+			r.dueSoon, r.outdated = done[0].DueSoon, !done[0].Current
+			r.putOff, r.generations = done[0].PutOff, done[0].Generations
 			return nil
 		case len(done) == 1 && done[0].Held:
 			// A lock that is waited for is seen by Postgres: should the application's transaction wait for this one too, it ends

@@ -59,11 +59,12 @@ type run struct {
 	poke  chan struct{} // says that the row has changed: ask the gate now, whatever the time
 	since time.Time
 
-	dueSoon   bool      // settled by its own transaction, it is due again at once
-	putOff    bool      // settled by its own transaction, it asked for a run at once
-	outdated  bool      // settled by its own transaction, it had been edited meanwhile
-	notBefore time.Time // when the gate found it early: by this process's clock
-	payload   *string   // as the gate's last answer had it, if that came too late to start by
+	dueSoon     bool      // settled by its own transaction, it is due again at once
+	putOff      bool      // settled by its own transaction, it asked for a run at once
+	generations int       // with putOff: as settled says
+	outdated    bool      // settled by its own transaction, it had been edited meanwhile
+	notBefore   time.Time // when the gate found it early: by this process's clock
+	payload     *string   // as the gate's last answer had it, if that came too late to start by
 
 	ended atomic.Bool // it is being settled, or forgotten: nothing more may become of it
 
