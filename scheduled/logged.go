@@ -43,9 +43,10 @@ func oneLine(text string) (line, stack string) {
 	return line[:end] + "…", stack
 }
 
-// logEnd writes the line of an attempt's end, with its error, and at level debug the stack of a panic.
-func (b *batch) logEnd(ctx context.Context, level slog.Level, say string, s settlement) {
-	attributes := []any{"task", s.ID, "type", s.Type, "revision", s.Revision, "attempt", s.Attempt, "outcome", s.Outcome}
+// logEnd writes the line of an attempt's end, with the outcome that the history has, with its error, and at level debug
+// the stack of a panic.
+func (b *batch) logEnd(ctx context.Context, level slog.Level, say string, s settlement, outcome string) {
+	attributes := []any{"task", s.ID, "type", s.Type, "revision", s.Revision, "attempt", s.Attempt, "outcome", outcome}
 	if s.Error == nil || !b.config.logsErrors() || !b.log.Enabled(ctx, level) {
 		b.log.Log(ctx, level, say, attributes...)
 		return

@@ -1,6 +1,7 @@
 package scheduled
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"log/slog"
@@ -244,6 +245,10 @@ func (b *batch) end(r *run, s settlement) {
 		if state.Status == string(store.StatusFailed) && s.Outcome == outcomeCompleted { // what it asked for could not be recorded
 			s.Outcome = outcomeFailed
 		}
+		if s.Type == "" { // a claim that never started
+			s.Type = cmp.Or(state.Type, b.kind)
+		}
+		outcome := s.Outcome
 		level, say := slog.LevelInfo, "task "+s.Outcome
 		switch {
 		case err != nil:
@@ -251,8 +256,11 @@ func (b *batch) end(r *run, s settlement) {
 			level, say = slog.LevelWarn, "outcome not recorded; the leader takes the task back"
 		case !state.Settled:
 			level, say = slog.LevelWarn, "claim was taken back meanwhile; the outcome does not count"
+			if outcome = b.outcomeOf(s); outcome != outcomeLost {
+				level, say = slog.LevelInfo, "the outcome was recorded before"
+			}
 		case !state.Current:
-			say = "task was edited or cancelled meanwhile; the outcome does not count"
+			outcome, say = s.recorded(state), "task was edited or cancelled meanwhile; the outcome does not count"
 		case s.Outcome == outcomeFailed:
 			level = slog.LevelError
 		case s.Outcome == outcomeLost && state.Status == string(store.StatusFailed): // it was the last attempt
@@ -262,7 +270,7 @@ func (b *batch) end(r *run, s settlement) {
 		case s.Outcome == outcomeCompleted || s.Outcome == outcomeReleased:
 			level = slog.LevelDebug
 		}
-		b.logEnd(r.span(), level, say, s)
+		b.logEnd(r.span(), level, say, s, outcome)
 		if state.Settled {
 			b.tally.recorded(s.recorded(state))
 		}
@@ -274,6 +282,20 @@ func (b *batch) end(r *run, s settlement) {
 		b.remove(r)
 		b.pending.Done()
 	})
+}
+
+const outcomeOfSQL = `SELECT outcome::text FROM tasktable.scheduled_task_executions WHERE fence = $1`
+
+// outcomeOf is the outcome that the history has of a claim that was ended before s. It was often this node that ended it:
+// the commit of a handler's transaction may have failed for the node and not for the server. Where the history says
+// nothing, the claim counts as lost.
+func (b *batch) outcomeOf(s settlement) (outcome string) {
+	ctx, cancel := context.WithTimeout(b.settling, answerLimit)
+	defer cancel()
+	if err := b.enginePool.QueryRow(ctx, b.statements.schema.SQL(outcomeOfSQL), s.Fence).Scan(&outcome); err != nil {
+		return outcomeLost
+	}
+	return outcome
 }
 
 // drop forgets a task whose fence is lost: there is nothing to settle.

@@ -1,0 +1,98 @@
+package scheduled
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/store"
+)
+
+// The log says of a cancelled attempt what the history says.
+func TestLogOfACancelledAttempt(t *testing.T) {
+	t.Parallel()
+	for name, part := range map[string]func(*stage) handlers.Part{
+		"plain": func(s *stage) handlers.Part { return handlers.Handle(s.handle) },
+		"pgx": func(s *stage) handlers.Part {
+			return handlers.HandleTx(func(ctx context.Context, _ pgx.Tx, task *handlers.Task[job]) error { return s.handle(ctx, task) })
+		},
+		"sql": func(s *stage) handlers.Part {
+			return handlers.HandleSQLTx(func(ctx context.Context, _ *sql.Tx, task *handlers.Task[job]) error { return s.handle(ctx, task) })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t)
+			var log journal
+			s.node(func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) }, part(s))
+			for i := range 6 {
+				id := fmt.Sprint(i)
+				s.schedule(id, nil)
+				a := s.begins(id)
+				if _, err := s.tasks.Cancel(t.Context(), s.pool, id); err != nil {
+					t.Fatal(err)
+				}
+				switch {
+				case i%3 == 0:
+					_ = a.ends(t, 3*time.Second)
+				case i%3 == 1:
+					a.end <- nil
+				default:
+					a.end <- context.Canceled
+				}
+				s.is(id, store.StatusCancelled, outcomeSuperseded)
+				eventually(t, 5*time.Second, "it is logged", func() bool { return len(log.lines("task="+id+" ", "outcome=")) > 0 })
+			}
+			if n := len(log.lines("level=INFO", "type=JOB", "outcome=SUPERSEDED")); n != 6 || len(log.lines("outcome=")) != 6 {
+				t.Errorf("%d lines of 6 say SUPERSEDED: %q", n, log.lines("outcome="))
+			}
+		})
+	}
+}
+
+// The log names the type of a claim that ended before its handler began, and what the history says of it.
+func TestLogOfAClaimThatNeverStarted(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	var log journal
+	s.node(func(c *Config) {
+		c.LookAhead = 5 * time.Second
+		c.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	})
+	s.schedule("second", func(task *store.Task) { task.At = time.Now().Add(4 * time.Second) })
+	s.sees("it is claimed", `SELECT status = 'EXECUTING' FROM tasktable.scheduled_tasks WHERE id = 'second'`)
+	if _, err := s.tasks.Cancel(t.Context(), s.pool, "second"); err != nil {
+		t.Fatal(err)
+	}
+	s.is("second", store.StatusCancelled, outcomeCancelled)
+	eventually(t, 5*time.Second, "it is logged", func() bool { return len(log.lines("task=second ", "outcome=")) > 0 })
+	if len(log.lines("level=INFO", "task=second ", "type=JOB", "outcome=CANCELLED")) != 1 {
+		t.Errorf("the log has %q", log.lines("task=second "))
+	}
+}
+
+// Where the node learns only afterwards that its transaction was committed, the log has the outcome of the history.
+func TestLogOfAnOutcomeThatWasRecordedBefore(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	var log journal
+	s.node(func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+	for id, recorded := range map[string]string{"superseded": outcomeSuperseded, "lost": outcomeLost} {
+		s.schedule(id, nil)
+		a := s.begins(id)
+		s.exec(`INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt, scheduled_at, finished_at, outcome)
+			SELECT fence, id, type, revision, attempt, scheduled_at, now(), $2 FROM tasktable.scheduled_tasks WHERE id = $1`, id, recorded)
+		s.exec(`UPDATE tasktable.scheduled_tasks SET fence = NULL, held_until = NULL, status = 'CANCELLED', finished_at = now() WHERE id = $1`, id)
+		a.end <- context.Canceled
+		eventually(t, 5*time.Second, "it is logged", func() bool { return len(log.lines("task="+id+" ", "outcome=")) > 0 })
+	}
+	if len(log.lines("level=INFO", "task=superseded ", "outcome=SUPERSEDED")) != 1 || len(log.lines("level=WARN", "task=lost ", "outcome=LOST")) != 1 {
+		t.Errorf("the log has %q", log.lines("outcome="))
+	}
+}
