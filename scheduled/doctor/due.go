@@ -58,6 +58,10 @@ func (e *examination) pauses(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	fires, err := rows[dueFires](ctx, e, dueFiresSQL)
+	if err != nil {
+		return err
+	}
 	for _, one := range found {
 		waiting, more := 0, false
 		for _, kind := range work.kinds() {
@@ -82,7 +86,7 @@ func (e *examination) pauses(ctx context.Context) error {
 		e.find(level, e.sql("SELECT tasktable.resume_scope(%s, %s)", quoted(one.Scope), quoted(one.Name))+
 			"\n"+e.command("queues resume "+word(strings.TrimSuffix(one.Scope+":"+one.Name, ":"))),
 			"%s is paused since %s by %s %s, and %s for it%s", what, instant(one.PausedAt), one.PausedBy, until,
-			wait(waiting, more), why)
+			wait(waiting, more, firesOf(fires, one)), why)
 	}
 	if len(found) == 0 {
 		e.ok("no queue or type is paused")
@@ -90,11 +94,37 @@ func (e *examination) pauses(ctx context.Context) error {
 	return nil
 }
 
-func wait(tasks int, more bool) string {
-	if tasks == 1 && !more {
+// wait says how many tasks and fires wait. Fires are told only where there are some.
+func wait(tasks int, more bool, fires int) string {
+	switch {
+	case fires > 0:
+		return dueTasks(tasks, more) + " and " + several(fires, "fire") + " of recurring tasks wait"
+	case tasks == 1 && !more:
 		return "1 due task waits"
 	}
 	return dueTasks(tasks, more) + " wait"
+}
+
+// A recurring task whose next fire is due waits only where something keeps the leader from it.
+const dueFiresSQL = `
+SELECT t.queue::text AS queue, t.type::text AS type, count(*)::int AS fires
+FROM tasktable.scheduled_tasks AS t WHERE t.cron IS NOT NULL AND t.next_attempt_at <= statement_timestamp() GROUP BY 1, 2`
+
+type dueFires struct {
+	Queue string
+	Type  string
+	Fires int
+}
+
+// firesOf counts the fires that wait for a pause.
+func firesOf(fires []dueFires, pause store.Pause) (count int) {
+	scope, err := store.ParseScope(strings.TrimSuffix(pause.Scope+":"+pause.Name, ":"))
+	for _, lane := range fires {
+		if err == nil && scope.Has(lane.Queue, lane.Type) {
+			count += lane.Fires
+		}
+	}
+	return count
 }
 
 const claimsSQL = `

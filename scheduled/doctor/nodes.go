@@ -80,7 +80,7 @@ func (e *examination) noNode(work *work) {
 	}
 	do := "start a node: tasktable serve, or your service with scheduled.New(…).Run(ctx)"
 	if due > 0 {
-		e.fail(do, "no node runs, and %s", wait(due, more))
+		e.fail(do, "no node runs, and %s", wait(due, more, 0))
 	} else {
 		e.warn(do, "no node runs: nothing will be claimed")
 	}

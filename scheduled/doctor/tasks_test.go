@@ -25,6 +25,20 @@ func TestLateTasks(t *testing.T) {
 	p.finds(p.examine(nil, "due"), "due", OK, "1 due task, none of them for longer than 1m")
 }
 
+// The fires of recurring tasks wait for a pause, too. They are no due tasks, because a recurring task does not run itself.
+func TestPausedFires(t *testing.T) {
+	p := newPatient(t)
+	p.exec(`SELECT tasktable.schedule_recurring('{"type":"TICK"}', '@daily', id, queue => 'mail') FROM unnest(ARRAY['one', 'two']) AS id`)
+	p.exec(`ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER`)
+	p.exec(`UPDATE tasktable.scheduled_tasks SET next_attempt_at = now() - interval '1 hour' WHERE id = 'one'`)
+	p.exec(`UPDATE tasktable.scheduled_tasks SET next_attempt_at = now() + interval '1 hour' WHERE id = 'two'`)
+	p.exec(`SELECT tasktable.pause_scope('queue', 'mail')`)
+	p.exec(`SELECT tasktable.pause_scope('type', 'OTHER')`)
+	report := p.examine(nil, "pauses")
+	p.finds(report, "pauses", Info, "queue mail is paused since", "and 0 due tasks and 1 fire of recurring tasks wait for it")
+	p.finds(report, "pauses", Info, "type OTHER is paused since", "and 0 due tasks wait for it")
+}
+
 // More than a bound of due tasks are not counted to the end.
 func TestManyLateTasks(t *testing.T) {
 	p := newPatient(t)
