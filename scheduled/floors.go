@@ -22,6 +22,7 @@ type laneFloors struct {
 	known  map[laneKey]time.Time // the floors
 	deepAt time.Time             // no task that is due before it lies outside the known lanes
 	blind  bool                  // the look at everything has failed, and no deep look has been made since
+	fresh  time.Time             // until when the last deep look counts; zero: there was none
 	spares bool                  // looks begin at the floors, because that is quicker by far
 	full   bool                  // the look under way is at everything
 	again  bool                  // the last look found a lane that was not known: there may be more beside it
@@ -42,6 +43,8 @@ const (
 	slowLooks = 5
 	// tooSlow is when a look at everything comes too near to the session's time limits.
 	tooSlow = 500 * time.Millisecond
+	// staleAfter is how much later than expected a deep look may end before the leader does without it.
+	staleAfter = time.Second
 	// floorTry is how often it is tried whether the floors help, by a look that claims nothing.
 	floorTry = 10 * time.Second
 )
@@ -57,7 +60,7 @@ func (f *laneFloors) work(worked []workedLane) (fresh bool) {
 func (f *laneFloors) queue(s statements, batch *pgx.Batch, peek bool) {
 	f.began = time.Now()
 	try := peek && !f.spares && len(f.known) > 0 && f.least() >= slowLook && f.began.Sub(f.tried) >= floorTry
-	f.full = !f.spares && !try
+	f.full = !f.spares && !try || f.stale(f.began)
 	queues, kinds := columnsOfWorked(f.worked)
 	if f.full {
 		batch.Queue(s.schema.SQL(workedLanesSQL), nil, queues, kinds)
@@ -173,12 +176,19 @@ func (f *laneFloors) deep(rows []laneRow, began time.Time, took time.Duration) {
 		f.note([]laneRow{row}, began)
 	}
 	f.deepAt, f.blind = began, false
+	f.fresh = time.Now().Add(deepSlow + staleAfter + 2*took)
 	switch {
 	case took < slowLook:
 		f.spares, f.took = false, nil
 	case took > tooSlow:
 		f.spares = true
 	}
+}
+
+// stale says that the deep looks have failed for a while, as they do while the engine's pool has no answers. The tasks before the
+// floors wait for a deep look, so the leader looks at everything on the session instead, unless such a look takes too long.
+func (f *laneFloors) stale(now time.Time) bool {
+	return f.spares && !f.blind && !f.fresh.IsZero() && now.After(f.fresh) && f.least() < tooSlow
 }
 
 // least is what the quickest of the last looks at everything took; 0 while they were few.

@@ -180,6 +180,34 @@ func TestFloorsOnlyWhereTheySpare(t *testing.T) {
 	}
 }
 
+// While the engine's pool has no answers, deep looks fail. Tasks before the floors must not wait for it.
+func TestFloorsDoWithoutDeepLooksThatFail(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	slow := slices.Repeat([]time.Duration{tooSlow}, slowLooks)
+	for name, test := range map[string]struct {
+		floors laneFloors
+		want   bool
+	}{
+		"the last deep look counts":       {laneFloors{spares: true, fresh: now.Add(time.Second)}, false},
+		"it is too old":                   {laneFloors{spares: true, fresh: now.Add(-time.Second)}, true},
+		"floors are not used":             {laneFloors{fresh: now.Add(-time.Second)}, false},
+		"a look at everything has failed": {laneFloors{spares: true, blind: true, fresh: now.Add(-time.Second)}, false},
+		"looks at everything take long":   {laneFloors{spares: true, took: slow, fresh: now.Add(-time.Second)}, false},
+		"no deep look yet":                {laneFloors{spares: true}, false},
+	} {
+		if got := test.floors.stale(now); got != test.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+	var f laneFloors
+	f.deep([]laneRow{{Queue: "default", Type: "JOB", Head: noon}}, noon, 2*tooSlow)
+	f.fresh = f.fresh.Add(-time.Minute)
+	if f.queue(statements{}, &pgx.Batch{}, false); !f.full {
+		t.Error("the look after deep looks have failed begins at the floors")
+	}
+}
+
 // After a look at everything has failed by its time limit, looks read nothing until a deep look has found where to
 // begin.
 func TestFloorsAreBlindAfterATimeout(t *testing.T) {
