@@ -42,7 +42,7 @@ var checks = []check{
 	{"lost", noneIsLost, minute},
 	{"follow-up", followUpsAreScheduled, minute},
 	{"append-only", historyIsAppendOnly, minute},
-	{"retention", retentionWaits, 5 * minute},
+	{"retention", retentionWaits, 15 * minute},
 	{"execution line", claimsHaveLines, minute},
 	{"change line", revisionsHaveLines, minute},
 	{"leadership", leadersClaim, minute},
