@@ -68,10 +68,12 @@ func (b *batch) beginSQLTx(
 		func(ctx context.Context, e *handlers.Execution) error { return variant.RunSQLTx(ctx, tx, e) }, nil
 }
 
-// A role may end the backends of a role whose rights it has; for others Postgres would report an error.
+// A role may end the backends of a role whose rights it has. For others Postgres would report an error. A backend that runs a statement
+// goes on: it may be about to commit, and then the attempt has completed.
 const endHandlersSQL = `
 SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
-WHERE datname = current_database() AND application_name = $1 AND pg_has_role(usesysid, 'USAGE')`
+WHERE datname = current_database() AND application_name = $1 AND pg_has_role(usesysid, 'USAGE')
+    AND state IN ('idle in transaction', 'idle in transaction (aborted)')`
 
 // endHandlers ends the transactions of a dead node's handlers. A process that is frozen, or cut off from the network,
 // neither commits nor rolls them back, and the next attempts would wait for their locks. Where the leader has no right

@@ -3,6 +3,7 @@ package scheduled
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -184,8 +185,10 @@ func TestQuietNodeStartsNoTransaction(t *testing.T) {
 	s.passes(time.Now().Add(gateValid + 50*time.Millisecond)) // by then the first gate's answer is too old
 	tr.life.quiet.set(true)
 	release()
-	if row := s.is("a", store.StatusQueued, outcomeReleased); row.Attempt != 0 || s.errorOf("a") != "the node is quiet" {
-		t.Errorf("attempt %d: %s", row.Attempt, s.errorOf("a"))
+	eventually(t, 15*time.Second, "it goes back because the node is quiet", func() bool { return s.errorOf("a") == "the node is quiet" })
+	// On a busy machine it may have gone back before, for want of a connection.
+	if row := s.is("a", store.StatusQueued, outcomes(t, s.pool, "a")...); row.Attempt != 0 || slices.Contains(outcomes(t, s.pool, "a"), outcomeCompleted) {
+		t.Errorf("attempt %d: %v", row.Attempt, outcomes(t, s.pool, "a"))
 	}
 	s.idle("a")
 }
