@@ -38,10 +38,10 @@ func TestLogOfACancelledAttempt(t *testing.T) {
 				if _, err := s.tasks.Cancel(t.Context(), s.pool, id); err != nil {
 					t.Fatal(err)
 				}
-				switch {
-				case i%3 == 0:
+				switch i % 3 {
+				case 0:
 					_ = a.ends(t, 3*time.Second)
-				case i%3 == 1:
+				case 1:
 					a.end <- nil
 				default:
 					a.end <- context.Canceled

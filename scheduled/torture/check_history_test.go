@@ -131,8 +131,8 @@ func revisionsHaveLines(h *history) (samples int, wrong []violation) {
 			continue // retention leaves no line
 		}
 		samples++
-		switch {
-		case a.Op == "DELETE":
+		switch a.Op {
+		case "DELETE":
 			if deletes[fmt.Sprint(a.ID, " ", a.TxID)] == 0 {
 				wrong = append(wrong, broken("change line", a.ID, "was deleted at %s, and no line says so", h.offset(a.At)))
 			}
