@@ -1,0 +1,150 @@
+package scheduled
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"time"
+)
+
+// gateAsk is a question to the gate by one batch; questions that come together share one read.
+type gateAsk struct {
+	holds  []hold
+	known  map[int64]string // the payloads that an earlier answer had, by fence
+	bytes  int              // about how large the others are together
+	answer chan gateAnswer
+}
+
+func (a *gateAsk) weight() int { return max(len(a.holds), a.bytes>>10) }
+
+// gateAnswer has the instant of the gate, by this process's clock. The rows are nil when the database did not answer.
+type gateAnswer struct {
+	rows map[int64]gateRow
+	at   time.Time
+}
+
+// ask puts tasks to the gate, together with what others ask at the time.
+func (b *batch) ask(runs []*run) gateAnswer {
+	question := &gateAsk{answer: make(chan gateAnswer, 1), holds: make([]hold, 0, len(runs))}
+	for _, r := range runs {
+		question.holds = append(question.holds, r.hold)
+		if r.payload != nil {
+			if question.known == nil {
+				question.known = map[int64]string{}
+			}
+			question.known[r.Fence] = *r.payload
+		}
+	}
+	question.bytes = (len(runs) - len(question.known)) * b.pace.payload(b.kind)
+	select {
+	case b.gates.in <- question:
+	case <-b.settling.Done():
+		return gateAnswer{}
+	}
+	select {
+	case answer := <-question.answer:
+		b.measure(runs, answer)
+		return answer
+	case <-b.settling.Done():
+		return gateAnswer{}
+	}
+}
+
+// measure notes how large the payloads were.
+func (b *batch) measure(runs []*run, answer gateAnswer) {
+	if answer.rows == nil || len(runs) == 0 {
+		return
+	}
+	bytes := 0
+	for _, r := range runs {
+		bytes += len(answer.rows[r.Fence].Payload)
+	}
+	b.pace.saw(b.kind, bytes/len(runs))
+}
+
+// part is how many of the due tasks share the next question to the gate.
+func (b *batch) part(due int) int {
+	average, measured := b.averages.of(b.kind)
+	return partOf(due, average, measured, b.pace.payload(b.kind), b.pace.limit())
+}
+
+// keepPayloads keeps what an answer brought that came too late, so that the next question need not ask for it.
+func keepPayloads(runs []*run, late gateAnswer) {
+	for _, r := range runs {
+		if answer := late.rows[r.Fence]; answer.Verdict == verdictGo {
+			r.payload = &answer.Payload
+		}
+	}
+}
+
+// answerGates asks the database all that has come together. When it does not answer, everybody asks again.
+func (w *worker) answerGates(ctx context.Context, asked []*gateAsk) {
+	var holds []hold
+	known := map[int64]string{}
+	bytes := 0
+	for _, question := range asked {
+		holds = append(holds, question.holds...)
+		maps.Copy(known, question.known)
+		bytes += question.bytes
+	}
+	limited, cancel := context.WithTimeout(ctx, limitFor(bytes))
+	defer cancel()
+	answer, err := w.gate(limited, holds, known)
+	w.heard(err)
+	if err != nil {
+		w.pace.silent()
+		w.log.Warn("the gate did not answer; asking again", "tasks", len(holds), "error", err)
+		select { // not at once: the database may need a moment
+		case <-ctx.Done():
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+	for _, question := range asked {
+		question.answer <- answer
+	}
+}
+
+// gate takes its connection first: the wait for one is no part of the answer's age.
+func (w *worker) gate(ctx context.Context, holds []hold, known map[int64]string) (gateAnswer, error) {
+	conn, err := w.enginePool.Acquire(ctx)
+	if err != nil {
+		return gateAnswer{}, fmt.Errorf("connect to ask the gate: %w", err)
+	}
+	defer conn.Release()
+	asked := time.Now()
+	rows, err := w.gateOrSplit(ctx, conn, holds, known)
+	w.metrics.gateAnswered(time.Since(asked))
+	if err != nil {
+		return gateAnswer{}, err
+	}
+	return gateAnswer{rows: rows, at: w.pace.instant(asked, time.Now())}, nil
+}
+
+const (
+	verdictBroken = "broken"
+	verdictNoTx   = "no transaction"
+	verdictHalted = "halted" // the node is quiet, or stops
+)
+
+// gateOrSplit finds the tasks that cannot be read by halving: only they are refused for it.
+func (w *worker) gateOrSplit(ctx context.Context, conn querier, holds []hold, known map[int64]string) (map[int64]gateRow, error) {
+	answers, err := w.statements.gate(ctx, conn, nil, holds, known)
+	if len(holds) == 1 && isDataError(err) { // twice: see isDataError
+		answers, err = w.statements.gate(ctx, conn, nil, holds, known)
+	}
+	switch {
+	case err == nil || !isDataError(err):
+		return answers, err
+	case len(holds) == 1:
+		return map[int64]gateRow{holds[0].Fence: {Fence: holds[0].Fence, Verdict: verdictBroken, Payload: err.Error()}}, nil
+	}
+	answers, err = w.gateOrSplit(ctx, conn, holds[:len(holds)/2], known)
+	if err != nil {
+		return nil, err
+	}
+	rest, err := w.gateOrSplit(ctx, conn, holds[len(holds)/2:], known)
+	for fence, answer := range rest {
+		answers[fence] = answer
+	}
+	return answers, err
+}
