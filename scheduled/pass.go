@@ -190,6 +190,19 @@ func (l *leader) take(ctx context.Context, tx pgx.Tx, lanes []laneBudget, most i
 
 // survey lists the lanes with something due, and the room for it.
 func (l *leader) survey(ctx context.Context, tx pgx.Tx) (lanes surveyed, found look, err error) {
+	for range maxSurveys {
+		if lanes, found, err = l.surveyOnce(ctx, tx); err != nil || !l.floors.again {
+			break
+		}
+	}
+	return lanes, found, err
+}
+
+// maxSurveys bounds how often a pass looks before it claims. A look from the floors on finds one new lane of a queue and type at a time,
+// and the lowest first. Without another look, its tasks would go before those of a more urgent lane that is new, too.
+const maxSurveys = 20
+
+func (l *leader) surveyOnce(ctx context.Context, tx pgx.Tx) (lanes surveyed, found look, err error) {
 	sent := time.Now()
 	defer func() { l.session.heard(sent, err) }()
 	var batch pgx.Batch

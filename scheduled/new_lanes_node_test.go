@@ -1,0 +1,40 @@
+package scheduled
+
+import (
+	"testing"
+	"time"
+
+	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/store"
+)
+
+// Looks from the floors on find the lowest new lane first. The tasks of a higher one must not wait behind it.
+func TestAPassKnowsNewLanesBeforeItClaims(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	tr := s.prepare(func(c *Config) { c.Queues = map[string]int{"default": 1} }, handlers.Handle(s.handle))
+	due, death := time.NewTimer(time.Hour), time.NewTimer(time.Hour)
+	defer due.Stop()
+	defer death.Stop()
+	eventually(t, 10*time.Second, "the leader has seen all that is there", func() bool {
+		if _, err := tr.tick(t.Context(), false, due, death); err != nil || !tr.session.leads {
+			t.Fatalf("leads: %t, %v", tr.session.leads, err)
+		}
+		return tr.leader.deep.made
+	})
+	for id, priority := range map[string]int{"low": -10, "middle": 0, "high": 10} {
+		s.schedule(id, func(task *store.Task) { task.Priority = priority })
+	}
+	tr.leader.floors.spares = true
+	if _, err := tr.leader.pass(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE (status = 'EXECUTING') = (id = 'high')`); got != 3 {
+		t.Error("another task than the most urgent one is claimed")
+	}
+	tr.run()
+	for _, id := range []string{"high", "middle", "low"} {
+		s.begins(id).end <- nil
+	}
+	s.idle("high", "middle", "low")
+}
