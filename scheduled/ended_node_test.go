@@ -47,7 +47,7 @@ func TestLogOfACancelledAttempt(t *testing.T) {
 					a.end <- context.Canceled
 				}
 				s.is(id, store.StatusCancelled, outcomeSuperseded)
-				eventually(t, 5*time.Second, "it is logged", func() bool { return len(log.lines("task="+id+" ", "outcome=")) > 0 })
+				eventually(t, 30*time.Second, "it is logged", func() bool { return len(log.lines("task="+id+" ", "outcome=")) > 0 })
 			}
 			if n := len(log.lines("level=INFO", "type=JOB", "outcome=SUPERSEDED")); n != 6 || len(log.lines("outcome=")) != 6 {
 				t.Errorf("%d lines of 6 say SUPERSEDED: %q", n, log.lines("outcome="))

@@ -55,7 +55,10 @@ func TestNudge(t *testing.T) {
 		if took := time.Since(began); took > 5*time.Second {
 			t.Errorf("%s: it began after %s", id, took)
 		}
-		s.is(id, store.StatusCompleted, outcomeCompleted)
+		eventually(t, 15*time.Second, id+" is completed", func() bool {
+			row, err := tasks.Get(t.Context(), s.pool, id)
+			return err == nil && row.Status == store.StatusCompleted // it may have gone back once, on a busy machine
+		})
 	}
 }
 
