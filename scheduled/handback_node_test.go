@@ -85,4 +85,10 @@ func TestHandBackWithoutATransactionKeepsTheDueTime(t *testing.T) {
 	s.sees("tasks were handed back three times", `SELECT count(*) = 2 FROM (
 		SELECT task_id FROM tasktable.scheduled_task_executions WHERE outcome = 'RELEASED' GROUP BY task_id HAVING count(*) >= 3) AS t`)
 	s.checkHandBacks(began)
+	for i := range 2 { // a node that stops leaves a claim that nobody has fetched to the next
+		if _, err := tasks.Cancel(t.Context(), s.pool, fmt.Sprint(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.sees("no claim is left", `SELECT count(*) = 0 FROM tasktable.scheduled_tasks WHERE status <> 'CANCELLED' OR fence IS NOT NULL`)
 }
