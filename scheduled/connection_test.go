@@ -102,6 +102,8 @@ func TestCutEngineConnectionsLoseNothing(t *testing.T) {
 	if n := f.count(`SELECT count(*) FROM tasktable.nodes`); n != 1 {
 		t.Errorf("%d nodes, though the session was left alone", n)
 	}
+	// Where a connection was cut while a finished job was removed, the leader removes it when it cleans up, each 10 seconds.
+	f.until(30*time.Second, "no River job is left", `SELECT count(*) = 0 FROM tasktable.river_job`)
 	stop()
 	f.nothingLeft()
 }
@@ -212,7 +214,7 @@ func TestFetchedButNeverWorkedJobIsReleased(t *testing.T) {
 	// As the fetch would have left it: a job of this node's, which it never heard of.
 	at := time.Now().Add(15 * time.Second).Truncate(time.Microsecond)
 	stray := schedule(t, f.pool, store.Task{Payload: job{"stray"}, At: at, MaxAttempts: 1})
-	f.exec(`UPDATE tasktable.scheduled_tasks SET status = 'EXECUTING', attempt = 1, fence = 1000000, held_until = now() + interval '3 hours',
+	f.exec(`UPDATE tasktable.scheduled_tasks SET status = 'EXECUTING', attempt = 1, fence = 1000000, lease_expires_at = now() + interval '3 hours',
 		next_attempt_at = NULL WHERE id = $1`, stray.ID)
 	f.exec(`INSERT INTO tasktable.river_job (args, metadata, kind, queue, state, max_attempts, attempt, attempted_at, attempted_by, priority)
 		SELECT jsonb_build_object('tasks', $2::text), '{"tasks": 1}', 'JOB', 'default', 'running', 1, 1, now(), ARRAY[$1::text], 3`,
