@@ -10,7 +10,7 @@ import (
 // someQueues have tasks that have long been due, and such as nobody lives to see, since what is due the database's own clock says.
 const someQueues = `
 ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER;
-INSERT INTO tasktable.scheduled_tasks (id, type, payload, queue, priority, status, revision, next_attempt_at, fence, held_until)
+INSERT INTO tasktable.scheduled_tasks (id, type, payload, queue, priority, status, revision, next_attempt_at, fence, lease_expires_at)
 SELECT queue || kind || priority || ' ' || i, kind, jsonb_build_object('type', kind), queue, priority, CASE WHEN i <= due + waiting THEN 'QUEUED' ELSE 'EXECUTING' END, i,
 	CASE WHEN i <= due THEN '2020-01-01Z'::timestamptz + i * interval '1 hour' WHEN i <= due + waiting THEN '2100-01-01Z'::timestamptz + i * interval '1 hour' END,
 	CASE WHEN i > due + waiting THEN i END, CASE WHEN i > due + waiting THEN '2100-01-01Z'::timestamptz END

@@ -140,7 +140,7 @@ func (s *tasksShow) fields(row store.Row) *table {
 		{"next_attempt_at", s.when(row.NextAttemptAt)}, {"paused_until", s.when(row.PausedUntil)},
 		{"expiration", row.Expiration}, {"expected_execution_time", row.ExpectedExecutionTime}, {"jitter", row.Jitter},
 		{"retention", row.Retention}, {"attempt", fmt.Sprintf("%d of %d", row.Attempt, row.MaxAttempts)}, {"revision", row.Revision},
-		{"fence", row.Fence}, {"held_until", s.when(row.HeldUntil)}, {"parent_id", row.ParentID},
+		{"fence", row.Fence}, {"lease_expires_at", s.when(row.LeaseExpiresAt)}, {"parent_id", row.ParentID},
 		{"spawned_by", row.SpawnedBy},
 		{"cron", row.Cron}, {"time_zone", row.TimeZone}, {"overlap", row.Overlap}, {"catch_up", row.CatchUp},
 		{"catch_up_paused", row.CatchUpPaused}, {"catch_up_limit", row.CatchUpLimit}, {"ends_at", s.when(row.EndsAt)},

@@ -14,7 +14,7 @@ import (
 const someTasks = `
 ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER;
 INSERT INTO tasktable.scheduled_tasks (id, type, payload, queue, entity, tenant_id, status, priority, scheduled_at, attempt, revision, next_attempt_at,
-	fence, held_until, message, result, created_at, last_status_update, started_at, finished_at, expiration, paused_until, cron, time_zone, scheduled_by)
+	fence, lease_expires_at, message, result, created_at, last_status_update, started_at, finished_at, expiration, paused_until, cron, time_zone, scheduled_by)
 SELECT id, payload ->> 'type', payload, queue, entity, tenant, status, priority, at, attempt, revision, CASE WHEN status = 'QUEUED' THEN at END,
 	fence, held, message, result, '2026-11-20 12:00Z', '2026-11-20 12:00Z', started, finished, expiration, until, cron, zone, 'events-api'
 FROM (VALUES

@@ -100,7 +100,7 @@ CREATE DOMAIN tasktable.task_attempt AS integer
 COMMENT ON DOMAIN tasktable.task_attempt IS 'How many attempts have begun.';
 
 CREATE DOMAIN tasktable.task_instant AS timestamptz
-    CONSTRAINT "next_attempt_at and held_until must be finite"
+    CONSTRAINT "next_attempt_at and lease_expires_at must be finite"
         CHECK (isfinite(VALUE));
 COMMENT ON DOMAIN tasktable.task_instant IS 'A finite instant.';
 
@@ -122,7 +122,7 @@ CREATE TABLE tasktable.scheduled_tasks (
     revision                bigint      NOT NULL,
     next_attempt_at         tasktable.task_instant,
     fence                   bigint,
-    held_until              tasktable.task_instant,
+    lease_expires_at              tasktable.task_instant,
     message                 text,
     result                  jsonb,
     scheduled_by            tasktable.task_author,
@@ -135,8 +135,8 @@ CREATE TABLE tasktable.scheduled_tasks (
     node                    bigint,
     CONSTRAINT "next_attempt_at is set exactly when QUEUED and not held"
         CHECK ((next_attempt_at IS NOT NULL) = (status = 'QUEUED' AND fence IS NULL)),
-    CONSTRAINT "fence and held_until are set together"
-        CHECK ((fence IS NULL) = (held_until IS NULL)),
+    CONSTRAINT "fence and lease_expires_at are set together"
+        CHECK ((fence IS NULL) = (lease_expires_at IS NULL)),
     CONSTRAINT "an EXECUTING task holds a fence"
         CHECK (status <> 'EXECUTING' OR fence IS NOT NULL),
     CONSTRAINT "finished_at is set exactly when the status is final"
@@ -166,7 +166,7 @@ COMMENT ON COLUMN tasktable.scheduled_tasks.attempt IS 'How many attempts of thi
 COMMENT ON COLUMN tasktable.scheduled_tasks.revision IS 'Which edit of the task this is; every edit draws a new number.';
 COMMENT ON COLUMN tasktable.scheduled_tasks.next_attempt_at IS 'When the task is due next; set exactly when it can be claimed, so one small index serves all looking.';
 COMMENT ON COLUMN tasktable.scheduled_tasks.fence IS 'Number of the claim that holds the task. A held task cannot be claimed, however it is edited; only the holder or the reclaimer ends the hold.';
-COMMENT ON COLUMN tasktable.scheduled_tasks.held_until IS 'The lease: past it the claim is lost and the task is given to another.';
+COMMENT ON COLUMN tasktable.scheduled_tasks.lease_expires_at IS 'The lease: past it the claim is lost and the task is given to another.';
 COMMENT ON COLUMN tasktable.scheduled_tasks.message IS 'The last error, or the note of the handler.';
 COMMENT ON COLUMN tasktable.scheduled_tasks.result IS 'What the handler returned with Result.';
 COMMENT ON COLUMN tasktable.scheduled_tasks.scheduled_by IS 'The service that scheduled the task first.';
@@ -181,9 +181,9 @@ COMMENT ON COLUMN tasktable.scheduled_tasks.node IS 'Number of the node that run
 CREATE INDEX scheduled_tasks_claimable ON tasktable.scheduled_tasks (queue, type, priority, next_attempt_at)
     WHERE next_attempt_at IS NOT NULL;
 COMMENT ON INDEX tasktable.scheduled_tasks_claimable IS 'What can be claimed, by lane and time: serves the peek, the list of lanes and the claim. Holds waiting tasks only.';
-CREATE INDEX scheduled_tasks_held_until ON tasktable.scheduled_tasks (held_until)
-    WHERE held_until IS NOT NULL;
-COMMENT ON INDEX tasktable.scheduled_tasks_held_until IS 'Claims by the end of their lease. Views and the doctor find running and stuck tasks by it. The engine does not read it.';
+CREATE INDEX scheduled_tasks_lease_expires_at ON tasktable.scheduled_tasks (lease_expires_at)
+    WHERE lease_expires_at IS NOT NULL;
+COMMENT ON INDEX tasktable.scheduled_tasks_lease_expires_at IS 'Claims by the end of their lease. Views and the doctor find running and stuck tasks by it. The engine does not read it.';
 CREATE INDEX scheduled_tasks_entity ON tasktable.scheduled_tasks (entity)
     WHERE entity IS NOT NULL;
 COMMENT ON INDEX tasktable.scheduled_tasks_entity IS 'All tasks of an entity, for sync and for audit.';
@@ -253,8 +253,8 @@ CREATE TABLE tasktable.nodes (
     places     integer     NOT NULL DEFAULT 0,
     averages   jsonb       NOT NULL DEFAULT '{}',
     started_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-    led_at     timestamptz,
-    silent_at  timestamptz,
+    elected_at     timestamptz,
+    last_seen_at  timestamptz,
     dead_at    timestamptz
 );
 COMMENT ON TABLE tasktable.nodes IS 'One line for each running engine and each that ever ran. A live one holds an advisory lock on its number.';
@@ -268,8 +268,8 @@ COMMENT ON COLUMN tasktable.nodes.transactional IS 'Those of its types whose han
 COMMENT ON COLUMN tasktable.nodes.places IS 'How many such handlers it runs at once.';
 COMMENT ON COLUMN tasktable.nodes.averages IS 'How long its handlers run, by type, in microseconds; types that have run often enough to tell.';
 COMMENT ON COLUMN tasktable.nodes.started_at IS 'When it began.';
-COMMENT ON COLUMN tasktable.nodes.led_at IS 'When it last began to lead; null if it never did. Who leads is the newest of those that live.';
-COMMENT ON COLUMN tasktable.nodes.silent_at IS 'Its last sign of life, noted when its lock is found free; 5 seconds after it the node counts as dead.';
+COMMENT ON COLUMN tasktable.nodes.elected_at IS 'When it last began to lead; null if it never did. Who leads is the newest of those that live.';
+COMMENT ON COLUMN tasktable.nodes.last_seen_at IS 'Its last sign of life, noted when its lock is found free; 5 seconds after it the node counts as dead.';
 COMMENT ON COLUMN tasktable.nodes.dead_at IS 'When it ended: said by itself on a graceful stop, else by the leader; null while it lives.';
 CREATE INDEX nodes_live ON tasktable.nodes (number) WHERE dead_at IS NULL;
 COMMENT ON INDEX tasktable.nodes_live IS 'The nodes not known to be dead.';

@@ -17,7 +17,7 @@ BEGIN
     IF TG_OP = 'INSERT' THEN
         NEW.attempt := 0;
         NEW.fence := NULL;
-        NEW.held_until := NULL;
+        NEW.lease_expires_at := NULL;
     ELSE
         IF NEW.id IS DISTINCT FROM OLD.id THEN
             RAISE EXCEPTION 'id of task "%" cannot be changed: schedule another id and cancel this one', OLD.id

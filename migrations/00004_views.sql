@@ -20,11 +20,11 @@ CREATE VIEW tasktable.late_tasks AS
 COMMENT ON VIEW tasktable.late_tasks IS 'Tasks that are due and not claimed yet; has_node false: no live node works both its queue and its type.';
 
 CREATE VIEW tasktable.running_tasks AS
-    SELECT t.id, t.type, t.queue, t.status, t.attempt, t.fence, t.last_status_update AS claimed_at, t.held_until,
-           t.held_until < clock_timestamp() AS stuck,
+    SELECT t.id, t.type, t.queue, t.status, t.attempt, t.fence, t.last_status_update AS claimed_at, t.lease_expires_at,
+           t.lease_expires_at < clock_timestamp() AS stuck,
            CASE WHEN t.started_fence = t.fence THEN t.started_at END AS started_at, CASE WHEN t.started_fence = t.fence THEN t.node END AS node
     FROM tasktable.scheduled_tasks AS t
-    WHERE t.held_until IS NOT NULL;
+    WHERE t.lease_expires_at IS NOT NULL;
 COMMENT ON VIEW tasktable.running_tasks IS 'Claimed tasks; stuck: the lease has ended and nobody has taken the task back yet.';
 
 CREATE VIEW tasktable.dead_letters AS

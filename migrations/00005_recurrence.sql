@@ -67,7 +67,7 @@ ALTER TABLE tasktable.scheduled_tasks
     ADD COLUMN planned_revision bigint,
     ADD COLUMN planned_wall     timestamp,
     ADD COLUMN planned_zone_data text,
-    ADD COLUMN live_from        timestamptz,
+    ADD COLUMN open_occurrences_from        timestamptz,
     ADD COLUMN paused_until     tasktable.task_limit_time,
     ADD COLUMN retention        tasktable.task_retention,
     ADD COLUMN archived_at      timestamptz,
@@ -89,7 +89,7 @@ COMMENT ON COLUMN tasktable.scheduled_tasks.parent_id IS 'Of an occurrence: the 
 COMMENT ON COLUMN tasktable.scheduled_tasks.planned_revision IS 'Of a recurring task: the revision whose next fire is in next_attempt_at. Another than revision asks the leader to plan it.';
 COMMENT ON COLUMN tasktable.scheduled_tasks.planned_wall IS 'Of a recurring task: what the clocks of its zone are to show at the next fire; null for @every.';
 COMMENT ON COLUMN tasktable.scheduled_tasks.planned_zone_data IS 'Fingerprint of the zone data that the next fire was planned with. The leader plans anew with other data.';
-COMMENT ON COLUMN tasktable.scheduled_tasks.live_from IS 'Of a recurring task: all occurrences of earlier times have ended; where the look for one that has not begins.';
+COMMENT ON COLUMN tasktable.scheduled_tasks.open_occurrences_from IS 'Of a recurring task: all occurrences of earlier times have ended; where the look for one that has not begins.';
 COMMENT ON COLUMN tasktable.scheduled_tasks.paused_until IS 'When a PAUSED task is resumed by itself.';
 COMMENT ON COLUMN tasktable.scheduled_tasks.retention IS 'How long the finished task is kept, in place of the configured time.';
 COMMENT ON COLUMN tasktable.scheduled_tasks.archived_at IS 'When somebody marked the dead letter as dealt with.';
@@ -99,16 +99,16 @@ COMMENT ON COLUMN tasktable.scheduled_tasks.spawned_by IS 'Of a follow-up: the t
 
 ALTER TABLE tasktable.nodes
     ADD COLUMN shares_slots boolean NOT NULL DEFAULT false,
-    ADD COLUMN declares     text,
-    ADD COLUMN hears_dead   boolean NOT NULL DEFAULT false,
+    ADD COLUMN declaration_hash text,
+    ADD COLUMN receives_failures   boolean NOT NULL DEFAULT false,
     ADD COLUMN retention_refused text,
     ADD COLUMN zone_data    jsonb;
 COMMENT ON COLUMN tasktable.nodes.shares_slots IS 'Idle slots of one of its queues serve the others.';
-COMMENT ON COLUMN tasktable.nodes.hears_dead IS 'It is told of dead tasks and lost claims of its types.';
+COMMENT ON COLUMN tasktable.nodes.receives_failures IS 'It is told of dead tasks and lost claims of its types.';
 COMMENT ON COLUMN tasktable.nodes.retention_refused IS
     'What retention could not remove when this node last went through the tables; null: nothing.';
 COMMENT ON COLUMN tasktable.nodes.zone_data IS 'Fingerprints of the node''s data of the time zones that recurring tasks use. Nodes with others plan other fires.';
-COMMENT ON COLUMN tasktable.nodes.declares IS 'Which set of recurring tasks its code declares, as a hash; null: none.';
+COMMENT ON COLUMN tasktable.nodes.declaration_hash IS 'Which set of recurring tasks its code declares, as a hash; null: none.';
 
 CREATE INDEX scheduled_tasks_parent ON tasktable.scheduled_tasks (parent_id, scheduled_at) WHERE parent_id IS NOT NULL;
 COMMENT ON INDEX tasktable.scheduled_tasks_parent IS 'The occurrences of a recurring task, by time.';
@@ -293,7 +293,7 @@ BEGIN
     IF TG_OP = 'INSERT' THEN
         NEW.attempt := 0;
         NEW.fence := NULL;
-        NEW.held_until := NULL;
+        NEW.lease_expires_at := NULL;
     ELSE
         IF NEW.id IS DISTINCT FROM OLD.id THEN
             RAISE EXCEPTION 'id of task "%" cannot be changed: schedule another id and cancel this one', OLD.id
@@ -369,7 +369,7 @@ BEGIN
         NEW.run_now_at := NULL; -- running it now is forking an occurrence, which leaves the task itself as it is
     ELSE
         NEW.planned_revision := NULL;
-        NEW.live_from := NULL;
+        NEW.open_occurrences_from := NULL;
     END IF;
     IF NEW.status IN ('QUEUED', 'PAUSED') THEN
         NEW.attempt := 0;
@@ -395,8 +395,8 @@ BEGIN
         ELSE tasktable.due_of(NEW.id, NEW.scheduled_at, NEW.run_now_at, NEW.jitter) END;
     -- Here, not by a trigger of its own: that one's condition would cost each insert of a task more than this.
     IF TG_OP = 'INSERT' AND NEW.parent_id IS NOT NULL AND NEW.status IN ('QUEUED', 'PAUSED') THEN
-        UPDATE tasktable.scheduled_tasks AS p SET live_from = NEW.scheduled_at
-        WHERE p.id = NEW.parent_id AND p.cron IS NOT NULL AND p.live_from > NEW.scheduled_at;
+        UPDATE tasktable.scheduled_tasks AS p SET open_occurrences_from = NEW.scheduled_at
+        WHERE p.id = NEW.parent_id AND p.cron IS NOT NULL AND p.open_occurrences_from > NEW.scheduled_at;
     END IF;
     RETURN NEW;
 END $$;
@@ -505,8 +505,8 @@ COMMENT ON TRIGGER task_4_update ON tasktable.scheduled_tasks IS 'The change lin
 -- +goose StatementBegin
 CREATE FUNCTION tasktable.reopen_occurrence() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    UPDATE tasktable.scheduled_tasks AS p SET live_from = NEW.scheduled_at
-    WHERE p.id = NEW.parent_id AND p.cron IS NOT NULL AND p.live_from > NEW.scheduled_at;
+    UPDATE tasktable.scheduled_tasks AS p SET open_occurrences_from = NEW.scheduled_at
+    WHERE p.id = NEW.parent_id AND p.cron IS NOT NULL AND p.open_occurrences_from > NEW.scheduled_at;
     RETURN NULL;
 END $$;
 -- +goose StatementEnd
@@ -935,7 +935,7 @@ BEGIN
     IF TG_OP = 'INSERT' THEN
         NEW.attempt := 0;
         NEW.fence := NULL;
-        NEW.held_until := NULL;
+        NEW.lease_expires_at := NULL;
     ELSE
         IF NEW.id IS DISTINCT FROM OLD.id THEN
             RAISE EXCEPTION 'id of task "%" cannot be changed: schedule another id and cancel this one', OLD.id
@@ -1278,7 +1278,7 @@ COMMENT ON INDEX tasktable.scheduled_tasks_claimable IS 'What can be claimed, by
 DROP INDEX tasktable.scheduled_tasks_paused_until;
 DROP INDEX tasktable.scheduled_tasks_spawned_by;
 DROP INDEX tasktable.scheduled_tasks_parent;
-ALTER TABLE tasktable.nodes DROP COLUMN zone_data, DROP COLUMN retention_refused, DROP COLUMN hears_dead, DROP COLUMN declares,
+ALTER TABLE tasktable.nodes DROP COLUMN zone_data, DROP COLUMN retention_refused, DROP COLUMN receives_failures, DROP COLUMN declaration_hash,
     DROP COLUMN shares_slots;
 -- Recurring tasks are lost with it: without their expression they would be tasks that run themselves.
 SELECT set_config('tasktable_change.context', 'retention', true);
@@ -1291,7 +1291,7 @@ ALTER TABLE tasktable.scheduled_tasks
     DROP COLUMN archived_at,
     DROP COLUMN retention,
     DROP COLUMN paused_until,
-    DROP COLUMN live_from,
+    DROP COLUMN open_occurrences_from,
     DROP COLUMN planned_zone_data,
     DROP COLUMN planned_wall,
     DROP COLUMN planned_revision,

@@ -23,8 +23,8 @@ $$;
 COMMENT ON FUNCTION tasktable.lock_class(text) IS 'The classid that advisory locks of this schema have in pg_locks: of kind node, whose objid is the node''s number, and of kind leader, whose objid is 0.';
 
 CREATE VIEW tasktable.node_states AS
-    SELECT n.number, n.service, n.version, n.host, n.queues, n.types, n.shares_slots, n.started_at, n.led_at,
-           n.silent_at, n.dead_at, CASE WHEN n.dead_at IS NOT NULL THEN 'ended' WHEN pg_is_in_recovery() THEN 'unknown' WHEN l.leads THEN 'leads'
+    SELECT n.number, n.service, n.version, n.host, n.queues, n.types, n.shares_slots, n.started_at, n.elected_at,
+           n.last_seen_at, n.dead_at, CASE WHEN n.dead_at IS NOT NULL THEN 'ended' WHEN pg_is_in_recovery() THEN 'unknown' WHEN l.leads THEN 'leads'
                WHEN l.number IS NULL THEN 'silent' WHEN n.queues = '{}' AND n.types = '{}' THEN 'quiet' ELSE 'works' END AS state
     FROM tasktable.nodes AS n
     LEFT JOIN (
@@ -46,8 +46,8 @@ COMMENT ON COLUMN tasktable.node_states.queues IS 'The queues it works, with the
 COMMENT ON COLUMN tasktable.node_states.types IS 'The types it has handlers for.';
 COMMENT ON COLUMN tasktable.node_states.shares_slots IS 'Idle slots of one of its queues serve the others.';
 COMMENT ON COLUMN tasktable.node_states.started_at IS 'When it began.';
-COMMENT ON COLUMN tasktable.node_states.led_at IS 'When it last began to lead; null: it never did.';
-COMMENT ON COLUMN tasktable.node_states.silent_at IS 'Its last sign of life, noted when a leader finds its session gone; null: none has.';
+COMMENT ON COLUMN tasktable.node_states.elected_at IS 'When it last began to lead; null: it never did.';
+COMMENT ON COLUMN tasktable.node_states.last_seen_at IS 'Its last sign of life, noted when a leader finds its session gone; null: none has.';
 COMMENT ON COLUMN tasktable.node_states.dead_at IS 'When it ended, or of a killed one when a leader noticed.';
 COMMENT ON COLUMN tasktable.node_states.state IS 'leads; works; quiet (it works no queue and no type, as it was told); silent (its session is gone, and no leader has said so yet); ended; unknown (asked on a standby, which sees no locks).';
 
@@ -128,7 +128,7 @@ BEGIN
                 CASE ahead.higher WHEN 0 THEN NULL WHEN 1 THEN '1 task of higher priority' ELSE ahead.higher || ' tasks of higher priority' END,
                 CASE ahead.equal WHEN 0 THEN NULL WHEN 1 THEN '1 task' ELSE ahead.equal || ' tasks' END || ' of its priority due before it') END;
         RETURN what || format(', while %s of its queue are claimed for %s slot%s',
-            (SELECT count(*) FROM tasktable.scheduled_tasks AS h WHERE h.held_until IS NOT NULL AND h.queue = task.queue),
+            (SELECT count(*) FROM tasktable.scheduled_tasks AS h WHERE h.lease_expires_at IS NOT NULL AND h.queue = task.queue),
             slots ->> (task.queue || ' ' || task.type), CASE WHEN slots ->> (task.queue || ' ' || task.type) <> '1' THEN 's' END);
     WHEN 'expires' THEN
         RETURN 'its time is over: it does not run any more, and becomes EXPIRED when the leader comes to it';
@@ -172,26 +172,26 @@ CREATE VIEW tasktable.task_reasons AS
             WHEN s.code = 'expired' THEN substring(t.message FROM '; last error: (.*)$')
             WHEN s.code = 'paused_scope' THEN z.pause ->> 'reason' END AS detail,
         CASE WHEN s.code = 'paused_scope' THEN (z.pause ->> 'paused_at')::timestamptz
-            WHEN s.code = 'no_node' THEN (SELECT greatest(max(coalesce(n.silent_at, n.dead_at, n.led_at, n.started_at)), (
+            WHEN s.code = 'no_node' THEN (SELECT greatest(max(coalesce(n.last_seen_at, n.dead_at, n.elected_at, n.started_at)), (
                 SELECT e.finished_at FROM tasktable.scheduled_task_executions AS e ORDER BY e.fence DESC LIMIT 1)) FROM tasktable.nodes AS n)
             -- Unknown while a node that had both has gone without a word.
-            WHEN s.code IN ('no_type', 'no_queue', 'no_both') THEN (SELECT CASE WHEN count(*) = count(n.dead_at) THEN max(coalesce(n.silent_at, n.dead_at)) END
+            WHEN s.code IN ('no_type', 'no_queue', 'no_both') THEN (SELECT CASE WHEN count(*) = count(n.dead_at) THEN max(coalesce(n.last_seen_at, n.dead_at)) END
                 FROM tasktable.nodes AS n WHERE t.type = ANY (n.types) AND n.queues ? t.queue)
-            WHEN s.code = 'no_leader' THEN (SELECT coalesce(n.silent_at, n.dead_at) FROM tasktable.nodes AS n WHERE n.led_at IS NOT NULL ORDER BY n.led_at DESC LIMIT 1)
+            WHEN s.code = 'no_leader' THEN (SELECT coalesce(n.last_seen_at, n.dead_at) FROM tasktable.nodes AS n WHERE n.elected_at IS NOT NULL ORDER BY n.elected_at DESC LIMIT 1)
             WHEN s.code IN ('in_line', 'firing', 'planning') THEN t.next_attempt_at
             WHEN s.code = 'expires' THEN f.due + t.expiration
             WHEN s.code = 'expired' THEN least(f.due + t.expiration, t.finished_at)
-            WHEN s.code = 'lapsed' THEN t.held_until
+            WHEN s.code = 'lapsed' THEN t.lease_expires_at
             WHEN s.code IN ('running', 'paused') THEN t.last_status_update
             ELSE t.finished_at END AS since,
         CASE WHEN s.code = 'paused_scope' THEN (z.pause ->> 'ends_at')::timestamptz
             WHEN s.code = 'paused' THEN t.paused_until
-            WHEN s.code IN ('running', 'edited') THEN t.held_until
+            WHEN s.code IN ('running', 'edited') THEN t.lease_expires_at
             WHEN s.code IN ('not_due', 'retry', 'recurring') THEN t.next_attempt_at END::timestamptz AS until,
         CASE WHEN t.finished_at IS NOT NULL THEN NULL
             WHEN s.code = 'running' THEN CASE WHEN o.missing IN ('no_node', 'no_leader') THEN x.text END
             ELSE nullif(concat_ws(', and ', CASE WHEN o.paused THEN y.text END, CASE WHEN s.code <> o.missing THEN x.text END), '') END AS obstacle,
-        t.next_attempt_at AS due_at, t.held_until, CASE WHEN t.finished_at IS NULL THEN o.missing END AS missing
+        t.next_attempt_at AS due_at, t.lease_expires_at, CASE WHEN t.finished_at IS NULL THEN o.missing END AS missing
     FROM tasktable.scheduled_tasks AS t
     CROSS JOIN (
         -- Of nodes and pauses, once for all tasks.
@@ -217,7 +217,7 @@ CREATE VIEW tasktable.task_reasons AS
     CROSS JOIN LATERAL (SELECT tasktable.due_of(t.id, t.scheduled_at, t.run_now_at, t.jitter) AS due) AS f
     CROSS JOIN LATERAL (
         SELECT CASE WHEN t.finished_at IS NOT NULL THEN lower(t.status)
-            WHEN t.held_until < statement_timestamp() THEN 'lapsed'
+            WHEN t.lease_expires_at < statement_timestamp() THEN 'lapsed'
             WHEN t.status = 'EXECUTING' THEN 'running'
             WHEN t.status = 'PAUSED' THEN 'paused'
             WHEN t.fence IS NOT NULL THEN 'edited'
@@ -266,7 +266,7 @@ COMMENT ON COLUMN tasktable.task_reasons.since IS 'Since when; of an ended task 
 COMMENT ON COLUMN tasktable.task_reasons.until IS 'Until when: the time that it waits for, the end of the pause, of a claimed task that of its lease. Null: until something else happens.';
 COMMENT ON COLUMN tasktable.task_reasons.obstacle IS 'Of a task that waits: what else will keep it from running, as it looks now: other pauses, and what nodes lack. Null: nothing.';
 COMMENT ON COLUMN tasktable.task_reasons.due_at IS 'When it is due next; null: it does not wait to be claimed.';
-COMMENT ON COLUMN tasktable.task_reasons.held_until IS 'The end of the lease of its claim; null: it is not claimed.';
+COMMENT ON COLUMN tasktable.task_reasons.lease_expires_at IS 'The end of the lease of its claim; null: it is not claimed.';
 COMMENT ON COLUMN tasktable.task_reasons.missing IS 'What nodes lack for it, also while it is paused or not due: no_node, no_type, no_queue, no_both or no_leader. Null: nothing.';
 
 -- An application may not read the view, because it has the tasks of all services. This function runs as the owner, and answers
@@ -299,9 +299,9 @@ END $$;
 COMMENT ON FUNCTION tasktable.reason_of(text) IS 'What task_reasons says of one task that the caller may read. No row: it has COMPLETED, or there is none that the caller may read.';
 
 CREATE VIEW tasktable.stuck_tasks AS
-    SELECT r.id, r.type, r.queue, r.status, r.code, r.reason, coalesce(r.since, r.due_at) AS since, r.due_at, r.held_until
+    SELECT r.id, r.type, r.queue, r.status, r.code, r.reason, coalesce(r.since, r.due_at) AS since, r.due_at, r.lease_expires_at
     FROM tasktable.task_reasons AS r
-    WHERE (r.due_at < statement_timestamp() OR r.held_until < statement_timestamp())
+    WHERE (r.due_at < statement_timestamp() OR r.lease_expires_at < statement_timestamp())
         AND r.code IN ('no_node', 'no_type', 'no_queue', 'no_both', 'no_leader', 'lapsed');
 COMMENT ON VIEW tasktable.stuck_tasks IS 'Tasks that are due, or whose lease has ended, and that nobody will run as things are, although nobody has paused them.';
 COMMENT ON COLUMN tasktable.stuck_tasks.id IS 'The task.';
@@ -312,7 +312,7 @@ COMMENT ON COLUMN tasktable.stuck_tasks.code IS 'What is missing: no_node, no_ty
 COMMENT ON COLUMN tasktable.stuck_tasks.reason IS 'The same in words.';
 COMMENT ON COLUMN tasktable.stuck_tasks.since IS 'Since when that is so; where it is not known, since when the task is due.';
 COMMENT ON COLUMN tasktable.stuck_tasks.due_at IS 'When it was due; null: it is claimed.';
-COMMENT ON COLUMN tasktable.stuck_tasks.held_until IS 'When the lease of its claim ended; null: it is not claimed.';
+COMMENT ON COLUMN tasktable.stuck_tasks.lease_expires_at IS 'When the lease of its claim ended; null: it is not claimed.';
 
 CREATE VIEW tasktable.next_fires AS
     SELECT t.id, t.type, t.queue, t.cron, t.time_zone, CASE WHEN t.planned_revision = t.revision THEN t.next_attempt_at END::timestamptz AS next_fire,
@@ -438,7 +438,7 @@ COMMENT ON COLUMN tasktable.running_tasks.status IS 'EXECUTING; another if it wa
 COMMENT ON COLUMN tasktable.running_tasks.attempt IS 'Which attempt of its revision it is.';
 COMMENT ON COLUMN tasktable.running_tasks.fence IS 'The claim''s number.';
 COMMENT ON COLUMN tasktable.running_tasks.claimed_at IS 'When it was claimed.';
-COMMENT ON COLUMN tasktable.running_tasks.held_until IS 'When the lease ends.';
+COMMENT ON COLUMN tasktable.running_tasks.lease_expires_at IS 'When the lease ends.';
 COMMENT ON COLUMN tasktable.running_tasks.stuck IS 'Whether the lease has ended and nobody has taken the task back.';
 COMMENT ON COLUMN tasktable.running_tasks.started_at IS 'When its handler was called; written within about a second after it has run for a second, null until then.';
 COMMENT ON COLUMN tasktable.running_tasks.node IS 'Number of the node that runs it; null where started_at is.';

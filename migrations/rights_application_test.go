@@ -197,9 +197,9 @@ func TestTheApplicationCallsFunctions(t *testing.T) {
 var forbidden = []string{
 	`UPDATE tasktable.scheduled_tasks SET status = 'COMPLETED', finished_at = now(), next_attempt_at = NULL`,
 	`UPDATE tasktable.scheduled_tasks SET status = 'CANCELLED'`,
-	`UPDATE tasktable.scheduled_tasks SET fence = 1, held_until = now()`,
+	`UPDATE tasktable.scheduled_tasks SET fence = 1, lease_expires_at = now()`,
 	`UPDATE tasktable.scheduled_tasks SET fence = NULL`,
-	`UPDATE tasktable.scheduled_tasks SET held_until = NULL`,
+	`UPDATE tasktable.scheduled_tasks SET lease_expires_at = NULL`,
 	`UPDATE tasktable.scheduled_tasks SET payload = payload`,
 	`UPDATE tasktable.scheduled_tasks SET revision = 1`,
 	`UPDATE tasktable.scheduled_tasks SET attempt = 0`,

@@ -41,7 +41,7 @@ func TestTheAuditorReadsEverythingAndWritesNothing(t *testing.T) {
 		t.Errorf("the tasks are %q", got)
 	}
 	// Also where the claim of a running one is, and ids like one that is not there.
-	apply(ctx, t, r.admin, `UPDATE tasktable.scheduled_tasks SET status = 'EXECUTING', next_attempt_at = NULL, fence = 1, held_until = now() + interval '1 hour'`)
+	apply(ctx, t, r.admin, `UPDATE tasktable.scheduled_tasks SET status = 'EXECUTING', next_attempt_at = NULL, fence = 1, lease_expires_at = now() + interval '1 hour'`)
 	for id, want := range map[string]string{"one": "running", "on": "never_scheduled"} {
 		if e, err := store.New(store.Config{}).Why(ctx, r.auditor, id); err != nil || e.Reason.Code != want {
 			t.Errorf("why %s: %+v, %v", id, e.Reason, err)

@@ -32,7 +32,7 @@ func TestAnApplicationAsksWhyOfItsOwnTasks(t *testing.T) {
 		BEGIN;
 		SELECT set_config('tasktable_change.by', 'engine', true);
 		ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER;
-		UPDATE tasktable.scheduled_tasks SET status = 'EXECUTING', fence = 1000, held_until = clock_timestamp() + interval '1 hour',
+		UPDATE tasktable.scheduled_tasks SET status = 'EXECUTING', fence = 1000, lease_expires_at = clock_timestamp() + interval '1 hour',
 			next_attempt_at = NULL, attempt = 1 WHERE id = 'event running';
 		UPDATE tasktable.scheduled_tasks SET status = 'COMPLETED', finished_at = clock_timestamp(), next_attempt_at = NULL, attempt = 1
 		WHERE id = 'event completed';

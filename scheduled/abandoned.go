@@ -69,7 +69,7 @@ func (a *abandoned) run(ctx context.Context) {
 const abandonedSQL = `
 SELECT t.id::text AS id, t.fence, t.revision, t.attempt, '0001-01-01'::timestamptz AS due
 FROM tasktable.scheduled_tasks AS t
-WHERE t.ctid >= $1::tid AND t.ctid < $2::tid AND t.held_until < clock_timestamp() - $3::interval
+WHERE t.ctid >= $1::tid AND t.ctid < $2::tid AND t.lease_expires_at < clock_timestamp() - $3::interval
 LIMIT 500 FOR UPDATE SKIP LOCKED`
 
 // step looks through some pages, and returns the page to go on from; 0 at the end of the table.

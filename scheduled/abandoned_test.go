@@ -21,7 +21,7 @@ func TestAbandonedClaimsAreTakenBack(t *testing.T) {
 	if taken := b.take(now); len(taken) != 4 {
 		t.Fatalf("%d claims", len(taken))
 	}
-	b.exec(`UPDATE tasktable.scheduled_tasks SET held_until = clock_timestamp() - CASE id
+	b.exec(`UPDATE tasktable.scheduled_tasks SET lease_expires_at = clock_timestamp() - CASE id
 		WHEN 'lapsed' THEN interval '50 seconds' WHEN 'held' THEN interval '-1 minute' ELSE interval '61 seconds' END`)
 	a := &abandoned{pool: b.pool, statements: b.statements, dead: newUndertaker(nil, nil, testLogger()), after: abandonedAfter, log: testLogger()}
 	step := func() {

@@ -61,7 +61,7 @@ func runByTheDatabasesClock(t *testing.T, f *field) {
 		t.Error("a River job's time is not by the database's clock")
 	}
 	if n := f.count(`SELECT count(*) FROM tasktable.scheduled_tasks
-		WHERE held_until BETWEEN clock_timestamp() + interval '4 minutes' AND clock_timestamp() + interval '7 minutes'`); n != 1 {
+		WHERE lease_expires_at BETWEEN clock_timestamp() + interval '4 minutes' AND clock_timestamp() + interval '7 minutes'`); n != 1 {
 		t.Error("the lease is not by the database's clock")
 	}
 	if _, err := tasks.Cancel(t.Context(), f.pool, running.ID); err != nil {

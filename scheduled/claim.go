@@ -42,7 +42,7 @@ const (
     SET status = CASE WHEN chosen.expired THEN 'EXPIRED' ELSE 'EXECUTING' END,
         attempt = t.attempt + CASE WHEN chosen.expired THEN 0 ELSE 1 END,
         fence = CASE WHEN chosen.expired THEN NULL ELSE nextval('tasktable.task_numbers') END,
-        held_until = CASE WHEN chosen.expired THEN NULL
+        lease_expires_at = CASE WHEN chosen.expired THEN NULL
             ELSE greatest(clock.now, t.next_attempt_at) + $3::interval + least(greatest(t.expected_execution_time, interval '0'), interval '168 hours') END,
         next_attempt_at = NULL,
         message = CASE WHEN chosen.expired

@@ -91,9 +91,9 @@ func TestClaimFreeLeavesWhatIsEditedMeanwhile(t *testing.T) {
 		"claimed by another leader": {`DO $$ BEGIN
 			PERFORM set_config('tasktable_change.context', 'engine', true);
 			UPDATE tasktable.scheduled_tasks SET status = 'EXECUTING', attempt = attempt + 1, fence = nextval('tasktable.task_numbers'),
-				held_until = '2030-01-01 12:30Z', next_attempt_at = NULL WHERE id = 'a';
+				lease_expires_at = '2030-01-01 12:30Z', next_attempt_at = NULL WHERE id = 'a';
 		END $$`, `
-			EXECUTING rev=1 attempt=1 scheduled=noon fence held_until=30m0s
+			EXECUTING rev=1 attempt=1 scheduled=noon fence lease_expires_at=30m0s
 			1 schedule created by test`},
 	} {
 		t.Run(name, func(t *testing.T) {

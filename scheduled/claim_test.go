@@ -30,7 +30,7 @@ func TestClaimTakesATask(t *testing.T) {
 		t.Errorf("claimed %+v", got)
 	}
 	b.expect("claimed", "a", `
-		EXECUTING rev=1 attempt=1 scheduled=noon fence held_until=3m1s
+		EXECUTING rev=1 attempt=1 scheduled=noon fence lease_expires_at=3m1s
 		1 schedule created by test`)
 	if again := b.take(noon.Add(time.Hour)); len(again) != 0 {
 		t.Errorf("a held task was claimed: %v", again)
@@ -49,7 +49,7 @@ func TestClaimAhead(t *testing.T) {
 		t.Fatalf("claimed %v", near)
 	}
 	b.expect("claimed", "a", `
-		EXECUTING rev=1 attempt=1 scheduled=noon fence held_until=6m0s
+		EXECUTING rev=1 attempt=1 scheduled=noon fence lease_expires_at=6m0s
 		1 schedule created by test`)
 }
 

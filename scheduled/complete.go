@@ -19,7 +19,7 @@ WITH clock AS MATERIALIZED (
     SELECT coalesce($1::timestamptz, clock_timestamp()) AS now
 ), updated AS (
     UPDATE tasktable.scheduled_tasks AS t
-    SET status = 'COMPLETED', fence = NULL, held_until = NULL, started_at = s.started_at, finished_at = clock.now, last_status_update = clock.now,
+    SET status = 'COMPLETED', fence = NULL, lease_expires_at = NULL, started_at = s.started_at, finished_at = clock.now, last_status_update = clock.now,
         message = s.message, result = s.result::jsonb
     FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::int[], $6::timestamptz[], $7::text[], $8::timestamptz[], $9::timestamptz[], $10::text[], $11::text[])
             AS s (id, fence, revision, attempt, due_at, type, scheduled_at, started_at, message, result)

@@ -35,8 +35,8 @@ func TestDeadline(t *testing.T) {
 		t.Errorf("the context's deadline is in %s", time.Until(deadline))
 	}
 	// Before the lease: an obedient handler's outcome is to be recorded in time.
-	if deadline, _ := a.ctx.Deadline(); row.HeldUntil.Sub(deadline) < 200*time.Millisecond {
-		t.Errorf("the context's deadline is %s before the lease's end", row.HeldUntil.Sub(deadline))
+	if deadline, _ := a.ctx.Deadline(); row.LeaseExpiresAt.Sub(deadline) < 200*time.Millisecond {
+		t.Errorf("the context's deadline is %s before the lease's end", row.LeaseExpiresAt.Sub(deadline))
 	}
 	if cause := a.ends(t, 5*time.Second); !errors.Is(cause, handlers.ErrDeadline) {
 		t.Errorf("the context ended by %v", cause)
@@ -119,8 +119,8 @@ func TestHandlerHasItsExpectedTime(t *testing.T) {
 					a = s.begins(id)
 					deadline, _ = a.ctx.Deadline()
 				}
-				if row, err := s.tasks.Get(t.Context(), s.pool, id); err != nil || row.HeldUntil.Sub(deadline) < allowance/4 {
-					t.Errorf("%v: the lease ends %s after the context", err, row.HeldUntil.Sub(deadline))
+				if row, err := s.tasks.Get(t.Context(), s.pool, id); err != nil || row.LeaseExpiresAt.Sub(deadline) < allowance/4 {
+					t.Errorf("%v: the lease ends %s after the context", err, row.LeaseExpiresAt.Sub(deadline))
 				}
 				a.end <- nil
 			}
@@ -159,7 +159,7 @@ func TestNodeEndsLapsedClaims(t *testing.T) {
 		})
 		tr.oneBatch("default", 1)
 	}
-	s.exec(`UPDATE tasktable.scheduled_tasks SET held_until = clock_timestamp()`) // the node makes it as long as its own settings say
+	s.exec(`UPDATE tasktable.scheduled_tasks SET lease_expires_at = clock_timestamp()`) // the node makes it as long as its own settings say
 	tr.run()
 	first, last := s.begins("again"), s.begins("last")
 	s.is("again", store.StatusQueued, outcomeLost)
@@ -205,7 +205,7 @@ func TestExtendKeepsTheLease(t *testing.T) {
 	if err := a.Extend(t.Context(), time.Second); err != nil { // never shorter
 		t.Fatal(err)
 	}
-	s.passes(row.HeldUntil.Add(1200 * time.Millisecond)) // the leader has looked since
+	s.passes(row.LeaseExpiresAt.Add(1200 * time.Millisecond)) // the leader has looked since
 	if a.ctx.Err() != nil {
 		t.Errorf("the context ended")
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// declares is a hash of the recurring tasks that a program declares; "" if it says nothing about them.
-func declares(tasks []store.Task) string {
+// declarationHash is a hash of the recurring tasks that a program declares; "" if it says nothing about them.
+func declarationHash(tasks []store.Task) string {
 	if tasks == nil {
 		return ""
 	}
@@ -68,13 +68,13 @@ func (d *declarer) run(ctx context.Context) {
 // program could read, but deployments do. A rolled back set holds again when the last node of the newer one is gone.
 // others is the newest node, dead or alive, with another set than $2.
 const newestSetSQL = `
-SELECT live.declares, (SELECT coalesce(max(n.number), 0) FROM tasktable.nodes AS n WHERE n.service = $1 AND n.declares <> $2) AS others
-FROM (SELECT DISTINCT n.declares FROM tasktable.nodes AS n WHERE n.service = $1 AND n.dead_at IS NULL AND n.declares IS NOT NULL) AS live
-ORDER BY (SELECT min(n.number) FROM tasktable.nodes AS n WHERE n.service = $1 AND n.declares = live.declares) DESC LIMIT 1`
+SELECT live.declaration_hash, (SELECT coalesce(max(n.number), 0) FROM tasktable.nodes AS n WHERE n.service = $1 AND n.declaration_hash <> $2) AS others
+FROM (SELECT DISTINCT n.declaration_hash FROM tasktable.nodes AS n WHERE n.service = $1 AND n.dead_at IS NULL AND n.declaration_hash IS NOT NULL) AS live
+ORDER BY (SELECT min(n.number) FROM tasktable.nodes AS n WHERE n.service = $1 AND n.declaration_hash = live.declaration_hash) DESC LIMIT 1`
 
 type newestSet struct {
-	Declares string
-	Others   int64
+	DeclarationHash string
+	Others          int64
 }
 
 const declaredSQL = `
@@ -98,7 +98,7 @@ func (d *declarer) runOnce(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if newest.Declares != d.hash {
+	if newest.DeclarationHash != d.hash {
 		d.holds = false
 		return nil
 	}
@@ -109,12 +109,12 @@ func (d *declarer) runOnce(ctx context.Context) error {
 		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1, hashtext($2))", lockClass(d.statements.schema.String(), "declare"), d.service); err != nil {
 			return fmt.Errorf("wait for other nodes: %w", err)
 		}
-		if newest, err = d.newest(ctx, tx); err != nil || newest.Declares != d.hash { // one that was waited for may have been newer
+		if newest, err = d.newest(ctx, tx); err != nil || newest.DeclarationHash != d.hash { // one that was waited for may have been newer
 			return err
 		}
 		return d.apply(ctx, tx)
 	})
-	d.holds, d.others = err == nil && newest.Declares == d.hash, newest.Others
+	d.holds, d.others = err == nil && newest.DeclarationHash == d.hash, newest.Others
 	return err
 }
 

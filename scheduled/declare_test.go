@@ -19,7 +19,7 @@ type program struct {
 }
 
 func (b *bench) program(service string, declared ...store.Task) program {
-	return program{&declarer{pool: b.pool, statements: b.statements, service: service, declared: declared, hash: declares(declared), log: testLogger()}, b}
+	return program{&declarer{pool: b.pool, statements: b.statements, service: service, declared: declared, hash: declarationHash(declared), log: testLogger()}, b}
 }
 
 // deploy starts nodes of the program; none of them looks yet.
@@ -30,7 +30,7 @@ func (p program) deploy(numbers ...int) {
 		declares = &p.hash
 	}
 	for _, number := range numbers {
-		p.b.exec(`INSERT INTO tasktable.nodes (number, service, version, host, queues, types, declares) OVERRIDING SYSTEM VALUE VALUES ($1, $2, '', '', '{}', '{}', $3)`,
+		p.b.exec(`INSERT INTO tasktable.nodes (number, service, version, host, queues, types, declaration_hash) OVERRIDING SYSTEM VALUE VALUES ($1, $2, '', '', '{}', '{}', $3)`,
 			number, p.service, declares)
 	}
 }
@@ -253,10 +253,10 @@ func TestDeclares(t *testing.T) {
 	t.Parallel()
 	base := []store.Task{cron("a", "@hourly"), cron("b", "@daily")}
 	same := []store.Task{cron("a", "@hourly"), cron("b", "@daily")}
-	if declares(base) != declares(same) || declares(nil) != "" {
-		t.Errorf("%q, %q, %q", declares(base), declares(same), declares(nil))
+	if declarationHash(base) != declarationHash(same) || declarationHash(nil) != "" {
+		t.Errorf("%q, %q, %q", declarationHash(base), declarationHash(same), declarationHash(nil))
 	}
-	seen := map[string]string{declares(base): "the base"}
+	seen := map[string]string{declarationHash(base): "the base"}
 	for name, set := range map[string][]store.Task{
 		"empty": {}, "fewer": base[:1], "another id": {cron("x", "@hourly"), base[1]}, "another time": {cron("a", "@weekly"), base[1]},
 		"another payload": {{ID: "a", Payload: job{"x"}, Recurrence: &store.Recurrence{Cron: "@hourly"}}, base[1]},
@@ -264,7 +264,7 @@ func TestDeclares(t *testing.T) {
 		"a zone":          {{ID: "a", Payload: job{"a"}, Recurrence: &store.Recurrence{Cron: "@hourly", TimeZone: "Europe/Berlin"}}, base[1]},
 		"another type":    {{ID: "a", Payload: renamedJob{"a"}, Recurrence: &store.Recurrence{Cron: "@hourly"}}, base[1]},
 	} {
-		hash := declares(set)
+		hash := declarationHash(set)
 		if seen[hash] != "" {
 			t.Errorf("%s has the hash of %s", name, seen[hash])
 		}

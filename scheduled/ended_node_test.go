@@ -88,7 +88,7 @@ func TestLogOfAnOutcomeThatWasRecordedBefore(t *testing.T) {
 		a := s.begins(id)
 		s.exec(`INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt, scheduled_at, finished_at, outcome)
 			SELECT fence, id, type, revision, attempt, scheduled_at, now(), $2 FROM tasktable.scheduled_tasks WHERE id = $1`, id, recorded)
-		s.exec(`UPDATE tasktable.scheduled_tasks SET fence = NULL, held_until = NULL, status = 'CANCELLED', finished_at = now() WHERE id = $1`, id)
+		s.exec(`UPDATE tasktable.scheduled_tasks SET fence = NULL, lease_expires_at = NULL, status = 'CANCELLED', finished_at = now() WHERE id = $1`, id)
 		a.end <- context.Canceled
 		eventually(t, 5*time.Second, "it is logged", func() bool { return len(log.lines("task="+id+" ", "outcome=")) > 0 })
 	}

@@ -41,7 +41,7 @@ SELECT t.id::text AS id, t.type::text AS type, t.queue::text AS queue, t.revisio
     t.overlap::text AS overlap, t.catch_up::text AS catch_up, t.catch_up_paused::text AS catch_up_paused,
     t.catch_up_limit::int AS catch_up_limit, t.scheduled_at::timestamptz AS scheduled_at, t.started_at AS last_fire,
     greatest(t.next_attempt_at, '1970-01-01'::timestamptz) AS next_fire, t.ends_at::timestamptz AS ends_at,
-    t.max_occurrences::int AS max_occurrences, t.occurrence_count, t.live_from,
+    t.max_occurrences::int AS max_occurrences, t.occurrence_count, t.open_occurrences_from,
     t.planned_revision IS NOT DISTINCT FROM t.revision AS planned, t.planned_wall, t.planned_zone_data,
     NULL::timestamptz AS moved_from,
     -- OFFSET 0 keeps Postgres from reading all changes into a hash to answer this.
@@ -115,10 +115,10 @@ func (s statements) forkThose(
 // stops there: behind one that stays, because it is paused, may lie a row for each second of a week.
 const liveOccurrencesSQL = `
 SELECT parent.id AS parent, t.id, t.scheduled_at
-FROM unnest($1::text[], $2::timestamptz[], $4::int[]) AS parent (id, live_from, most)
+FROM unnest($1::text[], $2::timestamptz[], $4::int[]) AS parent (id, open_occurrences_from, most)
 CROSS JOIN LATERAL (
     SELECT t.id::text AS id, t.scheduled_at::timestamptz AS scheduled_at FROM tasktable.scheduled_tasks AS t
-    WHERE t.parent_id = parent.id AND t.scheduled_at >= coalesce(parent.live_from, '-infinity')
+    WHERE t.parent_id = parent.id AND t.scheduled_at >= coalesce(parent.open_occurrences_from, '-infinity')
         AND (t.fence IS NOT NULL OR t.finished_at IS NULL AND t.scheduled_at <= coalesce($3::timestamptz, clock_timestamp()))
     ORDER BY t.scheduled_at
     LIMIT parent.most
@@ -138,7 +138,7 @@ func (s statements) around(ctx context.Context, q querier, now *time.Time, tasks
 	since := tasks[0].NextFire
 	ids, from, most := make([]string, len(tasks)), make([]*time.Time, len(tasks)), make([]*int, len(tasks))
 	for i, task := range tasks {
-		ids[i], from[i] = task.ID, task.LiveFrom
+		ids[i], from[i] = task.ID, task.OpenOccurrencesFrom
 		if task.Overlap != "cancel_running" {
 			most[i] = new(1)
 		}
@@ -293,13 +293,13 @@ FROM unnest($1::text[], $2::timestamptz[], $3::text[]) AS one (parent, fire, ski
 const advanceSQL = `
 UPDATE tasktable.scheduled_tasks AS t
 SET next_attempt_at = one.next, planned_revision = t.revision, started_at = one.last, occurrence_count = one.count,
-    live_from = coalesce(one.live_from, t.live_from), planned_wall = one.wall, planned_zone_data = one.zone_data,
+    open_occurrences_from = coalesce(one.open_occurrences_from, t.open_occurrences_from), planned_wall = one.wall, planned_zone_data = one.zone_data,
     status = CASE WHEN one.next IS NULL THEN one.ended ELSE t.status END,
     finished_at = CASE WHEN one.next IS NULL THEN clock_timestamp() END,
     last_status_update = CASE WHEN one.next IS NULL THEN clock_timestamp() ELSE t.last_status_update END,
     message = coalesce(nullif(one.message, ''), t.message)
 FROM unnest($1::text[], $2::timestamptz[], $3::timestamptz[], $4::int[], $5::text[], $6::text[], $7::timestamptz[],
-    $8::timestamp[], $9::text[]) AS one (id, next, last, count, message, ended, live_from, wall, zone_data)
+    $8::timestamp[], $9::text[]) AS one (id, next, last, count, message, ended, open_occurrences_from, wall, zone_data)
 WHERE t.id = ANY (ARRAY[one.id])`
 
 // writeForks must run in the engine's context: the status of a task that has ended is nobody's edit.

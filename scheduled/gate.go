@@ -32,7 +32,7 @@ SELECT asked.fence, clock.now, t.payload, t.type, t.queue, t.priority, t.entity,
          WHEN t.first_due + t.expiration <= clock.now THEN 'expired'
          ELSE 'go' END AS verdict,
     extract(epoch FROM greatest(asked.due, t.first_due) - clock.now)::float8 AS due_in,
-    extract(epoch FROM t.held_until - clock.now)::float8 AS lease,
+    extract(epoch FROM t.lease_expires_at - clock.now)::float8 AS lease,
     extract(epoch FROM least(greatest(t.expected_execution_time, interval '0'), interval '168 hours'))::float8 AS expected
 FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::timestamptz[], $6::boolean[]) AS asked (id, fence, revision, due, known)
 CROSS JOIN (SELECT coalesce($1::timestamptz, transaction_timestamp()) AS now) AS clock
@@ -45,7 +45,7 @@ CROSS JOIN LATERAL (
     SELECT CASE WHEN asked.known THEN '' ELSE t.payload::text END AS payload, t.type::text AS type, t.queue::text AS queue, t.priority::int AS priority,
         t.entity::text AS entity, t.tenant_id::text AS tenant_id, t.trace::text AS trace, least(greatest(t.scheduled_at, '0001-01-02'), '9999-12-30')::timestamptz AS scheduled_at,
         tasktable.due_of(t.id, t.scheduled_at, t.run_now_at, t.jitter) AS first_due,
-        t.expiration, t.expected_execution_time, t.max_attempts::int AS max_attempts, t.status, t.revision, t.held_until
+        t.expiration, t.expected_execution_time, t.max_attempts::int AS max_attempts, t.status, t.revision, t.lease_expires_at
     FROM tasktable.scheduled_tasks AS t
     WHERE t.id = asked.id AND t.fence = asked.fence
     LIMIT 1
@@ -125,7 +125,7 @@ func (s statements) gate(ctx context.Context, q querier, now *time.Time, holds [
 // A row that an application has locked is skipped and keeps the lease it has. The lease never gets shorter.
 const extendSQL = `
 UPDATE tasktable.scheduled_tasks AS t
-SET held_until = greatest(t.held_until, clock_timestamp() + $3::interval + coalesce($4::interval, least(greatest(t.expected_execution_time, interval '0'), interval '168 hours')))
+SET lease_expires_at = greatest(t.lease_expires_at, clock_timestamp() + $3::interval + coalesce($4::interval, least(greatest(t.expected_execution_time, interval '0'), interval '168 hours')))
 WHERE t.ctid = ANY (ARRAY(
     SELECT held.ctid
     FROM unnest($1::text[], $2::bigint[]) AS asked (id, fence)
@@ -134,7 +134,7 @@ WHERE t.ctid = ANY (ARRAY(
         WHERE t.id = asked.id AND t.fence = asked.fence
         LIMIT 1 FOR UPDATE SKIP LOCKED
     ) AS held))
-RETURNING t.fence, extract(epoch FROM t.held_until - clock_timestamp())::float8 AS lease`
+RETURNING t.fence, extract(epoch FROM t.lease_expires_at - clock_timestamp())::float8 AS lease`
 
 type extended struct {
 	Fence int64

@@ -71,10 +71,10 @@ WITH held AS MATERIALIZED (
     WHERE l.locktype = 'advisory' AND l.classid::bigint = $1::bigint AND l.objsubid = 2 AND l.granted
         AND l.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())
 )
-SELECT n.number, n.queues::text AS queues, array_remove(n.types, NULL) AS types, n.shares_slots AS shares, n.hears_dead AS hears,
+SELECT n.number, n.queues::text AS queues, array_remove(n.types, NULL) AS types, n.shares_slots AS shares, n.receives_failures AS hears,
     array_remove(n.transactional, NULL) AS transactional, n.places, n.averages::text AS averages, n.number IN (SELECT held.number FROM held) AS held,
-    coalesce(n.led_at = max(n.led_at) OVER (), false) AS led,
-    coalesce((extract(epoch FROM statement_timestamp() - n.silent_at) * 1000)::bigint, -1) AS silent -- milliseconds
+    coalesce(n.elected_at = max(n.elected_at) OVER (), false) AS led,
+    coalesce((extract(epoch FROM statement_timestamp() - n.last_seen_at) * 1000)::bigint, -1) AS silent -- milliseconds
 FROM tasktable.nodes AS n WHERE n.dead_at IS NULL ORDER BY n.number`
 
 type nodeRow struct {

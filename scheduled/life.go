@@ -117,7 +117,7 @@ func (l *life) prepare(ctx context.Context, clock *clock) (err error) {
 		leads: l.session.leading.Load, log: l.log,
 	}
 	l.declarer = &declarer{
-		pool: l.pool, statements: l.statements, service: l.config.Service, declared: l.config.Recurring, codec: l.config.Codec, hash: declares(l.config.Recurring),
+		pool: l.pool, statements: l.statements, service: l.config.Service, declared: l.config.Recurring, codec: l.config.Codec, hash: declarationHash(l.config.Recurring),
 		every: cmp.Or(l.config.declareEvery, declareEvery), log: l.log,
 	}
 	l.zoneWatch = &zoneWatch{
@@ -233,12 +233,17 @@ func (l *life) run(ctx context.Context) error {
 	return lost
 }
 
-// farewell says that the node is gone, with nothing left to take back. On the pool, not on the session: that one may be in the
-// middle of a statement. If it fails, the leader finds out by itself.
+// farewell marks the node as gone, because nothing is left to take back from it. It uses the pool, not the session, because the
+// session may be in the middle of a statement. If it fails, the leader finds out by itself.
 func (l *life) farewell(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, closeWithin)
 	defer cancel()
-	if _, err := l.pool.Exec(ctx, l.statements.schema.SQL(farewellSQL), l.session.number); err != nil {
+	_, err := l.pool.Exec(ctx, l.statements.schema.SQL(farewellSQL), l.session.number)
+	if err != nil && ctx.Err() == nil {
+		l.pool.Reset() // its idle connections may have been cut; a new one may do
+		_, err = l.pool.Exec(ctx, l.statements.schema.SQL(farewellSQL), l.session.number)
+	}
+	if err != nil {
 		l.log.Warn("node not marked as gone; the leader will do it", "error", err)
 	}
 }

@@ -112,7 +112,7 @@ func TestMetricsOfAKnownRun(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	s.schedule("lost", func(task *store.Task) { task.Queue = "one" })
 	s.exec(`UPDATE tasktable.scheduled_tasks
-		SET status = 'EXECUTING', attempt = 1, fence = 1000000, held_until = now() - interval '1 second', next_attempt_at = NULL`)
+		SET status = 'EXECUTING', attempt = 1, fence = 1000000, lease_expires_at = now() - interval '1 second', next_attempt_at = NULL`)
 	before := s.count(`SELECT max(revision) FROM tasktable.scheduled_task_changes`)
 	var snoozed atomic.Bool
 	s.node(func(c *Config) {

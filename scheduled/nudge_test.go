@@ -28,7 +28,7 @@ func TestNudge(t *testing.T) {
 	s.begins("first").end <- nil // River works by now, and has looked
 	s.is("first", store.StatusCompleted, outcomeCompleted)
 	const claimSQL = `UPDATE tasktable.scheduled_tasks SET status = 'EXECUTING', attempt = 1, fence = nextval('tasktable.task_numbers'),
-		held_until = clock_timestamp() + interval '10 minutes', next_attempt_at = NULL WHERE id = $1 RETURNING fence, revision`
+		lease_expires_at = clock_timestamp() + interval '10 minutes', next_attempt_at = NULL WHERE id = $1 RETURNING fence, revision`
 	for _, queue := range []string{"default", "mail-out_1"} {
 		id := "in " + queue
 		began := time.Now()

@@ -100,7 +100,7 @@ func TestOverlapWithEachState(t *testing.T) {
 			if got := fire + "\n" + before; got != want {
 				t.Errorf("%s, %s:\n%s\nwant\n%s", test.name, policy, got, want)
 			}
-			b.exec(`UPDATE tasktable.scheduled_tasks SET status = 'CANCELLED', fence = NULL, held_until = NULL, next_attempt_at = NULL, finished_at = now() WHERE fence IS NOT NULL`)
+			b.exec(`UPDATE tasktable.scheduled_tasks SET status = 'CANCELLED', fence = NULL, lease_expires_at = NULL, next_attempt_at = NULL, finished_at = now() WHERE fence IS NOT NULL`)
 			b.exec(`DELETE FROM tasktable.scheduled_tasks`)
 		}
 	}
@@ -158,7 +158,7 @@ func TestOverlapWithALongRun(t *testing.T) {
 
 func (b *bench) liveFrom(id string) (from time.Time) {
 	b.t.Helper()
-	if err := b.pool.QueryRow(b.t.Context(), `SELECT live_from FROM tasktable.scheduled_tasks WHERE id = $1`, id).Scan(&from); err != nil {
+	if err := b.pool.QueryRow(b.t.Context(), `SELECT open_occurrences_from FROM tasktable.scheduled_tasks WHERE id = $1`, id).Scan(&from); err != nil {
 		b.t.Fatal(err)
 	}
 	return from.UTC()

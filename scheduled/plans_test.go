@@ -94,7 +94,7 @@ func (b *bench) revive(unfinished int) {
 		SET status = k.status, attempt = 1, cron = CASE WHEN t.revision / 1000 % 11 = 1 THEN '0 0 * * *' END,
 			next_attempt_at = CASE WHEN k.status = 'QUEUED' THEN clock_timestamp() + (t.revision - $2::int / 2) * interval '1 second' END,
 			fence = CASE WHEN k.status = 'EXECUTING' THEN t.revision END,
-			held_until = CASE WHEN k.status = 'EXECUTING' THEN clock_timestamp() + interval '1 hour' END,
+			lease_expires_at = CASE WHEN k.status = 'EXECUTING' THEN clock_timestamp() + interval '1 hour' END,
 			paused_until = CASE WHEN k.status = 'PAUSED' THEN clock_timestamp() + interval '1 hour' END,
 			finished_at = CASE WHEN k.status = 'COMPLETED' THEN clock_timestamp() END
 		FROM (

@@ -145,7 +145,7 @@ func TestPoisonousRows(t *testing.T) {
 	states := func() map[string]string {
 		t.Helper()
 		var ids, texts []string
-		if err := s.pool.QueryRow(t.Context(), `SELECT array_agg(id::text), array_agg(concat_ws(' ', status, CASE WHEN fence IS NOT NULL THEN 'held until ' || held_until END, message))
+		if err := s.pool.QueryRow(t.Context(), `SELECT array_agg(id::text), array_agg(concat_ws(' ', status, CASE WHEN fence IS NOT NULL THEN 'held until ' || lease_expires_at END, message))
 			FROM tasktable.scheduled_tasks WHERE id NOT LIKE 'good %'`).Scan(&ids, &texts); err != nil {
 			t.Fatal(err)
 		}
@@ -191,9 +191,9 @@ func TestPoisonousClaims(t *testing.T) {
 	for _, id := range held {
 		s.schedule(id, func(task *store.Task) { task.MaxAttempts = 2 })
 	}
-	s.exec(`ALTER DOMAIN tasktable.task_instant DROP CONSTRAINT "next_attempt_at and held_until must be finite"`)
+	s.exec(`ALTER DOMAIN tasktable.task_instant DROP CONSTRAINT "next_attempt_at and lease_expires_at must be finite"`)
 	s.exec(`UPDATE tasktable.scheduled_tasks SET status = 'EXECUTING', attempt = 1, next_attempt_at = NULL, fence = nextval('tasktable.task_numbers'),
-		held_until = CASE id WHEN 'for ever' THEN 'infinity' WHEN 'since ever' THEN '-infinity' ELSE clock_timestamp() - interval '1 minute' END`)
+		lease_expires_at = CASE id WHEN 'for ever' THEN 'infinity' WHEN 'since ever' THEN '-infinity' ELSE clock_timestamp() - interval '1 minute' END`)
 	s.exec(`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'the application says no'; END $$`)
 	s.exec(`CREATE TRIGGER refuse BEFORE UPDATE ON tasktable.scheduled_tasks FOR EACH ROW WHEN (OLD.id = 'forbidden') EXECUTE FUNCTION refuse()`)
 	s.node(func(c *Config) { c.abandonedAfter = 100 * time.Millisecond })
@@ -213,7 +213,7 @@ func TestPoisonousClaims(t *testing.T) {
 		t.Errorf("%d claims are seen to be stuck", n)
 	}
 	s.exec(`DROP TRIGGER refuse ON tasktable.scheduled_tasks`)
-	s.exec(`UPDATE tasktable.scheduled_tasks SET held_until = clock_timestamp() WHERE id IN ('forbidden', 'for ever') AND fence IS NOT NULL`)
+	s.exec(`UPDATE tasktable.scheduled_tasks SET lease_expires_at = clock_timestamp() WHERE id IN ('forbidden', 'for ever') AND fence IS NOT NULL`)
 	for _, id := range []string{"forbidden", "for ever", "since ever"} { // once they may be
 		s.begins(id).end <- nil
 		s.is(id, store.StatusCompleted, outcomeLost, outcomeCompleted)

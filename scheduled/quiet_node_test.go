@@ -29,7 +29,7 @@ func (s *stage) sees(what, query string, args ...any) {
 
 const (
 	worksNothingSQL = `SELECT state = 'quiet' AND queues = '{}' AND types = '{}' FROM tasktable.node_states WHERE number = $1`
-	leadsLastSQL    = `SELECT number = $1 FROM tasktable.nodes WHERE led_at IS NOT NULL ORDER BY led_at DESC LIMIT 1`
+	leadsLastSQL    = `SELECT number = $1 FROM tasktable.nodes WHERE elected_at IS NOT NULL ORDER BY elected_at DESC LIMIT 1`
 	ranBySQL        = `SELECT count(*) FROM tasktable.scheduled_task_executions WHERE task_id = $1 AND outcome = 'COMPLETED' AND node = $2`
 )
 

@@ -10,30 +10,30 @@ import (
 
 // recurring is a recurring task as the leader plans it.
 type recurring struct {
-	ID              string
-	Type            string
-	Queue           string
-	Revision        int64
-	Cron            string
-	TimeZone        string
-	Overlap         string
-	CatchUp         string
-	CatchUpPaused   string
-	CatchUpLimit    int
-	ScheduledAt     time.Time  // no fire before it; anchor of @every
-	LastFire        *time.Time // nil: it has not fired
-	NextFire        time.Time  // as planned; if not Planned, from when to plan
-	EndsAt          *time.Time
-	MaxOccurrences  *int
-	OccurrenceCount int
-	LiveFrom        *time.Time // all occurrences of before have ended
-	Planned         bool       // NextFire was planned for the task as it is now
-	PlannedWall     *time.Time // what the zone's clocks were to show at NextFire, as if in UTC; nil for @every
-	PlannedZoneData *string    // fingerprint of the zone data that NextFire was planned with; nil: not known
-	MovedFrom       *time.Time // the zone data have changed: NextFire is void, and what is due begins after this
-	Resumed         bool       // not planned because it was paused and resumed
-	EditedAt        *time.Time // of a resumed one: its last edit before it was paused
-	Now             time.Time
+	ID                  string
+	Type                string
+	Queue               string
+	Revision            int64
+	Cron                string
+	TimeZone            string
+	Overlap             string
+	CatchUp             string
+	CatchUpPaused       string
+	CatchUpLimit        int
+	ScheduledAt         time.Time  // no fire before it; anchor of @every
+	LastFire            *time.Time // nil: it has not fired
+	NextFire            time.Time  // as planned; if not Planned, from when to plan
+	EndsAt              *time.Time
+	MaxOccurrences      *int
+	OccurrenceCount     int
+	OpenOccurrencesFrom *time.Time // all occurrences of before have ended
+	Planned             bool       // NextFire was planned for the task as it is now
+	PlannedWall         *time.Time // what the zone's clocks were to show at NextFire, as if in UTC; nil for @every
+	PlannedZoneData     *string    // fingerprint of the zone data that NextFire was planned with; nil: not known
+	MovedFrom           *time.Time // the zone data have changed: NextFire is void, and what is due begins after this
+	Resumed             bool       // not planned because it was paused and resumed
+	EditedAt            *time.Time // of a resumed one: its last edit before it was paused
+	Now                 time.Time
 }
 
 // firing is what a look at a recurring task comes to.

@@ -224,6 +224,6 @@ func TestPlansWithTheEnginesRights(t *testing.T) {
 			}
 		}
 	}
-	b.exec(`UPDATE tasktable.scheduled_tasks SET status = 'CANCELLED', fence = NULL, held_until = NULL, finished_at = now()
+	b.exec(`UPDATE tasktable.scheduled_tasks SET status = 'CANCELLED', fence = NULL, lease_expires_at = NULL, finished_at = now()
 		WHERE fence IS NOT NULL`) // by nobody, which the stage would mind
 }

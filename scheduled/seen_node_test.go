@@ -27,7 +27,7 @@ func TestNodesAsTheStoreSeesThem(t *testing.T) {
 	stopFirst := s.node(work("first", map[string]int{"default": 3}), handlers.Handle(s.handle))
 	eventually(t, 20*time.Second, "the first leads", func() bool {
 		found := nodes()
-		return len(found) == 1 && found[0].State == store.NodeLeads && found[0].LedAt != nil
+		return len(found) == 1 && found[0].State == store.NodeLeads && found[0].ElectedAt != nil
 	})
 	s.node(work("second", map[string]int{"mail": 2}), handlers.Handle(s.handle))
 	eventually(t, 20*time.Second, "the second works", func() bool {
@@ -35,7 +35,7 @@ func TestNodesAsTheStoreSeesThem(t *testing.T) {
 		return len(found) == 2 && found[0].State == store.NodeLeads && found[1].State == store.NodeWorks
 	})
 	before := nodes()
-	if n := before[1]; n.Service != "second" || n.Queues["mail"] != 2 || len(n.Types) != 1 || n.Types[0] != "JOB" || n.LedAt != nil || n.DeadAt != nil {
+	if n := before[1]; n.Service != "second" || n.Queues["mail"] != 2 || len(n.Types) != 1 || n.Types[0] != "JOB" || n.ElectedAt != nil || n.DeadAt != nil {
 		t.Errorf("the second is %+v", n)
 	}
 	eventually(t, 20*time.Second, "both give another sign of life", func() bool {

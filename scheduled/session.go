@@ -132,7 +132,7 @@ func (s *session) prepare(ctx context.Context, previous uint32) error {
 // In one statement: nobody sees the row of a living node without its lock.
 const registerSQL = `
 WITH node AS (
-    INSERT INTO tasktable.nodes (service, version, host, queues, types, shares_slots, declares, hears_dead, transactional, places)
+    INSERT INTO tasktable.nodes (service, version, host, queues, types, shares_slots, declaration_hash, receives_failures, transactional, places)
     VALUES ($1, $2, $3, $4::text::jsonb, $5, $6, nullif($7::text, ''), $8, $9, $10) RETURNING number)
 SELECT number, pg_try_advisory_lock($11, number::int) FROM node`
 
@@ -146,7 +146,7 @@ func (s *session) register(ctx context.Context, config Config, st statements, qu
 	host, _ := os.Hostname() // a node without a name is still a node
 	var locked bool
 	err = s.conn.QueryRow(ctx, st.schema.SQL(registerSQL), config.Service, config.Version,
-		fmt.Sprintf("%s/%d", host, os.Getpid()), queues, types, config.ShareSlots, declares(config.Recurring), config.OnDead != nil || config.OnLost != nil,
+		fmt.Sprintf("%s/%d", host, os.Getpid()), queues, types, config.ShareSlots, declarationHash(config.Recurring), config.OnDead != nil || config.OnLost != nil,
 		config.transactional(), config.places(), lockClass(s.schema, "node")).Scan(&s.number, &locked)
 	if err != nil {
 		return fmt.Errorf("register node: %w", err)

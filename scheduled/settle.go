@@ -49,7 +49,7 @@ WITH locked AS MATERIALIZED (
             WHEN NOT l.current AND t.status IN ('QUEUED', 'EXECUTING') THEN l.edited_due END,
         attempt = CASE WHEN l.current AND l.refund THEN greatest(t.attempt - 1, 0) ELSE t.attempt END,
         fence = NULL,
-        held_until = NULL,
+        lease_expires_at = NULL,
         started_at = CASE WHEN l.current THEN coalesce(l.started_at, t.started_at) ELSE t.started_at END,
         finished_at = CASE WHEN l.current AND l.next_status NOT IN ('QUEUED', 'PAUSED') THEN l.now ELSE t.finished_at END,
         paused_until = CASE WHEN l.current AND l.next_status <> 'PAUSED' THEN NULL ELSE t.paused_until END,
@@ -143,7 +143,7 @@ WITH locked AS MATERIALIZED (
     SELECT set_config('tasktable_change.context', 'again' || chr(31) || coalesce('node ' || $11::bigint::text, ''), true)
 ), updated AS (
     UPDATE tasktable.scheduled_tasks AS t
-    SET status = l.next_status, scheduled_at = l.next_at, run_now_at = NULL, fence = NULL, held_until = NULL,
+    SET status = l.next_status, scheduled_at = l.next_at, run_now_at = NULL, fence = NULL, lease_expires_at = NULL,
         started_at = l.started_at, message = l.message, result = l.result::jsonb, trace = coalesce(l.trace, t.trace)
     FROM locked AS l, context
     WHERE t.id = ANY (ARRAY[l.id]) AND t.fence = l.fence

@@ -77,7 +77,7 @@ func TestSettle(t *testing.T) {
 			}
 			h := b.takeOne(task)
 			b.expect("before", test.name, `
-				EXECUTING rev=1 attempt=1 scheduled=noon fence held_until=6m0s
+				EXECUTING rev=1 attempt=1 scheduled=noon fence lease_expires_at=6m0s
 				1 schedule created by test`)
 			done := b.end(noon.Add(time.Second), test.settle(h))
 			if len(done) != 1 || !done[0].Settled || !done[0].Current || done[0].Held || done[0].DueSoon != test.dueSoon {
@@ -109,8 +109,8 @@ func TestSettleSuperseded(t *testing.T) {
 		"cancelled":   "CANCELLED rev=2 attempt=1 scheduled=noon finished=real",
 	}
 	held := map[string]string{
-		"rescheduled": "QUEUED rev=2 attempt=0 scheduled=1h0m0s fence held_until=6m0s",
-		"cancelled":   "CANCELLED rev=2 attempt=1 scheduled=noon fence held_until=6m0s finished=real",
+		"rescheduled": "QUEUED rev=2 attempt=0 scheduled=1h0m0s fence lease_expires_at=6m0s",
+		"cancelled":   "CANCELLED rev=2 attempt=1 scheduled=noon fence lease_expires_at=6m0s finished=real",
 	}
 	changes := map[string]string{
 		"rescheduled": "1 schedule created by test\n2 reschedule rescheduled by test",
@@ -227,7 +227,7 @@ func TestSettleSkipsLockedRows(t *testing.T) {
 		t.Errorf("%d answers for %d settlements", len(done), n)
 	}
 	b.expect("locked", "7", `
-		EXECUTING rev=1 attempt=1 scheduled=noon fence held_until=6m0s
+		EXECUTING rev=1 attempt=1 scheduled=noon fence lease_expires_at=6m0s
 		1 schedule created by test`)
 	unlock()
 	if done := b.end(noon, all...); len(done) != n {

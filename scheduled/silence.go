@@ -51,8 +51,8 @@ func (s *silence) forget() { s.heard = nil }
 const refusedLately = 3 * tickEvery / 2
 
 const silentSQL = `
-UPDATE tasktable.nodes AS n SET silent_at = statement_timestamp() - s.silent * interval '1 microsecond'
-FROM unnest($1::bigint[], $2::bigint[]) AS s (number, silent) WHERE n.number = s.number AND n.silent_at IS NULL`
+UPDATE tasktable.nodes AS n SET last_seen_at = statement_timestamp() - s.silent * interval '1 microsecond'
+FROM unnest($1::bigint[], $2::bigint[]) AS s (number, silent) WHERE n.number = s.number AND n.last_seen_at IS NULL`
 
 // reclaimDead takes back the tasks of nodes that are gone: whose lock is free, and has been for long enough that the node has
 // stopped by itself. It returns in how long there will be another; negative: none is silent.
@@ -95,7 +95,7 @@ func (l *leader) noteSilent(ctx context.Context) error {
 	return nil
 }
 
-const leadsSQL = `UPDATE tasktable.nodes SET led_at = clock_timestamp() WHERE number = $1`
+const leadsSQL = `UPDATE tasktable.nodes SET elected_at = clock_timestamp() WHERE number = $1`
 
 // noteLeading says who leads, for the one that follows and for audit.
 func (l *leader) noteLeading(ctx context.Context) error {

@@ -97,16 +97,16 @@ func TestNextLeaderKnowsSinceWhenNodesAreSilent(t *testing.T) {
 		}
 	}
 	// As another leader has noted it, who is gone.
-	s.exec(`UPDATE tasktable.nodes SET silent_at = clock_timestamp() - interval '5 seconds' WHERE number = $1`, silent)
+	s.exec(`UPDATE tasktable.nodes SET last_seen_at = clock_timestamp() - interval '5 seconds' WHERE number = $1`, silent)
 	tick()
 	const dead = `SELECT count(*) FROM tasktable.nodes WHERE number = $1 AND dead_at IS NOT NULL`
 	if s.count(dead, silent) != 1 || s.count(dead, fresh) != 0 {
 		t.Errorf("dead: %d of the silent one, %d of the fresh one", s.count(dead, silent), s.count(dead, fresh))
 	}
-	if n := s.count(`SELECT count(*) FROM tasktable.nodes WHERE number = $1 AND silent_at > clock_timestamp() - interval '5 seconds'`, fresh); n != 1 {
+	if n := s.count(`SELECT count(*) FROM tasktable.nodes WHERE number = $1 AND last_seen_at > clock_timestamp() - interval '5 seconds'`, fresh); n != 1 {
 		t.Error("it is not noted since when the fresh one is silent")
 	}
-	if n := s.count(`SELECT count(*) FROM tasktable.nodes WHERE number = $1 AND led_at IS NOT NULL`, tr.session.number); n != 1 {
+	if n := s.count(`SELECT count(*) FROM tasktable.nodes WHERE number = $1 AND elected_at IS NOT NULL`, tr.session.number); n != 1 {
 		t.Error("it is not noted who leads")
 	}
 	s.exec(`DELETE FROM tasktable.nodes WHERE number = $1`, fresh)

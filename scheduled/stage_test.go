@@ -89,7 +89,7 @@ func (s *stage) nothingIsLeft() {
 		return // then there may well be something
 	}
 	for what, sql := range map[string]string{
-		"held tasks": `SELECT string_agg(id || ' ' || status || ' ' || held_until, ', ') FROM tasktable.scheduled_tasks WHERE fence IS NOT NULL OR status = 'EXECUTING'`,
+		"held tasks": `SELECT string_agg(id || ' ' || status || ' ' || lease_expires_at, ', ') FROM tasktable.scheduled_tasks WHERE fence IS NOT NULL OR status = 'EXECUTING'`,
 		"River jobs": `SELECT string_agg(state || ' ' || kind || ' ' || (args ->> 'tasks'), ', ') FROM tasktable.river_job WHERE state NOT IN ('completed', 'cancelled', 'discarded')`,
 		"live nodes": `SELECT string_agg(number::text, ', ') FROM tasktable.nodes WHERE dead_at IS NULL`,
 	} {

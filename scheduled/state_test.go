@@ -270,7 +270,7 @@ func writeRow(text *strings.Builder, row store.Row, revisions map[int64]int) {
 	if row.Fence != nil {
 		text.WriteString(" fence")
 	}
-	write(text, "held_until", row.HeldUntil)
+	write(text, "lease_expires_at", row.LeaseExpiresAt)
 	write(text, "started", row.StartedAt)
 	write(text, "finished", row.FinishedAt)
 	writeText(text, "message", row.Message)

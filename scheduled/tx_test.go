@@ -147,7 +147,7 @@ func TestTransactionOfALostFenceRollsBack(t *testing.T) {
 		id := kind + "a"
 		schedule("a", nil)
 		first := s.begins(id)
-		s.exec(`UPDATE tasktable.scheduled_tasks SET held_until = clock_timestamp() WHERE id = $1`, id) // its lease is over
+		s.exec(`UPDATE tasktable.scheduled_tasks SET lease_expires_at = clock_timestamp() WHERE id = $1`, id) // its lease is over
 		eventually(t, 10*time.Second, "the claim is taken back", func() bool { return fmt.Sprint(outcomes(t, s.pool, id)) == "[LOST]" })
 		first.end <- nil
 		second := s.begins(id)

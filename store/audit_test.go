@@ -58,7 +58,7 @@ func TestPlainSQLCannotBreakTheProtocol(t *testing.T) {
 		`UPDATE tasktable.scheduled_tasks SET next_attempt_at = NULL WHERE id = 'one'`:                               "next_attempt_at is set exactly when QUEUED and not held",
 		`UPDATE tasktable.scheduled_tasks SET next_attempt_at = now() WHERE id = 'held'`:                             "next_attempt_at is set exactly when QUEUED and not held",
 		`UPDATE tasktable.scheduled_tasks SET fence = NULL WHERE id = 'held'`:                                        "an EXECUTING task holds a fence",
-		`UPDATE tasktable.scheduled_tasks SET held_until = NULL WHERE id = 'held'`:                                   "fence and held_until are set together",
+		`UPDATE tasktable.scheduled_tasks SET lease_expires_at = NULL WHERE id = 'held'`:                             "fence and lease_expires_at are set together",
 		`UPDATE tasktable.scheduled_tasks SET finished_at = now() WHERE id = 'one'`:                                  "finished_at is set exactly when the status is final",
 		`UPDATE tasktable.scheduled_tasks SET attempt = -1 WHERE id = 'one'`:                                         "attempt must not be negative",
 		`INSERT INTO tasktable.scheduled_tasks (id, payload, status) VALUES ('two', '{"type":"TEST"}', 'EXECUTING')`: "an EXECUTING task holds a fence",

@@ -129,11 +129,11 @@ func TestBackfillOfEachRow(t *testing.T) {
 			t.Errorf("%s: %d made", kind, made)
 		}
 		after := b.wholeState(kind)
-		after.Version = before.Version // live_from goes back to the first
+		after.Version = before.Version // open_occurrences_from goes back to the first
 		same(b, kind, after, before)
 	}
 	if got := b.liveFrom("planned"); !got.Equal(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)) {
-		t.Errorf("live_from moved to %v", got)
+		t.Errorf("open_occurrences_from moved to %v", got)
 	}
 }
 

@@ -109,7 +109,7 @@ func TestEraseOfEachRow(t *testing.T) {
 		same(b, "while they run", erase("ann"), store.Erasure{Running: int64(len(held))})
 		changes = one[int64](b, b.pool, `SELECT count(*) FROM tasktable.scheduled_task_changes WHERE task_id LIKE 'ann%'`)
 		b.asEngine(func(tx pgx.Tx) {
-			b.exec(tx, `UPDATE tasktable.scheduled_tasks SET fence = NULL, held_until = NULL WHERE id LIKE 'ann%'`)
+			b.exec(tx, `UPDATE tasktable.scheduled_tasks SET fence = NULL, lease_expires_at = NULL WHERE id LIKE 'ann%'`)
 		})
 		same(b, "when they have ended", erase("ann"), store.Erasure{Tasks: int64(len(held)), Executions: int64(len(held)), Changes: changes})
 		same(b, "once more", erase("ann"), store.Erasure{})
@@ -195,7 +195,7 @@ func TestEraseOfATaskThatIsBeingClaimed(t *testing.T) {
 	b.schedule(base("two"))
 	tx := b.begin(pgx.TxOptions{})
 	b.exec(tx, `SELECT set_config('tasktable_change.context', 'engine', true)`)
-	b.exec(tx, `UPDATE tasktable.scheduled_tasks SET status = 'EXECUTING', fence = nextval('tasktable.task_numbers'), held_until = clock_timestamp() + interval '1 hour',
+	b.exec(tx, `UPDATE tasktable.scheduled_tasks SET status = 'EXECUTING', fence = nextval('tasktable.task_numbers'), lease_expires_at = clock_timestamp() + interval '1 hour',
 		next_attempt_at = NULL, attempt = attempt + 1 WHERE id = 'one'`)
 	call := start(b, func(conn *pgxpool.Conn) (store.Erasure, error) { return b.tasks.EraseEntity(b.ctx, conn, "event:1") }).blocked()
 	b.check(tx.Commit(b.ctx))

@@ -36,8 +36,8 @@ type Node struct {
 	// Types are those it has handlers for.
 	Types     []string  `json:"types" db:"-"`
 	StartedAt time.Time `json:"started_at"`
-	// LedAt is when it last began to lead.
-	LedAt *time.Time `json:"led_at,omitempty"`
+	// ElectedAt is when it last began to lead.
+	ElectedAt *time.Time `json:"elected_at,omitempty"`
 	// LastSeen is its last sign of life. One that leads or works gives one each second; of such a one it is nil where the database role may
 	// not see other roles' sessions: pg_read_all_stats may.
 	LastSeen *time.Time `json:"last_seen,omitempty"`
@@ -72,8 +72,8 @@ type NodeFilter struct {
 // A node's lock is held by its session, whose backend says when it was last asked for something.
 const nodesSQL = `
 SELECT n.number, n.service, n.version, n.host, n.queues::text AS queues_text,
-    to_json(array_remove(n.types, NULL))::text AS types_text, n.shares_slots, n.state, n.started_at, n.led_at, n.dead_at,
-    CASE WHEN n.state IN ('leads', 'works', 'quiet') THEN session.heard_at ELSE coalesce(n.silent_at, n.dead_at) END AS last_seen
+    to_json(array_remove(n.types, NULL))::text AS types_text, n.shares_slots, n.state, n.started_at, n.elected_at, n.dead_at,
+    CASE WHEN n.state IN ('leads', 'works', 'quiet') THEN session.heard_at ELSE coalesce(n.last_seen_at, n.dead_at) END AS last_seen
 FROM tasktable.node_states AS n
 LEFT JOIN (
     SELECT l.objid::bigint AS number, greatest(a.query_start, a.state_change) AS heard_at

@@ -45,7 +45,7 @@ func tidyNodes(b *bench, nodes []store.Node) []store.Node {
 			}
 			n.LastSeen = nil
 		}
-		for _, at := range []**time.Time{&n.LedAt, &n.LastSeen, &n.DeadAt} {
+		for _, at := range []**time.Time{&n.ElectedAt, &n.LastSeen, &n.DeadAt} {
 			if *at != nil {
 				*at = pointerTo((*at).UTC())
 			}
@@ -67,13 +67,13 @@ func TestNodes(t *testing.T) {
 	b.session(leads, true)
 	b.session(works, false)
 	b.session(ended, false) // it says so before it goes
-	b.exec(b.pool, `UPDATE tasktable.nodes SET dead_at = '2020-01-01 02:00Z', silent_at = '2020-01-01 01:00Z', shares_slots = true WHERE number = $1`, ended)
+	b.exec(b.pool, `UPDATE tasktable.nodes SET dead_at = '2020-01-01 02:00Z', last_seen_at = '2020-01-01 01:00Z', shares_slots = true WHERE number = $1`, ended)
 	b.exec(b.pool, `UPDATE tasktable.nodes SET dead_at = '2020-01-01 01:00Z' WHERE number = $1`, first)
-	b.exec(b.pool, `UPDATE tasktable.nodes SET silent_at = '2020-01-01 04:00Z', led_at = '2020-01-01Z' WHERE number = $1`, silent)
-	b.exec(b.pool, `UPDATE tasktable.nodes SET led_at = '2020-01-01 03:00Z', silent_at = '2020-01-01 02:00Z' WHERE number = $1`, leads)
+	b.exec(b.pool, `UPDATE tasktable.nodes SET last_seen_at = '2020-01-01 04:00Z', elected_at = '2020-01-01Z' WHERE number = $1`, silent)
+	b.exec(b.pool, `UPDATE tasktable.nodes SET elected_at = '2020-01-01 03:00Z', last_seen_at = '2020-01-01 02:00Z' WHERE number = $1`, leads)
 	wanted := map[int64]store.Node{
-		leads:   {Number: leads, Service: "events", Version: "v1.2.3", Host: "host-1/42", State: store.NodeLeads, LedAt: at(3), Queues: map[string]int{"default": 10, "mail": 2}, Types: []string{"B", "A"}},
-		silent:  {Number: silent, Service: "events", Version: "v1.2.3", Host: "host-1/42", State: store.NodeSilent, LedAt: at(0), LastSeen: at(4), Queues: map[string]int{"default": 1}, Types: []string{"A"}},
+		leads:   {Number: leads, Service: "events", Version: "v1.2.3", Host: "host-1/42", State: store.NodeLeads, ElectedAt: at(3), Queues: map[string]int{"default": 10, "mail": 2}, Types: []string{"B", "A"}},
+		silent:  {Number: silent, Service: "events", Version: "v1.2.3", Host: "host-1/42", State: store.NodeSilent, ElectedAt: at(0), LastSeen: at(4), Queues: map[string]int{"default": 1}, Types: []string{"A"}},
 		works:   {Number: works, Service: "shop", Version: "v1.2.3", Host: "host-1/42", State: store.NodeWorks, Queues: map[string]int{"mail": 3}, Types: []string{}},
 		spoiled: {Number: spoiled, Service: "spoiled", Version: "v1.2.3", Host: "host-1/42", State: store.NodeSilent, Types: []string{"A"}},
 		ended: {Number: ended, Service: "events", Version: "v1.2.3", Host: "host-1/42", State: store.NodeEnded, DeadAt: at(2), LastSeen: at(1), Queues: map[string]int{"default": 5}, SharesSlots: true,

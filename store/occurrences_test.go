@@ -180,7 +180,7 @@ func TestWhoForked(t *testing.T) {
 	same(b, "of the task", b.lines("one"), []string{"schedule created " + service, "sql rescheduled bob"})
 }
 
-// An occurrence that waits moves the recurring task's live_from back to its time, so that an overlap is seen.
+// An occurrence that waits moves the recurring task's open_occurrences_from back to its time, so that an overlap is seen.
 func TestAnOccurrenceThatWaitsAgainIsLookedFor(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -229,12 +229,12 @@ func TestAnOccurrenceThatWaitsAgainIsLookedFor(t *testing.T) {
 				if c.status != "waits" {
 					b.exec(tx, `UPDATE tasktable.scheduled_tasks SET status = $2, next_attempt_at = NULL, finished_at = clock_timestamp() WHERE id = $1`, id, c.status)
 				}
-				b.exec(tx, `UPDATE tasktable.scheduled_tasks SET live_from = '2100-01-01 10:00Z' WHERE id = $1`, name)
+				b.exec(tx, `UPDATE tasktable.scheduled_tasks SET open_occurrences_from = '2100-01-01 10:00Z' WHERE id = $1`, name)
 			})
 			before := b.wholeState(name)
 			c.do(b, id)
 			if got := b.liveFrom(name); !got.Equal(c.want) {
-				b.Errorf("live_from is %v instead of %v", got.UTC(), c.want)
+				b.Errorf("open_occurrences_from is %v instead of %v", got.UTC(), c.want)
 			}
 			after := b.wholeState(name)
 			after.Version = before.Version
@@ -249,17 +249,17 @@ func TestAnOccurrenceThatWaitsAgainIsLookedFor(t *testing.T) {
 		}{{"2100-01-01 12:00Z", late}, {"2100-01-01 08:00Z", early}, {"2100-01-01 09:00Z", early}} {
 			b.asEngine(func(tx pgx.Tx) {
 				if step.fire == "2100-01-01 12:00Z" {
-					b.exec(tx, `UPDATE tasktable.scheduled_tasks SET live_from = '2100-01-01 10:00Z' WHERE id = 'made'`)
+					b.exec(tx, `UPDATE tasktable.scheduled_tasks SET open_occurrences_from = '2100-01-01 10:00Z' WHERE id = 'made'`)
 				}
 			})
 			b.fork("made", step.fire)
 			if got := b.liveFrom("made"); !got.Equal(step.want) {
-				b.Errorf("after %s: live_from is %v", step.fire, got.UTC())
+				b.Errorf("after %s: open_occurrences_from is %v", step.fire, got.UTC())
 			}
 		}
 		b.fork("made", "2100-01-01 07:00Z", "skipped")
 		if got := b.liveFrom("made"); !got.Equal(early) {
-			b.Errorf("after a skipped one: live_from is %v", got.UTC())
+			b.Errorf("after a skipped one: open_occurrences_from is %v", got.UTC())
 		}
 	})
 }
@@ -271,13 +271,13 @@ func TestRetriesOfAnOccurrenceDoNotWriteToItsTask(t *testing.T) {
 	b.makeRecurring("one", "planned")
 	id := b.fork("one", "1999-01-01 08:00Z")
 	b.asEngine(func(tx pgx.Tx) {
-		b.exec(tx, `UPDATE tasktable.scheduled_tasks SET live_from = '2000-01-01Z' WHERE id = 'one'`)
+		b.exec(tx, `UPDATE tasktable.scheduled_tasks SET open_occurrences_from = '2000-01-01Z' WHERE id = 'one'`)
 	})
 	before := b.wholeState("one")
 	b.asEngine(func(tx pgx.Tx) {
-		b.exec(tx, `UPDATE tasktable.scheduled_tasks SET status = 'EXECUTING', fence = nextval('tasktable.task_numbers'), held_until = clock_timestamp() + interval '1 hour',
+		b.exec(tx, `UPDATE tasktable.scheduled_tasks SET status = 'EXECUTING', fence = nextval('tasktable.task_numbers'), lease_expires_at = clock_timestamp() + interval '1 hour',
 			next_attempt_at = NULL, attempt = attempt + 1 WHERE id = $1`, id)
-		b.exec(tx, `UPDATE tasktable.scheduled_tasks SET status = 'QUEUED', fence = NULL, held_until = NULL, next_attempt_at = clock_timestamp() WHERE id = $1`, id)
+		b.exec(tx, `UPDATE tasktable.scheduled_tasks SET status = 'QUEUED', fence = NULL, lease_expires_at = NULL, next_attempt_at = clock_timestamp() WHERE id = $1`, id)
 	})
 	same(b, "task", b.wholeState("one"), before)
 	if row := b.get(id); row.Attempt != 1 || fmt.Sprint(row.Status) != "QUEUED" {

@@ -31,7 +31,7 @@ func TestInsertByPlainSQL(t *testing.T) {
 				ended, message := time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC), "imported"
 				row.Status, row.NextAttemptAt, row.FinishedAt, row.Message = store.StatusCompleted, nil, &ended, &message
 			}},
-		{"claims to be held", `INSERT INTO tasktable.scheduled_tasks (id, payload, revision, attempt, fence, held_until, next_attempt_at)
+		{"claims to be held", `INSERT INTO tasktable.scheduled_tasks (id, payload, revision, attempt, fence, lease_expires_at, next_attempt_at)
 			VALUES ($1, '{"type": "TEST", "n": 1}', -5, 7, 8, now(), '2020-01-01')`, func(*store.Row) {}},
 	} {
 		b.each(insert.name, func(b *bench) {

@@ -17,7 +17,7 @@ func TestReadsForOperatorsGoByIndexes(t *testing.T) {
 	b := newBench(t)
 	b.inTx(func(tx pgx.Tx) {
 		b.exec(tx, `ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER`)
-		b.exec(tx, `INSERT INTO tasktable.scheduled_tasks (id, payload, type, queue, priority, revision, status, finished_at, next_attempt_at, fence, held_until, cron, planned_revision)
+		b.exec(tx, `INSERT INTO tasktable.scheduled_tasks (id, payload, type, queue, priority, revision, status, finished_at, next_attempt_at, fence, lease_expires_at, cron, planned_revision)
 			SELECT i, '{"type": "TEST"}', 'TYPE_' || i % 3, 'queue' || i % 2, i % 2, i, s.status, CASE WHEN s.status = 'COMPLETED' THEN clock_timestamp() END,
 				CASE WHEN s.status = 'QUEUED' THEN clock_timestamp() + (i - 10000) * interval '1 second' END,
 				CASE WHEN s.status = 'EXECUTING' THEN i END, CASE WHEN s.status = 'EXECUTING' THEN clock_timestamp() END,

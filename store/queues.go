@@ -92,7 +92,7 @@ const laneRunningSQL = `
 SELECT t.queue::text AS queue, t.type::text AS type, t.priority::int AS priority, 0 AS due, 0 AS waiting, count(*) AS running,
     NULL::timestamptz AS oldest_due, NULL::timestamptz AS next_due
 FROM tasktable.scheduled_tasks AS t
-WHERE t.held_until IS NOT NULL AND ($1::text = '' OR t.queue = $1::text)
+WHERE t.lease_expires_at IS NOT NULL AND ($1::text = '' OR t.queue = $1::text)
 GROUP BY t.queue, t.type, t.priority`
 
 // laneCounts is what laneCountsSQL or laneRunningSQL says of a lane.

@@ -25,7 +25,7 @@ func (b *bench) lane(queue, kind string, priority, due, waiting, running int) {
 	_, err := b.tasks.ScheduleMany(b.ctx, b.pool, tasks)
 	b.check(err)
 	b.asEngine(func(tx pgx.Tx) {
-		b.exec(tx, `UPDATE tasktable.scheduled_tasks SET status = 'EXECUTING', fence = nextval('tasktable.task_numbers'), held_until = '2100-01-01Z',
+		b.exec(tx, `UPDATE tasktable.scheduled_tasks SET status = 'EXECUTING', fence = nextval('tasktable.task_numbers'), lease_expires_at = '2100-01-01Z',
 			next_attempt_at = NULL WHERE queue = $1 AND type = $2 AND priority = $3 AND substring(id FROM ' (.*)')::int >= $4`, queue, kind, priority, due+waiting)
 	})
 }

@@ -33,7 +33,7 @@ func fullRow() (full, least store.Row) {
 		ID: "full — «ü» 😀", Payload: json.RawMessage(`{"n": 1.50, "s": "«ü»", "type": "TEST"}`), Type: "TEST", Entity: pointerTo("event:1"),
 		TenantID: pointerTo("acme"), Queue: "mail", Status: store.StatusExecuting, Priority: -100, ScheduledAt: at(0), RunNowAt: pointerTo(at(1)),
 		Expiration: pointerTo(store.MaxExpiration), ExpectedExecutionTime: store.MaxExpectedExecutionTime - time.Microsecond, MaxAttempts: 1000,
-		Attempt: 7, Revision: 1 << 40, Fence: pointerTo(int64(1<<40 + 1)), HeldUntil: pointerTo(at(2)), Message: pointerTo("line\nline"),
+		Attempt: 7, Revision: 1 << 40, Fence: pointerTo(int64(1<<40 + 1)), LeaseExpiresAt: pointerTo(at(2)), Message: pointerTo("line\nline"),
 		Result: json.RawMessage(`{"r": [1, null]}`), ScheduledBy: pointerTo(service), CreatedAt: at(3), LastStatusUpdate: at(4), StartedAt: pointerTo(at(5)),
 		StartedFence: pointerTo(int64(1<<40 + 1)), Node: pointerTo(int64(1 << 40)),
 	}
@@ -52,14 +52,14 @@ func (b *bench) insert(row store.Row) {
 	b.inTx(func(tx pgx.Tx) {
 		b.exec(tx, `ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER`)
 		b.exec(tx, `INSERT INTO tasktable.scheduled_tasks (id, payload, type, entity, tenant_id, queue, status, priority, scheduled_at, run_now_at, expiration,
-				expected_execution_time, max_attempts, attempt, revision, next_attempt_at, fence, held_until, message, result, scheduled_by,
+				expected_execution_time, max_attempts, attempt, revision, next_attempt_at, fence, lease_expires_at, message, result, scheduled_by,
 				created_at, last_status_update, started_at, finished_at, started_fence, node)
 			SELECT id, payload, payload ->> 'type', entity, tenant_id, queue, status, priority, scheduled_at, run_now_at, expiration / 1000 * interval '1 microsecond',
-				expected_execution_time / 1000 * interval '1 microsecond', max_attempts, attempt, revision, next_attempt_at, fence, held_until, message,
+				expected_execution_time / 1000 * interval '1 microsecond', max_attempts, attempt, revision, next_attempt_at, fence, lease_expires_at, message,
 				result, scheduled_by, created_at, last_status_update, started_at, finished_at, started_fence, node
 			FROM jsonb_to_record($1::text::jsonb) AS r (id text, payload jsonb, entity text, tenant_id text, queue text, status text, priority int,
 				scheduled_at timestamptz, run_now_at timestamptz, expiration bigint, expected_execution_time bigint, max_attempts int, attempt int,
-				revision bigint, next_attempt_at timestamptz, fence bigint, held_until timestamptz, message text, result jsonb, scheduled_by text,
+				revision bigint, next_attempt_at timestamptz, fence bigint, lease_expires_at timestamptz, message text, result jsonb, scheduled_by text,
 				created_at timestamptz, last_status_update timestamptz, started_at timestamptz, finished_at timestamptz,
 				started_fence bigint, node bigint)`, string(body))
 		b.exec(tx, `ALTER TABLE tasktable.scheduled_tasks ENABLE TRIGGER USER`)
@@ -71,7 +71,7 @@ func utc(row store.Row) store.Row {
 	for _, at := range []*time.Time{&row.ScheduledAt, &row.CreatedAt, &row.LastStatusUpdate} {
 		*at = at.UTC()
 	}
-	for _, at := range []**time.Time{&row.RunNowAt, &row.NextAttemptAt, &row.HeldUntil, &row.StartedAt, &row.FinishedAt} {
+	for _, at := range []**time.Time{&row.RunNowAt, &row.NextAttemptAt, &row.LeaseExpiresAt, &row.StartedAt, &row.FinishedAt} {
 		if *at != nil {
 			*at = pointerTo((*at).UTC())
 		}

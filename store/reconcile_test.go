@@ -57,7 +57,7 @@ func TestReconcileFindsAndMendsEachKindOfRow(t *testing.T) {
 				for i, kind := range rowKinds {
 					b.make(kind, kind)
 					b.checkFound(cells[0], kind, cells[1+i])
-					b.exec(b.pool, `UPDATE tasktable.scheduled_tasks SET fence = NULL, held_until = NULL, status = 'COMPLETED', finished_at = now() WHERE fence IS NOT NULL`)
+					b.exec(b.pool, `UPDATE tasktable.scheduled_tasks SET fence = NULL, lease_expires_at = NULL, status = 'COMPLETED', finished_at = now() WHERE fence IS NOT NULL`)
 					b.exec(b.pool, `DELETE FROM tasktable.scheduled_tasks`)
 				}
 			})

@@ -190,7 +190,7 @@ const nothingRecurs = `cron = NULL, time_zone = NULL, overlap = NULL, catch_up =
 // liveFrom is where the look for occurrences that have not ended begins.
 func (b *bench) liveFrom(id string) *time.Time {
 	b.Helper()
-	return one[*time.Time](b, b.pool, `SELECT live_from FROM tasktable.scheduled_tasks WHERE id = $1`, id)
+	return one[*time.Time](b, b.pool, `SELECT open_occurrences_from FROM tasktable.scheduled_tasks WHERE id = $1`, id)
 }
 
 func TestARecurringTaskMadePlainAndBack(t *testing.T) {

@@ -55,7 +55,7 @@ func (b *bench) plan(id, next string, ended ...string) {
 	}
 	b.asEngine(func(tx pgx.Tx) {
 		b.exec(tx, `UPDATE tasktable.scheduled_tasks SET next_attempt_at = `+next+`, planned_revision = revision, started_at = clock_timestamp(),
-			occurrence_count = 3, live_from = '2000-01-01Z', message = 'as planned', status = `+status+`, finished_at = `+finished+` WHERE id = $1`, id)
+			occurrence_count = 3, open_occurrences_from = '2000-01-01Z', message = 'as planned', status = `+status+`, finished_at = `+finished+` WHERE id = $1`, id)
 	})
 }
 

@@ -44,7 +44,7 @@ type Row struct {
 	Revision              int64           `json:"revision"`
 	NextAttemptAt         *time.Time      `json:"next_attempt_at,omitempty"`
 	Fence                 *int64          `json:"fence,omitempty"`
-	HeldUntil             *time.Time      `json:"held_until,omitempty"`
+	LeaseExpiresAt        *time.Time      `json:"lease_expires_at,omitempty"`
 	Message               *string         `json:"message,omitempty"`
 	Result                json.RawMessage `json:"result,omitempty"`
 	ScheduledBy           *string         `json:"scheduled_by,omitempty"`

@@ -31,11 +31,11 @@ func (b *bench) make(id, kind string) {
 			message = 'first try', started_at = clock_timestamp() WHERE id = $1`
 		counted = `UPDATE tasktable.scheduled_tasks SET attempt = 2 WHERE id = $1`
 		claimed = `UPDATE tasktable.scheduled_tasks SET status = 'EXECUTING', fence = nextval('tasktable.task_numbers'),
-			held_until = clock_timestamp() + interval '1 hour', next_attempt_at = NULL, attempt = attempt + 1 WHERE id = $1`
+			lease_expires_at = clock_timestamp() + interval '1 hour', next_attempt_at = NULL, attempt = attempt + 1 WHERE id = $1`
 		heldIn = `UPDATE tasktable.scheduled_tasks SET status = $2::text, last_status_update = clock_timestamp(),
 			revision = nextval('tasktable.task_numbers'),
 			finished_at = CASE WHEN $2::text = 'CANCELLED' THEN clock_timestamp() END WHERE id = $1`
-		ended = `UPDATE tasktable.scheduled_tasks SET status = $2::text, fence = NULL, held_until = NULL, finished_at = clock_timestamp(),
+		ended = `UPDATE tasktable.scheduled_tasks SET status = $2::text, fence = NULL, lease_expires_at = NULL, finished_at = clock_timestamp(),
 			last_status_update = clock_timestamp(), message = 'it was so', result = '{"r": 1}' WHERE id = $1`
 	)
 	if kind == "absent" {

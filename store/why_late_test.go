@@ -64,7 +64,7 @@ func (l lateness) stood(number, from, silent, to int) {
 		}
 		return new(far(minute))
 	}
-	l.exec(l.pool, `INSERT INTO tasktable.nodes (number, service, version, host, queues, types, started_at, silent_at, dead_at) OVERRIDING SYSTEM VALUE
+	l.exec(l.pool, `INSERT INTO tasktable.nodes (number, service, version, host, queues, types, started_at, last_seen_at, dead_at) OVERRIDING SYSTEM VALUE
 		VALUES ($1, 'mailer', 'v1', 'host/1', '{"default": 1}', '{TEST}', $2, $3, $4)`, number, far(from), at(silent), at(to))
 }
 

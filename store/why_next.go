@@ -33,9 +33,9 @@ func (e *Explanation) next(known life) (upcoming []Upcoming) {
 		case known.unfetched() && e.Reason.unworked():
 			at(nil, "the leader hands it back, and it waits for a node that works it")
 		case known.unfetched():
-			at(row.HeldUntil, "its lease ends, and it is claimed anew, unless a node has taken it up by then")
+			at(row.LeaseExpiresAt, "its lease ends, and it is claimed anew, unless a node has taken it up by then")
 		default:
-			at(row.HeldUntil, "its lease ends, unless its handler has ended or has lengthened it")
+			at(row.LeaseExpiresAt, "its lease ends, unless its handler has ended or has lengthened it")
 		}
 	case "expires":
 		if e.Reason.Obstacle != "" { // the leader looks only at lanes that can run

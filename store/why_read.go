@@ -54,7 +54,7 @@ func (s *Store) lifeOf(ctx context.Context, db DB, e *Explanation) (known life, 
 
 // By number, or by what they worked: $1 is numbers with commas between them.
 const nodesOfSQL = `
-SELECT n.number, n.service, n.version, n.host, n.started_at, coalesce(n.silent_at, n.dead_at) AS gone_at,
+SELECT n.number, n.service, n.version, n.host, n.started_at, coalesce(n.last_seen_at, n.dead_at) AS gone_at,
     coalesce($2::text = ANY (n.types) AND n.queues -> $3::text IS NOT NULL, false) AS able
 FROM tasktable.nodes AS n
 WHERE n.number = ANY (string_to_array($1::text, ',')::bigint[])

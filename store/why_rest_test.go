@@ -88,7 +88,7 @@ func TestWhyOfAClaimThatHasNotBegun(t *testing.T) {
 		b.due("one", nil)
 		b.asEngine(func(tx pgx.Tx) {
 			b.exec(tx, `UPDATE tasktable.scheduled_tasks SET status = 'EXECUTING', attempt = 1, fence = 77, next_attempt_at = NULL,
-				held_until = clock_timestamp() + interval '1 hour' WHERE id = 'one'`)
+				lease_expires_at = clock_timestamp() + interval '1 hour' WHERE id = 'one'`)
 		})
 		b.exec(b.pool, `INSERT INTO tasktable.river_job (state, kind, args, max_attempts, attempted_at, attempted_by)
 			VALUES ('running', 'TEST', '{"tasks": "77:1:1:0:3:one"}', 1, clock_timestamp() - $1::interval, '{"tasktable-9"}')`, since)
@@ -127,7 +127,7 @@ func TestWhyTellsWhatIsNext(t *testing.T) {
 	b.node(`{"default": 3}`, `{TEST}`, true)
 	b.make("lapsed", "EXECUTING")
 	b.asEngine(func(tx pgx.Tx) {
-		b.exec(tx, `UPDATE tasktable.scheduled_tasks SET held_until = clock_timestamp() - interval '1 second' WHERE id = 'lapsed'`)
+		b.exec(tx, `UPDATE tasktable.scheduled_tasks SET lease_expires_at = clock_timestamp() - interval '1 second' WHERE id = 'lapsed'`)
 	})
 	e := b.because("lapsed", "lapsed", "the lease of its claim has ended, and nobody has taken it back yet, since T")
 	same(b, "what is next of a lapsed one", e.Next, []store.Upcoming{{Text: "the leader takes its claim back within a second"}})

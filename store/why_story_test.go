@@ -175,7 +175,7 @@ func TestWhyTellsTheNoteOfOneThatRunsAgain(t *testing.T) {
 		b.exec(tx, `SELECT set_config('tasktable_change.context', 'again' || chr(31) || 'node 9', true)`)
 		b.exec(tx, `INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt, scheduled_at, due_at, finished_at, outcome, node)
 			SELECT fence, id, type, revision, attempt, scheduled_at, scheduled_at, clock_timestamp(), 'COMPLETED', 9 FROM tasktable.scheduled_tasks`)
-		b.exec(tx, `UPDATE tasktable.scheduled_tasks SET status = 'QUEUED', scheduled_at = $1, fence = NULL, held_until = NULL, message = '3 of 7'`, far(5))
+		b.exec(tx, `UPDATE tasktable.scheduled_tasks SET status = 'QUEUED', scheduled_at = $1, fence = NULL, lease_expires_at = NULL, message = '3 of 7'`, far(5))
 	})
 	if story := told(b.why("one")); !strings.Contains(story, "execution: attempt 3 completed on node 9\n\tnote: 3 of 7\n") {
 		t.Errorf("the story:\n%s", story)

@@ -28,7 +28,7 @@ func (b *bench) node(queues, types string, leads bool) (number int64, kill func(
 	b.Cleanup(kill)
 	const lock = `SELECT pg_try_advisory_lock((class - CASE WHEN class >= 2147483648 THEN 4294967296 ELSE 0 END)::int, $2::int)
 		FROM tasktable.lock_class($1) AS class`
-	number = one[int64](b, conn, `INSERT INTO tasktable.nodes (service, version, host, queues, types, led_at)
+	number = one[int64](b, conn, `INSERT INTO tasktable.nodes (service, version, host, queues, types, elected_at)
 		VALUES ('mailer', 'v1', 'host/1', $1::text::jsonb, $2::text::text[], CASE WHEN $3 THEN clock_timestamp() END) RETURNING number`, queues, types, leads)
 	if !one[bool](b, conn, lock, "node", number) {
 		b.Fatal("the lock is taken")
@@ -84,7 +84,7 @@ func (b *bench) ended(id, outcome, status, message string, next time.Duration) {
 			outcome, error, node) SELECT nextval('tasktable.task_numbers'), id, type, revision, attempt + 1, scheduled_at, coalesce(next_attempt_at, scheduled_at),
 			clock_timestamp(), clock_timestamp(), $2, nullif($3, ''), 1 FROM tasktable.scheduled_tasks WHERE id = $1`, id, outcome, message)
 		b.exec(tx, `UPDATE tasktable.scheduled_tasks SET status = $2::text, attempt = attempt + 1, message = nullif($3, ''),
-			next_attempt_at = CASE WHEN $2::text = 'QUEUED' THEN clock_timestamp() + $4 END, fence = NULL, held_until = NULL,
+			next_attempt_at = CASE WHEN $2::text = 'QUEUED' THEN clock_timestamp() + $4 END, fence = NULL, lease_expires_at = NULL,
 			finished_at = CASE WHEN $2::text <> 'QUEUED' THEN clock_timestamp() END, last_status_update = clock_timestamp() WHERE id = $1`, id, status, message, next)
 	})
 }
@@ -175,7 +175,7 @@ func TestWhyOfNodes(t *testing.T) {
 	b.because("task", "no_node", none+", the last that is known of one is of T")
 	other, killOther := b.node(`{"mail": 2}`, `{OTHER}`, false)
 	b.because("task", "no_type", "no running node has a handler for type TEST") // since when is not known: one was killed
-	b.exec(b.pool, `UPDATE tasktable.nodes SET silent_at = now(), dead_at = now() WHERE number = $1`, silent)
+	b.exec(b.pool, `UPDATE tasktable.nodes SET last_seen_at = now(), dead_at = now() WHERE number = $1`, silent)
 	b.because("task", "no_type", "no running node has a handler for type TEST, since T")
 	b.node(`{"default": 1}`, `{OTHER}`, false)
 	b.node(`{"spoiled": "x", "mail": 2}`, `{TEST}`, false)
@@ -201,7 +201,7 @@ func TestWhyOfQuietNodes(t *testing.T) {
 	b.due("task", nil)
 	_, leave := b.node(`{"default": 1}`, `{TEST}`, true)
 	b.because("task", "in_line", "it is due, and next to be claimed, while 0 of its queue are claimed for 1 slot, due since T")
-	b.exec(b.pool, `UPDATE tasktable.nodes SET queues = '{}', types = '{}', led_at = NULL`)
+	b.exec(b.pool, `UPDATE tasktable.nodes SET queues = '{}', types = '{}', elected_at = NULL`)
 	leave()
 	first, _ := b.node(`{}`, `{}`, false)
 	b.because("task", "no_type", "no running node has a handler for type TEST (1 node is quiet)")
@@ -391,7 +391,7 @@ func TestWhyInLine(t *testing.T) {
 	b.check(err)
 	b.because("mine", "in_line",
 		"waits behind 1 task of higher priority and 1 task of its priority due before it, while 1 of its queue are claimed for 3 slots, due since T")
-	b.exec(b.pool, `UPDATE tasktable.scheduled_tasks SET held_until = clock_timestamp() - interval '1 second' WHERE id = 'EXECUTING'`)
+	b.exec(b.pool, `UPDATE tasktable.scheduled_tasks SET lease_expires_at = clock_timestamp() - interval '1 second' WHERE id = 'EXECUTING'`)
 	b.because("EXECUTING", "lapsed", "the lease of its claim has ended, and nobody has taken it back yet, since T")
 	same(b, "what is stuck", one[string](b, b.pool, `SELECT string_agg(id || ' ' || code, ', ' ORDER BY id) FROM tasktable.stuck_tasks`),
 		"EXECUTING lapsed, of a type that nobody has no_type, of another queue no_queue")

@@ -21,7 +21,7 @@ func (d *database) insert(ctx context.Context, prefix string, tasks int, due str
 // settled waits until no task of a prefix waits or is held.
 func (d *database) settled(ctx context.Context, prefix string, within time.Duration) error {
 	return d.Until(ctx, within, "all tasks are settled", `
-		SELECT NOT EXISTS (SELECT 1 FROM tasktable.scheduled_tasks WHERE held_until IS NOT NULL)
+		SELECT NOT EXISTS (SELECT 1 FROM tasktable.scheduled_tasks WHERE lease_expires_at IS NOT NULL)
 			AND NOT EXISTS (SELECT 1 FROM tasktable.scheduled_tasks WHERE next_attempt_at IS NOT NULL AND cron IS NULL AND starts_with(id, $1))`, prefix)
 }
 

@@ -130,7 +130,7 @@ func (p *patient) node() {
 func (p *patient) fakeNode(service, version, declares string) (int64, *pgx.Conn) {
 	p.t.Helper()
 	var number int64
-	if err := p.pool.QueryRow(p.ctx, `INSERT INTO tasktable.nodes (service, version, host, queues, types, declares)
+	if err := p.pool.QueryRow(p.ctx, `INSERT INTO tasktable.nodes (service, version, host, queues, types, declaration_hash)
 		VALUES ($1, $2, 'host/1', '{"default": 100}', '{TEST}', nullif($3, '')) RETURNING number`, service, version, declares).Scan(&number); err != nil {
 		p.t.Fatal(err)
 	}

@@ -82,8 +82,8 @@ func (e *examination) firing(one recurringRow) (do, what string) {
 // The sets that the live nodes of a service declare, and when the first node began that declares the newest.
 const declaredSQL = `
 SELECT s.service, count(*)::int AS sets, extract(epoch FROM statement_timestamp() - max(s.began))::float8 AS since
-FROM (SELECT n.service, n.declares, min(n.started_at) AS began FROM tasktable.nodes AS n
-    WHERE n.dead_at IS NULL AND n.declares IS NOT NULL GROUP BY n.service, n.declares) AS s
+FROM (SELECT n.service, n.declaration_hash, min(n.started_at) AS began FROM tasktable.nodes AS n
+    WHERE n.dead_at IS NULL AND n.declaration_hash IS NOT NULL GROUP BY n.service, n.declaration_hash) AS s
 GROUP BY s.service HAVING count(*) > 1 ORDER BY s.service`
 
 type declaredRow struct {

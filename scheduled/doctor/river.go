@@ -8,7 +8,7 @@ import (
 // A job of ours has its tasks in args; one that carries a single task ends with that task's claim. Which of a batch's tasks are still
 // held, their one packed text does not tell SQL.
 const jobsSQL = `
-WITH held AS MATERIALIZED (SELECT t.fence::text AS fence FROM tasktable.scheduled_tasks AS t WHERE t.held_until IS NOT NULL)
+WITH held AS MATERIALIZED (SELECT t.fence::text AS fence FROM tasktable.scheduled_tasks AS t WHERE t.lease_expires_at IS NOT NULL)
 SELECT count(*)::int AS jobs,
     count(*) FILTER (WHERE j.finalized_at < statement_timestamp() - interval '1 hour')::int AS ended,
     count(*) FILTER (WHERE NOT j.args ? 'tasks' AND j.finalized_at IS NULL)::int AS strange,

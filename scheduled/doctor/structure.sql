@@ -17,7 +17,7 @@ CREATE INDEX scheduled_task_executions_task ON tasktable.scheduled_task_executio
 CREATE INDEX scheduled_task_executions_time ON tasktable.scheduled_task_executions USING brin (finished_at, date_bin('01:00:00'::interval, finished_at, '2000-01-01 00:00:00+00'::timestamp with time zone)) WITH (autosummarize='on');
 CREATE INDEX scheduled_tasks_claimable ON tasktable.scheduled_tasks USING btree (queue, type, priority, next_attempt_at) WHERE ((next_attempt_at IS NOT NULL) AND (cron IS NULL));
 CREATE INDEX scheduled_tasks_entity ON tasktable.scheduled_tasks USING btree (entity) WHERE (entity IS NOT NULL);
-CREATE INDEX scheduled_tasks_held_until ON tasktable.scheduled_tasks USING btree (held_until) WHERE (held_until IS NOT NULL);
+CREATE INDEX scheduled_tasks_lease_expires_at ON tasktable.scheduled_tasks USING btree (lease_expires_at) WHERE (lease_expires_at IS NOT NULL);
 CREATE INDEX scheduled_tasks_parent ON tasktable.scheduled_tasks USING btree (parent_id, scheduled_at) WHERE (parent_id IS NOT NULL);
 CREATE INDEX scheduled_tasks_paused_until ON tasktable.scheduled_tasks USING btree (paused_until) WHERE (paused_until IS NOT NULL);
 CREATE UNIQUE INDEX scheduled_tasks_pkey ON tasktable.scheduled_tasks USING btree (id);

@@ -79,7 +79,7 @@ func statement(found Finding, command string) string {
 func (p *patient) hold(id string, seconds int) {
 	p.t.Helper()
 	p.exec(`UPDATE tasktable.scheduled_tasks SET status = 'EXECUTING', attempt = 1, fence = nextval('tasktable.task_numbers'),
-		held_until = clock_timestamp() + $2 * interval '1 second', next_attempt_at = NULL WHERE id = $1`, id, seconds)
+		lease_expires_at = clock_timestamp() + $2 * interval '1 second', next_attempt_at = NULL WHERE id = $1`, id, seconds)
 }
 
 func TestLapsedClaims(t *testing.T) {

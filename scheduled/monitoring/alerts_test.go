@@ -167,7 +167,7 @@ func TestAlertsFire(t *testing.T) {
 		{"claims are lost", func(s *scene) {
 			s.schedule(20, "", 0)
 			s.exec(`UPDATE tasktable.scheduled_tasks SET status = 'EXECUTING', attempt = 1,
-				fence = nextval('tasktable.task_numbers'), held_until = now() - interval '1 hour', next_attempt_at = NULL`)
+				fence = nextval('tasktable.task_numbers'), lease_expires_at = now() - interval '1 hour', next_attempt_at = NULL`)
 			s.node(10)
 			// The leader looks for claims that nobody holds once a minute.
 			s.untilWithin(2*time.Minute, `sum(tasktable_executions_total{outcome="LOST"}) == 20`)

@@ -60,8 +60,8 @@ DECLARE
     task tasktable.scheduled_tasks := coalesce(NEW, OLD);
     led  boolean; -- null: no claim
 BEGIN
-    IF TG_OP = 'UPDATE' AND (OLD.status, OLD.revision, OLD.fence, OLD.attempt, OLD.next_attempt_at, OLD.held_until, OLD.paused_until)
-        IS NOT DISTINCT FROM (NEW.status, NEW.revision, NEW.fence, NEW.attempt, NEW.next_attempt_at, NEW.held_until, NEW.paused_until)
+    IF TG_OP = 'UPDATE' AND (OLD.status, OLD.revision, OLD.fence, OLD.attempt, OLD.next_attempt_at, OLD.lease_expires_at, OLD.paused_until)
+        IS NOT DISTINCT FROM (NEW.status, NEW.revision, NEW.fence, NEW.attempt, NEW.next_attempt_at, NEW.lease_expires_at, NEW.paused_until)
     THEN
         RETURN NULL;
     END IF;
@@ -74,7 +74,7 @@ BEGIN
     VALUES (clock_timestamp(), transaction_timestamp(), txid_current(), pg_backend_pid(), current_setting('application_name'),
         led, TG_OP, task.id, task.type, task.queue, task.parent_id, task.cron IS NOT NULL,
         OLD.status, NEW.status, OLD.revision, NEW.revision, OLD.fence, NEW.fence, OLD.attempt, NEW.attempt,
-        OLD.next_attempt_at, NEW.next_attempt_at, OLD.held_until, NEW.held_until,
+        OLD.next_attempt_at, NEW.next_attempt_at, OLD.lease_expires_at, NEW.lease_expires_at,
         task.priority, coalesce(task.run_now_at, task.scheduled_at), task.scheduled_at,
         coalesce(task.run_now_at, task.scheduled_at) + task.expiration, task.max_attempts, task.expected_execution_time,
         coalesce(task.payload ->> 'do', ''), coalesce((task.payload ->> 'n')::bigint, 0), md5(task.payload::text),

@@ -148,13 +148,13 @@ var mutants = []mutant{
 		name: "an edit clears the hold", by: []string{"execution line", "overlap"}, steer: fickle,
 		edits: []edit{{schema + "00005_recurrence.sql",
 			"        IF OLD.finished_at IS NOT NULL AND NEW.status = 'QUEUED' AND NEW.scheduled_at <> OLD.scheduled_at THEN\n",
-			"        NEW.fence := NULL;\n        NEW.held_until := NULL;\n" +
+			"        NEW.fence := NULL;\n        NEW.lease_expires_at := NULL;\n" +
 				"        IF OLD.finished_at IS NOT NULL AND NEW.status = 'QUEUED' AND NEW.scheduled_at <> OLD.scheduled_at THEN\n"}},
 	},
 	{
 		name: "a claim reuses a number", by: []string{"leadership"}, steer: busy,
-		edits: []edit{{engine + "claim.go", "ELSE nextval('tasktable.task_numbers') END,\n        held_until",
-			"ELSE t.revision END,\n        held_until"}},
+		edits: []edit{{engine + "claim.go", "ELSE nextval('tasktable.task_numbers') END,\n        lease_expires_at",
+			"ELSE t.revision END,\n        lease_expires_at"}},
 	},
 	{
 		name: "an edit draws no number", by: []string{"application row"}, steer: fickle,
