@@ -66,9 +66,8 @@ func TestLeaseContext(t *testing.T) {
 		if took := time.Since(begin); took != 2*time.Minute || !errors.Is(causeOf(ctx), handlers.ErrDeadline) {
 			t.Errorf("ended after %s: %v", took, context.Cause(ctx))
 		}
-		ctx.extend(time.Now().Add(time.Hour), time.Now().Add(time.Hour)) // too late: what has ended stays so
-		if ctx.Err() == nil {
-			t.Error("a context that had ended goes on")
+		if ctx.extend(time.Now().Add(time.Hour), time.Now().Add(time.Hour)) || ctx.Err() == nil {
+			t.Error("a context that had ended is extended")
 		}
 	})
 }
@@ -111,7 +110,9 @@ func TestLeaseContextIsExtendedInTheNick(t *testing.T) {
 		for range 100 {
 			deadline, _ := ctx.Deadline()
 			time.Sleep(time.Until(deadline) - time.Nanosecond)
-			ctx.extend(time.Now().Add(time.Second), time.Now().Add(time.Hour))
+			if !ctx.extend(time.Now().Add(time.Second), time.Now().Add(time.Hour)) {
+				t.Fatal("it ended while it was extended")
+			}
 		}
 		ctx.lapse() // as a late timer would
 		if ctx.Err() != nil {

@@ -42,20 +42,22 @@ func (l *leaseContext) Deadline() (time.Time, bool) {
 
 func (l *leaseContext) lapse() {
 	l.mu.Lock()
-	left := time.Until(l.deadline)
-	if left > 0 { // extended while the timer fired
+	defer l.mu.Unlock()
+	if left := time.Until(l.deadline); left > 0 { // extended while the timer fired
 		l.timer.Reset(left)
+		return
 	}
-	l.mu.Unlock()
-	if left <= 0 {
-		l.end(handlers.ErrDeadline)
-	}
+	l.end(handlers.ErrDeadline) // under the lock, so that extend cannot succeed between the decision and the end
 }
 
-// extend moves the deadline and the end of the lease later, never earlier.
-func (l *leaseContext) extend(deadline, leaseEnd time.Time) {
+// extend moves the deadline and the end of the lease later, never earlier. It reports whether the context still lives:
+// a context that has ended stays so.
+func (l *leaseContext) extend(deadline, leaseEnd time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.Err() != nil {
+		return false
+	}
 	if leaseEnd.After(l.lease) {
 		l.lease = leaseEnd
 	}
@@ -63,6 +65,7 @@ func (l *leaseContext) extend(deadline, leaseEnd time.Time) {
 		l.deadline = deadline
 		l.timer.Reset(time.Until(deadline))
 	}
+	return true
 }
 
 // startTime has the handler's time begin: until now its context ended with the lease, less a margin, so that a wait for a transaction's

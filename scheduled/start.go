@@ -285,6 +285,8 @@ func (b *batch) extendLease(ctx *leaseContext, r *run, d *time.Duration) error {
 	if d != nil {
 		deadline = asked.Add(*d)
 	}
-	ctx.extend(deadline, asked.Add(lease))
+	if !ctx.extend(deadline, asked.Add(lease)) { // it ended while the database answered
+		return fmt.Errorf("extend task %s: %w", r.ID, causeOf(ctx))
+	}
 	return nil
 }
