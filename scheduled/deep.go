@@ -23,7 +23,9 @@ type deepLook struct {
 
 	made  bool // since the node leads
 	busy  bool
-	next  time.Time // when to begin another
+	ended time.Time // when the last one ended; zero: it is time for another
+	took  time.Duration
+	err   error // of the last one
 	found chan deepFound
 }
 
@@ -50,12 +52,17 @@ const deepLimitSQL = `SELECT set_config('statement_timeout', '30s', true), clock
 
 // forget has a look made at once: the node begins to lead. One that is under way from an earlier time does not count.
 func (d *deepLook) forget() {
-	d.made, d.busy, d.next = false, false, time.Time{}
+	d.made, d.busy, d.ended = false, false, time.Time{}
 }
 
-// begin has a look made in the background, if it is time.
-func (d *deepLook) begin(ctx context.Context, worked []workedLane) {
-	if d.busy || time.Now().Before(d.next) {
+// begin has a look made in the background, if it is time. slow says that looks begin at the floors, so that it is time
+// sooner. It is asked now, and not when the last look ended, because looks may have become slow since.
+func (d *deepLook) begin(ctx context.Context, worked []workedLane, slow bool) {
+	pause := deepEvery
+	if slow || d.err != nil {
+		pause = min(max(deepShare*d.took, time.Second), deepSlow)
+	}
+	if d.busy || !d.ended.IsZero() && time.Since(d.ended) < pause {
 		return
 	}
 	d.busy = true
@@ -68,7 +75,7 @@ func (d *deepLook) begin(ctx context.Context, worked []workedLane) {
 }
 
 // take returns what a look has found, once.
-func (d *deepLook) take(slow bool) (found deepFound, ok bool) {
+func (d *deepLook) take() (found deepFound, ok bool) {
 	if !d.busy {
 		return found, false
 	}
@@ -77,12 +84,7 @@ func (d *deepLook) take(slow bool) (found deepFound, ok bool) {
 	default:
 		return found, false
 	}
-	d.busy = false
-	pause := deepEvery
-	if slow || found.err != nil {
-		pause = min(max(deepShare*found.took, time.Second), deepSlow)
-	}
-	d.next = time.Now().Add(pause)
+	d.busy, d.ended, d.took, d.err = false, time.Now(), found.took, found.err
 	if found.err != nil {
 		d.log.Warn("not all lanes and jobs could be read; trying again", "error", found.err)
 		return found, false

@@ -222,3 +222,45 @@ func TestFloorsAreBlindAfterATimeout(t *testing.T) {
 		t.Errorf("after the deep look: %+v", r)
 	}
 }
+
+// A look that waited for a lock in vain, as while a migration adds a column, says nothing about how long looks take.
+func TestFloorsStayAfterALockTimeout(t *testing.T) {
+	t.Parallel()
+	f := &laneFloors{full: true}
+	f.failed(&pgconn.PgError{Code: "55P03"})
+	if f.spares || f.blind {
+		t.Errorf("it spares: %t, it is blind: %t", f.spares, f.blind)
+	}
+}
+
+// Once looks begin at the floors, the next deep look comes within seconds, however long the pause was to be before.
+func TestDeepLooksComeSoonerOnceLooksAreSlow(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	told := make(chan struct{}, 1)
+	deep := &deepLook{pool: b.pool, statements: b.statements, log: testLogger(), told: func() { told <- struct{}{} }}
+	for _, step := range []struct {
+		what   string
+		ago    time.Duration
+		slow   bool
+		begins bool
+	}{
+		{"the first", 0, false, true},
+		{"another at once", 0, false, false},
+		{"some seconds later", deepSlow, false, false},
+		{"and looks have become slow", deepSlow, true, true},
+		{"at once after that", 0, true, false},
+		{"a minute later", deepEvery, false, true},
+	} {
+		if step.ago > 0 {
+			deep.ended = time.Now().Add(-step.ago)
+		}
+		if deep.begin(t.Context(), nil, step.slow); deep.busy != step.begins {
+			t.Errorf("%s: it begins %t, want %t", step.what, deep.busy, step.begins)
+		}
+		if deep.busy {
+			receive(t, told, 10*time.Second, "the deep look ends")
+			deep.take()
+		}
+	}
+}
