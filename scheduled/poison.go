@@ -2,6 +2,7 @@ package scheduled
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,23 +13,33 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// failBroken finds the lanes whose head cannot be claimed, and gives those tasks up. It returns how many.
+// errUndone undoes a claim that was made only to see whether it can be made.
+var errUndone = errors.New("the claim is undone")
+
+// failBroken finds the lanes whose head cannot be claimed, and gives those tasks up. It returns how many. It claims the
+// most urgent head that can be claimed, so that passes get on where each takes too long. It undoes the claims of the
+// others, because they would go before the tasks that come after the most urgent one.
 func (l *leader) failBroken(ctx context.Context, lanes surveyed) (failed int, err error) {
+	claimedOne := false
 	for _, one := range lanes.due {
 		one.Room, one.Cost, one.Near, one.Ahead = 1, 1, min(one.Near, 1), max(one.Ahead, 1)
 		one.Head = time.Time{} // the very first, as lockHead has it
 		var taken []claimed
 		_, gaveUp, err := l.apart(ctx, one.lane, l.setAside(), func(tx pgx.Tx, _ head) (err error) {
-			taken, err = l.take(ctx, tx, []laneBudget{one}, 1)
+			if taken, err = l.take(ctx, tx, []laneBudget{one}, 1); err == nil && claimedOne {
+				err = errUndone
+			}
 			return err
 		})
-		if err != nil {
+		switch {
+		case errors.Is(err, errUndone):
+		case err != nil:
 			return failed, err
-		}
-		if gaveUp {
+		case gaveUp:
 			failed++
-		} else {
+		default:
 			l.took(ctx, taken)
+			claimedOne = claimedOne || len(taken) > 0
 		}
 	}
 	return failed, nil

@@ -7,6 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -218,6 +221,44 @@ func TestPoisonousClaims(t *testing.T) {
 		s.begins(id).end <- nil
 		s.is(id, store.StatusCompleted, outcomeLost, outcomeCompleted)
 	}
+}
+
+// While the leader looks for a task that cannot be claimed, less urgent tasks do not go before more urgent ones.
+func TestFailBrokenKeepsTheOrder(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	tr := s.prepare(func(c *Config) { c.Queues = map[string]int{"default": 1} }, handlers.Handle(s.handle))
+	tr.looks()
+	for id, priority := range map[string]int{"first": 5, "second": 5, "less urgent": 0, "broken": -5} {
+		s.schedule(id, func(task *store.Task) { task.Priority = priority })
+	}
+	s.exec(`UPDATE tasktable.scheduled_tasks SET scheduled_at = scheduled_at - interval '1 minute' WHERE id = 'first'`)
+	s.exec(`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no' USING ERRCODE = '22000'; END $$`)
+	s.exec(`CREATE TRIGGER refuse BEFORE UPDATE ON tasktable.scheduled_tasks FOR EACH ROW
+		WHEN (NEW.id = 'broken' AND NEW.status = 'EXECUTING') EXECUTE FUNCTION refuse()`)
+	var lanes surveyed
+	err := tr.leader.transaction(t.Context(), func(tx pgx.Tx) (err error) {
+		lanes, _, err = tr.leader.survey(t.Context(), tx)
+		return err
+	})
+	if err != nil || len(lanes.due) != 3 {
+		t.Fatalf("%d lanes, %v", len(lanes.due), err)
+	}
+	if failed, err := tr.leader.failBroken(t.Context(), lanes); failed != 1 || err != nil {
+		t.Errorf("%d tasks are given up, %v", failed, err)
+	}
+	var states string
+	if err := s.pool.QueryRow(t.Context(), `SELECT string_agg(id || ' ' || status, ', ' ORDER BY id) FROM tasktable.scheduled_tasks`).Scan(&states); err != nil {
+		t.Fatal(err)
+	}
+	if want := "broken FAILED, first EXECUTING, less urgent QUEUED, second QUEUED"; states != want {
+		t.Errorf("%s, want %s", states, want)
+	}
+	tr.run()
+	for _, id := range []string{"first", "second", "less urgent"} {
+		s.begins(id).end <- nil
+	}
+	s.idle("first", "second", "less urgent")
 }
 
 // River jobs that are not the engine's, in its own table, change nothing.
