@@ -29,7 +29,7 @@ func higherPriorityFirst(h *history) (samples int, wrong []violation) {
 				samples++
 			}
 			for _, w := range free {
-				if w.overlookedBy(pass) && !h.hidden(w, pass) && !h.touched(x, w.id, pass) {
+				if w.overlookedBy(pass) && !h.mayLeave(w, pass) && !h.touched(x, w.id, pass) {
 					wrong = append(wrong, broken("priority", w.id,
 						"%s of priority %d was left waiting since %s, when the pass at %s took %s, %s of priority %d",
 						w.kind, w.priority, h.offset(w.from), h.offset(pass.At), pass.ID, pass.Type, pass.Priority))
@@ -66,6 +66,11 @@ type waiting struct {
 // overlookedBy says whether a pass took a lower task than this one, which it left.
 func (w waiting) overlookedBy(pass *auditRow) bool {
 	return w.priority > pass.Priority && w.until.After(pass.At) && (w.end == nil || w.end.TxID != pass.TxID)
+}
+
+// mayLeave says whether a pass had a reason to leave a task: nobody sees it yet, or its type or queue may be paused.
+func (h *history) mayLeave(w waiting, pass *auditRow) bool {
+	return h.hidden(w, pass) || h.maybePaused(w.queue, w.kind, pass.Began, pass.At)
 }
 
 // hidden says whether a task may have lain before its lane's floor when a pass looked: it was due before it was

@@ -97,7 +97,7 @@ func pausesEnd(h *history) (samples int, wrong []violation) {
 			if !pausedAnew(changes, i) {
 				continue
 			}
-			next := nextEdit(changes, i)
+			next := pauseEnd(changes, i)
 			if next != nil && !next.edits() && !next.turns() {
 				continue // its attempt had begun, and ended it
 			}
@@ -132,9 +132,14 @@ func pausedAnew(changes []*auditRow, i int) bool {
 	return i == 0 || changes[i-1].Until == nil || !a.Until.Equal(*changes[i-1].Until)
 }
 
-// nextEdit is the first change after number i that draws a revision, deletes, ends the task, or pauses or resumes a claim; or nil.
-func nextEdit(changes []*auditRow, i int) *auditRow {
+// pauseEnd is the first edit after number i that does not leave the task paused until the same time; or nil. A handler that
+// asks for another run while its task is paused draws a revision, and so does a writer that reschedules it.
+func pauseEnd(changes []*auditRow, i int) *auditRow {
+	until := changes[i].Until
 	for j, a := range changes[i+1:] {
+		if a.edits() && a.Op != "DELETE" && *a.Status == "PAUSED" && a.Until != nil && a.Until.Equal(*until) {
+			continue
+		}
 		if a.edits() || a.turns() || final[*a.Status] || pausedAnew(changes, i+1+j) {
 			return a
 		}

@@ -92,6 +92,14 @@ var claimTales = []told{
 		t.runs("low")
 		t.runs("high")
 	}},
+	{name: "the higher one's type is paused", tell: func(t *tale) {
+		t.Pauses = []pauseEntry{{Type: "HERD", Asked: t.now, Held: t.now, Resuming: t.now.Add(2 * time.Second),
+			Over: t.now.Add(2 * time.Second)}}
+		highWaits(t, "HERD")
+		t.runs("low")
+		t.passes(time.Second)
+		t.runs("high")
+	}},
 	{name: "the higher one is of another type", wrong: []string{"priority"}, tell: func(t *tale) { twoTypes(t, "HERD") }},
 	{name: "the higher one is of a type that other nodes work", tell: func(t *tale) {
 		t.Working = map[string]string{"PLAIN": "node-1 node-2 ", "HERD": "node-2 "}
@@ -102,11 +110,16 @@ var claimTales = []told{
 
 // twoTypes has a task claimed before one of a higher priority and of another type.
 func twoTypes(t *tale, higher string) {
+	highWaits(t, higher)
+	t.runs("low")
+	t.runs("high")
+}
+
+// highWaits has two tasks due, of which the more urgent one is of another type.
+func highWaits(t *tale, higher string) {
 	t.schedule("low", func(a *auditRow) { a.Priority = -10 })
 	t.schedule("high", func(a *auditRow) { a.Type, a.Priority, a.FirstDue = higher, 10, t.now.Add(time.Second) })
 	t.passes(time.Second)
-	t.runs("low")
-	t.runs("high")
 }
 
 func twoPriorities(t *tale) {

@@ -193,6 +193,13 @@ var waitTales = []told{
 	{name: "a pause ends too early", wrong: []string{"pause until"}, tell: func(t *tale) {
 		pausedFor(t, 500*time.Millisecond)
 	}},
+	{name: "an edit leaves a pause as it is", tell: func(t *tale) {
+		pausedFor(t, time.Second, func() {
+			revision := t.draw()
+			t.change("a", "tasktable engine", func(a *auditRow) { a.Revision = new(revision) })
+			t.line("changes", "a", revision, revision)
+		})
+	}},
 	{name: "a pause ends too late", wrong: []string{"pause until"}, tell: func(t *tale) {
 		pausedFor(t, time.Second+resumedWithin+100*time.Millisecond)
 	}},
@@ -230,11 +237,15 @@ func extended(t *tale, long time.Duration) {
 	t.settle(fence, "COMPLETED")
 }
 
-// pausedFor has a task paused for a second, and resumed by the leader after so long.
-func pausedFor(t *tale, long time.Duration) {
+// pausedFor has a task paused for a second, and resumed by the leader after so long. Meanwhile the rest happens.
+func pausedFor(t *tale, long time.Duration, meanwhile ...func()) {
 	t.schedule("a", nil)
 	until := t.now.Add(time.Second)
 	t.verb("pause", "a", "paused", func(a *auditRow) { a.Status, a.Until = new("PAUSED"), new(until) })
+	for _, one := range meanwhile {
+		t.begin()
+		one()
+	}
 	t.now = until.Add(long - time.Second)
 	t.begin()
 	revision := t.draw()
