@@ -5,7 +5,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,21 +16,11 @@ import (
 	"github.com/tasktable/tasktable/scheduled"
 )
 
-// readme is README.md of the repository.
-func readme(t *testing.T) string {
-	t.Helper()
-	content, err := os.ReadFile(filepath.Join("..", "README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(content)
-}
-
-// readmeBlock is the one of README.md in the language that has the text in it.
-func readmeBlock(t *testing.T, language, with string) string {
+// deployingBlock is the one block of the page on deployment that is in the language and contains the text.
+func deployingBlock(t *testing.T, language, with string) string {
 	t.Helper()
 	var found []string
-	for _, rest := range strings.Split(readme(t), "\n```"+language+"\n")[1:] {
+	for _, rest := range strings.Split(readFile(t, "scheduled/DEPLOYING.md"), "\n```"+language+"\n")[1:] {
 		if code, _, _ := strings.Cut(rest, "\n```"); strings.Contains(code, with) {
 			found = append(found, code)
 		}
@@ -94,10 +83,10 @@ func inCamelCase(node *yaml.Node) {
 	}
 }
 
-func TestDeploymentInTheREADME(t *testing.T) {
+func TestDocumentedDeployment(t *testing.T) {
 	t.Parallel()
 	var node yaml.Node
-	if err := yaml.Unmarshal([]byte(readmeBlock(t, "yaml", "kind: Deployment")), &node); err != nil {
+	if err := yaml.Unmarshal([]byte(deployingBlock(t, "yaml", "kind: Deployment")), &node); err != nil {
 		t.Fatal(err)
 	}
 	inCamelCase(&node)
@@ -143,9 +132,9 @@ func TestDeploymentInTheREADME(t *testing.T) {
 	}
 }
 
-func TestUnitInTheREADME(t *testing.T) {
+func TestDocumentedUnit(t *testing.T) {
 	t.Parallel()
-	unit := readmeBlock(t, "ini", "[Service]")
+	unit := deployingBlock(t, "ini", "[Service]")
 	said := map[string]string{}
 	for line := range strings.Lines(unit) {
 		if name, value, found := strings.Cut(strings.TrimSpace(line), "="); found && !strings.HasPrefix(line, "#") {
@@ -159,7 +148,7 @@ func TestUnitInTheREADME(t *testing.T) {
 		t.Errorf("KillSignal=%s, RestartPreventExitStatus=%s", said["KillSignal"], said["RestartPreventExitStatus"])
 	}
 	command := strings.Fields(said["ExecStart"])
-	file := written(t, "tasktable.yaml", readmeBlock(t, "yaml", "database-url-file:"))
+	file := written(t, "tasktable.yaml", deployingBlock(t, "yaml", "database-url-file:"))
 	secret := written(t, "database-url", "postgres://u:p@db.example.org/app\n")
 	content, err := os.ReadFile(file)
 	if err != nil {
@@ -185,7 +174,7 @@ func TestUnitInTheREADME(t *testing.T) {
 	}
 }
 
-func TestExitCodesInTheREADME(t *testing.T) {
+func TestDocumentedExitCodes(t *testing.T) {
 	t.Parallel()
 	if !strings.Contains(readFile(t, "cmd/README.md"), "\n"+exitCodes+"\n") {
 		t.Errorf("cmd/README.md lacks, in these words:\n%s", exitCodes)
