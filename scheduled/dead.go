@@ -108,7 +108,23 @@ func (u *undertaker) call(ctx context.Context, dead Dead) {
 	}
 	done := make(chan error, 1)
 	go call(ctx, func(ctx context.Context) error { u.notify(ctx, dead); return nil }, func(err error) { done <- err })
-	if err := <-done; err != nil {
+	select {
+	case err := <-done:
+		u.returned(dead, err)
+	case <-ctx.Done():
+		select {
+		case err := <-done:
+			u.returned(dead, err)
+		case <-time.After(u.grace): // the node's next life, or its stop, does not wait for it
+			u.log.Error(dead.hook()+" ignores its context; it is left behind", "task", dead.ID, "type", dead.Type,
+				"revision", dead.Revision, "attempt", dead.Attempt)
+		}
+	}
+}
+
+// returned tells of a hook that panicked.
+func (u *undertaker) returned(dead Dead, err error) {
+	if err != nil {
 		u.log.Error(dead.hook()+" panicked", "task", dead.ID, "type", dead.Type, "revision", dead.Revision, "attempt", dead.Attempt, "error", err)
 	}
 }

@@ -124,12 +124,26 @@ func TestOnDead(t *testing.T) {
 // A hook that does not return holds nothing up, not even the node's stop.
 func TestOnDeadThatBlocks(t *testing.T) {
 	t.Parallel()
+	t.Run("until its context ends", func(t *testing.T) {
+		t.Parallel()
+		hookBlocks(t, func(ctx context.Context) { <-ctx.Done() })
+	})
+	t.Run("for ever", func(t *testing.T) {
+		t.Parallel()
+		never := make(chan struct{})
+		t.Cleanup(func() { close(never) }) // after the node has stopped
+		hookBlocks(t, func(context.Context) { <-never })
+	})
+}
+
+func hookBlocks(t *testing.T, block func(context.Context)) {
+	t.Helper()
 	s := newStage(t)
 	called := make(chan struct{}, 1)
 	tr := s.prepare(func(c *Config) {
 		c.OnDead = func(ctx context.Context, _ Dead) {
 			tell(called)
-			<-ctx.Done()
+			block(ctx)
 		}
 	}, handlers.Handle(s.handle))
 	tr.dead.grace = 50 * time.Millisecond

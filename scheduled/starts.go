@@ -40,6 +40,8 @@ func (k *keeper) writeStarts(ctx context.Context, runs []*run) error {
 	if len(holds) == 0 {
 		return nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, answerLimit)
+	defer cancel()
 	written, err := k.worker.statements.start(ctx, k.worker.enginePool, k.worker.settler.node, holds, starts)
 	if err != nil {
 		return err

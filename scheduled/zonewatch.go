@@ -36,13 +36,15 @@ type zoneWatch struct {
 
 // run works until ctx is done.
 func (z *zoneWatch) run(ctx context.Context) {
-	ticker := time.NewTicker(min(z.every, zonesLeadEvery))
+	pause := min(z.every, zonesLeadEvery)
+	ticker := time.NewTicker(pause)
 	defer ticker.Stop()
 	for {
 		if leads := z.leads(); time.Since(z.looked) >= z.every || leads && !z.led {
 			z.looked, z.led = time.Now(), leads
 			if err := z.look(ctx); err != nil && ctx.Err() == nil {
-				z.log.Warn("time zone data not compared; trying again", "error", err, "in", z.every)
+				z.looked = z.looked.Add(pause - z.every)
+				z.log.Warn("time zone data not compared; trying again", "error", err, "in", pause)
 			}
 		}
 		z.led = z.led && z.leads()
