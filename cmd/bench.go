@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tasktable/tasktable/cmd/internal/options"
 	"github.com/tasktable/tasktable/scheduled/bench"
 )
 
@@ -44,14 +45,14 @@ func (p *program) benchCommand() *cobra.Command {
 		Example: `  tasktable bench drain -n 100000
   tasktable bench precise --json
   DATABASE_URL=postgres://user@host/db tasktable bench scale -n 500000`,
-		Args: noArguments,
+		Args: options.NoArguments,
 		RunE: func(command *cobra.Command, _ []string) error { return command.Help() },
 	}
 	for _, one := range bench.All {
 		parent.AddCommand(p.oneBenchCommand(one))
 	}
 	parent.AddCommand(&cobra.Command{
-		Use: benchNode, Hidden: true, Args: noArguments,
+		Use: benchNode, Hidden: true, Args: options.NoArguments,
 		Short:   "Is killed by the bench recover",
 		Example: "  tasktable bench recover",
 		RunE:    func(command *cobra.Command, _ []string) error { return bench.Child(command.Context(), p.stdout) },
@@ -61,26 +62,26 @@ func (p *program) benchCommand() *cobra.Command {
 
 func (p *program) oneBenchCommand(one bench.Bench) *cobra.Command {
 	b := &benchmark{program: p}
-	var options []option
+	var opts []options.Option
 	if one.Default > 0 {
-		options = append(options, option{flag: "tasks", short: "n", variable: "TASKTABLE_BENCH_TASKS", value: "number", fallback: strconv.Itoa(one.Default), set: whole(&b.tasks, 1, 50_000_000),
-			usage: "how many tasks"})
+		opts = append(opts, options.Option{Flag: "tasks", Short: "n", Variable: "TASKTABLE_BENCH_TASKS", Kind: "number", Default: strconv.Itoa(one.Default), Set: options.Int(&b.tasks, 1, 50_000_000),
+			Usage: "how many tasks"})
 	}
-	options = append(options,
-		option{flag: "rounds", variable: "TASKTABLE_BENCH_ROUNDS", value: "number", fallback: "3", set: whole(&b.rounds, 1, 100), usage: "how often comparisons are made; their medians count"},
-		option{flag: "json", variable: "TASKTABLE_BENCH_JSON", set: toggle(&b.json), usage: "prints one JSON object a line instead of a table"})
+	opts = append(opts,
+		options.Option{Flag: "rounds", Variable: "TASKTABLE_BENCH_ROUNDS", Kind: "number", Default: "3", Set: options.Int(&b.rounds, 1, 100), Usage: "how often comparisons are made; their medians count"},
+		options.Option{Flag: "json", Variable: "TASKTABLE_BENCH_JSON", Set: options.Bool(&b.json), Usage: "prints one JSON object a line instead of a table"})
 	for _, o := range b.database.options() {
-		if o.flag == "database-url" || o.flag == "data-dir" { // it makes a database and a schema of its own, and no pooler is in between
-			options = append(options, o)
+		if o.Flag == "database-url" || o.Flag == "data-dir" { // it makes a database and a schema of its own, and no pooler is in between
+			opts = append(opts, o)
 		}
 	}
-	options = append(options, b.log.options()...)
-	return p.bind(&cobra.Command{
+	opts = append(opts, b.log.options()...)
+	return p.Bind(&cobra.Command{
 		Use:     one.Name,
 		Short:   one.Short,
 		Long:    one.Long,
 		Example: "  tasktable bench " + one.Name,
-	}, options, func(command *cobra.Command) error { return b.run(command.Context(), one) })
+	}, opts, func(command *cobra.Command) error { return b.run(command.Context(), one) })
 }
 
 func (b *benchmark) run(ctx context.Context, one bench.Bench) (err error) {
@@ -89,7 +90,7 @@ func (b *benchmark) run(ctx context.Context, one bench.Bench) (err error) {
 		return fmt.Errorf("find this program: %w", err)
 	}
 	logger := b.log.logger(b.stderr)
-	b.environment.warnUnknown(b.variables, logger)
+	b.WarnUnknown(logger)
 	d, err := b.database.open(ctx, logger)
 	if err != nil {
 		return err

@@ -143,7 +143,7 @@ func (c *cage) node(m *metrics) {
 		c.t.Fatal(err)
 	}
 	logger := slog.New(slog.DiscardHandler)
-	s := &serve{program: &program{stderr: io.Discard}, metrics: m, mail: mailSettings{tls: string(email.TLSNone), config: email.Config{
+	s := &serve{program: newProgram(nil, io.Discard, io.Discard), metrics: m, mail: mailSettings{tls: string(email.TLSNone), config: email.Config{
 		Host: "127.0.0.1", Port: port, Username: "mailer", Password: mailCanary, From: "a@example.org",
 	}}}
 	registry, err := s.registry(logger)

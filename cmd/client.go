@@ -10,6 +10,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
+	"github.com/tasktable/tasktable/cmd/internal/options"
+	"github.com/tasktable/tasktable/cmd/internal/term"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -52,7 +54,7 @@ type client struct {
 	by       string
 
 	// From here on only once opened.
-	printer
+	term.Printer
 	pool  *pgxpool.Pool
 	tasks *store.Store
 }
@@ -60,12 +62,12 @@ type client struct {
 func (p *program) client() *client { return &client{program: p} }
 
 // options are those of every command of a client; its own come before them.
-func (c *client) options() []option {
-	options := append(c.printing.options(), option{flag: "by", variable: "TASKTABLE_BY", value: "name",
-		set:   text(&c.by, store.MaxIDBytes),
-		usage: "who the history says has changed a task (default tasktable and the user's name, as tasktable:ann)"})
-	options = append(options, c.database.options()...)
-	return append(options, c.log.quietOptions()...)
+func (c *client) options() []options.Option {
+	opts := append(c.printing.options(), options.Option{Flag: "by", Variable: "TASKTABLE_BY", Kind: "name",
+		Set:   options.Text(&c.by, store.MaxIDBytes),
+		Usage: "who the history says has changed a task (default tasktable and the user's name, as tasktable:ann)"})
+	opts = append(opts, c.database.options()...)
+	return append(opts, c.log.quietOptions()...)
 }
 
 // opened opens the database, sees that it is migrated, and runs the command on it. The checks come first: what is wrong with the
@@ -78,7 +80,7 @@ func (c *client) opened(run func(context.Context) error, checks ...func() error)
 			}
 		}
 		logger := c.log.logger(c.stderr)
-		c.environment.warnUnknown(c.variables, logger)
+		c.WarnUnknown(logger)
 		ctx := command.Context()
 		d, err := c.database.open(ctx, logger)
 		if err != nil {
@@ -93,9 +95,9 @@ func (c *client) opened(run func(context.Context) error, checks ...func() error)
 		if err != nil {
 			return err
 		}
-		c.printer = c.printing.printer(ctx, c.program, now)
+		c.Printer = c.printing.printer(ctx, c.program, now)
 		if c.database.url == "" { // a list that is empty should not surprise
-			c.note("There is no DATABASE_URL: this is the private Postgres of this machine.")
+			c.Note("There is no DATABASE_URL: this is the private Postgres of this machine.")
 		}
 		return run(ctx)
 	}

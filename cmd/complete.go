@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/tasktable/tasktable/cmd/internal/options"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -40,7 +41,7 @@ func (c *client) ask(ctx context.Context, question func(context.Context, store.D
 }
 
 // ids completes the ids of tasks in one of the statuses; none given: in any.
-func (c *client) ids(statuses ...store.Status) completion {
+func (c *client) ids(statuses ...store.Status) options.Completion {
 	return func(ctx context.Context, prefix string) []string {
 		return c.ask(ctx, func(ctx context.Context, db store.DB, tasks *store.Store) ([]string, error) {
 			names, err := tasks.Names(ctx, db, store.Filter{IDPrefix: prefix, Statuses: statuses, Limit: completeMost})
@@ -57,7 +58,7 @@ func (c *client) ids(statuses ...store.Status) completion {
 func (c *client) types(ctx context.Context, prefix string) []string {
 	return c.ask(ctx, func(ctx context.Context, db store.DB, tasks *store.Store) ([]string, error) {
 		types, err := tasks.Types(ctx, db)
-		return words(types...)(ctx, prefix), err
+		return options.Words(types...)(ctx, prefix), err
 	})
 }
 
@@ -65,7 +66,7 @@ func (c *client) types(ctx context.Context, prefix string) []string {
 func (c *client) queues(ctx context.Context, prefix string) []string {
 	return c.ask(ctx, func(ctx context.Context, db store.DB, tasks *store.Store) ([]string, error) {
 		queues, err := tasks.Queues(ctx, db)
-		return words(queues...)(ctx, prefix), err
+		return options.Words(queues...)(ctx, prefix), err
 	})
 }
 
@@ -80,5 +81,5 @@ func statuses() []string {
 
 // completeStatus completes a status, or the last of several.
 func completeStatus(ctx context.Context, prefix string) []string {
-	return words(statuses()...).each()(ctx, strings.ToUpper(prefix))
+	return options.Words(statuses()...).Each()(ctx, strings.ToUpper(prefix))
 }

@@ -10,6 +10,9 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"github.com/tasktable/tasktable/cmd/internal/options"
 	"github.com/tasktable/tasktable/store/storetest"
 )
 
@@ -24,15 +27,15 @@ func written(t *testing.T, name, content string) string {
 }
 
 // told is what the command config tells of each option.
-func told(t *testing.T, variables []string, args ...string) map[string]settingRow {
+func told(t *testing.T, variables []string, args ...string) map[string]options.Setting {
 	t.Helper()
 	got := run(t, variables, append([]string{"config", "--output=json"}, args...)...)
 	got.want(t, exitOK)
-	var rows []settingRow
+	var rows []options.Setting
 	if err := json.Unmarshal([]byte(got.stdout), &rows); err != nil {
 		t.Fatalf("%v: %s", err, got.stdout)
 	}
-	found := map[string]settingRow{}
+	found := map[string]options.Setting{}
 	for _, row := range rows {
 		if _, twice := found[row.Option]; twice {
 			t.Errorf("%s is told of twice", row.Option)
@@ -49,27 +52,27 @@ func TestFlagWinsOverVariableOverFileOverDefault(t *testing.T) {
 		file      string
 		variables []string
 		args      []string
-		want      settingRow
+		want      options.Setting
 	}{
-		{"default", "", nil, nil, settingRow{Value: "1m0s", From: fromDefault}},
-		{"empty file", "# nothing\n---\n", nil, nil, settingRow{Value: "1m0s", From: fromDefault}},
-		{"file", "schema: a\npoll-interval: 2s\n", nil, nil, settingRow{Value: "2s", From: fromFile, Place: "FILE:2"}},
-		{"quoted", `poll-interval: "2s"`, nil, nil, settingRow{Value: "2s", From: fromFile, Place: "FILE:1"}},
-		{"JSON", `{"poll-interval": "2s"}`, nil, nil, settingRow{Value: "2s", From: fromFile, Place: "FILE:1"}},
-		{"empty in the file", "poll-interval:\n", nil, nil, settingRow{Value: "1m0s", From: fromDefault}},
+		{"default", "", nil, nil, options.Setting{Value: "1m0s", From: options.FromDefault}},
+		{"empty file", "# nothing\n---\n", nil, nil, options.Setting{Value: "1m0s", From: options.FromDefault}},
+		{"file", "schema: a\npoll-interval: 2s\n", nil, nil, options.Setting{Value: "2s", From: options.FromFile, Place: "FILE:2"}},
+		{"quoted", `poll-interval: "2s"`, nil, nil, options.Setting{Value: "2s", From: options.FromFile, Place: "FILE:1"}},
+		{"JSON", `{"poll-interval": "2s"}`, nil, nil, options.Setting{Value: "2s", From: options.FromFile, Place: "FILE:1"}},
+		{"empty in the file", "poll-interval:\n", nil, nil, options.Setting{Value: "1m0s", From: options.FromDefault}},
 		{"variable over file", "poll-interval: 2s", []string{"TASKTABLE_POLL_INTERVAL=3s"}, nil,
-			settingRow{Value: "3s", From: fromEnvironment, Place: "TASKTABLE_POLL_INTERVAL"}},
-		{"empty variable", "poll-interval: 2s", []string{"TASKTABLE_POLL_INTERVAL="}, nil, settingRow{Value: "2s", From: fromFile, Place: "FILE:1"}},
-		{"flag over both", "poll-interval: 2s", []string{"TASKTABLE_POLL_INTERVAL=3s"}, []string{"--poll-interval=4s"}, settingRow{Value: "4s", From: fromFlag}},
-		{"empty flag", "poll-interval: 2s", []string{"TASKTABLE_POLL_INTERVAL=3s"}, []string{"--poll-interval="}, settingRow{Value: "1m0s", From: fromDefault}},
-		{"wrong in the file, hidden by a flag", "poll-interval: soon", nil, []string{"--poll-interval=4s"}, settingRow{Value: "4s", From: fromFlag}},
+			options.Setting{Value: "3s", From: options.FromEnvironment, Place: "TASKTABLE_POLL_INTERVAL"}},
+		{"empty variable", "poll-interval: 2s", []string{"TASKTABLE_POLL_INTERVAL="}, nil, options.Setting{Value: "2s", From: options.FromFile, Place: "FILE:1"}},
+		{"flag over both", "poll-interval: 2s", []string{"TASKTABLE_POLL_INTERVAL=3s"}, []string{"--poll-interval=4s"}, options.Setting{Value: "4s", From: options.FromFlag}},
+		{"empty flag", "poll-interval: 2s", []string{"TASKTABLE_POLL_INTERVAL=3s"}, []string{"--poll-interval="}, options.Setting{Value: "1m0s", From: options.FromDefault}},
+		{"wrong in the file, hidden by a flag", "poll-interval: soon", nil, []string{"--poll-interval=4s"}, options.Setting{Value: "4s", From: options.FromFlag}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			path := written(t, "tasktable.yaml", test.file)
 			test.want.Option = "poll-interval"
 			test.want.Place = strings.ReplaceAll(test.want.Place, "FILE", path)
-			for how, got := range map[string]map[string]settingRow{
+			for how, got := range map[string]map[string]options.Setting{
 				"by flag":     told(t, test.variables, append([]string{"--config=" + path}, test.args...)...),
 				"by variable": told(t, append([]string{"TASKTABLE_CONFIG=" + path}, test.variables...), test.args...),
 			} {
@@ -110,7 +113,7 @@ func TestValuesOfAFile(t *testing.T) {
 		t.Run(test.file, func(t *testing.T) {
 			t.Parallel()
 			got := told(t, nil, "--config="+written(t, "tasktable.yaml", test.file))[test.option]
-			if got.Value != test.want || got.From != fromFile {
+			if got.Value != test.want || got.From != options.FromFile {
 				t.Errorf("got %+v, want %s", got, test.want)
 			}
 		})
@@ -128,7 +131,7 @@ func TestWrongFileNamesTheKeyAndTheRule(t *testing.T) {
 		{"of the command line alone", "yes: true", []string{`FILE:1: there is no option "yes"`}},
 		{"itself", "config: a.yaml", []string{`FILE:1: there is no option "config"`}},
 		{"no option in a file", "schema-file: a", []string{`FILE:1: there is no option "schema-file"`}},
-		{"no name", "postgres://u:geheim@h/db: 1", []string{"FILE:1: what stands before the colon must be the name of an option"}},
+		{"no name", "postgres://u:geheim@h/db: 1", []string{"FILE:1: the text before the colon must be the name of an option"}},
 		{"twice", "schema: a\nschema: b", []string{"FILE:2: schema is there twice"}},
 		{"wrong kind", "engine-conns: many", []string{`FILE:1: engine-conns must be a whole number from 3 to 100, got "many"`}},
 		{"wrong toggle", "share-slots: maybe", []string{`FILE:1: share-slots must be true or false, got "maybe"`}},
@@ -140,7 +143,7 @@ func TestWrongFileNamesTheKeyAndTheRule(t *testing.T) {
 		{"wrong item", "queue: {default: 0}", []string{"FILE:1: queue must be name=slots", `got "default=0"`}},
 		{"alias", "schema: &a a\nservice: *a", []string{"FILE:1: schema must be a plain value", "FILE:2: service must be a plain value"}},
 		{"tag", "schema: !a b", []string{"FILE:1: schema must be a plain value"}},
-		{"merge", "<<: {schema: a}", []string{"FILE:1: what stands before the colon"}},
+		{"merge", "<<: {schema: a}", []string{"FILE:1: the text before the colon"}},
 		{"no mapping", "- schema", []string{"FILE: must be lines of the form option: value"}},
 		{"two documents", "schema: a\n---\nschema: b", []string{"FILE: must be one YAML document"}},
 		{"no YAML", "schema: a\n  b: c", []string{"FILE: line 2: mapping values are not allowed in this context"}},
@@ -154,7 +157,7 @@ func TestWrongFileNamesTheKeyAndTheRule(t *testing.T) {
 		{"two secrets", "smtp-password: a\nsmtp-password-file: b", []string{"FILE:2: both smtp-password and smtp-password-file are there: give one of them"}},
 		{"no secret there", "smtp-password-file: /nowhere/password", []string{"FILE:1: open /nowhere/password: no such file"}},
 		{"wrong secret", "database-url: geheim", []string{"FILE:1: database-url must be postgres://"}},
-		{"too large", "# " + strings.Repeat("x", configBytes), []string{"FILE: has more than 1048576 bytes"}},
+		{"too large", "# " + strings.Repeat("x", 1<<20), []string{"FILE: has more than 1048576 bytes"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -202,17 +205,17 @@ func TestSecretsFromFiles(t *testing.T) {
 	t.Parallel()
 	secret := written(t, "url", "postgres://u:geheim@db.example.org/app\r\n\n")
 	empty := written(t, "empty", "\n")
-	large := written(t, "large", strings.Repeat("x", secretBytes+1))
-	want := settingRow{Option: "database-url", Value: "postgres://u:xxxxx@db.example.org:5432/app", From: fromEnvironment, Place: "DATABASE_URL_FILE"}
+	large := written(t, "large", strings.Repeat("x", 64<<10+1))
+	want := options.Setting{Option: "database-url", Value: "postgres://u:xxxxx@db.example.org:5432/app", From: options.FromEnvironment, Place: "DATABASE_URL_FILE"}
 	if got := told(t, []string{"DATABASE_URL_FILE=" + secret})["database-url"]; got != want {
 		t.Errorf("by the variable: %+v", got)
 	}
 	path := written(t, "tasktable.yaml", "database-url-file: "+secret+"\n")
-	want.From, want.Place = fromFile, path+":1"
+	want.From, want.Place = options.FromFile, path+":1"
 	if got := told(t, nil, "--config="+path)["database-url"]; got != want {
 		t.Errorf("by the file: %+v", got)
 	}
-	want.Value, want.From, want.Place = "postgres://o@other:5432/app", fromEnvironment, "DATABASE_URL"
+	want.Value, want.From, want.Place = "postgres://o@other:5432/app", options.FromEnvironment, "DATABASE_URL"
 	if got := told(t, []string{"DATABASE_URL=postgres://o@other/app"}, "--config="+path)["database-url"]; got != want {
 		t.Errorf("by another variable: %+v", got)
 	}
@@ -240,7 +243,7 @@ func TestSecretsFromFiles(t *testing.T) {
 func TestConfigTellsNoDefaultsOfOtherCommands(t *testing.T) {
 	t.Parallel()
 	got := told(t, []string{"TASKTABLE_RECONCILE_TIMEOUT=2m"})
-	if got["reconcile-timeout"] != (settingRow{"reconcile-timeout", "2m", fromEnvironment, "TASKTABLE_RECONCILE_TIMEOUT"}) {
+	if got["reconcile-timeout"] != (options.Setting{Option: "reconcile-timeout", Value: "2m", From: options.FromEnvironment, Place: "TASKTABLE_RECONCILE_TIMEOUT"}) {
 		t.Errorf("reconcile-timeout: %+v", got["reconcile-timeout"])
 	}
 	for _, option := range []string{"reconcile-examples", "bench-tasks"} {
@@ -248,7 +251,7 @@ func TestConfigTellsNoDefaultsOfOtherCommands(t *testing.T) {
 			t.Errorf("%+v", row)
 		}
 	}
-	if got["migrate"].Value != "false" || got["http-addr"] != (settingRow{"http-addr", "", fromDefault, ""}) {
+	if got["migrate"].Value != "false" || got["http-addr"] != (options.Setting{Option: "http-addr", Value: "", From: options.FromDefault, Place: ""}) {
 		t.Errorf("%+v, %+v", got["migrate"], got["http-addr"])
 	}
 	table := run(t, nil, "config", "--queue=mail=5")
@@ -258,32 +261,32 @@ func TestConfigTellsNoDefaultsOfOtherCommands(t *testing.T) {
 	}
 }
 
-// Each key means one option, and the example has it, with a value that is taken.
+// The example has each option, with a value that is accepted.
 func TestExampleFileLoads(t *testing.T) {
 	t.Parallel()
 	got := run(t, nil, "config", "--example")
 	got.want(t, exitOK)
-	if rows := told(t, nil, "--config="+written(t, "example.yaml", got.stdout)); rows["queue"].From != fromDefault {
+	if rows := told(t, nil, "--config="+written(t, "example.yaml", got.stdout)); rows["queue"].From != options.FromDefault {
 		t.Errorf("the example itself says something: %+v", rows)
 	}
 	// Comments have a space behind the #, options none, what belongs to them two.
 	all := regexp.MustCompile(`(?m)^#([a-z]|  )`).ReplaceAllString(got.stdout, "$1")
 	rows := told(t, nil, "--config="+written(t, "all.yaml", all))
-	p := &program{stdout: io.Discard, stderr: io.Discard}
-	p.rootCommand()
-	if len(p.settable) < 40 {
-		t.Errorf("%d options only", len(p.settable))
+	keys := regexp.MustCompile(`(?m)^#([a-z-]+):`).FindAllStringSubmatch(got.stdout, -1)
+	if len(keys) < 40 {
+		t.Errorf("%d options only", len(keys))
 	}
-	variables := map[string]string{}
-	for _, o := range p.settable {
-		if row := rows[o.key()]; row.From != fromFile && o.flag != "output" { // that one is said to read the answer
-			t.Errorf("%s is not there: %+v", o.key(), row)
+	for _, key := range keys {
+		if row := rows[key[1]]; row.From != options.FromFile && key[1] != "output" { // the test itself gives that one by a flag
+			t.Errorf("%s is not there: %+v", key[1], row)
 		}
-		if other := variables[o.key()]; other != "" {
-			t.Errorf("%s is %s and %s", o.key(), other, o.variable)
-		}
-		variables[o.key()] = o.variable
 	}
+	// An option is missing if another one has the same key.
+	newProgram(nil, io.Discard, io.Discard).eachFlag(func(_ *cobra.Command, flag *pflag.Flag) {
+		if o, ok := options.Of(flag); ok && o.Variable != "" && o.Flag != "config" && !strings.Contains(got.stdout, "[$"+o.Variable+"]") {
+			t.Errorf("%s is not there", o.Variable)
+		}
+	})
 	for line := range strings.Lines(got.stdout) {
 		if len(line) > 135 {
 			t.Errorf("a long line: %s", line)

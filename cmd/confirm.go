@@ -1,47 +1,36 @@
 package cmd
 
 import (
-	"bufio"
 	"context"
 	"errors"
-	"fmt"
-	"strings"
+
+	"github.com/tasktable/tasktable/cmd/internal/options"
+	"github.com/tasktable/tasktable/cmd/internal/term"
 )
 
-// confirmation is asked for by what touches many, or cannot be undone.
+// confirmation is asked for before a command changes many tasks, or does something that cannot be undone.
 type confirmation struct{ yes bool }
 
-func (c *confirmation) option() option {
-	return option{flag: "yes", set: toggle(&c.yes), usage: "does it without asking; without a terminal there is nobody to ask"}
+func (c *confirmation) option() options.Option {
+	return options.Option{Flag: "yes", Set: options.Bool(&c.yes), Usage: "does it without asking; without a terminal there is nobody to ask"}
 }
 
 // errDeclined ends with exit code 1.
 var errDeclined = errors.New("not confirmed: nothing was changed")
 
-// confirm asks on the terminal whether to go on with what is said, as "cancels 12 tasks". Without --yes and without a terminal
-// it is wrong usage, exit code 2: a script must say that it means it. Hold no transaction meanwhile: people go to lunch.
+// confirm asks on the terminal whether to go on. does completes the sentence "This …", as "cancels 12 tasks". Without --yes and
+// without a terminal it returns a wrong usage (exit code 2), because a script must say that it means it. Hold no transaction while it
+// asks, because people go to lunch.
 func (c *confirmation) confirm(ctx context.Context, p *program, does string) error {
 	if c.yes {
 		return nil
 	}
-	if !isTerminal(ctx, p.stdin) {
-		return usage("this %s: confirm it by --yes", does)
+	if !term.IsTerminal(ctx, p.stdin) {
+		return options.Usage("this %s: confirm it by --yes", does)
 	}
-	fmt.Fprintf(p.stderr, "This %s. Go on? [y/N] ", does)
-	answers := make(chan string, 1)
-	go func() { // a read cannot be broken off
-		line, _ := bufio.NewReader(p.stdin).ReadString('\n')
-		answers <- line
-	}()
-	select {
-	case <-ctx.Done():
-		fmt.Fprintln(p.stderr)
-		return ctx.Err()
-	case answer := <-answers:
-		switch strings.ToLower(strings.TrimSpace(answer)) {
-		case "y", "yes":
-			return nil
-		}
+	agreed, err := term.Ask(ctx, p.stdin, p.stderr, "This "+does+". Go on?")
+	if err == nil && !agreed {
 		return errDeclined
 	}
+	return err
 }

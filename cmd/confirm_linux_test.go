@@ -7,17 +7,20 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tasktable/tasktable/cmd/internal/term/termtest"
 )
 
 // answered runs a command on a terminal on which somebody has typed an answer already.
 func answered(t *testing.T, variables []string, answer string, args ...string) result {
 	t.Helper()
-	hand, screen := openPTY(t)
+	hand, screen := termtest.OpenPTY(t)
 	if _, err := hand.WriteString(answer); err != nil {
 		t.Fatal(err)
 	}
 	var stdout, stderr bytes.Buffer
-	p := &program{environment: variables, stdin: screen, stdout: &stdout, stderr: &stderr, now: fixedNow}
+	p := newProgram(variables, &stdout, &stderr)
+	p.stdin, p.now = screen, fixedNow
 	code := p.run(t.Context(), args)
 	return result{code, stdout.String(), stderr.String()}
 }
@@ -48,10 +51,11 @@ func TestConfirmationIsInterrupted(t *testing.T) {
 	t.Parallel()
 	variables := withTasks(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	hand, screen := openPTY(t)
+	hand, screen := termtest.OpenPTY(t)
 	_ = hand
 	stderr := &telling{text: "Go on?", told: cancel}
-	p := &program{environment: variables, stdin: screen, stdout: &bytes.Buffer{}, stderr: stderr}
+	p := newProgram(variables, &bytes.Buffer{}, stderr)
+	p.stdin = screen
 	ended := make(chan int, 1)
 	go func() { ended <- p.run(ctx, []string{"tasks", "cancel", "--entity=event:42"}) }()
 	select {
@@ -93,8 +97,9 @@ func TestColorsAreForTerminals(t *testing.T) {
 		"dumb":         {[]string{"TERM=dumb"}, nil, false},
 		"json":         {nil, []string{"--output=json"}, false},
 	} {
-		hand, screen := openPTY(t)
-		p := &program{environment: append(c.variables, variables...), stdout: screen, stderr: &bytes.Buffer{}, now: fixedNow}
+		hand, screen := termtest.OpenPTY(t)
+		p := newProgram(append(c.variables, variables...), screen, &bytes.Buffer{})
+		p.now = fixedNow
 		shown := make(chan string, 1)
 		go func() { shown <- readAll(hand) }()
 		if code := p.run(t.Context(), append([]string{"tasks", "list", "--status=FAILED"}, c.args...)); code != exitOK {

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/tasktable/tasktable/cmd/internal/options"
 	"github.com/tasktable/tasktable/migrations"
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/localpg"
@@ -31,27 +32,27 @@ type databaseSettings struct {
 	maxConns   int
 }
 
-func (s *databaseSettings) options() []option {
-	return []option{
-		{flag: "database-url", variable: "DATABASE_URL", value: "url", secret: true, set: databaseURL(&s.url),
-			usage: "the database, as a URL or keyword=value pairs; better in the variable, since flags show in the list of processes (default a private Postgres on this machine)"},
-		{flag: "session-database-url", variable: "TASKTABLE_SESSION_DATABASE_URL", value: "url", secret: true, set: databaseURL(&s.sessionURL),
-			usage: "the same database without the pooler, where the database URL goes through one: for migrations, locks and notifications"},
+func (s *databaseSettings) options() []options.Option {
+	return []options.Option{
+		{Flag: "database-url", Variable: "DATABASE_URL", Kind: "url", Secret: true, Set: options.DatabaseURL(&s.url),
+			Usage: "the database, as a URL or keyword=value pairs; better in the variable, since flags show in the list of processes (default a private Postgres on this machine)"},
+		{Flag: "session-database-url", Variable: "TASKTABLE_SESSION_DATABASE_URL", Kind: "url", Secret: true, Set: options.DatabaseURL(&s.sessionURL),
+			Usage: "the same database without the pooler, where the database URL goes through one: for migrations, locks and notifications"},
 		s.schemaOption(),
-		{flag: "data-dir", variable: "TASKTABLE_DATA_DIR", value: "folder", set: text(&s.dataDir, 4096),
-			usage: "the folder of the private Postgres, used without a database URL (default tasktable/postgres in the user's cache folder, for root /var/lib/tasktable/postgres)"},
+		{Flag: "data-dir", Variable: "TASKTABLE_DATA_DIR", Kind: "folder", Set: options.Text(&s.dataDir, 4096),
+			Usage: "the folder of the private Postgres, used without a database URL (default tasktable/postgres in the user's cache folder, for root /var/lib/tasktable/postgres)"},
 	}
 }
 
-func (s *databaseSettings) schemaOption() option {
-	return option{flag: "schema", variable: "TASKTABLE_SCHEMA", value: "name", fallback: store.DefaultSchema, set: schemaName(&s.schema),
-		usage: "the Postgres schema of the tables"}
+func (s *databaseSettings) schemaOption() options.Option {
+	return options.Option{Flag: "schema", Variable: "TASKTABLE_SCHEMA", Kind: "name", Default: store.DefaultSchema, Set: schemaName(&s.schema),
+		Usage: "the Postgres schema of the tables"}
 }
 
 // maxConnsOption is for commands that run handlers.
-func (s *databaseSettings) maxConnsOption() option {
-	return option{flag: "max-conns", variable: "TASKTABLE_MAX_CONNS", value: "number", set: whole(&s.maxConns, 1, 1000),
-		usage: fmt.Sprintf("the most connections of the handlers' pool (default pool_max_conns of the database URL, or %d)", defaultMaxConns)}
+func (s *databaseSettings) maxConnsOption() options.Option {
+	return options.Option{Flag: "max-conns", Variable: "TASKTABLE_MAX_CONNS", Kind: "number", Set: options.Int(&s.maxConns, 1, 1000),
+		Usage: fmt.Sprintf("the most connections of the handlers' pool (default pool_max_conns of the database URL, or %d)", defaultMaxConns)}
 }
 
 func schemaName(into *string) func(string) error {
@@ -78,7 +79,7 @@ func (s *databaseSettings) open(ctx context.Context, logger *slog.Logger) (*data
 	url := s.url
 	if url == "" {
 		if s.sessionURL != "" {
-			return nil, usage("--session-database-url (TASKTABLE_SESSION_DATABASE_URL) needs --database-url (DATABASE_URL) beside it")
+			return nil, options.Usage("--session-database-url (TASKTABLE_SESSION_DATABASE_URL) needs --database-url (DATABASE_URL) beside it")
 		}
 		server, err := localpg.Start(ctx, localpg.Config{Dir: s.dataDir, Logger: logger})
 		if err != nil {
@@ -146,7 +147,7 @@ func newPool(ctx context.Context, url string, maxConns int) (*pgxpool.Pool, erro
 func poolConfig(url string, maxConns int) (*pgxpool.Config, error) {
 	config, err := pgxpool.ParseConfig(url)
 	if err != nil {
-		return nil, urlRule(err)
+		return nil, options.DatabaseURLError(err)
 	}
 	if maxConns == 0 && !saysMaxConns(url) {
 		maxConns = defaultMaxConns

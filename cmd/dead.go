@@ -5,6 +5,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tasktable/tasktable/cmd/internal/options"
+	"github.com/tasktable/tasktable/cmd/internal/term"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -15,11 +17,11 @@ func (p *program) deadCommand() *cobra.Command {
 		Long: `Dead letters are tasks that have FAILED, with their attempts used up or for good, or have EXPIRED. None of them runs
 again unless somebody retries or reschedules it; whoever has dealt with one otherwise archives it.
 
-` + momentHelp,
+` + term.MomentHelp,
 		Example: `  tasktable dead list --group
   tasktable dead retry --type SEND_EMAIL --message 421 --finished-from -2h
   tasktable dead archive task-SEND_EVENT_REMINDER-42 --note "the member has left"`,
-		Args: noArguments,
+		Args: options.NoArguments,
 		RunE: func(command *cobra.Command, _ []string) error { return command.Help() },
 	}
 	dead.AddCommand(p.deadListCommand(), p.deadVerbCommand(deadRetry), p.deadVerbCommand(deadArchive))
@@ -30,27 +32,27 @@ again unless somebody retries or reschedules it; whoever has dealt with one othe
 type deadFilter struct {
 	filter                   store.DeadFilter
 	status                   string
-	finishedFrom, finishedTo moment
+	finishedFrom, finishedTo term.Moment
 }
 
-func (f *deadFilter) options(c *client) []option {
+func (f *deadFilter) options(c *client) []options.Option {
 	kinds := []string{string(store.StatusFailed), string(store.StatusExpired)}
-	return []option{
-		{flag: "type", value: "type", set: taskType(&f.filter.Type), complete: c.types, usage: "only those of this type"},
-		{flag: "status", value: "status", set: upper(choice(&f.status, kinds...)), complete: words(kinds...),
-			usage: "only those that have FAILED, or EXPIRED"},
-		{flag: "queue", value: "name", set: queueName(&f.filter.Queue), complete: c.queues, usage: "only those in this queue"},
-		{flag: "entity", value: "entity", set: text(&f.filter.Entity, store.MaxIDBytes), usage: "only those of this entity, as event:42"},
-		{flag: "tenant", value: "tenant", set: text(&f.filter.TenantID, store.MaxIDBytes), usage: "only those of this tenant"},
-		{flag: "message", value: "text", set: text(&f.filter.Message, 4096), usage: "only those whose last error contains this"},
-		{flag: "finished-from", value: "time", set: instantOf(&f.finishedFrom), usage: "only those that have ended then or later"},
-		{flag: "finished-to", value: "time", set: instantOf(&f.finishedTo), usage: "only those that have ended before then"},
+	return []options.Option{
+		{Flag: "type", Kind: "type", Set: taskType(&f.filter.Type), Complete: c.types, Usage: "only those of this type"},
+		{Flag: "status", Kind: "status", Set: upper(options.OneOf(&f.status, kinds...)), Complete: options.Words(kinds...),
+			Usage: "only those that have FAILED, or EXPIRED"},
+		{Flag: "queue", Kind: "name", Set: queueName(&f.filter.Queue), Complete: c.queues, Usage: "only those in this queue"},
+		{Flag: "entity", Kind: "entity", Set: options.Text(&f.filter.Entity, store.MaxIDBytes), Usage: "only those of this entity, as event:42"},
+		{Flag: "tenant", Kind: "tenant", Set: options.Text(&f.filter.TenantID, store.MaxIDBytes), Usage: "only those of this tenant"},
+		{Flag: "message", Kind: "text", Set: options.Text(&f.filter.Message, 4096), Usage: "only those whose last error contains this"},
+		{Flag: "finished-from", Kind: "time", Set: options.Moment(&f.finishedFrom), Usage: "only those that have ended then or later"},
+		{Flag: "finished-to", Kind: "time", Set: options.Moment(&f.finishedTo), Usage: "only those that have ended before then"},
 	}
 }
 
 // archivedOption is for commands to which those that are archived mean something.
-func (f *deadFilter) archivedOption() option {
-	return option{flag: "archived", set: toggle(&f.filter.Archived), usage: "those that are archived, in place of those that are not"}
+func (f *deadFilter) archivedOption() options.Option {
+	return options.Option{Flag: "archived", Set: options.Bool(&f.filter.Archived), Usage: "those that are archived, in place of those that are not"}
 }
 
 // upper takes a word in small letters, too.
@@ -76,13 +78,13 @@ func (f *deadFilter) none() string {
 }
 
 // resolved is the filter with its times, now that there is a clock.
-func (f *deadFilter) resolved(c clock) (filter store.DeadFilter, err error) {
+func (f *deadFilter) resolved(c term.Clock) (filter store.DeadFilter, err error) {
 	filter = f.filter
 	filter.Status = store.Status(f.status)
-	if filter.FinishedFrom, err = c.option("finished-from", f.finishedFrom); err != nil {
+	if filter.FinishedFrom, err = options.Instant(c, "finished-from", f.finishedFrom); err != nil {
 		return filter, err
 	}
-	filter.FinishedTo, err = c.option("finished-to", f.finishedTo)
+	filter.FinishedTo, err = options.Instant(c, "finished-to", f.finishedTo)
 	return filter, err
 }
 

@@ -7,6 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tasktable/tasktable/cmd/internal/options"
+	"github.com/tasktable/tasktable/cmd/internal/term"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -14,7 +16,7 @@ const deadListHelp = `Lists dead letters, the latest first, a page at a time: wh
 All filters that are given must hold. With --group it counts them instead, by type, status and how their last errors
 begin; with --group-by by an entity or a tenant, too. It reads the table through, so it is for people and reports.
 
-` + momentHelp + `
+` + term.MomentHelp + `
 
 With --output json it is an array: of the table's rows, named as its columns, or of groups. What is null is left out,
 and durations are in nanoseconds.`
@@ -39,19 +41,19 @@ var groupings = []string{string(store.DeadByEntity), string(store.DeadByTenant)}
 
 func (p *program) deadListCommand() *cobra.Command {
 	l := &deadList{client: p.client()}
-	options := append(l.filter.options(l.client), l.filter.archivedOption(),
-		option{flag: "group", set: toggle(&l.group), usage: "counts them by type, status and the beginning of the last error, the most frequent first"},
-		option{flag: "group-by", value: "field", set: choice(&l.by, groupings...), complete: words(groupings...),
-			usage: "as --group, and also by this: entity or tenant"})
-	options = append(options, l.pageOptions("how many dead letters a page has, or how many groups are shown",
+	opts := append(l.filter.options(l.client), l.filter.archivedOption(),
+		options.Option{Flag: "group", Set: options.Bool(&l.group), Usage: "counts them by type, status and the beginning of the last error, the most frequent first"},
+		options.Option{Flag: "group-by", Kind: "field", Set: options.OneOf(&l.by, groupings...), Complete: options.Words(groupings...),
+			Usage: "as --group, and also by this: entity or tenant"})
+	opts = append(opts, l.pageOptions("how many dead letters a page has, or how many groups are shown",
 		l.ids(store.StatusFailed, store.StatusExpired))...)
-	options = append(options, option{flag: "asc", set: toggle(&l.asc), usage: "the oldest first"})
-	return p.bind(&cobra.Command{
+	opts = append(opts, options.Option{Flag: "asc", Set: options.Bool(&l.asc), Usage: "the oldest first"})
+	return p.Bind(&cobra.Command{
 		Use:     "list",
 		Short:   "Lists dead letters, or counts them by what went wrong",
 		Long:    deadListHelp,
 		Example: deadListExample,
-	}, append(options, l.options()...), func(command *cobra.Command) error {
+	}, append(opts, l.options()...), func(command *cobra.Command) error {
 		l.command = command
 		return l.opened(l.run, l.check)(command)
 	})
@@ -59,7 +61,7 @@ func (p *program) deadListCommand() *cobra.Command {
 
 func (l *deadList) check() error {
 	if l.grouped() && (l.after != "" || l.asc) {
-		return usage("--after and --asc are for lists, not for --group and --group-by")
+		return options.Usage("--after and --asc are for lists, not for --group and --group-by")
 	}
 	return l.filter.check(l.client)
 }
@@ -67,7 +69,7 @@ func (l *deadList) check() error {
 func (l *deadList) grouped() bool { return l.group || l.by != "" }
 
 func (l *deadList) run(ctx context.Context) error {
-	filter, err := l.filter.resolved(l.clock)
+	filter, err := l.filter.resolved(l.Clock)
 	if err != nil {
 		return err
 	}
@@ -83,7 +85,7 @@ func (l *deadList) run(ctx context.Context) error {
 		return err
 	}
 	rows, more := onePage(rows, l.limit)
-	if err := l.list(rows, l.table(rows), l.filter.none()); err != nil {
+	if err := l.List(rows, l.table(rows), l.filter.none()); err != nil {
 		return err
 	}
 	if more {
@@ -94,25 +96,25 @@ func (l *deadList) run(ctx context.Context) error {
 }
 
 // table leaves out the columns ENTITY and TENANT where no row has one.
-func (l *deadList) table(rows []store.Row) *table {
+func (l *deadList) table(rows []store.Row) *term.Table {
 	entities := slices.ContainsFunc(rows, func(row store.Row) bool { return row.Entity != nil })
 	tenants := slices.ContainsFunc(rows, func(row store.Row) bool { return row.TenantID != nil })
-	t := newTable("ID", "TYPE", "STATUS")
-	t.headingIf(entities, "ENTITY")
-	t.headingIf(tenants, "TENANT")
+	t := term.NewTable("ID", "TYPE", "STATUS")
+	t.HeadingIf(entities, "ENTITY")
+	t.HeadingIf(tenants, "TENANT")
 	if l.filter.filter.Archived {
-		t.headings = append(t.headings, "FINISHED AT", "ARCHIVED AT", "NOTE", "MESSAGE")
+		t.AddHeadings("FINISHED AT", "ARCHIVED AT", "NOTE", "MESSAGE")
 	} else {
-		t.headings = append(t.headings, "QUEUE", "ATTEMPT", "FINISHED AT", "MESSAGE")
+		t.AddHeadings("QUEUE", "ATTEMPT", "FINISHED AT", "MESSAGE")
 	}
 	for _, row := range rows {
 		values := ownedBy([]any{row.ID, row.Type, row.Status}, entities, row.Entity, tenants, row.TenantID)
 		if l.filter.filter.Archived {
-			values = append(values, l.when(row.FinishedAt), l.when(row.ArchivedAt), row.ArchivedNote, row.Message)
+			values = append(values, l.When(row.FinishedAt), l.When(row.ArchivedAt), row.ArchivedNote, row.Message)
 		} else {
-			values = append(values, row.Queue, fmt.Sprintf("%d/%d", row.Attempt, row.MaxAttempts), l.when(row.FinishedAt), row.Message)
+			values = append(values, row.Queue, fmt.Sprintf("%d/%d", row.Attempt, row.MaxAttempts), l.When(row.FinishedAt), row.Message)
 		}
-		t.add(values...)
+		t.Add(values...)
 	}
 	return t
 }
@@ -141,19 +143,19 @@ func (l *deadList) groups(ctx context.Context, filter store.DeadFilter) error {
 		return err
 	}
 	groups, more := onePage(groups, l.limit)
-	t := newTable("TYPE", "STATUS")
-	t.headingIf(entities, "ENTITY")
-	t.headingIf(tenants, "TENANT")
-	t.headings = append(t.headings, "COUNT", "OLDEST", "LATEST", "EXAMPLE", "MESSAGE")
+	t := term.NewTable("TYPE", "STATUS")
+	t.HeadingIf(entities, "ENTITY")
+	t.HeadingIf(tenants, "TENANT")
+	t.AddHeadings("COUNT", "OLDEST", "LATEST", "EXAMPLE", "MESSAGE")
 	for _, group := range groups {
 		values := ownedBy([]any{group.Type, group.Status}, entities, group.Entity, tenants, group.TenantID)
-		t.add(append(values, group.Count, l.when(&group.Oldest), l.when(&group.Latest), group.Example, beginning(group))...)
+		t.Add(append(values, group.Count, l.When(&group.Oldest), l.When(&group.Latest), group.Example, beginning(group))...)
 	}
-	if err := l.list(groups, t, l.filter.none()); err != nil {
+	if err := l.List(groups, t, l.filter.none()); err != nil {
 		return err
 	}
 	if more {
-		l.note("There are more groups: --limit shows them.")
+		l.Note("There are more groups: --limit shows them.")
 	}
 	return nil
 }

@@ -9,6 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
 
+	"github.com/tasktable/tasktable/cmd/internal/options"
+	"github.com/tasktable/tasktable/cmd/internal/term"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -20,7 +22,7 @@ those that are archived, it says how many dead letters that are, and asks; witho
 it goes through them, the oldest first, a thousand in each transaction, so that an error or a signal leaves those before
 it done. What becomes a dead letter after they were counted is left alone.
 
-` + momentHelp
+` + term.MomentHelp
 
 // deadBatch is how many are done in one transaction: each locks its task until its end.
 const deadBatch = 1000
@@ -60,32 +62,32 @@ type deadVerbRun struct {
 
 func (p *program) deadVerbCommand(verb deadVerb) *cobra.Command {
 	v := &deadVerbRun{client: p.client(), verb: verb}
-	var options []option
+	var opts []options.Option
 	if verb.archives {
-		options = append(options, option{flag: "note", value: "text", set: text(&v.remark, 4096), usage: "what was done about it"})
+		opts = append(opts, options.Option{Flag: "note", Kind: "text", Set: options.Text(&v.remark, 4096), Usage: "what was done about it"})
 	}
-	options = append(options, v.option())
-	options = append(options, v.filter.options(v.client)...)
-	options = append(options,
-		option{flag: "all", set: toggle(&v.all), usage: "all dead letters"},
-		option{flag: "limit", value: "number", fallback: "10000", set: whole(&v.limit, 1, 1000000),
-			usage: "how many of those that the filter selects, the oldest"})
-	return p.bindArguments(&cobra.Command{
+	opts = append(opts, v.option())
+	opts = append(opts, v.filter.options(v.client)...)
+	opts = append(opts,
+		options.Option{Flag: "all", Set: options.Bool(&v.all), Usage: "all dead letters"},
+		options.Option{Flag: "limit", Kind: "number", Default: "10000", Set: options.Int(&v.limit, 1, 1000000),
+			Usage: "how many of those that the filter selects, the oldest"})
+	return p.BindArguments(&cobra.Command{
 		Use:     verb.name + " [ID…]",
 		Short:   verb.short,
 		Long:    verb.long + deadVerbHelp,
 		Example: verb.example,
-	}, append(options, v.options()...), ids(&v.given, 0, -1, v.ids(store.StatusFailed, store.StatusExpired)), v.opened(v.run, v.check))
+	}, append(opts, v.options()...), options.IDs(&v.given, 0, -1, v.ids(store.StatusFailed, store.StatusExpired)), v.opened(v.run, v.check))
 }
 
 func (v *deadVerbRun) check() error {
 	switch selects := v.filter.given(); {
 	case len(v.given) > 0 && (selects || v.all):
-		return usage("%q takes ids or a filter, not both", "tasktable dead "+v.verb.name)
+		return options.Usage("%q takes ids or a filter, not both", "tasktable dead "+v.verb.name)
 	case len(v.given) == 0 && !selects && !v.all:
-		return usage("%q needs the id of a task, or a filter such as --type, or --all", "tasktable dead "+v.verb.name)
+		return options.Usage("%q needs the id of a task, or a filter such as --type, or --all", "tasktable dead "+v.verb.name)
 	case selects && v.all:
-		return usage("--all and a filter cannot be given together")
+		return options.Usage("--all and a filter cannot be given together")
 	}
 	return v.filter.check(v.client)
 }
@@ -128,7 +130,7 @@ func (v *deadVerbRun) toIDs(ctx context.Context) error {
 }
 
 func (v *deadVerbRun) toFiltered(ctx context.Context) error {
-	filter, err := v.filter.resolved(v.clock)
+	filter, err := v.filter.resolved(v.Clock)
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tasktable/tasktable/cmd/internal/options"
 	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/handlers/community"
 	"github.com/tasktable/tasktable/migrations"
@@ -55,21 +56,21 @@ type demo struct {
 func (p *program) demoCommand() *cobra.Command {
 	d := &demo{program: p}
 	// Not the schema: the demo has its own.
-	options := slices.DeleteFunc(d.database.options(), func(o option) bool { return o.flag == "schema" })
-	options = append(options, option{flag: "for", variable: "TASKTABLE_DEMO_FOR", value: "duration", fallback: "30s",
-		usage: "how long it plays before the audit", set: duration(&d.length, demoLeast, time.Hour)})
+	opts := slices.DeleteFunc(d.database.options(), func(o options.Option) bool { return o.Flag == "schema" })
+	opts = append(opts, options.Option{Flag: "for", Variable: "TASKTABLE_DEMO_FOR", Kind: "duration", Default: "30s",
+		Usage: "how long it plays before the audit", Set: options.Duration(&d.length, demoLeast, time.Hour)})
 	d.log.level = "warn"
-	return p.bind(&cobra.Command{
+	return p.Bind(&cobra.Command{
 		Use:     "demo",
 		Short:   "Plays the example community live, and audits it by SQL",
 		Long:    demoHelp,
 		Example: "  tasktable demo --for 30s\n  DATABASE_URL=postgres://user@host/db tasktable demo",
-	}, options, func(command *cobra.Command) error { return d.play(command.Context()) })
+	}, opts, func(command *cobra.Command) error { return d.play(command.Context()) })
 }
 
 func (d *demo) play(ctx context.Context) (err error) {
 	logger := d.log.logger(d.stderr)
-	d.environment.warnUnknown(d.variables, logger)
+	d.WarnUnknown(logger)
 	d.database.schema = demoSchema
 	if d.d, err = d.database.open(ctx, logger); err != nil {
 		return err

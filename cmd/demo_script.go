@@ -19,8 +19,6 @@ type step struct {
 	does   func(context.Context, pgx.Tx) error
 }
 
-const day = 24 * time.Hour
-
 // script is all steps, by their seconds.
 func (d *demo) script() []step {
 	steps := slices.Concat(d.users(), d.operators())

@@ -3,6 +3,7 @@ package cmd
 import (
 	"bytes"
 	"context"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -14,7 +15,7 @@ import (
 func TestDemo(t *testing.T) {
 	t.Parallel()
 	var stdout, stderr bytes.Buffer
-	p := &program{environment: []string{"DATABASE_URL=" + storetest.EmptyURL(t)}, stdout: &stdout, stderr: &stderr}
+	p := newProgram([]string{"DATABASE_URL=" + storetest.EmptyURL(t)}, &stdout, &stderr)
 	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
 	defer cancel()
 	if code := p.run(ctx, []string{"demo", "--for", "20s"}); code != exitOK {
@@ -33,7 +34,7 @@ func TestDemo(t *testing.T) {
 func TestDemoAuditFails(t *testing.T) {
 	t.Parallel()
 	var stdout bytes.Buffer
-	d := &demo{program: &program{stdout: &stdout}, run: "nothing"}
+	d := &demo{program: newProgram(nil, &stdout, io.Discard), run: "nothing"}
 	d.database.url, d.database.schema = storetest.EmptyURL(t), demoSchema
 	open, err := d.database.open(t.Context(), d.log.logger(&stdout))
 	if err != nil {

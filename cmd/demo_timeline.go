@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/tasktable/tasktable/cmd/internal/term"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -148,7 +149,7 @@ func (d *demo) time(at *time.Time) string {
 	if at == nil {
 		return ""
 	}
-	if in := at.Sub(d.start); in > day/2 {
+	if in := at.Sub(d.start); in > term.Day/2 {
 		return fmt.Sprintf("+%.1f d", in.Hours()/24)
 	}
 	return strings.TrimSpace(d.clockText(*at))

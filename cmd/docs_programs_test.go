@@ -76,7 +76,7 @@ func ended(err error) int {
 
 // confirmed says yes where a reader would be asked.
 func confirmed(args []string) int {
-	command, _, err := (&program{}).rootCommand().Find(args)
+	command, _, err := newProgram(nil, io.Discard, io.Discard).rootCommand().Find(args)
 	if err == nil && command.Flags().Lookup("yes") != nil {
 		args = append(slices.Clone(args), "--yes")
 	}

@@ -39,8 +39,8 @@ var documentedPrograms = map[string]func(args []string) int{
 var documentedCommands = map[string]func(args []string) int{
 	"":          nil,
 	"serve":     untilServing,
-	"reconcile": func(args []string) int { return orElse(exitDrift, asProgramRuns(args)) },  // it compares, and there is something to mend
-	"doctor":    func(args []string) int { return orElse(exitUnwell, asProgramRuns(args)) }, // no node runs
+	"reconcile": func(args []string) int { return orElse(exitDrift, asProgramRuns(args)) },     // it compares, and there is something to mend
+	"doctor":    func(args []string) int { return orElse(exitUnhealthy, asProgramRuns(args)) }, // no node runs
 	"tasks":     confirmed,
 	"dead":      confirmed,
 	"demo":      seen, // these take their time; tests of their own run them

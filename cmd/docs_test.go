@@ -4,6 +4,7 @@ import (
 	"go/doc"
 	"go/parser"
 	"go/token"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -135,7 +136,7 @@ func helpBlocks() (blocks []block) {
 			visit(sub)
 		}
 	}
-	visit((&program{}).rootCommand())
+	visit(newProgram(nil, io.Discard, io.Discard).rootCommand())
 	return blocks
 }
 
@@ -305,14 +306,14 @@ func exists(words []string) string {
 
 // programProblem finds the command and its options, whose values it does not look at.
 func programProblem(args []string) string {
-	args = slices.DeleteFunc(slices.Clone(args), func(word string) bool { return !strings.HasPrefix(word, "-") && !plainWord.MatchString(word) })
-	root := (&program{}).rootCommand()
+	args = slices.DeleteFunc(slices.Clone(args), func(word string) bool { return !strings.HasPrefix(word, "-") && !lowerWord.MatchString(word) })
+	root := newProgram(nil, io.Discard, io.Discard).rootCommand()
 	root.InitDefaultCompletionCmd(args...)
 	command, rest, err := root.Find(args)
 	if err != nil {
 		return err.Error()
 	}
-	if len(rest) > 0 && plainWord.MatchString(rest[0]) && command.HasAvailableSubCommands() {
+	if len(rest) > 0 && lowerWord.MatchString(rest[0]) && command.HasAvailableSubCommands() {
 		return "there is no command " + rest[0]
 	}
 	for _, word := range rest {
@@ -326,7 +327,7 @@ func programProblem(args []string) string {
 }
 
 var (
-	plainWord  = regexp.MustCompile(`^[a-z]+$`)
+	lowerWord  = regexp.MustCompile(`^[a-z]+$`)
 	makeTarget = regexp.MustCompile(`(?m)^([a-z]+):`)
 )
 

@@ -12,6 +12,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
+	"github.com/tasktable/tasktable/cmd/internal/options"
+	"github.com/tasktable/tasktable/cmd/internal/term"
 	"github.com/tasktable/tasktable/scheduled/doctor"
 )
 
@@ -48,31 +50,31 @@ type examine struct {
 func (p *program) doctorCommand() *cobra.Command {
 	e := &examine{program: p}
 	names := doctor.Checks()
-	options := []option{
-		{flag: "strict", variable: "TASKTABLE_DOCTOR_STRICT", set: toggle(&e.strict),
-			usage: "a warning, too, is a reason for exit code 7"},
-		{flag: "check", variable: "TASKTABLE_DOCTOR_CHECK", value: "name", sample: "clock", many: true, set: someOf(&e.only, names),
-			complete: words(names...),
-			usage:    "only this check; may be repeated, or separated by commas. The checks are " + strings.Join(names, ", ")},
-		{flag: "skip", variable: "TASKTABLE_DOCTOR_SKIP", value: "name", sample: "bloat", many: true, set: someOf(&e.skip, names),
-			complete: words(names...),
-			usage:    "not this check; may be repeated, or separated by commas"},
+	opts := []options.Option{
+		{Flag: "strict", Variable: "TASKTABLE_DOCTOR_STRICT", Set: options.Bool(&e.strict),
+			Usage: "a warning, too, is a reason for exit code 7"},
+		{Flag: "check", Variable: "TASKTABLE_DOCTOR_CHECK", Kind: "name", Sample: "clock", Repeatable: true, Set: someOf(&e.only, names),
+			Complete: options.Words(names...),
+			Usage:    "only this check; may be repeated, or separated by commas. The checks are " + strings.Join(names, ", ")},
+		{Flag: "skip", Variable: "TASKTABLE_DOCTOR_SKIP", Kind: "name", Sample: "bloat", Repeatable: true, Set: someOf(&e.skip, names),
+			Complete: options.Words(names...),
+			Usage:    "not this check; may be repeated, or separated by commas"},
 	}
-	options = append(options, e.printing.options()...)
+	opts = append(opts, e.printing.options()...)
 	for _, one := range e.engine.options() {
-		if one.flag == "engine-conns" || one.flag == "retention" { // what of a node's options matters
-			options = append(options, one)
+		if one.Flag == "engine-conns" || one.Flag == "retention" { // what of a node's options matters
+			opts = append(opts, one)
 		}
 	}
-	options = append(options, e.database.maxConnsOption())
-	options = append(options, e.database.options()...)
-	options = append(options, e.log.quietOptions()...)
-	return p.bind(&cobra.Command{
+	opts = append(opts, e.database.maxConnsOption())
+	opts = append(opts, e.database.options()...)
+	opts = append(opts, e.log.quietOptions()...)
+	return p.Bind(&cobra.Command{
 		Use:     "doctor",
 		Short:   "Examines a deployment, and says what to do about what it finds",
 		Long:    doctorHelp,
 		Example: doctorExample,
-	}, options, func(command *cobra.Command) error { return e.run(command.Context()) })
+	}, opts, func(command *cobra.Command) error { return e.run(command.Context()) })
 }
 
 // someOf reads names of a list.
@@ -92,7 +94,7 @@ func someOf(into *[]string, names []string) func(string) error {
 
 func (e *examine) run(ctx context.Context) (err error) {
 	logger := e.log.logger(e.stderr)
-	e.environment.warnUnknown(e.variables, logger)
+	e.WarnUnknown(logger)
 	d, err := e.open(ctx, logger)
 	if err != nil {
 		return err
@@ -106,8 +108,8 @@ func (e *examine) run(ctx context.Context) (err error) {
 		return err
 	}
 	to := e.printing.printer(ctx, e.program, e.now)
-	if to.json {
-		err = to.document(report)
+	if to.JSON {
+		err = to.Document(report)
 	} else {
 		err = printExamination(to, report)
 	}
@@ -143,14 +145,14 @@ func (e *examine) open(ctx context.Context, logger *slog.Logger) (*database, err
 	return d, nil
 }
 
-// unwellError is a deployment with errors or, where that counts, warnings. It has its own exit code.
-type unwellError struct{ said string }
+// unhealthyError is a deployment with errors or, where that counts, warnings. It has its own exit code.
+type unhealthyError struct{ said string }
 
-func (e *unwellError) Error() string { return e.said }
+func (e *unhealthyError) Error() string { return e.said }
 
 // verdict is the error, and so the exit code, that a report comes to.
 func verdict(report doctor.Report, strict bool) error {
-	failed := &unwellError{summary(report)}
+	failed := &unhealthyError{summary(report)}
 	switch {
 	case !report.Reached:
 		return &unreachableError{errors.New("the database at " + report.Database + " cannot be reached")}
@@ -177,28 +179,28 @@ func summary(report doctor.Report) string {
 	return strings.Join(counts, ", ")
 }
 
-var levelColors = map[doctor.Level]color{doctor.OK: green, doctor.Info: blue, doctor.Warning: yellow, doctor.Error: red}
+var levelColors = map[doctor.Level]term.Color{doctor.OK: term.Green, doctor.Info: term.Blue, doctor.Warning: term.Yellow, doctor.Error: term.Red}
 
 // printExamination prints a line for each finding, and below it what to do, which is not wrapped so that it can be copied.
-func printExamination(to printer, report doctor.Report) error {
+func printExamination(to term.Printer, report doctor.Report) error {
 	var out strings.Builder
 	fmt.Fprintf(&out, "%s, schema %s, role %s, %s\n\n", report.Database, report.Schema, report.Role,
-		report.At.In(to.zone).Format(time.RFC3339))
+		report.At.In(to.Zone).Format(time.RFC3339))
 	checkWidth := 0
 	for _, name := range doctor.Checks() {
 		checkWidth = max(checkWidth, len(name))
 	}
 	indent := strings.Repeat(" ", len(doctor.Warning)+2+checkWidth+2)
 	for _, one := range report.Findings {
-		level := paint(fmt.Sprintf("%-*s", len(doctor.Warning), one.Level), levelColors[one.Level], to.colors)
-		lines := wrap(printable(one.Found), to.width-len(indent))
+		level := term.Paint(fmt.Sprintf("%-*s", len(doctor.Warning), one.Level), levelColors[one.Level], to.Colors)
+		lines := wrap(term.Printable(one.Found), to.Width-len(indent))
 		fmt.Fprintf(&out, "%s  %-*s  %s\n", level, checkWidth, one.Check, strings.Join(lines, "\n"+indent))
 		for do := range strings.Lines(one.Do) {
-			fmt.Fprintf(&out, "%s%s %s\n", indent, paint("→", bold, to.colors), printable(strings.TrimSuffix(do, "\n")))
+			fmt.Fprintf(&out, "%s%s %s\n", indent, term.Paint("→", term.Bold, to.Colors), term.Printable(strings.TrimSuffix(do, "\n")))
 		}
 	}
 	fmt.Fprintf(&out, "\n%s\n", summary(report))
-	if _, err := fmt.Fprint(to.data, out.String()); err != nil {
+	if _, err := fmt.Fprint(to.Data, out.String()); err != nil {
 		return fmt.Errorf("print: %w", err)
 	}
 	return nil

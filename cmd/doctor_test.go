@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tasktable/tasktable/cmd/internal/term"
 	"github.com/tasktable/tasktable/scheduled/doctor"
 	"github.com/tasktable/tasktable/store/storetest"
 )
@@ -31,13 +32,13 @@ func TestDoctorsExitCode(t *testing.T) {
 		!strings.Contains(got.stdout, "→ start a node: tasktable serve") {
 		t.Errorf("stdout:\n%s", got.stdout)
 	}
-	examined(t, url, "--strict").want(t, exitUnwell, "tasktable: 0 errors, 1 warning, ")
+	examined(t, url, "--strict").want(t, exitUnhealthy, "tasktable: 0 errors, 1 warning, ")
 	run(t, []string{"DATABASE_URL=" + url, "TASKTABLE_DOCTOR_STRICT=true", "TASKTABLE_DOCTOR_SKIP=settings,connection,nodes"},
 		"doctor").want(t, exitOK)
 
 	mustExec(t, url, `ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER zzz_task_1_edit`)
 	got = examined(t, url)
-	got.want(t, exitUnwell, "tasktable: 1 error, 1 warning, ")
+	got.want(t, exitUnhealthy, "tasktable: 1 error, 1 warning, ")
 	if !strings.Contains(got.stdout, "error    triggers       trigger zzz_task_1_edit of tasktable.scheduled_tasks is disabled") ||
 		!strings.Contains(got.stdout, "→ ALTER TABLE tasktable.scheduled_tasks ENABLE TRIGGER zzz_task_1_edit;\n") {
 		t.Errorf("stdout:\n%s", got.stdout)
@@ -66,7 +67,7 @@ func TestDoctorsJSON(t *testing.T) {
 func TestDoctorWithoutATable(t *testing.T) {
 	t.Parallel()
 	got := examined(t, storetest.EmptyURL(t))
-	got.want(t, exitUnwell)
+	got.want(t, exitUnhealthy)
 	if !strings.Contains(got.stdout, "there is no schema tasktable") || !strings.Contains(got.stdout, "→ tasktable migrate\n") {
 		t.Errorf("stdout:\n%s", got.stdout)
 	}
@@ -89,7 +90,7 @@ func TestDoctorWithoutADatabase(t *testing.T) {
 	// A session that cannot connect is one finding among others.
 	session := run(t, []string{"DATABASE_URL=" + storetest.URL(t),
 		"TASKTABLE_SESSION_DATABASE_URL=postgres://u:" + secret + "@127.0.0.1:1/x"}, "doctor", "--skip=settings")
-	session.want(t, exitUnwell)
+	session.want(t, exitUnhealthy)
 	if !strings.Contains(session.stdout, "error    pooler         a node's session cannot connect") ||
 		!strings.Contains(session.stdout, "ok       triggers") {
 		t.Errorf("stdout:\n%s", session.stdout)
@@ -115,13 +116,13 @@ func TestAnExaminationIsPrinted(t *testing.T) {
 			{Check: "triggers", Level: doctor.Error, Found: "trigger zzz_task_1_edit is another than the migrations make",
 				Do: "DROP TRIGGER zzz_task_1_edit;\nCREATE TRIGGER zzz_task_1_edit;"},
 		}}
-	for name, to := range map[string]printer{
-		"doctor/plain.txt":    {clock: clock{zone: time.UTC}},
-		"doctor/terminal.txt": {clock: clock{zone: time.FixedZone("", 3600)}, colors: true, width: 80},
-		"doctor/narrow.txt":   {clock: clock{zone: time.UTC}, width: 30},
+	for name, to := range map[string]term.Printer{
+		"doctor/plain.txt":    {Clock: term.Clock{Zone: time.UTC}},
+		"doctor/terminal.txt": {Clock: term.Clock{Zone: time.FixedZone("", 3600)}, Colors: true, Width: 80},
+		"doctor/narrow.txt":   {Clock: term.Clock{Zone: time.UTC}, Width: 30},
 	} {
 		var out strings.Builder
-		to.data = &out
+		to.Data = &out
 		if err := printExamination(to, report); err != nil {
 			t.Fatal(err)
 		}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tasktable/tasktable/cmd/internal/options"
 	"github.com/tasktable/tasktable/scheduled"
 	"github.com/tasktable/tasktable/store"
 )
@@ -37,37 +38,37 @@ func executable() string {
 	return filepath.Base(path)
 }
 
-func (s *engineSettings) options() []option {
-	return []option{
-		{flag: "service", variable: "TASKTABLE_SERVICE", value: "name", set: text(&s.service, store.MaxIDBytes),
-			unsaid: executable(), usage: "this program's name among the nodes (default the executable's)"},
-		{flag: "queue", variable: "TASKTABLE_QUEUES", value: "name=slots", many: true, set: queues(&s.queues),
-			fallback: fmt.Sprintf("%s=%d", store.DefaultQueue, scheduled.DefaultSlots),
-			usage:    "a queue to work, and how many of its tasks run at once; may be repeated, or separated by commas"},
-		{flag: "share-slots", variable: "TASKTABLE_SHARE_SLOTS", set: toggle(&s.shareSlots),
-			usage: "idle slots of one queue serve the others: the slots of --queue become weights"},
-		{flag: "pause", variable: "TASKTABLE_PAUSED", value: "scope", many: true, set: scopes(&s.paused),
-			usage: "what this node does not work: all, queue:NAME or type:NAME; may be repeated, or separated by commas. Other nodes work it; to pause it on all of them: SELECT tasktable.pause_scope('queue', 'NAME')"},
-		{flag: "retention", variable: "TASKTABLE_RETENTION", value: "period", set: period(&s.retention),
-			fallback: fmt.Sprintf("%.0fh", scheduled.DefaultRetention.Hours()),
-			usage:    "how long finished tasks and their history are kept; off: for ever. The leader removes them, so give all nodes the same"},
-		{flag: "retention-type", variable: "TASKTABLE_RETENTION_TYPES", value: "type=period", many: true, set: periods(&s.retentionByType),
-			usage: "the same for the tasks of a type, as LOG=24h or SEND_EMAIL=off; may be repeated, or separated by commas"},
-		{flag: "poll-interval", variable: "TASKTABLE_POLL_INTERVAL", value: "duration", set: duration(&s.pollInterval, time.Second, time.Hour),
-			fallback: scheduled.DefaultPollInterval.String(),
-			usage:    "how often the leader looks at everything, whatever it knows"},
-		{flag: "look-ahead", variable: "TASKTABLE_LOOK_AHEAD", value: "duration", set: durationOrOff(&s.lookAhead, 10*time.Second),
-			fallback: scheduled.DefaultLookAhead.String(),
-			usage:    "how long before its time a task may be claimed, to start on the millisecond; 0: not before"},
-		{flag: "start-allowance", variable: "TASKTABLE_START_ALLOWANCE", value: "duration", set: duration(&s.startAllowance, time.Second, time.Hour),
-			fallback: scheduled.DefaultStartAllowance.String(),
-			usage:    "how much longer than its expected time a claimed task is left alone, for the wait for a slot"},
-		{flag: "shutdown-timeout", variable: "TASKTABLE_SHUTDOWN_TIMEOUT", value: "duration", set: durationOrOff(&s.shutdownTimeout, 24*time.Hour),
-			fallback: scheduled.DefaultShutdownTimeout.String(),
-			usage:    "how long running tasks may go on after a signal, before they are interrupted and queued again; 0: not at all"},
-		{flag: "engine-conns", variable: "TASKTABLE_ENGINE_CONNS", value: "number", set: whole(&s.engineConns, 3, 100),
-			fallback: strconv.Itoa(scheduled.DefaultEngineConns),
-			usage:    "the connections of the engine's own pool, beside which it has two more"},
+func (s *engineSettings) options() []options.Option {
+	return []options.Option{
+		{Flag: "service", Variable: "TASKTABLE_SERVICE", Kind: "name", Set: options.Text(&s.service, store.MaxIDBytes),
+			DefaultText: executable(), Usage: "this program's name among the nodes (default the executable's)"},
+		{Flag: "queue", Variable: "TASKTABLE_QUEUES", Kind: "name=slots", Repeatable: true, Set: queues(&s.queues),
+			Default: fmt.Sprintf("%s=%d", store.DefaultQueue, scheduled.DefaultSlots),
+			Usage:   "a queue to work, and how many of its tasks run at once; may be repeated, or separated by commas"},
+		{Flag: "share-slots", Variable: "TASKTABLE_SHARE_SLOTS", Set: options.Bool(&s.shareSlots),
+			Usage: "idle slots of one queue serve the others: the slots of --queue become weights"},
+		{Flag: "pause", Variable: "TASKTABLE_PAUSED", Kind: "scope", Repeatable: true, Set: scopes(&s.paused),
+			Usage: "what this node does not work: all, queue:NAME or type:NAME; may be repeated, or separated by commas. Other nodes work it; to pause it on all of them: SELECT tasktable.pause_scope('queue', 'NAME')"},
+		{Flag: "retention", Variable: "TASKTABLE_RETENTION", Kind: "period", Set: options.Period(&s.retention),
+			Default: fmt.Sprintf("%.0fh", scheduled.DefaultRetention.Hours()),
+			Usage:   "how long finished tasks and their history are kept; off: for ever. The leader removes them, so give all nodes the same"},
+		{Flag: "retention-type", Variable: "TASKTABLE_RETENTION_TYPES", Kind: "type=period", Repeatable: true, Set: periods(&s.retentionByType),
+			Usage: "the same for the tasks of a type, as LOG=24h or SEND_EMAIL=off; may be repeated, or separated by commas"},
+		{Flag: "poll-interval", Variable: "TASKTABLE_POLL_INTERVAL", Kind: "duration", Set: options.Duration(&s.pollInterval, time.Second, time.Hour),
+			Default: scheduled.DefaultPollInterval.String(),
+			Usage:   "how often the leader looks at everything, whatever it knows"},
+		{Flag: "look-ahead", Variable: "TASKTABLE_LOOK_AHEAD", Kind: "duration", Set: options.DurationOrOff(&s.lookAhead, 10*time.Second),
+			Default: scheduled.DefaultLookAhead.String(),
+			Usage:   "how long before its time a task may be claimed, to start on the millisecond; 0: not before"},
+		{Flag: "start-allowance", Variable: "TASKTABLE_START_ALLOWANCE", Kind: "duration", Set: options.Duration(&s.startAllowance, time.Second, time.Hour),
+			Default: scheduled.DefaultStartAllowance.String(),
+			Usage:   "how much longer than its expected time a claimed task is left alone, for the wait for a slot"},
+		{Flag: "shutdown-timeout", Variable: "TASKTABLE_SHUTDOWN_TIMEOUT", Kind: "duration", Set: options.DurationOrOff(&s.shutdownTimeout, 24*time.Hour),
+			Default: scheduled.DefaultShutdownTimeout.String(),
+			Usage:   "how long running tasks may go on after a signal, before they are interrupted and queued again; 0: not at all"},
+		{Flag: "engine-conns", Variable: "TASKTABLE_ENGINE_CONNS", Kind: "number", Set: options.Int(&s.engineConns, 3, 100),
+			Default: strconv.Itoa(scheduled.DefaultEngineConns),
+			Usage:   "the connections of the engine's own pool, beside which it has two more"},
 	}
 }
 
@@ -104,7 +105,7 @@ func queues(into *map[string]int) func(string) error {
 		for item := range strings.SplitSeq(given, ",") {
 			name, slots, _ := strings.Cut(strings.TrimSpace(item), "=")
 			var number int
-			if _, twice := found[name]; twice || store.CheckQueue(name) != nil || whole(&number, 1, 10000)(slots) != nil {
+			if _, twice := found[name]; twice || store.CheckQueue(name) != nil || options.Int(&number, 1, 10000)(slots) != nil {
 				return errQueues
 			}
 			found[name] = number
@@ -136,8 +137,8 @@ func periods(into *map[string]time.Duration) func(string) error {
 		for item := range strings.SplitSeq(given, ",") {
 			name, text, _ := strings.Cut(strings.TrimSpace(item), "=")
 			var length time.Duration
-			if _, twice := found[name]; twice || store.CheckType(name) != nil || period(&length)(text) != nil {
-				return fmt.Errorf("must be TYPE=period, or several separated by commas: each type once, with off or %s", periodRule)
+			if _, twice := found[name]; twice || store.CheckType(name) != nil || options.Period(&length)(text) != nil {
+				return fmt.Errorf("must be TYPE=period, or several separated by commas: each type once, with off or %s", options.PeriodRule)
 			}
 			found[name] = length
 		}

@@ -2,14 +2,13 @@ package cmd
 
 import (
 	"bytes"
+	"io"
 	"log/slog"
 	"strings"
 	"testing"
 )
 
 func TestUnknownVariablesAreWarnedOf(t *testing.T) {
-	p := &program{}
-	p.rootCommand()
 	for _, test := range []struct {
 		entry string
 		want  string // in the warning; "": none
@@ -28,7 +27,9 @@ func TestUnknownVariablesAreWarnedOf(t *testing.T) {
 	} {
 		t.Run(test.entry, func(t *testing.T) {
 			var log bytes.Buffer
-			environment{test.entry}.warnUnknown(p.variables, slog.New(slog.NewTextHandler(&log, nil)))
+			p := newProgram([]string{test.entry}, io.Discard, io.Discard)
+			p.rootCommand()
+			p.WarnUnknown(slog.New(slog.NewTextHandler(&log, nil)))
 			switch {
 			case test.want == "" && log.Len() > 0:
 				t.Errorf("warned: %s", log.String())
@@ -38,14 +39,5 @@ func TestUnknownVariablesAreWarnedOf(t *testing.T) {
 				t.Errorf("shows the value: %s", log.String())
 			}
 		})
-	}
-}
-
-func TestNearest(t *testing.T) {
-	names := []string{"migrate", "serve", "demo"}
-	for word, want := range map[string]string{"migrat": "migrate", "sevre": "", "server": "serve", "demon": "demo", "xyz": "", "migrate": "migrate"} {
-		if got := nearest(word, names); got != want {
-			t.Errorf("nearest(%q) is %q, want %q", word, got, want)
-		}
 	}
 }

@@ -3,10 +3,10 @@ package cmd
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/tasktable/tasktable/cmd/internal/options"
 	"github.com/tasktable/tasktable/migrations"
 	"github.com/tasktable/tasktable/scheduled/prove"
 	"github.com/tasktable/tasktable/store"
@@ -21,7 +21,7 @@ const (
 	exitUnreachable = 4
 	exitDrift       = 5
 	exitBroken      = 6
-	exitUnwell      = 7
+	exitUnhealthy   = 7
 	exitInterrupted = 130
 )
 
@@ -36,14 +36,6 @@ const exitCodes = `Exit codes:
   7    doctor: something does not work, or with --strict not as it should
   130  interrupted: by a second signal, or by one before there was anything to stop gracefully`
 
-// usageError is a wrong command line or environment.
-type usageError struct{ err error }
-
-func (e *usageError) Error() string { return e.err.Error() }
-func (e *usageError) Unwrap() error { return e.err }
-
-func usage(format string, args ...any) error { return &usageError{fmt.Errorf(format, args...)} }
-
 // unreachableError is a database that does not answer, or lets nobody in.
 type unreachableError struct{ err error }
 
@@ -53,11 +45,11 @@ func (e *unreachableError) Unwrap() error { return e.err }
 // exitCode needs the context of the signals, because a query that a signal broke off fails like any other.
 func exitCode(signalled context.Context, err error) int {
 	var (
-		wrong       *usageError
+		wrong       *options.UsageError
 		unreachable *unreachableError
 		connecting  *pgconn.ConnectError
 		drift       *driftError
-		unwell      *unwellError
+		unwell      *unhealthyError
 	)
 	switch {
 	case err == nil:
@@ -75,7 +67,7 @@ func exitCode(signalled context.Context, err error) int {
 	case errors.Is(err, prove.ErrBroken):
 		return exitBroken
 	case errors.As(err, &unwell):
-		return exitUnwell
+		return exitUnhealthy
 	}
 	return exitFailed
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/tasktable/tasktable/cmd/internal/options"
 	"github.com/tasktable/tasktable/migrations"
 	"github.com/tasktable/tasktable/scheduled/prove"
 	"github.com/tasktable/tasktable/store"
@@ -29,7 +30,7 @@ func TestExitCodes(t *testing.T) {
 		{running, errors.New("broken"), 1},
 		{signalled, errors.New("broken"), 1},
 		{running, context.Canceled, 1},
-		{running, usage("wrong"), 2},
+		{running, options.Usage("wrong"), 2},
 		{running, fmt.Errorf("schema: %w", store.ErrInvalid), 2},
 		{running, fmt.Errorf("serve: %w", migrations.ErrUnmigrated), 3},
 		{running, fmt.Errorf("serve: %w", &unreachableError{errors.New("no answer")}), 4},

@@ -43,8 +43,8 @@ var fixedNow = time.Date(2026, 11, 21, 18, 0, 0, 0, time.UTC)
 func runFixed(t *testing.T, variables []string, args ...string) result {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
-	p := &program{environment: append([]string{"TASKTABLE_TIME_ZONE=UTC", "TASKTABLE_BY=tests"}, variables...),
-		stdout: &stdout, stderr: &stderr, now: fixedNow}
+	p := newProgram(append([]string{"TASKTABLE_TIME_ZONE=UTC", "TASKTABLE_BY=tests"}, variables...), &stdout, &stderr)
+	p.now = fixedNow
 	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
 	code := p.run(ctx, args)

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tasktable/tasktable/cmd/internal/options"
 	"github.com/tasktable/tasktable/scheduled"
 )
 
@@ -19,10 +20,10 @@ type httpSettings struct {
 	address string
 }
 
-func (s *httpSettings) options() []option {
-	return []option{
-		{flag: "http-addr", variable: "TASKTABLE_HTTP_ADDR", value: "address", sample: ":8080", set: listenAddress(&s.address),
-			usage: "where to answer /livez, /readyz and /metrics, as :8080 or 127.0.0.1:8080, without a password and without TLS (default nowhere)"},
+func (s *httpSettings) options() []options.Option {
+	return []options.Option{
+		{Flag: "http-addr", Variable: "TASKTABLE_HTTP_ADDR", Kind: "address", Sample: ":8080", Set: listenAddress(&s.address),
+			Usage: "where to answer /livez, /readyz and /metrics, as :8080 or 127.0.0.1:8080, without a password and without TLS (default nowhere)"},
 	}
 }
 
@@ -30,7 +31,7 @@ func listenAddress(into *string) func(string) error {
 	return func(given string) error {
 		host, port, err := net.SplitHostPort(given)
 		_, noNumber := strconv.ParseUint(port, 10, 16)
-		if err != nil || noNumber != nil || text(new(string), 253)(host) != nil {
+		if err != nil || noNumber != nil || options.Text(new(string), 253)(host) != nil {
 			return errors.New("must be host:port or :port, such as :8080, 127.0.0.1:8080 or [::1]:8080")
 		}
 		*into = given

@@ -5,6 +5,7 @@ import (
 	"io"
 	"log/slog"
 
+	"github.com/tasktable/tasktable/cmd/internal/options"
 	"go.opentelemetry.io/otel/trace"
 )
 
@@ -14,33 +15,33 @@ type logSettings struct {
 	level  string
 }
 
-func (s *logSettings) options() []option {
-	return []option{
-		{flag: "log-format", variable: "TASKTABLE_LOG_FORMAT", value: "format", fallback: "text",
-			usage: "text or json", set: choice(&s.format, "text", "json")},
-		{flag: "log-level", variable: "TASKTABLE_LOG_LEVEL", value: "level", fallback: "info",
-			usage: "debug, info, warn or error", set: choice(&s.level, "debug", "info", "warn", "error")},
+func (s *logSettings) options() []options.Option {
+	return []options.Option{
+		{Flag: "log-format", Variable: "TASKTABLE_LOG_FORMAT", Kind: "format", Default: "text",
+			Usage: "text or json", Set: options.OneOf(&s.format, "text", "json")},
+		{Flag: "log-level", Variable: "TASKTABLE_LOG_LEVEL", Kind: "level", Default: "info",
+			Usage: "debug, info, warn or error", Set: options.OneOf(&s.level, "debug", "info", "warn", "error")},
 	}
 }
 
 // quietOptions are those of a command of which a person has asked for a list, not for how the database was found.
-func (s *logSettings) quietOptions() []option {
-	options := s.options()
-	for i := range options {
-		if options[i].flag == "log-level" {
-			options[i].fallback = "warn"
+func (s *logSettings) quietOptions() []options.Option {
+	opts := s.options()
+	for i := range opts {
+		if opts[i].Flag == "log-level" {
+			opts[i].Default = "warn"
 		}
 	}
-	return options
+	return opts
 }
 
 func (s *logSettings) logger(w io.Writer) *slog.Logger {
 	levels := map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError}
-	options := &slog.HandlerOptions{Level: levels[s.level]}
+	opts := &slog.HandlerOptions{Level: levels[s.level]}
 	if s.format == "json" {
-		return slog.New(tracedLog{slog.NewJSONHandler(w, options)})
+		return slog.New(tracedLog{slog.NewJSONHandler(w, opts)})
 	}
-	return slog.New(tracedLog{slog.NewTextHandler(w, options)})
+	return slog.New(tracedLog{slog.NewTextHandler(w, opts)})
 }
 
 // tracedLog adds to each line the span in which it was logged, if there is one.

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tasktable/tasktable/cmd/internal/options"
 	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/handlers/email"
 )
@@ -16,29 +17,29 @@ type mailSettings struct {
 	tls, auth string
 }
 
-func (s *mailSettings) options() []option {
+func (s *mailSettings) options() []options.Option {
 	c := &s.config
-	return []option{
-		{flag: "smtp-host", variable: "TASKTABLE_SMTP_HOST", value: "host", set: hostName(&c.Host),
-			usage: "the mail server; with it this node runs SEND_EMAIL"},
-		{flag: "smtp-port", variable: "TASKTABLE_SMTP_PORT", value: "number", set: whole(&c.Port, 1, 65535),
-			usage: "its port (default 587 for starttls, 465 for implicit, 25 for none)"},
-		{flag: "smtp-tls", variable: "TASKTABLE_SMTP_TLS", value: "mode", fallback: string(email.TLSStartTLS),
-			usage: "starttls, implicit or none", set: choice(&s.tls, string(email.TLSStartTLS), string(email.TLSImplicit), string(email.TLSNone))},
-		{flag: "smtp-username", variable: "TASKTABLE_SMTP_USERNAME", value: "name", set: text(&c.Username, 512),
-			usage: "the name to log in by (default no login)"},
-		{flag: "smtp-password", variable: "TASKTABLE_SMTP_PASSWORD", value: "password", secret: true, set: text(&c.Password, 4096),
-			usage: "its password; better in the variable, since flags show in the list of processes"},
-		{flag: "smtp-auth", variable: "TASKTABLE_SMTP_AUTH", value: "mechanism",
-			usage: "PLAIN, LOGIN, CRAM-MD5, SCRAM-SHA-1 or SCRAM-SHA-256 (default the best that the server offers)",
-			set: choice(&s.auth, string(email.AuthPlain), string(email.AuthLogin), string(email.AuthCRAMMD5),
+	return []options.Option{
+		{Flag: "smtp-host", Variable: "TASKTABLE_SMTP_HOST", Kind: "host", Set: hostName(&c.Host),
+			Usage: "the mail server; with it this node runs SEND_EMAIL"},
+		{Flag: "smtp-port", Variable: "TASKTABLE_SMTP_PORT", Kind: "number", Set: options.Int(&c.Port, 1, 65535),
+			Usage: "its port (default 587 for starttls, 465 for implicit, 25 for none)"},
+		{Flag: "smtp-tls", Variable: "TASKTABLE_SMTP_TLS", Kind: "mode", Default: string(email.TLSStartTLS),
+			Usage: "starttls, implicit or none", Set: options.OneOf(&s.tls, string(email.TLSStartTLS), string(email.TLSImplicit), string(email.TLSNone))},
+		{Flag: "smtp-username", Variable: "TASKTABLE_SMTP_USERNAME", Kind: "name", Set: options.Text(&c.Username, 512),
+			Usage: "the name to log in by (default no login)"},
+		{Flag: "smtp-password", Variable: "TASKTABLE_SMTP_PASSWORD", Kind: "password", Secret: true, Set: options.Text(&c.Password, 4096),
+			Usage: "its password; better in the variable, since flags show in the list of processes"},
+		{Flag: "smtp-auth", Variable: "TASKTABLE_SMTP_AUTH", Kind: "mechanism",
+			Usage: "PLAIN, LOGIN, CRAM-MD5, SCRAM-SHA-1 or SCRAM-SHA-256 (default the best that the server offers)",
+			Set: options.OneOf(&s.auth, string(email.AuthPlain), string(email.AuthLogin), string(email.AuthCRAMMD5),
 				string(email.AuthSCRAMSHA1), string(email.AuthSCRAMSHA256))},
-		{flag: "smtp-from", variable: "TASKTABLE_SMTP_FROM", value: "address", set: mailAddress(&c.From),
-			usage: "the sender of all mails, such as \"Events <events@example.org>\""},
-		{flag: "smtp-hello", variable: "TASKTABLE_SMTP_HELLO", value: "host", set: hostName(&c.Hello),
-			usage: "the name to greet the server with (default this machine's)"},
-		{flag: "smtp-timeout", variable: "TASKTABLE_SMTP_TIMEOUT", value: "duration", fallback: email.DefaultTimeout.String(),
-			usage: "the most a delivery may take", set: duration(&c.Timeout, 100*time.Millisecond, 10*time.Minute)},
+		{Flag: "smtp-from", Variable: "TASKTABLE_SMTP_FROM", Kind: "address", Set: mailAddress(&c.From),
+			Usage: "the sender of all mails, such as \"Events <events@example.org>\""},
+		{Flag: "smtp-hello", Variable: "TASKTABLE_SMTP_HELLO", Kind: "host", Set: hostName(&c.Hello),
+			Usage: "the name to greet the server with (default this machine's)"},
+		{Flag: "smtp-timeout", Variable: "TASKTABLE_SMTP_TIMEOUT", Kind: "duration", Default: email.DefaultTimeout.String(),
+			Usage: "the most a delivery may take", Set: options.Duration(&c.Timeout, 100*time.Millisecond, 10*time.Minute)},
 	}
 }
 
@@ -47,7 +48,7 @@ func hostName(into *string) func(string) error {
 		if strings.ContainsAny(given, "/ @[]") || strings.Count(given, ":") == 1 { // two are an IPv6 address
 			return errors.New("must be a host name or an IP address, without a port")
 		}
-		return text(into, 253)(given)
+		return options.Text(into, 253)(given)
 	}
 }
 
@@ -69,17 +70,17 @@ func (s *mailSettings) variant() (handlers.Part, error) {
 	config.TLS, config.Auth = email.TLSMode(s.tls), email.AuthMechanism(s.auth)
 	switch {
 	case config.Host == "" && (config.From != "" || config.Username != "" || config.Password != ""):
-		return nil, usage("%s is missing, though other SMTP options are given", host)
+		return nil, options.Usage("%s is missing, though other SMTP options are given", host)
 	case config.Host == "":
 		return nil, nil
 	case config.From == "":
-		return nil, usage("%s is missing: %s needs it", from, host)
+		return nil, options.Usage("%s is missing: %s needs it", from, host)
 	case (config.Username == "") != (config.Password == ""):
-		return nil, usage("--smtp-username (TASKTABLE_SMTP_USERNAME) and --smtp-password (TASKTABLE_SMTP_PASSWORD) must be given together")
+		return nil, options.Usage("--smtp-username (TASKTABLE_SMTP_USERNAME) and --smtp-password (TASKTABLE_SMTP_PASSWORD) must be given together")
 	}
 	variant, err := email.Variant(config)
 	if err != nil {
-		return nil, usage("the options with smtp in their names: %w", err)
+		return nil, options.Usage("the options with smtp in their names: %w", err)
 	}
 	return variant, nil
 }

@@ -46,7 +46,7 @@ type result struct {
 func run(t *testing.T, variables []string, args ...string) result {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
-	p := &program{environment: variables, stdout: &stdout, stderr: &stderr}
+	p := newProgram(variables, &stdout, &stderr)
 	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
 	code := p.run(ctx, args)

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
+	"github.com/tasktable/tasktable/cmd/internal/options"
 	"github.com/tasktable/tasktable/migrations"
 )
 
@@ -37,7 +38,7 @@ func (p *program) migrateCommand() *cobra.Command {
 }
 
 func (m *migrate) upCommand() *cobra.Command {
-	return m.bind(&cobra.Command{
+	return m.Bind(&cobra.Command{
 		Use:   "up",
 		Short: "Brings the database's schema to this program's version",
 		Long: `Creates the schema, or brings it to this program's version: Tasktable's tables, functions and views, and those of
@@ -49,23 +50,23 @@ needs no superuser: it owns the schema, or may create it.`,
 }
 
 func (m *migrate) downCommand() *cobra.Command {
-	options := append(m.options(), option{flag: "yes", usage: "confirms that all tasks and their history may go", set: toggle(&m.yes)})
-	return m.bind(&cobra.Command{
+	opts := append(m.options(), options.Option{Flag: "yes", Usage: "confirms that all tasks and their history may go", Set: options.Bool(&m.yes)})
+	return m.Bind(&cobra.Command{
 		Use:   "down",
 		Short: "Removes the tables with all tasks and their history",
 		Long: `Removes everything that migrate made, with all tasks and their history. The empty schema itself stays. Refused while
 nodes are at work. Single migrations are not taken back: a newer schema serves an older program.`,
 		Example: `  tasktable migrate down --yes`,
-	}, options, func(command *cobra.Command) error {
+	}, opts, func(command *cobra.Command) error {
 		if !m.yes {
-			return usage("this removes all tasks and their history from schema %s: confirm it by --yes", m.database.schema)
+			return options.Usage("this removes all tasks and their history from schema %s: confirm it by --yes", m.database.schema)
 		}
 		return m.withDatabase(m.down)(command)
 	})
 }
 
 func (m *migrate) statusCommand() *cobra.Command {
-	return m.bind(&cobra.Command{
+	return m.Bind(&cobra.Command{
 		Use:     "status",
 		Short:   "Lists the migrations, and which of them the database has",
 		Example: `  tasktable migrate status`,
@@ -74,18 +75,18 @@ func (m *migrate) statusCommand() *cobra.Command {
 
 // printCommand needs no database.
 func (m *migrate) printCommand() *cobra.Command {
-	options := []option{m.database.schemaOption()}
-	return m.bind(&cobra.Command{
+	opts := []options.Option{m.database.schemaOption()}
+	return m.Bind(&cobra.Command{
 		Use:   "print",
 		Short: "Prints the SQL of all migrations",
 		Long: `Prints the SQL of migrate up, River's included, for teams whose DBAs run it. It is for a database without
 Tasktable, and records the versions, so that serve and later migrations accept what it made.`,
 		Example: `  tasktable migrate print --schema jobs > schema.sql
   psql -v ON_ERROR_STOP=1 -f schema.sql`,
-	}, options, func(*cobra.Command) error { return migrations.Print(m.stdout, m.database.schema) })
+	}, opts, func(*cobra.Command) error { return migrations.Print(m.stdout, m.database.schema) })
 }
 
-func (m *migrate) options() []option {
+func (m *migrate) options() []options.Option {
 	return append(m.database.options(), m.log.options()...)
 }
 
@@ -93,7 +94,7 @@ func (m *migrate) options() []option {
 func (m *migrate) withDatabase(do func(context.Context, *pgxpool.Pool) error) func(*cobra.Command) error {
 	return func(command *cobra.Command) (err error) {
 		logger := m.log.logger(m.stderr)
-		m.environment.warnUnknown(m.variables, logger)
+		m.WarnUnknown(logger)
 		d, err := m.database.open(command.Context(), logger)
 		if err != nil {
 			return err

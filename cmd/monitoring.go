@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tasktable/tasktable/cmd/internal/options"
 	"github.com/tasktable/tasktable/scheduled/monitoring"
 )
 
@@ -17,11 +18,11 @@ func (p *program) metricsCommand() *cobra.Command {
 thresholds of the rules are to be fitted to your tasks.`,
 		Example: `  tasktable metrics alerts > /etc/prometheus/rules/tasktable.yaml
   tasktable metrics dashboard > tasktable.json   # Grafana: Dashboards, New, Import`,
-		Args: noArguments,
+		Args: options.NoArguments,
 		RunE: func(command *cobra.Command, _ []string) error { return command.Help() },
 	}
 	print := func(use, short, example, text string) {
-		group.AddCommand(p.bind(&cobra.Command{Use: use, Short: short, Long: short + ".", Example: example}, nil,
+		group.AddCommand(p.Bind(&cobra.Command{Use: use, Short: short, Long: short + ".", Example: example}, nil,
 			func(*cobra.Command) error { _, err := io.WriteString(p.stdout, text); return err }))
 	}
 	print("alerts", "Prints a rule file for Prometheus", `  tasktable metrics alerts > tasktable.yaml && promtool check rules tasktable.yaml`, monitoring.Alerts)

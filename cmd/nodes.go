@@ -8,6 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tasktable/tasktable/cmd/internal/options"
+	"github.com/tasktable/tasktable/cmd/internal/term"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -35,23 +37,23 @@ type nodes struct {
 
 func (p *program) nodesCommand() *cobra.Command {
 	n := &nodes{client: p.client()}
-	options := []option{
-		{flag: "all", set: toggle(&n.filter.Ended), usage: "also those that have ended, the last first, as long as retention keeps them"},
-		{flag: "of-service", value: "name", set: text(&n.filter.Service, store.MaxIDBytes), usage: "only nodes of this service"},
-		{flag: "limit", value: "number", fallback: "1000", set: whole(&n.filter.Limit, 1, 10000), usage: "how many nodes"},
+	opts := []options.Option{
+		{Flag: "all", Set: options.Bool(&n.filter.Ended), Usage: "also those that have ended, the last first, as long as retention keeps them"},
+		{Flag: "of-service", Kind: "name", Set: options.Text(&n.filter.Service, store.MaxIDBytes), Usage: "only nodes of this service"},
+		{Flag: "limit", Kind: "number", Default: "1000", Set: options.Int(&n.filter.Limit, 1, 10000), Usage: "how many nodes"},
 	}
-	return p.bind(&cobra.Command{
+	return p.Bind(&cobra.Command{
 		Use:   "nodes",
 		Short: "Lists the nodes: which leads, what each works, and since when",
 		Long:  nodesHelp,
 		Example: `  tasktable nodes
   tasktable nodes --all --limit 20
   tasktable nodes --output json | jq -r '.[] | select(.state == "leads") | .host'`,
-	}, append(options, n.options()...), n.opened(n.run))
+	}, append(opts, n.options()...), n.opened(n.run))
 }
 
 // nodeColors are those of states.
-var nodeColors = map[store.NodeState]color{store.NodeLeads: green, store.NodeQuiet: yellow, store.NodeSilent: red, store.NodeEnded: faint, store.NodeUnknown: yellow}
+var nodeColors = map[store.NodeState]term.Color{store.NodeLeads: term.Green, store.NodeQuiet: term.Yellow, store.NodeSilent: term.Red, store.NodeEnded: term.Faint, store.NodeUnknown: term.Yellow}
 
 func (n *nodes) run(ctx context.Context) error {
 	found, err := n.tasks.Nodes(ctx, n.pool, n.filter)
@@ -62,21 +64,21 @@ func (n *nodes) run(ctx context.Context) error {
 	if n.filter.Ended {
 		headings = slices.Insert(headings, 7, "ENDED AT")
 	}
-	t := newTable(headings...)
+	t := term.NewTable(headings...)
 	for _, node := range found {
 		types := strings.Join(slices.Sorted(slices.Values(node.Types)), " ")
 		seen := ""
 		if node.LastSeen != nil {
-			seen = n.relative(*node.LastSeen)
+			seen = n.Relative(*node.LastSeen)
 		}
-		row := []any{node.Number, cell{text: string(node.State), color: nodeColors[node.State]}, node.Service, node.Version, node.Host,
-			n.when(&node.StartedAt), seen, slotsText(node), types}
+		row := []any{node.Number, term.Cell{Text: string(node.State), Color: nodeColors[node.State]}, node.Service, node.Version, node.Host,
+			n.When(&node.StartedAt), seen, slotsText(node), types}
 		if n.filter.Ended {
-			row = slices.Insert(row, 7, any(n.when(node.DeadAt)))
+			row = slices.Insert(row, 7, any(n.When(node.DeadAt)))
 		}
-		t.add(row...)
+		t.Add(row...)
 	}
-	return n.list(found, t, "There is no node: nothing is run. tasktable serve is one, or a service that embeds the engine.")
+	return n.List(found, t, "There is no node: nothing is run. tasktable serve is one, or a service that embeds the engine.")
 }
 
 func sortedKeys[V any](of map[string]V) []string { return slices.Sorted(maps.Keys(of)) }

@@ -11,6 +11,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/tasktable/tasktable/cmd/internal/options"
+	"github.com/tasktable/tasktable/cmd/internal/term"
 	"github.com/tasktable/tasktable/scheduled"
 	"github.com/tasktable/tasktable/store"
 )
@@ -65,29 +67,6 @@ func TestQueuesAreRepeatedOrSeparatedByCommas(t *testing.T) {
 	}
 }
 
-func TestTogglesAreOnOrOff(t *testing.T) {
-	for _, test := range []struct {
-		name      string
-		args      []string
-		variables []string
-		want      bool
-	}{
-		{"default", nil, nil, false},
-		{"flag", []string{"--on"}, nil, true},
-		{"flag off", []string{"--on=false"}, []string{"ON=true"}, false},
-		{"variable", nil, []string{"ON=1"}, true},
-		{"variable off", nil, []string{"ON=false"}, false},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			var on bool
-			resolveArgs(t, []option{{flag: "on", variable: "ON", set: toggle(&on)}}, test.variables, test.args)
-			if on != test.want {
-				t.Errorf("got %t, want %t", on, test.want)
-			}
-		})
-	}
-}
-
 func TestZeroTurnsOff(t *testing.T) {
 	var settings engineSettings
 	resolveArgs(t, settings.options(), []string{"TASKTABLE_LOOK_AHEAD=0"}, []string{"--shutdown-timeout=0s"})
@@ -128,11 +107,11 @@ func TestRetentionIsAPeriodOrOff(t *testing.T) {
 		want      time.Duration
 		byType    map[string]time.Duration
 	}{
-		{"default", nil, nil, 90 * day, nil},
-		{"variables", nil, []string{"TASKTABLE_RETENTION=720h", "TASKTABLE_RETENTION_TYPES=LOG=24h, SEND_EMAIL=off"}, 30 * day,
-			map[string]time.Duration{"LOG": day, "SEND_EMAIL": -1}},
+		{"default", nil, nil, 90 * term.Day, nil},
+		{"variables", nil, []string{"TASKTABLE_RETENTION=720h", "TASKTABLE_RETENTION_TYPES=LOG=24h, SEND_EMAIL=off"}, 30 * term.Day,
+			map[string]time.Duration{"LOG": term.Day, "SEND_EMAIL": -1}},
 		{"flags", []string{"--retention=off", "--retention-type=LOG=24h", "--retention-type", "SEND_EMAIL=off"}, nil, -1,
-			map[string]time.Duration{"LOG": day, "SEND_EMAIL": -1}},
+			map[string]time.Duration{"LOG": term.Day, "SEND_EMAIL": -1}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var settings engineSettings
@@ -147,44 +126,59 @@ func TestRetentionIsAPeriodOrOff(t *testing.T) {
 }
 
 func TestHelpOfEachFlagShowsItsVariable(t *testing.T) {
-	p := &program{stdout: io.Discard, stderr: io.Discard}
+	p := newProgram(nil, io.Discard, io.Discard)
 	withoutVariable := map[string]bool{"help": true, "version": true, "yes": true, "example": true}
 	// What these commands are about is said on the command line alone: a variable that somebody has forgotten would change it.
 	aboutTasks := map[string]bool{"tasks": true, "dead": true, "recurring": true, "queues": true, "nodes": true, "stats": true, "why": true}
 	seen := 0
-	var visit func(*cobra.Command)
-	visit = func(command *cobra.Command) {
-		command.Flags().VisitAll(func(flag *pflag.Flag) {
-			value, ok := flag.Value.(*rawValue)
-			if withoutVariable[flag.Name] || ok && value.option.variable == "" && aboutTasks[strings.Fields(command.CommandPath() + " -")[1]] {
-				return
-			}
-			if !ok || !strings.HasSuffix(flag.Usage, "[$"+value.option.variable+"]") {
-				t.Errorf("%s: the help of --%s does not end with its variable: %s", command.CommandPath(), flag.Name, flag.Usage)
-			} else if name := value.option.variable; name != "DATABASE_URL" && !strings.HasPrefix(name, variablePrefix) {
-				t.Errorf("%s: --%s: the variable %s lacks the prefix", command.CommandPath(), flag.Name, name)
-			}
-			seen++
-		})
-		if name := command.Name(); !command.HasExample() && name != "help" && name != "completion" {
-			t.Errorf("%s has no example", command.CommandPath())
+	p.eachFlag(func(command *cobra.Command, flag *pflag.Flag) {
+		o, ok := options.Of(flag)
+		if withoutVariable[flag.Name] || ok && o.Variable == "" && aboutTasks[strings.Fields(command.CommandPath() + " -")[1]] {
+			return
 		}
-		for _, sub := range command.Commands() {
-			visit(sub)
+		if !ok || !strings.HasSuffix(flag.Usage, "[$"+o.Variable+"]") {
+			t.Errorf("%s: the help of --%s does not end with its variable: %s", command.CommandPath(), flag.Name, flag.Usage)
+		} else if name := o.Variable; name != "DATABASE_URL" && !strings.HasPrefix(name, "TASKTABLE_") {
+			t.Errorf("%s: --%s: the variable %s lacks the prefix", command.CommandPath(), flag.Name, name)
 		}
-	}
-	visit(p.rootCommand())
+		seen++
+	})
 	if seen < 55 {
 		t.Errorf("saw %d flags only", seen)
 	}
 }
 
+func TestEachCommandHasAnExample(t *testing.T) {
+	newProgram(nil, io.Discard, io.Discard).eachCommand(func(command *cobra.Command) {
+		if name := command.Name(); !command.HasExample() && name != "help" && name != "completion" {
+			t.Errorf("%s has no example", command.CommandPath())
+		}
+	})
+}
+
+func (p *program) eachCommand(do func(*cobra.Command)) {
+	var visit func(*cobra.Command)
+	visit = func(command *cobra.Command) {
+		do(command)
+		for _, sub := range command.Commands() {
+			visit(sub)
+		}
+	}
+	visit(p.rootCommand())
+}
+
+func (p *program) eachFlag(do func(*cobra.Command, *pflag.Flag)) {
+	p.eachCommand(func(command *cobra.Command) {
+		command.Flags().VisitAll(func(flag *pflag.Flag) { do(command, flag) })
+	})
+}
+
 // resolveArgs makes a command of the options and runs it.
-func resolveArgs(t *testing.T, options []option, variables, args []string) {
+func resolveArgs(t *testing.T, opts []options.Option, variables, args []string) {
 	t.Helper()
-	p := &program{environment: variables}
+	p := newProgram(variables, io.Discard, io.Discard)
 	ran := false
-	command := p.bind(&cobra.Command{Use: "test"}, options, func(*cobra.Command) error { ran = true; return nil })
+	command := p.Bind(&cobra.Command{Use: "test"}, opts, func(*cobra.Command) error { ran = true; return nil })
 	command.SetArgs(append([]string{}, args...))
 	if err := command.Execute(); err != nil || !ran {
 		t.Fatalf("ran: %t, error: %v", ran, err)

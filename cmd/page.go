@@ -3,13 +3,12 @@ package cmd
 import (
 	"context"
 	"fmt"
-	"regexp"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
+	"github.com/tasktable/tasktable/cmd/internal/options"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -20,11 +19,11 @@ type pager struct {
 	command *cobra.Command // as it was called, for the next page
 }
 
-func (p *pager) pageOptions(limit string, complete completion) []option {
-	return []option{
-		{flag: "limit", value: "number", fallback: "100", set: whole(&p.limit, 1, 5000), usage: limit},
-		{flag: "after", value: "place", set: text(&p.after, 1024), complete: complete,
-			usage: "the next page: the place that the page before has told, or the id of its last task"},
+func (p *pager) pageOptions(limit string, complete options.Completion) []options.Option {
+	return []options.Option{
+		{Flag: "limit", Kind: "number", Default: "100", Set: options.Int(&p.limit, 1, 5000), Usage: limit},
+		{Flag: "after", Kind: "place", Set: options.Text(&p.after, 1024), Complete: complete,
+			Usage: "the next page: the place that the page before has told, or the id of its last task"},
 	}
 }
 
@@ -48,31 +47,10 @@ func (p *pager) place(ctx context.Context, c *client) (*store.Row, error) {
 
 // noteNext says how the list goes on after its last task. That holds also when the task has gone.
 func (p *pager) noteNext(c *client, at time.Time, id string) {
-	c.note("There are more: %s", again(p.command, at.UTC().Format(time.RFC3339Nano)+"/"+id))
+	c.Note("There are more: %s", options.CommandLine(p.command, "after", at.UTC().Format(time.RFC3339Nano)+"/"+id))
 }
 
 // onePage takes away the one that was asked for beyond the page, to see whether there are more.
 func onePage[T any](rows []T, limit int) (page []T, more bool) {
 	return rows[:min(len(rows), limit)], len(rows) > limit
-}
-
-// again is the command line once more, after a place: the next page. What came from variables still does.
-func again(command *cobra.Command, place string) string {
-	line := []string{command.CommandPath()}
-	command.Flags().Visit(func(flag *pflag.Flag) {
-		if value, ok := flag.Value.(*rawValue); ok && !value.option.secret && flag.Name != "after" {
-			line = append(line, quoted("--"+flag.Name+"="+value.joined()))
-		}
-	})
-	return printable(strings.Join(append(line, quoted("--after="+place)), " "))
-}
-
-var needsNoQuotes = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
-
-// quoted is a word as a POSIX shell takes it.
-func quoted(word string) string {
-	if needsNoQuotes.MatchString(word) {
-		return word
-	}
-	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }

@@ -11,6 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tasktable/tasktable/cmd/internal/options"
+	"github.com/tasktable/tasktable/cmd/internal/term"
 	"github.com/tasktable/tasktable/scheduled/prove"
 )
 
@@ -39,33 +41,33 @@ type proof struct {
 
 func (p *program) proveCommand() *cobra.Command {
 	v := &proof{program: p, every: -1}
-	options := []option{
-		{flag: "seconds", variable: "TASKTABLE_PROVE_SECONDS", value: "number", fallback: "20",
-			set: whole(&v.seconds, 1, 3600), usage: "over how long the tasks are spread, and nodes are killed"},
-		{flag: "tasks", short: "n", variable: "TASKTABLE_PROVE_TASKS", value: "number", fallback: "5000",
-			set: whole(&v.tasks, 1, 200_000), usage: "how many tasks"},
-		{flag: "kill-every", variable: "TASKTABLE_PROVE_KILL_EVERY", value: "duration", set: duration(&v.every, 0, time.Hour),
-			usage: "kills a node by itself so often; 0: only when k is pressed (default 0 on a terminal, 3s without)"},
-		{flag: "keep", variable: "TASKTABLE_PROVE_KEEP", set: toggle(&v.keep),
-			usage: "leaves the database there, and says how to open it"},
-		{flag: "json", variable: "TASKTABLE_PROVE_JSON", set: toggle(&v.json), usage: "prints one JSON object instead of tables"},
+	opts := []options.Option{
+		{Flag: "seconds", Variable: "TASKTABLE_PROVE_SECONDS", Kind: "number", Default: "20",
+			Set: options.Int(&v.seconds, 1, 3600), Usage: "over how long the tasks are spread, and nodes are killed"},
+		{Flag: "tasks", Short: "n", Variable: "TASKTABLE_PROVE_TASKS", Kind: "number", Default: "5000",
+			Set: options.Int(&v.tasks, 1, 200_000), Usage: "how many tasks"},
+		{Flag: "kill-every", Variable: "TASKTABLE_PROVE_KILL_EVERY", Kind: "duration", Set: options.Duration(&v.every, 0, time.Hour),
+			Usage: "kills a node by itself so often; 0: only when k is pressed (default 0 on a terminal, 3s without)"},
+		{Flag: "keep", Variable: "TASKTABLE_PROVE_KEEP", Set: options.Bool(&v.keep),
+			Usage: "leaves the database there, and says how to open it"},
+		{Flag: "json", Variable: "TASKTABLE_PROVE_JSON", Set: options.Bool(&v.json), Usage: "prints one JSON object instead of tables"},
 	}
 	for _, o := range v.database.options() {
-		if o.flag == "database-url" || o.flag == "data-dir" { // as bench
-			options = append(options, o)
+		if o.Flag == "database-url" || o.Flag == "data-dir" { // as bench
+			opts = append(opts, o)
 		}
 	}
-	options = append(options, v.log.options()...)
-	command := p.bind(&cobra.Command{
+	opts = append(opts, v.log.options()...)
+	command := p.Bind(&cobra.Command{
 		Use:   "prove",
 		Short: "Kills nodes, and shows that no task is lost",
 		Long:  proveHelp,
 		Example: `  tasktable prove --seconds 20
   tasktable prove --seconds 60 --kill-every 2s --keep
   DATABASE_URL=postgres://user@host/db tasktable prove --json`,
-	}, options, func(command *cobra.Command) error { return v.run(command.Context()) })
+	}, opts, func(command *cobra.Command) error { return v.run(command.Context()) })
 	command.AddCommand(&cobra.Command{
-		Use: benchNode, Hidden: true, Args: noArguments,
+		Use: benchNode, Hidden: true, Args: options.NoArguments,
 		Short:   "Is killed by prove",
 		Example: "  tasktable prove",
 		RunE: func(command *cobra.Command, _ []string) error {
@@ -81,7 +83,7 @@ func (v *proof) run(ctx context.Context) (err error) {
 		return fmt.Errorf("find this program: %w", err)
 	}
 	logger := v.log.logger(v.stderr)
-	v.environment.warnUnknown(v.variables, logger)
+	v.WarnUnknown(logger)
 	d, err := v.database.open(ctx, logger)
 	if err != nil {
 		return err
@@ -91,15 +93,15 @@ func (v *proof) run(ctx context.Context) (err error) {
 		Server: d.direct.Config().ConnConfig, Tasks: v.tasks, Over: time.Duration(v.seconds) * time.Second,
 		KillEvery: v.every, Keep: v.keep, Program: program, Arguments: []string{"prove", benchNode}, Every: time.Second,
 	}
-	screen := &liveLine{to: v.stderr, rewrites: isTerminal(ctx, v.stderr)}
-	config.Say, config.Show = screen.say, func(s prove.Standing) { screen.show(s.String()) }
+	screen := term.NewLiveLine(ctx, v.stderr)
+	config.Say, config.Show = screen.Say, func(s prove.Standing) { screen.Show(s.String()) }
 	restore, err := v.listen(ctx, screen, &config)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = restore() }() // also after a panic
 	result, err := prove.Run(ctx, config)
-	screen.end()
+	screen.End()
 	err = errors.Join(err, restore())
 	if err != nil && !errors.Is(err, prove.ErrBroken) {
 		return errors.Join(err, ctx.Err())
@@ -108,9 +110,9 @@ func (v *proof) run(ctx context.Context) (err error) {
 }
 
 // listen has keys kill nodes and end it early, where there is a terminal. restore also ends listening.
-func (v *proof) listen(ctx context.Context, screen *liveLine, config *prove.Config) (restore func() error, err error) {
-	interactive := screen.rewrites && isTerminal(ctx, v.stdin)
-	if screen.rewrites {
+func (v *proof) listen(ctx context.Context, screen *term.LiveLine, config *prove.Config) (restore func() error, err error) {
+	interactive := screen.Rewrites && term.IsTerminal(ctx, v.stdin)
+	if screen.Rewrites {
 		config.Every = 250 * time.Millisecond
 	}
 	if config.KillEvery < 0 {
@@ -122,19 +124,19 @@ func (v *proof) listen(ctx context.Context, screen *liveLine, config *prove.Conf
 	if !interactive {
 		return func() error { return nil }, nil
 	}
-	terminal, err := openTerminal(ctx, v.stdin)
+	terminal, err := term.Open(ctx, v.stdin)
 	if err != nil {
 		return nil, err
 	}
-	tidy := func() { _ = terminal.restore() }
-	v.tidy.Store(&tidy)
-	screen.say("press k to kill a node, q to end early")
+	reset := func() { _ = terminal.Restore() }
+	v.restoreTerminal.Store(&reset)
+	screen.Say("press k to kill a node, q to end early")
 	kill, end := make(chan struct{}, 1), make(chan struct{}, 1)
 	config.Kill, config.End = kill, end
 	listening, cancel := context.WithCancel(ctx)
 	var keys sync.WaitGroup
 	keys.Go(func() {
-		terminal.keys(listening, func(key byte) {
+		terminal.Keys(listening, func(key byte) {
 			into := map[byte]chan struct{}{'k': kill, 'q': end}[key]
 			select {
 			case into <- struct{}{}: // of another key there is no channel
@@ -145,8 +147,8 @@ func (v *proof) listen(ctx context.Context, screen *liveLine, config *prove.Conf
 	return sync.OnceValue(func() error {
 		cancel()
 		keys.Wait()
-		v.tidy.Store(nil)
-		return terminal.restore()
+		v.restoreTerminal.Store(nil)
+		return terminal.Restore()
 	}), nil
 }
 

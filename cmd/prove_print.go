@@ -5,58 +5,10 @@ import (
 	"io"
 	"net/url"
 	"strconv"
-	"sync"
 	"text/tabwriter"
 
 	"github.com/tasktable/tasktable/scheduled/prove"
 )
-
-// liveLine is the last line of a terminal, rewritten in place, and lines that stay above it. Elsewhere all lines stay.
-type liveLine struct {
-	to       io.Writer
-	rewrites bool
-
-	mu   sync.Mutex
-	last string
-}
-
-// Erases the line; and writes one without wrapping, since what has wrapped is not erased.
-const (
-	eraseLine = "\r\x1b[2K"
-	fitLine   = "\x1b[?7l%s\x1b[?7h"
-)
-
-func (l *liveLine) show(line string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !l.rewrites {
-		fmt.Fprintln(l.to, line)
-		return
-	}
-	l.last = line
-	fmt.Fprintf(l.to, eraseLine+fitLine, line)
-}
-
-func (l *liveLine) say(format string, args ...any) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !l.rewrites {
-		fmt.Fprintf(l.to, format+"\n", args...)
-		return
-	}
-	fmt.Fprintf(l.to, eraseLine+format+"\n", args...)
-	fmt.Fprintf(l.to, fitLine, l.last)
-}
-
-// end leaves the line as it is, and the cursor below it.
-func (l *liveLine) end() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.last != "" {
-		l.last = ""
-		fmt.Fprintln(l.to)
-	}
-}
 
 func printProof(to io.Writer, result prove.Result) error {
 	table := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)

@@ -9,6 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tasktable/tasktable/cmd/internal/options"
+	"github.com/tasktable/tasktable/cmd/internal/term"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -19,7 +21,7 @@ func (p *program) queuesCommand() *cobra.Command {
 		Example: `  tasktable queues list
   tasktable queues pause mail --until +1h --reason "the mail server moves"
   tasktable queues resume mail`,
-		Args: noArguments,
+		Args: options.NoArguments,
 		RunE: func(command *cobra.Command, _ []string) error { return command.Help() },
 	}
 	queues.AddCommand(p.queuesListCommand(), p.queuesPauseCommand(), p.queuesResumeCommand())
@@ -51,19 +53,19 @@ type queuesList struct {
 
 func (p *program) queuesListCommand() *cobra.Command {
 	l := &queuesList{client: p.client()}
-	options := []option{
-		{flag: "queue", value: "name", set: queueName(&l.filter.Queue), complete: l.queues, usage: "only this queue"},
-		{flag: "lanes", set: toggle(&l.filter.Lanes), usage: "a line for each type and priority, of which there are tasks"},
-		{flag: "exact", set: toggle(&l.exact), usage: "counts all tasks, however many there are"},
+	opts := []options.Option{
+		{Flag: "queue", Kind: "name", Set: queueName(&l.filter.Queue), Complete: l.queues, Usage: "only this queue"},
+		{Flag: "lanes", Set: options.Bool(&l.filter.Lanes), Usage: "a line for each type and priority, of which there are tasks"},
+		{Flag: "exact", Set: options.Bool(&l.exact), Usage: "counts all tasks, however many there are"},
 	}
-	return p.bind(&cobra.Command{
+	return p.Bind(&cobra.Command{
 		Use:   "list",
 		Short: "Lists queues: what is due, waits and runs, and who works it",
 		Long:  queuesListHelp,
 		Example: `  tasktable queues list
   tasktable queues list --queue mail --lanes
   tasktable queues list --output json | jq '.[] | select(.due > 0 and .slots == 0) | .queue'   # nobody works these`,
-	}, append(options, l.options()...), l.opened(l.run))
+	}, append(opts, l.options()...), l.opened(l.run))
 }
 
 func (l *queuesList) run(ctx context.Context) error {
@@ -78,40 +80,40 @@ func (l *queuesList) run(ctx context.Context) error {
 	if l.filter.Lanes {
 		headings = append([]string{"QUEUE", "TYPE", "PRIORITY"}, headings[1:]...)
 	}
-	t := newTable(headings...)
+	t := term.NewTable(headings...)
 	for _, state := range states {
 		row := []any{state.Queue}
 		if l.filter.Lanes {
 			row = append(row, state.Type, state.Priority)
 		}
-		slots := cellOf(state.Slots)
+		slots := term.CellOf(state.Slots)
 		if state.Slots == 0 && state.Due > 0 {
-			slots.color = red // nobody will run them
+			slots.Color = term.Red // nobody will run them
 		}
-		t.add(append(row, atLeast(state.Due, state.DueMore), atLeast(state.Waiting, state.WaitingMore), state.Running, slots, state.Nodes,
-			l.when(state.OldestDue), pausedBy(state.Pauses))...)
+		t.Add(append(row, atLeast(state.Due, state.DueMore), atLeast(state.Waiting, state.WaitingMore), state.Running, slots, state.Nodes,
+			l.When(state.OldestDue), pausedBy(state.Pauses))...)
 	}
-	if err := l.list(states, t, "There is no such queue: in none does a task wait or run, and no node works any."); err != nil || l.json {
+	if err := l.List(states, t, "There is no such queue: in none does a task wait or run, and no node works any."); err != nil || l.JSON {
 		return err
 	}
 	return l.printPauses(ctx, states)
 }
 
-func atLeast(count int, more bool) cell {
-	c := cellOf(count)
+func atLeast(count int, more bool) term.Cell {
+	c := term.CellOf(count)
 	if more {
-		c.text += "+"
+		c.Text += "+"
 	}
 	return c
 }
 
 // pausedBy names the scopes.
-func pausedBy(pauses []store.Pause) cell {
+func pausedBy(pauses []store.Pause) term.Cell {
 	var scopes []string
 	for _, pause := range pauses {
 		scopes = append(scopes, scopeOf(pause))
 	}
-	return cell{text: strings.Join(scopes, ", "), color: yellow}
+	return term.Cell{Text: strings.Join(scopes, ", "), Color: term.Yellow}
 }
 
 func scopeOf(pause store.Pause) string {
@@ -137,16 +139,16 @@ func (l *queuesList) printPauses(ctx context.Context, states []store.QueueState)
 	if len(pauses) == 0 {
 		return nil
 	}
-	t := newTable("PAUSED", "SINCE", "BY", "UNTIL", "REASON")
+	t := term.NewTable("PAUSED", "SINCE", "BY", "UNTIL", "REASON")
 	for _, pause := range pauses {
 		until := "resumed"
 		if pause.EndsAt != nil {
-			until = l.when(pause.EndsAt)
+			until = l.When(pause.EndsAt)
 		}
-		t.add(cell{text: scopeOf(pause), color: yellow}, l.when(&pause.PausedAt), pause.PausedBy, until, pause.Reason)
+		t.Add(term.Cell{Text: scopeOf(pause), Color: term.Yellow}, l.When(&pause.PausedAt), pause.PausedBy, until, pause.Reason)
 	}
-	fmt.Fprintln(l.data)
-	return t.print(l.data, l.colors, l.width)
+	fmt.Fprintln(l.Data)
+	return t.Print(l.Data, l.Colors, l.Width)
 }
 
 // slotsText is a node's queues with their slots: "default=10 mail=2, shared".

@@ -8,6 +8,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
 
+	"github.com/tasktable/tasktable/cmd/internal/options"
+	"github.com/tasktable/tasktable/cmd/internal/term"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -20,15 +22,15 @@ const queuesPauseHelp = `Pauses queues, types or everything. After it nothing of
 scheduled, and run when the pause ends, unless they expire before. It holds until resumed, or until a time. What is
 paused already is paused as this says. Outcomes: paused, unchanged (it was, in just this way).
 
-Pausing everything asks first; without a terminal --yes must say so.` + scopeHelp + "\n\n" + momentHelp
+Pausing everything asks first; without a terminal --yes must say so.` + scopeHelp + "\n\n" + term.MomentHelp
 
 const queuesResumeHelp = `Ends pauses. What is due meanwhile starts at once. Outcomes: resumed, unchanged (it was not paused).` + scopeHelp
 
 // scopeArguments are what a command pauses or resumes.
 type scopeArguments struct{ given []store.Scope }
 
-func (s *scopeArguments) arguments(complete completion) arguments {
-	return arguments{name: "SCOPE", least: 1, most: -1, complete: complete, set: func(given []string) error {
+func (s *scopeArguments) arguments(complete options.Completion) options.Arguments {
+	return options.Arguments{Name: "SCOPE", MinCount: 1, MaxCount: -1, Complete: complete, Set: func(given []string) error {
 		s.given = nil
 		for _, text := range given {
 			scope, err := parseScope(text)
@@ -50,7 +52,7 @@ func parseScope(given string) (store.Scope, error) {
 	}
 	scope, err := store.ParseScope(given)
 	if err != nil {
-		return scope, usage("SCOPE must be the name of a queue, type: and the name of a type, or all: %w", err)
+		return scope, options.Usage("SCOPE must be the name of a queue, type: and the name of a type, or all: %w", err)
 	}
 	return scope, nil
 }
@@ -82,58 +84,58 @@ func (s *scopeArguments) inOrder(ctx context.Context, c *client, do func(pgx.Tx,
 	if err != nil {
 		return err
 	}
-	t := newTable("SCOPE", "OUTCOME")
+	t := term.NewTable("SCOPE", "OUTCOME")
 	for _, one := range done {
-		t.add(one.Scope, one.Outcome)
+		t.Add(one.Scope, one.Outcome)
 	}
-	return c.list(done, t, "")
+	return c.List(done, t, "")
 }
 
 // queuesPause is the command queues pause.
 type queuesPause struct {
 	*client
 	scopeArguments
-	until  moment
+	until  term.Moment
 	reason string
 	confirmation
 }
 
 func (p *program) queuesPauseCommand() *cobra.Command {
 	q := &queuesPause{client: p.client()}
-	options := []option{
-		{flag: "until", value: "time", set: instantOf(&q.until), usage: "when it ends by itself (default never)"},
-		{flag: "reason", value: "text", set: text(&q.reason, 4096), usage: "why, for those who wonder"},
+	opts := []options.Option{
+		{Flag: "until", Kind: "time", Set: options.Moment(&q.until), Usage: "when it ends by itself (default never)"},
+		{Flag: "reason", Kind: "text", Set: options.Text(&q.reason, 4096), Usage: "why, for those who wonder"},
 		q.option(),
 	}
-	return p.bindArguments(&cobra.Command{
+	return p.BindArguments(&cobra.Command{
 		Use:   "pause SCOPE…",
 		Short: "Pauses queues, types or everything",
 		Long:  queuesPauseHelp,
 		Example: `  tasktable queues pause mail --until +1h --reason "the mail server moves"
   tasktable queues pause type:SEND_EMAIL type:SEND_DIGEST
   tasktable queues pause all --reason "the database moves" --yes`,
-	}, append(options, q.options()...), q.arguments(q.anyScope), q.opened(q.run, q.check))
+	}, append(opts, q.options()...), q.arguments(q.anyScope), q.opened(q.run, q.check))
 }
 
 func (q *queuesPause) check() error {
-	_, err := q.printing.clock().option("until", q.until)
+	_, err := options.Instant(q.printing.clock(), "until", q.until)
 	return err
 }
 
 func (q *queuesPause) run(ctx context.Context) error {
-	until, err := q.clock.option("until", q.until)
+	until, err := options.Instant(q.Clock, "until", q.until)
 	if err != nil {
 		return err
 	}
-	if !until.IsZero() && !until.After(q.clock.now) {
-		return usage("--until must be a time to come, got %q", string(q.until))
+	if !until.IsZero() && !until.After(q.Clock.Now) {
+		return options.Usage("--until must be a time to come, got %q", string(q.until))
 	}
 	if slices.Contains(q.given, store.Everything()) {
 		if err := q.confirm(ctx, q.program, "pauses all tasks of all services"); err != nil {
 			return err
 		}
 	}
-	if err := q.warnUnknown(ctx, q.given); err != nil {
+	if err := q.noteUnknown(ctx, q.given); err != nil {
 		return err
 	}
 	return q.inOrder(ctx, q.client, func(tx pgx.Tx, scope store.Scope) (store.Outcome, error) {
@@ -141,8 +143,8 @@ func (q *queuesPause) run(ctx context.Context) error {
 	})
 }
 
-// warnUnknown tells of names that nobody uses: they may be meant to be used later, or be slips.
-func (c *client) warnUnknown(ctx context.Context, scopes []store.Scope) error {
+// noteUnknown tells of names that nobody uses: they may be meant to be used later, or be slips.
+func (c *client) noteUnknown(ctx context.Context, scopes []store.Scope) error {
 	queues, err := c.tasks.Queues(ctx, c.pool)
 	if err != nil {
 		return err
@@ -154,9 +156,9 @@ func (c *client) warnUnknown(ctx context.Context, scopes []store.Scope) error {
 	for _, scope := range scopes {
 		switch kind, name, _ := strings.Cut(scope.String(), ":"); {
 		case kind == "queue" && !slices.Contains(queues, name):
-			c.note("No node works queue %s, and no task waits in it%s.", name, mayMean(nearest(name, queues)))
+			c.Note("No node works queue %s, and no task waits in it%s.", name, mayMean(term.Nearest(name, queues)))
 		case kind == "type" && !slices.Contains(types, name):
-			c.note("No node has type %s, and no task of it waits%s.", name, mayMean(nearest(name, types)))
+			c.Note("No node has type %s, and no task of it waits%s.", name, mayMean(term.Nearest(name, types)))
 		}
 	}
 	return nil
@@ -174,7 +176,7 @@ func (c *client) anyScope(ctx context.Context, prefix string) []string {
 	if kind, _, both := strings.Cut(prefix, ":"); both {
 		return c.named(ctx, kind, prefix)
 	}
-	return append(c.queues(ctx, prefix), words("type:", "all")(ctx, prefix)...)
+	return append(c.queues(ctx, prefix), options.Words("type:", "all")(ctx, prefix)...)
 }
 
 func (c *client) named(ctx context.Context, kind, prefix string) []string {
@@ -197,7 +199,7 @@ type queuesResume struct {
 
 func (p *program) queuesResumeCommand() *cobra.Command {
 	q := &queuesResume{client: p.client()}
-	return p.bindArguments(&cobra.Command{
+	return p.BindArguments(&cobra.Command{
 		Use:     "resume SCOPE…",
 		Short:   "Ends pauses of queues, types or everything",
 		Long:    queuesResumeHelp,
@@ -218,7 +220,7 @@ func (q *queuesResume) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return q.warnUnknown(ctx, unpaused)
+	return q.noteUnknown(ctx, unpaused)
 }
 
 // pausedScopes completes what is paused.
@@ -233,6 +235,6 @@ func (c *client) pausedScopes(ctx context.Context, prefix string) []string {
 			}
 			paused = append(paused, scope)
 		}
-		return words(paused...)(ctx, prefix), err
+		return options.Words(paused...)(ctx, prefix), err
 	})
 }

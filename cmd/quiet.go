@@ -16,9 +16,9 @@ func quietSignals() (signals <-chan os.Signal, release func()) {
 	return taken, func() { signal.Stop(taken) }
 }
 
-// obey has a node be quiet as the signals say, until ctx is done. The one that continues a process that was stopped by SIGSTOP is the
+// followSignals has a node be quiet as the signals say, until ctx is done. The one that continues a process that was stopped by SIGSTOP is the
 // same as the one that ends being quiet.
-func obey(ctx context.Context, signals <-chan os.Signal, quiet, unquiet func()) {
+func followSignals(ctx context.Context, signals <-chan os.Signal, quiet, unquiet func()) {
 	for {
 		select {
 		case <-ctx.Done():

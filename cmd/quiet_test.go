@@ -46,7 +46,7 @@ func TestObeyTellsTheSignalsApart(t *testing.T) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		obey(ctx, signals, func() { told <- "quiet" }, func() { told <- "unquiet" })
+		followSignals(ctx, signals, func() { told <- "quiet" }, func() { told <- "unquiet" })
 	}()
 	for _, want := range []string{"quiet", "unquiet", "unquiet", "quiet"} {
 		signals <- map[string]os.Signal{"quiet": syscall.SIGTSTP, "unquiet": syscall.SIGCONT}[want]

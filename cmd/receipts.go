@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/tasktable/tasktable/cmd/internal/term"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -28,11 +29,11 @@ func (e *undoneError) Error() string {
 // receipts prints what a verb came to for each task, and returns an error if it was not done to some: with these outcomes. What is
 // not among them, such as unchanged, is as was asked.
 func (c *client) receipts(receipts []store.Receipt, none string, undone ...store.Outcome) error {
-	t := newTable("ID", "OUTCOME")
+	t := term.NewTable("ID", "OUTCOME")
 	for _, receipt := range receipts {
-		t.add(receipt.ID, receipt.Outcome)
+		t.Add(receipt.ID, receipt.Outcome)
 	}
-	if err := c.list(receipts, t, none); err != nil {
+	if err := c.List(receipts, t, none); err != nil {
 		return err
 	}
 	missed := &undoneError{tasks: len(receipts)}
@@ -80,7 +81,7 @@ func (c *client) noteCancelled(ctx context.Context, ids []string) {
 		}
 	}
 	if len(cancelled) > 0 {
-		c.note("CANCELLED tasks are not retried; to run them all the same: tasktable tasks run-now %s", printable(strings.Join(cancelled, " ")))
+		c.Note("CANCELLED tasks are not retried; to run them all the same: tasktable tasks run-now %s", term.Printable(strings.Join(cancelled, " ")))
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
+	"github.com/tasktable/tasktable/cmd/internal/options"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -79,31 +80,31 @@ type reconcile struct {
 
 func (p *program) reconcileCommand() *cobra.Command {
 	r := &reconcile{program: p}
-	options := []option{
-		{flag: "type", variable: "TASKTABLE_RECONCILE_TYPE", value: "type", set: taskType(&r.config.Type),
-			usage: "the type of the tasks, as SEND_EVENT_REMINDER; those of other types are left alone"},
-		{flag: "query", variable: "TASKTABLE_RECONCILE_QUERY", value: "file", set: text(&r.source, 4096),
-			usage: "the file with the query, or - for the standard input"},
-		{flag: "apply", variable: "TASKTABLE_RECONCILE_APPLY", set: toggle(&r.config.Apply), usage: "mends what differs, except tasks that have ended"},
-		{flag: "rearm", variable: "TASKTABLE_RECONCILE_REARM", set: toggle(&r.config.Rearm),
-			usage: "with --apply, also runs tasks again that have ended at another time than the query says"},
-		{flag: "examples", variable: "TASKTABLE_RECONCILE_EXAMPLES", value: "number", set: whole(&r.config.Examples, 0, 1000),
-			fallback: strconv.Itoa(store.DefaultReconcileExamples), usage: "how many tasks of each kind are named"},
-		{flag: "entity-column", variable: "TASKTABLE_RECONCILE_ENTITY_COLUMN", value: "name", set: text(&r.config.EntityColumn, 63),
-			usage: "what the query calls the column of the entity (default entity)"},
-		{flag: "timeout", variable: "TASKTABLE_RECONCILE_TIMEOUT", value: "duration", set: duration(&r.config.Timeout, time.Millisecond, longestTimeout),
-			usage: "the statement_timeout of the query, and of each statement that mends (default the server's)"},
-		{flag: "service", variable: "TASKTABLE_SERVICE", value: "name", set: text(&r.service, store.MaxIDBytes),
-			usage: "who the history says has changed the tasks (default the database role)"},
+	opts := []options.Option{
+		{Flag: "type", Variable: "TASKTABLE_RECONCILE_TYPE", Kind: "type", Set: taskType(&r.config.Type),
+			Usage: "the type of the tasks, as SEND_EVENT_REMINDER; those of other types are left alone"},
+		{Flag: "query", Variable: "TASKTABLE_RECONCILE_QUERY", Kind: "file", Set: options.Text(&r.source, 4096),
+			Usage: "the file with the query, or - for the standard input"},
+		{Flag: "apply", Variable: "TASKTABLE_RECONCILE_APPLY", Set: options.Bool(&r.config.Apply), Usage: "mends what differs, except tasks that have ended"},
+		{Flag: "rearm", Variable: "TASKTABLE_RECONCILE_REARM", Set: options.Bool(&r.config.Rearm),
+			Usage: "with --apply, also runs tasks again that have ended at another time than the query says"},
+		{Flag: "examples", Variable: "TASKTABLE_RECONCILE_EXAMPLES", Kind: "number", Set: options.Int(&r.config.Examples, 0, 1000),
+			Default: strconv.Itoa(store.DefaultReconcileExamples), Usage: "how many tasks of each kind are named"},
+		{Flag: "entity-column", Variable: "TASKTABLE_RECONCILE_ENTITY_COLUMN", Kind: "name", Set: options.Text(&r.config.EntityColumn, 63),
+			Usage: "what the query calls the column of the entity (default entity)"},
+		{Flag: "timeout", Variable: "TASKTABLE_RECONCILE_TIMEOUT", Kind: "duration", Set: options.Duration(&r.config.Timeout, time.Millisecond, longestTimeout),
+			Usage: "the statement_timeout of the query, and of each statement that mends (default the server's)"},
+		{Flag: "service", Variable: "TASKTABLE_SERVICE", Kind: "name", Set: options.Text(&r.service, store.MaxIDBytes),
+			Usage: "who the history says has changed the tasks (default the database role)"},
 	}
-	options = append(options, r.database.options()...)
-	options = append(options, r.log.options()...)
-	return p.bind(&cobra.Command{
+	opts = append(opts, r.database.options()...)
+	opts = append(opts, r.log.options()...)
+	return p.Bind(&cobra.Command{
 		Use:     "reconcile",
 		Short:   "Compares the tasks of a type with what a query says, and mends them",
 		Long:    reconcileHelp,
 		Example: reconcileExample,
-	}, options, r.run)
+	}, opts, r.run)
 }
 
 func taskType(into *string) func(string) error {
@@ -118,7 +119,7 @@ func taskType(into *string) func(string) error {
 
 func (r *reconcile) run(command *cobra.Command) (err error) {
 	if r.config.Type == "" {
-		return usage("--type (TASKTABLE_RECONCILE_TYPE) is missing")
+		return options.Usage("--type (TASKTABLE_RECONCILE_TYPE) is missing")
 	}
 	if r.config.Query, err = r.query(command.InOrStdin()); err != nil {
 		return err
@@ -127,7 +128,7 @@ func (r *reconcile) run(command *cobra.Command) (err error) {
 		r.config.Examples = -1 // which 0 is not, for the library
 	}
 	logger := r.log.logger(r.stderr)
-	r.environment.warnUnknown(r.variables, logger)
+	r.WarnUnknown(logger)
 	ctx := command.Context()
 	d, err := r.database.open(ctx, logger)
 	if err != nil {
@@ -156,19 +157,19 @@ func (r *reconcile) query(stdin io.Reader) (string, error) {
 	from := stdin
 	switch r.source {
 	case "":
-		return "", usage("%s is missing", name)
+		return "", options.Usage("%s is missing", name)
 	case "-":
 	default:
 		file, err := os.Open(r.source)
 		if err != nil {
-			return "", usage("%s: %w", name, err)
+			return "", options.Usage("%s: %w", name, err)
 		}
 		defer func() { _ = file.Close() }()
 		from = file
 	}
 	content, err := io.ReadAll(io.LimitReader(from, store.MaxReconcileQueryBytes+1))
 	if err != nil {
-		return "", usage("%s: %w", name, err)
+		return "", options.Usage("%s: %w", name, err)
 	}
 	return string(content), nil
 }
@@ -176,12 +177,12 @@ func (r *reconcile) query(stdin io.Reader) (string, error) {
 // reconcile compares in a transaction that only reads unless it is to mend, and again after a conflict.
 func (r *reconcile) reconcile(ctx context.Context, pool *pgxpool.Pool, logger *slog.Logger) (report store.ReconcileReport, err error) {
 	tasks := store.New(store.Config{Service: r.service, Schema: r.database.schema})
-	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
+	opts := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
 	if r.config.Apply {
-		options.AccessMode = pgx.ReadWrite
+		opts.AccessMode = pgx.ReadWrite
 	}
 	for try := 1; ; try++ {
-		err = pgx.BeginTxFunc(ctx, pool, options, func(tx pgx.Tx) (err error) {
+		err = pgx.BeginTxFunc(ctx, pool, opts, func(tx pgx.Tx) (err error) {
 			report, err = tasks.Reconcile(ctx, tx, r.config)
 			return err
 		})

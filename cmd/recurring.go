@@ -5,6 +5,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tasktable/tasktable/cmd/internal/options"
+	"github.com/tasktable/tasktable/cmd/internal/term"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -17,7 +19,7 @@ paused, resumed, run now and cancelled as any task: tasktable tasks.`,
 		Example: `  tasktable recurring list
   tasktable recurring next nightly --count 5
   tasktable recurring next --cron "0 3 * * *" --cron-time-zone Europe/Berlin`,
-		Args: noArguments,
+		Args: options.NoArguments,
 		RunE: func(command *cobra.Command, _ []string) error { return command.Help() },
 	}
 	recurring.AddCommand(p.recurringListCommand(), p.recurringNextCommand())
@@ -43,24 +45,24 @@ type recurringList struct {
 func (p *program) recurringListCommand() *cobra.Command {
 	l := &recurringList{client: p.client()}
 	f := &l.filter
-	options := []option{
-		{flag: "type", value: "type", set: taskType(&f.Type), complete: l.types, usage: "only those of this type"},
-		{flag: "status", value: "status", set: statusesOf(&l.statuses), complete: words(statuses()...), usage: "only those in this status"},
-		{flag: "queue", value: "name", set: queueName(&f.Queue), complete: l.queues, usage: "only those in this queue"},
-		{flag: "entity", value: "entity", set: text(&f.Entity, store.MaxIDBytes), usage: "only those of this entity, as member:42"},
-		{flag: "tenant", value: "tenant", set: text(&f.TenantID, store.MaxIDBytes), usage: "only those of this tenant"},
-		{flag: "declared-by", value: "service", set: text(&f.DeclaredBy, store.MaxIDBytes),
-			usage: "only those that are declared in the code of this service"},
-		{flag: "limit", value: "number", fallback: "100", set: whole(&f.Limit, 1, 5000), usage: "how many tasks a page has"},
-		{flag: "after", value: "id", set: text(&f.After, store.MaxIDBytes), usage: "the next page: the id of the last task of the page before"},
+	opts := []options.Option{
+		{Flag: "type", Kind: "type", Set: taskType(&f.Type), Complete: l.types, Usage: "only those of this type"},
+		{Flag: "status", Kind: "status", Set: statusesOf(&l.statuses), Complete: options.Words(statuses()...), Usage: "only those in this status"},
+		{Flag: "queue", Kind: "name", Set: queueName(&f.Queue), Complete: l.queues, Usage: "only those in this queue"},
+		{Flag: "entity", Kind: "entity", Set: options.Text(&f.Entity, store.MaxIDBytes), Usage: "only those of this entity, as member:42"},
+		{Flag: "tenant", Kind: "tenant", Set: options.Text(&f.TenantID, store.MaxIDBytes), Usage: "only those of this tenant"},
+		{Flag: "declared-by", Kind: "service", Set: options.Text(&f.DeclaredBy, store.MaxIDBytes),
+			Usage: "only those that are declared in the code of this service"},
+		{Flag: "limit", Kind: "number", Default: "100", Set: options.Int(&f.Limit, 1, 5000), Usage: "how many tasks a page has"},
+		{Flag: "after", Kind: "id", Set: options.Text(&f.After, store.MaxIDBytes), Usage: "the next page: the id of the last task of the page before"},
 	}
-	return p.bind(&cobra.Command{
+	return p.Bind(&cobra.Command{
 		Use:   "list",
 		Short: "Lists recurring tasks with their last and next fires",
 		Long:  recurringListHelp,
 		Example: `  tasktable recurring list --status PAUSED
   tasktable recurring list --declared-by events-api --output json | jq -r '.[] | [.id, .next_fire] | @tsv'`,
-	}, append(options, l.options()...), func(command *cobra.Command) error {
+	}, append(opts, l.options()...), func(command *cobra.Command) error {
 		l.command = command
 		return l.opened(l.run, l.check)(command)
 	})
@@ -74,7 +76,7 @@ func (l *recurringList) check() error {
 		l.filter.Status = l.statuses[0]
 		return nil
 	}
-	return usage("--status must be one status")
+	return options.Usage("--status must be one status")
 }
 
 func (l *recurringList) run(ctx context.Context) error {
@@ -85,24 +87,24 @@ func (l *recurringList) run(ctx context.Context) error {
 		return err
 	}
 	tasks, more := onePage(tasks, l.filter.Limit)
-	t := newTable("ID", "TYPE", "CRON", "ZONE", "STATUS", "LAST FIRE", "NEXT FIRE", "OVERLAP", "CATCH UP", "DECLARED BY", "MESSAGE")
+	t := term.NewTable("ID", "TYPE", "CRON", "ZONE", "STATUS", "LAST FIRE", "NEXT FIRE", "OVERLAP", "CATCH UP", "DECLARED BY", "MESSAGE")
 	for _, task := range tasks {
-		t.add(task.ID, task.Type, task.Cron, task.TimeZone, recurringStatus(task), l.when(task.LastFire), l.nextFire(task),
+		t.Add(task.ID, task.Type, task.Cron, task.TimeZone, recurringStatus(task), l.When(task.LastFire), l.nextFire(task),
 			task.Overlap, string(task.CatchUp)+", "+string(task.CatchUpPaused), task.DeclaredBy, task.Message)
 	}
-	if err := l.list(tasks, t, "There is no such recurring task."); err != nil {
+	if err := l.List(tasks, t, "There is no such recurring task."); err != nil {
 		return err
 	}
 	if more {
-		l.note("There are more: %s", again(l.command, tasks[len(tasks)-1].ID))
+		l.Note("There are more: %s", options.CommandLine(l.command, "after", tasks[len(tasks)-1].ID))
 	}
 	return nil
 }
 
-func recurringStatus(task store.RecurringTask) cell {
-	status := painted(string(task.Status))
+func recurringStatus(task store.RecurringTask) term.Cell {
+	status := term.Painted(string(task.Status))
 	if task.IsPaused && task.Status == store.StatusQueued {
-		status = cell{text: status.text + ", paused", color: yellow}
+		status = term.Cell{Text: status.Text + ", paused", Color: term.Yellow}
 	}
 	return status
 }
@@ -111,9 +113,9 @@ func recurringStatus(task store.RecurringTask) cell {
 func (l *recurringList) nextFire(task store.RecurringTask) string {
 	switch {
 	case task.NextFire != nil:
-		return l.when(task.NextFire)
+		return l.When(task.NextFire)
 	case task.Status == store.StatusPaused && task.PausedUntil != nil:
-		return "after " + l.when(task.PausedUntil)
+		return "after " + l.When(task.PausedUntil)
 	case task.Status == store.StatusQueued:
 		return "to be planned"
 	}

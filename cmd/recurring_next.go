@@ -10,6 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tasktable/tasktable/cmd/internal/options"
+	"github.com/tasktable/tasktable/cmd/internal/term"
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/recurrence"
 )
@@ -26,7 +28,7 @@ like, and "@every 90s", do too. Days may also be L (the last of the month), L-3,
 Friday) and FRI#2 (the second). Where clocks change, one of fixed times fires once all the same, and one with a wildcard
 in second, minute or hour at every real instant that matches.
 
-` + momentHelp
+` + term.MomentHelp
 
 const recurringNextExample = `  tasktable recurring next nightly
   tasktable recurring next nightly --count 3 --time-zone America/New_York --output json | jq -r '.fires[].at'
@@ -40,32 +42,32 @@ type recurringNext struct {
 	count    int
 	cron     string
 	cronZone string
-	from     moment
+	from     term.Moment
 }
 
 func (p *program) recurringNextCommand() *cobra.Command {
 	n := &recurringNext{client: p.client()}
-	options := []option{
-		{flag: "count", value: "number", fallback: "10", set: whole(&n.count, 1, 1000), usage: "how many fires"},
-		{flag: "cron", value: "expression", set: text(&n.cron, recurrence.MaxExpressionBytes), usage: "an expression in place of a task"},
-		{flag: "cron-time-zone", value: "zone", set: text(&n.cronZone, 64), usage: "the zone whose clocks the expression means (default UTC)"},
-		{flag: "from", value: "time", set: instantOf(&n.from), usage: "the fires of an expression after this time (default now)"},
+	opts := []options.Option{
+		{Flag: "count", Kind: "number", Default: "10", Set: options.Int(&n.count, 1, 1000), Usage: "how many fires"},
+		{Flag: "cron", Kind: "expression", Set: options.Text(&n.cron, recurrence.MaxExpressionBytes), Usage: "an expression in place of a task"},
+		{Flag: "cron-time-zone", Kind: "zone", Set: options.Text(&n.cronZone, 64), Usage: "the zone whose clocks the expression means (default UTC)"},
+		{Flag: "from", Kind: "time", Set: options.Moment(&n.from), Usage: "the fires of an expression after this time (default now)"},
 	}
-	return p.bindArguments(&cobra.Command{
+	return p.BindArguments(&cobra.Command{
 		Use:     "next [ID]",
 		Short:   "Computes when a recurring task, or a cron expression, fires next",
 		Long:    recurringNextHelp,
 		Example: recurringNextExample,
-	}, append(options, n.options()...), ids(&n.given, 0, 1, n.recurringIDs), func(command *cobra.Command) error {
+	}, append(opts, n.options()...), options.IDs(&n.given, 0, 1, n.recurringIDs), func(command *cobra.Command) error {
 		switch {
 		case n.cron != "" && len(n.given) > 0:
-			return usage("%q takes an ID or --cron, not both", command.CommandPath())
+			return options.Usage("%q takes an ID or --cron, not both", command.CommandPath())
 		case n.cron != "":
 			return n.ofExpression(command.Context())
 		case len(n.given) == 0:
-			return usage("%q needs the ID of a task, or --cron", command.CommandPath())
+			return options.Usage("%q needs the ID of a task, or --cron", command.CommandPath())
 		case n.cronZone+string(n.from) != "":
-			return usage("--cron is missing: --cron-time-zone and --from are for an expression")
+			return options.Usage("--cron is missing: --cron-time-zone and --from are for an expression")
 		}
 		return n.opened(n.ofTask)(command)
 	})
@@ -100,8 +102,8 @@ func (n *recurringNext) ofExpression(ctx context.Context) error {
 	if now.IsZero() {
 		now = time.Now()
 	}
-	n.printer = n.printing.printer(ctx, n.program, now)
-	from, err := n.option("from", n.from)
+	n.Printer = n.printing.printer(ctx, n.program, now)
+	from, err := options.Instant(n.Clock, "from", n.from)
 	if err != nil {
 		return err
 	}
@@ -110,7 +112,7 @@ func (n *recurringNext) ofExpression(ctx context.Context) error {
 	}
 	rule, err := recurrence.Parse(n.cron, n.cronZone)
 	if err != nil {
-		return usage("%w", err)
+		return options.Usage("%w", err)
 	}
 	rule = rule.Anchored(from)
 	shown := expressionFires{Cron: n.cron, TimeZone: n.cronZone, From: from, Fires: []store.Fire{}}
@@ -139,21 +141,21 @@ func (n *recurringNext) ofTask(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	forecast, err := task.Forecast(n.clock.now, pauses, n.count)
+	forecast, err := task.Forecast(n.Clock.Now, pauses, n.count)
 	if err != nil {
 		return err
 	}
-	if err := n.print(forecast, task.TimeZone, forecast.Fires, forecast.Ended); err != nil || n.json {
+	if err := n.print(forecast, task.TimeZone, forecast.Fires, forecast.Ended); err != nil || n.JSON {
 		return err
 	}
 	if forecast.ZoneDataDiffer {
-		n.note("The leader planned the first fire with other time zone data than this machine's: bring both up to date.")
+		n.Note("The leader planned the first fire with other time zone data than this machine's: bring both up to date.")
 	}
 	if task.Jitter != nil && len(forecast.Fires) > 0 {
-		n.note("Each occurrence is due up to %s later, its jitter.", took(*task.Jitter))
+		n.Note("Each occurrence is due up to %s later, its jitter.", term.Took(*task.Jitter))
 	}
 	if task.Status == store.StatusPaused && task.PausedUntil == nil {
-		n.note("The task is paused until somebody resumes it.")
+		n.Note("The task is paused until somebody resumes it.")
 	}
 	return nil
 }
@@ -168,58 +170,58 @@ func (n *recurringNext) unknown(ctx context.Context, missing error) error {
 	for i, task := range all {
 		ids[i] = task.ID
 	}
-	if like := nearest(n.given[0], ids); like != "" {
-		return fmt.Errorf("%w%s", missing, didYouMean("", printable(like)))
+	if like := term.Nearest(n.given[0], ids); like != "" {
+		return fmt.Errorf("%w%s", missing, options.DidYouMean("", term.Printable(like)))
 	}
 	return fmt.Errorf("%w that recurs: tasktable recurring list shows those there are", missing)
 }
 
 // print tells each fire by the clocks of its own zone, and by those of the zone that was asked for where that is another.
 func (n *recurringNext) print(thing any, zoneName string, fires []store.Fire, ended string) error {
-	if n.json {
-		return n.document(thing)
+	if n.JSON {
+		return n.Document(thing)
 	}
 	zone, err := time.LoadLocation(zoneName)
 	if err != nil {
 		zone = time.UTC // it was parsed with that zone: it cannot be wrong, but it may be missing on this machine
 	}
-	own := clock{now: n.clock.now, zone: zone}
+	own := term.Clock{Now: n.Clock.Now, Zone: zone}
 	headings := []string{"FIRES AT (" + zone.String() + ")", "FROM NOW", "NOTE"}
-	apart := slices.ContainsFunc(fires, func(fire store.Fire) bool { return own.weekday(fire.At) != n.weekday(fire.At) })
+	apart := slices.ContainsFunc(fires, func(fire store.Fire) bool { return own.Weekday(fire.At) != n.Weekday(fire.At) })
 	if apart {
 		headings = slices.Insert(headings, 1, "IN "+n.zoneName())
 	}
-	t := newTable(headings...)
+	t := term.NewTable(headings...)
 	for _, fire := range fires {
-		row := []any{own.weekday(fire.At), n.relative(fire.At), fireNote(fire)}
+		row := []any{own.Weekday(fire.At), n.Relative(fire.At), fireNote(fire)}
 		if apart {
-			row = slices.Insert(row, 1, any(n.weekday(fire.At)))
+			row = slices.Insert(row, 1, any(n.Weekday(fire.At)))
 		}
-		t.add(row...)
+		t.Add(row...)
 	}
 	none := "There is no coming fire"
 	if ended == "" {
-		return n.list(fires, t, none+".")
+		return n.List(fires, t, none+".")
 	}
-	if err := n.list(fires, t, none+": "+ended+"."); err != nil || len(fires) == 0 {
+	if err := n.List(fires, t, none+": "+ended+"."); err != nil || len(fires) == 0 {
 		return err
 	}
-	n.note("Then there are no more: %s.", ended)
+	n.Note("Then there are no more: %s.", ended)
 	return nil
 }
 
 // zoneName is that of the zone that was asked for; of this machine's, which Go calls Local, what its clocks say.
 func (n *recurringNext) zoneName() string {
-	if name := n.zone.String(); name != "Local" {
+	if name := n.Zone.String(); name != "Local" {
 		return name
 	}
-	if name, offset := n.clock.now.In(n.zone).Zone(); offset == 0 {
+	if name, offset := n.Clock.Now.In(n.Zone).Zone(); offset == 0 {
 		return name
 	}
 	return "THIS MACHINE'S ZONE"
 }
 
-func fireNote(fire store.Fire) cell {
+func fireNote(fire store.Fire) term.Cell {
 	var notes []string
 	if fire.Overdue {
 		notes = append(notes, "overdue")
@@ -234,5 +236,5 @@ func fireNote(fire store.Fire) cell {
 			notes = append(notes, by+" is paused")
 		}
 	}
-	return cell{text: strings.Join(notes, ", "), color: yellow}
+	return term.Cell{Text: strings.Join(notes, ", "), Color: term.Yellow}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tasktable/tasktable/cmd/internal/options"
 	"github.com/tasktable/tasktable/migrations"
 )
 
@@ -35,28 +36,28 @@ type roles struct {
 // rolesCommand needs no database.
 func (p *program) rolesCommand() *cobra.Command {
 	r := &roles{program: p}
-	role := func(flag, variable string, into *string, usage string) option {
-		return option{flag: flag, variable: variable, value: "name", set: text(into, 63),
-			usage: usage + " (default the schema's name and _" + strings.TrimSuffix(flag, "-role") + ")"}
+	role := func(flag, variable string, into *string, usage string) options.Option {
+		return options.Option{Flag: flag, Variable: variable, Kind: "name", Set: options.Text(into, 63),
+			Usage: usage + " (default the schema's name and _" + strings.TrimSuffix(flag, "-role") + ")"}
 	}
-	options := []option{
+	opts := []options.Option{
 		r.database.schemaOption(),
 		role("owner-role", "TASKTABLE_OWNER_ROLE", &r.names.Owner, "the role that owns the schema"),
 		role("engine-role", "TASKTABLE_ENGINE_ROLE", &r.names.Engine, "the role of nodes and operators"),
 		role("application-role", "TASKTABLE_APPLICATION_ROLE", &r.names.Application, "the role that schedules"),
 		role("auditor-role", "TASKTABLE_AUDITOR_ROLE", &r.names.Auditor, "the role that reads"),
-		{flag: "application-service", variable: "TASKTABLE_APPLICATION_SERVICES", value: "service", many: true,
-			set:   services(&r.names.Services),
-			usage: "a service whose tasks the application role has; may be repeated, or separated by commas (default those of all)"},
+		{Flag: "application-service", Variable: "TASKTABLE_APPLICATION_SERVICES", Kind: "service", Repeatable: true,
+			Set:   services(&r.names.Services),
+			Usage: "a service whose tasks the application role has; may be repeated, or separated by commas (default those of all)"},
 	}
-	return r.bind(&cobra.Command{
+	return r.Bind(&cobra.Command{
 		Use:   "roles",
 		Short: "Prints the SQL of roles with no more rights than they need",
 		Long:  rolesHelp,
 		Example: `  tasktable migrate && tasktable migrate roles | psql -v ON_ERROR_STOP=1 "$DATABASE_URL"
   tasktable migrate roles --schema jobs --owner-role deploy --engine-role jobs_node
   tasktable migrate roles --application-role events_api --application-service events-api   # its own tasks alone`,
-	}, options, func(*cobra.Command) error { return migrations.PrintRoles(r.stdout, r.database.schema, r.names) })
+	}, opts, func(*cobra.Command) error { return migrations.PrintRoles(r.stdout, r.database.schema, r.names) })
 }
 
 func services(into *[]string) func(string) error {

@@ -6,17 +6,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"regexp"
-	"runtime/debug"
 	"strings"
-	"sync/atomic"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
+	"github.com/tasktable/tasktable/cmd/internal/options"
 )
 
 const rootHelp = `Tasktable schedules tasks in a Postgres table and runs them at their time.
@@ -38,24 +33,13 @@ const rootExample = `  tasktable serve --migrate                          # on t
   tasktable tasks list --status FAILED --finished-from -1d
   source <(tasktable completion bash)`
 
-// program is one run of the program. Tests make their own, with buffers and an environment.
-type program struct {
-	environment environment
-	stdin       *os.File // nil: none
-	stdout      io.Writer
-	stderr      io.Writer
-	now         time.Time              // what times are told by; zero: the database's
-	variables   []string               // all that are options of some command
-	settable    []option               // those that a configuration file may say, each once
-	tidy        atomic.Pointer[func()] // what must be put right before an end at once; nil: nothing
-}
-
 // Execute runs the command the process was started with, and returns its exit code.
 func Execute() int {
-	p := &program{environment: os.Environ(), stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr}
+	p := newProgram(os.Environ(), os.Stdout, os.Stderr)
+	p.stdin = os.Stdin
 	ctx, release := untilSignal(context.Background(), sameSignal, func() {
-		if tidy := p.tidy.Load(); tidy != nil {
-			(*tidy)()
+		if restore := p.restoreTerminal.Load(); restore != nil {
+			(*restore)()
 		}
 		fmt.Fprintln(p.stderr, "tasktable: a second signal: ends at once")
 		os.Exit(exitInterrupted)
@@ -95,64 +79,17 @@ func (p *program) rootCommand() *cobra.Command {
 		Long:          rootHelp,
 		Example:       rootExample,
 		Version:       version(),
-		Args:          noArguments,
+		Args:          options.NoArguments,
 		RunE:          func(command *cobra.Command, _ []string) error { return command.Help() },
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
 	root.SetOut(p.stdout)
 	root.SetErr(p.stderr)
-	root.SetFlagErrorFunc(flagError)
+	root.SetFlagErrorFunc(options.FlagError)
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", ".FlagUsagesWrapped 110"))
 	root.AddCommand(p.migrateCommand(), p.serveCommand(), p.configCommand(), p.tasksCommand(), p.whyCommand(), p.deadCommand(),
 		p.recurringCommand(), p.queuesCommand(), p.nodesCommand(), p.statsCommand(),
 		p.reconcileCommand(), p.doctorCommand(), p.metricsCommand(), p.benchCommand(), p.proveCommand(), p.demoCommand())
 	return root
-}
-
-// version is what the binary was built from: a tag for `go install …@v1.2.3`, a commit for a checkout.
-func version() string {
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		return info.Main.Version
-	}
-	return "unknown"
-}
-
-var word = regexp.MustCompile(`^[a-z][a-z-]*$`)
-
-// noArguments quotes an argument only if it is a plain word: another may be a URL with a password.
-func noArguments(command *cobra.Command, args []string) error {
-	switch {
-	case len(args) == 0:
-		return nil
-	case !word.MatchString(args[0]):
-		return usage("%q takes no arguments, only options", command.CommandPath())
-	case !command.HasAvailableSubCommands():
-		return usage("%q takes no arguments, only options, got %q", command.CommandPath(), args[0])
-	}
-	var names []string
-	for _, sub := range command.Commands() {
-		names = append(names, sub.Name())
-	}
-	return usage("%q has no command %q%s", command.CommandPath(), args[0], didYouMean("", nearest(args[0], names)))
-}
-
-func flagError(command *cobra.Command, err error) error {
-	var unknown *pflag.NotExistError
-	if !errors.As(err, &unknown) {
-		return &usageError{err}
-	}
-	var names []string
-	command.Flags().VisitAll(func(flag *pflag.Flag) { names = append(names, flag.Name) })
-	if unknown.GetSpecifiedShortnames() != "" {
-		return usage("options have two dashes and a whole name")
-	}
-	return usage("there is no option --%s%s", unknown.GetSpecifiedName(), didYouMean("--", nearest(unknown.GetSpecifiedName(), names)))
-}
-
-func didYouMean(prefix, name string) string {
-	if name == "" {
-		return ""
-	}
-	return "; did you mean " + prefix + name + "?"
 }

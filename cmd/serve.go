@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/tasktable/tasktable/cmd/internal/options"
 	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/handlers/community"
 	"github.com/tasktable/tasktable/handlers/logging"
@@ -50,20 +51,20 @@ type serve struct {
 }
 
 // options are also those that the command config tells of.
-func (s *serve) options() []option {
-	options := append(s.database.options(), s.database.maxConnsOption(),
-		option{flag: "migrate", variable: "TASKTABLE_MIGRATE", usage: "first brings the schema to this program's version", set: toggle(&s.migrate)})
-	options = append(options, s.engine.options()...)
-	options = append(options, option{flag: "community", variable: "TASKTABLE_COMMUNITY", set: toggle(&s.community),
-		usage: "also runs the tasks of the example community, the recurring ones included, and creates its tables in a schema community; its mails become rows of community.outbox unless there is a mail server"})
-	options = append(options, s.mail.options()...)
-	options = append(options, s.http.options()...)
-	return append(options, s.log.options()...)
+func (s *serve) options() []options.Option {
+	opts := append(s.database.options(), s.database.maxConnsOption(),
+		options.Option{Flag: "migrate", Variable: "TASKTABLE_MIGRATE", Usage: "first brings the schema to this program's version", Set: options.Bool(&s.migrate)})
+	opts = append(opts, s.engine.options()...)
+	opts = append(opts, options.Option{Flag: "community", Variable: "TASKTABLE_COMMUNITY", Set: options.Bool(&s.community),
+		Usage: "also runs the tasks of the example community, the recurring ones included, and creates its tables in a schema community; its mails become rows of community.outbox unless there is a mail server"})
+	opts = append(opts, s.mail.options()...)
+	opts = append(opts, s.http.options()...)
+	return append(opts, s.log.options()...)
 }
 
 func (p *program) serveCommand() *cobra.Command {
 	s := &serve{program: p, metrics: newMetrics()}
-	return p.bind(&cobra.Command{
+	return p.Bind(&cobra.Command{
 		Use:   "serve",
 		Short: "Runs tasks when they are due, until a signal",
 		Long:  serveHelp,
@@ -78,7 +79,7 @@ func (s *serve) run(ctx context.Context) (err error) {
 	signals, release := quietSignals()
 	defer release()
 	logger := s.log.logger(s.stderr)
-	s.environment.warnUnknown(s.variables, logger)
+	s.WarnUnknown(logger)
 	registry, err := s.registry(logger) // before the database: a wrong option need not start one
 	if err != nil {
 		return err
@@ -106,7 +107,7 @@ func (s *serve) run(ctx context.Context) (err error) {
 		return err
 	}
 	probed.node.Store(node)
-	go obey(ctx, signals, node.Quiet, node.Unquiet)
+	go followSignals(ctx, signals, node.Quiet, node.Unquiet)
 	return s.serve(ctx, node, logger)
 }
 

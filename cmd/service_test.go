@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -103,10 +104,10 @@ func TestDocumentedDeployment(t *testing.T) {
 		t.Errorf("a grace period of %s, though a stop may take %s", grace, stopsWithin)
 	}
 	takes(t, nil, container.Args)
-	p := &program{}
+	p := newProgram(nil, io.Discard, io.Discard)
 	p.rootCommand()
 	for _, variable := range container.Env {
-		if !slices.Contains(p.variables, variable.Name) {
+		if !p.Reads(variable.Name) {
 			t.Errorf("%s is no option", variable.Name)
 		}
 	}

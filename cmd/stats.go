@@ -10,6 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tasktable/tasktable/cmd/internal/options"
+	"github.com/tasktable/tasktable/cmd/internal/term"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -39,25 +41,25 @@ type stats struct {
 
 func (p *program) statsCommand() *cobra.Command {
 	s := &stats{client: p.client()}
-	options := []option{
-		{flag: "since", value: "duration", fallback: "1h", set: windowOf(&s.since), usage: "how far back attempts are looked at, as 15m, 12h or 7d"},
-		{flag: "type", value: "type", set: taskType(&s.taskType), complete: s.types, usage: "only this type"},
-		{flag: "exact", set: toggle(&s.exact), usage: "counts all tasks and all attempts, however long that takes"},
+	opts := []options.Option{
+		{Flag: "since", Kind: "duration", Default: "1h", Set: windowOf(&s.since), Usage: "how far back attempts are looked at, as 15m, 12h or 7d"},
+		{Flag: "type", Kind: "type", Set: taskType(&s.taskType), Complete: s.types, Usage: "only this type"},
+		{Flag: "exact", Set: options.Bool(&s.exact), Usage: "counts all tasks and all attempts, however long that takes"},
 	}
-	return p.bind(&cobra.Command{
+	return p.Bind(&cobra.Command{
 		Use:   "stats",
 		Short: "Says how it goes: tasks by status, throughput, delays and failures by type",
 		Long:  statsHelp,
 		Example: `  tasktable stats
   tasktable stats --since 7d --type SEND_EMAIL
   tasktable stats --since 15m --output json | jq '.attempts[] | select(.failure_rate > 0.1)'`,
-	}, append(options, s.options()...), s.opened(s.run))
+	}, append(opts, s.options()...), s.opened(s.run))
 }
 
 // windowOf takes a duration, in days and weeks, too.
 func windowOf(into *time.Duration) func(string) error {
 	return func(given string) error {
-		value, ok := distanceOf(given)
+		value, ok := term.ParseDistance(given)
 		if !ok || value < time.Second || value > store.MaxStatsWindow {
 			return errors.New("must be a duration of at least 1s, such as 15m, 12h or 7d")
 		}
@@ -84,8 +86,8 @@ func (s *stats) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if s.json {
-		return s.document(found)
+	if s.JSON {
+		return s.Document(found)
 	}
 	for _, part := range []func(*statistics) error{s.printTasks, s.printAttempts, s.printRest, s.printFires} {
 		if err := part(found); err != nil {
@@ -128,7 +130,7 @@ func (s *stats) collect(ctx context.Context) (*statistics, error) {
 
 // title begins a part.
 func (s *stats) title(format string, args ...any) {
-	fmt.Fprintln(s.data, paint(printable(fmt.Sprintf(format, args...)), bold, s.colors))
+	fmt.Fprintln(s.Data, term.Paint(term.Printable(fmt.Sprintf(format, args...)), term.Bold, s.Colors))
 }
 
 // printTasks has a line for each type, and a column for each status.
@@ -148,90 +150,90 @@ func (s *stats) printTasks(found *statistics) error {
 		}
 		byType[count.Type][count.Status] = count.Count
 	}
-	t := newTable(headings...)
+	t := term.NewTable(headings...)
 	for _, name := range sortedKeys(byType) {
 		row := []any{name}
 		for _, status := range store.Statuses() {
-			count := cell{number: true} // "-" is easier to look past than 0
+			count := term.Cell{Number: true} // "-" is easier to look past than 0
 			if n := byType[name][status]; n > 0 {
-				count = cell{text: strconv.FormatInt(n, 10), number: true, color: colors[string(status)]}
+				count = term.Cell{Text: strconv.FormatInt(n, 10), Number: true, Color: term.StatusColors[string(status)]}
 			}
 			row = append(row, count)
 		}
-		t.add(row...)
+		t.Add(row...)
 	}
 	return s.orNone(t, "none")
 }
 
-func (s *stats) orNone(t *table, none string) error {
-	if len(t.rows) == 0 {
-		_, err := fmt.Fprintln(s.data, none)
+func (s *stats) orNone(t *term.Table, none string) error {
+	if t.IsEmpty() {
+		_, err := fmt.Fprintln(s.Data, none)
 		return err
 	}
-	return t.print(s.data, s.colors, 0)
+	return t.Print(s.Data, s.Colors, 0)
 }
 
 func (s *stats) printAttempts(found *statistics) error {
-	fmt.Fprintln(s.data)
+	fmt.Fprintln(s.Data)
 	bounded := ""
 	if found.Bounded {
 		bounded = fmt.Sprintf(", which is as far as the newest %d claims reach", store.DefaultStatsMost)
 	}
-	s.title("Attempts that ended since %s%s", s.when(&found.Since), bounded)
-	t := newTable("TYPE", "COMPLETED", "A MINUTE", "FAILED", "RETRIED", "LOST", "EXPIRED", "OTHER", "FAILURES",
+	s.title("Attempts that ended since %s%s", s.When(&found.Since), bounded)
+	t := term.NewTable("TYPE", "COMPLETED", "A MINUTE", "FAILED", "RETRIED", "LOST", "EXPIRED", "OTHER", "FAILURES",
 		"DELAY P50", "P95", "P99", "TOOK P50", "P95", "P99")
 	minutes := found.Until.Sub(found.Since).Minutes()
 	for _, of := range found.Attempts {
 		row := []any{of.Type, of.Completed, number(strconv.FormatFloat(float64(of.Completed)/minutes, 'f', 1, 64)),
-			nonzero(of.Failed, red), nonzero(of.Retried, yellow), nonzero(of.Lost, red), nonzero(of.Expired, red), nonzero(of.Other, plain),
+			nonzero(of.Failed, term.Red), nonzero(of.Retried, term.Yellow), nonzero(of.Lost, term.Red), nonzero(of.Expired, term.Red), nonzero(of.Other, term.Plain),
 			failures(of.FailureRate)}
 		for _, d := range []*time.Duration{of.DelayP50, of.DelayP95, of.DelayP99, of.TookP50, of.TookP95, of.TookP99} {
 			text := ""
 			if d != nil {
-				text = took(*d)
+				text = term.Took(*d)
 			}
 			row = append(row, number(text))
 		}
-		t.add(row...)
+		t.Add(row...)
 	}
 	return s.orNone(t, "none")
 }
 
-func number(text string) cell { return cell{text: text, number: true} }
+func number(text string) term.Cell { return term.Cell{Text: text, Number: true} }
 
-func nonzero(count int64, color color) cell {
-	c := cellOf(count)
+func nonzero(count int64, color term.Color) term.Cell {
+	c := term.CellOf(count)
 	if count > 0 {
-		c.color = color
+		c.Color = color
 	}
 	return c
 }
 
-func failures(rate *float64) cell {
+func failures(rate *float64) term.Cell {
 	if rate == nil {
 		return number("")
 	}
 	c := number(strconv.FormatFloat(*rate*100, 'f', 1, 64) + " %")
 	if *rate > 0 {
-		c.color = yellow
+		c.Color = term.Yellow
 	}
 	return c
 }
 
 // printRest are single things.
 func (s *stats) printRest(found *statistics) error {
-	t := newFields()
-	dead := cell{text: strconv.FormatInt(found.DeadLetters, 10)}
+	t := term.NewFields()
+	dead := term.Cell{Text: strconv.FormatInt(found.DeadLetters, 10)}
 	if found.TasksEstimated {
-		dead.text = "about " + dead.text
+		dead.Text = "about " + dead.Text
 	}
 	if found.DeadLetters > 0 {
-		dead.color = red
+		dead.Color = term.Red
 	}
-	t.add("dead letters", dead)
+	t.Add("dead letters", dead)
 	oldest := "none is due"
 	if due := found.OldestDue; due != nil {
-		oldest = fmt.Sprintf("%s of %s in %s, %s", due.ID, due.Type, due.Queue, s.when(&due.DueAt))
+		oldest = fmt.Sprintf("%s of %s in %s, %s", due.ID, due.Type, due.Queue, s.When(&due.DueAt))
 		var why []string
 		if due.IsPaused {
 			why = append(why, "paused")
@@ -243,20 +245,20 @@ func (s *stats) printRest(found *statistics) error {
 			oldest += ": " + strings.Join(why, ", ")
 		}
 	}
-	t.add("oldest due", oldest)
-	fmt.Fprintln(s.data)
-	return t.print(s.data, s.colors, s.width)
+	t.Add("oldest due", oldest)
+	fmt.Fprintln(s.Data)
+	return t.Print(s.Data, s.Colors, s.Width)
 }
 
 func (s *stats) printFires(found *statistics) error {
 	if len(found.NextFires) == 0 {
 		return nil
 	}
-	fmt.Fprintln(s.data)
+	fmt.Fprintln(s.Data)
 	s.title("Next fires")
-	t := newTable("FIRES AT", "ID", "TYPE", "QUEUE")
+	t := term.NewTable("FIRES AT", "ID", "TYPE", "QUEUE")
 	for _, fire := range found.NextFires {
-		t.add(s.when(&fire.At), fire.ID, fire.Type, fire.Queue)
+		t.Add(s.When(&fire.At), fire.ID, fire.Type, fire.Queue)
 	}
-	return t.print(s.data, s.colors, s.width)
+	return t.Print(s.Data, s.Colors, s.Width)
 }

@@ -6,6 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tasktable/tasktable/cmd/internal/options"
+	"github.com/tasktable/tasktable/cmd/internal/term"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -16,12 +18,12 @@ func (p *program) tasksCommand() *cobra.Command {
 		Long: `Looks at tasks and changes them, for people and for scripts. What it changes is recorded with who did it, as
 everything: tasktable tasks show.
 
-` + momentHelp,
+` + term.MomentHelp,
 		Example: `  tasktable tasks list --status FAILED,EXPIRED --finished-from -1d
   tasktable tasks show task-SEND_EVENT_REMINDER-42
   tasktable tasks schedule --type LOG --payload '{"message": "hi"}' --at +10m
   tasktable tasks cancel --entity event:42 --yes`,
-		Args: noArguments,
+		Args: options.NoArguments,
 		RunE: func(command *cobra.Command, _ []string) error { return command.Help() },
 	}
 	tasks.AddCommand(p.tasksListCommand(), p.tasksShowCommand(), p.tasksScheduleCommand(), p.tasksRescheduleCommand())
@@ -35,26 +37,26 @@ everything: tasktable tasks show.
 // make a command about other tasks.
 type taskFilter struct {
 	filter                                store.Filter
-	from, until, finishedFrom, finishedTo moment
+	from, until, finishedFrom, finishedTo term.Moment
 }
 
-func (f *taskFilter) options(c *client, statusUsage string) []option {
-	return []option{
-		{flag: "type", value: "type", set: taskType(&f.filter.Type), complete: c.types, usage: "only tasks of this type"},
-		{flag: "status", value: "status", many: true, set: statusesOf(&f.filter.Statuses), complete: completeStatus, usage: statusUsage},
-		{flag: "queue", value: "name", set: queueName(&f.filter.Queue), complete: c.queues, usage: "only tasks in this queue"},
-		{flag: "entity", value: "entity", set: text(&f.filter.Entity, store.MaxIDBytes), usage: "only tasks of this entity, as event:42"},
-		{flag: "tenant", value: "tenant", set: text(&f.filter.TenantID, store.MaxIDBytes), usage: "only tasks of this tenant"},
-		{flag: "id-prefix", value: "text", set: text(&f.filter.IDPrefix, store.MaxIDBytes), complete: c.ids(),
-			usage: "only tasks whose id begins so"},
-		{flag: "spawned-by", value: "id", set: text(&f.filter.SpawnedBy, store.MaxIDBytes), complete: c.ids(),
-			usage: "only follow-ups of this task"},
-		{flag: "message", value: "text", set: text(&f.filter.Message, 4096),
-			usage: "only tasks whose message, such as the last error, contains this"},
-		{flag: "scheduled-from", value: "time", set: instantOf(&f.from), usage: "only tasks scheduled for then or later"},
-		{flag: "scheduled-to", value: "time", set: instantOf(&f.until), usage: "only tasks scheduled for before then"},
-		{flag: "finished-from", value: "time", set: instantOf(&f.finishedFrom), usage: "only tasks that have ended then or later"},
-		{flag: "finished-to", value: "time", set: instantOf(&f.finishedTo), usage: "only tasks that have ended before then"},
+func (f *taskFilter) options(c *client, statusUsage string) []options.Option {
+	return []options.Option{
+		{Flag: "type", Kind: "type", Set: taskType(&f.filter.Type), Complete: c.types, Usage: "only tasks of this type"},
+		{Flag: "status", Kind: "status", Repeatable: true, Set: statusesOf(&f.filter.Statuses), Complete: completeStatus, Usage: statusUsage},
+		{Flag: "queue", Kind: "name", Set: queueName(&f.filter.Queue), Complete: c.queues, Usage: "only tasks in this queue"},
+		{Flag: "entity", Kind: "entity", Set: options.Text(&f.filter.Entity, store.MaxIDBytes), Usage: "only tasks of this entity, as event:42"},
+		{Flag: "tenant", Kind: "tenant", Set: options.Text(&f.filter.TenantID, store.MaxIDBytes), Usage: "only tasks of this tenant"},
+		{Flag: "id-prefix", Kind: "text", Set: options.Text(&f.filter.IDPrefix, store.MaxIDBytes), Complete: c.ids(),
+			Usage: "only tasks whose id begins so"},
+		{Flag: "spawned-by", Kind: "id", Set: options.Text(&f.filter.SpawnedBy, store.MaxIDBytes), Complete: c.ids(),
+			Usage: "only follow-ups of this task"},
+		{Flag: "message", Kind: "text", Set: options.Text(&f.filter.Message, 4096),
+			Usage: "only tasks whose message, such as the last error, contains this"},
+		{Flag: "scheduled-from", Kind: "time", Set: options.Moment(&f.from), Usage: "only tasks scheduled for then or later"},
+		{Flag: "scheduled-to", Kind: "time", Set: options.Moment(&f.until), Usage: "only tasks scheduled for before then"},
+		{Flag: "finished-from", Kind: "time", Set: options.Moment(&f.finishedFrom), Usage: "only tasks that have ended then or later"},
+		{Flag: "finished-to", Kind: "time", Set: options.Moment(&f.finishedTo), Usage: "only tasks that have ended before then"},
 	}
 }
 
@@ -66,18 +68,18 @@ func (f *taskFilter) given() bool {
 }
 
 // resolved is the filter with its times, now that there is a clock.
-func (f *taskFilter) resolved(c clock) (filter store.Filter, err error) {
+func (f *taskFilter) resolved(c term.Clock) (filter store.Filter, err error) {
 	filter = f.filter
-	if filter.From, err = c.option("scheduled-from", f.from); err != nil {
+	if filter.From, err = options.Instant(c, "scheduled-from", f.from); err != nil {
 		return filter, err
 	}
-	if filter.To, err = c.option("scheduled-to", f.until); err != nil {
+	if filter.To, err = options.Instant(c, "scheduled-to", f.until); err != nil {
 		return filter, err
 	}
-	if filter.FinishedFrom, err = c.option("finished-from", f.finishedFrom); err != nil {
+	if filter.FinishedFrom, err = options.Instant(c, "finished-from", f.finishedFrom); err != nil {
 		return filter, err
 	}
-	filter.FinishedTo, err = c.option("finished-to", f.finishedTo)
+	filter.FinishedTo, err = options.Instant(c, "finished-to", f.finishedTo)
 	return filter, err
 }
 
@@ -104,7 +106,7 @@ func statusesOf(into *[]store.Status) func(string) error {
 		*into = nil
 		for one := range strings.SplitSeq(given, ",") {
 			var status string
-			if choice(&status, statuses()...)(strings.ToUpper(strings.TrimSpace(one))) != nil {
+			if options.OneOf(&status, statuses()...)(strings.ToUpper(strings.TrimSpace(one))) != nil {
 				return errors.New(rule)
 			}
 			*into = append(*into, store.Status(status))

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tasktable/tasktable/cmd/internal/term"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -18,22 +19,22 @@ type historyLine struct {
 }
 
 // historyLines are both kinds by time.
-func (c clock) historyLines(history store.History) []historyLine {
+func historyLines(c term.Clock, history store.History) []historyLine {
 	var lines []historyLine
 	for _, change := range history.Changes {
-		lines = append(lines, historyLine{at: change.ChangedAt, when: c.exact(&change.ChangedAt), event: change.Verb, outcome: change.Outcome,
-			by: change.ChangedBy, detail: c.changed(change)})
+		lines = append(lines, historyLine{at: change.ChangedAt, when: c.Exact(&change.ChangedAt), event: change.Verb, outcome: change.Outcome,
+			by: change.ChangedBy, detail: changedText(c, change)})
 	}
 	for _, execution := range history.Executions {
-		line := historyLine{at: execution.FinishedAt, when: c.exact(&execution.FinishedAt), event: fmt.Sprintf("attempt %d", execution.Attempt),
+		line := historyLine{at: execution.FinishedAt, when: c.Exact(&execution.FinishedAt), event: fmt.Sprintf("attempt %d", execution.Attempt),
 			outcome: execution.Outcome, by: "leader"}
 		if execution.Node != nil {
 			line.by = fmt.Sprintf("node %d", *execution.Node)
 		}
 		if execution.StartedAt != nil {
-			line.took = took(execution.FinishedAt.Sub(*execution.StartedAt))
+			line.took = term.Took(execution.FinishedAt.Sub(*execution.StartedAt))
 			if execution.DueAt != nil {
-				line.delay = took(execution.StartedAt.Sub(*execution.DueAt))
+				line.delay = term.Took(execution.StartedAt.Sub(*execution.DueAt))
 			}
 		}
 		if execution.Error != nil {
@@ -45,27 +46,27 @@ func (c clock) historyLines(history store.History) []historyLine {
 	return lines
 }
 
-func historyTable(lines []historyLine) *table {
-	t := newTable("AT", "EVENT", "OUTCOME", "BY", "DELAY", "TOOK", "DETAIL")
+func historyTable(lines []historyLine) *term.Table {
+	t := term.NewTable("AT", "EVENT", "OUTCOME", "BY", "DELAY", "TOOK", "DETAIL")
 	for _, line := range lines {
-		t.add(line.when, line.event, painted(line.outcome), line.by, line.delay, line.took, line.detail)
+		t.Add(line.when, line.event, term.Painted(line.outcome), line.by, line.delay, line.took, line.detail)
 	}
 	return t
 }
 
-// changed is what an edit has changed: "scheduled_at: … → …, queue: …". Of a delete it is what the task was.
-func (c clock) changed(change store.Change) string {
+// changedText is what an edit has changed: "scheduled_at: … → …, queue: …". Of a delete it is what the task was.
+func changedText(c term.Clock, change store.Change) string {
 	was, is := sides(change.Old), sides(change.New)
 	if change.New == nil && change.Old != nil {
-		return "was " + c.value(was["status"]) + ", " + c.value(was["scheduled_at"])
+		return "was " + valueText(c, was["status"]) + ", " + valueText(c, was["scheduled_at"])
 	}
 	var said []string
 	for _, key := range slices.Sorted(maps.Keys(is)) {
 		one := key + ": "
 		if before, ok := was[key]; ok {
-			one += c.value(before) + " → "
+			one += valueText(c, before) + " → "
 		}
-		said = append(said, one+c.value(is[key]))
+		said = append(said, one+valueText(c, is[key]))
 	}
 	return strings.Join(said, ", ")
 }
@@ -80,14 +81,14 @@ func sides(body json.RawMessage) map[string]json.RawMessage {
 
 const longestValue = 60 // a payload may have 256 KiB
 
-// value is a JSON value as a person reads it.
-func (c clock) value(body json.RawMessage) string {
+// valueText is a JSON value as a person reads it.
+func valueText(c term.Clock, body json.RawMessage) string {
 	var text string
 	if json.Unmarshal(body, &text) != nil {
-		return cut(string(body), longestValue)
+		return term.Cut(string(body), longestValue)
 	}
 	if at, err := time.Parse(time.RFC3339Nano, text); err == nil {
-		return c.exact(&at)
+		return c.Exact(&at)
 	}
-	return cut(text, longestValue)
+	return term.Cut(text, longestValue)
 }

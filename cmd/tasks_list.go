@@ -6,6 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tasktable/tasktable/cmd/internal/options"
+	"github.com/tasktable/tasktable/cmd/internal/term"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -13,7 +15,7 @@ const tasksListHelp = `Lists tasks by the time they are scheduled for, a page at
 is said on stderr. All filters that are given must hold. It reads the table through, so it is for people and reports.
 Of a recurring task the table shows the next fire, though its place is that of the time it began at.
 
-` + momentHelp + `
+` + term.MomentHelp + `
 
 With --output json it is an array of the table's rows, named as its columns; what is null is left out, and durations
 are in nanoseconds.`
@@ -35,22 +37,22 @@ type tasksList struct {
 
 func (p *program) tasksListCommand() *cobra.Command {
 	l := &tasksList{client: p.client()}
-	options := append(l.filter.options(l.client, "only tasks in this status; several separated by commas"),
+	opts := append(l.filter.options(l.client, "only tasks in this status; several separated by commas"),
 		l.pageOptions("how many tasks a page has", l.ids())...)
-	options = append(options, option{flag: "desc", set: toggle(&l.desc), usage: "those with the latest times first"})
-	return p.bind(&cobra.Command{
+	opts = append(opts, options.Option{Flag: "desc", Set: options.Bool(&l.desc), Usage: "those with the latest times first"})
+	return p.Bind(&cobra.Command{
 		Use:     "list",
 		Short:   "Lists tasks by time",
 		Long:    tasksListHelp,
 		Example: tasksListExample,
-	}, append(options, l.options()...), func(command *cobra.Command) error {
+	}, append(opts, l.options()...), func(command *cobra.Command) error {
 		l.command = command
 		return l.opened(l.run, func() error { return l.filter.check(l.client) })(command)
 	})
 }
 
 func (l *tasksList) run(ctx context.Context) error {
-	filter, err := l.filter.resolved(l.clock)
+	filter, err := l.filter.resolved(l.Clock)
 	if err != nil {
 		return err
 	}
@@ -63,11 +65,11 @@ func (l *tasksList) run(ctx context.Context) error {
 		return err
 	}
 	rows, more := onePage(rows, l.limit)
-	t := newTable("ID", "TYPE", "STATUS", "QUEUE", "SCHEDULED AT", "ATTEMPT", "MESSAGE")
+	t := term.NewTable("ID", "TYPE", "STATUS", "QUEUE", "SCHEDULED AT", "ATTEMPT", "MESSAGE")
 	for _, row := range rows {
-		t.add(row.ID, row.Type, row.Status, row.Queue, l.at(row), fmt.Sprintf("%d/%d", row.Attempt, row.MaxAttempts), row.Message)
+		t.Add(row.ID, row.Type, row.Status, row.Queue, l.at(row), fmt.Sprintf("%d/%d", row.Attempt, row.MaxAttempts), row.Message)
 	}
-	if err := l.list(rows, t, "No task matches."); err != nil {
+	if err := l.List(rows, t, "No task matches."); err != nil {
 		return err
 	}
 	if more {
@@ -84,7 +86,7 @@ func (l *tasksList) at(row store.Row) string {
 	case row.Cron != nil && row.Status == store.StatusPaused:
 		return ""
 	case row.Cron != nil && row.NextAttemptAt != nil && row.PlannedRevision != nil && *row.PlannedRevision == row.Revision:
-		return l.when(row.NextAttemptAt)
+		return l.When(row.NextAttemptAt)
 	}
-	return l.when(&row.ScheduledAt)
+	return l.When(&row.ScheduledAt)
 }

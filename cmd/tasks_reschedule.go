@@ -6,6 +6,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
 
+	"github.com/tasktable/tasktable/cmd/internal/options"
+	"github.com/tasktable/tasktable/cmd/internal/term"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -13,38 +15,38 @@ const tasksRescheduleHelp = `Moves tasks to another time, and keeps all else. Ou
 (it had ended, and now waits for the new time), unchanged (it has that time), finished (it has ended at that time),
 absent: one that does not exist makes the exit code 1, and the others are done all the same. It is one transaction.
 
-` + momentHelp
+` + term.MomentHelp
 
 // tasksReschedule is the command tasks reschedule.
 type tasksReschedule struct {
 	*client
 	given []string
-	at    moment
+	at    term.Moment
 }
 
 func (p *program) tasksRescheduleCommand() *cobra.Command {
 	r := &tasksReschedule{client: p.client()}
-	options := []option{{flag: "at", value: "time", set: instantOf(&r.at), usage: "the time they are moved to"}}
+	opts := []options.Option{{Flag: "at", Kind: "time", Set: options.Moment(&r.at), Usage: "the time they are moved to"}}
 	waiting := []store.Status{store.StatusQueued, store.StatusPaused}
-	return p.bindArguments(&cobra.Command{
+	return p.BindArguments(&cobra.Command{
 		Use:   "reschedule ID…",
 		Short: "Moves tasks to another time",
 		Long:  tasksRescheduleHelp,
 		Example: `  tasktable tasks reschedule task-SEND_EVENT_REMINDER-42 --at "2027-05-01 16:00"
   tasktable tasks reschedule task-SEND_EVENT_REMINDER-42 task-SEND_EVENT_REMINDER-43 --at +1h`,
-	}, append(options, r.options()...), ids(&r.given, 1, -1, r.ids(waiting...)), r.opened(r.run, r.check))
+	}, append(opts, r.options()...), options.IDs(&r.given, 1, -1, r.ids(waiting...)), r.opened(r.run, r.check))
 }
 
 func (r *tasksReschedule) check() error {
 	if r.at == "" {
-		return usage("--at is missing")
+		return options.Usage("--at is missing")
 	}
-	_, err := r.printing.clock().option("at", r.at)
+	_, err := options.Instant(r.printing.clock(), "at", r.at)
 	return err
 }
 
 func (r *tasksReschedule) run(ctx context.Context) error {
-	at, err := r.option("at", r.at)
+	at, err := options.Instant(r.Clock, "at", r.at)
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
 
+	"github.com/tasktable/tasktable/cmd/internal/options"
+	"github.com/tasktable/tasktable/cmd/internal/term"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -27,7 +29,7 @@ says it where the payload does not. Without a payload it is the type alone.
 
 With --cron the task recurs: it never runs itself, each fire makes an occurrence of it. It needs --id.
 
-` + momentHelp
+` + term.MomentHelp
 
 const tasksScheduleExample = `  tasktable tasks schedule --type LOG --payload '{"message": "hi"}' --at +10m
   tasktable tasks schedule --id task-SEND_EVENT_REMINDER-42 --payload @reminder.json --at "2027-05-01 16:00" --expiration 1h
@@ -41,7 +43,7 @@ type tasksSchedule struct {
 	recurrence    store.Recurrence
 	taskType      string
 	payload       string
-	at, ends      moment
+	at, ends      term.Moment
 	ifFinished    string
 	overlap       string
 	catchUp       string
@@ -50,65 +52,65 @@ type tasksSchedule struct {
 
 func (p *program) tasksScheduleCommand() *cobra.Command {
 	s := &tasksSchedule{client: p.client()}
-	options := append(s.taskOptions(), s.recurrenceOptions()...)
-	return p.bind(&cobra.Command{
+	opts := append(s.taskOptions(), s.recurrenceOptions()...)
+	return p.Bind(&cobra.Command{
 		Use:     "schedule",
 		Short:   "Schedules a task, or edits one that waits",
 		Long:    tasksScheduleHelp,
 		Example: tasksScheduleExample,
-	}, append(options, s.options()...), func(command *cobra.Command) error {
+	}, append(opts, s.options()...), func(command *cobra.Command) error {
 		return s.opened(s.run, func() error { return s.check(command.InOrStdin()) })(command)
 	})
 }
 
-func (s *tasksSchedule) taskOptions() []option {
+func (s *tasksSchedule) taskOptions() []options.Option {
 	t := &s.task
-	return []option{
-		{flag: "type", value: "type", set: taskType(&s.taskType), complete: s.types, usage: "the type, where the payload does not say it"},
-		{flag: "payload", value: "json", secret: true, set: verbatim(&s.payload), usage: "the payload: JSON, @FILE, or - for the standard input"},
-		{flag: "id", value: "id", set: text(&t.ID, store.MaxIDBytes), complete: s.ids(), usage: "the id (default a new one)"},
-		{flag: "at", value: "time", set: instantOf(&s.at), usage: "when it is due (default now; of an existing task the time it has)"},
-		{flag: "queue", value: "name", set: queueName(&t.Queue), complete: s.queues,
-			usage: "which nodes may run it (default " + store.DefaultQueue + ")"},
-		{flag: "priority", value: "number", set: whole(&t.Priority, store.MinPriority, store.MaxPriority),
-			usage: "the higher runs first (default 0)"},
-		{flag: "expiration", value: "duration", set: duration(&t.Expiration, time.Microsecond, store.MaxExpiration),
-			usage: "how long after its time it may still start (default for ever)"},
-		{flag: "expected-execution-time", value: "duration",
-			set:   duration(&t.ExpectedExecutionTime, time.Microsecond, store.MaxExpectedExecutionTime),
-			usage: fmt.Sprintf("how long an attempt may take (default %s)", store.DefaultExpectedExecutionTime)},
-		{flag: "max-attempts", value: "number", set: whole(&t.MaxAttempts, 1, store.MaxMaxAttempts),
-			usage: fmt.Sprintf("how many attempts may fail before it is FAILED (default %d)", store.DefaultMaxAttempts)},
-		{flag: "entity", value: "entity", set: text(&t.Entity, store.MaxIDBytes), usage: "what it is about, as event:42"},
-		{flag: "tenant", value: "tenant", set: text(&t.TenantID, store.MaxIDBytes), usage: "whose task it is"},
-		{flag: "jitter", value: "duration", set: duration(&t.Jitter, time.Microsecond, store.MaxJitter),
-			usage: "due up to so much later, always the same (default none)"},
-		{flag: "retention", value: "duration", set: duration(&t.Retention, time.Microsecond, store.MaxRetention),
-			usage: "how long it is kept when it has ended (default as the nodes say)"},
-		{flag: "if-finished", value: "choice", set: choice(&s.ifFinished, "rearm", "keep"), complete: words("rearm", "keep"),
-			usage: "of a task that has ended: rearm runs it again now if --at is missing, keep never does (default: again if the time differs)"},
+	return []options.Option{
+		{Flag: "type", Kind: "type", Set: taskType(&s.taskType), Complete: s.types, Usage: "the type, where the payload does not say it"},
+		{Flag: "payload", Kind: "json", Secret: true, Set: verbatim(&s.payload), Usage: "the payload: JSON, @FILE, or - for the standard input"},
+		{Flag: "id", Kind: "id", Set: options.Text(&t.ID, store.MaxIDBytes), Complete: s.ids(), Usage: "the id (default a new one)"},
+		{Flag: "at", Kind: "time", Set: options.Moment(&s.at), Usage: "when it is due (default now; of an existing task the time it has)"},
+		{Flag: "queue", Kind: "name", Set: queueName(&t.Queue), Complete: s.queues,
+			Usage: "which nodes may run it (default " + store.DefaultQueue + ")"},
+		{Flag: "priority", Kind: "number", Set: options.Int(&t.Priority, store.MinPriority, store.MaxPriority),
+			Usage: "the higher runs first (default 0)"},
+		{Flag: "expiration", Kind: "duration", Set: options.Duration(&t.Expiration, time.Microsecond, store.MaxExpiration),
+			Usage: "how long after its time it may still start (default for ever)"},
+		{Flag: "expected-execution-time", Kind: "duration",
+			Set:   options.Duration(&t.ExpectedExecutionTime, time.Microsecond, store.MaxExpectedExecutionTime),
+			Usage: fmt.Sprintf("how long an attempt may take (default %s)", store.DefaultExpectedExecutionTime)},
+		{Flag: "max-attempts", Kind: "number", Set: options.Int(&t.MaxAttempts, 1, store.MaxMaxAttempts),
+			Usage: fmt.Sprintf("how many attempts may fail before it is FAILED (default %d)", store.DefaultMaxAttempts)},
+		{Flag: "entity", Kind: "entity", Set: options.Text(&t.Entity, store.MaxIDBytes), Usage: "what it is about, as event:42"},
+		{Flag: "tenant", Kind: "tenant", Set: options.Text(&t.TenantID, store.MaxIDBytes), Usage: "whose task it is"},
+		{Flag: "jitter", Kind: "duration", Set: options.Duration(&t.Jitter, time.Microsecond, store.MaxJitter),
+			Usage: "due up to so much later, always the same (default none)"},
+		{Flag: "retention", Kind: "duration", Set: options.Duration(&t.Retention, time.Microsecond, store.MaxRetention),
+			Usage: "how long it is kept when it has ended (default as the nodes say)"},
+		{Flag: "if-finished", Kind: "choice", Set: options.OneOf(&s.ifFinished, "rearm", "keep"), Complete: options.Words("rearm", "keep"),
+			Usage: "of a task that has ended: rearm runs it again now if --at is missing, keep never does (default: again if the time differs)"},
 	}
 }
 
-func (s *tasksSchedule) recurrenceOptions() []option {
+func (s *tasksSchedule) recurrenceOptions() []options.Option {
 	r := &s.recurrence
 	policies := []string{string(store.CatchUpLatest), string(store.CatchUpAll), string(store.CatchUpNone)}
 	overlaps := []string{string(store.OverlapSkip), string(store.OverlapAllow), string(store.OverlapCancelRunning)}
-	return []option{
-		{flag: "cron", value: "expression", set: text(&r.Cron, 256),
-			usage: "makes it recur: 5 fields, 6 with seconds first, @daily and its like, or \"@every 90s\""},
-		{flag: "cron-time-zone", value: "zone", set: text(&r.TimeZone, 64), usage: "the zone whose clocks the expression means (default UTC)"},
-		{flag: "overlap", value: "policy", set: choice(&s.overlap, overlaps...), complete: words(overlaps...),
-			usage: "a fire while an earlier occurrence has not ended: " + strings.Join(overlaps, ", ") + " (default skip)"},
-		{flag: "catch-up", value: "policy", set: choice(&s.catchUp, policies...), complete: words(policies...),
-			usage: "fires missed while no node was there: " + strings.Join(policies, ", ") + " (default latest)"},
-		{flag: "catch-up-paused", value: "policy", set: choice(&s.catchUpPaused, policies...), complete: words(policies...),
-			usage: "fires missed while paused: " + strings.Join(policies, ", ") + " (default none)"},
-		{flag: "catch-up-limit", value: "number", set: whole(&r.CatchUpLimit, 1, store.MaxCatchUpLimit),
-			usage: fmt.Sprintf("how many fires all makes up for (default %d)", store.DefaultCatchUpLimit)},
-		{flag: "ends-at", value: "time", set: instantOf(&s.ends), usage: "the last instant at which it may fire (default never)"},
-		{flag: "max-occurrences", value: "number", set: whole(&r.MaxOccurrences, 1, 1000000),
-			usage: "after how many occurrences it ends (default never)"},
+	return []options.Option{
+		{Flag: "cron", Kind: "expression", Set: options.Text(&r.Cron, 256),
+			Usage: "makes it recur: 5 fields, 6 with seconds first, @daily and its like, or \"@every 90s\""},
+		{Flag: "cron-time-zone", Kind: "zone", Set: options.Text(&r.TimeZone, 64), Usage: "the zone whose clocks the expression means (default UTC)"},
+		{Flag: "overlap", Kind: "policy", Set: options.OneOf(&s.overlap, overlaps...), Complete: options.Words(overlaps...),
+			Usage: "a fire while an earlier occurrence has not ended: " + strings.Join(overlaps, ", ") + " (default skip)"},
+		{Flag: "catch-up", Kind: "policy", Set: options.OneOf(&s.catchUp, policies...), Complete: options.Words(policies...),
+			Usage: "fires missed while no node was there: " + strings.Join(policies, ", ") + " (default latest)"},
+		{Flag: "catch-up-paused", Kind: "policy", Set: options.OneOf(&s.catchUpPaused, policies...), Complete: options.Words(policies...),
+			Usage: "fires missed while paused: " + strings.Join(policies, ", ") + " (default none)"},
+		{Flag: "catch-up-limit", Kind: "number", Set: options.Int(&r.CatchUpLimit, 1, store.MaxCatchUpLimit),
+			Usage: fmt.Sprintf("how many fires all makes up for (default %d)", store.DefaultCatchUpLimit)},
+		{Flag: "ends-at", Kind: "time", Set: options.Moment(&s.ends), Usage: "the last instant at which it may fire (default never)"},
+		{Flag: "max-occurrences", Kind: "number", Set: options.Int(&r.MaxOccurrences, 1, 1000000),
+			Usage: "after how many occurrences it ends (default never)"},
 	}
 }
 
@@ -130,9 +132,9 @@ func (s *tasksSchedule) check(stdin io.Reader) (err error) {
 	recurs := s.recurrence.Cron != ""
 	switch {
 	case !recurs && (s.recurrence != store.Recurrence{} || s.ends != ""):
-		return usage("--cron is missing: --cron-time-zone, --overlap, --catch-up…, --ends-at and --max-occurrences are for a task that recurs")
+		return options.Usage("--cron is missing: --cron-time-zone, --overlap, --catch-up…, --ends-at and --max-occurrences are for a task that recurs")
 	case recurs && s.task.ID == "":
-		return usage("--id is missing: a task that recurs needs one")
+		return options.Usage("--id is missing: a task that recurs needs one")
 	case recurs:
 		s.task.Recurrence = &s.recurrence
 	}
@@ -142,11 +144,11 @@ func (s *tasksSchedule) check(stdin io.Reader) (err error) {
 	return s.task.Check()
 }
 
-func (s *tasksSchedule) times(c clock) (err error) {
-	if s.task.At, err = c.option("at", s.at); err != nil {
+func (s *tasksSchedule) times(c term.Clock) (err error) {
+	if s.task.At, err = options.Instant(c, "at", s.at); err != nil {
 		return err
 	}
-	s.recurrence.EndsAt, err = c.option("ends-at", s.ends)
+	s.recurrence.EndsAt, err = options.Instant(c, "ends-at", s.ends)
 	return err
 }
 
@@ -166,14 +168,14 @@ func (s *tasksSchedule) payloadOf(stdin io.Reader) (store.Payload, error) {
 	}
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(body, &fields); err != nil || fields == nil {
-		return nil, usage("--payload must be a JSON object%s", reason(err))
+		return nil, options.Usage("--payload must be a JSON object%s", reason(err))
 	}
 	name := s.taskType
 	if name == "" {
 		name = store.JSON(body).TaskType()
 	}
 	if name == "" {
-		return nil, usage("--type is missing, and the payload has no field type that says it")
+		return nil, options.Usage("--type is missing, and the payload has no field type that says it")
 	}
 	return typed{name, body}, nil
 }
@@ -194,7 +196,7 @@ func (s *tasksSchedule) content(stdin io.Reader) ([]byte, error) {
 	case isFile:
 		file, err := os.Open(path)
 		if err != nil {
-			return nil, usage("--payload: %w", err)
+			return nil, options.Usage("--payload: %w", err)
 		}
 		defer func() { _ = file.Close() }()
 		from = file
@@ -204,10 +206,10 @@ func (s *tasksSchedule) content(stdin io.Reader) ([]byte, error) {
 	const most = 4 * store.MaxPayloadBytes // it may be indented
 	body, err := io.ReadAll(io.LimitReader(from, most+1))
 	if err != nil {
-		return nil, usage("--payload: %w", err)
+		return nil, options.Usage("--payload: %w", err)
 	}
 	if len(body) > most {
-		return nil, usage("--payload must be at most %d bytes", most)
+		return nil, options.Usage("--payload must be at most %d bytes", most)
 	}
 	return body, nil
 }
@@ -220,7 +222,7 @@ type scheduledTask struct {
 }
 
 func (s *tasksSchedule) run(ctx context.Context) error {
-	if err := s.times(s.clock); err != nil {
+	if err := s.times(s.Clock); err != nil {
 		return err
 	}
 	var done scheduledTask
@@ -235,9 +237,9 @@ func (s *tasksSchedule) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	t := newTable("ID", "OUTCOME", "STATUS", "SCHEDULED AT")
-	t.add(done.ID, done.Outcome, done.Status, s.when(&done.ScheduledAt))
-	if err := s.one(done, t); err != nil {
+	t := term.NewTable("ID", "OUTCOME", "STATUS", "SCHEDULED AT")
+	t.Add(done.ID, done.Outcome, done.Status, s.When(&done.ScheduledAt))
+	if err := s.One(done, t); err != nil {
 		return err
 	}
 	if done.Status == store.StatusQueued {
@@ -263,13 +265,13 @@ func (s *tasksSchedule) warnOfUnknownType(ctx context.Context) {
 		live = true
 		types = append(types, node.Types...)
 	}
-	switch near := nearest(name, types); {
+	switch near := term.Nearest(name, types); {
 	case slices.Contains(types, name):
 	case !live:
-		s.note("Warning: no node is running, so the task waits.")
+		s.Note("Warning: no node is running, so the task waits.")
 	case near != "":
-		s.note("Warning: no running node has a handler for type %s, so the task waits; did you mean %s?", name, near)
+		s.Note("Warning: no running node has a handler for type %s, so the task waits; did you mean %s?", name, near)
 	default:
-		s.note("Warning: no running node has a handler for type %s, so the task waits.", name)
+		s.Note("Warning: no running node has a handler for type %s, so the task waits.", name)
 	}
 }

@@ -10,6 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tasktable/tasktable/cmd/internal/options"
+	"github.com/tasktable/tasktable/cmd/internal/term"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -28,15 +30,15 @@ type tasksShow struct {
 
 func (p *program) tasksShowCommand() *cobra.Command {
 	s := &tasksShow{client: p.client()}
-	options := []option{{flag: "history", value: "number", fallback: "20", set: whole(&s.lines, 0, 10000),
-		usage: "how many lines of the history, the latest ones"}}
-	return p.bindArguments(&cobra.Command{
+	opts := []options.Option{{Flag: "history", Kind: "number", Default: "20", Set: options.Int(&s.lines, 0, 10000),
+		Usage: "how many lines of the history, the latest ones"}}
+	return p.BindArguments(&cobra.Command{
 		Use:   "show ID",
 		Short: "Shows a task and its history",
 		Long:  tasksShowHelp,
 		Example: `  tasktable tasks show task-SEND_EVENT_REMINDER-42
   tasktable tasks show task-SEND_EVENT_REMINDER-42 --output json | jq .payload`,
-	}, append(options, s.options()...), ids(&s.given, 1, 1, s.ids()), s.opened(s.run))
+	}, append(opts, s.options()...), options.IDs(&s.given, 1, 1, s.ids()), s.opened(s.run))
 }
 
 // shownTask is a task in JSON. The row is nil when it was deleted.
@@ -91,11 +93,11 @@ func (s *tasksShow) unknown(ctx context.Context, missing error) error {
 }
 
 func (s *tasksShow) print(shown shownTask) error {
-	if s.json {
-		return s.document(shown)
+	if s.JSON {
+		return s.Document(shown)
 	}
 	if shown.Row != nil {
-		if err := s.fields(*shown.Row).print(s.data, s.colors, 0); err != nil {
+		if err := s.fields(*shown.Row).Print(s.Data, s.Colors, 0); err != nil {
 			return err
 		}
 		if err := s.sections(*shown.Row); err != nil {
@@ -105,14 +107,14 @@ func (s *tasksShow) print(shown shownTask) error {
 	if err := s.followUps(shown.FollowUps); err != nil {
 		return err
 	}
-	lines := s.historyLines(shown.History)
+	lines := historyLines(s.Clock, shown.History)
 	if len(lines) == 0 {
 		return nil
 	}
 	if shown.Row != nil {
-		fmt.Fprintln(s.data)
+		fmt.Fprintln(s.Data)
 	}
-	return historyTable(lines[max(0, len(lines)-s.lines):]).print(s.data, s.colors, s.width)
+	return historyTable(lines[max(0, len(lines)-s.lines):]).Print(s.Data, s.Colors, s.Width)
 }
 
 // followUps lists the tasks that the handler asked for.
@@ -120,40 +122,40 @@ func (s *tasksShow) followUps(listed []store.FollowUp) error {
 	if len(listed) == 0 {
 		return nil
 	}
-	fmt.Fprintln(s.data)
-	t := newTable("FOLLOW-UP", "TYPE", "STATUS", "SCHEDULED AT", "FINISHED AT", "MESSAGE")
+	fmt.Fprintln(s.Data)
+	t := term.NewTable("FOLLOW-UP", "TYPE", "STATUS", "SCHEDULED AT", "FINISHED AT", "MESSAGE")
 	for _, one := range listed {
-		t.add(one.ID, one.Type, one.Status, s.when(&one.ScheduledAt), s.when(one.FinishedAt), one.Message)
+		t.Add(one.ID, one.Type, one.Status, s.When(&one.ScheduledAt), s.When(one.FinishedAt), one.Message)
 	}
-	return t.print(s.data, s.colors, s.width)
+	return t.Print(s.Data, s.Colors, s.Width)
 }
 
 // fields are the columns that have a value, in the table's order.
-func (s *tasksShow) fields(row store.Row) *table {
-	t := newFields()
+func (s *tasksShow) fields(row store.Row) *term.Table {
+	t := term.NewFields()
 	for _, field := range []struct {
 		name  string
 		value any
 	}{
 		{"id", row.ID}, {"type", row.Type}, {"status", row.Status}, {"queue", row.Queue}, {"entity", row.Entity}, {"tenant_id", row.TenantID},
-		{"priority", row.Priority}, {"scheduled_at", s.when(&row.ScheduledAt)}, {"run_now_at", s.when(row.RunNowAt)},
-		{"next_attempt_at", s.when(row.NextAttemptAt)}, {"paused_until", s.when(row.PausedUntil)},
+		{"priority", row.Priority}, {"scheduled_at", s.When(&row.ScheduledAt)}, {"run_now_at", s.When(row.RunNowAt)},
+		{"next_attempt_at", s.When(row.NextAttemptAt)}, {"paused_until", s.When(row.PausedUntil)},
 		{"expiration", row.Expiration}, {"expected_execution_time", row.ExpectedExecutionTime}, {"jitter", row.Jitter},
 		{"retention", row.Retention}, {"attempt", fmt.Sprintf("%d of %d", row.Attempt, row.MaxAttempts)}, {"revision", row.Revision},
-		{"fence", row.Fence}, {"lease_expires_at", s.when(row.LeaseExpiresAt)}, {"parent_id", row.ParentID},
+		{"fence", row.Fence}, {"lease_expires_at", s.When(row.LeaseExpiresAt)}, {"parent_id", row.ParentID},
 		{"spawned_by", row.SpawnedBy},
 		{"cron", row.Cron}, {"time_zone", row.TimeZone}, {"overlap", row.Overlap}, {"catch_up", row.CatchUp},
-		{"catch_up_paused", row.CatchUpPaused}, {"catch_up_limit", row.CatchUpLimit}, {"ends_at", s.when(row.EndsAt)},
+		{"catch_up_paused", row.CatchUpPaused}, {"catch_up_limit", row.CatchUpLimit}, {"ends_at", s.When(row.EndsAt)},
 		{"max_occurrences", row.MaxOccurrences}, {"occurrence_count", occurrences(row)}, {"planned_revision", row.PlannedRevision},
-		{"scheduled_by", row.ScheduledBy}, {"created_at", s.when(&row.CreatedAt)}, {"last_status_update", s.when(&row.LastStatusUpdate)},
-		{"started_at", s.when(row.StartedAt)}, {"node", row.Node}, {"finished_at", s.when(row.FinishedAt)},
-		{"archived_at", s.when(row.ArchivedAt)}, {"archived_note", row.ArchivedNote}, {"message", row.Message},
+		{"scheduled_by", row.ScheduledBy}, {"created_at", s.When(&row.CreatedAt)}, {"last_status_update", s.When(&row.LastStatusUpdate)},
+		{"started_at", s.When(row.StartedAt)}, {"node", row.Node}, {"finished_at", s.When(row.FinishedAt)},
+		{"archived_at", s.When(row.ArchivedAt)}, {"archived_note", row.ArchivedNote}, {"message", row.Message},
 	} {
-		value := cellOf(field.value)
-		if value.text == "" || field.name == "message" && strings.Contains(value.text, "\n") {
+		value := term.CellOf(field.value)
+		if value.Text == "" || field.name == "message" && strings.Contains(value.Text, "\n") {
 			continue
 		}
-		t.add(field.name, value)
+		t.Add(field.name, value)
 	}
 	return t
 }
@@ -178,9 +180,9 @@ func (s *tasksShow) sections(row store.Row) error {
 		if section.text == "" {
 			continue
 		}
-		fmt.Fprintf(s.data, "\n%s\n", paint(section.name, bold, s.colors))
+		fmt.Fprintf(s.Data, "\n%s\n", term.Paint(section.name, term.Bold, s.Colors))
 		for line := range strings.SplitSeq(strings.TrimRight(section.text, "\n"), "\n") {
-			fmt.Fprintln(s.data, "  "+printable(line))
+			fmt.Fprintln(s.Data, "  "+term.Printable(line))
 		}
 	}
 	return nil

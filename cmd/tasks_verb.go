@@ -10,6 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
 
+	"github.com/tasktable/tasktable/cmd/internal/options"
+	"github.com/tasktable/tasktable/cmd/internal/term"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -73,7 +75,7 @@ func (v taskVerb) help() string {
 	for i, status := range v.statuses {
 		words[i] = string(status)
 	}
-	return v.long + fmt.Sprintf(verbHelp, strings.Join(words, ", ")) + "\n\n" + momentHelp
+	return v.long + fmt.Sprintf(verbHelp, strings.Join(words, ", ")) + "\n\n" + term.MomentHelp
 }
 
 func (v taskVerb) example() string {
@@ -98,44 +100,44 @@ type tasksVerb struct {
 	given  []string
 	filter taskFilter
 	limit  int
-	until  moment
+	until  term.Moment
 	confirmation
 }
 
 func (p *program) tasksVerbCommand(verb taskVerb) *cobra.Command {
 	v := &tasksVerb{client: p.client(), verb: verb}
-	var options []option
+	var opts []options.Option
 	if verb.verb == store.VerbPause {
-		options = append(options, option{flag: "until", value: "time", set: instantOf(&v.until),
-			usage: "when they resume by themselves (default never)"})
+		opts = append(opts, options.Option{Flag: "until", Kind: "time", Set: options.Moment(&v.until),
+			Usage: "when they resume by themselves (default never)"})
 	}
-	options = append(options, v.option())
-	options = append(options, v.filter.options(v.client, "only tasks in this status; several separated by commas (default those above)")...)
-	options = append(options, option{flag: "limit", value: "number", fallback: "10000", set: whole(&v.limit, 1, 10000),
-		usage: "how many tasks of those that the filter selects, by their ids"})
-	return p.bindArguments(&cobra.Command{
+	opts = append(opts, v.option())
+	opts = append(opts, v.filter.options(v.client, "only tasks in this status; several separated by commas (default those above)")...)
+	opts = append(opts, options.Option{Flag: "limit", Kind: "number", Default: "10000", Set: options.Int(&v.limit, 1, 10000),
+		Usage: "how many tasks of those that the filter selects, by their ids"})
+	return p.BindArguments(&cobra.Command{
 		Use:     verb.name + " [ID…]",
 		Short:   verb.short,
 		Long:    verb.help(),
 		Example: verb.example(),
-	}, append(options, v.options()...), ids(&v.given, 0, -1, v.ids(verb.complete...)), v.opened(v.run, v.check))
+	}, append(opts, v.options()...), options.IDs(&v.given, 0, -1, v.ids(verb.complete...)), v.opened(v.run, v.check))
 }
 
 func (v *tasksVerb) check() error {
 	switch filtered := v.filter.given(); {
 	case len(v.given) > 0 && filtered:
-		return usage("takes ids or a filter, not both")
+		return options.Usage("takes ids or a filter, not both")
 	case len(v.given) == 0 && !filtered:
-		return usage("needs the id of a task, or a filter such as --type")
+		return options.Usage("needs the id of a task, or a filter such as --type")
 	}
-	if _, err := v.printing.clock().option("until", v.until); err != nil {
+	if _, err := options.Instant(v.printing.clock(), "until", v.until); err != nil {
 		return err
 	}
 	return v.filter.check(v.client)
 }
 
 func (v *tasksVerb) run(ctx context.Context) error {
-	until, err := v.clock.option("until", v.until)
+	until, err := options.Instant(v.Clock, "until", v.until)
 	if err != nil {
 		return err
 	}
@@ -171,7 +173,7 @@ func (v *tasksVerb) do(ctx context.Context, tx pgx.Tx, id string, until time.Tim
 }
 
 func (v *tasksVerb) toFiltered(ctx context.Context, until time.Time) error {
-	filter, err := v.filter.resolved(v.clock)
+	filter, err := v.filter.resolved(v.Clock)
 	if err != nil {
 		return err
 	}
@@ -199,10 +201,10 @@ func (v *tasksVerb) toFiltered(ctx context.Context, until time.Time) error {
 		return err
 	}
 	if changed := len(names) - len(receipts); changed > 0 {
-		v.note("%d of them had changed meanwhile, and were left alone.", changed)
+		v.Note("%d of them had changed meanwhile, and were left alone.", changed)
 	}
 	if len(names) == v.limit {
-		v.note("There may be more: run it again.")
+		v.Note("There may be more: run it again.")
 	}
 	return v.receipts(receipts, none, v.verb.undone...)
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/tasktable/tasktable/cmd/internal/options"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
@@ -23,12 +24,12 @@ const flushLimit = 5 * time.Second
 // traceVariables are where spans go, and how. The variables are the standard ones of OpenTelemetry, and no options of ours: the SDK
 // reads these and the others (headers, certificates, sampler, sizes of batches) itself, and takes what it cannot read for its default,
 // which for an endpoint is one on this machine. So what matters most is checked here.
-type traceVariables struct{ environment }
+type traceVariables struct{ getenv func(name string) string }
 
 // first is the first of the variables that is set, and its value.
 func (v traceVariables) first(names ...string) (name, value string) {
 	for _, name := range names {
-		if value := v.get(name); value != "" {
+		if value := v.getenv(name); value != "" {
 			return name, value
 		}
 	}
@@ -38,31 +39,31 @@ func (v traceVariables) first(names ...string) (name, value string) {
 // on says whether there is somewhere to send spans to. Without an endpoint there are none, where the SDK would choose one.
 func (v traceVariables) on() (bool, error) {
 	variable, endpoint := v.first("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
-	if endpoint == "" || strings.EqualFold(v.get("OTEL_SDK_DISABLED"), "true") {
+	if endpoint == "" || strings.EqualFold(v.getenv("OTEL_SDK_DISABLED"), "true") {
 		return false, nil
 	}
-	switch v.get("OTEL_TRACES_EXPORTER") {
+	switch v.getenv("OTEL_TRACES_EXPORTER") {
 	case "", "otlp":
 	case "none":
 		return false, nil
 	default:
-		return false, usage("OTEL_TRACES_EXPORTER must be otlp or none")
+		return false, options.Usage("OTEL_TRACES_EXPORTER must be otlp or none")
 	}
 	if at, err := url.Parse(endpoint); err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Host == "" {
-		return false, usage("%s must be a URL such as http://localhost:4318", variable) // it may have a password in it: not repeated
+		return false, options.Usage("%s must be a URL such as http://localhost:4318", variable) // it may have a password in it: not repeated
 	}
 	variable, protocol := v.first("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
 	switch protocol {
 	case "", "http/protobuf", "http/json":
 		return true, nil
 	}
-	return false, usage("%s must be http/protobuf or http/json: this program does not speak OTLP by gRPC", variable)
+	return false, options.Usage("%s must be http/protobuf or http/json: this program does not speak OTLP by gRPC", variable)
 }
 
 // tracer is what makes the spans of a node and sends them off in batches; nil where there is nowhere to send them to. stop sends off
 // what is left.
 func (p *program) tracer(ctx context.Context, service string, logger *slog.Logger) (tracer trace.TracerProvider, stop func(), err error) {
-	on, err := traceVariables{p.environment}.on()
+	on, err := traceVariables{p.Getenv}.on()
 	if err != nil || !on {
 		return nil, func() {}, err
 	}

@@ -20,7 +20,7 @@ func TestCommandsOnAnUnmigratedSchema(t *testing.T) {
 		"tasks list":     {[]string{"tasks", "list"}, exitUnmigrated, false},
 		"tasks schedule": {[]string{"tasks", "schedule", "--type=LOG", "--id=one"}, exitUnmigrated, false},
 		"serve":          {[]string{"serve"}, exitUnmigrated, false},
-		"doctor":         {[]string{"doctor"}, exitUnwell, true},
+		"doctor":         {[]string{"doctor"}, exitUnhealthy, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -9,6 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tasktable/tasktable/cmd/internal/options"
+	"github.com/tasktable/tasktable/cmd/internal/term"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -38,7 +40,7 @@ const maxOfEntity = 20
 
 func (p *program) whyCommand() *cobra.Command {
 	w := &why{client: p.client()}
-	return p.bindArguments(&cobra.Command{
+	return p.BindArguments(&cobra.Command{
 		Use:   "why {ID | --entity ENTITY}",
 		Short: "Tells why a task did not run, or when and where it did, and its whole story",
 		Long:  whyHelp,
@@ -46,17 +48,17 @@ func (p *program) whyCommand() *cobra.Command {
   tasktable why task-SEND_EVENT_REMINDER-42 --time-zone Europe/Berlin
   tasktable why task-SEND_EVENT_REMINDER-42 --output json | jq -r .reason.code
   tasktable why --entity event:42`,
-	}, append([]option{{flag: "entity", value: "entity", set: text(&w.entity, store.MaxIDBytes), usage: "of the tasks of this entity, as event:42"}},
-		w.options()...), ids(&w.given, 0, 1, w.ids()), w.opened(w.run, w.check))
+	}, append([]options.Option{{Flag: "entity", Kind: "entity", Set: options.Text(&w.entity, store.MaxIDBytes), Usage: "of the tasks of this entity, as event:42"}},
+		w.options()...), options.IDs(&w.given, 0, 1, w.ids()), w.opened(w.run, w.check))
 }
 
 // check demands one of the two ways to say which tasks.
 func (w *why) check() error {
 	switch {
 	case len(w.given) > 0 && w.entity != "":
-		return usage("takes an ID or --entity, not both")
+		return options.Usage("takes an ID or --entity, not both")
 	case len(w.given) == 0 && w.entity == "":
-		return usage("needs one ID, or --entity")
+		return options.Usage("needs one ID, or --entity")
 	}
 	return nil
 }
@@ -69,15 +71,15 @@ func (w *why) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if w.json {
-		if err := w.document(e); err != nil {
+	if w.JSON {
+		if err := w.Document(e); err != nil {
 			return err
 		}
 	}
 	switch {
 	case !e.Known():
 		return w.unknown(e)
-	case w.json:
+	case w.JSON:
 		return nil
 	}
 	return w.print(e)
@@ -93,43 +95,43 @@ func (w *why) ofEntity(ctx context.Context) error {
 	if more {
 		explained = explained[1:] // the earliest
 	}
-	if w.json {
-		if err := w.document(explained); err != nil {
+	if w.JSON {
+		if err := w.Document(explained); err != nil {
 			return err
 		}
 	}
 	switch {
 	case len(explained) == 0:
-		return fmt.Errorf("entity %s has no task", printable(w.entity))
-	case w.json:
+		return fmt.Errorf("entity %s has no task", term.Printable(w.entity))
+	case w.JSON:
 	case len(explained) == 1:
 		return w.print(explained[0])
 	default:
-		if err := w.sentences(explained).print(w.data, w.colors, 0); err != nil {
+		if err := w.sentences(explained).Print(w.Data, w.Colors, 0); err != nil {
 			return err
 		}
 	}
 	if more {
-		w.note("These are the latest %d. All of them: tasktable tasks list --entity %s", maxOfEntity, printable(quoted(w.entity)))
+		w.Note("These are the latest %d. All of them: tasktable tasks list --entity %s", maxOfEntity, term.Printable(term.Quote(w.entity)))
 	}
 	return nil
 }
 
-func (w *why) sentences(explained []store.Explanation) *table {
-	t := newTable("ID", "STATUS", "WHY")
+func (w *why) sentences(explained []store.Explanation) *term.Table {
+	t := term.NewTable("ID", "STATUS", "WHY")
 	for _, e := range explained {
 		status := "" // it was deleted meanwhile
 		if e.Row != nil {
 			status = string(e.Row.Status)
 		}
-		t.add(e.ID, status, w.sentence(e.Reason))
+		t.Add(e.ID, status, w.sentence(e.Reason))
 	}
 	return t
 }
 
 // unknown is the error of an id that was never scheduled.
 func (w *why) unknown(e store.Explanation) error {
-	return fmt.Errorf("task %s: %s%s", printable(e.ID), printable(w.sentence(e.Reason)), theNearest(e.Nearest))
+	return fmt.Errorf("task %s: %s%s", term.Printable(e.ID), term.Printable(w.sentence(e.Reason)), theNearest(e.Nearest))
 }
 
 // theNearest names ids like one that is not there; "" if there are none.
@@ -138,44 +140,44 @@ func theNearest(ids []string) string {
 	case 0:
 		return ""
 	case 1:
-		return "; the nearest id is " + printable(ids[0])
+		return "; the nearest id is " + term.Printable(ids[0])
 	}
-	return "; the nearest ids are " + printable(strings.Join(ids, ", "))
+	return "; the nearest ids are " + term.Printable(strings.Join(ids, ", "))
 }
 
 func (w *why) sentence(r store.Reason) string {
-	return r.Sentence(func(at time.Time) string { return w.when(&at) })
+	return r.Sentence(func(at time.Time) string { return w.When(&at) })
 }
 
 func (w *why) print(e store.Explanation) error {
 	status := ""
 	if e.Row != nil {
-		status = " is " + paint(string(e.Row.Status), colors[string(e.Row.Status)], w.colors)
+		status = " is " + term.Paint(string(e.Row.Status), term.StatusColors[string(e.Row.Status)], w.Colors)
 	}
-	sentence, stop := printable(w.sentence(e.Reason)), "."
+	sentence, stop := term.Printable(w.sentence(e.Reason)), "."
 	if last, _ := utf8.DecodeLastRuneInString(sentence); strings.ContainsRune(".…!?", last) { // an error's own, or of one that goes on
 		stop = ""
 	}
-	fmt.Fprintf(w.data, "%s%s: %s%s\n\n", paint(printable(e.ID), bold, w.colors), status, sentence, stop)
-	story := newTable("AT", "WHEN", "WHAT")
+	fmt.Fprintf(w.Data, "%s%s: %s%s\n\n", term.Paint(term.Printable(e.ID), term.Bold, w.Colors), status, sentence, stop)
+	story := term.NewTable("AT", "WHEN", "WHAT")
 	for i, line := range e.Story {
 		if i == 1 && e.Shortened {
-			story.add("", "", "(some time is left out)")
+			story.Add("", "", "(some time is left out)")
 		}
-		story.add(w.exact(&line.At), w.relative(line.At), w.line(line))
+		story.Add(w.Exact(&line.At), w.Relative(line.At), w.line(line))
 	}
-	if err := story.print(w.data, w.colors, 0); err != nil {
+	if err := story.Print(w.Data, w.Colors, 0); err != nil {
 		return err
 	}
 	if len(e.Next) == 0 {
 		return nil
 	}
-	fmt.Fprintln(w.data)
-	next := newTable("NEXT", "WHAT")
+	fmt.Fprintln(w.Data)
+	next := term.NewTable("NEXT", "WHAT")
 	for _, one := range e.Next {
-		next.add(w.when(one.At), one.Text)
+		next.Add(w.When(one.At), one.Text)
 	}
-	return next.print(w.data, w.colors, 0)
+	return next.Print(w.Data, w.Colors, 0)
 }
 
 // line is "edited by events-api: scheduled_at … → …, payload.place … → …".
@@ -198,9 +200,9 @@ func (w *why) fact(value any) string {
 	case nil:
 		return "none"
 	case time.Time:
-		return w.exact(&value)
+		return w.Exact(&value)
 	case time.Duration:
-		return took(value)
+		return term.Took(value)
 	}
 	return fmt.Sprint(value)
 }

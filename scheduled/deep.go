@@ -23,9 +23,7 @@ type deepLook struct {
 
 	made  bool // since the node leads
 	busy  bool
-	ended time.Time // when the last one ended; zero: it is time for another
-	took  time.Duration
-	err   error // of the last one
+	next  time.Time // when to begin another
 	found chan deepFound
 }
 
@@ -52,17 +50,12 @@ const deepLimitSQL = `SELECT set_config('statement_timeout', '30s', true), clock
 
 // forget has a look made at once: the node begins to lead. One that is under way from an earlier time does not count.
 func (d *deepLook) forget() {
-	d.made, d.busy, d.ended = false, false, time.Time{}
+	d.made, d.busy, d.next = false, false, time.Time{}
 }
 
-// begin has a look made in the background, if it is time. slow says that looks begin at the floors, so that it is time
-// sooner. It is asked now, and not when the last look ended, because looks may have become slow since.
-func (d *deepLook) begin(ctx context.Context, worked []workedLane, slow bool) {
-	pause := deepEvery
-	if slow || d.err != nil {
-		pause = min(max(deepShare*d.took, time.Second), deepSlow)
-	}
-	if d.busy || !d.ended.IsZero() && time.Since(d.ended) < pause {
+// begin has a look made in the background, if it is time.
+func (d *deepLook) begin(ctx context.Context, worked []workedLane) {
+	if d.busy || time.Now().Before(d.next) {
 		return
 	}
 	d.busy = true
@@ -75,7 +68,7 @@ func (d *deepLook) begin(ctx context.Context, worked []workedLane, slow bool) {
 }
 
 // take returns what a look has found, once.
-func (d *deepLook) take() (found deepFound, ok bool) {
+func (d *deepLook) take(slow bool) (found deepFound, ok bool) {
 	if !d.busy {
 		return found, false
 	}
@@ -84,7 +77,12 @@ func (d *deepLook) take() (found deepFound, ok bool) {
 	default:
 		return found, false
 	}
-	d.busy, d.ended, d.took, d.err = false, time.Now(), found.took, found.err
+	d.busy = false
+	pause := deepEvery
+	if slow || found.err != nil {
+		pause = min(max(deepShare*found.took, time.Second), deepSlow)
+	}
+	d.next = time.Now().Add(pause)
 	if found.err != nil {
 		d.log.Warn("not all lanes and jobs could be read; trying again", "error", found.err)
 		return found, false

@@ -131,10 +131,9 @@ func (f *laneFloors) read(results pgx.BatchResults, now time.Time) (found listed
 	return found, wrap(err, "read pauses")
 }
 
-// failed gives up looks at everything if they take too long, because the next one on the session would, too. A look
-// that waited for a lock says nothing about that.
+// failed gives up looks at everything if they take too long: the next one on the session would, too.
 func (f *laneFloors) failed(err error) {
-	if isTimeout(err) && !isLocked(err) && f.full {
+	if isTimeout(err) && f.full {
 		f.spares, f.blind = true, true
 	}
 }

@@ -145,10 +145,10 @@ func (l *leader) tick(ctx context.Context) (look, error) {
 			return look{Next: -1, Tick: -1}, err
 		}
 		if l.floors.spares {
-			l.deep.ended = time.Time{}
+			l.deep.next = time.Time{}
 		}
 	}
-	l.deep.begin(ctx, l.floors.worked, l.floors.spares)
+	l.deep.begin(ctx, l.floors.worked)
 	l.metrics.sees(seen.listed, seen.nodes)
 	found := look{Next: l.nextDue(seen.listed), Tick: -1}
 	l.tookBack = false
@@ -179,7 +179,7 @@ func (l *leader) listLanes(ctx context.Context) (listed listedLanes, err error) 
 
 // takeDeep takes what the last deep look has found.
 func (l *leader) takeDeep() {
-	if found, ok := l.deep.take(); ok {
+	if found, ok := l.deep.take(l.floors.spares); ok {
 		l.floors.deep(found.lanes, found.began, found.took)
 		l.jobs.deep(found.jobs)
 	}

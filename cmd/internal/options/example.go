@@ -1,49 +1,48 @@
-package cmd
+package options
 
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
 )
 
-const exampleHead = `# Options of Tasktable: tasktable serve --config tasktable.yaml. Take the # away from what is to hold.
+const exampleHead = `# Options of Tasktable: tasktable serve --config tasktable.yaml. Remove the # from the lines that should hold.
 #
 # A flag wins over the environment, the environment over this file, and this file over the default.
-# "tasktable config --config tasktable.yaml" says whether it is right, and what is in force.
+# "tasktable config --config tasktable.yaml" checks this file, and prints the options in force.
 `
 
 const exampleOthers = `
 # Options of other commands.
 `
 
-// exampleFile is a file with all options as comments.
-func exampleFile(served, settable []option) string {
+// Example is a configuration file with all options as comments: first the given ones, then those of other commands.
+func (c *Catalog) Example(first []Option) string {
 	var file strings.Builder
 	file.WriteString(exampleHead)
-	write := func(o *option) {
-		fmt.Fprintf(&file, "\n%s#%s\n", comment(o), strings.ReplaceAll(strings.TrimSpace(exampleOf(o)), "\n", "\n#"))
+	write := func(o *Option) {
+		lines := strings.ReplaceAll(strings.TrimSpace(exampleOf(o)), "\n", "\n#")
+		fmt.Fprintf(&file, "\n%s#%s\n", comment(o), lines)
 	}
-	isServed := func(o option) bool {
-		return slices.ContainsFunc(served, func(one option) bool { return one.key() == o.key() })
-	}
-	for _, o := range served {
+	keys := map[string]bool{}
+	for _, o := range first {
+		keys[o.key()] = true
 		write(&o)
 	}
 	file.WriteString(exampleOthers)
-	for _, o := range settable {
-		if !isServed(o) {
+	for _, o := range c.fileOptions {
+		if !keys[o.key()] {
 			write(&o)
 		}
 	}
 	return file.String()
 }
 
-// comment says what the option is, in lines that fit.
-func comment(o *option) string {
+// comment is the option's help, in lines that fit.
+func comment(o *Option) string {
 	const width = 110
 	var lines strings.Builder
 	line := "#"
@@ -57,7 +56,7 @@ func comment(o *option) string {
 	return lines.String() + line + "\n"
 }
 
-// samples are values of options without a default, by what the value is.
+// samples are values of options without a default, by the kind of value.
 var samples = map[string]string{ //nolint:gosec // made up
 	"url": "postgres://user:password@localhost:5432/database", "folder": "/var/lib/tasktable", "file": "query.sql", "name": "events",
 	"scope": "type:SEND_EMAIL", "type=period": "LOG=24h", "number": "10", "duration": "10s", "host": "mail.example.org",
@@ -66,20 +65,20 @@ var samples = map[string]string{ //nolint:gosec // made up
 }
 
 // exampleOf is a line, or several, as YAML.
-func exampleOf(o *option) string {
-	text := cmp.Or(o.sample, o.fallback, samples[o.value])
+func exampleOf(o *Option) string {
+	text := cmp.Or(o.Sample, o.Default, samples[o.Kind])
 	value := plainly(text)
 	switch {
-	case o.value == "":
+	case o.Kind == "":
 		value = text == "true"
-	case o.many && strings.Contains(o.value, "="):
+	case o.Repeatable && strings.Contains(o.Kind, "="):
 		pairs := map[string]any{}
 		for item := range strings.SplitSeq(text, ",") {
 			name, one, _ := strings.Cut(item, "=")
 			pairs[name] = plainly(one)
 		}
 		value = pairs
-	case o.many:
+	case o.Repeatable:
 		value = strings.Split(text, ",")
 	}
 	var encoded strings.Builder
@@ -91,7 +90,7 @@ func exampleOf(o *option) string {
 	return encoded.String()
 }
 
-// plainly has numbers written without quotes.
+// plainly makes YAML write numbers without quotes.
 func plainly(text string) any {
 	if number, err := strconv.Atoi(text); err == nil {
 		return number

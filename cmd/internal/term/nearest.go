@@ -1,4 +1,4 @@
-package cmd
+package term
 
 import (
 	"math"
@@ -6,8 +6,8 @@ import (
 	"github.com/agnivade/levenshtein"
 )
 
-// nearest is the candidate that the fewest changes of a letter make of the word, or "" if none is like it.
-func nearest(word string, candidates []string) string {
+// Nearest is the candidate that the fewest changes of a letter make of the word, or "" if none is like it.
+func Nearest(word string, candidates []string) string {
 	best, fewest := "", math.MaxInt
 	for _, candidate := range candidates {
 		if changes := levenshtein.ComputeDistance(word, candidate); changes < fewest {

@@ -1,4 +1,4 @@
-package cmd
+package term
 
 import (
 	"context"
@@ -19,8 +19,8 @@ type terminal struct {
 	saved string // its settings, as stty wants them back
 }
 
-// isTerminal asks stty: /dev/null is a character device, too.
-func isTerminal(ctx context.Context, file any) bool {
+// IsTerminal asks stty: /dev/null is a character device, too.
+func IsTerminal(ctx context.Context, file any) bool {
 	f, ok := file.(*os.File)
 	if !ok || f == nil {
 		return false
@@ -29,8 +29,8 @@ func isTerminal(ctx context.Context, file any) bool {
 	return err == nil
 }
 
-// terminalWidth is how many columns a terminal has; 0: not known.
-func terminalWidth(ctx context.Context, file any) int {
+// Width is how many columns a terminal has; 0: not known.
+func Width(ctx context.Context, file any) int {
 	f, ok := file.(*os.File)
 	if !ok {
 		return 0
@@ -56,8 +56,8 @@ func stty(ctx context.Context, file *os.File, args ...string) (string, error) {
 	return strings.TrimSpace(string(out)), nil
 }
 
-// openTerminal has each key told at once and not shown. Ctrl-C still is the signal. The caller must restore it.
-func openTerminal(ctx context.Context, file *os.File) (*terminal, error) {
+// Open has each key told at once and not shown. Ctrl-C still is the signal. The caller must restore it.
+func Open(ctx context.Context, file *os.File) (*terminal, error) {
 	saved, err := stty(ctx, file, "-g")
 	if err != nil {
 		return nil, err
@@ -65,19 +65,19 @@ func openTerminal(ctx context.Context, file *os.File) (*terminal, error) {
 	t := &terminal{file, saved}
 	// A read returns after a fifth of a second without a key: one that waits could not be ended.
 	if _, err := stty(ctx, file, "-icanon", "-echo", "min", "0", "time", "2"); err != nil {
-		return nil, errors.Join(err, t.restore())
+		return nil, errors.Join(err, t.Restore())
 	}
 	return t, nil
 }
 
-// restore needs no context: it also follows an interrupt. It may be called again.
-func (t *terminal) restore() error {
+// Restore needs no context: it also follows an interrupt. It may be called again.
+func (t *terminal) Restore() error {
 	_, err := stty(context.Background(), t.file, t.saved)
 	return err
 }
 
-// keys tells of keys until the context ends or the terminal is gone, and returns.
-func (t *terminal) keys(ctx context.Context, tell func(key byte)) {
+// Keys tells of keys until the context ends or the terminal is gone, and returns.
+func (t *terminal) Keys(ctx context.Context, tell func(key byte)) {
 	one := make([]byte, 1)
 	// A terminal that was hung up answers at once, and for ever.
 	ticker := time.NewTicker(10 * time.Millisecond)

@@ -1,4 +1,4 @@
-package cmd
+package term
 
 import (
 	"strings"
@@ -11,21 +11,21 @@ func TestTable(t *testing.T) {
 	t.Parallel()
 	message := "a message of\nsome length"
 	var none *string
-	list := newTable("ID", "TASKS", "STATUS", "MESSAGE")
-	list.add("übermäßig", 7, store.StatusFailed, &message)
-	list.add("b", 1234, store.StatusQueued, none)
-	list.add("\x1b[2Jevil\u202e", nil, store.StatusPaused, "")
-	fields := newFields()
-	fields.add("id", "a")
-	fields.add("attempt", 3)
-	fields.add("status", store.StatusExecuting)
-	empty := newTable("ID", "TASKS")
-	values := newTable("NOTHING", "MIXED", "NUMBERS", "NOTHING")
-	values.add(nil, 1, 1, nil)
-	values.add("", "one", nil, nil)
-	values.add(none, nil, 100, nil)
+	list := NewTable("ID", "TASKS", "STATUS", "MESSAGE")
+	list.Add("übermäßig", 7, store.StatusFailed, &message)
+	list.Add("b", 1234, store.StatusQueued, none)
+	list.Add("\x1b[2Jevil\u202e", nil, store.StatusPaused, "")
+	fields := NewFields()
+	fields.Add("id", "a")
+	fields.Add("attempt", 3)
+	fields.Add("status", store.StatusExecuting)
+	empty := NewTable("ID", "TASKS")
+	values := NewTable("NOTHING", "MIXED", "NUMBERS", "NOTHING")
+	values.Add(nil, 1, 1, nil)
+	values.Add("", "one", nil, nil)
+	values.Add(none, nil, 100, nil)
 	for name, c := range map[string]struct {
-		table  *table
+		table  *Table
 		colors bool
 		width  int
 		want   string
@@ -65,13 +65,13 @@ NOTHING  MIXED  NUMBERS  NOTHING
 -        one          -  -
 -        -          100  -
 `},
-		"no fields": {newFields(), false, 0, "\n"},
+		"no fields": {NewFields(), false, 0, "\n"},
 		"no rows": {empty, false, 0, `
 ID  TASKS
 `},
 	} {
 		var out strings.Builder
-		if err := c.table.print(&out, c.colors, c.width); err != nil {
+		if err := c.table.Print(&out, c.colors, c.width); err != nil {
 			t.Fatal(err)
 		}
 		got := strings.NewReplacer("\x1b[0m", "»", "\x1b[", "«").Replace(out.String())
@@ -84,13 +84,16 @@ ID  TASKS
 // A new status or outcome without a color would go unnoticed.
 func TestEachStatusAndOutcomeHasAColor(t *testing.T) {
 	t.Parallel()
-	words := statuses()
+	var words []string
+	for _, status := range store.Statuses() {
+		words = append(words, string(status))
+	}
 	for _, outcome := range []store.Outcome{store.Created, store.Rescheduled, store.Rearmed, store.Cancelled, store.Paused, store.Queued,
 		store.Deleted, store.Archived, store.Unchanged, store.Finished, store.Running, store.Absent} {
 		words = append(words, string(outcome))
 	}
 	for _, word := range words {
-		if _, ok := colors[word]; !ok {
+		if _, ok := StatusColors[word]; !ok {
 			t.Errorf("%s has no color", word)
 		}
 	}

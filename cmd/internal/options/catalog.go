@@ -1,0 +1,117 @@
+package options
+
+import (
+	"log/slog"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// Catalog holds the options of all commands, and the environment that they are read from.
+type Catalog struct {
+	environ     environment
+	variables   []string // all that are read
+	fileOptions []Option // all that a configuration file may give, each once
+}
+
+// NewCatalog returns an empty catalog. Its options are read from environ, which has the form of os.Environ.
+func NewCatalog(environ []string) *Catalog { return &Catalog{environ: environ} }
+
+// Getenv returns the value of an environment variable, or "".
+func (c *Catalog) Getenv(name string) string { return c.environ.get(name) }
+
+// Reads reports whether some command reads the environment variable.
+func (c *Catalog) Reads(variable string) bool { return slices.Contains(c.variables, variable) }
+
+// WarnUnknown logs a warning for each environment variable that has the program's prefix and that no command reads.
+func (c *Catalog) WarnUnknown(logger *slog.Logger) { c.environ.warnUnknown(c.variables, logger) }
+
+// Bind gives the command its options. Once they are set, the command calls run.
+func (c *Catalog) Bind(command *cobra.Command, options []Option, run func(*cobra.Command) error) *cobra.Command {
+	return c.BindArguments(command, options, Arguments{}, run)
+}
+
+// BindArguments is bind for a command that takes arguments.
+func (c *Catalog) BindArguments(command *cobra.Command, options []Option, takes Arguments,
+	run func(*cobra.Command) error) *cobra.Command {
+	command.Flags().SortFlags = false
+	for _, o := range append(slices.Clone(options), configOption(new(string))) {
+		flag := command.Flags().VarPF(&rawValue{option: o}, o.Flag, o.Short, o.help())
+		c.register(o)
+		if o.Kind == "" {
+			flag.NoOptDefVal = "true"
+		}
+		if o.Complete != nil || o.Kind != "file" && o.Kind != "folder" {
+			// It fails only for a flag that does not exist.
+			_ = command.RegisterFlagCompletionFunc(o.Flag, c.completed(options, o.Complete, -1))
+		}
+	}
+	command.Args = takes.check
+	command.ValidArgsFunction = c.completed(options, takes.Complete, takes.MaxCount)
+	command.RunE = func(command *cobra.Command, given []string) error {
+		from, err := c.layers(command.Flags())
+		if err != nil {
+			return err
+		}
+		if err := resolve(options, from); err != nil {
+			return err
+		}
+		if takes.Set != nil {
+			if err := takes.Set(given); err != nil {
+				return err
+			}
+		}
+		return run(command)
+	}
+	return command
+}
+
+// register remembers the option's variable and its key in the configuration file.
+func (c *Catalog) register(o Option) {
+	if o.Variable == "" {
+		return
+	}
+	c.variables = append(c.variables, o.Variable)
+	if o.Secret {
+		c.variables = append(c.variables, o.Variable+variableOfFile)
+	}
+	hasKey := func(other Option) bool { return other.key() == o.key() }
+	if o.key() != "" && !slices.ContainsFunc(c.fileOptions, hasKey) {
+		c.fileOptions = append(c.fileOptions, o)
+	}
+}
+
+// layers are those of a command whose flags have been parsed. It reads the configuration file if there is one.
+func (c *Catalog) layers(flags *pflag.FlagSet) (layers, error) {
+	from := layers{flags: flags, environ: c.environ}
+	var path string
+	if err := resolve([]Option{configOption(&path)}, from); err != nil || path == "" {
+		return from, err
+	}
+	known := map[string]Option{}
+	for _, o := range c.fileOptions {
+		known[o.key()] = o
+	}
+	var err error
+	from.file, err = readConfigFile(path, known)
+	return from, err
+}
+
+// completed adapts a completion to cobra. Cobra calls it when the flags before the cursor are parsed, with the arguments before
+// it: at most maxArguments (-1: any number), and each once.
+func (c *Catalog) completed(options []Option, complete Completion, maxArguments int) cobra.CompletionFunc {
+	return func(command *cobra.Command, given []string, prefix string) ([]string, cobra.ShellCompDirective) {
+		if complete == nil || maxArguments >= 0 && len(given) >= maxArguments {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		from, _ := c.layers(command.Flags()) // the command reports the errors when it runs
+		_ = resolve(options, from)
+		found := slices.DeleteFunc(complete(command.Context(), prefix), func(one string) bool {
+			word, _, _ := strings.Cut(one, "\t")
+			return slices.Contains(given, word)
+		})
+		return found, cobra.ShellCompDirectiveNoFileComp
+	}
+}

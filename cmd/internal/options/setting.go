@@ -1,0 +1,125 @@
+package options
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/pflag"
+)
+
+// layers are the places that can give an option. The first that gives one wins: flags, environment, file. Otherwise its default
+// holds.
+type layers struct {
+	flags   *pflag.FlagSet
+	environ environment
+	file    *configFile // nil: none
+}
+
+// Origin names the layer that gave an option.
+type Origin string
+
+const (
+	FromFlag        Origin = "flag"
+	FromEnvironment Origin = "environment"
+	FromFile        Origin = "file"
+	FromDefault     Origin = "default"
+)
+
+// resolved is the value of an option that is in force, and its origin.
+type resolved struct {
+	text   string // "": no layer gives it, and it has no default that can be written
+	origin Origin
+	place  string // the variable, or the file and its line
+	parts  []part // the items of a value from a file
+}
+
+// lookup returns the value that is in force. An empty value counts as not given, but an empty flag hides the other layers, so
+// that `--database-url=` chooses the default against the environment.
+func (o *Option) lookup(from layers) (resolved, error) {
+	byDefault := resolved{text: o.Default, origin: FromDefault}
+	if flag := from.flags.Lookup(o.Flag); flag != nil && flag.Changed {
+		if given := flag.Value.(*rawValue).joined(); given != "" {
+			return resolved{text: given, origin: FromFlag, place: "--" + o.Flag}, nil
+		}
+		return byDefault, nil
+	}
+	for _, lookup := range []func(*Option) (resolved, error){from.environ.lookup, from.file.lookup} {
+		if found, err := lookup(o); err != nil || found.text != "" {
+			return found, err
+		}
+	}
+	return byDefault, nil
+}
+
+// A secret may stand in a file of its own. The variable, or the key, with this ending names that file.
+const (
+	variableOfFile = "_FILE"
+	keyOfFile      = "-file"
+)
+
+// maxSecretBytes is more than any password or URL has.
+const maxSecretBytes = 64 << 10
+
+// read takes the text from a file, as Docker and Kubernetes mount secrets. It drops line ends at the end, because editors add
+// them.
+func (s resolved) read(path string) (resolved, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return resolved{}, Usage("%s: %w", s.place, err)
+	}
+	defer func() { _ = file.Close() }()
+	content, err := io.ReadAll(io.LimitReader(file, maxSecretBytes+1))
+	if err != nil {
+		return resolved{}, Usage("%s: %w", s.place, err)
+	}
+	s.text = strings.TrimRight(string(content), "\r\n")
+	switch {
+	case s.text == "":
+		return resolved{}, Usage("%s: the file %s is empty", s.place, path)
+	case len(content) > maxSecretBytes:
+		return resolved{}, Usage("%s: the file %s has more than %d bytes", s.place, path, maxSecretBytes)
+	}
+	return s, nil
+}
+
+// resolve sets all options. Its error names all that are wrong, not only the first.
+func resolve(options []Option, from layers) error {
+	var errs []error
+	for _, o := range options {
+		found, err := o.lookup(from)
+		if err == nil && found.text != "" {
+			err = o.apply(found)
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// apply sets the option, or returns an error that names the option and the rule that the value breaks.
+func (o *Option) apply(found resolved) error {
+	rule := o.Set(found.text)
+	if rule == nil {
+		return nil
+	}
+	name := o.name()
+	if found.origin == FromFile {
+		name = fmt.Sprintf("%s: %s", o.errorPosition(found), o.key())
+	}
+	if o.isSecret(found.text) {
+		return Usage("%s %w", name, rule)
+	}
+	return Usage("%s %w, got %q", name, rule, found.text)
+}
+
+// errorPosition is the place of the item that is wrong by itself. If no single item is wrong, it is the place of the key.
+func (o *Option) errorPosition(found resolved) string {
+	for _, part := range found.parts {
+		if part.text != "" && o.Set(part.text) != nil {
+			return part.place
+		}
+	}
+	return found.place
+}

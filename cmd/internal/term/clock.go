@@ -1,0 +1,76 @@
+package term
+
+import (
+	"fmt"
+	"time"
+)
+
+// Clock tells times, and how far they are from now, in a zone.
+type Clock struct {
+	Now  time.Time // the database's
+	Zone *time.Location
+}
+
+const (
+	secondLayout = "2006-01-02 15:04:05 MST"
+	milliLayout  = "2006-01-02 15:04:05.000 MST"
+)
+
+// When is an instant to the second, and how far it is from now: "2026-11-21 18:00:00 CET (in 3h)". "": nil.
+func (c Clock) When(at *time.Time) string {
+	if at == nil {
+		return ""
+	}
+	return at.In(c.Zone).Format(secondLayout) + " (" + c.Relative(*at) + ")"
+}
+
+// Exact is an instant to the millisecond. "": nil.
+func (c Clock) Exact(at *time.Time) string {
+	if at == nil {
+		return ""
+	}
+	return at.In(c.Zone).Format(milliLayout)
+}
+
+// Weekday is an instant to the second, with its day of the week.
+func (c Clock) Weekday(at time.Time) string { return at.In(c.Zone).Format("Mon " + secondLayout) }
+
+// Relative is "in 3h", "3h ago" or "now", rounded down.
+func (c Clock) Relative(at time.Time) string {
+	switch distance := at.Sub(c.Now); {
+	case distance >= time.Second:
+		return "in " + rough(distance)
+	case distance <= -time.Second:
+		return rough(-distance) + " ago"
+	}
+	return "now"
+}
+
+// A day is 24 hours, and a year 365 days. Neither is a calendar's.
+const (
+	Day  = 24 * time.Hour
+	year = 365 * Day
+)
+
+// rough is a duration in the largest unit of which there are at least two.
+func rough(d time.Duration) string {
+	for _, unit := range []struct {
+		name string
+		time.Duration
+	}{{"y", year}, {"d", Day}, {"h", time.Hour}, {"m", time.Minute}} {
+		if d >= 2*unit.Duration {
+			return fmt.Sprintf("%d%s", d/unit.Duration, unit.name)
+		}
+	}
+	return fmt.Sprintf("%ds", d/time.Second)
+}
+
+// Took is a duration to three digits at most: "1.25s", "340ms".
+func Took(d time.Duration) string {
+	for _, unit := range []time.Duration{time.Hour, time.Minute, time.Second, time.Millisecond} {
+		if d >= unit || -d >= unit {
+			return d.Round(unit / 100).String()
+		}
+	}
+	return d.Round(time.Microsecond).String()
+}

@@ -1,0 +1,108 @@
+package term
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"reflect"
+	"time"
+)
+
+// Printer prints what a command has found: as tables for people, or as one JSON document for programs. Data goes to stdout; notes,
+// which are not data, to stderr.
+type Printer struct {
+	Clock
+	Data   io.Writer
+	Notes  io.Writer
+	JSON   bool
+	Colors bool
+	Width  int // of the terminal; 0: the output is none, and nothing is cut
+}
+
+// NewPrinter returns a printer to data. If that is a terminal, tables are as wide as the terminal, and colored if colors is set.
+func NewPrinter(ctx context.Context, data, notes io.Writer, clock Clock, json, colors bool) Printer {
+	p := Printer{Clock: clock, Data: data, Notes: notes, JSON: json}
+	if json || !IsTerminal(ctx, data) {
+		return p
+	}
+	p.Width, p.Colors = Width(ctx, data), colors
+	return p
+}
+
+// List prints a slice of rows as a JSON array, or the table; of an empty one it says none, as a note, so that a script's
+// stdout stays empty.
+func (p *Printer) List(rows any, t *Table, none string) error {
+	if p.JSON {
+		if slice := reflect.ValueOf(rows); slice.IsNil() {
+			rows = reflect.MakeSlice(slice.Type(), 0, 0).Interface() // null is no array
+		}
+		return p.Document(rows)
+	}
+	if t.IsEmpty() {
+		p.Note("%s", none)
+		return nil
+	}
+	return t.Print(p.Data, p.Colors, p.Width)
+}
+
+// One prints one thing as a JSON object, or the table: that of newFields, with a line for each field.
+func (p *Printer) One(thing any, t *Table) error {
+	if p.JSON {
+		return p.Document(thing)
+	}
+	return t.Print(p.Data, p.Colors, p.Width)
+}
+
+// Note says what is no data.
+func (p *Printer) Note(format string, args ...any) { fmt.Fprintf(p.Notes, format+"\n", args...) }
+
+func (p *Printer) Document(value any) error {
+	encoder := json.NewEncoder(p.Data)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	if err := encoder.Encode(inUTC(reflect.ValueOf(value)).Interface()); err != nil {
+		return fmt.Errorf("print JSON: %w", err)
+	}
+	return nil
+}
+
+// inUTC is a copy in which every time is in UTC. A driver gives them in the zone of this machine.
+func inUTC(value reflect.Value) reflect.Value {
+	switch value.Kind() {
+	case reflect.Pointer:
+		if value.IsNil() {
+			return value
+		}
+		copied := reflect.New(value.Type().Elem())
+		copied.Elem().Set(inUTC(value.Elem()))
+		return copied
+	case reflect.Interface:
+		if value.IsNil() {
+			return value
+		}
+		return inUTC(value.Elem())
+	case reflect.Struct:
+		if at, ok := value.Interface().(time.Time); ok {
+			return reflect.ValueOf(at.UTC())
+		}
+		copied := reflect.New(value.Type()).Elem()
+		copied.Set(value)
+		for i := range value.NumField() {
+			if value.Type().Field(i).IsExported() {
+				copied.Field(i).Set(inUTC(value.Field(i)))
+			}
+		}
+		return copied
+	case reflect.Slice:
+		if value.IsNil() || value.Type().Elem().Kind() == reflect.Uint8 {
+			return value
+		}
+		copied := reflect.MakeSlice(value.Type(), value.Len(), value.Len())
+		for i := range value.Len() {
+			copied.Index(i).Set(inUTC(value.Index(i)))
+		}
+		return copied
+	}
+	return value
+}
