@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
 	"github.com/tasktable/tasktable/cmd/internal/options"
 	"github.com/tasktable/tasktable/cmd/internal/term"
 )

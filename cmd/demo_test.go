@@ -3,7 +3,6 @@ package cmd
 import (
 	"bytes"
 	"context"
-	"io"
 	"strings"
 	"testing"
 	"time"
@@ -27,26 +26,6 @@ func TestDemo(t *testing.T) {
 		if !strings.Contains(stdout.String(), line) {
 			t.Errorf("the demo does not say %q:\n%s", line, stdout.String())
 		}
-	}
-}
-
-// A demo in which nothing happened is a failure, and says what is missing.
-func TestDemoAuditFails(t *testing.T) {
-	t.Parallel()
-	var stdout bytes.Buffer
-	d := &demo{program: newProgram(nil, &stdout, io.Discard), run: "nothing"}
-	d.database.url, d.database.schema = storetest.EmptyURL(t), demoSchema
-	open, err := d.database.open(t.Context(), d.log.logger(&stdout))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = open.close() }()
-	d.d = open
-	if err := d.migrate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := d.audit(t.Context()); err == nil || !strings.Contains(err.Error(), "did its reminder move?") || exitCode(t.Context(), err) != exitFailed {
-		t.Errorf("audit of nothing: %v", err)
 	}
 }
 

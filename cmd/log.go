@@ -5,8 +5,9 @@ import (
 	"io"
 	"log/slog"
 
-	"github.com/tasktable/tasktable/cmd/internal/options"
 	"go.opentelemetry.io/otel/trace"
+
+	"github.com/tasktable/tasktable/cmd/internal/options"
 )
 
 // logSettings say how the program logs. Libraries get the logger given; there is no global one.

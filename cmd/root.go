@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/spf13/cobra"
+
 	"github.com/tasktable/tasktable/cmd/internal/options"
 )
 

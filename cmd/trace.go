@@ -9,13 +9,14 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"github.com/tasktable/tasktable/cmd/internal/options"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
+
+	"github.com/tasktable/tasktable/cmd/internal/options"
 )
 
 // flushLimit is how long the last spans may take at the end.

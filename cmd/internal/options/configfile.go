@@ -10,8 +10,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/tasktable/tasktable/cmd/internal/term"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/tasktable/tasktable/cmd/internal/term"
 )
 
 const configHelp = "a file with options, in YAML: see config --example. Flags and the environment win over it"

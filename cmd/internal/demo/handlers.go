@@ -1,4 +1,4 @@
-package cmd
+package demo
 
 import (
 	"context"
@@ -32,7 +32,7 @@ func (d *demo) variants() []handlers.Part {
 }
 
 func (d *demo) countHeads(ctx context.Context) error {
-	if _, err := d.d.pool.Exec(ctx, "SELECT count(*) FROM community.memberships WHERE community_id = $1", "club-"+d.run); err != nil {
+	if _, err := d.Pool.Exec(ctx, "SELECT count(*) FROM community.memberships WHERE community_id = $1", "club-"+d.run); err != nil {
 		return fmt.Errorf("count heads: %w", err)
 	}
 	return nil

@@ -1,4 +1,4 @@
-package cmd
+package demo
 
 import (
 	"context"
@@ -12,10 +12,10 @@ import (
 
 // audit asks all questions, prints their SQL and answers, and fails if one is not as expected.
 func (d *demo) audit(ctx context.Context) error {
-	fmt.Fprintf(d.stdout, "\nThe audit. $1 is '-%s', the end of this run's ids.\n", d.run)
+	fmt.Fprintf(d.Out, "\nThe audit. $1 is '-%s', the end of this run's ids.\n", d.run)
 	var wrong []error
 	for _, q := range questions() {
-		fmt.Fprintf(d.stdout, "\n-- %s%s;\n\n", q.asks, q.sql)
+		fmt.Fprintf(d.Out, "\n-- %s%s;\n\n", q.asks, q.sql)
 		answer, err := d.ask(ctx, q.sql)
 		if err != nil {
 			return err
@@ -27,7 +27,7 @@ func (d *demo) audit(ctx context.Context) error {
 	if err := errors.Join(wrong...); err != nil {
 		return fmt.Errorf("not all happened that should have:\n%w", err)
 	}
-	fmt.Fprintln(d.stdout, "\nAll happened that should have.")
+	fmt.Fprintln(d.Out, "\nAll happened that should have.")
 	return nil
 }
 
@@ -37,7 +37,7 @@ func (d *demo) ask(ctx context.Context, sql string) (string, error) {
 	if strings.Contains(sql, "$1") {
 		args = []any{"-" + d.run}
 	}
-	rows, err := d.d.pool.Query(ctx, sql, args...)
+	rows, err := d.Pool.Query(ctx, sql, args...)
 	if err != nil {
 		return "", fmt.Errorf("audit: %w", err)
 	}
@@ -45,7 +45,7 @@ func (d *demo) ask(ctx context.Context, sql string) (string, error) {
 	for _, field := range rows.FieldDescriptions() {
 		header = append(header, field.Name)
 	}
-	table := tabwriter.NewWriter(d.stdout, 0, 0, 2, ' ', 0)
+	table := tabwriter.NewWriter(d.Out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(table, "   %s\n", strings.Join(header, "\t"))
 	lines, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (string, error) {
 		values, err := row.Values()

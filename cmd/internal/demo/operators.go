@@ -1,4 +1,4 @@
-package cmd
+package demo
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/tasktable/tasktable/cmd/internal/term"
 	"github.com/tasktable/tasktable/handlers/community/contract"
 	"github.com/tasktable/tasktable/store"
 )
@@ -88,7 +89,7 @@ func (d *demo) dead() store.DeadFilter {
 func (d *demo) listDead(ctx context.Context, tx pgx.Tx) error {
 	rows, err := d.tasks.DeadLetters(ctx, tx, d.dead())
 	for _, row := range rows {
-		fmt.Fprintf(d.stdout, "%10s%-24s %-16s %-12s %s\n", "", row.Type, d.name(row.ID), row.Status, *row.Message)
+		fmt.Fprintf(d.Out, "%10s%-24s %-16s %-12s %s\n", "", row.Type, d.name(row.ID), row.Status, *row.Message)
 	}
 	return err
 }
@@ -163,21 +164,21 @@ func (d *demo) reconcile(ctx context.Context, tx pgx.Tx) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(d.stdout, "%s;\n\n", config.Query)
-	if err := printReport(d.stdout, report); err != nil {
+	fmt.Fprintf(d.Out, "%s;\n\n", config.Query)
+	if err := term.PrintReconcile(d.Out, report); err != nil {
 		return err
 	}
 	if report, err = d.tasks.Reconcile(ctx, tx, config); err != nil {
 		return err
 	}
-	fmt.Fprintf(d.stdout, "And once more: %s\n\n", conclusion(report))
+	fmt.Fprintf(d.Out, "And once more: %s\n\n", term.ReconcileSummary(report))
 	return nil
 }
 
 // clear cancels the reminders that an earlier run left waiting, which reconcile would count as orphans: a query that yields no task
 // makes orphans of all.
 func (d *demo) clear(ctx context.Context) error {
-	return pgx.BeginFunc(ctx, d.d.pool, func(tx pgx.Tx) error {
+	return pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) error {
 		_, err := d.tasks.Reconcile(ctx, tx, store.ReconcileConfig{
 			Type: "SEND_EVENT_REMINDER", Query: "SELECT '' AS key, now() AS scheduled_at WHERE false", Apply: true, Timeout: time.Minute})
 		return err

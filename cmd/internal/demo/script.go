@@ -1,4 +1,4 @@
-package cmd
+package demo
 
 import (
 	"cmp"
@@ -45,7 +45,7 @@ func (d *demo) users() []step {
 
 // playScript does the steps at their seconds and prints what happens, until the demo's time is over.
 func (d *demo) playScript(ctx context.Context) error {
-	fmt.Fprintf(d.stdout, "The demo plays for %s; what people do is marked with »\n\n", d.length)
+	fmt.Fprintf(d.Out, "The demo plays for %s; what people do is marked with »\n\n", d.Length)
 	timeline := d.newTimeline()
 	ticker := time.NewTicker(100 * time.Millisecond)
 	defer ticker.Stop()
@@ -53,8 +53,8 @@ func (d *demo) playScript(ctx context.Context) error {
 	for {
 		elapsed := time.Since(d.began)
 		for len(steps) > 0 && elapsed.Seconds() >= steps[0].second {
-			fmt.Fprintf(d.stdout, "%s » %s\n", d.clockText(d.start.Add(elapsed)), steps[0].says)
-			if err := pgx.BeginFunc(ctx, d.d.pool, func(tx pgx.Tx) error { return steps[0].does(ctx, tx) }); err != nil {
+			fmt.Fprintf(d.Out, "%s » %s\n", d.clockText(d.start.Add(elapsed)), steps[0].says)
+			if err := pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) error { return steps[0].does(ctx, tx) }); err != nil {
 				return fmt.Errorf("%s: %w", steps[0].says, err)
 			}
 			steps = steps[1:]
@@ -62,7 +62,7 @@ func (d *demo) playScript(ctx context.Context) error {
 		if err := timeline.print(ctx); err != nil {
 			return err
 		}
-		if elapsed >= d.length {
+		if elapsed >= d.Length {
 			return nil
 		}
 		select {

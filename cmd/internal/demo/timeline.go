@@ -1,4 +1,4 @@
-package cmd
+package demo
 
 import (
 	"context"
@@ -46,7 +46,7 @@ type timeline struct {
 func (d *demo) newTimeline() *timeline { return &timeline{demo: d, seen: map[[2]int64]bool{}} }
 
 func (l *timeline) print(ctx context.Context) error {
-	rows, err := l.d.pool.Query(ctx, timelineSQL, l.start)
+	rows, err := l.Pool.Query(ctx, timelineSQL, l.start)
 	if err != nil {
 		return fmt.Errorf("read the timeline: %w", err)
 	}
@@ -62,7 +62,7 @@ func (l *timeline) print(ctx context.Context) error {
 			if line.skipped() {
 				outcome, detail = string(store.StatusSkipped), line.Message
 			}
-			fmt.Fprintf(l.stdout, "%s   %-24s %-16s %-12s %s\n", l.clockText(line.At), line.Type, l.name(line.TaskID), outcome, detail)
+			fmt.Fprintf(l.Out, "%s   %-24s %-16s %-12s %s\n", l.clockText(line.At), line.Type, l.name(line.TaskID), outcome, detail)
 		}
 	}
 	return nil
