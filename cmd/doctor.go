@@ -145,11 +145,6 @@ func (e *examine) open(ctx context.Context, logger *slog.Logger) (*database, err
 	return d, nil
 }
 
-// unhealthyError is a deployment with errors or, where that counts, warnings. It has its own exit code.
-type unhealthyError struct{ said string }
-
-func (e *unhealthyError) Error() string { return e.said }
-
 // verdict is the error, and so the exit code, that a report comes to.
 func verdict(report doctor.Report, strict bool) error {
 	failed := &unhealthyError{summary(report)}

@@ -36,12 +36,6 @@ const exitCodes = `Exit codes:
   7    doctor: something does not work, or with --strict not as it should
   130  interrupted: by a second signal, or by one before there was anything to stop gracefully`
 
-// unreachableError is a database that does not answer, or lets nobody in.
-type unreachableError struct{ err error }
-
-func (e *unreachableError) Error() string { return e.err.Error() }
-func (e *unreachableError) Unwrap() error { return e.err }
-
 // exitCode needs the context of the signals, because a query that a signal broke off fails like any other.
 func exitCode(signalled context.Context, err error) int {
 	var (

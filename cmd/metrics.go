@@ -1,24 +1,31 @@
 package cmd
 
 import (
-	"net/http"
+	"io"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/spf13/cobra"
+
+	"github.com/tasktable/tasktable/cmd/internal/options"
+	"github.com/tasktable/tasktable/scheduled/monitoring"
 )
 
-// metrics is what this process measures: the node's metrics, the Go runtime's and the process's.
-type metrics struct{ registry *prometheus.Registry }
-
-// newMetrics makes a registry of the process's own: nothing that some package puts into the default one is shown.
-func newMetrics() *metrics {
-	m := &metrics{prometheus.NewRegistry()}
-	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	return m
-}
-
-// metricsHandler answers a scrape. What cannot be collected does not keep the rest from being shown.
-func (m *metrics) metricsHandler() http.Handler {
-	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{Registry: m.registry, ErrorHandling: promhttp.ContinueOnError})
+// metricsCommand prints what watches a node's metrics; it needs no database.
+func (p *program) metricsCommand() *cobra.Command {
+	group := &cobra.Command{
+		Use:   "metrics",
+		Short: "Prints alert rules and a dashboard for the metrics of nodes",
+		Long: `Prints what watches the metrics of nodes: alert rules for Prometheus, and a dashboard for Grafana 10 or later. The
+thresholds of the rules are to be fitted to your tasks.`,
+		Example: `  tasktable metrics alerts > /etc/prometheus/rules/tasktable.yaml
+  tasktable metrics dashboard > tasktable.json   # Grafana: Dashboards, New, Import`,
+		Args: options.NoArguments,
+		RunE: func(command *cobra.Command, _ []string) error { return command.Help() },
+	}
+	print := func(use, short, example, text string) {
+		group.AddCommand(p.Bind(&cobra.Command{Use: use, Short: short, Long: short + ".", Example: example}, nil,
+			func(*cobra.Command) error { _, err := io.WriteString(p.stdout, text); return err }))
+	}
+	print("alerts", "Prints a rule file for Prometheus", `  tasktable metrics alerts > tasktable.yaml && promtool check rules tasktable.yaml`, monitoring.Alerts)
+	print("dashboard", "Prints a dashboard for Grafana", `  tasktable metrics dashboard > tasktable.json`, monitoring.Dashboard)
+	return group
 }

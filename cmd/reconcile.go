@@ -3,7 +3,6 @@ package cmd
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -190,22 +189,4 @@ func (r *reconcile) reconcile(ctx context.Context, pool *pgxpool.Pool, logger *s
 		}
 		logger.Info("compares anew: a task was changed meanwhile", "try", try, "error", err)
 	}
-}
-
-// driftError is what was found without --apply. It has its own exit code.
-type driftError struct{ tasks, ended int }
-
-func (e *driftError) Error() string {
-	text := fmt.Sprintf("%d tasks are not as the query says; --apply mends them", e.tasks)
-	switch {
-	case e.tasks == 1 && e.ended == 1:
-		return "1 task has ended at another time than the query says; --apply --rearm runs it again"
-	case e.tasks == 1:
-		return "1 task is not as the query says; --apply mends it"
-	case e.ended == 1:
-		return text + ", except the 1 that has ended, which needs --rearm, too"
-	case e.ended > 1:
-		return text + fmt.Sprintf(", except the %d that have ended, which need --rearm, too", e.ended)
-	}
-	return text
 }

@@ -184,7 +184,7 @@ func (s *stats) printAttempts(found *statistics) error {
 		"DELAY P50", "P95", "P99", "TOOK P50", "P95", "P99")
 	minutes := found.Until.Sub(found.Since).Minutes()
 	for _, of := range found.Attempts {
-		row := []any{of.Type, of.Completed, number(strconv.FormatFloat(float64(of.Completed)/minutes, 'f', 1, 64)),
+		row := []any{of.Type, of.Completed, numberCell(strconv.FormatFloat(float64(of.Completed)/minutes, 'f', 1, 64)),
 			nonzero(of.Failed, term.Red), nonzero(of.Retried, term.Yellow), nonzero(of.Lost, term.Red), nonzero(of.Expired, term.Red), nonzero(of.Other, term.Plain),
 			failures(of.FailureRate)}
 		for _, d := range []*time.Duration{of.DelayP50, of.DelayP95, of.DelayP99, of.TookP50, of.TookP95, of.TookP99} {
@@ -192,14 +192,14 @@ func (s *stats) printAttempts(found *statistics) error {
 			if d != nil {
 				text = term.Took(*d)
 			}
-			row = append(row, number(text))
+			row = append(row, numberCell(text))
 		}
 		t.Add(row...)
 	}
 	return s.orNone(t, "none")
 }
 
-func number(text string) term.Cell { return term.Cell{Text: text, Number: true} }
+func numberCell(text string) term.Cell { return term.Cell{Text: text, Number: true} }
 
 func nonzero(count int64, color term.Color) term.Cell {
 	c := term.CellOf(count)
@@ -211,9 +211,9 @@ func nonzero(count int64, color term.Color) term.Cell {
 
 func failures(rate *float64) term.Cell {
 	if rate == nil {
-		return number("")
+		return numberCell("")
 	}
-	c := number(strconv.FormatFloat(*rate*100, 'f', 1, 64) + " %")
+	c := numberCell(strconv.FormatFloat(*rate*100, 'f', 1, 64) + " %")
 	if *rate > 0 {
 		c.Color = term.Yellow
 	}
