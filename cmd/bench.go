@@ -17,9 +17,9 @@ import (
 	"github.com/tasktable/tasktable/scheduled/bench"
 )
 
-const benchHelp = `Measures the engine. Each bench builds a database of its own on the given server (its role must be able to create one), says
-what it does, verifies its result by SQL, prints its figures and drops the database. Without a database URL it uses the
-private Postgres, with Postgres's default settings.
+const benchHelp = `Measures the engine. Each bench builds a database of its own on the given server (its role must be
+able to create one), says what it does, verifies its result by SQL, prints its figures and drops the database. Without
+a database URL it uses the private Postgres, with Postgres's default settings.
 
 Comparisons are made side by side, in turns, and their medians count. On a machine that does other work too only the
 ratios mean something. It ends with exit code 1 if what it verifies does not hold, whatever the figures.`
@@ -64,14 +64,18 @@ func (p *program) oneBenchCommand(one bench.Bench) *cobra.Command {
 	b := &benchmark{program: p}
 	var opts []options.Option
 	if one.Default > 0 {
-		opts = append(opts, options.Option{Flag: "tasks", Short: "n", Variable: "TASKTABLE_BENCH_TASKS", Kind: "number", Default: strconv.Itoa(one.Default), Set: options.Int(&b.tasks, 1, 50_000_000),
+		opts = append(opts, options.Option{Flag: "tasks", Short: "n", Variable: "TASKTABLE_BENCH_TASKS",
+			Kind: "number", Default: strconv.Itoa(one.Default), Set: options.Int(&b.tasks, 1, 50_000_000),
 			Usage: "how many tasks"})
 	}
 	opts = append(opts,
-		options.Option{Flag: "rounds", Variable: "TASKTABLE_BENCH_ROUNDS", Kind: "number", Default: "3", Set: options.Int(&b.rounds, 1, 100), Usage: "how often comparisons are made; their medians count"},
-		options.Option{Flag: "json", Variable: "TASKTABLE_BENCH_JSON", Set: options.Bool(&b.json), Usage: "prints one JSON object a line instead of a table"})
+		options.Option{Flag: "rounds", Variable: "TASKTABLE_BENCH_ROUNDS", Kind: "number", Default: "3",
+			Set: options.Int(&b.rounds, 1, 100), Usage: "how often comparisons are made; their medians count"},
+		options.Option{Flag: "json", Variable: "TASKTABLE_BENCH_JSON", Set: options.Bool(&b.json),
+			Usage: "prints one JSON object a line instead of a table"})
 	for _, o := range b.database.options() {
-		if o.Flag == "database-url" || o.Flag == "data-dir" { // it makes a database and a schema of its own, and no pooler is in between
+		// it makes a database and a schema of its own, and no pooler is in between
+		if o.Flag == "database-url" || o.Flag == "data-dir" {
 			opts = append(opts, o)
 		}
 	}
@@ -100,7 +104,8 @@ func (b *benchmark) run(ctx context.Context, one bench.Bench) (err error) {
 	say("%s: %s", one.Name, one.Long)
 	began := time.Now()
 	result, err := one.Run(ctx, bench.Config{
-		Server: d.direct.Config().ConnConfig, Tasks: b.tasks, Rounds: b.rounds, Program: program, Arguments: []string{"bench", benchNode}, Say: say,
+		Server: d.direct.Config().ConnConfig, Tasks: b.tasks, Rounds: b.rounds, Program: program,
+		Arguments: []string{"bench", benchNode}, Say: say,
 	})
 	if err != nil {
 		return errors.Join(err, context.Cause(ctx))

@@ -22,7 +22,8 @@ func TestBench(t *testing.T) {
 	object := run(t, variables, "bench", "herd", "-n", "50", "--json")
 	object.want(t, exitOK, "round 1 of 1")
 	var figures map[string]any
-	if err := json.Unmarshal([]byte(object.stdout), &figures); err != nil || figures["bench"] != "herd" || figures["last_ms"] == nil {
+	if err := json.Unmarshal([]byte(object.stdout), &figures); err != nil || figures["bench"] != "herd" ||
+		figures["last_ms"] == nil {
 		t.Errorf("%v: %s", err, object.stdout)
 	}
 }
@@ -39,7 +40,8 @@ func TestBenchRecover(t *testing.T) {
 }
 
 func TestBenchWithWrongOptions(t *testing.T) {
-	run(t, nil, "bench", "drain", "-n", "0").want(t, exitUsage, "--tasks (TASKTABLE_BENCH_TASKS) must be a whole number")
+	run(t, nil, "bench", "drain", "-n", "0").want(t, exitUsage,
+		"--tasks (TASKTABLE_BENCH_TASKS) must be a whole number")
 	run(t, nil, "bench", "idle", "-n", "5").want(t, exitUsage)
 	run(t, nil, "bench", "drian").want(t, exitUsage, "has no command")
 }

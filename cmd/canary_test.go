@@ -37,7 +37,8 @@ func escaped(text string) []string {
 	var found []string
 	for _, canary := range []string{databaseCanary, mailCanary, payloadCanary, numberCanary} {
 		forms := []string{canary, url.QueryEscape(canary)}
-		for shift := range 3 { // of three places in a group of base64 the canary has one; its ends depend on what is beside it
+		// of three places in a group of base64 the canary has one; its ends depend on what is beside it
+		for shift := range 3 {
 			coded := base64.RawStdEncoding.EncodeToString([]byte(strings.Repeat("\x00", shift) + canary))
 			forms = append(forms, coded[4:len(coded)-4])
 		}
@@ -92,9 +93,11 @@ func newCage(t *testing.T) *cage {
 	}
 	address.User = url.UserPassword(role, databaseCanary)
 	c.url = address.String()
-	c.exec(`DO $$ BEGIN EXECUTE format('CREATE ROLE ` + role + ` LOGIN PASSWORD %L IN ROLE %I', '` + databaseCanary + `',
+	c.exec(`DO $$ BEGIN EXECUTE format('CREATE ROLE ` + role + ` LOGIN PASSWORD %L IN ROLE %I', '` +
+		databaseCanary + `',
 		current_user); END $$`)
-	// What River's jobs were, also when they are gone; and rules of the application's own, whose errors have the row as detail.
+	// What River's jobs were, also when they are gone; and rules of the application's own, whose errors have the row
+	// as detail.
 	c.exec(`CREATE TABLE public.jobs_seen (row text)`)
 	c.exec(`CREATE FUNCTION public.see() RETURNS trigger LANGUAGE plpgsql
 		AS $$ BEGIN INSERT INTO public.jobs_seen VALUES (NEW::text); RETURN NULL; END $$`)
@@ -143,9 +146,10 @@ func (c *cage) node(m *metrics) {
 		c.t.Fatal(err)
 	}
 	logger := slog.New(slog.DiscardHandler)
-	s := &serve{program: newProgram(nil, io.Discard, io.Discard), metrics: m, mail: mailSettings{tls: string(email.TLSNone), config: email.Config{
-		Host: "127.0.0.1", Port: port, Username: "mailer", Password: mailCanary, From: "a@example.org",
-	}}}
+	s := &serve{program: newProgram(nil, io.Discard, io.Discard), metrics: m,
+		mail: mailSettings{tls: string(email.TLSNone), config: email.Config{
+			Host: "127.0.0.1", Port: port, Username: "mailer", Password: mailCanary, From: "a@example.org",
+		}}}
 	registry, err := s.registry(logger)
 	if err != nil {
 		c.t.Fatal(err)
@@ -155,7 +159,8 @@ func (c *cage) node(m *metrics) {
 		c.t.Fatal(err)
 	}
 	c.t.Cleanup(pool.Close)
-	node, err := scheduled.New(scheduled.Config{Pool: pool, Handlers: registry, Metrics: m.registry, Logger: logger, Version: version()})
+	node, err := scheduled.New(scheduled.Config{Pool: pool, Handlers: registry, Metrics: m.registry, Logger: logger,
+		Version: version()})
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -193,7 +198,8 @@ func rudeServer(t *testing.T) (port string) {
 						_, _ = fmt.Fprint(conn, "250-rude\r\n250 AUTH PLAIN\r\n")
 					case "AUTH":
 						shown, _ := base64.StdEncoding.DecodeString(strings.TrimPrefix(rest, "PLAIN "))
-						_, _ = fmt.Fprintf(conn, "535 5.7.8 not %s (%s)\r\n", rest, strings.ReplaceAll(string(shown), "\x00", " "))
+						_, _ = fmt.Fprintf(conn, "535 5.7.8 not %s (%s)\r\n", rest,
+							strings.ReplaceAll(string(shown), "\x00", " "))
 					default:
 						_, _ = fmt.Fprint(conn, "221 bye\r\n")
 					}

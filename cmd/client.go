@@ -15,8 +15,8 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// client is what the commands share with which people and scripts look at tasks, dead letters, queues and so on, and change
-// them: which database, how to log, who it is, and how to print. A command embeds it:
+// client is what the commands share with which people and scripts look at tasks, dead letters, queues and so on, and
+// change them: which database, how to log, who it is, and how to print. A command embeds it:
 //
 //	type deadList struct {
 //		*client
@@ -43,9 +43,9 @@ import (
 //		return d.list(rows, t, "There are no dead letters.")
 //	}
 //
-// The other parts: output.go prints a list or one thing as a table or as JSON, table.go aligns and paints, times.go tells and
-// reads times, confirm.go asks before many are changed, receipts.go tells what verbs came to, arguments.go takes ids, complete.go has
-// what the shell completes.
+// The other parts: output.go prints a list or one thing as a table or as JSON, table.go aligns and paints, times.go
+// tells and reads times, confirm.go asks before many are changed, receipts.go tells what verbs came to, arguments.go
+// takes ids, complete.go has what the shell completes.
 type client struct {
 	*program
 	database databaseSettings
@@ -70,8 +70,8 @@ func (c *client) options() []options.Option {
 	return append(opts, c.log.quietOptions()...)
 }
 
-// opened opens the database, sees that it is migrated, and runs the command on it. The checks come first: what is wrong with the
-// command line is told without a database.
+// opened opens the database, sees that it is migrated, and runs the command on it. The checks come first: what is
+// wrong with the command line is told without a database.
 func (c *client) opened(run func(context.Context) error, checks ...func() error) func(*cobra.Command) error {
 	return func(command *cobra.Command) (err error) {
 		for _, check := range checks {
@@ -115,8 +115,8 @@ func (c *client) time(ctx context.Context) (time.Time, error) {
 	return now, nil
 }
 
-// author is who the history names. It is not TASKTABLE_SERVICE: in a pod that says who its node is, and what a person does there would
-// be told as the application's own doing.
+// author is who the history names. It is not TASKTABLE_SERVICE: in a pod that says who its node is, and what a person
+// does there would be told as the application's own doing.
 func (c *client) author() string {
 	if c.by != "" {
 		return c.by

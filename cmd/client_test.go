@@ -32,7 +32,8 @@ func TestWhoTheHistoryNames(t *testing.T) {
 			p := newProgram(c.environment, io.Discard, io.Discard)
 			of := p.client()
 			var got string
-			command := p.Bind(&cobra.Command{Use: "x"}, of.options(), func(*cobra.Command) error { got = of.author(); return nil })
+			command := p.Bind(&cobra.Command{Use: "x"}, of.options(),
+				func(*cobra.Command) error { got = of.author(); return nil })
 			command.SetArgs(append([]string{}, c.args...)) // nil is those of the process
 			if err := command.ExecuteContext(t.Context()); err != nil || got != c.want {
 				t.Errorf("%q, %v; want %q", got, err, c.want)

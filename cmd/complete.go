@@ -16,9 +16,10 @@ const (
 	completeMost  = 100
 )
 
-// ask asks the database for what completes a word. It answers nothing where there is no database URL, since a private Postgres is not
-// started for that, and where the database does not answer in time.
-func (c *client) ask(ctx context.Context, question func(context.Context, store.DB, *store.Store) ([]string, error)) []string {
+// ask asks the database for what completes a word. It answers nothing where there is no database URL, since a private
+// Postgres is not started for that, and where the database does not answer in time.
+func (c *client) ask(ctx context.Context, question func(context.Context, store.DB, *store.Store) ([]string,
+	error)) []string {
 	if c.database.url == "" {
 		return nil
 	}

@@ -57,16 +57,23 @@ func TestFlagWinsOverVariableOverFileOverDefault(t *testing.T) {
 	}{
 		{"default", "", nil, nil, options.Setting{Value: "1m0s", From: options.FromDefault}},
 		{"empty file", "# nothing\n---\n", nil, nil, options.Setting{Value: "1m0s", From: options.FromDefault}},
-		{"file", "schema: a\npoll-interval: 2s\n", nil, nil, options.Setting{Value: "2s", From: options.FromFile, Place: "FILE:2"}},
-		{"quoted", `poll-interval: "2s"`, nil, nil, options.Setting{Value: "2s", From: options.FromFile, Place: "FILE:1"}},
-		{"JSON", `{"poll-interval": "2s"}`, nil, nil, options.Setting{Value: "2s", From: options.FromFile, Place: "FILE:1"}},
+		{"file", "schema: a\npoll-interval: 2s\n", nil, nil,
+			options.Setting{Value: "2s", From: options.FromFile, Place: "FILE:2"}},
+		{"quoted", `poll-interval: "2s"`, nil, nil, options.Setting{Value: "2s", From: options.FromFile,
+			Place: "FILE:1"}},
+		{"JSON", `{"poll-interval": "2s"}`, nil, nil, options.Setting{Value: "2s", From: options.FromFile,
+			Place: "FILE:1"}},
 		{"empty in the file", "poll-interval:\n", nil, nil, options.Setting{Value: "1m0s", From: options.FromDefault}},
 		{"variable over file", "poll-interval: 2s", []string{"TASKTABLE_POLL_INTERVAL=3s"}, nil,
 			options.Setting{Value: "3s", From: options.FromEnvironment, Place: "TASKTABLE_POLL_INTERVAL"}},
-		{"empty variable", "poll-interval: 2s", []string{"TASKTABLE_POLL_INTERVAL="}, nil, options.Setting{Value: "2s", From: options.FromFile, Place: "FILE:1"}},
-		{"flag over both", "poll-interval: 2s", []string{"TASKTABLE_POLL_INTERVAL=3s"}, []string{"--poll-interval=4s"}, options.Setting{Value: "4s", From: options.FromFlag}},
-		{"empty flag", "poll-interval: 2s", []string{"TASKTABLE_POLL_INTERVAL=3s"}, []string{"--poll-interval="}, options.Setting{Value: "1m0s", From: options.FromDefault}},
-		{"wrong in the file, hidden by a flag", "poll-interval: soon", nil, []string{"--poll-interval=4s"}, options.Setting{Value: "4s", From: options.FromFlag}},
+		{"empty variable", "poll-interval: 2s", []string{"TASKTABLE_POLL_INTERVAL="}, nil,
+			options.Setting{Value: "2s", From: options.FromFile, Place: "FILE:1"}},
+		{"flag over both", "poll-interval: 2s", []string{"TASKTABLE_POLL_INTERVAL=3s"},
+			[]string{"--poll-interval=4s"}, options.Setting{Value: "4s", From: options.FromFlag}},
+		{"empty flag", "poll-interval: 2s", []string{"TASKTABLE_POLL_INTERVAL=3s"}, []string{"--poll-interval="},
+			options.Setting{Value: "1m0s", From: options.FromDefault}},
+		{"wrong in the file, hidden by a flag", "poll-interval: soon", nil, []string{"--poll-interval=4s"},
+			options.Setting{Value: "4s", From: options.FromFlag}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -105,7 +112,8 @@ func TestValuesOfAFile(t *testing.T) {
 		{"retention: off", "retention", "off"},
 		{"reconcile-timeout: 2m", "reconcile-timeout", "2m"}, // of another command
 		{"application-service: [a, b]", "application-service", "a,b"},
-		{"database-url: postgres://u:p%40s@db.example.org/app?sslpassword=geheim", "database-url", "postgres://u:xxxxx@db.example.org:5432/app"},
+		{"database-url: postgres://u:p%40s@db.example.org/app?sslpassword=geheim", "database-url",
+			"postgres://u:xxxxx@db.example.org:5432/app"},
 		{"database-url: host=db.example.org user=u dbname=app", "database-url", "postgres://u@db.example.org:5432/app"},
 		{"database-url: postgres://u:p@a:1,b:2/app", "database-url", "postgres://u:xxxxx@a:1,b:2/app"},
 		{"smtp-password: geheim", "smtp-password", "xxxxx"},
@@ -127,36 +135,45 @@ func TestWrongFileNamesTheKeyAndTheRule(t *testing.T) {
 		name, file string
 		want       []string
 	}{
-		{"unknown", "schema: a\npol-interval: 2s", []string{`FILE:2: there is no option "pol-interval"; did you mean poll-interval?`}},
+		{"unknown", "schema: a\npol-interval: 2s",
+			[]string{`FILE:2: there is no option "pol-interval"; did you mean poll-interval?`}},
 		{"unknown, like none", "colour: blue", []string{`FILE:1: there is no option "colour"`}},
 		{"of the command line alone", "yes: true", []string{`FILE:1: there is no option "yes"`}},
 		{"itself", "config: a.yaml", []string{`FILE:1: there is no option "config"`}},
 		{"no option in a file", "schema-file: a", []string{`FILE:1: there is no option "schema-file"`}},
-		{"no name", "postgres://u:geheim@h/db: 1", []string{"FILE:1: the text before the colon must be the name of an option"}},
+		{"no name", "postgres://u:geheim@h/db: 1",
+			[]string{"FILE:1: the text before the colon must be the name of an option"}},
 		{"twice", "schema: a\nschema: b", []string{"FILE:2: schema is there twice"}},
-		{"wrong kind", "engine-conns: many", []string{`FILE:1: engine-conns must be a whole number from 3 to 100, got "many"`}},
+		{"wrong kind", "engine-conns: many",
+			[]string{`FILE:1: engine-conns must be a whole number from 3 to 100, got "many"`}},
 		{"wrong toggle", "share-slots: maybe", []string{`FILE:1: share-slots must be true or false, got "maybe"`}},
-		{"wrong of another command", "reconcile-timeout: soon", []string{`FILE:1: reconcile-timeout must be a duration`, `got "soon"`}},
+		{"wrong of another command", "reconcile-timeout: soon",
+			[]string{`FILE:1: reconcile-timeout must be a duration`, `got "soon"`}},
 		{"list of one", "schema: [a]", []string{"FILE:1: schema must be one value, without a list"}},
 		{"mapping of no pairs", "pause: {type: X}", []string{"FILE:1: pause must be a scope or a list of these"}},
 		{"pair in a list", "pause: [type: XX]", []string{"FILE:1: pause must be a plain value; put quotes"}},
 		{"list in a mapping", "queue: {default: [1]}", []string{"FILE:1: queue must be a plain value"}},
 		{"wrong item", "queue: {default: 0}", []string{"FILE:1: queue must be name=slots", `got "default=0"`}},
-		{"alias", "schema: &a a\nservice: *a", []string{"FILE:1: schema must be a plain value", "FILE:2: service must be a plain value"}},
+		{"alias", "schema: &a a\nservice: *a", []string{"FILE:1: schema must be a plain value",
+			"FILE:2: service must be a plain value"}},
 		{"tag", "schema: !a b", []string{"FILE:1: schema must be a plain value"}},
 		{"merge", "<<: {schema: a}", []string{"FILE:1: the text before the colon"}},
 		{"no mapping", "- schema", []string{"FILE: must be lines of the form option: value"}},
 		{"two documents", "schema: a\n---\nschema: b", []string{"FILE: must be one YAML document"}},
 		{"no YAML", "schema: a\n  b: c", []string{"FILE: line 2: mapping values are not allowed in this context"}},
-		{"unclosed mapping", "schema: a\nqueue: {default: 1\nservice: b", []string{"FILE: line 2: did not find expected ',' or '}'"}},
+		{"unclosed mapping", "schema: a\nqueue: {default: 1\nservice: b",
+			[]string{"FILE: line 2: did not find expected ',' or '}'"}},
 		{"unclosed to the end", "queue: [a", []string{"FILE: line 2: did not find expected ',' or ']'"}},
 		{"item of a block", "schema: a\nqueue:\n  default: 5\n  mail: 0", []string{"FILE:4: queue must be name=slots"}},
 		{"item of a list", "pause:\n- all\n- nonsense", []string{"FILE:3: pause must be"}},
 		{"value below its key", "engine-conns:\n  many", []string{"FILE:2: engine-conns must be"}},
 		{"list below its key", "queue:\n  mail:\n    [5]", []string{"FILE:3: queue must be a plain value"}},
-		{"all at once", "schema: [a]\nno: 1\nqueue: {a: [b]}", []string{"FILE:1: schema", "FILE:2: there", "FILE:3: queue"}},
-		{"two secrets", "smtp-password: a\nsmtp-password-file: b", []string{"FILE:2: both smtp-password and smtp-password-file are there: give one of them"}},
-		{"no secret there", "smtp-password-file: /nowhere/password", []string{"FILE:1: open /nowhere/password: no such file"}},
+		{"all at once", "schema: [a]\nno: 1\nqueue: {a: [b]}",
+			[]string{"FILE:1: schema", "FILE:2: there", "FILE:3: queue"}},
+		{"two secrets", "smtp-password: a\nsmtp-password-file: b",
+			[]string{"FILE:2: both smtp-password and smtp-password-file are there: give one of them"}},
+		{"no secret there", "smtp-password-file: /nowhere/password",
+			[]string{"FILE:1: open /nowhere/password: no such file"}},
 		{"wrong secret", "database-url: geheim", []string{"FILE:1: database-url must be postgres://"}},
 		{"too large", "# " + strings.Repeat("x", 1<<20), []string{"FILE: has more than 1048576 bytes"}},
 	} {
@@ -173,7 +190,8 @@ func TestWrongFileNamesTheKeyAndTheRule(t *testing.T) {
 			}
 		})
 	}
-	run(t, nil, "serve", "--config=/nowhere/tasktable.yaml").want(t, exitUsage, "--config (TASKTABLE_CONFIG): open /nowhere/tasktable.yaml: no such file")
+	run(t, nil, "serve", "--config=/nowhere/tasktable.yaml").want(t, exitUsage,
+		"--config (TASKTABLE_CONFIG): open /nowhere/tasktable.yaml: no such file")
 }
 
 // A slip in a variable is what somebody looks for who asks what is in force.
@@ -191,7 +209,8 @@ func TestConfigWarnsOfUnknownVariables(t *testing.T) {
 // Whatever of a password YAML takes for something of its own, no error quotes it.
 func TestPasswordInAFileIsNeverQuoted(t *testing.T) {
 	t.Parallel()
-	for _, value := range []string{"geheim", "*geheim", "&geheim", "&geheim x", "!geheim x", "!!geheim x", "@geheim", "`geheim", "%geheim", "'geheim", `"geheim`,
+	for _, value := range []string{"geheim", "*geheim", "&geheim", "&geheim x", "!geheim x", "!!geheim x", "@geheim",
+		"`geheim", "%geheim", "'geheim", `"geheim`,
 		`"\geheim"`, "[geheim", "{geheim", "{geheim: x}", "geheim: x", "? geheim", "> geheim", "|geheim", "geheim\n geheim: y", "\tgeheim: x", "[geheim]"} {
 		for _, key := range []string{"smtp-password", "database-url", "no-such-option"} {
 			got := run(t, nil, "config", "--config="+written(t, "a.yaml", key+": "+value+"\n"))

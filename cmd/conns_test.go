@@ -25,19 +25,22 @@ func limitedURL(t *testing.T, most int) (limited, admin string) {
 	return address.String(), admin
 }
 
-// A node of the program has the connections of its two pools and two more, and not one more: with a session URL of its own, too, and
-// while it works.
+// A node of the program has the connections of its two pools and two more, and not one more: with a session URL of
+// its own, too, and while it works.
 func TestServeStaysWithinItsConnections(t *testing.T) {
 	t.Parallel()
 	limited, admin := limitedURL(t, 4+3+2)
-	p := start(t, []string{"DATABASE_URL=" + limited, "TASKTABLE_SESSION_DATABASE_URL=" + limited + "&application_name=direct"},
+	p := start(t, []string{"DATABASE_URL=" + limited, "TASKTABLE_SESSION_DATABASE_URL=" + limited +
+		"&application_name=direct"},
 		"serve", "--max-conns=4", "--engine-conns=3", "--log-level=warn")
 	execute(t, admin, `SELECT tasktable.schedule(jsonb_build_object('type', 'LOG', 'message', n::text), id => n::text)
 		FROM generate_series(1, 1000) AS n`)
 	ask(t, admin, "SELECT count(*) FROM tasktable.scheduled_tasks WHERE status = 'COMPLETED'", "1000")
-	ask(t, admin, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'tasktable engine'", "3")
+	ask(t, admin, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = "+
+		"'tasktable engine'", "3")
 	// Of use at the start alone:
-	ask(t, admin, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'direct'", "0")
+	ask(t, admin, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = "+
+		"'direct'", "0")
 	p.signal(syscall.SIGTERM)
 	got := p.end()
 	got.want(t, exitOK)
@@ -50,7 +53,8 @@ func TestServeSaysHowManyConnectionsItNeeds(t *testing.T) {
 	t.Parallel()
 	limited, _ := limitedURL(t, 1)
 	run(t, []string{"DATABASE_URL=" + limited}, "serve", "--max-conns=5").want(t, exitUnreachable,
-		"too many connections for role", "a node needs 8 connections (a session, a listener, and EngineConns, which is 6), and its pool up to 5")
+		"too many connections for role",
+		"a node needs 8 connections (a session, a listener, and EngineConns, which is 6), and its pool up to 5")
 }
 
 func TestMigrateStaysWithinItsConnections(t *testing.T) {

@@ -9,7 +9,8 @@ import (
 	"github.com/tasktable/tasktable/store/storetest"
 )
 
-// The steps of MIGRATING.md, with a script that goes on meanwhile: each event is dealt with once, by the script or by a task.
+// The steps of MIGRATING.md, with a script that goes on meanwhile: each event is dealt with once, by the script or by
+// a task.
 func TestCutOverFromAScript(t *testing.T) {
 	t.Parallel()
 	url := storetest.URL(t)
@@ -18,7 +19,8 @@ func TestCutOverFromAScript(t *testing.T) {
 		INSERT INTO public.events SELECT n::text, now() + n * interval '50 milliseconds' FROM generate_series(1, 40) AS n`)
 	const script = `UPDATE public.events SET reminded_at = now() WHERE reminded_at IS NULL AND id::int <= `
 	query := filepath.Join(t.TempDir(), "reminders.sql")
-	err := os.WriteFile(query, []byte(`SELECT id AS key, jsonb_build_object('message', id) AS payload, starts_at AS scheduled_at
+	err := os.WriteFile(query,
+		[]byte(`SELECT id AS key, jsonb_build_object('message', id) AS payload, starts_at AS scheduled_at
 		FROM public.events WHERE reminded_at IS NULL`), 0o600)
 	if err != nil {
 		t.Fatal(err)

@@ -35,24 +35,31 @@ type databaseSettings struct {
 func (s *databaseSettings) options() []options.Option {
 	return []options.Option{
 		{Flag: "database-url", Variable: "DATABASE_URL", Kind: "url", Secret: true, Set: options.DatabaseURL(&s.url),
-			Usage: "the database, as a URL or keyword=value pairs; better in the variable, since flags show in the list of processes (default a private Postgres on this machine)"},
-		{Flag: "session-database-url", Variable: "TASKTABLE_SESSION_DATABASE_URL", Kind: "url", Secret: true, Set: options.DatabaseURL(&s.sessionURL),
-			Usage: "the same database without the pooler, where the database URL goes through one: for migrations, locks and notifications"},
+			Usage: "the database, as a URL or keyword=value pairs; better in the variable, since flags show in the " +
+				"list of processes (default a private Postgres on this machine)"},
+		{Flag: "session-database-url", Variable: "TASKTABLE_SESSION_DATABASE_URL", Kind: "url", Secret: true,
+			Set: options.DatabaseURL(&s.sessionURL),
+			Usage: "the same database without the pooler, where the database URL goes through one: for migrations, " +
+				"locks and notifications"},
 		s.schemaOption(),
 		{Flag: "data-dir", Variable: "TASKTABLE_DATA_DIR", Kind: "folder", Set: options.Text(&s.dataDir, 4096),
-			Usage: "the folder of the private Postgres, used without a database URL (default tasktable/postgres in the user's cache folder, for root /var/lib/tasktable/postgres)"},
+			Usage: "the folder of the private Postgres, used without a database URL (default tasktable/postgres in " +
+				"the user's cache folder, for root /var/lib/tasktable/postgres)"},
 	}
 }
 
 func (s *databaseSettings) schemaOption() options.Option {
-	return options.Option{Flag: "schema", Variable: "TASKTABLE_SCHEMA", Kind: "name", Default: store.DefaultSchema, Set: schemaName(&s.schema),
+	return options.Option{Flag: "schema", Variable: "TASKTABLE_SCHEMA", Kind: "name", Default: store.DefaultSchema,
+		Set:   schemaName(&s.schema),
 		Usage: "the Postgres schema of the tables"}
 }
 
 // maxConnsOption is for commands that run handlers.
 func (s *databaseSettings) maxConnsOption() options.Option {
-	return options.Option{Flag: "max-conns", Variable: "TASKTABLE_MAX_CONNS", Kind: "number", Set: options.Int(&s.maxConns, 1, 1000),
-		Usage: fmt.Sprintf("the most connections of the handlers' pool (default pool_max_conns of the database URL, or %d)", defaultMaxConns)}
+	return options.Option{Flag: "max-conns", Variable: "TASKTABLE_MAX_CONNS", Kind: "number",
+		Set: options.Int(&s.maxConns, 1, 1000),
+		Usage: fmt.Sprintf("the most connections of the handlers' pool (default pool_max_conns of the database URL, "+
+			"or %d)", defaultMaxConns)}
 }
 
 func schemaName(into *string) func(string) error {
@@ -79,11 +86,13 @@ func (s *databaseSettings) open(ctx context.Context, logger *slog.Logger) (*data
 	url := s.url
 	if url == "" {
 		if s.sessionURL != "" {
-			return nil, options.Usage("--session-database-url (TASKTABLE_SESSION_DATABASE_URL) needs --database-url (DATABASE_URL) beside it")
+			return nil, options.Usage("--session-database-url (TASKTABLE_SESSION_DATABASE_URL) needs --database-url " +
+				"(DATABASE_URL) beside it")
 		}
 		server, err := localpg.Start(ctx, localpg.Config{Dir: s.dataDir, Logger: logger})
 		if err != nil {
-			return nil, &unreachableError{fmt.Errorf("start a private Postgres, since there is no --database-url (DATABASE_URL): %w", err)}
+			return nil, &unreachableError{fmt.Errorf("start a private Postgres, since there is no --database-url "+
+				"(DATABASE_URL): %w", err)}
 		}
 		url, d.stop = server.URL(), server.Stop
 		// With the password: it is a private server that only this machine reaches, and this is how to look into it.
@@ -95,7 +104,8 @@ func (s *databaseSettings) open(ctx context.Context, logger *slog.Logger) (*data
 	return d, nil
 }
 
-// check refuses a database that is not migrated, and says which command migrates it. Without a URL it may be the wrong database.
+// check refuses a database that is not migrated, and says which command migrates it. Without a URL it may be the
+// wrong database.
 func (s *databaseSettings) check(ctx context.Context, pool *pgxpool.Pool) error {
 	err := migrations.Check(ctx, pool, s.schema)
 	if !errors.Is(err, migrations.ErrUnmigrated) {
@@ -139,7 +149,8 @@ func newPool(ctx context.Context, url string, maxConns int) (*pgxpool.Pool, erro
 	defer cancel()
 	if err := pool.Ping(ctx); err != nil {
 		pool.Close()
-		return nil, &unreachableError{fmt.Errorf("the database at %s cannot be reached: %w", address(config.ConnConfig), err)}
+		return nil, &unreachableError{fmt.Errorf("the database at %s cannot be reached: %w",
+			address(config.ConnConfig), err)}
 	}
 	return pool, nil
 }

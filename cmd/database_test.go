@@ -28,8 +28,10 @@ func TestUnreachableDatabase(t *testing.T) {
 }
 
 func TestUnreachableSessionDatabase(t *testing.T) {
-	run(t, []string{"DATABASE_URL=" + storetest.URL(t), "TASKTABLE_SESSION_DATABASE_URL=postgres://127.0.0.1:1/x"}, "serve").
-		want(t, exitUnreachable, "--session-database-url (TASKTABLE_SESSION_DATABASE_URL): the database at 127.0.0.1:1/x cannot be reached")
+	run(t, []string{"DATABASE_URL=" + storetest.URL(t), "TASKTABLE_SESSION_DATABASE_URL=postgres://127.0.0.1:1/x"},
+		"serve").
+		want(t, exitUnreachable,
+			"--session-database-url (TASKTABLE_SESSION_DATABASE_URL): the database at 127.0.0.1:1/x cannot be reached")
 }
 
 func TestRefusedLogin(t *testing.T) {
@@ -74,13 +76,15 @@ func TestMaxConns(t *testing.T) {
 			t.Fatal(err)
 		}
 		if config.MaxConns != test.want {
-			t.Errorf("%s with --max-conns %d: %d connections, want %d", test.url, test.given, config.MaxConns, test.want)
+			t.Errorf("%s with --max-conns %d: %d connections, want %d", test.url, test.given, config.MaxConns,
+				test.want)
 		}
 	}
 }
 
 func TestApplicationName(t *testing.T) {
-	for given, want := range map[string]string{"postgres://h/x": "tasktable", "postgres://h/x?application_name=mine": "mine"} {
+	for given, want := range map[string]string{"postgres://h/x": "tasktable",
+		"postgres://h/x?application_name=mine": "mine"} {
 		config, err := poolConfig(given, 0)
 		if err != nil {
 			t.Fatal(err)
@@ -183,7 +187,8 @@ func TestUnmigratedPrivatePostgresNamesTheMissingURL(t *testing.T) {
 	for url, want := range map[string]bool{"": true, "postgres://somewhere": false} {
 		s := databaseSettings{url: url, schema: store.DefaultSchema}
 		err := s.check(t.Context(), pool)
-		if exitCode(t.Context(), err) != exitUnmigrated || strings.Contains(err.Error(), "there is no DATABASE_URL") != want {
+		if exitCode(t.Context(), err) != exitUnmigrated || strings.Contains(err.Error(),
+			"there is no DATABASE_URL") != want {
 			t.Errorf("with %q: %v", url, err)
 		}
 	}

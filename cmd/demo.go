@@ -13,9 +13,9 @@ import (
 	"github.com/tasktable/tasktable/cmd/internal/options"
 )
 
-const demoHelp = `Plays the example community live: members join, posts and events are published at their time, reminders go out; an
-event is moved and its reminder moves along; another is edited while its reminder runs; one is deleted, one reminder
-comes too late, one mail fails and is retried.
+const demoHelp = `Plays the example community live: members join, posts and events are published at their time,
+reminders go out; an event is moved and its reminder moves along; another is edited while its reminder runs; one is
+deleted, one reminder comes too late, one mail fails and is retried.
 
 Then its operators: a recurring head count skips a turn while one takes too long; a message is paused until a time, a
 queue until somebody resumes it; badges that could not be printed are retried when there is paper, and one is archived;
@@ -58,9 +58,11 @@ func (d *demoRun) play(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, open.close()) }()
 	if d.database.url == "" { // a private server, whose password is no secret on this machine
-		fmt.Fprintf(d.stdout, "No DATABASE_URL: on a private Postgres. To look into it:\n  psql '%s'\n\n", open.pool.Config().ConnString())
+		fmt.Fprintf(d.stdout, "No DATABASE_URL: on a private Postgres. To look into it:\n  psql '%s'\n\n",
+			open.pool.Config().ConnString())
 	}
 	return demo.Play(ctx, demo.Config{
-		Pool: open.pool, Direct: open.direct, Connect: open.session, Length: d.length, Out: d.stdout, Logger: logger, Version: version(),
+		Pool: open.pool, Direct: open.direct, Connect: open.session, Length: d.length, Out: d.stdout, Logger: logger,
+		Version: version(),
 	})
 }

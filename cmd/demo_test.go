@@ -20,9 +20,12 @@ func TestDemo(t *testing.T) {
 	if code := p.run(ctx, []string{"demo", "--for", "20s"}); code != exitOK {
 		t.Fatalf("exit code %d; stderr:\n%s\nstdout:\n%s", code, stderr.String(), stdout.String())
 	}
-	for _, line := range []string{"rescheduled  by demo: +6.0s → +9.0s", "SUPERSEDED", "RETRIED", "EXPIRED", "cancelled",
-		"SKIPPED      an earlier occurrence has not ended: headcount-", "paused       by demo: until +6.0s", "queued       by leader", "the printer is out of paper",
-		"archived     by demo", "Mended: 1 created, 1 rescheduled, 1 cancelled.", "And once more: All agree.", "All happened that should have."} {
+	for _, line := range []string{"rescheduled  by demo: +6.0s → +9.0s", "SUPERSEDED", "RETRIED", "EXPIRED",
+		"cancelled",
+		"SKIPPED      an earlier occurrence has not ended: headcount-", "paused       by demo: until +6.0s",
+		"queued       by leader", "the printer is out of paper",
+		"archived     by demo", "Mended: 1 created, 1 rescheduled, 1 cancelled.", "And once more: All agree.",
+		"All happened that should have."} {
 		if !strings.Contains(stdout.String(), line) {
 			t.Errorf("the demo does not say %q:\n%s", line, stdout.String())
 		}

@@ -20,28 +20,36 @@ import (
 
 // documentedImports are the packages that a block may name without importing them.
 var documentedImports = map[string]string{
-	"context": "context", "errors": "errors", "fmt": "fmt", "log": "log", "slog": "log/slog", "sql": "database/sql", "os": "os", "http": "net/http",
+	"context": "context", "errors": "errors", "fmt": "fmt", "log": "log", "slog": "log/slog", "sql": "database/sql",
+	"os": "os", "http": "net/http",
 	"signal": "os/signal", "syscall": "syscall", "testing": "testing", "time": "time", "json": "encoding/json",
-	"gorm": "gorm.io/gorm", "postgres": "gorm.io/driver/postgres", "stdlib": "github.com/jackc/pgx/v5/stdlib", "pgx": "github.com/jackc/pgx/v5", "pgxpool": "github.com/jackc/pgx/v5/pgxpool",
+	"gorm": "gorm.io/gorm", "postgres": "gorm.io/driver/postgres", "stdlib": "github.com/jackc/pgx/v5/stdlib",
+	"pgx": "github.com/jackc/pgx/v5", "pgxpool": "github.com/jackc/pgx/v5/pgxpool",
 	"river": "github.com/riverqueue/river", "riverpgxv5": "github.com/riverqueue/river/riverdriver/riverpgxv5",
-	"rivertype":  "github.com/riverqueue/river/rivertype",
-	"contract":   "github.com/tasktable/tasktable/cmd/testdata/docs/contract",
-	"handlers":   "github.com/tasktable/tasktable/handlers",
-	"logging":    "github.com/tasktable/tasktable/handlers/logging",
-	"email":      "github.com/tasktable/tasktable/handlers/email",
-	"community":  "github.com/tasktable/tasktable/handlers/community",
-	"migrations": "github.com/tasktable/tasktable/migrations",
-	"scheduled":  "github.com/tasktable/tasktable/scheduled", "scheduledtest": "github.com/tasktable/tasktable/scheduled/scheduledtest",
-	"store": "github.com/tasktable/tasktable/store", "storetest": "github.com/tasktable/tasktable/store/storetest",
-	"leaks": "github.com/tasktable/tasktable/store/storetest/leaks",
-	"seal":  "github.com/tasktable/tasktable/store/seal", "prometheus": "github.com/prometheus/client_golang/prometheus",
-	"recurrence": "github.com/tasktable/tasktable/store/recurrence", "localpg": "github.com/tasktable/tasktable/store/localpg",
+	"rivertype":     "github.com/riverqueue/river/rivertype",
+	"contract":      "github.com/tasktable/tasktable/cmd/testdata/docs/contract",
+	"handlers":      "github.com/tasktable/tasktable/handlers",
+	"logging":       "github.com/tasktable/tasktable/handlers/logging",
+	"email":         "github.com/tasktable/tasktable/handlers/email",
+	"community":     "github.com/tasktable/tasktable/handlers/community",
+	"migrations":    "github.com/tasktable/tasktable/migrations",
+	"scheduled":     "github.com/tasktable/tasktable/scheduled",
+	"scheduledtest": "github.com/tasktable/tasktable/scheduled/scheduledtest",
+	"store":         "github.com/tasktable/tasktable/store",
+	"storetest":     "github.com/tasktable/tasktable/store/storetest",
+	"leaks":         "github.com/tasktable/tasktable/store/storetest/leaks",
+	"seal":          "github.com/tasktable/tasktable/store/seal",
+	"prometheus":    "github.com/prometheus/client_golang/prometheus",
+	"recurrence":    "github.com/tasktable/tasktable/store/recurrence",
+	"localpg":       "github.com/tasktable/tasktable/store/localpg",
 }
 
-// foreign are packages of other libraries, which this module does not know: a block that names one has to be Go, and no more can be said.
+// foreign are packages of other libraries, which this module does not know: a block that names one has to be Go, and
+// no more can be said.
 var foreign = []string{"asynq", "cron", "promhttp", "otel"}
 
-// Each block of Go compiles: as a file, as declarations or as the body of a function, with what the reader has (testdata/docs/reader.go).
+// Each block of Go compiles: as a file, as declarations or as the body of a function, with what the reader has
+// (testdata/docs/reader.go).
 func TestGoBlocks(t *testing.T) {
 	t.Parallel()
 	program, err := exec.LookPath("go")
@@ -93,7 +101,8 @@ func TestGoBlocks(t *testing.T) {
 	}
 }
 
-// compilable makes the files of a package of a block: block.go, and what the reader has. Nil: the block is another library's.
+// compilable makes the files of a package of a block: block.go, and what the reader has. Nil: the block is another
+// library's.
 func compilable(t *testing.T, text string) (files map[string][]byte, err error) {
 	t.Helper()
 	fileset := token.NewFileSet()
@@ -125,11 +134,13 @@ func compilable(t *testing.T, text string) (files map[string][]byte, err error) 
 
 // apart tells declarations from statements, which a block may have both of, by paragraphs.
 func apart(text string) (declarations, statements string) {
-	if _, err := parser.ParseFile(token.NewFileSet(), "", "package docs\nfunc block() {\n"+text+"\n}\n", parser.SkipObjectResolution); err == nil {
+	if _, err := parser.ParseFile(token.NewFileSet(), "", "package docs\nfunc block() {\n"+text+"\n}\n",
+		parser.SkipObjectResolution); err == nil {
 		return "", text
 	}
 	for paragraph := range strings.SplitSeq(text, "\n\n") {
-		if _, err := parser.ParseFile(token.NewFileSet(), "", "package docs\n"+paragraph, parser.SkipObjectResolution); err == nil {
+		if _, err := parser.ParseFile(token.NewFileSet(), "", "package docs\n"+paragraph,
+			parser.SkipObjectResolution); err == nil {
 			declarations += paragraph + "\n"
 		} else {
 			statements += paragraph + "\n"
@@ -242,7 +253,8 @@ func receiver(function *ast.FuncDecl) string {
 // readerWithout is the reader's own code without what a block declares.
 func readerWithout(names map[string]bool) ([]byte, error) {
 	fileset := token.NewFileSet()
-	file, err := parser.ParseFile(fileset, filepath.Join(repository, "cmd", "testdata", "docs", "reader.go"), nil, parser.SkipObjectResolution)
+	file, err := parser.ParseFile(fileset, filepath.Join(repository, "cmd", "testdata", "docs", "reader.go"), nil,
+		parser.SkipObjectResolution)
 	if err != nil {
 		return nil, err
 	}

@@ -125,7 +125,8 @@ func documentedGo(args []string) int {
 		return problem(fileProblem(filepath.Join(repository, args[1], "main_test.go")))
 	case len(args) > 1 && args[0] == "test":
 		return problem(goTestProblem(args[1:]))
-	case len(args) == 2 && (args[0] == "get" || args[0] == "install") && strings.HasPrefix(args[1], "github.com/tasktable/tasktable"):
+	case len(args) == 2 && (args[0] == "get" || args[0] == "install") &&
+		strings.HasPrefix(args[1], "github.com/tasktable/tasktable"):
 		return 0
 	}
 	return problem("nobody knows go " + strings.Join(args, " "))

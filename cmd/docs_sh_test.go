@@ -20,8 +20,8 @@ import (
 	"github.com/tasktable/tasktable/store/storetest"
 )
 
-// The blocks of sh are run by a shell that knows no programs but these; each is this test binary under another name. To run a block with
-// another program, add it here. How the program tasktable itself is run, its command says below.
+// The blocks of sh are run by a shell that knows no programs but these; each is this test binary under another name.
+// To run a block with another program, add it here. How the program tasktable itself is run, its command says below.
 var documentedPrograms = map[string]func(args []string) int{
 	"tasktable":  documentedTasktable,
 	"go":         documentedGo,
@@ -35,11 +35,13 @@ var documentedPrograms = map[string]func(args []string) int{
 	"cat":        nil, // the system's own
 }
 
-// documentedCommands says how a command of the program is run, by the longest beginning; nil: as it stands, and it has to succeed.
+// documentedCommands says how a command of the program is run, by the longest beginning; nil: as it stands, and it
+// has to succeed.
 var documentedCommands = map[string]func(args []string) int{
-	"":          nil,
-	"serve":     untilServing,
-	"reconcile": func(args []string) int { return orElse(exitDrift, asProgramRuns(args)) },     // it compares, and there is something to mend
+	"":      nil,
+	"serve": untilServing,
+	// it compares, and there is something to mend
+	"reconcile": func(args []string) int { return orElse(exitDrift, asProgramRuns(args)) },
 	"doctor":    func(args []string) int { return orElse(exitUnhealthy, asProgramRuns(args)) }, // no node runs
 	"tasks":     confirmed,
 	"dead":      confirmed,
@@ -105,11 +107,13 @@ func TestShellBlocks(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			cmd.Env = append(roles, raceAtOnce, "PATH="+programs, "HOME="+cmd.Dir, "DATABASE_URL="+url, "NEW_DATABASE_URL="+storetest.EmptyURL(t),
+			cmd.Env = append(roles, raceAtOnce, "PATH="+programs, "HOME="+cmd.Dir, "DATABASE_URL="+url,
+				"NEW_DATABASE_URL="+storetest.EmptyURL(t),
 				inDocs+"="+repository, docsPath+"="+os.Getenv("PATH"))
 			cmd.WaitDelay = time.Second
 			if output, err := cmd.CombinedOutput(); err != nil {
-				t.Errorf("%s: %v\n%s\nA program that is not found is to be added to documentedPrograms.\n%s", b.where, err, b.text, output)
+				t.Errorf("%s: %v\n%s\nA program that is not found is to be added to documentedPrograms.\n%s", b.where,
+					err, b.text, output)
 			}
 		})
 	}

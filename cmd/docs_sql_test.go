@@ -46,7 +46,8 @@ func TestSQLBlocks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := tx.Exec(t.Context(), patience.ReplaceAllString(b.text, "pg_sleep(0)"), pgx.QueryExecModeSimpleProtocol); err != nil {
+		if _, err := tx.Exec(t.Context(), patience.ReplaceAllString(b.text, "pg_sleep(0)"),
+			pgx.QueryExecModeSimpleProtocol); err != nil {
 			t.Errorf("%s: %v\n%s", b.where, err, b.text)
 		}
 		if err := tx.Rollback(t.Context()); err != nil {

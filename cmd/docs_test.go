@@ -18,9 +18,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// What the documents show is run: each block of a Markdown page, each block of code in a package's comment, and each example of a
-// command's help. A block is told by its language: sh (docs_sh_test.go, where the commands are listed), sql (docs_sql_test.go), go
-// (docs_go_test.go), promql. Another is for the eye alone, and must be listed here.
+// What the documents show is run: each block of a Markdown page, each block of code in a package's comment, and each
+// example of a command's help. A block is told by its language: sh (docs_sh_test.go, where the commands are listed),
+// sql (docs_sql_test.go), go (docs_go_test.go), promql. Another is for the eye alone, and must be listed here.
 var unrunLanguages = map[string]string{
 	"":       "drawings, and what a program prints",
 	"text":   "the same",
@@ -57,7 +57,8 @@ func markdownBlocks(t *testing.T) (blocks []block) {
 		for _, at := range fence.FindAllStringSubmatchIndex(text, -1) {
 			blocks = append(blocks, block{
 				where: lineOf(path, text, at[0]), language: strings.TrimSpace(text[at[4]:at[5]]),
-				text: strings.ReplaceAll("\n"+text[at[6]:at[7]], "\n"+text[at[2]:at[3]], "\n")[1:], // of a list: indented
+				// of a list: indented
+				text: strings.ReplaceAll("\n"+text[at[6]:at[7]], "\n"+text[at[2]:at[3]], "\n")[1:],
 			})
 		}
 		if len(fenceMark.FindAllString(text, -1))%2 != 0 {
@@ -75,7 +76,8 @@ func packageBlocks(t *testing.T) (blocks []block) {
 			continue
 		}
 		files := token.NewFileSet()
-		file, err := parser.ParseFile(files, filepath.Join(repository, path), nil, parser.PackageClauseOnly|parser.ParseComments)
+		file, err := parser.ParseFile(files, filepath.Join(repository, path), nil,
+			parser.PackageClauseOnly|parser.ParseComments)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -130,7 +132,8 @@ func helpBlocks() (blocks []block) {
 	var visit func(command *cobra.Command)
 	visit = func(command *cobra.Command) {
 		if command.Example != "" {
-			blocks = append(blocks, block{where: command.CommandPath() + " --help", language: "sh", text: command.Example + "\n"})
+			blocks = append(blocks, block{where: command.CommandPath() + " --help", language: "sh",
+				text: command.Example + "\n"})
 		}
 		for _, sub := range command.Commands() {
 			visit(sub)
@@ -147,15 +150,16 @@ func allBlocks(t *testing.T, language string) []block {
 	return slices.DeleteFunc(blocks, func(b block) bool { return b.language != language })
 }
 
-// sourceFiles are the files of a kind in the source tree, by their paths from its top; not those in folders that begin with a dot, nor test
-// data.
+// sourceFiles are the files of a kind in the source tree, by their paths from its top; not those in folders that
+// begin with a dot, nor test data.
 func sourceFiles(t *testing.T, ending string) (paths []string) {
 	t.Helper()
 	err := filepath.WalkDir(repository, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
-		if name := entry.Name(); entry.IsDir() && path != repository && (strings.HasPrefix(name, ".") || name == "testdata") {
+		if name := entry.Name(); entry.IsDir() && path != repository &&
+			(strings.HasPrefix(name, ".") || name == "testdata") {
 			return filepath.SkipDir
 		}
 		if !entry.IsDir() && strings.HasSuffix(path, ending) {

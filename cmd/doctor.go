@@ -17,9 +17,9 @@ import (
 	"github.com/tasktable/tasktable/scheduled/doctor"
 )
 
-const doctorHelp = `Examines a deployment: is the database fit for it, are its tables whole, does a node lead, is anything late, stuck or
-dead? Each finding comes with what to do about it. The levels are ok, info, warning (it works, but not as it should, or
-not for long) and error (something does not work, or a promise does not hold).
+const doctorHelp = `Examines a deployment: is the database fit for it, are its tables whole, does a node lead, is
+anything late, stuck or dead? Each finding comes with what to do about it. The levels are ok, info, warning (it works,
+but not as it should, or not for long) and error (something does not work, or a promise does not hold).
 
 It only reads, in transactions of a few seconds at most, and goes on when a check fails. It sees what its role may see:
 as the auditor nearly everything, as an application much less, and it says what it could not look at. To see how long
@@ -53,10 +53,13 @@ func (p *program) doctorCommand() *cobra.Command {
 	opts := []options.Option{
 		{Flag: "strict", Variable: "TASKTABLE_DOCTOR_STRICT", Set: options.Bool(&e.strict),
 			Usage: "a warning, too, is a reason for exit code 7"},
-		{Flag: "check", Variable: "TASKTABLE_DOCTOR_CHECK", Kind: "name", Sample: "clock", Repeatable: true, Set: someOf(&e.only, names),
+		{Flag: "check", Variable: "TASKTABLE_DOCTOR_CHECK", Kind: "name", Sample: "clock", Repeatable: true,
+			Set:      someOf(&e.only, names),
 			Complete: options.Words(names...),
-			Usage:    "only this check; may be repeated, or separated by commas. The checks are " + strings.Join(names, ", ")},
-		{Flag: "skip", Variable: "TASKTABLE_DOCTOR_SKIP", Kind: "name", Sample: "bloat", Repeatable: true, Set: someOf(&e.skip, names),
+			Usage: "only this check; may be repeated, or separated by commas. The checks are " +
+				strings.Join(names, ", ")},
+		{Flag: "skip", Variable: "TASKTABLE_DOCTOR_SKIP", Kind: "name", Sample: "bloat", Repeatable: true,
+			Set:      someOf(&e.skip, names),
 			Complete: options.Words(names...),
 			Usage:    "not this check; may be repeated, or separated by commas"},
 	}
@@ -101,7 +104,8 @@ func (e *examine) run(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, d.close()) }()
 	report, err := doctor.Examine(ctx, doctor.Config{
-		Pool: d.pool, Connect: d.session, Schema: e.database.schema, Only: e.only, Skip: e.skip, Retention: e.engine.retention,
+		Pool: d.pool, Connect: d.session, Schema: e.database.schema, Only: e.only, Skip: e.skip,
+		Retention:   e.engine.retention,
 		EngineConns: e.engine.engineConns,
 	})
 	if err != nil {
@@ -139,7 +143,8 @@ func (e *examine) open(ctx context.Context, logger *slog.Logger) (*database, err
 	d.direct = d.pool
 	if e.database.sessionURL != "" {
 		if d.direct, err = lazy(e.database.sessionURL); err != nil {
-			return nil, errors.Join(fmt.Errorf("--session-database-url (TASKTABLE_SESSION_DATABASE_URL): %w", err), d.close())
+			return nil, errors.Join(fmt.Errorf("--session-database-url (TASKTABLE_SESSION_DATABASE_URL): %w", err),
+				d.close())
 		}
 	}
 	return d, nil
@@ -174,9 +179,11 @@ func summary(report doctor.Report) string {
 	return strings.Join(counts, ", ")
 }
 
-var levelColors = map[doctor.Level]term.Color{doctor.OK: term.Green, doctor.Info: term.Blue, doctor.Warning: term.Yellow, doctor.Error: term.Red}
+var levelColors = map[doctor.Level]term.Color{doctor.OK: term.Green, doctor.Info: term.Blue,
+	doctor.Warning: term.Yellow, doctor.Error: term.Red}
 
-// printExamination prints a line for each finding, and below it what to do, which is not wrapped so that it can be copied.
+// printExamination prints a line for each finding, and below it what to do, which is not wrapped so that it can be
+// copied.
 func printExamination(to term.Printer, report doctor.Report) error {
 	var out strings.Builder
 	fmt.Fprintf(&out, "%s, schema %s, role %s, %s\n\n", report.Database, report.Schema, report.Role,
@@ -191,7 +198,8 @@ func printExamination(to term.Printer, report doctor.Report) error {
 		lines := wrap(term.Printable(one.Found), to.Width-len(indent))
 		fmt.Fprintf(&out, "%s  %-*s  %s\n", level, checkWidth, one.Check, strings.Join(lines, "\n"+indent))
 		for do := range strings.Lines(one.Do) {
-			fmt.Fprintf(&out, "%s%s %s\n", indent, term.Paint("→", term.Bold, to.Colors), term.Printable(strings.TrimSuffix(do, "\n")))
+			fmt.Fprintf(&out, "%s%s %s\n", indent, term.Paint("→", term.Bold, to.Colors),
+				term.Printable(strings.TrimSuffix(do, "\n")))
 		}
 	}
 	fmt.Fprintf(&out, "\n%s\n", summary(report))

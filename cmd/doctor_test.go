@@ -11,7 +11,8 @@ import (
 	"github.com/tasktable/tasktable/store/storetest"
 )
 
-// The tests' server keeps nothing through a power cut, and may be slow, and the doctor says so: these checks are left out here.
+// The tests' server keeps nothing through a power cut, and may be slow, and the doctor says so: these checks are left
+// out here.
 func examined(t *testing.T, url string, args ...string) result {
 	t.Helper()
 	return run(t, []string{"DATABASE_URL=" + url}, append([]string{"doctor", "--skip=settings,connection"}, args...)...)
@@ -23,7 +24,8 @@ func TestDoctorsExitCode(t *testing.T) {
 	got := examined(t, url, "--check=due,pauses,triggers")
 	got.want(t, exitOK)
 	if !strings.Contains(got.stdout, "ok       triggers") ||
-		!strings.Contains(got.stdout, "\n0 errors, 0 warnings, 0 info, 3 ok\n") || strings.Contains(got.stdout, "\x1b") {
+		!strings.Contains(got.stdout, "\n0 errors, 0 warnings, 0 info, 3 ok\n") ||
+		strings.Contains(got.stdout, "\x1b") {
 		t.Errorf("stdout:\n%s", got.stdout)
 	}
 	got = examined(t, url) // without a node
@@ -33,13 +35,15 @@ func TestDoctorsExitCode(t *testing.T) {
 		t.Errorf("stdout:\n%s", got.stdout)
 	}
 	examined(t, url, "--strict").want(t, exitUnhealthy, "tasktable: 0 errors, 1 warning, ")
-	run(t, []string{"DATABASE_URL=" + url, "TASKTABLE_DOCTOR_STRICT=true", "TASKTABLE_DOCTOR_SKIP=settings,connection,nodes"},
+	run(t, []string{"DATABASE_URL=" + url, "TASKTABLE_DOCTOR_STRICT=true",
+		"TASKTABLE_DOCTOR_SKIP=settings,connection,nodes"},
 		"doctor").want(t, exitOK)
 
 	mustExec(t, url, `ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER zzz_task_1_edit`)
 	got = examined(t, url)
 	got.want(t, exitUnhealthy, "tasktable: 1 error, 1 warning, ")
-	if !strings.Contains(got.stdout, "error    triggers       trigger zzz_task_1_edit of tasktable.scheduled_tasks is disabled") ||
+	if !strings.Contains(got.stdout,
+		"error    triggers       trigger zzz_task_1_edit of tasktable.scheduled_tasks is disabled") ||
 		!strings.Contains(got.stdout, "→ ALTER TABLE tasktable.scheduled_tasks ENABLE TRIGGER zzz_task_1_edit;\n") {
 		t.Errorf("stdout:\n%s", got.stdout)
 	}
@@ -68,7 +72,8 @@ func TestDoctorWithoutATable(t *testing.T) {
 	t.Parallel()
 	got := examined(t, storetest.EmptyURL(t))
 	got.want(t, exitUnhealthy)
-	if !strings.Contains(got.stdout, "there is no schema tasktable") || !strings.Contains(got.stdout, "→ tasktable migrate\n") {
+	if !strings.Contains(got.stdout, "there is no schema tasktable") ||
+		!strings.Contains(got.stdout, "→ tasktable migrate\n") {
 		t.Errorf("stdout:\n%s", got.stdout)
 	}
 	got = examined(t, storetest.EmptyURL(t), "--schema=jobs")
@@ -109,12 +114,15 @@ func TestAnExaminationIsPrinted(t *testing.T) {
 		At: fixedNow, Findings: []doctor.Finding{
 			{Check: "connection", Level: doctor.OK, Found: "TLS 1.3"},
 			{Check: "snapshots", Level: doctor.Info,
-				Found: "of other roles' sessions one does not see how long they are in a transaction", Do: "GRANT pg_read_all_stats TO engine;"},
+				Found: "of other roles' sessions one does not see how long they are in a transaction",
+				Do:    "GRANT pg_read_all_stats TO engine;"},
 			{Check: "dead-letters", Level: doctor.Warning,
-				Found: "2 FAILED and 1 EXPIRED that nobody has dealt with, the newest at 2026-03-01T00:00:00Z; 2 times: \x1b[31m421 try later",
-				Do:    "SELECT * FROM tasktable.dead_letters;"},
-			{Check: "triggers", Level: doctor.Error, Found: "trigger zzz_task_1_edit is another than the migrations make",
-				Do: "DROP TRIGGER zzz_task_1_edit;\nCREATE TRIGGER zzz_task_1_edit;"},
+				Found: "2 FAILED and 1 EXPIRED that nobody has dealt with, the newest at 2026-03-01T00:00:00Z; 2 " +
+					"times: \x1b[31m421 try later",
+				Do: "SELECT * FROM tasktable.dead_letters;"},
+			{Check: "triggers", Level: doctor.Error,
+				Found: "trigger zzz_task_1_edit is another than the migrations make",
+				Do:    "DROP TRIGGER zzz_task_1_edit;\nCREATE TRIGGER zzz_task_1_edit;"},
 		}}
 	for name, to := range map[string]term.Printer{
 		"doctor/plain.txt":    {Clock: term.Clock{Zone: time.UTC}},

@@ -65,8 +65,10 @@ func TestMissingRightsNameWhatGivesThem(t *testing.T) {
 		join = "&"
 	}
 	variables := []string{"DATABASE_URL=" + url + join + "options=-c%20role%3Dpg_monitor"}
-	for _, args := range [][]string{{"why", "one"}, {"tasks", "list"}, {"nodes"}, {"stats"}, {"queues", "list"}, {"serve"}} {
+	for _, args := range [][]string{{"why", "one"}, {"tasks", "list"}, {"nodes"}, {"stats"}, {"queues", "list"},
+		{"serve"}} {
 		run(t, variables, args...).want(t, exitFailed, "permission denied",
-			"\nThe database's role has not the right: see tasktable migrate roles --help, and tasktable doctor --check permissions.\n")
+			"\nThe database's role has not the right: see tasktable migrate roles --help, and tasktable doctor "+
+				"--check permissions.\n")
 	}
 }

@@ -15,7 +15,8 @@ type goldenCommand struct {
 }
 
 // goldenCommands runs each on a database of its own, where it always is fixedNow. What no test can fix, tidy takes out.
-func goldenCommands(t *testing.T, folder string, database func(*testing.T) []string, tidy func(string) string, commands []goldenCommand) {
+func goldenCommands(t *testing.T, folder string, database func(*testing.T) []string, tidy func(string) string,
+	commands []goldenCommand) {
 	t.Helper()
 	for _, c := range commands {
 		t.Run(c.name, func(t *testing.T) {

@@ -22,8 +22,10 @@ type httpSettings struct {
 
 func (s *httpSettings) options() []options.Option {
 	return []options.Option{
-		{Flag: "http-addr", Variable: "TASKTABLE_HTTP_ADDR", Kind: "address", Sample: ":8080", Set: listenAddress(&s.address),
-			Usage: "where to answer /livez, /readyz and /metrics, as :8080 or 127.0.0.1:8080, without a password and without TLS (default nowhere)"},
+		{Flag: "http-addr", Variable: "TASKTABLE_HTTP_ADDR", Kind: "address", Sample: ":8080",
+			Set: listenAddress(&s.address),
+			Usage: "where to answer /livez, /readyz and /metrics, as :8080 or 127.0.0.1:8080, without a password " +
+				"and without TLS (default nowhere)"},
 	}
 }
 
@@ -53,7 +55,8 @@ const httpIndex = `/livez    200 while this process works, 503 when only a resta
 /metrics  what this process measures, for Prometheus
 `
 
-// httpServer answers probes, and scrapes, from before the node begins until after it has ended. Without an address it does nothing.
+// httpServer answers probes, and scrapes, from before the node begins until after it has ended. Without an address it
+// does nothing.
 type httpServer struct {
 	server *http.Server
 	node   atomic.Pointer[scheduled.Node] // nil until there is one
@@ -75,8 +78,10 @@ func (s *httpSettings) listen(ctx context.Context, metrics http.Handler, logger 
 	}
 	h.server = &http.Server{
 		Handler:           h.handler(metrics),
-		ReadHeaderTimeout: httpReadWithin, ReadTimeout: httpReadWithin, WriteTimeout: httpWriteWithin, IdleTimeout: httpIdleFor,
-		MaxHeaderBytes: httpHeaderBytes, ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelDebug), // what clients do wrong
+		ReadHeaderTimeout: httpReadWithin, ReadTimeout: httpReadWithin, WriteTimeout: httpWriteWithin,
+		IdleTimeout: httpIdleFor,
+		// what clients do wrong
+		MaxHeaderBytes: httpHeaderBytes, ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
 	}
 	logger.Info("answering HTTP", "address", listener.Addr().String())
 	go func() {
@@ -105,7 +110,8 @@ func (h *httpServer) live() scheduled.Health {
 	if node := h.node.Load(); node != nil {
 		return node.Live()
 	}
-	return scheduled.Health{OK: true, Checks: []scheduled.Check{{Name: scheduled.CheckLoop, OK: true, Reason: "starting", Since: h.since}}}
+	return scheduled.Health{OK: true,
+		Checks: []scheduled.Check{{Name: scheduled.CheckLoop, OK: true, Reason: "starting", Since: h.since}}}
 }
 
 func (h *httpServer) ready() scheduled.Health {

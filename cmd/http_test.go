@@ -17,7 +17,8 @@ import (
 // probed is a serve process that answers HTTP, at the address that its log names.
 func probed(t *testing.T, variables []string, args ...string) (*process, string) {
 	t.Helper()
-	p := start(t, append([]string{"TASKTABLE_HTTP_ADDR=127.0.0.1:0"}, variables...), append([]string{"serve"}, args...)...)
+	p := start(t, append([]string{"TASKTABLE_HTTP_ADDR=127.0.0.1:0"}, variables...),
+		append([]string{"serve"}, args...)...)
 	_, address, _ := strings.Cut(p.waitFor(`msg="answering HTTP"`), "address=")
 	return p, "http://" + strings.TrimSpace(address)
 }
@@ -66,16 +67,19 @@ func TestServeAnswersProbes(t *testing.T) {
 		t.Fatal(err)
 	}
 	url := storetest.URL(t)
-	p, address := probed(t, []string{"DATABASE_URL=" + url, "TASKTABLE_SMTP_HOST=" + host, "TASKTABLE_SMTP_PORT=" + port},
+	p, address := probed(t, []string{"DATABASE_URL=" + url, "TASKTABLE_SMTP_HOST=" + host,
+		"TASKTABLE_SMTP_PORT=" + port},
 		"--smtp-from=a@example.org", "--shutdown-timeout=1h", "--smtp-timeout=10m")
 	if ready := becomes(t, address+"/readyz", http.StatusOK); !ready.OK || len(ready.Checks) != 4 {
 		t.Errorf("ready: %+v", ready)
 	}
 	becomes(t, address+"/livez", http.StatusOK)
-	if code, body := get(t, address+"/"); code != http.StatusOK || !strings.Contains(body, "/livez ") || !strings.Contains(body, "/readyz ") {
+	if code, body := get(t, address+"/"); code != http.StatusOK || !strings.Contains(body, "/livez ") ||
+		!strings.Contains(body, "/readyz ") {
 		t.Errorf("/: %d: %s", code, body)
 	}
-	if code, body := get(t, address+"/metrics"); code != http.StatusOK || !strings.Contains(body, "\ntasktable_") || !strings.Contains(body, "\ngo_goroutines ") {
+	if code, body := get(t, address+"/metrics"); code != http.StatusOK || !strings.Contains(body, "\ntasktable_") ||
+		!strings.Contains(body, "\ngo_goroutines ") {
 		t.Errorf("/metrics: %d: %s", code, body)
 	}
 	if code, _ := get(t, address+"/debug/pprof/"); code != http.StatusNotFound {
@@ -90,7 +94,8 @@ func TestServeAnswersProbes(t *testing.T) {
 	}
 	p.signal(syscall.SIGTERM)
 	ready := becomes(t, address+"/readyz", http.StatusServiceUnavailable)
-	if check := ready.Checks[0]; check.Name != scheduled.CheckNode || check.OK || check.Reason != "stopping" || !ready.Checks[1].OK {
+	if check := ready.Checks[0]; check.Name != scheduled.CheckNode || check.OK || check.Reason != "stopping" ||
+		!ready.Checks[1].OK {
 		t.Errorf("while it stops: %+v", ready)
 	}
 	becomes(t, address+"/livez", http.StatusOK)
@@ -105,7 +110,8 @@ func TestServeAnswersProbesWhileItStarts(t *testing.T) {
 	t.Parallel()
 	silent := listen(t)
 	p, address := probed(t, []string{"DATABASE_URL=postgres://u@" + silent.Addr().String() + "/x"})
-	if ready := becomes(t, address+"/readyz", http.StatusServiceUnavailable); ready.OK || ready.Checks[0].Reason != "starting" {
+	if ready := becomes(t, address+"/readyz", http.StatusServiceUnavailable); ready.OK ||
+		ready.Checks[0].Reason != "starting" {
 		t.Errorf("while it starts: %+v", ready)
 	}
 	becomes(t, address+"/livez", http.StatusOK)

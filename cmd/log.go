@@ -37,7 +37,8 @@ func (s *logSettings) quietOptions() []options.Option {
 }
 
 func (s *logSettings) logger(w io.Writer) *slog.Logger {
-	levels := map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError}
+	levels := map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn,
+		"error": slog.LevelError}
 	opts := &slog.HandlerOptions{Level: levels[s.level]}
 	if s.format == "json" {
 		return slog.New(tracedLog{slog.NewJSONHandler(w, opts)})
@@ -51,7 +52,8 @@ type tracedLog struct{ slog.Handler }
 func (l tracedLog) Handle(ctx context.Context, record slog.Record) error {
 	if span := trace.SpanContextFromContext(ctx); span.IsValid() {
 		record = record.Clone() // its attributes may be another handler's, too
-		record.AddAttrs(slog.String("trace_id", span.TraceID().String()), slog.String("span_id", span.SpanID().String()))
+		record.AddAttrs(slog.String("trace_id", span.TraceID().String()),
+			slog.String("span_id", span.SpanID().String()))
 	}
 	return l.Handler.Handle(ctx, record)
 }

@@ -25,10 +25,12 @@ func (s *mailSettings) options() []options.Option {
 		{Flag: "smtp-port", Variable: "TASKTABLE_SMTP_PORT", Kind: "number", Set: options.Int(&c.Port, 1, 65535),
 			Usage: "its port (default 587 for starttls, 465 for implicit, 25 for none)"},
 		{Flag: "smtp-tls", Variable: "TASKTABLE_SMTP_TLS", Kind: "mode", Default: string(email.TLSStartTLS),
-			Usage: "starttls, implicit or none", Set: options.OneOf(&s.tls, string(email.TLSStartTLS), string(email.TLSImplicit), string(email.TLSNone))},
+			Usage: "starttls, implicit or none", Set: options.OneOf(&s.tls, string(email.TLSStartTLS),
+				string(email.TLSImplicit), string(email.TLSNone))},
 		{Flag: "smtp-username", Variable: "TASKTABLE_SMTP_USERNAME", Kind: "name", Set: options.Text(&c.Username, 512),
 			Usage: "the name to log in by (default no login)"},
-		{Flag: "smtp-password", Variable: "TASKTABLE_SMTP_PASSWORD", Kind: "password", Secret: true, Set: options.Text(&c.Password, 4096),
+		{Flag: "smtp-password", Variable: "TASKTABLE_SMTP_PASSWORD", Kind: "password", Secret: true,
+			Set:   options.Text(&c.Password, 4096),
 			Usage: "its password; better in the variable, since flags show in the list of processes"},
 		{Flag: "smtp-auth", Variable: "TASKTABLE_SMTP_AUTH", Kind: "mechanism",
 			Usage: "PLAIN, LOGIN, CRAM-MD5, SCRAM-SHA-1 or SCRAM-SHA-256 (default the best that the server offers)",
@@ -38,8 +40,10 @@ func (s *mailSettings) options() []options.Option {
 			Usage: "the sender of all mails, such as \"Events <events@example.org>\""},
 		{Flag: "smtp-hello", Variable: "TASKTABLE_SMTP_HELLO", Kind: "host", Set: hostName(&c.Hello),
 			Usage: "the name to greet the server with (default this machine's)"},
-		{Flag: "smtp-timeout", Variable: "TASKTABLE_SMTP_TIMEOUT", Kind: "duration", Default: email.DefaultTimeout.String(),
-			Usage: "the most a delivery may take", Set: options.Duration(&c.Timeout, 100*time.Millisecond, 10*time.Minute)},
+		{Flag: "smtp-timeout", Variable: "TASKTABLE_SMTP_TIMEOUT", Kind: "duration",
+			Default: email.DefaultTimeout.String(),
+			Usage:   "the most a delivery may take", Set: options.Duration(&c.Timeout, 100*time.Millisecond,
+				10*time.Minute)},
 	}
 }
 
@@ -55,7 +59,8 @@ func hostName(into *string) func(string) error {
 func mailAddress(into *string) func(string) error {
 	return func(given string) error {
 		if _, err := mail.ParseAddress(given); err != nil {
-			return errors.New("must be an e-mail address, such as events@example.org or \"Events <events@example.org>\"")
+			return errors.New("must be an e-mail address, such as events@example.org or \"Events " +
+				"<events@example.org>\"")
 		}
 		*into = given
 		return nil
@@ -76,7 +81,8 @@ func (s *mailSettings) variant() (handlers.Part, error) {
 	case config.From == "":
 		return nil, options.Usage("%s is missing: %s needs it", from, host)
 	case (config.Username == "") != (config.Password == ""):
-		return nil, options.Usage("--smtp-username (TASKTABLE_SMTP_USERNAME) and --smtp-password (TASKTABLE_SMTP_PASSWORD) must be given together")
+		return nil, options.Usage("--smtp-username (TASKTABLE_SMTP_USERNAME) and --smtp-password " +
+			"(TASKTABLE_SMTP_PASSWORD) must be given together")
 	}
 	variant, err := email.Variant(config)
 	if err != nil {

@@ -24,7 +24,8 @@ const raceAtOnce = "GORACE=atexit_sleep_ms=0"
 
 // asProgramIn is the environment of such a process.
 func asProgramIn(variables ...string) []string {
-	return append([]string{asProgram + "=yes", raceAtOnce, "PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME")}, variables...)
+	return append([]string{asProgram + "=yes", raceAtOnce, "PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME")},
+		variables...)
 }
 
 const waitLimit = time.Minute

@@ -14,8 +14,8 @@ func (p *program) metricsCommand() *cobra.Command {
 	group := &cobra.Command{
 		Use:   "metrics",
 		Short: "Prints alert rules and a dashboard for the metrics of nodes",
-		Long: `Prints what watches the metrics of nodes: alert rules for Prometheus, and a dashboard for Grafana 10 or later. The
-thresholds of the rules are to be fitted to your tasks.`,
+		Long: `Prints what watches the metrics of nodes: alert rules for Prometheus, and a dashboard for Grafana 10 or
+later. The thresholds of the rules are to be fitted to your tasks.`,
 		Example: `  tasktable metrics alerts > /etc/prometheus/rules/tasktable.yaml
   tasktable metrics dashboard > tasktable.json   # Grafana: Dashboards, New, Import`,
 		Args: options.NoArguments,
@@ -25,7 +25,9 @@ thresholds of the rules are to be fitted to your tasks.`,
 		group.AddCommand(p.Bind(&cobra.Command{Use: use, Short: short, Long: short + ".", Example: example}, nil,
 			func(*cobra.Command) error { _, err := io.WriteString(p.stdout, text); return err }))
 	}
-	print("alerts", "Prints a rule file for Prometheus", `  tasktable metrics alerts > tasktable.yaml && promtool check rules tasktable.yaml`, monitoring.Alerts)
-	print("dashboard", "Prints a dashboard for Grafana", `  tasktable metrics dashboard > tasktable.json`, monitoring.Dashboard)
+	print("alerts", "Prints a rule file for Prometheus",
+		`  tasktable metrics alerts > tasktable.yaml && promtool check rules tasktable.yaml`, monitoring.Alerts)
+	print("dashboard", "Prints a dashboard for Grafana", `  tasktable metrics dashboard > tasktable.json`,
+		monitoring.Dashboard)
 	return group
 }

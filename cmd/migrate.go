@@ -41,25 +41,27 @@ func (m *migrate) upCommand() *cobra.Command {
 	return m.Bind(&cobra.Command{
 		Use:   "up",
 		Short: "Brings the database's schema to this program's version",
-		Long: `Creates the schema, or brings it to this program's version: Tasktable's tables, functions and views, and those of
-River, in one Postgres schema. Does nothing to one that is up to date or newer. Several may run at once. The role
-needs no superuser: it owns the schema, or may create it.`,
+		Long: `Creates the schema, or brings it to this program's version: Tasktable's tables, functions and views, and
+those of River, in one Postgres schema. Does nothing to one that is up to date or newer. Several may run at once. The
+role needs no superuser: it owns the schema, or may create it.`,
 		Example: `  tasktable migrate up
   DATABASE_URL=postgres://owner@host/db tasktable migrate up --schema jobs`,
 	}, m.options(), m.withDatabase(m.up))
 }
 
 func (m *migrate) downCommand() *cobra.Command {
-	opts := append(m.options(), options.Option{Flag: "yes", Usage: "confirms that all tasks and their history may go", Set: options.Bool(&m.yes)})
+	opts := append(m.options(), options.Option{Flag: "yes", Usage: "confirms that all tasks and their history may go",
+		Set: options.Bool(&m.yes)})
 	return m.Bind(&cobra.Command{
 		Use:   "down",
 		Short: "Removes the tables with all tasks and their history",
-		Long: `Removes everything that migrate made, with all tasks and their history. The empty schema itself stays. Refused while
-nodes are at work. Single migrations are not taken back: a newer schema serves an older program.`,
+		Long: `Removes everything that migrate made, with all tasks and their history. The empty schema itself stays.
+Refused while nodes are at work. Single migrations are not taken back: a newer schema serves an older program.`,
 		Example: `  tasktable migrate down --yes`,
 	}, opts, func(command *cobra.Command) error {
 		if !m.yes {
-			return options.Usage("this removes all tasks and their history from schema %s: confirm it by --yes", m.database.schema)
+			return options.Usage("this removes all tasks and their history from schema %s: confirm it by --yes",
+				m.database.schema)
 		}
 		return m.withDatabase(m.down)(command)
 	})
@@ -121,7 +123,8 @@ func (m *migrate) down(ctx context.Context, pool *pgxpool.Pool) error {
 	if err := migrations.Down(ctx, pool, m.database.schema); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(m.stdout, "Removed all tables from schema %s of %s.\n", m.database.schema, address(pool.Config().ConnConfig))
+	_, err := fmt.Fprintf(m.stdout, "Removed all tables from schema %s of %s.\n", m.database.schema,
+		address(pool.Config().ConnConfig))
 	return err
 }
 

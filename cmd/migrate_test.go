@@ -71,21 +71,25 @@ func TestMigrateIntoAnotherSchema(t *testing.T) {
 	}
 	defer func() { _ = conn.Close(t.Context()) }()
 	var schemas []string
-	err = conn.QueryRow(t.Context(), "SELECT array_agg(DISTINCT schemaname::text) FROM pg_tables WHERE schemaname NOT IN ('pg_catalog', 'information_schema')").Scan(&schemas)
+	err = conn.QueryRow(t.Context(),
+		"SELECT array_agg(DISTINCT schemaname::text) FROM pg_tables WHERE schemaname NOT IN ('pg_catalog', "+
+			"'information_schema')").Scan(&schemas)
 	if err != nil || len(schemas) != 1 || schemas[0] != "jobs" {
 		t.Errorf("the tables are in %v (%v), want jobs only", schemas, err)
 	}
 }
 
 func TestMigrateRefusesAReservedWordAsSchema(t *testing.T) {
-	run(t, []string{"DATABASE_URL=" + storetest.EmptyURL(t)}, "migrate", "--schema=select").want(t, exitUsage, "reserved word")
+	run(t, []string{"DATABASE_URL=" + storetest.EmptyURL(t)}, "migrate", "--schema=select").want(t, exitUsage,
+		"reserved word")
 }
 
 // Print needs no database: this one would be unreachable.
 func TestMigratePrintsTheSQL(t *testing.T) {
 	got := run(t, []string{"DATABASE_URL=postgres://127.0.0.1:1/x"}, "migrate", "print", "--schema=jobs")
 	got.want(t, exitOK)
-	for _, want := range []string{"CREATE SCHEMA IF NOT EXISTS jobs;", "CREATE TABLE jobs.scheduled_tasks", "jobs.river_job"} {
+	for _, want := range []string{"CREATE SCHEMA IF NOT EXISTS jobs;", "CREATE TABLE jobs.scheduled_tasks",
+		"jobs.river_job"} {
 		if !strings.Contains(got.stdout, want) {
 			t.Errorf("stdout lacks %q", want)
 		}
@@ -110,7 +114,8 @@ func TestMigrateGoesPastThePooler(t *testing.T) {
 	}
 }
 
-// A program that was rolled back serves a newer schema; one that is newer than its schema says what is missing, and does not begin.
+// A program that was rolled back serves a newer schema; one that is newer than its schema says what is missing, and
+// does not begin.
 func TestServeOnAnotherVersionsSchema(t *testing.T) {
 	t.Parallel()
 	url := storetest.URL(t)
@@ -126,7 +131,8 @@ func TestServeOnAnotherVersionsSchema(t *testing.T) {
 
 	execute(t, url, `DELETE FROM tasktable.goose_db_version WHERE version_id >= 8`)
 	for _, command := range [][]string{{"serve"}, {"reconcile", "--type=LOG", "--query=" + os.DevNull}} {
-		run(t, []string{"DATABASE_URL=" + url}, command...).want(t, exitUnmigrated, "the database is not migrated: schema tasktable lacks tasktable migration 8 (00008_")
+		run(t, []string{"DATABASE_URL=" + url}, command...).want(t, exitUnmigrated,
+			"the database is not migrated: schema tasktable lacks tasktable migration 8 (00008_")
 	}
 }
 
@@ -137,7 +143,8 @@ func TestMigrateDownIsRefusedWhileNodesWork(t *testing.T) {
 	p := start(t, variables, "serve", "--migrate")
 	p.waitFor("msg=serving ")
 	p.waitFor("node is up")
-	run(t, variables, "migrate", "down", "--yes").want(t, exitFailed, "nodes are at work on schema jobs, numbers [1]: stop them first")
+	run(t, variables, "migrate", "down", "--yes").want(t, exitFailed,
+		"nodes are at work on schema jobs, numbers [1]: stop them first")
 	if got := run(t, variables, "migrate", "status"); states(got) != "applied" {
 		t.Errorf("something was removed:\n%s", got.stdout)
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-const nodesHelp = `Lists the nodes: the running engines, in serve processes and in services that embed one. A node that has lost its
-session goes on as another, with a number of its own.
+const nodesHelp = `Lists the nodes: the running engines, in serve processes and in services that embed one. A node
+that has lost its session goes on as another, with a number of its own.
 
   leads    it works, and it claims the due tasks for all
   works    its session holds its lock
@@ -38,9 +38,12 @@ type nodes struct {
 func (p *program) nodesCommand() *cobra.Command {
 	n := &nodes{client: p.client()}
 	opts := []options.Option{
-		{Flag: "all", Set: options.Bool(&n.filter.Ended), Usage: "also those that have ended, the last first, as long as retention keeps them"},
-		{Flag: "of-service", Kind: "name", Set: options.Text(&n.filter.Service, store.MaxIDBytes), Usage: "only nodes of this service"},
-		{Flag: "limit", Kind: "number", Default: "1000", Set: options.Int(&n.filter.Limit, 1, 10000), Usage: "how many nodes"},
+		{Flag: "all", Set: options.Bool(&n.filter.Ended),
+			Usage: "also those that have ended, the last first, as long as retention keeps them"},
+		{Flag: "of-service", Kind: "name", Set: options.Text(&n.filter.Service, store.MaxIDBytes),
+			Usage: "only nodes of this service"},
+		{Flag: "limit", Kind: "number", Default: "1000", Set: options.Int(&n.filter.Limit, 1, 10000),
+			Usage: "how many nodes"},
 	}
 	return p.Bind(&cobra.Command{
 		Use:   "nodes",
@@ -53,7 +56,8 @@ func (p *program) nodesCommand() *cobra.Command {
 }
 
 // nodeColors are those of states.
-var nodeColors = map[store.NodeState]term.Color{store.NodeLeads: term.Green, store.NodeQuiet: term.Yellow, store.NodeSilent: term.Red, store.NodeEnded: term.Faint, store.NodeUnknown: term.Yellow}
+var nodeColors = map[store.NodeState]term.Color{store.NodeLeads: term.Green, store.NodeQuiet: term.Yellow,
+	store.NodeSilent: term.Red, store.NodeEnded: term.Faint, store.NodeUnknown: term.Yellow}
 
 func (n *nodes) run(ctx context.Context) error {
 	found, err := n.tasks.Nodes(ctx, n.pool, n.filter)
@@ -71,14 +75,16 @@ func (n *nodes) run(ctx context.Context) error {
 		if node.LastSeen != nil {
 			seen = n.Relative(*node.LastSeen)
 		}
-		row := []any{node.Number, term.Cell{Text: string(node.State), Color: nodeColors[node.State]}, node.Service, node.Version, node.Host,
+		row := []any{node.Number, term.Cell{Text: string(node.State), Color: nodeColors[node.State]}, node.Service,
+			node.Version, node.Host,
 			n.When(&node.StartedAt), seen, slotsText(node), types}
 		if n.filter.Ended {
 			row = slices.Insert(row, 7, any(n.When(node.DeadAt)))
 		}
 		t.Add(row...)
 	}
-	return n.List(found, t, "There is no node: nothing is run. tasktable serve is one, or a service that embeds the engine.")
+	return n.List(found, t, "There is no node: nothing is run. tasktable serve is one, or a service that embeds the "+
+		"engine.")
 }
 
 func sortedKeys[V any](of map[string]V) []string { return slices.Sorted(maps.Keys(of)) }

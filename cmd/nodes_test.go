@@ -46,7 +46,8 @@ func TestNodesAsTablesAndJSON(t *testing.T) {
 		withNodesIn(t, url)
 		return []string{"DATABASE_URL=" + url}
 	}
-	// When those that live were last heard of is today, whenever that is. As wide as the heading, so that the columns stay where they are.
+	// When those that live were last heard of is today, whenever that is. As wide as the heading, so that the columns
+	// stay where they are.
 	inJSON := replaced(`("state": "(?:leads|works)"(?s:.*?)"last_seen": )"[^"]*"`, `$1"…"`)
 	inTable := replaced(`(?m)^( *\d+  (?:leads|works) .*? ago\)  )(?:now|in \w+|\w+ ago) *`, "$1…          ")
 	goldenCommands(t, "nodes", database, func(text string) string { return inTable(inJSON(text)) }, []goldenCommand{

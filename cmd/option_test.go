@@ -26,13 +26,15 @@ func TestFlagWinsOverVariableOverDefault(t *testing.T) {
 	}{
 		{"default", nil, nil, time.Minute},
 		{"variable", nil, []string{"TASKTABLE_POLL_INTERVAL=2s"}, 2 * time.Second},
-		{"last of two variables", nil, []string{"TASKTABLE_POLL_INTERVAL=2s", "TASKTABLE_POLL_INTERVAL=4s"}, 4 * time.Second},
+		{"last of two variables", nil, []string{"TASKTABLE_POLL_INTERVAL=2s", "TASKTABLE_POLL_INTERVAL=4s"},
+			4 * time.Second},
 		{"empty variable", nil, []string{"TASKTABLE_POLL_INTERVAL="}, time.Minute},
 		{"flag", []string{"--poll-interval", "3s"}, nil, 3 * time.Second},
 		{"flag and variable", []string{"--poll-interval=3s"}, []string{"TASKTABLE_POLL_INTERVAL=2s"}, 3 * time.Second},
 		{"last of two flags", []string{"--poll-interval=3s", "--poll-interval=5s"}, nil, 5 * time.Second},
 		{"empty flag", []string{"--poll-interval="}, []string{"TASKTABLE_POLL_INTERVAL=2s"}, time.Minute},
-		{"wrong variable hidden by a flag", []string{"--poll-interval=3s"}, []string{"TASKTABLE_POLL_INTERVAL=soon"}, 3 * time.Second},
+		{"wrong variable hidden by a flag", []string{"--poll-interval=3s"}, []string{"TASKTABLE_POLL_INTERVAL=soon"},
+			3 * time.Second},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var settings engineSettings
@@ -71,7 +73,8 @@ func TestZeroTurnsOff(t *testing.T) {
 	var settings engineSettings
 	resolveArgs(t, settings.options(), []string{"TASKTABLE_LOOK_AHEAD=0"}, []string{"--shutdown-timeout=0s"})
 	if settings.lookAhead != -1 || settings.shutdownTimeout != -1 {
-		t.Errorf("got %d and %d, want -1, which is off for scheduled.Config", settings.lookAhead, settings.shutdownTimeout)
+		t.Errorf("got %d and %d, want -1, which is off for scheduled.Config", settings.lookAhead,
+			settings.shutdownTimeout)
 	}
 }
 
@@ -85,7 +88,8 @@ func TestPausesAreRepeatedOrSeparatedByCommas(t *testing.T) {
 	}{
 		{"default", nil, nil, nil},
 		{"variable", nil, []string{"TASKTABLE_PAUSED=queue:mail, type:SEND:EMAIL"}, both},
-		{"flags", []string{"--pause", "queue:mail", "--pause", "type:SEND:EMAIL"}, []string{"TASKTABLE_PAUSED=all"}, both},
+		{"flags", []string{"--pause", "queue:mail", "--pause", "type:SEND:EMAIL"}, []string{"TASKTABLE_PAUSED=all"},
+			both},
 		{"empty flag", []string{"--pause="}, []string{"TASKTABLE_PAUSED=all"}, nil},
 		{"everything", []string{"--pause=all"}, nil, []store.Scope{store.Everything()}},
 	} {
@@ -108,9 +112,11 @@ func TestRetentionIsAPeriodOrOff(t *testing.T) {
 		byType    map[string]time.Duration
 	}{
 		{"default", nil, nil, 90 * term.Day, nil},
-		{"variables", nil, []string{"TASKTABLE_RETENTION=720h", "TASKTABLE_RETENTION_TYPES=LOG=24h, SEND_EMAIL=off"}, 30 * term.Day,
+		{"variables", nil, []string{"TASKTABLE_RETENTION=720h", "TASKTABLE_RETENTION_TYPES=LOG=24h, SEND_EMAIL=off"},
+			30 * term.Day,
 			map[string]time.Duration{"LOG": term.Day, "SEND_EMAIL": -1}},
-		{"flags", []string{"--retention=off", "--retention-type=LOG=24h", "--retention-type", "SEND_EMAIL=off"}, nil, -1,
+		{"flags", []string{"--retention=off", "--retention-type=LOG=24h", "--retention-type", "SEND_EMAIL=off"},
+			nil, -1,
 			map[string]time.Duration{"LOG": term.Day, "SEND_EMAIL": -1}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -119,7 +125,8 @@ func TestRetentionIsAPeriodOrOff(t *testing.T) {
 			var config scheduled.Config
 			settings.apply(&config)
 			if config.Retention != test.want || !maps.Equal(config.RetentionByType, test.byType) {
-				t.Errorf("got %s and %v, want %s and %v", config.Retention, config.RetentionByType, test.want, test.byType)
+				t.Errorf("got %s and %v, want %s and %v", config.Retention, config.RetentionByType, test.want,
+					test.byType)
 			}
 		})
 	}
@@ -128,16 +135,20 @@ func TestRetentionIsAPeriodOrOff(t *testing.T) {
 func TestHelpOfEachFlagShowsItsVariable(t *testing.T) {
 	p := newProgram(nil, io.Discard, io.Discard)
 	withoutVariable := map[string]bool{"help": true, "version": true, "yes": true, "example": true}
-	// What these commands are about is said on the command line alone: a variable that somebody has forgotten would change it.
-	aboutTasks := map[string]bool{"tasks": true, "dead": true, "recurring": true, "queues": true, "nodes": true, "stats": true, "why": true}
+	// What these commands are about is said on the command line alone: a variable that somebody has forgotten would
+	// change it.
+	aboutTasks := map[string]bool{"tasks": true, "dead": true, "recurring": true, "queues": true, "nodes": true,
+		"stats": true, "why": true}
 	seen := 0
 	p.eachFlag(func(command *cobra.Command, flag *pflag.Flag) {
 		o, ok := options.Of(flag)
-		if withoutVariable[flag.Name] || ok && o.Variable == "" && aboutTasks[strings.Fields(command.CommandPath() + " -")[1]] {
+		if withoutVariable[flag.Name] || ok && o.Variable == "" &&
+			aboutTasks[strings.Fields(command.CommandPath() + " -")[1]] {
 			return
 		}
 		if !ok || !strings.HasSuffix(flag.Usage, "[$"+o.Variable+"]") {
-			t.Errorf("%s: the help of --%s does not end with its variable: %s", command.CommandPath(), flag.Name, flag.Usage)
+			t.Errorf("%s: the help of --%s does not end with its variable: %s", command.CommandPath(), flag.Name,
+				flag.Usage)
 		} else if name := o.Variable; name != "DATABASE_URL" && !strings.HasPrefix(name, "TASKTABLE_") {
 			t.Errorf("%s: --%s: the variable %s lacks the prefix", command.CommandPath(), flag.Name, name)
 		}

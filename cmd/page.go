@@ -27,8 +27,8 @@ func (p *pager) pageOptions(limit string, complete options.Completion) []options
 	}
 }
 
-// place is the task after which the page begins; nil: the first page. Of a task that has gone there is its id and the list's time, whichever
-// that is.
+// place is the task after which the page begins; nil: the first page. Of a task that has gone there is its id and the
+// list's time, whichever that is.
 func (p *pager) place(ctx context.Context, c *client) (*store.Row, error) {
 	if p.after == "" {
 		return nil, nil

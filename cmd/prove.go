@@ -18,11 +18,12 @@ import (
 
 const proveHelp = `For anybody who doubts: shows on this machine that no task is lost when nodes die.
 
-It makes a database of its own on the given server (its role must be able to create one), starts three nodes, each a process
-of its own, and schedules tasks for the next seconds. Their handlers take 10 to 90 ms and write a row halfway; of every other
-one, by HandleTx, in the transaction that completes the task. Some tasks are cancelled when they are about to start, some
-expire. On a terminal press k to kill a node that is within a handler (SIGKILL; every third time the one that leads) and q
-to end early; without one it is killed every 3 seconds. Another comes in its place after a second.
+It makes a database of its own on the given server (its role must be able to create one), starts three nodes, each a
+process of its own, and schedules tasks for the next seconds. Their handlers take 10 to 90 ms and write a row halfway;
+of every other one, by HandleTx, in the transaction that completes the task. Some tasks are cancelled when they are
+about to start, some expire. On a terminal press k to kill a node that is within a handler (SIGKILL; every third time
+the one that leads) and q to end early; without one it is killed every 3 seconds. Another comes in its place after a
+second.
 
 When all tasks have ended it says what became of each promise, and prints the SQL that counts it: run it yourself with
 --keep, which leaves the database there. It ends with exit code 6 if a promise was broken.`
@@ -46,11 +47,13 @@ func (p *program) proveCommand() *cobra.Command {
 			Set: options.Int(&v.seconds, 1, 3600), Usage: "over how long the tasks are spread, and nodes are killed"},
 		{Flag: "tasks", Short: "n", Variable: "TASKTABLE_PROVE_TASKS", Kind: "number", Default: "5000",
 			Set: options.Int(&v.tasks, 1, 200_000), Usage: "how many tasks"},
-		{Flag: "kill-every", Variable: "TASKTABLE_PROVE_KILL_EVERY", Kind: "duration", Set: options.Duration(&v.every, 0, time.Hour),
+		{Flag: "kill-every", Variable: "TASKTABLE_PROVE_KILL_EVERY", Kind: "duration",
+			Set:   options.Duration(&v.every, 0, time.Hour),
 			Usage: "kills a node by itself so often; 0: only when k is pressed (default 0 on a terminal, 3s without)"},
 		{Flag: "keep", Variable: "TASKTABLE_PROVE_KEEP", Set: options.Bool(&v.keep),
 			Usage: "leaves the database there, and says how to open it"},
-		{Flag: "json", Variable: "TASKTABLE_PROVE_JSON", Set: options.Bool(&v.json), Usage: "prints one JSON object instead of tables"},
+		{Flag: "json", Variable: "TASKTABLE_PROVE_JSON", Set: options.Bool(&v.json),
+			Usage: "prints one JSON object instead of tables"},
 	}
 	for _, o := range v.database.options() {
 		if o.Flag == "database-url" || o.Flag == "data-dir" { // as bench
@@ -110,7 +113,8 @@ func (v *proof) run(ctx context.Context) (err error) {
 }
 
 // listen has keys kill nodes and end it early, where there is a terminal. restore also ends listening.
-func (v *proof) listen(ctx context.Context, screen *term.LiveLine, config *prove.Config) (restore func() error, err error) {
+func (v *proof) listen(ctx context.Context, screen *term.LiveLine, config *prove.Config) (restore func() error,
+	err error) {
 	interactive := screen.Rewrites && term.IsTerminal(ctx, v.stdin)
 	if screen.Rewrites {
 		config.Every = 250 * time.Millisecond

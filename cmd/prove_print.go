@@ -26,10 +26,12 @@ func printProof(to io.Writer, result prove.Result) error {
 	k, d := result.Kills, result.Delays
 	fmt.Fprintf(to, "\n%d nodes killed (%d of them led) within %d handlers; %d claims taken back\n",
 		k.Nodes, k.Leaders, k.CutOff, k.TakenBack)
-	fmt.Fprintf(to, "from a kill until what it cut off began again on another node: p99 %.1f s, max %.1f s\n", k.P99, k.Max)
+	fmt.Fprintf(to, "from a kill until what it cut off began again on another node: p99 %.1f s, max %.1f s\n", k.P99,
+		k.Max)
 	fmt.Fprintf(to, "from when an attempt was due to its start: p50 %s, p99 %s, max %s\n",
 		prove.Millis(d.P50), prove.Millis(d.P99), prove.Millis(d.Max))
-	fmt.Fprintf(to, "\nThe SQL of these verdicts, for the database %s. What the last column counts breaks the promise.\n",
+	fmt.Fprintf(to, "\nThe SQL of these verdicts, for the database %s. What the last column counts breaks the "+
+		"promise.\n",
 		result.Database)
 	for _, verdict := range result.Verdicts {
 		fmt.Fprintf(to, "\n-- %s\n%s;\n", verdict.Promise, verdict.SQL)
@@ -44,14 +46,17 @@ func (v *proof) psql(result prove.Result, d *database) error {
 		return nil
 	}
 	if v.database.url == "" {
-		fmt.Fprintf(v.stderr, "\nThe database %s is on the private Postgres, which stops with the last command that uses it.\n"+
-			"To look into it run \"tasktable serve --migrate\", and take the psql line it prints with this database's name.\n",
+		fmt.Fprintf(v.stderr, "\nThe database %s is on the private Postgres, which stops with the last command that "+
+			"uses it.\n"+
+			"To look into it run \"tasktable serve --migrate\", and take the psql line it prints with this "+
+			"database's name.\n",
 			result.Database)
 		return nil
 	}
 	server := d.direct.Config().ConnConfig
 	query := url.Values{
-		"host": {server.Host}, "port": {strconv.Itoa(int(server.Port))}, "user": {server.User}, "dbname": {result.Database},
+		"host": {server.Host}, "port": {strconv.Itoa(int(server.Port))}, "user": {server.User},
+		"dbname": {result.Database},
 	}
 	fmt.Fprintf(v.stderr, "\nTo look into it: psql 'postgresql:///?%s'\n", query.Encode())
 	return nil

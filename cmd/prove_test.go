@@ -36,12 +36,14 @@ func TestProve(t *testing.T) {
 	conn := proofDatabase(t, server, p.waitFor("database tasktable_prove_"))
 	p.waitFor("killed node")
 	got := p.end()
-	got.want(t, exitOK, "lost 0  twice 0  early 0", "comes in its place", "psql 'postgresql:///?dbname="+conn.Config().Database)
+	got.want(t, exitOK, "lost 0  twice 0  early 0", "comes in its place",
+		"psql 'postgresql:///?dbname="+conn.Config().Database)
 	if password := conn.Config().Password; password != "" && strings.Contains(got.stdout+got.stderr, password) {
 		t.Errorf("the password is shown:\n%s\n%s", got.stderr, got.stdout)
 	}
 	for _, text := range []string{
-		"no accepted task is lost", "accepted 300,", "OK\n", "nodes killed (", "to its start: p50 ", "FROM proof.accepted AS a\n",
+		"no accepted task is lost", "accepted 300,", "OK\n", "nodes killed (", "to its start: p50 ",
+		"FROM proof.accepted AS a\n",
 	} {
 		if !strings.Contains(got.stdout, text) {
 			t.Errorf("stdout lacks %q:\n%s", text, got.stdout)
@@ -100,7 +102,8 @@ func TestProveFindsABrokenPromise(t *testing.T) {
 		}
 		Kills struct{ Nodes int }
 	}
-	if err := json.Unmarshal([]byte(got.stdout), &object); err != nil || object.Kills.Nodes == 0 || len(object.Verdicts) == 0 {
+	if err := json.Unmarshal([]byte(got.stdout), &object); err != nil || object.Kills.Nodes == 0 ||
+		len(object.Verdicts) == 0 {
 		t.Fatalf("%v: %s", err, got.stdout)
 	}
 	for _, v := range object.Verdicts {

@@ -55,7 +55,8 @@ func (p *program) queuesListCommand() *cobra.Command {
 	l := &queuesList{client: p.client()}
 	opts := []options.Option{
 		{Flag: "queue", Kind: "name", Set: queueName(&l.filter.Queue), Complete: l.queues, Usage: "only this queue"},
-		{Flag: "lanes", Set: options.Bool(&l.filter.Lanes), Usage: "a line for each type and priority, of which there are tasks"},
+		{Flag: "lanes", Set: options.Bool(&l.filter.Lanes),
+			Usage: "a line for each type and priority, of which there are tasks"},
 		{Flag: "exact", Set: options.Bool(&l.exact), Usage: "counts all tasks, however many there are"},
 	}
 	return p.Bind(&cobra.Command{
@@ -90,10 +91,12 @@ func (l *queuesList) run(ctx context.Context) error {
 		if state.Slots == 0 && state.Due > 0 {
 			slots.Color = term.Red // nobody will run them
 		}
-		t.Add(append(row, atLeast(state.Due, state.DueMore), atLeast(state.Waiting, state.WaitingMore), state.Running, slots, state.Nodes,
+		t.Add(append(row, atLeast(state.Due, state.DueMore), atLeast(state.Waiting, state.WaitingMore), state.Running,
+			slots, state.Nodes,
 			l.When(state.OldestDue), pausedBy(state.Pauses))...)
 	}
-	if err := l.List(states, t, "There is no such queue: in none does a task wait or run, and no node works any."); err != nil || l.JSON {
+	if err := l.List(states, t,
+		"There is no such queue: in none does a task wait or run, and no node works any."); err != nil || l.JSON {
 		return err
 	}
 	return l.printPauses(ctx, states)
@@ -132,7 +135,8 @@ func (l *queuesList) printPauses(ctx context.Context, states []store.QueueState)
 	if l.filter.Queue != "" {
 		pauses = slices.DeleteFunc(pauses, func(pause store.Pause) bool {
 			return !slices.ContainsFunc(states, func(state store.QueueState) bool {
-				return slices.ContainsFunc(state.Pauses, func(its store.Pause) bool { return scopeOf(its) == scopeOf(pause) })
+				return slices.ContainsFunc(state.Pauses,
+					func(its store.Pause) bool { return scopeOf(its) == scopeOf(pause) })
 			})
 		})
 	}
@@ -145,7 +149,8 @@ func (l *queuesList) printPauses(ctx context.Context, states []store.QueueState)
 		if pause.EndsAt != nil {
 			until = l.When(pause.EndsAt)
 		}
-		t.Add(term.Cell{Text: scopeOf(pause), Color: term.Yellow}, l.When(&pause.PausedAt), pause.PausedBy, until, pause.Reason)
+		t.Add(term.Cell{Text: scopeOf(pause), Color: term.Yellow}, l.When(&pause.PausedAt), pause.PausedBy, until,
+			pause.Reason)
 	}
 	fmt.Fprintln(l.Data)
 	return t.Print(l.Data, l.Colors, l.Width)

@@ -18,31 +18,34 @@ const scopeHelp = `
 A SCOPE is the name of a queue, type: and the name of a type, or all; queue:all is a queue of that name. What is paused
 in two ways needs both resumed. Tasks that are paused by themselves are another matter: tasktable tasks pause.`
 
-const queuesPauseHelp = `Pauses queues, types or everything. After it nothing of them starts, on any node; what runs finishes. Tasks go on being
-scheduled, and run when the pause ends, unless they expire before. It holds until resumed, or until a time. What is
-paused already is paused as this says. Outcomes: paused, unchanged (it was, in just this way).
+const queuesPauseHelp = `Pauses queues, types or everything. After it nothing of them starts, on any node; what runs
+finishes. Tasks go on being scheduled, and run when the pause ends, unless they expire before. It holds until resumed,
+or until a time. What is paused already is paused as this says. Outcomes: paused, unchanged (it was, in just this
+way).
 
 Pausing everything asks first; without a terminal --yes must say so.` + scopeHelp + "\n\n" + term.MomentHelp
 
-const queuesResumeHelp = `Ends pauses. What is due meanwhile starts at once. Outcomes: resumed, unchanged (it was not paused).` + scopeHelp
+const queuesResumeHelp = `Ends pauses. What is due meanwhile starts at once. Outcomes: resumed, unchanged (it was not
+paused).` + scopeHelp
 
 // scopeArguments are what a command pauses or resumes.
 type scopeArguments struct{ given []store.Scope }
 
 func (s *scopeArguments) arguments(complete options.Completion) options.Arguments {
-	return options.Arguments{Name: "SCOPE", MinCount: 1, MaxCount: -1, Complete: complete, Set: func(given []string) error {
-		s.given = nil
-		for _, text := range given {
-			scope, err := parseScope(text)
-			if err != nil {
-				return err
+	return options.Arguments{Name: "SCOPE", MinCount: 1, MaxCount: -1, Complete: complete,
+		Set: func(given []string) error {
+			s.given = nil
+			for _, text := range given {
+				scope, err := parseScope(text)
+				if err != nil {
+					return err
+				}
+				if !slices.Contains(s.given, scope) {
+					s.given = append(s.given, scope)
+				}
 			}
-			if !slices.Contains(s.given, scope) {
-				s.given = append(s.given, scope)
-			}
-		}
-		return nil
-	}}
+			return nil
+		}}
 }
 
 // parseScope takes a queue by its bare name, too.
@@ -66,8 +69,10 @@ type scopeOutcome struct {
 	Outcome store.Outcome `json:"outcome"`
 }
 
-// inOrder does it to all scopes in one transaction. It goes in the order of their names, as everybody's: so two cannot deadlock.
-func (s *scopeArguments) inOrder(ctx context.Context, c *client, do func(pgx.Tx, store.Scope) (store.Outcome, error)) error {
+// inOrder does it to all scopes in one transaction. It goes in the order of their names, as everybody's: so two
+// cannot deadlock.
+func (s *scopeArguments) inOrder(ctx context.Context, c *client,
+	do func(pgx.Tx, store.Scope) (store.Outcome, error)) error {
 	ordered := slices.Clone(s.given)
 	slices.SortFunc(ordered, func(a, b store.Scope) int { return strings.Compare(a.String(), b.String()) })
 	done := make([]scopeOutcome, 0, len(ordered))

@@ -7,7 +7,8 @@ import (
 	"github.com/tasktable/tasktable/store/storetest"
 )
 
-// someQueues have tasks that have long been due, and such as nobody lives to see, since what is due the database's own clock says.
+// someQueues have tasks that have long been due, and such as nobody lives to see, since what is due the database's
+// own clock says.
 const someQueues = `
 ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER;
 INSERT INTO tasktable.scheduled_tasks (id, type, payload, queue, priority, status, revision, next_attempt_at, fence, lease_expires_at)
@@ -37,7 +38,8 @@ func TestQueuesAsTablesAndJSON(t *testing.T) {
 		{"list_exact", exitOK, []string{"queues", "list", "--exact", "--queue=mail"}},
 		{"list_lanes", exitOK, []string{"queues", "list", "--lanes"}},
 		{"list_none", exitOK, []string{"queues", "list", "--queue=none"}},
-		{"pause", exitOK, []string{"queues", "pause", "mail", "type:LOG", "default", "mial", "type:LOGG", "--until=2100-01-01", "--reason=the mail server moves"}},
+		{"pause", exitOK, []string{"queues", "pause", "mail", "type:LOG", "default", "mial", "type:LOGG",
+			"--until=2100-01-01", "--reason=the mail server moves"}},
 		{"pause_all", exitOK, []string{"queues", "pause", "all", "--yes"}},
 		{"pause_all_refused", exitUsage, []string{"queues", "pause", "mail", "all"}},
 		{"pause_in_the_past", exitUsage, []string{"queues", "pause", "mail", "--until=-1s"}},
@@ -49,7 +51,8 @@ func TestPausesAreAsAsked(t *testing.T) {
 	t.Parallel()
 	url := storetest.URL(t)
 	variables := []string{"DATABASE_URL=" + url}
-	runFixed(t, variables, "queues", "pause", "mail", "queue:all", "type:LOG", "all", "--until=2100-01-01 12:00", "--reason=it moves", "--yes").want(t, exitOK)
+	runFixed(t, variables, "queues", "pause", "mail", "queue:all", "type:LOG", "all", "--until=2100-01-01 12:00",
+		"--reason=it moves", "--yes").want(t, exitOK)
 	mustExec(t, url, `SELECT 1 / (string_agg(scope || ':' || name, ' ' ORDER BY scope, name) = 'all: queue:all queue:mail type:LOG')::int FROM tasktable.pauses
 		WHERE ends_at = '2100-01-01 12:00Z' AND reason = 'it moves' AND paused_by = 'tests'`)
 	runFixed(t, variables, "queues", "pause", "mail").want(t, exitOK)

@@ -30,7 +30,8 @@ func TestServeIsQuietFromSIGTSTPToSIGCONT(t *testing.T) {
 		t.Errorf("while it is quiet: %+v", ready)
 	}
 	becomes(t, address+"/livez", http.StatusOK)
-	ask(t, url, "SELECT id || ' ' || has_node FROM tasktable.late_tasks WHERE late_by > interval '2 seconds'", "hi false")
+	ask(t, url, "SELECT id || ' ' || has_node FROM tasktable.late_tasks WHERE late_by > interval '2 seconds'",
+		"hi false")
 	ask(t, url, "SELECT status || ' ' || attempt FROM tasktable.scheduled_tasks", "QUEUED 0")
 	p.signal(syscall.SIGCONT)
 	ask(t, url, "SELECT status || ' ' || attempt FROM tasktable.scheduled_tasks", "COMPLETED 1")

@@ -12,7 +12,8 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// undoneError is a verb that was not done to some tasks. It ends with exit code 1, after the receipts of all have been printed.
+// undoneError is a verb that was not done to some tasks. It ends with exit code 1, after the receipts of all have
+// been printed.
 type undoneError struct {
 	tasks   int
 	reasons []string
@@ -26,8 +27,8 @@ func (e *undoneError) Error() string {
 	return "of " + of + " " + strings.Join(e.reasons, ", ")
 }
 
-// receipts prints what a verb came to for each task, and returns an error if it was not done to some: with these outcomes. What is
-// not among them, such as unchanged, is as was asked.
+// receipts prints what a verb came to for each task, and returns an error if it was not done to some: with these
+// outcomes. What is not among them, such as unchanged, is as was asked.
 func (c *client) receipts(receipts []store.Receipt, none string, undone ...store.Outcome) error {
 	t := term.NewTable("ID", "OUTCOME")
 	for _, receipt := range receipts {
@@ -38,7 +39,8 @@ func (c *client) receipts(receipts []store.Receipt, none string, undone ...store
 	}
 	missed := &undoneError{tasks: len(receipts)}
 	for _, outcome := range undone {
-		if count := len(slices.DeleteFunc(slices.Clone(receipts), func(r store.Receipt) bool { return r.Outcome != outcome })); count > 0 {
+		if count := len(slices.DeleteFunc(slices.Clone(receipts),
+			func(r store.Receipt) bool { return r.Outcome != outcome })); count > 0 {
 			missed.reasons = append(missed.reasons, fmt.Sprintf("%d %s", count, said(outcome, count)))
 		}
 	}
@@ -48,9 +50,10 @@ func (c *client) receipts(receipts []store.Receipt, none string, undone ...store
 	return nil
 }
 
-// each does a verb to tasks in one transaction, and prints the receipts in the order given. It goes in the order of the ids, as all that
-// changes many: so they do not deadlock.
-func (c *client) each(ctx context.Context, ids []string, do func(pgx.Tx, string) (store.Receipt, error), undone ...store.Outcome) error {
+// each does a verb to tasks in one transaction, and prints the receipts in the order given. It goes in the order of
+// the ids, as all that changes many: so they do not deadlock.
+func (c *client) each(ctx context.Context, ids []string, do func(pgx.Tx, string) (store.Receipt, error),
+	undone ...store.Outcome) error {
 	done := map[string]store.Receipt{}
 	err := pgx.BeginFunc(ctx, c.pool, func(tx pgx.Tx) error {
 		for _, id := range slices.Sorted(slices.Values(ids)) {
@@ -81,7 +84,8 @@ func (c *client) noteCancelled(ctx context.Context, ids []string) {
 		}
 	}
 	if len(cancelled) > 0 {
-		c.Note("CANCELLED tasks are not retried; to run them all the same: tasktable tasks run-now %s", term.Printable(strings.Join(cancelled, " ")))
+		c.Note("CANCELLED tasks are not retried; to run them all the same: tasktable tasks run-now %s",
+			term.Printable(strings.Join(cancelled, " ")))
 	}
 }
 

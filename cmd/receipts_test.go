@@ -26,7 +26,8 @@ func TestRetryOfACancelledTaskNamesRunNow(t *testing.T) {
 func TestTasksListShowsTheNextFire(t *testing.T) {
 	t.Parallel()
 	variables := withTasks(t)
-	mustExec(t, strings.TrimPrefix(variables[0], "DATABASE_URL="), `ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER;
+	mustExec(t, strings.TrimPrefix(variables[0], "DATABASE_URL="),
+		`ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER;
 		UPDATE tasktable.scheduled_tasks SET scheduled_at = '2026-11-01 02:00Z', planned_revision = revision WHERE id = 'nightly'`)
 	got := runFixed(t, variables, "tasks", "list", "--id-prefix=nightly")
 	if !strings.Contains(got.stdout, "2026-11-22 02:00:00 UTC (in 8h)") {

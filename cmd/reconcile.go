@@ -18,11 +18,14 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-const reconcileHelp = `Compares the tasks of a type with those that a query yields, and with --apply mends the differences, in one
-transaction: it schedules what is missing or differs, and cancels the orphans. It leaves tasks that have ended as they are,
+const reconcileHelp = `Compares the tasks of a type with those that a query yields,
+    and with --apply mends the differences, in one
+transaction: it schedules what is missing or differs,
+    and cancels the orphans. It leaves tasks that have ended as they are,
 unless --rearm is given, too. A second run then finds that all others agree.
 
-The query is one SELECT that yields each task that ought to exist, and only reads: it always runs READ ONLY. Its columns:
+The query is one SELECT that yields each task that ought to exist,
+    and only reads: it always runs READ ONLY. Its columns:
 
   id or key        the task's id, or what follows task-{TYPE}- in it
   scheduled_at     timestamptz
@@ -35,8 +38,10 @@ gets the default.
 
 A task whose time has come is an orphan too if the query does not yield it, even while it runs: let the query yield what
 is not done yet, rather than what is still to come. A task that has ended at the time that the query says
-counts as finished. One that has ended at another time runs again only with --rearm, and then at once if the query's time has
-passed. One that was cancelled has not run, and --apply queues it again. Retention removes finished tasks: do not yield what is
+counts as finished. One that has ended at another time runs again only with --rearm,
+    and then at once if the query's time has
+passed. One that was cancelled has not run,
+    and --apply queues it again. Retention removes finished tasks: do not yield what is
 older than that, or it runs once more. Recurring tasks and their occurrences are never orphans.
 
 All is compared as of one instant (REPEATABLE READ). Services may schedule meanwhile, and never wait for the comparison;
@@ -83,14 +88,18 @@ func (p *program) reconcileCommand() *cobra.Command {
 			Usage: "the type of the tasks, as SEND_EVENT_REMINDER; those of other types are left alone"},
 		{Flag: "query", Variable: "TASKTABLE_RECONCILE_QUERY", Kind: "file", Set: options.Text(&r.source, 4096),
 			Usage: "the file with the query, or - for the standard input"},
-		{Flag: "apply", Variable: "TASKTABLE_RECONCILE_APPLY", Set: options.Bool(&r.config.Apply), Usage: "mends what differs, except tasks that have ended"},
+		{Flag: "apply", Variable: "TASKTABLE_RECONCILE_APPLY", Set: options.Bool(&r.config.Apply),
+			Usage: "mends what differs, except tasks that have ended"},
 		{Flag: "rearm", Variable: "TASKTABLE_RECONCILE_REARM", Set: options.Bool(&r.config.Rearm),
 			Usage: "with --apply, also runs tasks again that have ended at another time than the query says"},
-		{Flag: "examples", Variable: "TASKTABLE_RECONCILE_EXAMPLES", Kind: "number", Set: options.Int(&r.config.Examples, 0, 1000),
+		{Flag: "examples", Variable: "TASKTABLE_RECONCILE_EXAMPLES", Kind: "number",
+			Set:     options.Int(&r.config.Examples, 0, 1000),
 			Default: strconv.Itoa(store.DefaultReconcileExamples), Usage: "how many tasks of each kind are named"},
-		{Flag: "entity-column", Variable: "TASKTABLE_RECONCILE_ENTITY_COLUMN", Kind: "name", Set: options.Text(&r.config.EntityColumn, 63),
+		{Flag: "entity-column", Variable: "TASKTABLE_RECONCILE_ENTITY_COLUMN", Kind: "name",
+			Set:   options.Text(&r.config.EntityColumn, 63),
 			Usage: "what the query calls the column of the entity (default entity)"},
-		{Flag: "timeout", Variable: "TASKTABLE_RECONCILE_TIMEOUT", Kind: "duration", Set: options.Duration(&r.config.Timeout, time.Millisecond, longestTimeout),
+		{Flag: "timeout", Variable: "TASKTABLE_RECONCILE_TIMEOUT", Kind: "duration",
+			Set:   options.Duration(&r.config.Timeout, time.Millisecond, longestTimeout),
 			Usage: "the statement_timeout of the query, and of each statement that mends (default the server's)"},
 		{Flag: "service", Variable: "TASKTABLE_SERVICE", Kind: "name", Set: options.Text(&r.service, store.MaxIDBytes),
 			Usage: "who the history says has changed the tasks (default the database role)"},
@@ -173,7 +182,8 @@ func (r *reconcile) query(stdin io.Reader) (string, error) {
 }
 
 // reconcile compares in a transaction that only reads unless it is to mend, and again after a conflict.
-func (r *reconcile) reconcile(ctx context.Context, pool *pgxpool.Pool, logger *slog.Logger) (report store.ReconcileReport, err error) {
+func (r *reconcile) reconcile(ctx context.Context, pool *pgxpool.Pool,
+	logger *slog.Logger) (report store.ReconcileReport, err error) {
 	tasks := store.New(store.Config{Service: r.service, Schema: r.database.schema})
 	opts := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
 	if r.config.Apply {

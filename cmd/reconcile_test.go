@@ -106,7 +106,8 @@ All agree.
 
 func TestReconcileReportsAndMends(t *testing.T) {
 	t.Parallel()
-	variables := []string{"DATABASE_URL=" + reconcilable(t), "TASKTABLE_RECONCILE_TYPE=REMIND", "TASKTABLE_RECONCILE_QUERY=" + queryFile(t, reminders)}
+	variables := []string{"DATABASE_URL=" + reconcilable(t), "TASKTABLE_RECONCILE_TYPE=REMIND",
+		"TASKTABLE_RECONCILE_QUERY=" + queryFile(t, reminders)}
 	for _, step := range []struct {
 		name   string
 		args   []string
@@ -114,8 +115,11 @@ func TestReconcileReportsAndMends(t *testing.T) {
 		stdout string
 		stderr string
 	}{
-		{"looking", nil, exitDrift, foundTable + "Nothing was changed.\n", "tasktable: 6 tasks are not as the query says; --apply mends them, except the 1 that has ended, which needs --rearm, too\n"},
-		{"mending", []string{"--apply"}, exitOK, foundTable + "Mended: 1 created, 2 rescheduled, 1 rearmed, 1 cancelled.\n" + left, ""},
+		{"looking", nil, exitDrift, foundTable + "Nothing was changed.\n",
+			"tasktable: 6 tasks are not as the query says; --apply mends them, except the 1 that has ended, which " +
+				"needs --rearm, too\n"},
+		{"mending", []string{"--apply"}, exitOK,
+			foundTable + "Mended: 1 created, 2 rescheduled, 1 rearmed, 1 cancelled.\n" + left, ""},
 		{"mending again", []string{"--apply"}, exitOK, endedTable + "Nothing was changed.\n" + left, ""},
 		{"running it again", []string{"--apply", "--rearm"}, exitOK, endedTable + "Mended: 1 rearmed.\n", ""},
 		{"looking again", nil, exitOK, agreedTable, ""},
@@ -130,7 +134,8 @@ func TestReconcileReportsAndMends(t *testing.T) {
 }
 
 func TestReconcileWithoutExamples(t *testing.T) {
-	got := run(t, []string{"DATABASE_URL=" + reconcilable(t)}, "reconcile", "--type=REMIND", "--query", queryFile(t, reminders), "--examples=0")
+	got := run(t, []string{"DATABASE_URL=" + reconcilable(t)}, "reconcile", "--type=REMIND", "--query",
+		queryFile(t, reminders), "--examples=0")
 	got.want(t, exitDrift)
 	if !strings.HasSuffix(got.stdout, "yield them\n\nNothing was changed.\n") {
 		t.Errorf("stdout:\n%s", got.stdout)
@@ -139,7 +144,8 @@ func TestReconcileWithoutExamples(t *testing.T) {
 
 func TestReconcileReadsTheQueryFromStdin(t *testing.T) {
 	t.Parallel()
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "reconcile", "--type=REMIND", "--query=-", "--apply", "--service=someone")
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "reconcile", "--type=REMIND", "--query=-", "--apply",
+		"--service=someone")
 	url := reconcilable(t)
 	cmd.Env = asProgramIn("DATABASE_URL=" + url)
 	cmd.Stdin = strings.NewReader("SELECT '' AS key, now() AS scheduled_at WHERE false")
@@ -156,16 +162,20 @@ func TestReconcileWithWrongOptions(t *testing.T) {
 		args []string
 		want string
 	}{
-		"no type":       {[]string{"--query", file}, "--type (TASKTABLE_RECONCILE_TYPE) is missing"},
-		"no query":      {[]string{"--type=REMIND"}, "--query (TASKTABLE_RECONCILE_QUERY) is missing"},
-		"no such file":  {[]string{"--type=REMIND", "--query=/nonexistent.sql"}, "/nonexistent.sql: no such file"},
-		"a folder":      {[]string{"--type=REMIND", "--query", t.TempDir()}, "is a directory"},
-		"wrong type":    {[]string{"--type=?", "--query", file}, "--type (TASKTABLE_RECONCILE_TYPE) must be 2 to 127 letters"},
-		"no duration":   {[]string{"--timeout=0s", "--type=REMIND", "--query", file}, "--timeout (TASKTABLE_RECONCILE_TIMEOUT) must be a duration from 1ms to 24h0m0s"},
-		"many examples": {[]string{"--examples=1001", "--type=REMIND", "--query", file}, "--examples (TASKTABLE_RECONCILE_EXAMPLES) must be a whole number from 0 to 1000"},
+		"no type":      {[]string{"--query", file}, "--type (TASKTABLE_RECONCILE_TYPE) is missing"},
+		"no query":     {[]string{"--type=REMIND"}, "--query (TASKTABLE_RECONCILE_QUERY) is missing"},
+		"no such file": {[]string{"--type=REMIND", "--query=/nonexistent.sql"}, "/nonexistent.sql: no such file"},
+		"a folder":     {[]string{"--type=REMIND", "--query", t.TempDir()}, "is a directory"},
+		"wrong type": {[]string{"--type=?", "--query", file},
+			"--type (TASKTABLE_RECONCILE_TYPE) must be 2 to 127 letters"},
+		"no duration": {[]string{"--timeout=0s", "--type=REMIND", "--query", file},
+			"--timeout (TASKTABLE_RECONCILE_TIMEOUT) must be a duration from 1ms to 24h0m0s"},
+		"many examples": {[]string{"--examples=1001", "--type=REMIND", "--query", file},
+			"--examples (TASKTABLE_RECONCILE_EXAMPLES) must be a whole number from 0 to 1000"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			run(t, []string{"DATABASE_URL=postgres://127.0.0.1:1/x"}, append([]string{"reconcile"}, test.args...)...).want(t, exitUsage, test.want)
+			run(t, []string{"DATABASE_URL=postgres://127.0.0.1:1/x"},
+				append([]string{"reconcile"}, test.args...)...).want(t, exitUsage, test.want)
 		})
 	}
 }
@@ -174,7 +184,8 @@ func TestReconcileRefusesAQueryThatWouldWrite(t *testing.T) {
 	t.Parallel()
 	variables := []string{"DATABASE_URL=" + reconcilable(t)}
 	for query, want := range map[string]string{
-		`DELETE FROM events RETURNING id AS key, starts_at AS scheduled_at`:   "query must be one SELECT that only reads",
+		`DELETE FROM events RETURNING id AS key, starts_at AS scheduled_at`: "query must be one SELECT that only " +
+			"reads",
 		reminders + "\n; DELETE FROM events":                                  "query must be one statement",
 		`SELECT id AS key, starts_at AS scheduled_at, 1 AS color FROM events`: `a column "color"`,
 		`SELECT id AS key, starts_at AS scheduled_at FROM evnts`:              "query is wrong in line 1",
@@ -196,12 +207,14 @@ func TestReconcileRefusesAQueryThatWouldWrite(t *testing.T) {
 
 func TestReconcileTimesOut(t *testing.T) {
 	slow := queryFile(t, `SELECT 1 AS key, now() AS scheduled_at FROM pg_sleep(60)`)
-	run(t, []string{"DATABASE_URL=" + storetest.URL(t)}, "reconcile", "--type=REMIND", "--query", slow, "--timeout=20ms").
+	run(t, []string{"DATABASE_URL=" + storetest.URL(t)}, "reconcile", "--type=REMIND", "--query", slow,
+		"--timeout=20ms").
 		want(t, exitFailed, "statement timeout")
 }
 
 func TestReconcileNeedsAMigratedDatabase(t *testing.T) {
-	run(t, []string{"DATABASE_URL=" + storetest.EmptyURL(t)}, "reconcile", "--type=REMIND", "--query", queryFile(t, reminders)).
+	run(t, []string{"DATABASE_URL=" + storetest.EmptyURL(t)}, "reconcile", "--type=REMIND", "--query",
+		queryFile(t, reminders)).
 		want(t, exitUnmigrated, "not migrated")
 }
 
@@ -221,10 +234,12 @@ func TestReconcileComparesAnewAfterAConflict(t *testing.T) {
 	if _, err := tx.Exec(t.Context(), `SELECT tasktable.cancel('task-REMIND-orphan')`); err != nil {
 		t.Fatal(err)
 	}
-	p := start(t, []string{"DATABASE_URL=" + url}, "reconcile", "--type=REMIND", "--query", queryFile(t, reminders), "--apply")
+	p := start(t, []string{"DATABASE_URL=" + url}, "reconcile", "--type=REMIND", "--query", queryFile(t, reminders),
+		"--apply")
 	deadline := time.Now().Add(waitLimit)
 	for waits := false; !waits; {
-		if err := tx.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY (pg_blocking_pids(pid))) FROM pg_sleep(0.01)`).Scan(&waits); err != nil {
+		if err := tx.QueryRow(t.Context(),
+			`SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY (pg_blocking_pids(pid))) FROM pg_sleep(0.01)`).Scan(&waits); err != nil {
 			t.Fatal(err)
 		}
 		if time.Now().After(deadline) {

@@ -14,8 +14,8 @@ func (p *program) recurringCommand() *cobra.Command {
 	recurring := &cobra.Command{
 		Use:   "recurring",
 		Short: "Lists recurring tasks, and computes when they fire next",
-		Long: `A recurring task never runs itself: each fire of its cron expression makes an occurrence, a task of its own. They are
-paused, resumed, run now and cancelled as any task: tasktable tasks.`,
+		Long: `A recurring task never runs itself: each fire of its cron expression makes an occurrence, a task of its own.
+They are paused, resumed, run now and cancelled as any task: tasktable tasks.`,
 		Example: `  tasktable recurring list
   tasktable recurring next nightly --count 5
   tasktable recurring next --cron "0 3 * * *" --cron-time-zone Europe/Berlin`,
@@ -26,10 +26,10 @@ paused, resumed, run now and cancelled as any task: tasktable tasks.`,
 	return recurring
 }
 
-const recurringListHelp = `Lists recurring tasks by their ids, also those that are paused or have ended, a page at a time: what it takes to go on
-with the next page is said on stderr. Behind the status stands whether everything, its queue or its type is paused.
-CATCH UP is what becomes of fires missed while no node was there, and of those missed while paused. It reads the table
-through, so it is for people and reports.
+const recurringListHelp = `Lists recurring tasks by their ids, also those that are paused or have ended, a page at a
+time: what it takes to go on with the next page is said on stderr. Behind the status stands whether everything, its
+queue or its type is paused. CATCH UP is what becomes of fires missed while no node was there, and of those missed
+while paused. It reads the table through, so it is for people and reports.
 
 With --output json it is an array of the table's rows, with more fields; what is null is left out, and durations are in
 nanoseconds.`
@@ -47,14 +47,19 @@ func (p *program) recurringListCommand() *cobra.Command {
 	f := &l.filter
 	opts := []options.Option{
 		{Flag: "type", Kind: "type", Set: taskType(&f.Type), Complete: l.types, Usage: "only those of this type"},
-		{Flag: "status", Kind: "status", Set: statusesOf(&l.statuses), Complete: options.Words(statuses()...), Usage: "only those in this status"},
+		{Flag: "status", Kind: "status", Set: statusesOf(&l.statuses), Complete: options.Words(statuses()...),
+			Usage: "only those in this status"},
 		{Flag: "queue", Kind: "name", Set: queueName(&f.Queue), Complete: l.queues, Usage: "only those in this queue"},
-		{Flag: "entity", Kind: "entity", Set: options.Text(&f.Entity, store.MaxIDBytes), Usage: "only those of this entity, as member:42"},
-		{Flag: "tenant", Kind: "tenant", Set: options.Text(&f.TenantID, store.MaxIDBytes), Usage: "only those of this tenant"},
+		{Flag: "entity", Kind: "entity", Set: options.Text(&f.Entity, store.MaxIDBytes),
+			Usage: "only those of this entity, as member:42"},
+		{Flag: "tenant", Kind: "tenant", Set: options.Text(&f.TenantID, store.MaxIDBytes),
+			Usage: "only those of this tenant"},
 		{Flag: "declared-by", Kind: "service", Set: options.Text(&f.DeclaredBy, store.MaxIDBytes),
 			Usage: "only those that are declared in the code of this service"},
-		{Flag: "limit", Kind: "number", Default: "100", Set: options.Int(&f.Limit, 1, 5000), Usage: "how many tasks a page has"},
-		{Flag: "after", Kind: "id", Set: options.Text(&f.After, store.MaxIDBytes), Usage: "the next page: the id of the last task of the page before"},
+		{Flag: "limit", Kind: "number", Default: "100", Set: options.Int(&f.Limit, 1, 5000),
+			Usage: "how many tasks a page has"},
+		{Flag: "after", Kind: "id", Set: options.Text(&f.After, store.MaxIDBytes),
+			Usage: "the next page: the id of the last task of the page before"},
 	}
 	return p.Bind(&cobra.Command{
 		Use:   "list",
@@ -87,9 +92,11 @@ func (l *recurringList) run(ctx context.Context) error {
 		return err
 	}
 	tasks, more := onePage(tasks, l.filter.Limit)
-	t := term.NewTable("ID", "TYPE", "CRON", "ZONE", "STATUS", "LAST FIRE", "NEXT FIRE", "OVERLAP", "CATCH UP", "DECLARED BY", "MESSAGE")
+	t := term.NewTable("ID", "TYPE", "CRON", "ZONE", "STATUS", "LAST FIRE", "NEXT FIRE", "OVERLAP", "CATCH UP",
+		"DECLARED BY", "MESSAGE")
 	for _, task := range tasks {
-		t.Add(task.ID, task.Type, task.Cron, task.TimeZone, recurringStatus(task), l.When(task.LastFire), l.nextFire(task),
+		t.Add(task.ID, task.Type, task.Cron, task.TimeZone, recurringStatus(task), l.When(task.LastFire),
+			l.nextFire(task),
 			task.Overlap, string(task.CatchUp)+", "+string(task.CatchUpPaused), task.DeclaredBy, task.Message)
 	}
 	if err := l.List(tasks, t, "There is no such recurring task."); err != nil {

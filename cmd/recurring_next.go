@@ -16,12 +16,12 @@ import (
 	"github.com/tasktable/tasktable/store/recurrence"
 )
 
-const recurringNextHelp = `Computes the coming fires of a recurring task, as things stand, in the zone of its clocks and in that of --time-zone; or
-those of an expression, with --cron, for which no database is needed.
+const recurringNextHelp = `Computes the coming fires of a recurring task, as things stand, in the zone of its clocks
+and in that of --time-zone; or those of an expression, with --cron, for which no database is needed.
 
-Of a task it says whether a fire is overdue, and what it is paused by; whether and when the task ends; and its jitter, by
-up to which each occurrence is due later. Whether an occurrence is skipped because an earlier one has not ended cannot be
-known before. Of an expression, @every counts from --from.
+Of a task it says whether a fire is overdue, and what it is paused by; whether and when the task ends; and its jitter,
+by up to which each occurrence is due later. Whether an occurrence is skipped because an earlier one has not ended
+cannot be known before. Of an expression, @every counts from --from.
 
 An expression has 5 fields (minute, hour, day of month, month, day of week), or 6 with the seconds first; @daily and its
 like, and "@every 90s", do too. Days may also be L (the last of the month), L-3, 15W (the nearest weekday), 5L (the last
@@ -49,9 +49,12 @@ func (p *program) recurringNextCommand() *cobra.Command {
 	n := &recurringNext{client: p.client()}
 	opts := []options.Option{
 		{Flag: "count", Kind: "number", Default: "10", Set: options.Int(&n.count, 1, 1000), Usage: "how many fires"},
-		{Flag: "cron", Kind: "expression", Set: options.Text(&n.cron, recurrence.MaxExpressionBytes), Usage: "an expression in place of a task"},
-		{Flag: "cron-time-zone", Kind: "zone", Set: options.Text(&n.cronZone, 64), Usage: "the zone whose clocks the expression means (default UTC)"},
-		{Flag: "from", Kind: "time", Set: options.Moment(&n.from), Usage: "the fires of an expression after this time (default now)"},
+		{Flag: "cron", Kind: "expression", Set: options.Text(&n.cron, recurrence.MaxExpressionBytes),
+			Usage: "an expression in place of a task"},
+		{Flag: "cron-time-zone", Kind: "zone", Set: options.Text(&n.cronZone, 64),
+			Usage: "the zone whose clocks the expression means (default UTC)"},
+		{Flag: "from", Kind: "time", Set: options.Moment(&n.from),
+			Usage: "the fires of an expression after this time (default now)"},
 	}
 	return p.BindArguments(&cobra.Command{
 		Use:     "next [ID]",
@@ -149,7 +152,8 @@ func (n *recurringNext) ofTask(ctx context.Context) error {
 		return err
 	}
 	if forecast.ZoneDataDiffer {
-		n.Note("The leader planned the first fire with other time zone data than this machine's: bring both up to date.")
+		n.Note("The leader planned the first fire with other time zone data than this machine's: bring both up to " +
+			"date.")
 	}
 	if task.Jitter != nil && len(forecast.Fires) > 0 {
 		n.Note("Each occurrence is due up to %s later, its jitter.", term.Took(*task.Jitter))
@@ -176,7 +180,8 @@ func (n *recurringNext) unknown(ctx context.Context, missing error) error {
 	return fmt.Errorf("%w that recurs: tasktable recurring list shows those there are", missing)
 }
 
-// print tells each fire by the clocks of its own zone, and by those of the zone that was asked for where that is another.
+// print tells each fire by the clocks of its own zone, and by those of the zone that was asked for where that is
+// another.
 func (n *recurringNext) print(thing any, zoneName string, fires []store.Fire, ended string) error {
 	if n.JSON {
 		return n.Document(thing)
@@ -187,7 +192,8 @@ func (n *recurringNext) print(thing any, zoneName string, fires []store.Fire, en
 	}
 	own := term.Clock{Now: n.Clock.Now, Zone: zone}
 	headings := []string{"FIRES AT (" + zone.String() + ")", "FROM NOW", "NOTE"}
-	apart := slices.ContainsFunc(fires, func(fire store.Fire) bool { return own.Weekday(fire.At) != n.Weekday(fire.At) })
+	apart := slices.ContainsFunc(fires,
+		func(fire store.Fire) bool { return own.Weekday(fire.At) != n.Weekday(fire.At) })
 	if apart {
 		headings = slices.Insert(headings, 1, "IN "+n.zoneName())
 	}

@@ -46,8 +46,10 @@ func TestRecurringAsTablesAndJSON(t *testing.T) {
 		{"list_first_page", exitOK, []string{"recurring", "list", "--limit=1", "--type=CLEANUP"}},
 		{"list_none", exitOK, []string{"recurring", "list", "--queue=none"}},
 		{"next", exitOK, []string{"recurring", "next", "nightly", "--count=2"}},
-		{"next_in_another_zone", exitOK, []string{"recurring", "next", "nightly", "--count=2", "--time-zone=America/New_York"}},
-		{"next_in_its_zone", exitOK, []string{"recurring", "next", "nightly", "--count=2", "--time-zone=Europe/Berlin"}},
+		{"next_in_another_zone", exitOK, []string{"recurring", "next", "nightly", "--count=2",
+			"--time-zone=America/New_York"}},
+		{"next_in_its_zone", exitOK, []string{"recurring", "next", "nightly", "--count=2",
+			"--time-zone=Europe/Berlin"}},
 		{"next_jitter", exitOK, []string{"recurring", "next", "digest"}},
 		{"next_overdue", exitOK, []string{"recurring", "next", "overdue"}},
 		{"next_paused", exitOK, []string{"recurring", "next", "paused", "--count=4"}},
@@ -65,9 +67,12 @@ func TestNextFiresOfAnExpression(t *testing.T) {
 	t.Parallel()
 	nowhere := func(*testing.T) []string { return []string{"DATABASE_URL=postgres://127.0.0.1:1/x"} }
 	goldenCommands(t, "recurring", nowhere, asItIs, []goldenCommand{
-		{"cron", exitOK, []string{"recurring", "next", "--cron=0 3 * * *", "--count=3", "--cron-time-zone=Europe/Berlin"}},
-		{"cron_spring", exitOK, []string{"recurring", "next", "--cron=30 2 * * *", "--cron-time-zone=Europe/Berlin", "--from=2027-03-27", "--count=3", "--time-zone=Europe/Berlin"}},
-		{"cron_autumn", exitOK, []string{"recurring", "next", "--cron=*/30 2 * * *", "--cron-time-zone=Europe/Berlin", "--from=2027-10-31", "--count=5"}},
+		{"cron", exitOK, []string{"recurring", "next", "--cron=0 3 * * *", "--count=3",
+			"--cron-time-zone=Europe/Berlin"}},
+		{"cron_spring", exitOK, []string{"recurring", "next", "--cron=30 2 * * *", "--cron-time-zone=Europe/Berlin",
+			"--from=2027-03-27", "--count=3", "--time-zone=Europe/Berlin"}},
+		{"cron_autumn", exitOK, []string{"recurring", "next", "--cron=*/30 2 * * *", "--cron-time-zone=Europe/Berlin",
+			"--from=2027-10-31", "--count=5"}},
 		{"cron_every", exitOK, []string{"recurring", "next", "--cron=@every 90s", "--count=2"}},
 		{"cron_last", exitOK, []string{"recurring", "next", "--cron=@yearly", "--from=9998-06-01", "--count=3"}},
 		{"cron_none", exitOK, []string{"recurring", "next", "--cron=@yearly", "--from=9999-06-01"}},
@@ -88,7 +93,8 @@ func TestRecurringListSelects(t *testing.T) {
 		"--after=overdue --limit=2":      "paused stopped",
 		"--type=CLEANUP --status=QUEUED": "nightly overdue unplanned",
 	} {
-		if got := listed(t, runFixed(t, variables, append([]string{"recurring", "list", "--output=json"}, strings.Fields(args)...)...)); got != want {
+		if got := listed(t, runFixed(t, variables, append([]string{"recurring", "list", "--output=json"},
+			strings.Fields(args)...)...)); got != want {
 			t.Errorf("%s: got  %s\nwant %s", args, got, want)
 		}
 	}

@@ -14,7 +14,8 @@ func TestMetricsHandler(t *testing.T) {
 	for range 2 {
 		answer := httptest.NewRecorder()
 		newMetrics().metricsHandler().ServeHTTP(answer, httptest.NewRequest("GET", "/metrics", nil))
-		for _, want := range []string{"\ngo_goroutines ", "\nprocess_start_time_seconds ", "promhttp_metric_handler_errors_total"} {
+		for _, want := range []string{"\ngo_goroutines ", "\nprocess_start_time_seconds ",
+			"promhttp_metric_handler_errors_total"} {
 			if !strings.Contains(answer.Body.String(), want) {
 				t.Errorf("%d: there is no %s", answer.Code, want)
 			}
@@ -31,5 +32,6 @@ func TestMetricsPrintsAlertsAndDashboard(t *testing.T) {
 		}
 	}
 	run(t, nil, "metrics").want(t, exitOK)
-	run(t, nil, "metrics", "alarms").want(t, exitUsage, `"tasktable metrics" has no command "alarms"; did you mean alerts?`)
+	run(t, nil, "metrics", "alarms").want(t, exitUsage,
+		`"tasktable metrics" has no command "alarms"; did you mean alerts?`)
 }

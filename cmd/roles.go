@@ -47,8 +47,9 @@ func (p *program) rolesCommand() *cobra.Command {
 		role("application-role", "TASKTABLE_APPLICATION_ROLE", &r.names.Application, "the role that schedules"),
 		role("auditor-role", "TASKTABLE_AUDITOR_ROLE", &r.names.Auditor, "the role that reads"),
 		{Flag: "application-service", Variable: "TASKTABLE_APPLICATION_SERVICES", Kind: "service", Repeatable: true,
-			Set:   services(&r.names.Services),
-			Usage: "a service whose tasks the application role has; may be repeated, or separated by commas (default those of all)"},
+			Set: services(&r.names.Services),
+			Usage: "a service whose tasks the application role has; may be repeated, or separated by commas " +
+				"(default those of all)"},
 	}
 	return r.Bind(&cobra.Command{
 		Use:   "roles",

@@ -1,5 +1,5 @@
-// Package cmd is the program tasktable: its commands, their options as flags and environment variables, signals, logs and
-// exit codes. No other package knows about any of these.
+// Package cmd is the program tasktable: its commands, their options as flags and environment variables, signals, logs
+// and exit codes. No other package knows about any of these.
 package cmd
 
 import (
@@ -20,11 +20,11 @@ const rootHelp = `Tasktable schedules tasks in a Postgres table and runs them at
 Without DATABASE_URL the commands use a private Postgres on this machine, which keeps its data between
 runs and stops with the last command that uses it.
 
-Options are flags, and environment variables where one is shown in brackets; these may also stand in a file that --config
-names. The flag wins over the variable, the variable over the file, the file over the default; an empty one counts as not
-given. Data goes to stdout, logs and errors to stderr.
-Shells complete commands, options, ids, types and queues: tasktable completion --help.
-SIGINT, SIGTERM and SIGHUP stop a command gracefully, a second one at once. SIGTSTP makes serve quiet.
+Options are flags, and environment variables where one is shown in brackets; these may also stand in a file that
+--config names. The flag wins over the variable, the variable over the file, the file over the default; an empty one
+counts as not given. Data goes to stdout, logs and errors to stderr. Shells complete commands, options, ids, types and
+queues: tasktable completion --help. SIGINT, SIGTERM and SIGHUP stop a command gracefully, a second one at once.
+SIGTSTP makes serve quiet.
 
 ` + exitCodes
 
@@ -67,7 +67,9 @@ func (p *program) run(ctx context.Context, args []string) int {
 	default:
 		fmt.Fprintf(p.stderr, "tasktable: %v\n", err)
 		if refused := new(pgconn.PgError); errors.As(err, &refused) && refused.Code == insufficientPrivilege {
-			fmt.Fprintln(p.stderr, "The database's role has not the right: see tasktable migrate roles --help, and tasktable doctor --check permissions.")
+			fmt.Fprintln(p.stderr,
+				"The database's role has not the right: see tasktable migrate roles --help, and tasktable doctor "+
+					"--check permissions.")
 		}
 	}
 	return code
@@ -89,8 +91,10 @@ func (p *program) rootCommand() *cobra.Command {
 	root.SetErr(p.stderr)
 	root.SetFlagErrorFunc(options.FlagError)
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", ".FlagUsagesWrapped 110"))
-	root.AddCommand(p.migrateCommand(), p.serveCommand(), p.configCommand(), p.tasksCommand(), p.whyCommand(), p.deadCommand(),
+	root.AddCommand(p.migrateCommand(), p.serveCommand(), p.configCommand(), p.tasksCommand(), p.whyCommand(),
+		p.deadCommand(),
 		p.recurringCommand(), p.queuesCommand(), p.nodesCommand(), p.statsCommand(),
-		p.reconcileCommand(), p.doctorCommand(), p.metricsCommand(), p.benchCommand(), p.proveCommand(), p.demoCommand())
+		p.reconcileCommand(), p.doctorCommand(), p.metricsCommand(), p.benchCommand(), p.proveCommand(),
+		p.demoCommand())
 	return root
 }

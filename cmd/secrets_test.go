@@ -21,7 +21,8 @@ func TestNodesTellNoSecrets(t *testing.T) {
 	c := newCage(t)
 	c.mailPort = rudeServer(t)
 	p := start(t, []string{
-		"DATABASE_URL=" + c.url, "TASKTABLE_SMTP_HOST=127.0.0.1", "TASKTABLE_SMTP_PORT=" + c.mailPort, "TASKTABLE_SMTP_TLS=none",
+		"DATABASE_URL=" + c.url, "TASKTABLE_SMTP_HOST=127.0.0.1", "TASKTABLE_SMTP_PORT=" + c.mailPort,
+		"TASKTABLE_SMTP_TLS=none",
 		"TASKTABLE_SMTP_USERNAME=mailer", "TASKTABLE_SMTP_PASSWORD=" + mailCanary, "TASKTABLE_SMTP_FROM=a@example.org",
 	}, "serve", "--log-level=debug")
 	p.waitFor("node leads")
@@ -88,7 +89,8 @@ func TestMetricsTellNoSecrets(t *testing.T) {
 	c.edit()
 	text := scrape(`tasktable_dead_letters{status="FAILED",type="SEND_EMAIL"} 2`)
 	noCanary(t, "the metrics", text)
-	for _, want := range []string{`tasktable_executions_total{outcome="FAILED",type="LOG"}`, `tasktable_tasks_scheduled_total{outcome="created",type="UNKNOWN"} 1`, `type="UNKNOWN"`} {
+	for _, want := range []string{`tasktable_executions_total{outcome="FAILED",type="LOG"}`,
+		`tasktable_tasks_scheduled_total{outcome="created",type="UNKNOWN"} 1`, `type="UNKNOWN"`} {
 		if !strings.Contains(text, want) {
 			t.Errorf("there is no %s:\n%s", want, text)
 		}
@@ -163,8 +165,8 @@ func (c *cage) cutSession(p *process) {
 	p.waitFor("node leads")
 }
 
-// payloadsInHistory: an edit of a payload has the old and the new one in its line, a delete the old one, so that one can see what
-// was changed; no other line has one.
+// payloadsInHistory: an edit of a payload has the old and the new one in its line, a delete the old one, so that one
+// can see what was changed; no other line has one.
 func (c *cage) payloadsInHistory() {
 	c.t.Helper()
 	var with []string
@@ -200,9 +202,10 @@ func (c *cage) payloadsInHistory() {
 func TestCommandsTellNoSecrets(t *testing.T) {
 	t.Parallel()
 	c := newCage(t)
-	c.schedule("task-LOG-one", `{"type":"LOG","secret":"`+payloadCanary+`","number":`+numberCanary+`}`, func(task *store.Task) {
-		task.At = time.Now().Add(time.Hour)
-	})
+	c.schedule("task-LOG-one", `{"type":"LOG","secret":"`+payloadCanary+`","number":`+numberCanary+`}`,
+		func(task *store.Task) {
+			task.At = time.Now().Add(time.Hour)
+		})
 	address, err := url.Parse(c.url)
 	if err != nil {
 		t.Fatal(err)
@@ -229,12 +232,14 @@ func TestCommandsTellNoSecrets(t *testing.T) {
 		args     []string
 		code     int
 	}{
-		"status":            {database, []string{"migrate", "status"}, exitOK},
-		"up":                {database, []string{"migrate", "up"}, exitOK},
-		"another's login":   {another, []string{"migrate"}, exitUnreachable},
-		"no such database":  {other(func(u *url.URL) { u.Path = "/no_such_database" }), []string{"serve"}, exitUnreachable},
-		"nobody there":      {other(func(u *url.URL) { u.Host = "127.0.0.1:1" }), []string{"serve"}, exitUnreachable},
-		"no such host":      {other(func(u *url.URL) { u.Host = "host.invalid" }), []string{"migrate", "status"}, exitUnreachable},
+		"status":          {database, []string{"migrate", "status"}, exitOK},
+		"up":              {database, []string{"migrate", "up"}, exitOK},
+		"another's login": {another, []string{"migrate"}, exitUnreachable},
+		"no such database": {other(func(u *url.URL) { u.Path = "/no_such_database" }), []string{"serve"},
+			exitUnreachable},
+		"nobody there": {other(func(u *url.URL) { u.Host = "127.0.0.1:1" }), []string{"serve"}, exitUnreachable},
+		"no such host": {other(func(u *url.URL) { u.Host = "host.invalid" }), []string{"migrate", "status"},
+			exitUnreachable},
 		"no TLS there":      {encrypted, []string{"migrate", "status"}, exitUnreachable},
 		"no URL":            {"DATABASE_URL=postgres:/u:" + databaseCanary + "@h", []string{"migrate"}, exitUsage},
 		"a wrong parameter": {database + "&pool_max_conns=" + databaseCanary, []string{"migrate"}, exitUsage},
@@ -244,16 +249,19 @@ func TestCommandsTellNoSecrets(t *testing.T) {
 		"what is no payload": {database, []string{"reconcile", "--type=LOG", "--apply",
 			query(columns + `'"` + payloadCanary + `"'::jsonb AS payload`)}, exitUsage},
 		"too large a payload": {database, []string{"reconcile", "--type=LOG", "--apply",
-			query(columns + `jsonb_build_object('secret', repeat('` + payloadCanary + `', 20000)) AS payload`)}, exitUsage},
+			query(columns + `jsonb_build_object('secret', repeat('` + payloadCanary + `', 20000)) AS payload`)},
+			exitUsage},
 		"mended": {database, []string{"reconcile", "--type=LOG", "--apply", changed}, exitOK},
 
-		"doctor":                     {database, []string{"doctor", "--skip=settings,connection"}, exitOK},
-		"doctor as JSON":             {database, []string{"doctor", "--skip=settings,connection", "--output=json"}, exitOK},
+		"doctor": {database, []string{"doctor", "--skip=settings,connection"}, exitOK},
+		"doctor as JSON": {database, []string{"doctor", "--skip=settings,connection", "--output=json"},
+			exitOK},
 		"doctor and another's login": {another, []string{"doctor"}, exitUnreachable},
 		"doctor and no TLS there":    {encrypted, []string{"doctor", "--output=json"}, exitUnreachable},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := run(t, []string{test.variable, "TASKTABLE_LOG_LEVEL=debug", "TASKTABLE_UNKNOWN=" + mailCanary}, test.args...)
+			got := run(t, []string{test.variable, "TASKTABLE_LOG_LEVEL=debug", "TASKTABLE_UNKNOWN=" + mailCanary},
+				test.args...)
 			got.want(t, test.code)
 			noCanary(t, "the output", got.stdout+got.stderr)
 		})

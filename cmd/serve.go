@@ -19,9 +19,9 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-const serveHelp = `Runs a node: it takes part in claiming what is due, and runs tasks of the types it knows: LOG always, SEND_EMAIL with a
-mail server, those of the example community on demand. Tasks of other types wait for other nodes. For types of your
-own write a program of your own around the package scheduled.
+const serveHelp = `Runs a node: it takes part in claiming what is due, and runs tasks of the types it knows: LOG
+always, SEND_EMAIL with a mail server, those of the example community on demand. Tasks of other types wait for other
+nodes. For types of your own write a program of your own around the package scheduled.
 
 A node needs the connections of the handlers' pool (--max-conns), of the engine's (--engine-conns) and two more. Run as
 many nodes as you like.
@@ -32,9 +32,10 @@ stay when the node stops, and fire while some node works their types.
 With OTEL_EXPORTER_OTLP_ENDPOINT, as http://localhost:4318, a span of each attempt goes there by OTLP over HTTP. The
 other standard variables of OpenTelemetry count, too. There are no flags for it.
 
-At SIGINT or SIGTERM it claims no more, lets running tasks end within --shutdown-timeout, then interrupts them and queues
-them again. At SIGTSTP it becomes quiet: it claims and starts nothing new, hands back what has not begun, and lets what
-runs end, however long that takes; SIGCONT ends that. So it does at Ctrl-Z, in place of what the shell has it for.`
+At SIGINT or SIGTERM it claims no more, lets running tasks end within --shutdown-timeout, then interrupts them and
+queues them again. At SIGTSTP it becomes quiet: it claims and starts nothing new, hands back what has not begun, and
+lets what runs end, however long that takes; SIGCONT ends that. So it does at Ctrl-Z, in place of what the shell has
+it for.`
 
 // serve is one node.
 type serve struct {
@@ -53,10 +54,13 @@ type serve struct {
 // options are also those that the command config tells of.
 func (s *serve) options() []options.Option {
 	opts := append(s.database.options(), s.database.maxConnsOption(),
-		options.Option{Flag: "migrate", Variable: "TASKTABLE_MIGRATE", Usage: "first brings the schema to this program's version", Set: options.Bool(&s.migrate)})
+		options.Option{Flag: "migrate", Variable: "TASKTABLE_MIGRATE",
+			Usage: "first brings the schema to this program's version", Set: options.Bool(&s.migrate)})
 	opts = append(opts, s.engine.options()...)
-	opts = append(opts, options.Option{Flag: "community", Variable: "TASKTABLE_COMMUNITY", Set: options.Bool(&s.community),
-		Usage: "also runs the tasks of the example community, the recurring ones included, and creates its tables in a schema community; its mails become rows of community.outbox unless there is a mail server"})
+	opts = append(opts, options.Option{Flag: "community", Variable: "TASKTABLE_COMMUNITY",
+		Set: options.Bool(&s.community),
+		Usage: "also runs the tasks of the example community, the recurring ones included, and creates its tables " +
+			"in a schema community; its mails become rows of community.outbox unless there is a mail server"})
 	opts = append(opts, s.mail.options()...)
 	opts = append(opts, s.http.options()...)
 	return append(opts, s.log.options()...)
@@ -151,9 +155,11 @@ func (s *serve) prepare(ctx context.Context, d *database) error {
 	return fmt.Errorf("%w, or serve with --migrate (TASKTABLE_MIGRATE=true)", err)
 }
 
-func (s *serve) node(d *database, registry *handlers.Registry, tracer trace.TracerProvider, logger *slog.Logger) (*scheduled.Node, error) {
+func (s *serve) node(d *database, registry *handlers.Registry, tracer trace.TracerProvider,
+	logger *slog.Logger) (*scheduled.Node, error) {
 	config := scheduled.Config{
-		Pool: d.pool, Connect: d.session, Handlers: registry, Schema: s.database.schema, Version: version(), Logger: logger,
+		Pool: d.pool, Connect: d.session, Handlers: registry, Schema: s.database.schema, Version: version(),
+		Logger:  logger,
 		Metrics: s.metrics.registry, Tracer: tracer,
 	}
 	s.engine.apply(&config)
@@ -164,7 +170,8 @@ func (s *serve) node(d *database, registry *handlers.Registry, tracer trace.Trac
 	if err != nil {
 		return nil, err
 	}
-	logger.Info("serving", "database", address(d.pool.Config().ConnConfig), "schema", s.database.schema, "types", registry.Types(),
+	logger.Info("serving", "database", address(d.pool.Config().ConnConfig), "schema", s.database.schema, "types",
+		registry.Types(),
 		"queues", s.engine.queues, "paused", s.engine.pausedNames(), "version", version())
 	return node, nil
 }

@@ -14,7 +14,8 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// engineSettings are the parts of scheduled.Config that are options. Their bounds are the Config's own, which a test compares.
+// engineSettings are the parts of scheduled.Config that are options. Their bounds are the Config's own, which a test
+// compares.
 type engineSettings struct {
 	service         string
 	queues          map[string]int
@@ -48,25 +49,36 @@ func (s *engineSettings) options() []options.Option {
 		{Flag: "share-slots", Variable: "TASKTABLE_SHARE_SLOTS", Set: options.Bool(&s.shareSlots),
 			Usage: "idle slots of one queue serve the others: the slots of --queue become weights"},
 		{Flag: "pause", Variable: "TASKTABLE_PAUSED", Kind: "scope", Repeatable: true, Set: scopes(&s.paused),
-			Usage: "what this node does not work: all, queue:NAME or type:NAME; may be repeated, or separated by commas. Other nodes work it; to pause it on all of them: SELECT tasktable.pause_scope('queue', 'NAME')"},
+			Usage: "what this node does not work: all, queue:NAME or type:NAME; may be repeated, or separated by " +
+				"commas. Other nodes work it; to pause it on all of them: SELECT tasktable.pause_scope('queue', " +
+				"'NAME')"},
 		{Flag: "retention", Variable: "TASKTABLE_RETENTION", Kind: "period", Set: options.Period(&s.retention),
 			Default: fmt.Sprintf("%.0fh", scheduled.DefaultRetention.Hours()),
-			Usage:   "how long finished tasks and their history are kept; off: for ever. The leader removes them, so give all nodes the same"},
-		{Flag: "retention-type", Variable: "TASKTABLE_RETENTION_TYPES", Kind: "type=period", Repeatable: true, Set: periods(&s.retentionByType),
-			Usage: "the same for the tasks of a type, as LOG=24h or SEND_EMAIL=off; may be repeated, or separated by commas"},
-		{Flag: "poll-interval", Variable: "TASKTABLE_POLL_INTERVAL", Kind: "duration", Set: options.Duration(&s.pollInterval, time.Second, time.Hour),
+			Usage: "how long finished tasks and their history are kept; off: for ever. The leader removes them, " +
+				"so give all nodes the same"},
+		{Flag: "retention-type", Variable: "TASKTABLE_RETENTION_TYPES", Kind: "type=period", Repeatable: true,
+			Set: periods(&s.retentionByType),
+			Usage: "the same for the tasks of a type, as LOG=24h or SEND_EMAIL=off; may be repeated, or separated " +
+				"by commas"},
+		{Flag: "poll-interval", Variable: "TASKTABLE_POLL_INTERVAL", Kind: "duration",
+			Set:     options.Duration(&s.pollInterval, time.Second, time.Hour),
 			Default: scheduled.DefaultPollInterval.String(),
 			Usage:   "how often the leader looks at everything, whatever it knows"},
-		{Flag: "look-ahead", Variable: "TASKTABLE_LOOK_AHEAD", Kind: "duration", Set: options.DurationOrOff(&s.lookAhead, 10*time.Second),
+		{Flag: "look-ahead", Variable: "TASKTABLE_LOOK_AHEAD", Kind: "duration",
+			Set:     options.DurationOrOff(&s.lookAhead, 10*time.Second),
 			Default: scheduled.DefaultLookAhead.String(),
 			Usage:   "how long before its time a task may be claimed, to start on the millisecond; 0: not before"},
-		{Flag: "start-allowance", Variable: "TASKTABLE_START_ALLOWANCE", Kind: "duration", Set: options.Duration(&s.startAllowance, time.Second, time.Hour),
+		{Flag: "start-allowance", Variable: "TASKTABLE_START_ALLOWANCE", Kind: "duration",
+			Set:     options.Duration(&s.startAllowance, time.Second, time.Hour),
 			Default: scheduled.DefaultStartAllowance.String(),
 			Usage:   "how much longer than its expected time a claimed task is left alone, for the wait for a slot"},
-		{Flag: "shutdown-timeout", Variable: "TASKTABLE_SHUTDOWN_TIMEOUT", Kind: "duration", Set: options.DurationOrOff(&s.shutdownTimeout, 24*time.Hour),
+		{Flag: "shutdown-timeout", Variable: "TASKTABLE_SHUTDOWN_TIMEOUT", Kind: "duration",
+			Set:     options.DurationOrOff(&s.shutdownTimeout, 24*time.Hour),
 			Default: scheduled.DefaultShutdownTimeout.String(),
-			Usage:   "how long running tasks may go on after a signal, before they are interrupted and queued again; 0: not at all"},
-		{Flag: "engine-conns", Variable: "TASKTABLE_ENGINE_CONNS", Kind: "number", Set: options.Int(&s.engineConns, 3, 100),
+			Usage: "how long running tasks may go on after a signal, before they are interrupted and queued " +
+				"again; 0: not at all"},
+		{Flag: "engine-conns", Variable: "TASKTABLE_ENGINE_CONNS", Kind: "number",
+			Set:     options.Int(&s.engineConns, 3, 100),
 			Default: strconv.Itoa(scheduled.DefaultEngineConns),
 			Usage:   "the connections of the engine's own pool, beside which it has two more"},
 	}
@@ -96,7 +108,8 @@ func (s *engineSettings) pausedNames() []string {
 	return names
 }
 
-var errQueues = errors.New("must be name=slots, or several separated by commas: each name once, of 1 to 64 of a-z, 0-9, inner - or _, " +
+var errQueues = errors.New("must be name=slots, or several separated by commas: each name once, of 1 to 64 of a-z, " +
+	"0-9, inner - or _, " +
 	"with 1 to 10000 slots")
 
 func queues(into *map[string]int) func(string) error {
@@ -105,7 +118,8 @@ func queues(into *map[string]int) func(string) error {
 		for item := range strings.SplitSeq(given, ",") {
 			name, slots, _ := strings.Cut(strings.TrimSpace(item), "=")
 			var number int
-			if _, twice := found[name]; twice || store.CheckQueue(name) != nil || options.Int(&number, 1, 10000)(slots) != nil {
+			if _, twice := found[name]; twice || store.CheckQueue(name) != nil ||
+				options.Int(&number, 1, 10000)(slots) != nil {
 				return errQueues
 			}
 			found[name] = number
@@ -138,7 +152,8 @@ func periods(into *map[string]time.Duration) func(string) error {
 			name, text, _ := strings.Cut(strings.TrimSpace(item), "=")
 			var length time.Duration
 			if _, twice := found[name]; twice || store.CheckType(name) != nil || options.Period(&length)(text) != nil {
-				return fmt.Errorf("must be TYPE=period, or several separated by commas: each type once, with off or %s", options.PeriodRule)
+				return fmt.Errorf("must be TYPE=period, or several separated by commas: each type once, with off or "+
+					"%s", options.PeriodRule)
 			}
 			found[name] = length
 		}

@@ -36,21 +36,28 @@ func TestBoundsAreThoseOfTheConfig(t *testing.T) {
 		outside     []func(*engineSettings)
 	}{
 		{"poll-interval", "1s", "1h", []func(*engineSettings){
-			func(s *engineSettings) { s.pollInterval = time.Second - 1 }, func(s *engineSettings) { s.pollInterval = time.Hour + 1 }}},
+			func(s *engineSettings) { s.pollInterval = time.Second - 1 },
+			func(s *engineSettings) { s.pollInterval = time.Hour + 1 }}},
 		{"look-ahead", "0", "10s", []func(*engineSettings){
-			func(s *engineSettings) { s.lookAhead = -2 }, func(s *engineSettings) { s.lookAhead = 10*time.Second + 1 }}},
+			func(s *engineSettings) { s.lookAhead = -2 },
+			func(s *engineSettings) { s.lookAhead = 10*time.Second + 1 }}},
 		{"start-allowance", "1s", "1h", []func(*engineSettings){
-			func(s *engineSettings) { s.startAllowance = time.Second - 1 }, func(s *engineSettings) { s.startAllowance = time.Hour + 1 }}},
+			func(s *engineSettings) { s.startAllowance = time.Second - 1 },
+			func(s *engineSettings) { s.startAllowance = time.Hour + 1 }}},
 		{"shutdown-timeout", "0", "24h", []func(*engineSettings){
-			func(s *engineSettings) { s.shutdownTimeout = -2 }, func(s *engineSettings) { s.shutdownTimeout = 24*time.Hour + 1 }}},
+			func(s *engineSettings) { s.shutdownTimeout = -2 },
+			func(s *engineSettings) { s.shutdownTimeout = 24*time.Hour + 1 }}},
 		{"engine-conns", "3", "100", []func(*engineSettings){
 			func(s *engineSettings) { s.engineConns = 2 }, func(s *engineSettings) { s.engineConns = 101 }}},
 		{"queue", "a=1", "a=10000", []func(*engineSettings){
-			func(s *engineSettings) { s.queues = map[string]int{"a": 0} }, func(s *engineSettings) { s.queues = map[string]int{"a": 10001} }}},
+			func(s *engineSettings) { s.queues = map[string]int{"a": 0} },
+			func(s *engineSettings) { s.queues = map[string]int{"a": 10001} }}},
 		{"pause", "all", "queue:a,type:SEND:MAIL", []func(*engineSettings){
-			func(s *engineSettings) { s.paused = []store.Scope{{}} }, func(s *engineSettings) { s.paused = []store.Scope{store.Queue("A")} }}},
+			func(s *engineSettings) { s.paused = []store.Scope{{}} },
+			func(s *engineSettings) { s.paused = []store.Scope{store.Queue("A")} }}},
 		{"retention", "1m", "876600h", []func(*engineSettings){
-			func(s *engineSettings) { s.retention = time.Minute - 1 }, func(s *engineSettings) { s.retention = store.MaxRetention + 1 }}},
+			func(s *engineSettings) { s.retention = time.Minute - 1 },
+			func(s *engineSettings) { s.retention = store.MaxRetention + 1 }}},
 		{"retention-type", "LOG=1m", "LOG=876600h,SEND_EMAIL=off", []func(*engineSettings){
 			func(s *engineSettings) { s.retentionByType = map[string]time.Duration{"LOG": time.Minute - 1} },
 			func(s *engineSettings) { s.retentionByType = map[string]time.Duration{"a,b": time.Hour} }}},

@@ -18,13 +18,16 @@ import (
 
 func TestServeRefusesAnUnmigratedDatabase(t *testing.T) {
 	database := "DATABASE_URL=" + storetest.EmptyURL(t)
-	run(t, []string{database}, "serve").want(t, exitUnmigrated, "not migrated", `run "tasktable migrate", or serve with --migrate (TASKTABLE_MIGRATE=true)`)
-	run(t, []string{database}, "serve", "--schema=jobs").want(t, exitUnmigrated, `run "tasktable migrate --schema jobs"`)
+	run(t, []string{database}, "serve").want(t, exitUnmigrated, "not migrated",
+		`run "tasktable migrate", or serve with --migrate (TASKTABLE_MIGRATE=true)`)
+	run(t, []string{database}, "serve", "--schema=jobs").want(t, exitUnmigrated,
+		`run "tasktable migrate --schema jobs"`)
 }
 
 func TestServeStopsOnASignal(t *testing.T) {
 	t.Parallel()
-	for name, signal := range map[string]syscall.Signal{"SIGINT": syscall.SIGINT, "SIGTERM": syscall.SIGTERM, "SIGHUP": syscall.SIGHUP} {
+	for name, signal := range map[string]syscall.Signal{"SIGINT": syscall.SIGINT, "SIGTERM": syscall.SIGTERM,
+		"SIGHUP": syscall.SIGHUP} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := start(t, []string{"DATABASE_URL=" + storetest.URL(t)}, "serve")
@@ -41,7 +44,8 @@ func TestServeStopsOnASignal(t *testing.T) {
 
 func TestServeMigratesFirstIfAskedTo(t *testing.T) {
 	t.Parallel()
-	p := start(t, []string{"DATABASE_URL=" + storetest.EmptyURL(t), "TASKTABLE_SCHEMA=jobs", "TASKTABLE_LOG_FORMAT=json"}, "serve", "--migrate", "--queue=mail=3")
+	p := start(t, []string{"DATABASE_URL=" + storetest.EmptyURL(t), "TASKTABLE_SCHEMA=jobs",
+		"TASKTABLE_LOG_FORMAT=json"}, "serve", "--migrate", "--queue=mail=3")
 	line := p.waitFor(`"msg":"serving"`)
 	p.signal(syscall.SIGTERM)
 	p.end().want(t, exitOK)
@@ -53,7 +57,8 @@ func TestServeMigratesFirstIfAskedTo(t *testing.T) {
 	if err := json.Unmarshal([]byte(line), &said); err != nil {
 		t.Fatalf("the log is no JSON: %v\n%s", err, line)
 	}
-	if said.Schema != "jobs" || len(said.Types) != 1 || said.Types[0] != "LOG" || len(said.Queues) != 1 || said.Queues["mail"] != 3 {
+	if said.Schema != "jobs" || len(said.Types) != 1 || said.Types[0] != "LOG" || len(said.Queues) != 1 ||
+		said.Queues["mail"] != 3 {
 		t.Errorf("serves %+v", said)
 	}
 }
@@ -70,7 +75,8 @@ func TestServeAcceptsANewerSchema(t *testing.T) {
 
 func TestServeRunsSendEmailOnlyWithAMailServer(t *testing.T) {
 	t.Parallel()
-	p := start(t, []string{"DATABASE_URL=" + storetest.URL(t), "TASKTABLE_SMTP_HOST=mail.example.org", "TASKTABLE_SMTP_USERNAME=u",
+	p := start(t, []string{"DATABASE_URL=" + storetest.URL(t), "TASKTABLE_SMTP_HOST=mail.example.org",
+		"TASKTABLE_SMTP_USERNAME=u",
 		"TASKTABLE_SMTP_PASSWORD=hunter2", "TASKTABLE_LOG_LEVEL=debug"}, "serve", "--smtp-from=a@example.org")
 	p.waitFor(`types="[LOG SEND_EMAIL]"`)
 	p.signal(syscall.SIGTERM)
@@ -104,7 +110,8 @@ func ask(t *testing.T, url, sql, want string) {
 	defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
 	var got string
 	for deadline := time.Now().Add(waitLimit); time.Now().Before(deadline); {
-		if err := conn.QueryRow(t.Context(), "SELECT coalesce(("+sql+")::text, '') FROM pg_sleep(0.02)").Scan(&got); err != nil {
+		if err := conn.QueryRow(t.Context(),
+			"SELECT coalesce(("+sql+")::text, '') FROM pg_sleep(0.02)").Scan(&got); err != nil {
 			t.Fatal(err)
 		}
 		if got == want {
@@ -118,9 +125,11 @@ func TestServeDeclaresTheRecurringTasksOfTheExample(t *testing.T) {
 	t.Parallel()
 	url := storetest.URL(t)
 	p := start(t, []string{"DATABASE_URL=" + url, "TASKTABLE_SERVICE=example"}, "serve", "--community")
-	ask(t, url, "SELECT count(*) FROM tasktable.recurring_tasks WHERE declared_by = 'example' AND next_fire > now() - interval '1 minute'", "9")
+	ask(t, url, "SELECT count(*) FROM tasktable.recurring_tasks WHERE declared_by = 'example' AND next_fire > now() "+
+		"- interval '1 minute'", "9")
 	execute(t, url, "SELECT tasktable.run_now('community-status-update')")
-	ask(t, url, "SELECT status FROM tasktable.scheduled_tasks WHERE parent_id = 'community-status-update' ORDER BY created_at LIMIT 1", "COMPLETED")
+	ask(t, url, "SELECT status FROM tasktable.scheduled_tasks WHERE parent_id = 'community-status-update' ORDER BY "+
+		"created_at LIMIT 1", "COMPLETED")
 	p.signal(syscall.SIGTERM)
 	p.end().want(t, exitOK)
 
@@ -128,7 +137,8 @@ func TestServeDeclaresTheRecurringTasksOfTheExample(t *testing.T) {
 	p = start(t, []string{"DATABASE_URL=" + url, "TASKTABLE_SERVICE=example"}, "serve")
 	execute(t, url, `SELECT tasktable.schedule('{"type":"LOG","message":"hi"}', id => 'hi')`)
 	ask(t, url, "SELECT status FROM tasktable.scheduled_tasks WHERE id = 'hi'", "COMPLETED")
-	ask(t, url, "SELECT count(*) FROM tasktable.recurring_tasks WHERE declared_by = 'example' AND status = 'QUEUED'", "9")
+	ask(t, url, "SELECT count(*) FROM tasktable.recurring_tasks WHERE declared_by = 'example' AND status = 'QUEUED'",
+		"9")
 	p.signal(syscall.SIGTERM)
 	p.end().want(t, exitOK)
 }
@@ -136,7 +146,8 @@ func TestServeDeclaresTheRecurringTasksOfTheExample(t *testing.T) {
 func TestServeSharesSlots(t *testing.T) {
 	t.Parallel()
 	url := storetest.URL(t)
-	p := start(t, []string{"DATABASE_URL=" + url, "TASKTABLE_QUEUES=critical=6,default=3,low=1"}, "serve", "--share-slots")
+	p := start(t, []string{"DATABASE_URL=" + url, "TASKTABLE_QUEUES=critical=6,default=3,low=1"}, "serve",
+		"--share-slots")
 	ask(t, url, "SELECT shares_slots FROM tasktable.nodes WHERE dead_at IS NULL", "true")
 	p.signal(syscall.SIGTERM)
 	p.end().want(t, exitOK)

@@ -32,8 +32,8 @@ func deployingBlock(t *testing.T, language, with string) string {
 	return found[0]
 }
 
-// stopsWithin is how long a node takes to stop at most: its handlers' time, then 10 s for what is interrupted, and the closing of
-// the connections and of the HTTP server.
+// stopsWithin is how long a node takes to stop at most: its handlers' time, then 10 s for what is interrupted, and
+// the closing of the connections and of the HTTP server.
 const stopsWithin = scheduled.DefaultShutdownTimeout + 10*time.Second + closeLimit + httpStopWithin
 
 // takes has the program check options, as serve would.
@@ -96,7 +96,8 @@ func TestDocumentedDeployment(t *testing.T) {
 		t.Fatal(err)
 	}
 	pod := m.Spec.Template
-	if len(pod.Spec.Containers) != 1 || m.Spec.Selector.MatchLabels["app"] == "" || m.Spec.Selector.MatchLabels["app"] != pod.Metadata.Labels["app"] {
+	if len(pod.Spec.Containers) != 1 || m.Spec.Selector.MatchLabels["app"] == "" ||
+		m.Spec.Selector.MatchLabels["app"] != pod.Metadata.Labels["app"] {
 		t.Fatalf("%+v", m)
 	}
 	container := pod.Spec.Containers[0]
@@ -112,12 +113,14 @@ func TestDocumentedDeployment(t *testing.T) {
 		}
 	}
 	port := container.Ports[0]
-	if !slices.Contains(container.Args, "--http-addr=:"+strconv.Itoa(port.ContainerPort)) || pod.Metadata.Annotations["prometheus.io/port"] != strconv.Itoa(port.ContainerPort) {
+	if !slices.Contains(container.Args, "--http-addr=:"+strconv.Itoa(port.ContainerPort)) ||
+		pod.Metadata.Annotations["prometheus.io/port"] != strconv.Itoa(port.ContainerPort) {
 		t.Errorf("port %d, arguments %q, annotations %v", port.ContainerPort, container.Args, pod.Metadata.Annotations)
 	}
 	handler := (&httpServer{}).handler(newMetrics().metricsHandler())
 	for path, code := range map[string]int{
-		container.LivenessProbe.HTTPGet.Path: http.StatusOK, container.ReadinessProbe.HTTPGet.Path: http.StatusServiceUnavailable,
+		container.LivenessProbe.HTTPGet.Path:           http.StatusOK,
+		container.ReadinessProbe.HTTPGet.Path:          http.StatusServiceUnavailable,
 		pod.Metadata.Annotations["prometheus.io/path"]: http.StatusOK,
 	} {
 		answer := httptest.NewRecorder()
@@ -126,8 +129,10 @@ func TestDocumentedDeployment(t *testing.T) {
 			t.Errorf("%s of a node that starts: %d, want %d", path, answer.Code, code)
 		}
 	}
-	for name, probe := range map[string]probe{"liveness": container.LivenessProbe, "readiness": container.ReadinessProbe} {
-		if probe.HTTPGet.Port != port.Name || probe.PeriodSeconds < 1 || probe.TimeoutSeconds < 1 || probe.FailureThreshold < 1 {
+	for name, probe := range map[string]probe{"liveness": container.LivenessProbe,
+		"readiness": container.ReadinessProbe} {
+		if probe.HTTPGet.Port != port.Name || probe.PeriodSeconds < 1 || probe.TimeoutSeconds < 1 ||
+			probe.FailureThreshold < 1 {
 			t.Errorf("%s: %+v", name, probe)
 		}
 	}
@@ -155,7 +160,8 @@ func TestDocumentedUnit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(file, []byte(strings.ReplaceAll(string(content), "/run/secrets/database-url", secret)), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(strings.ReplaceAll(string(content), "/run/secrets/database-url", secret)),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	variable, _, _ := strings.Cut(said["Environment"], "=")

@@ -13,9 +13,9 @@ import (
 // the process and its group, so it comes twice.
 const sameSignal = 300 * time.Millisecond
 
-// untilSignal returns a context that ends at the first signal to stop; its cause names the signal. At a second one it calls
-// again, but not at one that follows within same. SIGHUP counts, so that a closed terminal does not leave the private
-// Postgres behind.
+// untilSignal returns a context that ends at the first signal to stop; its cause names the signal. At a second one it
+// calls again, but not at one that follows within same. SIGHUP counts, so that a closed terminal does not leave the
+// private Postgres behind.
 func untilSignal(parent context.Context, same time.Duration, again func()) (ctx context.Context, release func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals := make(chan os.Signal, 4)
@@ -32,7 +32,8 @@ func untilSignal(parent context.Context, same time.Duration, again func()) (ctx 
 	}
 }
 
-func watch(signals <-chan os.Signal, done <-chan struct{}, same time.Duration, cancel context.CancelCauseFunc, again func()) {
+func watch(signals <-chan os.Signal, done <-chan struct{}, same time.Duration, cancel context.CancelCauseFunc,
+	again func()) {
 	var first time.Time
 	for {
 		select {

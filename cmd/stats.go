@@ -42,9 +42,11 @@ type stats struct {
 func (p *program) statsCommand() *cobra.Command {
 	s := &stats{client: p.client()}
 	opts := []options.Option{
-		{Flag: "since", Kind: "duration", Default: "1h", Set: windowOf(&s.since), Usage: "how far back attempts are looked at, as 15m, 12h or 7d"},
+		{Flag: "since", Kind: "duration", Default: "1h", Set: windowOf(&s.since),
+			Usage: "how far back attempts are looked at, as 15m, 12h or 7d"},
 		{Flag: "type", Kind: "type", Set: taskType(&s.taskType), Complete: s.types, Usage: "only this type"},
-		{Flag: "exact", Set: options.Bool(&s.exact), Usage: "counts all tasks and all attempts, however long that takes"},
+		{Flag: "exact", Set: options.Bool(&s.exact),
+			Usage: "counts all tasks and all attempts, however long that takes"},
 	}
 	return p.Bind(&cobra.Command{
 		Use:   "stats",
@@ -118,7 +120,8 @@ func (s *stats) collect(ctx context.Context) (*statistics, error) {
 	if err != nil {
 		return nil, err
 	}
-	found := &statistics{Tasks: counts.Counts, TasksEstimated: counts.Estimated, Since: throughput.Since, Until: throughput.Until,
+	found := &statistics{Tasks: counts.Counts, TasksEstimated: counts.Estimated, Since: throughput.Since,
+		Until:   throughput.Until,
 		Bounded: throughput.Bounded, Attempts: throughput.Types, OldestDue: oldest, NextFires: fires}
 	for _, count := range counts.Counts {
 		if count.Status == store.StatusFailed || count.Status == store.StatusExpired {
@@ -156,7 +159,8 @@ func (s *stats) printTasks(found *statistics) error {
 		for _, status := range store.Statuses() {
 			count := term.Cell{Number: true} // "-" is easier to look past than 0
 			if n := byType[name][status]; n > 0 {
-				count = term.Cell{Text: strconv.FormatInt(n, 10), Number: true, Color: term.StatusColors[string(status)]}
+				count = term.Cell{Text: strconv.FormatInt(n, 10), Number: true,
+					Color: term.StatusColors[string(status)]}
 			}
 			row = append(row, count)
 		}
@@ -185,7 +189,8 @@ func (s *stats) printAttempts(found *statistics) error {
 	minutes := found.Until.Sub(found.Since).Minutes()
 	for _, of := range found.Attempts {
 		row := []any{of.Type, of.Completed, numberCell(strconv.FormatFloat(float64(of.Completed)/minutes, 'f', 1, 64)),
-			nonzero(of.Failed, term.Red), nonzero(of.Retried, term.Yellow), nonzero(of.Lost, term.Red), nonzero(of.Expired, term.Red), nonzero(of.Other, term.Plain),
+			nonzero(of.Failed, term.Red), nonzero(of.Retried, term.Yellow), nonzero(of.Lost, term.Red),
+			nonzero(of.Expired, term.Red), nonzero(of.Other, term.Plain),
 			failures(of.FailureRate)}
 		for _, d := range []*time.Duration{of.DelayP50, of.DelayP95, of.DelayP99, of.TookP50, of.TookP95, of.TookP99} {
 			text := ""

@@ -22,9 +22,9 @@ import (
 // flushLimit is how long the last spans may take at the end.
 const flushLimit = 5 * time.Second
 
-// traceVariables are where spans go, and how. The variables are the standard ones of OpenTelemetry, and no options of ours: the SDK
-// reads these and the others (headers, certificates, sampler, sizes of batches) itself, and takes what it cannot read for its default,
-// which for an endpoint is one on this machine. So what matters most is checked here.
+// traceVariables are where spans go, and how. The variables are the standard ones of OpenTelemetry, and no options of
+// ours: the SDK reads these and the others (headers, certificates, sampler, sizes of batches) itself, and takes what
+// it cannot read for its default, which for an endpoint is one on this machine. So what matters most is checked here.
 type traceVariables struct{ getenv func(name string) string }
 
 // first is the first of the variables that is set, and its value.
@@ -37,7 +37,8 @@ func (v traceVariables) first(names ...string) (name, value string) {
 	return "", ""
 }
 
-// on says whether there is somewhere to send spans to. Without an endpoint there are none, where the SDK would choose one.
+// on says whether there is somewhere to send spans to. Without an endpoint there are none, where the SDK would choose
+// one.
 func (v traceVariables) on() (bool, error) {
 	variable, endpoint := v.first("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 	if endpoint == "" || strings.EqualFold(v.getenv("OTEL_SDK_DISABLED"), "true") {
@@ -51,19 +52,22 @@ func (v traceVariables) on() (bool, error) {
 		return false, options.Usage("OTEL_TRACES_EXPORTER must be otlp or none")
 	}
 	if at, err := url.Parse(endpoint); err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Host == "" {
-		return false, options.Usage("%s must be a URL such as http://localhost:4318", variable) // it may have a password in it: not repeated
+		// it may have a password in it: not repeated
+		return false, options.Usage("%s must be a URL such as http://localhost:4318", variable)
 	}
 	variable, protocol := v.first("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
 	switch protocol {
 	case "", "http/protobuf", "http/json":
 		return true, nil
 	}
-	return false, options.Usage("%s must be http/protobuf or http/json: this program does not speak OTLP by gRPC", variable)
+	return false, options.Usage("%s must be http/protobuf or http/json: this program does not speak OTLP by gRPC",
+		variable)
 }
 
-// tracer is what makes the spans of a node and sends them off in batches; nil where there is nowhere to send them to. stop sends off
-// what is left.
-func (p *program) tracer(ctx context.Context, service string, logger *slog.Logger) (tracer trace.TracerProvider, stop func(), err error) {
+// tracer is what makes the spans of a node and sends them off in batches; nil where there is nowhere to send them to.
+// stop sends off what is left.
+func (p *program) tracer(ctx context.Context, service string, logger *slog.Logger) (tracer trace.TracerProvider,
+	stop func(), err error) {
 	on, err := traceVariables{p.Getenv}.on()
 	if err != nil || !on {
 		return nil, func() {}, err
@@ -79,7 +83,8 @@ func (p *program) tracer(ctx context.Context, service string, logger *slog.Logge
 		service = "tasktable"
 	}
 	about, err := resource.New(ctx, resource.WithTelemetrySDK(),
-		resource.WithAttributes(attribute.String("service.name", service), attribute.String("service.version", version())), resource.WithFromEnv())
+		resource.WithAttributes(attribute.String("service.name", service),
+			attribute.String("service.version", version())), resource.WithFromEnv())
 	if err != nil { // attributes that cannot be read: it has the others
 		logger.Warn("OTEL_RESOURCE_ATTRIBUTES is not as it must be", "error", err)
 	}

@@ -23,8 +23,8 @@ import (
 
 const tracedBy = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
-// What was scheduled in a trace is executed in one that links to it, and both the collector and the log are told of it. A bad answer
-// of the collector changes nothing for the tasks.
+// What was scheduled in a trace is executed in one that links to it, and both the collector and the log are told of
+// it. A bad answer of the collector changes nothing for the tasks.
 func TestServeExportsSpans(t *testing.T) {
 	t.Parallel()
 	requests := make(chan *collected.ExportTraceServiceRequest, 10)
@@ -41,8 +41,10 @@ func TestServeExportsSpans(t *testing.T) {
 	}))
 	defer collector.Close()
 	url := storetest.URL(t)
-	p := start(t, []string{"DATABASE_URL=" + url, "OTEL_EXPORTER_OTLP_ENDPOINT=" + collector.URL, "OTEL_EXPORTER_OTLP_HEADERS=api-key=" + mailCanary,
-		"OTEL_RESOURCE_ATTRIBUTES=deployment.environment=test", "OTEL_BSP_SCHEDULE_DELAY=3600000", "TASKTABLE_LOG_FORMAT=json"},
+	p := start(t, []string{"DATABASE_URL=" + url, "OTEL_EXPORTER_OTLP_ENDPOINT=" + collector.URL,
+		"OTEL_EXPORTER_OTLP_HEADERS=api-key=" + mailCanary,
+		"OTEL_RESOURCE_ATTRIBUTES=deployment.environment=test", "OTEL_BSP_SCHEDULE_DELAY=3600000",
+		"TASKTABLE_LOG_FORMAT=json"},
 		"serve", "--service=nightly")
 	p.waitFor(`"msg":"serving"`)
 	execute(t, url, `SELECT tasktable.schedule('{"type":"LOG","message":"`+payloadCanary+`"}', id => 'traced', trace => '`+tracedBy+`')`)
@@ -67,7 +69,8 @@ func TestServeExportsSpans(t *testing.T) {
 		t.Errorf("the resource is %s", about)
 	}
 	span := of.GetScopeSpans()[0].GetSpans()[0]
-	if span.GetName() != "LOG" || len(span.GetLinks()) != 1 || hex.EncodeToString(span.GetLinks()[0].GetSpanId()) != tracedBy[36:52] {
+	if span.GetName() != "LOG" || len(span.GetLinks()) != 1 ||
+		hex.EncodeToString(span.GetLinks()[0].GetSpanId()) != tracedBy[36:52] {
 		t.Errorf("span %v", span)
 	}
 	if line := `"task_id":"traced"`; !strings.Contains(got.stderr, line) ||
@@ -94,18 +97,28 @@ func TestWhereSpansGo(t *testing.T) {
 		code      int
 		want      string
 	}{
-		"nowhere":              {nil, exitUnreachable, ""},
-		"none":                 {[]string{here, "OTEL_TRACES_EXPORTER=none", "OTEL_EXPORTER_OTLP_PROTOCOL=grpc"}, exitUnreachable, ""},
-		"disabled":             {[]string{"OTEL_EXPORTER_OTLP_ENDPOINT=wrong", "OTEL_SDK_DISABLED=True"}, exitUnreachable, ""},
-		"here":                 {[]string{here}, exitUnreachable, ""},
-		"of traces":            {[]string{"OTEL_EXPORTER_OTLP_ENDPOINT=wrong", strings.Replace(here, "OTLP_", "OTLP_TRACES_", 1)}, exitUnreachable, ""},
-		"JSON":                 {[]string{here, "OTEL_TRACES_EXPORTER=otlp", "OTEL_EXPORTER_OTLP_PROTOCOL=http/json"}, exitUnreachable, ""},
-		"no URL":               {[]string{"OTEL_EXPORTER_OTLP_ENDPOINT=localhost:4318"}, exitUsage, "OTEL_EXPORTER_OTLP_ENDPOINT must be a URL such as http://localhost:4318"},
-		"no host":              {[]string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=http:///v1"}, exitUsage, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT must be a URL"},
-		"with a password":      {[]string{"OTEL_EXPORTER_OTLP_ENDPOINT=ftp://u:" + mailCanary + "@h"}, exitUsage, "OTEL_EXPORTER_OTLP_ENDPOINT must be a URL"},
-		"gRPC":                 {[]string{here, "OTEL_EXPORTER_OTLP_PROTOCOL=grpc"}, exitUsage, "OTEL_EXPORTER_OTLP_PROTOCOL must be http/protobuf or http/json"},
-		"traces by gRPC":       {[]string{here, "OTEL_EXPORTER_OTLP_PROTOCOL=http/json", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL=grpc"}, exitUsage, "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL must be"},
-		"another sort of them": {[]string{here, "OTEL_TRACES_EXPORTER=zipkin"}, exitUsage, "OTEL_TRACES_EXPORTER must be otlp or none"},
+		"nowhere": {nil, exitUnreachable, ""},
+		"none": {[]string{here, "OTEL_TRACES_EXPORTER=none", "OTEL_EXPORTER_OTLP_PROTOCOL=grpc"},
+			exitUnreachable, ""},
+		"disabled": {[]string{"OTEL_EXPORTER_OTLP_ENDPOINT=wrong", "OTEL_SDK_DISABLED=True"},
+			exitUnreachable, ""},
+		"here": {[]string{here}, exitUnreachable, ""},
+		"of traces": {[]string{"OTEL_EXPORTER_OTLP_ENDPOINT=wrong",
+			strings.Replace(here, "OTLP_", "OTLP_TRACES_", 1)}, exitUnreachable, ""},
+		"JSON": {[]string{here, "OTEL_TRACES_EXPORTER=otlp", "OTEL_EXPORTER_OTLP_PROTOCOL=http/json"},
+			exitUnreachable, ""},
+		"no URL": {[]string{"OTEL_EXPORTER_OTLP_ENDPOINT=localhost:4318"}, exitUsage,
+			"OTEL_EXPORTER_OTLP_ENDPOINT must be a URL such as http://localhost:4318"},
+		"no host": {[]string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=http:///v1"}, exitUsage,
+			"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT must be a URL"},
+		"with a password": {[]string{"OTEL_EXPORTER_OTLP_ENDPOINT=ftp://u:" + mailCanary + "@h"}, exitUsage,
+			"OTEL_EXPORTER_OTLP_ENDPOINT must be a URL"},
+		"gRPC": {[]string{here, "OTEL_EXPORTER_OTLP_PROTOCOL=grpc"}, exitUsage,
+			"OTEL_EXPORTER_OTLP_PROTOCOL must be http/protobuf or http/json"},
+		"traces by gRPC": {[]string{here, "OTEL_EXPORTER_OTLP_PROTOCOL=http/json",
+			"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL=grpc"}, exitUsage, "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL must be"},
+		"another sort of them": {[]string{here, "OTEL_TRACES_EXPORTER=zipkin"}, exitUsage,
+			"OTEL_TRACES_EXPORTER must be otlp or none"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := run(t, append([]string{"DATABASE_URL=postgres://127.0.0.1:1/x"}, test.variables...), "serve")
@@ -118,7 +131,8 @@ func TestWhereSpansGo(t *testing.T) {
 // A line that is logged in a span has its ids, also where the logger has attributes or a group; another is as ever.
 func TestLogLinesHaveTheirSpan(t *testing.T) {
 	t.Parallel()
-	ctx := trace.ContextWithSpanContext(t.Context(), trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}}))
+	ctx := trace.ContextWithSpanContext(t.Context(),
+		trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}}))
 	const ids = "trace_id=01000000000000000000000000000000 span_id=0200000000000000"
 	for _, test := range []struct {
 		ctx  context.Context
@@ -128,7 +142,8 @@ func TestLogLinesHaveTheirSpan(t *testing.T) {
 		{t.Context(), func(l *slog.Logger) *slog.Logger { return l }, "msg=hi a=1"},
 		{ctx, func(l *slog.Logger) *slog.Logger { return l }, "msg=hi a=1 " + ids},
 		{ctx, func(l *slog.Logger) *slog.Logger { return l.With("node", 7) }, "msg=hi node=7 a=1 " + ids},
-		{ctx, func(l *slog.Logger) *slog.Logger { return l.WithGroup("g") }, "msg=hi g.a=1 g." + strings.Replace(ids, "span", "g.span", 1)},
+		{ctx, func(l *slog.Logger) *slog.Logger { return l.WithGroup("g") },
+			"msg=hi g.a=1 g." + strings.Replace(ids, "span", "g.span", 1)},
 	} {
 		var out bytes.Buffer
 		logger := (&logSettings{format: "text", level: "info"}).logger(&out)
@@ -140,7 +155,8 @@ func TestLogLinesHaveTheirSpan(t *testing.T) {
 	}
 	var out bytes.Buffer
 	(&logSettings{format: "json", level: "info"}).logger(&out).InfoContext(ctx, "hi")
-	if want := fmt.Sprintf("%q:%q", "trace_id", "01000000000000000000000000000000"); !strings.Contains(out.String(), want) {
+	if want := fmt.Sprintf("%q:%q", "trace_id", "01000000000000000000000000000000"); !strings.Contains(out.String(),
+		want) {
 		t.Errorf("got %s, want %s", out.String(), want)
 	}
 }

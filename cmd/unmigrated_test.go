@@ -25,7 +25,8 @@ func TestCommandsOnAnUnmigratedSchema(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			database := "DATABASE_URL=" + storetest.EmptyURL(t)
-			for schema, command := range map[string]string{"tasktable": "tasktable migrate", "jobs": "tasktable migrate --schema jobs"} {
+			for schema, command := range map[string]string{"tasktable": "tasktable migrate",
+				"jobs": "tasktable migrate --schema jobs"} {
 				got := run(t, []string{database}, append(test.args, "--schema="+schema)...)
 				if test.report {
 					got.want(t, test.code)

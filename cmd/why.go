@@ -14,19 +14,20 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-const whyHelp = `Tells the life of one task as a story, and before it, in one sentence, why the task does not run, or when it ran and
-where: it is paused, no node knows its type, it waits behind others, it expired, somebody cancelled it. The story has who scheduled
-and edited it, from what to what, when it was due, when it began and on which node, and each failure; then comes what is next.
+const whyHelp = `Tells the life of one task as a story, and before it, in one sentence, why the task does not run, or
+when it ran and where: it is paused, no node knows its type, it waits behind others, it expired, somebody cancelled
+it. The story has who scheduled and edited it, from what to what, when it was due, when it began and on which node,
+and each failure; then comes what is next.
 
-A task that was deleted has a story, too. An id that was never scheduled has none: ids like it are named, and the exit code is 1.
-Otherwise it is 0, whether the task ran or not.
+A task that was deleted has a story, too. An id that was never scheduled has none: ids like it are named, and the exit
+code is 1. Otherwise it is 0, whether the task ran or not.
 
-With --entity it tells the story of the task of that entity. Of several tasks it lists each with its sentence, the latest
-20 by their time. An entity without tasks makes the exit code 1. With --output json that is always an array.
+With --entity it tells the story of the task of that entity. Of several tasks it lists each with its sentence, the
+latest 20 by their time. An entity without tasks makes the exit code 1. With --output json that is always an array.
 
-An application's role may ask about the tasks that it may read, and is told less about nodes than the engine's role or the
-auditor's. The same in Go is store.Why. In SQL it is the view task_reasons beside task_timeline, and for one task the
-function reason_of.`
+An application's role may ask about the tasks that it may read, and is told less about nodes than the engine's role or
+the auditor's. The same in Go is store.Why. In SQL it is the view task_reasons beside task_timeline, and for one task
+the function reason_of.`
 
 // why is the command why.
 type why struct {
@@ -48,7 +49,8 @@ func (p *program) whyCommand() *cobra.Command {
   tasktable why task-SEND_EVENT_REMINDER-42 --time-zone Europe/Berlin
   tasktable why task-SEND_EVENT_REMINDER-42 --output json | jq -r .reason.code
   tasktable why --entity event:42`,
-	}, append([]options.Option{{Flag: "entity", Kind: "entity", Set: options.Text(&w.entity, store.MaxIDBytes), Usage: "of the tasks of this entity, as event:42"}},
+	}, append([]options.Option{{Flag: "entity", Kind: "entity", Set: options.Text(&w.entity, store.MaxIDBytes),
+		Usage: "of the tasks of this entity, as event:42"}},
 		w.options()...), options.IDs(&w.given, 0, 1, w.ids()), w.opened(w.run, w.check))
 }
 
@@ -112,7 +114,8 @@ func (w *why) ofEntity(ctx context.Context) error {
 		}
 	}
 	if more {
-		w.Note("These are the latest %d. All of them: tasktable tasks list --entity %s", maxOfEntity, term.Printable(term.Quote(w.entity)))
+		w.Note("These are the latest %d. All of them: tasktable tasks list --entity %s", maxOfEntity,
+			term.Printable(term.Quote(w.entity)))
 	}
 	return nil
 }
@@ -131,7 +134,8 @@ func (w *why) sentences(explained []store.Explanation) *term.Table {
 
 // unknown is the error of an id that was never scheduled.
 func (w *why) unknown(e store.Explanation) error {
-	return fmt.Errorf("task %s: %s%s", term.Printable(e.ID), term.Printable(w.sentence(e.Reason)), theNearest(e.Nearest))
+	return fmt.Errorf("task %s: %s%s", term.Printable(e.ID), term.Printable(w.sentence(e.Reason)),
+		theNearest(e.Nearest))
 }
 
 // theNearest names ids like one that is not there; "" if there are none.
@@ -155,7 +159,8 @@ func (w *why) print(e store.Explanation) error {
 		status = " is " + term.Paint(string(e.Row.Status), term.StatusColors[string(e.Row.Status)], w.Colors)
 	}
 	sentence, stop := term.Printable(w.sentence(e.Reason)), "."
-	if last, _ := utf8.DecodeLastRuneInString(sentence); strings.ContainsRune(".…!?", last) { // an error's own, or of one that goes on
+	// an error's own, or of one that goes on
+	if last, _ := utf8.DecodeLastRuneInString(sentence); strings.ContainsRune(".…!?", last) {
 		stop = ""
 	}
 	fmt.Fprintf(w.Data, "%s%s: %s%s\n\n", term.Paint(term.Printable(e.ID), term.Bold, w.Colors), status, sentence, stop)

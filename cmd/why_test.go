@@ -28,7 +28,8 @@ func TestWhy(t *testing.T) {
 		t.Helper()
 		return run(t, variables, args...)
 	}
-	do("tasks", "schedule", "--type=MAIL", "--id=letter-42", `--payload={"to": "ann\u001b[31m"}`, "--at=+2h").want(t, exitOK)
+	do("tasks", "schedule", "--type=MAIL", "--id=letter-42", `--payload={"to": "ann\u001b[31m"}`, "--at=+2h").want(t,
+		exitOK)
 	do("tasks", "schedule", "--type=MAIL", "--id=letter-42", `--payload={"to": "bob"}`, "--at=+3h").want(t, exitOK)
 	got := do("why", "letter-42")
 	got.want(t, exitOK)
@@ -59,8 +60,10 @@ T (D) it is due
 	if err := json.Unmarshal([]byte(got.stdout), &e); err != nil {
 		t.Fatal(err)
 	}
-	if e.ID != "letter-42" || e.Reason.Code != "not_due" || e.Reason.Obstacle != "no node is running" || e.Row.Status != "QUEUED" ||
-		len(e.Story) != 2 || e.Story[1].Facts[0].Was != "ann\x1b[31m" || !strings.HasSuffix(e.Story[1].Facts[1].Value, "Z") {
+	if e.ID != "letter-42" || e.Reason.Code != "not_due" || e.Reason.Obstacle != "no node is running" ||
+		e.Row.Status != "QUEUED" ||
+		len(e.Story) != 2 || e.Story[1].Facts[0].Was != "ann\x1b[31m" ||
+		!strings.HasSuffix(e.Story[1].Facts[1].Value, "Z") {
 		t.Errorf("got %+v", e)
 	}
 
@@ -70,7 +73,8 @@ T (D) it is due
 	if first, _, _ := strings.Cut(timeless(got.stdout), "\n"); first != "letter-42: deleted by tests at T (D)." {
 		t.Errorf("a deleted one: %s", first)
 	}
-	do("why", "letter-43").want(t, exitFailed, "task letter-43: never scheduled under this id", "; the nearest id is letter-42")
+	do("why", "letter-43").want(t, exitFailed, "task letter-43: never scheduled under this id",
+		"; the nearest id is letter-42")
 	got = do("why", "letter-43", "--output=json")
 	got.want(t, exitFailed, "never scheduled")
 	if !strings.Contains(got.stdout, `"code": "never_scheduled"`) || !strings.Contains(got.stdout, `"nearest": [`) {
@@ -130,13 +134,15 @@ func TestFollowUpsAreShown(t *testing.T) {
 	t.Parallel()
 	pool := storetest.Pool(t)
 	variables := []string{"DATABASE_URL=" + pool.Config().ConnString(), "TASKTABLE_TIME_ZONE=UTC"}
-	mustExec(t, pool.Config().ConnString(), `INSERT INTO tasktable.scheduled_tasks (id, payload, status, message, spawned_by) VALUES
+	mustExec(t, pool.Config().ConnString(),
+		`INSERT INTO tasktable.scheduled_tasks (id, payload, status, message, spawned_by) VALUES
 		('reminder', '{"type": "REMIND"}', 'COMPLETED', NULL, NULL),
 		('mail-1', '{"type": "MAIL"}', 'COMPLETED', NULL, 'reminder'), ('mail-2', '{"type": "MAIL"}', 'FAILED', '550 no such mailbox', 'reminder'),
 		('mail-3', '{"type": "MAIL"}', 'QUEUED', NULL, 'reminder'), ('mail-4', '{"type": "MAIL"}', 'FAILED', '550', 'another')`)
 	got := run(t, variables, "why", "reminder")
 	got.want(t, exitOK)
-	const want = "its follow-up mail-2 (MAIL) is FAILED: 550 no such mailbox; 1 other of its follow-ups is not COMPLETED.\n"
+	const want = "its follow-up mail-2 (MAIL) is FAILED: 550 no such mailbox; 1 other of its follow-ups is not " +
+		"COMPLETED.\n"
 	if first, _, _ := strings.Cut(got.stdout, "\n"); !strings.HasSuffix(first+"\n", want) {
 		t.Errorf("why: %s", first)
 	}
@@ -148,13 +154,15 @@ func TestFollowUpsAreShown(t *testing.T) {
 	shown := run(t, variables, "tasks", "show", "reminder").stdout
 	listed := run(t, variables, "tasks", "list", "--spawned-by=reminder").stdout
 	for _, text := range []string{shown, listed} {
-		for id, there := range map[string]bool{"mail-1": true, "mail-2": true, "550 no such mailbox": true, "mail-3": true, "mail-4": false} {
+		for id, there := range map[string]bool{"mail-1": true, "mail-2": true, "550 no such mailbox": true,
+			"mail-3": true, "mail-4": false} {
 			if strings.Contains(text, id) != there {
 				t.Errorf("%s is there: %v, in\n%s", id, !there, text)
 			}
 		}
 	}
-	if shown := run(t, variables, "tasks", "show", "mail-2").stdout; !strings.Contains(spaces.ReplaceAllString(shown, " "), "spawned_by reminder") {
+	if shown := run(t, variables, "tasks", "show", "mail-2").stdout; !strings.Contains(spaces.ReplaceAllString(shown,
+		" "), "spawned_by reminder") {
 		t.Errorf("the follow-up does not say whose it is:\n%s", shown)
 	}
 }

@@ -1,4 +1,5 @@
-// Package demo plays the example community live on a node of its own, and audits by SQL that all happened that should have.
+// Package demo plays the example community live on a node of its own, and audits by SQL that all happened that should
+// have.
 package demo
 
 import (
@@ -54,8 +55,8 @@ func newDemo(config Config) *demo {
 	return &demo{Config: config, tasks: tasks, app: community.New(tasks)}
 }
 
-// Play migrates the demo's schemas, plays the script and audits it. Its error says which answers of the audit are not as they
-// should be.
+// Play migrates the demo's schemas, plays the script and audits it. Its error says which answers of the audit are not
+// as they should be.
 func Play(ctx context.Context, config Config) error {
 	d := newDemo(config)
 	if err := d.migrate(ctx); err != nil {
@@ -111,8 +112,8 @@ func (d *demo) eventID(name string) string { return name + "-" + d.run }
 
 func (d *demo) reminderOf(name string) string { return "task-SEND_EVENT_REMINDER-" + d.eventID(name) }
 
-// clock fixes the demo's beginning, by the database's clock: all times of the script count from it. It is a whole second, since
-// those are what recurring tasks fire at, and leaves the node a moment to come up.
+// clock fixes the demo's beginning, by the database's clock: all times of the script count from it. It is a whole
+// second, since those are what recurring tasks fire at, and leaves the node a moment to come up.
 func (d *demo) clock(ctx context.Context) error {
 	var now time.Time
 	if err := d.Pool.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&now); err != nil {

@@ -32,7 +32,8 @@ func (d *demo) variants() []handlers.Part {
 }
 
 func (d *demo) countHeads(ctx context.Context) error {
-	if _, err := d.Pool.Exec(ctx, "SELECT count(*) FROM community.memberships WHERE community_id = $1", "club-"+d.run); err != nil {
+	if _, err := d.Pool.Exec(ctx, "SELECT count(*) FROM community.memberships WHERE community_id = $1",
+		"club-"+d.run); err != nil {
 		return fmt.Errorf("count heads: %w", err)
 	}
 	return nil
@@ -40,7 +41,8 @@ func (d *demo) countHeads(ctx context.Context) error {
 
 func (d *demo) printBadge(ctx context.Context, tx pgx.Tx, t *handlers.Task[printBadge]) error {
 	var member bool
-	if err := tx.QueryRow(ctx, "SELECT EXISTS (SELECT FROM community.members WHERE id = $1)", t.Payload.MemberID).Scan(&member); err != nil {
+	if err := tx.QueryRow(ctx, "SELECT EXISTS (SELECT FROM community.members WHERE id = $1)",
+		t.Payload.MemberID).Scan(&member); err != nil {
 		return fmt.Errorf("read member %s: %w", t.Payload.MemberID, err)
 	}
 	switch {
@@ -52,11 +54,12 @@ func (d *demo) printBadge(ctx context.Context, tx pgx.Tx, t *handlers.Task[print
 	return nil
 }
 
-// slow makes two runs take four seconds: the dinner's reminder, so that there is time to edit the event meanwhile, and a head count,
-// so that the next one comes too early.
+// slow makes two runs take four seconds: the dinner's reminder, so that there is time to edit the event meanwhile,
+// and a head count, so that the next one comes too early.
 func (d *demo) slow(next handlers.Handler) handlers.Handler {
 	return func(ctx context.Context, e *handlers.Execution) error {
-		if e.ID == d.reminderOf("dinner") && e.DueAt.Before(d.at(6)) || e.Type == headcount && e.ScheduledAt.Equal(d.at(8)) {
+		if e.ID == d.reminderOf("dinner") && e.DueAt.Before(d.at(6)) || e.Type == headcount &&
+			e.ScheduledAt.Equal(d.at(8)) {
 			select {
 			case <-time.After(4 * time.Second):
 			case <-ctx.Done():

@@ -20,7 +20,8 @@ func (d *demo) operators() []step {
 	return []step{
 		{0, "a head count, every 3 seconds from +2 s, 4 times (and the third is slow)", d.countRegularly},
 		{0, "a message at +3 s, and one that is to disappear at +4 s", d.messages},
-		{0, "badges for the host, the guest and somebody who never joined, at +1 s (and the printer has no paper)", d.badges},
+		{0, "badges for the host, the guest and somebody who never joined, at +1 s (and the printer has no paper)",
+			d.badges},
 		{1, "the message is paused until +6 s", d.pauseMessage},
 		{4, "what has failed for good?", d.listDead},
 		{5.5, "there is paper again: what failed for want of it is retried", d.retryDead},
@@ -29,7 +30,8 @@ func (d *demo) operators() []step {
 		{8, "a letter is written", d.letter},
 		{11, "the strike is over: the queue is resumed", d.resumeLetters},
 		{12, "an operator will not wait for the recurring tasks: events' status now, expired messages now", d.runNow},
-		{15, "plain SQL moves the hike by a day, deletes the concert and adds a talk, and forgets their reminders", d.drift},
+		{15, "plain SQL moves the hike by a day, deletes the concert and adds a talk, and forgets their reminders",
+			d.drift},
 		{16, "reconcile: what ought to be scheduled, by a query, compared and mended", d.reconcile},
 	}
 }
@@ -59,7 +61,8 @@ func (d *demo) message(id string, second float64) store.Task {
 	return store.Task{ID: id + "-" + d.run, Payload: payload, At: d.at(second)}
 }
 
-const disappearingSQL = `INSERT INTO community.direct_messages (effect_key, sender, recipient, text, expires_at) VALUES ($1, $2, $3, 'Psst.', $4)`
+const disappearingSQL = `INSERT INTO community.direct_messages (effect_key, sender, recipient, text, expires_at)
+    VALUES ($1, $2, $3, 'Psst.', $4)`
 
 func (d *demo) messages(ctx context.Context, tx pgx.Tx) error {
 	if _, err := tx.Exec(ctx, disappearingSQL, "secret-"+d.run, "host-"+d.run, "guest-"+d.run, d.at(4)); err != nil {
@@ -76,7 +79,8 @@ func (d *demo) pauseMessage(ctx context.Context, tx pgx.Tx) error {
 func (d *demo) badges(ctx context.Context, tx pgx.Tx) error {
 	var tasks []store.Task
 	for _, member := range []string{"host", "guest", "ghost"} {
-		tasks = append(tasks, store.Task{Payload: printBadge{member + "-" + d.run}, At: d.at(1), MaxAttempts: 1, TenantID: "club-" + d.run})
+		tasks = append(tasks, store.Task{Payload: printBadge{member + "-" + d.run}, At: d.at(1), MaxAttempts: 1,
+			TenantID: "club-" + d.run})
 	}
 	return d.schedule(ctx, tx, tasks...)
 }
@@ -135,11 +139,14 @@ func (d *demo) runNow(ctx context.Context, tx pgx.Tx) error {
 }
 
 const (
-	driftMovedSQL = `UPDATE community.events SET starts_at = starts_at + interval '24 hours', starts_local = starts_local + interval '24 hours' WHERE id = $1`
-	driftGoneSQL  = `DELETE FROM community.events WHERE id = $1`
-	driftNewSQL   = `
-INSERT INTO community.events (id, community_id, title, starts_at, starts_local, time_zone, repeat_days, reminder_before, publish_at, published_at)
-SELECT $1, community_id, 'The talk', starts_at, starts_local, time_zone, repeat_days, reminder_before, publish_at, published_at
+	driftMovedSQL = `UPDATE community.events SET starts_at = starts_at + interval '24 hours',
+    starts_local = starts_local + interval '24 hours' WHERE id = $1`
+	driftGoneSQL = `DELETE FROM community.events WHERE id = $1`
+	driftNewSQL  = `
+INSERT INTO community.events (id, community_id, title, starts_at, starts_local, time_zone, repeat_days,
+    reminder_before, publish_at, published_at)
+SELECT $1, community_id, 'The talk', starts_at, starts_local, time_zone, repeat_days, reminder_before, publish_at,
+    published_at
 FROM community.events WHERE id = $2`
 )
 
@@ -175,12 +182,13 @@ func (d *demo) reconcile(ctx context.Context, tx pgx.Tx) error {
 	return nil
 }
 
-// clear cancels the reminders that an earlier run left waiting, which reconcile would count as orphans: a query that yields no task
-// makes orphans of all.
+// clear cancels the reminders that an earlier run left waiting, which reconcile would count as orphans: a query that
+// yields no task makes orphans of all.
 func (d *demo) clear(ctx context.Context) error {
 	return pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) error {
 		_, err := d.tasks.Reconcile(ctx, tx, store.ReconcileConfig{
-			Type: "SEND_EVENT_REMINDER", Query: "SELECT '' AS key, now() AS scheduled_at WHERE false", Apply: true, Timeout: time.Minute})
+			Type: "SEND_EVENT_REMINDER", Query: "SELECT '' AS key, now() AS scheduled_at WHERE false", Apply: true,
+			Timeout: time.Minute})
 		return err
 	})
 }

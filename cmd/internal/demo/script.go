@@ -29,12 +29,19 @@ func (d *demo) script() []step {
 func (d *demo) users() []step {
 	return []step{
 		{0, "a member joins: a mail at once, a message after a day", d.join},
-		{0, "a book club, drafted: published at +2 s, starts at +12 s, reminder 6 s before", d.create(community.Event{ID: "book-club", PublishAt: d.at(2), StartsAt: d.at(12), ReminderBefore: 6 * time.Second})},
+		{0, "a book club, drafted: published at +2 s, starts at +12 s, reminder 6 s before",
+			d.create(community.Event{ID: "book-club", PublishAt: d.at(2), StartsAt: d.at(12),
+				ReminderBefore: 6 * time.Second})},
 		{0, "a post, drafted: published at +3 s", d.post},
-		{0, "a dinner at +10 s, reminder 6 s before (and the reminder is slow)", d.create(community.Event{ID: "dinner", StartsAt: d.at(10), ReminderBefore: 6 * time.Second})},
-		{0, "a weekly stand-up at +8 s, reminder 3 s before", d.create(community.Event{ID: "stand-up", StartsAt: d.at(8), ReminderBefore: 3 * time.Second, RepeatDays: 7})},
-		{0, "a picnic at +9 s", d.create(community.Event{ID: "picnic", StartsAt: d.at(9), ReminderBefore: 3 * time.Second})},
-		{0, "somebody enters a lecture that began an hour ago", d.create(community.Event{ID: "lecture", StartsAt: d.at(-3600), ReminderBefore: time.Second})},
+		{0, "a dinner at +10 s, reminder 6 s before (and the reminder is slow)",
+			d.create(community.Event{ID: "dinner", StartsAt: d.at(10), ReminderBefore: 6 * time.Second})},
+		{0, "a weekly stand-up at +8 s, reminder 3 s before",
+			d.create(community.Event{ID: "stand-up", StartsAt: d.at(8), ReminderBefore: 3 * time.Second,
+				RepeatDays: 7})},
+		{0, "a picnic at +9 s",
+			d.create(community.Event{ID: "picnic", StartsAt: d.at(9), ReminderBefore: 3 * time.Second})},
+		{0, "somebody enters a lecture that began an hour ago",
+			d.create(community.Event{ID: "lecture", StartsAt: d.at(-3600), ReminderBefore: time.Second})},
 		{0, "a hike, tomorrow", d.create(community.Event{ID: "hike", StartsAt: d.at(86400)})},
 		{0, "a concert, tomorrow", d.create(community.Event{ID: "concert", StartsAt: d.at(86400)})},
 		{1, "the book club moves to +15 s: its reminder moves along", d.move("book-club", 15)},
@@ -79,7 +86,8 @@ func (d *demo) join(ctx context.Context, tx pgx.Tx) error {
 			return err
 		}
 	}
-	if _, err := d.app.AddCommunity(ctx, tx, community.Community{ID: "club-" + d.run, Title: "The Club", Host: "host-" + d.run}); err != nil {
+	if _, err := d.app.AddCommunity(ctx, tx, community.Community{ID: "club-" + d.run, Title: "The Club",
+		Host: "host-" + d.run}); err != nil {
 		return err
 	}
 	_, err := d.app.JoinCommunity(ctx, tx, "club-"+d.run, "guest-"+d.run)
@@ -96,7 +104,8 @@ func (d *demo) create(event community.Event) func(context.Context, pgx.Tx) error
 
 func (d *demo) post(ctx context.Context, tx pgx.Tx) error {
 	_, err := d.app.CreatePost(ctx, tx, community.Post{
-		ID: "post-" + d.run, CommunityID: "club-" + d.run, Author: "host-" + d.run, Body: "See you at the book club.", PublishAt: d.at(3),
+		ID: "post-" + d.run, CommunityID: "club-" + d.run, Author: "host-" + d.run, Body: "See you at the book club.",
+		PublishAt: d.at(3),
 	})
 	return err
 }

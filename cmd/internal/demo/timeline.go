@@ -14,8 +14,10 @@ import (
 )
 
 const timelineSQL = `
-SELECT l.task_id, l.at, l.kind, l.event, l.outcome, l.by, l.revision, coalesce(l.fence, 0) AS fence, coalesce(l.attempt, 0) AS attempt,
-    coalesce(extract(epoch FROM l.delay), -1)::float8 AS delay, coalesce(extract(epoch FROM l.took), -1)::float8 AS took,
+SELECT l.task_id, l.at, l.kind, l.event, l.outcome, l.by, l.revision, coalesce(l.fence, 0) AS fence,
+    coalesce(l.attempt, 0) AS attempt,
+    coalesce(extract(epoch FROM l.delay), -1)::float8 AS delay, coalesce(extract(epoch FROM l.took),
+        -1)::float8 AS took,
     coalesce(l.detail, '') AS detail, coalesce(t.type, '') AS type, coalesce(t.message, '') AS message
 FROM tasktable_demo.task_timeline AS l LEFT JOIN tasktable_demo.scheduled_tasks AS t ON t.id = l.task_id
 WHERE l.at >= $1 ORDER BY l.at, l.revision`
@@ -62,7 +64,8 @@ func (l *timeline) print(ctx context.Context) error {
 			if line.skipped() {
 				outcome, detail = string(store.StatusSkipped), line.Message
 			}
-			fmt.Fprintf(l.Out, "%s   %-24s %-16s %-12s %s\n", l.clockText(line.At), line.Type, l.name(line.TaskID), outcome, detail)
+			fmt.Fprintf(l.Out, "%s   %-24s %-16s %-12s %s\n", l.clockText(line.At), line.Type, l.name(line.TaskID),
+				outcome, detail)
 		}
 	}
 	return nil
@@ -83,7 +86,8 @@ func (l timelineRow) skipped() bool {
 func (d *demo) name(id string) string {
 	id, _, _ = strings.Cut(id, "@")
 	id = strings.TrimSuffix(id, "-"+d.run)
-	for _, prefix := range []string{"task-SEND_EVENT_REMINDER-", "task-PUBLISH_EVENT-", "task-PUBLISH_SCHEDULED_POST-", "task-WELCOME_MEMBER-", "task-PRINT_BADGE-", "community-"} {
+	for _, prefix := range []string{"task-SEND_EVENT_REMINDER-", "task-PUBLISH_EVENT-",
+		"task-PUBLISH_SCHEDULED_POST-", "task-WELCOME_MEMBER-", "task-PRINT_BADGE-", "community-"} {
 		id = strings.TrimPrefix(id, prefix)
 	}
 	return "…"[:3*min(1, len(id)/16)] + id[max(0, len(id)-15):]

@@ -59,8 +59,8 @@ func (a *Arguments) some(count int) string {
 	return strings.Repeat(a.Name+" ", count-1) + a.Name
 }
 
-// Completion returns the words that begin with a prefix, for the shell. A tab and a description may follow each word. It returns no
-// error, because a shell that completes a word has nowhere to show one.
+// Completion returns the words that begin with a prefix, for the shell. A tab and a description may follow each word.
+// It returns no error, because a shell that completes a word has nowhere to show one.
 type Completion func(ctx context.Context, prefix string) []string
 
 // Words completes from a list.

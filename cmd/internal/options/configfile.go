@@ -19,7 +19,8 @@ const configHelp = "a file with options, in YAML: see config --example. Flags an
 
 // configOption is every command's.
 func configOption(into *string) Option {
-	return Option{Flag: configFlag, Variable: "TASKTABLE_CONFIG", Kind: "file", Set: Text(into, 4096), Usage: configHelp}
+	return Option{Flag: configFlag, Variable: "TASKTABLE_CONFIG", Kind: "file", Set: Text(into, 4096),
+		Usage: configHelp}
 }
 
 const configFlag = "config"
@@ -102,8 +103,8 @@ func parseYAML(content []byte) (*yaml.Node, error) {
 	return root, nil
 }
 
-// grammar matches the parser's errors that quote nothing of the file. In these errors the parser counts lines from 0, and leaves
-// out line 0.
+// grammar matches the parser's errors that quote nothing of the file. In these errors the parser counts lines from 0,
+// and leaves out line 0.
 var grammar = regexp.MustCompile(`^(?:line (\d+): )?` +
 	`(did not find expected (?:<[a-z -]+>|node content|key|'-' indicator|',' or '[\]}]'))$`)
 
@@ -209,10 +210,11 @@ func joined(nodes []*yaml.Node, each int) (string, error) {
 	return strings.Join(items, ","), nil
 }
 
-var errPlain = errors.New("must be a plain value; put quotes around one that begins with * & ! or has a colon and a space in it")
+var errPlain = errors.New("must be a plain value; put quotes around one that begins with * & ! or has a colon and a " +
+	"space in it")
 
-// scalar is a single value as it is written. It refuses a value that begins with *, & or !, because that is more likely a part of
-// a password without quotes than a feature of YAML.
+// scalar is a single value as it is written. It refuses a value that begins with *, & or !, because that is more
+// likely a part of a password without quotes than a feature of YAML.
 func scalar(node *yaml.Node) (string, error) {
 	if node.Kind != yaml.ScalarNode || node.Anchor != "" || node.Style&yaml.TaggedStyle != 0 {
 		return "", &nodeError{errPlain, node.Line}

@@ -36,18 +36,19 @@ func (e environment) lookup(o *Option) (resolved, error) {
 		return found, nil
 	}
 	if found.text != "" {
-		return resolved{}, Usage("--%s: both %s and %s are set: give one of them", o.Flag, o.Variable, o.Variable+variableOfFile)
+		return resolved{}, Usage("--%s: both %s and %s are set: give one of them", o.Flag, o.Variable,
+			o.Variable+variableOfFile)
 	}
 	found.place += variableOfFile
 	return found.read(path)
 }
 
-// otherVariables have the program's prefix but are no options. Kubernetes sets some of them in every pod beside a Service named
-// tasktable, and the tests have their own.
+// otherVariables have the program's prefix but are no options. Kubernetes sets some of them in every pod beside a
+// Service named tasktable, and the tests have their own.
 var otherVariables = regexp.MustCompile(`^TASKTABLE_(SERVICE_HOST|SERVICE_PORT.*|PORT(_.*)?|TEST_.*)$`)
 
-// warnUnknown logs the variables with the program's prefix that no command reads. They are no error, because an older program
-// must start in the environment of a newer one.
+// warnUnknown logs the variables with the program's prefix that no command reads. They are no error, because an older
+// program must start in the environment of a newer one.
 func (e environment) warnUnknown(known []string, logger *slog.Logger) {
 	for _, entry := range e {
 		name, value, _ := strings.Cut(entry, "=")

@@ -9,7 +9,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-const exampleHead = `# Options of Tasktable: tasktable serve --config tasktable.yaml. Remove the # from the lines that should hold.
+const exampleHead = `# Options of Tasktable: tasktable serve --config tasktable.yaml.
+# Remove the # from the lines that should hold.
 #
 # A flag wins over the environment, the environment over this file, and this file over the default.
 # "tasktable config --config tasktable.yaml" checks this file, and prints the options in force.
@@ -58,10 +59,12 @@ func comment(o *Option) string {
 
 // samples are values of options without a default, by the kind of value.
 var samples = map[string]string{ //nolint:gosec // made up
-	"url": "postgres://user:password@localhost:5432/database", "folder": "/var/lib/tasktable", "file": "query.sql", "name": "events",
+	"url": "postgres://user:password@localhost:5432/database", "folder": "/var/lib/tasktable", "file": "query.sql",
+	"name":  "events",
 	"scope": "type:SEND_EMAIL", "type=period": "LOG=24h", "number": "10", "duration": "10s", "host": "mail.example.org",
-	"password": "secret", "mechanism": "PLAIN", "address": "events@example.org", "type": "SEND_EVENT_REMINDER", "service": "events-api",
-	"zone": "Europe/Berlin",
+	"password": "secret", "mechanism": "PLAIN", "address": "events@example.org", "type": "SEND_EVENT_REMINDER",
+	"service": "events-api",
+	"zone":    "Europe/Berlin",
 }
 
 // exampleOf is a line, or several, as YAML.
@@ -84,7 +87,8 @@ func exampleOf(o *Option) string {
 	var encoded strings.Builder
 	encoder := yaml.NewEncoder(&encoded)
 	encoder.SetIndent(2)
-	if err := encoder.Encode(map[string]any{o.key(): value}); err != nil { // strings, numbers and maps of them always encode
+	// strings, numbers and maps of them always encode
+	if err := encoder.Encode(map[string]any{o.key(): value}); err != nil {
 		return err.Error()
 	}
 	return encoded.String()

@@ -43,8 +43,8 @@ func Of(flag *pflag.Flag) (o Option, ok bool) {
 	return raw.option, true
 }
 
-// CommandLine is the command as it was called, but with another value of one flag. It leaves out secrets, and options that were
-// given by other means than flags, because these still apply.
+// CommandLine is the command as it was called, but with another value of one flag. It leaves out secrets, and options
+// that were given by other means than flags, because these still apply.
 func CommandLine(command *cobra.Command, name, value string) string {
 	words := []string{command.CommandPath()}
 	command.Flags().Visit(func(flag *pflag.Flag) {

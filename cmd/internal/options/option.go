@@ -10,8 +10,9 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Option is one option of the program: a flag, an environment variable, and a key of the configuration file. The first of these
-// that is given wins. Its value is text until the command runs, so all three go through the same check and the same message.
+// Option is one option of the program: a flag, an environment variable, and a key of the configuration file. The
+// first of these that is given wins. Its value is text until the command runs, so all three go through the same check
+// and the same message.
 type Option struct {
 	Flag        string // without the dashes
 	Short       string // a letter that may replace the flag
@@ -48,8 +49,8 @@ func (o *Option) help() string {
 	return help
 }
 
-// key is the option's name in the configuration file, or "" if it cannot stand there. It is the flag's name. An option of one
-// command has that command's name before it, so that one file serves all commands.
+// key is the option's name in the configuration file, or "" if it cannot stand there. It is the flag's name. An
+// option of one command has that command's name before it, so that one file serves all commands.
 func (o *Option) key() string {
 	name := strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(o.Variable, variablePrefix), "_", "-"))
 	switch {

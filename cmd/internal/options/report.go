@@ -15,8 +15,8 @@ type Setting struct {
 	Place  string `json:"place,omitempty"`
 }
 
-// Settings lists the given options as they are in force. Options of other commands follow if the environment or the file gives
-// them. The given options must have been checked already.
+// Settings lists the given options as they are in force. Options of other commands follow if the environment or the
+// file gives them. The given options must have been checked already.
 func (c *Catalog) Settings(flags *pflag.FlagSet, options []Option) ([]Setting, error) {
 	from, err := c.layers(flags)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// layers are the places that can give an option. The first that gives one wins: flags, environment, file. Otherwise its default
-// holds.
+// layers are the places that can give an option. The first that gives one wins: flags, environment, file. Otherwise
+// its default holds.
 type layers struct {
 	flags   *pflag.FlagSet
 	environ environment
@@ -36,8 +36,8 @@ type resolved struct {
 	parts  []part // the items of a value from a file
 }
 
-// lookup returns the value that is in force. An empty value counts as not given, but an empty flag hides the other layers, so
-// that `--database-url=` chooses the default against the environment.
+// lookup returns the value that is in force. An empty value counts as not given, but an empty flag hides the other
+// layers, so that `--database-url=` chooses the default against the environment.
 func (o *Option) lookup(from layers) (resolved, error) {
 	byDefault := resolved{text: o.Default, origin: FromDefault}
 	if flag := from.flags.Lookup(o.Flag); flag != nil && flag.Changed {
@@ -63,8 +63,8 @@ const (
 // maxSecretBytes is more than any password or URL has.
 const maxSecretBytes = 64 << 10
 
-// read takes the text from a file, as Docker and Kubernetes mount secrets. It drops line ends at the end, because editors add
-// them.
+// read takes the text from a file, as Docker and Kubernetes mount secrets. It drops line ends at the end, because
+// editors add them.
 func (s resolved) read(path string) (resolved, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -114,7 +114,8 @@ func (o *Option) apply(found resolved) error {
 	return Usage("%s %w, got %q", name, rule, found.text)
 }
 
-// errorPosition is the place of the item that is wrong by itself. If no single item is wrong, it is the place of the key.
+// errorPosition is the place of the item that is wrong by itself. If no single item is wrong, it is the place of the
+// key.
 func (o *Option) errorPosition(found resolved) string {
 	for _, part := range found.parts {
 		if part.text != "" && o.Set(part.text) != nil {

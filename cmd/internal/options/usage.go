@@ -22,7 +22,8 @@ func Usage(format string, args ...any) error { return &UsageError{fmt.Errorf(for
 
 var plainWord = regexp.MustCompile(`^[a-z][a-z-]*$`)
 
-// NoArguments refuses arguments. It quotes one only if it is a plain word, because another may be a URL with a password.
+// NoArguments refuses arguments. It quotes one only if it is a plain word, because another may be a URL with a
+// password.
 func NoArguments(command *cobra.Command, args []string) error {
 	switch {
 	case len(args) == 0:

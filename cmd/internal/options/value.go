@@ -11,8 +11,8 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// The functions of this file make an option's set. It stores a value of one kind, or returns the rule that the value breaks. The
-// rule is printed behind the option's name.
+// The functions of this file make an option's set. It stores a value of one kind, or returns the rule that the value
+// breaks. The rule is printed behind the option's name.
 
 // Text takes at most maxBytes without control characters.
 func Text(into *string, maxBytes int) func(string) error {
@@ -61,8 +61,8 @@ func Duration(into *time.Duration, minimum, maximum time.Duration) func(string) 
 	}
 }
 
-// DurationOrOff takes a duration up to maximum, and 0 as off. It stores off as -1, because in a Config of the library 0 means the
-// default.
+// DurationOrOff takes a duration up to maximum, and 0 as off. It stores off as -1, because in a Config of the library
+// 0 means the default.
 func DurationOrOff(into *time.Duration, maximum time.Duration) func(string) error {
 	set := Duration(into, 0, maximum)
 	return func(given string) error {
@@ -81,8 +81,8 @@ const minPeriod = time.Minute
 // PeriodRule describes the values that period takes, except off.
 var PeriodRule = fmt.Sprintf("a duration from %s to %s, such as 720h", minPeriod, store.MaxRetention)
 
-// Period takes a duration of at least a minute, or off for ever. It stores off as -1. It takes no 0, because in a Config of the
-// library 0 means the default.
+// Period takes a duration of at least a minute, or off for ever. It stores off as -1. It takes no 0, because in a
+// Config of the library 0 means the default.
 func Period(into *time.Duration) func(string) error {
 	set := Duration(into, minPeriod, store.MaxRetention)
 	return func(given string) error {

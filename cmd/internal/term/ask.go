@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// Ask asks a question on the terminal and reports whether the answer is yes. It returns the context's error if that ends first.
+// Ask asks a question on the terminal and reports whether the answer is yes. It returns the context's error if that
+// ends first.
 func Ask(ctx context.Context, in *os.File, out io.Writer, question string) (yes bool, err error) {
 	fmt.Fprintf(out, "%s [y/N] ", question)
 	answers := make(chan string, 1)

@@ -40,7 +40,8 @@ func TestTimesAreToldInTheZoneAndFromNow(t *testing.T) {
 func TestTook(t *testing.T) {
 	t.Parallel()
 	var got []string
-	for _, d := range []time.Duration{0, 1499, 340 * time.Microsecond, 1254 * time.Microsecond, 99999 * time.Microsecond, 1256 * time.Millisecond,
+	for _, d := range []time.Duration{0, 1499, 340 * time.Microsecond, 1254 * time.Microsecond,
+		99999 * time.Microsecond, 1256 * time.Millisecond,
 		-1256 * time.Millisecond, 83456 * time.Millisecond, 3*time.Hour + 1234*time.Millisecond} {
 		got = append(got, Took(d))
 	}

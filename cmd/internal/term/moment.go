@@ -9,12 +9,14 @@ import (
 	"time"
 )
 
-// Moment is a time as somebody writes it: absolute, in the zone of --time-zone, or relative to now. Both are only known later.
+// Moment is a time as somebody writes it: absolute, in the zone of --time-zone, or relative to now. Both are only
+// known later.
 type Moment string
 
 // MomentHelp says in the help of a command what a moment may be.
-const MomentHelp = `A TIME is RFC 3339 (2026-11-21T18:00:00Z), or in the zone of --time-zone (2026-11-21, 2026-11-21 18:00, 2026-11-21
-18:00:05), or relative to now by the database's clock: now, +90s, -1h, +2d12h; w and d are 7 times and once 24 hours.`
+const MomentHelp = `A TIME is RFC 3339 (2026-11-21T18:00:00Z), or in the zone of --time-zone (2026-11-21, 2026-11-21
+18:00, 2026-11-21 18:00:05), or relative to now by the database's clock: now, +90s, -1h, +2d12h; w and d are 7 times
+and once 24 hours.`
 
 const momentRule = "must be a time, such as 2026-11-21T18:00:00Z, \"2026-11-21 18:00\", now, -1h or +2d"
 
@@ -63,12 +65,14 @@ func ParseDistance(text string) (time.Duration, bool) {
 
 // absolute reads a time with a zone, or in the clock's.
 func (c Clock) absolute(text string) (time.Time, error) {
-	for _, layout := range []string{time.RFC3339, "2006-01-02 15:04:05Z07:00", "2006-01-02 15:04Z07:00", "2006-01-02T15:04Z07:00"} {
+	for _, layout := range []string{time.RFC3339, "2006-01-02 15:04:05Z07:00", "2006-01-02 15:04Z07:00",
+		"2006-01-02T15:04Z07:00"} {
 		if at, err := time.Parse(layout, text); err == nil {
 			return at, nil
 		}
 	}
-	for _, layout := range []string{time.DateTime, "2006-01-02 15:04", time.DateOnly, "2006-01-02T15:04:05", "2006-01-02T15:04"} {
+	for _, layout := range []string{time.DateTime, "2006-01-02 15:04", time.DateOnly, "2006-01-02T15:04:05",
+		"2006-01-02T15:04"} {
 		if at, err := time.ParseInLocation(layout, text, c.Zone); err == nil {
 			return c.first(at, layout, text)
 		}
@@ -76,8 +80,8 @@ func (c Clock) absolute(text string) (time.Time, error) {
 	return time.Time{}, errors.New(momentRule)
 }
 
-// first is the first of two instants at which clocks show the time, as when they are set back. Where they are set forward, some times
-// are never shown, and are refused: nobody can say which other one was meant.
+// first is the first of two instants at which clocks show the time, as when they are set back. Where they are set
+// forward, some times are never shown, and are refused: nobody can say which other one was meant.
 func (c Clock) first(at time.Time, layout, text string) (time.Time, error) {
 	const second = "2006-01-02T15:04:05.999999999"
 	asked, err := time.Parse(layout, text)

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Printer prints what a command has found: as tables for people, or as one JSON document for programs. Data goes to stdout; notes,
-// which are not data, to stderr.
+// Printer prints what a command has found: as tables for people, or as one JSON document for programs. Data goes to
+// stdout; notes, which are not data, to stderr.
 type Printer struct {
 	Clock
 	Data   io.Writer
@@ -20,7 +20,8 @@ type Printer struct {
 	Width  int // of the terminal; 0: the output is none, and nothing is cut
 }
 
-// NewPrinter returns a printer to data. If that is a terminal, tables are as wide as the terminal, and colored if colors is set.
+// NewPrinter returns a printer to data. If that is a terminal, tables are as wide as the terminal, and colored if
+// colors is set.
 func NewPrinter(ctx context.Context, data, notes io.Writer, clock Clock, json, colors bool) Printer {
 	p := Printer{Clock: clock, Data: data, Notes: notes, JSON: json}
 	if json || !IsTerminal(ctx, data) {
@@ -30,8 +31,8 @@ func NewPrinter(ctx context.Context, data, notes io.Writer, clock Clock, json, c
 	return p
 }
 
-// List prints a slice of rows as a JSON array, or the table; of an empty one it says none, as a note, so that a script's
-// stdout stays empty.
+// List prints a slice of rows as a JSON array, or the table; of an empty one it says none, as a note, so that a
+// script's stdout stays empty.
 func (p *Printer) List(rows any, t *Table, none string) error {
 	if p.JSON {
 		if slice := reflect.ValueOf(rows); slice.IsNil() {

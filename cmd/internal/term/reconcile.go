@@ -36,7 +36,8 @@ func PrintReconcile(w io.Writer, report store.ReconcileReport) error {
 	heading := "\nEXAMPLES\tID\tIS\tOUGHT TO BE\n"
 	for _, finding := range findings {
 		for _, example := range finding.Examples {
-			fmt.Fprintf(table, "%s%s\t%s\t%s\t%s\n", heading, finding.kind, example.ID, isText(example), oughtText(finding.kind, example))
+			fmt.Fprintf(table, "%s%s\t%s\t%s\t%s\n", heading, finding.kind, example.ID, isText(example),
+				oughtText(finding.kind, example))
 			heading = ""
 		}
 	}
@@ -86,12 +87,14 @@ func leftSentence(tasks int) string {
 	case 1:
 		return "\n1 task that has ended at another time was left as it is; --rearm runs it again."
 	}
-	return fmt.Sprintf("\n%d tasks that have ended at another time were left as they are; --rearm runs them again.", tasks)
+	return fmt.Sprintf("\n%d tasks that have ended at another time were left as they are; --rearm runs them again.",
+		tasks)
 }
 
 func mendedSentence(report store.ReconcileReport) string {
 	var done []string
-	for _, outcome := range []store.Outcome{store.Created, store.Rescheduled, store.Rearmed, store.Cancelled, store.Unchanged, store.Finished} {
+	for _, outcome := range []store.Outcome{store.Created, store.Rescheduled, store.Rearmed, store.Cancelled,
+		store.Unchanged, store.Finished} {
 		if count := report.Done[outcome]; count > 0 {
 			done = append(done, fmt.Sprintf("%d %s", count, outcome))
 		}

@@ -12,8 +12,8 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// Table is rows under headings, aligned. It knows nothing of terminals: whoever prints it says whether there are colors, and how
-// much room.
+// Table is rows under headings, aligned. It knows nothing of terminals: whoever prints it says whether there are
+// colors, and how much room.
 type Table struct {
 	headings []string // nil: newFields
 	rows     [][]Cell
@@ -38,14 +38,19 @@ const (
 	Blue   Color = "34"
 )
 
-// StatusColors are those of statuses, of the outcomes of attempts, and of verbs: red wants somebody's attention, yellow may.
+// StatusColors are those of statuses, of the outcomes of attempts, and of verbs: red wants somebody's attention,
+// yellow may.
 var StatusColors = map[string]Color{
 	"QUEUED": Plain, "EXECUTING": Blue, "COMPLETED": Green, "FAILED": Red, "EXPIRED": Red,
 	"CANCELLED": Faint, "PAUSED": Yellow, "SKIPPED": Faint,
 	"RETRIED": Yellow, "LOST": Red, "SUPERSEDED": Faint, "SNOOZED": Plain, "INTERRUPTED": Yellow, "RELEASED": Faint,
-	string(store.Created): Green, string(store.Rescheduled): Green, string(store.Rearmed): Green, string(store.Cancelled): Green,
-	string(store.Paused): Green, string(store.Queued): Green, string(store.Deleted): Green, string(store.Archived): Green,
-	"resumed": Green, string(store.Unchanged): Faint, string(store.Finished): Faint, string(store.Running): Yellow, string(store.Absent): Red,
+	string(store.Created): Green, string(store.Rescheduled): Green, string(store.Rearmed): Green,
+	string(store.Cancelled): Green,
+	string(store.Paused):    Green, string(store.Queued): Green, string(store.Deleted): Green,
+	string(store.Archived): Green,
+	"resumed":              Green, string(store.Unchanged): Faint, string(store.Finished): Faint,
+	string(store.Running): Yellow,
+	string(store.Absent):  Red,
 }
 
 // leastRoom is what the last column keeps on a narrow terminal, whose lines then wrap.
@@ -69,7 +74,8 @@ func (t *Table) AddHeadings(headings ...string) { t.headings = append(t.headings
 // IsEmpty reports whether the table has no rows.
 func (t *Table) IsEmpty() bool { return len(t.rows) == 0 }
 
-// Add adds a row of texts, numbers, statuses, outcomes, cells, and pointers to any of these; nil and "" are shown as "-".
+// Add adds a row of texts, numbers, statuses, outcomes, cells, and pointers to any of these; nil and "" are shown as
+// "-".
 func (t *Table) Add(values ...any) {
 	row := make([]Cell, len(values))
 	for i, value := range values {
@@ -105,7 +111,8 @@ func CellOf(value any) Cell {
 	return Cell{Text: fmt.Sprint(value)}
 }
 
-// Print writes the table. The last column is cut where a terminal's width is given, so that a long message does not wrap.
+// Print writes the table. The last column is cut where a terminal's width is given, so that a long message does not
+// wrap.
 func (t *Table) Print(w io.Writer, colors bool, width int) error {
 	rows := t.rows
 	if t.headings != nil {
@@ -175,7 +182,8 @@ func (c Cell) shown() string {
 	return Printable(c.Text)
 }
 
-// Printable is a text on one line, and without what a terminal would obey: messages and ids are whatever somebody has written.
+// Printable is a text on one line, and without what a terminal would obey: messages and ids are whatever somebody has
+// written.
 func Printable(text string) string {
 	var out strings.Builder
 	for _, r := range text {

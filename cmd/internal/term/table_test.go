@@ -88,7 +88,8 @@ func TestEachStatusAndOutcomeHasAColor(t *testing.T) {
 	for _, status := range store.Statuses() {
 		words = append(words, string(status))
 	}
-	for _, outcome := range []store.Outcome{store.Created, store.Rescheduled, store.Rearmed, store.Cancelled, store.Paused, store.Queued,
+	for _, outcome := range []store.Outcome{store.Created, store.Rescheduled, store.Rearmed, store.Cancelled,
+		store.Paused, store.Queued,
 		store.Deleted, store.Archived, store.Unchanged, store.Finished, store.Running, store.Absent} {
 		words = append(words, string(outcome))
 	}

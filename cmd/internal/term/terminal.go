@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// terminal is a terminal that tells of keys as they are pressed. stty sets it, which every system with terminals has: that takes
-// no package for each system's own calls.
+// terminal is a terminal that tells of keys as they are pressed. stty sets it, which every system with terminals has:
+// that takes no package for each system's own calls.
 type terminal struct {
 	file  *os.File
 	saved string // its settings, as stty wants them back
