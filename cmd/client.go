@@ -15,8 +15,8 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// client is what the commands share with which people and scripts look at tasks, dead letters, queues and so on, and
-// change them: which database, how to log, who it is, and how to print. A command embeds it:
+// client is the part that all commands share that show tasks, dead letters, queues and so on, or change them. It opens the
+// database, logs, prints, and knows who changes something. A command embeds it:
 //
 //	type deadList struct {
 //		*client
@@ -25,10 +25,10 @@ import (
 //
 //	func (p *program) deadListCommand() *cobra.Command {
 //		d := &deadList{client: p.client()}
-//		options := []option{
-//			{flag: "type", value: "type", set: taskType(&d.filter.Type), complete: d.types, usage: "…"},
+//		opts := []options.Option{
+//			{Flag: "type", Kind: "type", Set: taskType(&d.filter.Type), Complete: d.types, Usage: "…"},
 //		}
-//		return p.bind(&cobra.Command{Use: "list", …}, append(options, d.options()...), d.opened(d.print))
+//		return p.Bind(&cobra.Command{Use: "list", …}, append(opts, d.options()...), d.opened(d.print))
 //	}
 //
 //	func (d *deadList) print(ctx context.Context) error {
@@ -36,16 +36,15 @@ import (
 //		if err != nil {
 //			return err
 //		}
-//		t := newTable("ID", "STATUS", "ATTEMPTS", "FINISHED AT", "MESSAGE")
+//		t := term.NewTable("ID", "STATUS", "ATTEMPTS", "FINISHED AT", "MESSAGE")
 //		for _, row := range rows {
-//			t.add(row.ID, row.Status, row.Attempt, d.when(row.FinishedAt), row.Message)
+//			t.Add(row.ID, row.Status, row.Attempt, d.When(row.FinishedAt), row.Message)
 //		}
-//		return d.list(rows, t, "There are no dead letters.")
+//		return d.List(rows, t, "There are no dead letters.")
 //	}
 //
-// The other parts: output.go prints a list or one thing as a table or as JSON, table.go aligns and paints, times.go
-// tells and reads times, confirm.go asks before many are changed, receipts.go tells what verbs came to, arguments.go
-// takes ids, complete.go has what the shell completes.
+// The package term prints, and the package options takes options and arguments. confirm.go asks before a command changes many
+// tasks, receipts.go prints the outcomes of verbs, and complete.go completes words for the shell.
 type client struct {
 	*program
 	database databaseSettings
@@ -61,7 +60,7 @@ type client struct {
 
 func (p *program) client() *client { return &client{program: p} }
 
-// options are those of every command of a client; its own come before them.
+// options are those of every command of a client. The command's own options come before them.
 func (c *client) options() []options.Option {
 	opts := append(c.printing.options(), options.Option{Flag: "by", Variable: "TASKTABLE_BY", Kind: "name",
 		Set:   options.Text(&c.by, store.MaxIDBytes),
@@ -70,8 +69,8 @@ func (c *client) options() []options.Option {
 	return append(opts, c.log.quietOptions()...)
 }
 
-// opened opens the database, sees that it is migrated, and runs the command on it. The checks come first: what is
-// wrong with the command line is told without a database.
+// opened opens the database, checks that it is migrated, and runs the command on it. The checks run first, so that a
+// wrong command line is reported without a database.
 func (c *client) opened(run func(context.Context) error, checks ...func() error) func(*cobra.Command) error {
 	return func(command *cobra.Command) (err error) {
 		for _, check := range checks {
@@ -115,8 +114,8 @@ func (c *client) time(ctx context.Context) (time.Time, error) {
 	return now, nil
 }
 
-// author is who the history names. It is not TASKTABLE_SERVICE: in a pod that says who its node is, and what a person
-// does there would be told as the application's own doing.
+// author is the name in the history. It is not TASKTABLE_SERVICE, because in a pod that names the node's service, and
+// the history would show a person's edits as the application's.
 func (c *client) author() string {
 	if c.by != "" {
 		return c.by

@@ -16,8 +16,8 @@ const (
 	completeMost  = 100
 )
 
-// ask asks the database for what completes a word. It answers nothing where there is no database URL, since a private
-// Postgres is not started for that, and where the database does not answer in time.
+// ask asks the database for the completions of a word. It returns none without a database URL, because it starts no
+// private Postgres for that, and none if the database does not answer in time.
 func (c *client) ask(ctx context.Context, question func(context.Context, store.DB, *store.Store) ([]string,
 	error)) []string {
 	if c.database.url == "" {
@@ -41,7 +41,7 @@ func (c *client) ask(ctx context.Context, question func(context.Context, store.D
 	return found
 }
 
-// ids completes the ids of tasks in one of the statuses; none given: in any.
+// ids completes the ids of tasks in one of the statuses, or in any status if none is given.
 func (c *client) ids(statuses ...store.Status) options.Completion {
 	return func(ctx context.Context, prefix string) []string {
 		return c.ask(ctx, func(ctx context.Context, db store.DB, tasks *store.Store) ([]string, error) {

@@ -95,7 +95,7 @@ func (s *databaseSettings) open(ctx context.Context, logger *slog.Logger) (*data
 				"(DATABASE_URL): %w", err)}
 		}
 		url, d.stop = server.URL(), server.Stop
-		// With the password: it is a private server that only this machine reaches, and this is how to look into it.
+		// The password may be logged, because only this machine reaches the private server.
 		logger.Info("no DATABASE_URL: using a private Postgres; to look into it: psql '" + url + "'")
 	}
 	if err := d.connect(ctx, url, s); err != nil {
@@ -128,7 +128,7 @@ func (d *database) connect(ctx context.Context, url string, s *databaseSettings)
 	}
 	d.direct = d.pool
 	if s.sessionURL != "" {
-		// One will do: it migrates, and says where the session is to connect.
+		// One connection is enough, because this pool migrates and says where the session connects.
 		if d.direct, err = newPool(ctx, s.sessionURL, 1); err != nil {
 			return fmt.Errorf("--session-database-url (TASKTABLE_SESSION_DATABASE_URL): %w", err)
 		}
@@ -178,7 +178,7 @@ func saysMaxConns(url string) bool {
 	return err == nil && config.RuntimeParams["pool_max_conns"] != ""
 }
 
-// address tells a database by what is no secret.
+// address names a database without secrets.
 func address(config *pgx.ConnConfig) string {
 	return fmt.Sprintf("%s:%d/%s", config.Host, config.Port, config.Database)
 }
@@ -191,7 +191,8 @@ func (d *database) session(ctx context.Context) (*pgx.Conn, error) {
 // close returns when all connections are closed and the private Postgres, if it had no other users, has stopped.
 func (d *database) close() error { return d.closeWithin(closeLimit) }
 
-// closeWithin gives up waiting for handlers that heed no context and hold a connection: they must not hold up the end.
+// closeWithin stops waiting after the limit. Handlers that ignore their context may still hold a connection, and must
+// not hold up the end.
 func (d *database) closeWithin(limit time.Duration) error {
 	closed := make(chan struct{})
 	go func() {

@@ -123,7 +123,7 @@ func (e *examine) run(ctx context.Context) (err error) {
 	return verdict(report, e.strict)
 }
 
-// open is that of the settings, but does not try whether anybody answers: that is the first of the findings.
+// open is like databaseSettings.open, but does not connect, because whether the database answers is the first finding.
 func (e *examine) open(ctx context.Context, logger *slog.Logger) (*database, error) {
 	if e.database.url == "" {
 		return e.database.open(ctx, logger)
@@ -182,8 +182,8 @@ func summary(report doctor.Report) string {
 var levelColors = map[doctor.Level]term.Color{doctor.OK: term.Green, doctor.Info: term.Blue,
 	doctor.Warning: term.Yellow, doctor.Error: term.Red}
 
-// printExamination prints a line for each finding, and below it what to do, which is not wrapped so that it can be
-// copied.
+// printExamination prints a line for each finding, and below it the remedy. It does not wrap the remedy, so that
+// people can copy it.
 func printExamination(to term.Printer, report doctor.Report) error {
 	var out strings.Builder
 	fmt.Fprintf(&out, "%s, schema %s, role %s, %s\n\n", report.Database, report.Schema, report.Role,
@@ -209,7 +209,7 @@ func printExamination(to term.Printer, report doctor.Report) error {
 	return nil
 }
 
-// wrap breaks a text between words, into lines of so many characters; of less than 20: not at all.
+// wrap breaks a text between words into lines of at most room characters. It breaks nothing if room is under 20.
 func wrap(text string, room int) []string {
 	if room < 20 {
 		return []string{text}

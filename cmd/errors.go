@@ -2,9 +2,9 @@ package cmd
 
 import "fmt"
 
-// The errors of this file have exit codes of their own: see exit.go.
+// The errors of this file have exit codes of their own. The codes stand in exit.go.
 
-// unreachableError is a database that does not answer, or lets nobody in.
+// unreachableError is a database that does not answer, or refuses the login.
 type unreachableError struct{ err error }
 
 func (e *unreachableError) Error() string { return e.err.Error() }
@@ -15,7 +15,7 @@ type unhealthyError struct{ said string }
 
 func (e *unhealthyError) Error() string { return e.said }
 
-// driftError is what was found without --apply. It has its own exit code.
+// driftError says that a reconcile without --apply has found differences.
 type driftError struct{ tasks, ended int }
 
 func (e *driftError) Error() string {

@@ -41,7 +41,7 @@ func listenAddress(into *string) func(string) error {
 	}
 }
 
-// The server's limits: whoever asks, and however slowly, holds little for a short time.
+// These limits bound the memory and the connections that clients can hold, however slow they are.
 const (
 	httpReadWithin  = 5 * time.Second
 	httpWriteWithin = 30 * time.Second
@@ -105,7 +105,7 @@ func (h *httpServer) handler(metrics http.Handler) http.Handler {
 	return mux
 }
 
-// live is the node's, or OK until there is one: the database may be starting, or be migrated.
+// live is the node's. Until there is a node it is OK, because the database may be starting or being migrated.
 func (h *httpServer) live() scheduled.Health {
 	if node := h.node.Load(); node != nil {
 		return node.Live()

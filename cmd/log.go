@@ -10,7 +10,7 @@ import (
 	"github.com/tasktable/tasktable/cmd/internal/options"
 )
 
-// logSettings say how the program logs. Libraries get the logger given; there is no global one.
+// logSettings say how the program logs. Each library gets a logger as an argument, because there is no global one.
 type logSettings struct {
 	format string
 	level  string
@@ -25,7 +25,8 @@ func (s *logSettings) options() []options.Option {
 	}
 }
 
-// quietOptions are those of a command of which a person has asked for a list, not for how the database was found.
+// quietOptions are the options of a command that a person calls for a list. Its level is warn, because the person did
+// not ask how the database was found.
 func (s *logSettings) quietOptions() []options.Option {
 	opts := s.options()
 	for i := range opts {

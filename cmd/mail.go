@@ -67,8 +67,8 @@ func mailAddress(into *string) func(string) error {
 	}
 }
 
-// variant is SEND_EMAIL, or nil without a host. What belongs together is checked here: a sender without a server is a
-// mistake in the server's variable, not a wish for none.
+// variant is the handler of SEND_EMAIL, or nil without a host. A sender without a server is an error, because it is
+// more likely a mistake in the server's variable than a wish for no mail.
 func (s *mailSettings) variant() (handlers.Part, error) {
 	const host, from = "--smtp-host (TASKTABLE_SMTP_HOST)", "--smtp-from (TASKTABLE_SMTP_FROM)"
 	config := s.config

@@ -9,7 +9,7 @@ import (
 	"github.com/tasktable/tasktable/scheduled/monitoring"
 )
 
-// metricsCommand prints what watches a node's metrics; it needs no database.
+// metricsCommand prints alert rules and a dashboard. It needs no database.
 func (p *program) metricsCommand() *cobra.Command {
 	group := &cobra.Command{
 		Use:   "metrics",

@@ -13,7 +13,7 @@ import (
 	"github.com/tasktable/tasktable/migrations"
 )
 
-// migrate is what the migrate commands share.
+// migrate holds the options that the migrate commands share.
 type migrate struct {
 	*program
 	database databaseSettings
@@ -92,7 +92,7 @@ func (m *migrate) options() []options.Option {
 	return append(m.database.options(), m.log.options()...)
 }
 
-// withDatabase runs do on the database itself: behind a pooler the lock of migrations would not hold.
+// withDatabase runs do on the database itself, because behind a pooler the lock of migrations would not hold.
 func (m *migrate) withDatabase(do func(context.Context, *pgxpool.Pool) error) func(*cobra.Command) error {
 	return func(command *cobra.Command) (err error) {
 		logger := m.log.logger(m.stderr)

@@ -12,7 +12,7 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// pager is what a list of tasks in the order of a time has, to be read a page at a time.
+// pager holds the options of a list that is read a page at a time.
 type pager struct {
 	limit   int
 	after   string
@@ -27,8 +27,8 @@ func (p *pager) pageOptions(limit string, complete options.Completion) []options
 	}
 }
 
-// place is the task after which the page begins; nil: the first page. Of a task that has gone there is its id and the
-// list's time, whichever that is.
+// place is the task after which the page begins, or nil for the first page. If that task has gone, its id and the
+// list's time are enough.
 func (p *pager) place(ctx context.Context, c *client) (*store.Row, error) {
 	if p.after == "" {
 		return nil, nil

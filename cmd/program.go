@@ -25,7 +25,7 @@ func newProgram(environ []string, stdout, stderr io.Writer) *program {
 	return &program{Catalog: options.NewCatalog(environ), stdout: stdout, stderr: stderr}
 }
 
-// version is what the binary was built from: a tag for `go install …@v1.2.3`, a commit for a checkout.
+// version names the source of the binary. It is a tag for `go install …@v1.2.3`, and a commit for a checkout.
 func version() string {
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
 		return info.Main.Version

@@ -126,7 +126,7 @@ func scopeOf(pause store.Pause) string {
 	return pause.Scope + ":" + pause.Name
 }
 
-// printPauses tells of all pauses that hold, of whatever scope; where one queue was asked for, of its own.
+// printPauses prints all pauses that hold. If one queue was asked for, it prints those of that queue.
 func (l *queuesList) printPauses(ctx context.Context, states []store.QueueState) error {
 	pauses, err := l.tasks.Pauses(ctx, l.pool)
 	if err != nil {
@@ -156,7 +156,7 @@ func (l *queuesList) printPauses(ctx context.Context, states []store.QueueState)
 	return t.Print(l.Data, l.Colors, l.Width)
 }
 
-// slotsText is a node's queues with their slots: "default=10 mail=2, shared".
+// slotsText is a node's queues with their slots, as "default=10 mail=2, shared".
 func slotsText(node store.Node) string {
 	var parts []string
 	for _, queue := range sortedKeys(node.Queues) {

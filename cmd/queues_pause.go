@@ -28,7 +28,7 @@ Pausing everything asks first; without a terminal --yes must say so.` + scopeHel
 const queuesResumeHelp = `Ends pauses. What is due meanwhile starts at once. Outcomes: resumed, unchanged (it was not
 paused).` + scopeHelp
 
-// scopeArguments are what a command pauses or resumes.
+// scopeArguments are the scopes that a command pauses or resumes.
 type scopeArguments struct{ given []store.Scope }
 
 func (s *scopeArguments) arguments(complete options.Completion) options.Arguments {
@@ -60,17 +60,17 @@ func parseScope(given string) (store.Scope, error) {
 	return scope, nil
 }
 
-// resumed is what the library calls queued, of tasks and scopes alike: said of a queue it would not be understood.
+// resumed replaces the library's outcome queued in the output, because nobody would understand "queued" of a queue.
 const resumed store.Outcome = "resumed"
 
-// scopeOutcome is what came of one.
+// scopeOutcome is the outcome for one scope.
 type scopeOutcome struct {
 	Scope   string        `json:"scope"`
 	Outcome store.Outcome `json:"outcome"`
 }
 
-// inOrder does it to all scopes in one transaction. It goes in the order of their names, as everybody's: so two
-// cannot deadlock.
+// inOrder applies the verb to all scopes in one transaction. Every caller goes in the order of the names, so that two
+// transactions cannot deadlock.
 func (s *scopeArguments) inOrder(ctx context.Context, c *client,
 	do func(pgx.Tx, store.Scope) (store.Outcome, error)) error {
 	ordered := slices.Clone(s.given)
@@ -148,7 +148,7 @@ func (q *queuesPause) run(ctx context.Context) error {
 	})
 }
 
-// noteUnknown tells of names that nobody uses: they may be meant to be used later, or be slips.
+// noteUnknown prints the names that no node and no task uses. They may be mistakes, or be meant for later.
 func (c *client) noteUnknown(ctx context.Context, scopes []store.Scope) error {
 	queues, err := c.tasks.Queues(ctx, c.pool)
 	if err != nil {
@@ -228,7 +228,7 @@ func (q *queuesResume) run(ctx context.Context) error {
 	return q.noteUnknown(ctx, unpaused)
 }
 
-// pausedScopes completes what is paused.
+// pausedScopes completes the scopes that are paused.
 func (c *client) pausedScopes(ctx context.Context, prefix string) []string {
 	return c.ask(ctx, func(ctx context.Context, db store.DB, tasks *store.Store) ([]string, error) {
 		pauses, err := tasks.Pauses(ctx, db)

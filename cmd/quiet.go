@@ -6,8 +6,8 @@ import (
 	"os/signal"
 )
 
-// quietSignals takes the signals that make a node quiet, and no longer. It is for the whole of a run: by default
-// SIGTSTP would stop the process, running handlers included, and nobody might ever send it a SIGCONT.
+// quietSignals receives the signals that make a node quiet and end that. It does so for the whole run, because by
+// default SIGTSTP would stop the process with its running handlers.
 func quietSignals() (signals <-chan os.Signal, release func()) {
 	taken := make(chan os.Signal, 4)
 	if quietSignal != nil {
@@ -16,8 +16,8 @@ func quietSignals() (signals <-chan os.Signal, release func()) {
 	return taken, func() { signal.Stop(taken) }
 }
 
-// followSignals has a node be quiet as the signals say, until ctx is done. The one that continues a process that was
-// stopped by SIGSTOP is the same as the one that ends being quiet.
+// followSignals makes a node quiet as the signals say, until ctx is done. SIGCONT, which ends being quiet, also
+// continues a process that SIGSTOP has stopped.
 func followSignals(ctx context.Context, signals <-chan os.Signal, quiet, unquiet func()) {
 	for {
 		select {

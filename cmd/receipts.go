@@ -12,7 +12,7 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// undoneError is a verb that was not done to some tasks. It ends with exit code 1, after the receipts of all have
+// undoneError says that a verb was not done to some tasks. It ends with exit code 1, after the receipts of all have
 // been printed.
 type undoneError struct {
 	tasks   int
@@ -27,8 +27,8 @@ func (e *undoneError) Error() string {
 	return "of " + of + " " + strings.Join(e.reasons, ", ")
 }
 
-// receipts prints what a verb came to for each task, and returns an error if it was not done to some: with these
-// outcomes. What is not among them, such as unchanged, is as was asked.
+// receipts prints the outcome of a verb for each task. It returns an error if some tasks have one of the outcomes in
+// undone. Other outcomes, such as unchanged, are as the user asked.
 func (c *client) receipts(receipts []store.Receipt, none string, undone ...store.Outcome) error {
 	t := term.NewTable("ID", "OUTCOME")
 	for _, receipt := range receipts {
@@ -50,8 +50,8 @@ func (c *client) receipts(receipts []store.Receipt, none string, undone ...store
 	return nil
 }
 
-// each does a verb to tasks in one transaction, and prints the receipts in the order given. It goes in the order of
-// the ids, as all that changes many: so they do not deadlock.
+// each applies a verb to tasks in one transaction, and prints the receipts in the order given. It goes in the order of
+// the ids, so that two transactions cannot deadlock.
 func (c *client) each(ctx context.Context, ids []string, do func(pgx.Tx, string) (store.Receipt, error),
 	undone ...store.Outcome) error {
 	done := map[string]store.Receipt{}
@@ -75,7 +75,7 @@ func (c *client) each(ctx context.Context, ids []string, do func(pgx.Tx, string)
 	return c.receipts(receipts, "", undone...)
 }
 
-// noteCancelled tells how tasks run that a retry leaves alone, because somebody has cancelled them.
+// noteCancelled prints how to run the tasks that a retry leaves alone because they are cancelled.
 func (c *client) noteCancelled(ctx context.Context, ids []string) {
 	var cancelled []string
 	for _, id := range ids {

@@ -116,7 +116,8 @@ func recurringStatus(task store.RecurringTask) term.Cell {
 	return status
 }
 
-// nextFire says also why there is none: a task that waits has one as soon as the leader has planned it.
+// nextFire is the next fire, or the reason that there is none. A task that waits has one as soon as the leader has
+// planned it.
 func (l *recurringList) nextFire(task store.RecurringTask) string {
 	switch {
 	case task.NextFire != nil:

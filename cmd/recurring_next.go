@@ -90,7 +90,7 @@ func (c *client) recurringIDs(ctx context.Context, prefix string) []string {
 	})
 }
 
-// expressionFires is what is printed of an expression.
+// expressionFires is the output for an expression.
 type expressionFires struct {
 	Cron     string       `json:"cron"`
 	TimeZone string       `json:"time_zone"`
@@ -216,7 +216,8 @@ func (n *recurringNext) print(thing any, zoneName string, fires []store.Fire, en
 	return nil
 }
 
-// zoneName is that of the zone that was asked for; of this machine's, which Go calls Local, what its clocks say.
+// zoneName is the name of the zone that was asked for. Go calls this machine's zone Local, so for that it is the name
+// that its clocks show.
 func (n *recurringNext) zoneName() string {
 	if name := n.Zone.String(); name != "Local" {
 		return name

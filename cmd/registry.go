@@ -8,10 +8,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// metrics is what this process measures: the node's metrics, the Go runtime's and the process's.
+// metrics are those of the node, of the Go runtime and of the process.
 type metrics struct{ registry *prometheus.Registry }
 
-// newMetrics makes a registry of the process's own: nothing that some package puts into the default one is shown.
+// newMetrics makes a registry of the process's own, so that it has nothing that some package puts into the default
+// one.
 func newMetrics() *metrics {
 	m := &metrics{prometheus.NewRegistry()}
 	m.registry.MustRegister(collectors.NewGoCollector(),
@@ -19,7 +20,7 @@ func newMetrics() *metrics {
 	return m
 }
 
-// metricsHandler answers a scrape. What cannot be collected does not keep the rest from being shown.
+// metricsHandler answers a scrape. A metric that cannot be collected does not hide the others.
 func (m *metrics) metricsHandler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{Registry: m.registry,
 		ErrorHandling: promhttp.ContinueOnError})

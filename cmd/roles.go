@@ -26,7 +26,7 @@ With --application-service the application has the tasks of these services only,
 service in store.Config: it reads no others, and changes none. Run it once for each application role; the other roles
 may stay the same.`
 
-// roles is what migrate roles prints about.
+// roles holds the options of migrate roles.
 type roles struct {
 	*program
 	database databaseSettings

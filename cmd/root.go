@@ -1,5 +1,5 @@
-// Package cmd is the program tasktable: its commands, their options as flags and environment variables, signals, logs
-// and exit codes. No other package knows about any of these.
+// Package cmd is the program tasktable. It holds the commands with their options, signals, logs and exit codes. No
+// other package knows any of these.
 package cmd
 
 import (

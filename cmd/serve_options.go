@@ -14,8 +14,8 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// engineSettings are the parts of scheduled.Config that are options. Their bounds are the Config's own, which a test
-// compares.
+// engineSettings are the parts of scheduled.Config that are options. A test checks that their bounds are those of the
+// Config.
 type engineSettings struct {
 	service         string
 	queues          map[string]int
@@ -30,7 +30,7 @@ type engineSettings struct {
 	engineConns     int
 }
 
-// executable is what the engine takes for the service where nobody says one.
+// executable is the name that the engine takes if no service is given.
 func executable() string {
 	path, err := os.Executable()
 	if err != nil {
@@ -99,7 +99,7 @@ func (s *engineSettings) apply(config *scheduled.Config) {
 	config.EngineConns = s.engineConns
 }
 
-// pausedNames is what this node does not work, for the log.
+// pausedNames are the scopes that this node does not run, for the log.
 func (s *engineSettings) pausedNames() []string {
 	names := make([]string, len(s.paused))
 	for i, scope := range s.paused {

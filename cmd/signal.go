@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// sameSignal is how close a second signal must follow to be the first one again: timeout(1) and some supervisors signal
-// the process and its group, so it comes twice.
+// sameSignal is the time within which a second signal counts as the first one. timeout(1) and some supervisors signal
+// the process and its group, so that it gets the signal twice.
 const sameSignal = 300 * time.Millisecond
 
-// untilSignal returns a context that ends at the first signal to stop; its cause names the signal. At a second one it
-// calls again, but not at one that follows within same. SIGHUP counts, so that a closed terminal does not leave the
-// private Postgres behind.
+// untilSignal returns a context that ends at the first signal to stop. Its cause names the signal. A second signal
+// calls again, unless it follows within same. SIGHUP counts, so that a closed terminal does not leave the private
+// Postgres behind.
 func untilSignal(parent context.Context, same time.Duration, again func()) (ctx context.Context, release func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals := make(chan os.Signal, 4)
@@ -51,7 +51,7 @@ func watch(signals <-chan os.Signal, done <-chan struct{}, same time.Duration, c
 	}
 }
 
-// name is the signal's usual one; its String says "terminated" for a process that is just stopping.
+// name is the signal's usual name. Its String says "terminated" of a process that is just stopping.
 func name(received os.Signal) string {
 	switch received {
 	case os.Interrupt:

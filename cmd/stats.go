@@ -70,7 +70,7 @@ func windowOf(into *time.Duration) func(string) error {
 	}
 }
 
-// statistics is what is printed.
+// statistics is the output of the command.
 type statistics struct {
 	Tasks          []store.TaskCount  `json:"tasks"`
 	TasksEstimated bool               `json:"tasks_estimated"`

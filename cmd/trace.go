@@ -22,9 +22,10 @@ import (
 // flushLimit is how long the last spans may take at the end.
 const flushLimit = 5 * time.Second
 
-// traceVariables are where spans go, and how. The variables are the standard ones of OpenTelemetry, and no options of
-// ours: the SDK reads these and the others (headers, certificates, sampler, sizes of batches) itself, and takes what
-// it cannot read for its default, which for an endpoint is one on this machine. So what matters most is checked here.
+// traceVariables say where spans go, and how. They are the standard variables of OpenTelemetry and no options of this
+// program. The SDK reads them and the others (headers, certificates, sampler, sizes of batches) itself. It replaces a
+// value that it cannot read by its default, which for an endpoint is one on this machine. So the important ones are
+// checked here.
 type traceVariables struct{ getenv func(name string) string }
 
 // first is the first of the variables that is set, and its value.
@@ -37,8 +38,7 @@ func (v traceVariables) first(names ...string) (name, value string) {
 	return "", ""
 }
 
-// on says whether there is somewhere to send spans to. Without an endpoint there are none, where the SDK would choose
-// one.
+// on reports whether spans are sent. Without an endpoint they are not, although the SDK would choose one.
 func (v traceVariables) on() (bool, error) {
 	variable, endpoint := v.first("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 	if endpoint == "" || strings.EqualFold(v.getenv("OTEL_SDK_DISABLED"), "true") {
@@ -52,7 +52,7 @@ func (v traceVariables) on() (bool, error) {
 		return false, options.Usage("OTEL_TRACES_EXPORTER must be otlp or none")
 	}
 	if at, err := url.Parse(endpoint); err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Host == "" {
-		// it may have a password in it: not repeated
+		// not quoted, because it may contain a password
 		return false, options.Usage("%s must be a URL such as http://localhost:4318", variable)
 	}
 	variable, protocol := v.first("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
@@ -64,15 +64,14 @@ func (v traceVariables) on() (bool, error) {
 		variable)
 }
 
-// tracer is what makes the spans of a node and sends them off in batches; nil where there is nowhere to send them to.
-// stop sends off what is left.
+// tracer makes the spans of a node and sends them in batches. It is nil without an endpoint. stop sends the rest.
 func (p *program) tracer(ctx context.Context, service string, logger *slog.Logger) (tracer trace.TracerProvider,
 	stop func(), err error) {
 	on, err := traceVariables{p.Getenv}.on()
 	if err != nil || !on {
 		return nil, func() {}, err
 	}
-	// What the SDK has to say, such as that nobody takes the spans, it would print by itself.
+	// The SDK would print its errors itself, such as that nothing receives the spans.
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { logger.Warn("spans not exported", "error", err) }))
 	otel.SetLogger(logr.FromSlogHandler(logger.Handler()))
 	exporter, err := otlptracehttp.New(ctx)

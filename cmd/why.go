@@ -138,7 +138,7 @@ func (w *why) unknown(e store.Explanation) error {
 		theNearest(e.Nearest))
 }
 
-// theNearest names ids like one that is not there; "" if there are none.
+// theNearest names ids that are like one that does not exist, or is "" if there are none.
 func theNearest(ids []string) string {
 	switch len(ids) {
 	case 0:
@@ -185,7 +185,7 @@ func (w *why) print(e store.Explanation) error {
 	return next.Print(w.Data, w.Colors, 0)
 }
 
-// line is "edited by events-api: scheduled_at … → …, payload.place … → …".
+// line is a change as text, as "edited by events-api: scheduled_at … → …, payload.place … → …".
 func (w *why) line(line store.StoryLine) string {
 	if len(line.Facts) == 0 {
 		return line.Text

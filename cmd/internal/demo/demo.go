@@ -112,8 +112,8 @@ func (d *demo) eventID(name string) string { return name + "-" + d.run }
 
 func (d *demo) reminderOf(name string) string { return "task-SEND_EVENT_REMINDER-" + d.eventID(name) }
 
-// clock fixes the demo's beginning, by the database's clock: all times of the script count from it. It is a whole
-// second, since those are what recurring tasks fire at, and leaves the node a moment to come up.
+// clock sets the demo's beginning by the database's clock. All times of the script count from it. It is a whole
+// second, because recurring tasks fire at whole seconds, and it leaves the node a moment to start.
 func (d *demo) clock(ctx context.Context) error {
 	var now time.Time
 	if err := d.Pool.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&now); err != nil {

@@ -19,10 +19,11 @@ type printBadge struct {
 func (printBadge) TaskType() string  { return "PRINT_BADGE" }
 func (p printBadge) TaskKey() string { return p.MemberID }
 
-// headcount is the type of what was a cron script: it has no payload, and its handler is a plain function.
+// headcount is the type of a task that used to be a cron script. It has no payload, and its handler is a plain
+// function.
 const headcount = "HEADCOUNT"
 
-// variants are the demo's own beside the community's, and what goes wrong in it.
+// variants are the demo's own types beside the community's, and the faults that the demo plays.
 func (d *demo) variants() []handlers.Part {
 	return []handlers.Part{
 		handlers.Func(headcount, d.countHeads),
@@ -54,8 +55,8 @@ func (d *demo) printBadge(ctx context.Context, tx pgx.Tx, t *handlers.Task[print
 	return nil
 }
 
-// slow makes two runs take four seconds: the dinner's reminder, so that there is time to edit the event meanwhile,
-// and a head count, so that the next one comes too early.
+// slow makes two runs take four seconds. The dinner's reminder leaves time to edit the event meanwhile. The slow head
+// count makes the next one come too early.
 func (d *demo) slow(next handlers.Handler) handlers.Handler {
 	return func(ctx context.Context, e *handlers.Execution) error {
 		if e.ID == d.reminderOf("dinner") && e.DueAt.Before(d.at(6)) || e.Type == headcount &&

@@ -12,7 +12,7 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// letters is the queue of what is sent by the post, with a slot of its own.
+// letters is the queue of messages that go by post. It has a slot of its own.
 const letters = "letters"
 
 // operators are the steps of those who run the application.
@@ -158,13 +158,13 @@ func (d *demo) drift(ctx context.Context, tx pgx.Tx) error {
 	return tx.SendBatch(ctx, &batch).Close()
 }
 
-// What Event.tasks of the community says in Go.
+// remindersSQL yields the tasks that the community's Event.tasks makes in Go.
 const remindersSQL = `
 SELECT id AS key, jsonb_build_object('event_id', id) AS payload, 'event:' || id AS entity, community_id AS tenant_id,
     starts_at - reminder_before AS scheduled_at, CASE WHEN repeat_days = 0 THEN reminder_before END AS expiration
 FROM community.events WHERE id LIKE '%%-%s'`
 
-// reconcile does it twice: the second time must find nothing.
+// reconcile runs twice. The second run must find nothing.
 func (d *demo) reconcile(ctx context.Context, tx pgx.Tx) error {
 	config := store.ReconcileConfig{Type: "SEND_EVENT_REMINDER", Query: fmt.Sprintf(remindersSQL, d.run), Apply: true}
 	report, err := d.tasks.Reconcile(ctx, tx, config)
@@ -182,8 +182,8 @@ func (d *demo) reconcile(ctx context.Context, tx pgx.Tx) error {
 	return nil
 }
 
-// clear cancels the reminders that an earlier run left waiting, which reconcile would count as orphans: a query that
-// yields no task makes orphans of all.
+// clear cancels the reminders that an earlier run left waiting, because reconcile would count them as orphans. A query
+// that yields no task makes orphans of all.
 func (d *demo) clear(ctx context.Context) error {
 	return pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) error {
 		_, err := d.tasks.Reconcile(ctx, tx, store.ReconcileConfig{

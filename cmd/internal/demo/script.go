@@ -12,7 +12,7 @@ import (
 	"github.com/tasktable/tasktable/handlers/community"
 )
 
-// step is something that the application's users or its operators do, so many seconds from the beginning.
+// step is an action of the application's users or of its operators. second counts from the beginning.
 type step struct {
 	second float64
 	says   string
@@ -50,7 +50,7 @@ func (d *demo) users() []step {
 	}
 }
 
-// playScript does the steps at their seconds and prints what happens, until the demo's time is over.
+// playScript runs each step at its second and prints the history as it grows, until the demo's time is over.
 func (d *demo) playScript(ctx context.Context) error {
 	fmt.Fprintf(d.Out, "The demo plays for %s; what people do is marked with »\n\n", d.Length)
 	timeline := d.newTimeline()

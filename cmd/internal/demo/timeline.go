@@ -82,7 +82,7 @@ func (l timelineRow) skipped() bool {
 	return is.Status == store.StatusSkipped
 }
 
-// name is the end of an id that tells the tasks of the demo apart; an occurrence goes by its recurring task's.
+// name is the end of an id, which tells the tasks of the demo apart. An occurrence has the name of its recurring task.
 func (d *demo) name(id string) string {
 	id, _, _ = strings.Cut(id, "@")
 	id = strings.TrimSuffix(id, "-"+d.run)
@@ -128,7 +128,7 @@ type changed struct {
 	PausedUntil *time.Time   `json:"paused_until"`
 }
 
-// change is what a change has changed, before and after; of an attempt both are empty.
+// change returns the task before and after a change. Both are empty for an attempt.
 func (l timelineRow) change() (was, is changed) {
 	if l.Kind == "execution" {
 		return was, is
@@ -140,7 +140,7 @@ func (l timelineRow) change() (was, is changed) {
 	return side(before), side(after)
 }
 
-// side reads one side of a change; none is an empty one.
+// side reads one side of a change. A missing side is empty.
 func side(text string) (c changed) {
 	if json.Unmarshal([]byte(text), &c) != nil {
 		return changed{}

@@ -99,8 +99,8 @@ func (c *Catalog) layers(flags *pflag.FlagSet) (layers, error) {
 	return from, err
 }
 
-// completed adapts a completion to cobra. Cobra calls it when the flags before the cursor are parsed, with the
-// arguments before it: at most maxArguments (-1: any number), and each once.
+// completed adapts a completion to cobra. Cobra calls it with the arguments before the cursor, once their flags are
+// parsed. It offers no argument twice, and none after maxArguments (-1 means any number).
 func (c *Catalog) completed(options []Option, complete Completion, maxArguments int) cobra.CompletionFunc {
 	return func(command *cobra.Command, given []string, prefix string) ([]string, cobra.ShellCompDirective) {
 		if complete == nil || maxArguments >= 0 && len(given) >= maxArguments {

@@ -12,7 +12,7 @@ import (
 // variablePrefix begins the name of each environment variable of the program, except DATABASE_URL.
 const variablePrefix = "TASKTABLE_"
 
-// environment has the form of os.Environ: NAME=value.
+// environment is a list of NAME=value, as os.Environ returns it.
 type environment []string
 
 // get returns the last value, as a shell would, or "".

@@ -20,7 +20,8 @@ const exampleOthers = `
 # Options of other commands.
 `
 
-// Example is a configuration file with all options as comments: first the given ones, then those of other commands.
+// Example is a configuration file with all options as comments. The given options come first, and those of other
+// commands follow.
 func (c *Catalog) Example(first []Option) string {
 	var file strings.Builder
 	file.WriteString(exampleHead)

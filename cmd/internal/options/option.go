@@ -10,9 +10,9 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Option is one option of the program: a flag, an environment variable, and a key of the configuration file. The
-// first of these that is given wins. Its value is text until the command runs, so all three go through the same check
-// and the same message.
+// Option is one option of the program. A flag, an environment variable and a key of the configuration file can give
+// it, and the first of these wins. Its value is text until the command runs, so that all three go through the same
+// check and the same message.
 type Option struct {
 	Flag        string // without the dashes
 	Short       string // a letter that may replace the flag
@@ -70,7 +70,7 @@ func (o *Option) isSecret(text string) bool { return o.Secret || credentials.Mat
 
 const redacted = "xxxxx"
 
-// redact returns the value as it may be printed: without its secrets.
+// redact returns the value without its secrets, as it may be printed.
 func (o *Option) redact(text string) string {
 	switch {
 	case text == "" && o.Kind == "":

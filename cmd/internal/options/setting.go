@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// layers are the places that can give an option. The first that gives one wins: flags, environment, file. Otherwise
-// its default holds.
+// layers are the places that can give an option. The flags win over the environment, the environment over the file,
+// and the file over the default.
 type layers struct {
 	flags   *pflag.FlagSet
 	environ environment
@@ -21,6 +21,7 @@ type layers struct {
 // Origin names the layer that gave an option.
 type Origin string
 
+// The origins, in the order in which they win.
 const (
 	FromFlag        Origin = "flag"
 	FromEnvironment Origin = "environment"

@@ -16,7 +16,8 @@ const (
 	milliLayout  = "2006-01-02 15:04:05.000 MST"
 )
 
-// When is an instant to the second, and how far it is from now: "2026-11-21 18:00:00 CET (in 3h)". "": nil.
+// When is an instant to the second, with its distance from now, as in "2026-11-21 18:00:00 CET (in 3h)". It is "" for
+// nil.
 func (c Clock) When(at *time.Time) string {
 	if at == nil {
 		return ""
@@ -24,7 +25,7 @@ func (c Clock) When(at *time.Time) string {
 	return at.In(c.Zone).Format(secondLayout) + " (" + c.Relative(*at) + ")"
 }
 
-// Exact is an instant to the millisecond. "": nil.
+// Exact is an instant to the millisecond. It is "" for nil.
 func (c Clock) Exact(at *time.Time) string {
 	if at == nil {
 		return ""
@@ -52,7 +53,7 @@ const (
 	year = 365 * Day
 )
 
-// rough is a duration in the largest unit of which there are at least two.
+// rough is a duration in the largest unit that fits at least twice.
 func rough(d time.Duration) string {
 	for _, unit := range []struct {
 		name string
@@ -65,7 +66,7 @@ func rough(d time.Duration) string {
 	return fmt.Sprintf("%ds", d/time.Second)
 }
 
-// Took is a duration to three digits at most: "1.25s", "340ms".
+// Took is a duration to at most three digits, as "1.25s" or "340ms".
 func Took(d time.Duration) string {
 	for _, unit := range []time.Duration{time.Hour, time.Minute, time.Second, time.Millisecond} {
 		if d >= unit || -d >= unit {

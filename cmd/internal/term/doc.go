@@ -1,3 +1,3 @@
-// Package term prints for people and for programs: tables, times, colors and JSON. It also talks to a terminal: it asks
-// questions, reads single keys and restores the terminal's settings.
+// Package term prints tables, times, colors and JSON. It also talks to a terminal, to ask questions, read single keys
+// and restore the terminal's settings.
 package term

@@ -9,18 +9,18 @@ import (
 	"time"
 )
 
-// Moment is a time as somebody writes it: absolute, in the zone of --time-zone, or relative to now. Both are only
-// known later.
+// Moment is a time as a person writes it. It may be absolute, in the zone of --time-zone, or relative to now. The zone
+// and the time are known only when the command runs.
 type Moment string
 
-// MomentHelp says in the help of a command what a moment may be.
+// MomentHelp describes a moment in the help of a command.
 const MomentHelp = `A TIME is RFC 3339 (2026-11-21T18:00:00Z), or in the zone of --time-zone (2026-11-21, 2026-11-21
 18:00, 2026-11-21 18:00:05), or relative to now by the database's clock: now, +90s, -1h, +2d12h; w and d are 7 times
 and once 24 hours.`
 
 const momentRule = "must be a time, such as 2026-11-21T18:00:00Z, \"2026-11-21 18:00\", now, -1h or +2d"
 
-// At is the instant that a moment means; zero: none was given.
+// At returns the instant that the moment means, or the zero time for an empty moment.
 func (m Moment) At(c Clock) (time.Time, error) {
 	switch text := string(m); {
 	case text == "":
@@ -43,7 +43,8 @@ func (m Moment) At(c Clock) (time.Time, error) {
 
 var distanceParts = regexp.MustCompile(`^(?:(\d{1,4})w)?(?:(\d{1,5})d)?(.*)$`)
 
-func ParseDistance(text string) (time.Duration, bool) {
+// ParseDistance reads a duration without a sign, as 90s or 2d12h. ok is false for anything else.
+func ParseDistance(text string) (distance time.Duration, ok bool) {
 	parts := distanceParts.FindStringSubmatch(text)
 	if parts == nil || text == "" || strings.ContainsAny(parts[3], "+-") {
 		return 0, false
@@ -80,8 +81,8 @@ func (c Clock) absolute(text string) (time.Time, error) {
 	return time.Time{}, errors.New(momentRule)
 }
 
-// first is the first of two instants at which clocks show the time, as when they are set back. Where they are set
-// forward, some times are never shown, and are refused: nobody can say which other one was meant.
+// first returns the first of two instants at which clocks show the time, because they are set back. It refuses a time
+// that clocks never show, because they are set forward over it.
 func (c Clock) first(at time.Time, layout, text string) (time.Time, error) {
 	const second = "2006-01-02T15:04:05.999999999"
 	asked, err := time.Parse(layout, text)

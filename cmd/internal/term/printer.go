@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Printer prints what a command has found: as tables for people, or as one JSON document for programs. Data goes to
-// stdout; notes, which are not data, to stderr.
+// Printer prints the result of a command, as tables for people or as one JSON document for programs. Notes, which are
+// not data, go to Notes.
 type Printer struct {
 	Clock
 	Data   io.Writer
@@ -31,8 +31,8 @@ func NewPrinter(ctx context.Context, data, notes io.Writer, clock Clock, json, c
 	return p
 }
 
-// List prints a slice of rows as a JSON array, or the table; of an empty one it says none, as a note, so that a
-// script's stdout stays empty.
+// List prints a slice of rows as a JSON array or as the table. If there are none, it prints the sentence none as a
+// note, so that a script's stdout stays empty.
 func (p *Printer) List(rows any, t *Table, none string) error {
 	if p.JSON {
 		if slice := reflect.ValueOf(rows); slice.IsNil() {
@@ -47,7 +47,7 @@ func (p *Printer) List(rows any, t *Table, none string) error {
 	return t.Print(p.Data, p.Colors, p.Width)
 }
 
-// One prints one thing as a JSON object, or the table: that of newFields, with a line for each field.
+// One prints one thing as a JSON object, or as a table that NewFields has made.
 func (p *Printer) One(thing any, t *Table) error {
 	if p.JSON {
 		return p.Document(thing)
@@ -55,9 +55,10 @@ func (p *Printer) One(thing any, t *Table) error {
 	return t.Print(p.Data, p.Colors, p.Width)
 }
 
-// Note says what is no data.
+// Note prints a line that is not data.
 func (p *Printer) Note(format string, args ...any) { fmt.Fprintf(p.Notes, format+"\n", args...) }
 
+// Document prints a JSON document.
 func (p *Printer) Document(value any) error {
 	encoder := json.NewEncoder(p.Data)
 	encoder.SetEscapeHTML(false)
@@ -68,7 +69,7 @@ func (p *Printer) Document(value any) error {
 	return nil
 }
 
-// inUTC is a copy in which every time is in UTC. A driver gives them in the zone of this machine.
+// inUTC returns a copy with all times in UTC. A driver returns them in the zone of this machine.
 func inUTC(value reflect.Value) reflect.Value {
 	switch value.Kind() {
 	case reflect.Pointer:

@@ -10,7 +10,7 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// PrintReconcile prints what a reconcile has found, and what it has changed.
+// PrintReconcile prints the findings of a reconcile, and the changes it has made.
 func PrintReconcile(w io.Writer, report store.ReconcileReport) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	findings := []struct {

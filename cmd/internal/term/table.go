@@ -12,22 +12,24 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// Table is rows under headings, aligned. It knows nothing of terminals: whoever prints it says whether there are
-// colors, and how much room.
+// Table is aligned rows under headings. It knows nothing of terminals. Print is told whether to use colors, and the
+// width.
 type Table struct {
 	headings []string // nil: newFields
 	rows     [][]Cell
 }
 
+// Cell is a text with a color. A number is aligned to the right.
 type Cell struct {
 	Text   string
 	Color  Color
 	Number bool // aligned to the right
 }
 
-// Color is what stands in the escape sequence.
+// Color is the parameter of a terminal's escape sequence.
 type Color string
 
+// The colors of tables. Plain is no color.
 const (
 	Plain  Color = ""
 	Bold   Color = "1"
@@ -38,8 +40,8 @@ const (
 	Blue   Color = "34"
 )
 
-// StatusColors are those of statuses, of the outcomes of attempts, and of verbs: red wants somebody's attention,
-// yellow may.
+// StatusColors are the colors of statuses, of the outcomes of attempts, and of the outcomes of verbs. Red needs
+// attention, and yellow may.
 var StatusColors = map[string]Color{
 	"QUEUED": Plain, "EXECUTING": Blue, "COMPLETED": Green, "FAILED": Red, "EXPIRED": Red,
 	"CANCELLED": Faint, "PAUSED": Yellow, "SKIPPED": Faint,
@@ -53,12 +55,13 @@ var StatusColors = map[string]Color{
 	string(store.Absent):  Red,
 }
 
-// leastRoom is what the last column keeps on a narrow terminal, whose lines then wrap.
-const leastRoom = 16
+// minLastColumn is the width that the last column keeps on a narrow terminal, whose lines then wrap.
+const minLastColumn = 16
 
+// NewTable returns a table with headings.
 func NewTable(headings ...string) *Table { return &Table{headings: headings} }
 
-// NewFields is a table of one thing: its rows are a name and a value.
+// NewFields returns a table of one thing. Each row is a name and a value.
 func NewFields() *Table { return &Table{} }
 
 // HeadingIf adds a heading that only some tables have.
@@ -74,8 +77,8 @@ func (t *Table) AddHeadings(headings ...string) { t.headings = append(t.headings
 // IsEmpty reports whether the table has no rows.
 func (t *Table) IsEmpty() bool { return len(t.rows) == 0 }
 
-// Add adds a row of texts, numbers, statuses, outcomes, cells, and pointers to any of these; nil and "" are shown as
-// "-".
+// Add adds a row. A value may be a text, a number, a status, an outcome, a Cell, or a pointer to one of these. nil and
+// "" are shown as "-".
 func (t *Table) Add(values ...any) {
 	row := make([]Cell, len(values))
 	for i, value := range values {
@@ -84,9 +87,10 @@ func (t *Table) Add(values ...any) {
 	t.rows = append(t.rows, row)
 }
 
-// Painted is a text in the color of a status or an outcome.
+// Painted is a text in the color of the status or outcome that it names.
 func Painted(word string) Cell { return Cell{Text: word, Color: StatusColors[word]} }
 
+// CellOf is the cell of a value that Add takes.
 func CellOf(value any) Cell {
 	switch v := value.(type) {
 	case nil:
@@ -129,7 +133,7 @@ func (t *Table) Print(w io.Writer, colors bool, width int) error {
 		for i, c := range row {
 			text, last := c.shown(), i == len(row)-1
 			if last && width > 0 {
-				text = Cut(text, max(width-used, leastRoom))
+				text = Cut(text, max(width-used, minLastColumn))
 			}
 			padding := strings.Repeat(" ", max(0, widths[i]-utf8.RuneCountInString(text)))
 			switch painted := Paint(text, c.Color, colors); {
@@ -182,8 +186,8 @@ func (c Cell) shown() string {
 	return Printable(c.Text)
 }
 
-// Printable is a text on one line, and without what a terminal would obey: messages and ids are whatever somebody has
-// written.
+// Printable is the text on one line, without control sequences. Anybody can write ids and messages, so a terminal must
+// not obey them.
 func Printable(text string) string {
 	var out strings.Builder
 	for _, r := range text {
@@ -200,6 +204,7 @@ func Printable(text string) string {
 	return out.String()
 }
 
+// Cut shortens the text to room characters. It ends with … if something was cut.
 func Cut(text string, room int) string {
 	if utf8.RuneCountInString(text) <= room {
 		return text
@@ -207,6 +212,7 @@ func Cut(text string, room int) string {
 	return string([]rune(text)[:room-1]) + "…"
 }
 
+// Paint puts the text between escape sequences, if colors is set.
 func Paint(text string, color Color, colors bool) string {
 	if !colors || color == Plain {
 		return text

@@ -12,14 +12,14 @@ import (
 	"time"
 )
 
-// terminal is a terminal that tells of keys as they are pressed. stty sets it, which every system with terminals has:
-// that takes no package for each system's own calls.
-type terminal struct {
+// Terminal is a terminal that reports single keys. The program stty changes its settings. Every system with terminals
+// has it, so no package for each system's own calls is needed.
+type Terminal struct {
 	file  *os.File
 	saved string // its settings, as stty wants them back
 }
 
-// IsTerminal asks stty: /dev/null is a character device, too.
+// IsTerminal reports whether the file is a terminal. It asks stty, because /dev/null is a character device, too.
 func IsTerminal(ctx context.Context, file any) bool {
 	f, ok := file.(*os.File)
 	if !ok || f == nil {
@@ -29,7 +29,7 @@ func IsTerminal(ctx context.Context, file any) bool {
 	return err == nil
 }
 
-// Width is how many columns a terminal has; 0: not known.
+// Width is the number of columns of a terminal, or 0 if it is not known.
 func Width(ctx context.Context, file any) int {
 	f, ok := file.(*os.File)
 	if !ok {
@@ -56,28 +56,30 @@ func stty(ctx context.Context, file *os.File, args ...string) (string, error) {
 	return strings.TrimSpace(string(out)), nil
 }
 
-// Open has each key told at once and not shown. Ctrl-C still is the signal. The caller must restore it.
-func Open(ctx context.Context, file *os.File) (*terminal, error) {
+// Open makes the terminal report each key at once, without showing it. Ctrl-C still sends its signal. The caller must
+// call Restore.
+func Open(ctx context.Context, file *os.File) (*Terminal, error) {
 	saved, err := stty(ctx, file, "-g")
 	if err != nil {
 		return nil, err
 	}
-	t := &terminal{file, saved}
-	// A read returns after a fifth of a second without a key: one that waits could not be ended.
+	t := &Terminal{file, saved}
+	// A read returns after a fifth of a second without a key, because a read that waits cannot be interrupted.
 	if _, err := stty(ctx, file, "-icanon", "-echo", "min", "0", "time", "2"); err != nil {
 		return nil, errors.Join(err, t.Restore())
 	}
 	return t, nil
 }
 
-// Restore needs no context: it also follows an interrupt. It may be called again.
-func (t *terminal) Restore() error {
+// Restore resets the settings that Open has changed. It takes no context, because it also follows an interrupt. It may
+// be called again.
+func (t *Terminal) Restore() error {
 	_, err := stty(context.Background(), t.file, t.saved)
 	return err
 }
 
-// Keys tells of keys until the context ends or the terminal is gone, and returns.
-func (t *terminal) Keys(ctx context.Context, tell func(key byte)) {
+// Keys reports keys until the context ends or the terminal is gone.
+func (t *Terminal) Keys(ctx context.Context, tell func(key byte)) {
 	one := make([]byte, 1)
 	// A terminal that was hung up answers at once, and for ever.
 	ticker := time.NewTicker(10 * time.Millisecond)
