@@ -17,12 +17,12 @@ import (
 	"github.com/tasktable/tasktable/scheduled/bench"
 )
 
-const benchHelp = `Measures the engine. Each bench builds a database of its own on the given server (its role must be
-able to create one), says what it does, verifies its result by SQL, prints its figures and drops the database. Without
-a database URL it uses the private Postgres, with Postgres's default settings.
+const benchHelp = `Measures the engine. Each bench makes a database of its own on the given server, for which its role
+must be able to create one. It says what it does, verifies its result by SQL, prints its figures and drops the
+database. Without a database URL it uses the private Postgres, with Postgres's default settings.
 
-Comparisons are made side by side, in turns, and their medians count. On a machine that does other work too only the
-ratios mean something. It ends with exit code 1 if what it verifies does not hold, whatever the figures.`
+Comparisons run side by side, in turns, and their medians count. On a machine that also does other work, only the ratios
+mean something. It ends with exit code 1 if the result is wrong, whatever the figures.`
 
 // benchNode is how the program calls itself for a process that a bench kills.
 const benchNode = "node"

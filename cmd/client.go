@@ -15,8 +15,8 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// client is the part that all commands share that show tasks, dead letters, queues and so on, or change them. It opens the
-// database, logs, prints, and knows who changes something. A command embeds it:
+// client is shared by the commands that show or change tasks, dead letters, queues and so on. It opens the database,
+// logs, prints, and knows who changes something. A command embeds it:
 //
 //	type deadList struct {
 //		*client
@@ -43,8 +43,8 @@ import (
 //		return d.List(rows, t, "There are no dead letters.")
 //	}
 //
-// The package term prints, and the package options takes options and arguments. confirm.go asks before a command changes many
-// tasks, receipts.go prints the outcomes of verbs, and complete.go completes words for the shell.
+// The package term prints, and the package options takes options and arguments. confirm.go asks before a command
+// changes many tasks, receipts.go prints the outcomes of verbs, and complete.go completes words for the shell.
 type client struct {
 	*program
 	database databaseSettings

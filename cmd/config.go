@@ -11,23 +11,24 @@ import (
 	"github.com/tasktable/tasktable/cmd/internal/term"
 )
 
-const configCommandHelp = `Prints the options of serve as they are in force, and where each was said: by a flag, by a
-variable of the environment, in the file that --config names, or nowhere, so that its default holds. Options of other
-commands follow if the environment or the file gives them. Secrets are not shown: of a database URL the password, of
-others all.
+const configCommandHelp = `Prints the options of serve as they are in force, and the origin of each: a flag, a
+variable of the environment, the file that --config names, or its default. Options of other commands follow if the
+environment or the file gives them. It prints no secrets. Of a database URL it hides the password, and other secrets
+as a whole.
 
-It takes the options of serve, checks them as serve does, and connects to nothing: exit code 2 says that one is wrong.
+It takes the options of serve, checks them as serve does, and connects to nothing. Exit code 2 means that one is wrong.
 
-The file is YAML. Its keys are the options' names without the dashes; those of one command alone begin with the
-command's name, as reconcile-timeout. What may be given several times is a list, or a mapping:
+The file is YAML. Its keys are the names of the options without the dashes. An option of one command alone has the
+command's name before it, as reconcile-timeout. An option that may be repeated is a list or a mapping:
 
   database-url-file: /run/secrets/database-url
   queue: {default: 50, mail: 5}
   pause: ["type:SEND_EMAIL"]
   shutdown-timeout: 2m
 
-A key that is no option of this program is an error. Secrets may stand in files of their own: database-url-file names
-one, and so does the variable DATABASE_URL_FILE; the others likewise. --example prints a file with all there are.`
+A key that is no option of this program is an error. A secret may stand in a file of its own: database-url-file names
+one, and so does the variable DATABASE_URL_FILE. The same holds for the other secrets. --example prints a file with all
+options.`
 
 // configuration is the command config.
 type configuration struct {

@@ -23,7 +23,8 @@ events that were edited behind the application's back are reconciled; the commun
 
 It prints what happens as it happens, from the table and its history, and at the end the audit by SQL with the queries.
 
-It makes the schemas ` + demo.Schema + ` and community. It exits with 0 if all happened that should have, and with 1 if not.`
+It makes the schemas ` + demo.Schema + ` and community. It exits with 0 if all happened that should
+have, and with 1 if not.`
 
 // demoRun is the command demo.
 type demoRun struct {

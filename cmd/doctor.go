@@ -18,16 +18,17 @@ import (
 )
 
 const doctorHelp = `Examines a deployment: is the database fit for it, are its tables whole, does a node lead, is
-anything late, stuck or dead? Each finding comes with what to do about it. The levels are ok, info, warning (it works,
-but not as it should, or not for long) and error (something does not work, or a promise does not hold).
+anything late, stuck or dead? Each finding comes with its remedy. The levels are ok, info, warning (it works, but not
+as it should, or not for long) and error (something does not work, or a promise does not hold).
 
-It only reads, in transactions of a few seconds at most, and goes on when a check fails. It sees what its role may see:
-as the auditor nearly everything, as an application much less, and it says what it could not look at. To see how long
-other roles' transactions last, GRANT pg_read_all_stats TO its role.
+It only reads, in transactions of a few seconds at most, and goes on when a check fails. It sees only the rows that its
+role may read. The auditor sees nearly everything and an application much less, and each check says if it could not
+look. To see how long other roles' transactions last, GRANT pg_read_all_stats TO its role.
 
-Run it with the environment of a node, so that it takes the same way to the database and knows the node's options.
+Run it with the environment of a node, so that it connects to the database in the same way and knows the node's options.
 
-It ends with exit code 7 if there is an error or, with --strict, a warning; with 4 if the database cannot be reached.`
+It ends with exit code 7 if there is an error or, with --strict, a warning. It ends with 4 if the database cannot be
+reached.`
 
 const doctorExample = `  tasktable doctor
   tasktable doctor --strict && kubectl rollout …                # before a deployment

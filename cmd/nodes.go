@@ -18,7 +18,7 @@ that has lost its session goes on as another, with a number of its own.
 
   leads    it works, and it claims the due tasks for all
   works    its session holds its lock
-  quiet    it starts nothing new, as it was told (SIGTSTP, Node.Quiet, or everything is paused on it), and finishes what runs
+  quiet    it starts nothing new (after SIGTSTP or Node.Quiet, or everything is paused on it), and finishes running tasks
   silent   its lock is free: within seconds a leader takes it for dead
   ended    it has stopped, or a leader has found it dead
   unknown  asked on a standby, which sees no locks

@@ -16,17 +16,17 @@ import (
 	"github.com/tasktable/tasktable/scheduled/prove"
 )
 
-const proveHelp = `For anybody who doubts: shows on this machine that no task is lost when nodes die.
+const proveHelp = `Shows on this machine that no task is lost when nodes die.
 
-It makes a database of its own on the given server (its role must be able to create one), starts three nodes, each a
-process of its own, and schedules tasks for the next seconds. Their handlers take 10 to 90 ms and write a row halfway;
-of every other one, by HandleTx, in the transaction that completes the task. Some tasks are cancelled when they are
-about to start, some expire. On a terminal press k to kill a node that is within a handler (SIGKILL; every third time
-the one that leads) and q to end early; without one it is killed every 3 seconds. Another comes in its place after a
-second.
+It makes a database of its own on the given server, for which its role must be able to create one. It starts three
+nodes, each a process of its own, and schedules tasks for the next seconds. Their handlers take 10 to 90 ms and write a
+row halfway. Every other one does that by HandleTx, in the transaction that completes the task. Some tasks are cancelled
+when they are about to start, and some expire. On a terminal press k to kill a node that is within a handler (SIGKILL;
+every third time the leader), and q to end early. Without a terminal a node is killed every 3 seconds. Another node
+replaces it after a second.
 
-When all tasks have ended it says what became of each promise, and prints the SQL that counts it: run it yourself with
---keep, which leaves the database there. It ends with exit code 6 if a promise was broken.`
+When all tasks have ended, it prints whether each promise was kept, and the SQL that counts it. To run that SQL
+yourself, give --keep, which leaves the database there. It ends with exit code 6 if a promise was broken.`
 
 // proof is one run of prove.
 type proof struct {

@@ -15,18 +15,18 @@ import (
 
 const scopeHelp = `
 
-A SCOPE is the name of a queue, type: and the name of a type, or all; queue:all is a queue of that name. What is paused
-in two ways needs both resumed. Tasks that are paused by themselves are another matter: tasktable tasks pause.`
+A SCOPE is the name of a queue, type: and the name of a type, or all. The queue with the name all is queue:all. If two
+pauses hold for a task, both must be resumed. To pause single tasks, see tasktable tasks pause.`
 
-const queuesPauseHelp = `Pauses queues, types or everything. After it nothing of them starts, on any node; what runs
-finishes. Tasks go on being scheduled, and run when the pause ends, unless they expire before. It holds until resumed,
-or until a time. What is paused already is paused as this says. Outcomes: paused, unchanged (it was, in just this
-way).
+const queuesPauseHelp = `Pauses queues, types or everything. From then on no node starts their tasks, and running
+tasks finish. Tasks can still be scheduled. They run when the pause ends, unless they expire before. A pause holds
+until it is resumed, or until a time. A new pause of the same scope replaces the old one. Outcomes: paused, unchanged
+(it was paused in just this way).
 
-Pausing everything asks first; without a terminal --yes must say so.` + scopeHelp + "\n\n" + term.MomentHelp
+Pausing everything asks first. Without a terminal --yes must confirm it.` + scopeHelp + "\n\n" + term.MomentHelp
 
-const queuesResumeHelp = `Ends pauses. What is due meanwhile starts at once. Outcomes: resumed, unchanged (it was not
-paused).` + scopeHelp
+const queuesResumeHelp = `Ends pauses. Tasks that are due by then start at once. Outcomes: resumed, unchanged (it was
+not paused).` + scopeHelp
 
 // scopeArguments are the scopes that a command pauses or resumes.
 type scopeArguments struct{ given []store.Scope }

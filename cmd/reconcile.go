@@ -18,14 +18,12 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-const reconcileHelp = `Compares the tasks of a type with those that a query yields,
-    and with --apply mends the differences, in one
-transaction: it schedules what is missing or differs,
-    and cancels the orphans. It leaves tasks that have ended as they are,
-unless --rearm is given, too. A second run then finds that all others agree.
+const reconcileHelp = `Compares the tasks of a type with those that a query yields, and with --apply mends the
+differences in one transaction. It schedules tasks that are missing or differ, and cancels orphans, which the query
+does not yield. It leaves tasks that have ended as they are, unless --rearm is given, too. A second run then finds
+that all others agree.
 
-The query is one SELECT that yields each task that ought to exist,
-    and only reads: it always runs READ ONLY. Its columns:
+The query is one SELECT that yields each task that ought to exist. It always runs READ ONLY. Its columns:
 
   id or key        the task's id, or what follows task-{TYPE}- in it
   scheduled_at     timestamptz
@@ -33,20 +31,19 @@ The query is one SELECT that yields each task that ought to exist,
   entity, tenant_id, queue, priority, expiration, expected_execution_time, max_attempts
                    as in a task; null for the default
 
-Another column is an error. One that is not there is not compared: an existing task keeps what it has, a new one
+Another column is an error. A column that is missing is not compared: an existing task keeps its value, and a new one
 gets the default.
 
-A task whose time has come is an orphan too if the query does not yield it, even while it runs: let the query yield what
-is not done yet, rather than what is still to come. A task that has ended at the time that the query says
-counts as finished. One that has ended at another time runs again only with --rearm,
-    and then at once if the query's time has
-passed. One that was cancelled has not run,
-    and --apply queues it again. Retention removes finished tasks: do not yield what is
-older than that, or it runs once more. Recurring tasks and their occurrences are never orphans.
+A task that the query does not yield is an orphan even when its time has come, and while it runs. So let the query yield
+what is not done yet, rather than what is still to come. A task that has ended at the time of the query counts as
+finished. One that has ended at another time runs again only with --rearm, and then at once if the time of the query has
+passed. A cancelled task has not run, so --apply queues it again. Retention removes finished tasks. Do not yield
+anything older than that, because it would run once more. Recurring tasks and their occurrences are never orphans.
 
-All is compared as of one instant (REPEATABLE READ). Services may schedule meanwhile, and never wait for the comparison;
-for a task that is being mended they wait until the end. What they change between the two is never overwritten: then
-all is compared anew, up to 5 times. Any number of tasks needs little memory here; the server sorts on its disk.
+It compares everything as of one instant (REPEATABLE READ). Services may schedule meanwhile, and never wait for the
+comparison. For a task that is being mended they wait until the end. Their changes between the two are never
+overwritten, because then it compares everything anew, up to 5 times. Any number of tasks needs little memory here,
+because the server sorts on its disk.
 
 It ends with exit code 5 if something differs and --apply was not given, so it can guard a deployment.`
 

@@ -14,8 +14,8 @@ func (p *program) recurringCommand() *cobra.Command {
 	recurring := &cobra.Command{
 		Use:   "recurring",
 		Short: "Lists recurring tasks, and computes when they fire next",
-		Long: `A recurring task never runs itself: each fire of its cron expression makes an occurrence, a task of its own.
-They are paused, resumed, run now and cancelled as any task: tasktable tasks.`,
+		Long: `A recurring task never runs itself: each fire of its cron expression makes an occurrence, a task of its
+own. They are paused, resumed, run now and cancelled as any task: tasktable tasks.`,
 		Example: `  tasktable recurring list
   tasktable recurring next nightly --count 5
   tasktable recurring next --cron "0 3 * * *" --cron-time-zone Europe/Berlin`,

@@ -17,14 +17,14 @@ import (
 
 const rootHelp = `Tasktable schedules tasks in a Postgres table and runs them at their time.
 
-Without DATABASE_URL the commands use a private Postgres on this machine, which keeps its data between
-runs and stops with the last command that uses it.
+Without DATABASE_URL the commands use a private Postgres on this machine. It keeps its data between runs, and stops with
+the last command that uses it.
 
-Options are flags, and environment variables where one is shown in brackets; these may also stand in a file that
---config names. The flag wins over the variable, the variable over the file, the file over the default; an empty one
-counts as not given. Data goes to stdout, logs and errors to stderr. Shells complete commands, options, ids, types and
-queues: tasktable completion --help. SIGINT, SIGTERM and SIGHUP stop a command gracefully, a second one at once.
-SIGTSTP makes serve quiet.
+An option can be given as a flag, as the environment variable shown in brackets, or in the file that --config names. The
+flag wins over the variable, the variable over the file, and the file over the default. An empty value counts as not
+given. Data goes to stdout, logs and errors to stderr.
+Shells complete commands, options, ids, types and queues: tasktable completion --help.
+SIGINT, SIGTERM and SIGHUP stop a command gracefully, and a second one stops it at once. SIGTSTP makes serve quiet.
 
 ` + exitCodes
 

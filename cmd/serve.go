@@ -19,23 +19,23 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-const serveHelp = `Runs a node: it takes part in claiming what is due, and runs tasks of the types it knows: LOG
-always, SEND_EMAIL with a mail server, those of the example community on demand. Tasks of other types wait for other
-nodes. For types of your own write a program of your own around the package scheduled.
+const serveHelp = `Runs a node. It takes part in claiming due tasks, and runs tasks of the types it has handlers for:
+LOG always, SEND_EMAIL with a mail server, and those of the example community on demand. Tasks of other types wait for
+other nodes. To run types of your own, write a program around the package scheduled.
 
-A node needs the connections of the handlers' pool (--max-conns), of the engine's (--engine-conns) and two more. Run as
-many nodes as you like.
+A node needs the connections of the handlers' pool (--max-conns), those of the engine's (--engine-conns) and two more.
+Run as many nodes as you like.
 
-With --community the recurring tasks of the example are declared as well: see them in the view recurring_tasks. They
-stay when the node stops, and fire while some node works their types.
+With --community it also declares the recurring tasks of the example, which the view recurring_tasks shows. They stay
+when the node stops, and fire while some node works their types.
 
-With OTEL_EXPORTER_OTLP_ENDPOINT, as http://localhost:4318, a span of each attempt goes there by OTLP over HTTP. The
-other standard variables of OpenTelemetry count, too. There are no flags for it.
+With OTEL_EXPORTER_OTLP_ENDPOINT, as http://localhost:4318, the node sends a span of each attempt there by OTLP over
+HTTP. The other standard variables of OpenTelemetry count, too. There are no flags for them.
 
-At SIGINT or SIGTERM it claims no more, lets running tasks end within --shutdown-timeout, then interrupts them and
-queues them again. At SIGTSTP it becomes quiet: it claims and starts nothing new, hands back what has not begun, and
-lets what runs end, however long that takes; SIGCONT ends that. So it does at Ctrl-Z, in place of what the shell has
-it for.`
+At SIGINT or SIGTERM the node claims no more and lets running tasks end within --shutdown-timeout. Then it interrupts
+them and queues them again. At SIGTSTP it becomes quiet: it claims and starts nothing new, returns claimed tasks that
+have not begun, and lets running tasks end, however long that takes. SIGCONT ends that. Ctrl-Z sends SIGTSTP, so it
+makes the node quiet instead of stopping the process.`
 
 // serve is one node.
 type serve struct {

@@ -14,6 +14,10 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/tasktable/tasktable/cmd/internal/options"
 	"github.com/tasktable/tasktable/scheduled"
 )
 
@@ -105,10 +109,14 @@ func TestDocumentedDeployment(t *testing.T) {
 		t.Errorf("a grace period of %s, though a stop may take %s", grace, stopsWithin)
 	}
 	takes(t, nil, container.Args)
-	p := newProgram(nil, io.Discard, io.Discard)
-	p.rootCommand()
+	known := map[string]bool{}
+	newProgram(nil, io.Discard, io.Discard).eachFlag(func(_ *cobra.Command, flag *pflag.Flag) {
+		if o, ok := options.Of(flag); ok {
+			known[o.Variable] = true
+		}
+	})
 	for _, variable := range container.Env {
-		if !p.Reads(variable.Name) {
+		if !known[variable.Name] {
 			t.Errorf("%s is no option", variable.Name)
 		}
 	}

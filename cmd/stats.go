@@ -17,13 +17,13 @@ import (
 
 const statsHelp = `Says how it goes, of all types or of one:
 
-  - How many tasks there are of each type and status. Of a table over 128 MB that much is read at random, and the numbers
-    are estimates, unless --exact asks for all.
+  - How many tasks there are of each type and status. Of a table over 128 MB it reads that much at random, so that the
+    numbers are estimates, unless --exact asks for all.
   - What became of the attempts that ended within --since, by type: how many completed, FAILED for good, are RETRIED
     after a failure, were LOST, EXPIRED before they began, or ended otherwise. FAILURES is which part of those that ran
-    failed or was lost. DELAY is from when an attempt was due until its handler was let go, TOOK from then until its end:
-    half of them, 95 and 99 of 100 took no longer. If there were more than 100000, the newest of them are gone through, and
-    it says how far back they reach; --exact asks for all.
+    failed or was lost. DELAY is the time from when an attempt was due until its handler started, and TOOK the time from
+    then until its end. Half of them, 95 and 99 of 100 took no longer. If there were more than 100000, it reads the
+    newest of them, and says how far back they reach, unless --exact asks for all.
   - The dead letters that nobody has dealt with, the task that has been due for longest, and the next fires.
 
 With --output json it is an object; durations are in nanoseconds.`

@@ -22,9 +22,6 @@ func NewCatalog(environ []string) *Catalog { return &Catalog{environ: environ} }
 // Getenv returns the value of an environment variable, or "".
 func (c *Catalog) Getenv(name string) string { return c.environ.get(name) }
 
-// Reads reports whether some command reads the environment variable.
-func (c *Catalog) Reads(variable string) bool { return slices.Contains(c.variables, variable) }
-
 // WarnUnknown logs a warning for each environment variable that has the program's prefix and that no command reads.
 func (c *Catalog) WarnUnknown(logger *slog.Logger) { c.environ.warnUnknown(c.variables, logger) }
 
