@@ -16,8 +16,8 @@ import (
 const timelineSQL = `
 SELECT l.task_id, l.at, l.kind, l.event, l.outcome, l.by, l.revision, coalesce(l.fence, 0) AS fence,
     coalesce(l.attempt, 0) AS attempt,
-    coalesce(extract(epoch FROM l.delay), -1)::float8 AS delay, coalesce(extract(epoch FROM l.took),
-        -1)::float8 AS took,
+    coalesce(extract(epoch FROM l.delay), -1)::float8 AS delay,
+    coalesce(extract(epoch FROM l.took), -1)::float8 AS took,
     coalesce(l.detail, '') AS detail, coalesce(t.type, '') AS type, coalesce(t.message, '') AS message
 FROM tasktable_demo.task_timeline AS l LEFT JOIN tasktable_demo.scheduled_tasks AS t ON t.id = l.task_id
 WHERE l.at >= $1 ORDER BY l.at, l.revision`
