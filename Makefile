@@ -10,7 +10,7 @@ RACE := $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 PARALLEL ?= 4
 
 # What several goroutines share is in these; the others' tests take twice the time with the race detector, so it is for make race.
-RACED := ./handlers ./scheduled ./scheduled/torture ./scheduled/scheduledtest ./store ./store/localpg ./store/seal ./store/storetest
+RACED := ./handlers ./scheduled ./scheduled/torture ./scheduled/scheduledtest ./store ./store/inspect ./store/localpg ./store/seal ./store/storetest
 
 # Of these, what one goroutine computes for long.
 COMPUTED := ^(TestYears|TestDecideVeryManyMissed$$)

@@ -13,6 +13,7 @@ import (
 	"github.com/tasktable/tasktable/cmd/internal/options"
 	"github.com/tasktable/tasktable/cmd/internal/term"
 	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/inspect"
 )
 
 // client is shared by the commands that show or change tasks, dead letters, queues and so on. It opens the database,
@@ -20,7 +21,7 @@ import (
 //
 //	type deadList struct {
 //		*client
-//		filter store.DeadFilter
+//		filter inspect.Filter
 //	}
 //
 //	func (p *program) deadListCommand() *cobra.Command {
@@ -32,7 +33,7 @@ import (
 //	}
 //
 //	func (d *deadList) print(ctx context.Context) error {
-//		rows, err := d.tasks.DeadLetters(ctx, d.pool, d.filter)
+//		rows, err := d.inspector.List(ctx, d.pool, d.filter)
 //		if err != nil {
 //			return err
 //		}
@@ -54,8 +55,9 @@ type client struct {
 
 	// From here on only once opened.
 	term.Printer
-	pool  *pgxpool.Pool
-	tasks *store.Store
+	pool      *pgxpool.Pool
+	tasks     *store.Store
+	inspector *inspect.Inspector
 }
 
 func (p *program) client() *client { return &client{program: p} }
@@ -89,7 +91,8 @@ func (c *client) opened(run func(context.Context) error, checks ...func() error)
 		if err := c.database.check(ctx, d.pool); err != nil {
 			return err
 		}
-		c.pool, c.tasks = d.pool, store.New(store.Config{Service: c.author(), Schema: c.database.schema})
+		config := store.Config{Service: c.author(), Schema: c.database.schema}
+		c.pool, c.tasks, c.inspector = d.pool, store.New(config), inspect.New(config)
 		now, err := c.time(ctx)
 		if err != nil {
 			return err

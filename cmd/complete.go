@@ -2,13 +2,13 @@ package cmd
 
 import (
 	"context"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tasktable/tasktable/cmd/internal/options"
 	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/inspect"
 )
 
 const (
@@ -18,8 +18,9 @@ const (
 
 // ask asks the database for the completions of a word. It returns none without a database URL, because it starts no
 // private Postgres for that, and none if the database does not answer in time.
-func (c *client) ask(ctx context.Context, question func(context.Context, store.DB, *store.Store) ([]string,
-	error)) []string {
+func (c *client) ask(
+	ctx context.Context, question func(context.Context, store.DB, store.Config) ([]string, error),
+) []string {
 	if c.database.url == "" {
 		return nil
 	}
@@ -34,7 +35,7 @@ func (c *client) ask(ctx context.Context, question func(context.Context, store.D
 		return nil
 	}
 	defer func() { _ = conn.Close(ctx) }()
-	found, err := question(ctx, conn, store.New(store.Config{Schema: c.database.schema}))
+	found, err := question(ctx, conn, store.Config{Schema: c.database.schema})
 	if err != nil {
 		return nil
 	}
@@ -44,8 +45,10 @@ func (c *client) ask(ctx context.Context, question func(context.Context, store.D
 // ids completes the ids of tasks in one of the statuses, or in any status if none is given.
 func (c *client) ids(statuses ...store.Status) options.Completion {
 	return func(ctx context.Context, prefix string) []string {
-		return c.ask(ctx, func(ctx context.Context, db store.DB, tasks *store.Store) ([]string, error) {
-			names, err := tasks.Names(ctx, db, store.Filter{IDPrefix: prefix, Statuses: statuses, Limit: completeMost})
+		return c.ask(ctx, func(ctx context.Context, db store.DB, config store.Config) ([]string, error) {
+			names, err := inspect.New(config).Names(ctx, db, inspect.Filter{
+				IDPrefix: prefix, Statuses: statuses, Order: inspect.ByID, Limit: completeMost,
+			})
 			found := make([]string, len(names))
 			for i, name := range names {
 				found[i] = name.ID + "\t" + name.Type + ", " + string(name.Status)
@@ -57,30 +60,16 @@ func (c *client) ids(statuses ...store.Status) options.Completion {
 
 // types completes the types that nodes have or that wait.
 func (c *client) types(ctx context.Context, prefix string) []string {
-	return c.ask(ctx, func(ctx context.Context, db store.DB, tasks *store.Store) ([]string, error) {
-		types, err := tasks.Types(ctx, db)
+	return c.ask(ctx, func(ctx context.Context, db store.DB, config store.Config) ([]string, error) {
+		types, err := inspect.New(config).Types(ctx, db)
 		return options.Words(types...)(ctx, prefix), err
 	})
 }
 
 // queues completes the queues that nodes work or in which tasks wait.
 func (c *client) queues(ctx context.Context, prefix string) []string {
-	return c.ask(ctx, func(ctx context.Context, db store.DB, tasks *store.Store) ([]string, error) {
-		queues, err := tasks.Queues(ctx, db)
+	return c.ask(ctx, func(ctx context.Context, db store.DB, config store.Config) ([]string, error) {
+		queues, err := inspect.New(config).Queues(ctx, db)
 		return options.Words(queues...)(ctx, prefix), err
 	})
-}
-
-// statuses are the words of all statuses, which may be written small.
-func statuses() []string {
-	var all []string
-	for _, status := range store.Statuses() {
-		all = append(all, string(status))
-	}
-	return all
-}
-
-// completeStatus completes a status, or the last of several.
-func completeStatus(ctx context.Context, prefix string) []string {
-	return options.Words(statuses()...).Each()(ctx, strings.ToUpper(prefix))
 }

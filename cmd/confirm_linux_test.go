@@ -27,7 +27,7 @@ func answered(t *testing.T, variables []string, answer string, args ...string) r
 
 func TestConfirmation(t *testing.T) {
 	t.Parallel()
-	const question = "This cancels 2 tasks (1 PAUSED of LOG, 1 QUEUED of MAIL). Go on? [y/N] "
+	const question = "This cancels 2 tasks (1 PAUSED of LOG; 1 QUEUED of MAIL). Go on? [y/N] "
 	for answer, want := range map[string]result{
 		"y\n":     {exitOK, "ID           OUTCOME\ntask-LOG-2   cancelled\ntask-MAIL-1  cancelled\n", question},
 		"Yes\n":   {exitOK, "ID           OUTCOME\ntask-LOG-2   cancelled\ntask-MAIL-1  cancelled\n", question},

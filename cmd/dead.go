@@ -1,13 +1,12 @@
 package cmd
 
 import (
-	"strings"
-
 	"github.com/spf13/cobra"
 
 	"github.com/tasktable/tasktable/cmd/internal/options"
 	"github.com/tasktable/tasktable/cmd/internal/term"
 	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/inspect"
 )
 
 func (p *program) deadCommand() *cobra.Command {
@@ -24,72 +23,46 @@ again unless somebody retries or reschedules it; whoever has dealt with one othe
 		Args: options.NoArguments,
 		RunE: func(command *cobra.Command, _ []string) error { return command.Help() },
 	}
-	dead.AddCommand(p.deadListCommand(), p.deadVerbCommand(deadRetry), p.deadVerbCommand(deadArchive))
+	dead.AddCommand(p.deadListCommand())
+	for _, verb := range deadVerbs() {
+		dead.AddCommand(p.tasksVerbCommand(verb))
+	}
 	return dead
 }
 
-// deadFilter is which dead letters a command is about. As those of tasks, its options have no variables.
-type deadFilter struct {
-	filter                   store.DeadFilter
-	status                   string
-	finishedFrom, finishedTo term.Moment
-}
+// deadStatuses are the statuses of dead letters.
+func deadStatuses() []store.Status { return inspect.DeadLetters().Statuses }
 
-func (f *deadFilter) options(c *client) []options.Option {
-	kinds := []string{string(store.StatusFailed), string(store.StatusExpired)}
-	return []options.Option{
-		{Flag: "type", Kind: "type", Set: taskType(&f.filter.Type), Complete: c.types, Usage: "only those of this type"},
-		{Flag: "status", Kind: "status", Set: upper(options.OneOf(&f.status, kinds...)), Complete: options.Words(kinds...),
-			Usage: "only those that have FAILED, or EXPIRED"},
-		{Flag: "queue", Kind: "name", Set: queueName(&f.filter.Queue), Complete: c.queues, Usage: "only those in this queue"},
-		{Flag: "entity", Kind: "entity", Set: options.Text(&f.filter.Entity, store.MaxIDBytes), Usage: "only those of this entity, as event:42"},
-		{Flag: "tenant", Kind: "tenant", Set: options.Text(&f.filter.TenantID, store.MaxIDBytes), Usage: "only those of this tenant"},
-		{Flag: "message", Kind: "text", Set: options.Text(&f.filter.Message, 4096), Usage: "only those whose last error contains this"},
-		{Flag: "finished-from", Kind: "time", Set: options.Moment(&f.finishedFrom), Usage: "only those that have ended then or later"},
-		{Flag: "finished-to", Kind: "time", Set: options.Moment(&f.finishedTo), Usage: "only those that have ended before then"},
-	}
-}
+const deadStatusUsage = "only those that have FAILED, or EXPIRED"
 
-// archivedOption is for commands to which those that are archived mean something.
-func (f *deadFilter) archivedOption() options.Option {
-	return options.Option{Flag: "archived", Set: options.Bool(&f.filter.Archived), Usage: "those that are archived, in place of those that are not"}
-}
-
-// upper takes a word in small letters, too.
-func upper(set func(string) error) func(string) error {
-	return func(given string) error { return set(strings.ToUpper(given)) }
-}
-
-// given says whether it selects anything less than all.
-func (f *deadFilter) given() bool {
-	s := f.filter
-	return s.Type+f.status+s.Queue+s.Entity+s.TenantID+s.Message+string(f.finishedFrom+f.finishedTo) != ""
-}
-
-// none says that there are none.
-func (f *deadFilter) none() string {
+// noDead says that there are none.
+func noDead(filter *taskFilter) string {
 	switch {
-	case f.given():
+	case filter.given():
 		return "No dead letters like that."
-	case f.filter.Archived:
+	case filter.filter.Archived != nil && *filter.filter.Archived:
 		return "No archived dead letters."
 	}
 	return "No dead letters."
 }
 
-// resolved is the filter with its times, now that there is a clock.
-func (f *deadFilter) resolved(c term.Clock) (filter store.DeadFilter, err error) {
-	filter = f.filter
-	filter.Status = store.Status(f.status)
-	if filter.FinishedFrom, err = options.Instant(c, "finished-from", f.finishedFrom); err != nil {
-		return filter, err
+// deadVerbs are what can be done to dead letters. A filter of them never selects those that are archived.
+func deadVerbs() []taskVerb {
+	dead := deadStatuses()
+	return []taskVerb{
+		{verb: inspect.Retry, dead: true, name: "retry", does: "retries", statuses: dead, complete: dead,
+			undone: []store.Outcome{store.Absent}, short: "Runs dead letters again at once",
+			long: `Retries dead letters, at once, with all their attempts, and with their expiration counted from now. Outcomes: queued,
+unchanged (it is no dead letter), finished (it has COMPLETED, or was SKIPPED), absent.`,
+			example: `  tasktable dead retry task-SEND_EVENT_REMINDER-42
+  tasktable dead retry --type SEND_EMAIL --message 421 --finished-from -2h
+  tasktable dead retry --type SEND_EMAIL --limit 1 --yes        # one first, to see whether it works now
+  tasktable dead retry --all --yes --output json | jq length`},
+		{verb: inspect.Archive, dead: true, name: "archive", does: "archives", statuses: dead, complete: dead,
+			undone: []store.Outcome{store.Absent}, short: "Marks dead letters as dealt with",
+			long: `Archives dead letters: they are listed and counted no more, and stay until retention takes them. Outcomes: archived,
+unchanged (it is no dead letter, or was archived), absent.`,
+			example: `  tasktable dead archive task-SEND_EVENT_REMINDER-42 --note "the member has left"
+  tasktable dead archive --status EXPIRED --finished-to -7d --note "too late now"`},
 	}
-	filter.FinishedTo, err = options.Instant(c, "finished-to", f.finishedTo)
-	return filter, err
-}
-
-// check tells what is wrong with the times before there is a clock.
-func (f *deadFilter) check(c *client) error {
-	_, err := f.resolved(c.printing.clock())
-	return err
 }

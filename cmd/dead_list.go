@@ -10,10 +10,11 @@ import (
 	"github.com/tasktable/tasktable/cmd/internal/options"
 	"github.com/tasktable/tasktable/cmd/internal/term"
 	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/inspect"
 )
 
-const deadListHelp = `Lists dead letters, the latest first, a page at a time: what it takes to go on with the next page is said on stderr.
-All filters that are given must hold. With --group it counts them instead, by type, status and how their last errors
+const deadListHelp = `Lists dead letters, the latest first, a page at a time: what it takes to go on with the next
+page is said on stderr. All filters that are given must hold. With --group it counts them instead, by type, status and how their last errors
 begin; with --group-by by an entity or a tenant, too. It reads the table through, so it is for people and reports.
 
 ` + term.MomentHelp + `
@@ -29,25 +30,27 @@ const deadListExample = `  tasktable dead list
 
 // deadList is the command dead list.
 type deadList struct {
-	*client
-	pager
-	filter deadFilter
-	asc    bool
-	group  bool
-	by     string // a store.DeadGrouping; "": none
+	tasksList
+	archived bool
+	group    bool
+	by       string // an inspect.Grouping; "": none
 }
 
-var groupings = []string{string(store.DeadByEntity), string(store.DeadByTenant)}
+var groupings = []string{string(inspect.ByEntity), string(inspect.ByTenant)}
 
 func (p *program) deadListCommand() *cobra.Command {
-	l := &deadList{client: p.client()}
-	opts := append(l.filter.options(l.client), l.filter.archivedOption(),
-		options.Option{Flag: "group", Set: options.Bool(&l.group), Usage: "counts them by type, status and the beginning of the last error, the most frequent first"},
+	l := &deadList{tasksList: tasksList{client: p.client()}}
+	l.filter.filter = inspect.Filter{Order: inspect.ByFinished, Archived: &l.archived}
+	opts := append(l.filter.options(l.client, deadStatuses(), deadStatusUsage),
+		options.Option{Flag: "archived", Set: options.Bool(&l.archived),
+			Usage: "those that are archived, in place of those that are not"},
+		options.Option{Flag: "group", Set: options.Bool(&l.group),
+			Usage: "counts them by type, status and the beginning of the last error, the most frequent first"},
 		options.Option{Flag: "group-by", Kind: "field", Set: options.OneOf(&l.by, groupings...), Complete: options.Words(groupings...),
 			Usage: "as --group, and also by this: entity or tenant"})
 	opts = append(opts, l.pageOptions("how many dead letters a page has, or how many groups are shown",
-		l.ids(store.StatusFailed, store.StatusExpired))...)
-	opts = append(opts, options.Option{Flag: "asc", Set: options.Bool(&l.asc), Usage: "the oldest first"})
+		l.ids(deadStatuses()...))...)
+	opts = append(opts, options.Option{Flag: "asc", Set: options.Bool(&l.reverse), Usage: "the oldest first"})
 	return p.Bind(&cobra.Command{
 		Use:     "list",
 		Short:   "Lists dead letters, or counts them by what went wrong",
@@ -60,7 +63,7 @@ func (p *program) deadListCommand() *cobra.Command {
 }
 
 func (l *deadList) check() error {
-	if l.grouped() && (l.after != "" || l.asc) {
+	if l.grouped() && (l.after != "" || l.reverse) {
 		return options.Usage("--after and --asc are for lists, not for --group and --group-by")
 	}
 	return l.filter.check(l.client)
@@ -73,26 +76,18 @@ func (l *deadList) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	filter.LatestFirst, filter.Limit = !l.asc, l.limit+1 // one more says whether there is another page
+	filter.LatestFirst = !l.reverse
+	if len(filter.Statuses) == 0 {
+		filter.Statuses = deadStatuses()
+	}
 	if l.grouped() {
 		return l.groups(ctx, filter)
 	}
-	if filter.After, err = l.place(ctx, l.client); err != nil {
-		return err
-	}
-	rows, err := l.tasks.DeadLetters(ctx, l.pool, filter)
+	rows, next, err := l.page(ctx, filter)
 	if err != nil {
 		return err
 	}
-	rows, more := onePage(rows, l.limit)
-	if err := l.List(rows, l.table(rows), l.filter.none()); err != nil {
-		return err
-	}
-	if more {
-		last := rows[len(rows)-1]
-		l.noteNext(l.client, *last.FinishedAt, last.ID)
-	}
-	return nil
+	return l.listPage(rows, l.table(rows), noDead(&l.filter), next)
 }
 
 // table leaves out the columns ENTITY and TENANT where no row has one.
@@ -102,17 +97,18 @@ func (l *deadList) table(rows []store.Row) *term.Table {
 	t := term.NewTable("ID", "TYPE", "STATUS")
 	t.HeadingIf(entities, "ENTITY")
 	t.HeadingIf(tenants, "TENANT")
-	if l.filter.filter.Archived {
+	if l.archived {
 		t.AddHeadings("FINISHED AT", "ARCHIVED AT", "NOTE", "MESSAGE")
 	} else {
 		t.AddHeadings("QUEUE", "ATTEMPT", "FINISHED AT", "MESSAGE")
 	}
 	for _, row := range rows {
 		values := ownedBy([]any{row.ID, row.Type, row.Status}, entities, row.Entity, tenants, row.TenantID)
-		if l.filter.filter.Archived {
+		if l.archived {
 			values = append(values, l.When(row.FinishedAt), l.When(row.ArchivedAt), row.ArchivedNote, row.Message)
 		} else {
-			values = append(values, row.Queue, fmt.Sprintf("%d/%d", row.Attempt, row.MaxAttempts), l.When(row.FinishedAt), row.Message)
+			values = append(values, row.Queue, fmt.Sprintf("%d/%d", row.Attempt, row.MaxAttempts),
+				l.When(row.FinishedAt), row.Message)
 		}
 		t.Add(values...)
 	}
@@ -130,15 +126,10 @@ func ownedBy(values []any, entities bool, entity *string, tenants bool, tenant *
 	return values
 }
 
-func (l *deadList) groups(ctx context.Context, filter store.DeadFilter) error {
-	entities, tenants := l.by == string(store.DeadByEntity), l.by == string(store.DeadByTenant)
-	var groups []store.DeadGroup
-	var err error
-	if l.by == "" {
-		groups, err = l.tasks.DeadGroups(ctx, l.pool, filter)
-	} else {
-		groups, err = l.tasks.DeadGroupsBy(ctx, l.pool, store.DeadGrouping(l.by), filter)
-	}
+func (l *deadList) groups(ctx context.Context, filter inspect.Filter) error {
+	entities, tenants := l.by == string(inspect.ByEntity), l.by == string(inspect.ByTenant)
+	filter.Limit = l.limit + 1
+	groups, err := l.inspector.Groups(ctx, l.pool, filter, inspect.Grouping(l.by))
 	if err != nil {
 		return err
 	}
@@ -149,9 +140,10 @@ func (l *deadList) groups(ctx context.Context, filter store.DeadFilter) error {
 	t.AddHeadings("COUNT", "OLDEST", "LATEST", "EXAMPLE", "MESSAGE")
 	for _, group := range groups {
 		values := ownedBy([]any{group.Type, group.Status}, entities, group.Entity, tenants, group.TenantID)
-		t.Add(append(values, group.Count, l.When(&group.Oldest), l.When(&group.Latest), group.Example, beginning(group))...)
+		t.Add(append(values, group.Count, l.When(group.Oldest), l.When(group.Latest), group.Example,
+			beginning(group.Message, group.Shortened))...)
 	}
-	if err := l.List(groups, t, l.filter.none()); err != nil {
+	if err := l.List(groups, t, noDead(&l.filter)); err != nil {
 		return err
 	}
 	if more {
@@ -160,10 +152,10 @@ func (l *deadList) groups(ctx context.Context, filter store.DeadFilter) error {
 	return nil
 }
 
-// beginning is how a group's errors begin, with an ellipsis where they go on.
-func beginning(group store.DeadGroup) string {
-	if group.Shortened {
-		return group.Message + "…"
+// beginning is how messages begin, with an ellipsis if one of them goes on.
+func beginning(message string, shortened bool) string {
+	if shortened {
+		return message + "…"
 	}
-	return group.Message
+	return message
 }

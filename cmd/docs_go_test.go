@@ -38,6 +38,7 @@ var documentedImports = map[string]string{
 	"store":         "github.com/tasktable/tasktable/store",
 	"storetest":     "github.com/tasktable/tasktable/store/storetest",
 	"leaks":         "github.com/tasktable/tasktable/store/storetest/leaks",
+	"inspect":       "github.com/tasktable/tasktable/store/inspect",
 	"seal":          "github.com/tasktable/tasktable/store/seal",
 	"prometheus":    "github.com/prometheus/client_golang/prometheus",
 	"recurrence":    "github.com/tasktable/tasktable/store/recurrence",

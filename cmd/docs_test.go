@@ -232,8 +232,9 @@ func TestDockerfileBlocks(t *testing.T) {
 
 // waysIn are what a reader begins with, each with an example that is run and whose output is compared.
 var waysIn = map[string][]string{
-	"store": {"Store_Schedule", "SQL", "Store_ScheduleMany", "Store_Sync", "Store_PauseUntil", "Store_PauseScope", "Store_DeadLetters",
+	"store": {"Store_Schedule", "SQL", "Store_ScheduleMany", "Store_Sync", "Store_PauseUntil", "Store_PauseScope",
 		"Store_History", "Store_Reconcile", "Cron", "Store_Schedule_recurring"},
+	"store/inspect":    {"_deadLetters"},
 	"store/recurrence": {"Parse", "Rule_Next"}, "store/seal": {""}, "store/storetest": {"Pool"},
 	"handlers":       {"NewRegistry", "Handle", "HandleTx", "HandleSQLTx", "Func", "Permanent", "Use", "Alias"},
 	"handlers/email": {"Variant"}, "handlers/logging": {"Variant"}, "handlers/community": {""},

@@ -11,6 +11,7 @@ import (
 	"github.com/tasktable/tasktable/cmd/internal/options"
 	"github.com/tasktable/tasktable/cmd/internal/term"
 	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/inspect"
 )
 
 const nodesHelp = `Lists the nodes: the running engines, in serve processes and in services that embed one. A node
@@ -32,7 +33,7 @@ With --output json it is an array of the nodes.`
 // nodes is the command nodes.
 type nodes struct {
 	*client
-	filter store.NodeFilter
+	filter inspect.NodeFilter
 }
 
 func (p *program) nodesCommand() *cobra.Command {
@@ -56,11 +57,11 @@ func (p *program) nodesCommand() *cobra.Command {
 }
 
 // nodeColors are those of states.
-var nodeColors = map[store.NodeState]term.Color{store.NodeLeads: term.Green, store.NodeQuiet: term.Yellow,
-	store.NodeSilent: term.Red, store.NodeEnded: term.Faint, store.NodeUnknown: term.Yellow}
+var nodeColors = map[inspect.NodeState]term.Color{inspect.NodeLeads: term.Green, inspect.NodeQuiet: term.Yellow,
+	inspect.NodeSilent: term.Red, inspect.NodeEnded: term.Faint, inspect.NodeUnknown: term.Yellow}
 
 func (n *nodes) run(ctx context.Context) error {
-	found, err := n.tasks.Nodes(ctx, n.pool, n.filter)
+	found, err := n.inspector.Nodes(ctx, n.pool, n.filter)
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/tasktable/tasktable/cmd/internal/options"
 	"github.com/tasktable/tasktable/cmd/internal/term"
 	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/inspect"
 )
 
 func (p *program) queuesCommand() *cobra.Command {
@@ -47,7 +48,7 @@ With --output json it is an array of the queues, or lanes, each with its pauses.
 // queuesList is the command queues list.
 type queuesList struct {
 	*client
-	filter store.QueueFilter
+	filter inspect.QueueFilter
 	exact  bool
 }
 
@@ -73,7 +74,7 @@ func (l *queuesList) run(ctx context.Context) error {
 	if l.exact {
 		l.filter.CountMost = -1
 	}
-	states, err := l.tasks.QueueStates(ctx, l.pool, l.filter)
+	states, err := l.inspector.QueueStates(ctx, l.pool, l.filter)
 	if err != nil {
 		return err
 	}
@@ -127,14 +128,14 @@ func scopeOf(pause store.Pause) string {
 }
 
 // printPauses prints all pauses that hold. If one queue was asked for, it prints those of that queue.
-func (l *queuesList) printPauses(ctx context.Context, states []store.QueueState) error {
+func (l *queuesList) printPauses(ctx context.Context, states []inspect.QueueState) error {
 	pauses, err := l.tasks.Pauses(ctx, l.pool)
 	if err != nil {
 		return err
 	}
 	if l.filter.Queue != "" {
 		pauses = slices.DeleteFunc(pauses, func(pause store.Pause) bool {
-			return !slices.ContainsFunc(states, func(state store.QueueState) bool {
+			return !slices.ContainsFunc(states, func(state inspect.QueueState) bool {
 				return slices.ContainsFunc(state.Pauses,
 					func(its store.Pause) bool { return scopeOf(its) == scopeOf(pause) })
 			})
@@ -157,7 +158,7 @@ func (l *queuesList) printPauses(ctx context.Context, states []store.QueueState)
 }
 
 // slotsText is a node's queues with their slots, as "default=10 mail=2, shared".
-func slotsText(node store.Node) string {
+func slotsText(node inspect.Node) string {
 	var parts []string
 	for _, queue := range sortedKeys(node.Queues) {
 		parts = append(parts, queue+"="+strconv.Itoa(node.Queues[queue]))

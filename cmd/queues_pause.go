@@ -150,11 +150,11 @@ func (q *queuesPause) run(ctx context.Context) error {
 
 // noteUnknown prints the names that no node and no task uses. They may be mistakes, or be meant for later.
 func (c *client) noteUnknown(ctx context.Context, scopes []store.Scope) error {
-	queues, err := c.tasks.Queues(ctx, c.pool)
+	queues, err := c.inspector.Queues(ctx, c.pool)
 	if err != nil {
 		return err
 	}
-	types, err := c.tasks.Types(ctx, c.pool)
+	types, err := c.inspector.Types(ctx, c.pool)
 	if err != nil {
 		return err
 	}
@@ -230,8 +230,8 @@ func (q *queuesResume) run(ctx context.Context) error {
 
 // pausedScopes completes the scopes that are paused.
 func (c *client) pausedScopes(ctx context.Context, prefix string) []string {
-	return c.ask(ctx, func(ctx context.Context, db store.DB, tasks *store.Store) ([]string, error) {
-		pauses, err := tasks.Pauses(ctx, db)
+	return c.ask(ctx, func(ctx context.Context, db store.DB, config store.Config) ([]string, error) {
+		pauses, err := store.New(config).Pauses(ctx, db)
 		var paused []string
 		for _, pause := range pauses {
 			scope := scopeOf(pause)

@@ -8,6 +8,7 @@ import (
 	"github.com/tasktable/tasktable/cmd/internal/options"
 	"github.com/tasktable/tasktable/cmd/internal/term"
 	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/inspect"
 )
 
 func (p *program) recurringCommand() *cobra.Command {
@@ -37,7 +38,7 @@ nanoseconds.`
 // recurringList is the command recurring list.
 type recurringList struct {
 	*client
-	filter   store.RecurringFilter
+	filter   inspect.RecurringFilter
 	statuses []store.Status
 	command  *cobra.Command
 }
@@ -47,7 +48,7 @@ func (p *program) recurringListCommand() *cobra.Command {
 	f := &l.filter
 	opts := []options.Option{
 		{Flag: "type", Kind: "type", Set: taskType(&f.Type), Complete: l.types, Usage: "only those of this type"},
-		{Flag: "status", Kind: "status", Set: statusesOf(&l.statuses), Complete: options.Words(statuses()...),
+		{Flag: "status", Kind: "status", Set: statusesOf(&l.statuses, store.Statuses()), Complete: completeStatus(store.Statuses()),
 			Usage: "only those in this status"},
 		{Flag: "queue", Kind: "name", Set: queueName(&f.Queue), Complete: l.queues, Usage: "only those in this queue"},
 		{Flag: "entity", Kind: "entity", Set: options.Text(&f.Entity, store.MaxIDBytes),
@@ -87,7 +88,7 @@ func (l *recurringList) check() error {
 func (l *recurringList) run(ctx context.Context) error {
 	filter := l.filter
 	filter.Limit++ // one more says whether there is another page
-	tasks, err := l.tasks.ListRecurring(ctx, l.pool, filter)
+	tasks, err := l.inspector.ListRecurring(ctx, l.pool, filter)
 	if err != nil {
 		return err
 	}
@@ -108,7 +109,7 @@ func (l *recurringList) run(ctx context.Context) error {
 	return nil
 }
 
-func recurringStatus(task store.RecurringTask) term.Cell {
+func recurringStatus(task inspect.RecurringTask) term.Cell {
 	status := term.Painted(string(task.Status))
 	if task.IsPaused && task.Status == store.StatusQueued {
 		status = term.Cell{Text: status.Text + ", paused", Color: term.Yellow}
@@ -118,7 +119,7 @@ func recurringStatus(task store.RecurringTask) term.Cell {
 
 // nextFire is the next fire, or the reason that there is none. A task that waits has one as soon as the leader has
 // planned it.
-func (l *recurringList) nextFire(task store.RecurringTask) string {
+func (l *recurringList) nextFire(task inspect.RecurringTask) string {
 	switch {
 	case task.NextFire != nil:
 		return l.When(task.NextFire)

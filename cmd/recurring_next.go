@@ -13,6 +13,7 @@ import (
 	"github.com/tasktable/tasktable/cmd/internal/options"
 	"github.com/tasktable/tasktable/cmd/internal/term"
 	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/inspect"
 	"github.com/tasktable/tasktable/store/recurrence"
 )
 
@@ -78,8 +79,8 @@ func (p *program) recurringNextCommand() *cobra.Command {
 
 // recurringIDs completes the ids of recurring tasks. It knows no shorter way than to list them.
 func (c *client) recurringIDs(ctx context.Context, prefix string) []string {
-	return c.ask(ctx, func(ctx context.Context, db store.DB, tasks *store.Store) ([]string, error) {
-		all, err := tasks.ListRecurring(ctx, db, store.RecurringFilter{Limit: 10000})
+	return c.ask(ctx, func(ctx context.Context, db store.DB, config store.Config) ([]string, error) {
+		all, err := inspect.New(config).ListRecurring(ctx, db, inspect.RecurringFilter{Limit: 10000})
 		var found []string
 		for _, task := range all {
 			if strings.HasPrefix(task.ID, prefix) && len(found) < completeMost {
@@ -92,11 +93,11 @@ func (c *client) recurringIDs(ctx context.Context, prefix string) []string {
 
 // expressionFires is the output for an expression.
 type expressionFires struct {
-	Cron     string       `json:"cron"`
-	TimeZone string       `json:"time_zone"`
-	From     time.Time    `json:"from"`
-	Fires    []store.Fire `json:"fires"`
-	Ended    string       `json:"ended,omitempty"`
+	Cron     string         `json:"cron"`
+	TimeZone string         `json:"time_zone"`
+	From     time.Time      `json:"from"`
+	Fires    []inspect.Fire `json:"fires"`
+	Ended    string         `json:"ended,omitempty"`
 }
 
 // ofExpression needs no database, so now is this machine's.
@@ -118,7 +119,7 @@ func (n *recurringNext) ofExpression(ctx context.Context) error {
 		return options.Usage("%w", err)
 	}
 	rule = rule.Anchored(from)
-	shown := expressionFires{Cron: n.cron, TimeZone: n.cronZone, From: from, Fires: []store.Fire{}}
+	shown := expressionFires{Cron: n.cron, TimeZone: n.cronZone, From: from, Fires: []inspect.Fire{}}
 	if shown.TimeZone == "" {
 		shown.TimeZone = "UTC"
 	}
@@ -127,13 +128,13 @@ func (n *recurringNext) ofExpression(ctx context.Context) error {
 			shown.Ended = "the expression has no further fire"
 			break
 		}
-		shown.Fires = append(shown.Fires, store.Fire{At: at})
+		shown.Fires = append(shown.Fires, inspect.Fire{At: at})
 	}
 	return n.print(shown, shown.TimeZone, shown.Fires, shown.Ended)
 }
 
 func (n *recurringNext) ofTask(ctx context.Context) error {
-	task, err := n.tasks.GetRecurring(ctx, n.pool, n.given[0])
+	task, err := n.inspector.GetRecurring(ctx, n.pool, n.given[0])
 	if errors.Is(err, store.ErrNotFound) {
 		return n.unknown(ctx, err)
 	}
@@ -166,7 +167,7 @@ func (n *recurringNext) ofTask(ctx context.Context) error {
 
 // unknown is the error of an id that no recurring task has.
 func (n *recurringNext) unknown(ctx context.Context, missing error) error {
-	all, err := n.tasks.ListRecurring(ctx, n.pool, store.RecurringFilter{Limit: 10000})
+	all, err := n.inspector.ListRecurring(ctx, n.pool, inspect.RecurringFilter{Limit: 10000})
 	if err != nil {
 		return missing
 	}
@@ -182,7 +183,7 @@ func (n *recurringNext) unknown(ctx context.Context, missing error) error {
 
 // print tells each fire by the clocks of its own zone, and by those of the zone that was asked for where that is
 // another.
-func (n *recurringNext) print(thing any, zoneName string, fires []store.Fire, ended string) error {
+func (n *recurringNext) print(thing any, zoneName string, fires []inspect.Fire, ended string) error {
 	if n.JSON {
 		return n.Document(thing)
 	}
@@ -193,7 +194,7 @@ func (n *recurringNext) print(thing any, zoneName string, fires []store.Fire, en
 	own := term.Clock{Now: n.Clock.Now, Zone: zone}
 	headings := []string{"FIRES AT (" + zone.String() + ")", "FROM NOW", "NOTE"}
 	apart := slices.ContainsFunc(fires,
-		func(fire store.Fire) bool { return own.Weekday(fire.At) != n.Weekday(fire.At) })
+		func(fire inspect.Fire) bool { return own.Weekday(fire.At) != n.Weekday(fire.At) })
 	if apart {
 		headings = slices.Insert(headings, 1, "IN "+n.zoneName())
 	}
@@ -228,7 +229,7 @@ func (n *recurringNext) zoneName() string {
 	return "THIS MACHINE'S ZONE"
 }
 
-func fireNote(fire store.Fire) term.Cell {
+func fireNote(fire inspect.Fire) term.Cell {
 	var notes []string
 	if fire.Overdue {
 		notes = append(notes, "overdue")

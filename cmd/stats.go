@@ -13,6 +13,7 @@ import (
 	"github.com/tasktable/tasktable/cmd/internal/options"
 	"github.com/tasktable/tasktable/cmd/internal/term"
 	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/inspect"
 )
 
 const statsHelp = `Says how it goes, of all types or of one:
@@ -62,7 +63,7 @@ func (p *program) statsCommand() *cobra.Command {
 func windowOf(into *time.Duration) func(string) error {
 	return func(given string) error {
 		value, ok := term.ParseDistance(given)
-		if !ok || value < time.Second || value > store.MaxStatsWindow {
+		if !ok || value < time.Second || value > inspect.MaxStatsWindow {
 			return errors.New("must be a duration of at least 1s, such as 15m, 12h or 7d")
 		}
 		*into = value
@@ -72,15 +73,15 @@ func windowOf(into *time.Duration) func(string) error {
 
 // statistics is the output of the command.
 type statistics struct {
-	Tasks          []store.TaskCount  `json:"tasks"`
-	TasksEstimated bool               `json:"tasks_estimated"`
-	Since          time.Time          `json:"since"`
-	Until          time.Time          `json:"until"`
-	Bounded        bool               `json:"bounded"` // since is later than was asked for
-	Attempts       []store.TypeStats  `json:"attempts"`
-	DeadLetters    int64              `json:"dead_letters"`
-	OldestDue      *store.OldestDue   `json:"oldest_due,omitempty"`
-	NextFires      []store.ComingFire `json:"next_fires"`
+	Tasks          []inspect.TaskCount  `json:"tasks"`
+	TasksEstimated bool                 `json:"tasks_estimated"`
+	Since          time.Time            `json:"since"`
+	Until          time.Time            `json:"until"`
+	Bounded        bool                 `json:"bounded"` // since is later than was asked for
+	Attempts       []inspect.TypeStats  `json:"attempts"`
+	DeadLetters    int64                `json:"dead_letters"`
+	OldestDue      *inspect.OldestDue   `json:"oldest_due,omitempty"`
+	NextFires      []inspect.ComingFire `json:"next_fires"`
 }
 
 func (s *stats) run(ctx context.Context) error {
@@ -100,23 +101,23 @@ func (s *stats) run(ctx context.Context) error {
 }
 
 func (s *stats) collect(ctx context.Context) (*statistics, error) {
-	counts, err := s.tasks.TaskCounts(ctx, s.pool, s.taskType, s.exact)
+	counts, err := s.inspector.TaskCounts(ctx, s.pool, s.taskType, s.exact)
 	if err != nil {
 		return nil, err
 	}
-	filter := store.StatsFilter{Type: s.taskType, Window: s.since}
+	filter := inspect.StatsFilter{Type: s.taskType, Window: s.since}
 	if s.exact {
 		filter.Most = -1
 	}
-	throughput, err := s.tasks.Throughput(ctx, s.pool, filter)
+	throughput, err := s.inspector.Throughput(ctx, s.pool, filter)
 	if err != nil {
 		return nil, err
 	}
-	oldest, err := s.tasks.OldestDue(ctx, s.pool, s.taskType)
+	oldest, err := s.inspector.OldestDue(ctx, s.pool, s.taskType)
 	if err != nil {
 		return nil, err
 	}
-	fires, err := s.tasks.ComingFires(ctx, s.pool, s.taskType, nextFires)
+	fires, err := s.inspector.ComingFires(ctx, s.pool, s.taskType, nextFires)
 	if err != nil {
 		return nil, err
 	}
@@ -181,7 +182,7 @@ func (s *stats) printAttempts(found *statistics) error {
 	fmt.Fprintln(s.Data)
 	bounded := ""
 	if found.Bounded {
-		bounded = fmt.Sprintf(", which is as far as the newest %d claims reach", store.DefaultStatsMost)
+		bounded = fmt.Sprintf(", which is as far as the newest %d claims reach", inspect.DefaultStatsMost)
 	}
 	s.title("Attempts that ended since %s%s", s.When(&found.Since), bounded)
 	t := term.NewTable("TYPE", "COMPLETED", "A MINUTE", "FAILED", "RETRIED", "LOST", "EXPIRED", "OTHER", "FAILURES",

@@ -17,6 +17,7 @@ import (
 	"github.com/tasktable/tasktable/cmd/internal/options"
 	"github.com/tasktable/tasktable/cmd/internal/term"
 	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/inspect"
 )
 
 const tasksScheduleHelp = `Schedules a task: makes it, or edits the one that has the id. The options say the whole of it: what none says
@@ -248,10 +249,10 @@ func (s *tasksSchedule) run(ctx context.Context) error {
 	return nil
 }
 
-// warnOfUnknownType notes that no node runs the type, which most often is a typing mistake. The task is scheduled: its node may be yet
-// to come. Not every database role may read which nodes there are; then there is no note.
+// warnOfUnknownType notes that no node runs the type, which most often is a typing mistake. The task is scheduled:
+// its node may be yet to come. Not every database role may read which nodes there are; then there is no note.
 func (s *tasksSchedule) warnOfUnknownType(ctx context.Context) {
-	nodes, err := s.tasks.Nodes(ctx, s.pool, store.NodeFilter{})
+	nodes, err := s.inspector.Nodes(ctx, s.pool, inspect.NodeFilter{})
 	if err != nil {
 		return
 	}
@@ -259,7 +260,7 @@ func (s *tasksSchedule) warnOfUnknownType(ctx context.Context) {
 	var types []string
 	live := false
 	for _, node := range nodes {
-		if node.State == store.NodeSilent || node.State == store.NodeEnded {
+		if node.State == inspect.NodeSilent || node.State == inspect.NodeEnded {
 			continue
 		}
 		live = true

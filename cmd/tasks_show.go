@@ -13,6 +13,7 @@ import (
 	"github.com/tasktable/tasktable/cmd/internal/options"
 	"github.com/tasktable/tasktable/cmd/internal/term"
 	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/inspect"
 )
 
 const tasksShowHelp = `Shows a task with its payload, its follow-ups, and the last lines of its history: each edit with who made it, and what
@@ -44,8 +45,8 @@ func (p *program) tasksShowCommand() *cobra.Command {
 // shownTask is a task in JSON. The row is nil when it was deleted.
 type shownTask struct {
 	*store.Row
-	FollowUps []store.FollowUp `json:"follow_ups,omitempty"`
-	History   store.History    `json:"history"`
+	FollowUps []inspect.FollowUp `json:"follow_ups,omitempty"`
+	History   store.History      `json:"history"`
 }
 
 func (s *tasksShow) run(ctx context.Context) error {
@@ -56,7 +57,7 @@ func (s *tasksShow) run(ctx context.Context) error {
 	case missing == nil:
 		shown.Row = &row
 		var err error
-		if shown.FollowUps, err = s.tasks.FollowUps(ctx, s.pool, id); err != nil {
+		if shown.FollowUps, err = s.inspector.FollowUps(ctx, s.pool, id); err != nil {
 			return err
 		}
 	case !errors.Is(missing, store.ErrNotFound):
@@ -86,7 +87,7 @@ func (s *tasksShow) run(ctx context.Context) error {
 // unknown is the error of an id that was never scheduled, with those like it. Only some roles may ask for these.
 func (s *tasksShow) unknown(ctx context.Context, missing error) error {
 	id := s.given[0]
-	if e, err := s.tasks.Why(ctx, s.pool, id); err == nil && len(e.Nearest) > 0 {
+	if e, err := s.inspector.Why(ctx, s.pool, id); err == nil && len(e.Nearest) > 0 {
 		return fmt.Errorf("%w%s", missing, theNearest(e.Nearest))
 	}
 	return fmt.Errorf("%w: tasktable tasks list shows those there are", missing)
@@ -118,7 +119,7 @@ func (s *tasksShow) print(shown shownTask) error {
 }
 
 // followUps lists the tasks that the handler asked for.
-func (s *tasksShow) followUps(listed []store.FollowUp) error {
+func (s *tasksShow) followUps(listed []inspect.FollowUp) error {
 	if len(listed) == 0 {
 		return nil
 	}

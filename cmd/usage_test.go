@@ -157,7 +157,7 @@ func TestBadUsageNamesTheOptionAndTheRule(t *testing.T) {
 		{"filter and all", nil, []string{"dead", "retry", "--type=LOG", "--all"},
 			[]string{"--all and a filter cannot be given together"}},
 		{"status of no dead letter", nil, []string{"dead", "list", "--status=queued"},
-			[]string{`--status must be one of FAILED, EXPIRED, got "queued"`}},
+			[]string{`--status must be of FAILED, EXPIRED, one or several separated by commas, got "queued"`}},
 		{"page of groups", nil, []string{"dead", "list", "--group", "--after=a"},
 			[]string{"--after and --asc are for lists, not for --group"}},
 		{"two statuses", nil, []string{"recurring", "list", "--status=PAUSED,QUEUED"},

@@ -12,6 +12,7 @@ import (
 	"github.com/tasktable/tasktable/cmd/internal/options"
 	"github.com/tasktable/tasktable/cmd/internal/term"
 	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/inspect"
 )
 
 const whyHelp = `Tells the life of one task as a story, and before it, in one sentence, why the task does not run, or
@@ -26,7 +27,7 @@ With --entity it tells the story of the task of that entity. Of several tasks it
 latest 20 by their time. An entity without tasks makes the exit code 1. With --output json that is always an array.
 
 An application's role may ask about the tasks that it may read, and is told less about nodes than the engine's role or
-the auditor's. The same in Go is store.Why. In SQL it is the view task_reasons beside task_timeline, and for one task
+the auditor's. The same in Go is Why of store/inspect. In SQL it is the view task_reasons beside task_timeline, and for one task
 the function reason_of.`
 
 // why is the command why.
@@ -69,7 +70,7 @@ func (w *why) run(ctx context.Context) error {
 	if w.entity != "" {
 		return w.ofEntity(ctx)
 	}
-	e, err := w.tasks.Why(ctx, w.pool, w.given[0])
+	e, err := w.inspector.Why(ctx, w.pool, w.given[0])
 	if err != nil {
 		return err
 	}
@@ -89,7 +90,7 @@ func (w *why) run(ctx context.Context) error {
 
 // ofEntity tells the story of the one task of an entity, or lists several with the sentence of each.
 func (w *why) ofEntity(ctx context.Context) error {
-	explained, err := w.tasks.WhyEntity(ctx, w.pool, w.entity, maxOfEntity+1) // one more says whether there are others
+	explained, err := w.inspector.WhyEntity(ctx, w.pool, w.entity, maxOfEntity+1) // one more says whether there are others
 	if err != nil {
 		return err
 	}
@@ -120,7 +121,7 @@ func (w *why) ofEntity(ctx context.Context) error {
 	return nil
 }
 
-func (w *why) sentences(explained []store.Explanation) *term.Table {
+func (w *why) sentences(explained []inspect.Explanation) *term.Table {
 	t := term.NewTable("ID", "STATUS", "WHY")
 	for _, e := range explained {
 		status := "" // it was deleted meanwhile
@@ -133,7 +134,7 @@ func (w *why) sentences(explained []store.Explanation) *term.Table {
 }
 
 // unknown is the error of an id that was never scheduled.
-func (w *why) unknown(e store.Explanation) error {
+func (w *why) unknown(e inspect.Explanation) error {
 	return fmt.Errorf("task %s: %s%s", term.Printable(e.ID), term.Printable(w.sentence(e.Reason)),
 		theNearest(e.Nearest))
 }
@@ -149,11 +150,11 @@ func theNearest(ids []string) string {
 	return "; the nearest ids are " + term.Printable(strings.Join(ids, ", "))
 }
 
-func (w *why) sentence(r store.Reason) string {
+func (w *why) sentence(r inspect.Reason) string {
 	return r.Sentence(func(at time.Time) string { return w.When(&at) })
 }
 
-func (w *why) print(e store.Explanation) error {
+func (w *why) print(e inspect.Explanation) error {
 	status := ""
 	if e.Row != nil {
 		status = " is " + term.Paint(string(e.Row.Status), term.StatusColors[string(e.Row.Status)], w.Colors)
@@ -186,7 +187,7 @@ func (w *why) print(e store.Explanation) error {
 }
 
 // line is a change as text, as "edited by events-api: scheduled_at … → …, payload.place … → …".
-func (w *why) line(line store.StoryLine) string {
+func (w *why) line(line inspect.StoryLine) string {
 	if len(line.Facts) == 0 {
 		return line.Text
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/scheduled/scheduledtest"
 	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/inspect"
 	"github.com/tasktable/tasktable/store/storetest"
 	"github.com/tasktable/tasktable/store/storetest/leaks"
 )
@@ -30,7 +31,7 @@ func show(ctx context.Context, db store.DB, ran []scheduledtest.Ran) {
 	for _, one := range ran {
 		fmt.Println(one.ID, one.Outcome)
 	}
-	rows, err := tasks.List(ctx, db, store.Filter{})
+	rows, err := inspect.New(store.Config{}).List(ctx, db, inspect.Filter{})
 	for _, row := range rows {
 		fmt.Println("now", row.ID, row.Status, row.ScheduledAt.UTC().Format("Jan 2 15:04"))
 	}

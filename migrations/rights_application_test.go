@@ -12,6 +12,7 @@ import (
 
 	"github.com/tasktable/tasktable/migrations"
 	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/inspect"
 )
 
 // far is a time that no test lives to see; minutes count from it.
@@ -108,22 +109,23 @@ func TestTheApplicationSchedulesAndReads(t *testing.T) {
 	v.run("dead")
 	receipt, err := v.tasks.Archive(ctx, r.application, "dead too", "dealt with")
 	v.does(store.Archived, receipt, err)
-	letters, err := v.tasks.DeadLetters(ctx, r.application, store.DeadFilter{})
+	inspector := inspect.New(store.Config{Service: "events-api"})
+	letters, err := inspector.List(ctx, r.application, inspect.DeadLetters())
 	if err != nil || len(letters) != 1 {
 		t.Errorf("dead letters: %d, %v", len(letters), err)
 	}
-	counts, err := v.tasks.DeadCounts(ctx, r.application)
-	if err != nil || len(counts) != 1 {
-		t.Errorf("counts: %v, %v", counts, err)
+	groups, err := inspector.Groups(ctx, r.application, inspect.DeadLetters(), "")
+	if err != nil || len(groups) != 1 {
+		t.Errorf("groups: %v, %v", groups, err)
 	}
-	receipts, err := v.tasks.RetryDead(ctx, r.application, store.DeadFilter{})
+	receipts, err := inspector.ApplyAll(ctx, r.application, inspect.Action{Verb: inspect.Retry}, inspect.DeadLetters())
 	v.all(1, store.Queued, receipts, err)
 
 	history, err := v.tasks.History(ctx, r.application, "many-01")
 	if err != nil || len(history.Changes) != 2 || history.Changes[0].ChangedBy != "events-api" {
 		t.Errorf("history: %+v, %v", history, err)
 	}
-	if rows, err := v.tasks.List(ctx, r.application, store.Filter{}); err != nil || len(rows) < 35 {
+	if rows, err := inspector.List(ctx, r.application, inspect.Filter{}); err != nil || len(rows) < 35 {
 		t.Errorf("list: %d, %v", len(rows), err)
 	}
 	if _, err := v.tasks.Pauses(ctx, r.application); err != nil {

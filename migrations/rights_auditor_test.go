@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/inspect"
 )
 
 func TestTheAuditorReadsEverythingAndWritesNothing(t *testing.T) {
@@ -43,7 +44,7 @@ func TestTheAuditorReadsEverythingAndWritesNothing(t *testing.T) {
 	// Also where the claim of a running one is, and ids like one that is not there.
 	apply(ctx, t, r.admin, `UPDATE tasktable.scheduled_tasks SET status = 'EXECUTING', next_attempt_at = NULL, fence = 1, lease_expires_at = now() + interval '1 hour'`)
 	for id, want := range map[string]string{"one": "running", "on": "never_scheduled"} {
-		if e, err := store.New(store.Config{}).Why(ctx, r.auditor, id); err != nil || e.Reason.Code != want {
+		if e, err := inspect.New(store.Config{}).Why(ctx, r.auditor, id); err != nil || e.Reason.Code != want {
 			t.Errorf("why %s: %+v, %v", id, e.Reason, err)
 		}
 	}
@@ -57,23 +58,23 @@ func TestTheAuditorReadsTheStore(t *testing.T) {
 	t.Parallel()
 	ctx := deadline(t)
 	r := newRights(ctx, t, "events-api")
-	tasks := store.New(store.Config{})
+	inspector := inspect.New(store.Config{})
 	recurring := task("nightly", 1)
 	recurring.Recurrence = &store.Recurrence{Cron: "@daily"}
-	_, err := tasks.Schedule(ctx, r.admin, recurring)
+	_, err := store.New(store.Config{}).Schedule(ctx, r.admin, recurring)
 	check(t, err)
 	for what, read := range map[string]func() error{
-		"nodes":        func() error { _, err := tasks.Nodes(ctx, r.auditor, store.NodeFilter{Ended: true}); return err },
-		"queues":       func() error { _, err := tasks.QueueStates(ctx, r.auditor, store.QueueFilter{}); return err },
-		"counts":       func() error { _, err := tasks.TaskCounts(ctx, r.auditor, "", false); return err },
-		"throughput":   func() error { _, err := tasks.Throughput(ctx, r.auditor, store.StatsFilter{}); return err },
-		"oldest due":   func() error { _, err := tasks.OldestDue(ctx, r.auditor, ""); return err },
-		"coming fires": func() error { _, err := tasks.ComingFires(ctx, r.auditor, "", 5); return err },
-		"recurring":    func() error { _, err := tasks.ListRecurring(ctx, r.auditor, store.RecurringFilter{}); return err },
-		"next fires":   func() error { _, err := tasks.NextFires(ctx, r.auditor, "nightly", 3); return err },
-		"dead letters": func() error { _, err := tasks.DeadLetters(ctx, r.auditor, store.DeadFilter{}); return err },
-		"count":        func() error { _, err := tasks.CountDead(ctx, r.auditor, store.DeadFilter{}); return err },
-		"groups":       func() error { _, err := tasks.DeadGroups(ctx, r.auditor, store.DeadFilter{}); return err },
+		"nodes":        func() error { _, err := inspector.Nodes(ctx, r.auditor, inspect.NodeFilter{Ended: true}); return err },
+		"queues":       func() error { _, err := inspector.QueueStates(ctx, r.auditor, inspect.QueueFilter{}); return err },
+		"counts":       func() error { _, err := inspector.TaskCounts(ctx, r.auditor, "", false); return err },
+		"throughput":   func() error { _, err := inspector.Throughput(ctx, r.auditor, inspect.StatsFilter{}); return err },
+		"oldest due":   func() error { _, err := inspector.OldestDue(ctx, r.auditor, ""); return err },
+		"coming fires": func() error { _, err := inspector.ComingFires(ctx, r.auditor, "", 5); return err },
+		"recurring":    func() error { _, err := inspector.ListRecurring(ctx, r.auditor, inspect.RecurringFilter{}); return err },
+		"next fires":   func() error { _, err := inspector.NextFires(ctx, r.auditor, "nightly", 3); return err },
+		"dead letters": func() error { _, err := inspector.List(ctx, r.auditor, inspect.DeadLetters()); return err },
+		"count":        func() error { _, err := inspector.Count(ctx, r.auditor, inspect.DeadLetters()); return err },
+		"groups":       func() error { _, err := inspector.Groups(ctx, r.auditor, inspect.DeadLetters(), ""); return err },
 	} {
 		if err := read(); err != nil {
 			t.Errorf("%s: %v", what, err)

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/inspect"
 	"github.com/tasktable/tasktable/store/storetest"
 )
 
@@ -42,11 +43,11 @@ func TestAnApplicationAsksWhyOfItsOwnTasks(t *testing.T) {
 			clock_timestamp() + interval '1 hour',
 			'COMPLETED', 7 FROM tasktable.scheduled_tasks WHERE id = 'event completed';
 		COMMIT`)
-	why := func(who *pgxpool.Pool, id string) (e store.Explanation) {
+	why := func(who *pgxpool.Pool, id string) (e inspect.Explanation) {
 		t.Helper()
 		// In a transaction, which a refused query would end.
 		check(t, pgx.BeginFunc(ctx, who, func(tx pgx.Tx) (err error) {
-			e, err = s.tasks.Why(ctx, tx, id)
+			e, err = inspect.New(store.Config{}).Why(ctx, tx, id)
 			return err
 		}))
 		return e
@@ -78,7 +79,7 @@ func TestAnApplicationAsksWhyOfItsOwnTasks(t *testing.T) {
 	if e := why(s.application, "event of the mailer"); e.Known() || strings.Contains(strings.Join(e.Nearest, ","), "mailer") {
 		t.Errorf("another's task: %+v", e)
 	}
-	of, err := s.tasks.WhyEntity(ctx, s.mailer, "event:1", 10)
+	of, err := inspect.New(store.Config{}).WhyEntity(ctx, s.mailer, "event:1", 10)
 	if err != nil || len(of) != 1 || of[0].ID != "event of the mailer" {
 		t.Errorf("of the entity: %+v, %v", of, err)
 	}

@@ -199,24 +199,33 @@ func recorded(t *testing.T, file string) (statements []statement) {
 	return statements
 }
 
-// collected is what the packages store and scheduled send: each constant text in them that is a statement about tables or functions.
+// collected is what the packages store, inspect and scheduled send: each constant text in them that is a statement about tables or
+// functions.
 func collected(t *testing.T) (statements []statement) {
 	t.Helper()
-	for _, folder := range []string{"store", "scheduled"} {
-		files, err := filepath.Glob(filepath.Join("..", folder, "*.go"))
-		check(t, err)
-		c := collector{folder: folder, constants: map[string]ast.Expr{}}
-		for _, path := range files {
-			if strings.HasSuffix(path, "_test.go") {
-				continue
-			}
-			file, err := parser.ParseFile(gotoken.NewFileSet(), path, nil, parser.SkipObjectResolution)
-			check(t, err)
-			c.files = append(c.files, file)
-		}
+	shared := collector{files: parsed(t, "store/internal/query"), constants: map[string]ast.Expr{}}
+	shared.collect()
+	for _, folder := range []string{"store", "store/inspect", "scheduled"} {
+		c := collector{folder: folder, files: parsed(t, folder), constants: map[string]ast.Expr{}, shared: &shared}
 		statements = append(statements, c.collect()...)
 	}
 	return statements
+}
+
+// parsed are the files of a package.
+func parsed(t *testing.T, folder string) (files []*ast.File) {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join("..", folder, "*.go"))
+	check(t, err)
+	for _, path := range paths {
+		if strings.HasSuffix(path, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(gotoken.NewFileSet(), path, nil, parser.SkipObjectResolution)
+		check(t, err)
+		files = append(files, file)
+	}
+	return files
 }
 
 // collector finds the constant texts of one package that are statements.
@@ -224,6 +233,7 @@ type collector struct {
 	folder     string
 	files      []*ast.File
 	constants  map[string]ast.Expr
+	shared     *collector // the package whose constants this one uses; nil: none
 	statements []statement
 }
 
@@ -298,6 +308,10 @@ func (c *collector) text(expression ast.Expr) (string, bool) {
 	case *ast.Ident:
 		if value, ok := c.constants[e.Name]; ok {
 			return c.text(value)
+		}
+	case *ast.SelectorExpr:
+		if c.shared != nil && c.shared.constants[e.Sel.Name] != nil {
+			return c.shared.text(e.Sel)
 		}
 	case *ast.BinaryExpr:
 		left, known := c.text(e.X)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tasktable/tasktable/migrations"
 	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/inspect"
 	"github.com/tasktable/tasktable/store/storetest"
 )
 
@@ -120,7 +121,7 @@ func TestNewerSchemasAreAccepted(t *testing.T) {
 	migrated(ctx, t, pool, "")
 	check(t, migrations.Up(ctx, pool, ""))
 	same(t, "schema", dump(ctx, t, pool, "tasktable", true), before)
-	if _, err := store.New(store.Config{}).List(ctx, pool, store.Filter{}); err != nil {
+	if _, err := inspect.New(store.Config{}).List(ctx, pool, inspect.Filter{}); err != nil {
 		t.Error(err)
 	}
 }

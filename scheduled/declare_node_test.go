@@ -10,6 +10,7 @@ import (
 
 	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/inspect"
 )
 
 // declared is a recurring task that says which version of the service declares it.
@@ -36,7 +37,7 @@ func (s *stage) declares(want map[string]string) {
 	deadline := time.Now().Add(10 * time.Second)
 	eventually(s.t, 20*time.Second, "the recurring tasks are looked at", func() bool {
 		got = map[string]string{}
-		rows, err := s.tasks.List(s.t.Context(), s.pool, store.Filter{Type: "JOB"})
+		rows, err := inspect.New(store.Config{}).List(s.t.Context(), s.pool, inspect.Filter{Type: "JOB"})
 		if err != nil {
 			s.t.Fatal(err)
 		}

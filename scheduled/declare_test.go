@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/inspect"
 )
 
 // program is a version of a service: the recurring tasks that it declares.
@@ -97,7 +98,7 @@ func TestDeclare(t *testing.T) {
 	second.looks()
 	b.declared("changed", "a events QUEUED @weekly 2", "b CANCELLED @daily 2", "c events QUEUED @daily 1", "scheduled QUEUED @yearly 1")
 	b.fires(time.Now())
-	if rows, err := tasks.List(t.Context(), b.pool, store.Filter{}); err != nil || len(rows) != 4 {
+	if rows, err := inspect.New(store.Config{}).List(t.Context(), b.pool, inspect.Filter{}); err != nil || len(rows) != 4 {
 		t.Errorf("%d rows, %v: something has fired", len(rows), err)
 	}
 	third := b.program("events", cron("b", "@daily"))

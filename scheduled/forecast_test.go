@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/inspect"
 )
 
 // What the store says will fire is what the leader forks, fire by fire, also after an edit that is yet to be planned, and to the end.
@@ -70,9 +71,9 @@ func (b *bench) follow(now time.Time, most int) time.Time {
 	return now
 }
 
-func (b *bench) forecast(now time.Time, most int) store.Forecast {
+func (b *bench) forecast(now time.Time, most int) inspect.Forecast {
 	b.t.Helper()
-	task, err := tasks.GetRecurring(b.t.Context(), b.pool, "tick")
+	task, err := inspect.New(store.Config{}).GetRecurring(b.t.Context(), b.pool, "tick")
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -86,7 +87,7 @@ func (b *bench) forecast(now time.Time, most int) store.Forecast {
 // occurrences are the times of those that were forked.
 func (b *bench) occurrences() []time.Time {
 	b.t.Helper()
-	rows, err := tasks.List(b.t.Context(), b.pool, store.Filter{})
+	rows, err := inspect.New(store.Config{}).List(b.t.Context(), b.pool, inspect.Filter{})
 	if err != nil {
 		b.t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/migrations"
 	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/inspect"
 	"github.com/tasktable/tasktable/store/storetest"
 )
 
@@ -136,7 +137,7 @@ func TestANodeWithTheEnginesRights(t *testing.T) {
 		t.Errorf("up to %v, failures %v", got["lane_depth_limit"], got["census_failures_total"])
 	}
 	// The application sees its own tasks alone. The follow-ups of its tasks are among them.
-	if rows, err := tasks.List(t.Context(), application, store.Filter{Type: "JOB"}); err != nil || len(rows) != 10 {
+	if rows, err := inspect.New(store.Config{}).List(t.Context(), application, inspect.Filter{Type: "JOB"}); err != nil || len(rows) != 10 {
 		t.Errorf("the application sees %d tasks: %v", len(rows), err)
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/inspect"
 )
 
 // What the store says of nodes is so of those that run: which leads, that they give signs of life, and that they have ended.
@@ -16,9 +17,9 @@ func TestNodesAsTheStoreSeesThem(t *testing.T) {
 	work := func(service string, queues map[string]int) func(*Config) {
 		return func(c *Config) { c.Service, c.Version, c.Queues = service, "v1", queues }
 	}
-	nodes := func() []store.Node {
+	nodes := func() []inspect.Node {
 		t.Helper()
-		found, err := s.tasks.Nodes(context.WithoutCancel(t.Context()), s.pool, store.NodeFilter{Ended: true})
+		found, err := inspect.New(store.Config{}).Nodes(context.WithoutCancel(t.Context()), s.pool, inspect.NodeFilter{Ended: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -27,12 +28,12 @@ func TestNodesAsTheStoreSeesThem(t *testing.T) {
 	stopFirst := s.node(work("first", map[string]int{"default": 3}), handlers.Handle(s.handle))
 	eventually(t, 20*time.Second, "the first leads", func() bool {
 		found := nodes()
-		return len(found) == 1 && found[0].State == store.NodeLeads && found[0].ElectedAt != nil
+		return len(found) == 1 && found[0].State == inspect.NodeLeads && found[0].ElectedAt != nil
 	})
 	s.node(work("second", map[string]int{"mail": 2}), handlers.Handle(s.handle))
 	eventually(t, 20*time.Second, "the second works", func() bool {
 		found := nodes()
-		return len(found) == 2 && found[0].State == store.NodeLeads && found[1].State == store.NodeWorks
+		return len(found) == 2 && found[0].State == inspect.NodeLeads && found[1].State == inspect.NodeWorks
 	})
 	before := nodes()
 	if n := before[1]; n.Service != "second" || n.Queues["mail"] != 2 || len(n.Types) != 1 || n.Types[0] != "JOB" || n.ElectedAt != nil || n.DeadAt != nil {
@@ -42,13 +43,13 @@ func TestNodesAsTheStoreSeesThem(t *testing.T) {
 		found := nodes()
 		return found[0].LastSeen.After(*before[0].LastSeen) && found[1].LastSeen.After(*before[1].LastSeen)
 	})
-	states, err := s.tasks.QueueStates(t.Context(), s.pool, store.QueueFilter{})
+	states, err := inspect.New(store.Config{}).QueueStates(t.Context(), s.pool, inspect.QueueFilter{})
 	if err != nil || len(states) != 2 || states[0].Slots != 3 || states[1].Slots != 2 || states[1].Nodes != 1 {
 		t.Errorf("the queues are %+v, %v", states, err)
 	}
 	stopFirst()
 	eventually(t, 20*time.Second, "the first has ended, and the second leads", func() bool {
 		found := nodes()
-		return found[0].Service == "second" && found[0].State == store.NodeLeads && found[1].State == store.NodeEnded && found[1].DeadAt != nil
+		return found[0].Service == "second" && found[0].State == inspect.NodeLeads && found[1].State == inspect.NodeEnded && found[1].DeadAt != nil
 	})
 }

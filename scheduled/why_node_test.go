@@ -13,6 +13,7 @@ import (
 	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/migrations"
 	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/inspect"
 	"github.com/tasktable/tasktable/store/storetest"
 )
 
@@ -22,7 +23,7 @@ var (
 )
 
 // lived is a story with H for hosts and D for durations, and the facts without their times.
-func lived(e store.Explanation) string {
+func lived(e inspect.Explanation) string {
 	var out strings.Builder
 	for _, line := range e.Story {
 		fmt.Fprint(&out, howLong.ReplaceAllString(whatHost.ReplaceAllString(line.Text, "(H)"), "D"))
@@ -38,9 +39,9 @@ func lived(e store.Explanation) string {
 	return out.String()
 }
 
-func (s *stage) why(id string) store.Explanation {
+func (s *stage) why(id string) inspect.Explanation {
 	s.t.Helper()
-	e, err := s.tasks.Why(s.t.Context(), s.pool, id)
+	e, err := inspect.New(store.Config{}).Why(s.t.Context(), s.pool, id)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -61,7 +62,7 @@ func TestWhyOfANode(t *testing.T) {
 		t.Fatal(err)
 	}
 	node := fmt.Sprintf("node %d (H)", number)
-	says := func(e store.Explanation, want string) {
+	says := func(e inspect.Explanation, want string) {
 		t.Helper()
 		at := func(time.Time) string { return "T" }
 		if got := howLong.ReplaceAllString(whatHost.ReplaceAllString(e.Reason.Sentence(at), "(H)"), "D"); got != want {

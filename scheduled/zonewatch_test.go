@@ -10,6 +10,7 @@ import (
 
 	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/inspect"
 )
 
 // zonesOf is a time zone database in which the clocks of each zone follow one POSIX rule for ever.
@@ -55,7 +56,7 @@ func (b *bench) moves(posix string, now time.Time) {
 
 func (b *bench) nextFire(id string) string {
 	b.t.Helper()
-	task, err := tasks.GetRecurring(b.t.Context(), b.pool, id)
+	task, err := inspect.New(store.Config{}).GetRecurring(b.t.Context(), b.pool, id)
 	if err != nil {
 		b.t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/inspect"
 )
 
 // Two bulk calls share three tasks and name them in crossed orders. The middle one is kept locked until both wait: had they
@@ -68,7 +69,7 @@ func moved(ids []string, entity string) []store.Task {
 // waiting lists the ids of an entity's tasks that wait.
 func (b *bench) waiting(entity string) []string {
 	b.Helper()
-	rows, err := b.tasks.List(b.ctx, b.pool, store.Filter{Entity: entity, Status: store.StatusQueued})
+	rows, err := b.inspector.List(b.ctx, b.pool, inspect.Filter{Entity: entity, Statuses: []store.Status{store.StatusQueued}})
 	b.check(err)
 	var ids []string
 	for _, row := range rows {

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/inspect"
 	"github.com/tasktable/tasktable/store/seal"
 )
 
@@ -80,7 +81,7 @@ func TestPayloadsAreEncoded(t *testing.T) {
 	_, err := b.tasks.RunNow(b.ctx, b.pool, "daily") // at an instant with a fraction
 	b.check(err)
 
-	rows, err := b.tasks.List(b.ctx, b.pool, store.Filter{})
+	rows, err := b.inspector.List(b.ctx, b.pool, inspect.Filter{})
 	b.check(err)
 	if len(rows) != 28+2+2 {
 		t.Errorf("%d tasks", len(rows))

@@ -11,8 +11,8 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// DB is what a verb runs on: a pgx Tx, Conn, Pool, sqlc's pgx DBTX, or anything else with pgx's Query. In a transaction the
-// verb is part of it; otherwise it commits by itself.
+// DB is what a verb runs on: a pgx Tx, Conn, Pool, sqlc's pgx DBTX, or anything else with pgx's Query. In a
+// transaction the verb is part of it; otherwise it commits by itself.
 type DB interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }

@@ -3,20 +3,19 @@ package store_test
 import (
 	"context"
 	"database/sql"
-	"net/url"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/jackc/pgx/v5/stdlib"
-	_ "github.com/lib/pq" // the driver "postgres"
+	_ "github.com/lib/pq"
 	"gorm.io/driver/postgres"
 	"gorm.io/gorm"
 	"gorm.io/gorm/logger"
 
 	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/inspect"
 )
 
 // A way is how an application may hand its connection to the store. A way that is a transaction has an end, which commits it
@@ -98,16 +97,6 @@ func ways() []way {
 	}
 }
 
-func (b *bench) poolIn(mode pgx.QueryExecMode) *pgxpool.Pool {
-	b.Helper()
-	config := b.pool.Config()
-	config.ConnConfig.DefaultQueryExecMode, config.MaxConns = mode, 2
-	pool, err := pgxpool.NewWithConfig(b.ctx, config)
-	b.check(err)
-	b.Cleanup(pool.Close)
-	return pool
-}
-
 func (b *bench) pgxTx(pool *pgxpool.Pool) (store.DB, func(bool) error) {
 	b.Helper()
 	tx, err := pool.Begin(b.ctx)
@@ -123,25 +112,6 @@ func (b *bench) endPgx(tx pgx.Tx) func(bool) error {
 		}
 		return tx.Rollback(b.ctx)
 	}
-}
-
-func (b *bench) openSQL(driver string) *sql.DB {
-	b.Helper()
-	var db *sql.DB
-	if driver == "pgx" {
-		db = stdlib.OpenDB(*b.pool.Config().ConnConfig.Copy())
-	} else {
-		dsn, err := url.Parse(b.pool.Config().ConnString())
-		b.check(err)
-		if query := dsn.Query(); !query.Has("sslmode") { // to lib/pq that is "require", to pgx "prefer"
-			query.Set("sslmode", "disable")
-			dsn.RawQuery = query.Encode()
-		}
-		db, err = sql.Open(driver, dsn.String())
-		b.check(err)
-	}
-	b.Cleanup(func() { _ = db.Close() })
-	return db
 }
 
 func (b *bench) sqlTx(driver string) (store.DB, func(bool) error) {
@@ -236,7 +206,7 @@ func (b *bench) allVerbs(db store.DB, id string) {
 	if row.ID != id || *row.Expiration != time.Hour || row.Message != nil {
 		b.Errorf("got %s", pretty(row))
 	}
-	rows, err := b.tasks.List(b.ctx, db, store.Filter{Entity: entity})
+	rows, err := b.inspector.List(b.ctx, db, inspect.Filter{Entity: entity})
 	b.check(err)
 	history, err := b.tasks.History(b.ctx, db, id)
 	b.check(err)

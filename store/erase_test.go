@@ -245,8 +245,8 @@ func TestEraseRefuses(t *testing.T) {
 	t.Parallel()
 	b := benchOn(t, nil)
 	for _, who := range []string{"", "a\x00", "a\nb", "\xff", strings.Repeat("x", 513)} {
-		_, entity := b.tasks.EraseEntity(b.ctx, noDB{b}, who)
-		_, tenant := b.tasks.EraseTenant(b.ctx, noDB{b}, who)
+		_, entity := b.tasks.EraseEntity(b.ctx, noDB(b), who)
+		_, tenant := b.tasks.EraseTenant(b.ctx, noDB(b), who)
 		if !errors.Is(entity, store.ErrInvalid) || !strings.Contains(entity.Error(), "entity must be") {
 			t.Errorf("entity %.10q: %v", who, entity)
 		}

@@ -8,10 +8,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
+	_ "github.com/jackc/pgx/v5/stdlib"
 
-	"github.com/tasktable/tasktable/handlers"
-	"github.com/tasktable/tasktable/scheduled/scheduledtest"
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/storetest"
 )
@@ -152,49 +150,6 @@ func ExampleStore_PauseUntil() {
 	// queued <nil>
 	// cancelled <nil>
 	// rearmed <nil>
-}
-
-// What has failed for good is a dead letter, until somebody retries or archives it.
-func ExampleStore_DeadLetters() {
-	ctx := context.Background()
-	t, end := storetest.Example()
-	defer end()
-	tx, err := storetest.Pool(t).Begin(ctx)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer func() { _ = tx.Rollback(ctx) }()
-	tasks := store.New(store.Config{Service: "events-api"})
-	_, err = tasks.ScheduleMany(ctx, tx, []store.Task{{Payload: remindOf{"42"}, At: sixPM}, {Payload: remindOf{"43"}, At: sixPM}})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	registry, err := handlers.NewRegistry(handlers.Handle(func(context.Context, *handlers.Task[remindOf]) error {
-		return handlers.Permanent(errors.New("421 the mail server is full"))
-	}))
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	scheduledtest.New(t, tx, registry).RunDueAt(ctx, sixPM)
-
-	dead, err := tasks.DeadLetters(ctx, tx, store.DeadFilter{Type: "REMIND", Message: "421"})
-	for _, row := range dead {
-		fmt.Println(row.ID, row.Status, *row.Message)
-	}
-	fmt.Println(err)
-	receipt, err := tasks.Archive(ctx, tx, "task-REMIND-43", "the member has left")
-	fmt.Println(receipt.Outcome, err)
-	receipts, err := tasks.RetryDead(ctx, tx, store.DeadFilter{Type: "REMIND"}) // those that are not archived
-	fmt.Println(len(receipts), receipts[0].ID, receipts[0].Outcome, err)
-	// Output:
-	// task-REMIND-42 FAILED 421 the mail server is full
-	// task-REMIND-43 FAILED 421 the mail server is full
-	// <nil>
-	// archived <nil>
-	// 1 task-REMIND-42 queued <nil>
 }
 
 // All that happened to a task, also after it was deleted.

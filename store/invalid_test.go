@@ -3,7 +3,6 @@ package store_test
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"math"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/inspect"
 )
 
 // unencodable and scalar are payloads that encoding/json cannot make an object of.
@@ -110,25 +110,10 @@ var badTasks = []struct {
 	{"policy", func(t *store.Task) { t.IfFinished = "never" }, "if_finished", "must be Rearm, Keep or empty"},
 }
 
-// typed is JSON of a type.
-func typed(name string) store.JSON {
-	quoted, _ := json.Marshal(name)
-	return store.JSON(`{"type":` + string(quoted) + `}`)
-}
-
 // sized is JSON that Postgres writes in so many bytes.
 func sized(bytes int) store.JSON {
 	const around = `{"s": "", "type": "TEST"}`
 	return store.JSON(`{"type":"TEST","s":"` + strings.Repeat("x", bytes-len(around)) + `"}`)
-}
-
-// noDB fails the test when it is asked: bad input is refused before the database, whose refusal would end the transaction.
-type noDB struct{ b *bench }
-
-func (db noDB) Query(context.Context, string, ...any) (pgx.Rows, error) {
-	db.b.Helper()
-	db.b.Error("the database was asked")
-	return nil, errors.New("no database")
 }
 
 func TestBadTasksAreRefusedBeforeTheDatabase(t *testing.T) {
@@ -140,9 +125,9 @@ func TestBadTasksAreRefusedBeforeTheDatabase(t *testing.T) {
 			task := base("one")
 			task.Entity = ""
 			bad.change(&task)
-			_, alone := b.tasks.Schedule(b.ctx, noDB{b}, task)
-			_, many := b.tasks.ScheduleMany(b.ctx, noDB{b}, []store.Task{base("good"), task})
-			_, synced := b.tasks.Sync(b.ctx, noDB{b}, "event:1", task)
+			_, alone := b.tasks.Schedule(b.ctx, noDB(b), task)
+			_, many := b.tasks.ScheduleMany(b.ctx, noDB(b), []store.Task{base("good"), task})
+			_, synced := b.tasks.Sync(b.ctx, noDB(b), "event:1", task)
 			for call, err := range map[string]error{"Schedule": alone, "ScheduleMany": many, "Sync": synced, "Check": task.Check()} {
 				if bad.field == "entity" && call == "Sync" && err != nil {
 					continue // there it is another rule: the entity must be Sync's
@@ -158,7 +143,7 @@ func TestBadTasksAreRefusedBeforeTheDatabase(t *testing.T) {
 func TestBadArgumentsOfVerbsAndReads(t *testing.T) {
 	t.Parallel()
 	b := benchOn(t, nil)
-	db := noDB{b}
+	db := noDB(b)
 	ids := map[string]func(id string) error{
 		"Reschedule": func(id string) error { _, err := b.tasks.Reschedule(b.ctx, db, id, far(0)); return err },
 		"Cancel":     func(id string) error { _, err := b.tasks.Cancel(b.ctx, db, id); return err },
@@ -185,16 +170,19 @@ func TestBadArgumentsOfVerbsAndReads(t *testing.T) {
 		},
 		"entity must be 1 to 512":    func() error { _, err := b.tasks.Sync(b.ctx, db, ""); return err },
 		"entity must be at most 512": func() error { _, err := b.tasks.Sync(b.ctx, db, "\x01"); return err },
-		"limit must be":              func() error { _, err := b.tasks.List(b.ctx, db, store.Filter{Limit: -1}); return err },
-		"limit must be between":      func() error { _, err := b.tasks.List(b.ctx, db, store.Filter{Limit: 10001}); return err },
-		"status must be":             func() error { _, err := b.tasks.List(b.ctx, db, store.Filter{Status: "\x00"}); return err },
-		"tenant_id must be":          func() error { _, err := b.tasks.List(b.ctx, db, store.Filter{TenantID: "\xff"}); return err },
-		"after must be at most": func() error {
-			_, err := b.tasks.List(b.ctx, db, store.Filter{After: &store.Row{ID: "\xff"}})
+		"limit must be":              func() error { _, err := b.inspector.List(b.ctx, db, inspect.Filter{Limit: -1}); return err },
+		"limit must be between":      func() error { _, err := b.inspector.List(b.ctx, db, inspect.Filter{Limit: 10001}); return err },
+		"status must be": func() error {
+			_, err := b.inspector.List(b.ctx, db, inspect.Filter{Statuses: []store.Status{"\x00"}})
 			return err
 		},
-		"from must be in the years": func() error {
-			_, err := b.tasks.List(b.ctx, db, store.Filter{From: time.Unix(math.MinInt64, 0)})
+		"tenant_id must be": func() error { _, err := b.inspector.List(b.ctx, db, inspect.Filter{TenantID: "\xff"}); return err },
+		"after must be at most": func() error {
+			_, err := b.inspector.List(b.ctx, db, inspect.Filter{After: &store.Row{ID: "\xff"}})
+			return err
+		},
+		"scheduled from must be in the years": func() error {
+			_, err := b.inspector.List(b.ctx, db, inspect.Filter{ScheduledFrom: time.Unix(math.MinInt64, 0)})
 			return err
 		},
 		"service must be":                       func() error { _, err := store.New(store.Config{Service: "\n"}).Cancel(b.ctx, db, "one"); return err },
@@ -204,7 +192,7 @@ func TestBadArgumentsOfVerbsAndReads(t *testing.T) {
 			return err
 		},
 		"must be 1 to 46 of a-z, 0-9 and _, not starting": func() error {
-			_, err := store.New(store.Config{Schema: strings.Repeat("a", 47)}).List(b.ctx, db, store.Filter{})
+			_, err := inspect.New(store.Config{Schema: strings.Repeat("a", 47)}).List(b.ctx, db, inspect.Filter{})
 			return err
 		},
 	} {

@@ -2,36 +2,43 @@ package store_test
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
+	"database/sql"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/inspect"
+	"github.com/tasktable/tasktable/store/internal/testbench"
 	"github.com/tasktable/tasktable/store/storetest"
 	"github.com/tasktable/tasktable/store/storetest/leaks"
 )
 
 func TestMain(m *testing.M) { storetest.Main(m, leaks.Check) }
 
-// service is the author of what the tests do through a store.
-const service = "events-api"
+// Short names of what many tests use.
+const (
+	service = testbench.Service
+	limit   = testbench.Limit
+)
 
-// limit bounds each wait of a test. It is reached only where something hangs.
-const limit = time.Minute
+var (
+	rowKinds, recurringKinds = testbench.Kinds, testbench.RecurringKinds
+	payload, typed, far      = testbench.Payload, testbench.Typed, testbench.Far
+	base, recurs             = testbench.Base, testbench.Recurs
+	outcomes, pretty         = testbench.Outcomes, testbench.Pretty
+)
 
-// bench is what most tests work at: a database of their own, and a store.
+// bench is a Bench with short names.
 type bench struct {
-	*testing.T
-	ctx   context.Context
-	pool  *pgxpool.Pool
-	tasks *store.Store
+	*testbench.Bench
+	ctx       context.Context
+	pool      *pgxpool.Pool
+	tasks     *store.Store
+	inspector *inspect.Inspector
 }
 
 func newBench(t *testing.T) *bench {
@@ -40,9 +47,8 @@ func newBench(t *testing.T) *bench {
 }
 
 func benchOn(t *testing.T, pool *pgxpool.Pool) *bench {
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
-	t.Cleanup(cancel)
-	return &bench{T: t, ctx: ctx, pool: pool, tasks: store.New(store.Config{Service: service})}
+	b := testbench.On(t, pool)
+	return &bench{Bench: b, ctx: b.Ctx, pool: b.Pool, tasks: b.Tasks, inspector: b.Inspector}
 }
 
 // each runs a parallel subtest on the same database.
@@ -53,134 +59,58 @@ func (b *bench) each(name string, test func(*bench)) {
 	})
 }
 
-// execer is a pgx Tx, Conn or Pool.
-type execer interface {
-	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+// current is the Bench after a test has given this one another Store or context.
+func (b *bench) current() *testbench.Bench {
+	if b.Tasks != b.tasks || b.Ctx != b.ctx {
+		b.Tasks, b.Ctx = b.tasks, b.ctx
+	}
+	return b.Bench
 }
+
+type execer = testbench.Execer
 
 func (b *bench) exec(on execer, sql string, args ...any) {
 	b.Helper()
-	if _, err := on.Exec(b.ctx, sql, args...); err != nil {
-		b.Fatalf("%s: %v", sql, err)
-	}
+	b.current().Exec(on, sql, args...)
 }
-
-// one reads a single value.
-func one[T any](b *bench, on store.DB, sql string, args ...any) T {
-	b.Helper()
-	rows, err := on.Query(b.ctx, sql, args...)
-	b.check(err)
-	value, err := pgx.CollectExactlyOneRow(rows, pgx.RowTo[T])
-	if err != nil {
-		b.Fatalf("%s: %v", sql, err)
-	}
-	return value
-}
-
-func (b *bench) check(err error) {
-	b.Helper()
-	if err != nil {
-		b.Fatal(err)
-	}
-}
-
-func (b *bench) begin(options pgx.TxOptions) pgx.Tx {
-	b.Helper()
-	tx, err := b.pool.BeginTx(b.ctx, options)
-	b.check(err)
-	b.Cleanup(func() { _ = tx.Rollback(context.Background()) }) // after a commit it does nothing
-	return tx
-}
-
-// inTx runs do in a transaction and commits it.
-func (b *bench) inTx(do func(pgx.Tx)) {
-	b.Helper()
-	tx := b.begin(pgx.TxOptions{})
-	do(tx)
-	b.check(tx.Commit(b.ctx))
-}
-
-// schedule is Schedule on the pool, of which nothing but success is expected.
+func (b *bench) check(err error)                    { b.Helper(); b.current().Check(err) }
+func (b *bench) begin(options pgx.TxOptions) pgx.Tx { b.Helper(); return b.current().Begin(options) }
+func (b *bench) inTx(do func(pgx.Tx))               { b.Helper(); b.current().InTx(do) }
+func (b *bench) asEngine(do func(pgx.Tx))           { b.Helper(); b.current().AsEngine(do) }
 func (b *bench) schedule(task store.Task) store.Receipt {
 	b.Helper()
-	receipt, err := b.tasks.Schedule(b.ctx, b.pool, task)
-	b.check(err)
-	return receipt
+	return b.current().Schedule(task)
 }
-
-// get is the row of a task; nil where there is none.
-func (b *bench) get(id string) *store.Row {
+func (b *bench) get(id string) *store.Row         { b.Helper(); return b.current().Get(id) }
+func (b *bench) changes(id string) []store.Change { b.Helper(); return b.current().Changes(id) }
+func (b *bench) lines(id string) []string         { b.Helper(); return b.current().Lines(id) }
+func (b *bench) role() string                     { b.Helper(); return b.current().Role() }
+func (b *bench) now() time.Time                   { b.Helper(); return b.current().Now() }
+func (b *bench) make(id, kind string)             { b.Helper(); b.current().Make(id, kind) }
+func (b *bench) makeRecurring(id, kind string)    { b.Helper(); b.current().MakeRecurring(id, kind) }
+func (b *bench) plan(id, next string, ended ...string) {
 	b.Helper()
-	row, err := b.tasks.Get(b.ctx, b.pool, id)
-	if errors.Is(err, store.ErrNotFound) {
-		return nil
-	}
-	b.check(err)
-	return &row
+	b.current().Plan(id, next, ended...)
 }
-
-func (b *bench) changes(id string) []store.Change {
+func (b *bench) readers() map[string]store.DB { b.Helper(); return b.current().Readers() }
+func (b *bench) poolIn(mode pgx.QueryExecMode) *pgxpool.Pool {
 	b.Helper()
-	history, err := b.tasks.History(b.ctx, b.pool, id)
-	b.check(err)
-	return history.Changes
+	return b.current().PoolIn(mode)
 }
+func (b *bench) openSQL(driver string) *sql.DB { b.Helper(); return b.current().OpenSQL(driver) }
 
-// lines are the change lines of a task as "verb outcome by".
-func (b *bench) lines(id string) []string {
+func one[T any](b *bench, on store.DB, sql string, args ...any) T {
 	b.Helper()
-	var lines []string
-	for _, change := range b.changes(id) {
-		lines = append(lines, change.Verb+" "+change.Outcome+" "+change.ChangedBy)
-	}
-	return lines
+	return testbench.One[T](b.current(), on, sql, args...)
 }
 
-// same compares through JSON, in which a difference can be read.
 func same[T any](b *bench, what string, got, want T) {
 	b.Helper()
-	if g, w := pretty(got), pretty(want); g != w {
-		b.Errorf("%s:\n%s", what, difference(g, w))
-	}
+	testbench.Same(b.T, what, got, want)
 }
 
-func pretty(value any) string {
-	text, err := json.MarshalIndent(value, "", " ")
-	if err != nil {
-		return fmt.Sprintf("%+v (%v)", value, err)
-	}
-	return string(text)
-}
-
-// difference lists the lines that are in one text only.
-func difference(got, want string) string {
-	count := map[string]int{}
-	for line := range strings.Lines(got) {
-		count[strings.TrimRight(line, ",\n")]++
-	}
-	for line := range strings.Lines(want) {
-		count[strings.TrimRight(line, ",\n")]--
-	}
-	var out strings.Builder
-	for line := range strings.Lines(got + "\n" + want) {
-		switch line = strings.TrimRight(line, ",\n"); {
-		case count[line] > 0:
-			fmt.Fprintf(&out, "got  %s\n", line)
-		case count[line] < 0:
-			fmt.Fprintf(&out, "want %s\n", line)
-		}
-		delete(count, line)
-	}
-	return out.String()
-}
-
-// payload is JSON of type TEST with one more field.
-func payload(n int) store.JSON { return store.JSON(fmt.Sprintf(`{"type": "TEST", "n": %d}`, n)) }
-
-// far is a time that no test lives to see; minutes count from it.
-func far(minutes int) time.Time {
-	return time.Date(2100, 1, 1, 0, minutes, 0, 0, time.UTC)
-}
+// noDB fails the test when it is asked.
+func noDB(b *bench) store.DB { return testbench.NoDB{Bench: b.Bench} }
 
 // refused expects a statement to fail with a message that has a part.
 func (b *bench) refused(sql, part string, args ...any) {

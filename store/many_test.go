@@ -9,16 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/inspect"
 )
-
-// outcomes are what receipts say, in their order.
-func outcomes(receipts []store.Receipt) []string {
-	var found []string
-	for _, receipt := range receipts {
-		found = append(found, receipt.ID+" "+string(receipt.Outcome))
-	}
-	return found
-}
 
 func TestScheduleManyAnswersInTheOrderGiven(t *testing.T) {
 	t.Parallel()
@@ -195,7 +187,7 @@ func TestSyncMakesTheTasksOfAnEntityExactlyThese(t *testing.T) {
 		"new created", "kept unchanged", "FAILED finished",
 		"EXECUTING cancelled", "PAUSED cancelled", "QUEUED cancelled", "held PAUSED cancelled", "held QUEUED cancelled",
 	})
-	rows, err := b.tasks.List(b.ctx, b.pool, store.Filter{Entity: "event:1", Status: store.StatusQueued})
+	rows, err := b.inspector.List(b.ctx, b.pool, inspect.Filter{Entity: "event:1", Statuses: []store.Status{store.StatusQueued}})
 	b.check(err)
 	if len(rows) != 2 || rows[0].ID != "kept" || rows[1].ID != "new" {
 		t.Errorf("waiting now: %s", pretty(rows))

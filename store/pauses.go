@@ -5,10 +5,14 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/tasktable/tasktable/store/internal/check"
+	"github.com/tasktable/tasktable/store/internal/query"
 )
 
-// Scope is what can be paused as a whole: everything, a queue, or a type. Nothing of it is claimed, and after the commit nothing is
-// started; running handlers finish. It holds until resumed, or until a time. What is paused in two ways needs both resumed.
+// Scope is what can be paused as a whole: everything, a queue, or a type. Nothing of it is claimed, and after the
+// commit nothing is started; running handlers finish. It holds until resumed, or until a time. What is paused in two
+// ways needs both resumed.
 type Scope struct{ scope, name string }
 
 // Everything is all tasks.
@@ -25,7 +29,7 @@ func ParseScope(text string) (Scope, error) {
 	kind, name, _ := strings.Cut(text, ":")
 	scope := Scope{kind, name}
 	if kind != "queue" && kind != "type" && text != "all" {
-		return Scope{}, invalid("scope", "must be all, queue:NAME or type:NAME", fmt.Sprintf("%q", text))
+		return Scope{}, check.Invalid("scope", "must be all, queue:NAME or type:NAME", fmt.Sprintf("%q", text))
 	}
 	return scope, scope.Check()
 }
@@ -48,7 +52,7 @@ func (p Scope) Check() error {
 	case "type":
 		return CheckType(p.name)
 	}
-	return invalid("scope", "must be Everything, Queue or Type", "the zero Scope")
+	return check.Invalid("scope", "must be Everything, Queue or Type", "the zero Scope")
 }
 
 // Has says whether a queue's tasks of a type belong to the scope.
@@ -63,18 +67,19 @@ func (s *Store) PauseScope(ctx context.Context, db DB, scope Scope, until time.T
 	if err := scope.Check(); err != nil {
 		return "", fmt.Errorf("pause: %w", err)
 	}
-	if err := checkNote("reason", reason); err != nil {
+	if err := check.Note("reason", reason); err != nil {
 		return "", fmt.Errorf("pause: %w", err)
 	}
 	var ends *string
 	if !until.IsZero() {
-		text, err := timeText("until", until)
+		text, err := check.TimeText("until", until)
 		if err != nil {
 			return "", fmt.Errorf("pause: %w", err)
 		}
 		ends = &text
 	}
-	outcome, err := scalar[string](ctx, s, db, "pause "+scope.scope+" "+scope.name, pauseScopeSQL, scope.scope, scope.name, ends, orNil(reason), s.author())
+	outcome, err := query.Value[string](ctx, s.source, db, "pause "+scope.scope+" "+scope.name, pauseScopeSQL,
+		scope.scope, scope.name, ends, check.OrNil(reason), s.author())
 	return Outcome(outcome), err
 }
 
@@ -85,7 +90,8 @@ func (s *Store) ResumeScope(ctx context.Context, db DB, scope Scope) (Outcome, e
 	if err := scope.Check(); err != nil {
 		return "", fmt.Errorf("resume: %w", err)
 	}
-	outcome, err := scalar[string](ctx, s, db, "resume "+scope.scope+" "+scope.name, resumeScopeSQL, scope.scope, scope.name, s.author())
+	outcome, err := query.Value[string](ctx, s.source, db, "resume "+scope.scope+" "+scope.name, resumeScopeSQL,
+		scope.scope, scope.name, s.author())
 	return Outcome(outcome), err
 }
 
@@ -99,11 +105,14 @@ type Pause struct {
 	Reason   *string    `json:"reason,omitempty"`
 }
 
+// Of is what the pause holds.
+func (p Pause) Of() Scope { return Scope{p.Scope, p.Name} }
+
 const listPausesSQL = `
 SELECT scope, name, paused_at, paused_by, ends_at, reason FROM tasktable.pauses
 WHERE ends_at IS NULL OR ends_at > clock_timestamp() ORDER BY scope, name`
 
 // Pauses lists the pauses that hold.
 func (s *Store) Pauses(ctx context.Context, db DB) ([]Pause, error) {
-	return collect[Pause](ctx, s, db, "list pauses", listPausesSQL)
+	return query.Collect[Pause](ctx, s.source, db, "list pauses", listPausesSQL)
 }

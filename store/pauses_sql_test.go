@@ -63,7 +63,7 @@ func TestPausesInSQL(t *testing.T) {
 func TestBadPausesAreRefusedBeforeTheDatabase(t *testing.T) {
 	t.Parallel()
 	b := benchOn(t, nil)
-	db, year10000 := noDB{b}, time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)
+	db, year10000 := noDB(b), time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)
 	scope := func(scope store.Scope, until time.Time, reason string) func() error {
 		return func() error { _, err := b.tasks.PauseScope(b.ctx, db, scope, until, reason); return err }
 	}

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"github.com/tasktable/tasktable/store/internal/check"
 )
 
 // JSON is a payload that is JSON already: an object with a field "type".
@@ -46,22 +48,25 @@ func encodePayload(payload Payload) (json.RawMessage, error) {
 	}
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(body, &fields); err != nil || fields == nil {
-		return nil, invalid("payload", "must encode as a JSON object", fmt.Sprintf("%T, type %s", payload, name))
+		return nil, check.Invalid("payload", "must encode as a JSON object", fmt.Sprintf("%T, type %s", payload, name))
 	}
 	if _, done := payload.(inEnvelope); !done && fields[codecField] != nil {
-		return nil, invalid("payload", `must have no field "$codec", which says by what Codec it is encoded`, "one, type "+name)
+		return nil, check.Invalid("payload", `must have no field "$codec", which says by what Codec it is encoded`,
+			"one, type "+name)
 	}
 	if own, ok := fields["type"]; ok {
 		var stated string
 		if json.Unmarshal(own, &stated) != nil || stated != name {
-			return nil, invalid("payload", fmt.Sprintf("must have no field type other than %q", name), shortened(string(own)))
+			return nil, check.Invalid("payload", fmt.Sprintf("must have no field type other than %q", name),
+				shortened(string(own)))
 		}
 	} else {
 		separator := ","
 		if len(fields) == 0 {
 			separator = ""
 		}
-		body = bytes.Join([][]byte{[]byte(`{"type":"`), []byte(name), []byte(`"`), []byte(separator), bytes.TrimPrefix(body, []byte("{"))}, nil)
+		body = bytes.Join([][]byte{[]byte(`{"type":"`), []byte(name), []byte(`"`), []byte(separator),
+			bytes.TrimPrefix(body, []byte("{"))}, nil)
 	}
 	return body, checkStorable(body, name)
 }
@@ -69,24 +74,26 @@ func encodePayload(payload Payload) (json.RawMessage, error) {
 // maxNesting keeps the server's and encoding/json's parsers, which both have a limit, far from it.
 const maxNesting = 1000
 
-// checkStorable refuses what is JSON but not jsonb: Postgres would refuse it too, and that ends the caller's transaction.
+// checkStorable refuses what is JSON but not jsonb: Postgres would refuse it too, and that ends the caller's
+// transaction.
 func checkStorable(body []byte, name string) error {
 	if !utf8.Valid(body) {
-		return invalid("payload", "must be UTF-8", "other bytes, type "+name)
+		return check.Invalid("payload", "must be UTF-8", "other bytes, type "+name)
 	}
 	scan := jsonbScan{rest: body}
 	if rule, got := scan.run(); rule != "" {
-		return invalid("payload", rule, got+", type "+name)
+		return check.Invalid("payload", rule, got+", type "+name)
 	}
 	if scan.size > MaxPayloadBytes {
-		return invalid("payload", "must be at most 256 KiB of JSON text", fmt.Sprintf("%d bytes, type %s", scan.size, name))
+		return check.Invalid("payload", "must be at most 256 KiB of JSON text",
+			fmt.Sprintf("%d bytes, type %s", scan.size, name))
 	}
 	return nil
 }
 
-// jsonbScan goes through valid JSON once and counts the bytes of Postgres's own text of it, which is what the limit is on:
-// ", " and ": " between the parts, escapes resolved, numbers written out (1e3 is 1000). Of repeated keys Postgres keeps one
-// where this counts all.
+// jsonbScan goes through valid JSON once and counts the bytes of Postgres's own text of it, which is what the limit
+// is on: ", " and ": " between the parts, escapes resolved, numbers written out (1e3 is 1000). Of repeated keys
+// Postgres keeps one where this counts all.
 type jsonbScan struct {
 	rest []byte
 	size int
@@ -181,7 +188,8 @@ const (
 	maxFractionDigits = 16383
 )
 
-// number counts the digits of a number as numeric writes it: without an exponent, and with all the zeros that it was given.
+// number counts the digits of a number as numeric writes it: without an exponent, and with all the zeros that it was
+// given.
 func (s *jsonbScan) number() (rule, got string) {
 	end := 0
 	for end < len(s.rest) && strings.IndexByte("+-.0123456789eE", s.rest[end]) >= 0 {
@@ -204,7 +212,8 @@ func (s *jsonbScan) number() (rule, got string) {
 		before = max(1, len(significant)-len(fraction)+exponent)
 	}
 	if before > maxWholeDigits || after > maxFractionDigits {
-		return "must have no number beyond Postgres's numeric", fmt.Sprintf("one of %d digits and %d behind the point", before, after)
+		return "must have no number beyond Postgres's numeric", fmt.Sprintf("one of %d digits and %d behind the point",
+			before, after)
 	}
 	size := before
 	if after > 0 {

@@ -9,12 +9,6 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// role is the author of what is done by plain SQL.
-func (b *bench) role() string {
-	b.Helper()
-	return one[string](b, b.pool, `SELECT session_user::text`)
-}
-
 func TestInsertByPlainSQL(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -3,25 +3,14 @@ package store_test
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/inspect"
 )
-
-// readers are the ways whose scans differ.
-func (b *bench) readers() map[string]store.DB {
-	b.Helper()
-	return map[string]store.DB{
-		"pgx": b.pool, "simple protocol": b.poolIn(pgx.QueryExecModeSimpleProtocol),
-		"database/sql": store.SQL(b.openSQL("pgx")), "lib/pq": store.SQL(b.openSQL("postgres")),
-	}
-}
 
 // pointerTo is what a nullable column that is not null is read as.
 func pointerTo[T any](value T) *T { return &value }
@@ -94,7 +83,7 @@ func TestEveryColumnIsReadByEveryDriver(t *testing.T) {
 				t.Errorf("%s: result of %s is %q", name, want.ID, got.Result)
 			}
 		}
-		rows, err := b.tasks.List(b.ctx, db, store.Filter{})
+		rows, err := b.inspector.List(b.ctx, db, inspect.Filter{})
 		b.check(err)
 		for i, row := range rows {
 			rows[i] = utc(row)
@@ -141,117 +130,6 @@ func TestHistoryIsReadByEveryDriver(t *testing.T) {
 		empty, err := b.tasks.History(b.ctx, db, "nobody")
 		if err != nil || len(empty.Changes)+len(empty.Executions) != 0 {
 			t.Errorf("%s: history of none: %v, %v", name, empty, err)
-		}
-	}
-}
-
-func TestListFilters(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	for i, kind := range rowKinds[1:] {
-		b.make(kind, kind)
-		if i%2 == 0 {
-			b.exec(b.pool, `UPDATE tasktable.scheduled_tasks SET queue = 'mail', entity = NULL, tenant_id = NULL, payload = '{"type": "OTHER"}',
-				scheduled_at = '2100-01-01 00:05Z' WHERE id = $1`, kind)
-		}
-	}
-	ended := b.get("FAILED").FinishedAt.Add(-time.Minute)
-	b.exec(b.pool, `SELECT tasktable.archive('EXPIRED')`)
-	b.exec(b.pool, `UPDATE tasktable.scheduled_tasks SET spawned_by = 'COMPLETED' WHERE id = 'FAILED'`)
-	for name, c := range map[string]struct {
-		filter store.Filter
-		want   string
-	}{
-		"none":       {store.Filter{}, "CANCELLED FAILED PAUSED SKIPPED held PAUSED COMPLETED EXECUTING EXPIRED QUEUED held CANCELLED held QUEUED"},
-		"type":       {store.Filter{Type: "OTHER"}, "COMPLETED EXECUTING EXPIRED QUEUED held CANCELLED held QUEUED"},
-		"status":     {store.Filter{Status: store.StatusCancelled}, "CANCELLED held CANCELLED"},
-		"queue":      {store.Filter{Queue: "default"}, "CANCELLED FAILED PAUSED SKIPPED held PAUSED"},
-		"entity":     {store.Filter{Entity: "event:1", Status: store.StatusPaused}, "PAUSED held PAUSED"},
-		"tenant":     {store.Filter{TenantID: "acme", Limit: 2}, "CANCELLED FAILED"},
-		"from":       {store.Filter{From: far(0).Add(time.Microsecond)}, "COMPLETED EXECUTING EXPIRED QUEUED held CANCELLED held QUEUED"},
-		"to":         {store.Filter{To: far(5)}, "CANCELLED FAILED PAUSED SKIPPED held PAUSED"},
-		"from to":    {store.Filter{From: far(0), To: far(0)}, ""},
-		"no such":    {store.Filter{Type: "NO_SUCH"}, ""},
-		"statuses":   {store.Filter{Statuses: []store.Status{"FAILED", "EXPIRED"}}, "FAILED EXPIRED"},
-		"both":       {store.Filter{Status: "PAUSED", Statuses: []store.Status{"FAILED"}}, "FAILED PAUSED held PAUSED"},
-		"prefix":     {store.Filter{IDPrefix: "held "}, "held PAUSED held CANCELLED held QUEUED"},
-		"message":    {store.Filter{Message: "first"}, "held PAUSED EXECUTING QUEUED held CANCELLED held QUEUED"},
-		"finished":   {store.Filter{FinishedFrom: ended, FinishedTo: ended.Add(time.Hour)}, "CANCELLED FAILED SKIPPED COMPLETED EXPIRED held CANCELLED"},
-		"before":     {store.Filter{FinishedTo: ended}, ""},
-		"after":      {store.Filter{FinishedFrom: ended.Add(time.Hour)}, ""},
-		"spawned by": {store.Filter{SpawnedBy: "COMPLETED"}, "FAILED"},
-		"archived":   {store.Filter{NotArchived: true, Statuses: []store.Status{"FAILED", "EXPIRED"}}, "FAILED"},
-		"latest":     {store.Filter{LatestFirst: true, Limit: 3}, "held QUEUED held CANCELLED QUEUED"},
-		"everything": {store.Filter{Type: "OTHER", Status: "QUEUED", Queue: "mail", From: far(5), To: far(6), Limit: 10000}, "EXECUTING QUEUED held QUEUED"},
-	} {
-		rows, err := b.tasks.List(b.ctx, b.pool, c.filter)
-		b.check(err)
-		var ids []string
-		for _, row := range rows {
-			ids = append(ids, row.ID)
-		}
-		if got := strings.Join(ids, " "); got != c.want {
-			t.Errorf("%s: %s\ninstead of %s", name, got, c.want)
-		}
-	}
-}
-
-// Pages go on where they left off, also after the last task of a page was deleted or moved.
-func TestPagesOfAList(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	var tasks []store.Task
-	for i := range 25 {
-		tasks = append(tasks, store.Task{ID: fmt.Sprintf("%02d", i), Payload: payload(i), At: far(i / 4)}) // four of a time
-	}
-	tasks = append(tasks, store.Task{ID: "other", Payload: plain{}, At: far(3)})
-	_, err := b.tasks.ScheduleMany(b.ctx, b.pool, tasks)
-	b.check(err)
-	for name, db := range b.readers() {
-		pagesOf(b, name, db, tasks[:25], store.Filter{Type: "TEST", Limit: 7})
-		backwards := slices.Clone(tasks[:25])
-		slices.Reverse(backwards)
-		pagesOf(b, name+" backwards", db, backwards, store.Filter{Type: "TEST", Limit: 7, LatestFirst: true})
-	}
-	leftOff(b)
-}
-
-// pagesOf reads the pages to the last.
-func pagesOf(b *bench, name string, db store.DB, tasks []store.Task, filter store.Filter) {
-	b.Helper()
-	var seen, sizes []string
-	for {
-		rows, err := b.tasks.List(b.ctx, db, filter)
-		b.check(err)
-		sizes = append(sizes, fmt.Sprint(len(rows)))
-		for _, row := range rows {
-			seen = append(seen, row.ID)
-		}
-		if len(rows) == 0 {
-			break
-		}
-		filter.After = &rows[len(rows)-1]
-	}
-	same(b, name+": sizes of pages", sizes, []string{"7", "7", "7", "4", "0"})
-	for i, id := range seen {
-		if id != tasks[i].ID {
-			b.Fatalf("%s: place %d has %s", name, i, id)
-		}
-	}
-}
-
-func leftOff(b *bench) {
-	b.Helper()
-	first, err := b.tasks.List(b.ctx, b.pool, store.Filter{Limit: 6})
-	b.check(err)
-	for name, then := range map[string]func() error{
-		"moved":   func() error { _, err := b.tasks.Reschedule(b.ctx, b.pool, "05", far(100)); return err },
-		"deleted": func() error { _, err := b.tasks.Delete(b.ctx, b.pool, "05"); return err },
-	} {
-		b.check(then())
-		next, err := b.tasks.List(b.ctx, b.pool, store.Filter{Limit: 1, After: &first[5]})
-		if err != nil || len(next) != 1 || next[0].ID != "06" {
-			b.Errorf("%s: %v, %s", name, err, pretty(next))
 		}
 	}
 }

@@ -10,10 +10,12 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/tasktable/tasktable/store/internal/query"
 )
 
-// ErrConflict is wrapped by Reconcile's error when another transaction changed what was compared before it could be mended.
-// Nothing was changed: try again, in a new transaction.
+// ErrConflict is wrapped by Reconcile's error when another transaction changed what was compared before it could be
+// mended. Nothing was changed: try again, in a new transaction.
 var ErrConflict = errors.New("changed by another transaction meanwhile")
 
 // DefaultReconcileExamples is what zero Examples stand for.
@@ -28,26 +30,30 @@ const (
 type ReconcileConfig struct {
 	// Type is the type of the tasks; those of other types are left alone.
 	Type string
-	// Query is one SELECT without parameters that yields each task that ought to exist: those that wait, and those that are done,
-	// as long as it likes. It must only read. Its columns:
+	// Query is one SELECT without parameters that yields each task that ought to exist: those that wait, and those
+	// that are done, as long as it likes. It must only read. Its columns:
 	//
 	//	id                       or key, for the id task-{Type}-{key}
 	//	scheduled_at             timestamptz
 	//	payload                  jsonb; its type is filled in. Null: an object of nothing but the type
-	//	entity, tenant_id, queue, priority, expiration, expected_execution_time, max_attempts: as in a Task, null for the default
+	//	entity, tenant_id, queue, priority, expiration, expected_execution_time, max_attempts:
+	//	                         as in a Task, null for the default
 	//
-	// A column that it does not have is not compared: an existing task keeps what it has, a new one gets the default. Payloads that are
-	// encoded can be compared only by a Store that has their Codec; Reconcile refuses to, otherwise.
+	// A column that it does not have is not compared: an existing task keeps what it has, a new one gets the default.
+	// Payloads that are encoded can be compared only by a Store that has their Codec; Reconcile refuses to,
+	// otherwise.
 	Query string
 	// EntityColumn is what the query calls the column of the entity; "": entity.
 	EntityColumn string
 	// Apply mends what differs, except tasks that have ended: those run again only with Rearm.
 	Apply bool
-	// Rearm makes Apply also run tasks again that have ended at another time than the query says, at once if that time has passed.
+	// Rearm makes Apply also run tasks again that have ended at another time than the query says, at once if that
+	// time has passed.
 	Rearm bool
 	// Examples is how many tasks of each kind are named; 0: 5, below 0: none.
 	Examples int
-	// Timeout is the statement_timeout of each statement, the first of which does most of the work; 0: as the transaction has it.
+	// Timeout is the statement_timeout of each statement, the first of which does most of the work; 0: as the
+	// transaction has it.
 	Timeout time.Duration
 }
 
@@ -68,7 +74,8 @@ type ReconcileReport struct {
 	WrongTime ReconcileFinding `json:"wrong_time"`
 	// OtherContent wait for the right time, but differ in another field.
 	OtherContent ReconcileFinding `json:"other_content"`
-	// Orphaned wait, or run, although the query does not yield them. Recurring tasks and their occurrences never count as such.
+	// Orphaned wait, or run, although the query does not yield them. Recurring tasks and their occurrences never
+	// count as such.
 	Orphaned ReconcileFinding `json:"orphaned"`
 	// Applied is whether the differences were mended, and Done what that came to.
 	Applied bool            `json:"applied"`
@@ -79,7 +86,8 @@ type ReconcileReport struct {
 
 // Drift is how many tasks are not as the query says; after Apply, were not.
 func (r ReconcileReport) Drift() int {
-	return r.Missing.Count + r.Cancelled.Count + r.Ended.Count + r.WrongTime.Count + r.OtherContent.Count + r.Orphaned.Count
+	return r.Missing.Count + r.Cancelled.Count + r.Ended.Count + r.WrongTime.Count + r.OtherContent.Count +
+		r.Orphaned.Count
 }
 
 // ReconcileFinding is how many tasks differ in one way, and the first of them by id.
@@ -97,25 +105,28 @@ type ReconcileExample struct {
 	Fields string     `json:"fields,omitempty"` // other than the time that differ: "payload, queue"
 }
 
-// Reconcile compares the tasks of a type with those that a query yields, and mends the differences if asked to: it schedules
-// what is missing or differs, as Schedule would, and cancels the orphans. All is compared as of one instant, in bounded
-// memory: the server sorts on disk, this process holds some 1,000 rows (each payload at most 256 KiB), however many there are.
+// Reconcile compares the tasks of a type with those that a query yields, and mends the differences if asked to: it
+// schedules what is missing or differs, as Schedule would, and cancels the orphans. All is compared as of one
+// instant, in bounded memory: the server sorts on disk, this process holds some 1,000 rows (each payload at most 256
+// KiB), however many there are.
 //
-// It runs in a savepoint of tx: an error leaves nothing changed and the transaction usable, and the query itself always runs
-// READ ONLY. Without Apply a read-only transaction will do.
+// It runs in a savepoint of tx: an error leaves nothing changed and the transaction usable, and the query itself
+// always runs READ ONLY. Without Apply a read-only transaction will do.
 //
-// Others may schedule meanwhile. What they changed after the comparison is never overwritten: the error wraps ErrConflict, in
-// READ COMMITTED as in REPEATABLE READ. What agreed when compared is not locked. One race is left, to the next run: whoever
-// cancels a task that does not exist leaves no trace, so a missing task is created although it was called off just now.
+// Others may schedule meanwhile. What they changed after the comparison is never overwritten: the error wraps
+// ErrConflict, in READ COMMITTED as in REPEATABLE READ. What agreed when compared is not locked. One race is left, to
+// the next run: whoever cancels a task that does not exist leaves no trace, so a missing task is created although it
+// was called off just now.
 //
-// It returns an error wrapping ErrInvalid for a query that is not as it must be, or yields what Schedule would refuse.
+// It returns an error wrapping ErrInvalid for a query that is not as it must be, or yields what Schedule would
+// refuse.
 func (s *Store) Reconcile(ctx context.Context, tx pgx.Tx, config ReconcileConfig) (ReconcileReport, error) {
 	r := &reconciliation{store: s, config: config, missing: map[string]bool{}}
 	r.report = ReconcileReport{Type: config.Type, Applied: config.Apply, Done: map[Outcome]int{}}
 	if config.Examples == 0 {
 		r.config.Examples = DefaultReconcileExamples
 	}
-	if err := s.err; err != nil {
+	if err := s.source.Err; err != nil {
 		return ReconcileReport{}, fmt.Errorf("reconcile: %w", err)
 	}
 	if err := CheckType(config.Type); err != nil {
@@ -130,7 +141,8 @@ func (s *Store) Reconcile(ctx context.Context, tx pgx.Tx, config ReconcileConfig
 // conflict marks what a new transaction would not meet.
 func conflict(err error) error {
 	var refused *pgconn.PgError
-	if errors.As(err, &refused) && (refused.Code == "40001" || refused.Code == "40P01") { // serialization_failure, deadlock_detected
+	// serialization_failure, deadlock_detected
+	if errors.As(err, &refused) && (refused.Code == "40001" || refused.Code == "40P01") {
 		return fmt.Errorf("%w: %w", ErrConflict, err)
 	}
 	return err
@@ -167,19 +179,20 @@ func (r *reconciliation) run(ctx context.Context, tx pgx.Tx) error {
 	if r.config.Timeout <= 0 {
 		return r.walk(ctx)
 	}
-	before, err := scalar[string](ctx, r.store, tx, "read statement_timeout", getTimeoutSQL)
+	before, err := query.Value[string](ctx, r.store.source, tx, "read statement_timeout", getTimeoutSQL)
 	if err != nil {
 		return err
 	}
 	// Rounded up: 0 would be no timeout.
 	limit := strconv.FormatInt((r.config.Timeout+time.Millisecond-1).Milliseconds(), 10) + "ms"
-	if _, err := scalar[string](ctx, r.store, tx, "set statement_timeout", setTimeoutSQL, limit); err != nil {
+	if _, err := query.Value[string](ctx, r.store.source, tx, "set statement_timeout", setTimeoutSQL,
+		limit); err != nil {
 		return err
 	}
 	if err := r.walk(ctx); err != nil {
 		return err // the rollback sets it back
 	}
-	_, err = scalar[string](ctx, r.store, tx, "set statement_timeout back", setTimeoutSQL, before)
+	_, err = query.Value[string](ctx, r.store.source, tx, "set statement_timeout back", setTimeoutSQL, before)
 	return err
 }
 
@@ -245,8 +258,8 @@ const lockComparedSQL = `
 SELECT t.id::text AS id, t.revision FROM tasktable.scheduled_tasks AS t
 WHERE t.id = ANY (ARRAY(SELECT jsonb_array_elements_text($1::text::jsonb))) ORDER BY t.id::text COLLATE "C" FOR UPDATE`
 
-// lock makes sure that the tasks are still what was compared. In REPEATABLE READ the lock itself fails where they are not.
-// What the engine did meanwhile draws no revision: the verbs know what to do about that.
+// lock makes sure that the tasks are still what was compared. In REPEATABLE READ the lock itself fails where they are
+// not. What the engine did meanwhile draws no revision: the verbs know what to do about that.
 func (r *reconciliation) lock(ctx context.Context) error {
 	var ids []string
 	for _, repair := range r.todo {
@@ -265,7 +278,8 @@ func (r *reconciliation) lock(ctx context.Context) error {
 		ID       string
 		Revision int64
 	}
-	rows, err := collect[lockedRow](ctx, r.store, r.tx, "lock what was compared", lockComparedSQL, string(list))
+	rows, err := query.Collect[lockedRow](ctx, r.store.source, r.tx, "lock what was compared", lockComparedSQL,
+		string(list))
 	if err != nil {
 		return err
 	}
@@ -309,7 +323,8 @@ func (r *reconciliation) cancel(ctx context.Context, ids []string) error {
 	if err != nil {
 		return fmt.Errorf("encode ids: %w", err)
 	}
-	receipts, err := r.store.call(ctx, r.tx, fmt.Sprintf("cancel %d orphans", len(ids)), cancelManySQL, string(list), r.store.author())
+	receipts, err := r.store.call(ctx, r.tx, fmt.Sprintf("cancel %d orphans", len(ids)), cancelManySQL, string(list),
+		r.store.author())
 	for _, receipt := range receipts {
 		r.report.Done[Outcome(receipt.Outcome)]++
 	}

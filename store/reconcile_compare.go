@@ -10,27 +10,36 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/tasktable/tasktable/store/internal/check"
+	"github.com/tasktable/tasktable/store/internal/query"
 )
 
-// compareSQL pairs what ought to be (w) with what is (t), in the order of their ids. {…} are filled in by compareStatement; n is
-// the task as it ought to be. FULL JOIN is never a nested loop, however stale the statistics; the orphans are no reason against
-// it, because for those the whole table is read anyhow. Intervals are clamped far beyond their limits, so that they fit a bigint.
+// compareSQL pairs what ought to be (w) with what is (t), in the order of their ids. {…} are filled in by
+// compareStatement; n is the task as it ought to be. FULL JOIN is never a nested loop, however stale the statistics;
+// the orphans are no reason against it, because for those the whole table is read anyhow. Intervals are clamped far
+// beyond their limits, so that they fit a bigint.
 const compareSQL = `
 DECLARE tasktable_reconcile NO SCROLL CURSOR FOR
-SELECT pair.id, pair.yielded, pair.recurs, pair.revision, pair.status, pair.at, pair.wanted, pair.outcome, pair.moved, pair.differs,
+SELECT pair.id, pair.yielded, pair.recurs, pair.revision, pair.status, pair.at, pair.wanted, pair.outcome, pair.moved,
+    pair.differs,
     CASE WHEN pair.writes AND octet_length(pair.payload::text) <= 262144 THEN pair.payload::text END AS payload,
     CASE WHEN pair.writes THEN octet_length(pair.payload::text) END AS payload_bytes,
-    pair.envelope, pair.entity, pair.tenant_id, pair.queue, pair.priority::bigint AS priority, pair.max_attempts::bigint AS max_attempts,
+    pair.envelope, pair.entity, pair.tenant_id, pair.queue, pair.priority::bigint AS priority,
+        pair.max_attempts::bigint AS max_attempts,
     CASE WHEN extract(year FROM pair.expiration) <> 0 OR extract(month FROM pair.expiration) <> 0
             THEN 'expiration'
          WHEN extract(year FROM pair.expected) <> 0 OR extract(month FROM pair.expected) <> 0
             THEN 'expected_execution_time' END AS in_months,
     CASE WHEN pair.expiration IS NOT NULL
-        THEN (least(greatest(extract(epoch FROM pair.expiration), -1), 4000000000) * 1000000000)::bigint END AS expiration,
+        THEN (least(greatest(extract(epoch FROM pair.expiration), -1),
+            4000000000) * 1000000000)::bigint END AS expiration,
     (least(greatest(extract(epoch FROM pair.expected), -1), 4000000000) * 1000000000)::bigint AS expected,
-    (extract(epoch FROM pair.jitter) * 1000000000)::bigint AS jitter, (extract(epoch FROM pair.retention) * 1000000000)::bigint AS retention
+    (extract(epoch FROM pair.jitter) * 1000000000)::bigint AS jitter,
+        (extract(epoch FROM pair.retention) * 1000000000)::bigint AS retention
 FROM (
-    SELECT CASE WHEN w.yielded THEN w.id ELSE t.id::text END AS id, w.yielded IS NOT NULL AS yielded, t.cron IS NOT NULL AS recurs,
+    SELECT CASE WHEN w.yielded THEN w.id ELSE t.id::text END AS id, w.yielded IS NOT NULL AS yielded,
+        t.cron IS NOT NULL AS recurs,
         t.revision, t.status::text AS status, t.scheduled_at::timestamptz AS at, w.scheduled_at AS wanted,
         t.jitter::interval AS jitter, t.retention::interval AS retention, n.*, d.*, o.*,
         CASE WHEN w.yielded AND d.differs LIKE 'payload%' AND t.payload ? '$codec' THEN t.payload::text END AS envelope,
@@ -38,9 +47,11 @@ FROM (
     FROM (SELECT true AS yielded, {columns} FROM {query} AS q) AS w
     FULL JOIN tasktable.scheduled_tasks AS t ON t.id::text = w.id
     CROSS JOIN LATERAL (
-        SELECT {payload} AS payload, {entity} AS entity, {tenant_id} AS tenant_id, coalesce({queue}, 'default') AS queue,
+        SELECT {payload} AS payload, {entity} AS entity, {tenant_id} AS tenant_id,
+            coalesce({queue}, 'default') AS queue,
             coalesce({priority}, 0) AS priority, {expiration} AS expiration,
-            coalesce({expected_execution_time}, interval '5 minutes') AS expected, coalesce({max_attempts}, 5) AS max_attempts
+            coalesce({expected_execution_time}, interval '5 minutes') AS expected,
+                coalesce({max_attempts}, 5) AS max_attempts
     ) AS n
     CROSS JOIN LATERAL (
         SELECT NOT tasktable.same_time(w.scheduled_at, t.scheduled_at) AS moved, concat_ws(', ',
@@ -58,11 +69,13 @@ FROM (
             ELSE tasktable.schedule_outcome(t.status, d.differs <> '', d.moved, false) END AS outcome
     ) AS o
     WHERE w.yielded
-        OR (t.type = $1::text AND t.status IN ('QUEUED', 'PAUSED', 'EXECUTING') AND t.cron IS NULL AND t.parent_id IS NULL)
+        OR (t.type = $1::text AND t.status IN ('QUEUED', 'PAUSED', 'EXECUTING') AND t.cron IS NULL
+            AND t.parent_id IS NULL)
 ) AS pair
 ORDER BY pair.id COLLATE "C" NULLS FIRST`
 
-// declare checks the query and opens the cursor. It sees what was there at this moment, whatever is mended while it is read.
+// declare checks the query and opens the cursor. It sees what was there at this moment, whatever is mended while it
+// is read.
 func (r *reconciliation) declare(ctx context.Context) error {
 	query, err := oneStatement(r.config.Query)
 	if err != nil {
@@ -77,7 +90,7 @@ func (r *reconciliation) declare(ctx context.Context) error {
 		return err
 	}
 	_, r.payloads = has["payload"]
-	statement := compareStatement(r.store.schema, query, has)
+	statement := compareStatement(r.store.source.Schema.SQL, query, has)
 	return r.readOnly(ctx, func(tx pgx.Tx) error {
 		// Not prepared: each query is another statement, and would only push others out of the connection's cache.
 		_, err := tx.Exec(ctx, statement, pgx.QueryExecModeExec, r.config.Type)
@@ -86,7 +99,7 @@ func (r *reconciliation) declare(ctx context.Context) error {
 }
 
 // compareStatement fills compareSQL in. What the query has no column for is kept as the task (t) has it.
-func compareStatement(schema Schema, query string, has map[string]string) string {
+func compareStatement(inSchema func(string) string, query string, has map[string]string) string {
 	var read, fill []string
 	for _, column := range reconcileColumns {
 		name, ok := has[column.name]
@@ -95,15 +108,17 @@ func compareStatement(schema Schema, query string, has map[string]string) string
 		case ok:
 			value = "w." + column.name
 			as := strings.Replace(column.name, "key", "id", 1)
-			read = append(read, strings.Replace(column.read, "q.entity", "q."+pgx.Identifier{name}.Sanitize(), 1)+" AS "+as)
+			read = append(read, strings.Replace(column.read, "q.entity", "q."+pgx.Identifier{name}.Sanitize(),
+				1)+" AS "+as)
 		case column.name == "payload":
-			value = `CASE WHEN t.type::text = $1::text THEN t.payload::jsonb ELSE jsonb_build_object('type', $1::text) END`
+			value = `CASE WHEN t.type::text = $1::text THEN t.payload::jsonb
+                ELSE jsonb_build_object('type', $1::text) END`
 		}
 		fill = append(fill, "{"+column.name+"}", value)
 	}
 	// In one pass, so that the query stays as it is: to its author "tasktable" and braces may mean something else.
 	fill = append(fill, "{columns}", strings.Join(read, ", "), "{query}", "(\n"+query+"\n)")
-	return strings.NewReplacer(fill...).Replace(schema.SQL(compareSQL))
+	return strings.NewReplacer(fill...).Replace(inSchema(compareSQL))
 }
 
 const readOnlySQL = `SET TRANSACTION READ ONLY`
@@ -163,13 +178,13 @@ func (r *reconciliation) fetch(ctx context.Context) (pairs []comparedPair, err e
 // take counts a pair, and notes what is to be done about it.
 func (r *reconciliation) take(ctx context.Context, pair comparedPair) error {
 	if pair.ID == nil {
-		return invalid("id", "or key must be given in each row", "a null or empty one")
+		return check.Invalid("id", "or key must be given in each row", "a null or empty one")
 	}
 	id := *pair.ID
 	fix := repair{id: id, revision: pair.Revision}
 	if pair.Yielded {
 		if id == r.last {
-			return invalid("query", "must yield each id once", fmt.Sprintf("%q twice", id))
+			return check.Invalid("query", "must yield each id once", fmt.Sprintf("%q twice", id))
 		}
 		r.last = id
 		if err := r.decode(ctx, &pair); err != nil {
@@ -213,7 +228,8 @@ func (r *reconciliation) decode(ctx context.Context, pair *comparedPair) error {
 	case pair.Envelope == nil || pair.Payload == nil || !r.payloads:
 		return nil
 	case r.store.config.Codec == nil:
-		return fmt.Errorf("%w: payload of the task is encoded: without its Codec it cannot be compared; leave the column out", ErrInvalid)
+		return fmt.Errorf("%w: payload of the task is encoded: without its Codec it cannot be compared; leave the column out",
+			ErrInvalid)
 	}
 	stored := JSON(*pair.Envelope)
 	plain, err := Decoded(ctx, r.store.config.Codec, stored.TaskType(), *pair.ID, json.RawMessage(stored))
@@ -272,30 +288,33 @@ func (p comparedPair) example() ReconcileExample {
 	return example
 }
 
-// task is what ought to be, checked; nil where nothing is to be written. The payload is the query's, or else the task's own, as it is
-// stored.
+// task is what ought to be, checked; nil where nothing is to be written. The payload is the query's, or else the
+// task's own, as it is stored.
 func (p comparedPair) task(name string, payloads bool) (*Task, error) {
 	switch {
 	case p.Recurs:
-		return nil, invalid("id", "must not be a recurring task's", "one")
+		return nil, check.Invalid("id", "must not be a recurring task's", "one")
 	case !p.Wanted.Valid:
-		return nil, invalid("scheduled_at", "must be given", "null")
+		return nil, check.Invalid("scheduled_at", "must be given", "null")
 	case p.Wanted.InfinityModifier != pgtype.Finite || p.Wanted.Time.IsZero(): // the zero time would be none
-		return nil, invalid("scheduled_at", "must be finite, in the years 1 to 9999", p.Wanted.InfinityModifier)
+		return nil, check.Invalid("scheduled_at", "must be finite, in the years 1 to 9999", p.Wanted.InfinityModifier)
 	case p.InMonths != nil:
-		return nil, invalid(*p.InMonths, "must be in days or less: '30 days', not '1 month'", "months or years")
+		return nil, check.Invalid(*p.InMonths, "must be in days or less: '30 days', not '1 month'", "months or years")
 	case p.PayloadBytes == nil:
 		return nil, nil //nolint:nilnil // nothing to write is not an error
 	case p.Payload == nil:
-		return nil, invalid("payload", "must be at most 256 KiB of JSON text", fmt.Sprintf("%d bytes", *p.PayloadBytes))
+		return nil, check.Invalid("payload", "must be at most 256 KiB of JSON text",
+			fmt.Sprintf("%d bytes", *p.PayloadBytes))
 	}
 	var payload Payload = typedJSON{json.RawMessage(*p.Payload), name}
 	if !payloads {
 		payload = inEnvelope{JSON(*p.Payload)}
 	}
 	task := &Task{
-		ID: *p.ID, Payload: payload, At: p.Wanted.Time, Expiration: orZero(p.Expiration), ExpectedExecutionTime: p.Expected,
-		MaxAttempts: int(p.MaxAttempts), Priority: int(p.Priority), Queue: p.Queue, Entity: deref(p.Entity), TenantID: deref(p.TenantID),
+		ID: *p.ID, Payload: payload, At: p.Wanted.Time, Expiration: orZero(p.Expiration),
+		ExpectedExecutionTime: p.Expected,
+		MaxAttempts:           int(p.MaxAttempts), Priority: int(p.Priority), Queue: p.Queue,
+		Entity: query.OrEmpty(p.Entity), TenantID: query.OrEmpty(p.TenantID),
 		Jitter: orZero(p.Jitter), Retention: orZero(p.Retention),
 	}
 	return task, task.Check()

@@ -12,6 +12,9 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/tasktable/tasktable/store/internal/check"
+	"github.com/tasktable/tasktable/store/internal/query"
 )
 
 // MaxReconcileQueryBytes is how long a query of Reconcile may be.
@@ -22,7 +25,8 @@ type reconcileColumn struct {
 	name  string
 	kind  string   // how the error about another type calls the right one
 	types []uint32 // nil: any that can be shown as text
-	read  string   // how it is read from the query, which is called q; an empty value asks for the default, as in a Task
+	// how it is read from the query, which is called q; an empty value asks for the default, as in a Task
+	read string
 }
 
 var (
@@ -32,7 +36,8 @@ var (
 		{name: "id", read: `nullif(q.id::text, '')`},
 		{name: "key", read: `'task-' || $1::text || '-' || nullif(q.key::text, '')`},
 		// A timestamp without zone would be taken for a time of the session's zone, whatever that is.
-		{name: "scheduled_at", kind: "timestamptz (of a timestamp: scheduled_at AT TIME ZONE 'UTC')", types: []uint32{pgtype.TimestamptzOID}, read: `q.scheduled_at::timestamptz`},
+		{name: "scheduled_at", kind: "timestamptz (of a timestamp: scheduled_at AT TIME ZONE 'UTC')",
+			types: []uint32{pgtype.TimestamptzOID}, read: `q.scheduled_at::timestamptz`},
 		{name: "payload", kind: "jsonb", types: []uint32{pgtype.JSONBOID, pgtype.JSONOID}, read: `CASE
 			WHEN q.payload IS NULL THEN jsonb_build_object('type', $1::text)
 			WHEN jsonb_typeof(q.payload::jsonb) = 'object' THEN jsonb_build_object('type', $1::text) || q.payload::jsonb
@@ -41,8 +46,10 @@ var (
 		{name: "tenant_id", read: `nullif(q.tenant_id::text, '')`},
 		{name: "queue", read: `nullif(q.queue::text, '')`},
 		{name: "priority", kind: "an integer", types: wholeNumbers, read: `q.priority`},
-		{name: "expiration", kind: "interval", types: []uint32{pgtype.IntervalOID}, read: `nullif(q.expiration, interval '0')`},
-		{name: "expected_execution_time", kind: "interval", types: []uint32{pgtype.IntervalOID}, read: `nullif(q.expected_execution_time, interval '0')`},
+		{name: "expiration", kind: "interval", types: []uint32{pgtype.IntervalOID},
+			read: `nullif(q.expiration, interval '0')`},
+		{name: "expected_execution_time", kind: "interval", types: []uint32{pgtype.IntervalOID},
+			read: `nullif(q.expected_execution_time, interval '0')`},
 		{name: "max_attempts", kind: "an integer", types: wholeNumbers, read: `nullif(q.max_attempts, 0)`},
 	}
 )
@@ -54,10 +61,10 @@ func describeQuery(ctx context.Context, tx pgx.Tx, query string) ([]pgconn.Field
 		return nil, queryError(err, query)
 	}
 	if len(described.ParamOIDs) > 0 {
-		return nil, invalid("query", "must have no parameters", fmt.Sprintf("%d ($1…)", len(described.ParamOIDs)))
+		return nil, check.Invalid("query", "must have no parameters", fmt.Sprintf("%d ($1…)", len(described.ParamOIDs)))
 	}
 	if len(described.Fields) == 0 {
-		return nil, invalid("query", "must be one SELECT", "a statement that yields no rows")
+		return nil, check.Invalid("query", "must be one SELECT", "a statement that yields no rows")
 	}
 	return described.Fields, nil
 }
@@ -75,27 +82,30 @@ func queryColumns(fields []pgconn.FieldDescription, entityColumn string) (map[st
 	for _, field := range fields {
 		place := slices.Index(names, field.Name)
 		if place < 0 {
-			return nil, invalid("query", "must have no columns but "+strings.Join(names, ", "), fmt.Sprintf("a column %q", field.Name))
+			return nil, check.Invalid("query", "must have no columns but "+strings.Join(names, ", "),
+				fmt.Sprintf("a column %q", field.Name))
 		}
 		column := reconcileColumns[place]
 		if _, twice := has[column.name]; twice {
-			return nil, invalid("query", "must have each column once", fmt.Sprintf("column %q twice", field.Name))
+			return nil, check.Invalid("query", "must have each column once", fmt.Sprintf("column %q twice", field.Name))
 		}
 		if column.types != nil && !slices.Contains(column.types, field.DataTypeOID) {
-			return nil, invalid("query", fmt.Sprintf("must have the column %q as %s", field.Name, column.kind), typeName(field.DataTypeOID))
+			return nil, check.Invalid("query", fmt.Sprintf("must have the column %q as %s", field.Name, column.kind),
+				typeName(field.DataTypeOID))
 		}
 		has[column.name] = field.Name
 	}
 	_, id := has["id"]
 	_, key := has["key"]
 	if id == key {
-		return nil, invalid("query", "must have a column id or a column key", map[bool]string{true: "both", false: "neither"}[id])
+		return nil, check.Invalid("query", "must have a column id or a column key",
+			map[bool]string{true: "both", false: "neither"}[id])
 	}
 	if _, ok := has["scheduled_at"]; !ok {
-		return nil, invalid("query", "must have a column scheduled_at", "none")
+		return nil, check.Invalid("query", "must have a column scheduled_at", "none")
 	}
 	if _, ok := has["entity"]; entityColumn != "" && !ok {
-		return nil, invalid("query", fmt.Sprintf("must have the column %q, as the entity", entityColumn), "none")
+		return nil, check.Invalid("query", fmt.Sprintf("must have the column %q, as the entity", entityColumn), "none")
 	}
 	return has, nil
 }
@@ -107,35 +117,35 @@ func typeName(oid uint32) string {
 	return fmt.Sprintf("a type of number %d", oid)
 }
 
-// queryError marks what the server says against the query as bad input. The query is given while it is alone, when the server
-// knows the line.
-func queryError(err error, query string) error {
+// queryError marks what the server says against the query as bad input. The text is given while it is alone, when the
+// server knows the line.
+func queryError(err error, text string) error {
 	var refused *pgconn.PgError
 	if !errors.As(err, &refused) {
 		return err
 	}
 	where := ""
-	if text, at := []rune(query), int(refused.Position)-1; at >= 0 && at <= len(text) {
-		where = fmt.Sprintf(" in line %d", 1+strings.Count(string(text[:at]), "\n"))
+	if runes, at := []rune(text), int(refused.Position)-1; at >= 0 && at <= len(runes) {
+		where = fmt.Sprintf(" in line %d", 1+strings.Count(string(runes[:at]), "\n"))
 	}
 	switch code := refused.Code; {
 	case code == "25006": // read_only_sql_transaction
 		return fmt.Errorf("%w: query must only read: %w", ErrInvalid, err)
-	case query == "" && (code == "42601" || code == "0A000"): // syntax_error, feature_not_supported
+	case text == "" && (code == "42601" || code == "0A000"): // syntax_error, feature_not_supported
 		return fmt.Errorf("%w: query must be one SELECT that only reads: %w", ErrInvalid, err)
-	case query != "" && code != "42501" && strings.HasPrefix(code, "42"): // insufficient_privilege
+	case text != "" && code != "42501" && strings.HasPrefix(code, "42"): // insufficient_privilege
 		return fmt.Errorf("%w: query is wrong%s: %w", ErrInvalid, where, err)
 	}
-	return described(err, "query")
+	return query.Annotate(err, "query")
 }
 
 // oneStatement is the query without the ; at its end and what comments follow: it is put into parentheses.
 func oneStatement(query string) (string, error) {
 	if len(query) > MaxReconcileQueryBytes {
-		return "", invalid("query", "must be at most 1 MiB", fmt.Sprintf("%d bytes", len(query)))
+		return "", check.Invalid("query", "must be at most 1 MiB", fmt.Sprintf("%d bytes", len(query)))
 	}
 	if !utf8.ValidString(query) || strings.ContainsRune(query, 0) {
-		return "", invalid("query", "must be UTF-8 without NUL", "other bytes")
+		return "", check.Invalid("query", "must be UTF-8 without NUL", "other bytes")
 	}
 	end, words := len(query), 0
 	for i := 0; i < len(query); {
@@ -145,14 +155,15 @@ func oneStatement(query string) (string, error) {
 			end = min(end, i)
 		case strings.TrimSpace(token) == "" || strings.HasPrefix(token, "--") || strings.HasPrefix(token, "/*"):
 		case end < i:
-			return "", invalid("query", "must be one statement", fmt.Sprintf("another one at %q", shortened(query[i:])))
+			return "", check.Invalid("query", "must be one statement",
+				fmt.Sprintf("another one at %q", shortened(query[i:])))
 		default:
 			words++
 		}
 		i += len(token)
 	}
 	if words == 0 {
-		return "", invalid("query", "must be given", "an empty one")
+		return "", check.Invalid("query", "must be given", "an empty one")
 	}
 	return query[:end], nil
 }

@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"time"
 
+	"github.com/tasktable/tasktable/store/internal/check"
+	"github.com/tasktable/tasktable/store/internal/query"
 	"github.com/tasktable/tasktable/store/recurrence"
 )
 
@@ -43,8 +45,8 @@ var cronSyntax = regexp.MustCompile(`^[ -~]{1,256}$`)
 
 // Recurrence is when a recurring task fires.
 type Recurrence struct {
-	// Cron is an expression of 5 or 6 fields (with seconds first), a descriptor (@daily), or "@every 90s". See package recurrence
-	// for what it means where clocks change.
+	// Cron is an expression of 5 or 6 fields (with seconds first), a descriptor (@daily), or "@every 90s". See
+	// package recurrence for what it means where clocks change.
 	Cron string
 	// TimeZone is the IANA zone whose clocks Cron means; "": UTC.
 	TimeZone string
@@ -52,7 +54,8 @@ type Recurrence struct {
 	Overlap Overlap
 	// CatchUp is for fires missed while no leader was there; CatchUpLatest unless set.
 	CatchUp CatchUp
-	// CatchUpPaused is for fires missed while the task, its queue, its type or everything was paused; CatchUpNone unless set.
+	// CatchUpPaused is for fires missed while the task, its queue, its type or everything was paused; CatchUpNone
+	// unless set.
 	CatchUpPaused CatchUp
 	// CatchUpLimit bounds CatchUpAll; 0: 100, at most 10,000.
 	CatchUpLimit int
@@ -62,12 +65,13 @@ type Recurrence struct {
 	MaxOccurrences int
 }
 
-// Cron is a recurring task without fields of its own, for a handler made by handlers.Func: what was a line of a crontab. Its id
-// is "recurring-" and the type; set TimeZone and the rest on what it returns.
+// Cron is a recurring task without fields of its own, for a handler made by handlers.Func: what was a line of a
+// crontab. Its id is "recurring-" and the type; set TimeZone and the rest on what it returns.
 //
 //	store.Cron("TOKEN_CLEANUP", "*/5 * * * *")
 func Cron(taskType, expression string) Task {
-	payload, _ := json.Marshal(map[string]string{"type": taskType}) // a map of strings always encodes; Check judges the type
+	// a map of strings always encodes; Check judges the type
+	payload, _ := json.Marshal(map[string]string{"type": taskType})
 	return Task{ID: "recurring-" + taskType, Payload: JSON(payload), Recurrence: &Recurrence{Cron: expression}}
 }
 
@@ -88,16 +92,17 @@ func (t Task) wireRecurrence(wire *wireTask) error {
 		return nil
 	}
 	if _, keyed := t.Payload.(Keyed); !keyed && t.ID == "" {
-		return invalid("id", "must be given for a recurring task, or its payload be Keyed", "neither")
+		return check.Invalid("id", "must be given for a recurring task, or its payload be Keyed", "neither")
 	}
 	if len(wire.ID) > MaxRecurringIDBytes {
-		return invalid("id", "of a recurring task must be at most 480 bytes", fmt.Sprintf("%d bytes", len(wire.ID)))
+		return check.Invalid("id", "of a recurring task must be at most 480 bytes",
+			fmt.Sprintf("%d bytes", len(wire.ID)))
 	}
 	if _, err := recurrence.Parse(r.Cron, r.TimeZone); err != nil {
-		return ruleError{err}
+		return check.Mark(err)
 	}
 	if !cronSyntax.MatchString(r.Cron) {
-		return invalid("cron", "must be 1 to 256 printable ASCII characters", fmt.Sprintf("%.100q", r.Cron))
+		return check.Invalid("cron", "must be 1 to 256 printable ASCII characters", fmt.Sprintf("%.100q", r.Cron))
 	}
 	zone := r.TimeZone
 	if zone == "" {
@@ -106,23 +111,23 @@ func (t Task) wireRecurrence(wire *wireTask) error {
 	wire.Cron, wire.TimeZone = &r.Cron, &zone
 	switch r.Overlap {
 	case "", OverlapSkip, OverlapAllow, OverlapCancelRunning:
-		wire.Overlap = orNil(string(r.Overlap))
+		wire.Overlap = check.OrNil(string(r.Overlap))
 	default:
-		return invalid("overlap", "must be skip, allow or cancel_running", fmt.Sprintf("%q", r.Overlap))
+		return check.Invalid("overlap", "must be skip, allow or cancel_running", fmt.Sprintf("%q", r.Overlap))
 	}
 	for field, policy := range map[string]CatchUp{"catch_up": r.CatchUp, "catch_up_paused": r.CatchUpPaused} {
 		switch policy {
 		case "", CatchUpLatest, CatchUpAll, CatchUpNone:
 		default:
-			return invalid(field, "must be latest, all or none", fmt.Sprintf("%q", policy))
+			return check.Invalid(field, "must be latest, all or none", fmt.Sprintf("%q", policy))
 		}
 	}
-	wire.CatchUp, wire.CatchUpPaused = orNil(string(r.CatchUp)), orNil(string(r.CatchUpPaused))
+	wire.CatchUp, wire.CatchUpPaused = check.OrNil(string(r.CatchUp)), check.OrNil(string(r.CatchUpPaused))
 	if r.CatchUpLimit < 0 || r.CatchUpLimit > MaxCatchUpLimit {
-		return invalid("catch_up_limit", "must be between 1 and 10000 (0: the default, 100)", r.CatchUpLimit)
+		return check.Invalid("catch_up_limit", "must be between 1 and 10000 (0: the default, 100)", r.CatchUpLimit)
 	}
 	if r.MaxOccurrences < 0 || r.MaxOccurrences > maxOccurrences {
-		return invalid("max_occurrences", "must be between 1 and 1000000 (0: no bound)", r.MaxOccurrences)
+		return check.Invalid("max_occurrences", "must be between 1 and 1000000 (0: no bound)", r.MaxOccurrences)
 	}
 	if r.CatchUpLimit > 0 {
 		wire.CatchUpLimit = &r.CatchUpLimit
@@ -131,26 +136,13 @@ func (t Task) wireRecurrence(wire *wireTask) error {
 		wire.MaxOccurrences = &r.MaxOccurrences
 	}
 	if !r.EndsAt.IsZero() {
-		ends, err := timeText("ends_at", r.EndsAt)
+		ends, err := check.TimeText("ends_at", r.EndsAt)
 		if err != nil {
 			return err
 		}
 		wire.EndsAt = &ends
 	}
 	return nil
-}
-
-// ruleError is an error of package recurrence, whose text says already that something is invalid, and what.
-type ruleError struct{ error }
-
-// Unwrap makes it an ErrInvalid, too.
-func (e ruleError) Unwrap() []error { return []error{ErrInvalid, e.error} }
-
-func orNil(text string) *string {
-	if text == "" {
-		return nil
-	}
-	return &text
 }
 
 // ErrNotRecurring is returned by Backfill for a task that does not recur.
@@ -163,16 +155,17 @@ const backfillSQL = `
 SELECT count(tasktable.fork_occurrence($1::text, fire::timestamptz, NULL, $3::text, $4::text::boolean, true))
 FROM jsonb_array_elements_text($2::text::jsonb) AS fire WHERE fire::timestamptz <= clock_timestamp()`
 
-// Backfill forks the occurrences that a recurring task would have had at its fires after from, up to and with to: at most `most`
-// of them (1 to MaxBackfill), the earliest. It returns how many are new; those that exist already stay as they are, whether
-// they ran or were skipped. All are due at once, without jitter, and their expiration counts from now; fires that are still to come
-// are left to the leader. It returns ErrNotFound, ErrNotRecurring, or an error wrapping ErrInvalid.
+// Backfill forks the occurrences that a recurring task would have had at its fires after from, up to and with to: at
+// most `most` of them (1 to MaxBackfill), the earliest. It returns how many are new; those that exist already stay as
+// they are, whether they ran or were skipped. All are due at once, without jitter, and their expiration counts from
+// now; fires that are still to come are left to the leader. It returns ErrNotFound, ErrNotRecurring, or an error
+// wrapping ErrInvalid.
 func (s *Store) Backfill(ctx context.Context, db DB, id string, from, to time.Time, most int) (int, error) {
 	if most < 1 || most > MaxBackfill {
-		return 0, fmt.Errorf("backfill task %s: %w", id, invalid("most", "must be between 1 and 10000", most))
+		return 0, fmt.Errorf("backfill task %s: %w", id, check.Invalid("most", "must be between 1 and 10000", most))
 	}
 	if !from.Before(to) {
-		return 0, fmt.Errorf("backfill task %s: %w", id, invalid("from", "must be before to", from))
+		return 0, fmt.Errorf("backfill task %s: %w", id, check.Invalid("from", "must be before to", from))
 	}
 	row, err := s.Get(ctx, db, id)
 	if err != nil {
@@ -181,9 +174,9 @@ func (s *Store) Backfill(ctx context.Context, db DB, id string, from, to time.Ti
 	if row.Cron == nil {
 		return 0, fmt.Errorf("backfill task %s: %w", id, ErrNotRecurring)
 	}
-	rule, err := recurrence.Parse(*row.Cron, deref(row.TimeZone))
+	rule, err := recurrence.Parse(*row.Cron, query.OrEmpty(row.TimeZone))
 	if err != nil {
-		return 0, fmt.Errorf("backfill task %s: %w", id, ruleError{err})
+		return 0, fmt.Errorf("backfill task %s: %w", id, check.Mark(err))
 	}
 	fires, _ := rule.Anchored(row.ScheduledAt).Between(from, to, most)
 	if len(fires) == 0 {
@@ -193,12 +186,6 @@ func (s *Store) Backfill(ctx context.Context, db DB, id string, from, to time.Ti
 	if err != nil {
 		return 0, fmt.Errorf("backfill task %s: %w", id, err)
 	}
-	return scalar[int](ctx, s, db, "backfill task "+id, backfillSQL, id, string(encoded), s.author(), s.wake(true))
-}
-
-func deref(text *string) string {
-	if text == nil {
-		return ""
-	}
-	return *text
+	return query.Value[int](ctx, s.source, db, "backfill task "+id, backfillSQL, id, string(encoded), s.author(),
+		s.wake(true))
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tasktable/tasktable/migrations"
 	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/inspect"
 	"github.com/tasktable/tasktable/store/storetest"
 )
 
@@ -111,18 +112,24 @@ func (b *bench) allOperations(db store.DB, tasks *store.Store, entity string) {
 		b.check(err)
 	}
 	fail()
-	filter := store.DeadFilter{Entity: entity, Message: "oh"}
-	receipts, err = tasks.RetryDead(b.ctx, db, filter)
+	inspector := b.inspector
+	if tasks != b.tasks {
+		inspector = inspect.New(store.Config{Service: service, Schema: "jobs"})
+	}
+	filter := inspect.DeadLetters()
+	filter.Entity, filter.Message = entity, "oh"
+	receipts, err = inspector.ApplyAll(b.ctx, db, inspect.Action{Verb: inspect.Retry}, filter)
 	b.check(err)
 	same(b, "retried", outcomes(receipts), []string{failed.ID + " queued"})
 	fail()
-	rows, err := tasks.DeadLetters(b.ctx, db, filter)
-	if err != nil || ids(rows) != failed.ID {
-		b.Errorf("dead letters: %s, %v", ids(rows), err)
+	rows, err := inspector.List(b.ctx, db, filter)
+	if err != nil || len(rows) != 1 || rows[0].ID != failed.ID {
+		b.Errorf("dead letters: %s, %v", pretty(rows), err)
 	}
-	counts, err := tasks.DeadCounts(b.ctx, db)
-	b.check(err)
-	same(b, "counts", counts, []store.DeadCount{{"TEST", "FAILED", 1}})
+	groups, err := inspector.Groups(b.ctx, db, filter, "")
+	if err != nil || len(groups) != 1 || groups[0].Count != 1 || groups[0].Message != "oh" {
+		b.Errorf("groups: %s, %v", pretty(groups), err)
+	}
 	receipt, err := tasks.Archive(b.ctx, db, failed.ID, "a note\nof two lines")
 	if err != nil || receipt.Outcome != store.Archived {
 		b.Errorf("archive: %+v, %v", receipt, err)

@@ -82,9 +82,9 @@ func TestBadRecurringTasksAreRefusedBeforeTheDatabase(t *testing.T) {
 			task := recurs("one")
 			task.Entity = ""
 			bad.change(&task)
-			_, alone := b.tasks.Schedule(b.ctx, noDB{b}, task)
-			_, many := b.tasks.ScheduleMany(b.ctx, noDB{b}, []store.Task{recurs("good"), task})
-			_, synced := b.tasks.Sync(b.ctx, noDB{b}, "event:1", task)
+			_, alone := b.tasks.Schedule(b.ctx, noDB(b), task)
+			_, many := b.tasks.ScheduleMany(b.ctx, noDB(b), []store.Task{recurs("good"), task})
+			_, synced := b.tasks.Sync(b.ctx, noDB(b), "event:1", task)
 			_, fixed := task.Fixed()
 			for call, err := range map[string]error{"Schedule": alone, "ScheduleMany": many, "Sync": synced, "Check": task.Check(), "Fixed": fixed} {
 				if !errors.Is(err, store.ErrInvalid) || !strings.Contains(err.Error(), bad.field) || !strings.Contains(err.Error(), bad.rule) {

@@ -4,60 +4,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/tasktable/tasktable/store"
 )
-
-// recurringKinds are the rows of recurring tasks that can be met: unplanned is one that the leader has not seen since its last
-// edit, due one whose planned fire has come, COMPLETED one that has ended.
-var recurringKinds = []string{"absent", "unplanned", "planned", "due", "PAUSED", "CANCELLED", "COMPLETED", "FAILED"}
-
-// recurs is the task that these rows hold. It alone is its entity's.
-func recurs(id string) store.Task {
-	task := base(id)
-	task.Entity, task.Recurrence = "of "+id, &store.Recurrence{Cron: "0 9 * * *"}
-	return task
-}
-
-// makeRecurring puts a row of a kind into the table, as the verbs and the leader leave it.
-func (b *bench) makeRecurring(id, kind string) {
-	b.Helper()
-	if kind == "absent" {
-		return
-	}
-	b.schedule(recurs(id))
-	switch kind {
-	case "unplanned":
-	case "due":
-		b.plan(id, "clock_timestamp() - interval '1 hour'")
-	case "COMPLETED", "FAILED":
-		b.plan(id, "NULL", kind)
-	default:
-		b.plan(id, "'2100-01-01 09:00Z'")
-	}
-	var err error
-	switch kind {
-	case "PAUSED":
-		_, err = b.tasks.PauseUntil(b.ctx, b.pool, id, far(60))
-	case "CANCELLED":
-		_, err = b.tasks.Cancel(b.ctx, b.pool, id)
-	}
-	b.check(err)
-}
-
-// plan does to a recurring task what the leader does when it plans the next fire, or ends it.
-func (b *bench) plan(id, next string, ended ...string) {
-	b.Helper()
-	status, finished := "status", "NULL"
-	if len(ended) > 0 {
-		status, finished = "'"+ended[0]+"'", "clock_timestamp()"
-	}
-	b.asEngine(func(tx pgx.Tx) {
-		b.exec(tx, `UPDATE tasktable.scheduled_tasks SET next_attempt_at = `+next+`, planned_revision = revision, started_at = clock_timestamp(),
-			occurrence_count = 3, open_occurrences_from = '2000-01-01Z', message = 'as planned', status = `+status+`, finished_at = `+finished+` WHERE id = $1`, id)
-	})
-}
 
 // want is a row as it should be after a call, with what it takes to say so.
 type want struct {

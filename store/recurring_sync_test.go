@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/inspect"
 )
 
 // The occurrences of a recurring task that is to be there are neither listed nor in the way; those of another go with it.
@@ -106,40 +107,48 @@ func TestNotificationsOfOperations(t *testing.T) {
 	day := 0
 	for _, act := range []struct {
 		name  string
-		do    func(*store.Store) error
+		do    func(*store.Store, *inspect.Inspector) error
 		wakes bool // unless NoNotify
 	}{
-		{"a recurring task", func(s *store.Store) error {
+		{"a recurring task", func(s *store.Store, _ *inspect.Inspector) error {
 			_, err := s.Schedule(b.ctx, b.pool, recurs("new "+b.now().String()))
 			return err
 		}, true},
-		{"the same", func(s *store.Store) error { _, err := s.Schedule(b.ctx, b.pool, recurs("planned")); return err }, false},
-		{"run now", func(s *store.Store) error { _, err := s.RunNow(b.ctx, b.pool, "planned"); return err }, true},
-		{"backfill", func(s *store.Store) error {
+		{"the same", func(s *store.Store, _ *inspect.Inspector) error {
+			_, err := s.Schedule(b.ctx, b.pool, recurs("planned"))
+			return err
+		}, false},
+		{"run now", func(s *store.Store, _ *inspect.Inspector) error {
+			_, err := s.RunNow(b.ctx, b.pool, "planned")
+			return err
+		}, true},
+		{"backfill", func(s *store.Store, _ *inspect.Inspector) error {
 			day++
 			_, err := s.Backfill(b.ctx, b.pool, "planned", past(0), past(day*24*60), day)
 			return err
 		}, true},
-		{"retry of dead ones", func(s *store.Store) error {
+		{"retry of dead ones", func(_ *store.Store, i *inspect.Inspector) error {
 			b.exec(b.pool, `DELETE FROM tasktable.scheduled_tasks WHERE id = 'dead'`)
 			b.make("dead", "FAILED")
-			_, err := s.RetryDead(b.ctx, b.pool, store.DeadFilter{})
+			_, err := i.ApplyAll(b.ctx, b.pool, inspect.Action{Verb: inspect.Retry}, inspect.DeadLetters())
 			return err
 		}, true},
-		{"archive", func(s *store.Store) error {
+		{"archive", func(s *store.Store, _ *inspect.Inspector) error {
 			b.exec(b.pool, `DELETE FROM tasktable.scheduled_tasks WHERE id = 'dead'`)
 			b.make("dead", "FAILED")
 			_, err := s.Archive(b.ctx, b.pool, "dead", "")
 			return err
 		}, false},
-		{"pause of a queue", func(s *store.Store) error {
+		{"pause of a queue", func(s *store.Store, _ *inspect.Inspector) error {
 			_, err := s.PauseScope(b.ctx, b.pool, store.Queue("mail"), time.Time{}, "")
 			return err
 		}, false},
 	} {
-		b.check(act.do(store.New(store.Config{Service: service, NoNotify: true})))
+		config := store.Config{Service: service, NoNotify: true}
+		b.check(act.do(store.New(config), inspect.New(config)))
 		quiet := b.notified(listener.Conn())
-		b.check(act.do(store.New(store.Config{Service: service}))) // new: its debounce has not begun
+		config.NoNotify = false
+		b.check(act.do(store.New(config), inspect.New(config))) // new: its debounce has not begun
 		heard := b.notified(listener.Conn())
 		if len(quiet) > 0 || act.wakes != (len(heard) > 0) {
 			t.Errorf("%s: %v, and with NoNotify %v", act.name, heard, quiet)
@@ -160,7 +169,7 @@ func TestRetryOfDeadLettersLocksInOrder(t *testing.T) {
 	tx := b.begin(pgx.TxOptions{})
 	b.exec(tx, `SELECT 1 FROM tasktable.scheduled_tasks WHERE id = 'b' FOR UPDATE`)
 	call := start(b, func(conn *pgxpool.Conn) ([]store.Receipt, error) {
-		return b.tasks.RetryDead(b.ctx, conn, store.DeadFilter{})
+		return b.inspector.ApplyAll(b.ctx, conn, inspect.Action{Verb: inspect.Retry}, inspect.DeadLetters())
 	}).blocked()
 	free := one[[]string](b, b.pool, `SELECT array_agg(id::text) FROM (SELECT id FROM tasktable.scheduled_tasks FOR UPDATE SKIP LOCKED) AS t`)
 	same(b, "not locked yet", free, []string{"c"})

@@ -22,7 +22,8 @@ const (
 
 // Statuses lists all statuses.
 func Statuses() []Status {
-	return []Status{StatusQueued, StatusExecuting, StatusCompleted, StatusFailed, StatusExpired, StatusCancelled, StatusPaused, StatusSkipped}
+	return []Status{StatusQueued, StatusExecuting, StatusCompleted, StatusFailed, StatusExpired, StatusCancelled,
+		StatusPaused, StatusSkipped}
 }
 
 // Row is a row of scheduled_tasks. The comments on the table's columns say what each means.
@@ -72,14 +73,6 @@ type Row struct {
 	ArchivedAt            *time.Time      `json:"archived_at,omitempty"`
 	ArchivedNote          *string         `json:"archived_note,omitempty"`
 	SpawnedBy             *string         `json:"spawned_by,omitempty"`
-}
-
-// running returns when and where the attempt that holds the task started. The node writes both when the attempt has run for a second.
-func (r Row) running() (startedAt time.Time, node int64, ok bool) {
-	if r.Fence == nil || r.StartedFence == nil || *r.StartedFence != *r.Fence || r.StartedAt == nil || r.Node == nil {
-		return startedAt, 0, false
-	}
-	return *r.StartedAt, *r.Node, true
 }
 
 // Execution is a line of scheduled_task_executions: what came of one claim.

@@ -7,30 +7,40 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/tasktable/tasktable/store/internal/check"
 )
 
 const scheduleSQL = `
 SELECT id, revision, outcome FROM tasktable.schedule(
-    payload => $1::text::jsonb, scheduled_at => $2::text::timestamptz, id => $3::text, priority => $4::text::int, queue => $5::text,
+    payload => $1::text::jsonb, scheduled_at => $2::text::timestamptz, id => $3::text, priority => $4::text::int,
+        queue => $5::text,
     expiration => $6::text::interval, expected_execution_time => $7::text::interval, max_attempts => $8::text::int,
-    tenant_id => $9::text, entity => $10::text, if_finished => $11::text, scheduled_by => $12::text, wake => $13::text::boolean,
-    jitter => $14::text::interval, retention => $15::text::interval, cron => $16::text, time_zone => $17::text, overlap => $18::text,
-    catch_up => $19::text, catch_up_paused => $20::text, catch_up_limit => $21::text::int, ends_at => $22::text::timestamptz,
+    tenant_id => $9::text, entity => $10::text, if_finished => $11::text, scheduled_by => $12::text,
+        wake => $13::text::boolean,
+    jitter => $14::text::interval, retention => $15::text::interval, cron => $16::text, time_zone => $17::text,
+        overlap => $18::text,
+    catch_up => $19::text, catch_up_paused => $20::text, catch_up_limit => $21::text::int,
+        ends_at => $22::text::timestamptz,
     max_occurrences => $23::text::int, trace => $24::text)`
 
-// Schedule upserts a task by its id: Created, Rescheduled, Rearmed, Unchanged or Finished. The last two write nothing, so
-// scheduling the same again is free. It returns an error wrapping ErrInvalid for a bad field, before the database is asked.
+// Schedule upserts a task by its id: Created, Rescheduled, Rearmed, Unchanged or Finished. The last two write
+// nothing, so scheduling the same again is free. It returns an error wrapping ErrInvalid for a bad field, before the
+// database is asked.
 //
-// The span of ctx, if it is sampled, is kept with what is written: the task's executions link to it (see scheduled.Config.Tracer).
+// The span of ctx, if it is sampled, is kept with what is written: the task's executions link to it (see
+// scheduled.Config.Tracer).
 func (s *Store) Schedule(ctx context.Context, db DB, task Task) (Receipt, error) {
 	wire, err := s.wire(ctx, task)
 	if err != nil {
 		return Receipt{}, fmt.Errorf("schedule: %w", err)
 	}
 	return s.callOne(ctx, db, "schedule task "+wire.ID, scheduleSQL, string(wire.Payload), wire.ScheduledAt, wire.ID,
-		strconv.Itoa(wire.Priority), wire.Queue, wire.Expiration, wire.ExpectedExecutionTime, strconv.Itoa(wire.MaxAttempts),
+		strconv.Itoa(wire.Priority), wire.Queue, wire.Expiration, wire.ExpectedExecutionTime,
+		strconv.Itoa(wire.MaxAttempts),
 		wire.TenantID, wire.Entity, wire.IfFinished, s.author(), s.wake(soon(task)), wire.Jitter, wire.Retention,
-		wire.Cron, wire.TimeZone, wire.Overlap, wire.CatchUp, wire.CatchUpPaused, digits(wire.CatchUpLimit), wire.EndsAt, digits(wire.MaxOccurrences),
+		wire.Cron, wire.TimeZone, wire.Overlap, wire.CatchUp, wire.CatchUpPaused, digits(wire.CatchUpLimit),
+		wire.EndsAt, digits(wire.MaxOccurrences),
 		wire.Trace)
 }
 
@@ -40,15 +50,17 @@ func (s *Store) wire(ctx context.Context, task Task) (wireTask, error) {
 	if err == nil && s.config.Codec != nil {
 		err = wire.encode(ctx, s.config.Codec, task.Payload)
 	}
-	wire.Trace = orNil(TraceOf(ctx))
+	wire.Trace = check.OrNil(TraceOf(ctx))
 	return wire, err
 }
 
 const scheduleManySQL = `
-SELECT position, id, revision, outcome FROM tasktable.schedule_many($1::text::jsonb, $2::text, $3::text::boolean, $4::text) ORDER BY position`
+SELECT position, id, revision, outcome FROM tasktable.schedule_many($1::text::jsonb, $2::text, $3::text::boolean, $4::text)
+ORDER BY position`
 
-// ScheduleMany schedules each task in one statement and returns their receipts in the order given. One bad task refuses all.
-// Of two with the same id the later wins. Rows are locked in the order of their ids, so calls that share tasks do not deadlock.
+// ScheduleMany schedules each task in one statement and returns their receipts in the order given. One bad task
+// refuses all. Of two with the same id the later wins. Rows are locked in the order of their ids, so calls that share
+// tasks do not deadlock.
 func (s *Store) ScheduleMany(ctx context.Context, db DB, tasks []Task) ([]Receipt, error) {
 	return s.scheduleMany(ctx, db, tasks, "schedule")
 }
@@ -75,34 +87,39 @@ func (s *Store) scheduleWires(ctx context.Context, db DB, wires []wireTask, near
 	return receipts(rows), err
 }
 
-const syncSQL = `SELECT position, id, revision, outcome FROM tasktable.sync($1::text, $2::text::jsonb, $3::text, $4::text::boolean)`
+const syncSQL = `
+SELECT position, id, revision, outcome FROM tasktable.sync($1::text, $2::text::jsonb, $3::text, $4::text::boolean)`
 
-// Sync makes the waiting and running tasks of an entity exactly these: it schedules each, with the entity filled in, and
-// cancels the entity's others, but not the occurrences of a recurring task among these, and not follow-ups, which handlers have
-// asked for. The receipts are those of the tasks in the order given, then those of the cancelled ones. Two Syncs of one entity at once wait for each other; the second does not
-// see what the first made if it is in a REPEATABLE READ transaction with an older snapshot: use READ COMMITTED, or
-// SERIALIZABLE. Sync locks one of 1,024 groups of entities until the transaction ends, so the Sync of another entity waits if that
-// is of the same group. A transaction that syncs many entities should be short, or commit every hundred entities. Two
-// transactions that sync several entities each may deadlock: Postgres ends one of them (SQLSTATE 40P01), which may be repeated.
-// Like Schedule it queues a cancelled task again that is among these, also one that an operator has cancelled:
-// pause such a task instead.
+// Sync makes the waiting and running tasks of an entity exactly these: it schedules each, with the entity filled in,
+// and cancels the entity's others, but not the occurrences of a recurring task among these, and not follow-ups, which
+// handlers have asked for. The receipts are those of the tasks in the order given, then those of the cancelled ones.
+// Two Syncs of one entity at once wait for each other; the second does not see what the first made if it is in a
+// REPEATABLE READ transaction with an older snapshot: use READ COMMITTED, or SERIALIZABLE. Sync locks one of 1,024
+// groups of entities until the transaction ends, so the Sync of another entity waits if that is of the same group. A
+// transaction that syncs many entities should be short, or commit every hundred entities. Two transactions that sync
+// several entities each may deadlock: Postgres ends one of them (SQLSTATE 40P01), which may be repeated. Like
+// Schedule it queues a cancelled task again that is among these, also one that an operator has cancelled: pause such
+// a task instead.
 func (s *Store) Sync(ctx context.Context, db DB, entity string, tasks ...Task) ([]Receipt, error) {
-	if err := checkText("entity", entity); err != nil {
+	if err := check.Text("entity", entity); err != nil {
 		return nil, fmt.Errorf("sync: %w", err)
 	}
 	if entity == "" {
-		return nil, fmt.Errorf("sync: %w", invalid("entity", "must be 1 to 512 bytes without control characters", "an empty one"))
+		return nil, fmt.Errorf("sync: %w", check.Invalid("entity", "must be 1 to 512 bytes without control characters",
+			"an empty one"))
 	}
 	for _, task := range tasks {
 		if task.Entity != "" && task.Entity != entity {
-			return nil, fmt.Errorf("sync: %w", invalid("entity", fmt.Sprintf("must be %q or empty in each task", entity), fmt.Sprintf("%q", task.Entity)))
+			return nil, fmt.Errorf("sync: %w", check.Invalid("entity",
+				fmt.Sprintf("must be %q or empty in each task", entity), fmt.Sprintf("%q", task.Entity)))
 		}
 	}
 	encoded, err := s.encodeMany(ctx, tasks)
 	if err != nil {
 		return nil, fmt.Errorf("sync entity %s: %w", entity, err)
 	}
-	rows, err := s.call(ctx, db, "sync entity "+entity, syncSQL, entity, encoded, s.author(), s.wake(slices.ContainsFunc(tasks, soon)))
+	rows, err := s.call(ctx, db, "sync entity "+entity, syncSQL, entity, encoded, s.author(),
+		s.wake(slices.ContainsFunc(tasks, soon)))
 	slices.SortStableFunc(rows, func(a, b receiptRow) int { return int(order(a) - order(b)) })
 	return receipts(rows), err
 }
@@ -115,17 +132,18 @@ func order(row receiptRow) int64 {
 	return *row.Position
 }
 
-const rescheduleSQL = `SELECT id, revision, outcome FROM tasktable.reschedule($1::text, $2::text::timestamptz, $3::text, $4::text::boolean)`
+const rescheduleSQL = `
+SELECT id, revision, outcome FROM tasktable.reschedule($1::text, $2::text::timestamptz, $3::text, $4::text::boolean)`
 
 // Reschedule moves a task to another time and keeps all else: Rescheduled, Rearmed, Unchanged, Finished or Absent.
 func (s *Store) Reschedule(ctx context.Context, db DB, id string, at time.Time) (Receipt, error) {
-	if err := checkID(id); err != nil {
+	if err := check.ID(id); err != nil {
 		return Receipt{}, fmt.Errorf("reschedule: %w", err)
 	}
 	if at.IsZero() {
-		return Receipt{}, fmt.Errorf("reschedule: %w", invalid("scheduled_at", "must be given", "the zero time"))
+		return Receipt{}, fmt.Errorf("reschedule: %w", check.Invalid("scheduled_at", "must be given", "the zero time"))
 	}
-	text, err := timeText("scheduled_at", at)
+	text, err := check.TimeText("scheduled_at", at)
 	if err != nil {
 		return Receipt{}, fmt.Errorf("reschedule: %w", err)
 	}
@@ -163,12 +181,4 @@ func digits(number *int) *string {
 		return nil
 	}
 	return new(strconv.Itoa(*number))
-}
-
-func receipts(rows []receiptRow) []Receipt {
-	done := make([]Receipt, len(rows))
-	for i, row := range rows {
-		done[i] = row.receipt()
-	}
-	return done
 }

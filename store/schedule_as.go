@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"slices"
+
+	"github.com/tasktable/tasktable/store/internal/check"
 )
 
 // TaskAs is a task that somebody else than Config.Service schedules.
@@ -25,7 +27,7 @@ func (s *Store) ScheduleAs(ctx context.Context, db DB, tasks []TaskAs) ([]Receip
 		if err != nil {
 			return nil, fmt.Errorf("schedule for others: task %d of %d: %w", i+1, len(tasks), err)
 		}
-		wire.ScheduledBy, wire.Trace = orNil(task.By), orNil(task.Trace)
+		wire.ScheduledBy, wire.Trace = check.OrNil(task.By), check.OrNil(task.Trace)
 		wires[i] = wire
 	}
 	near := slices.ContainsFunc(tasks, func(task TaskAs) bool { return soon(task.Task) })

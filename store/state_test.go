@@ -6,78 +6,8 @@ import (
 	"maps"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/tasktable/tasktable/store"
 )
-
-// rowKinds are the rows that a verb can meet. Held ones were edited, paused or cancelled while they ran.
-var rowKinds = []string{
-	"absent", "QUEUED", "PAUSED", "EXECUTING", "CANCELLED", "COMPLETED", "FAILED", "EXPIRED", "SKIPPED",
-	"held QUEUED", "held PAUSED", "held CANCELLED",
-}
-
-// base is the task that the rows hold.
-func base(id string) store.Task {
-	return store.Task{ID: id, Payload: payload(1), At: far(0), Expiration: time.Hour, Entity: "event:1", TenantID: "acme"}
-}
-
-// make puts a row of a kind into the table, as the engine's own statements leave it: the attempt counts, and messages and
-// times of attempts are there.
-func (b *bench) make(id, kind string) {
-	b.Helper()
-	const (
-		retrying = `UPDATE tasktable.scheduled_tasks SET attempt = 2, next_attempt_at = scheduled_at + interval '3 minutes',
-			message = 'first try', started_at = clock_timestamp() WHERE id = $1`
-		counted = `UPDATE tasktable.scheduled_tasks SET attempt = 2 WHERE id = $1`
-		claimed = `UPDATE tasktable.scheduled_tasks SET status = 'EXECUTING', fence = nextval('tasktable.task_numbers'),
-			lease_expires_at = clock_timestamp() + interval '1 hour', next_attempt_at = NULL, attempt = attempt + 1 WHERE id = $1`
-		heldIn = `UPDATE tasktable.scheduled_tasks SET status = $2::text, last_status_update = clock_timestamp(),
-			revision = nextval('tasktable.task_numbers'),
-			finished_at = CASE WHEN $2::text = 'CANCELLED' THEN clock_timestamp() END WHERE id = $1`
-		ended = `UPDATE tasktable.scheduled_tasks SET status = $2::text, fence = NULL, lease_expires_at = NULL, finished_at = clock_timestamp(),
-			last_status_update = clock_timestamp(), message = 'it was so', result = '{"r": 1}' WHERE id = $1`
-	)
-	if kind == "absent" {
-		return
-	}
-	b.schedule(base(id))
-	status, held := kind, false
-	if _, err := fmt.Sscanf(kind, "held %s", &status); err == nil {
-		held = true
-	}
-	if kind == "PAUSED" {
-		_, err := b.tasks.Pause(b.ctx, b.pool, id)
-		b.check(err)
-	}
-	b.asEngine(func(tx pgx.Tx) {
-		switch {
-		case kind == "QUEUED":
-			b.exec(tx, retrying, id)
-		case kind == "PAUSED":
-			b.exec(tx, counted, id)
-		case held:
-			b.exec(tx, retrying, id)
-			b.exec(tx, claimed, id)
-			b.exec(tx, heldIn, id, status)
-		default:
-			b.exec(tx, retrying, id)
-			b.exec(tx, claimed, id)
-			if kind != "EXECUTING" {
-				b.exec(tx, ended, id, kind)
-			}
-		}
-	})
-}
-
-// asEngine runs do in a transaction whose changes of status are the engine's own.
-func (b *bench) asEngine(do func(pgx.Tx)) {
-	b.Helper()
-	b.inTx(func(tx pgx.Tx) {
-		b.exec(tx, `SELECT set_config('tasktable_change.context', 'engine', true)`)
-		do(tx)
-	})
-}
 
 // state is all there is of a task.
 type state struct {
@@ -100,11 +30,6 @@ func (b *bench) state(id string) state {
 		found.Version = one[string](b, b.pool, `SELECT xmin || ' ' || ctid FROM tasktable.scheduled_tasks WHERE id = $1`, id)
 	}
 	return found
-}
-
-func (b *bench) now() time.Time {
-	b.Helper()
-	return one[time.Time](b, b.pool, `SELECT clock_timestamp()`)
 }
 
 // content is what change lines compare, in their form.

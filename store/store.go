@@ -7,31 +7,35 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/tasktable/tasktable/store/internal/check"
+	"github.com/tasktable/tasktable/store/internal/query"
 )
 
 // Config of a Store. The zero value works.
 type Config struct {
-	// Service is recorded with each change as its author, and in scheduled_by; at most 512 bytes. "": the database role.
+	// Service is recorded with each change as its author, and in scheduled_by; at most 512 bytes. "": the database
+	// role.
 	Service string
 	// Schema is the Postgres schema of the tables. A wrong one makes every call fail. "": tasktable.
 	Schema string
-	// NoNotify keeps scheduling from waking the leader by NOTIFY. Tasks due at once then start within about a second instead
-	// of some milliseconds. Verbs on a running task, and Resume, still tell its node.
+	// NoNotify keeps scheduling from waking the leader by NOTIFY. Tasks due at once then start within about a second
+	// instead of some milliseconds. Verbs on a running task, and Resume, still tell its node.
 	NoNotify bool
-	// Codec encodes the payloads that are scheduled, as package seal does to encrypt them; nodes need it, too. Schedule compares what
-	// is stored: with a Codec, or a key, that is new, each task that waits, or runs, is Rescheduled once. Nil: they are stored as they are.
+	// Codec encodes the payloads that are scheduled, as package seal does to encrypt them; nodes need it, too.
+	// Schedule compares what is stored: with a Codec, or a key, that is new, each task that waits, or runs, is
+	// Rescheduled once. Nil: they are stored as they are.
 	Codec Codec
 }
 
-// wakeEvery bounds how often one process notifies: NOTIFY takes a lock that all committing notifiers share. A notification
-// that this, or a rollback, swallows costs at most the second between two of the leader's own looks.
+// wakeEvery bounds how often one process notifies: NOTIFY takes a lock that all committing notifiers share. A
+// notification that this, or a rollback, swallows costs at most the second between two of the leader's own looks.
 const wakeEvery = 20 * time.Millisecond
 
 // Store schedules tasks and reads them. It holds no connection, and may be used by many goroutines.
 type Store struct {
 	config   Config
-	schema   Schema
-	err      error // of the configuration; told by each call, so that New fits in a package variable
+	source   query.Source // each call returns its Err, so that New fits in a package variable
 	lastWake atomic.Int64
 }
 
@@ -39,64 +43,19 @@ type Store struct {
 func New(config Config) *Store {
 	schema, err := NewSchema(config.Schema)
 	if err == nil {
-		err = checkText("service", config.Service)
+		err = check.Text("service", config.Service)
 	}
-	return &Store{config: config, schema: schema, err: err}
-}
-
-// Outcome is what a verb did.
-type Outcome string
-
-// The outcomes. Only the first eight wrote anything.
-const (
-	Created     Outcome = "created"     // a new task
-	Rescheduled Outcome = "rescheduled" // a waiting or running task was edited; a running one runs again
-	Rearmed     Outcome = "rearmed"     // a finished or cancelled task waits again
-	Cancelled   Outcome = "cancelled"
-	Paused      Outcome = "paused"
-	Queued      Outcome = "queued" // resumed, retried, or run now
-	Deleted     Outcome = "deleted"
-	Archived    Outcome = "archived"  // a dead letter was marked as dealt with
-	Unchanged   Outcome = "unchanged" // the task is as asked already
-	Finished    Outcome = "finished"  // the task has ended, and what was asked does not start it again
-	Running     Outcome = "running"   // the task is running, or claimed to run, and the verb must not touch it
-	Absent      Outcome = "absent"    // there is no such task
-)
-
-// Receipt is the answer of a verb.
-type Receipt struct {
-	ID       string  `json:"id"`
-	Revision int64   `json:"revision,omitempty"` // 0 when the task is absent or deleted
-	Outcome  Outcome `json:"outcome"`
-}
-
-// receiptRow is a Receipt as the SQL functions return it.
-type receiptRow struct {
-	Position *int64
-	ID       string
-	Revision *int64
-	Outcome  string
-}
-
-func (r receiptRow) receipt() Receipt {
-	receipt := Receipt{ID: r.ID, Outcome: Outcome(r.Outcome)}
-	if r.Revision != nil {
-		receipt.Revision = *r.Revision
-	}
-	return receipt
+	return &Store{config: config, source: query.Source{Schema: schema, Err: err}}
 }
 
 // call runs a statement that returns receipts.
 func (s *Store) call(ctx context.Context, db DB, doing, statement string, args ...any) ([]receiptRow, error) {
-	if s.err != nil {
-		return nil, fmt.Errorf("%s: %w", doing, s.err)
-	}
-	rows, err := db.Query(ctx, s.schema.SQL(statement), args...)
+	rows, err := s.source.Rows(ctx, db, doing, statement, args...)
 	if err != nil {
-		return nil, described(err, doing)
+		return nil, err
 	}
 	receipts, err := pgx.CollectRows(rows, pgx.RowToStructByNameLax[receiptRow])
-	return receipts, described(err, doing)
+	return receipts, query.Annotate(err, doing)
 }
 
 func (s *Store) callOne(ctx context.Context, db DB, doing, statement string, args ...any) (Receipt, error) {
@@ -118,8 +77,9 @@ func (s *Store) author() *string {
 	return &s.config.Service
 }
 
-// wake says whether this call may notify. Only one that is likely to do so uses up the debounce: were far tasks to do it,
-// a busy application's near ones would seldom wake anybody. The text is for binding: text goes through every driver.
+// wake says whether this call may notify. Only one that is likely to do so uses up the debounce: were far tasks to do
+// it, a busy application's near ones would seldom wake anybody. The text is for binding: text goes through every
+// driver.
 func (s *Store) wake(likely bool) string {
 	if s.config.NoNotify {
 		return "false"
@@ -134,8 +94,8 @@ func (s *Store) wake(likely bool) string {
 	return "true"
 }
 
-// soon is a guess, by this machine's clock, whether there is something to do about a task within the next seconds. A recurring one is
-// to be planned.
+// soon is a guess, by this machine's clock, whether there is something to do about a task within the next seconds. A
+// recurring one is to be planned.
 func soon(task Task) bool {
 	return task.Recurrence != nil || task.At.IsZero() || time.Until(task.At) < time.Minute
 }

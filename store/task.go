@@ -4,17 +4,17 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
-	"strings"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/google/uuid"
+
+	"github.com/tasktable/tasktable/store/internal/check"
 )
 
 // Limits of a task's fields. The database checks them again.
 const (
-	MaxIDBytes               = 512
+	MaxIDBytes               = check.MaxIDBytes
 	MaxPayloadBytes          = 256 << 10
 	MaxExpiration            = 87660 * time.Hour // 10 years
 	MaxExpectedExecutionTime = 7 * 24 * time.Hour
@@ -38,23 +38,24 @@ var (
 	queueSyntax = regexp.MustCompile(`^[a-z0-9]+([_-][a-z0-9]+)*$`)
 )
 
-// Payload is a variant of the union: a struct that encoding/json makes an object of, and its type's name. The name becomes
-// the object's field "type".
+// Payload is a variant of the union: a struct that encoding/json makes an object of, and its type's name. The name
+// becomes the object's field "type".
 type Payload interface {
 	// TaskType is 2 to 127 letters, digits or _-[]<>/.·:+ and must not depend on the value.
 	TaskType() string
 }
 
-// Keyed is a Payload whose task has a deterministic id, task-{type}-{key}: scheduling it again edits that task. A payload
-// that is not Keyed gets a new id, a UUID version 7, each time it is scheduled.
+// Keyed is a Payload whose task has a deterministic id, task-{type}-{key}: scheduling it again edits that task. A
+// payload that is not Keyed gets a new id, a UUID version 7, each time it is scheduled.
 type Keyed interface {
 	Payload
 	// TaskKey must not be empty.
 	TaskKey() string
 }
 
-// IfFinished says what scheduling a finished task does. "", the default, runs the task again if it is scheduled for another time,
-// and leaves it finished if the time is the same or none is given. A cancelled task, which has not run, is always queued again.
+// IfFinished says what scheduling a finished task does. "", the default, runs the task again if it is scheduled for
+// another time, and leaves it finished if the time is the same or none is given. A cancelled task, which has not run,
+// is always queued again.
 type IfFinished string
 
 const (
@@ -64,20 +65,21 @@ const (
 	Keep IfFinished = "keep"
 )
 
-// Task is what is scheduled: the whole of what the application wants. A field left zero asks for its default, also when the
-// task exists with another value; only At keeps what is there.
+// Task is what is scheduled: the whole of what the application wants. A field left zero asks for its default, also
+// when the task exists with another value; only At keeps what is there.
 type Task struct {
 	// ID overrides the id that the payload gives (see Keyed): 1 to 512 bytes without control characters.
 	ID string
 	// Payload is required: at most 256 KiB of JSON.
 	Payload Payload
-	// At is when the task is due; years 1 to 9999. Nanoseconds are cut off. Two times that are stored one microsecond apart, or
-	// less, are the same time: scheduling the task for the other one does not move it. Zero means now for a new task. An existing
-	// task keeps its time, and a finished one stays finished unless IfFinished is Rearm.
+	// At is when the task is due; years 1 to 9999. Nanoseconds are cut off. Two times that are stored one microsecond
+	// apart, or less, are the same time: scheduling the task for the other one does not move it. Zero means now for a
+	// new task. An existing task keeps its time, and a finished one stays finished unless IfFinished is Rearm.
 	At time.Time
 	// Expiration is how long after At an attempt may still start; 0: for ever, else 1 µs to 10 years.
 	Expiration time.Duration
-	// ExpectedExecutionTime is how long an attempt may take before it is given up as lost; 0: 5 minutes, at most 7 days.
+	// ExpectedExecutionTime is how long an attempt may take before it is given up as lost; 0: 5 minutes, at most 7
+	// days.
 	ExpectedExecutionTime time.Duration
 	// MaxAttempts is how many attempts may fail before the task is FAILED; 0: 5, at most 1000.
 	MaxAttempts int
@@ -91,14 +93,15 @@ type Task struct {
 	TenantID string
 	// IfFinished says whether a finished task runs again.
 	IfFinished IfFinished
-	// Jitter spreads tasks of one time, against herds: the task is due up to so much after At, always by the same amount for the
-	// same id and time. 0: none; at most 24 h. With Recurrence it is each occurrence's.
+	// Jitter spreads tasks of one time, against herds: the task is due up to so much after At, always by the same
+	// amount for the same id and time. 0: none; at most 24 h. With Recurrence it is each occurrence's.
 	Jitter time.Duration
-	// Retention is how long the finished task is kept, in place of what the engine is configured to; 0: as configured, at most
-	// 100 years. With Recurrence it is each occurrence's.
+	// Retention is how long the finished task is kept, in place of what the engine is configured to; 0: as
+	// configured, at most 100 years. With Recurrence it is each occurrence's.
 	Retention time.Duration
-	// Recurrence makes the task a recurring one. It never runs itself: each fire forks an occurrence, with this task's content and
-	// the id {id}@{fire time}. The id must be given, or the payload Keyed, and at most 480 bytes. At is when it begins.
+	// Recurrence makes the task a recurring one. It never runs itself: each fire forks an occurrence, with this
+	// task's content and the id {id}@{fire time}. The id must be given, or the payload Keyed, and at most 480 bytes.
+	// At is when it begins.
 	Recurrence *Recurrence
 }
 
@@ -119,7 +122,8 @@ func NewID() (string, error) {
 	return id.String(), nil
 }
 
-// wireTask is a Task as the SQL functions take it, defaults filled in and every field checked. Times and intervals are text.
+// wireTask is a Task as the SQL functions take it, defaults filled in and every field checked. Times and intervals
+// are text.
 type wireTask struct {
 	ID                    string          `json:"id"`
 	Payload               json.RawMessage `json:"payload"`
@@ -139,8 +143,8 @@ type wireTask struct {
 	wireRecurrence
 }
 
-// Fixed is the task with its id and its payload as they are now, so that later changes of what the payload points to do not
-// reach it. It returns what Schedule would refuse the task for.
+// Fixed is the task with its id and its payload as they are now, so that later changes of what the payload points to
+// do not reach it. It returns what Schedule would refuse the task for.
 func (t Task) Fixed() (Task, error) {
 	wire, err := t.wire()
 	if err != nil {
@@ -158,7 +162,7 @@ func (t Task) Check() error {
 
 func (t Task) wire() (wireTask, error) {
 	if isNil(t.Payload) {
-		return wireTask{}, invalid("payload", "must not be nil", fmt.Sprintf("%T", t.Payload))
+		return wireTask{}, check.Invalid("payload", "must not be nil", fmt.Sprintf("%T", t.Payload))
 	}
 	id, err := t.id()
 	if err != nil {
@@ -173,19 +177,21 @@ func (t Task) wire() (wireTask, error) {
 		wire.Queue = DefaultQueue
 	}
 	if len(wire.Queue) > 64 || !queueSyntax.MatchString(wire.Queue) {
-		return wireTask{}, invalid("queue", "must be 1 to 64 of a-z, 0-9, inner - or _", fmt.Sprintf("%q", t.Queue))
+		return wireTask{}, check.Invalid("queue", "must be 1 to 64 of a-z, 0-9, inner - or _",
+			fmt.Sprintf("%q", t.Queue))
 	}
 	if t.Priority < MinPriority || t.Priority > MaxPriority {
-		return wireTask{}, invalid("priority", "must be between -100 and 100", t.Priority)
+		return wireTask{}, check.Invalid("priority", "must be between -100 and 100", t.Priority)
 	}
 	if wire.MaxAttempts == 0 {
 		wire.MaxAttempts = DefaultMaxAttempts
 	}
 	if wire.MaxAttempts < 1 || wire.MaxAttempts > MaxMaxAttempts {
-		return wireTask{}, invalid("max_attempts", "must be between 1 and 1000 (0: the default, 5)", t.MaxAttempts)
+		return wireTask{}, check.Invalid("max_attempts", "must be between 1 and 1000 (0: the default, 5)",
+			t.MaxAttempts)
 	}
 	if !t.At.IsZero() {
-		at, err := timeText("scheduled_at", t.At)
+		at, err := check.TimeText("scheduled_at", t.At)
 		if err != nil {
 			return wireTask{}, err
 		}
@@ -205,9 +211,9 @@ func (t Task) wire() (wireTask, error) {
 	}
 	switch t.IfFinished {
 	case "", Rearm, Keep:
-		wire.IfFinished = orNil(string(t.IfFinished))
+		wire.IfFinished = check.OrNil(string(t.IfFinished))
 	default:
-		return wireTask{}, invalid("if_finished", "must be Rearm, Keep or empty", fmt.Sprintf("%q", t.IfFinished))
+		return wireTask{}, check.Invalid("if_finished", "must be Rearm, Keep or empty", fmt.Sprintf("%q", t.IfFinished))
 	}
 	return wire, nil
 }
@@ -215,9 +221,9 @@ func (t Task) wire() (wireTask, error) {
 func (t Task) wireDurations(wire *wireTask) error {
 	if t.Expiration != 0 {
 		if t.Expiration < time.Microsecond || t.Expiration > MaxExpiration {
-			return invalid("expiration", "must be between 1µs and 10 years (0: none)", t.Expiration)
+			return check.Invalid("expiration", "must be between 1µs and 10 years (0: none)", t.Expiration)
 		}
-		text := intervalText(t.Expiration)
+		text := check.IntervalText(t.Expiration)
 		wire.Expiration = &text
 	}
 	expected := t.ExpectedExecutionTime
@@ -225,84 +231,52 @@ func (t Task) wireDurations(wire *wireTask) error {
 		expected = DefaultExpectedExecutionTime
 	}
 	if expected < time.Microsecond || expected > MaxExpectedExecutionTime {
-		return invalid("expected_execution_time", "must be between 1µs and 7 days (0: the default, 5m)", t.ExpectedExecutionTime)
+		return check.Invalid("expected_execution_time", "must be between 1µs and 7 days (0: the default, 5m)",
+			t.ExpectedExecutionTime)
 	}
-	wire.ExpectedExecutionTime = intervalText(expected)
+	wire.ExpectedExecutionTime = check.IntervalText(expected)
 	if t.Jitter != 0 {
 		if t.Jitter < time.Microsecond || t.Jitter > MaxJitter {
-			return invalid("jitter", "must be between 1µs and 24h (0: none)", t.Jitter)
+			return check.Invalid("jitter", "must be between 1µs and 24h (0: none)", t.Jitter)
 		}
-		wire.Jitter = new(intervalText(t.Jitter))
+		wire.Jitter = new(check.IntervalText(t.Jitter))
 	}
 	if t.Retention != 0 {
 		if t.Retention < time.Microsecond || t.Retention > MaxRetention {
-			return invalid("retention", "must be between 1µs and 100 years (0: as configured)", t.Retention)
+			return check.Invalid("retention", "must be between 1µs and 100 years (0: as configured)", t.Retention)
 		}
-		wire.Retention = new(intervalText(t.Retention))
+		wire.Retention = new(check.IntervalText(t.Retention))
 	}
 	return nil
 }
 
 func (t Task) id() (string, error) {
 	if t.ID != "" {
-		return t.ID, checkID(t.ID)
+		return t.ID, check.ID(t.ID)
 	}
 	keyed, ok := t.Payload.(Keyed)
 	if !ok {
 		return NewID()
 	}
 	if keyed.TaskKey() == "" {
-		return "", invalid("id", "needs a TaskKey that is not empty", fmt.Sprintf("an empty key from %T", t.Payload))
+		return "", check.Invalid("id", "needs a TaskKey that is not empty",
+			fmt.Sprintf("an empty key from %T", t.Payload))
 	}
 	id := IDOf(keyed)
-	return id, checkID(id)
-}
-
-func checkID(id string) error {
-	if err := checkText("id", id); err != nil {
-		return err
-	}
-	if id == "" {
-		return invalid("id", "must be 1 to 512 bytes without control characters", "an empty one")
-	}
-	return nil
+	return id, check.ID(id)
 }
 
 func label(field, value string) (*string, error) {
 	if value == "" {
 		return nil, nil //nolint:nilnil // no label is not an error
 	}
-	return &value, checkText(field, value)
-}
-
-func checkText(field, value string) error {
-	const rule = "must be at most 512 bytes of UTF-8 without control characters"
-	if len(value) > MaxIDBytes {
-		return invalid(field, rule, fmt.Sprintf("%d bytes", len(value)))
-	}
-	if !utf8.ValidString(value) {
-		return invalid(field, rule, fmt.Sprintf("%q", value))
-	}
-	for _, r := range value {
-		if unicode.IsControl(r) {
-			return invalid(field, rule, fmt.Sprintf("%q", value))
-		}
-	}
-	return nil
-}
-
-// checkNote is for what people write, which may have lines.
-func checkNote(field, value string) error {
-	if !utf8.ValidString(value) || strings.ContainsRune(value, 0) {
-		return invalid(field, "must be UTF-8 without NUL", fmt.Sprintf("%.100q", value))
-	}
-	return nil
+	return &value, check.Text(field, value)
 }
 
 // CheckType returns what is wrong with the name of a type, wrapping ErrInvalid, or nil.
 func CheckType(name string) error {
 	if utf8.RuneCountInString(name) > 127 || !typeSyntax.MatchString(name) {
-		return invalid("type", "must be 2 to 127 letters, digits or _-[]<>/.·:+", fmt.Sprintf("%q", name))
+		return check.Invalid("type", "must be 2 to 127 letters, digits or _-[]<>/.·:+", fmt.Sprintf("%q", name))
 	}
 	return nil
 }
@@ -310,24 +284,7 @@ func CheckType(name string) error {
 // CheckQueue returns what is wrong with the name of a queue, wrapping ErrInvalid, or nil.
 func CheckQueue(name string) error {
 	if len(name) > 64 || !queueSyntax.MatchString(name) {
-		return invalid("queue", "must be 1 to 64 of a-z, 0-9, inner - or _", fmt.Sprintf("%q", name))
+		return check.Invalid("queue", "must be 1 to 64 of a-z, 0-9, inner - or _", fmt.Sprintf("%q", name))
 	}
 	return nil
-}
-
-// timeText cuts a time off to Postgres's microseconds, as pgx does when an application stores the time in a column of its own.
-// A task that is scheduled from that column again then has the same time.
-func timeText(field string, at time.Time) (string, error) {
-	at = at.UTC().Truncate(time.Microsecond)
-	if at.Year() < 1 || at.Year() > 9999 {
-		return "", invalid(field, "must be in the years 1 to 9999", at)
-	}
-	return at.Format(time.RFC3339Nano), nil
-}
-
-// intervalText is in hours, minutes and seconds: Postgres 14 reads no number of microseconds above an hour's.
-func intervalText(d time.Duration) string {
-	micros := d.Microseconds()
-	seconds := micros / 1e6
-	return fmt.Sprintf("%d:%02d:%02d.%06d", seconds/3600, seconds/60%60, seconds%60, micros%1e6)
 }

@@ -11,9 +11,9 @@ import (
 // maxTrace is how long the column trace may be.
 const maxTrace = 512
 
-// TraceOf is the span of ctx as the column trace has it: its W3C traceparent and, behind a space, its tracestate, which is left out
-// where the two are longer than 512 bytes together. "" where ctx has no span, or one that is not sampled: nobody could follow a
-// link to it.
+// TraceOf is the span of ctx as the column trace has it: its W3C traceparent and, behind a space, its tracestate,
+// which is left out where the two are longer than 512 bytes together. "" where ctx has no span, or one that is not
+// sampled: nobody could follow a link to it.
 func TraceOf(ctx context.Context) string {
 	if !trace.SpanContextFromContext(ctx).IsSampled() {
 		return ""
@@ -26,7 +26,8 @@ func TraceOf(ctx context.Context) string {
 	return fields.parent + " " + fields.state
 }
 
-// SpanOf is the span of which TraceOf, or a caller of the SQL functions, made the text; an invalid one of anything else.
+// SpanOf is the span of which TraceOf, or a caller of the SQL functions, made the text; an invalid one of anything
+// else.
 func SpanOf(text string) trace.SpanContext {
 	if text == "" {
 		return trace.SpanContext{}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/tasktable/tasktable/scheduled"
 	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/inspect"
 )
 
 // Config says what to examine. Pool is required.
@@ -146,7 +147,8 @@ func Examine(ctx context.Context, config Config) (Report, error) {
 	}
 	defer pool.Close()
 	server := config.Pool.Config().ConnConfig
-	e := &examination{config: config, schema: schema, tasks: store.New(store.Config{Schema: schema.String()}), pool: pool,
+	e := &examination{config: config, schema: schema, tasks: store.New(store.Config{Schema: schema.String()}),
+		inspector: inspect.New(store.Config{Schema: schema.String()}), pool: pool,
 		explained: map[[2]string]bool{}}
 	e.report = Report{
 		Database: fmt.Sprintf("%s:%d/%s", server.Host, server.Port, server.Database), Schema: schema.String(), Role: server.User,
@@ -185,11 +187,12 @@ func ownPool(ctx context.Context, from *pgxpool.Pool) (*pgxpool.Pool, error) {
 
 // examination is one under way.
 type examination struct {
-	config Config
-	schema store.Schema
-	tasks  *store.Store
-	pool   *pgxpool.Pool
-	report Report
+	config    Config
+	schema    store.Schema
+	tasks     *store.Store
+	inspector *inspect.Inspector
+	pool      *pgxpool.Pool
+	report    Report
 
 	check        string             // the name of the one under way
 	tx           pgx.Tx             // its transaction

@@ -6,12 +6,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/inspect"
 )
 
 // work is what waits to be claimed, by lanes, and the database's time.
 type work struct {
-	lanes []store.QueueState
+	lanes []inspect.QueueState
 	now   time.Time
 }
 
@@ -26,7 +26,7 @@ func (e *examination) listWork(ctx context.Context) (*work, error) {
 	}
 	var found work
 	var err error
-	if found.lanes, err = e.tasks.QueueStates(ctx, e.tx, store.QueueFilter{Lanes: true}); err != nil {
+	if found.lanes, err = e.inspector.QueueStates(ctx, e.tx, inspect.QueueFilter{Lanes: true}); err != nil {
 		return nil, err
 	}
 	if found.now, err = e.tasks.Now(ctx, e.tx); err != nil {
@@ -82,7 +82,7 @@ func dueTasks(n int, more bool) string {
 }
 
 // queuesOf is the queues that nodes work, with all their slots.
-func queuesOf(nodes []store.Node) string {
+func queuesOf(nodes []inspect.Node) string {
 	slots := map[string]int{}
 	for _, node := range nodes {
 		for queue, n := range node.Queues {

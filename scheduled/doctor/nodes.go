@@ -7,14 +7,14 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/inspect"
 )
 
 // listNodes tells those whose session holds their lock, and so live, from those that are silent.
-func (e *examination) listNodes(ctx context.Context) (alive, silent []store.Node, err error) {
-	found, err := e.tasks.Nodes(ctx, e.tx, store.NodeFilter{Limit: 10000})
+func (e *examination) listNodes(ctx context.Context) (alive, silent []inspect.Node, err error) {
+	found, err := e.inspector.Nodes(ctx, e.tx, inspect.NodeFilter{Limit: 10000})
 	for _, node := range found {
-		if node.State == store.NodeSilent {
+		if node.State == inspect.NodeSilent {
 			silent = append(silent, node)
 		} else {
 			alive = append(alive, node)
@@ -87,8 +87,8 @@ func (e *examination) noNode(work *work) {
 }
 
 // services tells of each service how many nodes it has, of which versions.
-func (e *examination) services(alive []store.Node) {
-	of := map[string][]store.Node{}
+func (e *examination) services(alive []inspect.Node) {
+	of := map[string][]inspect.Node{}
 	for _, node := range alive {
 		of[node.Service] = append(of[node.Service], node)
 	}
@@ -119,9 +119,9 @@ func (e *examination) services(alive []store.Node) {
 }
 
 // quietAmong counts the nodes that take nothing new, as they were told.
-func quietAmong(nodes []store.Node) (quiet int) {
+func quietAmong(nodes []inspect.Node) (quiet int) {
 	for _, node := range nodes {
-		if node.State == store.NodeQuiet {
+		if node.State == inspect.NodeQuiet {
 			quiet++
 		}
 	}
@@ -132,14 +132,14 @@ func quietAmong(nodes []store.Node) (quiet int) {
 const quietShown = 5
 
 // quiet tells of nodes that somebody has made quiet, and may have forgotten.
-func (e *examination) quiet(alive []store.Node) {
+func (e *examination) quiet(alive []inspect.Node) {
 	n := quietAmong(alive)
 	if n == 0 {
 		return
 	}
 	var names []string
 	for _, node := range alive {
-		if node.State == store.NodeQuiet && len(names) < quietShown {
+		if node.State == inspect.NodeQuiet && len(names) < quietShown {
 			names = append(names, fmt.Sprintf("node %d (%s on %s)", node.Number, node.Service, node.Host))
 		}
 	}
@@ -155,7 +155,7 @@ func (e *examination) quiet(alive []store.Node) {
 }
 
 // unworked tells of tasks that no live node takes, due ones and those that are to come.
-func (e *examination) unworked(alive []store.Node, work *work) {
+func (e *examination) unworked(alive []inspect.Node, work *work) {
 	for _, one := range work.kinds() {
 		if one.worked || one.paused {
 			continue
@@ -165,7 +165,7 @@ func (e *examination) unworked(alive []store.Node, work *work) {
 			e.sql("SELECT tasktable.cancel(id) FROM tasktable.scheduled_tasks WHERE type = %s AND queue = %s AND next_attempt_at IS NOT NULL",
 				quoted(one.Type), quoted(one.Queue)))
 		why := "no live node has a handler of that type for that queue"
-		if !slices.ContainsFunc(alive, func(n store.Node) bool { return n.Queues[one.Queue] > 0 }) {
+		if !slices.ContainsFunc(alive, func(n inspect.Node) bool { return n.Queues[one.Queue] > 0 }) {
 			do = fmt.Sprintf("give a node the queue: --queue %s=10 (Config.Queues)", one.Queue)
 			why = "no live node works that queue"
 		}

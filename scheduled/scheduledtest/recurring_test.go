@@ -13,6 +13,7 @@ import (
 	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/scheduled/scheduledtest"
 	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/inspect"
 	"github.com/tasktable/tasktable/store/storetest"
 )
 
@@ -47,7 +48,7 @@ func hours(t *testing.T, ran []scheduledtest.Ran) string {
 // skipped lists the fires that did not run, with the reasons.
 func skipped(t *testing.T, tx pgx.Tx) (reasons []string) {
 	t.Helper()
-	rows, err := tasks.List(t.Context(), tx, store.Filter{Status: store.StatusSkipped})
+	rows, err := inspect.New(store.Config{}).List(t.Context(), tx, inspect.Filter{Statuses: []store.Status{store.StatusSkipped}})
 	if err != nil {
 		t.Fatal(err)
 	}

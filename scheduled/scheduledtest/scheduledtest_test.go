@@ -17,6 +17,7 @@ import (
 	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/scheduled/scheduledtest"
 	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/inspect"
 	"github.com/tasktable/tasktable/store/seal"
 	"github.com/tasktable/tasktable/store/storetest"
 	"github.com/tasktable/tasktable/store/storetest/leaks"
@@ -381,12 +382,12 @@ func TestWhyTellsWhatBecameOfFollowUps(t *testing.T) {
 		{fivePM.Add(time.Hour), "; its follow-up the mail (REMINDER) is FAILED: 550 no such mailbox"},
 	} {
 		h.RunDueAt(t.Context(), step.at)
-		e, err := tasks.Why(t.Context(), tx, "visit")
+		e, err := inspect.New(store.Config{}).Why(t.Context(), tx, "visit")
 		if err != nil || e.Reason.Code != "completed" || !strings.HasSuffix(e.Sentence, step.want) {
 			t.Errorf("at %s: %q, %v; want %q at its end", step.at, e.Sentence, err, step.want)
 		}
 	}
-	listed, err := tasks.List(t.Context(), tx, store.Filter{SpawnedBy: "visit"})
+	listed, err := inspect.New(store.Config{}).List(t.Context(), tx, inspect.Filter{SpawnedBy: "visit"})
 	if err != nil || len(listed) != 1 || listed[0].ID != "the mail" {
 		t.Errorf("listed %+v, %v", listed, err)
 	}

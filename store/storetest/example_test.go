@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/inspect"
 	"github.com/tasktable/tasktable/store/storetest"
 )
 
@@ -21,7 +22,7 @@ func ExamplePool() {
 	tasks := store.New(store.Config{})
 	receipt, err := tasks.Schedule(context.Background(), pool, store.Task{ID: "first", Payload: store.JSON(`{"type":"LOG","message":"hi"}`)})
 	fmt.Println(receipt.Outcome, err)
-	rows, err := tasks.List(context.Background(), pool, store.Filter{})
+	rows, err := inspect.New(store.Config{}).List(context.Background(), pool, inspect.Filter{})
 	fmt.Println(len(rows), err)
 	// Output:
 	// created <nil>

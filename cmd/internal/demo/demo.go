@@ -20,6 +20,7 @@ import (
 	"github.com/tasktable/tasktable/migrations"
 	"github.com/tasktable/tasktable/scheduled"
 	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/inspect"
 )
 
 // Schema is the demo's own, so that other nodes on the database do not run its tasks and it does not run theirs.
@@ -42,17 +43,19 @@ type Config struct {
 // demo is one run of the script.
 type demo struct {
 	Config
-	tasks *store.Store
-	app   *community.App
-	run   string      // ends the ids of this run, so that they differ from those of earlier runs
-	start time.Time   // by the database's clock
-	began time.Time   // the same instant by this process's clock
-	paper atomic.Bool // in the printer
+	tasks     *store.Store
+	inspector *inspect.Inspector
+	app       *community.App
+	run       string      // ends the ids of this run, so that they differ from those of earlier runs
+	start     time.Time   // by the database's clock
+	began     time.Time   // the same instant by this process's clock
+	paper     atomic.Bool // in the printer
 }
 
 func newDemo(config Config) *demo {
-	tasks := store.New(store.Config{Service: "demo", Schema: Schema})
-	return &demo{Config: config, tasks: tasks, app: community.New(tasks)}
+	own := store.Config{Service: "demo", Schema: Schema}
+	tasks := store.New(own)
+	return &demo{Config: config, tasks: tasks, inspector: inspect.New(own), app: community.New(tasks)}
 }
 
 // Play migrates the demo's schemas, plays the script and audits it. Its error says which answers of the audit are not

@@ -10,6 +10,7 @@ import (
 	"github.com/tasktable/tasktable/cmd/internal/term"
 	"github.com/tasktable/tasktable/handlers/community/contract"
 	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/inspect"
 )
 
 // letters is the queue of messages that go by post. It has a slot of its own.
@@ -86,12 +87,14 @@ func (d *demo) badges(ctx context.Context, tx pgx.Tx) error {
 }
 
 // dead is the dead letters of this run.
-func (d *demo) dead() store.DeadFilter {
-	return store.DeadFilter{Type: "PRINT_BADGE", TenantID: "club-" + d.run}
+func (d *demo) dead() inspect.Filter {
+	filter := inspect.DeadLetters()
+	filter.Type, filter.TenantID = "PRINT_BADGE", "club-"+d.run
+	return filter
 }
 
 func (d *demo) listDead(ctx context.Context, tx pgx.Tx) error {
-	rows, err := d.tasks.DeadLetters(ctx, tx, d.dead())
+	rows, err := d.inspector.List(ctx, tx, d.dead())
 	for _, row := range rows {
 		fmt.Fprintf(d.Out, "%10s%-24s %-16s %-12s %s\n", "", row.Type, d.name(row.ID), row.Status, *row.Message)
 	}
@@ -102,7 +105,7 @@ func (d *demo) retryDead(ctx context.Context, tx pgx.Tx) error {
 	d.paper.Store(true)
 	filter := d.dead()
 	filter.Message = "out of paper"
-	_, err := d.tasks.RetryDead(ctx, tx, filter)
+	_, err := d.inspector.ApplyAll(ctx, tx, inspect.Action{Verb: inspect.Retry}, filter)
 	return err
 }
 

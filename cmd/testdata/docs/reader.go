@@ -18,6 +18,7 @@ import (
 	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/scheduled"
 	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/inspect"
 )
 
 var (
@@ -35,6 +36,7 @@ var (
 	t      *testing.T
 
 	tasks                    = store.New(store.Config{})
+	inspector                = inspect.New(store.Config{})
 	task                     store.Task
 	id                       string
 	at                       time.Time

@@ -1,0 +1,131 @@
+package cmd
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/inspect"
+)
+
+// verbBatch is how many tasks of a filter are changed in one transaction, which locks each of them until its end.
+const verbBatch = 1000
+
+// toFiltered does the verb to the tasks that the filter selects, once somebody has confirmed it.
+func (v *tasksVerb) toFiltered(ctx context.Context, action inspect.Action) error {
+	filter, err := v.filter.resolved(v.Clock)
+	if err != nil {
+		return err
+	}
+	if len(filter.Statuses) == 0 {
+		filter.Statuses = v.verb.statuses
+	}
+	none := noTask
+	filter.Order, filter.Limit = inspect.ByID, v.limit
+	if v.verb.dead {
+		none, filter.Order = noDead(&v.filter), inspect.ByFinished
+	}
+	if v.verb.dead || v.verb.verb == inspect.Retry {
+		filter.Archived = new(false)
+	}
+	names, err := v.inspector.Names(ctx, v.pool, filter)
+	if err != nil {
+		return err
+	}
+	if len(names) == 0 {
+		return v.receipts(nil, none)
+	}
+	more := 0
+	if len(names) == v.limit {
+		total, err := v.inspector.Count(ctx, v.pool, filter)
+		if err != nil {
+			return err
+		}
+		more = max(0, total.Count-len(names))
+	}
+	if err := v.confirm(ctx, v.program, v.verb.does+" "+v.verb.counted(names, more)); err != nil {
+		return err
+	}
+	receipts, changed, err := v.toBatches(ctx, action, names, filter)
+	if err != nil && len(receipts) == 0 {
+		return err
+	}
+	if changed > 0 {
+		v.Note("%d of them had changed meanwhile, and were left alone.", changed)
+	}
+	if more > 0 {
+		v.Note("There are %d more: run it again.", more)
+	}
+	printed := v.receipts(receipts, none, v.verb.undone...)
+	if err != nil {
+		return fmt.Errorf("%d were done before an error: %w", len(receipts), err)
+	}
+	return printed
+}
+
+// toBatches does the action to some tasks at a time. changed is how many of them the filter did not select any more.
+func (v *tasksVerb) toBatches(
+	ctx context.Context, action inspect.Action, names []inspect.Name, filter inspect.Filter,
+) (done []store.Receipt, changed int, err error) {
+	for batch := range slices.Chunk(names, verbBatch) {
+		ids := make([]string, len(batch))
+		for i, name := range batch {
+			ids[i] = name.ID
+		}
+		receipts, err := v.inspector.Apply(ctx, v.pool, action, ids, filter)
+		if err != nil {
+			return done, changed, err
+		}
+		done, changed = append(done, receipts...), changed+len(ids)-len(receipts)
+	}
+	return done, changed, nil
+}
+
+// counted says how many tasks there are, and of which kinds: "3 tasks (2 QUEUED of LOG; 1 FAILED of MAIL: "421 try
+// later")". Of dead letters it says how their errors begin.
+func (v taskVerb) counted(names []inspect.Name, more int) string {
+	counts := map[string]int{}
+	for _, name := range names {
+		kind := string(name.Status) + " of " + name.Type
+		if name.Message != "" && slices.Contains(deadStatuses(), name.Status) {
+			kind += fmt.Sprintf(": %q", beginning(name.Message, name.Shortened))
+		}
+		counts[kind]++
+	}
+	kinds := make([]string, 0, len(counts))
+	for kind := range counts {
+		kinds = append(kinds, kind)
+	}
+	slices.SortFunc(kinds, func(a, b string) int {
+		if counts[a] != counts[b] {
+			return counts[b] - counts[a]
+		}
+		return strings.Compare(a, b)
+	})
+	const maxKinds = 5
+	parts := make([]string, 0, maxKinds+1)
+	for _, kind := range kinds[:min(len(kinds), maxKinds)] {
+		parts = append(parts, fmt.Sprintf("%d %s", counts[kind], kind))
+	}
+	if len(kinds) > maxKinds {
+		parts = append(parts, "…")
+	}
+	return v.amount(len(names), more) + " (" + strings.Join(parts, "; ") + ")"
+}
+
+// amount is "1 task", "3 tasks", or "2 of 5 dead letters, the oldest".
+func (v taskVerb) amount(chosen, more int) string {
+	noun, first := "task", "the first by id"
+	if v.dead {
+		noun, first = "dead letter", "the oldest"
+	}
+	if chosen+more != 1 {
+		noun += "s"
+	}
+	if more > 0 {
+		return fmt.Sprintf("%d of %d %s, %s", chosen, chosen+more, noun, first)
+	}
+	return fmt.Sprintf("%d %s", chosen, noun)
+}

@@ -1,0 +1,117 @@
+package inspect
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/internal/check"
+	"github.com/tasktable/tasktable/store/internal/query"
+)
+
+// Verb names a verb for Apply.
+type Verb string
+
+// The verbs. The methods of store.Store with these names say what each does to a task.
+const (
+	Cancel  Verb = "cancel"
+	Pause   Verb = "pause"
+	Resume  Verb = "resume"
+	RunNow  Verb = "run_now"
+	Retry   Verb = "retry"
+	Archive Verb = "archive"
+	Delete  Verb = "delete"
+)
+
+// Action is a verb and its arguments.
+type Action struct {
+	Verb Verb
+	// Until is when tasks that Pause pauses resume by themselves. Zero: they wait until somebody resumes them.
+	Until time.Time
+	// Note is the note that Archive leaves.
+	Note string
+}
+
+// Rows are locked in the order of their ids, as by every bulk call, so that two calls do not deadlock. They are
+// locked before the verb sees them, so that a task that has changed meanwhile, and that the filter no longer selects,
+// is left out.
+const chosenSQL = `
+WITH chosen AS (
+    SELECT t.id::text AS id FROM tasktable.scheduled_tasks AS t
+    WHERE t.id = ANY (ARRAY(SELECT jsonb_array_elements_text($15::text::jsonb))) AND ` + filterSQL + `
+    ORDER BY t.id FOR UPDATE
+), given AS (
+    SELECT $16::text AS by, $17::text::boolean AS wake, nullif($18::text, '')::timestamptz AS until,
+        nullif($19::text, '') AS note
+)
+SELECT done.id, coalesce(done.revision, 0) AS revision, done.outcome
+FROM given CROSS JOIN chosen CROSS JOIN LATERAL `
+
+var applySQL = map[Verb]string{
+	Cancel:  chosenSQL + `tasktable.cancel(chosen.id, given.by) AS done`,
+	Pause:   chosenSQL + `tasktable.pause(chosen.id, given.by, given.until) AS done`,
+	Resume:  chosenSQL + `tasktable.resume(chosen.id, given.by) AS done`,
+	RunNow:  chosenSQL + `tasktable.run_now(chosen.id, given.by, given.wake) AS done`,
+	Retry:   chosenSQL + `tasktable.retry(chosen.id, given.by, given.wake) AS done`,
+	Archive: chosenSQL + `tasktable.archive(chosen.id, given.note, given.by) AS done`,
+	Delete:  chosenSQL + `tasktable.delete(chosen.id, given.by) AS done`,
+}
+
+// Apply does a verb, in one statement, to those of the tasks with these ids that the filter selects. Read the ids by
+// Names, let somebody look at them, and apply the decision: a task that has become another meanwhile is left alone.
+// The receipts are in the order of the ids. A task that the filter does not select has none. The filter's Order,
+// After, Limit and LatestFirst have no effect.
+func (i *Inspector) Apply(
+	ctx context.Context, db store.DB, action Action, ids []string, filter Filter,
+) ([]store.Receipt, error) {
+	doing := fmt.Sprintf("%s %d tasks", action.Verb, len(ids))
+	statement, known := applySQL[action.Verb]
+	if !known {
+		const rule = "must be cancel, pause, resume, run_now, retry, archive or delete"
+		return nil, fmt.Errorf("apply: %w", check.Invalid("verb", rule, fmt.Sprintf("%q", string(action.Verb))))
+	}
+	for _, id := range ids {
+		if err := check.ID(id); err != nil {
+			return nil, fmt.Errorf("%s: %w", doing, err)
+		}
+	}
+	args, err := filter.args()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", doing, err)
+	}
+	until, err := check.BoundText("until", action.Until)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", doing, err)
+	}
+	if err := check.Note("note", action.Note); err != nil {
+		return nil, fmt.Errorf("%s: %w", doing, err)
+	}
+	encoded, err := json.Marshal(ids)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", doing, err)
+	}
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	args = append(args, string(encoded), check.OrNil(i.config.Service), strconv.FormatBool(!i.config.NoNotify), until,
+		action.Note)
+	return query.Collect[store.Receipt](ctx, i.source, db, doing, statement, args...)
+}
+
+// ApplyAll does a verb to the tasks that the filter selects, the first of its order up to its Limit. The receipts are
+// in the order of the ids. A task that has changed since it was selected, so that the filter no longer selects it, is
+// left alone.
+func (i *Inspector) ApplyAll(ctx context.Context, db store.DB, action Action, filter Filter) ([]store.Receipt, error) {
+	names, err := i.Names(ctx, db, filter)
+	if err != nil {
+		return nil, err
+	}
+	ids := make([]string, len(names))
+	for i, name := range names {
+		ids[i] = name.ID
+	}
+	return i.Apply(ctx, db, action, ids, filter)
+}

@@ -1,0 +1,133 @@
+package inspect_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/inspect"
+)
+
+// Each verb comes to the same as for one task, in the order of the ids, and only for what is both among the ids and selected.
+func TestApplyIsEachVerbOnWhatTheFilterSelects(t *testing.T) {
+	t.Parallel()
+	ids := []string{"SKIPPED", "PAUSED", "QUEUED", "nobody", "FAILED", "EXECUTING", "COMPLETED"}
+	for _, c := range []struct {
+		verb   inspect.Verb
+		filter inspect.Filter
+		want   string
+	}{
+		{inspect.Cancel, inspect.Filter{}, "COMPLETED finished, EXECUTING cancelled, FAILED finished, PAUSED cancelled, QUEUED cancelled, SKIPPED finished"},
+		{inspect.Cancel, inspect.Filter{Statuses: []store.Status{"QUEUED", "PAUSED"}}, "PAUSED cancelled, QUEUED cancelled"},
+		{inspect.Pause, inspect.Filter{IDPrefix: "QUE"}, "QUEUED paused"},
+		{inspect.Resume, inspect.Filter{Statuses: []store.Status{"PAUSED"}}, "PAUSED queued"},
+		{inspect.RunNow, inspect.Filter{}, "COMPLETED queued, EXECUTING running, FAILED queued, PAUSED queued, QUEUED queued, SKIPPED queued"},
+		{inspect.Retry, inspect.Filter{Message: "it was"}, "COMPLETED finished, FAILED queued, SKIPPED finished"},
+		{inspect.Delete, inspect.Filter{}, "COMPLETED deleted, EXECUTING running, FAILED deleted, PAUSED deleted, QUEUED deleted, SKIPPED deleted"},
+		{inspect.Delete, inspect.Filter{Type: "OTHER"}, ""},
+	} {
+		t.Run(string(c.verb), func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			for _, kind := range append([]string{"CANCELLED"}, ids...) { // the one is not among the ids
+				if kind != "nobody" {
+					b.Make(kind, kind)
+				}
+			}
+			before := b.Lines("CANCELLED")
+			receipts, err := b.Inspector.Apply(b.Ctx, b.Pool, inspect.Action{Verb: c.verb}, ids, c.filter)
+			b.Check(err)
+			if got := strings.Join(outcomes(receipts), ", "); got != c.want {
+				t.Errorf("got  %s\nwant %s", got, c.want)
+			}
+			same(b, "what is not among the ids", b.Lines("CANCELLED"), before)
+			for _, receipt := range receipts {
+				if row := b.Get(receipt.ID); row != nil && row.Revision != receipt.Revision {
+					t.Errorf("%s has revision %d, not %d", receipt.ID, row.Revision, receipt.Revision)
+				}
+			}
+		})
+	}
+}
+
+func TestApplyPausesUntil(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.Schedule(base("one"))
+	receipts, err := b.Inspector.Apply(b.Ctx, b.Pool, inspect.Action{Verb: inspect.Pause, Until: far(1)}, []string{"one"}, inspect.Filter{})
+	b.Check(err)
+	row := b.Get("one")
+	if strings.Join(outcomes(receipts), ", ") != "one paused" || row.PausedUntil == nil || !row.PausedUntil.Equal(far(1)) {
+		t.Errorf("%s, %s", strings.Join(outcomes(receipts), ", "), pretty(row))
+	}
+	same(b, "history", b.Lines("one"), []string{"schedule created " + service, "pause paused " + service})
+}
+
+// What an open transaction makes of a task decides, not what it was when it was chosen.
+func TestApplyLeavesAloneWhatIsChangedMeanwhile(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for _, id := range []string{"edited", "kept"} {
+		b.Make(id, "COMPLETED")
+	}
+	tx := b.Begin(pgx.TxOptions{})
+	b.Exec(tx, `SELECT tasktable.run_now('edited')`)
+	type answer struct {
+		receipts []store.Receipt
+		err      error
+	}
+	answered := make(chan answer, 1)
+	conn, err := pgx.ConnectConfig(b.Ctx, b.Pool.Config().ConnConfig)
+	b.Check(err)
+	b.Cleanup(func() { _ = conn.Close(context.Background()) })
+	go func() {
+		receipts, err := b.Inspector.Apply(b.Ctx, conn, inspect.Action{Verb: inspect.Delete}, []string{"edited", "kept"}, inspect.Filter{Statuses: []store.Status{"COMPLETED"}})
+		answered <- answer{receipts, err}
+	}()
+	for waits := false; !waits; b.Check(b.Ctx.Err()) {
+		waits = one[bool](b, b.Pool, `SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND pid = $1) FROM pg_sleep(0.01)`, int(conn.PgConn().PID()))
+	}
+	b.Check(tx.Commit(b.Ctx))
+	got := <-answered
+	b.Check(got.err)
+	if strings.Join(outcomes(got.receipts), ", ") != "kept deleted" {
+		t.Errorf("got %s", strings.Join(outcomes(got.receipts), ", "))
+	}
+	if row := b.Get("edited"); row == nil || row.Status != store.StatusQueued {
+		t.Errorf("edited is %s", pretty(row))
+	}
+}
+
+func TestApplyRefusesWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.Make("QUEUED", "QUEUED")
+	before := b.Get("QUEUED")
+	for want, call := range map[string]func() ([]store.Receipt, error){
+		"verb must be": func() ([]store.Receipt, error) {
+			return b.Inspector.Apply(b.Ctx, b.Pool, inspect.Action{Verb: "erase"}, []string{"QUEUED"}, inspect.Filter{})
+		},
+		"id must be": func() ([]store.Receipt, error) {
+			return b.Inspector.Apply(b.Ctx, b.Pool, inspect.Action{Verb: inspect.Cancel}, []string{"QUEUED", ""}, inspect.Filter{})
+		},
+		"status must be": func() ([]store.Receipt, error) {
+			return b.Inspector.Apply(b.Ctx, b.Pool, inspect.Action{Verb: inspect.Cancel}, []string{"QUEUED"}, inspect.Filter{Statuses: []store.Status{"queued"}})
+		},
+		"until must be": func() ([]store.Receipt, error) {
+			return b.Inspector.Apply(b.Ctx, b.Pool, inspect.Action{Verb: inspect.Pause, Until: time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)}, []string{"QUEUED"}, inspect.Filter{})
+		},
+	} {
+		receipts, err := call()
+		if err == nil || !strings.Contains(err.Error(), want) || len(receipts) > 0 {
+			t.Errorf("got %v, %v, not an error that says %s", receipts, err, want)
+		}
+	}
+	same(b, "task", b.Get("QUEUED"), before)
+	if receipts, err := b.Inspector.Apply(b.Ctx, b.Pool, inspect.Action{Verb: inspect.Cancel}, nil, inspect.Filter{}); err != nil || len(receipts) > 0 {
+		t.Errorf("of no ids: %v, %v", receipts, err)
+	}
+}

@@ -1,0 +1,160 @@
+package inspect_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/inspect"
+)
+
+// However long the pages are, and whichever way round: each dead letter is on one of them.
+func TestPagesOfDeadLetters(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.dead()
+	b.AsEngine(func(tx pgx.Tx) { // some end at one time
+		b.Exec(tx, `UPDATE tasktable.scheduled_tasks SET finished_at = '2100-01-01 00:00:03Z' WHERE id IN ('2', '3', '4')`)
+	})
+	want := strings.Fields("0 1 2 3 4 5")
+	for driver, db := range b.Readers() {
+		for _, latest := range []bool{false, true} {
+			for _, size := range []int{1, 2, 4, 6, 7} {
+				var listed []string
+				filter := dead(inspect.Filter{Limit: size, LatestFirst: latest})
+				for range 10 {
+					rows, err := b.Inspector.List(b.Ctx, db, filter)
+					b.Check(err)
+					if len(rows) == 0 {
+						break
+					}
+					listed = append(listed, strings.Fields(ids(rows))...)
+					filter.After = &rows[len(rows)-1]
+				}
+				if latest {
+					slices.Reverse(listed)
+				}
+				if !slices.Equal(listed, want) {
+					t.Errorf("%s, latest first %v, %d a page: %v", driver, latest, size, listed)
+				}
+			}
+		}
+	}
+}
+
+func TestCountOfDeadLetters(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.dead()
+	_, err := b.Tasks.Archive(b.Ctx, b.Pool, "1", "")
+	b.Check(err)
+	for _, c := range deadFilters {
+		if c.filter.Limit != 0 {
+			continue
+		}
+		want := len(slices.DeleteFunc(strings.Fields(c.ids), func(id string) bool { return id == "1" }))
+		if c.filter.Archived != nil {
+			want = 1
+		}
+		from := b.Now()
+		total, err := b.Inspector.Count(b.Ctx, b.Pool, dead(c.filter))
+		if err != nil || total.Count != want || total.At.Before(from) || total.At.After(b.Now()) {
+			t.Errorf("%s: %+v instead of %d, %v", c.name, total, want, err)
+		}
+	}
+	// A limit is for others.
+	if total, err := b.Inspector.Count(b.Ctx, b.Pool, dead(inspect.Filter{Limit: 1})); err != nil || total.Count != 5 {
+		t.Errorf("%+v, %v", total, err)
+	}
+}
+
+func TestGroupsOfDeadLetters(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.dead()
+	long := strings.Repeat("ü", 60)
+	for i := range 3 {
+		b.Make(fmt.Sprint("long ", i), "FAILED")
+		b.AsEngine(func(tx pgx.Tx) {
+			b.Exec(tx, `UPDATE tasktable.scheduled_tasks SET message = $2, finished_at = '2100-01-01Z'::timestamptz + $3::int * interval '1 second' WHERE id = $1`,
+				fmt.Sprint("long ", i), fmt.Sprintf("%s%d\nand its stack %d", long, i, i), 10-i)
+		})
+	}
+	b.Make("two lines", "FAILED")
+	b.AsEngine(func(tx pgx.Tx) {
+		b.Exec(tx, `UPDATE tasktable.scheduled_tasks SET message = E'550 no such user\nhe said', finished_at = '2100-01-01 00:00:05Z' WHERE id = 'two lines'`)
+	})
+	group := func(kind, status, message string, count, oldest, latest int, example string) inspect.Group {
+		return inspect.Group{Type: kind, Status: store.Status(status), Message: message, Count: count, Oldest: new(farSecond(oldest)), Latest: new(farSecond(latest)), Example: example}
+	}
+	all := []inspect.Group{
+		group("TEST", "FAILED", long, 3, 8, 10, "long 0"),
+		group("TEST", "FAILED", "550 no such user", 2, 1, 5, "1"),
+		group("TEST", "EXPIRED", "", 1, 5, 5, "5"),
+		group("OTHER", "FAILED", "Connection refused", 1, 4, 4, "4"),
+		group("TEST", "FAILED", "", 1, 3, 3, "3"),
+		group("OTHER", "EXPIRED", "50% late_by 'far'", 1, 2, 2, "2"),
+		group("TEST", "FAILED", "dial tcp: connection refused", 1, 0, 0, "0"),
+	}
+	all[0].Shortened = true
+	for name, c := range map[string]struct {
+		filter inspect.Filter
+		want   []inspect.Group
+	}{
+		"all": {inspect.Filter{}, all}, "some": {inspect.Filter{Limit: 2}, all[:2]}, "a type": {inspect.Filter{Type: "OTHER"}, []inspect.Group{all[3], all[5]}},
+		"a message": {inspect.Filter{Message: "he said"}, []inspect.Group{group("TEST", "FAILED", "550 no such user", 1, 5, 5, "two lines")}},
+		"none":      {inspect.Filter{Archived: new(true)}, []inspect.Group{}},
+	} {
+		for driver, db := range b.Readers() {
+			groups, err := b.Inspector.Groups(b.Ctx, db, dead(c.filter), "")
+			b.Check(err)
+			for i := range groups {
+				groups[i].Oldest, groups[i].Latest = new(groups[i].Oldest.UTC()), new(groups[i].Latest.UTC())
+			}
+			same(b, name+": "+driver, groups, c.want)
+		}
+	}
+}
+
+func TestGroupsByAnotherField(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for _, task := range []struct{ id, entity, tenant, message string }{
+		{"a", "order:1", "north", "card declined"}, {"b", "order:1", "south", "card declined"}, {"c", "order:2", "south", "card declined"},
+		{"d", "", "", "card declined"},
+	} {
+		b.Schedule(store.Task{ID: task.id, Payload: payload(1), At: far(0), Entity: task.entity, TenantID: task.tenant})
+		b.AsEngine(func(tx pgx.Tx) {
+			b.Exec(tx, `UPDATE tasktable.scheduled_tasks SET status = 'FAILED', next_attempt_at = NULL, message = $2, finished_at = $3 WHERE id = $1`,
+				task.id, task.message, far(1))
+		})
+	}
+	for by, want := range map[inspect.Grouping]string{
+		inspect.ByEntity: "2 of order:1 1 of - 1 of order:2", inspect.ByTenant: "2 of south 1 of - 1 of north",
+	} {
+		for driver, db := range b.Readers() {
+			groups, err := b.Inspector.Groups(b.Ctx, db, inspect.DeadLetters(), by)
+			b.Check(err)
+			var got []string
+			for _, group := range groups {
+				key := "-"
+				for _, value := range []*string{group.Entity, group.TenantID} {
+					if value != nil {
+						key = *value
+					}
+				}
+				got = append(got, fmt.Sprintf("%d of %s", group.Count, key))
+			}
+			slices.Sort(got[1:]) // the first is the largest
+			same(b, string(by)+": "+driver, strings.Join(got, " "), want)
+		}
+	}
+	if _, err := b.Inspector.Groups(b.Ctx, b.Pool, inspect.DeadLetters(), "queue"); !errors.Is(err, store.ErrInvalid) {
+		t.Errorf("by queue: %v", err)
+	}
+}

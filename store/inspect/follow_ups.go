@@ -1,0 +1,116 @@
+package inspect
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/internal/check"
+	"github.com/tasktable/tasktable/store/internal/query"
+)
+
+// FollowUp is a task that another task's handler asked for.
+type FollowUp struct {
+	ID          string       `json:"id"`
+	Type        string       `json:"type"`
+	Status      store.Status `json:"status"`
+	ScheduledAt time.Time    `json:"scheduled_at"`
+	CreatedAt   time.Time    `json:"created_at"`
+	StartedAt   *time.Time   `json:"started_at,omitempty"`
+	FinishedAt  *time.Time   `json:"finished_at,omitempty"`
+	Message     *string      `json:"message,omitempty"`
+}
+
+// maxFollowUps bounds a list of follow-ups. A task that runs again and again may have very many.
+const maxFollowUps = 100
+
+// Somebody who asks wants to know first about those that failed, and then about those that have not ended. It does
+// not read the view follow_ups, because an application's role may not read views.
+const followUpsSQL = `
+SELECT f.id, f.type, f.status, f.scheduled_at, f.created_at, f.started_at, f.finished_at, f.message
+FROM tasktable.scheduled_tasks AS f WHERE f.spawned_by = $1::text
+ORDER BY CASE WHEN f.status IN ('FAILED', 'EXPIRED') THEN 0 WHEN f.status <> 'COMPLETED' THEN 1 ELSE 2 END,
+    f.created_at DESC, f.id
+LIMIT $2::text::int`
+
+// FollowUps lists the tasks that the handler of a task asked for: first those that are FAILED or EXPIRED, then the
+// others that are not COMPLETED, then the rest; of each the latest first, and 100 in all. It lists only the tasks
+// that the database role may read. Retention removes finished follow-ups like other tasks.
+func (i *Inspector) FollowUps(ctx context.Context, db store.DB, id string) ([]FollowUp, error) {
+	if err := check.ID(id); err != nil {
+		return nil, fmt.Errorf("follow-ups: %w", err)
+	}
+	return query.Collect[FollowUp](ctx, i.source, db, "read follow-ups of task "+id, followUpsSQL, id,
+		strconv.Itoa(maxFollowUps))
+}
+
+func (f FollowUp) dead() bool {
+	return f.Status == store.StatusFailed || f.Status == store.StatusExpired
+}
+
+// followUpText says that work which a task handed over has not been done; "": all of it has. A task that is not
+// COMPLETED tells its own state first, so that only dead follow-ups are added to it.
+func followUpText(followUps []FollowUp, completed bool) string {
+	undone := 0
+	for _, one := range followUps {
+		if one.dead() || completed && one.Status != store.StatusCompleted {
+			undone++
+		}
+	}
+	if undone == 0 {
+		return ""
+	}
+	first := followUps[0]
+	text := "its follow-up " + first.ID + " (" + first.Type + ") is " + string(first.Status)
+	if first.Message != nil && *first.Message != "" {
+		text += ": " + brief(*first.Message, detailMost)
+	}
+	switch others := undone - 1; {
+	case others == 1:
+		text += "; 1 other of its follow-ups is not COMPLETED"
+	case others > 1:
+		text += fmt.Sprintf("; %d others of its follow-ups are not COMPLETED", others)
+	}
+	return text
+}
+
+// putOffLine says that a follow-up waited before its first attempt, so that an endless chain of tasks does not fill
+// the database. The engine moves only the time of the attempt then: a first attempt that is due after the task's own
+// time, without jitter, was put off.
+func (l *life) putOffLine(row *store.Row) (line StoryLine, ok bool) {
+	if row == nil || row.SpawnedBy == nil || row.Jitter != nil || row.RunNowAt != nil {
+		return line, false
+	}
+	due := row.NextAttemptAt
+	if i := slices.IndexFunc(l.executions, func(x store.Execution) bool { return x.Revision == row.Revision }); i >= 0 {
+		due = l.executions[i].DueAt
+	} else if row.Attempt > 0 {
+		return line, false
+	}
+	if due == nil || !due.After(row.ScheduledAt) {
+		return line, false
+	}
+	own := func(c store.Change) bool { return c.Revision == row.Revision && c.ChangedBy == "task "+row.ID }
+	if slices.ContainsFunc(l.changes, own) { // it has scheduled itself
+		return line, false
+	}
+	text := "put off for " + rounded(due.Sub(row.ScheduledAt)) + ", because it is a follow-up of a follow-up"
+	return StoryLine{At: row.ScheduledAt, Kind: "due", Text: text}, true
+}
+
+func followUpLine(f FollowUp) StoryLine {
+	line := StoryLine{At: f.CreatedAt, Kind: "follow-up", Text: "its follow-up " + f.ID + " (" + f.Type + ") is " +
+		string(f.Status)}
+	if f.FinishedAt == nil {
+		line.Facts = append(line.Facts, Fact{Name: "scheduled_at", Value: f.ScheduledAt})
+	} else {
+		line.Facts = append(line.Facts, Fact{Name: "finished_at", Value: *f.FinishedAt})
+	}
+	if f.Message != nil && *f.Message != "" {
+		line.Facts = append(line.Facts, Fact{Name: "message", Value: brief(*f.Message, factMost)})
+	}
+	return line
+}

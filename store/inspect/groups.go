@@ -1,0 +1,72 @@
+package inspect
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/internal/check"
+	"github.com/tasktable/tasktable/store/internal/query"
+)
+
+// Group is the tasks of a type and status whose messages begin alike. The message of a dead letter is its last error.
+type Group struct {
+	Type   string       `json:"type"`
+	Status store.Status `json:"status"`
+	// Entity and TenantID are nil unless Groups groups by them, and for tasks that have none.
+	Entity   *string `json:"entity,omitempty"`
+	TenantID *string `json:"tenant_id,omitempty"`
+	// Message is the first 60 characters of the first line, which the messages have in common.
+	Message string `json:"message"`
+	// Shortened says that the first line of some of them is longer than Message.
+	Shortened bool       `json:"shortened,omitempty"`
+	Count     int        `json:"count"`
+	Oldest    *time.Time `json:"oldest,omitempty"` // when the first of them ended; nil: none has
+	Latest    *time.Time `json:"latest,omitempty"`
+	Example   string     `json:"example"` // the id of one of them
+}
+
+// Grouping is a field by which Groups groups tasks, besides type, status and message.
+type Grouping string
+
+// The fields.
+const (
+	ByEntity Grouping = "entity"
+	ByTenant Grouping = "tenant"
+)
+
+// Of the first line 60 characters make a group, because that which differs, such as an id, mostly comes later.
+const messageSQL = `left(split_part(coalesce(t.message, ''), chr(10), 1), 60) AS message,
+    length(split_part(coalesce(t.message, ''), chr(10), 1)) > 60 AS shortened`
+
+const groupsSQL = `
+SELECT g.type, g.status, g.entity, g.tenant_id, g.message, bool_or(g.shortened) AS shortened, count(*) AS count,
+    min(g.finished_at) AS oldest, max(g.finished_at) AS latest, min(g.id) AS example
+FROM (
+    SELECT t.type, t.status, CASE WHEN $15::text = 'entity' THEN t.entity::text END AS entity,
+        CASE WHEN $15::text = 'tenant' THEN t.tenant_id::text END AS tenant_id, t.finished_at,
+            t.id::text COLLATE "C" AS id,
+        ` + messageSQL + `
+    FROM tasktable.scheduled_tasks AS t WHERE ` + filterSQL + `
+) AS g
+GROUP BY 1, 2, 3, 4, 5 ORDER BY count(*) DESC, max(g.finished_at) DESC, 1, 2, 3, 4, 5 LIMIT $16::text::int`
+
+// Groups counts the tasks that the filter selects by type, status and the beginning of their message, and by one more
+// field unless that is "". The largest group is first. The filter's Limit bounds the groups. Its Order, LatestFirst
+// and After have no effect. It reads the whole table.
+func (i *Inspector) Groups(ctx context.Context, db store.DB, filter Filter, by Grouping) ([]Group, error) {
+	if by != "" && by != ByEntity && by != ByTenant {
+		return nil, fmt.Errorf("group tasks: %w", check.Invalid("grouping", "must be entity or tenant",
+			fmt.Sprintf("%q", by)))
+	}
+	args, err := filter.args()
+	if err != nil {
+		return nil, fmt.Errorf("group tasks: %w", err)
+	}
+	limit, err := filter.limit(10000)
+	if err != nil {
+		return nil, fmt.Errorf("group tasks: %w", err)
+	}
+	return query.Collect[Group](ctx, i.source, db, "group tasks", groupsSQL, append(args, string(by), limit)...)
+}

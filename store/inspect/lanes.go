@@ -1,0 +1,43 @@
+package inspect
+
+import (
+	"context"
+
+	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/internal/query"
+)
+
+// A loose index scan: one probe of the index for each lane, however many tasks wait in it. Recurring tasks have an
+// index of their own.
+const lanesSQL = `
+WITH RECURSIVE lane AS (
+    (SELECT t.queue::text AS queue, t.type::text AS type FROM tasktable.scheduled_tasks AS t
+    WHERE t.next_attempt_at IS NOT NULL AND t.cron IS NULL ORDER BY t.queue, t.type LIMIT 1)
+    UNION ALL
+    SELECT beyond.queue, beyond.type FROM lane CROSS JOIN LATERAL (
+        SELECT t.queue::text AS queue, t.type::text AS type FROM tasktable.scheduled_tasks AS t
+        WHERE t.next_attempt_at IS NOT NULL AND t.cron IS NULL AND (t.queue, t.type) > (lane.queue, lane.type)
+        ORDER BY t.queue, t.type LIMIT 1) AS beyond
+), recurring AS (
+    SELECT DISTINCT t.queue::text AS queue, t.type::text AS type FROM tasktable.scheduled_tasks AS t
+    WHERE t.next_attempt_at IS NOT NULL AND t.cron IS NOT NULL
+)`
+
+const typesSQL = lanesSQL + `
+SELECT type COLLATE "C" AS type FROM lane UNION SELECT type COLLATE "C" FROM recurring
+UNION SELECT unnest(n.types) COLLATE "C" FROM tasktable.nodes AS n WHERE n.dead_at IS NULL ORDER BY type`
+
+// Types lists the types in use: those that live nodes have handlers for, and those of tasks that wait. It reads no
+// finished tasks. It needs the right to read nodes, which an application's role of `tasktable migrate roles` has not.
+func (i *Inspector) Types(ctx context.Context, db store.DB) ([]string, error) {
+	return query.Values[string](ctx, i.source, db, "list types", typesSQL)
+}
+
+const queuesSQL = lanesSQL + `
+SELECT queue COLLATE "C" AS queue FROM lane UNION SELECT queue COLLATE "C" FROM recurring
+UNION SELECT jsonb_object_keys(n.queues) COLLATE "C" FROM tasktable.nodes AS n WHERE n.dead_at IS NULL ORDER BY queue`
+
+// Queues lists the queues in use, as Types does the types.
+func (i *Inspector) Queues(ctx context.Context, db store.DB) ([]string, error) {
+	return query.Values[string](ctx, i.source, db, "list queues", queuesSQL)
+}

@@ -1,0 +1,161 @@
+package inspect
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/internal/check"
+	"github.com/tasktable/tasktable/store/internal/query"
+)
+
+// The ends of a list's statement, by its order. They use $15 to $17. Each order is written out, because Postgres uses the
+// index on id only for an ORDER BY without a CASE.
+const (
+	byScheduledSQL = `
+    AND ($15::text = '' OR (t.scheduled_at::timestamptz, t.id::text COLLATE "C") > ($15::text::timestamptz, $16::text))
+ORDER BY t.scheduled_at::timestamptz, t.id::text COLLATE "C" LIMIT $17::text::int`
+	latestByScheduledSQL = `
+    AND ($15::text = '' OR (t.scheduled_at::timestamptz, t.id::text COLLATE "C") < ($15::text::timestamptz, $16::text))
+ORDER BY t.scheduled_at::timestamptz DESC, t.id::text COLLATE "C" DESC LIMIT $17::text::int`
+	byFinishedSQL = `
+    AND t.finished_at IS NOT NULL
+    AND ($15::text = '' OR (t.finished_at, t.id::text COLLATE "C") > ($15::text::timestamptz, $16::text))
+ORDER BY t.finished_at, t.id::text COLLATE "C" LIMIT $17::text::int`
+	latestByFinishedSQL = `
+    AND t.finished_at IS NOT NULL
+    AND ($15::text = '' OR (t.finished_at, t.id::text COLLATE "C") < ($15::text::timestamptz, $16::text))
+ORDER BY t.finished_at DESC, t.id::text COLLATE "C" DESC LIMIT $17::text::int`
+	byIDSQL = `
+    AND ($15::text = '' OR t.id > $16::text)
+ORDER BY t.id LIMIT $17::text::int`
+	latestByIDSQL = `
+    AND ($15::text = '' OR t.id < $16::text)
+ORDER BY t.id DESC LIMIT $17::text::int`
+)
+
+// orders are the statements of a list, by its order.
+type orders map[Order]struct{ first, latest string }
+
+// page is the filter's statement and its arguments.
+func (f Filter) page(statements orders, maxLimit int) (sql string, args []any, err error) {
+	if f.Order == "" {
+		f.Order = ByScheduled
+	}
+	statement, known := statements[f.Order]
+	if !known {
+		const rule = "must be scheduled_at, finished_at or id"
+		return "", nil, check.Invalid("order", rule, fmt.Sprintf("%q", string(f.Order)))
+	}
+	if args, err = f.args(); err != nil {
+		return "", nil, err
+	}
+	limit, err := f.limit(maxLimit)
+	if err != nil {
+		return "", nil, err
+	}
+	at, id, err := f.after()
+	sql = statement.first
+	if f.LatestFirst {
+		sql = statement.latest
+	}
+	return sql, append(args, at, id, limit), err
+}
+
+// after is the place at which the page before ended.
+func (f Filter) after() (at, id string, err error) {
+	if f.After == nil {
+		return "", "", nil
+	}
+	id = f.After.ID
+	if err := check.Text("after", id); err != nil {
+		return "", "", err
+	}
+	switch {
+	case f.Order == ByID:
+		return "given", id, nil
+	case f.Order == ByFinished && f.After.FinishedAt == nil:
+		return "", "", check.Invalid("after", "must be a task that has ended", id)
+	case f.Order == ByFinished:
+		at, err = check.TimeText("after", *f.After.FinishedAt)
+	default:
+		at, err = check.TimeText("after", f.After.ScheduledAt)
+	}
+	return at, id, err
+}
+
+const listedSQL = `SELECT ` + query.TaskColumns + `
+FROM tasktable.scheduled_tasks AS t WHERE ` + filterSQL
+
+var listSQL = orders{
+	ByScheduled: {listedSQL + byScheduledSQL, listedSQL + latestByScheduledSQL},
+	ByFinished:  {listedSQL + byFinishedSQL, listedSQL + latestByFinishedSQL},
+	ByID:        {listedSQL + byIDSQL, listedSQL + latestByIDSQL},
+}
+
+// List reads the tasks that a filter selects, in its order. It reads the whole table: it is meant for people and
+// reports, not for each request of an application.
+func (i *Inspector) List(ctx context.Context, db store.DB, filter Filter) ([]store.Row, error) {
+	statement, args, err := filter.page(listSQL, 10000)
+	if err != nil {
+		return nil, fmt.Errorf("list tasks: %w", err)
+	}
+	return query.Collect[store.Row](ctx, i.source, db, "list tasks", statement, args...)
+}
+
+// MaxNames is how many names Names reads at most.
+const MaxNames = 1000000
+
+// Name is how a person knows a task.
+type Name struct {
+	ID     string
+	Type   string
+	Status store.Status
+	// Message is how the message begins, as in a Group.
+	Message string
+	// Shortened says that the first line of the message is longer than Message.
+	Shortened bool
+}
+
+const namedSQL = `
+SELECT t.id, t.type, t.status, ` + messageSQL + `
+FROM tasktable.scheduled_tasks AS t WHERE ` + filterSQL
+
+var namesSQL = orders{
+	ByScheduled: {namedSQL + byScheduledSQL, namedSQL + latestByScheduledSQL},
+	ByFinished:  {namedSQL + byFinishedSQL, namedSQL + latestByFinishedSQL},
+	ByID:        {namedSQL + byIDSQL, namedSQL + latestByIDSQL},
+}
+
+// Names lists the tasks that a filter selects without their content, so that somebody can choose among them. With the
+// order ByID, and no other field than IDPrefix and Limit, it reads no more of the table than it lists.
+func (i *Inspector) Names(ctx context.Context, db store.DB, filter Filter) ([]Name, error) {
+	statement, args, err := filter.page(namesSQL, MaxNames)
+	if err != nil {
+		return nil, fmt.Errorf("list names: %w", err)
+	}
+	return query.Collect[Name](ctx, i.source, db, "list names", statement, args...)
+}
+
+// Total is how many tasks a filter selected at a time.
+type Total struct {
+	Count int       `json:"count"`
+	At    time.Time `json:"at"`
+}
+
+const countSQL = `
+SELECT count(*) AS count, statement_timestamp() AS at FROM tasktable.scheduled_tasks AS t WHERE ` + filterSQL
+
+// Count counts the tasks that a filter selects, whatever its Limit and After. It reads the whole table.
+func (i *Inspector) Count(ctx context.Context, db store.DB, filter Filter) (Total, error) {
+	args, err := filter.args()
+	if err != nil {
+		return Total{}, fmt.Errorf("count tasks: %w", err)
+	}
+	rows, err := query.Collect[Total](ctx, i.source, db, "count tasks", countSQL, args...)
+	if err != nil {
+		return Total{}, err
+	}
+	return rows[0], nil
+}

@@ -1,0 +1,48 @@
+package inspect_test
+
+import (
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/internal/testbench"
+	"github.com/tasktable/tasktable/store/storetest"
+	"github.com/tasktable/tasktable/store/storetest/leaks"
+)
+
+func TestMain(m *testing.M) { storetest.Main(m, leaks.Check) }
+
+// Short names of what many tests use.
+const service = testbench.Service
+
+var (
+	payload, typed, far = testbench.Payload, testbench.Typed, testbench.Far
+	base, recurs        = testbench.Base, testbench.Recurs
+	outcomes, pretty    = testbench.Outcomes, testbench.Pretty
+)
+
+type bench struct{ *testbench.Bench }
+
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	return &bench{testbench.New(t)}
+}
+
+func benchOn(t *testing.T, pool *pgxpool.Pool) *bench { return &bench{testbench.On(t, pool)} }
+
+func one[T any](b *bench, on store.DB, sql string, args ...any) T {
+	b.Helper()
+	return testbench.One[T](b.Bench, on, sql, args...)
+}
+
+func same[T any](b *bench, what string, got, want T) {
+	b.Helper()
+	testbench.Same(b.T, what, got, want)
+}
+
+// noDB fails the test when it is asked.
+func noDB(b *bench) store.DB { return testbench.NoDB{Bench: b.Bench} }
+
+// pointerTo is how a nullable column that is not null is read.
+func pointerTo[T any](value T) *T { return &value }

@@ -1,0 +1,139 @@
+package inspect
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/internal/check"
+	"github.com/tasktable/tasktable/store/internal/query"
+)
+
+// RecurringTask is a recurring task as the view recurring_tasks shows it.
+type RecurringTask struct {
+	ID       string       `json:"id"`
+	Type     string       `json:"type"`
+	Queue    string       `json:"queue"`
+	Status   store.Status `json:"status"`
+	Entity   *string      `json:"entity,omitempty"`
+	TenantID *string      `json:"tenant_id,omitempty"`
+	Cron     string       `json:"cron"`
+	TimeZone string       `json:"time_zone"`
+	// StartsAt is the time it was scheduled for: it fires at none before.
+	StartsAt time.Time `json:"starts_at"`
+	// NextFire is nil until the leader has planned it, while the task is paused, and once it has ended.
+	NextFire        *time.Time     `json:"next_fire,omitempty"`
+	LastFire        *time.Time     `json:"last_fire,omitempty"`
+	OccurrenceCount int            `json:"occurrence_count"`
+	Overlap         store.Overlap  `json:"overlap"`
+	CatchUp         store.CatchUp  `json:"catch_up"`
+	CatchUpPaused   store.CatchUp  `json:"catch_up_paused"`
+	CatchUpLimit    int            `json:"catch_up_limit"`
+	Jitter          *time.Duration `json:"jitter,omitempty"` // nanoseconds in JSON
+	EndsAt          *time.Time     `json:"ends_at,omitempty"`
+	MaxOccurrences  *int           `json:"max_occurrences,omitempty"`
+	PausedUntil     *time.Time     `json:"paused_until,omitempty"`
+	// IsPaused: everything, its queue or its type is paused. The task's own pause is its status.
+	IsPaused   bool    `json:"is_paused"`
+	DeclaredBy *string `json:"declared_by,omitempty"`
+	Message    *string `json:"message,omitempty"` // why it has ended
+	// PlanFrom is from when the leader will plan the next fire, while it has not.
+	PlanFrom *time.Time `json:"-"`
+	// PlannedZoneData is the recurrence.Fingerprint of the zone data that NextFire was planned with, and PlannedWall
+	// what the clocks of the zone are to show then, as if in UTC. Both are nil for @every.
+	PlannedZoneData *string    `json:"-"`
+	PlannedWall     *time.Time `json:"-"`
+}
+
+const recurringTaskSQL = `
+SELECT t.id, t.type, t.queue, t.status, t.entity, t.tenant_id, t.cron, t.time_zone, t.scheduled_at AS starts_at,
+    CASE WHEN t.planned_revision = t.revision AND t.planned_zone_data IS DISTINCT
+        FROM '' THEN t.next_attempt_at END AS next_fire, t.started_at AS last_fire, t.occurrence_count, t.overlap,
+    t.catch_up, t.catch_up_paused, t.catch_up_limit, (extract(epoch FROM t.jitter) * 1000000000)::bigint AS jitter,
+        t.ends_at, t.max_occurrences,
+    t.paused_until, EXISTS (SELECT 1 FROM tasktable.pauses AS p
+        WHERE (p.ends_at IS NULL OR p.ends_at > clock_timestamp())
+        AND (p.scope = 'all' OR p.scope = 'queue' AND p.name = t.queue OR p.scope = 'type'
+            AND p.name = t.type)) AS is_paused,
+    t.planned_zone_data, t.planned_wall, t.declared_by, t.message,
+        CASE WHEN t.planned_revision IS DISTINCT FROM t.revision THEN t.next_attempt_at END AS plan_from
+FROM tasktable.scheduled_tasks AS t
+WHERE t.cron IS NOT NULL`
+
+// RecurringFilter selects recurring tasks. A zero field selects all.
+type RecurringFilter struct {
+	Type     string
+	Queue    string
+	Status   store.Status
+	Entity   string
+	TenantID string
+	// DeclaredBy is the service in whose code they are declared.
+	DeclaredBy string
+	// After continues a list: the id of the last task of the page before.
+	After string
+	// Limit is the size of a page, 1 to 10000; 0: 100.
+	Limit int
+}
+
+// Sorted by what the index on id does not have: going through it, Postgres would read the whole table in the order of
+// the ids.
+const listRecurringSQL = recurringTaskSQL + `
+    AND ($1::text = '' OR t.type = $1::text) AND ($2::text = '' OR t.queue = $2::text)
+        AND ($3::text = '' OR t.status = $3::text)
+    AND ($4::text = '' OR t.entity = $4::text) AND ($5::text = '' OR t.tenant_id = $5::text)
+        AND ($6::text = '' OR t.declared_by = $6::text)
+    AND ($7::text = '' OR t.id::text COLLATE "C" > $7::text)
+ORDER BY (t.id || '') COLLATE "C" LIMIT $8::text::int`
+
+// ListRecurring lists recurring tasks by their ids, also those that are paused or have ended. It reads the table
+// through.
+func (i *Inspector) ListRecurring(ctx context.Context, db store.DB, filter RecurringFilter) ([]RecurringTask, error) {
+	if filter.Limit == 0 {
+		filter.Limit = 100
+	}
+	if filter.Limit < 1 || filter.Limit > 10000 {
+		return nil, fmt.Errorf("list recurring tasks: %w", check.Invalid("limit", "must be between 1 and 10000",
+			filter.Limit))
+	}
+	var args []any
+	for _, field := range []struct{ name, value string }{
+		{"type", filter.Type}, {"queue", filter.Queue}, {"status", string(filter.Status)}, {"entity", filter.Entity},
+		{"tenant_id", filter.TenantID}, {"declared_by", filter.DeclaredBy}, {"after", filter.After},
+	} {
+		if err := check.Text(field.name, field.value); err != nil {
+			return nil, fmt.Errorf("list recurring tasks: %w", err)
+		}
+		args = append(args, field.value)
+	}
+	return query.Collect[RecurringTask](ctx, i.source, db, "list recurring tasks", listRecurringSQL,
+		append(args, strconv.Itoa(filter.Limit))...)
+}
+
+const getRecurringSQL = recurringTaskSQL + ` AND t.id = $1::text`
+
+const isTaskSQL = `SELECT EXISTS (SELECT 1 FROM tasktable.scheduled_tasks AS t WHERE t.id = $1::text)`
+
+// GetRecurring reads a recurring task. It returns ErrNotFound where there is no such task, and ErrNotRecurring where
+// it does not recur.
+func (i *Inspector) GetRecurring(ctx context.Context, db store.DB, id string) (RecurringTask, error) {
+	if err := check.ID(id); err != nil {
+		return RecurringTask{}, fmt.Errorf("get recurring task: %w", err)
+	}
+	rows, err := query.Collect[RecurringTask](ctx, i.source, db, "get recurring task "+id, getRecurringSQL, id)
+	if err != nil {
+		return RecurringTask{}, err
+	}
+	if len(rows) > 0 {
+		return rows[0], nil
+	}
+	found, err := query.Value[bool](ctx, i.source, db, "get recurring task "+id, isTaskSQL, id)
+	switch {
+	case err != nil:
+		return RecurringTask{}, err
+	case found:
+		return RecurringTask{}, fmt.Errorf("get recurring task %s: %w", id, store.ErrNotRecurring)
+	}
+	return RecurringTask{}, fmt.Errorf("get recurring task %s: %w", id, store.ErrNotFound)
+}

@@ -1,0 +1,303 @@
+package inspect
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/internal/check"
+	"github.com/tasktable/tasktable/store/internal/query"
+)
+
+const (
+	// DefaultStatsMost is how many of the newest claims Throughput goes through unless told otherwise.
+	DefaultStatsMost = 100000
+	// MaxStatsWindow is the longest window of Throughput.
+	MaxStatsWindow = store.MaxRetention
+	// sampledPages bounds how much of the table TaskCounts reads: 128 MB, some hundred thousand tasks.
+	sampledPages = 16384
+	statsMostMax = 1000000000
+)
+
+// TaskCount is how many tasks of a type have a status. A recurring task is one of them, and so is each of its
+// occurrences.
+type TaskCount struct {
+	Type   string       `json:"type"`
+	Status store.Status `json:"status"`
+	Count  int64        `json:"count"`
+	// Archived is how many of them are dead letters that somebody has dealt with.
+	Archived int64 `json:"archived,omitempty"`
+}
+
+// TaskCounts is how many tasks there are.
+type TaskCounts struct {
+	Counts []TaskCount `json:"counts"` // by type and status
+	// Estimated: the table is large, and only a random part of it was read. Where there are few of a kind the count
+	// is far off, or missing.
+	Estimated bool `json:"estimated"`
+}
+
+// tablePagesSQL asks for the table as it is, not for what the last ANALYZE found.
+const tablePagesSQL = `
+SELECT pg_relation_size('tasktable.scheduled_tasks'::regclass) / current_setting('block_size')::bigint`
+
+const taskCountsSQL = `
+SELECT t.type::text AS type, t.status::text AS status, round(count(*) * 100 / $2::text::float8)::bigint AS count,
+    round(count(t.archived_at) * 100 / $2::text::float8)::bigint AS archived
+FROM tasktable.scheduled_tasks AS t TABLESAMPLE SYSTEM ($2::text::real)
+WHERE $1::text = '' OR t.type = $1::text
+GROUP BY t.type, t.status ORDER BY t.type, t.status`
+
+// TaskCounts counts tasks by type and status, those of one type or all (""). It reads the table through, up to 128 MB
+// of it; of a larger table it reads that much at random and estimates, unless all are to be counted exactly.
+func (i *Inspector) TaskCounts(ctx context.Context, db store.DB, taskType string, exact bool) (TaskCounts, error) {
+	return i.taskCounts(ctx, db, taskType, exact, sampledPages)
+}
+
+func (i *Inspector) taskCounts(ctx context.Context, db store.DB, taskType string, exact bool,
+	most int64) (found TaskCounts, err error) {
+	if err := check.Text("type", taskType); err != nil {
+		return found, fmt.Errorf("count tasks: %w", err)
+	}
+	pages, err := query.Value[int64](ctx, i.source, db, "measure the table", tablePagesSQL)
+	if err != nil {
+		return found, err
+	}
+	percent := 100.0
+	if pages > most && !exact {
+		percent, found.Estimated = 100*float64(most)/float64(pages), true
+	}
+	found.Counts, err = query.Collect[TaskCount](ctx, i.source, db, "count tasks", taskCountsSQL, taskType,
+		strconv.FormatFloat(percent, 'f', -1, 64))
+	return found, err
+}
+
+// StatsFilter selects what Throughput looks at.
+type StatsFilter struct {
+	// Type is the one type to look at; "": all.
+	Type string
+	// Window is how far back from now attempts are counted, by when they ended; 0: an hour, at most MaxStatsWindow.
+	Window time.Duration
+	// Most bounds how many claims are gone through, the newest; 0: DefaultStatsMost, -1: all of the window.
+	Most int
+}
+
+// TypeStats is what became of the attempts of a type that ended within a window. Durations are nanoseconds in JSON.
+type TypeStats struct {
+	Type      string `json:"type"`
+	Completed int64  `json:"completed"`
+	Failed    int64  `json:"failed"`  // for good
+	Retried   int64  `json:"retried"` // failed, to run again
+	Lost      int64  `json:"lost"`
+	Expired   int64  `json:"expired"` // none of which began
+	Other     int64  `json:"other"`   // snoozed, superseded, interrupted, released, cancelled
+	// FailureRate is which part of the attempts failed or was lost: of those that completed, failed, were retried or
+	// lost. Nil: there were none.
+	FailureRate *float64 `json:"failure_rate,omitempty"`
+	// Delay is from when an attempt was due until its handler was let go; Took from then to its end, until which a
+	// claim is settled, too. Half of the attempts, 95 and 99 of 100 took so long at most. Nil: none was let go.
+	DelayP50 *time.Duration `json:"delay_p50,omitempty"`
+	DelayP95 *time.Duration `json:"delay_p95,omitempty"`
+	DelayP99 *time.Duration `json:"delay_p99,omitempty"`
+	TookP50  *time.Duration `json:"took_p50,omitempty"`
+	TookP95  *time.Duration `json:"took_p95,omitempty"`
+	TookP99  *time.Duration `json:"took_p99,omitempty"`
+}
+
+// Throughput is what became of the attempts of a window.
+type Throughput struct {
+	// Since and Until are the window. Since is later than was asked for if the bound on the claims was reached
+	// before; attempts that were claimed before it are then left out, however late they ended.
+	Since time.Time `json:"since"`
+	Until time.Time `json:"until"`
+	// Bounded: Since is later than was asked for.
+	Bounded bool        `json:"bounded,omitempty"`
+	Types   []TypeStats `json:"types"` // of which there are some, by name
+}
+
+// The bound is a number of claims. When these were made is not recorded, but when they were let go, mostly soon
+// after: so many next to the bound tell, whatever the one or the other waited for.
+const claimBoundSQL = `
+SELECT now.at AS until, now.at - $2::text::interval AS since, (
+    SELECT percentile_disc(0.5) WITHIN GROUP (ORDER BY bound.at) FROM (
+        SELECT coalesce(e.started_at, e.finished_at) AS at FROM tasktable.scheduled_task_executions AS e
+        WHERE $1::text::bigint > 0 ORDER BY e.fence DESC OFFSET greatest($1::text::bigint, 0) LIMIT 1000
+    ) AS bound) AS bound
+FROM (SELECT statement_timestamp() AS at) AS now`
+
+// claimBound is a window, and when the claims at the bound were made.
+type claimBound struct {
+	Until time.Time
+	Since time.Time
+	Bound *time.Time
+}
+
+const typeStats = `
+SELECT e.type, count(*) FILTER (WHERE e.outcome = 'COMPLETED') AS completed,
+    count(*) FILTER (WHERE e.outcome = 'FAILED') AS failed,
+    count(*) FILTER (WHERE e.outcome = 'RETRIED') AS retried, count(*) FILTER (WHERE e.outcome = 'LOST') AS lost,
+    count(*) FILTER (WHERE e.outcome = 'EXPIRED') AS expired,
+    count(*) FILTER (WHERE e.outcome NOT IN ('COMPLETED', 'FAILED', 'RETRIED', 'LOST', 'EXPIRED')) AS other,
+    count(*) FILTER (WHERE e.outcome IN ('FAILED', 'RETRIED', 'LOST'))::float8
+        / nullif(count(*) FILTER (WHERE e.outcome IN ('COMPLETED', 'FAILED', 'RETRIED', 'LOST')), 0) AS failure_rate,
+    (percentile_disc(0.5) WITHIN GROUP (ORDER BY e.delay) * 1000000)::bigint * 1000 AS delay_p50,
+    (percentile_disc(0.95) WITHIN GROUP (ORDER BY e.delay) * 1000000)::bigint * 1000 AS delay_p95,
+    (percentile_disc(0.99) WITHIN GROUP (ORDER BY e.delay) * 1000000)::bigint * 1000 AS delay_p99,
+    (percentile_disc(0.5) WITHIN GROUP (ORDER BY e.took) * 1000000)::bigint * 1000 AS took_p50,
+    (percentile_disc(0.95) WITHIN GROUP (ORDER BY e.took) * 1000000)::bigint * 1000 AS took_p95,
+    (percentile_disc(0.99) WITHIN GROUP (ORDER BY e.took) * 1000000)::bigint * 1000 AS took_p99
+FROM (
+    SELECT e.type COLLATE "C" AS type, e.outcome, date_part('epoch', e.started_at - e.due_at) AS delay,
+        date_part('epoch', e.finished_at - e.started_at) AS took
+    FROM `
+
+const typeStatsSQL = typeStats + `tasktable.scheduled_task_executions AS e
+    WHERE e.finished_at >= $1::text::timestamptz AND ($2::text = '' OR e.type = $2::text)
+) AS e
+GROUP BY e.type ORDER BY e.type`
+
+// Of more lines than that it reads the newest claims alone, from the last one back.
+const newestStatsSQL = typeStats + `(
+        SELECT e.* FROM tasktable.scheduled_task_executions AS e ORDER BY e.fence DESC LIMIT $3::text::bigint
+    ) AS e
+    WHERE e.finished_at >= $1::text::timestamptz AND ($2::text = '' OR e.type = $2::text)
+) AS e
+GROUP BY e.type ORDER BY e.type`
+
+// Throughput says what became of the attempts of each type within a window: how many, how late they began, how long
+// they took. It reads the history of the window by an index, or, if it has more lines than filter.Most, that many of
+// the newest claims: 100,000 take a fraction of a second.
+func (i *Inspector) Throughput(ctx context.Context, db store.DB, filter StatsFilter) (Throughput, error) {
+	if filter.Window == 0 {
+		filter.Window = time.Hour
+	}
+	if filter.Most == 0 {
+		filter.Most = DefaultStatsMost
+	}
+	var err error
+	switch {
+	case filter.Window < time.Microsecond || filter.Window > MaxStatsWindow:
+		err = check.Invalid("window", "must be over 0 and at most 100 years", filter.Window)
+	case filter.Most < -1 || filter.Most > statsMostMax:
+		err = check.Invalid("most", "must be between 1 and 1000000000, or -1", filter.Most)
+	default:
+		err = check.Text("type", filter.Type)
+	}
+	if err != nil {
+		return Throughput{}, fmt.Errorf("throughput: %w", err)
+	}
+	found, err := i.window(ctx, db, filter)
+	if err != nil {
+		return Throughput{}, err
+	}
+	since, err := check.TimeText("since", found.Since)
+	if err != nil {
+		return Throughput{}, fmt.Errorf("throughput: %w", err)
+	}
+	if found.Bounded {
+		found.Types, err = query.Collect[TypeStats](ctx, i.source, db, "throughput", newestStatsSQL, since,
+			filter.Type, strconv.Itoa(filter.Most))
+	} else {
+		found.Types, err = query.Collect[TypeStats](ctx, i.source, db, "throughput", typeStatsSQL, since, filter.Type)
+	}
+	return found, err
+}
+
+// window is what of the filter's window is looked at.
+func (i *Inspector) window(ctx context.Context, db store.DB, filter StatsFilter) (Throughput, error) {
+	bounds, err := query.Collect[claimBound](ctx, i.source, db, "look for the bound of the history", claimBoundSQL,
+		strconv.Itoa(filter.Most), check.IntervalText(filter.Window))
+	if err != nil {
+		return Throughput{}, err
+	}
+	bound := bounds[0]
+	found := Throughput{Since: bound.Since, Until: bound.Until}
+	if bound.Bound != nil && bound.Bound.After(bound.Since) {
+		found.Since, found.Bounded = *bound.Bound, true
+	}
+	return found, nil
+}
+
+// OldestDue is the task that has been due for longest.
+type OldestDue struct {
+	ID    string    `json:"id"`
+	Type  string    `json:"type"`
+	Queue string    `json:"queue"`
+	DueAt time.Time `json:"due_at"`
+	// IsPaused: everything, its queue or its type is paused. HasNode: a node that is there now works both.
+	IsPaused bool `json:"is_paused"`
+	HasNode  bool `json:"has_node"`
+}
+
+const oldestDueSQL = lanesCTE + `
+SELECT t.id, t.type, t.queue, t.next_attempt_at AS due_at,
+    EXISTS (SELECT 1 FROM tasktable.worked_lanes AS w WHERE w.queue = t.queue AND w.type = t.type) AS has_node,
+    EXISTS (SELECT 1 FROM tasktable.pauses AS p WHERE (p.ends_at IS NULL OR p.ends_at > statement_timestamp())
+        AND (p.scope = 'all' OR p.scope = 'queue' AND p.name = t.queue OR p.scope = 'type'
+            AND p.name = t.type)) AS is_paused
+FROM (
+    SELECT * FROM lane WHERE lane.head <= statement_timestamp() AND ($1::text = '' OR lane.type = $1::text)
+        ORDER BY lane.head LIMIT 1
+) AS oldest
+JOIN tasktable.scheduled_tasks AS t
+    ON t.queue = oldest.queue AND t.type = oldest.type AND t.priority = oldest.priority AND t.cron IS NULL
+        AND t.next_attempt_at = oldest.head
+ORDER BY t.id::text COLLATE "C" LIMIT 1`
+
+// OldestDue finds the task, of a type or of all (""), that has been due for longest; nil: none is due. It looks at
+// the head of each lane.
+func (i *Inspector) OldestDue(ctx context.Context, db store.DB, taskType string) (*OldestDue, error) {
+	if err := check.Text("type", taskType); err != nil {
+		return nil, fmt.Errorf("oldest due task: %w", err)
+	}
+	rows, err := query.Collect[OldestDue](ctx, i.source, db, "oldest due task", oldestDueSQL, taskType)
+	if err != nil || len(rows) == 0 {
+		return nil, err
+	}
+	return &rows[0], nil
+}
+
+// ComingFire is the planned next fire of a recurring task.
+type ComingFire struct {
+	ID    string    `json:"id"`
+	Type  string    `json:"type"`
+	Queue string    `json:"queue"`
+	At    time.Time `json:"at"`
+}
+
+const comingFiresSQL = `
+WITH RECURSIVE lane AS (
+    (SELECT t.queue::text AS queue, t.type::text AS type FROM tasktable.scheduled_tasks AS t
+     WHERE t.next_attempt_at IS NOT NULL AND t.cron IS NOT NULL ORDER BY t.queue, t.type, t.next_attempt_at LIMIT 1)
+    UNION ALL
+    SELECT next.queue, next.type
+    FROM lane CROSS JOIN LATERAL (
+        SELECT t.queue::text AS queue, t.type::text AS type FROM tasktable.scheduled_tasks AS t
+        WHERE t.next_attempt_at IS NOT NULL AND t.cron IS NOT NULL AND (t.queue, t.type) > (lane.queue, lane.type)
+        ORDER BY t.queue, t.type, t.next_attempt_at LIMIT 1
+    ) AS next
+)
+SELECT head.id, lane.type, lane.queue, head.at
+FROM lane CROSS JOIN LATERAL (
+    SELECT t.id::text AS id, t.next_attempt_at::timestamptz AS at FROM tasktable.scheduled_tasks AS t
+    WHERE t.queue = lane.queue AND t.type = lane.type AND t.cron IS NOT NULL AND t.next_attempt_at IS NOT NULL
+        AND t.planned_revision = t.revision
+    ORDER BY t.next_attempt_at LIMIT $2::text::int
+) AS head
+WHERE $1::text = '' OR lane.type = $1::text
+ORDER BY head.at, head.id COLLATE "C" LIMIT $2::text::int`
+
+// ComingFires lists the recurring tasks, of a type or of all (""), that fire next, the first most of them (1 to
+// 1000), also where a pause will keep their occurrences from running. It looks at the heads of an index, one for each
+// queue and type.
+func (i *Inspector) ComingFires(ctx context.Context, db store.DB, taskType string, most int) ([]ComingFire, error) {
+	if most < 1 || most > 1000 {
+		return nil, fmt.Errorf("coming fires: %w", check.Invalid("most", "must be between 1 and 1000", most))
+	}
+	if err := check.Text("type", taskType); err != nil {
+		return nil, fmt.Errorf("coming fires: %w", err)
+	}
+	return query.Collect[ComingFire](ctx, i.source, db, "coming fires", comingFiresSQL, taskType, strconv.Itoa(most))
+}

@@ -1,0 +1,140 @@
+package inspect
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/agnivade/levenshtein"
+
+	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/internal/query"
+	"github.com/tasktable/tasktable/store/recurrence"
+)
+
+// unknown is the reason of an id of which there is neither a row nor a history.
+func (i *Inspector) unknown(ctx context.Context, db store.DB, e *Explanation) error {
+	e.Reason = Reason{Code: "never_scheduled",
+		Text: "never scheduled under this id, or removed by retention or erasure with its history"}
+	parent, of, found := cutLast(e.ID, "@")
+	if !found {
+		return nil
+	}
+	fire, err := time.Parse(time.RFC3339Nano, of)
+	if err != nil {
+		return nil
+	}
+	row, err := i.tasks.Get(ctx, db, parent)
+	if errors.Is(err, store.ErrNotFound) || err == nil && row.Cron == nil {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	e.Reason.Code = "no_fire"
+	rule, err := recurrence.Parse(*row.Cron, query.OrEmpty(row.TimeZone))
+	switch {
+	case err != nil:
+		e.Reason.Text = "recurring task " + parent + " has an expression that cannot be read, and does not fire"
+		return nil
+	case !rule.Anchored(row.ScheduledAt).Next(fire.Add(-time.Nanosecond)).Equal(fire):
+		e.Reason.Text = "that is no time at which recurring task " + parent + " fires, by " + *row.Cron + " in " +
+			query.OrEmpty(row.TimeZone)
+	case fire.After(e.At):
+		e.Reason.Text = "recurring task " + parent + " has not fired for that time yet"
+	default:
+		e.Reason.Text = "recurring task " + parent +
+			" did not fire for that time: it was not scheduled so then, was paused, or its occurrence was removed"
+	}
+	if next := fires(row); len(next) > 0 {
+		e.Reason.Until = &next[0]
+	} else if row.Status != store.StatusQueued {
+		e.Reason.Text += fmt.Sprintf("; it is %s", row.Status)
+	}
+	return nil
+}
+
+func cutLast(text, separator string) (before, after string, found bool) {
+	i := strings.LastIndex(text, separator)
+	if i < 0 {
+		return text, "", false
+	}
+	return text[:i], text[i+len(separator):], true
+}
+
+const knownTypesSQL = `
+SELECT coalesce(string_agg(DISTINCT known.type, ','), '') FROM tasktable.nodes AS n, unnest(n.types) AS known (type)`
+
+// The ids before and after it in the index, of tasks and of those that have only a history left; those of the same
+// key and another type; and those of the entity, if it is one. $3 is the types, with commas between them.
+const nearestSQL = `
+SELECT near.id, bool_or(near.related) AS related FROM (
+    (SELECT t.id::text AS id, false AS related FROM tasktable.scheduled_tasks AS t WHERE t.id >= $1::text
+        ORDER BY t.id LIMIT 200)
+    UNION ALL
+    (SELECT t.id::text, false FROM tasktable.scheduled_tasks AS t WHERE t.id < $1::text ORDER BY t.id DESC LIMIT 200)
+    UNION ALL
+    (SELECT c.task_id, false FROM tasktable.scheduled_task_changes AS c WHERE c.task_id >= $1::text
+        ORDER BY c.task_id LIMIT 200)
+    UNION ALL
+    (SELECT c.task_id, false FROM tasktable.scheduled_task_changes AS c WHERE c.task_id < $1::text
+        ORDER BY c.task_id DESC LIMIT 200)
+    UNION ALL
+    (SELECT t.id::text, true FROM tasktable.scheduled_tasks AS t WHERE t.id IN (
+        SELECT 'task-' || known.type || '-' || $2::text FROM unnest(string_to_array($3::text, ',')) AS known (type)))
+    UNION ALL
+    (SELECT t.id::text, true FROM tasktable.scheduled_tasks AS t WHERE t.entity = $1::text ORDER BY t.id LIMIT 20)
+) AS near GROUP BY near.id`
+
+type nearRow struct {
+	ID      string
+	Related bool // of the same key, or of the entity that was given for an id
+}
+
+// nearestMost is how many ids are offered.
+const nearestMost = 5
+
+// nearest are known ids like one that is not: those that the fewest changes of a letter make of it, and those of the
+// same key.
+func (i *Inspector) nearest(ctx context.Context, db store.DB, id string, may mayRead) ([]string, error) {
+	key := id
+	if rest, is := strings.CutPrefix(id, "task-"); is {
+		if _, after, found := strings.Cut(rest, "-"); found {
+			key = after
+		}
+	}
+	doing, types := "find ids like "+id, ""
+	if may.Nodes {
+		var err error
+		if types, err = query.Value[string](ctx, i.source, db, doing, knownTypesSQL); err != nil {
+			return nil, err
+		}
+	}
+	rows, err := query.Collect[nearRow](ctx, i.source, db, doing, nearestSQL, id, key, types)
+	if err != nil {
+		return nil, err
+	}
+	type candidate struct {
+		id      string
+		changes int
+	}
+	var like []candidate
+	for _, row := range rows {
+		if changes := levenshtein.ComputeDistance(id, row.ID); row.Related || changes <= max(3, len(id)/4) {
+			like = append(like, candidate{row.ID, changes})
+		}
+	}
+	slices.SortFunc(like, func(a, b candidate) int {
+		return cmp.Or(cmp.Compare(a.changes, b.changes),
+			cmp.Compare(a.id, b.id))
+	})
+	var ids []string
+	for _, one := range like[:min(len(like), nearestMost)] {
+		ids = append(ids, one.id)
+	}
+	return ids, nil
+}

@@ -1,0 +1,266 @@
+package inspect
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/internal/query"
+	"github.com/tasktable/tasktable/store/recurrence"
+)
+
+// firesTold is how many of a recurring task's next fires are told.
+const firesTold = 3
+
+// inTime is said of when a task expires that nothing known keeps from running before.
+const inTime = "it expires, if it has not started by then"
+
+// next is what comes next as things are.
+func (e *Explanation) next(known life) (upcoming []Upcoming) {
+	if e.Row == nil {
+		return nil
+	}
+	at := func(t *time.Time, text string) { upcoming = append(upcoming, Upcoming{t, text}) }
+	row := *e.Row
+	switch e.Reason.Code {
+	case "not_due", "retry", "paused", "paused_scope":
+		return e.course(known)
+	case "in_line", "planning", "firing":
+		at(nil, "the leader takes it when its turn has come")
+	case "no_node", "no_type", "no_queue", "no_both", "no_leader":
+		at(nil, "it runs as soon as such a node is there and one leads")
+	case "running", "edited":
+		switch {
+		case known.unfetched() && e.Reason.unworked():
+			at(nil, "the leader hands it back, and it waits for a node that works it")
+		case known.unfetched():
+			at(row.LeaseExpiresAt, "its lease ends, and it is claimed anew, unless a node has taken it up by then")
+		default:
+			at(row.LeaseExpiresAt, "its lease ends, unless its handler has ended or has lengthened it")
+		}
+	case "expires":
+		if e.Reason.Obstacle != "" { // the leader looks only at lanes that can run
+			at(nil, "it becomes EXPIRED, a dead letter, when nothing is in its way any more")
+		} else {
+			at(nil, "the leader comes to it when there is room, and it becomes EXPIRED, a dead letter")
+		}
+	case "lapsed":
+		at(nil, "the leader takes its claim back within a second")
+	case "recurring":
+		for _, fire := range fires(row) {
+			at(&fire, "it fires")
+		}
+	}
+	if expires := expiry(row, e.Reason.Code); expires != nil {
+		at(expires, inTime)
+	}
+	if known.parent != nil && row.FinishedAt != nil {
+		for _, fire := range fires(*known.parent) {
+			at(&fire, "its recurring task "+known.parent.ID+" fires")
+			break
+		}
+	}
+	return inOrder(upcoming)
+}
+
+// inOrder sorts by time; what has none is first.
+func inOrder(upcoming []Upcoming) []Upcoming {
+	slices.SortStableFunc(upcoming, func(a, b Upcoming) int {
+		switch {
+		case a.At == nil && b.At == nil:
+			return 0
+		case a.At == nil:
+			return -1
+		case b.At == nil:
+			return 1
+		}
+		return a.At.Compare(*b.At)
+	})
+	return upcoming
+}
+
+// course is how it goes on with a task that waits for its time, or until it or what it belongs to is resumed. It
+// promises no run that a pause, the expiry or a lack of nodes prevents as things are. That the task expires before it
+// can run is said with the reason, too.
+func (e *Explanation) course(known life) (upcoming []Upcoming) {
+	at := func(t *time.Time, text string) { upcoming = append(upcoming, Upcoming{t, text}) }
+	row, code, free := *e.Row, e.Reason.Code, e.Row.NextAttemptAt
+	if code == "paused" {
+		free = resumed(row)
+	}
+	names, ends := known.pausedAt(free, e.At)
+	scoped := len(names) > 0 || code == "paused_scope"
+	runs, expires := free, expiry(row, code)
+	if code == "paused_scope" {
+		ends = e.Reason.Until // the pauses of a task without a history are not read
+	}
+	if scoped {
+		runs = ends
+	}
+	over := expires != nil && runs != nil && !expires.After(*runs)
+	waits := ""
+	switch {
+	case len(names) > 0:
+		waits = ", and waits while " + sequence(names) + " paused"
+	case over:
+		waits = ", and it becomes EXPIRED"
+	}
+	switch {
+	case code == "paused":
+		upcoming = whilePaused(row, e.At, waits)
+	case code != "paused_scope":
+		at(free, "it is due"+waits)
+	case ends == nil:
+		at(nil, e.onceResumed("it ", "when somebody resumes what is paused", false))
+	}
+	if scoped && ends != nil {
+		at(ends, e.onceResumed("the pause ends, and it ", "", over))
+	}
+	switch {
+	case over:
+		at(expires, "it expires, unless it has been resumed and has started by then")
+		e.Reason.Further = &Moment{"unless resumed in time, it expires before that, at", *expires}
+		if code == "retry" && !scoped {
+			upcoming[len(upcoming)-1].Text, e.Reason.Further.Text = "it expires", "it expires before that, at"
+		}
+	case expires != nil:
+		at(expires, inTime)
+	}
+	return inOrder(upcoming)
+}
+
+// onceResumed says what becomes of the task when the last pause in its way ends.
+func (e *Explanation) onceResumed(who, when string, over bool) string {
+	runs := "runs"
+	if e.Row.Cron != nil {
+		runs = "fires"
+	}
+	switch {
+	case over:
+		return who + "becomes EXPIRED"
+	case e.Reason.Missing != "" && when != "":
+		return who + runs + " " + when + ", and such a node is there and one leads"
+	case e.Reason.Missing != "":
+		return who + runs + " as soon as such a node is there and one leads"
+	case when != "":
+		return who + runs + " " + when
+	}
+	return who + runs
+}
+
+// asked is when a task was first to run; its jitter may add to it.
+func asked(r store.Row) time.Time {
+	if r.RunNowAt != nil {
+		return *r.RunNowAt
+	}
+	return r.ScheduledAt
+}
+
+// resumed is from when on a task that is paused itself is not any more, and due; nil: when somebody resumes it.
+func resumed(r store.Row) *time.Time {
+	if due := asked(r); r.PausedUntil != nil && r.Cron == nil && due.After(*r.PausedUntil) {
+		return &due
+	}
+	return r.PausedUntil
+}
+
+// whilePaused is what comes next for a task that is paused itself: its resume, and its time.
+func whilePaused(r store.Row, now time.Time, waits string) (upcoming []Upcoming) {
+	due := asked(r)
+	ahead := due.After(now) && r.Cron == nil && r.Fence == nil
+	before := r.PausedUntil == nil || due.Before(*r.PausedUntil)
+	switch {
+	case r.PausedUntil == nil:
+		upcoming = append(upcoming, Upcoming{nil, "it waits until somebody resumes it"})
+	case before && r.Cron == nil && r.Fence == nil:
+		upcoming = append(upcoming, Upcoming{r.PausedUntil, "the leader resumes it" + waits})
+	default:
+		upcoming = append(upcoming, Upcoming{r.PausedUntil, "the leader resumes it"})
+	}
+	if !ahead {
+		return upcoming
+	}
+	text := "it is due"
+	if r.Jitter != nil && r.RunNowAt == nil {
+		text += ", or up to " + rounded(*r.Jitter) + " later"
+	}
+	if before {
+		return append(upcoming, Upcoming{&due, text + ", and waits until it is resumed"})
+	}
+	return append(upcoming, Upcoming{&due, text + waits})
+}
+
+// pausedAt tells what will be paused at a time, as things are, and when the last of it is resumed; nil: when somebody
+// does it.
+func (l *life) pausedAt(at *time.Time, now time.Time) (names []string, ends *time.Time) {
+	if at == nil {
+		return nil, nil
+	}
+	indefinite := false
+	for _, p := range l.pauses {
+		switch {
+		case p.EndsAt == nil:
+			indefinite = true
+		case !p.EndsAt.After(*at) || !p.EndsAt.After(now):
+			continue
+		case ends == nil || p.EndsAt.After(*ends):
+			ends = p.EndsAt
+		}
+		names = append(names, p.what())
+	}
+	if indefinite {
+		ends = nil
+	}
+	return names, ends
+}
+
+// sequence is "a is", or "a, b and c are".
+func sequence(names []string) string {
+	last := len(names) - 1
+	if last == 0 {
+		return names[0] + " is"
+	}
+	return strings.Join(names[:last], ", ") + " and " + names[last] + " are"
+}
+
+// expiry is when a waiting task expires; nil: never, or, after an attempt of one with jitter, only the database knows.
+func expiry(row store.Row, code string) *time.Time {
+	if row.Expiration == nil || row.FinishedAt != nil || row.Fence != nil || row.Cron != nil || code == "expires" {
+		return nil
+	}
+	due := row.ScheduledAt
+	switch {
+	case row.RunNowAt != nil:
+		due = *row.RunNowAt
+	case row.Attempt == 0 && row.NextAttemptAt != nil && code != "retry":
+		due = *row.NextAttemptAt
+	case row.Jitter != nil:
+		return nil
+	}
+	return new(due.Add(*row.Expiration))
+}
+
+// fires lists the next fires of a recurring task that goes on. The first is the leader's: it may have been planned by
+// hand.
+func fires(row store.Row) (next []time.Time) {
+	planned := row.PlannedRevision != nil && *row.PlannedRevision == row.Revision
+	if row.Cron == nil || row.Status != store.StatusQueued || row.NextAttemptAt == nil || !planned {
+		return nil
+	}
+	rule, err := recurrence.Parse(*row.Cron, query.OrEmpty(row.TimeZone))
+	if err != nil {
+		return nil
+	}
+	rule = rule.Anchored(row.ScheduledAt)
+	for at := *row.NextAttemptAt; !at.IsZero() && len(next) < firesTold; at = rule.Next(at) {
+		if row.EndsAt != nil && at.After(*row.EndsAt) {
+			break
+		}
+		if row.MaxOccurrences != nil && row.OccurrenceCount+len(next) >= *row.MaxOccurrences {
+			break
+		}
+		next = append(next, at)
+	}
+	return next
+}

@@ -1,0 +1,201 @@
+package inspect
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/internal/query"
+)
+
+const firstChangeSQL = `
+SELECT revision, task_id, verb, outcome, changed_at, changed_by, old::text AS old, new::text AS new
+FROM tasktable.scheduled_task_changes WHERE task_id = $1::text ORDER BY changed_at, revision LIMIT 1`
+
+// mayRead says which tables the role may read that are not an application's own.
+type mayRead struct {
+	Nodes bool
+	Jobs  bool
+}
+
+// It asks first, because a refused query would end the caller's transaction.
+const mayReadSQL = `
+SELECT has_table_privilege('tasktable.nodes'::regclass, 'SELECT') AS nodes,
+    has_table_privilege('tasktable.river_job'::regclass, 'SELECT') AS jobs`
+
+// lifeOf reads what has happened to a task, and around it.
+func (i *Inspector) lifeOf(ctx context.Context, db store.DB, e *Explanation) (known life, err error) {
+	may, err := query.Collect[mayRead](ctx, i.source, db, "explain task "+e.ID, mayReadSQL)
+	if err != nil {
+		return known, err
+	}
+	known.mayRead = may[0]
+	history, err := i.tasks.RecentHistory(ctx, db, e.ID, storyMost+1)
+	if err != nil {
+		return known, err
+	}
+	known.changes, known.executions = history.Changes, history.Executions
+	if len(known.executions) > storyMost {
+		known.executions, known.shortened = known.executions[1:], true
+	}
+	if len(known.changes) > storyMost { // how it all began is told all the same
+		first, err := query.Collect[store.Change](ctx, i.source, db, "explain task "+e.ID, firstChangeSQL, e.ID)
+		if err != nil {
+			return known, err
+		}
+		known.changes, known.shortened = append(first, known.changes[1:]...), true
+	}
+	if err := i.surroundings(ctx, db, e, &known); err != nil {
+		return known, err
+	}
+	return known, nil
+}
+
+// By number, or by what they worked: $1 is numbers with commas between them.
+const nodesOfSQL = `
+SELECT n.number, n.service, n.version, n.host, n.started_at, coalesce(n.last_seen_at, n.dead_at) AS gone_at,
+    coalesce($2::text = ANY (n.types) AND n.queues -> $3::text IS NOT NULL, false) AS able
+FROM tasktable.nodes AS n
+WHERE n.number = ANY (string_to_array($1::text, ',')::bigint[])
+    OR $2::text = ANY (n.types) AND n.queues -> $3::text IS NOT NULL
+ORDER BY n.number DESC LIMIT 1000`
+
+const pausesOfSQL = `
+SELECT p.scope, p.name, p.paused_at, p.paused_by, p.ends_at::timestamptz AS ends_at, p.resumed_by, p.reason,
+    p.planned_end::timestamptz AS planned_end
+FROM tasktable.pauses AS p
+WHERE (p.scope = 'all' OR p.scope = 'type' AND p.name = $1::text OR p.scope = 'queue' AND p.name = $2::text)
+    AND (p.ends_at IS NULL OR p.ends_at > $3::text::timestamptz)
+ORDER BY p.paused_at`
+
+// surroundings reads nodes, pauses, relatives and the claim. Of a task that is gone the queue is what its last change
+// says.
+func (i *Inspector) surroundings(ctx context.Context, db store.DB, e *Explanation, known *life) error {
+	doing := "explain task " + e.ID
+	kind, queue := known.lane(e.Row)
+	var numbers []string
+	if e.Row != nil && e.Row.Node != nil {
+		numbers = append(numbers, strconv.FormatInt(*e.Row.Node, 10))
+	}
+	for _, execution := range known.executions {
+		if execution.Node != nil {
+			numbers = append(numbers, strconv.FormatInt(*execution.Node, 10))
+		}
+	}
+	slices.Sort(numbers)
+	known.nodes = map[int64]nodeLife{}
+	if known.mayRead.Nodes {
+		nodes, err := query.Collect[nodeLife](ctx, i.source, db, doing, nodesOfSQL,
+			strings.Join(slices.Compact(numbers), ","), kind, queue)
+		if err != nil {
+			return err
+		}
+		for _, node := range nodes {
+			known.nodes[node.Number] = node
+		}
+	}
+	if since := known.since(); !since.IsZero() && kind != "" {
+		// A pause that ended before the first change was of no concern.
+		var err error
+		known.pauses, err = query.Collect[pauseLife](ctx, i.source, db, doing, pausesOfSQL, kind, queue,
+			since.UTC().Format(time.RFC3339Nano))
+		if err != nil {
+			return err
+		}
+	}
+	if e.Row == nil {
+		return nil
+	}
+	return i.relatives(ctx, db, *e.Row, known)
+}
+
+// lane is the task's type and queue, as far as they are known.
+func (l *life) lane(row *store.Row) (kind, queue string) {
+	if row != nil {
+		return row.Type, row.Queue
+	}
+	queue = "default"
+	for _, execution := range l.executions {
+		kind = execution.Type
+	}
+	if len(l.changes) > 0 {
+		old := decodeFields(l.changes[len(l.changes)-1].Old)
+		if was, ok := old["queue"].(string); ok {
+			queue = was
+		}
+		if payload, ok := old["payload"].(map[string]any); ok {
+			kind, _ = payload["type"].(string)
+		}
+	}
+	return kind, queue
+}
+
+// since is the first that is known of the task.
+func (l *life) since() time.Time {
+	if len(l.changes) > 0 {
+		return l.changes[0].ChangedAt
+	}
+	if len(l.executions) > 0 {
+		return l.executions[0].ScheduledAt
+	}
+	return time.Time{}
+}
+
+const occurrencesOfSQL = `
+SELECT t.id, t.status, t.scheduled_at, t.started_at, t.finished_at, t.created_at, t.message
+FROM tasktable.scheduled_tasks AS t WHERE t.parent_id = $1::text ORDER BY t.scheduled_at DESC LIMIT $2::text::int`
+
+// River's job carries its tasks as fence:revision:attempt:due:length:id, one after the other. Few jobs are unfinished
+// at once.
+const claimOfSQL = `
+SELECT j.state::text AS state, nullif(substring(j.attempted_by[array_length(j.attempted_by, 1)] FROM '-([0-9]+)$'),
+    '')::bigint AS node,
+    j.attempted_at AS since, j.created_at AS claimed_at,
+    coalesce(substring(j.args ->> 'tasks' FROM $1::text || ':[0-9]+:([0-9]+):')::int, 0) AS attempt
+FROM tasktable.river_job AS j
+WHERE j.state IN ('available', 'running') AND j.kind = $3::text
+    AND position($1::text || ':' IN j.args ->> 'tasks') > 0
+    AND position(':' || octet_length($2::text) || ':' || $2::text IN j.args ->> 'tasks') > 0
+LIMIT 1`
+
+// relatives reads the task's parent or occurrences, and where its claim is.
+func (i *Inspector) relatives(ctx context.Context, db store.DB, row store.Row, known *life) error {
+	doing := "explain task " + row.ID
+	if row.ParentID != nil {
+		parent, err := i.tasks.Get(ctx, db, *row.ParentID)
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return err
+		}
+		if err == nil {
+			known.parent = &parent
+		}
+	}
+	var err error
+	if known.followUps, err = i.FollowUps(ctx, db, row.ID); err != nil {
+		return err
+	}
+	if row.Cron != nil {
+		latest, err := query.Collect[occurrenceLife](ctx, i.source, db, doing, occurrencesOfSQL, row.ID,
+			strconv.Itoa(occurrencesMost))
+		if err != nil {
+			return err
+		}
+		slices.Reverse(latest)
+		known.occurrences = latest
+	}
+	if row.Fence != nil && known.mayRead.Jobs {
+		claims, err := query.Collect[claimLife](ctx, i.source, db, doing, claimOfSQL,
+			strconv.FormatInt(*row.Fence, 10), row.ID, row.Type)
+		if err != nil {
+			return err
+		}
+		if len(claims) > 0 {
+			known.claim = &claims[0]
+		}
+	}
+	return nil
+}

@@ -1,0 +1,254 @@
+package inspect
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/internal/query"
+)
+
+// Reason is why a task does not run, or that it has. Its texts hold no times, so that they can be shown in any zone.
+type Reason struct {
+	// Code is that of the view task_reasons; completed for a task that ran, deleted or removed for one that is no
+	// more, and never_scheduled or no_fire (an occurrence whose parent has not fired for that time) for an unknown
+	// id.
+	Code string `json:"code"`
+	// Text says the same in words.
+	Text string `json:"text"`
+	// Detail is the last error, or the reason that somebody gave; "": none. It may be long.
+	Detail string `json:"detail,omitempty"`
+	// Since is when it began, or when the task ended; nil: unknown.
+	Since *time.Time `json:"since,omitempty"`
+	// Until is until when it holds as things are; nil: until something else happens.
+	Until *time.Time `json:"until,omitempty"`
+	// Obstacle is what else will keep the task from running, as it looks now: other pauses, and what nodes lack; "":
+	// nothing.
+	Obstacle string `json:"obstacle,omitempty"`
+	// Missing is what nodes lack for the task, also while it waits for something else: no_node, no_type, no_queue,
+	// no_both or no_leader; "": nothing.
+	Missing string `json:"missing,omitempty"`
+	// Further is another time that matters: when the task expires, if that is before it can run; when a dead letter
+	// was archived; when a task that is no more had completed; when the attempt that runs began. Nil: none.
+	Further *Moment `json:"further,omitempty"`
+	// FollowUp says that work which the task handed over to follow-ups has not been done; "": there is none of that.
+	FollowUp string `json:"follow_up,omitempty"`
+	// Late is why it started late, or not before it expired; nil: it did not.
+	Late *Lateness `json:"late,omitempty"`
+}
+
+// Moment is a time and the words before it.
+type Moment struct {
+	Text string    `json:"text"`
+	At   time.Time `json:"at"`
+}
+
+// detailMost is how much of an error a sentence has, in bytes.
+const detailMost = 300
+
+// times are the words before since and until. Those that are not here are since and until.
+var times = map[string][2]string{
+	"completed": {"at"}, "cancelled": {"at"}, "failed": {"at"}, "skipped": {"at"}, "expired": {"at"}, "deleted": {"at"},
+	"removed": {"at"},
+	"no_node": {"the last that is known of one is of"}, "running": {"claimed at", "its lease ends at"}, "edited": {"",
+		"its lease ends at"},
+	"not_due": {"", "due at"}, "retry": {"", "due at"}, "recurring": {"", "the next at"},
+	"in_line": {"due since"}, "firing": {"due since"}, "no_fire": {"", "the next is at"},
+}
+
+// Sentence is the reason in one sentence without a full stop; at writes its times.
+func (r Reason) Sentence(at func(time.Time) string) string {
+	words := times[r.Code]
+	if words[0] == "" {
+		words[0] = "since"
+	}
+	if words[1] == "" {
+		words[1] = "until"
+	}
+	text := r.Text
+	if r.Since != nil {
+		text += join(words[0], " ") + at(*r.Since)
+	}
+	if r.Until != nil {
+		text += ", " + words[1] + " " + at(*r.Until)
+	}
+	if r.Detail != "" {
+		text += ": " + brief(r.Detail, detailMost)
+	}
+	if r.Late != nil {
+		text += "; " + r.Late.sentence(at)
+	}
+	if r.Obstacle != "" {
+		text += "; besides, " + r.Obstacle
+	}
+	if r.FollowUp != "" {
+		text += "; " + r.FollowUp
+	}
+	if r.Further != nil {
+		text += "; " + r.Further.Text + " " + at(r.Further.At)
+	}
+	return text
+}
+
+func join(word, after string) string {
+	if word == "at" {
+		return " at" + after
+	}
+	return ", " + word + after
+}
+
+// brief is the first line of a text, or what fits of it.
+func brief(text string, most int) string {
+	line, _, more := strings.Cut(strings.TrimSpace(text), "\n")
+	if len(line) > most {
+		line, more = line[:most], true
+		for !utf8.ValidString(line) {
+			line = line[:len(line)-1]
+		}
+	}
+	if more {
+		line = strings.TrimRight(line, " \r") + " …"
+	}
+	return line
+}
+
+// minNotBegun is how long a node must have had a task for why to say that it has not begun. A node writes the start
+// of a handler down when the handler has run for a second.
+const minNotBegun = 5 * time.Second
+
+const reasonSQL = `
+SELECT r.code, coalesce(r.reason, r.code) AS text, coalesce(r.detail, '') AS detail, r.since, r.until,
+    coalesce(r.obstacle, '') AS obstacle,
+    coalesce(r.missing, '') AS missing
+FROM tasktable.reason_of($1::text) AS r`
+
+type reasonRow struct {
+	Code     string
+	Text     string
+	Detail   string
+	Since    *time.Time
+	Until    *time.Time
+	Obstacle string
+	Missing  string
+}
+
+// reason finds why the task does not run.
+func (i *Inspector) reason(ctx context.Context, db store.DB, e *Explanation, known life) error {
+	switch {
+	case e.Row == nil && (len(known.changes) > 0 || len(known.executions) > 0):
+		e.Reason = known.gone()
+		return nil
+	case e.Row == nil:
+		return i.unknown(ctx, db, e)
+	}
+	found, err := query.Collect[reasonRow](ctx, i.source, db, "explain task "+e.ID, reasonSQL, e.ID)
+	if err != nil {
+		return err
+	}
+	if len(found) == 0 { // COMPLETED, now or since its row was read
+		e.Reason = known.completed(*e.Row)
+		return nil
+	}
+	r := found[0]
+	e.Reason = Reason{Code: r.Code, Text: r.Text, Detail: r.Detail, Since: r.Since, Until: r.Until,
+		Obstacle: r.Obstacle, Missing: r.Missing}
+	if e.Row.ArchivedAt != nil {
+		e.Reason.Further = &Moment{known.archived() + " at", *e.Row.ArchivedAt}
+	}
+	if startedAt, node, ok := running(*e.Row); ok && (r.Code == "running" || r.Code == "edited" || r.Code == "lapsed") {
+		if r.Code == "running" {
+			e.Reason.Text = fmt.Sprintf("attempt %d of %d runs on %s", e.Row.Attempt, e.Row.MaxAttempts,
+				known.node(node))
+		}
+		e.Reason.Further = &Moment{"it began at", startedAt}
+		return nil
+	}
+	switch {
+	case r.Code == "expired" && e.Row.FinishedAt != nil:
+		e.Reason.Late = known.late(*e.Row, known.due(*e.Row), *e.Row.FinishedAt)
+	case r.Code == "running" && known.claim != nil && known.claim.State == "running" && known.claim.Node != nil:
+		e.Reason.Text = fmt.Sprintf("attempt %d of %d is with %s", e.Row.Attempt, e.Row.MaxAttempts,
+			known.node(*known.claim.Node))
+		if since := known.claim.Since; since != nil && e.At.Sub(*since) >= minNotBegun {
+			e.Reason.Text += ", and is not known to have begun: " +
+				"it probably waits there for a slot, a connection or a lock"
+		}
+	case r.Code == "running" && known.unfetched():
+		e.Reason.Text = fmt.Sprintf("attempt %d of %d is claimed, and no node has taken it up yet", e.Row.Attempt,
+			e.Row.MaxAttempts)
+		if e.Reason.unworked() {
+			e.Reason.Text += ", nor can one: none that runs works its queue and its type"
+		}
+	}
+	return nil
+}
+
+// unworked says that nodes run, and none of them has both the task's queue and its type.
+func (r Reason) unworked() bool {
+	return r.Missing == "no_type" || r.Missing == "no_queue" || r.Missing == "no_both"
+}
+
+// unfetched says that the task is claimed, and no node has begun with it.
+func (l *life) unfetched() bool { return l.claim != nil && l.claim.State == "available" }
+
+// node names a node, whether it is remembered or not.
+func (l *life) node(number int64) string {
+	if node, ok := l.nodes[number]; ok {
+		return node.String()
+	}
+	return fmt.Sprintf("node %d", number)
+}
+
+// completed says when and where the task ran, and how late.
+func (l *life) completed(row store.Row) Reason {
+	r := Reason{Code: "completed", Text: "completed", Since: row.FinishedAt, Detail: ""}
+	if row.Cron != nil {
+		r.Text, r.Detail = "this recurring task has ended", query.OrEmpty(row.Message)
+		return r
+	}
+	for i := len(l.executions) - 1; i >= 0; i-- {
+		x := l.executions[i]
+		if x.Outcome != "COMPLETED" {
+			continue
+		}
+		r.Text = fmt.Sprintf("completed by attempt %d of %d", x.Attempt, row.MaxAttempts)
+		if x.Node != nil {
+			r.Text += " on " + l.node(*x.Node)
+		}
+		r.Since = &x.FinishedAt
+		if x.DueAt != nil && x.StartedAt != nil {
+			r.Late = l.late(row, *x.DueAt, *x.StartedAt)
+		}
+		break
+	}
+	return r
+}
+
+// archived says by whom a dead letter was archived, if that is known.
+func (l *life) archived() string {
+	for i := len(l.changes) - 1; i >= 0; i-- {
+		if l.changes[i].Outcome == "archived" {
+			return "archived by " + l.changes[i].ChangedBy
+		}
+	}
+	return "archived"
+}
+
+// gone is the reason of a task that has a history and no row.
+func (l *life) gone() Reason {
+	var ran *Moment
+	for _, x := range l.executions {
+		if x.Outcome == "COMPLETED" {
+			ran = &Moment{"it had completed at", x.FinishedAt}
+		}
+	}
+	if len(l.changes) > 0 {
+		if last := l.changes[len(l.changes)-1]; last.Outcome == "deleted" {
+			return Reason{Code: "deleted", Text: "deleted by " + last.ChangedBy, Since: &last.ChangedAt, Further: ran}
+		}
+	}
+	return Reason{Code: "removed", Text: "the task is no more", Further: ran}
+}

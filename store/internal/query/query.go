@@ -1,0 +1,103 @@
+// Package query runs the statements of package store and package inspect. It tells in each error which call failed, and
+// marks the errors that a caller can act on.
+package query
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tasktable/tasktable/store/internal/check"
+)
+
+// DB is store.DB.
+type DB interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+}
+
+// Source is the schema in which statements run.
+type Source struct {
+	// Schema rewrites a statement for the schema. It is a store.Schema.
+	Schema interface{ SQL(statement string) string }
+	// Err is what is wrong with the configuration. Each call returns it, and runs nothing.
+	Err error
+}
+
+// Rows runs a statement.
+func (s Source) Rows(ctx context.Context, db DB, doing, statement string, args ...any) (pgx.Rows, error) {
+	if s.Err != nil {
+		return nil, fmt.Errorf("%s: %w", doing, s.Err)
+	}
+	rows, err := db.Query(ctx, s.Schema.SQL(statement), args...)
+	return rows, Annotate(err, doing)
+}
+
+// Collect reads rows into structs by the names of their columns.
+func Collect[T any](ctx context.Context, source Source, db DB, doing, statement string, args ...any) ([]T, error) {
+	rows, err := source.Rows(ctx, db, doing, statement, args...)
+	if err != nil {
+		return nil, err
+	}
+	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[T])
+	return found, Annotate(err, doing)
+}
+
+// Values reads rows of one column.
+func Values[T any](ctx context.Context, source Source, db DB, doing, statement string, args ...any) ([]T, error) {
+	rows, err := source.Rows(ctx, db, doing, statement, args...)
+	if err != nil {
+		return nil, err
+	}
+	found, err := pgx.CollectRows(rows, pgx.RowTo[T])
+	return found, Annotate(err, doing)
+}
+
+// Value reads the one row of a statement, which has one column.
+func Value[T any](ctx context.Context, source Source, db DB, doing, statement string, args ...any) (value T,
+	err error) {
+	rows, err := source.Rows(ctx, db, doing, statement, args...)
+	if err != nil {
+		return value, err
+	}
+	value, err = pgx.CollectExactlyOneRow(rows, pgx.RowTo[T])
+	return value, Annotate(err, doing)
+}
+
+// ErrUnmigrated is store.ErrUnmigrated.
+var ErrUnmigrated = errors.New(
+	"the schema is not migrated, or older than this program (run tasktable migrate, or call migrations.Up)")
+
+// Annotate says which call failed. It marks bad input that only Postgres has found, and a schema that is not migrated.
+func Annotate(err error, doing string) error {
+	if err == nil {
+		return nil
+	}
+	var refused interface{ SQLState() string } // pgx's and lib/pq's
+	switch {
+	case !errors.As(err, &refused):
+	case isBadInput(refused.SQLState()):
+		return fmt.Errorf("%s: %w: %w", doing, check.ErrInvalid, err)
+	case isMissing(refused.SQLState()):
+		return fmt.Errorf("%s: %w: %w", doing, ErrUnmigrated, err)
+	}
+	return fmt.Errorf("%s: %w", doing, err)
+}
+
+// isMissing: a schema, a table or a function does not exist.
+func isMissing(state string) bool { return state == "3F000" || state == "42P01" || state == "42883" }
+
+// isBadInput: a CHECK, a NOT NULL, or data of the wrong form.
+func isBadInput(state string) bool {
+	return state == "23514" || state == "23502" || strings.HasPrefix(state, "22")
+}
+
+// OrEmpty is the text of a column that may be null. Of nil it is "".
+func OrEmpty(text *string) string {
+	if text == nil {
+		return ""
+	}
+	return *text
+}
