@@ -51,6 +51,9 @@ func Up(ctx context.Context, pool *pgxpool.Pool, schema string) error {
 		if err := m.createSchema(ctx); err != nil {
 			return err
 		}
+		if err := CheckReleased(ctx, m.conn, m.schema); err != nil {
+			return err
+		}
 		err := patiently(ctx, func() error {
 			_, err := m.goose.Up(ctx)
 			return err
@@ -106,6 +109,9 @@ func Down(ctx context.Context, pool *pgxpool.Pool, schema string) error {
 	return underLock(ctx, pool, schema, func(m *migrator) error {
 		exists, err := schemaExists(ctx, m.conn, m.schema)
 		if err != nil || !exists {
+			return err
+		}
+		if err := CheckReleased(ctx, m.conn, m.schema); err != nil {
 			return err
 		}
 		if err := m.refuseNodes(ctx); err != nil {
@@ -293,7 +299,7 @@ func filesFor(schema store.Schema) (fs.FS, error) {
 const schemaExistsSQL = `SELECT EXISTS (SELECT 1 FROM pg_namespace WHERE nspname = $1), quote_ident($1) = $1`
 
 // schemaExists refuses reserved words, which only the server knows.
-func schemaExists(ctx context.Context, on queryer, schema store.Schema) (bool, error) {
+func schemaExists(ctx context.Context, on Queryer, schema store.Schema) (bool, error) {
 	var exists, plain bool
 	if err := on.QueryRow(ctx, schemaExistsSQL, schema.String()).Scan(&exists, &plain); err != nil {
 		return false, fmt.Errorf("look for schema %s: %w", schema, err)
@@ -304,8 +310,8 @@ func schemaExists(ctx context.Context, on queryer, schema store.Schema) (bool, e
 	return exists, nil
 }
 
-// queryer is a pgx Conn or Pool.
-type queryer interface {
+// Queryer is a pgx Conn, Pool or Tx.
+type Queryer interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
@@ -329,6 +335,9 @@ func appliedVersions(ctx context.Context, pool *pgxpool.Pool, schema string) (ap
 		return applied{}, err
 	}
 	if exists, err := schemaExists(ctx, pool, name); err != nil || !exists {
+		return applied{}, err
+	}
+	if err := CheckReleased(ctx, pool, name); err != nil {
 		return applied{}, err
 	}
 	highest := func(sql string) (int64, error) {

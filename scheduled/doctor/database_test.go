@@ -111,6 +111,23 @@ func TestUnmigrated(t *testing.T) {
 	p.finds(p.examine(nil), "versions", Error, "schema tasktable is not migrated")
 }
 
+// A schema of the nine migrations before the first release is at a higher version than this program's, and yet not newer.
+func TestASchemaBeforeTheFirstRelease(t *testing.T) {
+	t.Parallel()
+	p := at(t, storetest.EmptyURL(t))
+	p.exec(`CREATE SCHEMA tasktable;
+		CREATE TABLE tasktable.scheduled_tasks (id text, payload jsonb, type text, entity text, tenant_id text, queue text,
+			status text, priority integer, scheduled_at timestamptz, run_now_at timestamptz, expiration interval,
+			expected_execution_time interval);
+		CREATE TABLE tasktable.river_migration (line text, version bigint);
+		CREATE TABLE tasktable.goose_db_version (version_id bigint, is_applied boolean);
+		INSERT INTO tasktable.goose_db_version VALUES (9, true)`)
+	found := p.finds(p.examine(nil), "versions", Error, "schema tasktable was made before the first release")
+	if !strings.HasPrefix(found.Do, "DROP SCHEMA tasktable CASCADE;") {
+		t.Errorf("it says %q", found.Do)
+	}
+}
+
 func TestTheClock(t *testing.T) {
 	p := newPatient(t)
 	p.finds(p.examine(nil, "clock"), "clock", OK, "within 1s of this machine's; its time zone is")

@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/tasktable/tasktable/migrations"
@@ -71,6 +72,15 @@ func (e *examination) versions(ctx context.Context) error {
 		e.fail(e.command("migrate"), "schema %s is not migrated, or not to the end; what is about its tables is left out",
 			e.schema)
 		return nil
+	}
+	switch err := migrations.CheckReleased(ctx, e.tx, e.schema); {
+	case errors.Is(err, migrations.ErrPrerelease):
+		e.unmigrated = true
+		e.fail(e.sql("DROP SCHEMA tasktable CASCADE")+" once the tasks that you need are saved; then "+e.command("migrate"),
+			"schema %s was made before the first release, and cannot be brought to this version", e.schema)
+		return nil
+	case err != nil:
+		return err
 	}
 	applied, err := row[appliedRow](ctx, e, appliedSQL)
 	if err != nil {

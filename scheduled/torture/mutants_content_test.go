@@ -83,13 +83,13 @@ var contentMutants = []mutant{
 	},
 	{
 		name: "a sync leaves one in three of the others", by: []string{"sync"}, steer: synced,
-		edits: []edit{{schema + "00005_recurrence.sql",
+		edits: []edit{{schema + "00003_verbs.sql",
 			"                -- The occurrences of a recurring task come and go with it, unlisted.\n",
 			"                AND hashtext(t.id) % 3 <> 0\n"}},
 	},
 	{
 		name: "an edit keeps the old payload", by: []string{"content"}, steer: fickle,
-		edits: []edit{{schema + "00005_recurrence.sql", "        task_time := CASE WHEN schedule.scheduled_at IS NULL AND",
+		edits: []edit{{schema + "00003_verbs.sql", "        task_time := CASE WHEN schedule.scheduled_at IS NULL AND",
 			"        schedule.payload := task.payload;\n        task_time := CASE WHEN schedule.scheduled_at IS NULL AND"}},
 	},
 	{

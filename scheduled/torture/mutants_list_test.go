@@ -146,7 +146,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "an edit clears the hold", by: []string{"execution line", "overlap"}, steer: fickle,
-		edits: []edit{{schema + "00005_recurrence.sql",
+		edits: []edit{{schema + "00002_triggers.sql",
 			"        IF OLD.finished_at IS NOT NULL AND NEW.status = 'QUEUED' AND NEW.scheduled_at <> OLD.scheduled_at THEN\n",
 			"        NEW.fence := NULL;\n        NEW.lease_expires_at := NULL;\n" +
 				"        IF OLD.finished_at IS NOT NULL AND NEW.status = 'QUEUED' AND NEW.scheduled_at <> OLD.scheduled_at THEN\n"}},
@@ -158,7 +158,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "an edit draws no number", by: []string{"application row"}, steer: fickle,
-		edits: []edit{{schema + "00005_recurrence.sql",
+		edits: []edit{{schema + "00002_triggers.sql",
 			"    NEW.revision := nextval('tasktable.task_numbers');\n    IF NEW.status <> 'PAUSED' THEN\n        NEW.paused_until",
 			"    IF TG_OP = 'INSERT' THEN NEW.revision := nextval('tasktable.task_numbers'); END IF;\n" +
 				"    IF NEW.status <> 'PAUSED' THEN\n        NEW.paused_until"}},

@@ -19,8 +19,9 @@ CREATE FUNCTION tasktable.lock_class(kind text) RETURNS bigint LANGUAGE sql STAB
     )
     SELECT hash.value FROM hash ORDER BY hash.place DESC LIMIT 1
 $$;
--- +goose StatementEnd
-COMMENT ON FUNCTION tasktable.lock_class(text) IS 'The classid that advisory locks of this schema have in pg_locks: of kind node, whose objid is the node''s number, and of kind leader, whose objid is 0.';
+COMMENT ON FUNCTION tasktable.lock_class(text) IS
+    'The classid that advisory locks of this schema have in pg_locks: of kind node, whose objid is the node''s '
+    'number, and of kind leader, whose objid is 0.';
 
 CREATE VIEW tasktable.node_states AS
     SELECT n.number, n.service, n.version, n.host, n.queues, n.types, n.shares_slots, n.started_at, n.elected_at,
@@ -47,9 +48,12 @@ COMMENT ON COLUMN tasktable.node_states.types IS 'The types it has handlers for.
 COMMENT ON COLUMN tasktable.node_states.shares_slots IS 'Idle slots of one of its queues serve the others.';
 COMMENT ON COLUMN tasktable.node_states.started_at IS 'When it began.';
 COMMENT ON COLUMN tasktable.node_states.elected_at IS 'When it last began to lead; null: it never did.';
-COMMENT ON COLUMN tasktable.node_states.last_seen_at IS 'Its last sign of life, noted when a leader finds its session gone; null: none has.';
+COMMENT ON COLUMN tasktable.node_states.last_seen_at IS
+    'Its last sign of life, noted when a leader finds its session gone; null: none has.';
 COMMENT ON COLUMN tasktable.node_states.dead_at IS 'When it ended, or of a killed one when a leader noticed.';
-COMMENT ON COLUMN tasktable.node_states.state IS 'leads; works; quiet (it works no queue and no type, as it was told); silent (its session is gone, and no leader has said so yet); ended; unknown (asked on a standby, which sees no locks).';
+COMMENT ON COLUMN tasktable.node_states.state IS
+    'leads; works; quiet (it works no queue and no type, as it was told); silent (its session is gone, and no leader '
+    'has said so yet); ended; unknown (asked on a standby, which sees no locks).';
 
 CREATE VIEW tasktable.worked_lanes AS
     SELECT l.queue, l.type, sum(l.nodes)::bigint AS nodes, sum(l.slots)::bigint AS slots
@@ -69,15 +73,112 @@ CREATE VIEW tasktable.worked_lanes AS
     ) AS l
     WHERE l.slots > 0
     GROUP BY l.queue, l.type;
-COMMENT ON VIEW tasktable.worked_lanes IS 'The pairs of queue and type that nodes work which are there now. A task of another pair runs nowhere.';
+COMMENT ON VIEW tasktable.worked_lanes IS
+    'The pairs of queue and type that nodes work which are there now. A task of another pair runs nowhere.';
 COMMENT ON COLUMN tasktable.worked_lanes.queue IS 'A queue.';
 COMMENT ON COLUMN tasktable.worked_lanes.type IS 'A type that nodes of this queue have a handler for.';
 COMMENT ON COLUMN tasktable.worked_lanes.nodes IS 'How many nodes have both.';
 COMMENT ON COLUMN tasktable.worked_lanes.slots IS 'How many tasks of this queue they run at once, whatever their type.';
 
+CREATE VIEW tasktable.task_timeline AS
+    SELECT c.task_id, c.changed_at AS at, 'change' AS kind, c.verb AS event, c.outcome, c.changed_by AS by,
+           c.revision, NULL::bigint AS fence, NULL::integer AS attempt, NULL::interval AS delay, NULL::interval AS took,
+           nullif(concat_ws(' -> ', c.old::text, c.new::text), '') AS detail
+    FROM tasktable.scheduled_task_changes AS c
+    UNION ALL
+    SELECT e.task_id, e.finished_at, 'execution', 'attempt', e.outcome, coalesce('node ' || e.node, 'leader'),
+           e.revision, e.fence, e.attempt, e.started_at - e.due_at, e.finished_at - e.started_at, e.error
+    FROM tasktable.scheduled_task_executions AS e;
+COMMENT ON VIEW tasktable.task_timeline IS
+    'Everything that happened to a task, edits and attempts: filter by task_id, order by at.';
+COMMENT ON COLUMN tasktable.task_timeline.task_id IS 'The task.';
+COMMENT ON COLUMN tasktable.task_timeline.at IS 'When: of a change when it was made, of an execution when it ended.';
+COMMENT ON COLUMN tasktable.task_timeline.kind IS 'change or execution.';
+COMMENT ON COLUMN tasktable.task_timeline.event IS 'Of a change the verb; of an execution attempt.';
+COMMENT ON COLUMN tasktable.task_timeline.outcome IS 'What came of it.';
+COMMENT ON COLUMN tasktable.task_timeline.by IS 'Who made the change, or the node that ran the attempt.';
+COMMENT ON COLUMN tasktable.task_timeline.revision IS 'The revision that the change made, or that was run.';
+COMMENT ON COLUMN tasktable.task_timeline.fence IS 'The claim''s number.';
+COMMENT ON COLUMN tasktable.task_timeline.attempt IS 'Which attempt of the revision it was.';
+COMMENT ON COLUMN tasktable.task_timeline.delay IS 'How long after it was due the attempt began.';
+COMMENT ON COLUMN tasktable.task_timeline.took IS 'How long it took.';
+COMMENT ON COLUMN tasktable.task_timeline.detail IS
+    'Of a change the fields as they were and as they became; of an execution its error.';
+
+CREATE VIEW tasktable.late_tasks AS
+    SELECT t.id, t.type, t.queue, t.priority, t.next_attempt_at AS due_at, clock_timestamp() - t.next_attempt_at AS late_by, t.attempt, t.message,
+           EXISTS (SELECT 1 FROM tasktable.nodes AS n WHERE n.dead_at IS NULL AND t.type = ANY (n.types) AND n.queues ? t.queue) AS has_node,
+           EXISTS (SELECT 1 FROM tasktable.pauses AS p WHERE (p.ends_at IS NULL OR p.ends_at > clock_timestamp())
+               AND (p.scope = 'all' OR p.scope = 'queue' AND p.name = t.queue OR p.scope = 'type' AND p.name = t.type)) AS is_paused
+    FROM tasktable.scheduled_tasks AS t
+    WHERE t.next_attempt_at < clock_timestamp();
+COMMENT ON VIEW tasktable.late_tasks IS
+    'Tasks that are due and not claimed yet; has_node false: no live node works both its queue and its type; '
+    'is_paused: everything, its queue or its type is paused.';
+COMMENT ON COLUMN tasktable.late_tasks.id IS 'The task.';
+COMMENT ON COLUMN tasktable.late_tasks.type IS 'Its type.';
+COMMENT ON COLUMN tasktable.late_tasks.queue IS 'Its queue.';
+COMMENT ON COLUMN tasktable.late_tasks.priority IS 'Its priority.';
+COMMENT ON COLUMN tasktable.late_tasks.due_at IS 'When it was due.';
+COMMENT ON COLUMN tasktable.late_tasks.late_by IS 'How long ago that was.';
+COMMENT ON COLUMN tasktable.late_tasks.attempt IS 'How many attempts of its revision have begun.';
+COMMENT ON COLUMN tasktable.late_tasks.message IS 'The last error.';
+COMMENT ON COLUMN tasktable.late_tasks.has_node IS
+    'Whether a node that has not been found dead works both its queue and its type.';
+COMMENT ON COLUMN tasktable.late_tasks.is_paused IS 'Whether everything, its queue or its type is paused.';
+
+CREATE VIEW tasktable.running_tasks AS
+    SELECT t.id, t.type, t.queue, t.status, t.attempt, t.fence, t.last_status_update AS claimed_at, t.lease_expires_at,
+           t.lease_expires_at < clock_timestamp() AS stuck,
+           CASE WHEN t.started_fence = t.fence THEN t.started_at END AS started_at, CASE WHEN t.started_fence = t.fence THEN t.node END AS node
+    FROM tasktable.scheduled_tasks AS t
+    WHERE t.lease_expires_at IS NOT NULL;
+COMMENT ON VIEW tasktable.running_tasks IS
+    'Claimed tasks; stuck: the lease has ended and nobody has taken the task back yet.';
+COMMENT ON COLUMN tasktable.running_tasks.id IS 'The task.';
+COMMENT ON COLUMN tasktable.running_tasks.type IS 'Its type.';
+COMMENT ON COLUMN tasktable.running_tasks.queue IS 'Its queue.';
+COMMENT ON COLUMN tasktable.running_tasks.status IS 'EXECUTING; another if it was edited, paused or cancelled since.';
+COMMENT ON COLUMN tasktable.running_tasks.attempt IS 'Which attempt of its revision it is.';
+COMMENT ON COLUMN tasktable.running_tasks.fence IS 'The claim''s number.';
+COMMENT ON COLUMN tasktable.running_tasks.claimed_at IS 'When it was claimed.';
+COMMENT ON COLUMN tasktable.running_tasks.lease_expires_at IS 'When the lease ends.';
+COMMENT ON COLUMN tasktable.running_tasks.stuck IS 'Whether the lease has ended and nobody has taken the task back.';
+COMMENT ON COLUMN tasktable.running_tasks.started_at IS
+    'When its handler was called; written within about a second after it has run for a second, null until then.';
+COMMENT ON COLUMN tasktable.running_tasks.node IS 'Number of the node that runs it; null where started_at is.';
+
+CREATE VIEW tasktable.dead_letters AS
+    SELECT t.id, t.type, t.queue, t.entity, t.tenant_id, t.status, t.attempt, t.message, t.scheduled_at, t.finished_at,
+           t.archived_at, t.archived_note
+    FROM tasktable.scheduled_tasks AS t
+    WHERE t.status IN ('FAILED', 'EXPIRED');
+COMMENT ON VIEW tasktable.dead_letters IS
+    'Tasks that will not run unless somebody retries or reschedules them, with the reason; archived_at: somebody has '
+    'dealt with it.';
+
+CREATE VIEW tasktable.follow_ups AS
+    SELECT t.spawned_by::text AS task_id, t.id, t.type, t.queue, t.status, t.attempt, t.max_attempts, t.scheduled_at, t.created_at,
+        t.started_at, t.finished_at, t.message
+    FROM tasktable.scheduled_tasks AS t
+    WHERE t.spawned_by IS NOT NULL;
+COMMENT ON VIEW tasktable.follow_ups IS
+    'The tasks that handlers asked for, by the task whose handler did. Filter by task_id.';
+COMMENT ON COLUMN tasktable.follow_ups.task_id IS 'The task whose handler asked for the follow-up.';
+COMMENT ON COLUMN tasktable.follow_ups.id IS 'The follow-up.';
+COMMENT ON COLUMN tasktable.follow_ups.type IS 'Its type.';
+COMMENT ON COLUMN tasktable.follow_ups.queue IS 'Its queue.';
+COMMENT ON COLUMN tasktable.follow_ups.status IS 'Its status.';
+COMMENT ON COLUMN tasktable.follow_ups.attempt IS 'How many attempts of its revision have begun.';
+COMMENT ON COLUMN tasktable.follow_ups.max_attempts IS 'After how many failed attempts it is FAILED.';
+COMMENT ON COLUMN tasktable.follow_ups.scheduled_at IS 'The time that was asked for.';
+COMMENT ON COLUMN tasktable.follow_ups.created_at IS 'When it was first scheduled.';
+COMMENT ON COLUMN tasktable.follow_ups.started_at IS 'When its last settled attempt began.';
+COMMENT ON COLUMN tasktable.follow_ups.finished_at IS 'When it ended; null: it has not.';
+COMMENT ON COLUMN tasktable.follow_ups.message IS 'Its last error, or the note of its handler.';
+
 -- The words are a function's, not the view's own: what they need of other rows would make the planner take a look at many tasks for
 -- so costly that it compiles it first, which takes seconds.
--- +goose StatementBegin
 CREATE FUNCTION tasktable.reason_text(id text, code text, slots jsonb, pauses jsonb) RETURNS text LANGUAGE plpgsql STABLE COST 10 AS $$
 DECLARE
     task   tasktable.scheduled_tasks;
@@ -162,8 +263,8 @@ BEGIN
         RETURN NULL;
     END CASE;
 END $$;
--- +goose StatementEnd
-COMMENT ON FUNCTION tasktable.reason_text(text, text, jsonb, jsonb) IS 'A code of task_reasons in words, without times; for that view.';
+COMMENT ON FUNCTION tasktable.reason_text(text, text, jsonb, jsonb) IS
+    'A code of task_reasons in words, without times; for that view.';
 
 CREATE VIEW tasktable.task_reasons AS
     SELECT t.id, t.type, t.queue, t.status, s.code,
@@ -254,25 +355,40 @@ CREATE VIEW tasktable.task_reasons AS
             || CASE w.quiet WHEN 0 THEN '' WHEN 1 THEN ' (1 node is quiet)' ELSE ' (' || w.quiet || ' nodes are quiet)' END AS text
     ) AS x
     WHERE t.status <> 'COMPLETED';
-COMMENT ON VIEW tasktable.task_reasons IS 'For each task that is not COMPLETED: why it does not run, and what has to happen until it does. Ask by id, or count by code; the reason''s text costs something, the code does not.';
+COMMENT ON VIEW tasktable.task_reasons IS
+    'For each task that is not COMPLETED: why it does not run, and what has to happen until it does. Ask by id, or '
+    'count by code; the reason''s text costs something, the code does not.';
 COMMENT ON COLUMN tasktable.task_reasons.id IS 'The task.';
 COMMENT ON COLUMN tasktable.task_reasons.type IS 'Its type.';
 COMMENT ON COLUMN tasktable.task_reasons.queue IS 'Its queue.';
 COMMENT ON COLUMN tasktable.task_reasons.status IS 'Its status.';
-COMMENT ON COLUMN tasktable.task_reasons.code IS 'Of a waiting task not_due, retry, in_line, paused, paused_scope (everything, its queue or its type), no_node, no_type, no_queue, no_both, no_leader, expires; of a recurring one recurring, planning, firing; of a claimed one running, edited, lapsed; else cancelled, failed, expired, skipped.';
-COMMENT ON COLUMN tasktable.task_reasons.reason IS 'The same in words, without times. Tasks before it in line are counted up to 10,000.';
-COMMENT ON COLUMN tasktable.task_reasons.detail IS 'The last error, why the fire was left out, or the reason that was given for the pause.';
-COMMENT ON COLUMN tasktable.task_reasons.since IS 'Since when; of an ended task when it ended, or its time was over. Without any node: the last that is known of one. Null: unknown.';
-COMMENT ON COLUMN tasktable.task_reasons.until IS 'Until when: the time that it waits for, the end of the pause, of a claimed task that of its lease. Null: until something else happens.';
-COMMENT ON COLUMN tasktable.task_reasons.obstacle IS 'Of a task that waits: what else will keep it from running, as it looks now: other pauses, and what nodes lack. Null: nothing.';
+COMMENT ON COLUMN tasktable.task_reasons.code IS
+    'Of a waiting task not_due, retry, in_line, paused, paused_scope (everything, its queue or its type), no_node, '
+    'no_type, no_queue, no_both, no_leader, expires; of a recurring one recurring, planning, firing; of a claimed one '
+    'running, edited, lapsed; else cancelled, failed, expired, skipped.';
+COMMENT ON COLUMN tasktable.task_reasons.reason IS
+    'The same in words, without times. Tasks before it in line are counted up to 10,000.';
+COMMENT ON COLUMN tasktable.task_reasons.detail IS
+    'The last error, why the fire was left out, or the reason that was given for the pause.';
+COMMENT ON COLUMN tasktable.task_reasons.since IS
+    'Since when; of an ended task when it ended, or its time was over. Without any node: the last that is known of '
+    'one. Null: unknown.';
+COMMENT ON COLUMN tasktable.task_reasons.until IS
+    'Until when: the time that it waits for, the end of the pause, of a claimed task that of its lease. Null: until '
+    'something else happens.';
+COMMENT ON COLUMN tasktable.task_reasons.obstacle IS
+    'Of a task that waits: what else will keep it from running, as it looks now: other pauses, and what nodes lack. '
+    'Null: nothing.';
 COMMENT ON COLUMN tasktable.task_reasons.due_at IS 'When it is due next; null: it does not wait to be claimed.';
-COMMENT ON COLUMN tasktable.task_reasons.lease_expires_at IS 'The end of the lease of its claim; null: it is not claimed.';
-COMMENT ON COLUMN tasktable.task_reasons.missing IS 'What nodes lack for it, also while it is paused or not due: no_node, no_type, no_queue, no_both or no_leader. Null: nothing.';
+COMMENT ON COLUMN tasktable.task_reasons.lease_expires_at IS
+    'The end of the lease of its claim; null: it is not claimed.';
+COMMENT ON COLUMN tasktable.task_reasons.missing IS
+    'What nodes lack for it, also while it is paused or not due: no_node, no_type, no_queue, no_both or no_leader. '
+    'Null: nothing.';
 
 -- An application may not read the view, because it has the tasks of all services. This function runs as the owner, and answers
 -- for a task that the caller may read anyway. The search_path is pinned, so that the caller cannot put functions of its own in
 -- the way.
--- +goose StatementBegin
 CREATE FUNCTION tasktable.reason_of(id text) RETURNS TABLE (
     code text, reason text, detail text, since timestamptz, until timestamptz, obstacle text, missing text
 ) LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -295,24 +411,30 @@ BEGIN
     RETURN QUERY SELECT r.code::text, r.reason::text, r.detail::text, r.since, r.until, r.obstacle::text, r.missing::text
     FROM tasktable.task_reasons AS r WHERE r.id = reason_of.id;
 END $$;
--- +goose StatementEnd
-COMMENT ON FUNCTION tasktable.reason_of(text) IS 'What task_reasons says of one task that the caller may read. No row: it has COMPLETED, or there is none that the caller may read.';
+COMMENT ON FUNCTION tasktable.reason_of(text) IS
+    'What task_reasons says of one task that the caller may read. No row: it has COMPLETED, or there is none that the '
+    'caller may read.';
 
 CREATE VIEW tasktable.stuck_tasks AS
     SELECT r.id, r.type, r.queue, r.status, r.code, r.reason, coalesce(r.since, r.due_at) AS since, r.due_at, r.lease_expires_at
     FROM tasktable.task_reasons AS r
     WHERE (r.due_at < statement_timestamp() OR r.lease_expires_at < statement_timestamp())
         AND r.code IN ('no_node', 'no_type', 'no_queue', 'no_both', 'no_leader', 'lapsed');
-COMMENT ON VIEW tasktable.stuck_tasks IS 'Tasks that are due, or whose lease has ended, and that nobody will run as things are, although nobody has paused them.';
+COMMENT ON VIEW tasktable.stuck_tasks IS
+    'Tasks that are due, or whose lease has ended, and that nobody will run as things are, although nobody has paused '
+    'them.';
 COMMENT ON COLUMN tasktable.stuck_tasks.id IS 'The task.';
 COMMENT ON COLUMN tasktable.stuck_tasks.type IS 'Its type.';
 COMMENT ON COLUMN tasktable.stuck_tasks.queue IS 'Its queue.';
 COMMENT ON COLUMN tasktable.stuck_tasks.status IS 'Its status.';
-COMMENT ON COLUMN tasktable.stuck_tasks.code IS 'What is missing: no_node, no_type, no_queue, no_both, no_leader; lapsed: somebody to take the claim back.';
+COMMENT ON COLUMN tasktable.stuck_tasks.code IS
+    'What is missing: no_node, no_type, no_queue, no_both, no_leader; lapsed: somebody to take the claim back.';
 COMMENT ON COLUMN tasktable.stuck_tasks.reason IS 'The same in words.';
-COMMENT ON COLUMN tasktable.stuck_tasks.since IS 'Since when that is so; where it is not known, since when the task is due.';
+COMMENT ON COLUMN tasktable.stuck_tasks.since IS
+    'Since when that is so; where it is not known, since when the task is due.';
 COMMENT ON COLUMN tasktable.stuck_tasks.due_at IS 'When it was due; null: it is claimed.';
-COMMENT ON COLUMN tasktable.stuck_tasks.lease_expires_at IS 'When the lease of its claim ended; null: it is not claimed.';
+COMMENT ON COLUMN tasktable.stuck_tasks.lease_expires_at IS
+    'When the lease of its claim ended; null: it is not claimed.';
 
 CREATE VIEW tasktable.next_fires AS
     SELECT t.id, t.type, t.queue, t.cron, t.time_zone, CASE WHEN t.planned_revision = t.revision THEN t.next_attempt_at END::timestamptz AS next_fire,
@@ -320,7 +442,9 @@ CREATE VIEW tasktable.next_fires AS
     FROM tasktable.scheduled_tasks AS t
     JOIN tasktable.task_reasons AS r ON r.id = t.id
     WHERE t.next_attempt_at IS NOT NULL AND t.cron IS NOT NULL;
-COMMENT ON VIEW tasktable.next_fires IS 'Recurring tasks that go on, by their next fire, and what would keep its occurrence from being made. Those that are paused as single tasks have none.';
+COMMENT ON VIEW tasktable.next_fires IS
+    'Recurring tasks that go on, by their next fire, and what would keep its occurrence from being made. Those that '
+    'are paused as single tasks have none.';
 COMMENT ON COLUMN tasktable.next_fires.id IS 'The recurring task.';
 COMMENT ON COLUMN tasktable.next_fires.type IS 'Its type.';
 COMMENT ON COLUMN tasktable.next_fires.queue IS 'Its queue.';
@@ -331,14 +455,11 @@ COMMENT ON COLUMN tasktable.next_fires.last_fire IS 'The time of its last fire.'
 COMMENT ON COLUMN tasktable.next_fires.occurrence_count IS 'How many occurrences it had.';
 COMMENT ON COLUMN tasktable.next_fires.max_occurrences IS 'After how many it ends; null: it goes on.';
 COMMENT ON COLUMN tasktable.next_fires.ends_at IS 'After what time it fires no more; null: it goes on.';
-COMMENT ON COLUMN tasktable.next_fires.declared_by IS 'The service in whose code it is declared; null: it was scheduled.';
-COMMENT ON COLUMN tasktable.next_fires.code IS 'As in task_reasons: recurring, planning or firing, or what keeps a fire that is due from happening.';
+COMMENT ON COLUMN tasktable.next_fires.declared_by IS
+    'The service in whose code it is declared; null: it was scheduled.';
+COMMENT ON COLUMN tasktable.next_fires.code IS
+    'As in task_reasons: recurring, planning or firing, or what keeps a fire that is due from happening.';
 COMMENT ON COLUMN tasktable.next_fires.obstacle IS 'What will be in the way, as it looks now; null: nothing.';
-
--- Of ranges of pages, not of rows: it stays a few pages large, and costs a settle next to nothing. New lines lie together by time.
-CREATE INDEX scheduled_task_executions_time ON tasktable.scheduled_task_executions
-    USING brin (finished_at, date_bin('1 hour', finished_at, '2000-01-01 00:00:00+00')) WITH (autosummarize = on);
-COMMENT ON INDEX tasktable.scheduled_task_executions_time IS 'The history of a time, and of an hour as the views by hour have it.';
 
 CREATE VIEW tasktable.throughput_by_hour AS
     SELECT date_bin('1 hour', e.finished_at, '2000-01-01 00:00:00+00') AS hour, e.type, count(*) AS executions,
@@ -351,8 +472,10 @@ CREATE VIEW tasktable.throughput_by_hour AS
         sum(e.finished_at - e.started_at) AS busy
     FROM tasktable.scheduled_task_executions AS e
     GROUP BY 1, 2;
-COMMENT ON VIEW tasktable.throughput_by_hour IS 'What ended in each hour, by type. Filter by hour, or it reads the whole history.';
-COMMENT ON COLUMN tasktable.throughput_by_hour.hour IS 'The beginning of the hour in which the claims ended; hours of UTC.';
+COMMENT ON VIEW tasktable.throughput_by_hour IS
+    'What ended in each hour, by type. Filter by hour, or it reads the whole history.';
+COMMENT ON COLUMN tasktable.throughput_by_hour.hour IS
+    'The beginning of the hour in which the claims ended; hours of UTC.';
 COMMENT ON COLUMN tasktable.throughput_by_hour.type IS 'The type.';
 COMMENT ON COLUMN tasktable.throughput_by_hour.executions IS 'How many claims ended, whatever came of them.';
 COMMENT ON COLUMN tasktable.throughput_by_hour.completed IS 'How many of them COMPLETED.';
@@ -360,7 +483,8 @@ COMMENT ON COLUMN tasktable.throughput_by_hour.retried IS 'How many failed, and 
 COMMENT ON COLUMN tasktable.throughput_by_hour.failed IS 'How many failed for good.';
 COMMENT ON COLUMN tasktable.throughput_by_hour.expired IS 'How many could not start before they expired.';
 COMMENT ON COLUMN tasktable.throughput_by_hour.lost IS 'How many were lost with their node or lease.';
-COMMENT ON COLUMN tasktable.throughput_by_hour.others IS 'How many were snoozed, superseded, interrupted, released or cancelled.';
+COMMENT ON COLUMN tasktable.throughput_by_hour.others IS
+    'How many were snoozed, superseded, interrupted, released or cancelled.';
 COMMENT ON COLUMN tasktable.throughput_by_hour.busy IS 'How long their handlers ran, all together.';
 
 CREATE VIEW tasktable.delay_by_type_and_hour AS
@@ -375,12 +499,15 @@ CREATE VIEW tasktable.delay_by_type_and_hour AS
         WHERE e.started_at IS NOT NULL
         GROUP BY 1, 2
     ) AS d;
-COMMENT ON VIEW tasktable.delay_by_type_and_hour IS 'How late attempts began and how long they took, by type and hour. Filter by hour, or it reads the whole history.';
-COMMENT ON COLUMN tasktable.delay_by_type_and_hour.hour IS 'The beginning of the hour in which the attempts ended; hours of UTC.';
+COMMENT ON VIEW tasktable.delay_by_type_and_hour IS
+    'How late attempts began and how long they took, by type and hour. Filter by hour, or it reads the whole history.';
+COMMENT ON COLUMN tasktable.delay_by_type_and_hour.hour IS
+    'The beginning of the hour in which the attempts ended; hours of UTC.';
 COMMENT ON COLUMN tasktable.delay_by_type_and_hour.type IS 'The type.';
 COMMENT ON COLUMN tasktable.delay_by_type_and_hour.starts IS 'How many attempts that had begun ended.';
 COMMENT ON COLUMN tasktable.delay_by_type_and_hour.failures IS 'How many of them failed, for good or to be retried.';
-COMMENT ON COLUMN tasktable.delay_by_type_and_hour.delay_p50 IS 'Half of them began at most so long after they were due.';
+COMMENT ON COLUMN tasktable.delay_by_type_and_hour.delay_p50 IS
+    'Half of them began at most so long after they were due.';
 COMMENT ON COLUMN tasktable.delay_by_type_and_hour.delay_p95 IS '95 of 100 did.';
 COMMENT ON COLUMN tasktable.delay_by_type_and_hour.delay_p99 IS '99 of 100 did.';
 COMMENT ON COLUMN tasktable.delay_by_type_and_hour.delay_max IS 'All did.';
@@ -388,71 +515,13 @@ COMMENT ON COLUMN tasktable.delay_by_type_and_hour.took_p50 IS 'Half of them too
 COMMENT ON COLUMN tasktable.delay_by_type_and_hour.took_p95 IS '95 of 100 did.';
 COMMENT ON COLUMN tasktable.delay_by_type_and_hour.took_p99 IS '99 of 100 did.';
 COMMENT ON COLUMN tasktable.delay_by_type_and_hour.took_max IS 'All did.';
-
-CREATE VIEW tasktable.follow_ups AS
-    SELECT t.spawned_by::text AS task_id, t.id, t.type, t.queue, t.status, t.attempt, t.max_attempts, t.scheduled_at, t.created_at,
-        t.started_at, t.finished_at, t.message
-    FROM tasktable.scheduled_tasks AS t
-    WHERE t.spawned_by IS NOT NULL;
-COMMENT ON VIEW tasktable.follow_ups IS 'The tasks that handlers asked for, by the task whose handler did. Filter by task_id.';
-COMMENT ON COLUMN tasktable.follow_ups.task_id IS 'The task whose handler asked for the follow-up.';
-COMMENT ON COLUMN tasktable.follow_ups.id IS 'The follow-up.';
-COMMENT ON COLUMN tasktable.follow_ups.type IS 'Its type.';
-COMMENT ON COLUMN tasktable.follow_ups.queue IS 'Its queue.';
-COMMENT ON COLUMN tasktable.follow_ups.status IS 'Its status.';
-COMMENT ON COLUMN tasktable.follow_ups.attempt IS 'How many attempts of its revision have begun.';
-COMMENT ON COLUMN tasktable.follow_ups.max_attempts IS 'After how many failed attempts it is FAILED.';
-COMMENT ON COLUMN tasktable.follow_ups.scheduled_at IS 'The time that was asked for.';
-COMMENT ON COLUMN tasktable.follow_ups.created_at IS 'When it was first scheduled.';
-COMMENT ON COLUMN tasktable.follow_ups.started_at IS 'When its last settled attempt began.';
-COMMENT ON COLUMN tasktable.follow_ups.finished_at IS 'When it ended; null: it has not.';
-COMMENT ON COLUMN tasktable.follow_ups.message IS 'Its last error, or the note of its handler.';
-
--- What the columns of the earlier views mean.
-COMMENT ON COLUMN tasktable.task_timeline.task_id IS 'The task.';
-COMMENT ON COLUMN tasktable.task_timeline.at IS 'When: of a change when it was made, of an execution when it ended.';
-COMMENT ON COLUMN tasktable.task_timeline.kind IS 'change or execution.';
-COMMENT ON COLUMN tasktable.task_timeline.event IS 'Of a change the verb; of an execution attempt.';
-COMMENT ON COLUMN tasktable.task_timeline.outcome IS 'What came of it.';
-COMMENT ON COLUMN tasktable.task_timeline.by IS 'Who made the change, or the node that ran the attempt.';
-COMMENT ON COLUMN tasktable.task_timeline.revision IS 'The revision that the change made, or that was run.';
-COMMENT ON COLUMN tasktable.task_timeline.fence IS 'The claim''s number.';
-COMMENT ON COLUMN tasktable.task_timeline.attempt IS 'Which attempt of the revision it was.';
-COMMENT ON COLUMN tasktable.task_timeline.delay IS 'How long after it was due the attempt began.';
-COMMENT ON COLUMN tasktable.task_timeline.took IS 'How long it took.';
-COMMENT ON COLUMN tasktable.task_timeline.detail IS 'Of a change the fields as they were and as they became; of an execution its error.';
-COMMENT ON COLUMN tasktable.late_tasks.id IS 'The task.';
-COMMENT ON COLUMN tasktable.late_tasks.type IS 'Its type.';
-COMMENT ON COLUMN tasktable.late_tasks.queue IS 'Its queue.';
-COMMENT ON COLUMN tasktable.late_tasks.priority IS 'Its priority.';
-COMMENT ON COLUMN tasktable.late_tasks.due_at IS 'When it was due.';
-COMMENT ON COLUMN tasktable.late_tasks.late_by IS 'How long ago that was.';
-COMMENT ON COLUMN tasktable.late_tasks.attempt IS 'How many attempts of its revision have begun.';
-COMMENT ON COLUMN tasktable.late_tasks.message IS 'The last error.';
-COMMENT ON COLUMN tasktable.late_tasks.has_node IS 'Whether a node that has not been found dead works both its queue and its type.';
-COMMENT ON COLUMN tasktable.late_tasks.is_paused IS 'Whether everything, its queue or its type is paused.';
-COMMENT ON COLUMN tasktable.running_tasks.id IS 'The task.';
-COMMENT ON COLUMN tasktable.running_tasks.type IS 'Its type.';
-COMMENT ON COLUMN tasktable.running_tasks.queue IS 'Its queue.';
-COMMENT ON COLUMN tasktable.running_tasks.status IS 'EXECUTING; another if it was edited, paused or cancelled since.';
-COMMENT ON COLUMN tasktable.running_tasks.attempt IS 'Which attempt of its revision it is.';
-COMMENT ON COLUMN tasktable.running_tasks.fence IS 'The claim''s number.';
-COMMENT ON COLUMN tasktable.running_tasks.claimed_at IS 'When it was claimed.';
-COMMENT ON COLUMN tasktable.running_tasks.lease_expires_at IS 'When the lease ends.';
-COMMENT ON COLUMN tasktable.running_tasks.stuck IS 'Whether the lease has ended and nobody has taken the task back.';
-COMMENT ON COLUMN tasktable.running_tasks.started_at IS 'When its handler was called; written within about a second after it has run for a second, null until then.';
-COMMENT ON COLUMN tasktable.running_tasks.node IS 'Number of the node that runs it; null where started_at is.';
+-- +goose StatementEnd
 
 -- +goose Down
-DROP VIEW tasktable.follow_ups;
-DROP VIEW tasktable.delay_by_type_and_hour;
-DROP VIEW tasktable.throughput_by_hour;
-DROP INDEX tasktable.scheduled_task_executions_time;
-DROP VIEW tasktable.next_fires;
-DROP VIEW tasktable.stuck_tasks;
-DROP FUNCTION tasktable.reason_of(text);
+DROP VIEW tasktable.delay_by_type_and_hour, tasktable.throughput_by_hour, tasktable.next_fires, tasktable.stuck_tasks;
+DROP FUNCTION tasktable.reason_of;
 DROP VIEW tasktable.task_reasons;
-DROP FUNCTION tasktable.reason_text(text, text, jsonb, jsonb);
-DROP VIEW tasktable.worked_lanes;
-DROP VIEW tasktable.node_states;
-DROP FUNCTION tasktable.lock_class(text);
+DROP FUNCTION tasktable.reason_text;
+DROP VIEW tasktable.follow_ups, tasktable.dead_letters, tasktable.running_tasks, tasktable.late_tasks,
+    tasktable.task_timeline, tasktable.worked_lanes, tasktable.node_states;
+DROP FUNCTION tasktable.lock_class;

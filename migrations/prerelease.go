@@ -1,0 +1,33 @@
+package migrations
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/tasktable/tasktable/store"
+)
+
+// ErrPrerelease is returned for a schema that was made before the first release, by migrations that were replaced since.
+var ErrPrerelease = errors.New("the schema was made before the first release")
+
+// The column expected_execution_time was the twelfth of its table before the first release. Since then jitter has been.
+const prereleaseSQL = `
+SELECT EXISTS (
+    SELECT 1 FROM pg_attribute AS a JOIN pg_class AS c ON c.oid = a.attrelid JOIN pg_namespace AS n ON n.oid = c.relnamespace
+    WHERE n.nspname = $1 AND c.relname = 'scheduled_tasks' AND a.attname = 'expected_execution_time' AND a.attnum = 12
+)`
+
+// CheckReleased returns ErrPrerelease for a schema that was made before the first release, whose migrations had other
+// numbers. It returns nil for every other schema, also for one that does not exist. Up, Down, Status and Check call it.
+func CheckReleased(ctx context.Context, on Queryer, schema store.Schema) error {
+	var prerelease bool
+	if err := on.QueryRow(ctx, prereleaseSQL, schema.String()).Scan(&prerelease); err != nil {
+		return fmt.Errorf("look at the tables of schema %s: %w", schema, err)
+	}
+	if !prerelease {
+		return nil
+	}
+	return fmt.Errorf("%w, and cannot be brought to this version: save the tasks that you need, run %q, and migrate again",
+		ErrPrerelease, schema.SQL("DROP SCHEMA tasktable CASCADE"))
+}
