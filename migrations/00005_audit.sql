@@ -1,13 +1,14 @@
--- Views for whoever is called at night: why did a task not run, what is stuck, when does what fire next, how much ran in each hour and
--- how late. They read the tables as they are; nothing in the engine reads them.
+-- Views for operators. Why does a task not run? What is stuck? When does a recurring task fire? How much ran, and how
+-- late?
 --
--- What is asked for by id is looked up by id, and a column that is not asked for is not computed: so task_reasons may be asked about one
--- task, or counted by code over all.
+-- Filter a view by id, or select only the columns that you need. Postgres then looks up only that task, and computes
+-- only these columns. Nothing in the engine reads the views.
 
 -- +goose Up
 -- +goose StatementBegin
 CREATE FUNCTION tasktable.lock_class(kind text) RETURNS bigint LANGUAGE sql STABLE AS $$
-    -- FNV-1a of 32 bits, as the nodes compute it. In two parts, or the name of another schema would be put in the place of the word, too.
+    -- FNV-1a of 32 bits, as the nodes compute it. The word is in two parts, because a migration to another schema
+    -- replaces the name of the schema in this file.
     WITH RECURSIVE named AS (
         SELECT convert_to('task' || 'table ' || lock_class.kind || ' ' || n.nspname, 'UTF8') AS bytes
         FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE c.oid = 'tasktable.nodes'::regclass
@@ -19,18 +20,23 @@ CREATE FUNCTION tasktable.lock_class(kind text) RETURNS bigint LANGUAGE sql STAB
     )
     SELECT hash.value FROM hash ORDER BY hash.place DESC LIMIT 1
 $$;
-COMMENT ON FUNCTION tasktable.lock_class(text) IS
-    'The classid that advisory locks of this schema have in pg_locks: of kind node, whose objid is the node''s '
-    'number, and of kind leader, whose objid is 0.';
+COMMENT ON FUNCTION tasktable.lock_class IS 'The classid in pg_locks of the advisory locks of this schema. For kind '
+    'node the objid is the number of the node, for kind leader it is 0.';
 
 CREATE VIEW tasktable.node_states AS
     SELECT n.number, n.service, n.version, n.host, n.queues, n.types, n.shares_slots, n.started_at, n.elected_at,
-           n.last_seen_at, n.dead_at, CASE WHEN n.dead_at IS NOT NULL THEN 'ended' WHEN pg_is_in_recovery() THEN 'unknown' WHEN l.leads THEN 'leads'
-               WHEN l.number IS NULL THEN 'silent' WHEN n.queues = '{}' AND n.types = '{}' THEN 'quiet' ELSE 'works' END AS state
+        n.last_seen_at, n.dead_at,
+        CASE WHEN n.dead_at IS NOT NULL THEN 'ended'
+            WHEN pg_is_in_recovery() THEN 'unknown'
+            WHEN l.leads THEN 'leads'
+            WHEN l.number IS NULL THEN 'silent'
+            WHEN n.queues = '{}' AND n.types = '{}' THEN 'quiet'
+            ELSE 'works' END AS state
     FROM tasktable.nodes AS n
     LEFT JOIN (
-        -- By session: the one that has the leader's lock beside its node's leads.
-        SELECT max(k.objid::bigint) FILTER (WHERE k.objid::bigint <> 0) AS number, bool_or(k.objid::bigint = 0) AS leads
+        -- The locks of one session. The leader's session holds the lock of its node and the leader's lock.
+        SELECT max(k.objid::bigint) FILTER (WHERE k.objid::bigint <> 0) AS number,
+            bool_or(k.objid::bigint = 0) AS leads
         FROM pg_locks AS k
         WHERE k.locktype = 'advisory' AND k.objsubid = 2 AND k.granted
             AND k.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())
@@ -38,22 +44,7 @@ CREATE VIEW tasktable.node_states AS
                 OR k.classid::bigint = (SELECT tasktable.lock_class('leader')) AND k.objid::bigint = 0)
         GROUP BY k.pid
     ) AS l ON l.number = n.number;
-COMMENT ON VIEW tasktable.node_states IS 'The nodes, and which of them are there now, by the locks that they hold.';
-COMMENT ON COLUMN tasktable.node_states.number IS 'The node''s number, new for each process and each new session.';
-COMMENT ON COLUMN tasktable.node_states.service IS 'The service it belongs to.';
-COMMENT ON COLUMN tasktable.node_states.version IS 'The service''s version.';
-COMMENT ON COLUMN tasktable.node_states.host IS 'Host and process id.';
-COMMENT ON COLUMN tasktable.node_states.queues IS 'The queues it works, with the slots for each.';
-COMMENT ON COLUMN tasktable.node_states.types IS 'The types it has handlers for.';
-COMMENT ON COLUMN tasktable.node_states.shares_slots IS 'Idle slots of one of its queues serve the others.';
-COMMENT ON COLUMN tasktable.node_states.started_at IS 'When it began.';
-COMMENT ON COLUMN tasktable.node_states.elected_at IS 'When it last began to lead; null: it never did.';
-COMMENT ON COLUMN tasktable.node_states.last_seen_at IS
-    'Its last sign of life, noted when a leader finds its session gone; null: none has.';
-COMMENT ON COLUMN tasktable.node_states.dead_at IS 'When it ended, or of a killed one when a leader noticed.';
-COMMENT ON COLUMN tasktable.node_states.state IS
-    'leads; works; quiet (it works no queue and no type, as it was told); silent (its session is gone, and no leader '
-    'has said so yet); ended; unknown (asked on a standby, which sees no locks).';
+COMMENT ON VIEW tasktable.node_states IS 'The nodes and their states. Nodes that are there hold advisory locks.';
 
 CREATE VIEW tasktable.worked_lanes AS
     SELECT l.queue, l.type, sum(l.nodes)::bigint AS nodes, sum(l.slots)::bigint AS slots
@@ -62,8 +53,9 @@ CREATE VIEW tasktable.worked_lanes AS
                 SELECT sum(v.value::numeric) FROM jsonb_each(a.queues) AS v WHERE jsonb_typeof(v.value) = 'number')
             ELSE q.value::numeric END AS slots
         FROM (
-            -- Nodes of one deployment are alike.
-            SELECT CASE jsonb_typeof(n.queues) WHEN 'object' THEN n.queues ELSE '{}' END AS queues, n.types, n.shares_slots, count(*) AS nodes
+            -- The nodes of one deployment are alike, so they are counted first.
+            SELECT CASE jsonb_typeof(n.queues) WHEN 'object' THEN n.queues ELSE '{}' END AS queues, n.types,
+                n.shares_slots, count(*) AS nodes
             FROM tasktable.node_states AS n WHERE n.state IN ('leads', 'works', 'unknown')
             GROUP BY 1, 2, 3
         ) AS a
@@ -73,112 +65,59 @@ CREATE VIEW tasktable.worked_lanes AS
     ) AS l
     WHERE l.slots > 0
     GROUP BY l.queue, l.type;
-COMMENT ON VIEW tasktable.worked_lanes IS
-    'The pairs of queue and type that nodes work which are there now. A task of another pair runs nowhere.';
-COMMENT ON COLUMN tasktable.worked_lanes.queue IS 'A queue.';
-COMMENT ON COLUMN tasktable.worked_lanes.type IS 'A type that nodes of this queue have a handler for.';
-COMMENT ON COLUMN tasktable.worked_lanes.nodes IS 'How many nodes have both.';
-COMMENT ON COLUMN tasktable.worked_lanes.slots IS 'How many tasks of this queue they run at once, whatever their type.';
+COMMENT ON VIEW tasktable.worked_lanes IS 'The pairs of queue and type that live nodes work. No node runs a task of '
+    'another pair.';
 
 CREATE VIEW tasktable.task_timeline AS
     SELECT c.task_id, c.changed_at AS at, 'change' AS kind, c.verb AS event, c.outcome, c.changed_by AS by,
-           c.revision, NULL::bigint AS fence, NULL::integer AS attempt, NULL::interval AS delay, NULL::interval AS took,
-           nullif(concat_ws(' -> ', c.old::text, c.new::text), '') AS detail
+        c.revision, NULL::bigint AS fence, NULL::integer AS attempt, NULL::interval AS delay, NULL::interval AS took,
+        nullif(concat_ws(' -> ', c.old::text, c.new::text), '') AS detail
     FROM tasktable.scheduled_task_changes AS c
     UNION ALL
     SELECT e.task_id, e.finished_at, 'execution', 'attempt', e.outcome, coalesce('node ' || e.node, 'leader'),
-           e.revision, e.fence, e.attempt, e.started_at - e.due_at, e.finished_at - e.started_at, e.error
+        e.revision, e.fence, e.attempt, e.started_at - e.due_at, e.finished_at - e.started_at, e.error
     FROM tasktable.scheduled_task_executions AS e;
-COMMENT ON VIEW tasktable.task_timeline IS
-    'Everything that happened to a task, edits and attempts: filter by task_id, order by at.';
-COMMENT ON COLUMN tasktable.task_timeline.task_id IS 'The task.';
-COMMENT ON COLUMN tasktable.task_timeline.at IS 'When: of a change when it was made, of an execution when it ended.';
-COMMENT ON COLUMN tasktable.task_timeline.kind IS 'change or execution.';
-COMMENT ON COLUMN tasktable.task_timeline.event IS 'Of a change the verb; of an execution attempt.';
-COMMENT ON COLUMN tasktable.task_timeline.outcome IS 'What came of it.';
-COMMENT ON COLUMN tasktable.task_timeline.by IS 'Who made the change, or the node that ran the attempt.';
-COMMENT ON COLUMN tasktable.task_timeline.revision IS 'The revision that the change made, or that was run.';
-COMMENT ON COLUMN tasktable.task_timeline.fence IS 'The claim''s number.';
-COMMENT ON COLUMN tasktable.task_timeline.attempt IS 'Which attempt of the revision it was.';
-COMMENT ON COLUMN tasktable.task_timeline.delay IS 'How long after it was due the attempt began.';
-COMMENT ON COLUMN tasktable.task_timeline.took IS 'How long it took.';
-COMMENT ON COLUMN tasktable.task_timeline.detail IS
-    'Of a change the fields as they were and as they became; of an execution its error.';
+COMMENT ON VIEW tasktable.task_timeline IS 'The history of a task: its changes and its attempts. Filter by task_id, '
+    'order by at.';
 
 CREATE VIEW tasktable.late_tasks AS
-    SELECT t.id, t.type, t.queue, t.priority, t.next_attempt_at AS due_at, clock_timestamp() - t.next_attempt_at AS late_by, t.attempt, t.message,
-           EXISTS (SELECT 1 FROM tasktable.nodes AS n WHERE n.dead_at IS NULL AND t.type = ANY (n.types) AND n.queues ? t.queue) AS has_node,
-           EXISTS (SELECT 1 FROM tasktable.pauses AS p WHERE (p.ends_at IS NULL OR p.ends_at > clock_timestamp())
-               AND (p.scope = 'all' OR p.scope = 'queue' AND p.name = t.queue OR p.scope = 'type' AND p.name = t.type)) AS is_paused
+    SELECT t.id, t.type, t.queue, t.priority, t.next_attempt_at AS due_at,
+        clock_timestamp() - t.next_attempt_at AS late_by, t.attempt, t.message,
+        EXISTS (SELECT 1 FROM tasktable.nodes AS n
+            WHERE n.dead_at IS NULL AND t.type = ANY (n.types) AND n.queues ? t.queue) AS has_node,
+        EXISTS (SELECT 1 FROM tasktable.pauses AS p WHERE (p.ends_at IS NULL OR p.ends_at > clock_timestamp())
+            AND (p.scope = 'all' OR p.scope = 'queue' AND p.name = t.queue OR p.scope = 'type' AND p.name = t.type)
+        ) AS is_paused
     FROM tasktable.scheduled_tasks AS t
     WHERE t.next_attempt_at < clock_timestamp();
-COMMENT ON VIEW tasktable.late_tasks IS
-    'Tasks that are due and not claimed yet; has_node false: no live node works both its queue and its type; '
-    'is_paused: everything, its queue or its type is paused.';
-COMMENT ON COLUMN tasktable.late_tasks.id IS 'The task.';
-COMMENT ON COLUMN tasktable.late_tasks.type IS 'Its type.';
-COMMENT ON COLUMN tasktable.late_tasks.queue IS 'Its queue.';
-COMMENT ON COLUMN tasktable.late_tasks.priority IS 'Its priority.';
-COMMENT ON COLUMN tasktable.late_tasks.due_at IS 'When it was due.';
-COMMENT ON COLUMN tasktable.late_tasks.late_by IS 'How long ago that was.';
-COMMENT ON COLUMN tasktable.late_tasks.attempt IS 'How many attempts of its revision have begun.';
-COMMENT ON COLUMN tasktable.late_tasks.message IS 'The last error.';
-COMMENT ON COLUMN tasktable.late_tasks.has_node IS
-    'Whether a node that has not been found dead works both its queue and its type.';
-COMMENT ON COLUMN tasktable.late_tasks.is_paused IS 'Whether everything, its queue or its type is paused.';
+COMMENT ON VIEW tasktable.late_tasks IS 'Tasks that are due and not claimed yet.';
 
 CREATE VIEW tasktable.running_tasks AS
     SELECT t.id, t.type, t.queue, t.status, t.attempt, t.fence, t.last_status_update AS claimed_at, t.lease_expires_at,
-           t.lease_expires_at < clock_timestamp() AS stuck,
-           CASE WHEN t.started_fence = t.fence THEN t.started_at END AS started_at, CASE WHEN t.started_fence = t.fence THEN t.node END AS node
+        t.lease_expires_at < clock_timestamp() AS stuck,
+        CASE WHEN t.started_fence = t.fence THEN t.started_at END AS started_at,
+        CASE WHEN t.started_fence = t.fence THEN t.node END AS node
     FROM tasktable.scheduled_tasks AS t
     WHERE t.lease_expires_at IS NOT NULL;
-COMMENT ON VIEW tasktable.running_tasks IS
-    'Claimed tasks; stuck: the lease has ended and nobody has taken the task back yet.';
-COMMENT ON COLUMN tasktable.running_tasks.id IS 'The task.';
-COMMENT ON COLUMN tasktable.running_tasks.type IS 'Its type.';
-COMMENT ON COLUMN tasktable.running_tasks.queue IS 'Its queue.';
-COMMENT ON COLUMN tasktable.running_tasks.status IS 'EXECUTING; another if it was edited, paused or cancelled since.';
-COMMENT ON COLUMN tasktable.running_tasks.attempt IS 'Which attempt of its revision it is.';
-COMMENT ON COLUMN tasktable.running_tasks.fence IS 'The claim''s number.';
-COMMENT ON COLUMN tasktable.running_tasks.claimed_at IS 'When it was claimed.';
-COMMENT ON COLUMN tasktable.running_tasks.lease_expires_at IS 'When the lease ends.';
-COMMENT ON COLUMN tasktable.running_tasks.stuck IS 'Whether the lease has ended and nobody has taken the task back.';
-COMMENT ON COLUMN tasktable.running_tasks.started_at IS
-    'When its handler was called; written within about a second after it has run for a second, null until then.';
-COMMENT ON COLUMN tasktable.running_tasks.node IS 'Number of the node that runs it; null where started_at is.';
+COMMENT ON VIEW tasktable.running_tasks IS 'Claimed tasks.';
 
 CREATE VIEW tasktable.dead_letters AS
     SELECT t.id, t.type, t.queue, t.entity, t.tenant_id, t.status, t.attempt, t.message, t.scheduled_at, t.finished_at,
-           t.archived_at, t.archived_note
+        t.archived_at, t.archived_note
     FROM tasktable.scheduled_tasks AS t
     WHERE t.status IN ('FAILED', 'EXPIRED');
-COMMENT ON VIEW tasktable.dead_letters IS
-    'Tasks that will not run unless somebody retries or reschedules them, with the reason; archived_at: somebody has '
-    'dealt with it.';
+COMMENT ON VIEW tasktable.dead_letters IS 'FAILED and EXPIRED tasks. They do not run unless somebody retries or '
+    'reschedules them.';
 
 CREATE VIEW tasktable.follow_ups AS
-    SELECT t.spawned_by::text AS task_id, t.id, t.type, t.queue, t.status, t.attempt, t.max_attempts, t.scheduled_at, t.created_at,
-        t.started_at, t.finished_at, t.message
+    SELECT t.spawned_by::text AS task_id, t.id, t.type, t.queue, t.status, t.attempt, t.max_attempts, t.scheduled_at,
+        t.created_at, t.started_at, t.finished_at, t.message
     FROM tasktable.scheduled_tasks AS t
     WHERE t.spawned_by IS NOT NULL;
-COMMENT ON VIEW tasktable.follow_ups IS
-    'The tasks that handlers asked for, by the task whose handler did. Filter by task_id.';
-COMMENT ON COLUMN tasktable.follow_ups.task_id IS 'The task whose handler asked for the follow-up.';
-COMMENT ON COLUMN tasktable.follow_ups.id IS 'The follow-up.';
-COMMENT ON COLUMN tasktable.follow_ups.type IS 'Its type.';
-COMMENT ON COLUMN tasktable.follow_ups.queue IS 'Its queue.';
-COMMENT ON COLUMN tasktable.follow_ups.status IS 'Its status.';
-COMMENT ON COLUMN tasktable.follow_ups.attempt IS 'How many attempts of its revision have begun.';
-COMMENT ON COLUMN tasktable.follow_ups.max_attempts IS 'After how many failed attempts it is FAILED.';
-COMMENT ON COLUMN tasktable.follow_ups.scheduled_at IS 'The time that was asked for.';
-COMMENT ON COLUMN tasktable.follow_ups.created_at IS 'When it was first scheduled.';
-COMMENT ON COLUMN tasktable.follow_ups.started_at IS 'When its last settled attempt began.';
-COMMENT ON COLUMN tasktable.follow_ups.finished_at IS 'When it ended; null: it has not.';
-COMMENT ON COLUMN tasktable.follow_ups.message IS 'Its last error, or the note of its handler.';
+COMMENT ON VIEW tasktable.follow_ups IS 'Follow-ups, by the task whose handler asked for them. Filter by task_id.';
 
--- The words are a function's, not the view's own: what they need of other rows would make the planner take a look at many tasks for
--- so costly that it compiles it first, which takes seconds.
+-- The words are a function's, not the view's own: what they need of other rows would make the planner take a look at
+-- many tasks for so costly that it compiles it first, which takes seconds.
 CREATE FUNCTION tasktable.reason_text(id text, code text, slots jsonb, pauses jsonb) RETURNS text LANGUAGE plpgsql STABLE COST 10 AS $$
 DECLARE
     task   tasktable.scheduled_tasks;
@@ -263,8 +202,7 @@ BEGIN
         RETURN NULL;
     END CASE;
 END $$;
-COMMENT ON FUNCTION tasktable.reason_text(text, text, jsonb, jsonb) IS
-    'A code of task_reasons in words, without times; for that view.';
+COMMENT ON FUNCTION tasktable.reason_text IS 'A code of task_reasons in words, without times; for that view.';
 
 CREATE VIEW tasktable.task_reasons AS
     SELECT t.id, t.type, t.queue, t.status, s.code,
@@ -355,40 +293,12 @@ CREATE VIEW tasktable.task_reasons AS
             || CASE w.quiet WHEN 0 THEN '' WHEN 1 THEN ' (1 node is quiet)' ELSE ' (' || w.quiet || ' nodes are quiet)' END AS text
     ) AS x
     WHERE t.status <> 'COMPLETED';
-COMMENT ON VIEW tasktable.task_reasons IS
-    'For each task that is not COMPLETED: why it does not run, and what has to happen until it does. Ask by id, or '
-    'count by code; the reason''s text costs something, the code does not.';
-COMMENT ON COLUMN tasktable.task_reasons.id IS 'The task.';
-COMMENT ON COLUMN tasktable.task_reasons.type IS 'Its type.';
-COMMENT ON COLUMN tasktable.task_reasons.queue IS 'Its queue.';
-COMMENT ON COLUMN tasktable.task_reasons.status IS 'Its status.';
-COMMENT ON COLUMN tasktable.task_reasons.code IS
-    'Of a waiting task not_due, retry, in_line, paused, paused_scope (everything, its queue or its type), no_node, '
-    'no_type, no_queue, no_both, no_leader, expires; of a recurring one recurring, planning, firing; of a claimed one '
-    'running, edited, lapsed; else cancelled, failed, expired, skipped.';
-COMMENT ON COLUMN tasktable.task_reasons.reason IS
-    'The same in words, without times. Tasks before it in line are counted up to 10,000.';
-COMMENT ON COLUMN tasktable.task_reasons.detail IS
-    'The last error, why the fire was left out, or the reason that was given for the pause.';
-COMMENT ON COLUMN tasktable.task_reasons.since IS
-    'Since when; of an ended task when it ended, or its time was over. Without any node: the last that is known of '
-    'one. Null: unknown.';
-COMMENT ON COLUMN tasktable.task_reasons.until IS
-    'Until when: the time that it waits for, the end of the pause, of a claimed task that of its lease. Null: until '
-    'something else happens.';
-COMMENT ON COLUMN tasktable.task_reasons.obstacle IS
-    'Of a task that waits: what else will keep it from running, as it looks now: other pauses, and what nodes lack. '
-    'Null: nothing.';
-COMMENT ON COLUMN tasktable.task_reasons.due_at IS 'When it is due next; null: it does not wait to be claimed.';
-COMMENT ON COLUMN tasktable.task_reasons.lease_expires_at IS
-    'The end of the lease of its claim; null: it is not claimed.';
-COMMENT ON COLUMN tasktable.task_reasons.missing IS
-    'What nodes lack for it, also while it is paused or not due: no_node, no_type, no_queue, no_both or no_leader. '
-    'Null: nothing.';
+COMMENT ON VIEW tasktable.task_reasons IS 'For each task that is not COMPLETED: why it does not run, and what has to '
+    'happen until it does. Ask by id, or count by code; the reason''s text costs something, the code does not.';
 
--- An application may not read the view, because it has the tasks of all services. This function runs as the owner, and answers
--- for a task that the caller may read anyway. The search_path is pinned, so that the caller cannot put functions of its own in
--- the way.
+-- An application may not read the view, because it has the tasks of all services. This function runs as the owner, and
+-- answers for a task that the caller may read anyway. The search_path is pinned, so that the caller cannot put
+-- functions of its own in the way.
 CREATE FUNCTION tasktable.reason_of(id text) RETURNS TABLE (
     code text, reason text, detail text, since timestamptz, until timestamptz, obstacle text, missing text
 ) LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -411,55 +321,26 @@ BEGIN
     RETURN QUERY SELECT r.code::text, r.reason::text, r.detail::text, r.since, r.until, r.obstacle::text, r.missing::text
     FROM tasktable.task_reasons AS r WHERE r.id = reason_of.id;
 END $$;
-COMMENT ON FUNCTION tasktable.reason_of(text) IS
-    'What task_reasons says of one task that the caller may read. No row: it has COMPLETED, or there is none that the '
-    'caller may read.';
+COMMENT ON FUNCTION tasktable.reason_of IS 'What task_reasons says of one task that the caller may read. No row: it '
+    'has COMPLETED, or there is none that the caller may read.';
 
 CREATE VIEW tasktable.stuck_tasks AS
-    SELECT r.id, r.type, r.queue, r.status, r.code, r.reason, coalesce(r.since, r.due_at) AS since, r.due_at, r.lease_expires_at
+    SELECT r.id, r.type, r.queue, r.status, r.code, r.reason, coalesce(r.since, r.due_at) AS since, r.due_at,
+        r.lease_expires_at
     FROM tasktable.task_reasons AS r
     WHERE (r.due_at < statement_timestamp() OR r.lease_expires_at < statement_timestamp())
         AND r.code IN ('no_node', 'no_type', 'no_queue', 'no_both', 'no_leader', 'lapsed');
-COMMENT ON VIEW tasktable.stuck_tasks IS
-    'Tasks that are due, or whose lease has ended, and that nobody will run as things are, although nobody has paused '
-    'them.';
-COMMENT ON COLUMN tasktable.stuck_tasks.id IS 'The task.';
-COMMENT ON COLUMN tasktable.stuck_tasks.type IS 'Its type.';
-COMMENT ON COLUMN tasktable.stuck_tasks.queue IS 'Its queue.';
-COMMENT ON COLUMN tasktable.stuck_tasks.status IS 'Its status.';
-COMMENT ON COLUMN tasktable.stuck_tasks.code IS
-    'What is missing: no_node, no_type, no_queue, no_both, no_leader; lapsed: somebody to take the claim back.';
-COMMENT ON COLUMN tasktable.stuck_tasks.reason IS 'The same in words.';
-COMMENT ON COLUMN tasktable.stuck_tasks.since IS
-    'Since when that is so; where it is not known, since when the task is due.';
-COMMENT ON COLUMN tasktable.stuck_tasks.due_at IS 'When it was due; null: it is claimed.';
-COMMENT ON COLUMN tasktable.stuck_tasks.lease_expires_at IS
-    'When the lease of its claim ended; null: it is not claimed.';
+COMMENT ON VIEW tasktable.stuck_tasks IS 'Tasks that nobody has paused, and that no node will run: they are due, or '
+    'their lease has ended.';
 
 CREATE VIEW tasktable.next_fires AS
-    SELECT t.id, t.type, t.queue, t.cron, t.time_zone, CASE WHEN t.planned_revision = t.revision THEN t.next_attempt_at END::timestamptz AS next_fire,
+    SELECT t.id, t.type, t.queue, t.cron, t.time_zone,
+        CASE WHEN t.planned_revision = t.revision THEN t.next_attempt_at END::timestamptz AS next_fire,
         t.started_at AS last_fire, t.occurrence_count, t.max_occurrences, t.ends_at, t.declared_by, r.code, r.obstacle
     FROM tasktable.scheduled_tasks AS t
     JOIN tasktable.task_reasons AS r ON r.id = t.id
     WHERE t.next_attempt_at IS NOT NULL AND t.cron IS NOT NULL;
-COMMENT ON VIEW tasktable.next_fires IS
-    'Recurring tasks that go on, by their next fire, and what would keep its occurrence from being made. Those that '
-    'are paused as single tasks have none.';
-COMMENT ON COLUMN tasktable.next_fires.id IS 'The recurring task.';
-COMMENT ON COLUMN tasktable.next_fires.type IS 'Its type.';
-COMMENT ON COLUMN tasktable.next_fires.queue IS 'Its queue.';
-COMMENT ON COLUMN tasktable.next_fires.cron IS 'Its expression.';
-COMMENT ON COLUMN tasktable.next_fires.time_zone IS 'The zone whose clocks the expression means.';
-COMMENT ON COLUMN tasktable.next_fires.next_fire IS 'When it fires next; null: the leader is yet to plan it.';
-COMMENT ON COLUMN tasktable.next_fires.last_fire IS 'The time of its last fire.';
-COMMENT ON COLUMN tasktable.next_fires.occurrence_count IS 'How many occurrences it had.';
-COMMENT ON COLUMN tasktable.next_fires.max_occurrences IS 'After how many it ends; null: it goes on.';
-COMMENT ON COLUMN tasktable.next_fires.ends_at IS 'After what time it fires no more; null: it goes on.';
-COMMENT ON COLUMN tasktable.next_fires.declared_by IS
-    'The service in whose code it is declared; null: it was scheduled.';
-COMMENT ON COLUMN tasktable.next_fires.code IS
-    'As in task_reasons: recurring, planning or firing, or what keeps a fire that is due from happening.';
-COMMENT ON COLUMN tasktable.next_fires.obstacle IS 'What will be in the way, as it looks now; null: nothing.';
+COMMENT ON VIEW tasktable.next_fires IS 'Recurring tasks that are not paused as single tasks, with their next fire.';
 
 CREATE VIEW tasktable.throughput_by_hour AS
     SELECT date_bin('1 hour', e.finished_at, '2000-01-01 00:00:00+00') AS hour, e.type, count(*) AS executions,
@@ -472,23 +353,12 @@ CREATE VIEW tasktable.throughput_by_hour AS
         sum(e.finished_at - e.started_at) AS busy
     FROM tasktable.scheduled_task_executions AS e
     GROUP BY 1, 2;
-COMMENT ON VIEW tasktable.throughput_by_hour IS
-    'What ended in each hour, by type. Filter by hour, or it reads the whole history.';
-COMMENT ON COLUMN tasktable.throughput_by_hour.hour IS
-    'The beginning of the hour in which the claims ended; hours of UTC.';
-COMMENT ON COLUMN tasktable.throughput_by_hour.type IS 'The type.';
-COMMENT ON COLUMN tasktable.throughput_by_hour.executions IS 'How many claims ended, whatever came of them.';
-COMMENT ON COLUMN tasktable.throughput_by_hour.completed IS 'How many of them COMPLETED.';
-COMMENT ON COLUMN tasktable.throughput_by_hour.retried IS 'How many failed, and were to run again.';
-COMMENT ON COLUMN tasktable.throughput_by_hour.failed IS 'How many failed for good.';
-COMMENT ON COLUMN tasktable.throughput_by_hour.expired IS 'How many could not start before they expired.';
-COMMENT ON COLUMN tasktable.throughput_by_hour.lost IS 'How many were lost with their node or lease.';
-COMMENT ON COLUMN tasktable.throughput_by_hour.others IS
-    'How many were snoozed, superseded, interrupted, released or cancelled.';
-COMMENT ON COLUMN tasktable.throughput_by_hour.busy IS 'How long their handlers ran, all together.';
+COMMENT ON VIEW tasktable.throughput_by_hour IS 'Claims that ended, by hour and type. Filter by hour, because '
+    'otherwise Postgres reads the whole history.';
 
 CREATE VIEW tasktable.delay_by_type_and_hour AS
-    SELECT d.hour, d.type, d.starts, d.failures, d.delay[1] AS delay_p50, d.delay[2] AS delay_p95, d.delay[3] AS delay_p99, d.delay[4] AS delay_max,
+    SELECT d.hour, d.type, d.starts, d.failures,
+        d.delay[1] AS delay_p50, d.delay[2] AS delay_p95, d.delay[3] AS delay_p99, d.delay[4] AS delay_max,
         d.took[1] AS took_p50, d.took[2] AS took_p95, d.took[3] AS took_p99, d.took[4] AS took_max
     FROM (
         SELECT date_bin('1 hour', e.finished_at, '2000-01-01 00:00:00+00') AS hour, e.type, count(*) AS starts,
@@ -499,22 +369,126 @@ CREATE VIEW tasktable.delay_by_type_and_hour AS
         WHERE e.started_at IS NOT NULL
         GROUP BY 1, 2
     ) AS d;
-COMMENT ON VIEW tasktable.delay_by_type_and_hour IS
-    'How late attempts began and how long they took, by type and hour. Filter by hour, or it reads the whole history.';
-COMMENT ON COLUMN tasktable.delay_by_type_and_hour.hour IS
-    'The beginning of the hour in which the attempts ended; hours of UTC.';
-COMMENT ON COLUMN tasktable.delay_by_type_and_hour.type IS 'The type.';
-COMMENT ON COLUMN tasktable.delay_by_type_and_hour.starts IS 'How many attempts that had begun ended.';
-COMMENT ON COLUMN tasktable.delay_by_type_and_hour.failures IS 'How many of them failed, for good or to be retried.';
-COMMENT ON COLUMN tasktable.delay_by_type_and_hour.delay_p50 IS
-    'Half of them began at most so long after they were due.';
-COMMENT ON COLUMN tasktable.delay_by_type_and_hour.delay_p95 IS '95 of 100 did.';
-COMMENT ON COLUMN tasktable.delay_by_type_and_hour.delay_p99 IS '99 of 100 did.';
-COMMENT ON COLUMN tasktable.delay_by_type_and_hour.delay_max IS 'All did.';
-COMMENT ON COLUMN tasktable.delay_by_type_and_hour.took_p50 IS 'Half of them took at most so long.';
-COMMENT ON COLUMN tasktable.delay_by_type_and_hour.took_p95 IS '95 of 100 did.';
-COMMENT ON COLUMN tasktable.delay_by_type_and_hour.took_p99 IS '99 of 100 did.';
-COMMENT ON COLUMN tasktable.delay_by_type_and_hour.took_max IS 'All did.';
+COMMENT ON VIEW tasktable.delay_by_type_and_hour IS 'How late attempts began and how long they took, by type and hour. '
+    'Filter by hour, because otherwise Postgres reads the whole history.';
+
+DO $$
+DECLARE
+    one record;
+BEGIN
+    -- First the columns that mean the same in several views.
+    FOR one IN
+        SELECT r.relation, n.name, c.text FROM (VALUES
+            ('{late_tasks, running_tasks, task_reasons, stuck_tasks, next_fires}'::text[], '{id}'::text[], 'The task.'),
+            ('{late_tasks, running_tasks, task_reasons, stuck_tasks, next_fires, follow_ups}', '{type}', 'Its type.'),
+            ('{late_tasks, running_tasks, task_reasons, stuck_tasks, next_fires, follow_ups}', '{queue}', 'Its queue.'),
+            ('{task_reasons, stuck_tasks, follow_ups}', '{status}', 'Its status.'),
+            ('{late_tasks, follow_ups}', '{attempt}', 'How many attempts of its revision have begun.'),
+            ('{late_tasks, follow_ups}', '{message}', 'Its last error, or the note of its handler.'),
+            ('{task_reasons, stuck_tasks}', '{reason}', 'The code in words.'),
+            ('{task_reasons, stuck_tasks}', '{due_at}', 'When it is due. Null: it does not wait to be claimed.'),
+            ('{running_tasks, task_reasons, stuck_tasks}', '{lease_expires_at}', 'End of its lease, or null.'),
+            ('{throughput_by_hour, delay_by_type_and_hour}', '{hour}', 'Start of the hour, in UTC, of the ends.'),
+            ('{throughput_by_hour, delay_by_type_and_hour}', '{type}', 'The type.'),
+            ('{delay_by_type_and_hour}', '{delay_p50, delay_p95, delay_p99, delay_max}',
+                'How late attempts began: 50, 95, 99 or all of 100 began at most this late.'),
+            ('{delay_by_type_and_hour}', '{took_p50, took_p95, took_p99, took_max}',
+                'How long attempts took: 50, 95, 99 or all of 100 took at most this long.')
+        ) AS c (relations, names, text)
+        CROSS JOIN unnest(c.relations) AS r (relation) CROSS JOIN unnest(c.names) AS n (name)
+        UNION ALL
+        SELECT c.* FROM (VALUES
+            ('node_states', 'number', 'Number of the node, new for each process and for each new session.'),
+            ('node_states', 'service', 'The service that the node is part of.'),
+            ('node_states', 'version', 'Version of the service.'),
+            ('node_states', 'host', 'Host name and process id.'),
+            ('node_states', 'queues', 'The queues it works, with their slots.'),
+            ('node_states', 'types', 'The types it has handlers for.'),
+            ('node_states', 'shares_slots', 'Idle slots of one of its queues serve its other queues.'),
+            ('node_states', 'started_at', 'When it began.'),
+            ('node_states', 'elected_at', 'When it last became leader. Null: never.'),
+            ('node_states', 'last_seen_at', 'Its last sign of life, written when a leader finds its session gone.'),
+            ('node_states', 'dead_at', 'When it ended, or when a leader noticed that it was killed.'),
+            ('node_states', 'state', 'leads; works; quiet (told to work nothing); silent (its session is gone, and no '
+                'leader has noticed yet); ended; unknown (on a standby, which does not see the locks).'),
+            ('worked_lanes', 'queue', 'A queue.'),
+            ('worked_lanes', 'type', 'A type that nodes of this queue have a handler for.'),
+            ('worked_lanes', 'nodes', 'How many nodes work both.'),
+            ('worked_lanes', 'slots', 'How many tasks of the queue these nodes run at once, whatever their type.'),
+            ('task_timeline', 'task_id', 'The task.'),
+            ('task_timeline', 'at', 'When the change was made, or the attempt ended.'),
+            ('task_timeline', 'kind', 'change or execution.'),
+            ('task_timeline', 'event', 'The verb of a change, or attempt.'),
+            ('task_timeline', 'outcome', 'The outcome.'),
+            ('task_timeline', 'by', 'Who made the change, or the node that ran the attempt.'),
+            ('task_timeline', 'revision', 'The revision that the change made, or that was run.'),
+            ('task_timeline', 'fence', 'Number of the claim.'),
+            ('task_timeline', 'attempt', 'Number of the attempt within its revision.'),
+            ('task_timeline', 'delay', 'How late the attempt began.'),
+            ('task_timeline', 'took', 'How long the attempt took.'),
+            ('task_timeline', 'detail', 'The old and new values of the changed fields, or the error of the attempt.'),
+            ('late_tasks', 'priority', 'Its priority.'),
+            ('late_tasks', 'due_at', 'When it was due.'),
+            ('late_tasks', 'late_by', 'How long ago that was.'),
+            ('late_tasks', 'has_node', 'Whether a node that is not known to be dead works both its queue and its '
+                'type.'),
+            ('late_tasks', 'is_paused', 'Whether everything, its queue or its type is paused.'),
+            ('running_tasks', 'status', 'EXECUTING, unless it was edited, paused or cancelled since.'),
+            ('running_tasks', 'attempt', 'Number of the attempt within its revision.'),
+            ('running_tasks', 'fence', 'Number of the claim.'),
+            ('running_tasks', 'claimed_at', 'When it was claimed.'),
+            ('running_tasks', 'stuck', 'Whether the lease has ended and nobody has taken the task back.'),
+            ('running_tasks', 'started_at', 'When its handler was called. Null until it has run for one to two '
+                'seconds.'),
+            ('running_tasks', 'node', 'Number of the node that runs it. Null where started_at is.'),
+            ('follow_ups', 'task_id', 'The task whose handler asked for the follow-up.'),
+            ('follow_ups', 'id', 'The follow-up.'),
+            ('follow_ups', 'max_attempts', 'After this many failed attempts it is FAILED.'),
+            ('follow_ups', 'scheduled_at', 'The time that was asked for.'),
+            ('follow_ups', 'created_at', 'When it was first scheduled.'),
+            ('follow_ups', 'finished_at', 'When it ended. Null: it has not.'),
+            ('follow_ups', 'started_at', 'When its last recorded attempt began.'),
+            ('task_reasons', 'code', 'Of a waiting task: not_due, retry, in_line, paused, paused_scope (everything, '
+                'its queue or its type), no_node, no_type, no_queue, no_both, no_leader or expires. Of a recurring '
+                'task: recurring, planning or firing. Of a claimed task: running, edited or lapsed. Else: cancelled, '
+                'failed, expired or skipped.'),
+            ('task_reasons', 'detail', 'The last error, why the fire was skipped, or the reason that was given for the '
+                'pause.'),
+            ('task_reasons', 'since', 'Since when. Without any node: the last sign of one. Null: unknown.'),
+            ('task_reasons', 'until', 'Until when: the due time, the end of the pause or the end of the lease. Null: '
+                'until something else happens.'),
+            ('task_reasons', 'obstacle', 'What else will keep the task from running, as things are now: other pauses, '
+                'or what the nodes lack. Null: nothing.'),
+            ('task_reasons', 'missing', 'What the nodes lack, also while the task is paused or not due: no_node, '
+                'no_type, no_queue, no_both or no_leader. Null: nothing.'),
+            ('stuck_tasks', 'code', 'no_node, no_type, no_queue, no_both, no_leader or lapsed, as in task_reasons.'),
+            ('stuck_tasks', 'since', 'Since when nobody runs it. If that is unknown: since when it is due.'),
+            ('next_fires', 'cron', 'Its expression.'),
+            ('next_fires', 'time_zone', 'Time zone of the expression.'),
+            ('next_fires', 'next_fire', 'When it fires next. Null: the leader has yet to plan it.'),
+            ('next_fires', 'last_fire', 'The time of its last fire.'),
+            ('next_fires', 'occurrence_count', 'How many occurrences were forked to run.'),
+            ('next_fires', 'max_occurrences', 'After how many occurrences it ends. Null: no limit.'),
+            ('next_fires', 'ends_at', 'After this time it does not fire. Null: no limit.'),
+            ('next_fires', 'declared_by', 'The service whose code declares it. Null: it was scheduled.'),
+            ('next_fires', 'code', 'As in task_reasons: recurring, planning or firing, or what keeps a due fire from '
+                'happening.'),
+            ('next_fires', 'obstacle', 'What will keep the occurrence from running, as things are now. Null: nothing.'),
+            ('throughput_by_hour', 'executions', 'How many claims ended.'),
+            ('throughput_by_hour', 'completed', 'How many of them COMPLETED.'),
+            ('throughput_by_hour', 'retried', 'How many failed and were to run again.'),
+            ('throughput_by_hour', 'failed', 'How many failed for good.'),
+            ('throughput_by_hour', 'expired', 'How many expired before they could start.'),
+            ('throughput_by_hour', 'lost', 'How many were lost with their node or lease.'),
+            ('throughput_by_hour', 'others', 'How many were snoozed, superseded, interrupted, released or cancelled.'),
+            ('throughput_by_hour', 'busy', 'The sum of the run times of their handlers.'),
+            ('delay_by_type_and_hour', 'starts', 'How many attempts that had begun ended.'),
+            ('delay_by_type_and_hour', 'failures', 'How many of them failed, for good or to be retried.')
+        ) AS c (relation, name, text)
+    LOOP
+        EXECUTE format('COMMENT ON COLUMN tasktable.%I.%I IS %L', one.relation, one.name, one.text);
+    END LOOP;
+END $$;
 -- +goose StatementEnd
 
 -- +goose Down

@@ -84,7 +84,7 @@ var contentMutants = []mutant{
 	{
 		name: "a sync leaves one in three of the others", by: []string{"sync"}, steer: synced,
 		edits: []edit{{schema + "00003_verbs.sql",
-			"                -- The occurrences of a recurring task come and go with it, unlisted.\n",
+			"                -- The caller lists a recurring task, but not its occurrences.\n",
 			"                AND hashtext(t.id) % 3 <> 0\n"}},
 	},
 	{
