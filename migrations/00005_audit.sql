@@ -116,107 +116,50 @@ CREATE VIEW tasktable.follow_ups AS
     WHERE t.spawned_by IS NOT NULL;
 COMMENT ON VIEW tasktable.follow_ups IS 'Follow-ups, by the task whose handler asked for them. Filter by task_id.';
 
--- The words are a function's, not the view's own: what they need of other rows would make the planner take a look at
--- many tasks for so costly that it compiles it first, which takes seconds.
-CREATE FUNCTION tasktable.reason_text(id text, code text, slots jsonb, pauses jsonb) RETURNS text LANGUAGE plpgsql STABLE COST 10 AS $$
-DECLARE
-    task   tasktable.scheduled_tasks;
-    last   record;
-    ahead  record;
-    author text;
-    what   text;
-BEGIN
-    SELECT * INTO task FROM tasktable.scheduled_tasks AS t WHERE t.id = reason_text.id;
-    CASE reason_text.code
-    WHEN 'not_due' THEN
-        RETURN 'its time has not come';
-    WHEN 'retry' THEN
-        SELECT e.outcome, e.attempt INTO last FROM tasktable.scheduled_task_executions AS e WHERE e.task_id = task.id ORDER BY e.fence DESC LIMIT 1;
-        RETURN CASE last.outcome WHEN 'SNOOZED' THEN 'its handler put it off'
-            WHEN 'RETRIED' THEN format('attempt %s of %s failed, and the next waits for its time', last.attempt, task.max_attempts)
-            ELSE format('attempt %s of %s waits for its time', task.attempt + 1, task.max_attempts) END;
-    WHEN 'in_line' THEN
-        -- Lane by lane, as the leader looks, so that what is not due is not read.
-        WITH RECURSIVE lane AS (
-            (SELECT n.type::text AS type, n.priority::int AS priority FROM tasktable.scheduled_tasks AS n
-             WHERE n.next_attempt_at IS NOT NULL AND n.cron IS NULL AND n.queue = task.queue
-             ORDER BY n.type, n.priority LIMIT 1)
-            UNION ALL
-            SELECT following.type, following.priority
-            FROM lane CROSS JOIN LATERAL (
-                SELECT n.type::text AS type, n.priority::int AS priority FROM tasktable.scheduled_tasks AS n
-                WHERE n.next_attempt_at IS NOT NULL AND n.cron IS NULL AND n.queue = task.queue AND (n.type, n.priority) > (lane.type, lane.priority)
-                ORDER BY n.type, n.priority LIMIT 1
-            ) AS following
-        )
-        SELECT count(*) FILTER (WHERE one.higher) AS higher, count(*) FILTER (WHERE NOT one.higher) AS equal INTO ahead
-        FROM (
-            SELECT l.priority > task.priority AS higher
-            FROM (SELECT lane.type, lane.priority FROM lane
-                WHERE lane.priority >= task.priority AND slots ? (task.queue || ' ' || lane.type) AND NOT pauses ? ('type ' || lane.type)
-                ORDER BY lane.priority DESC) AS l
-            CROSS JOIN LATERAL (
-                SELECT FROM tasktable.scheduled_tasks AS n
-                WHERE n.queue = task.queue AND n.type = l.type AND n.priority = l.priority AND n.cron IS NULL
-                    AND n.next_attempt_at < CASE WHEN l.priority > task.priority THEN statement_timestamp() ELSE task.next_attempt_at END
-                LIMIT 10000
-            ) AS n
-            LIMIT 10000
-        ) AS one;
-        what := CASE WHEN ahead.higher + ahead.equal = 0 THEN 'it is due, and next to be claimed' ELSE
-            'waits behind ' || CASE WHEN ahead.higher + ahead.equal >= 10000 THEN 'at least ' ELSE '' END || concat_ws(' and ',
-                CASE ahead.higher WHEN 0 THEN NULL WHEN 1 THEN '1 task of higher priority' ELSE ahead.higher || ' tasks of higher priority' END,
-                CASE ahead.equal WHEN 0 THEN NULL WHEN 1 THEN '1 task' ELSE ahead.equal || ' tasks' END || ' of its priority due before it') END;
-        RETURN what || format(', while %s of its queue are claimed for %s slot%s',
-            (SELECT count(*) FROM tasktable.scheduled_tasks AS h WHERE h.lease_expires_at IS NOT NULL AND h.queue = task.queue),
-            slots ->> (task.queue || ' ' || task.type), CASE WHEN slots ->> (task.queue || ' ' || task.type) <> '1' THEN 's' END);
-    WHEN 'expires' THEN
-        RETURN 'its time is over: it does not run any more, and becomes EXPIRED when the leader comes to it';
-    WHEN 'running' THEN
-        RETURN format('attempt %s of %s runs, or is about to', task.attempt, task.max_attempts);
-    WHEN 'edited' THEN
-        RETURN 'it was edited while an attempt ran, and runs anew when that has ended';
-    WHEN 'lapsed' THEN
-        RETURN 'the lease of its claim has ended, and nobody has taken it back yet';
-    WHEN 'paused', 'cancelled' THEN
-        SELECT ' by ' || c.changed_by INTO author FROM tasktable.scheduled_task_changes AS c
-        WHERE c.task_id = task.id AND c.outcome = reason_text.code ORDER BY c.revision DESC LIMIT 1;
-        RETURN CASE reason_text.code WHEN 'paused' THEN 'it is ' ELSE '' END || reason_text.code || coalesce(author, '')
-            || CASE WHEN task.fence IS NOT NULL THEN ', and an attempt that had begun has not ended yet' ELSE '' END;
-    WHEN 'failed', 'expired' THEN
-        RETURN CASE WHEN reason_text.code = 'expired' THEN
-                CASE task.attempt WHEN 0 THEN 'expired before it could start' ELSE format('expired before attempt %s of %s could start', task.attempt + 1, task.max_attempts) END
-            WHEN task.cron IS NOT NULL THEN 'its next fire cannot be planned'
-            WHEN task.attempt = 0 THEN 'failed for good before its first attempt'
-            WHEN task.attempt < task.max_attempts THEN format('failed for good at attempt %s of %s', task.attempt, task.max_attempts)
-            ELSE format('failed for good after %s of %s attempts', task.attempt, task.max_attempts) END;
-    WHEN 'skipped' THEN
-        RETURN coalesce('this fire of task ' || task.parent_id || ' was left out', 'left out');
-    WHEN 'recurring' THEN
-        RETURN 'a recurring task never runs itself: each fire makes an occurrence, which does';
-    WHEN 'planning' THEN
-        RETURN 'a recurring task never runs itself, and the leader is about to plan its next fire';
-    WHEN 'firing' THEN
-        RETURN 'a recurring task never runs itself, and the leader is about to make the occurrence that does';
-    ELSE
-        RETURN NULL;
-    END CASE;
-END $$;
-COMMENT ON FUNCTION tasktable.reason_text IS 'A code of task_reasons in words, without times; for that view.';
+CREATE FUNCTION tasktable.reason_text(code text) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE code
+        WHEN 'not_due' THEN 'its time has not come'
+        WHEN 'retry' THEN 'the next attempt waits for its time'
+        WHEN 'in_line' THEN 'it is due, and waits for its turn'
+        WHEN 'expires' THEN 'its time is over, and it becomes EXPIRED when the leader comes to it'
+        WHEN 'paused' THEN 'it is paused'
+        WHEN 'paused_scope' THEN 'everything, its queue or its type is paused'
+        WHEN 'no_node' THEN 'no node is running'
+        WHEN 'no_type' THEN 'no running node has a handler for its type'
+        WHEN 'no_queue' THEN 'no running node works its queue'
+        WHEN 'no_both' THEN 'no running node has both its queue and a handler for its type'
+        WHEN 'no_leader' THEN 'no running node leads, so nothing is claimed'
+        WHEN 'running' THEN 'an attempt runs, or is about to'
+        WHEN 'edited' THEN 'it was edited while an attempt ran, and runs again when that has ended'
+        WHEN 'lapsed' THEN 'the lease of its claim has ended, and nobody has taken it back yet'
+        WHEN 'recurring' THEN 'a recurring task never runs itself: each fire makes an occurrence, which does'
+        WHEN 'planning' THEN 'a recurring task never runs itself, and the leader is about to plan its next fire'
+        WHEN 'firing' THEN 'a recurring task never runs itself, and the leader is about to fork its occurrence'
+        WHEN 'cancelled' THEN 'it was cancelled'
+        WHEN 'failed' THEN 'it failed for good'
+        WHEN 'expired' THEN 'it expired before an attempt could start'
+        WHEN 'skipped' THEN 'this fire was left out'
+    END
+$$;
+COMMENT ON FUNCTION tasktable.reason_text IS 'A code of task_reasons in words.';
 
 CREATE VIEW tasktable.task_reasons AS
-    SELECT t.id, t.type, t.queue, t.status, s.code,
-        CASE WHEN s.code = 'paused_scope' THEN z.text WHEN s.code = o.missing THEN x.text ELSE tasktable.reason_text(t.id, s.code, w.slots, w.pauses) END AS reason,
+    SELECT t.id, t.type, t.queue, t.status, s.code, tasktable.reason_text(s.code) AS reason,
         CASE WHEN s.code IN ('failed', 'skipped', 'retry') THEN t.message
             WHEN s.code = 'expired' THEN substring(t.message FROM '; last error: (.*)$')
             WHEN s.code = 'paused_scope' THEN z.pause ->> 'reason' END AS detail,
         CASE WHEN s.code = 'paused_scope' THEN (z.pause ->> 'paused_at')::timestamptz
-            WHEN s.code = 'no_node' THEN (SELECT greatest(max(coalesce(n.last_seen_at, n.dead_at, n.elected_at, n.started_at)), (
-                SELECT e.finished_at FROM tasktable.scheduled_task_executions AS e ORDER BY e.fence DESC LIMIT 1)) FROM tasktable.nodes AS n)
-            -- Unknown while a node that had both has gone without a word.
-            WHEN s.code IN ('no_type', 'no_queue', 'no_both') THEN (SELECT CASE WHEN count(*) = count(n.dead_at) THEN max(coalesce(n.last_seen_at, n.dead_at)) END
+            WHEN s.code = 'no_node' THEN (
+                SELECT greatest(max(coalesce(n.last_seen_at, n.dead_at, n.elected_at, n.started_at)),
+                    (SELECT e.finished_at FROM tasktable.scheduled_task_executions AS e ORDER BY e.fence DESC LIMIT 1))
+                FROM tasktable.nodes AS n)
+            -- If a node that had both is silent, the time is unknown.
+            WHEN s.code IN ('no_type', 'no_queue', 'no_both') THEN (
+                SELECT CASE WHEN count(*) = count(n.dead_at) THEN max(coalesce(n.last_seen_at, n.dead_at)) END
                 FROM tasktable.nodes AS n WHERE t.type = ANY (n.types) AND n.queues ? t.queue)
-            WHEN s.code = 'no_leader' THEN (SELECT coalesce(n.last_seen_at, n.dead_at) FROM tasktable.nodes AS n WHERE n.elected_at IS NOT NULL ORDER BY n.elected_at DESC LIMIT 1)
+            WHEN s.code = 'no_leader' THEN (
+                SELECT coalesce(n.last_seen_at, n.dead_at) FROM tasktable.nodes AS n
+                WHERE n.elected_at IS NOT NULL ORDER BY n.elected_at DESC LIMIT 1)
             WHEN s.code IN ('in_line', 'firing', 'planning') THEN t.next_attempt_at
             WHEN s.code = 'expires' THEN f.due + t.expiration
             WHEN s.code = 'expired' THEN least(f.due + t.expiration, t.finished_at)
@@ -227,16 +170,21 @@ CREATE VIEW tasktable.task_reasons AS
             WHEN s.code = 'paused' THEN t.paused_until
             WHEN s.code IN ('running', 'edited') THEN t.lease_expires_at
             WHEN s.code IN ('not_due', 'retry', 'recurring') THEN t.next_attempt_at END::timestamptz AS until,
-        CASE WHEN t.finished_at IS NOT NULL THEN NULL
-            WHEN s.code = 'running' THEN CASE WHEN o.missing IN ('no_node', 'no_leader') THEN x.text END
-            ELSE nullif(concat_ws(', and ', CASE WHEN o.paused THEN y.text END, CASE WHEN s.code <> o.missing THEN x.text END), '') END AS obstacle,
-        t.next_attempt_at AS due_at, t.lease_expires_at, CASE WHEN t.finished_at IS NULL THEN o.missing END AS missing
+        nullif(concat_ws(', and ', CASE WHEN y.pauses IS NOT NULL THEN tasktable.reason_text('paused_scope') END,
+            CASE WHEN t.finished_at IS NULL AND s.code <> o.missing
+                AND (s.code <> 'running' OR o.missing IN ('no_node', 'no_leader'))
+                THEN tasktable.reason_text(o.missing) END), '') AS obstacle,
+        t.next_attempt_at AS due_at, t.lease_expires_at, CASE WHEN t.finished_at IS NULL THEN o.missing END AS missing,
+        jsonb_build_object('pause', CASE WHEN s.code = 'paused_scope' THEN z.pause END, 'pauses', y.pauses,
+            'quiet', w.quiet, 'slots', w.slots -> (t.queue || ' ' || t.type)) AS data
     FROM tasktable.scheduled_tasks AS t
     CROSS JOIN (
-        -- Of nodes and pauses, once for all tasks.
-        SELECT coalesce(bool_or(n.state <> 'silent'), false) AS lives, coalesce(bool_or(n.state IN ('leads', 'unknown')), false) AS led,
+        -- The nodes and pauses, once for all tasks.
+        SELECT coalesce(bool_or(n.state <> 'silent'), false) AS lives,
+            coalesce(bool_or(n.state IN ('leads', 'unknown')), false) AS led,
             count(*) FILTER (WHERE n.state = 'quiet') AS quiet,
-            (SELECT coalesce(jsonb_object_agg(concat_ws(' ', coalesce(l.queue, '*'), coalesce(l.type, '*')), l.slots), '{}')
+            (SELECT coalesce(jsonb_object_agg(
+                    concat_ws(' ', coalesce(l.queue, '*'), coalesce(l.type, '*')), l.slots), '{}')
                 FROM (SELECT l.queue, l.type, max(l.slots) AS slots FROM tasktable.worked_lanes AS l
                     GROUP BY GROUPING SETS ((l.queue, l.type), (l.queue), (l.type))) AS l) AS slots,
             (SELECT coalesce(jsonb_object_agg(btrim(p.scope || ' ' || p.name), to_jsonb(p)), '{}')
@@ -245,13 +193,14 @@ CREATE VIEW tasktable.task_reasons AS
         WHERE n.dead_at IS NULL
     ) AS w
     CROSS JOIN LATERAL (
-        -- What is in the way of every task of this queue and type.
+        -- The obstacles of all tasks of this queue and type.
         SELECT b.paused, b.missing, CASE WHEN b.paused THEN 'paused_scope' ELSE b.missing END AS code
         FROM (SELECT w.pauses ?| ARRAY['all', 'queue ' || t.queue, 'type ' || t.type] AS paused,
             CASE WHEN NOT w.lives THEN 'no_node'
-                WHEN NOT w.slots ? (t.queue || ' ' || t.type) THEN
-                    CASE WHEN NOT w.slots ? ('* ' || t.type) THEN 'no_type' WHEN NOT w.slots ? (t.queue || ' *') THEN 'no_queue' ELSE 'no_both' END
-                WHEN NOT w.led THEN 'no_leader' END AS missing) AS b
+                WHEN w.slots ? (t.queue || ' ' || t.type) THEN CASE WHEN NOT w.led THEN 'no_leader' END
+                WHEN NOT w.slots ? ('* ' || t.type) THEN 'no_type'
+                WHEN NOT w.slots ? (t.queue || ' *') THEN 'no_queue'
+                ELSE 'no_both' END AS missing) AS b
     ) AS o
     CROSS JOIN LATERAL (SELECT tasktable.due_of(t.id, t.scheduled_at, t.run_now_at, t.jitter) AS due) AS f
     CROSS JOIN LATERAL (
@@ -260,50 +209,73 @@ CREATE VIEW tasktable.task_reasons AS
             WHEN t.status = 'EXECUTING' THEN 'running'
             WHEN t.status = 'PAUSED' THEN 'paused'
             WHEN t.fence IS NOT NULL THEN 'edited'
-            WHEN t.cron IS NOT NULL THEN CASE WHEN t.planned_revision IS DISTINCT FROM t.revision THEN coalesce(o.code, 'planning')
+            WHEN t.cron IS NOT NULL THEN CASE
+                WHEN t.planned_revision IS DISTINCT FROM t.revision THEN coalesce(o.code, 'planning')
                 WHEN t.next_attempt_at > statement_timestamp() THEN 'recurring' ELSE coalesce(o.code, 'firing') END
-            WHEN t.next_attempt_at > statement_timestamp() THEN CASE WHEN t.next_attempt_at > f.due THEN 'retry' ELSE 'not_due' END
+            WHEN t.next_attempt_at > statement_timestamp() THEN
+                CASE WHEN t.next_attempt_at > f.due THEN 'retry' ELSE 'not_due' END
             WHEN f.due + t.expiration <= statement_timestamp() THEN 'expires'
             ELSE coalesce(o.code, 'in_line') END AS code
     ) AS s
     CROSS JOIN LATERAL (
-        -- Of several pauses the one that holds longest.
-        SELECT l.pause, CASE l.pause ->> 'scope' WHEN 'all' THEN 'everything' ELSE (l.pause ->> 'scope') || ' ' || (l.pause ->> 'name') END
-            || ' is paused by ' || (l.pause ->> 'paused_by') AS text
-        FROM (SELECT (SELECT p.pause FROM unnest(ARRAY[w.pauses -> 'all', w.pauses -> ('queue ' || t.queue), w.pauses -> ('type ' || t.type)]) AS p (pause)
-            WHERE p.pause IS NOT NULL ORDER BY (p.pause ->> 'ends_at')::timestamptz DESC, p.pause ->> 'scope' LIMIT 1) AS pause) AS l
+        -- The pause that holds longest.
+        SELECT (SELECT p.pause
+            FROM unnest(ARRAY[w.pauses -> 'all', w.pauses -> ('queue ' || t.queue), w.pauses -> ('type ' || t.type)])
+                AS p (pause)
+            WHERE p.pause IS NOT NULL
+            ORDER BY (p.pause ->> 'ends_at')::timestamptz DESC, p.pause ->> 'scope' LIMIT 1) AS pause
     ) AS z
     CROSS JOIN LATERAL (
-        -- The others, or, of a task that waits for something else, all that will still hold when it is due.
-        SELECT (SELECT string_agg(CASE p.pause ->> 'scope' WHEN 'all' THEN 'everything' ELSE (p.pause ->> 'scope') || ' ' || (p.pause ->> 'name') END
-                || ' is paused by ' || (p.pause ->> 'paused_by'), ', and ' ORDER BY p.pause ->> 'scope')
-            FROM unnest(ARRAY[w.pauses -> 'all', w.pauses -> ('queue ' || t.queue), w.pauses -> ('type ' || t.type)]) AS p (pause)
-            WHERE CASE WHEN s.code = 'paused_scope' THEN p.pause <> z.pause
-                ELSE ((p.pause ->> 'ends_at')::timestamptz <= greatest(t.next_attempt_at, t.paused_until, f.due)) IS NOT TRUE END
-                AND p.pause IS NOT NULL) AS text
+        -- The other pauses. If the task waits for something else: the pauses that will still hold when it is due.
+        SELECT (SELECT jsonb_agg(p.pause ORDER BY p.pause ->> 'scope')
+            FROM unnest(ARRAY[w.pauses -> 'all', w.pauses -> ('queue ' || t.queue), w.pauses -> ('type ' || t.type)])
+                AS p (pause)
+            WHERE p.pause IS NOT NULL AND t.finished_at IS NULL AND s.code <> 'running'
+                AND CASE WHEN s.code = 'paused_scope' THEN p.pause <> z.pause
+                ELSE ((p.pause ->> 'ends_at')::timestamptz <= greatest(t.next_attempt_at, t.paused_until, f.due))
+                    IS NOT TRUE END) AS pauses
     ) AS y
-    CROSS JOIN LATERAL (
-        SELECT CASE o.missing
-            WHEN 'no_node' THEN 'no node is running'
-            WHEN 'no_type' THEN 'no running node has a handler for type ' || t.type
-            WHEN 'no_queue' THEN 'no running node works queue ' || t.queue
-            WHEN 'no_both' THEN 'no running node has both queue ' || t.queue || ' and a handler for type ' || t.type
-            WHEN 'no_leader' THEN 'no running node leads, so nothing is claimed' END
-            -- A quiet one may be what is lacking.
-            || CASE w.quiet WHEN 0 THEN '' WHEN 1 THEN ' (1 node is quiet)' ELSE ' (' || w.quiet || ' nodes are quiet)' END AS text
-    ) AS x
     WHERE t.status <> 'COMPLETED';
-COMMENT ON VIEW tasktable.task_reasons IS 'For each task that is not COMPLETED: why it does not run, and what has to '
-    'happen until it does. Ask by id, or count by code; the reason''s text costs something, the code does not.';
+COMMENT ON VIEW tasktable.task_reasons IS 'Why a task does not run, and until when, for each task that is not '
+    'COMPLETED. Filter by id, or count by code.';
 
--- An application may not read the view, because it has the tasks of all services. This function runs as the owner, and
--- answers for a task that the caller may read anyway. The search_path is pinned, so that the caller cannot put
--- functions of its own in the way.
+CREATE FUNCTION tasktable.tasks_ahead(id text, OUT higher bigint, OUT equal bigint, OUT claimed bigint)
+LANGUAGE sql STABLE AS $$
+    -- Lane by lane, as the leader claims, so that Postgres reads only due tasks.
+    WITH task AS (SELECT * FROM tasktable.scheduled_tasks AS t WHERE t.id = tasks_ahead.id)
+    SELECT count(*) FILTER (WHERE one.higher), count(*) FILTER (WHERE NOT one.higher),
+        (SELECT count(*) FROM tasktable.scheduled_tasks AS h, task
+            WHERE h.lease_expires_at IS NOT NULL AND h.queue = task.queue)
+    FROM (
+        SELECT l.priority > task.priority AS higher
+        FROM task
+        JOIN LATERAL (SELECT * FROM tasktable.lanes AS l
+            WHERE l.queue = task.queue AND l.priority >= task.priority
+                AND EXISTS (SELECT FROM tasktable.worked_lanes AS w WHERE w.queue = l.queue AND w.type = l.type)
+                AND NOT EXISTS (SELECT FROM tasktable.pauses AS p WHERE p.scope = 'type' AND p.name = l.type
+                    AND (p.ends_at IS NULL OR p.ends_at > statement_timestamp()))
+            ORDER BY l.priority DESC) AS l ON true
+        CROSS JOIN LATERAL (
+            SELECT FROM tasktable.scheduled_tasks AS n
+            WHERE n.queue = task.queue AND n.type = l.type AND n.priority = l.priority AND n.cron IS NULL
+                AND n.next_attempt_at < CASE WHEN l.priority > task.priority THEN statement_timestamp()
+                    ELSE task.next_attempt_at END
+            LIMIT 10000
+        ) AS n
+        LIMIT 10000
+    ) AS one
+$$;
+COMMENT ON FUNCTION tasktable.tasks_ahead IS 'How many due tasks of its queue run before a due task, counted up to '
+    '10,000: those of a higher priority, and those of its priority. And how many of its queue are claimed.';
+
+-- An application may not read the view, because the view shows the tasks of all services. This function runs as the
+-- owner, but answers only for a task that the caller may read. Its search_path is fixed, so that the caller cannot put
+-- functions of its own before the real ones.
 CREATE FUNCTION tasktable.reason_of(id text) RETURNS TABLE (
-    code text, reason text, detail text, since timestamptz, until timestamptz, obstacle text, missing text
+    code text, detail text, since timestamptz, until timestamptz, missing text, data jsonb
 ) LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    -- Not current_user, which is the owner here: the role that has logged in, or was SET ROLE.
+    -- The role that logged in or was SET. current_user is the owner here.
     caller   name := coalesce(nullif(current_setting('role'), 'none'), session_user);
     services text[];
 BEGIN
@@ -318,11 +290,14 @@ BEGIN
             RETURN;
         END IF;
     END IF;
-    RETURN QUERY SELECT r.code::text, r.reason::text, r.detail::text, r.since, r.until, r.obstacle::text, r.missing::text
+    RETURN QUERY SELECT r.code::text, r.detail::text, r.since, r.until, r.missing::text,
+        CASE WHEN r.code = 'in_line' THEN r.data || (SELECT to_jsonb(a) FROM tasktable.tasks_ahead(r.id) AS a)
+            ELSE r.data END
     FROM tasktable.task_reasons AS r WHERE r.id = reason_of.id;
 END $$;
-COMMENT ON FUNCTION tasktable.reason_of IS 'What task_reasons says of one task that the caller may read. No row: it '
-    'has COMPLETED, or there is none that the caller may read.';
+COMMENT ON FUNCTION tasktable.reason_of IS 'The row of task_reasons for a task that the caller may read. For the code '
+    'in_line data has the result of tasks_ahead as well. No row: the task is COMPLETED, or the caller may read no such '
+    'task.';
 
 CREATE VIEW tasktable.stuck_tasks AS
     SELECT r.id, r.type, r.queue, r.status, r.code, r.reason, coalesce(r.since, r.due_at) AS since, r.due_at,
@@ -461,6 +436,7 @@ BEGIN
                 'or what the nodes lack. Null: nothing.'),
             ('task_reasons', 'missing', 'What the nodes lack, also while the task is paused or not due: no_node, '
                 'no_type, no_queue, no_both or no_leader. Null: nothing.'),
+            ('task_reasons', 'data', 'Data for the sentence of Store.Why: pauses, quiet nodes and slots.'),
             ('stuck_tasks', 'code', 'no_node, no_type, no_queue, no_both, no_leader or lapsed, as in task_reasons.'),
             ('stuck_tasks', 'since', 'Since when nobody runs it. If that is unknown: since when it is due.'),
             ('next_fires', 'cron', 'Its expression.'),
@@ -493,7 +469,7 @@ END $$;
 
 -- +goose Down
 DROP VIEW tasktable.delay_by_type_and_hour, tasktable.throughput_by_hour, tasktable.next_fires, tasktable.stuck_tasks;
-DROP FUNCTION tasktable.reason_of;
+DROP FUNCTION tasktable.reason_of, tasktable.tasks_ahead;
 DROP VIEW tasktable.task_reasons;
 DROP FUNCTION tasktable.reason_text;
 DROP VIEW tasktable.follow_ups, tasktable.dead_letters, tasktable.running_tasks, tasktable.late_tasks,

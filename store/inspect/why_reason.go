@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -119,22 +120,6 @@ func brief(text string, most int) string {
 // of a handler down when the handler has run for a second.
 const minNotBegun = 5 * time.Second
 
-const reasonSQL = `
-SELECT r.code, coalesce(r.reason, r.code) AS text, coalesce(r.detail, '') AS detail, r.since, r.until,
-    coalesce(r.obstacle, '') AS obstacle,
-    coalesce(r.missing, '') AS missing
-FROM tasktable.reason_of($1::text) AS r`
-
-type reasonRow struct {
-	Code     string
-	Text     string
-	Detail   string
-	Since    *time.Time
-	Until    *time.Time
-	Obstacle string
-	Missing  string
-}
-
 // reason finds why the task does not run.
 func (i *Inspector) reason(ctx context.Context, db store.DB, e *Explanation, known life) error {
 	switch {
@@ -153,8 +138,11 @@ func (i *Inspector) reason(ctx context.Context, db store.DB, e *Explanation, kno
 		return nil
 	}
 	r := found[0]
-	e.Reason = Reason{Code: r.Code, Text: r.Text, Detail: r.Detail, Since: r.Since, Until: r.Until,
-		Obstacle: r.Obstacle, Missing: r.Missing}
+	if err := json.Unmarshal([]byte(r.DataText), &r.Data); err != nil {
+		return fmt.Errorf("explain task %s: %w", e.ID, err)
+	}
+	e.Reason = Reason{Code: r.Code, Text: r.text(*e.Row, known), Detail: r.Detail, Since: r.Since, Until: r.Until,
+		Obstacle: r.obstacle(*e.Row), Missing: r.Missing}
 	if e.Row.ArchivedAt != nil {
 		e.Reason.Further = &Moment{known.archived() + " at", *e.Row.ArchivedAt}
 	}

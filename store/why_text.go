@@ -1,0 +1,204 @@
+package store
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const reasonSQL = `
+SELECT r.code, coalesce(r.detail, '') AS detail, r.since, r.until, coalesce(r.missing, '') AS missing,
+    r.data::text AS data_text
+FROM tasktable.reason_of($1::text) AS r`
+
+// reasonRow is a row of reason_of.
+type reasonRow struct {
+	Code    string
+	Detail  string
+	Since   *time.Time
+	Until   *time.Time
+	Missing string
+
+	DataText string
+	Data     reasonData `db:"-"`
+}
+
+// reasonData is the data of a reason, from which its text is made.
+type reasonData struct {
+	Pause   *pauseOf  `json:"pause"`   // the pause that holds the task, for the code paused_scope
+	Pauses  []pauseOf `json:"pauses"`  // other pauses that will keep it from running
+	Quiet   int       `json:"quiet"`   // quiet nodes
+	Slots   int       `json:"slots"`   // of its queue, on nodes that have its type
+	Higher  int       `json:"higher"`  // due tasks of a higher priority
+	Equal   int       `json:"equal"`   // due tasks of its priority that are due before it
+	Claimed int       `json:"claimed"` // claimed tasks of its queue
+}
+
+// maxAhead is how many tasks in line before a task are counted.
+const maxAhead = 10_000
+
+// pauseOf is a pause that holds now.
+type pauseOf struct {
+	Scope    string `json:"scope"`
+	Name     string `json:"name"`
+	PausedBy string `json:"paused_by"`
+}
+
+func (p pauseOf) String() string {
+	return pauseLife{Scope: p.Scope, Name: p.Name}.what() + " is paused by " + p.PausedBy
+}
+
+// text says the code in words. It holds no times, so that it can be shown in any zone.
+func (r reasonRow) text(row Row, known life) string {
+	switch r.Code {
+	case "not_due":
+		return "its time has not come"
+	case "retry":
+		return known.retry(row)
+	case "in_line":
+		return r.Data.line()
+	case "expires":
+		return "its time is over: it does not run any more, and becomes EXPIRED when the leader comes to it"
+	case "running":
+		return fmt.Sprintf("attempt %d of %d runs, or is about to", row.Attempt, row.MaxAttempts)
+	case "edited":
+		return "it was edited while an attempt ran, and runs anew when that has ended"
+	case "lapsed":
+		return "the lease of its claim has ended, and nobody has taken it back yet"
+	case "paused_scope":
+		return r.Data.Pause.String()
+	case "paused":
+		return "it is paused" + known.by(r.Code) + stillHeld(row)
+	case "recurring":
+		return "a recurring task never runs itself: each fire makes an occurrence, which does"
+	case "planning":
+		return "a recurring task never runs itself, and the leader is about to plan its next fire"
+	case "firing":
+		return "a recurring task never runs itself, and the leader is about to make the occurrence that does"
+	case r.Missing:
+		return r.lack(row)
+	}
+	return finishedText(r.Code, row, known)
+}
+
+// finishedText is the text of a task that has ended.
+func finishedText(code string, row Row, known life) string {
+	switch {
+	case code == "cancelled":
+		return code + known.by(code) + stillHeld(row)
+	case code == "skipped" && row.ParentID == nil:
+		return "left out"
+	case code == "skipped":
+		return "this fire of task " + *row.ParentID + " was left out"
+	case code == "expired" && row.Attempt == 0:
+		return "expired before it could start"
+	case code == "expired":
+		return fmt.Sprintf("expired before attempt %d of %d could start", row.Attempt+1, row.MaxAttempts)
+	case code == "failed" && row.Cron != nil:
+		return "its next fire cannot be planned"
+	case code == "failed" && row.Attempt == 0:
+		return "failed for good before its first attempt"
+	case code == "failed" && row.Attempt < row.MaxAttempts:
+		return fmt.Sprintf("failed for good at attempt %d of %d", row.Attempt, row.MaxAttempts)
+	case code == "failed":
+		return fmt.Sprintf("failed for good after %d of %d attempts", row.Attempt, row.MaxAttempts)
+	}
+	return code
+}
+
+// retry says why the next attempt waits.
+func (l *life) retry(row Row) string {
+	if len(l.executions) > 0 {
+		switch last := l.executions[len(l.executions)-1]; last.Outcome {
+		case "SNOOZED":
+			return "its handler put it off"
+		case "RETRIED":
+			return fmt.Sprintf("attempt %d of %d failed, and the next waits for its time", last.Attempt, row.MaxAttempts)
+		}
+	}
+	return fmt.Sprintf("attempt %d of %d waits for its time", row.Attempt+1, row.MaxAttempts)
+}
+
+// by says who made the latest change of an outcome, if that is known.
+func (l *life) by(outcome string) string {
+	for i := len(l.changes) - 1; i >= 0; i-- {
+		if l.changes[i].Outcome == outcome {
+			return " by " + l.changes[i].ChangedBy
+		}
+	}
+	return ""
+}
+
+func stillHeld(row Row) string {
+	if row.Fence == nil {
+		return ""
+	}
+	return ", and an attempt that had begun has not ended yet"
+}
+
+// line says how many tasks run before one that is due.
+func (d reasonData) line() string {
+	text := "it is due, and next to be claimed"
+	if d.Higher+d.Equal > 0 {
+		var ahead []string
+		if d.Higher > 0 {
+			ahead = append(ahead, tasks(d.Higher)+" of higher priority")
+		}
+		if d.Equal > 0 {
+			ahead = append(ahead, tasks(d.Equal)+" of its priority due before it")
+		}
+		text = "waits behind "
+		if d.Higher+d.Equal >= maxAhead {
+			text += "at least "
+		}
+		text += strings.Join(ahead, " and ")
+	}
+	return fmt.Sprintf("%s, while %d of its queue are claimed for %s", text, d.Claimed, plural(d.Slots, "slot"))
+}
+
+func tasks(n int) string { return plural(n, "task") }
+
+func plural(n int, word string) string {
+	if n == 1 {
+		return "1 " + word
+	}
+	return strconv.Itoa(n) + " " + word + "s"
+}
+
+// lack says what nodes lack for the task. A quiet node may be the one that is missing.
+func (r reasonRow) lack(row Row) string {
+	text := ""
+	switch r.Missing {
+	case "no_node":
+		text = "no node is running"
+	case "no_type":
+		text = "no running node has a handler for type " + row.Type
+	case "no_queue":
+		text = "no running node works queue " + row.Queue
+	case "no_both":
+		text = "no running node has both queue " + row.Queue + " and a handler for type " + row.Type
+	case "no_leader":
+		text = "no running node leads, so nothing is claimed"
+	}
+	switch r.Data.Quiet {
+	case 0:
+		return text
+	case 1:
+		return text + " (1 node is quiet)"
+	}
+	return fmt.Sprintf("%s (%d nodes are quiet)", text, r.Data.Quiet)
+}
+
+// obstacle says what else will keep the task from running. A running task needs only its own node and the leader.
+func (r reasonRow) obstacle(row Row) string {
+	var found []string
+	for _, pause := range r.Data.Pauses {
+		found = append(found, pause.String())
+	}
+	needed := r.Code != "running" || r.Missing == "no_node" || r.Missing == "no_leader"
+	if r.Missing != "" && r.Missing != r.Code && needed {
+		found = append(found, r.lack(row))
+	}
+	return strings.Join(found, ", and ")
+}
