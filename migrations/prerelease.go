@@ -8,13 +8,14 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// ErrPrerelease is returned for a schema that was made before the first release, by migrations that were replaced since.
+// ErrPrerelease is returned for a schema that was made before the first release, by other migrations.
 var ErrPrerelease = errors.New("the schema was made before the first release")
 
-// The column expected_execution_time was the twelfth of its table before the first release. Since then jitter has been.
+// Before the first release the column expected_execution_time was the twelfth of its table. Now jitter is.
 const prereleaseSQL = `
 SELECT EXISTS (
-    SELECT 1 FROM pg_attribute AS a JOIN pg_class AS c ON c.oid = a.attrelid JOIN pg_namespace AS n ON n.oid = c.relnamespace
+    SELECT 1 FROM pg_attribute AS a
+    JOIN pg_class AS c ON c.oid = a.attrelid JOIN pg_namespace AS n ON n.oid = c.relnamespace
     WHERE n.nspname = $1 AND c.relname = 'scheduled_tasks' AND a.attname = 'expected_execution_time' AND a.attnum = 12
 )`
 
@@ -28,6 +29,6 @@ func CheckReleased(ctx context.Context, on Queryer, schema store.Schema) error {
 	if !prerelease {
 		return nil
 	}
-	return fmt.Errorf("%w, and cannot be brought to this version: save the tasks that you need, run %q, and migrate again",
-		ErrPrerelease, schema.SQL("DROP SCHEMA tasktable CASCADE"))
+	return fmt.Errorf("%w, and cannot be brought to this version: "+
+		"save the tasks that you need, run %q, and migrate again", ErrPrerelease, schema.SQL("DROP SCHEMA tasktable CASCADE"))
 }

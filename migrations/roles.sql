@@ -1,18 +1,18 @@
--- The rights of four roles in a schema that is Tasktable's alone:
+-- Gives four roles their rights in a schema that contains Tasktable alone:
 --
---   owner        owns the schema with all that is in it, and migrates it
---   engine       is for nodes, also those embedded in services, and for operators: does all to tasks, but rewrites no history
---   application  schedules and runs the verbs, by the functions alone, and reads tasks and history; it writes to no table
+--   owner        owns the schema and everything in it, and migrates it
+--   engine       for nodes, also embedded ones, and for operators: does everything to tasks, but cannot rewrite history
+--   application  schedules and calls the verbs, by functions alone, and reads tasks and history; writes to no table
 --   auditor      reads everything
 --
--- Run it after each migration, since a function that was made anew has lost what it is given here. It may run any number of
--- times. The first time it needs a superuser, or a role with CREATEROLE that owns what is there; from then on the owner will do.
+-- Run it after each migration, because a function that was created again has lost its rights. You may run it any number
+-- of times. The first run needs a superuser, or a role with CREATEROLE that owns the objects. Later the owner suffices.
 --
--- Roles that exist keep their passwords and attributes. Those that it makes cannot log in until they are allowed to, by
--- ALTER ROLE ... LOGIN PASSWORD, or until they are granted to roles that can.
+-- Roles that exist keep their passwords and attributes. A new role cannot log in until you allow it by ALTER ROLE ...
+-- LOGIN PASSWORD, or until you grant it to a role that can log in.
 
 BEGIN;
-SET LOCAL lock_timeout = '10s'; -- rather fail, and be run again, than hold everybody up behind a long transaction
+SET LOCAL lock_timeout = '10s'; -- so that nobody waits long behind this script; run it again if it fails
 SET LOCAL search_path = pg_catalog, pg_temp;
 SET LOCAL standard_conforming_strings = on;
 SET LOCAL client_min_messages = warning;
@@ -30,7 +30,8 @@ BEGIN
         IF NOT EXISTS (SELECT 1 FROM pg_roles AS r WHERE r.rolname = one) THEN
             EXECUTE format('CREATE ROLE %I NOLOGIN', one);
         ELSIF (SELECT r.rolsuper FROM pg_roles AS r WHERE r.rolname = one) THEN
-            RAISE EXCEPTION 'role "%" is a superuser: no right that it is given or refused here would mean anything', one;
+            RAISE EXCEPTION 'role "%" is a superuser: no right that it is given or refused here would mean anything',
+                one;
         END IF;
     END LOOP;
     FOREACH one IN ARRAY names[2:4] LOOP
@@ -38,49 +39,56 @@ BEGIN
             RAISE EXCEPTION 'role "%" is a member of a role that may do more: it would have all of its rights', one;
         END IF;
     END LOOP;
-    -- A superuser has it. A role with CREATEROLE could else hand nothing over.
+    -- A role with CREATEROLE needs this to change the owner of anything. A superuser does not.
     IF NOT pg_has_role(current_user, names[1], 'USAGE') THEN
         EXECUTE format('GRANT %I TO CURRENT_USER', names[1]);
     END IF;
 END $$;
 
--- What an earlier migration has made as somebody else goes to the owner. Sequences of columns go with their tables.
+-- Objects that another role has created go to the owner. The sequence of a column goes with its table.
 DO $$
 DECLARE
     owner regrole := '"tasktable_owner"';
     one   text;
 BEGIN
     FOR one IN
-        SELECT format('SCHEMA %I', n.nspname) FROM pg_namespace AS n WHERE n.nspname = 'tasktable' AND n.nspowner <> owner
+        SELECT format('SCHEMA %I', n.nspname)
+        FROM pg_namespace AS n WHERE n.nspname = 'tasktable' AND n.nspowner <> owner
         UNION ALL
         SELECT format('TABLE %s', c.oid::regclass) FROM pg_class AS c
-        WHERE c.relnamespace = 'tasktable'::regnamespace AND c.relowner <> owner AND c.relkind IN ('r', 'p', 'v', 'm', 'S')
-            AND NOT EXISTS (SELECT 1 FROM pg_depend AS d
-                WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype IN ('a', 'i') AND c.relkind = 'S')
+        WHERE c.relnamespace = 'tasktable'::regnamespace AND c.relowner <> owner
+            AND c.relkind IN ('r', 'p', 'v', 'm', 'S')
+            AND NOT EXISTS (SELECT 1 FROM pg_depend AS d WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid
+                AND d.deptype IN ('a', 'i') AND c.relkind = 'S')
         UNION ALL
         SELECT format('ROUTINE %s', p.oid::regprocedure) FROM pg_proc AS p
         WHERE p.pronamespace = 'tasktable'::regnamespace AND p.proowner <> owner
         UNION ALL
         SELECT format('TYPE %s', t.oid::regtype) FROM pg_type AS t
         WHERE t.typnamespace = 'tasktable'::regnamespace AND t.typowner <> owner
-            AND (t.typtype IN ('d', 'e') OR EXISTS (SELECT 1 FROM pg_class AS c WHERE c.oid = t.typrelid AND c.relkind = 'c'))
+            AND (t.typtype IN ('d', 'e')
+                OR EXISTS (SELECT 1 FROM pg_class AS c WHERE c.oid = t.typrelid AND c.relkind = 'c'))
     LOOP
         EXECUTE format('ALTER %s OWNER TO %s', one, owner);
     END LOOP;
 END $$;
 
--- All anew, so that what a release no longer needs is taken back, too. Nobody sees the state in between.
+-- All rights are granted again, so that rights that a release no longer needs are gone. The transaction hides this.
 REVOKE ALL ON SCHEMA tasktable FROM PUBLIC, "tasktable_engine", "tasktable_application", "tasktable_auditor";
-REVOKE ALL ON ALL TABLES IN SCHEMA tasktable FROM PUBLIC, "tasktable_engine", "tasktable_application", "tasktable_auditor";
-REVOKE ALL ON ALL SEQUENCES IN SCHEMA tasktable FROM PUBLIC, "tasktable_engine", "tasktable_application", "tasktable_auditor";
-REVOKE ALL ON ALL ROUTINES IN SCHEMA tasktable FROM PUBLIC, "tasktable_engine", "tasktable_application", "tasktable_auditor";
+REVOKE ALL ON ALL TABLES IN SCHEMA tasktable
+    FROM PUBLIC, "tasktable_engine", "tasktable_application", "tasktable_auditor";
+REVOKE ALL ON ALL SEQUENCES IN SCHEMA tasktable
+    FROM PUBLIC, "tasktable_engine", "tasktable_application", "tasktable_auditor";
+REVOKE ALL ON ALL ROUTINES IN SCHEMA tasktable
+    FROM PUBLIC, "tasktable_engine", "tasktable_application", "tasktable_auditor";
 GRANT USAGE ON SCHEMA tasktable TO "tasktable_engine", "tasktable_application", "tasktable_auditor";
 
--- The auditor: of the functions only what the views call, which only computes; the verbs run as the owner.
+-- The auditor may call only the functions that the views call. They change nothing.
 GRANT SELECT ON ALL TABLES IN SCHEMA tasktable TO "tasktable_auditor";
-GRANT EXECUTE ON FUNCTION tasktable.due_of, tasktable.lock_class, tasktable.reason_text, tasktable.reason_of TO "tasktable_auditor";
+GRANT EXECUTE ON FUNCTION tasktable.due_of, tasktable.lock_class, tasktable.reason_text, tasktable.reason_of
+    TO "tasktable_auditor";
 
--- The engine: history is written and, by retention, deleted, but not rewritten.
+-- The engine writes the history and, by retention, deletes it, but cannot rewrite it.
 GRANT SELECT ON ALL TABLES IN SCHEMA tasktable TO "tasktable_engine";
 GRANT INSERT, UPDATE, DELETE ON tasktable.scheduled_tasks, tasktable.nodes, tasktable.pauses TO "tasktable_engine";
 GRANT INSERT, DELETE ON tasktable.scheduled_task_executions, tasktable.scheduled_task_changes TO "tasktable_engine";
@@ -93,14 +101,14 @@ BEGIN
     FOR one IN SELECT c.oid::regclass AS name,
             CASE c.relkind WHEN 'r' THEN 'INSERT, UPDATE, DELETE ON' ELSE 'USAGE ON SEQUENCE' END AS rights
         FROM pg_class AS c
-        WHERE c.relnamespace = 'tasktable'::regnamespace AND c.relname LIKE 'river\_%' AND c.relname <> 'river_migration'
-            AND c.relkind IN ('r', 'S')
+        WHERE c.relnamespace = 'tasktable'::regnamespace
+            AND c.relname LIKE 'river\_%' AND c.relname <> 'river_migration' AND c.relkind IN ('r', 'S')
     LOOP
         EXECUTE format('GRANT %s %s TO %I', one.rights, one.name, 'tasktable_engine');
     END LOOP;
 END $$;
 
--- Until this has run again after a migration, nodes and auditors work with what is new.
+-- For objects of the next migration, until this script runs again.
 ALTER DEFAULT PRIVILEGES FOR ROLE "tasktable_owner" IN SCHEMA tasktable
     GRANT SELECT ON TABLES TO "tasktable_auditor";
 ALTER DEFAULT PRIVILEGES FOR ROLE "tasktable_owner" IN SCHEMA tasktable
@@ -108,26 +116,28 @@ ALTER DEFAULT PRIVILEGES FOR ROLE "tasktable_owner" IN SCHEMA tasktable
 ALTER DEFAULT PRIVILEGES FOR ROLE "tasktable_owner" IN SCHEMA tasktable
     GRANT USAGE ON SEQUENCES TO "tasktable_engine";
 
--- The application. The views are not its own: they read as the owner, whoever asks. The right to update the id, which a trigger
--- refuses, is the right to lock rows, as Reconcile does before it mends.
+-- The application may not read the views, because a view reads as its owner. To lock a row, as Reconcile does, it needs
+-- the right to update a column. It has this right for the id, which a trigger does not let it change.
 GRANT SELECT ON tasktable.scheduled_tasks, tasktable.scheduled_task_executions, tasktable.scheduled_task_changes,
     tasktable.pauses, tasktable.goose_db_version, tasktable.river_migration TO "tasktable_application";
 GRANT UPDATE (id) ON tasktable.scheduled_tasks TO "tasktable_application";
-GRANT EXECUTE ON FUNCTION tasktable.same_time, tasktable.schedule_outcome, tasktable.services_of TO "tasktable_application";
--- Why a task does not run. The function answers only for tasks that the application may read. It tells how many tasks are in
--- line before one, and what nodes lack, but nothing else of other services' tasks.
+GRANT EXECUTE ON FUNCTION tasktable.same_time, tasktable.schedule_outcome, tasktable.services_of
+    TO "tasktable_application";
+-- This function answers only for tasks that the application may read. Of other services' tasks it tells only how many
+-- are in line before one.
 GRANT EXECUTE ON FUNCTION tasktable.reason_of TO "tasktable_application";
 
--- The verbs run as the owner: so the application needs no right to write, with which it could write what it likes. They run with
--- a search_path of their own, or it could put functions and operators of its own in their way. Not among them are erase, since it
--- removes history, and pause_scope and resume_scope, since they stop other services: for these there is the engine's role.
+-- The verbs run as the owner, so that the application needs no right to write. They have a fixed search_path, so that
+-- it cannot put functions or operators of its own before the real ones. erase is not among them, because it removes
+-- history. Neither are pause_scope and resume_scope, because they stop other services. The engine may call these three.
 DO $$
 DECLARE
-    verbs text[] := '{schedule, schedule_many, schedule_recurring, sync, reschedule, cancel, pause, resume, run_now, retry,
-        delete, archive, fork_occurrence}';
+    verbs text[] := '{schedule, schedule_many, schedule_recurring, sync, reschedule, cancel, pause, resume, run_now,
+        retry, delete, archive, fork_occurrence}';
     one   record;
 BEGIN
-    FOR one IN SELECT p.oid::regprocedure AS name, p.prosecdef AND p.proconfig = '{"search_path=pg_catalog, pg_temp"}' AS done
+    FOR one IN SELECT p.oid::regprocedure AS name,
+            p.prosecdef AND p.proconfig = '{"search_path=pg_catalog, pg_temp"}' AS done
         FROM pg_proc AS p WHERE p.pronamespace = 'tasktable'::regnamespace AND p.proname = ANY (verbs)
     LOOP
         IF one.done IS NOT TRUE THEN
@@ -137,19 +147,20 @@ BEGIN
     END LOOP;
 END $$;
 
--- Whose tasks the application has: those of all services, or of these.
+-- The services whose tasks the application may schedule and read.
 DELETE FROM tasktable.applications AS a WHERE a.role = 'tasktable_application' AND a.service <> ALL (ARRAY['']);
 INSERT INTO tasktable.applications (role, service)
     SELECT 'tasktable_application', unnest(ARRAY['']) ON CONFLICT DO NOTHING;
 
--- Policies and triggers are only made where they are missing, since each locks its table for a moment. They do nothing until an
--- application is bound to services: row level security is off until then, and the triggers are not there.
+-- Policies and triggers are created only if they are missing, because to create one locks its table. Policies have no
+-- effect until an application is bound to services, because row level security is off until then.
 DO $$
 DECLARE
     own  text := $own$scheduled_by = ANY ((SELECT tasktable.services_of(current_user))::text[])
-        OR '' = ANY ((SELECT tasktable.services_of(current_user))::text[])$own$; -- each SELECT is evaluated once a query
-    -- Not what an earlier task of the same id has left, whose payload may have been another service's.
-    past text := 'EXISTS (SELECT 1 FROM tasktable.scheduled_tasks AS t WHERE t.id = %1$s.task_id AND t.created_at <= %1$s.%2$s)';
+        OR '' = ANY ((SELECT tasktable.services_of(current_user))::text[])$own$; -- each SELECT runs once a query
+    -- Without the history of an earlier task of the same id, because that may have been another service's.
+    past text := 'EXISTS (SELECT 1 FROM tasktable.scheduled_tasks AS t
+        WHERE t.id = %1$s.task_id AND t.created_at <= %1$s.%2$s)';
     one  record;
 BEGIN
     FOR one IN
@@ -178,7 +189,7 @@ DECLARE
     bound boolean := EXISTS (SELECT 1 FROM tasktable.applications AS a WHERE a.service <> '');
     made  boolean := EXISTS (SELECT 1 FROM pg_trigger AS t
         WHERE t.tgrelid = 'tasktable.scheduled_tasks'::regclass AND t.tgname = 'task_9_own_insert');
-    -- Who may update the table needs no verb to change any task of it: the engine and the owner are not asked.
+    -- The triggers ask neither the engine nor the owner, because both may update the table anyway.
     bare  text := $bare$NOT has_table_privilege(coalesce(nullif(current_setting('role'), 'none'), session_user),
         'tasktable.scheduled_tasks'::regclass, 'UPDATE')$bare$;
     one   text;
@@ -187,7 +198,8 @@ BEGIN
         RETURN;
     END IF;
     FOREACH one IN ARRAY '{scheduled_tasks, scheduled_task_executions, scheduled_task_changes}'::text[] LOOP
-        EXECUTE format('ALTER TABLE tasktable.%I %s ROW LEVEL SECURITY', one, CASE WHEN bound THEN 'ENABLE' ELSE 'DISABLE' END);
+        EXECUTE format('ALTER TABLE tasktable.%I %s ROW LEVEL SECURITY', one,
+            CASE WHEN bound THEN 'ENABLE' ELSE 'DISABLE' END);
     END LOOP;
     IF made THEN
         DROP TRIGGER task_9_own_insert ON tasktable.scheduled_tasks;
@@ -195,16 +207,21 @@ BEGIN
         DROP TRIGGER task_9_own_delete ON tasktable.scheduled_tasks;
         RETURN;
     END IF;
-    EXECUTE format('CREATE TRIGGER task_9_own_insert AFTER INSERT ON tasktable.scheduled_tasks REFERENCING NEW TABLE AS inserted
-        FOR EACH STATEMENT WHEN (%s) EXECUTE FUNCTION tasktable.refuse_others_task()', bare);
+    EXECUTE format('CREATE TRIGGER task_9_own_insert AFTER INSERT ON tasktable.scheduled_tasks
+        REFERENCING NEW TABLE AS inserted FOR EACH STATEMENT WHEN (%s)
+        EXECUTE FUNCTION tasktable.refuse_others_task()', bare);
     EXECUTE format('CREATE TRIGGER task_9_own_update AFTER UPDATE ON tasktable.scheduled_tasks
-        FOR EACH ROW WHEN ((OLD.revision, OLD.status, OLD.paused_until) IS DISTINCT FROM (NEW.revision, NEW.status, NEW.paused_until) AND %s)
+        FOR EACH ROW WHEN ((OLD.revision, OLD.status, OLD.paused_until)
+            IS DISTINCT FROM (NEW.revision, NEW.status, NEW.paused_until) AND %s)
         EXECUTE FUNCTION tasktable.refuse_others_task()', bare);
     EXECUTE format('CREATE TRIGGER task_9_own_delete AFTER DELETE ON tasktable.scheduled_tasks
         FOR EACH ROW WHEN (%s) EXECUTE FUNCTION tasktable.refuse_others_task()', bare);
-    COMMENT ON TRIGGER task_9_own_insert ON tasktable.scheduled_tasks IS 'An application schedules for its own services.';
-    COMMENT ON TRIGGER task_9_own_update ON tasktable.scheduled_tasks IS 'An application edits the tasks of its own services.';
-    COMMENT ON TRIGGER task_9_own_delete ON tasktable.scheduled_tasks IS 'An application deletes the tasks of its own services.';
+    COMMENT ON TRIGGER task_9_own_insert ON tasktable.scheduled_tasks IS
+        'An application schedules for its own services.';
+    COMMENT ON TRIGGER task_9_own_update ON tasktable.scheduled_tasks IS
+        'An application edits the tasks of its own services.';
+    COMMENT ON TRIGGER task_9_own_delete ON tasktable.scheduled_tasks IS
+        'An application deletes the tasks of its own services.';
 END $$;
 
 COMMIT;

@@ -96,7 +96,7 @@ const withoutLast = `
 	DROP VIEW tasktable.delay_by_type_and_hour, tasktable.throughput_by_hour, tasktable.next_fires, tasktable.stuck_tasks,
 		tasktable.task_reasons, tasktable.follow_ups, tasktable.dead_letters, tasktable.running_tasks, tasktable.late_tasks,
 		tasktable.task_timeline, tasktable.worked_lanes, tasktable.node_states;
-	DROP FUNCTION tasktable.lock_class, tasktable.reason_text, tasktable.reason_of;
+	DROP FUNCTION tasktable.lock_class, tasktable.reason_text, tasktable.reason_of, tasktable.tasks_ahead;
 	DELETE FROM tasktable.goose_db_version WHERE version_id = 5`
 
 // dropRiver removes what River's migrations made but their table.

@@ -14,9 +14,9 @@ import (
 
 // Reason is why a task does not run, or that it has. Its texts hold no times, so that they can be shown in any zone.
 type Reason struct {
-	// Code is that of the view task_reasons; completed for a task that ran, deleted or removed for one that is no
-	// more, and never_scheduled or no_fire (an occurrence whose parent has not fired for that time) for an unknown
-	// id.
+	// Code is the code of the view task_reasons, or completed for a task that ran, or deleted or removed for a task that
+	// does not exist any more. For an unknown id it is never_scheduled, or no_fire for an occurrence whose parent has not
+	// fired for that time.
 	Code string `json:"code"`
 	// Text says the same in words.
 	Text string `json:"text"`
@@ -26,14 +26,14 @@ type Reason struct {
 	Since *time.Time `json:"since,omitempty"`
 	// Until is until when it holds as things are; nil: until something else happens.
 	Until *time.Time `json:"until,omitempty"`
-	// Obstacle is what else will keep the task from running, as it looks now: other pauses, and what nodes lack; "":
-	// nothing.
+	// Obstacle says which other pauses, and which missing nodes, will keep the task from running as things are now.
+	// It is empty if there are none.
 	Obstacle string `json:"obstacle,omitempty"`
-	// Missing is what nodes lack for the task, also while it waits for something else: no_node, no_type, no_queue,
-	// no_both or no_leader; "": nothing.
+	// Missing is no_node, no_type, no_queue, no_both or no_leader if the nodes cannot run the task, also while it waits
+	// for something else. It is empty if they can.
 	Missing string `json:"missing,omitempty"`
-	// Further is another time that matters: when the task expires, if that is before it can run; when a dead letter
-	// was archived; when a task that is no more had completed; when the attempt that runs began. Nil: none.
+	// Further is another time that matters, or nil. It is the expiry of a task that expires before it can run, the time at
+	// which a dead letter was archived, at which a deleted task had completed, or at which the running attempt began.
 	Further *Moment `json:"further,omitempty"`
 	// FollowUp says that work which the task handed over to follow-ups has not been done; "": there is none of that.
 	FollowUp string `json:"follow_up,omitempty"`
@@ -53,9 +53,8 @@ const detailMost = 300
 // times are the words before since and until. Those that are not here are since and until.
 var times = map[string][2]string{
 	"completed": {"at"}, "cancelled": {"at"}, "failed": {"at"}, "skipped": {"at"}, "expired": {"at"}, "deleted": {"at"},
-	"removed": {"at"},
-	"no_node": {"the last that is known of one is of"}, "running": {"claimed at", "its lease ends at"}, "edited": {"",
-		"its lease ends at"},
+	"removed": {"at"}, "no_node": {"the last that is known of one is of"},
+	"running": {"claimed at", "its lease ends at"}, "edited": {"", "its lease ends at"},
 	"not_due": {"", "due at"}, "retry": {"", "due at"}, "recurring": {"", "the next at"},
 	"in_line": {"due since"}, "firing": {"due since"}, "no_fire": {"", "the next is at"},
 }
@@ -116,8 +115,8 @@ func brief(text string, most int) string {
 	return line
 }
 
-// minNotBegun is how long a node must have had a task for why to say that it has not begun. A node writes the start
-// of a handler down when the handler has run for a second.
+// minNotBegun is how long a node must have had a task before the reason says that it has not begun. A node writes the
+// start of a handler when the handler has run for a second.
 const minNotBegun = 5 * time.Second
 
 // reason finds why the task does not run.
@@ -148,8 +147,8 @@ func (i *Inspector) reason(ctx context.Context, db store.DB, e *Explanation, kno
 	}
 	if startedAt, node, ok := running(*e.Row); ok && (r.Code == "running" || r.Code == "edited" || r.Code == "lapsed") {
 		if r.Code == "running" {
-			e.Reason.Text = fmt.Sprintf("attempt %d of %d runs on %s", e.Row.Attempt, e.Row.MaxAttempts,
-				known.node(node))
+			e.Reason.Text = fmt.Sprintf("attempt %d of %d runs on %s",
+				e.Row.Attempt, e.Row.MaxAttempts, known.node(node))
 		}
 		e.Reason.Further = &Moment{"it began at", startedAt}
 		return nil
@@ -158,15 +157,15 @@ func (i *Inspector) reason(ctx context.Context, db store.DB, e *Explanation, kno
 	case r.Code == "expired" && e.Row.FinishedAt != nil:
 		e.Reason.Late = known.late(*e.Row, known.due(*e.Row), *e.Row.FinishedAt)
 	case r.Code == "running" && known.claim != nil && known.claim.State == "running" && known.claim.Node != nil:
-		e.Reason.Text = fmt.Sprintf("attempt %d of %d is with %s", e.Row.Attempt, e.Row.MaxAttempts,
-			known.node(*known.claim.Node))
+		e.Reason.Text = fmt.Sprintf("attempt %d of %d is with %s",
+			e.Row.Attempt, e.Row.MaxAttempts, known.node(*known.claim.Node))
 		if since := known.claim.Since; since != nil && e.At.Sub(*since) >= minNotBegun {
 			e.Reason.Text += ", and is not known to have begun: " +
 				"it probably waits there for a slot, a connection or a lock"
 		}
 	case r.Code == "running" && known.unfetched():
-		e.Reason.Text = fmt.Sprintf("attempt %d of %d is claimed, and no node has taken it up yet", e.Row.Attempt,
-			e.Row.MaxAttempts)
+		e.Reason.Text = fmt.Sprintf("attempt %d of %d is claimed, and no node has taken it up yet",
+			e.Row.Attempt, e.Row.MaxAttempts)
 		if e.Reason.unworked() {
 			e.Reason.Text += ", nor can one: none that runs works its queue and its type"
 		}

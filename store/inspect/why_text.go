@@ -1,10 +1,12 @@
-package store
+package inspect
 
 import (
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/tasktable/tasktable/store"
 )
 
 const reasonSQL = `
@@ -50,7 +52,7 @@ func (p pauseOf) String() string {
 }
 
 // text says the code in words. It holds no times, so that it can be shown in any zone.
-func (r reasonRow) text(row Row, known life) string {
+func (r reasonRow) text(row store.Row, known life) string {
 	switch r.Code {
 	case "not_due":
 		return "its time has not come"
@@ -83,7 +85,7 @@ func (r reasonRow) text(row Row, known life) string {
 }
 
 // finishedText is the text of a task that has ended.
-func finishedText(code string, row Row, known life) string {
+func finishedText(code string, row store.Row, known life) string {
 	switch {
 	case code == "cancelled":
 		return code + known.by(code) + stillHeld(row)
@@ -108,13 +110,14 @@ func finishedText(code string, row Row, known life) string {
 }
 
 // retry says why the next attempt waits.
-func (l *life) retry(row Row) string {
+func (l *life) retry(row store.Row) string {
 	if len(l.executions) > 0 {
 		switch last := l.executions[len(l.executions)-1]; last.Outcome {
 		case "SNOOZED":
 			return "its handler put it off"
 		case "RETRIED":
-			return fmt.Sprintf("attempt %d of %d failed, and the next waits for its time", last.Attempt, row.MaxAttempts)
+			return fmt.Sprintf("attempt %d of %d failed, and the next waits for its time",
+				last.Attempt, row.MaxAttempts)
 		}
 	}
 	return fmt.Sprintf("attempt %d of %d waits for its time", row.Attempt+1, row.MaxAttempts)
@@ -130,7 +133,7 @@ func (l *life) by(outcome string) string {
 	return ""
 }
 
-func stillHeld(row Row) string {
+func stillHeld(row store.Row) string {
 	if row.Fence == nil {
 		return ""
 	}
@@ -167,7 +170,7 @@ func plural(n int, word string) string {
 }
 
 // lack says what nodes lack for the task. A quiet node may be the one that is missing.
-func (r reasonRow) lack(row Row) string {
+func (r reasonRow) lack(row store.Row) string {
 	text := ""
 	switch r.Missing {
 	case "no_node":
@@ -191,7 +194,7 @@ func (r reasonRow) lack(row Row) string {
 }
 
 // obstacle says what else will keep the task from running. A running task needs only its own node and the leader.
-func (r reasonRow) obstacle(row Row) string {
+func (r reasonRow) obstacle(row store.Row) string {
 	var found []string
 	for _, pause := range r.Data.Pauses {
 		found = append(found, pause.String())
