@@ -92,7 +92,7 @@ func (b *Bare) claimFrom(ctx context.Context, tx pgx.Tx, lanes []lane) ([]claime
 	if len(due) == 0 {
 		return nil, nil
 	}
-	return b.statements.claimFree(ctx, tx, nil, 0, DefaultStartAllowance, due, settleMost)
+	return b.statements.claim(ctx, tx, nil, 0, DefaultStartAllowance, due, settleMost)
 }
 
 func (b *Bare) complete(ctx context.Context, taken []claimed) error {

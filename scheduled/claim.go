@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -30,89 +31,101 @@ type statements struct {
 const enterSQL = `SELECT set_config('tasktable_change.context', 'engine', true)`
 const leaveSQL = `SELECT set_config('tasktable_change.context', '', true)`
 
-// What claimSQL and claimFreeSQL share: whether a task t may no longer start, what is written of the chosen ones, and what is recorded and
-// returned of the updated ones.
-const (
-	expiredColumn = `coalesce(tasktable.due_of(t.id, t.scheduled_at, t.run_now_at, t.jitter) + t.expiration <= clock.now, false) AS expired`
-
-	// The stored size, which Postgres tells without reading a large payload.
-	bytesColumn = `coalesce(pg_column_size(t.payload), 0) AS bytes`
-
-	claimSet = `
-    SET status = CASE WHEN chosen.expired THEN 'EXPIRED' ELSE 'EXECUTING' END,
-        attempt = t.attempt + CASE WHEN chosen.expired THEN 0 ELSE 1 END,
-        fence = CASE WHEN chosen.expired THEN NULL ELSE nextval('tasktable.task_numbers') END,
-        lease_expires_at = CASE WHEN chosen.expired THEN NULL
-            ELSE greatest(clock.now, t.next_attempt_at) + $3::interval + least(greatest(t.expected_execution_time, interval '0'), interval '168 hours') END,
-        next_attempt_at = NULL,
-        message = CASE WHEN chosen.expired
-            THEN concat_ws('; last error: ', 'expired before it could start', t.message) ELSE t.message END,
-        finished_at = CASE WHEN chosen.expired THEN clock.now END,
-        last_status_update = clock.now`
-
-	claimResult = `), expired AS (
-    INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt, scheduled_at, due_at, finished_at, outcome, error)
-    SELECT nextval('tasktable.task_numbers'), u.id, u.type, u.revision, u.attempt, u.scheduled_at, u.due, clock.now, 'EXPIRED', 'expired before it could start'
-    FROM updated AS u CROSS JOIN clock
-    WHERE u.fence IS NULL
-)
-SELECT u.id::text AS id, u.type::text AS type, u.queue::text AS queue, u.priority::int AS priority, u.fence, u.revision, u.attempt, u.due, u.bytes
-FROM updated AS u`
-)
-
-// Picks without locks, then locks by ctid and rechecks only what was picked, then updates by the ctid that it locked (with scans of the table off, a nested loop of TID scans). In a pool what
-// is due comes before what is only near, of which there may be fewer, then the higher priority, then the older; so the look-ahead takes spare room only.
-// Of each lane one more is ranked than fits: it keeps quick tasks of lower lanes from the room that is too small for it.
+// claimSQL shares the room of each pool among its lanes, locks that many tasks of each lane, and writes what it has locked.
+//
+// In a pool, tasks that are due come first, then the higher priority, then the older task. Tasks that are only near come after all that
+// are due, and may take less room. The statement ranks one task more of each lane than fits, because a task that is too large for the
+// room left must keep smaller tasks of lower lanes from it.
+//
+// The scan locks as it picks, and locks no more than it picks. It steps over rows that others have locked. If a lane has too few other
+// rows, its room is not used up, and the answer has a row with the lane and without an id.
 const claimSQL = `
 WITH clock AS MATERIALIZED (
     SELECT coalesce($1::timestamptz, clock_timestamp()) AS now
 ), lane AS MATERIALIZED (
-    SELECT * FROM unnest($4::text[], $5::text[], $6::int[], $7::int[], $8::int[], $12::int[], $13::int[], $14::timestamptz[]) AS l (queue, type, priority, pool, room, near, cost, head)
-), picked AS MATERIALIZED (
-    SELECT ranked.tid
+    SELECT number, queue, type, priority, pool, room, least(near, room) AS near, cost,
+        -- Dead index entries may lie before the head that was listed.
+        CASE WHEN head <= '1970-01-01' THEN '-infinity' ELSE head END AS head,
+        interval '500 ms' AS max_scan
+    FROM unnest($4::text[], $5::text[], $6::int[], $7::int[], $8::int[], $9::int[], $10::int[], $11::timestamptz[])
+        WITH ORDINALITY AS l (queue, type, priority, pool, room, near, cost, head, number)
+), share AS MATERIALIZED (
+    SELECT fits.number, count(*) AS tasks, bool_or(fits.is_near) AS has_near
     FROM (
-        SELECT head.tid, CASE WHEN head.next_attempt_at > clock.now THEN least(lane.near, lane.room) ELSE lane.room END AS room,
-            sum(lane.cost) OVER (PARTITION BY lane.pool ORDER BY head.next_attempt_at > clock.now, lane.priority DESC, head.next_attempt_at ROWS UNBOUNDED PRECEDING) AS place, lane.cost
-        FROM lane CROSS JOIN clock CROSS JOIN LATERAL (
-            SELECT t.ctid AS tid, t.next_attempt_at
-            FROM tasktable.scheduled_tasks AS t
-            WHERE t.queue = lane.queue AND t.type = lane.type AND t.priority = lane.priority AND t.cron IS NULL
-                -- From the head that was listed: before it may be many dead ones.
-                AND t.next_attempt_at >= CASE WHEN lane.head <= '1970-01-01' THEN '-infinity' ELSE lane.head END
-                AND t.next_attempt_at <= clock.now + $2::interval AND t.id <> ALL ($11::text[])
-            ORDER BY t.next_attempt_at
-            LIMIT least(lane.room / lane.cost + 1, $9::int) + $10::int
-        ) AS head
-    ) AS ranked
-    WHERE ranked.place <= ranked.room + $10::int * ranked.cost
-    ORDER BY ranked.place
-    LIMIT $9::int + $10::int
+        SELECT ranked.number, ranked.is_near
+        FROM (
+            SELECT lane.number, waiting.is_near, CASE WHEN waiting.is_near THEN lane.near ELSE lane.room END AS room,
+                sum(lane.cost) OVER (
+                    PARTITION BY lane.pool ORDER BY waiting.is_near, lane.priority DESC, waiting.next_attempt_at ROWS UNBOUNDED PRECEDING
+                ) AS place
+            FROM lane CROSS JOIN clock CROSS JOIN LATERAL (
+                SELECT t.next_attempt_at, t.next_attempt_at > clock.now AS is_near
+                FROM tasktable.scheduled_tasks AS t
+                WHERE t.queue = lane.queue AND t.type = lane.type AND t.priority = lane.priority AND t.cron IS NULL
+                    AND t.next_attempt_at BETWEEN lane.head AND clock.now + $2::interval AND t.id <> ALL ($13::text[])
+                ORDER BY t.next_attempt_at
+                LIMIT least(lane.room / lane.cost + 1, $12::int)
+            ) AS waiting
+        ) AS ranked
+        WHERE ranked.place <= ranked.room
+        ORDER BY ranked.place
+        LIMIT $12::int
+    ) AS fits
+    GROUP BY fits.number
 ), locked AS MATERIALIZED (
-    -- -infinity, which only an edit past the checks can bring, would not fit the client's times.
-    SELECT t.ctid AS tid, t.id, t.queue, t.type, t.priority, greatest(t.next_attempt_at, '1970-01-01'::timestamptz) AS due,
-        ` + expiredColumn + `
-    FROM tasktable.scheduled_tasks AS t CROSS JOIN clock
-    WHERE t.ctid = ANY (ARRAY(SELECT picked.tid FROM picked))
-        -- coalesce hides from the planner that the index of waiting tasks would do: with stale statistics it would read that, the whole backlog.
-        AND coalesce(t.next_attempt_at <= clock.now + $2::interval, false) AND t.cron IS NULL
-    FOR UPDATE OF t SKIP LOCKED
-), chosen AS MATERIALIZED (
-    -- Of what could be locked no more than there is room for: some more may have been looked at, past rows that others hold.
-    SELECT ranked.* FROM (
-        SELECT l.*, CASE WHEN l.due > clock.now THEN least(lane.near, lane.room) ELSE lane.room END AS room, sum(lane.cost) OVER (PARTITION BY lane.pool ORDER BY l.due > clock.now, l.priority DESC, l.due ROWS UNBOUNDED PRECEDING) AS place
-        FROM locked AS l CROSS JOIN clock JOIN lane ON lane.queue = l.queue AND lane.type = l.type AND lane.priority = l.priority
-    ) AS ranked
-    WHERE ranked.place <= ranked.room
-    ORDER BY ranked.place
-    LIMIT $9::int
+    SELECT share.number, waiting.*
+    FROM share JOIN lane ON lane.number = share.number CROSS JOIN clock CROSS JOIN LATERAL (
+        SELECT t.ctid AS tid,
+            -- Only an edit past the checks can bring -infinity. It would not fit the client's times.
+            greatest(t.next_attempt_at, '1970-01-01'::timestamptz) AS due,
+            coalesce(tasktable.due_of(t.id, t.scheduled_at, t.run_now_at, t.jitter) + t.expiration <= clock.now, false) AS expired
+        FROM tasktable.scheduled_tasks AS t
+        WHERE t.queue = lane.queue AND t.type = lane.type AND t.priority = lane.priority AND t.cron IS NULL
+            AND t.next_attempt_at BETWEEN lane.head AND clock.now + CASE WHEN share.has_near THEN $2::interval ELSE interval '0' END
+            AND t.id <> ALL ($13::text[])
+            -- An application may have locked a million tasks. The other lanes must not wait until they are all passed.
+            AND clock_timestamp() < (SELECT clock_timestamp() + lane.max_scan)
+        ORDER BY t.next_attempt_at
+        LIMIT share.tasks
+        FOR UPDATE SKIP LOCKED
+    ) AS waiting
 ), updated AS (
-    UPDATE tasktable.scheduled_tasks AS t ` + claimSet + `
-    FROM chosen CROSS JOIN clock
-    WHERE t.ctid = chosen.tid
-    RETURNING t.id, t.type, t.queue, t.priority, t.fence, t.revision, t.attempt, t.scheduled_at, chosen.due, ` + bytesColumn + `
-` + claimResult + `
+    UPDATE tasktable.scheduled_tasks AS t
+    SET status = CASE WHEN locked.expired THEN 'EXPIRED' ELSE 'EXECUTING' END,
+        attempt = t.attempt + CASE WHEN locked.expired THEN 0 ELSE 1 END,
+        fence = CASE WHEN locked.expired THEN NULL ELSE nextval('tasktable.task_numbers') END,
+        lease_expires_at = CASE WHEN locked.expired THEN NULL
+            ELSE greatest(clock.now, t.next_attempt_at) + $3::interval
+                + least(greatest(t.expected_execution_time, interval '0'), interval '168 hours') END,
+        next_attempt_at = NULL,
+        message = CASE WHEN locked.expired
+            THEN concat_ws('; last error: ', 'expired before it could start', t.message) ELSE t.message END,
+        finished_at = CASE WHEN locked.expired THEN clock.now END,
+        last_status_update = clock.now
+    FROM locked CROSS JOIN clock
+    WHERE t.ctid = locked.tid
+    -- Postgres tells the stored size without reading a large payload.
+    RETURNING t.id, t.type, t.queue, t.priority, t.fence, t.revision, t.attempt, t.scheduled_at, locked.due,
+        coalesce(pg_column_size(t.payload), 0) AS bytes
+), expired AS (
+    INSERT INTO tasktable.scheduled_task_executions
+        (fence, task_id, type, revision, attempt, scheduled_at, due_at, finished_at, outcome, error)
+    SELECT nextval('tasktable.task_numbers'), u.id, u.type, u.revision, u.attempt, u.scheduled_at, u.due, clock.now,
+        'EXPIRED', 'expired before it could start'
+    FROM updated AS u CROSS JOIN clock
+    WHERE u.fence IS NULL
+)
+SELECT u.id::text AS id, u.type::text AS type, u.queue::text AS queue, u.priority::int AS priority, u.fence, u.revision, u.attempt,
+    u.due, u.bytes
+FROM updated AS u
 UNION ALL
-SELECT '', '', '', -1000, NULL, 0, (SELECT count(*) FROM picked)::int - (SELECT count(*) FROM locked)::int, '1970-01-01', 0
+SELECT '', lane.type, lane.queue, lane.priority, NULL, 0, 0, '1970-01-01', 0
+FROM lane JOIN (
+    SELECT counted.number
+    FROM (SELECT share.number, share.tasks FROM share UNION ALL SELECT locked.number, -1 FROM locked) AS counted
+    GROUP BY counted.number
+    HAVING sum(counted.tasks) > 0
+) AS short ON short.number = lane.number
 ORDER BY priority DESC, due, id`
 
 // claimed is a task that a pass has taken: with a fence to run, without one because it was expired.
@@ -132,83 +145,84 @@ func (c claimed) hold() hold {
 	return hold{ID: c.ID, Fence: *c.Fence, Revision: c.Revision, Attempt: c.Attempt, Due: c.Due}
 }
 
-// claim takes at most `most` tasks that are due, or will be within lookAhead, from the lanes given. It must run in a
-// transaction, between enterSQL and leaveSQL or the transaction's end. Tasks whose rows an application has locked are left, and
-// looked past: those behind them do not wait for it. So are the tasks set aside.
+// claim takes at most `most` tasks that are due, or will be within lookAhead, from the lanes given. It leaves the tasks set aside. It must
+// run in a transaction, between enterSQL and leaveSQL or the transaction's end.
+//
+// claim waits for no row. It steps over a row that an application has locked, and takes the tasks behind it. Where a lane has nothing but
+// locked rows left, claim gives the room to the other lanes.
 func (s statements) claim(
 	ctx context.Context, q querier, now *time.Time, lookAhead, allowance time.Duration, lanes []laneBudget, most int, aside ...string,
 ) ([]claimed, error) {
 	var taken []claimed
-	room := roomOf(lanes)
-	locked := 0
-	for range claimTries {
-		some, skipped, err := s.claimOnce(ctx, q, now, lookAhead, allowance, lanes, room, most-len(taken), locked, aside)
+	for {
+		some, locked, err := s.claimOnce(ctx, q, now, lookAhead, allowance, lanes, most-len(taken), aside)
 		if err != nil {
 			return nil, err
 		}
 		taken = append(taken, some...)
-		if skipped <= locked || len(taken) >= most {
-			break // nothing new was in the way
+		if len(locked) == 0 || len(taken) >= most {
+			return taken, nil
 		}
-		locked = 4 * skipped // so many may be: a bulk edit in progress
-		for _, c := range some {
-			for _, l := range lanes {
-				if l.Queue == c.Queue && l.Type == c.Type && l.Priority == c.Priority {
-					room[l.Pool] = max(room[l.Pool]-l.Cost, 0)
-				}
+		if lanes = lanesLeft(lanes, some, locked); len(lanes) == 0 {
+			return taken, nil
+		}
+	}
+}
+
+// claimOnce also returns a row for each lane from which it took less than the lane's share, because the other rows were locked.
+func (s statements) claimOnce(
+	ctx context.Context, q querier, now *time.Time, lookAhead, allowance time.Duration, lanes []laneBudget, most int, aside []string,
+) (taken, locked []claimed, err error) {
+	var queues, kinds []string
+	var priorities, pools, rooms, nears, costs []int
+	var heads []time.Time
+	for _, l := range lanes {
+		queues, kinds, priorities = append(queues, l.Queue), append(kinds, l.Type), append(priorities, l.Priority)
+		pools, rooms, nears = append(pools, l.Pool), append(rooms, l.Room), append(nears, l.Near)
+		costs, heads = append(costs, l.cost()), append(heads, l.Head)
+	}
+	rows, err := q.Query(ctx, s.schema.SQL(claimSQL), now, lookAhead, allowance,
+		queues, kinds, priorities, pools, rooms, nears, costs, heads, most, notNil(aside))
+	if err != nil {
+		return nil, nil, fmt.Errorf("claim: %w", err)
+	}
+	all, err := pgx.CollectRows(rows, pgx.RowToStructByName[claimed])
+	if err != nil {
+		return nil, nil, fmt.Errorf("claim: %w", err)
+	}
+	for _, c := range all {
+		if c.ID == "" {
+			locked = append(locked, c)
+		} else {
+			taken = append(taken, c)
+		}
+	}
+	return taken, locked, nil
+}
+
+// lanesLeft is the lanes without those that have only locked rows left, and with the room that the claimed tasks leave.
+func lanesLeft(lanes []laneBudget, taken, locked []claimed) (left []laneBudget) {
+	used := map[int]int{} // by pool
+	for _, l := range lanes {
+		for _, c := range taken {
+			if l.has(c) {
+				used[l.Pool] += l.cost()
 			}
 		}
 	}
-	return taken, nil
-}
-
-// claimTries bounds the looks past locked tasks: 4, 16, 64 times as many as were found in the way.
-const claimTries = 4
-
-// claimOnce also returns how many tasks it left because their rows were locked. past is how many more than there is room for it
-// looks at, because so many may be.
-func (s statements) claimOnce(
-	ctx context.Context, q querier, now *time.Time, lookAhead, allowance time.Duration, lanes []laneBudget, room map[int]int, most, past int,
-	aside []string,
-) (taken []claimed, skipped int, err error) {
-	c := columnsOfLanes(lanes, room)
-	rows, err := q.Query(ctx, s.schema.SQL(claimSQL), now, lookAhead, allowance, c.queues, c.types, c.priorities, c.pools, c.rooms, most, past, notNil(aside), c.nears, c.costs, c.heads)
-	if err != nil {
-		return nil, 0, fmt.Errorf("claim: %w", err)
-	}
-	taken, err = pgx.CollectRows(rows, pgx.RowToStructByName[claimed])
-	if err != nil {
-		return nil, 0, fmt.Errorf("claim: %w", err)
-	}
-	summary := taken[len(taken)-1] // the last row counts
-	return taken[:len(taken)-1], summary.Attempt, nil
-}
-
-// laneColumns is lanes turned on their side, as unnest takes them.
-type laneColumns struct {
-	queues, types                          []string
-	priorities, pools, rooms, nears, costs []int
-	heads                                  []time.Time
-}
-
-// columnsOfLanes turns lanes. room is that of each pool by now.
-func columnsOfLanes(lanes []laneBudget, room map[int]int) *laneColumns {
-	c := &laneColumns{}
 	for _, l := range lanes {
-		c.queues, c.types, c.priorities = append(c.queues, l.Queue), append(c.types, l.Type), append(c.priorities, l.Priority)
-		c.pools, c.rooms, c.nears = append(c.pools, l.Pool), append(c.rooms, room[l.Pool]), append(c.nears, l.Near)
-		c.costs, c.heads = append(c.costs, max(l.Cost, 1)), append(c.heads, l.Head)
+		if !slices.ContainsFunc(locked, l.has) {
+			l.Room, l.Near = max(l.Room-used[l.Pool], 0), max(l.Near-used[l.Pool], 0)
+			left = append(left, l)
+		}
 	}
-	return c
+	return left
 }
 
-// roomOf is the room of each pool.
-func roomOf(lanes []laneBudget) map[int]int {
-	room := map[int]int{}
-	for _, l := range lanes {
-		room[l.Pool] = l.Room
-	}
-	return room
+func (b laneBudget) cost() int { return max(b.Cost, 1) }
+
+func (b laneBudget) has(c claimed) bool {
+	return b.Queue == c.Queue && b.Type == c.Type && b.Priority == c.Priority
 }
 
 // head is the first task of a lane.

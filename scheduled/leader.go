@@ -26,8 +26,7 @@ type leader struct {
 
 	nodes    []liveNode
 	silence  silence
-	most     int       // how many tasks a pass takes; halved by a timeout, doubled by a success
-	lockedAt time.Time // when a pass was last stopped by a lock of an application's
+	most     int // how many tasks a pass takes; halved by a timeout, doubled by a success
 	jobs     riverJobs
 	deep     *deepLook
 	sizes    map[string]int // of payloads, by type

@@ -29,8 +29,6 @@ func (l *leader) pass(ctx context.Context) (look, error) {
 			return found, nil
 		case l.session.conn.IsClosed():
 			return look{}, err
-		case isLocked(err) && time.Since(l.lockedAt) > lockedFor:
-			l.lockedAt = time.Now() // an application's transaction has some of the tasks: around them, from now on
 		case (isDataError(err) || isTimeout(err)) && l.most > 1 && !lanes.failing:
 			l.most /= 2
 		case isDataError(err) || isTimeout(err):
@@ -164,20 +162,10 @@ func (tx heardTx) Exec(ctx context.Context, sql string, args ...any) (pgconn.Com
 	return tag, err
 }
 
-// lockedFor is how long, after a pass was stopped by a task that an application's transaction had locked, passes look for what is locked
-// before they write, which costs a quarter more.
-const lockedFor = 10 * time.Second
-
 // take claims tasks and hands them to River.
 func (l *leader) take(ctx context.Context, tx pgx.Tx, lanes []laneBudget, most int) ([]claimed, error) {
 	sent := time.Now()
-	claim := func() ([]claimed, error) {
-		if time.Since(l.lockedAt) > lockedFor {
-			return l.statements.claimFree(ctx, tx, nil, l.lookAhead(), l.config.StartAllowance, lanes, most, l.setAside()...)
-		}
-		return l.statements.claim(ctx, tx, nil, l.lookAhead(), l.config.StartAllowance, lanes, most, l.setAside()...)
-	}
-	taken, err := claim()
+	taken, err := l.statements.claim(ctx, tx, nil, l.lookAhead(), l.config.StartAllowance, lanes, most, l.setAside()...)
 	l.session.heard(sent, err)
 	if err != nil {
 		return nil, err

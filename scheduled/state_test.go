@@ -75,47 +75,13 @@ func (b *bench) claimFrom(now time.Time, lookAhead time.Duration, most int, lane
 		if _, err := tx.Exec(b.t.Context(), enterSQL); err != nil {
 			b.t.Fatal(err)
 		}
-		free, freeErr := b.claimFreely(tx, now, lookAhead, most, lanes)
 		var err error
 		if taken, err = b.claim(b.t.Context(), tx, &now, lookAhead, time.Minute, lanes, most); err != nil {
 			b.t.Fatal(err)
 		}
-		if isLocked(freeErr) {
-			return // for claim to look past
-		}
-		if freeErr != nil || !slices.Equal(withoutFences(free), withoutFences(taken)) {
-			b.t.Errorf("claimed freely %+v (%v), otherwise %+v", free, freeErr, taken)
-		}
 	})
 	return taken
 }
-
-// claimFreely claims with claimFree, and takes it back.
-func (b *bench) claimFreely(tx pgx.Tx, now time.Time, lookAhead time.Duration, most int, lanes []laneBudget) (taken []claimed, err error) {
-	b.t.Helper()
-	savepoint, err := tx.Begin(b.t.Context())
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	taken, err = b.claimFree(b.t.Context(), savepoint, &now, lookAhead, time.Minute, lanes, most)
-	if err := savepoint.Rollback(b.t.Context()); err != nil {
-		b.t.Fatal(err)
-	}
-	return taken, err
-}
-
-// withoutFences makes claims of different times comparable: what of the fence is left is whether there is one.
-func withoutFences(taken []claimed) []claimed {
-	taken = slices.Clone(taken)
-	for i, c := range taken {
-		if c.Fence != nil {
-			taken[i].Fence = fenced
-		}
-	}
-	return taken
-}
-
-var fenced = new(int64)
 
 // jobs is the lane of plain JOB tasks.
 func jobs(priority, pool, room int) laneBudget {

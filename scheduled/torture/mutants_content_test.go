@@ -45,14 +45,8 @@ var (
 var contentMutants = []mutant{
 	{
 		name: "claims by type before priority", by: []string{"priority"}, steer: backlog,
-		edits: []edit{
-			{engine + "claim_free.go", "ORDER BY head.next_attempt_at > clock.now, lane.priority DESC,",
-				"ORDER BY head.next_attempt_at > clock.now, lane.type, lane.priority DESC,"},
-			{engine + "claim.go", "ORDER BY head.next_attempt_at > clock.now, lane.priority DESC,",
-				"ORDER BY head.next_attempt_at > clock.now, lane.type, lane.priority DESC,"},
-			{engine + "claim.go", "ORDER BY l.due > clock.now, l.priority DESC, l.due",
-				"ORDER BY l.due > clock.now, l.type, l.priority DESC, l.due"},
-		},
+		edits: []edit{{engine + "claim.go", "ORDER BY waiting.is_near, lane.priority DESC,",
+			"ORDER BY waiting.is_near, lane.type, lane.priority DESC,"}},
 	},
 	{
 		name: "the attempt is wrong in one line of forty", by: []string{"line"}, steer: busy,

@@ -136,7 +136,8 @@ var mutants = []mutant{
 	},
 	{
 		name: "the claim does not look at the expiry", by: []string{"claimed expired"}, steer: crowded,
-		edits: []edit{{engine + "claim.go", "coalesce(tasktable.due_of(t.id, t.scheduled_at, t.run_now_at, t.jitter) + t.expiration <= clock.now, false) AS expired",
+		edits: []edit{{engine + "claim.go",
+			"coalesce(tasktable.due_of(t.id, t.scheduled_at, t.run_now_at, t.jitter) + t.expiration <= clock.now, false) AS expired",
 			"false AS expired"}},
 	},
 	{
@@ -165,8 +166,8 @@ var mutants = []mutant{
 	},
 	{
 		name: "a lease counts from the due time", by: []string{"lease"}, steer: busy,
-		edits: []edit{{engine + "claim.go", "ELSE greatest(clock.now, t.next_attempt_at) + $3::interval + least",
-			"ELSE t.next_attempt_at + $3::interval + least"}},
+		edits: []edit{{engine + "claim.go", "ELSE greatest(clock.now, t.next_attempt_at) + $3::interval",
+			"ELSE t.next_attempt_at + $3::interval"}},
 	},
 	{
 		name: "an attempt is not counted", by: []string{"attempts"}, steer: busy,
@@ -279,12 +280,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "the lowest priority comes first", by: []string{"priority"}, steer: backlog,
-		edits: []edit{
-			{engine + "claim_free.go", "ORDER BY head.next_attempt_at > clock.now, lane.priority DESC,",
-				"ORDER BY head.next_attempt_at > clock.now, lane.priority,"},
-			{engine + "claim.go", "ORDER BY head.next_attempt_at > clock.now, lane.priority DESC,",
-				"ORDER BY head.next_attempt_at > clock.now, lane.priority,"},
-			{engine + "claim.go", "ORDER BY l.due > clock.now, l.priority DESC, l.due", "ORDER BY l.due > clock.now, l.priority, l.due"},
-		},
+		edits: []edit{{engine + "claim.go", "ORDER BY waiting.is_near, lane.priority DESC,",
+			"ORDER BY waiting.is_near, lane.priority,"}},
 	},
 }

@@ -1,0 +1,90 @@
+package scheduled
+
+import (
+	"context"
+	"regexp"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tasktable/tasktable/store"
+)
+
+// statementLog is a pgx.QueryTracer. It keeps each text that was sent.
+type statementLog struct {
+	mu   sync.Mutex
+	sent map[string]bool
+}
+
+func (l *statementLog) add(sql string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.sent[sql] = true
+}
+
+func (l *statementLog) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
+	l.add(data.SQL)
+	return ctx
+}
+
+func (l *statementLog) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+func (l *statementLog) TraceBatchStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceBatchStartData) context.Context {
+	for _, query := range data.Batch.QueuedQueries {
+		l.add(query.SQL)
+	}
+	return ctx
+}
+
+func (l *statementLog) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
+
+func (l *statementLog) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
+
+var (
+	setsExecuting = regexp.MustCompile(`(?s)\bSET\s+status\s*=[^,]*'EXECUTING'`)
+	skipsLocked   = regexp.MustCompile(`(?s)\bFOR UPDATE\s.*SKIP LOCKED`)
+)
+
+// In all that a busy node sends, each statement that sets EXECUTING locks its rows first, and skips those that others have locked.
+func TestEachClaimSkipsLockedRows(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	sent := &statementLog{sent: map[string]bool{}}
+	settings := s.pool.Config()
+	settings.ConnConfig.Tracer = sent
+	nodes, err := pgxpool.NewWithConfig(context.Background(), settings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nodes.Close)
+	s.nodes = nodes
+	s.node(nil)
+	soon := time.Now().Add(time.Second)
+	s.schedule("locked", func(task *store.Task) { task.At = soon })
+	unlock := lock(t, s.pool, "locked")
+	s.schedule("plain", func(task *store.Task) { task.At = soon })
+	s.schedule("expires", func(task *store.Task) { task.At, task.Expiration = soon.Add(-time.Hour), time.Minute })
+	s.begins("plain").end <- nil
+	s.is("plain", store.StatusCompleted, outcomeCompleted)
+	s.is("expires", store.StatusExpired, outcomeExpired)
+	unlock()
+	s.begins("locked").end <- nil
+	s.is("locked", store.StatusCompleted, outcomeCompleted)
+	sent.mu.Lock()
+	defer sent.mu.Unlock()
+	claims := 0
+	for sql := range sent.sent {
+		if setsExecuting.MatchString(sql) {
+			claims++
+			if !skipsLocked.MatchString(sql) {
+				t.Errorf("this statement sets EXECUTING without FOR UPDATE SKIP LOCKED: %s", sql)
+			}
+		}
+	}
+	if claims != 1 || len(sent.sent) < 10 {
+		t.Errorf("of %d statements %d set EXECUTING, want one", len(sent.sent), claims)
+	}
+}
