@@ -112,7 +112,7 @@ func (w *worker) gate(ctx context.Context, holds []hold, known map[int64]string)
 	}
 	defer conn.Release()
 	asked := time.Now()
-	rows, err := w.gateOrSplit(ctx, conn, holds, known)
+	rows, err := w.gateEach(ctx, conn, holds, known)
 	w.metrics.gateAnswered(time.Since(asked))
 	if err != nil {
 		return gateAnswer{}, err
@@ -126,25 +126,23 @@ const (
 	verdictHalted = "halted" // the node is quiet, or stops
 )
 
-// gateOrSplit finds the tasks that cannot be read by halving: only they are refused for it.
-func (w *worker) gateOrSplit(ctx context.Context, conn querier, holds []hold, known map[int64]string) (map[int64]gateRow, error) {
-	answers, err := w.statements.gate(ctx, conn, nil, holds, known)
-	if len(holds) == 1 && isDataError(err) { // twice: see isDataError
-		answers, err = w.statements.gate(ctx, conn, nil, holds, known)
-	}
-	switch {
-	case err == nil || !isDataError(err):
-		return answers, err
-	case len(holds) == 1:
-		return map[int64]gateRow{holds[0].Fence: {Fence: holds[0].Fence, Verdict: verdictBroken, Payload: err.Error()}}, nil
-	}
-	answers, err = w.gateOrSplit(ctx, conn, holds[:len(holds)/2], known)
-	if err != nil {
-		return nil, err
-	}
-	rest, err := w.gateOrSplit(ctx, conn, holds[len(holds)/2:], known)
-	for fence, answer := range rest {
-		answers[fence] = answer
-	}
+// gateEach refuses only the tasks that cannot be read. The others have their answers.
+func (w *worker) gateEach(ctx context.Context, conn querier, holds []hold, known map[int64]string) (map[int64]gateRow, error) {
+	answers := map[int64]gateRow{}
+	err := bisect(holds, func(some []hold) error {
+		found, err := w.statements.gate(ctx, conn, nil, some, known)
+		switch {
+		case err != nil:
+			return err
+		case len(answers) == 0: // nearly always: nothing is copied
+			answers = found
+		default:
+			maps.Copy(answers, found)
+		}
+		return nil
+	}, func(one hold, err error) error {
+		answers[one.Fence] = gateRow{Fence: one.Fence, Verdict: verdictBroken, Payload: err.Error()}
+		return nil
+	})
 	return answers, err
 }

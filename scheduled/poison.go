@@ -93,12 +93,9 @@ func (l *leader) apart(ctx context.Context, one lane, aside []string, do func(tx
 		if err != nil || found == nil {
 			return err
 		}
-		attempt := func() error {
+		broken = twice(func() error {
 			return pgx.BeginFunc(ctx, tx, func(savepoint pgx.Tx) error { return do(savepoint, *found) })
-		}
-		if broken = attempt(); isDataError(broken) { // twice: see isDataError
-			broken = attempt()
-		}
+		})
 		if !isDataError(broken) {
 			return broken
 		}

@@ -111,12 +111,10 @@ func (l *leader) endJobs(ctx context.Context, tx pgx.Tx, node *int64, jobs []job
 // reclaimMost is how many jobs, or claims, are taken back in one step; what is left comes with the next tick.
 const reclaimMost = 500
 
-// end settles claims for their holders, and returns the fences of those whose rows others have locked. One whose row cannot be
-// settled does not keep the others: it is found by halving, and failed where it stands, or left
-// there if not even that can be done.
+// end settles claims for their holders, and returns the fences of those whose rows others have locked.
 func (l *leader) end(ctx context.Context, tx pgx.Tx, node *int64, settlements []settlement) (held []int64, err error) {
 	for chunk := range slices.Chunk(settlements, reclaimMost) {
-		done, err := l.endOrSplit(ctx, tx, node, chunk)
+		done, err := l.settleEach(ctx, tx, node, chunk)
 		if err != nil {
 			return nil, err
 		}
@@ -151,44 +149,41 @@ SET status = 'FAILED', fence = NULL, lease_expires_at = NULL, next_attempt_at = 
     last_status_update = clock_timestamp()
 WHERE id = $1::text AND fence = $2`
 
-func (l *leader) endOrSplit(ctx context.Context, tx pgx.Tx, node *int64, settlements []settlement) (done []settled, err error) {
-	attempt := func() error {
+// settleEach settles all claims that can be settled, and fails the tasks of the others.
+func (l *leader) settleEach(ctx context.Context, tx pgx.Tx, node *int64, settlements []settlement) (done []settled, err error) {
+	err = bisect(settlements, func(some []settlement) error {
 		sent := time.Now()
+		var ended []settled
 		err := pgx.BeginFunc(ctx, tx, func(savepoint pgx.Tx) (err error) {
-			done, err = l.statements.settle(ctx, savepoint, nil, node, settlements)
+			ended, err = l.statements.settle(ctx, savepoint, nil, node, some)
 			return err
 		})
 		l.session.heard(sent, err)
-		return err
-	}
-	if err = attempt(); len(settlements) == 1 && isDataError(err) { // twice: see isDataError
-		err = attempt()
-	}
-	switch {
-	case err == nil || !isDataError(err):
-		return done, err
-	case len(settlements) > 1:
-		if done, err = l.endOrSplit(ctx, tx, node, settlements[:len(settlements)/2]); err != nil {
-			return nil, err
+		if err == nil {
+			done = append(done, ended...)
 		}
-		rest, err := l.endOrSplit(ctx, tx, node, settlements[len(settlements)/2:])
-		return append(done, rest...), err
-	}
-	one := settlements[0]
-	why := scrub("the claim cannot be taken back: " + err.Error())
-	l.log.Error("claim cannot be taken back; the task is failed", "task", one.ID, "revision", one.Revision, "attempt", one.Attempt, "error", err)
-	err = pgx.BeginFunc(ctx, tx, func(savepoint pgx.Tx) error {
+		return err
+	}, func(one settlement, err error) error { return l.failHeld(ctx, tx, one, err) })
+	return done, err
+}
+
+// failHeld fails a task whose claim cannot be settled. If not even that can be done, the task stays as it is.
+func (l *leader) failHeld(ctx context.Context, tx pgx.Tx, one settlement, cause error) error {
+	log := l.log.With("task", one.ID, "revision", one.Revision, "attempt", one.Attempt)
+	log.Error("claim cannot be taken back; the task is failed", "error", cause)
+	why := scrub("the claim cannot be taken back: " + cause.Error())
+	err := pgx.BeginFunc(ctx, tx, func(savepoint pgx.Tx) error {
 		_, err := savepoint.Exec(ctx, l.statements.schema.SQL(releaseBrokenSQL), one.ID, one.Fence, why)
 		return err
 	})
 	if isDataError(err) { // a rule or a trigger of the application's lets nobody change the row
-		l.log.Error("task cannot be failed either; it stays as it is", "task", one.ID, "revision", one.Revision, "attempt", one.Attempt, "error", err)
-		return nil, nil
+		log.Error("task cannot be failed either; it stays as it is", "error", err)
+		return nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("fail task %s: %w", one.ID, err)
+		return fmt.Errorf("fail task %s: %w", one.ID, err)
 	}
-	return nil, nil
+	return nil
 }
 
 // reclaimStrays takes back the running jobs of nodes that had been declared dead before they fetched them.
