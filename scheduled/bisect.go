@@ -1,6 +1,6 @@
 package scheduled
 
-// twice runs do, and runs it again if it returned a data error: isDataError says why one error is not enough.
+// twice runs do, and runs it again if it returned a data error. isDataError says why one error is not enough.
 func twice(do func() error) error {
 	err := do()
 	if isDataError(err) {
@@ -9,9 +9,10 @@ func twice(do func() error) error {
 	return err
 }
 
-// bisect does something with all items, so that an item whose data the database refuses does not keep the others from it. If do returns a
-// data error, bisect halves the items until it has found each item that gets a data error twice by itself. It gives these items to broken,
-// with the second error. It ends with the first other error that do or broken returns. do must have no effect when it returns an error.
+// bisect does something with all items, so that an item whose data the database refuses does not stop the others. If do
+// returns a data error, bisect halves the items until it has found each item that gets a data error twice by itself. It
+// gives these items to broken, with the second error. It ends with the first other error that do or broken returns. do
+// must have no effect when it returns an error.
 func bisect[T any](items []T, do func([]T) error, broken func(T, error) error) error {
 	switch len(items) {
 	case 0:

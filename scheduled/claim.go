@@ -13,14 +13,14 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// querier is what the engine's statements run on: the session, a transaction of the pool, or a test's own transaction.
+// querier runs the engine's statements. It is the session, a transaction of the pool, or a test's own transaction.
 type querier interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
-// statements are the engine's SQL for one schema. Each takes `now`, null for the database's clock, so that a test can run
-// them at any time.
+// statements are the engine's SQL for one schema. Each takes `now`, null for the database's clock, so that a test can
+// run them at any time.
 type statements struct {
 	schema store.Schema
 	zones  *zones // nil: the machine's
@@ -31,14 +31,16 @@ type statements struct {
 const enterSQL = `SELECT set_config('tasktable_change.context', 'engine', true)`
 const leaveSQL = `SELECT set_config('tasktable_change.context', '', true)`
 
-// claimSQL shares the room of each pool among its lanes, locks that many tasks of each lane, and writes what it has locked.
+// claimSQL shares the room of each pool among its lanes, locks that many tasks of each lane, and updates these.
 //
-// In a pool, tasks that are due come first, then the higher priority, then the older task. Tasks that are only near come after all that
-// are due, and may take less room. The statement ranks one task more of each lane than fits, because a task that is too large for the
-// room left must keep smaller tasks of lower lanes from it.
+// In a pool, tasks that are due come first, then the higher priority, then the older task. Tasks that are only near
+// come after all that are due, and may take less room. The statement ranks one task more of each lane than fits,
+// because a task that is too large for the room left must keep smaller tasks of lower lanes from it.
 //
-// The scan locks as it picks, and locks no more than it picks. It steps over rows that others have locked. If a lane has too few other
-// rows, its room is not used up, and the answer has a row with the lane and without an id.
+// The second scan of a lane locks as it picks, and locks no more than its share. It steps over rows that others have
+// locked. A row that was edited after the statement began is left for the next pass, because its new version is not
+// visible to the update. If a lane has fewer rows that can be locked than its share, the answer has a row with the lane
+// and without an id.
 const claimSQL = `
 WITH clock AS MATERIALIZED (
     SELECT coalesce($1::timestamptz, clock_timestamp()) AS now
@@ -56,7 +58,8 @@ WITH clock AS MATERIALIZED (
         FROM (
             SELECT lane.number, waiting.is_near, CASE WHEN waiting.is_near THEN lane.near ELSE lane.room END AS room,
                 sum(lane.cost) OVER (
-                    PARTITION BY lane.pool ORDER BY waiting.is_near, lane.priority DESC, waiting.next_attempt_at ROWS UNBOUNDED PRECEDING
+                    PARTITION BY lane.pool
+                    ORDER BY waiting.is_near, lane.priority DESC, waiting.next_attempt_at ROWS UNBOUNDED PRECEDING
                 ) AS place
             FROM lane CROSS JOIN clock CROSS JOIN LATERAL (
                 SELECT t.next_attempt_at, t.next_attempt_at > clock.now AS is_near
@@ -78,10 +81,12 @@ WITH clock AS MATERIALIZED (
         SELECT t.ctid AS tid,
             -- Only an edit past the checks can bring -infinity. It would not fit the client's times.
             greatest(t.next_attempt_at, '1970-01-01'::timestamptz) AS due,
-            coalesce(tasktable.due_of(t.id, t.scheduled_at, t.run_now_at, t.jitter) + t.expiration <= clock.now, false) AS expired
+            coalesce(tasktable.due_of(t.id, t.scheduled_at, t.run_now_at, t.jitter) + t.expiration <= clock.now, false)
+                AS expired
         FROM tasktable.scheduled_tasks AS t
         WHERE t.queue = lane.queue AND t.type = lane.type AND t.priority = lane.priority AND t.cron IS NULL
-            AND t.next_attempt_at BETWEEN lane.head AND clock.now + CASE WHEN share.has_near THEN $2::interval ELSE interval '0' END
+            AND t.next_attempt_at
+                BETWEEN lane.head AND clock.now + CASE WHEN share.has_near THEN $2::interval ELSE interval '0' END
             AND t.id <> ALL ($13::text[])
             -- An application may have locked a million tasks. The other lanes must not wait until they are all passed.
             AND clock_timestamp() < (SELECT clock_timestamp() + lane.max_scan)
@@ -115,8 +120,8 @@ WITH clock AS MATERIALIZED (
     FROM updated AS u CROSS JOIN clock
     WHERE u.fence IS NULL
 )
-SELECT u.id::text AS id, u.type::text AS type, u.queue::text AS queue, u.priority::int AS priority, u.fence, u.revision, u.attempt,
-    u.due, u.bytes
+SELECT u.id::text AS id, u.type::text AS type, u.queue::text AS queue, u.priority::int AS priority,
+    u.fence, u.revision, u.attempt, u.due, u.bytes
 FROM updated AS u
 UNION ALL
 SELECT '', lane.type, lane.queue, lane.priority, NULL, 0, 0, '1970-01-01', 0
@@ -145,13 +150,14 @@ func (c claimed) hold() hold {
 	return hold{ID: c.ID, Fence: *c.Fence, Revision: c.Revision, Attempt: c.Attempt, Due: c.Due}
 }
 
-// claim takes at most `most` tasks that are due, or will be within lookAhead, from the lanes given. It leaves the tasks set aside. It must
-// run in a transaction, between enterSQL and leaveSQL or the transaction's end.
+// claim takes at most `most` tasks that are due, or will be within lookAhead, from the lanes given. It leaves the tasks
+// set aside. It must run in a transaction, between enterSQL and leaveSQL or the transaction's end.
 //
-// claim waits for no row. It steps over a row that an application has locked, and takes the tasks behind it. Where a lane has nothing but
-// locked rows left, claim gives the room to the other lanes.
+// claim waits for no row. It steps over a row that an application has locked, and takes the tasks behind it. Where a
+// lane has nothing but locked rows left, claim gives the room to the other lanes.
 func (s statements) claim(
-	ctx context.Context, q querier, now *time.Time, lookAhead, allowance time.Duration, lanes []laneBudget, most int, aside ...string,
+	ctx context.Context, q querier, now *time.Time, lookAhead, allowance time.Duration, lanes []laneBudget, most int,
+	aside ...string,
 ) ([]claimed, error) {
 	var taken []claimed
 	for {
@@ -169,15 +175,18 @@ func (s statements) claim(
 	}
 }
 
-// claimOnce also returns a row for each lane from which it took less than the lane's share, because the other rows were locked.
+// claimOnce also returns a row for each lane from which it took less than the lane's share, because the other rows
+// were locked.
 func (s statements) claimOnce(
-	ctx context.Context, q querier, now *time.Time, lookAhead, allowance time.Duration, lanes []laneBudget, most int, aside []string,
+	ctx context.Context, q querier, now *time.Time, lookAhead, allowance time.Duration, lanes []laneBudget, most int,
+	aside []string,
 ) (taken, locked []claimed, err error) {
 	var queues, kinds []string
 	var priorities, pools, rooms, nears, costs []int
 	var heads []time.Time
 	for _, l := range lanes {
-		queues, kinds, priorities = append(queues, l.Queue), append(kinds, l.Type), append(priorities, l.Priority)
+		queues, kinds = append(queues, l.Queue), append(kinds, l.Type)
+		priorities = append(priorities, l.Priority)
 		pools, rooms, nears = append(pools, l.Pool), append(rooms, l.Room), append(nears, l.Near)
 		costs, heads = append(costs, l.cost()), append(heads, l.Head)
 	}
@@ -191,7 +200,7 @@ func (s statements) claimOnce(
 		return nil, nil, fmt.Errorf("claim: %w", err)
 	}
 	for _, c := range all {
-		if c.ID == "" {
+		if c.ID == "" && c.Fence == nil {
 			locked = append(locked, c)
 		} else {
 			taken = append(taken, c)
@@ -231,20 +240,23 @@ type head struct {
 	Revision int64
 }
 
-// Nothing is computed from its columns, and what cannot be read of it is not read.
+// The statement computes nothing from the row's columns and reads only these two, because the others may be unreadable.
 const lockHeadSQL = `
 SELECT t.id::text AS id, coalesce(t.revision, 0) AS revision FROM tasktable.scheduled_tasks AS t
-WHERE t.queue = $1::text AND t.type = $2::text AND t.priority = $3::int AND t.cron IS NULL AND t.next_attempt_at <= clock_timestamp() + $4::interval
-    AND t.id <> ALL ($5::text[])
+WHERE t.queue = $1::text AND t.type = $2::text AND t.priority = $3::int AND t.cron IS NULL
+    AND t.next_attempt_at <= clock_timestamp() + $4::interval AND t.id <> ALL ($5::text[])
 ORDER BY t.next_attempt_at LIMIT 1 FOR UPDATE SKIP LOCKED`
 
 const lockRecurringHeadSQL = `
 SELECT t.id::text AS id, coalesce(t.revision, 0) AS revision FROM tasktable.scheduled_tasks AS t
-WHERE t.queue = $1::text AND t.type = $2::text AND t.cron IS NOT NULL AND t.next_attempt_at <= clock_timestamp() AND t.id <> ALL ($3::text[])
+WHERE t.queue = $1::text AND t.type = $2::text AND t.cron IS NOT NULL
+    AND t.next_attempt_at <= clock_timestamp() AND t.id <> ALL ($3::text[])
 ORDER BY t.next_attempt_at LIMIT 1 FOR UPDATE SKIP LOCKED`
 
 // lockHead locks the first task of a lane that is due and not set aside, or returns nil.
-func (s statements) lockHead(ctx context.Context, q querier, l lane, lookAhead time.Duration, aside ...string) (*head, error) {
+func (s statements) lockHead(
+	ctx context.Context, q querier, l lane, lookAhead time.Duration, aside ...string,
+) (*head, error) {
 	statement, args := lockHeadSQL, []any{l.Queue, l.Type, l.Priority, lookAhead, notNil(aside)}
 	if l.Recurring {
 		statement, args = lockRecurringHeadSQL, []any{l.Queue, l.Type, notNil(aside)}
@@ -266,12 +278,15 @@ func (s statements) lockHead(ctx context.Context, q querier, l lane, lookAhead t
 const failHeadSQL = `
 WITH failed AS (
     UPDATE tasktable.scheduled_tasks AS t
-    SET status = 'FAILED', next_attempt_at = NULL, message = $3::text, finished_at = clock_timestamp(), last_status_update = clock_timestamp()
+    SET status = 'FAILED', next_attempt_at = NULL, message = $3::text,
+        finished_at = clock_timestamp(), last_status_update = clock_timestamp()
     WHERE t.id = $1::text AND coalesce(t.revision, 0) = $2
     RETURNING t.id::text AS id, t.type::text AS type, t.revision, t.attempt
 )
-INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt, scheduled_at, finished_at, outcome, error)
-SELECT nextval('tasktable.task_numbers'), f.id, coalesce(f.type, ''), coalesce(f.revision, 0), coalesce(f.attempt, 0), clock_timestamp(), clock_timestamp(), 'FAILED', $3::text
+INSERT INTO tasktable.scheduled_task_executions
+    (fence, task_id, type, revision, attempt, scheduled_at, finished_at, outcome, error)
+SELECT nextval('tasktable.task_numbers'), f.id, coalesce(f.type, ''), coalesce(f.revision, 0), coalesce(f.attempt, 0),
+    clock_timestamp(), clock_timestamp(), 'FAILED', $3::text
 FROM failed AS f`
 
 // failHead gives up a task that cannot even be claimed, so that it does not stop the others.
@@ -290,9 +305,9 @@ func notNil(ids []string) []string {
 	return ids
 }
 
-// isDataError tells an error that one row's data causes, or a trigger of the application's on it, and that comes again with the
-// same row, from one of the moment or of the connection. A migration that makes a function anew causes one of the same kind, an internal
-// error, to whoever is about to call it: so nothing is given up before the error has come twice.
+// isDataError reports whether one row's data, or an application's trigger on the row, caused the error. It would come
+// again with the same row. A migration that replaces a function causes such an error once, in a session that is about
+// to call the function. Therefore nothing is given up before the error has come twice.
 func isDataError(err error) bool {
 	var unreadable pgx.ScanArgError
 	if errors.As(err, &unreadable) {
@@ -302,7 +317,7 @@ func isDataError(err error) bool {
 	if !errors.As(err, &pgErr) || isTimeout(err) {
 		return false
 	}
-	if pgErr.Routine == "RevalidateCachedQuery" { // "cached plan must not change result type": a migration's doing, and planned anew by now
+	if pgErr.Routine == "RevalidateCachedQuery" { // "cached plan must not change result type", after a migration
 		return false
 	}
 	switch pgErr.Code[:2] {
@@ -314,13 +329,13 @@ func isDataError(err error) bool {
 	return true
 }
 
-// isTimeout tells a statement that took too long or waited too long for a lock: less at a time may do.
+// isTimeout reports whether a statement took too long, or waited too long for a lock. It may succeed with fewer rows.
 func isTimeout(err error) bool {
 	var pgErr *pgconn.PgError
-	return errors.As(err, &pgErr) && (pgErr.Code == "57014" || pgErr.Code == "55P03" || pgErr.Code == "40P01" || pgErr.Code == "40001")
+	return errors.As(err, &pgErr) && slices.Contains([]string{"57014", "55P03", "40P01", "40001"}, pgErr.Code)
 }
 
-// isLocked tells a wait for another transaction that was too long.
+// isLocked reports whether a statement waited too long for another transaction.
 func isLocked(err error) bool {
 	var pgErr *pgconn.PgError
 	return errors.As(err, &pgErr) && pgErr.Code == "55P03"

@@ -17,7 +17,8 @@ import (
 // claimAtNoon claims the JOB tasks that are due at noon, in a transaction of its own, and commits it.
 func (b *bench) claimAtNoon(aside ...string) (ids []string, err error) {
 	err = pgx.BeginFunc(b.t.Context(), b.pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(b.t.Context(), strings.ReplaceAll(planSettingsSQL, "SET ", "SET LOCAL ")+"; "+enterSQL); err != nil {
+		settings := strings.ReplaceAll(planSettingsSQL, "SET ", "SET LOCAL ")
+		if _, err := tx.Exec(b.t.Context(), settings+"; "+enterSQL); err != nil {
 			return err
 		}
 		taken, err := b.claim(b.t.Context(), tx, &noon, 0, time.Minute, []laneBudget{jobs(0, 0, 1000)}, 1000, aside...)
@@ -43,7 +44,8 @@ END $$`
 const claimWaitsSQL = `SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = 'advisory' AND objid = 4711
 	AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`
 
-// An edit that is committed after the claim has read the row and before it locks the row wins. The claim takes the other tasks.
+// An edit that is committed after the claim has read the row and before it locks the row wins. The claim takes the
+// other tasks.
 func TestClaimLeavesWhatIsEditedMeanwhile(t *testing.T) {
 	t.Parallel()
 	for name, edit := range map[string]struct{ sql, want string }{
@@ -136,7 +138,10 @@ func TestClaimStepsOverLockedRows(t *testing.T) {
 	b := newBench(t)
 	for i := range 10 {
 		at := noon.Add(time.Duration(i-10) * time.Second)
-		b.schedule(store.Task{Payload: job{fmt.Sprint("high ", i)}, At: at, Priority: 5}, store.Task{Payload: job{fmt.Sprint("low ", i)}, At: at})
+		b.schedule(
+			store.Task{Payload: job{fmt.Sprint("high ", i)}, At: at, Priority: 5},
+			store.Task{Payload: job{fmt.Sprint("low ", i)}, At: at},
+		)
 	}
 	b.schedule(store.Task{Payload: job{"near"}, At: noon.Add(time.Second), Priority: 5})
 	near := func(priority, room, near int) laneBudget {
@@ -178,7 +183,8 @@ func TestClaimStepsOverLockedRows(t *testing.T) {
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	claim("unlocked", 0, 100, "[high 0 high 1 high 2 high 5 high 6 high 7 low 0 low 8 low 9]", jobs(5, 0, 100), jobs(0, 0, 100))
+	claim("unlocked", 0, 100, "[high 0 high 1 high 2 high 5 high 6 high 7 low 0 low 8 low 9]",
+		jobs(5, 0, 100), jobs(0, 0, 100))
 }
 
 // A lane with very many locked tasks is given up after a while, so that the other lanes do not wait.
@@ -186,17 +192,24 @@ func TestClaimGivesUpALaneThatIsLocked(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	for i := range 10 {
-		b.schedule(store.Task{Payload: job{fmt.Sprint("high ", i)}, At: noon.Add(time.Duration(i-10) * time.Second), Priority: 5})
+		at := noon.Add(time.Duration(i-10) * time.Second)
+		b.schedule(store.Task{Payload: job{fmt.Sprint("high ", i)}, At: at, Priority: 5})
 	}
 	b.schedule(store.Task{Payload: job{"low"}, At: noon})
-	b.exec(`CREATE OR REPLACE FUNCTION tasktable.due_of(id text, scheduled_at timestamptz, run_now_at timestamptz, jitter interval)
-		RETURNS timestamptz LANGUAGE plpgsql STABLE AS $$ BEGIN PERFORM pg_sleep(0.2) WHERE id LIKE 'high %'; RETURN scheduled_at; END $$`)
+	b.exec(`
+CREATE OR REPLACE FUNCTION tasktable.due_of(id text, scheduled_at timestamptz, run_now_at timestamptz, jitter interval)
+RETURNS timestamptz LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    PERFORM pg_sleep(0.2) WHERE id LIKE 'high %';
+    RETURN scheduled_at;
+END $$`)
 	tx, err := b.pool.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
-	if _, err := tx.Exec(t.Context(), `SELECT FROM tasktable.scheduled_tasks WHERE id LIKE 'high %' AND id <> 'high 9' FOR UPDATE`); err != nil {
+	const lockSQL = `SELECT FROM tasktable.scheduled_tasks WHERE id LIKE 'high %' AND id <> 'high 9' FOR UPDATE`
+	if _, err := tx.Exec(t.Context(), lockSQL); err != nil {
 		t.Fatal(err)
 	}
 	began := time.Now()
@@ -211,7 +224,10 @@ func TestClaimLocksNoMoreThanItTakes(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	for i := range 20 {
-		b.schedule(store.Task{Payload: job{fmt.Sprint("high ", i)}, At: noon, Priority: 5}, store.Task{Payload: job{fmt.Sprint("low ", i)}, At: noon})
+		b.schedule(
+			store.Task{Payload: job{fmt.Sprint("high ", i)}, At: noon, Priority: 5},
+			store.Task{Payload: job{fmt.Sprint("low ", i)}, At: noon},
+		)
 	}
 	b.inTx(func(tx pgx.Tx) {
 		if _, err := tx.Exec(t.Context(), enterSQL); err != nil {
@@ -222,7 +238,8 @@ func TestClaimLocksNoMoreThanItTakes(t *testing.T) {
 			t.Fatalf("claimed %d tasks, %v; want 21", len(taken), err)
 		}
 		var free int
-		if err := b.pool.QueryRow(t.Context(), `SELECT count(*) FROM (SELECT FROM tasktable.scheduled_tasks FOR UPDATE SKIP LOCKED) AS t`).Scan(&free); err != nil {
+		const freeSQL = `SELECT count(*) FROM (SELECT FROM tasktable.scheduled_tasks FOR UPDATE SKIP LOCKED) AS t`
+		if err := b.pool.QueryRow(t.Context(), freeSQL).Scan(&free); err != nil {
 			t.Fatal(err)
 		}
 		if free != 19 {
@@ -265,8 +282,8 @@ func TestClaimLeavesWhatIsSetAside(t *testing.T) {
 	}
 }
 
-// An application that has locked a task and then wants others, which the claim has written, waits for the claim at most. Neither is ended
-// by a deadlock.
+// An application that has locked a task and then wants others, which the claim has written, waits for the claim at most.
+// Neither is ended by a deadlock.
 func TestClaimDoesNoHarmToApplications(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -315,7 +332,8 @@ func TestClaimTwiceAtOnce(t *testing.T) {
 			for waiting := 1; waiting > 0 && all.err == nil; { // another may have locked them, and may fail
 				var ids []string
 				if ids, all.err = b.claimAtNoon(); all.err == nil {
-					all.err = b.pool.QueryRow(t.Context(), `SELECT count(*) FROM tasktable.scheduled_tasks WHERE status = 'QUEUED'`).Scan(&waiting)
+					const waitingSQL = `SELECT count(*) FROM tasktable.scheduled_tasks WHERE status = 'QUEUED'`
+					all.err = b.pool.QueryRow(t.Context(), waitingSQL).Scan(&waiting)
 				}
 				all.ids = append(all.ids, ids...)
 			}
