@@ -30,7 +30,10 @@ func TestBisect(t *testing.T) {
 		{what: "all are bad", items: 4, bad: []int{0, 1, 2, 3}, ends: -1, done: "[]", gone: "[0 1 2 3]"},
 		{what: "an error came only once", items: 4, once: []int{1, 2}, ends: -1, done: "[0 1 2 3]", gone: "[]"},
 		{what: "another error ends it", items: 5, bad: []int{0}, ends: 1, done: "[]", gone: "[0]", err: away},
-		{what: "a bad one that cannot be dealt with ends it", items: 4, bad: []int{2}, ends: -1, unfit: true, done: "[0 1]", gone: "[]", err: away},
+		{
+			what:  "a bad one that cannot be dealt with ends it",
+			items: 4, bad: []int{2}, ends: -1, unfit: true, done: "[0 1]", gone: "[]", err: away,
+		},
 	} {
 		done, gone, alone := []int{}, []int{}, map[int]bool{}
 		items := make([]int, test.items)
@@ -62,7 +65,8 @@ func TestBisect(t *testing.T) {
 			return nil
 		})
 		if fmt.Sprint(done) != test.done || fmt.Sprint(gone) != test.gone || !errors.Is(err, test.err) {
-			t.Errorf("%s: done %v, broken %v, %v; want %s, %s, %v", test.what, done, gone, err, test.done, test.gone, test.err)
+			t.Errorf("%s: done %v, broken %v, %v; want %s, %s, %v",
+				test.what, done, gone, err, test.done, test.gone, test.err)
 		}
 	}
 }

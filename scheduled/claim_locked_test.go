@@ -53,7 +53,8 @@ func TestClaimLeavesWhatIsEditedMeanwhile(t *testing.T) {
 			QUEUED rev=2 attempt=0 scheduled=1h0m0s next=1h0m0s
 			1 schedule created by test
 			2 reschedule rescheduled by tester`},
-		"of another payload": {`UPDATE tasktable.scheduled_tasks SET payload = payload || '{"name":"b"}' WHERE id = 'a'`, `
+		"of another payload": {`
+			UPDATE tasktable.scheduled_tasks SET payload = payload || '{"name":"b"}' WHERE id = 'a'`, `
 			QUEUED rev=2 attempt=0 scheduled=noon next=noon
 			1 schedule created by test
 			2 sql rescheduled by tester`},
@@ -87,8 +88,9 @@ func TestClaimLeavesWhatIsEditedMeanwhile(t *testing.T) {
 			2 sql rescheduled by tester`},
 		"claimed by another leader": {`DO $$ BEGIN
 			PERFORM set_config('tasktable_change.context', 'engine', true);
-			UPDATE tasktable.scheduled_tasks SET status = 'EXECUTING', attempt = attempt + 1, fence = nextval('tasktable.task_numbers'),
-				lease_expires_at = '2030-01-01 12:30Z', next_attempt_at = NULL WHERE id = 'a';
+			UPDATE tasktable.scheduled_tasks SET status = 'EXECUTING', attempt = attempt + 1,
+				fence = nextval('tasktable.task_numbers'), lease_expires_at = '2030-01-01 12:30Z',
+				next_attempt_at = NULL WHERE id = 'a';
 		END $$`, `
 			EXECUTING rev=1 attempt=1 scheduled=noon fence lease_expires_at=30m0s
 			1 schedule created by test`},
@@ -96,7 +98,10 @@ func TestClaimLeavesWhatIsEditedMeanwhile(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
-			b.schedule(store.Task{Payload: job{"a"}, At: noon}, store.Task{Payload: job{"b"}, At: noon.Add(-time.Second)})
+			b.schedule(
+				store.Task{Payload: job{"a"}, At: noon},
+				store.Task{Payload: job{"b"}, At: noon.Add(-time.Second)},
+			)
 			b.exec(slowDueSQL)
 			tx, err := b.pool.Begin(t.Context())
 			if err != nil {
@@ -172,7 +177,8 @@ func TestClaimStepsOverLockedRows(t *testing.T) {
 	if _, err := tx.Exec(t.Context(), lockSQL, []string{"high 5", "high 6", "high 7"}); err != nil {
 		t.Fatal(err)
 	}
-	claim("the rest of the lane, and then the lower lane", 0, 10, "[high 8 high 9 low 1 low 2]", jobs(5, 0, 4), jobs(0, 0, 4))
+	claim("the rest of the lane, and then the lower lane", 0, 10, "[high 8 high 9 low 1 low 2]",
+		jobs(5, 0, 4), jobs(0, 0, 4))
 	claim("the lower lane alone", 0, 10, "[low 3 low 4]", jobs(5, 0, 2), jobs(0, 0, 2))
 	claim("no more than most", 0, 1, "[low 5]", jobs(5, 0, 2), jobs(0, 0, 2))
 	costly := jobs(0, 0, 5)
@@ -276,14 +282,16 @@ func TestClaimBesideAForeignKey(t *testing.T) {
 func TestClaimLeavesWhatIsSetAside(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.schedule(store.Task{Payload: job{"a"}, At: noon}, store.Task{Payload: job{"b"}, At: noon}, store.Task{Payload: job{"c"}, At: noon})
+	for _, name := range []string{"a", "b", "c"} {
+		b.schedule(store.Task{Payload: job{name}, At: noon})
+	}
 	if ids, err := b.claimAtNoon("a", "c", "none"); err != nil || fmt.Sprint(ids) != "[b]" {
 		t.Errorf("claimed %v, %v; want b", ids, err)
 	}
 }
 
-// An application that has locked a task and then wants others, which the claim has written, waits for the claim at most.
-// Neither is ended by a deadlock.
+// An application that has locked a task and then wants others, which the claim has written, waits for the claim at
+// most. Neither is ended by a deadlock.
 func TestClaimDoesNoHarmToApplications(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -380,7 +388,8 @@ func TestPassGoesRoundLockedTasks(t *testing.T) {
 		began := time.Now()
 		found, err := tr.leader.pass(t.Context())
 		if err != nil || found.Claimed != claimed || found.Stuck || tr.leader.most != most {
-			t.Errorf("%s: %+v, %v, then %d at a time; want %d claimed, and %d at a time", what, found, err, tr.leader.most, claimed, most)
+			t.Errorf("%s: %+v, %v, then %d at a time; want %d claimed, and %d at a time",
+				what, found, err, tr.leader.most, claimed, most)
 		}
 		if took := time.Since(began); took > time.Second {
 			t.Errorf("%s: it took %s", what, took)
@@ -397,7 +406,8 @@ func TestPassGoesRoundLockedTasks(t *testing.T) {
 	}
 }
 
-// While nobody may write to the table, as while an index is made, each pass ends in good time, though each task is let be only for a while:
+// While nobody may write to the table, as while an index is made, each pass ends in good time, though each task is let
+// be only for a while:
 // the leader has other things to do.
 func TestPassWhileTheTableIsLocked(t *testing.T) {
 	t.Parallel()

@@ -48,7 +48,7 @@ var (
 	skipsLocked   = regexp.MustCompile(`(?s)\bFOR UPDATE\s.*SKIP LOCKED`)
 )
 
-// In all that a busy node sends, each statement that sets EXECUTING locks its rows first, and skips those that others have locked.
+// Each statement of a busy node that sets EXECUTING locks its rows first, and skips the rows that others have locked.
 func TestEachClaimSkipsLockedRows(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
