@@ -10,7 +10,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -359,86 +358,5 @@ func TestClaimTwiceAtOnce(t *testing.T) {
 	slices.Sort(all)
 	if len(all) != most || len(slices.Compact(all)) != most {
 		t.Errorf("%d claims of %d tasks", len(all), most)
-	}
-}
-
-// leads makes a node that leads and knows its nodes, for passes by hand; its work begins with run.
-func (s *stage) leads(parts ...handlers.Part) *troupe {
-	s.t.Helper()
-	tr := s.prepare(nil, parts...)
-	if err := tr.session.follow(s.t.Context()); err != nil || !tr.session.leads {
-		s.t.Fatalf("leads: %t, %v", tr.session.leads, err)
-	}
-	tr.looks()
-	return tr
-}
-
-// A pass that meets a task which an application has locked goes round it at once, and takes no less at a time for it.
-func TestPassGoesRoundLockedTasks(t *testing.T) {
-	t.Parallel()
-	s := newStage(t)
-	for i := range 5 {
-		s.schedule(fmt.Sprint(i), nil)
-	}
-	unlock := lock(t, s.pool, "2")
-	tr := s.leads(handlers.Handle(s.handle))
-	pass := func(what string, claimed, most int) {
-		t.Helper()
-		tr.leader.most = 64
-		began := time.Now()
-		found, err := tr.leader.pass(t.Context())
-		if err != nil || found.Claimed != claimed || found.Stuck || tr.leader.most != most {
-			t.Errorf("%s: %+v, %v, then %d at a time; want %d claimed, and %d at a time",
-				what, found, err, tr.leader.most, claimed, most)
-		}
-		if took := time.Since(began); took > time.Second {
-			t.Errorf("%s: it took %s", what, took)
-		}
-	}
-	pass("all but one", 4, 128)
-	pass("only the locked one is left", 0, 128)
-	unlock()
-	pass("unlocked", 1, 128)
-	tr.run()
-	for i := range 5 {
-		s.begins(fmt.Sprint(i)).end <- nil
-		s.is(fmt.Sprint(i), store.StatusCompleted, outcomeCompleted)
-	}
-}
-
-// While nobody may write to the table, as while an index is made, each pass ends in good time, though each task is let
-// be only for a while:
-// the leader has other things to do.
-func TestPassWhileTheTableIsLocked(t *testing.T) {
-	t.Parallel()
-	s := newStage(t)
-	for i := range 40 {
-		s.schedule(fmt.Sprint(i), nil)
-	}
-	tr := s.leads(handlers.Handle(s.handle))
-	tx, err := s.pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := tx.Exec(t.Context(), `LOCK TABLE tasktable.scheduled_tasks IN SHARE MODE`); err != nil {
-		t.Fatal(err)
-	}
-	for range 2 {
-		began := time.Now()
-		found, err := tr.leader.pass(t.Context())
-		if err != nil || found.Claimed != 0 || found.Next < 0 {
-			t.Errorf("%+v, %v", found, err)
-		}
-		if took := time.Since(began); took > passMost+5*time.Second {
-			t.Errorf("it took %s", took)
-		}
-	}
-	if err := tx.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	tr.run()
-	for i := range 40 {
-		s.begins(fmt.Sprint(i)).end <- nil
-		s.is(fmt.Sprint(i), store.StatusCompleted, outcomeCompleted)
 	}
 }
