@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"math"
 	"slices"
 	"strconv"
 	"time"
@@ -24,10 +23,10 @@ type census struct {
 	leads      func() bool
 	log        *slog.Logger
 
-	most  int // how many due tasks are counted in all; doubled while that is quick, halved when it is slow
-	lanes map[laneLabels]time.Time
-	mark  scheduleMark
-	walk  deadWalk
+	most   int // how many due tasks are counted in all; doubled while that is quick, halved when it is slow
+	lanes  map[laneLabels]time.Time
+	window changeWindow
+	walk   deadWalk
 }
 
 const (
@@ -94,7 +93,7 @@ func (c *census) run(ctx context.Context) {
 
 // begin forgets what this node has counted when it led before.
 func (c *census) begin() {
-	c.most, c.lanes, c.mark, c.walk = countFirst, map[laneLabels]time.Time{}, scheduleMark{}, deadWalk{}
+	c.most, c.lanes, c.window, c.walk = countFirst, map[laneLabels]time.Time{}, changeWindow{}, deadWalk{}
 }
 
 // count takes one census. What cannot be counted stays as it was; it keeps nothing else from being counted.
@@ -304,99 +303,81 @@ func (c *census) countDead(ctx context.Context, found *counts) error {
 	return nil
 }
 
-// scheduleMark is as far as the lines of changes have been counted. A line is visible once its transaction has ended, and they do not end in the
-// order of their numbers: so the lines of each transaction are counted when they are seen first, and it is remembered, until all that began
-// before it have ended.
-type scheduleMark struct {
-	since int64          // what transactions below it have written has been counted, or never will be
-	seen  []int64        // those from there on that have been counted
-	looks []scheduleLook // the earlier ones that are not older than since
+// changeWindow is the newest lines of scheduled_task_changes. A line is visible once its transaction has committed, and
+// transactions do not commit in the order of their lines' numbers. So each census reads all lines of the last minute,
+// and leaves out those that have been counted.
+type changeWindow struct {
+	marks   []changeMark // the window begins after the first
+	counted []int64      // lines in the window
 }
 
-// scheduleLook is an earlier census: transactions that began after it are from next on, and their lines after last.
-type scheduleLook struct {
-	at         time.Time
-	next, last int64
+// changeMark says that the line was the newest at a census.
+type changeMark struct {
+	at   time.Time
+	line int64
 }
 
 const (
-	// What a transaction that is open for longer has scheduled is not counted: some that is open for hours, of whatever database of the server,
-	// would have all lines since read again each time.
-	scheduleOpen = time.Minute
-	scheduleSeen = 100_000 // for the same reason
-	// Numbers are drawn a moment before the transaction has its own: they may be in another order by so much.
-	scheduleSlack = 1000
+	changeWindowAge = time.Minute
+	// maxChangesCounted bounds what is remembered. With more lines, the window begins at the last census.
+	maxChangesCounted = 100_000
 )
 
-// A row has the lower half of its transaction's number: it is the one nearest to those of now. What was not edited is not in the line. IN: of a
-// list that may be long Postgres makes a hash table.
+const newestChangeSQL = `SELECT coalesce(max(c.revision), 0) AS line FROM tasktable.scheduled_task_changes AS c`
+
+type newestChangeRow struct{ Line int64 }
+
+// A field that was not edited is not in the line. Postgres makes a hash table of the list after NOT IN.
 const countScheduledSQL = `
-WITH now AS MATERIALIZED (
-    SELECT pg_snapshot_xmin(s.snapshot)::text::bigint AS stable, pg_snapshot_xmax(s.snapshot)::text::bigint AS next
-    FROM (SELECT pg_current_snapshot() AS snapshot) AS s
-), line AS (
-    SELECT transaction.number, CASE WHEN c.new ->> 'status' = 'SKIPPED' THEN 'skipped' ELSE c.outcome END AS outcome,
-        coalesce(c.new ->> 'type', (SELECT t.type::text FROM tasktable.scheduled_tasks AS t WHERE t.id = c.task_id), '') AS type
-    FROM tasktable.scheduled_task_changes AS c CROSS JOIN now
-    CROSS JOIN LATERAL (SELECT now.next + (c.xmin::text::bigint - now.next % 4294967296 + 6442450944) % 4294967296 - 2147483648 AS number) AS transaction
-    WHERE c.revision > $1 AND c.outcome IN ('created', 'rescheduled', 'rearmed')
-        AND transaction.number >= $2 AND transaction.number NOT IN (SELECT * FROM unnest($3::bigint[]))
-)
-SELECT now.stable, now.next, coalesce((SELECT max(c.revision) FROM tasktable.scheduled_task_changes AS c), 0) AS last,
-    coalesce(lines.type, '') AS type, coalesce(lines.outcome, '') AS outcome, coalesce(lines.tasks, 0)::bigint AS tasks, coalesce(lines.seen, '{}') AS seen
-FROM now LEFT JOIN (
-    SELECT line.type, line.outcome, count(*) AS tasks, array_agg(DISTINCT line.number) FILTER (WHERE line.number >= now.stable) AS seen
-    FROM line CROSS JOIN now GROUP BY line.type, line.outcome
-) AS lines ON true`
+SELECT line.type, line.outcome, array_agg(line.revision) AS lines
+FROM (
+    SELECT c.revision, CASE WHEN c.new ->> 'status' = 'SKIPPED' THEN 'skipped' ELSE c.outcome END AS outcome,
+        coalesce(c.new ->> 'type',
+            (SELECT t.type::text FROM tasktable.scheduled_tasks AS t WHERE t.id = c.task_id), '') AS type
+    FROM tasktable.scheduled_task_changes AS c
+    WHERE c.revision > $1::bigint AND c.outcome IN ('created', 'rescheduled', 'rearmed')
+        AND c.revision NOT IN (SELECT * FROM unnest($2::bigint[]))
+) AS line
+GROUP BY line.type, line.outcome`
 
 type scheduledRow struct {
-	Stable  int64 // the oldest transaction that is open, or the next
-	Next    int64 // to begin
-	Last    int64 // line
 	Type    string
 	Outcome string
-	Tasks   int64
-	Seen    []int64 // transactions that are not below Stable
+	Lines   []int64
 }
 
-// countScheduled counts what has been scheduled since the last census. If that fails, what was scheduled meanwhile is left out: it may be
-// too much to be counted ever.
+// countScheduled counts the lines that are new in the window. The first time it only looks where the window begins. It
+// begins anew after an error, because there may be too much to be counted ever.
 func (c *census) countScheduled(ctx context.Context) error {
-	from, since := int64(math.MaxInt64), int64(math.MaxInt64) // nothing, the first time: it is only looked where to begin
-	if len(c.mark.looks) > 0 {
-		from, since = c.mark.looks[0].last-scheduleSlack, c.mark.since
+	if len(c.window.marks) == 0 {
+		newest, err := counted[newestChangeRow](ctx, c.pool, "find the newest change", c.statements.schema.SQL(newestChangeSQL))
+		if err == nil {
+			c.window.marks = []changeMark{{time.Now(), newest[0].Line}}
+		}
+		return err
 	}
-	rows, err := counted[scheduledRow](ctx, c.pool, "count scheduled tasks", c.statements.schema.SQL(countScheduledSQL), from, since, c.mark.seen)
+	rows, err := counted[scheduledRow](ctx, c.pool, "count scheduled tasks", c.statements.schema.SQL(countScheduledSQL),
+		c.window.marks[0].line, notNilNumbers(c.window.counted))
 	if err != nil {
-		c.mark = scheduleMark{}
+		c.window = changeWindow{}
 		return err
 	}
 	for _, row := range rows {
-		if row.Tasks > 0 {
-			c.metrics.scheduled.WithLabelValues(c.metrics.label(row.Type), row.Outcome).Add(float64(row.Tasks))
-		}
-		c.mark.seen = append(c.mark.seen, row.Seen...)
+		c.metrics.scheduled.WithLabelValues(c.metrics.label(row.Type), row.Outcome).Add(float64(len(row.Lines)))
+		c.window.counted = append(c.window.counted, row.Lines...)
 	}
-	c.mark.advance(time.Now(), rows[0].Stable, rows[0].Next, rows[0].Last)
+	c.window.advance(time.Now())
 	return nil
 }
 
-// advance takes what a census has seen besides the lines.
-func (m *scheduleMark) advance(now time.Time, stable, next, last int64) {
-	m.looks = append(m.looks, scheduleLook{now, next, last})
-	m.since = max(m.since, stable)
-	if len(m.looks) == 1 || len(m.seen) > scheduleSeen {
-		m.since = next
+// advance moves the beginning of the window on.
+func (w *changeWindow) advance(now time.Time) {
+	newest := w.marks[len(w.marks)-1].line
+	if len(w.counted) > 0 && slices.Max(w.counted) > newest {
+		w.marks = append(w.marks, changeMark{now, slices.Max(w.counted)})
 	}
-	for _, look := range m.looks {
-		if now.Sub(look.at) >= scheduleOpen {
-			m.since = max(m.since, look.next)
-		}
+	for len(w.marks) > 1 && (len(w.counted) > maxChangesCounted || now.Sub(w.marks[1].at) >= changeWindowAge) {
+		w.marks = w.marks[1:]
 	}
-	for len(m.looks) > 1 && m.looks[1].next <= m.since { // nothing that is yet to be counted is before it
-		m.looks = m.looks[1:]
-	}
-	m.seen = slices.DeleteFunc(m.seen, func(transaction int64) bool { return transaction < m.since })
-	slices.Sort(m.seen)
-	m.seen = slices.Compact(m.seen)
+	w.counted = slices.DeleteFunc(w.counted, func(line int64) bool { return line <= w.marks[0].line })
 }

@@ -123,38 +123,36 @@ func TestCensusCountsScheduled(t *testing.T) {
 	}
 }
 
-// As long as a transaction is open, what has ended since is remembered; but not longer than a minute, nor for ever so many.
-func TestScheduleMark(t *testing.T) {
+// Lines of the last minute are remembered, so that one whose transaction commits late is still counted, once. Of very
+// many lines only those since the last census are.
+func TestChangeWindow(t *testing.T) {
 	t.Parallel()
-	var mark scheduleMark
-	text := func() string { return fmt.Sprint(mark.since, mark.seen, mark.looks[0].last, len(mark.looks)) }
+	w := changeWindow{marks: []changeMark{{noon, 10}}}
+	text := func() string { return fmt.Sprint(w.marks[0].line, w.counted) }
 	for i, step := range []struct {
-		after              time.Duration
-		seen               []int64
-		stable, next, last int64
-		want               string
+		after time.Duration
+		lines []int64
+		want  string
 	}{
-		{0, nil, 90, 100, 10, "100 [] 10 1"},
-		{15 * time.Second, []int64{105, 107}, 104, 110, 20, "104 [105 107] 10 2"}, // 104 is open
-		{30 * time.Second, []int64{112, 106}, 104, 120, 30, "104 [105 106 107 112] 10 3"},
-		{45 * time.Second, nil, 109, 130, 40, "109 [112] 10 4"}, // it has ended, 109 has not
-		{60 * time.Second, nil, 109, 140, 50, "109 [112] 10 5"},
-		{75 * time.Second, nil, 109, 150, 60, "110 [112] 20 5"}, // open for a minute: not waited for any more
-		{90 * time.Second, nil, 160, 160, 70, "160 [] 70 1"},
+		{15 * time.Second, []int64{12, 14}, "10 [12 14]"},
+		{30 * time.Second, []int64{13, 20}, "10 [12 14 13 20]"}, // 13 was committed late
+		{45 * time.Second, nil, "10 [12 14 13 20]"},
+		{60 * time.Second, []int64{21}, "10 [12 14 13 20 21]"},
+		{75 * time.Second, nil, "14 [20 21]"}, // 14 was seen a minute ago
+		{90 * time.Second, nil, "20 [21]"},
+		{time.Hour, nil, "21 []"},
+		{time.Hour, nil, "21 []"},
 	} {
-		mark.seen = append(mark.seen, step.seen...)
-		mark.advance(noon.Add(step.after), step.stable, step.next, step.last)
-		if text() != step.want {
+		w.counted = append(w.counted, step.lines...)
+		if w.advance(noon.Add(step.after)); text() != step.want {
 			t.Errorf("step %d: %s, want %s", i, text(), step.want)
 		}
 	}
-	mark.seen = make([]int64, scheduleSeen+1)
-	for i := range mark.seen {
-		mark.seen[i] = 200 + int64(i)
+	for line := range int64(maxChangesCounted + 1) {
+		w.counted = append(w.counted, 100+line)
 	}
-	mark.advance(noon.Add(91*time.Second), 170, 1_000_000, 80)
-	if text() != "1000000 [] 80 1" {
-		t.Errorf("with too many to remember: %s", text())
+	if w.advance(noon.Add(time.Hour)); text() != fmt.Sprint(100+maxChangesCounted, []int64{}) {
+		t.Errorf("with too many to remember: %.100s", text())
 	}
 }
 

@@ -80,7 +80,8 @@ func newMetrics(config Config) *metrics {
 		"Attempts that asked for their own next run, or a chain of follow-ups, at once: it waits until a second after their start.", "type")
 	m.claimed = m.counters("tasks_claimed_total", "Tasks the leader has claimed and handed to River.", "type")
 	m.scheduled = m.counters("tasks_scheduled_total",
-		"Tasks scheduled by anybody in whatever way, as the leader finds them in scheduled_task_changes: created, rescheduled, rearmed, or skipped (a fire that does not run).", "type", "outcome")
+		"Tasks that anybody scheduled: created, rescheduled, rearmed, or skipped (a fire that does not run). The leader counts them in "+
+			"scheduled_task_changes each 15 s; not those of a transaction that was open for more than a minute.", "type", "outcome")
 	m.delay = m.histograms("start_delay_seconds", "From when an attempt was due until the gate let it through, by the database's clock.", waitBuckets, "type")
 	m.duration = m.histograms("task_duration_seconds", "How long handlers ran; of transactional ones with their transaction.", waitBuckets, "type")
 	m.gateTook = m.histogram("gate_duration_seconds", "How long the gate's reads took, each for all tasks that were ready together.", statementBuckets)

@@ -229,7 +229,7 @@ func (b *bench) queueCensus(batch *pgx.Batch, lanes listedLanes) {
 	batch.Queue(b.schema.SQL(countFiresSQL), queues[:n], kinds[:n], planMost)
 	batch.Queue(b.schema.SQL(countDueSQL), queues[n:], kinds[n:], priorities[n:], heads[n:], planMost)
 	batch.Queue(b.schema.SQL(countDeadSQL), "(0,0)", tuple{page: retainPages}.String())
-	batch.Queue(b.schema.SQL(countScheduledSQL), int64(planTasks), int64(0), []int64{})
+	batch.Queue(b.schema.SQL(countScheduledSQL), int64(planTasks), []int64{})
 }
 
 // recorder notes statements, and runs none.
