@@ -23,7 +23,9 @@ type deepLook struct {
 
 	made  bool // since the node leads
 	busy  bool
-	next  time.Time // when to begin another
+	ended time.Time // when the last one ended; zero: it is time for another
+	took  time.Duration
+	err   error // of the last one
 	found chan deepFound
 }
 
@@ -37,12 +39,13 @@ type deepFound struct {
 }
 
 const (
-	// deepEvery is the pause between two deep looks while nothing is slow.
-	deepEvery = time.Minute
-	// deepShare is how much longer than the deep look the pause is while looks begin at the floors, so that deep looks are no load. The
-	// pause is at most deepSlow all the same: tasks before their lane's floor wait for a deep look, and less urgent tasks go before them.
-	deepShare = 20
-	deepSlow  = 4 * time.Second
+	// deepPause is the pause between two deep looks while the leader's own looks read everything.
+	deepPause = time.Minute
+	// Else the pause is deepShare times as long as the deep look took, so that deep looks are no load, within these
+	// bounds. Tasks before their lane's mark wait for a deep look, and less urgent tasks go before them.
+	deepShare    = 20
+	minDeepPause = time.Second
+	maxDeepPause = 4 * time.Second
 )
 
 // deepLimitSQL bounds each statement of a deep look.
@@ -50,12 +53,17 @@ const deepLimitSQL = `SELECT set_config('statement_timeout', '30s', true), clock
 
 // forget has a look made at once: the node begins to lead. One that is under way from an earlier time does not count.
 func (d *deepLook) forget() {
-	d.made, d.busy, d.next = false, false, time.Time{}
+	d.made, d.busy, d.ended = false, false, time.Time{}
 }
 
-// begin has a look made in the background, if it is time.
-func (d *deepLook) begin(ctx context.Context, worked []workedLane) {
-	if d.busy || time.Now().Before(d.next) {
+// begin has a look made in the background, if it is time. rare says that the leader's own looks read everything, so that
+// it is time later. It is asked now, and not when the last look ended, because looks may have become slow since.
+func (d *deepLook) begin(ctx context.Context, worked []workedLane, rare bool) {
+	pause := min(max(deepShare*d.took, minDeepPause), maxDeepPause)
+	if rare && d.err == nil {
+		pause = deepPause
+	}
+	if d.busy || time.Since(d.ended) < pause {
 		return
 	}
 	d.busy = true
@@ -68,7 +76,7 @@ func (d *deepLook) begin(ctx context.Context, worked []workedLane) {
 }
 
 // take returns what a look has found, once.
-func (d *deepLook) take(slow bool) (found deepFound, ok bool) {
+func (d *deepLook) take() (found deepFound, ok bool) {
 	if !d.busy {
 		return found, false
 	}
@@ -77,12 +85,7 @@ func (d *deepLook) take(slow bool) (found deepFound, ok bool) {
 	default:
 		return found, false
 	}
-	d.busy = false
-	pause := deepEvery
-	if slow || found.err != nil {
-		pause = min(max(deepShare*found.took, time.Second), deepSlow)
-	}
-	d.next = time.Now().Add(pause)
+	d.busy, d.ended, d.took, d.err = false, time.Now(), found.took, found.err
 	if found.err != nil {
 		d.log.Warn("not all lanes and jobs could be read; trying again", "error", found.err)
 		return found, false

@@ -65,17 +65,26 @@ WITH RECURSIVE lane AS (
 SELECT ` + laneColumnsSQL + `
 FROM lane`
 
-// The first task of each range of priorities, of those that are due no earlier than the floor.
+// The head of the highest lane in each range of priorities, from the range's mark on. Of several new lanes in a range
+// the less urgent are left to the next look, so that none of their tasks goes before a more urgent one.
 const laneRangesSQL = `
 SELECT ` + laneColumnsSQL + `
 FROM (
-    SELECT part.queue, part.type, head.priority, head.next_attempt_at
-    FROM unnest($2::text[], $3::text[], $4::int[], $5::int[], $6::timestamptz[]) AS part (queue, type, low, high, floor)
+    SELECT part.queue, part.type, top.priority, head.next_attempt_at
+    FROM unnest($2::text[], $3::text[], $4::int[], $5::int[], $6::timestamptz[]) AS part (queue, type, low, high, mark)
     CROSS JOIN LATERAL (
-        SELECT t.priority::int AS priority, t.next_attempt_at FROM tasktable.scheduled_tasks AS t
+        SELECT part.low AS priority WHERE part.low = part.high
+        UNION ALL
+        (SELECT t.priority::int FROM tasktable.scheduled_tasks AS t
+        WHERE part.low < part.high AND t.cron IS NULL AND t.queue = part.queue AND t.type = part.type
+            AND t.priority >= part.low AND t.priority <= part.high AND t.next_attempt_at >= part.mark
+        ORDER BY t.priority DESC LIMIT 1)
+    ) AS top
+    CROSS JOIN LATERAL (
+        SELECT t.next_attempt_at FROM tasktable.scheduled_tasks AS t
         WHERE t.cron IS NULL AND t.queue = part.queue AND t.type = part.type
-            AND t.priority >= part.low AND t.priority <= part.high AND t.next_attempt_at >= part.floor
-        ORDER BY t.priority, t.next_attempt_at LIMIT 1
+            AND t.priority = top.priority AND t.next_attempt_at >= part.mark
+        ORDER BY t.next_attempt_at LIMIT 1
     ) AS head
 ) AS lane`
 

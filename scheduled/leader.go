@@ -33,7 +33,7 @@ type leader struct {
 	tookBack bool           // this tick has ended claims: their tasks are due
 	dead     *undertaker
 	metrics  *metrics
-	floors   laneFloors
+	marks    lowWaterMarks
 	lost     []Dead               // in the transaction under way: told when it is committed
 	lines    []typedOutcome       // of the history in the same transaction: counted then
 	aside    map[string]time.Time // tasks that can neither be claimed nor failed, and until when they are let be
@@ -124,7 +124,7 @@ func (l *leader) tick(ctx context.Context) (look, error) {
 	sent := time.Now()
 	var batch pgx.Batch
 	batch.Queue(l.statements.schema.SQL(nodesSQL), int64(uint32(lockClass(l.session.schema, "node"))))
-	l.floors.queue(l.statements, &batch, true)
+	l.marks.queue(l.statements, &batch)
 	batch.Queue(l.statements.schema.SQL(resumesSQL))
 	l.jobs.queue(l.statements, &batch)
 	results := l.session.conn.SendBatch(ctx, &batch)
@@ -139,15 +139,11 @@ func (l *leader) tick(ctx context.Context) (look, error) {
 	}
 	l.session.learn(seen.now, sent)
 	l.nodes = seen.nodes
-	if fresh := l.floors.work(workedBy(l.workingNodes())); fresh {
-		if seen.listed, err = l.listLanes(ctx); err != nil {
-			return look{Next: -1, Tick: -1}, err
-		}
-		if l.floors.spares {
-			l.deep.next = time.Time{}
-		}
+	fresh := l.marks.work(workedBy(l.workingNodes()))
+	if fresh && !l.marks.quick {
+		l.deep.ended = time.Time{}
 	}
-	l.deep.begin(ctx, l.floors.worked)
+	l.deep.begin(ctx, l.marks.worked, l.marks.quick)
 	l.metrics.sees(seen.listed, seen.nodes)
 	found := look{Next: l.nextDue(seen.listed), Tick: -1}
 	l.tookBack = false
@@ -158,28 +154,16 @@ func (l *leader) tick(ctx context.Context) (look, error) {
 	if seen.resumes {
 		err = errors.Join(err, l.resumeDue(ctx))
 	}
-	if l.tookBack || seen.resumes || l.floors.again {
+	if l.tookBack || seen.resumes || fresh { // a new node works lanes that were not looked at
 		found.Next = 0
 	}
 	return found, err // what is due does not wait for what cannot be taken back
 }
 
-// listLanes looks at the lanes once more, because a node that has just come works some that were left out.
-func (l *leader) listLanes(ctx context.Context) (listed listedLanes, err error) {
-	sent := time.Now()
-	var batch pgx.Batch
-	l.floors.queue(l.statements, &batch, true)
-	results := l.session.conn.SendBatch(ctx, &batch)
-	listed, err = l.floors.read(results, l.session.clock.now())
-	err = errors.Join(err, results.Close())
-	l.session.heard(sent, err)
-	return listed, wrap(err, "look at the lanes of a new node")
-}
-
 // takeDeep takes what the last deep look has found.
 func (l *leader) takeDeep() {
-	if found, ok := l.deep.take(l.floors.spares); ok {
-		l.floors.deep(found.lanes, found.began, found.took)
+	if found, ok := l.deep.take(); ok {
+		l.marks.deep(found.lanes, found.began, found.took)
 		l.jobs.deep(found.jobs)
 	}
 }
@@ -189,7 +173,7 @@ func (l *leader) begins() {
 	l.silence.forget()
 	l.jobs.forget()
 	l.deep.forget()
-	l.floors = laneFloors{}
+	l.marks = lowWaterMarks{}
 }
 
 // resumeDue resumes the tasks that were paused until now.
@@ -236,7 +220,7 @@ func (l *leader) readTick(results pgx.BatchResults) (seen ticked, err error) {
 	if err != nil {
 		return seen, err
 	}
-	lanes, err := l.floors.read(results, l.session.clock.now())
+	lanes, err := l.marks.read(results, l.session.clock.now())
 	if err != nil {
 		return seen, err
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// Looks from the floors on find the lowest new lane first. The tasks of a higher one must not wait behind it.
+// Of several new lanes a look from the marks on finds the highest first. Its tasks must not wait behind those of others.
 func TestAPassKnowsNewLanesBeforeItClaims(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -25,7 +25,7 @@ func TestAPassKnowsNewLanesBeforeItClaims(t *testing.T) {
 	for id, priority := range map[string]int{"low": -10, "middle": 0, "high": 10} {
 		s.schedule(id, func(task *store.Task) { task.Priority = priority })
 	}
-	tr.leader.floors.spares = true
+	tr.leader.marks.quick, tr.leader.marks.deepBy = false, time.Now().Add(time.Minute)
 	if _, err := tr.leader.pass(t.Context()); err != nil {
 		t.Fatal(err)
 	}

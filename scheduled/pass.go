@@ -94,7 +94,7 @@ func (l *leader) try(ctx context.Context, most int) (found look, lanes surveyed,
 	found.Forked = fired.looked
 	l.reportFailed(ctx, fired)
 	found.Claimed, found.Expired = l.took(ctx, taken)
-	if len(taken)+fired.looked > 0 || l.floors.again {
+	if len(taken)+fired.looked > 0 {
 		found.Next = 0 // what came meanwhile is claimed at once, together
 		l.log.Debug("claimed", "tasks", found.Claimed, "expired", found.Expired, "fired", found.Forked)
 	}
@@ -103,7 +103,7 @@ func (l *leader) try(ctx context.Context, most int) (found look, lanes surveyed,
 
 // took takes notice of what a transaction that is committed has taken, and tells of what had expired.
 func (l *leader) took(ctx context.Context, taken []claimed) (claimed, expired int) {
-	l.floors.claimed(taken, l.session.clock.now())
+	l.marks.claimed(taken, l.session.clock.now())
 	rates{bytes: l.sizes}.claimed(taken)
 	l.metrics.took(taken)
 	var dead []Dead
@@ -178,24 +178,11 @@ func (l *leader) take(ctx context.Context, tx pgx.Tx, lanes []laneBudget, most i
 
 // survey lists the lanes with something due, and the room for it.
 func (l *leader) survey(ctx context.Context, tx pgx.Tx) (lanes surveyed, found look, err error) {
-	for range maxSurveys {
-		if lanes, found, err = l.surveyOnce(ctx, tx); err != nil || !l.floors.again {
-			break
-		}
-	}
-	return lanes, found, err
-}
-
-// maxSurveys bounds how often a pass looks before it claims. A look from the floors on finds one new lane of a queue and type at a time,
-// and the lowest first. Without another look, its tasks would go before those of a more urgent lane that is new, too.
-const maxSurveys = 20
-
-func (l *leader) surveyOnce(ctx context.Context, tx pgx.Tx) (lanes surveyed, found look, err error) {
 	sent := time.Now()
 	defer func() { l.session.heard(sent, err) }()
 	var batch pgx.Batch
 	batch.Queue(enterSQL)
-	l.floors.queue(l.statements, &batch, false)
+	l.marks.queue(l.statements, &batch)
 	l.jobs.queue(l.statements, &batch)
 	results := tx.SendBatch(ctx, &batch)
 	listed, err := l.readSurvey(results)
@@ -232,7 +219,7 @@ func (l *leader) readSurvey(results pgx.BatchResults) (listed listedLanes, err e
 	if _, err := results.Exec(); err != nil {
 		return listed, err
 	}
-	if listed, err = l.floors.read(results, l.session.clock.now()); err != nil {
+	if listed, err = l.marks.read(results, l.session.clock.now()); err != nil {
 		return listed, err
 	}
 	return listed, l.jobs.read(results)

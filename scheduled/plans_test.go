@@ -150,19 +150,19 @@ func (b *bench) hotStatements() []hotStatement {
 		b.t.Fatalf("%d lanes, %d of recurring tasks: %v", len(found.tasks), len(found.recurring), err)
 	}
 	var budgets []laneBudget
-	floors := someFloors(time.Time{})
+	marks := someMarks(time.Unix(0, 0))
 	for i, l := range found.tasks {
 		budgets = append(budgets, laneBudget{lane: l, Cost: 1, Room: planMost, Near: planMost})
 		if i > 0 { // the first is yet to be found
-			floors.known[laneKey{l.Queue, l.Type, l.Priority}] = l.Head
+			marks.known[laneKey{l.Queue, l.Type, l.Priority}] = l.Head
 		}
-		floors.worked = append(floors.worked, workedLane{l.Queue, l.Type})
+		marks.worked = append(marks.worked, workedLane{l.Queue, l.Type})
 	}
 	for _, l := range found.recurring {
-		floors.worked = append(floors.worked, workedLane{l.Queue, l.Type})
+		marks.worked = append(marks.worked, workedLane{l.Queue, l.Type})
 	}
-	slices.SortFunc(floors.worked, func(a, b workedLane) int { return cmp.Or(cmp.Compare(a.queue, b.queue), cmp.Compare(a.kind, b.kind)) })
-	floors.worked = slices.Compact(floors.worked)
+	slices.SortFunc(marks.worked, func(a, b workedLane) int { return cmp.Or(cmp.Compare(a.queue, b.queue), cmp.Compare(a.kind, b.kind)) })
+	marks.worked = slices.Compact(marks.worked)
 
 	var r recorder // gives each an error; what has not come to it is missed below
 	_, _ = b.claim(ctx, &r, nil, time.Second, time.Minute, budgets, planMost)
@@ -174,10 +174,10 @@ func (b *bench) hotStatements() []hotStatement {
 	_, _ = b.again(ctx, &r, nil, new(int64(7)), agains)
 	_, _ = b.fork(ctx, &r, nil, found.recurring, forkMost)
 	_ = b.writeForks(ctx, &r, &advance)
-	(&laneFloors{worked: floors.worked}).queue(b.statements, &r.Batch, true)
+	(&lowWaterMarks{worked: marks.worked, quick: true}).queue(b.statements, &r.Batch)
 	_, _ = b.laneRows(ctx, &r, lanesSQL, nil, false)
 	_, _ = b.laneRows(ctx, &r, recurringLanesSQL, nil, true)
-	floors.queue(b.statements, &r.Batch, true)
+	marks.queue(b.statements, &r.Batch)
 	r.Queue(b.schema.SQL(abandonedSQL), "(0,0)", "(2000,0)", time.Minute)
 	b.queueCensus(&r.Batch, found)
 

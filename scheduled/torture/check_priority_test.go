@@ -73,8 +73,8 @@ func (h *history) mayLeave(w waiting, pass *auditRow) bool {
 	return h.hidden(w, pass) || h.maybePaused(w.queue, w.kind, pass.Began, pass.At)
 }
 
-// hidden says whether a task may have lain before its lane's floor when a pass looked: it was due before it was
-// committed. While an old snapshot was kept, or since, a floor may also be as far ahead as tasks are claimed.
+// hidden says whether a task may have lain before its lane's low-water mark when a pass looked: it was due before it was
+// committed. While an old snapshot was kept, or since, a mark may also be as far ahead as tasks are claimed.
 func (h *history) hidden(w waiting, pass *auditRow) bool {
 	if !pass.Began.Before(w.from.Add(hiddenFor)) {
 		return false

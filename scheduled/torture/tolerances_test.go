@@ -40,9 +40,9 @@ const (
 	// A claim that could begin and has not goes back: after two seconds in River, or after one on its node; the
 	// leader and the nodes look each second, and River's fetch and the release take their time.
 	inHandFor = 6 * time.Second
-	// While its looks are slow, which an old snapshot makes them, the leader looks at each lane from its floor on.
-	// Tasks that come to lie before the floor "are found by the deep look", which it makes each five seconds; and a
-	// moment for that.
+	// While its looks are slow, which an old snapshot makes them, the leader looks at each lane from its low-water
+	// mark on. Tasks that come to lie before the mark "wait for the deep look", for "up to five seconds"; and a moment
+	// for that.
 	hiddenFor = 6 * time.Second
 	// How long it may take from the instant that a change names to when its triggers record it.
 	writtenWithin = 500 * time.Millisecond
