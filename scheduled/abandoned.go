@@ -2,7 +2,6 @@ package scheduled
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"time"
 
@@ -38,30 +37,21 @@ const (
 
 // run works until ctx is done.
 func (a *abandoned) run(ctx context.Context) {
-	timer := time.NewTimer(a.after)
-	defer timer.Stop()
 	page := int64(0)
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-timer.C:
-		}
+	repeat(ctx, a.after, func() time.Duration {
 		if !a.leads() {
 			page = 0
-			timer.Reset(a.after)
-			continue
+			return a.after
 		}
 		next, err := a.step(ctx, page)
 		if err != nil && ctx.Err() == nil {
 			a.log.Warn("claims that nobody holds were not looked for; trying again", "error", err)
 		}
 		if page = next; page == 0 || err != nil {
-			timer.Reset(a.after)
-		} else {
-			timer.Reset(abandonedPause)
+			return a.after
 		}
-	}
+		return abandonedPause
+	})
 }
 
 // The rows are locked, so
@@ -106,13 +96,10 @@ func (a *abandoned) step(ctx context.Context, page int64) (next int64, err error
 
 // take ends the abandoned claims on the rows of a range.
 func (a *abandoned) take(ctx context.Context, tx pgx.Tx, r tupleRange) (ended []settlement, done []settled, err error) {
-	rows, err := tx.Query(ctx, a.statements.schema.SQL(abandonedSQL), r.from.String(), r.to.String(), a.after)
-	if err != nil {
-		return nil, nil, fmt.Errorf("read abandoned claims: %w", err)
-	}
-	holds, err := pgx.CollectRows(rows, pgx.RowToStructByName[hold])
+	holds, err := collect[hold](ctx, tx, "read abandoned claims",
+		a.statements.schema.SQL(abandonedSQL), r.from.String(), r.to.String(), a.after)
 	if err != nil || len(holds) == 0 {
-		return nil, nil, wrap(err, "read abandoned claims")
+		return nil, nil, err
 	}
 	for _, h := range holds {
 		h.Due = time.Time{} // the row does not say

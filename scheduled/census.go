@@ -65,15 +65,9 @@ func (c *census) run(ctx context.Context) {
 		return
 	}
 	c.begin()
-	ticker := time.NewTicker(min(tickEvery, c.every))
-	defer ticker.Stop()
+	pause := min(tickEvery, c.every)
 	var last time.Time
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
+	repeat(ctx, pause, func() time.Duration {
 		seen := c.metrics.seen.Load()
 		switch {
 		case !c.leads():
@@ -88,7 +82,8 @@ func (c *census) run(ctx context.Context) {
 				c.log.Warn("not all could be counted for the metrics", "error", err)
 			}
 		}
-	}
+		return pause
+	})
 }
 
 // begin forgets what this node has counted when it led before.
@@ -122,11 +117,7 @@ func counted[T any](ctx context.Context, pool *pgxpool.Pool, doing, statement st
 	if _, err := results.Exec(); err != nil {
 		return nil, err
 	}
-	rows, err := results.Query()
-	if err != nil {
-		return nil, err
-	}
-	return pgx.CollectRows(rows, pgx.RowToStructByName[T])
+	return collectNext[T](results, "read rows")
 }
 
 // listedMax is how many lanes are listed at most. More would cost too much, and are shown as one anyway.

@@ -209,7 +209,7 @@ func TestCensusPace(t *testing.T) {
 	if !isTimeout(slow) {
 		t.Fatalf("a statement that takes too long: %v", slow)
 	}
-	if left, err := one[string](t.Context(), b.pool, `SELECT current_setting('statement_timeout')`); err != nil || left != "0" {
+	if left, err := one[string](t.Context(), b.pool, "ask", `SELECT current_setting('statement_timeout')`); err != nil || left != "0" {
 		t.Errorf("the limit stays: %s, %v", left, err)
 	}
 	for _, step := range []struct {

@@ -50,18 +50,12 @@ func (d *declarer) run(ctx context.Context) {
 	if d.declared == nil {
 		return
 	}
-	ticker := time.NewTicker(d.every)
-	defer ticker.Stop()
-	for {
+	repeat(ctx, 0, func() time.Duration {
 		if err := d.runOnce(ctx); err != nil && ctx.Err() == nil {
 			d.log.Warn("declared recurring tasks not reconciled; trying again", "error", err)
 		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-	}
+		return d.every
+	})
 }
 
 // Of the sets that live nodes of the service declare, this is the one whose first node started last. Versions have no order that a
@@ -120,13 +114,10 @@ func (d *declarer) runOnce(ctx context.Context) error {
 
 // newest is the set that holds for the service; the zero one when no live node declares any.
 func (d *declarer) newest(ctx context.Context, q querier) (newest newestSet, err error) {
-	rows, err := q.Query(ctx, d.statements.schema.SQL(newestSetSQL), d.service, d.hash)
+	found, err := collect[newestSet](ctx, q, "find the service's newest set",
+		d.statements.schema.SQL(newestSetSQL), d.service, d.hash)
 	if err != nil {
-		return newest, fmt.Errorf("find the service's newest set: %w", err)
-	}
-	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[newestSet])
-	if err != nil {
-		return newest, fmt.Errorf("find the service's newest set: %w", err)
+		return newest, err
 	}
 	if len(found) > 0 {
 		newest = found[0]
@@ -135,13 +126,9 @@ func (d *declarer) newest(ctx context.Context, q querier) (newest newestSet, err
 }
 
 func (d *declarer) apply(ctx context.Context, tx pgx.Tx) error {
-	rows, err := tx.Query(ctx, d.statements.schema.SQL(declaredSQL), d.service)
+	known, err := collect[declaredRow](ctx, tx, "read declared tasks", d.statements.schema.SQL(declaredSQL), d.service)
 	if err != nil {
-		return fmt.Errorf("read declared tasks: %w", err)
-	}
-	known, err := pgx.CollectRows(rows, pgx.RowToStructByName[declaredRow])
-	if err != nil {
-		return fmt.Errorf("read declared tasks: %w", err)
+		return err
 	}
 	tasks := store.New(store.Config{Schema: d.statements.schema.String(), Service: d.service, Codec: d.codec})
 	var wanted []store.Task

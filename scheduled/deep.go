@@ -113,10 +113,10 @@ func (d *deepLook) read(results pgx.BatchResults, found *deepFound) (err error) 
 		return err
 	}
 	began := time.Now()
-	if found.lanes, err = readLaneRows(results); err != nil {
+	if found.lanes, err = collectNext[laneRow](results, "list lanes"); err != nil {
 		return err
 	}
 	found.took = time.Since(began)
-	found.jobs, err = readJobRows(results)
+	found.jobs, err = collectNext[seenJobRow](results, "read River's jobs")
 	return err
 }

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -27,13 +26,10 @@ func (s statements) lockInOrder(ctx context.Context, q querier, settlements []se
 	if len(ids) == 0 {
 		return settlements, nil, nil
 	}
-	rows, err := q.Query(ctx, s.schema.SQL(lockInOrderSQL), ids)
+	busy, err := column[string](ctx, q, fmt.Sprintf("lock %d tasks and follow-ups", len(ids)),
+		s.schema.SQL(lockInOrderSQL), ids)
 	if err != nil {
-		return nil, nil, fmt.Errorf("lock %d tasks and follow-ups: %w", len(ids), err)
-	}
-	busy, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		return nil, nil, fmt.Errorf("lock %d tasks and follow-ups: %w", len(ids), err)
+		return nil, nil, err
 	}
 	for _, one := range settlements {
 		if slices.Contains(busy, one.ID) || slices.ContainsFunc(one.Effects.FollowUps, func(task store.Task) bool { return slices.Contains(busy, idOf(task)) }) {

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/recurrence"
 )
@@ -79,13 +77,10 @@ func (s statements) forkThose(
 	for i, l := range lanes {
 		queues[i], kinds[i] = l.Queue, l.Type
 	}
-	rows, err := q.Query(ctx, s.schema.SQL(recurringSQL), now, queues, kinds, min(most, forkMost), notNil(aside), only)
-	if err != nil {
-		return done, fmt.Errorf("read recurring tasks: %w", err)
-	}
-	tasks, err := pgx.CollectRows(rows, pgx.RowToStructByName[recurring])
+	tasks, err := collect[recurring](ctx, q, "read recurring tasks",
+		s.schema.SQL(recurringSQL), now, queues, kinds, min(most, forkMost), notNil(aside), only)
 	if err != nil || len(tasks) == 0 {
-		return done, wrap(err, "read recurring tasks")
+		return done, err
 	}
 	paused, live, err := s.around(ctx, q, now, tasks)
 	if err != nil {
@@ -150,13 +145,10 @@ func (s statements) around(ctx context.Context, q querier, now *time.Time, tasks
 	if err != nil {
 		return nil, nil, err
 	}
-	rows, err := q.Query(ctx, s.schema.SQL(liveOccurrencesSQL), ids, from, now, most)
+	found, err := collect[occurrence](ctx, q, "read occurrences",
+		s.schema.SQL(liveOccurrencesSQL), ids, from, now, most)
 	if err != nil {
-		return nil, nil, fmt.Errorf("read occurrences: %w", err)
-	}
-	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[occurrence])
-	if err != nil {
-		return nil, nil, fmt.Errorf("read occurrences: %w", err)
+		return nil, nil, err
 	}
 	live := map[string][]occurrence{}
 	for _, one := range found {
@@ -179,13 +171,10 @@ func (s statements) lockLive(ctx context.Context, q querier, tasks []recurring, 
 	if len(parents) == 0 {
 		return nil, nil
 	}
-	rows, err := q.Query(ctx, s.schema.SQL(lockInOrderSQL), slices.Collect(maps.Keys(parents)))
+	locked, err := column[string](ctx, q, "lock earlier occurrences",
+		s.schema.SQL(lockInOrderSQL), slices.Collect(maps.Keys(parents)))
 	if err != nil {
-		return nil, fmt.Errorf("lock earlier occurrences: %w", err)
-	}
-	locked, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		return nil, fmt.Errorf("lock earlier occurrences: %w", err)
+		return nil, err
 	}
 	busy = map[string]bool{}
 	for _, id := range locked {
@@ -318,11 +307,4 @@ func (s statements) writeForks(ctx context.Context, q querier, c *forkColumns) e
 	_, err := q.Exec(ctx, s.schema.SQL(advanceSQL), c.ids, c.nexts, c.lasts, c.counts, c.messages, c.ended, c.liveFrom,
 		c.walls, c.zoneData)
 	return wrap(err, "plan the next fires")
-}
-
-func wrap(err error, doing string) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("%s: %w", doing, err)
 }

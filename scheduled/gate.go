@@ -148,13 +148,10 @@ func (s statements) extend(ctx context.Context, q querier, holds []hold, allowan
 	for i, h := range holds {
 		ids[i], fences[i] = h.ID, h.Fence
 	}
-	rows, err := q.Query(ctx, s.schema.SQL(extendSQL), ids, fences, allowance, d)
+	done, err := collect[extended](ctx, q, fmt.Sprintf("extend %d leases", len(holds)),
+		s.schema.SQL(extendSQL), ids, fences, allowance, d)
 	if err != nil {
-		return nil, fmt.Errorf("extend %d leases: %w", len(holds), err)
-	}
-	done, err := pgx.CollectRows(rows, pgx.RowToStructByName[extended])
-	if err != nil {
-		return nil, fmt.Errorf("extend %d leases: %w", len(holds), err)
+		return nil, err
 	}
 	leases := make(map[int64]time.Duration, len(done))
 	for _, e := range done {
@@ -186,13 +183,6 @@ func (s statements) recheck(ctx context.Context, q querier, holds []hold) ([]rec
 	for i, h := range holds {
 		ids[i], fences[i], revisions[i] = h.ID, h.Fence, h.Revision
 	}
-	rows, err := q.Query(ctx, s.schema.SQL(recheckSQL), ids, fences, revisions)
-	if err != nil {
-		return nil, fmt.Errorf("recheck %d tasks: %w", len(holds), err)
-	}
-	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[recheckRow])
-	if err != nil {
-		return nil, fmt.Errorf("recheck %d tasks: %w", len(holds), err)
-	}
-	return found, nil
+	return collect[recheckRow](ctx, q, fmt.Sprintf("recheck %d tasks", len(holds)),
+		s.schema.SQL(recheckSQL), ids, fences, revisions)
 }

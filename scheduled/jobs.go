@@ -80,20 +80,11 @@ func (j *riverJobs) queue(s statements, batch *pgx.Batch) {
 }
 
 func (j *riverJobs) read(results pgx.BatchResults) error {
-	found, err := readJobRows(results)
+	found, err := collectNext[seenJobRow](results, "read River's jobs")
 	if err == nil && j.next > 0 {
 		j.learn(found)
 	}
 	return err
-}
-
-func readJobRows(results pgx.BatchResults) ([]seenJobRow, error) {
-	rows, err := results.Query()
-	if err != nil {
-		return nil, wrap(err, "read River's jobs")
-	}
-	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[seenJobRow])
-	return found, wrap(err, "read River's jobs")
 }
 
 // deep takes what a deep look has found, which began before the last look ended: of its jobs some may be gone, and

@@ -3,11 +3,8 @@ package scheduled
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 )
 
 // lane is the claimable tasks that share queue, type and priority, by the head of its index range.
@@ -187,15 +184,6 @@ func unworked(lanes []lane, nodes []liveNode) []lane {
 	})
 }
 
-func readLaneRows(results pgx.BatchResults) ([]laneRow, error) {
-	rows, err := results.Query()
-	if err != nil {
-		return nil, fmt.Errorf("list lanes: %w", err)
-	}
-	listed, err := pgx.CollectRows(rows, pgx.RowToStructByName[laneRow])
-	return listed, wrap(err, "list lanes")
-}
-
 // lanes lists all lanes, and the pauses, at a time; nil is the database's.
 func (s statements) lanes(ctx context.Context, q querier, now *time.Time) (found listedLanes, err error) {
 	if found.tasks, err = s.laneRows(ctx, q, lanesSQL, now, false); err != nil {
@@ -211,13 +199,9 @@ func (s statements) lanes(ctx context.Context, q querier, now *time.Time) (found
 func (s statements) laneRows(
 	ctx context.Context, q querier, statement string, now *time.Time, recurring bool,
 ) ([]lane, error) {
-	rows, err := q.Query(ctx, s.schema.SQL(statement), now, nil)
+	listed, err := collect[laneRow](ctx, q, "list lanes", s.schema.SQL(statement), now, nil)
 	if err != nil {
-		return nil, fmt.Errorf("list lanes: %w", err)
-	}
-	listed, err := pgx.CollectRows(rows, pgx.RowToStructByName[laneRow])
-	if err != nil {
-		return nil, fmt.Errorf("list lanes: %w", err)
+		return nil, err
 	}
 	return lanesOf(listed, recurring), nil
 }

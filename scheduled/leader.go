@@ -212,19 +212,13 @@ func (l *leader) recover(ctx context.Context) (next time.Duration, err error) {
 }
 
 func (l *leader) readTick(results pgx.BatchResults) (seen ticked, err error) {
-	rows, err := results.Query()
+	nodeRows, err := collectNext[nodeRow](results, "read nodes")
 	if err != nil {
 		return seen, err
 	}
-	nodeRows, err := pgx.CollectRows(rows, pgx.RowToStructByName[nodeRow])
-	if err != nil {
+	if seen.listed, err = l.marks.read(results, l.session.clock.now()); err != nil {
 		return seen, err
 	}
-	lanes, err := l.marks.read(results, l.session.clock.now())
-	if err != nil {
-		return seen, err
-	}
-	seen.listed = lanes
 	if err := results.QueryRow().Scan(&seen.resumes, &seen.now, &seen.readOnly); err != nil {
 		return seen, err
 	}

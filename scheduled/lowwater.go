@@ -1,7 +1,6 @@
 package scheduled
 
 import (
-	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -107,7 +106,7 @@ func (m *lowWaterMarks) ranges() *laneRanges {
 
 // read reads the answers, and learns from them. now is about the database's time.
 func (m *lowWaterMarks) read(results pgx.BatchResults, now time.Time) (found listedLanes, err error) {
-	tasks, err := readLaneRows(results)
+	tasks, err := collectNext[laneRow](results, "list lanes")
 	if m.full && (err == nil || isTimeout(err) && !isLocked(err)) { // a wait for a lock does not count
 		m.measure(time.Since(m.began))
 	}
@@ -115,17 +114,13 @@ func (m *lowWaterMarks) read(results pgx.BatchResults, now time.Time) (found lis
 		return found, err
 	}
 	m.note(tasks, now)
-	recurring, err := readLaneRows(results)
+	recurring, err := collectNext[laneRow](results, "list lanes of recurring tasks")
 	if err != nil {
 		return found, err
 	}
 	found.tasks, found.recurring = lanesOf(tasks, false), lanesOf(recurring, true)
-	rows, err := results.Query()
-	if err != nil {
-		return found, fmt.Errorf("read pauses: %w", err)
-	}
-	found.paused, err = pgx.CollectRows(rows, pgx.RowToStructByName[pause])
-	return found, wrap(err, "read pauses")
+	found.paused, err = collectNext[pause](results, "read pauses")
+	return found, err
 }
 
 // measure decides by how long a look at everything took whether the next ones are, too.

@@ -53,8 +53,7 @@ const pagesSQL = `SELECT pg_relation_size($1::text::regclass) / current_setting(
 
 // pagesOf is how many pages a table has.
 func (s statements) pagesOf(ctx context.Context, q querier, table string) (int64, error) {
-	count, err := one[int64](ctx, q, pagesSQL, s.schema.SQL(table))
-	return count, wrap(err, "measure "+table)
+	return one[int64](ctx, q, "measure "+table, pagesSQL, s.schema.SQL(table))
 }
 
 // refusal is a row with which something could not be done.
@@ -94,13 +93,4 @@ func pastRefusals(
 	}
 	err = try(within)
 	return next, refused, err
-}
-
-// one reads a single value.
-func one[T any](ctx context.Context, q querier, statement string, args ...any) (value T, err error) {
-	rows, err := q.Query(ctx, statement, args...)
-	if err != nil {
-		return value, err
-	}
-	return pgx.CollectExactlyOneRow(rows, pgx.RowTo[T])
 }

@@ -2,10 +2,7 @@ package scheduled
 
 import (
 	"context"
-	"fmt"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 )
 
 // pause is a line of the table pauses.
@@ -28,15 +25,7 @@ WHERE p.ends_at IS NULL OR p.ends_at > coalesce($2::timestamptz, $1::timestamptz
 
 // pauses lists the pauses that hold now, or since.
 func (s statements) pauses(ctx context.Context, q querier, now, since *time.Time) ([]pause, error) {
-	rows, err := q.Query(ctx, s.schema.SQL(pausesSQL), now, since)
-	if err != nil {
-		return nil, fmt.Errorf("read pauses: %w", err)
-	}
-	paused, err := pgx.CollectRows(rows, pgx.RowToStructByName[pause])
-	if err != nil {
-		return nil, fmt.Errorf("read pauses: %w", err)
-	}
-	return paused, nil
+	return collect[pause](ctx, q, "read pauses", s.schema.SQL(pausesSQL), now, since)
 }
 
 // Tasks that were paused until a time that has come. Those that somebody has locked come with the next tick.
@@ -50,16 +39,8 @@ SELECT count(tasktable.resume(due.id, 'leader')) FROM (
 const resumeMost = 100
 
 // resumeDue resumes the tasks that were paused until now, and says how many there were.
-func (s statements) resumeDue(ctx context.Context, q querier, now *time.Time) (resumed int, err error) {
-	rows, err := q.Query(ctx, s.schema.SQL(resumeDueSQL), now, resumeMost)
-	if err != nil {
-		return 0, fmt.Errorf("resume tasks whose pause has ended: %w", err)
-	}
-	resumed, err = pgx.CollectExactlyOneRow(rows, pgx.RowTo[int])
-	if err != nil {
-		return 0, fmt.Errorf("resume tasks whose pause has ended: %w", err)
-	}
-	return resumed, nil
+func (s statements) resumeDue(ctx context.Context, q querier, now *time.Time) (int, error) {
+	return one[int](ctx, q, "resume tasks whose pause has ended", s.schema.SQL(resumeDueSQL), now, resumeMost)
 }
 
 // unpaused leaves out the lanes that are paused: their tasks are not even looked at, however many are due.

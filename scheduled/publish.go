@@ -32,18 +32,12 @@ const (
 
 // run works until ctx is done.
 func (p *publisher) run(ctx context.Context) {
-	ticker := time.NewTicker(publishEvery)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
+	repeat(ctx, publishEvery, func() time.Duration {
 		if err := p.publish(ctx); err != nil && ctx.Err() == nil {
 			p.log.Warn("how long handlers run was not published; trying again", "error", err)
 		}
-	}
+		return publishEvery
+	})
 }
 
 const publishSQL = `UPDATE tasktable.nodes SET averages = $2::text::jsonb WHERE number = $1`

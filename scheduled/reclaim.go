@@ -63,11 +63,8 @@ func (l *leader) reclaimNode(ctx context.Context, number int64) (done bool, err 
 // reclaimJobs ends the claims in a node's running jobs as lost, and removes the jobs. It reports whether any are left.
 func (l *leader) reclaimJobs(ctx context.Context, tx pgx.Tx, node int64) (left bool, err error) {
 	sent, client := time.Now(), clientID(node)
-	rows, err := tx.Query(ctx, l.statements.schema.SQL(runningJobsSQL), client, notNilNumbers(l.jobs.of(client)))
-	if err != nil {
-		return false, fmt.Errorf("read jobs of %s: %w", client, err)
-	}
-	jobs, err := pgx.CollectRows(rows, pgx.RowToStructByName[jobRow])
+	jobs, err := collect[jobRow](ctx, tx, fmt.Sprintf("read jobs of %s", client),
+		l.statements.schema.SQL(runningJobsSQL), client, notNilNumbers(l.jobs.of(client)))
 	l.session.heard(sent, err)
 	if err != nil {
 		return false, fmt.Errorf("read jobs of %s: %w", client, err)

@@ -34,37 +34,26 @@ const (
 
 // run works until ctx is done.
 func (r *retainer) run(ctx context.Context) {
-	timer := time.NewTimer(time.Minute) // not among the first things that a node does
-	defer timer.Stop()
 	var at retainPlace
 	var round retained
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-timer.C:
-		}
+	repeat(ctx, time.Minute, func() time.Duration { // not among the first things that a node does
 		if !r.leads() {
 			at, round = retainPlace{}, retained{}
-			timer.Reset(time.Minute)
-			continue
+			return time.Minute
 		}
 		next, done, err := r.runOnce(ctx, at)
 		if err != nil && ctx.Err() == nil {
 			r.log.Warn("retention failed; trying again", "error", err)
-			timer.Reset(time.Minute)
-			continue
+			return time.Minute
 		}
 		round.add(done)
-		at = next
-		if at != (retainPlace{}) {
-			timer.Reset(retainPause)
-			continue
+		if at = next; at != (retainPlace{}) {
+			return retainPause
 		}
 		r.endRound(ctx, round)
 		round = retained{}
-		timer.Reset(retainEvery)
-	}
+		return retainEvery
+	})
 }
 
 const noteRefusedSQL = `
@@ -251,9 +240,10 @@ func (r *retainer) step(
 			return retainPlace{at.table, stopped}, done, nil
 		}
 	}
-	gone, err := one[int64](ctx, tx, r.statements.schema.SQL(retainRestSQL), periodText(r.config.Retention), now)
+	gone, err := one[int64](ctx, tx, "remove old nodes and pauses",
+		r.statements.schema.SQL(retainRestSQL), periodText(r.config.Retention), now)
 	done.Rows += gone
-	return retainPlace{}, done, wrap(err, "remove old nodes and pauses")
+	return retainPlace{}, done, err
 }
 
 // removeFrom removes what is too old in some rows of a table, and goes past those that cannot be removed: an
@@ -298,9 +288,10 @@ func (r *retainer) removeFrom(
 // report tells of rows that could not be removed.
 func (r *retainer) report(ctx context.Context, tx pgx.Tx, table int, refused []refusal, batch *retained) error {
 	of := retainTables[table]
-	task, err := one[string](ctx, tx, r.statements.schema.SQL(of.taskAt), refused[0].at.String())
+	task, err := one[string](ctx, tx, "read which task cannot be removed",
+		r.statements.schema.SQL(of.taskAt), refused[0].at.String())
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) { // somebody else may have removed it just now
-		return fmt.Errorf("read which task cannot be removed: %w", err)
+		return err
 	}
 	r.log.Error("retention cannot remove rows and goes past them; a foreign key or a trigger of the application's may "+
 		"forbid it, or somebody may have locked them", "table", r.statements.schema.SQL(of.name), "rows", len(refused), "task", task, "error", refused[0].err)

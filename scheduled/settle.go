@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -111,15 +109,8 @@ func (s settlement) recorded(state settled) string {
 func (s statements) settle(ctx context.Context, q querier, now *time.Time, node *int64, settlements []settlement) ([]settled, error) {
 	c := columnsOf(settlements)
 	args := append([]any{now}, c.args()...)
-	rows, err := q.Query(ctx, s.schema.SQL(settleSQL), append(args, node)...)
-	if err != nil {
-		return nil, fmt.Errorf("settle %d tasks: %w", len(settlements), err)
-	}
-	done, err := pgx.CollectRows(rows, pgx.RowToStructByName[settled])
-	if err != nil {
-		return nil, fmt.Errorf("settle %d tasks: %w", len(settlements), err)
-	}
-	return done, nil
+	return collect[settled](ctx, q, fmt.Sprintf("settle %d tasks", len(settlements)),
+		s.schema.SQL(settleSQL), append(args, node)...)
 }
 
 // Again folds into the task's own row: a second row of the same id in one upsert would be an error. The trigger draws the
@@ -169,16 +160,9 @@ func (s statements) again(ctx context.Context, q querier, now *time.Time, node *
 			traces[i] = &settlements[i].Effects.Trace
 		}
 	}
-	rows, err := q.Query(ctx, s.schema.SQL(againSQL), now, c.ids, c.fences, c.revisions, c.attempts, c.dues, c.startedAts, agains,
+	return collect[settled](ctx, q, fmt.Sprintf("settle %d tasks that run again", len(settlements)),
+		s.schema.SQL(againSQL), now, c.ids, c.fences, c.revisions, c.attempts, c.dues, c.startedAts, agains,
 		c.messages, c.results, node, traces)
-	if err != nil {
-		return nil, fmt.Errorf("settle %d tasks that run again: %w", len(settlements), err)
-	}
-	done, err := pgx.CollectRows(rows, pgx.RowToStructByName[settled])
-	if err != nil {
-		return nil, fmt.Errorf("settle %d tasks that run again: %w", len(settlements), err)
-	}
-	return done, nil
 }
 
 // settlementColumns is settlements turned on their side, as unnest takes them.

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 )
 
 // longRun is how long an attempt runs before its start is written to its row. Shorter attempts leave their start in the history alone,
@@ -79,13 +77,6 @@ func (s statements) start(ctx context.Context, q querier, node int64, holds []ho
 	for i, h := range holds {
 		ids[i], fences[i] = h.ID, h.Fence
 	}
-	rows, err := q.Query(ctx, s.schema.SQL(startSQL), ids, fences, starts, node)
-	if err != nil {
-		return nil, fmt.Errorf("write the starts of %d tasks: %w", len(holds), err)
-	}
-	written, err := pgx.CollectRows(rows, pgx.RowTo[int64])
-	if err != nil {
-		return nil, fmt.Errorf("write the starts of %d tasks: %w", len(holds), err)
-	}
-	return written, nil
+	return column[int64](ctx, q, fmt.Sprintf("write the starts of %d tasks", len(holds)),
+		s.schema.SQL(startSQL), ids, fences, starts, node)
 }

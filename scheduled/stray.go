@@ -3,7 +3,6 @@ package scheduled
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -34,12 +33,7 @@ func (s statements) lookAtPool(ctx context.Context, conn *pgx.Conn, number int64
 	if err := refused(results.QueryRow()); err != nil {
 		return nil, err
 	}
-	rows, err := results.Query()
-	if err != nil {
-		return nil, fmt.Errorf("read River's jobs of this node: %w", err)
-	}
-	strays, err = pgx.CollectRows(rows, pgx.RowToStructByName[strayJob])
-	return strays, wrap(err, "read River's jobs of this node")
+	return collectNext[strayJob](results, "read River's jobs of this node")
 }
 
 // release hands back the claims of a job that River runs here although the node never got it: the answer to the fetch

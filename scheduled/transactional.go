@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/tasktable/tasktable/handlers"
@@ -112,13 +111,8 @@ func (b *batch) gateAgain(ctx context.Context, tx querier, r *run, e *handlers.E
 }
 
 // instant is the database's time, before the snapshot of the statement that follows.
-func instant(ctx context.Context, tx querier) (now time.Time, err error) {
-	rows, err := tx.Query(ctx, "SELECT clock_timestamp()")
-	if err != nil {
-		return now, fmt.Errorf("ask the time: %w", err)
-	}
-	now, err = pgx.CollectExactlyOneRow(rows, pgx.RowTo[time.Time])
-	return now, wrap(err, "ask the time")
+func instant(ctx context.Context, tx querier) (time.Time, error) {
+	return one[time.Time](ctx, tx, "ask the time", "SELECT clock_timestamp()")
 }
 
 // commitLimit is for a server that does not answer at all.

@@ -2,7 +2,6 @@ package scheduled
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -50,13 +49,10 @@ func (l *leader) releaseWaiting(ctx context.Context) error {
 	}
 	back := 0
 	err := l.transaction(ctx, func(tx pgx.Tx) error {
-		rows, err := tx.Query(ctx, l.statements.schema.SQL(unfetchedJobsSQL), waiting)
+		jobs, err := collect[jobRow](ctx, tx, "read jobs that no node has fetched",
+			l.statements.schema.SQL(unfetchedJobsSQL), waiting)
 		if err != nil {
-			return fmt.Errorf("read jobs that no node has fetched: %w", err)
-		}
-		jobs, err := pgx.CollectRows(rows, pgx.RowToStructByName[jobRow])
-		if err != nil {
-			return fmt.Errorf("read jobs that no node has fetched: %w", err)
+			return err
 		}
 		_, err = l.endJobs(ctx, tx, nil, jobs, func(h hold) settlement { return released(h, "no node had a slot for it in time") })
 		back = len(l.lines)

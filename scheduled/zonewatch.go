@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -37,9 +36,7 @@ type zoneWatch struct {
 // run works until ctx is done.
 func (z *zoneWatch) run(ctx context.Context) {
 	pause := min(z.every, zonesLeadEvery)
-	ticker := time.NewTicker(pause)
-	defer ticker.Stop()
-	for {
+	repeat(ctx, 0, func() time.Duration {
 		if leads := z.leads(); time.Since(z.looked) >= z.every || leads && !z.led {
 			z.looked, z.led = time.Now(), leads
 			if err := z.look(ctx); err != nil && ctx.Err() == nil {
@@ -48,12 +45,8 @@ func (z *zoneWatch) run(ctx context.Context) {
 			}
 		}
 		z.led = z.led && z.leads()
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-	}
+		return pause
+	})
 }
 
 const zonesInUseSQL = `
@@ -64,13 +57,9 @@ WHERE t.cron IS NOT NULL AND t.next_attempt_at IS NOT NULL AND t.time_zone IS NO
 func (z *zoneWatch) look(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	rows, err := z.pool.Query(ctx, z.statements.schema.SQL(zonesInUseSQL))
+	names, err := column[string](ctx, z.pool, "list time zones", z.statements.schema.SQL(zonesInUseSQL))
 	if err != nil {
-		return fmt.Errorf("list time zones: %w", err)
-	}
-	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		return fmt.Errorf("list time zones: %w", err)
+		return err
 	}
 	fingerprints := map[string]string{}
 	for _, name := range names {
@@ -143,13 +132,10 @@ func (z *zoneWatch) compare(ctx context.Context, fingerprints map[string]string)
 	if _, err := z.pool.Exec(ctx, z.statements.schema.SQL(publishZonesSQL), z.node, string(encoded)); err != nil {
 		return fmt.Errorf("publish fingerprints of time zones: %w", err)
 	}
-	rows, err := z.pool.Query(ctx, z.statements.schema.SQL(otherZonesSQL), string(encoded))
+	others, err := collect[otherZone](ctx, z.pool, "read time zones of other nodes",
+		z.statements.schema.SQL(otherZonesSQL), string(encoded))
 	if err != nil {
-		return fmt.Errorf("read time zones of other nodes: %w", err)
-	}
-	others, err := pgx.CollectRows(rows, pgx.RowToStructByName[otherZone])
-	if err != nil {
-		return fmt.Errorf("read time zones of other nodes: %w", err)
+		return err
 	}
 	var zones []string
 	var nodes []int64
