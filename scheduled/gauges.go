@@ -197,7 +197,7 @@ func lanesShown(seen *sight, nodes []liveNode, depth map[laneLabels]int) map[lan
 				one.nodes++
 			}
 		}
-		one.paused = slices.ContainsFunc(seen.lanes.paused, func(p pause) bool { return p.of(l.queue, l.kind) })
+		one.paused = isPaused(seen.lanes.paused, l.queue, l.kind)
 		return one
 	}
 	for l, n := range depth {

@@ -202,7 +202,7 @@ func (l *leader) resumeDue(ctx context.Context) error {
 // how long a silent node will count as dead; negative: no node is silent.
 func (l *leader) recover(ctx context.Context) (next time.Duration, err error) {
 	next, err = l.reclaimDead(ctx)
-	for _, part := range []func(context.Context) error{l.reclaimStrays, l.releaseWaiting, l.nudge, l.removeEnded} {
+	for _, part := range []func(context.Context) error{l.reclaimStrays, l.sweep, l.nudge} {
 		if l.session.conn.IsClosed() {
 			break
 		}

@@ -2,6 +2,7 @@ package scheduled
 
 import (
 	"context"
+	"slices"
 	"time"
 )
 
@@ -43,20 +44,15 @@ func (s statements) resumeDue(ctx context.Context, q querier, now *time.Time) (i
 	return one[int](ctx, q, "resume tasks whose pause has ended", s.schema.SQL(resumeDueSQL), now, resumeMost)
 }
 
-// unpaused leaves out the lanes that are paused: their tasks are not even looked at, however many are due.
+// isPaused says whether one of the pauses is of a queue's tasks of a type.
+func isPaused(paused []pause, queue, kind string) bool {
+	return slices.ContainsFunc(paused, func(p pause) bool { return p.of(queue, kind) })
+}
+
+// unpaused leaves out the lanes that are paused. Their tasks are not even looked at, however many are due.
 func unpaused(lanes []lane, paused []pause) []lane {
 	if len(paused) == 0 {
 		return lanes
 	}
-	var left []lane
-	for _, l := range lanes {
-		holds := false
-		for _, p := range paused {
-			holds = holds || p.of(l.Queue, l.Type)
-		}
-		if !holds {
-			left = append(left, l)
-		}
-	}
-	return left
+	return slices.DeleteFunc(slices.Clone(lanes), func(l lane) bool { return isPaused(paused, l.Queue, l.Type) })
 }

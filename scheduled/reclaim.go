@@ -4,10 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -15,24 +12,7 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// clientPrefix and a node's number make its River client's id.
-const clientPrefix = "tasktable-"
-
-func clientID(number int64) string { return clientPrefix + strconv.FormatInt(number, 10) }
-
 const lockNodeSQL = `SELECT pg_try_advisory_xact_lock($1, $2)`
-
-const runningJobsSQL = `
-SELECT id, coalesce(args ->> 'tasks', '') AS tasks FROM tasktable.river_job
-WHERE id = ANY ($2::bigint[]) AND state = 'running' AND attempted_by[array_length(attempted_by, 1)] = $1::text
-ORDER BY id LIMIT 500 FOR UPDATE SKIP LOCKED`
-
-const deleteJobsSQL = `DELETE FROM tasktable.river_job WHERE id = ANY ($1::bigint[])`
-
-type jobRow struct {
-	ID    int64
-	Tasks string
-}
 
 // reclaimNode takes back what River says the node was running. It reports whether that was all; rows that an application has
 // locked are left for the next tick, with their job.
@@ -47,7 +27,8 @@ func (l *leader) reclaimNode(ctx context.Context, number int64) (done bool, err 
 			return nil
 		}
 		l.endHandlers(ctx, tx, number)
-		left, err := l.reclaimJobs(ctx, tx, number)
+		client, why := clientID(number), fmt.Sprintf("node %d died", number)
+		left, err := l.endJobs(ctx, tx, &number, client, l.jobs.of(client), func(h hold) settlement { return lost(h, why) })
 		if err != nil || left {
 			return err
 		}
@@ -60,57 +41,11 @@ func (l *leader) reclaimNode(ctx context.Context, number int64) (done bool, err 
 	return done, err
 }
 
-// reclaimJobs ends the claims in a node's running jobs as lost, and removes the jobs. It reports whether any are left.
-func (l *leader) reclaimJobs(ctx context.Context, tx pgx.Tx, node int64) (left bool, err error) {
-	sent, client := time.Now(), clientID(node)
-	jobs, err := collect[jobRow](ctx, tx, fmt.Sprintf("read jobs of %s", client),
-		l.statements.schema.SQL(runningJobsSQL), client, notNilNumbers(l.jobs.of(client)))
-	l.session.heard(sent, err)
-	if err != nil {
-		return false, fmt.Errorf("read jobs of %s: %w", client, err)
-	}
-	why := fmt.Sprintf("node %d died", node)
-	return l.endJobs(ctx, tx, &node, jobs, func(h hold) settlement { return lost(h, why) })
-}
-
-// endJobs ends the claims in jobs that this transaction has locked, and removes the jobs. node had the jobs; nil: no node had. It reports
-// whether any are left.
-func (l *leader) endJobs(ctx context.Context, tx pgx.Tx, node *int64, jobs []jobRow, ending func(hold) settlement) (left bool, err error) {
-	left = len(jobs) == reclaimMost
-	jobOf := map[int64]int64{} // fence: job
-	ended := map[int64]bool{}
-	var settlements []settlement
-	for _, job := range jobs {
-		ended[job.ID] = true
-		holds, err := unpack(job.Tasks)
-		if err != nil {
-			l.log.Error("River job is not one of ours; removed", "job", job.ID, "error", err)
-		}
-		for _, h := range holds {
-			jobOf[h.Fence] = job.ID
-			settlements = append(settlements, ending(h))
-		}
-	}
-	held, err := l.end(ctx, tx, node, settlements)
-	if err != nil {
-		return false, err
-	}
-	for _, fence := range held {
-		left = true
-		delete(ended, jobOf[fence])
-	}
-	if _, err := tx.Exec(ctx, l.statements.schema.SQL(deleteJobsSQL), slices.Collect(maps.Keys(ended))); err != nil {
-		return false, fmt.Errorf("remove jobs whose claims are ended: %w", err)
-	}
-	return left, nil
-}
-
-// reclaimMost is how many jobs, or claims, are taken back in one step; what is left comes with the next tick.
-const reclaimMost = 500
-
-// end settles claims for their holders, and returns the fences of those whose rows others have locked.
+// end settles claims for their holders, and returns the fences of those whose rows others have locked. One whose row cannot be
+// settled does not keep the others: it is found by halving, and failed where it stands, or left
+// there if not even that can be done.
 func (l *leader) end(ctx context.Context, tx pgx.Tx, node *int64, settlements []settlement) (held []int64, err error) {
-	for chunk := range slices.Chunk(settlements, reclaimMost) {
+	for chunk := range slices.Chunk(settlements, maxReclaimed) {
 		done, err := l.settleEach(ctx, tx, node, chunk)
 		if err != nil {
 			return nil, err
@@ -179,33 +114,6 @@ func (l *leader) failHeld(ctx context.Context, tx pgx.Tx, one settlement, cause 
 	}
 	if err != nil {
 		return fmt.Errorf("fail task %s: %w", one.ID, err)
-	}
-	return nil
-}
-
-// reclaimStrays takes back the running jobs of nodes that had been declared dead before they fetched them.
-func (l *leader) reclaimStrays(ctx context.Context) error {
-	live := l.numbers()
-	for _, client := range l.jobs.clients() {
-		number, err := strconv.ParseInt(strings.TrimPrefix(client, clientPrefix), 10, 64)
-		if err != nil || slices.Contains(live, number) {
-			continue
-		}
-		if _, err := l.reclaimNode(ctx, number); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// removeEnded removes the jobs that River has finished, which nobody reads again.
-func (l *leader) removeEnded(ctx context.Context) error {
-	ended := l.jobs.ended()
-	if len(ended) == 0 {
-		return nil
-	}
-	if _, err := l.session.conn.Exec(ctx, l.statements.schema.SQL(deleteJobsSQL), ended); err != nil {
-		return fmt.Errorf("remove finished jobs: %w", err)
 	}
 	return nil
 }

@@ -175,66 +175,6 @@ func (w *worker) work(job riverJob, holds []hold) {
 	b.finishJob(job.id)
 }
 
-// finishJob removes the River job when all outcomes of its tasks are recorded, and only then: the job is how the keeper
-// and the leader find the claims if this node dies.
-func (b *batch) finishJob(id int64) {
-	b.pending.Wait()
-	if b.unrecorded.Load() {
-		return // the node's life ends; the leader takes back what is left
-	}
-	removed := &doneJob{id: id, removed: make(chan struct{})}
-	select {
-	case b.doneJobs.in <- removed:
-		select {
-		case <-removed.removed:
-		case <-b.settling.Done():
-		}
-	case <-b.settling.Done():
-	}
-	b.mu.Lock()
-	delete(b.jobs, id)
-	b.mu.Unlock()
-	b.freed()
-}
-
-// doneJob is a River job whose tasks are all settled.
-type doneJob struct {
-	id      int64
-	removed chan struct{}
-}
-
-// removeTries is how often the removal of finished jobs is tried at once.
-const removeTries = 5
-
-// removeJobs removes the River jobs that were done since the last time.
-func (w *worker) removeJobs(ctx context.Context, done []*doneJob) {
-	ids := make([]int64, len(done))
-	for i, job := range done {
-		ids[i] = job.id
-	}
-	var err error
-	for try := range removeTries {
-		if try > 0 {
-			select { // not at once: the database may need a moment
-			case <-ctx.Done():
-			case <-time.After(50 * time.Millisecond):
-			}
-		}
-		limited, cancel := context.WithTimeout(ctx, answerLimit)
-		_, err = w.enginePool.Exec(limited, w.statements.schema.SQL(deleteJobsSQL), ids)
-		cancel()
-		if w.heard(err); err == nil || ctx.Err() != nil {
-			break
-		}
-	}
-	if err != nil && ctx.Err() == nil {
-		w.log.Warn("finished River jobs not removed; the keeper will do it", "jobs", len(ids), "error", err)
-	}
-	for _, job := range done {
-		close(job.removed)
-	}
-}
-
 // end has an outcome recorded, and forgets the task when it is. Only the first outcome of a claim counts: recording it may take
 // a while, and a row that is edited meanwhile is refused by the gate once more.
 func (b *batch) end(r *run, s settlement) {

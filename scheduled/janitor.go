@@ -1,0 +1,179 @@
+package scheduled
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// The janitor ends River jobs that no node works, and the claims in them. There are four kinds:
+//
+//   - jobs of a node that died: the leader records their claims as lost (reclaimNode)
+//   - jobs that a node fetched after the leader had declared it dead: the same (reclaimStrays)
+//   - jobs that no node has fetched in time, or that River has finished: the leader releases or removes them (sweep)
+//   - jobs whose fetch was not answered, so that the node never got them: the node itself releases them (release)
+//
+// A claim whose job somebody has deleted is found by the walk through the table (abandoned).
+const (
+	whyUnfetched = "no node had a slot for it in time"
+	whyNeverCame = "the answer to River's fetch was lost"
+)
+
+// maxUnfetched is how long a job that could begin waits in River until its tasks go back to the queue.
+const maxUnfetched = 2 * time.Second
+
+// maxReclaimed is how many jobs, or claims, are ended in one step. The next tick ends the rest.
+const maxReclaimed = 500
+
+// nobody is the client of jobs that no node runs.
+const nobody = ""
+
+// Jobs that are still with the client with which the leader saw them.
+const lockJobsSQL = `
+SELECT j.id, j.state::text AS state, coalesce(j.args ->> 'tasks', '') AS tasks FROM tasktable.river_job AS j
+WHERE j.id = ANY ($2::bigint[])
+    AND CASE WHEN j.state = 'running' THEN j.attempted_by[array_length(j.attempted_by, 1)] ELSE '' END = $1::text
+ORDER BY j.id LIMIT $3::int FOR UPDATE SKIP LOCKED`
+
+type jobRow struct {
+	ID    int64
+	State string
+	Tasks string
+}
+
+// endJobs ends the claims in a client's jobs, and removes the jobs. node had the jobs; nil: no node had. It reports
+// whether any are left, because there are many or because others have locked rows.
+func (l *leader) endJobs(
+	ctx context.Context, tx pgx.Tx, node *int64, client string, ids []int64, ending func(hold) settlement,
+) (left bool, err error) {
+	sent := time.Now()
+	jobs, err := collect[jobRow](ctx, tx, "lock River jobs to be ended",
+		l.statements.schema.SQL(lockJobsSQL), client, notNilNumbers(ids), maxReclaimed)
+	l.session.heard(sent, err)
+	if err != nil {
+		return false, err
+	}
+	left = len(jobs) == maxReclaimed
+	jobOf := map[int64]int64{} // fence: job
+	ended := map[int64]bool{}
+	var settlements []settlement
+	for _, job := range jobs {
+		ended[job.ID] = true
+		if job.State != jobRunning && job.State != jobAvailable {
+			continue // River has finished it, and nobody reads it again
+		}
+		holds, err := unpack(job.Tasks)
+		if err != nil {
+			l.log.Error("River job is not one of ours; removed", "job", job.ID, "error", err)
+		}
+		for _, h := range holds {
+			jobOf[h.Fence] = job.ID
+			settlements = append(settlements, ending(h))
+		}
+	}
+	held, err := l.end(ctx, tx, node, settlements)
+	if err != nil {
+		return false, err
+	}
+	for _, fence := range held {
+		left = true
+		delete(ended, jobOf[fence])
+	}
+	if _, err := tx.Exec(ctx, l.statements.schema.SQL(deleteJobsSQL), slices.Collect(maps.Keys(ended))); err != nil {
+		return false, fmt.Errorf("remove jobs whose claims are ended: %w", err)
+	}
+	return left, nil
+}
+
+// reclaimStrays takes back the running jobs of nodes that had been declared dead before they fetched them.
+func (l *leader) reclaimStrays(ctx context.Context) error {
+	live := l.numbers()
+	for _, client := range l.jobs.clients() {
+		number, err := strconv.ParseInt(strings.TrimPrefix(client, clientPrefix), 10, 64)
+		if err != nil || slices.Contains(live, number) {
+			continue
+		}
+		if _, err := l.reclaimNode(ctx, number); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sweep removes the jobs that River has finished, and hands back the tasks of jobs that no node has fetched although
+// they could have begun: their nodes have no slot for them after all, or are gone. These tasks use up no attempt, and
+// are claimed again when there is room for them. Meanwhile more urgent tasks go first, and they may expire, or be
+// paused or edited.
+func (l *leader) sweep(ctx context.Context) error {
+	ids := slices.Concat(l.jobs.ended(), l.jobs.waiting(maxUnfetched))
+	if len(ids) == 0 {
+		return nil
+	}
+	back := 0
+	err := l.transaction(ctx, func(tx pgx.Tx) error {
+		release := func(h hold) settlement { return released(h, whyUnfetched) }
+		_, err := l.endJobs(ctx, tx, nil, nobody, ids, release)
+		back = len(l.lines)
+		return err
+	})
+	if err == nil && back > 0 {
+		l.log.Info("claimed tasks went back to the queue, because no node had a slot for them in time", "tasks", back)
+	}
+	return err
+}
+
+// The jobs that River runs on this node, except those the node has in hand. A job that was fetched a moment ago may
+// still be on its way.
+const strayJobsSQL = `
+SELECT id, queue, kind, coalesce(args ->> 'tasks', '') AS tasks FROM tasktable.river_job
+WHERE state = 'running' AND attempted_by[array_length(attempted_by, 1)] = $1::text AND id <> ALL ($2::bigint[])
+    AND attempted_at < clock_timestamp() - interval '5 seconds'
+ORDER BY id LIMIT 500`
+
+type strayJob struct {
+	ID    int64
+	Queue string
+	Kind  string
+	Tasks string
+}
+
+// lookAtPool asks, in one round trip, whether the server takes writes, and which jobs River runs here that are not in
+// hand.
+func (s statements) lookAtPool(
+	ctx context.Context, conn *pgx.Conn, number int64, inHand []int64,
+) (strays []strayJob, err error) {
+	var batch pgx.Batch
+	batch.Queue(readOnlySQL)
+	batch.Queue(s.schema.SQL(strayJobsSQL), clientID(number), inHand)
+	results := conn.SendBatch(ctx, &batch)
+	defer func() { err = errors.Join(err, results.Close()) }()
+	if err := refused(results.QueryRow()); err != nil {
+		return nil, err
+	}
+	return collectNext[strayJob](results, "read River's jobs of this node")
+}
+
+// release hands back the claims of a job that River runs here although the node never got it. None of them has begun,
+// so no attempt is used. If the job comes after all, its claims are gone, and the gate refuses them.
+func (w *worker) release(stray strayJob) {
+	if !w.take(stray.ID) {
+		return // it came meanwhile
+	}
+	holds, err := unpack(stray.Tasks)
+	if err != nil {
+		w.log.Error("River job is not one of ours; removed", "job", stray.ID, "error", err)
+	}
+	w.log.Warn("the answer to a fetch of River's was lost; its claims are released",
+		"job", stray.ID, "type", stray.Kind, "tasks", len(holds))
+	b := &batch{worker: w, kind: stray.Kind, tally: w.metrics.of(stray.Kind)}
+	runs := b.add(stray.Queue, holds)
+	b.releaseAll(runs, whyNeverCame)
+	b.finishJob(stray.ID)
+}
