@@ -13,8 +13,8 @@ import (
 	"github.com/riverqueue/river/rivertype"
 )
 
-// census counts, on the leader and for the metrics alone, what only the tables know. It has the engine's pool, not the session: however long
-// it takes, no claim waits for it; and a scrape asks the database nothing.
+// census counts for the metrics, on the leader, the figures that only the tables know. It uses the engine's pool and
+// not the session, so that no claim waits for it. A scrape asks the database nothing.
 type census struct {
 	pool       *pgxpool.Pool
 	statements statements
@@ -99,20 +99,21 @@ func (c *census) count(ctx context.Context, seen *sight) error {
 	}
 	listErr := c.list(ctx, seen.nodes, &found)
 	seen = &sight{at: seen.at, lanes: seen.lanes.with(found.lanes), nodes: seen.nodes}
-	err := errors.Join(listErr, c.countDue(ctx, seen, &found), c.countJobs(ctx, &found), c.countDead(ctx, &found), c.countScheduled(ctx))
+	err := errors.Join(listErr, c.countDue(ctx, seen, &found), c.countJobs(ctx, &found),
+		c.countDead(ctx, &found), c.countScheduled(ctx))
 	c.metrics.found.Store(&found)
 	return err
 }
 
-// What takes longer is given up. The pool has a limit of its own for the wait for a lock, for which a statement may have to wait before it begins.
+// A statement that takes longer is given up. The pool has a limit of its own for the wait for a lock.
 const censusLimitSQL = `SELECT set_config('statement_timeout', '1s', true)`
 
 // counted reads rows within the time limit.
-func counted[T any](ctx context.Context, pool *pgxpool.Pool, doing, statement string, args ...any) (found []T, err error) {
+func counted[T any](ctx context.Context, c *census, doing, statement string, args ...any) (found []T, err error) {
 	var batch pgx.Batch
 	batch.Queue(censusLimitSQL)
-	batch.Queue(statement, args...)
-	results := pool.SendBatch(ctx, &batch)
+	batch.Queue(c.statements.schema.SQL(statement), args...)
+	results := c.pool.SendBatch(ctx, &batch)
 	defer func() { err = wrap(errors.Join(err, results.Close()), doing) }()
 	if _, err := results.Exec(); err != nil {
 		return nil, err
@@ -125,22 +126,26 @@ const listedMax = 10_000
 
 // list lists the lanes that no node works, which the leader's looks leave out.
 func (c *census) list(ctx context.Context, nodes []liveNode, found *counts) error {
-	tasks, err := counted[laneRow](ctx, c.pool, "list lanes", c.statements.schema.SQL(lanesSQL), nil, listedMax)
+	tasks, err := counted[laneRow](ctx, c, "list lanes", lanesSQL, nil, listedMax)
 	if err != nil {
 		return err
 	}
-	recurring, err := counted[laneRow](ctx, c.pool, "list lanes of recurring tasks", c.statements.schema.SQL(recurringLanesSQL), nil, listedMax)
+	recurring, err := counted[laneRow](ctx, c, "list lanes of recurring tasks", recurringLanesSQL, nil, listedMax)
 	if err == nil {
-		found.lanes = listedLanes{tasks: unworked(lanesOf(tasks, false), nodes), recurring: unworked(lanesOf(recurring, true), nodes)}
+		found.lanes = listedLanes{
+			tasks: unworked(lanesOf(tasks, false), nodes), recurring: unworked(lanesOf(recurring, true), nodes),
+		}
 	}
 	return err
 }
 
-// From the head that was listed, as the claim does: before it may be many dead ones. In order, or all that are due would be read, past any
-// limit; and to a time that stays the same, or all that are yet to come.
+// The scan begins at the head that was listed, as the claim's does, because there may be many dead entries before it.
+// It has an order, because without one Postgres would read all due tasks, past any limit. It ends at a time that stays
+// the same during the statement, because else Postgres would read all tasks that are yet to come.
 const countDueSQL = `
 SELECT lane.place::int AS place, due.tasks
-FROM unnest($1::text[], $2::text[], $3::int[], $4::timestamptz[]) WITH ORDINALITY AS lane (queue, type, priority, head, place)
+FROM unnest($1::text[], $2::text[], $3::int[], $4::timestamptz[]) WITH ORDINALITY
+    AS lane (queue, type, priority, head, place)
 CROSS JOIN LATERAL (
     SELECT count(*)::int AS tasks FROM (
         SELECT FROM tasktable.scheduled_tasks AS t
@@ -157,7 +162,8 @@ FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS lane (queue, type, place)
 CROSS JOIN LATERAL (
     SELECT count(*)::int AS tasks FROM (
         SELECT FROM tasktable.scheduled_tasks AS t
-        WHERE t.queue = lane.queue AND t.type = lane.type AND t.cron IS NOT NULL AND t.next_attempt_at <= statement_timestamp()
+        WHERE t.queue = lane.queue AND t.type = lane.type AND t.cron IS NOT NULL
+            AND t.next_attempt_at <= statement_timestamp()
         ORDER BY t.next_attempt_at LIMIT $3::int
     ) AS t
 ) AS due`
@@ -175,15 +181,17 @@ func (c *census) countDue(ctx context.Context, seen *sight, found *counts) error
 	var priorities []int
 	var heads []time.Time
 	for _, l := range lanes {
-		queues, kinds, priorities, heads = append(queues, l.Queue), append(kinds, l.Type), append(priorities, l.Priority), append(heads, l.Head)
+		queues, kinds = append(queues, l.Queue), append(kinds, l.Type)
+		priorities, heads = append(priorities, l.Priority), append(heads, l.Head)
 	}
 	limit := max(c.most/max(len(lanes), 1), 10)
 	began := time.Now()
-	fires, err := counted[dueRow](ctx, c.pool, "count due fires", c.statements.schema.SQL(countFiresSQL), queues[:recurring], kinds[:recurring], limit)
+	fires, err := counted[dueRow](ctx, c, "count due fires", countFiresSQL,
+		queues[:recurring], kinds[:recurring], limit)
 	if err != nil {
 		return c.pace(time.Since(began), err)
 	}
-	due, err := counted[dueRow](ctx, c.pool, "count due tasks", c.statements.schema.SQL(countDueSQL),
+	due, err := counted[dueRow](ctx, c, "count due tasks", countDueSQL,
 		queues[recurring:], kinds[recurring:], priorities[recurring:], heads[recurring:], limit)
 	if err = c.pace(time.Since(began), err); err != nil {
 		return err
@@ -228,7 +236,7 @@ type jobsRow struct {
 
 // countJobs counts River's jobs. There are never many: what is done is removed.
 func (c *census) countJobs(ctx context.Context, found *counts) error {
-	rows, err := counted[jobsRow](ctx, c.pool, "count River's jobs", c.statements.schema.SQL(countJobsSQL))
+	rows, err := counted[jobsRow](ctx, c, "count River's jobs", countJobsSQL)
 	if err != nil {
 		return err
 	}
@@ -244,8 +252,8 @@ func (c *census) countJobs(ctx context.Context, found *counts) error {
 
 type deadLabels struct{ kind, status string }
 
-// deadWalk goes through the table for dead letters, some pages at a time. An index on them would have each settle write to it, as would
-// one on anything else that a settle changes.
+// deadWalk goes through the table for dead letters, some pages at a time. Each settle would have to write to an index
+// on them, as to one on anything else that a settle changes.
 type deadWalk struct {
 	page  int64
 	sofar map[deadLabels]int
@@ -264,10 +272,11 @@ type deadRow struct {
 
 type pagesRow struct{ Pages int64 }
 
-// countDead goes on through the table for a quarter of a second at most. When it has come to the end it tells the sums, and begins
-// again the next time: a small table is counted each time, a large one in the course of minutes.
+// countDead goes on through the table for a quarter of a second at most. At the end of the table it tells the sums, and
+// begins again the next time. So a small table is counted each time, and a large one in the course of minutes.
 func (c *census) countDead(ctx context.Context, found *counts) error {
-	pages, err := counted[pagesRow](ctx, c.pool, "measure the table of tasks", `SELECT (`+pagesSQL+`) AS pages`, c.statements.schema.SQL("tasktable.scheduled_tasks"))
+	pages, err := counted[pagesRow](ctx, c, "measure the table of tasks",
+		`SELECT (`+pagesSQL+`) AS pages`, c.statements.schema.SQL("tasktable.scheduled_tasks"))
 	if err != nil {
 		return err
 	}
@@ -279,7 +288,7 @@ func (c *census) countDead(ctx context.Context, found *counts) error {
 			return nil
 		}
 		some := wholePages(c.walk.page, c.walk.page+retainPages)
-		rows, err := counted[deadRow](ctx, c.pool, "count dead letters", c.statements.schema.SQL(countDeadSQL), some.from.String(), some.to.String())
+		rows, err := counted[deadRow](ctx, c, "count dead letters", countDeadSQL, some.from.String(), some.to.String())
 		if err != nil {
 			return err
 		}
@@ -341,13 +350,13 @@ type scheduledRow struct {
 // begins anew after an error, because there may be too much to be counted ever.
 func (c *census) countScheduled(ctx context.Context) error {
 	if len(c.window.marks) == 0 {
-		newest, err := counted[newestChangeRow](ctx, c.pool, "find the newest change", c.statements.schema.SQL(newestChangeSQL))
+		newest, err := counted[newestChangeRow](ctx, c, "find the newest change", newestChangeSQL)
 		if err == nil {
 			c.window.marks = []changeMark{{time.Now(), newest[0].Line}}
 		}
 		return err
 	}
-	rows, err := counted[scheduledRow](ctx, c.pool, "count scheduled tasks", c.statements.schema.SQL(countScheduledSQL),
+	rows, err := counted[scheduledRow](ctx, c, "count scheduled tasks", countScheduledSQL,
 		c.window.marks[0].line, notNilNumbers(c.window.counted))
 	if err != nil {
 		c.window = changeWindow{}

@@ -205,7 +205,7 @@ func TestCensusPace(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	c, _ := b.surveyor()
-	_, slow := counted[pagesRow](t.Context(), b.pool, "sleep", `SELECT pg_sleep(30)`)
+	_, slow := counted[pagesRow](t.Context(), c, "sleep", `SELECT pg_sleep(30)`)
 	if !isTimeout(slow) {
 		t.Fatalf("a statement that takes too long: %v", slow)
 	}

@@ -56,8 +56,8 @@ func (d *deepLook) forget() {
 	d.made, d.busy, d.ended = false, false, time.Time{}
 }
 
-// begin has a look made in the background, if it is time. rare says that the leader's own looks read everything, so that
-// it is time later. It is asked now, and not when the last look ended, because looks may have become slow since.
+// begin has a look made in the background, if it is time. rare says that the leader's own looks read everything, so
+// that it is time later. It is asked now, and not when the last look ended, because looks may have become slow since.
 func (d *deepLook) begin(ctx context.Context, worked []workedLane, rare bool) {
 	pause := min(max(deepShare*d.took, minDeepPause), maxDeepPause)
 	if rare && d.err == nil {

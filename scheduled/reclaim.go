@@ -14,8 +14,8 @@ import (
 
 const lockNodeSQL = `SELECT pg_try_advisory_xact_lock($1, $2)`
 
-// reclaimNode takes back what River says the node was running. It reports whether that was all; rows that an application has
-// locked are left for the next tick, with their job.
+// reclaimNode takes back the tasks that River says the node was running. It reports whether that was all. Rows that an
+// application has locked are left for the next tick, with their job.
 func (l *leader) reclaimNode(ctx context.Context, number int64) (done bool, err error) {
 	err = l.transaction(ctx, func(tx pgx.Tx) error {
 		// With the node's own lock in hand it cannot be alive; it never takes a number a second time.
@@ -28,7 +28,8 @@ func (l *leader) reclaimNode(ctx context.Context, number int64) (done bool, err 
 		}
 		l.endHandlers(ctx, tx, number)
 		client, why := clientID(number), fmt.Sprintf("node %d died", number)
-		left, err := l.endJobs(ctx, tx, &number, client, l.jobs.of(client), func(h hold) settlement { return lost(h, why) })
+		ending := func(h hold) settlement { return lost(h, why) }
+		left, err := l.endJobs(ctx, tx, &number, client, l.jobs.of(client), ending)
 		if err != nil || left {
 			return err
 		}

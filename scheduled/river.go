@@ -43,8 +43,8 @@ const riverPollInterval = 30 * time.Second
 
 // newRiver makes the node's River client. It has a worker for each type, all of which hand their batches to work.
 func newRiver(
-	config Config, pool *pgxpool.Pool, statements statements, number int64, clock *clock, quiet *quiet, heard func(error),
-	work func(job riverJob, holds []hold), hooks ...rivertype.Hook,
+	config Config, pool *pgxpool.Pool, statements statements, number int64, clock *clock, quiet *quiet,
+	heard func(error), work func(job riverJob, holds []hold), hooks ...rivertype.Hook,
 ) (*river.Client[pgx.Tx], error) {
 	workers := river.NewWorkers()
 	log := config.Logger.With("node", number)
@@ -76,16 +76,21 @@ func newRiver(
 		FetchOnlyKnownKinds:    true,
 		SkipUnknownJobCheck:    true,
 		LeaderElectionDisabled: true,
-		Hooks: append(hooks, river.HookInsertBeginFunc(func(_ context.Context, params *rivertype.JobInsertParams) error {
-			params.ScheduledAt = new(clock.now().Add(-backdate))
-			params.CreatedAt = nil
-			return nil
-		})),
+		Hooks:                  append(hooks, river.HookInsertBeginFunc(backdated(clock))),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("make River client: %w", err)
 	}
 	return client, nil
+}
+
+// backdated gives a job that is inserted a past time, so that River takes it for due.
+func backdated(clock *clock) func(context.Context, *rivertype.JobInsertParams) error {
+	return func(_ context.Context, params *rivertype.JobInsertParams) error {
+		params.ScheduledAt = new(clock.now().Add(-backdate))
+		params.CreatedAt = nil
+		return nil
+	}
 }
 
 // riverJob is a River job as the worker knows it.
@@ -123,13 +128,15 @@ func jobOf(queue, kind string, priority int, holds []hold) river.InsertManyParam
 	}
 	metadata, _ := json.Marshal(batchMetadata{len(holds), last.UnixMicro()}) // a struct of two numbers always encodes
 	return river.InsertManyParams{
-		Args:       batchArgs{kind: kind, Tasks: pack(holds)},
-		InsertOpts: &river.InsertOpts{Queue: queue, Priority: riverPriority(priority), Metadata: metadata, MaxAttempts: 1},
+		Args: batchArgs{kind: kind, Tasks: pack(holds)},
+		InsertOpts: &river.InsertOpts{
+			Queue: queue, Priority: riverPriority(priority), Metadata: metadata, MaxAttempts: 1,
+		},
 	}
 }
 
-// riverPriority maps a task's priority to River's four, of which 1 is the most urgent. It orders the few tasks that wait
-// in River at once. The claim has ordered all others.
+// riverPriority maps a task's priority to River's four, of which 1 is the most urgent. It orders the few tasks that
+// wait in River at once. The claim has ordered all others.
 func riverPriority(priority int) int {
 	switch {
 	case priority > 50:
@@ -278,8 +285,8 @@ func (e *riverExecutor) JobGetAvailable(
 	for _, row := range fetched {
 		result.Jobs = append(result.Jobs, &rivertype.JobRow{
 			ID: row.ID, Queue: row.Queue, Kind: row.Kind, EncodedArgs: row.Args, Metadata: row.Metadata,
-			Priority: row.Priority, Attempt: row.Attempt, MaxAttempts: row.MaxAttempts, State: rivertype.JobStateRunning,
-			AttemptedAt: &row.AttemptedAt, AttemptedBy: []string{params.ClientID},
+			Priority: row.Priority, Attempt: row.Attempt, MaxAttempts: row.MaxAttempts,
+			State: rivertype.JobStateRunning, AttemptedAt: &row.AttemptedAt, AttemptedBy: []string{params.ClientID},
 			CreatedAt: row.CreatedAt, ScheduledAt: row.CreatedAt,
 		})
 	}
