@@ -139,7 +139,7 @@ func TestUnpaused(t *testing.T) {
 		{[]pause{{Scope: "queue", Name: "default"}}, lanes[2:]},
 		{[]pause{{Scope: "type", Name: "A"}}, lanes[1:2]},
 		{[]pause{{Scope: "type", Name: "B"}, {Scope: "queue", Name: "bulk"}}, lanes[:1]},
-		{[]pause{{Scope: "all"}}, nil},
+		{[]pause{{Scope: "all"}}, []lane{}},
 	} {
 		if got := unpaused(lanes, test.paused); !reflect.DeepEqual(got, test.want) {
 			t.Errorf("without %v: %v, want %v", test.paused, got, test.want)

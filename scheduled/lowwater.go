@@ -15,7 +15,8 @@ import (
 // When looks at everything have become slow, the leader looks at each known lane from its mark on. The mark is the time
 // at which the last claimed task was due. Tasks that come to lie before it, because they are scheduled for a past time
 // or go back to the queue, wait for the deep look, which reads everything and is not made on the session. They wait for
-// up to five seconds.
+// up to five seconds. On a machine on which each look is slow the marks would spare nothing, and less urgent tasks would
+// go first. So as soon as a look from the marks takes half as long, looks are at everything again.
 type lowWaterMarks struct {
 	worked []workedLane
 	known  map[laneKey]time.Time // the marks
@@ -107,8 +108,11 @@ func (m *lowWaterMarks) ranges() *laneRanges {
 // read reads the answers, and learns from them. now is about the database's time.
 func (m *lowWaterMarks) read(results pgx.BatchResults, now time.Time) (found listedLanes, err error) {
 	tasks, err := collectNext[laneRow](results, "list lanes")
-	if m.full && (err == nil || isTimeout(err) && !isLocked(err)) { // a wait for a lock does not count
-		m.measure(time.Since(m.began))
+	switch took := time.Since(m.began); {
+	case m.full && (err == nil || isTimeout(err) && !isLocked(err)): // a wait for a lock does not count
+		m.measure(took)
+	case !m.full && took > m.took/2: // the marks spare little, because it is the machine that is slow
+		m.quick, m.slow = m.took > 0 && m.took < tooSlow, 0
 	}
 	if err != nil {
 		return found, err

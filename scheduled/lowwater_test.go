@@ -253,3 +253,27 @@ func TestLowWaterMarksAfterATimeout(t *testing.T) {
 		}
 	}
 }
+
+// lanesLook answers with no lanes.
+type lanesLook struct{ pgx.BatchResults }
+
+func (lanesLook) Query() (pgx.Rows, error) { return nil, errRecorded }
+
+// Where the machine is slow, a look from the marks takes as long, and looks are at everything again.
+func TestLowWaterMarksOnlyWhereTheySpare(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		full, marks time.Duration
+		quick       bool
+	}{
+		"an old snapshot":              {200 * time.Millisecond, time.Millisecond, false},
+		"a slow machine":               {200 * time.Millisecond, 150 * time.Millisecond, true},
+		"too slow for the session":     {tooSlow, tooSlow, false},
+		"nothing is known of the time": {0, time.Second, false},
+	} {
+		m := &lowWaterMarks{took: test.full, slow: maxSlowLooks, began: time.Now().Add(-test.marks)}
+		if _, err := m.read(lanesLook{}, noon); err == nil || m.quick != test.quick {
+			t.Errorf("%s: looks are at everything: %t, %v", name, m.quick, err)
+		}
+	}
+}
