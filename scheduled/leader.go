@@ -144,12 +144,12 @@ func (l *leader) tick(ctx context.Context) (look, error) {
 		l.deep.ended = time.Time{}
 	}
 	l.deep.begin(ctx, l.marks.worked, l.marks.quick)
-	l.metrics.sees(seen.listed, seen.nodes)
 	found := look{Next: l.nextDue(seen.listed), Tick: -1}
 	l.tookBack = false
-	if !l.deep.made { // what dead nodes had is not known yet
+	if !l.deep.made { // neither the lanes nor the jobs of dead nodes are known yet
 		return found, nil
 	}
+	l.metrics.sees(seen.listed, seen.nodes)
 	found.Tick, err = l.recover(ctx)
 	if seen.resumes {
 		err = errors.Join(err, l.resumeDue(ctx))
