@@ -56,7 +56,7 @@ func (p *program) configCommand() *cobra.Command {
 
 func (c *configuration) run(command *cobra.Command) error {
 	if c.example {
-		_, err := fmt.Fprint(c.stdout, c.Catalog.Example(c.served))
+		_, err := fmt.Fprint(c.stdout, c.Example(c.served))
 		return err
 	}
 	c.WarnUnknown(c.log.logger(c.stderr))

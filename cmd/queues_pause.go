@@ -132,7 +132,7 @@ func (q *queuesPause) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if !until.IsZero() && !until.After(q.Clock.Now) {
+	if !until.IsZero() && !until.After(q.Now) {
 		return options.Usage("--until must be a time to come, got %q", string(q.until))
 	}
 	if slices.Contains(q.given, store.Everything()) {

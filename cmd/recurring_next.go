@@ -145,7 +145,7 @@ func (n *recurringNext) ofTask(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	forecast, err := task.Forecast(n.Clock.Now, pauses, n.count)
+	forecast, err := task.Forecast(n.Now, pauses, n.count)
 	if err != nil {
 		return err
 	}
@@ -191,7 +191,7 @@ func (n *recurringNext) print(thing any, zoneName string, fires []inspect.Fire, 
 	if err != nil {
 		zone = time.UTC // it was parsed with that zone: it cannot be wrong, but it may be missing on this machine
 	}
-	own := term.Clock{Now: n.Clock.Now, Zone: zone}
+	own := term.Clock{Now: n.Now, Zone: zone}
 	headings := []string{"FIRES AT (" + zone.String() + ")", "FROM NOW", "NOTE"}
 	apart := slices.ContainsFunc(fires,
 		func(fire inspect.Fire) bool { return own.Weekday(fire.At) != n.Weekday(fire.At) })

@@ -37,7 +37,7 @@ func Base(id string) store.Task {
 		TenantID: "acme"}
 }
 
-// make puts a row of a kind into the table, as the engine's own statements leave it: the attempt counts, and messages
+// Make puts a row of a kind into the table, as the engine's own statements leave it: the attempt counts, and messages
 // and times of attempts are there.
 func (b *Bench) Make(id, kind string) {
 	b.Helper()
@@ -96,7 +96,7 @@ func Recurs(id string) store.Task {
 	return task
 }
 
-// makeRecurring puts a row of a kind into the table, as the verbs and the leader leave it.
+// MakeRecurring puts a row of a kind into the table, as the verbs and the leader leave it.
 func (b *Bench) MakeRecurring(id, kind string) {
 	b.Helper()
 	if kind == "absent" {
@@ -122,7 +122,7 @@ func (b *Bench) MakeRecurring(id, kind string) {
 	b.Check(err)
 }
 
-// plan does to a recurring task what the leader does when it plans the next fire, or ends it.
+// Plan does to a recurring task what the leader does when it plans the next fire, or ends it.
 func (b *Bench) Plan(id, next string, ended ...string) {
 	b.Helper()
 	status, finished := "status", "NULL"
