@@ -167,26 +167,6 @@ CREATE TRIGGER task_7_reopen AFTER UPDATE OF status, scheduled_at, parent_id ON 
         AND NEW.attempt = 0) EXECUTE FUNCTION tasktable.reopen_occurrence();
 COMMENT ON TRIGGER task_7_reopen ON tasktable.scheduled_tasks IS 'An occurrence that waits again.';
 
--- A loose index scan, as in the view lanes.
-CREATE VIEW tasktable.recurring_lanes AS
-    WITH RECURSIVE lane AS (
-        (SELECT t.queue::text AS queue, t.type::text AS type, t.next_attempt_at::timestamptz AS next_attempt_at
-        FROM tasktable.scheduled_tasks AS t
-        WHERE t.next_attempt_at IS NOT NULL AND t.cron IS NOT NULL AND t.type IS NOT NULL
-        ORDER BY t.queue, t.type, t.next_attempt_at LIMIT 1)
-        UNION ALL
-        SELECT next.queue, next.type, next.next_attempt_at
-        FROM lane CROSS JOIN LATERAL (
-            SELECT t.queue::text AS queue, t.type::text AS type, t.next_attempt_at::timestamptz AS next_attempt_at
-            FROM tasktable.scheduled_tasks AS t
-            WHERE t.next_attempt_at IS NOT NULL AND t.cron IS NOT NULL AND t.type IS NOT NULL
-                AND (t.queue, t.type) > (lane.queue, lane.type)
-            ORDER BY t.queue, t.type, t.next_attempt_at LIMIT 1
-        ) AS next
-    )
-    SELECT lane.queue, lane.type, lane.next_attempt_at FROM lane;
-COMMENT ON VIEW tasktable.recurring_lanes IS 'The queues and types of recurring tasks, with their earliest fire.';
-
 CREATE VIEW tasktable.recurring_tasks AS
     SELECT t.id, t.type, t.queue, t.status, t.cron, t.time_zone,
         CASE WHEN t.planned_revision = t.revision THEN t.next_attempt_at END AS next_fire,
@@ -199,7 +179,7 @@ COMMENT ON VIEW tasktable.recurring_tasks IS 'Recurring tasks with their next an
 -- +goose StatementEnd
 
 -- +goose Down
-DROP VIEW tasktable.recurring_tasks, tasktable.recurring_lanes;
+DROP VIEW tasktable.recurring_tasks;
 DROP TRIGGER task_7_reopen ON tasktable.scheduled_tasks;
 DROP FUNCTION tasktable.reopen_occurrence, tasktable.fork_occurrence, tasktable.schedule_recurring,
     tasktable.knows_time_zone, tasktable.cron_fault;

@@ -2,6 +2,7 @@ package scheduled
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -19,6 +20,7 @@ type abandoned struct {
 	statements statements
 	leads      func() bool
 	after      time.Duration // how long ago the lease has ended, and how long a pause there is between two rounds
+	within     time.Duration // bounds each part of a round
 	metrics    *metrics
 	dead       *undertaker
 	log        *slog.Logger
@@ -26,9 +28,8 @@ type abandoned struct {
 
 const (
 	// abandonedAfter is so long that whoever is to take the claim back sooner has done it.
-	abandonedAfter = time.Minute
-	abandonedPause = time.Second // between two parts of it
-	// abandonedWithin bounds each part of a round.
+	abandonedAfter  = time.Minute
+	abandonedPause  = time.Second // between two parts of it
 	abandonedWithin = 5 * time.Second
 	// abandonedRefused is how many rows of a part may refuse to be settled before the rest of it is left to the next
 	// round.
@@ -37,22 +38,37 @@ const (
 
 // run works until ctx is done.
 func (a *abandoned) run(ctx context.Context) {
-	page := int64(0)
+	page, most := int64(0), int64(retainPages)
 	repeat(ctx, a.after, func() time.Duration {
 		if !a.leads() {
-			page = 0
+			page, most = 0, retainPages
 			return a.after
 		}
-		next, err := a.step(ctx, page)
-		if err != nil && ctx.Err() == nil {
+		next, err := a.step(ctx, page, most)
+		switch {
+		case err == nil:
+			page, most = next, min(2*most, retainPages)
+		case ctx.Err() != nil:
+		case tookTooLong(err) && most > 1:
+			most = max(most/8, 1)
+			return abandonedPause
+		case tookTooLong(err):
+			a.log.Error("claims of a page take too long to take back; they are left to the next round",
+				"page", page, "error", err)
+			page++
+		default:
 			a.log.Warn("claims that nobody holds were not looked for; trying again", "error", err)
+			return a.after
 		}
-		if page = next; page == 0 || err != nil {
+		if page == 0 {
 			return a.after
 		}
 		return abandonedPause
 	})
 }
+
+// tookTooLong reports whether a part of a round ran into its time limit, or the server's.
+func tookTooLong(err error) bool { return errors.Is(err, context.DeadlineExceeded) || isTimeout(err) }
 
 // The rows are locked, so
 // that no lease is made longer meanwhile.
@@ -62,9 +78,9 @@ FROM tasktable.scheduled_tasks AS t
 WHERE t.ctid >= $1::tid AND t.ctid < $2::tid AND t.lease_expires_at < clock_timestamp() - $3::interval
 LIMIT 500 FOR UPDATE SKIP LOCKED`
 
-// step looks through some pages, and returns the page to go on from; 0 at the end of the table.
-func (a *abandoned) step(ctx context.Context, page int64) (next int64, err error) {
-	ctx, cancel := context.WithTimeout(ctx, abandonedWithin)
+// step looks through at most so many pages, and returns the page to go on from; 0 at the end of the table.
+func (a *abandoned) step(ctx context.Context, page, most int64) (next int64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, a.within)
 	defer cancel()
 	pages, err := a.statements.pagesOf(ctx, a.pool, "tasktable.scheduled_tasks")
 	if err != nil {
@@ -78,7 +94,7 @@ func (a *abandoned) step(ctx context.Context, page int64) (next int64, err error
 			ended, done = append(ended, some...), append(done, states...)
 			return err
 		}
-		_, refused, err := pastRefusals(ctx, tx, wholePages(page, page+retainPages), abandonedRefused, take)
+		_, refused, err := pastRefusals(ctx, tx, wholePages(page, page+most), abandonedRefused, take)
 		for _, one := range refused {
 			a.log.Error("a claim that nobody holds cannot be taken back", "row", one.at.String(), "error", one.err)
 		}
@@ -88,7 +104,7 @@ func (a *abandoned) step(ctx context.Context, page int64) (next int64, err error
 		return page, err
 	}
 	a.tell(ended, done)
-	if next = page + retainPages; next >= pages {
+	if next = page + most; next >= pages {
 		next = 0
 	}
 	return next, nil

@@ -23,10 +23,13 @@ func TestAbandonedClaimsAreTakenBack(t *testing.T) {
 	}
 	b.exec(`UPDATE tasktable.scheduled_tasks SET lease_expires_at = clock_timestamp() - CASE id
 		WHEN 'lapsed' THEN interval '50 seconds' WHEN 'held' THEN interval '-1 minute' ELSE interval '61 seconds' END`)
-	a := &abandoned{pool: b.pool, statements: b.statements, dead: newUndertaker(nil, nil, testLogger()), after: abandonedAfter, log: testLogger()}
+	a := &abandoned{
+		pool: b.pool, statements: b.statements, dead: newUndertaker(nil, nil, testLogger()),
+		after: abandonedAfter, within: abandonedWithin, log: testLogger(),
+	}
 	step := func() {
 		t.Helper()
-		if next, err := a.step(t.Context(), 0); err != nil || next != 0 {
+		if next, err := a.step(t.Context(), 0, retainPages); err != nil || next != 0 {
 			t.Fatalf("next page %d, %v", next, err)
 		}
 	}

@@ -23,6 +23,7 @@ type deepLook struct {
 
 	made  bool // since the node leads
 	busy  bool
+	again bool      // the look under way does not look at everything that is worked by now
 	ended time.Time // when the last one ended; zero: it is time for another
 	took  time.Duration
 	err   error // of the last one
@@ -46,6 +47,10 @@ const (
 	deepShare    = 20
 	minDeepPause = time.Second
 	maxDeepPause = 4 * time.Second
+	// maxConnecting is how long a connection of the pool may take to answer before a deep look.
+	maxConnecting = 2 * time.Second
+	// maxDeepLook bounds a deep look whose connection dies meanwhile. It has room for the time limit of both statements.
+	maxDeepLook = 65 * time.Second
 )
 
 // deepLimitSQL bounds each statement of a deep look.
@@ -53,7 +58,13 @@ const deepLimitSQL = `SELECT set_config('statement_timeout', '30s', true), clock
 
 // forget has a look made at once: the node begins to lead. One that is under way from an earlier time does not count.
 func (d *deepLook) forget() {
-	d.made, d.busy, d.ended = false, false, time.Time{}
+	d.made, d.busy, d.again, d.ended = false, false, false, time.Time{}
+}
+
+// hasten has a look made at once, because lanes are worked that the last look did not read. If a look is under way,
+// another follows it at once.
+func (d *deepLook) hasten() {
+	d.again, d.ended = d.busy, time.Time{}
 }
 
 // begin has a look made in the background, if it is time. rare says that the leader's own looks read everything, so
@@ -86,6 +97,9 @@ func (d *deepLook) take() (found deepFound, ok bool) {
 		return found, false
 	}
 	d.busy, d.ended, d.took, d.err = false, time.Now(), found.took, found.err
+	if d.again {
+		d.again, d.ended = false, time.Time{}
+	}
 	if found.err != nil {
 		d.log.Warn("not all lanes and jobs could be read; trying again", "error", found.err)
 		return found, false
@@ -94,13 +108,38 @@ func (d *deepLook) take() (found deepFound, ok bool) {
 	return found, true
 }
 
+// connection returns a connection of the pool that has just answered. The pool may hold connections whose other end is
+// gone without a word, as after a firewall has forgotten them. A deep look on one of these would wait for minutes, and
+// the leader claims nothing before its first deep look. The pool drops the connections that do not answer.
+func (d *deepLook) connection(ctx context.Context) (*pgxpool.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, maxConnecting)
+	defer cancel()
+	conn, err := d.pool.Acquire(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("take a connection: %w", err)
+	}
+	if err := conn.Ping(ctx); err != nil {
+		conn.Release()
+		return nil, fmt.Errorf("ping: %w", err)
+	}
+	return conn, nil
+}
+
 func (d *deepLook) look(ctx context.Context, worked []workedLane) (found deepFound) {
+	conn, err := d.connection(ctx)
+	if err != nil {
+		found.err = fmt.Errorf("deep look: %w", err)
+		return found
+	}
+	defer conn.Release()
+	ctx, cancel := context.WithTimeout(ctx, maxDeepLook)
+	defer cancel()
 	queues, kinds := columnsOfWorked(worked)
 	var batch pgx.Batch
 	batch.Queue(deepLimitSQL)
 	batch.Queue(d.statements.schema.SQL(workedLanesSQL), nil, queues, kinds)
 	batch.Queue(d.statements.schema.SQL(jobsSQL), 0, []int64{})
-	results := d.pool.SendBatch(ctx, &batch)
+	results := conn.SendBatch(ctx, &batch)
 	found.err = d.read(results, &found)
 	if err := errors.Join(found.err, results.Close()); err != nil {
 		found.err = fmt.Errorf("deep look: %w", err)

@@ -78,11 +78,15 @@ func (l *leader) endJobs(
 			settlements = append(settlements, ending(h))
 		}
 	}
+	settlements, later, err := l.thisStep(ctx, tx, settlements)
+	if err != nil {
+		return false, err
+	}
 	held, err := l.end(ctx, tx, node, settlements)
 	if err != nil {
 		return false, err
 	}
-	for _, fence := range held {
+	for _, fence := range slices.Concat(held, later) {
 		left = true
 		delete(ended, jobOf[fence])
 	}
@@ -92,19 +96,73 @@ func (l *leader) endJobs(
 	return left, nil
 }
 
-// reclaimStrays takes back the running jobs of nodes that had been declared dead before they fetched them.
-func (l *leader) reclaimStrays(ctx context.Context) error {
-	live := l.numbers()
-	for _, client := range l.jobs.clients() {
-		number, err := strconv.ParseInt(strings.TrimPrefix(client, clientPrefix), 10, 64)
-		if err != nil || slices.Contains(live, number) {
-			continue
-		}
-		if _, err := l.reclaimNode(ctx, number); err != nil {
-			return err
+const fencesSQL = `
+SELECT t.fence FROM tasktable.scheduled_tasks AS t WHERE t.id = ANY ($1::text[]) AND t.fence = ANY ($2::bigint[])`
+
+// thisStep picks the settlements that this step makes. later has the fences of the others. It picks all of them unless
+// a step has run into its time limit, as it does where a trigger of the application's makes each row slow. Then it picks
+// a few of the claims that earlier steps have not ended.
+func (l *leader) thisStep(
+	ctx context.Context, tx pgx.Tx, settlements []settlement,
+) (now []settlement, later []int64, err error) {
+	aside := l.setAside()
+	if l.ending == maxReclaimed && len(aside) == 0 {
+		return settlements, nil, nil
+	}
+	var ids []string
+	var fences []int64
+	for _, one := range settlements {
+		ids, fences = append(ids, one.ID), append(fences, one.Fence)
+	}
+	left, err := column[int64](ctx, tx, "look which claims are left", l.statements.schema.SQL(fencesSQL),
+		notNil(ids), notNilNumbers(fences))
+	if err != nil {
+		return nil, nil, err
+	}
+	isLeft := map[int64]bool{}
+	for _, fence := range left {
+		isLeft[fence] = true
+	}
+	for _, one := range settlements {
+		switch {
+		case !isLeft[one.Fence]: // an earlier step has ended it
+		case len(now) == l.ending || slices.Contains(aside, one.ID):
+			later = append(later, one.Fence)
+		default:
+			now = append(now, one)
 		}
 	}
-	return nil
+	return now, later, nil
+}
+
+// endingStep runs a step that ends claims, in a transaction. A step that runs into its time limit has the next one end
+// half as many. A single claim that takes too long is left for a while, and the others are ended.
+func (l *leader) endingStep(ctx context.Context, step func(pgx.Tx) error) error {
+	err := l.transaction(ctx, step)
+	switch {
+	case err == nil:
+		l.ending = min(2*l.ending, maxReclaimed)
+	case isTimeout(err):
+		l.ending = max(l.ending/2, 1)
+	}
+	return err
+}
+
+// reclaimStrays takes back the running jobs of nodes that had been declared dead before they fetched them.
+func (l *leader) reclaimStrays(ctx context.Context) (err error) {
+	live := l.numbers()
+	for _, client := range l.jobs.clients() {
+		number, parseErr := strconv.ParseInt(strings.TrimPrefix(client, clientPrefix), 10, 64)
+		if parseErr != nil || slices.Contains(live, number) {
+			continue
+		}
+		if l.session.conn.IsClosed() {
+			break
+		}
+		_, reclaimErr := l.reclaimNode(ctx, number)
+		err = errors.Join(err, reclaimErr)
+	}
+	return err
 }
 
 // sweep removes the jobs that River has finished, and hands back the tasks of jobs that no node has fetched although
@@ -117,7 +175,7 @@ func (l *leader) sweep(ctx context.Context) error {
 		return nil
 	}
 	back := 0
-	err := l.transaction(ctx, func(tx pgx.Tx) error {
+	err := l.endingStep(ctx, func(tx pgx.Tx) error {
 		release := func(h hold) settlement { return released(h, whyUnfetched) }
 		_, err := l.endJobs(ctx, tx, nil, nobody, ids, release)
 		back = len(l.lines)

@@ -27,6 +27,7 @@ type leader struct {
 	nodes    []liveNode
 	silence  silence
 	most     int // how many tasks a pass takes; halved by a timeout, doubled by a success
+	ending   int // how many claims of River's jobs a step ends; likewise
 	jobs     riverJobs
 	deep     *deepLook
 	sizes    map[string]int // of payloads, by type
@@ -44,7 +45,7 @@ const claimMost = 5000
 func newLeader(s *session, st statements, config Config, client *river.Client[pgx.Tx], averages *averages) *leader {
 	return &leader{
 		session: s, statements: st, config: config, river: client, averages: averages,
-		log: config.Logger.With("node", s.number), most: claimMost,
+		log: config.Logger.With("node", s.number), most: claimMost, ending: maxReclaimed,
 		sizes: map[string]int{}, aside: map[string]time.Time{},
 	}
 }
@@ -141,7 +142,7 @@ func (l *leader) tick(ctx context.Context) (look, error) {
 	l.nodes = seen.nodes
 	fresh := l.marks.work(workedBy(l.workingNodes()))
 	if fresh && !l.marks.quick {
-		l.deep.ended = time.Time{}
+		l.deep.hasten()
 	}
 	l.deep.begin(ctx, l.marks.worked, l.marks.quick)
 	found := look{Next: l.nextDue(seen.listed), Tick: -1}

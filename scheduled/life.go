@@ -128,7 +128,8 @@ func (l *life) prepare(ctx context.Context, clock *clock) (err error) {
 		pool: l.pool, statements: l.statements, metrics: l.metrics, every: cmp.Or(l.config.censusEvery, censusEvery), leads: l.session.leading.Load, log: l.log,
 	}
 	l.abandoned = &abandoned{
-		pool: l.pool, statements: l.statements, leads: l.session.leading.Load, after: cmp.Or(l.config.abandonedAfter, abandonedAfter),
+		pool: l.pool, statements: l.statements, leads: l.session.leading.Load,
+		after: cmp.Or(l.config.abandonedAfter, abandonedAfter), within: abandonedWithin,
 		metrics: l.metrics, dead: l.dead, log: l.log,
 	}
 	l.publisher = &publisher{pool: l.pool, statements: l.statements, number: l.session.number, averages: l.worker.averages, log: l.log}

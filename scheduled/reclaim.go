@@ -17,7 +17,7 @@ const lockNodeSQL = `SELECT pg_try_advisory_xact_lock($1, $2)`
 // reclaimNode takes back the tasks that River says the node was running. It reports whether that was all. Rows that an
 // application has locked are left for the next tick, with their job.
 func (l *leader) reclaimNode(ctx context.Context, number int64) (done bool, err error) {
-	err = l.transaction(ctx, func(tx pgx.Tx) error {
+	err = l.endingStep(ctx, func(tx pgx.Tx) error {
 		// With the node's own lock in hand it cannot be alive; it never takes a number a second time.
 		var free bool
 		if err := tx.QueryRow(ctx, lockNodeSQL, lockClass(l.session.schema, "node"), int32(number)).Scan(&free); err != nil {
@@ -97,6 +97,12 @@ func (l *leader) settleEach(ctx context.Context, tx pgx.Tx, node *int64, settlem
 		}
 		return err
 	}, func(one settlement, err error) error { return l.failHeld(ctx, tx, one, err) })
+	if isTimeout(err) && len(settlements) == 1 {
+		slow := settlements[0]
+		l.aside[slow.ID] = time.Now().Add(asideFor)
+		l.log.Warn("a claim takes too long to end, or waits for somebody's lock; it is left for a while",
+			"task", slow.ID, "revision", slow.Revision, "attempt", slow.Attempt, "error", err, "until", l.aside[slow.ID])
+	}
 	return done, err
 }
 

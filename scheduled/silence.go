@@ -2,6 +2,7 @@ package scheduled
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 )
@@ -63,19 +64,18 @@ func (l *leader) reclaimDead(ctx context.Context) (next time.Duration, err error
 		refused = time.Time{}
 	}
 	dead, next := l.silence.look(l.nodes, now, refused)
-	if err := l.noteSilent(ctx); err != nil {
-		return next, err
-	}
-	for _, number := range dead {
-		done, err := l.reclaimNode(ctx, number)
-		if err != nil {
-			return next, err
+	err = l.noteSilent(ctx)
+	for _, number := range dead { // one that cannot be ended does not keep the others
+		if l.session.conn.IsClosed() {
+			break
 		}
+		done, reclaimErr := l.reclaimNode(ctx, number)
 		if done {
 			l.log.Warn("node is dead; its tasks are taken back", "dead", number)
 		}
+		err = errors.Join(err, reclaimErr)
 	}
-	return next, nil
+	return next, err
 }
 
 // noteSilent tells who may lead next since when nodes are silent: once for each.

@@ -88,7 +88,7 @@ func (b *bench) role() string                     { b.Helper(); return b.current
 func (b *bench) now() time.Time                   { b.Helper(); return b.current().Now() }
 func (b *bench) make(id, kind string)             { b.Helper(); b.current().Make(id, kind) }
 func (b *bench) makeRecurring(id, kind string)    { b.Helper(); b.current().MakeRecurring(id, kind) }
-func (b *bench) readers() map[string]store.DB { b.Helper(); return b.current().Readers() }
+func (b *bench) readers() map[string]store.DB     { b.Helper(); return b.current().Readers() }
 func (b *bench) poolIn(mode pgx.QueryExecMode) *pgxpool.Pool {
 	b.Helper()
 	return b.current().PoolIn(mode)

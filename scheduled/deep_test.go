@@ -1,0 +1,73 @@
+package scheduled
+
+import (
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// overWire is a pool of at most two connections, with a wire between them and the server.
+func (b *bench) overWire(w *wire) *pgxpool.Pool {
+	b.t.Helper()
+	settings := b.pool.Config()
+	settings.ConnConfig.DialFunc, settings.MaxConns = w.dial, 2
+	pool, err := pgxpool.NewWithConfig(b.t.Context(), settings)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.t.Cleanup(func() { w.end(); pool.Close() })
+	return pool
+}
+
+// A connection that is gone without a word keeps a deep look for seconds only, and the next look has another one.
+func TestDeepLookOnADeadConnection(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	w := newWire()
+	deep := &deepLook{pool: b.overWire(w), statements: b.statements}
+	if found := deep.look(t.Context(), nil); found.err != nil {
+		t.Fatal(found.err)
+	}
+	w.forget()
+	began := time.Now()
+	if found := deep.look(t.Context(), nil); found.err == nil {
+		t.Fatal("a look on a dead connection was answered")
+	}
+	if took := time.Since(began); took > maxConnecting+2*time.Second {
+		t.Errorf("it gave up after %s", took)
+	}
+	if found := deep.look(t.Context(), nil); found.err != nil {
+		t.Errorf("the next look: %v", found.err)
+	}
+}
+
+// Lanes that a node has begun to work while a look was under way are read by another look at once.
+func TestDeepLookIsHastened(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	told := make(chan struct{}, 1)
+	deep := &deepLook{pool: b.pool, statements: b.statements, log: testLogger(), told: func() { told <- struct{}{} }}
+	for _, step := range []struct {
+		what   string
+		before func()
+		begins bool
+		during func()
+	}{
+		{"the first", func() {}, true, deep.hasten},
+		{"one more at once, because it was hastened", func() {}, true, func() {}},
+		{"no third", func() {}, false, nil},
+		{"hastened between looks", deep.hasten, true, func() {}},
+		{"and only once", func() {}, false, nil},
+	} {
+		step.before()
+		if deep.begin(t.Context(), nil, true); deep.busy != step.begins {
+			t.Errorf("%s: it begins %t, want %t", step.what, deep.busy, step.begins)
+		}
+		if deep.busy {
+			step.during()
+			receive(t, told, 10*time.Second, "the deep look ends")
+			deep.take()
+		}
+	}
+}

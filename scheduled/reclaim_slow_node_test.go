@@ -1,0 +1,58 @@
+package scheduled
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/store"
+)
+
+// A trigger of the application's makes each row slow, so that the claims of a dead node are too many for the time limit
+// of one statement. The leader takes them back all the same, a few at a time. It leaves only the one that takes too
+// long by itself.
+func TestSlowRowsOfADeadNodeAreTakenBack(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.schedule("slowest", nil)
+	const n = 40
+	for i := range n - 1 {
+		s.schedule(fmt.Sprintf("%02d", i), nil)
+	}
+	tr := s.prepare(nil, handlers.Handle(s.handle))
+	tr.oneBatch("default", n)
+	s.exec(`UPDATE tasktable.river_job SET state = 'running', attempted_by = ARRAY[$1::text], attempted_at = now()`,
+		clientID(999_999))
+	s.exec(`
+		CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+			PERFORM pg_sleep(CASE WHEN NEW.id = 'slowest' THEN 3 ELSE 0.1 END);
+			RETURN NEW;
+		END $$`)
+	s.exec(`
+		CREATE TRIGGER slow BEFORE UPDATE ON tasktable.scheduled_tasks
+		FOR EACH ROW WHEN (OLD.fence IS NOT NULL AND NEW.fence IS NULL) EXECUTE FUNCTION slow()`)
+	s.exec(`UPDATE tasktable.scheduled_tasks SET queue = 'nobody'`)
+	tr.looks()
+	left := func() int {
+		return s.count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE fence IS NOT NULL AND id <> 'slowest'`)
+	}
+	eventually(t, 60*time.Second, "the claims are taken back", func() bool {
+		if _, err := tr.leader.tick(t.Context()); err != nil && !isTimeout(err) {
+			t.Fatal(err)
+		}
+		return left() == 0
+	})
+	if lost := s.count(`SELECT count(*) FROM tasktable.scheduled_task_executions WHERE outcome = 'LOST'`); lost != n-1 {
+		t.Errorf("%d claims are lost, want %d", lost, n-1)
+	}
+	s.exec(`DROP TRIGGER slow ON tasktable.scheduled_tasks`)
+	row, err := s.tasks.Get(t.Context(), s.pool, "slowest")
+	if err != nil || row.Fence == nil {
+		t.Fatalf("the slowest is taken back although it cannot be: %v", err)
+	}
+	clear(tr.leader.aside) // as after a minute
+	tr.run()
+	await(t, s.pool, "slowest", 20*time.Second, store.StatusQueued)
+	s.sees("the River job is gone", `SELECT count(*) = 0 FROM tasktable.river_job`)
+}
