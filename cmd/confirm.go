@@ -13,15 +13,15 @@ type confirmation struct{ yes bool }
 
 func (c *confirmation) option() options.Option {
 	return options.Option{Flag: "yes", Set: options.Bool(&c.yes),
-		Usage: "does it without asking; without a terminal there is nobody to ask"}
+		Usage: "does not ask; required without a terminal, because there is nobody to ask"}
 }
 
 // errDeclined ends with exit code 1.
 var errDeclined = errors.New("not confirmed: nothing was changed")
 
-// confirm asks on the terminal whether to go on. does completes the sentence "This …", as "cancels 12 tasks". Without
-// --yes and without a terminal it returns a wrong usage (exit code 2), because a script must say that it means it.
-// Hold no transaction while it asks, because people go to lunch.
+// confirm asks on the terminal whether to go on. does completes the sentence "This …", for example "cancels 12
+// tasks". Without --yes and without a terminal it returns a wrong usage (exit code 2), because a script must say that
+// it means it. Hold no transaction while it asks, because people go to lunch.
 func (c *confirmation) confirm(ctx context.Context, p *program, does string) error {
 	if c.yes {
 		return nil

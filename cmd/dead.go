@@ -13,8 +13,9 @@ func (p *program) deadCommand() *cobra.Command {
 	dead := &cobra.Command{
 		Use:   "dead",
 		Short: "Lists, retries and archives dead letters",
-		Long: `Dead letters are tasks that have FAILED, with their attempts used up or for good, or have EXPIRED. None of them runs
-again unless somebody retries or reschedules it; whoever has dealt with one otherwise archives it.
+		Long: `Dead letters are FAILED and EXPIRED tasks. A task is FAILED when its attempts are used up, or after a
+permanent error. A dead letter does not run again unless somebody retries or reschedules it. If you have dealt with a
+dead letter in another way, archive it.
 
 ` + term.MomentHelp,
 		Example: `  tasktable dead list --group
@@ -33,9 +34,9 @@ again unless somebody retries or reschedules it; whoever has dealt with one othe
 // deadStatuses are the statuses of dead letters.
 func deadStatuses() []store.Status { return inspect.DeadLetters().Statuses }
 
-const deadStatusUsage = "only those that have FAILED, or EXPIRED"
+const deadStatusUsage = "only FAILED or only EXPIRED dead letters"
 
-// noDead says that there are none.
+// noDead returns the sentence for an empty list of dead letters.
 func noDead(filter *taskFilter) string {
 	switch {
 	case filter.given():
@@ -46,22 +47,22 @@ func noDead(filter *taskFilter) string {
 	return "No dead letters."
 }
 
-// deadVerbs are what can be done to dead letters. A filter of them never selects those that are archived.
+// deadVerbs returns the verbs of dead letters. A filter of such a command never selects archived dead letters.
 func deadVerbs() []taskVerb {
 	dead := deadStatuses()
 	return []taskVerb{
 		{verb: inspect.Retry, dead: true, name: "retry", does: "retries", statuses: dead, complete: dead,
 			undone: []store.Outcome{store.Absent}, short: "Runs dead letters again at once",
-			long: `Retries dead letters, at once, with all their attempts, and with their expiration counted from now. Outcomes: queued,
-unchanged (it is no dead letter), finished (it has COMPLETED, or was SKIPPED), absent.`,
+			long: `Retries dead letters at once, with all their attempts. Their expiration counts from now. Outcomes:
+queued, unchanged (it is no dead letter), finished (it is COMPLETED or SKIPPED), absent.`,
 			example: `  tasktable dead retry task-SEND_EVENT_REMINDER-42
   tasktable dead retry --type SEND_EMAIL --message 421 --finished-from -2h
   tasktable dead retry --type SEND_EMAIL --limit 1 --yes        # one first, to see whether it works now
   tasktable dead retry --all --yes --output json | jq length`},
 		{verb: inspect.Archive, dead: true, name: "archive", does: "archives", statuses: dead, complete: dead,
 			undone: []store.Outcome{store.Absent}, short: "Marks dead letters as dealt with",
-			long: `Archives dead letters: they are listed and counted no more, and stay until retention takes them. Outcomes: archived,
-unchanged (it is no dead letter, or was archived), absent.`,
+			long: `Archives dead letters. From then on lists and counts leave them out. They stay until retention removes
+them. Outcomes: archived, unchanged (it is no dead letter, or was archived before), absent.`,
 			example: `  tasktable dead archive task-SEND_EVENT_REMINDER-42 --note "the member has left"
   tasktable dead archive --status EXPIRED --finished-to -7d --note "too late now"`},
 	}

@@ -13,14 +13,15 @@ import (
 	"github.com/tasktable/tasktable/store/inspect"
 )
 
-const deadListHelp = `Lists dead letters, the latest first, a page at a time: what it takes to go on with the next
-page is said on stderr. All filters that are given must hold. With --group it counts them instead, by type, status and how their last errors
-begin; with --group-by by an entity or a tenant, too. It reads the table through, so it is for people and reports.
+const deadListHelp = `Lists dead letters, the latest first, one page at a time. On stderr it prints the command for the
+next page. It lists dead letters that match all given filters. With --group it counts them instead, by type, by status
+and by the beginning of the last error. With --group-by it counts them by entity or by tenant, too. It reads the whole
+table, so it is for people and reports.
 
 ` + term.MomentHelp + `
 
-With --output json it is an array: of the table's rows, named as its columns, or of groups. What is null is left out,
-and durations are in nanoseconds.`
+With --output json it prints an array of objects: of tasks, whose fields are the columns of the task, or of groups.
+Null fields are left out. Durations are in nanoseconds.`
 
 const deadListExample = `  tasktable dead list
   tasktable dead list --group --finished-from -1d     # what went wrong since yesterday?
@@ -43,11 +44,12 @@ func (p *program) deadListCommand() *cobra.Command {
 	l.filter.filter = inspect.Filter{Order: inspect.ByFinished, Archived: &l.archived}
 	opts := append(l.filter.options(l.client, deadStatuses(), deadStatusUsage),
 		options.Option{Flag: "archived", Set: options.Bool(&l.archived),
-			Usage: "those that are archived, in place of those that are not"},
+			Usage: "lists archived dead letters instead of the others"},
 		options.Option{Flag: "group", Set: options.Bool(&l.group),
 			Usage: "counts them by type, status and the beginning of the last error, the most frequent first"},
-		options.Option{Flag: "group-by", Kind: "field", Set: options.OneOf(&l.by, groupings...), Complete: options.Words(groupings...),
-			Usage: "as --group, and also by this: entity or tenant"})
+		options.Option{Flag: "group-by", Kind: "field", Set: options.OneOf(&l.by, groupings...),
+			Complete: options.Words(groupings...),
+			Usage:    "like --group, and also by this field: entity or tenant"})
 	opts = append(opts, l.pageOptions("how many dead letters a page has, or how many groups are shown",
 		l.ids(deadStatuses()...))...)
 	opts = append(opts, options.Option{Flag: "asc", Set: options.Bool(&l.reverse), Usage: "the oldest first"})
@@ -90,7 +92,7 @@ func (l *deadList) run(ctx context.Context) error {
 	return l.listPage(rows, l.table(rows), noDead(&l.filter), next)
 }
 
-// table leaves out the columns ENTITY and TENANT where no row has one.
+// table leaves out the column ENTITY if no row has an entity, and the column TENANT if no row has a tenant.
 func (l *deadList) table(rows []store.Row) *term.Table {
 	entities := slices.ContainsFunc(rows, func(row store.Row) bool { return row.Entity != nil })
 	tenants := slices.ContainsFunc(rows, func(row store.Row) bool { return row.TenantID != nil })
@@ -152,7 +154,7 @@ func (l *deadList) groups(ctx context.Context, filter inspect.Filter) error {
 	return nil
 }
 
-// beginning is how messages begin, with an ellipsis if one of them goes on.
+// beginning returns how messages begin, with an ellipsis if one of them is longer.
 func beginning(message string, shortened bool) string {
 	if shortened {
 		return message + "…"

@@ -14,21 +14,21 @@ import (
 	"github.com/tasktable/tasktable/store/inspect"
 )
 
-const nodesHelp = `Lists the nodes: the running engines, in serve processes and in services that embed one. A node
-that has lost its session goes on as another, with a number of its own.
+const nodesHelp = `Lists the nodes: the running engines, in serve processes and in services that embed one. If a node
+loses its session, it goes on as a new node with a new number.
 
   leads    it works, and it claims the due tasks for all
   works    its session holds its lock
   quiet    it starts nothing new (after SIGTSTP or Node.Quiet, or everything is paused on it), and finishes running tasks
-  silent   its lock is free: within seconds a leader takes it for dead
+  silent   its lock is free; within seconds the leader declares it dead
   ended    it has stopped, or a leader has found it dead
-  unknown  asked on a standby, which sees no locks
+  unknown  the database is a standby, which does not see the locks
 
-LAST SEEN is when its session last said something, as it does each second; - where the database role may not see other
-roles' sessions (GRANT pg_read_all_stats lets it). QUEUES are the slots of each queue. TYPES, those it
-has handlers for, are cut at the width of a terminal.
+LAST SEEN is when its session last sent a statement, which it does each second. It is - if the database role may not see
+the sessions of other roles (GRANT pg_read_all_stats allows it). QUEUES are the slots of each queue. TYPES are the types
+that it has handlers for, cut at the width of the terminal.
 
-With --output json it is an array of the nodes.`
+With --output json it prints an array of the nodes.`
 
 // nodes is the command nodes.
 type nodes struct {
@@ -40,7 +40,7 @@ func (p *program) nodesCommand() *cobra.Command {
 	n := &nodes{client: p.client()}
 	opts := []options.Option{
 		{Flag: "all", Set: options.Bool(&n.filter.Ended),
-			Usage: "also those that have ended, the last first, as long as retention keeps them"},
+			Usage: "also nodes that have ended, the last first, as long as retention keeps them"},
 		{Flag: "of-service", Kind: "name", Set: options.Text(&n.filter.Service, store.MaxIDBytes),
 			Usage: "only nodes of this service"},
 		{Flag: "limit", Kind: "number", Default: "1000", Set: options.Int(&n.filter.Limit, 1, 10000),

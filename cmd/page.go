@@ -16,14 +16,14 @@ import (
 type pager struct {
 	limit   int
 	after   string
-	command *cobra.Command // as it was called, for the next page
+	command *cobra.Command // the command as the user called it, for the next page
 }
 
 func (p *pager) pageOptions(limit string, complete options.Completion) []options.Option {
 	return []options.Option{
 		{Flag: "limit", Kind: "number", Default: "100", Set: options.Int(&p.limit, 1, 5000), Usage: limit},
 		{Flag: "after", Kind: "place", Set: options.Text(&p.after, 1024), Complete: complete,
-			Usage: "the next page: the place that the page before has told, or the id of its last task"},
+			Usage: "the next page: the place that the previous page printed, or the id of its last task"},
 	}
 }
 
@@ -45,12 +45,12 @@ func (p *pager) place(ctx context.Context, c *client) (*store.Row, error) {
 	return &row, nil
 }
 
-// noteNext says how the list goes on after its last task. That holds also when the task has gone.
+// noteNext prints the command for the next page. The command works even if the last task has gone meanwhile.
 func (p *pager) noteNext(c *client, at time.Time, id string) {
 	c.Note("There are more: %s", options.CommandLine(p.command, "after", at.UTC().Format(time.RFC3339Nano)+"/"+id))
 }
 
-// onePage takes away the one that was asked for beyond the page, to see whether there are more.
+// onePage takes away the row beyond the page, which was read to see whether there are more.
 func onePage[T any](rows []T, limit int) (page []T, more bool) {
 	return rows[:min(len(rows), limit)], len(rows) > limit
 }

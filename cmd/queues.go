@@ -18,7 +18,7 @@ import (
 func (p *program) queuesCommand() *cobra.Command {
 	queues := &cobra.Command{
 		Use:   "queues",
-		Short: "Lists queues with what they have to do; pauses and resumes queues, types and everything",
+		Short: "Lists queues and their work; pauses and resumes queues, types and everything",
 		Example: `  tasktable queues list
   tasktable queues pause mail --until +1h --reason "the mail server moves"
   tasktable queues resume mail`,
@@ -33,17 +33,18 @@ const queuesListHelp = `Lists the queues in which tasks wait or run, that a node
 
   DUE         tasks that could run now
   WAITING     tasks whose time has not come, retries included
-  RUNNING     claimed tasks, those included that wait for a slot
-  SLOTS       how many tasks the nodes that are there run of it at once; a node that shares its slots counts with all of
-              them for each queue
-  OLDEST DUE  since when the first of those that are due is
-  PAUSED      what keeps tasks from starting: pauses of everything, of the queue, and of types that it has tasks of
+  RUNNING     claimed tasks, also those that wait for a slot
+  SLOTS       how many of its tasks the running nodes run at once; if a node shares its slots, all of them count for
+              each of its queues
+  OLDEST DUE  when the first of the due tasks became due
+  PAUSED      the pauses that keep tasks from starting: of everything, of the queue, and of types with tasks in it
 
-Recurring tasks, which never run themselves, and tasks that are paused by themselves are not counted. --lanes has a line
-for each type and priority of a queue. Of each lane at most 10000 due and as many waiting tasks are counted, unless
---exact asks for all; a + stands where there are more. Below stand all the pauses that hold, with the reasons.
+It does not count recurring tasks, because they never run themselves, and it does not count tasks that are paused as
+single tasks. --lanes prints a line for each type and priority of a queue. In each lane it counts at most 10000 due
+tasks and 10000 waiting tasks, unless --exact is given. A + means that there are more. Below the table it prints all
+current pauses, with their reasons.
 
-With --output json it is an array of the queues, or lanes, each with its pauses.`
+With --output json it prints an array of the queues, or of the lanes, each with its pauses.`
 
 // queuesList is the command queues list.
 type queuesList struct {
@@ -57,12 +58,12 @@ func (p *program) queuesListCommand() *cobra.Command {
 	opts := []options.Option{
 		{Flag: "queue", Kind: "name", Set: queueName(&l.filter.Queue), Complete: l.queues, Usage: "only this queue"},
 		{Flag: "lanes", Set: options.Bool(&l.filter.Lanes),
-			Usage: "a line for each type and priority, of which there are tasks"},
+			Usage: "prints a line for each type and priority that has tasks"},
 		{Flag: "exact", Set: options.Bool(&l.exact), Usage: "counts all tasks, however many there are"},
 	}
 	return p.Bind(&cobra.Command{
 		Use:   "list",
-		Short: "Lists queues: what is due, waits and runs, and who works it",
+		Short: "Lists queues: how many tasks are due, wait and run, and how many nodes work them",
 		Long:  queuesListHelp,
 		Example: `  tasktable queues list
   tasktable queues list --queue mail --lanes
@@ -157,7 +158,7 @@ func (l *queuesList) printPauses(ctx context.Context, states []inspect.QueueStat
 	return t.Print(l.Data, l.Colors, l.Width)
 }
 
-// slotsText is a node's queues with their slots, as "default=10 mail=2, shared".
+// slotsText returns a node's queues with their slots, such as "default=10 mail=2, shared".
 func slotsText(node inspect.Node) string {
 	var parts []string
 	for _, queue := range sortedKeys(node.Queues) {

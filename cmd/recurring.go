@@ -15,8 +15,8 @@ func (p *program) recurringCommand() *cobra.Command {
 	recurring := &cobra.Command{
 		Use:   "recurring",
 		Short: "Lists recurring tasks, and computes when they fire next",
-		Long: `A recurring task never runs itself: each fire of its cron expression makes an occurrence, a task of its
-own. They are paused, resumed, run now and cancelled as any task: tasktable tasks.`,
+		Long: `A recurring task never runs itself. Each fire of its cron expression makes an occurrence, which is a task of
+its own. To pause, resume, run or cancel recurring tasks and occurrences, use tasktable tasks, as for any task.`,
 		Example: `  tasktable recurring list
   tasktable recurring next nightly --count 5
   tasktable recurring next --cron "0 3 * * *" --cron-time-zone Europe/Berlin`,
@@ -27,12 +27,12 @@ own. They are paused, resumed, run now and cancelled as any task: tasktable task
 	return recurring
 }
 
-const recurringListHelp = `Lists recurring tasks by their ids, also those that are paused or have ended, a page at a
-time: what it takes to go on with the next page is said on stderr. Behind the status stands whether everything, its
-queue or its type is paused. CATCH UP is what becomes of fires missed while no node was there, and of those missed
-while paused. It reads the table through, so it is for people and reports.
+const recurringListHelp = `Lists recurring tasks, ordered by id, one page at a time. On stderr it prints the command for
+the next page. Paused and ended tasks are in the list. The word "paused" after the status means that everything, the
+queue or the type is paused. CATCH UP has two policies: for fires missed while no node was running, and for fires
+missed during a pause. It reads the whole table, so it is for people and reports.
 
-With --output json it is an array of the table's rows, with more fields; what is null is left out, and durations are in
+With --output json it prints an array of the table's rows, with more fields. Null fields are left out. Durations are in
 nanoseconds.`
 
 // recurringList is the command recurring list.
@@ -48,11 +48,12 @@ func (p *program) recurringListCommand() *cobra.Command {
 	f := &l.filter
 	opts := []options.Option{
 		{Flag: "type", Kind: "type", Set: taskType(&f.Type), Complete: l.types, Usage: "only those of this type"},
-		{Flag: "status", Kind: "status", Set: statusesOf(&l.statuses, store.Statuses()), Complete: completeStatus(store.Statuses()),
-			Usage: "only those in this status"},
+		{Flag: "status", Kind: "status", Set: statusesOf(&l.statuses, store.Statuses()),
+			Complete: completeStatus(store.Statuses()),
+			Usage:    "only those in this status"},
 		{Flag: "queue", Kind: "name", Set: queueName(&f.Queue), Complete: l.queues, Usage: "only those in this queue"},
 		{Flag: "entity", Kind: "entity", Set: options.Text(&f.Entity, store.MaxIDBytes),
-			Usage: "only those of this entity, as member:42"},
+			Usage: "only those of this entity, such as member:42"},
 		{Flag: "tenant", Kind: "tenant", Set: options.Text(&f.TenantID, store.MaxIDBytes),
 			Usage: "only those of this tenant"},
 		{Flag: "declared-by", Kind: "service", Set: options.Text(&f.DeclaredBy, store.MaxIDBytes),
@@ -87,7 +88,7 @@ func (l *recurringList) check() error {
 
 func (l *recurringList) run(ctx context.Context) error {
 	filter := l.filter
-	filter.Limit++ // one more says whether there is another page
+	filter.Limit++ // one more row shows whether there is another page
 	tasks, err := l.inspector.ListRecurring(ctx, l.pool, filter)
 	if err != nil {
 		return err

@@ -17,24 +17,25 @@ import (
 	"github.com/tasktable/tasktable/store/recurrence"
 )
 
-const recurringNextHelp = `Computes the coming fires of a recurring task, as things stand, in the zone of its clocks
-and in that of --time-zone; or those of an expression, with --cron, for which no database is needed.
+const recurringNextHelp = `Computes the next fires of a recurring task, in its own time zone and in that of --time-zone.
+With --cron it computes the next fires of an expression, and needs no database.
 
-Of a task it says whether a fire is overdue, and what it is paused by; whether and when the task ends; and its jitter,
-by up to which each occurrence is due later. Whether an occurrence is skipped because an earlier one has not ended
-cannot be known before. Of an expression, @every counts from --from.
+For a task it prints whether a fire is overdue, which pauses hold it, whether and when the task ends, and its jitter.
+Each occurrence is due later than its fire by up to the jitter. The command cannot know whether an occurrence will be
+skipped because an earlier one has not ended. In an expression, @every counts from --from.
 
-An expression has 5 fields (minute, hour, day of month, month, day of week), or 6 with the seconds first; @daily and its
-like, and "@every 90s", do too. Days may also be L (the last of the month), L-3, 15W (the nearest weekday), 5L (the last
-Friday) and FRI#2 (the second). Where clocks change, one of fixed times fires once all the same, and one with a wildcard
-in second, minute or hour at every real instant that matches.
+An expression has 5 fields (minute, hour, day of month, month, day of week), or 6 with the seconds first. It may also be
+@hourly, @daily and so on, or "@every 90s". Days may also be L (the last day of the month), L-3, 15W (the weekday
+nearest to the 15th), 5L (the last Friday) and FRI#2 (the second Friday). When the clocks change, an expression of fixed
+times still fires once, and an expression with a wildcard in second, minute or hour fires at every real instant that
+matches.
 
 ` + term.MomentHelp
 
 const recurringNextExample = `  tasktable recurring next nightly
   tasktable recurring next nightly --count 3 --time-zone America/New_York --output json | jq -r '.fires[].at'
   tasktable recurring next --cron "0 3 * * *" --cron-time-zone Europe/Berlin
-  tasktable recurring next --cron "30 2 * * *" --cron-time-zone Europe/Berlin --from 2027-03-27   # clocks are set forward`
+  tasktable recurring next --cron "30 2 * * *" --cron-time-zone Europe/Berlin --from 2027-03-27   # summer time begins`
 
 // recurringNext is the command recurring next.
 type recurringNext struct {
@@ -51,9 +52,9 @@ func (p *program) recurringNextCommand() *cobra.Command {
 	opts := []options.Option{
 		{Flag: "count", Kind: "number", Default: "10", Set: options.Int(&n.count, 1, 1000), Usage: "how many fires"},
 		{Flag: "cron", Kind: "expression", Set: options.Text(&n.cron, recurrence.MaxExpressionBytes),
-			Usage: "an expression in place of a task"},
+			Usage: "an expression instead of a task"},
 		{Flag: "cron-time-zone", Kind: "zone", Set: options.Text(&n.cronZone, 64),
-			Usage: "the zone whose clocks the expression means (default UTC)"},
+			Usage: "the time zone of the expression (default UTC)"},
 		{Flag: "from", Kind: "time", Set: options.Moment(&n.from),
 			Usage: "the fires of an expression after this time (default now)"},
 	}
@@ -77,7 +78,7 @@ func (p *program) recurringNextCommand() *cobra.Command {
 	})
 }
 
-// recurringIDs completes the ids of recurring tasks. It knows no shorter way than to list them.
+// recurringIDs completes the ids of recurring tasks. It lists all of them, because there is no query for a prefix.
 func (c *client) recurringIDs(ctx context.Context, prefix string) []string {
 	return c.ask(ctx, func(ctx context.Context, db store.DB, config store.Config) ([]string, error) {
 		all, err := inspect.New(config).ListRecurring(ctx, db, inspect.RecurringFilter{Limit: 10000})
@@ -181,15 +182,14 @@ func (n *recurringNext) unknown(ctx context.Context, missing error) error {
 	return fmt.Errorf("%w that recurs: tasktable recurring list shows those there are", missing)
 }
 
-// print tells each fire by the clocks of its own zone, and by those of the zone that was asked for where that is
-// another.
+// print prints each fire in its own zone, and also in the zone of --time-zone if that shows another time.
 func (n *recurringNext) print(thing any, zoneName string, fires []inspect.Fire, ended string) error {
 	if n.JSON {
 		return n.Document(thing)
 	}
 	zone, err := time.LoadLocation(zoneName)
 	if err != nil {
-		zone = time.UTC // it was parsed with that zone: it cannot be wrong, but it may be missing on this machine
+		zone = time.UTC // the expression was parsed with that zone, so it is right, but this machine may not have it
 	}
 	own := term.Clock{Now: n.Now, Zone: zone}
 	headings := []string{"FIRES AT (" + zone.String() + ")", "FROM NOW", "NOTE"}
@@ -217,8 +217,8 @@ func (n *recurringNext) print(thing any, zoneName string, fires []inspect.Fire, 
 	return nil
 }
 
-// zoneName is the name of the zone that was asked for. Go calls this machine's zone Local, so for that it is the name
-// that its clocks show.
+// zoneName returns the name of the zone of --time-zone. Go calls the zone of this machine Local. For that zone it
+// returns UTC, or a text.
 func (n *recurringNext) zoneName() string {
 	if name := n.Zone.String(); name != "Local" {
 		return name

@@ -10,21 +10,21 @@ import (
 	"github.com/tasktable/tasktable/migrations"
 )
 
-const rolesHelp = `Prints the SQL that gives four database roles their rights, and makes those that are missing:
+const rolesHelp = `Prints the SQL that gives four database roles their rights, and makes the roles that are missing:
 
-  owner        owns the schema and all that is in it, and migrates it
+  owner        owns the schema and everything in it, and migrates it
   engine       for nodes, also those embedded in services, and for operators
-  application  for what only schedules: it calls the functions and reads, and writes to no table
+  application  for programs that only schedule: it calls the functions and reads, and writes to no table
   auditor      reads everything
 
-Run it after each migration, since a function that was made anew has lost what it is given here; it may run any number
-of times. The first time a superuser runs it, or a role with CREATEROLE that owns what is there; from then on the
-owner will do. The new roles cannot log in until you allow it: ALTER ROLE tasktable_engine LOGIN PASSWORD '…', or
-GRANT tasktable_engine TO a role that can.
+Run the SQL after each migration, because a function that was created again has lost its rights. You may run it any
+number of times. The first run needs a superuser, or a role with CREATEROLE that owns the objects. Later the owner
+suffices. The new roles cannot log in until you allow it: ALTER ROLE tasktable_engine LOGIN PASSWORD '…', or GRANT
+tasktable_engine TO a role that can log in.
 
-With --application-service the application has the tasks of these services only, which are those scheduled with such a
-service in store.Config: it reads no others, and changes none. Run it once for each application role; the other roles
-may stay the same.`
+With --application-service the application role may read and change only the tasks of these services. The service of a
+task is the service in the store.Config that scheduled it. Run the command once for each application role. The other
+roles may stay the same.`
 
 // roles holds the options of migrate roles.
 type roles struct {
@@ -48,12 +48,12 @@ func (p *program) rolesCommand() *cobra.Command {
 		role("auditor-role", "TASKTABLE_AUDITOR_ROLE", &r.names.Auditor, "the role that reads"),
 		{Flag: "application-service", Variable: "TASKTABLE_APPLICATION_SERVICES", Kind: "service", Repeatable: true,
 			Set: services(&r.names.Services),
-			Usage: "a service whose tasks the application role has; may be repeated, or separated by commas " +
-				"(default those of all)"},
+			Usage: "a service whose tasks the application role may read and change; may be repeated, or separated " +
+				"by commas (default all services)"},
 	}
 	return r.Bind(&cobra.Command{
 		Use:   "roles",
-		Short: "Prints the SQL of roles with no more rights than they need",
+		Short: "Prints the SQL for roles with no more rights than they need",
 		Long:  rolesHelp,
 		Example: `  tasktable migrate && tasktable migrate roles | psql -v ON_ERROR_STOP=1 "$DATABASE_URL"
   tasktable migrate roles --schema jobs --owner-role deploy --engine-role jobs_node

@@ -49,38 +49,38 @@ func (s *engineSettings) options() []options.Option {
 		{Flag: "share-slots", Variable: "TASKTABLE_SHARE_SLOTS", Set: options.Bool(&s.shareSlots),
 			Usage: "idle slots of one queue serve the others: the slots of --queue become weights"},
 		{Flag: "pause", Variable: "TASKTABLE_PAUSED", Kind: "scope", Repeatable: true, Set: scopes(&s.paused),
-			Usage: "what this node does not work: all, queue:NAME or type:NAME; may be repeated, or separated by " +
-				"commas. Other nodes work it; to pause it on all of them: SELECT tasktable.pause_scope('queue', " +
+			Usage: "a scope that this node does not work: all, queue:NAME or type:NAME; may be repeated, or separated " +
+				"by commas. Other nodes still work it. To pause it on all nodes: SELECT tasktable.pause_scope('queue', " +
 				"'NAME')"},
 		{Flag: "retention", Variable: "TASKTABLE_RETENTION", Kind: "period", Set: options.Period(&s.retention),
 			Default: fmt.Sprintf("%.0fh", scheduled.DefaultRetention.Hours()),
 			Usage: "how long finished tasks and their history are kept; off: for ever. The leader removes them, " +
-				"so give all nodes the same"},
+				"so give all nodes the same value"},
 		{Flag: "retention-type", Variable: "TASKTABLE_RETENTION_TYPES", Kind: "type=period", Repeatable: true,
 			Set: periods(&s.retentionByType),
-			Usage: "the same for the tasks of a type, as LOG=24h or SEND_EMAIL=off; may be repeated, or separated " +
-				"by commas"},
+			Usage: "the same for the tasks of one type, such as LOG=24h or SEND_EMAIL=off; may be repeated, or " +
+				"separated by commas"},
 		{Flag: "poll-interval", Variable: "TASKTABLE_POLL_INTERVAL", Kind: "duration",
 			Set:     options.Duration(&s.pollInterval, time.Second, time.Hour),
 			Default: scheduled.DefaultPollInterval.String(),
-			Usage:   "how often the leader looks at everything, whatever it knows"},
+			Usage:   "how often the leader looks at everything, even if it knows of no change"},
 		{Flag: "look-ahead", Variable: "TASKTABLE_LOOK_AHEAD", Kind: "duration",
 			Set:     options.DurationOrOff(&s.lookAhead, 10*time.Second),
 			Default: scheduled.DefaultLookAhead.String(),
-			Usage:   "how long before its time a task may be claimed, to start on the millisecond; 0: not before"},
+			Usage:   "how long before its time the leader may claim a task, so that it starts on the millisecond; 0: not before its time"},
 		{Flag: "start-allowance", Variable: "TASKTABLE_START_ALLOWANCE", Kind: "duration",
 			Set:     options.Duration(&s.startAllowance, time.Second, time.Hour),
 			Default: scheduled.DefaultStartAllowance.String(),
-			Usage:   "how much longer than its expected time a claimed task is left alone, for the wait for a slot"},
+			Usage:   "how long a claimed task may wait for a slot, beside its expected execution time, before its lease ends"},
 		{Flag: "shutdown-timeout", Variable: "TASKTABLE_SHUTDOWN_TIMEOUT", Kind: "duration",
 			Set:     options.DurationOrOff(&s.shutdownTimeout, 24*time.Hour),
 			Default: scheduled.DefaultShutdownTimeout.String(),
-			Usage: "how long running tasks may go on after a signal, before they are interrupted and queued " +
-				"again; 0: not at all"},
+			Usage: "how long running tasks may go on after a signal, before the node interrupts them and queues " +
+				"them again; 0: it interrupts them at once"},
 		{Flag: "engine-conns", Variable: "TASKTABLE_ENGINE_CONNS", Kind: "number",
 			Set:     options.Int(&s.engineConns, 3, 100),
 			Default: strconv.Itoa(scheduled.DefaultEngineConns),
-			Usage:   "the connections of the engine's own pool, beside which it has two more"},
+			Usage:   "how many connections the engine's own pool has; the engine uses two more beside it"},
 	}
 }
 

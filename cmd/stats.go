@@ -16,18 +16,19 @@ import (
 	"github.com/tasktable/tasktable/store/inspect"
 )
 
-const statsHelp = `Says how it goes, of all types or of one:
+const statsHelp = `Prints statistics of all types or of one:
 
-  - How many tasks there are of each type and status. Of a table over 128 MB it reads that much at random, so that the
-    numbers are estimates, unless --exact asks for all.
-  - What became of the attempts that ended within --since, by type: how many completed, FAILED for good, are RETRIED
-    after a failure, were LOST, EXPIRED before they began, or ended otherwise. FAILURES is which part of those that ran
-    failed or was lost. DELAY is the time from when an attempt was due until its handler started, and TOOK the time from
-    then until its end. Half of them, 95 and 99 of 100 took no longer. If there were more than 100000, it reads the
-    newest of them, and says how far back they reach, unless --exact asks for all.
-  - The dead letters that nobody has dealt with, the task that has been due for longest, and the next fires.
+  - How many tasks there are of each type and status. If the table is larger than 128 MB, it reads 128 MB at random,
+    so that the numbers are estimates, unless --exact is given.
+  - The outcomes of the attempts that ended within --since, by type: how many completed, FAILED for good, were RETRIED
+    after a failure, were LOST, EXPIRED before they began, or ended in another way. FAILURES is the share of the
+    attempts that failed or were lost, among those that ran. DELAY is the time from when an attempt was due until its
+    handler started. TOOK is the time from then until its end. P50, P95 and P99 mean that 50, 95 or 99 of 100 took no
+    longer. If there were more than 100000 attempts, it reads the newest of them, and prints how far back they reach,
+    unless --exact is given.
+  - The number of dead letters that are not archived, the task that has been due for longest, and the next fires.
 
-With --output json it is an object; durations are in nanoseconds.`
+With --output json it prints an object. Durations are in nanoseconds.`
 
 // nextFires is how many coming fires are shown.
 const nextFires = 5
@@ -44,14 +45,14 @@ func (p *program) statsCommand() *cobra.Command {
 	s := &stats{client: p.client()}
 	opts := []options.Option{
 		{Flag: "since", Kind: "duration", Default: "1h", Set: windowOf(&s.since),
-			Usage: "how far back attempts are looked at, as 15m, 12h or 7d"},
+			Usage: "how far back it looks at attempts, such as 15m, 12h or 7d"},
 		{Flag: "type", Kind: "type", Set: taskType(&s.taskType), Complete: s.types, Usage: "only this type"},
 		{Flag: "exact", Set: options.Bool(&s.exact),
 			Usage: "counts all tasks and all attempts, however long that takes"},
 	}
 	return p.Bind(&cobra.Command{
 		Use:   "stats",
-		Short: "Says how it goes: tasks by status, throughput, delays and failures by type",
+		Short: "Prints statistics: tasks by status, throughput, delays and failures by type",
 		Long:  statsHelp,
 		Example: `  tasktable stats
   tasktable stats --since 7d --type SEND_EMAIL
@@ -59,7 +60,7 @@ func (p *program) statsCommand() *cobra.Command {
 	}, append(opts, s.options()...), s.opened(s.run))
 }
 
-// windowOf takes a duration, in days and weeks, too.
+// windowOf takes a duration. Its units may be days and weeks, too.
 func windowOf(into *time.Duration) func(string) error {
 	return func(given string) error {
 		value, ok := term.ParseDistance(given)
@@ -77,7 +78,7 @@ type statistics struct {
 	TasksEstimated bool                 `json:"tasks_estimated"`
 	Since          time.Time            `json:"since"`
 	Until          time.Time            `json:"until"`
-	Bounded        bool                 `json:"bounded"` // since is later than was asked for
+	Bounded        bool                 `json:"bounded"` // since is later than the user asked for
 	Attempts       []inspect.TypeStats  `json:"attempts"`
 	DeadLetters    int64                `json:"dead_letters"`
 	OldestDue      *inspect.OldestDue   `json:"oldest_due,omitempty"`
@@ -132,12 +133,12 @@ func (s *stats) collect(ctx context.Context) (*statistics, error) {
 	return found, nil
 }
 
-// title begins a part.
+// title prints the heading of a part.
 func (s *stats) title(format string, args ...any) {
 	fmt.Fprintln(s.Data, term.Paint(term.Printable(fmt.Sprintf(format, args...)), term.Bold, s.Colors))
 }
 
-// printTasks has a line for each type, and a column for each status.
+// printTasks prints a line for each type, with a column for each status.
 func (s *stats) printTasks(found *statistics) error {
 	estimated := ""
 	if found.TasksEstimated {
@@ -158,7 +159,7 @@ func (s *stats) printTasks(found *statistics) error {
 	for _, name := range sortedKeys(byType) {
 		row := []any{name}
 		for _, status := range store.Statuses() {
-			count := term.Cell{Number: true} // "-" is easier to look past than 0
+			count := term.Cell{Number: true} // an empty cell is easier to look past than 0
 			if n := byType[name][status]; n > 0 {
 				count = term.Cell{Text: strconv.FormatInt(n, 10), Number: true,
 					Color: term.StatusColors[string(status)]}
@@ -226,7 +227,7 @@ func failures(rate *float64) term.Cell {
 	return c
 }
 
-// printRest are single things.
+// printRest prints the number of dead letters and the oldest due task.
 func (s *stats) printRest(found *statistics) error {
 	t := term.NewFields()
 	dead := term.Cell{Text: strconv.FormatInt(found.DeadLetters, 10)}

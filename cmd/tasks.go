@@ -11,8 +11,8 @@ func (p *program) tasksCommand() *cobra.Command {
 	tasks := &cobra.Command{
 		Use:   "tasks",
 		Short: "Lists, shows, schedules, cancels, pauses, retries and deletes tasks",
-		Long: `Looks at tasks and changes them, for people and for scripts. What it changes is recorded with who did it, as
-everything: tasktable tasks show.
+		Long: `Shows tasks and changes them, for people and for scripts. The history of a task records each change and
+who made it: tasktable tasks show.
 
 ` + term.MomentHelp,
 		Example: `  tasktable tasks list --status FAILED,EXPIRED --finished-from -1d

@@ -12,14 +12,14 @@ import (
 	"github.com/tasktable/tasktable/store/inspect"
 )
 
-// taskFilter is which tasks a command is about. Its options have no variables: one that somebody has forgotten would
-// silently make a command about other tasks.
+// taskFilter selects the tasks that a command works on. Its options have no environment variables, because a
+// forgotten variable would silently make a command work on other tasks.
 type taskFilter struct {
 	filter                                               inspect.Filter
 	scheduledFrom, scheduledTo, finishedFrom, finishedTo term.Moment
 }
 
-// options are those of a filter of tasks in these statuses.
+// options returns the options of a filter. --status takes the given statuses.
 func (f *taskFilter) options(c *client, among []store.Status, statusUsage string) []options.Option {
 	return []options.Option{
 		{Flag: "type", Kind: "type", Set: taskType(&f.filter.Type), Complete: c.types,
@@ -30,11 +30,11 @@ func (f *taskFilter) options(c *client, among []store.Status, statusUsage string
 		{Flag: "queue", Kind: "name", Set: queueName(&f.filter.Queue), Complete: c.queues,
 			Usage: "only tasks in this queue"},
 		{Flag: "entity", Kind: "entity", Set: options.Text(&f.filter.Entity, store.MaxIDBytes),
-			Usage: "only tasks of this entity, as event:42"},
+			Usage: "only tasks of this entity, such as event:42"},
 		{Flag: "tenant", Kind: "tenant", Set: options.Text(&f.filter.TenantID, store.MaxIDBytes),
 			Usage: "only tasks of this tenant"},
 		{Flag: "id-prefix", Kind: "text", Set: options.Text(&f.filter.IDPrefix, store.MaxIDBytes), Complete: c.ids(),
-			Usage: "only tasks whose id begins so"},
+			Usage: "only tasks whose id begins with this"},
 		{Flag: "spawned-by", Kind: "id", Set: options.Text(&f.filter.SpawnedBy, store.MaxIDBytes), Complete: c.ids(),
 			Usage: "only follow-ups of this task"},
 		{Flag: "message", Kind: "text", Set: options.Text(&f.filter.Message, 4096),
@@ -50,7 +50,7 @@ func (f *taskFilter) options(c *client, among []store.Status, statusUsage string
 	}
 }
 
-// given says whether it selects anything less than all tasks.
+// given reports whether the filter has any condition.
 func (f *taskFilter) given() bool {
 	s := f.filter
 	texts := s.Type + s.Queue + s.Entity + s.TenantID + s.IDPrefix + s.SpawnedBy + s.Message +
@@ -58,7 +58,7 @@ func (f *taskFilter) given() bool {
 	return texts != "" || len(s.Statuses) > 0
 }
 
-// resolved is the filter with its times, now that there is a clock.
+// resolved returns the filter with its times as instants of the clock.
 func (f *taskFilter) resolved(c term.Clock) (filter inspect.Filter, err error) {
 	filter = f.filter
 	if filter.ScheduledFrom, err = options.Instant(c, "scheduled-from", f.scheduledFrom); err != nil {
@@ -74,7 +74,7 @@ func (f *taskFilter) resolved(c term.Clock) (filter inspect.Filter, err error) {
 	return filter, err
 }
 
-// check tells about wrong times before there is a clock.
+// check reports wrong times before the database is opened and its time is known.
 func (f *taskFilter) check(c *client) error {
 	_, err := f.resolved(c.printing.clock())
 	return err
@@ -90,7 +90,7 @@ func queueName(into *string) func(string) error {
 	}
 }
 
-// statusesOf takes some of these statuses, in large or small letters.
+// statusesOf takes some of these statuses, in capital or small letters.
 func statusesOf(into *[]store.Status, among []store.Status) func(string) error {
 	rule := "must be of " + statusList(among) + ", one or several separated by commas"
 	return func(given string) error {
@@ -106,7 +106,7 @@ func statusesOf(into *[]store.Status, among []store.Status) func(string) error {
 	}
 }
 
-// completeStatus completes one of these statuses, or the last of several. They may be written small.
+// completeStatus completes one of these statuses, or the last of several. The prefix may be in small letters.
 func completeStatus(among []store.Status) options.Completion {
 	return func(ctx context.Context, prefix string) []string {
 		return options.Words(strings.Split(statusList(among), ", ")...).Each()(ctx, strings.ToUpper(prefix))

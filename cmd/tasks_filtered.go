@@ -10,10 +10,11 @@ import (
 	"github.com/tasktable/tasktable/store/inspect"
 )
 
-// verbBatch is how many tasks of a filter are changed in one transaction, which locks each of them until its end.
+// verbBatch is how many tasks one transaction changes. It is bounded because the transaction locks each of them until
+// its end.
 const verbBatch = 1000
 
-// toFiltered does the verb to the tasks that the filter selects, once somebody has confirmed it.
+// toFiltered applies the verb to the tasks that the filter selects, after the user has confirmed it.
 func (v *tasksVerb) toFiltered(ctx context.Context, action inspect.Action) error {
 	filter, err := v.filter.resolved(v.Clock)
 	if err != nil {
@@ -65,7 +66,8 @@ func (v *tasksVerb) toFiltered(ctx context.Context, action inspect.Action) error
 	return printed
 }
 
-// toBatches does the action to some tasks at a time. changed is how many of them the filter did not select any more.
+// toBatches applies the action to one batch of tasks after the other. changed is the number of tasks that the filter
+// no longer selected.
 func (v *tasksVerb) toBatches(
 	ctx context.Context, action inspect.Action, names []inspect.Name, filter inspect.Filter,
 ) (done []store.Receipt, changed int, err error) {
@@ -83,8 +85,8 @@ func (v *tasksVerb) toBatches(
 	return done, changed, nil
 }
 
-// counted says how many tasks there are, and of which kinds: "3 tasks (2 QUEUED of LOG; 1 FAILED of MAIL: "421 try
-// later")". Of dead letters it says how their errors begin.
+// counted returns how many tasks there are of each kind: "3 tasks (2 QUEUED of LOG; 1 FAILED of MAIL: "421 try
+// later")". For dead letters it adds how their errors begin.
 func (v taskVerb) counted(names []inspect.Name, more int) string {
 	counts := map[string]int{}
 	for _, name := range names {
@@ -115,7 +117,7 @@ func (v taskVerb) counted(names []inspect.Name, more int) string {
 	return v.amount(len(names), more) + " (" + strings.Join(parts, "; ") + ")"
 }
 
-// amount is "1 task", "3 tasks", or "2 of 5 dead letters, the oldest".
+// amount returns a text such as "1 task", "3 tasks", or "2 of 5 dead letters, the oldest".
 func (v taskVerb) amount(chosen, more int) string {
 	noun, first := "task", "the first by id"
 	if v.dead {

@@ -12,22 +12,33 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// historyLine is an edit or an attempt, as a person reads it.
+// historyLine is an edit or an attempt, as text for people.
 type historyLine struct {
 	at                                            time.Time
 	when, event, outcome, by, delay, took, detail string
 }
 
-// historyLines are both kinds by time.
+// historyLines returns the edits and the attempts, ordered by time.
 func historyLines(c term.Clock, history store.History) []historyLine {
 	var lines []historyLine
 	for _, change := range history.Changes {
-		lines = append(lines, historyLine{at: change.ChangedAt, when: c.Exact(&change.ChangedAt), event: change.Verb, outcome: change.Outcome,
-			by: change.ChangedBy, detail: changedText(c, change)})
+		lines = append(lines, historyLine{
+			at:      change.ChangedAt,
+			when:    c.Exact(&change.ChangedAt),
+			event:   change.Verb,
+			outcome: change.Outcome,
+			by:      change.ChangedBy,
+			detail:  changedText(c, change),
+		})
 	}
 	for _, execution := range history.Executions {
-		line := historyLine{at: execution.FinishedAt, when: c.Exact(&execution.FinishedAt), event: fmt.Sprintf("attempt %d", execution.Attempt),
-			outcome: execution.Outcome, by: "leader"}
+		line := historyLine{
+			at:      execution.FinishedAt,
+			when:    c.Exact(&execution.FinishedAt),
+			event:   fmt.Sprintf("attempt %d", execution.Attempt),
+			outcome: execution.Outcome,
+			by:      "leader",
+		}
 		if execution.Node != nil {
 			line.by = fmt.Sprintf("node %d", *execution.Node)
 		}
@@ -54,7 +65,7 @@ func historyTable(lines []historyLine) *term.Table {
 	return t
 }
 
-// changedText is what an edit has changed: "scheduled_at: … → …, queue: …". Of a delete it is what the task was.
+// changedText says what an edit has changed: "scheduled_at: … → …, queue: …". For a delete it says what the task was.
 func changedText(c term.Clock, change store.Change) string {
 	was, is := sides(change.Old), sides(change.New)
 	if change.New == nil && change.Old != nil {
@@ -74,14 +85,14 @@ func changedText(c term.Clock, change store.Change) string {
 func sides(body json.RawMessage) map[string]json.RawMessage {
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(body, &fields) != nil {
-		return nil // there is no such side
+		return nil // the change has no such side
 	}
 	return fields
 }
 
 const longestValue = 60 // a payload may have 256 KiB
 
-// valueText is a JSON value as a person reads it.
+// valueText returns a JSON value as text for people.
 func valueText(c term.Clock, body json.RawMessage) string {
 	var text string
 	if json.Unmarshal(body, &text) != nil {

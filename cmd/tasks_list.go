@@ -12,14 +12,14 @@ import (
 	"github.com/tasktable/tasktable/store/inspect"
 )
 
-const tasksListHelp = `Lists tasks by the time they are scheduled for, a page at a time: what it takes to go on with the next page
-is said on stderr. All filters that are given must hold. It reads the table through, so it is for people and reports.
-Of a recurring task the table shows the next fire, though its place is that of the time it began at.
+const tasksListHelp = `Lists tasks, ordered by the time they are scheduled for, one page at a time. On stderr it prints
+the command for the next page. It lists tasks that match all given filters. It reads the whole table, so it is for
+people and reports. For a recurring task the table shows the next fire, but the order goes by its start time.
 
 ` + term.MomentHelp + `
 
-With --output json it is an array of the table's rows, named as its columns; what is null is left out, and durations
-are in nanoseconds.`
+With --output json it prints an array of objects, whose fields are the columns of the task. Null fields are left out.
+Durations are in nanoseconds.`
 
 const tasksListExample = `  tasktable tasks list --status FAILED --finished-from -1d
   tasktable tasks list --type SEND_EMAIL --message "connection refused"
@@ -39,9 +39,10 @@ type tasksList struct {
 func (p *program) tasksListCommand() *cobra.Command {
 	l := &tasksList{client: p.client()}
 	opts := append(
-		l.filter.options(l.client, store.Statuses(), "only tasks in this status; several separated by commas"),
+		l.filter.options(l.client, store.Statuses(), "only tasks in this status, or in several separated by commas"),
 		l.pageOptions("how many tasks a page has", l.ids())...)
-	opts = append(opts, options.Option{Flag: "desc", Set: options.Bool(&l.reverse), Usage: "those with the latest times first"})
+	opts = append(opts,
+		options.Option{Flag: "desc", Set: options.Bool(&l.reverse), Usage: "lists the latest times first"})
 	return p.Bind(&cobra.Command{
 		Use:     "list",
 		Short:   "Lists tasks by time",
@@ -74,12 +75,13 @@ func (l *tasksList) run(ctx context.Context) error {
 // noTask is what a command prints if its filter selects nothing.
 const noTask = "No task matches."
 
-// page reads a page of the filter's tasks. The next page begins after the task next; nil: there is none.
+// page reads a page of the tasks that the filter selects. The next page begins after the task next. If next is nil,
+// there is no next page.
 func (l *tasksList) page(ctx context.Context, filter inspect.Filter) (rows []store.Row, next *store.Row, err error) {
 	if filter.After, err = l.place(ctx, l.client); err != nil {
 		return nil, nil, err
 	}
-	filter.Limit = l.limit + 1 // one more says whether there is another page
+	filter.Limit = l.limit + 1 // one more row shows whether there is another page
 	if rows, err = l.inspector.List(ctx, l.pool, filter); err != nil {
 		return nil, nil, err
 	}
@@ -90,7 +92,7 @@ func (l *tasksList) page(ctx context.Context, filter inspect.Filter) (rows []sto
 	return rows, next, nil
 }
 
-// listPage prints a page, and how the list goes on.
+// listPage prints a page, and the command for the next page.
 func (l *tasksList) listPage(rows []store.Row, t *term.Table, none string, next *store.Row) error {
 	if err := l.List(rows, t, none); err != nil {
 		return err
@@ -105,8 +107,9 @@ func (l *tasksList) listPage(rows []store.Row, t *term.Table, none string, next 
 	return nil
 }
 
-// at is when a task is scheduled for. A recurring one is scheduled for when it began, which would read as overdue: of
-// such a one it is the next fire, as soon as that is planned; "": it is paused.
+// at returns the time of a task. For most tasks this is scheduled_at. The scheduled_at of a recurring task is its
+// start, which would look overdue. So at returns its next fire once the leader has planned it, and "" if the task is
+// paused.
 func (l *tasksList) at(row store.Row) string {
 	switch {
 	case row.Cron != nil && row.Status == store.StatusPaused:

@@ -11,9 +11,10 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-const tasksRescheduleHelp = `Moves tasks to another time, and keeps all else. Outcomes: rescheduled (it waited, or runs and will run again), rearmed
-(it had ended, and now waits for the new time), unchanged (it has that time), finished (it has ended at that time),
-absent: one that does not exist makes the exit code 1, and the others are done all the same. It is one transaction.
+const tasksRescheduleHelp = `Moves tasks to another time, and changes nothing else. Outcomes: rescheduled (it waited, or
+runs and will run again), rearmed (it had ended, and now waits for the new time), unchanged (it has that time),
+finished (it has ended at that time), absent (it does not exist). If a task is absent, the exit code is 1, and the
+others are moved all the same. The command changes all tasks in one transaction.
 
 ` + term.MomentHelp
 
@@ -26,7 +27,9 @@ type tasksReschedule struct {
 
 func (p *program) tasksRescheduleCommand() *cobra.Command {
 	r := &tasksReschedule{client: p.client()}
-	opts := []options.Option{{Flag: "at", Kind: "time", Set: options.Moment(&r.at), Usage: "the time they are moved to"}}
+	opts := []options.Option{
+		{Flag: "at", Kind: "time", Set: options.Moment(&r.at), Usage: "the new time of the tasks"},
+	}
 	waiting := []store.Status{store.StatusQueued, store.StatusPaused}
 	return p.BindArguments(&cobra.Command{
 		Use:   "reschedule ID…",

@@ -20,20 +20,21 @@ import (
 	"github.com/tasktable/tasktable/store/inspect"
 )
 
-const tasksScheduleHelp = `Schedules a task: makes it, or edits the one that has the id. The options say the whole of it: what none says
-gets its default, also of a task that exists, and also the payload; only without --at an existing task keeps its time.
-To move tasks and keep the rest: tasktable tasks reschedule. Outcomes: created, rescheduled (it waited, or runs and
-will run again), rearmed (it had ended, and now waits for the new time), unchanged and finished, which write nothing.
+const tasksScheduleHelp = `Schedules a task: makes it, or edits the task that has the id. The options describe the whole
+task. A field without an option gets its default, even if the task exists. This holds for the payload too. Only the
+time of an existing task stays if --at is missing. To move tasks and keep their other fields, use tasktable tasks
+reschedule. Outcomes: created, rescheduled (it waited, or runs and will run again), rearmed (it had ended, and now
+waits for the new time), unchanged and finished. The last two write nothing.
 
-The payload is JSON, @FILE or - for the standard input: an object, whose field "type" is the type of the task; --type
-says it where the payload does not. Without a payload it is the type alone.
+The payload is a JSON object. Give it as JSON, as @FILE, or as - for the standard input. Its field "type" is the type
+of the task. If the payload has no such field, give --type. Without --payload the payload contains only the type.
 
-With --cron the task recurs: it never runs itself, each fire makes an occurrence of it. It needs --id.
+With --cron the task recurs. It never runs itself. Instead, each fire makes an occurrence of it. It needs --id.
 
 ` + term.MomentHelp
 
 const tasksScheduleExample = `  tasktable tasks schedule --type LOG --payload '{"message": "hi"}' --at +10m
-  tasktable tasks schedule --id task-SEND_EVENT_REMINDER-42 --payload @reminder.json --at "2027-05-01 16:00" --expiration 1h
+  tasktable tasks schedule --payload @reminder.json --id task-SEND_EVENT_REMINDER-42 --at "2027-05-01 16:00"
   jq -n '{type: "LOG", message: "hi"}' | tasktable tasks schedule --payload - --output json
   tasktable tasks schedule --id nightly --type TOKEN_CLEANUP --cron "0 3 * * *" --cron-time-zone Europe/Berlin`
 
@@ -67,29 +68,38 @@ func (p *program) tasksScheduleCommand() *cobra.Command {
 func (s *tasksSchedule) taskOptions() []options.Option {
 	t := &s.task
 	return []options.Option{
-		{Flag: "type", Kind: "type", Set: taskType(&s.taskType), Complete: s.types, Usage: "the type, where the payload does not say it"},
-		{Flag: "payload", Kind: "json", Secret: true, Set: verbatim(&s.payload), Usage: "the payload: JSON, @FILE, or - for the standard input"},
-		{Flag: "id", Kind: "id", Set: options.Text(&t.ID, store.MaxIDBytes), Complete: s.ids(), Usage: "the id (default a new one)"},
-		{Flag: "at", Kind: "time", Set: options.Moment(&s.at), Usage: "when it is due (default now; of an existing task the time it has)"},
+		{Flag: "type", Kind: "type", Set: taskType(&s.taskType), Complete: s.types,
+			Usage: "the type, if the payload has no field type"},
+		{Flag: "payload", Kind: "json", Secret: true, Set: verbatim(&s.payload),
+			Usage: "the payload: JSON, @FILE, or - for the standard input"},
+		{Flag: "id", Kind: "id", Set: options.Text(&t.ID, store.MaxIDBytes), Complete: s.ids(),
+			Usage: "the id (default a new one)"},
+		{Flag: "at", Kind: "time", Set: options.Moment(&s.at),
+			Usage: "when it is due (default now; an existing task keeps its time)"},
 		{Flag: "queue", Kind: "name", Set: queueName(&t.Queue), Complete: s.queues,
 			Usage: "which nodes may run it (default " + store.DefaultQueue + ")"},
 		{Flag: "priority", Kind: "number", Set: options.Int(&t.Priority, store.MinPriority, store.MaxPriority),
 			Usage: "the higher runs first (default 0)"},
-		{Flag: "expiration", Kind: "duration", Set: options.Duration(&t.Expiration, time.Microsecond, store.MaxExpiration),
+		{Flag: "expiration", Kind: "duration",
+			Set:   options.Duration(&t.Expiration, time.Microsecond, store.MaxExpiration),
 			Usage: "how long after its time it may still start (default for ever)"},
 		{Flag: "expected-execution-time", Kind: "duration",
 			Set:   options.Duration(&t.ExpectedExecutionTime, time.Microsecond, store.MaxExpectedExecutionTime),
 			Usage: fmt.Sprintf("how long an attempt may take (default %s)", store.DefaultExpectedExecutionTime)},
 		{Flag: "max-attempts", Kind: "number", Set: options.Int(&t.MaxAttempts, 1, store.MaxMaxAttempts),
-			Usage: fmt.Sprintf("how many attempts may fail before it is FAILED (default %d)", store.DefaultMaxAttempts)},
-		{Flag: "entity", Kind: "entity", Set: options.Text(&t.Entity, store.MaxIDBytes), Usage: "what it is about, as event:42"},
-		{Flag: "tenant", Kind: "tenant", Set: options.Text(&t.TenantID, store.MaxIDBytes), Usage: "whose task it is"},
+			Usage: fmt.Sprintf("after this many failed attempts it is FAILED (default %d)", store.DefaultMaxAttempts)},
+		{Flag: "entity", Kind: "entity", Set: options.Text(&t.Entity, store.MaxIDBytes),
+			Usage: "the subject of the task, such as event:42"},
+		{Flag: "tenant", Kind: "tenant", Set: options.Text(&t.TenantID, store.MaxIDBytes),
+			Usage: "the owner of the task"},
 		{Flag: "jitter", Kind: "duration", Set: options.Duration(&t.Jitter, time.Microsecond, store.MaxJitter),
-			Usage: "due up to so much later, always the same (default none)"},
+			Usage: "makes it due later, by up to this; the delay depends on id and time alone (default none)"},
 		{Flag: "retention", Kind: "duration", Set: options.Duration(&t.Retention, time.Microsecond, store.MaxRetention),
-			Usage: "how long it is kept when it has ended (default as the nodes say)"},
-		{Flag: "if-finished", Kind: "choice", Set: options.OneOf(&s.ifFinished, "rearm", "keep"), Complete: options.Words("rearm", "keep"),
-			Usage: "of a task that has ended: rearm runs it again now if --at is missing, keep never does (default: again if the time differs)"},
+			Usage: "how long it is kept after its end (default as the nodes are configured)"},
+		{Flag: "if-finished", Kind: "choice", Set: options.OneOf(&s.ifFinished, "rearm", "keep"),
+			Complete: options.Words("rearm", "keep"),
+			Usage: "for a task that has ended: rearm without --at runs it again now, keep never runs it again " +
+				"(default: runs it again if the time differs)"},
 	}
 }
 
@@ -100,16 +110,24 @@ func (s *tasksSchedule) recurrenceOptions() []options.Option {
 	return []options.Option{
 		{Flag: "cron", Kind: "expression", Set: options.Text(&r.Cron, 256),
 			Usage: "makes it recur: 5 fields, 6 with seconds first, @daily and its like, or \"@every 90s\""},
-		{Flag: "cron-time-zone", Kind: "zone", Set: options.Text(&r.TimeZone, 64), Usage: "the zone whose clocks the expression means (default UTC)"},
-		{Flag: "overlap", Kind: "policy", Set: options.OneOf(&s.overlap, overlaps...), Complete: options.Words(overlaps...),
-			Usage: "a fire while an earlier occurrence has not ended: " + strings.Join(overlaps, ", ") + " (default skip)"},
-		{Flag: "catch-up", Kind: "policy", Set: options.OneOf(&s.catchUp, policies...), Complete: options.Words(policies...),
-			Usage: "fires missed while no node was there: " + strings.Join(policies, ", ") + " (default latest)"},
-		{Flag: "catch-up-paused", Kind: "policy", Set: options.OneOf(&s.catchUpPaused, policies...), Complete: options.Words(policies...),
-			Usage: "fires missed while paused: " + strings.Join(policies, ", ") + " (default none)"},
+		{Flag: "cron-time-zone", Kind: "zone", Set: options.Text(&r.TimeZone, 64),
+			Usage: "the time zone of the expression (default UTC)"},
+		{Flag: "overlap", Kind: "policy", Set: options.OneOf(&s.overlap, overlaps...),
+			Complete: options.Words(overlaps...),
+			Usage: "for a fire while an earlier occurrence has not ended: " + strings.Join(overlaps, ", ") +
+				" (default skip)"},
+		{Flag: "catch-up", Kind: "policy", Set: options.OneOf(&s.catchUp, policies...),
+			Complete: options.Words(policies...),
+			Usage: "for fires missed while no node was running: " + strings.Join(policies, ", ") +
+				" (default latest)"},
+		{Flag: "catch-up-paused", Kind: "policy", Set: options.OneOf(&s.catchUpPaused, policies...),
+			Complete: options.Words(policies...),
+			Usage:    "for fires missed during a pause: " + strings.Join(policies, ", ") + " (default none)"},
 		{Flag: "catch-up-limit", Kind: "number", Set: options.Int(&r.CatchUpLimit, 1, store.MaxCatchUpLimit),
-			Usage: fmt.Sprintf("how many fires all makes up for (default %d)", store.DefaultCatchUpLimit)},
-		{Flag: "ends-at", Kind: "time", Set: options.Moment(&s.ends), Usage: "the last instant at which it may fire (default never)"},
+			Usage: fmt.Sprintf("how many missed fires --catch-up all runs at most (default %d)",
+				store.DefaultCatchUpLimit)},
+		{Flag: "ends-at", Kind: "time", Set: options.Moment(&s.ends),
+			Usage: "the last instant at which it may fire (default never)"},
 		{Flag: "max-occurrences", Kind: "number", Set: options.Int(&r.MaxOccurrences, 1, 1000000),
 			Usage: "after how many occurrences it ends (default never)"},
 	}
@@ -122,7 +140,7 @@ func verbatim(into *string) func(string) error {
 	}
 }
 
-// check makes the task of the options. Only its times are still to be read once more, by the database's clock.
+// check makes the task from the options. run reads its times once more, by the database's clock.
 func (s *tasksSchedule) check(stdin io.Reader) (err error) {
 	if s.task.Payload, err = s.payloadOf(stdin); err != nil {
 		return err
@@ -133,7 +151,8 @@ func (s *tasksSchedule) check(stdin io.Reader) (err error) {
 	recurs := s.recurrence.Cron != ""
 	switch {
 	case !recurs && (s.recurrence != store.Recurrence{} || s.ends != ""):
-		return options.Usage("--cron is missing: --cron-time-zone, --overlap, --catch-up…, --ends-at and --max-occurrences are for a task that recurs")
+		return options.Usage("--cron is missing: --cron-time-zone, --overlap, --catch-up…, --ends-at and " +
+			"--max-occurrences are for a task that recurs")
 	case recurs && s.task.ID == "":
 		return options.Usage("--id is missing: a task that recurs needs one")
 	case recurs:
@@ -153,7 +172,7 @@ func (s *tasksSchedule) times(c term.Clock) (err error) {
 	return err
 }
 
-// typed is a payload that was given as JSON, with the type apart.
+// typed is a payload that was given as JSON, and its type.
 type typed struct {
 	name string
 	body json.RawMessage
@@ -181,7 +200,7 @@ func (s *tasksSchedule) payloadOf(stdin io.Reader) (store.Payload, error) {
 	return typed{name, body}, nil
 }
 
-// reason is where JSON is wrong, and never what it is: a payload may hold what nobody else should see.
+// reason says where JSON is wrong. It never quotes the JSON, because a payload may be secret.
 func reason(err error) string {
 	if wrong := new(json.SyntaxError); err != nil && errors.As(err, &wrong) {
 		return fmt.Sprintf(": it is wrong at byte %d", wrong.Offset)
@@ -215,7 +234,7 @@ func (s *tasksSchedule) content(stdin io.Reader) ([]byte, error) {
 	return body, nil
 }
 
-// scheduledTask is what came of it.
+// scheduledTask is the output of the command.
 type scheduledTask struct {
 	store.Receipt
 	Status      store.Status `json:"status"`
@@ -249,8 +268,8 @@ func (s *tasksSchedule) run(ctx context.Context) error {
 	return nil
 }
 
-// warnOfUnknownType notes that no node runs the type, which most often is a typing mistake. The task is scheduled:
-// its node may be yet to come. Not every database role may read which nodes there are; then there is no note.
+// warnOfUnknownType notes that no node runs the type, because this is usually a typing mistake. The task is scheduled
+// all the same, because its node may start later. If the database role may not read the nodes, there is no note.
 func (s *tasksSchedule) warnOfUnknownType(ctx context.Context) {
 	nodes, err := s.inspector.Nodes(ctx, s.pool, inspect.NodeFilter{})
 	if err != nil {

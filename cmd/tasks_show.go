@@ -16,11 +16,12 @@ import (
 	"github.com/tasktable/tasktable/store/inspect"
 )
 
-const tasksShowHelp = `Shows a task with its payload, its follow-ups, and the last lines of its history: each edit with who made it, and what
-came of each attempt. Of a task that was deleted it shows the history, and ends with exit code 1, as for one that never was.
+const tasksShowHelp = `Shows a task with its payload, its follow-ups, and the last lines of its history: each edit and
+who made it, and each attempt and its outcome. For a deleted task it shows the history. The exit code is 1 for a
+deleted task, and for an id that was never scheduled.
 
-With --output json it is an object: the columns of the task, "follow_ups" if it has any, and "history" with "changes" and
-"executions", at most --history of each, the oldest first.`
+With --output json it prints an object: the columns of the task, "follow_ups" if it has any, and "history" with
+"changes" and "executions", at most --history of each, the oldest first.`
 
 // tasksShow is the command tasks show.
 type tasksShow struct {
@@ -42,7 +43,7 @@ func (p *program) tasksShowCommand() *cobra.Command {
 	}, append(opts, s.options()...), options.IDs(&s.given, 1, 1, s.ids()), s.opened(s.run))
 }
 
-// shownTask is a task in JSON. The row is nil when it was deleted.
+// shownTask is a task in JSON. The row is nil if the task was deleted.
 type shownTask struct {
 	*store.Row
 	FollowUps []inspect.FollowUp `json:"follow_ups,omitempty"`
@@ -84,7 +85,7 @@ func (s *tasksShow) run(ctx context.Context) error {
 	return nil
 }
 
-// unknown is the error of an id that was never scheduled, with those like it. Only some roles may ask for these.
+// unknown is the error for an id that was never scheduled. It names similar ids if the role may ask for them.
 func (s *tasksShow) unknown(ctx context.Context, missing error) error {
 	id := s.given[0]
 	if e, err := s.inspector.Why(ctx, s.pool, id); err == nil && len(e.Nearest) > 0 {
@@ -131,24 +132,28 @@ func (s *tasksShow) followUps(listed []inspect.FollowUp) error {
 	return t.Print(s.Data, s.Colors, s.Width)
 }
 
-// fields are the columns that have a value, in the table's order.
+// fields returns the columns that have a value, in the order of the table.
 func (s *tasksShow) fields(row store.Row) *term.Table {
 	t := term.NewFields()
 	for _, field := range []struct {
 		name  string
 		value any
 	}{
-		{"id", row.ID}, {"type", row.Type}, {"status", row.Status}, {"queue", row.Queue}, {"entity", row.Entity}, {"tenant_id", row.TenantID},
+		{"id", row.ID}, {"type", row.Type}, {"status", row.Status}, {"queue", row.Queue}, {"entity", row.Entity},
+		{"tenant_id", row.TenantID},
 		{"priority", row.Priority}, {"scheduled_at", s.When(&row.ScheduledAt)}, {"run_now_at", s.When(row.RunNowAt)},
 		{"next_attempt_at", s.When(row.NextAttemptAt)}, {"paused_until", s.When(row.PausedUntil)},
 		{"expiration", row.Expiration}, {"expected_execution_time", row.ExpectedExecutionTime}, {"jitter", row.Jitter},
-		{"retention", row.Retention}, {"attempt", fmt.Sprintf("%d of %d", row.Attempt, row.MaxAttempts)}, {"revision", row.Revision},
+		{"retention", row.Retention}, {"attempt", fmt.Sprintf("%d of %d", row.Attempt, row.MaxAttempts)},
+		{"revision", row.Revision},
 		{"fence", row.Fence}, {"lease_expires_at", s.When(row.LeaseExpiresAt)}, {"parent_id", row.ParentID},
 		{"spawned_by", row.SpawnedBy},
 		{"cron", row.Cron}, {"time_zone", row.TimeZone}, {"overlap", row.Overlap}, {"catch_up", row.CatchUp},
 		{"catch_up_paused", row.CatchUpPaused}, {"catch_up_limit", row.CatchUpLimit}, {"ends_at", s.When(row.EndsAt)},
-		{"max_occurrences", row.MaxOccurrences}, {"occurrence_count", occurrences(row)}, {"planned_revision", row.PlannedRevision},
-		{"scheduled_by", row.ScheduledBy}, {"created_at", s.When(&row.CreatedAt)}, {"last_status_update", s.When(&row.LastStatusUpdate)},
+		{"max_occurrences", row.MaxOccurrences}, {"occurrence_count", occurrences(row)},
+		{"planned_revision", row.PlannedRevision},
+		{"scheduled_by", row.ScheduledBy}, {"created_at", s.When(&row.CreatedAt)},
+		{"last_status_update", s.When(&row.LastStatusUpdate)},
 		{"started_at", s.When(row.StartedAt)}, {"node", row.Node}, {"finished_at", s.When(row.FinishedAt)},
 		{"archived_at", s.When(row.ArchivedAt)}, {"archived_note", row.ArchivedNote}, {"message", row.Message},
 	} {
@@ -161,7 +166,7 @@ func (s *tasksShow) fields(row store.Row) *term.Table {
 	return t
 }
 
-// occurrences counts those of a recurring task; nil for another.
+// occurrences returns the number of occurrences of a recurring task, and nil for any other task.
 func occurrences(row store.Row) any {
 	if row.Cron == nil {
 		return nil
@@ -169,7 +174,7 @@ func occurrences(row store.Row) any {
 	return row.OccurrenceCount
 }
 
-// sections are what takes several lines.
+// sections prints the fields that take several lines.
 func (s *tasksShow) sections(row store.Row) error {
 	message := ""
 	if row.Message != nil && strings.Contains(*row.Message, "\n") {
@@ -195,7 +200,7 @@ func pretty(body json.RawMessage) string {
 	}
 	var out bytes.Buffer
 	if err := json.Indent(&out, body, "", "  "); err != nil {
-		return string(body) // jsonb always is JSON
+		return string(body) // cannot happen, because the column is jsonb
 	}
 	return out.String()
 }

@@ -14,27 +14,27 @@ import (
 	"github.com/tasktable/tasktable/store/inspect"
 )
 
-// taskVerb is what can be done to tasks.
+// taskVerb describes the command of one verb.
 type taskVerb struct {
 	verb     inspect.Verb
-	dead     bool   // a command of dead letters, and not of tasks
-	name     string // of the command
-	does     string // "cancels"
+	dead     bool   // whether it is a command of "dead", and not of "tasks"
+	name     string // the name of the command
+	does     string // its verb in a sentence: "cancels"
 	short    string
 	long     string
-	example  string          // "": as of the other verbs
-	statuses []store.Status  // what a filter selects, unless --status says otherwise
-	complete []store.Status  // of what the shell completes ids; nil: of any
-	undone   []store.Outcome // with these it was not done
+	example  string          // "": the same as for the other verbs
+	statuses []store.Status  // the statuses that a filter selects without --status
+	complete []store.Status  // the shell completes ids of tasks in these statuses; nil: in any status
+	undone   []store.Outcome // the outcomes that make the exit code 1
 }
 
 const verbHelp = `
 
-It takes the ids of tasks, or a filter%s. Ids are one transaction. The command tells the outcome of each id. Ids that do
-not exist make the exit code 1, and the others are done all the same. With a filter the command tells how many tasks it
-has found, and asks. Without a terminal --yes must be given. Then it changes a thousand tasks in each transaction, so that
-an error or a signal leaves those before it done. A task that has changed meanwhile, and that the filter no longer
-selects, is left alone. %s`
+It takes the ids of tasks, or a filter%s. It changes all given ids in one transaction, and prints the outcome of each id.
+If an id does not exist, the exit code is 1, and the other ids are changed all the same. With a filter the command
+prints how many tasks it has found, and asks whether to go on. Without a terminal --yes must be given. Then it changes
+a thousand tasks in each transaction. So after an error or a signal the earlier transactions stay. If a task has
+changed meanwhile, and the filter no longer selects it, the command leaves it alone. %s`
 
 func taskVerbs() []taskVerb {
 	waiting := []store.Status{store.StatusQueued, store.StatusPaused}
@@ -46,33 +46,33 @@ func taskVerbs() []taskVerb {
 	return []taskVerb{
 		{verb: inspect.Cancel, name: "cancel", does: "cancels", statuses: living, complete: living, undone: absent,
 			short: "Keeps tasks from running",
-			long: `Cancels tasks. After it none of them starts, and of one that runs the handler's context ends. Outcomes: cancelled,
-unchanged (it was), finished (it has ended otherwise), absent.`},
+			long: `Cancels tasks. From then on none of them starts. If a task runs, the context of its handler ends.
+Outcomes: cancelled, unchanged (it was cancelled before), finished (it has ended in another way), absent.`},
 		{verb: inspect.Pause, name: "pause", does: "pauses", statuses: queued, complete: queued, undone: absent,
 			short: "Keeps tasks from running until resumed, or until a time",
-			long: `Pauses tasks. After it none of them starts. An attempt that runs goes on, and what would follow it waits. Outcomes:
-paused, unchanged (it was), finished (it has ended), absent.`},
+			long: `Pauses tasks. From then on none of them starts. A running attempt goes on, but a retry waits for the
+resume. Outcomes: paused, unchanged (it was paused before), finished (it has ended), absent.`},
 		{verb: inspect.Resume, name: "resume", does: "resumes", statuses: paused, complete: paused, undone: absent,
 			short: "Queues paused tasks for the time they had",
-			long: `Resumes paused tasks: they run at the time they had, at once if that has passed. Outcomes: queued, unchanged (it was
-not paused), finished (it has ended), absent.`},
+			long: `Resumes paused tasks. They run at the time they had, or at once if that time has passed. Outcomes:
+queued, unchanged (it was not paused), finished (it has ended), absent.`},
 		{verb: inspect.RunNow, name: "run-now", does: "runs", statuses: waiting, undone: absent,
 			short: "Runs tasks at once, also those that have ended",
-			long: `Runs tasks at once, with all their attempts, also those that have ended; of a recurring task it makes one more
-occurrence. Outcomes: queued, running (it runs already), absent.`},
+			long: `Runs tasks at once, with all their attempts, even if they have ended. For a recurring task it makes one
+more occurrence. Outcomes: queued, running (it runs already), absent.`},
 		{verb: inspect.Retry, name: "retry", does: "retries", statuses: dead, complete: dead, undone: absent,
 			short: "Runs FAILED and EXPIRED tasks again at once",
-			long: `Retries tasks that have FAILED or EXPIRED, at once and with all their attempts; a filter leaves out those that are
-archived. Outcomes: queued, unchanged (it is no dead letter: one that was CANCELLED runs by run-now), finished (it has
-COMPLETED, or was SKIPPED), absent.`},
+			long: `Retries tasks that have FAILED or EXPIRED, at once and with all their attempts. A filter does not select
+archived tasks. Outcomes: queued, unchanged (it is no dead letter; to run a CANCELLED task, use run-now), finished (it
+is COMPLETED or SKIPPED), absent.`},
 		{verb: inspect.Delete, name: "delete", does: "deletes", statuses: ended, undone: untouched,
 			short: "Removes tasks; their history stays",
-			long: `Deletes tasks. Their history stays. Outcomes: deleted, running (a claim holds it, and it is not deleted: exit code 1;
-cancel it first), absent.`},
+			long: `Deletes tasks. Their history stays. Outcomes: deleted, running (it is not deleted, because a claim holds
+it; the exit code is 1; cancel it first), absent.`},
 	}
 }
 
-// path is the command as one calls it.
+// path returns the command with its parents, as a user calls it.
 func (v taskVerb) path() string {
 	if v.dead {
 		return "tasktable dead " + v.name
@@ -81,10 +81,11 @@ func (v taskVerb) path() string {
 }
 
 func (v taskVerb) help() string {
-	or, selects := "", "Unless --status says otherwise,\na filter selects tasks that are "+statusList(v.statuses)+"."
+	or, selects := "", "Without --status\na filter selects tasks that are "+statusList(v.statuses)+"."
 	if v.dead {
 		or = ", or --all"
-		selects = "A filter selects dead letters that are not archived.\nOf more than --limit it selects those that ended first."
+		selects = "A filter selects dead letters that are not\narchived. If it selects more than --limit, the command takes " +
+			"those that ended first."
 	}
 	return v.long + fmt.Sprintf(verbHelp, or, selects) + "\n\n" + term.MomentHelp
 }
@@ -126,19 +127,19 @@ func (p *program) tasksVerbCommand(verb taskVerb) *cobra.Command {
 	switch verb.verb {
 	case inspect.Pause:
 		opts = append(opts, options.Option{Flag: "until", Kind: "time", Set: options.Moment(&v.until),
-			Usage: "when they resume by themselves (default never)"})
+			Usage: "when the leader resumes them (default never)"})
 	case inspect.Archive:
 		opts = append(opts, options.Option{Flag: "note", Kind: "text", Set: options.Text(&v.remark, 4096),
 			Usage: "what was done about it"})
 	}
 	opts = append(opts, v.option())
-	chosen := "how many tasks of those that the filter selects, by their ids"
+	chosen := "how many of the selected tasks at most, in the order of their ids"
 	if verb.dead {
-		chosen = "how many of those that the filter selects, the oldest"
+		chosen = "how many of the selected dead letters at most, the oldest first"
 		opts = append(opts, v.filter.options(v.client, verb.statuses, deadStatusUsage)...)
 		opts = append(opts, options.Option{Flag: "all", Set: options.Bool(&v.all), Usage: "all dead letters"})
 	} else {
-		const usage = "only tasks in this status; several separated by commas (default those above)"
+		const usage = "only tasks in this status, or in several separated by commas (default see above)"
 		opts = append(opts, v.filter.options(v.client, store.Statuses(), usage)...)
 	}
 	opts = append(opts, options.Option{Flag: "limit", Kind: "number", Default: "10000",

@@ -15,20 +15,21 @@ import (
 	"github.com/tasktable/tasktable/store/inspect"
 )
 
-const whyHelp = `Tells the life of one task as a story, and before it, in one sentence, why the task does not run, or
-when it ran and where: it is paused, no node knows its type, it waits behind others, it expired, somebody cancelled
-it. The story has who scheduled and edited it, from what to what, when it was due, when it began and on which node,
-and each failure; then comes what is next.
+const whyHelp = `Explains one task. First it prints one sentence: why the task does not run, or when and where it ran.
+For example, the task is paused, no node knows its type, it waits behind others, it expired, or somebody cancelled it.
+Then it prints the story of the task: who scheduled and edited it, the old and the new values, when it was due, when
+it began and on which node, and each failure. At the end it prints what will happen next.
 
-A task that was deleted has a story, too. An id that was never scheduled has none: ids like it are named, and the exit
-code is 1. Otherwise it is 0, whether the task ran or not.
+A task that was deleted has a story, too. If an id was never scheduled, the command names similar ids, and the exit
+code is 1. Otherwise the exit code is 0, whether the task ran or not.
 
-With --entity it tells the story of the task of that entity. Of several tasks it lists each with its sentence, the
-latest 20 by their time. An entity without tasks makes the exit code 1. With --output json that is always an array.
+With --entity it explains the task of that entity. If the entity has several tasks, it lists each with its sentence,
+the latest 20 by their time. If the entity has no tasks, the exit code is 1. With --output json, --entity always prints
+an array.
 
-An application's role may ask about the tasks that it may read, and is told less about nodes than the engine's role or
-the auditor's. The same in Go is Why of store/inspect. In SQL it is the view task_reasons beside task_timeline, and for one task
-the function reason_of.`
+The role of an application may ask about the tasks that it may read. It learns less about nodes than the roles of the
+engine and of the auditor. In Go, use Why of store/inspect. In SQL, use the views task_reasons and task_timeline, or
+for one task the function reason_of.`
 
 // why is the command why.
 type why struct {
@@ -51,11 +52,11 @@ func (p *program) whyCommand() *cobra.Command {
   tasktable why task-SEND_EVENT_REMINDER-42 --output json | jq -r .reason.code
   tasktable why --entity event:42`,
 	}, append([]options.Option{{Flag: "entity", Kind: "entity", Set: options.Text(&w.entity, store.MaxIDBytes),
-		Usage: "of the tasks of this entity, as event:42"}},
+		Usage: "explains the tasks of this entity, such as event:42"}},
 		w.options()...), options.IDs(&w.given, 0, 1, w.ids()), w.opened(w.run, w.check))
 }
 
-// check demands one of the two ways to say which tasks.
+// check requires an id or --entity, and not both.
 func (w *why) check() error {
 	switch {
 	case len(w.given) > 0 && w.entity != "":
@@ -90,7 +91,8 @@ func (w *why) run(ctx context.Context) error {
 
 // ofEntity tells the story of the one task of an entity, or lists several with the sentence of each.
 func (w *why) ofEntity(ctx context.Context) error {
-	explained, err := w.inspector.WhyEntity(ctx, w.pool, w.entity, maxOfEntity+1) // one more says whether there are others
+	// One more than needed shows whether there are others.
+	explained, err := w.inspector.WhyEntity(ctx, w.pool, w.entity, maxOfEntity+1)
 	if err != nil {
 		return err
 	}
@@ -160,7 +162,7 @@ func (w *why) print(e inspect.Explanation) error {
 		status = " is " + term.Paint(string(e.Row.Status), term.StatusColors[string(e.Row.Status)], w.Colors)
 	}
 	sentence, stop := term.Printable(w.sentence(e.Reason)), "."
-	// an error's own, or of one that goes on
+	// An error may end with its own punctuation, or with an ellipsis if it was cut.
 	if last, _ := utf8.DecodeLastRuneInString(sentence); strings.ContainsRune(".…!?", last) {
 		stop = ""
 	}
@@ -186,7 +188,7 @@ func (w *why) print(e inspect.Explanation) error {
 	return next.Print(w.Data, w.Colors, 0)
 }
 
-// line is a change as text, as "edited by events-api: scheduled_at … → …, payload.place … → …".
+// line returns a change as text, such as "edited by events-api: scheduled_at … → …, payload.place … → …".
 func (w *why) line(line inspect.StoryLine) string {
 	if len(line.Facts) == 0 {
 		return line.Text

@@ -159,7 +159,7 @@ func (l *leader) reclaimStrays(ctx context.Context) (err error) {
 		if l.session.conn.IsClosed() {
 			break
 		}
-		_, reclaimErr := l.reclaimNode(ctx, number)
+		_, reclaimErr := l.reclaimAll(ctx, number)
 		err = errors.Join(err, reclaimErr)
 	}
 	return err

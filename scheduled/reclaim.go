@@ -14,6 +14,18 @@ import (
 
 const lockNodeSQL = `SELECT pg_try_advisory_xact_lock($1, $2)`
 
+// reclaimAll takes back the tasks of a node. After a timeout steps are small, and each that succeeds doubles the next.
+// The leader makes several of them at once where they are quick, because a tick for each would take seconds.
+func (l *leader) reclaimAll(ctx context.Context, number int64) (done bool, err error) {
+	for began := time.Now(); ; {
+		small := l.ending < maxReclaimed
+		done, err = l.reclaimNode(ctx, number)
+		if done || err != nil || !small || time.Since(began) > tickEvery/2 {
+			return done, err
+		}
+	}
+}
+
 // reclaimNode takes back the tasks that River says the node was running. It reports whether that was all. Rows that an
 // application has locked are left for the next tick, with their job.
 func (l *leader) reclaimNode(ctx context.Context, number int64) (done bool, err error) {

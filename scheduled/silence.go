@@ -69,7 +69,7 @@ func (l *leader) reclaimDead(ctx context.Context) (next time.Duration, err error
 		if l.session.conn.IsClosed() {
 			break
 		}
-		done, reclaimErr := l.reclaimNode(ctx, number)
+		done, reclaimErr := l.reclaimAll(ctx, number)
 		if done {
 			l.log.Warn("node is dead; its tasks are taken back", "dead", number)
 		}
