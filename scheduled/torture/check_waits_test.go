@@ -66,9 +66,9 @@ func extensionsHold(h *history) (samples int, wrong []violation) {
 				wrong = append(wrong, broken("extend", r.ID, "fence %d was granted a lease until %s, and is held until %s", r.Fence,
 					h.offset(until), h.instant(held)))
 			}
-			if r.End != nil && r.End.Cause == handlers.ErrDeadline.Error() && r.End.Ended.Before(until) {
+			if r.End != nil && r.End.Cause == handlers.ErrDeadline.Error() && r.End.contextEnd().Before(until) {
 				wrong = append(wrong, broken("extend", r.ID, "fence %d was granted a lease until %s, and its context ended at %s",
-					r.Fence, h.offset(until), h.offset(r.End.Ended)))
+					r.Fence, h.offset(until), h.offset(r.End.contextEnd())))
 			}
 		}
 	}

@@ -56,6 +56,15 @@ type mark struct {
 	Called time.Time     `json:"called,omitzero"`  // when Extend was called
 }
 
+// contextEnd is when a run's context ended, as far as is known. A context that ended at about the same time as its
+// handler may have no time of its own, because another goroutine notes it.
+func (m *mark) contextEnd() time.Time {
+	if m.Ended.IsZero() {
+		return m.At
+	}
+	return m.Ended
+}
+
 // wallNow is the machine's time, from the system itself: a node's own clock may be made to lie (see TestClocks).
 func wallNow() time.Time {
 	var now syscall.Timeval

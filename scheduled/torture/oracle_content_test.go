@@ -189,6 +189,17 @@ var waitTales = []told{
 		extended(t, time.Second)
 		t.Runs[0].End.Cause, t.Runs[0].End.Ended = handlers.ErrDeadline.Error(), t.Runs[0].End.At
 	}},
+	{name: "a context and its handler end at once", tell: func(t *tale) {
+		t.schedule("a", nil)
+		fence := t.claim("a")
+		t.starts(fence)
+		t.passes(time.Millisecond)
+		t.asks(fence, mark{Longer: time.Millisecond, Called: t.now})
+		t.passes(time.Second)
+		t.ends(fence, "ok")
+		t.Runs[0].End.Cause = handlers.ErrDeadline.Error()
+		t.settle(fence, "COMPLETED")
+	}},
 	{name: "a pause ends when it is to", tell: func(t *tale) { pausedFor(t, time.Second) }},
 	{name: "a pause ends too early", wrong: []string{"pause until"}, tell: func(t *tale) {
 		pausedFor(t, 500*time.Millisecond)
