@@ -145,11 +145,12 @@ func (h *history) longestGap() time.Duration {
 type measured struct {
 	fault fault
 	took  time.Duration
+	id    string // of the task, where it is about a task
 }
 
 // measure leaves out the time that the machine gave to others: when a process did not get on.
 func (h *history) measure(f fault, took time.Duration) measured {
-	return measured{f, took - h.stoodAny(f.From, f.From.Add(took))}
+	return measured{fault: f, took: took - h.stoodAny(f.From, f.From.Add(took))}
 }
 
 // undisturbed says whether nothing else that could matter was done shortly before a fault, or until its consequences were over.
@@ -225,7 +226,9 @@ func (h *history) recoveries() (found []measured, disturbed int) {
 				disturbed++
 				continue
 			}
-			found = append(found, h.measure(f, took-late))
+			one := h.measure(f, took-late)
+			one.id = r.ID
+			found = append(found, one)
 		}
 	}
 	return found, disturbed
@@ -256,8 +259,9 @@ func failoverIsQuick(h *history) (samples int, wrong []violation) {
 func recoveryIsQuick(h *history) (samples int, wrong []violation) {
 	found, _ := h.recoveries()
 	if p99(found) > recoveryLimit+h.slack() {
-		wrong = append(wrong, broken("recovery", "", "p99 of %d is %s, want at most %s", len(found), p99(found),
-			recoveryLimit))
+		slowest := slices.MaxFunc(found, func(a, b measured) int { return cmp.Compare(a.took, b.took) })
+		wrong = append(wrong, broken("recovery", slowest.id, "p99 of %d is %s, want at most %s; after the kill at %s",
+			len(found), p99(found), recoveryLimit, h.offset(slowest.fault.From)))
 	}
 	return len(found), wrong
 }
