@@ -175,6 +175,7 @@ func (l *leader) begins() {
 	l.jobs.forget()
 	l.deep.forget()
 	l.marks = lowWaterMarks{}
+	l.ending = maxReclaimed
 }
 
 // resumeDue resumes the tasks that were paused until now.

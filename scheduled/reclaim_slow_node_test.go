@@ -26,7 +26,7 @@ func TestSlowRowsOfADeadNodeAreTakenBack(t *testing.T) {
 		clientID(999_999))
 	s.exec(`
 		CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-			PERFORM pg_sleep(CASE WHEN NEW.id = 'slowest' THEN 3 ELSE 0.1 END);
+			PERFORM pg_sleep(CASE WHEN NEW.id = 'slowest' THEN 3 ELSE 0.06 END);
 			RETURN NEW;
 		END $$`)
 	s.exec(`
