@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// canonical is a JSON text with sorted keys, no spaces, and numbers written out, so that the same content is the same
-// text whoever wrote it: Go's encoder, Postgres, or another version of a struct.
+// canonical returns a JSON text with sorted keys, without spaces, and with numbers written out. The same content then
+// has the same text, whether Go's encoder wrote it, or Postgres, or another version of a struct.
 func canonical(text []byte) ([]byte, error) {
 	var value any
 	decoder := json.NewDecoder(bytes.NewReader(text))
@@ -41,8 +41,8 @@ func writtenOut(value any) any {
 	return value
 }
 
-// decimal is a number without an exponent and without zeros that mean nothing. Those of checkStorable have some
-// 150,000 digits at most.
+// decimal returns a number without an exponent and without meaningless zeros. A number that has passed checkStorable
+// has about 150,000 digits at most.
 func decimal(text string) string {
 	if !strings.ContainsAny(text, ".eE") && text != "-0" {
 		return text
@@ -51,6 +51,6 @@ func decimal(text string) string {
 	if !ok {
 		return text
 	}
-	digits, _ := number.FloatPrec() // exact, as only powers of ten divide it
+	digits, _ := number.FloatPrec() // exact, because the divisor is a power of ten
 	return number.FloatString(digits)
 }

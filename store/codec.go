@@ -12,34 +12,35 @@ import (
 	"github.com/tasktable/tasktable/store/internal/check"
 )
 
-// Codec encodes payloads before they are stored, and decodes them before a handler gets them: to keep them encrypted
-// in the database. What is stored is an envelope, {"type": …, "$codec": name, "$data": base64}, in which the type
-// alone can be read. Package seal is a ready-made one. Its methods are called by many goroutines at once.
+// Codec encodes payloads before they are stored, and decodes them before a handler gets them. Its purpose is to
+// encrypt the payloads in the database. Package seal has a ready-made Codec. The stored payload is an envelope:
+// {"type": …, "$codec": name, "$data": base64}. Readers of the table can read only the type and the name. A Codec
+// must be safe for concurrent use.
 //
-// Encode must give the same for the same: Schedule compares what is stored with what it would store, and with a
-// random nonce every unchanged task would be an edited one, and a running one would run again.
+// Encode must be deterministic. Schedule compares the stored payload with the newly encoded one. If Encode used a
+// random nonce, each unchanged task would count as edited, and a running one would run again.
 //
-// The texts of its errors go to logs and to the history: they must not have anything of a payload in them.
+// The texts of a Codec's errors go to logs and to the history. They must not contain any part of a payload.
 type Codec interface {
-	// Encode returns the encoded payload, and the name by which Decode will know what made it: a method and a key,
-	// for instance, in 1 to 128 printable ASCII characters. plain is the payload's JSON, with its keys sorted; kind
-	// and id are the task's, for a codec that binds what it makes to them.
+	// Encode returns the encoded payload and a name, by which Decode recognizes the method and the key, for example.
+	// The name has 1 to 128 printable ASCII characters. plain is the payload's JSON with sorted keys. kind and id are
+	// the task's type and id, for a Codec that binds the encoded payload to them.
 	Encode(ctx context.Context, kind, id string, plain []byte) (name string, data []byte, err error)
-	// Decode returns what Encode was given. An error that wraps ErrInvalid says that no retry would help: the task is
-	// FAILED. With any other, ErrUnknownCodec for a name that is not this codec's among them, the attempt has failed
-	// and is tried again.
+	// Decode returns the JSON that Encode was given. If the error wraps ErrInvalid, a retry would not help, and the
+	// task becomes FAILED. With any other error the attempt has failed, and the engine retries it. Decode must return
+	// an error that wraps ErrUnknownCodec if the name is not one of this Codec.
 	//
-	// An occurrence of a recurring task has its task's payload: it is tried with the occurrence's id and, if that is
-	// ErrInvalid, with the task's.
+	// An occurrence of a recurring task has the payload of the recurring task. Decode is therefore called with the
+	// occurrence's id and, if that returns ErrInvalid, with the id of the recurring task.
 	Decode(ctx context.Context, name, kind, id string, data []byte) (plain []byte, err error)
 }
 
-// ErrUnknownCodec is wrapped by the error about a payload whose envelope names a codec, or a key of one, that this
-// program does not have.
+// ErrUnknownCodec is wrapped by the error about a payload whose envelope names a codec or a key that this program
+// does not have.
 var ErrUnknownCodec = errors.New("unknown codec")
 
-// Codecs is a Codec that encodes by current, and decodes by whichever of current and former knows the name: for a
-// change from one to another.
+// Codecs returns a Codec for the change from one Codec to another. It encodes by current. It decodes by the first of
+// current and former that does not return ErrUnknownCodec for the name.
 func Codecs(current Codec, former ...Codec) Codec { return codecs(append([]Codec{current}, former...)) }
 
 type codecs []Codec
@@ -57,7 +58,7 @@ func (c codecs) Decode(ctx context.Context, name, kind, id string, data []byte) 
 	return nil, err
 }
 
-// codecField is where an envelope says what it was encoded by. No payload of a caller may have it.
+// codecField is the field of an envelope that names the Codec. No payload of a caller may have this field.
 const codecField = "$codec"
 
 type envelope struct {
@@ -66,11 +67,12 @@ type envelope struct {
 	Data  []byte `json:"$data"`
 }
 
-// inEnvelope is a payload that is encoded already, or that Reconcile leaves as it is.
+// inEnvelope is a payload that Schedule must store as it is, because it is encoded already or because Reconcile keeps
+// the stored payload.
 type inEnvelope struct{ JSON }
 
-// Encoded is Fixed, with the payload as codec encodes it; with a nil codec it is Fixed. It is for engines: Schedule
-// encodes by itself, and what is encoded already it leaves as it is.
+// Encoded is Fixed with the payload encoded by codec. If codec is nil, it is Fixed. It is for engines. Applications
+// do not need it, because Schedule encodes payloads. Schedule does not encode a task again that Encoded returned.
 func (t Task) Encoded(ctx context.Context, codec Codec) (Task, error) {
 	wire, err := t.wire()
 	if err == nil && codec != nil {
@@ -83,7 +85,7 @@ func (t Task) Encoded(ctx context.Context, codec Codec) (Task, error) {
 	return t, nil
 }
 
-// encode puts the payload into an envelope, unless it is in one.
+// encode puts the payload into an envelope, unless it is in one already.
 func (w *wireTask) encode(ctx context.Context, codec Codec, payload Payload) error {
 	if _, done := payload.(inEnvelope); done {
 		return nil
@@ -107,16 +109,17 @@ func (w *wireTask) encode(ctx context.Context, codec Codec, payload Payload) err
 	return checkStorable(w.Payload, kind+", encoded")
 }
 
-// Decoded is a payload as it was before it was encoded; one without an envelope as it is. kind and id are the task's.
-// The error names the type and the codec; it wraps ErrUnknownCodec for a codec that is not this one, ErrInvalid for
-// what no codec can decode, else what the codec returned.
+// Decoded returns a stored payload as it was before it was encoded. It returns a payload without an envelope
+// unchanged. kind and id are those of the task. The error names the type and the codec. It wraps ErrUnknownCodec if
+// codec does not know the name in the envelope or is nil, and ErrInvalid if no codec can decode the payload.
+// Otherwise it wraps the error that the codec returned.
 func Decoded(ctx context.Context, codec Codec, kind, id string, payload json.RawMessage) (json.RawMessage, error) {
-	// as nearly always without a codec: nothing is taken apart
+	// most payloads are not encoded, and need no parsing
 	if !bytes.Contains(payload, []byte(`"`+codecField+`"`)) {
 		return payload, nil
 	}
 	var fields map[string]json.RawMessage
-	if json.Unmarshal(payload, &fields) != nil || fields[codecField] == nil { // it stands somewhere within
+	if json.Unmarshal(payload, &fields) != nil || fields[codecField] == nil { // the text occurs inside the payload, which is not an envelope
 		return payload, nil
 	}
 	var in envelope
@@ -140,7 +143,8 @@ func Decoded(ctx context.Context, codec Codec, kind, id string, payload json.Raw
 	return plain, nil
 }
 
-// recurringOf is the id of the recurring task of an occurrence, {id}@{fire time}; "" of another task.
+// recurringOf returns the id of an occurrence's recurring task. The occurrence's id is {id}@{fire time}. For another
+// id recurringOf returns "".
 func recurringOf(id string) string {
 	at := strings.LastIndexByte(id, '@')
 	if at < 0 {
@@ -152,8 +156,8 @@ func recurringOf(id string) string {
 	return id[:at]
 }
 
-// Payload is the payload of a task that was read, decoded if it was encoded. Row.Payload, and what History shows, is
-// as it is stored.
+// Payload returns the payload of a task that was read, decoded if it is encoded. In contrast, Row.Payload and the
+// changes in a History have the payload as it is stored.
 func (s *Store) Payload(ctx context.Context, row Row) (json.RawMessage, error) {
 	payload, err := Decoded(ctx, s.config.Codec, row.Type, row.ID, row.Payload)
 	if err != nil {

@@ -11,18 +11,19 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// DB is what a verb runs on: a pgx Tx, Conn, Pool, sqlc's pgx DBTX, or anything else with pgx's Query. In a
-// transaction the verb is part of it; otherwise it commits by itself.
+// DB is a connection or a transaction on which the methods of a Store run. A pgx Tx, Conn or Pool is a DB, sqlc's
+// DBTX for pgx, and everything else that has pgx's Query. In a transaction, a method takes part in the transaction.
+// Otherwise it commits by itself.
 type DB interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
-// SQLQueryer is satisfied by *sql.Tx, *sql.Conn, *sql.DB, sqlc's DBTX, and GORM's ConnPool.
+// SQLQueryer is implemented by *sql.Tx, *sql.Conn, *sql.DB, sqlc's DBTX and GORM's ConnPool.
 type SQLQueryer interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
-// SQL makes a DB of anything with database/sql's QueryContext, whatever Postgres driver is behind it:
+// SQL returns a DB that runs on database/sql, with any Postgres driver:
 //
 //	tasks.Schedule(ctx, store.SQL(sqlTx), task)
 //	tasks.Schedule(ctx, store.SQL(gormTx.Statement.ConnPool), task)
@@ -43,7 +44,8 @@ func (db sqlDB) Query(ctx context.Context, query string, args ...any) (pgx.Rows,
 	return &sqlRows{Rows: rows, columns: columns}, nil
 }
 
-// sqlRows lets pgx's CollectRows and RowToStructByName read database/sql's rows, so that each read is written once.
+// sqlRows lets pgx's CollectRows and RowToStructByName read the rows of database/sql, so that the package needs only
+// one implementation of each read.
 type sqlRows struct {
 	*sql.Rows
 	columns []string
@@ -71,7 +73,7 @@ func (r *sqlRows) Scan(targets ...any) error {
 	}
 	for i, target := range targets {
 		if raw, ok := target.(*json.RawMessage); ok {
-			targets[i] = (*[]byte)(raw) // database/sql knows *[]byte, but not types made of it
+			targets[i] = (*[]byte)(raw) // database/sql scans into *[]byte, but not into types derived from it
 		}
 	}
 	return r.Rows.Scan(targets...)

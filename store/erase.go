@@ -8,18 +8,19 @@ import (
 	"github.com/tasktable/tasktable/store/internal/query"
 )
 
-// Erasure is what Erase removed.
+// Erasure counts the rows that EraseEntity or EraseTenant removed.
 type Erasure struct {
-	Tasks      int64
-	Executions int64
-	Changes    int64
-	Running    int64 // tasks that were cancelled but still run: erase again when they have ended
+	Tasks      int64 // removed from scheduled_tasks
+	Executions int64 // removed from scheduled_task_executions
+	Changes    int64 // removed from scheduled_task_changes
+	Running    int64 // tasks that were cancelled, but not removed, because a claim holds them
 }
 
 const eraseSQL = `SELECT tasks, executions, changes, running FROM tasktable.erase($1::text, $2::text)`
 
-// EraseEntity removes all tasks of an entity with their history, also that of tasks that were deleted, or became
-// another's, before. Running ones are cancelled and left: erase again when they have ended.
+// EraseEntity removes all tasks of an entity and their history. It also removes the history of tasks that were
+// deleted or given to another entity before. It cancels running tasks and does not remove them. If Erasure.Running is
+// not 0, erase again when these tasks have ended.
 func (s *Store) EraseEntity(ctx context.Context, db DB, entity string) (Erasure, error) {
 	return s.erase(ctx, db, "entity", entity, &entity, nil)
 }

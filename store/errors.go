@@ -8,11 +8,11 @@ import (
 )
 
 var (
-	// ErrInvalid is wrapped by every error about a bad argument. The text names the field and the rule; nothing was
-	// changed.
+	// ErrInvalid is wrapped by every error about a bad argument. The error's text names the field and the rule. The
+	// call has changed nothing.
 	ErrInvalid = check.ErrInvalid
-	// ErrNotFound is returned by Get when there is no such task. Verbs return the outcome Absent instead.
+	// ErrNotFound is wrapped by Get's error if the task does not exist. Verbs return the outcome Absent instead.
 	ErrNotFound = errors.New("no such task")
-	// ErrUnmigrated is wrapped where the schema, or a function or table in it, does not exist.
+	// ErrUnmigrated is wrapped by the error of a call if the schema does not exist, or lacks a function or a table.
 	ErrUnmigrated = query.ErrUnmigrated
 )

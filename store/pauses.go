@@ -10,21 +10,22 @@ import (
 	"github.com/tasktable/tasktable/store/internal/query"
 )
 
-// Scope is what can be paused as a whole: everything, a queue, or a type. Nothing of it is claimed, and after the
-// commit nothing is started; running handlers finish. It holds until resumed, or until a time. What is paused in two
-// ways needs both resumed.
+// Scope is a set of tasks that can be paused as a whole: all tasks, the tasks of a queue, or the tasks of a type.
+// While a scope is paused, none of its tasks is claimed, and after the commit no attempt of them starts. Handlers
+// that run already continue to their end. The pause holds until ResumeScope, or until a given time. A task that is
+// paused in two ways starts only after both pauses have ended. The zero Scope is invalid.
 type Scope struct{ scope, name string }
 
-// Everything is all tasks.
+// Everything returns the scope of all tasks.
 func Everything() Scope { return Scope{"all", ""} }
 
-// Queue is the tasks of a queue.
+// Queue returns the scope of the tasks of a queue.
 func Queue(name string) Scope { return Scope{"queue", name} }
 
-// Type is the tasks of a type.
+// Type returns the scope of the tasks of a type.
 func Type(name string) Scope { return Scope{"type", name} }
 
-// ParseScope reads "all", "queue:" and a queue's name, or "type:" and a type's.
+// ParseScope parses "all", "queue:NAME" or "type:NAME". Its error wraps ErrInvalid.
 func ParseScope(text string) (Scope, error) {
 	kind, name, _ := strings.Cut(text, ":")
 	scope := Scope{kind, name}
@@ -34,7 +35,7 @@ func ParseScope(text string) (Scope, error) {
 	return scope, scope.Check()
 }
 
-// String is what ParseScope reads.
+// String returns the text that ParseScope parses.
 func (p Scope) String() string {
 	if p.name == "" {
 		return p.scope
@@ -42,7 +43,7 @@ func (p Scope) String() string {
 	return p.scope + ":" + p.name
 }
 
-// Check says what is wrong with the scope's name; the error wraps ErrInvalid.
+// Check returns an error that wraps ErrInvalid if the scope is the zero Scope or its name is invalid, otherwise nil.
 func (p Scope) Check() error {
 	switch p.scope {
 	case "all":
@@ -55,14 +56,17 @@ func (p Scope) Check() error {
 	return check.Invalid("scope", "must be Everything, Queue or Type", "the zero Scope")
 }
 
-// Has says whether a queue's tasks of a type belong to the scope.
+// Has reports whether a task of the given queue and type belongs to the scope.
 func (p Scope) Has(queue, taskType string) bool {
 	return p.scope == "all" || p.scope == "queue" && p.name == queue || p.scope == "type" && p.name == taskType
 }
 
 const pauseScopeSQL = `SELECT tasktable.pause_scope($1::text, $2::text, $3::text::timestamptz, $4::text, $5::text)`
 
-// PauseScope pauses a scope, with a reason for those who wonder; until zero: until ResumeScope. Paused or Unchanged.
+// PauseScope pauses a scope. If until is zero, the pause holds until ResumeScope. The reason is shown to people who
+// look at the pause. It may be empty. PauseScope returns Paused, or Unchanged if the scope is paused already with the
+// same until and reason. If the scope is paused with others, PauseScope changes them. Its error wraps ErrInvalid for
+// a bad argument.
 func (s *Store) PauseScope(ctx context.Context, db DB, scope Scope, until time.Time, reason string) (Outcome, error) {
 	if err := scope.Check(); err != nil {
 		return "", fmt.Errorf("pause: %w", err)
@@ -85,7 +89,7 @@ func (s *Store) PauseScope(ctx context.Context, db DB, scope Scope, until time.T
 
 const resumeScopeSQL = `SELECT tasktable.resume_scope($1::text, $2::text, $3::text)`
 
-// ResumeScope ends a pause: Queued or Unchanged.
+// ResumeScope ends the pause of a scope. It returns Queued, or Unchanged if the scope is not paused.
 func (s *Store) ResumeScope(ctx context.Context, db DB, scope Scope) (Outcome, error) {
 	if err := scope.Check(); err != nil {
 		return "", fmt.Errorf("resume: %w", err)
@@ -95,24 +99,24 @@ func (s *Store) ResumeScope(ctx context.Context, db DB, scope Scope) (Outcome, e
 	return Outcome(outcome), err
 }
 
-// Pause is a line of the table pauses.
+// Pause is a row of the table pauses.
 type Pause struct {
-	Scope    string     `json:"scope"`
-	Name     string     `json:"name"`
+	Scope    string     `json:"scope"` // all, queue or type
+	Name     string     `json:"name"`  // of the queue or type; "" if Scope is all
 	PausedAt time.Time  `json:"paused_at"`
 	PausedBy string     `json:"paused_by"`
-	EndsAt   *time.Time `json:"ends_at,omitempty"`
+	EndsAt   *time.Time `json:"ends_at,omitempty"` // nil: until ResumeScope
 	Reason   *string    `json:"reason,omitempty"`
 }
 
-// Of is what the pause holds.
+// Of returns the scope that the pause holds back.
 func (p Pause) Of() Scope { return Scope{p.Scope, p.Name} }
 
 const listPausesSQL = `
 SELECT scope, name, paused_at, paused_by, ends_at, reason FROM tasktable.pauses
 WHERE ends_at IS NULL OR ends_at > clock_timestamp() ORDER BY scope, name`
 
-// Pauses lists the pauses that hold.
+// Pauses lists the pauses that hold now, sorted by scope and name.
 func (s *Store) Pauses(ctx context.Context, db DB) ([]Pause, error) {
 	return query.Collect[Pause](ctx, s.source, db, "list pauses", listPausesSQL)
 }

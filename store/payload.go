@@ -13,30 +13,31 @@ import (
 	"github.com/tasktable/tasktable/store/internal/check"
 )
 
-// JSON is a payload that is JSON already: an object with a field "type".
+// JSON is a Payload that is encoded already. It must be a JSON object with a field "type".
 type JSON json.RawMessage
 
-// TaskType is the field "type", or "" where the text has none.
+// TaskType returns the field "type", or "" if the text has none.
 func (j JSON) TaskType() string {
-	// A map, not a struct: encoding/json would take "Type" for a struct's field too.
+	// A map, because encoding/json would read a key "Type" into a struct's field, too.
 	var fields map[string]json.RawMessage
 	var name string
 	if json.Unmarshal(j, &fields) == nil {
-		_ = json.Unmarshal(fields["type"], &name) // what cannot be read is refused by Schedule, with the reason
+		_ = json.Unmarshal(fields["type"], &name) // Schedule refuses a type that cannot be read, and tells the reason
 	}
 	return name
 }
 
-// MarshalJSON returns the text as it is.
+// MarshalJSON returns the text unchanged.
 func (j JSON) MarshalJSON() ([]byte, error) { return json.RawMessage(j).MarshalJSON() }
 
-// isNil is true also for a nil pointer in the interface, whose methods may panic.
+// isNil tells whether payload is nil. It is true also for a nil pointer in the interface, whose methods may panic.
 func isNil(payload Payload) bool {
 	value := reflect.ValueOf(payload)
 	return payload == nil || value.Kind() == reflect.Pointer && value.IsNil()
 }
 
-// encodePayload is the payload's JSON object with its type as the first field.
+// encodePayload returns the payload as a JSON object. It puts the type in front as the first field, if the payload
+// has no such field.
 func encodePayload(payload Payload) (json.RawMessage, error) {
 	name := payload.TaskType()
 	if err := CheckType(name); err != nil {
@@ -71,11 +72,11 @@ func encodePayload(payload Payload) (json.RawMessage, error) {
 	return body, checkStorable(body, name)
 }
 
-// maxNesting keeps the server's and encoding/json's parsers, which both have a limit, far from it.
+// maxNesting is far below the limits of Postgres's parser and of encoding/json's.
 const maxNesting = 1000
 
-// checkStorable refuses what is JSON but not jsonb: Postgres would refuse it too, and that ends the caller's
-// transaction.
+// checkStorable refuses JSON that cannot become jsonb. Postgres would refuse it too, but that would abort the
+// caller's transaction.
 func checkStorable(body []byte, name string) error {
 	if !utf8.Valid(body) {
 		return check.Invalid("payload", "must be UTF-8", "other bytes, type "+name)
@@ -91,15 +92,15 @@ func checkStorable(body []byte, name string) error {
 	return nil
 }
 
-// jsonbScan goes through valid JSON once and counts the bytes of Postgres's own text of it, which is what the limit
-// is on: ", " and ": " between the parts, escapes resolved, numbers written out (1e3 is 1000). Of repeated keys
-// Postgres keeps one where this counts all.
+// jsonbScan reads valid JSON once. It counts the bytes of the text that Postgres makes of the jsonb, because the
+// limit applies to that text: it has ", " and ": " between the parts, its escapes are resolved, and its numbers are
+// written out (1e3 is 1000). Of a repeated key Postgres keeps only the last value, but jsonbScan counts all of them.
 type jsonbScan struct {
 	rest []byte
 	size int
 }
 
-// run returns the rule that is broken, and by what; "" if none is.
+// run returns the rule that the JSON breaks, and the part that breaks it. The rule is "" if the JSON breaks none.
 func (s *jsonbScan) run() (rule, got string) {
 	nesting := 0
 	for len(s.rest) > 0 && rule == "" {
@@ -176,20 +177,20 @@ func (s *jsonbScan) escape() (rule, got string) {
 	return "", ""
 }
 
-// hexRune reads an escape such as \u00e9.
+// hexRune returns the code unit of an escape such as \u00e9.
 func hexRune(escape []byte) rune {
-	value, _ := strconv.ParseUint(string(escape[2:6]), 16, 32) // valid JSON: four hexadecimal digits
+	value, _ := strconv.ParseUint(string(escape[2:6]), 16, 32) // in valid JSON these are four hexadecimal digits
 	return rune(value)
 }
 
-// The digits that Postgres's numeric holds before and after the point.
+// Postgres's numeric holds at most so many digits before and after the point.
 const (
 	maxWholeDigits    = 131072
 	maxFractionDigits = 16383
 )
 
-// number counts the digits of a number as numeric writes it: without an exponent, and with all the zeros that it was
-// given.
+// number counts the characters of a number as Postgres's numeric writes it: without an exponent, and with all the
+// zeros that it was given.
 func (s *jsonbScan) number() (rule, got string) {
 	end := 0
 	for end < len(s.rest) && strings.IndexByte("+-.0123456789eE", s.rest[end]) >= 0 {

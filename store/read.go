@@ -13,7 +13,7 @@ import (
 const getSQL = `SELECT ` + query.TaskColumns + `
 FROM tasktable.scheduled_tasks WHERE id = $1::text`
 
-// Get reads a task. It returns ErrNotFound where there is none.
+// Get reads a task. Its error wraps ErrNotFound if the task does not exist.
 func (s *Store) Get(ctx context.Context, db DB, id string) (Row, error) {
 	if err := check.ID(id); err != nil {
 		return Row{}, fmt.Errorf("get: %w", err)
@@ -28,7 +28,7 @@ func (s *Store) Get(ctx context.Context, db DB, id string) (Row, error) {
 	return rows[0], nil
 }
 
-// History is all that is recorded of one id, oldest first; also of a task that was deleted.
+// History is the recorded history of one id, oldest first. It exists also for a task that was deleted.
 type History struct {
 	Changes    []Change    `json:"changes"`
 	Executions []Execution `json:"executions"`
@@ -41,19 +41,22 @@ SELECT fence, task_id, type, revision, attempt, scheduled_at, due_at, started_at
         ORDER BY fence DESC LIMIT nullif($2::text, '')::bigint
 ) AS latest ORDER BY fence`
 
-// By time, not by revision: an insert that waited for the delete before it has drawn the lower number.
+// The order is by time, because the revisions may be out of order: an insert that waited for the delete before it has
+// drawn the lower revision.
 const changesSQL = `
 SELECT revision, task_id, verb, outcome, changed_at, changed_by, old::text AS old, new::text AS new FROM (
     SELECT * FROM tasktable.scheduled_task_changes WHERE task_id = $1::text
     ORDER BY changed_at DESC, revision DESC LIMIT nullif($2::text, '')::bigint
 ) AS latest ORDER BY changed_at, revision`
 
-// History reads what happened to a task: each edit and what came of each attempt.
+// History reads what happened to a task: each change, and the outcome of each attempt. For an unknown id the History
+// is empty. Retention removes old history.
 func (s *Store) History(ctx context.Context, db DB, id string) (History, error) {
 	return s.history(ctx, db, id, "")
 }
 
-// RecentHistory is History of at most so many edits and so many attempts, the latest ones; 1 to 10000.
+// RecentHistory is History limited to the latest changes and the latest attempts, at most `most` of each. most is
+// from 1 to 10000.
 func (s *Store) RecentHistory(ctx context.Context, db DB, id string, most int) (History, error) {
 	if most < 1 || most > 10000 {
 		return History{}, fmt.Errorf("history: %w", check.Invalid("most", "must be between 1 and 10000", most))
@@ -76,7 +79,7 @@ func (s *Store) history(ctx context.Context, db DB, id, most string) (History, e
 
 const nowSQL = `SELECT clock_timestamp()`
 
-// Now is the database's time, by which all tasks go.
+// Now returns the database's time, which decides when tasks are due.
 func (s *Store) Now(ctx context.Context, db DB) (time.Time, error) {
 	return query.Value[time.Time](ctx, s.source, db, "read the time", nowSQL)
 }

@@ -1,28 +1,28 @@
 package store
 
-// Outcome is what a verb did.
+// Outcome is the effect of a verb.
 type Outcome string
 
-// The outcomes. Only the first eight wrote anything.
+// The outcomes. Only the first eight mean that the verb wrote something.
 const (
-	Created     Outcome = "created"     // a new task
-	Rescheduled Outcome = "rescheduled" // a waiting or running task was edited; a running one runs again
+	Created     Outcome = "created"     // the task is new
+	Rescheduled Outcome = "rescheduled" // a waiting or running task was edited. A running one runs again.
 	Rearmed     Outcome = "rearmed"     // a finished or cancelled task waits again
 	Cancelled   Outcome = "cancelled"
 	Paused      Outcome = "paused"
 	Queued      Outcome = "queued" // resumed, retried, or run now
 	Deleted     Outcome = "deleted"
 	Archived    Outcome = "archived"  // a dead letter was marked as dealt with
-	Unchanged   Outcome = "unchanged" // the task is as asked already
-	Finished    Outcome = "finished"  // the task has ended, and what was asked does not start it again
-	Running     Outcome = "running"   // the task is running, or claimed to run, and the verb must not touch it
+	Unchanged   Outcome = "unchanged" // the task is already as the call asks
+	Finished    Outcome = "finished"  // the task has ended, and the call does not start it again
+	Running     Outcome = "running"   // a node has claimed the task, therefore the verb changes nothing
 	Absent      Outcome = "absent"    // there is no such task
 )
 
-// Receipt is the answer of a verb.
+// Receipt is the result of a verb for one task.
 type Receipt struct {
 	ID       string  `json:"id"`
-	Revision int64   `json:"revision,omitempty"` // 0 when the task is absent or deleted
+	Revision int64   `json:"revision,omitempty"` // 0 if the task is absent or deleted
 	Outcome  Outcome `json:"outcome"`
 }
 

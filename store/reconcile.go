@@ -14,83 +14,86 @@ import (
 	"github.com/tasktable/tasktable/store/internal/query"
 )
 
-// ErrConflict is wrapped by Reconcile's error when another transaction changed what was compared before it could be
-// mended. Nothing was changed: try again, in a new transaction.
+// ErrConflict is wrapped by the error of Reconcile if another transaction changed a task between the comparison and
+// the repair. Reconcile has changed nothing. The application can try again in a new transaction.
 var ErrConflict = errors.New("changed by another transaction meanwhile")
 
-// DefaultReconcileExamples is what zero Examples stand for.
+// DefaultReconcileExamples is used if ReconcileConfig.Examples is 0.
 const DefaultReconcileExamples = 5
 
 const (
-	reconcileBatch = 1000     // rows read, and tasks mended, at a time
-	reconcileBytes = 16 << 20 // of payloads mended at a time, about
+	reconcileBatch = 1000     // rows read, and tasks repaired, at a time
+	reconcileBytes = 16 << 20 // of payloads repaired at a time, approximately
 )
 
-// ReconcileConfig says which tasks ought to exist.
+// ReconcileConfig tells Reconcile which tasks ought to exist.
 type ReconcileConfig struct {
-	// Type is the type of the tasks; those of other types are left alone.
+	// Type is the type of the tasks. Reconcile leaves tasks of other types alone.
 	Type string
-	// Query is one SELECT without parameters that yields each task that ought to exist: those that wait, and those
-	// that are done, as long as it likes. It must only read. Its columns:
+	// Query is one SELECT without parameters. It yields each task that ought to exist. These are the tasks that have
+	// to wait, and as many of the finished ones as the query likes. The query must only read. Its columns:
 	//
 	//	id                       or key, for the id task-{Type}-{key}
 	//	scheduled_at             timestamptz
-	//	payload                  jsonb; its type is filled in. Null: an object of nothing but the type
+	//	payload                  jsonb; Reconcile fills in the type; null is an object with only the type
 	//	entity, tenant_id, queue, priority, expiration, expected_execution_time, max_attempts:
-	//	                         as in a Task, null for the default
+	//	                         as in a Task; null for the default
 	//
-	// A column that it does not have is not compared: an existing task keeps what it has, a new one gets the default.
-	// Payloads that are encoded can be compared only by a Store that has their Codec; Reconcile refuses to,
-	// otherwise.
+	// Reconcile does not compare a column that the query does not have. An existing task keeps its value, and a new
+	// task gets the default. Only a Store that has the Codec of encoded payloads can compare them. Without it
+	// Reconcile returns an error.
 	Query string
-	// EntityColumn is what the query calls the column of the entity; "": entity.
+	// EntityColumn is the query's name for the column of the entity. "" means entity.
 	EntityColumn string
-	// Apply mends what differs, except tasks that have ended: those run again only with Rearm.
+	// Apply makes Reconcile repair the differences. Tasks that have ended run again only with Rearm.
 	Apply bool
-	// Rearm makes Apply also run tasks again that have ended at another time than the query says, at once if that
-	// time has passed.
+	// Rearm makes Apply also run tasks again that have ended at another time than the query yields. They run at once
+	// if the query's time has passed.
 	Rearm bool
-	// Examples is how many tasks of each kind are named; 0: 5, below 0: none.
+	// Examples is the number of tasks of each kind that the report names. 0 means 5. A negative number means none.
 	Examples int
-	// Timeout is the statement_timeout of each statement, the first of which does most of the work; 0: as the
-	// transaction has it.
+	// Timeout is the statement_timeout of each statement. The first statement does most of the work. 0 means the
+	// transaction's own statement_timeout.
 	Timeout time.Duration
 }
 
-// ReconcileReport is what Reconcile found, and did.
+// ReconcileReport tells what Reconcile found and did.
 type ReconcileReport struct {
 	Type string `json:"type"`
-	// Agree is how many tasks wait, or run, as the query says.
+	// Agree is the number of tasks that wait or run as the query yields them.
 	Agree int `json:"agree"`
-	// Finished is how many have ended, other than by a cancel, at the time that the query says: they do not run again.
+	// Finished is the number of tasks that have ended, other than by a cancel, at the time that the query yields.
+	// They do not run again.
 	Finished int `json:"finished"`
-	// Missing do not exist.
+	// Missing tasks do not exist.
 	Missing ReconcileFinding `json:"missing"`
-	// Cancelled were cancelled: they have not run, and Apply queues them again.
+	// Cancelled tasks have not run because they were cancelled. Apply queues them again.
 	Cancelled ReconcileFinding `json:"cancelled"`
-	// Ended have ended, other than by a cancel, at another time than the query says: Schedule would run them again.
+	// Ended tasks have ended, other than by a cancel, at another time than the query yields. Schedule would run them
+	// again.
 	Ended ReconcileFinding `json:"ended"`
-	// WrongTime wait for another time, whatever else differs.
+	// WrongTime tasks wait for another time than the query yields. Other fields may differ, too.
 	WrongTime ReconcileFinding `json:"wrong_time"`
-	// OtherContent wait for the right time, but differ in another field.
+	// OtherContent tasks wait for the right time, but differ in another field.
 	OtherContent ReconcileFinding `json:"other_content"`
-	// Orphaned wait, or run, although the query does not yield them. Recurring tasks and their occurrences never
-	// count as such.
+	// Orphaned tasks wait or run although the query does not yield them. Recurring tasks and their occurrences never
+	// count as orphaned.
 	Orphaned ReconcileFinding `json:"orphaned"`
-	// Applied is whether the differences were mended, and Done what that came to.
+	// Applied tells whether Reconcile repaired the differences. Done counts the outcomes of the repairs.
 	Applied bool            `json:"applied"`
 	Done    map[Outcome]int `json:"done,omitempty"`
-	// Left is how many of Ended Apply left as they are, because Rearm was not set.
+	// Left is the number of Ended tasks that Apply left as they are, because Rearm was not set.
 	Left int `json:"left,omitempty"`
 }
 
-// Drift is how many tasks are not as the query says; after Apply, were not.
+// Drift returns the number of tasks that differed from the query when Reconcile compared them, even if it then
+// repaired them.
 func (r ReconcileReport) Drift() int {
 	return r.Missing.Count + r.Cancelled.Count + r.Ended.Count + r.WrongTime.Count + r.OtherContent.Count +
 		r.Orphaned.Count
 }
 
-// ReconcileFinding is how many tasks differ in one way, and the first of them by id.
+// ReconcileFinding counts the tasks that differ in one way. Examples has the first of them by id.
 type ReconcileFinding struct {
 	Count    int                `json:"count"`
 	Examples []ReconcileExample `json:"examples,omitempty"`
@@ -99,27 +102,27 @@ type ReconcileFinding struct {
 // ReconcileExample is one task that differs.
 type ReconcileExample struct {
 	ID     string     `json:"id"`
-	Status Status     `json:"status,omitempty"` // "" where there is no task
-	At     *time.Time `json:"at,omitempty"`     // of the task
-	Wanted *time.Time `json:"wanted,omitempty"` // by the query
-	Fields string     `json:"fields,omitempty"` // other than the time that differ: "payload, queue"
+	Status Status     `json:"status,omitempty"` // "" if the task does not exist
+	At     *time.Time `json:"at,omitempty"`     // the task's time
+	Wanted *time.Time `json:"wanted,omitempty"` // the time that the query yields
+	Fields string     `json:"fields,omitempty"` // the fields that differ besides the time, as "payload, queue"
 }
 
-// Reconcile compares the tasks of a type with those that a query yields, and mends the differences if asked to: it
-// schedules what is missing or differs, as Schedule would, and cancels the orphans. All is compared as of one
-// instant, in bounded memory: the server sorts on disk, this process holds some 1,000 rows (each payload at most 256
-// KiB), however many there are.
+// Reconcile compares the tasks of a type with the tasks that a query yields. If Apply is set, it repairs the
+// differences: it schedules missing and differing tasks as Schedule would, and cancels orphaned ones. It compares all
+// tasks as of one instant, in bounded memory. However many tasks there are, Postgres sorts them on its disk, and this
+// process holds about 1,000 rows at a time, each with a payload of at most 256 KiB.
 //
-// It runs in a savepoint of tx: an error leaves nothing changed and the transaction usable, and the query itself
-// always runs READ ONLY. Without Apply a read-only transaction will do.
+// Reconcile runs in a savepoint of tx. After an error nothing is changed, and the transaction is still usable. The
+// query itself always runs READ ONLY. Without Apply, tx may be a read-only transaction.
 //
-// Others may schedule meanwhile. What they changed after the comparison is never overwritten: the error wraps
-// ErrConflict, in READ COMMITTED as in REPEATABLE READ. What agreed when compared is not locked. One race is left, to
-// the next run: whoever cancels a task that does not exist leaves no trace, so a missing task is created although it
-// was called off just now.
+// Other transactions may schedule tasks meanwhile. Reconcile never overwrites a change that they made after the
+// comparison. Instead it returns an error that wraps ErrConflict, in READ COMMITTED as well as in REPEATABLE READ. It
+// does not lock tasks that agreed when it compared them. One race remains, which the next run repairs: cancelling a
+// task that does not exist leaves no trace, therefore Reconcile creates a missing task although the application has
+// just called it off.
 //
-// It returns an error wrapping ErrInvalid for a query that is not as it must be, or yields what Schedule would
-// refuse.
+// The error wraps ErrInvalid if the query breaks one of the rules above, or yields a task that Schedule would refuse.
 func (s *Store) Reconcile(ctx context.Context, tx pgx.Tx, config ReconcileConfig) (ReconcileReport, error) {
 	r := &reconciliation{store: s, config: config, missing: map[string]bool{}}
 	r.report = ReconcileReport{Type: config.Type, Applied: config.Apply, Done: map[Outcome]int{}}
@@ -138,7 +141,7 @@ func (s *Store) Reconcile(ctx context.Context, tx pgx.Tx, config ReconcileConfig
 	return r.report, nil
 }
 
-// conflict marks what a new transaction would not meet.
+// conflict marks an error that a new transaction would not meet.
 func conflict(err error) error {
 	var refused *pgconn.PgError
 	// serialization_failure, deadlock_detected
@@ -154,8 +157,8 @@ type reconciliation struct {
 	config   ReconcileConfig
 	report   ReconcileReport
 	tx       pgx.Tx
-	last     string // the id that the query yielded before
-	payloads bool   // the query yields payloads
+	last     string // the id of the query's previous row
+	payloads bool   // whether the query has a column payload
 	todo     []repair
 	bytes    int             // of the payloads in todo
 	missing  map[string]bool // ids in todo that did not exist
@@ -164,7 +167,7 @@ type reconciliation struct {
 // repair is a task to schedule, or an orphan to cancel.
 type repair struct {
 	id       string
-	revision *int64 // as compared; nil: there was no task
+	revision *int64 // when compared; nil: there was no task
 	task     *Task  // nil: an orphan
 	bytes    int    // of the payload
 }
@@ -183,14 +186,14 @@ func (r *reconciliation) run(ctx context.Context, tx pgx.Tx) error {
 	if err != nil {
 		return err
 	}
-	// Rounded up: 0 would be no timeout.
+	// Rounded up, because 0 would mean no timeout.
 	limit := strconv.FormatInt((r.config.Timeout+time.Millisecond-1).Milliseconds(), 10) + "ms"
 	if _, err := query.Value[string](ctx, r.store.source, tx, "set statement_timeout", setTimeoutSQL,
 		limit); err != nil {
 		return err
 	}
 	if err := r.walk(ctx); err != nil {
-		return err // the rollback sets it back
+		return err // the rollback of the savepoint restores the setting
 	}
 	_, err = query.Value[string](ctx, r.store.source, tx, "set statement_timeout back", setTimeoutSQL, before)
 	return err
@@ -198,7 +201,8 @@ func (r *reconciliation) run(ctx context.Context, tx pgx.Tx) error {
 
 const closeSQL = `CLOSE tasktable_reconcile`
 
-// walk goes through all pairs of what ought to be and what is, in the order of their ids, and mends on the way.
+// walk reads all pairs of a wanted and a stored task in the order of their ids, and repairs the differences on the
+// way.
 func (r *reconciliation) walk(ctx context.Context) error {
 	if err := r.declare(ctx); err != nil {
 		return err
@@ -225,7 +229,8 @@ func (r *reconciliation) walk(ctx context.Context) error {
 	}
 }
 
-// mend does what was found to do, in the order of the ids, as every bulk call does: so they do not deadlock.
+// mend makes the repairs in todo in the order of the ids, as every bulk call does, so that such calls do not
+// deadlock.
 func (r *reconciliation) mend(ctx context.Context) error {
 	if err := r.lock(ctx); err != nil {
 		return err
@@ -258,8 +263,8 @@ const lockComparedSQL = `
 SELECT t.id::text AS id, t.revision FROM tasktable.scheduled_tasks AS t
 WHERE t.id = ANY (ARRAY(SELECT jsonb_array_elements_text($1::text::jsonb))) ORDER BY t.id::text COLLATE "C" FOR UPDATE`
 
-// lock makes sure that the tasks are still what was compared. In REPEATABLE READ the lock itself fails where they are
-// not. What the engine did meanwhile draws no revision: the verbs know what to do about that.
+// lock locks the stored tasks and makes sure that they are still as compared. In REPEATABLE READ the lock itself
+// fails if they are not. Changes by the engine do not change the revision, because the verbs handle them.
 func (r *reconciliation) lock(ctx context.Context) error {
 	var ids []string
 	for _, repair := range r.todo {
@@ -301,7 +306,8 @@ func (r *reconciliation) schedule(ctx context.Context, tasks []Task) error {
 		return err
 	}
 	for _, receipt := range receipts {
-		// One that did not exist cannot be locked: only now it shows that somebody else has made it meanwhile.
+		// A task that did not exist cannot be locked. Only the outcome shows that somebody else has created it
+		// meanwhile.
 		if r.missing[receipt.ID] && receipt.Outcome != Created {
 			return fmt.Errorf("task %s: %w", receipt.ID, ErrConflict)
 		}

@@ -15,10 +15,10 @@ import (
 	"github.com/tasktable/tasktable/store/internal/query"
 )
 
-// compareSQL pairs what ought to be (w) with what is (t), in the order of their ids. {…} are filled in by
-// compareStatement; n is the task as it ought to be. FULL JOIN is never a nested loop, however stale the statistics;
-// the orphans are no reason against it, because for those the whole table is read anyhow. Intervals are clamped far
-// beyond their limits, so that they fit a bigint.
+// compareSQL pairs the wanted task (w), which the query yields, with the stored task (t), in the order of their ids.
+// compareStatement fills in the {…}. n has the fields of the wanted task. FULL JOIN is never a nested loop, however
+// stale the statistics are. It reads the whole table, but the search for orphans has to do that in any case.
+// Intervals are clamped to values far beyond their limits, so that they fit a bigint.
 const compareSQL = `
 DECLARE tasktable_reconcile NO SCROLL CURSOR FOR
 SELECT pair.id, pair.yielded, pair.recurs, pair.revision, pair.status, pair.at, pair.wanted, pair.outcome, pair.moved,
@@ -74,8 +74,8 @@ FROM (
 ) AS pair
 ORDER BY pair.id COLLATE "C" NULLS FIRST`
 
-// declare checks the query and opens the cursor. It sees what was there at this moment, whatever is mended while it
-// is read.
+// declare checks the query and opens the cursor. The cursor sees the tasks as of this moment, whatever is repaired
+// while it is read.
 func (r *reconciliation) declare(ctx context.Context) error {
 	query, err := oneStatement(r.config.Query)
 	if err != nil {
@@ -92,13 +92,15 @@ func (r *reconciliation) declare(ctx context.Context) error {
 	_, r.payloads = has["payload"]
 	statement := compareStatement(r.store.source.Schema.SQL, query, has)
 	return r.readOnly(ctx, func(tx pgx.Tx) error {
-		// Not prepared: each query is another statement, and would only push others out of the connection's cache.
+		// Not prepared, because each query is another statement, which would push others out of the connection's
+		// cache.
 		_, err := tx.Exec(ctx, statement, pgx.QueryExecModeExec, r.config.Type)
 		return queryError(err, "")
 	})
 }
 
-// compareStatement fills compareSQL in. What the query has no column for is kept as the task (t) has it.
+// compareStatement fills in compareSQL. A field for which the query has no column keeps the value of the stored task
+// (t).
 func compareStatement(inSchema func(string) string, query string, has map[string]string) string {
 	var read, fill []string
 	for _, column := range reconcileColumns {
@@ -116,14 +118,14 @@ func compareStatement(inSchema func(string) string, query string, has map[string
 		}
 		fill = append(fill, "{"+column.name+"}", value)
 	}
-	// In one pass, so that the query stays as it is: to its author "tasktable" and braces may mean something else.
+	// In one pass, so that the query stays as it is. "tasktable" and braces may mean something else to its author.
 	fill = append(fill, "{columns}", strings.Join(read, ", "), "{query}", "(\n"+query+"\n)")
 	return strings.NewReplacer(fill...).Replace(inSchema(compareSQL))
 }
 
 const readOnlySQL = `SET TRANSACTION READ ONLY`
 
-// readOnly runs do where a query can change nothing. The end of the savepoint ends it too.
+// readOnly runs do in a savepoint in which the query can change nothing. READ ONLY ends with the savepoint.
 func (r *reconciliation) readOnly(ctx context.Context, do func(pgx.Tx) error) error {
 	return pgx.BeginFunc(ctx, r.tx, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, readOnlySQL); err != nil {
@@ -133,9 +135,9 @@ func (r *reconciliation) readOnly(ctx context.Context, do func(pgx.Tx) error) er
 	})
 }
 
-// comparedPair is what ought to be and what is.
+// comparedPair is a wanted task and a stored task with the same id.
 type comparedPair struct {
-	ID           *string // null where the query yields none
+	ID           *string // nil if the row of the query has no id
 	Yielded      bool
 	Recurs       bool
 	Revision     *int64
@@ -145,15 +147,15 @@ type comparedPair struct {
 	Outcome      string
 	Moved        bool
 	Differs      string
-	Payload      *string // null where nothing is to be written, or it is too long
+	Payload      *string // nil if nothing has to be written, or if the payload is too long
 	PayloadBytes *int
-	Envelope     *string // the task's payload, if it is encoded, and is not what it ought to be
+	Envelope     *string // the stored payload, if it is encoded and differs from the wanted one
 	Entity       *string
 	TenantID     *string
 	Queue        string
 	Priority     int64
 	MaxAttempts  int64
-	InMonths     *string // which interval has months
+	InMonths     *string // the name of an interval that has months or years
 	Expiration   *time.Duration
 	Expected     time.Duration
 	Jitter       *time.Duration
@@ -162,7 +164,7 @@ type comparedPair struct {
 
 const fetchSQL = `FETCH 1000 FROM tasktable_reconcile`
 
-// fetch returns the next pairs, and none at the end. The query runs here.
+// fetch returns the next pairs, and none at the end. Postgres runs the query only now.
 func (r *reconciliation) fetch(ctx context.Context) (pairs []comparedPair, err error) {
 	err = r.readOnly(ctx, func(tx pgx.Tx) error {
 		rows, err := tx.Query(ctx, fetchSQL)
@@ -175,7 +177,7 @@ func (r *reconciliation) fetch(ctx context.Context) (pairs []comparedPair, err e
 	return pairs, err
 }
 
-// take counts a pair, and notes what is to be done about it.
+// take counts a pair. If the pair needs a repair, take adds the repair to todo.
 func (r *reconciliation) take(ctx context.Context, pair comparedPair) error {
 	if pair.ID == nil {
 		return check.Invalid("id", "or key must be given in each row", "a null or empty one")
@@ -222,14 +224,15 @@ func (r *reconciliation) take(ctx context.Context, pair comparedPair) error {
 	return nil
 }
 
-// decode compares a payload that is encoded, which to the server differs from whatever the query yields.
+// decode compares a stored payload that is encoded with the wanted payload, because the database sees them as
+// different in any case.
 func (r *reconciliation) decode(ctx context.Context, pair *comparedPair) error {
 	switch {
 	case pair.Envelope == nil || pair.Payload == nil || !r.payloads:
 		return nil
 	case r.store.config.Codec == nil:
-		return fmt.Errorf("%w: payload of the task is encoded: without its Codec it cannot be compared; leave the column out",
-			ErrInvalid)
+		return fmt.Errorf("%w: payload of the task is encoded: without its Codec it cannot be compared; "+
+			"leave the column out", ErrInvalid)
 	}
 	stored := JSON(*pair.Envelope)
 	plain, err := Decoded(ctx, r.store.config.Codec, stored.TaskType(), *pair.ID, json.RawMessage(stored))
@@ -243,14 +246,15 @@ func (r *reconciliation) decode(ctx context.Context, pair *comparedPair) error {
 	if wanted, err := canonical([]byte(*pair.Payload)); err != nil || !bytes.Equal(is, wanted) {
 		return err
 	}
-	pair.Differs = strings.TrimPrefix(strings.TrimPrefix(pair.Differs, "payload"), ", ") // it is the first of them
+	pair.Differs = strings.TrimPrefix(strings.TrimPrefix(pair.Differs, "payload"), ", ") // if it differs, it is the first
 	if pair.Outcome == string(Rescheduled) && pair.Differs == "" && !pair.Moved {
 		pair.Outcome, pair.Payload, pair.PayloadBytes = string(Unchanged), nil, nil
 	}
 	return nil
 }
 
-// count returns the kind of difference, or counts the pair as none.
+// count returns the finding to which the pair belongs. If the tasks do not differ, it counts the pair and returns
+// nil.
 func (r *reconciliation) count(pair comparedPair) *ReconcileFinding {
 	switch outcome := Outcome(pair.Outcome); {
 	case outcome == Unchanged:
@@ -288,20 +292,20 @@ func (p comparedPair) example() ReconcileExample {
 	return example
 }
 
-// task is what ought to be, checked; nil where nothing is to be written. The payload is the query's, or else the
-// task's own, as it is stored.
+// task returns the wanted task, checked, or nil if nothing has to be written. The payload is the query's. If the
+// query yields no payloads, it is the stored one as it is.
 func (p comparedPair) task(name string, payloads bool) (*Task, error) {
 	switch {
 	case p.Recurs:
 		return nil, check.Invalid("id", "must not be a recurring task's", "one")
 	case !p.Wanted.Valid:
 		return nil, check.Invalid("scheduled_at", "must be given", "null")
-	case p.Wanted.InfinityModifier != pgtype.Finite || p.Wanted.Time.IsZero(): // the zero time would be none
+	case p.Wanted.InfinityModifier != pgtype.Finite || p.Wanted.Time.IsZero(): // a Task with the zero time has no time
 		return nil, check.Invalid("scheduled_at", "must be finite, in the years 1 to 9999", p.Wanted.InfinityModifier)
 	case p.InMonths != nil:
 		return nil, check.Invalid(*p.InMonths, "must be in days or less: '30 days', not '1 month'", "months or years")
 	case p.PayloadBytes == nil:
-		return nil, nil //nolint:nilnil // nothing to write is not an error
+		return nil, nil //nolint:nilnil // that there is nothing to write is not an error
 	case p.Payload == nil:
 		return nil, check.Invalid("payload", "must be at most 256 KiB of JSON text",
 			fmt.Sprintf("%d bytes", *p.PayloadBytes))
@@ -327,7 +331,7 @@ func orZero(d *time.Duration) time.Duration {
 	return *d
 }
 
-// typedJSON is JSON that must be of one type.
+// typedJSON is a Payload of JSON whose type must be name.
 type typedJSON struct {
 	json.RawMessage
 	name string

@@ -17,15 +17,16 @@ import (
 	"github.com/tasktable/tasktable/store/internal/query"
 )
 
-// MaxReconcileQueryBytes is how long a query of Reconcile may be.
+// MaxReconcileQueryBytes is the maximum length of ReconcileConfig.Query.
 const MaxReconcileQueryBytes = 1 << 20
 
 // reconcileColumn is a column that the query may have.
 type reconcileColumn struct {
 	name  string
-	kind  string   // how the error about another type calls the right one
-	types []uint32 // nil: any that can be shown as text
-	// how it is read from the query, which is called q; an empty value asks for the default, as in a Task
+	kind  string   // the name of the right type, for the error about another one
+	types []uint32 // nil: any type that Postgres can convert to text
+	// read is the SQL that reads the column from the query, whose alias is q. An empty value asks for the default, as
+	// in a Task.
 	read string
 }
 
@@ -35,7 +36,7 @@ var (
 	reconcileColumns = []reconcileColumn{
 		{name: "id", read: `nullif(q.id::text, '')`},
 		{name: "key", read: `'task-' || $1::text || '-' || nullif(q.key::text, '')`},
-		// A timestamp without zone would be taken for a time of the session's zone, whatever that is.
+		// Postgres would take a timestamp without time zone for a time in the session's zone, whichever that is.
 		{name: "scheduled_at", kind: "timestamptz (of a timestamp: scheduled_at AT TIME ZONE 'UTC')",
 			types: []uint32{pgtype.TimestamptzOID}, read: `q.scheduled_at::timestamptz`},
 		{name: "payload", kind: "jsonb", types: []uint32{pgtype.JSONBOID, pgtype.JSONOID}, read: `CASE
@@ -54,7 +55,7 @@ var (
 	}
 )
 
-// describeQuery asks the server for the query's columns, which also refuses what is more than one statement.
+// describeQuery asks Postgres for the columns of the query. Postgres also refuses a text of more than one statement.
 func describeQuery(ctx context.Context, tx pgx.Tx, query string) ([]pgconn.FieldDescription, error) {
 	described, err := tx.Prepare(ctx, "", query)
 	if err != nil {
@@ -69,7 +70,8 @@ func describeQuery(ctx context.Context, tx pgx.Tx, query string) ([]pgconn.Field
 	return described.Fields, nil
 }
 
-// queryColumns checks the columns that the query has, and returns their names. The entity's may have another name.
+// queryColumns checks the columns of the query, and returns their names. The column of the entity may have another
+// name.
 func queryColumns(fields []pgconn.FieldDescription, entityColumn string) (map[string]string, error) {
 	var names []string
 	for _, column := range reconcileColumns {
@@ -117,8 +119,8 @@ func typeName(oid uint32) string {
 	return fmt.Sprintf("a type of number %d", oid)
 }
 
-// queryError marks what the server says against the query as bad input. The text is given while it is alone, when the
-// server knows the line.
+// queryError marks the errors of Postgres about the query as ErrInvalid. text is the query if the statement is
+// nothing but the query, because only then the position in the error is one of the query's lines.
 func queryError(err error, text string) error {
 	var refused *pgconn.PgError
 	if !errors.As(err, &refused) {
@@ -139,7 +141,8 @@ func queryError(err error, text string) error {
 	return query.Annotate(err, "query")
 }
 
-// oneStatement is the query without the ; at its end and what comments follow: it is put into parentheses.
+// oneStatement returns the query without the ; at its end and without the comments after it, because compareSQL puts
+// the query into parentheses.
 func oneStatement(query string) (string, error) {
 	if len(query) > MaxReconcileQueryBytes {
 		return "", check.Invalid("query", "must be at most 1 MiB", fmt.Sprintf("%d bytes", len(query)))
@@ -173,7 +176,7 @@ var (
 	dollarTag  = regexp.MustCompile(`^\$(?:[\pL_][\pL\pN_]*)?\$`)
 )
 
-// sqlToken is the comment, text, word or single character that SQL begins with.
+// sqlToken returns the comment, text, word or single character with which the SQL begins.
 func sqlToken(sql string) string {
 	if tag := dollarTag.FindString(sql); tag != "" {
 		if end := strings.Index(sql[len(tag):], tag); end >= 0 {

@@ -13,64 +13,67 @@ import (
 	"github.com/tasktable/tasktable/store/recurrence"
 )
 
-// Overlap is what a fire does while an earlier occurrence has not ended.
+// Overlap decides what happens if a task fires while an earlier occurrence has not ended.
 type Overlap string
 
 // The overlap policies.
 const (
-	OverlapSkip          Overlap = "skip"           // the new one becomes a SKIPPED row; the default
-	OverlapAllow         Overlap = "allow"          // both run
-	OverlapCancelRunning Overlap = "cancel_running" // the earlier ones are cancelled
+	OverlapSkip          Overlap = "skip"           // the default: the new occurrence becomes a SKIPPED row
+	OverlapAllow         Overlap = "allow"          // both occurrences run
+	OverlapCancelRunning Overlap = "cancel_running" // the earlier occurrences are cancelled
 )
 
-// CatchUp is what becomes of fires that nobody was there for.
+// CatchUp decides what happens to missed fires.
 type CatchUp string
 
-// The catch-up policies. What does not run becomes a SKIPPED row with the reason.
+// The catch-up policies. A missed fire that does not run becomes a SKIPPED row with the reason.
 const (
-	CatchUpLatest CatchUp = "latest" // the latest runs; the default
-	CatchUpAll    CatchUp = "all"    // each runs, up to CatchUpLimit, the latest ones
-	CatchUpNone   CatchUp = "none"   // none runs
+	CatchUpLatest CatchUp = "latest" // the default: only the latest missed fire runs
+	CatchUpAll    CatchUp = "all"    // the latest CatchUpLimit missed fires run
+	CatchUpNone   CatchUp = "none"   // no missed fire runs
 )
 
-// What a zero field of a Recurrence stands for.
+// The default and the limits of the numbers in a Recurrence.
 const (
 	DefaultCatchUpLimit = 100
 	MaxCatchUpLimit     = 10000
 	maxOccurrences      = 1000000
 )
 
-// cronSyntax is what the database takes; package recurrence takes more, such as tabs.
+// cronSyntax is the set of expressions that the database takes. Package recurrence takes more, for example tabs.
 var cronSyntax = regexp.MustCompile(`^[ -~]{1,256}$`)
 
-// Recurrence is when a recurring task fires.
+// Recurrence tells when a recurring task fires.
 type Recurrence struct {
-	// Cron is an expression of 5 or 6 fields (with seconds first), a descriptor (@daily), or "@every 90s". See
-	// package recurrence for what it means where clocks change.
+	// Cron is an expression of 5 fields, or of 6 fields with the seconds first, or a descriptor such as @daily, or a
+	// period such as "@every 90s". Package recurrence explains when an expression fires on days on which clocks
+	// change.
 	Cron string
-	// TimeZone is the IANA zone whose clocks Cron means; "": UTC.
+	// TimeZone is the IANA name of the zone in whose local time Cron fires. "" means UTC.
 	TimeZone string
-	// Overlap is OverlapSkip unless set.
+	// Overlap is the overlap policy. "" means OverlapSkip.
 	Overlap Overlap
-	// CatchUp is for fires missed while no leader was there; CatchUpLatest unless set.
+	// CatchUp is the policy for fires that were missed because there was no leader. "" means CatchUpLatest.
 	CatchUp CatchUp
-	// CatchUpPaused is for fires missed while the task, its queue, its type or everything was paused; CatchUpNone
-	// unless set.
+	// CatchUpPaused is the policy for fires that were missed because the task, its queue, its type or everything was
+	// paused. "" means CatchUpNone.
 	CatchUpPaused CatchUp
-	// CatchUpLimit bounds CatchUpAll; 0: 100, at most 10,000.
+	// CatchUpLimit is the number of missed fires that run by CatchUpAll, at most 10,000. 0 means 100.
 	CatchUpLimit int
-	// EndsAt is the last instant at which it may fire; zero: it goes on.
+	// EndsAt is the last instant at which the task may fire. The zero time means that it fires without end.
 	EndsAt time.Time
-	// MaxOccurrences is after how many occurrences it ends, skipped ones not counted; 0: it goes on, at most 1,000,000.
+	// MaxOccurrences is the number of occurrences after which the task ends, at most 1,000,000. Skipped occurrences
+	// do not count. 0 means that there is no limit.
 	MaxOccurrences int
 }
 
-// Cron is a recurring task without fields of its own, for a handler made by handlers.Func: what was a line of a
-// crontab. Its id is "recurring-" and the type; set TimeZone and the rest on what it returns.
+// Cron returns a recurring task that replaces a line of a crontab. Its payload has no fields of its own, so that a
+// handler made by handlers.Func can run it. Its id is "recurring-" and the type. To set a TimeZone or other fields,
+// change the returned Task.
 //
 //	store.Cron("TOKEN_CLEANUP", "*/5 * * * *")
 func Cron(taskType, expression string) Task {
-	// a map of strings always encodes; Check judges the type
+	// encoding a map of strings never fails, and Check checks the type
 	payload, _ := json.Marshal(map[string]string{"type": taskType})
 	return Task{ID: "recurring-" + taskType, Payload: JSON(payload), Recurrence: &Recurrence{Cron: expression}}
 }
@@ -145,21 +148,23 @@ func (t Task) wireRecurrence(wire *wireTask) error {
 	return nil
 }
 
-// ErrNotRecurring is returned by Backfill for a task that does not recur.
+// ErrNotRecurring is wrapped by the error of Backfill for a task that does not recur.
 var ErrNotRecurring = errors.New("the task is not a recurring one")
 
-// MaxBackfill is how many occurrences one Backfill makes at most.
+// MaxBackfill is the greatest number of occurrences that one Backfill creates.
 const MaxBackfill = 10000
 
 const backfillSQL = `
 SELECT count(tasktable.fork_occurrence($1::text, fire::timestamptz, NULL, $3::text, $4::text::boolean, true))
 FROM jsonb_array_elements_text($2::text::jsonb) AS fire WHERE fire::timestamptz <= clock_timestamp()`
 
-// Backfill forks the occurrences that a recurring task would have had at its fires after from, up to and with to: at
-// most `most` of them (1 to MaxBackfill), the earliest. It returns how many are new; those that exist already stay as
-// they are, whether they ran or were skipped. All are due at once, without jitter, and their expiration counts from
-// now; fires that are still to come are left to the leader. It returns ErrNotFound, ErrNotRecurring, or an error
-// wrapping ErrInvalid.
+// Backfill creates the occurrences that a recurring task would have had at its fires after from, up to and including
+// to. It creates at most `most` of them, the earliest ones. most is from 1 to MaxBackfill. All new occurrences are
+// due at once, without jitter, and their expiration counts from now. Backfill skips fires that are still to come,
+// because the leader creates their occurrences.
+//
+// Backfill returns the number of new occurrences. Occurrences that exist already stay as they are, whether they ran
+// or were skipped. The error wraps ErrNotFound, ErrNotRecurring or ErrInvalid if one of these is the reason.
 func (s *Store) Backfill(ctx context.Context, db DB, id string, from, to time.Time, most int) (int, error) {
 	if most < 1 || most > MaxBackfill {
 		return 0, fmt.Errorf("backfill task %s: %w", id, check.Invalid("most", "must be between 1 and 10000", most))

@@ -5,28 +5,29 @@ import (
 	"time"
 )
 
-// Status of a task.
+// Status is the status of a task.
 type Status string
 
 // The statuses. COMPLETED, FAILED, EXPIRED, CANCELLED and SKIPPED are final.
 const (
-	StatusQueued    Status = "QUEUED"
-	StatusExecuting Status = "EXECUTING"
-	StatusCompleted Status = "COMPLETED"
-	StatusFailed    Status = "FAILED"
-	StatusExpired   Status = "EXPIRED"
-	StatusCancelled Status = "CANCELLED"
-	StatusPaused    Status = "PAUSED"
-	StatusSkipped   Status = "SKIPPED"
+	StatusQueued    Status = "QUEUED"    // waits for its time, for a retry or for a slot
+	StatusExecuting Status = "EXECUTING" // a node runs it
+	StatusCompleted Status = "COMPLETED" // its handler has succeeded
+	StatusFailed    Status = "FAILED"    // it will not be tried again
+	StatusExpired   Status = "EXPIRED"   // its expiration passed before it could run
+	StatusCancelled Status = "CANCELLED" // by Cancel, Sync or an erasure, for example
+	StatusPaused    Status = "PAUSED"    // waits for Resume
+	StatusSkipped   Status = "SKIPPED"   // an occurrence that did not run, by a policy
 )
 
-// Statuses lists all statuses.
+// Statuses returns all statuses.
 func Statuses() []Status {
 	return []Status{StatusQueued, StatusExecuting, StatusCompleted, StatusFailed, StatusExpired, StatusCancelled,
 		StatusPaused, StatusSkipped}
 }
 
-// Row is a row of scheduled_tasks. The comments on the table's columns say what each means.
+// Row is a row of the table scheduled_tasks. Comments on the table's columns in the database explain each field. A
+// nil pointer stands for null.
 type Row struct {
 	ID                    string          `json:"id"`
 	Payload               json.RawMessage `json:"payload"`
@@ -49,7 +50,7 @@ type Row struct {
 	Message               *string         `json:"message,omitempty"`
 	Result                json.RawMessage `json:"result,omitempty"`
 	ScheduledBy           *string         `json:"scheduled_by,omitempty"`
-	Trace                 *string         `json:"trace,omitempty"` // see SpanOf
+	Trace                 *string         `json:"trace,omitempty"` // SpanOf parses it
 	CreatedAt             time.Time       `json:"created_at"`
 	LastStatusUpdate      time.Time       `json:"last_status_update"`
 	StartedAt             *time.Time      `json:"started_at,omitempty"`
@@ -75,7 +76,7 @@ type Row struct {
 	SpawnedBy             *string         `json:"spawned_by,omitempty"`
 }
 
-// Execution is a line of scheduled_task_executions: what came of one claim.
+// Execution is a row of the table scheduled_task_executions: the result of one claim.
 type Execution struct {
 	Fence       int64      `json:"fence"`
 	TaskID      string     `json:"task_id"`
@@ -91,7 +92,7 @@ type Execution struct {
 	Node        *int64     `json:"node,omitempty"`
 }
 
-// Change is a line of scheduled_task_changes: one edit, verb or delete.
+// Change is a row of the table scheduled_task_changes: one edit, verb or delete.
 type Change struct {
 	Revision  int64           `json:"revision"`
 	TaskID    string          `json:"task_id"`

@@ -24,12 +24,12 @@ SELECT id, revision, outcome FROM tasktable.schedule(
         ends_at => $22::text::timestamptz,
     max_occurrences => $23::text::int, trace => $24::text)`
 
-// Schedule upserts a task by its id: Created, Rescheduled, Rearmed, Unchanged or Finished. The last two write
-// nothing, so scheduling the same again is free. It returns an error wrapping ErrInvalid for a bad field, before the
-// database is asked.
+// Schedule creates the task, or updates the task that has its id. The outcome is Created, Rescheduled, Rearmed,
+// Unchanged or Finished. The last two write nothing, so scheduling the same task again is cheap. If a field is
+// invalid, Schedule returns an error that wraps ErrInvalid, and does not ask the database.
 //
-// The span of ctx, if it is sampled, is kept with what is written: the task's executions link to it (see
-// scheduled.Config.Tracer).
+// If the span of ctx is sampled, it is stored with each change that Schedule writes. The spans of the task's
+// executions link to it (see scheduled.Config.Tracer).
 func (s *Store) Schedule(ctx context.Context, db DB, task Task) (Receipt, error) {
 	wire, err := s.wire(ctx, task)
 	if err != nil {
@@ -44,7 +44,7 @@ func (s *Store) Schedule(ctx context.Context, db DB, task Task) (Receipt, error)
 		wire.Trace)
 }
 
-// wire is a task as it goes to the database: checked, encoded, and with the span in which it is scheduled.
+// wire returns the task in the form that goes to the database: checked, encoded, and with the span of ctx.
 func (s *Store) wire(ctx context.Context, task Task) (wireTask, error) {
 	wire, err := task.wire()
 	if err == nil && s.config.Codec != nil {
@@ -58,9 +58,9 @@ const scheduleManySQL = `
 SELECT position, id, revision, outcome FROM tasktable.schedule_many($1::text::jsonb, $2::text, $3::text::boolean, $4::text)
 ORDER BY position`
 
-// ScheduleMany schedules each task in one statement and returns their receipts in the order given. One bad task
-// refuses all. Of two with the same id the later wins. Rows are locked in the order of their ids, so calls that share
-// tasks do not deadlock.
+// ScheduleMany schedules all tasks in one statement. It returns their receipts in the order of the tasks. If one task
+// is invalid, none is scheduled. Of two tasks with the same id, the later one wins. The database locks the rows in
+// the order of their ids, so that calls that share tasks do not deadlock.
 func (s *Store) ScheduleMany(ctx context.Context, db DB, tasks []Task) ([]Receipt, error) {
 	return s.scheduleMany(ctx, db, tasks, "schedule")
 }
@@ -73,7 +73,7 @@ func (s *Store) scheduleMany(ctx context.Context, db DB, tasks []Task, verb stri
 	return s.scheduleWires(ctx, db, wires, slices.ContainsFunc(tasks, soon), verb)
 }
 
-// scheduleWires schedules each task. near says that one of them is due soon.
+// scheduleWires schedules all tasks in one statement. near tells whether one of them is due soon.
 func (s *Store) scheduleWires(ctx context.Context, db DB, wires []wireTask, near bool, verb string) ([]Receipt, error) {
 	if len(wires) == 0 {
 		return nil, nil
@@ -90,16 +90,21 @@ func (s *Store) scheduleWires(ctx context.Context, db DB, wires []wireTask, near
 const syncSQL = `
 SELECT position, id, revision, outcome FROM tasktable.sync($1::text, $2::text::jsonb, $3::text, $4::text::boolean)`
 
-// Sync makes the waiting and running tasks of an entity exactly these: it schedules each, with the entity filled in,
-// and cancels the entity's others, but not the occurrences of a recurring task among these, and not follow-ups, which
-// handlers have asked for. The receipts are those of the tasks in the order given, then those of the cancelled ones.
-// Two Syncs of one entity at once wait for each other; the second does not see what the first made if it is in a
-// REPEATABLE READ transaction with an older snapshot: use READ COMMITTED, or SERIALIZABLE. Sync locks one of 1,024
-// groups of entities until the transaction ends, so the Sync of another entity waits if that is of the same group. A
-// transaction that syncs many entities should be short, or commit every hundred entities. Two transactions that sync
-// several entities each may deadlock: Postgres ends one of them (SQLSTATE 40P01), which may be repeated. Like
-// Schedule it queues a cancelled task again that is among these, also one that an operator has cancelled: pause such
-// a task instead.
+// Sync makes the waiting and running tasks of an entity exactly the given ones. It schedules each given task, with
+// the entity filled in, and cancels the other tasks of the entity. It does not cancel the occurrences of a recurring
+// task that is given, nor follow-ups, because handlers have asked for those. It returns the receipts of the given
+// tasks in their order, and after them those of the cancelled tasks.
+//
+// Like Schedule, Sync queues a given task again that is cancelled, even if an operator has cancelled it. Pause the
+// task instead to keep it from running.
+//
+// Two Syncs of one entity wait for each other. In a REPEATABLE READ transaction with an older snapshot, the second
+// Sync does not see the tasks that the first one made. Use READ COMMITTED or SERIALIZABLE.
+//
+// Sync locks one of 1,024 groups of entities until the transaction ends. Therefore a Sync of another entity of the
+// same group waits, too. Keep transactions that sync many entities short, or commit after every hundred entities. Two
+// transactions that sync several entities each may deadlock. Postgres then ends one of them with SQLSTATE 40P01, and
+// the application can repeat it.
 func (s *Store) Sync(ctx context.Context, db DB, entity string, tasks ...Task) ([]Receipt, error) {
 	if err := check.Text("entity", entity); err != nil {
 		return nil, fmt.Errorf("sync: %w", err)
@@ -124,7 +129,7 @@ func (s *Store) Sync(ctx context.Context, db DB, entity string, tasks ...Task) (
 	return receipts(rows), err
 }
 
-// order puts the cancelled ones, which have no position, last.
+// order sorts the cancelled tasks last, which have no position.
 func order(row receiptRow) int64 {
 	if row.Position == nil {
 		return 1 << 30
@@ -135,7 +140,8 @@ func order(row receiptRow) int64 {
 const rescheduleSQL = `
 SELECT id, revision, outcome FROM tasktable.reschedule($1::text, $2::text::timestamptz, $3::text, $4::text::boolean)`
 
-// Reschedule moves a task to another time and keeps all else: Rescheduled, Rearmed, Unchanged, Finished or Absent.
+// Reschedule moves a task to another time and changes nothing else. The outcome is Rescheduled, Rearmed, Unchanged,
+// Finished or Absent.
 func (s *Store) Reschedule(ctx context.Context, db DB, id string, at time.Time) (Receipt, error) {
 	if err := check.ID(id); err != nil {
 		return Receipt{}, fmt.Errorf("reschedule: %w", err)
@@ -175,7 +181,7 @@ func (s *Store) encodeMany(ctx context.Context, tasks []Task) (string, error) {
 	return string(encoded), nil
 }
 
-// digits binds a number as text, which every driver takes.
+// digits returns a number as text, because every driver can bind text.
 func digits(number *int) *string {
 	if number == nil {
 		return nil

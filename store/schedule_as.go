@@ -8,18 +8,19 @@ import (
 	"github.com/tasktable/tasktable/store/internal/check"
 )
 
-// TaskAs is a task that somebody else than Config.Service schedules.
+// TaskAs is a task that somebody other than Config.Service schedules.
 type TaskAs struct {
 	Task
-	// By is who schedules it, for the task's scheduled_by and for its line of changes. "" is Config.Service.
+	// By is the author. It is recorded in the task's scheduled_by and in its line of changes. "" means
+	// Config.Service.
 	By string
-	// Trace is the span in which it is scheduled, as TraceOf gives it. "" is none: the span of the call's ctx does not
-	// count.
+	// Trace is the span in which the author schedules the task, as TraceOf returns it. "" means no span, because the
+	// span of the call's ctx is not used.
 	Trace string
 }
 
-// ScheduleAs is ScheduleMany for tasks that several authors schedule. The engine schedules the follow-ups of many tasks
-// by it.
+// ScheduleAs is ScheduleMany for tasks of several authors. The engine uses it to schedule the follow-ups of many
+// tasks.
 func (s *Store) ScheduleAs(ctx context.Context, db DB, tasks []TaskAs) ([]Receipt, error) {
 	wires := make([]wireTask, len(tasks))
 	for i, task := range tasks {

@@ -5,11 +5,11 @@ import (
 	"regexp"
 )
 
-// DefaultSchema is the Postgres schema that Tasktable's tables lie in unless another is configured.
+// DefaultSchema is the Postgres schema of Tasktable's tables, unless another one is configured.
 const DefaultSchema = "tasktable"
 
-// schemaName allows what needs no quoting; 46 bytes, because River puts the schema's name before its notification
-// topics and Postgres cuts those at 63.
+// schemaName allows names that need no quoting. They have at most 46 bytes, because River puts the schema's name
+// before its notification topics, and Postgres cuts those off at 63 bytes.
 var (
 	schemaName   = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,45}$`)
 	schemaPrefix = regexp.MustCompile(`\btasktable\b(\.)?`)
@@ -18,8 +18,8 @@ var (
 // Schema is the checked name of a Postgres schema.
 type Schema struct{ name string }
 
-// NewSchema checks a name; "" is DefaultSchema. Names are 1 to 46 of a-z, 0-9 and _, not starting with a digit, so
-// that they never need quoting.
+// NewSchema checks the name of a schema. "" means DefaultSchema. A name has 1 to 46 characters of a-z, 0-9 and _, and
+// does not start with a digit, so that it never needs quoting. The error wraps ErrInvalid.
 func NewSchema(name string) (Schema, error) {
 	if name == "" {
 		name = DefaultSchema
@@ -31,11 +31,11 @@ func NewSchema(name string) (Schema, error) {
 	return Schema{name: name}, nil
 }
 
-// String is the name.
+// String returns the name.
 func (s Schema) String() string { return s.name }
 
-// SQL is a statement written for the default schema, rewritten for this one. All SQL of Tasktable says "tasktable."
-// before each of its objects, so it can be read, and run, as it stands.
+// SQL rewrites a statement that is written for the default schema, for this one. All SQL of Tasktable has
+// "tasktable." before each of its objects. Therefore it can be read, and run, as it is written.
 func (s Schema) SQL(statement string) string {
 	if s.name == DefaultSchema {
 		return statement

@@ -12,34 +12,38 @@ import (
 	"github.com/tasktable/tasktable/store/internal/query"
 )
 
-// Config of a Store. The zero value works.
+// Config configures a Store. The zero value works.
 type Config struct {
-	// Service is recorded with each change as its author, and in scheduled_by; at most 512 bytes. "": the database
-	// role.
+	// Service is recorded as the author of each change, and in the column scheduled_by of each task. It has at most
+	// 512 bytes. "" means the name of the database role.
 	Service string
-	// Schema is the Postgres schema of the tables. A wrong one makes every call fail. "": tasktable.
+	// Schema is the Postgres schema of the tables. If the name is wrong, every call fails. "" means tasktable.
 	Schema string
-	// NoNotify keeps scheduling from waking the leader by NOTIFY. Tasks due at once then start within about a second
-	// instead of some milliseconds. Verbs on a running task, and Resume, still tell its node.
+	// NoNotify keeps scheduling from waking the leader by NOTIFY. Tasks that are due at once then start within about
+	// a second instead of some milliseconds. Resume, and verbs on a running task, still notify the node that runs the
+	// task.
 	NoNotify bool
-	// Codec encodes the payloads that are scheduled, as package seal does to encrypt them; nodes need it, too.
-	// Schedule compares what is stored: with a Codec, or a key, that is new, each task that waits, or runs, is
-	// Rescheduled once. Nil: they are stored as they are.
+	// Codec encodes the payloads that are scheduled. Package seal has a Codec that encrypts them. The nodes need the
+	// same Codec. Nil means that payloads are stored unencoded.
+	//
+	// Schedule compares encoded payloads with the stored ones. After a change of the Codec, or of its key, each
+	// waiting or running task is therefore Rescheduled once, when the application schedules it again.
 	Codec Codec
 }
 
-// wakeEvery bounds how often one process notifies: NOTIFY takes a lock that all committing notifiers share. A
-// notification that this, or a rollback, swallows costs at most the second between two of the leader's own looks.
+// wakeEvery is the least time between two notifications by one process. NOTIFY takes a lock that all committing
+// notifiers share. If this limit or a rollback drops a notification, the leader finds the task at most a second
+// later, because it looks at the table each second.
 const wakeEvery = 20 * time.Millisecond
 
-// Store schedules tasks and reads them. It holds no connection, and may be used by many goroutines.
+// Store schedules tasks and reads them. It holds no connection. It is safe for concurrent use.
 type Store struct {
 	config   Config
-	source   query.Source // each call returns its Err, so that New fits in a package variable
+	source   query.Source // each call returns its Err, so that New needs no error and fits in a package variable
 	lastWake atomic.Int64
 }
 
-// New makes a Store. A malformed configuration is reported by the first call.
+// New returns a Store. It does not report a malformed configuration. The first call on the Store does.
 func New(config Config) *Store {
 	schema, err := NewSchema(config.Schema)
 	if err == nil {
@@ -69,7 +73,7 @@ func (s *Store) callOne(ctx context.Context, db DB, doing, statement string, arg
 	return receipts[0].receipt(), nil
 }
 
-// author is the service, or nil for the database role.
+// author returns the service, or nil, which stands for the database role.
 func (s *Store) author() *string {
 	if s.config.Service == "" {
 		return nil
@@ -77,15 +81,15 @@ func (s *Store) author() *string {
 	return &s.config.Service
 }
 
-// wake says whether this call may notify. Only one that is likely to do so uses up the debounce: were far tasks to do
-// it, a busy application's near ones would seldom wake anybody. The text is for binding: text goes through every
-// driver.
+// wake returns whether this call may notify, as text, because every driver can bind text. Only a call that is likely
+// to notify counts towards wakeEvery. If calls for tasks of the far future counted, a busy application's calls for
+// tasks that are due now would seldom wake the leader.
 func (s *Store) wake(likely bool) string {
 	if s.config.NoNotify {
 		return "false"
 	}
 	if !likely {
-		return "true" // the database, whose clock counts, knows better
+		return "true" // the SQL function decides again, by the database's clock
 	}
 	now, last := time.Now().UnixNano(), s.lastWake.Load()
 	if now-last < int64(wakeEvery) || !s.lastWake.CompareAndSwap(last, now) {
@@ -94,8 +98,8 @@ func (s *Store) wake(likely bool) string {
 	return "true"
 }
 
-// soon is a guess, by this machine's clock, whether there is something to do about a task within the next seconds. A
-// recurring one is to be planned.
+// soon guesses, by this machine's clock, whether the engine has to act on the task within the next minute. A
+// recurring task counts, because the leader has to plan its first fire.
 func soon(task Task) bool {
 	return task.Recurrence != nil || task.At.IsZero() || time.Until(task.At) < time.Minute
 }

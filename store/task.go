@@ -12,21 +12,21 @@ import (
 	"github.com/tasktable/tasktable/store/internal/check"
 )
 
-// Limits of a task's fields. The database checks them again.
+// Limits of a task's fields. The database checks them again, because SQL clients can write tasks, too.
 const (
-	MaxIDBytes               = check.MaxIDBytes
-	MaxPayloadBytes          = 256 << 10
+	MaxIDBytes               = check.MaxIDBytes  // 512
+	MaxPayloadBytes          = 256 << 10         // of the payload's JSON text
 	MaxExpiration            = 87660 * time.Hour // 10 years
 	MaxExpectedExecutionTime = 7 * 24 * time.Hour
 	MaxMaxAttempts           = 1000
 	MaxJitter                = 24 * time.Hour
 	MaxRetention             = 876600 * time.Hour // 100 years
-	MaxRecurringIDBytes      = 480                // leaves room for @ and a fire time
+	MaxRecurringIDBytes      = 480                // leaves room for the suffix of an occurrence: @ and the fire time
 	MinPriority              = -100
 	MaxPriority              = 100
 )
 
-// What a zero field of a Task stands for.
+// The defaults that a zero field of a Task stands for.
 const (
 	DefaultQueue                 = "default"
 	DefaultExpectedExecutionTime = 5 * time.Minute
@@ -38,74 +38,85 @@ var (
 	queueSyntax = regexp.MustCompile(`^[a-z0-9]+([_-][a-z0-9]+)*$`)
 )
 
-// Payload is a variant of the union: a struct that encoding/json makes an object of, and its type's name. The name
-// becomes the object's field "type".
+// Payload is the content of a task: a struct that encoding/json encodes as a JSON object, with the name of its type.
+// The JSON object gets the name as its field "type". The engine chooses the handler by that name.
 type Payload interface {
-	// TaskType is 2 to 127 letters, digits or _-[]<>/.·:+ and must not depend on the value.
+	// TaskType returns the name of the type. The name has 2 to 127 characters. Letters, digits and _-[]<>/.·:+ are
+	// allowed. The name must not depend on the value.
 	TaskType() string
 }
 
-// Keyed is a Payload whose task has a deterministic id, task-{type}-{key}: scheduling it again edits that task. A
-// payload that is not Keyed gets a new id, a UUID version 7, each time it is scheduled.
+// Keyed is a Payload whose task has a deterministic id, task-{type}-{key}. Scheduling the payload again edits that
+// task. A payload that is not Keyed gets a new id, a UUID of version 7, each time it is scheduled.
 type Keyed interface {
 	Payload
-	// TaskKey must not be empty.
+	// TaskKey returns the key. It must not be empty.
 	TaskKey() string
 }
 
-// IfFinished says what scheduling a finished task does. "", the default, runs the task again if it is scheduled for
-// another time, and leaves it finished if the time is the same or none is given. A cancelled task, which has not run,
-// is always queued again.
+// IfFinished decides what Schedule does to a task that has finished. The default is "": the task runs again if it is
+// scheduled for another time, and stays finished if the time is the same or none is given. A cancelled task has not
+// run, therefore Schedule always queues it again.
 type IfFinished string
 
 const (
-	// Rearm is as the default, but a finished task that is scheduled without a time runs again now.
+	// Rearm is like the default, except that a finished task that is scheduled without a time runs again now.
 	Rearm IfFinished = "rearm"
 	// Keep leaves a finished task finished, whatever its time.
 	Keep IfFinished = "keep"
 )
 
-// Task is what is scheduled: the whole of what the application wants. A field left zero asks for its default, also
-// when the task exists with another value; only At keeps what is there.
+// Task is a task to schedule. It states everything that the application wants of the task: a field that is zero asks
+// for its default, even if the stored task has another value. The only exception is At, because a zero At keeps the
+// stored time.
 type Task struct {
-	// ID overrides the id that the payload gives (see Keyed): 1 to 512 bytes without control characters.
+	// ID overrides the id that the payload gives (see Keyed). It has 1 to 512 bytes and no control characters.
 	ID string
-	// Payload is required: at most 256 KiB of JSON.
+	// Payload is required. It is at most 256 KiB of JSON.
 	Payload Payload
-	// At is when the task is due; years 1 to 9999. Nanoseconds are cut off. Two times that are stored one microsecond
-	// apart, or less, are the same time: scheduling the task for the other one does not move it. Zero means now for a
-	// new task. An existing task keeps its time, and a finished one stays finished unless IfFinished is Rearm.
+	// At is the time at which the task is due, in the years 1 to 9999. Nanoseconds are cut off. Two times that differ
+	// by one microsecond or less, as stored, are the same time, so scheduling the task for the other one does not
+	// move it.
+	//
+	// A zero At means now for a new task. An existing task keeps its time. A finished task stays finished unless
+	// IfFinished is Rearm.
 	At time.Time
-	// Expiration is how long after At an attempt may still start; 0: for ever, else 1 µs to 10 years.
+	// Expiration is how long after At an attempt may still start, from 1 µs to 10 years. 0 means for ever.
 	Expiration time.Duration
-	// ExpectedExecutionTime is how long an attempt may take before it is given up as lost; 0: 5 minutes, at most 7
-	// days.
+	// ExpectedExecutionTime is how long an attempt may take before the engine gives it up as lost. It is at most 7
+	// days. 0 means 5 minutes.
 	ExpectedExecutionTime time.Duration
-	// MaxAttempts is how many attempts may fail before the task is FAILED; 0: 5, at most 1000.
+	// MaxAttempts is the number of attempts that may fail before the task becomes FAILED. It is at most 1000. 0 means
+	// 5.
 	MaxAttempts int
-	// Priority is -100 to 100; the higher runs first. 0 is the default.
+	// Priority is from -100 to 100. Tasks with a higher priority run first. The default is 0.
 	Priority int
-	// Queue is which nodes may run it; "": default.
+	// Queue is the name of the task's queue. Only nodes that work this queue run the task. "" means the queue
+	// "default".
 	Queue string
-	// Entity is what the task is about, as "event:42", for Sync and for audit; optional, at most 512 bytes.
+	// Entity names the thing that the task is about, for example "event:42". Sync and audits use it. It is optional
+	// and has at most 512 bytes.
 	Entity string
-	// TenantID is whose task it is; optional, at most 512 bytes.
+	// TenantID names the tenant that the task belongs to. It is optional and has at most 512 bytes.
 	TenantID string
-	// IfFinished says whether a finished task runs again.
+	// IfFinished decides whether a finished task runs again.
 	IfFinished IfFinished
-	// Jitter spreads tasks of one time, against herds: the task is due up to so much after At, always by the same
-	// amount for the same id and time. 0: none; at most 24 h. With Recurrence it is each occurrence's.
+	// Jitter spreads tasks that have the same time, so that they do not all start at once. It is at most 24 hours.
+	// The task is due at At plus a delay shorter than Jitter. The delay is always the same for the same id and time.
+	// 0 means no jitter. If the task has a Recurrence, the jitter applies to each occurrence.
 	Jitter time.Duration
-	// Retention is how long the finished task is kept, in place of what the engine is configured to; 0: as
-	// configured, at most 100 years. With Recurrence it is each occurrence's.
+	// Retention is how long the finished task is kept. It overrides the engine's configuration, and is at most 100
+	// years. 0 means as the engine is configured. If the task has a Recurrence, the retention applies to each
+	// occurrence.
 	Retention time.Duration
-	// Recurrence makes the task a recurring one. It never runs itself: each fire forks an occurrence, with this
-	// task's content and the id {id}@{fire time}. The id must be given, or the payload Keyed, and at most 480 bytes.
-	// At is when it begins.
+	// Recurrence makes the task a recurring one, which never runs itself. Each time it fires, an occurrence is
+	// created: a task with this task's content and the id {id}@{fire time}. The recurring task needs an ID or a Keyed
+	// payload, and its id has at most 480 bytes. At is the time from which it fires.
 	Recurrence *Recurrence
 }
 
-// IDOf is the id under which Schedule puts a Keyed payload; "" for another, whose ids are new each time.
+// IDOf returns the id that Schedule gives to the task of a Keyed payload. For another payload it returns "", because
+// such a payload gets a new id each time.
 func IDOf(payload Payload) string {
 	if keyed, ok := payload.(Keyed); ok {
 		return "task-" + keyed.TaskType() + "-" + keyed.TaskKey()
@@ -113,7 +124,7 @@ func IDOf(payload Payload) string {
 	return ""
 }
 
-// NewID is a new id, as a task gets whose payload is not Keyed.
+// NewID returns a new id, of the kind that a task gets whose payload is not Keyed.
 func NewID() (string, error) {
 	id, err := uuid.NewV7()
 	if err != nil {
@@ -122,8 +133,8 @@ func NewID() (string, error) {
 	return id.String(), nil
 }
 
-// wireTask is a Task as the SQL functions take it, defaults filled in and every field checked. Times and intervals
-// are text.
+// wireTask is a Task in the form that the SQL functions take. Its defaults are filled in, and every field is checked.
+// Times and intervals are text.
 type wireTask struct {
 	ID                    string          `json:"id"`
 	Payload               json.RawMessage `json:"payload"`
@@ -139,12 +150,12 @@ type wireTask struct {
 	Jitter                *string         `json:"jitter"`
 	Retention             *string         `json:"retention"`
 	Trace                 *string         `json:"trace,omitempty"`
-	ScheduledBy           *string         `json:"scheduled_by,omitempty"` // nil: as the call says
+	ScheduledBy           *string         `json:"scheduled_by,omitempty"` // nil: the call names the author
 	wireRecurrence
 }
 
-// Fixed is the task with its id and its payload as they are now, so that later changes of what the payload points to
-// do not reach it. It returns what Schedule would refuse the task for.
+// Fixed returns the task with its id and its payload as they are now, so that later changes of the payload's Go value
+// do not reach the task. It returns the error, wrapping ErrInvalid, with which Schedule would refuse the task.
 func (t Task) Fixed() (Task, error) {
 	wire, err := t.wire()
 	if err != nil {
@@ -154,7 +165,8 @@ func (t Task) Fixed() (Task, error) {
 	return t, nil
 }
 
-// Check returns what Schedule would refuse the task for, wrapping ErrInvalid, or nil.
+// Check returns the error, wrapping ErrInvalid, with which Schedule would refuse the task. It returns nil if Schedule
+// would accept the task. The database may still refuse it.
 func (t Task) Check() error {
 	_, err := t.wire()
 	return err
@@ -268,12 +280,12 @@ func (t Task) id() (string, error) {
 
 func label(field, value string) (*string, error) {
 	if value == "" {
-		return nil, nil //nolint:nilnil // no label is not an error
+		return nil, nil //nolint:nilnil // a label is optional
 	}
 	return &value, check.Text(field, value)
 }
 
-// CheckType returns what is wrong with the name of a type, wrapping ErrInvalid, or nil.
+// CheckType returns an error that wraps ErrInvalid if name cannot be the name of a type, otherwise nil.
 func CheckType(name string) error {
 	if utf8.RuneCountInString(name) > 127 || !typeSyntax.MatchString(name) {
 		return check.Invalid("type", "must be 2 to 127 letters, digits or _-[]<>/.·:+", fmt.Sprintf("%q", name))
@@ -281,7 +293,7 @@ func CheckType(name string) error {
 	return nil
 }
 
-// CheckQueue returns what is wrong with the name of a queue, wrapping ErrInvalid, or nil.
+// CheckQueue returns an error that wraps ErrInvalid if name cannot be the name of a queue, otherwise nil.
 func CheckQueue(name string) error {
 	if len(name) > 64 || !queueSyntax.MatchString(name) {
 		return check.Invalid("queue", "must be 1 to 64 of a-z, 0-9, inner - or _", fmt.Sprintf("%q", name))

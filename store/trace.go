@@ -8,26 +8,26 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// maxTrace is how long the column trace may be.
+// maxTrace is the maximum length of the column trace, in bytes.
 const maxTrace = 512
 
-// TraceOf is the span of ctx as the column trace has it: its W3C traceparent and, behind a space, its tracestate,
-// which is left out where the two are longer than 512 bytes together. "" where ctx has no span, or one that is not
-// sampled: nobody could follow a link to it.
+// TraceOf returns the span of ctx as the column trace holds it: its W3C traceparent, a space and its tracestate. The
+// tracestate is left out if both together are longer than 512 bytes. TraceOf returns "" if ctx has no span, or a span
+// that is not sampled, because nobody could follow a link to it.
 func TraceOf(ctx context.Context) string {
 	if !trace.SpanContextFromContext(ctx).IsSampled() {
 		return ""
 	}
 	var fields traceFields
-	propagation.TraceContext{}.Inject(ctx, &fields) // leaves it empty for a span without ids
+	propagation.TraceContext{}.Inject(ctx, &fields) // leaves the fields empty if the span has no ids
 	if fields.parent == "" || fields.state == "" || len(fields.parent)+1+len(fields.state) > maxTrace {
 		return fields.parent
 	}
 	return fields.parent + " " + fields.state
 }
 
-// SpanOf is the span of which TraceOf, or a caller of the SQL functions, made the text; an invalid one of anything
-// else.
+// SpanOf parses a text that TraceOf, or a caller of the SQL functions, made. For any other text it returns an invalid
+// SpanContext.
 func SpanOf(text string) trace.SpanContext {
 	if text == "" {
 		return trace.SpanContext{}
