@@ -15,7 +15,7 @@ import (
 // Verb names a verb for Apply.
 type Verb string
 
-// The verbs. The methods of store.Store with these names say what each does to a task.
+// The verbs. The methods of store.Store with the same names document the effect of each verb on a task.
 const (
 	Cancel  Verb = "cancel"
 	Pause   Verb = "pause"
@@ -29,15 +29,16 @@ const (
 // Action is a verb and its arguments.
 type Action struct {
 	Verb Verb
-	// Until is when tasks that Pause pauses resume by themselves. Zero: they wait until somebody resumes them.
+	// Until is the time at which tasks that Pause pauses resume by themselves. The zero time means that they wait
+	// until somebody resumes them.
 	Until time.Time
-	// Note is the note that Archive leaves.
+	// Note is the note that Archive stores with a dead letter.
 	Note string
 }
 
-// Rows are locked in the order of their ids, as by every bulk call, so that two calls do not deadlock. They are
-// locked before the verb sees them, so that a task that has changed meanwhile, and that the filter no longer selects,
-// is left out.
+// chosenSQL locks the rows in the order of their ids, as every bulk call does, so that two calls do not deadlock. It
+// locks them before the verb sees them, so that it excludes a task that has changed meanwhile and that the filter no
+// longer selects.
 const chosenSQL = `
 WITH chosen AS (
     SELECT t.id::text AS id FROM tasktable.scheduled_tasks AS t
@@ -60,10 +61,12 @@ var applySQL = map[Verb]string{
 	Delete:  chosenSQL + `tasktable.delete(chosen.id, given.by) AS done`,
 }
 
-// Apply does a verb, in one statement, to those of the tasks with these ids that the filter selects. Read the ids by
-// Names, let somebody look at them, and apply the decision: a task that has become another meanwhile is left alone.
-// The receipts are in the order of the ids. A task that the filter does not select has none. The filter's Order,
-// After, Limit and LatestFirst have no effect.
+// Apply applies a verb, in one statement, to those of the given tasks that the filter selects. It returns one receipt
+// for each of them, in the order of their ids. The filter's Order, After, Limit and LatestFirst have no effect.
+//
+// Apply serves a decision that a person makes. Read the ids by Names, let the person look at them, and pass the ids
+// and the same filter to Apply. Apply then leaves a task alone that has changed meanwhile so that the filter no
+// longer selects it.
 func (i *Inspector) Apply(
 	ctx context.Context, db store.DB, action Action, ids []string, filter Filter,
 ) ([]store.Receipt, error) {
@@ -101,9 +104,9 @@ func (i *Inspector) Apply(
 	return query.Collect[store.Receipt](ctx, i.source, db, doing, statement, args...)
 }
 
-// ApplyAll does a verb to the tasks that the filter selects, the first of its order up to its Limit. The receipts are
-// in the order of the ids. A task that has changed since it was selected, so that the filter no longer selects it, is
-// left alone.
+// ApplyAll applies a verb to the tasks that the filter selects: the first ones in its order, up to its Limit. The
+// receipts are in the order of the ids. ApplyAll leaves a task alone that has changed since it was selected, so that
+// the filter no longer selects it.
 func (i *Inspector) ApplyAll(ctx context.Context, db store.DB, action Action, filter Filter) ([]store.Receipt, error) {
 	names, err := i.Names(ctx, db, filter)
 	if err != nil {

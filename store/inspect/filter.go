@@ -12,58 +12,58 @@ import (
 	"github.com/tasktable/tasktable/store/internal/check"
 )
 
-// Filter selects tasks. A zero field selects all.
+// Filter selects tasks. A task must match all fields. A field that is zero matches every task.
 type Filter struct {
 	Type string
-	// Statuses selects the tasks in any of these.
+	// Statuses selects the tasks whose status is one of these.
 	Statuses []store.Status
 	Queue    string
 	Entity   string
 	TenantID string
-	// IDPrefix is how the id begins.
+	// IDPrefix is the beginning of the id.
 	IDPrefix string
-	// SpawnedBy selects the follow-ups that this task's handler asked for.
+	// SpawnedBy is the id of a task. It selects the follow-ups that the handler of this task asked for.
 	SpawnedBy string
-	// Message is text that the message contains. Large and small letters differ.
+	// Message is a text that the task's message contains. Upper and lower case letters differ.
 	Message string
 	// ScheduledFrom and ScheduledTo bound scheduled_at: ScheduledFrom <= scheduled_at < ScheduledTo.
 	ScheduledFrom, ScheduledTo time.Time
-	// FinishedFrom and FinishedTo bound finished_at in the same way, and leave out tasks that have not ended.
+	// FinishedFrom and FinishedTo bound finished_at in the same way. They exclude tasks that have not ended.
 	FinishedFrom, FinishedTo time.Time
-	// Archived selects the dead letters that somebody has archived, if it is true, and all other tasks, if it is
-	// false. Nil selects both.
+	// Archived selects archived dead letters if it is true, and all other tasks if it is false. Nil selects both.
 	Archived *bool
-	// Order is the order of a list. ByFinished and a Limit also decide which tasks Names selects for Apply: those
-	// that ended first. "" is ByScheduled.
+	// Order is the order of a list. "" means ByScheduled. Together with a Limit, the order also decides which tasks
+	// Names selects for Apply. By ByFinished, for example, these are the tasks that ended first.
 	Order Order
 	// LatestFirst reverses the order of a list.
 	LatestFirst bool
-	// After continues a list. It is the last task of the page before, which was read with the same filter. The task
-	// may be gone or moved by now.
+	// After continues a list after the last task of the previous page. That page must have been read with the same
+	// filter. The task may have changed since, or no longer exist.
 	After *store.Row
-	// Limit is the size of a page, 1 to 10000, and of Names 1 to MaxNames. 0: 100.
+	// Limit is the maximum number of tasks in a page. It is from 1 to 10000, or from 1 to MaxNames for Names. 0 means
+	// 100.
 	Limit int
 }
 
 // Order is an order of tasks.
 type Order string
 
-// The orders. Tasks of one time are ordered by their ids.
+// The orders. Tasks of the same time are ordered by their ids.
 const (
 	ByScheduled Order = "scheduled_at"
-	ByFinished  Order = "finished_at" // leaves out tasks that have not ended
+	ByFinished  Order = "finished_at" // excludes tasks that have not ended
 	ByID        Order = "id"
 )
 
-// DeadLetters is the filter of dead letters: tasks that are FAILED or EXPIRED and that nobody has archived, the one
-// that ended first before the others.
+// DeadLetters returns the filter of the dead letters. These are the tasks that are FAILED or EXPIRED and that nobody
+// has archived. The one that ended first comes first.
 func DeadLetters() Filter {
 	return Filter{Statuses: deadStatuses(), Archived: new(false), Order: ByFinished}
 }
 
 func deadStatuses() []store.Status { return []store.Status{store.StatusFailed, store.StatusExpired} }
 
-// Each statement that takes a filter begins its WHERE with this. It uses $1 to $14.
+// filterSQL begins the WHERE clause of each statement that takes a filter. It uses $1 to $14.
 const filterSQL = `($1::text = '' OR t.type = $1::text)
     AND ($2::text = '' OR t.status = ANY (string_to_array($2::text, ',')))
     AND ($3::text = '' OR t.queue = $3::text)
@@ -79,8 +79,8 @@ const filterSQL = `($1::text = '' OR t.type = $1::text)
     AND ($13::text = '' OR (t.archived_at IS NOT NULL) = $13::text::boolean)
     AND ($14::text = '' OR t.spawned_by = $14::text)`
 
-// args are the filter as filterSQL takes it. They are checked, because a text that Postgres refuses would end the
-// caller's transaction.
+// args returns the filter as filterSQL takes it. It checks the fields, because a text that Postgres refuses would
+// abort the caller's transaction.
 func (f Filter) args() ([]any, error) {
 	for _, field := range []struct{ name, value string }{
 		{"type", f.Type}, {"queue", f.Queue}, {"entity", f.Entity}, {"tenant_id", f.TenantID}, {"id", f.IDPrefix},
@@ -118,7 +118,7 @@ func (f Filter) args() ([]any, error) {
 	return append(args, archived, f.SpawnedBy), nil
 }
 
-// statuses binds them as one text.
+// statuses returns the statuses as one text, because every driver can bind text.
 func (f Filter) statuses() (string, error) {
 	words := make([]string, len(f.Statuses))
 	for i, status := range f.Statuses {
@@ -130,7 +130,7 @@ func (f Filter) statuses() (string, error) {
 	return strings.Join(words, ","), nil
 }
 
-// limit is the size of a page.
+// limit returns the size of a page, as text.
 func (f Filter) limit(most int) (string, error) {
 	switch {
 	case f.Limit == 0:
@@ -141,9 +141,9 @@ func (f Filter) limit(most int) (string, error) {
 	return strconv.Itoa(f.Limit), nil
 }
 
-// prefixUpperBound is the first text after all those that begin with the prefix, in the order of their bytes. "":
-// there is none. An index serves a range like that, but no LIKE whose pattern Postgres learns only when the statement
-// runs.
+// prefixUpperBound returns the first text, in the order of bytes, after all texts that begin with the prefix. It
+// returns "" if there is none. Postgres can use an index for such a range, but not for a LIKE whose pattern it learns
+// only when the statement runs.
 func prefixUpperBound(prefix string) string {
 	for prefix != "" {
 		last, size := utf8.DecodeLastRuneInString(prefix)
@@ -151,7 +151,7 @@ func prefixUpperBound(prefix string) string {
 		if last == utf8.MaxRune {
 			continue
 		}
-		if last++; !utf8.ValidRune(last) { // the surrogates
+		if last++; !utf8.ValidRune(last) { // skip the surrogates
 			last = 0xe000
 		}
 		return prefix + string(last)

@@ -11,36 +11,39 @@ import (
 	"github.com/tasktable/tasktable/store/recurrence"
 )
 
-// MaxFires is how many coming fires NextFires computes at most.
+// MaxFires is the maximum number of fires that NextFires computes.
 const MaxFires = 10000
 
-// Fire is a time at which a recurring task is to fire.
+// Fire is a time at which a recurring task will fire.
 type Fire struct {
 	At time.Time `json:"at"`
-	// Overdue: it should have fired. The leader forks it within a second, unless it is paused or nobody leads.
+	// Overdue tells that the task should have fired already. The leader creates the occurrence within a second,
+	// unless the task is paused or there is no leader.
 	Overdue bool `json:"overdue,omitempty"`
-	// Paused names what keeps it from running, as far as is known now: "task", or a Scope as text. What becomes of it
-	// at the end of the pause the task's CatchUpPaused says.
+	// Paused lists the pauses that will keep the occurrence from running, as far as they are known now. Each is
+	// "task" or a Scope as text. The task's CatchUpPaused decides what happens to the fire at the end of the pause.
 	Paused []string `json:"paused,omitempty"`
 }
 
-// Forecast is the coming fires of a recurring task, as things stand.
+// Forecast has the coming fires of a recurring task, provided that nobody edits or pauses the task.
 type Forecast struct {
 	Task RecurringTask `json:"task"`
-	// Now is the database's time that it begins at.
+	// Now is the database's time at which the forecast begins.
 	Now time.Time `json:"now"`
-	// Fires are in order. With a jitter each occurrence is due up to so much later. Which of them run also depends on
-	// what cannot be known before: with OverlapSkip one is skipped while an earlier one has not ended.
+	// Fires are in order. If the task has a Jitter, each occurrence is due up to that much later. A forecast cannot
+	// know which occurrences will run. With OverlapSkip, for example, an occurrence is skipped if an earlier one has
+	// not ended.
 	Fires []Fire `json:"fires"`
-	// Ended says why there are no more; "": there are.
+	// Ended tells why there are no further fires. It is "" if there are.
 	Ended string `json:"ended,omitempty"`
-	// ZoneDataDiffer says that the leader planned the first fire with other data of the time zone than this program
-	// has. The fires after it are by this program's data.
+	// ZoneDataDiffer tells that the leader planned the first fire by other data of the time zone than this program
+	// has. The later fires are computed by this program's data.
 	ZoneDataDiffer bool `json:"zone_data_differ,omitempty"`
 }
 
-// NextFires computes the coming fires of a recurring task, 1 to MaxFires of them, as the leader will plan them if
-// nobody edits or pauses the task. It returns ErrNotFound or ErrNotRecurring.
+// NextFires computes the next fires of a recurring task, as the leader will plan them if nobody edits or pauses the
+// task. most is the maximum number of fires, from 1 to MaxFires. The error wraps store.ErrNotFound if the task does
+// not exist, and store.ErrNotRecurring if it does not recur.
 func (i *Inspector) NextFires(ctx context.Context, db store.DB, id string, most int) (Forecast, error) {
 	if most < 1 || most > MaxFires {
 		return Forecast{}, fmt.Errorf("next fires of task %s: %w", id,
@@ -65,8 +68,8 @@ func (i *Inspector) NextFires(ctx context.Context, db store.DB, id string, most 
 	return forecast, nil
 }
 
-// Forecast computes the task's coming fires at a time, given the pauses that hold then: the first most of them. The
-// error is that of an expression or a zone that cannot be read, and wraps ErrInvalid.
+// Forecast computes the first fires of the task after now, at most `most` of them. pauses are the pauses that hold at
+// that time. The error wraps store.ErrInvalid if the expression or the zone cannot be read.
 func (t RecurringTask) Forecast(now time.Time, pauses []store.Pause, most int) (Forecast, error) {
 	forecast := Forecast{Task: t, Now: now, Fires: []Fire{}}
 	if t.Status != store.StatusQueued && t.Status != store.StatusPaused {
@@ -86,7 +89,7 @@ func (t RecurringTask) Forecast(now time.Time, pauses []store.Pause, most int) (
 		forecast.ZoneDataDiffer = true
 		moved = rule.Next(rule.Replan(*t.PlannedWall, now))
 	}
-	runs := t.OccurrenceCount // what is paused does not count, unless it is caught up with
+	runs := t.OccurrenceCount // a paused fire does not count, unless it is caught up later
 	for at := t.firstFire(now, rule); ; at = rule.Next(later(later(at, now), moved)) {
 		switch {
 		case at.IsZero():
@@ -107,13 +110,14 @@ func (t RecurringTask) Forecast(now time.Time, pauses []store.Pause, most int) (
 	}
 }
 
-// firstFire is the planned one, be it overdue, or what the leader will plan.
+// firstFire returns the planned next fire, which may be overdue. If there is none, it returns the fire that the
+// leader will plan.
 func (t RecurringTask) firstFire(now time.Time, rule *recurrence.Rule) time.Time {
 	if t.NextFire != nil {
 		return *t.NextFire
 	}
-	from := t.StartsAt.Add(-time.Nanosecond) // its beginning may be its first fire
-	if t.PlanFrom == nil {                   // it is paused: what it has missed by then is no coming fire
+	from := t.StartsAt.Add(-time.Nanosecond) // the task may fire at the time at which it begins
+	if t.PlanFrom == nil {                   // it is paused, and the fires that it has missed are not to come
 		from = later(from, now)
 	}
 	for _, at := range []*time.Time{t.LastFire, t.PlanFrom} {

@@ -12,7 +12,7 @@ import (
 	"github.com/tasktable/tasktable/store/internal/query"
 )
 
-// FollowUp is a task that another task's handler asked for.
+// FollowUp is a task that the handler of another task asked for.
 type FollowUp struct {
 	ID          string       `json:"id"`
 	Type        string       `json:"type"`
@@ -24,11 +24,12 @@ type FollowUp struct {
 	Message     *string      `json:"message,omitempty"`
 }
 
-// maxFollowUps bounds a list of follow-ups. A task that runs again and again may have very many.
+// maxFollowUps is the maximum length of a list of follow-ups, because a task that runs again and again may have very
+// many.
 const maxFollowUps = 100
 
-// Somebody who asks wants to know first about those that failed, and then about those that have not ended. It does
-// not read the view follow_ups, because an application's role may not read views.
+// followUpsSQL puts failed follow-ups first and unfinished ones second, because people want to know about these
+// first. It does not read the view follow_ups, because an application's role may not read views.
 const followUpsSQL = `
 SELECT f.id, f.type, f.status, f.scheduled_at, f.created_at, f.started_at, f.finished_at, f.message
 FROM tasktable.scheduled_tasks AS f WHERE f.spawned_by = $1::text
@@ -36,9 +37,10 @@ ORDER BY CASE WHEN f.status IN ('FAILED', 'EXPIRED') THEN 0 WHEN f.status <> 'CO
     f.created_at DESC, f.id
 LIMIT $2::text::int`
 
-// FollowUps lists the tasks that the handler of a task asked for: first those that are FAILED or EXPIRED, then the
-// others that are not COMPLETED, then the rest; of each the latest first, and 100 in all. It lists only the tasks
-// that the database role may read. Retention removes finished follow-ups like other tasks.
+// FollowUps lists the tasks that the handler of the given task asked for. First come those that are FAILED or
+// EXPIRED, then the others that are not COMPLETED, then the rest. Within each of these groups the latest comes first.
+// The list has at most 100 tasks, and only tasks that the database role may read. Retention removes finished
+// follow-ups like other tasks.
 func (i *Inspector) FollowUps(ctx context.Context, db store.DB, id string) ([]FollowUp, error) {
 	if err := check.ID(id); err != nil {
 		return nil, fmt.Errorf("follow-ups: %w", err)
@@ -51,8 +53,8 @@ func (f FollowUp) dead() bool {
 	return f.Status == store.StatusFailed || f.Status == store.StatusExpired
 }
 
-// followUpText says that work which a task handed over has not been done; "": all of it has. A task that is not
-// COMPLETED tells its own state first, so that only dead follow-ups are added to it.
+// followUpText tells which work that a task handed over to follow-ups is not done. It returns "" if all of it is
+// done. If the task itself is not COMPLETED, its own state matters more, so only dead follow-ups are told.
 func followUpText(followUps []FollowUp, completed bool) string {
 	undone := 0
 	for _, one := range followUps {
@@ -77,9 +79,9 @@ func followUpText(followUps []FollowUp, completed bool) string {
 	return text
 }
 
-// putOffLine says that a follow-up waited before its first attempt, so that an endless chain of tasks does not fill
-// the database. The engine moves only the time of the attempt then: a first attempt that is due after the task's own
-// time, without jitter, was put off.
+// putOffLine tells that the engine put a follow-up off before its first attempt, so that an endless chain of tasks
+// does not fill the database. The engine then moves only the time of the attempt. Therefore a first attempt was put
+// off if it is due after the task's own time although the task has no jitter.
 func (l *life) putOffLine(row *store.Row) (line StoryLine, ok bool) {
 	if row == nil || row.SpawnedBy == nil || row.Jitter != nil || row.RunNowAt != nil {
 		return line, false

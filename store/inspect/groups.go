@@ -10,33 +10,34 @@ import (
 	"github.com/tasktable/tasktable/store/internal/query"
 )
 
-// Group is the tasks of a type and status whose messages begin alike. The message of a dead letter is its last error.
+// Group counts the tasks of a type and a status whose messages begin with the same text. The message of a dead letter
+// is its last error.
 type Group struct {
 	Type   string       `json:"type"`
 	Status store.Status `json:"status"`
-	// Entity and TenantID are nil unless Groups groups by them, and for tasks that have none.
+	// Entity and TenantID are set only if Groups groups by them and the tasks have them. Otherwise they are nil.
 	Entity   *string `json:"entity,omitempty"`
 	TenantID *string `json:"tenant_id,omitempty"`
-	// Message is the first 60 characters of the first line, which the messages have in common.
+	// Message is the beginning that the messages share: the first 60 characters of the first line.
 	Message string `json:"message"`
-	// Shortened says that the first line of some of them is longer than Message.
+	// Shortened tells that the first line of at least one message is longer than Message.
 	Shortened bool       `json:"shortened,omitempty"`
 	Count     int        `json:"count"`
-	Oldest    *time.Time `json:"oldest,omitempty"` // when the first of them ended; nil: none has
-	Latest    *time.Time `json:"latest,omitempty"`
-	Example   string     `json:"example"` // the id of one of them
+	Oldest    *time.Time `json:"oldest,omitempty"` // when the first of them ended; nil if none has ended
+	Latest    *time.Time `json:"latest,omitempty"` // when the last of them ended
+	Example   string     `json:"example"`          // the id of one of the tasks
 }
 
 // Grouping is a field by which Groups groups tasks, besides type, status and message.
 type Grouping string
 
-// The fields.
+// The fields by which Groups can group.
 const (
 	ByEntity Grouping = "entity"
 	ByTenant Grouping = "tenant"
 )
 
-// Of the first line 60 characters make a group, because that which differs, such as an id, mostly comes later.
+// Groups compares 60 characters of the first line, because the parts that differ, such as ids, mostly come later.
 const messageSQL = `left(split_part(coalesce(t.message, ''), chr(10), 1), 60) AS message,
     length(split_part(coalesce(t.message, ''), chr(10), 1)) > 60 AS shortened`
 
@@ -52,9 +53,9 @@ FROM (
 ) AS g
 GROUP BY 1, 2, 3, 4, 5 ORDER BY count(*) DESC, max(g.finished_at) DESC, 1, 2, 3, 4, 5 LIMIT $16::text::int`
 
-// Groups counts the tasks that the filter selects by type, status and the beginning of their message, and by one more
-// field unless that is "". The largest group is first. The filter's Limit bounds the groups. Its Order, LatestFirst
-// and After have no effect. It reads the whole table.
+// Groups counts the tasks that the filter selects by type, by status and by the beginning of their message. If by is
+// not "", it also groups by that field. The largest group comes first. The filter's Limit is the maximum number of
+// groups. Its Order, LatestFirst and After have no effect. Groups reads the whole table.
 func (i *Inspector) Groups(ctx context.Context, db store.DB, filter Filter, by Grouping) ([]Group, error) {
 	if by != "" && by != ByEntity && by != ByTenant {
 		return nil, fmt.Errorf("group tasks: %w", check.Invalid("grouping", "must be entity or tenant",

@@ -6,16 +6,16 @@ import (
 	"github.com/tasktable/tasktable/store/internal/query"
 )
 
-// Inspector reads tasks, queues and nodes, and changes many tasks at once. It holds no connection, and may be used by
-// many goroutines.
+// Inspector reads tasks, queues and nodes, and changes many tasks at once. It holds no connection. It is safe for
+// concurrent use.
 type Inspector struct {
 	config store.Config
 	source query.Source // each call returns its Err
 	tasks  *store.Store
 }
 
-// New makes an Inspector for the schema of the config. Its Service is the author of the changes that Apply makes. A
-// malformed configuration is reported by the first call.
+// New returns an Inspector for the schema of the config. The config's Service is recorded as the author of the
+// changes that Apply makes. New does not report a malformed configuration. The first call on the Inspector does.
 func New(config store.Config) *Inspector {
 	schema, err := store.NewSchema(config.Schema)
 	if err == nil {

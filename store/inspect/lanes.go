@@ -7,8 +7,8 @@ import (
 	"github.com/tasktable/tasktable/store/internal/query"
 )
 
-// A loose index scan: one probe of the index for each lane, however many tasks wait in it. Recurring tasks have an
-// index of their own.
+// lanesSQL is a loose index scan. It probes the index once for each queue and type, however many tasks wait there.
+// Recurring tasks have an index of their own.
 const lanesSQL = `
 WITH RECURSIVE lane AS (
     (SELECT t.queue::text AS queue, t.type::text AS type FROM tasktable.scheduled_tasks AS t
@@ -27,8 +27,9 @@ const typesSQL = lanesSQL + `
 SELECT type COLLATE "C" AS type FROM lane UNION SELECT type COLLATE "C" FROM recurring
 UNION SELECT unnest(n.types) COLLATE "C" FROM tasktable.nodes AS n WHERE n.dead_at IS NULL ORDER BY type`
 
-// Types lists the types in use: those that live nodes have handlers for, and those of tasks that wait. It reads no
-// finished tasks. It needs the right to read nodes, which an application's role of `tasktable migrate roles` has not.
+// Types lists the types in use. These are the types of waiting tasks, and the types for which nodes that have not
+// ended have handlers. Types reads no finished tasks. It needs the right to read the table nodes, which the
+// application role of `tasktable migrate roles` does not have.
 func (i *Inspector) Types(ctx context.Context, db store.DB) ([]string, error) {
 	return query.Values[string](ctx, i.source, db, "list types", typesSQL)
 }
@@ -37,7 +38,8 @@ const queuesSQL = lanesSQL + `
 SELECT queue COLLATE "C" AS queue FROM lane UNION SELECT queue COLLATE "C" FROM recurring
 UNION SELECT jsonb_object_keys(n.queues) COLLATE "C" FROM tasktable.nodes AS n WHERE n.dead_at IS NULL ORDER BY queue`
 
-// Queues lists the queues in use, as Types does the types.
+// Queues lists the queues in use. These are the queues of waiting tasks, and the queues that nodes that have not
+// ended work. It needs the same right as Types.
 func (i *Inspector) Queues(ctx context.Context, db store.DB) ([]string, error) {
 	return query.Values[string](ctx, i.source, db, "list queues", queuesSQL)
 }

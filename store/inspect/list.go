@@ -10,8 +10,8 @@ import (
 	"github.com/tasktable/tasktable/store/internal/query"
 )
 
-// The ends of a list's statement, by its order. They use $15 to $17. Each order is written out, because Postgres uses the
-// index on id only for an ORDER BY without a CASE.
+// These are the ends of a list's statement, one for each order. They use $15 to $17. Each order is written out,
+// because Postgres uses the index on id only for an ORDER BY without a CASE.
 const (
 	byScheduledSQL = `
     AND ($15::text = '' OR (t.scheduled_at::timestamptz, t.id::text COLLATE "C") > ($15::text::timestamptz, $16::text))
@@ -35,10 +35,10 @@ ORDER BY t.id LIMIT $17::text::int`
 ORDER BY t.id DESC LIMIT $17::text::int`
 )
 
-// orders are the statements of a list, by its order.
+// orders has the statements of a list by its order. first is for the order itself, latest for the reverse.
 type orders map[Order]struct{ first, latest string }
 
-// page is the filter's statement and its arguments.
+// page returns the filter's statement and its arguments.
 func (f Filter) page(statements orders, maxLimit int) (sql string, args []any, err error) {
 	if f.Order == "" {
 		f.Order = ByScheduled
@@ -63,7 +63,7 @@ func (f Filter) page(statements orders, maxLimit int) (sql string, args []any, e
 	return sql, append(args, at, id, limit), err
 }
 
-// after is the place at which the page before ended.
+// after returns the place at which the previous page ended.
 func (f Filter) after() (at, id string, err error) {
 	if f.After == nil {
 		return "", "", nil
@@ -94,8 +94,9 @@ var listSQL = orders{
 	ByID:        {listedSQL + byIDSQL, listedSQL + latestByIDSQL},
 }
 
-// List reads the tasks that a filter selects, in its order. It reads the whole table: it is meant for people and
-// reports, not for each request of an application.
+// List returns the tasks that a filter selects, in the filter's order. Most filters make it read the whole table. It
+// is therefore meant for people and reports, not for each request of an application. The error wraps store.ErrInvalid
+// for a bad filter.
 func (i *Inspector) List(ctx context.Context, db store.DB, filter Filter) ([]store.Row, error) {
 	statement, args, err := filter.page(listSQL, 10000)
 	if err != nil {
@@ -104,17 +105,17 @@ func (i *Inspector) List(ctx context.Context, db store.DB, filter Filter) ([]sto
 	return query.Collect[store.Row](ctx, i.source, db, "list tasks", statement, args...)
 }
 
-// MaxNames is how many names Names reads at most.
+// MaxNames is the greatest Limit that Names accepts.
 const MaxNames = 1000000
 
-// Name is how a person knows a task.
+// Name identifies a task to a person. It has no payload.
 type Name struct {
 	ID     string
 	Type   string
 	Status store.Status
-	// Message is how the message begins, as in a Group.
+	// Message is the beginning of the message, as in a Group.
 	Message string
-	// Shortened says that the first line of the message is longer than Message.
+	// Shortened tells that the first line of the message is longer than Message.
 	Shortened bool
 }
 
@@ -128,8 +129,9 @@ var namesSQL = orders{
 	ByID:        {namedSQL + byIDSQL, namedSQL + latestByIDSQL},
 }
 
-// Names lists the tasks that a filter selects without their content, so that somebody can choose among them. With the
-// order ByID, and no other field than IDPrefix and Limit, it reads no more of the table than it lists.
+// Names lists the tasks that a filter selects, without their content, so that somebody can choose among them. With
+// the order ByID, and no other fields than IDPrefix and Limit, it reads no more of the table than it lists. Otherwise
+// it may read the whole table.
 func (i *Inspector) Names(ctx context.Context, db store.DB, filter Filter) ([]Name, error) {
 	statement, args, err := filter.page(namesSQL, MaxNames)
 	if err != nil {
@@ -138,7 +140,7 @@ func (i *Inspector) Names(ctx context.Context, db store.DB, filter Filter) ([]Na
 	return query.Collect[Name](ctx, i.source, db, "list names", statement, args...)
 }
 
-// Total is how many tasks a filter selected at a time.
+// Total is the number of tasks that a filter selected at a time.
 type Total struct {
 	Count int       `json:"count"`
 	At    time.Time `json:"at"`
@@ -147,7 +149,8 @@ type Total struct {
 const countSQL = `
 SELECT count(*) AS count, statement_timestamp() AS at FROM tasktable.scheduled_tasks AS t WHERE ` + filterSQL
 
-// Count counts the tasks that a filter selects, whatever its Limit and After. It reads the whole table.
+// Count returns the number of tasks that a filter selects. It ignores the filter's Limit and After. It reads the
+// whole table.
 func (i *Inspector) Count(ctx context.Context, db store.DB, filter Filter) (Total, error) {
 	args, err := filter.args()
 	if err != nil {

@@ -12,43 +12,44 @@ import (
 	"github.com/tasktable/tasktable/store/internal/query"
 )
 
-// NodeState is whether a node runs, as far as the database can tell.
+// NodeState tells whether a node runs, as far as the database knows.
 type NodeState string
 
 // The states of a node.
 const (
-	NodeLeads   NodeState = "leads"   // its session holds its lock, and the leader's
-	NodeWorks   NodeState = "works"   // its session holds its lock
-	NodeQuiet   NodeState = "quiet"   // it works no queue and no type, as it was told, and finishes its running tasks
-	NodeSilent  NodeState = "silent"  // its lock is free: a leader takes it for dead within seconds
-	NodeEnded   NodeState = "ended"   // it has stopped, or a leader has found it dead
-	NodeUnknown NodeState = "unknown" // it has not ended as far as a standby can tell, which sees no locks
+	NodeLeads   NodeState = "leads"   // it runs and leads: its session holds its own lock and the leader's lock
+	NodeWorks   NodeState = "works"   // it runs: its session holds its lock
+	NodeQuiet   NodeState = "quiet"   // it was told to start no new task, and finishes its running tasks
+	NodeSilent  NodeState = "silent"  // nobody holds its lock; a leader declares it dead within seconds
+	NodeEnded   NodeState = "ended"   // it has stopped, or a leader has declared it dead
+	NodeUnknown NodeState = "unknown" // a standby, which sees no locks, knows only that it has not ended
 )
 
-// Node is a line of the table nodes: an engine that runs, or ran. A process that has lost its session goes on as
-// another node, with a number of its own.
+// Node is a row of the table nodes. It is an engine that runs or ran. A process that has lost its session goes on as
+// a new node with another number.
 type Node struct {
 	Number  int64     `json:"number"`
 	Service string    `json:"service"`
 	Version string    `json:"version"`
-	Host    string    `json:"host"` // and its process id: host/pid
+	Host    string    `json:"host"` // host name and process id, as host/pid
 	State   NodeState `json:"state"`
-	// Queues are the queues it works, with the slots for each.
+	// Queues has the slots for each queue that the node works.
 	Queues map[string]int `json:"queues" db:"-"`
-	// SharesSlots: idle slots of one queue serve the others.
+	// SharesSlots tells that idle slots of one queue serve the other queues.
 	SharesSlots bool `json:"shares_slots"`
-	// Types are those it has handlers for.
+	// Types are the types for which the node has handlers.
 	Types     []string  `json:"types" db:"-"`
 	StartedAt time.Time `json:"started_at"`
-	// ElectedAt is when it last began to lead.
+	// ElectedAt is the time at which the node last became the leader.
 	ElectedAt *time.Time `json:"elected_at,omitempty"`
-	// LastSeen is its last sign of life. One that leads or works gives one each second; of such a one it is nil where
-	// the database role may not see other roles' sessions: pg_read_all_stats may.
+	// LastSeen is the time of the node's last sign of life. A node that leads or works gives a sign of life each
+	// second. For such a node LastSeen is nil if the database role may not see the sessions of other roles. A role
+	// that is a member of pg_read_all_stats may see them.
 	LastSeen *time.Time `json:"last_seen,omitempty"`
 	DeadAt   *time.Time `json:"dead_at,omitempty"`
 }
 
-// slotsOf is how many tasks of a queue it runs at once.
+// slotsOf returns the number of tasks of a queue that the node can run at once.
 func (n Node) slotsOf(queue string) int {
 	slots := n.Queues[queue]
 	if slots == 0 || !n.SharesSlots {
@@ -61,19 +62,21 @@ func (n Node) slotsOf(queue string) int {
 	return slots
 }
 
-// isLive says whether it can run tasks.
+// isLive reports whether the node can run tasks.
 func (n Node) isLive() bool { return n.State != NodeSilent && n.State != NodeEnded }
 
-// NodeFilter selects nodes. The zero value selects those that have not ended.
+// NodeFilter selects nodes. The zero value selects the nodes that have not ended.
 type NodeFilter struct {
 	Service string
-	// Ended: also those that have, the last first. Retention removes them after a month at the earliest.
+	// Ended also selects nodes that have ended. Those that ended last come first. Retention removes them after a
+	// month at the earliest.
 	Ended bool
-	// Limit bounds how many are listed, 1 to 10000; 0: 1000.
+	// Limit is the maximum number of nodes, from 1 to 10000. 0 means 1000.
 	Limit int
 }
 
-// A node's lock is held by its session, whose backend says when it was last asked for something.
+// The session of a node holds the node's lock. pg_stat_activity tells when the session last executed a query, which
+// is the node's last sign of life.
 const nodesSQL = `
 SELECT n.number, n.service, n.version, n.host, n.queues::text AS queues_text,
     to_json(array_remove(n.types, NULL))::text AS types_text, n.shares_slots, n.state, n.started_at, n.elected_at,
@@ -91,15 +94,15 @@ LEFT JOIN (
 WHERE (n.dead_at IS NULL OR $1::text::boolean) AND ($2::text = '' OR n.service = $2::text)
 ORDER BY n.dead_at DESC NULLS FIRST, n.number LIMIT $3::text::int`
 
-// nodeRow is a Node with what not every driver can scan as text.
+// nodeRow is a Node with JSON columns as text, because not every driver can scan JSON.
 type nodeRow struct {
 	Node
 	QueuesText string
 	TypesText  string
 }
 
-// Nodes lists the nodes by their numbers, and then those that have ended if they are asked for. It reads neither
-// tasks nor history.
+// Nodes lists nodes by their numbers, and after them the nodes that have ended if the filter asks for these. It reads
+// neither tasks nor history.
 func (i *Inspector) Nodes(ctx context.Context, db store.DB, filter NodeFilter) ([]Node, error) {
 	if filter.Limit == 0 {
 		filter.Limit = 1000
@@ -115,7 +118,7 @@ func (i *Inspector) Nodes(ctx context.Context, db store.DB, filter NodeFilter) (
 	nodes := make([]Node, len(rows))
 	for i, row := range rows {
 		nodes[i] = row.Node
-		// a row that somebody spoiled is a node without queues
+		// if somebody has spoiled the row, it becomes a node without queues
 		_ = json.Unmarshal([]byte(row.QueuesText), &nodes[i].Queues)
 		_ = json.Unmarshal([]byte(row.TypesText), &nodes[i].Types)
 	}

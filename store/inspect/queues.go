@@ -13,50 +13,52 @@ import (
 	"github.com/tasktable/tasktable/store/internal/query"
 )
 
-// DefaultCountMost is how many due, and how many waiting tasks of a lane QueueStates counts unless told otherwise:
-// more than anybody cares to tell apart, and so few that counting takes no time.
+// DefaultCountMost is used if QueueFilter.CountMost is 0. It is more than people need to tell apart, and small enough
+// that counting takes almost no time.
 const DefaultCountMost = 10000
 
-// QueueFilter selects queues, and says how exactly to look at them. The zero value is all of them.
+// QueueFilter selects queues, and how QueueStates shows them. The zero value selects all queues.
 type QueueFilter struct {
-	// Queue is the one queue to look at; "": all.
+	// Queue is the name of the only queue to show. "" means all queues.
 	Queue string
-	// Lanes: a line for each lane, which is the tasks of a queue that share type and priority, in place of one for
-	// each queue.
+	// Lanes asks for one QueueState for each lane instead of one for each queue. A lane is the tasks of a queue that
+	// have the same type and priority.
 	Lanes bool
-	// CountMost bounds how many due, and how many waiting tasks are counted of each lane, since Postgres can count
-	// only one by one; those of a million tasks take it a good part of a second. -1: all are counted. 0:
-	// DefaultCountMost.
+	// CountMost is the maximum number of due tasks, and of waiting tasks, that QueueStates counts in each lane.
+	// Postgres can only count tasks one by one, and a million tasks take it a large part of a second. 0 means
+	// DefaultCountMost. -1 means that all tasks are counted.
 	CountMost int
 }
 
-// QueueState is what a queue, or a lane of it, has to do, and who is there to do it.
+// QueueState tells how much work a queue, or a lane of it, has, and which nodes can do it.
 type QueueState struct {
 	Queue string `json:"queue"`
-	// Type and Priority are of a lane; nil: all of the queue.
+	// Type and Priority are those of the lane. They are nil if the state is of a whole queue.
 	Type     *string `json:"type,omitempty"`
 	Priority *int    `json:"priority,omitempty"`
-	// Due tasks could run now, Waiting ones later, also those that wait to be retried; Running ones are claimed.
-	// Recurring tasks are not among them, as they never run themselves, and neither are paused ones.
+	// Due is the number of tasks that could run now. Waiting is the number that could run later, including those that
+	// wait for a retry. Running is the number that are claimed. Recurring tasks do not count, because they never run
+	// themselves. Paused tasks do not count either.
 	Due     int `json:"due"`
 	Waiting int `json:"waiting"`
 	Running int `json:"running"`
-	// DueMore and WaitingMore: there are more than were counted.
+	// DueMore and WaitingMore tell that there are more tasks than were counted.
 	DueMore     bool `json:"due_more,omitempty"`
 	WaitingMore bool `json:"waiting_more,omitempty"`
-	// OldestDue is since when the first of those that are due is; NextDue is when the first of those that wait will be.
+	// OldestDue is the time since which the first due task is due. NextDue is the time at which the first waiting
+	// task becomes due.
 	OldestDue *time.Time `json:"oldest_due,omitempty"`
 	NextDue   *time.Time `json:"next_due,omitempty"`
-	// Nodes are those that lead or work and have it, and Slots how many tasks of it these run at once. Shared slots
-	// count for each of their queues.
+	// Nodes is the number of live nodes that work the queue, and the lane's type. Slots is the number of tasks of the
+	// queue that these nodes can run at once. A slot that a node shares among its queues counts for each of them.
 	Nodes int `json:"nodes"`
 	Slots int `json:"slots"`
-	// Pauses are those that hold now: of everything, of the queue, and of the types that it has tasks of. That single
-	// tasks are paused is another matter.
+	// Pauses are the pauses that hold now for everything, for the queue, or for a type of which the queue has tasks.
+	// They do not include the pauses of single tasks.
 	Pauses []store.Pause `json:"pauses,omitempty"`
 }
 
-// lanesCTE lists the lanes by a loose index scan, one probe a lane, as the leader does.
+// lanesCTE lists the lanes by a loose index scan, with one probe of the index for each lane, as the leader does.
 const lanesCTE = `
 WITH RECURSIVE lane AS (
     (SELECT t.queue::text AS queue, t.type::text AS type, t.priority::int AS priority,
@@ -106,7 +108,7 @@ FROM tasktable.scheduled_tasks AS t
 WHERE t.lease_expires_at IS NOT NULL AND ($1::text = '' OR t.queue = $1::text)
 GROUP BY t.queue, t.type, t.priority`
 
-// laneCounts is what laneCountsSQL or laneRunningSQL says of a lane.
+// laneCounts is a row of laneCountsSQL or laneRunningSQL.
 type laneCounts struct {
 	Queue     string
 	Type      string
@@ -118,10 +120,12 @@ type laneCounts struct {
 	NextDue   *time.Time
 }
 
-// QueueStates says what each queue, or each lane, has to do, ordered by name, by type, and by priority, the higher
-// first. A queue without tasks is listed while a live node works it or while it is paused; lanes are listed while
-// they have a task. It reads the indexes of the tasks that wait and of those that run: what it costs grows with their
-// number, up to CountMost in each lane, and not with the size of the table.
+// QueueStates returns the state of each queue or, if filter.Lanes is set, of each lane. They are sorted by queue, by
+// type, and by priority, with the highest priority first. A queue without tasks is listed only while a live node
+// works it, or while it is paused. A lane without tasks is not listed.
+//
+// QueueStates reads the indexes of the waiting and the running tasks. Its cost grows with their number, up to
+// CountMost in each lane, and not with the size of the table.
 func (i *Inspector) QueueStates(ctx context.Context, db store.DB, filter QueueFilter) ([]QueueState, error) {
 	if filter.CountMost == 0 {
 		filter.CountMost = DefaultCountMost
@@ -133,7 +137,7 @@ func (i *Inspector) QueueStates(ctx context.Context, db store.DB, filter QueueFi
 	if err := check.Text("queue", filter.Queue); err != nil {
 		return nil, fmt.Errorf("list queues: %w", err)
 	}
-	var most *string // one more than is counted tells that there are more
+	var most *string // one task more than CountMost tells that there are more
 	if filter.CountMost > 0 {
 		most = check.OrNil(strconv.Itoa(filter.CountMost + 1))
 	}
@@ -161,20 +165,20 @@ func (i *Inspector) QueueStates(ctx context.Context, db store.DB, filter QueueFi
 	return q.around(nodes, pauses), nil
 }
 
-// queueStates puts together what the statements say.
+// queueStates combines the results of the statements.
 type queueStates struct {
 	filter QueueFilter
 	byLane map[laneKey]*QueueState
-	types  map[laneKey][]string // that it has tasks of
+	types  map[laneKey][]string // the types of which the queue or the lane has tasks
 }
 
-// laneKey is a queue, or a lane of it.
+// laneKey is a queue or a lane of it.
 type laneKey struct {
 	queue, kind string
 	priority    int
 }
 
-// key is a lane's, or that of its queue.
+// key returns the key of the lane, or the key of its queue.
 func (q *queueStates) key(lane laneCounts) laneKey {
 	if !q.filter.Lanes {
 		return laneKey{queue: lane.Queue}
@@ -206,7 +210,7 @@ func (q *queueStates) add(lane laneCounts) {
 	state.OldestDue, state.NextDue = earlier(state.OldestDue, lane.OldestDue), earlier(state.NextDue, lane.NextDue)
 }
 
-// earlier is the earlier of two times that may not be there.
+// earlier returns the earlier of two times, each of which may be nil.
 func earlier(a, b *time.Time) *time.Time {
 	if a == nil || b != nil && b.Before(*a) {
 		return b
@@ -214,7 +218,7 @@ func earlier(a, b *time.Time) *time.Time {
 	return a
 }
 
-// around adds the live nodes and the pauses that hold.
+// around adds the live nodes and the pauses that hold now.
 func (q *queueStates) around(nodes []Node, pauses []store.Pause) []QueueState {
 	nodes = slices.DeleteFunc(nodes, func(n Node) bool { return !n.isLive() })
 	if !q.filter.Lanes {
@@ -255,7 +259,7 @@ func (q *queueStates) around(nodes []Node, pauses []store.Pause) []QueueState {
 	return states
 }
 
-// mention lists a queue that has no tasks.
+// mention makes sure that a queue without tasks is listed.
 func (q *queueStates) mention(queue string) {
 	if q.filter.Queue == "" || q.filter.Queue == queue {
 		q.state(laneKey{queue: queue})

@@ -21,9 +21,10 @@ type RecurringTask struct {
 	TenantID *string      `json:"tenant_id,omitempty"`
 	Cron     string       `json:"cron"`
 	TimeZone string       `json:"time_zone"`
-	// StartsAt is the time it was scheduled for: it fires at none before.
+	// StartsAt is the time for which the task was scheduled. It does not fire before that.
 	StartsAt time.Time `json:"starts_at"`
-	// NextFire is nil until the leader has planned it, while the task is paused, and once it has ended.
+	// NextFire is the planned next fire. It is nil until the leader has planned it, while the task is paused, and
+	// after the task has ended.
 	NextFire        *time.Time     `json:"next_fire,omitempty"`
 	LastFire        *time.Time     `json:"last_fire,omitempty"`
 	OccurrenceCount int            `json:"occurrence_count"`
@@ -35,14 +36,15 @@ type RecurringTask struct {
 	EndsAt          *time.Time     `json:"ends_at,omitempty"`
 	MaxOccurrences  *int           `json:"max_occurrences,omitempty"`
 	PausedUntil     *time.Time     `json:"paused_until,omitempty"`
-	// IsPaused: everything, its queue or its type is paused. The task's own pause is its status.
+	// IsPaused tells that everything, the task's queue or its type is paused. If the task itself is paused, its
+	// Status is PAUSED.
 	IsPaused   bool    `json:"is_paused"`
 	DeclaredBy *string `json:"declared_by,omitempty"`
-	Message    *string `json:"message,omitempty"` // why it has ended
-	// PlanFrom is from when the leader will plan the next fire, while it has not.
+	Message    *string `json:"message,omitempty"` // why the task has ended
+	// PlanFrom is the time from which the leader will plan the next fire. It is nil once the fire is planned.
 	PlanFrom *time.Time `json:"-"`
-	// PlannedZoneData is the recurrence.Fingerprint of the zone data that NextFire was planned with, and PlannedWall
-	// what the clocks of the zone are to show then, as if in UTC. Both are nil for @every.
+	// PlannedZoneData is the recurrence.Fingerprint of the zone data by which the leader planned NextFire.
+	// PlannedWall is the local time of the zone at NextFire, as if it were in UTC. Both are nil for @every.
 	PlannedZoneData *string    `json:"-"`
 	PlannedWall     *time.Time `json:"-"`
 }
@@ -62,23 +64,23 @@ SELECT t.id, t.type, t.queue, t.status, t.entity, t.tenant_id, t.cron, t.time_zo
 FROM tasktable.scheduled_tasks AS t
 WHERE t.cron IS NOT NULL`
 
-// RecurringFilter selects recurring tasks. A zero field selects all.
+// RecurringFilter selects recurring tasks. A task must match all fields. A field that is zero matches every task.
 type RecurringFilter struct {
 	Type     string
 	Queue    string
 	Status   store.Status
 	Entity   string
 	TenantID string
-	// DeclaredBy is the service in whose code they are declared.
+	// DeclaredBy is the service whose code declares the tasks (see scheduled.Config.Recurring).
 	DeclaredBy string
-	// After continues a list: the id of the last task of the page before.
+	// After continues a list. It is the id of the last task of the previous page.
 	After string
-	// Limit is the size of a page, 1 to 10000; 0: 100.
+	// Limit is the maximum number of tasks in a page, from 1 to 10000. 0 means 100.
 	Limit int
 }
 
-// Sorted by what the index on id does not have: going through it, Postgres would read the whole table in the order of
-// the ids.
+// listRecurringSQL sorts by an expression that the index on id does not have. If it sorted by id, Postgres might read
+// the whole table in the order of that index.
 const listRecurringSQL = recurringTaskSQL + `
     AND ($1::text = '' OR t.type = $1::text) AND ($2::text = '' OR t.queue = $2::text)
         AND ($3::text = '' OR t.status = $3::text)
@@ -87,8 +89,8 @@ const listRecurringSQL = recurringTaskSQL + `
     AND ($7::text = '' OR t.id::text COLLATE "C" > $7::text)
 ORDER BY (t.id || '') COLLATE "C" LIMIT $8::text::int`
 
-// ListRecurring lists recurring tasks by their ids, also those that are paused or have ended. It reads the table
-// through.
+// ListRecurring lists recurring tasks in the order of their ids, including tasks that are paused or have ended. It
+// reads the whole table.
 func (i *Inspector) ListRecurring(ctx context.Context, db store.DB, filter RecurringFilter) ([]RecurringTask, error) {
 	if filter.Limit == 0 {
 		filter.Limit = 100
@@ -115,8 +117,8 @@ const getRecurringSQL = recurringTaskSQL + ` AND t.id = $1::text`
 
 const isTaskSQL = `SELECT EXISTS (SELECT 1 FROM tasktable.scheduled_tasks AS t WHERE t.id = $1::text)`
 
-// GetRecurring reads a recurring task. It returns ErrNotFound where there is no such task, and ErrNotRecurring where
-// it does not recur.
+// GetRecurring reads a recurring task. Its error wraps store.ErrNotFound if there is no such task, and
+// store.ErrNotRecurring if the task does not recur.
 func (i *Inspector) GetRecurring(ctx context.Context, db store.DB, id string) (RecurringTask, error) {
 	if err := check.ID(id); err != nil {
 		return RecurringTask{}, fmt.Errorf("get recurring task: %w", err)

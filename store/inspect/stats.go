@@ -12,34 +12,35 @@ import (
 )
 
 const (
-	// DefaultStatsMost is how many of the newest claims Throughput goes through unless told otherwise.
+	// DefaultStatsMost is the number of claims that Throughput reads if StatsFilter.Most is 0.
 	DefaultStatsMost = 100000
-	// MaxStatsWindow is the longest window of Throughput.
+	// MaxStatsWindow is the greatest StatsFilter.Window.
 	MaxStatsWindow = store.MaxRetention
-	// sampledPages bounds how much of the table TaskCounts reads: 128 MB, some hundred thousand tasks.
+	// sampledPages is how much of the table TaskCounts reads at most, in pages: 128 MB, which is some hundred
+	// thousand tasks.
 	sampledPages = 16384
 	statsMostMax = 1000000000
 )
 
-// TaskCount is how many tasks of a type have a status. A recurring task is one of them, and so is each of its
-// occurrences.
+// TaskCount is the number of tasks that have a type and a status. A recurring task counts as one task, and each of
+// its occurrences as another.
 type TaskCount struct {
 	Type   string       `json:"type"`
 	Status store.Status `json:"status"`
 	Count  int64        `json:"count"`
-	// Archived is how many of them are dead letters that somebody has dealt with.
+	// Archived is the number of them that are archived dead letters.
 	Archived int64 `json:"archived,omitempty"`
 }
 
-// TaskCounts is how many tasks there are.
+// TaskCounts has the numbers of tasks by type and status.
 type TaskCounts struct {
-	Counts []TaskCount `json:"counts"` // by type and status
-	// Estimated: the table is large, and only a random part of it was read. Where there are few of a kind the count
-	// is far off, or missing.
+	Counts []TaskCount `json:"counts"` // sorted by type and status
+	// Estimated tells that the table is large, and that only a random part of it was read. The count of a rare
+	// combination of type and status may then be far off, or missing.
 	Estimated bool `json:"estimated"`
 }
 
-// tablePagesSQL asks for the table as it is, not for what the last ANALYZE found.
+// tablePagesSQL asks for the present size of the table, because the size that the last ANALYZE found may be outdated.
 const tablePagesSQL = `
 SELECT pg_relation_size('tasktable.scheduled_tasks'::regclass) / current_setting('block_size')::bigint`
 
@@ -50,8 +51,9 @@ FROM tasktable.scheduled_tasks AS t TABLESAMPLE SYSTEM ($2::text::real)
 WHERE $1::text = '' OR t.type = $1::text
 GROUP BY t.type, t.status ORDER BY t.type, t.status`
 
-// TaskCounts counts tasks by type and status, those of one type or all (""). It reads the table through, up to 128 MB
-// of it; of a larger table it reads that much at random and estimates, unless all are to be counted exactly.
+// TaskCounts counts the tasks of one type, or of all types if taskType is "", by type and status. It reads the whole
+// table if the table has at most 128 MB. Of a larger table it reads that much at random and estimates the counts,
+// unless exact is true.
 func (i *Inspector) TaskCounts(ctx context.Context, db store.DB, taskType string, exact bool) (TaskCounts, error) {
 	return i.taskCounts(ctx, db, taskType, exact, sampledPages)
 }
@@ -74,30 +76,34 @@ func (i *Inspector) taskCounts(ctx context.Context, db store.DB, taskType string
 	return found, err
 }
 
-// StatsFilter selects what Throughput looks at.
+// StatsFilter selects the attempts for Throughput.
 type StatsFilter struct {
-	// Type is the one type to look at; "": all.
+	// Type selects the attempts of one type. "" selects all types.
 	Type string
-	// Window is how far back from now attempts are counted, by when they ended; 0: an hour, at most MaxStatsWindow.
+	// Window is the length of the time before now. It selects the attempts that ended in that time. 0 means an hour.
+	// It is at most MaxStatsWindow.
 	Window time.Duration
-	// Most bounds how many claims are gone through, the newest; 0: DefaultStatsMost, -1: all of the window.
+	// Most is the maximum number of claims to read. The newest are read. 0 means DefaultStatsMost. -1 means all
+	// claims of the window.
 	Most int
 }
 
-// TypeStats is what became of the attempts of a type that ended within a window. Durations are nanoseconds in JSON.
+// TypeStats counts the outcomes of the attempts of a type that ended within a window. Durations are nanoseconds in
+// JSON.
 type TypeStats struct {
 	Type      string `json:"type"`
 	Completed int64  `json:"completed"`
-	Failed    int64  `json:"failed"`  // for good
-	Retried   int64  `json:"retried"` // failed, to run again
-	Lost      int64  `json:"lost"`
-	Expired   int64  `json:"expired"` // none of which began
+	Failed    int64  `json:"failed"`  // and are not retried
+	Retried   int64  `json:"retried"` // failed, and are retried
+	Lost      int64  `json:"lost"`    // their node or its lease was lost
+	Expired   int64  `json:"expired"` // expired before they could begin
 	Other     int64  `json:"other"`   // snoozed, superseded, interrupted, released, cancelled
-	// FailureRate is which part of the attempts failed or was lost: of those that completed, failed, were retried or
-	// lost. Nil: there were none.
+	// FailureRate is the part of the attempts that failed, were retried or were lost, among these and the completed
+	// ones. It is from 0 to 1. Nil means that there were none.
 	FailureRate *float64 `json:"failure_rate,omitempty"`
-	// Delay is from when an attempt was due until its handler was let go; Took from then to its end, until which a
-	// claim is settled, too. Half of the attempts, 95 and 99 of 100 took so long at most. Nil: none was let go.
+	// DelayP50, DelayP95 and DelayP99 are percentiles of the delay, which is the time from when an attempt was due
+	// until its handler started. TookP50, TookP95 and TookP99 are percentiles of the time from that start until the
+	// end of the attempt, including the time to record its outcome. They are nil if no attempt started.
 	DelayP50 *time.Duration `json:"delay_p50,omitempty"`
 	DelayP95 *time.Duration `json:"delay_p95,omitempty"`
 	DelayP99 *time.Duration `json:"delay_p99,omitempty"`
@@ -106,19 +112,20 @@ type TypeStats struct {
 	TookP99  *time.Duration `json:"took_p99,omitempty"`
 }
 
-// Throughput is what became of the attempts of a window.
+// Throughput tells what happened to the attempts of a window.
 type Throughput struct {
-	// Since and Until are the window. Since is later than was asked for if the bound on the claims was reached
-	// before; attempts that were claimed before it are then left out, however late they ended.
+	// Since and Until are the bounds of the window. If the window has more claims than StatsFilter.Most, Since is
+	// later than requested. Attempts that were claimed before Since are then left out, even if they ended after it.
 	Since time.Time `json:"since"`
 	Until time.Time `json:"until"`
-	// Bounded: Since is later than was asked for.
+	// Bounded tells that Since is later than requested.
 	Bounded bool        `json:"bounded,omitempty"`
-	Types   []TypeStats `json:"types"` // of which there are some, by name
+	Types   []TypeStats `json:"types"` // the types that have attempts, sorted by name
 }
 
-// The bound is a number of claims. When these were made is not recorded, but when they were let go, mostly soon
-// after: so many next to the bound tell, whatever the one or the other waited for.
+// StatsFilter.Most is a number of claims. The table does not record when a claim was made, but when its handler was
+// started, which is mostly soon after. claimBoundSQL takes the median of 1,000 claims next to the bound, so that
+// single claims that waited long do not matter.
 const claimBoundSQL = `
 SELECT now.at AS until, now.at - $2::text::interval AS since, (
     SELECT percentile_disc(0.5) WITHIN GROUP (ORDER BY bound.at) FROM (
@@ -127,7 +134,7 @@ SELECT now.at AS until, now.at - $2::text::interval AS since, (
     ) AS bound) AS bound
 FROM (SELECT statement_timestamp() AS at) AS now`
 
-// claimBound is a window, and when the claims at the bound were made.
+// claimBound is a window, and the time at which the claims at the bound were made.
 type claimBound struct {
 	Until time.Time
 	Since time.Time
@@ -158,7 +165,8 @@ const typeStatsSQL = typeStats + `tasktable.scheduled_task_executions AS e
 ) AS e
 GROUP BY e.type ORDER BY e.type`
 
-// Of more lines than that it reads the newest claims alone, from the last one back.
+// newestStatsSQL reads only the newest claims, from the last one backwards, for a window that has more of them than
+// StatsFilter.Most.
 const newestStatsSQL = typeStats + `(
         SELECT e.* FROM tasktable.scheduled_task_executions AS e ORDER BY e.fence DESC LIMIT $3::text::bigint
     ) AS e
@@ -166,9 +174,9 @@ const newestStatsSQL = typeStats + `(
 ) AS e
 GROUP BY e.type ORDER BY e.type`
 
-// Throughput says what became of the attempts of each type within a window: how many, how late they began, how long
-// they took. It reads the history of the window by an index, or, if it has more lines than filter.Most, that many of
-// the newest claims: 100,000 take a fraction of a second.
+// Throughput tells for each type how many attempts ended within a window, with which outcomes, how late they began
+// and how long they took. It reads the history of the window by an index. If the window has more claims than
+// filter.Most, it reads only that many of the newest. 100,000 claims take a fraction of a second.
 func (i *Inspector) Throughput(ctx context.Context, db store.DB, filter StatsFilter) (Throughput, error) {
 	if filter.Window == 0 {
 		filter.Window = time.Hour
@@ -205,7 +213,7 @@ func (i *Inspector) Throughput(ctx context.Context, db store.DB, filter StatsFil
 	return found, err
 }
 
-// window is what of the filter's window is looked at.
+// window returns the part of the filter's window that Throughput reads.
 func (i *Inspector) window(ctx context.Context, db store.DB, filter StatsFilter) (Throughput, error) {
 	bounds, err := query.Collect[claimBound](ctx, i.source, db, "look for the bound of the history", claimBoundSQL,
 		strconv.Itoa(filter.Most), check.IntervalText(filter.Window))
@@ -226,7 +234,8 @@ type OldestDue struct {
 	Type  string    `json:"type"`
 	Queue string    `json:"queue"`
 	DueAt time.Time `json:"due_at"`
-	// IsPaused: everything, its queue or its type is paused. HasNode: a node that is there now works both.
+	// IsPaused tells that everything, its queue or its type is paused. HasNode tells that a node that runs now works
+	// both its queue and its type.
 	IsPaused bool `json:"is_paused"`
 	HasNode  bool `json:"has_node"`
 }
@@ -246,8 +255,8 @@ JOIN tasktable.scheduled_tasks AS t
         AND t.next_attempt_at = oldest.head
 ORDER BY t.id::text COLLATE "C" LIMIT 1`
 
-// OldestDue finds the task, of a type or of all (""), that has been due for longest; nil: none is due. It looks at
-// the head of each lane.
+// OldestDue returns the task that has been due for longest, of one type or of all types if taskType is "". It returns
+// nil if no task is due. It reads only the first task of each lane.
 func (i *Inspector) OldestDue(ctx context.Context, db store.DB, taskType string) (*OldestDue, error) {
 	if err := check.Text("type", taskType); err != nil {
 		return nil, fmt.Errorf("oldest due task: %w", err)
@@ -289,9 +298,9 @@ FROM lane CROSS JOIN LATERAL (
 WHERE $1::text = '' OR lane.type = $1::text
 ORDER BY head.at, head.id COLLATE "C" LIMIT $2::text::int`
 
-// ComingFires lists the recurring tasks, of a type or of all (""), that fire next, the first most of them (1 to
-// 1000), also where a pause will keep their occurrences from running. It looks at the heads of an index, one for each
-// queue and type.
+// ComingFires lists the recurring tasks that fire next, of one type or of all types if taskType is "". most is the
+// maximum number of tasks, from 1 to 1000. The list includes tasks whose occurrences a pause will keep from running.
+// ComingFires reads only the heads of an index, one for each queue and type.
 func (i *Inspector) ComingFires(ctx context.Context, db store.DB, taskType string, most int) ([]ComingFire, error) {
 	if most < 1 || most > 1000 {
 		return nil, fmt.Errorf("coming fires: %w", check.Invalid("most", "must be between 1 and 1000", most))

@@ -10,53 +10,55 @@ import (
 	"github.com/tasktable/tasktable/store/internal/check"
 )
 
-// Explanation is the life of one task as a story, and why it does or does not run.
+// Explanation tells why one task does or does not run, and the story of the task.
 type Explanation struct {
 	ID string `json:"id"`
-	// At is the database's clock when it was read.
+	// At is the database's time when Why began to read.
 	At time.Time `json:"at"`
-	// Row is the task as it is now; nil: there is none, whether it was deleted or never scheduled.
+	// Row is the task as it is now. Nil means that it was deleted or removed, or was never scheduled.
 	Row *store.Row `json:"row,omitempty"`
-	// Reason is why the task does not run, or that it has.
+	// Reason tells why the task does not run, or that it ran.
 	Reason Reason `json:"reason"`
-	// Sentence is the reason in one sentence, with times of UTC. Reason.Sentence has others.
+	// Sentence is the reason in one sentence, with its times in UTC. Call Reason.Sentence to format the times
+	// differently.
 	Sentence string `json:"sentence"`
-	// Next is what comes next, the earliest first; empty: nothing, unless somebody does something.
+	// Next lists what will happen next, the earliest first. It is empty if nothing will happen until somebody acts.
 	Next []Upcoming `json:"next,omitempty"`
-	// Story is what has happened, oldest first.
+	// Story lists what has happened, oldest first.
 	Story []StoryLine `json:"story"`
-	// Shortened says that between the first line and the others there were more: of changes and attempts the last 100
-	// are told.
+	// Shortened tells that lines are missing after the first one. The story has only the last 100 changes and
+	// attempts.
 	Shortened bool `json:"shortened,omitempty"`
-	// Nearest are ids like the one asked for, where that was never scheduled.
+	// Nearest has similar ids, if the id was never scheduled.
 	Nearest []string `json:"nearest,omitempty"`
 }
 
-// Upcoming is something that will happen as things are.
+// Upcoming is something that will happen if nothing changes.
 type Upcoming struct {
-	At   *time.Time `json:"at,omitempty"` // nil: it is not known when
+	At   *time.Time `json:"at,omitempty"` // nil if the time is not known
 	Text string     `json:"text"`
 }
 
-// Known says whether the id was ever scheduled, as far as the history goes back.
+// Known reports whether the id was ever scheduled, as far back as the history goes.
 func (e Explanation) Known() bool { return e.Row != nil || len(e.Story) > 0 }
 
-// How many of the latest changes, of the latest attempts, and of the latest occurrences are told.
+// The greatest numbers of changes, of attempts, and of occurrences that a story tells. The latest are told.
 const (
 	storyMost       = 100
 	occurrencesMost = 10
 )
 
-// Why tells the life of a task: who scheduled and edited it, when it was due, claimed and started, and where, each
-// failure, and why it does not run now. Of a deleted task the history tells. For an id that was never scheduled there
-// are ids like it.
+// Why tells why a task does not run now, and its story: who scheduled and edited it, when it was due, when and where
+// it was claimed and started, and each failure. For a deleted task Why tells the story from its history. For an id
+// that was never scheduled it offers similar ids. That is not an error. The error wraps store.ErrInvalid for a
+// malformed id.
 //
-// An application's role, as the script of the roles makes it, may ask about the tasks that it may read. It is told
-// less: nodes have their numbers only, and the story has neither nodes that came and went nor the node that has
-// fetched a claimed task.
+// An application's role, as `tasktable migrate roles` defines it, can ask about the tasks that it may read. Its
+// explanations have less. Nodes appear by their numbers only. The story does not tell which nodes came and went, nor
+// which node has fetched a claimed task.
 //
-// Why is some ten small queries, each by id. Outside of a transaction, a change that happens meanwhile may show in
-// some of them and not in others.
+// Why runs about ten small queries, each by id. Outside of a transaction, some of them may see a change that happens
+// meanwhile, and others may not.
 func (i *Inspector) Why(ctx context.Context, db store.DB, id string) (Explanation, error) {
 	e := Explanation{ID: id, Story: []StoryLine{}}
 	if err := check.ID(id); err != nil {
@@ -91,36 +93,36 @@ func (i *Inspector) Why(ctx context.Context, db store.DB, id string) (Explanatio
 	return e, nil
 }
 
-// life is all that is known of a task besides its row.
+// life is everything that is known of a task besides its row.
 type life struct {
 	changes     []store.Change
 	executions  []store.Execution
 	shortened   bool
-	nodes       map[int64]nodeLife // those in the executions, and those that could have run it
+	nodes       map[int64]nodeLife // the nodes in executions, and those that could have run the task
 	pauses      []pauseLife
 	parent      *store.Row
-	occurrences []occurrenceLife // the latest
+	occurrences []occurrenceLife // the latest ones
 	followUps   []FollowUp
 	claim       *claimLife
 	mayRead     mayRead
 }
 
-// nodeLife is a line of nodes.
+// nodeLife is a row of the table nodes.
 type nodeLife struct {
 	Number    int64
 	Service   string
 	Version   string
 	Host      string
 	StartedAt time.Time
-	GoneAt    *time.Time // when it ended, or was first missed
-	Able      bool       // it had the task's queue and type
+	GoneAt    *time.Time // when the node ended, or was first missed
+	Able      bool       // the node had the task's queue and type
 }
 
 func (n nodeLife) String() string {
 	return fmt.Sprintf("node %d (%s, %s %s)", n.Number, n.Host, n.Service, n.Version)
 }
 
-// pauseLife is a line of pauses.
+// pauseLife is a row of the table pauses.
 type pauseLife struct {
 	Scope     string
 	Name      string
@@ -129,11 +131,11 @@ type pauseLife struct {
 	EndsAt    *time.Time
 	ResumedBy *string
 	Reason    *string
-	// PlannedEnd is when a pause that somebody ended would have ended by itself.
+	// PlannedEnd is the time at which the pause would have ended, if somebody has ended it earlier.
 	PlannedEnd *time.Time
 }
 
-// until is the end that the pause was made with; nil: it was to last until somebody resumed it.
+// until returns the end with which the pause was made. Nil means that it was made to last until somebody resumes it.
 func (p pauseLife) until() *time.Time {
 	if p.ResumedBy != nil {
 		return p.PlannedEnd
@@ -148,7 +150,7 @@ func (p pauseLife) what() string {
 	return p.Scope + " " + p.Name
 }
 
-// occurrenceLife is what is told of an occurrence where its parent is asked for.
+// occurrenceLife is an occurrence, as the story of its recurring task tells it.
 type occurrenceLife struct {
 	ID          string
 	Status      store.Status
@@ -159,12 +161,12 @@ type occurrenceLife struct {
 	Message     *string
 }
 
-// claimLife is where a claimed task is.
+// claimLife tells where a claimed task is.
 type claimLife struct {
-	State string     // available: no node has taken it up yet; running: one has
-	Node  *int64     // which
-	Since *time.Time // since when it has it
-	// ClaimedAt and Attempt are of the claim. The row forgets both when somebody edits the task.
+	State string     // available: no node has fetched it yet; running: a node has
+	Node  *int64     // the node that has fetched it
+	Since *time.Time // when that node fetched it
+	// ClaimedAt and Attempt are those of the claim. The row forgets both when somebody edits the task.
 	ClaimedAt time.Time
 	Attempt   int
 }

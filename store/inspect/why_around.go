@@ -11,7 +11,7 @@ import (
 // wait is a time during which the task was due and had not begun.
 type wait struct{ from, until time.Time }
 
-// waits lists them: of each attempt, and of the task as it is now.
+// waits returns the waits of the attempts, and the present wait of the task.
 func (l *life) waits(e *Explanation) (waits []wait) {
 	for _, x := range l.executions {
 		if x.DueAt != nil && x.StartedAt != nil {
@@ -30,8 +30,8 @@ func (l *life) waits(e *Explanation) (waits []wait) {
 	return waits
 }
 
-// around tells which pauses held during a wait, and, if it was long, which nodes that could have run the task came
-// and went.
+// around tells which pauses held during a wait. If the wait was long, it also tells which nodes came and went that
+// could have run the task.
 func (l *life) around(w wait) (lines []StoryLine) {
 	for _, p := range l.pauses {
 		if !p.PausedAt.Before(w.until) || p.EndsAt != nil && !p.EndsAt.After(w.from) {

@@ -9,9 +9,10 @@ import (
 	"github.com/tasktable/tasktable/store/internal/check"
 )
 
-// WhyEntity is Why for the tasks of an entity, by scheduled_at, the earliest first. Of more than limit tasks it tells
-// the latest. The limit is 1 to 100, because each task costs as many queries as Why does. A deleted task is not among
-// them. An entity without tasks has an empty list and no error.
+// WhyEntity is Why for the tasks of an entity. The explanations are sorted by scheduled_at, the earliest first. If
+// the entity has more tasks than limit, they are those of the latest tasks. limit is from 1 to 100, because each task
+// costs as many queries as Why does. Deleted tasks are not among them. If an entity has no tasks, WhyEntity returns
+// an empty list and no error.
 func (i *Inspector) WhyEntity(ctx context.Context, db store.DB, entity string, limit int) ([]Explanation, error) {
 	switch {
 	case entity == "":
@@ -35,5 +36,5 @@ func (i *Inspector) WhyEntity(ctx context.Context, db store.DB, entity string, l
 	return explained, nil
 }
 
-// maxExplained is how many tasks of an entity are explained at once.
+// maxExplained is the greatest number of tasks that WhyEntity explains at once.
 const maxExplained = 100

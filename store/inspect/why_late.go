@@ -7,11 +7,12 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// Lateness is why an attempt began late, or could not begin before the task expired.
+// Lateness tells why an attempt began late, or could not begin before the task expired.
 type Lateness struct {
-	By   time.Duration `json:"by"` // nanoseconds in JSON
+	By   time.Duration `json:"by"` // the delay; nanoseconds in JSON
 	Text string        `json:"text"`
-	// Until is when what held it up was over; nil: it was not, or it is not known.
+	// Until is the time at which the cause ended. Nil means that it had not ended by then, or that the time is not
+	// known.
 	Until *time.Time `json:"until,omitempty"`
 }
 
@@ -24,18 +25,19 @@ func (l Lateness) sentence(at func(time.Time) string) string {
 }
 
 const (
-	// lateLeast is how late an attempt must be for somebody to wonder, if nothing was paused.
+	// lateLeast is the delay from which an attempt counts as late if nothing was paused.
 	lateLeast = 5 * time.Second
-	// A killed node is found dead so long after another has begun: until then it may have been gone for hours.
+	// foundDead is how soon after its start a new node finds a killed one dead. A node that was found dead within
+	// this time after another node began may have been gone for hours.
 	foundDead = 15 * time.Second
 )
 
-// late finds what held up an attempt that was due at one time and began, or was given up, at another; nil: it was not
-// late, or by less than lateLeast, and no pause had held it up.
+// late returns what delayed an attempt. due is the time at which the attempt was due. began is the time at which it
+// began, or at which the task expired. late returns nil if the delay is less than lateLeast and no pause caused it.
 func (l *life) late(row store.Row, due, began time.Time) *Lateness {
 	late := &Lateness{By: began.Sub(due)}
 	long := late.By >= lateLeast
-	// What was over shortly before is the reason; of several the last.
+	// The cause is what ended shortly before the attempt began. Of several causes it is the one that ended last.
 	hold := func(text string, until time.Time) {
 		if until.After(due) && !until.After(began) && (late.Until == nil || until.After(*late.Until)) {
 			late.Text, late.Until = text, &until
@@ -45,10 +47,10 @@ func (l *life) late(row store.Row, due, began time.Time) *Lateness {
 		switch {
 		case c.Verb == "resume":
 			hold("it was paused", c.ChangedAt)
-		case !long: // it is scheduled late by a moment whenever it is scheduled for now
+		case !long: // a task that is scheduled for now is always a moment late
 		case c.Outcome == "created" || c.Outcome == "rearmed" || c.Outcome == "rescheduled":
-			// Most of the lateness must be from before it was scheduled. Else it was scheduled a moment late, and
-			// something else held it up.
+			// At least half of the delay must be from before the task was scheduled. Otherwise it was only scheduled
+			// a moment late, and something else delayed it.
 			if c.ChangedAt.Sub(due) >= late.By/2 {
 				hold("it was not scheduled for that time", c.ChangedAt)
 			}
@@ -63,7 +65,7 @@ func (l *life) late(row store.Row, due, began time.Time) *Lateness {
 			return late
 		}
 	}
-	if !long { // of a pause, however short, everybody wants to know; of the rest nobody
+	if !long { // of a short delay only a pause is worth telling
 		if late.Text == "" {
 			return nil
 		}
@@ -87,7 +89,8 @@ func (l *life) late(row store.Row, due, began time.Time) *Lateness {
 	return late
 }
 
-// without says whether no node that could run the task was there at a time, and when the next came; zero: none has.
+// without reports whether no node that could run the task was there at a time, and when the next such node came. A
+// zero until means that none has come.
 func (l *life) without(at time.Time) (until time.Time, none bool) {
 	for _, node := range l.nodes {
 		if node.Able && node.StartedAt.After(at) && (until.IsZero() || node.StartedAt.Before(until)) {
@@ -102,7 +105,7 @@ func (l *life) without(at time.Time) (until time.Time, none bool) {
 		case node.GoneAt == nil:
 			return until, false
 		case !until.IsZero() && !node.GoneAt.Before(until) && node.GoneAt.Sub(until) < foundDead:
-			continue // found by the one that came: it may have been gone by then
+			continue // the new node found it dead, so it may have been gone at that time
 		case node.GoneAt.After(at):
 			return until, false
 		}
@@ -110,7 +113,7 @@ func (l *life) without(at time.Time) (until time.Time, none bool) {
 	return until, true
 }
 
-// due is when the task's last attempt was due, or the task itself.
+// due returns the time at which the task's last attempt was due. If there was no attempt, it is the time of the task.
 func (l *life) due(row store.Row) time.Time {
 	for i := len(l.executions) - 1; i >= 0; i-- {
 		if x := l.executions[i]; x.Revision == row.Revision && x.DueAt != nil {
@@ -123,7 +126,7 @@ func (l *life) due(row store.Row) time.Time {
 	return row.ScheduledAt
 }
 
-// rounded is a duration as people say it.
+// rounded returns a duration as people say it.
 func rounded(d time.Duration) string {
 	switch {
 	case d < time.Millisecond:

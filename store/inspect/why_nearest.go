@@ -16,7 +16,7 @@ import (
 	"github.com/tasktable/tasktable/store/recurrence"
 )
 
-// unknown is the reason of an id of which there is neither a row nor a history.
+// unknown finds the reason for an id that has neither a row nor a history.
 func (i *Inspector) unknown(ctx context.Context, db store.DB, e *Explanation) error {
 	e.Reason = Reason{Code: "never_scheduled",
 		Text: "never scheduled under this id, or removed by retention or erasure with its history"}
@@ -69,8 +69,9 @@ func cutLast(text, separator string) (before, after string, found bool) {
 const knownTypesSQL = `
 SELECT coalesce(string_agg(DISTINCT known.type, ','), '') FROM tasktable.nodes AS n, unnest(n.types) AS known (type)`
 
-// The ids before and after it in the index, of tasks and of those that have only a history left; those of the same
-// key and another type; and those of the entity, if it is one. $3 is the types, with commas between them.
+// nearestSQL finds the ids next to $1 in the index, of tasks and of histories whose task is gone. It also finds the
+// tasks that have the same key ($2) and another type, and the tasks of the entity $1. $3 is a list of types with
+// commas.
 const nearestSQL = `
 SELECT near.id, bool_or(near.related) AS related FROM (
     (SELECT t.id::text AS id, false AS related FROM tasktable.scheduled_tasks AS t WHERE t.id >= $1::text
@@ -92,14 +93,14 @@ SELECT near.id, bool_or(near.related) AS related FROM (
 
 type nearRow struct {
 	ID      string
-	Related bool // of the same key, or of the entity that was given for an id
+	Related bool // it has the same key, or the given id is its entity
 }
 
-// nearestMost is how many ids are offered.
+// nearestMost is the greatest number of similar ids.
 const nearestMost = 5
 
-// nearest are known ids like one that is not: those that the fewest changes of a letter make of it, and those of the
-// same key.
+// nearest returns known ids that are similar to an unknown one. These are the ids with the fewest changed letters,
+// and the ids with the same key.
 func (i *Inspector) nearest(ctx context.Context, db store.DB, id string, may mayRead) ([]string, error) {
 	key := id
 	if rest, is := strings.CutPrefix(id, "task-"); is {

@@ -10,13 +10,13 @@ import (
 	"github.com/tasktable/tasktable/store/recurrence"
 )
 
-// firesTold is how many of a recurring task's next fires are told.
+// firesTold is the number of next fires that are told for a recurring task.
 const firesTold = 3
 
-// inTime is said of when a task expires that nothing known keeps from running before.
+// inTime is the text for the expiry of a task that nothing known keeps from running before.
 const inTime = "it expires, if it has not started by then"
 
-// next is what comes next as things are.
+// next returns what will happen next if nothing changes.
 func (e *Explanation) next(known life) (upcoming []Upcoming) {
 	if e.Row == nil {
 		return nil
@@ -40,7 +40,7 @@ func (e *Explanation) next(known life) (upcoming []Upcoming) {
 			at(row.LeaseExpiresAt, "its lease ends, unless its handler has ended or has lengthened it")
 		}
 	case "expires":
-		if e.Reason.Obstacle != "" { // the leader looks only at lanes that can run
+		if e.Reason.Obstacle != "" { // the leader reads only lanes that can run
 			at(nil, "it becomes EXPIRED, a dead letter, when nothing is in its way any more")
 		} else {
 			at(nil, "the leader comes to it when there is room, and it becomes EXPIRED, a dead letter")
@@ -64,7 +64,7 @@ func (e *Explanation) next(known life) (upcoming []Upcoming) {
 	return inOrder(upcoming)
 }
 
-// inOrder sorts by time; what has none is first.
+// inOrder sorts by time. Entries without a time come first.
 func inOrder(upcoming []Upcoming) []Upcoming {
 	slices.SortStableFunc(upcoming, func(a, b Upcoming) int {
 		switch {
@@ -80,9 +80,9 @@ func inOrder(upcoming []Upcoming) []Upcoming {
 	return upcoming
 }
 
-// course is how it goes on with a task that waits for its time, or until it or what it belongs to is resumed. It
-// promises no run that a pause, the expiry or a lack of nodes prevents as things are. That the task expires before it
-// can run is said with the reason, too.
+// course returns what will happen to a task that waits for its time, or for the end of its own pause or of another
+// pause. It announces no run that a pause, the expiry or a lack of nodes will prevent if nothing changes. If the task
+// expires before it can run, course tells that in the reason, too.
 func (e *Explanation) course(known life) (upcoming []Upcoming) {
 	at := func(t *time.Time, text string) { upcoming = append(upcoming, Upcoming{t, text}) }
 	row, code, free := *e.Row, e.Reason.Code, e.Row.NextAttemptAt
@@ -93,7 +93,7 @@ func (e *Explanation) course(known life) (upcoming []Upcoming) {
 	scoped := len(names) > 0 || code == "paused_scope"
 	runs, expires := free, expiry(row, code)
 	if code == "paused_scope" {
-		ends = e.Reason.Until // the pauses of a task without a history are not read
+		ends = e.Reason.Until // lifeOf does not read the pauses of a task without a history
 	}
 	if scoped {
 		runs = ends
@@ -130,7 +130,7 @@ func (e *Explanation) course(known life) (upcoming []Upcoming) {
 	return inOrder(upcoming)
 }
 
-// onceResumed says what becomes of the task when the last pause in its way ends.
+// onceResumed returns what happens to the task when the last pause ends that keeps it from running.
 func (e *Explanation) onceResumed(who, when string, over bool) string {
 	runs := "runs"
 	if e.Row.Cron != nil {
@@ -149,7 +149,7 @@ func (e *Explanation) onceResumed(who, when string, over bool) string {
 	return who + runs
 }
 
-// asked is when a task was first to run; its jitter may add to it.
+// asked returns the time for which a task was scheduled, or was run now. Its jitter may add to that time.
 func asked(r store.Row) time.Time {
 	if r.RunNowAt != nil {
 		return *r.RunNowAt
@@ -157,7 +157,8 @@ func asked(r store.Row) time.Time {
 	return r.ScheduledAt
 }
 
-// resumed is from when on a task that is paused itself is not any more, and due; nil: when somebody resumes it.
+// resumed returns the time at which a paused task will be resumed and due. Nil means that this is when somebody
+// resumes it.
 func resumed(r store.Row) *time.Time {
 	if due := asked(r); r.PausedUntil != nil && r.Cron == nil && due.After(*r.PausedUntil) {
 		return &due
@@ -165,7 +166,7 @@ func resumed(r store.Row) *time.Time {
 	return r.PausedUntil
 }
 
-// whilePaused is what comes next for a task that is paused itself: its resume, and its time.
+// whilePaused returns what will happen to a task that is paused itself: its resume, and its time.
 func whilePaused(r store.Row, now time.Time, waits string) (upcoming []Upcoming) {
 	due := asked(r)
 	ahead := due.After(now) && r.Cron == nil && r.Fence == nil
@@ -191,8 +192,8 @@ func whilePaused(r store.Row, now time.Time, waits string) (upcoming []Upcoming)
 	return append(upcoming, Upcoming{&due, text + waits})
 }
 
-// pausedAt tells what will be paused at a time, as things are, and when the last of it is resumed; nil: when somebody
-// does it.
+// pausedAt returns the names of what will be paused at a time if nothing changes, and the end of the last of these
+// pauses. A nil end means that somebody has to resume at least one of them.
 func (l *life) pausedAt(at *time.Time, now time.Time) (names []string, ends *time.Time) {
 	if at == nil {
 		return nil, nil
@@ -215,7 +216,7 @@ func (l *life) pausedAt(at *time.Time, now time.Time) (names []string, ends *tim
 	return names, ends
 }
 
-// sequence is "a is", or "a, b and c are".
+// sequence returns "a is", or "a, b and c are".
 func sequence(names []string) string {
 	last := len(names) - 1
 	if last == 0 {
@@ -224,7 +225,8 @@ func sequence(names []string) string {
 	return strings.Join(names[:last], ", ") + " and " + names[last] + " are"
 }
 
-// expiry is when a waiting task expires; nil: never, or, after an attempt of one with jitter, only the database knows.
+// expiry returns the time at which a waiting task expires. Nil means that it never does, or that only the database
+// knows the time. The latter is so for a task with jitter that has had an attempt.
 func expiry(row store.Row, code string) *time.Time {
 	if row.Expiration == nil || row.FinishedAt != nil || row.Fence != nil || row.Cron != nil || code == "expires" {
 		return nil
@@ -241,8 +243,8 @@ func expiry(row store.Row, code string) *time.Time {
 	return new(due.Add(*row.Expiration))
 }
 
-// fires lists the next fires of a recurring task that goes on. The first is the leader's: it may have been planned by
-// hand.
+// fires returns the next fires of a recurring task that goes on. The first is the one that the leader has planned,
+// and that somebody may have moved by hand.
 func fires(row store.Row) (next []time.Time) {
 	planned := row.PlannedRevision != nil && *row.PlannedRevision == row.Revision
 	if row.Cron == nil || row.Status != store.StatusQueued || row.NextAttemptAt == nil || !planned {

@@ -16,18 +16,18 @@ const firstChangeSQL = `
 SELECT revision, task_id, verb, outcome, changed_at, changed_by, old::text AS old, new::text AS new
 FROM tasktable.scheduled_task_changes WHERE task_id = $1::text ORDER BY changed_at, revision LIMIT 1`
 
-// mayRead says which tables the role may read that are not an application's own.
+// mayRead tells which of the tables the role may read that an application's role may not.
 type mayRead struct {
 	Nodes bool
 	Jobs  bool
 }
 
-// It asks first, because a refused query would end the caller's transaction.
+// Why asks for the rights first, because a refused query would abort the caller's transaction.
 const mayReadSQL = `
 SELECT has_table_privilege('tasktable.nodes'::regclass, 'SELECT') AS nodes,
     has_table_privilege('tasktable.river_job'::regclass, 'SELECT') AS jobs`
 
-// lifeOf reads what has happened to a task, and around it.
+// lifeOf reads the history of a task and its surroundings.
 func (i *Inspector) lifeOf(ctx context.Context, db store.DB, e *Explanation) (known life, err error) {
 	may, err := query.Collect[mayRead](ctx, i.source, db, "explain task "+e.ID, mayReadSQL)
 	if err != nil {
@@ -42,7 +42,7 @@ func (i *Inspector) lifeOf(ctx context.Context, db store.DB, e *Explanation) (kn
 	if len(known.executions) > storyMost {
 		known.executions, known.shortened = known.executions[1:], true
 	}
-	if len(known.changes) > storyMost { // how it all began is told all the same
+	if len(known.changes) > storyMost { // the story tells the first change in any case
 		first, err := query.Collect[store.Change](ctx, i.source, db, "explain task "+e.ID, firstChangeSQL, e.ID)
 		if err != nil {
 			return known, err
@@ -55,7 +55,8 @@ func (i *Inspector) lifeOf(ctx context.Context, db store.DB, e *Explanation) (kn
 	return known, nil
 }
 
-// By number, or by what they worked: $1 is numbers with commas between them.
+// nodesOfSQL finds the nodes by their numbers, and those that worked the type and the queue. $1 is a list of numbers
+// with commas.
 const nodesOfSQL = `
 SELECT n.number, n.service, n.version, n.host, n.started_at, coalesce(n.last_seen_at, n.dead_at) AS gone_at,
     coalesce($2::text = ANY (n.types) AND n.queues -> $3::text IS NOT NULL, false) AS able
@@ -72,8 +73,8 @@ WHERE (p.scope = 'all' OR p.scope = 'type' AND p.name = $1::text OR p.scope = 'q
     AND (p.ends_at IS NULL OR p.ends_at > $3::text::timestamptz)
 ORDER BY p.paused_at`
 
-// surroundings reads nodes, pauses, relatives and the claim. Of a task that is gone the queue is what its last change
-// says.
+// surroundings reads the task's nodes, pauses, relatives and claim. The queue of a task that is gone is the one in
+// its last change.
 func (i *Inspector) surroundings(ctx context.Context, db store.DB, e *Explanation, known *life) error {
 	doing := "explain task " + e.ID
 	kind, queue := known.lane(e.Row)
@@ -99,7 +100,7 @@ func (i *Inspector) surroundings(ctx context.Context, db store.DB, e *Explanatio
 		}
 	}
 	if since := known.since(); !since.IsZero() && kind != "" {
-		// A pause that ended before the first change was of no concern.
+		// A pause that ended before the first change did not concern the task.
 		var err error
 		known.pauses, err = query.Collect[pauseLife](ctx, i.source, db, doing, pausesOfSQL, kind, queue,
 			since.UTC().Format(time.RFC3339Nano))
@@ -113,7 +114,7 @@ func (i *Inspector) surroundings(ctx context.Context, db store.DB, e *Explanatio
 	return i.relatives(ctx, db, *e.Row, known)
 }
 
-// lane is the task's type and queue, as far as they are known.
+// lane returns the task's type and queue, if they are known.
 func (l *life) lane(row *store.Row) (kind, queue string) {
 	if row != nil {
 		return row.Type, row.Queue
@@ -134,7 +135,7 @@ func (l *life) lane(row *store.Row) (kind, queue string) {
 	return kind, queue
 }
 
-// since is the first that is known of the task.
+// since returns the time of the first known event of the task.
 func (l *life) since() time.Time {
 	if len(l.changes) > 0 {
 		return l.changes[0].ChangedAt
@@ -149,8 +150,8 @@ const occurrencesOfSQL = `
 SELECT t.id, t.status, t.scheduled_at, t.started_at, t.finished_at, t.created_at, t.message
 FROM tasktable.scheduled_tasks AS t WHERE t.parent_id = $1::text ORDER BY t.scheduled_at DESC LIMIT $2::text::int`
 
-// River's job carries its tasks as fence:revision:attempt:due:length:id, one after the other. Few jobs are unfinished
-// at once.
+// claimOfSQL finds River's job by the tasks in it, which are fence:revision:attempt:due:length:id, one after the
+// other. It needs no index, because few jobs are unfinished at once.
 const claimOfSQL = `
 SELECT j.state::text AS state, nullif(substring(j.attempted_by[array_length(j.attempted_by, 1)] FROM '-([0-9]+)$'),
     '')::bigint AS node,
@@ -162,7 +163,7 @@ WHERE j.state IN ('available', 'running') AND j.kind = $3::text
     AND position(':' || octet_length($2::text) || ':' || $2::text IN j.args ->> 'tasks') > 0
 LIMIT 1`
 
-// relatives reads the task's parent or occurrences, and where its claim is.
+// relatives reads the task's parent or occurrences, its follow-ups, and where its claim is.
 func (i *Inspector) relatives(ctx context.Context, db store.DB, row store.Row, known *life) error {
 	doing := "explain task " + row.ID
 	if row.ParentID != nil {

@@ -12,45 +12,47 @@ import (
 	"github.com/tasktable/tasktable/store/internal/query"
 )
 
-// Reason is why a task does not run, or that it has. Its texts hold no times, so that they can be shown in any zone.
+// Reason tells why a task does not run, or that it ran. Its texts have no times, so that a program can show the times
+// in any zone.
 type Reason struct {
-	// Code is the code of the view task_reasons, or completed for a task that ran, or deleted or removed for a task that
-	// does not exist any more. For an unknown id it is never_scheduled, or no_fire for an occurrence whose parent has not
-	// fired for that time.
+	// Code is a code of the view task_reasons. The view has no code for some tasks. For these Code is completed if
+	// the task ran, and deleted or removed if the task no longer exists. For an unknown id it is never_scheduled, or
+	// no_fire for an occurrence whose recurring task has not fired at that time.
 	Code string `json:"code"`
-	// Text says the same in words.
+	// Text is the reason in words.
 	Text string `json:"text"`
-	// Detail is the last error, or the reason that somebody gave; "": none. It may be long.
+	// Detail is the last error, or the reason that somebody gave. It may be long. "" means that there is none.
 	Detail string `json:"detail,omitempty"`
-	// Since is when it began, or when the task ended; nil: unknown.
+	// Since is the time since which the reason holds, or at which the task ended. Nil means that it is unknown.
 	Since *time.Time `json:"since,omitempty"`
-	// Until is until when it holds as things are; nil: until something else happens.
+	// Until is the time until which the reason holds if nothing changes. Nil means until something else happens.
 	Until *time.Time `json:"until,omitempty"`
-	// Obstacle says which other pauses, and which missing nodes, will keep the task from running as things are now.
-	// It is empty if there are none.
+	// Obstacle tells which other pauses and which missing nodes will keep the task from running if nothing changes.
+	// It is "" if there are none.
 	Obstacle string `json:"obstacle,omitempty"`
-	// Missing is no_node, no_type, no_queue, no_both or no_leader if the nodes cannot run the task, also while it waits
-	// for something else. It is empty if they can.
+	// Missing tells what the nodes lack to run the task, even while the task waits for something else. It is no_node,
+	// no_type, no_queue, no_both or no_leader, or "" if the nodes can run the task.
 	Missing string `json:"missing,omitempty"`
-	// Further is another time that matters, or nil. It is the expiry of a task that expires before it can run, the time at
-	// which a dead letter was archived, at which a deleted task had completed, or at which the running attempt began.
+	// Further is another important time, or nil. It is the time at which the task expires if that is before it can
+	// run, at which a dead letter was archived, at which a deleted task had completed, or at which the running
+	// attempt began.
 	Further *Moment `json:"further,omitempty"`
-	// FollowUp says that work which the task handed over to follow-ups has not been done; "": there is none of that.
+	// FollowUp tells which work that the task handed over to follow-ups is not done. "" means none.
 	FollowUp string `json:"follow_up,omitempty"`
-	// Late is why it started late, or not before it expired; nil: it did not.
+	// Late tells why the task started late, or did not start before it expired. Nil means that it was not late.
 	Late *Lateness `json:"late,omitempty"`
 }
 
-// Moment is a time and the words before it.
+// Moment is a time and the words that come before it.
 type Moment struct {
 	Text string    `json:"text"`
 	At   time.Time `json:"at"`
 }
 
-// detailMost is how much of an error a sentence has, in bytes.
+// detailMost is the greatest length of an error in a sentence, in bytes.
 const detailMost = 300
 
-// times are the words before since and until. Those that are not here are since and until.
+// times has, for each code, the words before since and until. The defaults are "since" and "until".
 var times = map[string][2]string{
 	"completed": {"at"}, "cancelled": {"at"}, "failed": {"at"}, "skipped": {"at"}, "expired": {"at"}, "deleted": {"at"},
 	"removed": {"at"}, "no_node": {"the last that is known of one is of"},
@@ -59,7 +61,7 @@ var times = map[string][2]string{
 	"in_line": {"due since"}, "firing": {"due since"}, "no_fire": {"", "the next is at"},
 }
 
-// Sentence is the reason in one sentence without a full stop; at writes its times.
+// Sentence returns the reason in one sentence without a full stop. It calls at to format the times.
 func (r Reason) Sentence(at func(time.Time) string) string {
 	words := times[r.Code]
 	if words[0] == "" {
@@ -100,7 +102,7 @@ func join(word, after string) string {
 	return ", " + word + after
 }
 
-// brief is the first line of a text, or what fits of it.
+// brief returns the first line of a text. It cuts the line off if it is longer than most bytes.
 func brief(text string, most int) string {
 	line, _, more := strings.Cut(strings.TrimSpace(text), "\n")
 	if len(line) > most {
@@ -115,11 +117,11 @@ func brief(text string, most int) string {
 	return line
 }
 
-// minNotBegun is how long a node must have had a task before the reason says that it has not begun. A node writes the
-// start of a handler when the handler has run for a second.
+// minNotBegun is how long a node must have had a task before the reason says that it has not begun. It is more than a
+// second, because a node writes the start of a handler only when the handler has run for a second.
 const minNotBegun = 5 * time.Second
 
-// reason finds why the task does not run.
+// reason finds out why the task does not run.
 func (i *Inspector) reason(ctx context.Context, db store.DB, e *Explanation, known life) error {
 	switch {
 	case e.Row == nil && (len(known.changes) > 0 || len(known.executions) > 0):
@@ -132,7 +134,7 @@ func (i *Inspector) reason(ctx context.Context, db store.DB, e *Explanation, kno
 	if err != nil {
 		return err
 	}
-	if len(found) == 0 { // COMPLETED, now or since its row was read
+	if len(found) == 0 { // COMPLETED, perhaps only since its row was read
 		e.Reason = known.completed(*e.Row)
 		return nil
 	}
@@ -173,15 +175,15 @@ func (i *Inspector) reason(ctx context.Context, db store.DB, e *Explanation, kno
 	return nil
 }
 
-// unworked says that nodes run, and none of them has both the task's queue and its type.
+// unworked reports whether nodes run, but none of them has both the task's queue and its type.
 func (r Reason) unworked() bool {
 	return r.Missing == "no_type" || r.Missing == "no_queue" || r.Missing == "no_both"
 }
 
-// unfetched says that the task is claimed, and no node has begun with it.
+// unfetched reports whether the task is claimed, but no node has fetched it.
 func (l *life) unfetched() bool { return l.claim != nil && l.claim.State == "available" }
 
-// node names a node, whether it is remembered or not.
+// node returns the name of a node. If the node is not known any more, the name is only its number.
 func (l *life) node(number int64) string {
 	if node, ok := l.nodes[number]; ok {
 		return node.String()
@@ -189,7 +191,7 @@ func (l *life) node(number int64) string {
 	return fmt.Sprintf("node %d", number)
 }
 
-// completed says when and where the task ran, and how late.
+// completed tells when and where the task ran, and how late.
 func (l *life) completed(row store.Row) Reason {
 	r := Reason{Code: "completed", Text: "completed", Since: row.FinishedAt, Detail: ""}
 	if row.Cron != nil {
@@ -214,7 +216,7 @@ func (l *life) completed(row store.Row) Reason {
 	return r
 }
 
-// archived says by whom a dead letter was archived, if that is known.
+// archived tells who archived a dead letter, if that is known.
 func (l *life) archived() string {
 	for i := len(l.changes) - 1; i >= 0; i-- {
 		if l.changes[i].Outcome == "archived" {
@@ -224,7 +226,7 @@ func (l *life) archived() string {
 	return "archived"
 }
 
-// gone is the reason of a task that has a history and no row.
+// gone returns the reason for a task that has a history, but no row.
 func (l *life) gone() Reason {
 	var ran *Moment
 	for _, x := range l.executions {

@@ -12,7 +12,7 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// StoryLine is one thing that happened.
+// StoryLine is one event in the story of a task.
 type StoryLine struct {
 	At time.Time `json:"at"`
 	// Kind is change, due, execution, pause, node, occurrence or follow-up.
@@ -21,20 +21,21 @@ type StoryLine struct {
 	Facts []Fact `json:"facts,omitempty"`
 }
 
-// Fact belongs to a line. Its values are strings, or times (time.Time) and durations (time.Duration, nanoseconds in
-// JSON).
+// Fact is a detail of a StoryLine. Its values are strings, times (time.Time) or durations (time.Duration, nanoseconds
+// in JSON).
 type Fact struct {
 	Name string `json:"name"`
-	// Was is what a changed field was before; nil: nothing, or the fact is no change.
+	// Was is the former value of a changed field. Nil means that the field had no value, or that the fact is no
+	// change.
 	Was any `json:"was,omitempty"`
-	// Value is what it is; nil: nothing any more.
+	// Value is the present value. Nil means that the field has no value any more.
 	Value any `json:"value"`
 }
 
-// factMost is how much of a value a fact has, in bytes.
+// factMost is the greatest length of a value in a fact, in bytes.
 const factMost = 200
 
-// tell puts the story together.
+// tell writes the story.
 func (e *Explanation) tell(known life) {
 	e.Shortened = known.shortened
 	for _, c := range known.changes {
@@ -46,7 +47,7 @@ func (e *Explanation) tell(known life) {
 	for _, x := range known.executions {
 		e.Story = append(e.Story, known.executionLines(x)...)
 	}
-	if note := known.note(e.Row); note != nil { // the last line so far is that of the last attempt's end
+	if note := known.note(e.Row); note != nil { // the last line so far is the end of the last attempt
 		end := &e.Story[len(e.Story)-1]
 		end.Facts = append(end.Facts, Fact{Name: "note", Value: brief(*note, factMost)})
 	}
@@ -69,14 +70,14 @@ func (e *Explanation) tell(known life) {
 	})
 }
 
-// verbs are what changes are called, by outcome.
+// verbs has the words for a change, by its outcome.
 var verbs = map[string]string{
 	"created": "scheduled", "rescheduled": "edited", "rearmed": "scheduled anew", "cancelled": "cancelled",
 	"paused": "paused",
 	"queued": "queued", "edited": "edited", "deleted": "deleted", "archived": "archived",
 }
 
-// special are verbs that say more than their outcome.
+// special has the words for the verbs that say more than their outcome.
 var special = map[string]string{
 	"resume": "resumed", "run_now": "run at once", "retry": "retried", "fork": "made, as an occurrence,",
 }
@@ -122,7 +123,7 @@ func changeLine(c store.Change) StoryLine {
 	return line
 }
 
-// payloadFacts are the fields of the payload that differ.
+// payloadFacts returns the fields of the payload that differ.
 func payloadFacts(was, is any) (facts []Fact) {
 	before, _ := was.(map[string]any)
 	after, _ := is.(map[string]any)
@@ -141,21 +142,21 @@ func payloadFacts(was, is any) (facts []Fact) {
 	return facts
 }
 
-// decodeFields reads one side of a change; numbers stay as they are written.
+// decodeFields reads the old or the new side of a change. Numbers stay as they are written.
 func decodeFields(side json.RawMessage) map[string]any {
 	decoder := json.NewDecoder(bytes.NewReader(side))
 	decoder.UseNumber()
 	var fields map[string]any
-	_ = decoder.Decode(&fields) // what the triggers wrote is an object, or null
+	_ = decoder.Decode(&fields) // the triggers write an object or null
 	return fields
 }
 
 func encode(v any) string {
-	text, _ := json.Marshal(v) // it came from JSON
+	text, _ := json.Marshal(v) // v came from JSON, so that it can be encoded
 	return string(text)
 }
 
-// value is a changed field's value for people: a time, or some text.
+// value returns the value of a changed field for people: a time, or a text.
 func value(name string, v any) any {
 	switch v := v.(type) {
 	case nil:
@@ -171,7 +172,7 @@ func value(name string, v any) any {
 	return brief(encode(v), factMost)
 }
 
-// endings are what becomes of claims, by outcome, behind the attempt's number.
+// endings has the texts for the end of a claim, by its outcome.
 var endings = map[string]string{
 	"COMPLETED": "attempt %d completed", "FAILED": "attempt %d failed for good",
 	"RETRIED": "attempt %d failed, to be retried",
@@ -182,7 +183,7 @@ var endings = map[string]string{
 	"CANCELLED":   "attempt %d did not begin",
 }
 
-// executionLines are when an attempt was due, began, and ended.
+// executionLines tells when an attempt was due, began and ended.
 func (l *life) executionLines(x store.Execution) (lines []StoryLine) {
 	where := ""
 	if x.Node != nil {
@@ -199,7 +200,7 @@ func (l *life) executionLines(x store.Execution) (lines []StoryLine) {
 			}
 		}
 		lines = append(lines, StoryLine{At: *x.StartedAt, Kind: "execution", Text: text})
-		where = "" // said already
+		where = "" // the line before has it
 	}
 	end := StoryLine{At: x.FinishedAt, Kind: "execution", Text: "expired before it could start"}
 	if text, ok := endings[x.Outcome]; ok {
@@ -215,8 +216,8 @@ func (l *life) executionLines(x store.Execution) (lines []StoryLine) {
 		end.Facts = append(end.Facts, Fact{Name: "took", Value: x.FinishedAt.Sub(*x.StartedAt)})
 	}
 	switch {
-	case x.Error == nil, x.Outcome == "LOST", x.Outcome == "EXPIRED", x.Outcome == "CANCELLED": // the text has said it
-	case x.Outcome == "RELEASED": // nothing has failed
+	case x.Error == nil, x.Outcome == "LOST", x.Outcome == "EXPIRED", x.Outcome == "CANCELLED": // the text has it
+	case x.Outcome == "RELEASED": // it is no error
 		end.Facts = append(end.Facts, Fact{Name: "reason", Value: brief(*x.Error, factMost)})
 	default:
 		end.Facts = append(end.Facts, Fact{Name: "error", Value: brief(*x.Error, factMost)})
@@ -224,8 +225,8 @@ func (l *life) executionLines(x store.Execution) (lines []StoryLine) {
 	return append(lines, end)
 }
 
-// note is what the handler said of the last attempt, which completed; nil: nothing, or the row's message is of
-// something else.
+// note returns the handler's note about the last attempt, which completed. It returns nil if there is none, or if the
+// row's message is about something else.
 func (l *life) note(row *store.Row) *string {
 	last := len(l.executions) - 1
 	if row == nil || row.Message == nil || *row.Message == "" || last < 0 || l.executions[last].Outcome != "COMPLETED" {
@@ -240,7 +241,8 @@ func (l *life) note(row *store.Row) *string {
 	return nil
 }
 
-// madeAfter says whether a revision was made after a time, for which it then was scheduled late.
+// madeAfter reports whether a revision was made after a time. A task that was due at that time was then scheduled
+// late.
 func (l *life) madeAfter(revision int64, at time.Time) bool {
 	return slices.ContainsFunc(l.changes, func(c store.Change) bool {
 		return c.Revision == revision &&
@@ -248,7 +250,7 @@ func (l *life) madeAfter(revision int64, at time.Time) bool {
 	})
 }
 
-// claimLines are of the claim that holds the task now. Its line in the history comes when it ends.
+// claimLines tells about the claim that holds the task now. The history has no row of a claim until it ends.
 func (l *life) claimLines(row store.Row) (lines []StoryLine) {
 	add := func(at time.Time, text string) {
 		lines = append(lines, StoryLine{At: at, Kind: "execution",
@@ -269,8 +271,8 @@ func (l *life) claimLines(row store.Row) (lines []StoryLine) {
 	return lines
 }
 
-// attempt is the number of the attempt that holds the task. After an edit the row counts anew, and River's job has
-// the number.
+// attempt returns the number of the attempt that holds the task. After an edit the row counts anew, so that only
+// River's job has the number.
 func (l *life) attempt(row store.Row) int {
 	if row.Status != store.StatusExecuting && l.claim != nil {
 		return l.claim.Attempt
@@ -295,8 +297,8 @@ func occurrenceLine(o occurrenceLife) StoryLine {
 	return line
 }
 
-// running returns when and where the attempt that holds the task started. The node writes both when the attempt has
-// run for a second.
+// running returns when and where the attempt that holds the task started. It knows this only if the attempt has run
+// for a second, because the node writes both then.
 func running(r store.Row) (startedAt time.Time, node int64, ok bool) {
 	if r.Fence == nil || r.StartedFence == nil || *r.StartedFence != *r.Fence || r.StartedAt == nil || r.Node == nil {
 		return startedAt, 0, false

@@ -14,7 +14,7 @@ SELECT r.code, coalesce(r.detail, '') AS detail, r.since, r.until, coalesce(r.mi
     r.data::text AS data_text
 FROM tasktable.reason_of($1::text) AS r`
 
-// reasonRow is a row of reason_of.
+// reasonRow is a row of the SQL function reason_of.
 type reasonRow struct {
 	Code    string
 	Detail  string
@@ -26,18 +26,18 @@ type reasonRow struct {
 	Data     reasonData `db:"-"`
 }
 
-// reasonData is the data of a reason, from which its text is made.
+// reasonData has the numbers and names that the text of a reason needs.
 type reasonData struct {
 	Pause   *pauseOf  `json:"pause"`   // the pause that holds the task, for the code paused_scope
 	Pauses  []pauseOf `json:"pauses"`  // other pauses that will keep it from running
 	Quiet   int       `json:"quiet"`   // quiet nodes
-	Slots   int       `json:"slots"`   // of its queue, on nodes that have its type
+	Slots   int       `json:"slots"`   // slots of its queue, on nodes that have its type
 	Higher  int       `json:"higher"`  // due tasks of a higher priority
 	Equal   int       `json:"equal"`   // due tasks of its priority that are due before it
 	Claimed int       `json:"claimed"` // claimed tasks of its queue
 }
 
-// maxAhead is how many tasks in line before a task are counted.
+// maxAhead is the greatest number of tasks before a task that reason_of counts.
 const maxAhead = 10_000
 
 // pauseOf is a pause that holds now.
@@ -51,7 +51,7 @@ func (p pauseOf) String() string {
 	return pauseLife{Scope: p.Scope, Name: p.Name}.what() + " is paused by " + p.PausedBy
 }
 
-// text says the code in words. It holds no times, so that it can be shown in any zone.
+// text returns the text for the code. It has no times, so that a program can show the times in any zone.
 func (r reasonRow) text(row store.Row, known life) string {
 	switch r.Code {
 	case "not_due":
@@ -84,7 +84,7 @@ func (r reasonRow) text(row store.Row, known life) string {
 	return finishedText(r.Code, row, known)
 }
 
-// finishedText is the text of a task that has ended.
+// finishedText returns the text for a task that has ended.
 func finishedText(code string, row store.Row, known life) string {
 	switch {
 	case code == "cancelled":
@@ -109,7 +109,7 @@ func finishedText(code string, row store.Row, known life) string {
 	return code
 }
 
-// retry says why the next attempt waits.
+// retry tells why the next attempt waits.
 func (l *life) retry(row store.Row) string {
 	if len(l.executions) > 0 {
 		switch last := l.executions[len(l.executions)-1]; last.Outcome {
@@ -123,7 +123,7 @@ func (l *life) retry(row store.Row) string {
 	return fmt.Sprintf("attempt %d of %d waits for its time", row.Attempt+1, row.MaxAttempts)
 }
 
-// by says who made the latest change of an outcome, if that is known.
+// by tells who made the latest change with an outcome, if that is known.
 func (l *life) by(outcome string) string {
 	for i := len(l.changes) - 1; i >= 0; i-- {
 		if l.changes[i].Outcome == outcome {
@@ -140,7 +140,7 @@ func stillHeld(row store.Row) string {
 	return ", and an attempt that had begun has not ended yet"
 }
 
-// line says how many tasks run before one that is due.
+// line tells how many tasks run before a task that is due.
 func (d reasonData) line() string {
 	text := "it is due, and next to be claimed"
 	if d.Higher+d.Equal > 0 {
@@ -169,7 +169,7 @@ func plural(n int, word string) string {
 	return strconv.Itoa(n) + " " + word + "s"
 }
 
-// lack says what nodes lack for the task. A quiet node may be the one that is missing.
+// lack tells what the nodes lack to run the task. It mentions quiet nodes, because one of them may have it.
 func (r reasonRow) lack(row store.Row) string {
 	text := ""
 	switch r.Missing {
@@ -193,7 +193,7 @@ func (r reasonRow) lack(row store.Row) string {
 	return fmt.Sprintf("%s (%d nodes are quiet)", text, r.Data.Quiet)
 }
 
-// obstacle says what else will keep the task from running. A running task needs only its own node and the leader.
+// obstacle tells what else will keep the task from running. A running task needs only its own node and the leader.
 func (r reasonRow) obstacle(row store.Row) string {
 	var found []string
 	for _, pause := range r.Data.Pauses {
