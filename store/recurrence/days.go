@@ -6,25 +6,25 @@ import (
 	"time"
 )
 
-// monthDay is a day of the month that is counted from its end, or a weekday near a day.
+// monthDay is a day of the month that is counted from the month's end, or a weekday near a day.
 type monthDay struct {
 	day     int
 	fromEnd bool // day counts back from the last day, which is 0
 	nearest bool // the weekday, Monday to Friday, of the same month that is nearest to it
 }
 
-// weekday is the nth of its kind in a month, or the last.
+// weekday is the nth of a day of the week in a month, or the last.
 type weekday struct {
 	day int
-	nth int // 0: the last
+	nth int // 0 means the last
 }
 
-// days tells which days an expression with L, W or # means. robfig/cron does not know these.
+// days are the days of an expression with L, W or #. robfig/cron does not know these members.
 type days struct {
 	month, week members
 }
 
-// readDay reads a member with L, W or #. It reports whether the member is one.
+// readDay reads a member with L, W or #. taken reports whether the member is such a member.
 func (f field) readDay(member string, m *members) (taken bool, err error) {
 	switch f.unit {
 	case "month":
@@ -73,7 +73,8 @@ func (f field) readWeekday(name, nth string, m *members) error {
 	return nil
 }
 
-// match reports whether a day is meant. If both fields restrict something, either will do, as in robfig/cron.
+// match reports whether the expression includes a day. If both fields restrict something, one match is enough, as in
+// robfig/cron.
 func (d *days) match(at time.Time) bool {
 	inMonth, inWeek := d.month.values&(1<<at.Day()) != 0, d.week.values&(1<<at.Weekday()) != 0
 	last := at.AddDate(0, 1, -at.Day()).Day()
@@ -89,7 +90,7 @@ func (d *days) match(at time.Time) bool {
 	return inMonth || inWeek
 }
 
-// in is the day in the month of at; 0: the month has none.
+// in returns the day in the month of at. It returns 0 if the month has no such day.
 func (d monthDay) in(at time.Time, last int) int {
 	day := d.day
 	if d.fromEnd {

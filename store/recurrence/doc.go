@@ -1,9 +1,9 @@
-// Package recurrence computes when a recurring task fires. It is pure: it asks no database and no clock, and a Rule, once
-// parsed, may be used by many goroutines.
+// Package recurrence computes when a recurring task fires. It uses no database and no clock. A Rule is safe for
+// concurrent use.
 //
 // # Expressions
 //
-// Five fields, or six with the seconds first (0 if left out):
+// An expression has five fields, or six fields with the seconds first. Seconds that are left out are 0.
 //
 //	second (optional)  0-59
 //	minute             0-59
@@ -12,12 +12,15 @@
 //	month              1-12, or a name: JAN or JANUARY
 //	day of week        0-7, or a name: SUN or SUNDAY; 0 and 7 are Sunday; and nL, n#k
 //
-// A field is a comma-separated list. Its members are *, a value, or a range a-b, each with an optional /step; a/step
-// means from a to the field's end, and ? is *. Letters may be of either case. A range that ends before it begins goes
-// on from the field's beginning: 22-2 is 22,23,0,1,2, and FRI-MON is FRI,SAT,SUN,MON. A step counts from the first
-// value of its range, anew in each minute, hour, day, month, year or week: "*/45 * * * *" fires at minutes 0 and 45
-// of every hour. A step of more values than the field has is refused, because "*/90 * * * *" cannot mean every 90
-// minutes.
+// A field is a comma-separated list. Its members are *, a value, or a range a-b, each with an optional /step. a/step
+// means from a to the field's end. ? means *. Letters may be in upper or lower case.
+//
+// A range that ends before it begins continues at the beginning of the field: 22-2 is 22,23,0,1,2, and FRI-MON is
+// FRI,SAT,SUN,MON.
+//
+// A step counts from the first value of its range. It starts again in each minute, hour, day, month, year or week:
+// "*/45 * * * *" fires at minutes 0 and 45 of every hour. Parse refuses a step that is larger than the number of the
+// field's values, because "*/90 * * * *" cannot mean every 90 minutes.
 //
 // Some members name days that differ from month to month:
 //
@@ -28,37 +31,40 @@
 //	5L       day of week: the last Friday of the month; FRIL is the same
 //	5#2      day of week: the second Friday of the month, k is 1 to 5; FRI#2 is the same
 //
-// A month that lacks the day (31W in April, 5#5 in most months) has no such fire. These members have no step and no
-// range. Days of the week are numbered as in a crontab: 5 is Friday. Quartz counts from 1 for Sunday: its 6L is 5L
-// here.
+// In a month that lacks the day (31W in April, 5#5 in most months), such a member does not fire. These members allow
+// no step and no range. Days of the week have the numbers of a crontab: 5 is Friday. Quartz counts from 1 for Sunday,
+// so its 6L is 5L here.
 //
-// Day of month and day of week, as in github.com/robfig/cron/v3: if both are restricted, a day that matches either fires,
-// so "0 6 13 * FRI" fires on every 13th and on every Friday. A field is unrestricted if it contains *, ? or */1; */2 is a
-// restriction. That is how Vixie's cron reads all but the last: for it, a field that begins with * restricts nothing.
+// If both day of month and day of week are restricted, a day that matches either of them fires, as in
+// github.com/robfig/cron/v3. For example, "0 6 13 * FRI" fires on every 13th and on every Friday. A field is
+// unrestricted if it contains *, ? or */1. In contrast, */2 is a restriction. Vixie's cron has the same rules except
+// for the last one: there a field that begins with * is unrestricted.
 //
-// Descriptors stand for "0 0 1 1 *" (@yearly, @annually), "0 0 1 * *" (@monthly), "0 0 * * 0" (@weekly), "0 0 * * *" (@daily,
-// @midnight) and "0 * * * *" (@hourly), in either case of letters. "@every 1h30m" is a fixed period of elapsed time; see [Rule.Anchored].
+// Descriptors stand for "0 0 1 1 *" (@yearly, @annually), "0 0 1 * *" (@monthly), "0 0 * * 0" (@weekly), "0 0 * * *"
+// (@daily, @midnight) and "0 * * * *" (@hourly). They may be in upper or lower case. "@every 1h30m" is a fixed period
+// of elapsed time (see [Rule.Anchored]).
 //
 // # When clocks change
 //
-// Which of two rules holds is decided by the text of the expression, after the example of Vixie's cron (cron(8), on jobs that
-// use wildcards):
+// Vixie's cron distinguishes jobs with wildcards from others when clocks change (see cron(8)). This package follows
+// it. The text of the expression decides which rule applies:
 //
-//   - An expression with *, ? or a step from * in its second, minute or hour field is a wildcard one: it fires at every real
-//     instant whose wall clock matches. A repeated autumn hour has its fires twice, a skipped spring hour has none. 0/15 is
-//     another way to write */15 and counts as such.
-//   - Any other is a fixed-time one: each matching time of the calendar fires once, at the first instant at which the wall
-//     clock has reached it. In a repeated hour that is the first time; a time that is skipped fires at the first valid
-//     instant after the gap, and several skipped by one gap fire there once.
+//   - An expression with *, ? or a step from * in its second, minute or hour field is a wildcard expression. It fires
+//     at every real instant whose wall clock matches. In an autumn hour that is repeated, its fires occur twice. In a
+//     spring hour that is skipped, they do not occur. 0/15 counts as */15, because it means the same.
+//   - Any other expression is a fixed-time expression. Each matching time of the calendar fires once, at the first
+//     instant at which the wall clock has reached it. In a repeated hour that is the first time. A skipped time fires
+//     at the first valid instant after the gap. Several times that one gap skips fire there once.
 //
-// This holds for every change of a zone's offset, whatever its cause and size: half-hour shifts (Australia/Lord_Howe),
-// midnights that do not exist (Asia/Beirut), a day left out (Pacific/Apia in 2011). @every does not look at wall clocks.
+// These rules hold for every change of a zone's offset, whatever its cause and size: half-hour shifts
+// (Australia/Lord_Howe), midnights that do not exist (Asia/Beirut), and a day that was left out (Pacific/Apia in
+// 2011). @every does not depend on wall clocks.
 //
 // # Times
 //
-// Fires are whole seconds, in UTC, in the years 1 to 9999. Zones are those of the machine's zone data, else of the data built
-// into the program.
+// Fires are whole seconds, in UTC, in the years 1 to 9999. The zones come from the machine's zone data. If the
+// machine has none, they come from the data that are built into the program.
 //
-// Countries change their clocks at short notice, and zone data follow. [Fingerprint] tells such data apart, and [Rule.Wall]
-// and [Rule.Replan] find a fire again that was planned with other data.
+// Countries change their clocks at short notice, and zone data change accordingly. [Fingerprint] distinguishes
+// versions of the data. [Rule.Wall] and [Rule.Replan] recompute a fire that was planned with other data.
 package recurrence

@@ -11,10 +11,10 @@ import (
 type field struct {
 	name      string
 	low, high int
-	most      int    // the greatest number that may be written: 7 is Sunday
-	names     string // the long names of low, low+1 and so on; "": there are none
-	forms     string // what a member may look like, besides a value
-	unit      string // how long it takes until the field begins anew
+	most      int    // the greatest number that may be written, because 7 is Sunday
+	names     string // the long names of low, low+1 and so on; "" if there are none
+	forms     string // the forms of a member other than a value
+	unit      string // the time after which the field begins again
 }
 
 const plainForms = "a range a-b or *, each with an optional /step"
@@ -36,17 +36,18 @@ const (
 )
 
 var (
-	rangeSyntax    = regexp.MustCompile(`^(?:[*?]|([0-9]{1,9}|[A-Za-z]+)(?:-([0-9]{1,9}|[A-Za-z]+))?)(?:/([0-9]{1,9}))?$`)
+	rangeSyntax = regexp.MustCompile(
+		`^(?:[*?]|([0-9]{1,9}|[A-Za-z]+)(?:-([0-9]{1,9}|[A-Za-z]+))?)(?:/([0-9]{1,9}))?$`)
 	monthDaySyntax = regexp.MustCompile(`^(?:([0-9]{1,9})[Ww]|[Ll](?:-([0-9]{1,9}))?([Ww]?))$`)
 	weekdaySyntax  = regexp.MustCompile(`^([0-9]{1,9}|[A-Za-z]*[A-KM-Za-km-z])(?:[Ll]|#([0-9]{1,9}))$`)
 	chanceSyntax   = regexp.MustCompile(`~|^[Hh](?:[/(]|$)`)
 	wildSyntax     = regexp.MustCompile(`^(?:[*?]|0+/)`)
 )
 
-// members is a field that was read.
+// members is the result of reading a field.
 type members struct {
 	values    uint64 // bit n is set for the value n
-	any       bool   // the field has *, ? or */1, so that it restricts nothing
+	any       bool   // the field has *, ? or */1, and therefore restricts nothing
 	wild      bool   // the field has *, ? or a step from its least value
 	monthDays []monthDay
 	weekdays  []weekday
@@ -98,7 +99,8 @@ func (f field) readMember(member string, m *members) error {
 	return nil
 }
 
-// add adds the values of a range. A range that ends before it begins goes over the field's end, as FRI-MON and 22-2 do.
+// add adds the values of a range. A range that ends before it begins continues at the beginning of the field, as
+// FRI-MON and 22-2 do.
 func (m *members) add(f field, first, last, step int) {
 	count := f.high - f.low + 1
 	if first > f.high { // Sunday as 7
@@ -155,7 +157,7 @@ func (f field) step(text string) (int, error) {
 	return step, nil
 }
 
-// text writes the field as robfig/cron reads it.
+// text returns the field as robfig/cron reads it.
 func (m members) text() string {
 	if m.any {
 		return "*"

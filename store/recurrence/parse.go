@@ -10,14 +10,15 @@ import (
 	"github.com/robfig/cron/v3"
 )
 
-// ErrInvalid is wrapped by every error of Parse. The text names the field, cron or time_zone, and the rule.
+// ErrInvalid is wrapped by every error of Parse. The error's text names the field, which is cron or time_zone, and
+// the rule.
 var ErrInvalid = errors.New("invalid")
 
-// MaxExpressionBytes is the length of the longest expression that Parse takes.
+// MaxExpressionBytes is the greatest length of an expression that Parse accepts.
 const MaxExpressionBytes = 1024
 
-const form = "must be 5 fields (minute, hour, day of month, month, day of week), 6 with the seconds first, @hourly, @daily, " +
-	"@midnight, @weekly, @monthly, @yearly, @annually or @every with a duration"
+const form = "must be 5 fields (minute, hour, day of month, month, day of week), 6 with the seconds first, " +
+	"@hourly, @daily, @midnight, @weekly, @monthly, @yearly, @annually or @every with a duration"
 
 var descriptors = map[string]string{
 	"@yearly":   "0 0 1 1 *",
@@ -37,14 +38,15 @@ var (
 	robfig = cron.NewParser(cron.Second | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow)
 )
 
-// Parse reads an expression and a zone. The package's comment says what they mean. The zone is an IANA name, and "" is UTC.
-// The expression is at most 1024 bytes and must be able to fire: 30 February is refused. The duration of @every is written
-// as time.ParseDuration takes it, in whole seconds, at least one. Every error wraps ErrInvalid, and no text makes Parse panic.
+// Parse parses an expression and a zone. The package's comment explains expressions. The zone is an IANA name. ""
+// means UTC. The expression has at most 1024 bytes and must be able to fire. For example, 30 February is refused. The
+// duration of @every has the syntax of time.ParseDuration. It must be a whole number of seconds, and at least one.
+// Every error wraps ErrInvalid. Parse does not panic, whatever the text.
 func Parse(expression, zone string) (*Rule, error) {
 	return ParseIn(expression, zone, time.LoadLocation)
 }
 
-// ParseIn is Parse with time zones of the caller's own.
+// ParseIn is Parse with the caller's own time zones.
 func ParseIn(expression, zone string, zones Zones) (*Rule, error) {
 	location, err := loadZone(zone, zones)
 	if err != nil {
@@ -81,7 +83,7 @@ func ParseIn(expression, zone string, zones Zones) (*Rule, error) {
 	return rule, nil
 }
 
-// split gives "@every" and its duration, or the six fields.
+// split returns "@every" and its duration, or the six fields.
 func split(expression string) ([]string, error) {
 	if len(expression) > MaxExpressionBytes {
 		return nil, invalid("cron", fmt.Sprintf("must be at most %d bytes", MaxExpressionBytes), expression)
@@ -129,7 +131,7 @@ func parseEvery(fields []string, location *time.Location) (*Rule, error) {
 	return &Rule{every: int64(period / time.Second), zone: location}, nil
 }
 
-// parseFields recovers, since robfig/cron has panicked on some texts.
+// parseFields recovers from panics, because robfig/cron has panicked on some texts.
 func parseFields(fields []string) (spec *cron.SpecSchedule, err error) {
 	defer func() {
 		if panicked := recover(); panicked != nil {
@@ -148,7 +150,8 @@ func parseFields(fields []string) (spec *cron.SpecSchedule, err error) {
 	return spec, nil
 }
 
-// loadZone refuses, besides what is unknown, what some machines know but means something else on each, or counts leap seconds.
+// loadZone refuses unknown zones. It also refuses zones that mean something else on each machine, and zones that
+// count leap seconds, although some machines know them.
 func loadZone(zone string, zones Zones) (*time.Location, error) {
 	if zone == "" {
 		return time.UTC, nil
@@ -164,7 +167,7 @@ func loadZone(zone string, zones Zones) (*time.Location, error) {
 	return nil, invalid("time_zone", "must be an IANA zone, such as Europe/Berlin, or empty for UTC", zone)
 }
 
-// invalidField is an error about one field of an expression.
+// invalidField returns an error about one field of an expression.
 func invalidField(reason error, expression string) error {
 	return fmt.Errorf("%w: cron: %w, in %.100q", ErrInvalid, reason, expression)
 }

@@ -7,29 +7,29 @@ import (
 )
 
 var (
-	earliest = time.Time{} // no fire itself: it means none
+	earliest = time.Time{} // is no fire itself, because the zero time means none
 	latest   = time.Date(9999, time.December, 31, 23, 59, 59, 0, time.UTC)
 )
 
-// Rule is a parsed expression in its zone. Parse makes it, and it does not change.
+// Rule is a parsed expression in its zone. Parse returns Rules. A Rule is immutable and safe for concurrent use.
 type Rule struct {
-	spec  *cron.SpecSchedule // asked about wall times, written as if they were UTC
-	days  *days              // nil: spec knows the days, too
-	fixed bool               // a fixed-time expression; see the package's comment
+	spec  *cron.SpecSchedule // it gets wall times, as if they were in UTC
+	days  *days              // nil if spec knows the days, too
+	fixed bool               // whether it is a fixed-time expression; see the package's comment
 	zone  *time.Location
 
 	every int64 // seconds; 0 unless the expression is @every
-	phase int64 // when it fires: at these Unix seconds modulo every
+	phase int64 // it fires when the Unix seconds modulo every are phase
 }
 
-// Anchored gives an @every rule its phase: the rule returned fires at anchor and every whole number of periods after and
-// before it, the anchor cut to the second. Any of its fires is as good an anchor as another, so a caller that anchors at the
-// row's previous fire (at the row's first time, while there is none) keeps the phase, however late it is:
+// Anchored returns an @every rule that fires at anchor, and at every whole number of periods before and after it. The
+// anchor is cut to the second. Any fire of a rule can be its anchor. A caller that uses the row's previous fire, or
+// the row's first time if there is no fire yet, keeps the phase, however late it calls:
 //
 //	next := rule.Anchored(previous).Next(now)
 //
-// Without an anchor, or with the zero time, @every counts from 1970-01-01T00:00:00Z. Other expressions need no anchor and
-// ignore it.
+// Without an anchor, or with the zero time, @every counts from 1970-01-01T00:00:00Z. Other expressions ignore the
+// anchor.
 func (r *Rule) Anchored(anchor time.Time) *Rule {
 	if r.every == 0 {
 		return r
@@ -42,7 +42,8 @@ func (r *Rule) Anchored(anchor time.Time) *Rule {
 	return &anchored
 }
 
-// Next is the first fire strictly after the given time, in UTC; the zero time if there is none up to the year 9999.
+// Next returns the first fire after the given time, in UTC. It returns the zero time if there is none up to the year
+// 9999.
 func (r *Rule) Next(after time.Time) time.Time {
 	if !after.Before(latest) {
 		return time.Time{}
@@ -50,7 +51,7 @@ func (r *Rule) Next(after time.Time) time.Time {
 	if after.Before(earliest) {
 		after = earliest
 	}
-	at := after.Unix() + 1 // the first whole second after it, as Unix rounds down
+	at := after.Unix() + 1 // the first whole second after it, because Unix rounds down
 	var fire int64
 	if r.every > 0 {
 		fire = at + modulo(r.phase-at, r.every)
@@ -63,8 +64,8 @@ func (r *Rule) Next(after time.Time) time.Time {
 	return time.Unix(fire, 0).UTC()
 }
 
-// Between lists the fires after from and up to and including to, in order: the first most of them. It also says whether there
-// are more, which are those after the last one listed.
+// Between returns the fires after from, up to and including to, in order. It returns the first most of them. more
+// reports whether there are further ones.
 func (r *Rule) Between(from, to time.Time, most int) (fires []time.Time, more bool) {
 	for fire := r.Next(from); !fire.IsZero() && !fire.After(to); fire = r.Next(fire) {
 		if len(fires) >= most {
@@ -75,8 +76,8 @@ func (r *Rule) Between(from, to time.Time, most int) (fires []time.Time, more bo
 	return fires, false
 }
 
-// Last is the last fire after from and up to and including to; the zero time if there is none. It takes some forty times as
-// long as Next, however many fires there are.
+// Last returns the last fire after from, up to and including to. It returns the zero time if there is none. Last
+// takes about forty times as long as Next, however many fires there are.
 func (r *Rule) Last(from, to time.Time) time.Time {
 	if from.Before(earliest) {
 		from = earliest
@@ -85,7 +86,7 @@ func (r *Rule) Last(from, to time.Time) time.Time {
 		to = latest
 	}
 	last := time.Time{}
-	low, high := from.Unix(), to.Unix() // the last fire, if it is not yet found, is after low and not after high
+	low, high := from.Unix(), to.Unix() // if the last fire is not found yet, low < fire <= high
 	for low < high {
 		middle := low + (high-low)/2
 		fire := r.Next(time.Unix(middle, 0))
@@ -98,7 +99,7 @@ func (r *Rule) Last(from, to time.Time) time.Time {
 	return last
 }
 
-// modulo is at least 0 and less than by.
+// modulo returns the remainder that is at least 0 and less than by.
 func modulo(value, by int64) int64 {
 	return (value%by + by) % by
 }

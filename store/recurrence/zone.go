@@ -6,20 +6,21 @@ import (
 	_ "time/tzdata" // a container may have no zone data
 )
 
-// lookBack, in seconds, is more than any two wall clocks differ: offsets lie within ±16 hours, and none has changed by more
-// than 24. So it is also how long after a change of the offset a wall time can still be one that was shown before.
+// lookBack is more than any two wall clocks differ, in seconds. Offsets lie within ±16 hours, and none has changed by
+// more than 24 hours. Therefore lookBack is also the time after a change of the offset within which wall times may be
+// shown again.
 const lookBack = 48 * 60 * 60
 
-// span is a stretch of time with one offset. Instants are Unix seconds; wall times are the Unix seconds at which a clock in
-// UTC shows the same: the instant plus the offset.
+// span is a stretch of time with one offset. Instants are Unix seconds. Wall times are Unix seconds, too: the wall
+// time of an instant is the instant plus the offset.
 type span struct {
-	start, end int64 // from start, before end; a start more than lookBack ago is not looked for
+	start, end int64 // start is included, end is not; start may be later than the real start if that is more than lookBack ago
 	offset     int64
-	shown      int64 // the wall times before this one have been shown, or skipped, before start
+	shown      int64 // all wall times before this one were shown or skipped before start
 }
 
-// nextWall is the first instant, from at on, at which an expression that is not @every fires; any one after the year 9999 if
-// there is none until then.
+// nextWall returns the first instant, at or after at, at which an expression other than @every fires. If there is
+// none up to the year 9999, it returns some later instant.
 func (r *Rule) nextWall(at int64) int64 {
 	for at <= latest.Unix() {
 		now := r.spanAt(at)
@@ -27,27 +28,28 @@ func (r *Rule) nextWall(at int64) int64 {
 		if r.fixed {
 			from = max(from, now.shown)
 			if at == now.start {
-				from = now.shown // either the gap's first wall time or the first that is no repetition
+				from = now.shown // the first wall time of the gap, or the first that is not repeated
 			}
 		}
 		wall, _ := r.match(from)
-		if fire := max(wall-now.offset, at); fire < now.end { // max: what was in the gap fires now
+		if fire := max(wall-now.offset, at); fire < now.end { // max, because the times in the gap fire now
 			return fire
 		}
-		// On to the first wall time that may be shown from the span's end on, which may be an earlier one, come round again.
+		// Continue at the first matching wall time that the zone may show after the span's end. That may be an
+		// earlier wall time that is repeated.
 		wall, _ = r.match(now.end - lookBack)
 		at = max(now.end, wall-lookBack)
 	}
 	return math.MaxInt64
 }
 
-// calendarStart begins a cycle of the calendar: after 400 years its days come again, on the same days of the week.
+// calendarStart begins a cycle of the calendar. After 400 years its days return on the same days of the week.
 var calendarStart = time.Date(2000, time.January, 1, 0, 0, 0, 0, time.UTC).Unix()
 
 const calendarYears = 400
 
-// match is the first wall time, from this one on, that the expression's fields describe. There is always one within a cycle
-// of the calendar if Parse took the expression; Parse itself asks whether there is.
+// match returns the first wall time, at or after from, that the fields of the expression match. If Parse accepts an
+// expression, there is one within each cycle of the calendar. Parse calls match to find that out.
 func (r *Rule) match(from int64) (wall int64, found bool) {
 	at := time.Unix(from-1, 0).UTC()
 	for end := at.AddDate(calendarYears, 0, 1); at.Before(end); {
@@ -65,8 +67,9 @@ func (r *Rule) match(from int64) (wall int64, found bool) {
 	return math.MaxInt64, false
 }
 
-// spanAt is the span that contains an instant. It goes forward from lookBack before, since of a span that the zone data do not
-// list one by one, ZoneBounds tells the end exactly, but as its start sometimes only that of the year.
+// spanAt returns the span that contains an instant. It searches forward from lookBack before the instant. For a span
+// that the zone data do not list one by one, ZoneBounds gives the exact end, but its start is sometimes only that of
+// the year.
 func (r *Rule) spanAt(at int64) span {
 	shown := int64(math.MinInt64)
 	start := at - lookBack
@@ -80,7 +83,7 @@ func (r *Rule) spanAt(at int64) span {
 	}
 }
 
-// offset is the zone's at an instant, and until when it stays so at least.
+// offset returns the zone's offset at an instant, and an instant until which the offset stays the same at least.
 func (r *Rule) offset(at int64) (offset, end int64) {
 	instant := time.Unix(at, 0).In(r.zone)
 	_, seconds := instant.Zone()
@@ -91,7 +94,8 @@ func (r *Rule) offset(at int64) (offset, end int64) {
 	case bound.After(instant):
 		end = bound.Unix()
 	default:
-		// On the last day of a leap year ZoneBounds may name the beginning of that day, in UTC: golang/go#81583.
+		// On the last day of a leap year ZoneBounds may return the beginning of that day, in UTC. See
+		// golang/go#81583.
 		end = at + 86400 - modulo(at, 86400)
 	}
 	return int64(seconds), end

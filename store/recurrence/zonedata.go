@@ -7,26 +7,26 @@ import (
 	"time"
 )
 
-// Zones finds a time zone by its IANA name, as time.LoadLocation does.
+// Zones returns a time zone by its IANA name, as time.LoadLocation does.
 type Zones func(name string) (*time.Location, error)
 
-// Changes of the clocks in these years are what Fingerprint tells zone data by. The years are fixed, so that the same data
-// have the same fingerprint at any time.
+// Fingerprint distinguishes zone data by the changes of the clocks in these years. The years are fixed, so that the
+// same data always have the same fingerprint.
 var (
 	fingerprintFrom = time.Date(2020, time.January, 1, 0, 0, 0, 0, time.UTC).Unix()
 	fingerprintTo   = time.Date(2100, time.January, 1, 0, 0, 0, 0, time.UTC).Unix()
 )
 
-// Fingerprint tells different data of one time zone apart: it is equal for two locations whose clocks show the same at each
-// instant of the years 2020 to 2099. It takes some 100 microseconds.
+// Fingerprint returns a short text that distinguishes different data of one time zone. It is equal for two locations
+// whose clocks show the same time at each instant of the years 2020 to 2099. It takes about 100 microseconds.
 func Fingerprint(zone *time.Location) string {
 	hash := sha256.New()
 	rule := Rule{zone: zone}
-	var shown int64 // the offset that was written last
+	var shown int64 // the offset that was written last to the hash
 	for at := fingerprintFrom; at < fingerprintTo; {
 		offset, end := rule.offset(at)
 		if at == fingerprintFrom || offset != shown {
-			_ = binary.Write(hash, binary.BigEndian, [2]int64{at, offset}) // a hash takes all
+			_ = binary.Write(hash, binary.BigEndian, [2]int64{at, offset}) // writing to a hash never fails
 			shown = offset
 		}
 		at = end
@@ -34,12 +34,12 @@ func Fingerprint(zone *time.Location) string {
 	return hex.EncodeToString(hash.Sum(nil)[:6])
 }
 
-// ZoneData is the Fingerprint of the rule's zone.
+// ZoneData returns the Fingerprint of the rule's zone.
 func (r *Rule) ZoneData() string { return Fingerprint(r.zone) }
 
-// Wall is the time that the zone's clocks show at a fire, written as if it were UTC: at the end of a gap the time at which
-// the gap began. With other zone data the same time may come at another instant; see Replan. It is the zero time for
-// @every, which does not look at clocks.
+// Wall returns the time that the zone's clocks show at a fire, as if it were in UTC. At the end of a gap it returns
+// the wall time at which the gap began. With other zone data the same wall time may come at another instant, which
+// Replan finds. For @every, which does not depend on clocks, Wall returns the zero time.
 func (r *Rule) Wall(fire time.Time) time.Time {
 	if r.every > 0 || fire.IsZero() {
 		return time.Time{}
@@ -48,9 +48,11 @@ func (r *Rule) Wall(fire time.Time) time.Time {
 	return time.Unix(fire.Unix()+offset, 0).UTC()
 }
 
-// Replan returns from when to look for the next fire, the instant itself excluded, if the next fire was planned for a wall
-// time by zone data that have changed since. The fire is then neither lost nor doubled: a fixed time fires when the clocks
-// reach the wall time now. A wildcard expression fires at each instant that matches, from now on at the latest.
+// Replan serves a fire that was planned for a wall time by zone data that have changed since. It returns the time
+// after which the caller looks for the next fire with the present data. That time itself is excluded. The fire is
+// then neither lost nor doubled. A fixed-time expression fires when the clocks reach the wall time according to the
+// present data. A wildcard expression fires at each instant that matches. For it Replan returns now if now is
+// earlier.
 func (r *Rule) Replan(wall, now time.Time) time.Time {
 	at := wall.Unix() - lookBack
 	for {
