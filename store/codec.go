@@ -119,13 +119,13 @@ func Decoded(ctx context.Context, codec Codec, kind, id string, payload json.Raw
 		return payload, nil
 	}
 	var fields map[string]json.RawMessage
-	if json.Unmarshal(payload, &fields) != nil || fields[codecField] == nil { // the text occurs inside the payload, which is not an envelope
+	if json.Unmarshal(payload, &fields) != nil || fields[codecField] == nil { // the text occurs inside the payload
 		return payload, nil
 	}
 	var in envelope
 	if json.Unmarshal(payload, &in) != nil || len(fields) != 3 || fields["$data"] == nil {
-		return nil, fmt.Errorf("%w: payload of type %s must have $codec and $data, both texts, and no other field but type",
-			ErrInvalid, kind)
+		return nil, fmt.Errorf("%w: payload of type %s must have $codec and $data, both texts, and no other field "+
+			"but type", ErrInvalid, kind)
 	}
 	if codec == nil {
 		return nil, fmt.Errorf("payload of type %s is encoded by %.140q: %w: none is configured", kind, in.Codec,

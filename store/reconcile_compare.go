@@ -246,7 +246,8 @@ func (r *reconciliation) decode(ctx context.Context, pair *comparedPair) error {
 	if wanted, err := canonical([]byte(*pair.Payload)); err != nil || !bytes.Equal(is, wanted) {
 		return err
 	}
-	pair.Differs = strings.TrimPrefix(strings.TrimPrefix(pair.Differs, "payload"), ", ") // if it differs, it is the first
+	// If the payload differs, it is the first field in Differs.
+	pair.Differs = strings.TrimPrefix(strings.TrimPrefix(pair.Differs, "payload"), ", ")
 	if pair.Outcome == string(Rescheduled) && pair.Differs == "" && !pair.Moved {
 		pair.Outcome, pair.Payload, pair.PayloadBytes = string(Unchanged), nil, nil
 	}

@@ -14,7 +14,7 @@ const lookBack = 48 * 60 * 60
 // span is a stretch of time with one offset. Instants are Unix seconds. Wall times are Unix seconds, too: the wall
 // time of an instant is the instant plus the offset.
 type span struct {
-	start, end int64 // start is included, end is not; start may be later than the real start if that is more than lookBack ago
+	start, end int64 // end is not included; a start of more than lookBack ago may be later than the real one
 	offset     int64
 	shown      int64 // all wall times before this one were shown or skipped before start
 }

@@ -1,19 +1,26 @@
-// Package seal is a store.Codec that encrypts payloads by AES-256-GCM, with nothing but the standard library.
+// Package seal is a store.Codec that encrypts payloads by AES-256-GCM. It uses nothing but the standard library.
 //
 //	codec, err := seal.New(seal.Key{ID: "2027-05", Secret: secret}) // 32 random bytes, from wherever you keep secrets
 //	tasks := store.New(store.Config{Service: "events-api", Codec: codec})
 //	node, err := scheduled.New(scheduled.Config{Pool: pool, Handlers: registry, Codec: codec})
 //
-// A payload is bound to its task's type and id: copied to another task it does not decode. The nonce is a keyed hash of type, id and
-// payload, so the same payload of the same task is encrypted to the same bytes. Hence what is scheduled again unchanged is seen to be
-// unchanged, and whoever reads the table sees no more than that: which payloads of one task are equal, and how long they are. They
-// also see what is no payload: ids, types, entities, times, and what handlers return as errors, notes and results.
+// The encryption binds a payload to its task's type and id, so that a payload which somebody copies to another task
+// cannot be decrypted. The nonce is a keyed hash of type, id and payload. Therefore the same payload of the same task
+// is always encrypted to the same bytes, and Schedule recognizes an unchanged task.
 //
-// One key is good for 2³² different payloads. Use another from time to time:
+// Somebody who reads the table sees which payloads of one task are equal, and how long payloads are. Everything
+// outside of payloads is readable: ids, types, entities, times, and the errors, notes and results that handlers
+// return.
 //
-//  1. New(old, new) everywhere: what is encrypted by the new key can then be decrypted.
-//  2. New(new, old) everywhere: from here on the new one encrypts. Each waiting task that is scheduled again is rescheduled once.
-//  3. New(new), when no task is left that the old one encrypted:
+// One key is good for 2³² different payloads. Change keys from time to time:
+//
+//  1. Use New(old, new) everywhere, so that every program can decrypt payloads that the new key encrypts.
+//
+//  2. Use New(new, old) everywhere. From then on the new key encrypts. Each waiting task that is scheduled again is
+//     rescheduled once.
+//
+//  3. Use New(new) when no task is left that the old key encrypted:
+//
 //     SELECT count(*) FROM tasktable.scheduled_tasks WHERE payload ->> '$codec' = 'seal/old'
 package seal
 
@@ -32,24 +39,26 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// SecretBytes is how long a key's secret must be.
+// SecretBytes is the length of a key's secret, in bytes.
 const SecretBytes = 32
 
 // Key is a secret with a name.
 type Key struct {
-	// ID names the key in the table, as "seal/{ID}": 1 to 64 letters, digits or ._-; no secret. Never use one ID for two secrets.
+	// ID names the key in the table, as "seal/{ID}". It has 1 to 64 letters, digits or ._- and is no secret. Never
+	// use one ID for two secrets.
 	ID string
 	// Secret is SecretBytes random bytes.
 	Secret []byte
 }
 
-// String is the ID, so that a key that is printed does not tell its secret.
+// String returns the ID, so that a printed key does not reveal its secret.
 func (k Key) String() string { return k.ID }
 
-// GoString is String.
+// GoString returns the ID, too.
 func (k Key) GoString() string { return k.ID }
 
-// Codec encrypts by one key, and decrypts by any that it has.
+// Codec is a store.Codec. It encrypts with one key, and decrypts with each of its keys. It is safe for concurrent
+// use.
 type Codec struct {
 	current string
 	keys    map[string]sealer
@@ -59,7 +68,8 @@ var idSyntax = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 
 const prefix = "seal/"
 
-// New makes a Codec that encrypts by the first key. The error wraps store.ErrInvalid; it never has a secret in it.
+// New returns a Codec that encrypts with the first key and decrypts with all of them. The error wraps
+// store.ErrInvalid. It never contains a secret.
 func New(keys ...Key) (*Codec, error) {
 	if len(keys) == 0 {
 		return nil, fmt.Errorf("%w: seal needs at least one key", store.ErrInvalid)
@@ -70,7 +80,8 @@ func New(keys ...Key) (*Codec, error) {
 			return nil, fmt.Errorf("%w: ID of key %d must be 1 to 64 letters, digits or ._-", store.ErrInvalid, i+1)
 		}
 		if len(key.Secret) != SecretBytes {
-			return nil, fmt.Errorf("%w: Secret of key %q must be %d bytes, got %d", store.ErrInvalid, key.ID, SecretBytes, len(key.Secret))
+			return nil, fmt.Errorf("%w: Secret of key %q must be %d bytes, got %d", store.ErrInvalid, key.ID, SecretBytes,
+				len(key.Secret))
 		}
 		if _, twice := codec.keys[prefix+key.ID]; twice {
 			return nil, fmt.Errorf("%w: ID %q is of two keys", store.ErrInvalid, key.ID)
@@ -84,12 +95,12 @@ func New(keys ...Key) (*Codec, error) {
 	return codec, nil
 }
 
-// Encode encrypts by the first key.
+// Encode encrypts a payload with the first key.
 func (c *Codec) Encode(_ context.Context, kind, id string, plain []byte) (name string, data []byte, err error) {
 	return c.current, c.keys[c.current].seal(kind, id, plain), nil
 }
 
-// Decode decrypts by the key of that name.
+// Decode decrypts a payload with the key that name names.
 func (c *Codec) Decode(_ context.Context, name, kind, id string, data []byte) ([]byte, error) {
 	key, known := c.keys[name]
 	if !known {
@@ -101,11 +112,11 @@ func (c *Codec) Decode(_ context.Context, name, kind, id string, data []byte) ([
 	return key.open(kind, id, data)
 }
 
-// sealer is a key made ready.
+// sealer is a key that is ready for use.
 type sealer struct {
 	name  string
 	aead  cipher.AEAD
-	nonce []byte // the key of the hash that nonces are
+	nonce []byte // the key of the hash that makes the nonces
 }
 
 func newSealer(name string, secret []byte) (sealer, error) {
@@ -125,10 +136,10 @@ func newSealer(name string, secret []byte) (sealer, error) {
 	return sealer{name: name, aead: aead, nonce: parts[1]}, err
 }
 
-// about is what a payload is bound to.
+// about returns the data to which the encryption binds a payload.
 func (s sealer) about(kind, id string) []byte {
 	var about []byte
-	for _, text := range []string{s.name, kind, id} { // each with its length, or "a" and "bc" were "ab" and "c"
+	for _, text := range []string{s.name, kind, id} { // each with its length, because "a", "bc" must differ from "ab", "c"
 		about = binary.BigEndian.AppendUint32(about, uint32(len(text)))
 		about = append(about, text...)
 	}
@@ -151,7 +162,8 @@ func (s sealer) open(kind, id string, data []byte) ([]byte, error) {
 	nonce, sealed := data[:s.aead.NonceSize()], data[s.aead.NonceSize():]
 	plain, err := s.aead.Open(nil, nonce, sealed, s.about(kind, id))
 	if err != nil {
-		return nil, fmt.Errorf("%w: it was changed, or is another task's, or of another secret with the same ID", store.ErrInvalid)
+		return nil, fmt.Errorf("%w: it was changed, or is another task's, or of another secret with the same ID",
+			store.ErrInvalid)
 	}
 	return plain, nil
 }

@@ -14,19 +14,19 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Classes of advisory locks, in the database of the server's URL. A session holds them, so they end with the
-// process: what nobody holds the lock of, nobody uses.
+// The classes of advisory locks, which are in the database of the server's URL. Sessions hold the locks, so that they
+// end with the process. If nobody holds the lock of a database, nobody uses the database.
 const (
-	lockProcess  = 0x7474_0001 // by process number; exclusive as long as the process lives
-	lockTemplate = 0x7474_0002 // by hash of the template's name; shared by those who clone it
-	lockSweep    = 0x7474_0003 // making templates and dropping leftovers, one process at a time
+	lockProcess  = 0x7474_0001 // key: process number; exclusive while the process lives
+	lockTemplate = 0x7474_0002 // key: hash of the template's name; shared by the processes that clone it
+	lockSweep    = 0x7474_0003 // only one process at a time makes templates or drops leftovers
 )
 
 const emptyTemplate = "template0"
 
-// names are the names of databases this package makes. They carry the number of the database the advisory
-// locks live in: two URLs of one server that name different databases do not see each other's locks, and
-// must not take each other's databases for leftovers.
+// names makes the names of this package's databases. They contain the number of the database in which the advisory
+// locks are. Two URLs of one server may name different databases. Their processes do not see each other's locks, and
+// without the number would take each other's databases for leftovers.
 type names struct {
 	beside  uint32
 	process int32
@@ -40,10 +40,10 @@ func (n names) test(number int64) string {
 
 func (n names) template(fingerprint string) string {
 	sum := sha256.Sum256([]byte(fingerprint))
-	return fmt.Sprintf("tasktable_template_%d_%x", n.beside, sum[:8]) // whole, it would not fit into 63 bytes
+	return fmt.Sprintf("tasktable_template_%d_%x", n.beside, sum[:8]) // the whole sum would not fit into 63 bytes
 }
 
-// processOf reads the process number from the name of a test's database, or of an unfinished template.
+// processOf returns the process number in the name of a test's database, or of an unfinished template.
 func processOf(name string) (process int32, ok bool) {
 	var beside uint32
 	var number int64
@@ -51,8 +51,8 @@ func processOf(name string) (process int32, ok bool) {
 	return process, read == 3
 }
 
-// ours are the databases of this package whose locks are in this database, and those whose locks are in a
-// database that is no more, so that nobody can hold them.
+// ours finds the databases of this package whose locks are in this database. It also finds those whose locks were in
+// a database that no longer exists, because nobody can hold those locks.
 const ours = `
 SELECT d.datname FROM pg_database d
 WHERE d.datname ~ '^tasktable_(test_[0-9]+_[0-9a-f]{8}_[0-9]+|template_[0-9]+_[0-9a-f]{16})$'
@@ -65,7 +65,7 @@ func (s *server) create(ctx context.Context, template string) (string, error) {
 	for {
 		_, err := s.admin.Exec(ctx, statement)
 		var busy *pgconn.PgError
-		// 55006: a session is in the template. Nobody may connect to it, but autovacuum may.
+		// 55006: a session uses the template. Only autovacuum can, because the template allows no connections.
 		if !errors.As(err, &busy) || busy.Code != "55006" {
 			if err != nil {
 				return "", fmt.Errorf("creating a database for the test: %w", err)
@@ -85,8 +85,8 @@ func (s *server) drop(ctx context.Context, name string) error {
 	return nil
 }
 
-// dropLeftovers drops the databases of processes that are gone and the templates nobody uses. Only one
-// process at a time does it, and the others need not wait.
+// dropLeftovers drops the databases of processes that no longer exist, and the templates that nobody uses. Only one
+// process at a time does this. The others do not wait for it.
 func (s *server) dropLeftovers(ctx context.Context) error {
 	got, err := s.tryLock(ctx, lockSweep, 0)
 	if err != nil || !got {
@@ -134,14 +134,14 @@ func (s *server) tryLock(ctx context.Context, class int, key int32) (got bool, e
 	return got, nil
 }
 
-// unlock needs no error: a connection that cannot unlock is broken, and its locks are gone with it.
+// unlock ignores the error, because a connection that cannot unlock is broken, and its locks have ended with it.
 func (s *server) unlock(ctx context.Context, class int, key int32) {
 	s.holderMu.Lock()
 	defer s.holderMu.Unlock()
 	_, _ = s.holder.Exec(ctx, "SELECT pg_advisory_unlock($1, $2)", class, key)
 }
 
-// hash makes a name the key of an advisory lock.
+// hash returns the key of an advisory lock for a name.
 func hash(name string) int32 {
 	sum := sha256.Sum256([]byte(name))
 	return int32(binary.BigEndian.Uint32(sum[:4]))

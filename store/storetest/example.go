@@ -5,8 +5,9 @@ import (
 	"testing"
 )
 
-// Example returns a [testing.TB] for where there is none, as in an Example: it does what this package, and scheduledtest, ask of
-// one. A failure panics. The caller must call end, which drops what was made.
+// Example returns a [testing.TB] for code that has none, for example an Example function. It has the methods that
+// this package and scheduledtest call. A failure panics. The caller must call end, which drops everything that was
+// made.
 //
 //	t, end := storetest.Example()
 //	defer end()
@@ -20,7 +21,8 @@ func Example() (t testing.TB, end func()) {
 	}
 }
 
-// example is as much of a testing.TB as is asked of it; the rest, which nobody calls, is nil's.
+// example implements the methods of testing.TB that are used. The others are those of the nil interface, and would
+// panic.
 type example struct {
 	testing.TB
 	cleanups []func()

@@ -7,10 +7,11 @@ import (
 	"testing"
 )
 
-// Main runs the tests of a package, then stops what this process holds of the server. It does not return: it exits with the run's
-// code. The checks run after tests that have passed, in their order; an error of one fails the run.
+// Main runs the tests of a package, and then stops the process's share in the server. It does not return, but exits
+// with the code of the run. If the tests have passed, the checks run, in their order. An error of a check makes the
+// run fail.
 //
-// A package that does without it may use the other functions, but leaves the server running.
+// A package can use the other functions without Main, but then the server stays running.
 func Main(m *testing.M, checks ...func() error) {
 	code := m.Run()
 	if err := stopShared(); err != nil {
@@ -20,7 +21,7 @@ func Main(m *testing.M, checks ...func() error) {
 	os.Exit(check(code, os.Stderr, checks...))
 }
 
-// check runs the checks, unless the tests have failed: then that is what to look at.
+// check runs the checks unless the tests have failed, because then the developer has to look at the tests first.
 func check(code int, stderr io.Writer, checks ...func() error) int {
 	for _, one := range checks {
 		if code != 0 {

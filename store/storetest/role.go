@@ -10,12 +10,15 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// RolePassword is that of all roles made by [Role].
+// RolePassword is the password of all roles that [Role] makes.
 const RolePassword = "only-for-this-test"
 
-// Role makes a database role that may do nothing but log in, by [RolePassword], and drops it when t ends. Roles are the whole server's, so its
-// name is its own. Ask for it before the database in which it gets rights: what ends first was made last, and a role that has rights anywhere
-// cannot be dropped. Where the tests' user may not create roles the test is skipped.
+// Role makes a database role that may do nothing but log in with [RolePassword]. The role is dropped when t ends. It
+// has a unique name, because roles belong to the whole server.
+//
+// Call Role before you ask for the database in which the role gets rights. Cleanups run in reverse order, and
+// Postgres cannot drop a role that still has rights somewhere. The test is skipped if its database user may not
+// create roles.
 func Role(t testing.TB) (name string) {
 	t.Helper()
 	s, err := shared()
@@ -25,7 +28,8 @@ func Role(t testing.TB) (name string) {
 	ctx, cancel := context.WithTimeout(context.Background(), stepLimit)
 	defer cancel()
 	name = fmt.Sprintf("tasktable_test_%016x", rand.Uint64())
-	_, err = s.admin.Exec(ctx, `CREATE ROLE `+name+` LOGIN PASSWORD '`+RolePassword+`' NOSUPERUSER NOCREATEDB NOCREATEROLE`)
+	_, err = s.admin.Exec(ctx,
+		`CREATE ROLE `+name+` LOGIN PASSWORD '`+RolePassword+`' NOSUPERUSER NOCREATEDB NOCREATEROLE`)
 	var refused *pgconn.PgError
 	if errors.As(err, &refused) && refused.Code == "42501" { // insufficient_privilege
 		t.Skip("the tests' role may not create roles")

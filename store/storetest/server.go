@@ -18,15 +18,15 @@ import (
 	"github.com/tasktable/tasktable/store/localpg"
 )
 
-// URLVariable is the environment variable that names a server to use.
+// URLVariable is the environment variable that names the server to use.
 const URLVariable = "TASKTABLE_TEST_DATABASE_URL"
 
-// server is the Postgres the tests of this process use.
+// server is the Postgres that the tests of this process use.
 type server struct {
 	base     *url.URL
 	stop     func() error
-	admin    *pgxpool.Pool // creates and drops
-	holder   *pgx.Conn     // its session holds the advisory locks that say: this process is alive
+	admin    *pgxpool.Pool // creates and drops databases
+	holder   *pgx.Conn     // its session holds the advisory locks, which show that this process is alive
 	holderMu sync.Mutex
 	names    names
 	made     atomic.Int64 // numbers the databases
@@ -40,13 +40,14 @@ var (
 
 var registered atomic.Pointer[func(context.Context) (*url.URL, func() error, error)]
 
-// Register has the tests of this process run on a server that start starts, unless TASKTABLE_TEST_DATABASE_URL names one. A nil base, or an
-// error, has the next way taken. Package container calls it when it is imported.
+// Register makes the tests of this process run on a server that start starts, unless TASKTABLE_TEST_DATABASE_URL
+// names one. If start returns a nil base or an error, the next way to get a server is taken. Package container calls
+// Register when it is imported.
 func Register(start func(context.Context) (base *url.URL, stop func() error, err error)) {
 	registered.Store(&start)
 }
 
-// open chooses a server and makes it ready to hand out databases.
+// open chooses a server and prepares it for handing out databases.
 func open() (*server, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), prepareLimit)
 	defer cancel()
@@ -56,7 +57,7 @@ func open() (*server, error) {
 	}
 	s := &server{base: base, stop: stop}
 	s.template = sync.OnceValues(s.prepareTemplate)
-	running.Store(s) // from here on Main cleans up, also after an error
+	running.Store(s) // from here on Main stops the server, even after an error
 	if err := s.connect(ctx); err != nil {
 		return nil, err
 	}
@@ -83,7 +84,7 @@ func choose(ctx context.Context) (*url.URL, func() error, error) {
 	return startLocal(ctx)
 }
 
-// parseURL keeps the given text out of its errors: it may hold a password.
+// parseURL does not put the text into its errors, because it may contain a password.
 func parseURL(text string) (*url.URL, error) {
 	base, err := url.Parse(text)
 	if err != nil || (base.Scheme != "postgres" && base.Scheme != "postgresql") {
@@ -95,9 +96,12 @@ func parseURL(text string) (*url.URL, error) {
 func startLocal(ctx context.Context) (*url.URL, func() error, error) {
 	local, err := localpg.Start(ctx, localpg.Config{
 		Dir: filepath.Join(cmp.Or(memoryDir(), os.TempDir()), "tasktable-test-"+strconv.Itoa(os.Getuid())),
-		// Without the disk's cooperation tests are several times faster. synchronous_commit stays on, since
-		// off would change what other sessions and NOTIFY see when.
-		Parameters: map[string]string{"fsync": "off", "full_page_writes": "off", "max_connections": "800", "log_checkpoints": "off", "max_prepared_transactions": "10"},
+		// Tests are several times faster if Postgres does not wait for the disk. synchronous_commit stays on, because
+		// off would change when other sessions and NOTIFY see a commit.
+		Parameters: map[string]string{
+			"fsync": "off", "full_page_writes": "off", "max_connections": "800", "log_checkpoints": "off",
+			"max_prepared_transactions": "10",
+		},
 	})
 	if err != nil {
 		return nil, nil, err
@@ -109,7 +113,8 @@ func startLocal(ctx context.Context) (*url.URL, func() error, error) {
 	return base, local.Stop, nil
 }
 
-// connect opens the administrative connections, marks this process as alive, and drops what dead ones left.
+// connect opens the administrative connections, marks this process as alive, and drops the leftovers of dead
+// processes.
 func (s *server) connect(ctx context.Context) error {
 	config, err := pgxpool.ParseConfig(s.base.String())
 	if err != nil {
@@ -123,7 +128,8 @@ func (s *server) connect(ctx context.Context) error {
 		return fmt.Errorf("connecting: %w", err)
 	}
 	var beside uint32
-	if err := s.holder.QueryRow(ctx, "SELECT oid FROM pg_database WHERE datname = current_database()").Scan(&beside); err != nil {
+	const thisDatabase = "SELECT oid FROM pg_database WHERE datname = current_database()"
+	if err := s.holder.QueryRow(ctx, thisDatabase).Scan(&beside); err != nil {
 		return fmt.Errorf("reading the database's number: %w", err)
 	}
 	s.names = newNames(beside)

@@ -1,4 +1,4 @@
-// Package storetest gives each test a Postgres database of its own, already migrated.
+// Package storetest gives each test its own Postgres database, with all migrations applied.
 //
 //	func TestMain(m *testing.M) { storetest.Main(m) }
 //
@@ -11,24 +11,27 @@
 //
 // # Server
 //
-// It is chosen once per test process, at the first database asked for:
+// Each test process chooses its server once, when a test asks for the first database:
 //
-//  1. TASKTABLE_TEST_DATABASE_URL, a postgres:// URL of a database whose user may create databases. They are
-//     created beside it; the database itself is connected to and otherwise left alone.
+//  1. The server of TASKTABLE_TEST_DATABASE_URL. This is a postgres:// URL of a database whose user may create
+//     databases. The tests' databases are created beside that database. The package connects to it, but changes
+//     nothing in it.
 //  2. A container of postgres:17-alpine, if the test package imports store/storetest/container and a Docker daemon
-//     answers within 2 seconds. One per process, removed at its end. If it cannot be started, a line on stderr says
-//     why and the next way is taken.
-//  3. A server of package localpg in a folder of its own, in memory (/dev/shm) where Linux has 4 GB free of it, else under
-//     os.TempDir; shared by all test processes of the user. It runs with fsync=off: a power cut can break its data (delete the folder then), a crash cannot.
+//     answers within 2 seconds. Each process has its own container, which is removed when the process ends. If the
+//     container cannot be started, a line on stderr tells why, and the next way is taken.
+//  3. A server of package localpg in its own folder. The folder is in memory (/dev/shm) if Linux has 4 GB free there,
+//     otherwise under os.TempDir. All test processes of the user share the server. It runs with fsync=off. A crash of
+//     Postgres cannot break its data, but a power cut can. In that case delete the folder.
 //
 // # Databases
 //
-// The migrations run once, into a template database whose name carries their fingerprint, and each test gets a
-// clone of it. Templates of other migrations, and databases of test processes that were killed, are dropped by
-// the next test process, unless a process still uses them.
+// The migrations run once, in a template database whose name contains their fingerprint. Each test gets a clone of
+// the template. The next test process drops templates of other migrations, and databases of test processes that were
+// killed, unless a process still uses them.
 //
-// Tests may run in parallel, in one process and in several. Databases are isolated; what belongs to the whole
-// server is not: roles, pg_stat_activity, the 800 connections, and the speed of the disk.
+// Tests may run in parallel, in one process and in several. Databases are isolated from each other, but tests share
+// everything that belongs to the whole server: roles, pg_stat_activity, the 800 connections, and the speed of the
+// disk.
 package storetest
 
 import (
@@ -41,14 +44,14 @@ import (
 )
 
 const (
-	prepareLimit = 3 * time.Minute // the first database: pulling an image, starting, migrating
-	stepLimit    = time.Minute     // each later statement; two cores and many packages can be slow
+	prepareLimit = 3 * time.Minute // for the first database: to pull an image, start and migrate
+	stepLimit    = time.Minute     // for each later statement, which is slow if two cores test many packages
 	closeLimit   = 10 * time.Second
 	poolConns    = 30
 )
 
-// URL returns the URL of a fresh database with all migrations applied in the default schema. The database is
-// dropped when t ends, with whatever connections the test left. It ends the test where none can be had.
+// URL returns the URL of a new database with all migrations applied in the default schema. When t ends, the database
+// is dropped, even if the test has left connections open. If no database can be made, URL ends the test by t.Fatal.
 func URL(t testing.TB) string {
 	t.Helper()
 	return fresh(t, true)
@@ -60,8 +63,8 @@ func EmptyURL(t testing.TB) string {
 	return fresh(t, false)
 }
 
-// Pool returns a pool of at most 10 connections on a database as of [URL]. It is closed when t ends; a test
-// that by then has not given back every connection fails.
+// Pool returns a pool of at most 30 connections on a new database, which is like that of [URL]. The pool is closed
+// when t ends. The test fails if it has not released all connections by then.
 func Pool(t testing.TB) *pgxpool.Pool {
 	t.Helper()
 	config, err := pgxpool.ParseConfig(URL(t))
@@ -77,8 +80,8 @@ func Pool(t testing.TB) *pgxpool.Pool {
 	return pool
 }
 
-// closePool does not wait for ever, as Close does: a leaked connection is to be seen as such and not as a
-// test binary that is killed after ten minutes.
+// closePool gives up after a time, unlike Close. A leaked connection must be reported as such, and not as a test
+// binary that is killed after ten minutes.
 func closePool(t testing.TB, pool *pgxpool.Pool, wait time.Duration) {
 	closed := make(chan struct{})
 	go func() {
@@ -90,7 +93,8 @@ func closePool(t testing.TB, pool *pgxpool.Pool, wait time.Duration) {
 	select {
 	case <-closed:
 	case <-limit.C:
-		t.Errorf("storetest: the test has not given back %d connections of its pool: unclosed rows, transaction or Acquire", pool.Stat().AcquiredConns())
+		t.Errorf("storetest: the test has not given back %d connections of its pool: unclosed rows, transaction or Acquire",
+			pool.Stat().AcquiredConns())
 	}
 }
 
@@ -122,14 +126,14 @@ func fresh(t testing.TB, migrated bool) string {
 	return s.urlOf(name)
 }
 
-// urlOf is the server's URL with another database.
+// urlOf returns the server's URL with another database.
 func (s *server) urlOf(database string) string { return withDatabase(s.base, database) }
 
 func withDatabase(base *url.URL, database string) string {
 	u := *base
 	u.Path, u.RawPath = "/"+database, ""
 	query := u.Query()
-	query.Del("dbname") // would win over the path
+	query.Del("dbname") // it would override the path
 	query.Del("database")
 	u.RawQuery = query.Encode()
 	return u.String()

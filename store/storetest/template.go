@@ -9,17 +9,17 @@ import (
 	"github.com/tasktable/tasktable/migrations"
 )
 
-// templateName carries the fingerprint of the migrations: changed migrations get a new template, and an old
-// one is never mistaken for it.
+// templateName contains the fingerprint of the migrations. Changed migrations therefore get a new template, and an
+// old template is never mistaken for it.
 func (s *server) templateName() string { return s.names.template(migrations.Fingerprint()) }
 
-// prepareTemplate makes the template, unless some process has made it before, and keeps it from being dropped
-// as long as this process lives.
+// prepareTemplate makes the template, unless a process has made it before. It keeps the template from being dropped
+// while this process lives.
 func (s *server) prepareTemplate() (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), prepareLimit)
 	defer cancel()
 	name := s.templateName()
-	// Waits for the process that makes it, or that drops leftovers: this could be one of them.
+	// Wait for the process that makes the template or drops leftovers, because a leftover could be this template.
 	if err := s.lock(ctx, "SELECT pg_advisory_lock($1, $2)", lockSweep, 0); err != nil {
 		return "", err
 	}
@@ -28,7 +28,8 @@ func (s *server) prepareTemplate() (string, error) {
 		return "", err
 	}
 	var there bool
-	if err := s.admin.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1)", name).Scan(&there); err != nil {
+	const exists = "SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1)"
+	if err := s.admin.QueryRow(ctx, exists, name).Scan(&there); err != nil {
 		return "", fmt.Errorf("looking for the template: %w", err)
 	}
 	if there {
@@ -40,8 +41,8 @@ func (s *server) prepareTemplate() (string, error) {
 	return name, nil
 }
 
-// makeTemplate migrates a database under a test's name and renames it at the end: a process killed halfway
-// leaves a leftover and no template that is half migrated.
+// makeTemplate migrates a database under the name of a test's database, and renames it at the end. If the process is
+// killed halfway, there is only a leftover, and no half-migrated template.
 func (s *server) makeTemplate(ctx context.Context, name string) error {
 	unfinished, err := s.create(ctx, emptyTemplate)
 	if err != nil {
@@ -51,7 +52,7 @@ func (s *server) makeTemplate(ctx context.Context, name string) error {
 		_ = s.drop(ctx, unfinished)
 		return err
 	}
-	// A template with a session in it cannot be cloned, so nobody is let in.
+	// The template must not allow connections, because a template that a session uses cannot be cloned.
 	for _, statement := range []string{
 		"ALTER DATABASE " + quote(unfinished) + " WITH ALLOW_CONNECTIONS false",
 		"ALTER DATABASE " + quote(unfinished) + " RENAME TO " + quote(name),

@@ -1,9 +1,9 @@
-// Package container lets package storetest run the tests of a process on a Postgres in a container, where a Docker daemon answers. A test
-// package imports it for that alone:
+// Package container lets package storetest run the tests of a process on a Postgres in a container, if a Docker
+// daemon answers. A test package only has to import it:
 //
 //	import _ "github.com/tasktable/tasktable/store/storetest/container"
 //
-// It is apart from storetest because of what it needs: testcontainers, and some fifty modules behind it.
+// It is separate from storetest because it needs testcontainers, which needs about fifty other modules.
 package container
 
 import (
@@ -31,11 +31,11 @@ var used atomic.Bool
 
 func init() { storetest.Register(start) }
 
-// Used says that this process has started a container. Until the process ends, a goroutine keeps the connection whose end
-// removes the container.
+// Used reports whether this process has started a container. If so, a goroutine keeps a connection open until the
+// process ends. The end of the connection removes the container.
 func Used() bool { return used.Load() }
 
-// start starts a container. It returns a nil base where no Docker daemon answers.
+// start starts a container. It returns a nil base if no Docker daemon answers.
 func start(ctx context.Context) (base *url.URL, stop func() error, err error) {
 	if !dockerAnswers(ctx) {
 		return nil, nil, nil
@@ -43,7 +43,8 @@ func start(ctx context.Context) (base *url.URL, stop func() error, err error) {
 	return startContainer(ctx)
 }
 
-// dockerAnswers asks the daemon itself: an installed docker command, or a socket file, says nothing.
+// dockerAnswers asks the daemon itself, because an installed docker command or a socket file does not mean that it
+// runs.
 func dockerAnswers(ctx context.Context) (answers bool) {
 	ctx, cancel := context.WithTimeout(ctx, dockerLimit)
 	defer cancel()
@@ -71,10 +72,12 @@ func startContainer(ctx context.Context) (base *url.URL, stop func() error, err 
 	container, err := testcontainers.Run(ctx, image,
 		testcontainers.WithExposedPorts("5432/tcp"),
 		testcontainers.WithEnv(map[string]string{"POSTGRES_PASSWORD": "tasktable", "POSTGRES_DB": "tasktable"}),
-		testcontainers.WithCmd("postgres", "-c", "fsync=off", "-c", "full_page_writes=off", "-c", "max_connections=800", "-c", "max_prepared_transactions=10"),
-		// Twice: the image starts a server to set itself up, and then the real one.
+		testcontainers.WithCmd("postgres", "-c", "fsync=off", "-c", "full_page_writes=off", "-c", "max_connections=800",
+			"-c", "max_prepared_transactions=10"),
+		// The line must occur twice, because the image starts a server to set itself up, and then the real one.
 		testcontainers.WithWaitStrategy(
-			wait.ForLog("database system is ready to accept connections").WithOccurrence(2).WithStartupTimeout(time.Minute),
+			wait.ForLog("database system is ready to accept connections").
+				WithOccurrence(2).WithStartupTimeout(time.Minute),
 			wait.ForListeningPort("5432/tcp"),
 		),
 	)

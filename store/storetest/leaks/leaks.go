@@ -1,9 +1,9 @@
-// Package leaks is for the tests of Tasktable itself: a run that leaves goroutines behind fails.
+// Package leaks makes the tests of Tasktable itself fail if they leave goroutines behind.
 //
 //	func TestMain(m *testing.M) { storetest.Main(m, leaks.Check) }
 //
-// An application's tests have other libraries' goroutines too, which no list of this package's knows. Importing it registers package
-// container.
+// It is not for applications, because their tests have goroutines of other libraries that Check does not know.
+// Importing the package also registers package container.
 package leaks
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/tasktable/tasktable/store/storetest/container"
 )
 
-// Check returns an error that lists the goroutines that are left and that nothing explains.
+// Check returns an error that lists the remaining goroutines, except for those that are known to be legitimate.
 func Check() error {
 	if err := goleak.Find(legitimate()...); err != nil {
 		return fmt.Errorf("goroutines left at the end of the tests: %w", err)
@@ -24,11 +24,11 @@ func Check() error {
 
 func legitimate() []goleak.Option {
 	options := []goleak.Option{
-		// Waits for the end of the shared server, which other test processes may still be using.
+		// It waits for the end of the shared server, which other test processes may still use.
 		goleak.IgnoreAnyFunction("github.com/tasktable/tasktable/store/localpg.(*process).reap"),
 	}
 	if container.Used() {
-		// The reaper's connection must live as long as the process: its end is what removes the container.
+		// The reaper's connection must live as long as the process, because its end removes the container.
 		options = append(options,
 			goleak.IgnoreAnyFunction("github.com/testcontainers/testcontainers-go.(*Reaper).connect.func1"),
 			goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"),
