@@ -13,7 +13,7 @@ import (
 	"syscall"
 )
 
-// account is the unprivileged user that runs Postgres when the caller is root. A nil account is the caller.
+// account is the unprivileged user that runs Postgres if the caller is root. A nil account stands for the caller.
 type account struct {
 	name     string
 	uid, gid uint32
@@ -35,11 +35,12 @@ func serverAccount() (*account, error) {
 		}
 		return &account{name, uint32(uid), uint32(gid)}, nil
 	}
-	return nil, errors.New("Postgres refuses to run as root, and this machine has neither a user postgres nor a user nobody to run it as: run as another user")
+	return nil, errors.New("Postgres refuses to run as root, and this machine has neither a user postgres nor a user " +
+		"nobody to run it as: run as another user")
 }
 
-// ownerOf is the account for data that is there already: whoever owns it, for instance nobody, when the user
-// postgres has come to the machine since.
+// ownerOf returns the account for existing data, which is the owner of the data. That may be nobody if the user
+// postgres was created later.
 func (a *account) ownerOf(data string) (*account, error) {
 	if a == nil {
 		return nil, nil
@@ -50,7 +51,7 @@ func (a *account) ownerOf(data string) (*account, error) {
 	}
 	stat := info.Sys().(*syscall.Stat_t)
 	if stat.Uid == 0 {
-		return nil, fmt.Errorf("%s belongs to root, as whom Postgres refuses to run: chown -R %s it", data, a.name)
+		return nil, fmt.Errorf("%s belongs to root, and Postgres refuses to run as root: chown -R %s it", data, a.name)
 	}
 	if stat.Uid == a.uid {
 		return a, nil
@@ -75,7 +76,7 @@ func (a *account) own(path string) error {
 	return nil
 }
 
-// openTree lets the account read and run what was unpacked under the caller's umask.
+// openTree lets the account read and execute files that were unpacked under the caller's umask.
 func (a *account) openTree(root string) error {
 	if a == nil {
 		return nil
@@ -96,7 +97,8 @@ func (a *account) openTree(root string) error {
 	})
 }
 
-// checkReach says up front which folder shuts the account out; Postgres would only say "permission denied".
+// checkReach returns an error that names the folder which the account cannot pass. Postgres would only report
+// "permission denied".
 func (a *account) checkReach(dir string) error {
 	if a == nil {
 		return nil
@@ -114,8 +116,8 @@ func (a *account) checkReach(dir string) error {
 			open = 0o010
 		}
 		if info.Mode().Perm()&open == 0 {
-			return fmt.Errorf("Config.Dir: %s: Postgres runs as user %s when the caller is root, and %s (mode %#o) does not let that user through: choose another folder",
-				dir, a.name, path, info.Mode().Perm())
+			return fmt.Errorf("Config.Dir: %s: Postgres runs as user %s when the caller is root, and %s (mode %#o) does not "+
+				"let that user through: choose another folder", dir, a.name, path, info.Mode().Perm())
 		}
 		if path == filepath.Dir(path) {
 			return nil

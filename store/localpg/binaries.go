@@ -13,7 +13,8 @@ const (
 	dockerRun   = "docker run --rm -d -p 5432:5432 -e POSTGRES_PASSWORD=postgres postgres:17"
 )
 
-// places are where binaries are looked for after PATH. A variable, so that a test can have a machine without.
+// places are the folders in which Start looks for binaries after PATH. It is a variable, so that a test can act as a
+// machine without Postgres.
 var places = []string{
 	"/usr/lib/postgresql/*/bin",
 	"/usr/pgsql-*/bin",
@@ -30,7 +31,8 @@ type binaries struct {
 
 var versionText = regexp.MustCompile(`\(PostgreSQL\) (\d+)`)
 
-// parseMajor reads what postgres --version prints: "postgres (PostgreSQL) 15.14 (Debian 15.14-0+deb12u1)".
+// parseMajor parses the output of postgres --version, for example "postgres (PostgreSQL) 15.14 (Debian
+// 15.14-0+deb12u1)".
 func parseMajor(text string) (int, error) {
 	match := versionText.FindStringSubmatch(text)
 	if match == nil {
@@ -46,7 +48,7 @@ func parseMajor(text string) (int, error) {
 	return major, nil
 }
 
-// noPostgres is the one message for somebody who has nothing installed, with the ways out.
+// noPostgres returns the message for somebody who has no Postgres installed, with the possible ways out.
 func noPostgres(rejected, download error) error {
 	install := "apt install postgresql"
 	if runtime.GOOS == "darwin" {

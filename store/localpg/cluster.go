@@ -15,19 +15,22 @@ import (
 	"strings"
 )
 
-// superuser is the role the URL names. Not the operating system's user: the URL must be the same for all.
+// superuser is the role in the URL. It is not the user of the operating system, because the URL must be the same for
+// all users.
 const superuser = "tasktable"
 
-// cluster is a data folder and who runs it.
+// cluster is a data folder and the account that runs it.
 type cluster struct {
 	bin  binaries
 	data string
 	as   *account
 }
 
-// openCluster returns the data folder for these binaries, made by initdb if there is none. The lock is handed
-// to initdb, so that one that outlives its killed parent is waited for and not run into.
-func (f *folder) openCluster(ctx context.Context, bin binaries, cfg Config, password string, alive *lock) (cluster, error) {
+// openCluster returns the data folder for these binaries. If there is none, initdb makes it. initdb inherits the
+// lock, so that other processes wait for an initdb that outlives its killed parent.
+func (f *folder) openCluster(
+	ctx context.Context, bin binaries, cfg Config, password string, alive *lock,
+) (cluster, error) {
 	data := f.path(dataName(bin.major))
 	_, err := os.Stat(data)
 	switch {
@@ -43,7 +46,8 @@ func (f *folder) openCluster(ctx context.Context, bin binaries, cfg Config, pass
 		return cluster{}, fmt.Errorf("%s is not a data folder of Postgres: move it away: %w", data, err)
 	}
 	if version := strings.TrimSpace(string(text)); version != strconv.Itoa(bin.major) {
-		return cluster{}, fmt.Errorf("%s holds data of Postgres %s, but its name and the binaries in %s say %d: rename it", data, version, bin.dir, bin.major)
+		return cluster{}, fmt.Errorf("%s holds data of Postgres %s, but its name and the binaries in %s say %d: rename it",
+			data, version, bin.dir, bin.major)
 	}
 	as, err := f.account.ownerOf(data)
 	if err != nil {
@@ -52,14 +56,17 @@ func (f *folder) openCluster(ctx context.Context, bin binaries, cfg Config, pass
 	return cluster{bin, data, as}, nil
 }
 
-// initdb makes the data folder elsewhere and renames it: a kill halfway leaves no folder that looks usable.
-func (f *folder) initdb(ctx context.Context, bin binaries, cfg Config, password string, alive *lock, data string) error {
+// initdb makes the data folder under another name and renames it, so that a kill halfway leaves no folder that looks
+// usable.
+func (f *folder) initdb(
+	ctx context.Context, bin binaries, cfg Config, password string, alive *lock, data string,
+) error {
 	cfg.Logger.Info("making a new Postgres data folder", "dir", data, "version", bin.major, "binaries", bin.dir)
 	fresh, err := os.MkdirTemp(f.dir, filepath.Base(data)+".unfinished-*")
 	if err != nil {
 		return fmt.Errorf("making the data folder: %w", err)
 	}
-	defer func() { _ = os.RemoveAll(fresh) }() // gone already if all went well
+	defer func() { _ = os.RemoveAll(fresh) }() // after a success it no longer exists
 	secret, err := f.passwordFile(password)
 	if err != nil {
 		return err
@@ -68,8 +75,10 @@ func (f *folder) initdb(ctx context.Context, bin binaries, cfg Config, password 
 	if err := f.account.own(fresh); err != nil {
 		return err
 	}
-	// The same encoding and order of text on every machine, whatever its locale: C sorts by bytes.
-	args := []string{"-D", fresh, "-U", superuser, "--pwfile=" + secret, "-A", "scram-sha-256", "-E", "UTF8", "--locale=C"}
+	// Encoding and sort order must be the same on every machine, whatever its locale. C sorts by bytes.
+	args := []string{
+		"-D", fresh, "-U", superuser, "--pwfile=" + secret, "-A", "scram-sha-256", "-E", "UTF8", "--locale=C",
+	}
 	if cfg.Parameters["fsync"] == "off" {
 		args = append(args, "--no-sync")
 	}
@@ -89,7 +98,7 @@ func (f *folder) initdb(ctx context.Context, bin binaries, cfg Config, password 
 	return nil
 }
 
-// passwordFile writes the password where initdb, which may be another user, can read it for a moment.
+// passwordFile writes the password to a temporary file that initdb can read, even if it runs as another user.
 func (f *folder) passwordFile(password string) (string, error) {
 	file, err := os.CreateTemp(f.dir, "initdb.unfinished-*")
 	if err != nil {
@@ -103,12 +112,14 @@ func (f *folder) passwordFile(password string) (string, error) {
 	return file.Name(), nil
 }
 
-// dropStalePidFile removes the pid file of a server that is gone, as server.lock proves. Left there, Postgres
-// would refuse to start whenever another process has that id by now, which after a restart of a container is
-// the rule. Only a server started by hand on the folder does not hold the lock: such a one is not run over.
+// dropStalePidFile removes the pid file of a server that no longer runs, which the free server.lock proves. With the
+// pid file Postgres would refuse to start if another process has that process id now. After the restart of a
+// container that is usual. Only a server that somebody started by hand on the folder does not hold the lock. For such
+// a server dropStalePidFile returns an error.
 func (f *folder) dropStalePidFile(ctx context.Context, password string, log *slog.Logger) error {
 	if found, err := f.probe(ctx, password); err == nil {
-		return fmt.Errorf("a Postgres not started by localpg (process %d) runs on %s: stop it first", found.pid, found.data)
+		return fmt.Errorf("a Postgres not started by localpg (process %d) runs on %s: stop it first", found.pid,
+			found.data)
 	}
 	for _, major := range f.majors() {
 		path := filepath.Join(f.path(dataName(major)), "postmaster.pid")

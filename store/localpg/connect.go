@@ -18,7 +18,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// connectLimit bounds one attempt: a stopped (not dead) server accepts connections and never answers.
+// connectLimit is the limit for one attempt to connect. A server that is stopped but not dead accepts connections and
+// never answers.
 const connectLimit = 5 * time.Second
 
 func address(port int, password, database string) string {
@@ -50,7 +51,8 @@ type instance struct {
 	data      string
 }
 
-// instances reads the pid files. The format: process, data folder, start time, port, ... one a line.
+// instances reads the pid files. They have one item on each line: process id, data folder, start time, port and
+// others.
 func (f *folder) instances() []instance {
 	var found []instance
 	for _, major := range f.majors() {
@@ -61,7 +63,7 @@ func (f *folder) instances() []instance {
 		}
 		lines := strings.Split(string(text), "\n")
 		if len(lines) < 4 {
-			continue // just being written
+			continue // the server is just writing it
 		}
 		pid, pidErr := strconv.Atoi(strings.TrimSpace(lines[0]))
 		port, portErr := strconv.Atoi(strings.TrimSpace(lines[3]))
@@ -74,7 +76,7 @@ func (f *folder) instances() []instance {
 
 var errNobody = errors.New("no server answers")
 
-// probe finds the server that runs on this folder and answers.
+// probe returns the server that runs on this folder and answers.
 func (f *folder) probe(ctx context.Context, password string) (instance, error) {
 	failed := errNobody
 	for _, candidate := range f.instances() {
@@ -87,7 +89,8 @@ func (f *folder) probe(ctx context.Context, password string) (instance, error) {
 	return instance{}, failed
 }
 
-// answers checks that the server on the port is the one of this data folder: the port may long be another's.
+// answers checks that the server on the port is the one of this data folder, because another server may have taken
+// the port.
 func answers(ctx context.Context, port int, password, data string) error {
 	conn, err := connect(ctx, port, password)
 	if err != nil {
@@ -106,7 +109,8 @@ func answers(ctx context.Context, port int, password, data string) error {
 	return nil
 }
 
-// isRefusal tells a wrong password from a server that is not ready: waiting does not help.
+// isRefusal reports whether the error is a wrong password, so that waiting does not help. Otherwise the server may
+// not be ready.
 func isRefusal(err error) bool {
 	var refused *pgconn.PgError
 	return errors.As(err, &refused) && strings.HasPrefix(refused.Code, "28")
@@ -119,7 +123,8 @@ func createDatabase(ctx context.Context, port int, password, name string) error 
 	}
 	defer closeConn(conn)
 	var there bool
-	if err := conn.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1)", name).Scan(&there); err != nil {
+	const exists = "SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1)"
+	if err := conn.QueryRow(ctx, exists, name).Scan(&there); err != nil {
 		return fmt.Errorf("looking for database %q: %w", name, err)
 	}
 	if there {

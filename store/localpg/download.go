@@ -14,7 +14,7 @@ import (
 	embeddedpostgres "github.com/fergusstrange/embedded-postgres"
 )
 
-// downloadMajor is the version for a folder without data. A variable for the tests, which have no network.
+// downloadMajor is the version for a folder without data. It is a variable for the tests, which have no network.
 var downloadMajor = 17
 
 var downloads = map[int]embeddedpostgres.PostgresVersion{
@@ -22,13 +22,13 @@ var downloads = map[int]embeddedpostgres.PostgresVersion{
 	17: embeddedpostgres.V17, 18: embeddedpostgres.V18,
 }
 
-// Variables so that a test can have a machine without a network, or a Maven Central of its own.
+// These are variables, so that a test can act as a machine without a network, or use its own Maven Central.
 var (
 	fetch      = fetchFromMaven
 	repository = "https://repo1.maven.org/maven2"
 )
 
-// download gets the binaries of a major version into Dir. They appear under their name only when complete.
+// download downloads the binaries of a major version into Dir. They get their final name only when they are complete.
 func (f *folder) download(ctx context.Context, major int, log *slog.Logger) (binaries, error) {
 	version, known := downloads[major]
 	if !known {
@@ -39,7 +39,7 @@ func (f *folder) download(ctx context.Context, major int, log *slog.Logger) (bin
 		return binaries{}, fmt.Errorf("making room for the binaries: %w", err)
 	}
 	log.Info("downloading Postgres: this happens once", "version", version, "dir", f.dir)
-	// The library knows no context: a download given up goes on in the background, where it harms nothing.
+	// The library does not take a context. If ctx ends, the download continues in the background and does no harm.
 	done := make(chan error, 1)
 	go func() { done <- fetch(version, into, f.path("download")) }()
 	select {
@@ -65,7 +65,7 @@ func (f *folder) download(ctx context.Context, major int, log *slog.Logger) (bin
 		return binaries{}, fmt.Errorf("the download of Postgres %d is one of %d", major, got.major)
 	}
 	final := f.path(fmt.Sprintf("binaries-%d", major))
-	if err := os.RemoveAll(final); err != nil { // there, but rejected by inspect
+	if err := os.RemoveAll(final); err != nil { // it may exist, but inspect has rejected it
 		return binaries{}, fmt.Errorf("removing binaries that do not run: %w", err)
 	}
 	if err := os.Rename(into, final); err != nil {
@@ -74,9 +74,10 @@ func (f *folder) download(ctx context.Context, major int, log *slog.Logger) (bin
 	return binaries{filepath.Join(final, "bin"), major}, nil
 }
 
-// fetchFromMaven makes the library do the one thing wanted of it. It has no call that only downloads, so it is
-// asked to start a server of an encoding that does not exist: initdb fails after the binaries are unpacked,
-// and no throw-away server can be left behind by a process killed at the wrong moment.
+// fetchFromMaven makes the library download the binaries. The library has no call that only downloads. Therefore
+// fetchFromMaven asks it to start a server with an encoding that does not exist. The library unpacks the binaries,
+// and then initdb fails. A process that is killed at the wrong moment can therefore not leave a temporary server
+// behind.
 func fetchFromMaven(version embeddedpostgres.PostgresVersion, into, cache string) error {
 	port, err := freePort(0)
 	if err != nil {

@@ -16,12 +16,12 @@ import (
 	"syscall"
 )
 
-// folder is Config.Dir. Of its lock files, start.lock is held while somebody starts or stops, users.lock is
-// shared by those who use the server, and server.lock is inherited by the server: it is free exactly when no
-// process of the server is left, not even one orphaned by a crash.
+// folder is Config.Dir. It has three lock files. A process holds start.lock while it starts or stops the server. The
+// users of the server share users.lock. The server inherits server.lock, which is therefore free exactly if no
+// process of the server is left, not even a process that a crash has orphaned.
 type folder struct {
 	dir     string
-	account *account // who runs Postgres; nil: the caller
+	account *account // the user that runs Postgres; nil: the caller
 }
 
 func openFolder(dir string) (*folder, error) {
@@ -42,7 +42,7 @@ func openFolder(dir string) (*folder, error) {
 	if err := makeFolder(dir, who); err != nil {
 		return nil, fmt.Errorf("Config.Dir: creating it: %w", err)
 	}
-	if dir, err = filepath.EvalSymlinks(dir); err != nil { // data_directory is compared as text
+	if dir, err = filepath.EvalSymlinks(dir); err != nil { // because data_directory is compared as text
 		return nil, fmt.Errorf("Config.Dir: %w", err)
 	}
 	if err := checkOwner(dir); err != nil {
@@ -54,12 +54,12 @@ func openFolder(dir string) (*folder, error) {
 	return &folder{dir: dir, account: who}, nil
 }
 
-// makeFolder creates what is missing of the path. Modes are set on that only, whatever the umask: what was
-// there before, be it /tmp, is not ours to open or close.
+// makeFolder creates the missing folders of the path. It sets the modes of these folders only, whatever the umask.
+// The mode of a folder that existed before, for example /tmp, is not this package's to change.
 func makeFolder(dir string, who *account) error {
 	mode, parents := fs.FileMode(0o700), fs.FileMode(0o700)
 	if who != nil {
-		mode, parents = 0o711, 0o755 // the account passes through to its data folder
+		mode, parents = 0o711, 0o755 // the account must reach its data folder
 	}
 	var missing []string
 	for path := dir; ; path = filepath.Dir(path) {
@@ -88,8 +88,8 @@ func makeFolder(dir string, who *account) error {
 	return nil
 }
 
-// checkOwner refuses a folder others can write to: in a shared place such as /tmp another user could have put
-// binaries into it that would then be run.
+// checkOwner refuses a folder to which others can write. In a shared place such as /tmp, another user could have put
+// binaries into it, which localpg would then run.
 func checkOwner(dir string) error {
 	info, err := os.Stat(dir)
 	if err != nil {
@@ -99,7 +99,8 @@ func checkOwner(dir string) error {
 		return fmt.Errorf("Config.Dir: %s: must be a folder", dir)
 	}
 	if uid := int(info.Sys().(*syscall.Stat_t).Uid); uid != os.Geteuid() {
-		return fmt.Errorf("Config.Dir: %s: must belong to the caller (user id %d), but belongs to user id %d", dir, os.Geteuid(), uid)
+		return fmt.Errorf("Config.Dir: %s: must belong to the caller (user id %d), but belongs to user id %d", dir,
+			os.Geteuid(), uid)
 	}
 	if mode := info.Mode().Perm(); mode&0o002 != 0 {
 		return fmt.Errorf("Config.Dir: %s: must not be writable by everybody, but has mode %#o", dir, mode)
@@ -111,12 +112,13 @@ func (f *folder) path(name string) string { return filepath.Join(f.dir, name) }
 
 func (f *folder) logPath() string { return f.path("postgres.log") }
 
-// majors lists the major versions that have a data folder, newest first.
+// majors returns the major versions that have a data folder, newest first.
 func (f *folder) majors() []int {
 	entries, _ := os.ReadDir(f.dir)
 	var majors []int
 	for _, entry := range entries {
-		if major, err := strconv.Atoi(strings.TrimPrefix(entry.Name(), "data-")); err == nil && entry.Name() == dataName(major) {
+		major, err := strconv.Atoi(strings.TrimPrefix(entry.Name(), "data-"))
+		if err == nil && entry.Name() == dataName(major) {
 			majors = append(majors, major)
 		}
 	}
@@ -127,8 +129,8 @@ func (f *folder) majors() []int {
 
 func dataName(major int) string { return "data-" + strconv.Itoa(major) }
 
-// sweep removes what starts that were killed left half-made. The caller holds start.lock and server.lock, so
-// none of it is in use.
+// sweep removes the unfinished work of starts that were killed. Nobody uses it, because the caller holds start.lock
+// and server.lock.
 func (f *folder) sweep() {
 	left, _ := filepath.Glob(f.path("*.unfinished-*"))
 	for _, path := range left {
@@ -136,7 +138,7 @@ func (f *folder) sweep() {
 	}
 }
 
-// password reads the password, or makes it. The caller holds start.lock.
+// password returns the password. It makes one if there is none. The caller holds start.lock.
 func (f *folder) password() (string, error) {
 	text, err := os.ReadFile(f.path("password"))
 	if err == nil && len(text) > 0 {
@@ -154,7 +156,7 @@ func (f *folder) password() (string, error) {
 	return password, nil
 }
 
-// write replaces a small file at one stroke, so that a kill leaves the old one or the new one.
+// write replaces a small file in one step, so that a kill leaves either the old file or the new one.
 func (f *folder) write(name, text string) error {
 	file, err := os.CreateTemp(f.dir, name+".unfinished-*") // mode 0600
 	if err != nil {

@@ -1,42 +1,45 @@
-// Package localpg runs a private Postgres on this machine: the database one gets without having one.
+// Package localpg runs a private Postgres server on this machine, for people who have no database.
 //
-// [Start] starts the server, or joins the one that already runs on the same folder, and hands back its URL.
-// The data outlives the process: the next Start on the folder finds what the last one left. It is meant for
-// trying things out, for development and for tests; production wants a server somebody operates.
+// [Start] starts the server, or joins the server that already runs on the same folder. The URL of the server is
+// [Server.URL]. The data outlive the process, so that the next Start on the folder finds them. The package is for
+// trying things out, for development and for tests. In production use a server that somebody operates.
 //
 // # Binaries
 //
-// The server is an ordinary Postgres, 14 or newer, looked for in this order: PATH; the folders Linux packages
-// use (/usr/lib/postgresql/*/bin, /usr/pgsql-*/bin); Homebrew and Postgres.app; and last a download from Maven
-// Central by github.com/fergusstrange/embedded-postgres, kept in Config.Dir. Within a pattern the highest
-// version comes first. When none of these is possible the error is [ErrNoPostgres], and says what to do.
+// The server is an ordinary Postgres, version 14 or newer. Start looks for its binaries in this order: in PATH; in
+// the folders that Linux packages use (/usr/lib/postgresql/*/bin, /usr/pgsql-*/bin); in Homebrew and Postgres.app. If
+// it finds none, it downloads them from Maven Central by github.com/fergusstrange/embedded-postgres and keeps them in
+// Config.Dir. Within a pattern the highest version comes first. If all this fails, the error is [ErrNoPostgres] and
+// tells what to do.
 //
 // # Folder
 //
-// Config.Dir holds everything: data-15 (one data folder for each major version), password, port, postgres.log
-// and the lock files. A data folder can be read by its own major version only, so an upgrade of the machine's
-// Postgres could otherwise break the start: instead the newest data folder for which binaries can be found or
-// downloaded is used, and only a folder without data follows the search order above. Nothing is migrated from
-// one major version to another, and nothing in Dir is ever deleted but unfinished work of this package.
+// Config.Dir has all files: data-15 (one data folder for each major version), password, port, postgres.log and the
+// lock files. Only its own major version can read a data folder. If Start followed the search order above, an upgrade
+// of the machine's Postgres could therefore break it. Instead Start uses the newest data folder for which it finds or
+// can download binaries. It follows the search order only if there are no data.
+//
+// The package does not migrate data from one major version to another. It deletes nothing in Dir except its own
+// unfinished work.
 //
 // # Sharing
 //
-// Processes (and Servers within a process) that use the same folder share one server. It is stopped by the
-// last [Server.Stop]. A process that is killed counts as gone but stops nothing: the server runs on until
-// some later process joins it and stops it. The server has its own session, so that a Ctrl-C at the terminal
-// reaches the program and not the database under it. Nobody restarts a server that dies while it is in use.
+// Processes that use the same folder share one server, and so do several Servers in one process. The last
+// [Server.Stop] stops it. A process that is killed no longer counts as a user, but does not stop the server. The
+// server then runs until a later process joins and stops it. The server has its own session, so that a Ctrl-C at the
+// terminal does not end the database of the program. If the server dies while it is in use, nobody restarts it.
 //
 // # Access
 //
-// It listens on 127.0.0.1 only, on a free port (the one it had last time, if that is still free), without a
-// Unix socket. The password is random, made once, and readable by the owner of the folder only.
+// The server listens on 127.0.0.1 only, without a Unix socket. It takes a free port, and prefers the port that it had
+// the last time. The password is random and is made only once. Only the owner of the folder can read it.
 //
 // # Root
 //
-// Postgres refuses to run as root. When the caller is root, it runs as the user postgres if there is one, else
-// as nobody, and the data folder belongs to that user. All parents of Dir must then let that user through.
+// Postgres refuses to run as root. If the caller is root, Postgres runs as the user postgres, or as nobody if there
+// is no user postgres. The data folder belongs to that user. All parents of Dir must then let that user through.
 //
-// Linux and macOS only: elsewhere Start returns an error that says so.
+// The package supports only Linux and macOS. On other systems Start returns [ErrUnsupported].
 package localpg
 
 import (
@@ -52,35 +55,35 @@ import (
 	"sync"
 )
 
-// The errors Start can return, for errors.Is. The message of each names the way out.
+// The errors that Start can return, for errors.Is. The text of each tells what to do.
 var (
-	// ErrNoPostgres: there are no usable binaries on this machine, and downloading them failed.
+	// ErrNoPostgres means that this machine has no usable binaries, and that downloading them failed.
 	ErrNoPostgres = errors.New("no Postgres to run")
-	// ErrUnsupported: this operating system is neither Linux nor macOS.
+	// ErrUnsupported means that this operating system is neither Linux nor macOS.
 	ErrUnsupported = errors.New("the built-in Postgres runs on Linux and macOS only")
 )
 
-// Config says where the server lives and how it is set. The zero value is a good one.
+// Config tells Start where the server keeps its data, and its settings. The zero value works.
 type Config struct {
-	// Dir is the folder that keeps the data, created if missing. Default: tasktable/postgres in
-	// os.UserCacheDir; for root /var/lib/tasktable/postgres, since the user that runs Postgres cannot
-	// enter root's home. It must belong to the caller.
+	// Dir is the folder that keeps the data. Start creates it if it does not exist. It must belong to the caller. ""
+	// means tasktable/postgres in os.UserCacheDir. For root it means /var/lib/tasktable/postgres, because the user
+	// that runs Postgres cannot enter root's home.
 	Dir string
 
-	// Parameters are further Postgres settings, such as fsync=off for tests, given at start with -c.
-	// Default: max_connections=200. Where the server is already running they have no effect: it keeps
-	// those it was started with.
+	// Parameters are more Postgres settings, for example fsync=off for tests. Start passes them with -c when it
+	// starts the server. They have no effect on a server that already runs. Unless set here, max_connections is 200.
 	Parameters map[string]string
 
-	// Database is the database URL names, created if missing. 1 to 63 bytes. Default: tasktable.
+	// Database is the name of the database in the URL, with at most 63 bytes. Start creates the database if it does
+	// not exist. "" means tasktable.
 	Database string
 
-	// Logger gets a line for each slow or surprising step. Default: none. The server's own log is
+	// Logger gets a line for each slow or surprising step. Nil means that nothing is logged. The server's own log is
 	// postgres.log in Dir.
 	Logger *slog.Logger
 }
 
-// Server is one holder's share in the running server. Its methods may be called concurrently.
+// Server is one share in the running server. It is safe for concurrent use.
 type Server struct {
 	url     string
 	leave   func() error
@@ -88,12 +91,14 @@ type Server struct {
 	stopErr error
 }
 
-// Start starts the server on cfg.Dir, or joins the one already running there, and creates cfg.Database.
+// Start starts the server on cfg.Dir, or joins the server that already runs there, and creates cfg.Database.
 //
-// It returns when the server answers, which takes a fraction of a second, a few seconds the first time, longer
-// when binaries are downloaded or a crash must be recovered from. It gives up when ctx ends, and where ctx has
-// no deadline after 3 minutes. The server itself does not depend on ctx once Start has returned. Errors: a bad
-// field of cfg, [ErrNoPostgres], [ErrUnsupported], or what went wrong with the end of the server's log.
+// Start returns when the server answers. That takes a fraction of a second, a few seconds for the first time, and
+// longer if Start has to download binaries or the server has to recover from a crash. Start gives up when ctx ends.
+// If ctx has no deadline, it gives up after 3 minutes. After Start has returned, the server does not depend on ctx.
+//
+// Start returns an error for a bad field of cfg, [ErrNoPostgres], [ErrUnsupported], or an error about the failed step
+// with the end of the server's log.
 func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("localpg: %w", err)
@@ -105,14 +110,14 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	return server, nil
 }
 
-// URL is a postgres:// URL of the database, with the password of a superuser. It stays valid while the server
-// runs; the port may be another one after a restart.
+// URL returns a postgres:// URL of the database, with the password of a superuser. The URL is valid while the server
+// runs. After a restart the port may be different.
 func (s *Server) URL() string { return s.url }
 
-// Stop gives up this share. If no other process or Server uses the folder the server is shut down in fast
-// mode, which ends open connections; one that has not stopped after a minute is stopped at once and recovers
-// at the next start, which loses nothing. Otherwise the server is left running. Calling it again does nothing
-// and returns what the first call returned.
+// Stop gives up this share. If no other process or Server uses the folder, Stop shuts the server down in fast mode,
+// which ends open connections. A server that has not stopped after a minute is stopped immediately. It then recovers
+// at the next start, and loses nothing. If others use the folder, the server stays running. Further calls of Stop do
+// nothing, and return the same error as the first.
 func (s *Server) Stop() error {
 	s.once.Do(func() {
 		if err := s.leave(); err != nil {
@@ -122,7 +127,8 @@ func (s *Server) Stop() error {
 	return s.stopErr
 }
 
-// Each of these would break a promise of this package (private, found again, one log) or is set by it.
+// Each of these settings is set by this package, or would break one of its promises: that the server is private, that
+// it can be found again, and that it has one log.
 var reserved = map[string]bool{
 	"config_file": true, "data_directory": true, "external_pid_file": true, "hba_file": true, "ident_file": true,
 	"listen_addresses": true, "logging_collector": true, "port": true, "unix_socket_directories": true,

@@ -11,11 +11,11 @@ import (
 	"time"
 )
 
-// lockPoll is how long a waiter waits before it asks for a lock again. flock has no wait with a deadline.
+// lockPoll is the time between two tries to get a lock, because flock cannot wait with a deadline.
 const lockPoll = 20 * time.Millisecond
 
-// lock is a flock on a file. The kernel gives it up when the process dies, however it dies: unlike a file
-// with a process id in it, it is never stale.
+// lock is a flock on a file. The kernel releases it when the process dies, however it dies. Therefore it is never
+// stale, unlike a file with a process id in it.
 type lock struct{ file *os.File }
 
 func openLock(path string) (*lock, error) {
@@ -26,7 +26,7 @@ func openLock(path string) (*lock, error) {
 	return &lock{file}, nil
 }
 
-// try takes the lock in the given mode, LOCK_SH or LOCK_EX, or turns the mode held into it.
+// try takes the lock in the given mode, LOCK_SH or LOCK_EX, or converts the lock that is held to that mode.
 func (l *lock) try(mode int) (bool, error) {
 	for {
 		err := syscall.Flock(int(l.file.Fd()), mode|syscall.LOCK_NB)
@@ -55,14 +55,14 @@ func (l *lock) wait(ctx context.Context) error {
 	}
 }
 
-// release unlocks and closes. Closing alone would leave it locked as long as a child that was being forked
-// at that instant still has its copy of the descriptor.
+// release unlocks and closes the file. Closing alone would not unlock it while a child that is being forked at that
+// instant has a copy of the descriptor.
 func (l *lock) release() {
 	_ = syscall.Flock(int(l.file.Fd()), syscall.LOCK_UN)
 	_ = l.file.Close()
 }
 
-// handOver closes this process's descriptor only: the lock stays with the children that inherited it.
+// handOver closes only this process's descriptor, so that the children that inherited the lock keep it.
 func (l *lock) handOver() { _ = l.file.Close() }
 
 func pause(ctx context.Context, d time.Duration) error {

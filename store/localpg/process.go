@@ -18,23 +18,24 @@ import (
 	"time"
 )
 
-// maxLog is the size in bytes beyond which the server's log is set aside at the next start.
+// maxLog is the size in bytes from which the next start renames the server's log.
 const maxLog = 10 << 20
 
 var errPortTaken = errors.New("the port was taken by another process")
 
-// command prepares a program of Postgres to run as the account.
+// command returns a command that runs a program of Postgres as the account.
 func (a *account) command(ctx context.Context, path string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, path, args...)
-	cmd.Dir = "/" // the caller's folder may be closed to the account
+	cmd.Dir = "/" // the account may not be allowed to enter the caller's folder
 	cmd.Env = environment()
-	cmd.WaitDelay = time.Second // killed, initdb leaves children that hold its output open
+	cmd.WaitDelay = time.Second // a killed initdb leaves children that keep its output open
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: a.credential()}
 	return cmd
 }
 
-// environment is the caller's without what changes how Postgres behaves (PGDATA, PGPORT ...) and with English
-// messages, since some are read here. On macOS Postgres does not even start under some locales.
+// environment returns the caller's environment without the variables that change how Postgres behaves (PGDATA, PGPORT
+// and others). Messages are in English, because this package parses some of them. On macOS Postgres does not even
+// start under some locales.
 func environment() []string {
 	env := slices.DeleteFunc(os.Environ(), func(entry string) bool {
 		return strings.HasPrefix(entry, "PG") || strings.HasPrefix(entry, "LC_") || strings.HasPrefix(entry, "LANG")
@@ -42,17 +43,17 @@ func environment() []string {
 	return append(env, "LC_ALL=C")
 }
 
-// process is a server this process has started.
+// process is a server that this process has started.
 type process struct {
 	port    int
 	cmd     *exec.Cmd
-	exited  chan struct{} // closed when it has ended, err set before
+	exited  chan struct{} // closed after the server has ended; err is set before
 	err     error
 	log     string
 	logFrom int64
 }
 
-// spawn starts the server in a session of its own. The lock becomes the server's.
+// spawn starts the server in its own session. The server inherits the lock.
 func (f *folder) spawn(c cluster, cfg Config, port int, alive *lock) (*process, error) {
 	if info, err := os.Stat(f.logPath()); err == nil && info.Size() > maxLog {
 		_ = os.Rename(f.logPath(), f.logPath()+".1")
@@ -66,8 +67,9 @@ func (f *folder) spawn(c cluster, cfg Config, port int, alive *lock) (*process, 
 	if err != nil {
 		return nil, fmt.Errorf("opening the server's log: %w", err)
 	}
-	// Not tied to a context: the server outlives the call, and often the process.
-	cmd := c.as.command(context.Background(), filepath.Join(c.bin.dir, "postgres"), serverArgs(c.data, port, cfg.Parameters)...)
+	// The command does not depend on ctx, because the server outlives the call, and often the process.
+	cmd := c.as.command(context.Background(), filepath.Join(c.bin.dir, "postgres"),
+		serverArgs(c.data, port, cfg.Parameters)...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.ExtraFiles = []*os.File{alive.file}
 	cmd.SysProcAttr.Setsid = true
@@ -79,8 +81,8 @@ func (f *folder) spawn(c cluster, cfg Config, port int, alive *lock) (*process, 
 	return p, nil
 }
 
-// reap waits for the server's end, lest it stay a zombie. It ends when the server does, which may be after
-// Stop, when others use the server on.
+// reap waits for the end of the server, which would otherwise stay a zombie. If others still use the server, reap may
+// return only after Stop.
 func (p *process) reap() {
 	p.err = p.cmd.Wait()
 	close(p.exited)
@@ -90,7 +92,7 @@ func serverArgs(data string, port int, parameters map[string]string) []string {
 	args := []string{"-D", data, "-p", strconv.Itoa(port)}
 	set := func(name, value string) { args = append(args, "-c", name+"="+value) }
 	set("listen_addresses", "127.0.0.1")
-	set("unix_socket_directories", "") // a path too long for a socket is a common failure
+	set("unix_socket_directories", "") // because the path is often too long for a socket
 	set("logging_collector", "off")
 	for name, value := range parameters {
 		set(name, value)
@@ -98,7 +100,7 @@ func serverArgs(data string, port int, parameters map[string]string) []string {
 	return args
 }
 
-// failure is the error of a server that ended by itself.
+// failure returns the error of a server that has ended by itself.
 func (p *process) failure() error {
 	said := p.tail()
 	if strings.Contains(said, "could not bind") || strings.Contains(said, "could not create any TCP/IP sockets") {
@@ -107,7 +109,7 @@ func (p *process) failure() error {
 	return fmt.Errorf("%s ended while starting (%w); the end of %s:\n%s", p.cmd.Path, p.err, p.log, said)
 }
 
-// tail is the end of what this start wrote to the log.
+// tail returns the last lines that this start has written to the log.
 func (p *process) tail() string {
 	file, err := os.Open(p.log)
 	if err != nil {
@@ -126,7 +128,8 @@ func lastLines(text string) string {
 	return strings.Join(lines[max(0, len(lines)-15):], "\n")
 }
 
-// freePort returns the wished port if it is free, else some free one. It may be gone the next instant.
+// freePort returns the preferred port if it is free, otherwise another free port. Another process may take the port
+// the next instant.
 func freePort(wish int) (int, error) {
 	for _, port := range []int{wish, 0} {
 		listener, err := net.Listen("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))

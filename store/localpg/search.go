@@ -13,11 +13,11 @@ import (
 	"slices"
 )
 
-// choose picks the binaries. Data that is there decides first: binaries of another major version cannot read
-// it, and starting empty beside it would look like data loss.
+// choose returns the binaries to use. Existing data decide first, because binaries of another major version cannot
+// read them, and a start with an empty database beside them would look like data loss.
 func (f *folder) choose(ctx context.Context, log *slog.Logger) (binaries, error) {
 	found, rejected := f.installed(ctx)
-	if ctx.Err() != nil { // which alone may be why none is usable: no reason to download one
+	if ctx.Err() != nil { // perhaps no binaries are usable only because ctx has ended
 		return binaries{}, fmt.Errorf("looking for Postgres: %w", context.Cause(ctx))
 	}
 	majors := f.majors()
@@ -38,7 +38,7 @@ func (f *folder) choose(ctx context.Context, log *slog.Logger) (binaries, error)
 	}
 	if len(found) > 0 {
 		if len(majors) > 0 {
-			log.Warn("no Postgres to be had for the data of the other version: starting with an empty database beside it",
+			log.Warn("no Postgres can read the data of the other version: starting with an empty database beside it",
 				"dir", f.dir, "data_of", majors, "version", found[0].major, "error", failed)
 		}
 		return found[0], nil
@@ -50,7 +50,8 @@ func (f *folder) choose(ctx context.Context, log *slog.Logger) (binaries, error)
 	return got, nil
 }
 
-// installed lists the usable binaries of this machine in order of preference, and why others are not usable.
+// installed returns the usable binaries of this machine in order of preference, and an error that tells why others
+// are not usable.
 func (f *folder) installed(ctx context.Context) ([]binaries, error) {
 	var (
 		found    []binaries
@@ -80,12 +81,14 @@ func (f *folder) installed(ctx context.Context) ([]binaries, error) {
 		add(resolved(dirs)...)
 	}
 	dirs, _ := filepath.Glob(f.path("binaries-*/bin"))
-	dirs = slices.DeleteFunc(dirs, func(dir string) bool { return filepath.Ext(filepath.Dir(dir)) != "" }) // unfinished ones
+	unfinished := func(dir string) bool { return filepath.Ext(filepath.Dir(dir)) != "" }
+	dirs = slices.DeleteFunc(dirs, unfinished)
 	add(dirs...)
 	return found, rejected
 }
 
-// pathDirs follows links: on many machines PATH has a link to postgres alone, and initdb is beside its target.
+// pathDirs follows links, because on many machines PATH has only a link to postgres, and initdb is beside the link's
+// target.
 func pathDirs() []string {
 	var dirs []string
 	for _, name := range []string{"postgres", "initdb", "pg_ctl"} {
@@ -119,8 +122,8 @@ func has(dir string, names ...string) bool {
 	return true
 }
 
-// inspect runs postgres --version as the user that will run the server: this finds wrong architectures,
-// missing libraries and folders that user may not enter.
+// inspect runs postgres --version as the user that will run the server. This detects wrong architectures, missing
+// libraries, and folders that this user may not enter.
 func (f *folder) inspect(ctx context.Context, dir string) (binaries, error) {
 	cmd := f.account.command(ctx, filepath.Join(dir, "postgres"), "--version")
 	text, err := cmd.Output()

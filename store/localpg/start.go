@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	startLimit = 3 * time.Minute // where the caller's context has no deadline
+	startLimit = 3 * time.Minute // if the caller's context has no deadline
 	readyPoll  = 20 * time.Millisecond
 	portTries  = 5
 )
@@ -38,7 +38,7 @@ func start(ctx context.Context, cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Exclusive is held only together with start.lock, so this cannot fail but by a fault.
+	// This can fail only by a fault, because others hold the exclusive lock only together with start.lock.
 	if got, err := users.try(syscall.LOCK_SH); err != nil || !got {
 		users.release()
 		return nil, errors.Join(err, fmt.Errorf("sharing %s failed", f.path("users.lock")))
@@ -51,8 +51,8 @@ func start(ctx context.Context, cfg Config) (*Server, error) {
 	return server, nil
 }
 
-// joinOrLaunch joins the server that runs, waits for one that is starting, recovering or stopping, and starts
-// one as soon as none is left. The caller holds start.lock.
+// joinOrLaunch joins the server that runs. It waits for a server that is starting, recovering or stopping. If no
+// server is left, it starts one. The caller holds start.lock.
 func (f *folder) joinOrLaunch(ctx context.Context, cfg Config, users *lock) (*Server, error) {
 	password, err := f.password()
 	if err != nil {
@@ -73,17 +73,19 @@ func (f *folder) joinOrLaunch(ctx context.Context, cfg Config, users *lock) (*Se
 		}
 		found, probeErr := f.probe(ctx, password)
 		if probeErr == nil {
-			alive.handOver() // never locked by us
+			alive.handOver() // this process has not locked it
 			cfg.Logger.Info("using the Postgres that runs already", "port", found.port, "dir", found.data)
 			return f.serve(ctx, cfg, users, found.port, password, nil)
 		}
 		if isRefusal(probeErr) {
 			alive.handOver()
-			return nil, fmt.Errorf("the server that runs on %s refuses the password kept in %s: %w", f.dir, f.path("password"), probeErr)
+			return nil, fmt.Errorf("the server that runs on %s refuses the password kept in %s: %w", f.dir,
+				f.path("password"), probeErr)
 		}
 		if err := pause(ctx, readyPoll); err != nil {
 			alive.handOver()
-			return nil, fmt.Errorf("waiting for the server that runs on %s and does not answer (its log is %s): %w (last answer: %w)", f.dir, f.logPath(), err, probeErr)
+			return nil, fmt.Errorf("waiting for the server that runs on %s and does not answer (its log is %s): %w "+
+				"(last answer: %w)", f.dir, f.logPath(), err, probeErr)
 		}
 	}
 	started, err := f.launch(ctx, cfg, password, alive)
@@ -93,7 +95,7 @@ func (f *folder) joinOrLaunch(ctx context.Context, cfg Config, users *lock) (*Se
 	return f.serve(ctx, cfg, users, started.port, password, started)
 }
 
-// launch starts a server. It owns the lock alive, which the server inherits.
+// launch starts a server. It takes over the lock alive, which the server inherits.
 func (f *folder) launch(ctx context.Context, cfg Config, password string, alive *lock) (*process, error) {
 	defer alive.handOver()
 	f.sweep()
@@ -121,7 +123,7 @@ func (f *folder) launch(ctx context.Context, cfg Config, password string, alive 
 		err = p.ready(ctx, password, c.data)
 		if err == nil {
 			cfg.Logger.Info("Postgres is running", "version", bin.major, "port", port, "dir", c.data)
-			_ = f.write("port", fmt.Sprintln(port)) // only a wish for next time
+			_ = f.write("port", fmt.Sprintln(port)) // the next start prefers this port, but does not need it
 			return p, nil
 		}
 		if !errors.Is(err, errPortTaken) || try == portTries {
@@ -131,7 +133,7 @@ func (f *folder) launch(ctx context.Context, cfg Config, password string, alive 
 	}
 }
 
-// ready waits until the server answers. One that is given up is ended: nobody holds it.
+// ready waits until the server answers. If ready gives up, it ends the server, because nobody holds it.
 func (p *process) ready(ctx context.Context, password, data string) error {
 	for {
 		last := answers(ctx, p.port, password, data)
@@ -145,20 +147,23 @@ func (p *process) ready(ctx context.Context, password, data string) error {
 		}
 		if isRefusal(last) {
 			p.abandon()
-			if err := p.failure(); errors.Is(err, errPortTaken) { // it was another server that refused
+			if err := p.failure(); errors.Is(err, errPortTaken) { // another server has refused the password
 				return err
 			}
 			return fmt.Errorf("the server on %s refuses the password kept for it: %w", data, last)
 		}
 		if err := pause(ctx, readyPoll); err != nil {
 			p.abandon()
-			return fmt.Errorf("waiting for the server on %s to answer: %w (last answer: %w); the end of %s:\n%s", data, err, last, p.log, p.tail())
+			return fmt.Errorf("waiting for the server on %s to answer: %w (last answer: %w); the end of %s:\n%s", data, err,
+				last, p.log, p.tail())
 		}
 	}
 }
 
-// serve makes the Server, once the database is there.
-func (f *folder) serve(ctx context.Context, cfg Config, users *lock, port int, password string, own *process) (*Server, error) {
+// serve returns the Server after it has made sure that the database exists.
+func (f *folder) serve(
+	ctx context.Context, cfg Config, users *lock, port int, password string, own *process,
+) (*Server, error) {
 	if err := createDatabase(ctx, port, password, cfg.Database); err != nil {
 		if own != nil {
 			own.abandon()

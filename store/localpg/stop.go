@@ -12,12 +12,12 @@ import (
 )
 
 const (
-	leaveLimit = 30 * time.Second // for whoever is just starting or stopping
+	leaveLimit = 30 * time.Second // for another process that is just starting or stopping the server
 	fastLimit  = time.Minute
 	quitLimit  = 10 * time.Second
 )
 
-// leave gives up a share, and stops the server if it was the last.
+// leave gives up a share. If it was the last share, leave stops the server.
 func (f *folder) leave(users *lock, own *process, log *slog.Logger) error {
 	defer users.release()
 	starting, err := openLock(f.path("start.lock"))
@@ -30,7 +30,7 @@ func (f *folder) leave(users *lock, own *process, log *slog.Logger) error {
 	if err := starting.wait(ctx); err != nil {
 		return err
 	}
-	// If this fails the shared lock may be lost with it, which does not matter to one who is leaving.
+	// If this fails, the shared lock may be lost, too. That does not matter, because this process leaves.
 	last, err := users.try(syscall.LOCK_EX)
 	if err != nil {
 		return err
@@ -43,13 +43,13 @@ func (f *folder) leave(users *lock, own *process, log *slog.Logger) error {
 		return err
 	}
 	if own != nil {
-		<-own.exited // it has let go of its lock: this takes an instant
+		<-own.exited // this takes an instant, because the server has released its lock
 	}
 	log.Info("Postgres has stopped", "dir", f.dir)
 	return nil
 }
 
-// shutDown stops the server, whoever started it. The caller holds start.lock.
+// shutDown stops the server, even if another process started it. The caller holds start.lock.
 func (f *folder) shutDown() error {
 	alive, err := openLock(f.path("server.lock"))
 	if err != nil {
@@ -79,7 +79,7 @@ func (f *folder) shutDown() error {
 	return fmt.Errorf("the server on %s does not end; its log is %s", f.dir, f.logPath())
 }
 
-// abandon ends a server that nobody was told of.
+// abandon ends a server about which no user of the package knows yet.
 func (p *process) abandon() {
 	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGQUIT, syscall.SIGKILL} {
 		_ = p.cmd.Process.Signal(signal)

@@ -80,8 +80,8 @@ func New(keys ...Key) (*Codec, error) {
 			return nil, fmt.Errorf("%w: ID of key %d must be 1 to 64 letters, digits or ._-", store.ErrInvalid, i+1)
 		}
 		if len(key.Secret) != SecretBytes {
-			return nil, fmt.Errorf("%w: Secret of key %q must be %d bytes, got %d", store.ErrInvalid, key.ID, SecretBytes,
-				len(key.Secret))
+			return nil, fmt.Errorf("%w: Secret of key %q must be %d bytes, got %d", store.ErrInvalid, key.ID,
+				SecretBytes, len(key.Secret))
 		}
 		if _, twice := codec.keys[prefix+key.ID]; twice {
 			return nil, fmt.Errorf("%w: ID %q is of two keys", store.ErrInvalid, key.ID)
@@ -139,7 +139,8 @@ func newSealer(name string, secret []byte) (sealer, error) {
 // about returns the data to which the encryption binds a payload.
 func (s sealer) about(kind, id string) []byte {
 	var about []byte
-	for _, text := range []string{s.name, kind, id} { // each with its length, because "a", "bc" must differ from "ab", "c"
+	// Each text has its length before it, because "a", "bc" must differ from "ab", "c".
+	for _, text := range []string{s.name, kind, id} {
 		about = binary.BigEndian.AppendUint32(about, uint32(len(text)))
 		about = append(about, text...)
 	}

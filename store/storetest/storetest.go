@@ -93,8 +93,8 @@ func closePool(t testing.TB, pool *pgxpool.Pool, wait time.Duration) {
 	select {
 	case <-closed:
 	case <-limit.C:
-		t.Errorf("storetest: the test has not given back %d connections of its pool: unclosed rows, transaction or Acquire",
-			pool.Stat().AcquiredConns())
+		t.Errorf("storetest: the test has not given back %d connections of its pool: unclosed rows, transaction "+
+			"or Acquire", pool.Stat().AcquiredConns())
 	}
 }
 
