@@ -1,9 +1,10 @@
-// Package migrations holds the schema of Tasktable as goose SQL files and applies it together with River's own
-// migrations, both in one Postgres schema.
+// Package migrations creates the schema of Tasktable. It applies goose SQL files, which are part of the package, and
+// River's own migrations, both in one Postgres schema.
 //
-// The files are written for the default schema, tasktable; for another every "tasktable." in them is replaced. Goose's
-// version table lies in the same schema. Several processes may call Up at once: an advisory lock lets one work while the
-// others wait. No function needs a superuser: the role must own the schema, or be allowed to create it.
+// The files are written for the default schema, tasktable. For another schema every "tasktable." in them is replaced.
+// Goose's version table is in the same schema. Several processes may call Up at once, because an advisory lock lets
+// one of them work while the others wait. No function needs a superuser. The role must own the schema, or be allowed
+// to create it.
 package migrations
 
 import (
@@ -33,19 +34,21 @@ import (
 //go:embed [0-9]*.sql
 var files embed.FS
 
-// ErrUnmigrated is returned by Check when the schema is missing or older than this library.
+// ErrUnmigrated is wrapped by the error of Check if the schema does not exist or is older than this library.
 var ErrUnmigrated = errors.New("the database is not migrated")
 
-// ErrNodes is returned by Down while nodes are at work, which would go on without their tables.
+// ErrNodes is wrapped by the error of Down if nodes are at work, because they would go on without their tables.
 var ErrNodes = errors.New("nodes are at work")
 
 const versionTable = "goose_db_version"
 
-// Up brings the schema to this library's version. It does nothing to a schema that is up to date or newer. Schema "" means
-// store.DefaultSchema. It returns an error wrapping store.ErrInvalid for a malformed schema name.
+// Up brings the schema to this library's version. It changes nothing in a schema that is up to date or newer. Schema
+// "" means store.DefaultSchema. The error wraps store.ErrInvalid for a malformed schema name, and ErrPrerelease for a
+// schema from before the first release.
 //
-// Nodes and applications may go on meanwhile. A step that needs a lock which others hold keeps them waiting for two seconds at most,
-// then lets them through and tries again, for two minutes; lock_timeout in the pool's settings says otherwise.
+// Nodes and applications may work meanwhile. A step may need a lock that others hold. It then makes the others wait
+// for at most two seconds, lets them through, and tries again, for two minutes. A lock_timeout in the pool's settings
+// replaces the two seconds.
 func Up(ctx context.Context, pool *pgxpool.Pool, schema string) error {
 	return underLock(ctx, pool, schema, func(m *migrator) error {
 		if err := m.createSchema(ctx); err != nil {
@@ -72,10 +75,11 @@ func Up(ctx context.Context, pool *pgxpool.Pool, schema string) error {
 	})
 }
 
-// unreadIndexes are indexes of River's that nothing in this library reads, and that each of its jobs would write three times.
+// unreadIndexes are indexes of River that nothing in this library reads. Each job would write to them three times.
 var unreadIndexes = []string{"river_job_args_index", "river_job_metadata_index"}
 
-// dropUnread removes them. It looks first, because DROP INDEX IF EXISTS would lock the table each time.
+// dropUnread drops unreadIndexes. It first checks that an index exists, because DROP INDEX IF EXISTS would lock the
+// table each time.
 func (m *migrator) dropUnread(ctx context.Context) error {
 	for _, index := range unreadIndexes {
 		var exists bool
@@ -101,10 +105,11 @@ func (m *migrator) dropUnread(ctx context.Context) error {
 	return nil
 }
 
-// Down removes everything that Up made, with all tasks and their history. The schema itself and goose's version table stay. It returns
-// ErrNodes while nodes are at work.
+// Down removes everything that Up made, with all tasks and their history. The schema itself and goose's version table
+// stay. The error wraps ErrNodes if nodes are at work.
 //
-// There is no way to take back single migrations: a newer schema serves an older program, so that a rollback needs none.
+// Single migrations cannot be undone. That is not necessary for a rollback of the program, because an older program
+// works with a newer schema.
 func Down(ctx context.Context, pool *pgxpool.Pool, schema string) error {
 	return underLock(ctx, pool, schema, func(m *migrator) error {
 		exists, err := schemaExists(ctx, m.conn, m.schema)
@@ -117,7 +122,8 @@ func Down(ctx context.Context, pool *pgxpool.Pool, schema string) error {
 		if err := m.refuseNodes(ctx); err != nil {
 			return err
 		}
-		if _, err := m.river.Migrate(ctx, rivermigrate.DirectionDown, &rivermigrate.MigrateOpts{TargetVersion: -1}); err != nil {
+		everything := &rivermigrate.MigrateOpts{TargetVersion: -1}
+		if _, err := m.river.Migrate(ctx, rivermigrate.DirectionDown, everything); err != nil {
 			return fmt.Errorf("remove River's tables from schema %s: %w", m.schema, err)
 		}
 		if _, err := m.goose.DownTo(ctx, 0); err != nil {
@@ -135,7 +141,7 @@ type Version struct {
 	Applied bool
 }
 
-// Status lists the migrations of this library and of River, and which of them the database has.
+// Status returns the migrations of this library and of River, and whether each is applied to the schema.
 func Status(ctx context.Context, pool *pgxpool.Pool, schema string) ([]Version, error) {
 	names, err := Names()
 	if err != nil {
@@ -147,20 +153,24 @@ func Status(ctx context.Context, pool *pgxpool.Pool, schema string) ([]Version, 
 	}
 	var versions []Version
 	for i, name := range names {
-		versions = append(versions, Version{Source: "tasktable", Number: int64(i + 1), Name: name, Applied: applied.tasktable >= int64(i+1)})
+		number := int64(i + 1)
+		versions = append(versions, Version{Source: "tasktable", Number: number, Name: name,
+			Applied: applied.tasktable >= number})
 	}
 	river, err := rivermigrate.New(riverpgxv5.New(pool), nil)
 	if err != nil {
 		return nil, fmt.Errorf("read River's migrations: %w", err)
 	}
 	for _, version := range river.AllVersions() {
-		versions = append(versions, Version{Source: "river", Number: int64(version.Version), Name: version.Name, Applied: applied.river >= int64(version.Version)})
+		number := int64(version.Version)
+		versions = append(versions, Version{Source: "river", Number: number, Name: version.Name,
+			Applied: applied.river >= number})
 	}
 	return versions, nil
 }
 
-// Check returns ErrUnmigrated unless the schema is at this library's version or newer: a newer one still serves this
-// library, so that a rollback of the program needs none of the database.
+// Check returns an error that wraps ErrUnmigrated, unless the schema is at this library's version or newer. A newer
+// schema still serves this library, so that a rollback of the program needs no rollback of the database.
 func Check(ctx context.Context, pool *pgxpool.Pool, schema string) error {
 	versions, err := Status(ctx, pool, schema)
 	if err != nil {
@@ -168,13 +178,14 @@ func Check(ctx context.Context, pool *pgxpool.Pool, schema string) error {
 	}
 	for _, version := range versions {
 		if !version.Applied {
-			return fmt.Errorf("%w: schema %s lacks %s migration %d (%s)", ErrUnmigrated, nameOrDefault(schema), version.Source, version.Number, version.Name)
+			return fmt.Errorf("%w: schema %s lacks %s migration %d (%s)", ErrUnmigrated, nameOrDefault(schema),
+				version.Source, version.Number, version.Name)
 		}
 	}
 	return nil
 }
 
-// Names lists this library's migration files in order.
+// Names returns the names of this library's migration files in order.
 func Names() ([]string, error) {
 	names, err := fs.Glob(files, "[0-9]*.sql")
 	if err != nil {
@@ -183,10 +194,10 @@ func Names() ([]string, error) {
 	return names, nil
 }
 
-// Numbers are the highest migrations of this library and of River.
+// Numbers has the numbers of the highest migration of this library and of River.
 type Numbers struct{ Own, River int64 }
 
-// Newest is what Up brings a schema to.
+// Newest returns the numbers to which Up brings a schema.
 func Newest() (Numbers, error) {
 	names, err := Names()
 	if err != nil {
@@ -203,12 +214,13 @@ func Newest() (Numbers, error) {
 	return newest, nil
 }
 
-// Fingerprint changes whenever Up makes another schema. Test databases are named by it.
+// Fingerprint returns a text that differs for each schema that a version of Up makes. Test databases have it in their
+// names.
 func Fingerprint() string {
 	hash := sha256.New()
-	names, _ := Names() // the pattern is a constant: it cannot be malformed
+	names, _ := Names() // the pattern is constant and well formed
 	for _, name := range names {
-		content, _ := files.ReadFile(name) // embedded: it is there
+		content, _ := files.ReadFile(name) // it exists, because it is embedded
 		hash.Write(content)
 	}
 	for _, index := range unreadIndexes {
@@ -231,8 +243,8 @@ type migrator struct {
 	river  *rivermigrate.Migrator[pgx.Tx]
 }
 
-// underLock runs do while this process alone migrates the schema. The lock has a connection of its own: one of the pool's
-// would leave a pool of a single connection none to migrate with.
+// underLock runs do while no other process migrates the schema. The lock has its own connection. If it used one of
+// the pool, a pool of a single connection would have none left for the migrations.
 func underLock(ctx context.Context, pool *pgxpool.Pool, schema string, do func(*migrator) error) error {
 	name, err := store.NewSchema(schema)
 	if err != nil {
@@ -242,7 +254,7 @@ func underLock(ctx context.Context, pool *pgxpool.Pool, schema string, do func(*
 	if err != nil {
 		return fmt.Errorf("connect to migrate: %w", err)
 	}
-	// Not ctx: the connection is to be closed after ctx is done, too.
+	// Not ctx, because the connection must be closed even after ctx is done.
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
 	if _, err := conn.Exec(ctx, "SELECT pg_advisory_lock($1)", lockKey(name)); err != nil {
 		return fmt.Errorf("wait for other migrations of schema %s: %w", name, err)
@@ -279,7 +291,7 @@ func newProvider(db *sql.DB, schema store.Schema) (*goose.Provider, error) {
 	return provider, nil
 }
 
-// filesFor is the embedded files with the schema's name in place.
+// filesFor returns the embedded files with the schema's name in them.
 func filesFor(schema store.Schema) (fs.FS, error) {
 	names, err := Names()
 	if err != nil {
@@ -298,7 +310,7 @@ func filesFor(schema store.Schema) (fs.FS, error) {
 
 const schemaExistsSQL = `SELECT EXISTS (SELECT 1 FROM pg_namespace WHERE nspname = $1), quote_ident($1) = $1`
 
-// schemaExists refuses reserved words, which only the server knows.
+// schemaExists reports whether the schema exists. It refuses reserved words, which only Postgres knows.
 func schemaExists(ctx context.Context, on Queryer, schema store.Schema) (bool, error) {
 	var exists, plain bool
 	if err := on.QueryRow(ctx, schemaExistsSQL, schema.String()).Scan(&exists, &plain); err != nil {
@@ -315,7 +327,8 @@ type Queryer interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// createSchema asks first: CREATE SCHEMA IF NOT EXISTS needs the right to create even where the schema is there.
+// createSchema first checks whether the schema exists, because CREATE SCHEMA IF NOT EXISTS needs the right to create
+// even if the schema exists.
 func (m *migrator) createSchema(ctx context.Context) error {
 	exists, err := schemaExists(ctx, m.conn, m.schema)
 	if err != nil || exists {
@@ -345,7 +358,7 @@ func appliedVersions(ctx context.Context, pool *pgxpool.Pool, schema string) (ap
 		err := pool.QueryRow(ctx, name.SQL(sql)).Scan(&version)
 		var missing *pgconn.PgError
 		if errors.As(err, &missing) && missing.Code == "42P01" {
-			return 0, nil // no such table: nothing is applied
+			return 0, nil // there is no such table, because nothing is applied
 		}
 		if errors.As(err, &missing) && missing.Code == "42601" {
 			return 0, fmt.Errorf("%w: schema %q is a reserved word of SQL", store.ErrInvalid, name)
@@ -356,16 +369,20 @@ func appliedVersions(ctx context.Context, pool *pgxpool.Pool, schema string) (ap
 		return version, nil
 	}
 	var found applied
-	if found.tasktable, err = highest(`SELECT coalesce(max(version_id), 0) FROM tasktable.goose_db_version WHERE is_applied`); err != nil {
+	found.tasktable, err = highest(
+		`SELECT coalesce(max(version_id), 0) FROM tasktable.goose_db_version WHERE is_applied`)
+	if err != nil {
 		return applied{}, err
 	}
-	if found.river, err = highest(`SELECT coalesce(max(version), 0) FROM tasktable.river_migration WHERE line = 'main'`); err != nil {
+	found.river, err = highest(`SELECT coalesce(max(version), 0) FROM tasktable.river_migration WHERE line = 'main'`)
+	if err != nil {
 		return applied{}, err
 	}
 	return found, nil
 }
 
-// lockKey is apart from the keys of the engine's locks, which are pairs of 32-bit numbers.
+// lockKey returns the key of the migrations' lock. It cannot equal a key of the engine's locks, because those are
+// pairs of 32-bit numbers.
 func lockKey(schema store.Schema) int64 {
 	hash := fnv.New64a()
 	_, _ = hash.Write([]byte("tasktable migrate " + strings.ToLower(schema.String())))

@@ -11,16 +11,17 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// A change of a table waits until nobody else uses it, and meanwhile everybody else waits behind it: an application's transaction that
-// has been open for minutes would stop all applications and nodes for as long. So a migration waits for lockTimeout only, lets the others
-// through for givesWay, and tries again, tries times.
+// A change of a table waits until nobody else uses the table, and everybody else waits behind it. If an application's
+// transaction has been open for minutes, all applications and nodes would have to wait as long. Therefore a migration
+// waits only for lockTimeout, lets the others through for givesWay, and tries again, at most tries times.
 const (
 	lockTimeout = "2s"
 	givesWay    = time.Second
 	tries       = 40
 )
 
-// hurried is how to connect so that no statement waits long for a lock, unless the URL says how long.
+// hurried returns the settings of a connection on which no statement waits long for a lock, unless the URL sets the
+// limit.
 func hurried(config *pgx.ConnConfig) *pgx.ConnConfig {
 	config = config.Copy()
 	if config.RuntimeParams["lock_timeout"] == "" {
@@ -29,8 +30,8 @@ func hurried(config *pgx.ConnConfig) *pgx.ConnConfig {
 	return config
 }
 
-// hurriedPool is the pool of one connection on which goose and River migrate, one after the other. The connection is made as
-// hurried says. The caller closes the pool.
+// hurriedPool returns a pool of one connection, which has the settings of hurried. goose and River migrate on it, one
+// after the other. The caller closes the pool.
 func hurriedPool(ctx context.Context, pool *pgxpool.Pool) (*pgxpool.Pool, error) {
 	config := pool.Config()
 	config.ConnConfig = hurried(config.ConnConfig)
@@ -42,16 +43,19 @@ func hurriedPool(ctx context.Context, pool *pgxpool.Pool) (*pgxpool.Pool, error)
 	return ours, nil
 }
 
-// patiently tries a migration again while others have locked what it needs. What is applied by then stays applied.
+// patiently repeats a migration while others have locked the objects that it needs. The parts that are applied
+// already stay applied.
 func patiently(ctx context.Context, migrate func() error) error {
 	for left := tries; ; left-- {
 		err := migrate()
 		var refused *pgconn.PgError
-		if !errors.As(err, &refused) || refused.Code != "55P03" && refused.Code != "40P01" { // lock_not_available, deadlock_detected
+		// lock_not_available, deadlock_detected
+		if !errors.As(err, &refused) || refused.Code != "55P03" && refused.Code != "40P01" {
 			return err
 		}
 		if left == 1 {
-			return fmt.Errorf("%w: open transactions have kept the tables locked through %d tries; pg_stat_activity shows whose, by xact_start", err, tries)
+			return fmt.Errorf("%w: open transactions have kept the tables locked through %d tries; pg_stat_activity "+
+				"shows whose, by xact_start", err, tries)
 		}
 		select {
 		case <-ctx.Done():

@@ -8,10 +8,10 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// ErrPrerelease is returned for a schema that was made before the first release, by other migrations.
+// ErrPrerelease is wrapped by the error for a schema that other migrations made before the first release.
 var ErrPrerelease = errors.New("the schema was made before the first release")
 
-// Before the first release the column expected_execution_time was the twelfth of its table. Now jitter is.
+// prereleaseSQL recognizes such a schema: expected_execution_time was the twelfth column of its table. Now jitter is.
 const prereleaseSQL = `
 SELECT EXISTS (
     SELECT 1 FROM pg_attribute AS a
@@ -19,8 +19,9 @@ SELECT EXISTS (
     WHERE n.nspname = $1 AND c.relname = 'scheduled_tasks' AND a.attname = 'expected_execution_time' AND a.attnum = 12
 )`
 
-// CheckReleased returns ErrPrerelease for a schema that was made before the first release, whose migrations had other
-// numbers. It returns nil for every other schema, also for one that does not exist. Up, Down, Status and Check call it.
+// CheckReleased returns an error that wraps ErrPrerelease for a schema that was made before the first release,
+// because its migrations had other numbers. For every other schema it returns nil, even for one that does not exist.
+// Up, Down, Status and Check call it.
 func CheckReleased(ctx context.Context, on Queryer, schema store.Schema) error {
 	var prerelease bool
 	if err := on.QueryRow(ctx, prereleaseSQL, schema.String()).Scan(&prerelease); err != nil {
@@ -29,6 +30,6 @@ func CheckReleased(ctx context.Context, on Queryer, schema store.Schema) error {
 	if !prerelease {
 		return nil
 	}
-	return fmt.Errorf("%w, and cannot be brought to this version: "+
-		"save the tasks that you need, run %q, and migrate again", ErrPrerelease, schema.SQL("DROP SCHEMA tasktable CASCADE"))
+	return fmt.Errorf("%w, and cannot be brought to this version: save the tasks that you need, run %q, and migrate "+
+		"again", ErrPrerelease, schema.SQL("DROP SCHEMA tasktable CASCADE"))
 }

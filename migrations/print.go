@@ -12,9 +12,10 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// Print writes the SQL of Up, River's included, for teams whose DBAs run it. It records the versions as applied, so Up and
-// Check accept a database made by it. Run it with psql -v ON_ERROR_STOP=1, not in one transaction: River's migrations add
-// a value to an enum and use it, which Postgres allows only across transactions.
+// Print writes the SQL of Up, including River's, for teams whose database administrators run it. The SQL records the
+// versions as applied, so that Up and Check accept the database. Run it with psql -v ON_ERROR_STOP=1, and not in one
+// transaction. River's migrations add a value to an enum and use it, which Postgres allows only in separate
+// transactions.
 func Print(w io.Writer, schema string) error {
 	name, err := store.NewSchema(schema)
 	if err != nil {
@@ -64,7 +65,8 @@ INSERT INTO tasktable.goose_db_version (version_id, is_applied) VALUES (0, true)
 				out.WriteString(line)
 			}
 		}
-		fmt.Fprintf(out, schema.SQL("INSERT INTO tasktable.goose_db_version (version_id, is_applied) VALUES (%d, true);\n"), i+1)
+		record := schema.SQL("INSERT INTO tasktable.goose_db_version (version_id, is_applied) VALUES (%d, true);\n")
+		fmt.Fprintf(out, record, i+1)
 	}
 	return nil
 }
@@ -80,8 +82,9 @@ func printRiver(out *strings.Builder, schema store.Schema) error {
 			strings.ReplaceAll(version.SQLUp, "/* TEMPLATE: schema */", schema.String()+"."))
 	}
 	// River's table of versions has its final form only now.
+	record := schema.SQL("INSERT INTO tasktable.river_migration (line, version) VALUES ('main', %d);\n")
 	for _, version := range versions {
-		fmt.Fprintf(out, schema.SQL("INSERT INTO tasktable.river_migration (line, version) VALUES ('main', %d);\n"), version.Version)
+		fmt.Fprintf(out, record, version.Version)
 	}
 	for _, index := range unreadIndexes {
 		fmt.Fprintf(out, "DROP INDEX %s.%s;\n", schema, index)

@@ -17,31 +17,35 @@ import (
 //go:embed roles.sql
 var rolesSQL string
 
-// Roles names the roles that PrintRoles gives their rights. A name left empty is the schema's with what the role is behind it,
-// as tasktable_engine: roles belong to the whole server, and two schemas on it seldom mean the same ones.
+// Roles has the names of the roles to which PrintRoles gives rights. An empty name means the schema's name and the
+// kind of the role, for example tasktable_engine. The schema's name is in it because roles belong to the whole
+// server, and two schemas of one server seldom share roles.
 type Roles struct {
 	Owner       string
 	Engine      string
 	Application string
 	Auditor     string
-	// Services binds the application role to the tasks of these services: those with one of them in scheduled_by, which is
-	// store.Config's Service. None: it has the tasks of all services.
+	// Services restricts the application role to the tasks of these services, which are the tasks that have one of
+	// them in scheduled_by (see store.Config.Service). If Services is empty, the role has the tasks of all services.
 	Services []string
 }
 
-// roleName allows what needs no escape within quotation marks: also names with dots, dashes and an @, as clouds make them.
+// roleName allows names that need no escape within quotation marks. They may have dots, dashes and an @, because
+// cloud providers make such names.
 var roleName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.@-]{0,62}$`)
 
-// PrintRoles writes the SQL that gives four roles their rights, and makes those that are missing. It is to be run after each
-// migration, and may run any number of times. It returns an error wrapping store.ErrInvalid for a name that will not do, and for
-// the schema public, where the rights would be on other people's objects, too.
+// PrintRoles writes the SQL that creates the roles that do not exist, and gives the four roles their rights. Run the
+// SQL after each migration. It may run any number of times. PrintRoles returns an error that wraps store.ErrInvalid
+// for a name that is not allowed. It refuses the schema public, because the rights would then apply to other people's
+// objects, too.
 func PrintRoles(w io.Writer, schema string, roles Roles) error {
 	name, err := store.NewSchema(schema)
 	if err != nil {
 		return err
 	}
 	if name.String() == "public" {
-		return fmt.Errorf("%w: schema must be Tasktable's alone for roles with rights of their own, not public", store.ErrInvalid)
+		return fmt.Errorf("%w: schema must be Tasktable's alone for roles with rights of their own, not public",
+			store.ErrInvalid)
 	}
 	rewrite, err := roles.rewrite(name)
 	if err != nil {
@@ -53,7 +57,7 @@ func PrintRoles(w io.Writer, schema string, roles Roles) error {
 	return nil
 }
 
-// rewrite puts the names where the script has those of the default schema, as identifiers and as texts.
+// rewrite replaces the names of the default schema's roles in the script, as identifiers and as texts.
 func (r Roles) rewrite(schema store.Schema) (*strings.Replacer, error) {
 	var pairs, taken []string
 	for _, role := range []struct{ kind, name string }{
@@ -67,7 +71,8 @@ func (r Roles) rewrite(schema store.Schema) (*strings.Replacer, error) {
 			return nil, err
 		}
 		if slices.Contains(taken, name) {
-			return nil, fmt.Errorf("%w: role of the %s must be another than the other three, got %q", store.ErrInvalid, role.kind, name)
+			return nil, fmt.Errorf("%w: role of the %s must be another than the other three, got %q", store.ErrInvalid,
+				role.kind, name)
 		}
 		taken = append(taken, name)
 		written := "tasktable_" + role.kind
@@ -82,7 +87,7 @@ func (r Roles) rewrite(schema store.Schema) (*strings.Replacer, error) {
 		services = append(services, quoted(service))
 	}
 	if len(services) == 0 {
-		services = []string{quoted("")} // all of them
+		services = []string{quoted("")} // it stands for all services
 	}
 	pairs = append(pairs, `ARRAY['']`, `ARRAY[`+strings.Join(services, ", ")+`]`)
 	return strings.NewReplacer(pairs...), nil
@@ -90,14 +95,15 @@ func (r Roles) rewrite(schema store.Schema) (*strings.Replacer, error) {
 
 func checkRole(kind, name string) error {
 	if !roleName.MatchString(name) {
-		return fmt.Errorf("%w: role of the %s must be 1 to 63 of letters, digits and _.@-, not beginning with .@-, got %q",
-			store.ErrInvalid, kind, name)
+		return fmt.Errorf("%w: role of the %s must be 1 to 63 of letters, digits and _.@-, not beginning with .@-, "+
+			"got %q", store.ErrInvalid, kind, name)
 	}
 	if name == "public" || name == "none" || strings.HasPrefix(name, "pg_") {
-		return fmt.Errorf("%w: role of the %s must not be public, none or begin with pg_, got %q", store.ErrInvalid, kind, name)
+		return fmt.Errorf("%w: role of the %s must not be public, none or begin with pg_, got %q", store.ErrInvalid,
+			kind, name)
 	}
 	return nil
 }
 
-// quoted is a text as SQL writes it.
+// quoted returns a text as an SQL literal.
 func quoted(text string) string { return `'` + strings.ReplaceAll(text, `'`, `''`) + `'` }

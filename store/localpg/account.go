@@ -116,8 +116,8 @@ func (a *account) checkReach(dir string) error {
 			open = 0o010
 		}
 		if info.Mode().Perm()&open == 0 {
-			return fmt.Errorf("Config.Dir: %s: Postgres runs as user %s when the caller is root, and %s (mode %#o) does not "+
-				"let that user through: choose another folder", dir, a.name, path, info.Mode().Perm())
+			return fmt.Errorf("Config.Dir: %s: Postgres runs as user %s when the caller is root, and %s (mode %#o) "+
+				"does not let that user through: choose another folder", dir, a.name, path, info.Mode().Perm())
 		}
 		if path == filepath.Dir(path) {
 			return nil

@@ -46,8 +46,8 @@ func (f *folder) openCluster(
 		return cluster{}, fmt.Errorf("%s is not a data folder of Postgres: move it away: %w", data, err)
 	}
 	if version := strings.TrimSpace(string(text)); version != strconv.Itoa(bin.major) {
-		return cluster{}, fmt.Errorf("%s holds data of Postgres %s, but its name and the binaries in %s say %d: rename it",
-			data, version, bin.dir, bin.major)
+		return cluster{}, fmt.Errorf("%s holds data of Postgres %s, but its name and the binaries in %s say %d: "+
+			"rename it", data, version, bin.dir, bin.major)
 	}
 	as, err := f.account.ownerOf(data)
 	if err != nil {

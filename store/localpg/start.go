@@ -154,8 +154,8 @@ func (p *process) ready(ctx context.Context, password, data string) error {
 		}
 		if err := pause(ctx, readyPoll); err != nil {
 			p.abandon()
-			return fmt.Errorf("waiting for the server on %s to answer: %w (last answer: %w); the end of %s:\n%s", data, err,
-				last, p.log, p.tail())
+			return fmt.Errorf("waiting for the server on %s to answer: %w (last answer: %w); the end of %s:\n%s", data,
+				err, last, p.log, p.tail())
 		}
 	}
 }

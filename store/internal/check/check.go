@@ -1,5 +1,6 @@
-// Package check has the rules that package store and package inspect share for the arguments of their calls, and how an
-// argument becomes a text that every driver can bind. A value that Postgres refuses would end the caller's transaction.
+// Package check has the rules for arguments that package store and package inspect share. It also converts arguments
+// to text, because every driver can bind text. A bad value must be found here, because if Postgres refuses it, the
+// caller's transaction is aborted.
 package check
 
 import (
@@ -11,18 +12,18 @@ import (
 	"unicode/utf8"
 )
 
-// MaxIDBytes is how long an id, an entity or another short text may be.
+// MaxIDBytes is the greatest length of an id, an entity or another short text.
 const MaxIDBytes = 512
 
 // ErrInvalid is store.ErrInvalid.
 var ErrInvalid = errors.New("invalid")
 
-// Invalid is the error about a bad argument. It wraps ErrInvalid.
+// Invalid returns the error about a bad argument. It wraps ErrInvalid.
 func Invalid(field, rule string, got any) error {
 	return fmt.Errorf("%w: %s %s, got %v", ErrInvalid, field, rule, got)
 }
 
-// Mark makes an ErrInvalid of an error whose text says enough.
+// Mark returns an error that wraps ErrInvalid and err, and has the text of err.
 func Mark(err error) error { return marked{err} }
 
 type marked struct{ error }
@@ -40,7 +41,7 @@ func ID(id string) error {
 	return nil
 }
 
-// Text checks a short text in one line. It may be empty.
+// Text checks a short text of one line. It may be empty.
 func Text(field, value string) error {
 	const rule = "must be at most 512 bytes of UTF-8 without control characters"
 	if len(value) > MaxIDBytes {
@@ -57,7 +58,7 @@ func Text(field, value string) error {
 	return nil
 }
 
-// Note checks a text that people write. It may have lines.
+// Note checks a text that people write. It may be empty, and may have several lines.
 func Note(field, value string) error {
 	if !utf8.ValidString(value) || strings.ContainsRune(value, 0) {
 		return Invalid(field, "must be UTF-8 without NUL", fmt.Sprintf("%.100q", value))
@@ -65,8 +66,9 @@ func Note(field, value string) error {
 	return nil
 }
 
-// TimeText is a time as a text. It cuts the time off to Postgres's microseconds, as pgx does when an application
-// stores the time in a column of its own. So a task that is scheduled from that column again has the same time.
+// TimeText returns a time as text. It cuts the time off to the microseconds of Postgres. pgx does the same when an
+// application stores the time in a column of its own. Therefore a task that is scheduled again from that column has
+// the same time.
 func TimeText(field string, at time.Time) (string, error) {
 	at = at.UTC().Truncate(time.Microsecond)
 	if at.Year() < 1 || at.Year() > 9999 {
@@ -75,7 +77,7 @@ func TimeText(field string, at time.Time) (string, error) {
 	return at.Format(time.RFC3339Nano), nil
 }
 
-// BoundText is TimeText of a time that need not be given. Of the zero time it is "".
+// BoundText is TimeText for an optional time. It returns "" for the zero time.
 func BoundText(field string, at time.Time) (string, error) {
 	if at.IsZero() {
 		return "", nil
@@ -83,15 +85,15 @@ func BoundText(field string, at time.Time) (string, error) {
 	return TimeText(field, at)
 }
 
-// IntervalText is a duration in hours, minutes and seconds, because Postgres 14 reads no number of microseconds above
-// an hour's.
+// IntervalText returns a duration as hours, minutes and seconds. It does not use microseconds alone, because Postgres
+// 14 cannot read more of them than an hour has.
 func IntervalText(d time.Duration) string {
 	micros := d.Microseconds()
 	seconds := micros / 1e6
 	return fmt.Sprintf("%d:%02d:%02d.%06d", seconds/3600, seconds/60%60, seconds%60, micros%1e6)
 }
 
-// OrNil is a text that need not be given. Of "" it is nil.
+// OrNil returns a pointer to an optional text, and nil for "".
 func OrNil(text string) *string {
 	if text == "" {
 		return nil

@@ -1,6 +1,7 @@
 package query
 
-// TaskColumns reads a store.Row. Intervals are nanoseconds and JSON is text, because every driver can scan these.
+// TaskColumns are the columns of a store.Row. Intervals are read as nanoseconds and JSON as text, because every
+// driver can scan these.
 const TaskColumns = `
     id, payload::text AS payload, type, entity, tenant_id, queue, status, priority, scheduled_at, run_now_at,
     (extract(epoch FROM expiration) * 1000000000)::bigint AS expiration,

@@ -1,5 +1,5 @@
-// Package query runs the statements of package store and package inspect. It tells in each error which call failed, and
-// marks the errors that a caller can act on.
+// Package query runs the statements of package store and package inspect. Its errors tell which call failed, and wrap
+// the errors that a caller can handle.
 package query
 
 import (
@@ -22,11 +22,11 @@ type DB interface {
 type Source struct {
 	// Schema rewrites a statement for the schema. It is a store.Schema.
 	Schema interface{ SQL(statement string) string }
-	// Err is what is wrong with the configuration. Each call returns it, and runs nothing.
+	// Err is the error in the configuration, or nil. If it is not nil, each call returns it and runs nothing.
 	Err error
 }
 
-// Rows runs a statement.
+// Rows runs a statement. doing names the call in errors.
 func (s Source) Rows(ctx context.Context, db DB, doing, statement string, args ...any) (pgx.Rows, error) {
 	if s.Err != nil {
 		return nil, fmt.Errorf("%s: %w", doing, s.Err)
@@ -70,12 +70,13 @@ func Value[T any](ctx context.Context, source Source, db DB, doing, statement st
 var ErrUnmigrated = errors.New(
 	"the schema is not migrated, or older than this program (run tasktable migrate, or call migrations.Up)")
 
-// Annotate says which call failed. It marks bad input that only Postgres has found, and a schema that is not migrated.
+// Annotate adds to an error which call failed. The error wraps check.ErrInvalid for bad input that only Postgres has
+// found, and ErrUnmigrated for a schema that is not migrated.
 func Annotate(err error, doing string) error {
 	if err == nil {
 		return nil
 	}
-	var refused interface{ SQLState() string } // pgx's and lib/pq's
+	var refused interface{ SQLState() string } // the errors of pgx and of lib/pq have it
 	switch {
 	case !errors.As(err, &refused):
 	case isBadInput(refused.SQLState()):
@@ -86,15 +87,15 @@ func Annotate(err error, doing string) error {
 	return fmt.Errorf("%s: %w", doing, err)
 }
 
-// isMissing: a schema, a table or a function does not exist.
+// isMissing reports whether a schema, a table or a function does not exist.
 func isMissing(state string) bool { return state == "3F000" || state == "42P01" || state == "42883" }
 
-// isBadInput: a CHECK, a NOT NULL, or data of the wrong form.
+// isBadInput reports whether a value violates a CHECK or a NOT NULL, or has the wrong form.
 func isBadInput(state string) bool {
 	return state == "23514" || state == "23502" || strings.HasPrefix(state, "22")
 }
 
-// OrEmpty is the text of a column that may be null. Of nil it is "".
+// OrEmpty returns the text of a column that may be null, and "" for nil.
 func OrEmpty(text *string) string {
 	if text == nil {
 		return ""

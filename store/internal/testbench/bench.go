@@ -1,4 +1,4 @@
-// Package testbench is what the tests of package store and package inspect work with: a database of their own, a
+// Package testbench has the tools for the tests of package store and package inspect: a database for each test, a
 // Store, an Inspector, and rows in each state that a verb can meet.
 package testbench
 
@@ -23,10 +23,10 @@ import (
 // Service is the author of the changes that the tests make.
 const Service = "events-api"
 
-// Limit bounds each wait of a test. A test reaches it only if something hangs.
+// Limit is the time limit of each wait in a test. A test reaches it only if something hangs.
 const Limit = time.Minute
 
-// Bench is a database and the calls that most tests make on it. Each of them ends the test if it fails.
+// Bench is a database and the calls that most tests make on it. A call that fails ends the test.
 type Bench struct {
 	*testing.T
 	Ctx       context.Context
@@ -35,13 +35,13 @@ type Bench struct {
 	Inspector *inspect.Inspector
 }
 
-// New makes a Bench with a database of its own.
+// New returns a Bench with its own database.
 func New(t *testing.T) *Bench {
 	t.Helper()
 	return On(t, storetest.Pool(t))
 }
 
-// On makes a Bench with this database.
+// On returns a Bench on the given database.
 func On(t *testing.T, pool *pgxpool.Pool) *Bench {
 	ctx, cancel := context.WithTimeout(context.Background(), Limit)
 	t.Cleanup(cancel)
@@ -62,7 +62,7 @@ func (b *Bench) Exec(on Execer, sql string, args ...any) {
 	}
 }
 
-// One reads a single value.
+// One returns the single value that a query yields.
 func One[T any](b *Bench, on store.DB, sql string, args ...any) T {
 	b.Helper()
 	rows, err := on.Query(b.Ctx, sql, args...)
@@ -74,7 +74,7 @@ func One[T any](b *Bench, on store.DB, sql string, args ...any) T {
 	return value
 }
 
-// Check expects no error.
+// Check ends the test if err is not nil.
 func (b *Bench) Check(err error) {
 	b.Helper()
 	if err != nil {
@@ -82,12 +82,12 @@ func (b *Bench) Check(err error) {
 	}
 }
 
-// Begin begins a transaction, which is rolled back at the end of the test unless it has ended.
+// Begin begins a transaction. If the test does not end the transaction, it is rolled back at the end of the test.
 func (b *Bench) Begin(options pgx.TxOptions) pgx.Tx {
 	b.Helper()
 	tx, err := b.Pool.BeginTx(b.Ctx, options)
 	b.Check(err)
-	b.Cleanup(func() { _ = tx.Rollback(context.Background()) }) // after a commit it does nothing
+	b.Cleanup(func() { _ = tx.Rollback(context.Background()) }) // after a commit this does nothing
 	return tx
 }
 
@@ -99,7 +99,7 @@ func (b *Bench) InTx(do func(pgx.Tx)) {
 	b.Check(tx.Commit(b.Ctx))
 }
 
-// AsEngine runs do in a transaction whose changes of status are the engine's own.
+// AsEngine runs do in a transaction whose changes of status count as the engine's own.
 func (b *Bench) AsEngine(do func(pgx.Tx)) {
 	b.Helper()
 	b.InTx(func(tx pgx.Tx) {
@@ -116,7 +116,7 @@ func (b *Bench) Schedule(task store.Task) store.Receipt {
 	return receipt
 }
 
-// Get reads the row of a task; nil: there is none.
+// Get returns the row of a task, or nil if the task does not exist.
 func (b *Bench) Get(id string) *store.Row {
 	b.Helper()
 	row, err := b.Tasks.Get(b.Ctx, b.Pool, id)
@@ -127,7 +127,7 @@ func (b *Bench) Get(id string) *store.Row {
 	return &row
 }
 
-// Changes reads the change lines of a task.
+// Changes returns the recorded changes of a task.
 func (b *Bench) Changes(id string) []store.Change {
 	b.Helper()
 	history, err := b.Tasks.History(b.Ctx, b.Pool, id)
@@ -135,7 +135,7 @@ func (b *Bench) Changes(id string) []store.Change {
 	return history.Changes
 }
 
-// Lines are the change lines of a task as "verb outcome by".
+// Lines returns the recorded changes of a task as "verb outcome by".
 func (b *Bench) Lines(id string) []string {
 	b.Helper()
 	var lines []string
@@ -145,20 +145,20 @@ func (b *Bench) Lines(id string) []string {
 	return lines
 }
 
-// Now is the database's time.
+// Now returns the database's time.
 func (b *Bench) Now() time.Time {
 	b.Helper()
 	return One[time.Time](b, b.Pool, `SELECT clock_timestamp()`)
 }
 
-// Role is the author of a change that somebody makes by plain SQL.
+// Role returns the author of a change that somebody makes by plain SQL.
 func (b *Bench) Role() string {
 	b.Helper()
 	return One[string](b, b.Pool, `SELECT session_user::text`)
 }
 
-// NoDB fails the test when it is asked. Bad input must be refused before Postgres refuses it, which would end the
-// transaction.
+// NoDB is a store.DB that fails the test if it is used. Bad input must be refused before Postgres refuses it, which
+// would abort the transaction.
 type NoDB struct{ Bench *Bench }
 
 // Query fails the test.
@@ -168,7 +168,7 @@ func (db NoDB) Query(context.Context, string, ...any) (pgx.Rows, error) {
 	return nil, errors.New("no database")
 }
 
-// Outcomes are the ids and outcomes of receipts, in their order.
+// Outcomes returns the ids and outcomes of receipts, in their order.
 func Outcomes(receipts []store.Receipt) []string {
 	var found []string
 	for _, receipt := range receipts {
@@ -177,7 +177,7 @@ func Outcomes(receipts []store.Receipt) []string {
 	return found
 }
 
-// Same compares two values through JSON, in which a person can read the difference.
+// Same compares two values as JSON, so that a person can read the difference.
 func Same[T any](t testing.TB, what string, got, want T) {
 	t.Helper()
 	if g, w := Pretty(got), Pretty(want); g != w {
@@ -185,7 +185,7 @@ func Same[T any](t testing.TB, what string, got, want T) {
 	}
 }
 
-// Pretty is a value as JSON in lines.
+// Pretty returns a value as indented JSON.
 func Pretty(value any) string {
 	text, err := json.MarshalIndent(value, "", " ")
 	if err != nil {

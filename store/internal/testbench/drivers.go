@@ -12,7 +12,7 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// Readers are the ways whose scans differ.
+// Readers returns the ways to read the database that differ in how they scan values.
 func (b *Bench) Readers() map[string]store.DB {
 	b.Helper()
 	return map[string]store.DB{
@@ -21,7 +21,7 @@ func (b *Bench) Readers() map[string]store.DB {
 	}
 }
 
-// PoolIn is another pool, whose statements go in this mode.
+// PoolIn returns another pool, which executes statements in the given mode.
 func (b *Bench) PoolIn(mode pgx.QueryExecMode) *pgxpool.Pool {
 	b.Helper()
 	config := b.Pool.Config()
@@ -32,7 +32,7 @@ func (b *Bench) PoolIn(mode pgx.QueryExecMode) *pgxpool.Pool {
 	return pool
 }
 
-// OpenSQL opens the database by a driver of database/sql: pgx or postgres, which is lib/pq.
+// OpenSQL opens the database with a driver of database/sql: pgx, or postgres, which is lib/pq.
 func (b *Bench) OpenSQL(driver string) *sql.DB {
 	b.Helper()
 	var db *sql.DB
@@ -41,7 +41,7 @@ func (b *Bench) OpenSQL(driver string) *sql.DB {
 	} else {
 		dsn, err := url.Parse(b.Pool.Config().ConnString())
 		b.Check(err)
-		if query := dsn.Query(); !query.Has("sslmode") { // to lib/pq that is "require", to pgx "prefer"
+		if query := dsn.Query(); !query.Has("sslmode") { // the default is "require" in lib/pq, and "prefer" in pgx
 			query.Set("sslmode", "disable")
 			dsn.RawQuery = query.Encode()
 		}

@@ -11,34 +11,34 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// Payload is JSON of type TEST with one more field.
+// Payload returns a payload of type TEST with one more field.
 func Payload(n int) store.JSON { return store.JSON(fmt.Sprintf(`{"type": "TEST", "n": %d}`, n)) }
 
-// Typed is JSON of a type.
+// Typed returns a payload of the given type.
 func Typed(name string) store.JSON {
 	quoted, _ := json.Marshal(name)
 	return store.JSON(`{"type":` + string(quoted) + `}`)
 }
 
-// Far is a time that no test lives to see. Minutes count from it.
+// Far returns a time that is far in the future, plus the given minutes.
 func Far(minutes int) time.Time {
 	return time.Date(2100, 1, 1, 0, minutes, 0, 0, time.UTC)
 }
 
-// Kinds are the rows that a verb can meet. Held ones were edited, paused or cancelled while they ran.
+// Kinds are the kinds of rows that a verb can meet. The held ones were edited, paused or cancelled while they ran.
 var Kinds = []string{
 	"absent", "QUEUED", "PAUSED", "EXECUTING", "CANCELLED", "COMPLETED", "FAILED", "EXPIRED", "SKIPPED",
 	"held QUEUED", "held PAUSED", "held CANCELLED",
 }
 
-// Base is the task that the rows hold.
+// Base returns the task that the rows have.
 func Base(id string) store.Task {
 	return store.Task{ID: id, Payload: Payload(1), At: Far(0), Expiration: time.Hour, Entity: "event:1",
 		TenantID: "acme"}
 }
 
-// Make puts a row of a kind into the table, as the engine's own statements leave it: the attempt counts, and messages
-// and times of attempts are there.
+// Make inserts a row of a kind, in the state in which the engine's own statements leave it: with its attempts
+// counted, and with the messages and times of attempts.
 func (b *Bench) Make(id, kind string) {
 	b.Helper()
 	const (
@@ -85,18 +85,18 @@ func (b *Bench) Make(id, kind string) {
 	})
 }
 
-// RecurringKinds are the rows of recurring tasks that can be met: unplanned is One that the leader has not seen since
-// its last edit, due One whose planned fire has come, COMPLETED One that has ended.
+// RecurringKinds are the kinds of rows of recurring tasks. The leader has not seen an unplanned one since its last
+// edit. The planned fire of a due one has come. A COMPLETED one has ended.
 var RecurringKinds = []string{"absent", "unplanned", "planned", "due", "PAUSED", "CANCELLED", "COMPLETED", "FAILED"}
 
-// Recurs is the task that these rows hold. It alone is its entity's.
+// Recurs returns the recurring task that these rows have. Its entity has no other task.
 func Recurs(id string) store.Task {
 	task := Base(id)
 	task.Entity, task.Recurrence = "of "+id, &store.Recurrence{Cron: "0 9 * * *"}
 	return task
 }
 
-// MakeRecurring puts a row of a kind into the table, as the verbs and the leader leave it.
+// MakeRecurring inserts a row of a kind, in the state in which the verbs and the leader leave it.
 func (b *Bench) MakeRecurring(id, kind string) {
 	b.Helper()
 	if kind == "absent" {
@@ -122,7 +122,7 @@ func (b *Bench) MakeRecurring(id, kind string) {
 	b.Check(err)
 }
 
-// Plan does to a recurring task what the leader does when it plans the next fire, or ends it.
+// Plan changes a recurring task as the leader does when it plans the next fire, or when it ends the task.
 func (b *Bench) Plan(id, next string, ended ...string) {
 	b.Helper()
 	status, finished := "status", "NULL"
@@ -135,8 +135,8 @@ func (b *Bench) Plan(id, next string, ended ...string) {
 	})
 }
 
-// Node puts a node's line into the table and takes its locks, as a session does, until the returned function ends it
-// as a killed one.
+// Node inserts the row of a node and takes its locks, as a node's session does. The returned function ends the
+// session, as if the node was killed.
 func (b *Bench) Node(queues, types string, leads bool) (number int64, kill func()) {
 	b.Helper()
 	conn, err := pgx.ConnectConfig(b.Ctx, b.Pool.Config().ConnConfig.Copy())
