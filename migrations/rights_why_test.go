@@ -68,7 +68,7 @@ func TestAnApplicationAsksWhyOfItsOwnTasks(t *testing.T) {
 		}
 		same(t, "what an application of all services is told", why(s.everybody, id).Reason.Code, code)
 	}
-	if late := why(s.application, "event completed").Reason.Late; late == nil || late.Text != "no node had room for it, or none was there" {
+	if late := why(s.application, "event completed").Reason.Late; late == nil || late.Text != "no node had a free slot for it, or no node was running" {
 		t.Errorf("it was late because of %+v", late)
 	}
 

@@ -36,7 +36,7 @@ func TestWhyTellsTheStartOfARunningAttempt(t *testing.T) {
 	if want := "attempt 1 of 5 runs on " + node + ", claimed at T, its lease ends at T; it began at the start"; got != want {
 		t.Errorf("the reason is %q, not %q", got, want)
 	}
-	lines := "attempt 1 was claimed\nattempt 1 was taken up by " + node + "\nattempt 1 began on " + node + "\n"
+	lines := "attempt 1 was claimed\nattempt 1 was fetched by " + node + "\nattempt 1 began on " + node + "\n"
 	if got := lived(e); got != "scheduled by test, scheduled_at\n"+lines {
 		t.Errorf("while it runs:\n%s", got)
 	}

@@ -37,7 +37,8 @@ const (
 func (l *life) late(row store.Row, due, began time.Time) *Lateness {
 	late := &Lateness{By: began.Sub(due)}
 	long := late.By >= lateLeast
-	// The cause is what ended shortly before the attempt began. Of several causes it is the one that ended last.
+	// The cause is the obstacle that ended shortly before the attempt began. If several ended, the cause is the last
+	// of them.
 	hold := func(text string, until time.Time) {
 		if until.After(due) && !until.After(began) && (late.Until == nil || until.After(*late.Until)) {
 			late.Text, late.Until = text, &until
@@ -73,18 +74,18 @@ func (l *life) late(row store.Row, due, began time.Time) *Lateness {
 	}
 	if !l.mayRead.Nodes {
 		if late.Text == "" {
-			late.Text = "no node had room for it, or none was there"
+			late.Text = "no node had a free slot for it, or no node was running"
 		}
 		return late
 	}
 	if from, none := l.without(due); none {
-		hold("no node with queue "+row.Queue+" and type "+row.Type+" was there", from)
+		hold("no node with queue "+row.Queue+" and type "+row.Type+" was running", from)
 		if from.IsZero() || from.After(began) {
-			late.Text, late.Until = "no node with queue "+row.Queue+" and type "+row.Type+" was there", nil
+			late.Text, late.Until = "no node with queue "+row.Queue+" and type "+row.Type+" was running", nil
 		}
 	}
 	if late.Text == "" {
-		late.Text = "its nodes had their hands full, or it waited behind others"
+		late.Text = "its nodes had no free slot, or it waited behind other tasks"
 	}
 	return late
 }

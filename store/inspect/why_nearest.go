@@ -42,13 +42,13 @@ func (i *Inspector) unknown(ctx context.Context, db store.DB, e *Explanation) er
 		e.Reason.Text = "recurring task " + parent + " has an expression that cannot be read, and does not fire"
 		return nil
 	case !rule.Anchored(row.ScheduledAt).Next(fire.Add(-time.Nanosecond)).Equal(fire):
-		e.Reason.Text = "that is no time at which recurring task " + parent + " fires, by " + *row.Cron + " in " +
+		e.Reason.Text = "recurring task " + parent + " does not fire at that time, by " + *row.Cron + " in " +
 			query.OrEmpty(row.TimeZone)
 	case fire.After(e.At):
 		e.Reason.Text = "recurring task " + parent + " has not fired for that time yet"
 	default:
 		e.Reason.Text = "recurring task " + parent +
-			" did not fire for that time: it was not scheduled so then, was paused, or its occurrence was removed"
+			" did not fire for that time: it had another schedule then, was paused, or its occurrence was removed"
 	}
 	if next := fires(row); len(next) > 0 {
 		e.Reason.Until = &next[0]

@@ -27,21 +27,21 @@ func (e *Explanation) next(known life) (upcoming []Upcoming) {
 	case "not_due", "retry", "paused", "paused_scope":
 		return e.course(known)
 	case "in_line", "planning", "firing":
-		at(nil, "the leader takes it when its turn has come")
+		at(nil, "the leader claims it when its turn comes")
 	case "no_node", "no_type", "no_queue", "no_both", "no_leader":
-		at(nil, "it runs as soon as such a node is there and one leads")
+		at(nil, "it runs as soon as such a node runs and a node leads")
 	case "running", "edited":
 		switch {
 		case known.unfetched() && e.Reason.unworked():
-			at(nil, "the leader hands it back, and it waits for a node that works it")
+			at(nil, "the leader hands it back, and it waits for a node that works its queue and its type")
 		case known.unfetched():
-			at(row.LeaseExpiresAt, "its lease ends, and it is claimed anew, unless a node has taken it up by then")
+			at(row.LeaseExpiresAt, "its lease ends, and it is claimed again, unless a node has fetched it by then")
 		default:
 			at(row.LeaseExpiresAt, "its lease ends, unless its handler has ended or has lengthened it")
 		}
 	case "expires":
 		if e.Reason.Obstacle != "" { // the leader reads only lanes that can run
-			at(nil, "it becomes EXPIRED, a dead letter, when nothing is in its way any more")
+			at(nil, "it becomes EXPIRED, a dead letter, when nothing holds it up any more")
 		} else {
 			at(nil, "the leader comes to it when there is room, and it becomes EXPIRED, a dead letter")
 		}
@@ -140,9 +140,9 @@ func (e *Explanation) onceResumed(who, when string, over bool) string {
 	case over:
 		return who + "becomes EXPIRED"
 	case e.Reason.Missing != "" && when != "":
-		return who + runs + " " + when + ", and such a node is there and one leads"
+		return who + runs + " " + when + ", and such a node runs and a node leads"
 	case e.Reason.Missing != "":
-		return who + runs + " as soon as such a node is there and one leads"
+		return who + runs + " as soon as such a node runs and a node leads"
 	case when != "":
 		return who + runs + " " + when
 	}

@@ -166,10 +166,10 @@ func (i *Inspector) reason(ctx context.Context, db store.DB, e *Explanation, kno
 				"it probably waits there for a slot, a connection or a lock"
 		}
 	case r.Code == "running" && known.unfetched():
-		e.Reason.Text = fmt.Sprintf("attempt %d of %d is claimed, and no node has taken it up yet",
+		e.Reason.Text = fmt.Sprintf("attempt %d of %d is claimed, and no node has fetched it yet",
 			e.Row.Attempt, e.Row.MaxAttempts)
 		if e.Reason.unworked() {
-			e.Reason.Text += ", nor can one: none that runs works its queue and its type"
+			e.Reason.Text += ", because no running node works its queue and its type"
 		}
 	}
 	return nil
@@ -239,5 +239,5 @@ func (l *life) gone() Reason {
 			return Reason{Code: "deleted", Text: "deleted by " + last.ChangedBy, Since: &last.ChangedAt, Further: ran}
 		}
 	}
-	return Reason{Code: "removed", Text: "the task is no more", Further: ran}
+	return Reason{Code: "removed", Text: "the task no longer exists", Further: ran}
 }

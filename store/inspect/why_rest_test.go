@@ -38,7 +38,7 @@ func TestWhyOfEndsWithoutAnAttempt(t *testing.T) {
 	past := b.Now().UTC().Truncate(time.Hour)
 	b.Schedule(store.Task{ID: "tick", Payload: payload(1), At: past.Add(-24 * time.Hour), Recurrence: &store.Recurrence{Cron: "@hourly"}})
 	b.because("tick@"+past.Format(time.RFC3339), "no_fire",
-		"recurring task tick did not fire for that time: it was not scheduled so then, was paused, or its occurrence was removed")
+		"recurring task tick did not fire for that time: it had another schedule then, was paused, or its occurrence was removed")
 }
 
 // A step of a chain is put off for a second, and the story says so: as long as it waits, and after it has begun.
@@ -144,7 +144,7 @@ func TestWhyTellsWhatIsNext(t *testing.T) {
 	same(b, "what is next of one that is over", b.why("over").Next, []inspect.Upcoming{{Text: "the leader comes to it when there is room, and it becomes EXPIRED, a dead letter"}})
 	b.due("over elsewhere", func(task *store.Task) { task.Expiration, task.Queue = time.Second, "mail" })
 	same(b, "what is next of one that no leader comes to", b.why("over elsewhere").Next,
-		[]inspect.Upcoming{{Text: "it becomes EXPIRED, a dead letter, when nothing is in its way any more"}})
+		[]inspect.Upcoming{{Text: "it becomes EXPIRED, a dead letter, when nothing holds it up any more"}})
 
 	b.due("too late", func(task *store.Task) { task.Expiration = time.Hour })
 	b.ended("too late", "RETRIED", "QUEUED", "421 try later", 3*time.Hour)
@@ -160,7 +160,7 @@ func TestWhyExpiredWithoutAnEnd(t *testing.T) {
 	for name, test := range map[string]struct{ before, late string }{
 		"a pause": {`INSERT INTO tasktable.pauses (scope, name, paused_at, paused_by) VALUES ('type', 'TEST', '2100-01-01 00:50Z', 'ann')`,
 			"type TEST was paused by ann"},
-		"no node": {`SELECT`, "no node with queue default and type TEST was there"},
+		"no node": {`SELECT`, "no node with queue default and type TEST was running"},
 	} {
 		l := lateness{newBench(t)}
 		l.Schedule(store.Task{ID: "one", Payload: payload(1), At: far(60), Expiration: time.Hour})

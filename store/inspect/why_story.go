@@ -263,7 +263,7 @@ func (l *life) claimLines(row store.Row) (lines []StoryLine) {
 		add(l.claim.ClaimedAt, "was claimed")
 	}
 	if l.claim != nil && l.claim.State == "running" && l.claim.Node != nil && l.claim.Since != nil {
-		add(*l.claim.Since, "was taken up by "+l.node(*l.claim.Node))
+		add(*l.claim.Since, "was fetched by "+l.node(*l.claim.Node))
 	}
 	if startedAt, node, ok := running(row); ok {
 		add(startedAt, "began on "+l.node(node))

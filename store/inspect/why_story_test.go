@@ -123,7 +123,7 @@ func TestWhyOfOneThatRanAndWasDeleted(t *testing.T) {
 		b.Exec(tx, `SET LOCAL session_replication_role = replica`)
 		b.Exec(tx, `DELETE FROM tasktable.scheduled_tasks WHERE id = 'two'`)
 	})
-	b.because("two", "removed", "the task is no more; it had completed at far(5)")
+	b.because("two", "removed", "the task no longer exists; it had completed at far(5)")
 }
 
 // What the handler noted is told with the attempt that it was of, and with no other.
@@ -283,7 +283,7 @@ change: left out by leader
 `)
 	b.because("tick@2100-01-01T00:20:00Z", "no_fire", "recurring task tick has not fired for that time yet, the next is at far(10)")
 	b.because("tick@2100-01-01T00:21:00Z", "no_fire",
-		"that is no time at which recurring task tick fires, by */10 * * * * in Europe/Berlin, the next is at far(10)")
+		"recurring task tick does not fire at that time, by */10 * * * * in Europe/Berlin, the next is at far(10)")
 	same(b, "the next fires", one[string](b, b.Pool, `SELECT string_agg(concat_ws(' ', id, next_fire = '2100-01-01 00:10Z', code, obstacle), ', ') FROM tasktable.next_fires`),
 		"tick t recurring")
 	_, err := b.Tasks.PauseScope(b.Ctx, b.Pool, store.Type("TEST"), time.Time{}, "")

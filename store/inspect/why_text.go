@@ -65,7 +65,7 @@ func (r reasonRow) text(row store.Row, known life) string {
 	case "running":
 		return fmt.Sprintf("attempt %d of %d runs, or is about to", row.Attempt, row.MaxAttempts)
 	case "edited":
-		return "it was edited while an attempt ran, and runs anew when that has ended"
+		return "it was edited while an attempt ran, and runs again when that attempt has ended"
 	case "lapsed":
 		return "the lease of its claim has ended, and nobody has taken it back yet"
 	case "paused_scope":
