@@ -95,6 +95,9 @@ SELECT position, id, revision, outcome FROM tasktable.sync($1::text, $2::text::j
 // task that is given, nor follow-ups, because handlers have asked for those. It returns the receipts of the given
 // tasks in their order, and after them those of the cancelled tasks.
 //
+// Give each task an ID or a Keyed payload. Otherwise the task gets a new id at each Sync, and the next Sync cancels
+// it.
+//
 // Like Schedule, Sync queues a given task again that is cancelled, even if an operator has cancelled it. Pause the
 // task instead to keep it from running.
 //

@@ -74,9 +74,9 @@ type Task struct {
 	ID string
 	// Payload is required. It is at most 256 KiB of JSON.
 	Payload Payload
-	// At is the time at which the task is due, in the years 1 to 9999. Nanoseconds are cut off. Two times that differ
-	// by one microsecond or less, as stored, are the same time, so scheduling the task for the other one does not
-	// move it.
+	// At is the time at which the task is due, in the years 1 to 9999. The database stores microseconds, therefore
+	// nanoseconds are cut off. If At differs from the stored time by one microsecond or less, both count as the same
+	// time, and Schedule does not move the task.
 	//
 	// A zero At means now for a new task. An existing task keeps its time. A finished task stays finished unless
 	// IfFinished is Rearm.

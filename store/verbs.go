@@ -53,9 +53,9 @@ func (s *Store) Resume(ctx context.Context, db DB, id string) (Receipt, error) {
 
 const runNowSQL = `SELECT id, revision, outcome FROM tasktable.run_now($1::text, $2::text, $3::text::boolean)`
 
-// RunNow queues a task to run at once. A finished task runs again. The outcome is Queued, Running or Absent. The
-// expiration counts from now. The task's ScheduledAt stays as it was, so that the application's next Schedule with
-// the same fields neither undoes nor repeats the run.
+// RunNow queues a task to run at once. A paused, cancelled or finished task runs, too. The outcome is Queued, Running
+// or Absent. The expiration counts from now. The task's ScheduledAt stays as it was, so that the application's next
+// Schedule with the same fields neither undoes nor repeats the run.
 //
 // For a recurring task, RunNow creates an extra occurrence and leaves the recurring task as it is.
 func (s *Store) RunNow(ctx context.Context, db DB, id string) (Receipt, error) {

@@ -12,7 +12,7 @@ import (
 	"github.com/tasktable/tasktable/store/internal/check"
 )
 
-// Filter selects tasks. A task must match all fields. A field that is zero matches every task.
+// Filter selects tasks. A task must match all fields that are set. A field that is zero matches every task.
 type Filter struct {
 	Type string
 	// Statuses selects the tasks whose status is one of these.

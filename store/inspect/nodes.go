@@ -75,8 +75,8 @@ type NodeFilter struct {
 	Limit int
 }
 
-// The session of a node holds the node's lock. pg_stat_activity tells when the session last executed a query, which
-// is the node's last sign of life.
+// nodesSQL joins each node with its session, which holds the node's lock. pg_stat_activity tells when the session
+// last executed a query, which is the node's last sign of life.
 const nodesSQL = `
 SELECT n.number, n.service, n.version, n.host, n.queues::text AS queues_text,
     to_json(array_remove(n.types, NULL))::text AS types_text, n.shares_slots, n.state, n.started_at, n.elected_at,

@@ -64,7 +64,8 @@ SELECT t.id, t.type, t.queue, t.status, t.entity, t.tenant_id, t.cron, t.time_zo
 FROM tasktable.scheduled_tasks AS t
 WHERE t.cron IS NOT NULL`
 
-// RecurringFilter selects recurring tasks. A task must match all fields. A field that is zero matches every task.
+// RecurringFilter selects recurring tasks. A task must match all fields that are set. A field that is zero matches
+// every task.
 type RecurringFilter struct {
 	Type     string
 	Queue    string

@@ -93,7 +93,7 @@ type StatsFilter struct {
 type TypeStats struct {
 	Type      string `json:"type"`
 	Completed int64  `json:"completed"`
-	Failed    int64  `json:"failed"`  // and are not retried
+	Failed    int64  `json:"failed"`  // failed, and are not retried
 	Retried   int64  `json:"retried"` // failed, and are retried
 	Lost      int64  `json:"lost"`    // their node died or their lease ended
 	Expired   int64  `json:"expired"` // expired before they could begin

@@ -22,7 +22,8 @@ type Explanation struct {
 	// Sentence is the reason in one sentence, with its times in UTC. Call Reason.Sentence to format the times
 	// differently.
 	Sentence string `json:"sentence"`
-	// Next lists what will happen next, the earliest first. It is empty if nothing will happen until somebody acts.
+	// Next lists the coming events in the order of their times. Events whose time is not known come first. Next is
+	// empty if nothing will happen until somebody acts.
 	Next []Upcoming `json:"next,omitempty"`
 	// Story lists what has happened, oldest first.
 	Story []StoryLine `json:"story"`
