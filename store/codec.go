@@ -30,8 +30,8 @@ type Codec interface {
 	// task becomes FAILED. With any other error the attempt has failed, and the engine retries it. Decode must return
 	// an error that wraps ErrUnknownCodec if the name is not one of this Codec.
 	//
-	// An occurrence of a recurring task has the payload of the recurring task. Decode is therefore called with the
-	// occurrence's id and, if that returns ErrInvalid, with the id of the recurring task.
+	// An occurrence of a recurring task has the payload that was encoded for the recurring task. Decode is therefore
+	// called with the occurrence's id and, if that returns ErrInvalid, with the id of the recurring task.
 	Decode(ctx context.Context, name, kind, id string, data []byte) (plain []byte, err error)
 }
 

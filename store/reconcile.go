@@ -264,7 +264,8 @@ SELECT t.id::text AS id, t.revision FROM tasktable.scheduled_tasks AS t
 WHERE t.id = ANY (ARRAY(SELECT jsonb_array_elements_text($1::text::jsonb))) ORDER BY t.id::text COLLATE "C" FOR UPDATE`
 
 // lock locks the stored tasks and makes sure that they are still as compared. In REPEATABLE READ the lock itself
-// fails if they are not. Changes by the engine do not change the revision, because the verbs handle them.
+// fails if they are not. Changes by the engine do not change the revision, so lock does not see them. The verbs
+// handle these changes.
 func (r *reconciliation) lock(ctx context.Context) error {
 	var ids []string
 	for _, repair := range r.todo {
