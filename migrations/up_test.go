@@ -52,6 +52,24 @@ func TestUpAgainDoesNothing(t *testing.T) {
 	same(t, "versions", strings.Join(lines(ctx, t, pool, applied), "\n"), strings.Join(versions, "\n"))
 }
 
+// Nothing reads a GIN index of River's, and each job would write to it. Up drops them, and so does a second Up after
+// somebody has made one again.
+func TestUnreadIndexesAreDropped(t *testing.T) {
+	t.Parallel()
+	ctx := deadline(t)
+	pool := storetest.Pool(t)
+	const gin = `SELECT indexname::text FROM pg_indexes WHERE schemaname = 'tasktable' AND indexdef LIKE '%USING gin%'`
+	if left := lines(ctx, t, pool, gin); len(left) != 0 {
+		t.Errorf("after Up: %v", left)
+	}
+	_, err := pool.Exec(ctx, `CREATE INDEX river_job_args_index ON tasktable.river_job USING gin (args)`)
+	check(t, err)
+	check(t, migrations.Up(ctx, pool, ""))
+	if left := lines(ctx, t, pool, gin); len(left) != 0 {
+		t.Errorf("after a second Up: %v", left)
+	}
+}
+
 // unmigrated demands of Check an error that says what is missing, and of Up that it mends that.
 func unmigrated(ctx context.Context, t *testing.T, pool *pgxpool.Pool, lacks string) {
 	t.Helper()

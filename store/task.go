@@ -80,6 +80,8 @@ type Task struct {
 	//
 	// A zero At means now for a new task. An existing task keeps its time. A finished task stays finished unless
 	// IfFinished is Rearm.
+	//
+	// There is no field for a time from now on, because scheduling such a task again would move it each time.
 	At time.Time
 	// Expiration is how long after At an attempt may still start, from 1 µs to 10 years. 0 means for ever.
 	Expiration time.Duration
