@@ -19,28 +19,29 @@ type querier interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
-// statements are the engine's SQL for one schema. Each takes `now`, null for the database's clock, so that a test can
-// run them at any time.
+// statements are the engine's SQL for one schema. Each statement takes `now`, so that a test can run it at any time.
+// Null means the database's clock.
 type statements struct {
 	schema store.Schema
-	zones  *zones // nil: the machine's
+	zones  *zones // nil means the machine's time zones
 }
 
-// context "engine" keeps the triggers from taking an expiry for somebody's edit. It ends with the transaction; inside a
-// longer one it is put back by leave.
+// The context "engine" tells the triggers that an expiry is not somebody's edit. The setting ends with the
+// transaction. In a longer transaction, leaveSQL puts it back.
 const enterSQL = `SELECT set_config('tasktable_change.context', 'engine', true)`
 const leaveSQL = `SELECT set_config('tasktable_change.context', '', true)`
 
-// claimSQL shares the room of each pool among its lanes, locks that many tasks of each lane, and updates these.
+// claimSQL shares the room of each pool among its lanes, locks that many tasks of each lane, and updates these tasks.
 //
 // In a pool, tasks that are due come first, then the higher priority, then the older task. Tasks that are only near
-// come after all that are due, and may take less room. The statement ranks one task more of each lane than fits,
-// because a task that is too large for the room left must keep smaller tasks of lower lanes from it.
+// come after all due tasks, and may take less room. For each lane the statement ranks one task more than fits,
+// because a task that is too large for the room that is left must keep smaller tasks of lower lanes from taking that
+// room.
 //
-// The second scan of a lane locks as it picks, and locks no more than its share. It steps over rows that others have
-// locked. A row that was edited after the statement began is left for the next pass, because its new version is not
-// visible to the update. If a lane has fewer rows that can be locked than its share, the answer has a row with the lane
-// and without an id.
+// The second scan of a lane locks rows as it picks them, and locks no more than the lane's share. It steps over rows
+// that others have locked. It leaves a row that was edited after the statement began to the next pass, because the
+// update cannot see the row's new version. If a lane has fewer rows that can be locked than its share, the answer has
+// a row with the lane and without an id.
 const claimSQL = `
 WITH clock AS MATERIALIZED (
     SELECT coalesce($1::timestamptz, clock_timestamp()) AS now
@@ -133,7 +134,8 @@ FROM lane JOIN (
 ) AS short ON short.number = lane.number
 ORDER BY priority DESC, due, id`
 
-// claimed is a task that a pass has taken: with a fence to run, without one because it was expired.
+// claimed is a task that a pass has taken. A task that is to run has a fence. A task that the pass has expired has
+// none.
 type claimed struct {
 	ID       string
 	Type     string
@@ -143,18 +145,18 @@ type claimed struct {
 	Revision int64
 	Attempt  int
 	Due      time.Time
-	Bytes    int // of the stored payload
+	Bytes    int // size of the stored payload
 }
 
 func (c claimed) hold() hold {
 	return hold{ID: c.ID, Fence: *c.Fence, Revision: c.Revision, Attempt: c.Attempt, Due: c.Due}
 }
 
-// claim takes at most `most` tasks that are due, or will be within lookAhead, from the lanes given. It leaves the tasks
-// set aside. It must run in a transaction, between enterSQL and leaveSQL or the transaction's end.
+// claim takes at most `most` tasks that are due, or will be due within lookAhead, from the given lanes. It leaves out
+// the tasks in aside. It must run in a transaction, between enterSQL and leaveSQL or the end of the transaction.
 //
-// claim waits for no row. It steps over a row that an application has locked, and takes the tasks behind it. Where a
-// lane has nothing but locked rows left, claim gives the room to the other lanes.
+// claim does not wait for rows. It steps over a row that an application has locked, and takes the tasks behind it. If
+// a lane has only locked rows left, claim gives the lane's room to the other lanes.
 func (s statements) claim(
 	ctx context.Context, q querier, now *time.Time, lookAhead, allowance time.Duration, lanes []laneBudget, most int,
 	aside ...string,
@@ -175,8 +177,8 @@ func (s statements) claim(
 	}
 }
 
-// claimOnce also returns a row for each lane from which it took less than the lane's share, because the other rows
-// were locked.
+// claimOnce claims with one statement. It also returns a row for each lane from which it took less than the lane's
+// share because the other rows were locked.
 func (s statements) claimOnce(
 	ctx context.Context, q querier, now *time.Time, lookAhead, allowance time.Duration, lanes []laneBudget, most int,
 	aside []string,
@@ -209,7 +211,8 @@ func (s statements) claimOnce(
 	return taken, locked, nil
 }
 
-// lanesLeft is the lanes without those that have only locked rows left, and with the room that the claimed tasks leave.
+// lanesLeft leaves out the lanes that have only locked rows left. It gives the other lanes the room that the claimed
+// tasks leave.
 func lanesLeft(lanes []laneBudget, taken, locked []claimed) (left []laneBudget) {
 	used := map[int]int{} // by pool
 	for _, l := range lanes {
@@ -240,7 +243,8 @@ type head struct {
 	Revision int64
 }
 
-// The statement computes nothing from the row's columns and reads only these two, because the others may be unreadable.
+// The statement reads only these two columns and computes nothing from other columns, because those may be
+// unreadable.
 const lockHeadSQL = `
 SELECT t.id::text AS id, coalesce(t.revision, 0) AS revision FROM tasktable.scheduled_tasks AS t
 WHERE t.queue = $1::text AND t.type = $2::text AND t.priority = $3::int AND t.cron IS NULL
@@ -289,7 +293,7 @@ SELECT nextval('tasktable.task_numbers'), f.id, coalesce(f.type, ''), coalesce(f
     clock_timestamp(), clock_timestamp(), 'FAILED', $3::text
 FROM failed AS f`
 
-// failHead gives up a task that cannot even be claimed, so that it does not stop the others.
+// failHead fails a task that cannot be claimed, so that it does not stop the others.
 func (s statements) failHead(ctx context.Context, q querier, broken head, why string) error {
 	if _, err := q.Exec(ctx, s.schema.SQL(failHeadSQL), broken.ID, broken.Revision, why); err != nil {
 		return fmt.Errorf("fail task %s: %w", broken.ID, err)
@@ -297,7 +301,7 @@ func (s statements) failHead(ctx context.Context, q querier, broken head, why st
 	return nil
 }
 
-// notNil keeps a null from the database, where an empty list is meant.
+// notNil sends an empty list to the database instead of null.
 func notNil(ids []string) []string {
 	if ids == nil {
 		return []string{}
@@ -305,9 +309,9 @@ func notNil(ids []string) []string {
 	return ids
 }
 
-// isDataError reports whether one row's data, or an application's trigger on the row, caused the error. It would come
-// again with the same row. A migration that replaces a function causes such an error once, in a session that is about
-// to call the function. Therefore nothing is given up before the error has come twice.
+// isDataError reports whether one row's data, or an application's trigger on the row, caused the error. Such an error
+// comes again with the same row. A migration that replaces a function also causes such an error, once, in a session
+// that is about to call the function. Therefore the engine gives up a row only when the error has come twice.
 func isDataError(err error) bool {
 	var unreadable pgx.ScanArgError
 	if errors.As(err, &unreadable) {
@@ -317,19 +321,20 @@ func isDataError(err error) bool {
 	if !errors.As(err, &pgErr) || isTimeout(err) {
 		return false
 	}
-	if pgErr.Routine == "RevalidateCachedQuery" { // "cached plan must not change result type", after a migration
+	if pgErr.Routine == "RevalidateCachedQuery" { // a migration made a prepared statement invalid; the next try plans it anew
 		return false
 	}
 	switch pgErr.Code[:2] {
 	case "08", "25", "40", "53", "55", "57", "58": // connection, transaction state, resources, locks, operator, system
 		return false
-	case "28", "3D", "3F", "42": // no right, or not the tables: the same for every row
+	case "28", "3D", "3F", "42": // a missing right or table is the same for every row
 		return false
 	}
 	return true
 }
 
-// isTimeout reports whether a statement took too long, or waited too long for a lock. It may succeed with fewer rows.
+// isTimeout reports whether a statement took too long, or waited too long for a lock. The statement may succeed with
+// fewer rows.
 func isTimeout(err error) bool {
 	var pgErr *pgconn.PgError
 	return errors.As(err, &pgErr) && slices.Contains([]string{"57014", "55P03", "40P01", "40001"}, pgErr.Code)

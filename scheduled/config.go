@@ -30,93 +30,112 @@ const (
 	DefaultRetention       = 90 * 24 * time.Hour
 )
 
-// Config of a node. Pool and Handlers are required; every other field has a default.
+// Config is the configuration of a node. Pool and Handlers are required. Every other field has a default.
 type Config struct {
-	// Pool is where transactional handlers get their transactions, and where the engine learns the database's address. The
-	// engine's own connections are apart from it, so handlers that use up the pool do not stop the engine.
+	// Pool gives transactional handlers their transactions. The engine learns the database's address from it. The
+	// engine's own connections are not part of it, so handlers that use up the pool do not stop the engine.
 	Pool *pgxpool.Pool
-	// Handlers is the union this node can run. Tasks of other types are left to other nodes.
+	// Handlers lists the handlers that this node has. Tasks of other types are left to other nodes.
 	Handlers *handlers.Registry
-	// Service is the program's name in the nodes table and in follow-up tasks. "": the executable's name.
+	// Service is the program's name in the nodes table and in follow-up tasks. The default is the executable's name.
 	Service string
-	// Version is the program's version in the nodes table. "": unknown.
+	// Version is the program's version in the nodes table. The default is "unknown".
 	Version string
-	// Schema is the Postgres schema of the tables. "": tasktable.
+	// Schema is the Postgres schema of the tables. The default is "tasktable".
 	Schema string
-	// Queues are the queues this node works, each with its slots: how many handlers run at once. Nil: {"default": 100}. Slots
-	// are 1 to 10000; too many for the machine slow every handler, too few leave due tasks waiting.
+	// Queues are the queues that this node works. The value of each is its slots, which is how many of its handlers
+	// run at once: 1 to 10000. Too many slots for the machine slow every handler. Too few leave due tasks waiting.
+	// The default is {"default": 100}.
 	Queues map[string]int
-	// ShareSlots lets idle slots of one queue serve the others, so that the numbers in Queues are weights: {"critical": 60,
-	// "default": 30, "low": 10} runs 100 handlers of any queue while the others have nothing to do. A queue that wants its own slots
-	// back gets those that fall free first; until then it waits for handlers of other queues.
+	// ShareSlots lets idle slots of one queue serve the other queues. The numbers in Queues are then weights: with
+	// {"critical": 60, "default": 30, "low": 10}, any one queue can run 100 handlers while the others have nothing to
+	// do. A queue that wants its own slots back gets the next slots that become free. Until then it waits for
+	// handlers of other queues.
 	ShareSlots bool
-	// Paused is what this node does not work, whatever its Queues and Handlers: a queue, a type or everything. It may still lead,
-	// and others work what it does not. To pause something on all nodes at once, without a deployment, see store.PauseScope.
+	// Paused lists what this node does not work, even if Queues and Handlers have it: a queue, a type or everything.
+	// The node may still lead, and other nodes work what it does not. To pause something on all nodes at once,
+	// without a deployment, see store.PauseScope.
 	Paused []store.Scope
-	// Recurring are the recurring tasks declared in code; each needs a Recurrence. They are reconciled for the Service: changed
-	// ones are updated, which does not fire them, and those no longer declared are cancelled. While two versions of the service run
-	// side by side, the version whose first node started later decides, which after a deployment is the newer one. When its last node
-	// is gone, the other version's list holds again. A task that somebody cancelled stays cancelled. Nil says nothing, and leaves what
-	// other nodes of the service declare; an empty list that is not nil declares that there are none.
-	Recurring []store.Task
-	// OnDead is called for each task that becomes FAILED or EXPIRED, and so does not run again by itself. The node that ran the task
-	// calls it after the outcome is recorded. For tasks that the leader finds, it is the first node that has the type and a hook: so
-	// give OnDead and OnLost to all nodes of the service.
+	// Recurring are the recurring tasks that the code declares. Each needs a Recurrence. The node makes the service's
+	// recurring tasks agree with this list: it updates tasks that have changed, which does not fire them, and cancels
+	// tasks that are no longer declared. A task that somebody cancelled stays cancelled.
 	//
-	// It must not block for long. At most 1,000 calls of both hooks wait in line; the log names a call that is left out beyond that. It must
-	// return when its context ends. A call may also be missed when a node dies, so look into the table for what must not be missed.
+	// While two versions of the service run side by side, the version whose first node started later decides. After a
+	// deployment that is the newer version. When its last node is gone, the other version's list holds again.
+	//
+	// Nil declares nothing and leaves what other nodes of the service declare. An empty list that is not nil declares
+	// that there are no recurring tasks.
+	Recurring []store.Task
+	// OnDead is called for each task that becomes FAILED or EXPIRED, and therefore does not run again by itself. The
+	// node that ran the task calls it after the outcome is recorded. For a task that the leader finds, the first node
+	// that has the type and a hook calls it. Therefore give OnDead and OnLost to all nodes of the service.
+	//
+	// OnDead must not block for long, and must return when its context ends. At most 1,000 calls of both hooks wait
+	// in line. Calls beyond that are left out, and the log names them. A call may also be missed when a node dies, so
+	// look into the table for what must not be missed.
 	OnDead func(ctx context.Context, dead Dead)
-	// OnLost is called, as OnDead is, for each attempt whose node died or whose lease ended, and whose task runs again. Where it was the
-	// last attempt, OnDead is called instead.
+	// OnLost is called, in the same way as OnDead, for each attempt whose node died or whose lease ended, if the task
+	// runs again. If it was the last attempt, OnDead is called instead.
 	OnLost func(ctx context.Context, lost Lost)
-	// Retention is how long finished tasks and their history are kept, for types not in RetentionByType and tasks without one of
-	// their own; at least a minute. 0: 90 days; -1: for ever.
+	// Retention is how long finished tasks and their history are kept. It is for types that are not in
+	// RetentionByType, and for tasks that have no retention of their own. It must be at least a minute. The default
+	// is 90 days. -1 keeps them for ever.
 	Retention time.Duration
-	// RetentionByType overrides Retention for the tasks of a type; -1: for ever.
+	// RetentionByType overrides Retention for the tasks of a type. -1 keeps them for ever.
 	RetentionByType map[string]time.Duration
-	// Connect opens the session connection, which must be one to Postgres itself: a pooler in transaction mode is refused,
-	// because it would share the advisory locks. Each new connection of the engine's own pool then asks Connect, too: the pool takes
-	// the settings of the connection that Connect returns, closes it, and opens its own with them. So Connect may give a password of a
-	// short life. Nil: with the Pool's settings.
+	// Connect opens the session connection. It must connect to Postgres itself. A pooler in transaction mode is
+	// refused, because its clients would share the advisory locks. The default is to connect with the Pool's
+	// settings.
+	//
+	// The engine's own pool calls Connect, too, before each new connection. The pool takes the settings of the
+	// connection that Connect returns, closes that connection, and opens its own with the settings. Therefore Connect
+	// may give a password that is valid only for a short time.
 	Connect func(ctx context.Context) (*pgx.Conn, error)
-	// PollInterval is how often the leader looks at everything, whatever it knows: the safety net under its exact timers. 1 s
-	// to 1 h. 0: one minute.
+	// PollInterval is how often the leader looks at everything, whatever it knows. It is the safety net under the
+	// leader's exact timers. It must be between 1 s and 1 h. The default is one minute.
 	PollInterval time.Duration
-	// LookAhead is how long before its time a task may be claimed, to start on the millisecond; -1 turns it off, at the cost
-	// of some milliseconds. At most 10 s: an edit to an earlier time within it waits for the holder to let go. 0: 1 s.
+	// LookAhead is how long before its time a task may be claimed, so that it can start on the millisecond. It must
+	// be at most 10 s, because an edit that moves a claimed task to an earlier time must wait until the holder has
+	// released the task. -1 turns it off, at the cost of some milliseconds. The default is 1 s.
 	LookAhead time.Duration
-	// StartAllowance is added to a claim's lease for the wait for a slot, and so that the lease outlives the handler's context. It does
-	// not change how long a handler may take. Too short a one costs extra statements for tasks that wait, never a lost task. 1 s to
-	// 1 h. 0: one minute.
+	// StartAllowance is added to the lease of a claim. It covers the wait for a slot, and it lets the lease outlive
+	// the handler's context. It does not change how long a handler may take. A short allowance costs extra statements
+	// for tasks that wait, but never loses a task. It must be between 1 s and 1 h. The default is one minute.
 	StartAllowance time.Duration
-	// ShutdownTimeout is how long a stop lets running handlers end before it interrupts them. An interrupted task is queued
-	// again and loses no attempt. 0: 30 s; -1: interrupts at once.
+	// ShutdownTimeout is how long a stop waits for running handlers before it interrupts them. An interrupted task is
+	// queued again and loses no attempt. It must be at most 24 h. -1 interrupts at once. The default is 30 s.
 	ShutdownTimeout time.Duration
-	// Backoff is the wait before each retry, for types without one of their own. Nil: DefaultBackoff.
+	// Backoff is the wait before each retry, for types that have no backoff of their own. The default is
+	// DefaultBackoff.
 	Backoff handlers.Backoff
-	// EngineConns is the size of the engine's own pool, River's connections included; 3 to 100. Beside it a node has a session
-	// and a listener, so that it needs EngineConns + 2 connections besides those of Pool, and never more. Fewer make settling slower. 0: 6.
+	// EngineConns is the size of the engine's own pool, which includes River's connections. It must be between 3 and
+	// 100. The node also has a session and a listener, so it needs at most EngineConns + 2 connections besides those
+	// of Pool. Fewer connections make settling slower. The default is 6.
 	EngineConns int
-	// Metrics is where the node registers its metrics while it runs; monitoring/README.md lists them. They have no label for the node: of two
-	// nodes in one process each needs a prometheus.WrapRegistererWith of its own, or the second does not start. Nil: there are none.
+	// Metrics is where the node registers its metrics while it runs; monitoring/README.md lists them. They have no
+	// label for the node. Two nodes in one process each need a prometheus.WrapRegistererWith of their own, or the
+	// second does not start. Nil means no metrics.
 	Metrics prometheus.Registerer
-	// Codec decodes the payloads that were scheduled with one (store.Config.Codec), and encodes those of follow-ups and of Recurring. A
-	// node without it, or without the key, fails the attempt, which is tried again: give it to all nodes before anything is scheduled with
-	// it. Payloads that are not encoded it takes as they are. Nil: none are encoded.
+	// Codec decodes the payloads that were scheduled with a codec (store.Config.Codec). It encodes the payloads of
+	// follow-ups and of Recurring. A node without the codec, or without the key, fails the attempt, which is tried
+	// again. Therefore give it to all nodes before anything is scheduled with it. It does not touch payloads that are
+	// not encoded. Nil means that no payload is encoded.
 	Codec store.Codec
-	// Logger gets one line an event, never a payload. Nil: slog.Default().
+	// Logger gets one line an event, and never a payload. The default is slog.Default().
 	Logger *slog.Logger
-	// LogErrors says whether the log line of an attempt that failed has the text of its error: one line of at most 1,000 bytes, without
-	// control characters, and at level debug the stack of a panic. Errors are your handlers' own texts, so that they may contain what a
-	// payload does. Nil: true, unless there is a Codec.
+	// LogErrors says whether the log line of a failed attempt has the text of its error. That text is one line of at
+	// most 1,000 bytes, without control characters. At level debug, the log also has the stack of a panic. Errors are
+	// the texts of your own handlers, so they may contain parts of a payload. The default is true, unless there is a
+	// Codec.
 	LogErrors *bool
-	// Tracer makes an OpenTelemetry span of each attempt: a root of its own, of kind consumer, named by the type, that links to the
-	// span in which the task was scheduled. What the handler calls with its context are its children; what it schedules links to it.
-	// The attributes have the task's id, type, queue, revision and attempt, the node, the delay and the outcome; never a payload, nor
-	// the text of an error. Nil: no spans.
+	// Tracer makes an OpenTelemetry span of each attempt. The span is a root of its own, of kind consumer, and is
+	// named after the type. It links to the span in which the task was scheduled. Spans that the handler starts with
+	// its context are its children, and tasks that the handler schedules link to it. The attributes are the task's
+	// id, type, queue, revision and attempt, the node, the delay and the outcome. They never have a payload or the
+	// text of an error. Nil means no spans.
 	Tracer trace.TracerProvider
 
-	directConnect  bool          // Connect was given
+	directConnect  bool          // the caller gave Connect
 	declareEvery   time.Duration // for tests; 0: declareEvery
 	zones          *zones        // for tests; nil: the machine's
 	zonesEvery     time.Duration // for tests; 0: zonesEvery
@@ -172,8 +191,8 @@ func (c Config) withDefaults() Config {
 		pool := c.Pool.Config()
 		c.Connect = func(ctx context.Context) (*pgx.Conn, error) {
 			settings := pool.ConnConfig.Copy()
-			settings.OnNotification = nil  // the service's own: the listener would hear nothing
-			if pool.BeforeConnect != nil { // where passwords of a short life come from
+			settings.OnNotification = nil  // with the service's callback, the listener would hear nothing
+			if pool.BeforeConnect != nil { // it may bring a password that is valid for a short time
 				if err := pool.BeforeConnect(ctx, settings); err != nil {
 					return nil, err
 				}
@@ -184,7 +203,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// validate names every field that is wrong, not just the first.
+// validate returns an error that names every wrong field, not only the first.
 func (c Config) validate() error {
 	var errs []error
 	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -249,7 +268,7 @@ func (c Config) validate() error {
 		if task.Recurrence == nil {
 			wrong("Recurring[%d] needs a Recurrence", i)
 		} else if id := idOf(task); ids[id] {
-			wrong("Recurring[%d]: id must be another's than those before it, got %q again", i, id)
+			wrong("Recurring[%d]: id must differ from those before it, got %q again", i, id)
 		} else {
 			ids[id] = true
 		}
@@ -263,7 +282,7 @@ func (c Config) validate() error {
 	return nil
 }
 
-// works is the queues, with their slots, and the types that the node takes tasks of.
+// works is the queues, with their slots, and the types of which the node takes tasks.
 func (c Config) works() (queues map[string]int, types []string) {
 	paused := func(queue, kind string) bool {
 		return slices.ContainsFunc(c.Paused, func(scope store.Scope) bool { return scope.Has(queue, kind) })
@@ -274,7 +293,7 @@ func (c Config) works() (queues map[string]int, types []string) {
 	return queues, types
 }
 
-// workingSlots is the slots of the queues that the node works: shared, each queue has those of all.
+// workingSlots is the slots of the queues that the node works. If they are shared, each queue has the slots of all.
 func (c Config) workingSlots() map[string]int {
 	queues, _ := c.works()
 	if c.ShareSlots {
@@ -283,7 +302,7 @@ func (c Config) workingSlots() map[string]int {
 	return queues
 }
 
-// places is how many transactional handlers run at once. Two connections of the service's pool are left to others.
+// places is how many transactional handlers run at once. Two connections of Pool are left for other uses.
 func (c Config) places() int { return max(1, int(c.Pool.Config().MaxConns)-2) }
 
 // transactional lists the types whose handlers take a transaction.

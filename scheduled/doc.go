@@ -1,14 +1,21 @@
-// Package scheduled is the engine: a Node runs the tasks of the table scheduled_tasks whose types it has handlers for.
+// Package scheduled is the engine. A [Node] runs the tasks of the table scheduled_tasks whose types it has handlers
+// for.
 //
-// Every node works; one of them, which holds an advisory lock, also leads. The leader looks when the next task is due, when
-// NOTIFY says that one is due at once, and in any case every PollInterval. A pass claims what is due and hands it to River in
-// one transaction (leader.go, claim.go); River brings it to a worker (river.go, worker.go), which waits for its time and a
-// slot, asks the gate whether the task is still wanted (asking.go, gate.go), runs the handler (start.go, transactional.go), and has the
-// outcome recorded with those of others in one commit (settler.go, settle.go). The leader takes back what dead nodes held and
-// what outlived its lease (reclaim.go). A node ends lapsed claims in its own hand (keeper.go), and releases what River fetched for it and
-// it never got (janitor.go). The session (session.go) is the connection that says that a node lives.
+// Every node works. One node also leads, and that node holds an advisory lock. The leader looks for due tasks at the
+// time at which the next task is due, when NOTIFY says that a task is due at once, and in any case every
+// PollInterval. In a pass it claims the due tasks and inserts River jobs for them, in one transaction (pass.go,
+// claim.go). River gives each job to a worker (river.go, worker.go). The worker waits until a task is due and a slot
+// is free. Then it asks the gate whether the task is still wanted (asking.go, gate.go), and runs the handler
+// (start.go, transactional.go). The settler records the outcome together with the outcomes of other tasks, in one
+// commit (settler.go, settle.go).
 //
-// What the parts note of themselves answers probes (health.go); a node that is quiet starts nothing new (quiet.go).
+// The leader takes back the claims of dead nodes (reclaim.go), and those whose River job is gone (abandoned.go). Each
+// node ends the claims in its own hands when their leases are over (keeper.go). It releases the claims that River
+// fetched for it but that it never received (janitor.go). The session is the connection that says that a node lives
+// (session.go).
 //
-// A node is started by New and Run; see the example. Tests of handlers need none of this: see package scheduledtest.
+// Probes are answered from memory (health.go). A quiet node starts nothing new (quiet.go).
+//
+// Start a node with [New] and [Node.Run]; see the example. Tests of handlers do not need a node: see package
+// scheduledtest.
 package scheduled

@@ -21,9 +21,10 @@ const (
 	verdictPaused  = "paused"
 )
 
-// transaction_timestamp: it is before the statement's snapshot, so whatever was committed before the start it names is seen by
-// it. Not statement_timestamp: in the extended protocol that is set anew by Execute, after Bind has taken the snapshot. A row
-// whose fence is another's does not come back at all.
+// The clock is transaction_timestamp, because it is earlier than the statement's snapshot. So the statement sees
+// every edit that was committed before the start time that it returns. It is not statement_timestamp, because in the
+// extended protocol Execute sets that anew, after Bind has taken the snapshot. If the row of an asked task has
+// another fence, the answer has no row for the task.
 const gateSQL = `
 SELECT asked.fence, clock.now, t.payload, t.type, t.queue, t.priority, t.entity, t.tenant_id, t.scheduled_at, t.max_attempts, t.trace,
     CASE WHEN t.status <> 'EXECUTING' OR t.revision <> asked.revision THEN 'edited'
@@ -69,20 +70,23 @@ type gateRow struct {
 	Expected    float64
 }
 
-// columns are where gateSQL's go, in its order.
+// columns points to the fields for gateSQL's columns, in their order.
 func (g *gateRow) columns() []any {
 	return []any{
-		&g.Fence, &g.Now, &g.Payload, &g.Type, &g.Queue, &g.Priority, &g.Entity, &g.TenantID, &g.ScheduledAt, &g.MaxAttempts, &g.Trace,
+		&g.Fence, &g.Now, &g.Payload, &g.Type, &g.Queue, &g.Priority, &g.Entity, &g.TenantID, &g.ScheduledAt,
+		&g.MaxAttempts, &g.Trace,
 		&g.Verdict, &g.DueIn, &g.Lease, &g.Expected,
 	}
 }
 
-// execution is the attempt that may begin, by what the gate read.
+// execution is the attempt that may begin, made from the row that the gate read.
 func (g gateRow) execution(h hold) *handlers.Execution {
 	return &handlers.Execution{
-		ID: h.ID, Type: g.Type, Queue: g.Queue, Entity: deref(g.Entity), TenantID: deref(g.TenantID), Priority: g.Priority,
-		Payload: json.RawMessage(g.Payload), ScheduledAt: g.ScheduledAt, DueAt: h.Due, StartedAt: g.Now,
-		Revision: h.Revision, Fence: h.Fence, Attempt: h.Attempt, MaxAttempts: g.MaxAttempts, ScheduledIn: store.SpanOf(deref(g.Trace)),
+		ID: h.ID, Type: g.Type, Queue: g.Queue, Entity: deref(g.Entity), TenantID: deref(g.TenantID),
+		Priority: g.Priority, Payload: json.RawMessage(g.Payload),
+		ScheduledAt: g.ScheduledAt, DueAt: h.Due, StartedAt: g.Now,
+		Revision: h.Revision, Fence: h.Fence, Attempt: h.Attempt, MaxAttempts: g.MaxAttempts,
+		ScheduledIn: store.SpanOf(deref(g.Trace)),
 	}
 }
 
@@ -93,9 +97,12 @@ func deref(text *string) string {
 	return *text
 }
 
-// gate asks whether each hold may start now. A hold without an answer is not this claim's any more. known has payloads
-// that need not be read again, by fence: a payload does not change while its task is held under the same revision.
-func (s statements) gate(ctx context.Context, q querier, now *time.Time, holds []hold, known map[int64]string) (map[int64]gateRow, error) {
+// gate asks whether each hold may start now. A hold without an answer is no longer a claim on its task. known has the
+// payloads, by fence, that need not be read again. A payload does not change while its task is held under the same
+// revision.
+func (s statements) gate(
+	ctx context.Context, q querier, now *time.Time, holds []hold, known map[int64]string,
+) (map[int64]gateRow, error) {
 	n := len(holds)
 	haves := make([]bool, n)
 	ids, fences, revisions, dues := make([]string, n), make([]int64, n), make([]int64, n), make([]time.Time, n)
@@ -108,7 +115,8 @@ func (s statements) gate(ctx context.Context, q querier, now *time.Time, holds [
 		return nil, fmt.Errorf("ask the gate for %d tasks: %w", n, err)
 	}
 	byFence := make(map[int64]gateRow, n)
-	// Not RowToStructByName: what it allocates for each row is a tenth of what a task costs this program.
+	// pgx.RowToStructByName is not used, because its allocations for each row are a tenth of what a task costs this
+	// program.
 	var row gateRow
 	if _, err := pgx.ForEachRow(rows, row.columns(), func() error {
 		if payload, have := known[row.Fence]; have {
@@ -122,7 +130,8 @@ func (s statements) gate(ctx context.Context, q querier, now *time.Time, holds [
 	return byFence, nil
 }
 
-// A row that an application has locked is skipped and keeps the lease it has. The lease never gets shorter.
+// The statement skips a row that an application has locked. Such a task keeps the lease that it has. No lease gets
+// shorter.
 const extendSQL = `
 UPDATE tasktable.scheduled_tasks AS t
 SET lease_expires_at = greatest(t.lease_expires_at, clock_timestamp() + $3::interval + coalesce($4::interval, least(greatest(t.expected_execution_time, interval '0'), interval '168 hours')))
@@ -141,9 +150,12 @@ type extended struct {
 	Lease float64
 }
 
-// extend makes the leases of holds last at least allowance + d from now; d nil: the task's expected execution time. It
-// returns the leases, from now, of those it could extend.
-func (s statements) extend(ctx context.Context, q querier, holds []hold, allowance time.Duration, d *time.Duration) (map[int64]time.Duration, error) {
+// extend makes the leases of holds last for at least allowance + d from now. d nil means the task's expected
+// execution time. extend returns the new leases, from now, by fence. It leaves out the leases that it could not
+// extend.
+func (s statements) extend(
+	ctx context.Context, q querier, holds []hold, allowance time.Duration, d *time.Duration,
+) (map[int64]time.Duration, error) {
 	ids, fences := make([]string, len(holds)), make([]int64, len(holds))
 	for i, h := range holds {
 		ids[i], fences[i] = h.ID, h.Fence
@@ -160,7 +172,8 @@ func (s statements) extend(ctx context.Context, q querier, holds []hold, allowan
 	return leases, nil
 }
 
-// What has become of holds, without their payloads: asked each second for those that run or wait.
+// The keeper asks this each second for the holds that run or wait: whether they are still held, edited or cancelled.
+// It does not read payloads.
 const recheckSQL = `
 SELECT asked.fence, (t.fence IS NOT NULL) AS held, coalesce(t.status = 'EXECUTING' AND t.revision = asked.revision, false) AS current,
     coalesce(t.status = 'CANCELLED', false) AS cancelled

@@ -18,24 +18,24 @@ import (
 //   - jobs of a node that died: the leader records their claims as lost (reclaimNode)
 //   - jobs that a node fetched after the leader had declared it dead: the same (reclaimStrays)
 //   - jobs that no node has fetched in time, or that River has finished: the leader releases or removes them (sweep)
-//   - jobs whose fetch was not answered, so that the node never got them: the node itself releases them (release)
+//   - jobs that River fetched for a node that never received them: the node itself releases them (release)
 //
-// A claim whose job somebody has deleted is found by the walk through the table (abandoned).
+// If somebody has deleted the job of a claim, the walk through the table finds the claim (abandoned).
 const (
 	whyUnfetched = "no node had a slot for it in time"
 	whyNeverCame = "the answer to River's fetch was lost"
 )
 
-// maxUnfetched is how long a job that could begin waits in River until its tasks go back to the queue.
+// maxUnfetched is how long a job that could begin may wait in River before its tasks go back to the queue.
 const maxUnfetched = 2 * time.Second
 
 // maxReclaimed is how many jobs, or claims, are ended in one step. The next tick ends the rest.
 const maxReclaimed = 500
 
-// nobody is the client of jobs that no node runs.
+// nobody is the client of jobs that River runs on no node.
 const nobody = ""
 
-// Jobs that are still with the client with which the leader saw them.
+// The statement leaves out jobs that are no longer with the client with which the leader saw them.
 const lockJobsSQL = `
 SELECT j.id, j.state::text AS state, coalesce(j.args ->> 'tasks', '') AS tasks FROM tasktable.river_job AS j
 WHERE j.id = ANY ($2::bigint[])
@@ -48,8 +48,8 @@ type jobRow struct {
 	Tasks string
 }
 
-// endJobs ends the claims in a client's jobs, and removes the jobs. node had the jobs; nil: no node had. It reports
-// whether any are left, because there are many or because others have locked rows.
+// endJobs ends the claims in a client's jobs, and removes the jobs. node is the node that had the jobs, or nil if no
+// node had them. endJobs reports whether any are left, because there are many or because others have locked rows.
 func (l *leader) endJobs(
 	ctx context.Context, tx pgx.Tx, node *int64, client string, ids []int64, ending func(hold) settlement,
 ) (left bool, err error) {
@@ -61,7 +61,7 @@ func (l *leader) endJobs(
 		return false, err
 	}
 	left = len(jobs) == maxReclaimed
-	jobOf := map[int64]int64{} // fence: job
+	jobOf := map[int64]int64{} // the job of each fence
 	ended := map[int64]bool{}
 	var settlements []settlement
 	for _, job := range jobs {
@@ -99,9 +99,9 @@ func (l *leader) endJobs(
 const fencesSQL = `
 SELECT t.fence FROM tasktable.scheduled_tasks AS t WHERE t.id = ANY ($1::text[]) AND t.fence = ANY ($2::bigint[])`
 
-// thisStep picks the settlements that this step makes. later has the fences of the others. It picks all of them unless
-// a step has run into its time limit, as it does where a trigger of the application's makes each row slow. Then it picks
-// a few of the claims that earlier steps have not ended.
+// thisStep picks the settlements that this step makes. later has the fences of the others. It picks all settlements,
+// unless a step has run into its time limit. A step does that if, for example, a trigger of the application makes
+// each row slow. Then thisStep picks a few of the claims that earlier steps have not ended.
 func (l *leader) thisStep(
 	ctx context.Context, tx pgx.Tx, settlements []settlement,
 ) (now []settlement, later []int64, err error) {
@@ -135,8 +135,8 @@ func (l *leader) thisStep(
 	return now, later, nil
 }
 
-// endingStep runs a step that ends claims, in a transaction. A step that runs into its time limit has the next one end
-// half as many. A single claim that takes too long is left for a while, and the others are ended.
+// endingStep runs a step that ends claims, in a transaction. If a step runs into its time limit, the next step ends
+// half as many claims. If a single claim takes too long, it is left alone for a while, and the others are ended.
 func (l *leader) endingStep(ctx context.Context, step func(pgx.Tx) error) error {
 	err := l.transaction(ctx, step)
 	switch {
@@ -148,7 +148,7 @@ func (l *leader) endingStep(ctx context.Context, step func(pgx.Tx) error) error 
 	return err
 }
 
-// reclaimStrays takes back the running jobs of nodes that had been declared dead before they fetched them.
+// reclaimStrays takes back the running jobs of nodes that the leader had declared dead before they fetched the jobs.
 func (l *leader) reclaimStrays(ctx context.Context) (err error) {
 	live := l.numbers()
 	for _, client := range l.jobs.clients() {
@@ -165,10 +165,10 @@ func (l *leader) reclaimStrays(ctx context.Context) (err error) {
 	return err
 }
 
-// sweep removes the jobs that River has finished, and hands back the tasks of jobs that no node has fetched although
-// they could have begun: their nodes have no slot for them after all, or are gone. These tasks use up no attempt, and
-// are claimed again when there is room for them. Meanwhile more urgent tasks go first, and they may expire, or be
-// paused or edited.
+// sweep removes the jobs that River has finished. It also releases the tasks of jobs that could have begun but that
+// no node has fetched, because the nodes have no free slot after all, or are gone. These tasks use up no attempt. The
+// leader claims them again when there is room for them. Meanwhile more urgent tasks go first, and the released tasks
+// may expire, or be paused or edited.
 func (l *leader) sweep(ctx context.Context) error {
 	ids := slices.Concat(l.jobs.ended(), l.jobs.waiting(maxUnfetched))
 	if len(ids) == 0 {
@@ -187,8 +187,8 @@ func (l *leader) sweep(ctx context.Context) error {
 	return err
 }
 
-// The jobs that River runs on this node, except those the node has in hand. A job that was fetched a moment ago may
-// still be on its way.
+// The jobs that River runs on this node, except those that the node has received. A job that was fetched within the
+// last seconds may still be on its way.
 const strayJobsSQL = `
 SELECT id, queue, kind, coalesce(args ->> 'tasks', '') AS tasks FROM tasktable.river_job
 WHERE state = 'running' AND attempted_by[array_length(attempted_by, 1)] = $1::text AND id <> ALL ($2::bigint[])
@@ -202,8 +202,8 @@ type strayJob struct {
 	Tasks string
 }
 
-// lookAtPool asks, in one round trip, whether the server takes writes, and which jobs River runs here that are not in
-// hand.
+// lookAtPool asks two things in one round trip: whether the server takes writes, and which jobs River runs on this
+// node although the node has not received them.
 func (s statements) lookAtPool(
 	ctx context.Context, conn *pgx.Conn, number int64, inHand []int64,
 ) (strays []strayJob, err error) {
@@ -218,11 +218,12 @@ func (s statements) lookAtPool(
 	return collectNext[strayJob](results, "read River's jobs of this node")
 }
 
-// release hands back the claims of a job that River runs here although the node never got it. None of them has begun,
-// so no attempt is used. If the job comes after all, its claims are gone, and the gate refuses them.
+// release hands back the claims of a job that River runs on this node although the node never received it. None of
+// these claims has begun, so no attempt is used. If the job arrives after all, its claims are gone, and the gate
+// refuses them.
 func (w *worker) release(stray strayJob) {
 	if !w.take(stray.ID) {
-		return // it came meanwhile
+		return // the job has arrived meanwhile
 	}
 	holds, err := unpack(stray.Tasks)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/riverqueue/river"
 )
 
-// leader is what the node with the leader's lock does: it looks when something may be due, claims, and takes back what dead
-// nodes held. All of it runs on the session's connection.
+// leader does the work of the node that has the leader's lock. It looks when tasks become due, claims them, and takes
+// back the tasks of dead nodes. All of it runs on the session's connection.
 type leader struct {
 	session    *session
 	statements statements
@@ -26,18 +26,18 @@ type leader struct {
 
 	nodes    []liveNode
 	silence  silence
-	most     int // how many tasks a pass takes; halved by a timeout, doubled by a success
-	ending   int // how many claims of River's jobs a step ends; likewise
+	most     int // how many tasks a pass takes; a timeout halves it, a success doubles it
+	ending   int // how many claims of River's jobs a step ends; halved and doubled like most
 	jobs     riverJobs
 	deep     *deepLook
-	sizes    map[string]int // of payloads, by type
-	tookBack bool           // this tick has ended claims: their tasks are due
+	sizes    map[string]int // of payloads in bytes, by type
+	tookBack bool           // this tick has ended claims, so their tasks are due
 	dead     *undertaker
 	metrics  *metrics
 	marks    lowWaterMarks
-	lost     []Dead               // in the transaction under way: told when it is committed
-	lines    []typedOutcome       // of the history in the same transaction: counted then
-	aside    map[string]time.Time // tasks that can neither be claimed nor failed, and until when they are let be
+	lost     []Dead               // of the transaction under way; the hooks are called once it is committed
+	lines    []typedOutcome       // of the history, in the same transaction; counted once it is committed
+	aside    map[string]time.Time // tasks that can be neither claimed nor failed, and until when to leave them alone
 }
 
 const claimMost = 5000
@@ -50,18 +50,19 @@ func newLeader(s *session, st statements, config Config, client *river.Client[pg
 	}
 }
 
-// look is what a tick or a pass found out.
+// look is the result of a tick or a pass.
 type look struct {
 	Claimed int
 	Expired int
 	Forked  int // recurring tasks that fired, or whose next fire was planned
-	// Next is when to look again: 0 at once, negative when nothing is known to come.
+	// Next is in how long to look again. 0 means at once. A negative value means that no task is known to become due.
 	Next time.Duration
-	// Tick is in how long the nodes are to be looked at again, if before the next tick; negative: no need to.
+	// Tick is in how long to look at the nodes again, if that is before the next tick. A negative value means never
+	// before the next tick.
 	Tick time.Duration
-	// Full says that due tasks were left because their nodes have enough in hand.
+	// Full says that due tasks were left, because the nodes that work them have enough claimed tasks.
 	Full bool
-	// Stuck says that what is due could not be claimed, for locks or for slowness.
+	// Stuck says that due tasks could not be claimed, because of locks or because it took too long.
 	Stuck bool
 }
 
@@ -91,11 +92,13 @@ type nodeRow struct {
 	Silent        int64
 }
 
-// node is what the row says. A row that somebody spoiled is a node without queues, or without averages.
+// node converts a row. A row that somebody has spoiled becomes a node without queues or without averages.
 func (r nodeRow) node() liveNode {
 	node := liveNode{
-		Number: r.Number, Types: r.Types, Shares: r.Shares, Hears: r.Hears, Transactional: r.Transactional, Places: r.Places,
-		Averages: decodeAverages(r.Averages), Held: r.Held, Led: r.Led, Silent: time.Duration(max(r.Silent, -1)) * time.Millisecond,
+		Number: r.Number, Types: r.Types, Shares: r.Shares, Hears: r.Hears,
+		Transactional: r.Transactional, Places: r.Places,
+		Averages: decodeAverages(r.Averages), Held: r.Held, Led: r.Led,
+		Silent: time.Duration(max(r.Silent, -1)) * time.Millisecond,
 	}
 	_ = json.Unmarshal([]byte(r.Queues), &node.Queues)
 	if r.Shares {
@@ -108,7 +111,7 @@ const resumesSQL = `
 SELECT EXISTS (SELECT 1 FROM tasktable.scheduled_tasks AS t WHERE t.paused_until <= statement_timestamp() AND t.status = 'PAUSED') AS resumes,
     statement_timestamp() AS now, current_setting('transaction_read_only') = 'on' AS read_only`
 
-// ticked is what one round trip tells.
+// ticked is what the leader reads in the one round trip of a tick.
 type ticked struct {
 	nodes   []liveNode
 	listed  listedLanes
@@ -118,8 +121,8 @@ type ticked struct {
 	readOnly bool
 }
 
-// tick is the leader's look each second, one round trip: nodes, lanes, River's jobs. It takes back what is lost, and says
-// when the next task is due.
+// tick is the leader's look each second. It reads nodes, lanes and River's jobs in one round trip, takes back lost
+// claims, and says when the next task is due.
 func (l *leader) tick(ctx context.Context) (look, error) {
 	l.takeDeep()
 	sent := time.Now()
@@ -155,13 +158,13 @@ func (l *leader) tick(ctx context.Context) (look, error) {
 	if seen.resumes {
 		err = errors.Join(err, l.resumeDue(ctx))
 	}
-	if l.tookBack || seen.resumes || fresh { // a new node works lanes that were not looked at
+	if l.tookBack || seen.resumes || fresh { // a new node may work lanes that the leader did not look at before
 		found.Next = 0
 	}
-	return found, err // what is due does not wait for what cannot be taken back
+	return found, err // an error is no reason not to claim what is due
 }
 
-// takeDeep takes what the last deep look has found.
+// takeDeep takes the result of the last deep look, once it has ended.
 func (l *leader) takeDeep() {
 	if found, ok := l.deep.take(); ok {
 		l.marks.deep(found.lanes, found.began, found.took)
@@ -169,7 +172,7 @@ func (l *leader) takeDeep() {
 	}
 }
 
-// begins has the leader forget what it knew when it led before.
+// begins makes the leader forget what it knew when it led before.
 func (l *leader) begins() {
 	l.silence.forget()
 	l.jobs.forget()
@@ -178,11 +181,11 @@ func (l *leader) begins() {
 	l.ending = maxReclaimed
 }
 
-// resumeDue resumes the tasks that were paused until now.
+// resumeDue resumes the tasks whose pause has ended.
 func (l *leader) resumeDue(ctx context.Context) error {
 	resumed := 0
 	var err error
-	for range 50 { // some at a time, and not for ever: what is left comes with the next tick
+	for range 50 { // in bounded steps, so that the ticks go on; the next tick resumes the rest
 		some := 0
 		err = l.transaction(ctx, func(tx pgx.Tx) (err error) {
 			sent := time.Now()
@@ -200,8 +203,8 @@ func (l *leader) resumeDue(ctx context.Context) error {
 	return err
 }
 
-// recover takes back what is lost and removes what is done with. Each part is done whatever becomes of the others. It returns in
-// how long a silent node will count as dead; negative: no node is silent.
+// recover takes back lost claims and removes finished jobs. A part that fails does not keep the other parts from
+// running. It returns in how long a silent node will count as dead, which is negative if no node is silent.
 func (l *leader) recover(ctx context.Context) (next time.Duration, err error) {
 	next, err = l.reclaimDead(ctx)
 	for _, part := range []func(context.Context) error{l.reclaimStrays, l.sweep, l.nudge} {
@@ -233,7 +236,8 @@ func (l *leader) readTick(results pgx.BatchResults) (seen ticked, err error) {
 	return seen, nil
 }
 
-// nextDue is how long until the first task of a lane that some node can work comes within the look-ahead.
+// nextDue is how long until the leader has to look at a lane that some node works, because its first task comes
+// within the look-ahead.
 func (l *leader) nextDue(listed listedLanes) time.Duration {
 	next := time.Duration(-1)
 	lanes := slices.Concat(unpaused(listed.tasks, listed.paused), unpaused(listed.recurring, listed.paused))
@@ -246,7 +250,7 @@ func (l *leader) nextDue(listed listedLanes) time.Duration {
 	return next
 }
 
-// rates are what this node has measured, and what the others have published.
+// rates are the averages that this node has measured and those that the other nodes have published.
 func (l *leader) rates() rates {
 	known := []map[string]time.Duration{l.averages.measured()}
 	for _, node := range l.nodes {
@@ -259,8 +263,8 @@ func (l *leader) rates() rates {
 
 func (l *leader) lookAhead() time.Duration { return max(l.config.LookAhead, 0) }
 
-// ahead is how long before its time a lane is looked at. A recurring task is not: whether an earlier occurrence has ended is to be
-// seen at the fire.
+// ahead is how long before its time the leader looks at a lane. For recurring tasks it is 0, because only at the fire
+// can the leader see whether an earlier occurrence has ended.
 func (l *leader) ahead(one lane) time.Duration {
 	if one.Recurring {
 		return 0
@@ -268,12 +272,15 @@ func (l *leader) ahead(one lane) time.Duration {
 	return l.lookAhead()
 }
 
-// workingNodes leaves out nodes whose lock is free: they are dead or dying, and would not work what is claimed for them.
+// workingNodes leaves out nodes whose lock is free. They are dead or about to die, and would not work what is claimed
+// for them.
 func (l *leader) workingNodes() []liveNode {
-	return slices.DeleteFunc(slices.Clone(l.nodes), func(n liveNode) bool { return !n.Held && n.Number != l.session.number })
+	return slices.DeleteFunc(slices.Clone(l.nodes), func(n liveNode) bool {
+		return !n.Held && n.Number != l.session.number
+	})
 }
 
-// numbers lists the nodes the leader takes for alive.
+// numbers lists the nodes that the leader takes for alive.
 func (l *leader) numbers() []int64 {
 	known := map[int64]bool{l.session.number: true}
 	for _, node := range l.nodes {

@@ -17,8 +17,8 @@ import (
 	"github.com/tasktable/tasktable/handlers"
 )
 
-// life is a node from getting its number to losing or giving up its session. A process whose session ends begins another,
-// with a new number: the old one may have been declared dead.
+// life is the time of a node from getting its number until it loses or gives up its session. A process whose session
+// ends begins another life with a new number, because the old number may have been declared dead.
 type life struct {
 	config     Config
 	statements statements
@@ -36,46 +36,50 @@ type life struct {
 	abandoned  *abandoned
 	metrics    *metrics
 	river      *river.Client[pgx.Tx]
-	pool       *pgxpool.Pool // the engine's own, and River's
+	pool       *pgxpool.Pool // the engine's own, which River uses, too
 	log        *slog.Logger
 	vitals     *vitals
 	quiet      *quiet
 
-	wake  chan struct{} // look now: something is due
-	deep  chan struct{} // tick now: a deep look has ended
-	freed chan struct{} // look if there was no room: there may be now
+	wake  chan struct{} // look now, because a task is due
+	deep  chan struct{} // tick now, because a deep look has ended
+	freed chan struct{} // if there was no room, look now, because there may be room
 
-	// What goes on when the life has ended: on a dead link River takes its time to stop, and a pool to close.
+	// Goroutines that may outlast the life. On a dead link River takes some time to stop, and a pool to close.
 	lingering *sync.WaitGroup
 
-	progress progress // of the passes, for the goroutine that owns the session
+	progress progress // whether passes succeed; for the goroutine that owns the session
 }
 
 var (
 	// errFenced ends a life whose session did not answer in time.
 	errFenced = errors.New("the session did not answer in time")
-	// errSilentPool ends a life that could neither start tasks nor record outcomes, although its session lives.
+	// errSilentPool ends a life whose pool does not answer. Such a life can neither start tasks nor record outcomes,
+	// although its session lives.
 	errSilentPool = fmt.Errorf("the engine's pool has not answered for %s", poolSilent)
 )
 
-// graceAfterInterrupt is how long interrupted handlers have to return, and outcomes to be recorded, before a stop goes on
-// without them.
+// graceAfterInterrupt is how long a stop waits until interrupted handlers have returned and their outcomes are
+// recorded. Then it goes on without them.
 const graceAfterInterrupt = 5 * time.Second
 
-// beginWithin bounds each try to begin; then comes another.
+// beginWithin bounds each try to begin. After it the node tries again.
 const beginWithin = 10 * time.Second
 
 // begin connects, registers the node and prepares its parts.
 func (n *Node) begin(ctx context.Context, previousBackend uint32) (*life, error) {
-	ctx, cancel := context.WithTimeout(ctx, beginWithin) // a server that is cut off does not even refuse
+	ctx, cancel := context.WithTimeout(ctx, beginWithin) // a server that is cut off does not even refuse a connection
 	defer cancel()
 	clock := newClock()
 	session, err := openSession(ctx, n.config, clock, previousBackend)
 	if err != nil {
 		return nil, err
 	}
-	l := &life{config: n.config, statements: n.statements, metrics: n.metrics, vitals: n.vitals, quiet: n.quiet, session: session, lingering: &sync.WaitGroup{},
-		wake: make(chan struct{}, 1), deep: make(chan struct{}, 1), freed: make(chan struct{}, 1)}
+	l := &life{
+		config: n.config, statements: n.statements, metrics: n.metrics, vitals: n.vitals, quiet: n.quiet,
+		session: session, lingering: &sync.WaitGroup{},
+		wake: make(chan struct{}, 1), deep: make(chan struct{}, 1), freed: make(chan struct{}, 1),
+	}
 	if err := l.prepare(ctx, clock); err != nil {
 		session.close(context.WithoutCancel(ctx))
 		if l.pool != nil {
@@ -90,7 +94,7 @@ func (l *life) prepare(ctx context.Context, clock *clock) (err error) {
 	if err := l.session.register(ctx, l.config, l.statements, l.quiet.on()); err != nil {
 		return err
 	}
-	if err := l.session.ping(ctx); err != nil { // learns the database's clock before anything is timed by it
+	if err := l.session.ping(ctx); err != nil { // gets the database's clock before anything is timed by it
 		return err
 	}
 	if l.pool, err = enginePool(ctx, l.config, l.session.conn.Config()); err != nil {
@@ -101,10 +105,13 @@ func (l *life) prepare(ctx context.Context, clock *clock) (err error) {
 	l.settler.metrics, l.settler.heard = l.metrics, l.heard
 	working, _ := l.config.works()
 	l.worker = &worker{
-		config: l.config, statements: l.statements, enginePool: l.pool, settler: l.settler, metrics: l.metrics, clock: clock, averages: &averages{},
-		gates: newGroup(gateMost, (*gateAsk).weight), doneJobs: newGroup[*doneJob](1000, nil), alive: l.session.alive, freed: func() { tell(l.freed) }, log: l.log,
-		heard: l.heard, slots: newSlots(working, l.config.ShareSlots), stopping: make(chan struct{}), quiet: l.quiet,
-		runs: map[int64]*run{}, jobs: map[int64]bool{}, txSlots: newSlots(map[string]int{"": l.config.places()}, false),
+		config: l.config, statements: l.statements, enginePool: l.pool, settler: l.settler, metrics: l.metrics,
+		clock: clock, averages: &averages{}, log: l.log, quiet: l.quiet,
+		gates: newGroup(gateMost, (*gateAsk).weight), doneJobs: newGroup[*doneJob](1000, nil),
+		alive: l.session.alive, freed: func() { tell(l.freed) }, heard: l.heard,
+		slots: newSlots(working, l.config.ShareSlots), stopping: make(chan struct{}),
+		runs: map[int64]*run{}, jobs: map[int64]bool{},
+		txSlots: newSlots(map[string]int{"": l.config.places()}, false),
 	}
 	l.worker.tracing = newTracing(l.config.Tracer, l.session.number)
 	l.worker.pace = newPace()
@@ -117,7 +124,8 @@ func (l *life) prepare(ctx context.Context, clock *clock) (err error) {
 		leads: l.session.leading.Load, log: l.log,
 	}
 	l.declarer = &declarer{
-		pool: l.pool, statements: l.statements, service: l.config.Service, declared: l.config.Recurring, codec: l.config.Codec, hash: declarationHash(l.config.Recurring),
+		pool: l.pool, statements: l.statements, service: l.config.Service,
+		declared: l.config.Recurring, codec: l.config.Codec, hash: declarationHash(l.config.Recurring),
 		every: cmp.Or(l.config.declareEvery, declareEvery), log: l.log,
 	}
 	l.zoneWatch = &zoneWatch{
@@ -125,15 +133,20 @@ func (l *life) prepare(ctx context.Context, clock *clock) (err error) {
 		every: cmp.Or(l.config.zonesEvery, zonesEvery), log: l.log,
 	}
 	l.census = &census{
-		pool: l.pool, statements: l.statements, metrics: l.metrics, every: cmp.Or(l.config.censusEvery, censusEvery), leads: l.session.leading.Load, log: l.log,
+		pool: l.pool, statements: l.statements, metrics: l.metrics,
+		every: cmp.Or(l.config.censusEvery, censusEvery), leads: l.session.leading.Load, log: l.log,
 	}
 	l.abandoned = &abandoned{
 		pool: l.pool, statements: l.statements, leads: l.session.leading.Load,
 		after: cmp.Or(l.config.abandonedAfter, abandonedAfter), within: abandonedWithin,
 		metrics: l.metrics, dead: l.dead, log: l.log,
 	}
-	l.publisher = &publisher{pool: l.pool, statements: l.statements, number: l.session.number, averages: l.worker.averages, log: l.log}
-	l.river, err = newRiver(l.config, l.pool, l.statements, l.session.number, clock, l.quiet, l.heard, l.worker.work, l.metrics.hooks()...)
+	l.publisher = &publisher{
+		pool: l.pool, statements: l.statements, number: l.session.number, averages: l.worker.averages, log: l.log,
+	}
+	l.river, err = newRiver(
+		l.config, l.pool, l.statements, l.session.number, clock, l.quiet, l.heard, l.worker.work, l.metrics.hooks()...,
+	)
 	if err != nil {
 		return err
 	}
@@ -143,7 +156,7 @@ func (l *life) prepare(ctx context.Context, clock *clock) (err error) {
 	return nil
 }
 
-// tell says it once, however often it is called before somebody listens.
+// tell sends one signal. Further calls have no effect until somebody has received it.
 func tell(channel chan struct{}) {
 	select {
 	case channel <- struct{}{}:
@@ -151,7 +164,7 @@ func tell(channel chan struct{}) {
 	}
 }
 
-// dueSoon tells whichever node leads that something is due again at once.
+// dueSoon tells the node that leads that a task is due again at once.
 func (l *life) dueSoon() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
@@ -160,7 +173,8 @@ func (l *life) dueSoon() {
 	}
 }
 
-// run works until ctx is done, then stops gracefully and returns nil; or until the session is lost, and returns why.
+// run works until ctx is done, then stops gracefully and returns nil. If the session is lost before that, run returns
+// why.
 func (l *life) run(ctx context.Context) error {
 	// None of these ends with ctx: a graceful stop still needs the session, the settler and the handlers' contexts.
 	detached := context.WithoutCancel(ctx)
@@ -173,7 +187,7 @@ func (l *life) run(ctx context.Context) error {
 	l.worker.sqlDB = stdlib.OpenDBFromPool(l.config.Pool)
 	defer func() { _ = l.worker.sqlDB.Close() }()
 
-	l.vitals.hears(nil) // its silence counts from now on
+	l.vitals.hears(nil) // the time without an answer counts from now on
 	l.metrics.begun(l)
 	defer l.metrics.ended()
 
@@ -228,20 +242,21 @@ func (l *life) run(ctx context.Context) error {
 	if riverStopped {
 		l.pool.Close()
 	} else {
-		l.lingering.Go(l.pool.Close) // waits for whoever still has a connection: a handler that goes on, or River on a dead link
+		// Close waits for connections in use: by a handler that goes on, or by River on a dead link.
+		l.lingering.Go(l.pool.Close)
 	}
 	l.log.Info("node is down", "clean", clean && lost == nil)
 	return lost
 }
 
-// farewell marks the node as gone, because nothing is left to take back from it. It uses the pool, not the session, because the
-// session may be in the middle of a statement. If it fails, the leader finds out by itself.
+// farewell marks the node as gone, because it has no tasks left that the leader would have to take back. It uses the
+// pool, because the session may be in the middle of a statement. If it fails, the leader finds out by itself.
 func (l *life) farewell(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, closeWithin)
 	defer cancel()
 	_, err := l.pool.Exec(ctx, l.statements.schema.SQL(farewellSQL), l.session.number)
 	if err != nil && ctx.Err() == nil {
-		l.pool.Reset() // its idle connections may have been cut; a new one may do
+		l.pool.Reset() // its idle connections may have been cut, but a new one may work
 		_, err = l.pool.Exec(ctx, l.statements.schema.SQL(farewellSQL), l.session.number)
 	}
 	if err != nil {
@@ -249,14 +264,16 @@ func (l *life) farewell(ctx context.Context) {
 	}
 }
 
-// stop ends the work: nothing new starts, what waits is handed back, what runs may end in time, then is interrupted. It reports
-// whether everything was settled, and whether River has stopped: on a dead link it takes its time.
+// stop ends the work. Nothing new starts, and claims that wait are handed back. Running handlers get ShutdownTimeout
+// to end, and are then interrupted. stop reports whether everything was settled, and whether River has stopped, which
+// takes some time on a dead link.
 func (l *life) stop(sessionCtx context.Context, endHandlers context.CancelCauseFunc) (clean, riverStopped bool) {
 	close(l.worker.stopping)
 	stopped := make(chan struct{})
 	l.lingering.Go(func() {
 		defer close(stopped)
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(sessionCtx), l.config.ShutdownTimeout+2*graceAfterInterrupt)
+		ctx, cancel := context.WithTimeout(
+			context.WithoutCancel(sessionCtx), l.config.ShutdownTimeout+2*graceAfterInterrupt)
 		defer cancel()
 		if err := l.river.Stop(ctx); err != nil {
 			l.log.Warn("River did not stop in time", "error", err)
@@ -267,14 +284,15 @@ func (l *life) stop(sessionCtx context.Context, endHandlers context.CancelCauseF
 	select {
 	case <-stopped:
 		return len(l.worker.inHand(0)) == 0, true
-	case <-sessionCtx.Done(): // lost: the handlers' contexts end with it
+	case <-sessionCtx.Done(): // the session is lost, so the handlers' contexts end
 		endHandlers(handlers.ErrLeaseLost)
 	case <-interrupt.C:
 		l.log.Warn("handlers are interrupted", "running", len(l.worker.inHand(0)))
 		endHandlers(handlers.ErrInterrupted)
 	}
 	if sessionCtx.Err() != nil && len(l.worker.inHand(0)) == 0 {
-		select { // the connections of this life are closed before the next opens its own, unless the link is dead
+		// Unless the link is dead, the connections of this life are closed before the next life opens its own.
+		select {
 		case <-stopped:
 			return true, true
 		case <-time.After(closeWithin):
@@ -287,14 +305,15 @@ func (l *life) stop(sessionCtx context.Context, endHandlers context.CancelCauseF
 	case <-stopped:
 		riverStopped = true
 	case <-grace.C:
-		l.log.Error("not all work ended in time: a handler ignores its context, or the database does not answer", "left", len(l.worker.inHand(0)))
+		l.log.Error("not all work ended in time: a handler ignores its context, or the database does not answer",
+			"left", len(l.worker.inHand(0)))
 	}
 	return len(l.worker.inHand(0)) == 0, riverStopped
 }
 
-// watch fences the node: when the session has not answered for too long, others may declare it dead, so its handlers
-// must end before that. It also notices a process that was stopped and goes on. A node whose pool is silent begins
-// again, too: it would lead and claim, and run nothing.
+// watch ends the life of a node whose session has not answered for too long. Other nodes may declare such a node
+// dead, and its handlers must end before that. watch also notices that the process was stopped for a while. A node
+// whose pool does not answer must begin again, too, because it would lead and claim, but run nothing.
 func (l *life) watch(ctx context.Context, end context.CancelCauseFunc) {
 	ticker := time.NewTicker(200 * time.Millisecond)
 	defer ticker.Stop()
