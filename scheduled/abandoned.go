@@ -10,16 +10,17 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// abandoned takes back claims that nobody else takes back, on the leader. A node ends the claims in its hands when
-// their leases end, and the leader finds the claims of dead nodes, and those that no node has fetched, by River's
-// jobs. What is left are claims whose job somebody has deleted. They are found by going through the table slowly, and
-// not by an index on the lease: while somebody holds an old snapshot, such an index keeps an entry for each task that
-// was ever claimed, and a look for the lapsed ones reads all.
+// abandoned runs on the leader and takes back the claims that nothing else takes back. A node ends the claims in its
+// own hands when their leases end. The leader finds the claims of dead nodes, and those that no node has fetched,
+// through River's jobs. The claims that are left are those whose job somebody has deleted. abandoned finds them with
+// a slow walk through the table. It does not use an index on the lease, because while somebody holds an old snapshot,
+// such an index keeps an entry for each task that was ever claimed, and a look for lapsed leases would read all
+// entries.
 type abandoned struct {
 	pool       *pgxpool.Pool
 	statements statements
 	leads      func() bool
-	after      time.Duration // how long ago the lease has ended, and how long a pause there is between two rounds
+	after      time.Duration // how long after the end of its lease a claim is taken back; also the pause between two rounds
 	within     time.Duration // bounds each part of a round
 	metrics    *metrics
 	dead       *undertaker
@@ -27,12 +28,12 @@ type abandoned struct {
 }
 
 const (
-	// abandonedAfter is so long that whoever is to take the claim back sooner has done it.
+	// abandonedAfter is so long that everything that takes claims back sooner has done so.
 	abandonedAfter  = time.Minute
-	abandonedPause  = time.Second // between two parts of it
+	abandonedPause  = time.Second // between two parts of a round
 	abandonedWithin = 5 * time.Second
-	// abandonedRefused is how many rows of a part may refuse to be settled before the rest of it is left to the next
-	// round.
+	// abandonedRefused is how many rows of a part may refuse to be settled. After that, the rest of the part is left to
+	// the next round.
 	abandonedRefused = 10
 )
 
@@ -67,18 +68,18 @@ func (a *abandoned) run(ctx context.Context) {
 	})
 }
 
-// tookTooLong reports whether a part of a round ran into its time limit, or the server's.
+// tookTooLong reports whether a part of a round ran into its own time limit, or into the server's.
 func tookTooLong(err error) bool { return errors.Is(err, context.DeadlineExceeded) || isTimeout(err) }
 
-// The rows are locked, so
-// that no lease is made longer meanwhile.
+// The statement locks the rows, so that no lease is extended meanwhile.
 const abandonedSQL = `
 SELECT t.id::text AS id, t.fence, t.revision, t.attempt, '0001-01-01'::timestamptz AS due
 FROM tasktable.scheduled_tasks AS t
 WHERE t.ctid >= $1::tid AND t.ctid < $2::tid AND t.lease_expires_at < clock_timestamp() - $3::interval
 LIMIT 500 FOR UPDATE SKIP LOCKED`
 
-// step looks through at most so many pages, and returns the page to go on from; 0 at the end of the table.
+// step looks through at most `most` pages from page on. It returns the page at which to go on, which is 0 at the end
+// of the table.
 func (a *abandoned) step(ctx context.Context, page, most int64) (next int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, a.within)
 	defer cancel()
@@ -118,7 +119,7 @@ func (a *abandoned) take(ctx context.Context, tx pgx.Tx, r tupleRange) (ended []
 		return nil, nil, err
 	}
 	for _, h := range holds {
-		h.Due = time.Time{} // the row does not say
+		h.Due = time.Time{} // the row does not say when the task was due
 		ended = append(ended, lost(h, "its lease ended, and nobody held it"))
 	}
 	if done, err = a.statements.settle(ctx, tx, nil, nil, ended); err != nil {
@@ -131,7 +132,8 @@ func (a *abandoned) tell(ended []settlement, done []settled) {
 	states := byFence(done)
 	for _, one := range ended {
 		if state := states[one.Fence]; state.Settled {
-			a.log.Warn("claim taken back", "task", one.ID, "type", state.Type, "revision", one.Revision, "attempt", one.Attempt,
+			a.log.Warn("claim taken back", "task", one.ID, "type", state.Type,
+				"revision", one.Revision, "attempt", one.Attempt,
 				"outcome", one.Outcome, "status", state.Status, "why", *one.Error)
 			a.metrics.of(state.Type).recorded(one.recorded(state))
 			a.dead.tell(deadOf(one, state))

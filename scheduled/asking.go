@@ -7,23 +7,23 @@ import (
 	"time"
 )
 
-// gateAsk is a question to the gate by one batch; questions that come together share one read.
+// gateAsk is a question to the gate by one batch. Questions that arrive together share one read.
 type gateAsk struct {
 	holds  []hold
-	known  map[int64]string // the payloads that an earlier answer had, by fence
-	bytes  int              // about how large the others are together
+	known  map[int64]string // payloads from earlier answers, by fence
+	bytes  int              // about how many bytes the other payloads have together
 	answer chan gateAnswer
 }
 
 func (a *gateAsk) weight() int { return max(len(a.holds), a.bytes>>10) }
 
-// gateAnswer has the instant of the gate, by this process's clock. The rows are nil when the database did not answer.
+// gateAnswer has the time of the gate's answer, by this process's clock. rows is nil if the database did not answer.
 type gateAnswer struct {
 	rows map[int64]gateRow
 	at   time.Time
 }
 
-// ask puts tasks to the gate, together with what others ask at the time.
+// ask puts tasks to the gate, together with the questions that other batches ask at the same time.
 func (b *batch) ask(runs []*run) gateAnswer {
 	question := &gateAsk{answer: make(chan gateAnswer, 1), holds: make([]hold, 0, len(runs))}
 	for _, r := range runs {
@@ -50,7 +50,7 @@ func (b *batch) ask(runs []*run) gateAnswer {
 	}
 }
 
-// measure notes how large the payloads were.
+// measure notes how large the payloads were, so that later questions have a sensible size.
 func (b *batch) measure(runs []*run, answer gateAnswer) {
 	if answer.rows == nil || len(runs) == 0 {
 		return
@@ -68,7 +68,8 @@ func (b *batch) part(due int) int {
 	return partOf(due, average, measured, b.pace.payload(b.kind), b.pace.limit())
 }
 
-// keepPayloads keeps what an answer brought that came too late, so that the next question need not ask for it.
+// keepPayloads keeps the payloads of an answer that came too late, so that the next question need not read them
+// again.
 func keepPayloads(runs []*run, late gateAnswer) {
 	for _, r := range runs {
 		if answer := late.rows[r.Fence]; answer.Verdict == verdictGo {
@@ -77,7 +78,8 @@ func keepPayloads(runs []*run, late gateAnswer) {
 	}
 }
 
-// answerGates asks the database all that has come together. When it does not answer, everybody asks again.
+// answerGates puts all the questions that have arrived to the database at once. If the database does not answer, each
+// batch asks again.
 func (w *worker) answerGates(ctx context.Context, asked []*gateAsk) {
 	var holds []hold
 	known := map[int64]string{}
@@ -94,7 +96,7 @@ func (w *worker) answerGates(ctx context.Context, asked []*gateAsk) {
 	if err != nil {
 		w.pace.silent()
 		w.log.Warn("the gate did not answer; asking again", "tasks", len(holds), "error", err)
-		select { // not at once: the database may need a moment
+		select { // after a pause, because the database may need a moment
 		case <-ctx.Done():
 		case <-time.After(50 * time.Millisecond):
 		}
@@ -104,7 +106,8 @@ func (w *worker) answerGates(ctx context.Context, asked []*gateAsk) {
 	}
 }
 
-// gate takes its connection first: the wait for one is no part of the answer's age.
+// gate takes its connection before it notes the time, so that the wait for a connection does not make the answer
+// older.
 func (w *worker) gate(ctx context.Context, holds []hold, known map[int64]string) (gateAnswer, error) {
 	conn, err := w.enginePool.Acquire(ctx)
 	if err != nil {
@@ -126,15 +129,17 @@ const (
 	verdictHalted = "halted" // the node is quiet, or stops
 )
 
-// gateEach refuses only the tasks that cannot be read. The others have their answers.
-func (w *worker) gateEach(ctx context.Context, conn querier, holds []hold, known map[int64]string) (map[int64]gateRow, error) {
+// gateEach asks the gate. It refuses only the tasks that cannot be read. The other tasks get their answers.
+func (w *worker) gateEach(
+	ctx context.Context, conn querier, holds []hold, known map[int64]string,
+) (map[int64]gateRow, error) {
 	answers := map[int64]gateRow{}
 	err := bisect(holds, func(some []hold) error {
 		found, err := w.statements.gate(ctx, conn, nil, some, known)
 		switch {
 		case err != nil:
 			return err
-		case len(answers) == 0: // nearly always: nothing is copied
+		case len(answers) == 0: // nearly always, and then nothing is copied
 			answers = found
 		default:
 			maps.Copy(answers, found)

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// averages is the moving average of how long each type's handlers run on this node, by which the leader sizes batches.
+// averages has a moving average for each type: how long its handlers run on this node. The leader sizes batches by
+// it.
 type averages struct {
 	mu    sync.Mutex
 	types map[string]average
@@ -16,10 +17,9 @@ type average struct {
 	runs  int
 }
 
-// Enough runs for a first opinion, and the weight of each later one.
 const (
-	averageRuns   = 20
-	averageWeight = 20
+	averageRuns   = 20 // how many runs are enough to go by the average
+	averageWeight = 20 // each later run has this share, one in so many
 )
 
 func (a *averages) observe(kind string, took time.Duration) {
@@ -35,7 +35,7 @@ func (a *averages) observe(kind string, took time.Duration) {
 	a.types[kind] = was
 }
 
-// of returns a type's average, and whether there are enough runs to go by.
+// of returns the average of a type, and whether the type has run often enough to go by it.
 func (a *averages) of(kind string) (time.Duration, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -43,7 +43,7 @@ func (a *averages) of(kind string) (time.Duration, bool) {
 	return found.value, found.runs >= averageRuns
 }
 
-// measured lists the averages of the types that have run often enough to go by.
+// measured returns the averages of the types that have run often enough to go by them.
 func (a *averages) measured() map[string]time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -10,14 +10,15 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// Bare is the engine's statements on one connection, without River, handlers and gate: what a bench compares the engine to, and takes the
-// time of. It is of no other use.
+// Bare runs the engine's statements on one connection, without River, handlers and gate. Benches compare the engine
+// with it, and measure single statements with it. It has no other use.
 type Bare struct {
 	conn       *pgx.Conn
 	statements statements
 }
 
-// NewBare prepares a connection to Postgres as the engine does its own. schemaName "" is the default.
+// NewBare prepares a connection to Postgres as the engine prepares its own. An empty schemaName means the default
+// schema.
 func NewBare(ctx context.Context, conn *pgx.Conn, schemaName string) (*Bare, error) {
 	if schemaName == "" {
 		schemaName = store.DefaultSchema
@@ -32,7 +33,7 @@ func NewBare(ctx context.Context, conn *pgx.Conn, schemaName string) (*Bare, err
 	return &Bare{conn: conn, statements: statements{schema: schema}}, nil
 }
 
-// Drain claims and completes what is due, round after round, and returns how many tasks that was.
+// Drain claims and completes due tasks, round after round, until none are due. It returns the number of tasks.
 func (b *Bare) Drain(ctx context.Context) (drained int, err error) {
 	for {
 		claimed, err := b.Claim(ctx)
@@ -43,7 +44,7 @@ func (b *Bare) Drain(ctx context.Context) (drained int, err error) {
 	}
 }
 
-// Claim claims what is due, at most a thousand tasks, and completes it.
+// Claim claims the due tasks, at most a thousand, and completes them. It returns the number of tasks.
 func (b *Bare) Claim(ctx context.Context) (claimed int, err error) {
 	taken, err := b.claim(ctx)
 	if err != nil {
@@ -52,8 +53,8 @@ func (b *Bare) Claim(ctx context.Context) (claimed int, err error) {
 	return len(taken), b.complete(ctx, taken)
 }
 
-// Look takes the time of the leader's peek at the lanes, and of the statements of a pass that claims what is due; what is claimed is
-// then completed.
+// Look measures two times: how long the leader's look at the lanes takes, and how long the statements take with which
+// a pass claims the due tasks. It then completes the claimed tasks.
 func (b *Bare) Look(ctx context.Context) (peek, pass time.Duration, claimed int, err error) {
 	began := time.Now()
 	if _, err := b.statements.lanes(ctx, b.conn, nil); err != nil {
@@ -100,7 +101,8 @@ func (b *Bare) complete(ctx context.Context, taken []claimed) error {
 	ended := make([]settlement, len(taken))
 	for i, c := range taken {
 		ended[i] = settlement{
-			hold: c.hold(), Type: c.Type, ScheduledAt: &c.Due, StartedAt: &now, Outcome: outcomeCompleted, Edited: outcomeSuperseded, To: store.StatusCompleted,
+			hold: c.hold(), Type: c.Type, ScheduledAt: &c.Due, StartedAt: &now,
+			Outcome: outcomeCompleted, Edited: outcomeSuperseded, To: store.StatusCompleted,
 		}
 	}
 	if len(ended) == 0 {

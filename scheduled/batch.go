@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// hold is a claim of one task: what travels in a River job, and what gate, settle and reclaim match by.
+// hold is a claim of one task. It travels in a River job. The statements of gate, settle and reclaim find the task by
+// it.
 type hold struct {
 	ID       string
 	Fence    int64
@@ -16,8 +17,9 @@ type hold struct {
 	Due      time.Time
 }
 
-// batchArgs are the arguments of a River job: some tasks of one lane and pass. One string, because River keeps a GIN
-// index on the arguments: an array of a hundred entries costs 119 KB of WAL there, the string 7.
+// batchArgs are the arguments of a River job: some tasks of one lane and one pass. They are one string, because River
+// keeps a GIN index on the arguments. An array of a hundred entries costs 119 KB of WAL there, and the string costs 7
+// KB.
 type batchArgs struct {
 	kind  string
 	Tasks string `json:"tasks"`
@@ -26,14 +28,14 @@ type batchArgs struct {
 // Kind is the task type, so that River's own tools show types.
 func (a batchArgs) Kind() string { return a.kind }
 
-// batchMetadata lies beside the arguments, where the leader reads it without unpacking them.
+// batchMetadata is stored beside the arguments, so that the leader can read it without unpacking them.
 type batchMetadata struct {
 	Tasks int   `json:"tasks"`
-	Due   int64 `json:"due"` // when the last of them is due, in microseconds since 1970
+	Due   int64 `json:"due"` // when the last of these tasks is due, in microseconds since 1970
 }
 
-// pack writes holds as fence:revision:attempt:due:length:id, one after the other. The length lets an id hold
-// anything.
+// pack writes holds as fence:revision:attempt:due:length:id, one after the other. Because of the length, an id may
+// contain any character.
 func pack(holds []hold) string {
 	var packed strings.Builder
 	for _, h := range holds {
@@ -42,7 +44,7 @@ func pack(holds []hold) string {
 	return packed.String()
 }
 
-// unpack reads what pack wrote, and says where it does not.
+// unpack reads what pack has written. Its error says at which task and number the text is wrong.
 func unpack(packed string) ([]hold, error) {
 	var holds []hold
 	for rest := packed; rest != ""; {
@@ -57,29 +59,33 @@ func unpack(packed string) ([]hold, error) {
 		}
 		length := numbers[4]
 		if length < 0 || length > int64(len(rest)) {
-			return nil, fmt.Errorf("packed batch: id of task %d should have %d bytes, %d are left", len(holds)+1, length, len(rest))
+			return nil, fmt.Errorf("packed batch: id of task %d should have %d bytes, %d are left",
+				len(holds)+1, length, len(rest))
 		}
 		holds = append(holds, hold{
-			Fence: numbers[0], Revision: numbers[1], Attempt: int(numbers[2]), Due: time.UnixMicro(numbers[3]).UTC(), ID: rest[:length],
+			Fence: numbers[0], Revision: numbers[1], Attempt: int(numbers[2]),
+			Due: time.UnixMicro(numbers[3]).UTC(), ID: rest[:length],
 		})
 		rest = rest[length:]
 	}
 	return holds, nil
 }
 
-// batchTime is how long a River job's tasks should run in all. It is long enough to spare River's cost for each job,
-// and short enough that a slot is not kept from more urgent work.
+// batchTime is how long the tasks of a River job should run together. It is long enough to save most of River's cost
+// for each job. It is short enough that a job does not keep a slot from more urgent work for long.
 const batchTime = 250 * time.Millisecond
 
-// batchSize is how many tasks go into one River job, when this many are to be spread over this many slots. Under
-// light load each task gets a job of its own, because using all slots gains more than saving jobs.
+// batchSize is how many tasks go into one River job when a number of tasks is spread over a number of slots. Under
+// light load each task gets a job of its own, because the use of all slots gains more than fewer jobs would.
 func batchSize(fits, tasks, slots int) int {
-	slots = max(slots, 1) // a task whose priority was edited while it was claimed may be of a lane that has no budget
+	// A task whose priority was edited while it was claimed may be in a lane that has no budget, and therefore no
+	// slots.
+	slots = max(slots, 1)
 	return max(1, min(fits, (tasks+slots-1)/slots))
 }
 
-// batchesOf cuts claimed tasks into batches of at most size tasks, each of which has at most batchBytesMax of
-// payloads, or is a single task.
+// batchesOf cuts claimed tasks into batches. Each batch has at most size tasks, and at most batchBytesMax bytes of
+// payloads unless it is a single task.
 func batchesOf(taken []claimed, size int) [][]hold {
 	var batches [][]hold
 	bytes := 0

@@ -1,6 +1,7 @@
 package scheduled
 
-// twice runs do, and runs it again if it returned a data error. isDataError says why one error is not enough.
+// twice runs do, and runs it again if it returned a data error. isDataError explains why one such error is not
+// enough.
 func twice(do func() error) error {
 	err := do()
 	if isDataError(err) {

@@ -8,22 +8,22 @@ import (
 	"time"
 )
 
-// liveNode is what the leader knows of a node that is not dead.
+// liveNode is what the leader knows about a node that is not dead.
 type liveNode struct {
 	Number        int64
-	Queues        map[string]int // the slots of each; shared ones count for each queue
+	Queues        map[string]int // the slots of each queue; shared slots count for each queue
 	Shares        bool           // its slots serve all its queues
 	Types         []string
 	Transactional []string                 // the types whose handlers take a transaction
 	Places        int                      // how many of these handlers it runs at once
 	Averages      map[string]time.Duration // how long its handlers run, by type
-	Held          bool                     // its lock is held: its session lives
-	Hears         bool                     // it has an OnDead or OnLost
-	Led           bool                     // it began to lead last, of those not known to be dead
-	Silent        time.Duration            // how long ago its last sign of life was, if noted; else negative
+	Held          bool                     // its lock is held, so its session lives
+	Hears         bool                     // it has an OnDead or OnLost hook
+	Led           bool                     // of the nodes not known to be dead, it is the last that began to lead
+	Silent        time.Duration            // how long ago its last sign of life was; negative if nobody has noted that
 }
 
-// works says whether the node takes tasks of a queue and type.
+// works reports whether the node takes tasks of a queue and type.
 func (n liveNode) works(queue, kind string) bool {
 	return n.Queues[queue] > 0 && slices.Contains(n.Types, kind)
 }
@@ -31,34 +31,34 @@ func (n liveNode) works(queue, kind string) bool {
 // laneBudget is a lane that may be claimed from. The lanes of a pool share its room.
 type laneBudget struct {
 	lane
-	Pool  int // the lanes that the same nodes can work
+	Pool  int // number of the pool: the lanes that the same nodes can work
 	Cost  int // how much of the room each task takes
 	Room  int // how much may be claimed now, in units of Cost
-	Near  int // how much of it may be claimed that is not due yet
-	Ahead int // in how many River jobs these tasks must fit
-	Slots int // over how many slots the claimed tasks are to be spread
+	Near  int // how much of the room tasks that are not due yet may take
+	Ahead int // into how many River jobs these tasks must fit
+	Slots int // over how many slots the claimed tasks are spread
 }
 
 const (
-	// slotCost is the room of one slot. A task that takes long, or is of a type that no node has measured, takes all of
-	// it.
+	// slotCost is the room of one slot. A task that takes long takes all of it. So does a task of a type that no node
+	// has measured.
 	slotCost = batchTasksMax
-	// handMost is how many tasks may be in hand, however quick they are, unless there are more slots. A more urgent task
-	// cannot overtake tasks that are in hand.
+	// handMost bounds the tasks in hand, however quick they are, unless there are more slots. A more urgent task cannot
+	// overtake tasks that are in hand.
 	handMost = 20000
 )
 
-// taken is how much of a node is taken by jobs that are not expected to end soon.
+// taken is how much of a node is in use by jobs that are not expected to end soon.
 type taken struct {
 	slots  map[string]int // by queue
-	shared int            // of all queues
+	shared int            // of all queues together
 	places int
-	// How many transactional jobs the node has fetched, whether they end soon or not. Those beyond its places wait for
-	// one.
+	// transactional is how many transactional jobs the node has fetched, whether they end soon or not. The jobs
+	// beyond its places wait for a place.
 	transactional int
 }
 
-// takenBy counts these jobs for each node.
+// takenBy counts the jobs that run on each node and are not expected to end soon.
 func takenBy(nodes []liveNode, jobs []seenJob, known rates) map[int64]*taken {
 	byClient := map[string]liveNode{}
 	found := map[int64]*taken{}
@@ -99,11 +99,11 @@ func (n liveNode) free(queue, kind string, of *taken) int {
 	return max(slots, 0)
 }
 
-// pool is the nodes that work the same types of a queue.
+// pool is a group of nodes that work the same types of a queue.
 type pool struct {
 	number, slots, free int
-	waiting             int // the cost of the tasks that wait in River for one of its nodes
-	jobs, tasks         int // in hand
+	waiting             int // the cost of the tasks that wait in River for one of these nodes
+	jobs, tasks         int // those in hand
 }
 
 // pools finds the pool of a queue and type.
@@ -156,14 +156,14 @@ func (p *pools) of(queue, kind string) *pool {
 	return one
 }
 
-// budget leaves out the lanes that no live node can work, and gives each of the others its room: one batch for each
-// slot that is free or is expected to be within about a second, less the tasks that wait in River already. So claimed
-// tasks do not wait behind handlers that run for long, and a more urgent task is claimed as soon as a slot falls
-// free.
+// budget leaves out the lanes that no live node can work, and gives each of the other lanes its room. The room is one
+// batch for each slot that is free or is expected to be free within about a second, less the tasks that already wait
+// in River. Therefore claimed tasks do not wait behind handlers that run for long, and a more urgent task is claimed
+// as soon as a slot becomes free.
 //
 // Types that different nodes work have different pools, so that a service that is slow or stuck does not starve
-// another on the same queue. Tasks that are claimed ahead of their time take half of the slots at most: each job has
-// one of River's workers while it waits, and due tasks need the others.
+// another service on the same queue. Tasks that are claimed ahead of their time take at most half of the slots. Each
+// of their jobs occupies one of River's workers while it waits, and due tasks need the other workers.
 func budget(lanes []lane, nodes []liveNode, jobs []seenJob, known rates) []laneBudget {
 	all := poolsOf(nodes, jobs, known)
 	cost := func(kind string) int { fits := known.fits(kind); return (slotCost + fits - 1) / fits }
@@ -171,7 +171,7 @@ func budget(lanes []lane, nodes []liveNode, jobs []seenJob, known rates) []laneB
 		p := all.of(job.Queue, job.Type)
 		waits := job.State == jobAvailable
 		if p == nil || !waits && !all.clients[job.Client] {
-			continue // a dead node's job takes no room of the others
+			continue // the job of a dead node takes no room
 		}
 		if p.jobs, p.tasks = p.jobs+1, p.tasks+job.Tasks; waits {
 			p.waiting += job.Tasks * cost(job.Type)
@@ -195,7 +195,7 @@ func budget(lanes []lane, nodes []liveNode, jobs []seenJob, known rates) []laneB
 	return inOrder(budgets)
 }
 
-// shareSlots gives each queue all the slots, because any of them may get them.
+// shareSlots gives each queue the slots of all queues, because any queue may get them.
 func shareSlots(queues map[string]int) {
 	total := 0
 	for _, slots := range queues {

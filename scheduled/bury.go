@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// told is a Dead on its way to the node whose hook is to be called.
+// told is a message to the node whose hook is to be called.
 type told struct {
 	Node int64
 	Dead Dead
@@ -17,12 +17,13 @@ type told struct {
 const (
 	tellSQL = `SELECT pg_notify($1::text, one.told) FROM unnest($2::text[]) AS one (told) WHERE pg_notification_queue_usage() < 0.5`
 
-	toldMost  = 7999 // Postgres's limit, in bytes
-	toldError = 2000 // how much of an error goes along; JSON may write a byte as six
+	toldMost  = 7999 // Postgres's limit for a notification, in bytes
+	toldError = 2000 // how many bytes of an error the message has; JSON may write one byte as six
 )
 
-// bury has OnDead or OnLost called for what the leader has recorded, after its commit: on a node whose service it is. Of several that is the
-// first, so that each is told of once. A full notification queue, or a broken connection, leaves the call out: the table has it.
+// bury has OnDead or OnLost called for tasks and claims that the leader has recorded, after the commit. It tells one
+// node, so that the hook is called once: see heir. If Postgres's notification queue is half full, or the connection
+// is broken, the call is left out. The table has the task in any case.
 func (l *leader) bury(ctx context.Context, dead ...Dead) {
 	var elsewhere []string
 	for _, one := range dead {
@@ -36,7 +37,7 @@ func (l *leader) bury(ctx context.Context, dead ...Dead) {
 			one.Error = strings.ToValidUTF8(one.Error[:toldError], "") + "…"
 		}
 		text, err := json.Marshal(told{node, one})
-		if err != nil || len(text) > toldMost { // its id alone may be that long, written as JSON
+		if err != nil || len(text) > toldMost { // an id may be too long by itself, once it is written as JSON
 			l.dead.leaveOut(one)
 			continue
 		}
@@ -52,8 +53,8 @@ func (l *leader) bury(ctx context.Context, dead ...Dead) {
 	}
 }
 
-// heir is the node that is told of a type's dead tasks and lost claims: this one, or the first that has the type and a hook. Where nobody
-// has both, it is this one: better another service's hook than none.
+// heir is the node that is told of a type's dead tasks and lost claims. It is this node, or the first node that has
+// the type and a hook. If no node has both, it is this node, because the hook of another service is better than none.
 func (l *leader) heir(kind string) int64 {
 	if l.config.Handlers.Variant(kind) != nil && (l.config.OnDead != nil || l.config.OnLost != nil) {
 		return l.session.number
@@ -68,7 +69,7 @@ func (l *leader) heir(kind string) int64 {
 
 func deadChannel(s statements) string { return s.schema.String() + ".dead" }
 
-// heard calls the hook for what the leader has told, if it is for this node.
+// heard calls the hook for a message of the leader, if the message is for this node.
 func (u *undertaker) heard(node int64, text string) {
 	var message told
 	if err := json.Unmarshal([]byte(text), &message); err == nil && message.Node == node {

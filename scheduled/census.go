@@ -13,8 +13,8 @@ import (
 	"github.com/riverqueue/river/rivertype"
 )
 
-// census counts for the metrics, on the leader, the figures that only the tables know. It uses the engine's pool and
-// not the session, so that no claim waits for it. A scrape asks the database nothing.
+// census runs on the leader and counts, for the metrics, the figures that only the tables know. It uses the engine's
+// pool, so that no claim waits for the counts on the session. A scrape does not ask the database.
 type census struct {
 	pool       *pgxpool.Pool
 	statements statements
@@ -23,7 +23,7 @@ type census struct {
 	leads      func() bool
 	log        *slog.Logger
 
-	most   int // how many due tasks are counted in all; doubled while that is quick, halved when it is slow
+	most   int // how many due tasks are counted in all; doubled while the counts are quick, halved when they are slow
 	lanes  map[laneLabels]time.Time
 	window changeWindow
 	walk   deadWalk
@@ -35,19 +35,20 @@ const (
 	countSlow   = 250 * time.Millisecond
 	countFirst  = 100_000
 	countMost   = 4_000_000
-	laneKept    = 10 * time.Minute // so long an emptied lane is shown, empty
+	laneKept    = 10 * time.Minute // how long a lane that has become empty is still shown
 )
 
-// counts is what a census has found.
+// counts is the result of a census.
 type counts struct {
 	depth map[laneLabels]int
-	limit int // as far as each lane was counted
+	limit int // how far each lane was counted
 	dead  map[deadLabels]int
 	jobs  map[string]int // of River, by state
-	lanes listedLanes    // those that no node works
+	lanes listedLanes    // the lanes that no node works
 }
 
-// laneLabels names a lane as the metrics do. The priority of recurring tasks whose fires are due is firesPriority.
+// laneLabels are the labels of a lane in the metrics. Recurring tasks whose fires are due have firesPriority in the
+// place of a priority.
 type laneLabels struct{ queue, kind, priority string }
 
 const firesPriority = "fires"
@@ -86,12 +87,12 @@ func (c *census) run(ctx context.Context) {
 	})
 }
 
-// begin forgets what this node has counted when it led before.
+// begin forgets what this node counted when it led before.
 func (c *census) begin() {
 	c.most, c.lanes, c.window, c.walk = countFirst, map[laneLabels]time.Time{}, changeWindow{}, deadWalk{}
 }
 
-// count takes one census. What cannot be counted stays as it was; it keeps nothing else from being counted.
+// count takes one census. A figure that cannot be counted keeps its last value, and does not stop the other counts.
 func (c *census) count(ctx context.Context, seen *sight) error {
 	found := counts{}
 	if before := c.metrics.found.Load(); before != nil {
@@ -105,10 +106,10 @@ func (c *census) count(ctx context.Context, seen *sight) error {
 	return err
 }
 
-// A statement that takes longer is given up. The pool has a limit of its own for the wait for a lock.
+// The server gives up a statement that takes longer. The pool has its own limit for the wait for a lock.
 const censusLimitSQL = `SELECT set_config('statement_timeout', '1s', true)`
 
-// counted reads rows within the time limit.
+// counted reads rows within this time limit.
 func counted[T any](ctx context.Context, c *census, doing, statement string, args ...any) (found []T, err error) {
 	var batch pgx.Batch
 	batch.Queue(censusLimitSQL)
@@ -121,10 +122,11 @@ func counted[T any](ctx context.Context, c *census, doing, statement string, arg
 	return collectNext[T](results, "read rows")
 }
 
-// listedMax is how many lanes are listed at most. More would cost too much, and are shown as one anyway.
+// listedMax is how many lanes the census lists at most. More lanes would cost too much, and the metrics show them as
+// one lane anyway.
 const listedMax = 10_000
 
-// list lists the lanes that no node works, which the leader's looks leave out.
+// list lists the lanes that no node works. The leader's looks leave these out.
 func (c *census) list(ctx context.Context, nodes []liveNode, found *counts) error {
 	tasks, err := counted[laneRow](ctx, c, "list lanes", lanesSQL, nil, listedMax)
 	if err != nil {
@@ -139,9 +141,10 @@ func (c *census) list(ctx context.Context, nodes []liveNode, found *counts) erro
 	return err
 }
 
-// The scan begins at the head that was listed, as the claim's does, because there may be many dead entries before it.
-// It has an order, because without one Postgres would read all due tasks, past any limit. It ends at a time that stays
-// the same during the statement, because else Postgres would read all tasks that are yet to come.
+// The scan begins at the head that the leader's look has listed, as that of the claim does, because there may be many
+// dead entries before the head. It has an order, because without one Postgres would read all due tasks, past any
+// limit. It ends at a time that stays the same during the statement, because otherwise Postgres would also read all
+// tasks that are not due yet.
 const countDueSQL = `
 SELECT lane.place::int AS place, due.tasks
 FROM unnest($1::text[], $2::text[], $3::int[], $4::timestamptz[]) WITH ORDINALITY
@@ -173,7 +176,7 @@ type dueRow struct {
 	Tasks int
 }
 
-// countDue counts the tasks of each lane that are due and not claimed, as far as is quick.
+// countDue counts the tasks of each lane that are due and not claimed, up to a limit that keeps the count quick.
 func (c *census) countDue(ctx context.Context, seen *sight, found *counts) error {
 	lanes := slices.Concat(seen.lanes.recurring, seen.lanes.tasks)
 	recurring := len(seen.lanes.recurring)
@@ -216,7 +219,7 @@ func (c *census) countDue(ctx context.Context, seen *sight, found *counts) error
 	return nil
 }
 
-// pace fits how far is counted to how long it took. It returns the error.
+// pace adapts the limit to the time that the last count took. It returns the error.
 func (c *census) pace(took time.Duration, err error) error {
 	switch {
 	case isTimeout(err) || took > countSlow:
@@ -234,7 +237,7 @@ type jobsRow struct {
 	Jobs  int
 }
 
-// countJobs counts River's jobs. There are never many: what is done is removed.
+// countJobs counts River's jobs. There are never many, because jobs that are done are removed.
 func (c *census) countJobs(ctx context.Context, found *counts) error {
 	rows, err := counted[jobsRow](ctx, c, "count River's jobs", countJobsSQL)
 	if err != nil {
@@ -252,8 +255,8 @@ func (c *census) countJobs(ctx context.Context, found *counts) error {
 
 type deadLabels struct{ kind, status string }
 
-// deadWalk goes through the table for dead letters, some pages at a time. Each settle would have to write to an index
-// on them, as to one on anything else that a settle changes.
+// deadWalk walks through the table and counts dead letters, some pages at a time. There is no index on dead letters,
+// because each settle would have to write to it.
 type deadWalk struct {
 	page  int64
 	sofar map[deadLabels]int
@@ -272,8 +275,9 @@ type deadRow struct {
 
 type pagesRow struct{ Pages int64 }
 
-// countDead goes on through the table for a quarter of a second at most. At the end of the table it tells the sums, and
-// begins again the next time. So a small table is counted each time, and a large one in the course of minutes.
+// countDead walks on through the table for at most a quarter of a second. At the end of the table it publishes the
+// sums, and begins again at the next census. So a small table is counted each time, and a large one over some
+// minutes.
 func (c *census) countDead(ctx context.Context, found *counts) error {
 	pages, err := counted[pagesRow](ctx, c, "measure the table of tasks",
 		`SELECT (`+pagesSQL+`) AS pages`, c.statements.schema.SQL("tasktable.scheduled_tasks"))
@@ -296,22 +300,22 @@ func (c *census) countDead(ctx context.Context, found *counts) error {
 			c.walk.sofar[deadLabels{c.metrics.label(row.Type), row.Status}] += row.Tasks
 		}
 	}
-	for known := range found.dead { // shown, and now none
+	for known := range found.dead { // labels that were shown before and have no tasks now
 		c.walk.sofar[known] += 0
 	}
 	found.dead, c.walk = c.walk.sofar, deadWalk{}
 	return nil
 }
 
-// changeWindow is the newest lines of scheduled_task_changes. A line is visible once its transaction has committed, and
-// transactions do not commit in the order of their lines' numbers. So each census reads all lines of the last minute,
-// and leaves out those that have been counted.
+// changeWindow has the newest lines of scheduled_task_changes. A line becomes visible when its transaction commits,
+// and transactions do not commit in the order of their lines' numbers. Therefore each census reads all lines of the
+// last minute, and leaves out the lines that it has counted already.
 type changeWindow struct {
-	marks   []changeMark // the window begins after the first
-	counted []int64      // lines in the window
+	marks   []changeMark // the window begins after the line of the first mark
+	counted []int64      // the lines in the window
 }
 
-// changeMark says that the line was the newest at a census.
+// changeMark says that the line was the newest one at the time of a census.
 type changeMark struct {
 	at   time.Time
 	line int64
@@ -319,7 +323,8 @@ type changeMark struct {
 
 const (
 	changeWindowAge = time.Minute
-	// maxChangesCounted bounds what is remembered. With more lines, the window begins at the last census.
+	// maxChangesCounted bounds the list of counted lines. If there are more lines, the window begins at the last
+	// census.
 	maxChangesCounted = 100_000
 )
 
@@ -327,7 +332,7 @@ const newestChangeSQL = `SELECT coalesce(max(c.revision), 0) AS line FROM taskta
 
 type newestChangeRow struct{ Line int64 }
 
-// A field that was not edited is not in the line. Postgres makes a hash table of the list after NOT IN.
+// A line does not have the fields that were not edited. Postgres makes a hash table of the list after NOT IN.
 const countScheduledSQL = `
 SELECT line.type, line.outcome, array_agg(line.revision) AS lines
 FROM (
@@ -346,8 +351,8 @@ type scheduledRow struct {
 	Lines   []int64
 }
 
-// countScheduled counts the lines that are new in the window. The first time it only looks where the window begins. It
-// begins anew after an error, because there may be too much to be counted ever.
+// countScheduled counts the new lines in the window. The first time it only finds where the window begins. After an
+// error it begins anew, because there may be more lines than can ever be counted in time.
 func (c *census) countScheduled(ctx context.Context) error {
 	if len(c.window.marks) == 0 {
 		newest, err := counted[newestChangeRow](ctx, c, "find the newest change", newestChangeSQL)
@@ -370,7 +375,7 @@ func (c *census) countScheduled(ctx context.Context) error {
 	return nil
 }
 
-// advance moves the beginning of the window on.
+// advance moves the beginning of the window to a later line.
 func (w *changeWindow) advance(now time.Time) {
 	newest := w.marks[len(w.marks)-1].line
 	if len(w.counted) > 0 && slices.Max(w.counted) > newest {

@@ -5,28 +5,29 @@ import (
 	"time"
 )
 
-// clock tells when, by this process's clock, an instant of the database's clock comes. All times in the table are the
-// database's; this process's may be an hour off, drift, and be set anew: only what it says has passed is used.
+// clock tells when, by this process's clock, the database's clock will show a given time. All times in the table are
+// by the database's clock. This process's clock may be an hour off, may drift, and may be set anew. Therefore only
+// the time that has passed on it is used.
 type clock struct {
 	base   time.Time    // with its monotonic reading, which no setting of the clock changes
-	offset atomic.Int64 // the database's time less base, at base
+	offset atomic.Int64 // the difference of the database's time and base, at base
 }
 
 func newClock() *clock { return &clock{base: time.Now()} }
 
-// learn takes one answer of the database: its time, and when the question was sent and the answer came. The truth lies
-// between those two; the middle is the best guess.
+// learn takes one answer of the database: its time, when the question was sent, and when the answer arrived. The
+// database read its clock at some moment between these two. The middle is the best guess.
 func (c *clock) learn(database, sent, received time.Time) {
 	middle := sent.Add(received.Sub(sent) / 2)
 	c.offset.Store(int64(database.Sub(c.base) - middle.Sub(c.base)))
 }
 
-// until is how long from now the database's clock will show an instant.
+// until is how long from now the database's clock will show the given time.
 func (c *clock) until(database time.Time) time.Duration {
 	return database.Sub(c.base) - time.Since(c.base) - time.Duration(c.offset.Load())
 }
 
-// now is what the database's clock shows now, as far as is known.
+// now is the time that the database's clock shows now, by the last answer.
 func (c *clock) now() time.Time {
 	return c.base.Add(time.Since(c.base) + time.Duration(c.offset.Load()))
 }

@@ -12,8 +12,9 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// Records what nearly all attempts come to, completed and not edited meanwhile, at a little more than half of what settleSQL costs: it
-// locks no row before it writes it. It waits a moment for a row that an application's transaction has locked, and then gives up.
+// The statement records attempts that were completed and whose tasks were not edited meanwhile, as nearly all are. It
+// costs a little more than half of settleSQL, because it does not lock rows before it writes them. If an
+// application's transaction has locked a row, the statement waits a moment and then gives up.
 const completeSQL = `
 WITH clock AS MATERIALIZED (
     SELECT coalesce($1::timestamptz, clock_timestamp()) AS now
@@ -42,19 +43,23 @@ type batcher interface {
 	SendBatch(ctx context.Context, batch *pgx.Batch) pgx.BatchResults
 }
 
-// plain says that a settlement can go through completeSQL.
+// plain reports whether completeSQL can record the settlement.
 func (s *settlement) plain() bool {
-	return s.To == store.StatusCompleted && s.Outcome == outcomeCompleted && s.Effects.Again == nil && len(s.Effects.FollowUps) == 0 &&
+	return s.To == store.StatusCompleted && s.Outcome == outcomeCompleted &&
+		s.Effects.Again == nil && len(s.Effects.FollowUps) == 0 &&
 		s.Type != "" && s.ScheduledAt != nil && s.StartedAt != nil && s.Error == nil
 }
 
-// complete records attempts that were completed, and returns those it recorded. The others, and all of them when another
-// transaction has one of the rows, are for settle.
-func (s statements) complete(ctx context.Context, q batcher, now *time.Time, node *int64, settlements []settlement) (done []settled, err error) {
+// complete records attempts that were completed, and returns those that it recorded. The others are left for settle.
+// If another transaction has locked one of the rows, all are left for settle.
+func (s statements) complete(
+	ctx context.Context, q batcher, now *time.Time, node *int64, settlements []settlement,
+) (done []settled, err error) {
 	c := columnsOf(settlements)
 	var batch pgx.Batch
 	batch.Queue(briefLockSQL)
-	batch.Queue(s.schema.SQL(completeSQL), now, c.ids, c.fences, c.revisions, c.attempts, c.dues, c.types, c.scheduledAts, c.startedAts, c.messages, c.results, node)
+	batch.Queue(s.schema.SQL(completeSQL), now, c.ids, c.fences, c.revisions, c.attempts, c.dues, c.types,
+		c.scheduledAts, c.startedAts, c.messages, c.results, node)
 	results := q.SendBatch(ctx, &batch)
 	defer func() {
 		if err = errors.Join(err, results.Close()); err != nil {
@@ -76,20 +81,23 @@ func (s statements) complete(ctx context.Context, q batcher, now *time.Time, nod
 	done = make([]settled, 0, len(recorded))
 	for i := range settlements {
 		if one := &settlements[i]; recorded[one.Fence] {
-			done = append(done, settled{Fence: one.Fence, Settled: true, Current: true, Status: string(store.StatusCompleted), Type: one.Type})
+			done = append(done, settled{
+				Fence: one.Fence, Settled: true, Current: true, Status: string(store.StatusCompleted), Type: one.Type,
+			})
 		}
 	}
 	return done, nil
 }
 
-// completeOrSettle settles attempts without effects on other tasks, each by the cheapest statement that does. With an error it still
-// returns those that are settled.
+// completeOrSettle settles attempts that have no effects on other tasks. It uses the cheapest statement for each. If
+// it returns an error, it still returns the attempts that are settled.
 func (s statements) completeOrSettle(ctx context.Context, q interface {
 	querier
 	batcher
 }, node *int64, settlements []settlement) (done []settled, err error) {
 	plain, rest := settlements, []settlement(nil)
-	if slices.ContainsFunc(settlements, func(s settlement) bool { return !s.plain() }) { // else, as nearly always, nothing is copied
+	// Nearly always all are plain, and then nothing is copied.
+	if slices.ContainsFunc(settlements, func(s settlement) bool { return !s.plain() }) {
 		plain = nil
 		for i := range settlements {
 			if settlements[i].plain() {

@@ -10,7 +10,7 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// Words of scheduled_task_executions.outcome.
+// The values of scheduled_task_executions.outcome.
 const (
 	outcomeCompleted   = "COMPLETED"
 	outcomeFailed      = "FAILED"
@@ -24,17 +24,17 @@ const (
 	outcomeCancelled   = "CANCELLED"
 )
 
-// settlement is what is to be recorded of one claim. Where the row has been edited or cancelled since the claim, only the hold
-// is released, and the line says edited instead of outcome.
+// settlement is what is to be recorded about one claim. If the row has been edited or cancelled since the claim, only
+// the hold is released, and the line in the history has Edited in the place of Outcome.
 type settlement struct {
 	hold
 	Type        string
-	ScheduledAt *time.Time // as claimed; nil: as the row has it
-	StartedAt   *time.Time // nil: it never started
+	ScheduledAt *time.Time // as the claim had it; nil: as the row has it
+	StartedAt   *time.Time // nil: the attempt never started
 	Outcome     string
-	Edited      string       // the outcome if the row is not this attempt's any more
-	To          store.Status // the row's next status; "" with outcomeLost: by the attempts it has left
-	NextAt      *time.Time   // with QUEUED: when
+	Edited      string       // the outcome if the row no longer belongs to this attempt
+	To          store.Status // the row's next status; "" with outcomeLost: it depends on the attempts left
+	NextAt      *time.Time   // with QUEUED: when the next attempt is due
 	NextIn      time.Duration
 	Refund      bool // the attempt does not count
 	Error       *string
@@ -43,8 +43,8 @@ type settlement struct {
 	Effects     handlers.Effects
 }
 
-// conclude decides what becomes of a task whose attempt has run. err is what the handler returned, cause why its context
-// ended, if it did.
+// conclude decides what happens to a task whose attempt has run. err is the handler's error. cause is why the
+// handler's context ended, or nil if it did not end.
 func conclude(h hold, e *handlers.Execution, err, cause error, delay handlers.Backoff) settlement {
 	s := settlement{
 		hold: h, Type: e.Type, ScheduledAt: &e.ScheduledAt, StartedAt: &e.StartedAt,
@@ -84,14 +84,14 @@ func conclude(h hold, e *handlers.Execution, err, cause error, delay handlers.Ba
 	return s
 }
 
-// wish is what an error asks for, besides being one.
+// wish is what an error asks for.
 type wish struct {
 	permanent     bool
 	snooze, after *time.Duration
 }
 
-// wishOf reads an error. Its methods are the handler's code and may panic, as those of a nil pointer in an error interface do:
-// then it is an error like any other.
+// wishOf reads an error. The methods of the error are the handler's code and may panic, as they do if a nil pointer
+// is in the error interface. An error that panics is an error without a wish.
 func wishOf(err error) (asked wish) {
 	defer func() {
 		if recover() != nil {
@@ -113,42 +113,45 @@ func wishOf(err error) (asked wish) {
 	return asked
 }
 
-// checkEffects finds what the database would refuse. It would refuse it again at the next attempt, so the task fails.
+// checkEffects finds effects that the database would refuse. It would refuse them again at the next attempt,
+// therefore the task fails.
 func checkEffects(effects handlers.Effects) error {
 	if again := effects.Again; again != nil && (again.IsZero() || again.UTC().Year() < 1 || again.UTC().Year() > 9999) {
-		return handlers.Permanent(fmt.Errorf("Again: %w: the time must be in the years 1 to 9999, got %s", store.ErrInvalid, again))
+		return handlers.Permanent(fmt.Errorf("Again: %w: the time must be in the years 1 to 9999, got %s",
+			store.ErrInvalid, again))
 	}
 	return handlers.Permanent(effects.Err)
 }
 
-// released hands a claim back that never started.
+// released hands back a claim that never started.
 func released(h hold, why string) settlement {
 	return settlement{
-		hold: h, Outcome: outcomeReleased, Edited: outcomeReleased, To: store.StatusQueued, NextAt: &h.Due, Refund: true, Error: new(why),
+		hold: h, Outcome: outcomeReleased, Edited: outcomeReleased, To: store.StatusQueued,
+		NextAt: &h.Due, Refund: true, Error: new(why),
 	}
 }
 
-// expired ends a task whose time was over before this attempt could start.
+// expired ends a task that expired before this attempt could start.
 func expired(h hold) settlement {
 	return settlement{
-		hold: h, Outcome: outcomeExpired, Edited: outcomeReleased, To: store.StatusExpired, Refund: true, Error: new("expired before it could start"),
-		Message: new("expired before it could start"),
+		hold: h, Outcome: outcomeExpired, Edited: outcomeReleased, To: store.StatusExpired,
+		Refund: true, Error: new("expired before it could start"), Message: new("expired before it could start"),
 	}
 }
 
-// lost ends a claim whose holder is gone. The attempt counts: it may have begun.
+// lost ends a claim whose holder is gone. The attempt counts, because it may have begun.
 func lost(h hold, why string) settlement {
 	return settlement{hold: h, Outcome: outcomeLost, Edited: outcomeLost, Error: new(why), Message: new(why)}
 }
 
-// call runs one attempt and turns a panic into an error. It must run on a goroutine of its own: Goexit ends that goroutine,
-// and only the deferred function sees it.
+// call runs one attempt and turns a panic into an error. It must run on a goroutine of its own, because
+// runtime.Goexit ends the goroutine, and only a deferred function notices that.
 func call(ctx context.Context, run func(context.Context) error, done func(error)) {
 	finished := false
 	var err error
 	defer func() {
 		if !finished {
-			// Not in an else: recover returns nil for Goexit.
+			// recover returns nil after Goexit, too. Therefore finished says whether run returned.
 			err = panicked(recover())
 		}
 		done(err)
