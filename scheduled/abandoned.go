@@ -20,7 +20,7 @@ type abandoned struct {
 	pool       *pgxpool.Pool
 	statements statements
 	leads      func() bool
-	after      time.Duration // how long after the end of its lease a claim is taken back; also the pause between two rounds
+	after      time.Duration // from the end of a lease until the claim is taken back; also the pause between rounds
 	within     time.Duration // bounds each part of a round
 	metrics    *metrics
 	dead       *undertaker

@@ -12,29 +12,31 @@ import (
 type Dead struct {
 	ID       string
 	Type     string
-	Outcome  string // of its last attempt: FAILED, EXPIRED or LOST
-	Status   string // of the task now: FAILED or EXPIRED
+	Outcome  string // the outcome of its last attempt: FAILED, EXPIRED or LOST
+	Status   string // the task's status now: FAILED or EXPIRED
 	Revision int64
 	Attempt  int
 	Error    string
 }
 
-// Lost is an attempt whose node died, or whose lease ended. It may have begun, and may even have done its work.
+// Lost is an attempt whose node died or whose lease ended. The attempt may have begun, and may even have done its
+// work.
 type Lost struct {
 	ID       string
 	Type     string
-	Status   string // of the task now: QUEUED, unless somebody has cancelled or paused it meanwhile
+	Status   string // the task's status now: QUEUED, unless somebody has cancelled or paused it meanwhile
 	Revision int64
 	Attempt  int
-	Error    string // why it was lost
+	Error    string // why the attempt was lost
 }
 
-// final says that the task does not run again by itself. A lost claim of a task with attempts left is not final.
+// final reports whether the task does not run again by itself. A lost claim is not final if its task has attempts
+// left.
 func (d Dead) final() bool {
 	return d.Status == string(store.StatusFailed) || d.Status == string(store.StatusExpired)
 }
 
-// hook is the name of the hook that is told.
+// hook is the name of the hook to be called.
 func (d Dead) hook() string {
 	if d.final() {
 		return "OnDead"
@@ -44,10 +46,11 @@ func (d Dead) hook() string {
 
 const (
 	deadMost  = 1000            // how many calls of the hooks may wait
-	deadGrace = 5 * time.Second // for those that are left when the node stops
+	deadGrace = 5 * time.Second // for the calls that are left when the node stops
 )
 
-// undertaker calls Config.OnDead and Config.OnLost, apart from the engine: a hook that blocks or panics holds nothing up.
+// undertaker calls Config.OnDead and Config.OnLost on a goroutine of its own, so that a hook that blocks or panics
+// does not hold up the engine.
 type undertaker struct {
 	dead  func(ctx context.Context, dead Dead)
 	lost  func(ctx context.Context, lost Lost)
@@ -62,7 +65,7 @@ func newUndertaker(
 	return &undertaker{dead: dead, lost: lost, log: log, in: make(chan Dead, deadMost), grace: deadGrace}
 }
 
-// tell has the hook called, soon.
+// tell puts a call of the hook in line. It does not wait.
 func (u *undertaker) tell(dead Dead) {
 	if dead.final() && u.dead == nil || !dead.final() && u.lost == nil {
 		return
@@ -75,11 +78,12 @@ func (u *undertaker) tell(dead Dead) {
 }
 
 func (u *undertaker) leaveOut(dead Dead) {
-	u.log.Error(dead.hook()+" is too slow; a call is left out", "task", dead.ID, "type", dead.Type, "revision", dead.Revision, "attempt", dead.Attempt, "outcome", dead.Outcome)
+	u.log.Error(dead.hook()+" is too slow; a call is left out", "task", dead.ID, "type", dead.Type,
+		"revision", dead.Revision, "attempt", dead.Attempt, "outcome", dead.Outcome)
 }
 
-// run works until ctx is done, and then through what is in line. The hook's context ends a while after ctx: a hook that waits for
-// it must not keep the node from stopping.
+// run works until ctx is done, and then makes the calls that are still in line. The hook's context ends a while after
+// ctx, so that a hook that waits for its context does not keep the node from stopping.
 func (u *undertaker) run(ctx context.Context) {
 	hooks, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
@@ -115,17 +119,18 @@ func (u *undertaker) call(ctx context.Context, dead Dead) {
 		select {
 		case err := <-done:
 			u.returned(dead, err)
-		case <-time.After(u.grace): // the node's next life, or its stop, does not wait for it
+		case <-time.After(u.grace): // neither the node's next life nor its stop waits for the hook
 			u.log.Error(dead.hook()+" ignores its context; it is left behind", "task", dead.ID, "type", dead.Type,
 				"revision", dead.Revision, "attempt", dead.Attempt)
 		}
 	}
 }
 
-// returned tells of a hook that panicked.
+// returned logs that a hook panicked.
 func (u *undertaker) returned(dead Dead, err error) {
 	if err != nil {
-		u.log.Error(dead.hook()+" panicked", "task", dead.ID, "type", dead.Type, "revision", dead.Revision, "attempt", dead.Attempt, "error", err)
+		u.log.Error(dead.hook()+" panicked", "task", dead.ID, "type", dead.Type,
+			"revision", dead.Revision, "attempt", dead.Attempt, "error", err)
 	}
 }
 
@@ -134,12 +139,17 @@ func (u *undertaker) notify(ctx context.Context, dead Dead) {
 		u.dead(ctx, dead)
 		return
 	}
-	u.lost(ctx, Lost{ID: dead.ID, Type: dead.Type, Status: dead.Status, Revision: dead.Revision, Attempt: dead.Attempt, Error: dead.Error})
+	u.lost(ctx, Lost{
+		ID: dead.ID, Type: dead.Type, Status: dead.Status,
+		Revision: dead.Revision, Attempt: dead.Attempt, Error: dead.Error,
+	})
 }
 
-// deadOf is also of lost claims whose tasks run again: see final.
+// deadOf makes a Dead of a settlement. It does so also for a lost claim whose task runs again: see final.
 func deadOf(s settlement, state settled) Dead {
-	dead := Dead{ID: s.ID, Type: state.Type, Outcome: s.Outcome, Status: state.Status, Revision: s.Revision, Attempt: s.Attempt}
+	dead := Dead{
+		ID: s.ID, Type: state.Type, Outcome: s.Outcome, Status: state.Status, Revision: s.Revision, Attempt: s.Attempt,
+	}
 	if s.Error != nil {
 		dead.Error = *s.Error
 	}

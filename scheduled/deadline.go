@@ -8,19 +8,19 @@ import (
 	"github.com/tasktable/tasktable/handlers"
 )
 
-// lostAfter is how long after the end of its lease the node ends a claim as lost. An outcome that a handler reports in
-// the meantime is recorded first.
+// lostAfter is how long after the end of a claim's lease the node ends the claim as lost. If a handler reports an
+// outcome in the meantime, that outcome is recorded.
 const lostAfter = time.Second
 
 // leaseContext is a handler's context. Its deadline can be moved later, because the handler may extend its lease. The
-// standard library's deadlines are fixed when made.
+// deadline of a context of the standard library is fixed.
 type leaseContext struct {
 	context.Context
 	end func(cause error)
 
 	mu       sync.Mutex
 	deadline time.Time
-	lease    time.Time // the end of the lease, by this process's clock; no later than the database has it
+	lease    time.Time // the end of the lease, by this process's clock; never later than the end in the database
 	timer    *time.Timer
 
 	expected time.Duration // how long the handler may take
@@ -33,7 +33,7 @@ func withLease(parent context.Context, deadline, leaseEnd time.Time) *leaseConte
 	return lease
 }
 
-// Deadline is when the context ends, as it stands now. It may move later.
+// Deadline is the time at which the context ends. It may move later.
 func (l *leaseContext) Deadline() (time.Time, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -43,15 +43,16 @@ func (l *leaseContext) Deadline() (time.Time, bool) {
 func (l *leaseContext) lapse() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if left := time.Until(l.deadline); left > 0 { // extended while the timer fired
+	if left := time.Until(l.deadline); left > 0 { // the handler extended the lease while the timer fired
 		l.timer.Reset(left)
 		return
 	}
-	l.end(handlers.ErrDeadline) // under the lock, so that extend cannot succeed between the decision and the end
+	// The lock is held, so that extend cannot succeed between the decision and the end.
+	l.end(handlers.ErrDeadline)
 }
 
-// extend moves the deadline and the end of the lease later, never earlier. It reports whether the context still lives:
-// a context that has ended stays so.
+// extend moves the deadline and the end of the lease later, never earlier. It reports whether the context still
+// lives. A context that has ended does not come back to life.
 func (l *leaseContext) extend(deadline, leaseEnd time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -68,12 +69,12 @@ func (l *leaseContext) extend(deadline, leaseEnd time.Time) bool {
 	return true
 }
 
-// startTime has the handler's time begin: until now its context ended with the lease, less a margin, so that a wait for a transaction's
-// connection did not count.
+// startTime begins the handler's time. Until now the context's deadline was the end of the lease, less a margin, so
+// that the wait for a transaction's connection did not use up the handler's time.
 func startTime(ctx context.Context) {
 	lease, ok := ctx.(*leaseContext)
 	if !ok {
-		return // a test's
+		return // the context of a test
 	}
 	lease.mu.Lock()
 	defer lease.mu.Unlock()
@@ -83,7 +84,7 @@ func startTime(ctx context.Context) {
 	}
 }
 
-// leaseEnd is when the lease ends, as it stands now.
+// leaseEnd is the time at which the lease ends. It may move later.
 func (l *leaseContext) leaseEnd() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -16,20 +16,21 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// declarationHash is a hash of the recurring tasks that a program declares; "" if it says nothing about them.
+// declarationHash is a hash of the recurring tasks that a program declares. It is "" if the program declares nothing.
 func declarationHash(tasks []store.Task) string {
 	if tasks == nil {
 		return ""
 	}
 	hash := sha256.New()
 	for _, task := range tasks {
-		encoded, _ := json.Marshal(task) // checked by Config.validate; an interface that does not encode does not get here
+		// Config.validate has checked the task, and an interface that does not encode does not get here.
+		encoded, _ := json.Marshal(task)
 		fmt.Fprintf(hash, "%s %s %s\n", idOf(task), task.Payload.TaskType(), encoded)
 	}
 	return hex.EncodeToString(hash.Sum(nil))[:16]
 }
 
-// declarer keeps a service's recurring tasks as its code declares them.
+// declarer makes a service's recurring tasks agree with the tasks that its code declares.
 type declarer struct {
 	pool       *pgxpool.Pool
 	statements statements
@@ -39,8 +40,8 @@ type declarer struct {
 	hash       string
 	every      time.Duration
 	log        *slog.Logger
-	holds      bool  // our set was applied and still holds
-	others     int64 // when it was: the newest node that declares another
+	holds      bool  // this node's set was applied and still holds
+	others     int64 // the newest node that declared another set when this set was applied
 }
 
 const declareEvery = 30 * time.Second
@@ -58,9 +59,10 @@ func (d *declarer) run(ctx context.Context) {
 	})
 }
 
-// Of the sets that live nodes of the service declare, this is the one whose first node started last. Versions have no order that a
-// program could read, but deployments do. A rolled back set holds again when the last node of the newer one is gone.
-// others is the newest node, dead or alive, with another set than $2.
+// Several live nodes of the service may declare different sets. The set that holds is the one whose first node
+// started last. Versions have no order that a program could read, but deployments have one. A set that was rolled
+// back holds again when the last node of the newer set is gone. The column others is the newest node, dead or alive,
+// that has another set than $2.
 const newestSetSQL = `
 SELECT live.declaration_hash, (SELECT coalesce(max(n.number), 0) FROM tasktable.nodes AS n WHERE n.service = $1 AND n.declaration_hash <> $2) AS others
 FROM (SELECT DISTINCT n.declaration_hash FROM tasktable.nodes AS n WHERE n.service = $1 AND n.dead_at IS NULL AND n.declaration_hash IS NOT NULL) AS live
@@ -85,8 +87,8 @@ UPDATE tasktable.scheduled_tasks SET declared_by = $2 WHERE id = ANY ($1::text[]
 
 const unmarkDeclaredSQL = `UPDATE tasktable.scheduled_tasks SET declared_by = NULL WHERE id = ANY ($1::text[])`
 
-// runOnce applies the set if it is the service's newest and was not applied yet, or if another may have been since: one that came
-// and went between two looks.
+// runOnce applies the set if it is the service's newest and was not applied yet. It also applies the set again if
+// another set may have been applied since, by a node that came and went between two looks.
 func (d *declarer) runOnce(ctx context.Context) error {
 	newest, err := d.newest(ctx, d.pool)
 	if err != nil {
@@ -100,10 +102,12 @@ func (d *declarer) runOnce(ctx context.Context) error {
 		return nil
 	}
 	err = pgx.BeginFunc(ctx, d.pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1, hashtext($2))", lockClass(d.statements.schema.String(), "declare"), d.service); err != nil {
+		lock := lockClass(d.statements.schema.String(), "declare")
+		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1, hashtext($2))", lock, d.service); err != nil {
 			return fmt.Errorf("wait for other nodes: %w", err)
 		}
-		if newest, err = d.newest(ctx, tx); err != nil || newest.DeclarationHash != d.hash { // one that was waited for may have been newer
+		// Another node, for which this one waited, may have declared a newer set.
+		if newest, err = d.newest(ctx, tx); err != nil || newest.DeclarationHash != d.hash {
 			return err
 		}
 		return d.apply(ctx, tx)
@@ -112,7 +116,7 @@ func (d *declarer) runOnce(ctx context.Context) error {
 	return err
 }
 
-// newest is the set that holds for the service; the zero one when no live node declares any.
+// newest is the set that holds for the service. It is the zero newestSet if no live node declares a set.
 func (d *declarer) newest(ctx context.Context, q querier) (newest newestSet, err error) {
 	found, err := collect[newestSet](ctx, q, "find the service's newest set",
 		d.statements.schema.SQL(newestSetSQL), d.service, d.hash)
@@ -136,8 +140,9 @@ func (d *declarer) apply(ctx context.Context, tx pgx.Tx) error {
 	for _, task := range d.declared {
 		id := idOf(task)
 		ids = append(ids, id)
-		if slices.ContainsFunc(known, func(k declaredRow) bool { return k.ID == id && k.Status == store.StatusCancelled }) {
-			d.log.Info("declared recurring task stays cancelled: somebody did that", "task", id)
+		cancelled := func(k declaredRow) bool { return k.ID == id && k.Status == store.StatusCancelled }
+		if slices.ContainsFunc(known, cancelled) {
+			d.log.Info("declared recurring task stays cancelled, because somebody cancelled it", "task", id)
 			continue
 		}
 		wanted = append(wanted, task)
@@ -148,7 +153,8 @@ func (d *declarer) apply(ctx context.Context, tx pgx.Tx) error {
 	}
 	for _, receipt := range done {
 		if receipt.Outcome != store.Unchanged && receipt.Outcome != store.Finished {
-			d.log.Info("recurring task declared", "task", receipt.ID, "revision", receipt.Revision, "outcome", receipt.Outcome)
+			d.log.Info("recurring task declared",
+				"task", receipt.ID, "revision", receipt.Revision, "outcome", receipt.Outcome)
 		}
 	}
 	for _, k := range known {
@@ -156,14 +162,15 @@ func (d *declarer) apply(ctx context.Context, tx pgx.Tx) error {
 			continue
 		}
 		if k.Status == store.StatusCancelled {
-			continue // by somebody: it stays so if a version that declares it comes back
+			continue // somebody cancelled it, and it stays so if a version that declares it comes back
 		}
 		removed = append(removed, k.ID)
 		receipt, err := tasks.Cancel(ctx, tx, k.ID)
 		if err != nil {
 			return err
 		}
-		d.log.Info("recurring task no longer declared", "task", k.ID, "revision", receipt.Revision, "outcome", receipt.Outcome)
+		d.log.Info("recurring task no longer declared",
+			"task", k.ID, "revision", receipt.Revision, "outcome", receipt.Outcome)
 	}
 	if _, err := tx.Exec(ctx, d.statements.schema.SQL(markDeclaredSQL), ids, d.service); err != nil {
 		return fmt.Errorf("mark declared tasks: %w", err)

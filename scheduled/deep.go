@@ -11,30 +11,31 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// deepLook reads all of what the leader's looks read only in part: the lanes from their beginning, and River's jobs
-// from the first id. While somebody holds an old snapshot that takes long, since millions of dead index entries may
-// be in the way. So it is made on the engine's pool, with a time limit of its own, and not on the session, whose
-// answers must come within two seconds. A node that begins to lead claims nothing before its first deep look.
+// deepLook reads everything that the leader's own looks read only in part: the lanes from their beginning, and
+// River's jobs from the first id. While somebody holds an old snapshot this takes long, because millions of dead
+// index entries may be in the way. Therefore a deep look uses the engine's pool and has a time limit of its own. It
+// does not use the session, whose answers must come within two seconds. A node that begins to lead claims nothing
+// before its first deep look has ended.
 type deepLook struct {
 	pool       *pgxpool.Pool
 	statements statements
 	log        *slog.Logger
-	told       func() // has the leader tick, which takes what was found
+	told       func() // makes the leader tick, and the tick takes the result
 
-	made  bool // since the node leads
+	made  bool // a look has been made since the node leads
 	busy  bool
-	again bool      // the look under way does not look at everything that is worked by now
-	ended time.Time // when the last one ended; zero: it is time for another
+	again bool      // the look under way does not read all lanes that are worked now
+	ended time.Time // when the last look ended; zero if another look is to begin at once
 	took  time.Duration
-	err   error // of the last one
+	err   error // of the last look
 	found chan deepFound
 }
 
-// deepFound is what a deep look has found.
+// deepFound is the result of a deep look.
 type deepFound struct {
 	began time.Time // by the database's clock
 	lanes []laneRow
-	took  time.Duration // to read the lanes
+	took  time.Duration // the time to read the lanes
 	jobs  []seenJobRow
 	err   error
 }
@@ -42,33 +43,37 @@ type deepFound struct {
 const (
 	// deepPause is the pause between two deep looks while the leader's own looks read everything.
 	deepPause = time.Minute
-	// Else the pause is deepShare times as long as the deep look took, so that deep looks are no load, within these
-	// bounds. Tasks before their lane's mark wait for a deep look, and less urgent tasks go before them.
+	// deepShare sets the pause otherwise. The pause is that many times as long as the deep look took, so that deep
+	// looks are no load. It is at least minDeepPause and at most maxDeepPause. Tasks before their lane's mark wait
+	// for a deep look, and meanwhile less urgent tasks go before them.
 	deepShare    = 20
 	minDeepPause = time.Second
 	maxDeepPause = 4 * time.Second
-	// maxConnecting is how long a connection of the pool may take to answer before a deep look.
+	// maxConnecting is how long the pool may take to give a connection that answers.
 	maxConnecting = 2 * time.Second
-	// maxDeepLook bounds a deep look whose connection dies meanwhile. It has room for the time limit of both statements.
+	// maxDeepLook bounds a deep look whose connection dies meanwhile. It is longer than the time limits of both
+	// statements together.
 	maxDeepLook = 65 * time.Second
 )
 
 // deepLimitSQL bounds each statement of a deep look.
 const deepLimitSQL = `SELECT set_config('statement_timeout', '30s', true), clock_timestamp()`
 
-// forget has a look made at once: the node begins to lead. One that is under way from an earlier time does not count.
+// forget makes begin start a look at once, because the node begins to lead. A look that is under way from an earlier
+// time does not count.
 func (d *deepLook) forget() {
 	d.made, d.busy, d.again, d.ended = false, false, false, time.Time{}
 }
 
-// hasten has a look made at once, because lanes are worked that the last look did not read. If a look is under way,
-// another follows it at once.
+// hasten makes begin start a look at once, because the last look did not read all lanes that are worked now. If a
+// look is under way, another look follows it at once.
 func (d *deepLook) hasten() {
 	d.again, d.ended = d.busy, time.Time{}
 }
 
-// begin has a look made in the background, if it is time. rare says that the leader's own looks read everything, so
-// that it is time later. It is asked now, and not when the last look ended, because looks may have become slow since.
+// begin starts a look in the background, if it is time for one. rare says that the leader's own looks read
+// everything, so that the pause between deep looks is longer. The pause is computed now, and not when the last look
+// ended, because the leader's looks may have become slow since.
 func (d *deepLook) begin(ctx context.Context, worked []workedLane, rare bool) {
 	pause := min(max(deepShare*d.took, minDeepPause), maxDeepPause)
 	if rare && d.err == nil {
@@ -86,7 +91,7 @@ func (d *deepLook) begin(ctx context.Context, worked []workedLane, rare bool) {
 	}()
 }
 
-// take returns what a look has found, once.
+// take returns the result of a look, once.
 func (d *deepLook) take() (found deepFound, ok bool) {
 	if !d.busy {
 		return found, false
@@ -108,9 +113,10 @@ func (d *deepLook) take() (found deepFound, ok bool) {
 	return found, true
 }
 
-// connection returns a connection of the pool that has just answered. The pool may hold connections whose other end is
-// gone without a word, as after a firewall has forgotten them. A deep look on one of these would wait for minutes, and
-// the leader claims nothing before its first deep look. The pool drops the connections that do not answer.
+// connection returns a connection of the pool that has just answered. The other end of a connection in the pool may
+// be gone without notice, for example after a firewall has forgotten the connection. A deep look on such a connection
+// would wait for minutes, and the leader claims nothing before its first deep look. The pool drops the connections
+// that do not answer.
 func (d *deepLook) connection(ctx context.Context) (*pgxpool.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, maxConnecting)
 	defer cancel()

@@ -9,7 +9,8 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// Locks, in one order, what it can, and returns what others have locked. One statement, so nothing is missed in between.
+// The statement locks, in one order, the rows that are free, and returns the ids of those that others have locked. It
+// is one statement, so that no row changes its state between the two steps.
 const lockInOrderSQL = `
 WITH locked AS MATERIALIZED (
     SELECT t.id::text AS id FROM tasktable.scheduled_tasks AS t
@@ -18,10 +19,12 @@ WITH locked AS MATERIALIZED (
 SELECT t.id::text FROM tasktable.scheduled_tasks AS t
 WHERE t.id = ANY ($1::text[]) AND t.id::text NOT IN (SELECT locked.id FROM locked)`
 
-// lockInOrder locks all rows that settling with follow-ups will touch: two settles whose tasks schedule each other cannot
-// deadlock. It returns apart those settlements of whose rows one is locked by another transaction: to wait for it would stall
-// the others.
-func (s statements) lockInOrder(ctx context.Context, q querier, settlements []settlement) (free, held []settlement, err error) {
+// lockInOrder locks all rows that settling with follow-ups will touch, so that two settles whose tasks schedule each
+// other cannot deadlock. If another transaction has locked one of a settlement's rows, lockInOrder returns the
+// settlement in held, because a wait for the lock would stall the other settlements.
+func (s statements) lockInOrder(
+	ctx context.Context, q querier, settlements []settlement,
+) (free, held []settlement, err error) {
 	ids := followUpIDs(settlements)
 	if len(ids) == 0 {
 		return settlements, nil, nil
@@ -32,7 +35,8 @@ func (s statements) lockInOrder(ctx context.Context, q querier, settlements []se
 		return nil, nil, err
 	}
 	for _, one := range settlements {
-		if slices.Contains(busy, one.ID) || slices.ContainsFunc(one.Effects.FollowUps, func(task store.Task) bool { return slices.Contains(busy, idOf(task)) }) {
+		busyFollowUp := func(task store.Task) bool { return slices.Contains(busy, idOf(task)) }
+		if slices.Contains(busy, one.ID) || slices.ContainsFunc(one.Effects.FollowUps, busyFollowUp) {
 			held = append(held, one)
 		} else {
 			free = append(free, one)
@@ -56,8 +60,11 @@ func (s statements) waitInOrder(ctx context.Context, q querier, one settlement) 
 	return nil
 }
 
-// settleAll settles attempts with all their effects, in q's transaction: those that run again, the rest, then the follow-ups.
-func (s statements) settleAll(ctx context.Context, q querier, now *time.Time, node *int64, service string, settlements []settlement) ([]settled, error) {
+// settleAll settles attempts with all their effects, in q's transaction. It first settles the tasks that run again,
+// then the others, and then schedules the follow-ups.
+func (s statements) settleAll(
+	ctx context.Context, q querier, now *time.Time, node *int64, service string, settlements []settlement,
+) ([]settled, error) {
 	settlements, held, err := s.lockInOrder(ctx, q, settlements)
 	if err != nil {
 		return nil, err
@@ -90,10 +97,13 @@ func (s statements) settleAll(ctx context.Context, q querier, now *time.Time, no
 	return done, nil
 }
 
-// settleAgains settles those that run again. What was edited meanwhile comes back, to be released by an ordinary settle:
-// a newer edit wins. What another transaction has locked must not go there: unlocked a moment later, it would be settled as
-// completed, and its Again forgotten.
-func (s statements) settleAgains(ctx context.Context, q querier, now *time.Time, node *int64, agains []settlement) (done []settled, edited []settlement, err error) {
+// settleAgains settles the tasks that run again. It returns in edited the settlements whose tasks were edited
+// meanwhile, so that an ordinary settle releases them, because a newer edit wins. Settlements whose rows another
+// transaction has locked must not go to that settle. If the lock ended a moment later, it would record such a task as
+// completed and forget its Again.
+func (s statements) settleAgains(
+	ctx context.Context, q querier, now *time.Time, node *int64, agains []settlement,
+) (done []settled, edited []settlement, err error) {
 	if len(agains) == 0 {
 		return nil, nil, nil
 	}

@@ -10,9 +10,9 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// followUp schedules the follow-ups of all settled attempts by one statement, each in the name of the task that asked
-// for it. It leaves out those of an attempt whose fence is lost. An attempt whose task was edited meanwhile has its
-// follow-ups too, except one with the task's own id, because the newer edit wins.
+// followUp schedules the follow-ups of all settled attempts with one statement, each in the name of the task that
+// asked for it. It leaves out the follow-ups of an attempt whose fence is lost. An attempt whose task was edited
+// meanwhile has its follow-ups, too, except one with the task's own id, because the newer edit wins.
 func (s statements) followUp(
 	ctx context.Context, q querier, now *time.Time, service string, settlements []settlement, done []settled,
 ) error {
@@ -50,7 +50,8 @@ func (s statements) followUp(
 	for i, receipt := range receipts {
 		asked[i].receipt = receipt
 	}
-	// First, because a task that ran must not count as the follow-up that another task of this group has just made of it.
+	// putOff is first, because a task that ran must not count as the follow-up that another task of this group has
+	// just made of it.
 	if err := s.putOff(ctx, q, now, asked); err != nil {
 		return err
 	}
@@ -60,19 +61,19 @@ func (s statements) followUp(
 // followUp is a task that a settled attempt has scheduled.
 type followUp struct {
 	from    *settlement
-	state   *settled // of from
-	own     bool     // it is the task of from itself
+	state   *settled // the state of from
+	own     bool     // the follow-up has the id of the task that asked for it
 	task    store.Task
 	receipt store.Receipt
 }
 
-// rerunWait is how long after the start of an attempt the runs begin that its task may ask for over and over: its own
-// next run, by Again, Snooze or a follow-up with its id, and a follow-up of a task that was a follow-up itself. Without
-// it a handler that asks for "now" each time would write to the database without a pause. settleSQL, againSQL and
-// putOffSQL have the same second.
+// rerunWait is the least time from the start of an attempt to a run that its task may ask for again and again. These
+// are the task's own next run, by Again, Snooze or a follow-up with its id, and a follow-up of a task that is itself
+// a follow-up. Without it, a handler that asks for "now" each time would write to the database without a pause.
+// settleSQL, againSQL and putOffSQL have the same second.
 const rerunWait = time.Second
 
-// atOnce says that the follow-up was written, and may be due before rerunWait is over.
+// atOnce reports whether the follow-up was written and may be due before rerunWait is over.
 func (f *followUp) atOnce() bool {
 	written := f.receipt.Outcome != store.Unchanged && f.receipt.Outcome != store.Finished
 	if !written || f.task.Recurrence != nil || f.from.StartedAt == nil {
@@ -81,11 +82,15 @@ func (f *followUp) atOnce() bool {
 	return f.task.At.Before(f.from.StartedAt.Add(rerunWait)) // a task without At may be due at once, too
 }
 
-// A task is a follow-up itself where its row says which task asked for it. No name of a service can pretend that, and an edit does
-// not hide it. The statement writes no column whose edit draws a revision, so scheduled_at keeps the time that was asked for.
-// The answer has the generations behind the task that asked, that task included, but no more than rerunsMost. A ring is counted
-// once round. $1 is now. Then come, for each follow-up, the task and the fence of the attempt that asked, when it began, and the
-// follow-up's id. $6 is rerunsMost.
+// A task is a follow-up if its row says which task asked for it. No name of a service can pretend that, and an edit
+// does not hide it. The statement writes no column whose edit draws a revision, so scheduled_at keeps the time that
+// was asked for.
+//
+// The answer has the number of generations behind the task that asked, including that task, but at most rerunsMost. A
+// ring is counted once round.
+//
+// $1 is now. $2 to $5 have, for each follow-up, the task and the fence of the attempt that asked, the time when that
+// attempt began, and the follow-up's id. $6 is rerunsMost.
 const putOffSQL = `
 WITH asked AS (
     SELECT f.fence, f.asked_by, f.id, f.started_at + interval '1 second' AS until
@@ -115,7 +120,7 @@ CROSS JOIN LATERAL (
     SELECT max(chain.n) AS generations FROM chain
 ) AS chain`
 
-// putOff delays the follow-ups that are due at once, where an endless chain of them could arise.
+// putOff delays the follow-ups that are due at once, if they could form an endless chain.
 func (s statements) putOff(ctx context.Context, q querier, now *time.Time, followUps []followUp) error {
 	var (
 		fences       []int64
@@ -150,7 +155,7 @@ func (s statements) putOff(ctx context.Context, q querier, now *time.Time, follo
 	return wrap(err, "put off follow-ups")
 }
 
-// statesByFence points into done.
+// statesByFence returns pointers into done.
 func statesByFence(done []settled) map[int64]*settled {
 	states := make(map[int64]*settled, len(done))
 	for i := range done {
@@ -159,7 +164,7 @@ func statesByFence(done []settled) map[int64]*settled {
 	return states
 }
 
-// idOf is the id a follow-up will have, or "" if it is given a new one.
+// idOf is the id that a follow-up will have. It is "" if the follow-up gets a new id.
 func idOf(task store.Task) string {
 	if task.ID != "" {
 		return task.ID
@@ -167,7 +172,8 @@ func idOf(task store.Task) string {
 	return store.IDOf(task.Payload)
 }
 
-// followUpIDs is the ids that settling with follow-ups touches; none when there are no follow-ups.
+// followUpIDs returns the ids of all tasks that settling with follow-ups touches. It returns none if there are no
+// follow-ups.
 func followUpIDs(settlements []settlement) []string {
 	var ids []string
 	for _, one := range settlements {

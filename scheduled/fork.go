@@ -12,12 +12,13 @@ import (
 )
 
 const (
-	forkMost      = 200  // how many recurring tasks are looked at in a pass
-	forkRowsMost  = 1000 // after so many occurrences the rest of them waits for the next pass
-	forkRowsChunk = 500  // how many are made in one statement, which has a time limit
+	forkMost      = 200  // how many recurring tasks a pass looks at
+	forkRowsMost  = 1000 // after so many occurrences, the other tasks wait for the next pass
+	forkRowsChunk = 500  // how many occurrences one statement makes, because it has a time limit
 )
 
-// The recurring tasks that are due, or the one that is asked for, locked. What others have locked is left for the next pass.
+// The statement reads and locks the recurring tasks that are due, or only the task with the id $6. It leaves tasks
+// that others have locked to the next pass.
 const recurringSQL = `
 WITH clock AS MATERIALIZED (
     SELECT coalesce($1::timestamptz, clock_timestamp()) AS now
@@ -55,21 +56,21 @@ WHERE t.ctid = ANY (ARRAY(SELECT picked.tid FROM picked)) AND t.cron IS NOT NULL
 ORDER BY t.next_attempt_at, t.id::text
 FOR UPDATE OF t SKIP LOCKED`
 
-// fork fires the recurring tasks of some lanes that are due: it makes their occurrences and plans their next fires, in q's
-// transaction. It returns how many tasks it looked at. An expression that cannot be read fails its task, which fires no more until
-// somebody edits it. now nil is the database's time.
+// fork fires the due recurring tasks of the given lanes, in q's transaction. It makes their occurrences and plans
+// their next fires. It returns how many tasks it looked at. If a task's expression cannot be read, fork fails the
+// task, which then does not fire until somebody edits it. now nil means the database's time.
 func (s statements) fork(ctx context.Context, q querier, now *time.Time, lanes []lane, most int, aside ...string) (looked int, err error) {
 	done, err := s.forkThose(ctx, q, now, lanes, most, aside, nil)
 	return done.looked, err
 }
 
-// forked is what forking came to.
+// forked is the result of forking.
 type forked struct {
 	looked int    // how many tasks were looked at
-	failed []Dead // those whose expression cannot be read
+	failed []Dead // the tasks whose expression cannot be read
 }
 
-// forkThose is fork, if need be for a single task of the lanes.
+// forkThose does the same as fork. If only is not nil, it does so only for the task with that id.
 func (s statements) forkThose(
 	ctx context.Context, q querier, now *time.Time, lanes []lane, most int, aside []string, only *string,
 ) (done forked, err error) {
@@ -105,9 +106,10 @@ func (s statements) forkThose(
 	return done, s.writeForks(ctx, q, &c)
 }
 
-// An occurrence has not ended while its status is not final, and while a claim holds it: a cancelled handler may still run. One that
-// somebody has put off is not an earlier one until its time comes. Unless all are to be cancelled the earliest will do, and Postgres
-// stops there: behind one that stays, because it is paused, may lie a row for each second of a week.
+// An occurrence has not ended while its status is not final. It has also not ended while a claim holds it, because a
+// cancelled handler may still run. An occurrence that somebody has put off does not count as earlier until its time
+// comes. Unless all are to be cancelled, the earliest occurrence is enough, and Postgres stops there. Behind an
+// occurrence that stays, because it is paused, there may be a row for each second of a week.
 const liveOccurrencesSQL = `
 SELECT parent.id AS parent, t.id, t.scheduled_at
 FROM unnest($1::text[], $2::timestamptz[], $4::int[]) AS parent (id, open_occurrences_from, most)
@@ -120,16 +122,19 @@ CROSS JOIN LATERAL (
 ) AS t
 ORDER BY t.scheduled_at, t.id`
 
-// occurrence is one that has not ended.
+// occurrence is an occurrence that has not ended.
 type occurrence struct {
 	Parent      string
 	ID          string
 	ScheduledAt time.Time
 }
 
-// around reads what decides about the fires of some tasks: the pauses since the first of them, and earlier occurrences that have not
-// ended. Of these it reads all if the task's fires cancel them, and else the earliest.
-func (s statements) around(ctx context.Context, q querier, now *time.Time, tasks []recurring) ([]pause, map[string][]occurrence, error) {
+// around reads the pauses since the first of the tasks' fires, and the earlier occurrences that have not ended,
+// because both decide about the fires. If a task's fires cancel earlier occurrences, it reads all of these, otherwise
+// only the earliest.
+func (s statements) around(
+	ctx context.Context, q querier, now *time.Time, tasks []recurring,
+) ([]pause, map[string][]occurrence, error) {
 	since := tasks[0].NextFire
 	ids, from, most := make([]string, len(tasks)), make([]*time.Time, len(tasks)), make([]*int, len(tasks))
 	for i, task := range tasks {
@@ -157,9 +162,12 @@ func (s statements) around(ctx context.Context, q querier, now *time.Time, tasks
 	return paused, live, nil
 }
 
-// lockLive locks the occurrences that a fire may cancel, and returns the tasks of which another transaction has locked one: these are
-// left for the next pass, as a wait for the lock would hold up all others.
-func (s statements) lockLive(ctx context.Context, q querier, tasks []recurring, live map[string][]occurrence) (busy map[string]bool, err error) {
+// lockLive locks the occurrences that a fire may cancel. It returns in busy the tasks that have an occurrence which
+// another transaction has locked. These tasks are left to the next pass, because a wait for the lock would hold up
+// all the others.
+func (s statements) lockLive(
+	ctx context.Context, q querier, tasks []recurring, live map[string][]occurrence,
+) (busy map[string]bool, err error) {
 	parents := map[string]string{}
 	for _, task := range tasks {
 		if task.Overlap == "cancel_running" {
@@ -183,7 +191,7 @@ func (s statements) lockLive(ctx context.Context, q querier, tasks []recurring, 
 	return busy, nil
 }
 
-// forkColumns is what is to be written, turned on its side as unnest takes it.
+// forkColumns has the rows to be written, as one list for each column, because unnest takes them so.
 type forkColumns struct {
 	zones *zones
 
@@ -201,12 +209,15 @@ type forkColumns struct {
 	failed []Dead
 }
 
-// add decides about one task.
+// add decides about the fires of one task.
 func (c *forkColumns) add(task recurring, paused []pause, live []occurrence) {
 	rule, err := recurrence.ParseIn(task.Cron, task.TimeZone, c.zones.location)
 	if err != nil {
 		why := scrub(err.Error())
-		c.failed = append(c.failed, Dead{ID: task.ID, Type: task.Type, Outcome: outcomeFailed, Status: string(store.StatusFailed), Revision: task.Revision, Error: why})
+		c.failed = append(c.failed, Dead{
+			ID: task.ID, Type: task.Type, Outcome: outcomeFailed, Status: string(store.StatusFailed),
+			Revision: task.Revision, Error: why,
+		})
 		c.advance(task, firing{Ended: why, Count: task.OccurrenceCount, Last: task.LastFire}, "FAILED", nil, plan{})
 		return
 	}
@@ -233,7 +244,8 @@ func (c *forkColumns) add(task recurring, paused []pause, live []occurrence) {
 		}
 	}
 	from := task.Now
-	if len(live) > 0 && live[0].ScheduledAt.Before(from) { // not after: one that was put off while it runs
+	// An occurrence that was put off while it runs lies after from, and does not count.
+	if len(live) > 0 && live[0].ScheduledAt.Before(from) {
 		from = live[0].ScheduledAt
 	}
 	for _, one := range f.Fires {
@@ -245,7 +257,8 @@ func (c *forkColumns) add(task recurring, paused []pause, live []occurrence) {
 	c.advance(task, f, "COMPLETED", &from, planOf(rule, f.Next, fingerprint))
 }
 
-// plan is what is kept beside the next fire, so that it can be planned anew when the zone's clocks turn out to change otherwise.
+// plan is stored beside the next fire, so that the fire can be planned anew when new zone data change the zone's
+// clocks.
 type plan struct {
 	wall     *time.Time
 	zoneData *string
@@ -264,7 +277,8 @@ func (c *forkColumns) advance(task recurring, f firing, ended string, liveFrom *
 	if !f.Next.IsZero() {
 		next = &f.Next
 	}
-	c.ids, c.nexts, c.lasts, c.counts = append(c.ids, task.ID), append(c.nexts, next), append(c.lasts, f.Last), append(c.counts, f.Count)
+	c.ids, c.nexts = append(c.ids, task.ID), append(c.nexts, next)
+	c.lasts, c.counts = append(c.lasts, f.Last), append(c.counts, f.Count)
 	c.messages, c.ended, c.liveFrom = append(c.messages, f.Ended), append(c.ended, ended), append(c.liveFrom, liveFrom)
 	c.walls, c.zoneData = append(c.walls, plan.wall), append(c.zoneData, plan.zoneData)
 }
@@ -278,7 +292,7 @@ const forkSQL = `
 SELECT count(tasktable.fork_occurrence(one.parent, one.fire, nullif(one.skip, ''), NULL, false))
 FROM unnest($1::text[], $2::timestamptz[], $3::text[]) AS one (parent, fire, skip)`
 
-// Writes no column whose edit would draw a revision. A task without a next fire has ended.
+// The statement writes no column whose edit would draw a revision. A task without a next fire has ended.
 const advanceSQL = `
 UPDATE tasktable.scheduled_tasks AS t
 SET next_attempt_at = one.next, planned_revision = t.revision, started_at = one.last, occurrence_count = one.count,
@@ -291,7 +305,8 @@ FROM unnest($1::text[], $2::timestamptz[], $3::timestamptz[], $4::int[], $5::tex
     $8::timestamp[], $9::text[]) AS one (id, next, last, count, message, ended, open_occurrences_from, wall, zone_data)
 WHERE t.id = ANY (ARRAY[one.id])`
 
-// writeForks must run in the engine's context: the status of a task that has ended is nobody's edit.
+// writeForks must run in the engine's context, so that the triggers do not take the status of a task that has ended
+// for somebody's edit.
 func (s statements) writeForks(ctx context.Context, q querier, c *forkColumns) error {
 	if len(c.cancelled) > 0 {
 		if _, err := q.Exec(ctx, s.schema.SQL(cancelOccurrencesSQL), c.cancelled, c.cancelledBy); err != nil {
@@ -300,7 +315,8 @@ func (s statements) writeForks(ctx context.Context, q querier, c *forkColumns) e
 	}
 	for from := 0; from < len(c.fires); from += forkRowsChunk {
 		to := min(from+forkRowsChunk, len(c.fires))
-		if _, err := q.Exec(ctx, s.schema.SQL(forkSQL), c.parents[from:to], c.fires[from:to], c.skips[from:to]); err != nil {
+		_, err := q.Exec(ctx, s.schema.SQL(forkSQL), c.parents[from:to], c.fires[from:to], c.skips[from:to])
+		if err != nil {
 			return fmt.Errorf("fork %d occurrences: %w", to-from, err)
 		}
 	}
