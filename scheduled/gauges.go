@@ -11,32 +11,32 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// lanesMost is how many lanes have series of their own; the others share one.
+// lanesMost is how many lanes have series of their own. The other lanes share one series.
 const lanesMost = 500
 
-// sightValid is how long what the leader saw last is shown: it looks each second.
+// sightValid is how long the metrics show what the leader saw last. The leader looks each second.
 const sightValid = 30 * time.Second
 
-// sight is what the leader saw at a tick. Nothing of it changes any more.
+// sight is what the leader saw at a tick. It does not change after that.
 type sight struct {
 	at    time.Time
 	lanes listedLanes
 	nodes []liveNode
 }
 
-// sees takes what a tick has found.
+// sees stores what a tick has found.
 func (m *metrics) sees(lanes listedLanes, nodes []liveNode) {
 	if m != nil {
 		m.seen.Store(&sight{time.Now(), lanes, nodes})
 	}
 }
 
-// gauges describes what is read off when it is asked for.
+// gauges describes the figures that are read when a scrape asks for them.
 type gauges struct {
 	info, up, number, leader, answerAge          *prometheus.Desc
 	slots, slotsUsed, places, placesUsed, inHand *prometheus.Desc
 	conns, connsUsed, connsWait                  *prometheus.Desc
-	// The leader's alone.
+	// Only the leader shows these.
 	nodes, lanes, pauses, depth, depthLimit, age, laneNodes, lanePaused, dead, jobs *prometheus.Desc
 
 	all []*prometheus.Desc
@@ -54,33 +54,39 @@ func newGauges(config Config) (g gauges) {
 	g.up = describe("node_up", "1 while this node has its session with the database; 0: it runs nothing.")
 	g.number = describe("node_number", "This node's number in the table nodes and in the log; each session has a new one.")
 	g.leader = describe("leader", "1 on the node that leads, 0 on the others.")
-	g.answerAge = describe("session_answer_age_seconds", "How long ago the question was asked that the session answered last. At 3 s the node stops its handlers.")
+	g.answerAge = describe("session_answer_age_seconds",
+		"Time since the node sent the question that the session answered last. At 3 s the node stops its handlers.")
 	g.slots = describe("slots", "Slots of this node: how many handlers may run at once.", "queue")
 	g.slotsUsed = describe("slots_used", "Slots in use. With shared slots a queue may use more than its own.", "queue")
 	g.places = describe("transactions", "How many transactional handlers may run at once.")
 	g.placesUsed = describe("transactions_used", "How many of these places are in use.")
 	g.inHand = describe("tasks_in_hand", "Claimed tasks on this node: running, or waiting for their time or a slot.")
-	g.conns = describe("pool_connections", "Connections that a pool may have: the engine's own, beside River's listener, or the handlers'.", "pool")
+	g.conns = describe("pool_connections",
+		"The most connections that a pool may have: engine (without River's listener) or handlers.", "pool")
 	g.connsUsed = describe("pool_connections_used", "Connections of a pool in use.", "pool")
-	g.connsWait = describe("pool_wait_seconds_total", "Time spent on waiting for a connection of a pool with none to spare.", "pool")
+	g.connsWait = describe("pool_wait_seconds_total",
+		"Time that callers have waited for a connection because the pool had none free.", "pool")
 	g.nodes = describe("nodes", "Nodes that live, as the leader sees them.")
 	g.lanes = describe("lanes", "Lanes with tasks that wait, also for a later time.")
 	g.pauses = describe("pauses", "Pauses that hold now.", "scope")
 	lane := []string{"queue", "type", "priority"}
-	g.depth = describe("lane_depth", "Due tasks that are not claimed. The priority is fires for recurring tasks whose fire is due.", lane...)
-	g.depthLimit = describe("lane_depth_limit", "As far as a lane is counted: a depth that equals this may be more.")
-	g.age = describe("lane_oldest_due_age_seconds", "How long the oldest task that is not claimed has been due; 0: none is.", lane...)
+	g.depth = describe("lane_depth",
+		"Due tasks that are not claimed. The priority is fires for recurring tasks whose fire is due.", lane...)
+	g.depthLimit = describe("lane_depth_limit", "How far each lane is counted. A lane_depth that equals this may be more.")
+	g.age = describe("lane_oldest_due_age_seconds",
+		"How long the oldest task that is not claimed has been due. 0 means that none is due.", lane...)
 	g.laneNodes = describe("lane_nodes", "Live nodes that have both the queue and the type.", lane...)
 	g.lanePaused = describe("lane_paused", "1 while the queue, the type or everything is paused.", lane...)
-	g.dead = describe("dead_letters", "Tasks that FAILED or EXPIRED and nobody has archived or retried.", "type", "status")
+	g.dead = describe("dead_letters",
+		"Tasks that FAILED or EXPIRED and nobody has archived or retried.", "type", "status")
 	g.jobs = describe("river_jobs", "River's jobs, each of which carries one task or more.", "state")
 	return g
 }
 
-// valid makes a label of a text: one that is no UTF-8 would spoil the whole scrape.
+// valid makes a label of a text. A label that is not valid UTF-8 would spoil the whole scrape.
 func valid(text string) string { return strings.ToValidUTF8(text, "?") }
 
-// Describe is prometheus.Collector's.
+// Describe implements prometheus.Collector.
 func (m *metrics) Describe(into chan<- *prometheus.Desc) {
 	for _, part := range m.parts {
 		part.Describe(into)
@@ -90,7 +96,7 @@ func (m *metrics) Describe(into chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect is prometheus.Collector's. It asks no database.
+// Collect implements prometheus.Collector. It does not ask the database.
 func (m *metrics) Collect(into chan<- prometheus.Metric) {
 	for _, part := range m.parts {
 		part.Collect(into)
@@ -111,7 +117,8 @@ func (m *metrics) Collect(into chan<- prometheus.Metric) {
 		stat := pool.Stat()
 		show(m.gauges.conns, float64(stat.MaxConns()), name)
 		show(m.gauges.connsUsed, float64(stat.AcquiredConns()), name)
-		into <- prometheus.MustNewConstMetric(m.gauges.connsWait, prometheus.CounterValue, stat.EmptyAcquireWaitTime().Seconds(), name)
+		waited := stat.EmptyAcquireWaitTime().Seconds()
+		into <- prometheus.MustNewConstMetric(m.gauges.connsWait, prometheus.CounterValue, waited, name)
 	}
 	leads := l.session.leading.Load()
 	show(m.gauges.leader, truth(leads))
@@ -142,7 +149,7 @@ func (m *metrics) collectNode(l *life, show shower) {
 	show(m.gauges.inHand, float64(len(l.worker.inHand(0))))
 }
 
-// collectLeader shows what one node knows for all.
+// collectLeader shows what only the leader knows, about all nodes.
 func (m *metrics) collectLeader(seen *sight, found *counts, show shower) {
 	if found == nil {
 		found = &counts{}
@@ -177,7 +184,7 @@ func (m *metrics) collectLeader(seen *sight, found *counts, show shower) {
 	}
 }
 
-// laneShown is what is shown of a lane.
+// laneShown is what the metrics show of a lane.
 type laneShown struct {
 	depth   int
 	counted bool
@@ -186,8 +193,9 @@ type laneShown struct {
 	paused  bool
 }
 
-// lanesShown puts together what was seen of each lane and what was counted. Of more than lanesMost lanes the rest are one: the depth of all,
-// the age of the oldest that is not paused, the nodes of the one with the fewest.
+// lanesShown joins what the leader saw of each lane with what the census counted. If there are more than lanesMost
+// lanes, the rest is shown as one lane. That lane has the depth of all these lanes, the age of the oldest task in
+// those that are not paused, and the nodes of the lane with the fewest.
 func lanesShown(seen *sight, nodes []liveNode, depth map[laneLabels]int) map[laneLabels]laneShown {
 	all := map[laneLabels]laneShown{}
 	of := func(l laneLabels) laneShown {
@@ -233,7 +241,7 @@ func lanesShown(seen *sight, nodes []liveNode, depth map[laneLabels]int) map[lan
 	return shown
 }
 
-// with adds a lane to what is shown of several.
+// with adds a lane to the lane that stands for several.
 func (s laneShown) with(one laneShown, first bool) laneShown {
 	if s.depth += one.depth; first {
 		s.nodes = one.nodes

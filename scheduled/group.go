@@ -2,27 +2,29 @@ package scheduled
 
 import "context"
 
-// group commits together what arrives while the last commit is under way: nothing waits for a timer, and the busier it is,
-// the more shares a round trip.
+// group commits together the items that arrive while the last commit is under way. Therefore no item waits for a
+// timer, and the busier the node is, the more items share a round trip.
 type group[T any] struct {
 	in     chan T
 	most   int
-	weight func(T) int // how much of most one takes
-	limit  func() int  // a smaller most for now; nil: there is none
+	weight func(T) int // how much of most an item takes
+	limit  func() int  // a smaller most for now; nil means that there is none
 }
 
-// newGroup makes a group whose commits have at most so many, or so much by weight; nil: each weighs 1.
+// newGroup makes a group whose commits have items of at most the given weight together. weight nil means that each
+// item weighs 1.
 func newGroup[T any](most int, weight func(T) int) *group[T] {
 	if weight == nil {
 		weight = func(T) int { return 1 }
 	}
-	// Room for all that a node has in hand: a batch that had to wait here between two of its tasks would find the gate's answer too old
-	// for the next, and ask again, for all that are left, over and over.
+	// The channel has room for all tasks that a node has in hand. A batch that had to wait here between two of its
+	// tasks would find the gate's answer too old for the next task. It would then ask again for all tasks that are
+	// left, over and over.
 	return &group[T]{in: make(chan T, max(most, handMost)), most: most, weight: weight}
 }
 
-// run calls do with what has arrived, until ctx is done; then once more, with what is left. Several may run at once: then the next
-// commit does not wait for the one before.
+// run calls do with the items that have arrived, until ctx is done, and then once more with those that are left.
+// Several runs may go on at once, so that the next commit does not wait for the one before.
 func (g *group[T]) run(ctx context.Context, do func(context.Context, []T)) {
 	for {
 		select {
@@ -35,14 +37,14 @@ func (g *group[T]) run(ctx context.Context, do func(context.Context, []T)) {
 	}
 }
 
-// drain calls do with what nobody else will take any more.
+// drain calls do with the items that are left, because nothing else takes them any more.
 func (g *group[T]) drain(ctx context.Context, do func(context.Context, []T)) {
 	for left := g.arrived(nil); len(left) > 0; left = g.arrived(nil) {
 		do(ctx, left)
 	}
 }
 
-// arrived adds what has arrived meanwhile, as long as there is room.
+// arrived adds the items that have arrived meanwhile, as long as there is room.
 func (g *group[T]) arrived(with []T) []T {
 	weight, most := 0, g.most
 	for _, one := range with {

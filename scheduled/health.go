@@ -11,55 +11,57 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Health is a node's answer to a probe. It is an http.Handler that tells itself, as JSON: 200 if it is OK, else 503.
+// Health is a node's answer to a probe. It is also an http.Handler that writes itself as JSON, with status 200 if it
+// is OK, and 503 if it is not.
 type Health struct {
-	// OK says that all checks are.
+	// OK says that all checks are OK.
 	OK bool `json:"ok"`
-	// Checks are named in the order in which they depend on each other: the first that is not OK is the cause.
+	// Checks are in the order in which they depend on each other. The first check that is not OK is the cause.
 	Checks []Check `json:"checks"`
 }
 
-// Check is one thing that Health depends on. Its name is a part of the program's contract, its reason is not.
+// Check is one condition on which Health depends. Its name is part of the program's contract, but its reason is not.
 type Check struct {
 	Name string `json:"name"`
 	OK   bool   `json:"ok"`
-	// Reason says why it is not OK, or what else there is to know. It has no address, no secret and no text of the database's: the
-	// log has the error.
+	// Reason says why the check is not OK, or what else there is to know. It has no address, no secret and no text of
+	// the database. The log has the error.
 	Reason string `json:"reason,omitempty"`
-	// Since is when it became so, by this process's clock.
+	// Since is the time at which OK or Reason last changed, by this process's clock.
 	Since time.Time `json:"since,omitzero"`
 }
 
 // The names of the checks.
 const (
-	CheckNode     = "node"     // of Ready: it has begun, and does not stop
-	CheckSession  = "session"  // of Ready: its session has its lock, and was answered within three seconds
+	CheckNode     = "node"     // of Ready: the node has begun, and does not stop
+	CheckSession  = "session"  // of Ready: the session has its lock, and was answered within three seconds
 	CheckDatabase = "database" // of Ready: the engine's own pool was answered lately
-	CheckListener = "listener" // of Ready: notifications are listened for
-	CheckLoop     = "loop"     // of Live: the loop that keeps the session turns
+	CheckListener = "listener" // of Ready: the node listens for notifications
+	CheckLoop     = "loop"     // of Live: the loop that keeps the session makes its turns
 )
 
 const (
-	// loopSilent is how long the loop may go without a turn, which takes some seconds at most. All that it waits for is bounded; what is
-	// not, such as a Config.Connect that ignores its context or a log that nobody reads, is what a restart mends.
+	// loopSilent is how long the loop may go without a turn. A turn takes some seconds at most, because the loop
+	// waits only for what has a time limit. If a turn takes longer, the node waits for something without a limit, for
+	// example a Config.Connect that ignores its context or a log that nobody reads. A restart mends that.
 	loopSilent = 60 * time.Second
-	// poolSilent is how long ago the engine's pool may last have answered. It is asked each ten seconds. After that the
-	// node gives up its session and all connections, and begins again.
+	// poolSilent is how long ago the last answer of the engine's pool may be. The node asks the pool each ten
+	// seconds. After poolSilent the node gives up its session and all connections, and begins again.
 	poolSilent = 20 * time.Second
 )
 
-// vitals is what a node's goroutines note as it happens, so that probes are answered from memory, whatever the database does.
+// vitals is where a node's goroutines note what happens. Probes are answered from it, whatever the database does.
 type vitals struct {
 	mu       sync.Mutex
 	node     mark
 	session  mark
 	database mark
 	listener mark
-	answered time.Time // when the engine's pool last did
-	turned   time.Time // when the loop last did; zero: it does not run
+	answered time.Time // when the engine's pool was last answered
+	turned   time.Time // when the loop made its last turn; zero: it does not run
 }
 
-// mark is how something is, and since when.
+// mark is a state and the time since when it holds.
 type mark struct {
 	ok     bool
 	reason string
@@ -80,7 +82,7 @@ const (
 	reasonNone     = "not connected yet"
 	reasonLost     = "lost touch with the database; beginning again"
 	reasonPool     = "the engine's pool was not answered"
-	reasonQuiet    = "quiet: it starts nothing new, as it was told"
+	reasonQuiet    = "quiet: the node starts nothing new, until Unquiet is called"
 	reasonDeaf     = "not listening; connecting again"
 )
 
@@ -117,11 +119,11 @@ func (v *vitals) turns() {
 	v.turned = time.Now()
 }
 
-// begins notes that the node is up, with a session and a pool that was just answered.
+// begins notes that the node is up, with a session and with a pool that has just answered.
 func (v *vitals) begins() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.node.reason != reasonStopping { // a signal while it began
+	if v.node.reason != reasonStopping { // unless it was told to stop while it began
 		v.node.note(true, "")
 	}
 	v.session.note(true, "")
@@ -129,7 +131,7 @@ func (v *vitals) begins() {
 	v.answered = time.Now()
 }
 
-// loses notes that the session is lost, and with it all connections.
+// loses notes that the session is lost, and all connections with it.
 func (v *vitals) loses() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -140,7 +142,7 @@ func (v *vitals) loses() {
 func (v *vitals) stops() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if !v.turned.IsZero() { // it has not returned yet
+	if !v.turned.IsZero() { // Run has not returned yet
 		v.node.note(false, reasonStopping)
 	}
 }
@@ -165,7 +167,7 @@ func (v *vitals) answers(ok bool) {
 	v.answered = time.Now()
 }
 
-// hears notes what a statement of the engine's pool came to.
+// hears notes whether a statement on the engine's pool got an answer.
 func (v *vitals) hears(err error) {
 	if spoke(err) {
 		v.mu.Lock()
@@ -181,21 +183,21 @@ func (v *vitals) silence() time.Duration {
 	return time.Since(v.answered)
 }
 
-// spoke reports whether the server said something, be it an error. The refusal of a password does not count: new
-// credentials are needed, and a node that begins again asks for them.
+// spoke reports whether the server answered, even if the answer is an error. The refusal of a password does not
+// count. The node then needs new credentials, and it asks for them when it begins again.
 func spoke(err error) bool {
 	var said *pgconn.PgError
 	return err == nil || errors.Is(err, errReadOnly) || errors.As(err, &said) && said.Code[:2] != "28"
 }
 
-// listens notes whether notifications are listened for.
+// listens notes whether the node listens for notifications.
 func (v *vitals) listens(ok bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	switch {
 	case ok:
 		v.listener.note(true, "")
-	case v.listener.ok: // else there is a better reason
+	case v.listener.ok: // otherwise keep the reason, which says more
 		v.listener.note(false, reasonDeaf)
 	}
 }
@@ -212,8 +214,9 @@ func healthOf(checks ...Check) Health {
 	return h
 }
 
-// Live says whether the process can still do its work: whether its loop turns. It is for a probe that restarts it, so it stays OK while
-// the database is away, which a restart would not mend; and before Run and after it.
+// Live says whether the process can still do its work, which means that its loop makes its turns. It is for a probe
+// that restarts the process. Therefore it stays OK while the database is away, because a restart would not mend that.
+// It is also OK before Run and after it.
 func (n *Node) Live() Health {
 	v := n.vitals
 	v.mu.Lock()
@@ -229,9 +232,10 @@ func (n *Node) Live() Health {
 	return healthOf(loop)
 }
 
-// Ready says whether this node can work now: it has begun, its session, its pool and its listener are connected, and it does not stop. It
-// says nothing of the cluster: that no node leads, or that a backlog has gathered, is an alert, and no reason to take this one away. A
-// node that is quiet is ready, and says so: it is well, and does as it was told.
+// Ready says whether this node can work now: it has begun and does not stop, and its session, its pool and its
+// listener are connected. It says nothing about the cluster. That no node leads, or that a backlog grows, is a matter
+// for an alert, and no reason to take this node out of service. A quiet node is ready, and its check of the node says
+// that it is quiet.
 func (n *Node) Ready() Health {
 	v := n.vitals
 	v.mu.Lock()
@@ -248,18 +252,18 @@ func (n *Node) Ready() Health {
 	return healthOf(node, v.session.check(CheckSession), database, v.listener.check(CheckListener))
 }
 
-// LiveHandler answers with Live, to mount as /livez in a service's own mux. Like ReadyHandler it asks nothing of the database, takes GET
-// and HEAD, and says that its answer is not to be stored.
+// LiveHandler answers with Live. Mount it as /livez in a service's own mux. Like ReadyHandler, it does not ask the
+// database, takes GET and HEAD, and says that its answer must not be stored.
 func (n *Node) LiveHandler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { n.Live().ServeHTTP(w, r) })
 }
 
-// ReadyHandler answers with Ready, to mount as /readyz.
+// ReadyHandler answers with Ready. Mount it as /readyz.
 func (n *Node) ReadyHandler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { n.Ready().ServeHTTP(w, r) })
 }
 
-// ServeHTTP tells the health.
+// ServeHTTP writes the health as JSON.
 func (h Health) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
@@ -267,7 +271,7 @@ func (h Health) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	body, err := json.Marshal(h)
-	if err != nil { // a year that JSON does not know
+	if err != nil { // a year that JSON cannot express
 		http.Error(w, "cannot be written", http.StatusInternalServerError)
 		return
 	}
@@ -279,5 +283,5 @@ func (h Health) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		status = http.StatusServiceUnavailable
 	}
 	w.WriteHeader(status)
-	_, _ = w.Write(append(body, '\n')) // whoever has gone does not mind
+	_, _ = w.Write(append(body, '\n')) // the client may have gone, which does not matter
 }

@@ -16,18 +16,20 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// Inline runs due tasks in a transaction of the caller, on the caller's goroutine, at whatever time the caller says it is:
-// the engine's own claim, gate and settle, without River, leader or timers. It is what the package scheduledtest is made of;
-// it is not for production, where a handler's transaction must not hold the claim's.
+// Inline runs due tasks in a transaction of the caller and on the caller's goroutine, at a time that the caller
+// gives. It uses the engine's own claim, gate and settle, but no River, no leader and no timers. Package
+// scheduledtest is built on it. It is not for production, because there a handler's transaction must not hold the
+// claim's locks.
 type Inline struct {
-	// Tx or SQLTx is the transaction; one is required. HandleTx needs Tx, HandleSQLTx needs SQLTx.
+	// Tx or SQLTx is the transaction. Exactly one of them is required. Handlers of HandleTx need Tx, and handlers of
+	// HandleSQLTx need SQLTx.
 	Tx    pgx.Tx
 	SQLTx *sql.Tx
 	// Handlers is required. Tasks of other types stay as they are.
 	Handlers *handlers.Registry
-	// Schema "" is store.DefaultSchema.
+	// Schema is the Postgres schema of the tables. The default is store.DefaultSchema.
 	Schema string
-	// Backoff nil is DefaultBackoff without its random part.
+	// Backoff is the wait before each retry. The default is DefaultBackoff without its random part.
 	Backoff handlers.Backoff
 	// Codec is as in Config.
 	Codec store.Codec
@@ -35,29 +37,29 @@ type Inline struct {
 	Tracer trace.TracerProvider
 }
 
-// Ran is what came of one task.
+// Ran is the result of one task.
 type Ran struct {
 	ID      string
 	Type    string
 	Attempt int
-	Outcome string // as in scheduled_task_executions
-	Err     error  // what the handler returned
-	// Note, Result and FollowUps are what a handler that returned nil left: Note and Result as the row has them, FollowUps by their ids,
-	// in the order in which the handler asked for them.
+	Outcome string // a value of scheduled_task_executions.outcome
+	Err     error  // the handler's error
+	// Note, Result and FollowUps are there if the handler returned nil. Note and Result are as the row has them.
+	// FollowUps has the ids of the follow-ups, in the order in which the handler asked for them.
 	Note      string
 	Result    json.RawMessage
 	FollowUps []string
 }
 
 const (
-	// A task that is due at once again and again, as by RetryAfter(0) with many attempts, would keep RunDue from
-	// ending.
+	// A task that is due at once again and again, for example because of RetryAfter(0) with many attempts, would
+	// otherwise keep RunDue from returning.
 	inlineMostPerTask = 100
 	inlineMostPerPass = 1000
 )
 
-// RunDue runs all tasks that are due at now, and those that become due at now by it, highest priority first. It returns what
-// ran, in order.
+// RunDue runs all tasks that are due at now, and those that become due at now because of these. The highest priority
+// comes first. It returns what ran, in order. With an error it returns what ran before the error.
 func (i Inline) RunDue(ctx context.Context, now time.Time) ([]Ran, error) {
 	schema, err := store.NewSchema(i.Schema)
 	if err != nil {
@@ -95,8 +97,8 @@ func (i Inline) RunDue(ctx context.Context, now time.Time) ([]Ran, error) {
 
 const setNowSQL = `SELECT set_config('tasktable_test.now', $1::text, true)`
 
-// SetNow has tasks that are asked for "now", as by Schedule without At or by RunNow, due at that time, until the transaction ends or
-// RunDue says another time.
+// SetNow makes tasks that are asked for "now" due at the given time, for example by Schedule without At or by RunNow.
+// It holds until the transaction ends or RunDue is called with another time.
 func (i Inline) SetNow(ctx context.Context, now time.Time) error {
 	text := now.UTC().Format(time.RFC3339Nano)
 	if _, err := i.querier().Exec(ctx, setNowSQL, text); err != nil {
@@ -105,7 +107,7 @@ func (i Inline) SetNow(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// querier is the transaction.
+// querier returns the transaction.
 func (i Inline) querier() querier {
 	if i.Tx != nil {
 		return i.Tx
@@ -113,7 +115,7 @@ func (i Inline) querier() querier {
 	return sqlQuerier{store.SQL(i.SQLTx)}
 }
 
-// left notes what the handler left. Of a handler that failed there are no effects.
+// left notes what the handler left. A handler that failed leaves no effects.
 func (r *Ran) left(effects handlers.Effects) {
 	r.Note, r.Result = scrub(effects.Note), effects.Result
 	for _, task := range effects.FollowUps {
@@ -128,13 +130,13 @@ type inlineRun struct {
 	now        time.Time
 }
 
-// The triggers ask for a recurring task to be planned at once, by the database's clock. A test's may be behind it: then it is planned
-// from its beginning, or from its last fire.
+// The triggers have a recurring task planned at once, by the database's clock. The time of a test may be behind that
+// clock. Then the statement has the task planned from its beginning, or from its last fire.
 const planInlineSQL = `
 UPDATE tasktable.scheduled_tasks SET next_attempt_at = scheduled_at - interval '1 microsecond'
 WHERE cron IS NOT NULL AND planned_revision IS DISTINCT FROM revision AND next_attempt_at > $1::timestamptz AND scheduled_at <= $1::timestamptz`
 
-// fork resumes what was paused until now, and fires what recurs.
+// fork resumes the tasks whose pause has ended, and fires the recurring tasks that are due.
 func (r inlineRun) fork(ctx context.Context) error {
 	for resumed := resumeMost; resumed == resumeMost; {
 		var err error
@@ -170,12 +172,14 @@ func (r inlineRun) fork(ctx context.Context) error {
 	}
 }
 
-// mine picks the lanes that are due, not paused, and have a handler.
+// mine picks the lanes that are due, are not paused, and have a handler.
 func (r inlineRun) mine(lanes []lane, paused []pause) []lane {
-	return slices.DeleteFunc(slices.Clone(unpaused(lanes, paused)), func(l lane) bool { return l.DueIn > 0 || r.Handlers.Variant(l.Type) == nil })
+	return slices.DeleteFunc(slices.Clone(unpaused(lanes, paused)), func(l lane) bool {
+		return l.DueIn > 0 || r.Handlers.Variant(l.Type) == nil
+	})
 }
 
-// claim takes what is due, whatever its queue, as one node would that has all types and room for everything.
+// claim takes the due tasks of all queues, as a node would that has all types and room for everything.
 func (r inlineRun) claim(ctx context.Context) ([]claimed, error) {
 	if err := r.fork(ctx); err != nil {
 		return nil, err
@@ -217,7 +221,7 @@ func (r inlineRun) one(ctx context.Context, c claimed) (Ran, error) {
 	}
 	var outcome settlement
 	switch answer, held := answers[h.Fence]; {
-	case !held: // an earlier handler took it away, by its own SQL
+	case !held: // an earlier handler took the claim away, by its own SQL
 		ran.Outcome = outcomeLost
 		return ran, nil
 	case answer.Verdict != verdictGo:
@@ -231,7 +235,8 @@ func (r inlineRun) one(ctx context.Context, c claimed) (Ran, error) {
 		return ran, err
 	}
 	if len(done) != 1 || !done[0].Settled {
-		return ran, fmt.Errorf("task %s was not settled: another transaction has locked its row, or its claim was taken away", c.ID)
+		return ran, fmt.Errorf(
+			"task %s was not settled: another transaction has locked its row, or its claim was taken away", c.ID)
 	}
 	if ran.Outcome = outcome.Outcome; !done[0].Current {
 		ran.Outcome = outcome.Edited
@@ -239,7 +244,8 @@ func (r inlineRun) one(ctx context.Context, c claimed) (Ran, error) {
 	return ran, nil
 }
 
-// attempt runs the handler. One that panics has failed; one that ends its goroutine, as t.FailNow does, ends the test.
+// attempt runs the handler. A handler that panics has failed. A handler that ends its goroutine, as t.FailNow does,
+// ends the test.
 func (r inlineRun) attempt(ctx context.Context, h hold, answer gateRow) (outcome settlement, err error) {
 	e := answer.execution(h).WithExtend(func(context.Context, time.Duration) error { return nil })
 	variant := r.Handlers.Variant(answer.Type)
@@ -281,10 +287,11 @@ func (r inlineRun) run(ctx context.Context, variant *handlers.Variant, e *handle
 	case variant.Kind == handlers.KindSQLTx && r.SQLTx != nil:
 		return r.runSQLTx(ctx, func() error { return encoded(variant.RunSQLTx(ctx, r.SQLTx, e)) })
 	}
-	return handlers.Permanent(errors.New("the handler's transaction is of the other kind: HandleTx runs in a pgx.Tx, HandleSQLTx in a *sql.Tx"))
+	return handlers.Permanent(errors.New("the handler's transaction is of the other kind: " +
+		"HandleTx runs in a pgx.Tx, HandleSQLTx in a *sql.Tx"))
 }
 
-// runSQLTx runs the handler in a savepoint, which database/sql has no method for.
+// runSQLTx runs the handler in a savepoint. database/sql has no method for savepoints.
 func (r inlineRun) runSQLTx(ctx context.Context, run func() error) error {
 	if _, err := r.SQLTx.ExecContext(ctx, "SAVEPOINT tasktable_handler"); err != nil {
 		return fmt.Errorf("begin the handler's savepoint: %w", err)
