@@ -88,7 +88,8 @@ func (i Inline) RunDue(ctx context.Context, now time.Time) ([]Ran, error) {
 			}
 			ran = append(ran, one)
 			if times[one.ID]++; times[one.ID] >= inlineMostPerTask {
-				return ran, fmt.Errorf("task %s ran %d times at %s and may be due again: is it due at once again and again?",
+				return ran, fmt.Errorf(
+					"task %s ran %d times at %s and may be due again: is it due at once again and again?",
 					one.ID, times[one.ID], now)
 			}
 		}

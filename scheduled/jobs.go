@@ -10,15 +10,15 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// riverJobs is the leader's view of River's table: the jobs that wait for a node or are with one.
+// riverJobs is the leader's view of River's table: the jobs that wait for a node or run on one.
 //
-// The leader is the only one who inserts jobs, and it does so on the connection that it looks by. So after a look it
-// knows each older job that is left, and the next look reads these by their ids, and all newer ones. It does not read
-// the index entries of jobs that are gone: while somebody holds an old snapshot, Postgres cannot remove them, and
-// there may be millions.
+// Only the leader inserts jobs, and it does so on the connection on which it looks. Therefore it knows, after a look,
+// each older job that is left. The next look reads these jobs by their ids, and all newer jobs. It does not read the
+// index entries of jobs that are gone. While somebody holds an old snapshot, Postgres cannot remove these entries,
+// and there may be millions.
 type riverJobs struct {
 	list  []seenJob
-	older []int64 // ids below next of the jobs that were there at the last look
+	older []int64 // ids below next, of the jobs that were there at the last look
 	next  int64   // the smallest id that the last look cannot have seen
 }
 
@@ -28,10 +28,10 @@ type seenJob struct {
 	Queue  string
 	Type   string
 	State  string
-	Client string // River's id of the node that runs it; "": none does
+	Client string // River's id of the node that runs the job; "": no node runs it
 	Tasks  int
-	// Age is how long ago the job could have begun: it had been handed to River, or a node had fetched it, and its last
-	// task was due. It is negative while that task is not due.
+	// Age is the time since the job could begin: since it was inserted, or since a node fetched it, and its last task
+	// was due. It is negative while that task is not due.
 	Age time.Duration
 }
 
@@ -40,8 +40,8 @@ const (
 	jobRunning   = "running"
 )
 
-// The first column is the largest id that was given out before this statement began. A job that is not the engine's
-// may hold any time.
+// The column last is the largest id that was given out before this statement began. A job that is not the engine's
+// may contain any time.
 const jobsSQL = `
 SELECT coalesce(pg_sequence_last_value(pg_get_serial_sequence('tasktable.river_job', 'id')::regclass), 0)::bigint AS last,
     clock_timestamp() AS now,
@@ -70,11 +70,11 @@ type seenJobRow struct {
 	Age      *float64
 }
 
-// queue adds the look to a batch whose answers are then read by read.
+// queue adds the statement of a look to a batch. read reads its answer.
 func (j *riverJobs) queue(s statements, batch *pgx.Batch) {
 	next := j.next
 	if next == 0 {
-		next = math.MaxInt64 // before its first deep look, a leader sees none
+		next = math.MaxInt64 // before its first deep look, a leader sees no jobs
 	}
 	batch.Queue(s.schema.SQL(jobsSQL), next, notNilNumbers(j.older))
 }
@@ -87,10 +87,10 @@ func (j *riverJobs) read(results pgx.BatchResults) error {
 	return err
 }
 
-// deep takes what a deep look has found, which began before the last look ended: of its jobs some may be gone, and
-// the next look finds them gone.
+// deep takes the result of a deep look. That look began before the last look ended, so some of its jobs may be gone.
+// The next look finds out which.
 func (j *riverJobs) deep(rows []seenJobRow) {
-	if j.next == 0 { // the first look of a leader
+	if j.next == 0 { // the first look since the node leads
 		j.learn(rows)
 		return
 	}
@@ -105,7 +105,7 @@ func (j *riverJobs) deep(rows []seenJobRow) {
 	}
 }
 
-// learn takes what a look has found.
+// learn takes the result of a look.
 func (j *riverJobs) learn(rows []seenJobRow) {
 	j.list, j.older = j.list[:0], j.older[:0]
 	for _, row := range rows {
@@ -114,7 +114,7 @@ func (j *riverJobs) learn(rows []seenJobRow) {
 			continue
 		}
 		var metadata batchMetadata
-		_ = json.Unmarshal([]byte(deref(row.Metadata)), &metadata) // a job that is not ours counts as one task
+		_ = json.Unmarshal([]byte(deref(row.Metadata)), &metadata) // a job that is not the engine's counts as one task
 		one := seenJob{
 			ID: *row.ID, Queue: deref(row.Queue), Type: deref(row.Type), State: deref(row.State), Client: deref(row.Client),
 			Tasks: max(metadata.Tasks, 1),
@@ -129,10 +129,10 @@ func (j *riverJobs) learn(rows []seenJobRow) {
 	}
 }
 
-// forget begins anew. While this node did not lead, another leader inserted jobs.
+// forget forgets all jobs, because another leader inserted jobs while this node did not lead.
 func (j *riverJobs) forget() { *j = riverJobs{} }
 
-// waiting lists the jobs that no node has fetched although they could have begun for so long.
+// waiting returns the jobs that no node has fetched although they could have begun for longer than least.
 func (j *riverJobs) waiting(least time.Duration) []int64 {
 	var ids []int64
 	for _, one := range j.list {
@@ -143,7 +143,7 @@ func (j *riverJobs) waiting(least time.Duration) []int64 {
 	return ids
 }
 
-// of lists the jobs that run on a client.
+// of returns the jobs that run on a client.
 func (j *riverJobs) of(client string) []int64 {
 	var ids []int64
 	for _, one := range j.list {
@@ -154,7 +154,7 @@ func (j *riverJobs) of(client string) []int64 {
 	return ids
 }
 
-// ended lists the jobs that River has finished and nobody has removed.
+// ended returns the jobs that River has finished and nobody has removed.
 func (j *riverJobs) ended() []int64 {
 	var ids []int64
 	for _, one := range j.list {
@@ -165,7 +165,7 @@ func (j *riverJobs) ended() []int64 {
 	return ids
 }
 
-// clients lists the nodes' clients that run jobs.
+// clients returns the clients of nodes that run jobs.
 func (j *riverJobs) clients() []string {
 	var clients []string
 	for _, one := range j.list {
@@ -176,7 +176,7 @@ func (j *riverJobs) clients() []string {
 	return clients
 }
 
-// notNilNumbers keeps a null from the database, where an empty list is meant.
+// notNilNumbers sends an empty list to the database instead of null.
 func notNilNumbers(numbers []int64) []int64 {
 	if numbers == nil {
 		return []int64{}

@@ -10,14 +10,16 @@ import (
 	"github.com/tasktable/tasktable/handlers"
 )
 
-// keeper looks each second after the claims in this node's hands: it ends the handlers of cancelled and lost tasks, has
-// edited ones released that still wait, and renews the leases of those that wait long for a slot. NOTIFY only hastens it.
+// keeper checks each second the claims in this node's hands. It ends the handlers of cancelled and lost tasks. It
+// releases tasks that still wait and were edited. It renews the leases of tasks that wait long for a slot. NOTIFY
+// only makes it check sooner.
 type keeper struct {
 	worker *worker
 	vitals *vitals
 }
 
-// every is a second, or less where the start allowance is short: a lease must be renewed before it is over.
+// every is the pause between two checks. It is a second, or less if the start allowance is short, because a lease
+// must be renewed before it ends.
 func (k *keeper) every() time.Duration { return min(time.Second, k.worker.config.StartAllowance/4) }
 
 // run works until ctx is done.
@@ -39,26 +41,29 @@ func (k *keeper) run(ctx context.Context) {
 }
 
 const (
-	// writableEvery is how often the pool is asked whether it still leads to a server that takes writes, and so whether it is answered.
+	// writableEvery is how often the node asks the pool whether it still leads to a server that takes writes. This
+	// also shows whether the pool answers.
 	writableEvery = 10 * time.Second
-	// answerLimit is how long an answer of the engine's pool may take. Then it counts as none.
+	// answerLimit is how long an answer of the engine's pool may take. A later answer counts as no answer.
 	answerLimit = 5 * time.Second
-	// poolAgain is when the pool is asked again after that.
+	// poolAgain is when the node asks the pool again after that.
 	poolAgain = 2 * time.Second
-	// linkLeast is how many bytes a second a link carries at least. A statement with large payloads has as much more
-	// time.
+	// linkLeast is how many bytes a second a link carries at least. A statement with large payloads has more time
+	// accordingly.
 	linkLeast = 32 << 10
 )
 
-// limitFor is how long a statement may take that carries so many bytes.
+// limitFor is the time limit of a statement that carries the given number of bytes.
 func limitFor(bytes int) time.Duration {
 	return answerLimit + time.Duration(bytes)*time.Second/linkLeast
 }
 
-// askPool asks over the engine's pool what River runs on this node, and has claims released that the node never got.
-// The pool connects anew if it leads to a standby. The session sees that for itself; but the two may go different ways,
-// past a proxy or not, and River, which could fetch nothing over such connections, keeps them. It returns when to ask
-// again.
+// askPool asks over the engine's pool which jobs River runs on this node, and releases the claims that the node never
+// received. It returns when to ask again.
+//
+// If the pool leads to a standby, askPool makes it connect anew. The session notices a standby by itself. But the
+// pool and the session may reach different servers, because one may go through a proxy and the other not. River could
+// fetch nothing over connections to a standby, and would still keep them.
 func (k *keeper) askPool(ctx context.Context) (again time.Duration) {
 	asking, cancel := context.WithTimeout(ctx, answerLimit)
 	defer cancel()
@@ -87,7 +92,7 @@ func (k *keeper) askPool(ctx context.Context) (again time.Duration) {
 	return poolAgain
 }
 
-// runOnce does one pass over the claims that are not quite new.
+// runOnce checks once the claims that are not quite new.
 func (k *keeper) runOnce(ctx context.Context) {
 	runs := k.worker.inHand(k.every() / 2)
 	if len(runs) == 0 {
@@ -105,8 +110,9 @@ func (k *keeper) runOnce(ctx context.Context) {
 	}
 }
 
-// endLapsed ends claims whose lease is over although their handlers still run: they ignore their contexts. Nobody else
-// looks for such claims while this node lives. An outcome that is being recorded comes first.
+// endLapsed ends claims whose lease is over although their handlers still run, because the handlers ignore their
+// contexts. Nothing else looks for such claims while this node lives. If an outcome is being recorded, that outcome
+// wins.
 func (k *keeper) endLapsed(runs []*run) {
 	for _, r := range runs {
 		if loss, over := r.lapsed(time.Now()); over {
@@ -130,19 +136,19 @@ func (k *keeper) recheck(ctx context.Context, runs []*run) error {
 	for _, state := range states {
 		r := k.worker.byFence(state.Fence)
 		switch {
-		case r == nil: // settled meanwhile
+		case r == nil: // it was settled meanwhile
 		case !state.Held:
 			k.worker.changed(r, handlers.ErrLeaseLost)
 		case state.Cancelled:
 			k.worker.changed(r, handlers.ErrCancelled)
 		case !state.Current:
-			k.worker.changed(r, nil) // a running handler may finish: its outcome is recorded as superseded
+			k.worker.changed(r, nil) // a running handler may finish, and its outcome is recorded as superseded
 		}
 	}
 	return nil
 }
 
-// renew keeps tasks that wait for a slot from being taken for lost.
+// renew extends the leases of tasks that wait for a slot, so that they do not count as lost.
 func (k *keeper) renew(runs []*run) error {
 	allowance := k.worker.config.StartAllowance
 	var holds []hold
@@ -170,7 +176,7 @@ func (k *keeper) renew(runs []*run) error {
 	return nil
 }
 
-// one looks at a single claim: what a notification names.
+// one checks the single claim that a notification names.
 func (k *keeper) one(ctx context.Context, fence int64) {
 	r := k.worker.byFence(fence)
 	if r == nil {

@@ -7,19 +7,21 @@ import (
 	"time"
 )
 
-// lane is the claimable tasks that share queue, type and priority, by the head of its index range.
+// lane is the tasks that can be claimed and have the same queue, type and priority. The leader sees only its head,
+// the first entry of its index range.
 type lane struct {
 	Queue    string
 	Type     string
 	Priority int
-	DueIn    time.Duration // of its oldest task; negative when overdue
-	Head     time.Time     // when that is due
-	// Recurring: of tasks that are fired, not claimed; these lanes have no priority.
+	DueIn    time.Duration // until its oldest task is due; negative if that is overdue
+	Head     time.Time     // when its oldest task is due
+	// Recurring says that the tasks are recurring. These are fired, not claimed, and their lanes have no priority.
 	Recurring bool
 }
 
-// All lanes by a loose index scan: from the head of each lane it jumps to the head of the next, one probe a lane,
-// however many tasks the lanes hold. A null type, which only an insert past the checks can bring, would end the scan.
+// The statement lists all lanes by a loose index scan. From the head of each lane it jumps to the head of the next.
+// This takes one probe a lane, however many tasks the lanes have. A null type would end the scan, but only an insert
+// past the checks can bring one.
 const lanesSQL = `
 WITH RECURSIVE lane AS (
     (SELECT t.queue::text AS queue, t.type::text AS type, t.priority::int AS priority, t.next_attempt_at
@@ -41,7 +43,7 @@ WITH RECURSIVE lane AS (
 SELECT ` + laneColumnsSQL + `
 FROM lane LIMIT $2::int`
 
-// The lanes of the given queues and types: what types others have made up costs nothing.
+// The statement lists the lanes of the given queues and types, so that types which others have made up cost nothing.
 const workedLanesSQL = `
 WITH RECURSIVE lane AS (
     SELECT worked.queue, worked.type, head.priority, head.next_attempt_at
@@ -62,8 +64,9 @@ WITH RECURSIVE lane AS (
 SELECT ` + laneColumnsSQL + `
 FROM lane`
 
-// The head of the highest lane in each range of priorities, from the range's mark on. Of several new lanes in a range
-// the less urgent are left to the next look, so that none of their tasks goes before a more urgent one.
+// The statement returns the head of the highest lane in each range of priorities, from the range's mark on. If a
+// range has several new lanes, the less urgent ones are left to the next look, so that none of their tasks goes
+// before a more urgent one.
 const laneRangesSQL = `
 SELECT ` + laneColumnsSQL + `
 FROM (
@@ -85,7 +88,8 @@ FROM (
     ) AS head
 ) AS lane`
 
-// What is read of a lane. A week is as good as a year to the leader, and infinity would not fit.
+// laneColumnsSQL is what is read of a lane. due_in is at most a week, because the leader need not look further ahead,
+// and infinity would not fit.
 const laneColumnsSQL = `lane.queue, lane.type, lane.priority,
     least(greatest(lane.next_attempt_at, '1970-01-01'::timestamptz), '9999-12-30'::timestamptz) AS head,
     least(extract(epoch FROM least(greatest(lane.next_attempt_at, '1970-01-01'::timestamptz), '9999-12-30'::timestamptz)
@@ -99,8 +103,8 @@ type laneRow struct {
 	DueIn    float64
 }
 
-// All lanes of recurring tasks, as lanesSQL lists the others. They have no priority and no room to wait for: what
-// they fork has.
+// The statement lists all lanes of recurring tasks, as lanesSQL lists the other lanes. These lanes have no priority
+// and do not wait for room. Their occurrences do.
 const recurringLanesSQL = `
 WITH RECURSIVE lane AS (
     (SELECT t.queue::text AS queue, t.type::text AS type, 0 AS priority, t.next_attempt_at
@@ -133,10 +137,10 @@ FROM (
     ) AS head
 ) AS lane`
 
-// workedLane is a queue and a type that some live node works together.
+// workedLane is a queue and a type for which a live node has both slots and a handler.
 type workedLane struct{ queue, kind string }
 
-// workedBy lists them in order.
+// workedBy returns the worked lanes of some nodes, in order and without repeats.
 func workedBy(nodes []liveNode) []workedLane {
 	var worked []workedLane
 	for _, node := range nodes {
@@ -154,7 +158,7 @@ func workedBy(nodes []liveNode) []workedLane {
 	return slices.Compact(worked)
 }
 
-// columnsOfWorked turns them on their side, as unnest takes them.
+// columnsOfWorked makes one list for each column, because unnest takes them so.
 func columnsOfWorked(worked []workedLane) (queues, kinds []string) {
 	queues, kinds = make([]string, len(worked)), make([]string, len(worked))
 	for i, one := range worked {
@@ -163,28 +167,28 @@ func columnsOfWorked(worked []workedLane) (queues, kinds []string) {
 	return queues, kinds
 }
 
-// listedLanes is all lanes, and the pauses that hold now.
+// listedLanes is the result of a look at the lanes, with the pauses that hold now.
 type listedLanes struct {
 	tasks     []lane
 	recurring []lane
 	paused    []pause
 }
 
-// with adds lanes.
+// with adds the lanes of more. The pauses stay as they are.
 func (l listedLanes) with(more listedLanes) listedLanes {
 	return listedLanes{
 		tasks: slices.Concat(l.tasks, more.tasks), recurring: slices.Concat(l.recurring, more.recurring), paused: l.paused,
 	}
 }
 
-// unworked leaves out the lanes that some node works.
+// unworked leaves out the lanes that a node works.
 func unworked(lanes []lane, nodes []liveNode) []lane {
 	return slices.DeleteFunc(lanes, func(l lane) bool {
 		return slices.ContainsFunc(nodes, func(n liveNode) bool { return n.works(l.Queue, l.Type) })
 	})
 }
 
-// lanes lists all lanes, and the pauses, at a time; nil is the database's.
+// lanes lists all lanes and the pauses at the time now. nil means the database's time.
 func (s statements) lanes(ctx context.Context, q querier, now *time.Time) (found listedLanes, err error) {
 	if found.tasks, err = s.laneRows(ctx, q, lanesSQL, now, false); err != nil {
 		return found, err

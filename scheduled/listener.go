@@ -11,8 +11,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// listener hears NOTIFY on a connection of its own: that something is due at once, and that a held task was edited. Nothing
-// depends on these but speed; what it misses is found within a second. And what the leader tells of the dead, for OnDead.
+// listener receives notifications on a connection of its own. They say that a task is due at once, that a held task
+// was edited, or for which dead tasks to call OnDead or OnLost. The first two only save time, because other looks
+// find within a second what the listener misses. A missed message about a dead task is not repeated.
 type listener struct {
 	connect    func(ctx context.Context) (*pgx.Conn, error)
 	statements statements
@@ -21,10 +22,10 @@ type listener struct {
 	held       func(ctx context.Context, fence int64)
 	dead       func(text string)
 	listening  func(bool)
-	relistened func(ctx context.Context) // looks for what was missed while nobody listened
+	relistened func(ctx context.Context) // looks for what was missed while the node did not listen
 }
 
-// run listens until ctx is done, over as many connections as it takes.
+// run listens until ctx is done. It connects again whenever a connection ends.
 func (l *listener) run(ctx context.Context) {
 	for delay := 100 * time.Millisecond; ; delay = min(2*delay, 5*time.Second) {
 		began := time.Now()
@@ -52,10 +53,13 @@ func (l *listener) listen(ctx context.Context) error {
 		return fmt.Errorf("connect listener: %w", err)
 	}
 	defer closeConn(ctx, conn)
-	wake, held, dead := l.statements.schema.String()+".wake", l.statements.schema.String()+".held", deadChannel(l.statements)
+	wake, held := l.statements.schema.String()+".wake", l.statements.schema.String()+".held"
+	dead := deadChannel(l.statements)
 	for _, statement := range []string{
 		"SET application_name = 'tasktable listener'",
-		"LISTEN " + pgx.Identifier{wake}.Sanitize(), "LISTEN " + pgx.Identifier{held}.Sanitize(), "LISTEN " + pgx.Identifier{dead}.Sanitize(),
+		"LISTEN " + pgx.Identifier{wake}.Sanitize(),
+		"LISTEN " + pgx.Identifier{held}.Sanitize(),
+		"LISTEN " + pgx.Identifier{dead}.Sanitize(),
 	} {
 		if _, err := conn.Exec(connecting, statement); err != nil {
 			return fmt.Errorf("listen: %w", err)
@@ -69,7 +73,7 @@ func (l *listener) listen(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("wait for a notification: %w", err)
 		}
-		if notification == nil { // a connection whose notifications go elsewhere, by its user's own setting
+		if notification == nil { // Config.Connect has set a callback for notifications
 			return errors.New("the connection gives its notifications to a callback: OnNotification must not be set")
 		}
 		switch notification.Channel {

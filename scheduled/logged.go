@@ -8,11 +8,11 @@ import (
 	"unicode/utf8"
 )
 
-// maxLoggedError bounds the text of an error in a log line, in bytes. The history has more of it.
+// maxLoggedError bounds the text of an error in a log line, in bytes. The history has more of the text.
 const maxLoggedError = 1000
 
-// logsErrors says whether log lines of attempts have the text of the error. Whoever encrypts payloads does not want a handler's error
-// to bring what they contain into the log.
+// logsErrors reports whether log lines of attempts have the text of the error. The default is false with a Codec,
+// because an application that encrypts payloads does not want a handler's error to bring parts of them into the log.
 func (c Config) logsErrors() bool {
 	if c.LogErrors != nil {
 		return *c.LogErrors
@@ -20,10 +20,10 @@ func (c Config) logsErrors() bool {
 	return c.Codec == nil
 }
 
-// oneLine makes an attempt's error fit for a log line: text on one line, without control characters, and bounded. It takes off the
-// stack of a panic.
+// oneLine makes an attempt's error fit for a log line. It returns the text as one bounded line without control
+// characters. It returns the stack of a panic apart.
 func oneLine(text string) (line, stack string) {
-	text, stack, _ = strings.Cut(text, "\ngoroutine ") // debug.Stack begins so
+	text, stack, _ = strings.Cut(text, "\ngoroutine ") // the text of debug.Stack begins so
 	line = strings.Map(func(r rune) rune {
 		switch {
 		case unicode.IsSpace(r):
@@ -43,8 +43,8 @@ func oneLine(text string) (line, stack string) {
 	return line[:end] + "…", stack
 }
 
-// logEnd writes the line of an attempt's end, with the outcome that the history has, with its error, and at level debug
-// the stack of a panic.
+// logEnd writes the log line of an attempt's end, with the outcome that the history has and with the error. At level
+// debug it also writes the stack of a panic.
 func (b *batch) logEnd(ctx context.Context, level slog.Level, say string, s settlement, outcome string) {
 	attributes := []any{"task", s.ID, "type", s.Type, "revision", s.Revision, "attempt", s.Attempt, "outcome", outcome}
 	if s.Error == nil || !b.config.logsErrors() || !b.log.Enabled(ctx, level) {
@@ -54,7 +54,7 @@ func (b *batch) logEnd(ctx context.Context, level slog.Level, say string, s sett
 	line, stack := oneLine(*s.Error)
 	b.log.Log(ctx, level, say, append(attributes, "error", line)...)
 	if stack != "" {
-		b.log.DebugContext(ctx, "the stack of the panic", "task", s.ID, "type", s.Type, "revision", s.Revision, "attempt", s.Attempt,
-			"stack", stack)
+		b.log.DebugContext(ctx, "the stack of the panic", "task", s.ID, "type", s.Type,
+			"revision", s.Revision, "attempt", s.Attempt, "stack", stack)
 	}
 }

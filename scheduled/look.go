@@ -7,24 +7,25 @@ import (
 )
 
 const (
-	// After a wake the leader looks again so much later: for schedulers whose own notification was left out because this one
-	// had just been sent, and for commits that came a little after it.
+	// wakeAgain is how long after a notification the leader looks a second time. A scheduler leaves out its own
+	// notification if another was sent just before, so its commit may come a little after the first look.
 	wakeAgain = 20 * time.Millisecond
-	// While tasks are due and there is no room, the leader looks again after the first of these, and then after twice as long each
-	// time, up to the second, until it finds room. It also looks when tasks of its own node end. It does not hear when those of
-	// other nodes end, so the second is how long one of their slots may stay empty.
+	// fullLeast and fullMost bound the pause between two looks while tasks are due and there is no room. The first
+	// pause is fullLeast. Each further pause is twice as long, up to fullMost, until the leader finds room. The
+	// leader also looks when tasks of its own node end. It does not hear when tasks of other nodes end. Therefore
+	// fullMost is how long a slot of another node may stay empty.
 	fullLeast = 20 * time.Millisecond
 	fullMost  = 250 * time.Millisecond
 )
 
-// keepSession owns the session's connection: a tick each second, and on the leader a pass whenever something may be due. It
-// returns when ctx is done, or why the session is lost.
+// keepSession owns the session's connection. It makes a tick each second, and on the leader a pass whenever tasks may
+// be due. It returns when ctx is done or the session is lost, with the reason.
 func (l *life) keepSession(ctx context.Context, stopLeading <-chan struct{}) error {
 	tick := time.NewTicker(tickEvery)
 	defer tick.Stop()
 	poll := time.NewTicker(l.config.PollInterval)
 	defer poll.Stop()
-	due := time.NewTimer(0) // the first tick at once
+	due := time.NewTimer(0) // the first tick is at once
 	defer due.Stop()
 	again := time.NewTimer(time.Hour)
 	defer again.Stop()
@@ -42,7 +43,7 @@ func (l *life) keepSession(ctx context.Context, stopLeading <-chan struct{}) err
 			err = l.session.resign(ctx)
 		case <-l.quiet.changed:
 			pass, err = l.tick(ctx, stopping, due, death)
-		case <-l.deep: // a node that begins to lead takes back the tasks of dead nodes from now on
+		case <-l.deep: // from now on a new leader may take back the tasks of dead nodes
 			pass, err = l.tick(ctx, stopping, due, death)
 		case <-tick.C:
 			pass, err = l.tick(ctx, stopping, due, death)
@@ -65,11 +66,13 @@ func (l *life) keepSession(ctx context.Context, stopLeading <-chan struct{}) err
 			pass = full > 0
 		}
 		l.vitals.turns()
-		pass = pass && !stopping // also where it could not resign
+		// A node that stops makes no pass, even if it could not resign.
+		pass = pass && !stopping
 		if lost := l.lost(ctx, err); lost != nil {
 			return lost
 		}
-		if pass && l.session.leads { // also after an error: what cannot be taken back does not hold up what is due
+		// A pass follows an error, too, because claims that cannot be taken back must not hold up due tasks.
+		if pass && l.session.leads {
 			full, err = l.lookAndClaim(ctx, due, waited)
 			if lost := l.lost(ctx, err); lost != nil {
 				return lost
@@ -84,8 +87,9 @@ func (l *life) keepSession(ctx context.Context, stopLeading <-chan struct{}) err
 	}
 }
 
-// tick pings, and on the leader looks at nodes, leases and lanes. It reports whether a pass is due now; else it sets the timer.
-// Another is set for when a silent node counts as dead: that need not wait for the next tick.
+// tick pings, and on the leader looks at nodes, River's jobs and lanes. It reports whether a pass is due now. If a
+// pass is due later, it sets the timer due. It sets the timer death for the time when a silent node counts as dead,
+// because that need not wait for the next tick.
 func (l *life) tick(ctx context.Context, stopping bool, due, death *time.Timer) (pass bool, err error) {
 	on := l.quiet.on()
 	if on != l.session.quiet && !stopping {
@@ -117,7 +121,7 @@ func (l *life) tick(ctx context.Context, stopping bool, due, death *time.Timer) 
 	return found.Next == 0, err
 }
 
-// lost returns the error if the session is over, and only logs it otherwise.
+// lost returns the error if the session is over. Otherwise it only logs the error.
 func (l *life) lost(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
@@ -129,8 +133,8 @@ func (l *life) lost(ctx context.Context, err error) error {
 	return nil
 }
 
-// lookAndClaim makes one pass and sets the timer for the next. It returns how long it will wait if due tasks are left for want
-// of room, else 0; waited is how long it has waited for room until now.
+// lookAndClaim makes one pass and sets the timer for the next. full is the time that it will wait if due tasks are
+// left because there is no room, otherwise 0. waited is the time that it waited for room before this pass.
 func (l *life) lookAndClaim(ctx context.Context, due *time.Timer, waited time.Duration) (full time.Duration, err error) {
 	began := time.Now()
 	found, err := l.leader.pass(ctx)

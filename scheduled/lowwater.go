@@ -9,22 +9,25 @@ import (
 )
 
 // lowWaterMarks keeps the leader's looks at the lanes short. Claimed tasks leave dead entries at the front of their
-// lane's index range, which vacuum removes. While a session holds an old snapshot vacuum cannot, and a look at
-// everything steps over all of them.
+// lane's index range. Vacuum removes these entries, but it cannot while a session holds an old snapshot. Then a look
+// at everything has to step over all of them.
 //
-// When looks at everything have become slow, the leader looks at each known lane from its mark on. The mark is the time
-// at which the last claimed task was due. Tasks that come to lie before it, because they are scheduled for a past time
-// or go back to the queue, wait for the deep look, which reads everything and is not made on the session. They wait for
-// up to five seconds. On a machine on which each look is slow the marks would spare nothing, and less urgent tasks would
-// go first. So as soon as a look from the marks takes half as long, looks are at everything again.
+// When looks at everything have become slow, the leader looks at each known lane only from its mark on. The mark is
+// the time at which the last claimed task was due. Some tasks lie before the mark, because they were scheduled for a
+// past time or went back to the queue. They wait, for up to five seconds, for the deep look, which reads everything
+// and does not use the session.
+//
+// On a machine on which every look is slow, the marks would save nothing, and less urgent tasks would go first.
+// Therefore, as soon as a look from the marks takes at least half as long as a look at everything, the leader looks
+// at everything again.
 type lowWaterMarks struct {
 	worked []workedLane
 	known  map[laneKey]time.Time // the marks
-	deepAt time.Time             // no task that is due before it lies outside the known lanes; zero: no deep look yet
+	deepAt time.Time             // no task due before it lies outside the known lanes; zero: no deep look yet
 	deepBy time.Time             // when the next deep look should have ended
-	quick  bool                  // looks are at everything
-	slow   int                   // how many looks at everything have been slow, since the last one that was not
-	took   time.Duration         // the last look at everything
+	quick  bool                  // the leader looks at everything
+	slow   int                   // how many looks at everything in a row have been slow
+	took   time.Duration         // how long the last look at everything took
 	full   bool                  // the look under way is at everything
 	began  time.Time
 }
@@ -35,23 +38,24 @@ type laneKey struct {
 }
 
 const (
-	// slowLook is from when on a look at everything is slow.
+	// slowLook is how long a look at everything must take to count as slow.
 	slowLook = 20 * time.Millisecond
-	// maxSlowLooks in a row are not just a stall of the machine.
+	// maxSlowLooks is how many slow looks in a row are more than a stall of the machine.
 	maxSlowLooks = 5
-	// tooSlow is when a look at everything comes too near to the session's time limits.
+	// tooSlow is how long a look at everything may take before it comes too near to the session's time limits.
 	tooSlow = 500 * time.Millisecond
 )
 
-// work tells which lanes are worked. It reports whether some of them are new.
+// work sets the lanes that are worked. It reports whether some of them are new.
 func (m *lowWaterMarks) work(worked []workedLane) (fresh bool) {
 	fresh = slices.ContainsFunc(worked, func(one workedLane) bool { return !slices.Contains(m.worked, one) })
 	m.worked = worked
 	return fresh
 }
 
-// queue adds the statements whose answers read reads to a batch. The look is at everything also where deep looks fail,
-// as they do while the engine's pool has no answers, because nothing else finds the tasks before the marks.
+// queue adds the statements of a look to a batch. read reads their answers. The leader also looks at everything while
+// deep looks fail, because nothing else finds the tasks before the marks. Deep looks fail, for example, while the
+// engine's pool does not answer.
 func (m *lowWaterMarks) queue(s statements, batch *pgx.Batch) {
 	m.began = time.Now()
 	m.full = m.quick || !m.deepAt.IsZero() && m.began.After(m.deepBy) && m.took < tooSlow
@@ -66,7 +70,7 @@ func (m *lowWaterMarks) queue(s statements, batch *pgx.Batch) {
 	batch.Queue(s.schema.SQL(pausesSQL), nil, nil)
 }
 
-// laneRanges are ranges turned on their side, as unnest takes them.
+// laneRanges has the ranges as one list for each column, because unnest takes them so.
 type laneRanges struct {
 	queues, kinds []string
 	lows, highs   []int
@@ -80,8 +84,8 @@ func (r *laneRanges) add(one workedLane, low, high int, mark time.Time) {
 	}
 }
 
-// ranges are each known lane from its mark on, and the priorities between and around those of the same queue and type.
-// Before the first deep look there are none.
+// ranges returns each known lane from its mark on. For each queue and type it also returns the priorities between and
+// around the known lanes. It returns nothing before the first deep look.
 func (m *lowWaterMarks) ranges() *laneRanges {
 	priorities := map[workedLane][]int{}
 	for key := range m.known {
@@ -105,13 +109,14 @@ func (m *lowWaterMarks) ranges() *laneRanges {
 	return r
 }
 
-// read reads the answers, and learns from them. now is about the database's time.
+// read reads the answers and learns from them. now is about the database's time.
 func (m *lowWaterMarks) read(results pgx.BatchResults, now time.Time) (found listedLanes, err error) {
 	tasks, err := collectNext[laneRow](results, "list lanes")
 	switch took := time.Since(m.began); {
 	case m.full && (err == nil || isTimeout(err) && !isLocked(err)): // a wait for a lock does not count
 		m.measure(took)
-	case !m.full && took > m.took/2: // the marks spare little, because it is the machine that is slow
+	// The marks save little, because the machine itself is slow.
+	case !m.full && took > m.took/2:
 		m.quick, m.slow = m.took > 0 && m.took < tooSlow, 0
 	}
 	if err != nil {
@@ -127,7 +132,7 @@ func (m *lowWaterMarks) read(results pgx.BatchResults, now time.Time) (found lis
 	return found, err
 }
 
-// measure decides by how long a look at everything took whether the next ones are, too.
+// measure decides, by the time that a look at everything took, whether the next looks are at everything, too.
 func (m *lowWaterMarks) measure(took time.Duration) {
 	m.took = took
 	if m.slow++; took < slowLook {
@@ -144,13 +149,14 @@ func (m *lowWaterMarks) note(rows []laneRow, now time.Time) {
 	for _, row := range rows {
 		mark := row.Head
 		if mark.After(now) {
-			mark = now // the task that is scheduled next may be due before the first of now
+			mark = now // a task may yet be scheduled that is due before the head of the lane
 		}
 		m.known[laneKey{row.Queue, row.Type, row.Priority}] = mark
 	}
 }
 
-// deep takes the lanes that a deep look has read, which began at a time of the database's, and how long that took.
+// deep takes the lanes that a deep look has read. began is the database's time at which the look began. took is the
+// time that it took to read the lanes.
 func (m *lowWaterMarks) deep(rows []laneRow, began time.Time, took time.Duration) {
 	m.note(slices.DeleteFunc(slices.Clone(rows), func(row laneRow) bool {
 		mark, known := m.known[laneKey{row.Queue, row.Type, row.Priority}]
@@ -158,13 +164,13 @@ func (m *lowWaterMarks) deep(rows []laneRow, began time.Time, took time.Duration
 	}), began)
 	first := m.deepAt.IsZero()
 	m.deepAt, m.deepBy = began, time.Now().Add(maxDeepPause+time.Second+2*took)
-	if m.measure(took); first { // its statements were planned, which takes time
+	if m.measure(took); first { // the first look took longer, because its statements were planned
 		m.quick = took < tooSlow
 	}
 }
 
-// claimed moves the marks behind the claimed tasks, but not past the present: tasks may yet come that are due before
-// those claimed ahead of their time.
+// claimed moves the marks to the claimed tasks, but not past now. A task that is due before one that was claimed
+// ahead of its time may still be scheduled.
 func (m *lowWaterMarks) claimed(taken []claimed, now time.Time) {
 	for _, c := range taken {
 		key := laneKey{c.Queue, c.Type, c.Priority}
