@@ -321,7 +321,9 @@ func isDataError(err error) bool {
 	if !errors.As(err, &pgErr) || isTimeout(err) {
 		return false
 	}
-	if pgErr.Routine == "RevalidateCachedQuery" { // a migration made a prepared statement invalid; the next try plans it anew
+	// A migration can make a prepared statement invalid: "cached plan must not change result type". The next try plans
+	// it anew.
+	if pgErr.Routine == "RevalidateCachedQuery" {
 		return false
 	}
 	switch pgErr.Code[:2] {

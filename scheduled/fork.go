@@ -59,7 +59,9 @@ FOR UPDATE OF t SKIP LOCKED`
 // fork fires the due recurring tasks of the given lanes, in q's transaction. It makes their occurrences and plans
 // their next fires. It returns how many tasks it looked at. If a task's expression cannot be read, fork fails the
 // task, which then does not fire until somebody edits it. now nil means the database's time.
-func (s statements) fork(ctx context.Context, q querier, now *time.Time, lanes []lane, most int, aside ...string) (looked int, err error) {
+func (s statements) fork(
+	ctx context.Context, q querier, now *time.Time, lanes []lane, most int, aside ...string,
+) (looked int, err error) {
 	done, err := s.forkThose(ctx, q, now, lanes, most, aside, nil)
 	return done.looked, err
 }

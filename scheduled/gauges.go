@@ -52,7 +52,8 @@ func newGauges(config Config) (g gauges) {
 		prometheus.Labels{"service": valid(config.Service), "version": valid(config.Version), "schema": config.Schema})
 	g.all = append(g.all, g.info)
 	g.up = describe("node_up", "1 while this node has its session with the database; 0: it runs nothing.")
-	g.number = describe("node_number", "This node's number in the table nodes and in the log; each session has a new one.")
+	g.number = describe("node_number",
+		"This node's number in the table nodes and in the log; each session has a new one.")
 	g.leader = describe("leader", "1 on the node that leads, 0 on the others.")
 	g.answerAge = describe("session_answer_age_seconds",
 		"Time since the node sent the question that the session answered last. At 3 s the node stops its handlers.")
@@ -72,7 +73,8 @@ func newGauges(config Config) (g gauges) {
 	lane := []string{"queue", "type", "priority"}
 	g.depth = describe("lane_depth",
 		"Due tasks that are not claimed. The priority is fires for recurring tasks whose fire is due.", lane...)
-	g.depthLimit = describe("lane_depth_limit", "How far each lane is counted. A lane_depth that equals this may be more.")
+	g.depthLimit = describe("lane_depth_limit",
+		"How far each lane is counted. A lane_depth that equals this may be more.")
 	g.age = describe("lane_oldest_due_age_seconds",
 		"How long the oldest task that is not claimed has been due. 0 means that none is due.", lane...)
 	g.laneNodes = describe("lane_nodes", "Live nodes that have both the queue and the type.", lane...)

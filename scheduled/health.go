@@ -227,7 +227,8 @@ func (n *Node) Live() Health {
 		loop.Reason, loop.Since = v.node.reason, v.node.since
 	case silent > loopSilent:
 		loop.OK, loop.Since = false, v.turned
-		loop.Reason = fmt.Sprintf("no turn for more than %s: something that the node called does not return", loopSilent)
+		loop.Reason = fmt.Sprintf(
+			"no turn for more than %s: something that the node called does not return", loopSilent)
 	}
 	return healthOf(loop)
 }

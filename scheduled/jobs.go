@@ -116,8 +116,8 @@ func (j *riverJobs) learn(rows []seenJobRow) {
 		var metadata batchMetadata
 		_ = json.Unmarshal([]byte(deref(row.Metadata)), &metadata) // a job that is not the engine's counts as one task
 		one := seenJob{
-			ID: *row.ID, Queue: deref(row.Queue), Type: deref(row.Type), State: deref(row.State), Client: deref(row.Client),
-			Tasks: max(metadata.Tasks, 1),
+			ID: *row.ID, Queue: deref(row.Queue), Type: deref(row.Type), State: deref(row.State),
+			Client: deref(row.Client), Tasks: max(metadata.Tasks, 1),
 		}
 		if row.Age != nil {
 			one.Age = time.Duration(*row.Age * float64(time.Second))

@@ -183,6 +183,7 @@ func (k *keeper) one(ctx context.Context, fence int64) {
 		return
 	}
 	if err := k.recheck(ctx, []*run{r}); err != nil {
-		k.worker.log.Warn("running task not rechecked", "task", r.ID, "revision", r.Revision, "attempt", r.Attempt, "error", err)
+		k.worker.log.Warn("running task not rechecked",
+			"task", r.ID, "revision", r.Revision, "attempt", r.Attempt, "error", err)
 	}
 }

@@ -177,7 +177,9 @@ type listedLanes struct {
 // with adds the lanes of more. The pauses stay as they are.
 func (l listedLanes) with(more listedLanes) listedLanes {
 	return listedLanes{
-		tasks: slices.Concat(l.tasks, more.tasks), recurring: slices.Concat(l.recurring, more.recurring), paused: l.paused,
+		tasks:     slices.Concat(l.tasks, more.tasks),
+		recurring: slices.Concat(l.recurring, more.recurring),
+		paused:    l.paused,
 	}
 }
 

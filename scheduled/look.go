@@ -135,7 +135,9 @@ func (l *life) lost(ctx context.Context, err error) error {
 
 // lookAndClaim makes one pass and sets the timer for the next. full is the time that it will wait if due tasks are
 // left because there is no room, otherwise 0. waited is the time that it waited for room before this pass.
-func (l *life) lookAndClaim(ctx context.Context, due *time.Timer, waited time.Duration) (full time.Duration, err error) {
+func (l *life) lookAndClaim(
+	ctx context.Context, due *time.Timer, waited time.Duration,
+) (full time.Duration, err error) {
 	began := time.Now()
 	found, err := l.leader.pass(ctx)
 	l.metrics.passed(time.Since(began), err != nil || found.Stuck)

@@ -18,7 +18,7 @@ import (
 // and does not use the session.
 //
 // On a machine on which every look is slow, the marks would save nothing, and less urgent tasks would go first.
-// Therefore, as soon as a look from the marks takes at least half as long as a look at everything, the leader looks
+// Therefore, as soon as a look from the marks takes more than half as long as a look at everything, the leader looks
 // at everything again.
 type lowWaterMarks struct {
 	worked []workedLane
