@@ -54,11 +54,11 @@ func (a *abandoned) run(ctx context.Context) {
 			most = max(most/8, 1)
 			return abandonedPause
 		case tookTooLong(err):
-			a.log.Error("claims of a page take too long to take back; they are left to the next round",
+			a.log.Error("claims on a page take too long to take back; the leader leaves them to the next round",
 				"page", page, "error", err)
 			page++
 		default:
-			a.log.Warn("claims that nobody holds were not looked for; trying again", "error", err)
+			a.log.Warn("leader could not look for claims that nobody holds; it tries again", "error", err)
 			return a.after
 		}
 		if page == 0 {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// averages has a moving average for each type: how long its handlers run on this node. The leader sizes batches by
-// it.
+// averages has, for each type, the moving average of how long its handlers run on this node. The leader sizes
+// batches by it.
 type averages struct {
 	mu    sync.Mutex
 	types map[string]average

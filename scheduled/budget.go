@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// liveNode is what the leader knows about a node that is not dead.
+// liveNode is a node that is not dead, as the leader knows it.
 type liveNode struct {
 	Number        int64
 	Queues        map[string]int // the slots of each queue; shared slots count for each queue
@@ -31,7 +31,7 @@ func (n liveNode) works(queue, kind string) bool {
 // laneBudget is a lane that may be claimed from. The lanes of a pool share its room.
 type laneBudget struct {
 	lane
-	Pool  int // number of the pool: the lanes that the same nodes can work
+	Pool  int // the number of the pool, which is all lanes that the same nodes can work
 	Cost  int // how much of the room each task takes
 	Room  int // how much may be claimed now, in units of Cost
 	Near  int // how much of the room tasks that are not due yet may take

@@ -84,7 +84,7 @@ func conclude(h hold, e *handlers.Execution, err, cause error, delay handlers.Ba
 	return s
 }
 
-// wish is what an error asks for.
+// wish is a request that an error makes, besides being an error.
 type wish struct {
 	permanent     bool
 	snooze, after *time.Duration

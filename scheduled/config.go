@@ -52,34 +52,33 @@ type Config struct {
 	// do. A queue that wants its own slots back gets the next slots that become free. Until then it waits for
 	// handlers of other queues.
 	ShareSlots bool
-	// Paused lists what this node does not work, even if Queues and Handlers have it: a queue, a type or everything.
-	// The node may still lead, and other nodes work what it does not. To pause something on all nodes at once,
-	// without a deployment, see store.PauseScope.
+	// Paused lists the scopes that this node does not work, even if Queues and Handlers have them. A scope is a queue,
+	// a type or everything. The node may still lead, and other nodes work these scopes. To pause a scope on all nodes
+	// at once, without a deployment, see store.PauseScope.
 	Paused []store.Scope
 	// Recurring are the recurring tasks that the code declares. Each needs a Recurrence. The node makes the service's
-	// recurring tasks agree with this list: it updates tasks that have changed, which does not fire them, and cancels
+	// recurring tasks agree with this list. It updates tasks that have changed, which does not fire them, and cancels
 	// tasks that are no longer declared. A task that somebody cancelled stays cancelled.
 	//
 	// While two versions of the service run side by side, the version whose first node started later decides. After a
 	// deployment that is the newer version. When its last node is gone, the other version's list holds again.
 	//
-	// Nil declares nothing and leaves what other nodes of the service declare. An empty list that is not nil declares
-	// that there are no recurring tasks.
+	// Nil declares nothing, and does not touch the tasks that other nodes of the service declare. An empty list that
+	// is not nil declares that there are no recurring tasks.
 	Recurring []store.Task
 	// OnDead is called for each task that becomes FAILED or EXPIRED, and therefore does not run again by itself. The
 	// node that ran the task calls it after the outcome is recorded. For a task that the leader finds, the first node
 	// that has the type and a hook calls it. Therefore give OnDead and OnLost to all nodes of the service.
 	//
 	// OnDead must not block for long, and must return when its context ends. At most 1,000 calls of both hooks wait
-	// in line. Calls beyond that are left out, and the log names them. A call may also be missed when a node dies, so
-	// look into the table for what must not be missed.
+	// in line. Calls beyond that are left out, and the log names them. A call may also be missed when a node dies. An
+	// application that must see every dead task has to look into the table.
 	OnDead func(ctx context.Context, dead Dead)
 	// OnLost is called, in the same way as OnDead, for each attempt whose node died or whose lease ended, if the task
 	// runs again. If it was the last attempt, OnDead is called instead.
 	OnLost func(ctx context.Context, lost Lost)
-	// Retention is how long finished tasks and their history are kept. It is for types that are not in
-	// RetentionByType, and for tasks that have no retention of their own. It must be at least a minute. The default
-	// is 90 days. -1 keeps them for ever.
+	// Retention is how long finished tasks and their history are kept. A task's own retention and RetentionByType
+	// override it. It must be at least a minute. The default is 90 days. -1 keeps them for ever.
 	Retention time.Duration
 	// RetentionByType overrides Retention for the tasks of a type. -1 keeps them for ever.
 	RetentionByType map[string]time.Duration
@@ -87,9 +86,9 @@ type Config struct {
 	// refused, because its clients would share the advisory locks. The default is to connect with the Pool's
 	// settings.
 	//
-	// The engine's own pool calls Connect, too, before each new connection. The pool takes the settings of the
-	// connection that Connect returns, closes that connection, and opens its own with the settings. Therefore Connect
-	// may give a password that is valid only for a short time.
+	// If Connect is set, the engine's own pool calls it, too, before each new connection. The pool takes the settings
+	// of the connection that Connect returns, closes that connection, and opens its own with the settings. Therefore
+	// Connect may give a password that is valid only for a short time.
 	Connect func(ctx context.Context) (*pgx.Conn, error)
 	// PollInterval is how often the leader looks at everything, whatever it knows. It is the safety net under the
 	// leader's exact timers. It must be between 1 s and 1 h. The default is one minute.

@@ -53,7 +53,7 @@ func (d *declarer) run(ctx context.Context) {
 	}
 	repeat(ctx, 0, func() time.Duration {
 		if err := d.runOnce(ctx); err != nil && ctx.Err() == nil {
-			d.log.Warn("declared recurring tasks not reconciled; trying again", "error", err)
+			d.log.Warn("declared recurring tasks could not be applied; the node tries again", "error", err)
 		}
 		return d.every
 	})

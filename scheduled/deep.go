@@ -106,7 +106,7 @@ func (d *deepLook) take() (found deepFound, ok bool) {
 		d.again, d.ended = false, time.Time{}
 	}
 	if found.err != nil {
-		d.log.Warn("not all lanes and jobs could be read; trying again", "error", found.err)
+		d.log.Warn("leader could not read all lanes and jobs; it tries again", "error", found.err)
 		return found, false
 	}
 	d.made = true

@@ -14,17 +14,17 @@ import (
 // lanesMost is how many lanes have series of their own. The other lanes share one series.
 const lanesMost = 500
 
-// sightValid is how long the metrics show what the leader saw last. The leader looks each second.
+// sightValid is how long the metrics show the leader's last sight. The leader looks each second.
 const sightValid = 30 * time.Second
 
-// sight is what the leader saw at a tick. It does not change after that.
+// sight is the result of a leader's tick. It does not change after that.
 type sight struct {
 	at    time.Time
 	lanes listedLanes
 	nodes []liveNode
 }
 
-// sees stores what a tick has found.
+// sees stores the result of a tick.
 func (m *metrics) sees(lanes listedLanes, nodes []liveNode) {
 	if m != nil {
 		m.seen.Store(&sight{time.Now(), lanes, nodes})
@@ -151,7 +151,7 @@ func (m *metrics) collectNode(l *life, show shower) {
 	show(m.gauges.inHand, float64(len(l.worker.inHand(0))))
 }
 
-// collectLeader shows what only the leader knows, about all nodes.
+// collectLeader shows the figures that only the leader knows.
 func (m *metrics) collectLeader(seen *sight, found *counts, show shower) {
 	if found == nil {
 		found = &counts{}
@@ -186,7 +186,7 @@ func (m *metrics) collectLeader(seen *sight, found *counts, show shower) {
 	}
 }
 
-// laneShown is what the metrics show of a lane.
+// laneShown is a lane as the metrics show it.
 type laneShown struct {
 	depth   int
 	counted bool
@@ -195,7 +195,7 @@ type laneShown struct {
 	paused  bool
 }
 
-// lanesShown joins what the leader saw of each lane with what the census counted. If there are more than lanesMost
+// lanesShown joins the leader's sight of each lane with the census's count. If there are more than lanesMost
 // lanes, the rest is shown as one lane. That lane has the depth of all these lanes, the age of the oldest task in
 // those that are not paused, and the nodes of the lane with the fewest.
 func lanesShown(seen *sight, nodes []liveNode, depth map[laneLabels]int) map[laneLabels]laneShown {

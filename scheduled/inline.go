@@ -116,7 +116,7 @@ func (i Inline) querier() querier {
 	return sqlQuerier{store.SQL(i.SQLTx)}
 }
 
-// left notes what the handler left. A handler that failed leaves no effects.
+// left notes the effects of the handler. A handler that failed has none.
 func (r *Ran) left(effects handlers.Effects) {
 	r.Note, r.Result = scrub(effects.Note), effects.Result
 	for _, task := range effects.FollowUps {

@@ -229,7 +229,7 @@ func (w *worker) release(stray strayJob) {
 	if err != nil {
 		w.log.Error("River job is not one of ours; removed", "job", stray.ID, "error", err)
 	}
-	w.log.Warn("the answer to a fetch of River's was lost; its claims are released",
+	w.log.Warn("the answer to a fetch by River was lost; the node releases the job's claims",
 		"job", stray.ID, "type", stray.Kind, "tasks", len(holds))
 	b := &batch{worker: w, kind: stray.Kind, tally: w.metrics.of(stray.Kind)}
 	runs := b.add(stray.Queue, holds)

@@ -30,7 +30,7 @@ type seenJob struct {
 	State  string
 	Client string // River's id of the node that runs the job; "": no node runs it
 	Tasks  int
-	// Age is the time since the job could begin: since it was inserted, or since a node fetched it, and its last task
+	// Age is the time since the job could begin. It could begin when it was inserted or fetched and its last task
 	// was due. It is negative while that task is not due.
 	Age time.Duration
 }

@@ -83,7 +83,7 @@ func (k *keeper) askPool(ctx context.Context) (again time.Duration) {
 	case ctx.Err() != nil:
 		return writableEvery
 	case errors.Is(err, errReadOnly):
-		k.worker.log.Warn("the pool's connections lead to a standby; connecting anew", "error", err)
+		k.worker.log.Warn("the engine's pool leads to a standby; it connects again", "error", err)
 		k.worker.enginePool.Reset()
 	default:
 		k.worker.log.Warn("the engine's pool was not answered; asking again", "error", err, "in", poolAgain)
@@ -100,13 +100,13 @@ func (k *keeper) runOnce(ctx context.Context) {
 	}
 	k.endLapsed(runs)
 	if err := k.recheck(ctx, runs); err != nil {
-		k.worker.log.Warn("running tasks not rechecked", "tasks", len(runs), "error", err)
+		k.worker.log.Warn("node could not recheck its running tasks", "tasks", len(runs), "error", err)
 	}
 	if err := k.writeStarts(ctx, runs); err != nil {
-		k.worker.log.Warn("starts of running tasks not written", "error", err)
+		k.worker.log.Warn("node could not write the starts of its running tasks", "error", err)
 	}
 	if err := k.renew(runs); err != nil {
-		k.worker.log.Warn("leases of waiting tasks not renewed", "error", err)
+		k.worker.log.Warn("node could not renew the leases of its waiting tasks", "error", err)
 	}
 }
 
@@ -183,7 +183,7 @@ func (k *keeper) one(ctx context.Context, fence int64) {
 		return
 	}
 	if err := k.recheck(ctx, []*run{r}); err != nil {
-		k.worker.log.Warn("running task not rechecked",
+		k.worker.log.Warn("node could not recheck a running task",
 			"task", r.ID, "revision", r.Revision, "attempt", r.Attempt, "error", err)
 	}
 }

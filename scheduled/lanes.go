@@ -88,7 +88,7 @@ FROM (
     ) AS head
 ) AS lane`
 
-// laneColumnsSQL is what is read of a lane. due_in is at most a week, because the leader need not look further ahead,
+// laneColumnsSQL are the columns that are read of a lane. due_in is at most a week, because the leader need not look further ahead,
 // and infinity would not fit.
 const laneColumnsSQL = `lane.queue, lane.type, lane.priority,
     least(greatest(lane.next_attempt_at, '1970-01-01'::timestamptz), '9999-12-30'::timestamptz) AS head,

@@ -111,7 +111,7 @@ const resumesSQL = `
 SELECT EXISTS (SELECT 1 FROM tasktable.scheduled_tasks AS t WHERE t.paused_until <= statement_timestamp() AND t.status = 'PAUSED') AS resumes,
     statement_timestamp() AS now, current_setting('transaction_read_only') = 'on' AS read_only`
 
-// ticked is what the leader reads in the one round trip of a tick.
+// ticked is the answer to the one round trip of a tick.
 type ticked struct {
 	nodes   []liveNode
 	listed  listedLanes
@@ -198,7 +198,7 @@ func (l *leader) resumeDue(ctx context.Context) error {
 		}
 	}
 	if resumed > 0 {
-		l.log.Info("tasks resumed: their pause has ended", "tasks", resumed)
+		l.log.Info("tasks resumed, because their pause has ended", "tasks", resumed)
 	}
 	return err
 }
@@ -272,8 +272,8 @@ func (l *leader) ahead(one lane) time.Duration {
 	return l.lookAhead()
 }
 
-// workingNodes leaves out nodes whose lock is free. They are dead or about to die, and would not work what is claimed
-// for them.
+// workingNodes leaves out nodes whose lock is free. They are dead or about to die, and would not work tasks that
+// are claimed for them.
 func (l *leader) workingNodes() []liveNode {
 	return slices.DeleteFunc(slices.Clone(l.nodes), func(n liveNode) bool {
 		return !n.Held && n.Number != l.session.number

@@ -169,7 +169,7 @@ func (l *life) dueSoon() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	if _, err := l.pool.Exec(ctx, "SELECT pg_notify($1, '')", l.statements.schema.String()+".wake"); err != nil {
-		l.log.Debug("leader not notified; it looks within a second", "error", err)
+		l.log.Debug("leader could not be notified; it looks within a second anyway", "error", err)
 	}
 }
 
@@ -260,7 +260,7 @@ func (l *life) farewell(ctx context.Context) {
 		_, err = l.pool.Exec(ctx, l.statements.schema.SQL(farewellSQL), l.session.number)
 	}
 	if err != nil {
-		l.log.Warn("node not marked as gone; the leader will do it", "error", err)
+		l.log.Warn("node could not mark itself as gone; the leader will do it", "error", err)
 	}
 }
 

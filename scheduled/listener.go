@@ -36,7 +36,7 @@ func (l *listener) run(ctx context.Context) {
 		if time.Since(began) > time.Minute {
 			delay = 100 * time.Millisecond
 		}
-		l.log.Warn("not listening; trying again", "error", err, "in", delay)
+		l.log.Warn("node does not listen for notifications; it connects again", "error", err, "in", delay)
 		select {
 		case <-ctx.Done():
 			return

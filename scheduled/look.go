@@ -78,7 +78,7 @@ func (l *life) keepSession(ctx context.Context, stopLeading <-chan struct{}) err
 				return lost
 			}
 			if l.progress.none() {
-				l.log.Error("leader makes no progress; it lets another lead", "since", failingMost)
+				l.log.Error("leader makes no progress; it lets another node lead", "since", failingMost)
 				if lost := l.lost(ctx, l.session.resign(ctx)); lost != nil {
 					return lost
 				}

@@ -231,7 +231,7 @@ var mutants = []mutant{
 				"l.log.Error(\"session lost; handlers are stopped\", \"error\", lost)\n		endHandlers(handlers.ErrLeaseLost)",
 				"l.log.Error(\"session lost\", \"error\", lost)"},
 			{engine + "life.go",
-				"case <-sessionCtx.Done(): // lost: the handlers' contexts end with it\n		endHandlers(handlers.ErrLeaseLost)",
+				"case <-sessionCtx.Done(): // the session is lost, so the handlers' contexts end\n		endHandlers(handlers.ErrLeaseLost)",
 				"case <-sessionCtx.Done():"},
 			{engine + "life.go", "	defer endHandlers(nil)\n", ""},
 		},
