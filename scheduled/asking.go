@@ -124,9 +124,9 @@ func (w *worker) gate(ctx context.Context, holds []hold, known map[int64]string)
 }
 
 const (
-	verdictBroken = "broken"
-	verdictNoTx   = "no transaction"
-	verdictHalted = "halted" // the node is quiet, or stops
+	verdictBroken = "broken"         // the task cannot be read
+	verdictNoTx   = "no transaction" // the handler's transaction failed before the handler began
+	verdictHalted = "halted"         // the node is quiet, or stops
 )
 
 // gateEach asks the gate. It refuses only the tasks that cannot be read. The other tasks get their answers.

@@ -25,7 +25,7 @@ type batchArgs struct {
 	Tasks string `json:"tasks"`
 }
 
-// Kind is the task type, so that River's own tools show types.
+// Kind is the task type, so that River's own tools show it.
 func (a batchArgs) Kind() string { return a.kind }
 
 // batchMetadata is stored beside the arguments, so that the leader can read it without unpacking them.

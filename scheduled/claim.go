@@ -327,7 +327,7 @@ func isDataError(err error) bool {
 		return false
 	}
 	switch pgErr.Code[:2] {
-	case "08", "25", "40", "53", "55", "57", "58": // connection, transaction state, resources, locks, operator, system
+	case "08", "25", "40", "53", "55", "57", "58": // connection, transactions, resources, locks, operator, system
 		return false
 	case "28", "3D", "3F", "42": // a missing right or table is the same for every row
 		return false

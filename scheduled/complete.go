@@ -25,7 +25,7 @@ WITH clock AS MATERIALIZED (
     FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::int[], $6::timestamptz[], $7::text[], $8::timestamptz[], $9::timestamptz[], $10::text[], $11::text[])
             AS s (id, fence, revision, attempt, due_at, type, scheduled_at, started_at, message, result)
         CROSS JOIN clock
-    -- ANY: an equality could be merge-joined, for which, with stale statistics, all of the primary key would be read.
+    -- ANY, because an equality could be merge-joined. With stale statistics that would read the whole primary key.
     WHERE t.id = ANY (ARRAY[s.id]) AND t.fence = s.fence AND t.status = 'EXECUTING' AND t.revision = s.revision
     RETURNING s.fence, s.id, s.type, s.revision, s.attempt, s.scheduled_at, s.due_at, s.started_at, clock.now
 ), recorded AS (

@@ -14,11 +14,11 @@ import (
 
 // The gate's verdicts.
 const (
-	verdictGo      = "go"
-	verdictEarly   = "early"
-	verdictExpired = "expired"
-	verdictEdited  = "edited"
-	verdictPaused  = "paused"
+	verdictGo      = "go"      // start the handler
+	verdictEarly   = "early"   // the task is not due yet
+	verdictExpired = "expired" // the task's expiration has passed
+	verdictEdited  = "edited"  // the task was edited or cancelled since the claim
+	verdictPaused  = "paused"  // a pause holds for the task's queue, its type or everything
 )
 
 // The clock is transaction_timestamp, because it is earlier than the statement's snapshot. So the statement sees
@@ -29,7 +29,8 @@ const gateSQL = `
 SELECT asked.fence, clock.now, t.payload, t.type, t.queue, t.priority, t.entity, t.tenant_id, t.scheduled_at, t.max_attempts, t.trace,
     CASE WHEN t.status <> 'EXECUTING' OR t.revision <> asked.revision THEN 'edited'
          WHEN paused.scopes && ARRAY['all', 'queue ' || t.queue, 'type ' || t.type] THEN 'paused'
-         WHEN greatest(asked.due, t.first_due) > clock.now THEN 'early' -- first_due: an application's trigger may have moved it
+         -- An application's trigger may have moved first_due.
+         WHEN greatest(asked.due, t.first_due) > clock.now THEN 'early'
          WHEN t.first_due + t.expiration <= clock.now THEN 'expired'
          ELSE 'go' END AS verdict,
     extract(epoch FROM greatest(asked.due, t.first_due) - clock.now)::float8 AS due_in,
@@ -37,7 +38,7 @@ SELECT asked.fence, clock.now, t.payload, t.type, t.queue, t.priority, t.entity,
     extract(epoch FROM least(greatest(t.expected_execution_time, interval '0'), interval '168 hours'))::float8 AS expected
 FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::timestamptz[], $6::boolean[]) AS asked (id, fence, revision, due, known)
 CROSS JOIN (SELECT coalesce($1::timestamptz, transaction_timestamp()) AS now) AS clock
--- Once, not for each task. Null, which overlaps nothing, when there are none.
+-- Read once, not for each task. Without pauses it is null, and null overlaps nothing.
 CROSS JOIN (
     SELECT array_agg(CASE p.scope WHEN 'all' THEN 'all' ELSE p.scope || ' ' || p.name END) AS scopes
     FROM tasktable.pauses AS p WHERE p.ends_at IS NULL OR p.ends_at > coalesce($1::timestamptz, transaction_timestamp())

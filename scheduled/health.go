@@ -35,7 +35,7 @@ type Check struct {
 const (
 	CheckNode     = "node"     // of Ready: the node has begun, and does not stop
 	CheckSession  = "session"  // of Ready: the session has its lock, and was answered within three seconds
-	CheckDatabase = "database" // of Ready: the engine's own pool was answered lately
+	CheckDatabase = "database" // of Ready: the engine's own pool has answered lately
 	CheckListener = "listener" // of Ready: the node listens for notifications
 	CheckLoop     = "loop"     // of Live: the loop that keeps the session makes its turns
 )
@@ -57,7 +57,7 @@ type vitals struct {
 	session  mark
 	database mark
 	listener mark
-	answered time.Time // when the engine's pool was last answered
+	answered time.Time // when the engine's pool last answered
 	turned   time.Time // when the loop made its last turn; zero: it does not run
 }
 
@@ -155,7 +155,7 @@ func (v *vitals) ends() {
 	v.turned = time.Time{}
 }
 
-// answers notes whether the engine's pool was answered.
+// answers notes whether the engine's pool has answered.
 func (v *vitals) answers(ok bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
