@@ -10,7 +10,7 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// The values of scheduled_task_executions.outcome.
+// The values of scheduled_task_executions.outcome. The comment of that column explains them.
 const (
 	outcomeCompleted   = "COMPLETED"
 	outcomeFailed      = "FAILED"
