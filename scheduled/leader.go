@@ -172,7 +172,7 @@ func (l *leader) takeDeep() {
 	}
 }
 
-// begins makes the leader forget what it knew when it led before.
+// begins makes the leader forget what it knew when it led before. It begins again with large steps.
 func (l *leader) begins() {
 	l.silence.forget()
 	l.jobs.forget()
