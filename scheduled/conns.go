@@ -20,6 +20,7 @@ func (c Config) counted(err error) error {
 	}
 	return fmt.Errorf(
 		"%w: a node needs %d connections (a session, a listener, and EngineConns, which is %d), "+
-			"and its pool up to %d: raise the server's max_connections or the limit of the role or database, or lower one of these",
+			"and its pool up to %d: raise the server's max_connections or the limit of the role or database, "+
+			"or lower one of these",
 		err, c.ownConns(), c.EngineConns, c.Pool.Config().MaxConns)
 }

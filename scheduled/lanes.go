@@ -88,8 +88,8 @@ FROM (
     ) AS head
 ) AS lane`
 
-// laneColumnsSQL are the columns that are read of a lane. due_in is at most a week, because the leader need not look further ahead,
-// and infinity would not fit.
+// laneColumnsSQL are the columns that are read of a lane. due_in is at most a week, because the leader need not look
+// further ahead, and infinity would not fit.
 const laneColumnsSQL = `lane.queue, lane.type, lane.priority,
     least(greatest(lane.next_attempt_at, '1970-01-01'::timestamptz), '9999-12-30'::timestamptz) AS head,
     least(extract(epoch FROM least(greatest(lane.next_attempt_at, '1970-01-01'::timestamptz), '9999-12-30'::timestamptz)
