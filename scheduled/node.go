@@ -11,7 +11,7 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// Node is one running engine: it works its queues, and leads when it holds the leader's lock.
+// Node is one running engine. It runs the tasks of its queues. It also leads if it holds the leader's lock.
 type Node struct {
 	config     Config
 	statements statements
@@ -20,7 +20,7 @@ type Node struct {
 	quiet      *quiet
 }
 
-// New checks the configuration; the error names each bad field. It connects to nothing yet.
+// New checks the configuration. Its error names each bad field. New does not connect to the database.
 func New(config Config) (*Node, error) {
 	config = config.withDefaults()
 	if err := config.validate(); err != nil {
@@ -30,22 +30,30 @@ func New(config Config) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Node{config: config, statements: statements{schema: schema, zones: config.zones}, metrics: newMetrics(config), vitals: newVitals(), quiet: newQuiet()}, nil
+	return &Node{
+		config:     config,
+		statements: statements{schema: schema, zones: config.zones},
+		metrics:    newMetrics(config),
+		vitals:     newVitals(),
+		quiet:      newQuiet(),
+	}, nil
 }
 
-// Run works until ctx is done, then stops gracefully: it claims no more, lets running handlers end within the
-// ShutdownTimeout, interrupts the others without using up an attempt, and returns nil.
+// Run works until ctx is done. Then it stops gracefully: it claims no more tasks, lets running handlers end within
+// the ShutdownTimeout, interrupts the other handlers without using up an attempt, and returns nil.
 //
-// It returns an error when it cannot begin: the database is out of reach, not migrated (migrations.ErrUnmigrated), or behind
-// a pooler (ErrPooler), or Config.Metrics has another node's metrics. Once it has begun it does not give up: when it loses touch with the database it stops its handlers,
-// and begins again as a new node when it can.
+// Run returns an error if it cannot begin. This is so if the database is out of reach, if it is not migrated
+// (migrations.ErrUnmigrated), if the session goes through a pooler (ErrPooler), or if another node's metrics are
+// registered in Config.Metrics. Once Run has begun, it does not give up. When it loses touch with the database, it
+// stops its handlers, and begins again as a new node as soon as it can. It returns ErrPooler even then, if it meets a
+// pooler.
 func (n *Node) Run(ctx context.Context) error {
 	n.vitals.starts()
 	defer n.vitals.ends()
 	defer context.AfterFunc(ctx, n.vitals.stops)()
 	if err := migrations.Check(ctx, n.config.Pool, n.config.Schema); err != nil {
 		if ctx.Err() != nil {
-			return nil //nolint:nilerr // stopped before it began, as asked
+			return nil //nolint:nilerr // the application has stopped the node before it began
 		}
 		return err
 	}
@@ -73,7 +81,8 @@ func (n *Node) Run(ctx context.Context) error {
 		if !begun || errors.Is(err, ErrPooler) {
 			return fmt.Errorf("start node: %w", n.config.counted(err))
 		}
-		n.config.Logger.Warn("node lost touch with the database; beginning again", "error", n.config.counted(err), "in", delay)
+		n.config.Logger.Warn("node lost touch with the database; beginning again",
+			"error", n.config.counted(err), "in", delay)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -82,8 +91,8 @@ func (n *Node) Run(ctx context.Context) error {
 	}
 }
 
-// awaitLingering gives what earlier lives have left behind a moment to end, so that nothing of the node goes on when Run has returned. A
-// handler that ignores its context, and has one of the pool's connections, may go on all the same.
+// awaitLingering gives the goroutines of earlier lives a moment to end, so that nothing of the node goes on after Run
+// has returned. A handler that ignores its context and holds one of the pool's connections may go on all the same.
 func awaitLingering(lingering *sync.WaitGroup) {
 	ended := make(chan struct{})
 	go func() {

@@ -13,13 +13,14 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// pass claims what is due, as far as there is room, and hands it to River, in one transaction. Data that cannot be claimed, or
-// a statement that takes too long, makes it take half as much; a single task that cannot be claimed is failed, and one that takes
-// too long, or waits for somebody's lock, is let be for a while.
+// pass claims as many due tasks as there is room for, and hands them to River, in one transaction. If the data of
+// some task cannot be claimed, or if a statement takes too long, the pass tries again with half as many tasks. The
+// leader fails a single task that cannot be claimed. It leaves a single task alone for a while if claiming it takes
+// too long, or has to wait for a lock.
 func (l *leader) pass(ctx context.Context) (look, error) {
 	began := time.Now()
 	if l.takeDeep(); !l.deep.made {
-		return look{Next: -1}, nil // it wakes the leader when it is made
+		return look{Next: -1}, nil // the deep look wakes the leader when it is done
 	}
 	for {
 		found, lanes, err := l.try(ctx, l.most)
@@ -39,10 +40,11 @@ func (l *leader) pass(ctx context.Context) (look, error) {
 			done, apartErr := apart(ctx, lanes)
 			switch {
 			case apartErr == nil && done > 0 && isTimeout(err) && time.Since(began) > passMost:
-				return look{}, nil // one by one it may take minutes: ticks come between
-			case apartErr == nil && done > 0: // else it would be tried for ever
+				return look{}, nil // one by one it may take minutes, so ticks must come between
+			case apartErr == nil && done > 0: // try again without these tasks
 			case isTimeout(err) && (apartErr == nil || isTimeout(apartErr)):
-				return look{Next: 100 * time.Millisecond, Stuck: true}, nil // it has passed, or nothing gets on: later
+				// The cause has passed, or no task can be claimed. The pass would try for ever if it went on here.
+				return look{Next: 100 * time.Millisecond, Stuck: true}, nil
 			default:
 				return look{}, errors.Join(err, apartErr)
 			}
@@ -52,18 +54,19 @@ func (l *leader) pass(ctx context.Context) (look, error) {
 	}
 }
 
-// passMost is how long a pass goes on with tasks that take too long or wait for locks, as all do while an index is made: those that were let
-// be come back after a while, so it might never end.
+// passMost is how long a pass goes on with tasks that take too long or wait for locks. While an index is made, all
+// tasks do. The tasks that the leader has left alone come back after a while, so without a limit the pass might never
+// end.
 const passMost = 2 * time.Second
 
-// surveyed is what a pass has before it.
+// surveyed lists the lanes that a pass has to work on.
 type surveyed struct {
 	due     []laneBudget
 	fires   []lane // of recurring tasks
-	failing bool   // it was those that could not be done
+	failing bool   // the error came from the recurring tasks
 }
 
-// try is a pass that takes at most so many tasks. It also returns the lanes it took them from.
+// try is a pass that takes at most this many tasks. It also returns the lanes that it took them from.
 func (l *leader) try(ctx context.Context, most int) (found look, lanes surveyed, err error) {
 	var taken []claimed
 	var fired forked
@@ -72,12 +75,14 @@ func (l *leader) try(ctx context.Context, most int) (found look, lanes surveyed,
 			return err
 		}
 		if len(lanes.fires) > 0 {
-			if fired, err = l.statements.forkThose(ctx, heardTx{tx, l.session}, nil, lanes.fires, most, l.setAside(), nil); err != nil {
+			heard := heardTx{tx, l.session}
+			fired, err = l.statements.forkThose(ctx, heard, nil, lanes.fires, most, l.setAside(), nil)
+			if err != nil {
 				lanes.failing = true
 				return err
 			}
 		}
-		if fired.looked > 0 { // what they forked is due
+		if fired.looked > 0 { // the occurrences that they forked are due
 			if lanes, found, err = l.survey(ctx, tx); err != nil {
 				return err
 			}
@@ -95,13 +100,13 @@ func (l *leader) try(ctx context.Context, most int) (found look, lanes surveyed,
 	l.reportFailed(ctx, fired)
 	found.Claimed, found.Expired = l.took(ctx, taken)
 	if len(taken)+fired.looked > 0 {
-		found.Next = 0 // what came meanwhile is claimed at once, together
+		found.Next = 0 // the next pass claims all the tasks that have come meanwhile, together
 		l.log.Debug("claimed", "tasks", found.Claimed, "expired", found.Expired, "fired", found.Forked)
 	}
 	return found, lanes, nil
 }
 
-// took takes notice of what a transaction that is committed has taken, and tells of what had expired.
+// took notes the tasks that a committed transaction has claimed, and reports those that had expired.
 func (l *leader) took(ctx context.Context, taken []claimed) (claimed, expired int) {
 	l.marks.claimed(taken, l.session.clock.now())
 	rates{bytes: l.sizes}.claimed(taken)
@@ -109,7 +114,15 @@ func (l *leader) took(ctx context.Context, taken []claimed) (claimed, expired in
 	var dead []Dead
 	for _, c := range taken {
 		if c.Fence == nil {
-			dead = append(dead, Dead{ID: c.ID, Type: c.Type, Outcome: outcomeExpired, Status: string(store.StatusExpired), Revision: c.Revision, Attempt: c.Attempt, Error: "expired before it could start"})
+			dead = append(dead, Dead{
+				ID:       c.ID,
+				Type:     c.Type,
+				Outcome:  outcomeExpired,
+				Status:   string(store.StatusExpired),
+				Revision: c.Revision,
+				Attempt:  c.Attempt,
+				Error:    "expired before it could start",
+			})
 		}
 	}
 	if len(dead) > 0 {
@@ -119,8 +132,9 @@ func (l *leader) took(ctx context.Context, taken []claimed) (claimed, expired in
 	return len(taken) - len(dead), len(dead)
 }
 
-// transaction runs do in a transaction on the session's connection. Each statement has the server's own time limit; the session
-// counts as alive with each step that the server answers, so that slow work does not pass for a dead connection.
+// transaction runs do in a transaction on the session's connection. Postgres limits the time of each statement. The
+// session counts as alive with each step that Postgres answers, so that the node does not take slow work for a dead
+// connection.
 func (l *leader) transaction(ctx context.Context, do func(tx pgx.Tx) error) error {
 	l.lost, l.lines = nil, nil
 	sent := time.Now()
@@ -149,7 +163,8 @@ func (l *leader) transaction(ctx context.Context, do func(tx pgx.Tx) error) erro
 	return nil
 }
 
-// heardTx counts each statement that the server has done as a sign of life: to fork thousands of occurrences takes many of them.
+// heardTx counts each statement that Postgres has done as a sign of life, because it takes many statements to fork
+// thousands of occurrences.
 type heardTx struct {
 	pgx.Tx
 	session *session
@@ -208,7 +223,7 @@ func (l *leader) survey(ctx context.Context, tx pgx.Tx) (lanes surveyed, found l
 		default:
 			lanes.due = append(lanes.due, b)
 			if b.DueIn > 0 && (found.Next < 0 || b.DueIn < found.Next) {
-				found.Next = b.DueIn // if it cannot be claimed ahead: then
+				found.Next = b.DueIn // the next pass claims it then, if this pass cannot claim it ahead
 			}
 		}
 	}
@@ -235,7 +250,7 @@ func (l *leader) insert(ctx context.Context, tx pgx.Tx, taken []claimed, lanes [
 	type lot struct {
 		taken []claimed
 		pool  int
-		slots int // over how many they are spread
+		slots int // the number of slots that the tasks are spread over
 	}
 	budgets := map[key]laneBudget{}
 	for _, b := range lanes {
@@ -255,7 +270,7 @@ func (l *leader) insert(ctx context.Context, tx pgx.Tx, taken []claimed, lanes [
 		if lots[k] == nil {
 			order, lots[k] = append(order, k), &lot{pool: b.Pool, slots: b.Slots}
 			if k.near {
-				lots[k].slots = b.Ahead / 2 // more may be near, and must fit too
+				lots[k].slots = b.Ahead / 2 // more tasks may be near their time, and must fit too
 			}
 		}
 		if k.near {

@@ -8,9 +8,11 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// Locks what it can, writes each line and releases each hold. What an application's open transaction has locked is skipped and
-// reported as held, so that it stalls no other. Joins go by the primary key, row by row: a hash join or a scan, which stale
-// statistics could suggest, would read the table; ANY (ARRAY[...]) leaves nothing but one probe for each. $1 is now; the other parameters are the columns of settlements.
+// settleSQL locks each row that it can, writes a line of history for each, and releases each hold. It skips a row
+// that an application's open transaction has locked, and reports the row as held, so that this row stalls no other.
+// Its joins go by the primary key, row by row. A hash join or a scan, which stale statistics could suggest, would
+// read the whole table. ANY (ARRAY[...]) leaves Postgres only one probe for each row. $1 is the time, or null for the
+// database's clock. The last parameter is the node. The others are the columns of the settlements.
 const settleSQL = `
 WITH locked AS MATERIALIZED (
     SELECT s.*, clock.now, t.tid, t.type AS row_type, t.row_scheduled_at, t.status, t.attempt AS row_attempt, t.written_start, t.written_node,
@@ -29,10 +31,11 @@ WITH locked AS MATERIALIZED (
     CROSS JOIN (SELECT coalesce($1::timestamptz, clock_timestamp()) AS now) AS clock
     LEFT JOIN LATERAL (
         SELECT t.ctid AS tid, t.type::text AS type, t.scheduled_at::timestamptz AS row_scheduled_at,
-            -- The holder has written them of an attempt that ran for long. Whoever ends the claim for it knows no better.
+            -- A holder writes the start and its number to the row when an attempt runs for long. Another node that ends the
+            -- claim knows the start only from there.
             CASE WHEN t.started_fence = t.fence THEN t.started_at END AS written_start,
             CASE WHEN t.started_fence = t.fence THEN t.node END AS written_node,
-            -- Made recurring while it ran: to be planned, which is no fire.
+            -- A task that was made recurring while it ran is planned now. That is no fire.
             CASE WHEN t.cron IS NULL THEN tasktable.due_of(t.id, t.scheduled_at, t.run_now_at, t.jitter) ELSE clock.now END AS first_due,
             t.status::text AS status, t.revision, t.attempt, t.max_attempts::int AS max_attempts
         FROM tasktable.scheduled_tasks AS t
@@ -41,7 +44,7 @@ WITH locked AS MATERIALIZED (
     ) AS t ON true
 ), updated AS (
     UPDATE tasktable.scheduled_tasks AS t
-    -- EXECUTING and not current: somebody set the revision by hand. The task runs again rather than be held by nobody.
+    -- EXECUTING and not current means that somebody set the revision by hand. The task runs again, because nobody holds it.
     SET status = CASE WHEN l.current THEN l.next_status WHEN t.status = 'EXECUTING' THEN 'QUEUED' ELSE t.status END,
         next_attempt_at = CASE WHEN l.current AND l.next_status = 'QUEUED' THEN l.next_due
             WHEN NOT l.current AND t.status IN ('QUEUED', 'EXECUTING') THEN l.edited_due END,
@@ -77,25 +80,25 @@ SELECT l.fence, l.tid IS NOT NULL AS settled, coalesce(l.current, false) AS curr
     coalesce(l.type, l.row_type, '') AS type, coalesce(l.current AND l.put_off, false) AS put_off
 FROM locked AS l`
 
-// settled says what became of one settlement.
+// settled is the result of one settlement.
 type settled struct {
 	Fence   int64
 	Settled bool
-	Current bool   // the row was still this attempt's
-	Held    bool   // not settled: the row is locked by another transaction; try again
-	DueSoon bool   // the task is due again within two seconds: the leader should look
+	Current bool   // the row still belonged to this attempt
+	Held    bool   // not settled, because another transaction has locked the row: try again
+	DueSoon bool   // the task is due again within two seconds, so the leader should look
 	Status  string // of the row now
 	Type    string
-	PutOff  bool // its next run, or a follow-up, was asked for at once and waits: see rerunWait
+	PutOff  bool // the task asked to run again, or for a follow-up, at once, and this run waits: see rerunWait
 
 	Generations int `db:"-"` // with PutOff by a follow-up: how many tasks asked for each other, up to this one
 }
 
-// recorded is the outcome that the history has of a settlement.
+// recorded is the outcome that the history shows for a settlement.
 func (s settlement) recorded(state settled) string {
 	switch {
 	case state.Current && s.Outcome != outcomeLost && state.Status == string(store.StatusFailed):
-		return outcomeFailed // also where what the handler asked for could not be recorded
+		return outcomeFailed // also if Postgres refused to record the handler's outcome
 	case state.Current:
 		return s.Outcome
 	case s.StartedAt == nil && s.Edited == outcomeReleased && state.Status == string(store.StatusCancelled):
@@ -104,17 +107,20 @@ func (s settlement) recorded(state settled) string {
 	return s.Edited
 }
 
-// settle records outcomes and releases holds, in one statement. What is neither Settled nor Held has lost its fence: somebody
-// else ended the claim, and nothing was changed.
-func (s statements) settle(ctx context.Context, q querier, now *time.Time, node *int64, settlements []settlement) ([]settled, error) {
+// settle records outcomes and releases holds, in one statement. A settlement that is neither Settled nor Held has
+// lost its fence: somebody else has ended the claim, and settle has changed nothing.
+func (s statements) settle(
+	ctx context.Context, q querier, now *time.Time, node *int64, settlements []settlement,
+) ([]settled, error) {
 	c := columnsOf(settlements)
 	args := append([]any{now}, c.args()...)
 	return collect[settled](ctx, q, fmt.Sprintf("settle %d tasks", len(settlements)),
 		s.schema.SQL(settleSQL), append(args, node)...)
 }
 
-// Again folds into the task's own row: a second row of the same id in one upsert would be an error. The trigger draws the
-// revision and the next time, and a line of changes says so. Rows that are not the attempt's any more are left to settleSQL.
+// againSQL writes the next run into the task's own row. It is no part of the upsert of the follow-ups, because a
+// second row with the same id in one upsert is an error. The trigger draws the revision, computes the next time, and
+// writes a line of changes. A row that no longer belongs to the attempt is left to settleSQL.
 const againSQL = `
 WITH locked AS MATERIALIZED (
     SELECT s.*, t.type, t.scheduled_at, t.next_status,
@@ -149,14 +155,16 @@ SELECT l.fence, true AS settled, true AS current, false AS held,
     l.again_at < l.next_at AND l.next_at > coalesce($1::timestamptz, clock_timestamp()) AS put_off
 FROM locked AS l`
 
-// again settles completed attempts that schedule their own task anew. It returns only those it settled. It must run in a
-// transaction of its own or be followed by leaveSQL: it sets the change context.
-func (s statements) again(ctx context.Context, q querier, now *time.Time, node *int64, settlements []settlement) ([]settled, error) {
+// again settles completed attempts that schedule their own task anew. It returns only those that it has settled. It
+// sets the change context. Therefore it must run in a transaction of its own, or leaveSQL must follow it.
+func (s statements) again(
+	ctx context.Context, q querier, now *time.Time, node *int64, settlements []settlement,
+) ([]settled, error) {
 	c := columnsOf(settlements)
 	agains, traces := make([]time.Time, len(settlements)), make([]*string, len(settlements))
 	for i := range settlements {
 		agains[i] = *settlements[i].Effects.Again
-		if settlements[i].Effects.Trace != "" { // else it goes on linking to what it did
+		if settlements[i].Effects.Trace != "" { // without a new trace, the task keeps its old link
 			traces[i] = &settlements[i].Effects.Trace
 		}
 	}
@@ -165,7 +173,7 @@ func (s statements) again(ctx context.Context, q querier, now *time.Time, node *
 		c.messages, c.results, node, traces)
 }
 
-// settlementColumns is settlements turned on their side, as unnest takes them.
+// settlementColumns holds settlements as one slice for each column, because unnest takes them like this.
 type settlementColumns struct {
 	ids                               []string
 	fences, revisions                 []int64
@@ -179,13 +187,15 @@ type settlementColumns struct {
 	errors, messages, results         []*string
 }
 
-// columnsOf turns settlements. Its slices are made at once: a busy node settles tens of thousands of tasks a second.
+// columnsOf turns rows into columns. It makes its slices with their full capacity, because a busy node settles tens
+// of thousands of tasks a second.
 func columnsOf(settlements []settlement) *settlementColumns {
 	n := len(settlements)
 	c := &settlementColumns{
 		ids: make([]string, 0, n), fences: make([]int64, 0, n), revisions: make([]int64, 0, n), attempts: make([]int, 0, n),
-		dues: make([]*time.Time, 0, n), types: make([]*string, 0, n), scheduledAts: make([]*time.Time, 0, n), startedAts: make([]*time.Time, 0, n),
-		nextAts: make([]*time.Time, 0, n), outcomes: make([]string, 0, n), edited: make([]string, 0, n), to: make([]string, 0, n),
+		dues: make([]*time.Time, 0, n), types: make([]*string, 0, n), scheduledAts: make([]*time.Time, 0, n),
+		startedAts: make([]*time.Time, 0, n), nextAts: make([]*time.Time, 0, n),
+		outcomes: make([]string, 0, n), edited: make([]string, 0, n), to: make([]string, 0, n),
 		nextIns: make([]time.Duration, 0, n), refunds: make([]bool, 0, n), errors: make([]*string, 0, n), messages: make([]*string, 0, n),
 		results: make([]*string, 0, n),
 	}

@@ -15,22 +15,22 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// settler records outcomes by group commit. Outcomes with follow-ups have a group of their own: they wait for the rows of
-// other tasks, and the others must not wait with them.
+// settler records outcomes by group commit. Outcomes with follow-ups have a group of their own. They wait for the
+// rows of other tasks, and the other outcomes must not wait with them.
 type settler struct {
 	pool       *pgxpool.Pool
 	statements statements
 	node       int64
 	service    string
 	log        *slog.Logger
-	dueSoon    func()      // tells the leader that something is due again at once
-	heard      func(error) // notes what a statement of the pool came to
+	dueSoon    func()      // tells the leader that a task is due again at once
+	heard      func(error) // notes the error of each statement on the pool, or nil
 	metrics    *metrics
 	reruns     reruns
 
 	plain   *group[*settling]
 	effects *group[*settling]
-	most    atomic.Int64 // how many outcomes share a statement: fewer where it had no answer in time
+	most    atomic.Int64 // how many outcomes share a statement; halved when Postgres does not answer in time
 	wg      sync.WaitGroup
 }
 
@@ -43,17 +43,18 @@ type settling struct {
 
 const (
 	settleMost = 1000
-	// effectsMost is how much one statement schedules, by effectsWeight: a hundred tasks with a few small follow-ups
-	// each.
+	// effectsMost is how much one statement schedules, counted by effectsWeight. A hundred tasks with a few small
+	// follow-ups each make this much.
 	effectsMost = 100
-	// groupRuns is how many statements of one kind are under way at once: while one waits for its commit or its answer, another is worked on.
+	// groupRuns is how many statements of one kind are under way at once. While one waits for its commit or its
+	// answer, Postgres works on another.
 	groupRuns = 2
 )
 
-// effectsWeight is 1, and more for a task with many follow-ups or with large ones: all of a group are one JSON text,
-// which the server takes apart while it has their rows locked.
+// effectsWeight is 1, and more for a task with many follow-ups or with large ones. All follow-ups of a group are one
+// JSON text, and Postgres parses it while it holds the locks on their rows.
 func effectsWeight(one *settling) int {
-	const tasks, bytes = 10, 64 << 10 // what a weight of 1 has at most
+	const tasks, bytes = 10, 64 << 10 // the follow-ups and their bytes that a weight of 1 stands for
 	size := 0
 	for _, task := range one.Effects.FollowUps {
 		if payload, ok := task.Payload.(store.JSON); ok {
@@ -63,7 +64,9 @@ func effectsWeight(one *settling) int {
 	return max(1, (len(one.Effects.FollowUps)+tasks-1)/tasks, (size+bytes-1)/bytes)
 }
 
-func newSettler(pool *pgxpool.Pool, s statements, node int64, service string, log *slog.Logger, dueSoon func()) *settler {
+func newSettler(
+	pool *pgxpool.Pool, s statements, node int64, service string, log *slog.Logger, dueSoon func(),
+) *settler {
 	made := &settler{
 		pool: pool, statements: s, node: node, service: service, log: log, dueSoon: dueSoon, heard: func(error) {},
 		plain: newGroup[*settling](settleMost, nil), effects: newGroup(effectsMost, effectsWeight),
@@ -74,7 +77,7 @@ func newSettler(pool *pgxpool.Pool, s statements, node int64, service string, lo
 	return made
 }
 
-// start works until ctx is done; wait returns when it has stopped.
+// start begins to record outcomes, until ctx is done. wait returns when the settler has stopped.
 func (s *settler) start(ctx context.Context) {
 	for range groupRuns {
 		s.wg.Go(func() { s.plain.run(ctx, s.flush) })
@@ -84,8 +87,8 @@ func (s *settler) start(ctx context.Context) {
 
 func (s *settler) wait() { s.wg.Wait() }
 
-// submit has the outcome recorded; done is called once, when it is, when its fence turns out lost, or with an error when ctx,
-// the settler's own, is done before.
+// submit has the outcome recorded. It calls done once: when the outcome is recorded, when the fence turns out to be
+// lost, or with an error when ctx ends before. ctx must be the context of the settler itself.
 func (s *settler) submit(ctx context.Context, one settlement, done func(settled, error)) {
 	s.enqueue(ctx, &settling{settlement: one, done: done})
 }
@@ -97,7 +100,7 @@ func (s *settler) enqueue(ctx context.Context, one *settling) {
 	}
 	select {
 	case to.in <- one:
-		if ctx.Err() != nil { // whoever emptied the channel last may be gone
+		if ctx.Err() != nil { // the goroutines that empty the channel may have ended
 			to.drain(ctx, s.flush)
 		}
 	case <-ctx.Done():
@@ -131,7 +134,7 @@ func (s *settler) flush(ctx context.Context, batch []*settling) {
 			s.putOff(one.ID, state.Type, state.Generations)
 		}
 		if state.Held {
-			s.again(ctx, one) // an application's transaction has locked the row: it must not stall the rest
+			s.again(ctx, one) // an application's transaction has locked the row, and must not stall the others
 			continue
 		}
 		one.done(state, nil)
@@ -144,11 +147,11 @@ func (s *settler) flush(ctx context.Context, batch []*settling) {
 	}
 }
 
-// settleLimit is how long a statement that records outcomes may take, besides the time that its bytes need. It may have
-// to wait for locks, or for an index that is being made.
+// settleLimit is how long a statement that records outcomes may take, besides the time that its bytes need. The
+// statement may have to wait for locks, or for an index that is being made.
 const settleLimit = 5 * time.Second
 
-// bytesOf is about how many bytes the outcomes have that a handler may make large.
+// bytesOf is the size in bytes of those parts of the outcomes that a handler may make large: results and payloads.
 func bytesOf(batch []*settling) (bytes int) {
 	for _, one := range batch {
 		bytes += len(one.Effects.Result)
@@ -163,7 +166,7 @@ func bytesOf(batch []*settling) (bytes int) {
 
 func (s *settler) commit(ctx context.Context, batch []*settling) ([]settled, error) {
 	settlements := make([]settlement, len(batch))
-	single := true // each is settled by itself, which needs no transaction around it all
+	single := true // each statement settles its tasks by itself, so no transaction is needed around them
 	for i, one := range batch {
 		settlements[i] = one.settlement
 		if one.Effects.Again != nil || len(one.Effects.FollowUps) > 0 {
@@ -185,8 +188,8 @@ func (s *settler) commit(ctx context.Context, batch []*settling) ([]settled, err
 	return done, nil
 }
 
-// recover finds the culprit of a failed commit by halving it, so that one task's data or lock does not keep the others from
-// being settled.
+// recover deals with a failed commit. If the cause may be one task's data or lock, it halves the batch until it has
+// found that task, so that the others are settled.
 func (s *settler) recover(ctx context.Context, batch []*settling, err error) {
 	switch {
 	case ctx.Err() != nil:
@@ -197,22 +200,23 @@ func (s *settler) recover(ctx context.Context, batch []*settling, err error) {
 		s.flush(ctx, batch[:len(batch)/2])
 		s.flush(ctx, batch[len(batch)/2:])
 	case len(batch) == 1 && isDataError(err) && batch[0].tries == 0:
-		s.again(ctx, batch[0]) // twice: see isDataError
+		s.again(ctx, batch[0]) // it must fail twice: see isDataError
 	case len(batch) == 1 && isDataError(err) && !batch[0].degraded:
-		// The database takes nothing of what the handler asked for: the task fails, and says why.
+		// Postgres refuses the outcome that the handler asked for. The task fails, and its error gives the reason.
 		one := batch[0]
-		s.log.Error("outcome cannot be recorded; the task fails", "task", one.ID, "type", one.Type, "revision", one.Revision, "attempt", one.Attempt, "error", err)
+		s.log.Error("outcome cannot be recorded; the task fails",
+			"task", one.ID, "type", one.Type, "revision", one.Revision, "attempt", one.Attempt, "error", err)
 		text := scrub(fmt.Sprintf("the outcome %s could not be recorded: %v", one.Outcome, err))
 		one.degraded = true
 		one.Outcome, one.To, one.Error, one.Message, one.Result = outcomeFailed, store.StatusFailed, &text, &text, nil
 		one.ScheduledAt, one.Effects = nil, handlers.Effects{}
-		s.again(ctx, one) // not enqueue: this goroutine is the one that empties the channel
+		s.again(ctx, one) // enqueue could block for ever, because this goroutine is the one that empties the channel
 	case len(batch) == 1 && isDataError(err):
 		s.failBroken(ctx, batch[0], err)
 	default:
-		s.log.Warn("settling failed; trying again", "tasks", len(batch), "error", err)
+		s.log.Warn("outcomes not recorded; trying again", "tasks", len(batch), "error", err)
 		if isReadOnly(err) {
-			s.pool.Reset() // the server behind these connections is a standby by now; new ones find the primary
+			s.pool.Reset() // the server of these connections is a standby by now; new connections find the primary
 		}
 		for _, one := range batch {
 			s.again(ctx, one)
@@ -220,26 +224,34 @@ func (s *settler) recover(ctx context.Context, batch []*settling, err error) {
 	}
 }
 
-// failBroken fails a task whose row takes no line of history either. If the database refuses even that, as an
-// application's trigger may, it tries again for as long as the node lives: nobody else would end the claim.
+// failBroken fails a task if Postgres refuses even a line of history for it. If Postgres refuses to fail the task
+// too, as an application's trigger may make it do, the settler tries again for as long as the node lives. It must,
+// because nobody else would end the claim.
 func (s *settler) failBroken(ctx context.Context, one *settling, cause error) {
 	why := scrub("the outcome could not be recorded: " + cause.Error())
 	limited, cancel := context.WithTimeout(ctx, answerLimit)
 	defer cancel()
 	tag, err := s.pool.Exec(limited, s.statements.schema.SQL(releaseBrokenSQL), one.ID, one.Fence, why)
 	if err != nil {
-		s.log.Error("task cannot be failed either; trying again", "task", one.ID, "revision", one.Revision, "attempt", one.Attempt, "error", err)
+		s.log.Error("task cannot be failed either; trying again",
+			"task", one.ID, "revision", one.Revision, "attempt", one.Attempt, "error", err)
 		s.again(ctx, one)
 		return
 	}
 	failed := tag.RowsAffected() == 1
-	one.done(settled{Fence: one.Fence, Settled: failed, Current: failed, Status: string(store.StatusFailed), Type: one.Type}, nil)
+	one.done(settled{
+		Fence:   one.Fence,
+		Settled: failed,
+		Current: failed,
+		Status:  string(store.StatusFailed),
+		Type:    one.Type,
+	}, nil)
 }
 
-// degradedMost is the longest pause between tries to record that a task failed whose outcome the database refused.
+// degradedMost is the longest pause between two tries to record the failure of a task whose outcome Postgres refused.
 const degradedMost = 30 * time.Second
 
-// again enqueues an outcome once more after a while, longer each time.
+// again enqueues an outcome once more after a pause. The pause grows with each try.
 func (s *settler) again(ctx context.Context, one *settling) {
 	delay := min(20*time.Millisecond<<min(one.tries, 20), time.Second)
 	if one.degraded {
