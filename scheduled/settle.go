@@ -44,7 +44,8 @@ WITH locked AS MATERIALIZED (
     ) AS t ON true
 ), updated AS (
     UPDATE tasktable.scheduled_tasks AS t
-    -- EXECUTING and not current means that somebody set the revision by hand. The task runs again, because nobody holds it.
+    -- EXECUTING and not current means that somebody set the revision by hand. The task runs again. Otherwise it would stay
+    -- EXECUTING without a holder.
     SET status = CASE WHEN l.current THEN l.next_status WHEN t.status = 'EXECUTING' THEN 'QUEUED' ELSE t.status END,
         next_attempt_at = CASE WHEN l.current AND l.next_status = 'QUEUED' THEN l.next_due
             WHEN NOT l.current AND t.status IN ('QUEUED', 'EXECUTING') THEN l.edited_due END,

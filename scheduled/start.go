@@ -10,28 +10,28 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// gateValid is how old a gate's answer may be when the handler is called, and how long a task may run before the rest of its
-// batch goes on beside it.
+// gateValid is how old the answer of the gate may be when the handler is called. It is also how long a task may run
+// before the rest of its batch goes on in another slot.
 const gateValid = 250 * time.Millisecond
 
-// checkWaiting asks the gate about a task whose row has changed, before it is due or has a slot, and hands it back if it is
-// not this attempt's any more.
+// checkWaiting asks the gate about a task whose row has changed before the task was due or had a slot. It ends the
+// claim if the row no longer belongs to this attempt.
 func (b *batch) checkWaiting(r *run) {
 	asked := b.ask([]*run{r})
 	if asked.rows == nil {
-		return // the next recheck tells again
+		return // the next recheck reports the change again
 	}
 	if answer, held := asked.rows[r.Fence]; !held || answer.Verdict == verdictEdited {
 		b.refuse(r, answer)
 	}
 }
 
-// maxEarly is how long a claimed task may wait for its time on a node: the longest look-ahead and a little more. The row of a task that
-// was moved past the triggers may name a much later time. Such a task goes back to the queue, because it would keep one of River's
-// workers.
+// maxEarly is how long a claimed task may wait on a node until it is due. It is the longest look-ahead and a little
+// more. A row may name a much later time if somebody moved the task with the triggers switched off. Such a task goes
+// back to the queue, because it would occupy one of River's workers.
 const maxEarly = 15 * time.Second
 
-// refuse ends a claim that the gate did not let through. It reports whether the task still waits.
+// refuse ends a claim that the gate did not let through. It reports whether the task still waits on this node.
 func (b *batch) refuse(r *run, answer gateRow) (waits bool) {
 	switch answer.Verdict {
 	case verdictEarly:
@@ -58,37 +58,37 @@ func (b *batch) refuse(r *run, answer gateRow) (waits bool) {
 		s.Error = new(scrub(*s.Error))
 		s.Message = s.Error
 		b.end(r, s)
-	default: // the fence is another's: nothing to settle
+	default: // the claim belongs to another holder by now, so there is nothing to settle
 		b.drop(r)
 	}
 	return false
 }
 
-// serving is what serveOne did.
+// serving is the result of serveOne.
 type serving int
 
 const (
 	served   serving = iota // the task has run, or was refused
-	handedOn                // the task has run, and the rest of the batch goes on beside it
+	handedOn                // the task has run, and the rest of the batch goes on in another slot
 	stale                   // the gate's answer is too old by now: ask again
 )
 
-// serveOne runs one task that has its slot, if the gate, asked at that instant, lets it. For so long as patience is set to, gateValid, the
-// rest of the batch waits for it.
+// serveOne runs one task that has its slot, if the gate, which was asked at gateAt, allows it. The rest of the batch
+// waits for the task for gateValid, by the timer patience.
 func (b *batch) serveOne(r *run, answer gateRow, gateAt time.Time, rest []*run, patience *time.Timer) serving {
 	if b.left([]*run{r}) == nil {
-		return served // released while it waited
+		return served // the node released the task while it waited
 	}
 	if answer.Verdict != verdictGo {
 		if b.refuse(r, answer) {
-			// Early by the database's clock: it goes on waiting, apart from the others.
+			// The task is early by the database's clock. It goes on waiting, apart from the others.
 			r.notBefore = gateAt.Add(time.Duration(answer.DueIn * float64(time.Second)))
 			b.serving.Go(func() { b.serve([]*run{r}) })
 		}
 		return served
 	}
 	variant := b.config.Handlers.Variant(answer.Type)
-	if variant == nil { // only an edit of the type could do that, and it would have drawn a revision
+	if variant == nil { // an edit of the type could cause this, but it would have drawn a new revision
 		b.end(r, released(r.hold, "this node has no handler for type "+answer.Type))
 		return served
 	}
@@ -120,8 +120,9 @@ func (b *batch) serveOne(r *run, answer gateRow, gateAt time.Time, rest []*run, 
 	}
 }
 
-// leaseFor returns the end of the attempt's lease. The lease must outlive the handler's time by a margin: a lease that is too short,
-// because the task waited long, is made longer. Where that cannot be done, why says so, and the task must not start.
+// leaseFor returns the end of the attempt's lease. The lease must outlive the handler's time by a margin. If the task
+// has waited so long that the lease is too short, leaseFor extends it. If that fails, why gives the reason, and the
+// task must not start.
 func (b *batch) leaseFor(r *run, answer gateRow, gateAt time.Time) (end time.Time, why string) {
 	expected := time.Duration(answer.Expected * float64(time.Second))
 	end = gateAt.Add(time.Duration(answer.Lease * float64(time.Second)))
@@ -131,7 +132,8 @@ func (b *batch) leaseFor(r *run, answer gateRow, gateAt time.Time) (end time.Tim
 	asked := time.Now()
 	extended, err := b.extend([]hold{r.hold}, nil)
 	if err != nil {
-		b.log.Warn("lease not extended", "task", r.ID, "type", answer.Type, "revision", r.Revision, "attempt", r.Attempt, "error", err)
+		b.log.Warn("lease not extended",
+			"task", r.ID, "type", answer.Type, "revision", r.Revision, "attempt", r.Attempt, "error", err)
 		return end, "the node lost touch with the database"
 	}
 	lease, done := extended[r.Fence]
@@ -141,8 +143,9 @@ func (b *batch) leaseFor(r *run, answer gateRow, gateAt time.Time) (end time.Tim
 	return asked.Add(lease), ""
 }
 
-// leaseMargin is how long the lease is to outlive the handler's context, so that an obedient handler's outcome is recorded before the claim
-// counts as lost. The other half of a short start allowance is for the wait.
+// leaseMargin is how long the lease outlives the handler's context, so that the outcome of a handler that obeys its
+// context is recorded before the claim counts as lost. It is at most half of the start allowance, because the task
+// needs the other half to wait for its start.
 func (c Config) leaseMargin() time.Duration { return min(5*time.Second, c.StartAllowance/2) }
 
 // running is an attempt under way.
@@ -154,7 +157,7 @@ type running struct {
 	done      chan attempted
 }
 
-// begin runs the handler on a goroutine of its own.
+// begin starts the handler on a goroutine of its own.
 func (b *batch) begin(r *run, variant *handlers.Variant, answer gateRow, gateAt, leaseEnd time.Time) *running {
 	e := answer.execution(r.hold)
 	ctx := withLease(b.tracing.begin(b.handlers, e), leaseEnd.Add(-b.config.leaseMargin()), leaseEnd)
@@ -167,7 +170,7 @@ func (b *batch) begin(r *run, variant *handlers.Variant, answer gateRow, gateAt,
 	return started
 }
 
-// finish has the outcome recorded.
+// finish has the outcome of an attempt recorded.
 func (b *batch) finish(r *running, ended attempted) {
 	defer r.ctx.close()
 	e := r.execution
@@ -186,22 +189,30 @@ func (b *batch) finish(r *running, ended attempted) {
 			outcome = outcomeSuperseded
 		}
 		b.tally.recorded(outcome)
-		b.log.DebugContext(r.ctx, "task COMPLETED", "task", e.ID, "type", e.Type, "revision", e.Revision, "attempt", e.Attempt, "outcome", outcomeCompleted)
+		b.log.DebugContext(r.ctx, "task COMPLETED", "task", e.ID, "type", e.Type,
+			"revision", e.Revision, "attempt", e.Attempt, "outcome", outcomeCompleted)
 		b.drop(r.run)
 		return
 	}
 	b.end(r.run, ended.settlement)
 }
 
-// attempted is how an attempt ended.
+// attempted is the result of an attempt.
 type attempted struct {
 	settlement
-	settled bool     // a transactional handler's own transaction has recorded it
-	refused *gateRow // it did not begin after all: it waited for its transaction, and the gate was asked again
+	settled bool     // a transactional handler's own transaction has recorded the outcome
+	refused *gateRow // the attempt did not begin, because the gate, asked again after a wait, refused it
 }
 
-// attempt runs the handler on a goroutine that it may end by Goexit.
-func (b *batch) attempt(ctx *leaseContext, r *run, variant *handlers.Variant, e *handlers.Execution, gateAt time.Time, done chan<- attempted) {
+// attempt runs the handler on the current goroutine, which the handler may end by Goexit.
+func (b *batch) attempt(
+	ctx *leaseContext,
+	r *run,
+	variant *handlers.Variant,
+	e *handlers.Execution,
+	gateAt time.Time,
+	done chan<- attempted,
+) {
 	backoff := b.config.Backoff
 	if variant.Backoff != nil {
 		backoff = variant.Backoff
@@ -217,7 +228,8 @@ func (b *batch) attempt(ctx *leaseContext, r *run, variant *handlers.Variant, e 
 	})
 }
 
-// perform decodes the payload and runs the handler. It reports whether the task is settled, or that the gate was asked again, and refused.
+// perform decodes the payload and runs the handler. It reports whether the task is settled already. If it had to ask
+// the gate again and the gate refused, it returns the answer.
 func (b *batch) perform(
 	ctx context.Context, r *run, variant *handlers.Variant, e *handlers.Execution, gateAt time.Time,
 ) (settled bool, refused *gateRow, err error) {
@@ -227,7 +239,7 @@ func (b *batch) perform(
 	if variant.Kind != handlers.KindPlain {
 		return b.attemptTx(ctx, r, variant, e, gateAt)
 	}
-	if b.config.Codec != nil && time.Since(gateAt) > gateValid { // it may have asked a service for its key
+	if b.config.Codec != nil && time.Since(gateAt) > gateValid { // the codec may have asked a slow service for its key
 		if refused := b.gateAgain(ctx, b.enginePool, r, e); refused != nil {
 			return false, refused, nil
 		}
@@ -241,7 +253,7 @@ func (b *batch) perform(
 	return false, nil, encodeFollowUps(ctx, b.config.Codec, e)
 }
 
-// safely keeps a backoff that panics from ending the process.
+// safely keeps a backoff that panics from ending the process. DefaultBackoff takes its place.
 func safely(backoff handlers.Backoff) handlers.Backoff {
 	return func(attempt int, err error) (delay time.Duration) {
 		defer func() {
@@ -253,7 +265,7 @@ func safely(backoff handlers.Backoff) handlers.Backoff {
 	}
 }
 
-// extendRunning is Execution.Extend.
+// extendRunning does the work of Execution.Extend.
 func (b *batch) extendRunning(ctx *leaseContext, r *run, d time.Duration) error {
 	if cause := causeOf(ctx); cause != nil {
 		return fmt.Errorf("extend task %s: %w", r.ID, cause)
@@ -262,15 +274,15 @@ func (b *batch) extendRunning(ctx *leaseContext, r *run, d time.Duration) error 
 	return b.extendLease(ctx, r, &d)
 }
 
-// extend makes leases longer. A row that an application has locked keeps the lease it has.
+// extend makes leases longer. If an application has locked a row, the claim keeps the lease that it has.
 func (w *worker) extend(holds []hold, d *time.Duration) (map[int64]time.Duration, error) {
 	ctx, cancel := context.WithTimeout(w.settling, answerLimit)
 	defer cancel()
 	return w.statements.extend(ctx, w.enginePool, holds, w.config.StartAllowance, d)
 }
 
-// extendLease makes the handler's context last at least d from now, and the lease longer by the start allowance; nil: as long as the task
-// is expected to run.
+// extendLease makes the handler's context last at least d from now, and the lease longer than that by the start
+// allowance. If d is nil, it uses the time that the task is expected to run.
 func (b *batch) extendLease(ctx *leaseContext, r *run, d *time.Duration) error {
 	asked := time.Now()
 	extended, err := b.extend([]hold{r.hold}, d)
@@ -285,7 +297,7 @@ func (b *batch) extendLease(ctx *leaseContext, r *run, d *time.Duration) error {
 	if d != nil {
 		deadline = asked.Add(*d)
 	}
-	if !ctx.extend(deadline, asked.Add(lease)) { // it ended while the database answered
+	if !ctx.extend(deadline, asked.Add(lease)) { // the context ended while the database answered
 		return fmt.Errorf("extend task %s: %w", r.ID, causeOf(ctx))
 	}
 	return nil

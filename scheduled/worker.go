@@ -17,8 +17,8 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// worker runs the tasks that River brings to this node: each waits for its time and for a slot, passes the gate, runs, and is
-// settled.
+// worker runs the tasks that River brings to this node. Each task waits until it is due and has a slot, passes the
+// gate, runs, and is settled.
 type worker struct {
 	config     Config
 	statements statements
@@ -27,13 +27,13 @@ type worker struct {
 	txSlots    *slots
 	settler    *settler
 	gates      *group[*gateAsk]
-	pace       *pace // of the gate
+	pace       *pace // of the questions to the gate
 	doneJobs   *group[*doneJob]
 	clock      *clock
 	averages   *averages
 	alive      func() bool
 	freed      func()      // tells the leader that a batch's place is free
-	heard      func(error) // notes what a statement of the engine's pool came to
+	heard      func(error) // notes the error of each statement on the engine's pool, or nil
 	dead       *undertaker
 	metrics    *metrics
 	tracing    *tracing
@@ -41,7 +41,7 @@ type worker struct {
 
 	slots    *slots
 	handlers context.Context // ends when the node fences itself or interrupts its handlers, with the reason as its cause
-	settling context.Context // ends when the node gives up settling
+	settling context.Context // ends when the node gives up recording outcomes
 	stopping chan struct{}   // closed when nothing new may start any more
 	quiet    *quiet          // says whether nothing new may start for now
 
@@ -49,36 +49,38 @@ type worker struct {
 
 	mu   sync.Mutex
 	runs map[int64]*run // by fence
-	jobs map[int64]bool // River's jobs in hand
+	jobs map[int64]bool // ids of River's jobs that this node holds
 }
 
-// run is a claim in this node's hands.
+// run is a claim that this node holds.
 type run struct {
 	hold
 	batch *batch
 	queue string
-	poke  chan struct{} // says that the row has changed: ask the gate now, whatever the time
-	since time.Time
+	poke  chan struct{} // says that the row has changed, so that the task asks the gate before it is due
+	since time.Time     // when the node got the claim
 
-	dueSoon     bool      // settled by its own transaction, it is due again at once
-	putOff      bool      // settled by its own transaction, it asked for a run at once
-	generations int       // with putOff: as settled says
-	outdated    bool      // settled by its own transaction, it had been edited meanwhile
-	notBefore   time.Time // when the gate found it early: by this process's clock
-	payload     *string   // as the gate's last answer had it, if that came too late to start by
+	// These four are for a task that its own transaction has settled.
+	dueSoon     bool // it is due again at once
+	putOff      bool // it asked for a run at once
+	generations int  // with putOff: see settled
+	outdated    bool // it had been edited meanwhile
 
-	ended atomic.Bool // it is being settled, or forgotten: nothing more may become of it
+	notBefore time.Time // if the gate found it early: when it is due, by this process's clock
+	payload   *string   // from the gate's last answer, if that answer came too late to start with it
+
+	ended atomic.Bool // the task is being settled or was forgotten, and no later outcome counts
 
 	mu        sync.Mutex
-	lease     *leaseContext       // nil while it waits
-	execution *handlers.Execution // of the attempt; nil while it waits
+	lease     *leaseContext       // nil while the task waits
+	execution *handlers.Execution // of the attempt; nil while the task waits
 	startedAt time.Time           // of the attempt, by the database's clock
-	renewed   time.Time           // when its lease was last made longer while it waited
-	called    time.Time           // when its handler was called, by this process's clock; zero: not yet
-	written   bool                // its row says when and where the attempt started
+	renewed   time.Time           // when the lease was last made longer while the task waited
+	called    time.Time           // when the handler was called, by this process's clock; zero: not yet
+	written   bool                // the row says when and where the attempt started
 }
 
-// begins notes the attempt that has begun.
+// begins notes that an attempt has begun.
 func (r *run) begins(lease *leaseContext, e *handlers.Execution) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -92,7 +94,8 @@ func (r *run) restarts(e *handlers.Execution, at time.Time) {
 	e.StartedAt, r.startedAt = at, at
 }
 
-// lapsed returns the loss of a claim whose lease has ended while its handler ran, and whether it has.
+// lapsed reports whether the lease has ended while the handler ran, by more than lostAfter. If so, it returns the
+// loss of the claim.
 func (r *run) lapsed(now time.Time) (loss settlement, over bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -111,7 +114,8 @@ func (r *run) running() *leaseContext {
 	return r.lease
 }
 
-// span is a context with the span of the attempt, for the log; without one where it has not begun.
+// span returns a context with the span of the attempt, for the log. Before the attempt begins, the context has no
+// span.
 func (r *run) span() context.Context {
 	if lease := r.running(); lease != nil {
 		return lease
@@ -125,9 +129,15 @@ func (b *batch) add(queue string, holds []hold) []*run {
 	defer w.mu.Unlock()
 	for i, h := range holds {
 		now := time.Now()
-		// Until it is due the claim's own lease does.
 		b.pending.Add(1)
-		runs[i] = &run{hold: h, batch: b, queue: queue, poke: make(chan struct{}, 1), since: now, renewed: now.Add(max(w.clock.until(h.Due), 0))}
+		runs[i] = &run{
+			hold:    h,
+			batch:   b,
+			queue:   queue,
+			poke:    make(chan struct{}, 1),
+			since:   now,
+			renewed: now.Add(max(w.clock.until(h.Due), 0)), // the lease of the claim lasts until the task is due
+		}
 		w.runs[h.Fence] = runs[i]
 	}
 	return runs
@@ -139,7 +149,7 @@ func (w *worker) remove(r *run) {
 	w.mu.Unlock()
 }
 
-// take puts a River job in this node's hand. It reports false if the job is there already.
+// take notes that this node holds a River job. It reports false if the job is noted already.
 func (w *worker) take(id int64) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -150,7 +160,7 @@ func (w *worker) take(id int64) bool {
 	return true
 }
 
-// jobsInHand lists River's jobs in this node's hand.
+// jobsInHand lists River's jobs that this node holds.
 func (w *worker) jobsInHand() []int64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -160,12 +170,12 @@ func (w *worker) jobsInHand() []int64 {
 // work runs a batch. It returns when each of its tasks has been settled or released, and the River job removed.
 func (w *worker) work(job riverJob, holds []hold) {
 	if !w.take(job.id) {
-		return // its claims are being released: the answer to the fetch took too long
+		return // the node is releasing the claims of this job, because the answer to the fetch took too long
 	}
 	b := &batch{worker: w, kind: job.kind, tally: w.metrics.of(job.kind)}
 	w.metrics.carried(len(holds))
 	if variant := w.config.Handlers.Variant(job.kind); variant != nil && variant.Kind != handlers.KindPlain {
-		// First, so that no slot is held by a task that waits for a connection.
+		// The place for a transaction comes first, so that no task holds a slot while it waits for a connection.
 		b.places = append(b.places, place{slots: w.txSlots, transactions: true})
 	}
 	b.places = append(b.places, place{slots: w.slots, queue: job.queue})
@@ -175,15 +185,15 @@ func (w *worker) work(job riverJob, holds []hold) {
 	b.finishJob(job.id)
 }
 
-// end has an outcome recorded, and forgets the task when it is. Only the first outcome of a claim counts: recording it may take
-// a while, and a row that is edited meanwhile is refused by the gate once more.
+// end has an outcome recorded, and forgets the task then. Only the first outcome of a claim counts, because recording
+// it may take a while. If the row is edited meanwhile, the gate refuses the task once more, and end is called again.
 func (b *batch) end(r *run, s settlement) {
 	if r.ended.Swap(true) {
 		return
 	}
 	b.settler.submit(b.settling, s, func(state settled, err error) {
-		if state.Status == string(store.StatusFailed) && s.Outcome == outcomeCompleted { // what it asked for could not be recorded
-			s.Outcome = outcomeFailed
+		if state.Status == string(store.StatusFailed) && s.Outcome == outcomeCompleted {
+			s.Outcome = outcomeFailed // Postgres refused to record the handler's outcome
 		}
 		if s.Type == "" { // a claim that never started
 			s.Type = cmp.Or(state.Type, b.kind)
@@ -197,7 +207,7 @@ func (b *batch) end(r *run, s settlement) {
 		case !state.Settled:
 			level, say = slog.LevelWarn, "claim was taken back meanwhile; the outcome does not count"
 			if outcome = b.outcomeOf(s); outcome != outcomeLost {
-				level, say = slog.LevelInfo, "the outcome was recorded before"
+				level, say = slog.LevelInfo, "outcome was recorded already"
 			}
 		case !state.Current:
 			outcome, say = s.recorded(state), "task was edited or cancelled meanwhile; the outcome does not count"
@@ -226,9 +236,9 @@ func (b *batch) end(r *run, s settlement) {
 
 const outcomeOfSQL = `SELECT outcome::text FROM tasktable.scheduled_task_executions WHERE fence = $1`
 
-// outcomeOf is the outcome that the history has of a claim that was ended before s. It was often this node that ended it:
-// the commit of a handler's transaction may have failed for the node and not for the server. Where the history says
-// nothing, the claim counts as lost.
+// outcomeOf returns the outcome that the history shows for a claim that was ended before s. Often this node has ended
+// it itself, because the commit of a handler's transaction may fail for the node and succeed on the server. If the
+// history shows nothing, the claim counts as lost.
 func (b *batch) outcomeOf(s settlement) (outcome string) {
 	ctx, cancel := context.WithTimeout(b.settling, answerLimit)
 	defer cancel()
@@ -238,7 +248,7 @@ func (b *batch) outcomeOf(s settlement) (outcome string) {
 	return outcome
 }
 
-// drop forgets a task whose fence is lost: there is nothing to settle.
+// drop forgets a task whose fence is lost, because there is nothing to settle.
 func (b *batch) drop(r *run) {
 	if r.ended.Swap(true) {
 		return
@@ -247,7 +257,8 @@ func (b *batch) drop(r *run) {
 	b.pending.Done()
 }
 
-// changed ends the context of a running handler, if there is a cause, or has a waiting task ask the gate.
+// changed reacts to a change of a row. If the handler runs and there is a cause, it ends the handler's context. If
+// the task still waits, it makes the task ask the gate.
 func (w *worker) changed(r *run, cause error) {
 	if lease := r.running(); lease != nil {
 		if cause != nil {
@@ -257,11 +268,11 @@ func (w *worker) changed(r *run, cause error) {
 	}
 	select {
 	case r.poke <- struct{}{}:
-	default: // it has been told already
+	default: // the task knows already
 	}
 }
 
-// inHand lists the claims in hand for at least so long.
+// inHand lists the claims that this node has held for at least this long.
 func (w *worker) inHand(least time.Duration) []*run {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -280,7 +291,7 @@ func (w *worker) byFence(fence int64) *run {
 	return w.runs[fence]
 }
 
-// causeOf is why a handler's context ended, or nil.
+// causeOf returns the reason for which a handler's context ended, or nil if it has not ended.
 func causeOf(ctx context.Context) error {
 	if ctx.Err() == nil {
 		return nil
