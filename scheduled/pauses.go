@@ -8,28 +8,29 @@ import (
 
 // pause is a line of the table pauses.
 type pause struct {
-	Scope    string // all, queue or type
+	Scope    string // "all", "queue" or "type"
 	Name     string
 	PausedAt time.Time
 	EndsAt   *time.Time
 }
 
-// of says whether the pause is of a queue's tasks of a type.
+// of reports whether the pause stops a queue's tasks of a type.
 func (p pause) of(queue, kind string) bool {
 	return p.Scope == "all" || p.Scope == "queue" && p.Name == queue || p.Scope == "type" && p.Name == kind
 }
 
-// Those that hold at $1, or held after $2.
+// pausesSQL lists the pauses that are in force at $1, or that ended after $2.
 const pausesSQL = `
 SELECT p.scope, p.name, p.paused_at, p.ends_at::timestamptz AS ends_at FROM tasktable.pauses AS p
 WHERE p.ends_at IS NULL OR p.ends_at > coalesce($2::timestamptz, $1::timestamptz, clock_timestamp())`
 
-// pauses lists the pauses that hold now, or since.
+// pauses lists the pauses that are in force now, and those that have ended since the given time.
 func (s statements) pauses(ctx context.Context, q querier, now, since *time.Time) ([]pause, error) {
 	return collect[pause](ctx, q, "read pauses", s.schema.SQL(pausesSQL), now, since)
 }
 
-// Tasks that were paused until a time that has come. Those that somebody has locked come with the next tick.
+// resumeDueSQL resumes tasks that were paused until a time that has come. If somebody has locked a task, the next
+// tick resumes it.
 const resumeDueSQL = `
 SELECT count(tasktable.resume(due.id, 'leader')) FROM (
     SELECT t.id::text AS id FROM tasktable.scheduled_tasks AS t
@@ -39,17 +40,18 @@ SELECT count(tasktable.resume(due.id, 'leader')) FROM (
 // resumeMost is how many tasks are resumed in one transaction.
 const resumeMost = 100
 
-// resumeDue resumes the tasks that were paused until now, and says how many there were.
+// resumeDue resumes tasks whose pause has ended, at most resumeMost of them. It returns how many it has resumed.
 func (s statements) resumeDue(ctx context.Context, q querier, now *time.Time) (int, error) {
 	return one[int](ctx, q, "resume tasks whose pause has ended", s.schema.SQL(resumeDueSQL), now, resumeMost)
 }
 
-// isPaused says whether one of the pauses is of a queue's tasks of a type.
+// isPaused reports whether one of the pauses stops a queue's tasks of a type.
 func isPaused(paused []pause, queue, kind string) bool {
 	return slices.ContainsFunc(paused, func(p pause) bool { return p.of(queue, kind) })
 }
 
-// unpaused leaves out the lanes that are paused. Their tasks are not even looked at, however many are due.
+// unpaused leaves out the lanes that are paused. The leader does not look at the tasks of these lanes, however many
+// are due.
 func unpaused(lanes []lane, paused []pause) []lane {
 	if len(paused) == 0 {
 		return lanes

@@ -9,14 +9,15 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// errReadOnly ends connections to a server that takes no writes: a standby, perhaps the primary of before a failover. It still answers pings
-// and gives advisory locks, which the new primary knows nothing of. Connecting anew finds the primary, where the URL names several hosts
-// (target_session_attrs=read-write) or one that moves.
+// errReadOnly ends connections to a server that takes no writes. That is a standby. It may have been the primary
+// before a failover. Such a server still answers pings and gives advisory locks, but the new primary does not know of
+// these locks. A new connection finds the primary if the URL names several hosts (with
+// target_session_attrs=read-write) or one host name that moves.
 var errReadOnly = errors.New("the database is read-only, as a standby is")
 
 const readOnlySQL = `SELECT current_setting('transaction_read_only') = 'on'`
 
-// refuseReadOnly is for new connections of the engine's pool.
+// refuseReadOnly checks new connections of the engine's pool.
 func refuseReadOnly(ctx context.Context, conn *pgx.Conn) error {
 	return refused(conn.QueryRow(ctx, readOnlySQL))
 }
@@ -41,7 +42,7 @@ func (s *session) demoted(ctx context.Context) error {
 	return errReadOnly
 }
 
-// isReadOnly tells the refusal of a write by such a server.
+// isReadOnly reports whether a server refused a write because it is read-only.
 func isReadOnly(err error) bool {
 	var pgErr *pgconn.PgError
 	return errors.As(err, &pgErr) && pgErr.Code == "25006"

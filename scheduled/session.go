@@ -15,21 +15,25 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// ErrPooler is returned by Run when the session connection goes through a pooler that shares server connections: advisory
-// locks would then belong to nobody. Give a direct one by Config.Connect (TASKTABLE_SESSION_DATABASE_URL for the command).
-var ErrPooler = errors.New("the session connection goes through a pooler in transaction mode; it needs a direct connection to Postgres")
+// ErrPooler means that the session connection goes through a pooler that shares server connections. Advisory locks
+// would then belong to nobody. Run and CheckDirect return it. Let Config.Connect give a direct connection. For the
+// command, set TASKTABLE_SESSION_DATABASE_URL.
+var ErrPooler = errors.New(
+	"the session connection goes through a pooler in transaction mode; it needs a direct connection to Postgres",
+)
 
 const (
-	// A session is over when no ping has been answered for so long, counted from when the ping was sent.
+	// sessionTimeout is how long a session may be without an answered ping. The time counts from when the last answered
+	// ping was sent.
 	sessionTimeout = 3 * time.Second
-	// So long after the last sign of life of a node its tasks are taken back. It is longer than sessionTimeout and a tick: by
-	// then the node has stopped its handlers by itself.
+	// deadAfter is how long a node must be silent before the leader takes its tasks back. It is longer than
+	// sessionTimeout and a tick, because a node that has lost its session stops its handlers by itself within that time.
 	deadAfter = 5 * time.Second
 	tickEvery = time.Second
 )
 
-// The server ends a session whose process is stopped or gone: idle ones after 3 s, those in a transaction after 2 s, which
-// the first does not cover. Joins in the engine's statements go by primary key whatever the statistics say.
+// sessionSettingsSQL makes Postgres end a session whose process is stopped or gone. Postgres ends an idle session after
+// 3 s, and a session in a transaction after 2 s. It needs both settings, because the first does not cover transactions.
 const sessionSettingsSQL = `
 SET idle_session_timeout = '3s';
 SET idle_in_transaction_session_timeout = '2s';
@@ -39,19 +43,22 @@ SET tcp_user_timeout = '3s';
 SET client_min_messages = 'warning';
 ` + isolationSQL
 
-// The engine's statements look at rows that others change meanwhile. Under a database's own default of repeatable read they would fail,
-// or see a snapshot that is old.
+// isolationSQL is needed because the engine's statements read rows that others change meanwhile. If the database's
+// default is repeatable read, they would fail, or see an old snapshot.
 const isolationSQL = `SET default_transaction_isolation = 'read committed'; `
 
-// The server notices within seconds that the machine at the other end is gone, and frees what it had locked.
+// keepaliveSQL makes Postgres notice within seconds that the machine at the other end is gone, so that it frees the
+// locks of that machine.
 const keepaliveSQL = `SET tcp_keepalives_idle = 1; SET tcp_keepalives_interval = 1; SET tcp_keepalives_count = 3;`
 
-// The engine's statements go by indexes, also under stale statistics. These settings do not decide how Postgres 18 answers
-// an EXISTS: it may read the whole table into a hash. OFFSET 0 in the subquery of a hot statement rules that out.
+// planSettingsSQL makes the engine's statements use indexes even if the statistics are stale. These settings do not
+// decide how Postgres 18 answers an EXISTS. It may read the whole table into a hash. OFFSET 0 in the subquery of a
+// hot statement prevents that.
 const planSettingsSQL = `SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; SET jit = off`
 
-// session is a node's own connection: its lock says that the node lives, and the leader's lock that it leads. What the leader
-// commits, it commits here, so a session that lost its locks can commit nothing.
+// session is a node's own connection. Its lock on the node's number says that the node lives, and the leader's lock
+// says that the node leads. The leader commits everything on this connection, so a session that has lost its locks
+// can commit nothing.
 type session struct {
 	conn       *pgx.Conn
 	schema     string
@@ -59,22 +66,23 @@ type session struct {
 	backend    uint32
 	clock      *clock
 	leads      bool         // for the goroutine that owns the connection
-	leading    atomic.Bool  // the same, for others
-	refusedAt  time.Time    // when the leader's lock was last asked for in vain, another's then
-	answeredAt atomic.Int64 // when the last answered question was sent; monotonic nanoseconds since start
+	leading    atomic.Bool  // the same, for other goroutines
+	refusedAt  time.Time    // when this node last asked for the leader's lock while another node had it
+	answeredAt atomic.Int64 // when the last answered question was sent, in monotonic nanoseconds since start
 	start      time.Time
-	quiet      bool // the node's row says that it works nothing; for the goroutine that owns the connection
+	quiet      bool // the node's row says that it works no queue; for the goroutine that owns the connection
 }
 
-// lockClass keeps the locks of two schemas in one database apart; the second key of a node's lock is its number, of the
-// leader's 0.
+// lockClass is the first key of an advisory lock. It keeps the locks of two schemas in one database apart. The second
+// key of a node's lock is its number. The second key of the leader's lock is 0.
 func lockClass(schema, kind string) int32 {
 	hash := fnv.New32a()
 	_, _ = hash.Write([]byte("tasktable " + kind + " " + schema))
 	return int32(hash.Sum32())
 }
 
-// openSession connects, and ends the backend that this process had before: it may still hold locks.
+// openSession connects. It also ends the backend of this process's previous session, because that backend may still
+// hold locks.
 func openSession(ctx context.Context, config Config, clock *clock, previous uint32) (*session, error) {
 	conn, err := config.Connect(ctx)
 	if err != nil {
@@ -88,16 +96,18 @@ func openSession(ctx context.Context, config Config, clock *clock, previous uint
 	return s, nil
 }
 
-// By name, too: after a restart of the server somebody else's session may have the same pid.
+// terminateSQL checks the name too, because after a restart of the server somebody else's session may have the same
+// pid.
 const terminateSQL = `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = $1 AND application_name = $2`
 
 const nameSQL = `SELECT set_config('application_name', $1, false)`
 
-// sessionName is the application_name of this process's sessions.
+// sessionName is the application_name of the sessions of this process.
 var sessionName = "tasktable session " + strconv.FormatUint(rand.Uint64(), 36)
 
-// CheckDirect returns ErrPooler for a connection that goes through a pooler, as Run does for its session: the process number in
-// the server's greeting is then the pooler's own, not that of the process which answers.
+// CheckDirect returns ErrPooler if the connection goes through a pooler. Run makes the same check for its session.
+// Behind a pooler, the process number in the server's greeting is the pooler's own, and not that of the process that
+// answers. CheckDirect cannot tell a pooler that passes the true number on.
 func CheckDirect(ctx context.Context, conn *pgx.Conn) error {
 	var backend uint32
 	if err := conn.QueryRow(ctx, "SELECT pg_backend_pid()").Scan(&backend); err != nil {
@@ -124,45 +134,48 @@ func (s *session) prepare(ctx context.Context, previous uint32) error {
 		return fmt.Errorf("prepare session: %w", err)
 	}
 	if previous != 0 {
-		_, _ = s.conn.Exec(ctx, terminateSQL, previous, sessionName) // if it may not, the server ends it within seconds
+		// If this session may not end the other, Postgres ends it within seconds.
+		_, _ = s.conn.Exec(ctx, terminateSQL, previous, sessionName)
 	}
 	return nil
 }
 
-// In one statement: nobody sees the row of a living node without its lock.
+// registerSQL inserts the row and takes the lock in one statement, so that nobody sees a living node's row without
+// its lock.
 const registerSQL = `
 WITH node AS (
     INSERT INTO tasktable.nodes (service, version, host, queues, types, shares_slots, declaration_hash, receives_failures, transactional, places)
     VALUES ($1, $2, $3, $4::text::jsonb, $5, $6, nullif($7::text, ''), $8, $9, $10) RETURNING number)
 SELECT number, pg_try_advisory_lock($11, number::int) FROM node`
 
-// register gives the node its number and takes the lock on it.
+// register inserts the node's row, which gives the node its number, and takes the lock on that number.
 func (s *session) register(ctx context.Context, config Config, st statements, quiet bool) error {
 	queues, types, err := working(config, quiet)
 	if err != nil {
 		return err
 	}
 	s.quiet = quiet
-	host, _ := os.Hostname() // a node without a name is still a node
+	host, _ := os.Hostname() // a node can work without a host name
 	var locked bool
 	err = s.conn.QueryRow(ctx, st.schema.SQL(registerSQL), config.Service, config.Version,
-		fmt.Sprintf("%s/%d", host, os.Getpid()), queues, types, config.ShareSlots, declarationHash(config.Recurring), config.OnDead != nil || config.OnLost != nil,
-		config.transactional(), config.places(), lockClass(s.schema, "node")).Scan(&s.number, &locked)
+		fmt.Sprintf("%s/%d", host, os.Getpid()), queues, types, config.ShareSlots, declarationHash(config.Recurring),
+		config.OnDead != nil || config.OnLost != nil, config.transactional(), config.places(),
+		lockClass(s.schema, "node")).Scan(&s.number, &locked)
 	if err != nil {
 		return fmt.Errorf("register node: %w", err)
 	}
 	if !locked {
-		return fmt.Errorf("lock node %d: somebody else has it", s.number)
+		return fmt.Errorf("lock node %d: another session has the lock", s.number)
 	}
 	s.answered(time.Now())
 	return nil
 }
 
-// answered notes that a question sent then was answered.
+// answered notes that Postgres has answered a question that was sent at this time.
 func (s *session) answered(sent time.Time) { s.answeredAt.Store(int64(sent.Sub(s.start))) }
 
-// heard notes that the server said something, be it an error, to what was sent then: a slow or failing statement is no dead
-// session.
+// heard notes that Postgres has answered a statement that was sent at this time. An error of Postgres is an answer
+// too, because a slow or failing statement does not mean a dead session.
 func (s *session) heard(sent time.Time, err error) {
 	var said *pgconn.PgError
 	if err == nil || errors.As(err, &said) {
@@ -170,20 +183,20 @@ func (s *session) heard(sent time.Time, err error) {
 	}
 }
 
-// alive says whether the node may still take itself for alive: whether others could have declared it dead.
+// alive reports whether the node may still work. If it returns false, others could have declared the node dead.
 func (s *session) alive() bool {
 	return s.unanswered() < sessionTimeout
 }
 
-// unanswered is how long ago the question was sent that was answered last.
+// unanswered is how long ago the last answered question was sent.
 func (s *session) unanswered() time.Duration {
 	return time.Since(s.start) - time.Duration(s.answeredAt.Load())
 }
 
 const followSQL = `SELECT clock_timestamp(), pg_try_advisory_lock($1, 0), current_setting('transaction_read_only') = 'on'`
 
-// follow is a tick of a node that does not lead: one statement, ping and try for the leader's lock. It only tries: a lock
-// waited for would keep a snapshot open and stop vacuum.
+// follow is the tick of a node that does not lead. Its one statement is a ping and a try for the leader's lock. It
+// does not wait for the lock, because a statement that waits keeps a snapshot open, and that stops vacuum.
 func (s *session) follow(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, sessionTimeout)
 	defer cancel()
@@ -211,7 +224,8 @@ func (s *session) learn(now, sent time.Time) {
 
 const pingSQL = `SELECT clock_timestamp(), current_setting('transaction_read_only') = 'on'`
 
-// ping keeps the session alive while the node does not lead, and must not: while it stops, is quiet, or lets another lead.
+// ping keeps the session alive while the node does not lead and must not begin to: while it stops, is quiet, or lets
+// another node lead.
 func (s *session) ping(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, sessionTimeout)
 	defer cancel()
@@ -228,7 +242,8 @@ func (s *session) ping(ctx context.Context) error {
 	return nil
 }
 
-// resign lets another node lead at once. If the server does not do it, the node leads on, so that somebody does.
+// resign lets another node lead at once. If Postgres does not free the lock, this node goes on as the leader, so that
+// there is one.
 func (s *session) resign(ctx context.Context) error {
 	if !s.leads {
 		return nil
@@ -243,13 +258,13 @@ func (s *session) resign(ctx context.Context) error {
 
 const farewellSQL = `UPDATE tasktable.nodes SET dead_at = clock_timestamp() WHERE number = $1`
 
-// closeWithin bounds the good-bye to a server that may not be there any more.
+// closeWithin limits how long closing a connection may take, because the server may be gone.
 const closeWithin = time.Second
 
 // close ends the session, and with it its locks.
 func (s *session) close(ctx context.Context) { closeConn(ctx, s.conn) }
 
-// closeConn closes a connection also when ctx is done, and does not wait long for the other side.
+// closeConn closes a connection even if ctx is done. It does not wait long for the server.
 func closeConn(ctx context.Context, conn *pgx.Conn) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeWithin)
 	defer cancel()

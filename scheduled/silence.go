@@ -7,15 +7,19 @@ import (
 	"time"
 )
 
-// silence keeps since when nodes have given no sign of life: since when their locks are free. The node that begins to lead goes on
-// counting where the one before it ended, so that tasks of nodes that die together wait no longer than those of one.
+// silence records the last sign of life of each node. A node gives no sign of life while nobody holds its lock. A
+// node that begins to lead goes on counting where the leader before it ended, so that the tasks of nodes that die
+// together wait no longer than the tasks of one node.
 type silence struct {
 	heard map[int64]time.Time // the last sign of life of a node
 }
 
-// look takes what a look at the nodes has found. refused is when this node last was refused the leader's lock, which somebody else
-// had: until then the node that led before it was alive; zero: it was not lately. It returns the nodes that have been silent for so
-// long that they have stopped by themselves, and in how long the next will have been; negative: none is silent.
+// look evaluates a look at the nodes. It returns the nodes that have been silent for so long that they have stopped
+// by themselves. It also returns in how long the next node will have been silent for so long. That is negative if no
+// other node is silent.
+//
+// refused is when this node was last refused the leader's lock, because another node held it. Until then, the node
+// that led before was alive. It is zero if this node was not refused lately.
 func (s *silence) look(nodes []liveNode, now, refused time.Time) (dead []int64, next time.Duration) {
 	heard := map[int64]time.Time{}
 	next = -1
@@ -23,7 +27,7 @@ func (s *silence) look(nodes []liveNode, now, refused time.Time) (dead []int64, 
 		last, known := s.heard[node.Number]
 		switch {
 		case node.Held || !known && node.Silent < 0:
-			last = now // nobody knows since when the lock is free
+			last = now // nobody knows how long the lock has been free
 		case !known:
 			last = now.Add(-node.Silent)
 		}
@@ -44,19 +48,21 @@ func (s *silence) look(nodes []liveNode, now, refused time.Time) (dead []int64, 
 	return dead, next
 }
 
-// forget begins anew: what a leader knew is old when it leads again.
+// forget drops all records. A node that leads again must not use them, because they are old.
 func (s *silence) forget() { s.heard = nil }
 
-// refusedLately bounds the age of a refusal: in a longer time another could have led and died. With it, a tick's delay included, a node
-// still has sessionTimeout between its last sign of life and the end.
+// refusedLately limits how old a refusal may be, because in a longer time another node could have led and died. Even
+// with a tick's delay, this limit leaves a node sessionTimeout between its last sign of life and the time when its
+// tasks are taken back.
 const refusedLately = 3 * tickEvery / 2
 
 const silentSQL = `
 UPDATE tasktable.nodes AS n SET last_seen_at = statement_timestamp() - s.silent * interval '1 microsecond'
 FROM unnest($1::bigint[], $2::bigint[]) AS s (number, silent) WHERE n.number = s.number AND n.last_seen_at IS NULL`
 
-// reclaimDead takes back the tasks of nodes that are gone: whose lock is free, and has been for long enough that the node has
-// stopped by itself. It returns in how long there will be another; negative: none is silent.
+// reclaimDead takes back the tasks of dead nodes. A node is dead if its lock has been free for so long that the node
+// has stopped by itself. reclaimDead returns in how long the next node will be dead. That is negative if no other
+// node is silent.
 func (l *leader) reclaimDead(ctx context.Context) (next time.Duration, err error) {
 	now := time.Now()
 	refused := l.session.refusedAt
@@ -65,25 +71,26 @@ func (l *leader) reclaimDead(ctx context.Context) (next time.Duration, err error
 	}
 	dead, next := l.silence.look(l.nodes, now, refused)
 	err = l.noteSilent(ctx)
-	for _, number := range dead { // one that cannot be ended does not keep the others
+	for _, number := range dead { // a node that cannot be ended does not stop the others
 		if l.session.conn.IsClosed() {
 			break
 		}
 		done, reclaimErr := l.reclaimAll(ctx, number)
 		if done {
-			l.log.Warn("node is dead; its tasks are taken back", "dead", number)
+			l.log.Warn("node is dead; the leader has taken its tasks back", "dead", number)
 		}
 		err = errors.Join(err, reclaimErr)
 	}
 	return next, err
 }
 
-// noteSilent tells who may lead next since when nodes are silent: once for each.
+// noteSilent writes how long each silent node has been silent, once for each node. The next leader reads it.
 func (l *leader) noteSilent(ctx context.Context) error {
 	var silent, micros []int64
 	for _, node := range l.nodes {
 		if !node.Held && node.Silent < 0 {
-			silent, micros = append(silent, node.Number), append(micros, time.Since(l.silence.heard[node.Number]).Microseconds())
+			silent = append(silent, node.Number)
+			micros = append(micros, time.Since(l.silence.heard[node.Number]).Microseconds())
 		}
 	}
 	if len(silent) == 0 {
@@ -97,7 +104,7 @@ func (l *leader) noteSilent(ctx context.Context) error {
 
 const leadsSQL = `UPDATE tasktable.nodes SET elected_at = clock_timestamp() WHERE number = $1`
 
-// noteLeading says who leads, for the one that follows and for audit.
+// noteLeading writes that this node leads, for the next leader and for audits.
 func (l *leader) noteLeading(ctx context.Context) error {
 	if _, err := l.session.conn.Exec(ctx, l.statements.schema.SQL(leadsSQL), l.session.number); err != nil {
 		return fmt.Errorf("note who leads: %w", err)

@@ -5,8 +5,9 @@ import (
 	"sync"
 )
 
-// slots hands out the node's slots: how many handlers run at once. Each queue has its own; where they are shared, idle slots
-// of one queue serve the others, and a queue that wants its own back gets the next that falls free.
+// slots hands out the node's slots. A slot is the right to run one handler. Each queue has its own slots. If they are
+// shared, idle slots of one queue serve the other queues, and a queue that wants its own slot back gets the next that
+// is free.
 type slots struct {
 	shared bool
 	total  int
@@ -22,22 +23,23 @@ type queueSlots struct {
 	waiting list.List // of *slotRequest, the oldest first
 }
 
-// slotRequest is somebody's place in the line. granted is closed when the slot is theirs.
+// slotRequest is a place in the line for a slot. granted is closed when the request gets its slot.
 type slotRequest struct {
 	granted chan struct{}
 	queue   *queueSlots
 	element *list.Element // nil once granted
 }
 
-// place is a slot that a handler needs, of a queue.
+// place is a slot of a queue that a handler needs.
 type place struct {
 	slots        *slots
 	queue        string
-	transactions bool // it is a connection for a handler's transaction
+	transactions bool // the slot stands for a connection for a handler's transaction
 }
 
-// refused hands a claim back that has waited too long for the place. The task keeps its due time, so that its lateness
-// is seen. Nothing spins: the claim has waited for stintMost, and the leader claims no more tasks than there are places.
+// refused hands back a claim that has waited too long for the place. The task keeps its due time, so that operators
+// see how late it is. The task is not claimed over and over in a fast loop, because each claim waits for stintMost,
+// and the leader claims no more tasks than there are places.
 func (p place) refused(h hold) settlement {
 	if p.transactions {
 		return released(h, "it waited too long for a connection for its transaction")
@@ -65,7 +67,7 @@ func (s *slots) request(name string) *slotRequest {
 	return r
 }
 
-// release gives the slot back, or the place in the line if it was not granted yet.
+// release gives the slot back. If the slot was not granted yet, release gives up the place in the line.
 func (s *slots) release(r *slotRequest) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -79,7 +81,8 @@ func (s *slots) release(r *slotRequest) {
 	s.grant()
 }
 
-// grant serves who waits, as long as there are slots: first the queue that uses the least of its own.
+// grant gives slots to waiting requests as long as there are slots. The queue that uses the smallest part of its own
+// slots comes first.
 func (s *slots) grant() {
 	for {
 		var next *queueSlots
@@ -102,7 +105,7 @@ func (s *slots) grant() {
 // slotUsage is how many slots a queue has, and how many it uses.
 type slotUsage struct{ size, used int }
 
-// usage is that of each queue.
+// usage returns the usage of each queue, by name.
 func (s *slots) usage() map[string]slotUsage {
 	s.mu.Lock()
 	defer s.mu.Unlock()

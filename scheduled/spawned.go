@@ -7,8 +7,8 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// Writes no column whose edit draws a revision. A new follow-up belongs to the service of the task that asked for it, so that this
-// service's database role can read it.
+// spawnedSQL writes no column whose edit draws a revision. A new follow-up belongs to the service of the task that
+// asked for it, so that the database role of this service can read it.
 const spawnedSQL = `
 UPDATE tasktable.scheduled_tasks AS t
 SET spawned_by = f.asked_by,
@@ -17,13 +17,14 @@ SET spawned_by = f.asked_by,
 FROM unnest($1::text[], $2::text[], $3::boolean[]) AS f (id, asked_by, created)
 WHERE t.id = ANY (ARRAY[f.id])`
 
-// spawned writes to follow-ups which task asked for them. A follow-up that was not written to stays as it is.
+// spawned writes to each follow-up which task asked for it. It does not change a follow-up that the upsert has left
+// alone.
 func (s statements) spawned(ctx context.Context, q querier, followUps []followUp) error {
 	var (
 		ids, askedBy []string
 		created      []bool
 	)
-	place := map[string]int{} // of two tasks that asked for the same one, the later counts
+	place := map[string]int{} // by follow-up; if two tasks asked for the same one, the later counts
 	for _, f := range followUps {
 		if f.own || f.receipt.Outcome == store.Unchanged || f.receipt.Outcome == store.Finished {
 			continue

@@ -6,7 +6,7 @@ import (
 	"github.com/tasktable/tasktable/handlers"
 )
 
-// maxStack is how much of a stack is kept: the frames that matter are the first.
+// maxStack is how many bytes of a stack are kept. The first frames are the important ones.
 const maxStack = 4 << 10
 
 func panicked(value any) error {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// longRun is how long an attempt runs before its start is written to its row. Shorter attempts leave their start in the history alone,
-// so that they pay nothing for it.
+// longRun is how long an attempt runs before the node writes its start to its row. For shorter attempts only the
+// history has the start, so that they cost no extra write.
 const longRun = time.Second
 
 // calls notes that the handler is called now.
@@ -17,15 +17,16 @@ func (r *run) calls(at time.Time) {
 	r.startedAt, r.called = at, time.Now()
 }
 
-// unwritten returns when the attempt started, if it has run for long and its row does not say so yet.
+// unwritten returns when the attempt started. ok is true if the attempt has run for long and its row does not show
+// the start yet.
 func (r *run) unwritten(now time.Time) (startedAt time.Time, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.startedAt, !r.called.IsZero() && !r.written && now.Sub(r.called) >= longRun
 }
 
-// writeStarts writes start and node of the attempts that have run for long to their rows. A row that an application has locked is
-// written with the next look.
+// writeStarts writes the start and the node of attempts that have run for long to their rows. If an application has
+// locked a row, the next look writes it.
 func (k *keeper) writeStarts(ctx context.Context, runs []*run) error {
 	now := time.Now()
 	var holds []hold
@@ -54,7 +55,8 @@ func (k *keeper) writeStarts(ctx context.Context, runs []*run) error {
 	return nil
 }
 
-// No trigger fires for these columns, so the revision stays as it is. started_fence tells this attempt's start from the last one's.
+// startSQL writes columns for which no trigger fires, so the revision stays as it is. started_fence tells the start
+// of this attempt from the start of an earlier one.
 const startSQL = `
 WITH locked AS MATERIALIZED (
     SELECT t.id, asked.fence, asked.started_at
@@ -71,7 +73,7 @@ FROM locked AS l
 WHERE t.id = ANY (ARRAY[l.id]) AND t.fence = l.fence
 RETURNING t.fence`
 
-// start writes when and where the attempts of holds started. It returns the fences of those that it wrote.
+// start writes when and where these attempts started. It returns the fences of those that it wrote.
 func (s statements) start(ctx context.Context, q querier, node int64, holds []hold, starts []time.Time) ([]int64, error) {
 	ids, fences := make([]string, len(holds)), make([]int64, len(holds))
 	for i, h := range holds {

@@ -40,7 +40,7 @@ type worker struct {
 	log        *slog.Logger
 
 	slots    *slots
-	handlers context.Context // ends when the node fences itself or interrupts its handlers, with the reason as its cause
+	handlers context.Context // ends when the node fences itself or interrupts its handlers; its cause is the reason
 	settling context.Context // ends when the node gives up recording outcomes
 	stopping chan struct{}   // closed when nothing new may start any more
 	quiet    *quiet          // says whether nothing new may start for now
