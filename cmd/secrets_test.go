@@ -31,7 +31,7 @@ func TestNodesTellNoSecrets(t *testing.T) {
 	c.cutSession(p)
 	p.signal(syscall.SIGTERM)
 	got := p.end()
-	got.want(t, exitOK, "cannot be claimed and is failed", "outcome cannot be recorded; the task fails", "session lost",
+	got.want(t, exitOK, "cannot be claimed; it fails", "outcome cannot be recorded; the task fails", "session lost",
 		"the server answered 535 5.7.8", "payload does not decode") // the errors of the attempts are logged
 	noCanary(t, "the log", got.stderr+got.stdout)
 	examined := run(t, []string{"DATABASE_URL=" + c.url}, "doctor")

@@ -87,16 +87,16 @@ func TestConclude(t *testing.T) {
 		{name: "session lost", err: context.Canceled, cause: handlers.ErrLeaseLost, want: "INTERRUPTED QUEUED refund: context canceled"},
 		{name: "cancelled", err: errOops, cause: handlers.ErrCancelled, want: "RETRIED QUEUED in 1m0s: oops"}, // the row says CANCELLED, so only the hold ends
 		{name: "NUL and invalid UTF-8", err: errors.New("a\x00b\xffc"), want: "RETRIED QUEUED in 1h0m0s: a\uFFFDb\uFFFDc"},
-		{name: "panicking text", err: &hostile{error: true}, want: "RETRIED QUEUED in 1h0m0s: an error of type *scheduled.hostile whose text cannot be had: no text"},
+		{name: "panicking text", err: &hostile{error: true}, want: "RETRIED QUEUED in 1h0m0s: an error of type *scheduled.hostile whose method Error panicked: no text"},
 		{name: "panicking text at the deadline", err: &hostile{error: true}, cause: handlers.ErrDeadline, want: "RETRIED QUEUED in 1h0m0s: the attempt took longer than its ExpectedExecutionTime: %!v(PANIC=Error method: no text)"},
 		{name: "panicking As", err: &hostile{as: true}, want: "RETRIED QUEUED in 1h0m0s: hostile"},
 		{name: "panicking Unwrap", err: &hostile{unwrap: true}, want: "RETRIED QUEUED in 1h0m0s: hostile"},
-		{name: "nil permanent", err: noPermanent, want: "RETRIED QUEUED in 1h0m0s: an error of type *handlers.PermanentError whose text cannot be had"},
-		{name: "nil retry after", err: noAfter, want: "RETRIED QUEUED in 1h0m0s: an error of type *handlers.RetryAfterError whose text cannot be had"},
-		{name: "nil snooze", err: noSnooze, want: "RETRIED QUEUED in 1h0m0s: an error of type *handlers.SnoozeError whose text cannot be had"},
-		{name: "nil panic", err: noPanic, want: "RETRIED QUEUED in 1h0m0s: an error of type *handlers.PanicError whose text cannot be had"},
-		{name: "nil of a type of the handler's", err: noHostile, want: "RETRIED QUEUED in 1h0m0s: an error of type *scheduled.hostile whose text cannot be had"},
-		{name: "empty permanent", err: &handlers.PermanentError{}, want: "FAILED FAILED: an error of type *handlers.PermanentError whose text cannot be had"},
+		{name: "nil permanent", err: noPermanent, want: "RETRIED QUEUED in 1h0m0s: an error of type *handlers.PermanentError whose method Error panicked"},
+		{name: "nil retry after", err: noAfter, want: "RETRIED QUEUED in 1h0m0s: an error of type *handlers.RetryAfterError whose method Error panicked"},
+		{name: "nil snooze", err: noSnooze, want: "RETRIED QUEUED in 1h0m0s: an error of type *handlers.SnoozeError whose method Error panicked"},
+		{name: "nil panic", err: noPanic, want: "RETRIED QUEUED in 1h0m0s: an error of type *handlers.PanicError whose method Error panicked"},
+		{name: "nil of a type of the handler's", err: noHostile, want: "RETRIED QUEUED in 1h0m0s: an error of type *scheduled.hostile whose method Error panicked"},
+		{name: "empty permanent", err: &handlers.PermanentError{}, want: "FAILED FAILED: an error of type *handlers.PermanentError whose method Error panicked"},
 		{name: "negative delays by hand", err: &handlers.SnoozeError{Delay: math.MinInt64}, want: "SNOOZED QUEUED refund: snoozed for"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -16,10 +16,11 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// metrics is what a node counts for Config.Metrics. Without one it is nil, and its methods do nothing. It is a single collector, so
-// that it is registered, and taken out again, as a whole; it outlives the node's sessions.
+// metrics are a node's counters for Config.Metrics. If Config.Metrics is nil, metrics is nil, and its methods do
+// nothing. It is a single collector, so that it is registered and unregistered as a whole. It outlives the node's
+// sessions.
 type metrics struct {
-	node  atomic.Pointer[life] // nil: without a session
+	node  atomic.Pointer[life] // nil: the node has no session
 	lives prometheus.Counter
 
 	started, executions, dead, putOffs, claimed, scheduled *prometheus.CounterVec
@@ -35,22 +36,23 @@ type metrics struct {
 
 	parts  []prometheus.Collector
 	gauges gauges
-	seen   atomic.Pointer[sight]  // what the leader saw last
-	found  atomic.Pointer[counts] // what it has counted; nil while this node does not lead
+	seen   atomic.Pointer[sight]  // the last look of the leader
+	found  atomic.Pointer[counts] // the last count of the leader; nil while this node does not lead
 
 	mu    sync.Mutex
 	types map[string]*typeMetrics
 }
 
 const (
-	// typesMost is how many types have series of their own. A type is a word of the code; whoever makes one for each member of theirs has
-	// the rest under otherLabel.
+	// typesMost is how many types have series of their own. A type is meant to be a word of the code. If an
+	// application makes one type for each of its members, the types beyond the limit share the series otherLabel.
 	typesMost = 200
-	// otherLabel is no type's and no queue's: neither may have brackets like these.
+	// otherLabel cannot be the name of a type or a queue, because these may not contain such brackets.
 	otherLabel = "(other)"
 )
 
-// Buckets in seconds. Those of what waits or runs go to half an hour, those of statements stop where they are given up.
+// Buckets, in seconds except batchBuckets. The buckets for waiting and running tasks go up to half an hour. The
+// buckets for statements end at the time limit of a statement.
 var (
 	waitBuckets      = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800}
 	statementBuckets = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5}
@@ -59,42 +61,57 @@ var (
 
 // outcomeWords are all words of scheduled_task_executions.outcome.
 var outcomeWords = []string{
-	outcomeCompleted, outcomeFailed, outcomeRetried, outcomeSnoozed, outcomeLost, outcomeSuperseded, outcomeExpired, outcomeInterrupted,
-	outcomeReleased, outcomeCancelled,
+	outcomeCompleted, outcomeFailed, outcomeRetried, outcomeSnoozed, outcomeLost, outcomeSuperseded, outcomeExpired,
+	outcomeInterrupted, outcomeReleased, outcomeCancelled,
 }
 
 var deadWords = []string{string(store.StatusFailed), string(store.StatusExpired)}
 
-// newMetrics makes the metrics of a node, with series at zero for each of its types: a rate is right from the first one on.
+// newMetrics makes the metrics of a node. Each of the node's types has its series at zero from the beginning, so that
+// the first rate is right.
 func newMetrics(config Config) *metrics {
 	if config.Metrics == nil {
 		return nil
 	}
 	m := &metrics{types: map[string]*typeMetrics{}, gauges: newGauges(config)}
-	m.lives = m.counter("node_lives_total", "Sessions this node has begun: the first, and one each time it lost touch with the database.")
+	m.lives = m.counter("node_lives_total",
+		"Sessions that this node has begun: the first one, and one more each time it lost touch with the database.")
 	m.started = m.counters("tasks_started_total", "Attempts whose handler was called on this node.", "type")
 	m.executions = m.counters("executions_total",
-		"Lines this node has written to the history scheduled_task_executions, by their outcome. The leader writes those of what it expires or takes back.", "type", "outcome")
+		"Lines that this node has written to the history scheduled_task_executions, by outcome. "+
+			"The leader writes the lines of tasks that it expires or takes back.", "type", "outcome")
 	m.dead = m.counters("tasks_dead_total", "Tasks that became dead letters, FAILED or EXPIRED.", "type", "status")
 	m.putOffs = m.counters("tasks_put_off_total",
-		"Attempts that asked for their own next run, or a chain of follow-ups, at once: it waits until a second after their start.", "type")
-	m.claimed = m.counters("tasks_claimed_total", "Tasks the leader has claimed and handed to River.", "type")
+		"Attempts that asked for their own next run, or for a chain of follow-ups, at once. "+
+			"Such a run waits until a second after the start of the attempt.", "type")
+	m.claimed = m.counters("tasks_claimed_total", "Tasks that the leader has claimed and handed to River.", "type")
 	m.scheduled = m.counters("tasks_scheduled_total",
-		"Tasks that anybody scheduled: created, rescheduled, rearmed, or skipped (a fire that does not run). The leader counts them in "+
-			"scheduled_task_changes each 15 s; not those of a transaction that was open for more than a minute.", "type", "outcome")
-	m.delay = m.histograms("start_delay_seconds", "From when an attempt was due until the gate let it through, by the database's clock.", waitBuckets, "type")
-	m.duration = m.histograms("task_duration_seconds", "How long handlers ran; of transactional ones with their transaction.", waitBuckets, "type")
-	m.gateTook = m.histogram("gate_duration_seconds", "How long the gate's reads took, each for all tasks that were ready together.", statementBuckets)
+		"Tasks that anybody scheduled: created, rescheduled, rearmed, or skipped (a fire that does not run). "+
+			"The leader counts them in scheduled_task_changes every 15 s. "+
+			"It misses the tasks of a transaction that was open for more than a minute.", "type", "outcome")
+	m.delay = m.histograms("start_delay_seconds",
+		"Time from when an attempt was due until the gate let it through, by the database's clock.", waitBuckets, "type")
+	m.duration = m.histograms("task_duration_seconds",
+		"How long handlers ran. For transactional handlers this includes their transaction.", waitBuckets, "type")
+	m.gateTook = m.histogram("gate_duration_seconds",
+		"How long the gate's reads took. One read is for all tasks that were ready together.", statementBuckets)
 	m.settleTasks = m.histogram("settle_batch_tasks", "How many outcomes were recorded together.", batchBuckets)
-	m.settleTook = m.histogram("settle_duration_seconds", "How long it took to record a batch of outcomes, failures included.", statementBuckets)
-	m.settleFailures = m.counter("settle_failures_total", "Batches of outcomes that could not be recorded and were tried again, whole or in halves.")
-	m.passTook = m.histogram("pass_duration_seconds", "How long the leader's passes took, failures included.", statementBuckets)
-	m.lookFailures = m.counters("look_failures_total", "The leader's looks that failed: ticks, and passes, also those that got stuck.", "look")
-	m.censusFailures = m.counter("census_failures_total", "The leader's counts for these metrics that failed or took too long.")
-	m.riverFetchTook = m.histogram("river_fetch_duration_seconds", "How long River's fetches of jobs took.", statementBuckets)
-	m.riverFetched = m.counters("river_fetched_jobs_total", "River jobs this node has fetched.", "queue")
-	m.riverInsertTook = m.histogram("river_insert_duration_seconds", "How long the leader's inserts of River jobs took.", statementBuckets)
-	m.riverInserted = m.counter("river_inserted_jobs_total", "River jobs the leader has inserted.")
+	m.settleTook = m.histogram("settle_duration_seconds",
+		"How long it took to record a batch of outcomes, including failures.", statementBuckets)
+	m.settleFailures = m.counter("settle_failures_total",
+		"Batches of outcomes that could not be recorded and were tried again, whole or in halves.")
+	m.passTook = m.histogram("pass_duration_seconds",
+		"How long the leader's passes took, including failures.", statementBuckets)
+	m.lookFailures = m.counters("look_failures_total",
+		"Failed looks of the leader: ticks and passes, including passes that got stuck.", "look")
+	m.censusFailures = m.counter("census_failures_total",
+		"Counts of the leader for these metrics that failed or took too long.")
+	m.riverFetchTook = m.histogram("river_fetch_duration_seconds",
+		"How long River's fetches of jobs took.", statementBuckets)
+	m.riverFetched = m.counters("river_fetched_jobs_total", "River jobs that this node has fetched.", "queue")
+	m.riverInsertTook = m.histogram("river_insert_duration_seconds",
+		"How long the leader's inserts of River jobs took.", statementBuckets)
+	m.riverInserted = m.counter("river_inserted_jobs_total", "River jobs that the leader has inserted.")
 	m.riverJobTasks = m.histogram("river_job_tasks", "How many tasks a River job carried to this node.", batchBuckets)
 	for _, look := range []string{lookTick, lookPass} {
 		m.lookFailures.WithLabelValues(look)
@@ -127,25 +144,30 @@ func (m *metrics) counters(name, help string, labels ...string) *prometheus.Coun
 }
 
 func (m *metrics) histogram(name, help string, buckets []float64) prometheus.Histogram {
-	made := prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: "tasktable", Name: name, Help: help, Buckets: buckets})
+	made := prometheus.NewHistogram(prometheus.HistogramOpts{
+		Namespace: "tasktable", Name: name, Help: help, Buckets: buckets,
+	})
 	m.parts = append(m.parts, made)
 	return made
 }
 
 func (m *metrics) histograms(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
-	made := prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: "tasktable", Name: name, Help: help, Buckets: buckets}, labels)
+	made := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Namespace: "tasktable", Name: name, Help: help, Buckets: buckets,
+	}, labels)
 	m.parts = append(m.parts, made)
 	return made
 }
 
-// register has the metrics scraped until unregister is called.
+// register registers the metrics, so that they are scraped until unregister is called.
 func (m *metrics) register(with prometheus.Registerer) (unregister func(), err error) {
 	if m == nil {
 		return func() {}, nil
 	}
 	err = with.Register(m)
 	if errors.As(err, &prometheus.AlreadyRegisteredError{}) {
-		return nil, fmt.Errorf("scheduled.Config.Metrics: %w: another node runs with the same registerer: give each a label of its own, by "+
+		return nil, fmt.Errorf("scheduled.Config.Metrics: %w: another node uses the same registerer; "+
+			"give each node a label of its own by "+
 			"prometheus.WrapRegistererWith(prometheus.Labels{\"node\": \"…\"}, registerer)", store.ErrInvalid)
 	}
 	if err != nil {
@@ -154,7 +176,7 @@ func (m *metrics) register(with prometheus.Registerer) (unregister func(), err e
 	return func() { with.Unregister(m) }, nil
 }
 
-// begun says that the node has a session, and ended that it has none any more.
+// begun notes that the node has a session. ended notes that it has none any more.
 func (m *metrics) begun(l *life) {
 	if m != nil {
 		m.lives.Inc()
@@ -170,21 +192,22 @@ func (m *metrics) ended() {
 	}
 }
 
-// typeMetrics is the counters of one type. A batch looks them up once: a look-up by labels for each task would cost more than the
-// counting itself.
+// typeMetrics are the counters of one type. A batch looks them up once, because a look-up by labels for each task
+// would cost more than the counting itself.
 type typeMetrics struct {
 	label           string
 	claimed, slowed prometheus.Counter
 	outcomes, dead  map[string]prometheus.Counter
 
-	started         prometheus.Counter // nil, with those that follow, for types without a handler on this node
+	// These three are nil if this node has no handler for the type.
+	started         prometheus.Counter
 	delay, duration prometheus.Observer
 }
 
-// label is a type's, or what stands for those that have none of their own.
+// label returns the label of a type. That is otherLabel if the type has no series of its own.
 func (m *metrics) label(kind string) string { return m.of(kind).label }
 
-// of is the metrics of a type. Of more than typesMost types, the last to come share theirs.
+// of returns the metrics of a type. After the first typesMost types, all further types share one.
 func (m *metrics) of(kind string) *typeMetrics {
 	if m == nil {
 		return nil
@@ -214,12 +237,13 @@ func (m *metrics) of(kind string) *typeMetrics {
 	return made
 }
 
-// own adds what only a node with a handler for the type counts.
+// own adds the counters that only a node with a handler for the type has.
 func (t *typeMetrics) own(m *metrics, kind string) {
-	t.started, t.delay, t.duration = m.started.WithLabelValues(kind), m.delay.WithLabelValues(kind), m.duration.WithLabelValues(kind)
+	t.started = m.started.WithLabelValues(kind)
+	t.delay, t.duration = m.delay.WithLabelValues(kind), m.duration.WithLabelValues(kind)
 }
 
-// starts counts a handler that is called, so long after its attempt was due.
+// starts counts a called handler. delay is the time since its attempt was due.
 func (t *typeMetrics) starts(delay time.Duration) {
 	if t != nil {
 		t.started.Inc()
@@ -244,7 +268,7 @@ func (t *typeMetrics) recorded(outcome string) {
 	}
 }
 
-// died counts a dead letter; another status is none.
+// died counts a dead letter. It ignores a status that is not of a dead letter.
 func (t *typeMetrics) died(status string) {
 	if t == nil {
 		return
@@ -264,14 +288,14 @@ func (t *typeMetrics) putOff() {
 // typedOutcome is a line of the history that the leader has written.
 type typedOutcome struct{ kind, outcome string }
 
-// took counts what a pass has taken: what it claimed, and what it found expired.
+// took counts the tasks that a pass has claimed, and the tasks that it found expired.
 func (m *metrics) took(taken []claimed) {
 	if m == nil {
 		return
 	}
 	var of *typeMetrics
 	kind := ""
-	for i := range taken { // mostly many of one type
+	for i := range taken { // most passes take many tasks of one type in a row
 		if of == nil || taken[i].Type != kind {
 			kind = taken[i].Type
 			of = m.of(kind)
@@ -327,14 +351,14 @@ func (m *metrics) inserted(jobs int, took time.Duration) {
 	}
 }
 
-// carried counts a River job that has come.
+// carried counts a River job that has come to this node.
 func (m *metrics) carried(tasks int) {
 	if m != nil {
 		m.riverJobTasks.Observe(float64(tasks))
 	}
 }
 
-// hooks are where River tells what it measures.
+// hooks returns the hooks through which River reports its measurements.
 func (m *metrics) hooks() []rivertype.Hook {
 	if m == nil {
 		return nil

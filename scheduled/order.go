@@ -1,7 +1,8 @@
 package scheduled
 
-// inOrder takes the room of lanes that come after one whose tasks are due and do not fit. Their tasks are quicker and would fit, but
-// they would go before more urgent ones, again and again while the pool is nearly full. budgets are in the order of their priorities.
+// inOrder takes the room away from lanes that come after a lane with due tasks that do not fit. The tasks of the
+// later lanes are quicker and would fit, but they would overtake more urgent tasks again and again while the pool is
+// nearly full. budgets are in the order of their priorities.
 func inOrder(budgets []laneBudget) []laneBudget {
 	full := map[int]int{} // by pool: the priority of the first lane that does not fit
 	for i := range budgets {

@@ -6,40 +6,40 @@ import (
 )
 
 const (
-	// gateMost is the weight of a read of the gate: so many tasks, or so many kilobytes of payload. A larger read would
-	// take so long that the answer is too old for the last of them.
+	// gateMost is the greatest weight of a read of the gate: this many tasks, or this many kilobytes of payload. A
+	// larger read would take so long that the answer is too old for the last tasks.
 	gateMost = 1000
-	// slowFor is how long no answer of the gate has been young enough before a node makes do with what it gets.
+	// slowFor is how long all answers of the gate must have been too old before the node accepts old answers.
 	slowFor = 10 * time.Second
-	// slowRest is how long such an answer is then good for.
+	// slowRest is how long the node then uses an accepted answer.
 	slowRest = 50 * time.Millisecond
 )
 
-// pace is how quickly the gate answers. An answer counts from when it was asked for, which is never later than the
-// instant it speaks of: nobody can tell whether the way there or the way back was slow. So on a link that is slow for a
-// moment nothing starts until it is quick again. Where it stays slow, handlers are called within a round trip and 50 ms
-// of their gate.
+// pace measures how quickly the gate answers. The age of an answer counts from when the node asked, which is never
+// later than the instant that the answer describes. Nobody can tell whether the question or the answer was slow.
+// Therefore nothing starts on a link that is slow for a moment, until the link is quick again. On a link that stays
+// slow, the node calls handlers within a round trip and 50 ms of their gate.
 //
-// Reads that take long, for a busy database, a thin link or large payloads, become smaller. An answer that comes too
-// late is not asked for as a whole again: its payloads are kept, and the next question, which is small, is about the
-// rest. So a link that is only thin is not slow.
+// Reads that take long become smaller. The cause may be a busy database, a slow link or large payloads. The node does
+// not ask for a whole answer again if the answer came too late. It keeps the payloads, and the next question asks
+// only for the rest, which is small. Therefore a link with little bandwidth does not count as slow.
 type pace struct {
 	mu        sync.Mutex
 	most      int            // the weight of the next read
-	slowSince time.Time      // no answer since then was young enough; zero: the last one was
+	slowSince time.Time      // since when all answers were too old; zero: the last one was young enough
 	payloads  map[string]int // about how large a type's payloads are, in bytes
 }
 
 func newPace() *pace { return &pace{most: gateMost, payloads: map[string]int{}} }
 
-// limit is the weight that the next read may have.
+// limit returns the greatest weight that the next read may have.
 func (p *pace) limit() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.most
 }
 
-// instant is when the gate was passed, for an answer to what was asked then.
+// instant returns when the gate counts as passed, for a question and its answer at these times.
 func (p *pace) instant(asked, answered time.Time) time.Time {
 	took := answered.Sub(asked)
 	p.mu.Lock()
@@ -60,7 +60,7 @@ func (p *pace) instant(asked, answered time.Time) time.Time {
 	return asked
 }
 
-// silent notes that a read had no answer in time. The next one is smaller.
+// silent notes that a read had no answer in time, and makes the next read smaller.
 func (p *pace) silent() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -82,12 +82,12 @@ func (p *pace) payload(kind string) int {
 	return p.payloads[kind]
 }
 
-// weightOf is the weight of a task with a payload of so many bytes.
+// weightOf is the weight of a task whose payload has this many bytes.
 func weightOf(bytes int) int { return max(1, bytes>>10) }
 
-// partOf is how many of the due tasks of a batch share a question: as many as one slot begins while the answer is
-// valid, and as many as a read may have. average is how long their handlers take; without a measure it is one task, as
-// in a batch of such a type.
+// partOf is how many of the due tasks of a batch share a question. It is as many as one slot begins while the answer
+// is valid, and at most as many as a read may have. average is how long their handlers take. If nobody has measured
+// it, each question is about one task, and batches of this type have one task too.
 func partOf(due int, average time.Duration, measured bool, bytes, limit int) int {
 	if !measured {
 		return 1

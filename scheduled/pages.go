@@ -23,15 +23,15 @@ func (t tuple) before(other tuple) bool {
 // maxItem is more than the rows that a page of the largest size, 32 KiB, has room for.
 const maxItem = 2048
 
-// tupleRange is the rows from one place to another, which is not in it.
+// tupleRange is a range of rows. It begins with from and ends before to.
 type tupleRange struct{ from, to tuple }
 
 // wholePages is a range of whole pages.
 func wholePages(from, to int64) tupleRange { return tupleRange{tuple{page: from}, tuple{page: to}} }
 
-// halves cuts a range in two, between pages if it can. ok is false where there is nothing left to cut.
+// halves cuts a range in two, between pages if it can. ok is false if the range is one row and cannot be cut.
 func (r tupleRange) halves() (first, second tupleRange, ok bool) {
-	low, high := r.from.page+1, r.to.page // the pages whose beginning lies within
+	low, high := r.from.page+1, r.to.page // the pages that begin within the range
 	if r.to.item == 0 {
 		high--
 	}
@@ -56,15 +56,16 @@ func (s statements) pagesOf(ctx context.Context, q querier, table string) (int64
 	return one[int64](ctx, q, "measure "+table, pagesSQL, s.schema.SQL(table))
 }
 
-// refusal is a row with which something could not be done.
+// refusal is a row for which an action failed, and its error.
 type refusal struct {
 	at  tuple
 	err error
 }
 
-// pastRefusals does something with the rows of a range, and goes past those that do not allow it: it tries the whole
-// range, then its halves, down to single rows. It stops at the given number of refusals, so that its transaction ends.
-// next is where to go on: the end of the range unless it stopped. An error that is not about a row ends it.
+// pastRefusals applies do to the rows of a range, and skips the rows that refuse it. It tries the whole range, then
+// its halves, down to single rows. It stops when it has met this many refusals, so that its transaction ends. next is
+// where to go on. It is the end of the range unless pastRefusals stopped early. An error that is not about a row ends
+// it.
 func pastRefusals(
 	ctx context.Context, tx pgx.Tx, within tupleRange, most int, do func(savepoint pgx.Tx, r tupleRange) error,
 ) (next tuple, refused []refusal, err error) {

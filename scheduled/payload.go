@@ -8,8 +8,8 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// decodePayload decodes an attempt's payload. What no codec can decode fails the task; a codec that is not there, or does not answer,
-// fails the attempt: another node may have it, or the next attempt.
+// decodePayload decodes an attempt's payload. If no codec can decode it, the task fails. If the codec is not there or
+// does not answer, only the attempt fails, because another node may have the codec, or the next attempt may succeed.
 func decodePayload(ctx context.Context, codec store.Codec, e *handlers.Execution) error {
 	plain, err := store.Decoded(ctx, codec, e.Type, e.ID, e.Payload)
 	if err != nil {
@@ -19,8 +19,9 @@ func decodePayload(ctx context.Context, codec store.Codec, e *handlers.Execution
 	return nil
 }
 
-// encodeFollowUps encodes the payloads of what the handler has scheduled. Here, where a failure is the attempt's alone: in the
-// transaction that settles it together with others, it would keep them all waiting.
+// encodeFollowUps encodes the payloads of the follow-ups that the handler has scheduled. It does so here because a
+// failure then concerns only this attempt. In the transaction that settles the attempt together with others, a
+// failure would make all of them wait.
 func encodeFollowUps(ctx context.Context, codec store.Codec, e *handlers.Execution) error {
 	if codec == nil {
 		return nil

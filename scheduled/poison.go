@@ -13,17 +13,18 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// errUndone undoes a claim that was made only to see whether it can be made.
+// errUndone rolls back a claim that the leader made only to see whether it can be made.
 var errUndone = errors.New("the claim is undone")
 
-// failBroken finds the lanes whose head cannot be claimed, and gives those tasks up. It returns how many. It claims the
-// most urgent head that can be claimed, so that passes get on where each takes too long. It undoes the claims of the
-// others, because they would go before the tasks that come after the most urgent one.
+// failBroken finds the lanes whose first task cannot be claimed, and gives these tasks up. It returns how many. It
+// claims the most urgent first task that can be claimed, so that passes get on even if each claim takes too long. It
+// rolls back the claims of the other first tasks, because these would go before the tasks that come right after the
+// most urgent one.
 func (l *leader) failBroken(ctx context.Context, lanes surveyed) (failed int, err error) {
 	claimedOne := false
 	for _, one := range lanes.due {
 		one.Room, one.Cost, one.Near, one.Ahead = 1, 1, min(one.Near, 1), max(one.Ahead, 1)
-		one.Head = time.Time{} // the very first, as lockHead has it
+		one.Head = time.Time{} // lockHead takes the very first task of the lane, too
 		var taken []claimed
 		_, gaveUp, err := l.apart(ctx, one.lane, l.setAside(), func(tx pgx.Tx, _ head) (err error) {
 			if taken, err = l.take(ctx, tx, []laneBudget{one}, 1); err == nil && claimedOne {
@@ -45,7 +46,8 @@ func (l *leader) failBroken(ctx context.Context, lanes surveyed) (failed int, er
 	return failed, nil
 }
 
-// forkEach fires the recurring tasks that are due one by one, and gives up those that cannot. It returns how many it dealt with.
+// forkEach fires the due recurring tasks one by one, and gives up those that cannot fire. It returns how many it has
+// fired or given up.
 func (l *leader) forkEach(ctx context.Context, lanes surveyed) (done int, err error) {
 	tried := l.setAside()
 	for _, one := range lanes.fires {
@@ -72,18 +74,21 @@ func (l *leader) forkEach(ctx context.Context, lanes surveyed) (done int, err er
 	return done, nil
 }
 
-// reportFailed tells of recurring tasks that have failed.
+// reportFailed reports recurring tasks that have failed.
 func (l *leader) reportFailed(ctx context.Context, fired forked) {
 	for _, dead := range fired.failed {
 		l.bury(ctx, dead)
-		l.log.Error("recurring task cannot be planned and is failed", "task", dead.ID, "type", dead.Type, "revision", dead.Revision, "error", dead.Error)
+		l.log.Error("recurring task cannot be planned; it fails",
+			"task", dead.ID, "type", dead.Type, "revision", dead.Revision, "error", dead.Error)
 	}
 }
 
-// apart does something with the first task of a lane that is due and not in the list, in a transaction of its own. If that cannot be
-// done, it gives the task up: for good if its data, or a trigger of the application's, does not allow it, for a while if it takes too
-// long.
-func (l *leader) apart(ctx context.Context, one lane, aside []string, do func(tx pgx.Tx, task head) error) (found *head, gaveUp bool, err error) {
+// apart calls do for the first due task of a lane that is not in the list aside, in a transaction of its own. If do
+// fails because of the task's data or an application's trigger, apart fails the task. If do takes too long, or if the
+// task cannot even be failed, apart leaves the task alone for a while. gaveUp is true in all these cases.
+func (l *leader) apart(
+	ctx context.Context, one lane, aside []string, do func(tx pgx.Tx, task head) error,
+) (found *head, gaveUp bool, err error) {
 	var broken error
 	err = l.transaction(ctx, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, enterSQL); err != nil {
@@ -109,20 +114,30 @@ func (l *leader) apart(ctx context.Context, one lane, aside []string, do func(tx
 		if isLocked(broken) {
 			l.aside[found.ID] = time.Now().Add(asideLocked)
 		}
-		l.log.Warn("task takes too long to claim, or waits for somebody's lock; it is let be for a while", "task", found.ID, "type", one.Type,
-			"revision", found.Revision, "error", broken, "until", l.aside[found.ID])
+		l.log.Warn("task takes too long to claim, or waits for a lock; the leader leaves it alone for a while",
+			"task", found.ID, "type", one.Type, "revision", found.Revision,
+			"error", broken, "until", l.aside[found.ID])
 	case isDataError(broken) && isDataError(err):
-		// A rule or a trigger of the application's lets nobody change the row.
+		// A rule or a trigger of the application allows nobody to change the row.
 		l.aside[found.ID] = time.Now().Add(asideFor)
-		l.log.Error("task can neither be claimed nor failed; it is let be for a while", "task", found.ID, "type", one.Type, "revision", found.Revision,
+		l.log.Error("task can neither be claimed nor failed; the leader leaves it alone for a while",
+			"task", found.ID, "type", one.Type, "revision", found.Revision,
 			"error", broken, "and", err, "until", l.aside[found.ID])
 	case err != nil:
 		return found, false, err
 	default:
 		why := whyBroken(broken)
 		l.metrics.of(one.Type).recorded(outcomeFailed)
-		l.bury(ctx, Dead{ID: found.ID, Type: one.Type, Outcome: outcomeFailed, Status: string(store.StatusFailed), Revision: found.Revision, Error: why})
-		l.log.Error("task cannot be claimed and is failed", "task", found.ID, "type", one.Type, "revision", found.Revision, "error", why)
+		l.bury(ctx, Dead{
+			ID:       found.ID,
+			Type:     one.Type,
+			Outcome:  outcomeFailed,
+			Status:   string(store.StatusFailed),
+			Revision: found.Revision,
+			Error:    why,
+		})
+		l.log.Error("task cannot be claimed; it fails",
+			"task", found.ID, "type", one.Type, "revision", found.Revision, "error", why)
 	}
 	return found, true, nil
 }
@@ -130,11 +145,14 @@ func (l *leader) apart(ctx context.Context, one lane, aside []string, do func(tx
 func whyBroken(err error) string { return scrub("the task cannot be claimed: " + err.Error()) }
 
 const (
-	asideFor    = time.Minute
-	asideLocked = 5 * time.Second // what waits for a lock costs others a fraction of a second each time, and locks pass
+	// asideFor is how long the leader leaves a task alone that it can neither claim nor fail.
+	asideFor = time.Minute
+	// asideLocked is the same for a task that somebody has locked. It is shorter because locks end soon, and a new try
+	// costs the other tasks only a fraction of a second.
+	asideLocked = 5 * time.Second
 )
 
-// setAside lists the tasks that are let be.
+// setAside lists the tasks that the leader leaves alone for now.
 func (l *leader) setAside() []string {
 	maps.DeleteFunc(l.aside, func(_ string, until time.Time) bool { return time.Now().After(until) })
 	return slices.Collect(maps.Keys(l.aside))

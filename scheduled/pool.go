@@ -12,23 +12,26 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// enginePool is apart from the handlers' pool: handlers that hold all its connections cannot keep outcomes from being
-// recorded. Joins go by primary key, whatever the statistics say.
+// enginePool makes the pool for the engine's own statements. It is separate from the handlers' pool, so that handlers
+// that hold all connections of their pool cannot keep outcomes from being recorded. The joins of its statements go by
+// primary key even if the statistics are stale.
 func enginePool(ctx context.Context, config Config, direct *pgx.ConnConfig) (*pgxpool.Pool, error) {
 	settings := config.Pool.Config()
-	if config.directConnect { // past a pooler, whose other clients would get this pool's settings
+	if config.directConnect { // the pool must avoid a pooler, whose other clients would get this pool's settings
 		settings.ConnConfig, settings.BeforeConnect = direct.Copy(), config.askConnect
 	}
-	// A connection's own config names it as the receiver of notifications: a copy would send all of this pool's there, and River's
-	// listener would be given nil ones.
+	// The config of a connection names that connection as the receiver of notifications. A copy of it would send all
+	// notifications of this pool there, and River's listener would be given nil ones.
 	settings.ConnConfig.OnNotification = nil
 	if limit := settings.ConnConfig.ConnectTimeout; limit == 0 || limit > beginWithin {
 		settings.ConnConfig.ConnectTimeout = beginWithin
 	}
 	settings.ConnConfig.DialFunc = closingSoon(settings.ConnConfig.DialFunc)
-	settings.MaxConns = int32(config.EngineConns) - 1 // River's listener takes one out of the pool, which then no longer counts it
+	// River's listener takes one connection out of the pool, and the pool no longer counts that connection.
+	settings.MaxConns = int32(config.EngineConns) - 1
 	settings.MinConns, settings.MinIdleConns = 0, 0
-	settings.PrepareConn, settings.AfterRelease, settings.BeforeClose = nil, nil, nil // the service's bookkeeping of its own pool
+	// With these hooks the service may keep count of its own pool's connections.
+	settings.PrepareConn, settings.AfterRelease, settings.BeforeClose = nil, nil, nil
 	after := settings.AfterConnect
 	settings.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
 		if after != nil {
@@ -36,22 +39,24 @@ func enginePool(ctx context.Context, config Config, direct *pgx.ConnConfig) (*pg
 				return err
 			}
 		}
-		_, err := conn.Exec(ctx, planSettingsSQL+"; "+isolationSQL+"SET lock_timeout = '500ms'; SET idle_in_transaction_session_timeout = '5s'; "+keepaliveSQL+"  SET application_name = 'tasktable engine'")
+		_, err := conn.Exec(ctx, planSettingsSQL+"; "+isolationSQL+
+			"SET lock_timeout = '500ms'; SET idle_in_transaction_session_timeout = '5s'; "+
+			keepaliveSQL+"  SET application_name = 'tasktable engine'")
 		if err != nil {
 			return err
 		}
 		return refuseReadOnly(ctx, conn)
 	}
-	pool, err := pgxpool.NewWithConfig(context.WithoutCancel(ctx), settings) // it outlives the beginning
+	pool, err := pgxpool.NewWithConfig(context.WithoutCancel(ctx), settings) // the pool outlives ctx
 	if err != nil {
 		return nil, fmt.Errorf("make the engine's pool: %w", err)
 	}
 	return pool, nil
 }
 
-// askConnect gives a new connection of the engine's pool the settings that Connect uses now: its password may have
-// changed since the session began. It opens a connection, because nobody else knows these settings, and closes it
-// before the pool opens its own.
+// askConnect gives a new connection of the engine's pool the settings that Connect uses now, because the password may
+// have changed since the session began. It opens a connection, because nothing else knows these settings, and closes
+// it before the pool opens its own.
 func (c Config) askConnect(ctx context.Context, settings *pgx.ConnConfig) error {
 	ctx, cancel := context.WithTimeout(ctx, beginWithin)
 	defer cancel()
@@ -66,8 +71,8 @@ func (c Config) askConnect(ctx context.Context, settings *pgx.ConnConfig) error 
 	return nil
 }
 
-// heard notes what a statement of the engine's pool came to. After one without an answer in time the pool connects
-// anew: a firewall that has forgotten one of its connections has mostly forgotten all of them.
+// heard notes the error of a statement on the engine's pool, or nil. After a statement without an answer in time, the
+// pool opens new connections. A firewall that has forgotten one of its connections has mostly forgotten all of them.
 func (l *life) heard(err error) {
 	l.vitals.hears(err)
 	if errors.Is(err, context.DeadlineExceeded) {
@@ -78,8 +83,9 @@ func (l *life) heard(err error) {
 // closingMost is how long a connection of the engine's pool may take to close after a statement had no answer in time.
 const closingMost = time.Second
 
-// soonClosed is a connection whose deadlines are near. pgx sets one far ahead only to wait for the server's good-bye, for fifteen seconds
-// after a statement had no answer in time. Until then the connection takes a place in the pool, and a server that is gone says nothing.
+// soonClosed is a connection that moves far deadlines nearer. pgx sets a far deadline only when it waits for the
+// server's good-bye, which it does for fifteen seconds after a statement had no answer in time. Until then the
+// connection takes a place in the pool, and a server that is gone never says good-bye.
 type soonClosed struct{ net.Conn }
 
 func (c soonClosed) SetDeadline(t time.Time) error {
@@ -89,7 +95,7 @@ func (c soonClosed) SetDeadline(t time.Time) error {
 	return c.Conn.SetDeadline(t)
 }
 
-// closingSoon dials connections that close soon.
+// closingSoon wraps dial, so that its connections are closed soon.
 func closingSoon(dial pgconn.DialFunc) pgconn.DialFunc {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := dial(ctx, network, address)

@@ -3,20 +3,20 @@ package scheduled
 import "time"
 
 const (
-	// A leader whose passes have all failed for so long lets another lead: what keeps it from claiming may be its own, such as a
-	// connection that carries pings but nothing larger.
+	// failingMost is how long all passes of a leader may fail before it lets another node lead. The cause may be with
+	// this node alone. An example is a connection that carries pings but nothing larger.
 	failingMost = 10 * time.Second
-	// So long it does not try to lead again. If nobody else does, it does then.
+	// restFor is how long it then does not try to lead. If no other node leads by then, it leads again.
 	restFor = 5 * time.Second
 )
 
-// progress is how a leader's passes fare.
+// progress records whether a leader's passes succeed.
 type progress struct {
 	failingSince time.Time // zero: the last one succeeded
 	restsUntil   time.Time
 }
 
-// note takes whether a pass got on.
+// note records whether a pass succeeded.
 func (p *progress) note(ok bool) {
 	switch {
 	case ok:
@@ -26,7 +26,7 @@ func (p *progress) note(ok bool) {
 	}
 }
 
-// none says that no pass has got on for too long. It says so once, and lets the leader rest.
+// none reports whether all passes have failed for too long. It returns true once, and then the leader rests.
 func (p *progress) none() bool {
 	if p.failingSince.IsZero() || time.Since(p.failingSince) < failingMost {
 		return false
@@ -35,5 +35,5 @@ func (p *progress) none() bool {
 	return true
 }
 
-// rests says that another is to lead.
+// rests reports whether this node must let another node lead.
 func (p *progress) rests() bool { return time.Now().Before(p.restsUntil) }

@@ -9,8 +9,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// publisher writes into this node's row how long its handlers run, because the leader, which sizes batches by that,
-// may be a node that does not run these types. An idle node writes nothing.
+// publisher writes into this node's row how long its handlers run. The leader uses these averages to size batches,
+// and may be a node that does not run these types. An idle node writes nothing.
 type publisher struct {
 	pool       *pgxpool.Pool
 	statements statements
@@ -22,11 +22,11 @@ type publisher struct {
 }
 
 const (
-	// publishEvery is how often the averages are looked at, and so how often they are written at most.
+	// publishEvery is how often the publisher looks at the averages. It writes them at most this often.
 	publishEvery = 3 * time.Second
-	// publishRatio is how many times as long, or as short, an average must have become to be published anew.
+	// publishRatio is by which factor an average must have grown or shrunk to be published anew.
 	publishRatio = 1.25
-	// publishWithin bounds the write. A database that takes longer is asked again later.
+	// publishWithin limits how long the write may take. The publisher tries a slow database again later.
 	publishWithin = 5 * time.Second
 )
 
@@ -34,7 +34,7 @@ const (
 func (p *publisher) run(ctx context.Context) {
 	repeat(ctx, publishEvery, func() time.Duration {
 		if err := p.publish(ctx); err != nil && ctx.Err() == nil {
-			p.log.Warn("how long handlers run was not published; trying again", "error", err)
+			p.log.Warn("averages of handler times not published; trying again", "error", err)
 		}
 		return publishEvery
 	})
@@ -57,7 +57,8 @@ func (p *publisher) publish(ctx context.Context) error {
 	return nil
 }
 
-// differ says whether the leader would size batches otherwise by these averages. Below a millisecond it would not.
+// differ reports whether the leader would size batches differently with these averages. Differences below a
+// millisecond do not matter.
 func differ(before, now map[string]time.Duration) bool {
 	for kind, took := range now {
 		was, known := before[kind]
@@ -69,7 +70,7 @@ func differ(before, now map[string]time.Duration) bool {
 	return false
 }
 
-// encodeAverages writes them as a JSON object: of each type, microseconds.
+// encodeAverages encodes averages as a JSON object, in microseconds by type.
 func encodeAverages(averages map[string]time.Duration) string {
 	micros := make(map[string]int64, len(averages))
 	for kind, took := range averages {
@@ -82,7 +83,7 @@ func encodeAverages(averages map[string]time.Duration) string {
 func decodeAverages(text string) map[string]time.Duration {
 	var micros map[string]int64
 	if json.Unmarshal([]byte(text), &micros) != nil {
-		return nil // somebody spoiled it
+		return nil // somebody has damaged the column
 	}
 	averages := make(map[string]time.Duration, len(micros))
 	for kind, took := range micros {

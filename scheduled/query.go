@@ -7,7 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// collect reads rows into structs, by the names of their columns. An error begins with doing.
+// collect reads rows into structs, by the names of their columns. If it fails, its error begins with doing.
 func collect[T any](ctx context.Context, q querier, doing, statement string, args ...any) ([]T, error) {
 	return collectBy(ctx, q, pgx.RowToStructByName[T], doing, statement, args)
 }

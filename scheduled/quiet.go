@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// quiet is whether a node starts nothing new for the time being.
+// quiet says whether a node may start something new.
 type quiet struct {
 	mu      sync.Mutex
 	since   time.Time                     // zero: it is not quiet
-	begun   atomic.Pointer[chan struct{}] // closed while it is; another one each time
+	begun   atomic.Pointer[chan struct{}] // closed while the node is quiet; Unquiet makes a new one
 	changed chan struct{}                 // tells the goroutine that owns the session
 }
 
@@ -23,16 +23,21 @@ func newQuiet() *quiet {
 	return q
 }
 
-// Quiet has the node start nothing new until Unquiet: it leads no more, so that another node does, it claims and takes up nothing, and
-// what was handed to it and has not begun goes back to the queue at once (what waits for its transaction's connection once it has that),
-// without using up an attempt. What runs goes on, with all its time, and is recorded. The node stays alive and ready, and ends as ever.
+// Quiet stops the node from starting anything new until Unquiet. A quiet node does not lead, so that another node
+// leads. It claims no tasks and takes up none. It hands back the tasks that it holds and has not begun, at once and
+// without using up an attempt. A task that waits for a connection for its transaction goes back once it has that
+// connection. Running handlers go on with all their time, and their outcomes are recorded. The node stays alive and
+// ready, and Run ends as it always does.
 //
-// It returns at once, and may be called at any time, also before Run. The other nodes know within about a second; what the leader still
-// claims for it until then waits for another node of the queue and type, or goes back, too, if there is none. Where all nodes are quiet
-// nobody claims: what comes due waits, and so do fires of recurring tasks, ends of pauses, and what dead nodes have left.
+// Quiet returns at once. It may be called at any time, also before Run, and by several goroutines. The other nodes
+// know within about a second. Tasks that the leader claims for this node until then wait for another node with the
+// queue and type. If there is none, they go back too.
+//
+// If all nodes are quiet, nobody claims. Then all due tasks wait, and so do fires of recurring tasks, ends of pauses,
+// and the tasks of dead nodes.
 func (n *Node) Quiet() { n.quiet.set(true) }
 
-// Unquiet ends what Quiet began. The node takes up tasks again, and tries to lead, within about a second.
+// Unquiet undoes Quiet. Within about a second, the node takes up tasks again and tries to lead.
 func (n *Node) Unquiet() { n.quiet.set(false) }
 
 func (q *quiet) set(on bool) {
@@ -51,10 +56,11 @@ func (q *quiet) set(on bool) {
 	tell(q.changed)
 }
 
-// begins is closed while the node is quiet. Ask for it anew each time; every task does, so nobody waits for anybody.
+// begins returns a channel that is closed while the node is quiet. Ask for the channel anew each time, because each
+// quiet time has its own. Every task calls begins, so it takes no lock.
 func (q *quiet) begins() <-chan struct{} { return *q.begun.Load() }
 
-// from is since when the node is quiet, if it is.
+// from returns whether the node is quiet, and since when.
 func (q *quiet) from() (since time.Time, on bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -68,7 +74,8 @@ func (q *quiet) on() bool {
 
 const worksSQL = `UPDATE tasktable.nodes SET queues = $2::text::jsonb, types = $3 WHERE number = $1`
 
-// heed has the nodes table say what the node works, which is nothing while it is quiet, and has a quiet leader let another lead.
+// heed writes to the nodes table what the node works. That is nothing while the node is quiet. If the node is quiet
+// and leads, heed also lets another node lead.
 func (l *life) heed(ctx context.Context, on bool) error {
 	queues, types, err := working(l.config, on)
 	if err != nil {
@@ -81,7 +88,7 @@ func (l *life) heed(ctx context.Context, on bool) error {
 		return l.session.demoted(ctx)
 	}
 	if err != nil {
-		return fmt.Errorf("say what the node works: %w", err)
+		return fmt.Errorf("write the queues and types that the node works: %w", err)
 	}
 	if on {
 		if err := l.session.resign(ctx); err != nil {
@@ -89,13 +96,13 @@ func (l *life) heed(ctx context.Context, on bool) error {
 		}
 		l.log.Info("node is quiet: it starts nothing new", "running", len(l.worker.inHand(0)))
 	} else {
-		l.log.Info("node is quiet no more")
+		l.log.Info("node is no longer quiet")
 	}
 	l.session.quiet = on
 	return nil
 }
 
-// working is what the nodes table says of a node: its queues as JSON, and its types.
+// working returns the entries of the nodes table for a node: its queues as JSON, and its types.
 func working(config Config, quiet bool) (queues string, types []string, err error) {
 	slots, types := config.works()
 	if quiet {

@@ -117,7 +117,7 @@ func TestQuietNodeAlone(t *testing.T) {
 	s.is("a", store.StatusCompleted, outcomeCompleted)
 }
 
-// What River has for a quiet node stays there, and is taken up as soon as the node is quiet no more.
+// What River has for a quiet node stays there, and is taken up as soon as the node is no longer quiet.
 func TestQuietNodeFetchesNothing(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

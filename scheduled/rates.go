@@ -2,8 +2,8 @@ package scheduled
 
 import "time"
 
-// rates are what the leader knows of each type's tasks: how long their handlers run, by the nodes that run them, and
-// how large their payloads are. A type that no node has measured has no time.
+// rates are the leader's figures about the tasks of each type. They say how long the handlers run, as measured by the
+// nodes that run them, and how large the payloads are. A type that no node has measured has no time.
 type rates struct {
 	took  map[string]time.Duration
 	bytes map[string]int // of the stored payload
@@ -12,15 +12,16 @@ type rates struct {
 const (
 	// batchTasksMax is how many tasks a River job carries at most, however quick they are.
 	batchTasksMax = 250
-	// batchBytesMax is how large the stored payloads of a job's tasks are in all, unless a single one is larger.
+	// batchBytesMax is how many bytes the stored payloads of one job's tasks may have together. A job with a single
+	// task may have more.
 	batchBytesMax = 1 << 20
-	// soonWithin is in how long a running job is expected to end for a slot to count as nearly free, and how long the
-	// job may take longer than expected before its slot counts as taken.
+	// soonWithin is the time within which a running job must be expected to end for its slot to count as nearly free.
+	// It is also how much longer than expected the job may take before its slot counts as taken.
 	soonWithin = time.Second
 )
 
-// fits is how many tasks of a type make a batch: as many as run in batchTime and are not too large together. Tasks of
-// an unmeasured type get a job each.
+// fits is how many tasks of a type make a batch: as many as run in batchTime and are not too large together. Each
+// task of an unmeasured type gets a job of its own.
 func (r rates) fits(kind string) int {
 	took, measured := r.took[kind]
 	if !measured {
@@ -30,17 +31,18 @@ func (r rates) fits(kind string) int {
 	return max(1, min(most, batchBytesMax/max(r.bytes[kind], 1)))
 }
 
-// endsSoon says whether a running job is expected to end within about a second. One that has taken a second longer
-// than expected is not: nobody knows when it will end. Of an unmeasured type's tasks nothing is expected.
+// endsSoon reports whether a running job is expected to end within about a second. It returns false for a job that
+// has taken a second longer than expected, because nobody knows when this job will end. A task of an unmeasured type
+// is expected to take no time.
 func (r rates) endsSoon(job seenJob) bool {
 	left := time.Duration(job.Tasks)*r.took[job.Type] - job.Age
 	return left > -soonWithin && left <= soonWithin
 }
 
-// payloadWeight is the weight of the last claimed task's payload in its type's average.
+// payloadWeight sets the weight of the last claimed task's payload in its type's average: one part in payloadWeight.
 const payloadWeight = 20
 
-// claimed learns the size of payloads.
+// claimed learns the size of payloads from claimed tasks.
 func (r rates) claimed(taken []claimed) {
 	for _, c := range taken {
 		was, known := r.bytes[c.Type]

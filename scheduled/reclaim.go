@@ -14,8 +14,9 @@ import (
 
 const lockNodeSQL = `SELECT pg_try_advisory_xact_lock($1, $2)`
 
-// reclaimAll takes back the tasks of a node. After a timeout steps are small, and each that succeeds doubles the next.
-// The leader makes several of them at once where they are quick, because a tick for each would take seconds.
+// reclaimAll takes back the tasks of a node. After a timeout the steps are small, and each step that succeeds doubles
+// the size of the next. The leader makes several small steps at once if they are quick, because a tick for each would
+// take seconds.
 func (l *leader) reclaimAll(ctx context.Context, number int64) (done bool, err error) {
 	for began := time.Now(); ; {
 		small := l.ending < maxReclaimed
@@ -26,13 +27,15 @@ func (l *leader) reclaimAll(ctx context.Context, number int64) (done bool, err e
 	}
 }
 
-// reclaimNode takes back the tasks that River says the node was running. It reports whether that was all. Rows that an
-// application has locked are left for the next tick, with their job.
+// reclaimNode takes back the tasks that a dead node held according to River. It reports whether it has taken back all
+// of them. If an application has locked a row, that row and its job are left for the next tick.
 func (l *leader) reclaimNode(ctx context.Context, number int64) (done bool, err error) {
 	err = l.endingStep(ctx, func(tx pgx.Tx) error {
-		// With the node's own lock in hand it cannot be alive; it never takes a number a second time.
+		// The node cannot be alive if this transaction gets the node's lock. A node never takes a number a second
+		// time.
 		var free bool
-		if err := tx.QueryRow(ctx, lockNodeSQL, lockClass(l.session.schema, "node"), int32(number)).Scan(&free); err != nil {
+		row := tx.QueryRow(ctx, lockNodeSQL, lockClass(l.session.schema, "node"), int32(number))
+		if err := row.Scan(&free); err != nil {
 			return fmt.Errorf("lock dead node %d: %w", number, err)
 		}
 		if !free {
@@ -54,9 +57,9 @@ func (l *leader) reclaimNode(ctx context.Context, number int64) (done bool, err 
 	return done, err
 }
 
-// end settles claims for their holders, and returns the fences of those whose rows others have locked. One whose row cannot be
-// settled does not keep the others: it is found by halving, and failed where it stands, or left
-// there if not even that can be done.
+// end settles claims for their holders, and returns the fences of the claims whose rows others have locked. A claim
+// that cannot be settled does not stop the others. end finds it by halving, and fails its task. If even that cannot
+// be done, the task stays as it is.
 func (l *leader) end(ctx context.Context, tx pgx.Tx, node *int64, settlements []settlement) (held []int64, err error) {
 	for chunk := range slices.Chunk(settlements, maxReclaimed) {
 		done, err := l.settleEach(ctx, tx, node, chunk)
@@ -73,12 +76,13 @@ func (l *leader) end(ctx context.Context, tx pgx.Tx, node *int64, settlements []
 				}
 				level := slog.LevelWarn
 				switch {
-				case one.Outcome == outcomeReleased: // of many at once, and no harm done
+				case one.Outcome == outcomeReleased: // many claims may be released at once, and it does no harm
 					level = slog.LevelDebug
 				case state.Status == string(store.StatusFailed): // it was the last attempt
 					level = slog.LevelError
 				}
-				l.log.Log(context.Background(), level, "claim taken back", "task", one.ID, "type", state.Type, "revision", one.Revision, "attempt", one.Attempt,
+				l.log.Log(context.Background(), level, "claim taken back", "task", one.ID, "type", state.Type,
+					"revision", one.Revision, "attempt", one.Attempt,
 					"outcome", one.Outcome, "status", state.Status, "why", *one.Error)
 			} else if state.Held {
 				held = append(held, one.Fence)
@@ -95,7 +99,9 @@ SET status = 'FAILED', fence = NULL, lease_expires_at = NULL, next_attempt_at = 
 WHERE id = $1::text AND fence = $2`
 
 // settleEach settles all claims that can be settled, and fails the tasks of the others.
-func (l *leader) settleEach(ctx context.Context, tx pgx.Tx, node *int64, settlements []settlement) (done []settled, err error) {
+func (l *leader) settleEach(
+	ctx context.Context, tx pgx.Tx, node *int64, settlements []settlement,
+) (done []settled, err error) {
 	err = bisect(settlements, func(some []settlement) error {
 		sent := time.Now()
 		var ended []settled
@@ -112,22 +118,23 @@ func (l *leader) settleEach(ctx context.Context, tx pgx.Tx, node *int64, settlem
 	if isTimeout(err) && len(settlements) == 1 {
 		slow := settlements[0]
 		l.aside[slow.ID] = time.Now().Add(asideFor)
-		l.log.Warn("a claim takes too long to end, or waits for somebody's lock; it is left for a while",
-			"task", slow.ID, "revision", slow.Revision, "attempt", slow.Attempt, "error", err, "until", l.aside[slow.ID])
+		l.log.Warn("claim takes too long to end, or waits for a lock; the leader leaves it alone for a while",
+			"task", slow.ID, "revision", slow.Revision, "attempt", slow.Attempt,
+			"error", err, "until", l.aside[slow.ID])
 	}
 	return done, err
 }
 
-// failHeld fails a task whose claim cannot be settled. If not even that can be done, the task stays as it is.
+// failHeld fails a task whose claim cannot be settled. If even that cannot be done, the task stays as it is.
 func (l *leader) failHeld(ctx context.Context, tx pgx.Tx, one settlement, cause error) error {
 	log := l.log.With("task", one.ID, "revision", one.Revision, "attempt", one.Attempt)
-	log.Error("claim cannot be taken back; the task is failed", "error", cause)
+	log.Error("claim cannot be taken back; the task fails", "error", cause)
 	why := scrub("the claim cannot be taken back: " + cause.Error())
 	err := pgx.BeginFunc(ctx, tx, func(savepoint pgx.Tx) error {
 		_, err := savepoint.Exec(ctx, l.statements.schema.SQL(releaseBrokenSQL), one.ID, one.Fence, why)
 		return err
 	})
-	if isDataError(err) { // a rule or a trigger of the application's lets nobody change the row
+	if isDataError(err) { // a rule or a trigger of the application allows nobody to change the row
 		log.Error("task cannot be failed either; it stays as it is", "error", err)
 		return nil
 	}

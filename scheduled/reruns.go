@@ -7,11 +7,11 @@ import (
 
 const (
 	rerunsWindow = time.Minute
-	// rerunsMost is how many runs of one chain may be put off in a window before the log says so. A handler that cuts
-	// long work into some slices is not worth a line; one task that asks to run at once for ever is put off nearly
-	// sixty times a minute.
+	// rerunsMost is how many runs of one chain may be put off in a window before the node writes a line to the log. A
+	// handler that cuts long work into a few slices is not worth a line. One task that asks for ever to run at once
+	// is put off nearly sixty times a minute.
 	rerunsMost = 30
-	// maxRerunIDs bounds the memory of a window. A chain of new ids is found without it, by its generations.
+	// maxRerunIDs limits the memory of a window. A chain of new ids is found by its generations, without this memory.
 	maxRerunIDs = 10_000
 )
 
@@ -25,8 +25,9 @@ type reruns struct {
 	told   map[string]bool // by type
 }
 
-// count adds a run that a task has asked for. generations is the number of tasks that asked for each other, up to this
-// one: 0 or 1 for a task that asks for itself. It reports whether the log should tell: once in a window for a type.
+// count adds a run that a task has asked for. generations is the number of tasks that asked for each other, up to
+// this one. It is 0 or 1 for a task that asks for itself. count reports whether to write a line to the log, which is
+// so once in a window for a type.
 func (r *reruns) count(id, kind string, generations int, now time.Time) (tell bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

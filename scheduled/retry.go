@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// The default backoff: 10 s, 30 s, 90 s, 270 s and so on, at most an hour, and up to a quarter more.
+// These constants make the default backoff: 10 s, 30 s, 90 s, 270 s and so on, at most an hour, plus up to a quarter.
 const (
 	backoffBase   = 10 * time.Second
 	backoffFactor = 3
@@ -15,13 +15,14 @@ const (
 	backoffJitter = 0.25
 )
 
-// DefaultBackoff is the wait after the failed attempt number attempt (from 1): 10 s × 3ⁿ⁻¹, at most an hour, plus a random
-// part of up to a quarter, so that tasks that failed together do not come back together.
+// DefaultBackoff returns the wait after a failed attempt. The first attempt has the number 1. The wait is 10 s × 3ⁿ⁻¹
+// for attempt n, at most an hour, plus a random part of up to a quarter, so that tasks that failed together do not
+// come back together. It ignores the error.
 func DefaultBackoff(attempt int, _ error) time.Duration {
 	return backoffOf(attempt, rand.Float64())
 }
 
-// backoffOf is DefaultBackoff with its random part, 0 to 1, given.
+// backoffOf is DefaultBackoff with a given random part from 0 to 1.
 func backoffOf(attempt int, random float64) time.Duration {
 	delay := float64(backoffBase) * math.Pow(backoffFactor, float64(max(attempt, 1)-1))
 	delay = min(delay, float64(backoffCap))

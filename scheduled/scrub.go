@@ -8,15 +8,16 @@ import (
 	"unicode/utf8"
 )
 
-// maxText is how much of an error or a note is kept: a stack fits, a dumped response body does not.
+// maxText is how many bytes of an error or a note are kept. A stack fits, and a dumped response body does not.
 const maxText = 8 << 10
 
-// scrub makes text storable: Postgres takes neither NUL nor invalid UTF-8, and one such text would fail the whole statement
-// that settles it together with others. What it returns is at most maxText bytes, and stays the same when it is scrubbed again.
+// scrub makes text storable. Postgres takes neither NUL nor invalid UTF-8, and one bad text would fail the whole
+// statement that settles its task together with others. The result has at most maxText bytes. It stays the same when
+// it is scrubbed again.
 func scrub(text string) string {
 	whole := len(text) <= maxText
-	text = strings.ToValidUTF8(text[:min(len(text), maxText)], "\uFFFD") // what is cut may end within a character
-	text = strings.ReplaceAll(text, "\x00", "\uFFFD")                    // three bytes for one
+	text = strings.ToValidUTF8(text[:min(len(text), maxText)], "\uFFFD") // the cut may fall within a character
+	text = strings.ReplaceAll(text, "\x00", "\uFFFD")                    // this makes three bytes of one
 	if whole && len(text) <= maxText {
 		return text
 	}
@@ -27,19 +28,20 @@ func scrub(text string) string {
 	return text[:end] + "…"
 }
 
-// errorText is err.Error(), also of an error whose method panics, as that of a nil pointer in an error interface may: it is the
-// handler's code, and must not end the process.
+// errorText is err.Error(). It returns a text even if that method panics, as it may for a nil pointer in an error
+// interface. The method is part of the handler's code, and must not end the process.
 func errorText(err error) (text string) {
 	defer func() {
 		if value := recover(); value != nil {
-			text = fmt.Sprintf("an error of type %T whose text cannot be had: %v", err, value)
+			text = fmt.Sprintf("an error of type %T whose method Error panicked: %v", err, value)
 		}
 	}()
 	return err.Error()
 }
 
-// scrubJSON is scrub for an encoded value. JSON writes NUL as an escape that jsonb refuses; so are lone surrogates, which
-// decoding and encoding again replaces.
+// scrubJSON is scrub for an encoded value. JSON writes NUL as an escape that jsonb refuses. jsonb refuses lone
+// surrogates too, and decoding and encoding the value replaces them. scrubJSON returns nil if the value is not valid
+// JSON.
 func scrubJSON(encoded json.RawMessage) json.RawMessage {
 	if encoded == nil {
 		return nil
@@ -49,7 +51,7 @@ func scrubJSON(encoded json.RawMessage) json.RawMessage {
 	}
 	var value any
 	decoder := json.NewDecoder(bytes.NewReader(bytes.ToValidUTF8(encoded, []byte("\uFFFD"))))
-	decoder.UseNumber() // a float64 would round large numbers
+	decoder.UseNumber() // a float64 rounds large numbers
 	if err := decoder.Decode(&value); err != nil {
 		return nil
 	}

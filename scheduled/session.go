@@ -27,7 +27,8 @@ const (
 	// ping was sent.
 	sessionTimeout = 3 * time.Second
 	// deadAfter is how long a node must be silent before the leader takes its tasks back. It is longer than
-	// sessionTimeout and a tick, because a node that has lost its session stops its handlers by itself within that time.
+	// sessionTimeout and a tick, because a node that has lost its session stops its handlers by itself within that
+	// time.
 	deadAfter = 5 * time.Second
 	tickEvery = time.Second
 )
@@ -43,12 +44,12 @@ SET tcp_user_timeout = '3s';
 SET client_min_messages = 'warning';
 ` + isolationSQL
 
-// isolationSQL is needed because the engine's statements read rows that others change meanwhile. If the database's
-// default is repeatable read, they would fail, or see an old snapshot.
+// isolationSQL is needed because the engine's statements read rows that others change meanwhile. Under a default of
+// repeatable read, the statements would fail, or see an old snapshot.
 const isolationSQL = `SET default_transaction_isolation = 'read committed'; `
 
-// keepaliveSQL makes Postgres notice within seconds that the machine at the other end is gone, so that it frees the
-// locks of that machine.
+// keepaliveSQL makes Postgres notice within seconds that the client's machine is gone. Then Postgres frees the locks
+// of that client.
 const keepaliveSQL = `SET tcp_keepalives_idle = 1; SET tcp_keepalives_interval = 1; SET tcp_keepalives_count = 3;`
 
 // planSettingsSQL makes the engine's statements use indexes even if the statistics are stale. These settings do not
@@ -107,7 +108,7 @@ var sessionName = "tasktable session " + strconv.FormatUint(rand.Uint64(), 36)
 
 // CheckDirect returns ErrPooler if the connection goes through a pooler. Run makes the same check for its session.
 // Behind a pooler, the process number in the server's greeting is the pooler's own, and not that of the process that
-// answers. CheckDirect cannot tell a pooler that passes the true number on.
+// answers.
 func CheckDirect(ctx context.Context, conn *pgx.Conn) error {
 	var backend uint32
 	if err := conn.QueryRow(ctx, "SELECT pg_backend_pid()").Scan(&backend); err != nil {
@@ -203,7 +204,8 @@ func (s *session) follow(ctx context.Context) error {
 	sent := time.Now()
 	var now time.Time
 	var readOnly bool
-	if err := s.conn.QueryRow(ctx, followSQL, lockClass(s.schema, "leader")).Scan(&now, &s.leads, &readOnly); err != nil {
+	row := s.conn.QueryRow(ctx, followSQL, lockClass(s.schema, "leader"))
+	if err := row.Scan(&now, &s.leads, &readOnly); err != nil {
 		return fmt.Errorf("ping: %w", err)
 	}
 	if readOnly {

@@ -31,8 +31,8 @@ WITH locked AS MATERIALIZED (
     CROSS JOIN (SELECT coalesce($1::timestamptz, clock_timestamp()) AS now) AS clock
     LEFT JOIN LATERAL (
         SELECT t.ctid AS tid, t.type::text AS type, t.scheduled_at::timestamptz AS row_scheduled_at,
-            -- A holder writes the start and its number to the row when an attempt runs for long. Another node that ends the
-            -- claim knows the start only from there.
+            -- A holder writes the start and its number to the row when an attempt runs for long. Another node that ends
+            -- the claim knows the start only from there.
             CASE WHEN t.started_fence = t.fence THEN t.started_at END AS written_start,
             CASE WHEN t.started_fence = t.fence THEN t.node END AS written_node,
             -- A task that was made recurring while it ran is planned now. That is no fire.
@@ -44,8 +44,8 @@ WITH locked AS MATERIALIZED (
     ) AS t ON true
 ), updated AS (
     UPDATE tasktable.scheduled_tasks AS t
-    -- EXECUTING and not current means that somebody set the revision by hand. The task runs again. Otherwise it would stay
-    -- EXECUTING without a holder.
+    -- EXECUTING and not current means that somebody set the revision by hand. The task runs again. Otherwise it would
+    -- stay EXECUTING without a holder.
     SET status = CASE WHEN l.current THEN l.next_status WHEN t.status = 'EXECUTING' THEN 'QUEUED' ELSE t.status END,
         next_attempt_at = CASE WHEN l.current AND l.next_status = 'QUEUED' THEN l.next_due
             WHEN NOT l.current AND t.status IN ('QUEUED', 'EXECUTING') THEN l.edited_due END,
@@ -193,12 +193,12 @@ type settlementColumns struct {
 func columnsOf(settlements []settlement) *settlementColumns {
 	n := len(settlements)
 	c := &settlementColumns{
-		ids: make([]string, 0, n), fences: make([]int64, 0, n), revisions: make([]int64, 0, n), attempts: make([]int, 0, n),
-		dues: make([]*time.Time, 0, n), types: make([]*string, 0, n), scheduledAts: make([]*time.Time, 0, n),
-		startedAts: make([]*time.Time, 0, n), nextAts: make([]*time.Time, 0, n),
+		ids: make([]string, 0, n), fences: make([]int64, 0, n), revisions: make([]int64, 0, n),
+		attempts: make([]int, 0, n), dues: make([]*time.Time, 0, n), types: make([]*string, 0, n),
+		scheduledAts: make([]*time.Time, 0, n), startedAts: make([]*time.Time, 0, n), nextAts: make([]*time.Time, 0, n),
 		outcomes: make([]string, 0, n), edited: make([]string, 0, n), to: make([]string, 0, n),
-		nextIns: make([]time.Duration, 0, n), refunds: make([]bool, 0, n), errors: make([]*string, 0, n), messages: make([]*string, 0, n),
-		results: make([]*string, 0, n),
+		nextIns: make([]time.Duration, 0, n), refunds: make([]bool, 0, n), errors: make([]*string, 0, n),
+		messages: make([]*string, 0, n), results: make([]*string, 0, n),
 	}
 	for i := range settlements {
 		c.add(&settlements[i])

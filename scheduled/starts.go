@@ -74,7 +74,9 @@ WHERE t.id = ANY (ARRAY[l.id]) AND t.fence = l.fence
 RETURNING t.fence`
 
 // start writes when and where these attempts started. It returns the fences of those that it wrote.
-func (s statements) start(ctx context.Context, q querier, node int64, holds []hold, starts []time.Time) ([]int64, error) {
+func (s statements) start(
+	ctx context.Context, q querier, node int64, holds []hold, starts []time.Time,
+) ([]int64, error) {
 	ids, fences := make([]string, len(holds)), make([]int64, len(holds))
 	for i, h := range holds {
 		ids[i], fences[i] = h.ID, h.Fence

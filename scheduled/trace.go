@@ -11,7 +11,7 @@ import (
 	"github.com/tasktable/tasktable/handlers"
 )
 
-// tracing makes a span of each attempt. A nil one makes none, and costs nothing.
+// tracing makes a span of each attempt. A nil *tracing makes none.
 type tracing struct {
 	tracer trace.Tracer
 	node   int64
@@ -24,7 +24,7 @@ func newTracing(provider trace.TracerProvider, node int64) *tracing {
 	return &tracing{tracer: provider.Tracer("github.com/tasktable/tasktable/scheduled"), node: node}
 }
 
-// The names are OpenTelemetry's for messaging where it has one.
+// These are OpenTelemetry's names for messaging, and our own names where OpenTelemetry has none.
 const (
 	attributeSystem    = "messaging.system"
 	attributeOperation = "messaging.operation.type"
@@ -34,12 +34,12 @@ const (
 	attributeRevision  = "tasktable.revision"
 	attributeAttempt   = "tasktable.attempt"
 	attributeNode      = "tasktable.node"
-	attributeDelay     = "tasktable.delay" // seconds from when the attempt was due to when it was let go
+	attributeDelay     = "tasktable.delay" // seconds from when the attempt was due until the gate let it through
 	attributeOutcome   = "tasktable.outcome"
 )
 
-// begin begins the span of an attempt, and returns its context. It is a root that links to the span in which the task was scheduled: as
-// a child, weeks later, it would keep a trace open that is long over.
+// begin begins the span of an attempt, and returns its context. The span is a root, and links to the span in which
+// the task was scheduled. As a child of that span, it could weeks later keep a trace open that ended long ago.
 func (t *tracing) begin(ctx context.Context, e *handlers.Execution) context.Context {
 	if t == nil {
 		return ctx
@@ -47,9 +47,11 @@ func (t *tracing) begin(ctx context.Context, e *handlers.Execution) context.Cont
 	options := []trace.SpanStartOption{
 		trace.WithNewRoot(), trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(
 			attribute.String(attributeSystem, "tasktable"), attribute.String(attributeOperation, "process"),
-			attribute.String(attributeQueue, e.Queue), attribute.String(attributeID, e.ID), attribute.String(attributeType, e.Type),
+			attribute.String(attributeQueue, e.Queue), attribute.String(attributeID, e.ID),
+			attribute.String(attributeType, e.Type),
 			attribute.Int64(attributeRevision, e.Revision), attribute.Int(attributeAttempt, e.Attempt),
-			attribute.Int64(attributeNode, t.node), attribute.Float64(attributeDelay, e.StartedAt.Sub(e.DueAt).Seconds()),
+			attribute.Int64(attributeNode, t.node),
+			attribute.Float64(attributeDelay, e.StartedAt.Sub(e.DueAt).Seconds()),
 		),
 	}
 	if e.ScheduledIn.IsValid() {
@@ -60,8 +62,8 @@ func (t *tracing) begin(ctx context.Context, e *handlers.Execution) context.Cont
 	return ctx
 }
 
-// end ends the span of ctx with what the attempt came to. It keeps nothing of the error's text, which may hold some of the payload:
-// spans go where the database's rights do not reach.
+// end ends the span of ctx, and adds the outcome of the attempt. The span does not contain the error's text, because
+// that may hold parts of the payload. Spans go to places that the database's rights do not protect.
 func (t *tracing) end(ctx context.Context, ended attempted, err error) {
 	if t == nil {
 		return
@@ -82,7 +84,8 @@ func (t *tracing) end(ctx context.Context, ended attempted, err error) {
 	span.End()
 }
 
-// isPanic looks into an error, whose methods are the handler's code and may panic themselves.
+// isPanic reports whether an error is a handler's panic. The methods of the error are the handler's code, and may
+// panic themselves.
 func isPanic(err error) (found bool) {
 	defer func() {
 		if recover() != nil {

@@ -12,20 +12,22 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// errFenceLost rolls a transactional handler back: its task is another's now.
+// errFenceLost rolls the transaction of a handler back, because the handler's claim was taken back and its task may
+// belong to another claim now.
 var errFenceLost = errors.New("the claim was taken back while the handler ran; its transaction is rolled back")
 
-// attemptTx runs a transactional handler and settles its task in the handler's own transaction, so that its writes and its
-// completion commit together. It reports whether the task is settled; if not, the outcome is recorded like any other's. The wait
-// for a connection may be long, where others use the pool too: then the gate is asked again, and may refuse.
+// attemptTx runs a transactional handler and settles its task in the handler's own transaction, so that the handler's
+// writes and the completion of the task commit together. It reports whether the task is settled. If not, the outcome
+// is recorded like that of any other handler. If others use the pool too, the wait for a connection may be long.
+// After a long wait, attemptTx asks the gate again, which may refuse.
 func (b *batch) attemptTx(
 	ctx context.Context, r *run, variant *handlers.Variant, e *handlers.Execution, gateAt time.Time,
 ) (done bool, refused *gateRow, err error) {
 	tx, run, err := b.beginTx(ctx, variant)
-	if err != nil { // the handler has not begun: no attempt is used up
+	if err != nil { // the handler has not begun, so this uses up no attempt
 		return false, &gateRow{Verdict: verdictNoTx, Payload: "its transaction: " + err.Error()}, nil
 	}
-	// Not ctx: the rollback must happen after ctx is done, and after a panic or Goexit, too.
+	// The rollback does not use ctx, because it must also happen after ctx is done, and after a panic or Goexit.
 	defer func() { _ = tx.rollback(context.WithoutCancel(ctx)) }()
 	if time.Since(gateAt) > gateValid {
 		if refused := b.gateAgain(ctx, tx.querier, r, e); refused != nil {
@@ -44,29 +46,30 @@ func (b *batch) attemptTx(
 	if err := b.settleTx(ctx, tx.querier, r, e); err != nil {
 		return false, nil, err
 	}
-	// Not ctx: the settle has told the node that the claim has ended, which ends the context, and the commit must not with it.
+	// The commit does not use ctx. The settlement has told the node that the claim has ended, which ends ctx, and
+	// this must not stop the commit.
 	committing, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitLimit)
 	defer cancel()
 	if err := tx.commit(committing); err != nil {
-		// Committed or not is unknown. Recording a failure is safe: if the commit happened, the fence is gone, and nothing is
-		// recorded.
+		// Nobody knows whether the transaction is committed. It is safe to record a failure. If the commit happened,
+		// the fence is gone, and the node records nothing.
 		return false, nil, fmt.Errorf("commit the handler's transaction: %w", err)
 	}
 	if r.putOff {
 		b.settler.putOff(r.ID, e.Type, r.generations)
 	}
-	if r.dueSoon { // only now can others see it
+	if r.dueSoon { // the leader can see the task's new due time only after the commit
 		b.settler.dueSoon()
 	}
 	return true, nil, nil
 }
 
-// noTxRest is how long a claim without a transaction keeps its places before it goes back. The task keeps its due time,
-// so the leader claims it again at once. Without the rest a database that refuses connections would be asked without a
-// pause, and each refusal would write a line of history.
+// noTxRest is how long a claim that gets no transaction keeps its places before it goes back. The task keeps its due
+// time, so the leader claims it again at once. Without this rest, the node would ask a database that refuses
+// connections again and again without a pause, and each refusal would write a line of history.
 const noTxRest = time.Second
 
-// rest waits, but not when the node stops, becomes quiet or ends its handlers.
+// rest waits. It ends early when the node stops, becomes quiet or ends its handlers.
 func (b *batch) rest(d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -78,17 +81,17 @@ func (b *batch) rest(d time.Duration) {
 	}
 }
 
-// gateAgain asks the gate in the handler's own transaction, as late as can be: until an answer is young enough when all else is done. It
-// returns the answer that does not let the task through, or nil.
+// gateAgain asks the gate in the handler's own transaction, as the last step before the handler. It asks again until
+// an answer is young enough. It returns an answer that does not let the task through, or nil.
 func (b *batch) gateAgain(ctx context.Context, tx querier, r *run, e *handlers.Execution) (refused *gateRow) {
-	if lease, ok := ctx.(*leaseContext); ok { // the wait was not the handler's
+	if lease, ok := ctx.(*leaseContext); ok { // the wait must not take time from the handler
 		if err := b.extendLease(lease, r, nil); err != nil {
 			return &gateRow{Verdict: verdictNoTx, Payload: err.Error()}
 		}
 	}
 	for {
 		asked := time.Now()
-		now, err := instant(ctx, tx) // not the transaction's, which began before what has taken time
+		now, err := instant(ctx, tx) // the transaction's own time is older, because the transaction began before the wait
 		if err != nil {
 			return &gateRow{Verdict: verdictNoTx, Payload: err.Error()}
 		}
@@ -101,7 +104,7 @@ func (b *batch) gateAgain(ctx context.Context, tx querier, r *run, e *handlers.E
 			return &answer
 		}
 		r.restarts(e, answer.Now)
-		if why := b.halted(); why != "" { // meanwhile
+		if why := b.halted(); why != "" { // the node may have begun to stop meanwhile
 			return &gateRow{Verdict: verdictHalted, Payload: why}
 		}
 		if time.Since(b.pace.instant(asked, time.Now())) <= gateValid {
@@ -110,22 +113,23 @@ func (b *batch) gateAgain(ctx context.Context, tx querier, r *run, e *handlers.E
 	}
 }
 
-// instant is the database's time, before the snapshot of the statement that follows.
+// instant returns the database's time, before the snapshot of the next statement is taken.
 func instant(ctx context.Context, tx querier) (time.Time, error) {
 	return one[time.Time](ctx, tx, "ask the time", "SELECT clock_timestamp()")
 }
 
-// commitLimit is for a server that does not answer at all.
+// commitLimit is how long a commit may take. Only a server that does not answer at all takes longer.
 const commitLimit = 10 * time.Second
 
-// settleTx settles a completed attempt in tx. A row that an application has locked is waited for: nobody else waits with it.
+// settleTx settles a completed attempt in tx. If an application has locked the row, settleTx waits for it, because no
+// other task has to wait with this one.
 func (b *batch) settleTx(ctx context.Context, tx querier, r *run, e *handlers.Execution) error {
 	outcome := conclude(r.hold, e, nil, nil, b.config.Backoff)
 	if outcome.Outcome != outcomeCompleted {
 		return handlers.Permanent(errors.New(*outcome.Error)) // an effect that cannot be applied
 	}
-	// From here on the transaction holds the task's row: a node that is cut off now must not keep it from those who would take
-	// the task back.
+	// From here on the transaction holds the lock on the task's row. If the node is cut off now, the server must end
+	// the transaction soon, so that the leader can take the task back.
 	const settings = `SELECT set_config('idle_in_transaction_session_timeout', '5s', true), set_config('lock_timeout', '0', true)`
 	if _, err := tx.Exec(ctx, settings); err != nil {
 		return fmt.Errorf("settle task %s: %w", r.ID, err)
@@ -140,8 +144,8 @@ func (b *batch) settleTx(ctx context.Context, tx querier, r *run, e *handlers.Ex
 			r.putOff, r.generations = done[0].PutOff, done[0].Generations
 			return nil
 		case len(done) == 1 && done[0].Held:
-			// A lock that is waited for is seen by Postgres: should the application's transaction wait for this one too, it ends
-			// one of the two.
+			// Postgres sees a transaction that waits for a lock. If the application's transaction waits for this one
+			// too, Postgres ends one of the two.
 			if err := b.statements.waitInOrder(ctx, tx, outcome); err != nil {
 				return err
 			}
@@ -151,7 +155,7 @@ func (b *batch) settleTx(ctx context.Context, tx querier, r *run, e *handlers.Ex
 	}
 }
 
-// sqlQuerier makes a querier of a store.DB: the engine's statements then run in a database/sql transaction, too.
+// sqlQuerier makes a querier of a store.DB, so that the engine's statements can run in a database/sql transaction.
 type sqlQuerier struct{ store.DB }
 
 func (q sqlQuerier) Exec(ctx context.Context, statement string, args ...any) (pgconn.CommandTag, error) {

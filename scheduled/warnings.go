@@ -4,24 +4,26 @@ package scheduled
 func (c Config) warn() {
 	for _, task := range c.Recurring {
 		if kind := task.Payload.TaskType(); c.Handlers.Variant(kind) == nil {
-			c.Logger.Warn("a declared recurring task has a type that this node has no handler for: its occurrences wait for another node",
+			c.Logger.Warn("this node has no handler for the type of a declared recurring task; "+
+				"the occurrences wait for another node",
 				"task", idOf(task), "type", kind, "handlers", c.Handlers.Types())
 		}
 	}
 	c.warnOfConnections()
 }
 
-// warnOfConnections tells of transactional handlers that the slots allow and the pool does not. The others wait for a connection, which
-// looks like a slow handler.
+// warnOfConnections warns if the slots allow far more transactional handlers than the pool has connections. The
+// handlers beyond that wait for a connection, which looks like a slow handler.
 func (c Config) warnOfConnections() {
 	kinds := c.transactional()
 	slots := 0
 	for _, each := range c.Queues {
 		slots += each
 	}
-	// Some of the slots run other handlers or wait, so that somewhat fewer connections are no mistake.
+	// Some of the slots run other handlers or wait. Therefore somewhat fewer connections than slots are no mistake.
 	if most := c.places(); len(kinds) > 0 && slots > 4*most {
-		c.Logger.Warn("transactional handlers have far fewer connections than slots: give Pool more connections, or the queues fewer slots",
+		c.Logger.Warn("transactional handlers have far fewer connections than slots; "+
+			"give Pool more connections, or the queues fewer slots",
 			"slots", slots, "pool", c.Pool.Config().MaxConns, "at_once", most, "types", kinds)
 	}
 }

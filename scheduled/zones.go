@@ -7,11 +7,12 @@ import (
 	"github.com/tasktable/tasktable/store/recurrence"
 )
 
-// zoneValid is how long a time zone that was loaded counts. The machine's zone data may be replaced while the node runs.
+// zoneValid is how long the node uses a loaded time zone, because the machine's zone data may be replaced while the
+// node runs.
 const zoneValid = time.Minute
 
-// zones loads time zones, and keeps each for a minute: a fork would otherwise read the zone's file for each task. It is safe
-// for concurrent use. Nil is the zones of the machine.
+// zones loads time zones, and keeps each for a minute. Otherwise a fork would read the zone's file for each task. It
+// is safe for concurrent use. A nil *zones uses the zones of the machine.
 type zones struct {
 	load  recurrence.Zones
 	mu    sync.Mutex
@@ -30,13 +31,13 @@ func newZones(load recurrence.Zones) *zones {
 	return &zones{load: load, known: map[string]loadedZone{}}
 }
 
-// location is the zone of that name. It has the form of recurrence.Zones.
+// location returns the zone of this name. It has the form of recurrence.Zones.
 func (z *zones) location(name string) (*time.Location, error) {
 	zone, err := z.get(name)
 	return zone.location, err
 }
 
-// fingerprint tells the data of the zone from other data of it; "" is unknown.
+// fingerprint returns a text that differs when the data of the zone differ. It is "" if the zone is not known.
 func (z *zones) fingerprint(name string) string {
 	zone, err := z.get(name)
 	if err != nil {

@@ -15,11 +15,11 @@ import (
 const (
 	zonesEvery      = 10 * time.Minute
 	zonesLeadEvery  = 5 * time.Second // how often to see whether the node has become the leader
-	maxVoidedAtOnce = 500             // plans in one statement, which has a time limit
+	maxVoidedAtOnce = 500             // plans in one statement, because a statement has a time limit
 )
 
-// zoneWatch looks for time zones whose clocks change otherwise than when fires were planned, or than other nodes believe. The
-// zone data of a machine may be replaced at any time, and those of two machines may differ.
+// zoneWatch looks for time zones whose data differ from the data that fires were planned with, or from the data of
+// other nodes. The zone data of a machine may be replaced at any time, and the data of two machines may differ.
 type zoneWatch struct {
 	pool       *pgxpool.Pool
 	statements statements
@@ -29,8 +29,8 @@ type zoneWatch struct {
 	log        *slog.Logger
 
 	looked time.Time
-	led    bool   // at the last look
-	warned string // about which zones, and other nodes
+	led    bool   // whether this node led at the last look
+	warned string // the zones and nodes of the last warning
 }
 
 // run works until ctx is done.
@@ -40,7 +40,7 @@ func (z *zoneWatch) run(ctx context.Context) {
 		if leads := z.leads(); time.Since(z.looked) >= z.every || leads && !z.led {
 			z.looked, z.led = time.Now(), leads
 			if err := z.look(ctx); err != nil && ctx.Err() == nil {
-				z.looked = z.looked.Add(pause - z.every)
+				z.looked = z.looked.Add(pause - z.every) // the next look comes after pause
 				z.log.Warn("time zone data not compared; trying again", "error", err, "in", pause)
 			}
 		}
@@ -53,7 +53,8 @@ const zonesInUseSQL = `
 SELECT DISTINCT t.time_zone::text FROM tasktable.scheduled_tasks AS t
 WHERE t.cron IS NOT NULL AND t.next_attempt_at IS NOT NULL AND t.time_zone IS NOT NULL`
 
-// look compares the zones in use with what fires were planned with, if this node leads, and with what other nodes have.
+// look compares the zones in use with the data of other nodes. If this node leads, look also compares them with the
+// data that fires were planned with.
 func (z *zoneWatch) look(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -75,8 +76,9 @@ func (z *zoneWatch) look(ctx context.Context) error {
 	return z.compare(ctx, fingerprints)
 }
 
-// The leader forks such a task at once, finds that its plan has other zone data, and plans the fire anew. The empty fingerprint
-// is nobody's, so that no other leader takes the time of this update for a fire.
+// voidPlansSQL makes such tasks due. The leader forks each at once, finds that its plan has other zone data, and
+// plans the fire anew. No node has the empty fingerprint. Therefore no other leader takes the time of this update for
+// a fire.
 const voidPlansSQL = `
 UPDATE tasktable.scheduled_tasks AS t SET next_attempt_at = clock_timestamp(), planned_zone_data = ''
 FROM (
@@ -105,7 +107,7 @@ func (z *zoneWatch) voidPlans(ctx context.Context, fingerprints map[string]strin
 		}
 	}
 	if total > 0 {
-		z.log.Info("the time zone data are not those that fires were planned with; planning anew", "tasks", total)
+		z.log.Info("time zone data have changed since fires were planned; planning anew", "tasks", total)
 	}
 	return nil
 }
@@ -123,7 +125,7 @@ type otherZone struct {
 	Number int64
 }
 
-// compare tells other nodes of this node's zone data, and warns when theirs differ.
+// compare writes this node's zone data for other nodes, and warns if the data of other nodes differ.
 func (z *zoneWatch) compare(ctx context.Context, fingerprints map[string]string) error {
 	encoded, err := json.Marshal(fingerprints)
 	if err != nil {
@@ -147,7 +149,8 @@ func (z *zoneWatch) compare(ctx context.Context, fingerprints map[string]string)
 	differ := fmt.Sprint(zones, nodes)
 	if len(others) > 0 && differ != z.warned {
 		const most = 5
-		z.log.Warn("nodes have different data of time zones, so that fires depend on which node leads; update the zone data of all nodes",
+		z.log.Warn("nodes have different data of time zones, so that fires depend on which node leads; "+
+			"update the zone data of all nodes",
 			"time_zones", strings.Join(zones[:min(most, len(zones))], ", "), "of", len(zones), "other_nodes", nodes)
 	}
 	z.warned = differ
