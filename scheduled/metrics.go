@@ -90,7 +90,8 @@ func newMetrics(config Config) *metrics {
 			"The leader counts them in scheduled_task_changes every 15 s. "+
 			"It misses the tasks of a transaction that was open for more than a minute.", "type", "outcome")
 	m.delay = m.histograms("start_delay_seconds",
-		"Time from when an attempt was due until the gate let it through, by the database's clock.", waitBuckets, "type")
+		"Time from when an attempt was due until the gate let it through, by the database's clock.",
+		waitBuckets, "type")
 	m.duration = m.histograms("task_duration_seconds",
 		"How long handlers ran. For transactional handlers this includes their transaction.", waitBuckets, "type")
 	m.gateTook = m.histogram("gate_duration_seconds",

@@ -8,7 +8,7 @@ import (
 	"github.com/tasktable/tasktable/store/recurrence"
 )
 
-// recurring is a recurring task as the leader plans it.
+// recurring is a recurring task, with all that the leader needs to plan it.
 type recurring struct {
 	ID                  string
 	Type                string
@@ -20,26 +20,26 @@ type recurring struct {
 	CatchUp             string
 	CatchUpPaused       string
 	CatchUpLimit        int
-	ScheduledAt         time.Time  // no fire before it; anchor of @every
+	ScheduledAt         time.Time  // there is no fire before it; anchor of @every
 	LastFire            *time.Time // nil: it has not fired
-	NextFire            time.Time  // as planned; if not Planned, from when to plan
+	NextFire            time.Time  // the planned fire; if not Planned, the time from which to plan
 	EndsAt              *time.Time
 	MaxOccurrences      *int
 	OccurrenceCount     int
-	OpenOccurrencesFrom *time.Time // all occurrences of before have ended
-	Planned             bool       // NextFire was planned for the task as it is now
-	PlannedWall         *time.Time // what the zone's clocks were to show at NextFire, as if in UTC; nil for @every
+	OpenOccurrencesFrom *time.Time // all earlier occurrences have ended
+	Planned             bool       // NextFire was planned for the current revision of the task
+	PlannedWall         *time.Time // the time on the zone's clocks at NextFire, as if in UTC; nil for @every
 	PlannedZoneData     *string    // fingerprint of the zone data that NextFire was planned with; nil: not known
-	MovedFrom           *time.Time // the zone data have changed: NextFire is void, and what is due begins after this
-	Resumed             bool       // not planned because it was paused and resumed
-	EditedAt            *time.Time // of a resumed one: its last edit before it was paused
+	MovedFrom           *time.Time // not nil: the zone data have changed, NextFire is void, and fires begin after this
+	Resumed             bool       // not planned, because it was paused and resumed
+	EditedAt            *time.Time // if Resumed: the last edit before the pause
 	Now                 time.Time
 }
 
-// firing is what a look at a recurring task comes to.
+// firing is the result of a look at a recurring task.
 type firing struct {
 	Fires []fire
-	Next  time.Time // the next fire; zero: there is none, the task has ended
+	Next  time.Time // the next fire; zero: there is none, because the task has ended
 	Last  *time.Time
 	Count int
 	Ended string // why there is no next fire
@@ -51,7 +51,7 @@ type fire struct {
 	Skip string
 }
 
-// runs says whether one of the fires is to run.
+// runs reports whether one of the fires is to run.
 func (f firing) runs() bool {
 	for _, one := range f.Fires {
 		if one.Skip == "" {
@@ -62,26 +62,30 @@ func (f firing) runs() bool {
 }
 
 const (
-	// A single late fire is on time for catch_up = none while it is no later than this: leaders change within seconds.
+	// onTime is how late a single fire may be and still run with catch_up = none. A change of the leader takes seconds.
 	onTime = time.Minute
-	// How many missed fires are gone through one by one. Of more, the first, which tells for those after it, and the latest are:
-	// mostly at least half as many, more than any CatchUpLimit.
+	// missedMost is how many missed fires the leader looks at one by one. If there are more, it looks at the first
+	// fire, whose row stands for those after it too, and at the latest fires. These are mostly at least half of
+	// missedMost, which is more than any CatchUpLimit.
 	missedMost = 25000
-	// How many fires that do not run get a row each; of more, one row tells for all earlier ones.
+	// skippedMost is how many fires that do not run get a row each. If there are more, the first row stands for all
+	// earlier ones.
 	skippedMost = 100
 )
 
-// interval is a time during which a pause held; until zero: it still does.
+// interval is a time during which a pause was in force. If until is zero, the pause is still in force.
 type interval struct{ from, until time.Time }
 
 func (i interval) holds(at time.Time) bool {
 	return !at.Before(i.from) && (i.until.IsZero() || at.Before(i.until))
 }
 
-// decide says which occurrences of a task to fork at its Now and when its next fire is. after is the task's rule: the first fire
-// strictly after an instant, or zero. The fires of a planned task begin with its NextFire; one that was edited or resumed does
-// not fire for that, except for what it missed while paused, if its own setting says so. blocked says why an earlier occurrence
-// keeps the fires from running, or "".
+// decide returns which occurrences of a task to fork at its Now, and when its next fire is. after is the task's rule.
+// It returns the first fire strictly after an instant, or zero.
+//
+// The fires of a planned task begin with its NextFire. An edit or a resume does not make a task fire. The exception
+// are fires that the task missed while it was paused, if its setting catch_up_paused says so. blocked is the reason
+// why an earlier occurrence keeps the fires from running, or "".
 func decide(r recurring, after func(time.Time) time.Time, pauses []interval, blocked string) firing {
 	due, gap, next := r.due(after)
 	f := firing{Next: next, Count: r.OccurrenceCount, Last: r.LastFire}
@@ -90,8 +94,8 @@ func decide(r recurring, after func(time.Time) time.Time, pauses []interval, blo
 	return f
 }
 
-// due lists the fires up to now, or up to the task's end, and the first after that. If they are too many, it leaves out those after
-// the first and up to gap.
+// due lists the fires up to now, or up to the task's end, and returns the first fire after that. If there are too
+// many, due leaves out the fires that come after the first one and up to gap.
 func (r recurring) due(after func(time.Time) time.Time) (due []time.Time, gap, next time.Time) {
 	until := r.Now
 	if r.EndsAt != nil && r.EndsAt.Before(until) {
@@ -102,7 +106,8 @@ func (r recurring) due(after func(time.Time) time.Time) (due []time.Time, gap, n
 		return due, gap, next
 	}
 	var latest []time.Time
-	for many, few := r.from(), until; len(latest) < missedMost/2 && few.Sub(many) > time.Second; { // how far back to go
+	// A binary search finds how far back the latest fires may go.
+	for many, few := r.from(), until; len(latest) < missedMost/2 && few.Sub(many) > time.Second; {
 		middle := many.Add(few.Sub(many) / 2)
 		if found, following := r.through(after, middle, until); following.IsZero() || following.After(until) {
 			few, gap, latest, next = middle, middle, found, following
@@ -113,7 +118,7 @@ func (r recurring) due(after func(time.Time) time.Time) (due []time.Time, gap, n
 	return append(due[:1], latest...), gap, next
 }
 
-// from is when what is due begins, itself excluded.
+// from returns the time after which the due fires begin. A fire at this time itself is not due.
 func (r recurring) from() time.Time {
 	switch {
 	case r.MovedFrom != nil:
@@ -121,11 +126,12 @@ func (r recurring) from() time.Time {
 	case r.Planned:
 		return r.NextFire.Add(-time.Nanosecond)
 	}
-	bounds := []*time.Time{r.LastFire, &r.NextFire} // it may have fired since, by a clock that was set back, or a test's
+	// LastFire may be later than NextFire if a clock was set back, or in a test.
+	bounds := []*time.Time{r.LastFire, &r.NextFire}
 	if r.Resumed {
 		bounds = []*time.Time{r.LastFire, r.EditedAt}
 	}
-	from := r.ScheduledAt.Add(-time.Nanosecond) // its beginning may be its first fire
+	from := r.ScheduledAt.Add(-time.Nanosecond) // ScheduledAt may be the first fire
 	for _, at := range bounds {
 		if at != nil && at.After(from) {
 			from = *at
@@ -134,8 +140,9 @@ func (r recurring) from() time.Time {
 	return from
 }
 
-// through lists the fires after from and up to until, at most missedMost of them, and the first that is not listed. The time for which
-// a task was planned is a fire, whatever its expression says, unless the zone data have changed since.
+// through lists at most missedMost fires after from and up to until, and returns the first fire that it does not
+// list. The time for which a task was planned is a fire, whatever its expression says, unless the zone data have
+// changed since.
 func (r recurring) through(after func(time.Time) time.Time, from, until time.Time) (due []time.Time, next time.Time) {
 	if next = after(from); r.Planned && r.MovedFrom == nil && from.Before(r.NextFire) {
 		next = r.NextFire
@@ -146,8 +153,8 @@ func (r recurring) through(after func(time.Time) time.Time, from, until time.Tim
 	return due, next
 }
 
-// move finds out whether the next fire was planned with other zone data than the rule's. A fire keeps the time that the
-// clocks were to show then, so that none is lost and none comes twice.
+// move finds out whether the next fire was planned with zone data other than those of the rule. If so, it sets
+// MovedFrom so that the fire keeps its time on the zone's clocks. Thus no fire is lost, and none comes twice.
 func (r *recurring) move(rule *recurrence.Rule, fingerprint string) {
 	if !r.Planned || r.PlannedWall == nil || r.PlannedZoneData == nil || *r.PlannedZoneData == fingerprint {
 		return
@@ -156,23 +163,23 @@ func (r *recurring) move(rule *recurrence.Rule, fingerprint string) {
 	if r.LastFire != nil && r.LastFire.After(from) {
 		from = *r.LastFire
 	}
-	if first := r.ScheduledAt.Add(-time.Nanosecond); first.After(from) { // its beginning may be its first fire
+	if first := r.ScheduledAt.Add(-time.Nanosecond); first.After(from) { // ScheduledAt may be the first fire
 		from = first
 	}
 	r.MovedFrom = &from
 }
 
-// missed is a fire that is due, with what applies to it.
+// missed is a due fire, with the policy that applies to it.
 type missed struct {
 	at     time.Time
 	policy string // a CatchUp
 	paused bool
-	later  int // how many fires of the same kind come after it
-	alone  bool
+	later  int  // how many fires come after it with the same value of paused
+	alone  bool // no other fire is due
 }
 
-// missed finds the policy of each fire that is due: fires during a pause have one of their own. What was resumed by itself has been
-// paused for as long as it did not fire.
+// missed finds the policy of each due fire. Fires during a pause have a policy of their own. A task that was paused
+// and resumed by itself counts as paused for as long as it did not fire.
 func (r recurring) missed(due []time.Time, gap time.Time, pauses []interval) []missed {
 	found := make([]missed, len(due))
 	later := map[bool]int{}
@@ -187,14 +194,14 @@ func (r recurring) missed(due []time.Time, gap time.Time, pauses []interval) []m
 		m.later = later[m.paused]
 		later[m.paused]++
 		if i == 0 && !gap.IsZero() {
-			m.later = math.MaxInt // those left out
+			m.later = math.MaxInt // the fires that due left out come after this one
 		}
 		found[i] = m
 	}
 	return found
 }
 
-// skip is why the fire does not run, or "".
+// skip returns the reason why the fire does not run, or "".
 func (m missed) skip(r recurring) string {
 	while, setting := "missed", "catch_up"
 	if m.paused {
@@ -211,10 +218,12 @@ func (m missed) skip(r recurring) string {
 	return ""
 }
 
-// fire applies the task's policies to the fires that are due.
+// fire applies the task's policies to the due fires.
 func (f *firing) fire(r recurring, due []missed, gap time.Time, blocked string) {
 	var runs, skips []fire
-	last := -1 // of those that run: with overlap = skip none but it does, if the policies mean the latest only
+	// last is the index of the last fire that runs. With overlap = skip it is the only one that runs, except for fires
+	// whose policy is "all".
+	last := -1
 	for i, m := range due {
 		if m.skip(r) == "" {
 			last = i
@@ -226,7 +235,7 @@ func (f *firing) fire(r recurring, due []missed, gap time.Time, blocked string) 
 		}
 		skip := m.skip(r)
 		if skip == "" && i < last && r.Overlap == "skip" && m.policy != "all" {
-			skip = "missed, and a later one runs: overlap is skip"
+			skip = "missed, and a later one runs because overlap is skip"
 		}
 		if skip == "" {
 			skip = blocked
@@ -244,7 +253,7 @@ func (f *firing) fire(r recurring, due []missed, gap time.Time, blocked string) 
 		skips = append(skips[:1], skips[many+1:]...)
 	}
 	if !gap.IsZero() && len(skips) > 0 {
-		skips[0].Skip += "; so were those after it until " + gap.UTC().Format(time.RFC3339)
+		skips[0].Skip += "; so were the fires after it until " + gap.UTC().Format(time.RFC3339)
 	}
 	f.Fires = append(skips, runs...)
 }

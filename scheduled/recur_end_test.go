@@ -103,16 +103,16 @@ func TestDecideManySkipped(t *testing.T) {
 			1h40m0s run
 			count 8, last 1h40m0s, next 1h41m0s`},
 		{name: "101: 100 rows", task: late("latest", 102), want: `
-			noon skipped: ` + latest + `; so were those after it until 2030-01-01T12:01:00Z
+			noon skipped: ` + latest + `; so were the fires after it until 2030-01-01T12:01:00Z
 			2m0s to 1h40m0s (99) skipped: ` + latest + `
 			1h41m0s run
 			count 8, last 1h41m0s, next 1h42m0s`},
 		{name: "a day", task: late("none", 24*60), want: `
-			noon skipped: missed, and catch_up is none; so were those after it until 2030-01-02T10:20:00Z
+			noon skipped: missed, and catch_up is none; so were the fires after it until 2030-01-02T10:20:00Z
 			22h21m0s to 23h59m0s (99) skipped: missed, and catch_up is none
 			count 7, last 23h59m0s, next 24h0m0s`},
 		{name: "a day, all", task: late("all", 24*60), want: `
-			noon skipped: ` + latest + ` 100; so were those after it until 2030-01-02T08:40:00Z
+			noon skipped: ` + latest + ` 100; so were the fires after it until 2030-01-02T08:40:00Z
 			20h41m0s to 22h19m0s (99) skipped: ` + latest + ` 100
 			22h20m0s to 23h59m0s (100) run
 			count 107, last 23h59m0s, next 24h0m0s`},
@@ -168,7 +168,7 @@ func TestDecideVeryManyMissed(t *testing.T) {
 		if len(runs) != test.runs || f.Count != 7+test.runs || len(skips) != skippedMost || !f.Last.Equal(noon.Add(test.last)) || (f.Ended != "") != test.ended {
 			t.Errorf("%s: %d run, %d are skipped, count %d, the last %s, %q", test.name, len(runs), len(skips), f.Count, offset(*f.Last), f.Ended)
 		}
-		if !skips[0].At.Equal(noon) || !strings.Contains(skips[0].Skip, "; so were those after it until 20") {
+		if !skips[0].At.Equal(noon) || !strings.Contains(skips[0].Skip, "; so were the fires after it until 20") {
 			t.Errorf("%s: the first is %s %s", test.name, offset(skips[0].At), skips[0].Skip)
 		}
 		if len(runs) > 0 && !runs[len(runs)-1].At.Equal(*f.Last) {
@@ -187,7 +187,7 @@ func TestDecideVeryManyMissedWhilePaused(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := decide(r, rule.Next, []interval{{noon.Add(-time.Hour), noon.Add(time.Hour)}}, "")
-	if got := f.Fires[0]; !got.At.Equal(noon) || !strings.HasPrefix(got.Skip, "missed while paused, and catch_up_paused runs only the latest; so were those after it until 2030-01-0") {
+	if got := f.Fires[0]; !got.At.Equal(noon) || !strings.HasPrefix(got.Skip, "missed while paused, and catch_up_paused runs only the latest; so were the fires after it until 2030-01-0") {
 		t.Errorf("the first: %+v", got)
 	}
 	if got := f.Fires[len(f.Fires)-1]; f.Count != r.OccurrenceCount+1 || !got.At.Equal(r.Now) || got.Skip != "" {

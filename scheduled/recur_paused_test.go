@@ -54,7 +54,7 @@ func TestDecidePaused(t *testing.T) {
 			count 8, last 2h0m0s, next 3h0m0s`},
 		{name: "resumed with both policies: only the last of the two runs", task: justResumed("latest"), change: func(r *recurring) { r.Now = noon.Add(130 * time.Minute) }, want: `
 			-2h0m0s to -1h0m0s (2) skipped: ` + latest + `
-			noon skipped: missed, and a later one runs: overlap is skip
+			noon skipped: missed, and a later one runs because overlap is skip
 			1h0m0s skipped: missed, and catch_up runs only the latest
 			2h0m0s run
 			count 8, last 2h0m0s, next 3h0m0s`},
@@ -71,7 +71,7 @@ func TestDecidePaused(t *testing.T) {
 			count 8, last noon, next 1h0m0s`},
 		{name: "its queue was paused, latest", task: missed("latest"), pauses: during(-3.5, -0.5), want: `
 			-3h0m0s to -2h0m0s (2) skipped: ` + latest + `
-			-1h0m0s skipped: missed, and a later one runs: overlap is skip
+			-1h0m0s skipped: missed, and a later one runs because overlap is skip
 			noon run
 			count 8, last noon, next 1h0m0s`},
 		{name: "its queue was paused, latest, and may overlap", task: missed("latest"), change: func(r *recurring) { r.Overlap = "allow" }, pauses: during(-3.5, -0.5), want: `

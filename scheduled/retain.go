@@ -12,8 +12,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// retainer removes, on the leader, finished tasks and history that are older than their period. It goes through each table by
-// its pages, some at a time: an index on finished_at would cost every settle, all day, what this costs a few times an hour.
+// retainer removes finished tasks and history that are older than their period. It works only on the leader's node.
+// It goes through the pages of each table, some at a time. An index on finished_at would make every settlement more
+// expensive all day, and the retainer runs only a few times an hour.
 type retainer struct {
 	pool       *pgxpool.Pool
 	statements statements
@@ -26,9 +27,9 @@ type retainer struct {
 const (
 	retainEvery = 10 * time.Minute // from the end of a round to the next
 	retainPause = time.Second      // between two batches
-	retainPages = 2000             // a batch: 16 MB of a table
-	// retainRefusals is how many rows that cannot be removed a batch goes past: the next goes on behind them. Each
-	// costs some 40 statements.
+	retainPages = 2000             // pages of a batch, 16 MB of a table
+	// retainRefusals is how many rows that cannot be removed a batch skips. The next batch begins behind them. Each
+	// such row costs some 40 statements.
 	retainRefusals = 50
 )
 
@@ -36,7 +37,7 @@ const (
 func (r *retainer) run(ctx context.Context) {
 	var at retainPlace
 	var round retained
-	repeat(ctx, time.Minute, func() time.Duration { // not among the first things that a node does
+	repeat(ctx, time.Minute, func() time.Duration { // the first minute of a node is for its tasks
 		if !r.leads() {
 			at, round = retainPlace{}, retained{}
 			return time.Minute
@@ -60,8 +61,8 @@ const noteRefusedSQL = `
 UPDATE tasktable.nodes AS n SET retention_refused = CASE WHEN n.number = $1::bigint THEN $2::text END
 WHERE n.retention_refused IS DISTINCT FROM CASE WHEN n.number = $1::bigint THEN $2::text END`
 
-// endRound says what a round has done. It leaves a note on what it could not do, for doctor to find, in place of any
-// earlier leader's.
+// endRound logs the result of a round. If the round could not remove some rows, endRound leaves a note in the nodes
+// table for doctor. This note replaces the note of any earlier leader.
 func (r *retainer) endRound(ctx context.Context, round retained) {
 	if round.Rows > 0 {
 		r.log.Info("old tasks and history removed", "rows", round.Rows)
@@ -72,22 +73,27 @@ func (r *retainer) endRound(ctx context.Context, round retained) {
 	}
 	_, err := r.pool.Exec(ctx, r.statements.schema.SQL(noteRefusedSQL), r.node, note)
 	if err != nil && ctx.Err() == nil {
-		r.log.Warn("retention could not note what it could not remove", "error", err)
+		r.log.Warn("retention could not write its note about rows that it cannot remove", "error", err)
 	}
 }
 
-// retainPlace is where a round stands: the table, and the row to go on from. The zero value is a round's beginning.
+// retainPlace is the place that a round has reached: the table, and the row to go on from. The zero value is the
+// beginning of a round.
 type retainPlace struct {
 	table int
 	row   tuple
 }
 
-// A period that is null keeps for ever. What is held may run, whatever its status; what has no end has not ended; the current
-// revision's line of a task that is there says how it came to be as it is; a task that is declared in code and was cancelled, or has
-// ended, would begin anew if it were not remembered. The history of a removed task goes with it.
+// retainTasksSQL removes old tasks together with their history. A period of null keeps rows for ever. The statement
+// also keeps:
 //
-// Of a task that lives on, only its own period is applied here; its type's and the default are applied where the
-// history is gone through.
+//   - a task that is held, whatever its status, because it may be running
+//   - a task that has no end, because it has not ended
+//   - the line of the current revision of a task that is there, because it says how the task came to be as it is
+//   - a task that is declared in code and was cancelled or has ended, because it would begin anew if it were forgotten
+//
+// For a task that lives on, this statement applies only the task's own period. retainExecutionsSQL and
+// retainChangesSQL apply its type's period and the default.
 const retainTasksSQL = `
 WITH clock AS MATERIALIZED (
     SELECT coalesce($5::timestamptz, clock_timestamp()) AS now
@@ -118,8 +124,8 @@ SELECT (SELECT count(*) FROM gone) + (SELECT count(*) FROM executions) + (SELECT
     + (SELECT count(*) FROM past_executions) + (SELECT count(*) FROM past_changes) AS rows,
     (SELECT count(*) FROM gone WHERE gone.dead) AS dead`
 
-// Each line's age is looked at before its task is: a look for the task of each line would read the whole index of the
-// tasks.
+// retainExecutionsSQL checks the age of each line before it looks for the line's task. A look for the task of every
+// line would read the whole index of the tasks.
 const retainExecutionsSQL = `
 WITH clock AS MATERIALIZED (
     SELECT coalesce($5::timestamptz, clock_timestamp()) AS now
@@ -135,8 +141,8 @@ WITH clock AS MATERIALIZED (
 )
 SELECT count(*) AS rows, 0::bigint AS dead FROM gone`
 
-// The lines do not know their task's type: those of a task that is gone are kept for the longest of the periods. Only
-// those that are older than the shortest are looked at more closely.
+// retainChangesSQL keeps the lines of removed tasks for the longest of the periods, because the lines do not name
+// their task's type. It looks more closely only at lines that are older than the shortest period.
 const retainChangesSQL = `
 WITH clock AS MATERIALIZED (
     SELECT coalesce($5::timestamptz, clock_timestamp()) AS now
@@ -158,7 +164,7 @@ WITH clock AS MATERIALIZED (
 )
 SELECT count(*) AS rows, 0::bigint AS dead FROM gone`
 
-// The task of a row that could not be removed.
+// These statements find the task of a row that could not be removed.
 const (
 	taskAtSQL      = `SELECT t.id::text FROM tasktable.scheduled_tasks AS t WHERE t.ctid = $1::tid`
 	executionAtSQL = `SELECT e.task_id FROM tasktable.scheduled_task_executions AS e WHERE e.ctid = $1::tid`
@@ -172,8 +178,8 @@ var retainTables = []struct{ name, sql, taskAt string }{
 	{"tasktable.scheduled_task_changes", retainChangesSQL, changeAtSQL},
 }
 
-// retained is what retention has done: how many rows it removed, how many of them were dead letters that nobody had
-// dealt with, and how many it could not remove, with the task of the first and the reason.
+// retained is the result of retention: how many rows it removed, how many of them were dead letters that nobody had
+// dealt with, and how many rows it could not remove. For the first of these, it has the task and the reason.
 type retained struct {
 	Rows, Dead int64
 	Refused    int    `db:"-"`
@@ -188,7 +194,8 @@ func (r *retained) add(more retained) {
 	r.Refused += more.Refused
 }
 
-// Nodes and pauses that are long gone; a period that is null keeps them too. The history keeps the nodes' numbers.
+// retainRestSQL removes nodes and pauses that ended long ago. A period of null keeps these too. The history keeps the
+// numbers of the nodes.
 const retainRestSQL = `
 WITH nodes AS (
     DELETE FROM tasktable.nodes WHERE $1::interval IS NOT NULL AND dead_at < coalesce($2::timestamptz, clock_timestamp()) - greatest($1::interval, interval '720 hours') RETURNING 1
@@ -197,8 +204,8 @@ WITH nodes AS (
 )
 SELECT (SELECT count(*) FROM nodes) + (SELECT count(*) FROM pauses)`
 
-// runOnce removes what is too old in one batch of pages of each table, as far as the round has got, and returns where
-// to go on. What it goes through is small enough for one transaction.
+// runOnce goes through the next batch of pages and removes the rows that are too old. It returns where to go on. A
+// batch is small enough for one transaction.
 func (r *retainer) runOnce(ctx context.Context, at retainPlace) (next retainPlace, done retained, err error) {
 	err = pgx.BeginFunc(ctx, r.pool, func(tx pgx.Tx) error {
 		next, done, err = r.step(ctx, tx, nil, at)
@@ -210,16 +217,17 @@ func (r *retainer) runOnce(ctx context.Context, at retainPlace) (next retainPlac
 	return next, done, nil
 }
 
-// step is runOnce in a transaction, at a time; nil is the database's.
+// step is runOnce in a transaction, at a given time. If now is nil, it uses the database's clock.
 func (r *retainer) step(
 	ctx context.Context, tx pgx.Tx, now *time.Time, at retainPlace,
 ) (next retainPlace, done retained, err error) {
 	if _, err := tx.Exec(ctx, "SELECT set_config('tasktable_change.context', 'retention', true)"); err != nil {
 		return at, done, fmt.Errorf("enter retention's context: %w", err)
 	}
-	// A foreign key that is checked at the commit would fail all of the batch, and nobody would know which row it was.
+	// A foreign key that is checked at the commit would fail the whole batch, and nobody would know which row caused
+	// it.
 	if _, err := tx.Exec(ctx, "SET CONSTRAINTS ALL IMMEDIATE"); err != nil {
-		return at, done, fmt.Errorf("have constraints checked at once: %w", err)
+		return at, done, fmt.Errorf("make constraints immediate: %w", err)
 	}
 	budget := int64(retainPages)
 	for ; at.table < len(retainTables); at = (retainPlace{table: at.table + 1}) {
@@ -246,9 +254,9 @@ func (r *retainer) step(
 	return retainPlace{}, done, err
 }
 
-// removeFrom removes what is too old in some rows of a table, and goes past those that cannot be removed: an
-// application's foreign key or trigger may forbid it. It returns where it stopped, which is before the end where very
-// many cannot be removed.
+// removeFrom removes the rows that are too old from a range of a table. It skips the rows that cannot be removed, as
+// an application's foreign key or trigger may forbid it. It returns where it stopped. That is before the end of the
+// range if very many rows cannot be removed.
 func (r *retainer) removeFrom(
 	ctx context.Context, tx pgx.Tx, now *time.Time, table int, within tupleRange, done *retained,
 ) (stopped tuple, err error) {
@@ -285,7 +293,7 @@ func (r *retainer) removeFrom(
 	return stopped, nil
 }
 
-// report tells of rows that could not be removed.
+// report logs the rows that could not be removed.
 func (r *retainer) report(ctx context.Context, tx pgx.Tx, table int, refused []refusal, batch *retained) error {
 	of := retainTables[table]
 	task, err := one[string](ctx, tx, "read which task cannot be removed",
@@ -293,13 +301,14 @@ func (r *retainer) report(ctx context.Context, tx pgx.Tx, table int, refused []r
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) { // somebody else may have removed it just now
 		return err
 	}
-	r.log.Error("retention cannot remove rows and goes past them; a foreign key or a trigger of the application's may "+
-		"forbid it, or somebody may have locked them", "table", r.statements.schema.SQL(of.name), "rows", len(refused), "task", task, "error", refused[0].err)
+	r.log.Error("retention cannot remove rows and skips them; a foreign key or a trigger of the application may "+
+		"forbid it, or somebody may have locked them",
+		"table", r.statements.schema.SQL(of.name), "rows", len(refused), "task", task, "error", refused[0].err)
 	batch.add(retained{Refused: len(refused), Task: task, Why: scrub(refused[0].err.Error())})
 	return nil
 }
 
-// periods is the periods by type as JSON; null is for ever.
+// periods returns the periods by type as JSON. A period of null keeps rows for ever.
 func (r *retainer) periods() (string, error) {
 	byType := map[string]*string{}
 	for name, period := range r.config.RetentionByType {
@@ -309,7 +318,7 @@ func (r *retainer) periods() (string, error) {
 	return string(periods), wrap(err, "encode retention")
 }
 
-// periodText is a period as SQL takes it; nil is for ever.
+// periodText returns a period in the form that SQL takes. It returns nil for -1, which keeps rows for ever.
 func periodText(period time.Duration) *string {
 	if period == -1 {
 		return nil

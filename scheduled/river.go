@@ -18,14 +18,14 @@ import (
 	"github.com/riverqueue/river/rivertype"
 )
 
-// River carries claimed tasks from the leader to the nodes, and nothing else: the table does what its retries, timeouts
-// and maintenance are for. All that works round River is in this file:
+// River carries claimed tasks from the leader to the nodes, and does nothing else. The engine itself does the work of
+// River's retries, timeouts and maintenance. All code that works around River is in this file:
 //
 //   - the queue "nobody", because River does not start without a queue and a worker
-//   - the constant past ScheduledAt, because River would stamp jobs with this process's clock
-//   - riverDriver, because River would wait for answers for ever, and complete jobs
-//   - fetchSQL, because River's own statement reads the index entries of all jobs that ever were
-//   - nudge, because River does not ask again for jobs of which it missed the notification
+//   - backdated, because River would stamp jobs with this process's clock
+//   - riverDriver, because River would wait for answers for ever, and would complete jobs
+//   - fetchSQL, because River's own statement reads the index entries of all jobs that ever existed
+//   - nudge, because River does not ask again for a job if it missed the notification
 //   - finishJob, because River's completer takes 50 to 250 ms, and a job must not end before its claims
 
 // clientPrefix and a node's number make its River client's id.
@@ -36,9 +36,9 @@ func clientID(number int64) string { return clientPrefix + strconv.FormatInt(num
 // maxRiverWorkers is River's own limit for a queue.
 const maxRiverWorkers = 10000
 
-// riverPollInterval is how often River looks for jobs of which it has not been told. It can be rare, because the
-// leader's nudge tells River a second later of the jobs that it missed while its connection was broken. Once a second,
-// which is River's default, would be half of all that an idle node asks of the database.
+// riverPollInterval is how often River looks for jobs of which nobody has told it. It can be long, because the
+// leader's nudge tells River a second later of jobs that River missed while its connection was broken. River's
+// default is once a second. That would be half of all statements of an idle node.
 const riverPollInterval = 30 * time.Second
 
 // newRiver makes the node's River client. It has a worker for each type, all of which hand their batches to work.
@@ -54,11 +54,11 @@ func newRiver(
 	}
 	queues := map[string]river.QueueConfig{}
 	for queue, slots := range config.workingSlots() {
-		// As many as there are slots. The jobs beyond them wait in River for the node that has a slot first. A node
-		// that fetched ahead would keep tasks waiting while others idle.
+		// River gets as many workers as there are slots. Further jobs wait in River for the node that has a slot
+		// first. A node that fetched ahead would keep tasks waiting while other nodes idle.
 		queues[queue] = river.QueueConfig{MaxWorkers: min(slots, maxRiverWorkers)}
 	}
-	if len(queues) == 0 || len(types) == 0 { // River would not start, and a node that works nothing may lead
+	if len(queues) == 0 || len(types) == 0 { // River would not start, but a node without queues or types may still lead
 		queues = map[string]river.QueueConfig{"nobody": {MaxWorkers: 1}}
 		river.AddWorkerArgs(workers, batchArgs{kind: "tasktable_nobody"}, &batchWorker{work: work, log: log})
 	}
@@ -84,7 +84,7 @@ func newRiver(
 	return client, nil
 }
 
-// backdated gives a job that is inserted a past time, so that River takes it for due.
+// backdated gives each inserted job a past time, so that River treats it as due.
 func backdated(clock *clock) func(context.Context, *rivertype.JobInsertParams) error {
 	return func(_ context.Context, params *rivertype.JobInsertParams) error {
 		params.ScheduledAt = new(clock.now().Add(-backdate))
@@ -93,7 +93,7 @@ func backdated(clock *clock) func(context.Context, *rivertype.JobInsertParams) e
 	}
 }
 
-// riverJob is a River job as the worker knows it.
+// riverJob is the worker's view of a River job.
 type riverJob struct {
 	id    int64
 	queue string
@@ -135,8 +135,8 @@ func jobOf(queue, kind string, priority int, holds []hold) river.InsertManyParam
 	}
 }
 
-// riverPriority maps a task's priority to River's four, of which 1 is the most urgent. It orders the few tasks that
-// wait in River at once. The claim has ordered all others.
+// riverPriority maps a task's priority to River's four priorities, of which 1 is the most urgent. River's priority
+// orders only the few tasks that wait in River at once. The claim has ordered all others.
 func riverPriority(priority int) int {
 	switch {
 	case priority > 50:
@@ -150,7 +150,7 @@ func riverPriority(priority int) int {
 	}
 }
 
-// atLeastWarn drops River's lines of lower levels, which tell of each start and stop of each of its services.
+// atLeastWarn drops River's lines below the level warn. These report each start and stop of each of River's services.
 type atLeastWarn struct{ slog.Handler }
 
 func (h atLeastWarn) Enabled(ctx context.Context, level slog.Level) bool {
@@ -181,10 +181,10 @@ func newRiverDriver(
 	return &riverDriver{driver, riverExecutor{driver.GetExecutor(), pool, statements, quiet, heard, within}}
 }
 
-// GetExecutor returns the executor that River's own statements go by.
+// GetExecutor returns the executor of River's own statements.
 func (d *riverDriver) GetExecutor() riverdriver.Executor { return &d.executor }
 
-// GetListener returns the connection on which River hears of new jobs.
+// GetListener returns the connection on which River is notified of new jobs.
 func (d *riverDriver) GetListener(params *riverdriver.GetListenenerParams) riverdriver.Listener {
 	return &riverListener{d.Driver.GetListener(params)}
 }
@@ -194,12 +194,13 @@ type riverExecutor struct {
 	pool       *pgxpool.Pool
 	statements statements
 	quiet      *quiet
-	heard      func(error)   // notes what a fetch came to
-	within     time.Duration // how long after it was inserted a job is fetched
+	heard      func(error)   // notes the error of each fetch, or nil
+	within     time.Duration // how old a job may be to be fetched
 }
 
-// JobSetStateIfRunningMany would complete jobs. A job that still exists when its worker returns has a claim whose
-// outcome is not recorded: it must stay, because the keeper and the leader find the claim by it.
+// JobSetStateIfRunningMany does nothing. River's own would complete jobs. A job that still exists when its worker
+// returns has a claim whose outcome is not recorded. It must stay, because the keeper and the leader find the claim
+// by this job.
 func (e *riverExecutor) JobSetStateIfRunningMany(
 	context.Context, *riverdriver.JobSetStateIfRunningManyParams,
 ) ([]*rivertype.JobRow, error) {
@@ -211,8 +212,8 @@ const pingLimit = 3 * time.Second
 
 type riverListener struct{ riverdriver.Listener }
 
-// Ping notices a connection that a firewall has forgotten. River itself would wait for the answer for ever, and hear
-// nothing meanwhile.
+// Ping limits the wait for an answer, so that River notices a connection that a firewall has forgotten. River itself
+// would wait for ever, and would receive no notifications meanwhile.
 func (l *riverListener) Ping(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, pingLimit)
 	defer cancel()
@@ -220,17 +221,18 @@ func (l *riverListener) Ping(ctx context.Context) error {
 }
 
 const (
-	// backdate is how long before the leader inserts a job River takes it for scheduled. River would stamp jobs with
-	// this process's clock, and fetch them by the database's: a clock that is ahead by a minute would delay each job by
-	// a minute.
+	// backdate is how far in the past the scheduled time of an inserted job is. River would stamp jobs with this
+	// process's clock, and fetch them by the database's. A process clock that is ahead by a minute would delay each job
+	// by a minute.
 	backdate = time.Hour
-	// fetchWithin is how long after it was inserted a job is fetched, besides the look-ahead. The leader takes a job
-	// back that waits longer than maxUnfetched, so none is left behind.
+	// fetchWithin is how old a job may be to be fetched, besides the look-ahead. The leader takes back a job that waits
+	// longer than maxUnfetched, so no job is left behind.
 	fetchWithin = 5 * time.Second
 )
 
-// Each priority is a range of River's index that begins at the bound on scheduled_at; a range over all priorities
-// would be read from its beginning. statement_timestamp, because the index cannot be searched by a volatile function.
+// fetchSQL reads a range of River's index for each priority. Each range begins at the bound on scheduled_at. A single
+// range over all priorities would be read from its beginning. The statement uses statement_timestamp, because
+// Postgres cannot search the index by a volatile function.
 const fetchSQL = `
 WITH picked AS MATERIALIZED (
     SELECT j.id
@@ -260,11 +262,12 @@ type fetchedRow struct {
 	CreatedAt   time.Time
 }
 
-// JobGetAvailable fetches the jobs that wait, the most urgent first. It fetches none while the node is quiet: the
-// leader's nudge has River fetch the remaining jobs once the node is no longer quiet. River's own statement reads the
-// index entries of all jobs that ever were. While somebody holds an old snapshot, Postgres cannot remove these
-// entries. River would also wait for the answer for ever. Where the answer is lost although the server did the fetch,
-// the keeper releases the claims.
+// JobGetAvailable fetches the waiting jobs, the most urgent first. It fetches none while the node is quiet. The
+// leader's nudge makes River fetch the remaining jobs once the node is no longer quiet.
+//
+// River's own statement reads the index entries of all jobs that ever existed. Postgres cannot remove these entries
+// while somebody holds an old snapshot. River would also wait for the answer for ever. If the answer is lost although
+// the server did the fetch, the keeper releases the claims.
 func (e *riverExecutor) JobGetAvailable(
 	ctx context.Context, params *riverdriver.JobGetAvailableParams,
 ) (*riverdriver.JobGetAvailableResult, error) {
@@ -293,12 +296,12 @@ func (e *riverExecutor) JobGetAvailable(
 	return result, nil
 }
 
-// nudgeAfter is how long a job that could begin waits in River until River is told of it once more.
+// nudgeAfter is how long a job that could begin waits in River until the leader tells River of it once more.
 const nudgeAfter = time.Second
 
-// River was told of the jobs when they were inserted. But nobody heard it where its listening connection had just
-// broken, and where its fetch failed nobody asks again before its next poll. The channel and the payload are River's
-// own.
+// nudgeSQL notifies River once more of waiting jobs. River was notified when the jobs were inserted, but it misses
+// the notification if its listening connection is broken at that moment. If a fetch of River fails, River does not
+// ask again before its next poll. The channel and the payload are River's own.
 const nudgeSQL = `
 SELECT pg_notify(concat($1::text, '.river_insert'), json_build_object('queue', waiting.queue)::text)
 FROM (
@@ -306,7 +309,7 @@ FROM (
 ) AS waiting
 WHERE pg_notification_queue_usage() < 0.5`
 
-// nudge tells River once more of the queues in which jobs wait. Nodes that are full do not mind.
+// nudge tells River once more of the queues in which jobs wait. It does not disturb nodes that are full.
 func (l *leader) nudge(ctx context.Context) error {
 	waiting := l.jobs.waiting(nudgeAfter)
 	if len(waiting) == 0 {
@@ -316,12 +319,12 @@ func (l *leader) nudge(ctx context.Context) error {
 	return wrap(err, "tell River of waiting jobs")
 }
 
-// finishJob removes the River job when all outcomes of its tasks are recorded, and only then: the job is how the keeper
-// and the leader find the claims if this node dies.
+// finishJob removes the River job after all outcomes of its tasks are recorded, and not before. If this node dies,
+// the keeper and the leader find the claims by this job.
 func (b *batch) finishJob(id int64) {
 	b.pending.Wait()
 	if b.unrecorded.Load() {
-		return // the node's life ends; the leader takes back what is left
+		return // the node's life ends, and the leader takes back the remaining claims
 	}
 	removed := &doneJob{id: id, removed: make(chan struct{})}
 	select {
@@ -344,7 +347,7 @@ type doneJob struct {
 	removed chan struct{}
 }
 
-// removeTries is how often the removal of finished jobs is tried at once.
+// removeTries is how often the worker tries to remove finished jobs before it leaves them to the keeper.
 const removeTries = 5
 
 const deleteJobsSQL = `DELETE FROM tasktable.river_job WHERE id = ANY ($1::bigint[])`
@@ -358,7 +361,7 @@ func (w *worker) removeJobs(ctx context.Context, done []*doneJob) {
 	var err error
 	for try := range removeTries {
 		if try > 0 {
-			select { // not at once: the database may need a moment
+			select { // the database may need a moment
 			case <-ctx.Done():
 			case <-time.After(50 * time.Millisecond):
 			}

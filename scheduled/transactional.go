@@ -12,8 +12,8 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// errFenceLost rolls the transaction of a handler back, because the handler's claim was taken back and its task may
-// belong to another claim now.
+// errFenceLost makes the transaction of a handler roll back, because the handler's claim was taken back and the task
+// may have a new holder.
 var errFenceLost = errors.New("the claim was taken back while the handler ran; its transaction is rolled back")
 
 // attemptTx runs a transactional handler and settles its task in the handler's own transaction, so that the handler's
@@ -91,7 +91,7 @@ func (b *batch) gateAgain(ctx context.Context, tx querier, r *run, e *handlers.E
 	}
 	for {
 		asked := time.Now()
-		now, err := instant(ctx, tx) // the transaction's own time is older, because the transaction began before the wait
+		now, err := instant(ctx, tx) // the transaction's own time is too old
 		if err != nil {
 			return &gateRow{Verdict: verdictNoTx, Payload: err.Error()}
 		}
