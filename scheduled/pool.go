@@ -30,7 +30,8 @@ func enginePool(ctx context.Context, config Config, direct *pgx.ConnConfig) (*pg
 	// River's listener takes one connection out of the pool, and the pool no longer counts that connection.
 	settings.MaxConns = int32(config.EngineConns) - 1
 	settings.MinConns, settings.MinIdleConns = 0, 0
-	// With these hooks the service may keep count of its own pool's connections.
+	// The engine's pool drops these hooks, because the service may use them to keep count of its own pool's
+	// connections.
 	settings.PrepareConn, settings.AfterRelease, settings.BeforeClose = nil, nil, nil
 	after := settings.AfterConnect
 	settings.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {

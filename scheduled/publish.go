@@ -24,7 +24,7 @@ type publisher struct {
 const (
 	// publishEvery is how often the publisher looks at the averages. It writes them at most this often.
 	publishEvery = 3 * time.Second
-	// publishRatio is by which factor an average must have grown or shrunk to be published anew.
+	// publishRatio is the factor by which an average must have grown or shrunk to be published anew.
 	publishRatio = 1.25
 	// publishWithin limits how long the write may take. The publisher tries a slow database again later.
 	publishWithin = 5 * time.Second

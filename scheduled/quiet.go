@@ -74,8 +74,8 @@ func (q *quiet) on() bool {
 
 const worksSQL = `UPDATE tasktable.nodes SET queues = $2::text::jsonb, types = $3 WHERE number = $1`
 
-// heed writes to the nodes table what the node works. That is nothing while the node is quiet. If the node is quiet
-// and leads, heed also lets another node lead.
+// heed writes to the nodes table which queues and types the node works. These are none while the node is quiet. If
+// the node is quiet and leads, heed also lets another node lead.
 func (l *life) heed(ctx context.Context, on bool) error {
 	queues, types, err := working(l.config, on)
 	if err != nil {

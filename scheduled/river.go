@@ -165,8 +165,8 @@ func (h atLeastWarn) WithGroup(name string) slog.Handler {
 	return atLeastWarn{h.Handler.WithGroup(name)}
 }
 
-// riverDriver is River's own driver for pgx, with four changes. Jobs are fetched by a statement of ours. A quiet node
-// fetches none. River completes no jobs, because the worker removes each job itself when the outcomes of its tasks are
+// riverDriver is River's own driver for pgx, with four changes. It fetches jobs by fetchSQL. A quiet node fetches
+// none. River completes no jobs, because the worker removes each job itself when the outcomes of its tasks are
 // recorded. Calls that wait for the server have time limits.
 type riverDriver struct {
 	*riverpgxv5.Driver

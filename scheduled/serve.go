@@ -36,7 +36,7 @@ func (b *batch) serve(runs []*run) {
 		}
 		first := runs[0]
 		wait := max(b.clock.until(first.Due), time.Until(first.notBefore))
-		if wait <= 0 { // as nearly always in a backlog: no timer for each
+		if wait <= 0 { // a backlog has nearly always due tasks, and they need no timer
 			runs = b.serveDue(runs)
 			continue
 		}
@@ -58,7 +58,7 @@ func (b *batch) serve(runs []*run) {
 // the node stops, it has not entered. Due tasks that have waited for too long are released.
 func (b *batch) enter(at place, slot *slotRequest, runs []*run) (entered bool, left []*run) {
 	select {
-	case <-slot.granted: // as nearly always: no timer for each
+	case <-slot.granted: // the slot is nearly always granted at once, and then no timer is needed
 		return true, runs
 	default:
 	}
@@ -167,7 +167,7 @@ type stint struct {
 }
 
 // getsOn reports whether as many tasks as are left will have begun within stintMost, at the speed so far. Without a
-// speed it says yes: a gate that is slow to answer must not keep each batch from ever beginning.
+// speed it returns true, because a gate that answers slowly must not keep every batch from beginning.
 func (s stint) getsOn(now time.Time, left int) bool {
 	return s.begun == 0 || now.Sub(s.since)/time.Duration(s.begun)*time.Duration(left) <= stintMost
 }

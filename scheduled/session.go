@@ -33,8 +33,9 @@ const (
 	tickEvery = time.Second
 )
 
-// sessionSettingsSQL makes Postgres end a session whose process is stopped or gone. Postgres ends an idle session after
-// 3 s, and a session in a transaction after 2 s. It needs both settings, because the first does not cover transactions.
+// sessionSettingsSQL makes Postgres end a session whose process is stopped or gone. Postgres ends an idle session
+// after 3 s, and a session in a transaction after 2 s. Both settings are needed, because the first does not cover
+// transactions.
 const sessionSettingsSQL = `
 SET idle_session_timeout = '3s';
 SET idle_in_transaction_session_timeout = '2s';

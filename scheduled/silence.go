@@ -14,8 +14,8 @@ type silence struct {
 	heard map[int64]time.Time // the last sign of life of a node
 }
 
-// look evaluates a look at the nodes. It returns the nodes that have been silent for so long that they have stopped
-// by themselves. It also returns in how long the next node will have been silent for so long. That is negative if no
+// look evaluates a look at the nodes. It returns the nodes that have been silent for at least deadAfter, so that they
+// have stopped by themselves. It also returns in how long the next node will reach deadAfter. That is negative if no
 // other node is silent.
 //
 // refused is when this node was last refused the leader's lock, because another node held it. Until then, the node
@@ -60,9 +60,9 @@ const silentSQL = `
 UPDATE tasktable.nodes AS n SET last_seen_at = statement_timestamp() - s.silent * interval '1 microsecond'
 FROM unnest($1::bigint[], $2::bigint[]) AS s (number, silent) WHERE n.number = s.number AND n.last_seen_at IS NULL`
 
-// reclaimDead takes back the tasks of dead nodes. A node is dead if its lock has been free for so long that the node
-// has stopped by itself. reclaimDead returns in how long the next node will be dead. That is negative if no other
-// node is silent.
+// reclaimDead takes back the tasks of dead nodes. A node is dead if its lock has been free for deadAfter, because the
+// node has stopped by itself by then. reclaimDead returns in how long the next node will be dead. That is negative if
+// no other node is silent.
 func (l *leader) reclaimDead(ctx context.Context) (next time.Duration, err error) {
 	now := time.Now()
 	refused := l.session.refusedAt
