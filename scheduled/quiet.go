@@ -56,8 +56,8 @@ func (q *quiet) set(on bool) {
 	tell(q.changed)
 }
 
-// begins returns a channel that is closed while the node is quiet. Ask for the channel anew each time, because each
-// quiet time has its own. Every task calls begins, so it takes no lock.
+// begins returns a channel that is closed while the node is quiet. Ask for the channel anew each time, because
+// Unquiet replaces it. begins takes no lock, because every task calls it.
 func (q *quiet) begins() <-chan struct{} { return *q.begun.Load() }
 
 // from returns whether the node is quiet, and since when.

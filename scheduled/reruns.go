@@ -49,7 +49,8 @@ func (r *reruns) count(id, kind string, generations int, now time.Time) (tell bo
 func (s *settler) putOff(id, kind string, generations int) {
 	s.metrics.of(kind).putOff()
 	if s.reruns.count(id, kind, generations, time.Now()) {
-		s.log.Warn("a task, or a chain of follow-ups, asks again and again to run at once; each run waits until a second after "+
-			"the start of the attempt that asked: does it ever end?", "type", kind, "put_off", rerunsMost, "window", rerunsWindow, "task", id)
+		s.log.Warn("a task, or a chain of follow-ups, asks again and again to run at once; each run waits until "+
+			"a second after the start of the attempt that asked; check that the task or chain ends",
+			"type", kind, "put_off", rerunsMost, "window", rerunsWindow, "task", id)
 	}
 }

@@ -36,7 +36,7 @@ func (b *batch) serve(runs []*run) {
 		}
 		first := runs[0]
 		wait := max(b.clock.until(first.Due), time.Until(first.notBefore))
-		if wait <= 0 { // a backlog has nearly always due tasks, and they need no timer
+		if wait <= 0 { // in a backlog this is nearly always so, and saves a timer for each task
 			runs = b.serveDue(runs)
 			continue
 		}
@@ -58,7 +58,7 @@ func (b *batch) serve(runs []*run) {
 // the node stops, it has not entered. Due tasks that have waited for too long are released.
 func (b *batch) enter(at place, slot *slotRequest, runs []*run) (entered bool, left []*run) {
 	select {
-	case <-slot.granted: // the slot is nearly always granted at once, and then no timer is needed
+	case <-slot.granted: // this is nearly always so, and saves a timer for each task
 		return true, runs
 	default:
 	}
