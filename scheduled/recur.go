@@ -83,7 +83,7 @@ func (i interval) holds(at time.Time) bool {
 // decide returns which occurrences of a task to fork at its Now, and when its next fire is. after is the task's rule.
 // It returns the first fire strictly after an instant, or zero.
 //
-// The fires of a planned task begin with its NextFire. An edit or a resume does not make a task fire. The exception
+// The fires of a planned task begin with its NextFire. An edit or a resume does not make a task fire. The exceptions
 // are fires that the task missed while it was paused, if its setting catch_up_paused says so. blocked is the reason
 // why an earlier occurrence keeps the fires from running, or "".
 func decide(r recurring, after func(time.Time) time.Time, pauses []interval, blocked string) firing {
