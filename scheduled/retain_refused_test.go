@@ -71,7 +71,7 @@ func TestRetentionGoesPastWhatItCannotRemove(t *testing.T) {
 			if !strings.Contains(note, "the first of task kept 00") || !strings.Contains(note, test.why) {
 				t.Errorf("the node's note is %q", note)
 			}
-			if lines := log.lines("level=ERROR", "goes past", "kept 00", test.why); len(lines) == 0 {
+			if lines := log.lines("level=ERROR", "skips them", "kept 00", test.why); len(lines) == 0 {
 				t.Errorf("the log does not tell of it: %s", log.text.String())
 			}
 			r.endRound(t.Context(), retained{})
