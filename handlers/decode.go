@@ -10,8 +10,8 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// decode is lenient: unknown fields are of another version of the program, which may run beside this one. What does not
-// decode will not at the next attempt either.
+// decode ignores unknown fields, because another version of the program may have written them and may run beside this
+// one. A payload that does not decode is a permanent error, because the next attempt would read the same payload.
 func decode[P store.Payload](e *Execution) (*Task[P], error) {
 	t := &Task[P]{Execution: e}
 	if err := json.Unmarshal(e.Payload, &t.Payload); err != nil {
@@ -20,13 +20,13 @@ func decode[P store.Payload](e *Execution) (*Task[P], error) {
 	return t, nil
 }
 
-// decodeError names the field and the rule, and not the value: the text goes to logs and to the history, and the value is in the
-// task's payload for whoever may read that. Unwrap has the whole error, for middleware.
+// decodeError names the field and the rule, but not the value, because its text goes to logs and to the history.
+// Those who may read the value find it in the task's payload. Unwrap returns the whole error, for middleware.
 type decodeError struct{ error }
 
 func (e decodeError) Unwrap() error { return e.error }
 
-// inQuotes is where errors have values: time's, strconv's and encoding/json's own.
+// inQuotes matches a quoted text. The errors of time, strconv and encoding/json quote the values that they reject.
 var inQuotes = regexp.MustCompile(`"(?:[^"\\]|\\.)*"?`)
 
 func (e decodeError) Error() string {
@@ -34,7 +34,7 @@ func (e decodeError) Error() string {
 	var wrong *json.UnmarshalTypeError
 	if errors.As(e.error, &wrong) {
 		bare := *wrong
-		bare.Value, _, _ = strings.Cut(wrong.Value, " ") // "number 7.5", where a whole one is wanted
+		bare.Value, _, _ = strings.Cut(wrong.Value, " ") // drops the value: "number 7.5" becomes "number"
 		text = bare.Error()
 	}
 	return inQuotes.ReplaceAllString(text, "…")

@@ -1,4 +1,5 @@
-// Package handlers is the union: for each variant of the payload one Go struct and one handler, registered in one line.
+// Package handlers holds the program's handlers. Each type of task has one Go struct for its payload and one handler.
+// A Registry collects them. The set of all types is called the union, and one type in it is called a variant.
 //
 //	registry, err := handlers.NewRegistry(
 //		handlers.Handle(reminders.Send),            // func(context.Context, *handlers.Task[contract.SendEventReminder]) error
@@ -7,6 +8,6 @@
 //		handlers.Use(tracing),                      // middleware around all of them
 //	)
 //
-// What a handler returns decides what becomes of the task: nil completes it; an error retries it after a backoff, until its
-// attempts are used up; Permanent fails it at once; RetryAfter and Snooze say when to try again.
+// The result of a handler decides how the task goes on. Nil completes it. An error retries it after a backoff, until
+// its attempts are used up. Permanent fails it at once. RetryAfter and Snooze say when to try again.
 package handlers

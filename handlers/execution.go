@@ -13,30 +13,31 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// Execution is one attempt of a task of any type: what middleware sees, and what every Task embeds. It belongs to the
-// handler's goroutine; only Extend may be called from others.
+// Execution is one attempt of a task of any type. Middleware gets an Execution, and every Task embeds one. It belongs
+// to the handler's goroutine. Other goroutines may call Extend, and no other method.
 type Execution struct {
 	ID          string
-	Type        string // as the task has it: with an Alias, the old name
+	Type        string // the type in the task's row: the old name if the task was found by an Alias
 	Queue       string
 	Entity      string // "" when the task has none
 	TenantID    string // "" when the task has none
 	Priority    int
 	Payload     json.RawMessage
-	ScheduledAt time.Time // as asked
-	DueAt       time.Time // when this attempt was due: later than ScheduledAt for a retry
+	ScheduledAt time.Time // the time that was asked for
+	DueAt       time.Time // when this attempt was due; for a retry it is later than ScheduledAt
 	StartedAt   time.Time // by the database's clock
 	Revision    int64
 	Fence       int64
 	Attempt     int // from 1
 	MaxAttempts int
-	ScheduledIn trace.SpanContext // the span in which the task was scheduled, to link to; not valid where there was none
+	ScheduledIn trace.SpanContext // the span that scheduled the task, to link to; invalid if there was none
 
 	effects Effects
 	extend  func(context.Context, time.Duration) error
 }
 
-// Effects is what a handler asked for on its task. The engine applies it when the attempt is settled as completed.
+// Effects holds the requests of a handler about its task. The engine applies them when it settles the attempt as
+// completed.
 type Effects struct {
 	Again     *time.Time      // schedule the same task again
 	FollowUps []store.Task    // schedule others; their ids are set, and their payloads are store.JSON
@@ -46,39 +47,46 @@ type Effects struct {
 	Err       error  // an effect that cannot be applied: the attempt fails for good
 }
 
-// IdempotencyKey is the same for every attempt of this revision of the task, and different for every other: "id:revision".
-// Give it to services that drop repeated requests, since an attempt may be repeated after a crash.
+// IdempotencyKey returns "id:revision". It is the same for every attempt of this revision of the task, and different
+// for every other revision and every other task. Give it to services that drop repeated requests, because an attempt
+// may be repeated after a crash.
 func (e *Execution) IdempotencyKey() string { return fmt.Sprintf("%s:%d", e.ID, e.Revision) }
 
-// Again schedules the same task again, at that time, with its content as it is; it is applied only if the handler returns
-// nil. An edit that came while the handler ran wins over it. The last call counts. A chain of tasks kept going by Again ends when
-// one of them expires, fails for good or is cancelled: what must go on for ever should not expire.
+// Again schedules the same task again, at the given time and with the same content. It is applied only if the handler
+// returns nil. If somebody edited the task while the handler ran, the edit wins. If a handler calls Again several
+// times, the last call counts.
 //
-// The next run is due one second after this attempt's start at the earliest. A handler that always asks for "now" runs
-// once a second.
+// A chain of runs that Again keeps going ends when one of them expires, fails for good or is cancelled. So a task
+// that must go on for ever should have no expiration.
+//
+// The next run is due one second after the start of this attempt at the earliest. So a handler that always asks for
+// "now" runs once a second.
 func (e *Execution) Again(at time.Time) {
-	at = at.Truncate(time.Microsecond) // as Schedule does: the two then mean the same time
+	at = at.Truncate(time.Microsecond) // Schedule truncates too, so both mean the same time
 	e.effects.Again = &at
 }
 
-// FollowUp schedules another task, in the transaction that completes this one; it is applied only if the handler returns
-// nil. A task that Schedule would refuse fails this one. One with this task's own id schedules this task anew, as Schedule
-// does to a finished task: it runs again if the time is another. An edit that came while the handler ran wins over that.
+// FollowUp schedules another task, in the transaction that completes this one. It is applied only if the handler
+// returns nil. If Schedule would refuse the follow-up, this attempt fails for good. A follow-up with this task's own
+// id schedules this task anew, as Schedule does to a finished task: it runs again if the time differs. If somebody
+// edited the task while the handler ran, the edit wins.
 //
-// A follow-up without an Entity has this task's entity, and one without a TenantID has this task's tenant. So an erasure of either
-// removes the follow-up too.
+// A follow-up without an Entity gets this task's entity, and a follow-up without a TenantID gets this task's tenant.
+// So an erasure of the entity or of the tenant removes the follow-up too.
 //
-// A follow-up whose id is that of a finished task stays finished, unless its time is another or its IfFinished is store.Rearm. A
-// task that is FAILED is finished too. So a nightly fan-out whose follow-ups have keys, and no time, does not run again what failed
-// in an earlier night. FollowUp returns no receipt that would tell.
+// If the follow-up has the id of a finished task, that task stays finished, unless the follow-up has another time or
+// its IfFinished is store.Rearm. A FAILED task is finished too. So if the follow-ups of a nightly fan-out have keys
+// and no time, the fan-out does not repeat the tasks that failed in an earlier night. FollowUp returns no receipt, so
+// the handler is not told.
 //
-// A follow-up that is due now starts at once, unless this task is itself a follow-up, or schedules itself: then it is
-// due one second after this attempt's start at the earliest, so that tasks which schedule each other for ever do not
-// fill the database. A fan-out does not wait, nor does the first step of a chain; each further step may wait up to a
-// second.
+// A follow-up that is due now starts at once, unless this task is itself a follow-up or schedules itself. In these
+// two cases the follow-up is due one second after the start of this attempt at the earliest, so that tasks which
+// schedule each other for ever do not fill the database. So a fan-out does not wait, and the first step of a chain
+// does not wait. Each further step may wait up to a second.
 func (e *Execution) FollowUp(task store.Task) {
 	task.Entity, task.TenantID = cmp.Or(task.Entity, e.Entity), cmp.Or(task.TenantID, e.TenantID)
-	// Encoded here: a payload's methods are the handler's code, and what it points to may change later.
+	// The payload is encoded here, because its methods are the handler's code, and because the handler may change the
+	// data it points to later.
 	fixed, err := task.Fixed()
 	if err != nil {
 		e.effects.Err = errors.Join(e.effects.Err, fmt.Errorf("follow-up %d: %w", len(e.effects.FollowUps)+1, err))
@@ -99,8 +107,9 @@ func (e *Execution) Result(value any) {
 // Note keeps a sentence with the completed task, as its message.
 func (e *Execution) Note(format string, args ...any) { e.effects.Note = fmt.Sprintf(format, args...) }
 
-// Extend makes the lease, and with it the handler's context, end no sooner than so long from now. It returns an error when
-// the task is not this attempt's any more; the handler should then stop.
+// Extend makes the lease, and with it the handler's context, last at least the given duration from now. It never
+// shortens them. It returns an error if d is not over 0, or if this attempt does not hold the task any more. After
+// the second error the handler should stop.
 func (e *Execution) Extend(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return fmt.Errorf("extend task %s: %w: duration must be over 0, got %s", e.ID, store.ErrInvalid, d)
@@ -111,24 +120,24 @@ func (e *Execution) Extend(ctx context.Context, d time.Duration) error {
 	return e.extend(ctx, d)
 }
 
-// Effects is what the handler has asked for so far.
+// Effects returns the requests that the handler has made so far.
 func (e *Execution) Effects() Effects { return e.effects }
 
-// WithExtend sets what Extend calls. It is for engines, and returns e.
+// WithExtend sets the function that Extend calls, and returns e. It is for engines.
 func (e *Execution) WithExtend(extend func(context.Context, time.Duration) error) *Execution {
 	e.extend = extend
 	return e
 }
 
-// WithSpan notes the span of ctx as the attempt's: tasks scheduled by Again and FollowUp link to it. It is for engines, and for
-// middleware that makes spans of its own; it returns e.
+// WithSpan notes the span of ctx as the attempt's span, and returns e. Tasks that Again and FollowUp schedule link to
+// this span. It is for engines, and for middleware that makes spans of its own.
 func (e *Execution) WithSpan(ctx context.Context) *Execution {
 	e.effects.Trace = store.TraceOf(ctx)
 	return e
 }
 
-// Task is one attempt of a task whose payload is a P. It is the handler's argument. Its methods are those of Execution: FollowUp,
-// Again, Note, Result, Extend and IdempotencyKey.
+// Task is one attempt of a task whose payload is a P. It is the argument of a handler. It has the methods of
+// Execution: FollowUp, Again, Note, Result, Extend and IdempotencyKey.
 type Task[P store.Payload] struct {
 	*Execution
 	Payload P

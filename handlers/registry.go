@@ -15,13 +15,14 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// Handler runs one attempt. Middleware wraps it.
+// Handler runs one attempt of a task. Middleware wraps it.
 type Handler func(ctx context.Context, e *Execution) error
 
 // Middleware wraps a handler, as in net/http.
 type Middleware func(next Handler) Handler
 
-// Backoff says how long to wait before the next attempt, after the failed attempt number attempt (from 1) with err.
+// Backoff returns how long to wait before the next attempt. attempt is the number of the attempt that failed, counted
+// from 1, and err is its error.
 type Backoff func(attempt int, err error) time.Duration
 
 // Kind is how a handler's database work commits.
@@ -29,8 +30,8 @@ type Kind int
 
 // The kinds of handlers.
 const (
-	KindPlain Kind = iota // the handler's effects are its own: at least once
-	KindTx                // in a pgx transaction that also settles the task: exactly once
+	KindPlain Kind = iota // the handler commits its effects itself: they happen at least once
+	KindTx                // in a pgx transaction that also settles the task: they happen exactly once
 	KindSQLTx             // the same with database/sql
 )
 
@@ -40,7 +41,7 @@ type Variant struct {
 	Kind    Kind
 	Backoff Backoff // nil: the engine's
 
-	aliases []string // other types that it is the handler of
+	aliases []string // the other types that it handles
 
 	payload reflect.Type // nil: none
 
@@ -58,14 +59,16 @@ type Option interface{ applyTo(*Variant) }
 // Part is an argument of NewRegistry: a variant (Handle, HandleTx, HandleSQLTx, Func) or Use.
 type Part interface{ addTo(*Registry) error }
 
-// Registry is the union: all variants a node can run. It is made once and never changes.
+// Registry holds all variants that a node can run. NewRegistry makes it. It never changes afterwards, and it is safe
+// for concurrent use.
 type Registry struct {
 	variants map[string]*Variant
 	around   []Middleware
 }
 
-// NewRegistry checks and collects the variants. It returns an error wrapping store.ErrInvalid for a malformed or duplicate
-// type, for a payload with a field of the JSON name "type", and when there is no variant at all.
+// NewRegistry checks and collects the variants. It returns an error that wraps store.ErrInvalid for a malformed or
+// duplicate type, for a nil handler or a nil middleware, for a payload with a field of the JSON name "type", and when
+// there is no variant at all.
 func NewRegistry(parts ...Part) (*Registry, error) {
 	registry := &Registry{variants: map[string]*Variant{}}
 	var errs []error
@@ -88,11 +91,11 @@ func NewRegistry(parts ...Part) (*Registry, error) {
 	return registry, nil
 }
 
-// Types lists the types of the union, aliases included, sorted.
+// Types returns the types that have a handler, aliases included, sorted.
 func (r *Registry) Types() []string { return slices.Sorted(maps.Keys(r.variants)) }
 
-// Missing lists the types among payloads that have no handler. Called in a test with one value of each variant that producers
-// schedule, it keeps the union exhaustive: a variant without a handler would wait in the table for ever.
+// Missing returns the types among payloads that have no handler. Call it in a test with one value of each variant
+// that producers schedule, because a task without a handler would wait in the table for ever.
 func (r *Registry) Missing(payloads ...store.Payload) []string {
 	var missing []string
 	for _, payload := range payloads {
@@ -103,10 +106,11 @@ func (r *Registry) Missing(payloads ...store.Payload) []string {
 	return missing
 }
 
-// Variant is the variant of a type, by its name or an alias, or nil.
+// Variant returns the variant of a type, found by its name or by an alias. It returns nil if there is none.
 func (r *Registry) Variant(name string) *Variant { return r.variants[name] }
 
-// Handle makes a variant of a function. The type's name is P's. The function may run at the same time on many goroutines.
+// Handle makes a variant from a function. The type is P's TaskType. The function may run on many goroutines at the
+// same time.
 func Handle[P store.Payload](handle func(ctx context.Context, t *Task[P]) error, options ...Option) Part {
 	variant := &Variant{Type: typeOf[P](), Kind: KindPlain, payload: reflect.TypeFor[P](), bare: handle == nil}
 	variant.plain = func(ctx context.Context, e *Execution) error {
@@ -119,12 +123,15 @@ func Handle[P store.Payload](handle func(ctx context.Context, t *Task[P]) error,
 	return variant.with(options)
 }
 
-// HandleTx makes a variant whose function works in a transaction that also settles the task: its writes in this database
-// happen exactly once. They are rolled back when it returns an error, or when its claim was taken back meanwhile.
+// HandleTx makes a variant whose function works in a transaction that also settles the task. So the function's writes
+// in this database happen exactly once. They are rolled back if the function returns an error, or if the leader took
+// the task back meanwhile.
 //
-// When the task was edited meanwhile, they commit, recorded as SUPERSEDED. A cancel ends the handler's context within about a second: they
-// commit, recorded as SUPERSEDED, if the handler returns nil before its context ends, else they are rolled back. A handler to which
-// that matters locks the row that the edit or the cancel goes with, and compares it with t.ScheduledAt or the payload, before it acts.
+// If somebody edited the task meanwhile, the writes commit, and the attempt is recorded as SUPERSEDED. If somebody
+// cancelled the task meanwhile, the handler's context ends within about a second. If the handler returns nil before
+// that, its writes commit, and the attempt is recorded as SUPERSEDED. Otherwise the writes are rolled back. A handler
+// that must not act on an old state locks the row that belongs to the edit or the cancel, and compares it with
+// t.ScheduledAt or the payload, before it acts.
 func HandleTx[P store.Payload](handle func(ctx context.Context, tx pgx.Tx, t *Task[P]) error, options ...Option) Part {
 	variant := &Variant{Type: typeOf[P](), Kind: KindTx, payload: reflect.TypeFor[P](), bare: handle == nil}
 	variant.tx = func(ctx context.Context, tx pgx.Tx, e *Execution) error {
@@ -150,7 +157,7 @@ func HandleSQLTx[P store.Payload](handle func(ctx context.Context, tx *sql.Tx, t
 	return variant.with(options)
 }
 
-// Func makes a variant without payload fields of a plain function: what was a cron script becomes one line.
+// Func makes a variant without payload fields from a plain function. So a former cron script becomes one line.
 func Func(name string, run func(ctx context.Context) error, options ...Option) Part {
 	variant := &Variant{Type: name, Kind: KindPlain, bare: run == nil}
 	variant.plain = func(ctx context.Context, _ *Execution) error { return run(ctx) }
@@ -176,7 +183,7 @@ func (v *Variant) addTo(r *Registry) error {
 		case r.variants[name] != nil:
 			errs = append(errs, fmt.Errorf("%w: type %q has two handlers", store.ErrInvalid, name))
 		default:
-			own := *v // a variant may be given to several registries, each with middleware of its own
+			own := *v // a copy, because several registries may hold the variant, each with its own middleware
 			own.Type = name
 			r.variants[name] = &own
 		}
@@ -219,8 +226,8 @@ func (v *Variant) wrap(handler Handler) Handler {
 	return handler
 }
 
-// Around is middleware, for all variants as an argument of NewRegistry, for one as an argument of Handle. The first is the
-// outermost; those for all lie around those for one.
+// Around is a list of middleware. As an argument of NewRegistry it is for all variants, and as an argument of Handle
+// it is for one. The first element is the outermost. Middleware for all variants runs around the middleware for one.
 type Around []Middleware
 
 // Use makes an Around.
@@ -244,26 +251,27 @@ func (a Around) applyTo(v *Variant) { v.own = append(v.own, a...) }
 
 type backoffOption struct{ backoff Backoff }
 
-// WithBackoff gives a type its own delays between attempts, in place of the engine's.
+// WithBackoff gives a type its own delays between attempts, instead of the engine's delays.
 func WithBackoff(backoff Backoff) Option { return backoffOption{backoff} }
 
 func (o backoffOption) applyTo(v *Variant) { v.Backoff = o.backoff }
 
 type aliasOption []string
 
-// Alias makes the handler that of other types, too: of the names that its type had before it was renamed. Their tasks run as they are,
-// with the old name in t.Type and in the history, and are decoded as the new payload: fields that have been renamed as well are to be
-// read from t.Execution.Payload.
+// Alias makes the handler run tasks of other types too: of the names that its type had before it was renamed. Such a
+// task keeps the old name in t.Type and in the history. Its payload is decoded as the new struct. If fields were
+// renamed as well, read their old names from t.Execution.Payload.
 //
-// A task keeps its type until it is scheduled with another, also where Again goes on with it: keep the alias until none has the old
-// name. Ids stay, too. store.IDOf makes them of the type, so what schedules the renamed payload needs the old ids, by store.Task.ID, to
-// meet the tasks that are there. What is set by type, as pauses and retention are, is set for each name apart.
+// A task keeps its type until it is scheduled with another type, even if Again schedules it. Keep the alias until no
+// task has the old name. The ids stay, too. store.IDOf makes an id from the type, so code that schedules the renamed
+// payload must set the old id in store.Task.ID to reach an existing task. Settings by type, such as pauses and
+// retention, are separate for each name.
 func Alias(names ...string) Option { return aliasOption(names) }
 
 func (o aliasOption) applyTo(v *Variant) { v.aliases = append(v.aliases, o...) }
 
-// typeOf asks P's zero value, or the value a pointer type points to, for its name. A TaskType that panics on it has no
-// constant name; NewRegistry then refuses "".
+// typeOf asks P's zero value for its type. If P is a pointer type, typeOf asks a pointer to a zero value. If TaskType
+// panics, the type has no constant name. Then typeOf returns "", and NewRegistry refuses that.
 func typeOf[P store.Payload]() (name string) {
 	defer func() {
 		if recover() != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/tasktable/tasktable/handlers/community/contract"
 )
 
-// mostAccounts is how many accounts one run suspends or deletes at most, beside its bound on rows: their ids go from one statement
-// to the next.
+// mostAccounts is how many accounts one run suspends or deletes at most, beside its bound on rows: their ids go from
+// one statement to the next.
 const mostAccounts = 1000
 
 const (
@@ -45,8 +45,9 @@ ORDER BY flagged_at, id LIMIT @accounts FOR NO KEY UPDATE SKIP LOCKED`
 
 const suspendSQL = `UPDATE community.members SET suspended_at = @now WHERE id = ANY ((@members::text[])[1:@rows::bigint])`
 
-// suspendAccounts runs ACCOUNT_SUSPENSION. Who is suspended is logged out. That comes first, so that the run that reaches its bound
-// before it has logged out everybody suspends nobody, and the next one goes on with the same accounts.
+// suspendAccounts runs ACCOUNT_SUSPENSION. Who is suspended is logged out. That comes first, so that the run that
+// reaches its bound before it has logged out everybody suspends nobody, and the next one goes on with the same
+// accounts.
 func suspendAccounts(ctx context.Context, tx pgx.Tx, t *handlers.Task[contract.AccountSuspension]) error {
 	s := newSweep(tx, t.Execution)
 	members, err := s.find(ctx, "members", flaggedSQL, pgx.NamedArgs{"accounts": mostAccounts})
@@ -74,8 +75,9 @@ func (s *sweep) finishAccounts(found int) {
 // DeactivationGrace is how long a deactivated account can be activated again.
 const DeactivationGrace = 30 * 24 * time.Hour
 
-// The lock lets rows that refer to the account be added meanwhile: a reminder under way would otherwise wait for this, and this
-// perhaps for its event. If one is added after its table was swept, the last statement fails, and the retry finds it.
+// The lock lets rows that refer to the account be added meanwhile: a reminder under way would otherwise wait for
+// this, and this perhaps for its event. If one is added after its table was swept, the last statement fails, and the
+// retry finds it.
 const leaversSQL = `
 SELECT id FROM community.members WHERE deactivated_at <= @before
 ORDER BY deactivated_at, id LIMIT @accounts FOR NO KEY UPDATE SKIP LOCKED`
@@ -83,7 +85,8 @@ ORDER BY deactivated_at, id LIMIT @accounts FOR NO KEY UPDATE SKIP LOCKED`
 // The lock keeps others from joining while it is seen who could take over.
 const hostedSQL = `SELECT id FROM community.communities WHERE host = ANY (@members) ORDER BY id FOR UPDATE`
 
-// A community belongs to its members, not to its host: it goes to who has belonged to it longest, of those whose account is in order.
+// A community belongs to its members, not to its host: it goes to who has belonged to it longest, of those whose
+// account is in order.
 const handOverSQL = `
 WITH heir AS MATERIALIZED (
     SELECT DISTINCT ON (m.community_id) m.community_id, m.member_id
@@ -119,9 +122,10 @@ DELETE FROM community.moments WHERE id = ANY (ARRAY(
 	deleteAccountsSQL = `DELETE FROM community.members WHERE id = ANY ((@members::text[])[1:@rows::bigint])`
 )
 
-// purgeAccounts runs DEACTIVATED_ACCT_PURGE. With an account goes all that refers to it: what the member wrote, sent and was sent. A
-// community that the member hosts is handed over; only one in which nobody with an account in order is left goes too. The accounts
-// themselves come last. A run that reaches its bound before has left fewer rows, and the next one goes on.
+// purgeAccounts runs DEACTIVATED_ACCT_PURGE. With an account goes all that refers to it: what the member wrote, sent
+// and was sent. A community that the member hosts is handed over; only one in which nobody with an account in order
+// is left goes too. The accounts themselves come last. A run that reaches its bound before has left fewer rows, and
+// the next one goes on.
 func (a *App) purgeAccounts(ctx context.Context, tx pgx.Tx, t *handlers.Task[contract.DeactivatedAccountPurge]) error {
 	s := newSweep(tx, t.Execution)
 	members, err := s.find(ctx, "members", leaversSQL, pgx.NamedArgs{"before": t.StartedAt.Add(-DeactivationGrace), "accounts": mostAccounts})

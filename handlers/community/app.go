@@ -16,10 +16,10 @@ import (
 // ErrNotFound is wrapped by the errors about an event, post, community or member that does not exist.
 var ErrNotFound = errors.New("not found in the community")
 
-// App is the application: it changes the community's tables and, in the same transaction, the tasks that hang on them. It holds
-// no connection, and may be used by many goroutines. Its methods take the caller's transaction: what they do happens if that
-// commits, all of it, and otherwise none of it. An error wrapping store.ErrInvalid or ErrNotFound says that the arguments are
-// wrong; after any error the transaction is to be rolled back.
+// App is the application: it changes the community's tables and, in the same transaction, the tasks that hang on
+// them. It holds no connection, and may be used by many goroutines. Its methods take the caller's transaction: what
+// they do happens if that commits, all of it, and otherwise none of it. An error wrapping store.ErrInvalid or
+// ErrNotFound says that the arguments are wrong; after any error the transaction is to be rolled back.
 type App struct {
 	tasks *store.Store
 }

@@ -24,7 +24,8 @@ const (
 // EventStatus is whether an event has taken place.
 type EventStatus string
 
-// The statuses of an event. A recurring event is live during each occurrence, upcoming between them, and never finished.
+// The statuses of an event. A recurring event is live during each occurrence, upcoming between them, and never
+// finished.
 const (
 	EventUpcoming EventStatus = "upcoming" // until StartsAt
 	EventLive     EventStatus = "live"     // from StartsAt on, for Duration
@@ -39,7 +40,8 @@ type Event struct {
 	CommunityID string
 	// Title is 1 to 200 characters without control characters.
 	Title string
-	// StartsAt is required. Of a recurring event it is the start of the occurrence that members have not been reminded of yet.
+	// StartsAt is required. Of a recurring event it is the start of the occurrence that members have not been
+	// reminded of yet.
 	StartsAt time.Time
 	// TimeZone is an IANA name, as Europe/Berlin: a recurring event keeps its time on the clocks there. "": UTC.
 	TimeZone string
@@ -74,8 +76,8 @@ func entityOfEvent(id string) string { return "event:" + id }
 func (e Event) tasks() []store.Task {
 	reminder := store.Task{Payload: contract.SendEventReminder{EventID: e.ID}, At: e.ReminderAt(), TenantID: e.CommunityID}
 	if e.RepeatDays == 0 {
-		// No reminder of what has started. A recurring event must not expire: its reminder schedules the next one, so an outage
-		// of more than an hour would end the series for good. There the handler skips what has started.
+		// No reminder of what has started. A recurring event must not expire: its reminder schedules the next one, so
+		// an outage of more than an hour would end the series for good. There the handler skips what has started.
 		reminder.Expiration = e.ReminderBefore
 	}
 	if e.PublishedAt != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// Each method locks the event's row before it touches the tasks, and so do the handlers. With one order there is no deadlock, and
-// an edit and a handler of the same event come one after the other.
+// Each method locks the event's row before it touches the tasks, and so do the handlers. With one order there is no
+// deadlock, and an edit and a handler of the same event come one after the other.
 
 const createEventSQL = `
 INSERT INTO community.events (id, community_id, title, starts_at, starts_local, time_zone, duration, repeat_days, reminder_before, lat, lon, publish_at, published_at)
@@ -20,8 +20,8 @@ VALUES (coalesce(nullif(@id::text, ''), gen_random_uuid()::text), @community_id,
     @reminder_before, @lat, @lon, coalesce(@publish_at::timestamptz, now()), CASE WHEN @publish_at::timestamptz IS NULL THEN now() END)
 RETURNING id, community_id, title, starts_at, starts_local, time_zone, duration, repeat_days, reminder_before, publish_at, published_at, lat, lon, status`
 
-// CreateEvent adds an event and schedules its reminder, and its publication if it is a draft. It returns the event with its id
-// and its defaults filled in.
+// CreateEvent adds an event and schedules its reminder, and its publication if it is a draft. It returns the event
+// with its id and its defaults filled in.
 func (a *App) CreateEvent(ctx context.Context, tx pgx.Tx, event Event) (Event, error) {
 	event, zone, err := event.checked()
 	if err != nil {
@@ -38,8 +38,8 @@ UPDATE community.events SET title = @title, starts_at = @starts_at, starts_local
 WHERE id = @id
 RETURNING id, community_id, title, starts_at, starts_local, time_zone, duration, repeat_days, reminder_before, publish_at, published_at, lat, lon, status`
 
-// EditEvent makes the event with that id the given one, and moves its tasks along. A reminder that was sent already is sent again
-// only if the event starts at another time now.
+// EditEvent makes the event with that id the given one, and moves its tasks along. A reminder that was sent already
+// is sent again only if the event starts at another time now.
 func (a *App) EditEvent(ctx context.Context, tx pgx.Tx, event Event) (Event, error) {
 	doing := "edit event " + event.ID
 	current, err := lockEvent(ctx, tx, event.ID)

@@ -54,7 +54,8 @@ func cleanUpMoments(ctx context.Context, tx pgx.Tx, t *handlers.Task[contract.Mo
 	return nil
 }
 
-// MomentRetention is how long a moment that was taken from sight is kept, by its author or by MOMENT_CLEANUP, journaled or not.
+// MomentRetention is how long a moment that was taken from sight is kept, by its author or by MOMENT_CLEANUP,
+// journaled or not.
 const MomentRetention = 7 * 24 * time.Hour
 
 const purgeMomentsSQL = `

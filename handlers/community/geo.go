@@ -10,8 +10,9 @@ import (
 	"github.com/tasktable/tasktable/handlers/community/contract"
 )
 
-// One statement, so that the summary is of one instant. It does not go by the column status, which may be due for its own update.
-// It writes only the cells that have changed, in their order: two refreshes at once then wait for each other.
+// One statement, so that the summary is of one instant. It does not go by the column status, which may be due for its
+// own update. It writes only the cells that have changed, in their order: two refreshes at once then wait for each
+// other.
 const refreshGeoSummarySQL = `
 WITH cell AS MATERIALIZED (
     SELECT floor(e.lat)::integer AS lat, floor(e.lon)::integer AS lon, count(*) FILTER (WHERE e.status_now = 'upcoming') AS upcoming,

@@ -30,8 +30,8 @@ RETURNING id, community_id, member_id, joined_at`
 const membershipSQL = `
 SELECT id, community_id, member_id, joined_at FROM community.memberships WHERE community_id = @community_id AND member_id = @member_id`
 
-// JoinCommunity makes a member belong to a community and starts the welcome. For who belongs to it already it does nothing and
-// returns the membership there is.
+// JoinCommunity makes a member belong to a community and starts the welcome. For who belongs to it already it does
+// nothing and returns the membership there is.
 func (a *App) JoinCommunity(ctx context.Context, tx pgx.Tx, communityID, memberID string) (Membership, error) {
 	doing := fmt.Sprintf("join community %s as %s", communityID, memberID)
 	joined, err := oneMembership(ctx, tx, joinSQL, communityID, memberID)

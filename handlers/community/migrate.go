@@ -23,10 +23,10 @@ var (
 
 const migratedSQL = `SELECT coalesce(obj_description(to_regnamespace('community'), 'pg_namespace'), '')`
 
-// Migrate makes the schema community and what is missing in it. It may be called at every start and by several processes at once:
-// a comment on the schema says which version made it, and that one does nothing again, since even an ALTER TABLE IF NOT EXISTS would
-// wait for all who use the table, and keep others waiting. The role needs the right to create a schema. Tasktable's own tables are
-// not its concern.
+// Migrate makes the schema community and what is missing in it. It may be called at every start and by several
+// processes at once: a comment on the schema says which version made it, and that one does nothing again, since even
+// an ALTER TABLE IF NOT EXISTS would wait for all who use the table, and keep others waiting. The role needs the
+// right to create a schema. Tasktable's own tables are not its concern.
 func Migrate(ctx context.Context, pool *pgxpool.Pool) error {
 	err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		// IF NOT EXISTS alone is no help against another process: both see nothing, and the later one fails.

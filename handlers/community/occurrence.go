@@ -2,12 +2,14 @@ package community
 
 import "time"
 
-// instantOf is the instant at which clocks in the zone show the date and time of local, whose own location is ignored. Where they
-// skip it, or show it twice, RFC 5545 (3.3.5) says what a calendar means: a skipped time is counted with the offset from before
-// the gap, so that 02:30 becomes 03:30, and a repeated one is the first of the two. time.Date promises neither.
+// instantOf is the instant at which clocks in the zone show the date and time of local, whose own location is
+// ignored. Where they skip it, or show it twice, RFC 5545 (3.3.5) says what a calendar means: a skipped time is
+// counted with the offset from before the gap, so that 02:30 becomes 03:30, and a repeated one is the first of the
+// two. time.Date promises neither.
 func instantOf(local time.Time, zone *time.Location) time.Time {
 	fields := time.Date(local.Year(), local.Month(), local.Day(), local.Hour(), local.Minute(), local.Second(), local.Nanosecond(), time.UTC)
-	// No zone is a day off UTC or changes its offset twice within two days: one sample lies before a change, the other after.
+	// No zone is a day off UTC or changes its offset twice within two days: one sample lies before a change, the
+	// other after.
 	before, after := offsetAt(fields.Add(-24*time.Hour), zone), offsetAt(fields.Add(24*time.Hour), zone)
 	earlier, later := fields.Add(-before), fields.Add(-after)
 	if !shows(earlier, zone, fields) && shows(later, zone, fields) {
@@ -16,10 +18,10 @@ func instantOf(local time.Time, zone *time.Location) time.Time {
 	return earlier
 }
 
-// nextOccurrence is the first repetition of local, every so many days, that starts after the given instant: what the calendar
-// shows and the instant it comes to. It counts the repetitions before that one, which are skipped. It counts days on the calendar
-// and not hours, so the clock shows the same time on both sides of a change of daylight saving, and a day on which that time is
-// skipped does not move the days after it.
+// nextOccurrence is the first repetition of local, every so many days, that starts after the given instant: what the
+// calendar shows and the instant it comes to. It counts the repetitions before that one, which are skipped. It counts
+// days on the calendar and not hours, so the clock shows the same time on both sides of a change of daylight saving,
+// and a day on which that time is skipped does not move the days after it.
 func nextOccurrence(local time.Time, zone *time.Location, days int, after time.Time) (next, at time.Time, skipped int) {
 	steps := 1
 	if passed := after.Sub(instantOf(local, zone)); passed > 0 {

@@ -52,7 +52,8 @@ func (a *App) purge(ctx context.Context, tx pgx.Tx, t *handlers.Task[contract.Pu
 	return nil
 }
 
-// delete runs a statement that deletes rows, and cancels the tasks of what it has deleted: with an entityOf it must return the ids.
+// delete runs a statement that deletes rows, and cancels the tasks of what it has deleted: with an entityOf it must
+// return the ids.
 func (a *App) delete(ctx context.Context, s *sweep, table, statement string, args pgx.NamedArgs, entityOf func(id string) string) error {
 	if entityOf == nil {
 		return s.exec(ctx, table, statement, args)

@@ -13,12 +13,13 @@ const (
 	keepBusyOccurrences = 24 * time.Hour
 )
 
-// Recurring is the community's recurring tasks, to be declared by a node that has the handlers of Variants, or scheduled.
+// Recurring is the community's recurring tasks, to be declared by a node that has the handlers of Variants, or
+// scheduled.
 //
-// All of them look at the tables as they are and do what is left to do, so a missed fire needs no run of its own: the next one does
-// its work. Hence catch_up is latest; and overlap is skip, since two runs at once would only share the rows. For the same reason none
-// expires: the single occurrence that waited for a node to come back is the one that catches up. The daily ones lie apart, at a quiet
-// hour, since they are the ones that may find much to do.
+// All of them look at the tables as they are and do what is left to do, so a missed fire needs no run of its own: the
+// next one does its work. Hence catch_up is latest; and overlap is skip, since two runs at once would only share the
+// rows. For the same reason none expires: the single occurrence that waited for a node to come back is the one that
+// catches up. The daily ones lie apart, at a quiet hour, since they are the ones that may find much to do.
 func Recurring() []store.Task {
 	return []store.Task{
 		recurring("community-status-update", contract.StatusUpdate{}, "*/5 * * * *", keepOccurrences),

@@ -18,8 +18,8 @@ type Reminded struct {
 	Members      int64     `json:"members"`       // how many got a notification
 }
 
-// sendReminder runs SEND_EVENT_REMINDER: it notifies the members, moves a recurring event on to its next occurrence and schedules
-// itself again for that, all in one transaction.
+// sendReminder runs SEND_EVENT_REMINDER: it notifies the members, moves a recurring event on to its next occurrence
+// and schedules itself again for that, all in one transaction.
 func (a *App) sendReminder(ctx context.Context, tx pgx.Tx, t *handlers.Task[contract.SendEventReminder]) error {
 	event, err := lockEvent(ctx, tx, t.Payload.EventID)
 	if errors.Is(err, ErrNotFound) {
@@ -79,8 +79,8 @@ func (a *App) remind(ctx context.Context, tx pgx.Tx, t *handlers.Task[contract.S
 const advanceSQL = `
 UPDATE community.events SET starts_at = @starts_at, starts_local = @starts_local, previous_starts_at = @previous_starts_at WHERE id = @id`
 
-// advance moves a recurring event on to its first occurrence after an instant, and its reminder along. It counts the occurrences
-// that it passed over, as after an outage, beside the one it came from.
+// advance moves a recurring event on to its first occurrence after an instant, and its reminder along. It counts the
+// occurrences that it passed over, as after an outage, beside the one it came from.
 func (a *App) advance(
 	ctx context.Context, tx pgx.Tx, t *handlers.Task[contract.SendEventReminder], event eventRow, after time.Time,
 ) (skipped int, err error) {

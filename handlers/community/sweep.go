@@ -18,8 +18,8 @@ const MostRows = 10000
 // Swept is the result of a run of a recurring task: how many rows it has changed in each table it looked at.
 type Swept map[string]int64
 
-// sweep is one run: a transaction that changes up to MostRows rows. Its time is that of the attempt, so that all its statements
-// agree, and tests can choose it.
+// sweep is one run: a transaction that changes up to MostRows rows. Its time is that of the attempt, so that all its
+// statements agree, and tests can choose it.
 type sweep struct {
 	tx    pgx.Tx
 	e     *handlers.Execution
@@ -31,8 +31,9 @@ func newSweep(tx pgx.Tx, e *handlers.Execution) *sweep {
 	return &sweep{tx: tx, e: e, left: MostRows, swept: Swept{}}
 }
 
-// exec runs a statement that changes at most @rows rows of a table, with @now and its own arguments. What was locked by others is
-// the statement's to skip: whoever edits a row is not kept waiting, and the next fire finds what is still to be done.
+// exec runs a statement that changes at most @rows rows of a table, with @now and its own arguments. What was locked
+// by others is the statement's to skip: whoever edits a row is not kept waiting, and the next fire finds what is
+// still to be done.
 func (s *sweep) exec(ctx context.Context, table, statement string, args pgx.NamedArgs) error {
 	if s.left <= 0 {
 		return nil

@@ -34,8 +34,8 @@ JOIN community.communities AS c ON c.id = m.community_id
 WHERE m.id = @id
 FOR SHARE OF m`
 
-// welcome runs WELCOME_MEMBER. It sends nothing itself: its steps are tasks of their own, each with its own attempts, and all are
-// scheduled in the transaction that completes this one.
+// welcome runs WELCOME_MEMBER. It sends nothing itself: its steps are tasks of their own, each with its own attempts,
+// and all are scheduled in the transaction that completes this one.
 func (a *App) welcome(ctx context.Context, tx pgx.Tx, t *handlers.Task[contract.WelcomeMember]) error {
 	rows, err := tx.Query(ctx, newcomerSQL, pgx.NamedArgs{"id": t.Payload.MembershipID})
 	if err != nil {

@@ -15,26 +15,28 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// TLSMode is how the connection to the server is encrypted.
+// TLSMode says how the connection to the server is encrypted.
 type TLSMode string
 
 // The modes.
 const (
-	// TLSStartTLS begins in the clear and goes on only if the server agrees to encrypt (STARTTLS). The default.
+	// TLSStartTLS begins without encryption and goes on only if the server agrees to encrypt (STARTTLS). It is the
+	// default.
 	TLSStartTLS TLSMode = "starttls"
 	// TLSImplicit is TLS from the first byte (SMTPS).
 	TLSImplicit TLSMode = "implicit"
-	// TLSNone is never encrypted: for a server on the same machine. A password is then sent to localhost only.
+	// TLSNone never encrypts. It is for a server on the same machine. The password is then sent to localhost only.
 	TLSNone TLSMode = "none"
 )
 
-// AuthMechanism is how the user name and the password are proved to the server.
+// AuthMechanism says how the client proves the user name and the password to the server.
 type AuthMechanism string
 
 // The mechanisms.
 const (
-	// AuthAuto takes the first that the server offers of SCRAM-SHA-256, SCRAM-SHA-1, then over TLS PLAIN, LOGIN, CRAM-MD5, or
-	// without TLS CRAM-MD5, PLAIN, LOGIN, these two to localhost only. The default.
+	// AuthAuto takes the first mechanism that the server offers. Over TLS the order is SCRAM-SHA-256, SCRAM-SHA-1,
+	// PLAIN, LOGIN, CRAM-MD5. Without TLS it is SCRAM-SHA-256, SCRAM-SHA-1, CRAM-MD5, PLAIN, LOGIN, and the last two
+	// work to localhost only. AuthAuto is the default.
 	AuthAuto        AuthMechanism = ""
 	AuthPlain       AuthMechanism = "PLAIN"
 	AuthLogin       AuthMechanism = "LOGIN"
@@ -43,7 +45,7 @@ const (
 	AuthSCRAMSHA256 AuthMechanism = "SCRAM-SHA-256"
 )
 
-// DefaultTimeout bounds a delivery.
+// DefaultTimeout is the default of Config.Timeout.
 const DefaultTimeout = 30 * time.Second
 
 const (
@@ -51,30 +53,32 @@ const (
 	maxTimeout = 10 * time.Minute
 )
 
-// Config says by which server e-mails go out. Host and From are required; every other field has a default. Printing or logging
-// it shows all but the password.
+// Config says which server sends the e-mails. Host and From are required. Every other field has a default. A Config
+// that is printed or logged does not show its password.
 type Config struct {
 	// Host is the server's name or IP address, without the port.
 	Host string
-	// Port is 1 to 65535. 0: 587 for TLSStartTLS, 465 for TLSImplicit, 25 for TLSNone.
+	// Port is 1 to 65535. Default (0): 587 for TLSStartTLS, 465 for TLSImplicit, 25 for TLSNone.
 	Port int
-	// TLS is how the connection is encrypted. "": TLSStartTLS.
+	// TLS says how the connection is encrypted. Default (""): TLSStartTLS.
 	TLS TLSMode
-	// TLSConfig is for own certificate authorities and the like; it is cloned. Where it names no server, Host is expected in the
-	// certificate; where it names no version, TLS 1.2 is the least. Nil: the machine's authorities.
+	// TLSConfig sets certificate authorities and other TLS options. New clones it. If it has no ServerName, the
+	// certificate must be for Host. If it has no MinVersion, TLS 1.2 is the minimum. Default (nil): the machine's
+	// certificate authorities.
 	TLSConfig *tls.Config
-	// Username and Password log in to the server; either both or none. "": no login.
+	// Username and Password log in to the server. Give both or none. Default (""): no login.
 	Username string
 	Password string `json:"-"`
-	// Auth is the mechanism of the login. "": AuthAuto.
+	// Auth is the mechanism of the login. Default (""): AuthAuto.
 	Auth AuthMechanism
-	// From is the sender of all mails: "events@example.org" or "Events <events@example.org>". Its domain must be ASCII
-	// (xn--...), as it is part of each Message-ID.
+	// From is the sender of all mails, such as "events@example.org" or "Events <events@example.org>". The address
+	// must be ASCII (write its domain as xn--...), because its domain is part of each Message-ID.
 	From string
-	// Hello is the name this client gives itself, a host name. "": the machine's.
+	// Hello is the host name with which this client introduces itself. Default (""): the machine's name, or
+	// localhost.
 	Hello string
-	// Timeout bounds one delivery, from looking up the host to the server's acceptance, 100 ms to 10 minutes. A task's lease
-	// bounds it too. 0: 30 s.
+	// Timeout bounds one delivery, from the lookup of the host until the server accepts the mail. It is 100 ms to 10
+	// minutes. The task's lease bounds the delivery too. Default (0): 30 s.
 	Timeout time.Duration
 }
 
@@ -122,7 +126,7 @@ func (c Config) validate() error {
 		if c.Port < 1 || c.Port > 65535 {
 			wrong("Port must be between 1 and 65535, got %d", c.Port)
 		}
-	default: // the port's default hangs on the mode: one error is enough
+	default: // the port's default depends on the mode, so one error is enough
 		wrong("TLS must be %s, %s or %s, got %q", TLSStartTLS, TLSImplicit, TLSNone, c.TLS)
 	}
 	if (c.Username == "") != (c.Password == "") {
@@ -131,7 +135,10 @@ func (c Config) validate() error {
 	switch c.Auth {
 	case AuthAuto, AuthPlain, AuthLogin, AuthCRAMMD5, AuthSCRAMSHA1, AuthSCRAMSHA256:
 	default:
-		wrong("Auth must be empty, %s, %s, %s, %s or %s, got %q", AuthPlain, AuthLogin, AuthCRAMMD5, AuthSCRAMSHA1, AuthSCRAMSHA256, c.Auth)
+		wrong(
+			"Auth must be empty, %s, %s, %s, %s or %s, got %q",
+			AuthPlain, AuthLogin, AuthCRAMMD5, AuthSCRAMSHA1, AuthSCRAMSHA256, c.Auth,
+		)
 	}
 	if c.From == "" {
 		wrong("From is required")
@@ -150,7 +157,7 @@ func (c Config) validate() error {
 	return nil
 }
 
-// isName is coarse on purpose: what it must keep out is spaces, control characters, ports and paths.
+// isName is coarse on purpose. It only has to keep out spaces, control characters, ports and paths.
 func isName(name string) bool {
 	outside := func(r rune) bool {
 		return r != '.' && r != '-' && r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r)
@@ -169,19 +176,25 @@ func parseFrom(from string) (*mail.Address, error) {
 	return address, nil
 }
 
-// visible is what may be printed of a Config.
+// visible returns the fields of a Config that may be printed.
 func (c Config) visible() []slog.Attr {
 	return []slog.Attr{
-		slog.String("host", c.Host), slog.Int("port", c.Port), slog.String("tls", string(c.TLS)), slog.String("username", c.Username),
-		slog.Bool("password", c.Password != ""), slog.String("auth", string(c.Auth)), slog.String("from", c.From), slog.Duration("timeout", c.Timeout),
+		slog.String("host", c.Host),
+		slog.Int("port", c.Port),
+		slog.String("tls", string(c.TLS)),
+		slog.String("username", c.Username),
+		slog.Bool("password", c.Password != ""),
+		slog.String("auth", string(c.Auth)),
+		slog.String("from", c.From),
+		slog.Duration("timeout", c.Timeout),
 	}
 }
 
-// String is the Config without its password, also for %v and %+v.
+// String returns the Config without its password. The verbs %v and %+v use it.
 func (c Config) String() string { return fmt.Sprint(c.visible()) }
 
-// GoString is the same for %#v.
+// GoString returns the same for %#v.
 func (c Config) GoString() string { return "email.Config" + c.String() }
 
-// LogValue is the same for slog.
+// LogValue returns the same for slog.
 func (c Config) LogValue() slog.Value { return slog.GroupValue(c.visible()...) }

@@ -19,7 +19,8 @@ import (
 	"github.com/tasktable/tasktable/handlers"
 )
 
-// quitTimeout is how long a server may take to say goodbye. The mail is delivered by then, so nothing hangs on it.
+// quitTimeout is how long the server may take to answer QUIT. The mail is delivered by then, so the answer does not
+// matter.
 const quitTimeout = 2 * time.Second
 
 // deliver makes a connection and sends the message over it.
@@ -31,15 +32,16 @@ func (s *Sender) deliver(ctx context.Context, message *gomail.Msg) error {
 		return err
 	}
 	if err := transact(client, message); err != nil {
-		return err // and no Quit: it would end the content with a dot, and half a mail would be delivered
+		return err // no Quit here: it would end the content with a dot, and the server would deliver half a mail
 	}
 	_ = client.UpdateDeadline(quitTimeout)
 	_ = client.Quit()
 	return nil
 }
 
-// line is a delivery's connection. go-mail forgets it when greeting or login fail, and after the dial it looks at deadlines only;
-// closing the connection when the context is done is what ends an exchange with it.
+// line is the connection of one delivery. line closes it itself, because go-mail does not close it if the greeting or
+// the login fails. After the dial go-mail looks at deadlines only, so line also closes the connection when the
+// context ends.
 type line struct {
 	config  Config
 	ended   context.Context //nolint:containedctx // a line lives for one call
@@ -95,13 +97,14 @@ func (s *Sender) greet(ctx context.Context, dial gomail.DialContextFunc) (*smtp.
 	}
 	connected, err := client.DialToSMTPClientWithContext(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("connect to %s: %w", net.JoinHostPort(s.config.Host, strconv.Itoa(s.config.Port)), login.describe(err))
+		address := net.JoinHostPort(s.config.Host, strconv.Itoa(s.config.Port))
+		return nil, fmt.Errorf("connect to %s: %w", address, login.describe(err))
 	}
 	return connected, nil
 }
 
-// transact sends the message over a connection that is ready. It talks to the server itself, where go-mail's Send would call a
-// mail failed that was accepted before the connection broke, and would send it twice.
+// transact sends the message over a connection that is ready. It does not use go-mail's Send. If the connection
+// breaks after the server accepted the mail, Send returns an error, and the retry would send the mail twice.
 func transact(client *smtp.Client, message *gomail.Msg) error {
 	from, err := message.GetSender(false)
 	if err != nil {
@@ -111,7 +114,8 @@ func transact(client *smtp.Client, message *gomail.Msg) error {
 	if err != nil {
 		return fmt.Errorf("read the recipient: %w", err)
 	}
-	if wide, _ := client.Extension("SMTPUTF8"); !wide && slices.ContainsFunc(recipients, func(to string) bool { return !isASCII(to) }) {
+	isWide := func(to string) bool { return !isASCII(to) }
+	if wide, _ := client.Extension("SMTPUTF8"); !wide && slices.ContainsFunc(recipients, isWide) {
 		return handlers.Permanent(errors.New("the server takes ASCII addresses only (it has no SMTPUTF8)"))
 	}
 	if err := client.Mail(from); err != nil {
@@ -135,11 +139,13 @@ func transact(client *smtp.Client, message *gomail.Msg) error {
 	return nil
 }
 
-// loginCodes are refusals of the client and not of the mail: no login, a wrong or a weak one, no encryption.
+// loginCodes are the codes with which a server refuses the client and not the mail: no login, a wrong or a weak
+// login, no encryption.
 var loginCodes = []int{530, 534, 535, 538}
 
-// refusal makes a server's 5xx permanent, since it would refuse this mail again. What went wrong on the way to the server, its
-// 4xx, and what is a matter of the account and not of this mail is worth another attempt.
+// refusal makes a server's 5xx answer permanent, because the server would refuse this mail again. Three kinds of
+// errors are worth another attempt: errors on the way to the server, the server's 4xx answers, and refusals of the
+// account (loginCodes).
 func refusal(of string, recipients []string, err error) error {
 	var answer *textproto.Error
 	if !errors.As(err, &answer) {
@@ -153,12 +159,13 @@ func refusal(of string, recipients []string, err error) error {
 	return err
 }
 
-// minLocalPart is the least length, in bytes, of a local part that is replaced where it stands alone. A shorter one is also part of
-// many answers: the local part "1" would be replaced in the status code 5.1.1.
+// minLocalPart is the least length, in bytes, of a local part that is replaced where it stands alone. A shorter local
+// part also occurs in other places of an answer. For example, "1" occurs in the status code 5.1.1.
 const minLocalPart = 3
 
-// withoutRecipients replaces the recipients' addresses in a server's answer, because many servers quote them. The error goes to
-// the task's history and to logs, which payload content must not reach. A server may also quote the local part alone.
+// withoutRecipients replaces the recipients' addresses in a server's answer, because many servers quote them, or
+// quote the local part alone. The error goes to the task's history and to logs, and no content of the payload may get
+// there.
 func withoutRecipients(answer string, recipients []string) string {
 	for _, recipient := range recipients {
 		recipient = strings.Trim(recipient, "<>") // go-mail gives it in angle brackets

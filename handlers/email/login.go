@@ -13,21 +13,21 @@ import (
 	"github.com/wneessen/go-mail/smtp"
 )
 
-// login proves the password to the server, by the mechanism that suits both. It is used for one connection.
+// login proves the password to the server, with a mechanism that both sides support. It serves one connection.
 type login struct {
 	config Config
 	chosen AuthMechanism
 	auth   smtp.Auth
 }
 
-// Start is called when the server's mechanisms are known. It implements smtp.Auth.
+// Start implements smtp.Auth. The client calls it when the server's mechanisms are known.
 func (l *login) Start(server *smtp.ServerInfo) (proto string, toServer []byte, err error) {
 	mechanism, err := l.choose(server)
 	if err != nil {
 		return "", nil, err
 	}
 	user, password := l.config.Username, l.config.Password
-	// false: PLAIN and LOGIN show the password, so without TLS they refuse to talk to any host but localhost.
+	// false means that PLAIN and LOGIN, which show the password, refuse to talk without TLS to any host but localhost.
 	auth := map[AuthMechanism]smtp.Auth{
 		AuthPlain:       smtp.PlainAuth("", user, password, server.Name, false),
 		AuthLogin:       smtp.LoginAuth(user, password, server.Name, false),
@@ -43,7 +43,7 @@ func (l *login) Start(server *smtp.ServerInfo) (proto string, toServer []byte, e
 	return proto, toServer, nil
 }
 
-// Next answers the server's challenge. It implements smtp.Auth.
+// Next implements smtp.Auth. It answers the server's challenge.
 func (l *login) Next(fromServer []byte, more bool) ([]byte, error) {
 	return l.auth.Next(fromServer, more)
 }
@@ -65,10 +65,12 @@ func (l *login) choose(server *smtp.ServerInfo) (AuthMechanism, error) {
 	return "", fmt.Errorf("the server offers none of %v, but %v", order, server.Auth)
 }
 
-// enhancedCode is RFC 3463's, which says more than the code alone: 5.7.8 is a wrong password, 5.7.9 a weak mechanism.
+// enhancedCode matches a status code of RFC 3463. It says more than the SMTP code: 5.7.8 is a wrong password, 5.7.9 a
+// weak mechanism.
 var enhancedCode = regexp.MustCompile(`^[245]\.\d{1,3}\.\d{1,3}\b`)
 
-// describe leaves out whatever text the server sent after it was shown the password: it may quote it.
+// describe leaves out any text that the server sent after it saw the password, because that text may quote the
+// password.
 func (l *login) describe(err error) error {
 	if l.auth == nil {
 		return err
@@ -76,10 +78,12 @@ func (l *login) describe(err error) error {
 	doing := fmt.Sprintf("log in as %q with %s", l.config.Username, l.chosen)
 	var answer *textproto.Error
 	if errors.As(err, &answer) {
-		return fmt.Errorf("%s: the server answered %s", doing, strings.TrimSpace(fmt.Sprintf("%d %s", answer.Code, enhancedCode.FindString(answer.Msg))))
+		code := strings.TrimSpace(fmt.Sprintf("%d %s", answer.Code, enhancedCode.FindString(answer.Msg)))
+		return fmt.Errorf("%s: the server answered %s", doing, code)
 	}
 	var network net.Error
-	if errors.As(err, &network) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) {
+	if errors.As(err, &network) ||
+		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) {
 		return fmt.Errorf("%s: %w", doing, err)
 	}
 	return fmt.Errorf("%s: the server's answer makes no sense", doing)

@@ -15,8 +15,8 @@ import (
 	"github.com/tasktable/tasktable/handlers/email/contract"
 )
 
-// compose makes the message. What it refuses no later attempt would mend. Its errors give the rule and not the value: they end
-// up in logs, and the value is in the task's payload for whoever may read that.
+// compose makes the message. It refuses only payloads that no later attempt would mend. Its errors give the rule but
+// not the value, because they end up in logs. Those who may read the value find it in the task's payload.
 func compose(from *mail.Address, payload contract.SendEmail, key string) (*gomail.Msg, error) {
 	to, err := parseAddress(payload.Email)
 	if err != nil {
@@ -46,15 +46,17 @@ func compose(from *mail.Address, payload contract.SendEmail, key string) (*gomai
 	return message, nil
 }
 
-// messageID is the same for each attempt of a task's revision, on whatever node, so a mail that was accepted by a server whose
-// answer got lost can be told from a second mail. It is hashed: a task's id may hold any character, and is nobody's business.
+// messageID is the same for each attempt of a task's revision, on every node. So if the server accepted a mail and
+// its answer got lost, the repetition can be told from a second mail. The key is hashed, because a task's id may hold
+// any character and is private.
 func messageID(key string, from *mail.Address) string {
 	hash := sha256.Sum256([]byte(key))
 	_, domain, _ := strings.Cut(from.Address[strings.LastIndex(from.Address, "@"):], "@")
 	return hex.EncodeToString(hash[:16]) + "@" + domain
 }
 
-// parseAddress refuses control characters before net/mail sees them: it takes some of them for white space.
+// parseAddress refuses control characters before net/mail sees them, because net/mail takes some of them for white
+// space.
 func parseAddress(text string) (*mail.Address, error) {
 	rule := errors.New("must be one address, as member-7@example.org")
 	if hasControl(text) {

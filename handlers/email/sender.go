@@ -10,13 +10,14 @@ import (
 	"github.com/tasktable/tasktable/handlers/email/contract"
 )
 
-// Sender delivers tasks of type SEND_EMAIL. It holds no connection, and may be used by many goroutines.
+// Sender delivers tasks of type SEND_EMAIL. It holds no connection. It is safe for concurrent use.
 type Sender struct {
 	config Config
 	from   *mail.Address
 }
 
-// New checks the configuration; it connects to nothing. The error wraps store.ErrInvalid and names each bad field.
+// New checks the configuration and makes a Sender. It opens no connection. The error wraps store.ErrInvalid and names
+// each bad field.
 func New(config Config) (*Sender, error) {
 	config = config.withDefaults()
 	if err := config.validate(); err != nil {
@@ -29,7 +30,7 @@ func New(config Config) (*Sender, error) {
 	return &Sender{config: config, from: from}, nil
 }
 
-// Variant is New and its Send as an argument of handlers.NewRegistry.
+// Variant makes a Sender and returns its Send as an argument of handlers.NewRegistry. It returns the errors of New.
 func Variant(config Config, options ...handlers.Option) (handlers.Part, error) {
 	sender, err := New(config)
 	if err != nil {
@@ -38,8 +39,8 @@ func Variant(config Config, options ...handlers.Option) (handlers.Part, error) {
 	return handlers.Handle(sender.Send, options...), nil
 }
 
-// Send delivers one e-mail over a connection of its own. It returns nil once the server has accepted the mail, whatever happens
-// to the connection afterwards. See the package's documentation for which errors are permanent.
+// Send delivers one e-mail over a connection of its own. It returns nil once the server has accepted the mail, even
+// if the connection breaks afterwards. The documentation of the package says which errors are permanent.
 func (s *Sender) Send(ctx context.Context, t *handlers.Task[contract.SendEmail]) error {
 	message, err := compose(s.from, t.Payload, t.IdempotencyKey())
 	if err != nil {
@@ -48,7 +49,7 @@ func (s *Sender) Send(ctx context.Context, t *handlers.Task[contract.SendEmail])
 	ctx, cancel := context.WithTimeoutCause(ctx, s.config.Timeout, timeoutError{s.config.Timeout})
 	defer cancel()
 	if err := s.deliver(ctx, message); err != nil {
-		if ctx.Err() != nil { // the connection was closed under the exchange: say why
+		if ctx.Err() != nil { // the end of ctx closed the connection, so give the reason
 			return fmt.Errorf("send email: %w (%w)", context.Cause(ctx), err)
 		}
 		return fmt.Errorf("send email: %w", err)

@@ -1,11 +1,11 @@
-// Package contract is the union of the community's tasks: for each variant of the payload one struct. It is all that a service
-// needs to schedule them; it imports no handler and no engine.
+// Package contract is the union of the community's tasks: for each variant of the payload one struct. It is all that
+// a service needs to schedule them; it imports no handler and no engine.
 //
-// What users can edit is Keyed by its entity, so scheduling it again after an edit moves the same task. What is only ever sent
-// has no key: each is a task of its own.
+// What users can edit is Keyed by its entity, so scheduling it again after an edit moves the same task. What is only
+// ever sent has no key: each is a task of its own.
 //
-// A new variant is a struct here, a line in All and a handler. The tests of this package and of its parent fail as long as one
-// of the three is missing.
+// A new variant is a struct here, a line in All and a handler. The tests of this package and of its parent fail as
+// long as one of the three is missing.
 package contract
 
 import (
@@ -56,7 +56,8 @@ func (PublishScheduledPost) TaskType() string { return "PUBLISH_SCHEDULED_POST" 
 // TaskKey is the post's id.
 func (p PublishScheduledPost) TaskKey() string { return p.ScheduledPostID }
 
-// SendEventReminder tells each member of the community that an event is about to start. It is editable: its key is the event.
+// SendEventReminder tells each member of the community that an event is about to start. It is editable: its key is
+// the event.
 type SendEventReminder struct {
 	EventID string `json:"event_id"`
 }
@@ -77,8 +78,8 @@ type SendDirectMessage struct {
 // TaskType is SEND_DIRECT_MESSAGE.
 func (SendDirectMessage) TaskType() string { return "SEND_DIRECT_MESSAGE" }
 
-// WelcomeMember is the workflow that begins when a member joins: an e-mail at once, a direct message after a day. Its key is the
-// membership, so that who leaves and joins again is welcomed again.
+// WelcomeMember is the workflow that begins when a member joins: an e-mail at once, a direct message after a day. Its
+// key is the membership, so that who leaves and joins again is welcomed again.
 type WelcomeMember struct {
 	MembershipID string `json:"membership_id"`
 }

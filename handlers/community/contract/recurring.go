@@ -1,7 +1,8 @@
 package contract
 
-// The payloads of the community's recurring tasks. They carry nothing: what there is to do is in the tables. They have no key: each
-// recurring task has an id of its own, and one that is scheduled beside it, as a single run, gets a new id.
+// The payloads of the community's recurring tasks. They carry nothing: what there is to do is in the tables. They
+// have no key: each recurring task has an id of its own, and one that is scheduled beside it, as a single run, gets a
+// new id.
 
 // StatusUpdate makes the status of each event what it is by the clock: upcoming, live or finished.
 type StatusUpdate struct{}
