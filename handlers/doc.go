@@ -2,10 +2,10 @@
 // A Registry collects them. The set of all types is called the union, and one type in it is called a variant.
 //
 //	registry, err := handlers.NewRegistry(
-//		handlers.Handle(reminders.Send),            // func(context.Context, *handlers.Task[contract.SendEventReminder]) error
-//		handlers.HandleTx(events.Publish),          // its writes and its completion commit together
-//		handlers.Func("TOKEN_CLEANUP", cleanup),    // a former cron script: func(context.Context) error
-//		handlers.Use(tracing),                      // middleware around all of them
+//		handlers.Handle(reminders.Send),         // func(context.Context, *handlers.Task[SendReminder]) error
+//		handlers.HandleTx(events.Publish),       // its writes and its completion commit together
+//		handlers.Func("TOKEN_CLEANUP", cleanup), // a former cron script: func(context.Context) error
+//		handlers.Use(tracing),                   // middleware around all of them
 //	)
 //
 // The result of a handler decides how the task goes on. Nil completes it. An error retries it after a backoff, until

@@ -145,7 +145,9 @@ func HandleTx[P store.Payload](handle func(ctx context.Context, tx pgx.Tx, t *Ta
 }
 
 // HandleSQLTx is HandleTx for database/sql.
-func HandleSQLTx[P store.Payload](handle func(ctx context.Context, tx *sql.Tx, t *Task[P]) error, options ...Option) Part {
+func HandleSQLTx[P store.Payload](
+	handle func(ctx context.Context, tx *sql.Tx, t *Task[P]) error, options ...Option,
+) Part {
 	variant := &Variant{Type: typeOf[P](), Kind: KindSQLTx, payload: reflect.TypeFor[P](), bare: handle == nil}
 	variant.sqlTx = func(ctx context.Context, tx *sql.Tx, e *Execution) error {
 		t, err := decode[P](e)

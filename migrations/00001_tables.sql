@@ -122,7 +122,8 @@ COMMENT ON DOMAIN tasktable.task_trace IS 'A traceparent of W3C Trace Context, v
 
 CREATE TABLE tasktable.scheduled_tasks (
     id                      tasktable.task_id             PRIMARY KEY,
-    -- What is to be done, by whom and how urgently. An error about both names the payload, because it is first.
+    -- What is to be done, by whom and how urgently. If the payload and the type are both wrong, the error names the
+    -- payload, because it is first.
     payload                 tasktable.task_payload        NOT NULL,
     type                    tasktable.task_type           NOT NULL,
     entity                  tasktable.task_entity,

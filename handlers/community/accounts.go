@@ -11,8 +11,8 @@ import (
 	"github.com/tasktable/tasktable/handlers/community/contract"
 )
 
-// mostAccounts is how many accounts one run suspends or deletes at most, beside its bound on rows: their ids go from
-// one statement to the next.
+// mostAccounts is how many accounts one run suspends or deletes at most, beside its bound on rows. It is a bound
+// because one statement passes the ids to the next.
 const mostAccounts = 1000
 
 const (
@@ -27,7 +27,7 @@ DELETE FROM community.sessions WHERE id = ANY (ARRAY(
     SELECT id FROM community.sessions WHERE member_id = ANY (@members) LIMIT @rows FOR UPDATE))`
 )
 
-// logOut ends all by which the members could act.
+// logOut deletes the members' refresh tokens, one-time passwords and sessions, so that they cannot act any more.
 func logOut(ctx context.Context, s *sweep, members []string) error {
 	for _, step := range []struct{ table, statement string }{
 		{"refresh_tokens", endRefreshSQL}, {"one_time_passwords", endCodesSQL}, {"sessions", endSessionsSQL},
@@ -43,11 +43,11 @@ const flaggedSQL = `
 SELECT id FROM community.members WHERE flagged_at <= @now AND suspended_at IS NULL
 ORDER BY flagged_at, id LIMIT @accounts FOR NO KEY UPDATE SKIP LOCKED`
 
-const suspendSQL = `UPDATE community.members SET suspended_at = @now WHERE id = ANY ((@members::text[])[1:@rows::bigint])`
+const suspendSQL = `
+UPDATE community.members SET suspended_at = @now WHERE id = ANY ((@members::text[])[1:@rows::bigint])`
 
-// suspendAccounts runs ACCOUNT_SUSPENSION. Who is suspended is logged out. That comes first, so that the run that
-// reaches its bound before it has logged out everybody suspends nobody, and the next one goes on with the same
-// accounts.
+// suspendAccounts runs ACCOUNT_SUSPENSION. It logs the members out before it suspends them. So if a run reaches its
+// bound before it has logged out all of them, it suspends nobody, and the next run goes on with the same accounts.
 func suspendAccounts(ctx context.Context, tx pgx.Tx, t *handlers.Task[contract.AccountSuspension]) error {
 	s := newSweep(tx, t.Execution)
 	members, err := s.find(ctx, "members", flaggedSQL, pgx.NamedArgs{"accounts": mostAccounts})
@@ -64,7 +64,7 @@ func suspendAccounts(ctx context.Context, tx pgx.Tx, t *handlers.Task[contract.A
 	return nil
 }
 
-// finishAccounts is finish, and runs again also if there may be more accounts.
+// finishAccounts is finish, and it also asks to run again if there may be more accounts.
 func (s *sweep) finishAccounts(found int) {
 	s.finish()
 	if found == mostAccounts {
@@ -72,21 +72,21 @@ func (s *sweep) finishAccounts(found int) {
 	}
 }
 
-// DeactivationGrace is how long a deactivated account can be activated again.
+// DeactivationGrace is how long after its deactivation an account can be activated again.
 const DeactivationGrace = 30 * 24 * time.Hour
 
-// The lock lets rows that refer to the account be added meanwhile: a reminder under way would otherwise wait for
-// this, and this perhaps for its event. If one is added after its table was swept, the last statement fails, and the
-// retry finds it.
+// The lock allows other transactions to add rows that refer to the account. Otherwise a running reminder would wait
+// for this transaction, and this transaction perhaps for the reminder's event. If a row is added after its table was
+// swept, the last statement fails, and the retry finds the row.
 const leaversSQL = `
 SELECT id FROM community.members WHERE deactivated_at <= @before
 ORDER BY deactivated_at, id LIMIT @accounts FOR NO KEY UPDATE SKIP LOCKED`
 
-// The lock keeps others from joining while it is seen who could take over.
+// The lock keeps new members from joining while the next host is chosen.
 const hostedSQL = `SELECT id FROM community.communities WHERE host = ANY (@members) ORDER BY id FOR UPDATE`
 
-// A community belongs to its members, not to its host: it goes to who has belonged to it longest, of those whose
-// account is in order.
+// The community goes to the member who has belonged to it longest, among the members whose account is neither
+// deactivated nor suspended.
 const handOverSQL = `
 WITH heir AS MATERIALIZED (
     SELECT DISTINCT ON (m.community_id) m.community_id, m.member_id
@@ -122,13 +122,16 @@ DELETE FROM community.moments WHERE id = ANY (ARRAY(
 	deleteAccountsSQL = `DELETE FROM community.members WHERE id = ANY ((@members::text[])[1:@rows::bigint])`
 )
 
-// purgeAccounts runs DEACTIVATED_ACCT_PURGE. With an account goes all that refers to it: what the member wrote, sent
-// and was sent. A community that the member hosts is handed over; only one in which nobody with an account in order
-// is left goes too. The accounts themselves come last. A run that reaches its bound before has left fewer rows, and
-// the next one goes on.
+// purgeAccounts runs DEACTIVATED_ACCT_PURGE. It deletes the accounts and all rows that refer to them: everything that
+// the members wrote, sent and received. It hands over the communities that the members host. It deletes a community
+// only if no member is left whose account is neither deactivated nor suspended. It deletes the accounts last, so that
+// the next run goes on if this run reaches its bound earlier.
 func (a *App) purgeAccounts(ctx context.Context, tx pgx.Tx, t *handlers.Task[contract.DeactivatedAccountPurge]) error {
 	s := newSweep(tx, t.Execution)
-	members, err := s.find(ctx, "members", leaversSQL, pgx.NamedArgs{"before": t.StartedAt.Add(-DeactivationGrace), "accounts": mostAccounts})
+	members, err := s.find(ctx, "members", leaversSQL, pgx.NamedArgs{
+		"before":   t.StartedAt.Add(-DeactivationGrace),
+		"accounts": mostAccounts,
+	})
 	if err != nil {
 		return fmt.Errorf("purge deactivated accounts: %w", err)
 	}
@@ -143,7 +146,7 @@ func (a *App) purgeAccounts(ctx context.Context, tx pgx.Tx, t *handlers.Task[con
 	return nil
 }
 
-// handOver gives the members' communities away and returns those that nobody can take.
+// handOver gives the members' communities to other hosts. It returns the communities for which there is no host.
 func handOver(ctx context.Context, s *sweep, members []string) (orphans []string, err error) {
 	hosted, err := s.find(ctx, "communities", hostedSQL, pgx.NamedArgs{"members": members})
 	if err != nil {

@@ -13,18 +13,18 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// ErrNotFound is wrapped by the errors about an event, post, community or member that does not exist.
+// ErrNotFound is wrapped by errors about an event, post, community or member that does not exist.
 var ErrNotFound = errors.New("not found in the community")
 
-// App is the application: it changes the community's tables and, in the same transaction, the tasks that hang on
-// them. It holds no connection, and may be used by many goroutines. Its methods take the caller's transaction: what
-// they do happens if that commits, all of it, and otherwise none of it. An error wrapping store.ErrInvalid or
-// ErrNotFound says that the arguments are wrong; after any error the transaction is to be rolled back.
+// App is the application. It changes the community's tables and, in the same transaction, the tasks that depend on
+// them. It holds no connection. It is safe for concurrent use. Its methods work in the caller's transaction: all of
+// their changes happen if it commits, and none of them otherwise. An error that wraps store.ErrInvalid or ErrNotFound
+// means that the arguments are wrong. After any error the caller must roll the transaction back.
 type App struct {
 	tasks *store.Store
 }
 
-// New makes an App that schedules by the given store.
+// New makes an App that schedules its tasks with the given store.
 func New(tasks *store.Store) *App { return &App{tasks: tasks} }
 
 func invalid(field, rule string, got any) error {
@@ -33,9 +33,10 @@ func invalid(field, rule string, got any) error {
 
 const maxLine = 200
 
-// checkLine is for what ends up in a task's id or in the subject of a mail.
+// checkLine checks a text that becomes part of a task's id or of the subject of a mail.
 func checkLine(field, value string) error {
-	if length := utf8.RuneCountInString(value); length < 1 || length > maxLine || !utf8.ValidString(value) || strings.ContainsFunc(value, unicode.IsControl) {
+	length := utf8.RuneCountInString(value)
+	if length < 1 || length > maxLine || !utf8.ValidString(value) || strings.ContainsFunc(value, unicode.IsControl) {
 		return invalid(field, "must be 1 to 200 characters without control characters", fmt.Sprintf("%q", value))
 	}
 	return nil
@@ -48,7 +49,8 @@ func checkText(field, value string) error {
 	return nil
 }
 
-// described says what was being done, and calls a missing other end of a foreign key what it is.
+// described adds to an error what was being done. If a foreign key has no row at its other end, the error wraps
+// ErrNotFound.
 func described(err error, doing string) error {
 	var refused *pgconn.PgError
 	if errors.As(err, &refused) && refused.Code == "23503" {
@@ -57,7 +59,8 @@ func described(err error, doing string) error {
 	return fmt.Errorf("%s: %w", doing, err)
 }
 
-// micros rounds to what Postgres keeps: a time must equal itself when it is read back. The zero time stays zero.
+// micros truncates a time to microseconds, as Postgres keeps them, so that it equals itself when it is read back. The
+// zero time stays zero.
 func micros(at time.Time) time.Time { return at.Truncate(time.Microsecond) }
 
 // orNull binds the zero time as NULL.

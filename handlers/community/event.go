@@ -9,19 +9,19 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// DefaultReminderBefore is how long before its start members are reminded of an event that does not say otherwise.
+// DefaultReminderBefore is the default of Event.ReminderBefore.
 const DefaultReminderBefore = time.Hour
 
 const (
 	defaultDuration   = time.Hour
 	minDuration       = time.Second
-	maxDuration       = 31 * 24 * time.Hour // unfinishedSQL says it again
+	maxDuration       = 31 * 24 * time.Hour // unfinishedSQL repeats this number
 	minReminderBefore = time.Second
 	maxReminderBefore = 30 * 24 * time.Hour
 	maxRepeatDays     = 366
 )
 
-// EventStatus is whether an event has taken place.
+// EventStatus says whether an event has taken place.
 type EventStatus string
 
 // The statuses of an event. A recurring event is live during each occurrence, upcoming between them, and never
@@ -34,30 +34,36 @@ const (
 
 // Event is an event of a community.
 type Event struct {
-	// ID is chosen by the caller, 1 to 200 characters without control characters. "" at CreateEvent: a new UUID.
+	// ID is chosen by the caller: 1 to 200 characters without control characters. Default ("") in CreateEvent: a new
+	// UUID.
 	ID string
-	// CommunityID is whose event it is. EditEvent leaves it as it is.
+	// CommunityID is the community that the event belongs to. EditEvent does not change it.
 	CommunityID string
 	// Title is 1 to 200 characters without control characters.
 	Title string
-	// StartsAt is required. Of a recurring event it is the start of the occurrence that members have not been
-	// reminded of yet.
+	// StartsAt is required. For a recurring event it is the start of the next occurrence that members have not been
+	// reminded of.
 	StartsAt time.Time
-	// TimeZone is an IANA name, as Europe/Berlin: a recurring event keeps its time on the clocks there. "": UTC.
+	// TimeZone is an IANA name, such as Europe/Berlin. A recurring event keeps its local time in this zone. Default
+	// (""): UTC.
 	TimeZone string
-	// Duration is how long it takes, 1 s to 31 days. 0: one hour.
+	// Duration is how long the event takes, 1 s to 31 days. Default (0): one hour.
 	Duration time.Duration
-	// RepeatDays is after how many days the event recurs, as 7 for weekly, at most 366. 0: it does not.
+	// RepeatDays is the number of days after which the event recurs, such as 7 for weekly, at most 366. Default (0):
+	// it does not recur.
 	RepeatDays int
-	// ReminderBefore is how long before its start members are reminded, 1 s to 30 days. 0: one hour.
+	// ReminderBefore is how long before the start the members are reminded, 1 s to 30 days. Default (0): one hour.
 	ReminderBefore time.Duration
-	// PublishAt is when a draft is published, not after StartsAt. Zero: at once. It has no effect on a published event.
+	// PublishAt is when a draft is published. It must not be after StartsAt. Default (zero): at once. It has no
+	// effect on a published event.
 	PublishAt time.Time
-	// Lat and Lon are where it takes place, in degrees; both nil: nowhere in particular.
+	// Lat and Lon are the place of the event, in degrees. Give both or none. Default (nil): no place.
 	Lat, Lon *float64
-	// PublishedAt is when the event was published; nil: it is a draft. It is read, never set by the caller.
+	// PublishedAt is when the event was published. Nil means that it is a draft. The caller reads it and never sets
+	// it.
 	PublishedAt *time.Time
-	// Status is whether it has taken place, as of the last STATUS_UPDATE. It is read, never set by the caller.
+	// Status says whether the event has taken place, as of the last STATUS_UPDATE. The caller reads it and never sets
+	// it.
 	Status EventStatus
 }
 
@@ -67,17 +73,22 @@ func (e Event) ReminderAt() time.Time { return e.StartsAt.Add(-e.ReminderBefore)
 // eventRow is an Event as it is stored.
 type eventRow struct {
 	Event
-	StartsLocal time.Time // what the calendar shows, as a time in UTC
+	StartsLocal time.Time // the local time that the calendar shows, stored as if in UTC
 }
 
 func entityOfEvent(id string) string { return "event:" + id }
 
-// tasks is all that is to happen to the event in future: Sync makes its tasks exactly these.
+// tasks returns all future tasks of the event. Sync makes the event's tasks exactly these.
 func (e Event) tasks() []store.Task {
-	reminder := store.Task{Payload: contract.SendEventReminder{EventID: e.ID}, At: e.ReminderAt(), TenantID: e.CommunityID}
+	reminder := store.Task{
+		Payload:  contract.SendEventReminder{EventID: e.ID},
+		At:       e.ReminderAt(),
+		TenantID: e.CommunityID,
+	}
 	if e.RepeatDays == 0 {
-		// No reminder of what has started. A recurring event must not expire: its reminder schedules the next one, so
-		// an outage of more than an hour would end the series for good. There the handler skips what has started.
+		// There is no reminder of an event that has started. The reminder of a recurring event must not expire,
+		// because it schedules the next one, and so a long outage would end the series for good. Its handler skips
+		// the occurrences that have started.
 		reminder.Expiration = e.ReminderBefore
 	}
 	if e.PublishedAt != nil {
@@ -87,7 +98,7 @@ func (e Event) tasks() []store.Task {
 	return []store.Task{publish, reminder}
 }
 
-// checked is the event with its defaults filled in, and its time zone.
+// checked returns the event with its defaults filled in, and its time zone.
 func (e Event) checked() (Event, *time.Location, error) {
 	e.StartsAt, e.PublishAt = micros(e.StartsAt), micros(e.PublishAt)
 	e.ReminderBefore, e.Duration = e.ReminderBefore.Truncate(time.Microsecond), e.Duration.Truncate(time.Microsecond)
@@ -137,13 +148,13 @@ func (e Event) checkPlace() error {
 	if e.Lat == nil || e.Lon == nil {
 		return invalid("Lat and Lon", "must both be given, or neither", "one")
 	}
-	if !(math.Abs(*e.Lat) <= 90) || !(math.Abs(*e.Lon) <= 180) { // so written that NaN is refused
+	if !(math.Abs(*e.Lat) <= 90) || !(math.Abs(*e.Lon) <= 180) { // written with ! so that NaN is refused
 		return invalid("Lat and Lon", "must be within 90 and 180 degrees", fmt.Sprintf("%v, %v", *e.Lat, *e.Lon))
 	}
 	return nil
 }
 
-// zoneOf refuses Local, which is another zone on each machine.
+// zoneOf loads a time zone. It refuses Local, because Local depends on the machine.
 func zoneOf(name string) (*time.Location, error) {
 	zone, err := time.LoadLocation(name)
 	if err != nil || name == "Local" {

@@ -11,8 +11,8 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// Each method locks the event's row before it touches the tasks, and so do the handlers. With one order there is no
-// deadlock, and an edit and a handler of the same event come one after the other.
+// Each method locks the event's row before it changes the tasks, and the handlers do the same. The common order
+// prevents deadlocks, and it makes an edit and a handler of the same event run one after the other.
 
 const createEventSQL = `
 INSERT INTO community.events (id, community_id, title, starts_at, starts_local, time_zone, duration, repeat_days, reminder_before, lat, lon, publish_at, published_at)
@@ -20,8 +20,8 @@ VALUES (coalesce(nullif(@id::text, ''), gen_random_uuid()::text), @community_id,
     @reminder_before, @lat, @lon, coalesce(@publish_at::timestamptz, now()), CASE WHEN @publish_at::timestamptz IS NULL THEN now() END)
 RETURNING id, community_id, title, starts_at, starts_local, time_zone, duration, repeat_days, reminder_before, publish_at, published_at, lat, lon, status`
 
-// CreateEvent adds an event and schedules its reminder, and its publication if it is a draft. It returns the event
-// with its id and its defaults filled in.
+// CreateEvent adds an event and schedules its reminder, and its publication if it is a draft. It returns the saved
+// event, with its id and its defaults.
 func (a *App) CreateEvent(ctx context.Context, tx pgx.Tx, event Event) (Event, error) {
 	event, zone, err := event.checked()
 	if err != nil {
@@ -38,8 +38,8 @@ UPDATE community.events SET title = @title, starts_at = @starts_at, starts_local
 WHERE id = @id
 RETURNING id, community_id, title, starts_at, starts_local, time_zone, duration, repeat_days, reminder_before, publish_at, published_at, lat, lon, status`
 
-// EditEvent makes the event with that id the given one, and moves its tasks along. A reminder that was sent already
-// is sent again only if the event starts at another time now.
+// EditEvent replaces the fields of the event with that id, and moves its tasks too. If the reminder was sent already,
+// it is sent again only if the event now starts at another time.
 func (a *App) EditEvent(ctx context.Context, tx pgx.Tx, event Event) (Event, error) {
 	doing := "edit event " + event.ID
 	current, err := lockEvent(ctx, tx, event.ID)
@@ -55,12 +55,12 @@ func (a *App) EditEvent(ctx context.Context, tx pgx.Tx, event Event) (Event, err
 	}
 	local := localOf(event.StartsAt, zone)
 	if event.StartsAt.Equal(current.StartsAt) && event.TimeZone == current.TimeZone {
-		local = current.StartsLocal // on the day on which clocks skip it, it could not be computed again
+		local = current.StartsLocal // if the clocks skip this local time, it cannot be computed from StartsAt
 	}
 	return a.saveEvent(ctx, tx, doing, editEventSQL, event, local)
 }
 
-// MoveEvent is EditEvent with another start and nothing else.
+// MoveEvent is an EditEvent that changes only the start.
 func (a *App) MoveEvent(ctx context.Context, tx pgx.Tx, id string, startsAt time.Time) (Event, error) {
 	current, err := lockEvent(ctx, tx, id)
 	if err != nil {
@@ -71,12 +71,23 @@ func (a *App) MoveEvent(ctx context.Context, tx pgx.Tx, id string, startsAt time
 	return a.EditEvent(ctx, tx, event)
 }
 
-// saveEvent runs one of the two statements and makes the event's tasks those of what was saved.
-func (a *App) saveEvent(ctx context.Context, tx pgx.Tx, doing, statement string, event Event, local time.Time) (Event, error) {
+// saveEvent runs one of the two statements and gives the tasks of the saved event to Sync.
+func (a *App) saveEvent(
+	ctx context.Context, tx pgx.Tx, doing, statement string, event Event, local time.Time,
+) (Event, error) {
 	rows, err := tx.Query(ctx, statement, pgx.NamedArgs{
-		"id": event.ID, "community_id": event.CommunityID, "title": event.Title, "starts_at": event.StartsAt, "starts_local": local,
-		"time_zone": event.TimeZone, "duration": event.Duration, "repeat_days": event.RepeatDays, "reminder_before": event.ReminderBefore,
-		"lat": event.Lat, "lon": event.Lon, "publish_at": orNull(event.PublishAt),
+		"id":              event.ID,
+		"community_id":    event.CommunityID,
+		"title":           event.Title,
+		"starts_at":       event.StartsAt,
+		"starts_local":    local,
+		"time_zone":       event.TimeZone,
+		"duration":        event.Duration,
+		"repeat_days":     event.RepeatDays,
+		"reminder_before": event.ReminderBefore,
+		"lat":             event.Lat,
+		"lon":             event.Lon,
+		"publish_at":      orNull(event.PublishAt),
 	})
 	if err != nil {
 		return Event{}, described(err, doing)
@@ -93,7 +104,7 @@ func (a *App) saveEvent(ctx context.Context, tx pgx.Tx, doing, statement string,
 
 const deleteEventSQL = `DELETE FROM community.events WHERE id = @id`
 
-// DeleteEvent removes an event and cancels its tasks. The notifications that were sent stay.
+// DeleteEvent removes an event and cancels its tasks. Notifications that were sent stay in their table.
 func (a *App) DeleteEvent(ctx context.Context, tx pgx.Tx, id string) error {
 	deleted, err := tx.Exec(ctx, deleteEventSQL, pgx.NamedArgs{"id": id})
 	if err != nil {
@@ -112,7 +123,7 @@ const eventSQL = `
 SELECT id, community_id, title, starts_at, starts_local, time_zone, duration, repeat_days, reminder_before, publish_at, published_at, lat, lon, status
 FROM community.events WHERE id = $1`
 
-// Event reads an event. It returns an error wrapping ErrNotFound where there is none.
+// Event reads an event. It returns an error that wraps ErrNotFound if there is none.
 func (a *App) Event(ctx context.Context, db store.DB, id string) (Event, error) {
 	row, err := readEvent(ctx, db, eventSQL, id)
 	if err != nil {
@@ -121,7 +132,7 @@ func (a *App) Event(ctx context.Context, db store.DB, id string) (Event, error) 
 	return row.Event, nil
 }
 
-// lockEvent reads an event as it is when all earlier edits have committed, and keeps later ones waiting.
+// lockEvent waits for earlier edits of an event to commit, reads it, and makes later edits wait.
 func lockEvent(ctx context.Context, tx pgx.Tx, id string) (eventRow, error) {
 	return readEvent(ctx, tx, eventSQL+" FOR UPDATE", id)
 }

@@ -23,7 +23,8 @@ DELETE FROM community.sessions WHERE id = ANY (ARRAY(
     SELECT id FROM community.sessions WHERE expires_at <= @now ORDER BY expires_at LIMIT @rows FOR UPDATE SKIP LOCKED))`
 )
 
-// cleanUpTokens runs TOKEN_CLEANUP. What expires at an instant is expired at that instant, here as everywhere.
+// cleanUpTokens runs TOKEN_CLEANUP. A row is expired at the instant expires_at, not only after it, as everywhere in
+// this package.
 func cleanUpTokens(ctx context.Context, tx pgx.Tx, t *handlers.Task[contract.TokenCleanup]) error {
 	s := newSweep(tx, t.Execution)
 	for _, step := range []struct{ table, statement string }{
@@ -54,8 +55,7 @@ func cleanUpMoments(ctx context.Context, tx pgx.Tx, t *handlers.Task[contract.Mo
 	return nil
 }
 
-// MomentRetention is how long a moment that was taken from sight is kept, by its author or by MOMENT_CLEANUP,
-// journaled or not.
+// MomentRetention is how long a hidden moment is kept, journaled or not. Its author or MOMENT_CLEANUP has hidden it.
 const MomentRetention = 7 * 24 * time.Hour
 
 const purgeMomentsSQL = `
@@ -65,7 +65,8 @@ DELETE FROM community.moments WHERE id = ANY (ARRAY(
 // purgeMoments runs MOMENT_PURGE.
 func purgeMoments(ctx context.Context, tx pgx.Tx, t *handlers.Task[contract.MomentPurge]) error {
 	s := newSweep(tx, t.Execution)
-	if err := s.exec(ctx, "moments", purgeMomentsSQL, pgx.NamedArgs{"before": t.StartedAt.Add(-MomentRetention)}); err != nil {
+	before := t.StartedAt.Add(-MomentRetention)
+	if err := s.exec(ctx, "moments", purgeMomentsSQL, pgx.NamedArgs{"before": before}); err != nil {
 		return fmt.Errorf("purge moments: %w", err)
 	}
 	s.finish()

@@ -10,9 +10,9 @@ import (
 	"github.com/tasktable/tasktable/handlers/community/contract"
 )
 
-// One statement, so that the summary is of one instant. It does not go by the column status, which may be due for its
-// own update. It writes only the cells that have changed, in their order: two refreshes at once then wait for each
-// other.
+// refreshGeoSummarySQL is one statement, so that the whole summary shows one instant. It does not use the column
+// status, because STATUS_UPDATE may not have updated it yet. It writes only the cells that have changed, and in a
+// fixed order, so that two refreshes at the same time wait for each other and do not deadlock.
 const refreshGeoSummarySQL = `
 WITH cell AS MATERIALIZED (
     SELECT floor(e.lat)::integer AS lat, floor(e.lon)::integer AS lon, count(*) FILTER (WHERE e.status_now = 'upcoming') AS upcoming,
@@ -34,7 +34,7 @@ WITH cell AS MATERIALIZED (
 )
 SELECT (SELECT count(*) FROM removed) + (SELECT count(*) FROM changed)`
 
-// refreshGeoSummary runs GEO_SUMMARY_REFRESH. It has no bound but the number of cells, 181 × 361.
+// refreshGeoSummary runs GEO_SUMMARY_REFRESH. It writes at most one row for each cell. There are 181 × 361 cells.
 func refreshGeoSummary(ctx context.Context, tx pgx.Tx, t *handlers.Task[contract.GeoSummaryRefresh]) error {
 	var changed int64
 	if err := tx.QueryRow(ctx, refreshGeoSummarySQL, pgx.NamedArgs{"now": t.StartedAt}).Scan(&changed); err != nil {

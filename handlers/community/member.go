@@ -9,8 +9,8 @@ import (
 
 // Member is somebody with an account.
 type Member struct {
-	ID    string // chosen by the caller; "": a new UUID
-	Email string // where e-mails go
+	ID    string // the caller chooses it; "": a new UUID
+	Email string // the address that gets the member's e-mails
 }
 
 const addMemberSQL = `
@@ -35,7 +35,7 @@ func (a *App) AddMember(ctx context.Context, tx pgx.Tx, member Member) (Member, 
 
 // Community is where members meet.
 type Community struct {
-	ID    string // chosen by the caller; "": a new UUID
+	ID    string // the caller chooses it; "": a new UUID
 	Title string // 1 to 200 characters without control characters
 	Host  string // the member who greets the new ones
 }
@@ -44,12 +44,13 @@ const addCommunitySQL = `
 INSERT INTO community.communities (id, title, host) VALUES (coalesce(nullif(@id::text, ''), gen_random_uuid()::text), @title, @host)
 RETURNING id, title, host`
 
-// AddCommunity adds a community without members; its host has to join like everybody else.
+// AddCommunity adds a community without members. Its host has to join like any other member.
 func (a *App) AddCommunity(ctx context.Context, tx pgx.Tx, community Community) (Community, error) {
 	if err := checkLine("Title", community.Title); err != nil {
 		return Community{}, fmt.Errorf("add community: %w", err)
 	}
-	rows, err := tx.Query(ctx, addCommunitySQL, pgx.NamedArgs{"id": community.ID, "title": community.Title, "host": community.Host})
+	args := pgx.NamedArgs{"id": community.ID, "title": community.Title, "host": community.Host}
+	rows, err := tx.Query(ctx, addCommunitySQL, args)
 	if err != nil {
 		return Community{}, described(err, "add community")
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// Membership is that a member belongs to a community.
+// Membership says that a member belongs to a community.
 type Membership struct {
 	ID          string
 	CommunityID string
@@ -30,8 +30,8 @@ RETURNING id, community_id, member_id, joined_at`
 const membershipSQL = `
 SELECT id, community_id, member_id, joined_at FROM community.memberships WHERE community_id = @community_id AND member_id = @member_id`
 
-// JoinCommunity makes a member belong to a community and starts the welcome. For who belongs to it already it does
-// nothing and returns the membership there is.
+// JoinCommunity adds a member to a community and starts the welcome. If the member belongs to the community already,
+// JoinCommunity changes nothing and returns the existing membership.
 func (a *App) JoinCommunity(ctx context.Context, tx pgx.Tx, communityID, memberID string) (Membership, error) {
 	doing := fmt.Sprintf("join community %s as %s", communityID, memberID)
 	joined, err := oneMembership(ctx, tx, joinSQL, communityID, memberID)
@@ -46,7 +46,9 @@ func (a *App) JoinCommunity(ctx context.Context, tx pgx.Tx, communityID, memberI
 		return Membership{}, described(err, doing)
 	}
 	if _, err := a.tasks.Schedule(ctx, tx, store.Task{
-		Payload: contract.WelcomeMember{MembershipID: joined.ID}, Entity: entityOfMembership(joined.ID), TenantID: communityID,
+		Payload:  contract.WelcomeMember{MembershipID: joined.ID},
+		Entity:   entityOfMembership(joined.ID),
+		TenantID: communityID,
 	}); err != nil {
 		return Membership{}, fmt.Errorf("%s: %w", doing, err)
 	}
@@ -57,7 +59,7 @@ const leaveSQL = `
 DELETE FROM community.memberships WHERE community_id = @community_id AND member_id = @member_id
 RETURNING id, community_id, member_id, joined_at`
 
-// LeaveCommunity ends a membership and whatever of the welcome is still to come.
+// LeaveCommunity ends a membership and cancels the steps of the welcome that have not run yet.
 func (a *App) LeaveCommunity(ctx context.Context, tx pgx.Tx, communityID, memberID string) error {
 	doing := fmt.Sprintf("leave community %s as %s", communityID, memberID)
 	left, err := oneMembership(ctx, tx, leaveSQL, communityID, memberID)

@@ -27,7 +27,9 @@ func (a *App) sendMessage(ctx context.Context, tx pgx.Tx, t *handlers.Task[contr
 		return handlers.Permanent(fmt.Errorf("send direct message: %w", err)) // no retry would mend the payload
 	}
 	if t.Payload.From == "" || t.Payload.To == "" {
-		return handlers.Permanent(errors.New("send direct message: payload fields from and to must be the ids of members"))
+		return handlers.Permanent(
+			errors.New("send direct message: payload fields from and to must be the ids of members"),
+		)
 	}
 	var there bool
 	err := tx.QueryRow(ctx, sendMessageSQL, pgx.NamedArgs{

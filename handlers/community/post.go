@@ -14,28 +14,34 @@ import (
 
 // Post is a post that is written now and published later.
 type Post struct {
-	// ID is chosen by the caller, 1 to 200 characters without control characters. "" at CreatePost: a new UUID.
+	// ID is chosen by the caller: 1 to 200 characters without control characters. Default ("") in CreatePost: a new
+	// UUID.
 	ID string
-	// CommunityID is where it is published. EditPost leaves it as it is.
+	// CommunityID is the community that the post is published in. EditPost does not change it.
 	CommunityID string
-	// Author is the id of the member who wrote it. EditPost leaves it as it is.
+	// Author is the id of the member who wrote it. EditPost does not change it.
 	Author string
-	// Body is what is published; it must not be empty.
+	// Body is the text of the post. It is required.
 	Body string
-	// PublishAt is when the draft is published. Zero: at once. It has no effect on a published post.
+	// PublishAt is when the draft is published. Default (zero): at once. It has no effect on a published post.
 	PublishAt time.Time
-	// PublishedAt is when the post was published; nil: it is a draft. It is read, never set by the caller.
+	// PublishedAt is when the post was published. Nil means that it is a draft. The caller reads it and never sets
+	// it.
 	PublishedAt *time.Time
 }
 
 func entityOfPost(id string) string { return "post:" + id }
 
-// tasks of a draft is its publication. It has no expiration: better late than never.
+// tasks returns the publication of a draft. It has no expiration, because late is better than never.
 func (p Post) tasks() []store.Task {
 	if p.PublishedAt != nil {
 		return nil
 	}
-	return []store.Task{{Payload: contract.PublishScheduledPost{ScheduledPostID: p.ID}, At: p.PublishAt, TenantID: p.CommunityID}}
+	return []store.Task{{
+		Payload:  contract.PublishScheduledPost{ScheduledPostID: p.ID},
+		At:       p.PublishAt,
+		TenantID: p.CommunityID,
+	}}
 }
 
 func (p Post) checked() (Post, error) {
@@ -54,7 +60,7 @@ VALUES (coalesce(nullif(@id::text, ''), gen_random_uuid()::text), @community_id,
     coalesce(@publish_at::timestamptz, now()), CASE WHEN @publish_at::timestamptz IS NULL THEN now() END)
 RETURNING id, community_id, author, body, publish_at, published_at`
 
-// CreatePost adds a post and schedules its publication. It returns the post with its id filled in.
+// CreatePost adds a post and schedules its publication. It returns the saved post, with its id.
 func (a *App) CreatePost(ctx context.Context, tx pgx.Tx, post Post) (Post, error) {
 	return a.savePost(ctx, tx, "create post", createPostSQL, post)
 }
@@ -66,7 +72,7 @@ UPDATE community.scheduled_posts SET body = @body,
 WHERE id = @id
 RETURNING id, community_id, author, body, publish_at, published_at`
 
-// EditPost gives the post with that id another body and time, and moves its publication along.
+// EditPost gives the post with that id another body and time, and moves its publication too.
 func (a *App) EditPost(ctx context.Context, tx pgx.Tx, post Post) (Post, error) {
 	return a.savePost(ctx, tx, "edit post "+post.ID, editPostSQL, post)
 }
@@ -77,7 +83,11 @@ func (a *App) savePost(ctx context.Context, tx pgx.Tx, doing, statement string, 
 		return Post{}, fmt.Errorf("%s: %w", doing, err)
 	}
 	rows, err := tx.Query(ctx, statement, pgx.NamedArgs{
-		"id": post.ID, "community_id": post.CommunityID, "author": post.Author, "body": post.Body, "publish_at": orNull(post.PublishAt),
+		"id":           post.ID,
+		"community_id": post.CommunityID,
+		"author":       post.Author,
+		"body":         post.Body,
+		"publish_at":   orNull(post.PublishAt),
 	})
 	if err != nil {
 		return Post{}, described(err, doing)
@@ -112,9 +122,10 @@ func (a *App) DeletePost(ctx context.Context, tx pgx.Tx, id string) error {
 	return nil
 }
 
-const postSQL = `SELECT id, community_id, author, body, publish_at, published_at FROM community.scheduled_posts WHERE id = $1`
+const postSQL = `
+SELECT id, community_id, author, body, publish_at, published_at FROM community.scheduled_posts WHERE id = $1`
 
-// Post reads a post. It returns an error wrapping ErrNotFound where there is none.
+// Post reads a post. It returns an error that wraps ErrNotFound if there is none.
 func (a *App) Post(ctx context.Context, db store.DB, id string) (Post, error) {
 	post, err := readPost(ctx, db, postSQL, id)
 	if err != nil {

@@ -54,10 +54,10 @@ func (a *App) publishPost(ctx context.Context, tx pgx.Tx, t *handlers.Task[contr
 	return nil
 }
 
-// isDue compares the draft, read under its lock, with what the task was scheduled for. While the handler waited for
-// the lock the draft may have been moved: the task has a newer revision then, which wins over the Again. It asks for
-// the time the task was scheduled for and not for the clock, so that a task that is run by hand publishes before its
-// time.
+// isDue reports whether a draft, read under its lock, is still to be published at the time that the task was
+// scheduled for. Somebody may have moved the draft while the handler waited for the lock. In that case the task has a
+// newer revision, which wins over the Again. isDue compares with the task's scheduled time and not with the clock, so
+// that a task that an operator runs by hand publishes before its time.
 func isDue(e *handlers.Execution, what string, publishAt time.Time, publishedAt *time.Time) bool {
 	switch {
 	case publishedAt != nil:

@@ -10,7 +10,7 @@ import (
 	"github.com/tasktable/tasktable/handlers/community/contract"
 )
 
-// Days of 24 hours: what '30 days' come to depends on the session's time zone.
+// These statements count days of 24 hours, because the length of '30 days' depends on the session's time zone.
 const (
 	purgeEventsSQL = `
 DELETE FROM community.events WHERE id = ANY (ARRAY(
@@ -32,7 +32,7 @@ DELETE FROM community.notifications WHERE ctid = ANY (ARRAY(
     WHERE r.purge_marked_at <= @now::timestamptz - p.keep_days * interval '24 hours' LIMIT @rows FOR UPDATE OF r SKIP LOCKED))`
 )
 
-// purge runs PURGE. An event or a post is deleted as DeleteEvent and DeletePost do it, with its tasks.
+// purge runs PURGE. Like DeleteEvent and DeletePost it cancels the tasks of the events and posts that it deletes.
 func (a *App) purge(ctx context.Context, tx pgx.Tx, t *handlers.Task[contract.Purge]) error {
 	s := newSweep(tx, t.Execution)
 	for _, step := range []struct {
@@ -52,9 +52,11 @@ func (a *App) purge(ctx context.Context, tx pgx.Tx, t *handlers.Task[contract.Pu
 	return nil
 }
 
-// delete runs a statement that deletes rows, and cancels the tasks of what it has deleted: with an entityOf it must
-// return the ids.
-func (a *App) delete(ctx context.Context, s *sweep, table, statement string, args pgx.NamedArgs, entityOf func(id string) string) error {
+// delete runs a statement that deletes rows. If entityOf is given, the statement must return the ids of the deleted
+// rows, and delete cancels their tasks.
+func (a *App) delete(
+	ctx context.Context, s *sweep, table, statement string, args pgx.NamedArgs, entityOf func(id string) string,
+) error {
 	if entityOf == nil {
 		return s.exec(ctx, table, statement, args)
 	}

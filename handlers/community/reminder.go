@@ -18,8 +18,8 @@ type Reminded struct {
 	Members      int64     `json:"members"`       // how many got a notification
 }
 
-// sendReminder runs SEND_EVENT_REMINDER: it notifies the members, moves a recurring event on to its next occurrence
-// and schedules itself again for that, all in one transaction.
+// sendReminder runs SEND_EVENT_REMINDER. In one transaction it notifies the members, moves a recurring event on to
+// its next occurrence, and schedules itself again for that occurrence.
 func (a *App) sendReminder(ctx context.Context, tx pgx.Tx, t *handlers.Task[contract.SendEventReminder]) error {
 	event, err := lockEvent(ctx, tx, t.Payload.EventID)
 	if errors.Is(err, ErrNotFound) {
@@ -31,7 +31,8 @@ func (a *App) sendReminder(ctx context.Context, tx pgx.Tx, t *handlers.Task[cont
 	}
 	started := !event.StartsAt.After(t.StartedAt)
 	switch {
-	case !event.ReminderAt().Equal(t.ScheduledAt): // moved while this waited for the lock; the move's own revision wins over Again
+	case !event.ReminderAt().Equal(t.ScheduledAt):
+		// Somebody moved the event while the handler waited for the lock. The revision of that move wins over Again.
 		t.Note("event %s was moved: its reminder is due at %s", event.ID, event.ReminderAt().UTC().Format(time.RFC3339))
 		t.Again(event.ReminderAt())
 		return nil
@@ -39,10 +40,11 @@ func (a *App) sendReminder(ctx context.Context, tx pgx.Tx, t *handlers.Task[cont
 		skipped, err := a.advance(ctx, tx, t, event, t.StartedAt)
 		t.Note("event %s has started %d time(s) since: nobody was reminded of that", event.ID, skipped+1)
 		return err
-	case started: // run by hand: by itself the task would have expired
+	case started: // an operator runs it by hand, because otherwise the task would have expired
 		t.Note("event %s has started: nobody was reminded", event.ID)
 		return nil
-	case event.PublishedAt == nil: // due at the same time, or late; no failure, so no attempt is used up
+	case event.PublishedAt == nil:
+		// The publication is due at the same time, or is late. This is no failure, so it uses up no attempt.
 		return handlers.Snooze(max(time.Minute, event.PublishAt.Sub(t.StartedAt)))
 	}
 	if err := a.remind(ctx, tx, t, event.Event); err != nil {
@@ -66,8 +68,15 @@ func (a *App) remind(ctx context.Context, tx pgx.Tx, t *handlers.Task[contract.S
 		return fmt.Errorf("remind of event %s: %w", event.ID, err)
 	}
 	sent, err := tx.Exec(ctx, remindSQL, pgx.NamedArgs{
-		"event_id": event.ID, "occurrence_at": event.StartsAt, "community_id": event.CommunityID, "effect_key": t.IdempotencyKey(),
-		"text": fmt.Sprintf("%s starts on %s", event.Title, event.StartsAt.In(zone).Format("Monday, 2 January 2006, 15:04 MST")),
+		"event_id":      event.ID,
+		"occurrence_at": event.StartsAt,
+		"community_id":  event.CommunityID,
+		"effect_key":    t.IdempotencyKey(),
+		"text": fmt.Sprintf(
+			"%s starts on %s",
+			event.Title,
+			event.StartsAt.In(zone).Format("Monday, 2 January 2006, 15:04 MST"),
+		),
 	})
 	if err != nil {
 		return fmt.Errorf("remind of event %s: %w", event.ID, err)
@@ -79,8 +88,9 @@ func (a *App) remind(ctx context.Context, tx pgx.Tx, t *handlers.Task[contract.S
 const advanceSQL = `
 UPDATE community.events SET starts_at = @starts_at, starts_local = @starts_local, previous_starts_at = @previous_starts_at WHERE id = @id`
 
-// advance moves a recurring event on to its first occurrence after an instant, and its reminder along. It counts the
-// occurrences that it passed over, as after an outage, beside the one it came from.
+// advance moves a recurring event on to its first occurrence after an instant, and moves its reminder too. It returns
+// the number of occurrences that it skipped, as after an outage. The occurrence that the event came from does not
+// count.
 func (a *App) advance(
 	ctx context.Context, tx pgx.Tx, t *handlers.Task[contract.SendEventReminder], event eventRow, after time.Time,
 ) (skipped int, err error) {

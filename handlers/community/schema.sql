@@ -1,4 +1,5 @@
--- The community's own tables. They know nothing of tasks: it is the application that changes both in one transaction.
+-- The community's own tables. They do not refer to tasks. The application changes its tables and the tasks in one
+-- transaction.
 
 CREATE SCHEMA IF NOT EXISTS community;
 
@@ -21,8 +22,9 @@ CREATE TABLE IF NOT EXISTS community.memberships (
     UNIQUE (community_id, member_id)
 );
 
--- starts_local is what the calendar shows, and what a recurring event keeps when the clocks change; starts_at is the instant
--- this comes to. On a day on which the clocks skip starts_local the two differ, so neither can be computed from the other.
+-- starts_local is the local time that the calendar shows. A recurring event keeps it when the clocks change.
+-- starts_at is the instant of starts_local. Both are stored, because on a day on which the clocks skip starts_local,
+-- starts_at shows another local time.
 CREATE TABLE IF NOT EXISTS community.events (
     id              text        PRIMARY KEY DEFAULT gen_random_uuid()::text,
     community_id    text        NOT NULL REFERENCES community.communities,
@@ -45,8 +47,8 @@ CREATE TABLE IF NOT EXISTS community.scheduled_posts (
     published_at timestamptz
 );
 
--- What was sent stays when the event is deleted. The primary key is the promise: one reminder for each occurrence and member.
--- effect_key is the IdempotencyKey of the task that wrote the row, and leads from here to its history.
+-- A notification stays when its event is deleted. The primary key guarantees one reminder for each occurrence and
+-- member. effect_key is the IdempotencyKey of the task that wrote the row, so it leads to the history of that task.
 CREATE TABLE IF NOT EXISTS community.notifications (
     event_id      text        NOT NULL,
     occurrence_at timestamptz NOT NULL,
@@ -65,7 +67,7 @@ CREATE TABLE IF NOT EXISTS community.direct_messages (
     sent_at    timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 
--- Where e-mails go that no server is configured for.
+-- The e-mails of an application without an SMTP server.
 CREATE TABLE IF NOT EXISTS community.outbox (
     effect_key text        PRIMARY KEY,
     email      text        NOT NULL,
@@ -75,31 +77,38 @@ CREATE TABLE IF NOT EXISTS community.outbox (
     sent_at    timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 
--- What the recurring tasks work on. Columns are added one by one, so that a database of an earlier version gets them too.
+-- The recurring tasks work on the columns and tables below. ALTER TABLE adds the columns, so that a database of an
+-- earlier version gets them too.
 
--- Moderators set flagged_at; ACCOUNT_SUSPENSION sets suspended_at. To lift a suspension clear both, or the next run suspends again.
--- A member who leaves for good sets deactivated_at, and may clear it until the grace period is over.
+-- Moderators set flagged_at. ACCOUNT_SUSPENSION sets suspended_at. To lift a suspension clear both, because otherwise
+-- the next run suspends the member again. The application sets deactivated_at for a member who leaves for good, and
+-- may clear it until the grace period is over.
 ALTER TABLE community.members
     ADD COLUMN IF NOT EXISTS flagged_at     timestamptz,
     ADD COLUMN IF NOT EXISTS suspended_at   timestamptz,
     ADD COLUMN IF NOT EXISTS deactivated_at timestamptz;
-CREATE INDEX IF NOT EXISTS members_flagged ON community.members (flagged_at) WHERE flagged_at IS NOT NULL AND suspended_at IS NULL;
+CREATE INDEX IF NOT EXISTS members_flagged ON community.members (flagged_at)
+    WHERE flagged_at IS NOT NULL AND suspended_at IS NULL;
 CREATE INDEX IF NOT EXISTS members_deactivated ON community.members (deactivated_at) WHERE deactivated_at IS NOT NULL;
 
--- status is as of the last STATUS_UPDATE. Of a recurring event starts_at goes on to the next occurrence when the reminder is out, so
--- previous_starts_at keeps the one that is about to take place, or does. An event without a place has neither lat nor lon.
+-- status is as of the last STATUS_UPDATE. The starts_at of a recurring event moves on to the next occurrence when the
+-- reminder is sent. So previous_starts_at keeps the start of the occurrence that is about to take place, or takes
+-- place. An event without a place has neither lat nor lon.
 ALTER TABLE community.events
-    ADD COLUMN IF NOT EXISTS duration interval NOT NULL DEFAULT '1 hour' CHECK (duration > interval '0' AND duration <= interval '744 hours'),
-    ADD COLUMN IF NOT EXISTS status text NOT NULL DEFAULT 'upcoming' CHECK (status IN ('upcoming', 'live', 'finished')),
+    ADD COLUMN IF NOT EXISTS duration interval NOT NULL DEFAULT '1 hour'
+        CHECK (duration > interval '0' AND duration <= interval '744 hours'),
+    ADD COLUMN IF NOT EXISTS status text NOT NULL DEFAULT 'upcoming'
+        CHECK (status IN ('upcoming', 'live', 'finished')),
     ADD COLUMN IF NOT EXISTS previous_starts_at timestamptz,
     ADD COLUMN IF NOT EXISTS lat double precision CHECK (lat BETWEEN -90 AND 90),
-    ADD COLUMN IF NOT EXISTS lon double precision CHECK (lon BETWEEN -180 AND 180 AND (lat IS NULL) = (lon IS NULL)),
+    ADD COLUMN IF NOT EXISTS lon double precision
+        CHECK (lon BETWEEN -180 AND 180 AND (lat IS NULL) = (lon IS NULL)),
     ADD COLUMN IF NOT EXISTS purge_marked_at timestamptz;
 CREATE INDEX IF NOT EXISTS events_unfinished ON community.events (id) WHERE status <> 'finished';
 CREATE INDEX IF NOT EXISTS events_start ON community.events (starts_at);
 
--- The published events that are not finished, counted by cells of one degree: lat 52 is 52 up to 53. A cell without any has no row.
--- A map is drawn from this and need not read the events.
+-- The published events that are not finished, counted by cells of one degree: lat 52 is 52 up to 53. A cell without
+-- events has no row. A program that draws a map reads this table and does not have to read the events.
 CREATE TABLE IF NOT EXISTS community.geo_summary (
     lat            integer     NOT NULL,
     lon            integer     NOT NULL,
@@ -134,7 +143,8 @@ CREATE TABLE IF NOT EXISTS community.sessions (
 CREATE INDEX IF NOT EXISTS sessions_expiry ON community.sessions (expires_at);
 CREATE INDEX IF NOT EXISTS sessions_member ON community.sessions (member_id);
 
--- A moment is shown until expires_at, or for ever if its author journaled it. deleted_at takes it from sight, before it is purged.
+-- A moment is shown until expires_at, or for ever if its author journaled it. A moment with deleted_at is hidden. It
+-- is purged later.
 CREATE TABLE IF NOT EXISTS community.moments (
     id         text        PRIMARY KEY DEFAULT gen_random_uuid()::text,
     member_id  text        NOT NULL REFERENCES community.members,
@@ -143,17 +153,20 @@ CREATE TABLE IF NOT EXISTS community.moments (
     expires_at timestamptz NOT NULL,
     deleted_at timestamptz
 );
-CREATE INDEX IF NOT EXISTS moments_expiry ON community.moments (expires_at) WHERE NOT journaled AND deleted_at IS NULL;
+CREATE INDEX IF NOT EXISTS moments_expiry ON community.moments (expires_at)
+    WHERE NOT journaled AND deleted_at IS NULL;
 CREATE INDEX IF NOT EXISTS moments_deleted ON community.moments (deleted_at) WHERE deleted_at IS NOT NULL;
 CREATE INDEX IF NOT EXISTS moments_member ON community.moments (member_id);
 
--- A message with expires_at disappears then.
+-- A message with expires_at disappears at that time.
 ALTER TABLE community.direct_messages
     ADD COLUMN IF NOT EXISTS expires_at timestamptz,
     ADD COLUMN IF NOT EXISTS purge_marked_at timestamptz;
-CREATE INDEX IF NOT EXISTS direct_messages_expiry ON community.direct_messages (expires_at) WHERE expires_at IS NOT NULL;
+CREATE INDEX IF NOT EXISTS direct_messages_expiry ON community.direct_messages (expires_at)
+    WHERE expires_at IS NOT NULL;
 
--- What is marked for purge is deleted so many days of 24 hours after its mark; null: never, and a kind without a row never either.
+-- A row that is marked for purge is deleted keep_days days of 24 hours after its mark. It is never deleted if
+-- keep_days is null, or if its kind has no row here.
 CREATE TABLE IF NOT EXISTS community.retention_policies (
     kind      text    PRIMARY KEY CHECK (kind IN ('events', 'scheduled_posts', 'direct_messages', 'notifications')),
     keep_days integer CHECK (keep_days BETWEEN 0 AND 36500)
@@ -164,11 +177,14 @@ ON CONFLICT (kind) DO NOTHING;
 ALTER TABLE community.scheduled_posts ADD COLUMN IF NOT EXISTS purge_marked_at timestamptz;
 ALTER TABLE community.notifications ADD COLUMN IF NOT EXISTS purge_marked_at timestamptz;
 CREATE INDEX IF NOT EXISTS events_marked ON community.events (purge_marked_at) WHERE purge_marked_at IS NOT NULL;
-CREATE INDEX IF NOT EXISTS scheduled_posts_marked ON community.scheduled_posts (purge_marked_at) WHERE purge_marked_at IS NOT NULL;
-CREATE INDEX IF NOT EXISTS direct_messages_marked ON community.direct_messages (purge_marked_at) WHERE purge_marked_at IS NOT NULL;
-CREATE INDEX IF NOT EXISTS notifications_marked ON community.notifications (purge_marked_at) WHERE purge_marked_at IS NOT NULL;
+CREATE INDEX IF NOT EXISTS scheduled_posts_marked ON community.scheduled_posts (purge_marked_at)
+    WHERE purge_marked_at IS NOT NULL;
+CREATE INDEX IF NOT EXISTS direct_messages_marked ON community.direct_messages (purge_marked_at)
+    WHERE purge_marked_at IS NOT NULL;
+CREATE INDEX IF NOT EXISTS notifications_marked ON community.notifications (purge_marked_at)
+    WHERE purge_marked_at IS NOT NULL;
 
--- The other ends of foreign keys, without which the deletion of an account reads whole tables.
+-- These indexes are for foreign keys. Without them the deletion of an account reads whole tables.
 CREATE INDEX IF NOT EXISTS communities_host ON community.communities (host);
 CREATE INDEX IF NOT EXISTS memberships_member ON community.memberships (member_id);
 CREATE INDEX IF NOT EXISTS events_community ON community.events (community_id);

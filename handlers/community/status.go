@@ -10,21 +10,21 @@ import (
 	"github.com/tasktable/tasktable/handlers/community/contract"
 )
 
-// What an event e is at @now. It goes by the clock alone, so it is right again after an event was moved, and a draft
-// has a status too.
+// statusNowSQL is the status of an event e at @now. It depends on the clock alone, so it is right again after an
+// event was moved, and a draft has a status too.
 const statusNowSQL = `
 CASE WHEN e.starts_at <= @now::timestamptz AND e.starts_at + e.duration > @now::timestamptz THEN 'live'
      WHEN e.previous_starts_at <= @now::timestamptz AND e.previous_starts_at + e.duration > @now::timestamptz THEN 'live'
      WHEN e.repeat_days = 0 AND e.starts_at <= @now::timestamptz THEN 'finished'
      ELSE 'upcoming' END`
 
-// The events that may be anything but finished at @now, found by two indexes: those that were finished last year are
-// not read. One that was finished and then moved is among them by its start, since no event takes longer than 31
-// days.
+// unfinishedSQL selects the events that may be upcoming or live at @now. Two indexes find them, so that Postgres does
+// not read the events of last year. An event that was finished and then moved is found by its start, because no event
+// takes longer than 31 days.
 const unfinishedSQL = `(e.status <> 'finished' OR e.starts_at > @now::timestamptz - interval '744 hours')`
 
-// As everywhere below, what is to be changed is picked by a part that runs once: a subquery with LIMIT that is joined
-// may be run again for each row, and pick others each time.
+// As in the other statements of this package, a part that runs once picks the rows to change. Postgres may run a
+// joined subquery with LIMIT again for each row, and it may pick other rows each time.
 const updateStatusSQL = `
 WITH due AS MATERIALIZED (
     SELECT e.id, ` + statusNowSQL + ` AS status FROM community.events AS e

@@ -10,16 +10,17 @@ import (
 	"github.com/tasktable/tasktable/handlers"
 )
 
-// MostRows is how many rows one run of a recurring task changes at most. One that has found as many runs again a second
-// after its start, as another attempt with its own transaction, until it finds fewer: so no transaction is long, and
-// what has been done stays done.
+// MostRows is how many rows one run of a recurring task changes at most. If a run has changed as many, the task runs
+// again a second after the start of that run, with a transaction of its own, until a run changes fewer. So no
+// transaction is long, and finished work stays committed.
 const MostRows = 10000
 
-// Swept is the result of a run of a recurring task: how many rows it has changed in each table it looked at.
+// Swept is the result of a run of a recurring task. It maps each table that the run looked at to the number of rows
+// that it changed there.
 type Swept map[string]int64
 
-// sweep is one run: a transaction that changes up to MostRows rows. Its time is that of the attempt, so that all its
-// statements agree, and tests can choose it.
+// sweep is one run: a transaction that changes up to MostRows rows. @now is the start of the attempt in all its
+// statements, so that they agree, and so that tests can choose the time.
 type sweep struct {
 	tx    pgx.Tx
 	e     *handlers.Execution
@@ -31,9 +32,9 @@ func newSweep(tx pgx.Tx, e *handlers.Execution) *sweep {
 	return &sweep{tx: tx, e: e, left: MostRows, swept: Swept{}}
 }
 
-// exec runs a statement that changes at most @rows rows of a table, with @now and its own arguments. What was locked
-// by others is the statement's to skip: whoever edits a row is not kept waiting, and the next fire finds what is
-// still to be done.
+// exec runs a statement that changes at most @rows rows of a table, with @now and its own arguments. The statement
+// should skip rows that another transaction has locked, so that nobody who edits a row has to wait. The next fire
+// finds these rows.
 func (s *sweep) exec(ctx context.Context, table, statement string, args pgx.NamedArgs) error {
 	if s.left <= 0 {
 		return nil
@@ -46,7 +47,7 @@ func (s *sweep) exec(ctx context.Context, table, statement string, args pgx.Name
 	return nil
 }
 
-// texts is exec for a statement that returns a column of text, a row for each it has changed.
+// texts is exec for a statement that returns a text for each row that it has changed.
 func (s *sweep) texts(ctx context.Context, table, statement string, args pgx.NamedArgs) ([]string, error) {
 	if s.left <= 0 {
 		return nil, nil
@@ -56,7 +57,7 @@ func (s *sweep) texts(ctx context.Context, table, statement string, args pgx.Nam
 	return found, err
 }
 
-// find reads a column of text, and changes nothing.
+// find reads a column of text and counts no changed rows.
 func (s *sweep) find(ctx context.Context, table, statement string, args pgx.NamedArgs) ([]string, error) {
 	rows, err := s.tx.Query(ctx, statement, s.args(args))
 	if err != nil {
@@ -80,7 +81,7 @@ func (s *sweep) count(table string, rows int64) {
 	s.left -= rows
 }
 
-// finish says what was done, and runs again if there may be more.
+// finish records the result, and asks to run again if there may be more rows.
 func (s *sweep) finish() {
 	s.e.Result(s.swept)
 	if s.left <= 0 {

@@ -2,9 +2,9 @@ package community
 
 import "github.com/tasktable/tasktable/handlers"
 
-// Variants is a handler for each variant of the contract, as arguments of handlers.NewRegistry. Who sends the e-mails
-// is the caller's choice: email.Variant by SMTP, or Outbox. The others work in the transaction that completes their
-// task, so what they do happens exactly once.
+// Variants returns a handler for each variant of the contract, as arguments of handlers.NewRegistry. The caller
+// chooses the handler of e-mails: email.Variant sends them by SMTP, and Outbox stores them. The other handlers work
+// in the transaction that completes their task, so their changes happen exactly once.
 func Variants(app *App, mail handlers.Part) []handlers.Part {
 	return []handlers.Part{
 		handlers.HandleTx(app.publishEvent),

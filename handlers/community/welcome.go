@@ -13,7 +13,7 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// WelcomeMessageDelay is how long after joining a member gets the host's direct message.
+// WelcomeMessageDelay is the time between the joining of a member and the host's direct message to that member.
 const WelcomeMessageDelay = 24 * time.Hour
 
 type newcomer struct {
@@ -25,7 +25,8 @@ type newcomer struct {
 	Host        string
 }
 
-// The lock lets a member who leaves at the same time wait for this, and LeaveCommunity then cancels the follow-ups.
+// The lock makes a LeaveCommunity that runs at the same time wait for this transaction. LeaveCommunity then cancels
+// the follow-ups.
 const newcomerSQL = `
 SELECT m.member_id, m.joined_at, p.email, c.id AS community_id, c.title, c.host
 FROM community.memberships AS m
@@ -34,8 +35,8 @@ JOIN community.communities AS c ON c.id = m.community_id
 WHERE m.id = @id
 FOR SHARE OF m`
 
-// welcome runs WELCOME_MEMBER. It sends nothing itself: its steps are tasks of their own, each with its own attempts,
-// and all are scheduled in the transaction that completes this one.
+// welcome runs WELCOME_MEMBER. It sends nothing itself. Its steps are tasks of their own, each with its own attempts.
+// The transaction that completes this task schedules all of them.
 func (a *App) welcome(ctx context.Context, tx pgx.Tx, t *handlers.Task[contract.WelcomeMember]) error {
 	rows, err := tx.Query(ctx, newcomerSQL, pgx.NamedArgs{"id": t.Payload.MembershipID})
 	if err != nil {
@@ -49,15 +50,24 @@ func (a *App) welcome(ctx context.Context, tx pgx.Tx, t *handlers.Task[contract.
 	if err != nil {
 		return fmt.Errorf("read membership %s: %w", t.Payload.MembershipID, err)
 	}
-	entity := entityOfMembership(t.Payload.MembershipID) // by which LeaveCommunity finds them
+	entity := entityOfMembership(t.Payload.MembershipID) // LeaveCommunity finds the follow-ups by it
 	t.FollowUp(store.Task{Entity: entity, TenantID: member.CommunityID, Payload: contract.SendEmail{
-		Email: member.Email, Subject: "Welcome to " + member.Title, Body: fmt.Sprintf("You are a member of %s now.\n", member.Title),
+		Email:   member.Email,
+		Subject: "Welcome to " + member.Title,
+		Body:    fmt.Sprintf("You are a member of %s now.\n", member.Title),
 	}})
 	if member.Host == member.MemberID {
 		return nil
 	}
-	t.FollowUp(store.Task{Entity: entity, TenantID: member.CommunityID, At: member.JoinedAt.Add(WelcomeMessageDelay), Payload: contract.SendDirectMessage{
-		From: member.Host, To: member.MemberID, Text: fmt.Sprintf("How was your first day in %s? Ask me anything.", member.Title),
-	}})
+	t.FollowUp(store.Task{
+		Entity:   entity,
+		TenantID: member.CommunityID,
+		At:       member.JoinedAt.Add(WelcomeMessageDelay),
+		Payload: contract.SendDirectMessage{
+			From: member.Host,
+			To:   member.MemberID,
+			Text: fmt.Sprintf("How was your first day in %s? Ask me anything.", member.Title),
+		},
+	})
 	return nil
 }

@@ -1,7 +1,10 @@
 // Package email is the variant SEND_EMAIL: it delivers e-mails by SMTP.
 //
 //	mail, err := email.Variant(email.Config{
-//		Host: "smtp.example.org", Username: "events", Password: os.Getenv("SMTP_PASSWORD"), From: "Events <events@example.org>",
+//		Host:     "smtp.example.org",
+//		Username: "events",
+//		Password: os.Getenv("SMTP_PASSWORD"),
+//		From:     "Events <events@example.org>",
 //	})
 //	registry, err := handlers.NewRegistry(mail)
 //

@@ -1,11 +1,11 @@
-// Package contract is the union of the community's tasks: for each variant of the payload one struct. It is all that
-// a service needs to schedule them; it imports no handler and no engine.
+// Package contract holds the payloads of the community's tasks, one struct for each type of task. A service needs
+// only this package to schedule them. It imports no handler and no engine.
 //
-// What users can edit is Keyed by its entity, so scheduling it again after an edit moves the same task. What is only
-// ever sent has no key: each is a task of its own.
+// A payload about an entity that users can edit is Keyed by that entity, so that another Schedule after an edit moves
+// the same task. A message that is only sent has no key, so each Schedule makes a task of its own.
 //
-// A new variant is a struct here, a line in All and a handler. The tests of this package and of its parent fail as
-// long as one of the three is missing.
+// A new variant needs a struct here, a line in All, and a handler. The tests of this package and of its parent fail
+// as long as one of the three is missing.
 package contract
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// All is one value of each variant.
+// All returns one value of each variant.
 func All() []store.Payload {
 	return []store.Payload{
 		PublishEvent{},
@@ -34,7 +34,7 @@ func All() []store.Payload {
 	}
 }
 
-// PublishEvent shows a draft event to the community. It is editable: its key is the event.
+// PublishEvent shows a draft event to the community. Its key is the event, so it can be moved.
 type PublishEvent struct {
 	EventID string `json:"event_id"`
 }
@@ -45,7 +45,7 @@ func (PublishEvent) TaskType() string { return "PUBLISH_EVENT" }
 // TaskKey is the event's id.
 func (p PublishEvent) TaskKey() string { return p.EventID }
 
-// PublishScheduledPost shows a draft post to the community. It is editable: its key is the post.
+// PublishScheduledPost shows a draft post to the community. Its key is the post, so it can be moved.
 type PublishScheduledPost struct {
 	ScheduledPostID string `json:"scheduled_post_id"`
 }
@@ -56,8 +56,8 @@ func (PublishScheduledPost) TaskType() string { return "PUBLISH_SCHEDULED_POST" 
 // TaskKey is the post's id.
 func (p PublishScheduledPost) TaskKey() string { return p.ScheduledPostID }
 
-// SendEventReminder tells each member of the community that an event is about to start. It is editable: its key is
-// the event.
+// SendEventReminder tells each member of the community that an event is about to start. Its key is the event, so it
+// can be moved.
 type SendEventReminder struct {
 	EventID string `json:"event_id"`
 }
@@ -79,7 +79,7 @@ type SendDirectMessage struct {
 func (SendDirectMessage) TaskType() string { return "SEND_DIRECT_MESSAGE" }
 
 // WelcomeMember is the workflow that begins when a member joins: an e-mail at once, a direct message after a day. Its
-// key is the membership, so that who leaves and joins again is welcomed again.
+// key is the membership, so that a member who leaves and joins again is welcomed again.
 type WelcomeMember struct {
 	MembershipID string `json:"membership_id"`
 }

@@ -1,16 +1,16 @@
 package contract
 
-// The payloads of the community's recurring tasks. They carry nothing: what there is to do is in the tables. They
-// have no key: each recurring task has an id of its own, and one that is scheduled beside it, as a single run, gets a
-// new id.
+// The payloads of the community's recurring tasks are empty, because the handlers read their work from the tables.
+// They have no key, because each recurring task has an id of its own. A single run that somebody schedules beside it
+// gets a new id.
 
-// StatusUpdate makes the status of each event what it is by the clock: upcoming, live or finished.
+// StatusUpdate sets the status of each event by the clock: upcoming, live or finished.
 type StatusUpdate struct{}
 
 // TaskType is STATUS_UPDATE.
 func (StatusUpdate) TaskType() string { return "STATUS_UPDATE" }
 
-// GeoSummaryRefresh counts the events to come anew, by where they take place.
+// GeoSummaryRefresh counts the upcoming and live events anew, by place.
 type GeoSummaryRefresh struct{}
 
 // TaskType is GEO_SUMMARY_REFRESH.
@@ -28,25 +28,25 @@ type AccountSuspension struct{}
 // TaskType is ACCOUNT_SUSPENSION.
 func (AccountSuspension) TaskType() string { return "ACCOUNT_SUSPENSION" }
 
-// Purge deletes what was marked for it, after the time that the retention policy of its kind says.
+// Purge deletes rows that are marked for it, after the time that the retention policy of their kind gives.
 type Purge struct{}
 
 // TaskType is PURGE.
 func (Purge) TaskType() string { return "PURGE" }
 
-// DeactivatedAccountPurge deletes deactivated accounts, and what hangs on them, after the grace period.
+// DeactivatedAccountPurge deletes deactivated accounts, and the rows that refer to them, after the grace period.
 type DeactivatedAccountPurge struct{}
 
 // TaskType is DEACTIVATED_ACCT_PURGE.
 func (DeactivatedAccountPurge) TaskType() string { return "DEACTIVATED_ACCT_PURGE" }
 
-// MomentCleanup takes expired moments from sight, unless they are journaled.
+// MomentCleanup hides expired moments, unless they are journaled.
 type MomentCleanup struct{}
 
 // TaskType is MOMENT_CLEANUP.
 func (MomentCleanup) TaskType() string { return "MOMENT_CLEANUP" }
 
-// MomentPurge deletes the moments that were taken from sight a week ago.
+// MomentPurge deletes the moments that were hidden a week ago or earlier.
 type MomentPurge struct{}
 
 // TaskType is MOMENT_PURGE.

@@ -1,5 +1,5 @@
-// Command service is a whole program with Tasktable in it: one pool, an HTTP server, a node, and the order in which
-// they stop. Copy it and put your own in the place of the orders.
+// Command service is a complete program that uses Tasktable: it has one pool, an HTTP server and a node, and stops
+// them in the right order. Copy it and replace the orders by your own entities.
 //
 //	DATABASE_URL=postgres://… ADDR=:8080 go run ./handlers/community/service
 package main
@@ -26,12 +26,12 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// stopWithin is how long requests that are under way may take after the signal to stop. The node has scheduled.Config
-// for its own.
+// stopWithin is how long running requests may take after the signal to stop. The node's own time to stop is set in
+// scheduled.Config.
 const stopWithin = 10 * time.Second
 
-// maxConns is the size of the pool that requests and handlers share. Two fewer transactional handlers run at once than
-// the pool has connections. pgxpool's default is 4, or the number of cores if that is more.
+// maxConns is the size of the pool that requests and handlers share. The number of transactional handlers that run at
+// the same time is at most this size minus 2. pgxpool's default is 4, or the number of cores if that is more.
 const maxConns = 20
 
 func main() {
@@ -58,7 +58,7 @@ func run(ctx context.Context, url string, listener net.Listener) error {
 	if err != nil {
 		return fmt.Errorf("open the pool: %w", err)
 	}
-	defer pool.Close() // last of all: requests and handlers use it until they have ended
+	defer pool.Close() // last, because requests and handlers use it until they end
 	if err := migrations.Up(ctx, pool, ""); err != nil {
 		return err
 	}
@@ -80,7 +80,7 @@ func run(ctx context.Context, url string, listener net.Listener) error {
 	mux.Handle("POST /orders/{id}", orders{pool, store.New(store.Config{Service: "orders"})})
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
 
-	// The first of the two that ends stops the other, too.
+	// If the server or the node ends, it stops the other one too.
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	served := make(chan error, 1)
@@ -88,8 +88,8 @@ func run(ctx context.Context, url string, listener net.Listener) error {
 		defer stop()
 		served <- server.Serve(listener)
 	}()
-	// The node has a context of its own, because it ends after the server: a task that the last request schedules for
-	// now still runs here.
+	// The node has a context of its own, because it ends after the server. So a task that the last request schedules
+	// for now still runs here.
 	nodeCtx, stopNode := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopNode()
 	ran := make(chan error, 1)
@@ -112,15 +112,15 @@ func run(ctx context.Context, url string, listener net.Listener) error {
 
 const tableSQL = `CREATE TABLE IF NOT EXISTS orders (id text PRIMARY KEY, reminded_at timestamptz)`
 
-// OrderReminder is the payload: which order somebody is to be reminded of.
+// OrderReminder is the payload of a reminder about an order.
 type OrderReminder struct {
 	OrderID string `json:"order_id"`
 }
 
-// TaskType is the variant's name.
+// TaskType is ORDER_REMINDER.
 func (OrderReminder) TaskType() string { return "ORDER_REMINDER" }
 
-// TaskKey makes the task's id one for each order.
+// TaskKey is the order's id, so that each order has one reminder.
 func (r OrderReminder) TaskKey() string { return r.OrderID }
 
 // orders takes new orders.
@@ -129,8 +129,8 @@ type orders struct {
 	tasks *store.Store
 }
 
-// ServeHTTP stores an order and schedules its reminder in one transaction: either both are there afterwards, or neither
-// is.
+// ServeHTTP stores an order and schedules its reminder in one transaction, so that both exist afterwards, or neither
+// does.
 func (o orders) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	id := r.PathValue("id")
 	err := pgx.BeginFunc(r.Context(), o.pool, func(tx pgx.Tx) error {
@@ -152,7 +152,7 @@ func (o orders) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// remind runs when the reminder is due. Its writes commit together with the task's completion.
+// remind runs when the reminder is due. Its writes commit together with the completion of the task.
 func remind(ctx context.Context, tx pgx.Tx, t *handlers.Task[OrderReminder]) error {
 	_, err := tx.Exec(ctx, `UPDATE orders SET reminded_at = $2 WHERE id = $1`, t.Payload.OrderID, t.StartedAt)
 	return err
