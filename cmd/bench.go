@@ -74,7 +74,7 @@ func (p *program) oneBenchCommand(one bench.Bench) *cobra.Command {
 		options.Option{Flag: "json", Variable: "TASKTABLE_BENCH_JSON", Set: options.Bool(&b.json),
 			Usage: "prints one JSON object a line instead of a table"})
 	for _, o := range b.database.options() {
-		// The bench makes a database and a schema of its own, and connects without a pooler, so the other options do nothing.
+		// The bench makes a database and a schema of its own, and connects without a pooler. So it needs no others.
 		if o.Flag == "database-url" || o.Flag == "data-dir" {
 			opts = append(opts, o)
 		}

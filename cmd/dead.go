@@ -61,8 +61,8 @@ queued, unchanged (it is no dead letter), finished (it is COMPLETED or SKIPPED),
   tasktable dead retry --all --yes --output json | jq length`},
 		{verb: inspect.Archive, dead: true, name: "archive", does: "archives", statuses: dead, complete: dead,
 			undone: []store.Outcome{store.Absent}, short: "Marks dead letters as dealt with",
-			long: `Archives dead letters. From then on lists and counts leave them out. They stay until retention removes
-them. Outcomes: archived, unchanged (it is no dead letter, or was archived before), absent.`,
+			long: `Archives dead letters. From then on lists and counts leave them out. They stay until retention
+removes them. Outcomes: archived, unchanged (it is no dead letter, or was archived before), absent.`,
 			example: `  tasktable dead archive task-SEND_EVENT_REMINDER-42 --note "the member has left"
   tasktable dead archive --status EXPIRED --finished-to -7d --note "too late now"`},
 	}

@@ -14,8 +14,8 @@ func (p *program) metricsCommand() *cobra.Command {
 	group := &cobra.Command{
 		Use:   "metrics",
 		Short: "Prints alert rules and a dashboard for the metrics of nodes",
-		Long: `Prints alert rules for Prometheus and a dashboard for Grafana 10 or later, which watch the metrics of nodes.
-Fit the thresholds of the rules to your tasks.`,
+		Long: `Prints alert rules for Prometheus and a dashboard for Grafana 10 or later, which watch the metrics of
+nodes. Fit the thresholds of the rules to your tasks.`,
 		Example: `  tasktable metrics alerts > /etc/prometheus/rules/tasktable.yaml
   tasktable metrics dashboard > tasktable.json   # Grafana: Dashboards, New, Import`,
 		Args: options.NoArguments,

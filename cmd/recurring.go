@@ -15,8 +15,8 @@ func (p *program) recurringCommand() *cobra.Command {
 	recurring := &cobra.Command{
 		Use:   "recurring",
 		Short: "Lists recurring tasks, and computes when they fire next",
-		Long: `A recurring task never runs itself. Each fire of its cron expression makes an occurrence, which is a task of
-its own. To pause, resume, run or cancel recurring tasks and occurrences, use tasktable tasks, as for any task.`,
+		Long: `A recurring task never runs itself. Each fire of its cron expression makes an occurrence, which is a task
+of its own. To pause, resume, run or cancel recurring tasks and occurrences, use tasktable tasks, as for any task.`,
 		Example: `  tasktable recurring list
   tasktable recurring next nightly --count 5
   tasktable recurring next --cron "0 3 * * *" --cron-time-zone Europe/Berlin`,

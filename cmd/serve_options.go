@@ -49,9 +49,9 @@ func (s *engineSettings) options() []options.Option {
 		{Flag: "share-slots", Variable: "TASKTABLE_SHARE_SLOTS", Set: options.Bool(&s.shareSlots),
 			Usage: "idle slots of one queue serve the others: the slots of --queue become weights"},
 		{Flag: "pause", Variable: "TASKTABLE_PAUSED", Kind: "scope", Repeatable: true, Set: scopes(&s.paused),
-			Usage: "a scope that this node does not work: all, queue:NAME or type:NAME; may be repeated, or separated " +
-				"by commas. Other nodes still work it. To pause it on all nodes: SELECT tasktable.pause_scope('queue', " +
-				"'NAME')"},
+			Usage: "a scope that this node does not work: all, queue:NAME or type:NAME; may be repeated, or " +
+				"separated by commas. Other nodes still work it. To pause it on all nodes: SELECT " +
+				"tasktable.pause_scope('queue', 'NAME')"},
 		{Flag: "retention", Variable: "TASKTABLE_RETENTION", Kind: "period", Set: options.Period(&s.retention),
 			Default: fmt.Sprintf("%.0fh", scheduled.DefaultRetention.Hours()),
 			Usage: "how long finished tasks and their history are kept; off: for ever. The leader removes them, " +
@@ -67,11 +67,13 @@ func (s *engineSettings) options() []options.Option {
 		{Flag: "look-ahead", Variable: "TASKTABLE_LOOK_AHEAD", Kind: "duration",
 			Set:     options.DurationOrOff(&s.lookAhead, 10*time.Second),
 			Default: scheduled.DefaultLookAhead.String(),
-			Usage:   "how long before its time the leader may claim a task, so that it starts on the millisecond; 0: not before its time"},
+			Usage: "how long before its time the leader may claim a task, so that it starts on the millisecond; " +
+				"0: not before its time"},
 		{Flag: "start-allowance", Variable: "TASKTABLE_START_ALLOWANCE", Kind: "duration",
 			Set:     options.Duration(&s.startAllowance, time.Second, time.Hour),
 			Default: scheduled.DefaultStartAllowance.String(),
-			Usage:   "how long a claimed task may wait for a slot, beside its expected execution time, before its lease ends"},
+			Usage: "how long a claimed task may wait for a slot, in addition to its expected execution time, before " +
+				"its lease ends"},
 		{Flag: "shutdown-timeout", Variable: "TASKTABLE_SHUTDOWN_TIMEOUT", Kind: "duration",
 			Set:     options.DurationOrOff(&s.shutdownTimeout, 24*time.Hour),
 			Default: scheduled.DefaultShutdownTimeout.String(),

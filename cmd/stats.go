@@ -159,7 +159,7 @@ func (s *stats) printTasks(found *statistics) error {
 	for _, name := range sortedKeys(byType) {
 		row := []any{name}
 		for _, status := range store.Statuses() {
-			count := term.Cell{Number: true} // an empty cell is easier to look past than 0
+			count := term.Cell{Number: true} // printed as "-", which is easier to look past than 0
 			if n := byType[name][status]; n > 0 {
 				count = term.Cell{Text: strconv.FormatInt(n, 10), Number: true,
 					Color: term.StatusColors[string(status)]}

@@ -34,7 +34,9 @@ It takes the ids of tasks, or a filter%s. It changes all given ids in one transa
 If an id does not exist, the exit code is 1, and the other ids are changed all the same. With a filter the command
 prints how many tasks it has found, and asks whether to go on. Without a terminal --yes must be given. Then it changes
 a thousand tasks in each transaction. So after an error or a signal the earlier transactions stay. If a task has
-changed meanwhile, and the filter no longer selects it, the command leaves it alone. %s`
+changed meanwhile, and the filter no longer selects it, the command leaves it alone.
+
+%s`
 
 func taskVerbs() []taskVerb {
 	waiting := []store.Status{store.StatusQueued, store.StatusPaused}
@@ -58,17 +60,17 @@ resume. Outcomes: paused, unchanged (it was paused before), finished (it has end
 queued, unchanged (it was not paused), finished (it has ended), absent.`},
 		{verb: inspect.RunNow, name: "run-now", does: "runs", statuses: waiting, undone: absent,
 			short: "Runs tasks at once, also those that have ended",
-			long: `Runs tasks at once, with all their attempts, even if they have ended. For a recurring task it makes one
-more occurrence. Outcomes: queued, running (it runs already), absent.`},
+			long: `Runs tasks at once, with all their attempts, even if they have ended. For a recurring task it makes
+one more occurrence. Outcomes: queued, running (it runs already), absent.`},
 		{verb: inspect.Retry, name: "retry", does: "retries", statuses: dead, complete: dead, undone: absent,
 			short: "Runs FAILED and EXPIRED tasks again at once",
-			long: `Retries tasks that have FAILED or EXPIRED, at once and with all their attempts. A filter does not select
-archived tasks. Outcomes: queued, unchanged (it is no dead letter; to run a CANCELLED task, use run-now), finished (it
-is COMPLETED or SKIPPED), absent.`},
+			long: `Retries tasks that have FAILED or EXPIRED, at once and with all their attempts. A filter does not
+select archived tasks. Outcomes: queued, unchanged (it is no dead letter; to run a CANCELLED task, use run-now),
+finished (it is COMPLETED or SKIPPED), absent.`},
 		{verb: inspect.Delete, name: "delete", does: "deletes", statuses: ended, undone: untouched,
 			short: "Removes tasks; their history stays",
-			long: `Deletes tasks. Their history stays. Outcomes: deleted, running (it is not deleted, because a claim holds
-it; the exit code is 1; cancel it first), absent.`},
+			long: `Deletes tasks. Their history stays. Outcomes: deleted, running (it is not deleted, because a claim
+holds it; the exit code is 1; cancel it first), absent.`},
 	}
 }
 
@@ -81,11 +83,11 @@ func (v taskVerb) path() string {
 }
 
 func (v taskVerb) help() string {
-	or, selects := "", "Without --status\na filter selects tasks that are "+statusList(v.statuses)+"."
+	or, selects := "", "Without --status a filter selects tasks that are "+statusList(v.statuses)+"."
 	if v.dead {
 		or = ", or --all"
-		selects = "A filter selects dead letters that are not\narchived. If it selects more than --limit, the command takes " +
-			"those that ended first."
+		selects = "A filter selects dead letters that are not archived. If it selects more than --limit, the " +
+			"command\ntakes those that ended first."
 	}
 	return v.long + fmt.Sprintf(verbHelp, or, selects) + "\n\n" + term.MomentHelp
 }
