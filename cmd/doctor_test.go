@@ -89,7 +89,7 @@ func TestDoctorWithoutADatabase(t *testing.T) {
 	got := examined(t, "postgres://u:"+secret+"@127.0.0.1:1/x")
 	got.want(t, exitUnreachable, "the database at 127.0.0.1:1/x cannot be reached")
 	if !strings.Contains(got.stdout, "error    connection") || !strings.Contains(got.stdout, "connection refused") ||
-		!strings.Contains(got.stdout, "→ see whether host and port") {
+		!strings.Contains(got.stdout, "→ check that host and port") {
 		t.Errorf("stdout:\n%s", got.stdout)
 	}
 	// A session that cannot connect is one finding among others.

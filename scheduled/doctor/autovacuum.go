@@ -11,7 +11,7 @@ SELECT current_setting('autovacuum') = 'on' AS on, current_setting('track_counts
 
 type serverVacuumRow struct{ On, Counts bool }
 
-// When autovacuum begins on a table: its own setting, else the server's.
+// vacuumSQL reads when autovacuum begins on a table. The table's own setting wins over the server's.
 const vacuumSQL = `
 SELECT c.oid::regclass::text AS name, coalesce(s.n_live_tup, 0) AS live, coalesce(s.n_dead_tup, 0) AS dead,
     coalesce(o.options ->> 'autovacuum_enabled', 'true') IN ('true', 'on', '1', 'yes') AS enabled,
@@ -34,12 +34,13 @@ type vacuumRow struct {
 	Live     int64
 	Dead     int64
 	Enabled  bool
-	Begins   float64  // with how many dead rows
+	Begins   float64  // the number of dead rows with which autovacuum begins
 	Vacuumed *float64 // seconds ago; nil: never, or not since the statistics were reset
 	Analyzed *float64
 }
 
-// autovacuum is what keeps a table in which each row is updated twice from growing.
+// autovacuum checks that autovacuum works. It keeps the tables from growing, because the engine updates each row
+// twice.
 func (e *examination) autovacuum(ctx context.Context) error {
 	server, err := row[serverVacuumRow](ctx, e, serverVacuumSQL)
 	if err != nil {
@@ -63,14 +64,14 @@ func (e *examination) autovacuum(ctx context.Context) error {
 	return nil
 }
 
-// vacuumOf tells what is wrong with a table, and whether anything is.
+// vacuumOf reports the faults of a table. It returns whether it has any.
 func (e *examination) vacuumOf(table vacuumRow) bool {
 	switch {
 	case !table.Enabled:
 		e.warn("ALTER TABLE "+table.Name+" RESET (autovacuum_enabled);",
 			"autovacuum is off for %s, which has %s, %d of them dead",
 			table.Name, several(table.Live+table.Dead, "row"), table.Dead)
-	// Several times what it begins with: it has begun by then, and does not get on, or cannot remove them.
+	// With five times as many dead rows autovacuum has begun, but is too slow, or cannot remove them.
 	case table.Dead > e.config.limits.dead && float64(table.Dead) > 5*table.Begins:
 		e.warn("VACUUM (VERBOSE) "+table.Name+"; says how many cannot be removed yet: then see snapshots; "+
 			"else let autovacuum work more (autovacuum_vacuum_cost_limit)",
@@ -86,7 +87,7 @@ func (e *examination) vacuumOf(table vacuumRow) bool {
 	return true
 }
 
-// vacuumed tells of the tables that matter most.
+// vacuumed reports when the two most important tables were last vacuumed.
 func (e *examination) vacuumed(tables []vacuumRow) {
 	var told []string
 	for _, table := range tables {
@@ -113,27 +114,30 @@ FROM pg_database AS d WHERE d.datname = current_database()`
 
 type wraparoundRow struct {
 	Name             string
-	Transactions     int64 // how old the oldest is that is not frozen
-	Locks            int64 // the same of multixacts
-	TransactionsFrom int64 // from when on autovacuum freezes, whatever else it has to do
+	Transactions     int64 // age of the oldest transaction number that is not frozen
+	Locks            int64 // the same for multixacts
+	TransactionsFrom int64 // the age from which on autovacuum must freeze
 	LocksFrom        int64
 }
 
-// Postgres stops taking writes some 3 million before 2 billion. Its own failsafe begins here.
+// wraparoundNear is the age at which the failsafe of Postgres begins. Some 3 million before 2 billion Postgres stops
+// taking writes.
 const wraparoundNear = 1_600_000_000
 
-// level is how near the end of its numbers a database is.
+// level says how near the database is to the end of its transaction numbers.
 func (r wraparoundRow) level() Level {
 	switch {
 	case max(r.Transactions, r.Locks) > wraparoundNear:
 		return Error
-	case r.Transactions > r.TransactionsFrom+r.TransactionsFrom/4, r.Locks > r.LocksFrom+r.LocksFrom/4: // it should have begun long ago
+	case r.Transactions > r.TransactionsFrom+r.TransactionsFrom/4, r.Locks > r.LocksFrom+r.LocksFrom/4:
+		// Autovacuum should have begun long ago.
 		return Warning
 	}
 	return OK
 }
 
-// wraparound is about transaction numbers, of which this load uses many: when they run out, Postgres takes no writes.
+// wraparound checks the transaction numbers. Tasktable uses many of them, and when they run out, Postgres takes no
+// writes.
 func (e *examination) wraparound(ctx context.Context) error {
 	found, err := row[wraparoundRow](ctx, e, wraparoundSQL)
 	if err != nil {

@@ -2,8 +2,9 @@ package doctor
 
 import "context"
 
-// What a table would take if it had just been written: its rows, as wide as the statistics say, with 28 bytes each for header and
-// pointer, on pages filled as far as its fillfactor. To a role that may not read a table its statistics are hidden.
+// tableBloatSQL estimates the size that a table would have if it had just been written. It counts the rows with the
+// width from the statistics, and 28 bytes each for header and pointer, on pages filled up to the fillfactor. A role
+// that may not read a table does not see its statistics.
 const tableBloatSQL = `
 SELECT c.oid::regclass::text AS name, pg_relation_size(c.oid) AS size, pg_total_relation_size(c.oid) AS total,
     greatest(coalesce(s.n_live_tup, 0), 0) AS rows,
@@ -18,15 +19,15 @@ WHERE n.nspname = $1::text AND c.relkind = 'r' ORDER BY c.relname COLLATE "C"`
 
 type tableBloatRow struct {
 	Name   string
-	Size   int64 // of its rows, without indexes and what is stored apart
+	Size   int64 // of its rows, without indexes and TOAST
 	Total  int64
 	Rows   int64
 	Wanted int64
 	Known  bool // it has statistics
 }
 
-// The same of the btrees: 16 bytes an entry for header and pointer, on pages filled to nine tenths. River's GIN indexes are left out:
-// their size says little.
+// indexBloatSQL does the same for btree indexes, with 16 bytes for header and pointer of each entry, on pages filled
+// to nine tenths. It leaves out River's GIN indexes, because their size says little.
 const indexBloatSQL = `
 SELECT i.oid::regclass::text AS name, pg_relation_size(i.oid) AS size, greatest(i.reltuples, 0)::bigint AS rows,
     (greatest(i.reltuples, 0) * (16 + w.width) / 0.9)::bigint AS wanted, w.width > 0 AS known
@@ -45,10 +46,12 @@ type indexBloatRow struct {
 	Known  bool
 }
 
-// bloatFactor is how many times what it needs something may take: less is what a busy table has, and the estimate is a rough one.
+// bloatFactor is how many times its estimated size a table or index may have. It is large, because a busy table has
+// some bloat, and the estimate is rough.
 const bloatFactor = 4
 
-// bloat is about space that nothing fills. It slows what reads through it, and is not given back by itself.
+// bloat reports unused space in tables and indexes. It slows down statements that read it, and Postgres does not give
+// it back by itself.
 func (e *examination) bloat(ctx context.Context) error {
 	tables, err := rows[tableBloatRow](ctx, e, tableBloatSQL, e.schema.String())
 	if err != nil {

@@ -2,16 +2,16 @@ package doctor
 
 import "context"
 
-// check is one named look at a deployment.
+// check is a named check of a deployment.
 type check struct {
 	name   string
-	tables bool // it needs the tables, which an unmigrated database has not
+	tables bool // it needs the tables, so an unmigrated database skips it
 	run    func(*examination, context.Context) error
 }
 
 const versionsCheck = "versions"
 
-// The checks in the order in which they are made: what others build on comes first.
+// checks are in the order in which they are made. A check that others depend on comes first.
 var checks = []check{
 	{"connection", false, (*examination).connection},
 	{"room", false, (*examination).room},
@@ -38,7 +38,7 @@ var checks = []check{
 	{"river", true, (*examination).river},
 }
 
-// Checks names the checks in the order in which they are made.
+// Checks returns the names of the checks in the order in which they are made.
 func Checks() []string {
 	names := make([]string, len(checks))
 	for i, check := range checks {

@@ -5,14 +5,16 @@ import (
 	"time"
 )
 
-const clockSQL = `SELECT clock_timestamp() AS now, (SELECT s.reset_val FROM pg_settings AS s WHERE s.name = 'TimeZone') AS zone`
+const clockSQL = `
+SELECT clock_timestamp() AS now, (SELECT s.reset_val FROM pg_settings AS s WHERE s.name = 'TimeZone') AS zone`
 
 type clockRow struct {
 	Now  time.Time
 	Zone string
 }
 
-// clock compares the database's clock to this machine's, by the quickest of some answers: half of its round trip is how wrong that is.
+// clock compares the clock of the database with that of this machine. It uses the quickest of some answers. The
+// result is wrong by half of its round trip at most.
 func (e *examination) clock(ctx context.Context) error {
 	var offset, least time.Duration
 	var zone string
@@ -24,12 +26,14 @@ func (e *examination) clock(ctx context.Context) error {
 		}
 		took := time.Since(sent)
 		if try == 0 || took < least {
-			offset, least = found.Now.Sub(sent.Add(took/2).Round(0)), took // by the wall clock, as the database's is
+			// Round(0) drops the monotonic clock, because the database has a wall clock.
+			offset, least = found.Now.Sub(sent.Add(took/2).Round(0)), took
 		}
 		zone = found.Zone
 	}
 	if max(offset, -offset) < e.config.limits.offset {
-		e.ok("the database's clock is within %s of this machine's; its time zone is %s", short(e.config.limits.offset), zone)
+		e.ok("the database's clock is within %s of this machine's; its time zone is %s",
+			short(e.config.limits.offset), zone)
 		return nil
 	}
 	than := "ahead of"
@@ -37,7 +41,7 @@ func (e *examination) clock(ctx context.Context) error {
 		than = "behind"
 	}
 	e.info("set both by NTP",
-		"the database's clock is %s %s this machine's: tasks run by the database's, so times that this machine computes "+
-			"(time.Now().Add) are off by as much", short(max(offset, -offset)), than)
+		"the database's clock is %s %s this machine's: tasks run by the database's, so times that this machine "+
+			"computes (time.Now().Add) are off by as much", short(max(offset, -offset)), than)
 	return nil
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// connection is about the way to the database: its encryption, how long it is, and whether it ends at a server that takes writes.
+// connection checks the encryption of the connection, its round trip time, and whether the server takes writes.
 func (e *examination) connection(ctx context.Context) error {
 	e.encryption(e.tx.Conn().PgConn().Conn())
 	if err := e.roundTrip(ctx); err != nil {
@@ -24,9 +24,11 @@ func (e *examination) encryption(conn net.Conn) {
 	server := e.config.Pool.Config().ConnConfig
 	encrypted, isTLS := conn.(*tls.Conn)
 	switch {
-	case isTLS && server.TLSConfig != nil && server.TLSConfig.InsecureSkipVerify && server.TLSConfig.VerifyPeerCertificate == nil:
+	case isTLS && server.TLSConfig != nil && server.TLSConfig.InsecureSkipVerify &&
+		server.TLSConfig.VerifyPeerCertificate == nil:
 		e.info("sslmode=verify-full in the database URL, and sslrootcert with the server's authority",
-			"%s, but nobody asks whose certificate it is: who sits in between reads along", tls.VersionName(encrypted.ConnectionState().Version))
+			"%s, but the certificate is not verified: an attacker in between can read everything",
+			tls.VersionName(encrypted.ConnectionState().Version))
 	case isTLS:
 		e.ok("%s", tls.VersionName(encrypted.ConnectionState().Version))
 	case conn.RemoteAddr().Network() == "unix" || isLoopback(conn.RemoteAddr()):
@@ -41,7 +43,8 @@ func isLoopback(addr net.Addr) bool {
 	return ok && tcp.IP.IsLoopback()
 }
 
-// roundTrips are measured, of which the middle one counts: the first may wait for what the server has not yet in memory.
+// roundTrips is how many round trips are measured. Their median counts, because the first may wait for pages that the
+// server does not have in memory yet.
 const roundTrips = 5
 
 func (e *examination) roundTrip(ctx context.Context) error {
@@ -55,8 +58,8 @@ func (e *examination) roundTrip(ctx context.Context) error {
 	}
 	slices.Sort(times)
 	if middle := times[roundTrips/2]; middle > e.config.limits.roundTrip {
-		e.warn("run nodes near the database: each start waits for a round trip to it, each outcome for some, and a backlog for thousands",
-			"a round trip takes %s (the middle one of %d)", short(middle), roundTrips)
+		e.warn("run nodes near the database: each start waits for one round trip, each outcome for some, and a "+
+			"backlog for thousands", "a round trip takes %s (the median of %d)", short(middle), roundTrips)
 	} else {
 		e.ok("a round trip takes %s", short(middle))
 	}
@@ -67,10 +70,11 @@ const standbySQL = `SELECT pg_is_in_recovery() AS standby`
 
 type standbyRow struct{ Standby bool }
 
-// standby says whether the server is one.
+// standby reports whether the server is a standby.
 func (e *examination) standby(found standbyRow) bool {
 	if found.Standby {
-		e.fail("name all hosts in the database URL, as postgres://…@db1,db2/app?target_session_attrs=read-write, or one that moves to the primary",
+		e.fail("name all hosts in the database URL, such as postgres://…@db1,db2/app?target_session_attrs=read-write, "+
+			"or a host name that moves to the primary",
 			"the server is a standby: nothing can be scheduled or run on it")
 	}
 	return found.Standby
@@ -84,7 +88,7 @@ func (e *examination) writable(ctx context.Context) error {
 	if e.standby(found) {
 		return nil
 	}
-	// Not transaction_read_only: this very transaction only reads.
+	// It does not ask for transaction_read_only, because this transaction itself is READ ONLY.
 	settings, err := e.sessionSettings(ctx, "default_transaction_read_only")
 	if err != nil {
 		return err
@@ -92,20 +96,24 @@ func (e *examination) writable(ctx context.Context) error {
 	for _, setting := range settings {
 		if setting.Value == "on" {
 			e.fail(e.reset(setting),
-				"transactions are read-only by default: nothing can be scheduled or run (default_transaction_read_only, set by: %s)",
+				"transactions are read-only by default: nothing can be scheduled or run "+
+					"(default_transaction_read_only, set by: %s)",
 				setting.Source)
 		}
 	}
 	return nil
 }
 
-// unreached is the finding when nobody can connect. It has no password in it: pgx's errors have none.
+// unreached adds the finding that no connection is possible. It contains no password, because pgx's errors contain
+// none.
 func (e *examination) unreached(err error) {
-	do := "see whether host and port of DATABASE_URL are right, the server runs, and the network lets this machine through"
+	do := "check that host and port of DATABASE_URL are right, that the server runs, and that the network lets this " +
+		"machine connect"
 	if said := new(pgconn.PgError); errors.As(err, &said) {
 		switch said.Code {
 		case "28P01", "28000":
-			do = "correct user and password in DATABASE_URL; the server's pg_hba.conf must let the role in from here, and the role have LOGIN"
+			do = "correct user and password in DATABASE_URL; pg_hba.conf of the server must let the role in from " +
+				"here, and the role must have LOGIN"
 		case "3D000":
 			do = "create the database, or correct its name in DATABASE_URL"
 		case "53300":
@@ -116,6 +124,6 @@ func (e *examination) unreached(err error) {
 			do = "GRANT CONNECT ON DATABASE … TO the role"
 		}
 	}
-	e.check = "connection" // whichever came first
+	e.check = "connection" // even if another check noticed it
 	e.fail(do, "%s", line(err.Error()))
 }

@@ -39,7 +39,7 @@ func TestASlowLink(t *testing.T) {
 	}
 	defer pool.Close()
 	report := p.examineBy(func(c *Config) { c.Pool, c.Only, c.limits = pool, []string{"connection"}, defaultLimits })
-	p.finds(report, "connection", Warning, "a round trip takes ", "(the middle one of 5)")
+	p.finds(report, "connection", Warning, "a round trip takes ", "(the median of 5)")
 }
 
 func TestReadOnlyByDefault(t *testing.T) {

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// One look through the table: there is no index on what is dead. gone is when retention takes the first of them; null: never.
+// deadSQL reads the whole table, because there is no index on dead letters. gone is when retention removes the first
+// of them. Null means never.
 const deadSQL = `
 WITH dead AS MATERIALIZED (
     SELECT t.id::text AS id, t.status, t.cron IS NOT NULL AS recurs, t.finished_at, left(coalesce(t.message, ''), 200) AS message,
@@ -26,12 +27,12 @@ type deadRow struct {
 	Expired   int
 	Newest    *time.Time
 	Gone      *time.Time
-	Commonest string // the message that most of them have
+	Commonest string // the most frequent message
 	Times     int
 	Recurring []string
 }
 
-// deadLetters is about tasks that will not run unless somebody does something.
+// deadLetters reports the tasks that do not run again unless somebody retries them.
 func (e *examination) deadLetters(ctx context.Context) error {
 	var period *string
 	if e.config.Retention != -1 {
@@ -50,7 +51,7 @@ func (e *examination) deadLetters(ctx context.Context) error {
 	if found.Gone != nil {
 		until = "; retention takes the first at " + instant(*found.Gone)
 	}
-	level := Info // what has expired was told to
+	level := Info // a task that EXPIRED was meant to
 	if found.Failed > 0 {
 		level = Warning
 	}
@@ -61,8 +62,8 @@ func (e *examination) deadLetters(ctx context.Context) error {
 		found.Failed, found.Expired, instant(*found.Newest), until, several(found.Times, "time"), line(found.Commonest))
 	if len(found.Recurring) > 0 {
 		e.fail("correct their cron or time_zone, which plans them anew, or cancel them",
-			"recurring tasks that are FAILED fire no more (%d): %s", len(found.Recurring), line(strings.Join(found.Recurring,
-				", ")))
+			"recurring tasks that are FAILED fire no more (%d): %s",
+			len(found.Recurring), line(strings.Join(found.Recurring, ", ")))
 	}
 	return nil
 }

@@ -1,8 +1,8 @@
-// Package doctor examines a deployment, and says what to do about each thing it finds: is the database fit, are its tables whole,
-// does a node lead, is anything late, stuck or dead?
+// Package doctor examines a deployment, and gives a remedy for each finding. It asks whether the database is fit,
+// whether its tables are whole, whether a node leads, and whether anything is late, stuck or dead.
 //
-// It only reads, in transactions of a few seconds at most, and sees what the role it connects as may see. A check that fails is a
-// finding, and the others go on.
+// It only reads, in transactions of a few seconds at most. It sees the rows that its database role may see. If a
+// check fails, this is a finding, and the other checks go on.
 package doctor
 
 import (
@@ -22,28 +22,33 @@ import (
 	"github.com/tasktable/tasktable/store/inspect"
 )
 
-// Config says what to examine. Pool is required.
+// Config says what to examine. Pool is required. Every other field has a default.
 type Config struct {
-	// Pool is where nodes and applications connect. It is only asked for its settings: the examination has a connection of its own.
+	// Pool is the pool of the nodes and applications. Examine reads only its settings, and opens a connection of its
+	// own.
 	Pool *pgxpool.Pool
-	// Connect opens a connection as that of a node's session, as scheduled.Config.Connect. Nil: with the Pool's settings.
+	// Connect opens a connection like that of a node's session, as scheduled.Config.Connect does. Default (nil): the
+	// settings of the Pool.
 	Connect func(ctx context.Context) (*pgx.Conn, error)
-	// Schema is the Postgres schema of the tables. "": tasktable.
+	// Schema is the Postgres schema of the tables. Default (""): tasktable.
 	Schema string
-	// EngineConns is that of scheduled.Config: with it the doctor says whether there is room for one more node, which takes these, two
-	// more, and as many as the Pool has at most. 0: 6.
+	// EngineConns is the EngineConns of the nodes' scheduled.Config. The doctor needs it to say whether the server
+	// has connections for one more node. A node takes EngineConns, two more, and the MaxConns of the Pool. Default
+	// (0): 6.
 	EngineConns int
-	// Retention is how long the nodes keep dead letters, to say when the oldest goes; -1: for ever. 0: 90 days, the default of nodes.
+	// Retention is how long the nodes keep dead letters. The doctor needs it to say when retention removes the
+	// oldest. -1 means for ever. Default (0): 90 days, as for nodes.
 	Retention time.Duration
-	// Only are the names of the checks to make, and Skip of those to leave out; see Checks. Nil: all, and none.
+	// Only names the checks to make, and Skip names the checks to leave out. Checks returns the names. Default (nil):
+	// all checks for Only, and none for Skip.
 	Only, Skip []string
 
 	limits limits // for tests
 }
 
-// limits are from where on something is worth a word.
+// limits are the values from which on the doctor reports something.
 type limits struct {
-	check         time.Duration // for a whole check, whatever the server and the network do
+	check         time.Duration // the most that a whole check may take
 	roundTrip     time.Duration // between here and the database
 	offset        time.Duration // of its clock
 	idle          time.Duration // a session in a transaction that does nothing
@@ -51,26 +56,39 @@ type limits struct {
 	horizon       int64         // transactions that a snapshot keeps from being vacuumed
 	dead          int64         // dead rows of a table
 	bloat         int64         // bytes of a table or an index
-	late          time.Duration // tasks that are due
-	paused        time.Duration // what is paused until somebody resumes it
+	late          time.Duration // how late a due task may be
+	paused        time.Duration // how old a pause without an end may be
 	lapsed        time.Duration // leases
 	shortLife     time.Duration // of a node
 	shortLives    int           // of a service's nodes within an hour
-	river         time.Duration // jobs in River's hands
+	river         time.Duration // how old a job without a claim may be
 	conflict      time.Duration // two versions of a service side by side
-	noLeader      time.Duration // until a missing leader is believed
+	noLeader      time.Duration // how long a leader must be missing
 	notifications float64       // the share of the queue of notifications that is in use
 }
 
 var defaultLimits = limits{
-	check:     15 * time.Second,
-	roundTrip: 50 * time.Millisecond, offset: time.Second, idle: time.Minute, transaction: 5 * time.Minute, horizon: 1_000_000,
-	dead: 10_000, bloat: 64 << 20, late: time.Minute, paused: time.Hour, lapsed: 15 * time.Second,
-	shortLife: 2 * time.Minute, shortLives: 5, river: 10 * time.Minute, conflict: time.Hour, noLeader: 3 * time.Second,
+	check:         15 * time.Second,
+	roundTrip:     50 * time.Millisecond,
+	offset:        time.Second,
+	idle:          time.Minute,
+	transaction:   5 * time.Minute,
+	horizon:       1_000_000,
+	dead:          10_000,
+	bloat:         64 << 20,
+	late:          time.Minute,
+	paused:        time.Hour,
+	lapsed:        15 * time.Second,
+	shortLife:     2 * time.Minute,
+	shortLives:    5,
+	river:         10 * time.Minute,
+	conflict:      time.Hour,
+	noLeader:      3 * time.Second,
 	notifications: 0.25,
 }
 
-// nodeConns is how many connections a node takes: its session and its listener, the engine's pool and the handlers'.
+// nodeConns is how many connections a node takes: its session, its listener, the engine's pool, and the handlers'
+// pool.
 func (c Config) nodeConns() int { return 2 + c.EngineConns + int(c.Pool.Config().MaxConns) }
 
 func (c Config) withDefaults() Config {
@@ -90,7 +108,7 @@ func (c Config) withDefaults() Config {
 		settings := c.Pool.Config()
 		c.Connect = func(ctx context.Context) (*pgx.Conn, error) {
 			config := settings.ConnConfig.Copy()
-			if settings.BeforeConnect != nil { // where passwords of a short life come from
+			if settings.BeforeConnect != nil { // it may provide passwords of a short life
 				if err := settings.BeforeConnect(ctx, config); err != nil {
 					return nil, err
 				}
@@ -130,8 +148,8 @@ func (c Config) validate() error {
 // statementLimit is what the server allows each statement.
 const statementLimit = 5 * time.Second
 
-// Examine makes the checks, one after the other. It returns an error only for a malformed configuration, or when ctx ends: that the
-// database cannot be reached is a finding.
+// Examine makes the checks, one after the other. It returns an error that wraps store.ErrInvalid for a wrong Config,
+// and an error when ctx ends. It returns no error if the database cannot be reached, because that is a finding.
 func Examine(ctx context.Context, config Config) (Report, error) {
 	config = config.withDefaults()
 	if err := config.validate(); err != nil {
@@ -151,13 +169,18 @@ func Examine(ctx context.Context, config Config) (Report, error) {
 		inspector: inspect.New(store.Config{Schema: schema.String()}), pool: pool,
 		explained: map[[2]string]bool{}}
 	e.report = Report{
-		Database: fmt.Sprintf("%s:%d/%s", server.Host, server.Port, server.Database), Schema: schema.String(), Role: server.User,
-		At: time.Now(), Reached: true, Findings: []Finding{},
+		Database: fmt.Sprintf("%s:%d/%s", server.Host, server.Port, server.Database),
+		Schema:   schema.String(),
+		Role:     server.User,
+		At:       time.Now(),
+		Reached:  true,
+		Findings: []Finding{},
 	}
 	for _, check := range checks {
-		asked := (len(config.Only) == 0 || slices.Contains(config.Only, check.name)) && !slices.Contains(config.Skip, check.name)
+		wanted := len(config.Only) == 0 || slices.Contains(config.Only, check.name)
+		asked := wanted && !slices.Contains(config.Skip, check.name)
 		before := len(e.report.Findings)
-		if asked || check.name == versionsCheck { // on which others build
+		if asked || check.name == versionsCheck { // other checks need its result
 			e.run(ctx, check)
 		}
 		if !asked && e.report.Reached && !e.unmigrated {
@@ -170,11 +193,11 @@ func Examine(ctx context.Context, config Config) (Report, error) {
 	return e.report, nil
 }
 
-// ownPool is of one connection, which needs no prepared statements: they do not go through each pooler.
+// ownPool makes a pool of one connection. It uses no prepared statements, because some poolers do not support them.
 func ownPool(ctx context.Context, from *pgxpool.Pool) (*pgxpool.Pool, error) {
 	settings := from.Config()
 	settings.MaxConns, settings.MinConns, settings.MinIdleConns = 1, 0, 0
-	settings.PrepareConn, settings.AfterRelease, settings.BeforeClose = nil, nil, nil // the service's bookkeeping of its own pool
+	settings.PrepareConn, settings.AfterRelease, settings.BeforeClose = nil, nil, nil // hooks for the service's pool
 	settings.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
 	settings.ConnConfig.OnNotification = nil
 	settings.ConnConfig.RuntimeParams["application_name"] = "tasktable doctor"
@@ -185,7 +208,7 @@ func ownPool(ctx context.Context, from *pgxpool.Pool) (*pgxpool.Pool, error) {
 	return pool, nil
 }
 
-// examination is one under way.
+// examination is the state of one Examine.
 type examination struct {
 	config    Config
 	schema    store.Schema
@@ -194,16 +217,17 @@ type examination struct {
 	pool      *pgxpool.Pool
 	report    Report
 
-	check        string             // the name of the one under way
-	tx           pgx.Tx             // its transaction
-	unreachable  bool               // the database did not let us in: no check needs to try again
-	unmigrated   bool               // the tables are not there, or not for this role
-	otherVersion bool               // the schema is not of this program's version
-	work         *work              // once it was listed
-	explained    map[[2]string]bool // queues and types of tasks that no live node takes, once told
+	check        string             // the name of the running check
+	tx           pgx.Tx             // the transaction of that check
+	unreachable  bool               // no connection is possible, so that no other check needs to try
+	unmigrated   bool               // the tables are missing, or the role may not use them
+	otherVersion bool               // the schema has another version than this program
+	work         *work              // nil until listWork has read it
+	explained    map[[2]string]bool // queues and types that have a finding, because no live node works them
 }
 
-// begin is what each transaction begins with. Local, since a pooler gives the connection to others afterwards.
+// beginSQL begins each transaction. Its settings are LOCAL, because a pooler gives the connection to other clients
+// afterwards.
 const beginSQL = `BEGIN READ ONLY;
 SET LOCAL statement_timeout = '5s';
 SET LOCAL lock_timeout = '1s';
@@ -211,16 +235,17 @@ SET LOCAL idle_in_transaction_session_timeout = '20s';
 SET LOCAL search_path = pg_catalog, pg_temp;
 SET LOCAL client_min_messages = warning`
 
-// run makes one check. What goes wrong in it becomes a finding.
+// run makes one check. An error in it becomes a finding.
 func (e *examination) run(ctx context.Context, check check) {
 	e.check = check.name
 	if e.unreachable || check.tables && e.unmigrated {
-		return // the finding that says why is there
+		return // an earlier finding has told the reason
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, e.config.limits.check, fmt.Errorf("no answer within %s", e.config.limits.check))
+	limit := e.config.limits.check
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no answer within %s", limit))
 	defer cancel()
 	conn, err := e.pool.Acquire(ctx)
-	if err != nil { // also of a server that is lost midway: to wait for it once for each check would take too long
+	if err != nil { // this may be a server that was lost midway: each further check would wait for it again
 		e.unreachable, e.report.Reached = true, false
 		e.unreached(fmt.Errorf("%s: %w", e.report.Database, because(ctx, err)))
 		return
@@ -231,7 +256,7 @@ func (e *examination) run(ctx context.Context, check check) {
 	}
 }
 
-// because is why the time was over, if that is what went wrong.
+// because returns the cause of the end of ctx if ctx has ended, and err otherwise.
 func because(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -244,11 +269,11 @@ func (e *examination) inTransaction(ctx context.Context, conn *pgxpool.Conn, che
 	if err != nil {
 		return fmt.Errorf("begin: %w", err)
 	}
-	defer func() { _ = e.tx.Rollback(ctx) }() // without an answer the connection is given up
+	defer func() { _ = e.tx.Rollback(ctx) }() // if it fails, the pool closes the connection
 	return check.run(e, ctx)
 }
 
-// failed is the finding of a check that could not be made.
+// failed adds the finding of a check that could not be made.
 func (e *examination) failed(err error) {
 	var said *pgconn.PgError
 	switch {
@@ -265,7 +290,7 @@ func (e *examination) failed(err error) {
 	}
 }
 
-// rows asks for any number of rows.
+// rows runs a query that returns any number of rows.
 func rows[T any](ctx context.Context, e *examination, statement string, args ...any) ([]T, error) {
 	found, err := e.tx.Query(ctx, e.schema.SQL(statement), args...)
 	if err != nil {
@@ -274,7 +299,7 @@ func rows[T any](ctx context.Context, e *examination, statement string, args ...
 	return pgx.CollectRows(found, pgx.RowToStructByName[T])
 }
 
-// row asks for the one row that there is.
+// row runs a query that returns exactly one row.
 func row[T any](ctx context.Context, e *examination, statement string, args ...any) (T, error) {
 	found, err := e.tx.Query(ctx, e.schema.SQL(statement), args...)
 	if err != nil {

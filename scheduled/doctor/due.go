@@ -7,7 +7,7 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// due is about tasks that should run by now: each queue by its oldest.
+// due checks the tasks that should run by now. It goes by the oldest due task of each queue.
 func (e *examination) due(ctx context.Context) error {
 	work, err := e.listWork(ctx)
 	if err != nil {
@@ -37,10 +37,12 @@ func (e *examination) due(ctx context.Context) error {
 			continue
 		}
 		late = true
-		e.warn("see nodes and leader; if both are well, the slots are too few or busy: more slots (--queue "+queue+"=…), more nodes, or\n"+
+		e.warn("see nodes and leader; if both are well, the slots are too few or busy: more slots (--queue "+queue+
+			"=…), more nodes, or\n"+
 			e.sql("SELECT type, count(*), min(claimed_at) FROM tasktable.running_tasks WHERE queue = %s GROUP BY type",
 				quoted(queue)),
-			"%s in queue %s, the oldest, of type %s, for %s (since %s)", sum.many(), queue, sum.Type, short(age), instant(*sum.oldest))
+			"%s in queue %s, the oldest, of type %s, for %s (since %s)",
+			sum.many(), queue, sum.Type, short(age), instant(*sum.oldest))
 	}
 	if !late {
 		e.ok("%s, none of them for longer than %s", several(total, "due task"), short(e.config.limits.late))
@@ -48,7 +50,8 @@ func (e *examination) due(ctx context.Context) error {
 	return nil
 }
 
-// pauses tells of what is paused as a whole, and what waits for that. One without an end may have been forgotten.
+// pauses reports the pauses of scopes, and how many tasks wait for each. A pause without an end may have been
+// forgotten.
 func (e *examination) pauses(ctx context.Context) error {
 	found, err := e.tasks.Pauses(ctx, e.tx)
 	if err != nil {
@@ -65,7 +68,8 @@ func (e *examination) pauses(ctx context.Context) error {
 	for _, one := range found {
 		waiting, more := 0, false
 		for _, kind := range work.kinds() {
-			if scope, err := store.ParseScope(strings.TrimSuffix(one.Scope+":"+one.Name, ":")); err == nil && scope.Has(kind.Queue, kind.Type) {
+			scope, err := store.ParseScope(strings.TrimSuffix(one.Scope+":"+one.Name, ":"))
+			if err == nil && scope.Has(kind.Queue, kind.Type) {
 				waiting, more = waiting+kind.due, more || kind.more
 			}
 		}
@@ -94,7 +98,7 @@ func (e *examination) pauses(ctx context.Context) error {
 	return nil
 }
 
-// wait says how many tasks and fires wait. Fires are told only where there are some.
+// wait returns how many tasks and fires wait. It leaves out the fires if there are none.
 func wait(tasks int, more bool, fires int) string {
 	switch {
 	case fires > 0:
@@ -105,7 +109,8 @@ func wait(tasks int, more bool, fires int) string {
 	return dueTasks(tasks, more) + " wait"
 }
 
-// A recurring task whose next fire is due waits only where something keeps the leader from it.
+// dueFiresSQL counts the recurring tasks whose next fire is due. Such a fire waits only if something keeps the leader
+// from it.
 const dueFiresSQL = `
 SELECT t.queue::text AS queue, t.type::text AS type, count(*)::int AS fires
 FROM tasktable.scheduled_tasks AS t WHERE t.cron IS NOT NULL AND t.next_attempt_at <= statement_timestamp() GROUP BY 1, 2`
@@ -141,7 +146,8 @@ type claimsRow struct {
 	ID     string
 }
 
-// claims are taken back within seconds of the end of their lease, unless somebody keeps their rows locked, or nobody leads.
+// claims checks the leases. The leader takes a claim back within seconds of the end of its lease, unless another
+// session keeps the row locked, or no node leads.
 func (e *examination) claims(ctx context.Context) error {
 	found, err := row[claimsRow](ctx, e, claimsSQL, e.config.limits.lapsed.Seconds())
 	if err != nil {

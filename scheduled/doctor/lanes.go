@@ -9,18 +9,18 @@ import (
 	"github.com/tasktable/tasktable/store/inspect"
 )
 
-// work is what waits to be claimed, by lanes, and the database's time.
+// work holds the waiting tasks by lanes, and the time of the database.
 type work struct {
 	lanes []inspect.QueueState
 	now   time.Time
 }
 
-// listWork looks once for all checks.
+// listWork reads the work once for all checks.
 func (e *examination) listWork(ctx context.Context) (*work, error) {
 	if e.work != nil {
 		return e.work, nil
 	}
-	// As on the engine's connections: whatever the statistics say, the index is the way.
+	// As on the engine's connections, Postgres must use the index, even if its statistics are wrong.
 	if _, err := e.tx.Exec(ctx, "SET LOCAL enable_seqscan = off; SET LOCAL jit = off"); err != nil {
 		return nil, err
 	}
@@ -36,19 +36,19 @@ func (e *examination) listWork(ctx context.Context) (*work, error) {
 	return e.work, nil
 }
 
-// kind is the lanes of a queue and type, whatever their priority.
+// kind sums up the lanes of all priorities of a queue and type.
 type kind struct {
 	Queue, Type string
 
 	due    int
-	more   bool // there are more than were counted
+	more   bool // there are more due tasks than were counted
 	oldest *time.Time
 	next   *time.Time
-	worked bool // some live node has queue and type
+	worked bool // a live node works both queue and type
 	paused bool
 }
 
-// kinds puts the lanes of each queue and type together, in their order.
+// kinds sums up the lanes of each queue and type, in their order.
 func (w *work) kinds() []*kind {
 	var kinds []*kind
 	for _, lane := range w.lanes {
@@ -63,7 +63,7 @@ func (w *work) kinds() []*kind {
 	return kinds
 }
 
-// earlier is the earlier of two times that may not be there.
+// earlier returns the earlier of two times. A nil time does not count.
 func earlier(a, b *time.Time) *time.Time {
 	if a == nil || b != nil && b.Before(*a) {
 		return b
@@ -71,7 +71,7 @@ func earlier(a, b *time.Time) *time.Time {
 	return a
 }
 
-// many tells how many are due.
+// many returns how many tasks are due, as text.
 func (k *kind) many() string { return dueTasks(k.due, k.more) }
 
 func dueTasks(n int, more bool) string {
@@ -81,7 +81,7 @@ func dueTasks(n int, more bool) string {
 	return several(n, "due task")
 }
 
-// queuesOf is the queues that nodes work, with all their slots.
+// queuesOf returns the queues that nodes work, with the sum of their slots.
 func queuesOf(nodes []inspect.Node) string {
 	slots := map[string]int{}
 	for _, node := range nodes {

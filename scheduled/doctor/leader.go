@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// Who has the leader's lock, and the number of the node whose lock the same session has.
+// leaderSQL reads the sessions that hold or await the leader's lock, and the number of the node whose lock the same
+// session holds.
 const leaderSQL = `
 SELECT l.pid, l.granted, coalesce(a.usename, '')::text AS role, coalesce(a.application_name, '') AS application,
     n.number, coalesce(n.service, '') AS service, coalesce(n.host, '') AS host
@@ -29,7 +30,8 @@ type leaderRow struct {
 	Host        string
 }
 
-// leader is about who holds the leader's lock. A new one takes some tenths of a second, so a missing one is looked for again.
+// leader checks who holds the leader's lock. A new leader takes some tenths of a second, so the check looks again if
+// the leader is missing.
 func (e *examination) leader(ctx context.Context) error {
 	alive, _, err := e.listNodes(ctx)
 	if err != nil {
@@ -71,7 +73,7 @@ func (e *examination) holders(ctx context.Context) ([]leaderRow, error) {
 	return rows[leaderRow](ctx, e, leaderSQL)
 }
 
-// led says whether anybody has the lock.
+// led reports whether a session holds the lock.
 func led(found []leaderRow) bool { return len(found) > 0 && found[0].Granted }
 
 func (e *examination) holder(one leaderRow) {

@@ -10,7 +10,7 @@ import (
 	"github.com/tasktable/tasktable/store/inspect"
 )
 
-// listNodes tells those whose session holds their lock, and so live, from those that are silent.
+// listNodes returns the nodes whose session holds their lock, and the silent nodes, whose lock is free.
 func (e *examination) listNodes(ctx context.Context) (alive, silent []inspect.Node, err error) {
 	found, err := e.inspector.Nodes(ctx, e.tx, inspect.NodeFilter{Limit: 10000})
 	for _, node := range found {
@@ -23,7 +23,7 @@ func (e *examination) listNodes(ctx context.Context) (alive, silent []inspect.No
 	return alive, silent, err
 }
 
-// Nodes that ended soon after they began: of a deployment that goes wrong there are many.
+// shortLivesSQL counts the nodes that ended soon after their start. A broken deployment has many of them.
 const shortLivesSQL = `
 SELECT n.service, count(*)::int AS nodes, max(n.dead_at) AS latest FROM tasktable.nodes AS n
 WHERE n.dead_at > clock_timestamp() - interval '1 hour' AND n.dead_at - n.started_at < $1::float8 * interval '1 second'
@@ -35,7 +35,7 @@ type shortLivesRow struct {
 	Latest  time.Time
 }
 
-// nodes is about who works what.
+// nodes checks the nodes, and whether they work all queues and types.
 func (e *examination) nodes(ctx context.Context) error {
 	alive, silent, err := e.listNodes(ctx)
 	if err != nil {
@@ -63,9 +63,10 @@ func (e *examination) nodes(ctx context.Context) error {
 	}
 	for _, one := range lives {
 		if one.Nodes >= e.config.limits.shortLives {
-			e.warn("see the log of "+one.Service+": does it crash, is it killed for its memory, or does it lose touch with the database?",
-				"%s of service %s ended within %s of their beginning in the last hour, the last at %s", several(one.Nodes, "node"),
-				one.Service, short(e.config.limits.shortLife), instant(one.Latest))
+			e.warn("see the log of "+one.Service+": does it crash, is it killed for its memory, or does it lose the "+
+				"connection to the database?",
+				"%s of service %s ended within %s of their start in the last hour, the last at %s",
+				several(one.Nodes, "node"), one.Service, short(e.config.limits.shortLife), instant(one.Latest))
 		}
 	}
 	return nil
@@ -86,7 +87,7 @@ func (e *examination) noNode(work *work) {
 	}
 }
 
-// services tells of each service how many nodes it has, of which versions.
+// services reports for each service the number of its nodes and their versions.
 func (e *examination) services(alive []inspect.Node) {
 	of := map[string][]inspect.Node{}
 	for _, node := range alive {
@@ -118,7 +119,7 @@ func (e *examination) services(alive []inspect.Node) {
 	}
 }
 
-// quietAmong counts the nodes that take nothing new, as they were told.
+// quietAmong counts the nodes that were told to take nothing new.
 func quietAmong(nodes []inspect.Node) (quiet int) {
 	for _, node := range nodes {
 		if node.State == inspect.NodeQuiet {
@@ -128,10 +129,10 @@ func quietAmong(nodes []inspect.Node) (quiet int) {
 	return quiet
 }
 
-// quietShown is how many quiet nodes are named.
+// quietShown is how many quiet nodes a finding names.
 const quietShown = 5
 
-// quiet tells of nodes that somebody has made quiet, and may have forgotten.
+// quiet reports nodes that somebody has made quiet, and may have forgotten.
 func (e *examination) quiet(alive []inspect.Node) {
 	n := quietAmong(alive)
 	if n == 0 {
@@ -150,11 +151,11 @@ func (e *examination) quiet(alive []inspect.Node) {
 	if n == 1 {
 		is = "is quiet, and takes"
 	}
-	e.info("when that is to end: kill -CONT its process, or node.Unquiet(), or an end of its option --pause all",
+	e.info("to end that: kill -CONT its process, or call node.Unquiet(), or take away its option --pause all",
 		"%d of %s %s nothing new: %s", n, several(len(alive), "node"), is, strings.Join(names, ", "))
 }
 
-// unworked tells of tasks that no live node takes, due ones and those that are to come.
+// unworked reports due and future tasks whose queue and type no live node works.
 func (e *examination) unworked(alive []inspect.Node, work *work) {
 	for _, one := range work.kinds() {
 		if one.worked || one.paused {
@@ -162,7 +163,8 @@ func (e *examination) unworked(alive []inspect.Node, work *work) {
 		}
 		do := fmt.Sprintf("give a node a handler of %s, or cancel them: %s\n%s", one.Type,
 			e.command("tasks cancel --type "+word(one.Type)+" --queue "+word(one.Queue)),
-			e.sql("SELECT tasktable.cancel(id) FROM tasktable.scheduled_tasks WHERE type = %s AND queue = %s AND next_attempt_at IS NOT NULL",
+			e.sql("SELECT tasktable.cancel(id) FROM tasktable.scheduled_tasks WHERE type = %s AND queue = %s "+
+				"AND next_attempt_at IS NOT NULL",
 				quoted(one.Type), quoted(one.Queue)))
 		why := "no live node has a handler of that type for that queue"
 		if !slices.ContainsFunc(alive, func(n inspect.Node) bool { return n.Queues[one.Queue] > 0 }) {
@@ -179,7 +181,8 @@ func (e *examination) unworked(alive []inspect.Node, work *work) {
 			e.fail(do, "%s of type %s in queue %s, the oldest for %s: %s", one.many(), one.Type, one.Queue,
 				short(work.now.Sub(*one.oldest)), why)
 		} else if one.next != nil {
-			e.info(do, "tasks of type %s in queue %s are due from %s on: %s", one.Type, one.Queue, instant(*one.next), why)
+			e.info(do, "tasks of type %s in queue %s are due from %s on: %s",
+				one.Type, one.Queue, instant(*one.next), why)
 		}
 	}
 }

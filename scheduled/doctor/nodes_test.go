@@ -78,7 +78,7 @@ func TestACrashLoop(t *testing.T) {
 	p.well(p.examine(nil, "nodes"))
 	ended("crashing", 6, "10 seconds", "10 minutes")
 	p.finds(p.examine(nil, "nodes"), "nodes", Warning,
-		"6 nodes of service crashing ended within 2m of their beginning in the last hour")
+		"6 nodes of service crashing ended within 2m of their start in the last hour")
 }
 
 func TestNobodyLeads(t *testing.T) {
@@ -98,7 +98,7 @@ func TestQuietNodes(t *testing.T) {
 	report := p.examine(nil, "nodes")
 	p.finds(report, "nodes", OK, "2 nodes of service mail, version v1, queues default=100")
 	quiet := p.finds(report, "nodes", Info, fmt.Sprintf("1 of 2 nodes is quiet, and takes nothing new: node %d (mail on host/1)", number))
-	if quiet.Do != "when that is to end: kill -CONT its process, or node.Unquiet(), or an end of its option --pause all" {
+	if quiet.Do != "to end that: kill -CONT its process, or call node.Unquiet(), or take away its option --pause all" {
 		t.Errorf("it says %q", quiet.Do)
 	}
 	waits := p.finds(report, "nodes", Error, "1 due task of type TEST in queue mail", "no live node works that queue, but 1 is quiet")

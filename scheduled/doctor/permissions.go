@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// What a node needs, as the script of the roles gives it (migrations/roles.sql): a line for each object, which may not be there. An
-// owner has it all, unless somebody has revoked it.
+// lackedSQL returns a row for each object on which the role lacks rights that a node needs, as migrations/roles.sql
+// grants them. An owner has all rights, unless somebody has revoked them.
 const lackedSQL = `
 WITH wanted (relation, rights) AS (
     SELECT c.oid, CASE
@@ -33,8 +33,9 @@ SELECT o.what, o.lacks FROM (
 
 type lackedRow struct{ What, Lacks string }
 
-// A right on the table itself tells the engine's role, the right to call its verbs an application's. The names of tables are looked
-// up: with ::regclass a role without a right in the schema would have an error.
+// roleSQL finds out what kind of role connects. The engine's role may write to the table itself, and an application's
+// role may call the verbs. The query finds tables by name, because ::regclass fails for a role without a right in the
+// schema.
 const roleSQL = `
 SELECT current_user::text AS name, r.rolsuper AS super, pg_has_role(n.nspowner, 'USAGE') AS owns,
     has_table_privilege(t.oid, 'UPDATE') AS writes, has_table_privilege(t.oid, 'SELECT') AS reads,
@@ -52,18 +53,20 @@ type roleRow struct {
 	Name     string
 	Super    bool
 	Owns     bool
-	Writes   bool // may update the tasks by itself
+	Writes   bool // it may update the table of tasks
 	Reads    bool
 	Filtered bool // row level security hides tasks from it
-	Verbs    int  // how many run as the owner and may be called
+	Verbs    int  // how many verbs run as the owner and may be called
 	Unread   int  // how many relations it cannot read
 }
 
-// The verbs that the script of the roles lets applications call.
-var verbs = []string{"schedule", "schedule_many", "schedule_recurring", "sync", "reschedule", "cancel", "pause", "resume",
-	"run_now", "retry", "delete", "archive", "fork_occurrence"}
+// verbs are the functions that roles.sql lets applications call.
+var verbs = []string{
+	"schedule", "schedule_many", "schedule_recurring", "sync", "reschedule", "cancel", "pause",
+	"resume", "run_now", "retry", "delete", "archive", "fork_occurrence",
+}
 
-// permissions says which kind of role it is that connects, and what it lacks for that.
+// permissions reports the kind of the role that connects, and the rights that such a role should have and lacks.
 func (e *examination) permissions(ctx context.Context) error {
 	found, err := row[roleRow](ctx, e, roleSQL, e.schema.String(), verbs)
 	if err != nil {
@@ -90,8 +93,8 @@ func (e *examination) permissions(ctx context.Context) error {
 	case found.Unread == 0:
 		e.ok("role %s has an auditor's rights: it reads everything, and runs no node", found.Name)
 	case found.Reads:
-		e.info(e.command("migrate roles"), "role %s reads the tasks, but not all tables (%d are hidden), and runs no node",
-			found.Name, found.Unread)
+		e.info(e.command("migrate roles"),
+			"role %s reads the tasks, but not all tables (%d are hidden), and runs no node", found.Name, found.Unread)
 	default:
 		e.fail(e.command("migrate roles"), "role %s may not even read the tasks", found.Name)
 	}
@@ -102,7 +105,7 @@ func (e *examination) permissions(ctx context.Context) error {
 	return nil
 }
 
-// lacks tells what a role lacks that is meant to be the engine's.
+// lacks reports the rights that an engine's role lacks.
 func (e *examination) lacks(role roleRow, lacked []lackedRow) {
 	var grants []string
 	for _, one := range lacked[:min(len(lacked), 5)] {
@@ -115,7 +118,7 @@ func (e *examination) lacks(role roleRow, lacked []lackedRow) {
 		"role %s may write tasks, but lacks rights on %s that a node needs", role.Name, several(len(lacked), "object"))
 }
 
-// onWhat is an object as GRANT names it.
+// onWhat returns an object in the form that GRANT takes.
 func onWhat(what string) string {
 	if strings.HasSuffix(what, "_seq") || strings.HasSuffix(what, ".task_numbers") {
 		return "SEQUENCE " + what
@@ -125,8 +128,8 @@ func onWhat(what string) string {
 
 func (e *examination) application(role roleRow) {
 	if lacking := len(verbs) - role.Verbs; lacking > 0 {
-		e.fail(e.command("migrate roles")+", as after each migration", "role %s has an application's rights, but is refused %s",
-			role.Name, several(lacking, "verb"))
+		e.fail(e.command("migrate roles")+", as after each migration",
+			"role %s has an application's rights, but is refused %s", role.Name, several(lacking, "verb"))
 		return
 	}
 	e.ok("role %s has an application's rights: it schedules by the functions, and runs no node", role.Name)

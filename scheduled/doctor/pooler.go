@@ -11,7 +11,7 @@ import (
 	"github.com/tasktable/tasktable/scheduled"
 )
 
-// serverSQL tells one server and database from others. Of a primary and its standby the beginnings differ.
+// serverSQL identifies a server and a database. A primary and its standby have different start times.
 const serverSQL = `
 SELECT d.oid::bigint AS database, pg_postmaster_start_time() AS began
 FROM pg_database AS d WHERE d.datname = current_database()`
@@ -21,8 +21,8 @@ type serverRow struct {
 	Began    time.Time
 }
 
-// pooler finds out, as a node does when it begins, whether the connections go through a pooler: the session's must not, since it
-// would share its locks with everybody else.
+// pooler checks, as a node does at its start, whether the connections go through a pooler. The session's connection
+// must not, because it would share its locks with other clients.
 func (e *examination) pooler(ctx context.Context) error {
 	pooled := scheduled.CheckDirect(ctx, e.tx.Conn())
 	if pooled != nil && !errors.Is(pooled, scheduled.ErrPooler) {
@@ -42,8 +42,10 @@ func (e *examination) pooler(ctx context.Context) error {
 	direct := scheduled.CheckDirect(ctx, session)
 	switch {
 	case errors.Is(direct, scheduled.ErrPooler):
-		e.fail("TASKTABLE_SESSION_DATABASE_URL=postgres://… with host and port of Postgres itself (Config.Connect in your program)",
-			"a node's session goes through a pooler: nodes refuse to start, since their locks would be everybody's")
+		e.fail("TASKTABLE_SESSION_DATABASE_URL=postgres://… with host and port of Postgres itself (Config.Connect in "+
+			"your program)",
+			"a node's session goes through a pooler: nodes refuse to start, because other clients would share their "+
+				"locks")
 		return nil
 	case direct != nil:
 		return direct
@@ -69,7 +71,7 @@ func (e *examination) pooler(ctx context.Context) error {
 	return nil
 }
 
-// closeConn does not wait long for the other side, and closes also when ctx is done.
+// closeConn closes a connection, even if ctx has ended. It waits a second at most.
 func closeConn(ctx context.Context, conn *pgx.Conn) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()

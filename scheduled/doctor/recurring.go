@@ -8,7 +8,7 @@ import (
 	"github.com/tasktable/tasktable/store/recurrence"
 )
 
-// Those that wait, by their index. What is not planned yet is due at once.
+// recurringSQL reads the waiting recurring tasks by their index. A task that is not planned yet is due at once.
 const recurringSQL = `
 SELECT t.id::text AS id, t.queue::text AS queue, t.type::text AS type, t.cron::text AS cron, coalesce(t.time_zone::text, 'UTC') AS zone,
     t.planned_revision IS NOT DISTINCT FROM t.revision AS planned,
@@ -25,14 +25,15 @@ type recurringRow struct {
 	Cron    string
 	Zone    string
 	Planned bool
-	Late    float64 // seconds; negative: it is to fire
+	Late    float64 // seconds; negative: the fire is in the future
 	Paused  bool
 }
 
-// recurringMost is how many tasks are told of one by one.
+// recurringMost is how many tasks have findings of their own.
 const recurringMost = 5
 
-// recurring is about recurring tasks that do not fire, and services whose nodes do not agree which there are.
+// recurring checks for recurring tasks that do not fire, and for services whose nodes declare different recurring
+// tasks.
 func (e *examination) recurring(ctx context.Context) error {
 	found, err := rows[recurringRow](ctx, e, recurringSQL)
 	if err != nil {
@@ -49,8 +50,8 @@ func (e *examination) recurring(ctx context.Context) error {
 		}
 	}
 	if bad > recurringMost {
-		e.fail(e.sql("SELECT * FROM tasktable.recurring_tasks ORDER BY next_fire")+" or "+e.command("recurring list"), "%d more recurring tasks are like these",
-			bad-recurringMost)
+		e.fail(e.sql("SELECT * FROM tasktable.recurring_tasks ORDER BY next_fire")+" or "+e.command("recurring list"),
+			"%d more recurring tasks are like these", bad-recurringMost)
 	}
 	if bad == 0 {
 		e.ok("%s waiting for the next fire", several(len(found), "recurring task"))
@@ -61,25 +62,27 @@ func (e *examination) recurring(ctx context.Context) error {
 	return e.declared(ctx)
 }
 
-// firing is what keeps a task from firing, and what to do about it.
+// firing returns the reason that keeps a task from firing, and its remedy. Both are empty if the task is well.
 func (e *examination) firing(one recurringRow) (do, what string) {
-	_, err := recurrence.Parse(one.Cron, one.Zone) // which also refuses what never comes, as 30 February
+	_, err := recurrence.Parse(one.Cron, one.Zone) // it also refuses a rule that never fires, such as 30 February
 	switch {
 	case err != nil:
-		return "correct its cron or time_zone: the leader fails it when it comes to it", "does not fire: " + line(err.Error())
+		return "correct its cron or time_zone: the leader fails it when it comes to it",
+			"does not fire: " + line(err.Error())
 	case one.Paused || one.Late < e.config.limits.late.Seconds():
 		return "", ""
 	}
-	// Which nodes there are an application may not know.
-	do = "see nodes and leader: one must lead, and one work queue " + line(one.Queue) + " and type " + one.Type + "; or " +
-		e.command("why "+word(one.ID))
+	// The finding names no nodes, because the role of an application may not read them.
+	do = "see nodes and leader: one must lead, and one work queue " + line(one.Queue) + " and type " + one.Type +
+		"; or " + e.command("why "+word(one.ID))
 	if one.Planned {
 		return do, "should have fired " + seconds(one.Late) + " ago"
 	}
 	return do, "has not been planned for " + seconds(one.Late)
 }
 
-// The sets that the live nodes of a service declare, and when the first node began that declares the newest.
+// declaredSQL counts the sets of recurring tasks that the live nodes of a service declare. since is the age of the
+// first node that declares the newest set.
 const declaredSQL = `
 SELECT s.service, count(*)::int AS sets, extract(epoch FROM statement_timestamp() - max(s.began))::float8 AS since
 FROM (SELECT n.service, n.declaration_hash, min(n.started_at) AS began FROM tasktable.nodes AS n
@@ -92,8 +95,8 @@ type declaredRow struct {
 	Since   float64
 }
 
-// declared tells of services whose live nodes declare several sets of recurring tasks. Of each service the set holds that was seen last
-// for the first time.
+// declared reports services whose live nodes declare several sets of recurring tasks. For each service the set counts
+// whose first node started last.
 func (e *examination) declared(ctx context.Context) error {
 	found, err := rows[declaredRow](ctx, e, declaredSQL)
 	if err != nil {
@@ -106,12 +109,13 @@ func (e *examination) declared(ctx context.Context) error {
 		}
 		e.find(level, "end the deployment, so that all nodes of the service are of one version; "+
 			"if they are, give them names of their own (--service)",
-			"nodes of service %s declare %d sets of recurring tasks, for %s: that of the newest holds", one.Service, one.Sets, seconds(one.Since))
+			"nodes of service %s declare %d sets of recurring tasks, for %s: that of the newest holds",
+			one.Service, one.Sets, seconds(one.Since))
 	}
 	return nil
 }
 
-// Zones of which live nodes have different data.
+// zoneDataSQL finds the time zones for which live nodes have different data.
 const zoneDataSQL = `
 SELECT zone.key AS zone, array_agg(n.number || ' (' || n.service || ' on ' || n.host || ')' ORDER BY n.number) AS nodes
 FROM tasktable.nodes AS n CROSS JOIN LATERAL jsonb_each_text(n.zone_data) AS zone
@@ -123,7 +127,8 @@ type zoneDataRow struct {
 	Nodes []string
 }
 
-// zoneData tells of nodes whose clocks change at different times: when a recurring task fires then depends on who leads.
+// zoneData reports nodes with different time zone data. With such nodes the fires of a recurring task depend on which
+// node leads.
 func (e *examination) zoneData(ctx context.Context) error {
 	found, err := rows[zoneDataRow](ctx, e, zoneDataSQL)
 	if err != nil || len(found) == 0 {
@@ -135,7 +140,7 @@ func (e *examination) zoneData(ctx context.Context) error {
 		more = fmt.Sprintf(" and %s more", several(len(found)-1, "time zone"))
 	}
 	e.warn("update the zone data of these nodes: the package tzdata, or the program if the machine has none",
-		"nodes have different data of time zone %s%s, so that fires depend on which node leads: nodes %s", line(first.Zone), more,
-		line(strings.Join(first.Nodes[:min(recurringMost, len(first.Nodes))], ", ")))
+		"nodes have different data of time zone %s%s, so that fires depend on which node leads: nodes %s",
+		line(first.Zone), more, line(strings.Join(first.Nodes[:min(recurringMost, len(first.Nodes))], ", ")))
 	return nil
 }

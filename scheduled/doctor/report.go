@@ -13,7 +13,7 @@ type Level string
 // The levels, from good to bad.
 const (
 	OK      Level = "ok"
-	Info    Level = "info"    // worth knowing; nothing needs to be done
+	Info    Level = "info"    // worth knowing, but nothing needs to be done
 	Warning Level = "warning" // works, but not as it should, or not for long
 	Error   Level = "error"   // something does not work, or a promise does not hold
 )
@@ -25,20 +25,20 @@ type Finding struct {
 	Check string `json:"check"`
 	Level Level  `json:"level"`
 	Found string `json:"found"`        // with figures
-	Do    string `json:"do,omitempty"` // a command, a statement or a setting; "" for what is well
+	Do    string `json:"do,omitempty"` // the remedy: a command, a statement or a setting; "": none is needed
 }
 
-// Report is what an examination found, in the order of the checks.
+// Report holds the findings of an examination, in the order of the checks.
 type Report struct {
 	Database string    `json:"database"` // host:port/name
-	Reached  bool      `json:"reached"`  // false: nobody could connect, and only that was found
+	Reached  bool      `json:"reached"`  // false: no connection was possible, and that is the only finding
 	Schema   string    `json:"schema"`
 	Role     string    `json:"role"`
 	At       time.Time `json:"at"` // by this machine's clock
 	Findings []Finding `json:"findings"`
 }
 
-// Count is how many findings are of a level.
+// Count returns the number of findings of a level.
 func (r Report) Count(level Level) int {
 	count := 0
 	for _, finding := range r.Findings {
@@ -49,7 +49,7 @@ func (r Report) Count(level Level) int {
 	return count
 }
 
-// Worst is the level of the worst finding; OK if there is none.
+// Worst returns the level of the worst finding, and OK if there is none.
 func (r Report) Worst() Level {
 	worst := OK
 	for _, finding := range r.Findings {
@@ -60,15 +60,19 @@ func (r Report) Worst() Level {
 	return worst
 }
 
-// ok tells a figure of what is well.
+// ok adds a finding about something that is well.
 func (e *examination) ok(format string, args ...any) { e.find(OK, "", format, args...) }
 
 func (e *examination) info(do, format string, args ...any) { e.find(Info, do, format, args...) }
 func (e *examination) warn(do, format string, args ...any) { e.find(Warning, do, format, args...) }
 func (e *examination) fail(do, format string, args ...any) { e.find(Error, do, format, args...) }
 
-// find adds a finding of the check under way.
+// find adds a finding of the running check.
 func (e *examination) find(level Level, do, format string, args ...any) {
-	e.report.Findings = append(e.report.Findings, Finding{Check: e.check, Level: level, Found: fmt.Sprintf(format, args...),
-		Do: do})
+	e.report.Findings = append(e.report.Findings, Finding{
+		Check: e.check,
+		Level: level,
+		Found: fmt.Sprintf(format, args...),
+		Do:    do,
+	})
 }

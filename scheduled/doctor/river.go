@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A job of ours has its tasks in args; one that carries a single task ends with that task's claim. Which of a batch's tasks are still
-// held, their one packed text does not tell SQL.
+// jobsSQL counts the jobs in River's table. A job of Tasktable has its tasks in args. A job of one task is an orphan
+// if the claim of that task has ended. Jobs of several tasks are not checked, because SQL cannot unpack their text.
 const jobsSQL = `
 WITH held AS MATERIALIZED (SELECT t.fence::text AS fence FROM tasktable.scheduled_tasks AS t WHERE t.lease_expires_at IS NOT NULL)
 SELECT count(*)::int AS jobs,
@@ -23,11 +23,11 @@ FROM tasktable.river_job AS j`
 
 type jobsRow struct {
 	Jobs    int
-	Ended   int    // long ago
-	Strange int    // that somebody else has inserted
-	Kinds   string // theirs
-	Orphans int    // whose claim has ended
-	Clients string // that are no nodes, and run jobs
+	Ended   int    // jobs that ended long ago
+	Strange int    // jobs that another program has inserted
+	Kinds   string // the kinds of these
+	Orphans int    // jobs whose claim has ended
+	Clients string // River clients that run jobs and are no nodes
 	Size    int64
 }
 
@@ -44,7 +44,8 @@ type riverQueueRow struct {
 	PausedAt time.Time
 }
 
-// river is about the tables that carry claims to the nodes. They are Tasktable's alone: other River clients need a schema of their own.
+// river checks the tables that carry claims to the nodes. Only Tasktable may use them. Other River clients need a
+// schema of their own.
 func (e *examination) river(ctx context.Context) error {
 	jobs, err := row[jobsRow](ctx, e, jobsSQL, e.config.limits.river.Seconds())
 	if err != nil {
@@ -61,24 +62,29 @@ func (e *examination) river(ctx context.Context) error {
 	before := len(e.report.Findings)
 	const apart = "give other programs that use River a schema of their own (river.Config.Schema)"
 	if jobs.Strange > 0 {
-		e.warn(apart, "%s of other programs in Tasktable's River (kinds: %s): no node runs them", several(jobs.Strange, "job"),
-			line(jobs.Kinds))
+		e.warn(apart, "%s of other programs in Tasktable's River (kinds: %s): no node runs them",
+			several(jobs.Strange, "job"), line(jobs.Kinds))
 	}
 	if jobs.Clients != "" {
 		e.fail(apart, "River clients that are no nodes run jobs here: %s", line(jobs.Clients))
 	}
 	for _, one := range leaders {
-		e.warn(apart, "River client %s has elected itself to do River's housekeeping, which is the leader's: it may take jobs from nodes", line(one.ID))
+		e.warn(apart,
+			"River client %s has elected itself to do River's housekeeping, which is the leader's: it may take jobs "+
+				"from nodes", line(one.ID))
 	}
 	for _, one := range paused {
-		e.fail(e.sql("UPDATE tasktable.river_queue SET paused_at = NULL WHERE name = %s", quoted(one.Name))+" and to pause, "+
-			e.sql("SELECT tasktable.pause_scope('queue', %s)", quoted(one.Name))+" or "+e.command("queues pause "+word("queue:"+one.Name)),
-			"queue %s is paused in River since %s: its tasks are claimed and not run", line(one.Name), instant(one.PausedAt))
+		e.fail(e.sql("UPDATE tasktable.river_queue SET paused_at = NULL WHERE name = %s", quoted(one.Name))+
+			" and to pause, "+e.sql("SELECT tasktable.pause_scope('queue', %s)", quoted(one.Name))+
+			" or "+e.command("queues pause "+word("queue:"+one.Name)),
+			"queue %s is paused in River since %s: its tasks are claimed and not run",
+			line(one.Name), instant(one.PausedAt))
 	}
 	if jobs.Orphans > 0 {
-		e.warn("see leader, which removes them; or "+e.sql("SELECT * FROM tasktable.river_job WHERE finalized_at IS NULL ORDER BY id"),
-			"%s whose claims have ended more than %s ago: they take the room of others", several(jobs.Orphans,
-				"job"), short(e.config.limits.river))
+		e.warn("see leader, which removes them; or "+
+			e.sql("SELECT * FROM tasktable.river_job WHERE finalized_at IS NULL ORDER BY id"),
+			"%s whose claims have ended more than %s ago: they take the room of others",
+			several(jobs.Orphans, "job"), short(e.config.limits.river))
 	}
 	if jobs.Ended > 0 {
 		e.warn("see leader, which removes them", "%s that ended more than an hour ago", several(jobs.Ended, "job"))

@@ -2,7 +2,8 @@ package doctor
 
 import "context"
 
-// To most roles the backend types are hidden: what has a database is a client's connection, but for a few workers.
+// roomSQL counts the backends that have a database as connections of clients, though a few are workers. Most roles do
+// not see the types of backends.
 const roomSQL = `
 SELECT current_setting('max_connections')::int
         - current_setting('superuser_reserved_connections')::int
@@ -25,7 +26,7 @@ type roomRow struct {
 	Ours         int
 }
 
-// left is how many connections more there may be, of how many, and what bounds them.
+// left returns how many more connections are possible, the limit, and the name of the limit.
 func (r roomRow) left() (left, most int, by string) {
 	left, most, by = r.Most-r.Used, r.Most, "max_connections, less those that are reserved"
 	if own := r.DatabaseMost - r.DatabaseUsed; r.DatabaseMost >= 0 && own < left {
@@ -37,7 +38,8 @@ func (r roomRow) left() (left, most int, by string) {
 	return max(left, 0), most, by
 }
 
-// room is about connections: a deployment begins new nodes before the old ones end.
+// room checks that connections for one more node are left, because a deployment starts new nodes before the old ones
+// end.
 func (e *examination) room(ctx context.Context) error {
 	found, err := row[roomRow](ctx, e, roomSQL)
 	if err != nil {
@@ -45,8 +47,10 @@ func (e *examination) room(ctx context.Context) error {
 	}
 	left, most, by := found.left()
 	if left < e.config.nodeConns() {
-		e.warn("raise the limit, give the nodes smaller pools (--max-conns, --engine-conns), or put a pooler before all but the sessions",
-			"%s left of %d (%s); one more node takes up to %d", several(left, "connection"), most, by, e.config.nodeConns())
+		e.warn("raise the limit, give the nodes smaller pools (--max-conns, --engine-conns), or put a pooler before "+
+			"all connections except the sessions",
+			"%s left of %d (%s); one more node takes up to %d",
+			several(left, "connection"), most, by, e.config.nodeConns())
 		return nil
 	}
 	e.ok("%s left of %d, %d in this database are Tasktable's; one more node takes up to %d",

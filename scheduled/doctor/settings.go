@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// What sessions begin with, without what this transaction has set for itself, for which pg_settings.source stands; times in
-// milliseconds.
+// settingsSQL reads the values with which sessions begin. It does not read pg_settings.source, because that names the
+// SET LOCAL of this transaction. Times are in milliseconds.
 const settingsSQL = `
 SELECT s.name, s.reset_val AS value, coalesce((
     SELECT CASE WHEN d.setrole <> 0 AND d.setdatabase <> 0 THEN 'role in database' WHEN d.setrole <> 0 THEN 'role'
@@ -21,24 +21,24 @@ FROM pg_settings AS s WHERE s.name = ANY ($1::text[]) ORDER BY s.name COLLATE "C
 
 type settingRow struct{ Name, Value, Source string }
 
-// sessionSettings are the defaults of sessions like ours.
+// sessionSettings returns the values with which a session of this role begins.
 func (e *examination) sessionSettings(ctx context.Context, names ...string) ([]settingRow, error) {
 	found, err := rows[settingRow](ctx, e, settingsSQL, names)
 	for i := range found {
 		if _, given := e.config.Pool.Config().ConnConfig.RuntimeParams[found[i].Name]; given {
-			found[i].Source = "client" // it wins over the server's
+			found[i].Source = "client" // the client's value wins over the server's
 		}
 	}
 	return found, err
 }
 
-// milliseconds is the setting as a time; 0 is off.
+// milliseconds returns the setting as a duration. 0 means off.
 func (s settingRow) milliseconds() time.Duration {
 	n, _ := strconv.ParseInt(s.Value, 10, 64) // Postgres has checked it
 	return time.Duration(n) * time.Millisecond
 }
 
-// wanting is a setting that does not suit, and what it does.
+// wanting describes bad values of a setting, and their harm.
 type wanting struct {
 	name  string
 	level Level
@@ -62,15 +62,17 @@ func under(limit time.Duration) func(settingRow) bool {
 	return func(s settingRow) bool { return s.milliseconds() > 0 && s.milliseconds() < limit }
 }
 
-// settings that hurt or that break a promise. The engine sets those of its session itself, but not all of its pool's, of the listener's
-// and of the handlers'.
+// settings are the settings that can break a promise or cut off the engine. The engine sets those of its session
+// itself, but not all of those of its pool, of the listener and of the handlers.
 var settings = []wanting{
 	{"fsync", Error, is("off"), "a crash of the machine may destroy the database",
 		"fsync = on in postgresql.conf, and a new cluster if it has crashed"},
-	{"full_page_writes", Error, is("off"), "a crash of the machine may leave torn pages, unless the file system prevents them",
+	{"full_page_writes", Error, is("off"),
+		"a crash of the machine may leave torn pages, unless the file system prevents them",
 		"full_page_writes = on in postgresql.conf"},
 	{"synchronous_commit", Warning, is("off"),
-		"a crash of the server loses the last commits, about half a second of them: accepted tasks are gone, completed ones run again", ""},
+		"a crash of the server loses the commits of about the last half second: accepted tasks are gone, and " +
+			"completed ones run again", ""},
 	{"session_replication_role", Error, is("replica"),
 		"triggers do not fire: edits draw no revision and are not recorded", ""},
 	{"default_transaction_isolation", Warning, is("serializable", "repeatable read"),
@@ -82,11 +84,12 @@ var settings = []wanting{
 	{"idle_in_transaction_session_timeout", Warning, under(10 * time.Second),
 		"it ends handlers of HandleTx that do something else within their transaction for so long", ""},
 	{"idle_session_timeout", Warning, func(s settingRow) bool { return s.milliseconds() > 0 },
-		"it ends the listeners, which have nothing to do most of the time: notifications are missed until they are back", ""},
+		"it ends the listeners, because they are idle most of the time: notifications are missed until they are back",
+		""},
 	{"transaction_timeout", Warning, under(time.Minute), "it ends handlers of HandleTx that take so long", ""},
 }
 
-// settings looks at what sessions of this role in this database begin with.
+// settings checks the values with which sessions of this role in this database begin.
 func (e *examination) settings(ctx context.Context) error {
 	names := make([]string, len(settings))
 	for i, one := range settings {
@@ -116,7 +119,7 @@ func (e *examination) settings(ctx context.Context) error {
 	return nil
 }
 
-// shown is the value with its unit.
+// shown returns the value with its unit.
 func shown(s settingRow) string {
 	if _, err := strconv.Atoi(s.Value); err == nil {
 		return short(s.milliseconds())
@@ -124,7 +127,7 @@ func shown(s settingRow) string {
 	return s.Value
 }
 
-// reset is how to take a setting back from where it was made.
+// reset returns the statement or the advice that removes a setting.
 func (e *examination) reset(setting settingRow) string {
 	role, database := named(e.report.Role), named(e.config.Pool.Config().ConnConfig.Database)
 	switch setting.Source {
@@ -139,5 +142,6 @@ func (e *examination) reset(setting settingRow) string {
 	case "client":
 		return "take " + setting.Name + " out of the database URL"
 	}
-	return "take " + setting.Name + " out of postgresql.conf, or ALTER SYSTEM RESET " + setting.Name + "; then SELECT pg_reload_conf();"
+	return "take " + setting.Name + " out of postgresql.conf, or ALTER SYSTEM RESET " + setting.Name +
+		"; then SELECT pg_reload_conf();"
 }

@@ -6,8 +6,9 @@ import (
 	"strings"
 )
 
-// Sessions that keep what was deleted or overwritten since from being vacuumed, and those that are in a transaction and do nothing.
-// Of other roles' sessions one sees only that they hold a snapshot, unless one is in pg_read_all_stats. Vacuum itself holds nobody up.
+// snapshotsSQL reads the sessions that keep vacuum from removing dead rows, and the sessions that are idle in a
+// transaction. For sessions of other roles, only a member of pg_read_all_stats sees more than that they hold a
+// snapshot. The query leaves out autovacuum, because vacuum does not hold up another vacuum.
 const snapshotsSQL = `
 SELECT a.pid, coalesce(a.usename, '')::text AS role, a.application_name AS application, coalesce(a.state, '') AS state,
     coalesce(a.backend_type, '') AS kind,
@@ -27,8 +28,8 @@ type snapshotRow struct {
 	State       string // "": hidden
 	Kind        string
 	Horizon     int64    // how many transactions have begun since its snapshot
-	Transaction *float64 // how long it is in its transaction, in seconds; nil: hidden
-	Unchanged   *float64 // how long its state is what it is
+	Transaction *float64 // age of its transaction, in seconds; nil: hidden
+	Unchanged   *float64 // how long it has had its state, in seconds
 }
 
 const preparedSQL = `
@@ -48,15 +49,16 @@ FROM pg_replication_slots AS s ORDER BY s.slot_name COLLATE "C"`
 type slotRow struct {
 	Name    string
 	Active  bool
-	Horizon int64 // how many transactions have begun since what it keeps from being vacuumed
-	Catalog int64 // the same of the catalogs' rows
+	Horizon int64 // age in transactions of the oldest rows that it keeps from vacuum
+	Catalog int64 // the same for the rows of the catalogs
 }
 
 const sightSQL = `SELECT pg_has_role(current_user, 'pg_read_all_stats', 'USAGE') AS all`
 
 type sightRow struct{ All bool }
 
-// snapshots is about what keeps dead rows from being removed: the table then grows, however much is vacuumed.
+// snapshots checks for sessions, prepared transactions and replication slots that keep vacuum from removing dead
+// rows, because then the tables grow.
 func (e *examination) snapshots(ctx context.Context) error {
 	sessions, err := rows[snapshotRow](ctx, e, snapshotsSQL)
 	if err != nil {
@@ -80,7 +82,8 @@ func (e *examination) snapshots(ctx context.Context) error {
 	}
 	for _, one := range prepared {
 		if one.Prepared > e.config.limits.transaction.Seconds() {
-			e.warn("COMMIT PREPARED "+quoted(one.GID)+"; or ROLLBACK PREPARED "+quoted(one.GID)+"; as its coordinator has decided",
+			e.warn("COMMIT PREPARED "+quoted(one.GID)+"; or ROLLBACK PREPARED "+quoted(one.GID)+
+				"; as its coordinator has decided",
 				"prepared transaction %s of role %s is %s old: it keeps its locks, and dead rows from being removed",
 				line(one.GID), one.Owner, seconds(one.Prepared))
 		}
@@ -113,13 +116,17 @@ func (e *examination) snapshotOf(s snapshotRow) {
 		e.warn("hot_standby_feedback = off on the standby, or shorter queries there",
 			"standby of %s asks to keep what is %d transactions old, for its queries", who, s.Horizon)
 	case s.Kind == "walsender":
-	case strings.HasPrefix(s.State, "idle in transaction") && s.Unchanged != nil && *s.Unchanged > limits.idle.Seconds():
+	case strings.HasPrefix(s.State, "idle in transaction") &&
+		s.Unchanged != nil && *s.Unchanged > limits.idle.Seconds():
 		e.warn(end+" then set idle_in_transaction_session_timeout for its role",
-			"%s has been idle in a transaction for %s: it keeps its locks, and dead rows from being removed", who, seconds(*s.Unchanged))
+			"%s has been idle in a transaction for %s: it keeps its locks, and dead rows from being removed",
+			who, seconds(*s.Unchanged))
 	case s.Transaction != nil && *s.Transaction > limits.transaction.Seconds():
-		e.warn(end, "%s has been in one transaction for %s: it keeps dead rows from being removed", who, seconds(*s.Transaction))
+		e.warn(end, "%s has been in one transaction for %s: it keeps dead rows from being removed",
+			who, seconds(*s.Transaction))
 	case s.Horizon > limits.horizon:
-		e.warn(end, "%s holds a snapshot that is %d transactions old: it keeps dead rows from being removed", who, s.Horizon)
+		e.warn(end, "%s holds a snapshot that is %d transactions old: it keeps dead rows from being removed",
+			who, s.Horizon)
 	}
 }
 
@@ -127,10 +134,11 @@ func (e *examination) slot(s slotRow) {
 	do := "let what reads it catch up, or drop it: SELECT pg_drop_replication_slot(" + quoted(s.Name) + ");"
 	switch limit := e.config.limits.horizon; {
 	case s.Horizon > limit:
-		e.warn(do, "replication slot %s keeps what is %d transactions old: dead rows are not removed (active: %t)", s.Name,
-			s.Horizon, s.Active)
+		e.warn(do, "replication slot %s keeps what is %d transactions old: dead rows are not removed (active: %t)",
+			s.Name, s.Horizon, s.Active)
 	case s.Catalog > limit && !s.Active:
-		e.warn(do, "replication slot %s, which nobody reads, keeps the catalogs of %d transactions ago, and the WAL since",
+		e.warn(do,
+			"replication slot %s, which nobody reads, keeps the catalogs of %d transactions ago, and the WAL since",
 			s.Name, s.Catalog)
 	}
 }
@@ -139,16 +147,17 @@ const notificationsSQL = `SELECT pg_notification_queue_usage() AS share`
 
 type notificationsRow struct{ Share float64 }
 
-// notifications are not sent any more when the queue of what nobody has read yet is half full.
+// notifications checks the queue of notifications. Tasktable sends none while the queue is half full.
 func (e *examination) notifications(ctx context.Context) error {
 	found, err := row[notificationsRow](ctx, e, notificationsSQL)
 	if err != nil {
 		return err
 	}
 	if found.Share > e.config.limits.notifications {
-		e.warn("find who listens and is in a transaction: SELECT pid, application_name, xact_start FROM pg_stat_activity ORDER BY xact_start;",
-			"the server's queue of notifications is %.0f %% full: from a half on Tasktable sends none, and tasks due at once start up to "+
-				"a second late", 100*found.Share)
+		e.warn("find who listens and is in a transaction: "+
+			"SELECT pid, application_name, xact_start FROM pg_stat_activity ORDER BY xact_start;",
+			"the server's queue of notifications is %.0f %% full: from a half on Tasktable sends none, and tasks due "+
+				"at once start up to a second late", 100*found.Share)
 		return nil
 	}
 	e.ok("the queue of notifications is %.0f %% full", 100*found.Share)

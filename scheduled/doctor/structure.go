@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// structureSQL is what the migrations make of triggers and indexes, as the server tells it: one statement a line, written by the test
-// that compares it to a migrated database (-update).
+// structureSQL holds the triggers and indexes that the migrations make, as the server prints them.
+// TestStructureIsWhatTheMigrationsMake compares it to a migrated database, and writes it with -update. Each statement
+// ends with ";". A long one continues on lines that begin with four spaces.
 //
 //go:embed structure.sql
 var structureSQL string
@@ -16,17 +17,17 @@ var structureSQL string
 // object is an index or a trigger.
 type object struct {
 	Name       string
-	Relation   string // with its schema
+	Relation   string // the table, with its schema
 	Definition string
 }
 
 var objectSyntax = regexp.MustCompile(`^CREATE (?:UNIQUE )?(INDEX|TRIGGER) (\S+) .*?ON (tasktable\.\S+) `)
 
-// structure lists the triggers or indexes that there should be, in the schema.
+// structure returns the triggers or the indexes that the schema should have.
 func (e *examination) structure(kind string) []object {
 	var found []object
-	for statement := range strings.Lines(structureSQL) {
-		statement = strings.TrimSuffix(strings.TrimSpace(statement), ";")
+	for statement := range strings.SplitSeq(structureSQL, ";\n") {
+		statement = strings.ReplaceAll(statement, "\n    ", " ")
 		parts := objectSyntax.FindStringSubmatch(statement)
 		if parts != nil && parts[1] == kind {
 			found = append(found, object{parts[2], e.schema.SQL(parts[3]), e.schema.SQL(statement)})
@@ -35,7 +36,7 @@ func (e *examination) structure(kind string) []object {
 	return found
 }
 
-// sameVersion says whether the structure can be compared: that of another version may differ.
+// sameVersion reports whether the structure can be compared. The structure of another version may differ.
 func (e *examination) sameVersion() bool {
 	if e.otherVersion {
 		e.info("", "not compared: the schema is not of this program's version")
@@ -51,11 +52,11 @@ WHERE n.nspname = $1::text AND NOT t.tgisinternal ORDER BY c.relname COLLATE "C"
 
 type triggerRow struct{ Name, Relation, Definition, Enabled string }
 
-// The script of the roles makes these, where applications are bound to services.
+// ownServicePrefix begins the names of the triggers that roles.sql makes if applications are bound to services.
 const ownServicePrefix = "task_9_own_"
 
-// triggers compares them to what the migrations make. Without them edits draw no revision, running handlers do not learn of them, and
-// history is not written or is not safe.
+// triggers compares the triggers with those that the migrations make. Without these triggers an edit draws no
+// revision, running handlers do not learn of it, and the history is not written or not safe.
 func (e *examination) triggers(ctx context.Context) error {
 	if !e.sameVersion() {
 		return nil
@@ -76,11 +77,16 @@ func (e *examination) triggers(ctx context.Context) error {
 		bad++
 		switch {
 		case !exists:
-			e.fail(one.Definition+";", "trigger %s of %s is missing: edits are not checked, fenced or recorded as they must be",
-				one.Name, one.Relation)
+			e.fail(
+				one.Definition+";",
+				"trigger %s of %s is missing: edits are not checked, fenced or recorded as they must be",
+				one.Name,
+				one.Relation,
+			)
 		case is.Enabled != "O" && is.Enabled != "A":
 			e.fail("ALTER TABLE "+one.Relation+" ENABLE TRIGGER "+one.Name+";",
-				"trigger %s of %s is disabled: edits are not checked, fenced or recorded as they must be", one.Name, one.Relation)
+				"trigger %s of %s is disabled: edits are not checked, fenced or recorded as they must be",
+				one.Name, one.Relation)
 		case is.Definition != one.Definition:
 			e.fail("DROP TRIGGER "+one.Name+" ON "+one.Relation+";\n"+one.Definition+";",
 				"trigger %s of %s is another than the migrations make", one.Name, one.Relation)
@@ -95,19 +101,21 @@ func (e *examination) triggers(ctx context.Context) error {
 	return nil
 }
 
-// foreignTriggers tells of those that are left, in their order.
+// foreignTriggers reports the triggers that the migrations do not make, in the order of all.
 func (e *examination) foreignTriggers(all []triggerRow, left map[string]triggerRow) {
 	for _, one := range all {
 		if _, foreign := left[one.Relation+" "+one.Name]; !foreign {
 			continue
 		}
 		switch {
-		case strings.HasPrefix(one.Name, ownServicePrefix) && (one.Enabled == "O" || one.Enabled == "A"): // the script's own
+		case strings.HasPrefix(one.Name, ownServicePrefix) && (one.Enabled == "O" || one.Enabled == "A"):
+			// roles.sql has made it.
 		case strings.HasPrefix(one.Name, ownServicePrefix):
 			e.fail("ALTER TABLE "+one.Relation+" ENABLE TRIGGER "+named(one.Name)+";",
-				"trigger %s of %s is disabled: applications can change the tasks of other services", one.Name, one.Relation)
+				"trigger %s of %s is disabled: applications can change the tasks of other services",
+				one.Name, one.Relation)
 		default:
-			e.info("", "trigger %s of %s is not Tasktable's: what it does counts to each claim, settle and edit that fires it",
+			e.info("", "trigger %s of %s is not Tasktable's: it slows down each claim, settle and edit that fires it",
 				one.Name, one.Relation)
 		}
 	}
@@ -127,7 +135,8 @@ type indexRow struct {
 	Valid      bool
 }
 
-// indexes compares them to what the migrations make, but for River's, of which only those that the engine needs are asked for.
+// indexes compares the indexes with those that the migrations make. Of River's indexes it compares only those that
+// the engine needs.
 func (e *examination) indexes(ctx context.Context) error {
 	if !e.sameVersion() {
 		return nil
@@ -148,11 +157,11 @@ func (e *examination) indexes(ctx context.Context) error {
 		bad++
 		switch {
 		case !exists:
-			e.fail(concurrently(one.Definition)+";", "index %s of %s is missing: what looks through it goes through all rows",
-				one.Name, one.Relation)
+			e.fail(concurrently(one.Definition)+";",
+				"index %s of %s is missing: statements that need it read all rows instead", one.Name, one.Relation)
 		case !is.Valid:
 			e.fail("REINDEX INDEX CONCURRENTLY "+e.schema.String()+"."+one.Name+";",
-				"index %s of %s is invalid: it is written, and not used", one.Name, one.Relation)
+				"index %s of %s is invalid: Postgres writes it, but does not use it", one.Name, one.Relation)
 		case is.Definition != one.Definition:
 			e.fail("DROP INDEX CONCURRENTLY "+e.schema.String()+"."+one.Name+";\n"+concurrently(one.Definition)+";",
 				"index %s of %s is another than the migrations make: %s", one.Name, one.Relation, line(is.Definition))
@@ -167,7 +176,8 @@ func (e *examination) indexes(ctx context.Context) error {
 	return nil
 }
 
-// foreignIndexes tells of those that are left, in their order; River's and goose's own are none.
+// foreignIndexes reports the indexes that the migrations do not make, in the order of all. It leaves out those of
+// River and goose.
 func (e *examination) foreignIndexes(all []indexRow, left map[string]indexRow) {
 	for _, one := range all {
 		if _, foreign := left[one.Name]; !foreign || strings.HasPrefix(one.Name, "river_") ||
@@ -178,13 +188,14 @@ func (e *examination) foreignIndexes(all []indexRow, left map[string]indexRow) {
 		if !one.Valid {
 			e.warn(drop, "index %s of %s is invalid: it costs each write, and nothing uses it", one.Name, one.Relation)
 		} else {
-			e.info("", "index %s of %s is not Tasktable's: each claim and settle of a task writes to all indexes of its table",
+			e.info("",
+				"index %s of %s is not Tasktable's: each claim and settle of a task writes to all indexes of its table",
 				one.Name, one.Relation)
 		}
 	}
 }
 
-// concurrently makes an index without keeping others from writing.
+// concurrently changes a CREATE INDEX so that it does not block writes.
 func concurrently(definition string) string {
 	return strings.Replace(definition, "INDEX ", "INDEX CONCURRENTLY ", 1)
 }

@@ -4,30 +4,60 @@ CREATE UNIQUE INDEX nodes_pkey ON tasktable.nodes USING btree (number);
 CREATE INDEX pauses_ends_at ON tasktable.pauses USING btree (ends_at);
 CREATE UNIQUE INDEX pauses_pkey ON tasktable.pauses USING btree (number);
 CREATE UNIQUE INDEX river_job_pkey ON tasktable.river_job USING btree (id);
-CREATE INDEX river_job_prioritized_fetching_index ON tasktable.river_job USING btree (state, queue, priority, scheduled_at, id);
-CREATE INDEX river_job_state_and_finalized_at_index ON tasktable.river_job USING btree (state, finalized_at) WHERE (finalized_at IS NOT NULL);
-CREATE TRIGGER append_only BEFORE DELETE OR UPDATE ON tasktable.scheduled_task_changes FOR EACH ROW EXECUTE FUNCTION tasktable.refuse_history_change();
-CREATE TRIGGER append_only_truncate BEFORE TRUNCATE ON tasktable.scheduled_task_changes FOR EACH STATEMENT EXECUTE FUNCTION tasktable.refuse_history_change();
+CREATE INDEX river_job_prioritized_fetching_index ON tasktable.river_job USING btree (state, queue, priority,
+    scheduled_at, id);
+CREATE INDEX river_job_state_and_finalized_at_index ON tasktable.river_job USING btree (state, finalized_at) WHERE
+    (finalized_at IS NOT NULL);
+CREATE TRIGGER append_only BEFORE DELETE OR UPDATE ON tasktable.scheduled_task_changes FOR EACH ROW EXECUTE FUNCTION
+    tasktable.refuse_history_change();
+CREATE TRIGGER append_only_truncate BEFORE TRUNCATE ON tasktable.scheduled_task_changes FOR EACH STATEMENT EXECUTE
+    FUNCTION tasktable.refuse_history_change();
 CREATE UNIQUE INDEX scheduled_task_changes_pkey ON tasktable.scheduled_task_changes USING btree (revision);
 CREATE INDEX scheduled_task_changes_task ON tasktable.scheduled_task_changes USING btree (task_id, revision);
-CREATE TRIGGER append_only BEFORE DELETE OR UPDATE ON tasktable.scheduled_task_executions FOR EACH ROW EXECUTE FUNCTION tasktable.refuse_history_change();
-CREATE TRIGGER append_only_truncate BEFORE TRUNCATE ON tasktable.scheduled_task_executions FOR EACH STATEMENT EXECUTE FUNCTION tasktable.refuse_history_change();
+CREATE TRIGGER append_only BEFORE DELETE OR UPDATE ON tasktable.scheduled_task_executions FOR EACH ROW EXECUTE FUNCTION
+    tasktable.refuse_history_change();
+CREATE TRIGGER append_only_truncate BEFORE TRUNCATE ON tasktable.scheduled_task_executions FOR EACH STATEMENT EXECUTE
+    FUNCTION tasktable.refuse_history_change();
 CREATE UNIQUE INDEX scheduled_task_executions_pkey ON tasktable.scheduled_task_executions USING btree (fence);
 CREATE INDEX scheduled_task_executions_task ON tasktable.scheduled_task_executions USING btree (task_id, fence);
-CREATE INDEX scheduled_task_executions_time ON tasktable.scheduled_task_executions USING brin (finished_at, date_bin('01:00:00'::interval, finished_at, '2000-01-01 00:00:00+00'::timestamp with time zone)) WITH (autosummarize='on');
-CREATE INDEX scheduled_tasks_claimable ON tasktable.scheduled_tasks USING btree (queue, type, priority, next_attempt_at) WHERE ((next_attempt_at IS NOT NULL) AND (cron IS NULL));
+CREATE INDEX scheduled_task_executions_time ON tasktable.scheduled_task_executions USING brin (finished_at,
+    date_bin('01:00:00'::interval, finished_at, '2000-01-01 00:00:00+00'::timestamp with time zone)) WITH
+    (autosummarize='on');
+CREATE INDEX scheduled_tasks_claimable ON tasktable.scheduled_tasks USING btree (queue, type, priority, next_attempt_at)
+    WHERE ((next_attempt_at IS NOT NULL) AND (cron IS NULL));
 CREATE INDEX scheduled_tasks_entity ON tasktable.scheduled_tasks USING btree (entity) WHERE (entity IS NOT NULL);
-CREATE INDEX scheduled_tasks_lease_expires_at ON tasktable.scheduled_tasks USING btree (lease_expires_at) WHERE (lease_expires_at IS NOT NULL);
-CREATE INDEX scheduled_tasks_parent ON tasktable.scheduled_tasks USING btree (parent_id, scheduled_at) WHERE (parent_id IS NOT NULL);
-CREATE INDEX scheduled_tasks_paused_until ON tasktable.scheduled_tasks USING btree (paused_until) WHERE (paused_until IS NOT NULL);
+CREATE INDEX scheduled_tasks_lease_expires_at ON tasktable.scheduled_tasks USING btree (lease_expires_at) WHERE
+    (lease_expires_at IS NOT NULL);
+CREATE INDEX scheduled_tasks_parent ON tasktable.scheduled_tasks USING btree (parent_id, scheduled_at) WHERE (parent_id
+    IS NOT NULL);
+CREATE INDEX scheduled_tasks_paused_until ON tasktable.scheduled_tasks USING btree (paused_until) WHERE (paused_until IS
+    NOT NULL);
 CREATE UNIQUE INDEX scheduled_tasks_pkey ON tasktable.scheduled_tasks USING btree (id);
-CREATE INDEX scheduled_tasks_recurring ON tasktable.scheduled_tasks USING btree (queue, type, next_attempt_at) WHERE ((next_attempt_at IS NOT NULL) AND (cron IS NOT NULL));
-CREATE INDEX scheduled_tasks_spawned_by ON tasktable.scheduled_tasks USING btree (spawned_by) WHERE (spawned_by IS NOT NULL);
-CREATE TRIGGER task_3_delete AFTER DELETE ON tasktable.scheduled_tasks FOR EACH ROW EXECUTE FUNCTION tasktable.after_task_change();
-CREATE TRIGGER task_3_insert AFTER INSERT ON tasktable.scheduled_tasks REFERENCING NEW TABLE AS inserted FOR EACH STATEMENT EXECUTE FUNCTION tasktable.after_tasks_insert();
-CREATE TRIGGER task_4_update AFTER UPDATE ON tasktable.scheduled_tasks FOR EACH ROW WHEN (((old.revision IS DISTINCT FROM new.revision) OR ((old.fence = new.fence) AND (((old.status)::text IS DISTINCT FROM (new.status)::text) OR ((old.paused_until)::timestamp with time zone IS DISTINCT FROM (new.paused_until)::timestamp with time zone))))) EXECUTE FUNCTION tasktable.after_task_change();
-CREATE TRIGGER task_5_held BEFORE DELETE ON tasktable.scheduled_tasks FOR EACH ROW WHEN ((old.fence IS NOT NULL)) EXECUTE FUNCTION tasktable.refuse_held_delete();
-CREATE TRIGGER task_6_truncate BEFORE TRUNCATE ON tasktable.scheduled_tasks FOR EACH STATEMENT EXECUTE FUNCTION tasktable.refuse_truncate();
-CREATE TRIGGER task_7_reopen AFTER UPDATE OF status, scheduled_at, parent_id ON tasktable.scheduled_tasks FOR EACH ROW WHEN (((new.parent_id IS NOT NULL) AND ((new.status)::text = ANY (ARRAY['QUEUED'::text, 'PAUSED'::text])) AND (new.fence IS NULL) AND ((new.attempt)::integer = 0))) EXECUTE FUNCTION tasktable.reopen_occurrence();
-CREATE TRIGGER zzz_task_1_edit BEFORE INSERT OR UPDATE OF id, payload, type, scheduled_at, run_now_at, priority, queue, expiration, expected_execution_time, max_attempts, entity, tenant_id, cron, time_zone, overlap, catch_up, catch_up_paused, catch_up_limit, jitter, ends_at, max_occurrences, parent_id, retention, archived_at ON tasktable.scheduled_tasks FOR EACH ROW EXECUTE FUNCTION tasktable.before_task_change();
-CREATE TRIGGER zzz_task_2_status BEFORE UPDATE OF status, paused_until ON tasktable.scheduled_tasks FOR EACH ROW WHEN (((NOT (old.fence IS DISTINCT FROM new.fence)) AND (((old.status)::text IS DISTINCT FROM (new.status)::text) OR ((old.paused_until)::timestamp with time zone IS DISTINCT FROM (new.paused_until)::timestamp with time zone)) AND (old.revision = new.revision) AND (current_setting('tasktable_change.context'::text, true) IS DISTINCT FROM 'engine'::text))) EXECUTE FUNCTION tasktable.before_task_change();
+CREATE INDEX scheduled_tasks_recurring ON tasktable.scheduled_tasks USING btree (queue, type, next_attempt_at) WHERE
+    ((next_attempt_at IS NOT NULL) AND (cron IS NOT NULL));
+CREATE INDEX scheduled_tasks_spawned_by ON tasktable.scheduled_tasks USING btree (spawned_by) WHERE (spawned_by IS NOT
+    NULL);
+CREATE TRIGGER task_3_delete AFTER DELETE ON tasktable.scheduled_tasks FOR EACH ROW EXECUTE FUNCTION
+    tasktable.after_task_change();
+CREATE TRIGGER task_3_insert AFTER INSERT ON tasktable.scheduled_tasks REFERENCING NEW TABLE AS inserted FOR EACH
+    STATEMENT EXECUTE FUNCTION tasktable.after_tasks_insert();
+CREATE TRIGGER task_4_update AFTER UPDATE ON tasktable.scheduled_tasks FOR EACH ROW WHEN (((old.revision IS DISTINCT
+    FROM new.revision) OR ((old.fence = new.fence) AND (((old.status)::text IS DISTINCT FROM (new.status)::text) OR
+    ((old.paused_until)::timestamp with time zone IS DISTINCT FROM (new.paused_until)::timestamp with time zone)))))
+    EXECUTE FUNCTION tasktable.after_task_change();
+CREATE TRIGGER task_5_held BEFORE DELETE ON tasktable.scheduled_tasks FOR EACH ROW WHEN ((old.fence IS NOT NULL))
+    EXECUTE FUNCTION tasktable.refuse_held_delete();
+CREATE TRIGGER task_6_truncate BEFORE TRUNCATE ON tasktable.scheduled_tasks FOR EACH STATEMENT EXECUTE FUNCTION
+    tasktable.refuse_truncate();
+CREATE TRIGGER task_7_reopen AFTER UPDATE OF status, scheduled_at, parent_id ON tasktable.scheduled_tasks FOR EACH ROW
+    WHEN (((new.parent_id IS NOT NULL) AND ((new.status)::text = ANY (ARRAY['QUEUED'::text, 'PAUSED'::text])) AND
+    (new.fence IS NULL) AND ((new.attempt)::integer = 0))) EXECUTE FUNCTION tasktable.reopen_occurrence();
+CREATE TRIGGER zzz_task_1_edit BEFORE INSERT OR UPDATE OF id, payload, type, scheduled_at, run_now_at, priority, queue,
+    expiration, expected_execution_time, max_attempts, entity, tenant_id, cron, time_zone, overlap, catch_up,
+    catch_up_paused, catch_up_limit, jitter, ends_at, max_occurrences, parent_id, retention, archived_at ON
+    tasktable.scheduled_tasks FOR EACH ROW EXECUTE FUNCTION tasktable.before_task_change();
+CREATE TRIGGER zzz_task_2_status BEFORE UPDATE OF status, paused_until ON tasktable.scheduled_tasks FOR EACH ROW WHEN
+    (((NOT (old.fence IS DISTINCT FROM new.fence)) AND (((old.status)::text IS DISTINCT FROM (new.status)::text) OR
+    ((old.paused_until)::timestamp with time zone IS DISTINCT FROM (new.paused_until)::timestamp with time zone)) AND
+    (old.revision = new.revision) AND (current_setting('tasktable_change.context'::text, true) IS DISTINCT FROM
+    'engine'::text))) EXECUTE FUNCTION tasktable.before_task_change();

@@ -43,7 +43,11 @@ func TestStructureIsWhatTheMigrationsMake(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := strings.Join(statements, "\n") + "\n"
+	var lines strings.Builder
+	for _, statement := range statements {
+		lines.WriteString(wrapped(statement) + "\n")
+	}
+	got := lines.String()
 	if *update {
 		if err := os.WriteFile("structure.sql", []byte(got), 0o644); err != nil {
 			t.Fatal(err)
@@ -58,6 +62,25 @@ func TestStructureIsWhatTheMigrationsMake(t *testing.T) {
 		triggers < 10 {
 		t.Errorf("of %d statements it reads %d triggers and %d indexes", len(statements), triggers, indexes)
 	}
+}
+
+// wrapped breaks a statement into lines of at most 120 characters, as structure reads it.
+func wrapped(statement string) string {
+	var out strings.Builder
+	width := 0
+	for i, word := range strings.Split(statement, " ") {
+		switch {
+		case i > 0 && width+1+len(word) > 120:
+			out.WriteString("\n    ")
+			width = 4
+		case i > 0:
+			out.WriteString(" ")
+			width++
+		}
+		out.WriteString(word)
+		width += len(word)
+	}
+	return out.String()
 }
 
 // In another schema it is the same structure.

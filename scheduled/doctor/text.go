@@ -14,12 +14,12 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// sql is a statement to be run by whoever reads it, in the schema's name.
+// sql returns a statement for the reader to run, with the name of the schema.
 func (e *examination) sql(statement string, args ...any) string {
 	return e.schema.SQL(fmt.Sprintf(statement, args...)) + ";"
 }
 
-// command is one of this program's, for the schema.
+// command returns a command of this program, with the option for the schema if it needs one.
 func (e *examination) command(command string) string {
 	if e.schema.String() == store.DefaultSchema {
 		return "tasktable " + command
@@ -27,12 +27,12 @@ func (e *examination) command(command string) string {
 	return "tasktable " + command + " --schema " + e.schema.String()
 }
 
-// quoted is a text as SQL writes it.
+// quoted returns a text as an SQL literal.
 func quoted(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
 
 var plainWord = regexp.MustCompile(`^[A-Za-z0-9_.:+/-]+$`)
 
-// word is a text as a shell takes it for one word.
+// word quotes a text so that a shell takes it for one word.
 func word(text string) string {
 	if plainWord.MatchString(text) {
 		return text
@@ -40,10 +40,10 @@ func word(text string) string {
 	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }
 
-// named is an identifier as SQL writes it.
+// named returns a name as an SQL identifier.
 func named(name string) string { return pgx.Identifier{name}.Sanitize() }
 
-// several is a number of things: "1 node", "2 nodes".
+// several returns a count with its noun: "1 node", "2 nodes".
 func several[N ~int | ~int64](n N, what string) string {
 	if n == 1 {
 		return "1 " + what
@@ -51,10 +51,10 @@ func several[N ~int | ~int64](n N, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// seconds is a time as SQL tells it, shown no more exactly than it matters.
+// seconds is short for a number of seconds.
 func seconds(s float64) string { return short(time.Duration(s * float64(time.Second))) }
 
-// short shows a time no more exactly than it matters.
+// short returns a duration, rounded to a useful precision.
 func short(d time.Duration) string {
 	switch {
 	case d < 0:
@@ -87,14 +87,15 @@ func instant(at time.Time) string { return at.UTC().Truncate(time.Second).Format
 
 const lineMost = 240
 
-// line is a text that others wrote, on one line and not too long.
+// line returns a text of other people as one line, cut to lineMost characters.
 func line(text string) string {
-	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return unicode.IsControl(r) || unicode.IsSpace(r) }), " ")
+	breaks := func(r rune) bool { return unicode.IsControl(r) || unicode.IsSpace(r) }
+	text = strings.Join(strings.FieldsFunc(text, breaks), " ")
 	if runes := []rune(text); len(runes) > lineMost {
 		return string(runes[:lineMost]) + "…"
 	}
 	return text
 }
 
-// sorted is the keys of a map, in their order.
+// sorted returns the keys of a map, sorted.
 func sorted[V any](of map[string]V) []string { return slices.Sorted(maps.Keys(of)) }

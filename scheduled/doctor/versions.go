@@ -8,13 +8,13 @@ import (
 	"github.com/tasktable/tasktable/migrations"
 )
 
-// The versions of Postgres that Tasktable is tested with.
+// oldestPostgres and newestPostgres are the versions of Postgres that Tasktable is tested with.
 const (
 	oldestPostgres = 14
 	newestPostgres = 18
 )
 
-// By the catalogs: a role without rights in the schema is to be told so, by another check.
+// versionsSQL reads only the catalogs, so that it works for a role without rights in the schema.
 const versionsSQL = `
 SELECT current_setting('server_version') AS name, current_setting('server_version_num')::int / 10000 AS major,
     EXISTS (SELECT 1 FROM pg_namespace AS n WHERE n.nspname = $1::text) AS schema,
@@ -36,20 +36,21 @@ SELECT (SELECT coalesce(max(g.version_id), 0) FROM tasktable.goose_db_version AS
 
 type appliedRow struct{ Own, River int64 }
 
-// postgres is about the server's version.
+// postgres checks the version of the server.
 func (e *examination) postgres(found versionsRow) {
 	switch {
 	case found.Major < oldestPostgres:
-		e.fail(fmt.Sprintf("upgrade to Postgres %d or later", oldestPostgres), "Postgres %s is older than %d", found.Name,
-			oldestPostgres)
+		e.fail(fmt.Sprintf("upgrade to Postgres %d or later", oldestPostgres), "Postgres %s is older than %d",
+			found.Name, oldestPostgres)
 	case found.Major > newestPostgres:
-		e.info("", "Postgres %s is newer than %d, the newest that this version is tested with", found.Name, newestPostgres)
+		e.info("", "Postgres %s is newer than %d, the newest that this version is tested with",
+			found.Name, newestPostgres)
 	default:
 		e.ok("Postgres %s", found.Name)
 	}
 }
 
-// versions is about Postgres's version, the schema's and River's.
+// versions checks the versions of Postgres, of the schema and of River.
 func (e *examination) versions(ctx context.Context) error {
 	found, err := row[versionsRow](ctx, e, versionsSQL, e.schema.String())
 	if err != nil {
@@ -59,24 +60,25 @@ func (e *examination) versions(ctx context.Context) error {
 	switch {
 	case !found.Schema:
 		e.unmigrated = true
-		e.fail(e.command("migrate"), "there is no schema %s; what is about its tables is left out", e.schema)
+		e.fail(e.command("migrate"), "there is no schema %s; checks of its tables are left out", e.schema)
 		return nil
 	case !found.Usable:
 		e.unmigrated = true
 		e.fail(e.sql("GRANT USAGE ON SCHEMA tasktable TO %s",
 			named(e.report.Role))+" or, with rights for each purpose: "+e.command("migrate roles"),
-			"role %s has no right in schema %s; what is about its tables is left out", e.report.Role, e.schema)
+			"role %s has no right in schema %s; checks of its tables are left out", e.report.Role, e.schema)
 		return nil
 	case found.Tables < 2:
 		e.unmigrated = true
-		e.fail(e.command("migrate"), "schema %s is not migrated, or not to the end; what is about its tables is left out",
-			e.schema)
+		e.fail(e.command("migrate"),
+			"schema %s is not migrated, or not to the end; checks of its tables are left out", e.schema)
 		return nil
 	}
 	switch err := migrations.CheckReleased(ctx, e.tx, e.schema); {
 	case errors.Is(err, migrations.ErrPrerelease):
 		e.unmigrated = true
-		e.fail(e.sql("DROP SCHEMA tasktable CASCADE")+" once the tasks that you need are saved; then "+e.command("migrate"),
+		e.fail(e.sql("DROP SCHEMA tasktable CASCADE")+" once the tasks that you need are saved; then "+
+			e.command("migrate"),
 			"schema %s was made before the first release, and cannot be brought to this version", e.schema)
 		return nil
 	case err != nil:
@@ -99,7 +101,8 @@ func (e *examination) versions(ctx context.Context) error {
 func (e *examination) compareSchema(what string, is, wanted int64) {
 	switch {
 	case is < wanted:
-		e.fail(e.command("migrate"), "%s is at version %d, and this program is of %d: its nodes do not start", what, is, wanted)
+		e.fail(e.command("migrate"), "%s is at version %d, and this program is of %d: its nodes do not start",
+			what, is, wanted)
 	case is > wanted:
 		e.info("", "%s is at version %d, newer than this program's %d, and serves it all the same", what, is, wanted)
 	default:

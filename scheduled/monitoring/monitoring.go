@@ -1,4 +1,5 @@
-// Package monitoring has what watches the metrics of Tasktable's nodes: alert rules for Prometheus and a dashboard for Grafana.
+// Package monitoring holds alert rules for Prometheus and a dashboard for Grafana. They watch the metrics of
+// Tasktable's nodes.
 package monitoring
 
 import _ "embed" // the files
@@ -8,7 +9,7 @@ import _ "embed" // the files
 //go:embed alerts.yaml
 var Alerts string
 
-// Dashboard is a Grafana dashboard, for Grafana 10 or later. It asks for its data source when it is imported.
+// Dashboard is a dashboard for Grafana 10 or later. Grafana asks for its data source when somebody imports it.
 //
 //go:embed dashboard.json
 var Dashboard string

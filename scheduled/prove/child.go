@@ -18,16 +18,18 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// processVariable tells a node's process which it is. Not its PID, which the system may give again.
+// processVariable tells a node's process its number in the proof. The proof does not use PIDs as numbers, because the
+// system may use a PID again.
 const processVariable = "TASKTABLE_PROVE_PROCESS"
 
 const (
 	slots = 20
-	// Small, since a server of Postgres's default settings has 100 connections in all.
+	// childConns is small, because a server with Postgres's default settings has 100 connections in all.
 	childConns = 8
 )
 
-// plain and transactional are the two variants of tasks. They take Millis milliseconds, with the effect halfway.
+// plain and transactional are the two variants of tasks. Their handlers take Millis milliseconds, and write the
+// effect halfway.
 type (
 	plain struct {
 		Key    string `json:"key"`
@@ -41,8 +43,8 @@ func (p plain) TaskKey() string         { return p.Key }
 func (transactional) TaskType() string  { return "PROVE_TX" }
 func (p transactional) TaskKey() string { return p.Key }
 
-// Child is a node that runs the proof's tasks until it is killed, or the process that started it ends. A program that proves
-// calls it when it is started with Config.Arguments.
+// Child runs a node for the proof's tasks, until the process is killed, or until the process that started it ends.
+// The program calls Child when it is started with Config.Arguments.
 func Child(ctx context.Context, stdout, stderr io.Writer) error {
 	process, err := strconv.Atoi(os.Getenv(processVariable))
 	if err != nil {
@@ -76,7 +78,8 @@ type worker struct {
 	process int
 }
 
-// The record must outlive the process and not the server, so these two do not wait for the disk; the effect does.
+// The record must outlive the process, but not the server. So these two statements do not wait for the disk. The
+// effect does.
 const (
 	beganSQL = `
 		INSERT INTO proof.runs (task_id, fence, process)
@@ -102,7 +105,8 @@ func (w *worker) transactional(ctx context.Context, tx pgx.Tx, t *handlers.Task[
 	})
 }
 
-// record takes its time around the effect, between two marks that are made whatever becomes of the task.
+// record takes millis milliseconds and makes the effect halfway. It records the beginning and the end, even if ctx
+// ends or the effect fails.
 func (w *worker) record(ctx context.Context, e *handlers.Execution, millis int, effect func() error) error {
 	detached := context.WithoutCancel(ctx)
 	var number int64

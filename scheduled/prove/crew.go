@@ -15,10 +15,10 @@ import (
 // member is a node of the crew.
 type member struct {
 	*throwaway.Process
-	number int // of the proof's processes, from 1
+	number int // its number among the proof's processes, from 1
 }
 
-// crew is the nodes, of which some are missing at times.
+// crew is the nodes of the proof. After a kill a node is missing for a while.
 type crew struct {
 	run       *run
 	watches   sync.WaitGroup
@@ -52,7 +52,8 @@ func (c *crew) start(ctx context.Context) error {
 	return c.run.Until(ctx, time.Minute, "a node leads", leadsSQL)
 }
 
-const registeredSQL = `SELECT EXISTS (SELECT 1 FROM tasktable.nodes WHERE dead_at IS NULL AND host LIKE '%/' || $1::int::text)`
+const registeredSQL = `
+SELECT EXISTS (SELECT 1 FROM tasktable.nodes WHERE dead_at IS NULL AND host LIKE '%/' || $1::int::text)`
 
 // add starts a node, and returns when it is registered.
 func (c *crew) add(ctx context.Context) (member, error) {
@@ -61,7 +62,8 @@ func (c *crew) add(ctx context.Context) (member, error) {
 	m := member{number: c.started}
 	c.mu.Unlock()
 	var err error
-	m.Process, err = c.run.Start(ctx, c.run.Program, c.run.Arguments, []string{fmt.Sprintf("%s=%d", processVariable, m.number)})
+	environment := []string{fmt.Sprintf("%s=%d", processVariable, m.number)}
+	m.Process, err = c.run.Start(ctx, c.run.Program, c.run.Arguments, environment)
 	if err != nil {
 		return m, err
 	}
@@ -72,7 +74,7 @@ func (c *crew) add(ctx context.Context) (member, error) {
 	return m, c.run.Until(ctx, time.Minute, "the node is registered", registeredSQL, m.PID)
 }
 
-// watch tells of a node that ends though nobody has killed it.
+// watch reports a node that ends although nobody has killed it.
 func (c *crew) watch(ctx context.Context, m member) {
 	<-m.Done
 	c.mu.Lock()
@@ -84,16 +86,17 @@ func (c *crew) watch(ctx context.Context, m member) {
 	}
 }
 
-// victim is a node as the killer sees it.
+// victim is a node that may be killed.
 type victim struct {
 	PID      int
 	Leads    bool
-	Handlers int // called and not returned
+	Handlers int // how many have been called and have not returned
 	At       time.Time
 }
 
-// River's running jobs say who works, the proof's own record whether it is within a handler just now: a job runs a moment before
-// and after, too. The leader is the node whose session holds the lock of number 0. $3: the leader is wanted.
+// victimSQL chooses the node with the most running handlers. It counts them in the proof's own record, because a job
+// runs a moment longer than its handler. It counts only nodes that have a running job in River. The leader is the
+// node whose session holds the lock with number 0. $3 says whether the leader is wanted.
 const victimSQL = `
 SELECT pid, leads, handlers, clock_timestamp()
 FROM (
@@ -112,7 +115,8 @@ FROM (
 ) AS v
 ORDER BY leads = $3 DESC, handlers DESC, pid LIMIT 1`
 
-// choose waits a moment for a node that is within a handler, the leader if it is wanted, and returns what there is. PID 0: none.
+// choose waits up to two seconds for a node with a running handler, and prefers the leader if it is wanted. It then
+// returns the best node. PID 0 means that there is no node.
 func (c *crew) choose(ctx context.Context, leader bool) (v victim, err error) {
 	limit := time.NewTimer(2 * time.Second)
 	defer limit.Stop()
@@ -147,7 +151,7 @@ const (
 	cutOffSQL = `SELECT count(*) FROM proof.runs WHERE process = $1 AND ended_at IS NULL`
 )
 
-// kill kills a node that is within a handler, every third time the leader, and has another one come in its place.
+// kill kills a node with a running handler, every third time the leader, and starts another node in its place.
 func (c *crew) kill(ctx context.Context) error {
 	c.kills++
 	v, err := c.choose(ctx, c.kills%3 == 0)
@@ -190,7 +194,7 @@ func (c *crew) replace(ctx context.Context) error {
 	return err
 }
 
-// stop ends all nodes, and returns when everything about them has ended. No kill may follow.
+// stop ends all nodes, and returns when their processes and goroutines have ended. Do not call kill afterwards.
 func (c *crew) stop() {
 	c.replacing.Wait()
 	c.mu.Lock()

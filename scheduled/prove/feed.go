@@ -13,22 +13,24 @@ import (
 
 const (
 	feedEvery   = 250 * time.Millisecond
-	feedLead    = 500 * time.Millisecond // for the first ones to be scheduled in
+	feedLead    = 500 * time.Millisecond // the time before the first tasks are due
 	feedMost    = 500                    // tasks of one transaction
 	leastMillis = 10
 	mostMillis  = 90
-	expiration  = 3 * time.Second // less than it takes to find a node dead
+	expiration  = 3 * time.Second // shorter than the time after which a silent node is dead
 )
 
 var tasks = store.New(store.Config{Service: "prove"})
 
-// feed schedules four fifths of the tasks at once, for all the time, and the others as time goes by, due when they are scheduled.
+// feed schedules four fifths of the tasks at once, spread over the whole time. It schedules the others bit by bit,
+// each due at once.
 func (r *run) feed(ctx context.Context) error {
 	ahead := r.Tasks - r.Tasks/5
 	for from := 0; from < ahead; from += feedMost {
-		// In the order of their times, so that the first do not wait for the last.
+		// The tasks are in the order of their times, so that the first are scheduled before they are due.
 		due := func(n int) time.Time {
-			return r.begin.Add(feedLead + time.Duration((float64(n)+rand.Float64())/float64(ahead)*float64(r.Over-feedLead)))
+			place := (float64(n) + rand.Float64()) / float64(ahead)
+			return r.begin.Add(feedLead + time.Duration(place*float64(r.Over-feedLead)))
 		}
 		if err := r.accept(ctx, from, min(from+feedMost, ahead), due); err != nil {
 			return err
@@ -45,7 +47,8 @@ func (r *run) feed(ctx context.Context) error {
 		case <-ticker.C:
 		}
 		for from, to := ahead+left*i/ticks, ahead+left*(i+1)/ticks; from < to; from += feedMost {
-			if err := r.accept(ctx, from, min(from+feedMost, to), func(int) time.Time { return time.Time{} }); err != nil {
+			now := func(int) time.Time { return time.Time{} }
+			if err := r.accept(ctx, from, min(from+feedMost, to), now); err != nil {
 				return err
 			}
 		}
@@ -53,13 +56,14 @@ func (r *run) feed(ctx context.Context) error {
 	return nil
 }
 
-// What was scheduled, as the table has it now. In the transaction that schedules, as an application's own rows would be.
+// acceptSQL records the scheduled tasks from their table. It runs in the transaction that schedules them, as a
+// statement for an application's own rows would.
 const acceptSQL = `
 INSERT INTO proof.accepted (task_id, transactional, to_cancel, due_at, expires_at)
 SELECT id, type = 'PROVE_TX', id = ANY ($2::text[]), scheduled_at, scheduled_at + expiration
 FROM tasktable.scheduled_tasks WHERE id = ANY ($1::text[])`
 
-// accept schedules the tasks of some numbers; of a zero time: for now.
+// accept schedules the tasks with the numbers from to to-1. A zero due time means now.
 func (r *run) accept(ctx context.Context, from, to int, due func(n int) time.Time) error {
 	var some []store.Task
 	ids, toCancel := []string{}, []string{}
@@ -89,7 +93,8 @@ func (r *run) accept(ctx context.Context, from, to int, due func(n int) time.Tim
 // newTask makes every other task transactional, and gives two of fifty an expiration.
 func newTask(n int) store.Task {
 	p := plain{fmt.Sprintf("%06d", n), leastMillis + rand.N(mostMillis-leastMillis)}
-	// A kill uses up an attempt of what it hits, and one task may be hit again and again.
+	// A task has many attempts, because a kill uses up an attempt of each running task, and may hit a task again and
+	// again.
 	task := store.Task{Payload: p, MaxAttempts: 1000, ExpectedExecutionTime: 10 * time.Second}
 	if n%2 == 1 {
 		task.Payload = transactional(p)
@@ -100,12 +105,13 @@ func newTask(n int) store.Task {
 	return task
 }
 
-// About when they start, so that some run already.
+// cancelSomeSQL cancels tasks at about the time when they start, so that some of them run already.
 const cancelSomeSQL = `
 SELECT c.id FROM proof.accepted AS a CROSS JOIN LATERAL tasktable.cancel(a.task_id, 'prove') AS c
 WHERE a.to_cancel AND a.due_at BETWEEN $1::timestamptz AND $2::timestamptz AND c.outcome = 'cancelled'`
 
-// A few at a time: a statement that takes long would keep their rows from the nodes.
+// cancelLaterSQL cancels a few tasks at a time, because a long statement would keep their rows locked against the
+// nodes.
 const cancelLaterSQL = `
 SELECT c.id FROM (
     SELECT a.task_id FROM proof.accepted AS a JOIN tasktable.scheduled_tasks AS t ON t.id = a.task_id
@@ -113,7 +119,7 @@ SELECT c.id FROM (
 ) AS later CROSS JOIN LATERAL tasktable.cancel(later.task_id, 'prove') AS c
 WHERE c.outcome = 'cancelled'`
 
-// Only now, after the commit: a start that the gate allowed before may stand.
+// cancelledSQL runs after the commit of the cancel, because a task may rightly start before that commit.
 const cancelledSQL = `INSERT INTO proof.cancelled (task_id) SELECT unnest($1::text[])`
 
 // cancelSome cancels a twentieth of the tasks, each about when it is due.
@@ -130,7 +136,7 @@ func (r *run) cancelSome(ctx context.Context) error {
 		if err := r.Scan(ctx, `SELECT clock_timestamp() + interval '5 ms'`, nil, &until); err != nil {
 			return fmt.Errorf("ask the database's time: %w", err)
 		}
-		// Not ctx: what is cancelled must be recorded, too.
+		// This does not use ctx, because each cancelled task must be recorded.
 		if _, err := r.cancel(context.WithoutCancel(ctx), cancelSomeSQL, since, until); err != nil {
 			return err
 		}
@@ -138,7 +144,7 @@ func (r *run) cancelSome(ctx context.Context) error {
 	}
 }
 
-// cancelLater cancels all that is not due yet.
+// cancelLater cancels all tasks that are not due yet.
 func (r *run) cancelLater(ctx context.Context) error {
 	for {
 		done, err := r.cancel(ctx, cancelLaterSQL)

@@ -1,5 +1,5 @@
-// Package prove shows the engine's promises at work: nodes in processes of their own run some thousand tasks and are killed
-// meanwhile, and SQL that anybody can run again counts what came of each task.
+// Package prove shows that the engine keeps its promises. Nodes in processes of their own run some thousand tasks,
+// and are killed meanwhile. Then SQL that anybody can run again counts the outcomes of the tasks.
 package prove
 
 import (
@@ -15,37 +15,40 @@ import (
 	"github.com/tasktable/tasktable/scheduled/internal/throwaway"
 )
 
-// ErrBroken is part of the error of a run in which a promise was broken.
+// ErrBroken is wrapped by the error of Run if a promise was broken.
 var ErrBroken = errors.New("a promise was broken")
 
 const (
 	nodes = 3
-	// How long a node is missing, as if something restarted it.
+	// replaceAfter is how long a killed node is missing, as if something restarted it.
 	replaceAfter = time.Second
-	// How long nothing may come of the tasks that are left until they are taken for lost. More than a node's death and a lease take.
+	// patience is how long the proof waits without the end of any task before it takes the remaining tasks for lost.
+	// It is longer than a node's death and a lease together.
 	patience  = 90 * time.Second
 	stopLimit = 10 * time.Second
 )
 
-// Config says what is to be proven, and how it is disturbed.
+// Config says how many tasks the proof runs, and how it disturbs them. All fields are required, except KillEvery,
+// Kill, End and Keep.
 type Config struct {
-	// Server is a connection to the Postgres server whose role may create databases.
+	// Server are the settings of a connection to the Postgres server. Its role must be able to create databases.
 	Server *pgx.ConnConfig
 	// Tasks is how many tasks are scheduled, and Over how long they are spread.
 	Tasks int
 	Over  time.Duration
-	// KillEvery is how often a node is killed by itself; 0: never.
+	// KillEvery is the time between two kills. 0 means that only Kill kills nodes.
 	KillEvery time.Duration
-	// Kill kills a node for each value received, End ends it early: tasks that are not due yet are cancelled. Nil: nobody asks.
+	// Kill kills a node for each value received. End ends the proof early: it cancels the tasks that are not due yet.
+	// Both may be nil.
 	Kill, End <-chan struct{}
-	// Program is this program's executable; with Arguments it calls Child.
+	// Program is the executable of this program. With Arguments it calls Child.
 	Program   string
 	Arguments []string
-	// Say tells what happens, Show how it stands, each Every.
+	// Say prints an event. Show prints the state, once in each Every.
 	Say   func(format string, args ...any)
 	Show  func(Standing)
 	Every time.Duration
-	// Keep leaves the database there.
+	// Keep leaves the database in place.
 	Keep bool
 }
 
@@ -60,7 +63,8 @@ type run struct {
 	failures chan error
 }
 
-// Run schedules, kills, waits and verifies. With an error that is ErrBroken the result is whole, and says which promise it was.
+// Run schedules tasks, kills nodes, waits for the end of all tasks, and verifies the promises. If the error wraps
+// ErrBroken, the result is complete, and says which promise was broken.
 func Run(ctx context.Context, config Config) (result Result, err error) {
 	d, err := throwaway.Create(ctx, config.Server, "tasktable_prove_")
 	if err != nil {
@@ -83,7 +87,7 @@ func Run(ctx context.Context, config Config) (result Result, err error) {
 	r.crew = newCrew(r)
 	err = r.play(ctx)
 	if err != nil {
-		cancel(err) // kills the nodes, and ends what else goes on
+		cancel(err) // kills the nodes, and ends the other goroutines
 	}
 	r.feeding.Wait()
 	r.crew.stop()
@@ -101,7 +105,7 @@ func Run(ctx context.Context, config Config) (result Result, err error) {
 	return result, result.broken()
 }
 
-// play returns when nothing is left to be done.
+// play runs the proof until all tasks have ended.
 func (r *run) play(ctx context.Context) error {
 	if err := r.crew.start(ctx); err != nil {
 		return err
@@ -129,18 +133,18 @@ func (r *run) play(ctx context.Context) error {
 	return r.settled(ctx)
 }
 
-// report hands a failure of what goes on beside the kills to disturb, unless it is only the end.
+// report passes an error of a goroutine to disturb, unless ctx has ended.
 func (r *run) report(ctx context.Context, err error) {
 	if err == nil || ctx.Err() != nil {
 		return
 	}
 	select {
 	case r.failures <- err:
-	default: // there is one already
+	default: // an earlier error waits already
 	}
 }
 
-// disturb kills nodes until the time is over and all tasks are scheduled, or somebody ends it early.
+// disturb kills nodes until the time is over and all tasks are scheduled, or until somebody ends the proof early.
 func (r *run) disturb(ctx context.Context, fed <-chan struct{}) (early bool, err error) {
 	over := time.NewTimer(r.Over)
 	defer over.Stop()
@@ -179,7 +183,7 @@ func (r *run) disturb(ctx context.Context, fed <-chan struct{}) (early bool, err
 	}
 }
 
-// settled waits until all tasks have ended, for as long as some still do.
+// settled waits until all tasks have ended. It gives up if no task has ended for the time of patience.
 func (r *run) settled(ctx context.Context) error {
 	show := time.NewTicker(r.Every)
 	defer show.Stop()
@@ -202,7 +206,7 @@ func (r *run) settled(ctx context.Context) error {
 			return err
 		case <-limit.C:
 			r.Say("%d tasks are left, and none of them has ended for %s", standing.Waiting, patience)
-			return nil // the verdict says which promise that breaks
+			return nil // the verdicts say which promise this breaks
 		case <-show.C:
 		}
 	}

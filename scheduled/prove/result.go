@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// Result is what came of a proof.
+// Result is the result of a proof.
 type Result struct {
 	Database string    `json:"database"`
 	Kept     bool      `json:"kept"`
@@ -14,17 +14,18 @@ type Result struct {
 	Delays   Delays    `json:"delays"`
 }
 
-// Kills is how the nodes that were killed were missed.
+// Kills describes the kills, and how soon their tasks ran again.
 type Kills struct {
 	Nodes     int     `json:"nodes"`
-	Leaders   int     `json:"leaders"` // of them
+	Leaders   int     `json:"leaders"` // how many of them led
 	CutOff    int     `json:"cut_off"` // handlers that were called and had not returned
 	TakenBack int     `json:"taken_back"`
 	P99       float64 `json:"recovery_p99_s"` // from the kill until a task that was taken back began again
 	Max       float64 `json:"recovery_max_s"`
 }
 
-// Delays are from when an attempt was due to its start, in milliseconds. One after a kill was due when it was taken back.
+// Delays are the times from when an attempt was due until its start, in milliseconds. An attempt after a kill is due
+// when the leader takes its task back.
 type Delays struct {
 	P50 float64 `json:"p50_ms"`
 	P99 float64 `json:"p99_ms"`
@@ -51,7 +52,7 @@ SELECT coalesce(percentile_cont(0.5) WITHIN GROUP (ORDER BY ms), 0)::float8,
 FROM (SELECT extract(epoch FROM started_at - due_at) * 1000 AS ms
     FROM tasktable.scheduled_task_executions WHERE started_at IS NOT NULL) AS starts`
 
-// verify asks the tables, when all has ended.
+// verify computes the result from the tables, after all tasks have ended.
 func verify(ctx context.Context, db querier) (result Result, err error) {
 	for _, p := range promises {
 		v, err := p.ask(ctx, db)

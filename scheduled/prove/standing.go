@@ -6,22 +6,22 @@ import (
 	"time"
 )
 
-// Standing is how it stands while it goes on.
+// Standing is the state of a running proof.
 type Standing struct {
 	Elapsed   time.Duration
-	Scheduled int     // accepted so far
-	Ran       int     // completed
-	Running   int     // in handlers
-	Waiting   int     // accepted, and neither ended nor lost
-	TakenBack int     // claims of killed nodes
-	Lost      int     // accepted, and gone or failed
-	Twice     int     // settled as completed more than once in one revision
-	Early     int     // started before their time
-	Kills     int     // of nodes
-	Delay     float64 // from when a task was due to its start, in ms; 99 of 100 are below
+	Scheduled int     // tasks accepted so far
+	Ran       int     // tasks that have COMPLETED
+	Running   int     // handlers that run
+	Waiting   int     // accepted tasks that have neither ended nor are lost
+	TakenBack int     // claims of killed nodes that the leader has taken back
+	Lost      int     // accepted tasks that have vanished or FAILED
+	Twice     int     // revisions that were settled as completed more than once
+	Early     int     // attempts that started before their time
+	Kills     int     // killed nodes
+	Delay     float64 // ms from the due time to the start of a task; 99 of 100 are below
 }
 
-// The verdicts' queries count the same, each by itself.
+// standingSQL counts in one query the same things as the queries of the verdicts.
 const standingSQL = `
 WITH tasks AS (
     SELECT t.status FROM proof.accepted AS a LEFT JOIN tasktable.scheduled_tasks AS t ON t.id = a.task_id
@@ -45,24 +45,27 @@ func (r *run) show(ctx context.Context) (s Standing, err error) {
 	var seconds float64
 	began := time.Now()
 	err = r.Scan(ctx, standingSQL, []any{r.begin},
-		&seconds, &s.Scheduled, &s.Ran, &s.Running, &s.Waiting, &s.TakenBack, &s.Lost, &s.Twice, &s.Early, &s.Kills, &s.Delay)
+		&seconds, &s.Scheduled, &s.Ran, &s.Running, &s.Waiting, &s.TakenBack, &s.Lost, &s.Twice, &s.Early, &s.Kills,
+		&s.Delay)
 	if err != nil {
 		return s, fmt.Errorf("ask how it stands: %w", err)
 	}
 	s.Elapsed = time.Duration(seconds * float64(time.Second))
-	r.nextShow = max(r.Every, 4*time.Since(began)) // counting many tasks is not to keep the nodes from running them
+	r.nextShow = max(r.Every, 4*time.Since(began)) // so that counting takes a quarter of the time at most
 	r.Show(s)
 	return s, nil
 }
 
-// String has the promises first: a narrow terminal cuts off the end.
+// String returns the state as one line. The promises come first, because a narrow terminal cuts off the end.
 func (s Standing) String() string {
-	const line = "%3.0f s  scheduled %d  run %d  lost %d  twice %d  early %d  running %d  kills %d  taken back %d  delay p99 %s"
+	const line = "%3.0f s  scheduled %d  run %d  lost %d  twice %d  early %d  running %d  kills %d  taken back %d  " +
+		"delay p99 %s"
 	return fmt.Sprintf(line,
-		s.Elapsed.Seconds(), s.Scheduled, s.Ran, s.Lost, s.Twice, s.Early, s.Running, s.Kills, s.TakenBack, Millis(s.Delay))
+		s.Elapsed.Seconds(), s.Scheduled, s.Ran, s.Lost, s.Twice, s.Early, s.Running, s.Kills, s.TakenBack,
+		Millis(s.Delay))
 }
 
-// Millis shows milliseconds, as seconds when they are many.
+// Millis formats milliseconds, from 1000 on as seconds.
 func Millis(ms float64) string {
 	if ms >= 1000 {
 		return fmt.Sprintf("%.1f s", ms/1000)

@@ -1,7 +1,8 @@
 package prove
 
-// The proof's own record, apart from the engine's tables: what was accepted, and what the handlers and the killer have seen. No
-// unique key on runs or effects: what runs twice is to be seen. All times are the database's.
+// tablesSQL makes the proof's own record, beside the engine's tables: the accepted tasks, and the records of the
+// handlers and of the kills. runs and effects have no unique key on the task, so that a task that runs twice has two
+// rows. All times are by the database's clock.
 const tablesSQL = `
 CREATE SCHEMA proof;
 CREATE TABLE proof.accepted (

@@ -9,13 +9,13 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Verdict is what became of one promise.
+// Verdict says whether one promise was kept.
 type Verdict struct {
 	Promise string  `json:"promise"`
 	Held    bool    `json:"held"`
-	Broken  int64   `json:"broken"` // how many times
-	Found   []Count `json:"found"`  // all that the query counts; the last is how many times the promise was broken
-	SQL     string  `json:"sql"`    // asks again
+	Broken  int64   `json:"broken"` // how many times it was broken
+	Found   []Count `json:"found"`  // the counts of the query; the last one is Broken
+	SQL     string  `json:"sql"`    // the query, to run it again
 }
 
 // Count is a column of a verdict's query.
@@ -24,7 +24,7 @@ type Count struct {
 	Value int64  `json:"value"`
 }
 
-// String is the counts in one line.
+// String returns the counts in one line.
 func (v Verdict) String() string {
 	var words []string
 	for _, c := range v.Found {
@@ -33,11 +33,12 @@ func (v Verdict) String() string {
 	return strings.Join(words, ", ")
 }
 
-// promise is checked by a query without parameters, of one row whose columns are counts. Of the last, each one breaks it.
+// promise is a promise and its check: a query without parameters that returns one row of counts. The last count is
+// how many times the promise was broken.
 type promise struct{ words, sql string }
 
-// The promises, in the words of the README. The queries go by proof.accepted, which nothing but the scheduling transactions have
-// written to: a task that vanished from the engine's tables is missed.
+// promises are the promises, in the words of the README. Their queries begin with proof.accepted, so that they notice
+// a task that vanished from the engine's tables. Only the transactions that schedule tasks write to proof.accepted.
 var promises = []promise{
 	{"no accepted task is lost", lostSQL},
 	{"a task never starts before its time", earlySQL},
@@ -49,7 +50,7 @@ var promises = []promise{
 	{"one id never runs twice at once", overlapSQL},
 }
 
-// Cancelled by us, and expired by its own setting, are ends that were asked for. All else that is not COMPLETED is lost.
+// lostSQL counts a task as lost unless it is COMPLETED, was cancelled by the proof, or expired by its own setting.
 const lostSQL = `
 SELECT count(*) AS accepted,
     count(*) FILTER (WHERE t.status = 'COMPLETED') AS completed,
@@ -99,7 +100,7 @@ FROM (SELECT coalesce(t.status = 'COMPLETED', false) AS completed, count(x.task_
     LEFT JOIN proof.effects AS x ON x.task_id = a.task_id
     WHERE a.transactional GROUP BY a.task_id, t.status) AS r`
 
-// A run that was cut off ended with its process.
+// overlapSQL takes the end of the process as the end of a run that was cut off.
 const overlapSQL = `
 SELECT count(*) AS runs, count(*) FILTER (WHERE cut_off) AS cut_off, count(*) FILTER (WHERE began_at < before) AS overlapping
 FROM (SELECT began_at, cut_off, max(over) OVER (PARTITION BY task_id ORDER BY began_at, number
@@ -108,7 +109,7 @@ FROM (SELECT began_at, cut_off, max(over) OVER (PARTITION BY task_id ORDER BY be
             coalesce(r.ended_at, k.gone_at, 'infinity') AS over
         FROM proof.runs AS r LEFT JOIN proof.kills AS k ON k.process = r.process) AS r) AS r`
 
-// ask counts what the promise's query counts.
+// ask runs the promise's query.
 func (p promise) ask(ctx context.Context, db querier) (v Verdict, err error) {
 	v.Promise, v.SQL = p.words, strings.TrimSpace(p.sql)
 	rows, err := db.Query(ctx, p.sql)

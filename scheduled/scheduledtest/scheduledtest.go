@@ -1,14 +1,15 @@
-// Package scheduledtest runs an application's handlers in its tests: in the test's own transaction, at any time the test says
-// it is, on the test's goroutine. There is no River, no leader, no waiting; the claim, gate and settle are the engine's own.
+// Package scheduledtest runs an application's handlers in its tests. They run in the test's own transaction, on the
+// test's goroutine, at any time that the test sets. No River and no leader take part, and nothing waits. The claim,
+// the gate and the settle are those of the engine.
 //
 //	h := scheduledtest.New(t, tx, registry)
 //	events.Create(ctx, tx, event)           // schedules the reminder
 //	ran := h.RunDueAt(ctx, fivePM)          // runs it
 //
-// It runs every task that is due in what the transaction sees, also those that others have committed: use a database of the
-// test's own, as package storetest makes them, never one with real tasks.
+// It runs every due task that the transaction sees, also tasks that other transactions have committed. So use a
+// database of the test's own, as package storetest makes it, and never one with real tasks.
 //
-// What a handler does outside the transaction, by a pool of its own, does not see the test's uncommitted rows.
+// If a handler uses another connection, such as a pool of its own, it does not see the uncommitted rows of the test.
 package scheduledtest
 
 import (
@@ -31,25 +32,26 @@ type Harness struct {
 	inline scheduled.Inline
 }
 
-// Ran is what came of one task: its id, type, attempt, outcome (a word of scheduled_task_executions.outcome), the handler's error, and
-// the note, the result and the follow-ups of a handler that returned nil.
+// Ran is the result of one task: its id, its type, its attempt, its outcome (a word of
+// scheduled_task_executions.outcome), and the handler's error. If the handler returned nil, Ran also has its note,
+// its result and its follow-ups.
 type Ran = scheduled.Ran
 
 // Option changes a Harness.
 type Option func(*scheduled.Inline)
 
-// WithSchema has the harness use the tables of another schema than store.DefaultSchema.
+// WithSchema sets the schema of the tables. Default: store.DefaultSchema.
 func WithSchema(schema string) Option { return func(i *scheduled.Inline) { i.Schema = schema } }
 
-// WithBackoff sets the wait before retries, as scheduled.Config.Backoff does. Without it, it is 10 s × 3ⁿ⁻¹ exactly.
+// WithBackoff sets the wait before retries, as scheduled.Config.Backoff does. Default: exactly 10 s × 3ⁿ⁻¹.
 func WithBackoff(backoff handlers.Backoff) Option {
 	return func(i *scheduled.Inline) { i.Backoff = backoff }
 }
 
-// WithCodec has the harness decode and encode payloads as scheduled.Config.Codec does.
+// WithCodec sets the codec of the payloads, as scheduled.Config.Codec does. Default: none.
 func WithCodec(codec store.Codec) Option { return func(i *scheduled.Inline) { i.Codec = codec } }
 
-// WithTracer has the harness make spans as scheduled.Config.Tracer does.
+// WithTracer sets the provider of the spans, as scheduled.Config.Tracer does. Default: none.
 func WithTracer(provider trace.TracerProvider) Option {
 	return func(i *scheduled.Inline) { i.Tracer = provider }
 }
@@ -71,9 +73,9 @@ func newHarness(t testing.TB, inline scheduled.Inline, options []Option) *Harnes
 	return &Harness{t: t, inline: inline}
 }
 
-// SetNow says what time it is for tasks that are asked for "now" in the harness's transaction: by Schedule without At, RunNow, Retry or
-// Rearm. RunDueAt says it too, so a test needs SetNow only before its first RunDueAt, or to let time pass without a run. Without either
-// it is the database's time.
+// SetNow sets the time that "now" means in the harness's transaction: for Schedule without At, RunNow, Retry and
+// Rearm. RunDueAt sets it too. So a test needs SetNow only before its first RunDueAt, or to let time pass without a
+// run. Before both it is the time of the database. SetNow fails the test if the database returns an error.
 func (h *Harness) SetNow(ctx context.Context, now time.Time) {
 	h.t.Helper()
 	if err := h.inline.SetNow(ctx, now); err != nil {
@@ -81,9 +83,10 @@ func (h *Harness) SetNow(ctx context.Context, now time.Time) {
 	}
 }
 
-// RunDueAt runs every task that is due at that time, and what becomes due at it by their running; retries come later, at
-// their own times. Whatever these tasks, or the test afterwards, ask for "now" is due at that time, too. It returns what ran, in order, and fails the test when the tables cannot be used. A handler's error fails
-// its task, not the test: look at Ran.Err.
+// RunDueAt runs every task that is due at the given time, and every task that these tasks schedule for that time.
+// Retries do not run, because they are due later. RunDueAt also sets the time that "now" means, as SetNow does. It
+// returns the results in the order of the runs. It fails the test if it cannot use the tables. A handler's error
+// fails only its task, and not the test: see Ran.Err.
 func (h *Harness) RunDueAt(ctx context.Context, at time.Time) []Ran {
 	h.t.Helper()
 	ran, err := h.inline.RunDue(ctx, at)

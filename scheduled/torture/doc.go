@@ -1,21 +1,24 @@
-// Package torture is a test alone: it runs the engine under faults and then asks whether the promises were kept.
+// Package torture contains only a test. It runs the engine under faults, and then checks whether the engine kept its
+// promises.
 //
-// Nodes are processes of two services, writers are an application's, and each has its own network to a private Postgres. While
-// the writers work, nodes are killed, frozen and made quiet, connections are cut, silenced and slowed down, backends are
-// terminated, a session keeps an old snapshot, and Postgres itself is stopped at once and started again. Afterwards everything
-// is mended, and what is then still to do must end in time.
+// The nodes are processes of two services. The writers act as an application. Each process has its own network
+// connection to a private Postgres. While the writers work, the test kills, freezes and quiets nodes. It cuts,
+// silences and slows down connections, terminates backends, holds an old snapshot, and stops and restarts Postgres
+// itself. Afterwards it ends all faults, and the remaining tasks must end in time.
 //
-// The engine is not asked whether it went well. The writers keep a log (ledger_test.go), triggers of the test's own record each
-// change of each row with its content (audit_test.go), handlers write their payloads, starts and ends, and all that they ask of
-// the engine, to files that outlive a kill (diary_test.go), and their transactional effects go to a table without a key. Each
-// promise is a check over that evidence (check_*_test.go). The checks are tested on histories that they must refuse
-// (oracle_*_test.go), and by breaking the engine on purpose (mutants_*_test.go). A check says how many samples it judged: how
-// often the promise was put to the test and no fault excused the engine. In an ordinary run of a minute or more a check that
-// judged none fails.
+// The test does not rely on the engine's own records. The writers keep a log (ledger_test.go). Triggers of the test
+// record each change of each row with its content (audit_test.go). The handlers write their payloads, their starts
+// and ends, and their requests to the engine into files that outlive a kill (diary_test.go). Their transactional
+// effects go to a table without a key. For each promise a check reads this evidence (check_*_test.go). Two kinds of
+// tests test the checks: histories that the checks must refuse (oracle_*_test.go), and engines that are broken on
+// purpose (mutants_*_test.go). A check reports how many samples it judged. A sample is a case in which the promise
+// applied and no fault excused the engine. In an ordinary run of a minute or more, a check that judged no sample
+// fails.
 //
 //	make torture SECONDS=300    # a long run; SEED=7 for the same decisions again
-//	make mutants                # each known way to break the engine is to be noticed
+//	make mutants                # the checks must notice each known way to break the engine
 //
-// It does not cover nodes whose own clocks are wrong in an ordinary run (make mutants has a build whose clocks are, and writers
-// whose clocks are an hour off are always there), nor a machine that loses what it has written, nor replicas and poolers.
+// The test does not cover machines that lose written data, replicas, or poolers. An ordinary run does not cover nodes
+// with wrong clocks, but make mutants has a build with wrong clocks. Some writers always have clocks that are an hour
+// off.
 package torture
