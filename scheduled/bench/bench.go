@@ -1,6 +1,6 @@
-// Package bench measures the engine: each bench builds a database of its own on the server it is given, does its work there as a
-// service would, verifies by SQL what came of it, and drops the database. What is compared runs side by side, in turns: on a machine
-// that others use too, only such ratios mean something.
+// Package bench measures the engine. Each bench makes a database of its own on the given server, works there as a
+// service would, verifies the result by SQL, and drops the database. Comparisons run in turns, because on a machine
+// with other work only such ratios mean something.
 package bench
 
 import (
@@ -13,22 +13,24 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Config says where and how much a bench measures.
+// Config says where and how much a bench measures. Server is required. Every other field has a default, except
+// Program for the bench recover.
 type Config struct {
-	// Server is a connection to the Postgres server whose role may create databases.
+	// Server are the settings of a connection to the Postgres server. Its role must be able to create databases.
 	Server *pgx.ConnConfig
-	// Tasks is how many tasks the bench runs; 0: its own default.
+	// Tasks is how many tasks the bench runs. Default (0): Bench.Default.
 	Tasks int
-	// Rounds is how often a comparison is made; the medians count. 0: 3.
+	// Rounds is how often a comparison is made. The medians count. Default (0): 3.
 	Rounds int
-	// Idle is how long the bench idle counts; 0: a minute.
+	// Idle is how long the bench idle counts. Default (0): one minute.
 	Idle time.Duration
-	// Program is this program's executable, for benches that kill a process of their own; Arguments make it call Child.
+	// Program is the executable of this program, for benches that kill a process of their own. With Arguments it
+	// calls Child.
 	Program   string
 	Arguments []string
-	// Say tells of progress. Nil: nobody.
+	// Say prints the progress. Default (nil): nothing is printed.
 	Say func(format string, args ...any)
-	// Logger of the nodes. Nil: none.
+	// Logger is the logger of the nodes. Default (nil): nothing is logged.
 	Logger *slog.Logger
 }
 
@@ -55,15 +57,15 @@ func (c Config) withDefaults(tasks int) Config {
 type Figure struct {
 	Name  string
 	Value float64
-	// What it is, and in which unit.
+	// Meaning is the unit of the value, and a description.
 	Meaning string
 }
 
-// Result is what a bench measured. It has been verified.
+// Result holds the figures of a bench. The bench has verified its work.
 type Result struct {
 	Bench    string
 	Figures  []Figure
-	Verified string // what was checked by SQL
+	Verified string // what the bench checked by SQL
 }
 
 func (r *Result) add(name string, value float64, meaning string) {
@@ -73,14 +75,24 @@ func (r *Result) add(name string, value float64, meaning string) {
 // Bench is one of the benches.
 type Bench struct {
 	Name    string
-	Short   string // one line
-	Long    string // what it does and what its figures mean
-	Default int    // tasks; 0: it takes no number
+	Short   string // a description in one line
+	Long    string // the help: its work and the meaning of its figures
+	Default int    // the default of Config.Tasks; 0: the bench takes no number of tasks
 	Run     func(ctx context.Context, config Config) (Result, error)
 }
 
-// All is the benches, in the order of a tour.
-var All = []Bench{drainBench, preciseBench, herdBench, idleBench, crowdBench, scheduleBench, recoverBench, scaleBench, snapshotBench}
+// All lists the benches, in the order in which a reader should try them.
+var All = []Bench{
+	drainBench,
+	preciseBench,
+	herdBench,
+	idleBench,
+	crowdBench,
+	scheduleBench,
+	recoverBench,
+	scaleBench,
+	snapshotBench,
+}
 
 func median(values []float64) float64 {
 	sorted := slices.Sorted(slices.Values(values))
@@ -90,7 +102,7 @@ func median(values []float64) float64 {
 	return sorted[len(sorted)/2]
 }
 
-// quantile of sorted values, by the nearest rank.
+// quantile returns a quantile of sorted values, by the nearest rank.
 func quantile(sorted []float64, q float64) float64 {
 	if len(sorted) == 0 {
 		return 0

@@ -10,9 +10,12 @@ import (
 
 var crowdBench = Bench{
 	Name: "crowd", Short: "How many handlers that wait run at once on one node", Default: 10000,
-	Long: `Tasks whose handler waits for a second, on one node with as many slots: how many run at once, and how long until all have ended.`,
-	Run:  runCrowd,
+	Long: `The handler of each task waits for a second. One node has as many slots as there are tasks. The bench counts
+how many handlers run at once, and measures how long it takes until all tasks have ended.`,
+	Run: runCrowd,
 }
+
+const lastedSQL = `SELECT extract(epoch FROM max(finished_at) - $1)::float8 FROM tasktable.scheduled_task_executions`
 
 func runCrowd(ctx context.Context, config Config) (result Result, err error) {
 	config = config.withDefaults(10000)
@@ -64,12 +67,14 @@ func runCrowd(ctx context.Context, config Config) (result Result, err error) {
 			return err
 		}
 		var seconds float64
-		if err := d.Scan(ctx, `SELECT extract(epoch FROM max(finished_at) - $1)::float8 FROM tasktable.scheduled_task_executions`, []any{due}, &seconds); err != nil {
+		if err := d.Scan(ctx, lastedSQL, []any{due}, &seconds); err != nil {
 			return err
 		}
 		result.add("at_once", float64(most.Load()), "handlers that ran at the same time")
-		result.add("seconds", seconds, "s from the instant at which all were due until the last was settled; each takes one")
-		result.add("heap_mb", float64(during.HeapInuse-before.HeapInuse)/(1<<20), "MB of heap that the running handlers and their claims took")
+		result.add("seconds", seconds,
+			"s from the instant at which all were due until the last was settled; each takes one")
+		result.add("heap_mb", float64(during.HeapInuse-before.HeapInuse)/(1<<20),
+			"MB of heap that the running handlers and their claims took")
 		result.add("stack_mb", float64(during.StackInuse-before.StackInuse)/(1<<20), "MB of stacks")
 		return nil
 	})

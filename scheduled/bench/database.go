@@ -7,7 +7,7 @@ import (
 	"github.com/tasktable/tasktable/scheduled/internal/throwaway"
 )
 
-// database is a bench's own.
+// database is the database of one bench.
 type database struct{ *throwaway.Database }
 
 // within runs a bench in a database of its own.

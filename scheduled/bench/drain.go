@@ -11,10 +11,12 @@ import (
 )
 
 var drainBench = Bench{
-	Name: "drain", Short: "How fast a backlog is worked off, beside bare River and the bare statements", Default: 100000,
-	Long: `All tasks are due and their handler does nothing: one node with the default settings works them off. Beside it, in turns: River alone
-on the same work, its workers swept over a few values, the best counts; and the engine's own claim and settle statements in a
-loop on one connection, without River and handlers: the floor that they set.`,
+	Name: "drain", Short: "How fast a backlog is worked off, beside bare River and the bare statements",
+	Default: 100000,
+	Long: `All tasks are due, and their handler does nothing. One node with the default settings works them off. In
+turns with it, two others do the same work. One is River alone, with several numbers of workers, of which the best
+counts. The other is the engine's claim and settle statements alone, in a loop on one connection, without River and
+handlers.`,
 	Run: runDrain,
 }
 
@@ -26,7 +28,8 @@ func runDrain(ctx context.Context, config Config) (Result, error) {
 		if err != nil {
 			return Result{}, err
 		}
-		config.Say("round %d of %d: engine %.0f tasks/s, %.0f bytes of WAL a task", round+1, config.Rounds, engine, bytes)
+		config.Say("round %d of %d: engine %.0f tasks/s, %.0f bytes of WAL a task",
+			round+1, config.Rounds, engine, bytes)
 		bare, workers, err := drainRiver(ctx, config)
 		if err != nil {
 			return Result{}, err
@@ -64,7 +67,8 @@ func drainEngine(ctx context.Context, config Config) (rate, walPerTask float64, 
 			return err
 		}
 		tasks := store.New(store.Config{Service: "bench"})
-		if _, err := tasks.PauseScope(ctx, d.Pool, store.Everything(), time.Time{}, "until all is in place"); err != nil {
+		_, err = tasks.PauseScope(ctx, d.Pool, store.Everything(), time.Time{}, "until all is in place")
+		if err != nil {
 			return err
 		}
 		if err := d.insert(ctx, "drain", config.Tasks, "clock_timestamp()"); err != nil {
@@ -98,7 +102,7 @@ func drainEngine(ctx context.Context, config Config) (rate, walPerTask float64, 
 	return rate, walPerTask, err
 }
 
-// drainFloor is what the engine's statements alone reach.
+// drainFloor measures the engine's statements alone.
 func drainFloor(ctx context.Context, config Config) (rate float64, err error) {
 	err = within(ctx, config, func(d *database) error {
 		if err := d.insert(ctx, "floor", config.Tasks, "clock_timestamp()"); err != nil {
@@ -130,7 +134,8 @@ func drainFloor(ctx context.Context, config Config) (rate float64, err error) {
 	return rate, err
 }
 
-// quiet writes out what the preparation has left behind, so that it is not counted with what is measured.
+// quiet vacuums and writes a checkpoint, so that the measurement does not include work that the preparation has left
+// behind.
 func (d *database) quiet(ctx context.Context) error {
 	for _, statement := range []string{"VACUUM (ANALYZE) tasktable.scheduled_tasks", "CHECKPOINT"} {
 		if _, err := d.Pool.Exec(ctx, statement); err != nil {

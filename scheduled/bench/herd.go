@@ -8,8 +8,8 @@ import (
 
 var herdBench = Bench{
 	Name: "herd", Short: "How soon all tasks of one instant start", Default: 10000,
-	Long: `All tasks are due at the same instant, scheduled 5 seconds before it, and their handler does nothing: one node with the default
-settings. Times are the database's: start less due.`,
+	Long: `All tasks are due at the same instant, and are scheduled 5 seconds before it. Their handler does nothing. One
+node with the default settings runs them. A delay is the start minus the due time, by the clock of the database.`,
 	Run: runHerd,
 }
 
@@ -28,7 +28,8 @@ func runHerd(ctx context.Context, config Config) (result Result, err error) {
 				return err
 			}
 			ran := n.ran.Load()
-			if err := d.insert(ctx, "herd", config.Tasks, "date_trunc('milliseconds', now()) + interval '5 seconds'"); err != nil {
+			const due = "date_trunc('milliseconds', now()) + interval '5 seconds'"
+			if err := d.insert(ctx, "herd", config.Tasks, due); err != nil {
 				return err
 			}
 			if err := n.finished(ctx, ran+int64(config.Tasks), time.Minute); err != nil {
@@ -44,8 +45,9 @@ func runHerd(ctx context.Context, config Config) (result Result, err error) {
 			if err != nil {
 				return err
 			}
-			firsts, middles, lasts = append(firsts, delays[0]), append(middles, quantile(delays, 0.5)), append(lasts, delays[len(delays)-1])
-			config.Say("round %d of %d: from %.1f to %.1f ms after the instant", round+1, config.Rounds, delays[0], delays[len(delays)-1])
+			first, last := delays[0], delays[len(delays)-1]
+			firsts, middles, lasts = append(firsts, first), append(middles, quantile(delays, 0.5)), append(lasts, last)
+			config.Say("round %d of %d: from %.1f to %.1f ms after the instant", round+1, config.Rounds, first, last)
 			return nil
 		})
 		if err != nil {

@@ -12,13 +12,13 @@ import (
 
 var idleBench = Bench{
 	Name: "idle", Short: "What nodes with nothing to do ask of the database",
-	Long: `Counts the transactions of one idle node during a minute, River's own included, and then those of three nodes. They are counted where they
-are sent: the server's own count comes up to a minute late. A transaction that carries several statements is one round trip. The pool's own
-questions whether a connection still lives, empty statements, count too.`,
+	Long: `Counts the transactions of one idle node during a minute, River's own included, and then those of three
+nodes. It counts them in the client, because the server's own count comes up to a minute late. A transaction that
+carries several statements is one round trip. The empty statements with which the pool tests its connections count too.`,
 	Run: runIdle,
 }
 
-const idleSettle = 5 * time.Second // what happens at the start is not idling
+const idleSettle = 5 * time.Second // statements at the start do not count as idle
 
 func runIdle(ctx context.Context, config Config) (result Result, err error) {
 	config = config.withDefaults(0)
@@ -37,8 +37,8 @@ func runIdle(ctx context.Context, config Config) (result Result, err error) {
 	return result, nil
 }
 
-// counter counts what connections send. It sees the engine's connections because they take over the settings of the pool that the engine
-// is given.
+// counter counts the statements that connections send. It sees the engine's connections, because they take over the
+// settings of the pool that the engine gets.
 type counter struct{ transactions, statements atomic.Int64 }
 
 var (
@@ -46,7 +46,8 @@ var (
 	_ pgx.BatchTracer = (*counter)(nil)
 )
 
-// TraceQueryStart counts a statement by itself, or the BEGIN of a transaction.
+// TraceQueryStart counts a statement. It counts a transaction if none is open, so for a single statement or for
+// BEGIN.
 func (c *counter) TraceQueryStart(ctx context.Context, conn *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
 	c.statements.Add(1)
 	if conn.PgConn().TxStatus() == 'I' {
@@ -73,7 +74,7 @@ func (c *counter) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQuer
 // TraceBatchEnd counts nothing.
 func (c *counter) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
 
-// ping is the pool's own rule for when to ask a connection whether it lives, counted.
+// ping is the default rule of pgxpool for when to test a connection. It counts the test as a transaction.
 func (c *counter) ping(_ context.Context, params pgxpool.ShouldPingParams) bool {
 	if params.IdleDuration <= time.Second {
 		return false
@@ -119,7 +120,7 @@ func idle(ctx context.Context, config Config, nodes int) (transactions, statemen
 	return perMinute(transactions), perMinute(statements), err
 }
 
-// pass lets time pass.
+// pass waits for a duration, or until ctx ends.
 func pass(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -10,7 +10,7 @@ const insertSQL = `
 INSERT INTO tasktable.scheduled_tasks (id, payload, scheduled_at)
 SELECT $1 || ' ' || n, jsonb_build_object('type', 'BENCH', 'n', n), %s FROM generate_series(1, $2::int) AS n`
 
-// insert schedules tasks by one statement, named by a prefix and a number n. due is an SQL expression of n.
+// insert schedules tasks with one statement. Their ids are the prefix and a number n. due is an SQL expression of n.
 func (d *database) insert(ctx context.Context, prefix string, tasks int, due string) error {
 	if _, err := d.Pool.Exec(ctx, fmt.Sprintf(insertSQL, due), prefix, tasks); err != nil {
 		return fmt.Errorf("insert %d tasks: %w", tasks, err)
@@ -18,7 +18,7 @@ func (d *database) insert(ctx context.Context, prefix string, tasks int, due str
 	return nil
 }
 
-// settled waits until no task of a prefix waits or is held.
+// settled waits until no task of the prefix waits, and no claim holds any task.
 func (d *database) settled(ctx context.Context, prefix string, within time.Duration) error {
 	return d.Until(ctx, within, "all tasks are settled", `
 		SELECT NOT EXISTS (SELECT 1 FROM tasktable.scheduled_tasks WHERE lease_expires_at IS NOT NULL)
@@ -35,18 +35,21 @@ SELECT (SELECT count(*) FROM tasktable.scheduled_tasks WHERE starts_with(id, $1)
 
 const verified = "every task COMPLETED once, one execution each, no River job left, none started early"
 
-// verify checks by SQL what became of the tasks of a prefix.
+// verify checks by SQL that each task of the prefix COMPLETED once.
 func (d *database) verify(ctx context.Context, prefix string, tasks int) error {
-	if err := d.Until(ctx, 10*time.Second, "River's jobs are gone", `SELECT NOT EXISTS (SELECT 1 FROM tasktable.river_job)`); err != nil {
+	const goneSQL = `SELECT NOT EXISTS (SELECT 1 FROM tasktable.river_job)`
+	err := d.Until(ctx, 10*time.Second, "River's jobs are gone", goneSQL)
+	if err != nil {
 		return err
 	}
 	var open, all, executions, others, twice, early int
-	if err := d.Scan(ctx, verifySQL, []any{prefix + " "}, &open, &all, &executions, &others, &twice, &early); err != nil {
+	err = d.Scan(ctx, verifySQL, []any{prefix + " "}, &open, &all, &executions, &others, &twice, &early)
+	if err != nil {
 		return fmt.Errorf("verify: %w", err)
 	}
 	if open != 0 || all != tasks || executions != tasks || others != 0 || twice != 0 || early != 0 {
-		return failed("of %d tasks %d exist, %d are not COMPLETED; %d executions, %d not COMPLETED, %d tasks ran twice, %d started early",
-			tasks, all, open, executions, others, twice, early)
+		return failed("of %d tasks %d exist, %d are not COMPLETED; %d executions, %d not COMPLETED, %d tasks ran "+
+			"twice, %d started early", tasks, all, open, executions, others, twice, early)
 	}
 	return nil
 }

@@ -25,9 +25,11 @@ type node struct {
 	done   chan error
 }
 
-// startNode starts a node with the default settings, but for the slots, unless 0; with -1 it only leads. do is its handler, nil for one
-// that does nothing.
-func startNode(ctx context.Context, d *database, config Config, slots int, do func(context.Context) error) (*node, error) {
+// startNode starts a node and waits until a node leads. slots is the number of its slots. 0 means the default, and -1
+// means that the node only leads. do is the handler. Nil means a handler that does nothing.
+func startNode(
+	ctx context.Context, d *database, config Config, slots int, do func(context.Context) error,
+) (*node, error) {
 	pool, err := d.NewPool(ctx, 10)
 	if err != nil {
 		return nil, err
@@ -58,9 +60,12 @@ func startNode(ctx context.Context, d *database, config Config, slots int, do fu
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	n.cancel = cancel
 	go func() { n.done <- engine.Run(running) }()
-	return n, d.Until(ctx, time.Minute, "the node leads", `SELECT EXISTS (SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 2 AND objid = 0 AND granted
-		AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))`)
+	return n, d.Until(ctx, time.Minute, "the node leads", leadsSQL)
 }
+
+const leadsSQL = `
+SELECT EXISTS (SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 2 AND objid = 0 AND granted
+    AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))`
 
 func (n *node) stop() error {
 	n.cancel()
@@ -72,7 +77,7 @@ func (n *node) stop() error {
 	return nil
 }
 
-// finished waits until the handler has run so many times.
+// finished waits until the handler has returned the given number of times.
 func (n *node) finished(ctx context.Context, tasks int64, within time.Duration) error {
 	limit := time.NewTimer(within)
 	defer limit.Stop()
@@ -95,8 +100,8 @@ func (n *node) finished(ctx context.Context, tasks int64, within time.Duration) 
 
 const warmTasks = 200
 
-// warm runs some tasks first: connections are made, statements planned, and the engine has measured how long the handler takes, as in
-// a service that has been running for a while.
+// warm runs some tasks before the measurement, so that connections exist, statements are planned, and the engine has
+// measured the handler, as in a service that has run for a while.
 func (n *node) warm(ctx context.Context, d *database) error {
 	before := n.ran.Load()
 	if err := d.insert(ctx, "warm", warmTasks, "clock_timestamp()"); err != nil {

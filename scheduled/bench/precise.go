@@ -12,17 +12,18 @@ import (
 
 var preciseBench = Bench{
 	Name: "precise", Short: "How soon after its time a task starts", Default: 2000,
-	Long: `Tasks, a hundred due each second, are scheduled 5 seconds ahead, on a node with the default settings, which polls its table once
-a minute. A tenth as many are then scheduled for now, one after the other. Times are the database's: start less due.`,
+	Long: `A hundred tasks are due each second. They are scheduled 5 seconds ahead. One node with the default settings
+runs them, and polls its table only once a minute. Then a tenth as many tasks are scheduled for now, one after the
+other. A delay is the start minus the due time, by the clock of the database.`,
 	Run: runPrecise,
 }
 
 const (
-	preciseGap   = 10 * time.Millisecond // between two
+	preciseGap   = 10 * time.Millisecond // between the times of two tasks
 	preciseAhead = 5 * time.Second
 )
 
-// Start less due in milliseconds, in order.
+// delaysSQL reads the delays in milliseconds, sorted.
 const delaysSQL = `
 SELECT (extract(epoch FROM started_at - due_at) * 1000)::float8 FROM tasktable.scheduled_task_executions
 WHERE starts_with(task_id, $1) ORDER BY 1`
@@ -56,12 +57,14 @@ func runPrecise(ctx context.Context, config Config) (result Result, err error) {
 			return err
 		}
 		ran := n.ran.Load()
-		spread := fmt.Sprintf("clock_timestamp() + interval '%f seconds' + n * interval '%f seconds'", preciseAhead.Seconds(), preciseGap.Seconds())
+		spread := fmt.Sprintf("clock_timestamp() + interval '%f seconds' + n * interval '%f seconds'",
+			preciseAhead.Seconds(), preciseGap.Seconds())
 		if err := d.insert(ctx, "precise", config.Tasks, spread); err != nil {
 			return err
 		}
-		config.Say("%d tasks are due within the next %s", config.Tasks, preciseAhead+time.Duration(config.Tasks)*preciseGap)
-		if err := n.finished(ctx, ran+int64(config.Tasks), time.Minute+time.Duration(config.Tasks)*preciseGap); err != nil {
+		length := time.Duration(config.Tasks) * preciseGap
+		config.Say("%d tasks are due within the next %s", config.Tasks, preciseAhead+length)
+		if err := n.finished(ctx, ran+int64(config.Tasks), time.Minute+length); err != nil {
 			return err
 		}
 		if err := d.settled(ctx, "precise", time.Minute); err != nil {
@@ -89,7 +92,7 @@ func runPrecise(ctx context.Context, config Config) (result Result, err error) {
 	return result, err
 }
 
-// preciseNow schedules tasks for now through the store, as a service does, one after the other.
+// preciseNow schedules tasks for now, one after the other, with the store, as a service does.
 func preciseNow(ctx context.Context, config Config, d *database, n *node, result *Result) error {
 	tasks := store.New(store.Config{Service: "bench"})
 	count := max(config.Tasks/10, 1)
@@ -97,7 +100,8 @@ func preciseNow(ctx context.Context, config Config, d *database, n *node, result
 	took := make([]float64, 0, count)
 	for i := range count {
 		ran, began := n.ran.Load(), time.Now()
-		if _, err := tasks.Schedule(ctx, d.Pool, store.Task{ID: fmt.Sprintf("now %d", i), Payload: store.JSON(`{"type":"` + taskType + `"}`)}); err != nil {
+		task := store.Task{ID: fmt.Sprintf("now %d", i), Payload: store.JSON(`{"type":"` + taskType + `"}`)}
+		if _, err := tasks.Schedule(ctx, d.Pool, task); err != nil {
 			return err
 		}
 		scheduled := time.Now()
@@ -105,7 +109,7 @@ func preciseNow(ctx context.Context, config Config, d *database, n *node, result
 			return err
 		}
 		took = append(took, time.Since(scheduled).Seconds()*1000)
-		select { // at no rhythm with the engine's own
+		select { // the waits differ, so that they do not keep time with the engine
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-time.After(time.Duration(i%37)*time.Millisecond + time.Since(began)/10):
@@ -118,7 +122,8 @@ func preciseNow(ctx context.Context, config Config, d *database, n *node, result
 		return err
 	}
 	slices.Sort(took)
-	result.add("now_p50_ms", quantile(took, 0.5), "ms from the commit of a task due now to its handler's end, the median")
+	result.add("now_p50_ms", quantile(took, 0.5),
+		"ms from the commit of a task due now to its handler's end, the median")
 	result.add("now_p99_ms", quantile(took, 0.99), "ms, 99 of 100")
 	return nil
 }

@@ -14,13 +14,14 @@ import (
 
 var recoverBench = Bench{
 	Name: "recover", Short: "How soon the tasks of a killed node run elsewhere", Default: 1000,
-	Long: `A process of its own, a node, holds all tasks running; it is killed (SIGKILL) while a second node stands by. Measured is how long until all
-of them run there, by the database's clock. The first round kills a follower, the next the leader.`,
+	Long: `A node in a process of its own runs all tasks. The bench kills it (SIGKILL) while a second node stands by,
+and measures the time until all tasks run on the second node, by the clock of the database. The first round kills a
+node that does not lead, and the second round kills the leader.`,
 	Run: runRecover,
 }
 
-// Child is a node whose handlers run until they are interrupted. A program that runs the bench recover calls it when it is started
-// with Config.Arguments.
+// Child runs a node whose handlers run until they are interrupted. A program that runs the bench recover calls Child
+// when it is started with Config.Arguments.
 func Child(ctx context.Context, stdout io.Writer) error {
 	d, err := throwaway.Inherited(ctx, 10)
 	if err != nil {
@@ -33,7 +34,12 @@ func Child(ctx context.Context, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	node, err := scheduled.New(scheduled.Config{Pool: d.Pool, Handlers: registry, Service: "bench", Queues: map[string]int{store.DefaultQueue: 10000}})
+	node, err := scheduled.New(scheduled.Config{
+		Pool:     d.Pool,
+		Handlers: registry,
+		Service:  "bench",
+		Queues:   map[string]int{store.DefaultQueue: 10000},
+	})
 	if err != nil {
 		return err
 	}
@@ -64,7 +70,7 @@ func runRecover(ctx context.Context, config Config) (Result, error) {
 
 func recoverRound(ctx context.Context, config Config, leader bool) (seconds float64, err error) {
 	err = within(ctx, config, func(d *database) (err error) {
-		if !leader { // one that only leads
+		if !leader { // start a node that only leads
 			first, err := startNode(ctx, d, config, -1, nil)
 			if err != nil {
 				return err
@@ -82,7 +88,10 @@ func recoverRound(ctx context.Context, config Config, leader bool) (seconds floa
 		if err := d.Until(ctx, time.Minute, "all tasks run", runsSQL, config.Tasks); err != nil {
 			return err
 		}
-		other, err := startNode(ctx, d, config, config.Tasks, func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) })
+		other, err := startNode(ctx, d, config, config.Tasks, func(ctx context.Context) error {
+			<-ctx.Done()
+			return context.Cause(ctx)
+		})
 		if err != nil {
 			return err
 		}
@@ -95,18 +104,21 @@ func recoverRound(ctx context.Context, config Config, leader bool) (seconds floa
 		if err := d.Until(ctx, time.Minute, "all run elsewhere", runsElsewhereSQL, config.Tasks); err != nil {
 			return err
 		}
-		return d.Scan(ctx, `SELECT extract(epoch FROM clock_timestamp() - $1::timestamptz)::float8`, []any{killed}, &seconds)
+		const sinceSQL = `SELECT extract(epoch FROM clock_timestamp() - $1::timestamptz)::float8`
+		return d.Scan(ctx, sinceSQL, []any{killed}, &seconds)
 	})
 	return seconds, err
 }
 
-// A claim of the second attempt that River has handed to a worker, for all of them, and a LOST line each.
+// runsElsewhereSQL is true when each task is in its second attempt, River has handed it to a worker, and it has a
+// LOST execution.
 const runsElsewhereSQL = `
 SELECT (SELECT count(*) FROM tasktable.scheduled_tasks WHERE status = 'EXECUTING' AND attempt = 2) = $1
     AND (SELECT count(*) FROM tasktable.scheduled_task_executions WHERE outcome = 'LOST') = $1
     AND (SELECT coalesce(sum((metadata ->> 'tasks')::int), 0) FROM tasktable.river_job WHERE state = 'running') = $1`
 
-const runsSQL = `SELECT (SELECT coalesce(sum((metadata ->> 'tasks')::int), 0) FROM tasktable.river_job WHERE state = 'running') = $1`
+const runsSQL = `
+SELECT (SELECT coalesce(sum((metadata ->> 'tasks')::int), 0) FROM tasktable.river_job WHERE state = 'running') = $1`
 
 func startChild(ctx context.Context, d *database, config Config) (*throwaway.Process, error) {
 	if config.Program == "" {

@@ -13,7 +13,7 @@ import (
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 )
 
-// riverArgs is the same work as a River job.
+// riverArgs are the arguments of a River job that does the same work as a task of the bench.
 type riverArgs struct {
 	N int `json:"n"`
 }
@@ -32,10 +32,10 @@ func (w *riverWorker) Work(context.Context, *river.Job[riverArgs]) error {
 	return nil
 }
 
-// riverWorkers are the settings that are tried: more of them fetch more jobs at once.
+// riverWorkers are the numbers of workers that the bench tries. With more workers River fetches more jobs at once.
 var riverWorkers = []int{100, 500, 2000}
 
-// drainRiver is River alone, with its best number of workers.
+// drainRiver measures River alone. It returns the rate with the best number of workers.
 func drainRiver(ctx context.Context, config Config) (best float64, workers int, err error) {
 	for _, most := range riverWorkers {
 		rate, err := drainRiverWith(ctx, config, most)

@@ -11,10 +11,10 @@ import (
 
 var scaleBench = Bench{
 	Name: "scale", Short: "What the leader's look costs in a table of eleven million rows", Default: scaleTasks,
-	Long: `Takes the time of the leader's statements, a peek and a pass that claims 100 due tasks, in a table of 10,000 future tasks; then in one of so
-many future and as many finished tasks in 50 lanes, beside a paused queue with a fifth as many due ones; and then there while another
-session holds a snapshot that keeps 400,000 finished tasks (or a twelfth of the number) from being vacuumed. Medians of 50 looks.
-Building the table takes minutes and about 450 bytes of disk for each of its rows.`,
+	Long: `Measures the leader's statements: a peek, and a pass that claims 100 due tasks. It measures them first in a
+small table of 10,000 future tasks. Then it measures them in a large table, which has the given number of future tasks
+and as many finished tasks in 50 lanes, and a paused queue with a fifth as many due tasks. The figures are medians of 50
+looks. To build the large table takes minutes, and about 450 bytes of disk for each row.`,
 	Run: runScale,
 }
 
@@ -25,7 +25,8 @@ const (
 	scaleSmall = 10000
 )
 
-// The load goes past the triggers: nobody's edits, and a few microseconds a row. $1: how many, $2: from which number.
+// The statements below insert without triggers, because nobody edits these rows, and because a row then takes only a
+// few microseconds. $1 is the number of rows, and $2 is the number before the first.
 const scaleFutureSQL = `
 INSERT INTO tasktable.scheduled_tasks (id, payload, type, queue, revision, scheduled_at, next_attempt_at)
 SELECT 'future ' || n, jsonb_build_object('type', 'BENCH', 'n', n), 'BENCH', 'lane-' || n % 50, n, at, at
@@ -44,7 +45,9 @@ FROM (SELECT n, now() - interval '1 hour' AS at FROM generate_series($2::int + 1
 func runScale(ctx context.Context, config Config) (Result, error) {
 	config = config.withDefaults(scaleTasks)
 	result := Result{Bench: "scale", Verified: "each look claimed the 100 tasks that were due, and none of the paused"}
-	small, err := scaleIn(ctx, config, func(d *database) error { return d.load(ctx, config, scaleFutureSQL, scaleSmall, "future") })
+	small, err := scaleIn(ctx, config, func(d *database) error {
+		return d.load(ctx, config, scaleFutureSQL, scaleSmall, "future")
+	})
 	if err != nil {
 		return result, err
 	}
@@ -64,7 +67,7 @@ func runScale(ctx context.Context, config Config) (Result, error) {
 
 type scaleLook struct{ peek, pass time.Duration }
 
-// scaleIn measures in a database that load has filled.
+// scaleIn measures in a new database, after load has filled it.
 func scaleIn(ctx context.Context, config Config, load func(d *database) error) (found scaleLook, err error) {
 	err = within(ctx, config, func(d *database) error {
 		if err := load(d); err != nil {
@@ -85,7 +88,7 @@ func scaleIn(ctx context.Context, config Config, load func(d *database) error) (
 	return found, err
 }
 
-// look is the medians of some looks, each with tasks due in several lanes.
+// look returns the medians of scaleLooks looks. Before each look tasks become due in several lanes.
 func (d *database) look(ctx context.Context, bare *scheduled.Bare) (scaleLook, error) {
 	var peeks, passes []time.Duration
 	for i := range scaleLooks {
@@ -122,7 +125,11 @@ func (d *database) loadLarge(ctx context.Context, config Config) error {
 		sql   string
 		rows  int
 		named string
-	}{{scaleFutureSQL, config.Tasks, "future"}, {scaleFinishedSQL, config.Tasks, "finished"}, {scalePausedSQL, config.Tasks / 5, "due and paused"}} {
+	}{
+		{scaleFutureSQL, config.Tasks, "future"},
+		{scaleFinishedSQL, config.Tasks, "finished"},
+		{scalePausedSQL, config.Tasks / 5, "due and paused"},
+	} {
 		if err := d.load(ctx, config, one.sql, one.rows, one.named); err != nil {
 			return err
 		}
@@ -135,7 +142,7 @@ func (d *database) loadLarge(ctx context.Context, config Config) error {
 
 const scaleChunk = 500000
 
-// load inserts rows past the triggers, some at a time, and vacuums.
+// load inserts rows without triggers, scaleChunk rows at a time, and vacuums.
 func (d *database) load(ctx context.Context, config Config, sql string, rows int, named string) error {
 	if _, err := d.Pool.Exec(ctx, `ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER`); err != nil {
 		return fmt.Errorf("load: %w", err)

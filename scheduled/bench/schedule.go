@@ -17,8 +17,9 @@ import (
 
 var scheduleBench = Bench{
 	Name: "schedule", Short: "How fast tasks are scheduled, beside River's inserts", Default: 20000,
-	Long: `Tasks for a later time are scheduled through the store by 8 connections, one at a time; in one call of 5,000; and once more, unchanged, by
-8 connections one at a time. Beside it, in turns, River's single and bulk inserts of the same payload.`,
+	Long: `Schedules tasks for a later time with the store, in three ways: one task a call on 8 connections, 5,000 tasks
+a call, and the same unchanged tasks again, one a call on 8 connections. In turns with it, River inserts jobs with the
+same payload, one a call and 5,000 a call.`,
 	Run: runSchedule,
 }
 
@@ -42,15 +43,17 @@ func runSchedule(ctx context.Context, config Config) (Result, error) {
 		figures["single_vs_river"] = append(figures["single_vs_river"], one["single_per_s"]/one["river_single_per_s"])
 		figures["bulk_vs_river"] = append(figures["bulk_vs_river"], one["bulk_per_s"]/one["river_bulk_per_s"])
 		figures["replay_vs_single"] = append(figures["replay_vs_single"], one["replay_per_s"]/one["single_per_s"])
-		config.Say("round %d of %d: single %.0f/s, bulk %.0f/s, replayed %.0f/s; River single %.0f/s, bulk %.0f/s", round+1, config.Rounds,
-			one["single_per_s"], one["bulk_per_s"], one["replay_per_s"], one["river_single_per_s"], one["river_bulk_per_s"])
+		config.Say("round %d of %d: single %.0f/s, bulk %.0f/s, replayed %.0f/s; River single %.0f/s, bulk %.0f/s",
+			round+1, config.Rounds, one["single_per_s"], one["bulk_per_s"], one["replay_per_s"],
+			one["river_single_per_s"], one["river_bulk_per_s"])
 	}
 	for _, figure := range []struct{ name, meaning string }{
 		{"single_per_s", "tasks a second, one a call, 8 connections"},
 		{"river_single_per_s", "River's jobs a second, one a call, 8 connections"},
 		{"single_vs_river", "single_per_s / river_single_per_s"},
 		{"bulk_per_s", "tasks a second in calls of 5,000"},
-		{"river_bulk_per_s", "River's jobs a second in calls of 5,000 (InsertMany, which returns what it made, as ScheduleMany does)"},
+		{"river_bulk_per_s",
+			"River's jobs a second in calls of 5,000 (InsertMany, which returns the jobs, as ScheduleMany does)"},
 		{"bulk_vs_river", "bulk_per_s / river_bulk_per_s"},
 		{"replay_per_s", "unchanged tasks a second, one a call, 8 connections"},
 		{"replay_vs_single", "replay_per_s / single_per_s"},
@@ -69,7 +72,8 @@ func scheduleRound(ctx context.Context, config Config) (rates map[string]float64
 			_, err := tasks.Schedule(ctx, d.Pool, benchTask("single", i, at))
 			return err
 		}
-		client, err := river.NewClient(riverpgxv5.New(d.Pool), &river.Config{Schema: "tasktable", Logger: slog.New(slog.DiscardHandler)})
+		settings := &river.Config{Schema: "tasktable", Logger: slog.New(slog.DiscardHandler)}
+		client, err := river.NewClient(riverpgxv5.New(d.Pool), settings)
 		if err != nil {
 			return fmt.Errorf("make River client: %w", err)
 		}
@@ -98,7 +102,9 @@ func scheduleRound(ctx context.Context, config Config) (rates map[string]float64
 		}); err != nil {
 			return err
 		}
-		if rates["river_bulk_per_s"], err = bulk(config.Tasks, func(from, to int) error { return insertRiverBetween(ctx, client, from, to, at) }); err != nil {
+		if rates["river_bulk_per_s"], err = bulk(config.Tasks, func(from, to int) error {
+			return insertRiverBetween(ctx, client, from, to, at)
+		}); err != nil {
 			return err
 		}
 		return d.verifyScheduled(ctx, 2*config.Tasks)
@@ -107,10 +113,14 @@ func scheduleRound(ctx context.Context, config Config) (rates map[string]float64
 }
 
 func benchTask(prefix string, i int, at time.Time) store.Task {
-	return store.Task{ID: fmt.Sprintf("%s %d", prefix, i), Payload: store.JSON(fmt.Sprintf(`{"type":%q,"n":%d}`, taskType, i)), At: at}
+	return store.Task{
+		ID:      fmt.Sprintf("%s %d", prefix, i),
+		Payload: store.JSON(fmt.Sprintf(`{"type":%q,"n":%d}`, taskType, i)),
+		At:      at,
+	}
 }
 
-// each calls do for each number on several goroutines, and returns the rate.
+// each calls do for the numbers 1 to n on several goroutines, and returns the calls per second.
 func each(ctx context.Context, n int, do func(i int) error) (rate float64, err error) {
 	var next atomic.Int64
 	var wg sync.WaitGroup
@@ -135,7 +145,7 @@ func each(ctx context.Context, n int, do func(i int) error) (rate float64, err e
 	}
 }
 
-// bulk calls do for each chunk, and returns the rate.
+// bulk calls do for each chunk of 0 to n, and returns the tasks per second.
 func bulk(n int, do func(from, to int) error) (rate float64, err error) {
 	began := time.Now()
 	for from := 0; from < n; from += scheduleBulk {
@@ -149,7 +159,10 @@ func bulk(n int, do func(from, to int) error) (rate float64, err error) {
 func insertRiverBetween(ctx context.Context, client *river.Client[pgx.Tx], from, to int, at time.Time) error {
 	params := make([]river.InsertManyParams, 0, to-from)
 	for i := from; i < to; i++ {
-		params = append(params, river.InsertManyParams{Args: riverArgs{i}, InsertOpts: &river.InsertOpts{ScheduledAt: at}})
+		params = append(params, river.InsertManyParams{
+			Args:       riverArgs{i},
+			InsertOpts: &river.InsertOpts{ScheduledAt: at},
+		})
 	}
 	if _, err := client.InsertMany(ctx, params); err != nil {
 		return fmt.Errorf("insert River jobs: %w", err)

@@ -14,16 +14,16 @@ import (
 var snapshotBench = Bench{
 	Name: "snapshot", Short: "How fast a backlog is worked off while another session holds an old snapshot",
 	Default: snapshotTasks,
-	Long: `One node with the default settings works off tasks whose handler does nothing, a tenth of the number at a
-time. It does so once, and then while another session holds a snapshot that keeps everything the tasks leave behind
-from being vacuumed: versions of their rows, River's jobs, and the entries of both in all indexes. The last round is
-compared to the one before the snapshot.`,
+	Long: `One node with the default settings works off tasks whose handler does nothing, a tenth of the number in each
+round. It does the first round alone. During the other rounds another session holds a snapshot. The snapshot keeps
+vacuum from removing everything that the tasks leave behind: versions of their rows, River's jobs, and the entries of
+both in all indexes. The bench compares the last round with the first.`,
 	Run: runSnapshot,
 }
 
 const (
 	snapshotTasks  = 1_000_000
-	snapshotRounds = 10 // in which these tasks run
+	snapshotRounds = 10 // beside the snapshot
 )
 
 func runSnapshot(ctx context.Context, config Config) (Result, error) {
@@ -63,10 +63,11 @@ func runSnapshot(ctx context.Context, config Config) (Result, error) {
 	return result, err
 }
 
-// round works off tasks that are due at once, and returns how many a second that was.
+// round works off tasks that are due at once, and returns the tasks per second.
 func (d *database) round(ctx context.Context, n *node, prefix string, tasks int) (rate float64, err error) {
 	scheduler := store.New(store.Config{Service: "bench"})
-	if _, err := scheduler.PauseScope(ctx, d.Pool, store.Everything(), time.Time{}, "until all is in place"); err != nil {
+	_, err = scheduler.PauseScope(ctx, d.Pool, store.Everything(), time.Time{}, "until all is in place")
+	if err != nil {
 		return 0, err
 	}
 	if err := d.insert(ctx, prefix, tasks, "clock_timestamp()"); err != nil {
@@ -87,13 +88,14 @@ func (d *database) round(ctx context.Context, n *node, prefix string, tasks int)
 	return rate, d.verify(ctx, prefix, tasks)
 }
 
-// holdSnapshot begins a transaction whose snapshot keeps what dies from now on.
+// holdSnapshot begins a transaction whose snapshot keeps vacuum from removing rows that die from now on.
 func (d *database) holdSnapshot(ctx context.Context) (letGo func() error, err error) {
 	tx, err := d.Pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
 	if err != nil {
 		return nil, fmt.Errorf("hold a snapshot: %w", err)
 	}
-	letGo = func() error { return tx.Rollback(context.WithoutCancel(ctx)) } // not ctx: it must end after an interrupt, too
+	// The rollback does not use ctx, because the transaction must end after an interrupt, too.
+	letGo = func() error { return tx.Rollback(context.WithoutCancel(ctx)) }
 	if _, err := tx.Exec(ctx, `SELECT count(*) FROM tasktable.nodes`); err != nil {
 		return nil, errors.Join(fmt.Errorf("hold a snapshot: %w", err), letGo())
 	}
