@@ -66,7 +66,7 @@ func (p *program) client() *client { return &client{program: p} }
 func (c *client) options() []options.Option {
 	opts := append(c.printing.options(), options.Option{Flag: "by", Variable: "TASKTABLE_BY", Kind: "name",
 		Set:   options.Text(&c.by, store.MaxIDBytes),
-		Usage: "who the history says has changed a task (default tasktable and the user's name, as tasktable:ann)"})
+		Usage: "the author of changes in the history (default tasktable: and the user's name, such as tasktable:ann)"})
 	opts = append(opts, c.database.options()...)
 	return append(opts, c.log.quietOptions()...)
 }
@@ -98,14 +98,14 @@ func (c *client) opened(run func(context.Context) error, checks ...func() error)
 			return err
 		}
 		c.Printer = c.printing.printer(ctx, c.program, now)
-		if c.database.url == "" { // a list that is empty should not surprise
+		if c.database.url == "" { // so that an empty list does not surprise
 			c.Note("There is no DATABASE_URL: this is the private Postgres of this machine.")
 		}
 		return run(ctx)
 	}
 }
 
-// time is the database's, by which all tasks go.
+// time returns the time of the database, because all tasks go by it.
 func (c *client) time(ctx context.Context) (time.Time, error) {
 	if !c.now.IsZero() {
 		return c.now, nil

@@ -8,7 +8,7 @@ import (
 	"github.com/tasktable/tasktable/cmd/internal/term"
 )
 
-// confirmation is asked for before a command changes many tasks, or does something that cannot be undone.
+// confirmation is the question before a command changes many tasks, or does something that cannot be undone.
 type confirmation struct{ yes bool }
 
 func (c *confirmation) option() options.Option {

@@ -35,11 +35,11 @@ type databaseSettings struct {
 func (s *databaseSettings) options() []options.Option {
 	return []options.Option{
 		{Flag: "database-url", Variable: "DATABASE_URL", Kind: "url", Secret: true, Set: options.DatabaseURL(&s.url),
-			Usage: "the database, as a URL or keyword=value pairs; better in the variable, since flags show in the " +
+			Usage: "the database, as a URL or keyword=value pairs; better in the variable, because flags show in the " +
 				"list of processes (default a private Postgres on this machine)"},
 		{Flag: "session-database-url", Variable: "TASKTABLE_SESSION_DATABASE_URL", Kind: "url", Secret: true,
 			Set: options.DatabaseURL(&s.sessionURL),
-			Usage: "the same database without the pooler, where the database URL goes through one: for migrations, " +
+			Usage: "the same database without the pooler, if the database URL goes through one: for migrations, " +
 				"locks and notifications"},
 		s.schemaOption(),
 		{Flag: "data-dir", Variable: "TASKTABLE_DATA_DIR", Kind: "folder", Set: options.Text(&s.dataDir, 4096),

@@ -13,18 +13,20 @@ import (
 	"github.com/tasktable/tasktable/cmd/internal/options"
 )
 
-const demoHelp = `Plays the example community live: members join, posts and events are published at their time,
-reminders go out; an event is moved and its reminder moves along; another is edited while its reminder runs; one is
-deleted, one reminder comes too late, one mail fails and is retried.
+const demoHelp = `Plays the example community live. Members join. Posts and events are published at their time.
+Members get reminders. An event is moved, and its reminder moves too. Another event is edited while its reminder runs.
+One event is deleted, one reminder comes too late, and one mail fails and is retried.
 
-Then its operators: a recurring head count skips a turn while one takes too long; a message is paused until a time, a
-queue until somebody resumes it; badges that could not be printed are retried when there is paper, and one is archived;
-events that were edited behind the application's back are reconciled; the community's own recurring tasks run.
+Then it plays the operators. A recurring head count skips a fire while an earlier one takes too long. A message is
+paused until a time, and a queue until somebody resumes it. Badges that could not be printed are retried when there is
+paper, and one is archived. Events that somebody edited without the application are reconciled. The community's own
+recurring tasks run.
 
-It prints what happens as it happens, from the table and its history, and at the end the audit by SQL with the queries.
+It prints the events as they happen, from the table and its history. At the end it audits them by SQL, and prints the
+queries.
 
-It makes the schemas ` + demo.Schema + ` and community. It exits with 0 if all happened that should
-have, and with 1 if not.`
+It makes the schemas ` + demo.Schema + ` and community. The exit code is 0 if everything happened as it
+should, and 1 if not.`
 
 // demoRun is the command demo.
 type demoRun struct {

@@ -17,13 +17,13 @@ import (
 	"github.com/tasktable/tasktable/scheduled/doctor"
 )
 
-const doctorHelp = `Examines a deployment: is the database fit for it, are its tables whole, does a node lead, is
+const doctorHelp = `Examines a deployment. Is the database fit for it? Are its tables whole? Does a node lead? Is
 anything late, stuck or dead? Each finding comes with its remedy. The levels are ok, info, warning (it works, but not
 as it should, or not for long) and error (something does not work, or a promise does not hold).
 
 It only reads, in transactions of a few seconds at most, and goes on when a check fails. It sees only the rows that its
-role may read. The auditor sees nearly everything and an application much less, and each check says if it could not
-look. To see how long other roles' transactions last, GRANT pg_read_all_stats TO its role.
+role may read. The auditor sees nearly everything, and an application much less. If a check could not read its rows, it
+says so. To see how long the transactions of other roles last, GRANT pg_read_all_stats TO its role.
 
 Run it with the environment of a node, so that it connects to the database in the same way and knows the node's options.
 
@@ -53,7 +53,7 @@ func (p *program) doctorCommand() *cobra.Command {
 	names := doctor.Checks()
 	opts := []options.Option{
 		{Flag: "strict", Variable: "TASKTABLE_DOCTOR_STRICT", Set: options.Bool(&e.strict),
-			Usage: "a warning, too, is a reason for exit code 7"},
+			Usage: "exit code 7 for warnings, too"},
 		{Flag: "check", Variable: "TASKTABLE_DOCTOR_CHECK", Kind: "name", Sample: "clock", Repeatable: true,
 			Set:      someOf(&e.only, names),
 			Complete: options.Words(names...),
@@ -66,7 +66,7 @@ func (p *program) doctorCommand() *cobra.Command {
 	}
 	opts = append(opts, e.printing.options()...)
 	for _, one := range e.engine.options() {
-		if one.Flag == "engine-conns" || one.Flag == "retention" { // what of a node's options matters
+		if one.Flag == "engine-conns" || one.Flag == "retention" { // the two options of a node that the checks need
 			opts = append(opts, one)
 		}
 	}

@@ -68,7 +68,7 @@ func TestMissingRightsNameWhatGivesThem(t *testing.T) {
 	for _, args := range [][]string{{"why", "one"}, {"tasks", "list"}, {"nodes"}, {"stats"}, {"queues", "list"},
 		{"serve"}} {
 		run(t, variables, args...).want(t, exitFailed, "permission denied",
-			"\nThe database's role has not the right: see tasktable migrate roles --help, and tasktable doctor "+
+			"\nThe database role lacks this right: see tasktable migrate roles --help, and tasktable doctor "+
 				"--check permissions.\n")
 	}
 }

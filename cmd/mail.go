@@ -31,7 +31,7 @@ func (s *mailSettings) options() []options.Option {
 			Usage: "the name to log in by (default no login)"},
 		{Flag: "smtp-password", Variable: "TASKTABLE_SMTP_PASSWORD", Kind: "password", Secret: true,
 			Set:   options.Text(&c.Password, 4096),
-			Usage: "its password; better in the variable, since flags show in the list of processes"},
+			Usage: "the password; better in the variable, because flags show in the list of processes"},
 		{Flag: "smtp-auth", Variable: "TASKTABLE_SMTP_AUTH", Kind: "mechanism",
 			Usage: "PLAIN, LOGIN, CRAM-MD5, SCRAM-SHA-1 or SCRAM-SHA-256 (default the best that the server offers)",
 			Set: options.OneOf(&s.auth, string(email.AuthPlain), string(email.AuthLogin), string(email.AuthCRAMMD5),

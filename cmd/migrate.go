@@ -42,8 +42,8 @@ func (m *migrate) upCommand() *cobra.Command {
 		Use:   "up",
 		Short: "Brings the database's schema to this program's version",
 		Long: `Creates the schema, or brings it to this program's version: Tasktable's tables, functions and views, and
-those of River, in one Postgres schema. Does nothing to one that is up to date or newer. Several may run at once. The
-role needs no superuser: it owns the schema, or may create it.`,
+those of River, in one Postgres schema. It does nothing if the schema is up to date or newer. Several processes may run
+it at once. The role must own the schema, or must be able to create it. It need not be a superuser.`,
 		Example: `  tasktable migrate up
   DATABASE_URL=postgres://owner@host/db tasktable migrate up --schema jobs`,
 	}, m.options(), m.withDatabase(m.up))
@@ -56,7 +56,8 @@ func (m *migrate) downCommand() *cobra.Command {
 		Use:   "down",
 		Short: "Removes the tables with all tasks and their history",
 		Long: `Removes everything that migrate made, with all tasks and their history. The empty schema itself stays.
-Refused while nodes are at work. Single migrations are not taken back: a newer schema serves an older program.`,
+The command refuses while nodes are running. It does not take back single migrations, because a newer schema serves an
+older program.`,
 		Example: `  tasktable migrate down --yes`,
 	}, opts, func(command *cobra.Command) error {
 		if !m.yes {
@@ -82,7 +83,7 @@ func (m *migrate) printCommand() *cobra.Command {
 		Use:   "print",
 		Short: "Prints the SQL of all migrations",
 		Long: `Prints the SQL of migrate up, River's included, for teams whose DBAs run it. It is for a database without
-Tasktable, and records the versions, so that serve and later migrations accept what it made.`,
+Tasktable. It records the versions, so that serve and later migrations accept the schema.`,
 		Example: `  tasktable migrate print --schema jobs > schema.sql
   psql -v ON_ERROR_STOP=1 -f schema.sql`,
 	}, opts, func(*cobra.Command) error { return migrations.Print(m.stdout, m.database.schema) })

@@ -30,7 +30,7 @@ func (s *printSettings) options() []options.Option {
 			Usage: "the IANA zone of the times in tables, and of times that are given without one (default this " +
 				"machine's)"},
 		{Flag: "no-color", Variable: "TASKTABLE_NO_COLOR", Set: options.Bool(&s.noColor),
-			Usage: "no colors; there are none either where NO_COLOR is set, or where the output is no terminal"},
+			Usage: "no colors; there are none either if NO_COLOR is set, or if the output is no terminal"},
 	}
 }
 

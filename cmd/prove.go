@@ -49,7 +49,7 @@ func (p *program) proveCommand() *cobra.Command {
 			Set: options.Int(&v.tasks, 1, 200_000), Usage: "how many tasks"},
 		{Flag: "kill-every", Variable: "TASKTABLE_PROVE_KILL_EVERY", Kind: "duration",
 			Set:   options.Duration(&v.every, 0, time.Hour),
-			Usage: "kills a node by itself so often; 0: only when k is pressed (default 0 on a terminal, 3s without)"},
+			Usage: "the time between kills; 0: it kills only when k is pressed (default 0 on a terminal, 3s without)"},
 		{Flag: "keep", Variable: "TASKTABLE_PROVE_KEEP", Set: options.Bool(&v.keep),
 			Usage: "leaves the database there, and says how to open it"},
 		{Flag: "json", Variable: "TASKTABLE_PROVE_JSON", Set: options.Bool(&v.json),

@@ -109,7 +109,7 @@ func (p *program) queuesPauseCommand() *cobra.Command {
 	q := &queuesPause{client: p.client()}
 	opts := []options.Option{
 		{Flag: "until", Kind: "time", Set: options.Moment(&q.until), Usage: "when it ends by itself (default never)"},
-		{Flag: "reason", Kind: "text", Set: options.Text(&q.reason, 4096), Usage: "why, for those who wonder"},
+		{Flag: "reason", Kind: "text", Set: options.Text(&q.reason, 4096), Usage: "the reason, for other people"},
 		q.option(),
 	}
 	return p.BindArguments(&cobra.Command{

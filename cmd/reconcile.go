@@ -82,7 +82,7 @@ func (p *program) reconcileCommand() *cobra.Command {
 	r := &reconcile{program: p}
 	opts := []options.Option{
 		{Flag: "type", Variable: "TASKTABLE_RECONCILE_TYPE", Kind: "type", Set: taskType(&r.config.Type),
-			Usage: "the type of the tasks, as SEND_EVENT_REMINDER; those of other types are left alone"},
+			Usage: "the type of the tasks, such as SEND_EVENT_REMINDER; tasks of other types stay as they are"},
 		{Flag: "query", Variable: "TASKTABLE_RECONCILE_QUERY", Kind: "file", Set: options.Text(&r.source, 4096),
 			Usage: "the file with the query, or - for the standard input"},
 		{Flag: "apply", Variable: "TASKTABLE_RECONCILE_APPLY", Set: options.Bool(&r.config.Apply),
@@ -94,18 +94,18 @@ func (p *program) reconcileCommand() *cobra.Command {
 			Default: strconv.Itoa(store.DefaultReconcileExamples), Usage: "how many tasks of each kind are named"},
 		{Flag: "entity-column", Variable: "TASKTABLE_RECONCILE_ENTITY_COLUMN", Kind: "name",
 			Set:   options.Text(&r.config.EntityColumn, 63),
-			Usage: "what the query calls the column of the entity (default entity)"},
+			Usage: "the query's column for the entity (default entity)"},
 		{Flag: "timeout", Variable: "TASKTABLE_RECONCILE_TIMEOUT", Kind: "duration",
 			Set:   options.Duration(&r.config.Timeout, time.Millisecond, longestTimeout),
 			Usage: "the statement_timeout of the query, and of each statement that mends (default the server's)"},
 		{Flag: "service", Variable: "TASKTABLE_SERVICE", Kind: "name", Set: options.Text(&r.service, store.MaxIDBytes),
-			Usage: "who the history says has changed the tasks (default the database role)"},
+			Usage: "the author of the changes in the history (default the database role)"},
 	}
 	opts = append(opts, r.database.options()...)
 	opts = append(opts, r.log.options()...)
 	return p.Bind(&cobra.Command{
 		Use:     "reconcile",
-		Short:   "Compares the tasks of a type with what a query says, and mends them",
+		Short:   "Compares the tasks of a type with the result of a query, and mends them",
 		Long:    reconcileHelp,
 		Example: reconcileExample,
 	}, opts, r.run)
@@ -129,7 +129,7 @@ func (r *reconcile) run(command *cobra.Command) (err error) {
 		return err
 	}
 	if r.config.Examples == 0 {
-		r.config.Examples = -1 // which 0 is not, for the library
+		r.config.Examples = -1 // none; 0 would be the default of the library
 	}
 	logger := r.log.logger(r.stderr)
 	r.WarnUnknown(logger)
@@ -155,7 +155,7 @@ func (r *reconcile) run(command *cobra.Command) (err error) {
 	return nil
 }
 
-// query reads the query, and no more than there may be of it.
+// query reads the query, up to one byte more than the store allows.
 func (r *reconcile) query(stdin io.Reader) (string, error) {
 	const name = "--query (TASKTABLE_RECONCILE_QUERY)"
 	from := stdin
@@ -178,7 +178,7 @@ func (r *reconcile) query(stdin io.Reader) (string, error) {
 	return string(content), nil
 }
 
-// reconcile compares in a transaction that only reads unless it is to mend, and again after a conflict.
+// reconcile compares in a transaction, which is read-only without --apply. After a conflict it compares again.
 func (r *reconcile) reconcile(ctx context.Context, pool *pgxpool.Pool,
 	logger *slog.Logger) (report store.ReconcileReport, err error) {
 	tasks := store.New(store.Config{Service: r.service, Schema: r.database.schema})

@@ -68,7 +68,7 @@ func (p *program) run(ctx context.Context, args []string) int {
 		fmt.Fprintf(p.stderr, "tasktable: %v\n", err)
 		if refused := new(pgconn.PgError); errors.As(err, &refused) && refused.Code == insufficientPrivilege {
 			fmt.Fprintln(p.stderr,
-				"The database's role has not the right: see tasktable migrate roles --help, and tasktable doctor "+
+				"The database role lacks this right: see tasktable migrate roles --help, and tasktable doctor "+
 					"--check permissions.")
 		}
 	}

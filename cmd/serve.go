@@ -20,8 +20,8 @@ import (
 )
 
 const serveHelp = `Runs a node. It takes part in claiming due tasks, and runs tasks of the types it has handlers for:
-LOG always, SEND_EMAIL with a mail server, and those of the example community on demand. Tasks of other types wait for
-other nodes. To run types of your own, write a program around the package scheduled.
+always LOG, with --smtp-host also SEND_EMAIL, and with --community the types of the example community. Tasks of other
+types wait for other nodes. To run types of your own, write a program around the package scheduled.
 
 A node needs the connections of the handlers' pool (--max-conns), those of the engine's (--engine-conns) and two more.
 Run as many nodes as you like.
@@ -29,8 +29,8 @@ Run as many nodes as you like.
 With --community it also declares the recurring tasks of the example, which the view recurring_tasks shows. They stay
 when the node stops, and fire while some node works their types.
 
-With OTEL_EXPORTER_OTLP_ENDPOINT, as http://localhost:4318, the node sends a span of each attempt there by OTLP over
-HTTP. The other standard variables of OpenTelemetry count, too. There are no flags for them.
+If OTEL_EXPORTER_OTLP_ENDPOINT is set, for example to http://localhost:4318, the node sends a span of each attempt there
+by OTLP over HTTP. It reads the other standard variables of OpenTelemetry, too. There are no flags for them.
 
 At SIGINT or SIGTERM the node claims no more and lets running tasks end within --shutdown-timeout. Then it interrupts
 them and queues them again. At SIGTSTP it becomes quiet: it claims and starts nothing new, returns claimed tasks that
@@ -51,7 +51,7 @@ type serve struct {
 	community bool
 }
 
-// options are also those that the command config tells of.
+// options are also the options that the command config prints.
 func (s *serve) options() []options.Option {
 	opts := append(s.database.options(), s.database.maxConnsOption(),
 		options.Option{Flag: "migrate", Variable: "TASKTABLE_MIGRATE",
@@ -84,7 +84,7 @@ func (s *serve) run(ctx context.Context) (err error) {
 	defer release()
 	logger := s.log.logger(s.stderr)
 	s.WarnUnknown(logger)
-	registry, err := s.registry(logger) // before the database: a wrong option need not start one
+	registry, err := s.registry(logger) // before the database, so that a wrong option does not start one
 	if err != nil {
 		return err
 	}
@@ -93,7 +93,7 @@ func (s *serve) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer flush()
-	probed, err := s.http.listen(ctx, s.metrics.metricsHandler(), logger) // it answers until all else has ended
+	probed, err := s.http.listen(ctx, s.metrics.metricsHandler(), logger) // it answers until everything else has ended
 	if err != nil {
 		return err
 	}
@@ -115,7 +115,7 @@ func (s *serve) run(ctx context.Context) (err error) {
 	return s.serve(ctx, node, logger)
 }
 
-// registry is the union that this program can run.
+// registry holds the handlers of this program.
 func (s *serve) registry(logger *slog.Logger) (*handlers.Registry, error) {
 	parts := []handlers.Part{logging.Variant(logger)}
 	mail, err := s.mail.variant()

@@ -1,5 +1,5 @@
-// Package demo plays the example community live on a node of its own, and audits by SQL that all happened that should
-// have.
+// Package demo plays the example community live on a node of its own, and audits by SQL that everything happened as
+// it should.
 package demo
 
 import (
@@ -23,7 +23,8 @@ import (
 	"github.com/tasktable/tasktable/store/inspect"
 )
 
-// Schema is the demo's own, so that other nodes on the database do not run its tasks and it does not run theirs.
+// Schema is the schema of the demo. It is a schema of its own, so that other nodes on the database do not run the
+// demo's tasks, and the demo does not run theirs.
 const Schema = "tasktable_demo"
 
 // MinLength is some seconds longer than the script.

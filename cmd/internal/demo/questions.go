@@ -2,14 +2,15 @@ package demo
 
 import "slices"
 
-// question is one of the audit, answered by SQL. With an answer expected, another is a failure of the demo.
+// question is a question of the audit, which SQL answers. If expects is set, any other answer is a failure of the
+// demo.
 type question struct {
 	asks    string
 	sql     string
 	expects string // the rows, cells joined by a space, rows by a comma
 }
 
-// questions are those of a team that uses this. $1 is the end of the ids of this run.
+// questions returns the questions, such as a team would ask. $1 is the end of the ids of this run.
 func questions() []question {
 	return slices.Concat(userQuestions(), operatorQuestions(), communityQuestions())
 }

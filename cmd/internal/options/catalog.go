@@ -12,8 +12,8 @@ import (
 // Catalog holds the options of all commands, and the environment that they are read from.
 type Catalog struct {
 	environ     environment
-	variables   []string // all that are read
-	fileOptions []Option // all that a configuration file may give, each once
+	variables   []string // all environment variables that commands read
+	fileOptions []Option // all options that a configuration file may give, each once
 }
 
 // NewCatalog returns an empty catalog. Its options are read from environ, which has the form of os.Environ.

@@ -17,7 +17,7 @@ import (
 
 const configHelp = "a file with options, in YAML: see config --example. Flags and the environment win over it"
 
-// configOption is every command's.
+// configOption is an option of every command.
 func configOption(into *string) Option {
 	return Option{Flag: configFlag, Variable: "TASKTABLE_CONFIG", Kind: "file", Set: Text(into, 4096),
 		Usage: configHelp}

@@ -11,8 +11,8 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// The functions of this file make an option's set. It stores a value of one kind, or returns the rule that the value
-// breaks. The rule is printed behind the option's name.
+// The functions of this file return functions for Option.Set. Each of these stores a value of one kind, or returns
+// the rule that the value breaks as an error. The program prints the rule after the option's name.
 
 // Text takes at most maxBytes without control characters.
 func Text(into *string, maxBytes int) func(string) error {
@@ -78,7 +78,7 @@ func DurationOrOff(into *time.Duration, maximum time.Duration) func(string) erro
 
 const minPeriod = time.Minute
 
-// PeriodRule describes the values that period takes, except off.
+// PeriodRule describes the values that Period takes, except off.
 var PeriodRule = fmt.Sprintf("a duration from %s to %s, such as 720h", minPeriod, store.MaxRetention)
 
 // Period takes a duration of at least a minute, or off for ever. It stores off as -1. It takes no 0, because in a
