@@ -77,7 +77,7 @@ func (s *tasksSchedule) taskOptions() []options.Option {
 		{Flag: "at", Kind: "time", Set: options.Moment(&s.at),
 			Usage: "when it is due (default now; an existing task keeps its time)"},
 		{Flag: "queue", Kind: "name", Set: queueName(&t.Queue), Complete: s.queues,
-			Usage: "which nodes may run it (default " + store.DefaultQueue + ")"},
+			Usage: "its queue; only nodes that work the queue run it (default " + store.DefaultQueue + ")"},
 		{Flag: "priority", Kind: "number", Set: options.Int(&t.Priority, store.MinPriority, store.MaxPriority),
 			Usage: "the higher runs first (default 0)"},
 		{Flag: "expiration", Kind: "duration",

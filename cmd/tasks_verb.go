@@ -30,11 +30,14 @@ type taskVerb struct {
 
 const verbHelp = `
 
-It takes the ids of tasks, or a filter%s. It changes all given ids in one transaction, and prints the outcome of each id.
-If an id does not exist, the exit code is 1, and the other ids are changed all the same. With a filter the command
-prints how many tasks it has found, and asks whether to go on. Without a terminal --yes must be given. Then it changes
-a thousand tasks in each transaction. So after an error or a signal the earlier transactions stay. If a task has
-changed meanwhile, and the filter no longer selects it, the command leaves it alone.
+It takes the ids of tasks, or a filter%s.
+
+With ids it changes all tasks in one transaction, and prints the outcome of each. If an id does not exist, the exit code
+is 1, and the other tasks are changed all the same.
+
+With a filter it prints how many tasks it has found, and asks whether to go on. Without a terminal --yes must be given.
+Then it changes a thousand tasks in each transaction. So after an error or a signal the earlier transactions stay. If a
+task has changed meanwhile, and the filter no longer selects it, the command leaves it alone.
 
 %s`
 

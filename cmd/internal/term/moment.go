@@ -14,9 +14,9 @@ import (
 type Moment string
 
 // MomentHelp describes a moment in the help of a command.
-const MomentHelp = `A TIME is RFC 3339 (2026-11-21T18:00:00Z), or in the zone of --time-zone (2026-11-21, 2026-11-21
-18:00, 2026-11-21 18:00:05), or relative to now by the database's clock: now, +90s, -1h, +2d12h; w and d are 7 times
-and once 24 hours.`
+const MomentHelp = `A TIME is RFC 3339 (2026-11-21T18:00:00Z), or a time in the zone of --time-zone (2026-11-21,
+2026-11-21 18:00, 2026-11-21 18:00:05), or relative to now by the clock of the database (now, +90s, -1h, +2d12h). A day
+(d) is 24 hours, and a week (w) is 7 such days.`
 
 const momentRule = "must be a time, such as 2026-11-21T18:00:00Z, \"2026-11-21 18:00\", now, -1h or +2d"
 
