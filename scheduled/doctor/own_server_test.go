@@ -113,7 +113,7 @@ func (p *patient) encrypted(t *testing.T, dir string) {
 		defer pool.Close()
 		return p.examineBy(func(c *Config) { c.Pool, c.Only = pool, []string{"connection"} })
 	}
-	p.finds(look("require"), "connection", Info, "TLS 1.3, but nobody asks whose certificate it is")
+	p.finds(look("require"), "connection", Info, "TLS 1.3, but the certificate is not verified")
 	p.finds(look("verify-full&sslrootcert="+authority), "connection", OK, "TLS 1.3")
 	p.finds(look("verify-ca&sslrootcert="+authority), "connection", OK, "TLS 1.3")
 	p.finds(look("disable"), "connection", OK, "no TLS, on this machine")
