@@ -26,7 +26,8 @@ func TestAlias(t *testing.T) {
 	part := handlers.Handle(func(_ context.Context, task *handlers.Task[mail]) error {
 		seen = append(seen, task.Type+" to "+task.Payload.To)
 		return nil
-	}, handlers.Alias("LETTER", "POST"), handlers.Use(watch), handlers.Alias("PIGEON"), handlers.WithBackoff(func(int, error) time.Duration { return 7 }))
+	}, handlers.Alias("LETTER", "POST"), handlers.Use(watch), handlers.Alias("PIGEON"),
+		handlers.WithBackoff(func(int, error) time.Duration { return 7 }))
 	for range 2 { // a variant may be given to several registries
 		seen = nil
 		registry := registryOf(t, part, handlers.Func("OTHER", nothing))
@@ -35,18 +36,24 @@ func TestAlias(t *testing.T) {
 		}
 		for _, name := range []string{"MAIL", "LETTER", "POST", "PIGEON"} {
 			variant := registry.Variant(name)
-			if variant == nil || variant.Type != name || variant.Kind != handlers.KindPlain || variant.Backoff(1, nil) != 7 {
+			if variant == nil || variant.Type != name || variant.Kind != handlers.KindPlain ||
+				variant.Backoff(1, nil) != 7 {
 				t.Fatalf("%s: variant %+v", name, variant)
 			}
-			e := &handlers.Execution{ID: "a", Type: name, Payload: json.RawMessage(`{"type":"` + name + `","to":"you"}`)}
+			e := &handlers.Execution{
+				ID: "a", Type: name, Payload: json.RawMessage(`{"type":"` + name + `","to":"you"}`),
+			}
 			if err := variant.Run(t.Context(), e); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if got := strings.Join(seen, ", "); got != "watched, MAIL to you, watched, LETTER to you, watched, POST to you, watched, PIGEON to you" {
+		if got := strings.Join(seen, ", "); got !=
+			"watched, MAIL to you, watched, LETTER to you, watched, POST to you, watched, PIGEON to you" {
 			t.Errorf("ran %s", got)
 		}
-		if missing := registry.Missing(mail{}, store.JSON(`{"type":"POST"}`), store.JSON(`{"type":"HORSE"}`)); fmt.Sprint(missing) != "[HORSE]" {
+		if missing := registry.Missing(
+			mail{}, store.JSON(`{"type":"POST"}`), store.JSON(`{"type":"HORSE"}`),
+		); fmt.Sprint(missing) != "[HORSE]" {
 			t.Errorf("missing %v", missing)
 		}
 	}
@@ -55,14 +62,22 @@ func TestAlias(t *testing.T) {
 func TestAliasRefuses(t *testing.T) {
 	t.Parallel()
 	for want, parts := range map[string][]handlers.Part{
-		`type "MAIL" has two handlers`:   {handlers.Handle(send, handlers.Alias("MAIL"))},
-		`type "POST" has two handlers`:   {handlers.Handle(send, handlers.Alias("POST", "POST"))},
-		`type "LETTER" has two handlers`: {handlers.Handle(send, handlers.Alias("LETTER")), handlers.Func("LETTER", nothing)},
-		`type "OTHER" has two handlers`:  {handlers.Func("OTHER", nothing), handlers.Handle(send, handlers.Alias("OTHER"))},
-		`type "OLD" has two handlers`:    {handlers.Func("OTHER", nothing, handlers.Alias("OLD")), handlers.Handle(send, handlers.Alias("OLD"))},
+		`type "MAIL" has two handlers`: {handlers.Handle(send, handlers.Alias("MAIL"))},
+		`type "POST" has two handlers`: {handlers.Handle(send, handlers.Alias("POST", "POST"))},
+		`type "LETTER" has two handlers`: {
+			handlers.Handle(send, handlers.Alias("LETTER")), handlers.Func("LETTER", nothing),
+		},
+		`type "OTHER" has two handlers`: {
+			handlers.Func("OTHER", nothing), handlers.Handle(send, handlers.Alias("OTHER")),
+		},
+		`type "OLD" has two handlers`: {
+			handlers.Func("OTHER", nothing, handlers.Alias("OLD")), handlers.Handle(send, handlers.Alias("OLD")),
+		},
 		`alias of type "MAIL": invalid: type must be 2 to 127 letters, digits or _-[]<>/.·:+, got "two words"`: {
 			handlers.Handle(send, handlers.Alias("POST", "two words"))},
-		`alias of type "MAIL": invalid: type must be 2 to 127 letters, digits or _-[]<>/.·:+, got ""`: {handlers.Handle(send, handlers.Alias(""))},
+		`alias of type "MAIL": invalid: type must be 2 to 127 letters, digits or _-[]<>/.·:+, got ""`: {
+			handlers.Handle(send, handlers.Alias("")),
+		},
 	} {
 		registry, err := handlers.NewRegistry(parts...)
 		if registry != nil || !errors.Is(err, store.ErrInvalid) || !strings.Contains(err.Error(), want) {
@@ -81,7 +96,8 @@ type RemindOfEvent struct {
 
 func (RemindOfEvent) TaskType() string { return "REMIND_OF_EVENT" }
 
-// TaskID is what producers give as store.Task.ID, and to Cancel: the ids of before, so that a new reminder of an event edits the old one.
+// TaskID is what producers give as store.Task.ID, and to Cancel: the ids of before, so that a new reminder of an
+// event edits the old one.
 func (p RemindOfEvent) TaskID() string { return "task-SEND_EVENT_REMINDER-" + p.EventID }
 
 // A type that was renamed: what is scheduled under the old name runs by the new handler.
@@ -96,7 +112,9 @@ func ExampleAlias() {
 		return
 	}
 	fmt.Println(registry.Types())
-	waiting := &handlers.Execution{ID: "task-SEND_EVENT_REMINDER-42", Type: "SEND_EVENT_REMINDER", Payload: []byte(`{"event_id":"42"}`)}
+	waiting := &handlers.Execution{
+		ID: "task-SEND_EVENT_REMINDER-42", Type: "SEND_EVENT_REMINDER", Payload: []byte(`{"event_id":"42"}`),
+	}
 	fmt.Println(registry.Variant(waiting.Type).Run(context.Background(), waiting))
 
 	next := RemindOfEvent{EventID: "42"}

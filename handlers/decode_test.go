@@ -35,7 +35,9 @@ func (*ownText) UnmarshalText(text []byte) error {
 // The texts of errors end up in logs and in the history: they name the field, or the rule, and no value.
 func TestWhatDoesNotDecodeIsNotShown(t *testing.T) {
 	t.Parallel()
-	registry, err := handlers.NewRegistry(handlers.Handle(func(context.Context, *handlers.Task[strict]) error { return nil }))
+	registry, err := handlers.NewRegistry(handlers.Handle(
+		func(context.Context, *handlers.Task[strict]) error { return nil },
+	))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -40,8 +40,8 @@ func show(ctx context.Context, db store.DB, ran []scheduledtest.Ran) {
 	}
 }
 
-// A handler does something outside, at least once. What it says by FollowUp, Again, Note and Result is applied if it returns nil, in
-// the transaction that completes the task.
+// A handler does something outside, at least once. What it says by FollowUp, Again, Note and Result is applied if it
+// returns nil, in the transaction that completes the task.
 func ExampleHandle() {
 	ctx := context.Background()
 	t, end := storetest.Example()
@@ -53,20 +53,24 @@ func ExampleHandle() {
 	}
 	defer func() { _ = tx.Rollback(ctx) }()
 
-	registry, err := handlers.NewRegistry(handlers.Handle(func(_ context.Context, t *handlers.Task[SendEventReminder]) error {
-		if t.Attempt == 1 {
-			return errors.New("the mail server is busy") // tried again after a backoff
-		}
-		fmt.Println("mail about event", t.Payload.EventID) // with t.IdempotencyKey(), for a server that knows them
-		t.Note("sent to %d members", 3)
-		t.FollowUp(store.Task{Payload: PublishEvent(t.Payload), At: t.ScheduledAt.AddDate(0, 0, 1)})
-		return nil
-	}))
+	registry, err := handlers.NewRegistry(
+		handlers.Handle(func(_ context.Context, t *handlers.Task[SendEventReminder]) error {
+			if t.Attempt == 1 {
+				return errors.New("the mail server is busy") // tried again after a backoff
+			}
+			fmt.Println("mail about event", t.Payload.EventID) // with t.IdempotencyKey(), for a server that knows them
+			t.Note("sent to %d members", 3)
+			t.FollowUp(store.Task{Payload: PublishEvent(t.Payload), At: t.ScheduledAt.AddDate(0, 0, 1)})
+			return nil
+		}),
+	)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	if _, err := tasks.Schedule(ctx, tx, store.Task{Payload: SendEventReminder{EventID: "42"}, At: fivePM}); err != nil {
+	if _, err := tasks.Schedule(ctx, tx, store.Task{
+		Payload: SendEventReminder{EventID: "42"}, At: fivePM,
+	}); err != nil {
 		fmt.Println(err)
 		return
 	}
@@ -93,7 +97,9 @@ func ExampleHandleTx() {
 		return
 	}
 	defer func() { _ = tx.Rollback(ctx) }()
-	if _, err := tx.Exec(ctx, "CREATE TABLE events (id text PRIMARY KEY, published_at timestamptz); INSERT INTO events VALUES ('42')"); err != nil {
+	if _, err := tx.Exec(
+		ctx, "CREATE TABLE events (id text PRIMARY KEY, published_at timestamptz); INSERT INTO events VALUES ('42')",
+	); err != nil {
 		fmt.Println(err)
 		return
 	}
@@ -111,7 +117,9 @@ func ExampleHandleTx() {
 		return
 	}
 	for _, event := range []string{"42", "43"} {
-		if _, err := tasks.Schedule(ctx, tx, store.Task{Payload: PublishEvent{EventID: event}, At: fivePM}); err != nil {
+		if _, err := tasks.Schedule(ctx, tx, store.Task{
+			Payload: PublishEvent{EventID: event}, At: fivePM,
+		}); err != nil {
 			fmt.Println(err)
 			return
 		}
@@ -151,7 +159,9 @@ func ExampleHandleSQLTx() {
 		fmt.Println(err)
 		return
 	}
-	if _, err := tasks.Schedule(ctx, store.SQL(tx), store.Task{Payload: PublishEvent{EventID: "42"}, At: fivePM}); err != nil {
+	if _, err := tasks.Schedule(ctx, store.SQL(tx), store.Task{
+		Payload: PublishEvent{EventID: "42"}, At: fivePM,
+	}); err != nil {
 		fmt.Println(err)
 		return
 	}

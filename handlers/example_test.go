@@ -26,7 +26,8 @@ type PublishEvent struct {
 func (PublishEvent) TaskType() string  { return "PUBLISH_EVENT" }
 func (p PublishEvent) TaskKey() string { return p.EventID }
 
-// The union is made once, of a handler for each variant. A duplicate or malformed type is an error here, not at run time.
+// The union is made once, of a handler for each variant. A duplicate or malformed type is an error here,
+// not at run time.
 func ExampleNewRegistry() {
 	send := func(_ context.Context, t *handlers.Task[SendEventReminder]) error {
 		fmt.Println("remind of", t.Payload.EventID, "with key", t.IdempotencyKey())
@@ -39,7 +40,9 @@ func ExampleNewRegistry() {
 	}
 	cleanup := func(context.Context) error { return nil } // what was a cron script
 
-	registry, err := handlers.NewRegistry(handlers.Handle(send), handlers.HandleTx(publish), handlers.Func("TOKEN_CLEANUP", cleanup))
+	registry, err := handlers.NewRegistry(
+		handlers.Handle(send), handlers.HandleTx(publish), handlers.Func("TOKEN_CLEANUP", cleanup),
+	)
 	fmt.Println(registry.Types(), err)
 
 	_, err = handlers.NewRegistry(handlers.Handle(send), handlers.Handle(send))
@@ -60,14 +63,19 @@ func ExampleUse() {
 		}
 	}
 	registry, err := handlers.NewRegistry(
-		handlers.Handle(func(context.Context, *handlers.Task[SendEventReminder]) error { return nil }, handlers.Use(say("only this type:"))),
+		handlers.Handle(
+			func(context.Context, *handlers.Task[SendEventReminder]) error { return nil },
+			handlers.Use(say("only this type:")),
+		),
 		handlers.Use(say("every type:")),
 	)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	e := &handlers.Execution{ID: "task-SEND_EVENT_REMINDER-42", Type: "SEND_EVENT_REMINDER", Payload: []byte(`{"event_id":"42"}`)}
+	e := &handlers.Execution{
+		ID: "task-SEND_EVENT_REMINDER-42", Type: "SEND_EVENT_REMINDER", Payload: []byte(`{"event_id":"42"}`),
+	}
 	fmt.Println(registry.Variant(e.Type).Run(context.Background(), e))
 	// Output:
 	// every type: task-SEND_EVENT_REMINDER-42

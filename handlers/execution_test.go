@@ -24,7 +24,8 @@ func TestIdempotencyKey(t *testing.T) {
 func TestEffects(t *testing.T) {
 	t.Parallel()
 	e := &handlers.Execution{ID: "a"}
-	if got := e.Effects(); got.Again != nil || got.FollowUps != nil || got.Result != nil || got.Note != "" || got.Err != nil {
+	if got := e.Effects(); got.Again != nil || got.FollowUps != nil || got.Result != nil || got.Note != "" ||
+		got.Err != nil {
 		t.Errorf("nothing was asked for: %+v", got)
 	}
 	at := time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -72,13 +73,16 @@ func TestFollowUpIsFixed(t *testing.T) {
 	if got.Err != nil || len(got.FollowUps) != 3 {
 		t.Fatalf("effects %+v", got)
 	}
-	for i, want := range []string{`{"type":"PARCEL","weight":1}`, `{"type":"PARCEL","weight":2}`, `{"type":"SEND_EVENT_REMINDER","event_id":"7"}`} {
+	for i, want := range []string{
+		`{"type":"PARCEL","weight":1}`, `{"type":"PARCEL","weight":2}`, `{"type":"SEND_EVENT_REMINDER","event_id":"7"}`,
+	} {
 		encoded, err := json.Marshal(got.FollowUps[i].Payload)
 		if err != nil || string(encoded) != want {
 			t.Errorf("follow-up %d is %s, %v; want %s", i+1, encoded, err, want)
 		}
 	}
-	if ids := []string{got.FollowUps[0].ID, got.FollowUps[1].ID, got.FollowUps[2].ID}; len(ids[0]) != 36 || ids[1] != "box" || ids[2] != "task-SEND_EVENT_REMINDER-7" {
+	if ids := []string{got.FollowUps[0].ID, got.FollowUps[1].ID, got.FollowUps[2].ID}; len(ids[0]) != 36 ||
+		ids[1] != "box" || ids[2] != "task-SEND_EVENT_REMINDER-7" {
 		t.Errorf("ids %q", ids)
 	}
 	if got.FollowUps[0].Entity != "box:1" {
@@ -94,17 +98,28 @@ func TestFollowUpInheritsEntityAndTenant(t *testing.T) {
 		given          store.Task
 		entity, tenant string
 	}{
-		"neither is set":          {from: handlers.Execution{Entity: "visit:1", TenantID: "clinic"}, entity: "visit:1", tenant: "clinic"},
-		"both are set":            {handlers.Execution{Entity: "visit:1", TenantID: "clinic"}, store.Task{Entity: "mail:2", TenantID: "ward"}, "mail:2", "ward"},
-		"the entity alone is set": {handlers.Execution{Entity: "visit:1", TenantID: "clinic"}, store.Task{Entity: "mail:2"}, "mail:2", "clinic"},
-		"the tenant alone is set": {handlers.Execution{Entity: "visit:1", TenantID: "clinic"}, store.Task{TenantID: "ward"}, "visit:1", "ward"},
-		"the task has neither":    {},
+		"neither is set": {
+			from: handlers.Execution{Entity: "visit:1", TenantID: "clinic"}, entity: "visit:1", tenant: "clinic",
+		},
+		"both are set": {
+			handlers.Execution{Entity: "visit:1", TenantID: "clinic"}, store.Task{Entity: "mail:2", TenantID: "ward"},
+			"mail:2", "ward",
+		},
+		"the entity alone is set": {
+			handlers.Execution{Entity: "visit:1", TenantID: "clinic"}, store.Task{Entity: "mail:2"}, "mail:2", "clinic",
+		},
+		"the tenant alone is set": {
+			handlers.Execution{Entity: "visit:1", TenantID: "clinic"}, store.Task{TenantID: "ward"}, "visit:1", "ward",
+		},
+		"the task has neither": {},
 	} {
 		e := test.from
 		test.given.Payload = mail{}
 		e.FollowUp(test.given)
 		if got := e.Effects().FollowUps[0]; got.Entity != test.entity || got.TenantID != test.tenant {
-			t.Errorf("%s: entity %q and tenant %q, want %q and %q", name, got.Entity, got.TenantID, test.entity, test.tenant)
+			t.Errorf(
+				"%s: entity %q and tenant %q, want %q and %q", name, got.Entity, got.TenantID, test.entity, test.tenant,
+			)
 		}
 	}
 }
@@ -122,7 +137,8 @@ func TestFollowUpThatScheduleWouldRefuse(t *testing.T) {
 		e.FollowUp(task)
 		e.FollowUp(store.Task{Payload: mail{}})
 		err := e.Effects().Err
-		if !errors.Is(err, store.ErrInvalid) || !strings.HasPrefix(err.Error(), "follow-up 2: ") || !strings.Contains(err.Error(), name) {
+		if !errors.Is(err, store.ErrInvalid) || !strings.HasPrefix(err.Error(), "follow-up 2: ") ||
+			!strings.Contains(err.Error(), name) {
 			t.Errorf("bad %s: %v", name, err)
 		}
 	}
@@ -158,7 +174,8 @@ func TestExtend(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	for _, d := range []time.Duration{0, -1} {
-		if err := e.Extend(t.Context(), d); !errors.Is(err, store.ErrInvalid) || !strings.Contains(err.Error(), "task a") {
+		if err := e.Extend(t.Context(), d); !errors.Is(err, store.ErrInvalid) ||
+			!strings.Contains(err.Error(), "task a") {
 			t.Errorf("extended by %s: %v", d, err)
 		}
 	}

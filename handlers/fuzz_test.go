@@ -11,8 +11,8 @@ import (
 	"github.com/tasktable/tasktable/handlers"
 )
 
-// FuzzDecode: whatever the payload, it is decoded or the task fails for good, with a text that shows no value. The value stands
-// in each field in turn.
+// FuzzDecode: whatever the payload, it is decoded or the task fails for good, with a text that shows no value. The
+// value stands in each field in turn.
 func FuzzDecode(f *testing.F) {
 	for _, seed := range []struct{ payload, value string }{
 		{`{}`, ``}, {`null`, `"`}, {`[]`, `\`}, {`{"count":1e400}`, `\"`}, {`{"at":"2030-01-01T00:00:00Z"}`, `""`},
@@ -22,7 +22,9 @@ func FuzzDecode(f *testing.F) {
 	} {
 		f.Add([]byte(seed.payload), seed.value)
 	}
-	registry, err := handlers.NewRegistry(handlers.Handle(func(context.Context, *handlers.Task[strict]) error { return nil }))
+	registry, err := handlers.NewRegistry(handlers.Handle(
+		func(context.Context, *handlers.Task[strict]) error { return nil },
+	))
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -37,10 +37,12 @@ func TestOutcomes(t *testing.T) {
 		after     *handlers.RetryAfterError
 		snooze    *handlers.SnoozeError
 	)
-	if !errors.As(fmt.Errorf("a: %w", handlers.Permanent(errMail)), &permanent) || permanent.Err != errMail { //nolint:errorlint // the very one
+	if !errors.As(fmt.Errorf("a: %w", handlers.Permanent(errMail)), &permanent) ||
+		permanent.Err != errMail { //nolint:errorlint // the very one
 		t.Errorf("permanent %v", permanent)
 	}
-	if !errors.As(errors.Join(errMail, handlers.RetryAfter(time.Minute, errMail)), &after) || after.Delay != time.Minute {
+	if !errors.As(errors.Join(errMail, handlers.RetryAfter(time.Minute, errMail)), &after) ||
+		after.Delay != time.Minute {
 		t.Errorf("retry after %v", after)
 	}
 	if !errors.As(fmt.Errorf("a: %w", handlers.Snooze(-1)), &snooze) || snooze.Delay != 0 {
@@ -51,10 +53,14 @@ func TestOutcomes(t *testing.T) {
 func TestPanicError(t *testing.T) {
 	t.Parallel()
 	for want, err := range map[string]error{
-		"handler panicked: boom\nstack":                           &handlers.PanicError{Value: "boom", Stack: "stack"},
-		"handler ended its goroutine by runtime.Goexit\nstack":    &handlers.PanicError{Stack: "stack"},
-		"handler panicked: mail server away\nstack":               &handlers.PanicError{Value: errors.New("mail server away"), Stack: "stack"},
-		"handler panicked: %!v(PANIC=String method: text)\nstack": &handlers.PanicError{Value: panicking{}, Stack: "stack"},
+		"handler panicked: boom\nstack":                        &handlers.PanicError{Value: "boom", Stack: "stack"},
+		"handler ended its goroutine by runtime.Goexit\nstack": &handlers.PanicError{Stack: "stack"},
+		"handler panicked: mail server away\nstack": &handlers.PanicError{
+			Value: errors.New("mail server away"), Stack: "stack",
+		},
+		"handler panicked: %!v(PANIC=String method: text)\nstack": &handlers.PanicError{
+			Value: panicking{}, Stack: "stack",
+		},
 	} {
 		if err.Error() != want {
 			t.Errorf("%q, want %q", err, want)

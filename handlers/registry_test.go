@@ -60,24 +60,52 @@ func TestRegistryRefuses(t *testing.T) {
 		parts []handlers.Part
 		want  []string
 	}{
-		"nothing":                  {nil, []string{"needs at least one variant"}},
-		"middleware alone":         {[]handlers.Part{handlers.Use()}, []string{"needs at least one variant"}},
-		"a duplicate":              {[]handlers.Part{handlers.Handle(send), handlers.Func("OTHER", nothing), handlers.Func("MAIL", nothing)}, []string{`type "MAIL" has two handlers`}},
-		"an empty type":            {[]handlers.Part{handlers.Func("", nothing)}, []string{`type must be 2 to 127 letters`, `got ""`}},
-		"a short type":             {[]handlers.Part{handlers.Handle(func(context.Context, *handlers.Task[short]) error { return nil })}, []string{`got "x"`}},
-		"a type with a space":      {[]handlers.Part{handlers.Func("TWO WORDS", nothing)}, []string{`got "TWO WORDS"`}},
-		"a long type":              {[]handlers.Part{handlers.Func(strings.Repeat("X", 128), nothing)}, []string{"type must be 2 to 127 letters"}},
-		"a type without a name":    {[]handlers.Part{handlers.Handle(func(context.Context, *handlers.Task[named]) error { return nil })}, []string{`got ""`}},
-		"an interface for payload": {[]handlers.Part{handlers.Handle(func(context.Context, *handlers.Task[store.Payload]) error { return nil })}, []string{`got ""`}},
-		"nil":                      {[]handlers.Part{handlers.Handle(send), nil}, []string{"argument 2 is nil"}},
-		"a nil variant":            {[]handlers.Part{noVariant}, []string{"argument 1 is nil"}},
-		"a nil handler":            {[]handlers.Part{handlers.Handle[mail](nil)}, []string{`handler of type "MAIL" is nil`}},
-		"a nil HandleTx":           {[]handlers.Part{handlers.HandleTx[mail](nil)}, []string{`handler of type "MAIL" is nil`}},
-		"a nil HandleSQLTx":        {[]handlers.Part{handlers.HandleSQLTx[mail](nil)}, []string{`handler of type "MAIL" is nil`}},
-		"a nil Func":               {[]handlers.Part{handlers.Func("CLEANUP", nil)}, []string{`handler of type "CLEANUP" is nil`}},
-		"nil middleware":           {[]handlers.Part{handlers.Handle(send), handlers.Use(nil)}, []string{"middleware 1 is nil"}},
-		"nil middleware of one":    {[]handlers.Part{handlers.Handle(send, handlers.Use(nil))}, []string{`type "MAIL"`, "middleware 1 is nil"}},
-		"several at once":          {[]handlers.Part{handlers.Func("", nothing), handlers.Handle(send), handlers.Handle(send), handlers.Func("?", nothing)}, []string{`got ""`, `"MAIL" has two`, `got "?"`}},
+		"nothing":          {nil, []string{"needs at least one variant"}},
+		"middleware alone": {[]handlers.Part{handlers.Use()}, []string{"needs at least one variant"}},
+		"a duplicate": {
+			[]handlers.Part{handlers.Handle(send), handlers.Func("OTHER", nothing), handlers.Func("MAIL", nothing)},
+			[]string{`type "MAIL" has two handlers`},
+		},
+		"an empty type": {
+			[]handlers.Part{handlers.Func("", nothing)}, []string{`type must be 2 to 127 letters`, `got ""`},
+		},
+		"a short type": {
+			[]handlers.Part{handlers.Handle(func(context.Context, *handlers.Task[short]) error { return nil })},
+			[]string{`got "x"`},
+		},
+		"a type with a space": {[]handlers.Part{handlers.Func("TWO WORDS", nothing)}, []string{`got "TWO WORDS"`}},
+		"a long type": {
+			[]handlers.Part{handlers.Func(strings.Repeat("X", 128), nothing)},
+			[]string{"type must be 2 to 127 letters"},
+		},
+		"a type without a name": {
+			[]handlers.Part{handlers.Handle(func(context.Context, *handlers.Task[named]) error { return nil })},
+			[]string{`got ""`},
+		},
+		"an interface for payload": {
+			[]handlers.Part{handlers.Handle(func(context.Context, *handlers.Task[store.Payload]) error { return nil })},
+			[]string{`got ""`},
+		},
+		"nil":            {[]handlers.Part{handlers.Handle(send), nil}, []string{"argument 2 is nil"}},
+		"a nil variant":  {[]handlers.Part{noVariant}, []string{"argument 1 is nil"}},
+		"a nil handler":  {[]handlers.Part{handlers.Handle[mail](nil)}, []string{`handler of type "MAIL" is nil`}},
+		"a nil HandleTx": {[]handlers.Part{handlers.HandleTx[mail](nil)}, []string{`handler of type "MAIL" is nil`}},
+		"a nil HandleSQLTx": {
+			[]handlers.Part{handlers.HandleSQLTx[mail](nil)}, []string{`handler of type "MAIL" is nil`},
+		},
+		"a nil Func": {
+			[]handlers.Part{handlers.Func("CLEANUP", nil)}, []string{`handler of type "CLEANUP" is nil`},
+		},
+		"nil middleware": {[]handlers.Part{handlers.Handle(send), handlers.Use(nil)}, []string{"middleware 1 is nil"}},
+		"nil middleware of one": {
+			[]handlers.Part{handlers.Handle(send, handlers.Use(nil))}, []string{`type "MAIL"`, "middleware 1 is nil"},
+		},
+		"several at once": {
+			[]handlers.Part{
+				handlers.Func("", nothing), handlers.Handle(send), handlers.Handle(send), handlers.Func("?", nothing),
+			},
+			[]string{`got ""`, `"MAIL" has two`, `got "?"`},
+		},
 	} {
 		registry, err := handlers.NewRegistry(test.parts...)
 		if registry != nil || !errors.Is(err, store.ErrInvalid) {
@@ -102,7 +130,9 @@ func TestRegistryKnowsItsTypes(t *testing.T) {
 	if registry.Variant("UNKNOWN") != nil || registry.Variant("") != nil {
 		t.Error("a variant of a type that nobody handles")
 	}
-	if got := registry.Missing(mail{}, short{}, &parcel{}, store.JSON(`{"type":"OTHER"}`)); !reflect.DeepEqual(got, []string{"x", "OTHER"}) {
+	if got := registry.Missing(
+		mail{}, short{}, &parcel{}, store.JSON(`{"type":"OTHER"}`),
+	); !reflect.DeepEqual(got, []string{"x", "OTHER"}) {
 		t.Errorf("missing %q", got)
 	}
 	if got := registry.Missing(); got != nil {
@@ -128,14 +158,17 @@ func TestPayloadIsDecoded(t *testing.T) {
 	run := func(kind, payload string) error {
 		t.Helper()
 		got, weight = mail{}, 0
-		return registry.Variant(kind).Run(t.Context(), &handlers.Execution{ID: "a", Type: kind, Payload: json.RawMessage(payload)})
+		return registry.Variant(kind).Run(t.Context(), &handlers.Execution{
+			ID: "a", Type: kind, Payload: json.RawMessage(payload),
+		})
 	}
 	for _, payload := range []string{
 		`{"type":"MAIL","to":"you","tags":[1,2]}`,
 		`{"type":"MAIL","to":"you","tags":[1,2],"from another version":{"of":"the program"}}`,
 		`{"TO":"you","tags":[1,2]}`,
 	} {
-		if err := run("MAIL", payload); err != nil || !reflect.DeepEqual(got, mail{"you", []int{1, 2}}) || seen.ID != "a" {
+		if err := run("MAIL", payload); err != nil || !reflect.DeepEqual(got, mail{"you", []int{1, 2}}) ||
+			seen.ID != "a" {
 			t.Errorf("%s: %+v, %v", payload, got, err)
 		}
 	}
@@ -172,10 +205,13 @@ func TestKinds(t *testing.T) {
 		err  error
 		text string
 	}{
-		"MAIL":                {handlers.KindPlain, registry.Variant("MAIL").Run(t.Context(), ran("MAIL")), "no"},
-		"CLEANUP":             {handlers.KindPlain, registry.Variant("CLEANUP").Run(t.Context(), ran("CLEANUP")), "no"},
-		"PARCEL":              {handlers.KindTx, registry.Variant("PARCEL").RunTx(t.Context(), nil, ran("PARCEL")), "<nil> 2: no"},
-		"SEND_EVENT_REMINDER": {handlers.KindSQLTx, registry.Variant("SEND_EVENT_REMINDER").RunSQLTx(t.Context(), nil, ran("SEND_EVENT_REMINDER")), "true: no"},
+		"MAIL":    {handlers.KindPlain, registry.Variant("MAIL").Run(t.Context(), ran("MAIL")), "no"},
+		"CLEANUP": {handlers.KindPlain, registry.Variant("CLEANUP").Run(t.Context(), ran("CLEANUP")), "no"},
+		"PARCEL":  {handlers.KindTx, registry.Variant("PARCEL").RunTx(t.Context(), nil, ran("PARCEL")), "<nil> 2: no"},
+		"SEND_EVENT_REMINDER": {
+			handlers.KindSQLTx,
+			registry.Variant("SEND_EVENT_REMINDER").RunSQLTx(t.Context(), nil, ran("SEND_EVENT_REMINDER")), "true: no",
+		},
 	} {
 		if variant := registry.Variant(name); variant.Kind != test.kind || variant.Type != name {
 			t.Errorf("%s: kind %d of %s", name, variant.Kind, variant.Type)
@@ -201,7 +237,9 @@ func TestMiddlewareOrder(t *testing.T) {
 	}
 	note := func(context.Context) error { said = append(said, "handler"); return nil }
 	shared := handlers.Func("SHARED", note, handlers.Use(say("own 1")), handlers.Use(say("own 2")))
-	first := registryOf(t, handlers.Use(say("all 1"), say("all 2")), shared, handlers.Func("OTHER", note), handlers.Use(say("all 3")))
+	first := registryOf(
+		t, handlers.Use(say("all 1"), say("all 2")), shared, handlers.Func("OTHER", note), handlers.Use(say("all 3")),
+	)
 	second := registryOf(t, shared) // the same variant, without what the first lays around it
 	for _, test := range []struct {
 		registry *handlers.Registry
@@ -243,17 +281,24 @@ func TestMiddlewareChangesWhatItPasses(t *testing.T) {
 		return nil
 	}
 	registry := registryOf(t, handlers.Use(change),
-		handlers.Handle(func(ctx context.Context, task *handlers.Task[mail]) error { return check(ctx, task.Payload.To) }))
-	if err := registry.Variant("MAIL").Run(t.Context(), &handlers.Execution{Payload: json.RawMessage(`{}`)}); err == nil || err.Error() != "changed: as changed" {
+		handlers.Handle(func(ctx context.Context, task *handlers.Task[mail]) error {
+			return check(ctx, task.Payload.To)
+		}))
+	if err := registry.Variant("MAIL").Run(
+		t.Context(), &handlers.Execution{Payload: json.RawMessage(`{}`)},
+	); err == nil || err.Error() != "changed: as changed" {
 		t.Errorf("error %v", err)
 	}
 }
 
 func TestWithBackoff(t *testing.T) {
 	t.Parallel()
-	registry := registryOf(t, handlers.Handle(send), handlers.Func("SLOW", nothing, handlers.WithBackoff(func(attempt int, err error) time.Duration {
-		return time.Duration(attempt) * time.Duration(len(err.Error()))
-	})))
+	registry := registryOf(
+		t, handlers.Handle(send),
+		handlers.Func("SLOW", nothing, handlers.WithBackoff(func(attempt int, err error) time.Duration {
+			return time.Duration(attempt) * time.Duration(len(err.Error()))
+		})),
+	)
 	if registry.Variant("MAIL").Backoff != nil {
 		t.Error("a backoff that nobody gave")
 	}

@@ -25,8 +25,8 @@ type withTypeInside struct {
 
 func (withTypeInside) TaskType() string { return "WITH_TYPE_INSIDE" }
 
-// The field "type" of a payload holds the task's type: a struct with such a field is refused when the program starts, not when it
-// first schedules.
+// The field "type" of a payload holds the task's type: a struct with such a field is refused when the program starts,
+// not when it first schedules.
 func TestRegistryRefusesAPayloadWithAFieldType(t *testing.T) {
 	t.Parallel()
 	for name, part := range map[string]handlers.Part{
@@ -34,11 +34,16 @@ func TestRegistryRefusesAPayloadWithAFieldType(t *testing.T) {
 		"pointer": handlers.Handle(func(context.Context, *handlers.Task[*withTypeField]) error { return nil }),
 	} {
 		_, err := handlers.NewRegistry(part)
-		if !errors.Is(err, store.ErrInvalid) || !strings.Contains(err.Error(), `field Kind of the payload handlers_test.withTypeField has the JSON name "type"`) {
+		if !errors.Is(err, store.ErrInvalid) ||
+			!strings.Contains(
+				err.Error(), `field Kind of the payload handlers_test.withTypeField has the JSON name "type"`,
+			) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := handlers.NewRegistry(handlers.Handle(func(context.Context, *handlers.Task[withTypeInside]) error { return nil })); err != nil {
+	if _, err := handlers.NewRegistry(handlers.Handle(
+		func(context.Context, *handlers.Task[withTypeInside]) error { return nil },
+	)); err != nil {
 		t.Errorf("a field further inside: %v", err)
 	}
 }

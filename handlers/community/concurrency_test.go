@@ -10,8 +10,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Edits and attempts of one event lock the event's row before its tasks, so they wait for each other and never deadlock, and
-// whatever their order the reminder ends up where the event is.
+// Edits and attempts of one event lock the event's row before its tasks, so they wait for each other and never
+// deadlock, and whatever their order the reminder ends up where the event is.
 func TestEditsAndAttemptsAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -58,7 +58,9 @@ func (w *world) attemptAndSettle(id string) error {
 			return err
 		}
 		var revision int64
-		if err := tx.QueryRow(w.ctx, `SELECT revision FROM tasktable.scheduled_tasks WHERE id = $1 FOR UPDATE`, id).Scan(&revision); err != nil {
+		if err := tx.QueryRow(
+			w.ctx, `SELECT revision FROM tasktable.scheduled_tasks WHERE id = $1 FOR UPDATE`, id,
+		).Scan(&revision); err != nil {
 			return err
 		}
 		if again := e.Effects().Again; again != nil && revision == e.Revision {
@@ -69,7 +71,8 @@ func (w *world) attemptAndSettle(id string) error {
 	})
 }
 
-// Whoever leaves while being welcomed waits for the welcome's transaction: it could not cancel follow-ups that it does not see.
+// Whoever leaves while being welcomed waits for the welcome's transaction: it could not cancel follow-ups
+// that it does not see.
 func TestLeavingWaitsForTheWelcome(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -93,7 +96,9 @@ func TestLeavingWaitsForTheWelcome(t *testing.T) {
 		return err
 	})
 	w.do(leave)
-	if waiting := w.texts(`SELECT id FROM tasktable.scheduled_tasks WHERE entity = $1 AND status = 'QUEUED'`, "membership:"+joined.ID); len(waiting) > 0 {
+	if waiting := w.texts(
+		`SELECT id FROM tasktable.scheduled_tasks WHERE entity = $1 AND status = 'QUEUED'`, "membership:"+joined.ID,
+	); len(waiting) > 0 {
 		t.Errorf("%q wait for who has left", waiting)
 	}
 }

@@ -44,13 +44,17 @@ func TestTheEngineWelcomes(t *testing.T) {
 	play(t, func(_ *world, _ pgx.Tx, runAt func(time.Time) []string) {
 		soon := time.Now().Add(time.Minute)
 		// Of the two who had joined before, one is the host, who gets no message.
-		mustBe(t, "at once", runAt(soon), "SEND_EMAIL COMPLETED", "SEND_EMAIL COMPLETED", "WELCOME_MEMBER COMPLETED", "WELCOME_MEMBER COMPLETED")
+		mustBe(
+			t, "at once", runAt(soon), "SEND_EMAIL COMPLETED", "SEND_EMAIL COMPLETED", "WELCOME_MEMBER COMPLETED",
+			"WELCOME_MEMBER COMPLETED",
+		)
 		mustBe(t, "within a day", runAt(soon.Add(23*time.Hour)))
 		mustBe(t, "after a day", runAt(soon.Add(25*time.Hour)), "SEND_DIRECT_MESSAGE COMPLETED")
 	})
 }
 
-// A weekly event is drafted, published and reminded of, and goes on over the change of daylight saving until it is deleted.
+// A weekly event is drafted, published and reminded of, and goes on over the change of daylight saving
+// until it is deleted.
 func TestTheEngineRunsASeries(t *testing.T) {
 	t.Parallel()
 	play(t, func(w *world, tx pgx.Tx, runAt func(time.Time) []string) {
@@ -79,7 +83,10 @@ func TestTheEngineRunsASeries(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		mustBe(t, "reminded", reminded, "42 2035-03-19T14:00Z member-1", "42 2035-03-19T14:00Z member-2", "42 2035-03-26T13:00Z member-1", "42 2035-03-26T13:00Z member-2")
+		mustBe(
+			t, "reminded", reminded, "42 2035-03-19T14:00Z member-1", "42 2035-03-19T14:00Z member-2",
+			"42 2035-03-26T13:00Z member-1", "42 2035-03-26T13:00Z member-2",
+		)
 	})
 }
 
@@ -101,7 +108,8 @@ func TestTheEngineAfterAnOutage(t *testing.T) {
 		mustBe(t, "a month later", runAt(clock(t, "2035-07-01T00:00:00Z")),
 			"PUBLISH_SCHEDULED_POST COMPLETED", "SEND_EVENT_REMINDER COMPLETED", "SEND_EVENT_REMINDER EXPIRED")
 		mustBe(t, "the next Friday", runAt(clock(t, "2035-07-06T14:00:00Z")), "SEND_EVENT_REMINDER COMPLETED")
-		if event, err := w.app.Event(w.ctx, tx, "43"); err != nil || !event.StartsAt.Equal(clock(t, "2035-07-13T15:00:00Z")) {
+		if event, err := w.app.Event(w.ctx, tx, "43"); err != nil ||
+			!event.StartsAt.Equal(clock(t, "2035-07-13T15:00:00Z")) {
 			t.Errorf("the series is at %s, %v", event.StartsAt, err)
 		}
 	})

@@ -81,7 +81,8 @@ func TestAMovedEventMovesItsReminder(t *testing.T) {
 		return err
 	})
 	row := w.task(reminder42)
-	if !row.ScheduledAt.Equal(clock(t, "2035-06-01T17:00:00Z")) || row.Status != store.StatusQueued || row.Revision <= first.Revision {
+	if !row.ScheduledAt.Equal(clock(t, "2035-06-01T17:00:00Z")) || row.Status != store.StatusQueued ||
+		row.Revision <= first.Revision {
 		t.Errorf("%s at %s, revision %d after %d", row.Status, row.ScheduledAt, row.Revision, first.Revision)
 	}
 	if event := w.event("42"); !event.StartsAt.Equal(clock(t, "2035-06-01T18:00:00Z")) || event.Title != "Meeting" {
@@ -147,7 +148,8 @@ func TestAPublishedEventMovesFreely(t *testing.T) {
 		_, err := w.app.MoveEvent(w.ctx, tx, "42", clock(t, "2035-04-01T15:00:00Z"))
 		return err
 	})
-	if now := w.event("42"); now.PublishedAt == nil || !now.PublishedAt.Equal(*published.PublishedAt) || !now.PublishAt.Equal(published.PublishAt) {
+	if now := w.event("42"); now.PublishedAt == nil || !now.PublishedAt.Equal(*published.PublishedAt) ||
+		!now.PublishAt.Equal(published.PublishAt) {
 		t.Errorf("published %v, before %v", now.PublishedAt, published.PublishedAt)
 	}
 	if row := w.task(reminder42); !row.ScheduledAt.Equal(clock(t, "2035-04-01T14:00:00Z")) {
@@ -171,7 +173,8 @@ func TestADeletedEventCancelsItsTasks(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	// The other event's tasks, and those of members, are not its business.
-	if others := w.texts(`SELECT id FROM tasktable.scheduled_tasks WHERE status = 'CANCELLED' AND entity <> 'event:42'`); len(others) > 0 {
+	if others := w.texts(`SELECT id FROM tasktable.scheduled_tasks WHERE status = 'CANCELLED'
+		AND entity <> 'event:42'`); len(others) > 0 {
 		t.Errorf("cancelled too: %q", others)
 	}
 }
@@ -206,21 +209,36 @@ func TestWrongEventsAreRefused(t *testing.T) {
 		want   error
 		field  string
 	}{
-		"no title":                {func(e *community.Event) { e.Title = "" }, store.ErrInvalid, "Title"},
-		"a line break":            {func(e *community.Event) { e.Title = "a\r\nBcc: all@example.org" }, store.ErrInvalid, "Title"},
-		"a long title":            {func(e *community.Event) { e.Title = strings.Repeat("ä", 201) }, store.ErrInvalid, "Title"},
-		"NUL in the id":           {func(e *community.Event) { e.ID = "4\x002" }, store.ErrInvalid, "ID"},
-		"no start":                {func(e *community.Event) { e.StartsAt = time.Time{} }, store.ErrInvalid, "StartsAt"},
-		"an unknown zone":         {func(e *community.Event) { e.TimeZone = "Mars/Base" }, store.ErrInvalid, "TimeZone"},
-		"the machine's zone":      {func(e *community.Event) { e.TimeZone = "Local" }, store.ErrInvalid, "TimeZone"},
-		"a path as the zone":      {func(e *community.Event) { e.TimeZone = "../etc/passwd" }, store.ErrInvalid, "TimeZone"},
-		"a negative repetition":   {func(e *community.Event) { e.RepeatDays = -1 }, store.ErrInvalid, "RepeatDays"},
-		"an endless repetition":   {func(e *community.Event) { e.RepeatDays = 367 }, store.ErrInvalid, "RepeatDays"},
-		"a negative reminder":     {func(e *community.Event) { e.ReminderBefore = -time.Hour }, store.ErrInvalid, "ReminderBefore"},
-		"an early reminder":       {func(e *community.Event) { e.ReminderBefore = 31 * 24 * time.Hour }, store.ErrInvalid, "ReminderBefore"},
-		"published after it":      {func(e *community.Event) { e.PublishAt = e.StartsAt.Add(time.Second) }, store.ErrInvalid, "PublishAt"},
-		"of no community":         {func(e *community.Event) { e.CommunityID = "nowhere" }, community.ErrNotFound, ""},
-		"a start beyond all time": {func(e *community.Event) { e.StartsAt = clock(t, "9999-12-31T23:00:00Z").AddDate(1, 0, 0) }, store.ErrInvalid, "scheduled_at"},
+		"no title": {func(e *community.Event) { e.Title = "" }, store.ErrInvalid, "Title"},
+		"a line break": {
+			func(e *community.Event) { e.Title = "a\r\nBcc: all@example.org" }, store.ErrInvalid, "Title",
+		},
+		"a long title": {
+			func(e *community.Event) { e.Title = strings.Repeat("ä", 201) }, store.ErrInvalid, "Title",
+		},
+		"NUL in the id":      {func(e *community.Event) { e.ID = "4\x002" }, store.ErrInvalid, "ID"},
+		"no start":           {func(e *community.Event) { e.StartsAt = time.Time{} }, store.ErrInvalid, "StartsAt"},
+		"an unknown zone":    {func(e *community.Event) { e.TimeZone = "Mars/Base" }, store.ErrInvalid, "TimeZone"},
+		"the machine's zone": {func(e *community.Event) { e.TimeZone = "Local" }, store.ErrInvalid, "TimeZone"},
+		"a path as the zone": {
+			func(e *community.Event) { e.TimeZone = "../etc/passwd" }, store.ErrInvalid, "TimeZone",
+		},
+		"a negative repetition": {func(e *community.Event) { e.RepeatDays = -1 }, store.ErrInvalid, "RepeatDays"},
+		"an endless repetition": {func(e *community.Event) { e.RepeatDays = 367 }, store.ErrInvalid, "RepeatDays"},
+		"a negative reminder": {
+			func(e *community.Event) { e.ReminderBefore = -time.Hour }, store.ErrInvalid, "ReminderBefore",
+		},
+		"an early reminder": {
+			func(e *community.Event) { e.ReminderBefore = 31 * 24 * time.Hour }, store.ErrInvalid, "ReminderBefore",
+		},
+		"published after it": {
+			func(e *community.Event) { e.PublishAt = e.StartsAt.Add(time.Second) }, store.ErrInvalid, "PublishAt",
+		},
+		"of no community": {func(e *community.Event) { e.CommunityID = "nowhere" }, community.ErrNotFound, ""},
+		"a start beyond all time": {
+			func(e *community.Event) { e.StartsAt = clock(t, "9999-12-31T23:00:00Z").AddDate(1, 0, 0) },
+			store.ErrInvalid, "scheduled_at",
+		},
 	} {
 		event := meeting(t)
 		event.ID = "43"

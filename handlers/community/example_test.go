@@ -14,8 +14,8 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// An event at 3 pm has a reminder at 2 pm. Who moves the event to 6 pm moves the reminder to 5 pm; who deletes it cancels the
-// reminder; and what is rolled back has not happened to either.
+// An event at 3 pm has a reminder at 2 pm. Who moves the event to 6 pm moves the reminder to 5 pm; who deletes it
+// cancels the reminder; and what is rolled back has not happened to either.
 func Example() {
 	ctx := context.Background()
 	pool, drop := database(ctx)
@@ -34,7 +34,9 @@ func Example() {
 
 	threePM := time.Date(2035, time.June, 1, 15, 0, 0, 0, time.UTC)
 	must(inTransaction(func(tx pgx.Tx) error {
-		_, err := app.CreateEvent(ctx, tx, community.Event{ID: "42", CommunityID: "home", Title: "Picnic", StartsAt: threePM})
+		_, err := app.CreateEvent(ctx, tx, community.Event{
+			ID: "42", CommunityID: "home", Title: "Picnic", StartsAt: threePM,
+		})
 		return err
 	}))
 	show("created")
@@ -62,7 +64,8 @@ func Example() {
 	// deleted: CANCELLED for 17:00
 }
 
-// Why did this reminder not go out? Each change of a task is a line of its history, with who made it, also after it is deleted.
+// Why did this reminder not go out? Each change of a task is a line of its history, with who made it, also
+// after it is deleted.
 func Example_history() {
 	ctx := context.Background()
 	pool, drop := database(ctx)
@@ -74,7 +77,9 @@ func Example_history() {
 			return err
 		}
 		start := time.Date(2035, time.June, 1, 15, 0, 0, 0, time.UTC)
-		if _, err := app.CreateEvent(ctx, tx, community.Event{ID: "42", CommunityID: "home", Title: "Picnic", StartsAt: start}); err != nil {
+		if _, err := app.CreateEvent(ctx, tx, community.Event{
+			ID: "42", CommunityID: "home", Title: "Picnic", StartsAt: start,
+		}); err != nil {
 			return err
 		}
 		if _, err := app.MoveEvent(ctx, tx, "42", start.AddDate(0, 0, 1)); err != nil {

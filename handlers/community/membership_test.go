@@ -52,12 +52,17 @@ func TestANewMemberIsWelcomed(t *testing.T) {
 		t.Fatalf("follow-ups %+v", effects.FollowUps)
 	}
 	mail, message := effects.FollowUps[0], effects.FollowUps[1]
-	wantMail := contract.SendEmail{Email: "outsider@example.org", Subject: "Welcome to Home", Body: "You are a member of Home now.\n"}
+	wantMail := contract.SendEmail{
+		Email: "outsider@example.org", Subject: "Welcome to Home", Body: "You are a member of Home now.\n",
+	}
 	if got := payloadOf[contract.SendEmail](t, mail); got != wantMail || !mail.At.IsZero() {
 		t.Errorf("mail %+v", mail)
 	}
-	wantMessage := contract.SendDirectMessage{From: "member-1", To: "outsider", Text: "How was your first day in Home? Ask me anything."}
-	if got := payloadOf[contract.SendDirectMessage](t, message); got != wantMessage || !message.At.Equal(joined.JoinedAt.Add(24*time.Hour)) {
+	wantMessage := contract.SendDirectMessage{
+		From: "member-1", To: "outsider", Text: "How was your first day in Home? Ask me anything.",
+	}
+	if got := payloadOf[contract.SendDirectMessage](t, message); got != wantMessage ||
+		!message.At.Equal(joined.JoinedAt.Add(24*time.Hour)) {
 		t.Errorf("message %+v", message)
 	}
 	for _, followUp := range effects.FollowUps {
@@ -70,10 +75,14 @@ func TestANewMemberIsWelcomed(t *testing.T) {
 		}
 		w.mustRun(attempt(w.task(receipt.ID), time.Time{}))
 	}
-	if sent := w.texts(`SELECT email || ': ' || subject FROM community.outbox`); !slices.Equal(sent, []string{"outsider@example.org: Welcome to Home"}) {
+	if sent := w.texts(`SELECT email || ': ' || subject FROM community.outbox`); !slices.Equal(sent, []string{
+		"outsider@example.org: Welcome to Home",
+	}) {
 		t.Errorf("mails %q", sent)
 	}
-	if sent := w.texts(`SELECT sender || ' to ' || recipient FROM community.direct_messages`); !slices.Equal(sent, []string{"member-1 to outsider"}) {
+	if sent := w.texts(
+		`SELECT sender || ' to ' || recipient FROM community.direct_messages`,
+	); !slices.Equal(sent, []string{"member-1 to outsider"}) {
 		t.Errorf("messages %q", sent)
 	}
 }
@@ -117,7 +126,8 @@ func TestLeavingEndsTheWelcome(t *testing.T) {
 			t.Errorf("%s is %s", id, row.Status)
 		}
 	}
-	if effects := w.mustRun(attempt(welcome, time.Time{})); !strings.Contains(effects.Note, "is gone") || len(effects.FollowUps) > 0 {
+	if effects := w.mustRun(attempt(welcome, time.Time{})); !strings.Contains(effects.Note, "is gone") ||
+		len(effects.FollowUps) > 0 {
 		t.Errorf("%+v", effects)
 	}
 	if again := w.join("outsider"); again.ID == joined.ID {
@@ -133,7 +143,9 @@ func TestMessages(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return w.run(&handlers.Execution{ID: "message-1", Type: payload.TaskType(), Payload: encoded, Revision: revision, Attempt: 1})
+		return w.run(&handlers.Execution{
+			ID: "message-1", Type: payload.TaskType(), Payload: encoded, Revision: revision, Attempt: 1,
+		})
 	}
 	hello := contract.SendDirectMessage{From: "member-1", To: "member-2", Text: "Hello"}
 	for range 2 { // as if an attempt were repeated
@@ -141,13 +153,18 @@ func TestMessages(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if sent := w.texts(`SELECT concat_ws(' ', effect_key, sender, recipient, text) FROM community.direct_messages`); !slices.Equal(sent, []string{"message-1:1 member-1 member-2 Hello"}) {
+	if sent := w.texts(
+		`SELECT concat_ws(' ', effect_key, sender, recipient, text) FROM community.direct_messages`,
+	); !slices.Equal(sent, []string{"message-1:1 member-1 member-2 Hello"}) {
 		t.Errorf("sent %q", sent)
 	}
-	if effects, err := send(2, contract.SendDirectMessage{From: "member-1", To: "nobody", Text: "Hello"}); err != nil || !strings.Contains(effects.Note, "gone") {
+	if effects, err := send(2, contract.SendDirectMessage{From: "member-1", To: "nobody", Text: "Hello"}); err != nil ||
+		!strings.Contains(effects.Note, "gone") {
 		t.Errorf("%+v %v", effects, err)
 	}
-	for _, wrong := range []contract.SendDirectMessage{{From: "member-1", To: "member-2"}, {To: "member-2", Text: "Hello"}, {From: "member-1", Text: "Hello"}} {
+	for _, wrong := range []contract.SendDirectMessage{
+		{From: "member-1", To: "member-2"}, {To: "member-2", Text: "Hello"}, {From: "member-1", Text: "Hello"},
+	} {
 		var permanent *handlers.PermanentError
 		if _, err := send(3, wrong); !errors.As(err, &permanent) {
 			t.Errorf("%+v: %v", wrong, err)
@@ -162,10 +179,21 @@ func TestWrongMembersAreRefused(t *testing.T) {
 		change func(tx pgx.Tx) error
 		want   error
 	}{
-		"join of nobody":        {func(tx pgx.Tx) error { _, err := w.app.JoinCommunity(w.ctx, tx, "home", "nobody"); return err }, community.ErrNotFound},
-		"join of nothing":       {func(tx pgx.Tx) error { _, err := w.app.JoinCommunity(w.ctx, tx, "nowhere", "outsider"); return err }, community.ErrNotFound},
-		"leave of an outsider":  {func(tx pgx.Tx) error { return w.app.LeaveCommunity(w.ctx, tx, "home", "outsider") }, community.ErrNotFound},
-		"a member without mail": {func(tx pgx.Tx) error { _, err := w.app.AddMember(w.ctx, tx, community.Member{}); return err }, store.ErrInvalid},
+		"join of nobody": {
+			func(tx pgx.Tx) error { _, err := w.app.JoinCommunity(w.ctx, tx, "home", "nobody"); return err },
+			community.ErrNotFound,
+		},
+		"join of nothing": {
+			func(tx pgx.Tx) error { _, err := w.app.JoinCommunity(w.ctx, tx, "nowhere", "outsider"); return err },
+			community.ErrNotFound,
+		},
+		"leave of an outsider": {
+			func(tx pgx.Tx) error { return w.app.LeaveCommunity(w.ctx, tx, "home", "outsider") }, community.ErrNotFound,
+		},
+		"a member without mail": {
+			func(tx pgx.Tx) error { _, err := w.app.AddMember(w.ctx, tx, community.Member{}); return err },
+			store.ErrInvalid,
+		},
 		"a community without a title": {func(tx pgx.Tx) error {
 			_, err := w.app.AddCommunity(w.ctx, tx, community.Community{Host: "member-1"})
 			return err

@@ -17,12 +17,14 @@ func TestMigrateAnEarlierVersion(t *testing.T) {
 	w.create(meeting(t))
 	for _, sql := range []string{
 		`COMMENT ON SCHEMA community IS NULL`,
-		`ALTER TABLE community.events DROP COLUMN duration, DROP COLUMN status, DROP COLUMN previous_starts_at, DROP COLUMN lat, DROP COLUMN lon, DROP COLUMN purge_marked_at`,
+		`ALTER TABLE community.events DROP COLUMN duration, DROP COLUMN status, DROP COLUMN previous_starts_at,
+			DROP COLUMN lat, DROP COLUMN lon, DROP COLUMN purge_marked_at`,
 		`ALTER TABLE community.members DROP COLUMN flagged_at, DROP COLUMN suspended_at, DROP COLUMN deactivated_at`,
 		`ALTER TABLE community.direct_messages DROP COLUMN expires_at, DROP COLUMN purge_marked_at`,
 		`ALTER TABLE community.scheduled_posts DROP COLUMN purge_marked_at`,
 		`ALTER TABLE community.notifications DROP COLUMN purge_marked_at`,
-		`DROP TABLE community.geo_summary, community.refresh_tokens, community.one_time_passwords, community.sessions, community.moments, community.retention_policies`,
+		`DROP TABLE community.geo_summary, community.refresh_tokens, community.one_time_passwords, community.sessions,
+			community.moments, community.retention_policies`,
 	} {
 		if _, err := w.pool.Exec(w.ctx, sql); err != nil {
 			t.Fatal(err)
@@ -31,11 +33,14 @@ func TestMigrateAnEarlierVersion(t *testing.T) {
 	if err := community.Migrate(w.ctx, w.pool); err != nil {
 		t.Fatal(err)
 	}
-	if event := w.event("42"); event.Status != community.EventUpcoming || event.Duration != time.Hour || event.Lat != nil {
+	if event := w.event("42"); event.Status != community.EventUpcoming || event.Duration != time.Hour ||
+		event.Lat != nil {
 		t.Errorf("%+v", event)
 	}
 	for _, task := range community.Recurring() {
-		w.mustRun(&handlers.Execution{ID: task.ID, Type: task.Payload.TaskType(), Payload: []byte("{}"), StartedAt: noon(t), Attempt: 1})
+		w.mustRun(&handlers.Execution{
+			ID: task.ID, Type: task.Payload.TaskType(), Payload: []byte("{}"), StartedAt: noon(t), Attempt: 1,
+		})
 	}
 }
 
@@ -48,7 +53,9 @@ func TestMigrateAgainTakesNoLocks(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = tx.Rollback(w.ctx) }()
-	if _, err := tx.Exec(w.ctx, `LOCK TABLE community.members, community.events, community.direct_messages`); err != nil {
+	if _, err := tx.Exec(
+		w.ctx, `LOCK TABLE community.members, community.events, community.direct_messages`,
+	); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(w.ctx, 10*time.Second)
@@ -62,7 +69,8 @@ func TestMigrateAgainTakesNoLocks(t *testing.T) {
 func TestARunPassesOverLockedRows(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	if _, err := w.pool.Exec(w.ctx, `INSERT INTO community.sessions (id, member_id, expires_at) VALUES ('1', 'member-1', $1), ('2', 'member-1', $1)`, noon(t)); err != nil {
+	if _, err := w.pool.Exec(w.ctx, `INSERT INTO community.sessions (id, member_id, expires_at)
+		VALUES ('1', 'member-1', $1), ('2', 'member-1', $1)`, noon(t)); err != nil {
 		t.Fatal(err)
 	}
 	w.create(community.Event{ID: "1", CommunityID: "home", Title: "x", StartsAt: noon(t)})

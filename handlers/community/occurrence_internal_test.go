@@ -25,27 +25,59 @@ func TestNextOccurrence(t *testing.T) {
 		next, at    string
 		skipped     int
 	}{
-		"no change":                         {"2027-01-04 15:00", "Europe/Berlin", 7, "", "2027-01-11 15:00", "2027-01-11T14:00:00Z", 0},
-		"into summer":                       {"2027-03-22 15:00", "Europe/Berlin", 7, "", "2027-03-29 15:00", "2027-03-29T13:00:00Z", 0},
-		"into winter":                       {"2027-10-25 15:00", "Europe/Berlin", 7, "", "2027-11-01 15:00", "2027-11-01T14:00:00Z", 0},
-		"daily, the day itself":             {"2027-03-13 12:00", "America/New_York", 1, "", "2027-03-14 12:00", "2027-03-14T16:00:00Z", 0},
-		"daily, just before the change":     {"2027-03-13 01:59", "America/New_York", 1, "", "2027-03-14 01:59", "2027-03-14T06:59:00Z", 0},
-		"daily, just after the change":      {"2027-03-13 03:00", "America/New_York", 1, "", "2027-03-14 03:00", "2027-03-14T07:00:00Z", 0},
-		"a skipped time":                    {"2027-03-21 02:30", "Europe/Berlin", 7, "", "2027-03-28 02:30", "2027-03-28T01:30:00Z", 0},
-		"after a skipped time":              {"2027-03-28 02:30", "Europe/Berlin", 7, "", "2027-04-04 02:30", "2027-04-04T00:30:00Z", 0},
-		"a repeated time is the first":      {"2027-10-24 02:30", "Europe/Berlin", 7, "", "2027-10-31 02:30", "2027-10-31T00:30:00Z", 0},
-		"after a repeated time":             {"2027-10-31 02:30", "Europe/Berlin", 7, "", "2027-11-07 02:30", "2027-11-07T01:30:00Z", 0},
-		"midnight is skipped":               {"2018-11-03 00:00", "America/Sao_Paulo", 1, "", "2018-11-04 00:00", "2018-11-04T03:00:00Z", 0},
-		"half an hour, into summer":         {"2027-09-26 09:00", "Australia/Lord_Howe", 7, "", "2027-10-03 09:00", "2027-10-02T22:00:00Z", 0},
-		"half an hour, into winter":         {"2027-03-28 09:00", "Australia/Lord_Howe", 7, "", "2027-04-04 09:00", "2027-04-03T22:30:00Z", 0},
-		"a skipped day":                     {"2011-12-29 10:00", "Pacific/Apia", 1, "", "2011-12-30 10:00", "2011-12-30T20:00:00Z", 0},
-		"after it, the same instant is out": {"2011-12-30 10:00", "Pacific/Apia", 1, "", "2012-01-01 10:00", "2011-12-31T20:00:00Z", 1},
-		"no change ever":                    {"2027-03-28 02:30", "UTC", 1, "", "2027-03-29 02:30", "2027-03-29T02:30:00Z", 0},
-		"end of the year":                   {"2027-12-31 20:00", "Asia/Kolkata", 1, "", "2028-01-01 20:00", "2028-01-01T14:30:00Z", 0},
-		"an outage over the change":         {"2027-03-01 15:00", "Europe/Berlin", 7, "2027-04-01T00:00:00Z", "2027-04-05 15:00", "2027-04-05T13:00:00Z", 4},
-		"an outage that ends at a start":    {"2027-03-01 15:00", "Europe/Berlin", 7, "2027-03-29T13:00:00Z", "2027-04-05 15:00", "2027-04-05T13:00:00Z", 4},
-		"an outage that ends before one":    {"2027-03-01 15:00", "Europe/Berlin", 7, "2027-03-29T12:59:59Z", "2027-03-29 15:00", "2027-03-29T13:00:00Z", 3},
-		"a long outage":                     {"2001-01-01 15:00", "Europe/Berlin", 1, "2027-07-01T13:00:00Z", "2027-07-02 15:00", "2027-07-02T13:00:00Z", 9677},
+		"no change":   {"2027-01-04 15:00", "Europe/Berlin", 7, "", "2027-01-11 15:00", "2027-01-11T14:00:00Z", 0},
+		"into summer": {"2027-03-22 15:00", "Europe/Berlin", 7, "", "2027-03-29 15:00", "2027-03-29T13:00:00Z", 0},
+		"into winter": {"2027-10-25 15:00", "Europe/Berlin", 7, "", "2027-11-01 15:00", "2027-11-01T14:00:00Z", 0},
+		"daily, the day itself": {
+			"2027-03-13 12:00", "America/New_York", 1, "", "2027-03-14 12:00", "2027-03-14T16:00:00Z", 0,
+		},
+		"daily, just before the change": {
+			"2027-03-13 01:59", "America/New_York", 1, "", "2027-03-14 01:59", "2027-03-14T06:59:00Z", 0,
+		},
+		"daily, just after the change": {
+			"2027-03-13 03:00", "America/New_York", 1, "", "2027-03-14 03:00", "2027-03-14T07:00:00Z", 0,
+		},
+		"a skipped time": {"2027-03-21 02:30", "Europe/Berlin", 7, "", "2027-03-28 02:30", "2027-03-28T01:30:00Z", 0},
+		"after a skipped time": {
+			"2027-03-28 02:30", "Europe/Berlin", 7, "", "2027-04-04 02:30", "2027-04-04T00:30:00Z", 0,
+		},
+		"a repeated time is the first": {
+			"2027-10-24 02:30", "Europe/Berlin", 7, "", "2027-10-31 02:30", "2027-10-31T00:30:00Z", 0,
+		},
+		"after a repeated time": {
+			"2027-10-31 02:30", "Europe/Berlin", 7, "", "2027-11-07 02:30", "2027-11-07T01:30:00Z", 0,
+		},
+		"midnight is skipped": {
+			"2018-11-03 00:00", "America/Sao_Paulo", 1, "", "2018-11-04 00:00", "2018-11-04T03:00:00Z", 0,
+		},
+		"half an hour, into summer": {
+			"2027-09-26 09:00", "Australia/Lord_Howe", 7, "", "2027-10-03 09:00", "2027-10-02T22:00:00Z", 0,
+		},
+		"half an hour, into winter": {
+			"2027-03-28 09:00", "Australia/Lord_Howe", 7, "", "2027-04-04 09:00", "2027-04-03T22:30:00Z", 0,
+		},
+		"a skipped day": {"2011-12-29 10:00", "Pacific/Apia", 1, "", "2011-12-30 10:00", "2011-12-30T20:00:00Z", 0},
+		"after it, the same instant is out": {
+			"2011-12-30 10:00", "Pacific/Apia", 1, "", "2012-01-01 10:00", "2011-12-31T20:00:00Z", 1,
+		},
+		"no change ever":  {"2027-03-28 02:30", "UTC", 1, "", "2027-03-29 02:30", "2027-03-29T02:30:00Z", 0},
+		"end of the year": {"2027-12-31 20:00", "Asia/Kolkata", 1, "", "2028-01-01 20:00", "2028-01-01T14:30:00Z", 0},
+		"an outage over the change": {
+			"2027-03-01 15:00", "Europe/Berlin", 7, "2027-04-01T00:00:00Z", "2027-04-05 15:00", "2027-04-05T13:00:00Z",
+			4,
+		},
+		"an outage that ends at a start": {
+			"2027-03-01 15:00", "Europe/Berlin", 7, "2027-03-29T13:00:00Z", "2027-04-05 15:00", "2027-04-05T13:00:00Z",
+			4,
+		},
+		"an outage that ends before one": {
+			"2027-03-01 15:00", "Europe/Berlin", 7, "2027-03-29T12:59:59Z", "2027-03-29 15:00", "2027-03-29T13:00:00Z",
+			3,
+		},
+		"a long outage": {
+			"2001-01-01 15:00", "Europe/Berlin", 1, "2027-07-01T13:00:00Z", "2027-07-02 15:00", "2027-07-02T13:00:00Z",
+			9677,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -59,8 +91,12 @@ func TestNextOccurrence(t *testing.T) {
 				after = parsed(t, time.RFC3339, test.after)
 			}
 			next, at, skipped := nextOccurrence(local, zone, test.days, after)
-			if next.Format(calendar) != test.next || !at.Equal(parsed(t, time.RFC3339, test.at)) || skipped != test.skipped {
-				t.Errorf("got %s = %s, %d skipped; want %s = %s, %d", next.Format(calendar), at.UTC().Format(time.RFC3339), skipped, test.next, test.at, test.skipped)
+			if next.Format(calendar) != test.next || !at.Equal(parsed(t, time.RFC3339, test.at)) ||
+				skipped != test.skipped {
+				t.Errorf(
+					"got %s = %s, %d skipped; want %s = %s, %d", next.Format(calendar), at.UTC().Format(time.RFC3339),
+					skipped, test.next, test.at, test.skipped,
+				)
 			}
 		})
 	}
@@ -69,7 +105,10 @@ func TestNextOccurrence(t *testing.T) {
 // Wherever the clocks do not skip it, what was asked for is what they show, and a series only goes forward.
 func TestASeriesKeepsItsTime(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Africa/Casablanca", "Pacific/Apia", "Pacific/Kiritimati", "Asia/Tehran", "UTC"} {
+	for _, name := range []string{
+		"Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Africa/Casablanca", "Pacific/Apia",
+		"Pacific/Kiritimati", "Asia/Tehran", "UTC",
+	} {
 		zone, err := time.LoadLocation(name)
 		if err != nil {
 			t.Fatal(err)

@@ -14,7 +14,9 @@ import (
 const publishPost7 = "task-PUBLISH_SCHEDULED_POST-7"
 
 func draft(t testing.TB) community.Post {
-	return community.Post{ID: "7", CommunityID: "home", Author: "member-1", Body: "Hello", PublishAt: clock(t, "2035-06-01T09:00:00Z")}
+	return community.Post{
+		ID: "7", CommunityID: "home", Author: "member-1", Body: "Hello", PublishAt: clock(t, "2035-06-01T09:00:00Z"),
+	}
 }
 
 func (w *world) post(change func(tx pgx.Tx) (community.Post, error)) (post community.Post) {
@@ -115,12 +117,18 @@ func TestWrongPostsAreRefused(t *testing.T) {
 			return err
 		}, community.ErrNotFound},
 		"a long id": {func(tx pgx.Tx) error {
-			_, err := w.app.CreatePost(w.ctx, tx, community.Post{ID: string(make([]byte, 300)), CommunityID: "home", Author: "member-1", Body: "Hello"})
+			_, err := w.app.CreatePost(w.ctx, tx, community.Post{
+				ID: string(make([]byte, 300)), CommunityID: "home", Author: "member-1", Body: "Hello",
+			})
 			return err
 		}, store.ErrInvalid},
-		"edit of none":   {func(tx pgx.Tx) error { _, err := w.app.EditPost(w.ctx, tx, draft(t)); return err }, community.ErrNotFound},
+		"edit of none": {
+			func(tx pgx.Tx) error { _, err := w.app.EditPost(w.ctx, tx, draft(t)); return err }, community.ErrNotFound,
+		},
 		"delete of none": {func(tx pgx.Tx) error { return w.app.DeletePost(w.ctx, tx, "7") }, community.ErrNotFound},
-		"read of none":   {func(tx pgx.Tx) error { _, err := w.app.Post(w.ctx, tx, "7"); return err }, community.ErrNotFound},
+		"read of none": {
+			func(tx pgx.Tx) error { _, err := w.app.Post(w.ctx, tx, "7"); return err }, community.ErrNotFound,
+		},
 	} {
 		if err := w.refused(test.change); !errors.Is(err, test.want) {
 			t.Errorf("%s: %v", name, err)

@@ -67,7 +67,10 @@ func TestAnHourOfTheRecurringTasks(t *testing.T) {
 	s.exec(`UPDATE community.notifications SET purge_marked_at = $1`, start.AddDate(0, 0, -40))
 	s.exec(`UPDATE community.members SET deactivated_at = $1 WHERE id = 'outsider'`, start.AddDate(0, 0, -40))
 	lat, lon := 52.5, 13.4
-	event := community.Event{ID: "1", CommunityID: "home", Title: "x", StartsAt: start.Add(20 * time.Minute), ReminderBefore: 30 * time.Second, Lat: &lat, Lon: &lon}
+	event := community.Event{
+		ID: "1", CommunityID: "home", Title: "x", StartsAt: start.Add(20 * time.Minute),
+		ReminderBefore: 30 * time.Second, Lat: &lat, Lon: &lon,
+	}
 	if _, err := s.app.CreateEvent(s.ctx, s.tx, event); err != nil {
 		t.Fatal(err)
 	}
@@ -81,15 +84,16 @@ func TestAnHourOfTheRecurringTasks(t *testing.T) {
 			runs[ran.Type]++
 		}
 		if at.Equal(start.Add(10 * time.Minute)) {
-			s.mustList(`SELECT effect_key FROM community.direct_messages ORDER BY 1`, "from member-2", "to member-2") // a second too early
+			// A second too early.
+			s.mustList(`SELECT effect_key FROM community.direct_messages ORDER BY 1`, "from member-2", "to member-2")
 		}
 		if at.Equal(start.Add(10*time.Minute + 30*time.Second)) {
 			s.mustList(`SELECT effect_key FROM community.direct_messages`)
 		}
 	}
 	want := map[string]int{
-		"STATUS_UPDATE": 12, "GEO_SUMMARY_REFRESH": 12, "TOKEN_CLEANUP": 1, "PURGE": 1, "DEACTIVATED_ACCT_PURGE": 1, "MOMENT_CLEANUP": 12,
-		"MOMENT_PURGE": 1, "MESSAGE_EXPIRY": 120, "SEND_EVENT_REMINDER": 1,
+		"STATUS_UPDATE": 12, "GEO_SUMMARY_REFRESH": 12, "TOKEN_CLEANUP": 1, "PURGE": 1, "DEACTIVATED_ACCT_PURGE": 1,
+		"MOMENT_CLEANUP": 12, "MOMENT_PURGE": 1, "MESSAGE_EXPIRY": 120, "SEND_EVENT_REMINDER": 1,
 	}
 	if !maps.Equal(runs, want) { // ACCOUNT_SUSPENSION is due at noon and at midnight
 		t.Errorf("got  %v\nwant %v", runs, want)
@@ -145,7 +149,10 @@ func TestEachJobIsDeclared(t *testing.T) {
 			others = append(others, payload.TaskType())
 		}
 	}
-	want := []string{"PUBLISH_EVENT", "PUBLISH_SCHEDULED_POST", "SEND_EVENT_REMINDER", "SEND_DIRECT_MESSAGE", "WELCOME_MEMBER", "SEND_EMAIL"}
+	want := []string{
+		"PUBLISH_EVENT", "PUBLISH_SCHEDULED_POST", "SEND_EVENT_REMINDER", "SEND_DIRECT_MESSAGE", "WELCOME_MEMBER",
+		"SEND_EMAIL",
+	}
 	if !slices.Equal(others, want) || len(declared) != 9 {
 		t.Errorf("not declared %q", others)
 	}

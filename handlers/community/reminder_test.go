@@ -37,7 +37,8 @@ func TestAReminderReachesEachMember(t *testing.T) {
 		t.Errorf("an event that does not recur: %+v", effects)
 	}
 	var result community.Reminded
-	if err := json.Unmarshal(effects.Result, &result); err != nil || result.Members != 2 || !result.OccurrenceAt.Equal(event.StartsAt) {
+	if err := json.Unmarshal(effects.Result, &result); err != nil || result.Members != 2 ||
+		!result.OccurrenceAt.Equal(event.StartsAt) {
 		t.Errorf("result %s %v", effects.Result, err)
 	}
 	w.mustHaveReminded("42 2035-06-01T15:00Z member-1", "42 2035-06-01T15:00Z member-2")
@@ -45,21 +46,27 @@ func TestAReminderReachesEachMember(t *testing.T) {
 	if texts := w.texts(`SELECT DISTINCT text FROM community.notifications`); !slices.Equal(texts, []string{want}) {
 		t.Errorf("text %q", texts)
 	}
-	if keys := w.texts(`SELECT DISTINCT effect_key FROM community.notifications`); !slices.Equal(keys, []string{attempt(row, time.Time{}).IdempotencyKey()}) {
+	if keys := w.texts(`SELECT DISTINCT effect_key FROM community.notifications`); !slices.Equal(keys, []string{
+		attempt(row, time.Time{}).IdempotencyKey(),
+	}) {
 		t.Errorf("effect keys %q", keys)
 	}
 	// Run once more by hand it reminds nobody twice, but does reach who has joined since.
 	w.do(func(tx pgx.Tx) error { _, err := w.app.JoinCommunity(w.ctx, tx, "home", "outsider"); return err })
 	w.mustRun(attempt(row, time.Time{}))
-	w.mustHaveReminded("42 2035-06-01T15:00Z member-1", "42 2035-06-01T15:00Z member-2", "42 2035-06-01T15:00Z outsider")
+	w.mustHaveReminded(
+		"42 2035-06-01T15:00Z member-1", "42 2035-06-01T15:00Z member-2", "42 2035-06-01T15:00Z outsider",
+	)
 }
 
-// Each reminder schedules the next; over the change of daylight saving at the same time on the clocks, so an hour earlier in UTC.
+// Each reminder schedules the next; over the change of daylight saving at the same time on the clocks, so an
+// hour earlier in UTC.
 func TestARecurringEventGoesOn(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	event := meeting(t)
-	event.StartsAt, event.TimeZone, event.RepeatDays = clock(t, "2035-03-19T14:00:00Z"), "Europe/Berlin", 7 // 15:00 in winter
+	// 15:00 in winter.
+	event.StartsAt, event.TimeZone, event.RepeatDays = clock(t, "2035-03-19T14:00:00Z"), "Europe/Berlin", 7
 	w.create(event)
 	for _, step := range []struct{ reminder, next string }{
 		{"2035-03-19T13:00:00Z", "2035-03-26T13:00:00Z"}, // 15:00 in summer
@@ -78,7 +85,10 @@ func TestARecurringEventGoesOn(t *testing.T) {
 			t.Errorf("next start %s, want %s", now.StartsAt, next)
 		}
 	}
-	w.mustHaveReminded("42 2035-03-19T14:00Z member-1", "42 2035-03-19T14:00Z member-2", "42 2035-03-26T13:00Z member-1", "42 2035-03-26T13:00Z member-2")
+	w.mustHaveReminded(
+		"42 2035-03-19T14:00Z member-1", "42 2035-03-19T14:00Z member-2", "42 2035-03-26T13:00Z member-1",
+		"42 2035-03-26T13:00Z member-2",
+	)
 	// An edit that moves nothing does not disturb the series.
 	before := w.task(reminder42)
 	w.do(func(tx pgx.Tx) error { _, err := w.app.EditEvent(w.ctx, tx, w.event("42")); return err })
@@ -174,7 +184,10 @@ func TestAMoveAfterTheReminderRemindsAgain(t *testing.T) {
 		return err
 	})
 	w.mustRun(attempt(w.task(reminder42), time.Time{}))
-	w.mustHaveReminded("42 2035-06-01T15:00Z member-1", "42 2035-06-01T15:00Z member-2", "42 2035-06-02T15:00Z member-1", "42 2035-06-02T15:00Z member-2")
+	w.mustHaveReminded(
+		"42 2035-06-01T15:00Z member-1", "42 2035-06-01T15:00Z member-2", "42 2035-06-02T15:00Z member-1",
+		"42 2035-06-02T15:00Z member-2",
+	)
 }
 
 func TestAReminderOfADeletedEventIsANote(t *testing.T) {

@@ -15,7 +15,8 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// scene is a world in one transaction, which is rolled back, without tasks: recurring tasks are run in it at chosen times.
+// scene is a world in one transaction, which is rolled back, without tasks: recurring tasks are run in
+// it at chosen times.
 type scene struct {
 	*world
 	tx      pgx.Tx
@@ -69,7 +70,8 @@ func (s *scene) content() map[string]string {
 	s.t.Helper()
 	content := map[string]string{}
 	for _, table := range s.list("SELECT tablename::text FROM pg_tables WHERE schemaname = 'community'") {
-		content[table] = s.list(`SELECT coalesce(md5(string_agg(t::text, chr(10) ORDER BY t::text)), '') FROM community.` + table + ` AS t`)[0]
+		content[table] = s.list(`SELECT coalesce(md5(string_agg(t::text, chr(10) ORDER BY t::text)), '')
+			FROM community.` + table + ` AS t`)[0]
 	}
 	return content
 }
@@ -95,13 +97,15 @@ func (s *scene) ran(payload store.Payload, at time.Time) (results []community.Sw
 		}
 		status = row.Status
 	}
-	if err := json.Unmarshal(row.Result, &results[len(results)-1]); err != nil { // of the last run: the row keeps no other
+	// Of the last run: the row keeps no other.
+	if err := json.Unmarshal(row.Result, &results[len(results)-1]); err != nil {
 		s.t.Fatal(err)
 	}
 	return results
 }
 
-// sweeps expects a run to change so many rows, in these tables and in no others, and a second one at the same time to change none.
+// sweeps expects a run to change so many rows, in these tables and in no others, and a second one at the same
+// time to change none.
 func (s *scene) sweeps(payload store.Payload, at time.Time, want community.Swept) {
 	s.t.Helper()
 	before := s.content()

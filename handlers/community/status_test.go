@@ -53,12 +53,14 @@ func TestAnEventIsUpcomingLiveAndFinished(t *testing.T) {
 		s.sweeps(contract.StatusUpdate{}, step.at, want)
 		s.mustList(statusesSQL, "1 "+step.want, "2 upcoming")
 	}
-	if event, err := s.app.Event(s.ctx, s.tx, "1"); err != nil || event.Status != community.EventLive || event.Duration != 90*time.Minute {
+	if event, err := s.app.Event(s.ctx, s.tx, "1"); err != nil || event.Status != community.EventLive ||
+		event.Duration != 90*time.Minute {
 		t.Errorf("%+v, %v", event, err)
 	}
 }
 
-// A finished event that is moved is upcoming again, also one that takes as long as may be; one that finished long ago is left alone.
+// A finished event that is moved is upcoming again, also one that takes as long as may be; one that finished long
+// ago is left alone.
 func TestAFinishedEventIsMoved(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
@@ -78,7 +80,8 @@ func TestAFinishedEventIsMoved(t *testing.T) {
 	s.mustList(statusesSQL, "1 live", "2 upcoming")
 }
 
-// The row of a recurring event is about the next occurrence from the reminder on; the status still follows the one that takes place.
+// The row of a recurring event is about the next occurrence from the reminder on; the status still follows the one
+// that takes place.
 func TestTheStatusOfASeries(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
@@ -134,10 +137,12 @@ func TestGeoSummary(t *testing.T) {
 	draft.PublishAt = start.Add(time.Minute)
 	s.add(draft)
 	s.exec(`UPDATE community.events SET published_at = $1 WHERE published_at IS NOT NULL`, start)
-	s.exec(`INSERT INTO community.geo_summary (lat, lon, upcoming, live, changed_at) VALUES (1, 1, 5, 0, $1)`, start) // what it was about is gone
+	// What it was about is gone.
+	s.exec(`INSERT INTO community.geo_summary (lat, lon, upcoming, live, changed_at) VALUES (1, 1, 5, 0, $1)`, start)
 
 	const summarySQL = `
-SELECT concat_ws(' ', lat, lon, upcoming, live, to_char(next_starts_at AT TIME ZONE 'UTC', 'HH24:MI:SS.US'), to_char(changed_at AT TIME ZONE 'UTC', '@HH24:MI'))
+SELECT concat_ws(' ', lat, lon, upcoming, live, to_char(next_starts_at AT TIME ZONE 'UTC', 'HH24:MI:SS.US'),
+	to_char(changed_at AT TIME ZONE 'UTC', '@HH24:MI'))
 FROM community.geo_summary ORDER BY lat, lon`
 	s.sweeps(contract.GeoSummaryRefresh{}, start, community.Swept{"geo_summary": 4})
 	s.mustList(summarySQL, "-1 -1 1 0 14:00:00.000000 @12:00", "52 13 2 1 12:00:00.000001 @12:00", "90 180 0 1 @12:00")
@@ -183,7 +188,8 @@ func TestWrongPlacesAndDurationsAreRefused(t *testing.T) {
 	}
 	event := meeting(t)
 	event.Lat, event.Lon, event.Duration = number(-90), number(180), 31*24*time.Hour
-	if saved := w.create(event); *saved.Lat != -90 || *saved.Lon != 180 || saved.Duration != event.Duration || saved.Status != community.EventUpcoming {
+	if saved := w.create(event); *saved.Lat != -90 || *saved.Lon != 180 || saved.Duration != event.Duration ||
+		saved.Status != community.EventUpcoming {
 		t.Errorf("%+v", saved)
 	}
 	saved := w.event("42")

@@ -23,7 +23,8 @@ SELECT jsonb_build_object(
     'posts', (SELECT jsonb_agg(p ORDER BY p.id) FROM community.scheduled_posts AS p))::text`
 
 const allTasksSQL = `
-SELECT jsonb_build_object('tasks', jsonb_agg(t ORDER BY t.id), 'changes', (SELECT count(*) FROM tasktable.scheduled_task_changes))::text
+SELECT jsonb_build_object('tasks', jsonb_agg(t ORDER BY t.id), 'changes', (SELECT count(*)
+	FROM tasktable.scheduled_task_changes))::text
 FROM tasktable.scheduled_tasks AS t`
 
 type snapshot struct{ entities, tasks string }
@@ -46,11 +47,15 @@ func look(t *testing.T, db store.DB) (seen snapshot) {
 func changes(start time.Time) map[string]func(w *world, tx pgx.Tx) error {
 	return map[string]func(w *world, tx pgx.Tx) error{
 		"CreateEvent": func(w *world, tx pgx.Tx) error {
-			_, err := w.app.CreateEvent(w.ctx, tx, community.Event{CommunityID: "home", Title: "Picnic", StartsAt: start})
+			_, err := w.app.CreateEvent(w.ctx, tx, community.Event{
+				CommunityID: "home", Title: "Picnic", StartsAt: start,
+			})
 			return err
 		},
 		"EditEvent": func(w *world, tx pgx.Tx) error {
-			_, err := w.app.EditEvent(w.ctx, tx, community.Event{ID: "42", Title: "Picnic", StartsAt: start, ReminderBefore: 2 * time.Hour})
+			_, err := w.app.EditEvent(w.ctx, tx, community.Event{
+				ID: "42", Title: "Picnic", StartsAt: start, ReminderBefore: 2 * time.Hour,
+			})
 			return err
 		},
 		"MoveEvent": func(w *world, tx pgx.Tx) error {
@@ -59,11 +64,15 @@ func changes(start time.Time) map[string]func(w *world, tx pgx.Tx) error {
 		},
 		"DeleteEvent": func(w *world, tx pgx.Tx) error { return w.app.DeleteEvent(w.ctx, tx, "42") },
 		"CreatePost": func(w *world, tx pgx.Tx) error {
-			_, err := w.app.CreatePost(w.ctx, tx, community.Post{CommunityID: "home", Author: "member-1", Body: "Hi", PublishAt: start})
+			_, err := w.app.CreatePost(w.ctx, tx, community.Post{
+				CommunityID: "home", Author: "member-1", Body: "Hi", PublishAt: start,
+			})
 			return err
 		},
 		"EditPost": func(w *world, tx pgx.Tx) error {
-			_, err := w.app.EditPost(w.ctx, tx, community.Post{ID: "7", Body: "Hi again", PublishAt: start.Add(time.Hour)})
+			_, err := w.app.EditPost(w.ctx, tx, community.Post{
+				ID: "7", Body: "Hi again", PublishAt: start.Add(time.Hour),
+			})
 			return err
 		},
 		"DeletePost": func(w *world, tx pgx.Tx) error { return w.app.DeletePost(w.ctx, tx, "7") },
@@ -71,7 +80,9 @@ func changes(start time.Time) map[string]func(w *world, tx pgx.Tx) error {
 			_, err := w.app.JoinCommunity(w.ctx, tx, "home", "outsider")
 			return err
 		},
-		"LeaveCommunity": func(w *world, tx pgx.Tx) error { return w.app.LeaveCommunity(w.ctx, tx, "home", "member-2") },
+		"LeaveCommunity": func(w *world, tx pgx.Tx) error {
+			return w.app.LeaveCommunity(w.ctx, tx, "home", "member-2")
+		},
 	}
 }
 
@@ -85,7 +96,9 @@ func TestARollbackLeavesNothing(t *testing.T) {
 			w := newWorld(t)
 			w.create(community.Event{ID: "42", CommunityID: "home", Title: "Meeting", StartsAt: start})
 			w.do(func(tx pgx.Tx) error {
-				_, err := w.app.CreatePost(w.ctx, tx, community.Post{ID: "7", CommunityID: "home", Author: "member-1", Body: "Hi", PublishAt: start})
+				_, err := w.app.CreatePost(w.ctx, tx, community.Post{
+					ID: "7", CommunityID: "home", Author: "member-1", Body: "Hi", PublishAt: start,
+				})
 				return err
 			})
 			before := look(t, w.pool)

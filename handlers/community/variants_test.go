@@ -51,7 +51,9 @@ func TestEachVariantHasAHandler(t *testing.T) {
 // The test above is worth something only if it sees a variant without a handler.
 func TestAForgottenHandlerIsSeen(t *testing.T) {
 	t.Parallel()
-	registry, err := handlers.NewRegistry(community.Variants(community.New(store.New(store.Config{})), logging.Variant(nil))...)
+	registry, err := handlers.NewRegistry(
+		community.Variants(community.New(store.New(store.Config{})), logging.Variant(nil))...,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,7 +30,9 @@ type world struct {
 
 func newWorld(t testing.TB) *world {
 	t.Helper()
-	w := &world{t: t, ctx: context.Background(), pool: storetest.Pool(t), tasks: store.New(store.Config{Service: "community"})}
+	w := &world{
+		t: t, ctx: context.Background(), pool: storetest.Pool(t), tasks: store.New(store.Config{Service: "community"}),
+	}
 	if err := community.Migrate(w.ctx, w.pool); err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +48,9 @@ func newWorld(t testing.TB) *world {
 				return err
 			}
 		}
-		if _, err := w.app.AddCommunity(w.ctx, tx, community.Community{ID: "home", Title: "Home", Host: "member-1"}); err != nil {
+		if _, err := w.app.AddCommunity(w.ctx, tx, community.Community{
+			ID: "home", Title: "Home", Host: "member-1",
+		}); err != nil {
 			return err
 		}
 		for _, id := range []string{"member-1", "member-2"} {
@@ -117,8 +121,9 @@ func attempt(row store.Row, startedAt time.Time) *handlers.Execution {
 		startedAt = row.ScheduledAt
 	}
 	e := &handlers.Execution{
-		ID: row.ID, Type: row.Type, Queue: row.Queue, Priority: row.Priority, Payload: row.Payload, ScheduledAt: row.ScheduledAt,
-		DueAt: row.ScheduledAt, StartedAt: startedAt, Revision: row.Revision, Attempt: 1, MaxAttempts: row.MaxAttempts,
+		ID: row.ID, Type: row.Type, Queue: row.Queue, Priority: row.Priority, Payload: row.Payload,
+		ScheduledAt: row.ScheduledAt, DueAt: row.ScheduledAt, StartedAt: startedAt, Revision: row.Revision, Attempt: 1,
+		MaxAttempts: row.MaxAttempts,
 	}
 	if row.Entity != nil {
 		e.Entity = *row.Entity
@@ -129,7 +134,8 @@ func attempt(row store.Row, startedAt time.Time) *handlers.Execution {
 	return e
 }
 
-// run runs an attempt and commits if it returns nil, as the engine does; what the attempt asks for is returned, not done.
+// run runs an attempt and commits if it returns nil, as the engine does; what the attempt asks for is
+// returned, not done.
 func (w *world) run(e *handlers.Execution) (handlers.Effects, error) {
 	w.t.Helper()
 	variant := w.registry.Variant(e.Type)

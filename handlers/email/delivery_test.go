@@ -105,7 +105,9 @@ func TestNobodyListens(t *testing.T) {
 	}
 	port := listener.Addr().(*net.TCPAddr).Port
 	_ = listener.Close()
-	err = send(context.Background(), t, email.Config{Host: "127.0.0.1", Port: port, From: "events@example.org"}, hello(), 1)
+	err = send(
+		context.Background(), t, email.Config{Host: "127.0.0.1", Port: port, From: "events@example.org"}, hello(), 1,
+	)
 	if err == nil || permanent(err) {
 		t.Errorf("got %v", err)
 	}
@@ -192,7 +194,9 @@ func TestEncryptionIsRequiredByDefault(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	_, commands, _ := s.seen()
-	if slices.ContainsFunc(commands, func(line string) bool { return !strings.HasPrefix(line, "EHLO") && line != "QUIT" }) {
+	if slices.ContainsFunc(commands, func(line string) bool {
+		return !strings.HasPrefix(line, "EHLO") && line != "QUIT"
+	}) {
 		t.Errorf("the server was told %q", commands)
 	}
 }

@@ -27,11 +27,13 @@ func TestLogin(t *testing.T) {
 		"the only one, CRAM-MD5":    {script{auth: "CRAM-MD5"}, email.AuthAuto, "CRAM-MD5"},
 		"PLAIN before CRAM in TLS":  {script{implicit: true, auth: "LOGIN CRAM-MD5 PLAIN"}, email.AuthAuto, "PLAIN"},
 		"CRAM before PLAIN without": {script{auth: "LOGIN CRAM-MD5 PLAIN"}, email.AuthAuto, "CRAM-MD5"},
-		"SCRAM-SHA-256 before all":  {script{startTLS: true, auth: "PLAIN SCRAM-SHA-1 SCRAM-SHA-256"}, email.AuthAuto, "SCRAM-SHA-256"},
-		"SCRAM-SHA-1 before PLAIN":  {script{startTLS: true, auth: "PLAIN SCRAM-SHA-1"}, email.AuthAuto, "SCRAM-SHA-1"},
-		"SCRAM without encryption":  {script{auth: "PLAIN CRAM-MD5 SCRAM-SHA-256"}, email.AuthAuto, "SCRAM-SHA-256"},
-		"a chosen one":              {script{startTLS: true, auth: "PLAIN LOGIN"}, email.AuthLogin, "LOGIN"},
-		"small letters":             {script{startTLS: true, auth: "x-own plain"}, email.AuthAuto, "PLAIN"},
+		"SCRAM-SHA-256 before all": {
+			script{startTLS: true, auth: "PLAIN SCRAM-SHA-1 SCRAM-SHA-256"}, email.AuthAuto, "SCRAM-SHA-256",
+		},
+		"SCRAM-SHA-1 before PLAIN": {script{startTLS: true, auth: "PLAIN SCRAM-SHA-1"}, email.AuthAuto, "SCRAM-SHA-1"},
+		"SCRAM without encryption": {script{auth: "PLAIN CRAM-MD5 SCRAM-SHA-256"}, email.AuthAuto, "SCRAM-SHA-256"},
+		"a chosen one":             {script{startTLS: true, auth: "PLAIN LOGIN"}, email.AuthLogin, "LOGIN"},
+		"small letters":            {script{startTLS: true, auth: "x-own plain"}, email.AuthAuto, "PLAIN"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -63,7 +65,9 @@ func TestARefusedLoginIsNotTheMailsFault(t *testing.T) {
 	config := s.config()
 	config.Password = "wrong"
 	err := send(context.Background(), t, config, hello(), 1)
-	if err == nil || permanent(err) || !strings.Contains(err.Error(), `log in as "events" with PLAIN: the server answered 535 5.7.8`) {
+	if err == nil || permanent(err) || !strings.Contains(
+		err.Error(), `log in as "events" with PLAIN: the server answered 535 5.7.8`,
+	) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -85,13 +89,17 @@ func TestThePasswordIsInNoError(t *testing.T) {
 		return map[string]string{"AUTH": fmt.Sprintf("%d 5.7.8 you said %%s", code)}
 	}
 	for name, behaviour := range map[string]script{
-		"the server quotes the login":              {startTLS: true, auth: "PLAIN", replies: echo(535)},
-		"with a temporary error":                   {startTLS: true, auth: "PLAIN", replies: echo(454)},
-		"as a challenge":                           {startTLS: true, auth: "PLAIN", replies: echo(334)},
-		"in an answer that is none":                {startTLS: true, auth: "PLAIN", replies: map[string]string{"AUTH": "you said %s"}},
-		"the connection is lost at the login":      {startTLS: true, auth: "PLAIN", dropAt: "AUTH"},
-		"the connection is lost after it":          {startTLS: true, auth: "PLAIN", dropAt: "MAIL"},
-		"a recipient is refused":                   {startTLS: true, auth: "LOGIN", replies: map[string]string{"RCPT": "550 no"}},
+		"the server quotes the login": {startTLS: true, auth: "PLAIN", replies: echo(535)},
+		"with a temporary error":      {startTLS: true, auth: "PLAIN", replies: echo(454)},
+		"as a challenge":              {startTLS: true, auth: "PLAIN", replies: echo(334)},
+		"in an answer that is none": {
+			startTLS: true, auth: "PLAIN", replies: map[string]string{"AUTH": "you said %s"},
+		},
+		"the connection is lost at the login": {startTLS: true, auth: "PLAIN", dropAt: "AUTH"},
+		"the connection is lost after it":     {startTLS: true, auth: "PLAIN", dropAt: "MAIL"},
+		"a recipient is refused": {
+			startTLS: true, auth: "LOGIN", replies: map[string]string{"RCPT": "550 no"},
+		},
 		"there is no encryption":                   {auth: "PLAIN"},
 		"the server offers no login that is known": {startTLS: true, auth: "NTLM"},
 	} {
@@ -130,7 +138,8 @@ func TestAConfigPrintsWithoutItsPassword(t *testing.T) {
 func mustNotShow(t *testing.T, text string) {
 	t.Helper()
 	for _, secret := range []string{
-		canary, base64.StdEncoding.EncodeToString([]byte(canary)), base64.StdEncoding.EncodeToString([]byte("\x00events\x00" + canary)),
+		canary, base64.StdEncoding.EncodeToString([]byte(canary)),
+		base64.StdEncoding.EncodeToString([]byte("\x00events\x00" + canary)),
 	} {
 		if strings.Contains(text, secret) {
 			t.Errorf("the password is in %q", text)

@@ -43,7 +43,9 @@ func send(ctx context.Context, t *testing.T, config email.Config, payload contra
 	if err != nil {
 		t.Fatal(err)
 	}
-	return registry.Variant("SEND_EMAIL").Run(ctx, &handlers.Execution{ID: "mail-1", Type: "SEND_EMAIL", Payload: encoded, Revision: revision, Attempt: 1})
+	return registry.Variant("SEND_EMAIL").Run(ctx, &handlers.Execution{
+		ID: "mail-1", Type: "SEND_EMAIL", Payload: encoded, Revision: revision, Attempt: 1,
+	})
 }
 
 func permanent(err error) bool {
@@ -102,7 +104,8 @@ func TestAMailArrivesAsItWasScheduled(t *testing.T) {
 	if err != nil || subject != payload.Subject {
 		t.Errorf("subject %q %v", subject, err)
 	}
-	if from, to := message.Header.Get("From"), message.Header.Get("To"); from != `"Events" <events@example.org>` || to != `"Member 7" <member-7@example.org>` {
+	if from, to := message.Header.Get("From"), message.Header.Get("To"); from != `"Events" <events@example.org>` ||
+		to != `"Member 7" <member-7@example.org>` {
 		t.Errorf("from %q to %q", from, to)
 	}
 	if _, err := message.Header.Date(); err != nil {
@@ -152,11 +155,14 @@ func TestTextAndHTMLAreAlternatives(t *testing.T) {
 func TestHTMLAloneIsAMail(t *testing.T) {
 	t.Parallel()
 	s := serve(t, script{})
-	if err := send(context.Background(), t, s.config(), contract.SendEmail{Email: "member-7@example.org", HTML: "<p>Hi</p>"}, 1); err != nil {
+	if err := send(
+		context.Background(), t, s.config(), contract.SendEmail{Email: "member-7@example.org", HTML: "<p>Hi</p>"}, 1,
+	); err != nil {
 		t.Fatal(err)
 	}
 	message := parse(t, only(t, s).content)
-	if media := message.Header.Get("Content-Type"); media != "text/html; charset=UTF-8" || text(t, message) != "<p>Hi</p>\n" {
+	if media := message.Header.Get("Content-Type"); media != "text/html; charset=UTF-8" ||
+		text(t, message) != "<p>Hi</p>\n" {
 		t.Error(media)
 	}
 }
@@ -186,15 +192,21 @@ func TestARepeatedAttemptHasTheSameMessageID(t *testing.T) {
 func TestHeadersCannotBeInjected(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*contract.SendEmail){
-		"CRLF in the subject":      func(p *contract.SendEmail) { p.Subject = "hi\r\nBcc: all@example.org" },
-		"LF in the subject":        func(p *contract.SendEmail) { p.Subject = "hi\nBcc: all@example.org" },
-		"CR in the subject":        func(p *contract.SendEmail) { p.Subject = "hi\rBcc: all@example.org" },
-		"folding in the subject":   func(p *contract.SendEmail) { p.Subject = "hi\r\n there" },
-		"the end of the headers":   func(p *contract.SendEmail) { p.Subject = "hi\r\n\r\nanother body" },
-		"NEL in the subject":       func(p *contract.SendEmail) { p.Subject = "hi\u0085Bcc: all@example.org" },
-		"CRLF in the address":      func(p *contract.SendEmail) { p.Email = "member-7@example.org\r\nBcc: all@example.org" },
-		"a command in the address": func(p *contract.SendEmail) { p.Email = "member-7@example.org>\r\nRCPT TO:<all@example.org" },
-		"CRLF in the name":         func(p *contract.SendEmail) { p.Email = "\"Member\r\n Bcc: all@example.org\" <member-7@example.org>" },
+		"CRLF in the subject":    func(p *contract.SendEmail) { p.Subject = "hi\r\nBcc: all@example.org" },
+		"LF in the subject":      func(p *contract.SendEmail) { p.Subject = "hi\nBcc: all@example.org" },
+		"CR in the subject":      func(p *contract.SendEmail) { p.Subject = "hi\rBcc: all@example.org" },
+		"folding in the subject": func(p *contract.SendEmail) { p.Subject = "hi\r\n there" },
+		"the end of the headers": func(p *contract.SendEmail) { p.Subject = "hi\r\n\r\nanother body" },
+		"NEL in the subject":     func(p *contract.SendEmail) { p.Subject = "hi\u0085Bcc: all@example.org" },
+		"CRLF in the address": func(p *contract.SendEmail) {
+			p.Email = "member-7@example.org\r\nBcc: all@example.org"
+		},
+		"a command in the address": func(p *contract.SendEmail) {
+			p.Email = "member-7@example.org>\r\nRCPT TO:<all@example.org"
+		},
+		"CRLF in the name": func(p *contract.SendEmail) {
+			p.Email = "\"Member\r\n Bcc: all@example.org\" <member-7@example.org>"
+		},
 		"an encoded CRLF in a name": func(p *contract.SendEmail) {
 			p.Email = "=?utf-8?q?M=0D=0ABcc:_all@example.org?= <member-7@example.org>"
 		},

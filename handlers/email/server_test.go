@@ -27,11 +27,12 @@ import (
 type script struct {
 	startTLS, implicit bool
 	utf8               bool
-	auth               string            // the mechanisms it offers, separated by spaces
-	user, password     string            // what it expects of them
-	replies            map[string]string // by command: what it answers instead. %s: the line it was sent, decoded where that is possible
-	dropAt             string            // the command at which it closes the connection; "." is the end of the content
-	stallAt            string            // the command it never answers
+	auth               string // the mechanisms it offers, separated by spaces
+	user, password     string // what it expects of them
+	// By command: what it answers instead. %s: the line it was sent, decoded where that is possible.
+	replies map[string]string
+	dropAt  string // the command at which it closes the connection; "." is the end of the content
+	stallAt string // the command it never answers
 }
 
 type received struct {
@@ -63,7 +64,10 @@ func serve(t *testing.T, behaviour script) *server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &server{script: behaviour, listener: listener, port: listener.Addr().(*net.TCPAddr).Port, stalled: make(chan struct{}), quit: make(chan struct{})}
+	s := &server{
+		script: behaviour, listener: listener, port: listener.Addr().(*net.TCPAddr).Port, stalled: make(chan struct{}),
+		quit: make(chan struct{}),
+	}
 	s.tls, s.roots = selfSigned(t)
 	s.done.Go(s.accept)
 	t.Cleanup(func() {
@@ -76,7 +80,10 @@ func serve(t *testing.T, behaviour script) *server {
 
 // config is that of a client which trusts the server.
 func (s *server) config() email.Config {
-	c := email.Config{Host: "127.0.0.1", Port: s.port, TLS: email.TLSNone, From: "Events <events@example.org>", Hello: "client.example.org", TLSConfig: &tls.Config{RootCAs: s.roots}}
+	c := email.Config{
+		Host: "127.0.0.1", Port: s.port, TLS: email.TLSNone, From: "Events <events@example.org>",
+		Hello: "client.example.org", TLSConfig: &tls.Config{RootCAs: s.roots},
+	}
 	switch {
 	case s.implicit:
 		c.TLS = email.TLSImplicit
@@ -279,9 +286,10 @@ func selfSigned(t *testing.T) (*tls.Config, *x509.CertPool) {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, NotBefore: time.Now().Add(-time.Hour),
+		NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	if err != nil {
@@ -293,5 +301,7 @@ func selfSigned(t *testing.T) (*tls.Config, *x509.CertPool) {
 	}
 	roots := x509.NewCertPool()
 	roots.AddCert(certificate)
-	return &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}, MinVersion: tls.VersionTLS12}, roots
+	return &tls.Config{
+		Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}, MinVersion: tls.VersionTLS12,
+	}, roots
 }

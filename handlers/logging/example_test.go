@@ -19,7 +19,9 @@ func ExampleVariant() {
 		return
 	}
 	// A node does this when the task is due:
-	attempt := &handlers.Execution{ID: "smoke-1", Type: "LOG", Payload: json.RawMessage(`{"type":"LOG","message":"hi"}`), Revision: 1, Attempt: 1}
+	attempt := &handlers.Execution{
+		ID: "smoke-1", Type: "LOG", Payload: json.RawMessage(`{"type":"LOG","message":"hi"}`), Revision: 1, Attempt: 1,
+	}
 	if err := registry.Variant("LOG").Run(context.Background(), attempt); err != nil {
 		fmt.Println(err)
 	}

@@ -29,7 +29,9 @@ func run(t *testing.T, logger *slog.Logger, payload string) error {
 func TestTheMessageIsWrittenWithItsTask(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	if err := run(t, slog.New(slog.NewJSONHandler(&out, nil)), `{"type":"LOG","message":"hi","of another version":1}`); err != nil {
+	if err := run(
+		t, slog.New(slog.NewJSONHandler(&out, nil)), `{"type":"LOG","message":"hi","of another version":1}`,
+	); err != nil {
 		t.Fatal(err)
 	}
 	var line map[string]any
@@ -37,7 +39,9 @@ func TestTheMessageIsWrittenWithItsTask(t *testing.T) {
 		t.Fatalf("%v in %q", err, out.String())
 	}
 	delete(line, "time")
-	want := map[string]any{"level": "INFO", "msg": "hi", "task_id": "smoke-1", "type": "LOG", "revision": 7.0, "attempt": 2.0}
+	want := map[string]any{
+		"level": "INFO", "msg": "hi", "task_id": "smoke-1", "type": "LOG", "revision": 7.0, "attempt": 2.0,
+	}
 	if !reflect.DeepEqual(line, want) {
 		t.Errorf("got %v, want %v", line, want)
 	}
@@ -46,7 +50,9 @@ func TestTheMessageIsWrittenWithItsTask(t *testing.T) {
 func TestAMessageCannotForgeALine(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	if err := run(t, slog.New(slog.NewTextHandler(&out, nil)), `{"type":"LOG","message":"hi\nlevel=ERROR msg=forged"}`); err != nil {
+	if err := run(
+		t, slog.New(slog.NewTextHandler(&out, nil)), `{"type":"LOG","message":"hi\nlevel=ERROR msg=forged"}`,
+	); err != nil {
 		t.Fatal(err)
 	}
 	if lines := strings.Count(out.String(), "\n"); lines != 1 {

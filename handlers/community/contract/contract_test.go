@@ -37,7 +37,8 @@ func source(t *testing.T) []*ast.File {
 	return files
 }
 
-// variants names the types that have a method TaskType, and those of other contracts that this one takes over by an alias.
+// variants names the types that have a method TaskType, and those of other contracts that this one takes
+// over by an alias.
 func variants(files []*ast.File) []string {
 	var names []string
 	for _, file := range files {
@@ -107,7 +108,9 @@ func TestAForgottenVariantIsSeen(t *testing.T) {
 // Producers compile this package in: it must not bring handlers, an SMTP client or the engine.
 func TestItImportsNothingButTheStore(t *testing.T) {
 	t.Parallel()
-	allowed := []string{"github.com/tasktable/tasktable/store", "github.com/tasktable/tasktable/handlers/email/contract"}
+	allowed := []string{
+		"github.com/tasktable/tasktable/store", "github.com/tasktable/tasktable/handlers/email/contract",
+	}
 	for _, file := range source(t) {
 		for _, imported := range file.Imports {
 			path, err := strconv.Unquote(imported.Path.Value)
