@@ -12,48 +12,61 @@ import (
 )
 
 // dumpSQL lists all that is in a schema, from the catalogs: unlike pg_dump's, its answer is the same in all versions of
-// Postgres, and does without the program. NOT NULL is told with the columns, since Postgres 18 alone has constraints for it.
+// Postgres, and does without the program. NOT NULL is told with the columns, since Postgres 18 alone has
+// constraints for it.
 const dumpSQL = `
 WITH relations AS (
     SELECT c.*, c.relname::text AS name FROM pg_class AS c WHERE c.relnamespace = $1::regnamespace
 )
 SELECT o.* FROM (
-SELECT 'table' AS kind, r.name, coalesce(array_to_string(r.reloptions, ', '), '') AS definition, coalesce(obj_description(r.oid, 'pg_class'), '') AS comment
+SELECT 'table' AS kind, r.name, coalesce(array_to_string(r.reloptions, ', '), '') AS definition,
+    coalesce(obj_description(r.oid, 'pg_class'), '') AS comment
 FROM relations AS r WHERE r.relkind = 'r'
 UNION ALL
-SELECT 'column', r.name || '.' || a.attname, concat_ws(' ', lpad(a.attnum::text, 2), format_type(a.atttypid, a.atttypmod),
-        CASE WHEN a.attnotnull THEN 'NOT NULL' END, CASE a.attidentity WHEN 'a' THEN 'ALWAYS AS IDENTITY' WHEN 'd' THEN 'BY DEFAULT AS IDENTITY' END,
-        CASE WHEN a.attgenerated = 's' THEN 'GENERATED' WHEN d.oid IS NOT NULL THEN 'DEFAULT' END, pg_get_expr(d.adbin, d.adrelid)),
+SELECT 'column', r.name || '.' || a.attname, concat_ws(' ', lpad(a.attnum::text, 2),
+    format_type(a.atttypid, a.atttypmod),
+        CASE WHEN a.attnotnull THEN 'NOT NULL' END, CASE a.attidentity WHEN 'a' THEN 'ALWAYS AS IDENTITY'
+        WHEN 'd' THEN 'BY DEFAULT AS IDENTITY' END,
+        CASE WHEN a.attgenerated = 's' THEN 'GENERATED' WHEN d.oid IS NOT NULL THEN 'DEFAULT' END,
+        pg_get_expr(d.adbin, d.adrelid)),
     coalesce(col_description(r.oid, a.attnum), '')
 FROM relations AS r JOIN pg_attribute AS a ON a.attrelid = r.oid AND a.attnum > 0 AND NOT a.attisdropped
 LEFT JOIN pg_attrdef AS d ON d.adrelid = r.oid AND d.adnum = a.attnum
 WHERE r.relkind IN ('r', 'v', 'c')
 UNION ALL
-SELECT 'view', r.name, pg_get_viewdef(r.oid), coalesce(obj_description(r.oid, 'pg_class'), '') FROM relations AS r WHERE r.relkind = 'v'
+SELECT 'view', r.name, pg_get_viewdef(r.oid), coalesce(obj_description(r.oid, 'pg_class'), '') FROM relations AS r
+    WHERE r.relkind = 'v'
 UNION ALL
-SELECT 'index', r.name, pg_get_indexdef(r.oid), coalesce(obj_description(r.oid, 'pg_class'), '') FROM relations AS r WHERE r.relkind = 'i'
+SELECT 'index', r.name, pg_get_indexdef(r.oid), coalesce(obj_description(r.oid, 'pg_class'), '') FROM relations AS r
+    WHERE r.relkind = 'i'
 UNION ALL
-SELECT 'sequence', r.name, concat_ws(' ', format_type(s.seqtypid, NULL), s.seqstart, s.seqincrement, s.seqmin, s.seqmax, s.seqcycle),
+SELECT 'sequence', r.name, concat_ws(' ', format_type(s.seqtypid, NULL), s.seqstart, s.seqincrement, s.seqmin, s.seqmax,
+    s.seqcycle),
     coalesce(obj_description(r.oid, 'pg_class'), '')
 FROM relations AS r JOIN pg_sequence AS s ON s.seqrelid = r.oid
 UNION ALL
-SELECT 'constraint', r.name || '.' || k.conname, pg_get_constraintdef(k.oid), coalesce(obj_description(k.oid, 'pg_constraint'), '')
+SELECT 'constraint', r.name || '.' || k.conname, pg_get_constraintdef(k.oid),
+    coalesce(obj_description(k.oid, 'pg_constraint'), '')
 FROM relations AS r JOIN pg_constraint AS k ON k.conrelid = r.oid WHERE k.contype <> 'n'
 UNION ALL
-SELECT 'trigger', r.name || '.' || t.tgname, pg_get_triggerdef(t.oid), coalesce(obj_description(t.oid, 'pg_trigger'), '')
+SELECT 'trigger', r.name || '.' || t.tgname, pg_get_triggerdef(t.oid),
+    coalesce(obj_description(t.oid, 'pg_trigger'), '')
 FROM relations AS r JOIN pg_trigger AS t ON t.tgrelid = r.oid WHERE NOT t.tgisinternal
 UNION ALL
 SELECT CASE t.typtype WHEN 'd' THEN 'domain' WHEN 'e' THEN 'enum' ELSE 'composite type' END, t.typname::text,
     CASE t.typtype WHEN 'd' THEN format_type(t.typbasetype, t.typtypmod) WHEN 'e'
-        THEN (SELECT string_agg(e.enumlabel, ', ' ORDER BY e.enumsortorder) FROM pg_enum AS e WHERE e.enumtypid = t.oid) ELSE '' END,
+        THEN (SELECT string_agg(e.enumlabel, ', ' ORDER BY e.enumsortorder) FROM pg_enum AS e WHERE e.enumtypid = t.oid)
+        ELSE '' END,
     coalesce(obj_description(t.oid, 'pg_type'), '')
 FROM pg_type AS t WHERE t.typnamespace = $1::regnamespace
     AND (t.typtype IN ('d', 'e') OR EXISTS (SELECT 1 FROM relations AS r WHERE r.oid = t.typrelid AND r.relkind = 'c'))
 UNION ALL
 SELECT 'domain rule', t.typname || '.' || k.conname, pg_get_constraintdef(k.oid), ''
-FROM pg_type AS t JOIN pg_constraint AS k ON k.contypid = t.oid WHERE t.typnamespace = $1::regnamespace AND k.contype <> 'n'
+FROM pg_type AS t JOIN pg_constraint AS k ON k.contypid = t.oid WHERE t.typnamespace = $1::regnamespace
+    AND k.contype <> 'n'
 UNION ALL
-SELECT 'function', p.proname || '(' || pg_get_function_identity_arguments(p.oid) || ')', pg_get_functiondef(p.oid), coalesce(obj_description(p.oid, 'pg_proc'), '')
+SELECT 'function', p.proname || '(' || pg_get_function_identity_arguments(p.oid) || ')', pg_get_functiondef(p.oid),
+    coalesce(obj_description(p.oid, 'pg_proc'), '')
 FROM pg_proc AS p WHERE p.pronamespace = $1::regnamespace
 ) AS o ORDER BY o.kind COLLATE "C", o.name COLLATE "C"`
 
@@ -69,7 +82,9 @@ func objects(ctx context.Context, t *testing.T, pool *pgxpool.Pool, schema strin
 	t.Helper()
 	var found []object
 	err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-		for _, setting := range []string{"search_path = ''", "TimeZone = 'UTC'", "DateStyle = 'ISO'", "IntervalStyle = 'postgres'"} {
+		for _, setting := range []string{
+			"search_path = ''", "TimeZone = 'UTC'", "DateStyle = 'ISO'", "IntervalStyle = 'postgres'",
+		} {
 			if _, err := tx.Exec(ctx, "SET LOCAL "+setting); err != nil {
 				return err
 			}

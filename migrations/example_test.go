@@ -11,8 +11,8 @@ import (
 	"github.com/tasktable/tasktable/store/storetest"
 )
 
-// A service may migrate at its start, however many of it start at once; or a deployment does by tasktable migrate. Check says whether
-// somebody has.
+// A service may migrate at its start, however many of it start at once; or a deployment does by tasktable migrate.
+// Check says whether somebody has.
 func ExampleUp() {
 	ctx := context.Background()
 	t, end := storetest.Example()

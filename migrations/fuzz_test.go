@@ -9,7 +9,8 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// FuzzRoles: no name gets out of its quotation marks: the script has the same statements whatever the names, or is refused.
+// FuzzRoles: no name gets out of its quotation marks: the script has the same statements whatever the
+// names, or is refused.
 func FuzzRoles(f *testing.F) {
 	for _, seed := range []struct{ schema, role, service string }{
 		{"tasktable", "tasktable_engine", "events-api"}, {"jobs", "node@project.iam", `it's`}, {"", `a"b`, `';--`},

@@ -21,10 +21,13 @@ func TestSchemasOfOtherNames(t *testing.T) {
 			check(t, migrations.Up(ctx, pool, name))
 			migrated(ctx, t, pool, name)
 			same(t, "schema", dump(ctx, t, pool, name, true), dump(ctx, t, storetest.Pool(t), "tasktable", true))
-			if made := lines(ctx, t, pool, `SELECT nspname::text FROM pg_namespace WHERE nspname = 'tasktable'`); len(made) != 0 {
+			if made := lines(ctx, t, pool, `SELECT nspname::text FROM pg_namespace
+				WHERE nspname = 'tasktable'`); len(made) != 0 {
 				t.Error("there is a schema tasktable too")
 			}
-			receipt, err := store.New(store.Config{Schema: name}).Schedule(ctx, pool, store.Task{ID: "one", Payload: store.JSON(`{"type":"TEST"}`)})
+			receipt, err := store.New(store.Config{Schema: name}).Schedule(ctx, pool, store.Task{
+				ID: "one", Payload: store.JSON(`{"type":"TEST"}`),
+			})
 			if err != nil || receipt.Outcome != store.Created {
 				t.Errorf("got %+v, %v", receipt, err)
 			}
@@ -42,7 +45,9 @@ func TestTwoSchemasInOneDatabase(t *testing.T) {
 		check(t, migrations.Up(ctx, pool, name))
 		tasks := store.New(store.Config{Schema: name, Service: name})
 		for _, entity := range []string{"event:1", "event:2"} {
-			if _, err := tasks.Sync(ctx, pool, entity, store.Task{ID: entity, Payload: store.JSON(`{"type":"TEST"}`)}); err != nil {
+			if _, err := tasks.Sync(ctx, pool, entity, store.Task{
+				ID: entity, Payload: store.JSON(`{"type":"TEST"}`),
+			}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -61,15 +66,17 @@ func TestSchemaNamesThatAreRefused(t *testing.T) {
 	ctx := deadline(t)
 	pool := emptyPool(ctx, t)
 	for name, why := range map[string]string{
-		"user": "reserved word", "select": "reserved word", "order": "reserved word", "all": "reserved word", "between": "reserved word",
-		"Jobs": "must be 1 to 46", "my jobs": "must be 1 to 46", "1st": "must be 1 to 46", `a"b`: "must be 1 to 46", "ü": "must be 1 to 46",
-		strings.Repeat("n", 47): "must be 1 to 46",
+		"user": "reserved word", "select": "reserved word", "order": "reserved word", "all": "reserved word",
+		"between": "reserved word", "Jobs": "must be 1 to 46", "my jobs": "must be 1 to 46", "1st": "must be 1 to 46",
+		`a"b`: "must be 1 to 46", "ü": "must be 1 to 46", strings.Repeat("n", 47): "must be 1 to 46",
 	} {
 		_, status := migrations.Status(ctx, pool, name)
 		for call, err := range map[string]error{
-			"Up": migrations.Up(ctx, pool, name), "Down": migrations.Down(ctx, pool, name), "Check": migrations.Check(ctx, pool, name), "Status": status,
+			"Up": migrations.Up(ctx, pool, name), "Down": migrations.Down(ctx, pool, name),
+			"Check": migrations.Check(ctx, pool, name), "Status": status,
 		} {
-			if !errors.Is(err, store.ErrInvalid) || !strings.Contains(err.Error(), why) || !strings.Contains(err.Error(), "schema") {
+			if !errors.Is(err, store.ErrInvalid) || !strings.Contains(err.Error(), why) ||
+				!strings.Contains(err.Error(), "schema") {
 				t.Errorf("%s(%s): %v", call, name, err)
 			}
 		}
@@ -79,7 +86,8 @@ func TestSchemaNamesThatAreRefused(t *testing.T) {
 			}
 		}
 	}
-	if err := migrations.Up(ctx, pool, "pg_jobs"); err == nil || !strings.Contains(err.Error(), `unacceptable schema name "pg_jobs"`) {
+	if err := migrations.Up(ctx, pool, "pg_jobs"); err == nil ||
+		!strings.Contains(err.Error(), `unacceptable schema name "pg_jobs"`) {
 		t.Errorf("a name of Postgres's own: %v", err)
 	}
 }

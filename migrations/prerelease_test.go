@@ -18,7 +18,8 @@ func TestSchemasBeforeTheFirstReleaseAreRefused(t *testing.T) {
 	pool := emptyPool(ctx, t)
 	apply(ctx, t, pool, `CREATE SCHEMA tasktable;
 		CREATE TABLE tasktable.scheduled_tasks (id text, payload jsonb, type text, entity text, tenant_id text,
-			queue text, status text, priority integer, scheduled_at timestamptz, run_now_at timestamptz, expiration interval,
+			queue text, status text, priority integer, scheduled_at timestamptz, run_now_at timestamptz,
+			expiration interval,
 			expected_execution_time interval);
 		INSERT INTO tasktable.scheduled_tasks (id) VALUES ('kept');
 		CREATE TABLE tasktable.goose_db_version (

@@ -22,7 +22,8 @@ func TestPrintedSQLMakesTheSameSchema(t *testing.T) {
 		name, schema string
 		run          func(ctx context.Context, t *testing.T, database, sql string)
 	}{
-		{"by psql", "", byPsql(psql)}, {"by psql in another schema", "jobs", byPsql(psql)}, {"by statements", "", byStatements},
+		{"by psql", "", byPsql(psql)}, {"by psql in another schema", "jobs", byPsql(psql)},
+		{"by statements", "", byStatements},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			name := c.schema

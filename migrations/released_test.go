@@ -58,11 +58,23 @@ var rules = []struct {
 	pattern *regexp.Regexp
 	why     string
 }{
-	{regexp.MustCompile(`(?i)\bDROP\s+(TABLE|COLUMN|VIEW|TYPE|DOMAIN|SEQUENCE|SCHEMA)\b`), "the release before uses it"},
-	{regexp.MustCompile(`(?i)\bDROP\s+FUNCTION\b`), "statements that are about to call it fail, though it be made anew at once: CREATE OR REPLACE, or another name"},
+	{
+		regexp.MustCompile(`(?i)\bDROP\s+(TABLE|COLUMN|VIEW|TYPE|DOMAIN|SEQUENCE|SCHEMA)\b`),
+		"the release before uses it",
+	},
+	{
+		regexp.MustCompile(`(?i)\bDROP\s+FUNCTION\b`),
+		"statements that are about to call it fail, though it be made anew at once: CREATE OR REPLACE, or another name",
+	},
 	{regexp.MustCompile(`(?i)\bRENAME\b`), "the release before knows the old name"},
-	{regexp.MustCompile(`(?i)\bALTER\s+COLUMN\s+\S+\s+(SET\s+DATA\s+)?TYPE\b`), "it writes the whole table anew, and plans of the release before break"},
-	{regexp.MustCompile(`(?i)\bSET\s+NOT\s+NULL\b|\bADD\s+(CONSTRAINT|CHECK|UNIQUE|FOREIGN)\b`), "the release before may write what it refuses"},
+	{
+		regexp.MustCompile(`(?i)\bALTER\s+COLUMN\s+\S+\s+(SET\s+DATA\s+)?TYPE\b`),
+		"it writes the whole table anew, and plans of the release before break",
+	},
+	{
+		regexp.MustCompile(`(?i)\bSET\s+NOT\s+NULL\b|\bADD\s+(CONSTRAINT|CHECK|UNIQUE|FOREIGN)\b`),
+		"the release before may write what it refuses",
+	},
 }
 
 var (
@@ -82,7 +94,8 @@ func problems(up string) (found []string) {
 		}
 	}
 	for _, column := range addedColumn.FindAllString(up, -1) {
-		if upper := strings.ToUpper(column); strings.Contains(upper, "NOT NULL") && !strings.Contains(upper, "DEFAULT") {
+		if upper := strings.ToUpper(column); strings.Contains(upper, "NOT NULL") &&
+			!strings.Contains(upper, "DEFAULT") {
 			found = append(found, column+": the release before does not fill it")
 		}
 	}
@@ -96,8 +109,12 @@ func problems(up string) (found []string) {
 		}
 	}
 	if len(locked) > 1 {
-		found = append(found, strings.Join(locked, " and ")+": who locks one and waits for the other may stand in somebody's way who did it the other way round; "+
-			"a file for each")
+		found = append(
+			found,
+			strings.Join(locked, " and ")+
+				": who locks one and waits for the other may stand in somebody's way who did it the other way round; "+
+				"a file for each",
+		)
 	}
 	return found
 }
@@ -105,22 +122,31 @@ func problems(up string) (found []string) {
 func TestProblemsOfMigrations(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ want, up string }{
-		{"", `ALTER TABLE tasktable.scheduled_tasks ADD COLUMN note text, ADD COLUMN n int NOT NULL DEFAULT 0; -- DROP TABLE x`},
+		{
+			"",
+			`ALTER TABLE tasktable.scheduled_tasks ADD COLUMN note text, ADD COLUMN n int NOT NULL DEFAULT 0; ` +
+				`-- DROP TABLE x`,
+		},
 		{"", `CREATE OR REPLACE FUNCTION tasktable.cancel(id text) RETURNS void LANGUAGE sql AS ''`},
-		{"", `CREATE TABLE tasktable.new (id int); CREATE INDEX new_id ON tasktable.new (id); ALTER TABLE tasktable.nodes ADD COLUMN zone text`},
+		{"", `CREATE TABLE tasktable.new (id int); CREATE INDEX new_id ON tasktable.new (id);
+			ALTER TABLE tasktable.nodes ADD COLUMN zone text`},
 		{"", `DROP INDEX tasktable.one; CREATE INDEX one ON tasktable.nodes (zone)`},
-		{"DROP FUNCTION", `DROP FUNCTION tasktable.cancel(text); CREATE FUNCTION tasktable.cancel(id text, why text DEFAULT NULL) RETURNS void LANGUAGE sql AS ''`},
+		{"DROP FUNCTION", `DROP FUNCTION tasktable.cancel(text);
+			CREATE FUNCTION tasktable.cancel(id text, why text DEFAULT NULL) RETURNS void LANGUAGE sql AS ''`},
 		{"DROP COLUMN", `ALTER TABLE tasktable.nodes DROP COLUMN host`},
 		{"RENAME", `ALTER TABLE tasktable.nodes RENAME COLUMN host TO machine`},
 		{"ALTER COLUMN host TYPE", `ALTER TABLE tasktable.nodes ALTER COLUMN host TYPE name`},
 		{"ADD COLUMN zone text NOT NULL", `ALTER TABLE tasktable.nodes ADD COLUMN zone text NOT NULL`},
 		{"ADD CONSTRAINT", `ALTER TABLE tasktable.nodes ADD CONSTRAINT named CHECK (host <> '')`},
-		{"tasktable.nodes and tasktable.pauses", `ALTER TABLE tasktable.nodes ADD COLUMN zone text; CREATE INDEX i ON tasktable.pauses (name)`},
-		{"tasktable.nodes and tasktable.scheduled_tasks", `CREATE TRIGGER a BEFORE UPDATE ON tasktable.nodes FOR EACH ROW EXECUTE FUNCTION tasktable.f();
+		{"tasktable.nodes and tasktable.pauses", `ALTER TABLE tasktable.nodes ADD COLUMN zone text;
+			CREATE INDEX i ON tasktable.pauses (name)`},
+		{"tasktable.nodes and tasktable.scheduled_tasks", `CREATE TRIGGER a BEFORE UPDATE ON tasktable.nodes
+			FOR EACH ROW EXECUTE FUNCTION tasktable.f();
 			LOCK TABLE tasktable.scheduled_tasks; CREATE INDEX b ON tasktable.nodes`},
 	} {
 		got := problems(test.up)
-		if test.want == "" && len(got) > 0 || test.want != "" && (len(got) != 1 || !strings.HasPrefix(got[0], test.want)) {
+		if test.want == "" && len(got) > 0 ||
+			test.want != "" && (len(got) != 1 || !strings.HasPrefix(got[0], test.want)) {
 			t.Errorf("%s: %q, want %q", test.up, got, test.want)
 		}
 	}

@@ -156,7 +156,8 @@ func TestTheApplicationReconciles(t *testing.T) {
 		check(t, migrations.Check(ctx, pool, "")) // as the command does
 	}
 	config := store.ReconcileConfig{Type: "TEST", Apply: true,
-		Query: `SELECT n::text AS key, 'event:1' AS entity, timestamptz '2100-01-01 00:01Z' + n % 2 * interval '1 hour' AS scheduled_at
+		Query: `SELECT n::text AS key, 'event:1' AS entity,
+			timestamptz '2100-01-01 00:01Z' + n % 2 * interval '1 hour' AS scheduled_at
 			FROM generate_series(2, 4) AS n`}
 	var report store.ReconcileReport
 	check(t, pgx.BeginFunc(ctx, r.application, func(tx pgx.Tx) (err error) {
@@ -188,7 +189,10 @@ func TestTheApplicationCallsFunctions(t *testing.T) {
 		{`schedule_many('[{"id":"two","payload":{"type":"TEST"},"entity":"event:1"}]')`, "created"},
 		{`sync('event:1', '[]')`, "cancelled"},
 	} {
-		same(t, call.sql, strings.Join(lines(ctx, t, r.application, `SELECT outcome FROM tasktable.`+call.sql), " "), call.want)
+		same(
+			t, call.sql, strings.Join(lines(ctx, t, r.application, `SELECT outcome FROM tasktable.`+call.sql), " "),
+			call.want,
+		)
 	}
 	authors := lines(ctx, t, r.application, `SELECT DISTINCT changed_by FROM tasktable.scheduled_task_changes`)
 	same(t, "authors", strings.Join(authors, " "), r.roles.Application)
@@ -207,13 +211,15 @@ var forbidden = []string{
 	`UPDATE tasktable.scheduled_tasks SET attempt = 0`,
 	`UPDATE tasktable.scheduled_tasks SET scheduled_by = 'another'`,
 	`INSERT INTO tasktable.scheduled_tasks (id, payload) VALUES ('two', '{"type":"TEST"}')`,
-	`INSERT INTO tasktable.scheduled_tasks (id, payload) VALUES ('one', '{}') ON CONFLICT (id) DO UPDATE SET status = 'COMPLETED'`,
+	`INSERT INTO tasktable.scheduled_tasks (id, payload) VALUES ('one', '{}') ON CONFLICT (id) DO UPDATE
+		SET status = 'COMPLETED'`,
 	`COPY tasktable.scheduled_tasks (id, payload) FROM STDIN`,
 	`DELETE FROM tasktable.scheduled_tasks`,
 	`TRUNCATE tasktable.scheduled_tasks`,
 	`DO $$ BEGIN LOCK TABLE tasktable.scheduled_tasks IN ROW EXCLUSIVE MODE; END $$`,
 
-	`INSERT INTO tasktable.scheduled_task_changes (revision, task_id, verb, outcome, changed_by) VALUES (5, 'one', 'a', 'b', 'me')`,
+	`INSERT INTO tasktable.scheduled_task_changes (revision, task_id, verb, outcome, changed_by)
+		VALUES (5, 'one', 'a', 'b', 'me')`,
 	`UPDATE tasktable.scheduled_task_changes SET changed_by = 'me'`,
 	`DELETE FROM tasktable.scheduled_task_changes`,
 	`TRUNCATE tasktable.scheduled_task_changes`,
@@ -264,14 +270,16 @@ SELECT t::text FROM tasktable.scheduled_tasks AS t
 UNION ALL SELECT c::text FROM tasktable.scheduled_task_changes AS c
 UNION ALL SELECT e::text FROM tasktable.scheduled_task_executions AS e`
 
-// No statement of its own writes: it can neither end a task by hand nor rewrite what has happened, whatever it says that it is.
+// No statement of its own writes: it can neither end a task by hand nor rewrite what has happened, whatever
+// it says that it is.
 func TestTheApplicationWritesToNoTable(t *testing.T) {
 	t.Parallel()
 	ctx := deadline(t)
 	r := newRights(ctx, t)
 	_, err := store.New(store.Config{}).Schedule(ctx, r.application, task("one", 1))
 	check(t, err)
-	apply(ctx, t, r.admin, `INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt, scheduled_at,
+	apply(ctx, t, r.admin, `INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt,
+		scheduled_at,
 		finished_at, outcome) VALUES (1000000, 'one', 'TEST', 1, 1, now(), now(), 'FAILED')`)
 	before := lines(ctx, t, r.admin, everythingSQL)
 	for _, context := range []string{"", "engine", "retention", "schedule"} {

@@ -16,7 +16,8 @@ func TestTheAuditorReadsEverythingAndWritesNothing(t *testing.T) {
 	check(t, err)
 	relations := lines(ctx, t, r.admin, `SELECT format('tasktable.%I', c.relname) FROM pg_class AS c
 		WHERE c.relnamespace = 'tasktable'::regnamespace AND c.relkind IN ('r', 'v') ORDER BY c.relname`)
-	if joined := strings.Join(relations, " "); !strings.Contains(joined, "task_timeline") || !strings.Contains(joined, "river_job") {
+	if joined := strings.Join(relations, " "); !strings.Contains(joined, "task_timeline") ||
+		!strings.Contains(joined, "river_job") {
 		t.Fatalf("the tables are %s", joined)
 	}
 	for _, relation := range relations {
@@ -30,11 +31,13 @@ func TestTheAuditorReadsEverythingAndWritesNothing(t *testing.T) {
 	for _, statement := range []string{
 		`UPDATE tasktable.scheduled_tasks SET id = id`, `DELETE FROM tasktable.scheduled_task_changes`,
 		`DELETE FROM tasktable.river_job`,
-		`INSERT INTO tasktable.scheduled_tasks (id, payload) VALUES ('two', '{"type":"TEST"}')`, `DELETE FROM tasktable.dead_letters`,
+		`INSERT INTO tasktable.scheduled_tasks (id, payload)
+			VALUES ('two', '{"type":"TEST"}')`, `DELETE FROM tasktable.dead_letters`,
 		`TRUNCATE tasktable.scheduled_tasks`, `SELECT FROM tasktable.scheduled_tasks FOR UPDATE`,
 		`SELECT FROM tasktable.scheduled_tasks FOR SHARE`,
-		`SELECT nextval('tasktable.task_numbers')`, `SELECT tasktable.cancel('one')`, `SELECT tasktable.schedule('{"type":"TEST"}')`,
-		`SELECT tasktable.erase('event:1')`, `CREATE TABLE tasktable.mine ()`,
+		`SELECT nextval('tasktable.task_numbers')`, `SELECT tasktable.cancel('one')`,
+		`SELECT tasktable.schedule('{"type":"TEST"}')`, `SELECT tasktable.erase('event:1')`,
+		`CREATE TABLE tasktable.mine ()`,
 	} {
 		refused(ctx, t, r.auditor, statement)
 	}
@@ -42,7 +45,8 @@ func TestTheAuditorReadsEverythingAndWritesNothing(t *testing.T) {
 		t.Errorf("the tasks are %q", got)
 	}
 	// Also where the claim of a running one is, and ids like one that is not there.
-	apply(ctx, t, r.admin, `UPDATE tasktable.scheduled_tasks SET status = 'EXECUTING', next_attempt_at = NULL, fence = 1, lease_expires_at = now() + interval '1 hour'`)
+	apply(ctx, t, r.admin, `UPDATE tasktable.scheduled_tasks
+		SET status = 'EXECUTING', next_attempt_at = NULL, fence = 1, lease_expires_at = now() + interval '1 hour'`)
 	for id, want := range map[string]string{"one": "running", "on": "never_scheduled"} {
 		if e, err := inspect.New(store.Config{}).Why(ctx, r.auditor, id); err != nil || e.Reason.Code != want {
 			t.Errorf("why %s: %+v, %v", id, e.Reason, err)
@@ -64,17 +68,29 @@ func TestTheAuditorReadsTheStore(t *testing.T) {
 	_, err := store.New(store.Config{}).Schedule(ctx, r.admin, recurring)
 	check(t, err)
 	for what, read := range map[string]func() error{
-		"nodes":        func() error { _, err := inspector.Nodes(ctx, r.auditor, inspect.NodeFilter{Ended: true}); return err },
-		"queues":       func() error { _, err := inspector.QueueStates(ctx, r.auditor, inspect.QueueFilter{}); return err },
-		"counts":       func() error { _, err := inspector.TaskCounts(ctx, r.auditor, "", false); return err },
-		"throughput":   func() error { _, err := inspector.Throughput(ctx, r.auditor, inspect.StatsFilter{}); return err },
+		"nodes": func() error {
+			_, err := inspector.Nodes(ctx, r.auditor, inspect.NodeFilter{Ended: true})
+			return err
+		},
+		"queues": func() error { _, err := inspector.QueueStates(ctx, r.auditor, inspect.QueueFilter{}); return err },
+		"counts": func() error { _, err := inspector.TaskCounts(ctx, r.auditor, "", false); return err },
+		"throughput": func() error {
+			_, err := inspector.Throughput(ctx, r.auditor, inspect.StatsFilter{})
+			return err
+		},
 		"oldest due":   func() error { _, err := inspector.OldestDue(ctx, r.auditor, ""); return err },
 		"coming fires": func() error { _, err := inspector.ComingFires(ctx, r.auditor, "", 5); return err },
-		"recurring":    func() error { _, err := inspector.ListRecurring(ctx, r.auditor, inspect.RecurringFilter{}); return err },
+		"recurring": func() error {
+			_, err := inspector.ListRecurring(ctx, r.auditor, inspect.RecurringFilter{})
+			return err
+		},
 		"next fires":   func() error { _, err := inspector.NextFires(ctx, r.auditor, "nightly", 3); return err },
 		"dead letters": func() error { _, err := inspector.List(ctx, r.auditor, inspect.DeadLetters()); return err },
 		"count":        func() error { _, err := inspector.Count(ctx, r.auditor, inspect.DeadLetters()); return err },
-		"groups":       func() error { _, err := inspector.Groups(ctx, r.auditor, inspect.DeadLetters(), ""); return err },
+		"groups": func() error {
+			_, err := inspector.Groups(ctx, r.auditor, inspect.DeadLetters(), "")
+			return err
+		},
 	} {
 		if err := read(); err != nil {
 			t.Errorf("%s: %v", what, err)

@@ -28,7 +28,9 @@ func newServices(ctx context.Context, t *testing.T) *services {
 	s.grantOther(ctx, t, s.mailerRole, "mailer")
 	s.grantOther(ctx, t, everybody)
 	s.mailer, s.everybody = as(ctx, t, s.mailerRole, s.database), as(ctx, t, everybody, s.database)
-	s.eventTasks, s.mailTasks = store.New(store.Config{Service: "events-api"}), store.New(store.Config{Service: "mailer"})
+	s.eventTasks, s.mailTasks = store.New(
+		store.Config{Service: "events-api"},
+	), store.New(store.Config{Service: "mailer"})
 	s.tasks = store.New(store.Config{Service: "operator"})
 	return s
 }
@@ -43,7 +45,8 @@ func (s *services) grantOther(ctx context.Context, t *testing.T, role string, of
 
 func ids(ctx context.Context, t *testing.T, pool *pgxpool.Pool) string {
 	t.Helper()
-	return strings.Join(lines(ctx, t, pool, `SELECT id::text FROM tasktable.scheduled_tasks ORDER BY id::text COLLATE "C"`), " ")
+	return strings.Join(lines(ctx, t, pool, `SELECT id::text FROM tasktable.scheduled_tasks
+		ORDER BY id::text COLLATE "C"`), " ")
 }
 
 func TestAnApplicationOfAServiceRunsEveryVerb(t *testing.T) {
@@ -84,7 +87,8 @@ func TestAnApplicationReadsItsOwnTasksOnly(t *testing.T) {
 	check(t, err)
 	_, err = store.New(store.Config{}).Schedule(ctx, s.engine, task("nobody's", 1))
 	check(t, err)
-	apply(ctx, t, s.engine, `INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt, scheduled_at,
+	apply(ctx, t, s.engine, `INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt,
+		scheduled_at,
 		finished_at, outcome) SELECT nextval('tasktable.task_numbers'), id, type, revision, 1, now(), now(), 'RETRIED'
 		FROM tasktable.scheduled_tasks`)
 	const all = "event mail nobody's"
@@ -138,19 +142,31 @@ func TestAnApplicationChangesItsOwnTasksOnly(t *testing.T) {
 	}
 	other := task("mail", 9)
 	for name, call := range map[string]func() error{
-		"schedule":           func() error { _, err := s.eventTasks.Schedule(ctx, s.application, other); return err },
-		"schedule many":      func() error { _, err := s.eventTasks.ScheduleMany(ctx, s.application, append(many, other)); return err },
-		"sync":               func() error { _, err := s.eventTasks.Sync(ctx, s.application, "event:1"); return err },
-		"cancel":             func() error { _, err := s.eventTasks.Cancel(ctx, s.application, "mail"); return err },
-		"pause":              func() error { _, err := s.eventTasks.Pause(ctx, s.application, "mail"); return err },
-		"run now":            func() error { _, err := s.eventTasks.RunNow(ctx, s.application, "mail"); return err },
-		"reschedule":         func() error { _, err := s.eventTasks.Reschedule(ctx, s.application, "mail", far(9)); return err },
-		"delete":             func() error { _, err := s.eventTasks.Delete(ctx, s.application, "mail"); return err },
-		"retry":              func() error { _, err := s.eventTasks.Retry(ctx, s.application, "dead"); return err },
-		"archive":            func() error { _, err := s.eventTasks.Archive(ctx, s.application, "dead", ""); return err },
+		"schedule": func() error { _, err := s.eventTasks.Schedule(ctx, s.application, other); return err },
+		"schedule many": func() error {
+			_, err := s.eventTasks.ScheduleMany(ctx, s.application, append(many, other))
+			return err
+		},
+		"sync":    func() error { _, err := s.eventTasks.Sync(ctx, s.application, "event:1"); return err },
+		"cancel":  func() error { _, err := s.eventTasks.Cancel(ctx, s.application, "mail"); return err },
+		"pause":   func() error { _, err := s.eventTasks.Pause(ctx, s.application, "mail"); return err },
+		"run now": func() error { _, err := s.eventTasks.RunNow(ctx, s.application, "mail"); return err },
+		"reschedule": func() error {
+			_, err := s.eventTasks.Reschedule(ctx, s.application, "mail", far(9))
+			return err
+		},
+		"delete": func() error { _, err := s.eventTasks.Delete(ctx, s.application, "mail"); return err },
+		"retry":  func() error { _, err := s.eventTasks.Retry(ctx, s.application, "dead"); return err },
+		"archive": func() error {
+			_, err := s.eventTasks.Archive(ctx, s.application, "dead", "")
+			return err
+		},
 		"run now, recurring": func() error { _, err := s.eventTasks.RunNow(ctx, s.application, "daily"); return err },
-		"in another's name":  func() error { _, err := s.mailTasks.Schedule(ctx, s.application, task("new", 1)); return err },
-		"many in another's":  func() error { _, err := s.mailTasks.ScheduleMany(ctx, s.application, many); return err },
+		"in another's name": func() error {
+			_, err := s.mailTasks.Schedule(ctx, s.application, task("new", 1))
+			return err
+		},
+		"many in another's": func() error { _, err := s.mailTasks.ScheduleMany(ctx, s.application, many); return err },
 		"in nobody's": func() error {
 			_, err := store.New(store.Config{}).Schedule(ctx, s.application, task("new", 1))
 			return err

@@ -73,8 +73,10 @@ func held(ctx context.Context, t *testing.T, r *rights, role string) []string {
 	t.Helper()
 	return lines(ctx, t, r.admin, `
 SELECT concat_ws(' ', o.name, o.privilege) FROM (
-    SELECT c.relname::text AS name, p.privilege, c.relkind <> 'S' AND has_table_privilege($1::text, c.oid, p.privilege) AS has
-    FROM pg_class AS c CROSS JOIN unnest('{SELECT,INSERT,UPDATE,DELETE,TRUNCATE,REFERENCES,TRIGGER}'::text[]) AS p (privilege)
+    SELECT c.relname::text AS name, p.privilege, c.relkind <> 'S'
+        AND has_table_privilege($1::text, c.oid, p.privilege) AS has
+    FROM pg_class AS c
+        CROSS JOIN unnest('{SELECT,INSERT,UPDATE,DELETE,TRUNCATE,REFERENCES,TRIGGER}'::text[]) AS p (privilege)
     WHERE c.relnamespace = 'tasktable'::regnamespace AND c.relkind IN ('r', 'v')
     UNION ALL
     SELECT c.relname || '.' || a.attname, p.privilege, has_column_privilege($1::text, c.oid, a.attnum, p.privilege)
@@ -84,7 +86,8 @@ SELECT concat_ws(' ', o.name, o.privilege) FROM (
     WHERE c.relnamespace = 'tasktable'::regnamespace AND c.relkind IN ('r', 'v')
     UNION ALL
     SELECT c.relname, p.privilege, has_sequence_privilege($1::text, c.oid, p.privilege)
-    FROM pg_class AS c CROSS JOIN unnest('{SELECT,UPDATE,USAGE}'::text[]) AS p (privilege)
+    FROM pg_class AS c
+        CROSS JOIN unnest('{SELECT,UPDATE,USAGE}'::text[]) AS p (privilege)
     WHERE c.relnamespace = 'tasktable'::regnamespace AND c.relkind = 'S'
     UNION ALL
     SELECT p.proname || '()', 'EXECUTE', has_function_privilege($1::text, p.oid, 'EXECUTE')
@@ -101,16 +104,17 @@ func TestRightsOfTheApplicationAndTheAuditor(t *testing.T) {
 	ctx := deadline(t)
 	r := newRights(ctx, t)
 	same(t, "the application's rights", strings.Join(held(ctx, t, r, r.roles.Application), "\n"), strings.Join([]string{
-		"archive() EXECUTE", "cancel() EXECUTE", "delete() EXECUTE", "fork_occurrence() EXECUTE", "goose_db_version SELECT",
-		"pause() EXECUTE",
-		"pauses SELECT", "reason_of() EXECUTE", "reschedule() EXECUTE", "resume() EXECUTE", "retry() EXECUTE", "river_migration SELECT", "run_now() EXECUTE", "same_time() EXECUTE",
+		"archive() EXECUTE", "cancel() EXECUTE", "delete() EXECUTE", "fork_occurrence() EXECUTE",
+		"goose_db_version SELECT", "pause() EXECUTE", "pauses SELECT", "reason_of() EXECUTE", "reschedule() EXECUTE",
+		"resume() EXECUTE", "retry() EXECUTE", "river_migration SELECT", "run_now() EXECUTE", "same_time() EXECUTE",
 		"schedule() EXECUTE", "schedule_many() EXECUTE", "schedule_outcome() EXECUTE", "schedule_recurring() EXECUTE",
-		"scheduled_task_changes SELECT", "scheduled_task_executions SELECT", "scheduled_tasks SELECT", "scheduled_tasks.id UPDATE",
-		"schema USAGE", "services_of() EXECUTE", "sync() EXECUTE",
+		"scheduled_task_changes SELECT", "scheduled_task_executions SELECT", "scheduled_tasks SELECT",
+		"scheduled_tasks.id UPDATE", "schema USAGE", "services_of() EXECUTE", "sync() EXECUTE",
 	}, "\n"))
 	for _, right := range held(ctx, t, r, r.roles.Auditor) {
 		switch right {
-		case "due_of() EXECUTE", "lock_class() EXECUTE", "reason_text() EXECUTE", "reason_of() EXECUTE": // for the views; they only read
+		case "due_of() EXECUTE", "lock_class() EXECUTE", "reason_text() EXECUTE", "reason_of() EXECUTE":
+			// For the views; they only read.
 			continue
 		}
 		if !strings.HasSuffix(right, " SELECT") && right != "schema USAGE" {
@@ -121,13 +125,14 @@ func TestRightsOfTheApplicationAndTheAuditor(t *testing.T) {
 		switch name, privilege, _ := strings.Cut(right, " "); {
 		case privilege == "TRUNCATE", privilege == "REFERENCES", privilege == "TRIGGER", privilege == "CREATE",
 			strings.HasPrefix(name, "scheduled_task_") && privilege == "UPDATE", // history
-			strings.HasSuffix(name, "_version") && privilege != "SELECT", name == "river_migration" && privilege != "SELECT",
-			name == "applications" && privilege != "SELECT":
+			strings.HasSuffix(name, "_version") && privilege != "SELECT",
+			name == "river_migration" && privilege != "SELECT", name == "applications" && privilege != "SELECT":
 			t.Errorf("the engine has %s", right)
 		}
 	}
 	if others := lines(ctx, t, r.admin, `SELECT relname::text FROM pg_class
-		WHERE relnamespace = 'tasktable'::regnamespace AND relowner <> $1::text::regrole`, r.roles.Owner); len(others) != 0 {
+		WHERE relnamespace = 'tasktable'::regnamespace
+			AND relowner <> $1::text::regrole`, r.roles.Owner); len(others) != 0 {
 		t.Errorf("not the owner's: %v", others)
 	}
 }
@@ -154,29 +159,34 @@ func TestWhatRunsAsTheOwnerHasItsOwnSearchPath(t *testing.T) {
 	defer conn.Release()
 	const trap = `$$ BEGIN RAISE EXCEPTION 'called as %', current_user; END $$`
 	for _, signature := range []string{
-		"clock_timestamp()", "now()", "set_config(text, text, boolean)", "current_setting(text)", "current_setting(text, boolean)",
-		"concat(VARIADIC text[])", "jsonb_array_elements(jsonb)", "jsonb_typeof(jsonb)", "jsonb_array_length(jsonb)",
-		"pg_notify(text, text)", "pg_notification_queue_usage()", "hashtextextended(text, bigint)", "gen_random_uuid()",
-		"to_char(timestamptz, text)", "split_part(text, text, integer)", "nextval(regclass)", "jsonb_object_keys(jsonb)",
+		"clock_timestamp()", "now()", "set_config(text, text, boolean)", "current_setting(text)",
+		"current_setting(text, boolean)", "concat(VARIADIC text[])", "jsonb_array_elements(jsonb)",
+		"jsonb_typeof(jsonb)", "jsonb_array_length(jsonb)", "pg_notify(text, text)", "pg_notification_queue_usage()",
+		"hashtextextended(text, bigint)", "gen_random_uuid()", "to_char(timestamptz, text)",
+		"split_part(text, text, integer)", "nextval(regclass)", "jsonb_object_keys(jsonb)",
 		"pg_has_role(name, oid, text)",
 	} {
 		_, err := conn.Exec(ctx, `CREATE FUNCTION hostile.`+signature+` RETURNS text LANGUAGE plpgsql AS `+trap)
 		check(t, err)
 	}
-	_, err = conn.Exec(ctx, `CREATE FUNCTION hostile.equal(tasktable.task_id, text) RETURNS boolean LANGUAGE plpgsql AS `+trap+`;
+	_, err = conn.Exec(ctx, `CREATE FUNCTION hostile.equal(tasktable.task_id, text) RETURNS boolean
+		LANGUAGE plpgsql AS `+trap+`;
 		CREATE OPERATOR hostile.= (LEFTARG = tasktable.task_id, RIGHTARG = text, FUNCTION = hostile.equal);
 		SET search_path = hostile, pg_catalog`)
 	check(t, err)
-	if _, err := conn.Exec(ctx, `SELECT now()`); err == nil || !strings.Contains(err.Error(), "called as "+r.roles.Application) {
+	if _, err := conn.Exec(ctx, `SELECT now()`); err == nil ||
+		!strings.Contains(err.Error(), "called as "+r.roles.Application) {
 		t.Fatalf("the trap does not work: %v", err)
 	}
 	for _, call := range []string{
-		`tasktable.schedule('{"type":"TEST"}', id => 'one')`, `tasktable.schedule('{"type":"TEST","n":2}', '2100-01-01Z', 'one')`,
-		`tasktable.schedule('{"type":"TEST"}')`, `tasktable.schedule_many('[{"id":"two","payload":{"type":"TEST"}}]')`,
+		`tasktable.schedule('{"type":"TEST"}', id => 'one')`,
+		`tasktable.schedule('{"type":"TEST","n":2}', '2100-01-01Z', 'one')`, `tasktable.schedule('{"type":"TEST"}')`,
+		`tasktable.schedule_many('[{"id":"two","payload":{"type":"TEST"}}]')`,
 		`tasktable.schedule_recurring('{"type":"TEST"}', '@daily', 'daily')`, `tasktable.run_now('daily')`,
-		`tasktable.fork_occurrence('daily', '2020-01-01Z')`, `tasktable.sync('event:1', '[{"id":"three","payload":{"type":"TEST"}}]')`,
-		`tasktable.reschedule('one', '2100-01-02Z')`, `tasktable.pause('one')`, `tasktable.resume('one')`, `tasktable.cancel('one')`,
-		`tasktable.retry('one')`, `tasktable.archive('one')`, `tasktable.delete('one')`,
+		`tasktable.fork_occurrence('daily', '2020-01-01Z')`,
+		`tasktable.sync('event:1', '[{"id":"three","payload":{"type":"TEST"}}]')`,
+		`tasktable.reschedule('one', '2100-01-02Z')`, `tasktable.pause('one')`, `tasktable.resume('one')`,
+		`tasktable.cancel('one')`, `tasktable.retry('one')`, `tasktable.archive('one')`, `tasktable.delete('one')`,
 	} {
 		if _, err := conn.Exec(ctx, "SELECT "+call); err != nil {
 			t.Errorf("%s: %v", call, err)

@@ -12,7 +12,8 @@ import (
 	"github.com/tasktable/tasktable/store/storetest"
 )
 
-// An application asks why about the tasks that it may read, and is told the same reason as the engine. It learns nothing of others.
+// An application asks why about the tasks that it may read, and is told the same reason as the engine. It learns
+// nothing of others.
 func TestAnApplicationAsksWhyOfItsOwnTasks(t *testing.T) {
 	t.Parallel()
 	ctx := deadline(t)
@@ -33,15 +34,18 @@ func TestAnApplicationAsksWhyOfItsOwnTasks(t *testing.T) {
 		BEGIN;
 		SELECT set_config('tasktable_change.by', 'engine', true);
 		ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER;
-		UPDATE tasktable.scheduled_tasks SET status = 'EXECUTING', fence = 1000, lease_expires_at = clock_timestamp() + interval '1 hour',
-			next_attempt_at = NULL, attempt = 1 WHERE id = 'event running';
-		UPDATE tasktable.scheduled_tasks SET status = 'COMPLETED', finished_at = clock_timestamp(), next_attempt_at = NULL, attempt = 1
+		UPDATE tasktable.scheduled_tasks SET status = 'EXECUTING', fence = 1000,
+			lease_expires_at = clock_timestamp() + interval '1 hour', next_attempt_at = NULL, attempt = 1
+		WHERE id = 'event running';
+		UPDATE tasktable.scheduled_tasks SET status = 'COMPLETED', finished_at = clock_timestamp(),
+			next_attempt_at = NULL, attempt = 1
 		WHERE id = 'event completed';
 		ALTER TABLE tasktable.scheduled_tasks ENABLE TRIGGER USER;
-		INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt, scheduled_at, due_at, started_at, finished_at,
-			outcome, node) SELECT 999, id, type, revision, 1, scheduled_at, clock_timestamp(), clock_timestamp() + interval '1 hour',
-			clock_timestamp() + interval '1 hour',
-			'COMPLETED', 7 FROM tasktable.scheduled_tasks WHERE id = 'event completed';
+		INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt, scheduled_at,
+			due_at, started_at, finished_at, outcome, node)
+		SELECT 999, id, type, revision, 1, scheduled_at, clock_timestamp(), clock_timestamp() + interval '1 hour',
+			clock_timestamp() + interval '1 hour', 'COMPLETED', 7
+		FROM tasktable.scheduled_tasks WHERE id = 'event completed';
 		COMMIT`)
 	why := func(who *pgxpool.Pool, id string) (e inspect.Explanation) {
 		t.Helper()
@@ -53,12 +57,15 @@ func TestAnApplicationAsksWhyOfItsOwnTasks(t *testing.T) {
 		return e
 	}
 	for id, code := range map[string]string{
-		"event": "not_due", "event paused": "paused", "event cancelled": "cancelled", "event running": "running", "event dead": "failed",
-		"event completed": "completed",
+		"event": "not_due", "event paused": "paused", "event cancelled": "cancelled", "event running": "running",
+		"event dead": "failed", "event completed": "completed",
 	} {
 		asked, full := why(s.application, id), why(s.engine, id)
-		if asked.Reason.Code != code || full.Reason.Code != code || asked.Reason.Text != full.Reason.Text && id != "event completed" {
-			t.Errorf("task %s: the application is told %q, the engine %q, want %s", id, asked.Sentence, full.Sentence, code)
+		if asked.Reason.Code != code || full.Reason.Code != code ||
+			asked.Reason.Text != full.Reason.Text && id != "event completed" {
+			t.Errorf(
+				"task %s: the application is told %q, the engine %q, want %s", id, asked.Sentence, full.Sentence, code,
+			)
 		}
 		if len(asked.Story) != len(full.Story) {
 			t.Errorf("task %s: the application is told %+v, the engine %+v", id, asked.Story, full.Story)
@@ -76,7 +83,8 @@ func TestAnApplicationAsksWhyOfItsOwnTasks(t *testing.T) {
 	if got := strings.Join(unknown.Nearest, ", "); got != "event dead" {
 		t.Errorf("the nearest are %s", got)
 	}
-	if e := why(s.application, "event of the mailer"); e.Known() || strings.Contains(strings.Join(e.Nearest, ","), "mailer") {
+	if e := why(s.application, "event of the mailer"); e.Known() ||
+		strings.Contains(strings.Join(e.Nearest, ","), "mailer") {
 		t.Errorf("another's task: %+v", e)
 	}
 	of, err := inspect.New(store.Config{}).WhyEntity(ctx, s.mailer, "event:1", 10)
@@ -92,6 +100,9 @@ func TestAnApplicationAsksWhyOfItsOwnTasks(t *testing.T) {
 		same(t, "by SQL", strings.Join(lines(ctx, t, test.who, reasonOf), " "), test.want)
 	}
 	// Somebody who has no tasks has no answer either, even with the right to call the function.
-	apply(ctx, t, s.owner, `GRANT USAGE ON SCHEMA tasktable TO `+stranger+`; GRANT EXECUTE ON FUNCTION tasktable.reason_of TO `+stranger)
+	apply(
+		ctx, t, s.owner,
+		`GRANT USAGE ON SCHEMA tasktable TO `+stranger+`; GRANT EXECUTE ON FUNCTION tasktable.reason_of TO `+stranger,
+	)
 	refused(ctx, t, as(ctx, t, stranger, s.database), reasonOf)
 }

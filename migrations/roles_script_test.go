@@ -62,7 +62,9 @@ func TestRolesThatAreRefused(t *testing.T) {
 			t.Errorf("got %v, want %s", err, want)
 		}
 	}
-	for schema, want := range map[string]string{"public": "schema must be Tasktable's alone", "Jobs": "must be 1 to 46"} {
+	for schema, want := range map[string]string{
+		"public": "schema must be Tasktable's alone", "Jobs": "must be 1 to 46",
+	} {
 		err := migrations.PrintRoles(io.Discard, schema, migrations.Roles{})
 		if !errors.Is(err, store.ErrInvalid) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v", schema, err)
@@ -80,20 +82,24 @@ func fails(ctx context.Context, t *testing.T, pool *pgxpool.Pool, roles migratio
 	if err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v, want %s", err, want)
 	}
-	if made := lines(ctx, t, pool, `SELECT rolname::text FROM pg_roles WHERE rolname IN ($1, $2, $3, $4) AND rolname <> current_user
+	if made := lines(ctx, t, pool, `SELECT rolname::text FROM pg_roles WHERE rolname IN ($1, $2, $3, $4)
+		AND rolname <> current_user
 		AND NOT rolcanlogin`, roles.Owner, roles.Engine, roles.Application, roles.Auditor); len(made) != 0 {
 		t.Errorf("%s: made %v", want, made)
 	}
 }
 
-// newNames are names of roles that are not there yet, and go when the test ends. They are to be had before the database is.
+// newNames are names of roles that are not there yet, and go when the test ends. They are to be had
+// before the database is.
 func newNames(ctx context.Context, t *testing.T) migrations.Roles {
 	t.Helper()
 	storetest.Role(t) // or the test is skipped
 	admin, err := pgx.Connect(ctx, storetest.EmptyURL(t))
 	check(t, err)
 	name := fmt.Sprintf("tasktable_test-%016x@", rand.Uint64())
-	roles := migrations.Roles{Owner: name + "own", Engine: name + "engine", Application: name + "app", Auditor: name + "audit"}
+	roles := migrations.Roles{
+		Owner: name + "own", Engine: name + "engine", Application: name + "app", Auditor: name + "audit",
+	}
 	t.Cleanup(func() {
 		ctx := context.WithoutCancel(ctx)
 		for _, role := range []string{roles.Owner, roles.Engine, roles.Application, roles.Auditor} {
@@ -139,10 +145,12 @@ UNION ALL SELECT concat_ws(' ', defaclrole::regrole, defaclacl::text) FROM pg_de
 UNION ALL SELECT concat_ws(' ', nspname, nspowner::regrole, nspacl::text) FROM pg_namespace WHERE nspname = 'tasktable'
 UNION ALL SELECT concat_ws(' ', role, service) FROM tasktable.applications
 UNION ALL SELECT concat_ws(' ', rolname, rolcanlogin) FROM pg_roles
-    WHERE starts_with(rolname, '`+strings.TrimSuffix(roles.Owner, "own")+`') ORDER BY 1`), "\n") // other tests make roles meanwhile
+    WHERE starts_with(rolname, '`+strings.TrimSuffix(roles.Owner, "own")+`') ORDER BY 1`),
+		"\n") // other tests make roles meanwhile
 }
 
-// A role that may create roles makes them all; the owner does it again after a migration, and the second time changes nothing.
+// A role that may create roles makes them all; the owner does it again after a migration, and the second
+// time changes nothing.
 func TestTheScriptRunsAgain(t *testing.T) {
 	t.Parallel()
 	ctx := deadline(t)
@@ -157,7 +165,8 @@ func TestTheScriptRunsAgain(t *testing.T) {
 	r := &rights{roles: roles, database: pool.Config().ConnString()}
 	r.grant(ctx, t, roles)
 	first := state(ctx, t, admin, roles)
-	if !strings.Contains(first, roles.Owner) || strings.Contains(strings.ReplaceAll(first, roles.Owner, ""), " "+deploy+" ") {
+	if !strings.Contains(first, roles.Owner) ||
+		strings.Contains(strings.ReplaceAll(first, roles.Owner, ""), " "+deploy+" ") {
 		t.Errorf("not all is the owner's:\n%s", first)
 	}
 
@@ -166,10 +175,12 @@ func TestTheScriptRunsAgain(t *testing.T) {
 	r.database = as(ctx, t, roles.Owner, database).Config().ConnString()
 	// As a migration does that makes functions anew, and tables.
 	apply(ctx, t, admin, `SET ROLE `+owner+`; ALTER FUNCTION tasktable.cancel SECURITY INVOKER RESET ALL;
-		CREATE FUNCTION tasktable.cancel(id text) RETURNS int LANGUAGE sql AS 'SELECT 1'; DROP FUNCTION tasktable.cancel(text);
+		CREATE FUNCTION tasktable.cancel(id text) RETURNS int LANGUAGE sql AS 'SELECT 1';
+		DROP FUNCTION tasktable.cancel(text);
 		GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA tasktable TO PUBLIC; RESET ROLE`)
 	r.grant(ctx, t, roles)
-	second := strings.ReplaceAll(state(ctx, t, admin, roles), roles.Owner+" t\n", roles.Owner+" f\n") // it may log in by now
+	// It may log in by now.
+	second := strings.ReplaceAll(state(ctx, t, admin, roles), roles.Owner+" t\n", roles.Owner+" f\n")
 	same(t, "the state after the second time", second, first)
 
 	// What the schema is for others stays: it is the same as without roles, but for how the verbs run.

@@ -24,8 +24,10 @@ func as(ctx context.Context, t *testing.T, role, database string) *pgxpool.Pool 
 func TestMigratingAsAPlainRole(t *testing.T) {
 	t.Parallel()
 	for name, grant := range map[string]string{
-		"owner of the database":          `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I OWNER TO ROLE', current_database()); END $$`,
-		"may create in the database":     `DO $$ BEGIN EXECUTE format('GRANT CREATE ON DATABASE %I TO ROLE', current_database()); END $$`,
+		"owner of the database": `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I OWNER TO ROLE',
+			current_database()); END $$`,
+		"may create in the database": `DO $$ BEGIN EXECUTE format('GRANT CREATE ON DATABASE %I TO ROLE',
+			current_database()); END $$`,
 		"owner of the schema alone":      `CREATE SCHEMA tasktable AUTHORIZATION ROLE`,
 		"may create in the schema alone": `CREATE SCHEMA tasktable; GRANT USAGE, CREATE ON SCHEMA tasktable TO ROLE`,
 	} {
@@ -40,7 +42,9 @@ func TestMigratingAsAPlainRole(t *testing.T) {
 			check(t, migrations.Up(ctx, pool, ""))
 			migrated(ctx, t, pool, "")
 			same(t, "schema", dump(ctx, t, pool, "tasktable", true), dump(ctx, t, storetest.Pool(t), "tasktable", true))
-			receipt, err := store.New(store.Config{}).Schedule(ctx, pool, store.Task{ID: "one", Payload: store.JSON(`{"type":"TEST"}`)})
+			receipt, err := store.New(store.Config{}).Schedule(ctx, pool, store.Task{
+				ID: "one", Payload: store.JSON(`{"type":"TEST"}`),
+			})
 			if err != nil || receipt.Outcome != store.Created {
 				t.Errorf("schedule: %+v, %v", receipt, err)
 			}
@@ -56,7 +60,8 @@ func TestARoleThatMayNotCreateIsToldSo(t *testing.T) {
 	ctx := deadline(t)
 	role := storetest.Role(t)
 	err := migrations.Up(ctx, as(ctx, t, role, storetest.EmptyURL(t)), "")
-	if err == nil || !strings.Contains(err.Error(), "create schema tasktable: ") || !strings.Contains(err.Error(), "permission denied") {
+	if err == nil || !strings.Contains(err.Error(), "create schema tasktable: ") ||
+		!strings.Contains(err.Error(), "permission denied") {
 		t.Errorf("got %v", err)
 	}
 }

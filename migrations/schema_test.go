@@ -14,7 +14,8 @@ var update = flag.Bool("update", false, "write testdata/schema.golden anew")
 
 const golden = "testdata/schema.golden"
 
-// The schema is what the golden file says, so that a change of a migration shows in a review as what it changes. After one,
+// The schema is what the golden file says, so that a change of a migration shows in a review as what it
+// changes. After one,
 //
 //	go test ./migrations -run TestSchemaIsAsInTheGoldenFile -update
 //
@@ -48,7 +49,9 @@ func TestEveryObjectHasAComment(t *testing.T) {
 			t.Errorf("no comment on %s %s", object.Kind, object.Name)
 		}
 	}
-	for _, kind := range []string{"table", "column", "view", "index", "sequence", "trigger", "domain", "composite type", "function"} {
+	for _, kind := range []string{
+		"table", "column", "view", "index", "sequence", "trigger", "domain", "composite type", "function",
+	} {
 		if kinds[kind] == 0 {
 			t.Errorf("not one %s was looked at", kind)
 		}
@@ -67,7 +70,8 @@ func explainedElsewhere(object object) bool {
 	case "sequence":
 		return object.Name == "nodes_number_seq"
 	case "column":
-		return table != "scheduled_tasks" && table != "scheduled_task_executions" && table != "scheduled_task_changes" && table != "nodes"
+		return table != "scheduled_tasks" && table != "scheduled_task_executions" &&
+			table != "scheduled_task_changes" && table != "nodes"
 	default:
 		return false
 	}

@@ -22,15 +22,15 @@ import (
 	"github.com/tasktable/tasktable/store/storetest"
 )
 
-// Schema N serves the library of N and of N-1: a deployment migrates first, and a program that is rolled back finds the newer
-// schema. So each release leaves the statements that it sends in testdata/statements, and each is prepared here on the newest schema,
-// and on one that is newer still: what it takes and what it gives must be as it was. Until there is a release, unreleased.golden
-// stands for one:
+// Schema N serves the library of N and of N-1: a deployment migrates first, and a program that is rolled back finds
+// the newer schema. So each release leaves the statements that it sends in testdata/statements, and each is prepared
+// here on the newest schema, and on one that is newer still: what it takes and what it gives must be as it was. Until
+// there is a release, unreleased.golden stands for one:
 //
 //	go test ./migrations -run TestStatements -update
 //
-// writes it anew, which is due after a migration that was edited in place; with -release v1.0.0 it writes that release's, and which
-// migrations it has (released_test.go). From the first release on, that is all.
+// writes it anew, which is due after a migration that was edited in place; with -release v1.0.0 it writes that
+// release's, and which migrations it has (released_test.go). From the first release on, that is all.
 const statementsFolder = "testdata/statements"
 
 var release = flag.String("release", "unreleased", "the release whose statements -update writes")
@@ -51,7 +51,10 @@ func TestStatementsOfReleases(t *testing.T) {
 		}
 		check(t, os.WriteFile(filepath.Join(statementsFolder, *release+".golden"), []byte(text.String()), 0o644))
 		if *release != "unreleased" {
-			check(t, os.WriteFile(filepath.Join(statementsFolder, *release+".migrations"), []byte(migrationFiles(t)), 0o644))
+			check(
+				t,
+				os.WriteFile(filepath.Join(statementsFolder, *release+".migrations"), []byte(migrationFiles(t)), 0o644),
+			)
 		}
 	}
 	files, err := filepath.Glob(filepath.Join(statementsFolder, "*.golden"))
@@ -60,13 +63,16 @@ func TestStatementsOfReleases(t *testing.T) {
 		t.Fatal("there is not one release")
 	}
 	for name, pool := range map[string]*pgxpool.Pool{
-		"the newest schema": storetest.Pool(t), "a newer schema": newer(ctx, t, "newer"), "functions with more arguments": newer(ctx, t, "newer", "remade"),
+		"the newest schema": storetest.Pool(t), "a newer schema": newer(ctx, t, "newer"),
+		"functions with more arguments": newer(ctx, t, "newer", "remade"),
 	} {
 		for _, file := range files {
 			want := recorded(t, file)
 			for i, got := range described(ctx, t, pool, want) {
 				if got.takes != want[i].takes || got.gives != want[i].gives {
-					t.Errorf("%s: on %s %s\n takes %s\n gives %s\nwhich the library does not expect. It expects\n takes %s\n gives %s",
+					t.Errorf(
+						"%s: on %s %s\n takes %s\n gives %s\nwhich the library does not expect. It expects\n"+
+							" takes %s\n gives %s",
 						filepath.Base(file), name, got.name, got.takes, got.gives, want[i].takes, want[i].gives)
 				}
 			}
@@ -74,7 +80,8 @@ func TestStatementsOfReleases(t *testing.T) {
 	}
 }
 
-// The library as it is works on a newer schema: a column more in a table, an argument more of a function changes none of its statements.
+// The library as it is works on a newer schema: a column more in a table, an argument more of a function changes none
+// of its statements.
 func TestStatementsOnANewerSchema(t *testing.T) {
 	t.Parallel()
 	ctx := deadline(t)
@@ -83,15 +90,23 @@ func TestStatementsOnANewerSchema(t *testing.T) {
 	for _, one := range statements {
 		names = append(names, one.name)
 	}
-	for _, name := range []string{"scheduled.claimSQL", "scheduled.gateSQL", "scheduled.settleSQL", "store.compareSQL", "store.getSQL", "store.scheduleSQL"} {
+	for _, name := range []string{
+		"scheduled.claimSQL", "scheduled.gateSQL", "scheduled.settleSQL", "store.compareSQL", "store.getSQL",
+		"store.scheduleSQL",
+	} {
 		if !slices.Contains(names, name) {
 			t.Errorf("%s was not found", name)
 		}
 	}
-	now, then := described(ctx, t, storetest.Pool(t), statements), described(ctx, t, newer(ctx, t, "newer", "remade"), statements)
+	now, then := described(ctx, t, storetest.Pool(t), statements), described(
+		ctx, t, newer(ctx, t, "newer", "remade"), statements,
+	)
 	for i, one := range now {
 		if one != then[i] {
-			t.Errorf("%s takes %s and gives %s, but on a newer schema\n takes %s\n gives %s", one.name, one.takes, one.gives, then[i].takes, then[i].gives)
+			t.Errorf(
+				"%s takes %s and gives %s, but on a newer schema\n takes %s\n gives %s", one.name, one.takes, one.gives,
+				then[i].takes, then[i].gives,
+			)
 		}
 	}
 }
@@ -110,7 +125,9 @@ func TestNewerSchemaIsUndone(t *testing.T) {
 		return comment.ReplaceAllString(dump(ctx, t, pool, "tasktable", true), "")
 	}
 	same(t, "schema", withoutViews(plain(pool)), withoutViews(plain(storetest.Pool(t))))
-	for _, more := range []string{"column scheduled_tasks.newer_note", "column dead_letters.newer_note", "newer_note text DEFAULT NULL"} {
+	for _, more := range []string{
+		"column scheduled_tasks.newer_note", "column dead_letters.newer_note", "newer_note text DEFAULT NULL",
+	} {
 		if !strings.Contains(changed, more) {
 			t.Errorf("a newer schema lacks %q", more)
 		}
@@ -138,7 +155,9 @@ func step(ctx context.Context, t *testing.T, pool *pgxpool.Pool, path string) {
 	conn, err := pool.Acquire(ctx)
 	check(t, err)
 	defer conn.Release()
-	for _, sql := range append([]string{"SET check_function_bodies = off"}, strings.Split(read(t, path), "-- step\n")...) {
+	for _, sql := range append(
+		[]string{"SET check_function_bodies = off"}, strings.Split(read(t, path), "-- step\n")...,
+	) {
 		if _, err := conn.Exec(ctx, sql); err != nil {
 			t.Fatalf("%v: %s", err, sql)
 		}
@@ -199,8 +218,8 @@ func recorded(t *testing.T, file string) (statements []statement) {
 	return statements
 }
 
-// collected is what the packages store, inspect and scheduled send: each constant text in them that is a statement about tables or
-// functions.
+// collected is what the packages store, inspect and scheduled send: each constant text in them that is a statement
+// about tables or functions.
 func collected(t *testing.T) (statements []statement) {
 	t.Helper()
 	shared := collector{files: parsed(t, "store/internal/query"), constants: map[string]ast.Expr{}}
@@ -322,11 +341,14 @@ func (c *collector) text(expression ast.Expr) (string, bool) {
 }
 
 var (
-	aboutTables = regexp.MustCompile(`(?s)^\s*(?:DECLARE \w+ NO SCROLL CURSOR FOR\s+)?((?:SELECT|INSERT INTO|UPDATE|DELETE FROM|WITH)\s.*)$`)
+	aboutTables = regexp.MustCompile(
+		`(?s)^\s*(?:DECLARE \w+ NO SCROLL CURSOR FOR\s+)?((?:SELECT|INSERT INTO|UPDATE|DELETE FROM|WITH)\s.*)$`,
+	)
 	placeholder = regexp.MustCompile(`\{(\w+)\}`)
 )
 
-// add keeps a statement about tables or functions. What Reconcile fills in is filled in by a query that is as short as can be.
+// add keeps a statement about tables or functions. What Reconcile fills in is filled in by a query that is
+// as short as can be.
 func (c *collector) add(name, text string) {
 	found := aboutTables.FindStringSubmatch(text)
 	if found == nil {

@@ -36,7 +36,8 @@ func TestSeveralProcessesMigrateAtOnce(t *testing.T) {
 	pool := poolOn(ctx, t, url, 1)
 	migrated(ctx, t, pool, "")
 	same(t, "schema", dump(ctx, t, pool, "tasktable", true), dump(ctx, t, storetest.Pool(t), "tasktable", true))
-	if doubled := lines(ctx, t, pool, `SELECT version_id::text FROM tasktable.goose_db_version GROUP BY 1 HAVING count(*) > 1`); len(doubled) != 0 {
+	if doubled := lines(ctx, t, pool, `SELECT version_id::text FROM tasktable.goose_db_version GROUP BY 1
+		HAVING count(*) > 1`); len(doubled) != 0 {
 		t.Errorf("applied more than once: %v", doubled)
 	}
 }
@@ -45,7 +46,8 @@ func TestUpAgainDoesNothing(t *testing.T) {
 	t.Parallel()
 	ctx := deadline(t)
 	pool := storetest.Pool(t)
-	const applied = `SELECT v::text FROM tasktable.goose_db_version AS v UNION ALL SELECT v::text FROM tasktable.river_migration AS v`
+	const applied = `SELECT v::text FROM tasktable.goose_db_version AS v UNION ALL SELECT v::text
+		FROM tasktable.river_migration AS v`
 	schema, versions := dump(ctx, t, pool, "tasktable", true), lines(ctx, t, pool, applied)
 	check(t, migrations.Up(ctx, pool, ""))
 	same(t, "schema", dump(ctx, t, pool, "tasktable", true), schema)
@@ -73,7 +75,8 @@ func TestUnreadIndexesAreDropped(t *testing.T) {
 // unmigrated demands of Check an error that says what is missing, and of Up that it mends that.
 func unmigrated(ctx context.Context, t *testing.T, pool *pgxpool.Pool, lacks string) {
 	t.Helper()
-	if err := migrations.Check(ctx, pool, ""); !errors.Is(err, migrations.ErrUnmigrated) || !strings.Contains(err.Error(), lacks) {
+	if err := migrations.Check(ctx, pool, ""); !errors.Is(err, migrations.ErrUnmigrated) ||
+		!strings.Contains(err.Error(), lacks) {
 		t.Errorf("check: %v, which should name %s", err, lacks)
 	}
 	check(t, migrations.Up(ctx, pool, ""))
@@ -90,11 +93,14 @@ func TestCheckOfWhatIsUnmigratedOrOlder(t *testing.T) {
 		sql   string
 		lacks string
 	}{
-		"nothing":                 {false, ``, "schema tasktable lacks tasktable migration 1 (" + names[0] + ")"},
-		"an empty schema":         {false, `CREATE SCHEMA tasktable`, "tasktable migration 1 (" + names[0] + ")"},
-		"without the last":        {true, withoutLast, last},
-		"without River's":         {true, `DROP TABLE tasktable.river_migration CASCADE; ` + dropRiver, "river migration 1"},
-		"stopped between the two": {true, `TRUNCATE tasktable.river_migration; DROP TABLE tasktable.river_migration CASCADE; ` + dropRiver, "river migration 1"},
+		"nothing":          {false, ``, "schema tasktable lacks tasktable migration 1 (" + names[0] + ")"},
+		"an empty schema":  {false, `CREATE SCHEMA tasktable`, "tasktable migration 1 (" + names[0] + ")"},
+		"without the last": {true, withoutLast, last},
+		"without River's":  {true, `DROP TABLE tasktable.river_migration CASCADE; ` + dropRiver, "river migration 1"},
+		"stopped between the two": {
+			true, `TRUNCATE tasktable.river_migration; DROP TABLE tasktable.river_migration CASCADE; ` + dropRiver,
+			"river migration 1",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -111,18 +117,22 @@ func TestCheckOfWhatIsUnmigratedOrOlder(t *testing.T) {
 
 // withoutLast undoes the last migration, which must then be named in its place.
 const withoutLast = `
-	DROP VIEW tasktable.delay_by_type_and_hour, tasktable.throughput_by_hour, tasktable.next_fires, tasktable.stuck_tasks,
-		tasktable.task_reasons, tasktable.follow_ups, tasktable.dead_letters, tasktable.running_tasks, tasktable.late_tasks,
+	DROP VIEW tasktable.delay_by_type_and_hour, tasktable.throughput_by_hour, tasktable.next_fires,
+		tasktable.stuck_tasks,
+		tasktable.task_reasons, tasktable.follow_ups, tasktable.dead_letters, tasktable.running_tasks,
+		tasktable.late_tasks,
 		tasktable.task_timeline, tasktable.worked_lanes, tasktable.node_states;
 	DROP FUNCTION tasktable.lock_class, tasktable.reason_text, tasktable.reason_of, tasktable.tasks_ahead;
 	DELETE FROM tasktable.goose_db_version WHERE version_id = 5`
 
 // dropRiver removes what River's migrations made but their table.
 const dropRiver = `DO $$ DECLARE made record; BEGIN
-	FOR made IN SELECT c.relname FROM pg_class AS c WHERE c.relnamespace = 'tasktable'::regnamespace AND c.relkind = 'r' AND c.relname LIKE 'river%' LOOP
+	FOR made IN SELECT c.relname FROM pg_class AS c WHERE c.relnamespace = 'tasktable'::regnamespace AND c.relkind = 'r'
+	AND c.relname LIKE 'river%' LOOP
 		EXECUTE format('DROP TABLE tasktable.%I CASCADE', made.relname);
 	END LOOP;
-	FOR made IN SELECT p.oid::regprocedure AS name FROM pg_proc AS p WHERE p.pronamespace = 'tasktable'::regnamespace AND p.proname LIKE 'river%' LOOP
+	FOR made IN SELECT p.oid::regprocedure AS name FROM pg_proc AS p WHERE p.pronamespace = 'tasktable'::regnamespace
+	AND p.proname LIKE 'river%' LOOP
 		EXECUTE format('DROP FUNCTION %s CASCADE', made.name);
 	END LOOP;
 	DROP TYPE tasktable.river_job_state CASCADE;
@@ -149,7 +159,8 @@ func TestDownWithoutUp(t *testing.T) {
 	ctx := deadline(t)
 	pool := emptyPool(ctx, t)
 	check(t, migrations.Down(ctx, pool, ""))
-	if made := lines(ctx, t, pool, `SELECT nspname::text FROM pg_namespace WHERE nspname = 'tasktable'`); len(made) != 0 {
+	if made := lines(ctx, t, pool, `SELECT nspname::text FROM pg_namespace
+		WHERE nspname = 'tasktable'`); len(made) != 0 {
 		t.Error("down made the schema")
 	}
 	apply(ctx, t, pool, `CREATE SCHEMA tasktable`)
@@ -157,8 +168,8 @@ func TestDownWithoutUp(t *testing.T) {
 	unmigrated(ctx, t, pool, "tasktable migration 1")
 }
 
-// A migration that needs what an open transaction has locked lets others through, again and again, until it can be had. Without that
-// everybody would wait behind it.
+// A migration that needs what an open transaction has locked lets others through, again and again, until it can be
+// had. Without that everybody would wait behind it.
 func TestUpGivesWay(t *testing.T) {
 	t.Parallel()
 	ctx := deadline(t)
@@ -195,7 +206,9 @@ func TestUpEndsWithItsContext(t *testing.T) {
 	pool := emptyPool(ctx, t)
 	check(t, pool.Ping(ctx))
 	cancel()
-	for name, call := range map[string]func(context.Context, *pgxpool.Pool, string) error{"Up": migrations.Up, "Down": migrations.Down, "Check": migrations.Check} {
+	for name, call := range map[string]func(context.Context, *pgxpool.Pool, string) error{
+		"Up": migrations.Up, "Down": migrations.Down, "Check": migrations.Check,
+	} {
 		if err := call(ctx, pool, ""); !errors.Is(err, context.Canceled) {
 			t.Errorf("%s: %v", name, err)
 		}
