@@ -101,8 +101,10 @@ func newCage(t *testing.T) *cage {
 	c.exec(`CREATE TABLE public.jobs_seen (row text)`)
 	c.exec(`CREATE FUNCTION public.see() RETURNS trigger LANGUAGE plpgsql
 		AS $$ BEGIN INSERT INTO public.jobs_seen VALUES (NEW::text); RETURN NULL; END $$`)
-	c.exec(`CREATE TRIGGER see AFTER INSERT OR UPDATE ON tasktable.river_job FOR EACH ROW EXECUTE FUNCTION public.see()`)
-	c.exec(`ALTER TABLE tasktable.scheduled_tasks ADD CONSTRAINT "not claimed" CHECK (id <> 'unclaimable' OR status <> 'EXECUTING'),
+	c.exec(`CREATE TRIGGER see AFTER INSERT OR UPDATE ON tasktable.river_job FOR EACH ROW
+		EXECUTE FUNCTION public.see()`)
+	c.exec(`ALTER TABLE tasktable.scheduled_tasks ADD CONSTRAINT "not claimed" CHECK (id <> 'unclaimable'
+		OR status <> 'EXECUTING'),
 		ADD CONSTRAINT "not completed" CHECK (id <> 'unsettled' OR status <> 'COMPLETED')`)
 	return c
 }

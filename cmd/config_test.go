@@ -211,7 +211,8 @@ func TestPasswordInAFileIsNeverQuoted(t *testing.T) {
 	t.Parallel()
 	for _, value := range []string{"geheim", "*geheim", "&geheim", "&geheim x", "!geheim x", "!!geheim x", "@geheim",
 		"`geheim", "%geheim", "'geheim", `"geheim`,
-		`"\geheim"`, "[geheim", "{geheim", "{geheim: x}", "geheim: x", "? geheim", "> geheim", "|geheim", "geheim\n geheim: y", "\tgeheim: x", "[geheim]"} {
+		`"\geheim"`, "[geheim", "{geheim", "{geheim: x}", "geheim: x", "? geheim", "> geheim", "|geheim",
+		"geheim\n geheim: y", "\tgeheim: x", "[geheim]"} {
 		for _, key := range []string{"smtp-password", "database-url", "no-such-option"} {
 			got := run(t, nil, "config", "--config="+written(t, "a.yaml", key+": "+value+"\n"))
 			if strings.Contains(got.stdout+got.stderr, "geheim") {
@@ -226,7 +227,10 @@ func TestSecretsFromFiles(t *testing.T) {
 	secret := written(t, "url", "postgres://u:geheim@db.example.org/app\r\n\n")
 	empty := written(t, "empty", "\n")
 	large := written(t, "large", strings.Repeat("x", 64<<10+1))
-	want := options.Setting{Option: "database-url", Value: "postgres://u:xxxxx@db.example.org:5432/app", From: options.FromEnvironment, Place: "DATABASE_URL_FILE"}
+	want := options.Setting{
+		Option: "database-url", Value: "postgres://u:xxxxx@db.example.org:5432/app", From: options.FromEnvironment,
+		Place: "DATABASE_URL_FILE",
+	}
 	if got := told(t, []string{"DATABASE_URL_FILE=" + secret})["database-url"]; got != want {
 		t.Errorf("by the variable: %+v", got)
 	}
@@ -243,18 +247,36 @@ func TestSecretsFromFiles(t *testing.T) {
 		variables []string
 		want      string
 	}{
-		"both":     {[]string{"DATABASE_URL=postgres://o@other/app", "DATABASE_URL_FILE=" + secret}, "--database-url: both DATABASE_URL and DATABASE_URL_FILE are set: give one of them"},
-		"empty":    {[]string{"TASKTABLE_SMTP_PASSWORD_FILE=" + empty}, "TASKTABLE_SMTP_PASSWORD_FILE: the file " + empty + " is empty"},
+		"both": {
+			[]string{"DATABASE_URL=postgres://o@other/app", "DATABASE_URL_FILE=" + secret},
+			"--database-url: both DATABASE_URL and DATABASE_URL_FILE are set: give one of them",
+		},
+		"empty": {
+			[]string{"TASKTABLE_SMTP_PASSWORD_FILE=" + empty},
+			"TASKTABLE_SMTP_PASSWORD_FILE: the file " + empty + " is empty",
+		},
 		"too long": {[]string{"TASKTABLE_SMTP_PASSWORD_FILE=" + large}, "has more than 65536 bytes"},
-		"nowhere":  {[]string{"TASKTABLE_SMTP_PASSWORD_FILE=/nowhere/x"}, "TASKTABLE_SMTP_PASSWORD_FILE: open /nowhere/x: no such file"},
-		"a folder": {[]string{"TASKTABLE_SMTP_PASSWORD_FILE=" + filepath.Dir(empty)}, "TASKTABLE_SMTP_PASSWORD_FILE: read "},
+		"nowhere": {
+			[]string{"TASKTABLE_SMTP_PASSWORD_FILE=/nowhere/x"},
+			"TASKTABLE_SMTP_PASSWORD_FILE: open /nowhere/x: no such file",
+		},
+		"a folder": {
+			[]string{"TASKTABLE_SMTP_PASSWORD_FILE=" + filepath.Dir(empty)}, "TASKTABLE_SMTP_PASSWORD_FILE: read ",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			run(t, test.variables, "config").want(t, exitUsage, test.want)
 		})
 	}
-	if got := run(t, []string{"TASKTABLE_SERVICE_FILE=" + secret, "TASKTABLE_SMTP_PASSWORD_FILE=" + empty, "DATABASE_URL=postgres://127.0.0.1:1/x"}, "migrate", "status"); !strings.Contains(got.stderr, "TASKTABLE_SERVICE_FILE") ||
+	if got := run(
+		t,
+		[]string{
+			"TASKTABLE_SERVICE_FILE=" + secret, "TASKTABLE_SMTP_PASSWORD_FILE=" + empty,
+			"DATABASE_URL=postgres://127.0.0.1:1/x",
+		},
+		"migrate", "status",
+	); !strings.Contains(got.stderr, "TASKTABLE_SERVICE_FILE") ||
 		strings.Contains(got.stderr, "TASKTABLE_SMTP_PASSWORD_FILE") {
 		t.Errorf("warns of %s", got.stderr)
 	}
@@ -263,7 +285,9 @@ func TestSecretsFromFiles(t *testing.T) {
 func TestConfigTellsNoDefaultsOfOtherCommands(t *testing.T) {
 	t.Parallel()
 	got := told(t, []string{"TASKTABLE_RECONCILE_TIMEOUT=2m"})
-	if got["reconcile-timeout"] != (options.Setting{Option: "reconcile-timeout", Value: "2m", From: options.FromEnvironment, Place: "TASKTABLE_RECONCILE_TIMEOUT"}) {
+	if got["reconcile-timeout"] != (options.Setting{
+		Option: "reconcile-timeout", Value: "2m", From: options.FromEnvironment, Place: "TASKTABLE_RECONCILE_TIMEOUT",
+	}) {
 		t.Errorf("reconcile-timeout: %+v", got["reconcile-timeout"])
 	}
 	for _, option := range []string{"reconcile-examples", "bench-tasks"} {
@@ -271,12 +295,14 @@ func TestConfigTellsNoDefaultsOfOtherCommands(t *testing.T) {
 			t.Errorf("%+v", row)
 		}
 	}
-	if got["migrate"].Value != "false" || got["http-addr"] != (options.Setting{Option: "http-addr", Value: "", From: options.FromDefault, Place: ""}) {
+	if got["migrate"].Value != "false" ||
+		got["http-addr"] != (options.Setting{Option: "http-addr", Value: "", From: options.FromDefault, Place: ""}) {
 		t.Errorf("%+v, %+v", got["migrate"], got["http-addr"])
 	}
 	table := run(t, nil, "config", "--queue=mail=5")
 	table.want(t, exitOK)
-	if !regexp.MustCompile(`(?m)^OPTION +VALUE +FROM$`).MatchString(table.stdout) || !regexp.MustCompile(`(?m)^queue +mail=5 +flag$`).MatchString(table.stdout) {
+	if !regexp.MustCompile(`(?m)^OPTION +VALUE +FROM$`).MatchString(table.stdout) ||
+		!regexp.MustCompile(`(?m)^queue +mail=5 +flag$`).MatchString(table.stdout) {
 		t.Errorf("the table:\n%s", table.stdout)
 	}
 }
@@ -286,7 +312,9 @@ func TestExampleFileLoads(t *testing.T) {
 	t.Parallel()
 	got := run(t, nil, "config", "--example")
 	got.want(t, exitOK)
-	if rows := told(t, nil, "--config="+written(t, "example.yaml", got.stdout)); rows["queue"].From != options.FromDefault {
+	if rows := told(
+		t, nil, "--config="+written(t, "example.yaml", got.stdout),
+	); rows["queue"].From != options.FromDefault {
 		t.Errorf("the example itself says something: %+v", rows)
 	}
 	// Comments have a space behind the #, options none, what belongs to them two.
@@ -297,13 +325,15 @@ func TestExampleFileLoads(t *testing.T) {
 		t.Errorf("%d options only", len(keys))
 	}
 	for _, key := range keys {
-		if row := rows[key[1]]; row.From != options.FromFile && key[1] != "output" { // the test itself gives that one by a flag
+		// The test itself gives that one by a flag.
+		if row := rows[key[1]]; row.From != options.FromFile && key[1] != "output" {
 			t.Errorf("%s is not there: %+v", key[1], row)
 		}
 	}
 	// An option is missing if another one has the same key.
 	newProgram(nil, io.Discard, io.Discard).eachFlag(func(_ *cobra.Command, flag *pflag.Flag) {
-		if o, ok := options.Of(flag); ok && o.Variable != "" && o.Flag != "config" && !strings.Contains(got.stdout, "[$"+o.Variable+"]") {
+		if o, ok := options.Of(flag); ok && o.Variable != "" && o.Flag != "config" &&
+			!strings.Contains(got.stdout, "[$"+o.Variable+"]") {
 			t.Errorf("%s is not there", o.Variable)
 		}
 	})
@@ -316,7 +346,11 @@ func TestExampleFileLoads(t *testing.T) {
 
 func TestServeGoesByTheFile(t *testing.T) {
 	t.Parallel()
-	path := written(t, "tasktable.yaml", "database-url-file: "+written(t, "url", storetest.URL(t)+"\n")+"\nqueue: {mail: 3}\nlog-format: json\nbench-tasks: 5\n")
+	path := written(
+		t, "tasktable.yaml",
+		"database-url-file: "+written(t, "url", storetest.URL(t)+"\n")+
+			"\nqueue: {mail: 3}\nlog-format: json\nbench-tasks: 5\n",
+	)
 	p := start(t, []string{"TASKTABLE_CONFIG=" + path}, "serve")
 	if line := p.waitFor(`"msg":"serving"`); !strings.Contains(line, `"queues":{"mail":3}`) {
 		t.Errorf("serves %s", line)

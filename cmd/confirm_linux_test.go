@@ -42,7 +42,8 @@ func TestConfirmation(t *testing.T) {
 		}
 		if want.code != exitOK {
 			mustExec(t, strings.TrimPrefix(variables[0], "DATABASE_URL="),
-				`SELECT 1 / (count(*) - 1) FROM tasktable.scheduled_tasks WHERE entity = 'event:42' AND status IN ('QUEUED', 'PAUSED')`)
+				`SELECT 1 / (count(*) - 1) FROM tasktable.scheduled_tasks WHERE entity = 'event:42'
+					AND status IN ('QUEUED', 'PAUSED')`)
 		}
 	}
 }

@@ -15,8 +15,10 @@ func limitedURL(t *testing.T, most int) (limited, admin string) {
 	t.Helper()
 	role := storetest.Role(t)
 	admin = storetest.URL(t)
-	execute(t, admin, strings.ReplaceAll(fmt.Sprintf(`ALTER ROLE ROLE_NAME CONNECTION LIMIT %d; GRANT USAGE, CREATE ON SCHEMA tasktable TO ROLE_NAME;
-		GRANT ALL ON ALL TABLES IN SCHEMA tasktable TO ROLE_NAME; GRANT ALL ON ALL SEQUENCES IN SCHEMA tasktable TO ROLE_NAME`, most), "ROLE_NAME", role))
+	execute(t, admin, strings.ReplaceAll(fmt.Sprintf(`ALTER ROLE ROLE_NAME CONNECTION LIMIT %d;
+		GRANT USAGE, CREATE ON SCHEMA tasktable TO ROLE_NAME;
+		GRANT ALL ON ALL TABLES IN SCHEMA tasktable TO ROLE_NAME;
+			GRANT ALL ON ALL SEQUENCES IN SCHEMA tasktable TO ROLE_NAME`, most), "ROLE_NAME", role))
 	address, err := url.Parse(admin)
 	if err != nil {
 		t.Fatal(err)

@@ -16,7 +16,8 @@ func TestCutOverFromAScript(t *testing.T) {
 	url := storetest.URL(t)
 	execute(t, url, `
 		CREATE TABLE public.events (id text PRIMARY KEY, starts_at timestamptz NOT NULL, reminded_at timestamptz);
-		INSERT INTO public.events SELECT n::text, now() + n * interval '50 milliseconds' FROM generate_series(1, 40) AS n`)
+		INSERT INTO public.events SELECT n::text, now() + n * interval '50 milliseconds'
+			FROM generate_series(1, 40) AS n`)
 	const script = `UPDATE public.events SET reminded_at = now() WHERE reminded_at IS NULL AND id::int <= `
 	query := filepath.Join(t.TempDir(), "reminders.sql")
 	err := os.WriteFile(query,
@@ -48,8 +49,10 @@ func TestCutOverFromAScript(t *testing.T) {
 	}
 	run(t, database, "queues", "resume", "type:LOG").want(t, exitOK)
 	ask(t, url, `SELECT string_agg(status || ' ' || count, ', ' ORDER BY status)
-		FROM (SELECT status, count(*) FROM tasktable.scheduled_tasks GROUP BY status) AS s`, "CANCELLED 10, COMPLETED 20")
-	ask(t, url, `SELECT count(*) FROM public.events AS e JOIN tasktable.scheduled_tasks AS t ON t.payload ->> 'message' = e.id
+		FROM (SELECT status, count(*) FROM tasktable.scheduled_tasks
+			GROUP BY status) AS s`, "CANCELLED 10, COMPLETED 20")
+	ask(t, url, `SELECT count(*) FROM public.events AS e
+		JOIN tasktable.scheduled_tasks AS t ON t.payload ->> 'message' = e.id
 		WHERE (e.reminded_at IS NULL) <> (t.status = 'COMPLETED')`, "0")
 	p.signal(syscall.SIGTERM)
 	p.end().want(t, exitOK)

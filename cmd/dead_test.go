@@ -11,19 +11,29 @@ import (
 // someDead are dead letters as of fixedNow, put there past the triggers, so that all times and numbers are fixed.
 const someDead = `
 ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER;
-INSERT INTO tasktable.scheduled_tasks (id, type, payload, queue, entity, tenant_id, status, scheduled_at, attempt, revision, message,
+INSERT INTO tasktable.scheduled_tasks (id, type, payload, queue, entity, tenant_id, status, scheduled_at, attempt,
+	revision, message,
 	created_at, last_status_update, started_at, finished_at, archived_at, archived_note)
-SELECT id, payload ->> 'type', payload, queue, entity, tenant, status, finished - interval '1 hour', attempt, 100 + attempt, message,
-	'2026-11-20 12:00Z', finished, CASE WHEN attempt > 0 THEN finished - interval '1 second' END, finished, archived, note
+SELECT id, payload ->> 'type', payload, queue, entity, tenant, status, finished - interval '1 hour', attempt,
+	100 + attempt, message,
+	'2026-11-20 12:00Z', finished, CASE WHEN attempt > 0 THEN finished - interval '1 second' END, finished,
+	archived, note
 FROM (VALUES
-	('mail-1', '{"type": "MAIL", "to": "ann@example.org"}'::jsonb, 'mail', 'event:42', 'acme', 'FAILED', '2026-11-21 17:30Z'::timestamptz, 5,
+	('mail-1', '{"type": "MAIL", "to": "ann@example.org"}'::jsonb, 'mail', 'event:42', 'acme', 'FAILED',
+		'2026-11-21 17:30Z'::timestamptz, 5,
 		E'421 try later\nat smtp.go:12', NULL::timestamptz, NULL),
-	('mail-2', '{"type": "MAIL", "to": "bob@example.org"}', 'mail', 'event:42', 'acme', 'FAILED', '2026-11-21 17:00Z', 5, E'421 try later\nat smtp.go:99', NULL, NULL),
-	('mail-3', '{"type": "MAIL", "to": "cid@example.org"}', 'mail', 'event:43', 'other', 'EXPIRED', '2026-11-19 17:00Z', 0, 'was not started within 1h', NULL, NULL),
-	('log-1', '{"type": "LOG", "message": "hi"}', 'default', NULL, NULL, 'FAILED', '2026-11-21 17:00Z', 1, E'\x1b[31mred', NULL, NULL),
-	('log-2', '{"type": "LOG", "message": "ho"}', 'default', NULL, NULL, 'FAILED', '2026-11-01 17:00Z', 5, NULL, NULL, NULL),
-	('old-1', '{"type": "MAIL"}', 'mail', NULL, 'acme', 'FAILED', '2026-11-11 17:00Z', 5, '421 try later', '2026-11-12 09:00Z', 'the server was down'),
-	('old-2', '{"type": "MAIL"}', 'mail', NULL, 'acme', 'EXPIRED', '2026-11-10 17:00Z', 0, 'was not started within 1h', '2026-11-12 09:01Z', NULL),
+	('mail-2', '{"type": "MAIL", "to": "bob@example.org"}', 'mail', 'event:42', 'acme', 'FAILED', '2026-11-21 17:00Z',
+		5, E'421 try later\nat smtp.go:99', NULL, NULL),
+	('mail-3', '{"type": "MAIL", "to": "cid@example.org"}', 'mail', 'event:43', 'other', 'EXPIRED', '2026-11-19 17:00Z',
+		0, 'was not started within 1h', NULL, NULL),
+	('log-1', '{"type": "LOG", "message": "hi"}', 'default', NULL, NULL, 'FAILED', '2026-11-21 17:00Z', 1,
+		E'\x1b[31mred', NULL, NULL),
+	('log-2', '{"type": "LOG", "message": "ho"}', 'default', NULL, NULL, 'FAILED', '2026-11-01 17:00Z', 5, NULL,
+		NULL, NULL),
+	('old-1', '{"type": "MAIL"}', 'mail', NULL, 'acme', 'FAILED', '2026-11-11 17:00Z', 5, '421 try later',
+		'2026-11-12 09:00Z', 'the server was down'),
+	('old-2', '{"type": "MAIL"}', 'mail', NULL, 'acme', 'EXPIRED', '2026-11-10 17:00Z', 0, 'was not started within 1h',
+		'2026-11-12 09:01Z', NULL),
 	('fine', '{"type": "MAIL"}', 'mail', NULL, 'acme', 'COMPLETED', '2026-11-21 17:00Z', 1, NULL, NULL, NULL)
 ) AS t (id, payload, queue, entity, tenant, status, finished, attempt, message, archived, note);
 ALTER TABLE tasktable.scheduled_tasks ENABLE TRIGGER USER;
@@ -65,8 +75,12 @@ func TestAShortenedMessageOfAGroupHasAnEllipsis(t *testing.T) {
 	t.Parallel()
 	variables := withDead(t)
 	long := strings.Repeat("x", 60)
-	mustExec(t, strings.TrimPrefix(variables[0], "DATABASE_URL="), `ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER;
-UPDATE tasktable.scheduled_tasks SET message = repeat('x', 60) || CASE id WHEN 'log-1' THEN ' and more' ELSE '' END WHERE type IN ('LOG', 'MAIL');`)
+	mustExec(
+		t, strings.TrimPrefix(variables[0], "DATABASE_URL="),
+		`ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER;
+UPDATE tasktable.scheduled_tasks SET message = repeat('x', 60) || CASE id WHEN 'log-1' THEN ' and more' ELSE '' END
+	WHERE type IN ('LOG', 'MAIL');`,
+	)
 	got := runFixed(t, variables, "dead", "list", "--group", "--type=LOG")
 	if got.want(t, exitOK); !strings.Contains(got.stdout, " "+long+"…\n") {
 		t.Errorf("dead list --group: %s", got.stdout)
@@ -117,7 +131,9 @@ func TestDeadListSelects(t *testing.T) {
 		"--after=2026-11-21T17:00:00Z/log-1": "mail-3 log-2",
 		"--after=mail-3 --asc --limit=2":     "log-1 mail-2",
 	} {
-		if got := listed(t, runFixed(t, variables, append([]string{"dead", "list", "--output=json"}, strings.Fields(args)...)...)); got != want {
+		if got := listed(
+			t, runFixed(t, variables, append([]string{"dead", "list", "--output=json"}, strings.Fields(args)...)...),
+		); got != want {
 			t.Errorf("%s: got  %s\nwant %s", args, got, want)
 		}
 	}
@@ -148,7 +164,8 @@ func TestDeadRetryOfMany(t *testing.T) {
 	url := storetest.URL(t)
 	mustExec(t, url, `ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER;
 		INSERT INTO tasktable.scheduled_tasks (id, type, payload, status, revision, finished_at)
-			SELECT 'dead ' || i, 'LOG', '{"type": "LOG"}', 'FAILED', i, '2026-11-01Z' FROM generate_series(1, 2500) AS i;
+			SELECT 'dead ' || i, 'LOG', '{"type": "LOG"}', 'FAILED', i, '2026-11-01Z'
+				FROM generate_series(1, 2500) AS i;
 		ALTER TABLE tasktable.scheduled_tasks ENABLE TRIGGER USER;
 		SELECT setval('tasktable.task_numbers', 10000)`)
 	variables := []string{"DATABASE_URL=" + url}
@@ -157,10 +174,12 @@ func TestDeadRetryOfMany(t *testing.T) {
 		t.Errorf("%d retried", len(found))
 	}
 	mustExec(t, url, `SELECT 1 / (count(*) = 2100)::int FROM tasktable.scheduled_tasks WHERE status = 'QUEUED'`)
-	mustExec(t, url, `SELECT 1 / (count(*) = 2100)::int FROM tasktable.scheduled_task_changes WHERE verb = 'retry' AND outcome = 'queued' AND changed_by = 'tests'`)
+	mustExec(t, url, `SELECT 1 / (count(*) = 2100)::int FROM tasktable.scheduled_task_changes
+		WHERE verb = 'retry' AND outcome = 'queued' AND changed_by = 'tests'`)
 	got = runFixed(t, variables, "dead", "archive", "--all", "--note=enough", "--yes", "--output=json")
 	if found := strings.Count(got.stdout, `"archived"`); found != 400 {
 		t.Errorf("%d archived", found)
 	}
-	mustExec(t, url, `SELECT 1 / (count(*) = 400)::int FROM tasktable.scheduled_tasks WHERE status = 'FAILED' AND archived_note = 'enough'`)
+	mustExec(t, url, `SELECT 1 / (count(*) = 400)::int FROM tasktable.scheduled_tasks
+		WHERE status = 'FAILED' AND archived_note = 'enough'`)
 }

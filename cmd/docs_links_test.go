@@ -16,8 +16,8 @@ var (
 	notInAnchors = regexp.MustCompile(`[^\p{L}\p{N}_ -]`)
 )
 
-// A link of a Markdown page to a file of the repository names one that exists, and its anchor a heading there: a moved section leaves no link
-// behind that leads nowhere.
+// A link of a Markdown page to a file of the repository names one that exists, and its anchor a heading there: a
+// moved section leaves no link behind that leads nowhere.
 func TestLinks(t *testing.T) {
 	t.Parallel()
 	found := 0
@@ -56,8 +56,8 @@ func linkProblem(t *testing.T, page, link string) string {
 	return ""
 }
 
-// anchorsOf are what a page's headings are called in links: in lower case, without punctuation, with hyphens for spaces, and a number behind
-// one that was there before.
+// anchorsOf are what a page's headings are called in links: in lower case, without punctuation, with hyphens for
+// spaces, and a number behind one that was there before.
 func anchorsOf(text string) map[string]bool {
 	anchors, times := map[string]bool{}, map[string]int{}
 	for _, found := range heading.FindAllStringSubmatch(withoutBlocks(text), -1) {
@@ -72,5 +72,7 @@ func anchorsOf(text string) map[string]bool {
 
 // withoutBlocks has empty lines where a page has blocks, so that places stay the same.
 func withoutBlocks(text string) string {
-	return fence.ReplaceAllStringFunc(text, func(block string) string { return strings.Repeat("\n", strings.Count(block, "\n")) })
+	return fence.ReplaceAllStringFunc(text, func(block string) string {
+		return strings.Repeat("\n", strings.Count(block, "\n"))
+	})
 }

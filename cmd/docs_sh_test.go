@@ -123,7 +123,8 @@ func TestShellBlocks(t *testing.T) {
 var documentedFiles = map[string]string{
 	"tasktable.yaml": "queue: {default: 50, mail: 5}\n",
 	"reminder.json":  `{"type": "SEND_EVENT_REMINDER", "event_id": "42"}`,
-	"reminders.sql":  `SELECT id AS key, jsonb_build_object('event_id', id) AS payload, starts_at - interval '1 hour' AS scheduled_at FROM events`,
+	"reminders.sql": `SELECT id AS key, jsonb_build_object('event_id', id) AS payload,
+		starts_at - interval '1 hour' AS scheduled_at FROM events`,
 }
 
 // placeholders stand for the reader's database.

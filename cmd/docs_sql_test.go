@@ -11,16 +11,20 @@ import (
 
 // documentedRowsSQL is an application's database: what the documents speak of is in it.
 const documentedRowsSQL = `
-CREATE TABLE public.events (id text PRIMARY KEY, starts_at timestamptz NOT NULL, published_at timestamptz, reminded_at timestamptz);
+CREATE TABLE public.events (id text PRIMARY KEY, starts_at timestamptz NOT NULL, published_at timestamptz,
+    reminded_at timestamptz);
 CREATE TABLE public.river_job (kind text, args jsonb, state text, scheduled_at timestamptz, finalized_at timestamptz);
 INSERT INTO public.river_job VALUES ('remind', '{"event_id": "77"}', 'scheduled', now() + interval '1 hour');
-INSERT INTO public.events (id, starts_at) SELECT n::text, now() + n * interval '1 hour' FROM generate_series(40, 60) AS n;
-SELECT tasktable.schedule(jsonb_build_object('type', 'SEND_EVENT_REMINDER', 'event_id', id), starts_at - interval '1 hour',
+INSERT INTO public.events (id, starts_at) SELECT n::text, now() + n * interval '1 hour'
+    FROM generate_series(40, 60) AS n;
+SELECT tasktable.schedule(jsonb_build_object('type', 'SEND_EVENT_REMINDER', 'event_id', id),
+    starts_at - interval '1 hour',
     'task-SEND_EVENT_REMINDER-' || id, entity => 'event:' || id) FROM events WHERE id < '55';
 SELECT tasktable.schedule('{"type":"SEND_EMAIL","email":"a@example.org","subject":"s","body":"b"}', id => 'mail');
 SELECT tasktable.schedule_recurring('{"type":"LOG","message":"tick"}', '*/15 * * * *', 'quarterly');
 SELECT tasktable.schedule_recurring('{"type":"TOKEN_CLEANUP"}', '0 3 * * *', 'nightly', time_zone => 'Europe/Berlin');
-UPDATE tasktable.scheduled_tasks SET status = 'FAILED', message = '421 try again later', finished_at = now() WHERE id = 'mail';`
+UPDATE tasktable.scheduled_tasks SET status = 'FAILED', message = '421 try again later', finished_at = now()
+    WHERE id = 'mail';`
 
 // documentedDatabase is a migrated database with some rows.
 func documentedDatabase(t *testing.T) (url string) {

@@ -222,7 +222,10 @@ var secretFile = regexp.MustCompile(`(?m)^[a-z-]+-file: .*\n`)
 func TestDockerfileBlocks(t *testing.T) {
 	version := regexp.MustCompile(`(?m)^go (1\.\d+)`).FindStringSubmatch(readFile(t, "go.mod"))
 	for _, b := range allBlocks(t, "dockerfile") {
-		for _, part := range []string{"FROM golang:" + version[1] + " ", "go install github.com/tasktable/tasktable@", "/go/bin/tasktable", `ENTRYPOINT ["`} {
+		for _, part := range []string{
+			"FROM golang:" + version[1] + " ", "go install github.com/tasktable/tasktable@", "/go/bin/tasktable",
+			`ENTRYPOINT ["`,
+		} {
 			if !strings.Contains(b.text, part) {
 				t.Errorf("%s has no %q", b.where, part)
 			}
@@ -250,7 +253,9 @@ func TestEachWayInHasAnExample(t *testing.T) {
 			if filepath.Dir(path) != filepath.FromSlash(folder) {
 				continue
 			}
-			file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(repository, path), nil, parser.ParseComments)
+			file, err := parser.ParseFile(
+				token.NewFileSet(), filepath.Join(repository, path), nil, parser.ParseComments,
+			)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -311,7 +316,9 @@ func exists(words []string) string {
 
 // programProblem finds the command and its options, whose values it does not look at.
 func programProblem(args []string) string {
-	args = slices.DeleteFunc(slices.Clone(args), func(word string) bool { return !strings.HasPrefix(word, "-") && !lowerWord.MatchString(word) })
+	args = slices.DeleteFunc(slices.Clone(args), func(word string) bool {
+		return !strings.HasPrefix(word, "-") && !lowerWord.MatchString(word)
+	})
 	root := newProgram(nil, io.Discard, io.Discard).rootCommand()
 	root.InitDefaultCompletionCmd(args...)
 	command, rest, err := root.Find(args)
@@ -362,7 +369,8 @@ func makeProblem(args []string) string {
 func goTestProblem(args []string) string {
 	for _, word := range args {
 		if folder, ok := strings.CutPrefix(word, "./"); ok {
-			if tests, _ := filepath.Glob(filepath.Join(repository, folder, "*_test.go")); len(tests) == 0 && folder != "..." {
+			if tests, _ := filepath.Glob(filepath.Join(repository, folder, "*_test.go")); len(tests) == 0 &&
+				folder != "..." {
 				return "there are no tests in " + word
 			}
 		}

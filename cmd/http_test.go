@@ -87,7 +87,9 @@ func TestServeAnswersProbes(t *testing.T) {
 	}
 
 	// A mail server that never answers holds the stop up.
-	execute(t, url, `SELECT tasktable.schedule('{"type":"SEND_EMAIL","email":"b@example.org","subject":"s","body":"b"}')`)
+	execute(
+		t, url, `SELECT tasktable.schedule('{"type":"SEND_EMAIL","email":"b@example.org","subject":"s","body":"b"}')`,
+	)
 	conn, err := silent.Accept()
 	if err != nil {
 		t.Fatal(err)

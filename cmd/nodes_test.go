@@ -13,13 +13,20 @@ import (
 // withNodesIn puts nodes into a database, of which the first leads and the second works until the test ends.
 func withNodesIn(t *testing.T, url string) {
 	t.Helper()
-	mustExec(t, url, `INSERT INTO tasktable.nodes (service, version, host, queues, types, shares_slots, started_at, elected_at, last_seen_at, dead_at) VALUES
-		('events-api', 'v1.2.3', 'web-1/42', '{"default": 20, "mail": 5}', '{MAIL,LOG}', false, '2026-11-21 06:00Z', '2026-11-21 07:00Z', NULL, NULL),
-		('events-api', 'v1.2.4', 'web-2/7', '{"default": 20, "low": 2}', '{LOG}', true, '2026-11-21 17:59Z', NULL, NULL, NULL),
-		('mailer', 'v0.9.0', 'mail-1/1', '{"mail": 50}', '{MAIL}', false, '2026-11-20 06:00Z', '2026-11-20 06:00Z', '2026-11-21 17:59:57Z', NULL),
-		('events-api', 'v1.2.2', 'web-1/41', '{"default": 20}', '{LOG}', false, '2026-11-20 06:00Z', NULL, NULL, '2026-11-21 05:59Z'),
-		('events-api', 'v1.2.2', 'web-2/6', '{"default": 20}', '{LOG}', false, '2026-11-20 06:00Z', NULL, '2026-11-21 17:58:55Z', '2026-11-21 17:59Z')`)
-	const lock = `SELECT pg_advisory_lock((class - CASE WHEN class >= 2147483648 THEN 4294967296 ELSE 0 END)::int, $2::int) FROM tasktable.lock_class($1) AS class`
+	mustExec(t, url, `INSERT INTO tasktable.nodes (service, version, host, queues, types, shares_slots, started_at,
+		elected_at, last_seen_at, dead_at) VALUES
+		('events-api', 'v1.2.3', 'web-1/42', '{"default": 20, "mail": 5}', '{MAIL,LOG}', false, '2026-11-21 06:00Z',
+			'2026-11-21 07:00Z', NULL, NULL),
+		('events-api', 'v1.2.4', 'web-2/7', '{"default": 20, "low": 2}', '{LOG}', true, '2026-11-21 17:59Z', NULL,
+			NULL, NULL),
+		('mailer', 'v0.9.0', 'mail-1/1', '{"mail": 50}', '{MAIL}', false, '2026-11-20 06:00Z', '2026-11-20 06:00Z',
+			'2026-11-21 17:59:57Z', NULL),
+		('events-api', 'v1.2.2', 'web-1/41', '{"default": 20}', '{LOG}', false, '2026-11-20 06:00Z', NULL, NULL,
+			'2026-11-21 05:59Z'),
+		('events-api', 'v1.2.2', 'web-2/6', '{"default": 20}', '{LOG}', false, '2026-11-20 06:00Z', NULL,
+			'2026-11-21 17:58:55Z', '2026-11-21 17:59Z')`)
+	const lock = `SELECT pg_advisory_lock((class - CASE WHEN class >= 2147483648 THEN 4294967296 ELSE 0 END)::int,
+		$2::int) FROM tasktable.lock_class($1) AS class`
 	for number, leads := range map[int]bool{1: true, 2: false} {
 		conn, err := pgx.Connect(t.Context(), url)
 		if err != nil {

@@ -83,7 +83,8 @@ func TestProveFindsABrokenPromise(t *testing.T) {
 	for meddled := false; !meddled; { // as soon as a task has been completed
 		p.waitFor("lost 0")
 		tag, err := conn.Exec(t.Context(), `
-			INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt, scheduled_at, finished_at, outcome)
+			INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt, scheduled_at,
+				finished_at, outcome)
 			SELECT -1, task_id, type, revision, attempt, scheduled_at, finished_at, outcome
 			FROM tasktable.scheduled_task_executions WHERE outcome = 'COMPLETED' LIMIT 1`)
 		if err != nil {

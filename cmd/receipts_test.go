@@ -28,7 +28,8 @@ func TestTasksListShowsTheNextFire(t *testing.T) {
 	variables := withTasks(t)
 	mustExec(t, strings.TrimPrefix(variables[0], "DATABASE_URL="),
 		`ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER;
-		UPDATE tasktable.scheduled_tasks SET scheduled_at = '2026-11-01 02:00Z', planned_revision = revision WHERE id = 'nightly'`)
+		UPDATE tasktable.scheduled_tasks SET scheduled_at = '2026-11-01 02:00Z', planned_revision = revision
+			WHERE id = 'nightly'`)
 	got := runFixed(t, variables, "tasks", "list", "--id-prefix=nightly")
 	if !strings.Contains(got.stdout, "2026-11-22 02:00:00 UTC (in 8h)") {
 		t.Errorf("got %s%s", got.stdout, got.stderr)

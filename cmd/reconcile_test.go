@@ -14,7 +14,8 @@ import (
 )
 
 // reminders is a query on the table that reconcilable makes.
-const reminders = `SELECT id AS key, jsonb_build_object('event_id', id) AS payload, starts_at - interval '1 hour' AS scheduled_at FROM events;
+const reminders = `SELECT id AS key, jsonb_build_object('event_id', id) AS payload,
+	starts_at - interval '1 hour' AS scheduled_at FROM events;
 -- as in the service`
 
 // reconcilable is a database with events, and a reminder in each state in which one can be. It returns its URL.
@@ -22,11 +23,14 @@ func reconcilable(t *testing.T) string {
 	t.Helper()
 	url := storetest.URL(t)
 	mustExec(t, url, `CREATE TABLE events (id text PRIMARY KEY, starts_at timestamptz NOT NULL);
-		INSERT INTO events SELECT id, '2100-01-01 19:00Z' FROM unnest(ARRAY['agrees', 'cancelled', 'done', 'done-but-moved', 'missing', 'moved', 'other']) AS id;
-		SELECT tasktable.schedule(jsonb_build_object('type', 'REMIND', 'event_id', id), '2100-01-01 18:00Z', 'task-REMIND-' || id)
+		INSERT INTO events SELECT id, '2100-01-01 19:00Z'
+			FROM unnest(ARRAY['agrees', 'cancelled', 'done', 'done-but-moved', 'missing', 'moved', 'other']) AS id;
+		SELECT tasktable.schedule(jsonb_build_object('type', 'REMIND', 'event_id', id), '2100-01-01 18:00Z',
+			'task-REMIND-' || id)
 			FROM unnest(ARRAY['agrees', 'cancelled', 'done', 'done-but-moved', 'moved', 'orphan', 'other']) AS id;
 		UPDATE events SET starts_at = '2100-01-02 19:30Z' WHERE id IN ('moved', 'done-but-moved');
-		SELECT tasktable.schedule('{"type": "REMIND", "event_id": "none"}', '2100-01-01 18:00Z', 'task-REMIND-other', queue => 'slow');
+		SELECT tasktable.schedule('{"type": "REMIND", "event_id": "none"}', '2100-01-01 18:00Z', 'task-REMIND-other',
+			queue => 'slow');
 		SELECT tasktable.pause('task-REMIND-moved'), tasktable.cancel('task-REMIND-cancelled');
 		UPDATE tasktable.scheduled_tasks SET status = 'COMPLETED' WHERE id LIKE 'task-REMIND-done%';
 		SELECT tasktable.schedule('{"type": "OTHER"}', '2100-01-01 18:00Z', 'task-OTHER')`)
@@ -153,7 +157,8 @@ func TestReconcileReadsTheQueryFromStdin(t *testing.T) {
 	if err != nil || !strings.Contains(string(out), "Mended: 4 cancelled.") {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	mustExec(t, url, `SELECT 1 / count(*) FROM tasktable.scheduled_task_changes WHERE verb = 'cancel' AND changed_by = 'someone'`)
+	mustExec(t, url, `SELECT 1 / count(*) FROM tasktable.scheduled_task_changes WHERE verb = 'cancel'
+		AND changed_by = 'someone'`)
 }
 
 func TestReconcileWithWrongOptions(t *testing.T) {
@@ -239,7 +244,8 @@ func TestReconcileComparesAnewAfterAConflict(t *testing.T) {
 	deadline := time.Now().Add(waitLimit)
 	for waits := false; !waits; {
 		if err := tx.QueryRow(t.Context(),
-			`SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY (pg_blocking_pids(pid))) FROM pg_sleep(0.01)`).Scan(&waits); err != nil {
+			`SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY (pg_blocking_pids(pid)))
+				FROM pg_sleep(0.01)`).Scan(&waits); err != nil {
 			t.Fatal(err)
 		}
 		if time.Now().After(deadline) {

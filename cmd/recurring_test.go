@@ -10,26 +10,41 @@ import (
 // someRecurring are recurring tasks in most states, as of fixedNow.
 const someRecurring = `
 ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER;
-INSERT INTO tasktable.scheduled_tasks (id, type, payload, queue, entity, tenant_id, status, scheduled_at, revision, planned_revision, next_attempt_at, created_at,
-	last_status_update, started_at, finished_at, message, cron, time_zone, overlap, catch_up, catch_up_paused, catch_up_limit, jitter, ends_at, max_occurrences,
+INSERT INTO tasktable.scheduled_tasks (id, type, payload, queue, entity, tenant_id, status, scheduled_at, revision,
+	planned_revision, next_attempt_at, created_at,
+	last_status_update, started_at, finished_at, message, cron, time_zone, overlap, catch_up, catch_up_paused,
+	catch_up_limit, jitter, ends_at, max_occurrences,
 	occurrence_count, paused_until, declared_by)
-SELECT id, kind, jsonb_build_object('type', kind), queue, entity, tenant, status, '2026-11-01 12:00Z', revision, planned, next, '2026-11-01 12:00Z', '2026-11-01 12:00Z',
-	last, CASE WHEN status IN ('COMPLETED', 'FAILED', 'CANCELLED') THEN last END, message, cron, zone, overlap, catch_up, 'none', 100, jitter, ends, most, count, until, declared
+SELECT id, kind, jsonb_build_object('type', kind), queue, entity, tenant, status, '2026-11-01 12:00Z', revision,
+	planned, next, '2026-11-01 12:00Z', '2026-11-01 12:00Z',
+	last, CASE WHEN status IN ('COMPLETED', 'FAILED', 'CANCELLED') THEN last END, message, cron, zone, overlap,
+	catch_up, 'none', 100, jitter, ends, most, count, until, declared
 FROM (VALUES
-	('nightly', 'CLEANUP', 'default', NULL, NULL, 'QUEUED', 1, 1, '2026-11-22 02:00Z'::timestamptz, '2026-11-21 02:00Z'::timestamptz, NULL, '0 3 * * *', 'Europe/Berlin',
+	('nightly', 'CLEANUP', 'default', NULL, NULL, 'QUEUED', 1, 1, '2026-11-22 02:00Z'::timestamptz,
+		'2026-11-21 02:00Z'::timestamptz, NULL, '0 3 * * *', 'Europe/Berlin',
 		'skip', 'latest', NULL::interval, NULL::timestamptz, NULL::int, 20, NULL::timestamptz, 'events-api'),
-	('digest', 'DIGEST', 'mail', 'member:7', 'acme', 'QUEUED', 2, 2, '2026-11-23 09:00Z', NULL, NULL, '0 9 * * MON', 'UTC', 'allow', 'all', '30 minutes', NULL, 2, 0, NULL, NULL),
-	('overdue', 'CLEANUP', 'default', NULL, NULL, 'QUEUED', 3, 3, '2026-11-21 17:45Z', '2026-11-21 17:30Z', NULL, '*/15 * * * *', 'UTC', 'skip', 'none', NULL,
+	('digest', 'DIGEST', 'mail', 'member:7', 'acme', 'QUEUED', 2, 2, '2026-11-23 09:00Z', NULL, NULL, '0 9 * * MON',
+		'UTC', 'allow', 'all', '30 minutes', NULL, 2, 0, NULL, NULL),
+	('overdue', 'CLEANUP', 'default', NULL, NULL, 'QUEUED', 3, 3, '2026-11-21 17:45Z', '2026-11-21 17:30Z', NULL,
+		'*/15 * * * *', 'UTC', 'skip', 'none', NULL,
 		'2026-11-21 18:20Z', NULL, 7, NULL, NULL),
-	('paused', 'CLEANUP', 'default', NULL, NULL, 'PAUSED', 4, 3, NULL, '2026-11-21 17:00Z', NULL, '@hourly', 'America/New_York', 'cancel_running', 'latest', NULL, NULL, NULL, 9,
+	('paused', 'CLEANUP', 'default', NULL, NULL, 'PAUSED', 4, 3, NULL, '2026-11-21 17:00Z', NULL, '@hourly',
+		'America/New_York', 'cancel_running', 'latest', NULL, NULL, NULL, 9,
 		'2026-11-21 20:30Z', NULL),
-	('stopped', 'CLEANUP', 'default', NULL, NULL, 'PAUSED', 5, 3, NULL, NULL, NULL, '@every 90s', 'UTC', 'skip', 'latest', NULL, NULL, NULL, 0, NULL, NULL),
-	('unplanned', 'CLEANUP', 'default', NULL, NULL, 'QUEUED', 7, 6, '2026-11-21 17:59:59Z', NULL, NULL, '@daily', 'UTC', 'skip', 'latest', NULL, NULL, NULL, 0, NULL, NULL),
-	('done', 'CLEANUP', 'default', NULL, NULL, 'COMPLETED', 8, 8, NULL, '2026-11-20 00:00Z', 'ended after 3 occurrences', '@daily', 'UTC', 'skip', 'latest', NULL, NULL, 3, 3, NULL, NULL),
-	('wrong', 'CLEANUP', 'default', NULL, NULL, 'FAILED', 9, 9, NULL, '2026-11-20 00:00Z', 'invalid: cron must be 5 fields', 'never', 'UTC', 'skip', 'latest', NULL, NULL, NULL, 0, NULL, NULL)
-) AS t (id, kind, queue, entity, tenant, status, revision, planned, next, last, message, cron, zone, overlap, catch_up, jitter, ends, most, count, until, declared);
-INSERT INTO tasktable.scheduled_tasks (id, type, payload, revision, next_attempt_at) VALUES ('plain', 'LOG', '{"type": "LOG"}', 10, '2100-01-01Z');
-INSERT INTO tasktable.pauses (number, scope, name, paused_at, paused_by, ends_at) VALUES (11, 'queue', 'mail', '2026-11-21 12:00Z', 'ann', '2100-01-01Z');
+	('stopped', 'CLEANUP', 'default', NULL, NULL, 'PAUSED', 5, 3, NULL, NULL, NULL, '@every 90s', 'UTC', 'skip',
+		'latest', NULL, NULL, NULL, 0, NULL, NULL),
+	('unplanned', 'CLEANUP', 'default', NULL, NULL, 'QUEUED', 7, 6, '2026-11-21 17:59:59Z', NULL, NULL, '@daily', 'UTC',
+		'skip', 'latest', NULL, NULL, NULL, 0, NULL, NULL),
+	('done', 'CLEANUP', 'default', NULL, NULL, 'COMPLETED', 8, 8, NULL, '2026-11-20 00:00Z',
+		'ended after 3 occurrences', '@daily', 'UTC', 'skip', 'latest', NULL, NULL, 3, 3, NULL, NULL),
+	('wrong', 'CLEANUP', 'default', NULL, NULL, 'FAILED', 9, 9, NULL, '2026-11-20 00:00Z',
+		'invalid: cron must be 5 fields', 'never', 'UTC', 'skip', 'latest', NULL, NULL, NULL, 0, NULL, NULL)
+) AS t (id, kind, queue, entity, tenant, status, revision, planned, next, last, message, cron, zone, overlap, catch_up,
+	jitter, ends, most, count, until, declared);
+INSERT INTO tasktable.scheduled_tasks (id, type, payload, revision, next_attempt_at)
+	VALUES ('plain', 'LOG', '{"type": "LOG"}', 10, '2100-01-01Z');
+INSERT INTO tasktable.pauses (number, scope, name, paused_at, paused_by, ends_at)
+	VALUES (11, 'queue', 'mail', '2026-11-21 12:00Z', 'ann', '2100-01-01Z');
 ALTER TABLE tasktable.scheduled_tasks ENABLE TRIGGER USER;`
 
 func withRecurring(t *testing.T) []string {

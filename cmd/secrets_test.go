@@ -47,8 +47,9 @@ func TestNodesTellNoSecrets(t *testing.T) {
 		"River's jobs": `SELECT row FROM public.jobs_seen UNION ALL SELECT j::text FROM tasktable.river_job AS j`,
 		"River's rest": `SELECT q::text FROM tasktable.river_queue AS q
 			UNION ALL SELECT n::text FROM tasktable.river_notification AS n`,
-		"tasks":         `SELECT (to_jsonb(t) - 'payload')::text FROM tasktable.scheduled_tasks AS t`,
-		"server's view": `SELECT a::text FROM pg_stat_activity AS a WHERE a.datname = current_database() AND a.pid <> pg_backend_pid()`,
+		"tasks": `SELECT (to_jsonb(t) - 'payload')::text FROM tasktable.scheduled_tasks AS t`,
+		"server's view": `SELECT a::text FROM pg_stat_activity AS a WHERE a.datname = current_database()
+			AND a.pid <> pg_backend_pid()`,
 	} {
 		lines := c.lines(sql)
 		if len(lines) == 0 && where != "pauses" && where != "River's rest" && where != "server's view" {

@@ -159,7 +159,8 @@ func TestServeLeavesWhatItPauses(t *testing.T) {
 	url := storetest.URL(t)
 	p := start(t, []string{"DATABASE_URL=" + url}, "serve", "--queue=default=5,slow=5", "--pause=queue:slow")
 	p.waitFor("paused=[queue:slow]")
-	execute(t, url, `SELECT tasktable.schedule('{"type":"LOG","message":"hi"}', id => 'slow', queue => 'slow', priority => 9)`)
+	execute(t, url, `SELECT tasktable.schedule('{"type":"LOG","message":"hi"}', id => 'slow', queue => 'slow',
+		priority => 9)`)
 	execute(t, url, `SELECT tasktable.schedule('{"type":"LOG","message":"hi"}', id => 'fast')`)
 	ask(t, url, "SELECT status FROM tasktable.scheduled_tasks WHERE id = 'fast'", "COMPLETED")
 	ask(t, url, "SELECT id || ' ' || has_node FROM tasktable.late_tasks", "slow false")
@@ -178,7 +179,9 @@ func TestSecondSignalEndsServeAtOnce(t *testing.T) {
 	}
 	p := start(t, []string{"DATABASE_URL=" + url, "TASKTABLE_SMTP_HOST=" + host, "TASKTABLE_SMTP_PORT=" + port},
 		"serve", "--smtp-from=a@example.org", "--shutdown-timeout=1h", "--smtp-timeout=10m")
-	execute(t, url, `SELECT tasktable.schedule('{"type":"SEND_EMAIL","email":"b@example.org","subject":"s","body":"b"}')`)
+	execute(
+		t, url, `SELECT tasktable.schedule('{"type":"SEND_EMAIL","email":"b@example.org","subject":"s","body":"b"}')`,
+	)
 	conn, err := silent.Accept()
 	if err != nil {
 		t.Fatal(err)

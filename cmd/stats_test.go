@@ -8,11 +8,16 @@ import (
 
 // someAttempts ended some time before now, as what is looked at is bounded by the database's own clock.
 const someAttempts = `
-INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt, scheduled_at, due_at, started_at, finished_at, outcome)
-SELECT 100000 + row_number() OVER (), 'task', kind, 1, 1, '2026-11-21Z', now.at - ago - took - delay, CASE WHEN outcome <> 'LOST' THEN now.at - ago - took END, now.at - ago, outcome
-FROM (VALUES ('LOG', 'COMPLETED', 600, '30 minutes'::interval, '1.5 milliseconds'::interval, '20 milliseconds'::interval),
-	('LOG', 'RETRIED', 3, '20 minutes', '5 seconds', '1 second'), ('LOG', 'FAILED', 1, '20 minutes', '5 seconds', '1 second'),
-	('MAIL', 'LOST', 1, '20 minutes', '1 second', '1 second'), ('MAIL', 'SNOOZED', 2, '20 minutes', '1 second', '2 hours'),
+INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt, scheduled_at, due_at,
+	started_at, finished_at, outcome)
+SELECT 100000 + row_number() OVER (), 'task', kind, 1, 1, '2026-11-21Z', now.at - ago - took - delay,
+	CASE WHEN outcome <> 'LOST' THEN now.at - ago - took END, now.at - ago, outcome
+FROM (VALUES ('LOG', 'COMPLETED', 600, '30 minutes'::interval, '1.5 milliseconds'::interval,
+	'20 milliseconds'::interval),
+	('LOG', 'RETRIED', 3, '20 minutes', '5 seconds', '1 second'),
+	('LOG', 'FAILED', 1, '20 minutes', '5 seconds', '1 second'),
+	('MAIL', 'LOST', 1, '20 minutes', '1 second', '1 second'),
+	('MAIL', 'SNOOZED', 2, '20 minutes', '1 second', '2 hours'),
 	('OLD', 'COMPLETED', 7, '2 hours', '1 second', '1 second')) AS lines (kind, outcome, count, ago, delay, took)
 CROSS JOIN LATERAL generate_series(1, count) CROSS JOIN (SELECT clock_timestamp() AS at) AS now ORDER BY ago DESC`
 

@@ -10,41 +10,62 @@ import (
 	"github.com/tasktable/tasktable/store/storetest"
 )
 
-// someTasks are in most states that a task can be in, as of fixedNow, put there past the triggers, so that all times and numbers are fixed.
+// someTasks are in most states that a task can be in, as of fixedNow, put there past the triggers, so that all times
+// and numbers are fixed.
 const someTasks = `
 ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER;
-INSERT INTO tasktable.scheduled_tasks (id, type, payload, queue, entity, tenant_id, status, priority, scheduled_at, attempt, revision, next_attempt_at,
-	fence, lease_expires_at, message, result, created_at, last_status_update, started_at, finished_at, expiration, paused_until, cron, time_zone, scheduled_by)
-SELECT id, payload ->> 'type', payload, queue, entity, tenant, status, priority, at, attempt, revision, CASE WHEN status = 'QUEUED' THEN at END,
-	fence, held, message, result, '2026-11-20 12:00Z', '2026-11-20 12:00Z', started, finished, expiration, until, cron, zone, 'events-api'
+INSERT INTO tasktable.scheduled_tasks (id, type, payload, queue, entity, tenant_id, status, priority, scheduled_at,
+	attempt, revision, next_attempt_at,
+	fence, lease_expires_at, message, result, created_at, last_status_update, started_at, finished_at, expiration,
+	paused_until, cron, time_zone, scheduled_by)
+SELECT id, payload ->> 'type', payload, queue, entity, tenant, status, priority, at, attempt, revision,
+	CASE WHEN status = 'QUEUED' THEN at END,
+	fence, held, message, result, '2026-11-20 12:00Z', '2026-11-20 12:00Z', started, finished, expiration, until, cron,
+	zone, 'events-api'
 FROM (VALUES
-	('task-MAIL-1', '{"type": "MAIL", "to": "ann@example.org", "n": [1, 2]}'::jsonb, 'mail', 'event:42', 'acme', 'QUEUED', 5, '2026-11-21 21:00Z'::timestamptz, 0, 101,
-		NULL::bigint, NULL::timestamptz, NULL, NULL::jsonb, NULL::timestamptz, NULL::timestamptz, '1 hour'::interval, NULL::timestamptz, NULL, NULL),
-	('task-MAIL-2', '{"type": "MAIL", "to": "bob@example.org"}', 'mail', 'event:42', 'acme', 'FAILED', 0, '2026-11-21 17:00Z', 5, 102,
-		NULL, NULL, E'421 try later\nat smtp.go:12', NULL, '2026-11-21 17:30Z', '2026-11-21 17:30:01.5Z', NULL, NULL, NULL, NULL),
-	('task-MAIL-3', '{"type": "MAIL", "to": "cid@example.org"}', 'mail', 'event:43', 'other', 'EXPIRED', 0, '2026-11-19 17:00Z', 0, 103,
+	('task-MAIL-1', '{"type": "MAIL", "to": "ann@example.org", "n": [1, 2]}'::jsonb, 'mail', 'event:42', 'acme',
+		'QUEUED', 5, '2026-11-21 21:00Z'::timestamptz, 0, 101,
+		NULL::bigint, NULL::timestamptz, NULL, NULL::jsonb, NULL::timestamptz, NULL::timestamptz, '1 hour'::interval,
+		NULL::timestamptz, NULL, NULL),
+	('task-MAIL-2', '{"type": "MAIL", "to": "bob@example.org"}', 'mail', 'event:42', 'acme', 'FAILED', 0,
+		'2026-11-21 17:00Z', 5, 102,
+		NULL, NULL, E'421 try later\nat smtp.go:12', NULL, '2026-11-21 17:30Z', '2026-11-21 17:30:01.5Z', NULL, NULL,
+		NULL, NULL),
+	('task-MAIL-3', '{"type": "MAIL", "to": "cid@example.org"}', 'mail', 'event:43', 'other', 'EXPIRED', 0,
+		'2026-11-19 17:00Z', 0, 103,
 		NULL, NULL, 'was not started within 1h', NULL, NULL, '2026-11-19 18:00Z', '1 hour', NULL, NULL, NULL),
-	('task-LOG-1', '{"type": "LOG", "message": "hi"}', 'default', NULL, NULL, 'COMPLETED', 0, '2026-11-19 18:00Z', 1, 104,
+	('task-LOG-1', '{"type": "LOG", "message": "hi"}', 'default', NULL, NULL, 'COMPLETED', 0,
+		'2026-11-19 18:00Z', 1, 104,
 		NULL, NULL, NULL, '{"sent": true}', '2026-11-19 18:00Z', '2026-11-19 18:00:01Z', NULL, NULL, NULL, NULL),
-	('task-LOG-2', '{"type": "LOG", "message": "ho"}', 'default', 'event:42', NULL, 'PAUSED', 0, '2026-11-22 18:00Z', 0, 105,
+	('task-LOG-2', '{"type": "LOG", "message": "ho"}', 'default', 'event:42', NULL, 'PAUSED', 0,
+		'2026-11-22 18:00Z', 0, 105,
 		NULL, NULL, NULL, NULL, NULL, NULL, NULL, '2026-11-22 08:00Z', NULL, NULL),
 	('task-LOG-3', '{"type": "LOG"}', 'default', NULL, NULL, 'EXECUTING', 0, '2026-11-21 17:59:50Z', 2, 106,
 		90, '2026-11-21 18:05Z', E'first try: \x1b[31mred', NULL, NULL, NULL, NULL, NULL, NULL, NULL),
 	('nightly', '{"type": "TOKEN_CLEANUP"}', 'default', NULL, NULL, 'QUEUED', 0, '2026-11-22 02:00Z', 0, 107,
 		NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, '0 3 * * *', 'Europe/Berlin')
-) AS t (id, payload, queue, entity, tenant, status, priority, at, attempt, revision, fence, held, message, result, started, finished, expiration, until, cron, zone);
-UPDATE tasktable.scheduled_tasks SET overlap = 'skip', catch_up = 'latest', catch_up_paused = 'none', catch_up_limit = 100 WHERE cron IS NOT NULL;
+) AS t (id, payload, queue, entity, tenant, status, priority, at, attempt, revision, fence, held, message, result,
+	started, finished, expiration, until, cron, zone);
+UPDATE tasktable.scheduled_tasks SET overlap = 'skip', catch_up = 'latest', catch_up_paused = 'none',
+	catch_up_limit = 100 WHERE cron IS NOT NULL;
 ALTER TABLE tasktable.scheduled_tasks ENABLE TRIGGER USER;
 INSERT INTO tasktable.scheduled_task_changes (revision, task_id, verb, outcome, changed_at, changed_by, old, new) VALUES
-	(52, 'task-MAIL-2', 'schedule', 'created', '2026-11-20 12:00Z', 'events-api', NULL, '{"type": "MAIL", "status": "QUEUED", "scheduled_at": "2026-11-20T17:00:00+00:00"}'),
-	(102, 'task-MAIL-2', 'reschedule', 'rescheduled', '2026-11-20 13:00:00.25Z', 'tasktable:ann', '{"scheduled_at": "2026-11-20T17:00:00+00:00", "queue": "default"}',
+	(52, 'task-MAIL-2', 'schedule', 'created', '2026-11-20 12:00Z', 'events-api', NULL,
+		'{"type": "MAIL", "status": "QUEUED", "scheduled_at": "2026-11-20T17:00:00+00:00"}'),
+	(102, 'task-MAIL-2', 'reschedule', 'rescheduled', '2026-11-20 13:00:00.25Z', 'tasktable:ann',
+		'{"scheduled_at": "2026-11-20T17:00:00+00:00", "queue": "default"}',
 		'{"scheduled_at": "2026-11-21T17:00:00+00:00", "queue": "mail"}'),
-	(60, 'gone', 'schedule', 'created', '2026-11-20 12:00Z', 'events-api', NULL, '{"type": "LOG", "status": "QUEUED", "scheduled_at": "2026-11-20T17:00:00+00:00"}'),
-	(61, 'gone', 'delete', 'deleted', '2026-11-20 12:30Z', 'tasktable:ann', '{"status": "QUEUED", "scheduled_at": "2026-11-20T17:00:00+00:00", "payload": {"type": "LOG"}}', NULL);
-INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt, scheduled_at, due_at, started_at, finished_at, outcome, error, node) VALUES
-	(80, 'task-MAIL-2', 'MAIL', 102, 1, '2026-11-21 17:00Z', '2026-11-21 17:00Z', '2026-11-21 17:00:00.0012Z', '2026-11-21 17:00:00.5Z', 'RETRIED', '421 try later', 7),
+	(60, 'gone', 'schedule', 'created', '2026-11-20 12:00Z', 'events-api', NULL,
+		'{"type": "LOG", "status": "QUEUED", "scheduled_at": "2026-11-20T17:00:00+00:00"}'),
+	(61, 'gone', 'delete', 'deleted', '2026-11-20 12:30Z', 'tasktable:ann',
+		'{"status": "QUEUED", "scheduled_at": "2026-11-20T17:00:00+00:00", "payload": {"type": "LOG"}}', NULL);
+INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt, scheduled_at, due_at,
+	started_at, finished_at, outcome, error, node) VALUES
+	(80, 'task-MAIL-2', 'MAIL', 102, 1, '2026-11-21 17:00Z', '2026-11-21 17:00Z', '2026-11-21 17:00:00.0012Z',
+		'2026-11-21 17:00:00.5Z', 'RETRIED', '421 try later', 7),
 	(81, 'task-MAIL-2', 'MAIL', 102, 2, '2026-11-21 17:00Z', NULL, NULL, '2026-11-21 17:10Z', 'LOST', NULL, NULL),
-	(82, 'task-MAIL-2', 'MAIL', 102, 5, '2026-11-21 17:00Z', '2026-11-21 17:29:59Z', '2026-11-21 17:30Z', '2026-11-21 17:30:01.5Z', 'FAILED', E'421 try later\nat smtp.go:12', 7);
+	(82, 'task-MAIL-2', 'MAIL', 102, 5, '2026-11-21 17:00Z', '2026-11-21 17:29:59Z', '2026-11-21 17:30Z',
+		'2026-11-21 17:30:01.5Z', 'FAILED', E'421 try later\nat smtp.go:12', 7);
 SELECT setval('tasktable.task_numbers', 1000);`
 
 // withTasks is a database with them.
@@ -72,11 +93,25 @@ func TestTasksAsTablesAndJSON(t *testing.T) {
 		{"show_last_lines", exitOK, []string{"show", "task-MAIL-2", "--history=2"}},
 		{"show_deleted", exitFailed, []string{"show", "gone"}},
 		{"show_absent", exitFailed, []string{"show", "nobody"}},
-		{"schedule", exitOK, []string{"schedule", "--id=new", "--type=LOG", "--payload", `{"message": "hi"}`, "--at=+10m"}},
+		{
+			"schedule", exitOK,
+			[]string{"schedule", "--id=new", "--type=LOG", "--payload", `{"message": "hi"}`, "--at=+10m"},
+		},
 		{"schedule_again", exitOK, []string{"schedule", "--id=task-MAIL-2", "--type=MAIL", "--at=2026-11-22 18:00"}},
-		{"schedule_unchanged", exitOK, []string{"schedule", "--id=task-LOG-1", "--payload", `{"type": "LOG", "message": "hi"}`}},
-		{"schedule_recurring", exitOK, []string{"schedule", "--id=new", "--type=LOG", "--cron=@daily", "--at=2100-01-01"}},
-		{"reschedule", exitFailed, []string{"reschedule", "task-MAIL-1", "nobody", "task-MAIL-2", "task-LOG-2", "--at=2026-11-22T19:00:00+01:00"}},
+		{
+			"schedule_unchanged", exitOK,
+			[]string{"schedule", "--id=task-LOG-1", "--payload", `{"type": "LOG", "message": "hi"}`},
+		},
+		{
+			"schedule_recurring", exitOK,
+			[]string{"schedule", "--id=new", "--type=LOG", "--cron=@daily", "--at=2100-01-01"},
+		},
+		{
+			"reschedule", exitFailed,
+			[]string{
+				"reschedule", "task-MAIL-1", "nobody", "task-MAIL-2", "task-LOG-2", "--at=2026-11-22T19:00:00+01:00",
+			},
+		},
 		{"cancel", exitFailed, []string{"cancel", "task-MAIL-1", "nobody", "task-LOG-1", "task-LOG-2", "task-MAIL-1"}},
 		{"cancel_filter", exitOK, []string{"cancel", "--entity=event:42", "--yes"}},
 		{"cancel_none", exitOK, []string{"cancel", "--entity=event:7"}},
@@ -109,10 +144,13 @@ func TestTasksAsTablesAndJSON(t *testing.T) {
 func TestTasksListSelects(t *testing.T) {
 	t.Parallel()
 	variables := withTasks(t)
-	mustExec(t, strings.TrimPrefix(variables[0], "DATABASE_URL="), `UPDATE tasktable.scheduled_tasks SET archived_at = now() WHERE id = 'task-MAIL-3'`)
+	mustExec(t, strings.TrimPrefix(variables[0], "DATABASE_URL="), `UPDATE tasktable.scheduled_tasks
+		SET archived_at = now() WHERE id = 'task-MAIL-3'`)
 	for args, want := range map[string]string{
-		"":                                   "task-MAIL-3 task-LOG-1 task-MAIL-2 task-LOG-3 task-MAIL-1 nightly task-LOG-2",
-		"--desc":                             "task-LOG-2 nightly task-MAIL-1 task-LOG-3 task-MAIL-2 task-LOG-1 task-MAIL-3",
+		"": "task-MAIL-3 task-LOG-1 task-MAIL-2 task-LOG-3 task-MAIL-1 nightly " +
+			"task-LOG-2",
+		"--desc": "task-LOG-2 nightly task-MAIL-1 task-LOG-3 task-MAIL-2 task-LOG-1 " +
+			"task-MAIL-3",
 		"--type=LOG":                         "task-LOG-1 task-LOG-3 task-LOG-2",
 		"--status=paused,EXPIRED":            "task-MAIL-3 task-LOG-2",
 		"--status=PAUSED --status=Expired":   "task-MAIL-3 task-LOG-2",
@@ -129,8 +167,9 @@ func TestTasksListSelects(t *testing.T) {
 		"--finished-to=-1h":                  "task-MAIL-3 task-LOG-1",
 		"--finished-from=2026-11-19T19:00:01+01:00 --finished-to=2026-11-21": "task-LOG-1",
 		"--after=task-MAIL-2 --limit=2":                                      "task-LOG-3 task-MAIL-1",
-		"--after=2026-11-21T17:00:00Z/task-MAIL-1":                           "task-MAIL-2 task-LOG-3 task-MAIL-1 nightly task-LOG-2",
-		"--type=MAIL --status=FAILED --queue=mail --tenant=acme":             "task-MAIL-2",
+		"--after=2026-11-21T17:00:00Z/task-MAIL-1": "task-MAIL-2 task-LOG-3 task-MAIL-1 " +
+			"nightly task-LOG-2",
+		"--type=MAIL --status=FAILED --queue=mail --tenant=acme": "task-MAIL-2",
 	} {
 		got := runFixed(t, variables, append([]string{"tasks", "list", "--output=json"}, strings.Fields(args)...)...)
 		if args == "--scheduled-to=2026-11-19T19:00+02" {
@@ -156,8 +195,11 @@ func TestTasksListSelects(t *testing.T) {
 func TestTasksListHintsAtTheNextPage(t *testing.T) {
 	t.Parallel()
 	url := storetest.URL(t)
-	mustExec(t, url, `SELECT tasktable.schedule('{"type": "LOG"}', '2100-01-01Z', 'it''s ' || n, queue => 'mail', entity => 'a b') FROM generate_series(1, 5) AS n`)
-	args, pages := []string{"tasks", "list", "--entity=a b", "--queue", "mail", "--limit=2", "--output=json"}, []string{}
+	mustExec(t, url, `SELECT tasktable.schedule('{"type": "LOG"}', '2100-01-01Z', 'it''s ' || n, queue => 'mail',
+		entity => 'a b') FROM generate_series(1, 5) AS n`)
+	args, pages := []string{
+		"tasks", "list", "--entity=a b", "--queue", "mail", "--limit=2", "--output=json",
+	}, []string{}
 	for len(pages) < 9 {
 		got := runFixed(t, []string{"DATABASE_URL=" + url}, args...)
 		got.want(t, exitOK)
@@ -191,21 +233,33 @@ func TestTasksScheduleTakesAllThereIs(t *testing.T) {
 	if err := os.WriteFile(file, []byte("{\n  \"type\": \"LOG\",\n  \"message\": \"hi\"\n}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	got := runFixed(t, []string{"DATABASE_URL=" + url}, "tasks", "schedule", "--payload=@"+file, "--id=one", "--at=2100-01-01 00:00", "--queue=mail", "--priority=-7",
-		"--expiration=1h", "--expected-execution-time=90s", "--max-attempts=3", "--entity=event:42", "--tenant=acme", "--jitter=1s", "--retention=24h",
-		"--cron=0 3 * * *", "--cron-time-zone=Europe/Berlin", "--overlap=allow", "--catch-up=all", "--catch-up-paused=latest", "--catch-up-limit=7",
-		"--ends-at=2101-01-01T00:00:00Z", "--max-occurrences=9")
+	got := runFixed(t, []string{"DATABASE_URL=" + url}, "tasks", "schedule", "--payload=@"+file, "--id=one",
+		"--at=2100-01-01 00:00", "--queue=mail", "--priority=-7", "--expiration=1h", "--expected-execution-time=90s",
+		"--max-attempts=3", "--entity=event:42", "--tenant=acme", "--jitter=1s", "--retention=24h", "--cron=0 3 * * *",
+		"--cron-time-zone=Europe/Berlin", "--overlap=allow", "--catch-up=all", "--catch-up-paused=latest",
+		"--catch-up-limit=7", "--ends-at=2101-01-01T00:00:00Z", "--max-occurrences=9")
 	got.want(t, exitOK)
-	mustExec(t, url, `SELECT 1 / count(*) FROM tasktable.scheduled_tasks WHERE id = 'one' AND payload = '{"type": "LOG", "message": "hi"}'
-		AND scheduled_at = '2100-01-01Z' AND queue = 'mail' AND priority = -7 AND expiration = '1 hour' AND expected_execution_time = '90 seconds'
-		AND max_attempts = 3 AND entity = 'event:42' AND tenant_id = 'acme' AND jitter = '1 second' AND retention = '24 hours' AND cron = '0 3 * * *'
-		AND time_zone = 'Europe/Berlin' AND overlap = 'allow' AND catch_up = 'all' AND catch_up_paused = 'latest' AND catch_up_limit = 7
+	mustExec(t, url, `SELECT 1 / count(*) FROM tasktable.scheduled_tasks WHERE id = 'one'
+		AND payload = '{"type": "LOG", "message": "hi"}'
+		AND scheduled_at = '2100-01-01Z' AND queue = 'mail' AND priority = -7 AND expiration = '1 hour'
+		AND expected_execution_time = '90 seconds'
+		AND max_attempts = 3 AND entity = 'event:42' AND tenant_id = 'acme' AND jitter = '1 second'
+		AND retention = '24 hours' AND cron = '0 3 * * *'
+		AND time_zone = 'Europe/Berlin' AND overlap = 'allow' AND catch_up = 'all' AND catch_up_paused = 'latest'
+		AND catch_up_limit = 7
 		AND ends_at = '2101-01-01Z' AND max_occurrences = 9 AND scheduled_by = 'tests'`)
-	mustExec(t, url, `SELECT 1 / count(*) FROM tasktable.scheduled_task_changes WHERE task_id = 'one' AND verb = 'schedule' AND changed_by = 'tests'`)
+	mustExec(t, url, `SELECT 1 / count(*) FROM tasktable.scheduled_task_changes WHERE task_id = 'one'
+		AND verb = 'schedule' AND changed_by = 'tests'`)
 
-	runFixed(t, []string{"DATABASE_URL=" + url}, "tasks", "schedule", "--type=LOG", "--id=two", "--at=2100-01-01", "--if-finished=keep").want(t, exitOK)
+	runFixed(
+		t, []string{"DATABASE_URL=" + url}, "tasks", "schedule", "--type=LOG", "--id=two", "--at=2100-01-01",
+		"--if-finished=keep",
+	).want(t, exitOK)
 	mustExec(t, url, `UPDATE tasktable.scheduled_tasks SET status = 'COMPLETED' WHERE id = 'two'`)
-	again := runFixed(t, []string{"DATABASE_URL=" + url}, "tasks", "schedule", "--type=LOG", "--id=two", "--at=2100-01-02", "--if-finished=keep", "-o", "json")
+	again := runFixed(
+		t, []string{"DATABASE_URL=" + url}, "tasks", "schedule", "--type=LOG", "--id=two", "--at=2100-01-02",
+		"--if-finished=keep", "-o", "json",
+	)
 	again.want(t, exitOK)
 	if !strings.Contains(again.stdout, `"outcome": "finished"`) {
 		t.Errorf("got %s", again.stdout)
@@ -240,9 +294,15 @@ func TestTimesAreLocalInTablesAndUTCInJSON(t *testing.T) {
 func TestTasksScheduleReadsStdinAndIsDoneByTheUser(t *testing.T) {
 	t.Parallel()
 	url := storetest.URL(t)
-	got := asProcess(t, []string{"DATABASE_URL=" + url}, `{"type": "LOG", "message": "hi"}`, "tasks", "schedule", "--payload=-", "--id=one", "--at=+1h")
+	got := asProcess(
+		t, []string{"DATABASE_URL=" + url}, `{"type": "LOG", "message": "hi"}`, "tasks", "schedule", "--payload=-",
+		"--id=one", "--at=+1h",
+	)
 	got.want(t, exitOK)
-	mustExec(t, url, `SELECT 1 / count(*) FROM tasktable.scheduled_task_changes JOIN tasktable.scheduled_tasks ON id = task_id
-		WHERE id = 'one' AND payload ->> 'message' = 'hi' AND changed_by LIKE 'tasktable:_%' AND scheduled_by = changed_by
-			AND scheduled_at BETWEEN clock_timestamp() + interval '55 minutes' AND clock_timestamp() + interval '1 hour'`)
+	mustExec(t, url, `SELECT 1 / count(*) FROM tasktable.scheduled_task_changes
+		JOIN tasktable.scheduled_tasks ON id = task_id
+		WHERE id = 'one' AND payload ->> 'message' = 'hi' AND changed_by LIKE 'tasktable:_%'
+			AND scheduled_by = changed_by
+			AND scheduled_at BETWEEN clock_timestamp() + interval '55 minutes'
+			AND clock_timestamp() + interval '1 hour'`)
 }

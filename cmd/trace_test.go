@@ -47,7 +47,11 @@ func TestServeExportsSpans(t *testing.T) {
 		"TASKTABLE_LOG_FORMAT=json"},
 		"serve", "--service=nightly")
 	p.waitFor(`"msg":"serving"`)
-	execute(t, url, `SELECT tasktable.schedule('{"type":"LOG","message":"`+payloadCanary+`"}', id => 'traced', trace => '`+tracedBy+`')`)
+	execute(
+		t, url,
+		`SELECT tasktable.schedule('{"type":"LOG","message":"`+payloadCanary+`"}', id => 'traced', trace => '`+tracedBy+
+			`')`,
+	)
 	ask(t, url, "SELECT status FROM tasktable.scheduled_tasks WHERE id = 'traced'", "COMPLETED")
 	p.signal(syscall.SIGTERM)
 	got := p.end()

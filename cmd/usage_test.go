@@ -16,9 +16,15 @@ func TestBadUsageNamesTheOptionAndTheRule(t *testing.T) {
 		want      []string
 	}{
 		{"poll interval", nil, []string{"serve", "--poll-interval=1ms"},
-			[]string{`--poll-interval (TASKTABLE_POLL_INTERVAL) must be a duration from 1s to 1h0m0s, such as 1500ms, 90s or 1h, got "1ms"`}},
+			[]string{
+				`--poll-interval (TASKTABLE_POLL_INTERVAL) must be a duration from 1s to 1h0m0s, such as 1500ms, ` +
+					`90s or 1h, got "1ms"`,
+			}},
 		{"by variable", []string{"TASKTABLE_POLL_INTERVAL=soon"}, []string{"serve"},
-			[]string{`--poll-interval (TASKTABLE_POLL_INTERVAL) must be a duration from 1s to 1h0m0s, such as 1500ms, 90s or 1h, got "soon"`}},
+			[]string{
+				`--poll-interval (TASKTABLE_POLL_INTERVAL) must be a duration from 1s to 1h0m0s, such as 1500ms, ` +
+					`90s or 1h, got "soon"`,
+			}},
 		{"look ahead", nil, []string{"serve", "--look-ahead=11s"},
 			[]string{"--look-ahead (TASKTABLE_LOOK_AHEAD) must be a duration from 0s to 10s"}},
 		{"negative", nil, []string{"serve", "--look-ahead=-1ns"},
@@ -41,21 +47,33 @@ func TestBadUsageNamesTheOptionAndTheRule(t *testing.T) {
 		{"queue name", []string{"TASKTABLE_QUEUES=Mail=1"}, []string{"serve"},
 			[]string{`--queue (TASKTABLE_QUEUES) must be name=slots`, `got "Mail=1"`}},
 		{"pause", nil, []string{"serve", "--pause=mail"},
-			[]string{`--pause (TASKTABLE_PAUSED) must be all, queue:NAME or type:NAME, or several separated by commas, got "mail"`}},
+			[]string{
+				`--pause (TASKTABLE_PAUSED) must be all, queue:NAME or type:NAME, or several separated by commas, ` +
+					`got "mail"`,
+			}},
 		{"pause of no queue", []string{"TASKTABLE_PAUSED=all,queue:"}, []string{"serve"},
 			[]string{`--pause (TASKTABLE_PAUSED) must be all, queue:NAME or type:NAME`, `got "all,queue:"`}},
 		{"retention", nil, []string{"serve", "--retention=90d"},
-			[]string{`--retention (TASKTABLE_RETENTION) must be off or a duration from 1m0s to 876600h0m0s, such as 720h, got "90d"`}},
+			[]string{
+				`--retention (TASKTABLE_RETENTION) must be off or a duration from 1m0s to 876600h0m0s, such as 720h, ` +
+					`got "90d"`,
+			}},
 		{"no retention", nil, []string{"serve", "--retention=0"},
 			[]string{`--retention (TASKTABLE_RETENTION) must be off or a duration from 1m0s`}},
 		{"retention of no type", nil, []string{"serve", "--retention-type=24h"},
-			[]string{`--retention-type (TASKTABLE_RETENTION_TYPES) must be TYPE=period, or several separated by commas`, `got "24h"`}},
+			[]string{
+				`--retention-type (TASKTABLE_RETENTION_TYPES) must be TYPE=period, or several separated by commas`,
+				`got "24h"`,
+			}},
 		{"retention of a type twice", []string{"TASKTABLE_RETENTION_TYPES=LOG=24h,LOG=off"}, []string{"serve"},
 			[]string{`each type once, with off or a duration from 1m0s to 876600h0m0s`}},
 		{"service", nil, []string{"serve", "--service=" + strings.Repeat("x", 513)},
 			[]string{"--service (TASKTABLE_SERVICE) must be at most 512 bytes"}},
 		{"schema", []string{"TASKTABLE_SCHEMA=My Schema"}, []string{"migrate"},
-			[]string{`--schema (TASKTABLE_SCHEMA) must be 1 to 46 of a-z, 0-9 and _, not starting with a digit, got "My Schema"`}},
+			[]string{
+				`--schema (TASKTABLE_SCHEMA) must be 1 to 46 of a-z, 0-9 and _, not starting with a digit, ` +
+					`got "My Schema"`,
+			}},
 		{"schema of print", nil, []string{"migrate", "print", "--schema=1"},
 			[]string{`--schema (TASKTABLE_SCHEMA) must be 1 to 46`}},
 		{"log format", nil, []string{"serve", "--log-format=xml"},
@@ -80,7 +98,9 @@ func TestBadUsageNamesTheOptionAndTheRule(t *testing.T) {
 		{"sender without mail server", []string{"TASKTABLE_SMTP_FROM=a@example.org"}, []string{"serve"},
 			[]string{"--smtp-host (TASKTABLE_SMTP_HOST) is missing"}},
 		{"mail server with port", nil, []string{"serve", "--smtp-host=mail:25"},
-			[]string{`--smtp-host (TASKTABLE_SMTP_HOST) must be a host name or an IP address, without a port, got "mail:25"`}},
+			[]string{
+				`--smtp-host (TASKTABLE_SMTP_HOST) must be a host name or an IP address, without a port, got "mail:25"`,
+			}},
 		{"port", nil, []string{"serve", "--smtp-port=0"},
 			[]string{`--smtp-port (TASKTABLE_SMTP_PORT) must be a whole number from 1 to 65535`}},
 		{"TLS mode", nil, []string{"serve", "--smtp-tls=ssl"},
@@ -122,14 +142,22 @@ func TestBadUsageNamesTheOptionAndTheRule(t *testing.T) {
 		{"output", nil, []string{"tasks", "list", "--output=yaml"},
 			[]string{`--output (TASKTABLE_OUTPUT) must be one of table, json, got "yaml"`}},
 		{"time zone", []string{"TASKTABLE_TIME_ZONE=Mars"}, []string{"tasks", "list"},
-			[]string{`--time-zone (TASKTABLE_TIME_ZONE) must be an IANA zone, such as Europe/Berlin or UTC, got "Mars"`}},
+			[]string{
+				`--time-zone (TASKTABLE_TIME_ZONE) must be an IANA zone, such as Europe/Berlin or UTC, got "Mars"`,
+			}},
 		{"moment", nil, []string{"tasks", "list", "--scheduled-from=tomorrow"},
 			[]string{`--scheduled-from must be a time, such as 2026-11-21T18:00:00Z`, `got "tomorrow"`}},
 		{"moment that clocks skip", nil, []string{"tasks", "pause", "a", "--until=2026-03-29 02:30",
 			"--time-zone=Europe/Berlin"},
-			[]string{`--until must be a time that clocks in Europe/Berlin show: they are set forward over it, got "2026-03-29 02:30"`}},
+			[]string{
+				`--until must be a time that clocks in Europe/Berlin show: they are set forward over it, ` +
+					`got "2026-03-29 02:30"`,
+			}},
 		{"status", nil, []string{"tasks", "list", "--status=FAILED,DONE"},
-			[]string{`--status must be of QUEUED, EXECUTING, COMPLETED, FAILED, EXPIRED, CANCELLED, PAUSED, SKIPPED, one or several separated by commas, got "FAILED,DONE"`}},
+			[]string{
+				`--status must be of QUEUED, EXECUTING, COMPLETED, FAILED, EXPIRED, CANCELLED, PAUSED, SKIPPED, ` +
+					`one or several separated by commas, got "FAILED,DONE"`,
+			}},
 		{"queue of a filter", nil, []string{"tasks", "list", "--queue=Mail"},
 			[]string{`--queue must be 1 to 64 of a-z, 0-9, inner - or _, got "Mail"`}},
 		{"no type", nil, []string{"tasks", "schedule", "--payload={}"}, []string{"--type is missing"}},

@@ -109,7 +109,8 @@ func withEntities(t *testing.T) []string {
 	variables := withTasks(t)
 	mustExec(t, strings.TrimPrefix(variables[0], "DATABASE_URL="), `
 		ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER; -- so that the stories stay as they are
-		UPDATE tasktable.scheduled_tasks SET entity = CASE id WHEN 'task-MAIL-2' THEN 'event:42' WHEN 'task-LOG-1' THEN 'event:42' END
+		UPDATE tasktable.scheduled_tasks SET entity = CASE id WHEN 'task-MAIL-2' THEN 'event:42'
+			WHEN 'task-LOG-1' THEN 'event:42' END
 		WHERE id <> 'task-MAIL-3';
 		ALTER TABLE tasktable.scheduled_tasks ENABLE TRIGGER USER`)
 	return variables
@@ -120,7 +121,8 @@ func TestWhyOfAnEntityWithManyTasks(t *testing.T) {
 	t.Parallel()
 	url := storetest.URL(t)
 	mustExec(t, url, `INSERT INTO tasktable.scheduled_tasks (id, payload, entity, status, scheduled_at)
-		SELECT 'task-' || n, '{"type": "MAIL"}', 'it''s', 'COMPLETED', '2026-11-20Z'::timestamptz + n * interval '1 minute' FROM generate_series(1, 21) AS n`)
+		SELECT 'task-' || n, '{"type": "MAIL"}', 'it''s', 'COMPLETED',
+			'2026-11-20Z'::timestamptz + n * interval '1 minute' FROM generate_series(1, 21) AS n`)
 	got := run(t, []string{"DATABASE_URL=" + url}, "why", "--entity=it's")
 	got.want(t, exitOK, `These are the latest 20. All of them: tasktable tasks list --entity 'it'\''s'`)
 	ids := regexp.MustCompile(`(?m)^task-\d+`).FindAllString(got.stdout, -1)
@@ -137,8 +139,10 @@ func TestFollowUpsAreShown(t *testing.T) {
 	mustExec(t, pool.Config().ConnString(),
 		`INSERT INTO tasktable.scheduled_tasks (id, payload, status, message, spawned_by) VALUES
 		('reminder', '{"type": "REMIND"}', 'COMPLETED', NULL, NULL),
-		('mail-1', '{"type": "MAIL"}', 'COMPLETED', NULL, 'reminder'), ('mail-2', '{"type": "MAIL"}', 'FAILED', '550 no such mailbox', 'reminder'),
-		('mail-3', '{"type": "MAIL"}', 'QUEUED', NULL, 'reminder'), ('mail-4', '{"type": "MAIL"}', 'FAILED', '550', 'another')`)
+		('mail-1', '{"type": "MAIL"}', 'COMPLETED', NULL, 'reminder'),
+		('mail-2', '{"type": "MAIL"}', 'FAILED', '550 no such mailbox', 'reminder'),
+		('mail-3', '{"type": "MAIL"}', 'QUEUED', NULL, 'reminder'),
+		('mail-4', '{"type": "MAIL"}', 'FAILED', '550', 'another')`)
 	got := run(t, variables, "why", "reminder")
 	got.want(t, exitOK)
 	const want = "its follow-up mail-2 (MAIL) is FAILED: 550 no such mailbox; 1 other of its follow-ups is not " +
