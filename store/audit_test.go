@@ -13,7 +13,8 @@ func TestHistoryIsAppendOnly(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.make("one", "QUEUED")
-	b.exec(b.pool, `INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt, scheduled_at, finished_at, outcome)
+	b.exec(b.pool, `INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt,
+		scheduled_at, finished_at, outcome)
 		VALUES (1000, 'one', 'TEST', 1, 1, now(), now(), 'COMPLETED')`)
 	before, err := b.tasks.History(b.ctx, b.pool, "one")
 	b.check(err)
@@ -38,7 +39,8 @@ func TestHistoryIsAppendOnly(t *testing.T) {
 	}
 	tx := b.begin(pgx.TxOptions{})
 	b.exec(tx, `SELECT set_config('tasktable_change.context', 'retention', true)`)
-	if _, err := tx.Exec(b.ctx, `TRUNCATE tasktable.scheduled_task_changes`); err == nil || !strings.Contains(err.Error(), "append-only") {
+	if _, err := tx.Exec(b.ctx, `TRUNCATE tasktable.scheduled_task_changes`); err == nil ||
+		!strings.Contains(err.Error(), "append-only") {
 		t.Errorf("TRUNCATE by retention: %v", err)
 	}
 }
@@ -50,19 +52,25 @@ func TestPlainSQLCannotBreakTheProtocol(t *testing.T) {
 	b.make("held", "EXECUTING")
 	queued, held := b.state("one"), b.state("held")
 	for sql, message := range map[string]string{
-		`UPDATE tasktable.scheduled_tasks SET id = 'two' WHERE id = 'one'`:                                           `id of task "one" cannot be changed`,
-		`UPDATE tasktable.scheduled_tasks SET id = 'two' WHERE id = 'held'`:                                          `id of task "held" cannot be changed`,
-		`UPDATE tasktable.scheduled_tasks SET status = 'DONE' WHERE id = 'one'`:                                      "status must be one of the eight words",
-		`UPDATE tasktable.scheduled_tasks SET status = NULL WHERE id = 'one'`:                                        `"status"`,
-		`UPDATE tasktable.scheduled_tasks SET type = 'OTHER' WHERE id = 'one'`:                                       `"type"`,
-		`UPDATE tasktable.scheduled_tasks SET next_attempt_at = NULL WHERE id = 'one'`:                               "next_attempt_at is set exactly when QUEUED and not held",
-		`UPDATE tasktable.scheduled_tasks SET next_attempt_at = now() WHERE id = 'held'`:                             "next_attempt_at is set exactly when QUEUED and not held",
-		`UPDATE tasktable.scheduled_tasks SET fence = NULL WHERE id = 'held'`:                                        "an EXECUTING task holds a fence",
-		`UPDATE tasktable.scheduled_tasks SET lease_expires_at = NULL WHERE id = 'held'`:                             "fence and lease_expires_at are set together",
-		`UPDATE tasktable.scheduled_tasks SET finished_at = now() WHERE id = 'one'`:                                  "finished_at is set exactly when the status is final",
-		`UPDATE tasktable.scheduled_tasks SET attempt = -1 WHERE id = 'one'`:                                         "attempt must not be negative",
-		`INSERT INTO tasktable.scheduled_tasks (id, payload, status) VALUES ('two', '{"type":"TEST"}', 'EXECUTING')`: "an EXECUTING task holds a fence",
-		`INSERT INTO tasktable.scheduled_tasks (id, payload) VALUES ('one', '{"type":"TEST"}')`:                      "duplicate key",
+		`UPDATE tasktable.scheduled_tasks SET id = 'two' WHERE id = 'one'`:  `id of task "one" cannot be changed`,
+		`UPDATE tasktable.scheduled_tasks SET id = 'two' WHERE id = 'held'`: `id of task "held" cannot be changed`,
+		`UPDATE tasktable.scheduled_tasks SET status = 'DONE'
+			WHERE id = 'one'`: "status must be one of the eight words",
+		`UPDATE tasktable.scheduled_tasks SET status = NULL WHERE id = 'one'`:  `"status"`,
+		`UPDATE tasktable.scheduled_tasks SET type = 'OTHER' WHERE id = 'one'`: `"type"`,
+		`UPDATE tasktable.scheduled_tasks SET next_attempt_at = NULL
+			WHERE id = 'one'`: "next_attempt_at is set exactly when QUEUED and not held",
+		`UPDATE tasktable.scheduled_tasks SET next_attempt_at = now()
+			WHERE id = 'held'`: "next_attempt_at is set exactly when QUEUED and not held",
+		`UPDATE tasktable.scheduled_tasks SET fence = NULL WHERE id = 'held'`: "an EXECUTING task holds a fence",
+		`UPDATE tasktable.scheduled_tasks SET lease_expires_at = NULL
+			WHERE id = 'held'`: "fence and lease_expires_at are set together",
+		`UPDATE tasktable.scheduled_tasks SET finished_at = now()
+			WHERE id = 'one'`: "finished_at is set exactly when the status is final",
+		`UPDATE tasktable.scheduled_tasks SET attempt = -1 WHERE id = 'one'`: "attempt must not be negative",
+		`INSERT INTO tasktable.scheduled_tasks (id, payload, status)
+			VALUES ('two', '{"type":"TEST"}', 'EXECUTING')`: "an EXECUTING task holds a fence",
+		`INSERT INTO tasktable.scheduled_tasks (id, payload) VALUES ('one', '{"type":"TEST"}')`: "duplicate key",
 	} {
 		b.refused(sql, message)
 	}
@@ -78,7 +86,8 @@ func TestPlainSQLCannotBreakTheProtocol(t *testing.T) {
 func TestUpsertByPlainSQL(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	const upsert = `INSERT INTO tasktable.scheduled_tasks (id, payload, scheduled_at) VALUES ('one', $1::text::jsonb, '2100-01-01Z')
+	const upsert = `INSERT INTO tasktable.scheduled_tasks (id, payload, scheduled_at)
+		VALUES ('one', $1::text::jsonb, '2100-01-01Z')
 		ON CONFLICT (id) DO UPDATE SET payload = excluded.payload, scheduled_at = excluded.scheduled_at`
 	first := `{"type": "TEST", "n": 1}`
 	b.exec(b.pool, upsert, first)
@@ -111,8 +120,8 @@ func TestWhoChangedIt(t *testing.T) {
 	b.check(err)
 	b.exec(b.pool, `SELECT tasktable.resume('one', 'bob')`)
 	same(b, "lines", b.lines("one"), []string{
-		"schedule created cron-host", "sql rescheduled " + role, "sql rescheduled ann", "pause paused ann", "resume queued " + service,
-		"pause paused " + role, "resume queued bob",
+		"schedule created cron-host", "sql rescheduled " + role, "sql rescheduled ann", "pause paused ann",
+		"resume queued " + service, "pause paused " + role, "resume queued bob",
 	})
 	if by := b.get("one").ScheduledBy; by == nil || *by != "cron-host" {
 		t.Errorf("scheduled_by is %v", text(by))
@@ -154,12 +163,15 @@ func TestVerbsAndPlainSQLInOneTransaction(t *testing.T) {
 		b.exec(tx, `DELETE FROM tasktable.scheduled_tasks WHERE id = 'one'`)
 	})
 	same(b, "lines of one", b.lines("one"), []string{
-		"schedule created " + service, "sql rescheduled " + role, "reschedule rescheduled " + service, "sql rescheduled " + role,
-		"schedule rescheduled " + service, "sql rescheduled " + role, "sql rescheduled " + role, "sync rescheduled " + service, "sql deleted " + role,
+		"schedule created " + service, "sql rescheduled " + role, "reschedule rescheduled " + service,
+		"sql rescheduled " + role, "schedule rescheduled " + service, "sql rescheduled " + role,
+		"sql rescheduled " + role, "sync rescheduled " + service, "sql deleted " + role,
 	})
 	same(b, "lines of three", b.lines("three"), []string{"schedule created " + service, "sql rescheduled " + role})
 	same(b, "lines of two", b.lines("two"), []string{"schedule created " + service, "cancel cancelled " + service})
-	if left := one[string](b, b.pool, `SELECT coalesce(current_setting('tasktable_change.context', true), '')`); left != "" {
+	if left := one[string](
+		b, b.pool, `SELECT coalesce(current_setting('tasktable_change.context', true), '')`,
+	); left != "" {
 		t.Errorf("the context is left: %q", left)
 	}
 }
@@ -173,14 +185,18 @@ func TestViewsForAudit(t *testing.T) {
 	late := base("late")
 	late.At = b.now().Add(-1e9)
 	b.schedule(late)
-	b.exec(b.pool, `INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt, scheduled_at, due_at, started_at,
-		finished_at, outcome, node) SELECT 1000, id, type, revision, 1, scheduled_at, now(), now() + interval '1 second', now() + interval '3 seconds',
+	b.exec(b.pool, `INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt,
+		scheduled_at, due_at, started_at,
+		finished_at, outcome, node) SELECT 1000, id, type, revision, 1, scheduled_at, now(),
+		now() + interval '1 second', now() + interval '3 seconds',
 		'COMPLETED', 7 FROM tasktable.scheduled_tasks WHERE id = 'COMPLETED'`)
 	for view, want := range map[string]string{
-		`SELECT string_agg(id || ' ' || has_node, ',') FROM tasktable.late_tasks`:             "late false",
-		`SELECT string_agg(id || ' ' || stuck, ',') FROM tasktable.running_tasks`:             "EXECUTING false",
-		`SELECT string_agg(id || ' ' || status, ',' ORDER BY id) FROM tasktable.dead_letters`: "EXPIRED EXPIRED,FAILED FAILED",
-		`SELECT string_agg(concat_ws(' ', kind, event, outcome, by, delay, took), ',' ORDER BY at) FROM tasktable.task_timeline WHERE task_id = 'COMPLETED'`: "change schedule created " +
+		`SELECT string_agg(id || ' ' || has_node, ',') FROM tasktable.late_tasks`: "late false",
+		`SELECT string_agg(id || ' ' || stuck, ',') FROM tasktable.running_tasks`: "EXECUTING false",
+		`SELECT string_agg(id || ' ' || status, ',' ORDER BY id)
+			FROM tasktable.dead_letters`: "EXPIRED EXPIRED,FAILED FAILED",
+		`SELECT string_agg(concat_ws(' ', kind, event, outcome, by, delay, took), ',' ORDER BY at)
+			FROM tasktable.task_timeline WHERE task_id = 'COMPLETED'`: "change schedule created " +
 			service + ",execution attempt COMPLETED node 7 00:00:01 00:00:02",
 	} {
 		if got := one[*string](b, b.pool, view); got == nil || *got != want {
@@ -188,7 +204,8 @@ func TestViewsForAudit(t *testing.T) {
 		}
 	}
 	// A node that works both its queue and its type.
-	b.exec(b.pool, `INSERT INTO tasktable.nodes (service, version, host, queues, types) VALUES ('s', 'v', 'h', '{"default": 1}', '{TEST}')`)
+	b.exec(b.pool, `INSERT INTO tasktable.nodes (service, version, host, queues, types)
+		VALUES ('s', 'v', 'h', '{"default": 1}', '{TEST}')`)
 	if !one[bool](b, b.pool, `SELECT has_node FROM tasktable.late_tasks`) {
 		t.Error("the node is not seen")
 	}

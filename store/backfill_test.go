@@ -51,11 +51,16 @@ func TestBackfillOfEachRange(t *testing.T) {
 		"none of a daily one":           {"0 9 * * *", "", past(0), past(0), past(60), 10000, ""},
 		"every, from its beginning":     {"@every 20m", "", past(7), past(10), past(70), 100, "27 47 67"},
 		"every, before its beginning":   {"@every 20m", "", past(1007), past(10), past(70), 100, "27 47 67"},
-		"every, begun within a second":  {"@every 20m", "", past(7).Add(999 * time.Millisecond), past(10), past(30), 100, "27"},
-		"on the clocks of a zone":       {"30 1 * * *", "Europe/Berlin", past(0), past(0), past(24 * 60), 100, "30"},
+		"every, begun within a second": {
+			"@every 20m", "", past(7).Add(999 * time.Millisecond), past(10), past(30), 100, "27",
+		},
+		"on the clocks of a zone": {"30 1 * * *", "Europe/Berlin", past(0), past(0), past(24 * 60), 100, "30"},
 	} {
 		b.each(name, func(b *bench) {
-			b.schedule(store.Task{ID: name, Payload: payload(1), At: c.begin, Recurrence: &store.Recurrence{Cron: c.cron, TimeZone: c.zone}})
+			b.schedule(store.Task{
+				ID: name, Payload: payload(1), At: c.begin,
+				Recurrence: &store.Recurrence{Cron: c.cron, TimeZone: c.zone},
+			})
 			before := b.wholeState(name)
 			made := b.backfill(name, c.from, c.to, c.most)
 			if got := b.clocks(name); got != c.want || made != len(strings.Fields(c.want)) {
@@ -91,7 +96,8 @@ func TestBackfilledOccurrencesAreDueAtOnce(t *testing.T) {
 		row.NextAttemptAt = row.RunNowAt
 		b.checkWhole(state{}, got, &row, "fork", "created", service)
 	}
-	if late := one[int](b, b.pool, `SELECT count(*) FROM tasktable.late_tasks WHERE late_by < interval '1 minute' AND id LIKE 'one@%'`); late != 3 {
+	if late := one[int](b, b.pool, `SELECT count(*) FROM tasktable.late_tasks WHERE late_by < interval '1 minute'
+		AND id LIKE 'one@%'`); late != 3 {
 		t.Errorf("%d are late by less than a minute", late)
 	}
 }
@@ -100,7 +106,9 @@ func TestBackfilledOccurrencesAreDueAtOnce(t *testing.T) {
 func TestBackfillKeepsWhatIsThere(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.schedule(store.Task{ID: "one", Payload: payload(1), At: past(0), Recurrence: &store.Recurrence{Cron: "*/10 * * * *"}})
+	b.schedule(store.Task{
+		ID: "one", Payload: payload(1), At: past(0), Recurrence: &store.Recurrence{Cron: "*/10 * * * *"},
+	})
 	skipped, waiting := b.fork("one", "2020-01-01 00:10Z", "it was not its day"), b.fork("one", "2020-01-01 00:20Z")
 	const completed, foreign = "one@2020-01-01T00:30:00Z", "one@2020-01-01T00:40:00Z"
 	b.make(completed, "COMPLETED")
@@ -115,7 +123,10 @@ func TestBackfillKeepsWhatIsThere(t *testing.T) {
 	for id, state := range before {
 		same(b, id, b.wholeState(id), state)
 	}
-	same(b, "the new ones", []bool{b.get("one@2020-01-01T00:50:00Z") != nil, b.get("one@2020-01-01T01:00:00Z") != nil}, []bool{true, true})
+	same(
+		b, "the new ones", []bool{b.get("one@2020-01-01T00:50:00Z") != nil, b.get("one@2020-01-01T01:00:00Z") != nil},
+		[]bool{true, true},
+	)
 }
 
 // What recurs can be backfilled in any status: that is asked for, as RunNow is.
@@ -141,7 +152,9 @@ func TestBackfillOfEachRow(t *testing.T) {
 func TestBackfillLeavesTheFuture(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.schedule(store.Task{ID: "one", Payload: payload(1), At: past(0), Recurrence: &store.Recurrence{Cron: "@every 1h"}})
+	b.schedule(store.Task{
+		ID: "one", Payload: payload(1), At: past(0), Recurrence: &store.Recurrence{Cron: "@every 1h"},
+	})
 	now := b.now()
 	made := b.backfill("one", now.Add(-3*time.Hour), now.Add(48*time.Hour), 100)
 	ids := b.occurrences("one")
@@ -161,7 +174,9 @@ func TestBackfillLeavesTheFuture(t *testing.T) {
 func TestBackfillIsBounded(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.schedule(store.Task{ID: "one", Payload: payload(1), At: past(0), Recurrence: &store.Recurrence{Cron: "* * * * * *"}})
+	b.schedule(store.Task{
+		ID: "one", Payload: payload(1), At: past(0), Recurrence: &store.Recurrence{Cron: "* * * * * *"},
+	})
 	if made := b.backfill("one", past(0), past(60*24*365), 2000); made != 2000 {
 		t.Errorf("%d made", made)
 	}
@@ -179,9 +194,12 @@ func TestBackfillRefuses(t *testing.T) {
 	b := newBench(t)
 	b.schedule(base("plain"))
 	b.makeRecurring("one", "planned")
-	b.exec(b.pool, `INSERT INTO tasktable.scheduled_tasks (id, payload, cron) VALUES ('unreadable', '{"type": "TEST"}', '0 0 30 2 *')`)
-	b.exec(b.pool, `CREATE OR REPLACE FUNCTION tasktable.knows_time_zone(zone text) RETURNS boolean LANGUAGE sql AS 'SELECT true'`)
-	b.exec(b.pool, `INSERT INTO tasktable.scheduled_tasks (id, payload, cron, time_zone) VALUES ('nowhere', '{"type": "TEST"}', '@daily', 'Europe/Atlantis')`)
+	b.exec(b.pool, `INSERT INTO tasktable.scheduled_tasks (id, payload, cron)
+		VALUES ('unreadable', '{"type": "TEST"}', '0 0 30 2 *')`)
+	b.exec(b.pool, `CREATE OR REPLACE FUNCTION tasktable.knows_time_zone(zone text) RETURNS boolean
+		LANGUAGE sql AS 'SELECT true'`)
+	b.exec(b.pool, `INSERT INTO tasktable.scheduled_tasks (id, payload, cron, time_zone)
+		VALUES ('nowhere', '{"type": "TEST"}', '@daily', 'Europe/Atlantis')`)
 	for name, c := range map[string]struct {
 		id       string
 		from, to time.Time
@@ -189,8 +207,10 @@ func TestBackfillRefuses(t *testing.T) {
 		err      error
 		text     string
 	}{
-		"none":              {"one", past(0), past(60), 0, store.ErrInvalid, "most must be between 1 and 10000"},
-		"too many":          {"one", past(0), past(60), store.MaxBackfill + 1, store.ErrInvalid, "most must be between 1 and 10000"},
+		"none": {"one", past(0), past(60), 0, store.ErrInvalid, "most must be between 1 and 10000"},
+		"too many": {
+			"one", past(0), past(60), store.MaxBackfill + 1, store.ErrInvalid, "most must be between 1 and 10000",
+		},
 		"an empty range":    {"one", past(60), past(60), 1, store.ErrInvalid, "from must be before to"},
 		"a range backwards": {"one", past(60), past(0), 1, store.ErrInvalid, "from must be before to"},
 		"no id":             {"", past(0), past(60), 1, store.ErrInvalid, "id must be"},
@@ -210,7 +230,8 @@ func TestBackfillRefuses(t *testing.T) {
 	if _, err := b.tasks.Backfill(ended, b.pool, "one", past(0), past(60), 1); !errors.Is(err, context.Canceled) {
 		t.Errorf("with an ended context: %v", err)
 	}
-	if left := one[int](b, b.pool, `SELECT count(*) FROM tasktable.scheduled_tasks WHERE parent_id IS NOT NULL`); left != 0 {
+	if left := one[int](b, b.pool, `SELECT count(*) FROM tasktable.scheduled_tasks
+		WHERE parent_id IS NOT NULL`); left != 0 {
 		t.Errorf("%d occurrences", left)
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/tasktable/tasktable/store/inspect"
 )
 
-// Two bulk calls share three tasks and name them in crossed orders. The middle one is kept locked until both wait: had they
-// taken the outer ones each in its own order, each would then wait for the other.
+// Two bulk calls share three tasks and name them in crossed orders. The middle one is kept locked until both wait:
+// had they taken the outer ones each in its own order, each would then wait for the other.
 func TestBulkCallsWithCrossedIDsDoNotDeadlock(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -40,7 +40,9 @@ func TestBulkCallsWithCrossedIDsDoNotDeadlock(t *testing.T) {
 			first := start(b, func(conn *pgxpool.Conn) ([]store.Receipt, error) {
 				return pair.first(b, conn, others, last, middle, outer)
 			}).blocked()
-			second := start(b, func(conn *pgxpool.Conn) ([]store.Receipt, error) { return pair.second(b, conn, mine, outer, middle) }).blocked()
+			second := start(b, func(conn *pgxpool.Conn) ([]store.Receipt, error) {
+				return pair.second(b, conn, mine, outer, middle)
+			}).blocked()
 			b.check(tx.Rollback(b.ctx))
 			for _, call := range []*later[[]store.Receipt]{first, second} {
 				receipts, err := call.result()
@@ -69,7 +71,9 @@ func moved(ids []string, entity string) []store.Task {
 // waiting lists the ids of an entity's tasks that wait.
 func (b *bench) waiting(entity string) []string {
 	b.Helper()
-	rows, err := b.inspector.List(b.ctx, b.pool, inspect.Filter{Entity: entity, Statuses: []store.Status{store.StatusQueued}})
+	rows, err := b.inspector.List(b.ctx, b.pool, inspect.Filter{
+		Entity: entity, Statuses: []store.Status{store.StatusQueued},
+	})
 	b.check(err)
 	var ids []string
 	for _, row := range rows {

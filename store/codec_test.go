@@ -55,7 +55,8 @@ func reversed(text []byte) []byte {
 	return turned
 }
 
-// In the table only the type is in the clear, by whatever way a task was scheduled; and what is the same again changes nothing.
+// In the table only the type is in the clear, by whatever way a task was scheduled; and what is the same
+// again changes nothing.
 func TestPayloadsAreEncoded(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -113,26 +114,33 @@ func TestSameContentIsEncodedAlike(t *testing.T) {
 	}
 	for _, text := range []string{
 		first,
-		`{ "b" : {"x":null, "y":"\u003c\u00fc\u003e"}, "a":[1, 2.5, 0, 100, 0.001], "long": 12345678901234567890.1, "type":"TEST" }`,
+		`{ "b" : {"x":null, "y":"\u003c\u00fc\u003e"}, "a":[1, 2.5, 0, 100, 0.001], "long": 12345678901234567890.1, ` +
+			`"type":"TEST" }`,
 		one[string](b, b.pool, `SELECT ($1::text::jsonb)::text`, first), // as Postgres writes it
 	} {
 		if got := same(text); got != store.Unchanged {
 			t.Errorf("%s is %s", text, got)
 		}
 	}
-	for _, text := range []string{strings.Replace(first, "2.50", "2.51", 1), strings.Replace(first, "90.10", "90.11", 1), strings.Replace(first, "[1,2.50", "[2.50,1", 1)} {
+	for _, text := range []string{
+		strings.Replace(first, "2.50", "2.51", 1), strings.Replace(first, "90.10", "90.11", 1),
+		strings.Replace(first, "[1,2.50", "[2.50,1", 1),
+	} {
 		if got := same(text); got != store.Rescheduled {
 			t.Errorf("%s is %s", text, got)
 		}
 	}
 }
 
-// A new key, or the first, makes each waiting task that is scheduled again an edited one, once. One that has ended stays.
+// A new key, or the first, makes each waiting task that is scheduled again an edited one, once. One that
+// has ended stays.
 func TestCodecsOneAfterTheOther(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.make("ended", "COMPLETED")
-	for i, codec := range []store.Codec{nil, secret(t, 1), secret(t, 2), store.Codecs(coded{name: "turned"}, secret(t, 2)), nil} {
+	for i, codec := range []store.Codec{
+		nil, secret(t, 1), secret(t, 2), store.Codecs(coded{name: "turned"}, secret(t, 2)), nil,
+	} {
 		b.tasks = store.New(store.Config{Service: service, Codec: codec})
 		want := []store.Outcome{store.Rescheduled, store.Unchanged}
 		if i == 0 {
@@ -179,30 +187,67 @@ func TestWhatCannotBeDecoded(t *testing.T) {
 		is      error // nil: it can be
 		says    string
 	}{
-		"plain":                       {known, "a", `{"n":1,"type":"TEST"}`, nil, ""},
-		"plain, no codec":             {nil, "a", `{"n":1,"type":"TEST"}`, nil, ""},
-		"the word alone":              {nil, "a", `{"type":"TEST","note":"\"$codec\"","in":{"$codec":"x"}}`, nil, ""},
-		"encoded":                     {known, "a", string(sealed(known, "a")), nil, ""},
-		"an occurrence's own":         {known, "a@2100-01-01T00:00:00Z", string(sealed(known, "a@2100-01-01T00:00:00Z")), nil, ""},
-		"an occurrence's":             {known, "a@2100-01-01T00:00:00.123456Z", string(sealed(known, "a")), nil, ""},
-		"no occurrence's":             {known, "a@home", string(sealed(known, "a")), store.ErrInvalid, `payload of type TEST is encoded by "seal/1": invalid: it was changed`},
-		"another task's":              {known, "b", string(sealed(known, "a")), store.ErrInvalid, "it was changed, or is another task's"},
-		"no codec":                    {nil, "a", string(sealed(known, "a")), store.ErrUnknownCodec, `payload of type TEST is encoded by "seal/1": unknown codec: none is configured`},
-		"a key that is not there":     {known, "a", string(sealed(secret(t, 2), "a")), store.ErrUnknownCodec, `by "seal/2": unknown codec: this key is not among those given`},
-		"none of several":             {store.Codecs(known, coded{name: "turned"}), "a", string(sealed(secret(t, 2), "a")), store.ErrUnknownCodec, "seal/2"},
-		"the codec's own error":       {coded{"turned", errDown}, "a", string(sealed(coded{name: "turned"}, "a")), errDown, `by "turned": the key service is down`},
-		"no data":                     {known, "a", `{"type":"TEST","$codec":"seal/1","n":1}`, store.ErrInvalid, "must have $codec and $data, both texts, and no other field but type"},
-		"data that is no base64":      {known, "a", `{"type":"TEST","$codec":"seal/1","$data":"4242 4242"}`, store.ErrInvalid, "both texts"},
-		"a name that is a number":     {known, "a", `{"type":"TEST","$codec":4242,"$data":""}`, store.ErrInvalid, "both texts"},
-		"another field":               {known, "a", `{"type":"TEST","$codec":"seal/1","$data":"","card":"4242"}`, store.ErrInvalid, "no other field"},
-		"a long name from the table":  {known, "a", `{"type":"TEST","$codec":"` + strings.Repeat("x", 999) + `","$data":""}`, store.ErrUnknownCodec, strings.Repeat("x", 100)},
-		"nothing behind the envelope": {known, "a", `{"type":"TEST","$codec":"seal/1","$data":null}`, store.ErrInvalid, "cut short"},
+		"plain":           {known, "a", `{"n":1,"type":"TEST"}`, nil, ""},
+		"plain, no codec": {nil, "a", `{"n":1,"type":"TEST"}`, nil, ""},
+		"the word alone":  {nil, "a", `{"type":"TEST","note":"\"$codec\"","in":{"$codec":"x"}}`, nil, ""},
+		"encoded":         {known, "a", string(sealed(known, "a")), nil, ""},
+		"an occurrence's own": {
+			known, "a@2100-01-01T00:00:00Z", string(sealed(known, "a@2100-01-01T00:00:00Z")), nil, "",
+		},
+		"an occurrence's": {known, "a@2100-01-01T00:00:00.123456Z", string(sealed(known, "a")), nil, ""},
+		"no occurrence's": {
+			known, "a@home", string(sealed(known, "a")), store.ErrInvalid,
+			`payload of type TEST is encoded by "seal/1": invalid: it was changed`,
+		},
+		"another task's": {
+			known, "b", string(sealed(known, "a")), store.ErrInvalid, "it was changed, or is another task's",
+		},
+		"no codec": {
+			nil, "a", string(sealed(known, "a")), store.ErrUnknownCodec,
+			`payload of type TEST is encoded by "seal/1": unknown codec: none is configured`,
+		},
+		"a key that is not there": {
+			known, "a", string(sealed(secret(t, 2), "a")), store.ErrUnknownCodec,
+			`by "seal/2": unknown codec: this key is not among those given`,
+		},
+		"none of several": {
+			store.Codecs(known, coded{name: "turned"}), "a", string(sealed(secret(t, 2), "a")), store.ErrUnknownCodec,
+			"seal/2",
+		},
+		"the codec's own error": {
+			coded{"turned", errDown}, "a", string(sealed(coded{name: "turned"}, "a")), errDown,
+			`by "turned": the key service is down`,
+		},
+		"no data": {
+			known, "a", `{"type":"TEST","$codec":"seal/1","n":1}`, store.ErrInvalid,
+			"must have $codec and $data, both texts, and no other field but type",
+		},
+		"data that is no base64": {
+			known, "a", `{"type":"TEST","$codec":"seal/1","$data":"4242 4242"}`, store.ErrInvalid, "both texts",
+		},
+		"a name that is a number": {
+			known, "a", `{"type":"TEST","$codec":4242,"$data":""}`, store.ErrInvalid, "both texts",
+		},
+		"another field": {
+			known, "a", `{"type":"TEST","$codec":"seal/1","$data":"","card":"4242"}`, store.ErrInvalid,
+			"no other field",
+		},
+		"a long name from the table": {
+			known, "a", `{"type":"TEST","$codec":"` + strings.Repeat("x", 999) + `","$data":""}`, store.ErrUnknownCodec,
+			strings.Repeat("x", 100),
+		},
+		"nothing behind the envelope": {
+			known, "a", `{"type":"TEST","$codec":"seal/1","$data":null}`, store.ErrInvalid, "cut short",
+		},
 	} {
 		got, err := store.Decoded(t.Context(), test.codec, "TEST", test.id, json.RawMessage(test.payload))
-		if !errors.Is(err, test.is) || (err == nil) != (test.is == nil) || err != nil && (!strings.Contains(err.Error(), test.says) || strings.Contains(err.Error(), "4242") || len(err.Error()) > 400) {
+		if !errors.Is(err, test.is) || (err == nil) != (test.is == nil) ||
+			err != nil && (!strings.Contains(err.Error(), test.says) || strings.Contains(err.Error(), "4242") ||
+				len(err.Error()) > 400) {
 			t.Errorf("%s: %s, %v, want %q", name, got, err, test.says)
 		}
-		if err == nil && !strings.HasPrefix(name, "plain") && name != "the word alone" && string(got) != `{"n":1,"type":"TEST"}` {
+		if err == nil && !strings.HasPrefix(name, "plain") && name != "the word alone" &&
+			string(got) != `{"n":1,"type":"TEST"}` {
 			t.Errorf("%s: %s", name, got)
 		}
 	}
@@ -219,12 +264,20 @@ func TestWhatCannotBeEncoded(t *testing.T) {
 		payload store.Payload
 		is      error
 	}{
-		"encode payload of type TEST: the key service is down":                                 {coded{"turned", errDown}, payload(1), errDown},
-		"codec must have a name of 1 to 128 printable ASCII characters":                        {coded{name: ""}, payload(1), store.ErrInvalid},
-		`printable ASCII characters, got "a\nb"`:                                               {coded{name: "a\nb"}, payload(1), store.ErrInvalid},
-		"128 printable ASCII characters, got \"xx":                                             {coded{name: strings.Repeat("x", 129)}, payload(1), store.ErrInvalid},
-		"payload must be at most 256 KiB of JSON text, got 273189 bytes, type TEST, encoded":   {secret(t, 1), big, store.ErrInvalid},
-		`payload must have no field "$codec", which says by what Codec it is encoded, got one`: {secret(t, 1), store.JSON(`{"type":"TEST","$codec":1}`), store.ErrInvalid},
+		"encode payload of type TEST: the key service is down": {coded{"turned", errDown}, payload(1), errDown},
+		"codec must have a name of 1 to 128 printable ASCII characters": {
+			coded{name: ""}, payload(1), store.ErrInvalid,
+		},
+		`printable ASCII characters, got "a\nb"`: {coded{name: "a\nb"}, payload(1), store.ErrInvalid},
+		"128 printable ASCII characters, got \"xx": {
+			coded{name: strings.Repeat("x", 129)}, payload(1), store.ErrInvalid,
+		},
+		"payload must be at most 256 KiB of JSON text, got 273189 bytes, type TEST, encoded": {
+			secret(t, 1), big, store.ErrInvalid,
+		},
+		`payload must have no field "$codec", which says by what Codec it is encoded, got one`: {
+			secret(t, 1), store.JSON(`{"type":"TEST","$codec":1}`), store.ErrInvalid,
+		},
 	} {
 		tasks := store.New(store.Config{Service: service, Codec: test.codec})
 		tx := b.begin(pgx.TxOptions{})
@@ -250,7 +303,8 @@ func TestPayloadsWithoutACodecCostNothing(t *testing.T) {
 	}
 }
 
-// Reconcile leaves an encoded payload alone where the query has none, also without the codec; and refuses what it could only guess.
+// Reconcile leaves an encoded payload alone where the query has none, also without the codec; and refuses what it
+// could only guess.
 func TestReconcileAndEncodedPayloads(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -264,17 +318,21 @@ func TestReconcileAndEncodedPayloads(t *testing.T) {
 		before[id] = string(b.get(id).Payload)
 	}
 	query := func(columns string) store.ReconcileConfig {
-		return store.ReconcileConfig{Apply: true, Query: `SELECT id, CASE id WHEN 'moves' THEN timestamptz '2100-01-01 00:05Z'
-			ELSE '2100-01-01 00:00Z' END AS scheduled_at ` + columns + ` FROM (VALUES ('agrees'), ('moves'), ('differs')) AS v (id)`}
+		return store.ReconcileConfig{Apply: true, Query: `SELECT id, CASE id WHEN 'moves'
+			THEN timestamptz '2100-01-01 00:05Z'
+			ELSE '2100-01-01 00:00Z' END AS scheduled_at ` + columns +
+			` FROM (VALUES ('agrees'), ('moves'), ('differs')) AS v (id)`}
 	}
 	payloads := query(`, jsonb_build_object('n', CASE id WHEN 'differs' THEN 2.0 ELSE 1.0 END) AS payload`)
 
 	b.tasks = without
-	if _, err := b.reconcile(payloads); !errors.Is(err, store.ErrInvalid) || !strings.Contains(err.Error(), "payload of the task is encoded: without its Codec it cannot be compared") {
+	if _, err := b.reconcile(payloads); !errors.Is(err, store.ErrInvalid) ||
+		!strings.Contains(err.Error(), "payload of the task is encoded: without its Codec it cannot be compared") {
 		t.Errorf("without the codec: %v", err)
 	}
 	b.tasks = store.New(store.Config{Service: service, Codec: coded{name: "turned"}})
-	if _, err := b.reconcile(payloads); !errors.Is(err, store.ErrUnknownCodec) || !strings.Contains(err.Error(), `row "agrees"`) {
+	if _, err := b.reconcile(payloads); !errors.Is(err, store.ErrUnknownCodec) ||
+		!strings.Contains(err.Error(), `row "agrees"`) {
 		t.Errorf("with another codec: %v", err)
 	}
 	for id, payload := range before {
@@ -297,8 +355,11 @@ func TestReconcileAndEncodedPayloads(t *testing.T) {
 	report, err = b.reconcile(payloads)
 	b.check(err)
 	b.wantCounts(report, "agree 2, finished 0, missing 0, cancelled 0, ended 0, time 0, content 1, orphaned 0")
-	for id, want := range map[string]string{"agrees": `{"n":1,"type":"TEST"}`, "moves": `{"n":1,"type":"TEST"}`, "differs": `{"n":2,"type":"TEST"}`} {
-		if got, err := b.tasks.Payload(b.ctx, *b.get(id)); err != nil || string(got) != want || strings.Contains(string(b.get(id).Payload), `"n"`) {
+	for id, want := range map[string]string{
+		"agrees": `{"n":1,"type":"TEST"}`, "moves": `{"n":1,"type":"TEST"}`, "differs": `{"n":2,"type":"TEST"}`,
+	} {
+		if got, err := b.tasks.Payload(b.ctx, *b.get(id)); err != nil || string(got) != want ||
+			strings.Contains(string(b.get(id).Payload), `"n"`) {
 			t.Errorf("%s: %s, %v", id, got, err)
 		}
 	}

@@ -17,26 +17,36 @@ import (
 
 // cronCorpus has expressions that are good, and some that nearly are.
 var cronCorpus = []string{
-	"* * * * *", "0 0 * * * *", "  5  4 * * ?  ", "*/15 0-6,20-23 1,15 JAN-jun,12 Mon-FRI", "00 09 01 01 00", "*/60 */24 */31 */12 */7", "*/61 * * * *",
-	"* */25 * * *", "* * */32 * *", "* * * */13 *", "* * * * */8", "*/0 * * * *", "60 * * * *", "0 24 * * *", "0 0 0 * *", "0 0 32 * *", "0 0 1 13 *", "0 0 1 0 *",
-	"0 9 * * 7", "0 9 * * 8", "0 9 * * 7-2", "0 9 * * FRI-MON", "0 22-2 * * *", "50-10/15 * * * *", "0 9 * * MONDAY,tue,Wednesday", "0 9 * * TUES", "0 9 1 SEPT *",
-	"0 0 1 JANUARY,FEBRUARY,MARCH,APRIL,MAY,JUNE,JULY,AUGUST,SEPTEMBER,OCTOBER,NOVEMBER,DECEMBER *", "0 0 * * sunday,thursday,saturday,fri,sat,sun,wed,thu",
-	"0 0 L * *", "0 0 l * *", "0 0 L-0 * *", "0 0 L-30 * *", "0 0 L-31 * *", "0 0 L-05 * *", "0 0 LW * *", "0 0 L-3w * *", "0 0 15W * *", "0 0 0W * *", "0 0 32W * *", "0 0 W * *",
-	"0 0 1,L,15W,L-2W * *", "0 0 L/2 * *", "0 0 L-W * *", "0 0 1-5W * *", "0 0 15-L * *", "0 0 * * L", "0 0 * * 5L", "0 0 * * FRIL", "0 0 * * fridayl", "0 0 * * 8L", "0 0 * * LL",
-	"0 0 * * 5#1", "0 0 * * 5#5", "0 0 * * 5#05", "0 0 * * 5#0", "0 0 * * 5#6", "0 0 * * FRI#2,MON#1", "0 0 * * FRI#", "0 0 * * #2", "0 0 * * 5#2/2", "0 0 * * MON-FRI#2",
-	"L * * * *", "* L * * *", "0 0 * L *", "0 0 * 5#2 *", "0 0 * * 5W", "H * * * *", "H/5 * * * *", "0~30 * * * *", "FRI * * * *", "0 0 FRI * *", "0 0 1 MON *", "0 0 * * JAN",
-	", * * * *", "1,,2 * * * *", "1, * * * *", "*-5 * * * *", "+5 * * * *", "-5 * * * *", "1-2-3 * * * *", "1/2/3 * * * *", "*/9999999999 * * * *", "999999999 * * * *",
-	"1234567890 * * * *", "* * * *", "* * * * * * *", "0 3 * * * /usr/bin/backup", "0 3 * * * root /usr/bin/backup", "?/2 ?/3 ?/4 ?/5 ?/6 ?/7", "/2 * * * *", "*/ * * * *",
-	"@daily", "@Daily", " @WEEKLY ", "@hourly", "@midnight", "@monthly", "@yearly", "@annually", "@dayly", "@reboot", "@", "@daily 5", "@daily * * * *", "@every",
-	"@every 1h30m", "@EVERY 90s", "@every 1s", "@every 0.5m", "@every .5h", "@every 1.s", "@every +1h", "@every -1h", "@every 999ms", "@every 1500ms", "@every 1000ms", "@every 0s",
-	"@every 5", "@every 1h 30m", "@every 1H", "@every .s", "@every 1.1.1s", "@every 1000000us", "@every 1000000000ns", "@every 2562047h47m16s", "@every 9999999h", "@every 1.5s1500ms",
-	"@every 1h0.0000000001s", "@every s", "TZ=0", "TZ=", "CRON_TZ=UTC 0 0 * * *", "cron_tz=UTC 0 0 * * *", "TZ=UTC @daily", "\"", "'", "\\", "0 0 * * \"5\"", "(", "[0-9] * * * *",
+	"* * * * *", "0 0 * * * *", "  5  4 * * ?  ", "*/15 0-6,20-23 1,15 JAN-jun,12 Mon-FRI", "00 09 01 01 00",
+	"*/60 */24 */31 */12 */7", "*/61 * * * *", "* */25 * * *", "* * */32 * *", "* * * */13 *", "* * * * */8",
+	"*/0 * * * *", "60 * * * *", "0 24 * * *", "0 0 0 * *", "0 0 32 * *", "0 0 1 13 *", "0 0 1 0 *", "0 9 * * 7",
+	"0 9 * * 8", "0 9 * * 7-2", "0 9 * * FRI-MON", "0 22-2 * * *", "50-10/15 * * * *", "0 9 * * MONDAY,tue,Wednesday",
+	"0 9 * * TUES", "0 9 1 SEPT *",
+	"0 0 1 JANUARY,FEBRUARY,MARCH,APRIL,MAY,JUNE,JULY,AUGUST,SEPTEMBER,OCTOBER,NOVEMBER,DECEMBER *",
+	"0 0 * * sunday,thursday,saturday,fri,sat,sun,wed,thu", "0 0 L * *", "0 0 l * *", "0 0 L-0 * *", "0 0 L-30 * *",
+	"0 0 L-31 * *", "0 0 L-05 * *", "0 0 LW * *", "0 0 L-3w * *", "0 0 15W * *", "0 0 0W * *", "0 0 32W * *",
+	"0 0 W * *", "0 0 1,L,15W,L-2W * *", "0 0 L/2 * *", "0 0 L-W * *", "0 0 1-5W * *", "0 0 15-L * *", "0 0 * * L",
+	"0 0 * * 5L", "0 0 * * FRIL", "0 0 * * fridayl", "0 0 * * 8L", "0 0 * * LL", "0 0 * * 5#1", "0 0 * * 5#5",
+	"0 0 * * 5#05", "0 0 * * 5#0", "0 0 * * 5#6", "0 0 * * FRI#2,MON#1", "0 0 * * FRI#", "0 0 * * #2", "0 0 * * 5#2/2",
+	"0 0 * * MON-FRI#2", "L * * * *", "* L * * *", "0 0 * L *", "0 0 * 5#2 *", "0 0 * * 5W", "H * * * *", "H/5 * * * *",
+	"0~30 * * * *", "FRI * * * *", "0 0 FRI * *", "0 0 1 MON *", "0 0 * * JAN", ", * * * *", "1,,2 * * * *",
+	"1, * * * *", "*-5 * * * *", "+5 * * * *", "-5 * * * *", "1-2-3 * * * *", "1/2/3 * * * *", "*/9999999999 * * * *",
+	"999999999 * * * *", "1234567890 * * * *", "* * * *", "* * * * * * *", "0 3 * * * /usr/bin/backup",
+	"0 3 * * * root /usr/bin/backup", "?/2 ?/3 ?/4 ?/5 ?/6 ?/7", "/2 * * * *", "*/ * * * *", "@daily", "@Daily",
+	" @WEEKLY ", "@hourly", "@midnight", "@monthly", "@yearly", "@annually", "@dayly", "@reboot", "@", "@daily 5",
+	"@daily * * * *", "@every", "@every 1h30m", "@EVERY 90s", "@every 1s", "@every 0.5m", "@every .5h", "@every 1.s",
+	"@every +1h", "@every -1h", "@every 999ms", "@every 1500ms", "@every 1000ms", "@every 0s", "@every 5",
+	"@every 1h 30m", "@every 1H", "@every .s", "@every 1.1.1s", "@every 1000000us", "@every 1000000000ns",
+	"@every 2562047h47m16s", "@every 9999999h", "@every 1.5s1500ms", "@every 1h0.0000000001s", "@every s", "TZ=0",
+	"TZ=", "CRON_TZ=UTC 0 0 * * *", "cron_tz=UTC 0 0 * * *", "TZ=UTC @daily", "\"", "'", "\\", "0 0 * * \"5\"", "(",
+	"[0-9] * * * *",
 }
 
 // cronFault asks Postgres what is wrong with an expression.
 func cronFault(tb testing.TB, pool *pgxpool.Pool, expressions []string) []*string {
 	tb.Helper()
-	rows, err := pool.Query(context.Background(), `SELECT tasktable.cron_fault(one.cron) FROM unnest($1::text[]) WITH ORDINALITY AS one (cron, place)
+	rows, err := pool.Query(context.Background(), `SELECT tasktable.cron_fault(one.cron) FROM unnest($1::text[])
+		WITH ORDINALITY AS one (cron, place)
 		ORDER BY one.place`, expressions)
 	if err != nil {
 		tb.Fatal(err)
@@ -88,8 +98,9 @@ func TestCronInSQL(t *testing.T) {
 	pool := storetest.Pool(t)
 	expressions := cronCorpus
 	random := rand.New(rand.NewPCG(21, 8))
-	pieces := []string{"*", "?", "0", "1", "5", "7", "08", "12", "23", "31", "59", "60", "99", "-", "-", "/", "/2", "/7", "/60", ",", ",", "L", "W", "#2", "#6",
-		"FRI", "monday", "JAN", "december", "SU", "LW", "L-3", "15W", "5L", "@every", "1h", "H", "~", "\""}
+	pieces := []string{"*", "?", "0", "1", "5", "7", "08", "12", "23", "31", "59", "60", "99", "-", "-", "/", "/2",
+		"/7", "/60", ",", ",", "L", "W", "#2", "#6", "FRI", "monday", "JAN", "december", "SU", "LW", "L-3", "15W", "5L",
+		"@every", "1h", "H", "~", "\""}
 	for range 20000 {
 		fields := make([]string, 5+random.IntN(2))
 		for i := range fields {
@@ -123,7 +134,8 @@ func FuzzCron(f *testing.F) {
 	pool := storetest.Pool(f)
 	f.Fuzz(func(t *testing.T, expression string) {
 		task := store.Task{ID: "one", Payload: plain{}, Recurrence: &store.Recurrence{Cron: expression}}
-		if err := task.Check(); err != nil && strings.Contains(err.Error(), "printable ASCII") || strings.ContainsAny(expression, "\x00\t\n\v\f\r") {
+		if err := task.Check(); err != nil && strings.Contains(err.Error(), "printable ASCII") ||
+			strings.ContainsAny(expression, "\x00\t\n\v\f\r") {
 			return // refused by the domain
 		}
 		for _, one := range expression {
@@ -134,7 +146,8 @@ func FuzzCron(f *testing.F) {
 		fault := cronFault(t, pool, []string{expression})[0]
 		if err := task.Check(); err == nil && fault != nil {
 			t.Errorf("%q: Go takes it, Postgres says %s", expression, *fault)
-		} else if err != nil && fault == nil && !strings.Contains(err.Error(), "able to fire") && !strings.Contains(expression, "@") && len(expression) <= 256 {
+		} else if err != nil && fault == nil && !strings.Contains(err.Error(), "able to fire") &&
+			!strings.Contains(expression, "@") && len(expression) <= 256 {
 			t.Errorf("%q: Postgres takes it, Go says %v", expression, err)
 		}
 	})
@@ -145,8 +158,9 @@ func TestZonesInSQL(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	names := one[[]string](b, b.pool, `SELECT array_agg(name) FROM pg_timezone_names`)
-	names = append(names, "europe/berlin", "EUROPE/BERLIN", "Europe/Atlantis", "Mars/Olympus", "PST", "CEST", "XYZ+3", "GMT+5", "FOO-1BAR", "Etc/GMT+13", "Etc/GMT-15",
-		"ETC/GMT+13", "Local", "local", "localtime", "posixrules", "UTC", "GMT", "GMT0", "EST5EDT", "Etc/GMT+12", "Etc/GMT-14", "Etc/GMT0", "3", "default", "Europe", "Z")
+	names = append(names, "europe/berlin", "EUROPE/BERLIN", "Europe/Atlantis", "Mars/Olympus", "PST", "CEST", "XYZ+3",
+		"GMT+5", "FOO-1BAR", "Etc/GMT+13", "Etc/GMT-15", "ETC/GMT+13", "Local", "local", "localtime", "posixrules",
+		"UTC", "GMT", "GMT0", "EST5EDT", "Etc/GMT+12", "Etc/GMT-14", "Etc/GMT0", "3", "default", "Europe", "Z")
 	known := 0
 	for _, name := range names {
 		_, err := recurrence.Parse("@daily", name)
@@ -159,12 +173,14 @@ func TestZonesInSQL(t *testing.T) {
 	if known < 300 {
 		t.Errorf("only %d zones are known", known)
 	}
-	if zone := one[string](b, b.pool, `SELECT tasktable.knows_time_zone('Asia/Tokyo')::text || ' ' || current_setting('timezone')`); strings.Contains(zone, "Tokyo") {
+	if zone := one[string](b, b.pool, `SELECT tasktable.knows_time_zone('Asia/Tokyo')::text || ' '
+		|| current_setting('timezone')`); strings.Contains(zone, "Tokyo") {
 		t.Errorf("the session's zone is now another: %s", zone)
 	}
 }
 
-// TestBadCronIsRefusedInSQL: an expression or zone that cannot be read is refused at once, by each way, and changes nothing.
+// TestBadCronIsRefusedInSQL: an expression or zone that cannot be read is refused at once, by each way,
+// and changes nothing.
 func TestBadCronIsRefusedInSQL(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -177,7 +193,10 @@ func TestBadCronIsRefusedInSQL(t *testing.T) {
 		{"TZ=UTC 0 0 * * *", "UTC", "cron: must not name a zone"},
 		{"@every 1ms", "UTC", "cron: must have after @every a duration of whole seconds"},
 		{"0 0 * * XYZ", "UTC", `cron: day of week "XYZ" is not a number in 0-7, nor a name`},
-		{"@daily", "Europe/Atlantis", `time_zone must be an IANA zone that this Postgres knows, such as Europe/Berlin, got "Europe/Atlantis"`},
+		{
+			"@daily", "Europe/Atlantis",
+			`time_zone must be an IANA zone that this Postgres knows, such as Europe/Berlin, got "Europe/Atlantis"`,
+		},
 		{"@daily", "europe/berlin", "time_zone must be"},
 		{"@daily", "Local", "time_zone must be"},
 	} {
@@ -186,8 +205,10 @@ func TestBadCronIsRefusedInSQL(t *testing.T) {
 			`SELECT tasktable.schedule_recurring('{"type": "TEST"}', $1, 'new', time_zone => $2)`,
 			`SELECT tasktable.schedule_recurring('{"type": "TEST"}', $1, 'one', time_zone => $2)`,
 			`SELECT tasktable.schedule('{"type": "TEST"}', id => 'new', cron => $1, time_zone => $2)`,
-			`SELECT * FROM tasktable.schedule_many(jsonb_build_array(jsonb_build_object('id', 'new', 'payload', '{"type": "TEST"}'::jsonb, 'cron', $1::text, 'time_zone', $2::text)))`,
-			`INSERT INTO tasktable.scheduled_tasks (id, payload, cron, time_zone) VALUES ('new', '{"type": "TEST"}', $1, $2)`,
+			`SELECT * FROM tasktable.schedule_many(jsonb_build_array(jsonb_build_object('id', 'new', 'payload',
+				'{"type": "TEST"}'::jsonb, 'cron', $1::text, 'time_zone', $2::text)))`,
+			`INSERT INTO tasktable.scheduled_tasks (id, payload, cron, time_zone)
+				VALUES ('new', '{"type": "TEST"}', $1, $2)`,
 			`UPDATE tasktable.scheduled_tasks SET cron = $1, time_zone = $2 WHERE id = 'one'`,
 		} {
 			b.refused(sql, bad.says, values...)
@@ -204,7 +225,9 @@ func TestBadCronIsRefusedInSQL(t *testing.T) {
 	END $$`)
 	b.exec(b.pool, `UPDATE tasktable.scheduled_tasks SET priority = 7 WHERE id = 'one'`)
 	b.exec(b.pool, `UPDATE tasktable.scheduled_tasks SET cron = '0 0 L * *' WHERE id = 'one'`)
-	if _, err := b.tasks.Schedule(b.ctx, b.pool, store.Task{ID: "new", Payload: plain{}, Recurrence: &store.Recurrence{Cron: "61 * * * *"}}); !errors.Is(err, store.ErrInvalid) {
+	if _, err := b.tasks.Schedule(b.ctx, b.pool, store.Task{
+		ID: "new", Payload: plain{}, Recurrence: &store.Recurrence{Cron: "61 * * * *"},
+	}); !errors.Is(err, store.ErrInvalid) {
 		t.Errorf("from Go: %v", err)
 	}
 }

@@ -62,13 +62,17 @@ func TestArchive(t *testing.T) {
 				same(b, "task", after, before)
 				return
 			case before.Row.Status != "FAILED" && before.Row.Status != "EXPIRED":
-				same(b, "receipt", receipt, store.Receipt{ID: kind, Outcome: store.Unchanged, Revision: before.Row.Revision})
+				same(b, "receipt", receipt, store.Receipt{
+					ID: kind, Outcome: store.Unchanged, Revision: before.Row.Revision,
+				})
 				same(b, "task", after, before)
 				return
 			}
 			same(b, "receipt", receipt, store.Receipt{ID: kind, Outcome: store.Archived, Revision: after.Row.Revision})
 			w := &want{b: b, before: before.Row, row: *before.Row, found: after.Row, from: from, until: b.now()}
-			w.row.ArchivedAt, w.row.ArchivedNote, w.row.Revision = w.during("archived_at", after.Row.ArchivedAt), pointerTo("refunded\nby hand"), after.Row.Revision
+			w.row.ArchivedAt, w.row.ArchivedNote, w.row.Revision = w.during(
+				"archived_at", after.Row.ArchivedAt,
+			), pointerTo("refunded\nby hand"), after.Row.Revision
 			b.checkWhole(before, after, &w.row, "archive", "archived", service)
 			if after.Row.Revision <= before.Row.Revision {
 				b.Errorf("revision %d after %d", after.Row.Revision, before.Row.Revision)
@@ -82,7 +86,8 @@ func TestArchive(t *testing.T) {
 	}
 }
 
-// What is archived is listed and counted no more, but it is there, and whoever runs it again makes it a task like any other.
+// What is archived is listed and counted no more, but it is there, and whoever runs it again makes it a
+// task like any other.
 func TestWhatBecomesOfAnArchivedTask(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -91,8 +96,9 @@ func TestWhatBecomesOfAnArchivedTask(t *testing.T) {
 		outcome store.Outcome
 		stays   bool
 	}{
-		"moved": {"other_time", store.Rearmed, false}, "retried": {"retry", store.Queued, false}, "run now": {"run_now", store.Queued, false},
-		"the same again": {"identical", store.Finished, true}, "cancelled": {"cancel", store.Finished, true}, "kept": {"keep_time", store.Finished, true},
+		"moved": {"other_time", store.Rearmed, false}, "retried": {"retry", store.Queued, false},
+		"run now": {"run_now", store.Queued, false}, "the same again": {"identical", store.Finished, true},
+		"cancelled": {"cancel", store.Finished, true}, "kept": {"keep_time", store.Finished, true},
 	} {
 		b.make(name, "FAILED")
 		_, err := b.tasks.Archive(b.ctx, b.pool, name, "done with")
@@ -101,7 +107,8 @@ func TestWhatBecomesOfAnArchivedTask(t *testing.T) {
 			t.Errorf("%s: %+v", name, receipt)
 		}
 		row := b.get(name)
-		if archived := row.ArchivedAt != nil && row.ArchivedNote != nil && *row.ArchivedNote == "done with"; archived != c.stays || c.stays != (row.Status == "FAILED") {
+		if archived := row.ArchivedAt != nil && row.ArchivedNote != nil &&
+			*row.ArchivedNote == "done with"; archived != c.stays || c.stays != (row.Status == "FAILED") {
 			t.Errorf("%s: %s", name, pretty(row))
 		}
 		if !c.stays && (row.ArchivedAt != nil || row.ArchivedNote != nil) {
@@ -116,8 +123,13 @@ func TestWhatBecomesOfAnArchivedTask(t *testing.T) {
 	if err != nil || total.Count != 0 {
 		t.Errorf("counted: %v, %v", total, err)
 	}
-	view := one[string](b, b.pool, `SELECT string_agg(concat_ws(' ', id, status, archived_at IS NOT NULL, archived_note, message), ', ' ORDER BY id) FROM tasktable.dead_letters`)
-	same(b, "view", view, "cancelled FAILED t done with it was so, kept FAILED t done with it was so, the same again FAILED t done with it was so")
+	view := one[string](b, b.pool, `SELECT string_agg(concat_ws(' ', id, status, archived_at IS NOT NULL, archived_note,
+		message), ', ' ORDER BY id) FROM tasktable.dead_letters`)
+	same(
+		b, "view", view,
+		"cancelled FAILED t done with it was so, kept FAILED t done with it was so, "+
+			"the same again FAILED t done with it was so",
+	)
 	b.make("failed again", "FAILED")
 	_, err = b.tasks.Archive(b.ctx, b.pool, "failed again", "")
 	b.check(err)

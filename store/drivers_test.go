@@ -18,8 +18,8 @@ import (
 	"github.com/tasktable/tasktable/store/inspect"
 )
 
-// A way is how an application may hand its connection to the store. A way that is a transaction has an end, which commits it
-// or rolls it back; for the others it is nil.
+// A way is how an application may hand its connection to the store. A way that is a transaction has an end, which
+// commits it or rolls it back; for the others it is nil.
 type way struct {
 	name string
 	open func(b *bench) (db store.DB, end func(commit bool) error)
@@ -78,7 +78,10 @@ func ways() []way {
 			queries := struct{ db sqlcPgx }{tx}
 			return queries.db, b.endPgx(tx)
 		}},
-		{"database/sql over pgx, DB", func(b *bench) (store.DB, func(bool) error) { return store.SQL(b.openSQL("pgx")), nil }},
+		{
+			"database/sql over pgx, DB",
+			func(b *bench) (store.DB, func(bool) error) { return store.SQL(b.openSQL("pgx")), nil },
+		},
 		{"database/sql over pgx, Conn", func(b *bench) (store.DB, func(bool) error) {
 			conn, err := b.openSQL("pgx").Conn(b.ctx)
 			b.check(err)
@@ -193,7 +196,9 @@ func (b *bench) allVerbs(db store.DB, id string) {
 	expect(store.Created)(b.tasks.Schedule(b.ctx, db, full(id)))
 
 	entity := "way:" + id
-	bulk := []store.Task{{ID: id + " 1", Payload: payload(1), Entity: entity}, {ID: id + " 2", Payload: payload(2), Entity: entity}}
+	bulk := []store.Task{
+		{ID: id + " 1", Payload: payload(1), Entity: entity}, {ID: id + " 2", Payload: payload(2), Entity: entity},
+	}
 	receipts, err := b.tasks.ScheduleMany(b.ctx, db, bulk)
 	b.check(err)
 	same(b, "many", outcomes(receipts), []string{id + " 1 created", id + " 2 created"})
@@ -218,8 +223,9 @@ func (b *bench) allVerbs(db store.DB, id string) {
 func (b *bench) checkAllVerbs(id string) {
 	b.Helper()
 	same(b, "lines", b.lines(id), []string{
-		"schedule created " + service, "reschedule rescheduled " + service, "pause paused " + service, "resume queued " + service,
-		"run_now queued " + service, "cancel cancelled " + service, "delete deleted " + service, "schedule created " + service,
+		"schedule created " + service, "reschedule rescheduled " + service, "pause paused " + service,
+		"resume queued " + service, "run_now queued " + service, "cancel cancelled " + service,
+		"delete deleted " + service, "schedule created " + service,
 	})
 }
 

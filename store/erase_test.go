@@ -14,8 +14,10 @@ import (
 // execution writes a line of the history of a task, as a settled claim leaves it, and returns its fence.
 func (b *bench) execution(id string) int64 {
 	b.Helper()
-	return one[int64](b, b.pool, `INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt, scheduled_at, finished_at, outcome, error)
-		VALUES (nextval('tasktable.task_numbers'), $1, 'TEST', 1, 1, now(), now(), 'RETRIED', 'no such user: ann@example.org') RETURNING fence`, id)
+	return one[int64](b, b.pool, `INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision,
+		attempt, scheduled_at, finished_at, outcome, error)
+		VALUES (nextval('tasktable.task_numbers'), $1, 'TEST', 1, 1, now(), now(), 'RETRIED',
+			'no such user: ann@example.org') RETURNING fence`, id)
 }
 
 // history counts the lines of a task.
@@ -38,7 +40,9 @@ var erasers = map[string]struct {
 }
 
 // eachEraser runs a test for both, on a database of its own.
-func eachEraser(t *testing.T, test func(b *bench, of func(id, who string) store.Task, erase func(who string) store.Erasure)) {
+func eachEraser(
+	t *testing.T, test func(b *bench, of func(id, who string) store.Task, erase func(who string) store.Erasure),
+) {
 	t.Helper()
 	for name, way := range erasers {
 		t.Run(name, func(t *testing.T) {
@@ -65,7 +69,8 @@ func TestEraseOfEachRow(t *testing.T) {
 				id := who + " " + kind
 				b.make(id, kind)
 				task := of(id, who)
-				b.exec(b.pool, `UPDATE tasktable.scheduled_tasks SET entity = $2, tenant_id = $3 WHERE id = $1`, id, task.Entity, task.TenantID)
+				b.exec(b.pool, `UPDATE tasktable.scheduled_tasks SET entity = $2, tenant_id = $3
+					WHERE id = $1`, id, task.Entity, task.TenantID)
 				b.execution(id)
 				if who == "bob" {
 					untouched[id] = b.wholeState(id)
@@ -75,7 +80,10 @@ func TestEraseOfEachRow(t *testing.T) {
 		for _, kind := range recurringKinds[1:] {
 			b.makeRecurring("ann recurring "+kind, kind)
 			task := of("", "ann")
-			b.exec(b.pool, `UPDATE tasktable.scheduled_tasks SET entity = $2, tenant_id = $3 WHERE id = $1`, "ann recurring "+kind, task.Entity, task.TenantID)
+			b.exec(
+				b.pool, `UPDATE tasktable.scheduled_tasks SET entity = $2, tenant_id = $3 WHERE id = $1`,
+				"ann recurring "+kind, task.Entity, task.TenantID,
+			)
 			b.fork("ann recurring "+kind, "2100-01-01 08:00Z")
 			b.fork("ann recurring "+kind, "2100-01-02 08:00Z", "skipped")
 		}
@@ -85,10 +93,13 @@ func TestEraseOfEachRow(t *testing.T) {
 		for _, id := range held {
 			before[id] = b.wholeState(id)
 		}
-		changes = one[int64](b, b.pool, `SELECT count(*) FROM tasktable.scheduled_task_changes WHERE task_id LIKE 'ann%' AND task_id <> ALL ($1)`, held)
+		changes = one[int64](b, b.pool, `SELECT count(*) FROM tasktable.scheduled_task_changes
+			WHERE task_id LIKE 'ann%' AND task_id <> ALL ($1)`, held)
 
 		tasks := int64(len(rowKinds) - 1 - len(held) + 3*(len(recurringKinds)-1))
-		same(b, "first", erase("ann"), store.Erasure{Tasks: tasks, Executions: int64(len(rowKinds) - 1 - len(held)), Changes: changes, Running: int64(len(held))})
+		same(b, "first", erase("ann"), store.Erasure{
+			Tasks: tasks, Executions: int64(len(rowKinds) - 1 - len(held)), Changes: changes, Running: int64(len(held)),
+		})
 		for id, state := range untouched {
 			same(b, "another's: "+id, b.wholeState(id), state)
 			if _, executions := b.history(id); executions != 1 {
@@ -102,18 +113,26 @@ func TestEraseOfEachRow(t *testing.T) {
 			if was.Status == "CANCELLED" {
 				cancelled = 0
 			}
-			if row.Status != "CANCELLED" || *row.Fence != *was.Fence || executions != 1 || changes != len(before[id].Changes)+cancelled {
+			if row.Status != "CANCELLED" || *row.Fence != *was.Fence || executions != 1 ||
+				changes != len(before[id].Changes)+cancelled {
 				b.Errorf("%s: %d lines, %d executions: %s", id, changes, executions, pretty(row))
 			}
 		}
 		same(b, "while they run", erase("ann"), store.Erasure{Running: int64(len(held))})
-		changes = one[int64](b, b.pool, `SELECT count(*) FROM tasktable.scheduled_task_changes WHERE task_id LIKE 'ann%'`)
+		changes = one[int64](b, b.pool, `SELECT count(*) FROM tasktable.scheduled_task_changes
+			WHERE task_id LIKE 'ann%'`)
 		b.asEngine(func(tx pgx.Tx) {
-			b.exec(tx, `UPDATE tasktable.scheduled_tasks SET fence = NULL, lease_expires_at = NULL WHERE id LIKE 'ann%'`)
+			b.exec(tx, `UPDATE tasktable.scheduled_tasks SET fence = NULL, lease_expires_at = NULL
+				WHERE id LIKE 'ann%'`)
 		})
-		same(b, "when they have ended", erase("ann"), store.Erasure{Tasks: int64(len(held)), Executions: int64(len(held)), Changes: changes})
+		same(b, "when they have ended", erase("ann"), store.Erasure{
+			Tasks: int64(len(held)), Executions: int64(len(held)), Changes: changes,
+		})
 		same(b, "once more", erase("ann"), store.Erasure{})
-		for _, table := range []string{"scheduled_tasks WHERE id", "scheduled_task_changes WHERE task_id", "scheduled_task_executions WHERE task_id"} {
+		for _, table := range []string{
+			"scheduled_tasks WHERE id", "scheduled_task_changes WHERE task_id",
+			"scheduled_task_executions WHERE task_id",
+		} {
 			if left := one[int](b, b.pool, `SELECT count(*) FROM tasktable.`+table+` LIKE 'ann%'`); left != 0 {
 				b.Errorf("%d left in %s", left, table)
 			}
@@ -126,7 +145,8 @@ func TestEraseOfWhatWasSomebodys(t *testing.T) {
 	t.Parallel()
 	eachEraser(t, func(b *bench, of func(id, who string) store.Task, erase func(who string) store.Erasure) {
 		edit := func(id string) {
-			b.exec(b.pool, `UPDATE tasktable.scheduled_tasks SET payload = payload || '{"name": "Ann"}' WHERE id = $1`, id)
+			b.exec(b.pool, `UPDATE tasktable.scheduled_tasks SET payload = payload || '{"name": "Ann"}'
+				WHERE id = $1`, id)
 			b.execution(id)
 		}
 		remove := func(id string) {
@@ -162,10 +182,12 @@ func TestEraseOfWhatWasSomebodys(t *testing.T) {
 		remove("bob's")
 
 		rows := []state{b.wholeState("passed on"), b.wholeState("anew")}
-		// Of deleted 3 changes and 1 execution, of passed on 3 and 1, of passed on and deleted 2, of anew 3 and 1, of came to ann 3 and 1.
+		// Of deleted 3 changes and 1 execution, of passed on 3 and 1, of passed on and deleted 2, of anew 3 and 1, of
+		// came to ann 3 and 1.
 		same(b, "erased", erase("ann"), store.Erasure{Tasks: 1, Executions: 4, Changes: 14})
 		for id, want := range map[string][2]int{
-			"deleted": {0, 0}, "passed on": {1, 1}, "passed on and deleted": {2, 1}, "anew": {2, 1}, "came to ann": {0, 0}, "bob's": {3, 1},
+			"deleted": {0, 0}, "passed on": {1, 1}, "passed on and deleted": {2, 1}, "anew": {2, 1},
+			"came to ann": {0, 0}, "bob's": {3, 1},
 		} {
 			changes, executions := b.history(id)
 			same(b, id, [2]int{changes, executions}, want)
@@ -175,7 +197,8 @@ func TestEraseOfWhatWasSomebodys(t *testing.T) {
 			after.Changes, rows[i].Changes = nil, nil
 			same(b, id, after, rows[i])
 		}
-		left := one[int](b, b.pool, `SELECT count(*) FROM tasktable.scheduled_task_changes AS c WHERE c::text LIKE '%ann%' AND task_id <> 'came to ann'`)
+		left := one[int](b, b.pool, `SELECT count(*) FROM tasktable.scheduled_task_changes AS c
+			WHERE c::text LIKE '%ann%' AND task_id <> 'came to ann'`)
 		if left != 0 {
 			b.Errorf("ann is in %d lines", left)
 		}
@@ -195,9 +218,13 @@ func TestEraseOfATaskThatIsBeingClaimed(t *testing.T) {
 	b.schedule(base("two"))
 	tx := b.begin(pgx.TxOptions{})
 	b.exec(tx, `SELECT set_config('tasktable_change.context', 'engine', true)`)
-	b.exec(tx, `UPDATE tasktable.scheduled_tasks SET status = 'EXECUTING', fence = nextval('tasktable.task_numbers'), lease_expires_at = clock_timestamp() + interval '1 hour',
+	b.exec(tx, `UPDATE tasktable.scheduled_tasks
+		SET status = 'EXECUTING', fence = nextval('tasktable.task_numbers'),
+		lease_expires_at = clock_timestamp() + interval '1 hour',
 		next_attempt_at = NULL, attempt = attempt + 1 WHERE id = 'one'`)
-	call := start(b, func(conn *pgxpool.Conn) (store.Erasure, error) { return b.tasks.EraseEntity(b.ctx, conn, "event:1") }).blocked()
+	call := start(b, func(conn *pgxpool.Conn) (store.Erasure, error) {
+		return b.tasks.EraseEntity(b.ctx, conn, "event:1")
+	}).blocked()
 	b.check(tx.Commit(b.ctx))
 	gone, err := call.result()
 	if err != nil || gone.Tasks != 1 || gone.Changes != 1 {
@@ -233,7 +260,8 @@ func TestEraseIsPartOfItsTransaction(t *testing.T) {
 		b.exec(tx, `DELETE FROM tasktable.scheduled_tasks WHERE id = 'three'`)
 		_, err = tx.Exec(b.ctx, `SAVEPOINT s`)
 		b.check(err)
-		if _, err := tx.Exec(b.ctx, `DELETE FROM tasktable.scheduled_task_changes`); err == nil || !strings.Contains(err.Error(), "append-only") {
+		if _, err := tx.Exec(b.ctx, `DELETE FROM tasktable.scheduled_task_changes`); err == nil ||
+			!strings.Contains(err.Error(), "append-only") {
 			t.Errorf("history after an erasure: %v", err)
 		}
 		b.exec(tx, `ROLLBACK TO s`)
@@ -258,7 +286,9 @@ func TestEraseRefuses(t *testing.T) {
 	nobody := base("nobody's")
 	nobody.Entity, nobody.TenantID = "", ""
 	b.schedule(nobody)
-	for _, sql := range []string{`SELECT tasktable.erase()`, `SELECT tasktable.erase(NULL, NULL)`, `SELECT tasktable.erase('event:1', 'acme')`} {
+	for _, sql := range []string{
+		`SELECT tasktable.erase()`, `SELECT tasktable.erase(NULL, NULL)`, `SELECT tasktable.erase('event:1', 'acme')`,
+	} {
 		b.refused(sql, "erase needs one of entity and tenant_id")
 	}
 	same(b, "of nobody", one[string](b, b.pool, `SELECT tasktable.erase(tenant_id => 'nobody')::text`), "(0,0,0,0)")

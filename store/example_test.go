@@ -14,7 +14,8 @@ import (
 	"github.com/tasktable/tasktable/store/storetest"
 )
 
-// remindOf is a variant of the payload. Its key makes the task's id, task-REMIND-42, so that scheduling it again edits that task.
+// remindOf is a variant of the payload. Its key makes the task's id, task-REMIND-42, so that scheduling it
+// again edits that task.
 type remindOf struct {
 	EventID string `json:"event_id"`
 }
@@ -36,7 +37,8 @@ func ExampleStore_Schedule() {
 		return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 			// … UPDATE events SET starts_at = …
 			receipt, err := tasks.Schedule(ctx, tx, store.Task{
-				Payload: remindOf{EventID: "42"}, At: startsAt.Add(-time.Hour), Expiration: time.Hour, Entity: "event:42",
+				Payload: remindOf{EventID: "42"}, At: startsAt.Add(-time.Hour), Expiration: time.Hour,
+				Entity: "event:42",
 			})
 			fmt.Println(receipt.ID, receipt.Outcome)
 			return err
@@ -91,7 +93,9 @@ func ExampleStore_ScheduleMany() {
 	tasks := store.New(store.Config{Service: "events-api"})
 	var list []store.Task
 	for i := range 1000 {
-		list = append(list, store.Task{Payload: remindOf{EventID: fmt.Sprint(i)}, At: sixPM.Add(time.Duration(i) * time.Second)})
+		list = append(list, store.Task{
+			Payload: remindOf{EventID: fmt.Sprint(i)}, At: sixPM.Add(time.Duration(i) * time.Second),
+		})
 	}
 	receipts, err := tasks.ScheduleMany(ctx, storetest.Pool(t), list)
 	fmt.Println(len(receipts), receipts[999].ID, receipts[999].Outcome, err)
@@ -108,7 +112,8 @@ func ExampleStore_Sync() {
 	early := store.Task{ID: "event-42-early", Payload: remindOf{EventID: "42"}, At: sixPM.AddDate(0, 0, -7)}
 	late := store.Task{ID: "event-42-late", Payload: remindOf{EventID: "42"}, At: sixPM.Add(-time.Hour)}
 
-	for _, wanted := range [][]store.Task{{early, late}, {late}} { // the second time nobody wants the early one any more
+	// The second time nobody wants the early one any more.
+	for _, wanted := range [][]store.Task{{early, late}, {late}} {
 		receipts, err := tasks.Sync(ctx, pool, "event:42", wanted...)
 		for _, receipt := range receipts {
 			fmt.Println(receipt.ID, receipt.Outcome)

@@ -10,12 +10,13 @@ import (
 // full is a task with a value in every field.
 func full(id string) store.Task {
 	return store.Task{
-		ID: id, Payload: payload(1), At: far(0), Expiration: time.Hour, ExpectedExecutionTime: time.Minute, MaxAttempts: 3,
-		Priority: 7, Queue: "mail", Entity: "event:1", TenantID: "acme",
+		ID: id, Payload: payload(1), At: far(0), Expiration: time.Hour, ExpectedExecutionTime: time.Minute,
+		MaxAttempts: 3, Priority: 7, Queue: "mail", Entity: "event:1", TenantID: "acme",
 	}
 }
 
-// Every field of the content makes a revision and is recorded as it was and as it became; a zero field asks for its default.
+// Every field of the content makes a revision and is recorded as it was and as it became; a zero field
+// asks for its default.
 func TestScheduleWithAnotherValueInOneField(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -24,14 +25,26 @@ func TestScheduleWithAnotherValueInOneField(t *testing.T) {
 		change   func(*store.Task)
 		old, new string
 	}{
-		{"payload", func(t *store.Task) { t.Payload = payload(2) }, `{"payload": {"n": 1, "type": "TEST"}}`, `{"payload": {"n": 2, "type": "TEST"}}`},
+		{
+			"payload", func(t *store.Task) { t.Payload = payload(2) }, `{"payload": {"n": 1, "type": "TEST"}}`,
+			`{"payload": {"n": 2, "type": "TEST"}}`,
+		},
 		{"type", func(t *store.Task) { t.Payload = store.JSON(`{"type":"OTHER","n":1}`) },
 			`{"payload": {"n": 1, "type": "TEST"}}`, `{"payload": {"n": 1, "type": "OTHER"}}`},
-		{"at", func(t *store.Task) { t.At = far(5) }, `{"scheduled_at": "2100-01-01T00:00:00Z"}`, `{"scheduled_at": "2100-01-01T00:05:00Z"}`},
+		{
+			"at", func(t *store.Task) { t.At = far(5) }, `{"scheduled_at": "2100-01-01T00:00:00Z"}`,
+			`{"scheduled_at": "2100-01-01T00:05:00Z"}`,
+		},
 		{"two microseconds", func(t *store.Task) { t.At = far(0).Add(2999 * time.Nanosecond) },
 			`{"scheduled_at": "2100-01-01T00:00:00Z"}`, `{"scheduled_at": "2100-01-01T00:00:00.000002Z"}`},
-		{"expiration", func(t *store.Task) { t.Expiration = 90 * time.Minute }, `{"expiration": "01:00:00"}`, `{"expiration": "01:30:00"}`},
-		{"no expiration", func(t *store.Task) { t.Expiration = 0 }, `{"expiration": "01:00:00"}`, `{"expiration": null}`},
+		{
+			"expiration", func(t *store.Task) { t.Expiration = 90 * time.Minute }, `{"expiration": "01:00:00"}`,
+			`{"expiration": "01:30:00"}`,
+		},
+		{
+			"no expiration", func(t *store.Task) { t.Expiration = 0 }, `{"expiration": "01:00:00"}`,
+			`{"expiration": null}`,
+		},
 		{"expected_execution_time", func(t *store.Task) { t.ExpectedExecutionTime = 0 },
 			`{"expected_execution_time": "00:01:00"}`, `{"expected_execution_time": "00:05:00"}`},
 		{"max_attempts", func(t *store.Task) { t.MaxAttempts = 0 }, `{"max_attempts": 3}`, `{"max_attempts": 5}`},
@@ -77,7 +90,9 @@ func TestScheduleWrittenOtherwiseIsUnchanged(t *testing.T) {
 	} {
 		task := full("one")
 		change(&task)
-		if receipt := b.schedule(task); receipt != (store.Receipt{ID: "one", Revision: first.Revision, Outcome: store.Unchanged}) {
+		if receipt := b.schedule(task); receipt != (store.Receipt{
+			ID: "one", Revision: first.Revision, Outcome: store.Unchanged,
+		}) {
 			t.Errorf("%s: %+v", name, receipt)
 		}
 	}
@@ -100,14 +115,18 @@ func (plain) TaskType() string { return "PLAIN" }
 func TestIDComesFromTheTaskOrThePayloadOrIsNew(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	if got := b.schedule(store.Task{Payload: counted{key: "42"}, At: far(0)}); got.ID != "task-TEST-42" || store.IDOf(counted{key: "42"}) != got.ID {
+	if got := b.schedule(store.Task{Payload: counted{key: "42"}, At: far(0)}); got.ID != "task-TEST-42" ||
+		store.IDOf(counted{key: "42"}) != got.ID {
 		t.Errorf("id of a keyed payload: %s", got.ID)
 	}
 	if got := b.schedule(store.Task{ID: "mine", Payload: counted{key: "42"}, At: far(0)}); got.ID != "mine" {
 		t.Errorf("id of the task: %s", got.ID)
 	}
-	first, second := b.schedule(store.Task{Payload: plain{}, At: far(0)}), b.schedule(store.Task{Payload: plain{}, At: far(0)})
-	if first.Outcome != store.Created || second.Outcome != store.Created || first.ID >= second.ID || store.IDOf(plain{}) != "" {
+	first, second := b.schedule(store.Task{
+		Payload: plain{}, At: far(0),
+	}), b.schedule(store.Task{Payload: plain{}, At: far(0)})
+	if first.Outcome != store.Created || second.Outcome != store.Created || first.ID >= second.ID ||
+		store.IDOf(plain{}) != "" {
 		t.Errorf("a payload without a key: %+v, %+v", first, second)
 	}
 }

@@ -16,8 +16,10 @@ func TestSignaturesOfTheSQLFunctions(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	for name, arguments := range map[string]string{
-		"schedule": "payload jsonb, scheduled_at timestamp with time zone DEFAULT NULL::timestamp with time zone, id text DEFAULT NULL::text, priority integer DEFAULT 0, " +
-			"queue text DEFAULT 'default'::text, expiration interval DEFAULT NULL::interval, expected_execution_time interval DEFAULT '00:05:00'::interval, " +
+		"schedule": "payload jsonb, scheduled_at timestamp with time zone DEFAULT NULL::timestamp with time zone, " +
+			"id text DEFAULT NULL::text, priority integer DEFAULT 0, " +
+			"queue text DEFAULT 'default'::text, expiration interval DEFAULT NULL::interval, " +
+			"expected_execution_time interval DEFAULT '00:05:00'::interval, " +
 			"max_attempts integer DEFAULT 5, tenant_id text DEFAULT NULL::text, entity text DEFAULT NULL::text, ",
 		"cancel":     "id text, ",
 		"pause":      "id text, ",
@@ -27,7 +29,8 @@ func TestSignaturesOfTheSQLFunctions(t *testing.T) {
 		"delete":     "id text, ",
 		"reschedule": "id text, at timestamp with time zone, ",
 	} {
-		got := one[string](b, b.pool, `SELECT pg_get_function_arguments(p.oid) FROM pg_proc AS p WHERE p.proname = $1 AND p.pronamespace = 'tasktable'::regnamespace`, name)
+		got := one[string](b, b.pool, `SELECT pg_get_function_arguments(p.oid) FROM pg_proc AS p
+			WHERE p.proname = $1 AND p.pronamespace = 'tasktable'::regnamespace`, name)
 		optional := strings.TrimPrefix(got, arguments)
 		if optional == got || strings.Count(optional, "DEFAULT") != 1+strings.Count(optional, ", ") {
 			t.Errorf("%s(%s)", name, got)
@@ -60,8 +63,9 @@ func TestANullArgumentOfScheduleIsItsDefault(t *testing.T) {
 	b := newBench(t)
 	const payload = `'{"type": "TEST"}'`
 	for _, argument := range []string{
-		"queue", "priority", "expected_execution_time", "max_attempts", "expiration", "tenant_id", "entity", "if_finished", "scheduled_by",
-		"scheduled_at", "wake", "verb", "jitter", "retention", "cron", "time_zone", "trace",
+		"queue", "priority", "expected_execution_time", "max_attempts", "expiration", "tenant_id", "entity",
+		"if_finished", "scheduled_by", "scheduled_at", "wake", "verb", "jitter", "retention", "cron", "time_zone",
+		"trace",
 	} {
 		sql := `SELECT * FROM tasktable.schedule(` + payload + `, id => '` + argument + `', ` + argument + ` => NULL)`
 		for _, want := range []string{"created", "unchanged"} {
@@ -69,15 +73,18 @@ func TestANullArgumentOfScheduleIsItsDefault(t *testing.T) {
 				t.Errorf("%s: %s, want %s", sql, got.Outcome, want)
 			}
 		}
-		same(b, argument, one[string](b, b.pool, `SELECT concat_ws(' ', queue, priority, expected_execution_time, max_attempts)
+		same(b, argument, one[string](b, b.pool, `SELECT concat_ws(' ', queue, priority, expected_execution_time,
+			max_attempts)
 			FROM tasktable.scheduled_tasks WHERE id = $1`, argument), "default 0 00:05:00 5")
 		same(b, argument+"'s change", b.changes(argument)[0].Verb, "schedule")
 	}
 	for _, argument := range []string{
-		"queue", "priority", "expected_execution_time", "max_attempts", "time_zone", "overlap", "catch_up", "catch_up_limit", "catch_up_paused",
+		"queue", "priority", "expected_execution_time", "max_attempts", "time_zone", "overlap", "catch_up",
+		"catch_up_limit", "catch_up_paused",
 	} {
 		id := "recurring " + argument
-		sql := `SELECT * FROM tasktable.schedule_recurring(` + payload + `, '@daily', '` + id + `', ` + argument + ` => NULL)`
+		sql := `SELECT * FROM tasktable.schedule_recurring(` + payload + `, '@daily', '` + id + `', ` + argument +
+			` => NULL)`
 		for _, want := range []string{"created", "unchanged"} {
 			if got := b.ask(sql); got.Outcome != want {
 				t.Errorf("%s: %s, want %s", sql, got.Outcome, want)
@@ -85,10 +92,14 @@ func TestANullArgumentOfScheduleIsItsDefault(t *testing.T) {
 		}
 	}
 	for _, call := range []string{
-		`SELECT * FROM tasktable.schedule_many($1, wake => NULL, verb => NULL)`, `SELECT * FROM tasktable.sync('event:1', $1, wake => NULL)`,
+		`SELECT * FROM tasktable.schedule_many($1, wake => NULL, verb => NULL)`,
+		`SELECT * FROM tasktable.sync('event:1', $1, wake => NULL)`,
 	} {
-		b.exec(b.pool, call, `[{"id": "of many", "payload": {"type": "TEST"}, "queue": null, "priority": null, "max_attempts": null,
-			"expected_execution_time": null, "overlap": null}]`)
+		b.exec(
+			b.pool, call,
+			`[{"id": "of many", "payload": {"type": "TEST"}, "queue": null, "priority": null, "max_attempts": null,
+			"expected_execution_time": null, "overlap": null}]`,
+		)
 	}
 	if got := b.changes("of many")[0].Verb; got != "schedule" {
 		t.Errorf("the verb of schedule_many is %q", got)
@@ -100,9 +111,11 @@ func TestTheSQLFunctionsAsPsqlCallsThem(t *testing.T) {
 	b := newBench(t)
 	for _, call := range []struct{ sql, outcome string }{
 		{`select * from tasktable.schedule('{"type":"LOG","message":"hi"}', '2100-01-01 00:00Z', 'hello')`, "created"},
-		{`select * from tasktable.schedule('{"type":"LOG","message":"hi"}', '2100-01-01 00:00Z', 'hello')`, "unchanged"},
+		{`select * from tasktable.schedule('{"type":"LOG","message":"hi"}',
+			'2100-01-01 00:00Z', 'hello')`, "unchanged"},
 		{`select * from tasktable.schedule('{"type":"LOG","message":"hi"}', null, 'hello')`, "unchanged"},
-		{`select * from tasktable.schedule(id => 'hello', payload => '{"type":"LOG","message":"ho"}', scheduled_at => '2100-01-01 00:00Z')`, "rescheduled"},
+		{`select * from tasktable.schedule(id => 'hello', payload => '{"type":"LOG","message":"ho"}',
+			scheduled_at => '2100-01-01 00:00Z')`, "rescheduled"},
 		{`select * from tasktable.reschedule('hello', '2100-01-02Z')`, "rescheduled"},
 		{`select * from tasktable.reschedule(at => '2100-01-02Z', id => 'hello')`, "unchanged"},
 		{`select * from tasktable.pause('hello')`, "paused"},
@@ -117,7 +130,8 @@ func TestTheSQLFunctionsAsPsqlCallsThem(t *testing.T) {
 	} {
 		got := b.ask(call.sql)
 		row := b.get("hello")
-		if got.ID != "hello" || got.Outcome != call.outcome || (got.Revision == nil) != (row == nil) || row != nil && *got.Revision != row.Revision {
+		if got.ID != "hello" || got.Outcome != call.outcome || (got.Revision == nil) != (row == nil) ||
+			row != nil && *got.Revision != row.Revision {
 			t.Errorf("%s: %s", call.sql, pretty(got))
 		}
 	}
@@ -131,17 +145,21 @@ func TestScheduleInSQLStoresEachArgument(t *testing.T) {
 	b := newBench(t)
 	entity, tenant, hours := "event:42", "acme", 2*time.Hour
 	for id, sql := range map[string]string{
-		"by place": `select * from tasktable.schedule('{"type":"LOG"}', '2100-01-01Z', 'by place', 7, 'mail', '2 hours', '30 seconds', 9, 'acme', 'event:42')`,
-		"by name": `select * from tasktable.schedule(entity => 'event:42', tenant_id => 'acme', max_attempts => 9, expected_execution_time => '30 seconds',
-			expiration => '2 hours', queue => 'mail', priority => 7, id => 'by name', scheduled_at => '2100-01-01Z', payload => '{"type":"LOG"}')`,
+		"by place": `select * from tasktable.schedule('{"type":"LOG"}', '2100-01-01Z', 'by place', 7, 'mail', '2 hours',
+			'30 seconds', 9, 'acme', 'event:42')`,
+		"by name": `select * from tasktable.schedule(entity => 'event:42', tenant_id => 'acme', max_attempts => 9,
+			expected_execution_time => '30 seconds',
+			expiration => '2 hours', queue => 'mail', priority => 7, id => 'by name', scheduled_at => '2100-01-01Z',
+			payload => '{"type":"LOG"}')`,
 	} {
 		receipt := b.ask(sql)
 		got := b.get(id)
 		at := far(0)
 		same(b, id, got, &store.Row{
-			ID: id, Payload: []byte(`{"type": "LOG"}`), Type: "LOG", Entity: &entity, TenantID: &tenant, Queue: "mail", Status: "QUEUED",
-			Priority: 7, ScheduledAt: at, Expiration: &hours, ExpectedExecutionTime: 30 * time.Second, MaxAttempts: 9,
-			Revision: *receipt.Revision, NextAttemptAt: &at, CreatedAt: got.CreatedAt, LastStatusUpdate: got.LastStatusUpdate,
+			ID: id, Payload: []byte(`{"type": "LOG"}`), Type: "LOG", Entity: &entity, TenantID: &tenant, Queue: "mail",
+			Status: "QUEUED", Priority: 7, ScheduledAt: at, Expiration: &hours, ExpectedExecutionTime: 30 * time.Second,
+			MaxAttempts: 9, Revision: *receipt.Revision, NextAttemptAt: &at, CreatedAt: got.CreatedAt,
+			LastStatusUpdate: got.LastStatusUpdate,
 		})
 		same(b, "lines", b.lines(id), []string{"schedule created " + b.role()})
 	}
@@ -154,9 +172,9 @@ func TestScheduleInSQLStoresEachArgument(t *testing.T) {
 	}
 	at := got.ScheduledAt
 	same(b, "defaults", got, &store.Row{
-		ID: receipt.ID, Payload: []byte(`{"type": "LOG"}`), Type: "LOG", Queue: "default", Status: "QUEUED", ScheduledAt: at,
-		ExpectedExecutionTime: 5 * time.Minute, MaxAttempts: 5, Revision: *receipt.Revision, NextAttemptAt: &at,
-		CreatedAt: got.CreatedAt, LastStatusUpdate: got.LastStatusUpdate,
+		ID: receipt.ID, Payload: []byte(`{"type": "LOG"}`), Type: "LOG", Queue: "default", Status: "QUEUED",
+		ScheduledAt: at, ExpectedExecutionTime: 5 * time.Minute, MaxAttempts: 5, Revision: *receipt.Revision,
+		NextAttemptAt: &at, CreatedAt: got.CreatedAt, LastStatusUpdate: got.LastStatusUpdate,
 	})
 }
 
@@ -170,7 +188,9 @@ func TestIDsMadeInSQLAreUUIDsOfVersion7(t *testing.T) {
 			t.Errorf("got %s", id)
 		}
 	}
-	seconds := one[float64](b, b.pool, `SELECT abs(extract(epoch FROM clock_timestamp()) - ('x0000' || left(replace($1, '-', ''), 12))::bit(64)::bigint / 1000.0)::float8`, ids[0])
+	seconds := one[float64](b, b.pool, `SELECT abs(extract(epoch
+		FROM clock_timestamp()) - ('x0000' || left(replace($1, '-', ''),
+		12))::bit(64)::bigint / 1000.0)::float8`, ids[0])
 	if seconds > 60 {
 		t.Errorf("%s is %v seconds from now", ids[0], seconds)
 	}
@@ -196,13 +216,20 @@ func TestBulkInSQL(t *testing.T) {
 		return found
 	}
 	same(b, "schedule_many", ask(`select * from tasktable.schedule_many('[
-		{"id": "b", "payload": {"type": "LOG"}, "scheduled_at": "2100-01-01Z", "entity": "event:1", "expiration": "2 hours"},
-		{"id": "a", "payload": {"type": "LOG"}, "entity": "event:1"}]') order by position`), []string{"1 b created", "2 a created"})
-	if row := b.get("a"); row.ScheduledAt.After(b.now()) || row.MaxAttempts != 5 || row.ExpectedExecutionTime != 5*time.Minute {
+		{"id": "b", "payload": {"type": "LOG"}, "scheduled_at": "2100-01-01Z", "entity": "event:1",
+			"expiration": "2 hours"},
+		{"id": "a", "payload": {"type": "LOG"}, "entity": "event:1"}]') order by position`), []string{
+		"1 b created", "2 a created",
+	})
+	if row := b.get("a"); row.ScheduledAt.After(b.now()) || row.MaxAttempts != 5 ||
+		row.ExpectedExecutionTime != 5*time.Minute {
 		t.Errorf("got %s", pretty(row))
 	}
-	same(b, "sync", ask(`select * from tasktable.sync('event:1', '[{"id": "b", "payload": {"type": "LOG"}, "scheduled_at": null, "expiration": "2 hours"},
-		{"id": "c", "payload": {"type": "LOG"}}]') order by position nulls last`), []string{"1 b unchanged", "2 c created", "null a cancelled"})
+	same(b, "sync", ask(`select * from tasktable.sync('event:1',
+		'[{"id": "b", "payload": {"type": "LOG"}, "scheduled_at": null, "expiration": "2 hours"},
+		{"id": "c", "payload": {"type": "LOG"}}]') order by position nulls last`), []string{
+		"1 b unchanged", "2 c created", "null a cancelled",
+	})
 	if rows := ask(`select * from tasktable.schedule_many('[]')`); len(rows) != 0 {
 		t.Errorf("of none: %v", rows)
 	}

@@ -30,7 +30,10 @@ var badColumns = []struct{ column, value, message string }{
 	{"payload", `'{"type": 1}'`, "payload must have a field type that is a string"},
 	{"payload", `'{"type": null}'`, "payload must have a field type that is a string"},
 	{"payload", `'{"type": "TEST", "s": "\u0000"}'`, "unsupported Unicode escape sequence"},
-	{"payload", `jsonb_build_object('type', 'TEST', 's', repeat('x', 262144 - 24))`, "payload must be at most 256 KiB of JSON text"},
+	{
+		"payload", `jsonb_build_object('type', 'TEST', 's', repeat('x', 262144 - 24))`,
+		"payload must be at most 256 KiB of JSON text",
+	},
 	{"payload", `'{"type": ""}'`, "type must be 2 to 127 letters, digits or _-[]<>/.·:+"},
 	{"payload", `'{"type": "A"}'`, "type must be 2 to 127 letters"},
 	{"payload", `'{"type": "A B"}'`, "type must be 2 to 127 letters"},
@@ -88,16 +91,23 @@ func TestBadValuesInSQL(t *testing.T) {
 				for column, value := range arguments {
 					columns, values, named = columns+", "+column, values+", "+value, named+", "+column+" => "+value
 				}
-				b.refused(`INSERT INTO tasktable.scheduled_tasks (`+columns[2:]+`) VALUES (`+values[2:]+`)`, bad.message)
-				if bad.value == "null" && bad.column != "payload" { // null is the default of schedule's optional arguments
-					b.refused(`UPDATE tasktable.scheduled_tasks SET `+bad.column+` = null WHERE id = 'one'`, bad.message)
+				b.refused(
+					`INSERT INTO tasktable.scheduled_tasks (`+columns[2:]+`) VALUES (`+values[2:]+`)`, bad.message,
+				)
+				// Null is the default of schedule's optional arguments.
+				if bad.value == "null" && bad.column != "payload" {
+					b.refused(
+						`UPDATE tasktable.scheduled_tasks SET `+bad.column+` = null WHERE id = 'one'`, bad.message,
+					)
 					return
 				}
 				b.refused(`SELECT tasktable.schedule(`+named[2:]+`)`, bad.message)
 				if bad.column == "id" || bad.column == "scheduled_by" {
 					return
 				}
-				b.refused(`UPDATE tasktable.scheduled_tasks SET `+bad.column+` = `+bad.value+` WHERE id = 'one'`, bad.message)
+				b.refused(
+					`UPDATE tasktable.scheduled_tasks SET `+bad.column+` = `+bad.value+` WHERE id = 'one'`, bad.message,
+				)
 				b.refused(strings.Replace(`SELECT tasktable.schedule(`+named[2:]+`)`, `'new'`, `'one'`, 1), bad.message)
 			})
 		}
@@ -115,12 +125,14 @@ func TestBadArgumentsOfTheSQLFunctions(t *testing.T) {
 	b.make("one", "QUEUED")
 	before := b.state("one")
 	for sql, message := range map[string]string{
-		`SELECT tasktable.reschedule('one', NULL)`:                                                                "at must be a time, not null",
-		`SELECT tasktable.reschedule('one', 'infinity')`:                                                          "scheduled_at, run_now_at must be finite",
-		`SELECT tasktable.schedule('{"type":"TEST"}', id => 'one', if_finished => 'x')`:                           "if_finished must be 'rearm', 'keep' or null, not 'x'",
-		`SELECT tasktable.schedule_many('{}')`:                                                                    "cannot extract elements from an object",
-		`SELECT tasktable.schedule_many('[{"id": "one"}]')`:                                                       `"payload"`,
-		`SELECT tasktable.schedule_many('[{"id": "one", "payload": {"type": "TEST"}, "expiration": "1 month"}]')`: "expiration must be in days or less",
+		`SELECT tasktable.reschedule('one', NULL)`:       "at must be a time, not null",
+		`SELECT tasktable.reschedule('one', 'infinity')`: "scheduled_at, run_now_at must be finite",
+		`SELECT tasktable.schedule('{"type":"TEST"}', id => 'one',
+			if_finished => 'x')`: "if_finished must be 'rearm', 'keep' or null, not 'x'",
+		`SELECT tasktable.schedule_many('{}')`:              "cannot extract elements from an object",
+		`SELECT tasktable.schedule_many('[{"id": "one"}]')`: `"payload"`,
+		`SELECT tasktable.schedule_many('[{"id": "one", "payload": {"type": "TEST"}, ` +
+			`"expiration": "1 month"}]')`: "expiration must be in days or less",
 	} {
 		b.refused(sql, message)
 	}
@@ -134,12 +146,17 @@ func TestBadArgumentsOfTheSQLFunctions(t *testing.T) {
 func TestWhatOnlyTheDatabaseRefusesIsInvalidToo(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.exec(b.pool, `ALTER TABLE tasktable.scheduled_tasks ADD CONSTRAINT "priority must not be 13" CHECK (priority <> 13)`)
+	b.exec(
+		b.pool, `ALTER TABLE tasktable.scheduled_tasks ADD CONSTRAINT "priority must not be 13" CHECK (priority <> 13)`,
+	)
 	unlucky := base("one")
 	unlucky.Priority = 13
-	for name, db := range map[string]store.DB{"pgx": b.pool, "database/sql": store.SQL(b.openSQL("pgx")), "lib/pq": store.SQL(b.openSQL("postgres"))} {
+	for name, db := range map[string]store.DB{
+		"pgx": b.pool, "database/sql": store.SQL(b.openSQL("pgx")), "lib/pq": store.SQL(b.openSQL("postgres")),
+	} {
 		_, err := b.tasks.Schedule(b.ctx, db, unlucky)
-		if !errors.Is(err, store.ErrInvalid) || !strings.Contains(err.Error(), "priority must not be 13") || !strings.Contains(err.Error(), "schedule task one") {
+		if !errors.Is(err, store.ErrInvalid) || !strings.Contains(err.Error(), "priority must not be 13") ||
+			!strings.Contains(err.Error(), "schedule task one") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

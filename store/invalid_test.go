@@ -39,7 +39,10 @@ var badTasks = []struct {
 	field, rule string
 }{
 	{"id of 513 bytes", func(t *store.Task) { t.ID = strings.Repeat("x", 513) }, "id", "at most 512 bytes"},
-	{"id of 171 characters of 3 bytes", func(t *store.Task) { t.ID = strings.Repeat("€", 171) }, "id", "at most 512 bytes"},
+	{
+		"id of 171 characters of 3 bytes", func(t *store.Task) { t.ID = strings.Repeat("€", 171) }, "id",
+		"at most 512 bytes",
+	},
 	{"id with a newline", func(t *store.Task) { t.ID = "a\nb" }, "id", "without control characters"},
 	{"id with NUL", func(t *store.Task) { t.ID = "a\x00b" }, "id", "without control characters"},
 	{"id with DEL", func(t *store.Task) { t.ID = "a\x7fb" }, "id", "without control characters"},
@@ -50,7 +53,11 @@ var badTasks = []struct {
 
 	{"no payload", func(t *store.Task) { t.Payload = nil }, "payload", "must not be nil"},
 	{"nil pointer", func(t *store.Task) { t.Payload = (*pointer)(nil) }, "payload", "must not be nil"},
-	{"an envelope of its own", func(t *store.Task) { t.Payload = store.JSON(`{"type":"TEST","$codec":"x","$data":""}`) }, "payload", `no field "$codec"`},
+	{
+		"an envelope of its own",
+		func(t *store.Task) { t.Payload = store.JSON(`{"type":"TEST","$codec":"x","$data":""}`) }, "payload",
+		`no field "$codec"`,
+	},
 	{"no object", func(t *store.Task) { t.Payload = scalar("x") }, "payload", "JSON object"},
 	{"a channel", func(t *store.Task) { t.Payload = unencodable{} }, "payload", "cannot be encoded"},
 	{"empty JSON", func(t *store.Task) { t.Payload = store.JSON(``) }, "type", "2 to 127"},
@@ -65,35 +72,101 @@ var badTasks = []struct {
 	{"type with a space", func(t *store.Task) { t.Payload = typed("A B") }, "type", "2 to 127"},
 	{"type with a newline at its end", func(t *store.Task) { t.Payload = typed("AB\n") }, "type", "2 to 127"},
 	{"type that begins with a dash", func(t *store.Task) { t.Payload = typed("-AB") }, "type", "2 to 127"},
-	{"type clash", func(t *store.Task) { t.Payload = clashing{Type: "OTHER"} }, "payload", `no field type other than "CLASHING"`},
+	{
+		"type clash", func(t *store.Task) { t.Payload = clashing{Type: "OTHER"} }, "payload",
+		`no field type other than "CLASHING"`,
+	},
 	{"NUL", func(t *store.Task) { t.Payload = store.JSON(`{"type":"TEST","s":"\u0000"}`) }, "payload", "without NUL"},
-	{"NUL in a key", func(t *store.Task) { t.Payload = store.JSON(`{"type":"TEST","\u0000":1}`) }, "payload", "without NUL"},
-	{"invalid UTF-8", func(t *store.Task) { t.Payload = store.JSON("{\"type\":\"TEST\",\"s\":\"\xff\"}") }, "payload", "UTF-8"},
-	{"half a surrogate pair", func(t *store.Task) { t.Payload = store.JSON(`{"type":"TEST","s":"\ud83d"}`) }, "payload", "surrogate"},
-	{"the other half", func(t *store.Task) { t.Payload = store.JSON(`{"type":"TEST","s":"\ude00x"}`) }, "payload", "surrogate"},
-	{"too large a number", func(t *store.Task) { t.Payload = store.JSON(`{"type":"TEST","n":1e131072}`) }, "payload", "numeric"},
-	{"too small a number", func(t *store.Task) { t.Payload = store.JSON(`{"type":"TEST","n":1e-16384}`) }, "payload", "numeric"},
-	{"absurd exponent", func(t *store.Task) { t.Payload = store.JSON(`{"type":"TEST","n":0e99999999999999999999}`) }, "payload", "numeric"},
+	{
+		"NUL in a key", func(t *store.Task) { t.Payload = store.JSON(`{"type":"TEST","\u0000":1}`) }, "payload",
+		"without NUL",
+	},
+	{
+		"invalid UTF-8", func(t *store.Task) { t.Payload = store.JSON("{\"type\":\"TEST\",\"s\":\"\xff\"}") },
+		"payload", "UTF-8",
+	},
+	{
+		"half a surrogate pair", func(t *store.Task) { t.Payload = store.JSON(`{"type":"TEST","s":"\ud83d"}`) },
+		"payload", "surrogate",
+	},
+	{
+		"the other half", func(t *store.Task) { t.Payload = store.JSON(`{"type":"TEST","s":"\ude00x"}`) }, "payload",
+		"surrogate",
+	},
+	{
+		"too large a number", func(t *store.Task) { t.Payload = store.JSON(`{"type":"TEST","n":1e131072}`) }, "payload",
+		"numeric",
+	},
+	{
+		"too small a number", func(t *store.Task) { t.Payload = store.JSON(`{"type":"TEST","n":1e-16384}`) }, "payload",
+		"numeric",
+	},
+	{
+		"absurd exponent", func(t *store.Task) { t.Payload = store.JSON(`{"type":"TEST","n":0e99999999999999999999}`) },
+		"payload", "numeric",
+	},
 	{"too deep", func(t *store.Task) {
 		t.Payload = store.JSON(`{"type":"TEST","n":` + strings.Repeat("[", 1000) + strings.Repeat("]", 1000) + `}`)
 	},
 		"payload", "nested at most 1000 deep"},
-	{"a byte too much", func(t *store.Task) { t.Payload = sized(store.MaxPayloadBytes + 1) }, "payload", "at most 256 KiB"},
-	{"a number that is long written out", func(t *store.Task) { t.Payload = store.JSON(`{"type":"TEST","n":[1e131071,1e131071]}`) }, "payload", "at most 256 KiB"},
+	{
+		"a byte too much", func(t *store.Task) { t.Payload = sized(store.MaxPayloadBytes + 1) }, "payload",
+		"at most 256 KiB",
+	},
+	{
+		"a number that is long written out",
+		func(t *store.Task) { t.Payload = store.JSON(`{"type":"TEST","n":[1e131071,1e131071]}`) }, "payload",
+		"at most 256 KiB",
+	},
 
-	{"year 10000", func(t *store.Task) { t.At = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC) }, "scheduled_at", "years 1 to 9999"},
-	{"year 10000 elsewhere", func(t *store.Task) { t.At = time.Date(9999, 12, 31, 23, 0, 0, 0, time.FixedZone("", -3600)) }, "scheduled_at", "years 1 to 9999"},
-	{"year 0", func(t *store.Task) { t.At = time.Date(0, 12, 31, 0, 0, 0, 0, time.UTC) }, "scheduled_at", "years 1 to 9999"},
+	{
+		"year 10000", func(t *store.Task) { t.At = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC) }, "scheduled_at",
+		"years 1 to 9999",
+	},
+	{
+		"year 10000 elsewhere",
+		func(t *store.Task) { t.At = time.Date(9999, 12, 31, 23, 0, 0, 0, time.FixedZone("", -3600)) }, "scheduled_at",
+		"years 1 to 9999",
+	},
+	{
+		"year 0", func(t *store.Task) { t.At = time.Date(0, 12, 31, 0, 0, 0, 0, time.UTC) }, "scheduled_at",
+		"years 1 to 9999",
+	},
 	{"the least time", func(t *store.Task) { t.At = time.Unix(math.MinInt64, 0) }, "scheduled_at", "years 1 to 9999"},
-	{"the greatest time", func(t *store.Task) { t.At = time.Unix(math.MaxInt64/2, 0) }, "scheduled_at", "years 1 to 9999"},
+	{
+		"the greatest time", func(t *store.Task) { t.At = time.Unix(math.MaxInt64/2, 0) }, "scheduled_at",
+		"years 1 to 9999",
+	},
 
-	{"negative expiration", func(t *store.Task) { t.Expiration = -time.Second }, "expiration", "between 1µs and 10 years"},
-	{"expiration below a µs", func(t *store.Task) { t.Expiration = time.Microsecond - 1 }, "expiration", "between 1µs and 10 years"},
-	{"expiration over 10 years", func(t *store.Task) { t.Expiration = store.MaxExpiration + 1 }, "expiration", "between 1µs and 10 years"},
-	{"the longest expiration", func(t *store.Task) { t.Expiration = math.MaxInt64 }, "expiration", "between 1µs and 10 years"},
-	{"negative execution time", func(t *store.Task) { t.ExpectedExecutionTime = -1 }, "expected_execution_time", "between 1µs and 7 days"},
-	{"execution time below a µs", func(t *store.Task) { t.ExpectedExecutionTime = 999 }, "expected_execution_time", "between 1µs and 7 days"},
-	{"execution time over 7 days", func(t *store.Task) { t.ExpectedExecutionTime = store.MaxExpectedExecutionTime + 1 }, "expected_execution_time", "between 1µs and 7 days"},
+	{
+		"negative expiration", func(t *store.Task) { t.Expiration = -time.Second }, "expiration",
+		"between 1µs and 10 years",
+	},
+	{
+		"expiration below a µs", func(t *store.Task) { t.Expiration = time.Microsecond - 1 }, "expiration",
+		"between 1µs and 10 years",
+	},
+	{
+		"expiration over 10 years", func(t *store.Task) { t.Expiration = store.MaxExpiration + 1 }, "expiration",
+		"between 1µs and 10 years",
+	},
+	{
+		"the longest expiration", func(t *store.Task) { t.Expiration = math.MaxInt64 }, "expiration",
+		"between 1µs and 10 years",
+	},
+	{
+		"negative execution time", func(t *store.Task) { t.ExpectedExecutionTime = -1 }, "expected_execution_time",
+		"between 1µs and 7 days",
+	},
+	{
+		"execution time below a µs", func(t *store.Task) { t.ExpectedExecutionTime = 999 }, "expected_execution_time",
+		"between 1µs and 7 days",
+	},
+	{
+		"execution time over 7 days",
+		func(t *store.Task) { t.ExpectedExecutionTime = store.MaxExpectedExecutionTime + 1 }, "expected_execution_time",
+		"between 1µs and 7 days",
+	},
 
 	{"priority 101", func(t *store.Task) { t.Priority = 101 }, "priority", "between -100 and 100"},
 	{"priority -101", func(t *store.Task) { t.Priority = -101 }, "priority", "between -100 and 100"},
@@ -128,11 +201,14 @@ func TestBadTasksAreRefusedBeforeTheDatabase(t *testing.T) {
 			_, alone := b.tasks.Schedule(b.ctx, noDB(b), task)
 			_, many := b.tasks.ScheduleMany(b.ctx, noDB(b), []store.Task{base("good"), task})
 			_, synced := b.tasks.Sync(b.ctx, noDB(b), "event:1", task)
-			for call, err := range map[string]error{"Schedule": alone, "ScheduleMany": many, "Sync": synced, "Check": task.Check()} {
+			for call, err := range map[string]error{
+				"Schedule": alone, "ScheduleMany": many, "Sync": synced, "Check": task.Check(),
+			} {
 				if bad.field == "entity" && call == "Sync" && err != nil {
 					continue // there it is another rule: the entity must be Sync's
 				}
-				if !errors.Is(err, store.ErrInvalid) || !strings.Contains(err.Error(), bad.field+" ") || !strings.Contains(err.Error(), bad.rule) {
+				if !errors.Is(err, store.ErrInvalid) || !strings.Contains(err.Error(), bad.field+" ") ||
+					!strings.Contains(err.Error(), bad.rule) {
 					t.Errorf("%s: %v; should name %q and %q", call, err, bad.field, bad.rule)
 				}
 			}
@@ -163,20 +239,32 @@ func TestBadArgumentsOfVerbsAndReads(t *testing.T) {
 		}
 	}
 	for what, call := range map[string]func() error{
-		"scheduled_at must be given": func() error { _, err := b.tasks.Reschedule(b.ctx, db, "one", time.Time{}); return err },
+		"scheduled_at must be given": func() error {
+			_, err := b.tasks.Reschedule(b.ctx, db, "one", time.Time{})
+			return err
+		},
 		"scheduled_at must be in the years": func() error {
 			_, err := b.tasks.Reschedule(b.ctx, db, "one", time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC))
 			return err
 		},
 		"entity must be 1 to 512":    func() error { _, err := b.tasks.Sync(b.ctx, db, ""); return err },
 		"entity must be at most 512": func() error { _, err := b.tasks.Sync(b.ctx, db, "\x01"); return err },
-		"limit must be":              func() error { _, err := b.inspector.List(b.ctx, db, inspect.Filter{Limit: -1}); return err },
-		"limit must be between":      func() error { _, err := b.inspector.List(b.ctx, db, inspect.Filter{Limit: 10001}); return err },
+		"limit must be": func() error {
+			_, err := b.inspector.List(b.ctx, db, inspect.Filter{Limit: -1})
+			return err
+		},
+		"limit must be between": func() error {
+			_, err := b.inspector.List(b.ctx, db, inspect.Filter{Limit: 10001})
+			return err
+		},
 		"status must be": func() error {
 			_, err := b.inspector.List(b.ctx, db, inspect.Filter{Statuses: []store.Status{"\x00"}})
 			return err
 		},
-		"tenant_id must be": func() error { _, err := b.inspector.List(b.ctx, db, inspect.Filter{TenantID: "\xff"}); return err },
+		"tenant_id must be": func() error {
+			_, err := b.inspector.List(b.ctx, db, inspect.Filter{TenantID: "\xff"})
+			return err
+		},
 		"after must be at most": func() error {
 			_, err := b.inspector.List(b.ctx, db, inspect.Filter{After: &store.Row{ID: "\xff"}})
 			return err
@@ -185,8 +273,14 @@ func TestBadArgumentsOfVerbsAndReads(t *testing.T) {
 			_, err := b.inspector.List(b.ctx, db, inspect.Filter{ScheduledFrom: time.Unix(math.MinInt64, 0)})
 			return err
 		},
-		"service must be":                       func() error { _, err := store.New(store.Config{Service: "\n"}).Cancel(b.ctx, db, "one"); return err },
-		"schema \"Bad\" must be 1 to 46 of a-z": func() error { _, err := store.New(store.Config{Schema: "Bad"}).Get(b.ctx, db, "one"); return err },
+		"service must be": func() error {
+			_, err := store.New(store.Config{Service: "\n"}).Cancel(b.ctx, db, "one")
+			return err
+		},
+		"schema \"Bad\" must be 1 to 46 of a-z": func() error {
+			_, err := store.New(store.Config{Schema: "Bad"}).Get(b.ctx, db, "one")
+			return err
+		},
 		"schema \"a;b\" must be 1 to 46 of a-z": func() error {
 			_, err := store.New(store.Config{Schema: "a;b"}).Schedule(b.ctx, db, base("one"))
 			return err
@@ -219,7 +313,8 @@ func TestTheTransactionIsUsableAfterBadInput(t *testing.T) {
 	_, err := b.tasks.Cancel(b.ctx, tx, "one")
 	b.check(err)
 	b.check(tx.Commit(b.ctx))
-	if after := b.state("one"); len(after.Changes) != len(before.Changes)+1 || after.Row.Status != store.StatusCancelled {
+	if after := b.state("one"); len(after.Changes) != len(before.Changes)+1 ||
+		after.Row.Status != store.StatusCancelled {
 		t.Errorf("got %s", pretty(after))
 	}
 }
@@ -229,7 +324,8 @@ func TestClosedTransactionsAndOtherDeadEnds(t *testing.T) {
 	b := newBench(t)
 	tx := b.begin(pgx.TxOptions{})
 	b.check(tx.Commit(b.ctx))
-	if _, err := b.tasks.Schedule(b.ctx, tx, base("one")); !errors.Is(err, pgx.ErrTxClosed) || errors.Is(err, store.ErrInvalid) {
+	if _, err := b.tasks.Schedule(b.ctx, tx, base("one")); !errors.Is(err, pgx.ErrTxClosed) ||
+		errors.Is(err, store.ErrInvalid) {
 		t.Errorf("pgx: %v", err)
 	}
 	sqlTx, err := b.openSQL("pgx").BeginTx(b.ctx, nil)
@@ -249,7 +345,8 @@ func TestClosedTransactionsAndOtherDeadEnds(t *testing.T) {
 		t.Errorf("with an ended context: %v", err)
 	}
 	elsewhere := store.New(store.Config{Schema: "elsewhere"})
-	if _, err := elsewhere.Schedule(b.ctx, b.pool, base("one")); err == nil || !strings.Contains(err.Error(), "elsewhere") {
+	if _, err := elsewhere.Schedule(b.ctx, b.pool, base("one")); err == nil ||
+		!strings.Contains(err.Error(), "elsewhere") {
 		t.Errorf("in a schema that is not there: %v", err)
 	}
 	if b.get("one") != nil {

@@ -43,7 +43,9 @@ func (b *bench) endsWith(task store.Task) {
 			ctx, cancel := context.WithTimeout(b.ctx, 10*time.Second)
 			defer cancel()
 			err := schedule(ctx)
-			for _, part := range []string{`task "` + task.ID + `" can neither be read nor inserted`, "row level security", "trigger"} {
+			for _, part := range []string{
+				`task "` + task.ID + `" can neither be read nor inserted`, "row level security", "trigger",
+			} {
 				if err == nil || !strings.Contains(err.Error(), part) {
 					b.Errorf("got %v, not an error that says %q", err, part)
 				}
@@ -68,9 +70,12 @@ func TestScheduleWhereAPolicyHidesTheRow(t *testing.T) {
 	role := storetest.Role(t)
 	b := newBench(t)
 	b.schedule(store.Task{ID: "theirs", Payload: payload(1), At: far(0), TenantID: "other"})
-	b.exec(b.pool, `GRANT USAGE ON SCHEMA tasktable TO `+role+`; GRANT ALL ON ALL TABLES IN SCHEMA tasktable TO `+role+`;
-		GRANT ALL ON ALL SEQUENCES IN SCHEMA tasktable TO `+role+`; ALTER TABLE tasktable.scheduled_tasks ENABLE ROW LEVEL SECURITY;
-		CREATE POLICY by_tenant ON tasktable.scheduled_tasks TO `+role+` USING (tenant_id = 'acme')`)
+	b.exec(
+		b.pool, `GRANT USAGE ON SCHEMA tasktable TO `+role+`; GRANT ALL ON ALL TABLES IN SCHEMA tasktable TO `+role+`;
+		GRANT ALL ON ALL SEQUENCES IN SCHEMA tasktable TO `+role+
+			`; ALTER TABLE tasktable.scheduled_tasks ENABLE ROW LEVEL SECURITY;
+		CREATE POLICY by_tenant ON tasktable.scheduled_tasks TO `+role+` USING (tenant_id = 'acme')`,
+	)
 	config := b.pool.Config()
 	config.ConnConfig.RuntimeParams["role"] = role
 	config.MinConns = 0

@@ -10,8 +10,8 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// A transaction whose snapshot is older than another's edit cannot know what its verb would come to. It is told so, by the
-// error that such transactions have to expect anyway; "unchanged" would be a lost upsert.
+// A transaction whose snapshot is older than another's edit cannot know what its verb would come to. It is told so,
+// by the error that such transactions have to expect anyway; "unchanged" would be a lost upsert.
 func TestAnOldSnapshotIsASerializationError(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -46,18 +46,25 @@ func TestDueOf(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	for sql, want := range map[string]string{
-		`tasktable.due_of('one', '2100-01-01Z', NULL, NULL)`:                                                                                 `'2100-01-01Z'::timestamptz`,
-		`tasktable.due_of('one', '2100-01-01Z', '2099-01-01Z', NULL)`:                                                                        `'2099-01-01Z'::timestamptz`,
-		`tasktable.due_of('one', '2100-01-01Z', '2099-01-01Z', '1 hour')`:                                                                    `'2099-01-01Z'::timestamptz`,
-		`tasktable.due_of('one', '2100-01-01 01:00+01', NULL, '1 hour')`:                                                                     `tasktable.due_of('one', '2100-01-01Z', NULL, '1 hour')`,
-		`tasktable.due_of('one', '2100-01-01Z', NULL, '00:00:00.000001')`:                                                                    `'2100-01-01Z'::timestamptz`,
-		`tasktable.due_of('one', '0001-01-01Z', NULL, '1 hour') < '0001-01-01 01:00Z'`:                                                       `true`,
-		`tasktable.due_of('one', '2100-01-01Z', NULL, '1 hour') = tasktable.due_of('two', '2100-01-01Z', NULL, '1 hour')`:                    `false`,
-		`(SELECT count(DISTINCT tasktable.due_of(i::text, '2100-01-01Z', NULL, '00:00:00.000003')) FROM generate_series(1, 100) AS i)`:       `3`,
-		`(SELECT max(tasktable.due_of(i::text, '2100-01-01Z', NULL, '00:00:00.000003')) FROM generate_series(1, 100) AS i)`:                  `'2100-01-01 00:00:00.000002Z'::timestamptz`,
-		`(SELECT bool_and(tasktable.due_of(i::text, '2100-01-01Z', NULL, '24 hours') < '2100-01-02Z') FROM generate_series(1, 10000) AS i)`:  `true`,
-		`(SELECT max(tasktable.due_of(i::text, '2100-01-01Z', NULL, '24 hours')) > '2100-01-01 23:50Z' FROM generate_series(1, 10000) AS i)`: `true`,
-		`(SELECT min(tasktable.due_of(i::text, '2100-01-01Z', NULL, '24 hours')) < '2100-01-01 00:10Z' FROM generate_series(1, 10000) AS i)`: `true`,
+		`tasktable.due_of('one', '2100-01-01Z', NULL, NULL)`:              `'2100-01-01Z'::timestamptz`,
+		`tasktable.due_of('one', '2100-01-01Z', '2099-01-01Z', NULL)`:     `'2099-01-01Z'::timestamptz`,
+		`tasktable.due_of('one', '2100-01-01Z', '2099-01-01Z', '1 hour')`: `'2099-01-01Z'::timestamptz`,
+		`tasktable.due_of('one', '2100-01-01 01:00+01', NULL, ` +
+			`'1 hour')`: `tasktable.due_of('one', '2100-01-01Z', NULL, '1 hour')`,
+		`tasktable.due_of('one', '2100-01-01Z', NULL, '00:00:00.000001')`:              `'2100-01-01Z'::timestamptz`,
+		`tasktable.due_of('one', '0001-01-01Z', NULL, '1 hour') < '0001-01-01 01:00Z'`: `true`,
+		`tasktable.due_of('one', '2100-01-01Z', NULL, '1 hour') ` +
+			`= tasktable.due_of('two', '2100-01-01Z', NULL, '1 hour')`: `false`,
+		`(SELECT count(DISTINCT tasktable.due_of(i::text, '2100-01-01Z', NULL, '00:00:00.000003')) ` +
+			`FROM generate_series(1, 100) AS i)`: `3`,
+		`(SELECT max(tasktable.due_of(i::text, '2100-01-01Z', NULL, '00:00:00.000003')) ` +
+			`FROM generate_series(1, 100) AS i)`: `'2100-01-01 00:00:00.000002Z'::timestamptz`,
+		`(SELECT bool_and(tasktable.due_of(i::text, '2100-01-01Z', NULL, '24 hours') < '2100-01-02Z') ` +
+			`FROM generate_series(1, 10000) AS i)`: `true`,
+		`(SELECT max(tasktable.due_of(i::text, '2100-01-01Z', NULL, '24 hours')) > '2100-01-01 23:50Z' ` +
+			`FROM generate_series(1, 10000) AS i)`: `true`,
+		`(SELECT min(tasktable.due_of(i::text, '2100-01-01Z', NULL, '24 hours')) < '2100-01-01 00:10Z' ` +
+			`FROM generate_series(1, 10000) AS i)`: `true`,
 	} {
 		for _, zone := range []string{"UTC", "Australia/Lord_Howe"} { // the session's zone is no matter
 			b.inTxZone(zone, func(get func(string) bool) {
@@ -79,7 +86,8 @@ func (b *bench) inTxZone(zone string, do func(get func(string) bool)) {
 	b.exec(conn, `RESET TIME ZONE`)
 }
 
-// A one-off task is due its jitter late, at insert and at each edit; run now is now. What was asked for stays in scheduled_at.
+// A one-off task is due its jitter late, at insert and at each edit; run now is now. What was asked for
+// stays in scheduled_at.
 func TestNextAttemptCountsTheJitter(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -104,17 +112,23 @@ func TestNextAttemptCountsTheJitter(t *testing.T) {
 		at     time.Time
 		jitter time.Duration
 	}{
-		"as scheduled":             {nil, far(0), 24 * time.Hour},
-		"another field":            {[]func(*bench, string){set(`priority = 3`)}, far(0), 24 * time.Hour},
-		"another time":             {[]func(*bench, string){verb("re_other")}, far(5), 24 * time.Hour},
-		"another time by SQL":      {[]func(*bench, string){set(`scheduled_at = '2100-01-01 00:05Z'`)}, far(5), 24 * time.Hour},
-		"less":                     {[]func(*bench, string){set(`jitter = '1 minute'`)}, far(0), time.Minute},
-		"none":                     {[]func(*bench, string){set(`jitter = NULL`)}, far(0), 0},
-		"paused and resumed":       {[]func(*bench, string){verb("pause"), verb("resume")}, far(0), 24 * time.Hour},
-		"cancelled and rearmed":    {[]func(*bench, string){verb("cancel"), verb("identical")}, far(0), 24 * time.Hour},
-		"run now, and then moved":  {[]func(*bench, string){verb("run_now"), verb("re_other")}, far(5), 24 * time.Hour},
-		"ended, and another time":  {[]func(*bench, string){set(`status = 'FAILED'`), verb("re_other")}, far(5), 24 * time.Hour},
-		"scheduled without jitter": {[]func(*bench, string){func(b *bench, id string) { b.schedule(base(id)) }}, far(0), 0},
+		"as scheduled":  {nil, far(0), 24 * time.Hour},
+		"another field": {[]func(*bench, string){set(`priority = 3`)}, far(0), 24 * time.Hour},
+		"another time":  {[]func(*bench, string){verb("re_other")}, far(5), 24 * time.Hour},
+		"another time by SQL": {
+			[]func(*bench, string){set(`scheduled_at = '2100-01-01 00:05Z'`)}, far(5), 24 * time.Hour,
+		},
+		"less":                    {[]func(*bench, string){set(`jitter = '1 minute'`)}, far(0), time.Minute},
+		"none":                    {[]func(*bench, string){set(`jitter = NULL`)}, far(0), 0},
+		"paused and resumed":      {[]func(*bench, string){verb("pause"), verb("resume")}, far(0), 24 * time.Hour},
+		"cancelled and rearmed":   {[]func(*bench, string){verb("cancel"), verb("identical")}, far(0), 24 * time.Hour},
+		"run now, and then moved": {[]func(*bench, string){verb("run_now"), verb("re_other")}, far(5), 24 * time.Hour},
+		"ended, and another time": {
+			[]func(*bench, string){set(`status = 'FAILED'`), verb("re_other")}, far(5), 24 * time.Hour,
+		},
+		"scheduled without jitter": {
+			[]func(*bench, string){func(b *bench, id string) { b.schedule(base(id)) }}, far(0), 0,
+		},
 	} {
 		b.each(name, func(b *bench) {
 			b.schedule(task(name))
@@ -126,12 +140,15 @@ func TestNextAttemptCountsTheJitter(t *testing.T) {
 				due = b.dueOf(name, c.at, c.jitter)
 			}
 			if row := b.get(name); !row.ScheduledAt.Equal(c.at) || !row.NextAttemptAt.Equal(due) {
-				b.Errorf("scheduled for %v, due at %v instead of %v", row.ScheduledAt.UTC(), row.NextAttemptAt.UTC(), due)
+				b.Errorf(
+					"scheduled for %v, due at %v instead of %v", row.ScheduledAt.UTC(), row.NextAttemptAt.UTC(), due,
+				)
 			}
 		})
 	}
 	for name, steps := range map[string][]func(*bench, string){
-		"run now": {verb("run_now")}, "retried": {set(`status = 'FAILED'`), verb("retry")}, "run now, then another field": {verb("run_now"), set(`priority = 3`)},
+		"run now": {verb("run_now")}, "retried": {set(`status = 'FAILED'`), verb("retry")},
+		"run now, then another field": {verb("run_now"), set(`priority = 3`)},
 	} {
 		b.each(name, func(b *bench) {
 			b.schedule(task(name))
@@ -139,7 +156,8 @@ func TestNextAttemptCountsTheJitter(t *testing.T) {
 			for _, step := range steps {
 				step(b, name)
 			}
-			if row := b.get(name); row.NextAttemptAt.Before(from) || row.NextAttemptAt.After(b.now()) || !row.ScheduledAt.Equal(far(0)) {
+			if row := b.get(name); row.NextAttemptAt.Before(from) || row.NextAttemptAt.After(b.now()) ||
+				!row.ScheduledAt.Equal(far(0)) {
 				b.Errorf("due at %v", row.NextAttemptAt)
 			}
 		})

@@ -23,7 +23,9 @@ func TestScheduleManyAnswersInTheOrderGiven(t *testing.T) {
 	tasks := []store.Task{base("z"), base("d"), moved, base("c"), base("a"), base("z")}
 	receipts, err := b.tasks.ScheduleMany(b.ctx, b.pool, tasks)
 	b.check(err)
-	same(b, "receipts", outcomes(receipts), []string{"z created", "d rearmed", "b rescheduled", "c finished", "a created", "z unchanged"})
+	same(b, "receipts", outcomes(receipts), []string{
+		"z created", "d rearmed", "b rescheduled", "c finished", "a created", "z unchanged",
+	})
 	for _, receipt := range receipts {
 		if row := b.get(receipt.ID); row.Revision != receipt.Revision {
 			t.Errorf("%s: revision %d, the row says %d", receipt.ID, receipt.Revision, row.Revision)
@@ -58,9 +60,11 @@ func TestScheduleManyStoresWhatScheduleDoes(t *testing.T) {
 	receipts, err := b.tasks.ScheduleMany(b.ctx, b.pool, []store.Task{full("among"), {ID: "zero", Payload: payload(1)}})
 	b.check(err)
 	single, bulk := b.get(alone.ID), b.get("among")
-	bulk.ID, bulk.Revision, bulk.CreatedAt, bulk.LastStatusUpdate = single.ID, single.Revision, single.CreatedAt, single.LastStatusUpdate
+	bulk.ID, bulk.Revision, bulk.CreatedAt, bulk.LastStatusUpdate = single.ID, single.Revision, single.CreatedAt,
+		single.LastStatusUpdate
 	same(b, "row", bulk, single)
-	if row := b.get("zero"); receipts[1].Outcome != store.Created || row.ScheduledAt.After(b.now()) || row.Expiration != nil || row.Entity != nil {
+	if row := b.get("zero"); receipts[1].Outcome != store.Created || row.ScheduledAt.After(b.now()) ||
+		row.Expiration != nil || row.Entity != nil {
 		t.Errorf("a task of defaults: %s", pretty(row))
 	}
 	keep := base("done")
@@ -86,19 +90,22 @@ func TestOneBadTaskRefusesAll(t *testing.T) {
 	}
 	good := store.JSON(`{"type":"TEST"}`)
 	_, err = b.pool.Exec(b.ctx, `SELECT * FROM tasktable.schedule_many(jsonb_build_array(
-		jsonb_build_object('id', 'good', 'payload', $1::text::jsonb), jsonb_build_object('id', 'bad', 'payload', $1::text::jsonb, 'priority', 101)))`, string(good))
+		jsonb_build_object('id', 'good', 'payload', $1::text::jsonb),
+		jsonb_build_object('id', 'bad', 'payload', $1::text::jsonb, 'priority', 101)))`, string(good))
 	if err == nil || b.get("good") != nil {
 		t.Errorf("in SQL: %v", err)
 	}
 }
 
-// Tasks that an application's trigger schedules for each of many new ones, one by one or many at once, are made and recorded as others are.
+// Tasks that an application's trigger schedules for each of many new ones, one by one or many at once, are made and
+// recorded as others are.
 func TestTriggersScheduleBesideScheduleMany(t *testing.T) {
 	t.Parallel()
 	const most = 30 // that so many are inserted by one statement is not to be seen
 	for timing, others := range map[string]string{
 		"BEFORE": `SELECT tasktable.schedule('{"type": "TEST"}', id => 'one ' || $1)`,
-		"AFTER": `SELECT tasktable.schedule_many(jsonb_agg(jsonb_build_object('id', 'one ' || $1 || CASE WHEN n > 1 THEN ' ' || n ELSE '' END,
+		"AFTER": `SELECT tasktable.schedule_many(jsonb_agg(jsonb_build_object('id', 'one ' || $1 || CASE WHEN n > 1
+			THEN ' ' || n ELSE '' END,
 			'payload', '{"type": "TEST"}'::jsonb))) FROM generate_series(1, 25) AS n`,
 	} {
 		t.Run(timing, func(t *testing.T) {
@@ -134,13 +141,15 @@ func TestTriggersScheduleBesideScheduleMany(t *testing.T) {
 	}
 }
 
-// A bulk call that failed within a transaction that goes on leaves nothing behind: rows are made and recorded as before.
+// A bulk call that failed within a transaction that goes on leaves nothing behind: rows are made and
+// recorded as before.
 func TestAfterABulkCallThatFailed(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.inTx(func(tx pgx.Tx) {
 		b.exec(tx, `DO $$ BEGIN
-			PERFORM tasktable.schedule_many(jsonb_agg(jsonb_build_object('id', n::text, 'payload', '{"type": "TEST"}'::jsonb, 'priority', 85 + n)))
+			PERFORM tasktable.schedule_many(jsonb_agg(jsonb_build_object('id', n::text, 'payload',
+			'{"type": "TEST"}'::jsonb, 'priority', 85 + n)))
 			FROM generate_series(1, 30) AS n;
 			RAISE 'it should have failed';
 		EXCEPTION WHEN check_violation THEN
@@ -187,7 +196,9 @@ func TestSyncMakesTheTasksOfAnEntityExactlyThese(t *testing.T) {
 		"new created", "kept unchanged", "FAILED finished",
 		"EXECUTING cancelled", "PAUSED cancelled", "QUEUED cancelled", "held PAUSED cancelled", "held QUEUED cancelled",
 	})
-	rows, err := b.inspector.List(b.ctx, b.pool, inspect.Filter{Entity: "event:1", Statuses: []store.Status{store.StatusQueued}})
+	rows, err := b.inspector.List(b.ctx, b.pool, inspect.Filter{
+		Entity: "event:1", Statuses: []store.Status{store.StatusQueued},
+	})
 	b.check(err)
 	if len(rows) != 2 || rows[0].ID != "kept" || rows[1].ID != "new" {
 		t.Errorf("waiting now: %s", pretty(rows))
@@ -223,13 +234,14 @@ func TestSyncRefuses(t *testing.T) {
 		}
 	}
 	for sql, message := range map[string]string{
-		`SELECT * FROM tasktable.sync('event:1', NULL)`:                                                        "tasks must be a JSON array",
-		`SELECT * FROM tasktable.sync('event:1', '{}')`:                                                        "tasks must be a JSON array",
-		`SELECT * FROM tasktable.sync('event:1', '[{"payload": {"type": "TEST"}}]')`:                           "id must be given",
-		`SELECT * FROM tasktable.sync('event:1', '[7]')`:                                                       "id must be given",
-		`SELECT * FROM tasktable.sync(NULL, '[]')`:                                                             "entity must be given",
-		`SELECT * FROM tasktable.sync('', '[]')`:                                                               "entity must be 1 to 512 bytes",
-		`SELECT * FROM tasktable.sync('event:1', '[{"id": "two", "payload": {"type": "TEST"}}, {"id": "x"}]')`: `"payload"`,
+		`SELECT * FROM tasktable.sync('event:1', NULL)`:                              "tasks must be a JSON array",
+		`SELECT * FROM tasktable.sync('event:1', '{}')`:                              "tasks must be a JSON array",
+		`SELECT * FROM tasktable.sync('event:1', '[{"payload": {"type": "TEST"}}]')`: "id must be given",
+		`SELECT * FROM tasktable.sync('event:1', '[7]')`:                             "id must be given",
+		`SELECT * FROM tasktable.sync(NULL, '[]')`:                                   "entity must be given",
+		`SELECT * FROM tasktable.sync('', '[]')`:                                     "entity must be 1 to 512 bytes",
+		`SELECT * FROM tasktable.sync('event:1',
+			'[{"id": "two", "payload": {"type": "TEST"}}, {"id": "x"}]')`: `"payload"`,
 	} {
 		b.refused(sql, message)
 	}

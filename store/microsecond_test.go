@@ -8,8 +8,8 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// An application computes a time with nanoseconds, and stores it in a column of its own. What comes back from there differs by
-// less than a microsecond: pgx cuts the nanoseconds off, and Postgres rounds a text such as lib/pq sends.
+// An application computes a time with nanoseconds, and stores it in a column of its own. What comes back from there
+// differs by less than a microsecond: pgx cuts the nanoseconds off, and Postgres rounds a text such as lib/pq sends.
 func TestTimesLessThanAMicrosecondApartAreTheSame(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -41,7 +41,8 @@ func TestTimesLessThanAMicrosecondApartAreTheSame(t *testing.T) {
 				b.check(err)
 				b.wantOutcome("Reschedule", want, moved)
 				report, err := b.reconcile(store.ReconcileConfig{Query: fmt.Sprintf(
-					`SELECT '%s' AS id, timestamptz '%s' AS scheduled_at, jsonb '{"n": 1}' AS payload`, id, pair[1].Format(time.RFC3339Nano))})
+					`SELECT '%s' AS id, timestamptz '%s' AS scheduled_at,
+						jsonb '{"n": 1}' AS payload`, id, pair[1].Format(time.RFC3339Nano))})
 				b.check(err)
 				if drift := report.Ended.Count + report.WrongTime.Count; drift != 0 {
 					b.Errorf("Reconcile: %s", counts(report))
@@ -56,7 +57,9 @@ func TestTimesLessThanAMicrosecondApartAreTheSame(t *testing.T) {
 func TestTimesOfMoreThanAMicrosecondDiffer(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	for micros, want := range map[int]store.Outcome{-2: store.Rearmed, -1: store.Finished, 1: store.Finished, 2: store.Rearmed} {
+	for micros, want := range map[int]store.Outcome{
+		-2: store.Rearmed, -1: store.Finished, 1: store.Finished, 2: store.Rearmed,
+	} {
 		id := fmt.Sprint(micros)
 		b.schedule(store.Task{ID: id, Payload: payload(1), At: far(0)})
 		b.finish(id)
@@ -64,7 +67,10 @@ func TestTimesOfMoreThanAMicrosecondDiffer(t *testing.T) {
 		b.wantOutcome(id, want, b.schedule(store.Task{ID: id, Payload: payload(1), At: at}))
 	}
 	b.schedule(store.Task{ID: "edited", Payload: payload(1), At: far(0)})
-	b.wantOutcome("edited", store.Rescheduled, b.schedule(store.Task{ID: "edited", Payload: payload(2), At: far(0).Add(time.Microsecond)}))
+	b.wantOutcome(
+		"edited", store.Rescheduled,
+		b.schedule(store.Task{ID: "edited", Payload: payload(2), At: far(0).Add(time.Microsecond)}),
+	)
 	if row := b.get("edited"); !row.ScheduledAt.Equal(far(0)) {
 		t.Errorf("an edit of the payload moved the task to %s", row.ScheduledAt)
 	}
@@ -75,7 +81,10 @@ func TestOtherTimesLessThanAMicrosecondApartAreTheSame(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	daily := func(nanos time.Duration) store.Task {
-		return store.Task{ID: "daily", Payload: payload(1), At: far(0), Recurrence: &store.Recurrence{Cron: "@daily", EndsAt: far(9).Add(nanos)}}
+		return store.Task{
+			ID: "daily", Payload: payload(1), At: far(0),
+			Recurrence: &store.Recurrence{Cron: "@daily", EndsAt: far(9).Add(nanos)},
+		}
 	}
 	b.schedule(daily(789))
 	b.wantOutcome("ends_at", store.Unchanged, b.schedule(daily(0)))

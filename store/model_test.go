@@ -6,9 +6,11 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// expected is the row that an outcome stands for, worked out apart from the SQL. Of the row that was found it takes the times
-// that the database's clock gave, after a check that they lie within the call.
-func (b *bench) expected(verb string, outcome store.Outcome, before, found *store.Row, from, until time.Time) *store.Row {
+// expected is the row that an outcome stands for, worked out apart from the SQL. Of the row that was found it takes
+// the times that the database's clock gave, after a check that they lie within the call.
+func (b *bench) expected(
+	verb string, outcome store.Outcome, before, found *store.Row, from, until time.Time,
+) *store.Row {
 	b.Helper()
 	if outcome == store.Deleted {
 		return nil
@@ -90,10 +92,11 @@ func edit(row *store.Row, verb string) {
 func expectedNew(verb string, found *store.Row, during func(string, *time.Time) *time.Time) *store.Row {
 	task, by, hour := base(found.ID), service, time.Hour
 	want := &store.Row{
-		ID: task.ID, Payload: []byte(`{"n": 1, "type": "TEST"}`), Type: "TEST", Entity: &task.Entity, TenantID: &task.TenantID,
-		Queue: "default", Status: store.StatusQueued, ScheduledAt: task.At, Expiration: &hour, ExpectedExecutionTime: 5 * time.Minute,
-		MaxAttempts: 5, ScheduledBy: &by,
-		CreatedAt: *during("created_at", &found.CreatedAt), LastStatusUpdate: *during("last_status_update", &found.LastStatusUpdate),
+		ID: task.ID, Payload: []byte(`{"n": 1, "type": "TEST"}`), Type: "TEST", Entity: &task.Entity,
+		TenantID: &task.TenantID, Queue: "default", Status: store.StatusQueued, ScheduledAt: task.At, Expiration: &hour,
+		ExpectedExecutionTime: 5 * time.Minute, MaxAttempts: 5, ScheduledBy: &by,
+		CreatedAt:        *during("created_at", &found.CreatedAt),
+		LastStatusUpdate: *during("last_status_update", &found.LastStatusUpdate),
 	}
 	edit(want, verb)
 	if isZero(verb) {
@@ -104,7 +107,9 @@ func expectedNew(verb string, found *store.Row, during func(string, *time.Time) 
 }
 
 // expectedLine is the change line of what a verb wrote.
-func (b *bench) expectedLine(verb string, outcome store.Outcome, before, after state, from, until time.Time) store.Change {
+func (b *bench) expectedLine(
+	verb string, outcome store.Outcome, before, after state, from, until time.Time,
+) store.Change {
 	b.Helper()
 	if len(after.Changes) != len(before.Changes)+1 {
 		b.Fatalf("%d change lines instead of one", len(after.Changes)-len(before.Changes))
@@ -122,7 +127,9 @@ func (b *bench) expectedLine(verb string, outcome store.Outcome, before, after s
 	}
 	switch outcome {
 	case store.Created:
-		want.New = encoded(b, map[string]any{"status": "QUEUED", "type": "TEST", "scheduled_at": instant(&after.Row.ScheduledAt)})
+		want.New = encoded(b, map[string]any{
+			"status": "QUEUED", "type": "TEST", "scheduled_at": instant(&after.Row.ScheduledAt),
+		})
 	case store.Deleted:
 		want.Revision = found.Revision // a number of its own
 		want.Old = encoded(b, content(before.Row))

@@ -4,17 +4,21 @@ import (
 	"testing"
 )
 
-// A call without a time means the same in SQL as in Go, whether the argument is left out, the key is absent, or either is null.
+// A call without a time means the same in SQL as in Go, whether the argument is left out, the key is absent,
+// or either is null.
 func TestSQLWithoutATimeMeansTheSameAsInGo(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	const body = `'{"type": "TEST", "n": 1}'`
 	for name, sql := range map[string]string{
-		"left out":        `SELECT * FROM tasktable.schedule(` + body + `, id => 'one')`,
-		"null":            `SELECT * FROM tasktable.schedule(` + body + `, NULL, 'one', if_finished => NULL)`,
-		"absent, many":    `SELECT id, revision, outcome FROM tasktable.schedule_many('[{"id": "one", "payload": {"type": "TEST", "n": 1}}]')`,
-		"null, many":      `SELECT id, revision, outcome FROM tasktable.schedule_many('[{"id": "one", "payload": {"type": "TEST", "n": 1}, "scheduled_at": null}]')`,
-		"absent, in sync": `SELECT id, revision, outcome FROM tasktable.sync('event:1', '[{"id": "one", "payload": {"type": "TEST", "n": 1}}]')`,
+		"left out": `SELECT * FROM tasktable.schedule(` + body + `, id => 'one')`,
+		"null":     `SELECT * FROM tasktable.schedule(` + body + `, NULL, 'one', if_finished => NULL)`,
+		"absent, many": `SELECT id, revision, outcome
+			FROM tasktable.schedule_many('[{"id": "one", "payload": {"type": "TEST", "n": 1}}]')`,
+		"null, many": `SELECT id, revision, outcome
+			FROM tasktable.schedule_many('[{"id": "one", "payload": {"type": "TEST", "n": 1}, "scheduled_at": null}]')`,
+		"absent, in sync": `SELECT id, revision, outcome
+			FROM tasktable.sync('event:1', '[{"id": "one", "payload": {"type": "TEST", "n": 1}}]')`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -42,7 +46,9 @@ func TestSQLWithoutATimeMeansTheSameAsInGo(t *testing.T) {
 	b.ask(`SELECT * FROM tasktable.schedule(` + body + `, '2100-01-01Z', 'two')`)
 	b.finish("two")
 	from := b.now()
-	if got := b.ask(`SELECT * FROM tasktable.schedule(` + body + `, id => 'two', if_finished => 'rearm')`); got.Outcome != "rearmed" {
+	if got := b.ask(
+		`SELECT * FROM tasktable.schedule(` + body + `, id => 'two', if_finished => 'rearm')`,
+	); got.Outcome != "rearmed" {
 		t.Errorf("rearm: %s", pretty(got))
 	}
 	if at := b.get("two").ScheduledAt; at.Before(from) || at.After(b.now()) {

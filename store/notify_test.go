@@ -43,9 +43,17 @@ func TestNotifications(t *testing.T) {
 			_, err := s.Schedule(b.ctx, b.pool, store.Task{ID: "due", Payload: payload(1), At: now})
 			return err
 		}, nil},
-		{"moved to now", func(s *store.Store) error { _, err := s.Reschedule(b.ctx, b.pool, "later", now); return err }, []string{"tasktable.wake "}},
-		{"run now", func(s *store.Store) error { _, err := s.RunNow(b.ctx, b.pool, "far"); return err }, []string{"tasktable.wake "}},
-		{"cancel of a running one", func(s *store.Store) error { _, err := s.Cancel(b.ctx, b.pool, "held"); return err },
+		{
+			"moved to now",
+			func(s *store.Store) error { _, err := s.Reschedule(b.ctx, b.pool, "later", now); return err },
+			[]string{"tasktable.wake "},
+		},
+		{
+			"run now", func(s *store.Store) error { _, err := s.RunNow(b.ctx, b.pool, "far"); return err },
+			[]string{"tasktable.wake "},
+		},
+		{"cancel of a running one",
+			func(s *store.Store) error { _, err := s.Cancel(b.ctx, b.pool, "held"); return err },
 			[]string{"tasktable.held " + pretty(fence)}},
 	} {
 		b.check(act.do(store.New(store.Config{Service: service}))) // new: its debounce has not begun
@@ -59,7 +67,8 @@ func TestNotifications(t *testing.T) {
 	for i := range 5 {
 		b.schedule(store.Task{ID: "burst " + pretty(i), Payload: payload(1), At: now})
 	}
-	if heard, most := len(b.notified(listener.Conn())), 1+int(time.Since(began)/(20*time.Millisecond)); heard < 1 || heard > most {
+	if heard, most := len(b.notified(listener.Conn())), 1+int(time.Since(began)/(20*time.Millisecond)); heard < 1 ||
+		heard > most {
 		t.Errorf("a burst of 5 woke %d times, not 1 to %d", heard, most)
 	}
 }

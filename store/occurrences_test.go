@@ -13,7 +13,8 @@ import (
 // occurrences are the ids of a task's occurrences, by their time.
 func (b *bench) occurrences(parent string) []string {
 	b.Helper()
-	rows, err := b.pool.Query(b.ctx, `SELECT id::text FROM tasktable.scheduled_tasks WHERE parent_id = $1 ORDER BY scheduled_at, id`, parent)
+	rows, err := b.pool.Query(b.ctx, `SELECT id::text FROM tasktable.scheduled_tasks WHERE parent_id = $1
+		ORDER BY scheduled_at, id`, parent)
 	b.check(err)
 	ids, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	b.check(err)
@@ -24,8 +25,8 @@ func (b *bench) occurrences(parent string) []string {
 func rich(id string) store.Task {
 	task := full(id)
 	task.Jitter, task.Retention = 90*time.Minute, 72*time.Hour
-	task.Recurrence = &store.Recurrence{Cron: "0 9 * * *", TimeZone: "Europe/Berlin", Overlap: store.OverlapAllow, CatchUp: store.CatchUpAll, CatchUpLimit: 7,
-		EndsAt: far(90), MaxOccurrences: 9}
+	task.Recurrence = &store.Recurrence{Cron: "0 9 * * *", TimeZone: "Europe/Berlin", Overlap: store.OverlapAllow,
+		CatchUp: store.CatchUpAll, CatchUpLimit: 7, EndsAt: far(90), MaxOccurrences: 9}
 	return task
 }
 
@@ -33,17 +34,22 @@ func rich(id string) store.Task {
 func occurrence(found *store.Row, id, parent string, at time.Time) store.Row {
 	task, by := full(parent), service
 	return store.Row{
-		ID: id, Payload: []byte(`{"n": 1, "type": "TEST"}`), Type: "TEST", Entity: &task.Entity, TenantID: &task.TenantID, Queue: task.Queue,
-		Status: "QUEUED", Priority: task.Priority, ScheduledAt: at, Expiration: &task.Expiration, ExpectedExecutionTime: task.ExpectedExecutionTime,
-		MaxAttempts: task.MaxAttempts, Revision: found.Revision, ScheduledBy: &by, CreatedAt: found.CreatedAt, LastStatusUpdate: found.LastStatusUpdate,
-		Jitter: pointerTo(90 * time.Minute), Retention: pointerTo(72 * time.Hour), ParentID: &parent,
+		ID: id, Payload: []byte(`{"n": 1, "type": "TEST"}`), Type: "TEST", Entity: &task.Entity,
+		TenantID: &task.TenantID, Queue: task.Queue, Status: "QUEUED", Priority: task.Priority, ScheduledAt: at,
+		Expiration: &task.Expiration, ExpectedExecutionTime: task.ExpectedExecutionTime, MaxAttempts: task.MaxAttempts,
+		Revision: found.Revision, ScheduledBy: &by, CreatedAt: found.CreatedAt,
+		LastStatusUpdate: found.LastStatusUpdate, Jitter: pointerTo(90 * time.Minute),
+		Retention: pointerTo(72 * time.Hour), ParentID: &parent,
 	}
 }
 
 // dueOf is when the database says that a task is due.
 func (b *bench) dueOf(id string, at time.Time, jitter time.Duration) time.Time {
 	b.Helper()
-	return one[time.Time](b, b.pool, `SELECT tasktable.due_of($1, $2::text::timestamptz, NULL, $3::text::interval)`, id, at.Format(time.RFC3339Nano), clock(&jitter)).UTC()
+	return one[time.Time](
+		b, b.pool, `SELECT tasktable.due_of($1, $2::text::timestamptz, NULL, $3::text::interval)`, id,
+		at.Format(time.RFC3339Nano), clock(&jitter),
+	).UTC()
 }
 
 // An occurrence has all of the recurring task's content, none of its recurrence, and says whose it is.
@@ -69,7 +75,8 @@ func TestForkCopiesTheContent(t *testing.T) {
 		b.checkWhole(state{}, got, &row, "fork", "created", "leader")
 
 		again := one[*string](b, b.pool, `SELECT tasktable.fork_occurrence('one', $1::text::timestamptz)`, fire)
-		skipped := one[*string](b, b.pool, `SELECT tasktable.fork_occurrence('one', $1::text::timestamptz, 'late')`, fire)
+		skipped := one[*string](b, b.pool, `SELECT tasktable.fork_occurrence('one',
+			$1::text::timestamptz, 'late')`, fire)
 		if again != nil || skipped != nil {
 			t.Errorf("twice: %v, %v", text(again), text(skipped))
 		}
@@ -114,13 +121,14 @@ func TestForkOfEachRow(t *testing.T) {
 			t.Errorf("a plain %s: %s", kind, *got)
 		}
 	}
-	if left := one[int](b, b.pool, `SELECT count(*) FROM tasktable.scheduled_tasks WHERE parent_id LIKE 'plain%'`); left != 0 {
+	if left := one[int](b, b.pool, `SELECT count(*) FROM tasktable.scheduled_tasks
+		WHERE parent_id LIKE 'plain%'`); left != 0 {
 		t.Errorf("%d occurrences of plain tasks", left)
 	}
 }
 
-// An extra occurrence is due at once, without jitter; its expiration counts from then. The task itself is not touched, whatever its
-// status, and its planned fires come as they would.
+// An extra occurrence is due at once, without jitter; its expiration counts from then. The task itself is not
+// touched, whatever its status, and its planned fires come as they would.
 func TestRunNowForksAnExtraOccurrence(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -132,7 +140,9 @@ func TestRunNowForksAnExtraOccurrence(t *testing.T) {
 			for range 2 {
 				receipt, err := b.tasks.RunNow(b.ctx, b.pool, kind)
 				b.check(err)
-				same(b, "receipt", receipt, store.Receipt{ID: kind, Revision: before.Row.Revision, Outcome: store.Queued})
+				same(b, "receipt", receipt, store.Receipt{
+					ID: kind, Revision: before.Row.Revision, Outcome: store.Queued,
+				})
 			}
 			until := b.now()
 			same(b, "the recurring task", b.wholeState(kind), before)
@@ -146,8 +156,10 @@ func TestRunNowForksAnExtraOccurrence(t *testing.T) {
 				if id != kind+"@"+at.Format("2006-01-02T15:04:05.000000Z") && id != kind+"@"+at.Format(time.RFC3339) {
 					b.Errorf("%s is of %v", id, at)
 				}
-				if at.Before(from) || at.After(until) || row.Status != "QUEUED" || row.RunNowAt == nil || row.RunNowAt.Before(at) || row.RunNowAt.After(until) ||
-					!row.NextAttemptAt.Equal(*row.RunNowAt) || *row.Expiration != time.Hour || *row.ParentID != kind || *row.Jitter != 24*time.Hour {
+				if at.Before(from) || at.After(until) || row.Status != "QUEUED" || row.RunNowAt == nil ||
+					row.RunNowAt.Before(at) || row.RunNowAt.After(until) ||
+					!row.NextAttemptAt.Equal(*row.RunNowAt) || *row.Expiration != time.Hour || *row.ParentID != kind ||
+					*row.Jitter != 24*time.Hour {
 					b.Errorf("asked from %v to %v: %s", from, until, pretty(row))
 				}
 				same(b, "lines", b.lines(id), []string{"fork created " + service})
@@ -156,7 +168,8 @@ func TestRunNowForksAnExtraOccurrence(t *testing.T) {
 	}
 }
 
-// Who asked is on the line, as of any other verb; without a name that is the role, and for the leader's own forks the leader.
+// Who asked is on the line, as of any other verb; without a name that is the role, and for the leader's own
+// forks the leader.
 func TestWhoForked(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -169,18 +182,22 @@ func TestWhoForked(t *testing.T) {
 	b.inTx(func(tx pgx.Tx) {
 		b.exec(tx, `SET LOCAL tasktable_change.by = 'bob'`)
 		b.exec(tx, `SELECT tasktable.run_now('one')`)
-		b.exec(tx, `UPDATE tasktable.scheduled_tasks SET priority = 1 WHERE id = 'one'`) // what follows is not the fork's
+		// What follows is not the fork's.
+		b.exec(tx, `UPDATE tasktable.scheduled_tasks SET priority = 1 WHERE id = 'one'`)
 	})
 	b.asEngine(func(tx pgx.Tx) { b.exec(tx, `SELECT tasktable.fork_occurrence('one', clock_timestamp())`) })
 	var lines []string
 	for _, id := range b.occurrences("one") {
 		lines = append(lines, b.lines(id)...)
 	}
-	same(b, "lines", lines, []string{"fork created " + role, "fork created ann", "fork created bob", "fork created leader"})
+	same(b, "lines", lines, []string{
+		"fork created " + role, "fork created ann", "fork created bob", "fork created leader",
+	})
 	same(b, "of the task", b.lines("one"), []string{"schedule created " + service, "sql rescheduled bob"})
 }
 
-// An occurrence that waits moves the recurring task's open_occurrences_from back to its time, so that an overlap is seen.
+// An occurrence that waits moves the recurring task's open_occurrences_from back to its time, so that an
+// overlap is seen.
 func TestAnOccurrenceThatWaitsAgainIsLookedFor(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -227,9 +244,12 @@ func TestAnOccurrenceThatWaitsAgainIsLookedFor(t *testing.T) {
 			id := b.fork(name, fire)
 			b.asEngine(func(tx pgx.Tx) {
 				if c.status != "waits" {
-					b.exec(tx, `UPDATE tasktable.scheduled_tasks SET status = $2, next_attempt_at = NULL, finished_at = clock_timestamp() WHERE id = $1`, id, c.status)
+					b.exec(tx, `UPDATE tasktable.scheduled_tasks
+						SET status = $2, next_attempt_at = NULL, finished_at = clock_timestamp()
+						WHERE id = $1`, id, c.status)
 				}
-				b.exec(tx, `UPDATE tasktable.scheduled_tasks SET open_occurrences_from = '2100-01-01 10:00Z' WHERE id = $1`, name)
+				b.exec(tx, `UPDATE tasktable.scheduled_tasks SET open_occurrences_from = '2100-01-01 10:00Z'
+					WHERE id = $1`, name)
 			})
 			before := b.wholeState(name)
 			c.do(b, id)
@@ -249,7 +269,8 @@ func TestAnOccurrenceThatWaitsAgainIsLookedFor(t *testing.T) {
 		}{{"2100-01-01 12:00Z", late}, {"2100-01-01 08:00Z", early}, {"2100-01-01 09:00Z", early}} {
 			b.asEngine(func(tx pgx.Tx) {
 				if step.fire == "2100-01-01 12:00Z" {
-					b.exec(tx, `UPDATE tasktable.scheduled_tasks SET open_occurrences_from = '2100-01-01 10:00Z' WHERE id = 'made'`)
+					b.exec(tx, `UPDATE tasktable.scheduled_tasks SET open_occurrences_from = '2100-01-01 10:00Z'
+						WHERE id = 'made'`)
 				}
 			})
 			b.fork("made", step.fire)
@@ -275,9 +296,13 @@ func TestRetriesOfAnOccurrenceDoNotWriteToItsTask(t *testing.T) {
 	})
 	before := b.wholeState("one")
 	b.asEngine(func(tx pgx.Tx) {
-		b.exec(tx, `UPDATE tasktable.scheduled_tasks SET status = 'EXECUTING', fence = nextval('tasktable.task_numbers'), lease_expires_at = clock_timestamp() + interval '1 hour',
+		b.exec(tx, `UPDATE tasktable.scheduled_tasks
+			SET status = 'EXECUTING', fence = nextval('tasktable.task_numbers'),
+			lease_expires_at = clock_timestamp() + interval '1 hour',
 			next_attempt_at = NULL, attempt = attempt + 1 WHERE id = $1`, id)
-		b.exec(tx, `UPDATE tasktable.scheduled_tasks SET status = 'QUEUED', fence = NULL, lease_expires_at = NULL, next_attempt_at = clock_timestamp() WHERE id = $1`, id)
+		b.exec(tx, `UPDATE tasktable.scheduled_tasks
+			SET status = 'QUEUED', fence = NULL, lease_expires_at = NULL, next_attempt_at = clock_timestamp()
+			WHERE id = $1`, id)
 	})
 	same(b, "task", b.wholeState("one"), before)
 	if row := b.get(id); row.Attempt != 1 || fmt.Sprint(row.Status) != "QUEUED" {

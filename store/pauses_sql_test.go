@@ -23,14 +23,22 @@ func TestPausesInSQL(t *testing.T) {
 		{`SELECT tasktable.resume_scope('all', by => 'bob')`, "queued", ""},
 		{`SELECT tasktable.resume_scope('all')`, "unchanged", ""},
 		{`SELECT tasktable.resume_scope('queue', 'nobody-paused')`, "unchanged", ""},
-		{`SELECT tasktable.pause_scope('queue', 'mail', until => '2100-01-01Z')`, "paused", "queue mail 2100  " + b.role() + " -"},
-		{`SELECT tasktable.pause_scope('type', 'TEST', reason => 'why')`, "paused", "type TEST - why " + b.role() + " -"},
+		{
+			`SELECT tasktable.pause_scope('queue', 'mail', until => '2100-01-01Z')`, "paused",
+			"queue mail 2100  " + b.role() + " -",
+		},
+		{
+			`SELECT tasktable.pause_scope('type', 'TEST', reason => 'why')`, "paused",
+			"type TEST - why " + b.role() + " -",
+		},
 	} {
 		if got := one[string](b, b.pool, call.sql); got != call.outcome {
 			t.Errorf("%s: %s", call.sql, got)
 		}
-		lines := one[*string](b, b.pool, `SELECT (SELECT concat(scope, ' ', name, ' ', coalesce(extract(year FROM ends_at AT TIME ZONE 'UTC')::text, '-'), ' ', reason, ' ', paused_by, ' ',
-			coalesce(resumed_by, '-')) FROM tasktable.pauses WHERE ends_at IS NULL OR ends_at > clock_timestamp() ORDER BY number DESC LIMIT 1)`)
+		lines := one[*string](b, b.pool, `SELECT (SELECT concat(scope, ' ', name, ' ',
+			coalesce(extract(year FROM ends_at AT TIME ZONE 'UTC')::text, '-'), ' ', reason, ' ', paused_by, ' ',
+			coalesce(resumed_by, '-')) FROM tasktable.pauses WHERE ends_at IS NULL OR ends_at > clock_timestamp()
+			ORDER BY number DESC LIMIT 1)`)
 		if got := fmt.Sprint(orDefault(text(lines), any(""))); got != call.line {
 			t.Errorf("%s: %q instead of %q", call.sql, got, call.line)
 		}
@@ -38,22 +46,26 @@ func TestPausesInSQL(t *testing.T) {
 	same(b, "resumed by", one[string](b, b.pool, `SELECT resumed_by FROM tasktable.pauses WHERE scope = 'all'`), "bob")
 	lines := b.pauseLines()
 	for sql, message := range map[string]string{
-		`SELECT tasktable.pause_scope('everything')`:                                         "scope must be all, queue or type",
-		`SELECT tasktable.pause_scope('ALL')`:                                                "scope must be all, queue or type",
-		`SELECT tasktable.pause_scope(NULL)`:                                                 `null value in column "scope"`,
-		`SELECT tasktable.pause_scope('all', 'mail')`:                                        "name must be a queue or a type, and empty for all",
-		`SELECT tasktable.pause_scope('queue')`:                                              "queue must be 1 to 64 of a-z",
-		`SELECT tasktable.pause_scope('queue', 'Mail')`:                                      "queue must be 1 to 64 of a-z",
-		`SELECT tasktable.pause_scope('queue', NULL)`:                                        `null value in column "name"`,
-		`SELECT tasktable.pause_scope('type', 'A')`:                                          "type must be 2 to 127",
-		`SELECT tasktable.pause_scope('type', 'A B')`:                                        "type must be 2 to 127",
-		`SELECT tasktable.pause_scope('all', until => 'infinity')`:                           "ends_at, paused_until must be finite",
-		`SELECT tasktable.resume_scope('everything')`:                                        "scope must be all, queue or type, not 'everything'",
-		`SELECT tasktable.resume_scope(NULL)`:                                                "scope must be all, queue or type, not NULL",
-		`INSERT INTO tasktable.pauses (scope, name) VALUES ('queue', '')`:                    "queue must be 1 to 64 of a-z",
-		`INSERT INTO tasktable.pauses (scope, name) VALUES ('all', 'x')`:                     "name must be a queue or a type",
-		`INSERT INTO tasktable.pauses (scope, ends_at) VALUES ('all', '-infinity')`:          "ends_at, paused_until must be finite",
-		`UPDATE tasktable.pauses SET scope = 'entity', name = 'event:1' WHERE scope = 'all'`: "scope must be all, queue or type",
+		`SELECT tasktable.pause_scope('everything')`: "scope must be all, queue or type",
+		`SELECT tasktable.pause_scope('ALL')`:        "scope must be all, queue or type",
+		`SELECT tasktable.pause_scope(NULL)`:         `null value in column "scope"`,
+		`SELECT tasktable.pause_scope('all', 'mail')`: "name must be a queue or a type, " +
+			"and empty for all",
+		`SELECT tasktable.pause_scope('queue')`:                    "queue must be 1 to 64 of a-z",
+		`SELECT tasktable.pause_scope('queue', 'Mail')`:            "queue must be 1 to 64 of a-z",
+		`SELECT tasktable.pause_scope('queue', NULL)`:              `null value in column "name"`,
+		`SELECT tasktable.pause_scope('type', 'A')`:                "type must be 2 to 127",
+		`SELECT tasktable.pause_scope('type', 'A B')`:              "type must be 2 to 127",
+		`SELECT tasktable.pause_scope('all', until => 'infinity')`: "ends_at, paused_until must be finite",
+		`SELECT tasktable.resume_scope('everything')`: "scope must be all, queue or type, " +
+			"not 'everything'",
+		`SELECT tasktable.resume_scope(NULL)`:                             "scope must be all, queue or type, not NULL",
+		`INSERT INTO tasktable.pauses (scope, name) VALUES ('queue', '')`: "queue must be 1 to 64 of a-z",
+		`INSERT INTO tasktable.pauses (scope, name) VALUES ('all', 'x')`:  "name must be a queue or a type",
+		`INSERT INTO tasktable.pauses (scope, ends_at)
+			VALUES ('all', '-infinity')`: "ends_at, paused_until must be finite",
+		`UPDATE tasktable.pauses SET scope = 'entity', name = 'event:1'
+			WHERE scope = 'all'`: "scope must be all, queue or type",
 	} {
 		b.refused(sql, message)
 	}
@@ -74,13 +86,17 @@ func TestBadPausesAreRefusedBeforeTheDatabase(t *testing.T) {
 		return func() error { _, err := b.tasks.PauseUntil(b.ctx, db, id, until); return err }
 	}
 	for rule, calls := range map[string][]func() error{
-		"scope must be":                    {scope(store.Scope{}, far(0), ""), resume(store.Scope{})},
-		"queue must be 1 to 64":            {scope(store.Queue("Mail"), far(0), ""), resume(store.Queue("")), resume(store.Queue("a\x00"))},
-		"type must be 2 to 127":            {scope(store.Type("A"), far(0), ""), resume(store.Type("A B"))},
-		"until must be in the years":       {scope(store.Everything(), year10000, ""), task("one", year10000)},
-		"until must be given":              {task("one", time.Time{})},
-		"id must be":                       {task("", far(0)), task("a\x00", far(0))},
-		"reason must be UTF-8 without NUL": {scope(store.Everything(), far(0), "a\x00b"), scope(store.Everything(), far(0), "\xff")},
+		"scope must be": {scope(store.Scope{}, far(0), ""), resume(store.Scope{})},
+		"queue must be 1 to 64": {
+			scope(store.Queue("Mail"), far(0), ""), resume(store.Queue("")), resume(store.Queue("a\x00")),
+		},
+		"type must be 2 to 127":      {scope(store.Type("A"), far(0), ""), resume(store.Type("A B"))},
+		"until must be in the years": {scope(store.Everything(), year10000, ""), task("one", year10000)},
+		"until must be given":        {task("one", time.Time{})},
+		"id must be":                 {task("", far(0)), task("a\x00", far(0))},
+		"reason must be UTF-8 without NUL": {
+			scope(store.Everything(), far(0), "a\x00b"), scope(store.Everything(), far(0), "\xff"),
+		},
 	} {
 		for _, call := range calls {
 			if err := call(); !errors.Is(err, store.ErrInvalid) || !strings.Contains(err.Error(), rule) {
@@ -96,7 +112,9 @@ func TestPausesOfOneScopeAtOnce(t *testing.T) {
 	b := crowd(t)
 	for _, scope := range []store.Scope{store.Everything(), store.Queue("mail"), store.Type("TEST")} {
 		got := map[store.Outcome]int{}
-		for _, outcome := range race(b, func(int) (store.Outcome, error) { return b.tasks.PauseScope(b.ctx, b.pool, scope, time.Time{}, "") }) {
+		for _, outcome := range race(b, func(int) (store.Outcome, error) {
+			return b.tasks.PauseScope(b.ctx, b.pool, scope, time.Time{}, "")
+		}) {
 			got[outcome]++
 		}
 		same(b, scope.String(), got, map[store.Outcome]int{store.Paused: 1, store.Unchanged: racers - 1})
@@ -106,7 +124,9 @@ func TestPausesOfOneScopeAtOnce(t *testing.T) {
 	}
 	for _, scope := range []store.Scope{store.Everything(), store.Queue("mail"), store.Type("TEST")} {
 		got := map[store.Outcome]int{}
-		for _, outcome := range race(b, func(int) (store.Outcome, error) { return b.tasks.ResumeScope(b.ctx, b.pool, scope) }) {
+		for _, outcome := range race(b, func(int) (store.Outcome, error) {
+			return b.tasks.ResumeScope(b.ctx, b.pool, scope)
+		}) {
 			got[outcome]++
 		}
 		same(b, scope.String(), got, map[store.Outcome]int{store.Queued: 1, store.Unchanged: racers - 1})
@@ -119,7 +139,9 @@ func TestPausesOfOneScopeAtOnce(t *testing.T) {
 	second := start(b, func(conn *pgxpool.Conn) (store.Outcome, error) {
 		return b.tasks.PauseScope(b.ctx, conn, store.Queue("mail"), far(0), "first")
 	}).blocked()
-	if got, err := b.tasks.PauseScope(b.ctx, b.pool, store.Queue("other"), far(0), "first"); err != nil || got != store.Paused { // another waits for nobody
+	// Another waits for nobody.
+	if got, err := b.tasks.PauseScope(b.ctx, b.pool, store.Queue("other"), far(0), "first"); err != nil ||
+		got != store.Paused {
 		t.Errorf("another queue: %s, %v", got, err)
 	}
 	b.check(tx.Rollback(b.ctx))

@@ -43,10 +43,14 @@ func TestScopes(t *testing.T) {
 		}
 	}
 	for text, rule := range map[string]string{
-		"": "all, queue:NAME or type:NAME", "All": "all, queue:NAME or type:NAME", "all:": "all, queue:NAME or type:NAME", "all:mail": "all, queue:NAME or type:NAME",
-		"mail": "all, queue:NAME or type:NAME", "entity:event:1": "all, queue:NAME or type:NAME", " all": "all, queue:NAME or type:NAME", "\x00": "all, queue:NAME or type:NAME",
-		"queue": "queue must be 1 to 64", "queue:": "queue must be 1 to 64", "queue:Mail": "queue must be 1 to 64", "queue:mail,default": "queue must be 1 to 64",
-		"type": "type must be 2 to 127", "type:": "type must be 2 to 127", "type:A": "type must be 2 to 127", "type:A B": "type must be 2 to 127", "type:AB\n": "type must be 2 to 127",
+		"": "all, queue:NAME or type:NAME", "All": "all, queue:NAME or type:NAME",
+		"all:": "all, queue:NAME or type:NAME", "all:mail": "all, queue:NAME or type:NAME",
+		"mail": "all, queue:NAME or type:NAME", "entity:event:1": "all, queue:NAME or type:NAME",
+		" all": "all, queue:NAME or type:NAME", "\x00": "all, queue:NAME or type:NAME",
+		"queue": "queue must be 1 to 64", "queue:": "queue must be 1 to 64", "queue:Mail": "queue must be 1 to 64",
+		"queue:mail,default": "queue must be 1 to 64", "type": "type must be 2 to 127",
+		"type:": "type must be 2 to 127", "type:A": "type must be 2 to 127", "type:A B": "type must be 2 to 127",
+		"type:AB\n": "type must be 2 to 127",
 	} {
 		if _, err := store.ParseScope(text); !errors.Is(err, store.ErrInvalid) || !strings.Contains(err.Error(), rule) {
 			t.Errorf("%q: %v", text, err)
@@ -67,7 +71,8 @@ type pauseLine struct {
 // pauseLines are all lines, also those that are over.
 func (b *bench) pauseLines() []pauseLine {
 	b.Helper()
-	rows, err := b.pool.Query(b.ctx, `SELECT scope, name, paused_at, paused_by, ends_at, reason, resumed_by, number FROM tasktable.pauses ORDER BY number`)
+	rows, err := b.pool.Query(b.ctx, `SELECT scope, name, paused_at, paused_by, ends_at, reason, resumed_by, number
+		FROM tasktable.pauses ORDER BY number`)
 	b.check(err)
 	lines, err := pgx.CollectRows(rows, pgx.RowToStructByName[pauseLine])
 	b.check(err)
@@ -97,7 +102,8 @@ func (b *bench) paused() []store.Pause {
 	return pauses
 }
 
-// A line a pause: another time or reason is written to it, the same again is not, and a resume ends it. It stays, for those who ask.
+// A line a pause: another time or reason is written to it, the same again is not, and a resume ends it. It stays,
+// for those who ask.
 func TestPauseAndResumeOfScopes(t *testing.T) {
 	t.Parallel()
 	for _, scope := range []store.Scope{store.Everything(), store.Queue("mail"), store.Type("TEST")} {
@@ -132,7 +138,8 @@ func TestPauseAndResumeOfScopes(t *testing.T) {
 				b.check(err)
 				lines := b.pauseLines()
 				last := lines[len(lines)-1]
-				if line.PausedAt, line.Number = last.PausedAt, last.Number; line.PausedAt.Before(from) || line.PausedAt.After(b.now()) {
+				if line.PausedAt, line.Number = last.PausedAt, last.Number; line.PausedAt.Before(from) ||
+					line.PausedAt.After(b.now()) {
 					b.Errorf("paused at %v", line.PausedAt)
 				}
 				pause(until, reason, store.Unchanged)
@@ -160,7 +167,8 @@ func TestPauseAndResumeOfScopes(t *testing.T) {
 			line.ResumedBy = nil
 			begin(far(0), "once more")
 			resume(store.Queued)
-			if lines := b.pauseLines(); len(lines) != 2 || lines[1].Number <= lines[0].Number || *lines[1].ResumedBy != service {
+			if lines := b.pauseLines(); len(lines) != 2 || lines[1].Number <= lines[0].Number ||
+				*lines[1].ResumedBy != service {
 				b.Errorf("after a second pause: %s", pretty(lines))
 			}
 		})
@@ -177,7 +185,8 @@ func TestPauseOfAScopeUntilATimeThatHasPassed(t *testing.T) {
 		holds bool
 	}{{past(0), 1, false}, {past(0), 2, false}, {far(0), 3, true}, {past(1), 3, false}, {time.Time{}, 4, true}} {
 		got, err := b.tasks.PauseScope(b.ctx, b.pool, store.Everything(), step.until, "")
-		if err != nil || got != store.Paused || len(b.pauseLines()) != step.lines || (len(b.paused()) == 1) != step.holds {
+		if err != nil || got != store.Paused || len(b.pauseLines()) != step.lines ||
+			(len(b.paused()) == 1) != step.holds {
 			t.Errorf("step %d: %s, %v: %s", i, got, err, pretty(b.pauseLines()))
 		}
 	}
@@ -208,10 +217,20 @@ func TestPausesBesideEachOther(t *testing.T) {
 		{pause(store.Type("TEST")), "type:TEST", "default TEST, mail TEST"},
 		{pause(store.Queue("mail")), "queue:mail type:TEST", "default TEST, mail OTHER, mail TEST"},
 		{pause(store.Queue("other")), "queue:mail queue:other type:TEST", "default TEST, mail OTHER, mail TEST"},
-		{pause(store.Type("mail")), "queue:mail queue:other type:TEST type:mail", "default TEST, mail OTHER, mail TEST"}, // a type of a queue's name
+		// A type of a queue's name.
+		{
+			pause(store.Type("mail")), "queue:mail queue:other type:TEST type:mail",
+			"default TEST, mail OTHER, mail TEST",
+		},
 		{resume(store.Type("TEST")), "queue:mail queue:other type:mail", "mail OTHER, mail TEST"},
-		{pause(store.Everything()), "all: queue:mail queue:other type:mail", "default OTHER, default TEST, mail OTHER, mail TEST"},
-		{resume(store.Queue("mail")), "all: queue:other type:mail", "default OTHER, default TEST, mail OTHER, mail TEST"},
+		{
+			pause(store.Everything()), "all: queue:mail queue:other type:mail",
+			"default OTHER, default TEST, mail OTHER, mail TEST",
+		},
+		{
+			resume(store.Queue("mail")), "all: queue:other type:mail",
+			"default OTHER, default TEST, mail OTHER, mail TEST",
+		},
 		{resume(store.Everything()), "queue:other type:mail", ""},
 	} {
 		b.check(step.do())
@@ -219,8 +238,10 @@ func TestPausesBesideEachOther(t *testing.T) {
 		for _, pause := range b.paused() {
 			listed = append(listed, pause.Scope+":"+pause.Name)
 		}
-		held := one[*string](b, b.pool, `SELECT string_agg(id, ', ' ORDER BY id COLLATE "C") FROM tasktable.late_tasks WHERE is_paused`)
-		if got := strings.Join(listed, " "); got != step.listed || fmt.Sprint(orDefault(text(held), any(""))) != step.held {
+		held := one[*string](b, b.pool, `SELECT string_agg(id, ', ' ORDER BY id COLLATE "C") FROM tasktable.late_tasks
+			WHERE is_paused`)
+		if got := strings.Join(listed, " "); got != step.listed ||
+			fmt.Sprint(orDefault(text(held), any(""))) != step.held {
 			t.Errorf("step %d: %s; held up: %v", i, got, text(held))
 		}
 	}

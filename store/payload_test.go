@@ -27,7 +27,9 @@ func (b *bench) storedSize(body string) (size int, err error) {
 // storable asks the table's own rules.
 func (b *bench) storable(body string) error {
 	var size int
-	return b.pool.QueryRow(b.ctx, `SELECT octet_length(($1::text::jsonb)::tasktable.task_payload::text)`, body).Scan(&size)
+	return b.pool.QueryRow(
+		b.ctx, `SELECT octet_length(($1::text::jsonb)::tasktable.task_payload::text)`, body,
+	).Scan(&size)
 }
 
 // Go's checks and the database's agree, in both directions, and on the byte: what Go lets pass cannot end the caller's
@@ -112,7 +114,12 @@ func randomJSON(random *rand.Rand, depth int) string {
 	default:
 		var fields []string
 		for i := range random.IntN(4) {
-			fields = append(fields, fmt.Sprintf(`"%d%s%s%s`, i, randomString(random)[1:], pick(random, ":", " : "), randomJSON(random, depth-1)))
+			fields = append(
+				fields,
+				fmt.Sprintf(
+					`"%d%s%s%s`, i, randomString(random)[1:], pick(random, ":", " : "), randomJSON(random, depth-1),
+				),
+			)
 		}
 		return "{" + strings.Join(fields, ",") + "}"
 	}
@@ -123,9 +130,13 @@ func randomNumber(random *rand.Rand) string {
 	number += pick(random, "", "", ".0", ".5", ".000", ".0001000", ".123456789012345678901234567890")
 	switch random.IntN(12) {
 	case 0:
-		return number + pick(random, "e131071", "E+131072", "e-16383", "e-16384", "e16383", "e131050", "e-16350", "e200000", "e-200000", "e2147483648", "e-99999999999999999999")
+		return number + pick(
+			random, "e131071", "E+131072", "e-16383", "e-16384", "e16383", "e131050", "e-16350", "e200000", "e-200000",
+			"e2147483648", "e-99999999999999999999",
+		)
 	case 1, 2, 3:
-		return number + pick(random, "e", "E") + pick(random, "", "+", "-") + pick(random, "0", "00", "1", "3", "007", "25", "308")
+		return number + pick(random, "e", "E") + pick(random, "", "+", "-") +
+			pick(random, "0", "00", "1", "3", "007", "25", "308")
 	default:
 		return number
 	}
@@ -135,11 +146,16 @@ func randomString(random *rand.Rand) string {
 	var text strings.Builder
 	for range random.IntN(6) {
 		if random.IntN(20) == 0 {
-			text.WriteString(pick(random, `\u0000`, `\ud83d`, `\ude00`, `\ud83d\ud83d`, `\uDBFFx`, `\ude00\ud83d`, `\ud83dA`, "\xff"))
+			text.WriteString(pick(
+				random, `\u0000`, `\ud83d`, `\ude00`, `\ud83d\ud83d`, `\uDBFFx`, `\ude00\ud83d`, `\ud83dA`, "\xff",
+			))
 			continue
 		}
-		text.WriteString(pick(random, "a", "é", "€", "😀", "\u2028", "\u007f", "<", "&", `\"`, `\\`, `\/`, `\b`, `\f`, `\n`, `\r`, `\t`, `\u0001`, `\u001f`,
-			`\u0008`, `\u000A`, `\u0022`, `\u005c`, `\u002f`, `\u007f`, `\u00e9`, `\u20AC`, `\ud83d\ude00`, `\uDBFF\uDFFF`, `\\u0000`, `\\ud83d`))
+		text.WriteString(
+			pick(random, "a", "é", "€", "😀", "\u2028", "\u007f", "<", "&", `\"`, `\\`, `\/`, `\b`, `\f`, `\n`, `\r`,
+				`\t`, `\u0001`, `\u001f`, `\u0008`, `\u000A`, `\u0022`, `\u005c`, `\u002f`, `\u007f`, `\u00e9`,
+				`\u20AC`, `\ud83d\ude00`, `\uDBFF\uDFFF`, `\\u0000`, `\\ud83d`),
+		)
 	}
 	return `"` + text.String() + `"`
 }
@@ -170,17 +186,19 @@ func TestTheTypeIsAddedOnce(t *testing.T) {
 		payload store.Payload
 		want    string
 	}{
-		"no fields":             {plain{}, `{"Name": "", "type": "PLAIN"}`},
-		"an empty object":       {pointer{}, `{"N": 0, "type": "POINTER"}`},
-		"a pointer":             {&pointer{N: 3}, `{"N": 3, "type": "POINTER"}`},
-		"the same type":         {clashing{Type: "CLASHING"}, `{"type": "CLASHING"}`},
-		"a field Type":          {store.JSON(`{"Type":"x","type":"AB"}`), `{"Type": "x", "type": "AB"}`},
-		"the other way round":   {store.JSON(`{"type":"AB","TYPE":"x"}`), `{"TYPE": "x", "type": "AB"}`},
-		"repeated":              {store.JSON(`{"type":"AB","n":1,"type":"CD","n":2}`), `{"n": 2, "type": "CD"}`},
-		"escaped":               {store.JSON(`{"\u0074ype":"\u0041B"}`), `{"type": "AB"}`},
-		"HTML":                  {plain{Name: "<&>\u2028"}, "{\"Name\": \"<&>\u2028\", \"type\": \"PLAIN\"}"},
-		"signs":                 {store.JSON(`{"type":"a_-[]<>/.·:+"}`), `{"type": "a_-[]<>/.·:+"}`},
-		"127 letters":           {typed(strings.Repeat("·", 0) + strings.Repeat("A", 127)), `{"type": "` + strings.Repeat("A", 127) + `"}`},
+		"no fields":           {plain{}, `{"Name": "", "type": "PLAIN"}`},
+		"an empty object":     {pointer{}, `{"N": 0, "type": "POINTER"}`},
+		"a pointer":           {&pointer{N: 3}, `{"N": 3, "type": "POINTER"}`},
+		"the same type":       {clashing{Type: "CLASHING"}, `{"type": "CLASHING"}`},
+		"a field Type":        {store.JSON(`{"Type":"x","type":"AB"}`), `{"Type": "x", "type": "AB"}`},
+		"the other way round": {store.JSON(`{"type":"AB","TYPE":"x"}`), `{"TYPE": "x", "type": "AB"}`},
+		"repeated":            {store.JSON(`{"type":"AB","n":1,"type":"CD","n":2}`), `{"n": 2, "type": "CD"}`},
+		"escaped":             {store.JSON(`{"\u0074ype":"\u0041B"}`), `{"type": "AB"}`},
+		"HTML":                {plain{Name: "<&>\u2028"}, "{\"Name\": \"<&>\u2028\", \"type\": \"PLAIN\"}"},
+		"signs":               {store.JSON(`{"type":"a_-[]<>/.·:+"}`), `{"type": "a_-[]<>/.·:+"}`},
+		"127 letters": {
+			typed(strings.Repeat("·", 0) + strings.Repeat("A", 127)), `{"type": "` + strings.Repeat("A", 127) + `"}`,
+		},
 		"a backslash before u0": {plain{Name: `\u0000`}, `{"Name": "\\u0000", "type": "PLAIN"}`},
 	} {
 		b.schedule(store.Task{ID: name, Payload: c.payload, At: far(0)})

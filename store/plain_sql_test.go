@@ -16,16 +16,20 @@ func TestInsertByPlainSQL(t *testing.T) {
 		name, sql string
 		want      func(*store.Row)
 	}{
-		{"least", `INSERT INTO tasktable.scheduled_tasks (id, payload) VALUES ($1, '{"type": "TEST", "n": 1}')`, func(*store.Row) {}},
-		{"paused", `INSERT INTO tasktable.scheduled_tasks (id, payload, status) VALUES ($1, '{"type": "TEST", "n": 1}', 'PAUSED')`,
+		{"least", `INSERT INTO tasktable.scheduled_tasks (id, payload)
+			VALUES ($1, '{"type": "TEST", "n": 1}')`, func(*store.Row) {}},
+		{"paused", `INSERT INTO tasktable.scheduled_tasks (id, payload, status)
+			VALUES ($1, '{"type": "TEST", "n": 1}', 'PAUSED')`,
 			func(row *store.Row) { row.Status, row.NextAttemptAt = store.StatusPaused, nil }},
 		{"done elsewhere", `INSERT INTO tasktable.scheduled_tasks (id, payload, status, finished_at, message)
 			VALUES ($1, '{"type": "TEST", "n": 1}', 'COMPLETED', '2020-01-01Z', 'imported')`,
 			func(row *store.Row) {
 				ended, message := time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC), "imported"
-				row.Status, row.NextAttemptAt, row.FinishedAt, row.Message = store.StatusCompleted, nil, &ended, &message
+				row.Status, row.NextAttemptAt, row.FinishedAt, row.Message = store.StatusCompleted, nil, &ended,
+					&message
 			}},
-		{"claims to be held", `INSERT INTO tasktable.scheduled_tasks (id, payload, revision, attempt, fence, lease_expires_at, next_attempt_at)
+		{"claims to be held", `INSERT INTO tasktable.scheduled_tasks (id, payload, revision, attempt, fence,
+			lease_expires_at, next_attempt_at)
 			VALUES ($1, '{"type": "TEST", "n": 1}', -5, 7, 8, now(), '2020-01-01')`, func(*store.Row) {}},
 	} {
 		b.each(insert.name, func(b *bench) {
@@ -36,14 +40,17 @@ func TestInsertByPlainSQL(t *testing.T) {
 				b.Errorf("got %s", pretty(got.Row))
 			}
 			want := &store.Row{
-				ID: insert.name, Payload: []byte(`{"n": 1, "type": "TEST"}`), Type: "TEST", Queue: "default", Status: store.StatusQueued,
-				ScheduledAt: got.Row.ScheduledAt, ExpectedExecutionTime: 5 * time.Minute, MaxAttempts: 5, Revision: got.Row.Revision,
-				NextAttemptAt: &got.Row.ScheduledAt, CreatedAt: got.Row.CreatedAt, LastStatusUpdate: got.Row.LastStatusUpdate,
+				ID: insert.name, Payload: []byte(`{"n": 1, "type": "TEST"}`), Type: "TEST", Queue: "default",
+				Status: store.StatusQueued, ScheduledAt: got.Row.ScheduledAt, ExpectedExecutionTime: 5 * time.Minute,
+				MaxAttempts: 5, Revision: got.Row.Revision, NextAttemptAt: &got.Row.ScheduledAt,
+				CreatedAt: got.Row.CreatedAt, LastStatusUpdate: got.Row.LastStatusUpdate,
 			}
 			insert.want(want)
 			line := store.Change{
 				Revision: want.Revision, TaskID: insert.name, Verb: "sql", Outcome: "created", ChangedBy: b.role(),
-				New: encoded(b, map[string]any{"status": string(want.Status), "type": "TEST", "scheduled_at": instant(&want.ScheduledAt)}),
+				New: encoded(b, map[string]any{
+					"status": string(want.Status), "type": "TEST", "scheduled_at": instant(&want.ScheduledAt),
+				}),
 			}
 			line.ChangedAt = got.Changes[0].ChangedAt
 			same(b, "task", got, state{Row: want, Version: got.Version, Changes: []store.Change{line}})
@@ -63,8 +70,9 @@ var columnEdits = map[string]string{
 	"max_attempts":            `max_attempts = 1`,
 	"entity":                  `entity = NULL`,
 	"tenant_id":               `tenant_id = 'other'`,
-	"all": `payload = '{"type": "OTHER"}', scheduled_at = '2100-01-01 00:05Z', priority = 9, queue = 'mail', expiration = NULL,
-		expected_execution_time = '1 minute', max_attempts = 1, entity = 'event:9', tenant_id = NULL`,
+	"all": `payload = '{"type": "OTHER"}', scheduled_at = '2100-01-01 00:05Z', priority = 9, queue = 'mail',
+		expiration = NULL, expected_execution_time = '1 minute', max_attempts = 1,
+		entity = 'event:9', tenant_id = NULL`,
 }
 
 // An edit fences a running task and re-arms nothing that has ended.
@@ -105,7 +113,8 @@ func (b *bench) checkEdit(before, after state) {
 	}
 	got := after.Row
 	want.Payload, want.Type, want.ScheduledAt, want.RunNowAt = got.Payload, got.Type, got.ScheduledAt, got.RunNowAt
-	want.Priority, want.Queue, want.Expiration, want.ExpectedExecutionTime = got.Priority, got.Queue, got.Expiration, got.ExpectedExecutionTime
+	want.Priority, want.Queue, want.Expiration, want.ExpectedExecutionTime = got.Priority, got.Queue, got.Expiration,
+		got.ExpectedExecutionTime
 	want.MaxAttempts, want.Entity, want.TenantID = got.MaxAttempts, got.Entity, got.TenantID
 	if want.NextAttemptAt = nil; want.Status == store.StatusQueued && want.Fence == nil {
 		want.NextAttemptAt = &got.ScheduledAt
@@ -131,7 +140,10 @@ func (b *bench) checkLine(before, after state, outcome string, was, is []byte) {
 		b.Fatalf("%d change lines instead of one", len(after.Changes)-len(before.Changes))
 	}
 	line := after.Changes[len(after.Changes)-1]
-	want := store.Change{TaskID: line.TaskID, Verb: "sql", Outcome: outcome, ChangedAt: line.ChangedAt, ChangedBy: b.role(), Old: was, New: is}
+	want := store.Change{
+		TaskID: line.TaskID, Verb: "sql", Outcome: outcome, ChangedAt: line.ChangedAt, ChangedBy: b.role(), Old: was,
+		New: is,
+	}
 	if want.Revision = revisionOf(after.Row); after.Row == nil || want.Revision == before.Row.Revision {
 		want.Revision = line.Revision // the line draws a number of its own
 		if line.Revision <= before.Row.Revision {
@@ -141,7 +153,8 @@ func (b *bench) checkLine(before, after state, outcome string, was, is []byte) {
 	same(b, "line", line, want)
 }
 
-// statusEdits says what setting a status by plain SQL comes to: the outcome of the change line, "-" for no change, "!" for refused.
+// statusEdits says what setting a status by plain SQL comes to: the outcome of the change line, "-" for no
+// change, "!" for refused.
 //
 //	to: QUEUED  PAUSED CANCELLED COMPLETED EXECUTING
 var statusEdits = map[string][]string{
@@ -187,13 +200,15 @@ func TestStatusByPlainSQL(t *testing.T) {
 	}
 }
 
-// checkStatus demands that a hold stays, that the row can be claimed exactly if it is QUEUED and free, and what else follows.
+// checkStatus demands that a hold stays, that the row can be claimed exactly if it is QUEUED and free, and
+// what else follows.
 func (b *bench) checkStatus(before, after state, to store.Status, from, until time.Time) {
 	b.Helper()
 	got, want := after.Row, *before.Row
 	// A claimed task that is paused keeps its revision, so that an attempt that has begun stays current.
 	claimed := before.Row.Status == store.StatusExecuting && to == store.StatusPaused
-	if got.Revision > before.Row.Revision == claimed || got.LastStatusUpdate.Before(from) || got.LastStatusUpdate.After(until) {
+	if got.Revision > before.Row.Revision == claimed || got.LastStatusUpdate.Before(from) ||
+		got.LastStatusUpdate.After(until) {
 		b.Errorf("revision %d after %d, last_status_update %v", got.Revision, before.Row.Revision, got.LastStatusUpdate)
 	}
 	want.Status, want.Revision, want.LastStatusUpdate = to, got.Revision, got.LastStatusUpdate
@@ -234,7 +249,8 @@ func TestDeleteByPlainSQL(t *testing.T) {
 			b.inTx(func(tx pgx.Tx) { // a new task of the same id goes on in the same history
 				receipt, err := b.tasks.Schedule(b.ctx, tx, base(kind))
 				b.check(err)
-				if last := after.Changes[len(after.Changes)-1].Revision; receipt.Outcome != store.Created || receipt.Revision <= last {
+				if last := after.Changes[len(after.Changes)-1].Revision; receipt.Outcome != store.Created ||
+					receipt.Revision <= last {
 					b.Errorf("got %+v after revision %d", receipt, last)
 				}
 			})
@@ -242,30 +258,48 @@ func TestDeleteByPlainSQL(t *testing.T) {
 	}
 }
 
-// typeRules are statements by plain SQL on the task one, {"type": "TEST", "n": 1}, and the type that it then has, or why they are refused.
+// typeRules are statements by plain SQL on the task one, {"type": "TEST", "n": 1}, and the type that it then has, or
+// why they are refused.
 var typeRules = map[string]struct{ sql, kind, refused string }{
-	"another variant":        {`UPDATE tasktable.scheduled_tasks SET payload = '{"type": "OTHER"}'`, "OTHER", ""},
-	"both columns":           {`UPDATE tasktable.scheduled_tasks SET payload = '{"type": "OTHER"}', type = 'OTHER'`, "OTHER", ""},
-	"the former type beside": {`UPDATE tasktable.scheduled_tasks SET payload = '{"type": "OTHER"}', type = type`, "OTHER", ""},
-	"null is the payload's":  {`UPDATE tasktable.scheduled_tasks SET type = NULL`, "TEST", ""},
-	"the same":               {`UPDATE tasktable.scheduled_tasks SET type = 'TEST'`, "TEST", ""},
-	"type alone":             {`UPDATE tasktable.scheduled_tasks SET type = 'OTHER'`, "TEST", `type of task "one" must be what its payload says`},
-	"a third":                {`UPDATE tasktable.scheduled_tasks SET payload = '{"type": "OTHER"}', type = 'THIRD'`, "TEST", `type of task "one" must be`},
-	"no payload":             {`UPDATE tasktable.scheduled_tasks SET payload = NULL`, "TEST", `null value in column "payload"`},
-	"neither":                {`UPDATE tasktable.scheduled_tasks SET payload = NULL, type = NULL`, "TEST", `null value in column`},
-	"bad type":               {`UPDATE tasktable.scheduled_tasks SET payload = '{"type": "no good"}'`, "TEST", "type must be 2 to 127 letters"},
+	"another variant": {`UPDATE tasktable.scheduled_tasks SET payload = '{"type": "OTHER"}'`, "OTHER", ""},
+	"both columns": {`UPDATE tasktable.scheduled_tasks
+		SET payload = '{"type": "OTHER"}', type = 'OTHER'`, "OTHER", ""},
+	"the former type beside": {`UPDATE tasktable.scheduled_tasks
+		SET payload = '{"type": "OTHER"}', type = type`, "OTHER", ""},
+	"null is the payload's": {`UPDATE tasktable.scheduled_tasks SET type = NULL`, "TEST", ""},
+	"the same":              {`UPDATE tasktable.scheduled_tasks SET type = 'TEST'`, "TEST", ""},
+	"type alone": {
+		`UPDATE tasktable.scheduled_tasks SET type = 'OTHER'`, "TEST",
+		`type of task "one" must be what its payload says`,
+	},
+	"a third": {`UPDATE tasktable.scheduled_tasks
+		SET payload = '{"type": "OTHER"}', type = 'THIRD'`, "TEST", `type of task "one" must be`},
+	"no payload": {`UPDATE tasktable.scheduled_tasks SET payload = NULL`, "TEST", `null value in column "payload"`},
+	"neither":    {`UPDATE tasktable.scheduled_tasks SET payload = NULL, type = NULL`, "TEST", `null value in column`},
+	"bad type": {
+		`UPDATE tasktable.scheduled_tasks SET payload = '{"type": "no good"}'`, "TEST", "type must be 2 to 127 letters",
+	},
 	"upserted": {`INSERT INTO tasktable.scheduled_tasks (id, payload) VALUES ('one', '{"type": "OTHER"}')
 		ON CONFLICT (id) DO UPDATE SET payload = EXCLUDED.payload`, "OTHER", ""},
 	"upserted with both": {`INSERT INTO tasktable.scheduled_tasks (id, payload) VALUES ('one', '{"type": "OTHER"}')
 		ON CONFLICT (id) DO UPDATE SET payload = EXCLUDED.payload, type = EXCLUDED.type`, "OTHER", ""},
-	"inserted with another":    {`INSERT INTO tasktable.scheduled_tasks (id, payload, type) VALUES ('new', '{"type": "TEST"}', 'OTHER')`, "TEST", `type of task "new" must be`},
-	"inserted without payload": {`INSERT INTO tasktable.scheduled_tasks (id, type) VALUES ('new', 'OTHER')`, "TEST", `type of task "new" must be`},
-	"inserted with nothing":    {`INSERT INTO tasktable.scheduled_tasks (id) VALUES ('new')`, "TEST", `null value in column "payload"`},
-	"bulk with bad type": {`SELECT tasktable.schedule_many(jsonb_agg(jsonb_build_object('id', n::text, 'payload', '{"type": "no good"}'::jsonb))) FROM generate_series(1, 30) AS n`,
+	"inserted with another": {`INSERT INTO tasktable.scheduled_tasks (id, payload, type)
+		VALUES ('new', '{"type": "TEST"}', 'OTHER')`, "TEST", `type of task "new" must be`},
+	"inserted without payload": {
+		`INSERT INTO tasktable.scheduled_tasks (id, type) VALUES ('new', 'OTHER')`, "TEST",
+		`type of task "new" must be`,
+	},
+	"inserted with nothing": {
+		`INSERT INTO tasktable.scheduled_tasks (id) VALUES ('new')`, "TEST", `null value in column "payload"`,
+	},
+	"bulk with bad type": {`SELECT tasktable.schedule_many(jsonb_agg(jsonb_build_object('id', n::text, 'payload',
+		'{"type": "no good"}'::jsonb))) FROM generate_series(1, 30) AS n`,
 		"TEST", "type must be 2 to 127 letters"},
-	"bulk with number": {`SELECT tasktable.schedule_many(jsonb_agg(jsonb_build_object('id', n::text, 'payload', '{"type": 12}'::jsonb))) FROM generate_series(1, 30) AS n`,
+	"bulk with number": {`SELECT tasktable.schedule_many(jsonb_agg(jsonb_build_object('id', n::text, 'payload',
+		'{"type": 12}'::jsonb))) FROM generate_series(1, 30) AS n`,
 		"TEST", "payload must have a field type"},
-	"bulk without payload": {`SELECT tasktable.schedule_many(jsonb_agg(jsonb_build_object('id', n::text))) FROM generate_series(1, 30) AS n`,
+	"bulk without payload": {`SELECT tasktable.schedule_many(jsonb_agg(jsonb_build_object('id', n::text)))
+		FROM generate_series(1, 30) AS n`,
 		"TEST", `null value in column "payload"`},
 }
 
@@ -276,7 +310,8 @@ func TestTypeByPlainSQL(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
-			b.exec(b.pool, `INSERT INTO tasktable.scheduled_tasks (id, payload) VALUES ('one', '{"type": "TEST", "n": 1}')`)
+			b.exec(b.pool, `INSERT INTO tasktable.scheduled_tasks (id, payload)
+				VALUES ('one', '{"type": "TEST", "n": 1}')`)
 			before := b.state("one")
 			if rule.refused != "" {
 				b.refused(rule.sql, rule.refused)
@@ -295,12 +330,14 @@ func TestTypeByPlainSQL(t *testing.T) {
 // agrees wants a task's type to be that, in its own column and in its payload.
 func (b *bench) agrees(id, kind string) {
 	b.Helper()
-	if got := one[string](b, b.pool, `SELECT type || ' ' || (payload ->> 'type') FROM tasktable.scheduled_tasks WHERE id = $1`, id); got != kind+" "+kind {
+	if got := one[string](b, b.pool, `SELECT type || ' ' || (payload ->> 'type') FROM tasktable.scheduled_tasks
+		WHERE id = $1`, id); got != kind+" "+kind {
 		b.Errorf("%s: type and that of the payload are %q, want %q twice", id, got, kind)
 	}
 }
 
-// An application's trigger that comes after the schema's own may write another variant into the payload: then nothing is written.
+// An application's trigger that comes after the schema's own may write another variant into the payload: then
+// nothing is written.
 func TestTypeWithATriggerOnThePayload(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -309,12 +346,14 @@ func TestTypeWithATriggerOnThePayload(t *testing.T) {
 		NEW.payload := NEW.payload || '{"type": "SPOILED"}';
 		RETURN NEW;
 	END $$`)
-	b.exec(b.pool, `CREATE TRIGGER zzzz_spoil BEFORE INSERT OR UPDATE ON tasktable.scheduled_tasks FOR EACH ROW EXECUTE FUNCTION spoil()`)
+	b.exec(b.pool, `CREATE TRIGGER zzzz_spoil BEFORE INSERT OR UPDATE ON tasktable.scheduled_tasks FOR EACH ROW
+		EXECUTE FUNCTION spoil()`)
 	before := b.state("one")
 	for _, sql := range []string{
 		`INSERT INTO tasktable.scheduled_tasks (id, payload) VALUES ('new', '{"type": "TEST"}')`,
 		`SELECT tasktable.schedule('{"type": "TEST"}', id => 'new')`,
-		`SELECT tasktable.schedule_many(jsonb_agg(jsonb_build_object('id', n::text, 'payload', '{"type": "TEST"}'::jsonb))) FROM generate_series(1, 30) AS n`,
+		`SELECT tasktable.schedule_many(jsonb_agg(jsonb_build_object('id', n::text, 'payload',
+			'{"type": "TEST"}'::jsonb))) FROM generate_series(1, 30) AS n`,
 		`UPDATE tasktable.scheduled_tasks SET entity = 'event:43'`,
 		`UPDATE tasktable.scheduled_tasks SET payload = '{"type": "TEST", "n": 2}'`,
 		`UPDATE tasktable.scheduled_tasks SET status = 'CANCELLED'`,
@@ -335,7 +374,8 @@ func TestTypeFollowsAnEarlierTrigger(t *testing.T) {
 		NEW.payload := NEW.payload || '{"type": "RENAMED"}';
 		RETURN NEW;
 	END $$`)
-	b.exec(b.pool, `CREATE TRIGGER rename BEFORE INSERT OR UPDATE OF payload ON tasktable.scheduled_tasks FOR EACH ROW EXECUTE FUNCTION rename()`)
+	b.exec(b.pool, `CREATE TRIGGER rename BEFORE INSERT OR UPDATE OF payload ON tasktable.scheduled_tasks FOR EACH ROW
+		EXECUTE FUNCTION rename()`)
 	b.exec(b.pool, `INSERT INTO tasktable.scheduled_tasks (id, payload) VALUES ('one', '{"type": "TEST"}')`)
 	b.agrees("one", "RENAMED")
 	b.exec(b.pool, `UPDATE tasktable.scheduled_tasks SET payload = '{"type": "TEST", "n": 2}'`)

@@ -78,8 +78,8 @@ func TestUpsertsAndDeletesOfOneIDAtOnce(t *testing.T) {
 	}
 }
 
-// replay goes through the change lines of a task in their order and demands that they are one history: each upsert's wish is
-// there once, each begins with what the one before left, and the row is what the last one made.
+// replay goes through the change lines of a task in their order and demands that they are one history: each upsert's
+// wish is there once, each begins with what the one before left, and the row is what the last one made.
 func (b *bench) replay(id string, receipts []store.Receipt) {
 	b.Helper()
 	wishes, toDelete := map[int64]int{}, 0 // by revision, whose
@@ -199,7 +199,9 @@ func TestScheduleWaitsForWhatOthersDo(t *testing.T) {
 			b.doOn(tx, race.other, id)
 			task := base(id)
 			task.At = far(5)
-			call := start(b, func(conn *pgxpool.Conn) (store.Receipt, error) { return b.tasks.Schedule(b.ctx, conn, task) }).blocked()
+			call := start(b, func(conn *pgxpool.Conn) (store.Receipt, error) {
+				return b.tasks.Schedule(b.ctx, conn, task)
+			}).blocked()
 			if race.commit {
 				b.check(tx.Commit(b.ctx))
 			} else {
@@ -207,7 +209,8 @@ func TestScheduleWaitsForWhatOthersDo(t *testing.T) {
 			}
 			receipt, err := call.result()
 			row := b.get(id)
-			if err != nil || receipt.Outcome != race.want || row == nil || !row.ScheduledAt.Equal(far(5)) || row.Revision != receipt.Revision {
+			if err != nil || receipt.Outcome != race.want || row == nil || !row.ScheduledAt.Equal(far(5)) ||
+				row.Revision != receipt.Revision {
 				b.Errorf("%+v, %v: %s", receipt, err, pretty(row))
 			}
 		})

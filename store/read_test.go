@@ -19,16 +19,19 @@ func pointerTo[T any](value T) *T { return &value }
 func fullRow() (full, least store.Row) {
 	at := func(second int) time.Time { return time.Date(2031, 2, 3, 4, 5, second, 123456000, time.UTC) }
 	full = store.Row{
-		ID: "full — «ü» 😀", Payload: json.RawMessage(`{"n": 1.50, "s": "«ü»", "type": "TEST"}`), Type: "TEST", Entity: pointerTo("event:1"),
-		TenantID: pointerTo("acme"), Queue: "mail", Status: store.StatusExecuting, Priority: -100, ScheduledAt: at(0), RunNowAt: pointerTo(at(1)),
-		Expiration: pointerTo(store.MaxExpiration), ExpectedExecutionTime: store.MaxExpectedExecutionTime - time.Microsecond, MaxAttempts: 1000,
-		Attempt: 7, Revision: 1 << 40, Fence: pointerTo(int64(1<<40 + 1)), LeaseExpiresAt: pointerTo(at(2)), Message: pointerTo("line\nline"),
-		Result: json.RawMessage(`{"r": [1, null]}`), ScheduledBy: pointerTo(service), CreatedAt: at(3), LastStatusUpdate: at(4), StartedAt: pointerTo(at(5)),
+		ID: "full — «ü» 😀", Payload: json.RawMessage(`{"n": 1.50, "s": "«ü»", "type": "TEST"}`), Type: "TEST",
+		Entity: pointerTo("event:1"), TenantID: pointerTo("acme"), Queue: "mail", Status: store.StatusExecuting,
+		Priority: -100, ScheduledAt: at(0), RunNowAt: pointerTo(at(1)), Expiration: pointerTo(store.MaxExpiration),
+		ExpectedExecutionTime: store.MaxExpectedExecutionTime - time.Microsecond, MaxAttempts: 1000, Attempt: 7,
+		Revision: 1 << 40, Fence: pointerTo(int64(1<<40 + 1)), LeaseExpiresAt: pointerTo(at(2)),
+		Message: pointerTo("line\nline"), Result: json.RawMessage(`{"r": [1, null]}`), ScheduledBy: pointerTo(service),
+		CreatedAt: at(3), LastStatusUpdate: at(4), StartedAt: pointerTo(at(5)),
 		StartedFence: pointerTo(int64(1<<40 + 1)), Node: pointerTo(int64(1 << 40)),
 	}
 	least = store.Row{
-		ID: "least", Payload: json.RawMessage(`{"type": "TEST"}`), Type: "TEST", Queue: "default", Status: store.StatusCompleted, ScheduledAt: at(6),
-		ExpectedExecutionTime: time.Microsecond, MaxAttempts: 1, Revision: 1<<40 + 2, CreatedAt: at(7), LastStatusUpdate: at(8), FinishedAt: pointerTo(at(9)),
+		ID: "least", Payload: json.RawMessage(`{"type": "TEST"}`), Type: "TEST", Queue: "default",
+		Status: store.StatusCompleted, ScheduledAt: at(6), ExpectedExecutionTime: time.Microsecond, MaxAttempts: 1,
+		Revision: 1<<40 + 2, CreatedAt: at(7), LastStatusUpdate: at(8), FinishedAt: pointerTo(at(9)),
 	}
 	return full, least
 }
@@ -40,15 +43,22 @@ func (b *bench) insert(row store.Row) {
 	b.check(err)
 	b.inTx(func(tx pgx.Tx) {
 		b.exec(tx, `ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER`)
-		b.exec(tx, `INSERT INTO tasktable.scheduled_tasks (id, payload, type, entity, tenant_id, queue, status, priority, scheduled_at, run_now_at, expiration,
-				expected_execution_time, max_attempts, attempt, revision, next_attempt_at, fence, lease_expires_at, message, result, scheduled_by,
+		b.exec(tx, `INSERT INTO tasktable.scheduled_tasks (id, payload, type, entity, tenant_id, queue, status,
+			priority, scheduled_at, run_now_at, expiration,
+				expected_execution_time, max_attempts, attempt, revision, next_attempt_at, fence, lease_expires_at,
+				message, result, scheduled_by,
 				created_at, last_status_update, started_at, finished_at, started_fence, node)
-			SELECT id, payload, payload ->> 'type', entity, tenant_id, queue, status, priority, scheduled_at, run_now_at, expiration / 1000 * interval '1 microsecond',
-				expected_execution_time / 1000 * interval '1 microsecond', max_attempts, attempt, revision, next_attempt_at, fence, lease_expires_at, message,
+			SELECT id, payload, payload ->> 'type', entity, tenant_id, queue, status, priority, scheduled_at,
+				run_now_at, expiration / 1000 * interval '1 microsecond',
+				expected_execution_time / 1000 * interval '1 microsecond', max_attempts, attempt, revision,
+				next_attempt_at, fence, lease_expires_at, message,
 				result, scheduled_by, created_at, last_status_update, started_at, finished_at, started_fence, node
-			FROM jsonb_to_record($1::text::jsonb) AS r (id text, payload jsonb, entity text, tenant_id text, queue text, status text, priority int,
-				scheduled_at timestamptz, run_now_at timestamptz, expiration bigint, expected_execution_time bigint, max_attempts int, attempt int,
-				revision bigint, next_attempt_at timestamptz, fence bigint, lease_expires_at timestamptz, message text, result jsonb, scheduled_by text,
+			FROM jsonb_to_record($1::text::jsonb) AS r (id text, payload jsonb, entity text, tenant_id text, queue text,
+				status text, priority int,
+				scheduled_at timestamptz, run_now_at timestamptz, expiration bigint, expected_execution_time bigint,
+				max_attempts int, attempt int,
+				revision bigint, next_attempt_at timestamptz, fence bigint, lease_expires_at timestamptz, message text,
+				result jsonb, scheduled_by text,
 				created_at timestamptz, last_status_update timestamptz, started_at timestamptz, finished_at timestamptz,
 				started_fence bigint, node bigint)`, string(body))
 		b.exec(tx, `ALTER TABLE tasktable.scheduled_tasks ENABLE TRIGGER USER`)
@@ -60,7 +70,9 @@ func utc(row store.Row) store.Row {
 	for _, at := range []*time.Time{&row.ScheduledAt, &row.CreatedAt, &row.LastStatusUpdate} {
 		*at = at.UTC()
 	}
-	for _, at := range []**time.Time{&row.RunNowAt, &row.NextAttemptAt, &row.LeaseExpiresAt, &row.StartedAt, &row.FinishedAt} {
+	for _, at := range []**time.Time{
+		&row.RunNowAt, &row.NextAttemptAt, &row.LeaseExpiresAt, &row.StartedAt, &row.FinishedAt,
+	} {
 		if *at != nil {
 			*at = pointerTo((*at).UTC())
 		}
@@ -100,19 +112,29 @@ func TestHistoryIsReadByEveryDriver(t *testing.T) {
 	b := newBench(t)
 	at := func(second int) time.Time { return time.Date(2031, 2, 3, 4, 5, second, 123456000, time.UTC) }
 	b.exec(b.pool, `INSERT INTO tasktable.scheduled_task_executions VALUES
-		(12, 'one', 'TEST', 11, 1, '2031-02-03 04:05:00.123456Z', '2031-02-03 04:05:01.123456Z', '2031-02-03 04:05:02.123456Z', '2031-02-03 04:05:03.123456Z',
-			'FAILED', 'oh', 7), (10, 'one', 'TEST', 9, 2, '2031-02-03 04:05:00.123456Z', NULL, NULL, '2031-02-03 04:05:03.123456Z', 'LOST', NULL, NULL)`)
-	b.exec(b.pool, `INSERT INTO tasktable.scheduled_task_changes VALUES (11, 'one', 'sql', 'rescheduled', '2031-02-03 04:05:05.123456Z', 'ann', '{"a": 1}', '{"a": 2}'),
+		(12, 'one', 'TEST', 11, 1, '2031-02-03 04:05:00.123456Z', '2031-02-03 04:05:01.123456Z',
+			'2031-02-03 04:05:02.123456Z', '2031-02-03 04:05:03.123456Z',
+			'FAILED', 'oh', 7), (10, 'one', 'TEST', 9, 2, '2031-02-03 04:05:00.123456Z', NULL, NULL,
+			'2031-02-03 04:05:03.123456Z', 'LOST', NULL, NULL)`)
+	b.exec(b.pool, `INSERT INTO tasktable.scheduled_task_changes
+		VALUES (11, 'one', 'sql', 'rescheduled', '2031-02-03 04:05:05.123456Z', 'ann', '{"a": 1}', '{"a": 2}'),
 		(9, 'one', 'schedule', 'created', '2031-02-03 04:05:04.123456Z', 'ann', NULL, NULL)`)
 	want := store.History{
 		Changes: []store.Change{
 			{Revision: 9, TaskID: "one", Verb: "schedule", Outcome: "created", ChangedAt: at(4), ChangedBy: "ann"},
-			{Revision: 11, TaskID: "one", Verb: "sql", Outcome: "rescheduled", ChangedAt: at(5), ChangedBy: "ann", Old: []byte(`{"a": 1}`), New: []byte(`{"a": 2}`)},
+			{
+				Revision: 11, TaskID: "one", Verb: "sql", Outcome: "rescheduled", ChangedAt: at(5), ChangedBy: "ann",
+				Old: []byte(`{"a": 1}`), New: []byte(`{"a": 2}`),
+			},
 		},
 		Executions: []store.Execution{
-			{Fence: 10, TaskID: "one", Type: "TEST", Revision: 9, Attempt: 2, ScheduledAt: at(0), FinishedAt: at(3), Outcome: "LOST"},
-			{Fence: 12, TaskID: "one", Type: "TEST", Revision: 11, Attempt: 1, ScheduledAt: at(0), DueAt: pointerTo(at(1)), StartedAt: pointerTo(at(2)),
-				FinishedAt: at(3), Outcome: "FAILED", Error: pointerTo("oh"), Node: pointerTo(int64(7))},
+			{
+				Fence: 10, TaskID: "one", Type: "TEST", Revision: 9, Attempt: 2, ScheduledAt: at(0), FinishedAt: at(3),
+				Outcome: "LOST",
+			},
+			{Fence: 12, TaskID: "one", Type: "TEST", Revision: 11, Attempt: 1, ScheduledAt: at(0),
+				DueAt: pointerTo(at(1)), StartedAt: pointerTo(at(2)), FinishedAt: at(3), Outcome: "FAILED",
+				Error: pointerTo("oh"), Node: pointerTo(int64(7))},
 		},
 	}
 	for name, db := range b.readers() {
@@ -122,7 +144,10 @@ func TestHistoryIsReadByEveryDriver(t *testing.T) {
 			got.Changes[i].ChangedAt = got.Changes[i].ChangedAt.UTC()
 		}
 		for i, line := range got.Executions {
-			row := utc(store.Row{ScheduledAt: line.ScheduledAt, CreatedAt: line.FinishedAt, RunNowAt: line.DueAt, StartedAt: line.StartedAt})
+			row := utc(store.Row{
+				ScheduledAt: line.ScheduledAt, CreatedAt: line.FinishedAt, RunNowAt: line.DueAt,
+				StartedAt: line.StartedAt,
+			})
 			got.Executions[i].ScheduledAt, got.Executions[i].FinishedAt = row.ScheduledAt, row.CreatedAt
 			got.Executions[i].DueAt, got.Executions[i].StartedAt = row.RunNowAt, row.StartedAt
 		}

@@ -48,8 +48,10 @@ func TestReconcileRefusesBadQueries(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.exec(b.pool, `CREATE TABLE public.log (line text);
-		CREATE FUNCTION public.write() RETURNS int LANGUAGE sql AS $$ INSERT INTO public.log VALUES ('x') RETURNING 1 $$;
-		CREATE FUNCTION public.allow() RETURNS text LANGUAGE sql AS $$ SELECT set_config('transaction_read_only', 'off', true) $$;
+		CREATE FUNCTION public.write() RETURNS int LANGUAGE sql AS $$ INSERT INTO public.log VALUES ('x')
+			RETURNING 1 $$;
+		CREATE FUNCTION public.allow() RETURNS text LANGUAGE sql AS $$
+			SELECT set_config('transaction_read_only', 'off', true) $$;
 		CREATE SEQUENCE public.numbers`)
 	for _, test := range []struct{ query, want string }{
 		{"", "query must be given"},
@@ -68,12 +70,20 @@ func TestReconcileRefusesBadQueries(t *testing.T) {
 		{oneWanted + `, 2 AS colour`, `query must have no columns but id, key, scheduled_at`},
 		{oneWanted + `, 2 AS colour`, `got a column "colour"`},
 		{oneWanted + `, 2 AS key`, `query must have each column once, got column "key" twice`},
-		{`SELECT 1 AS key, timestamp '2100-01-01' AS scheduled_at`, `query must have the column "scheduled_at" as timestamptz (of a timestamp: scheduled_at AT TIME ZONE 'UTC'), got timestamp`},
+		{
+			`SELECT 1 AS key, timestamp '2100-01-01' AS scheduled_at`,
+			`query must have the column "scheduled_at" as timestamptz (of a timestamp: ` +
+				`scheduled_at AT TIME ZONE 'UTC'), got timestamp`,
+		},
 		{oneWanted + `, '{}' AS payload`, `query must have the column "payload" as jsonb, got text`},
 		{oneWanted + `, 1.5 AS priority`, `query must have the column "priority" as an integer, got numeric`},
 		{oneWanted + `, 60 AS expiration`, `query must have the column "expiration" as interval, got int4`},
-		{`DELETE FROM public.log RETURNING 1 AS key, now() AS scheduled_at`, "query must be one SELECT that only reads"},
-		{`WITH gone AS (DELETE FROM public.log RETURNING 1 AS key) SELECT key, now() AS scheduled_at FROM gone`, "query must be one SELECT that only reads"},
+		{
+			`DELETE FROM public.log RETURNING 1 AS key, now() AS scheduled_at`,
+			"query must be one SELECT that only reads",
+		},
+		{`WITH gone AS (DELETE FROM public.log RETURNING 1 AS key)
+			SELECT key, now() AS scheduled_at FROM gone`, "query must be one SELECT that only reads"},
 		{`SELECT public.write() AS key, now() AS scheduled_at`, "query must only read"},
 		{`SELECT nextval('public.numbers') AS key, now() AS scheduled_at`, "query must only read"},
 		{`SELECT public.allow() AS key, now() AS scheduled_at`, "read-write mode inside a read-only transaction"},
@@ -84,7 +94,8 @@ func TestReconcileRefusesBadQueries(t *testing.T) {
 		for _, apply := range []bool{false, true} {
 			tx := b.begin(pgx.TxOptions{})
 			_, err := b.tasks.Reconcile(b.ctx, tx, store.ReconcileConfig{Type: "TEST", Query: test.query, Apply: apply})
-			if name := fmt.Sprintf("%.60s (apply %t)", test.query, apply); err == nil || !strings.Contains(err.Error(), test.want) {
+			if name := fmt.Sprintf("%.60s (apply %t)", test.query, apply); err == nil ||
+				!strings.Contains(err.Error(), test.want) {
 				b.Errorf("%s: the error is %v\nwant %s", name, err, test.want)
 			} else if !strings.Contains(test.query, "allow") {
 				b.wantInvalid(err)
@@ -93,7 +104,8 @@ func TestReconcileRefusesBadQueries(t *testing.T) {
 			b.check(tx.Rollback(b.ctx))
 		}
 	}
-	if one[int](b, b.pool, `SELECT count(*) FROM public.log`)+one[int](b, b.pool, `SELECT count(*) FROM tasktable.scheduled_tasks`) != 0 {
+	if one[int](b, b.pool, `SELECT count(*) FROM public.log`)+
+		one[int](b, b.pool, `SELECT count(*) FROM tasktable.scheduled_tasks`) != 0 {
 		b.Error("something was written")
 	}
 }
@@ -106,25 +118,55 @@ func TestReconcileRefusesBadRows(t *testing.T) {
 		{`NULL AS id`, "id or key must be given in each row"},
 		{`'' AS id`, "id or key must be given in each row"},
 		{`'' AS key`, "id or key must be given in each row"},
-		{`'z' || chr(10) AS id`, `row "z\n": invalid: id must be at most 512 bytes of UTF-8 without control characters`},
+		{
+			`'z' || chr(10) AS id`,
+			`row "z\n": invalid: id must be at most 512 bytes of UTF-8 without control characters`,
+		},
 		{`'z' AS id, NULL::timestamptz AS scheduled_at`, `row "z": invalid: scheduled_at must be given, got null`},
-		{`'z' AS id, 'infinity'::timestamptz AS scheduled_at`, `row "z": invalid: scheduled_at must be finite, in the years 1 to 9999, got infinity`},
-		{`'z' AS id, '10000-01-01 00:00Z'::timestamptz AS scheduled_at`, `row "z": invalid: scheduled_at must be in the years 1 to 9999`},
-		{`'z' AS id, '0044-03-15 00:00Z BC'::timestamptz AS scheduled_at`, `row "z": invalid: scheduled_at must be in the years 1 to 9999`},
+		{
+			`'z' AS id, 'infinity'::timestamptz AS scheduled_at`,
+			`row "z": invalid: scheduled_at must be finite, in the years 1 to 9999, got infinity`,
+		},
+		{
+			`'z' AS id, '10000-01-01 00:00Z'::timestamptz AS scheduled_at`,
+			`row "z": invalid: scheduled_at must be in the years 1 to 9999`,
+		},
+		{
+			`'z' AS id, '0044-03-15 00:00Z BC'::timestamptz AS scheduled_at`,
+			`row "z": invalid: scheduled_at must be in the years 1 to 9999`,
+		},
 		{`'z' AS id, jsonb '[]' AS payload`, `row "z": invalid: payload must encode as a JSON object`},
 		{`'z' AS id, jsonb 'null' AS payload`, `row "z": invalid: payload must encode as a JSON object`},
-		{`'z' AS id, jsonb '{"type": "OTHER"}' AS payload`, `row "z": invalid: payload must have no field type other than "TEST", got "OTHER"`},
-		{`'z' AS id, jsonb_build_object('x', repeat('x', 300000)) AS payload`, `row "z": invalid: payload must be at most 256 KiB of JSON text`},
+		{
+			`'z' AS id, jsonb '{"type": "OTHER"}' AS payload`,
+			`row "z": invalid: payload must have no field type other than "TEST", got "OTHER"`,
+		},
+		{
+			`'z' AS id, jsonb_build_object('x', repeat('x', 300000)) AS payload`,
+			`row "z": invalid: payload must be at most 256 KiB of JSON text`,
+		},
 		{`'z' AS id, repeat('x', 600) AS entity`, `row "z": invalid: entity must be at most 512 bytes`},
 		{`'z' AS id, chr(7) AS tenant_id`, `row "z": invalid: tenant_id must be`},
 		{`'z' AS id, 'My Queue' AS queue`, `row "z": invalid: queue must be 1 to 64 of a-z`},
 		{`'z' AS id, 101 AS priority`, `row "z": invalid: priority must be between -100 and 100, got 101`},
 		{`'z' AS id, 9223372036854775807 AS max_attempts`, `row "z": invalid: max_attempts must be between 1 and 1000`},
-		{`'z' AS id, interval '1 month' AS expiration`, `row "z": invalid: expiration must be in days or less: '30 days', not '1 month'`},
+		{
+			`'z' AS id, interval '1 month' AS expiration`,
+			`row "z": invalid: expiration must be in days or less: '30 days', not '1 month'`,
+		},
 		{`'z' AS id, interval '-1 s' AS expiration`, `row "z": invalid: expiration must be between 1µs and 10 years`},
-		{`'z' AS id, interval '99999999 hours' AS expiration`, `row "z": invalid: expiration must be between 1µs and 10 years`},
-		{`'z' AS id, interval '1 month' AS expected_execution_time`, `row "z": invalid: expected_execution_time must be in days or less`},
-		{`'z' AS id, interval '169 hours' AS expected_execution_time`, `row "z": invalid: expected_execution_time must be between 1µs and 7 days`},
+		{
+			`'z' AS id, interval '99999999 hours' AS expiration`,
+			`row "z": invalid: expiration must be between 1µs and 10 years`,
+		},
+		{
+			`'z' AS id, interval '1 month' AS expected_execution_time`,
+			`row "z": invalid: expected_execution_time must be in days or less`,
+		},
+		{
+			`'z' AS id, interval '169 hours' AS expected_execution_time`,
+			`row "z": invalid: expected_execution_time must be between 1µs and 7 days`,
+		},
 	} {
 		row := test.row
 		if !strings.Contains(row, "scheduled_at") {
@@ -136,7 +178,8 @@ func TestReconcileRefusesBadRows(t *testing.T) {
 		}
 		query := `SELECT * FROM (SELECT ` + row + `) AS bad`
 		if !strings.Contains(row, "AS key") {
-			query += ` UNION ALL SELECT 'good ' || n` + goodColumns(row) + fmt.Sprintf(` FROM generate_series(1, %d) AS n`, good)
+			query += ` UNION ALL SELECT 'good ' || n` + goodColumns(row) +
+				fmt.Sprintf(` FROM generate_series(1, %d) AS n`, good)
 		}
 		_, err := b.reconcile(store.ReconcileConfig{Query: query, Apply: true})
 		b.wantInvalid(err, test.want)
@@ -170,7 +213,9 @@ func TestReconcileRefusesABadConfig(t *testing.T) {
 	tx := b.begin(pgx.TxOptions{})
 	_, err := b.tasks.Reconcile(b.ctx, tx, store.ReconcileConfig{Type: "?", Query: oneWanted})
 	b.wantInvalid(err, "type must be")
-	_, err = store.New(store.Config{Schema: "?"}).Reconcile(b.ctx, tx, store.ReconcileConfig{Type: "TEST", Query: oneWanted})
+	_, err = store.New(store.Config{Schema: "?"}).Reconcile(b.ctx, tx, store.ReconcileConfig{
+		Type: "TEST", Query: oneWanted,
+	})
 	b.wantInvalid(err, "schema")
 	_, err = b.tasks.Reconcile(b.ctx, tx, store.ReconcileConfig{Type: "TEST", Query: oneWanted, EntityColumn: "event"})
 	b.wantInvalid(err, `query must have the column "event", as the entity`)
@@ -191,7 +236,9 @@ func TestReconcileHasAStatementTimeout(t *testing.T) {
 	tx := b.begin(pgx.TxOptions{})
 	b.exec(tx, `SET LOCAL statement_timeout = '77s'`)
 	slow := `SELECT 1 AS key, now() AS scheduled_at FROM pg_sleep(60)`
-	_, err := b.tasks.Reconcile(b.ctx, tx, store.ReconcileConfig{Type: "TEST", Query: slow, Timeout: 20 * time.Millisecond})
+	_, err := b.tasks.Reconcile(b.ctx, tx, store.ReconcileConfig{
+		Type: "TEST", Query: slow, Timeout: 20 * time.Millisecond,
+	})
 	if err == nil || !strings.Contains(err.Error(), "statement timeout") {
 		b.Errorf("the error is %v", err)
 	}

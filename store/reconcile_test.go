@@ -28,7 +28,8 @@ func (b *bench) reconcile(config store.ReconcileConfig) (report store.ReconcileR
 // counts are a report in one line.
 func counts(r store.ReconcileReport) string {
 	return fmt.Sprintf("agree %d, finished %d, missing %d, cancelled %d, ended %d, time %d, content %d, orphaned %d",
-		r.Agree, r.Finished, r.Missing.Count, r.Cancelled.Count, r.Ended.Count, r.WrongTime.Count, r.OtherContent.Count, r.Orphaned.Count)
+		r.Agree, r.Finished, r.Missing.Count, r.Cancelled.Count, r.Ended.Count, r.WrongTime.Count, r.OtherContent.Count,
+		r.Orphaned.Count)
 }
 
 func (b *bench) wantCounts(r store.ReconcileReport, want string) {
@@ -57,7 +58,9 @@ func TestReconcileFindsAndMendsEachKindOfRow(t *testing.T) {
 				for i, kind := range rowKinds {
 					b.make(kind, kind)
 					b.checkFound(cells[0], kind, cells[1+i])
-					b.exec(b.pool, `UPDATE tasktable.scheduled_tasks SET fence = NULL, lease_expires_at = NULL, status = 'COMPLETED', finished_at = now() WHERE fence IS NOT NULL`)
+					b.exec(b.pool, `UPDATE tasktable.scheduled_tasks
+						SET fence = NULL, lease_expires_at = NULL, status = 'COMPLETED', finished_at = now()
+						WHERE fence IS NOT NULL`)
 					b.exec(b.pool, `DELETE FROM tasktable.scheduled_tasks`)
 				}
 			})
@@ -80,8 +83,9 @@ func (b *bench) checkFound(verb, kind, want string) {
 	b.check(err)
 	same(b, verb+" "+kind+", not applied", b.state(kind), before)
 	all := map[string]int{
-		"agree": report.Agree, "finished": report.Finished, "missing": report.Missing.Count, "cancelled": report.Cancelled.Count, "ended": report.Ended.Count,
-		"time": report.WrongTime.Count, "content": report.OtherContent.Count, "orphan": report.Orphaned.Count,
+		"agree": report.Agree, "finished": report.Finished, "missing": report.Missing.Count,
+		"cancelled": report.Cancelled.Count, "ended": report.Ended.Count, "time": report.WrongTime.Count,
+		"content": report.OtherContent.Count, "orphan": report.Orphaned.Count,
 	}
 	for name, count := range all {
 		if count != map[bool]int{true: 1, false: 0}[name == want] {
@@ -100,7 +104,8 @@ func (b *bench) checkFound(verb, kind, want string) {
 	}
 	report, err = b.reconcile(config)
 	b.check(err)
-	if drifted := all["agree"]+all["finished"] == 0 && want != "nothing"; drifted != (len(report.Done) == 1) || report.Left != 0 {
+	if drifted := all["agree"]+all["finished"] == 0 && want != "nothing"; drifted != (len(report.Done) == 1) ||
+		report.Left != 0 {
 		b.Errorf("%s %s: left %d, did %v", verb, kind, report.Left, report.Done)
 	}
 	again, err := b.reconcile(config)
@@ -115,8 +120,9 @@ func TestReconcileComparesEachColumn(t *testing.T) {
 	b := newBench(t)
 	query := func(column, value string) string {
 		columns := map[string]string{
-			"payload": `jsonb '{"n": 1}'`, "scheduled_at": `timestamptz '2100-01-01 00:00Z'`, "entity": `'event:1'`, "tenant_id": `'acme'`, "queue": `'mail'`,
-			"priority": `7`, "expiration": `interval '1 hour'`, "expected_execution_time": `interval '1 minute'`, "max_attempts": `3`,
+			"payload": `jsonb '{"n": 1}'`, "scheduled_at": `timestamptz '2100-01-01 00:00Z'`, "entity": `'event:1'`,
+			"tenant_id": `'acme'`, "queue": `'mail'`, "priority": `7`, "expiration": `interval '1 hour'`,
+			"expected_execution_time": `interval '1 minute'`, "max_attempts": `3`,
 		}
 		columns[column] = value
 		text := "SELECT 'a' AS id"
@@ -126,9 +132,10 @@ func TestReconcileComparesEachColumn(t *testing.T) {
 		return text
 	}
 	for _, test := range []struct{ column, value string }{
-		{"payload", `jsonb '{"n": 2}'`}, {"payload", `NULL::jsonb`}, {"payload", `json '{"type": "TEST"}'`}, {"entity", `7::bigint`}, {"entity", `NULL`},
-		{"tenant_id", `''`}, {"queue", `'other'`}, {"queue", `NULL`}, {"priority", `-3::smallint`}, {"priority", `NULL::bigint`},
-		{"expiration", `interval '2 hours'`}, {"expiration", `NULL::interval`}, {"expected_execution_time", `interval '2 s'`},
+		{"payload", `jsonb '{"n": 2}'`}, {"payload", `NULL::jsonb`}, {"payload", `json '{"type": "TEST"}'`},
+		{"entity", `7::bigint`}, {"entity", `NULL`}, {"tenant_id", `''`}, {"queue", `'other'`}, {"queue", `NULL`},
+		{"priority", `-3::smallint`}, {"priority", `NULL::bigint`}, {"expiration", `interval '2 hours'`},
+		{"expiration", `NULL::interval`}, {"expected_execution_time", `interval '2 s'`},
 		{"expected_execution_time", `NULL::interval`}, {"max_attempts", `4`}, {"max_attempts", `NULL::int`},
 	} {
 		b.schedule(full("a"))
@@ -155,7 +162,9 @@ func TestReconcileKeepsWhatTheQueryHasNoColumnFor(t *testing.T) {
 	task.Jitter, task.Retention = time.Minute, time.Hour
 	b.schedule(task)
 	before := b.get(task.ID)
-	query := `SELECT n AS key, timestamptz '2100-01-01 00:05Z' AS scheduled_at FROM generate_series(1, 2) AS n; -- the reminders`
+	query :=
+		`SELECT n AS key, timestamptz '2100-01-01 00:05Z' AS scheduled_at FROM generate_series(1, 2) AS n; ` +
+			`-- the reminders`
 	report, err := b.reconcile(store.ReconcileConfig{Query: query, Apply: true})
 	b.check(err)
 	b.wantCounts(report, "agree 0, finished 0, missing 1, cancelled 0, ended 0, time 1, content 0, orphaned 0")
@@ -163,7 +172,8 @@ func TestReconcileKeepsWhatTheQueryHasNoColumnFor(t *testing.T) {
 	before.ScheduledAt, before.Revision, before.NextAttemptAt = far(5), after.Revision, after.NextAttemptAt
 	same(b, "the one that there was", after, before)
 	made := b.get("task-TEST-2")
-	if string(made.Payload) != `{"type": "TEST"}` || made.Queue != "default" || made.MaxAttempts != 5 || made.Entity != nil || !made.ScheduledAt.Equal(far(5)) {
+	if string(made.Payload) != `{"type": "TEST"}` || made.Queue != "default" || made.MaxAttempts != 5 ||
+		made.Entity != nil || !made.ScheduledAt.Equal(far(5)) {
 		b.Errorf("the new one is %s", pretty(made))
 	}
 	same(b, "change lines", b.lines(made.ID), []string{"reconcile created " + service})
@@ -184,19 +194,26 @@ func TestReconcileTakesTheEntityFromAnotherColumn(t *testing.T) {
 func TestReconcileMendsInBatches(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.exec(b.pool, `SELECT tasktable.schedule('{"type": "TEST"}', '2100-01-01 00:00Z', 'task-TEST-' || n) FROM generate_series(1, 7500) AS n`)
+	b.exec(b.pool, `SELECT tasktable.schedule('{"type": "TEST"}', '2100-01-01 00:00Z', 'task-TEST-' || n)
+		FROM generate_series(1, 7500) AS n`)
 	b.exec(b.pool, `SELECT tasktable.schedule('{"type": "OTHER"}', '2100-01-01 00:00Z', 'other')`)
-	query := `SELECT n AS key, CASE WHEN n % 3 = 0 THEN timestamptz '2100-01-01 00:00Z' ELSE timestamptz '2100-01-01 00:01Z' END AS scheduled_at
+	query := `SELECT n AS key, CASE WHEN n % 3 = 0 THEN timestamptz '2100-01-01 00:00Z'
+		ELSE timestamptz '2100-01-01 00:01Z' END AS scheduled_at
 		FROM generate_series(1, 10000) AS n WHERE n % 3 < 2`
 	report, err := b.reconcile(store.ReconcileConfig{Query: query, Apply: true, Examples: 2})
 	b.check(err)
-	b.wantCounts(report, "agree 2500, finished 0, missing 1667, cancelled 0, ended 0, time 2500, content 0, orphaned 2500")
-	same(b, "done", report.Done, map[store.Outcome]int{store.Created: 1667, store.Rescheduled: 2500, store.Cancelled: 2500})
+	b.wantCounts(
+		report, "agree 2500, finished 0, missing 1667, cancelled 0, ended 0, time 2500, content 0, orphaned 2500",
+	)
+	same(b, "done", report.Done, map[store.Outcome]int{
+		store.Created: 1667, store.Rescheduled: 2500, store.Cancelled: 2500,
+	})
 	queued := store.StatusQueued
 	at, wanted := far(0), far(1)
 	same(b, "examples", []store.ReconcileFinding{report.WrongTime, report.Orphaned}, []store.ReconcileFinding{
 		{Count: 2500, Examples: []store.ReconcileExample{
-			{ID: "task-TEST-1", Status: queued, At: &at, Wanted: &wanted}, {ID: "task-TEST-10", Status: queued, At: &at, Wanted: &wanted}}},
+			{ID: "task-TEST-1", Status: queued, At: &at, Wanted: &wanted},
+			{ID: "task-TEST-10", Status: queued, At: &at, Wanted: &wanted}}},
 		{Count: 2500, Examples: []store.ReconcileExample{
 			{ID: "task-TEST-1001", Status: queued, At: &at}, {ID: "task-TEST-1004", Status: queued, At: &at}}},
 	})
@@ -215,7 +232,9 @@ func TestReconcileLeavesRecurringTasksAlone(t *testing.T) {
 	if one[string](b, b.pool, `SELECT tasktable.fork_occurrence('daily', '2100-01-01 00:00Z')`) == "" {
 		b.Fatal("no occurrence was forked")
 	}
-	report, err := b.reconcile(store.ReconcileConfig{Query: `SELECT 1 AS key, now() AS scheduled_at WHERE false`, Apply: true})
+	report, err := b.reconcile(store.ReconcileConfig{
+		Query: `SELECT 1 AS key, now() AS scheduled_at WHERE false`, Apply: true,
+	})
 	b.check(err)
 	b.wantCounts(report, "agree 0, finished 0, missing 0, cancelled 0, ended 0, time 0, content 0, orphaned 0")
 	_, err = b.reconcile(store.ReconcileConfig{Query: `SELECT 'daily' AS id, now() AS scheduled_at`})
@@ -260,7 +279,9 @@ func TestReconcileOverwritesNothingNewer(t *testing.T) {
 				b.exec(other, test.newer)
 				ended := make(chan error, 1)
 				go func() {
-					_, err := b.tasks.Reconcile(b.ctx, tx, store.ReconcileConfig{Type: "TEST", Query: test.query, Apply: true})
+					_, err := b.tasks.Reconcile(b.ctx, tx, store.ReconcileConfig{
+						Type: "TEST", Query: test.query, Apply: true,
+					})
 					ended <- err
 				}()
 				b.waitForLock(ended)
@@ -290,14 +311,15 @@ type MendReminders struct{}
 
 func (MendReminders) TaskType() string { return "MEND_REMINDERS" }
 
-// Reconcile in a recurring task: each hour the reminders are made what the events say. The comparison, the mending and the
-// task's completion are one transaction; after ErrConflict the task's next attempt compares anew.
+// Reconcile in a recurring task: each hour the reminders are made what the events say. The comparison, the mending
+// and the task's completion are one transaction; after ErrConflict the task's next attempt compares anew.
 func ExampleStore_Reconcile() {
 	tasks := store.New(store.Config{Service: "events-api"})
 	mend := func(ctx context.Context, tx pgx.Tx, t *handlers.Task[MendReminders]) error {
 		report, err := tasks.Reconcile(ctx, tx, store.ReconcileConfig{
 			Type: "SEND_EVENT_REMINDER",
-			Query: `SELECT id AS key, jsonb_build_object('event_id', id) AS payload, starts_at - interval '1 hour' AS scheduled_at
+			Query: `SELECT id AS key, jsonb_build_object('event_id', id) AS payload,
+				starts_at - interval '1 hour' AS scheduled_at
 				FROM events WHERE status = 'published' AND starts_at > now()`,
 			Apply:   true,
 			Timeout: time.Minute,

@@ -69,9 +69,12 @@ func (b *bench) allOperations(db store.DB, tasks *store.Store, entity string) {
 	expect(store.Paused)(tasks.PauseUntil(b.ctx, db, id, far(60)))
 	row, err := tasks.Get(b.ctx, db, id)
 	b.check(err)
-	if *row.Cron != "@daily" || *row.TimeZone != "Europe/Berlin" || *row.Overlap != "allow" || *row.CatchUp != "all" || *row.CatchUpPaused != "none" ||
-		*row.CatchUpLimit != 7 || *row.Jitter != 90*time.Minute || !row.EndsAt.Equal(far(90)) || *row.MaxOccurrences != 9 || row.OccurrenceCount != 0 ||
-		row.ParentID != nil || row.PlannedRevision != nil || !row.PausedUntil.Equal(far(60)) || *row.Retention != 72*time.Hour || row.ArchivedAt != nil {
+	if *row.Cron != "@daily" || *row.TimeZone != "Europe/Berlin" || *row.Overlap != "allow" || *row.CatchUp != "all" ||
+		*row.CatchUpPaused != "none" ||
+		*row.CatchUpLimit != 7 || *row.Jitter != 90*time.Minute || !row.EndsAt.Equal(far(90)) ||
+		*row.MaxOccurrences != 9 || row.OccurrenceCount != 0 ||
+		row.ParentID != nil || row.PlannedRevision != nil || !row.PausedUntil.Equal(far(60)) ||
+		*row.Retention != 72*time.Hour || row.ArchivedAt != nil {
 		b.Errorf("got %s", pretty(row))
 	}
 	expect(store.Queued)(tasks.Resume(b.ctx, db, id))
@@ -92,7 +95,8 @@ func (b *bench) allOperations(db store.DB, tasks *store.Store, entity string) {
 	}
 	pauses, err := tasks.Pauses(b.ctx, db)
 	b.check(err)
-	if len(pauses) != 1 || pauses[0].Scope != "queue" || pauses[0].Name != "mail" || !pauses[0].EndsAt.Equal(far(0)) || *pauses[0].Reason != "why «so»" {
+	if len(pauses) != 1 || pauses[0].Scope != "queue" || pauses[0].Name != "mail" || !pauses[0].EndsAt.Equal(far(0)) ||
+		*pauses[0].Reason != "why «so»" {
 		b.Errorf("got %s", pretty(pauses))
 	}
 	for _, want := range []store.Outcome{store.Queued, store.Unchanged} {
@@ -106,7 +110,8 @@ func (b *bench) allOperations(db store.DB, tasks *store.Store, entity string) {
 	_, err = tasks.Schedule(b.ctx, db, failed)
 	b.check(err)
 	fail := func() {
-		rows, err := db.Query(b.ctx, b.in(tasks, `UPDATE tasktable.scheduled_tasks SET status = 'FAILED', message = 'oh' WHERE id = $1 RETURNING id`), failed.ID)
+		rows, err := db.Query(b.ctx, b.in(tasks, `UPDATE tasktable.scheduled_tasks SET status = 'FAILED', message = 'oh'
+			WHERE id = $1 RETURNING id`), failed.ID)
 		b.check(err)
 		_, err = pgx.CollectExactlyOneRow(rows, pgx.RowTo[string])
 		b.check(err)
@@ -165,32 +170,41 @@ func TestEveryNewerColumnIsReadByEveryDriver(t *testing.T) {
 	b.schedule(base("occurrence"))
 	b.inTx(func(tx pgx.Tx) { // past the triggers' corrections
 		b.exec(tx, `ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER`)
-		b.exec(tx, `UPDATE tasktable.scheduled_tasks SET cron = '*/5 * * * *', time_zone = 'Asia/Beirut', overlap = 'cancel_running', catch_up = 'none', catch_up_paused = 'all',
-			catch_up_limit = 10000, jitter = '23:59:59.999999', ends_at = '2031-02-03 04:05:01.123456Z', max_occurrences = 1000000, occurrence_count = 2147483647,
-			planned_revision = 1099511627776, status = 'PAUSED', next_attempt_at = NULL, paused_until = '2031-02-03 04:05:02.123456Z', retention = '876600 hours'
+		b.exec(tx, `UPDATE tasktable.scheduled_tasks
+			SET cron = '*/5 * * * *', time_zone = 'Asia/Beirut', overlap = 'cancel_running', catch_up = 'none',
+			catch_up_paused = 'all',
+			catch_up_limit = 10000, jitter = '23:59:59.999999', ends_at = '2031-02-03 04:05:01.123456Z',
+			max_occurrences = 1000000, occurrence_count = 2147483647,
+			planned_revision = 1099511627776, status = 'PAUSED', next_attempt_at = NULL,
+			paused_until = '2031-02-03 04:05:02.123456Z', retention = '876600 hours'
 			WHERE id = 'recurring'`)
-		b.exec(tx, `UPDATE tasktable.scheduled_tasks SET parent_id = 'recurring «ü» 😀', status = 'EXPIRED', next_attempt_at = NULL, finished_at = now(),
+		b.exec(tx, `UPDATE tasktable.scheduled_tasks
+			SET parent_id = 'recurring «ü» 😀', status = 'EXPIRED', next_attempt_at = NULL, finished_at = now(),
 			archived_at = '2031-02-03 04:05:03.123456Z', archived_note = E'two\nlines',
 			spawned_by = 'a «ü» task' WHERE id = 'occurrence'`)
 		b.exec(tx, `ALTER TABLE tasktable.scheduled_tasks ENABLE TRIGGER USER`)
 	})
 	recurring := store.Row{
-		Cron: pointerTo("*/5 * * * *"), TimeZone: pointerTo("Asia/Beirut"), Overlap: pointerTo(store.OverlapCancelRunning), CatchUp: pointerTo(store.CatchUpNone),
-		CatchUpPaused: pointerTo(store.CatchUpAll), CatchUpLimit: pointerTo(10000), Jitter: pointerTo(24*time.Hour - time.Microsecond), EndsAt: pointerTo(at(1)),
-		MaxOccurrences: pointerTo(1000000), OccurrenceCount: 2147483647, PlannedRevision: pointerTo(int64(1 << 40)), PausedUntil: pointerTo(at(2)),
-		Retention: pointerTo(876600 * time.Hour),
+		Cron: pointerTo("*/5 * * * *"), TimeZone: pointerTo("Asia/Beirut"),
+		Overlap: pointerTo(store.OverlapCancelRunning), CatchUp: pointerTo(store.CatchUpNone),
+		CatchUpPaused: pointerTo(store.CatchUpAll), CatchUpLimit: pointerTo(10000),
+		Jitter: pointerTo(24*time.Hour - time.Microsecond), EndsAt: pointerTo(at(1)),
+		MaxOccurrences: pointerTo(1000000), OccurrenceCount: 2147483647, PlannedRevision: pointerTo(int64(1 << 40)),
+		PausedUntil: pointerTo(at(2)), Retention: pointerTo(876600 * time.Hour),
 	}
-	occurrence := store.Row{ParentID: pointerTo("recurring «ü» 😀"), ArchivedAt: pointerTo(at(3)), ArchivedNote: pointerTo("two\nlines"),
-		SpawnedBy: pointerTo("a «ü» task")}
+	occurrence := store.Row{ParentID: pointerTo("recurring «ü» 😀"), ArchivedAt: pointerTo(at(3)),
+		ArchivedNote: pointerTo("two\nlines"), SpawnedBy: pointerTo("a «ü» task")}
 	for name, db := range b.readers() {
 		for id, want := range map[string]store.Row{"recurring": recurring, "occurrence": occurrence} {
 			got, err := b.tasks.Get(b.ctx, db, id)
 			b.check(err)
 			got = utcWhole(got)
 			same(b, fmt.Sprintf("%s: %s", name, id), store.Row{
-				Cron: got.Cron, TimeZone: got.TimeZone, Overlap: got.Overlap, CatchUp: got.CatchUp, CatchUpPaused: got.CatchUpPaused, CatchUpLimit: got.CatchUpLimit,
-				Jitter: got.Jitter, EndsAt: got.EndsAt, MaxOccurrences: got.MaxOccurrences, OccurrenceCount: got.OccurrenceCount, ParentID: got.ParentID,
-				PlannedRevision: got.PlannedRevision, PausedUntil: got.PausedUntil, Retention: got.Retention, ArchivedAt: got.ArchivedAt, ArchivedNote: got.ArchivedNote,
+				Cron: got.Cron, TimeZone: got.TimeZone, Overlap: got.Overlap, CatchUp: got.CatchUp,
+				CatchUpPaused: got.CatchUpPaused, CatchUpLimit: got.CatchUpLimit, Jitter: got.Jitter,
+				EndsAt: got.EndsAt, MaxOccurrences: got.MaxOccurrences, OccurrenceCount: got.OccurrenceCount,
+				ParentID: got.ParentID, PlannedRevision: got.PlannedRevision, PausedUntil: got.PausedUntil,
+				Retention: got.Retention, ArchivedAt: got.ArchivedAt, ArchivedNote: got.ArchivedNote,
 				SpawnedBy: got.SpawnedBy,
 			}, want)
 		}

@@ -16,18 +16,23 @@ func TestRecurringInsertByPlainSQL(t *testing.T) {
 		sql    string
 		change func(*store.Task)
 	}{
-		"least": {`INSERT INTO tasktable.scheduled_tasks (id, payload, cron) VALUES ($1, '{"type": "TEST", "n": 1}', '@daily')`,
+		"least": {`INSERT INTO tasktable.scheduled_tasks (id, payload, cron)
+			VALUES ($1, '{"type": "TEST", "n": 1}', '@daily')`,
 			func(t *store.Task) { t.Recurrence.Cron = "@daily" }},
-		"all": {`INSERT INTO tasktable.scheduled_tasks (id, payload, cron, time_zone, overlap, catch_up, catch_up_paused, catch_up_limit, jitter, ends_at,
+		"all": {`INSERT INTO tasktable.scheduled_tasks (id, payload, cron, time_zone, overlap, catch_up,
+			catch_up_paused, catch_up_limit, jitter, ends_at,
 				max_occurrences, retention, status, paused_until)
-			VALUES ($1, '{"type": "TEST", "n": 1}', '0 9 * * *', 'Europe/Berlin', 'allow', 'all', 'latest', 7, '1 hour', '2100-01-01Z', 9, '2 hours', 'PAUSED', '2100-01-01 01:00Z')`,
+			VALUES ($1, '{"type": "TEST", "n": 1}', '0 9 * * *', 'Europe/Berlin', 'allow', 'all', 'latest', 7, '1 hour',
+				'2100-01-01Z', 9, '2 hours', 'PAUSED', '2100-01-01 01:00Z')`,
 			func(t *store.Task) {
 				t.Jitter, t.Retention = time.Hour, 2*time.Hour
-				*t.Recurrence = store.Recurrence{Cron: "0 9 * * *", TimeZone: "Europe/Berlin", Overlap: "allow", CatchUp: "all", CatchUpPaused: "latest",
-					CatchUpLimit: 7, EndsAt: far(0), MaxOccurrences: 9}
+				*t.Recurrence = store.Recurrence{Cron: "0 9 * * *", TimeZone: "Europe/Berlin", Overlap: "allow",
+					CatchUp: "all", CatchUpPaused: "latest", CatchUpLimit: 7, EndsAt: far(0), MaxOccurrences: 9}
 			}},
-		"claims to be planned and to run now": {`INSERT INTO tasktable.scheduled_tasks (id, payload, cron, planned_revision, next_attempt_at, run_now_at)
-			VALUES ($1, '{"type": "TEST", "n": 1}', '@daily', 1, '2000-01-01', '2000-01-01')`, func(t *store.Task) { t.Recurrence.Cron = "@daily" }},
+		"claims to be planned and to run now": {`INSERT INTO tasktable.scheduled_tasks (id, payload, cron,
+			planned_revision, next_attempt_at, run_now_at)
+			VALUES ($1, '{"type": "TEST", "n": 1}', '@daily', 1, '2000-01-01',
+				'2000-01-01')`, func(t *store.Task) { t.Recurrence.Cron = "@daily" }},
 	} {
 		b.each(name, func(b *bench) {
 			from := b.now()
@@ -74,7 +79,8 @@ var recurringColumns = []struct {
 		func(t *store.Task) { t.Recurrence = nil }},
 }
 
-// An edit draws a revision and leaves planned_revision behind it, which asks the leader to plan; but a fire that was due stays owed.
+// An edit draws a revision and leaves planned_revision behind it, which asks the leader to plan; but a fire that
+// was due stays owed.
 func TestRecurringEditByPlainSQL(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -116,7 +122,8 @@ func TestRecurringEditOfNothing(t *testing.T) {
 		b.makeRecurring(kind, kind)
 		before := b.wholeState(kind)
 		for _, set := range []string{
-			`cron = cron, time_zone = time_zone, overlap = overlap, catch_up = catch_up, ends_at = ends_at, jitter = jitter, paused_until = paused_until`,
+			`cron = cron, time_zone = time_zone, overlap = overlap, catch_up = catch_up, ends_at = ends_at, ` +
+				`jitter = jitter, paused_until = paused_until`,
 			`time_zone = NULL, overlap = NULL, catch_up = NULL, catch_up_paused = NULL, catch_up_limit = NULL`,
 		} {
 			b.exec(b.pool, `UPDATE tasktable.scheduled_tasks SET `+set+` WHERE id = $1`, kind)
@@ -127,24 +134,28 @@ func TestRecurringEditOfNothing(t *testing.T) {
 	}
 }
 
-// owed says whether the fire that was planned is still to come, or else the leader is asked to plan, from now or from an earlier edit on.
+// owed says whether the fire that was planned is still to come, or else the leader is asked to plan, from now or from
+// an earlier edit on.
 func (b *bench) owed(id string, before *store.Row, from time.Time) string {
 	b.Helper()
 	row := b.get(id)
 	switch {
 	case row.NextAttemptAt == nil:
 		return "waits for nothing"
-	case row.PlannedRevision != nil && *row.PlannedRevision == row.Revision && row.NextAttemptAt.Equal(*before.NextAttemptAt):
+	case row.PlannedRevision != nil && *row.PlannedRevision == row.Revision &&
+		row.NextAttemptAt.Equal(*before.NextAttemptAt):
 		return "owed"
 	case before.NextAttemptAt != nil && row.NextAttemptAt.Equal(*before.NextAttemptAt) && before.PlannedRevision == nil:
 		return "to be planned" // from the earlier edit on
-	case !row.NextAttemptAt.Before(from) && !row.NextAttemptAt.After(b.now()) && (row.PlannedRevision == nil || *row.PlannedRevision < row.Revision):
+	case !row.NextAttemptAt.Before(from) && !row.NextAttemptAt.After(b.now()) &&
+		(row.PlannedRevision == nil || *row.PlannedRevision < row.Revision):
 		return "to be planned"
 	}
 	return pretty(row)
 }
 
-// A fire that has come before the edit, and that the leader has not got to yet, is not lost by it, nor is one made of it.
+// A fire that has come before the edit, and that the leader has not got to yet, is not lost by it, nor
+// is one made of it.
 func TestAFireThatWasDueBeforeAnEditStaysOwed(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -153,11 +164,13 @@ func TestAFireThatWasDueBeforeAnEditStaysOwed(t *testing.T) {
 		edits []string
 		want  string
 	}{
-		"edited":                       {"due", []string{`overlap = 'allow'`}, "owed"},
-		"another expression":           {"due", []string{`cron = '@daily'`}, "owed"},
-		"edited twice":                 {"due", []string{`overlap = 'allow'`, `priority = 3`}, "owed"},
-		"moved":                        {"due", []string{`scheduled_at = '2100-01-01 00:05Z'`}, "to be planned"},
-		"moved, then edited":           {"due", []string{`scheduled_at = '2100-01-01 00:05Z'`, `priority = 3`}, "to be planned"},
+		"edited":             {"due", []string{`overlap = 'allow'`}, "owed"},
+		"another expression": {"due", []string{`cron = '@daily'`}, "owed"},
+		"edited twice":       {"due", []string{`overlap = 'allow'`, `priority = 3`}, "owed"},
+		"moved":              {"due", []string{`scheduled_at = '2100-01-01 00:05Z'`}, "to be planned"},
+		"moved, then edited": {
+			"due", []string{`scheduled_at = '2100-01-01 00:05Z'`, `priority = 3`}, "to be planned",
+		},
 		"paused":                       {"due", []string{`status = 'PAUSED'`}, "waits for nothing"},
 		"paused and edited":            {"due", []string{`status = 'PAUSED', priority = 3`}, "waits for nothing"},
 		"paused and resumed":           {"due", []string{`status = 'PAUSED'`, `status = 'QUEUED'`}, "to be planned"},
@@ -185,7 +198,8 @@ func TestAFireThatWasDueBeforeAnEditStaysOwed(t *testing.T) {
 	}
 }
 
-const nothingRecurs = `cron = NULL, time_zone = NULL, overlap = NULL, catch_up = NULL, catch_up_paused = NULL, catch_up_limit = NULL`
+const nothingRecurs = `cron = NULL, time_zone = NULL, overlap = NULL, catch_up = NULL, catch_up_paused = NULL, ` +
+	`catch_up_limit = NULL`
 
 // liveFrom is where the look for occurrences that have not ended begins.
 func (b *bench) liveFrom(id string) *time.Time {
@@ -206,16 +220,20 @@ func TestARecurringTaskMadePlainAndBack(t *testing.T) {
 	from := b.now()
 	b.exec(b.pool, `UPDATE tasktable.scheduled_tasks SET cron = '@hourly' WHERE id = 'one'`)
 	row = b.get("one")
-	if *row.TimeZone != "UTC" || *row.Overlap != "skip" || row.PlannedRevision != nil || row.NextAttemptAt.Before(from) || row.NextAttemptAt.After(b.now()) {
+	if *row.TimeZone != "UTC" || *row.Overlap != "skip" || row.PlannedRevision != nil ||
+		row.NextAttemptAt.Before(from) || row.NextAttemptAt.After(b.now()) {
 		t.Errorf("recurring again: %s", pretty(row))
 	}
 	role := b.role()
-	same(b, "lines", b.lines("one"), []string{"schedule created " + service, "sql rescheduled " + role, "sql rescheduled " + role})
+	same(b, "lines", b.lines("one"), []string{
+		"schedule created " + service, "sql rescheduled " + role, "sql rescheduled " + role,
+	})
 
 	// A running task that is made recurring runs to its end, and is planned after that.
 	b.make("held", "EXECUTING")
 	b.exec(b.pool, `UPDATE tasktable.scheduled_tasks SET cron = '@hourly' WHERE id = 'held'`)
-	if row := b.get("held"); row.Status != "QUEUED" || row.Fence == nil || row.NextAttemptAt != nil || *row.Overlap != "skip" {
+	if row := b.get("held"); row.Status != "QUEUED" || row.Fence == nil || row.NextAttemptAt != nil ||
+		*row.Overlap != "skip" {
 		t.Errorf("held: %s", pretty(row))
 	}
 }
@@ -250,13 +268,15 @@ func TestViewOfRecurringTasks(t *testing.T) {
 	for _, kind := range recurringKinds[1:] {
 		b.makeRecurring(kind, kind)
 	}
-	rows, err := b.pool.Query(b.ctx, `SELECT concat_ws(' ', id, status, cron, next_fire = '2100-01-01 09:00Z', last_fire IS NOT NULL, occurrence_count, paused_until IS NOT NULL)
+	rows, err := b.pool.Query(b.ctx, `SELECT concat_ws(' ', id, status, cron, next_fire = '2100-01-01 09:00Z', last_fire
+		IS NOT NULL, occurrence_count, paused_until IS NOT NULL)
 		FROM tasktable.recurring_tasks ORDER BY id COLLATE "C"`)
 	b.check(err)
 	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	b.check(err)
 	same(b, "view", lines, []string{
-		"CANCELLED CANCELLED 0 9 * * * t 3 f", "COMPLETED COMPLETED 0 9 * * * t 3 f", "FAILED FAILED 0 9 * * * t 3 f", "PAUSED PAUSED 0 9 * * * t 3 t",
-		"due QUEUED 0 9 * * * f t 3 f", "planned QUEUED 0 9 * * * t t 3 f", "unplanned QUEUED 0 9 * * * f 0 f",
+		"CANCELLED CANCELLED 0 9 * * * t 3 f", "COMPLETED COMPLETED 0 9 * * * t 3 f", "FAILED FAILED 0 9 * * * t 3 f",
+		"PAUSED PAUSED 0 9 * * * t 3 t", "due QUEUED 0 9 * * * f t 3 f", "planned QUEUED 0 9 * * * t t 3 f",
+		"unplanned QUEUED 0 9 * * * f 0 f",
 	})
 }

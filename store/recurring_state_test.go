@@ -25,7 +25,8 @@ func (w *want) during(what string, at *time.Time) *time.Time {
 	return at
 }
 
-// hold puts the fields of a task into the row, with the defaults for those it leaves zero; the time stays if it is zero.
+// hold puts the fields of a task into the row, with the defaults for those it leaves zero; the time
+// stays if it is zero.
 func (w *want) hold(task store.Task) {
 	w.b.Helper()
 	r := &w.row
@@ -40,12 +41,17 @@ func (w *want) hold(task store.Task) {
 	if !task.At.IsZero() {
 		r.ScheduledAt = task.At
 	}
-	r.Cron, r.TimeZone, r.Overlap, r.CatchUp, r.CatchUpPaused, r.CatchUpLimit, r.EndsAt, r.MaxOccurrences = nil, nil, nil, nil, nil, nil, nil, nil
+	r.Cron, r.TimeZone, r.Overlap, r.CatchUp, r.CatchUpPaused, r.CatchUpLimit, r.EndsAt, r.MaxOccurrences = nil, nil,
+		nil, nil, nil, nil, nil, nil
 	if of := task.Recurrence; of != nil {
 		r.Cron, r.TimeZone = &of.Cron, pointerTo(orDefault(of.TimeZone, "UTC"))
 		r.Overlap = pointerTo(orDefault(of.Overlap, store.OverlapSkip))
-		r.CatchUp, r.CatchUpPaused = pointerTo(orDefault(of.CatchUp, store.CatchUpLatest)), pointerTo(orDefault(of.CatchUpPaused, store.CatchUpNone))
-		r.CatchUpLimit, r.EndsAt, r.MaxOccurrences = pointerTo(orDefault(of.CatchUpLimit, 100)), orNone(of.EndsAt), orNone(of.MaxOccurrences)
+		r.CatchUp, r.CatchUpPaused = pointerTo(orDefault(of.CatchUp, store.CatchUpLatest)), pointerTo(orDefault(
+			of.CatchUpPaused, store.CatchUpNone,
+		))
+		r.CatchUpLimit, r.EndsAt, r.MaxOccurrences = pointerTo(
+			orDefault(of.CatchUpLimit, 100),
+		), orNone(of.EndsAt), orNone(of.MaxOccurrences)
 	}
 }
 
@@ -80,7 +86,9 @@ func (w *want) become(status store.Status) {
 		was.PlannedRevision != nil && *was.PlannedRevision == was.Revision && was.NextAttemptAt.Before(w.from)
 	switch {
 	case was == nil:
-		r.CreatedAt, r.LastStatusUpdate = *w.during("created_at", &w.found.CreatedAt), *w.during("last_status_update", &w.found.LastStatusUpdate)
+		r.CreatedAt, r.LastStatusUpdate = *w.during("created_at", &w.found.CreatedAt), *w.during(
+			"last_status_update", &w.found.LastStatusUpdate,
+		)
 	case was.Status != status:
 		r.LastStatusUpdate = *w.during("last_status_update", &w.found.LastStatusUpdate)
 	}
@@ -109,8 +117,10 @@ func (w *want) become(status store.Status) {
 		if status == "QUEUED" {
 			r.NextAttemptAt = &r.ScheduledAt
 		}
-	case status == "QUEUED" && !moved && was != nil && was.Status == "QUEUED" && was.NextAttemptAt != nil && was.Cron != nil &&
-		*was.Cron == *r.Cron && *was.TimeZone == *r.TimeZone && (was.PlannedRevision == nil || *was.PlannedRevision != was.Revision):
+	case status == "QUEUED" && !moved && was != nil && was.Status == "QUEUED" && was.NextAttemptAt != nil &&
+		was.Cron != nil &&
+		*was.Cron == *r.Cron && *was.TimeZone == *r.TimeZone &&
+		(was.PlannedRevision == nil || *was.PlannedRevision != was.Revision):
 		r.NextAttemptAt = was.NextAttemptAt // still to be planned from the earlier edit on: what came since is not lost
 	case status == "QUEUED":
 		r.NextAttemptAt = w.during("next_attempt_at", w.found.NextAttemptAt)
@@ -121,11 +131,12 @@ func (w *want) become(status store.Status) {
 func wholeContent(row *store.Row) map[string]any {
 	fields := content(row)
 	for key, value := range map[string]any{
-		"cron": text(row.Cron), "time_zone": text(row.TimeZone), "overlap": text((*string)(row.Overlap)), "catch_up": text((*string)(row.CatchUp)),
-		"catch_up_paused": text((*string)(row.CatchUpPaused)), "catch_up_limit": digits(row.CatchUpLimit), "jitter": clock(row.Jitter),
-		"ends_at": instant(row.EndsAt), "max_occurrences": digits(row.MaxOccurrences), "parent_id": text(row.ParentID),
-		"paused_until": instant(row.PausedUntil), "retention": clock(row.Retention), "archived_at": instant(row.ArchivedAt),
-		"archived_note": text(row.ArchivedNote),
+		"cron": text(row.Cron), "time_zone": text(row.TimeZone), "overlap": text((*string)(row.Overlap)),
+		"catch_up": text((*string)(row.CatchUp)), "catch_up_paused": text((*string)(row.CatchUpPaused)),
+		"catch_up_limit": digits(row.CatchUpLimit), "jitter": clock(row.Jitter), "ends_at": instant(row.EndsAt),
+		"max_occurrences": digits(row.MaxOccurrences), "parent_id": text(row.ParentID),
+		"paused_until": instant(row.PausedUntil), "retention": clock(row.Retention),
+		"archived_at": instant(row.ArchivedAt), "archived_note": text(row.ArchivedNote),
 	} {
 		if value != nil {
 			fields[key] = value
@@ -185,10 +196,15 @@ func (b *bench) checkWhole(before, after state, row *store.Row, verb, outcome, b
 			b.Fatalf("%d change lines instead of one", len(after.Changes)-len(before.Changes))
 		}
 		found := after.Changes[len(after.Changes)-1]
-		line := store.Change{TaskID: found.TaskID, Verb: verb, Outcome: outcome, ChangedAt: found.ChangedAt, ChangedBy: by, Revision: found.Revision}
+		line := store.Change{
+			TaskID: found.TaskID, Verb: verb, Outcome: outcome, ChangedAt: found.ChangedAt, ChangedBy: by,
+			Revision: found.Revision,
+		}
 		switch {
 		case before.Row == nil:
-			line.New = encoded(b, map[string]any{"status": string(row.Status), "type": row.Type, "scheduled_at": instant(&row.ScheduledAt)})
+			line.New = encoded(b, map[string]any{
+				"status": string(row.Status), "type": row.Type, "scheduled_at": instant(&row.ScheduledAt),
+			})
 		case row == nil:
 			line.Old = encoded(b, wholeContent(before.Row))
 		default:
@@ -202,7 +218,9 @@ func (b *bench) checkWhole(before, after state, row *store.Row, verb, outcome, b
 			}
 			line.Old, line.New = encoded(b, old), encoded(b, current)
 		}
-		expected.Version, expected.Changes = after.Version, append(expected.Changes[:len(expected.Changes):len(expected.Changes)], line)
+		expected.Version, expected.Changes = after.Version, append(
+			expected.Changes[:len(expected.Changes):len(expected.Changes)], line,
+		)
 	}
 	same(b, "task", after, expected)
 }

@@ -13,7 +13,8 @@ import (
 	"github.com/tasktable/tasktable/store/inspect"
 )
 
-// The occurrences of a recurring task that is to be there are neither listed nor in the way; those of another go with it.
+// The occurrences of a recurring task that is to be there are neither listed nor in the way; those of
+// another go with it.
 func TestSyncAndOccurrences(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -29,7 +30,10 @@ func TestSyncAndOccurrences(t *testing.T) {
 		same(b, "receipts", outcomes(receipts), want)
 	}
 	sync([]string{"kept created", "gone created", "plain created"}, daily("kept"), daily("gone"), of("plain"))
-	kept := []string{b.fork("kept", "2100-01-01 09:00Z"), b.fork("kept", "2100-01-02 09:00Z"), b.fork("kept", "2100-01-03 09:00Z", "skipped")}
+	kept := []string{
+		b.fork("kept", "2100-01-01 09:00Z"), b.fork("kept", "2100-01-02 09:00Z"),
+		b.fork("kept", "2100-01-03 09:00Z", "skipped"),
+	}
 	gone := []string{b.fork("gone", "2100-01-01 09:00Z"), b.fork("gone", "2100-01-02 09:00Z", "skipped")}
 	_, err := b.tasks.Pause(b.ctx, b.pool, kept[1])
 	b.check(err)
@@ -37,7 +41,10 @@ func TestSyncAndOccurrences(t *testing.T) {
 	for _, id := range append(kept, "kept", "plain", gone[1]) {
 		before[id] = b.wholeState(id)
 	}
-	sync([]string{"kept unchanged", "plain unchanged", "gone cancelled", gone[0] + " cancelled"}, daily("kept"), of("plain"))
+	sync(
+		[]string{"kept unchanged", "plain unchanged", "gone cancelled", gone[0] + " cancelled"}, daily("kept"),
+		of("plain"),
+	)
 	for id, state := range before {
 		same(b, id, b.wholeState(id), state)
 	}
@@ -47,7 +54,10 @@ func TestSyncAndOccurrences(t *testing.T) {
 	}
 
 	// One of them may be listed itself; and the occurrences of what recurs no more are as good as any other task.
-	sync([]string{"kept rescheduled", kept[1] + " rescheduled", kept[0] + " cancelled", "plain cancelled"}, of("kept"), of(kept[1]))
+	sync(
+		[]string{"kept rescheduled", kept[1] + " rescheduled", kept[0] + " cancelled", "plain cancelled"}, of("kept"),
+		of(kept[1]),
+	)
 	if row := b.get(kept[1]); row.Status != "PAUSED" || *row.ParentID != "kept" {
 		t.Errorf("got %s", pretty(row))
 	}
@@ -59,17 +69,23 @@ func TestSignaturesOfTheNewerSQLFunctions(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	for name, arguments := range map[string]string{
-		"schedule_recurring": "payload jsonb, cron text, id text, time_zone text DEFAULT 'UTC'::text, starts_at timestamp with time zone DEFAULT NULL::timestamp with time zone, " +
-			"ends_at timestamp with time zone DEFAULT NULL::timestamp with time zone, max_occurrences integer DEFAULT NULL::integer, overlap text DEFAULT 'skip'::text, " +
-			"catch_up text DEFAULT 'latest'::text, catch_up_limit integer DEFAULT 100, catch_up_paused text DEFAULT 'none'::text, ",
-		"pause":           "id text, by text DEFAULT NULL::text, until timestamp with time zone DEFAULT NULL::timestamp with time zone",
-		"pause_scope":     "scope text, name text DEFAULT ''::text, until timestamp with time zone DEFAULT NULL::timestamp with time zone, reason text DEFAULT NULL::text, ",
+		"schedule_recurring": "payload jsonb, cron text, id text, time_zone text DEFAULT 'UTC'::text, " +
+			"starts_at timestamp with time zone DEFAULT NULL::timestamp with time zone, " +
+			"ends_at timestamp with time zone DEFAULT NULL::timestamp with time zone, " +
+			"max_occurrences integer DEFAULT NULL::integer, overlap text DEFAULT 'skip'::text, " +
+			"catch_up text DEFAULT 'latest'::text, catch_up_limit integer DEFAULT 100, " +
+			"catch_up_paused text DEFAULT 'none'::text, ",
+		"pause": "id text, by text DEFAULT NULL::text, until timestamp with time zone DEFAULT " +
+			"NULL::timestamp with time zone",
+		"pause_scope": "scope text, name text DEFAULT ''::text, until timestamp with time zone DEFAULT " +
+			"NULL::timestamp with time zone, reason text DEFAULT NULL::text, ",
 		"resume_scope":    "scope text, name text DEFAULT ''::text, ",
 		"archive":         "id text, note text DEFAULT NULL::text, ",
 		"erase":           "entity text DEFAULT NULL::text, tenant_id text DEFAULT NULL::text",
 		"fork_occurrence": "parent text, fire timestamp with time zone, skip_reason text DEFAULT NULL::text, ",
 	} {
-		got := one[string](b, b.pool, `SELECT pg_get_function_arguments(p.oid) FROM pg_proc AS p WHERE p.proname = $1 AND p.pronamespace = 'tasktable'::regnamespace`, name)
+		got := one[string](b, b.pool, `SELECT pg_get_function_arguments(p.oid) FROM pg_proc AS p
+			WHERE p.proname = $1 AND p.pronamespace = 'tasktable'::regnamespace`, name)
 		if !strings.HasPrefix(got, arguments) {
 			t.Errorf("%s(%s)", name, got)
 		}
@@ -77,15 +93,18 @@ func TestSignaturesOfTheNewerSQLFunctions(t *testing.T) {
 	for _, call := range []struct{ sql, outcome string }{
 		{`select * from tasktable.schedule_recurring('{"type":"LOG"}', '*/5 * * * *', 'five')`, "created"},
 		{`select * from tasktable.schedule_recurring('{"type":"LOG"}', '*/5 * * * *', 'five', null)`, "unchanged"},
-		{`select * from tasktable.schedule_recurring('{"type":"LOG"}', '*/5 * * * *', 'five', 'Europe/Berlin')`, "rescheduled"},
-		{`select * from tasktable.schedule_recurring(cron => '*/5 * * * *', id => 'five', payload => '{"type":"LOG"}', time_zone => 'Europe/Berlin', overlap => null, catch_up => null)`, "unchanged"},
+		{`select * from tasktable.schedule_recurring('{"type":"LOG"}', '*/5 * * * *', 'five',
+			'Europe/Berlin')`, "rescheduled"},
+		{`select * from tasktable.schedule_recurring(cron => '*/5 * * * *', id => 'five', payload => '{"type":"LOG"}',
+			time_zone => 'Europe/Berlin', overlap => null, catch_up => null)`, "unchanged"},
 		{`select * from tasktable.pause('five', 'ann', '2100-01-01Z')`, "paused"},
 		{`select * from tasktable.resume('five')`, "queued"},
 		{`select * from tasktable.run_now('five')`, "queued"},
 		{`select * from tasktable.archive('five')`, "unchanged"},
 		{`select * from tasktable.archive('nobody')`, "absent"},
 		{`select * from tasktable.cancel('five')`, "cancelled"},
-		{`select * from tasktable.schedule_recurring('{"type":"LOG"}', '*/5 * * * *', 'five', 'Europe/Berlin')`, "rearmed"},
+		{`select * from tasktable.schedule_recurring('{"type":"LOG"}', '*/5 * * * *', 'five',
+			'Europe/Berlin')`, "rearmed"},
 		{`select * from tasktable.schedule('{"type":"LOG"}', null, 'five')`, "rescheduled"},
 	} {
 		if got := b.ask(call.sql); got.Outcome != call.outcome || (got.ID != "five" && got.Outcome != "absent") {
@@ -159,7 +178,8 @@ func TestNotificationsOfOperations(t *testing.T) {
 	same(b, "resume of a queue", b.notified(listener.Conn()), []string{"tasktable.wake "})
 }
 
-// As in every bulk call rows are locked in the order of their ids, so that two cannot wait for each other, though the oldest are chosen.
+// As in every bulk call rows are locked in the order of their ids, so that two cannot wait for each other, though the
+// oldest are chosen.
 func TestRetryOfDeadLettersLocksInOrder(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -171,7 +191,8 @@ func TestRetryOfDeadLettersLocksInOrder(t *testing.T) {
 	call := start(b, func(conn *pgxpool.Conn) ([]store.Receipt, error) {
 		return b.inspector.ApplyAll(b.ctx, conn, inspect.Action{Verb: inspect.Retry}, inspect.DeadLetters())
 	}).blocked()
-	free := one[[]string](b, b.pool, `SELECT array_agg(id::text) FROM (SELECT id FROM tasktable.scheduled_tasks FOR UPDATE SKIP LOCKED) AS t`)
+	free := one[[]string](b, b.pool, `SELECT array_agg(id::text)
+		FROM (SELECT id FROM tasktable.scheduled_tasks FOR UPDATE SKIP LOCKED) AS t`)
 	same(b, "not locked yet", free, []string{"c"})
 	b.check(tx.Rollback(b.ctx))
 	receipts, err := call.result()

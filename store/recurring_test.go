@@ -26,7 +26,10 @@ var recurringEdits = []struct {
 	{"identical", "same", func(*store.Task) {}},
 	{"at zero", "same", func(t *store.Task) { t.At = time.Time{} }},
 	{"defaults spelled out", "same", func(t *store.Task) {
-		*t.Recurrence = store.Recurrence{Cron: "0 9 * * *", TimeZone: "UTC", Overlap: "skip", CatchUp: "latest", CatchUpPaused: "none", CatchUpLimit: 100}
+		*t.Recurrence = store.Recurrence{
+			Cron: "0 9 * * *", TimeZone: "UTC", Overlap: "skip", CatchUp: "latest", CatchUpPaused: "none",
+			CatchUpLimit: 100,
+		}
 	}},
 	{"keep, identical", "same", func(t *store.Task) { t.IfFinished = store.Keep }},
 	{"payload", "content", func(t *store.Task) { t.Payload = payload(2) }},
@@ -53,7 +56,10 @@ var recurringWays = []struct {
 	name, verb string
 	call       func(*bench, store.Task) (store.Receipt, error)
 }{
-	{"Schedule", "schedule", func(b *bench, task store.Task) (store.Receipt, error) { return b.tasks.Schedule(b.ctx, b.pool, task) }},
+	{
+		"Schedule", "schedule",
+		func(b *bench, task store.Task) (store.Receipt, error) { return b.tasks.Schedule(b.ctx, b.pool, task) },
+	},
 	{"ScheduleMany", "schedule", func(b *bench, task store.Task) (store.Receipt, error) {
 		return only(b.tasks.ScheduleMany(b.ctx, b.pool, []store.Task{task}))
 	}},
@@ -123,15 +129,21 @@ func TestScheduleOfEachRecurringRow(t *testing.T) {
 					id := strings.Join([]string{way.name, edit.name, kind}, " ")
 					task := recurs(id)
 					edit.change(&task)
-					b.checkRecurring(kind, task, store.Outcome(outcome[edit.differs][i]), way.verb, func() (store.Receipt, error) { return way.call(b, task) })
+					b.checkRecurring(
+						kind, task, store.Outcome(outcome[edit.differs][i]), way.verb,
+						func() (store.Receipt, error) { return way.call(b, task) },
+					)
 				}
 			})
 		}
 	}
 }
 
-// checkRecurring makes a row of a kind, schedules a task of its id, and compares all there is with what the outcome stands for.
-func (b *bench) checkRecurring(kind string, task store.Task, outcome store.Outcome, verb string, call func() (store.Receipt, error)) {
+// checkRecurring makes a row of a kind, schedules a task of its id, and compares all there is with what the
+// outcome stands for.
+func (b *bench) checkRecurring(
+	kind string, task store.Task, outcome store.Outcome, verb string, call func() (store.Receipt, error),
+) {
 	b.Helper()
 	b.makeRecurring(task.ID, kind)
 	before, from := b.wholeState(task.ID), b.now()
@@ -181,7 +193,9 @@ func TestScheduleOfARecurringTaskWithoutATimeAgain(t *testing.T) {
 			before := b.wholeState(way.name)
 			for range 3 {
 				again, err := way.call(b, task)
-				if err != nil || again != (store.Receipt{ID: first.ID, Revision: first.Revision, Outcome: store.Unchanged}) {
+				if err != nil || again != (store.Receipt{
+					ID: first.ID, Revision: first.Revision, Outcome: store.Unchanged,
+				}) {
 					b.Errorf("%+v, %v", again, err)
 				}
 			}
@@ -201,11 +215,13 @@ func TestCronIsARecurringTaskOfItsType(t *testing.T) {
 		t.Fatalf("%+v", receipt)
 	}
 	same(b, "row", *row, store.Row{
-		ID: receipt.ID, Payload: []byte(`{"type": "TOKEN_CLEANUP"}`), Type: "TOKEN_CLEANUP", Queue: "default", Status: "QUEUED",
-		ScheduledAt: row.ScheduledAt, ExpectedExecutionTime: 5 * time.Minute, MaxAttempts: 5, Revision: receipt.Revision, NextAttemptAt: row.NextAttemptAt,
-		ScheduledBy: pointerTo(service), CreatedAt: row.CreatedAt, LastStatusUpdate: row.LastStatusUpdate,
-		Cron: pointerTo("*/5 * * * *"), TimeZone: pointerTo("Europe/Berlin"), Overlap: pointerTo(store.OverlapSkip), CatchUp: pointerTo(store.CatchUpLatest),
-		CatchUpPaused: pointerTo(store.CatchUpNone), CatchUpLimit: pointerTo(store.DefaultCatchUpLimit),
+		ID: receipt.ID, Payload: []byte(`{"type": "TOKEN_CLEANUP"}`), Type: "TOKEN_CLEANUP", Queue: "default",
+		Status: "QUEUED", ScheduledAt: row.ScheduledAt, ExpectedExecutionTime: 5 * time.Minute, MaxAttempts: 5,
+		Revision: receipt.Revision, NextAttemptAt: row.NextAttemptAt, ScheduledBy: pointerTo(service),
+		CreatedAt: row.CreatedAt, LastStatusUpdate: row.LastStatusUpdate, Cron: pointerTo("*/5 * * * *"),
+		TimeZone: pointerTo("Europe/Berlin"), Overlap: pointerTo(store.OverlapSkip),
+		CatchUp: pointerTo(store.CatchUpLatest), CatchUpPaused: pointerTo(store.CatchUpNone),
+		CatchUpLimit: pointerTo(store.DefaultCatchUpLimit),
 	})
 	if again := b.schedule(task); again.Outcome != store.Unchanged {
 		t.Errorf("again: %+v", again)

@@ -7,7 +7,8 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// recurringVerbs says what each verb comes to: a column for each of recurringKinds. The paused one is paused until a time.
+// recurringVerbs says what each verb comes to: a column for each of recurringKinds. The paused one is
+// paused until a time.
 const recurringVerbs = `
 cancel      absent cancelled   cancelled   cancelled   cancelled   unchanged finished finished
 pause       absent paused      paused      paused      paused      finished  finished finished
@@ -45,8 +46,8 @@ func (b *bench) callRecurring(verb, id string) (store.Receipt, error) {
 	return b.call(b.pool, verb, id, store.Task{})
 }
 
-// checkRecurringVerb does a verb to a row and compares all there is with what the outcome stands for. Running a recurring task now
-// writes nothing to its own row.
+// checkRecurringVerb does a verb to a row and compares all there is with what the outcome stands for. Running a
+// recurring task now writes nothing to its own row.
 func (b *bench) checkRecurringVerb(verb, id string, outcome store.Outcome) {
 	b.Helper()
 	before, from := b.wholeState(id), b.now()
@@ -74,7 +75,10 @@ func (b *bench) checkRecurringVerb(verb, id string, outcome store.Outcome) {
 	case store.Cancelled:
 		w.become(store.StatusCancelled)
 	case store.Paused:
-		w.row.PausedUntil = map[string]*store.Row{"pause": {}, "pause_until": {PausedUntil: pointerTo(far(60))}, "pause_other": {PausedUntil: pointerTo(far(61))}}[verb].PausedUntil
+		w.row.PausedUntil = map[string]*store.Row{
+			"pause": {}, "pause_until": {PausedUntil: pointerTo(far(60))},
+			"pause_other": {PausedUntil: pointerTo(far(61))},
+		}[verb].PausedUntil
 		w.become(store.StatusPaused)
 	case store.Rescheduled:
 		w.become(before.Row.Status)
@@ -84,7 +88,8 @@ func (b *bench) checkRecurringVerb(verb, id string, outcome store.Outcome) {
 	b.checkWhole(before, after, &w.row, lineVerb, string(outcome), service)
 }
 
-// What was forked goes on by itself, whatever becomes of the recurring task: cancel, delete and pause are of the row they name.
+// What was forked goes on by itself, whatever becomes of the recurring task: cancel, delete and pause are of
+// the row they name.
 func TestOccurrencesOutliveTheirRecurringTask(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -112,14 +117,16 @@ func (b *bench) fork(parent, fire string, skip ...string) string {
 	if len(skip) > 0 {
 		reason = &skip[0]
 	}
-	id := one[*string](b, b.pool, `SELECT tasktable.fork_occurrence($1, $2::text::timestamptz, $3, 'leader')`, parent, fire, reason)
+	id := one[*string](b, b.pool, `SELECT tasktable.fork_occurrence($1, $2::text::timestamptz,
+		$3, 'leader')`, parent, fire, reason)
 	if id == nil {
 		b.Fatalf("no occurrence of %s at %s", parent, fire)
 	}
 	return *id
 }
 
-// A paused task stays paused until its time, whatever it is scheduled for meanwhile; what ends the pause clears the time.
+// A paused task stays paused until its time, whatever it is scheduled for meanwhile; what ends the pause
+// clears the time.
 func TestPausedUntil(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -133,12 +140,30 @@ func TestPausedUntil(t *testing.T) {
 			task.At, task.Payload = far(5), payload(2)
 			return b.tasks.Schedule(b.ctx, b.pool, task)
 		}, "PAUSED", true},
-		"made recurring":  {func(b *bench, id string) (store.Receipt, error) { return b.tasks.Schedule(b.ctx, b.pool, recurs(id)) }, "PAUSED", true},
-		"rescheduled":     {func(b *bench, id string) (store.Receipt, error) { return b.tasks.Reschedule(b.ctx, b.pool, id, far(7)) }, "PAUSED", true},
-		"paused for good": {func(b *bench, id string) (store.Receipt, error) { return b.tasks.Pause(b.ctx, b.pool, id) }, "PAUSED", false},
-		"resumed":         {func(b *bench, id string) (store.Receipt, error) { return b.tasks.Resume(b.ctx, b.pool, id) }, "QUEUED", false},
-		"run now":         {func(b *bench, id string) (store.Receipt, error) { return b.tasks.RunNow(b.ctx, b.pool, id) }, "QUEUED", false},
-		"cancelled":       {func(b *bench, id string) (store.Receipt, error) { return b.tasks.Cancel(b.ctx, b.pool, id) }, "CANCELLED", false},
+		"made recurring": {
+			func(b *bench, id string) (store.Receipt, error) { return b.tasks.Schedule(b.ctx, b.pool, recurs(id)) },
+			"PAUSED", true,
+		},
+		"rescheduled": {
+			func(b *bench, id string) (store.Receipt, error) { return b.tasks.Reschedule(b.ctx, b.pool, id, far(7)) },
+			"PAUSED", true,
+		},
+		"paused for good": {
+			func(b *bench, id string) (store.Receipt, error) { return b.tasks.Pause(b.ctx, b.pool, id) }, "PAUSED",
+			false,
+		},
+		"resumed": {
+			func(b *bench, id string) (store.Receipt, error) { return b.tasks.Resume(b.ctx, b.pool, id) }, "QUEUED",
+			false,
+		},
+		"run now": {
+			func(b *bench, id string) (store.Receipt, error) { return b.tasks.RunNow(b.ctx, b.pool, id) }, "QUEUED",
+			false,
+		},
+		"cancelled": {
+			func(b *bench, id string) (store.Receipt, error) { return b.tasks.Cancel(b.ctx, b.pool, id) }, "CANCELLED",
+			false,
+		},
 	} {
 		b.each(name, func(b *bench) {
 			b.schedule(base(name))
@@ -149,7 +174,8 @@ func TestPausedUntil(t *testing.T) {
 			_, err = c.then(b, name)
 			b.check(err)
 			row := b.get(name)
-			if row.Status != c.status || (row.PausedUntil != nil) != c.until || c.until && !row.PausedUntil.Equal(far(60)) {
+			if row.Status != c.status || (row.PausedUntil != nil) != c.until ||
+				c.until && !row.PausedUntil.Equal(far(60)) {
 				b.Errorf("%s until %v", row.Status, row.PausedUntil)
 			}
 		})
@@ -165,13 +191,31 @@ func TestLinesOfPausesUntil(t *testing.T) {
 		sql, outcome string
 		old, new     any
 	}{
-		{`SELECT * FROM tasktable.pause('one', until => '2100-01-01 01:00Z')`, "paused", map[string]any{"status": "QUEUED", "paused_until": nil}, map[string]any{"status": "PAUSED", "paused_until": "2100-01-01T01:00:00Z"}},
+		{
+			`SELECT * FROM tasktable.pause('one', until => '2100-01-01 01:00Z')`, "paused",
+			map[string]any{"status": "QUEUED", "paused_until": nil},
+			map[string]any{"status": "PAUSED", "paused_until": "2100-01-01T01:00:00Z"},
+		},
 		{`SELECT * FROM tasktable.pause('one', until => '2100-01-01 01:00Z')`, "unchanged", nil, nil},
-		{`SELECT * FROM tasktable.pause('one', 'ann', '2100-01-01 02:00Z')`, "paused", map[string]any{"paused_until": "2100-01-01T01:00:00Z"}, map[string]any{"paused_until": "2100-01-01T02:00:00Z"}},
-		{`SELECT * FROM tasktable.pause('one')`, "paused", map[string]any{"paused_until": "2100-01-01T02:00:00Z"}, map[string]any{"paused_until": nil}},
+		{
+			`SELECT * FROM tasktable.pause('one', 'ann', '2100-01-01 02:00Z')`, "paused",
+			map[string]any{"paused_until": "2100-01-01T01:00:00Z"},
+			map[string]any{"paused_until": "2100-01-01T02:00:00Z"},
+		},
+		{
+			`SELECT * FROM tasktable.pause('one')`, "paused", map[string]any{"paused_until": "2100-01-01T02:00:00Z"},
+			map[string]any{"paused_until": nil},
+		},
 		{`SELECT * FROM tasktable.pause('one')`, "unchanged", nil, nil},
-		{`SELECT * FROM tasktable.pause('one', until => '2100-01-01 03:00Z')`, "paused", map[string]any{"paused_until": nil}, map[string]any{"paused_until": "2100-01-01T03:00:00Z"}},
-		{`SELECT * FROM tasktable.resume('one')`, "queued", map[string]any{"status": "PAUSED", "paused_until": "2100-01-01T03:00:00Z"}, map[string]any{"status": "QUEUED", "paused_until": nil}},
+		{
+			`SELECT * FROM tasktable.pause('one', until => '2100-01-01 03:00Z')`, "paused",
+			map[string]any{"paused_until": nil}, map[string]any{"paused_until": "2100-01-01T03:00:00Z"},
+		},
+		{
+			`SELECT * FROM tasktable.resume('one')`, "queued",
+			map[string]any{"status": "PAUSED", "paused_until": "2100-01-01T03:00:00Z"},
+			map[string]any{"status": "QUEUED", "paused_until": nil},
+		},
 	} {
 		lines := len(b.changes("one"))
 		if got := b.ask(call.sql); got.Outcome != call.outcome || *got.Revision != b.get("one").Revision {
@@ -183,7 +227,10 @@ func TestLinesOfPausesUntil(t *testing.T) {
 			continue
 		}
 		last := changes[len(changes)-1]
-		same(b, call.sql, []any{last.Verb, last.Outcome, last.Old, last.New}, []any{strings.SplitN(strings.SplitAfterN(call.sql, "tasktable.", 2)[1], "(", 2)[0], call.outcome, call.old, call.new})
+		same(b, call.sql, []any{last.Verb, last.Outcome, last.Old, last.New}, []any{
+			strings.SplitN(strings.SplitAfterN(call.sql, "tasktable.", 2)[1], "(", 2)[0], call.outcome, call.old,
+			call.new,
+		})
 	}
 	same(b, "lines", b.lines("one")[2], "pause paused ann")
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// RunNow leaves scheduled_at as it was asked, so what it does must outlive the application's next Schedule of the same, and
-// end with the next other time.
+// RunNow leaves scheduled_at as it was asked, so what it does must outlive the application's next Schedule of the
+// same, and end with the next other time.
 func TestWhatBecomesOfRunNow(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -40,10 +40,19 @@ func TestWhatBecomesOfRunNow(t *testing.T) {
 		{"rescheduled", []func(*bench, string){do("re_other")}, false, far(5)},
 		{"rescheduled for the same time", []func(*bench, string){do("re_same")}, true, time.Time{}},
 		{"paused and resumed", []func(*bench, string){do("pause"), do("resume")}, true, time.Time{}},
-		{"paused, moved and resumed", []func(*bench, string){do("pause"), do("other_time"), do("resume")}, false, far(5)},
+		{
+			"paused, moved and resumed", []func(*bench, string){do("pause"), do("other_time"), do("resume")}, false,
+			far(5),
+		},
 		{"cancelled and scheduled", []func(*bench, string){do("cancel"), do("identical")}, false, far(0)},
 		{"completed and moved", []func(*bench, string){end("COMPLETED"), do("other_time")}, false, far(5)},
-		{"failed and moved back", []func(*bench, string){do("other_time"), do("run_now"), end("FAILED"), schedule(func(t *store.Task) { t.At = far(0) })}, false, far(0)},
+		{
+			"failed and moved back",
+			[]func(*bench, string){
+				do("other_time"), do("run_now"), end("FAILED"), schedule(func(t *store.Task) { t.At = far(0) }),
+			},
+			false, far(0),
+		},
 	} {
 		b.each(then.name, func(b *bench) {
 			b.schedule(base(then.name))
@@ -61,7 +70,11 @@ func TestWhatBecomesOfRunNow(t *testing.T) {
 			if !then.stays {
 				want.Row.RunNowAt, want.Row.NextAttemptAt = nil, &then.due
 			}
-			same(b, "run now", state{Row: &store.Row{Status: row.Status, RunNowAt: row.RunNowAt, NextAttemptAt: row.NextAttemptAt}}, want)
+			same(
+				b, "run now",
+				state{Row: &store.Row{Status: row.Status, RunNowAt: row.RunNowAt, NextAttemptAt: row.NextAttemptAt}},
+				want,
+			)
 		})
 	}
 }

@@ -24,10 +24,13 @@ func (b *bench) state(id string) state {
 		found.Changes = changes
 	}
 	for i, change := range found.Changes {
-		found.Changes[i].Old, found.Changes[i].New = encoded(b, b.recorded(change.Old)), encoded(b, b.recorded(change.New))
+		found.Changes[i].Old, found.Changes[i].New = encoded(
+			b, b.recorded(change.Old),
+		), encoded(b, b.recorded(change.New))
 	}
 	if found.Row != nil {
-		found.Version = one[string](b, b.pool, `SELECT xmin || ' ' || ctid FROM tasktable.scheduled_tasks WHERE id = $1`, id)
+		found.Version = one[string](b, b.pool, `SELECT xmin || ' ' || ctid FROM tasktable.scheduled_tasks
+			WHERE id = $1`, id)
 	}
 	return found
 }
@@ -37,10 +40,10 @@ func content(row *store.Row) map[string]any {
 	var body any
 	_ = json.Unmarshal(row.Payload, &body)
 	return map[string]any{
-		"status": string(row.Status), "payload": body, "scheduled_at": instant(&row.ScheduledAt), "run_now_at": instant(row.RunNowAt),
-		"priority": float64(row.Priority), "queue": row.Queue, "expiration": clock(row.Expiration),
-		"expected_execution_time": clock(&row.ExpectedExecutionTime), "max_attempts": float64(row.MaxAttempts),
-		"entity": text(row.Entity), "tenant_id": text(row.TenantID),
+		"status": string(row.Status), "payload": body, "scheduled_at": instant(&row.ScheduledAt),
+		"run_now_at": instant(row.RunNowAt), "priority": float64(row.Priority), "queue": row.Queue,
+		"expiration": clock(row.Expiration), "expected_execution_time": clock(&row.ExpectedExecutionTime),
+		"max_attempts": float64(row.MaxAttempts), "entity": text(row.Entity), "tenant_id": text(row.TenantID),
 	}
 }
 

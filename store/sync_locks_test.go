@@ -7,7 +7,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// The server has one lock table for all its databases. A job that syncs many entities in one transaction must not fill it.
+// The server has one lock table for all its databases. A job that syncs many entities in one transaction
+// must not fill it.
 func TestSyncOfManyEntitiesTakesABoundedNumberOfLocks(t *testing.T) {
 	t.Parallel()
 	const entities, maxLocks = 3000, 1024

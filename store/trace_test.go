@@ -17,7 +17,8 @@ const (
 	parent  = "00-" + traceID + "-b7ad6b7169203331-01"
 )
 
-// within is a context in a span of that number, which is as good as any to those who do not end it; of 0 it is one without a span.
+// within is a context in a span of that number, which is as good as any to those who do not end it; of 0 it is
+// one without a span.
 func within(ctx context.Context, n byte, flags trace.TraceFlags, state string) context.Context {
 	if n == 0 {
 		return ctx
@@ -47,30 +48,41 @@ func TestTraceOf(t *testing.T) {
 		ctx  context.Context
 		want string
 	}{
-		"no span":            {ctx, ""},
-		"a span":             {within(ctx, 7, trace.FlagsSampled, ""), traceOf(7)},
-		"not sampled":        {within(ctx, 7, 0, ""), ""},
-		"random":             {within(ctx, 7, trace.FlagsSampled|trace.FlagsRandom, ""), strings.TrimSuffix(traceOf(7), "1") + "3"},
+		"no span":     {ctx, ""},
+		"a span":      {within(ctx, 7, trace.FlagsSampled, ""), traceOf(7)},
+		"not sampled": {within(ctx, 7, 0, ""), ""},
+		"random": {
+			within(ctx, 7, trace.FlagsSampled|trace.FlagsRandom, ""), strings.TrimSuffix(traceOf(7), "1") + "3",
+		},
 		"a flag of tomorrow": {within(ctx, 7, trace.FlagsSampled|0x10, ""), traceOf(7)},
-		"a state":            {within(ctx, 7, trace.FlagsSampled, "vendor=some value,other=1"), traceOf(7) + " vendor=some value,other=1"},
-		"the longest state":  {within(ctx, 7, trace.FlagsSampled, fits), traceOf(7) + " " + fits},
-		"too long a state":   {within(ctx, 7, trace.FlagsSampled, long), traceOf(7)},
-		"sampled, no ids":    {trace.ContextWithSpanContext(ctx, trace.NewSpanContext(trace.SpanContextConfig{TraceFlags: 1})), ""},
+		"a state": {
+			within(ctx, 7, trace.FlagsSampled, "vendor=some value,other=1"), traceOf(7) + " vendor=some value,other=1",
+		},
+		"the longest state": {within(ctx, 7, trace.FlagsSampled, fits), traceOf(7) + " " + fits},
+		"too long a state":  {within(ctx, 7, trace.FlagsSampled, long), traceOf(7)},
+		"sampled, no ids": {
+			trace.ContextWithSpanContext(ctx, trace.NewSpanContext(trace.SpanContextConfig{TraceFlags: 1})), "",
+		},
 	} {
 		got := store.TraceOf(test.ctx)
 		if got != test.want || len(got) > 512 {
 			t.Errorf("%s: %d bytes, %q, want %q", name, len(got), got, test.want)
 		}
-		if span := store.SpanOf(got); got == "" && span.IsValid() || got != "" && store.TraceOf(trace.ContextWithSpanContext(ctx, span)) != got {
+		if span := store.SpanOf(got); got == "" && span.IsValid() ||
+			got != "" && store.TraceOf(trace.ContextWithSpanContext(ctx, span)) != got {
 			t.Errorf("%s: read back as %+v", name, span)
 		}
 	}
-	for _, text := range []string{"", " ", "hello", parent[:54], parent + "-00", "ff" + parent[2:], strings.Repeat("0", 55), "00-" + strings.Repeat("0", 32) + "-b7ad6b7169203331-01"} {
+	for _, text := range []string{
+		"", " ", "hello", parent[:54], parent + "-00", "ff" + parent[2:], strings.Repeat("0", 55),
+		"00-" + strings.Repeat("0", 32) + "-b7ad6b7169203331-01",
+	} {
 		if span := store.SpanOf(text); span.IsValid() {
 			t.Errorf("%q is read as %+v", text, span)
 		}
 	}
-	if span := store.SpanOf(parent + " no state at all=,"); !span.IsValid() || !span.IsRemote() || span.TraceState().Len() != 0 {
+	if span := store.SpanOf(parent + " no state at all=,"); !span.IsValid() || !span.IsRemote() ||
+		span.TraceState().Len() != 0 {
 		t.Errorf("with a state that cannot be read: %+v", span)
 	}
 }
@@ -164,9 +176,10 @@ func TestEachWayOfSchedulingKeepsTheSpan(t *testing.T) {
 	b.check(err)
 	b.exec(b.pool, `SELECT tasktable.fork_occurrence('daily', '2100-01-01 09:00Z')`)
 	for name, sql := range map[string]string{
-		"by name":      `schedule('{"type":"TEST"}', id => 'by name', trace => '` + traceOf(9) + `')`,
-		"recurring":    `schedule_recurring('{"type":"TEST"}', '@daily', 'recurring', trace => '` + traceOf(9) + `')`,
-		"in an object": `schedule_many('[{"id": "in an object", "payload": {"type": "TEST"}, "trace": "` + traceOf(9) + `"}]')`,
+		"by name":   `schedule('{"type":"TEST"}', id => 'by name', trace => '` + traceOf(9) + `')`,
+		"recurring": `schedule_recurring('{"type":"TEST"}', '@daily', 'recurring', trace => '` + traceOf(9) + `')`,
+		"in an object": `schedule_many('[{"id": "in an object", "payload": {"type": "TEST"}, "trace": "` + traceOf(9) +
+			`"}]')`,
 	} {
 		b.exec(b.pool, `SELECT * FROM tasktable.`+sql)
 		if b.get(name) == nil {
@@ -175,7 +188,8 @@ func TestEachWayOfSchedulingKeepsTheSpan(t *testing.T) {
 	}
 	others := one[string](b, b.pool, `SELECT coalesce(string_agg(id || ': ' || coalesce(trace, 'none'), ', '), '')
 		FROM tasktable.scheduled_tasks WHERE trace IS DISTINCT FROM $1`, traceOf(9))
-	if n := one[int](b, b.pool, `SELECT count(*)::int FROM tasktable.scheduled_tasks`); n != 25+2+1+3+3 || others != "" {
+	if n := one[int](b, b.pool, `SELECT count(*)::int FROM tasktable.scheduled_tasks`); n != 25+2+1+3+3 ||
+		others != "" {
 		t.Errorf("%d tasks; with another trace: %s", n, others)
 	}
 }
@@ -185,15 +199,19 @@ func TestTracesThatAreNone(t *testing.T) {
 	b := newBench(t)
 	const rule = `"trace must be a W3C traceparent, at most 512 bytes in all"`
 	for _, wrong := range []string{
-		"", "hello", parent[:54], parent + " ", parent + "x", parent + "-00", "01" + parent[2:], strings.ToUpper(parent), parent[:53] + "ff",
-		"00-" + strings.Repeat("0", 32) + "-b7ad6b7169203331-01", "00-" + traceID + "-0000000000000000-01",
-		parent + " a=1\n", parent + " a=ü", parent + " " + strings.Repeat("x", 457),
+		"", "hello", parent[:54], parent + " ", parent + "x", parent + "-00", "01" + parent[2:],
+		strings.ToUpper(parent), parent[:53] + "ff", "00-" + strings.Repeat("0", 32) + "-b7ad6b7169203331-01",
+		"00-" + traceID + "-0000000000000000-01", parent + " a=1\n", parent + " a=ü",
+		parent + " " + strings.Repeat("x", 457),
 	} {
 		b.refused(`SELECT tasktable.schedule('{"type":"TEST"}', trace => $1)`, rule, wrong)
 	}
-	for i, right := range []string{parent, parent[:53] + "00", parent + " a=1,b=2", parent + " " + strings.Repeat("x", 456)} {
+	for i, right := range []string{
+		parent, parent[:53] + "00", parent + " a=1,b=2", parent + " " + strings.Repeat("x", 456),
+	} {
 		b.inTx(func(tx pgx.Tx) {
-			b.exec(tx, `SELECT tasktable.schedule('{"type":"TEST"}', id => $1, trace => $2)`, fmt.Sprint("right ", i), right)
+			b.exec(tx, `SELECT tasktable.schedule('{"type":"TEST"}', id => $1,
+				trace => $2)`, fmt.Sprint("right ", i), right)
 		})
 	}
 }

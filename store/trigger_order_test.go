@@ -14,10 +14,12 @@ const moveSQL = `CREATE FUNCTION move() RETURNS trigger LANGUAGE plpgsql AS $$ B
 END $$`
 
 // manySQL schedules enough tasks for schedule_many to insert them by one statement.
-const manySQL = `SELECT tasktable.schedule_many(jsonb_agg(jsonb_build_object('id', n::text, 'payload', '{"type": "TEST"}'::jsonb,
+const manySQL = `SELECT tasktable.schedule_many(jsonb_agg(jsonb_build_object('id', n::text, 'payload',
+	'{"type": "TEST"}'::jsonb,
 	'scheduled_at', '2100-01-01 00:00Z'))) FROM generate_series(1, 30) AS n`
 
-// Postgres fires triggers in the order of their names. A task is due at the time that an application's trigger has given it.
+// Postgres fires triggers in the order of their names. A task is due at the time that an application's
+// trigger has given it.
 func TestATriggerThatMovesTasksMovesThem(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"a_move", "zz_move", "zzz_move"} {
@@ -25,32 +27,40 @@ func TestATriggerThatMovesTasksMovesThem(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
 			b.exec(b.pool, moveSQL)
-			b.exec(b.pool, `CREATE TRIGGER `+name+` BEFORE INSERT OR UPDATE OF payload ON tasktable.scheduled_tasks FOR EACH ROW EXECUTE FUNCTION move()`)
+			b.exec(b.pool, `CREATE TRIGGER `+name+` BEFORE INSERT OR UPDATE OF payload ON tasktable.scheduled_tasks
+				FOR EACH ROW EXECUTE FUNCTION move()`)
 			b.schedule(base("one"))
-			b.exec(b.pool, `INSERT INTO tasktable.scheduled_tasks (id, payload, scheduled_at) VALUES ('plain', '{"type": "TEST"}', '2100-01-01Z')`)
+			b.exec(b.pool, `INSERT INTO tasktable.scheduled_tasks (id, payload, scheduled_at)
+				VALUES ('plain', '{"type": "TEST"}', '2100-01-01Z')`)
 			b.exec(b.pool, manySQL)
 			b.exec(b.pool, `UPDATE tasktable.scheduled_tasks SET payload = '{"type": "TEST", "n": 5}' WHERE id = 'one'`)
 			for _, id := range []string{"one", "plain", "17"} {
 				row := b.get(id)
 				if row.NextAttemptAt == nil || !row.NextAttemptAt.Equal(far(10)) || !row.ScheduledAt.Equal(far(10)) {
-					t.Errorf("%s: scheduled_at %s, but due at %v", id, row.ScheduledAt.Format(time.RFC3339), row.NextAttemptAt)
+					t.Errorf(
+						"%s: scheduled_at %s, but due at %v", id, row.ScheduledAt.Format(time.RFC3339),
+						row.NextAttemptAt,
+					)
 				}
 			}
 		})
 	}
 }
 
-// One whose name sorts after ours all the same would have the task run at another time than its row says: it is refused.
+// One whose name sorts after ours all the same would have the task run at another time than its row
+// says: it is refused.
 func TestATriggerAfterOursThatMovesTasksIsRefused(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.make("one", "QUEUED")
 	b.exec(b.pool, moveSQL)
-	b.exec(b.pool, `CREATE TRIGGER zzzz_move BEFORE INSERT OR UPDATE OF payload ON tasktable.scheduled_tasks FOR EACH ROW EXECUTE FUNCTION move()`)
+	b.exec(b.pool, `CREATE TRIGGER zzzz_move BEFORE INSERT OR UPDATE OF payload ON tasktable.scheduled_tasks
+		FOR EACH ROW EXECUTE FUNCTION move()`)
 	before := b.state("one")
 	for _, sql := range []string{
 		`SELECT tasktable.schedule('{"type": "TEST"}', '2100-01-01Z', 'new')`,
-		`INSERT INTO tasktable.scheduled_tasks (id, payload, scheduled_at) VALUES ('new', '{"type": "TEST"}', '2100-01-01Z')`,
+		`INSERT INTO tasktable.scheduled_tasks (id, payload, scheduled_at)
+			VALUES ('new', '{"type": "TEST"}', '2100-01-01Z')`,
 		`UPDATE tasktable.scheduled_tasks SET payload = '{"type": "TEST", "n": 5}' WHERE id = 'one'`, manySQL,
 	} {
 		b.refused(sql, "was changed by a trigger that fires after zzz_task_1_edit")
@@ -69,7 +79,8 @@ func TestNoSettingTakesTheChecksOfInsertsAway(t *testing.T) {
 	b.exec(tx, `SELECT tasktable.schedule('{"type": "TEST"}', id => 'two')`)
 	b.check(tx.Commit(b.ctx))
 	row := b.get("one")
-	if row.Attempt != 0 || !row.NextAttemptAt.Equal(row.ScheduledAt) || len(b.changes("one")) != 1 || len(b.changes("two")) != 1 {
+	if row.Attempt != 0 || !row.NextAttemptAt.Equal(row.ScheduledAt) || len(b.changes("one")) != 1 ||
+		len(b.changes("two")) != 1 {
 		t.Errorf("the row is %s, with %d lines of changes", pretty(row), len(b.changes("one")))
 	}
 }
@@ -79,7 +90,8 @@ func TestScheduleManyRefusesWhatScheduleRefuses(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	for _, n := range []string{"19", "20", "100"} {
-		b.refused(`SELECT tasktable.schedule_many(jsonb_agg(jsonb_build_object('id', n::text, 'payload', '{"type": "TEST"}'::jsonb,
+		b.refused(`SELECT tasktable.schedule_many(jsonb_agg(jsonb_build_object('id', n::text, 'payload',
+			'{"type": "TEST"}'::jsonb,
 			'time_zone', 'Europe/Berlin'))) FROM generate_series(1, `+n+`) AS n`, "settings of recurrence need cron")
 	}
 }
