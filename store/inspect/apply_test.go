@@ -12,7 +12,8 @@ import (
 	"github.com/tasktable/tasktable/store/inspect"
 )
 
-// Each verb comes to the same as for one task, in the order of the ids, and only for what is both among the ids and selected.
+// Each verb comes to the same as for one task, in the order of the ids, and only for what is both among the
+// ids and selected.
 func TestApplyIsEachVerbOnWhatTheFilterSelects(t *testing.T) {
 	t.Parallel()
 	ids := []string{"SKIPPED", "PAUSED", "QUEUED", "nobody", "FAILED", "EXECUTING", "COMPLETED"}
@@ -21,13 +22,26 @@ func TestApplyIsEachVerbOnWhatTheFilterSelects(t *testing.T) {
 		filter inspect.Filter
 		want   string
 	}{
-		{inspect.Cancel, inspect.Filter{}, "COMPLETED finished, EXECUTING cancelled, FAILED finished, PAUSED cancelled, QUEUED cancelled, SKIPPED finished"},
-		{inspect.Cancel, inspect.Filter{Statuses: []store.Status{"QUEUED", "PAUSED"}}, "PAUSED cancelled, QUEUED cancelled"},
+		{
+			inspect.Cancel, inspect.Filter{},
+			"COMPLETED finished, EXECUTING cancelled, FAILED finished, PAUSED cancelled, QUEUED cancelled, " +
+				"SKIPPED finished",
+		},
+		{
+			inspect.Cancel, inspect.Filter{Statuses: []store.Status{"QUEUED", "PAUSED"}},
+			"PAUSED cancelled, QUEUED cancelled",
+		},
 		{inspect.Pause, inspect.Filter{IDPrefix: "QUE"}, "QUEUED paused"},
 		{inspect.Resume, inspect.Filter{Statuses: []store.Status{"PAUSED"}}, "PAUSED queued"},
-		{inspect.RunNow, inspect.Filter{}, "COMPLETED queued, EXECUTING running, FAILED queued, PAUSED queued, QUEUED queued, SKIPPED queued"},
+		{
+			inspect.RunNow, inspect.Filter{},
+			"COMPLETED queued, EXECUTING running, FAILED queued, PAUSED queued, QUEUED queued, SKIPPED queued",
+		},
 		{inspect.Retry, inspect.Filter{Message: "it was"}, "COMPLETED finished, FAILED queued, SKIPPED finished"},
-		{inspect.Delete, inspect.Filter{}, "COMPLETED deleted, EXECUTING running, FAILED deleted, PAUSED deleted, QUEUED deleted, SKIPPED deleted"},
+		{
+			inspect.Delete, inspect.Filter{},
+			"COMPLETED deleted, EXECUTING running, FAILED deleted, PAUSED deleted, QUEUED deleted, SKIPPED deleted",
+		},
 		{inspect.Delete, inspect.Filter{Type: "OTHER"}, ""},
 	} {
 		t.Run(string(c.verb), func(t *testing.T) {
@@ -58,10 +72,13 @@ func TestApplyPausesUntil(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.Schedule(base("one"))
-	receipts, err := b.Inspector.Apply(b.Ctx, b.Pool, inspect.Action{Verb: inspect.Pause, Until: far(1)}, []string{"one"}, inspect.Filter{})
+	receipts, err := b.Inspector.Apply(
+		b.Ctx, b.Pool, inspect.Action{Verb: inspect.Pause, Until: far(1)}, []string{"one"}, inspect.Filter{},
+	)
 	b.Check(err)
 	row := b.Get("one")
-	if strings.Join(outcomes(receipts), ", ") != "one paused" || row.PausedUntil == nil || !row.PausedUntil.Equal(far(1)) {
+	if strings.Join(outcomes(receipts), ", ") != "one paused" || row.PausedUntil == nil ||
+		!row.PausedUntil.Equal(far(1)) {
 		t.Errorf("%s, %s", strings.Join(outcomes(receipts), ", "), pretty(row))
 	}
 	same(b, "history", b.Lines("one"), []string{"schedule created " + service, "pause paused " + service})
@@ -85,11 +102,15 @@ func TestApplyLeavesAloneWhatIsChangedMeanwhile(t *testing.T) {
 	b.Check(err)
 	b.Cleanup(func() { _ = conn.Close(context.Background()) })
 	go func() {
-		receipts, err := b.Inspector.Apply(b.Ctx, conn, inspect.Action{Verb: inspect.Delete}, []string{"edited", "kept"}, inspect.Filter{Statuses: []store.Status{"COMPLETED"}})
+		receipts, err := b.Inspector.Apply(
+			b.Ctx, conn, inspect.Action{Verb: inspect.Delete}, []string{"edited", "kept"},
+			inspect.Filter{Statuses: []store.Status{"COMPLETED"}},
+		)
 		answered <- answer{receipts, err}
 	}()
 	for waits := false; !waits; b.Check(b.Ctx.Err()) {
-		waits = one[bool](b, b.Pool, `SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND pid = $1) FROM pg_sleep(0.01)`, int(conn.PgConn().PID()))
+		waits = one[bool](b, b.Pool, `SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND pid = $1)
+			FROM pg_sleep(0.01)`, int(conn.PgConn().PID()))
 	}
 	b.Check(tx.Commit(b.Ctx))
 	got := <-answered
@@ -112,13 +133,21 @@ func TestApplyRefusesWhatIsWrong(t *testing.T) {
 			return b.Inspector.Apply(b.Ctx, b.Pool, inspect.Action{Verb: "erase"}, []string{"QUEUED"}, inspect.Filter{})
 		},
 		"id must be": func() ([]store.Receipt, error) {
-			return b.Inspector.Apply(b.Ctx, b.Pool, inspect.Action{Verb: inspect.Cancel}, []string{"QUEUED", ""}, inspect.Filter{})
+			return b.Inspector.Apply(
+				b.Ctx, b.Pool, inspect.Action{Verb: inspect.Cancel}, []string{"QUEUED", ""}, inspect.Filter{},
+			)
 		},
 		"status must be": func() ([]store.Receipt, error) {
-			return b.Inspector.Apply(b.Ctx, b.Pool, inspect.Action{Verb: inspect.Cancel}, []string{"QUEUED"}, inspect.Filter{Statuses: []store.Status{"queued"}})
+			return b.Inspector.Apply(
+				b.Ctx, b.Pool, inspect.Action{Verb: inspect.Cancel}, []string{"QUEUED"},
+				inspect.Filter{Statuses: []store.Status{"queued"}},
+			)
 		},
 		"until must be": func() ([]store.Receipt, error) {
-			return b.Inspector.Apply(b.Ctx, b.Pool, inspect.Action{Verb: inspect.Pause, Until: time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)}, []string{"QUEUED"}, inspect.Filter{})
+			return b.Inspector.Apply(
+				b.Ctx, b.Pool, inspect.Action{Verb: inspect.Pause, Until: time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)},
+				[]string{"QUEUED"}, inspect.Filter{},
+			)
 		},
 	} {
 		receipts, err := call()
@@ -127,7 +156,9 @@ func TestApplyRefusesWhatIsWrong(t *testing.T) {
 		}
 	}
 	same(b, "task", b.Get("QUEUED"), before)
-	if receipts, err := b.Inspector.Apply(b.Ctx, b.Pool, inspect.Action{Verb: inspect.Cancel}, nil, inspect.Filter{}); err != nil || len(receipts) > 0 {
+	if receipts, err := b.Inspector.Apply(
+		b.Ctx, b.Pool, inspect.Action{Verb: inspect.Cancel}, nil, inspect.Filter{},
+	); err != nil || len(receipts) > 0 {
 		t.Errorf("of no ids: %v, %v", receipts, err)
 	}
 }

@@ -14,8 +14,10 @@ import (
 // ran records an attempt that ended at an hour and minute of a day.
 func (b *bench) ran(kind, outcome, ended string, delay, took time.Duration) {
 	b.Helper()
-	b.Exec(b.Pool, `INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt, scheduled_at, due_at, started_at, finished_at, outcome)
-		SELECT nextval('tasktable.task_numbers'), 'any', $1, 1, 1, at - $4::interval - $3::interval, at - $4::interval - $3::interval, CASE WHEN $4::interval > interval '0' THEN at - $4::interval END, at, $2
+	b.Exec(b.Pool, `INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt,
+		scheduled_at, due_at, started_at, finished_at, outcome)
+		SELECT nextval('tasktable.task_numbers'), 'any', $1, 1, 1, at - $4::interval - $3::interval,
+			at - $4::interval - $3::interval, CASE WHEN $4::interval > interval '0' THEN at - $4::interval END, at, $2
 		FROM (SELECT ('2030-01-01 ' || $5 || '+00')::timestamptz AS at) AS one`, kind, outcome, delay, took, ended)
 }
 
@@ -34,11 +36,16 @@ func TestViewsByHour(t *testing.T) {
 	b.ran("POST", "COMPLETED", "11:00", 0, time.Second)
 	const within = ` WHERE hour >= '2030-01-01 11:00Z' AND hour < '2030-01-01 12:00Z'`
 	for query, want := range map[string]string{
-		`SELECT string_agg(concat_ws(' ', extract(hour FROM hour AT TIME ZONE 'UTC'), type, executions, completed, retried, failed, expired, lost, others, busy), ', ' ORDER BY hour, type)
-			FROM tasktable.throughput_by_hour`: "10 MAIL 1 1 0 0 0 0 0 00:00:01, 11 MAIL 107 100 1 1 1 2 2 01:26:10, 11 POST 1 1 0 0 0 0 0 00:00:01",
-		`SELECT sum(executions)::text FROM tasktable.throughput_by_hour` + within:                                                                                   "108",
-		`SELECT concat_ws(' ', starts, failures, delay_p50, delay_p95, delay_p99, delay_max) FROM tasktable.delay_by_type_and_hour` + within + ` AND type = 'MAIL'`: "102 2 00:00:00.0505 00:00:00.09595 00:00:00.09999 00:00:01",
-		`SELECT concat_ws(' ', took_p50, took_p95, took_max) FROM tasktable.delay_by_type_and_hour` + within + ` AND type = 'MAIL'`:                                 "00:00:51.5 00:01:34.95 00:01:40",
+		`SELECT string_agg(concat_ws(' ', extract(hour FROM hour AT TIME ZONE 'UTC'), type, executions, completed,
+			retried, failed, expired, lost, others, busy), ', ' ORDER BY hour, type)
+			FROM tasktable.throughput_by_hour`: "10 MAIL 1 1 0 0 0 0 0 00:00:01, 11 MAIL 107 100 1 1 1 2 2 01:26:10, " +
+			"11 POST 1 1 0 0 0 0 0 00:00:01",
+		`SELECT sum(executions)::text FROM tasktable.throughput_by_hour` + within: "108",
+		`SELECT concat_ws(' ', starts, failures, delay_p50, delay_p95, delay_p99, delay_max)
+			FROM tasktable.delay_by_type_and_hour` + within +
+			` AND type = 'MAIL'`: "102 2 00:00:00.0505 00:00:00.09595 00:00:00.09999 00:00:01",
+		`SELECT concat_ws(' ', took_p50, took_p95, took_max)
+			FROM tasktable.delay_by_type_and_hour` + within + ` AND type = 'MAIL'`: "00:00:51.5 00:01:34.95 00:01:40",
 	} {
 		if got := one[string](b, b.Pool, query); got != want {
 			t.Errorf("%s: got %s, want %s", query, got, want)
@@ -51,13 +58,18 @@ func TestPlansOfTheAuditViews(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.Exec(b.Pool, `ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER`)
-	b.Exec(b.Pool, `INSERT INTO tasktable.scheduled_tasks (id, payload, type, queue, priority, revision, status, scheduled_at, next_attempt_at, finished_at)
-		SELECT 'task-' || i, jsonb_build_object('type', type), type, 'queue' || i % 3, i % 5, i, CASE i % 2 WHEN 0 THEN 'COMPLETED' ELSE 'QUEUED' END,
+	b.Exec(b.Pool, `INSERT INTO tasktable.scheduled_tasks (id, payload, type, queue, priority, revision, status,
+		scheduled_at, next_attempt_at, finished_at)
+		SELECT 'task-' || i, jsonb_build_object('type', type), type, 'queue' || i % 3, i % 5, i, CASE i % 2
+			WHEN 0 THEN 'COMPLETED' ELSE 'QUEUED' END,
 			at, CASE i % 2 WHEN 1 THEN at END, CASE i % 2 WHEN 0 THEN at END
-		FROM generate_series(1, 40000) AS i, concat('TYPE_', i % 10) AS type, timezone('UTC', now() AT TIME ZONE 'UTC' + (i - 5000) * interval '1 second') AS at`)
-	b.Exec(b.Pool, `INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt, scheduled_at, due_at, started_at, finished_at, outcome)
+		FROM generate_series(1, 40000) AS i, concat('TYPE_', i % 10) AS type,
+			timezone('UTC', now() AT TIME ZONE 'UTC' + (i - 5000) * interval '1 second') AS at`)
+	b.Exec(b.Pool, `INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt,
+		scheduled_at, due_at, started_at, finished_at, outcome)
 		SELECT i, 'task-' || i % 40000, concat('TYPE_', i % 10), i, 1, at, at, at, at, 'COMPLETED'
-		FROM generate_series(1, 100000) AS i, timezone('UTC', now() AT TIME ZONE 'UTC' + (i - 100000) * interval '10 seconds') AS at`)
+		FROM generate_series(1, 100000) AS i,
+			timezone('UTC', now() AT TIME ZONE 'UTC' + (i - 100000) * interval '10 seconds') AS at`)
 	b.Exec(b.Pool, `VACUUM ANALYZE tasktable.scheduled_tasks, tasktable.scheduled_task_executions`)
 	b.Node(`{"queue0": 3, "queue1": 3, "queue2": 3}`, `{TYPE_1,TYPE_2,TYPE_3}`, true)
 	const one = ` FROM tasktable.task_reasons WHERE id = 'task-`
@@ -65,7 +77,8 @@ func TestPlansOfTheAuditViews(t *testing.T) {
 		`SELECT *` + one + `4001'`, // in line, behind many
 		`SELECT *` + one + `4005'`, // no_type
 		`SELECT *` + one + `9001'`, // not due
-		`SELECT r.* FROM tasktable.task_reasons AS r JOIN unnest('{task-4001,task-9001}'::text[]) AS asked (id) ON r.id = asked.id`,
+		`SELECT r.* FROM tasktable.task_reasons AS r
+			JOIN unnest('{task-4001,task-9001}'::text[]) AS asked (id) ON r.id = asked.id`,
 		`SELECT * FROM tasktable.next_fires`,
 		`SELECT * FROM tasktable.throughput_by_hour WHERE hour >= now() - interval '5 hours'`,
 		`SELECT * FROM tasktable.delay_by_type_and_hour WHERE hour >= now() - interval '5 hours' AND type = 'TYPE_1'`,
@@ -73,7 +86,8 @@ func TestPlansOfTheAuditViews(t *testing.T) {
 	} {
 		b.InTx(func(tx pgx.Tx) {
 			// Counted as they happen, also those within functions.
-			const scans = `SELECT coalesce(sum(seq_scan), 0)::int FROM pg_stat_xact_user_tables WHERE relname LIKE 'scheduled_task%'`
+			const scans = `SELECT coalesce(sum(seq_scan), 0)::int FROM pg_stat_xact_user_tables
+				WHERE relname LIKE 'scheduled_task%'`
 			before := oneOf(b, tx, scans)
 			b.Exec(tx, query)
 			if n := oneOf(b, tx, scans) - before; n != 0 {
@@ -104,5 +118,12 @@ func TestLongLinesAreCountedUpToABound(t *testing.T) {
 	b.Exec(b.Pool, `ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER`)
 	b.Exec(b.Pool, `INSERT INTO tasktable.scheduled_tasks (id, payload, type, priority, revision, next_attempt_at)
 		SELECT 'task-' || i, '{"type": "TEST"}', 'TEST', i % 2, i, '2020-01-01Z' FROM generate_series(1, 20002) AS i`)
-	b.because("last", "in_line", fmt.Sprintf("waits behind at least %d tasks of higher priority, while 0 of its queue are claimed for 3 slots, due since T", 10000))
+	b.because(
+		"last", "in_line",
+		fmt.Sprintf(
+			"waits behind at least %d tasks of higher priority, while 0 of its queue are claimed for 3 slots, "+
+				"due since T",
+			10000,
+		),
+	)
 }

@@ -19,7 +19,8 @@ func TestPagesOfDeadLetters(t *testing.T) {
 	b := newBench(t)
 	b.dead()
 	b.AsEngine(func(tx pgx.Tx) { // some end at one time
-		b.Exec(tx, `UPDATE tasktable.scheduled_tasks SET finished_at = '2100-01-01 00:00:03Z' WHERE id IN ('2', '3', '4')`)
+		b.Exec(tx, `UPDATE tasktable.scheduled_tasks SET finished_at = '2100-01-01 00:00:03Z'
+			WHERE id IN ('2', '3', '4')`)
 	})
 	want := strings.Fields("0 1 2 3 4 5")
 	for driver, db := range b.Readers() {
@@ -81,16 +82,22 @@ func TestGroupsOfDeadLetters(t *testing.T) {
 	for i := range 3 {
 		b.Make(fmt.Sprint("long ", i), "FAILED")
 		b.AsEngine(func(tx pgx.Tx) {
-			b.Exec(tx, `UPDATE tasktable.scheduled_tasks SET message = $2, finished_at = '2100-01-01Z'::timestamptz + $3::int * interval '1 second' WHERE id = $1`,
+			b.Exec(tx, `UPDATE tasktable.scheduled_tasks
+				SET message = $2, finished_at = '2100-01-01Z'::timestamptz + $3::int * interval '1 second'
+				WHERE id = $1`,
 				fmt.Sprint("long ", i), fmt.Sprintf("%s%d\nand its stack %d", long, i, i), 10-i)
 		})
 	}
 	b.Make("two lines", "FAILED")
 	b.AsEngine(func(tx pgx.Tx) {
-		b.Exec(tx, `UPDATE tasktable.scheduled_tasks SET message = E'550 no such user\nhe said', finished_at = '2100-01-01 00:00:05Z' WHERE id = 'two lines'`)
+		b.Exec(tx, `UPDATE tasktable.scheduled_tasks
+			SET message = E'550 no such user\nhe said', finished_at = '2100-01-01 00:00:05Z' WHERE id = 'two lines'`)
 	})
 	group := func(kind, status, message string, count, oldest, latest int, example string) inspect.Group {
-		return inspect.Group{Type: kind, Status: store.Status(status), Message: message, Count: count, Oldest: new(farSecond(oldest)), Latest: new(farSecond(latest)), Example: example}
+		return inspect.Group{
+			Type: kind, Status: store.Status(status), Message: message, Count: count, Oldest: new(farSecond(oldest)),
+			Latest: new(farSecond(latest)), Example: example,
+		}
 	}
 	all := []inspect.Group{
 		group("TEST", "FAILED", long, 3, 8, 10, "long 0"),
@@ -106,9 +113,13 @@ func TestGroupsOfDeadLetters(t *testing.T) {
 		filter inspect.Filter
 		want   []inspect.Group
 	}{
-		"all": {inspect.Filter{}, all}, "some": {inspect.Filter{Limit: 2}, all[:2]}, "a type": {inspect.Filter{Type: "OTHER"}, []inspect.Group{all[3], all[5]}},
-		"a message": {inspect.Filter{Message: "he said"}, []inspect.Group{group("TEST", "FAILED", "550 no such user", 1, 5, 5, "two lines")}},
-		"none":      {inspect.Filter{Archived: new(true)}, []inspect.Group{}},
+		"all": {inspect.Filter{}, all}, "some": {inspect.Filter{Limit: 2}, all[:2]},
+		"a type": {inspect.Filter{Type: "OTHER"}, []inspect.Group{all[3], all[5]}},
+		"a message": {
+			inspect.Filter{Message: "he said"},
+			[]inspect.Group{group("TEST", "FAILED", "550 no such user", 1, 5, 5, "two lines")},
+		},
+		"none": {inspect.Filter{Archived: new(true)}, []inspect.Group{}},
 	} {
 		for driver, db := range b.Readers() {
 			groups, err := b.Inspector.Groups(b.Ctx, db, dead(c.filter), "")
@@ -125,12 +136,13 @@ func TestGroupsByAnotherField(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	for _, task := range []struct{ id, entity, tenant, message string }{
-		{"a", "order:1", "north", "card declined"}, {"b", "order:1", "south", "card declined"}, {"c", "order:2", "south", "card declined"},
-		{"d", "", "", "card declined"},
+		{"a", "order:1", "north", "card declined"}, {"b", "order:1", "south", "card declined"},
+		{"c", "order:2", "south", "card declined"}, {"d", "", "", "card declined"},
 	} {
 		b.Schedule(store.Task{ID: task.id, Payload: payload(1), At: far(0), Entity: task.entity, TenantID: task.tenant})
 		b.AsEngine(func(tx pgx.Tx) {
-			b.Exec(tx, `UPDATE tasktable.scheduled_tasks SET status = 'FAILED', next_attempt_at = NULL, message = $2, finished_at = $3 WHERE id = $1`,
+			b.Exec(tx, `UPDATE tasktable.scheduled_tasks
+				SET status = 'FAILED', next_attempt_at = NULL, message = $2, finished_at = $3 WHERE id = $1`,
 				task.id, task.message, far(1))
 		})
 	}

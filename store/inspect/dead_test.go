@@ -33,8 +33,10 @@ func (b *bench) dead() {
 		task.change(&made)
 		b.Schedule(made)
 		b.AsEngine(func(tx pgx.Tx) {
-			b.Exec(tx, `UPDATE tasktable.scheduled_tasks SET status = $2, next_attempt_at = NULL, attempt = 5, message = $3, result = '{"r": 1}',
-				started_at = '2100-01-01Z', finished_at = '2100-01-01Z'::timestamptz + $4::int * interval '1 second' WHERE id = $1`, made.ID, task.status, task.message, i)
+			b.Exec(tx, `UPDATE tasktable.scheduled_tasks
+				SET status = $2, next_attempt_at = NULL, attempt = 5, message = $3, result = '{"r": 1}',
+				started_at = '2100-01-01Z', finished_at = '2100-01-01Z'::timestamptz + $4::int * interval '1 second'
+				WHERE id = $1`, made.ID, task.status, task.message, i)
 		})
 	}
 }
@@ -57,7 +59,14 @@ var deadFilters = []struct {
 	{"no pattern", inspect.Filter{Message: "%"}, "2"},
 	{"nor this", inspect.Filter{Message: "e_b"}, "2"},
 	{"a quote", inspect.Filter{Message: "'far'"}, "2"},
-	{"all at once", inspect.Filter{Type: "OTHER", Queue: "mail", Entity: "event:1", TenantID: "acme", Message: "refused", Statuses: []store.Status{store.StatusFailed}}, "4"},
+	{
+		"all at once",
+		inspect.Filter{
+			Type: "OTHER", Queue: "mail", Entity: "event:1", TenantID: "acme", Message: "refused",
+			Statuses: []store.Status{store.StatusFailed},
+		},
+		"4",
+	},
 	{"none", inspect.Filter{Type: "OTHER", Queue: "mail", Statuses: []store.Status{store.StatusExpired}}, ""},
 	{"no such type", inspect.Filter{Type: "NO_SUCH"}, ""},
 	{"the oldest", inspect.Filter{Limit: 2}, "0 1"},
@@ -132,9 +141,11 @@ func TestLimitOfDeadLetters(t *testing.T) {
 	}
 	_, err := b.Tasks.ScheduleMany(b.Ctx, b.Pool, tasks)
 	b.Check(err)
-	b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks SET status = 'FAILED', finished_at = clock_timestamp() - id::int * interval '1 second'`)
+	b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks
+		SET status = 'FAILED', finished_at = clock_timestamp() - id::int * interval '1 second'`)
 	b.AsEngine(func(tx pgx.Tx) {
-		b.Exec(tx, `UPDATE tasktable.scheduled_tasks SET finished_at = '2020-01-01Z'::timestamptz - id::int * interval '1 second'`)
+		b.Exec(tx, `UPDATE tasktable.scheduled_tasks
+			SET finished_at = '2020-01-01Z'::timestamptz - id::int * interval '1 second'`)
 	})
 	rows, err := b.Inspector.List(b.Ctx, b.Pool, dead(inspect.Filter{}))
 	if err != nil || len(rows) != 100 || rows[0].ID != "119" || rows[99].ID != "020" {
@@ -228,8 +239,10 @@ func TestBadFiltersAreRefusedBeforeTheDatabase(t *testing.T) {
 		"limit must be between 1 and":         {{Limit: -1}, {Limit: inspect.MaxNames + 1}},
 		"order must be scheduled_at":          {{Order: "status"}},
 		"after must be a task that has ended": {{Order: inspect.ByFinished, After: &store.Row{ID: "one"}}},
-		"after must be at most":               {{After: &store.Row{ID: "a\x00"}}, {Order: inspect.ByID, After: &store.Row{ID: "\xff"}}},
-		"after must be in the years":          {{After: &store.Row{ID: "one", ScheduledAt: year10000}}},
+		"after must be at most": {
+			{After: &store.Row{ID: "a\x00"}}, {Order: inspect.ByID, After: &store.Row{ID: "\xff"}},
+		},
+		"after must be in the years": {{After: &store.Row{ID: "one", ScheduledAt: year10000}}},
 	} {
 		ofPages := strings.HasPrefix(rule, "after") || strings.HasPrefix(rule, "order") // of lists alone
 		for _, filter := range filters {
@@ -243,7 +256,9 @@ func TestBadFiltersAreRefusedBeforeTheDatabase(t *testing.T) {
 			}
 			if !ofPages && !strings.HasPrefix(rule, "limit") {
 				_, counted := b.Inspector.Count(b.Ctx, noDB(b), filter)
-				_, applied := b.Inspector.Apply(b.Ctx, noDB(b), inspect.Action{Verb: inspect.Retry}, []string{"one"}, filter)
+				_, applied := b.Inspector.Apply(
+					b.Ctx, noDB(b), inspect.Action{Verb: inspect.Retry}, []string{"one"}, filter,
+				)
 				errs = append(errs, counted, applied)
 			}
 			for _, err := range errs {
@@ -257,7 +272,9 @@ func TestBadFiltersAreRefusedBeforeTheDatabase(t *testing.T) {
 		t.Errorf("a long page: %v", err)
 	}
 	archive := inspect.Action{Verb: inspect.Archive, Note: "\xff"}
-	if _, err := b.Inspector.Apply(b.Ctx, noDB(b), archive, []string{"one"}, inspect.Filter{}); !errors.Is(err, store.ErrInvalid) {
+	if _, err := b.Inspector.Apply(
+		b.Ctx, noDB(b), archive, []string{"one"}, inspect.Filter{},
+	); !errors.Is(err, store.ErrInvalid) {
 		t.Errorf("a bad note: %v", err)
 	}
 }

@@ -35,7 +35,9 @@ func Example_deadLetters() {
 	}
 	defer func() { _ = tx.Rollback(ctx) }()
 	tasks := store.New(store.Config{Service: "events-api"})
-	_, err = tasks.ScheduleMany(ctx, tx, []store.Task{{Payload: remind{"42"}, At: sixPM}, {Payload: remind{"43"}, At: sixPM}})
+	_, err = tasks.ScheduleMany(ctx, tx, []store.Task{
+		{Payload: remind{"42"}, At: sixPM}, {Payload: remind{"43"}, At: sixPM},
+	})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -59,7 +61,8 @@ func Example_deadLetters() {
 	fmt.Println(err)
 	receipt, err := tasks.Archive(ctx, tx, "task-REMIND-43", "the member has left")
 	fmt.Println(receipt.Outcome, err)
-	receipts, err := inspector.ApplyAll(ctx, tx, inspect.Action{Verb: inspect.Retry}, filter) // those that are not archived
+	// Those that are not archived.
+	receipts, err := inspector.ApplyAll(ctx, tx, inspect.Action{Verb: inspect.Retry}, filter)
 	fmt.Println(len(receipts), receipts[0].ID, receipts[0].Outcome, err)
 	// Output:
 	// task-REMIND-42 FAILED 421 the mail server is full

@@ -13,7 +13,8 @@ import (
 	"github.com/tasktable/tasktable/store/recurrence"
 )
 
-// TestForecastByOtherZoneData: a fire that the leader planned with other zone data is shown as planned, and not once more.
+// TestForecastByOtherZoneData: a fire that the leader planned with other zone data is shown as planned,
+// and not once more.
 func TestForecastByOtherZoneData(t *testing.T) {
 	t.Parallel()
 	rule, err := recurrence.Parse("0 9 * * *", "Europe/Berlin") // 08:00 in UTC
@@ -30,12 +31,14 @@ func TestForecastByOtherZoneData(t *testing.T) {
 		{day(7, 0), "other", true, "07:00 2030-01-02T08:00"},
 		{day(9, 0), "other", true, "09:00 2030-01-02T08:00"},
 	} {
-		task := inspect.RecurringTask{ID: "r", Type: "TEST", Queue: "mail", Status: store.StatusQueued, Cron: "0 9 * * *",
-			TimeZone: "Europe/Berlin", StartsAt: day(0, 30), NextFire: &c.planned, PlannedZoneData: &c.data,
-			PlannedWall: pointerTo(day(9, 0))}
+		task := inspect.RecurringTask{ID: "r", Type: "TEST", Queue: "mail", Status: store.StatusQueued,
+			Cron: "0 9 * * *", TimeZone: "Europe/Berlin", StartsAt: day(0, 30), NextFire: &c.planned,
+			PlannedZoneData: &c.data, PlannedWall: pointerTo(day(9, 0))}
 		forecast, err := task.Forecast(day(1, 0), nil, 2)
 		if err != nil || said(forecast) != c.want || forecast.ZoneDataDiffer != c.differ {
-			t.Errorf("planned for %s: %s, %t, %v; want %s", c.planned, said(forecast), forecast.ZoneDataDiffer, err, c.want)
+			t.Errorf(
+				"planned for %s: %s, %t, %v; want %s", c.planned, said(forecast), forecast.ZoneDataDiffer, err, c.want,
+			)
 		}
 	}
 }
@@ -69,8 +72,9 @@ func TestForecast(t *testing.T) {
 	t.Parallel()
 	now := day(12, 0)
 	hourly := func(change func(*inspect.RecurringTask)) inspect.RecurringTask {
-		task := inspect.RecurringTask{ID: "r", Type: "TEST", Queue: "mail", Status: store.StatusQueued, Cron: "0 * * * *", TimeZone: "UTC",
-			StartsAt: day(0, 30), NextFire: pointerTo(day(13, 0)), LastFire: pointerTo(day(12, 0)), OccurrenceCount: 12}
+		task := inspect.RecurringTask{ID: "r", Type: "TEST", Queue: "mail", Status: store.StatusQueued,
+			Cron: "0 * * * *", TimeZone: "UTC", StartsAt: day(0, 30), NextFire: pointerTo(day(13, 0)),
+			LastFire: pointerTo(day(12, 0)), OccurrenceCount: 12}
 		change(&task)
 		return task
 	}
@@ -83,33 +87,65 @@ func TestForecast(t *testing.T) {
 		most   int
 		want   string
 	}{
-		"planned":       {func(*inspect.RecurringTask) {}, nil, 3, "13:00 14:00 15:00"},
-		"one":           {func(*inspect.RecurringTask) {}, nil, 1, "13:00"},
-		"overdue":       {func(r *inspect.RecurringTask) { r.NextFire = pointerTo(day(9, 0)) }, nil, 3, "09:00! 13:00 14:00"},
-		"due now":       {func(r *inspect.RecurringTask) { r.NextFire = &now }, nil, 2, "12:00! 13:00"},
-		"not as cron":   {func(r *inspect.RecurringTask) { r.NextFire = pointerTo(day(12, 20)) }, nil, 2, "12:20 13:00"},
-		"to be planned": {func(r *inspect.RecurringTask) { r.NextFire, r.PlanFrom = nil, pointerTo(day(11, 59)) }, nil, 2, "13:00 14:00"},
-		"planned late":  {func(r *inspect.RecurringTask) { r.NextFire, r.PlanFrom, r.LastFire = nil, pointerTo(day(10, 59)), nil }, nil, 2, "11:00! 13:00"},
+		"planned": {func(*inspect.RecurringTask) {}, nil, 3, "13:00 14:00 15:00"},
+		"one":     {func(*inspect.RecurringTask) {}, nil, 1, "13:00"},
+		"overdue": {
+			func(r *inspect.RecurringTask) { r.NextFire = pointerTo(day(9, 0)) }, nil, 3, "09:00! 13:00 14:00",
+		},
+		"due now":     {func(r *inspect.RecurringTask) { r.NextFire = &now }, nil, 2, "12:00! 13:00"},
+		"not as cron": {func(r *inspect.RecurringTask) { r.NextFire = pointerTo(day(12, 20)) }, nil, 2, "12:20 13:00"},
+		"to be planned": {
+			func(r *inspect.RecurringTask) { r.NextFire, r.PlanFrom = nil, pointerTo(day(11, 59)) }, nil, 2,
+			"13:00 14:00",
+		},
+		"planned late": {
+			func(r *inspect.RecurringTask) { r.NextFire, r.PlanFrom, r.LastFire = nil, pointerTo(day(10, 59)), nil },
+			nil, 2, "11:00! 13:00",
+		},
 		"in the future": {func(r *inspect.RecurringTask) {
 			r.NextFire, r.PlanFrom, r.LastFire, r.StartsAt = nil, &now, nil, day(18, 0)
 		}, nil, 2, "18:00 19:00"},
 		"in its zone": {func(r *inspect.RecurringTask) {
 			r.NextFire, r.PlanFrom, r.Cron, r.TimeZone = nil, &now, "0 9 * * *", "Asia/Tokyo"
 		}, nil, 2, "2030-01-02T00:00 2030-01-03T00:00"},
-		"every": {func(r *inspect.RecurringTask) { r.NextFire, r.PlanFrom, r.Cron = nil, &now, "@every 7h" }, nil, 3, "14:30 21:30 2030-01-02T04:30"},
+		"every": {
+			func(r *inspect.RecurringTask) { r.NextFire, r.PlanFrom, r.Cron = nil, &now, "@every 7h" }, nil, 3,
+			"14:30 21:30 2030-01-02T04:30",
+		},
 
-		"ends":            {func(r *inspect.RecurringTask) { r.EndsAt = pointerTo(day(14, 0)) }, nil, 5, "13:00 14:00 then it ends at 2030-01-01T14:00:00Z"},
-		"ends just then":  {func(r *inspect.RecurringTask) { r.EndsAt = pointerTo(day(14, 0)) }, nil, 2, "13:00 14:00 then it ends at 2030-01-01T14:00:00Z"},
-		"ends later":      {func(r *inspect.RecurringTask) { r.EndsAt = pointerTo(day(15, 0)) }, nil, 2, "13:00 14:00"},
-		"two are left":    {func(r *inspect.RecurringTask) { r.MaxOccurrences = pointerTo(14) }, nil, 5, "13:00 14:00 then it ends after 14 occurrences; skipped ones do not count"},
-		"no further fire": {func(r *inspect.RecurringTask) { r.NextFire = pointerTo(time.Date(9999, 12, 31, 23, 0, 0, 0, time.UTC)) }, nil, 5, "9999-12-31T23:00 then the expression has no further fire"},
+		"ends": {
+			func(r *inspect.RecurringTask) { r.EndsAt = pointerTo(day(14, 0)) }, nil, 5,
+			"13:00 14:00 then it ends at 2030-01-01T14:00:00Z",
+		},
+		"ends just then": {
+			func(r *inspect.RecurringTask) { r.EndsAt = pointerTo(day(14, 0)) }, nil, 2,
+			"13:00 14:00 then it ends at 2030-01-01T14:00:00Z",
+		},
+		"ends later": {func(r *inspect.RecurringTask) { r.EndsAt = pointerTo(day(15, 0)) }, nil, 2, "13:00 14:00"},
+		"two are left": {
+			func(r *inspect.RecurringTask) { r.MaxOccurrences = pointerTo(14) }, nil, 5,
+			"13:00 14:00 then it ends after 14 occurrences; skipped ones do not count",
+		},
+		"no further fire": {
+			func(r *inspect.RecurringTask) { r.NextFire = pointerTo(time.Date(9999, 12, 31, 23, 0, 0, 0, time.UTC)) },
+			nil, 5, "9999-12-31T23:00 then the expression has no further fire",
+		},
 		"ended": {func(r *inspect.RecurringTask) {
 			r.Status, r.NextFire, r.Message = store.StatusCompleted, nil, pointerTo("ended after 12 occurrences")
 		}, nil, 5, "then it is COMPLETED: ended after 12 occurrences"},
-		"cancelled":  {func(r *inspect.RecurringTask) { r.Status, r.NextFire = store.StatusCancelled, nil }, nil, 5, "then it is CANCELLED"},
-		"unreadable": {func(r *inspect.RecurringTask) { r.Status, r.NextFire, r.Cron = store.StatusFailed, nil, "no" }, nil, 5, "then it is FAILED"},
+		"cancelled": {
+			func(r *inspect.RecurringTask) { r.Status, r.NextFire = store.StatusCancelled, nil }, nil, 5,
+			"then it is CANCELLED",
+		},
+		"unreadable": {
+			func(r *inspect.RecurringTask) { r.Status, r.NextFire, r.Cron = store.StatusFailed, nil, "no" }, nil, 5,
+			"then it is FAILED",
+		},
 
-		"paused": {func(r *inspect.RecurringTask) { r.Status, r.NextFire = store.StatusPaused, nil }, nil, 2, "13:00(task) 14:00(task)"},
+		"paused": {
+			func(r *inspect.RecurringTask) { r.Status, r.NextFire = store.StatusPaused, nil }, nil, 2,
+			"13:00(task) 14:00(task)",
+		},
 		"paused until": {func(r *inspect.RecurringTask) {
 			r.Status, r.NextFire, r.PausedUntil = store.StatusPaused, nil, pointerTo(day(14, 0))
 		}, nil, 3, "13:00(task) 14:00 15:00"},
@@ -117,12 +153,21 @@ func TestForecast(t *testing.T) {
 			r.Status, r.NextFire, r.StartsAt, r.LastFire = store.StatusPaused, nil, day(20, 0), nil
 		}, nil, 2, "20:00(task) 21:00(task)"},
 		"paused ones do not count": {func(r *inspect.RecurringTask) {
-			r.Status, r.NextFire, r.PausedUntil, r.MaxOccurrences = store.StatusPaused, nil, pointerTo(day(14, 0)), pointerTo(14)
+			r.Status, r.NextFire, r.PausedUntil, r.MaxOccurrences = store.StatusPaused, nil, pointerTo(day(14, 0)),
+				pointerTo(14)
 		}, nil, 9, "13:00(task) 14:00 15:00 then it ends after 14 occurrences; skipped ones do not count"},
-		"scopes": {func(*inspect.RecurringTask) {}, []store.Pause{until("all", "", day(13, 30)), until("queue", "mail", day(14, 0)), until("queue", "other", day(20, 0)),
-			until("type", "TEST", day(15, 30)), until("type", "OTHER", day(20, 0))}, 4, "13:00(all,queue:mail,type:TEST) 14:00(type:TEST) 15:00(type:TEST) 16:00"},
-		"for good":           {func(*inspect.RecurringTask) {}, []store.Pause{{Scope: "all"}}, 1, "13:00(all)"},
-		"overdue and paused": {func(r *inspect.RecurringTask) { r.NextFire = pointerTo(day(9, 0)) }, []store.Pause{until("all", "", day(12, 30))}, 2, "09:00!(all) 13:00"},
+		"scopes": {
+			func(*inspect.RecurringTask) {},
+			[]store.Pause{until("all", "", day(13, 30)), until("queue", "mail", day(14, 0)),
+				until("queue", "other", day(20, 0)), until("type", "TEST", day(15, 30)),
+				until("type", "OTHER", day(20, 0))},
+			4, "13:00(all,queue:mail,type:TEST) 14:00(type:TEST) 15:00(type:TEST) 16:00",
+		},
+		"for good": {func(*inspect.RecurringTask) {}, []store.Pause{{Scope: "all"}}, 1, "13:00(all)"},
+		"overdue and paused": {
+			func(r *inspect.RecurringTask) { r.NextFire = pointerTo(day(9, 0)) },
+			[]store.Pause{until("all", "", day(12, 30))}, 2, "09:00!(all) 13:00",
+		},
 	} {
 		forecast, err := hourly(c.change).Forecast(now, c.pauses, c.most)
 		if err != nil || said(forecast) != c.want {
@@ -147,16 +192,18 @@ func TestListRecurring(t *testing.T) {
 	b.Make("plain", "QUEUED")
 	full := recurs("full")
 	full.Queue, full.Entity, full.Payload, full.Jitter = "mail", "member:7", typed("OTHER"), time.Minute
-	full.Recurrence = &store.Recurrence{Cron: "@every 90s", TimeZone: "Europe/Berlin", Overlap: store.OverlapAllow, CatchUp: store.CatchUpAll,
-		CatchUpPaused: store.CatchUpLatest, CatchUpLimit: 7, EndsAt: far(600), MaxOccurrences: 9}
+	full.Recurrence = &store.Recurrence{Cron: "@every 90s", TimeZone: "Europe/Berlin", Overlap: store.OverlapAllow,
+		CatchUp: store.CatchUpAll, CatchUpPaused: store.CatchUpLatest, CatchUpLimit: 7, EndsAt: far(600),
+		MaxOccurrences: 9}
 	b.Schedule(full)
 	b.Plan("full", "'2100-01-01 09:00Z'")
 	b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks SET declared_by = 'shop' WHERE id = 'full'`)
 	_, err := b.Tasks.PauseScope(b.Ctx, b.Pool, store.Queue("mail"), time.Time{}, "")
 	b.Check(err)
 
-	basic := inspect.RecurringTask{Type: "TEST", Queue: "default", Status: store.StatusQueued, TenantID: pointerTo("acme"), Cron: "0 9 * * *", TimeZone: "UTC",
-		StartsAt: far(0), OccurrenceCount: 3, Overlap: store.OverlapSkip, CatchUp: store.CatchUpLatest, CatchUpPaused: store.CatchUpNone, CatchUpLimit: 100,
+	basic := inspect.RecurringTask{Type: "TEST", Queue: "default", Status: store.StatusQueued,
+		TenantID: pointerTo("acme"), Cron: "0 9 * * *", TimeZone: "UTC", StartsAt: far(0), OccurrenceCount: 3,
+		Overlap: store.OverlapSkip, CatchUp: store.CatchUpLatest, CatchUpPaused: store.CatchUpNone, CatchUpLimit: 100,
 		Message: pointerTo("as planned")}
 	of := func(id string, change func(*inspect.RecurringTask)) inspect.RecurringTask {
 		task := basic
@@ -169,14 +216,18 @@ func TestListRecurring(t *testing.T) {
 		"unplanned": of("unplanned", func(r *inspect.RecurringTask) { r.OccurrenceCount, r.Message = 0, nil }),
 		"planned":   of("planned", func(r *inspect.RecurringTask) { r.NextFire = nine }),
 		"due":       of("due", func(*inspect.RecurringTask) {}),
-		"PAUSED":    of("PAUSED", func(r *inspect.RecurringTask) { r.Status, r.PausedUntil = store.StatusPaused, pointerTo(far(60)) }),
+		"PAUSED": of("PAUSED", func(r *inspect.RecurringTask) {
+			r.Status, r.PausedUntil = store.StatusPaused, pointerTo(far(60))
+		}),
 		"CANCELLED": of("CANCELLED", func(r *inspect.RecurringTask) { r.Status = store.StatusCancelled }),
 		"COMPLETED": of("COMPLETED", func(r *inspect.RecurringTask) { r.Status = store.StatusCompleted }),
 		"FAILED":    of("FAILED", func(r *inspect.RecurringTask) { r.Status = store.StatusFailed }),
-		"full": {ID: "full", Type: "OTHER", Queue: "mail", Status: store.StatusQueued, Entity: pointerTo("member:7"), TenantID: pointerTo("acme"), Cron: "@every 90s",
-			TimeZone: "Europe/Berlin", StartsAt: far(0), NextFire: nine, OccurrenceCount: 3, Overlap: store.OverlapAllow, CatchUp: store.CatchUpAll,
-			CatchUpPaused: store.CatchUpLatest, CatchUpLimit: 7, Jitter: pointerTo(time.Minute), EndsAt: pointerTo(far(600)), MaxOccurrences: pointerTo(9),
-			IsPaused: true, DeclaredBy: pointerTo("shop"), Message: pointerTo("as planned")},
+		"full": {ID: "full", Type: "OTHER", Queue: "mail", Status: store.StatusQueued, Entity: pointerTo("member:7"),
+			TenantID: pointerTo("acme"), Cron: "@every 90s", TimeZone: "Europe/Berlin", StartsAt: far(0),
+			NextFire: nine, OccurrenceCount: 3, Overlap: store.OverlapAllow, CatchUp: store.CatchUpAll,
+			CatchUpPaused: store.CatchUpLatest, CatchUpLimit: 7, Jitter: pointerTo(time.Minute),
+			EndsAt: pointerTo(far(600)), MaxOccurrences: pointerTo(9), IsPaused: true, DeclaredBy: pointerTo("shop"),
+			Message: pointerTo("as planned")},
 	}
 	for name, c := range map[string]struct {
 		filter inspect.RecurringFilter
@@ -209,7 +260,9 @@ func TestListRecurring(t *testing.T) {
 	b.Check(err)
 	tidyRecurring(b, &one)
 	same(b, "one", one, wanted["full"])
-	for _, filter := range []inspect.RecurringFilter{{Limit: -1}, {Limit: 10001}, {Type: "a\x00"}, {After: "a\x00"}, {Status: "\xff"}} {
+	for _, filter := range []inspect.RecurringFilter{
+		{Limit: -1}, {Limit: 10001}, {Type: "a\x00"}, {After: "a\x00"}, {Status: "\xff"},
+	} {
 		if _, err := b.Inspector.ListRecurring(b.Ctx, noDB(b), filter); !errors.Is(err, store.ErrInvalid) {
 			t.Errorf("%+v: %v", filter, err)
 		}
@@ -263,7 +316,9 @@ func TestNextFires(t *testing.T) {
 	if err != nil || fmt.Sprint(forecast.Fires[0].Paused) != "[type:TEST]" || !forecast.Task.IsPaused {
 		t.Errorf("paused: %+v, %v", forecast, err)
 	}
-	for id, want := range map[string]error{"nobody": store.ErrNotFound, "plain": store.ErrNotRecurring, "": store.ErrInvalid} {
+	for id, want := range map[string]error{
+		"nobody": store.ErrNotFound, "plain": store.ErrNotRecurring, "": store.ErrInvalid,
+	} {
 		if _, err := b.Inspector.NextFires(b.Ctx, b.Pool, id, 1); !errors.Is(err, want) {
 			t.Errorf("%q: %v", id, err)
 		}

@@ -18,7 +18,8 @@ func TestListFilters(t *testing.T) {
 	for i, kind := range testbench.Kinds[1:] {
 		b.Make(kind, kind)
 		if i%2 == 0 {
-			b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks SET queue = 'mail', entity = NULL, tenant_id = NULL, payload = '{"type": "OTHER"}',
+			b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks
+				SET queue = 'mail', entity = NULL, tenant_id = NULL, payload = '{"type": "OTHER"}',
 				scheduled_at = '2100-01-01 00:05Z' WHERE id = $1`, kind)
 		}
 	}
@@ -29,27 +30,44 @@ func TestListFilters(t *testing.T) {
 		filter inspect.Filter
 		want   string
 	}{
-		"none":       {inspect.Filter{}, "CANCELLED FAILED PAUSED SKIPPED held PAUSED COMPLETED EXECUTING EXPIRED QUEUED held CANCELLED held QUEUED"},
-		"type":       {inspect.Filter{Type: "OTHER"}, "COMPLETED EXECUTING EXPIRED QUEUED held CANCELLED held QUEUED"},
-		"status":     {inspect.Filter{Statuses: []store.Status{store.StatusCancelled}}, "CANCELLED held CANCELLED"},
-		"queue":      {inspect.Filter{Queue: "default"}, "CANCELLED FAILED PAUSED SKIPPED held PAUSED"},
-		"entity":     {inspect.Filter{Entity: "event:1", Statuses: []store.Status{store.StatusPaused}}, "PAUSED held PAUSED"},
-		"tenant":     {inspect.Filter{TenantID: "acme", Limit: 2}, "CANCELLED FAILED"},
-		"from":       {inspect.Filter{ScheduledFrom: far(0).Add(time.Microsecond)}, "COMPLETED EXECUTING EXPIRED QUEUED held CANCELLED held QUEUED"},
-		"to":         {inspect.Filter{ScheduledTo: far(5)}, "CANCELLED FAILED PAUSED SKIPPED held PAUSED"},
-		"from to":    {inspect.Filter{ScheduledFrom: far(0), ScheduledTo: far(0)}, ""},
-		"no such":    {inspect.Filter{Type: "NO_SUCH"}, ""},
-		"statuses":   {inspect.Filter{Statuses: []store.Status{"FAILED", "EXPIRED"}}, "FAILED EXPIRED"},
-		"both":       {inspect.Filter{Statuses: []store.Status{"PAUSED", "FAILED"}}, "FAILED PAUSED held PAUSED"},
-		"prefix":     {inspect.Filter{IDPrefix: "held "}, "held PAUSED held CANCELLED held QUEUED"},
-		"message":    {inspect.Filter{Message: "first"}, "held PAUSED EXECUTING QUEUED held CANCELLED held QUEUED"},
-		"finished":   {inspect.Filter{FinishedFrom: ended, FinishedTo: ended.Add(time.Hour)}, "CANCELLED FAILED SKIPPED COMPLETED EXPIRED held CANCELLED"},
+		"none": {
+			inspect.Filter{},
+			"CANCELLED FAILED PAUSED SKIPPED held PAUSED COMPLETED EXECUTING EXPIRED QUEUED held CANCELLED held QUEUED",
+		},
+		"type":   {inspect.Filter{Type: "OTHER"}, "COMPLETED EXECUTING EXPIRED QUEUED held CANCELLED held QUEUED"},
+		"status": {inspect.Filter{Statuses: []store.Status{store.StatusCancelled}}, "CANCELLED held CANCELLED"},
+		"queue":  {inspect.Filter{Queue: "default"}, "CANCELLED FAILED PAUSED SKIPPED held PAUSED"},
+		"entity": {
+			inspect.Filter{Entity: "event:1", Statuses: []store.Status{store.StatusPaused}}, "PAUSED held PAUSED",
+		},
+		"tenant": {inspect.Filter{TenantID: "acme", Limit: 2}, "CANCELLED FAILED"},
+		"from": {
+			inspect.Filter{ScheduledFrom: far(0).Add(time.Microsecond)},
+			"COMPLETED EXECUTING EXPIRED QUEUED held CANCELLED held QUEUED",
+		},
+		"to":       {inspect.Filter{ScheduledTo: far(5)}, "CANCELLED FAILED PAUSED SKIPPED held PAUSED"},
+		"from to":  {inspect.Filter{ScheduledFrom: far(0), ScheduledTo: far(0)}, ""},
+		"no such":  {inspect.Filter{Type: "NO_SUCH"}, ""},
+		"statuses": {inspect.Filter{Statuses: []store.Status{"FAILED", "EXPIRED"}}, "FAILED EXPIRED"},
+		"both":     {inspect.Filter{Statuses: []store.Status{"PAUSED", "FAILED"}}, "FAILED PAUSED held PAUSED"},
+		"prefix":   {inspect.Filter{IDPrefix: "held "}, "held PAUSED held CANCELLED held QUEUED"},
+		"message":  {inspect.Filter{Message: "first"}, "held PAUSED EXECUTING QUEUED held CANCELLED held QUEUED"},
+		"finished": {
+			inspect.Filter{FinishedFrom: ended, FinishedTo: ended.Add(time.Hour)},
+			"CANCELLED FAILED SKIPPED COMPLETED EXPIRED held CANCELLED",
+		},
 		"before":     {inspect.Filter{FinishedTo: ended}, ""},
 		"after":      {inspect.Filter{FinishedFrom: ended.Add(time.Hour)}, ""},
 		"spawned by": {inspect.Filter{SpawnedBy: "COMPLETED"}, "FAILED"},
 		"archived":   {inspect.Filter{Archived: new(false), Statuses: []store.Status{"FAILED", "EXPIRED"}}, "FAILED"},
 		"latest":     {inspect.Filter{LatestFirst: true, Limit: 3}, "held QUEUED held CANCELLED QUEUED"},
-		"everything": {inspect.Filter{Type: "OTHER", Statuses: []store.Status{"QUEUED"}, Queue: "mail", ScheduledFrom: far(5), ScheduledTo: far(6), Limit: 10000}, "EXECUTING QUEUED held QUEUED"},
+		"everything": {
+			inspect.Filter{
+				Type: "OTHER", Statuses: []store.Status{"QUEUED"}, Queue: "mail", ScheduledFrom: far(5),
+				ScheduledTo: far(6), Limit: 10000,
+			},
+			"EXECUTING QUEUED held QUEUED",
+		},
 	} {
 		rows, err := b.Inspector.List(b.Ctx, b.Pool, c.filter)
 		b.Check(err)
@@ -69,7 +87,8 @@ func TestPagesOfAList(t *testing.T) {
 	b := newBench(t)
 	var tasks []store.Task
 	for i := range 25 {
-		tasks = append(tasks, store.Task{ID: fmt.Sprintf("%02d", i), Payload: payload(i), At: far(i / 4)}) // four of a time
+		// Four of a time.
+		tasks = append(tasks, store.Task{ID: fmt.Sprintf("%02d", i), Payload: payload(i), At: far(i / 4)})
 	}
 	tasks = append(tasks, store.Task{ID: "other", Payload: typed("OTHER"), At: far(3)})
 	_, err := b.Tasks.ScheduleMany(b.Ctx, b.Pool, tasks)

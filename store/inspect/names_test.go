@@ -15,7 +15,9 @@ import (
 func TestNames(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	for _, id := range []string{"b", "a-2", "a-10", "a_", "a%", "A", "ä", "a\U0010ffff", "a\U0010ffffz", "\ud7ff", "\ue000"} {
+	for _, id := range []string{
+		"b", "a-2", "a-10", "a_", "a%", "A", "ä", "a\U0010ffff", "a\U0010ffffz", "\ud7ff", "\ue000",
+	} {
 		b.Schedule(store.Task{ID: id, Payload: payload(1), At: far(0)})
 	}
 	_, err := b.Tasks.Pause(b.Ctx, b.Pool, "a-10")
@@ -59,12 +61,14 @@ func TestNames(t *testing.T) {
 func TestNamesByPrefixReadNoMoreThanTheyList(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.Exec(b.Pool, `INSERT INTO tasktable.scheduled_tasks (id, payload) SELECT 'task-' || n, '{"type": "TEST"}' FROM generate_series(1, 5000) AS n`)
+	b.Exec(b.Pool, `INSERT INTO tasktable.scheduled_tasks (id, payload) SELECT 'task-' || n, '{"type": "TEST"}'
+		FROM generate_series(1, 5000) AS n`)
 	b.Exec(b.Pool, `ANALYZE tasktable.scheduled_tasks`)
 	tx := b.Begin(pgx.TxOptions{})
 	names, err := b.Inspector.Names(b.Ctx, tx, inspect.Filter{IDPrefix: "task-49", Order: inspect.ByID, Limit: 10})
 	b.Check(err)
-	read := one[int64](b, tx, `SELECT coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0) FROM pg_stat_xact_user_tables WHERE relname = 'scheduled_tasks'`)
+	read := one[int64](b, tx, `SELECT coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0)
+		FROM pg_stat_xact_user_tables WHERE relname = 'scheduled_tasks'`)
 	if len(names) != 10 || read > 100 {
 		t.Errorf("%d names, %d rows read", len(names), read)
 	}
@@ -82,10 +86,14 @@ func TestTypesAndQueuesInUse(t *testing.T) {
 			t.Errorf("%s: of an empty table: %v, %v", name, types, queues)
 		}
 	}
-	for i, one := range []struct{ kind, queue string }{{"MAIL", "mail"}, {"LOG", "default"}, {"LOG", "mail"}, {"bb", "a"}} {
+	for i, one := range []struct {
+		kind, queue string
+	}{{"MAIL", "mail"}, {"LOG", "default"}, {"LOG", "mail"}, {"bb", "a"}} {
 		b.Schedule(store.Task{ID: fmt.Sprint(i), Payload: typed(one.kind), Queue: one.queue, At: far(i)})
 	}
-	b.Schedule(store.Task{ID: "r", Payload: typed("CRON"), Queue: "nightly", Recurrence: &store.Recurrence{Cron: "@daily"}})
+	b.Schedule(store.Task{
+		ID: "r", Payload: typed("CRON"), Queue: "nightly", Recurrence: &store.Recurrence{Cron: "@daily"},
+	})
 	b.Schedule(store.Task{ID: "gone", Payload: typed("GONE"), Queue: "gone", At: far(0)})
 	_, err := b.Tasks.Cancel(b.Ctx, b.Pool, "gone")
 	b.Check(err)

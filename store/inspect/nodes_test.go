@@ -17,7 +17,8 @@ import (
 func (b *bench) line(service, queues, types string) int64 {
 	b.Helper()
 	return one[int64](b, b.Pool, `INSERT INTO tasktable.nodes (service, version, host, queues, types, started_at)
-		VALUES ($1, 'v1.2.3', 'host-1/42', $2::text::jsonb, $3::text::text[], clock_timestamp() - interval '1 hour') RETURNING number`, service, queues, types)
+		VALUES ($1, 'v1.2.3', 'host-1/42', $2::text::jsonb, $3::text::text[], clock_timestamp() - interval '1 hour')
+			RETURNING number`, service, queues, types)
 }
 
 // session is a connection that holds a node's locks until the test ends.
@@ -26,7 +27,8 @@ func (b *bench) session(number int64, leads bool) {
 	conn, err := pgx.ConnectConfig(b.Ctx, b.Pool.Config().ConnConfig.Copy())
 	b.Check(err)
 	b.Cleanup(func() { _ = conn.Close(context.Background()) })
-	const lock = `SELECT pg_advisory_lock((class - CASE WHEN class >= 2147483648 THEN 4294967296 ELSE 0 END)::int, $2::int) FROM tasktable.lock_class($1) AS class`
+	const lock = `SELECT pg_advisory_lock((class - CASE WHEN class >= 2147483648 THEN 4294967296 ELSE 0 END)::int,
+		$2::int) FROM tasktable.lock_class($1) AS class`
 	b.Exec(conn, lock, "node", number)
 	if leads {
 		b.Exec(conn, lock, "leader", 0)
@@ -69,18 +71,37 @@ func TestNodes(t *testing.T) {
 	b.session(leads, true)
 	b.session(works, false)
 	b.session(ended, false) // it says so before it goes
-	b.Exec(b.Pool, `UPDATE tasktable.nodes SET dead_at = '2020-01-01 02:00Z', last_seen_at = '2020-01-01 01:00Z', shares_slots = true WHERE number = $1`, ended)
+	b.Exec(b.Pool, `UPDATE tasktable.nodes SET dead_at = '2020-01-01 02:00Z', last_seen_at = '2020-01-01 01:00Z',
+		shares_slots = true WHERE number = $1`, ended)
 	b.Exec(b.Pool, `UPDATE tasktable.nodes SET dead_at = '2020-01-01 01:00Z' WHERE number = $1`, first)
-	b.Exec(b.Pool, `UPDATE tasktable.nodes SET last_seen_at = '2020-01-01 04:00Z', elected_at = '2020-01-01Z' WHERE number = $1`, silent)
-	b.Exec(b.Pool, `UPDATE tasktable.nodes SET elected_at = '2020-01-01 03:00Z', last_seen_at = '2020-01-01 02:00Z' WHERE number = $1`, leads)
+	b.Exec(b.Pool, `UPDATE tasktable.nodes SET last_seen_at = '2020-01-01 04:00Z', elected_at = '2020-01-01Z'
+		WHERE number = $1`, silent)
+	b.Exec(b.Pool, `UPDATE tasktable.nodes SET elected_at = '2020-01-01 03:00Z', last_seen_at = '2020-01-01 02:00Z'
+		WHERE number = $1`, leads)
 	wanted := map[int64]inspect.Node{
-		leads:   {Number: leads, Service: "events", Version: "v1.2.3", Host: "host-1/42", State: inspect.NodeLeads, ElectedAt: at(3), Queues: map[string]int{"default": 10, "mail": 2}, Types: []string{"B", "A"}},
-		silent:  {Number: silent, Service: "events", Version: "v1.2.3", Host: "host-1/42", State: inspect.NodeSilent, ElectedAt: at(0), LastSeen: at(4), Queues: map[string]int{"default": 1}, Types: []string{"A"}},
-		works:   {Number: works, Service: "shop", Version: "v1.2.3", Host: "host-1/42", State: inspect.NodeWorks, Queues: map[string]int{"mail": 3}, Types: []string{}},
-		spoiled: {Number: spoiled, Service: "spoiled", Version: "v1.2.3", Host: "host-1/42", State: inspect.NodeSilent, Types: []string{"A"}},
-		ended: {Number: ended, Service: "events", Version: "v1.2.3", Host: "host-1/42", State: inspect.NodeEnded, DeadAt: at(2), LastSeen: at(1), Queues: map[string]int{"default": 5}, SharesSlots: true,
+		leads: {
+			Number: leads, Service: "events", Version: "v1.2.3", Host: "host-1/42", State: inspect.NodeLeads,
+			ElectedAt: at(3), Queues: map[string]int{"default": 10, "mail": 2}, Types: []string{"B", "A"},
+		},
+		silent: {
+			Number: silent, Service: "events", Version: "v1.2.3", Host: "host-1/42", State: inspect.NodeSilent,
+			ElectedAt: at(0), LastSeen: at(4), Queues: map[string]int{"default": 1}, Types: []string{"A"},
+		},
+		works: {
+			Number: works, Service: "shop", Version: "v1.2.3", Host: "host-1/42", State: inspect.NodeWorks,
+			Queues: map[string]int{"mail": 3}, Types: []string{},
+		},
+		spoiled: {
+			Number: spoiled, Service: "spoiled", Version: "v1.2.3", Host: "host-1/42", State: inspect.NodeSilent,
+			Types: []string{"A"},
+		},
+		ended: {Number: ended, Service: "events", Version: "v1.2.3", Host: "host-1/42", State: inspect.NodeEnded,
+			DeadAt: at(2), LastSeen: at(1), Queues: map[string]int{"default": 5}, SharesSlots: true,
 			Types: []string{"A"}},
-		first: {Number: first, Service: "events", Version: "v1.2.3", Host: "host-1/42", State: inspect.NodeEnded, DeadAt: at(1), LastSeen: at(1), Queues: map[string]int{}, Types: []string{}},
+		first: {
+			Number: first, Service: "events", Version: "v1.2.3", Host: "host-1/42", State: inspect.NodeEnded,
+			DeadAt: at(1), LastSeen: at(1), Queues: map[string]int{}, Types: []string{},
+		},
 	}
 	for name, c := range map[string]struct {
 		filter inspect.NodeFilter

@@ -17,7 +17,10 @@ func (b *bench) lane(queue, kind string, priority, due, waiting, running int) {
 	b.Helper()
 	var tasks []store.Task
 	for i := range due + waiting + running {
-		task := store.Task{ID: fmt.Sprint(queue, kind, priority, " ", i), Payload: typed(kind), Queue: queue, Priority: priority, At: far(i)}
+		task := store.Task{
+			ID: fmt.Sprint(queue, kind, priority, " ", i), Payload: typed(kind), Queue: queue, Priority: priority,
+			At: far(i),
+		}
 		if i < due {
 			task.At = longAgo.Add(time.Duration(i) * time.Hour)
 		}
@@ -26,8 +29,10 @@ func (b *bench) lane(queue, kind string, priority, due, waiting, running int) {
 	_, err := b.Tasks.ScheduleMany(b.Ctx, b.Pool, tasks)
 	b.Check(err)
 	b.AsEngine(func(tx pgx.Tx) {
-		b.Exec(tx, `UPDATE tasktable.scheduled_tasks SET status = 'EXECUTING', fence = nextval('tasktable.task_numbers'), lease_expires_at = '2100-01-01Z',
-			next_attempt_at = NULL WHERE queue = $1 AND type = $2 AND priority = $3 AND substring(id FROM ' (.*)')::int >= $4`, queue, kind, priority, due+waiting)
+		b.Exec(tx, `UPDATE tasktable.scheduled_tasks
+			SET status = 'EXECUTING', fence = nextval('tasktable.task_numbers'), lease_expires_at = '2100-01-01Z',
+			next_attempt_at = NULL WHERE queue = $1 AND type = $2 AND priority = $3
+			AND substring(id FROM ' (.*)')::int >= $4`, queue, kind, priority, due+waiting)
 	})
 }
 
@@ -72,11 +77,16 @@ func TestQueueStates(t *testing.T) {
 		scope  store.Scope
 		until  time.Time
 		reason string
-	}{{store.Queue("mail"), far(0), "it moves"}, {store.Type("BB"), time.Time{}, ""}, {store.Queue("stopped"), time.Time{}, ""}, {store.Queue("idle"), longAgo, ""}} {
+	}{
+		{store.Queue("mail"), far(0), "it moves"}, {store.Type("BB"), time.Time{}, ""},
+		{store.Queue("stopped"), time.Time{}, ""}, {store.Queue("idle"), longAgo, ""},
+	} {
 		_, err := b.Tasks.PauseScope(b.Ctx, b.Pool, pause.scope, pause.until, pause.reason)
 		b.Check(err)
 	}
-	mail := store.Pause{Scope: "queue", Name: "mail", PausedBy: service, EndsAt: pointerTo(far(0)), Reason: pointerTo("it moves")}
+	mail := store.Pause{
+		Scope: "queue", Name: "mail", PausedBy: service, EndsAt: pointerTo(far(0)), Reason: pointerTo("it moves"),
+	}
 	kindB := store.Pause{Scope: "type", Name: "BB", PausedBy: service}
 	stopped := store.Pause{Scope: "queue", Name: "stopped", PausedBy: service}
 	laneOf := func(kind string, priority int, state inspect.QueueState) inspect.QueueState {
@@ -84,7 +94,10 @@ func TestQueueStates(t *testing.T) {
 		return state
 	}
 	queues := []inspect.QueueState{
-		{Queue: "default", Due: 4, Waiting: 5, Running: 2, OldestDue: at(0), NextDue: pointerTo(far(0)), Nodes: 2, Slots: 16, Pauses: []store.Pause{kindB}},
+		{
+			Queue: "default", Due: 4, Waiting: 5, Running: 2, OldestDue: at(0), NextDue: pointerTo(far(0)), Nodes: 2,
+			Slots: 16, Pauses: []store.Pause{kindB},
+		},
 		{Queue: "idle", Nodes: 1, Slots: 6},
 		{Queue: "lost", Due: 2, OldestDue: at(0)},
 		{Queue: "mail", Running: 1, Nodes: 1, Slots: 2, Pauses: []store.Pause{mail, kindB}},
@@ -92,10 +105,17 @@ func TestQueueStates(t *testing.T) {
 	}
 	lanes := []inspect.QueueState{
 		laneOf("AA", 5, inspect.QueueState{Queue: "default", Due: 1, OldestDue: at(0), Nodes: 1, Slots: 10}),
-		laneOf("AA", 0, inspect.QueueState{Queue: "default", Due: 3, Waiting: 4, Running: 2, OldestDue: at(0), NextDue: pointerTo(far(3)), Nodes: 1, Slots: 10}),
-		laneOf("BB", 0, inspect.QueueState{Queue: "default", Waiting: 1, NextDue: pointerTo(far(0)), Nodes: 2, Slots: 16, Pauses: []store.Pause{kindB}}),
+		laneOf("AA", 0, inspect.QueueState{
+			Queue: "default", Due: 3, Waiting: 4, Running: 2, OldestDue: at(0), NextDue: pointerTo(far(3)), Nodes: 1,
+			Slots: 10,
+		}),
+		laneOf("BB", 0, inspect.QueueState{
+			Queue: "default", Waiting: 1, NextDue: pointerTo(far(0)), Nodes: 2, Slots: 16, Pauses: []store.Pause{kindB},
+		}),
 		laneOf("AA", 0, inspect.QueueState{Queue: "lost", Due: 2, OldestDue: at(0)}),
-		laneOf("BB", 0, inspect.QueueState{Queue: "mail", Running: 1, Nodes: 1, Slots: 2, Pauses: []store.Pause{mail, kindB}}),
+		laneOf("BB", 0, inspect.QueueState{
+			Queue: "mail", Running: 1, Nodes: 1, Slots: 2, Pauses: []store.Pause{mail, kindB},
+		}),
 	}
 	bounded := func(states []inspect.QueueState, change func(i int, s *inspect.QueueState)) []inspect.QueueState {
 		changed := append([]inspect.QueueState{}, states...)
@@ -116,16 +136,20 @@ func TestQueueStates(t *testing.T) {
 		"idle":         {inspect.QueueFilter{Queue: "idle"}, queues[1:2]},
 		"none":         {inspect.QueueFilter{Queue: "none"}, []inspect.QueueState{}},
 		"just enough":  {inspect.QueueFilter{CountMost: 4}, queues},
-		"lanes up to two": {inspect.QueueFilter{Lanes: true, CountMost: 2}, bounded(lanes, func(i int, s *inspect.QueueState) {
-			if i == 1 {
-				s.Due, s.Waiting, s.DueMore, s.WaitingMore = 2, 2, true, true
-			}
-		})},
-		"up to three of a lane": {inspect.QueueFilter{CountMost: 3}, bounded(queues, func(i int, s *inspect.QueueState) {
-			if i == 0 {
-				s.Waiting, s.WaitingMore = 4, true
-			}
-		})},
+		"lanes up to two": {
+			inspect.QueueFilter{Lanes: true, CountMost: 2}, bounded(lanes, func(i int, s *inspect.QueueState) {
+				if i == 1 {
+					s.Due, s.Waiting, s.DueMore, s.WaitingMore = 2, 2, true, true
+				}
+			}),
+		},
+		"up to three of a lane": {
+			inspect.QueueFilter{CountMost: 3}, bounded(queues, func(i int, s *inspect.QueueState) {
+				if i == 0 {
+					s.Waiting, s.WaitingMore = 4, true
+				}
+			}),
+		},
 	} {
 		for driver, db := range b.Readers() {
 			states, err := b.Inspector.QueueStates(b.Ctx, db, c.filter)

@@ -50,7 +50,8 @@ func TestWhyEntity(t *testing.T) {
 		"entity must be given": {"", 1}, "entity must be": {"a\nb", 1},
 		"limit must be between 1 and 100, got 0": {"x", 0}, "limit must be between 1 and 100, got 101": {"x", 101},
 	} {
-		if _, err := b.Inspector.WhyEntity(b.Ctx, b.Pool, ask.entity, ask.limit); !errors.Is(err, store.ErrInvalid) || !strings.Contains(err.Error(), want) {
+		if _, err := b.Inspector.WhyEntity(b.Ctx, b.Pool, ask.entity, ask.limit); !errors.Is(err, store.ErrInvalid) ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("want %q, got %v", want, err)
 		}
 	}

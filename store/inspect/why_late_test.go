@@ -25,7 +25,8 @@ func (l lateness) dated(id, verb string, minute int) {
 	l.Helper()
 	l.asOwner(func(tx pgx.Tx) {
 		l.Exec(tx, `UPDATE tasktable.scheduled_task_changes SET changed_at = $3 WHERE revision =
-			(SELECT max(revision) FROM tasktable.scheduled_task_changes WHERE task_id = $1 AND verb = $2)`, id, verb, far(minute))
+			(SELECT max(revision) FROM tasktable.scheduled_task_changes WHERE task_id = $1
+				AND verb = $2)`, id, verb, far(minute))
 	})
 }
 
@@ -48,10 +49,13 @@ func (l lateness) began(id string, minute int) {
 func (l lateness) beganAt(id string, at time.Time) {
 	l.Helper()
 	l.AsEngine(func(tx pgx.Tx) {
-		l.Exec(tx, `INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt, scheduled_at, due_at, started_at, finished_at, outcome, node)
-			SELECT nextval('tasktable.task_numbers'), id, type, revision, 1, scheduled_at, scheduled_at, $2, $2, 'COMPLETED', 9 FROM tasktable.scheduled_tasks WHERE id = $1`,
+		l.Exec(tx, `INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt,
+			scheduled_at, due_at, started_at, finished_at, outcome, node)
+			SELECT nextval('tasktable.task_numbers'), id, type, revision, 1, scheduled_at, scheduled_at, $2, $2,
+				'COMPLETED', 9 FROM tasktable.scheduled_tasks WHERE id = $1`,
 			id, at)
-		l.Exec(tx, `UPDATE tasktable.scheduled_tasks SET status = 'COMPLETED', attempt = 1, next_attempt_at = NULL, finished_at = $2 WHERE id = $1`, id, at)
+		l.Exec(tx, `UPDATE tasktable.scheduled_tasks
+			SET status = 'COMPLETED', attempt = 1, next_attempt_at = NULL, finished_at = $2 WHERE id = $1`, id, at)
 	})
 }
 
@@ -64,13 +68,17 @@ func (l lateness) stood(number, from, silent, to int) {
 		}
 		return new(far(minute))
 	}
-	l.Exec(l.Pool, `INSERT INTO tasktable.nodes (number, service, version, host, queues, types, started_at, last_seen_at, dead_at) OVERRIDING SYSTEM VALUE
-		VALUES ($1, 'mailer', 'v1', 'host/1', '{"default": 1}', '{TEST}', $2, $3, $4)`, number, far(from), at(silent), at(to))
+	l.Exec(l.Pool, `INSERT INTO tasktable.nodes (number, service, version, host, queues, types, started_at,
+		last_seen_at, dead_at) OVERRIDING SYSTEM VALUE
+		VALUES ($1, 'mailer', 'v1', 'host/1', '{"default": 1}',
+			'{TEST}', $2, $3, $4)`, number, far(from), at(silent), at(to))
 }
 
 func (l lateness) says(id, want string) {
 	l.Helper()
-	l.because(id, "completed", "completed by attempt 1 of 5 on node 9 (host/1, mailer v1) at far(120); 1h0m0s late: "+want)
+	l.because(
+		id, "completed", "completed by attempt 1 of 5 on node 9 (host/1, mailer v1) at far(120); 1h0m0s late: "+want,
+	)
 }
 
 func TestWhyLate(t *testing.T) {
@@ -98,10 +106,13 @@ func TestWhyLate(t *testing.T) {
 			[]string{"node 8 (host/1, mailer v1) ended, or was found dead", "node 9 (host/1, mailer v1) began"}},
 		"its queue was paused": {func(l lateness) {
 			l.stood(9, 0, -1, -1)
-			l.Exec(l.Pool, `INSERT INTO tasktable.pauses (scope, name, paused_at, paused_by, ends_at, resumed_by, reason)
-				VALUES ('queue', 'default', $1, 'ann', $2, 'bob', 'strike'), ('queue', 'mail', $1, 'ann', $2, NULL, NULL), ('type', 'TEST', $1, 'ann', $3, NULL, NULL)`,
+			l.Exec(l.Pool, `INSERT INTO tasktable.pauses (scope, name, paused_at, paused_by, ends_at,
+				resumed_by, reason)
+				VALUES ('queue', 'default', $1, 'ann', $2, 'bob', 'strike'),
+					('queue', 'mail', $1, 'ann', $2, NULL, NULL), ('type', 'TEST', $1, 'ann', $3, NULL, NULL)`,
 				far(50), far(110), far(55))
-		}, "queue default was paused by ann until far(110)", []string{"queue default was paused by ann", "queue default was resumed by bob"}},
+		}, "queue default was paused by ann until far(110)",
+			[]string{"queue default was paused by ann", "queue default was resumed by bob"}},
 		"it was paused itself": {func(l lateness) {
 			l.stood(9, 0, -1, -1)
 			_, err := l.Tasks.Pause(l.Ctx, l.Pool, "one")
@@ -149,12 +160,20 @@ func TestWhyLateByAMoment(t *testing.T) {
 		itself             bool
 		want               string
 	}{
-		"a pause":                        {-time.Minute, 4 * time.Second, 4300 * time.Millisecond, false, "; 4.3s late: queue default was paused by ann until far(60)"},
-		"a pause of milliseconds":        {time.Millisecond, 3 * time.Millisecond, 4 * time.Millisecond, false, "; 4ms late: queue default was paused by ann until far(60)"},
+		"a pause": {
+			-time.Minute, 4 * time.Second, 4300 * time.Millisecond, false,
+			"; 4.3s late: queue default was paused by ann until far(60)",
+		},
+		"a pause of milliseconds": {
+			time.Millisecond, 3 * time.Millisecond, 4 * time.Millisecond, false,
+			"; 4ms late: queue default was paused by ann until far(60)",
+		},
 		"no pause":                       {0, 0, 4300 * time.Millisecond, false, ""},
 		"a pause that was over":          {-time.Minute, -time.Second, 4300 * time.Millisecond, false, ""},
 		"a pause of the time afterwards": {time.Second, time.Hour, 900 * time.Millisecond, false, ""},
-		"its own":                        {-time.Minute, 2 * time.Second, 3 * time.Second, true, "; 3s late: it was paused until far(60)"},
+		"its own": {
+			-time.Minute, 2 * time.Second, 3 * time.Second, true, "; 3s late: it was paused until far(60)",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -168,11 +187,13 @@ func TestWhyLateByAMoment(t *testing.T) {
 				_, err = l.Tasks.Resume(l.Ctx, l.Pool, "one")
 				l.Check(err)
 				l.asOwner(func(tx pgx.Tx) {
-					l.Exec(tx, `UPDATE tasktable.scheduled_task_changes SET changed_at = CASE verb WHEN 'resume' THEN $1::timestamptz ELSE $2::timestamptz END WHERE verb <> 'schedule'`,
+					l.Exec(tx, `UPDATE tasktable.scheduled_task_changes SET changed_at = CASE verb
+						WHEN 'resume' THEN $1::timestamptz ELSE $2::timestamptz END WHERE verb <> 'schedule'`,
 						far(60).Add(test.until), far(60).Add(test.from))
 				})
 			case test.until != 0:
-				l.Exec(l.Pool, `INSERT INTO tasktable.pauses (scope, name, paused_at, paused_by, ends_at) VALUES ('queue', 'default', $1, 'ann', $2)`,
+				l.Exec(l.Pool, `INSERT INTO tasktable.pauses (scope, name, paused_at, paused_by, ends_at)
+					VALUES ('queue', 'default', $1, 'ann', $2)`,
 					far(60).Add(test.from), far(60).Add(test.until))
 			}
 			l.beganAt("one", far(60).Add(test.began))
@@ -189,7 +210,9 @@ func TestWhyExpired(t *testing.T) {
 	l.dated("one", "schedule", 0)
 	l.stood(9, 130, -1, -1)
 	l.AsEngine(func(tx pgx.Tx) {
-		l.Exec(tx, `UPDATE tasktable.scheduled_tasks SET status = 'EXPIRED', next_attempt_at = NULL, finished_at = $1, message = 'expired before it could start'`, far(131))
+		l.Exec(tx, `UPDATE tasktable.scheduled_tasks
+			SET status = 'EXPIRED', next_attempt_at = NULL, finished_at = $1,
+			message = 'expired before it could start'`, far(131))
 	})
 	l.because("one", "expired", "expired before it could start at far(120); 1h11m0s late: no node with queue default and type TEST was running until far(130)")
 }
@@ -206,7 +229,9 @@ func TestWhyThroughEachDriver(t *testing.T) {
 	drivers := b.Readers()
 	drivers["a transaction"] = b.Begin(pgx.TxOptions{})
 	for name, db := range drivers {
-		for id, want := range map[string]string{"one": "retry", "tick": "planning", "held": "running", "on": "never_scheduled"} {
+		for id, want := range map[string]string{
+			"one": "retry", "tick": "planning", "held": "running", "on": "never_scheduled",
+		} {
 			e, err := b.Inspector.Why(b.Ctx, db, id)
 			b.Check(err)
 			if e.Reason.Code != want {

@@ -21,7 +21,8 @@ func TestWhyOfEndsWithoutAnAttempt(t *testing.T) {
 	end := func(id, status, message string) {
 		t.Helper()
 		b.AsEngine(func(tx pgx.Tx) {
-			b.Exec(tx, `UPDATE tasktable.scheduled_tasks SET status = $2, message = $3, next_attempt_at = NULL, finished_at = clock_timestamp(),
+			b.Exec(tx, `UPDATE tasktable.scheduled_tasks
+				SET status = $2, message = $3, next_attempt_at = NULL, finished_at = clock_timestamp(),
 				last_status_update = clock_timestamp() WHERE id = $1`, id, status, message)
 		})
 	}
@@ -36,7 +37,9 @@ func TestWhyOfEndsWithoutAnAttempt(t *testing.T) {
 	end("over", "COMPLETED", "its last fire was at noon")
 	b.because("over", "completed", "this recurring task has ended at T: its last fire was at noon")
 	past := b.Now().UTC().Truncate(time.Hour)
-	b.Schedule(store.Task{ID: "tick", Payload: payload(1), At: past.Add(-24 * time.Hour), Recurrence: &store.Recurrence{Cron: "@hourly"}})
+	b.Schedule(store.Task{
+		ID: "tick", Payload: payload(1), At: past.Add(-24 * time.Hour), Recurrence: &store.Recurrence{Cron: "@hourly"},
+	})
 	b.because("tick@"+past.Format(time.RFC3339), "no_fire",
 		"recurring task tick did not fire for that time: it had another schedule then, was paused, or its occurrence was removed")
 }
@@ -56,19 +59,25 @@ func TestWhyTellsThatAFollowUpWasPutOff(t *testing.T) {
 			next = next.Add(900 * time.Millisecond)
 		}
 		b.AsEngine(func(tx pgx.Tx) {
-			b.Exec(tx, `UPDATE tasktable.scheduled_tasks SET spawned_by = nullif($2, ''), next_attempt_at = $3 WHERE id = $1`, id, spawnedBy, next)
+			b.Exec(tx, `UPDATE tasktable.scheduled_tasks SET spawned_by = nullif($2, ''), next_attempt_at = $3
+				WHERE id = $1`, id, spawnedBy, next)
 			if id == "jittered" {
 				b.Exec(tx, `UPDATE tasktable.scheduled_tasks SET jitter = '1 second' WHERE id = $1`, id)
 			}
 			if id == "begun" {
-				b.Exec(tx, `INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt, scheduled_at, due_at, started_at,
-					finished_at, outcome) SELECT 101, id, type, revision, 1, scheduled_at, $2, $2, $2, 'RETRIED' FROM tasktable.scheduled_tasks WHERE id = $1`,
+				b.Exec(tx, `INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt,
+					scheduled_at, due_at, started_at,
+					finished_at, outcome) SELECT 101, id, type, revision, 1, scheduled_at, $2, $2, $2, 'RETRIED'
+					FROM tasktable.scheduled_tasks WHERE id = $1`,
 					id, next)
-				b.Exec(tx, `UPDATE tasktable.scheduled_tasks SET attempt = 1, next_attempt_at = $2 WHERE id = $1`, id, far(1))
+				b.Exec(tx, `UPDATE tasktable.scheduled_tasks SET attempt = 1, next_attempt_at = $2
+					WHERE id = $1`, id, far(1))
 			}
 		})
 	}
-	for id, want := range map[string]bool{"at once": false, "later": true, "begun": true, "jittered": false, "no follow-up": false} {
+	for id, want := range map[string]bool{
+		"at once": false, "later": true, "begun": true, "jittered": false, "no follow-up": false,
+	} {
 		found := slices.ContainsFunc(b.why(id).Story, func(line inspect.StoryLine) bool {
 			return line.Kind == "due" && line.Text == "put off for 900ms, because it is a follow-up of a follow-up"
 		})
@@ -78,21 +87,25 @@ func TestWhyTellsThatAFollowUpWasPutOff(t *testing.T) {
 	}
 }
 
-// A node writes down that a handler runs when it has run for a second. A claim that a node has for longer has not begun.
+// A node writes down that a handler runs when it has run for a second. A claim that a node has for
+// longer has not begun.
 func TestWhyOfAClaimThatHasNotBegun(t *testing.T) {
 	t.Parallel()
 	for since, want := range map[time.Duration]string{
 		time.Second: "attempt 1 of 5 is with node 9",
-		time.Minute: "attempt 1 of 5 is with node 9, and is not known to have begun: it probably waits there for a slot, a connection or a lock",
+		time.Minute: "attempt 1 of 5 is with node 9, and is not known to have begun: " +
+			"it probably waits there for a slot, a connection or a lock",
 	} {
 		b := newBench(t)
 		b.due("one", nil)
 		b.AsEngine(func(tx pgx.Tx) {
-			b.Exec(tx, `UPDATE tasktable.scheduled_tasks SET status = 'EXECUTING', attempt = 1, fence = 77, next_attempt_at = NULL,
+			b.Exec(tx, `UPDATE tasktable.scheduled_tasks
+				SET status = 'EXECUTING', attempt = 1, fence = 77, next_attempt_at = NULL,
 				lease_expires_at = clock_timestamp() + interval '1 hour' WHERE id = 'one'`)
 		})
 		b.Exec(b.Pool, `INSERT INTO tasktable.river_job (state, kind, args, max_attempts, attempted_at, attempted_by)
-			VALUES ('running', 'TEST', '{"tasks": "77:1:1:0:3:one"}', 1, clock_timestamp() - $1::interval, '{"tasktable-9"}')`, since)
+			VALUES ('running', 'TEST', '{"tasks": "77:1:1:0:3:one"}', 1, clock_timestamp() - $1::interval,
+				'{"tasktable-9"}')`, since)
 		if e := b.why("one"); e.Reason.Code != "running" || e.Reason.Text != want {
 			t.Errorf("after %s: %s: %q", since, e.Reason.Code, e.Reason.Text)
 		}
@@ -105,9 +118,12 @@ func TestWhyTellsHowAttemptsEnd(t *testing.T) {
 	b := newBench(t)
 	b.due("one", nil)
 	for n, outcome := range []string{"SNOOZED", "INTERRUPTED", "SUPERSEDED", "CANCELLED", "EXPIRED", "FAILED"} {
-		b.Exec(b.Pool, `INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt, scheduled_at, finished_at, outcome, node, error)
-			SELECT $1::bigint, id, type, revision, $1::bigint, scheduled_at, clock_timestamp(), $2, CASE $2 WHEN 'CANCELLED' THEN 9 END,
-			CASE $2 WHEN 'CANCELLED' THEN 'edited or cancelled before it started' END FROM tasktable.scheduled_tasks WHERE id = 'one'`, 101+n, outcome)
+		b.Exec(b.Pool, `INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt,
+			scheduled_at, finished_at, outcome, node, error)
+			SELECT $1::bigint, id, type, revision, $1::bigint, scheduled_at, clock_timestamp(), $2, CASE $2
+				WHEN 'CANCELLED' THEN 9 END,
+			CASE $2 WHEN 'CANCELLED' THEN 'edited or cancelled before it started' END FROM tasktable.scheduled_tasks
+			WHERE id = 'one'`, 101+n, outcome)
 	}
 	b.tells("one", `
 change: scheduled by events-api
@@ -121,34 +137,44 @@ execution: attempt 106 failed for good
 `)
 }
 
-// What is next for a claim without a holder, for one with jitter that is paused, and for one whose next attempt comes too late.
+// What is next for a claim without a holder, for one with jitter that is paused, and for one whose next
+// attempt comes too late.
 func TestWhyTellsWhatIsNext(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.Node(`{"default": 3}`, `{TEST}`, true)
 	b.Make("lapsed", "EXECUTING")
 	b.AsEngine(func(tx pgx.Tx) {
-		b.Exec(tx, `UPDATE tasktable.scheduled_tasks SET lease_expires_at = clock_timestamp() - interval '1 second' WHERE id = 'lapsed'`)
+		b.Exec(tx, `UPDATE tasktable.scheduled_tasks SET lease_expires_at = clock_timestamp() - interval '1 second'
+			WHERE id = 'lapsed'`)
 	})
 	e := b.because("lapsed", "lapsed", "the lease of its claim has ended, and nobody has taken it back yet, since T")
-	same(b, "what is next of a lapsed one", e.Next, []inspect.Upcoming{{Text: "the leader takes its claim back within a second"}})
+	same(b, "what is next of a lapsed one", e.Next, []inspect.Upcoming{{
+		Text: "the leader takes its claim back within a second",
+	}})
 
 	b.Schedule(store.Task{ID: "jitter", Payload: payload(1), At: far(7), Jitter: 3 * time.Minute})
 	_, err := b.Tasks.PauseUntil(b.Ctx, b.Pool, "jitter", far(9))
 	b.Check(err)
 	e = b.why("jitter")
 	same(b, "what is next of one with jitter", e.Next, []inspect.Upcoming{
-		{At: new(far(7)), Text: "it is due, or up to 3m0s later, and waits until it is resumed"}, {At: new(far(9)), Text: "the leader resumes it"}})
+		{At: new(far(7)), Text: "it is due, or up to 3m0s later, and waits until it is resumed"},
+		{At: new(far(9)), Text: "the leader resumes it"}})
 
 	b.due("over", func(task *store.Task) { task.Expiration = time.Second })
-	same(b, "what is next of one that is over", b.why("over").Next, []inspect.Upcoming{{Text: "the leader comes to it when there is room, and it becomes EXPIRED, a dead letter"}})
+	same(b, "what is next of one that is over", b.why("over").Next, []inspect.Upcoming{{
+		Text: "the leader comes to it when there is room, and it becomes EXPIRED, a dead letter",
+	}})
 	b.due("over elsewhere", func(task *store.Task) { task.Expiration, task.Queue = time.Second, "mail" })
 	same(b, "what is next of one that no leader comes to", b.why("over elsewhere").Next,
 		[]inspect.Upcoming{{Text: "it becomes EXPIRED, a dead letter, when nothing holds it up any more"}})
 
 	b.due("too late", func(task *store.Task) { task.Expiration = time.Hour })
 	b.ended("too late", "RETRIED", "QUEUED", "421 try later", 3*time.Hour)
-	e = b.because("too late", "retry", "attempt 1 of 5 failed, and the next waits for its time, due at T: 421 try later; it expires before that, at T")
+	e = b.because(
+		"too late", "retry",
+		"attempt 1 of 5 failed, and the next waits for its time, due at T: 421 try later; it expires before that, at T",
+	)
 	if len(e.Next) != 2 || !strings.HasPrefix(e.Next[0].Text, "it expires") || e.Next[0].At.After(*e.Next[1].At) {
 		t.Errorf("what is next: %s", pretty(e.Next))
 	}
@@ -158,7 +184,8 @@ func TestWhyTellsWhatIsNext(t *testing.T) {
 func TestWhyExpiredWithoutAnEnd(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ before, late string }{
-		"a pause": {`INSERT INTO tasktable.pauses (scope, name, paused_at, paused_by) VALUES ('type', 'TEST', '2100-01-01 00:50Z', 'ann')`,
+		"a pause": {`INSERT INTO tasktable.pauses (scope, name, paused_at, paused_by)
+			VALUES ('type', 'TEST', '2100-01-01 00:50Z', 'ann')`,
 			"type TEST was paused by ann"},
 		"no node": {`SELECT`, "no node with queue default and type TEST was running"},
 	} {
@@ -167,7 +194,8 @@ func TestWhyExpiredWithoutAnEnd(t *testing.T) {
 		l.dated("one", "schedule", 0)
 		l.Exec(l.Pool, test.before)
 		l.AsEngine(func(tx pgx.Tx) {
-			l.Exec(tx, `UPDATE tasktable.scheduled_tasks SET status = 'EXPIRED', next_attempt_at = NULL, finished_at = $1, message = 'x'`, far(131))
+			l.Exec(tx, `UPDATE tasktable.scheduled_tasks
+				SET status = 'EXPIRED', next_attempt_at = NULL, finished_at = $1, message = 'x'`, far(131))
 		})
 		want := fmt.Sprintf("expired before it could start at far(120); 1h11m0s late: %s", test.late)
 		if got := l.why("one").Reason.Sentence(timeless); got != want {

@@ -65,7 +65,9 @@ func TestWhyTellsEdits(t *testing.T) {
 	}
 	b.Schedule(store.Task{ID: "one", Payload: body(1, "x"), At: far(0), Entity: "event:1"})
 	b.Schedule(store.Task{ID: "one", Payload: body(2, "x"), At: far(5), Entity: "event:1"})
-	_, err := b.Tasks.Sync(b.Ctx, b.Pool, "event:1", store.Task{ID: "one", Payload: body(2, strings.Repeat("y", 300)), At: far(5)})
+	_, err := b.Tasks.Sync(b.Ctx, b.Pool, "event:1", store.Task{
+		ID: "one", Payload: body(2, strings.Repeat("y", 300)), At: far(5),
+	})
 	b.Check(err)
 	_, err = b.Tasks.Sync(b.Ctx, b.Pool, "event:1")
 	b.Check(err)
@@ -100,7 +102,9 @@ change: deleted by events-api
 	scheduled_at: far(5)
 	status: QUEUED
 `)
-	if e.Row != nil || e.Reason.Code != "deleted" || e.Sentence != "deleted by events-api at "+e.Story[len(e.Story)-1].At.UTC().Format(time.RFC3339) || e.Nearest != nil || e.Next != nil {
+	if e.Row != nil || e.Reason.Code != "deleted" ||
+		e.Sentence != "deleted by events-api at "+e.Story[len(e.Story)-1].At.UTC().Format(time.RFC3339) ||
+		e.Nearest != nil || e.Next != nil {
 		t.Errorf("got %+v", e)
 	}
 }
@@ -112,9 +116,12 @@ func TestWhyOfOneThatRanAndWasDeleted(t *testing.T) {
 	b.due("one", nil)
 	b.due("two", nil)
 	b.AsEngine(func(tx pgx.Tx) {
-		b.Exec(tx, `INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt, scheduled_at, due_at, started_at, finished_at, outcome)
-			SELECT nextval('tasktable.task_numbers'), id, type, revision, 1, scheduled_at, scheduled_at, $1, $1, 'COMPLETED' FROM tasktable.scheduled_tasks`, far(5))
-		b.Exec(tx, `UPDATE tasktable.scheduled_tasks SET status = 'COMPLETED', attempt = 1, next_attempt_at = NULL, finished_at = $1`, far(5))
+		b.Exec(tx, `INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt,
+			scheduled_at, due_at, started_at, finished_at, outcome)
+			SELECT nextval('tasktable.task_numbers'), id, type, revision, 1, scheduled_at, scheduled_at, $1, $1,
+				'COMPLETED' FROM tasktable.scheduled_tasks`, far(5))
+		b.Exec(tx, `UPDATE tasktable.scheduled_tasks
+			SET status = 'COMPLETED', attempt = 1, next_attempt_at = NULL, finished_at = $1`, far(5))
 	})
 	_, err := b.Tasks.Delete(b.Ctx, b.Pool, "one")
 	b.Check(err)
@@ -133,22 +140,38 @@ func TestWhyTellsTheNote(t *testing.T) {
 		outcome, status, message, then string
 		want                           string
 	}{
-		"a note":         {"COMPLETED", "COMPLETED", "sent to ann@example.org", "", "took: a while; note: sent to ann@example.org"},
-		"a long one":     {"COMPLETED", "COMPLETED", strings.Repeat("ü", 150) + "\nmore", "", "took: a while; note: " + strings.Repeat("ü", 100) + " …"},
-		"none":           {"COMPLETED", "COMPLETED", "", "", "took: a while"},
-		"of an error":    {"FAILED", "FAILED", "550", "", "took: a while; error: 550"},
-		"edited since":   {"COMPLETED", "COMPLETED", "sent", `UPDATE tasktable.scheduled_tasks SET message = 'by hand', priority = 3`, "took: a while"},
-		"scheduled anew": {"COMPLETED", "COMPLETED", "sent", `SELECT tasktable.reschedule('one', '2100-01-01 05:00Z')`, "took: a while"},
+		"a note": {
+			"COMPLETED", "COMPLETED", "sent to ann@example.org", "", "took: a while; note: sent to ann@example.org",
+		},
+		"a long one": {
+			"COMPLETED", "COMPLETED", strings.Repeat("ü", 150) + "\nmore", "",
+			"took: a while; note: " + strings.Repeat("ü", 100) + " …",
+		},
+		"none":        {"COMPLETED", "COMPLETED", "", "", "took: a while"},
+		"of an error": {"FAILED", "FAILED", "550", "", "took: a while; error: 550"},
+		"edited since": {
+			"COMPLETED", "COMPLETED", "sent", `UPDATE tasktable.scheduled_tasks SET message = 'by hand', priority = 3`,
+			"took: a while",
+		},
+		"scheduled anew": {
+			"COMPLETED", "COMPLETED", "sent", `SELECT tasktable.reschedule('one', '2100-01-01 05:00Z')`,
+			"took: a while",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
 			b.due("one", nil)
 			b.AsEngine(func(tx pgx.Tx) {
-				b.Exec(tx, `INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt, scheduled_at, due_at, started_at, finished_at, outcome, error)
-					SELECT nextval('tasktable.task_numbers'), id, type, revision, 1, scheduled_at, scheduled_at, scheduled_at, clock_timestamp(), $1::text,
-						CASE WHEN $1::text <> 'COMPLETED' THEN $2::text END FROM tasktable.scheduled_tasks`, test.outcome, test.message)
-				b.Exec(tx, `UPDATE tasktable.scheduled_tasks SET status = $1, attempt = 1, next_attempt_at = NULL, finished_at = clock_timestamp(), message = nullif($2, '')`,
+				b.Exec(tx, `INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt,
+					scheduled_at, due_at, started_at, finished_at, outcome, error)
+					SELECT nextval('tasktable.task_numbers'), id, type, revision, 1, scheduled_at, scheduled_at,
+						scheduled_at, clock_timestamp(), $1::text,
+						CASE WHEN $1::text <> 'COMPLETED' THEN $2::text END
+						FROM tasktable.scheduled_tasks`, test.outcome, test.message)
+				b.Exec(tx, `UPDATE tasktable.scheduled_tasks
+					SET status = $1, attempt = 1, next_attempt_at = NULL, finished_at = clock_timestamp(),
+					message = nullif($2, '')`,
 					test.status, test.message)
 			})
 			if test.then != "" {
@@ -174,11 +197,17 @@ func TestWhyTellsTheNoteOfOneThatRunsAgain(t *testing.T) {
 	b.Make("one", "EXECUTING")
 	b.InTx(func(tx pgx.Tx) {
 		b.Exec(tx, `SELECT set_config('tasktable_change.context', 'again' || chr(31) || 'node 9', true)`)
-		b.Exec(tx, `INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt, scheduled_at, due_at, finished_at, outcome, node)
-			SELECT fence, id, type, revision, attempt, scheduled_at, scheduled_at, clock_timestamp(), 'COMPLETED', 9 FROM tasktable.scheduled_tasks`)
-		b.Exec(tx, `UPDATE tasktable.scheduled_tasks SET status = 'QUEUED', scheduled_at = $1, fence = NULL, lease_expires_at = NULL, message = '3 of 7'`, far(5))
+		b.Exec(tx, `INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt,
+			scheduled_at, due_at, finished_at, outcome, node)
+			SELECT fence, id, type, revision, attempt, scheduled_at, scheduled_at, clock_timestamp(), 'COMPLETED', 9
+				FROM tasktable.scheduled_tasks`)
+		b.Exec(tx, `UPDATE tasktable.scheduled_tasks
+			SET status = 'QUEUED', scheduled_at = $1, fence = NULL, lease_expires_at = NULL,
+			message = '3 of 7'`, far(5))
 	})
-	if story := told(b.why("one")); !strings.Contains(story, "execution: attempt 3 completed on node 9\n\tnote: 3 of 7\n") {
+	if story := told(b.why("one")); !strings.Contains(
+		story, "execution: attempt 3 completed on node 9\n\tnote: 3 of 7\n",
+	) {
 		t.Errorf("the story:\n%s", story)
 	}
 	b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks SET priority = 3`)
@@ -196,16 +225,21 @@ func TestWhyTellsAttempts(t *testing.T) {
 	at := b.Now().Add(-time.Second)
 	line := func(fence int64, outcome, failure string, due, started, finished time.Duration) {
 		t.Helper()
-		b.Exec(b.Pool, `INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt, scheduled_at, due_at, started_at, finished_at,
-			outcome, error, node) SELECT $1::bigint, id, type, revision, $1::bigint, scheduled_at, $2, CASE WHEN $3::timestamptz < $4 THEN $3 END, $4, $5, nullif($6, ''), $7
-			FROM tasktable.scheduled_tasks WHERE id = 'one'`, fence, at.Add(due), at.Add(started), at.Add(finished), outcome, failure, number)
+		b.Exec(b.Pool, `INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt,
+			scheduled_at, due_at, started_at, finished_at,
+			outcome, error, node) SELECT $1::bigint, id, type, revision, $1::bigint, scheduled_at, $2,
+			CASE WHEN $3::timestamptz < $4 THEN $3 END, $4, $5, nullif($6, ''), $7
+			FROM tasktable.scheduled_tasks WHERE id = 'one'`, fence, at.Add(due), at.Add(started), at.Add(finished),
+			outcome, failure, number)
 	}
 	line(101, "RETRIED", "421 try later", 0, time.Millisecond, 10*time.Millisecond)
 	line(102, "LOST", "node 9 died", 10*time.Millisecond, 20*time.Millisecond, 20*time.Millisecond)
 	line(103, "RELEASED", "its queue or type is paused", 20*time.Millisecond, 30*time.Millisecond, 30*time.Millisecond)
 	line(104, "COMPLETED", "", 40*time.Millisecond, 2*time.Second, 3*time.Second)
 	b.AsEngine(func(tx pgx.Tx) {
-		b.Exec(tx, `UPDATE tasktable.scheduled_tasks SET status = 'COMPLETED', attempt = 104, next_attempt_at = NULL, finished_at = clock_timestamp() WHERE id = 'one'`)
+		b.Exec(tx, `UPDATE tasktable.scheduled_tasks
+			SET status = 'COMPLETED', attempt = 104, next_attempt_at = NULL, finished_at = clock_timestamp()
+			WHERE id = 'one'`)
 	})
 	node := fmt.Sprintf("node %d (host/1, mailer v1)", number)
 	// The change came after the attempts' times, which are of the last minute.
@@ -240,7 +274,8 @@ func TestWhyShortensALongLife(t *testing.T) {
 		b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks SET priority = $1 % 100 WHERE id = 'one'`, n)
 	}
 	e := b.why("one")
-	if !e.Shortened || len(e.Story) != 101 || e.Story[0].Text != "scheduled by events-api" || e.Story[100].Facts[0].Value != "20" || e.Story[1].Facts[0].Value != "21" {
+	if !e.Shortened || len(e.Story) != 101 || e.Story[0].Text != "scheduled by events-api" ||
+		e.Story[100].Facts[0].Value != "20" || e.Story[1].Facts[0].Value != "21" {
 		t.Errorf("%d lines, shortened %v: %s", len(e.Story), e.Shortened, pretty(e.Story[:3]))
 	}
 }
@@ -251,22 +286,38 @@ func TestWhyOfRecurringTasks(t *testing.T) {
 	b.Node(`{"default": 3}`, `{TEST}`, true)
 	recur := func(id, cron string) {
 		t.Helper()
-		b.Schedule(store.Task{ID: id, Payload: payload(1), At: far(0), Recurrence: &store.Recurrence{Cron: cron, TimeZone: "Europe/Berlin"}})
+		b.Schedule(store.Task{
+			ID: id, Payload: payload(1), At: far(0),
+			Recurrence: &store.Recurrence{Cron: cron, TimeZone: "Europe/Berlin"},
+		})
 	}
 	recur("tick", "*/10 * * * *")
-	b.because("tick", "planning", "a recurring task never runs itself, and the leader is about to plan its next fire, since T")
+	b.because(
+		"tick", "planning",
+		"a recurring task never runs itself, and the leader is about to plan its next fire, since T",
+	)
 	plan := func(id string, next time.Time) {
 		t.Helper()
-		b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks SET planned_revision = revision, next_attempt_at = $2 WHERE id = $1`, id, next)
+		b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks SET planned_revision = revision, next_attempt_at = $2
+			WHERE id = $1`, id, next)
 	}
 	plan("tick", b.Now().Add(-time.Second))
-	b.because("tick", "firing", "a recurring task never runs itself, and the leader is about to make the occurrence that does, due since T")
+	b.because(
+		"tick", "firing",
+		"a recurring task never runs itself, and the leader is about to make the occurrence that does, due since T",
+	)
 	plan("tick", far(10))
 	fork := `SELECT tasktable.fork_occurrence('tick', $1, $2, 'leader')`
 	b.Exec(b.Pool, fork, far(0), nil)
 	b.Exec(b.Pool, fork, far(5), "an earlier occurrence has not ended: tick@2100-01-01T00:00:00Z")
-	e := b.because("tick", "recurring", "a recurring task never runs itself: each fire makes an occurrence, which does, the next at far(10)")
-	same(b, "what is next", e.Next, []inspect.Upcoming{{At: new(far(10)), Text: "it fires"}, {At: new(far(20)), Text: "it fires"}, {At: new(far(30)), Text: "it fires"}})
+	e := b.because(
+		"tick", "recurring",
+		"a recurring task never runs itself: each fire makes an occurrence, which does, the next at far(10)",
+	)
+	same(b, "what is next", e.Next, []inspect.Upcoming{
+		{At: new(far(10)), Text: "it fires"}, {At: new(far(20)), Text: "it fires"},
+		{At: new(far(30)), Text: "it fires"},
+	})
 	b.tells("tick", `
 change: scheduled by events-api
 	scheduled_at: far(0)
@@ -281,7 +332,10 @@ occurrence: occurrence tick@2100-01-01T00:05:00Z was left out
 change: left out by leader
 	scheduled_at: far(5)
 `)
-	b.because("tick@2100-01-01T00:20:00Z", "no_fire", "recurring task tick has not fired for that time yet, the next is at far(10)")
+	b.because(
+		"tick@2100-01-01T00:20:00Z", "no_fire",
+		"recurring task tick has not fired for that time yet, the next is at far(10)",
+	)
 	b.because("tick@2100-01-01T00:21:00Z", "no_fire",
 		"recurring task tick does not fire at that time, by */10 * * * * in Europe/Berlin, the next is at far(10)")
 	same(b, "the next fires", one[string](b, b.Pool, `SELECT string_agg(concat_ws(' ', id, next_fire = '2100-01-01 00:10Z', code, obstacle), ', ') FROM tasktable.next_fires`),
@@ -289,10 +343,13 @@ change: left out by leader
 	_, err := b.Tasks.PauseScope(b.Ctx, b.Pool, store.Type("TEST"), time.Time{}, "")
 	b.Check(err)
 	b.because("tick", "recurring",
-		"a recurring task never runs itself: each fire makes an occurrence, which does, the next at far(10); besides, type TEST is paused by events-api")
+		"a recurring task never runs itself: each fire makes an occurrence, which does, the next at far(10); "+
+			"besides, type TEST is paused by events-api")
 	_, err = b.Tasks.Cancel(b.Ctx, b.Pool, "tick")
 	b.Check(err)
-	b.because("tick@2100-01-01T00:20:00Z", "no_fire", "recurring task tick has not fired for that time yet; it is CANCELLED")
+	b.because(
+		"tick@2100-01-01T00:20:00Z", "no_fire", "recurring task tick has not fired for that time yet; it is CANCELLED",
+	)
 }
 
 func TestWhyOfUnknownIDs(t *testing.T) {
@@ -302,10 +359,14 @@ func TestWhyOfUnknownIDs(t *testing.T) {
 	schedule := func(kind, key string) string {
 		t.Helper()
 		id := "task-" + kind + "-" + key
-		b.Schedule(store.Task{ID: id, Payload: store.JSON(`{"type": "` + kind + `"}`), At: far(0), Entity: "event:" + key})
+		b.Schedule(store.Task{
+			ID: id, Payload: store.JSON(`{"type": "` + kind + `"}`), At: far(0), Entity: "event:" + key,
+		})
 		return id
 	}
-	a, c, p := schedule("SEND_EVENT_REMINDER", "4711"), schedule("SEND_EVENT_REMINDER", "4712"), schedule("PUBLISH_EVENT", "4711")
+	a, c, p := schedule(
+		"SEND_EVENT_REMINDER", "4711",
+	), schedule("SEND_EVENT_REMINDER", "4712"), schedule("PUBLISH_EVENT", "4711")
 	for i := range 300 {
 		schedule("SEND_EVENT_REMINDER", fmt.Sprintf("x%03d%s", i, strings.Repeat("z", 20)))
 	}
@@ -322,12 +383,15 @@ func TestWhyOfUnknownIDs(t *testing.T) {
 		"task-ZZZ-of  old":              {gone},
 		"nothing is like this one here": nil,
 	} {
-		e := b.because(id, "never_scheduled", "never scheduled under this id, or removed by retention or erasure with its history")
+		e := b.because(
+			id, "never_scheduled", "never scheduled under this id, or removed by retention or erasure with its history",
+		)
 		if e.Known() || pretty(e.Nearest) != pretty(want) {
 			t.Errorf("like %q: %v, not %v", id, e.Nearest, want)
 		}
 	}
-	if _, err := b.Inspector.Why(b.Ctx, b.Pool, "a\nb"); err == nil || !strings.Contains(err.Error(), "why: invalid: id must be") {
+	if _, err := b.Inspector.Why(b.Ctx, b.Pool, "a\nb"); err == nil ||
+		!strings.Contains(err.Error(), "why: invalid: id must be") {
 		t.Errorf("a malformed id: %v", err)
 	}
 }

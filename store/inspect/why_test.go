@@ -54,12 +54,18 @@ func (b *bench) due(id string, change func(*store.Task)) {
 func (b *bench) ended(id, outcome, status, message string, next time.Duration) {
 	b.Helper()
 	b.AsEngine(func(tx pgx.Tx) {
-		b.Exec(tx, `INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt, scheduled_at, due_at, started_at, finished_at,
-			outcome, error, node) SELECT nextval('tasktable.task_numbers'), id, type, revision, attempt + 1, scheduled_at, coalesce(next_attempt_at, scheduled_at),
-			clock_timestamp(), clock_timestamp(), $2, nullif($3, ''), 1 FROM tasktable.scheduled_tasks WHERE id = $1`, id, outcome, message)
-		b.Exec(tx, `UPDATE tasktable.scheduled_tasks SET status = $2::text, attempt = attempt + 1, message = nullif($3, ''),
-			next_attempt_at = CASE WHEN $2::text = 'QUEUED' THEN clock_timestamp() + $4 END, fence = NULL, lease_expires_at = NULL,
-			finished_at = CASE WHEN $2::text <> 'QUEUED' THEN clock_timestamp() END, last_status_update = clock_timestamp() WHERE id = $1`, id, status, message, next)
+		b.Exec(tx, `INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt,
+			scheduled_at, due_at, started_at, finished_at,
+			outcome, error, node) SELECT nextval('tasktable.task_numbers'), id, type, revision, attempt + 1,
+			scheduled_at, coalesce(next_attempt_at, scheduled_at),
+			clock_timestamp(), clock_timestamp(), $2, nullif($3, ''), 1 FROM tasktable.scheduled_tasks
+			WHERE id = $1`, id, outcome, message)
+		b.Exec(tx, `UPDATE tasktable.scheduled_tasks
+			SET status = $2::text, attempt = attempt + 1, message = nullif($3, ''),
+			next_attempt_at = CASE WHEN $2::text = 'QUEUED' THEN clock_timestamp() + $4 END, fence = NULL,
+			lease_expires_at = NULL,
+			finished_at = CASE WHEN $2::text <> 'QUEUED' THEN clock_timestamp() END,
+			last_status_update = clock_timestamp() WHERE id = $1`, id, status, message, next)
 	})
 }
 
@@ -68,7 +74,10 @@ func TestWhyWithoutANode(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	const nobody = "; besides, no node is running"
-	for _, kind := range []string{"QUEUED", "PAUSED", "CANCELLED", "FAILED", "EXPIRED", "COMPLETED", "held CANCELLED", "held QUEUED", "held PAUSED", "EXECUTING"} {
+	for _, kind := range []string{
+		"QUEUED", "PAUSED", "CANCELLED", "FAILED", "EXPIRED", "COMPLETED", "held CANCELLED", "held QUEUED",
+		"held PAUSED", "EXECUTING",
+	} {
 		b.Make(kind, kind)
 	}
 	b.because("FAILED", "failed", "failed for good at attempt 3 of 5 at T: it was so")
@@ -87,7 +96,8 @@ func TestWhyWithoutANode(t *testing.T) {
 	b.Check(err)
 	e = b.because("later", "paused", "it is paused by events-api, since T, until far(9)"+nobody)
 	same(b, "what is next", e.Next, []inspect.Upcoming{
-		{At: new(far(7)), Text: "it is due, and waits until it is resumed"}, {At: new(far(9)), Text: "the leader resumes it"}})
+		{At: new(far(7)), Text: "it is due, and waits until it is resumed"},
+		{At: new(far(9)), Text: "the leader resumes it"}})
 	_, err = b.Tasks.Cancel(b.Ctx, b.Pool, "later")
 	b.Check(err)
 	b.because("later", "cancelled", "cancelled by events-api at T")
@@ -97,7 +107,10 @@ func TestWhyWithoutANode(t *testing.T) {
 	b.Exec(b.Pool, `DELETE FROM tasktable.scheduled_tasks WHERE id = 'due'`)
 	b.because("due", "deleted", "deleted by "+b.Role()+" at T")
 	b.due("over", func(task *store.Task) { task.Expiration = time.Second })
-	b.because("over", "expires", "its time is over: it does not run any more, and becomes EXPIRED when the leader comes to it, since T"+nobody)
+	b.because(
+		"over", "expires",
+		"its time is over: it does not run any more, and becomes EXPIRED when the leader comes to it, since T"+nobody,
+	)
 	if e.Row == nil || len(e.Story) != 1 || e.Story[0].Text != "scheduled by events-api" {
 		b.Errorf("the story of what is due: %s", pretty(e.Story))
 	}
@@ -122,12 +135,17 @@ func TestWhyOfDeadLetters(t *testing.T) {
 	if _, err := b.Tasks.Archive(b.Ctx, b.Pool, "used up", "nobody cares"); err != nil {
 		t.Fatal(err)
 	}
-	e := b.because("used up", "failed", "failed for good after 2 of 2 attempts at T: "+strings.Repeat("ü", 150)+" …; archived by events-api at T")
-	if row := e.Row; !e.Reason.Since.Equal(*row.FinishedAt) || !e.Reason.Further.At.Equal(*row.ArchivedAt) || !row.ArchivedAt.After(*row.FinishedAt) {
+	e := b.because(
+		"used up", "failed",
+		"failed for good after 2 of 2 attempts at T: "+strings.Repeat("ü", 150)+" …; archived by events-api at T",
+	)
+	if row := e.Row; !e.Reason.Since.Equal(*row.FinishedAt) || !e.Reason.Further.At.Equal(*row.ArchivedAt) ||
+		!row.ArchivedAt.After(*row.FinishedAt) {
 		t.Errorf("the times: %+v", e.Reason)
 	}
 	if !slices.ContainsFunc(e.Story, func(line inspect.StoryLine) bool {
-		return line.Text == "archived by events-api" && slices.ContainsFunc(line.Facts, func(f inspect.Fact) bool { return f.Value == "nobody cares" })
+		return line.Text == "archived by events-api" &&
+			slices.ContainsFunc(line.Facts, func(f inspect.Fact) bool { return f.Value == "nobody cares" })
 	}) {
 		t.Errorf("the story: %s", pretty(e.Story))
 	}
@@ -142,30 +160,47 @@ func TestWhyOfNodes(t *testing.T) {
 	const none = "no node is running"
 	b.because("task", "no_node", none)
 	silent, kill := b.Node(`{"default": 3}`, `{TEST}`, true)
-	b.because("task", "in_line", "it is due, and next to be claimed, while 0 of its queue are claimed for 3 slots, due since T")
+	b.because(
+		"task", "in_line",
+		"it is due, and next to be claimed, while 0 of its queue are claimed for 3 slots, due since T",
+	)
 	b.because("letter", "no_queue", "no running node works queue mail")
 	kill()
 	b.gone(silent)
 	b.because("task", "no_node", none+", the last that is known of one is of T")
 	other, killOther := b.Node(`{"mail": 2}`, `{OTHER}`, false)
-	b.because("task", "no_type", "no running node has a handler for type TEST") // since when is not known: one was killed
+	// Since when is not known: one was killed.
+	b.because("task", "no_type", "no running node has a handler for type TEST")
 	b.Exec(b.Pool, `UPDATE tasktable.nodes SET last_seen_at = now(), dead_at = now() WHERE number = $1`, silent)
 	b.because("task", "no_type", "no running node has a handler for type TEST, since T")
 	b.Node(`{"default": 1}`, `{OTHER}`, false)
 	b.Node(`{"spoiled": "x", "mail": 2}`, `{TEST}`, false)
 	b.because("task", "no_both", "no running node has both queue default and a handler for type TEST, since T")
 	b.because("letter", "no_leader", "no running node leads, so nothing is claimed, since T")
-	same(b, "what is stuck", one[string](b, b.Pool, `SELECT string_agg(concat_ws(' ', id, code, since = (SELECT max(dead_at) FROM tasktable.nodes)), ', ' ORDER BY id) FROM tasktable.stuck_tasks`),
+	same(b, "what is stuck", one[string](b, b.Pool, `SELECT string_agg(concat_ws(' ', id, code,
+		since = (SELECT max(dead_at) FROM tasktable.nodes)), ', ' ORDER BY id) FROM tasktable.stuck_tasks`),
 		"letter no_leader t, task no_both t")
 	b.Node(`[1]`, `{TEST}`, true)
-	b.because("letter", "in_line", "it is due, and next to be claimed, while 0 of its queue are claimed for 2 slots, due since T")
+	b.because(
+		"letter", "in_line",
+		"it is due, and next to be claimed, while 0 of its queue are claimed for 2 slots, due since T",
+	)
 	killOther()
 	b.gone(other)
-	same(b, "the nodes", one[string](b, b.Pool, `SELECT string_agg(state, ' ' ORDER BY number) FROM tasktable.node_states`), "ended silent works works leads")
-	same(b, "the lanes", one[string](b, b.Pool, `SELECT string_agg(concat_ws(' ', queue, type, nodes, slots), ', ' ORDER BY queue, type) FROM tasktable.worked_lanes`),
+	same(
+		b, "the nodes",
+		one[string](b, b.Pool, `SELECT string_agg(state, ' ' ORDER BY number) FROM tasktable.node_states`),
+		"ended silent works works leads",
+	)
+	same(b, "the lanes", one[string](b, b.Pool, `SELECT string_agg(concat_ws(' ', queue, type, nodes, slots), ', '
+		ORDER BY queue, type) FROM tasktable.worked_lanes`),
 		"default OTHER 1 1, mail TEST 1 2")
-	b.Exec(b.Pool, `UPDATE tasktable.nodes SET shares_slots = true, queues = '{"mail": 2, "default": 5}' WHERE queues ? 'spoiled'`)
-	b.because("task", "in_line", "it is due, and next to be claimed, while 0 of its queue are claimed for 7 slots, due since T")
+	b.Exec(b.Pool, `UPDATE tasktable.nodes SET shares_slots = true, queues = '{"mail": 2, "default": 5}'
+		WHERE queues ? 'spoiled'`)
+	b.because(
+		"task", "in_line",
+		"it is due, and next to be claimed, while 0 of its queue are claimed for 7 slots, due since T",
+	)
 }
 
 // A quiet node has no queues and no types: that it is there is said, lest somebody gives a queue to a node that has it.
@@ -174,7 +209,10 @@ func TestWhyOfQuietNodes(t *testing.T) {
 	b := newBench(t)
 	b.due("task", nil)
 	_, leave := b.Node(`{"default": 1}`, `{TEST}`, true)
-	b.because("task", "in_line", "it is due, and next to be claimed, while 0 of its queue are claimed for 1 slot, due since T")
+	b.because(
+		"task", "in_line",
+		"it is due, and next to be claimed, while 0 of its queue are claimed for 1 slot, due since T",
+	)
 	b.Exec(b.Pool, `UPDATE tasktable.nodes SET queues = '{}', types = '{}', elected_at = NULL`)
 	leave()
 	first, _ := b.Node(`{}`, `{}`, false)
@@ -209,23 +247,39 @@ func TestWhyOfPauses(t *testing.T) {
 		}
 	}
 	pause(store.Queue("mail"), time.Time{}, "")
-	b.because("due", "in_line", "it is due, and next to be claimed, while 0 of its queue are claimed for 3 slots, due since T")
+	b.because(
+		"due", "in_line",
+		"it is due, and next to be claimed, while 0 of its queue are claimed for 3 slots, due since T",
+	)
 	pause(store.Type("TEST"), far(3), "")
 	b.because("due", "paused_scope", "type TEST is paused by events-api, since T, until far(3)")
 	b.because("later", "not_due", "its time has not come, due at far(7)") // by then the pause is over
 	pause(store.Queue("default"), far(8), "the mail server moves")
-	e := b.because("due", "paused_scope", "queue default is paused by events-api, since T, until far(8): the mail server moves; besides, type TEST is paused by events-api")
+	e := b.because(
+		"due", "paused_scope",
+		"queue default is paused by events-api, since T, until far(8): the mail server moves; besides, "+
+			"type TEST is paused by events-api",
+	)
 	same(b, "what is next", e.Next, []inspect.Upcoming{{At: new(far(8)), Text: "the pause ends, and it runs"}})
-	b.because("later", "not_due", "its time has not come, due at far(7); besides, queue default is paused by events-api")
+	b.because(
+		"later", "not_due", "its time has not come, due at far(7); besides, queue default is paused by events-api",
+	)
 	pause(store.Everything(), time.Time{}, "")
-	e = b.because("due", "paused_scope", "everything is paused by events-api, since T; besides, queue default is paused by events-api, and type TEST is paused by events-api")
+	e = b.because(
+		"due", "paused_scope",
+		"everything is paused by events-api, since T; besides, queue default is paused by events-api, "+
+			"and type TEST is paused by events-api",
+	)
 	var told []string
 	for _, line := range e.Story {
 		if line.Kind == "pause" {
 			told = append(told, line.Text)
 		}
 	}
-	same(b, "the pauses in the story", told, []string{"type TEST was paused by events-api", "queue default was paused by events-api", "everything was paused by events-api"})
+	same(b, "the pauses in the story", told, []string{
+		"type TEST was paused by events-api", "queue default was paused by events-api",
+		"everything was paused by events-api",
+	})
 	if stuck := one[int](b, b.Pool, `SELECT count(*)::int FROM tasktable.stuck_tasks`); stuck != 0 {
 		t.Errorf("%d are stuck, which are only paused", stuck)
 	}
@@ -249,12 +303,15 @@ func TestWhyPromisesNoRunThatCannotHappen(t *testing.T) {
 		"due in a paused queue": {scopes: map[store.Scope]int{store.Queue("default"): 60}, code: "paused_scope",
 			want: "queue default is paused by events-api, since T, until far(60)",
 			next: []moment{at(60, "the pause ends, and it runs")}},
-		"expires while it is paused": {due: 10, expiry: 10 * time.Minute, scopes: map[store.Scope]int{store.Queue("default"): 60}, code: "not_due",
+		"expires while it is paused": {due: 10, expiry: 10 * time.Minute,
+			scopes: map[store.Scope]int{store.Queue("default"): 60}, code: "not_due",
 			want: "its time has not come, due at far(10); besides, queue default is paused by events-api; " +
 				"unless resumed in time, it expires before that, at far(20)",
 			next: []moment{at(10, "it is due, and waits while queue default is paused"),
-				at(20, "it expires, unless it has been resumed and has started by then"), at(60, "the pause ends, and it becomes EXPIRED")}},
-		"expires when the pause is over": {due: 10, expiry: time.Hour, scopes: map[store.Scope]int{store.Queue("default"): 60}, code: "not_due",
+				at(20, "it expires, unless it has been resumed and has started by then"),
+				at(60, "the pause ends, and it becomes EXPIRED")}},
+		"expires when the pause is over": {due: 10, expiry: time.Hour,
+			scopes: map[store.Scope]int{store.Queue("default"): 60}, code: "not_due",
 			want: "its time has not come, due at far(10); besides, queue default is paused by events-api",
 			next: []moment{at(10, "it is due, and waits while queue default is paused"), at(60, "the pause ends, and it runs"),
 				at(70, "it expires, if it has not started by then")}},
@@ -267,26 +324,41 @@ func TestWhyPromisesNoRunThatCannotHappen(t *testing.T) {
 		"two pauses": {scopes: map[store.Scope]int{store.Queue("default"): 60, store.Type("TEST"): 30}, code: "paused_scope",
 			want: "queue default is paused by events-api, since T, until far(60); besides, type TEST is paused by events-api",
 			next: []moment{at(60, "the pause ends, and it runs")}},
-		"three, of which one has no end": {scopes: map[store.Scope]int{store.Queue("default"): 60, store.Type("TEST"): -1, store.Everything(): 30}, code: "paused_scope",
-			want: "type TEST is paused by events-api, since T; besides, everything is paused by events-api, and queue default is paused by events-api",
+		"three, of which one has no end": {scopes: map[store.Scope]int{
+			store.Queue("default"): 60, store.Type("TEST"): -1, store.Everything(): 30,
+		}, code: "paused_scope",
+			want: "type TEST is paused by events-api, since T; besides, everything is paused by events-api, " +
+				"and queue default is paused by events-api",
 			next: []moment{{Text: "it runs when somebody resumes what is paused"}}},
-		"two pauses, and it is not due": {due: 10, types: "OTHER", scopes: map[store.Scope]int{store.Queue("default"): 60, store.Type("TEST"): 30}, code: "not_due",
-			want: "its time has not come, due at far(10); besides, queue default is paused by events-api, and type TEST is paused by events-api, " +
+		"two pauses, and it is not due": {due: 10, types: "OTHER",
+			scopes: map[store.Scope]int{store.Queue("default"): 60, store.Type("TEST"): 30}, code: "not_due",
+			want: "its time has not come, due at far(10); besides, queue default is paused by events-api, " +
+				"and type TEST is paused by events-api, " +
 				"and no running node has a handler for type TEST",
 			next: []moment{at(10, "it is due, and waits while NAMES are paused"),
 				at(60, "the pause ends, and it runs as soon as such a node runs and a node leads")}},
 		"paused itself, due before": {due: 10, paused: 60, expiry: time.Hour, code: "paused",
 			want: "it is paused by events-api, since T, until far(60)",
-			next: []moment{at(10, "it is due, and waits until it is resumed"), at(60, "the leader resumes it"), at(70, "it expires, if it has not started by then")}},
-		"paused itself, due later": {due: 60, paused: 10, scopes: map[store.Scope]int{store.Queue("default"): 70}, code: "paused",
+			next: []moment{
+				at(10, "it is due, and waits until it is resumed"), at(60, "the leader resumes it"),
+				at(70, "it expires, if it has not started by then"),
+			}},
+		"paused itself, due later": {due: 60, paused: 10, scopes: map[store.Scope]int{store.Queue("default"): 70},
+			code: "paused",
 			want: "it is paused by events-api, since T, until far(10); besides, queue default is paused by events-api",
-			next: []moment{at(10, "the leader resumes it"), at(60, "it is due, and waits while queue default is paused"), at(70, "the pause ends, and it runs")}},
-		"paused itself, due later than another pause": {due: 60, paused: 10, scopes: map[store.Scope]int{store.Queue("default"): 50}, code: "paused",
+			next: []moment{
+				at(10, "the leader resumes it"), at(60, "it is due, and waits while queue default is paused"),
+				at(70, "the pause ends, and it runs"),
+			}},
+		"paused itself, due later than another pause": {due: 60, paused: 10,
+			scopes: map[store.Scope]int{store.Queue("default"): 50}, code: "paused",
 			want: "it is paused by events-api, since T, until far(10)",
 			next: []moment{at(10, "the leader resumes it"), at(60, "it is due")}},
 		"paused itself, expires": {due: 10, paused: 60, expiry: time.Minute, code: "paused",
-			want: "it is paused by events-api, since T, until far(60); unless resumed in time, it expires before that, at far(11)",
-			next: []moment{at(10, "it is due, and waits until it is resumed"), at(11, "it expires, unless it has been resumed and has started by then"),
+			want: "it is paused by events-api, since T, until far(60); unless resumed in time, " +
+				"it expires before that, at far(11)",
+			next: []moment{at(10, "it is due, and waits until it is resumed"),
+				at(11, "it expires, unless it has been resumed and has started by then"),
 				at(60, "the leader resumes it, and it becomes EXPIRED")}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -316,7 +388,9 @@ func TestWhyPromisesNoRunThatCannotHappen(t *testing.T) {
 			}
 			e := b.because("one", test.code, test.want)
 			for i := range e.Next {
-				e.Next[i].Text = strings.NewReplacer("queue default and type TEST", "NAMES", "type TEST and queue default", "NAMES").Replace(e.Next[i].Text)
+				e.Next[i].Text = strings.NewReplacer(
+					"queue default and type TEST", "NAMES", "type TEST and queue default", "NAMES",
+				).Replace(e.Next[i].Text)
 			}
 			same(b, "what is next", e.Next, test.next)
 		})
@@ -332,12 +406,16 @@ func TestWhyOfOneThatIsDueAndExpiresPaused(t *testing.T) {
 	_, err := b.Tasks.PauseScope(b.Ctx, b.Pool, store.Queue("default"), far(60), "")
 	b.Check(err)
 	e := b.because("one", "paused_scope",
-		"queue default is paused by events-api, since T, until far(60); unless resumed in time, it expires before that, at T")
+		"queue default is paused by events-api, since T, until far(60); unless resumed in time, "+
+			"it expires before that, at T")
 	if expires := e.Row.ScheduledAt.Add(time.Hour); e.Reason.Further == nil || !e.Reason.Further.At.Equal(expires) {
 		t.Errorf("it expires at %s, but told is %s", expires, pretty(e.Reason.Further))
 	}
 	same(b, "what is next", e.Next, []inspect.Upcoming{
-		{At: new(e.Row.ScheduledAt.Add(time.Hour)), Text: "it expires, unless it has been resumed and has started by then"},
+		{
+			At:   new(e.Row.ScheduledAt.Add(time.Hour)),
+			Text: "it expires, unless it has been resumed and has started by then",
+		},
 		{At: new(far(60)), Text: "the pause ends, and it becomes EXPIRED"}})
 }
 
@@ -350,23 +428,38 @@ func TestWhyInLine(t *testing.T) {
 	b.due("lower", func(task *store.Task) { task.Priority = -1 })
 	b.due("later", func(task *store.Task) { task.Priority, task.At = 5, far(0) })
 	b.due("after", func(task *store.Task) { task.At = b.Now() })
-	b.due("of a type that nobody has", func(task *store.Task) { task.Priority, task.Payload = 5, store.JSON(`{"type": "NONE"}`) })
+	b.due("of a type that nobody has", func(task *store.Task) {
+		task.Priority, task.Payload = 5, store.JSON(`{"type": "NONE"}`)
+	})
 	b.due("of another queue", func(task *store.Task) { task.Priority, task.Queue = 5, "mail" })
-	b.because("mine", "in_line", "it is due, and next to be claimed, while 0 of its queue are claimed for 3 slots, due since T")
+	b.because(
+		"mine", "in_line",
+		"it is due, and next to be claimed, while 0 of its queue are claimed for 3 slots, due since T",
+	)
 	b.due("before", func(task *store.Task) { task.At = b.Now().Add(-time.Hour) })
-	b.because("mine", "in_line", "waits behind 1 task of its priority due before it, while 0 of its queue are claimed for 3 slots, due since T")
+	b.because(
+		"mine", "in_line",
+		"waits behind 1 task of its priority due before it, while 0 of its queue are claimed for 3 slots, due since T",
+	)
 	b.due("higher", func(task *store.Task) { task.Priority, task.Payload = 5, other })
 	b.due("higher too", func(task *store.Task) { task.Priority = 1 })
 	b.Make("EXECUTING", "EXECUTING")
 	b.because("mine", "in_line",
-		"waits behind 2 tasks of higher priority and 1 task of its priority due before it, while 1 of its queue are claimed for 3 slots, due since T")
-	b.because("lower", "in_line", "waits behind 5 tasks of higher priority, while 1 of its queue are claimed for 3 slots, due since T")
+		"waits behind 2 tasks of higher priority and 1 task of its priority due before it, "+
+			"while 1 of its queue are claimed for 3 slots, due since T")
+	b.because(
+		"lower", "in_line",
+		"waits behind 5 tasks of higher priority, while 1 of its queue are claimed for 3 slots, due since T",
+	)
 	_, err := b.Tasks.PauseScope(b.Ctx, b.Pool, store.Type("OTHER"), time.Time{}, "")
 	b.Check(err)
 	b.because("mine", "in_line",
-		"waits behind 1 task of higher priority and 1 task of its priority due before it, while 1 of its queue are claimed for 3 slots, due since T")
-	b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks SET lease_expires_at = clock_timestamp() - interval '1 second' WHERE id = 'EXECUTING'`)
+		"waits behind 1 task of higher priority and 1 task of its priority due before it, "+
+			"while 1 of its queue are claimed for 3 slots, due since T")
+	b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks SET lease_expires_at = clock_timestamp() - interval '1 second'
+		WHERE id = 'EXECUTING'`)
 	b.because("EXECUTING", "lapsed", "the lease of its claim has ended, and nobody has taken it back yet, since T")
-	same(b, "what is stuck", one[string](b, b.Pool, `SELECT string_agg(id || ' ' || code, ', ' ORDER BY id) FROM tasktable.stuck_tasks`),
+	same(b, "what is stuck", one[string](b, b.Pool, `SELECT string_agg(id || ' ' || code, ', ' ORDER BY id)
+		FROM tasktable.stuck_tasks`),
 		"EXECUTING lapsed, of a type that nobody has no_type, of another queue no_queue")
 }

@@ -156,13 +156,15 @@ func TestWrongVersionInDataFolder(t *testing.T) {
 	if err := os.Mkdir(data, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Start(deadline(t), testConfig(dir)); err == nil || !strings.Contains(err.Error(), "is not a data folder of Postgres") {
+	if _, err := Start(deadline(t), testConfig(dir)); err == nil ||
+		!strings.Contains(err.Error(), "is not a data folder of Postgres") {
 		t.Fatal("got", err)
 	}
 	if err := os.WriteFile(filepath.Join(data, "PG_VERSION"), []byte("13\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Start(deadline(t), testConfig(dir)); err == nil || !strings.Contains(err.Error(), "holds data of Postgres 13") {
+	if _, err := Start(deadline(t), testConfig(dir)); err == nil ||
+		!strings.Contains(err.Error(), "holds data of Postgres 13") {
 		t.Fatal("got", err)
 	}
 }

@@ -108,7 +108,9 @@ func self(t *testing.T) string {
 }
 
 func testConfig(dir string) Config {
-	return Config{Dir: dir, Parameters: map[string]string{"fsync": "off", "shared_buffers": "16MB", "max_connections": "20"}}
+	return Config{
+		Dir: dir, Parameters: map[string]string{"fsync": "off", "shared_buffers": "16MB", "max_connections": "20"},
+	}
 }
 
 // openDir is a folder that other users can reach, which t.TempDir, inside a folder of mode 0700, is not.

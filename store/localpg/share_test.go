@@ -145,7 +145,8 @@ func TestUnprivilegedUser(t *testing.T) {
 	if err := os.Chown(dir, int(uid), int(gid)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Start(deadline(t), testConfig(dir)); err == nil || !strings.Contains(err.Error(), "must belong to the caller") {
+	if _, err := Start(deadline(t), testConfig(dir)); err == nil ||
+		!strings.Contains(err.Error(), "must belong to the caller") {
 		t.Fatal("root used the folder of another user:", err)
 	}
 	there := startChild(t, dir, &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, copySelf(t))

@@ -157,11 +157,15 @@ func TestBadConfig(t *testing.T) {
 		cfg  Config
 		want string
 	}{
-		"parameter's name":   {Config{Parameters: map[string]string{"a b": "c"}}, `Config.Parameters: "a b": a setting's name`},
-		"reserved parameter": {Config{Parameters: map[string]string{"Port": "1"}}, `Config.Parameters: "Port": is set by localpg`},
-		"parameter's value":  {Config{Parameters: map[string]string{"work_mem": "\x00"}}, "must not hold a NUL"},
-		"long database":      {Config{Database: strings.Repeat("x", 64)}, "Config.Database"},
-		"file for a folder":  {Config{Dir: self(t)}, "Config.Dir"},
+		"parameter's name": {
+			Config{Parameters: map[string]string{"a b": "c"}}, `Config.Parameters: "a b": a setting's name`,
+		},
+		"reserved parameter": {
+			Config{Parameters: map[string]string{"Port": "1"}}, `Config.Parameters: "Port": is set by localpg`,
+		},
+		"parameter's value": {Config{Parameters: map[string]string{"work_mem": "\x00"}}, "must not hold a NUL"},
+		"long database":     {Config{Database: strings.Repeat("x", 64)}, "Config.Database"},
+		"file for a folder": {Config{Dir: self(t)}, "Config.Dir"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -179,7 +183,8 @@ func TestFolderOpenToEverybodyIsRefused(t *testing.T) {
 	if err := os.Chmod(dir, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Start(deadline(t), testConfig(dir)); err == nil || !strings.Contains(err.Error(), "writable by everybody") {
+	if _, err := Start(deadline(t), testConfig(dir)); err == nil ||
+		!strings.Contains(err.Error(), "writable by everybody") {
 		t.Fatal("got", err)
 	}
 }

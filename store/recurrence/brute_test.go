@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// A second implementation, which shares nothing with the package or its libraries: it reads an expression by itself, and walks
-// through real time second by second (minute by minute if the expression has no seconds) with the offsets written down in a
-// stretch.
+// A second implementation, which shares nothing with the package or its libraries: it reads an expression by itself,
+// and walks through real time second by second (minute by minute if the expression has no seconds) with the offsets
+// written down in a stretch.
 
 type plan struct {
 	fields         [6]map[int]bool
@@ -19,8 +19,8 @@ type plan struct {
 }
 
 var names = map[string]int{
-	"JAN": 1, "FEB": 2, "MAR": 3, "APR": 4, "MAY": 5, "JUN": 6, "JUL": 7, "AUG": 8, "SEP": 9, "OCT": 10, "NOV": 11, "DEC": 12,
-	"SUN": 0, "MON": 1, "TUE": 2, "WED": 3, "THU": 4, "FRI": 5, "SAT": 6,
+	"JAN": 1, "FEB": 2, "MAR": 3, "APR": 4, "MAY": 5, "JUN": 6, "JUL": 7, "AUG": 8, "SEP": 9, "OCT": 10, "NOV": 11,
+	"DEC": 12, "SUN": 0, "MON": 1, "TUE": 2, "WED": 3, "THU": 4, "FRI": 5, "SAT": 6,
 }
 
 // planOf reads an expression known to be good. An @every counts from the anchor.
@@ -120,7 +120,8 @@ func oddMembers(field int, text string) (odd []string, rest string) {
 	}
 	var plain []string
 	for _, member := range strings.Split(strings.ToUpper(text), ",") {
-		if field == 3 && strings.ContainsAny(member, "LW") || strings.Contains(member, "#") || len(member) > 1 && strings.HasSuffix(member, "L") {
+		if field == 3 && strings.ContainsAny(member, "LW") || strings.Contains(member, "#") ||
+			len(member) > 1 && strings.HasSuffix(member, "L") {
 			odd = append(odd, member)
 		} else {
 			plain = append(plain, member)

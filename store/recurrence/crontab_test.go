@@ -52,7 +52,10 @@ func TestCrontabForms(t *testing.T) {
 			got, _ := given.Between(from, from.AddDate(10, 0, 0), 400)
 			want, _ := same.Between(from, from.AddDate(10, 0, 0), 400)
 			if len(want) < 9 || !slices.Equal(got, want) {
-				t.Errorf("%s in %q: %d fires, %s has %d%s", c.given, zone, len(got), c.same, len(want), difference(seconds(got), seconds(want)))
+				t.Errorf(
+					"%s in %q: %d fires, %s has %d%s", c.given, zone, len(got), c.same, len(want),
+					difference(seconds(got), seconds(want)),
+				)
 			}
 		}
 	}
@@ -76,7 +79,8 @@ func TestDays(t *testing.T) {
 		{"0 0 l * *", "2026-12-31", "01-31 02-28"},
 		{"0 0 LW * *", "2025-12-31", "01-30 02-27 03-31 04-30 05-29"},
 		{"0 0 L-2W * *", "2025-12-31", "01-29 02-26 03-30 04-28 05-29"},
-		{"0 0 1W * *", "2025-12-31", "01-01 02-02 03-02 04-01 05-01 06-01 07-01 08-03"}, // the 1st of August is a Saturday
+		// The 1st of August is a Saturday.
+		{"0 0 1W * *", "2025-12-31", "01-01 02-02 03-02 04-01 05-01 06-01 07-01 08-03"},
 		{"0 0 15W * *", "2025-12-31", "01-15 02-16 03-16 04-15 05-15 06-15 07-15 08-14"},
 		{"0 0 31W * *", "2025-12-31", "01-30 03-31 05-29 07-31 08-31 10-30"}, // none where there is no 31st
 		{"0 0 30w 11 *", "2023-12-31", "11-29 11-28 11-30"},                  // Saturday, Sunday, Monday
@@ -146,9 +150,19 @@ func TestCrontabRefused(t *testing.T) {
 		{"0~30 * * * *", `cron: minute "0~30" takes a time by chance`},
 		{"L * * * *", `cron: minute "L" is not a number in 0-59`},
 		{"0 0 * L *", `cron: month "L" is neither`},
-		{"0 0 * * L", `cron: day of week "L" is not taken: write SAT for Saturday, FRIL for the last Friday of the month`},
-		{"0 0 * * 5W", `cron: day of week "5W" is not a value, a range a-b or * (each with an optional /step), 5L or 5#2`},
-		{"0 0 FRI#2 * *", `cron: day of month "FRI#2" is not a value, a range a-b or * (each with an optional /step), L, L-2, 15W or LW`},
+		{
+			"0 0 * * L",
+			`cron: day of week "L" is not taken: write SAT for Saturday, FRIL for the last Friday of the month`,
+		},
+		{
+			"0 0 * * 5W",
+			`cron: day of week "5W" is not a value, a range a-b or * (each with an optional /step), 5L or 5#2`,
+		},
+		{
+			"0 0 FRI#2 * *",
+			`cron: day of month "FRI#2" is not a value, a range a-b or * (each with an optional /step), L, L-2, ` +
+				`15W or LW`,
+		},
 		{"0 0 FRI * *", `cron: day of month "FRI" is not a number in 1-31`},
 		{"0 0 * * 5#0", `cron: day of week "5#0" names a week that is not in 1-5`},
 		{"0 0 * * 5#6", `cron: day of week "5#6" names a week`},
@@ -174,7 +188,8 @@ func TestCrontabRefused(t *testing.T) {
 		{"@reboot", "@reboot names no time"},
 	} {
 		rule, err := Parse(c.expression, "")
-		if rule != nil || !errors.Is(err, ErrInvalid) || !strings.HasPrefix(err.Error(), "invalid: cron") || !strings.Contains(err.Error(), c.says) {
+		if rule != nil || !errors.Is(err, ErrInvalid) || !strings.HasPrefix(err.Error(), "invalid: cron") ||
+			!strings.Contains(err.Error(), c.says) {
 			t.Errorf("%q: got %v, want %q", c.expression, err, c.says)
 			continue
 		}
@@ -196,8 +211,8 @@ var crontabPools = [6][]string{
 	{"*", "*", "?", "7", "5-7", "FRI-MON", "sunday", "5L", "SUNL", "SUN#1", "7#2", "wed#5", "MON-3,6#4", "6-2/2"},
 }
 
-// TestCrontabAgainstBruteForce: around each change of the clocks and over whole years, hundreds of fires are those of a walk
-// through time that reads the expression by itself.
+// TestCrontabAgainstBruteForce: around each change of the clocks and over whole years, hundreds of fires are those of
+// a walk through time that reads the expression by itself.
 func TestCrontabAgainstBruteForce(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(7, 23))
@@ -254,8 +269,12 @@ func expressionFrom(random *rand.Rand, from [6][]string) string {
 // TestRobfigDoesNotReadThem keeps the table above honest: had robfig/cron read them, nothing would have been shown.
 func TestRobfigDoesNotReadThem(t *testing.T) {
 	t.Parallel()
-	parser := cron.NewParser(cron.SecondOptional | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.Descriptor)
-	for _, expression := range []string{"0 9 * * 7", "0 9 * * FRI-MON", "0 22-2 * * *", "0 9 * * MONDAY", "0 0 L * *", "0 0 15W * *", "0 0 * * FRI#2"} {
+	parser := cron.NewParser(
+		cron.SecondOptional | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.Descriptor,
+	)
+	for _, expression := range []string{
+		"0 9 * * 7", "0 9 * * FRI-MON", "0 22-2 * * *", "0 9 * * MONDAY", "0 0 L * *", "0 0 15W * *", "0 0 * * FRI#2",
+	} {
 		if _, err := parser.Parse(expression); err == nil {
 			t.Errorf("%s: robfig/cron reads it", expression)
 		}

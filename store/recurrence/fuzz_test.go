@@ -10,17 +10,21 @@ import (
 	"github.com/robfig/cron/v3"
 )
 
-// FuzzParse: whatever the text, there is an error or a rule that gets on, and soon; and where no clock is changed it fires when
-// robfig/cron says.
+// FuzzParse: whatever the text, there is an error or a rule that gets on, and soon; and where no clock is changed it
+// fires when robfig/cron says.
 func FuzzParse(f *testing.F) {
 	for _, seed := range []struct{ expression, zone string }{
-		{"*/15 * * * *", "Europe/Berlin"}, {"0 30 2 * * ?", "America/New_York"}, {"@daily", "Asia/Beirut"}, {"@every 90s", ""},
-		{"0 0 29 FEB *", "Australia/Lord_Howe"}, {"0 0 13 * FRI", "Pacific/Apia"}, {"59 59 23 29 2 ?", "Pacific/Kwajalein"},
-		{"* * 31 2,4,6,9,11 *", ""}, {"* * * 30 2 *", ""}, {"0 0 31 2,4 MON", ""}, {"TZ=0", ""}, {"TZ=", ""}, {"CRON_TZ=UTC 0 0 * * *", ""},
-		{", , , , ,", ""}, {", * * * * *", ""}, {"*/9223372036854775807 * * * *", ""}, {"*-x 5/0 1-2-3 * *", ""}, {"@every -9223372036s", "Local"},
-		{"@every 2562047h47m16s", ""}, {"@", ""}, {"\x00\xff", "\x00"}, {"0 0 1 1 *", "../UTC"}, {"1-1/1,2-2/2 0 ? jan-DEC sun-sat", "Etc/GMT-14"},
+		{"*/15 * * * *", "Europe/Berlin"}, {"0 30 2 * * ?", "America/New_York"}, {"@daily", "Asia/Beirut"},
+		{"@every 90s", ""}, {"0 0 29 FEB *", "Australia/Lord_Howe"}, {"0 0 13 * FRI", "Pacific/Apia"},
+		{"59 59 23 29 2 ?", "Pacific/Kwajalein"}, {"* * 31 2,4,6,9,11 *", ""}, {"* * * 30 2 *", ""},
+		{"0 0 31 2,4 MON", ""}, {"TZ=0", ""}, {"TZ=", ""}, {"CRON_TZ=UTC 0 0 * * *", ""}, {", , , , ,", ""},
+		{", * * * * *", ""}, {"*/9223372036854775807 * * * *", ""}, {"*-x 5/0 1-2-3 * *", ""},
+		{"@every -9223372036s", "Local"}, {"@every 2562047h47m16s", ""}, {"@", ""}, {"\x00\xff", "\x00"},
+		{"0 0 1 1 *", "../UTC"}, {"1-1/1,2-2/2 0 ? jan-DEC sun-sat", "Etc/GMT-14"},
 	} {
-		for _, after := range []int64{-1 << 62, -30_000_000_000, 0, 1_800_000_000, 3_991_000_000, 253_402_300_799, 1 << 62} {
+		for _, after := range []int64{
+			-1 << 62, -30_000_000_000, 0, 1_800_000_000, 3_991_000_000, 253_402_300_799, 1 << 62,
+		} {
 			f.Add(seed.expression, seed.zone, after, after%7)
 		}
 	}
@@ -59,14 +63,15 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// asRobfig compares a fire with that of robfig/cron, where it is one of the same offset as the two days before: of whole minutes,
-// since robfig cuts instants to the minute, whatever seconds the zone's clocks then show.
+// asRobfig compares a fire with that of robfig/cron, where it is one of the same offset as the two days before: of
+// whole minutes, since robfig cuts instants to the minute, whatever seconds the zone's clocks then show.
 func asRobfig(t *testing.T, rule *Rule, expression string, after, next time.Time) {
 	t.Helper()
 	if rule.every > 0 || after.Unix() < 0 { // an @every of robfig's counts from whenever it is asked
 		return
 	}
-	if now := rule.spanAt(after.Unix() + 1); now.shown != math.MinInt64 || next.Unix() >= now.end || now.offset%60 != 0 {
+	if now := rule.spanAt(after.Unix() + 1); now.shown != math.MinInt64 || next.Unix() >= now.end ||
+		now.offset%60 != 0 {
 		return
 	}
 	const fields = cron.SecondOptional | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.Descriptor

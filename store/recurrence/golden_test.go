@@ -13,7 +13,9 @@ import (
 	"time"
 )
 
-var update = flag.Bool("update", false, "write the golden tables of testdata anew, by walking through time; takes a minute")
+var update = flag.Bool(
+	"update", false, "write the golden tables of testdata anew, by walking through time; takes a minute",
+)
 
 // anchor is where the golden tables' @every counts from.
 var anchor = utc("2001-02-03T04:05:06Z")
@@ -28,8 +30,8 @@ var schedules = []string{
 	"0 6 13 * FRI", "0 0 */10 * 0", "0 6 13 * *", // day of month and day of week
 }
 
-// TestGolden: the tables in testdata, of fires found by a walk through time that knows nothing of this package, are what
-// Between lists.
+// TestGolden: the tables in testdata, of fires found by a walk through time that knows nothing of this package, are
+// what Between lists.
 func TestGolden(t *testing.T) {
 	for _, s := range years {
 		t.Run(s.zone+" "+stamp(s.to)[:4], func(t *testing.T) {
@@ -83,11 +85,16 @@ func walked(s stretch, expression string) []int64 {
 	return planOf(expression, anchor).brute(s, s.from, s.to)
 }
 
-// tables is a table for each stretch and schedule: how many fires, the SHA-256 of all their Unix seconds (8 bytes each, big
-// endian), and of those near a change of the clocks, or of all if they are few, the instant and the wall clock.
+// tables is a table for each stretch and schedule: how many fires, the SHA-256 of all their Unix seconds (8
+// bytes each, big endian), and of those near a change of the clocks, or of all if they are few, the instant
+// and the wall clock.
 func tables(stretches []stretch, fires func(stretch, string) []int64) []byte {
 	var out bytes.Buffer
-	fmt.Fprintln(&out, "Fires, found by walking through time with the offsets of the IANA rules cited in zones_test.go (go test -update).")
+	fmt.Fprintln(
+		&out,
+		"Fires, found by walking through time with the offsets of the IANA rules cited in zones_test.go (go test "+
+			"-update).",
+	)
 	for _, s := range stretches {
 		for _, expression := range schedules {
 			all := fires(s, expression)
@@ -96,7 +103,10 @@ func tables(stretches []stretch, fires func(stretch, string) []int64) []byte {
 				encoded = binary.BigEndian.AppendUint64(encoded, uint64(fire))
 			}
 			hash := sha256.Sum256(encoded)
-			fmt.Fprintf(&out, "\n# %s in %s, after %s until %s: %d, %x\n", expression, s.zone, stamp(s.from), stamp(s.to), len(all), hash[:8])
+			fmt.Fprintf(
+				&out, "\n# %s in %s, after %s until %s: %d, %x\n", expression, s.zone, stamp(s.from), stamp(s.to),
+				len(all), hash[:8],
+			)
 			for _, fire := range all {
 				if s.shows(fire, len(all)) {
 					wall := time.Unix(fire+s.offsetAt(fire), 0).UTC().Format("Mon 2006-01-02 15:04:05")

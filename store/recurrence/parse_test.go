@@ -8,15 +8,17 @@ import (
 
 func TestParse(t *testing.T) {
 	for _, expression := range []string{
-		"* * * * *", "0 0 * * * *", "  5\t4 * * ?  ", "*/15 0-6,20-23 1,15 JAN-jun,12 Mon-FRI", "@hourly", "@annually", "@midnight",
-		" @every 1h30m ", "@every 1s", "@every 0.5m", "0 0 29 2 *", "0 0 30 2 MON", "*/60 * * * *", "*/24 * * * *", "00 09 01 01 00",
-		strings.Repeat("1,", 400) + "1 * * * *",
+		"* * * * *", "0 0 * * * *", "  5\t4 * * ?  ", "*/15 0-6,20-23 1,15 JAN-jun,12 Mon-FRI", "@hourly", "@annually",
+		"@midnight", " @every 1h30m ", "@every 1s", "@every 0.5m", "0 0 29 2 *", "0 0 30 2 MON", "*/60 * * * *",
+		"*/24 * * * *", "00 09 01 01 00", strings.Repeat("1,", 400) + "1 * * * *",
 	} {
 		if _, err := Parse(expression, ""); err != nil {
 			t.Errorf("%q: %v", expression, err)
 		}
 	}
-	for _, zone := range []string{"", "UTC", "Europe/Berlin", "America/Argentina/Buenos_Aires", "Etc/GMT+12", "America/Port-au-Prince", "EST5EDT"} {
+	for _, zone := range []string{
+		"", "UTC", "Europe/Berlin", "America/Argentina/Buenos_Aires", "Etc/GMT+12", "America/Port-au-Prince", "EST5EDT",
+	} {
 		if _, err := Parse("@daily", zone); err != nil {
 			t.Errorf("%q: %v", zone, err)
 		}
@@ -88,8 +90,12 @@ func TestParseRefuses(t *testing.T) {
 		if c.zone != "" {
 			field = "time_zone"
 		}
-		if rule != nil || !errors.Is(err, ErrInvalid) || !strings.HasPrefix(err.Error(), "invalid: "+field) || !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%.50q in %q: got %v, %v, want an error on %sthat says %q", c.expression, c.zone, rule, err, field, c.says)
+		if rule != nil || !errors.Is(err, ErrInvalid) || !strings.HasPrefix(err.Error(), "invalid: "+field) ||
+			!strings.Contains(err.Error(), c.says) {
+			t.Errorf(
+				"%.50q in %q: got %v, %v, want an error on %sthat says %q", c.expression, c.zone, rule, err, field,
+				c.says,
+			)
 		}
 		if err != nil && len(err.Error()) > 400 {
 			t.Errorf("%.50q: the error has %d bytes", c.expression, len(err.Error()))
@@ -99,10 +105,10 @@ func TestParseRefuses(t *testing.T) {
 
 func TestWild(t *testing.T) {
 	for expression, fixed := range map[string]bool{
-		"0 9 * * *": true, "0,30 9-17 * * *": true, "0-59 2 * * *": true, "5/15 2 * * *": true, "15 30 2 * * *": true, "@daily": true,
-		"@weekly": true, "0 0-23 * * *": true,
-		"* 2 * * *": false, "*/15 2 * * *": false, "0 */2 * * *": false, "0 ? * * *": false, "0/15 2 * * *": false, "00/5 2 * * *": false,
-		"5,*/20 2 * * *": false, "* 30 2 * * *": false, "@hourly": false,
+		"0 9 * * *": true, "0,30 9-17 * * *": true, "0-59 2 * * *": true, "5/15 2 * * *": true, "15 30 2 * * *": true,
+		"@daily": true, "@weekly": true, "0 0-23 * * *": true, "* 2 * * *": false, "*/15 2 * * *": false,
+		"0 */2 * * *": false, "0 ? * * *": false, "0/15 2 * * *": false, "00/5 2 * * *": false, "5,*/20 2 * * *": false,
+		"* 30 2 * * *": false, "@hourly": false,
 	} {
 		if rule := mustParse(t, expression, ""); rule.fixed != fixed {
 			t.Errorf("%s: fixed is %t", expression, rule.fixed)

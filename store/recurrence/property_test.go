@@ -24,8 +24,8 @@ func randomExpression(random *rand.Rand) string {
 	return expressionFrom(random, pools)
 }
 
-// TestAgainstBruteForce: around every change of the clocks, Next, Between and Last say of random expressions what a walk
-// through time does.
+// TestAgainstBruteForce: around every change of the clocks, Next, Between and Last say of random expressions what a
+// walk through time does.
 func TestAgainstBruteForce(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(3, 1))
@@ -55,12 +55,16 @@ func checkFires(t *testing.T, random *rand.Rand, rule *Rule, from, to int64, wan
 	start, end := time.Unix(from, 0), time.Unix(to, 0)
 	all, more := rule.Between(start, end, len(want))
 	if got := seconds(all); more || !slices.Equal(got, want) {
-		t.Fatalf("between %s and %s: got %d fires, want %d; more: %t%s", stamp(from), stamp(to), len(got), len(want), more, difference(got, want))
+		t.Fatalf(
+			"between %s and %s: got %d fires, want %d; more: %t%s", stamp(from), stamp(to), len(got), len(want), more,
+			difference(got, want),
+		)
 	}
 	if !slices.IsSortedFunc(all, time.Time.Compare) {
 		t.Fatal("not in order")
 	}
-	if last := rule.Last(start, end); last.IsZero() != (len(want) == 0) || !last.IsZero() && last.Unix() != want[len(want)-1] {
+	if last := rule.Last(start, end); last.IsZero() != (len(want) == 0) ||
+		!last.IsZero() && last.Unix() != want[len(want)-1] {
 		t.Fatalf("last: got %s", last)
 	}
 	for range 20 {
@@ -103,7 +107,9 @@ func difference(got, want []int64) string {
 func TestAsRobfig(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 4))
-	parser := cron.NewParser(cron.SecondOptional | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.Descriptor)
+	parser := cron.NewParser(
+		cron.SecondOptional | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.Descriptor,
+	)
 	expressions := []string{"@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"}
 	for len(expressions) < 300 {
 		expressions = append(expressions, randomExpression(random))

@@ -17,10 +17,17 @@ func TestNext(t *testing.T) {
 		{"no leap day in 2100", "0 0 29 2 *", "", "2096-02-29T00:00:00Z", "2104-02-29T00:00:00Z"},
 		{"nor in a zone", "30 2 29 FEB ?", "America/New_York", "2096-12-31T12:00:00Z", "2104-02-29T07:30:00Z"},
 		{"a leap day among others", "0 0 29 2 MON", "", "2096-02-29T00:00:00Z", "2097-02-04T00:00:00Z"},
-		{"the end of a leap year far away", "0 12 31 12 *", "America/New_York", "2096-12-30T18:00:00Z", "2096-12-31T17:00:00Z"},
+		{
+			"the end of a leap year far away", "0 12 31 12 *", "America/New_York", "2096-12-30T18:00:00Z",
+			"2096-12-31T17:00:00Z",
+		},
 		{"and past it", "0 12 31 12 *", "America/New_York", "2096-12-31T18:00:00Z", "2097-12-31T17:00:00Z"},
-		{"and with the clocks changed since", "0 12 1 7 *", "America/New_York", "2041-01-02T10:00:00Z", "2041-07-01T16:00:00Z"},
-		{"before there were zones", "0 0 1 1 *", "Europe/Berlin", "1500-06-01T00:00:00Z", "1500-12-31T23:06:32Z"}, // local mean time, +0:53:28
+		{
+			"and with the clocks changed since", "0 12 1 7 *", "America/New_York", "2041-01-02T10:00:00Z",
+			"2041-07-01T16:00:00Z",
+		},
+		// Local mean time, +0:53:28.
+		{"before there were zones", "0 0 1 1 *", "Europe/Berlin", "1500-06-01T00:00:00Z", "1500-12-31T23:06:32Z"},
 		{"the first year", "0 0 * * *", "", "0001-01-01T00:00:00Z", "0001-01-02T00:00:00Z"},
 		{"the last fire", "0 0 * * *", "", "9999-12-30T00:00:00Z", "9999-12-31T00:00:00Z"},
 		{"after the last", "0 0 * * *", "", "9999-12-31T00:00:00Z", "0001-01-01T00:00:00Z"},
@@ -28,17 +35,27 @@ func TestNext(t *testing.T) {
 		{"the wall clock's year 9999", "0 0 1 1 *", "America/New_York", "9999-06-01T00:00:00Z", "0001-01-01T00:00:00Z"},
 		{"the last leap day", "0 0 29 2 *", "Europe/Berlin", "9996-03-01T00:00:00Z", "0001-01-01T00:00:00Z"},
 		{"fixed, in the gap", "30 2 * * *", "America/New_York", "2026-03-07T12:00:00Z", "2026-03-08T07:00:00Z"},
-		{"fixed, several in the gap", "10,30 2 * * *", "America/New_York", "2026-03-08T07:00:00Z", "2026-03-09T06:10:00Z"},
+		{
+			"fixed, several in the gap", "10,30 2 * * *", "America/New_York", "2026-03-08T07:00:00Z",
+			"2026-03-09T06:10:00Z",
+		},
 		{"fixed, repeated", "30 1 * * *", "America/New_York", "2026-11-01T05:30:00Z", "2026-11-02T06:30:00Z"},
 		{"wild, in the gap", "*/15 2 * * *", "America/New_York", "2026-03-07T12:00:00Z", "2026-03-09T06:00:00Z"},
 		{"wild, repeated", "*/30 1 * * *", "America/New_York", "2026-11-01T05:30:00Z", "2026-11-01T06:00:00Z"},
-		{"wild, repeated, on that day alone", "*/30 1 1 NOV *", "America/New_York", "2026-11-01T05:30:00Z", "2026-11-01T06:00:00Z"},
+		{
+			"wild, repeated, on that day alone", "*/30 1 1 NOV *", "America/New_York", "2026-11-01T05:30:00Z",
+			"2026-11-01T06:00:00Z",
+		},
 		{"hours named, so fixed", "0 0-23 * * *", "Europe/Berlin", "2026-10-25T00:00:00Z", "2026-10-25T02:00:00Z"},
 		{"from the first repetition on", "30 2 * * *", "Europe/Berlin", "2026-10-25T01:10:00Z", "2026-10-26T01:30:00Z"},
 		{"a seconds wildcard", "* 30 1 * * *", "America/New_York", "2026-11-01T05:30:59Z", "2026-11-01T06:30:00Z"},
 		{"no midnight", "@daily", "Asia/Beirut", "2026-03-28T12:00:00Z", "2026-03-28T22:00:00Z"},
 		{"half an hour", "15 2 * * *", "Australia/Lord_Howe", "2026-10-03T12:00:00Z", "2026-10-03T15:30:00Z"},
-		{"23 hours into a day repeated", "30 15 * * *", "America/Juneau", "1867-10-20T00:00:00Z", "1867-10-21T00:27:41Z"}, // LMT +15:02:19, then -8:57:41
+		// LMT +15:02:19, then -8:57:41.
+		{
+			"23 hours into a day repeated", "30 15 * * *", "America/Juneau", "1867-10-20T00:00:00Z",
+			"1867-10-21T00:27:41Z",
+		},
 		{"a day left out", "0 9 30 12 *", "Pacific/Apia", "2011-12-29T00:00:00Z", "2011-12-30T10:00:00Z"},
 	} {
 		t.Run(c.what, func(t *testing.T) {
@@ -59,7 +76,10 @@ func instant(text string) time.Time {
 }
 
 func TestFarTimes(t *testing.T) {
-	ages := []time.Time{time.Unix(-1<<62, 0), time.Unix(1<<62, 0), time.Date(-5000, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)}
+	ages := []time.Time{
+		time.Unix(-1<<62, 0), time.Unix(1<<62, 0), time.Date(-5000, 1, 1, 0, 0, 0, 0, time.UTC),
+		time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC),
+	}
 	for _, expression := range []string{"0 0 29 2 *", "@every 2562047h", "* * * * * *"} {
 		rule := mustParse(t, expression, "Europe/Berlin")
 		for _, at := range ages {

@@ -34,7 +34,9 @@ const (
 
 func TestFingerprint(t *testing.T) {
 	t.Parallel()
-	if a, b := Fingerprint(zoneOf(t, "A/B", summerFromMarch)), Fingerprint(zoneOf(t, "C/D", summerFromMarch)); a != b || len(a) != 12 {
+	if a, b := Fingerprint(zoneOf(
+		t, "A/B", summerFromMarch,
+	)), Fingerprint(zoneOf(t, "C/D", summerFromMarch)); a != b || len(a) != 12 {
 		t.Errorf("the same clocks: %s and %s", a, b)
 	}
 	seen := map[string]string{}
@@ -45,13 +47,17 @@ func TestFingerprint(t *testing.T) {
 		}
 		seen[print] = posix
 	}
-	for _, pair := range [][2]string{{"Europe/Berlin", "Europe/Vienna"}, {"UTC", "Etc/UTC"}, {"America/Havana", "Cuba"}} {
+	for _, pair := range [][2]string{
+		{"Europe/Berlin", "Europe/Vienna"}, {"UTC", "Etc/UTC"}, {"America/Havana", "Cuba"},
+	} {
 		a, b := mustParse(t, "@daily", pair[0]).zone, mustParse(t, "@daily", pair[1]).zone
 		if Fingerprint(a) != Fingerprint(b) {
 			t.Errorf("%v differ", pair)
 		}
 	}
-	if Fingerprint(mustParse(t, "@daily", "Europe/Berlin").zone) == Fingerprint(mustParse(t, "@daily", "Africa/Cairo").zone) {
+	if Fingerprint(
+		mustParse(t, "@daily", "Europe/Berlin").zone,
+	) == Fingerprint(mustParse(t, "@daily", "Africa/Cairo").zone) {
 		t.Error("Berlin and Cairo have the same fingerprint")
 	}
 }
@@ -60,15 +66,42 @@ func TestFingerprint(t *testing.T) {
 func TestReplan(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ what, expression, before, after, planned, now, want string }{
-		{"later now", "0 9 20 3 *", summerFromMarch, summerFromApril, "2027-03-20T13:00:00Z", "2027-03-01T00:00:00Z", "2027-03-20T14:00:00Z"},
-		{"earlier now", "0 9 20 3 *", summerFromApril, summerFromMarch, "2027-03-20T14:00:00Z", "2027-03-01T00:00:00Z", "2027-03-20T13:00:00Z"},
-		{"earlier now, and over", "@yearly", noSummer, allSummer, "2028-01-01T05:00:00Z", "2028-01-01T04:30:00Z", "2028-01-01T04:00:00Z"},
-		{"not today's again", "0 9 * * *", allSummer, noSummer, "2027-06-02T13:00:00Z", "2027-06-01T13:30:00Z", "2027-06-02T14:00:00Z"},
-		{"unmoved", "0 9 1 6 *", summerFromMarch, summerFromApril, "2027-06-01T13:00:00Z", "2027-03-01T00:00:00Z", "2027-06-01T13:00:00Z"},
-		{"no gap any more", "30 0 14 3 *", summerFromMarch, summerFromApril, "2027-03-14T05:00:00Z", "2027-03-01T00:00:00Z", "2027-03-14T05:30:00Z"},
-		{"a gap since", "30 0 14 3 *", summerFromApril, summerFromMarch, "2027-03-14T05:30:00Z", "2027-03-01T00:00:00Z", "2027-03-14T05:00:00Z"},
-		{"a wildcard loses nothing", "*/15 * * * *", allSummer, noSummer, "2027-06-01T13:15:00Z", "2027-06-01T13:05:00Z", "2027-06-01T13:15:00Z"},
-		{"a wildcard that is over", "*/30 9 1 6 *", noSummer, allSummer, "2027-06-01T14:00:00Z", "2027-06-01T13:20:00Z", "2027-06-01T13:00:00Z"},
+		{
+			"later now", "0 9 20 3 *", summerFromMarch, summerFromApril, "2027-03-20T13:00:00Z", "2027-03-01T00:00:00Z",
+			"2027-03-20T14:00:00Z",
+		},
+		{
+			"earlier now", "0 9 20 3 *", summerFromApril, summerFromMarch, "2027-03-20T14:00:00Z",
+			"2027-03-01T00:00:00Z", "2027-03-20T13:00:00Z",
+		},
+		{
+			"earlier now, and over", "@yearly", noSummer, allSummer, "2028-01-01T05:00:00Z", "2028-01-01T04:30:00Z",
+			"2028-01-01T04:00:00Z",
+		},
+		{
+			"not today's again", "0 9 * * *", allSummer, noSummer, "2027-06-02T13:00:00Z", "2027-06-01T13:30:00Z",
+			"2027-06-02T14:00:00Z",
+		},
+		{
+			"unmoved", "0 9 1 6 *", summerFromMarch, summerFromApril, "2027-06-01T13:00:00Z", "2027-03-01T00:00:00Z",
+			"2027-06-01T13:00:00Z",
+		},
+		{
+			"no gap any more", "30 0 14 3 *", summerFromMarch, summerFromApril, "2027-03-14T05:00:00Z",
+			"2027-03-01T00:00:00Z", "2027-03-14T05:30:00Z",
+		},
+		{
+			"a gap since", "30 0 14 3 *", summerFromApril, summerFromMarch, "2027-03-14T05:30:00Z",
+			"2027-03-01T00:00:00Z", "2027-03-14T05:00:00Z",
+		},
+		{
+			"a wildcard loses nothing", "*/15 * * * *", allSummer, noSummer, "2027-06-01T13:15:00Z",
+			"2027-06-01T13:05:00Z", "2027-06-01T13:15:00Z",
+		},
+		{
+			"a wildcard that is over", "*/30 9 1 6 *", noSummer, allSummer, "2027-06-01T14:00:00Z",
+			"2027-06-01T13:20:00Z", "2027-06-01T13:00:00Z",
+		},
 	} {
 		zones := func(posix string) Zones {
 			return func(name string) (*time.Location, error) { return zoneOf(t, name, posix), nil }

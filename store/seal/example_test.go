@@ -42,7 +42,8 @@ func Example() {
 	}
 	fmt.Println(string(text[:49]) + "…")
 
-	payload, err := tasks.Payload(ctx, store.Row{ID: stored.ID, Type: "CHARGE_CARD", Payload: text}) // of what Get and List return
+	// Of what Get and List return.
+	payload, err := tasks.Payload(ctx, store.Row{ID: stored.ID, Type: "CHARGE_CARD", Payload: text})
 	fmt.Println(string(payload), err)
 	// Output:
 	// {"type":"CHARGE_CARD","$codec":"seal/2027-05","$d…

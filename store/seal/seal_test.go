@@ -38,7 +38,8 @@ const plain = `{"card":"4242","type":"PAY"}`
 func TestFormat(t *testing.T) {
 	t.Parallel()
 	name, data := encode(t, codecOf(t, key("a", 1)), "PAY", "task-PAY-7", plain)
-	const want = "59700be31ee51d6f0a4af0e2da90e82fd9daccface55ff1506b7a8c657bb94facbfcdd79f3f3afe5d3f30ac09f9af9c3f503e77593d1f356"
+	const want = "59700be31ee51d6f0a4af0e2da90e82fd9daccface55ff1506b7a8c657bb94fa" +
+		"cbfcdd79f3f3afe5d3f30ac09f9af9c3f503e77593d1f356"
 	if got := hex.EncodeToString(data); name != "seal/a" || got != want {
 		t.Errorf("%s %s, want %s", name, got, want)
 	}
@@ -50,7 +51,8 @@ func TestSameForTheSame(t *testing.T) {
 	codec := codecOf(t, key("a", 1))
 	seen := map[string]string{}
 	for _, of := range [][3]string{
-		{"PAY", "task-PAY-7", plain}, {"PAY", "task-PAY-8", plain}, {"PAYT", "ask-PAY-7", plain}, {"PAY", "task-PAY-7", plain + " "}, {"PAY", "task-PAY-7", ""},
+		{"PAY", "task-PAY-7", plain}, {"PAY", "task-PAY-8", plain}, {"PAYT", "ask-PAY-7", plain},
+		{"PAY", "task-PAY-7", plain + " "}, {"PAY", "task-PAY-7", ""},
 	} {
 		_, data := encode(t, codec, of[0], of[1], of[2])
 		if _, again := encode(t, codecOf(t, key("a", 1), key("b", 2)), of[0], of[1], of[2]); !bytes.Equal(data, again) {
@@ -77,7 +79,8 @@ func TestRefusesWhatIsNotItsOwn(t *testing.T) {
 	refuses := func(what string, want error, name, kind, id string, data []byte) {
 		t.Helper()
 		got, err := codec.Decode(t.Context(), name, kind, id, data)
-		if got != nil || !errors.Is(err, want) || errors.Is(want, store.ErrUnknownCodec) && errors.Is(err, store.ErrInvalid) {
+		if got != nil || !errors.Is(err, want) ||
+			errors.Is(want, store.ErrUnknownCodec) && errors.Is(err, store.ErrInvalid) {
 			t.Errorf("%s: %q, %v, want %v", what, got, err, want)
 		}
 	}
@@ -133,11 +136,14 @@ func TestNewRefuses(t *testing.T) {
 		"ID of key 1 must be 1 to 64 letters, digits or ._-]": {key(strings.Repeat("x", 65), 1)},
 	} {
 		codec, err := seal.New(keys...)
-		if codec != nil || !errors.Is(err, store.ErrInvalid) || !strings.Contains(err.Error(), strings.TrimSuffix(want, "]")) || strings.Contains(err.Error(), "sss") {
+		if codec != nil || !errors.Is(err, store.ErrInvalid) ||
+			!strings.Contains(err.Error(), strings.TrimSuffix(want, "]")) || strings.Contains(err.Error(), "sss") {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}
-	if text := fmt.Sprintf("%v %+v %#v %s", key("a", 's'), key("a", 's'), key("a", 's'), []seal.Key{key("a", 's')}); text != "a a a [a]" {
+	if text := fmt.Sprintf(
+		"%v %+v %#v %s", key("a", 's'), key("a", 's'), key("a", 's'), []seal.Key{key("a", 's')},
+	); text != "a a a [a]" {
 		t.Errorf("printed as %s", text)
 	}
 }

@@ -20,7 +20,9 @@ func ExamplePool() {
 	defer end()
 	pool := storetest.Pool(t)
 	tasks := store.New(store.Config{})
-	receipt, err := tasks.Schedule(context.Background(), pool, store.Task{ID: "first", Payload: store.JSON(`{"type":"LOG","message":"hi"}`)})
+	receipt, err := tasks.Schedule(context.Background(), pool, store.Task{
+		ID: "first", Payload: store.JSON(`{"type":"LOG","message":"hi"}`),
+	})
 	fmt.Println(receipt.Outcome, err)
 	rows, err := inspect.New(store.Config{}).List(context.Background(), pool, inspect.Filter{})
 	fmt.Println(len(rows), err)

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// Other people's goroutines, as a connection pool keeps them, do not fail a run: only the checks that the caller asked for can.
+// Other people's goroutines, as a connection pool keeps them, do not fail a run: only the checks that the
+// caller asked for can.
 func TestMainRunsTheChecksAskedFor(t *testing.T) {
 	t.Parallel()
 	passed := func() error { return nil }

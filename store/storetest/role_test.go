@@ -27,7 +27,8 @@ func TestRoleLogsInAndMayNothing(t *testing.T) {
 		t.Cleanup(func() { _ = conn.Close(ctx) })
 		var name string
 		var allowed bool
-		if err := conn.QueryRow(ctx, `SELECT current_user, rolsuper OR rolcreatedb OR rolcreaterole OR has_schema_privilege('tasktable', 'USAGE')
+		if err := conn.QueryRow(ctx, `SELECT current_user, rolsuper OR rolcreatedb OR rolcreaterole
+			OR has_schema_privilege('tasktable', 'USAGE')
 			FROM pg_roles WHERE rolname = current_user`).Scan(&name, &allowed); err != nil || name != role || allowed {
 			t.Errorf("%q, more than to log in: %t, %v", name, allowed, err)
 		}
@@ -38,7 +39,8 @@ func TestRoleLogsInAndMayNothing(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = conn.Close(ctx) })
 	var left int
-	if err := conn.QueryRow(ctx, `SELECT count(*) FROM pg_roles WHERE rolname = $1`, role).Scan(&left); err != nil || left != 0 {
+	if err := conn.QueryRow(ctx, `SELECT count(*) FROM pg_roles WHERE rolname = $1`, role).Scan(&left); err != nil ||
+		left != 0 {
 		t.Errorf("the role is left after its test: %d, %v", left, err)
 	}
 }

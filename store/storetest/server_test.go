@@ -29,7 +29,9 @@ func mustShare(t *testing.T) *server {
 
 func exists(t *testing.T, s *server, database string) (there bool) {
 	t.Helper()
-	if err := s.admin.QueryRow(deadline(t), "SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1)", database).Scan(&there); err != nil {
+	if err := s.admin.QueryRow(
+		deadline(t), "SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1)", database,
+	).Scan(&there); err != nil {
 		t.Fatal(err)
 	}
 	return there

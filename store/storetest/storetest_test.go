@@ -28,7 +28,9 @@ func TestURLGivesEachTestItsOwnMigratedDatabase(t *testing.T) {
 				t.Fatal("another test's table is here:", err)
 			}
 			var migrated bool
-			if err := conn.QueryRow(ctx, "SELECT to_regclass('tasktable.scheduled_tasks') IS NOT NULL").Scan(&migrated); err != nil {
+			if err := conn.QueryRow(
+				ctx, "SELECT to_regclass('tasktable.scheduled_tasks') IS NOT NULL",
+			).Scan(&migrated); err != nil {
 				t.Fatal(err)
 			}
 			if !migrated {
@@ -42,7 +44,9 @@ func TestPoolIsUsable(t *testing.T) {
 	t.Parallel()
 	pool := storetest.Pool(t)
 	var tasks int
-	if err := pool.QueryRow(context.Background(), "SELECT count(*) FROM tasktable.scheduled_tasks").Scan(&tasks); err != nil {
+	if err := pool.QueryRow(
+		context.Background(), "SELECT count(*) FROM tasktable.scheduled_tasks",
+	).Scan(&tasks); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -56,7 +60,9 @@ func TestEmptyURLIsNotMigrated(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = conn.Close(ctx) })
 	var schemas int
-	if err := conn.QueryRow(ctx, "SELECT count(*) FROM pg_namespace WHERE nspname = 'tasktable'").Scan(&schemas); err != nil {
+	if err := conn.QueryRow(
+		ctx, "SELECT count(*) FROM pg_namespace WHERE nspname = 'tasktable'",
+	).Scan(&schemas); err != nil {
 		t.Fatal(err)
 	}
 	if schemas != 0 {
