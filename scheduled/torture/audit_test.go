@@ -60,8 +60,10 @@ DECLARE
     task tasktable.scheduled_tasks := coalesce(NEW, OLD);
     led  boolean; -- null: no claim
 BEGIN
-    IF TG_OP = 'UPDATE' AND (OLD.status, OLD.revision, OLD.fence, OLD.attempt, OLD.next_attempt_at, OLD.lease_expires_at, OLD.paused_until)
-        IS NOT DISTINCT FROM (NEW.status, NEW.revision, NEW.fence, NEW.attempt, NEW.next_attempt_at, NEW.lease_expires_at, NEW.paused_until)
+    IF TG_OP = 'UPDATE' AND (OLD.status, OLD.revision, OLD.fence, OLD.attempt, OLD.next_attempt_at,
+    OLD.lease_expires_at, OLD.paused_until)
+        IS NOT DISTINCT FROM (NEW.status, NEW.revision, NEW.fence, NEW.attempt, NEW.next_attempt_at,
+        NEW.lease_expires_at, NEW.paused_until)
     THEN
         RETURN NULL;
     END IF;
@@ -69,9 +71,11 @@ BEGIN
         led := torture.leads();
     END IF;
     INSERT INTO torture.audit (at, began, txid, backend, app, leads, op, id, type, queue, parent, recurs,
-        old_status, status, old_revision, revision, old_fence, fence, old_attempt, attempt, old_next, next, old_held, held,
+        old_status, status, old_revision, revision, old_fence, fence, old_attempt, attempt, old_next, next,
+        old_held, held,
         priority, first_due, asked, expires, max_attempts, expected, does, nonce, sum, entity, message, told, until)
-    VALUES (clock_timestamp(), transaction_timestamp(), txid_current(), pg_backend_pid(), current_setting('application_name'),
+    VALUES (clock_timestamp(), transaction_timestamp(), txid_current(), pg_backend_pid(),
+        current_setting('application_name'),
         led, TG_OP, task.id, task.type, task.queue, task.parent_id, task.cron IS NOT NULL,
         OLD.status, NEW.status, OLD.revision, NEW.revision, OLD.fence, NEW.fence, OLD.attempt, NEW.attempt,
         OLD.next_attempt_at, NEW.next_attempt_at, OLD.lease_expires_at, NEW.lease_expires_at,
@@ -88,13 +92,15 @@ CREATE FUNCTION torture.line() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF TG_TABLE_NAME = 'scheduled_task_executions' THEN
         INSERT INTO torture.lines (history, op, number, task_id, revision, hash)
-        SELECT 'executions', TG_OP, e.fence, e.task_id, e.revision, md5(e::text) FROM (SELECT (coalesce(NEW, OLD)).*) AS e;
+        SELECT 'executions', TG_OP, e.fence, e.task_id, e.revision, md5(e::text)
+            FROM (SELECT (coalesce(NEW, OLD)).*) AS e;
         IF TG_OP = 'INSERT' THEN
             INSERT INTO torture.executions SELECT NEW.*;
         END IF;
     ELSE
         INSERT INTO torture.lines (history, op, number, task_id, revision, hash)
-        SELECT 'changes', TG_OP, c.revision, c.task_id, c.revision, md5(c::text) FROM (SELECT (coalesce(NEW, OLD)).*) AS c;
+        SELECT 'changes', TG_OP, c.revision, c.task_id, c.revision, md5(c::text)
+            FROM (SELECT (coalesce(NEW, OLD)).*) AS c;
     END IF;
     RETURN NULL;
 END $$;
@@ -103,8 +109,8 @@ CREATE TRIGGER torture_lines AFTER INSERT OR UPDATE OR DELETE ON tasktable.sched
 CREATE TRIGGER torture_lines AFTER INSERT OR UPDATE OR DELETE ON tasktable.scheduled_task_changes
     FOR EACH ROW EXECUTE FUNCTION torture.line();`
 
-// lockClass is the first key of the engine's advisory locks: of the leader's, whose second is 0, and of the nodes', whose
-// second is their number. Were it another, no claim at all would seem to be a leader's.
+// lockClass is the first key of the engine's advisory locks: of the leader's, whose second is 0, and of the nodes',
+// whose second is their number. Were it another, no claim at all would seem to be a leader's.
 func lockClass(kind string) int64 {
 	hash := fnv.New32a()
 	_, _ = hash.Write([]byte("tasktable " + kind + " tasktable"))

@@ -11,8 +11,8 @@ import (
 var wrote = map[string]bool{"created": true, "rescheduled": true, "rearmed": true, "cancelled": true, "paused": true,
 	"queued": true, "deleted": true}
 
-// rowsAgreeWithTasks: the application's row of a deed is there if and only if the deed was done to the task, and both if and
-// only if the writer's transaction was committed.
+// rowsAgreeWithTasks: the application's row of a deed is there if and only if the deed was done to the task, and both
+// if and only if the writer's transaction was committed.
 func rowsAgreeWithTasks(h *history) (samples int, wrong []violation) {
 	x := h.in()
 	say := func(id, format string, args ...any) {
@@ -23,8 +23,8 @@ func rowsAgreeWithTasks(h *history) (samples int, wrong []violation) {
 		rows := len(x.opsOf[e.Op])
 		switch {
 		case e.Answer == acknowledged && rows != len(e.Deeds):
-			say(e.about(), "op %d of %s, %d deeds, was acknowledged at %s and left %d rows", e.Op, e.Writer, len(e.Deeds),
-				h.offset(e.Ended), rows)
+			say(e.about(), "op %d of %s, %d deeds, was acknowledged at %s and left %d rows", e.Op, e.Writer,
+				len(e.Deeds), h.offset(e.Ended), rows)
 		case e.Answer == refused && rows != 0:
 			say(e.about(), "op %d of %s was not committed and left %d rows", e.Op, e.Writer, rows)
 		case e.Answer == unknown && rows != 0 && rows != len(e.Deeds):
@@ -48,18 +48,23 @@ func rowsAgreeWithTasks(h *history) (samples int, wrong []violation) {
 		o := &h.Ops[i]
 		rows[key{o.TaskID, o.TxID}] = true
 		if wrote[o.Outcome] && !didSo(done[key{o.TaskID, o.TxID}], o) {
-			say(o.TaskID, "op %d: %s came to %s with revision %d, and the task shows nothing of it", o.Op, o.Verb, o.Outcome, o.Revision)
+			say(
+				o.TaskID, "op %d: %s came to %s with revision %d, and the task shows nothing of it", o.Op, o.Verb,
+				o.Outcome, o.Revision,
+			)
 		}
 	}
 	for i := range h.Audit {
-		if a := &h.Audit[i]; a.edits() && a.Parent == nil && strings.HasPrefix(a.App, "writer-") && !rows[key{a.ID, a.TxID}] {
+		if a := &h.Audit[i]; a.edits() && a.Parent == nil && strings.HasPrefix(a.App, "writer-") &&
+			!rows[key{a.ID, a.TxID}] {
 			say(a.ID, "revision %s was drawn by %s without a row of its own", of(a.Revision), a.App)
 		}
 	}
 	return samples, wrong
 }
 
-// didSo says whether one of the changes is what the verb says it did. run_now of a recurring task makes an occurrence of it.
+// didSo says whether one of the changes is what the verb says it did. run_now of a recurring task makes an
+// occurrence of it.
 func didSo(changes []*auditRow, o *opRow) bool {
 	for _, a := range changes {
 		switch {
@@ -81,8 +86,8 @@ func didSo(changes []*auditRow, o *opRow) bool {
 // Statuses that are the end of a task.
 var final = map[string]bool{"COMPLETED": true, "FAILED": true, "EXPIRED": true, "CANCELLED": true, "SKIPPED": true}
 
-// noneIsLost: what was accepted has come to an end that its history explains, or waits for what is not there: its time, or a
-// node.
+// noneIsLost: what was accepted has come to an end that its history explains, or waits for what is not there:
+// its time, or a node.
 func noneIsLost(h *history) (samples int, wrong []violation) {
 	x := h.in()
 	say := func(id, format string, args ...any) {
@@ -106,7 +111,10 @@ func noneIsLost(h *history) (samples int, wrong []violation) {
 			}
 			continue
 		case !there || row.Status != *last.Status || row.Revision != *last.Revision:
-			say(id, "it is %s with revision %d, and was %s with revision %d last", row.Status, row.Revision, *last.Status, *last.Revision)
+			say(
+				id, "it is %s with revision %d, and was %s with revision %d last", row.Status, row.Revision,
+				*last.Status, *last.Revision,
+			)
 			continue
 		}
 		if why := h.unfinished(last); why != "" {
@@ -135,7 +143,8 @@ func (h *history) unfinished(last *auditRow) string {
 		return fmt.Sprintf("revision %d is COMPLETED, and no execution completed it", *last.Revision)
 	case status == "CANCELLED":
 		for _, a := range x.byID[last.ID] {
-			if a.becomes("CANCELLED") && *a.Revision == *last.Revision && (strings.HasPrefix(a.App, "writer-") || a.Parent != nil) {
+			if a.becomes("CANCELLED") && *a.Revision == *last.Revision &&
+				(strings.HasPrefix(a.App, "writer-") || a.Parent != nil) {
 				return ""
 			}
 		}
@@ -152,8 +161,8 @@ func (x *index) releasedAs(a *auditRow) *execution {
 	return x.executions[*a.OldFence]
 }
 
-// followUpsAreScheduled: the follow-up of a completed attempt is there, made no later than in the transaction that completed it, and
-// has the payload that the handler gave it.
+// followUpsAreScheduled: the follow-up of a completed attempt is there, made no later than in the transaction that
+// completed it, and has the payload that the handler gave it.
 func followUpsAreScheduled(h *history) (samples int, wrong []violation) {
 	x := h.in()
 	for _, a := range x.releases {
@@ -164,13 +173,17 @@ func followUpsAreScheduled(h *history) (samples int, wrong []violation) {
 		samples++
 		child := x.byID[a.ID+childSuffix]
 		if len(child) == 0 || child[0].TxID != a.TxID && child[0].Seq > a.Seq {
-			wrong = append(wrong, broken("follow-up", a.ID, "fence %d is COMPLETED, and its follow-up was not scheduled with it",
-				e.Fence))
+			wrong = append(
+				wrong, broken("follow-up", a.ID, "fence %d is COMPLETED, and its follow-up was not scheduled with it",
+					e.Fence),
+			)
 		}
 		for _, c := range child {
 			if c.TxID == a.TxID && c.edits() && c.Nonce != e.Revision {
-				wrong = append(wrong, broken("follow-up", a.ID, "the follow-up of fence %d has another payload than it was given",
-					e.Fence))
+				wrong = append(
+					wrong, broken("follow-up", a.ID, "the follow-up of fence %d has another payload than it was given",
+						e.Fence),
+				)
 			}
 		}
 	}

@@ -7,8 +7,8 @@ import "fmt"
 // Outcomes whose attempt does not count.
 var refunded = map[string]bool{"RELEASED": true, "EXPIRED": true, "INTERRUPTED": true, "SNOOZED": true}
 
-// attemptsAreCounted: each claim counts one, an edit begins anew, and only what never began, was interrupted or put off is
-// given back.
+// attemptsAreCounted: each claim counts one, an edit begins anew, and only what never began, was interrupted or put
+// off is given back.
 func attemptsAreCounted(h *history) (samples int, wrong []violation) {
 	x := h.in()
 	for i := range h.Audit {
@@ -39,7 +39,10 @@ func attemptsAreCounted(h *history) (samples int, wrong []violation) {
 				want--
 			}
 			if *a.Attempt != want && e != nil {
-				say("fence %d ended as %s: attempt %d became %d, want %d", *a.OldFence, e.Outcome, *a.OldAttempt, *a.Attempt, want)
+				say(
+					"fence %d ended as %s: attempt %d became %d, want %d", *a.OldFence, e.Outcome, *a.OldAttempt,
+					*a.Attempt, want,
+				)
 			}
 		case *a.Attempt != *a.OldAttempt:
 			say("attempt %d became %d by itself", *a.OldAttempt, *a.Attempt)
@@ -48,8 +51,8 @@ func attemptsAreCounted(h *history) (samples int, wrong []violation) {
 	return samples, wrong
 }
 
-// noneIsGivenUpTooSoon: a task fails when its attempts are used up or its handler says that no other would do; until then it
-// is tried again.
+// noneIsGivenUpTooSoon: a task fails when its attempts are used up or its handler says that no other would do; until
+// then it is tried again.
 func noneIsGivenUpTooSoon(h *history) (samples int, wrong []violation) {
 	x := h.in()
 	for fence, a := range x.releases {
@@ -80,7 +83,9 @@ func noneIsGivenUpTooSoon(h *history) (samples int, wrong []violation) {
 	for i := range h.Audit {
 		a := &h.Audit[i]
 		if a.becomes("EXPIRED") && (a.Expires == nil || a.At.Before(*a.Expires)) && !a.releases() {
-			wrong = append(wrong, broken("given up", a.ID, "EXPIRED at %s, expires at %s", h.offset(a.At), h.instant(a.Expires)))
+			wrong = append(
+				wrong, broken("given up", a.ID, "EXPIRED at %s, expires at %s", h.offset(a.At), h.instant(a.Expires)),
+			)
 		}
 	}
 	return samples, wrong

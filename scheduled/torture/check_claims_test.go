@@ -2,7 +2,8 @@
 
 package torture
 
-// leadersClaim: a claim is committed by the connection that holds the leader's lock, and each draws a number of its own.
+// leadersClaim: a claim is committed by the connection that holds the leader's lock, and each draws a
+// number of its own.
 func leadersClaim(h *history) (samples int, wrong []violation) {
 	drawn := map[int64]string{}
 	for i := range h.Audit {
@@ -13,7 +14,10 @@ func leadersClaim(h *history) (samples int, wrong []violation) {
 		if a.claims() {
 			samples++
 			if a.Leads == nil || !*a.Leads {
-				say("claimed at %s with fence %d by %q (backend %d), which did not lead", h.offset(a.At), *a.Fence, a.App, a.Backend)
+				say(
+					"claimed at %s with fence %d by %q (backend %d), which did not lead", h.offset(a.At), *a.Fence,
+					a.App, a.Backend,
+				)
 			}
 			if a.OldFence != nil {
 				say("claimed at %s with fence %d, while held with %d", h.offset(a.At), *a.Fence, *a.OldFence)
@@ -33,8 +37,8 @@ func leadersClaim(h *history) (samples int, wrong []violation) {
 	return samples, wrong
 }
 
-// leasesAreAsLong: from the claim, or from when the task is due if that is later, the allowance and the expected time; and
-// none gets shorter while it is held.
+// leasesAreAsLong: from the claim, or from when the task is due if that is later, the allowance and the expected
+// time; and none gets shorter while it is held.
 func leasesAreAsLong(h *history) (samples int, wrong []violation) {
 	for i := range h.Audit {
 		a := &h.Audit[i]
@@ -44,11 +48,16 @@ func leasesAreAsLong(h *history) (samples int, wrong []violation) {
 			least := later(a.Began, *a.OldNext).Add(startAllowance + a.Expected)
 			most := later(a.At, *a.OldNext).Add(startAllowance + a.Expected)
 			if a.Held == nil || a.Held.Before(least) || a.Held.After(most) {
-				wrong = append(wrong, broken("lease", a.ID, "claimed at %s, held until %s, want %s to %s", h.offset(a.At),
-					h.instant(a.Held), h.offset(least), h.offset(most)))
+				wrong = append(
+					wrong, broken("lease", a.ID, "claimed at %s, held until %s, want %s to %s", h.offset(a.At),
+						h.instant(a.Held), h.offset(least), h.offset(most)),
+				)
 			}
 		case a.Fence != nil && a.OldFence != nil && *a.Fence == *a.OldFence && a.Held.Before(*a.OldHeld):
-			wrong = append(wrong, broken("lease", a.ID, "held until %s, and then only until %s", h.instant(a.OldHeld), h.instant(a.Held)))
+			wrong = append(
+				wrong,
+				broken("lease", a.ID, "held until %s, and then only until %s", h.instant(a.OldHeld), h.instant(a.Held)),
+			)
 		}
 	}
 	return samples, wrong
@@ -62,7 +71,10 @@ func noneIsClaimedExpired(h *history) (samples int, wrong []violation) {
 			continue
 		}
 		if samples++; !a.Expires.After(a.Began) {
-			wrong = append(wrong, broken("claimed expired", a.ID, "claimed at %s, expired at %s", h.offset(a.At), h.offset(*a.Expires)))
+			wrong = append(
+				wrong,
+				broken("claimed expired", a.ID, "claimed at %s, expired at %s", h.offset(a.At), h.offset(*a.Expires)),
+			)
 		}
 	}
 	return samples, wrong
@@ -79,8 +91,10 @@ func noneIsClaimedPaused(h *history) (samples int, wrong []violation) {
 		}
 		for _, p := range h.Pauses {
 			if p.covers(a.Queue, a.Type) && p.surely(a.Began) && p.surely(a.At) {
-				wrong = append(wrong, broken("claimed paused", a.ID, "claimed at %s, its queue %s or type %s is paused since %s",
-					h.offset(a.At), a.Queue, a.Type, h.offset(p.Held)))
+				wrong = append(
+					wrong, broken("claimed paused", a.ID, "claimed at %s, its queue %s or type %s is paused since %s",
+						h.offset(a.At), a.Queue, a.Type, h.offset(p.Held)),
+				)
 			}
 		}
 	}

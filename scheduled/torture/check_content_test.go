@@ -54,7 +54,9 @@ func handlersSeeTheirContent(h *history) (samples int, wrong []violation) {
 			continue
 		}
 		if samples++; r.Sum != c.Sum {
-			wrong = append(wrong, broken("handler's payload", r.ID, "fence %d got another payload than the row had", r.Fence))
+			wrong = append(
+				wrong, broken("handler's payload", r.ID, "fence %d got another payload than the row had", r.Fence),
+			)
 		}
 	}
 	return samples, wrong
@@ -112,12 +114,15 @@ func syncIsExact(h *history) (samples int, wrong []violation) {
 		for _, id := range e.Listed {
 			listed[id] = true
 			if a := h.rowAt(id, e); a == nil || a.Op == "DELETE" {
-				wrong = append(wrong, broken("sync", id, "op %d made the tasks of %s, and it is not there", e.Op, e.Entity))
+				wrong = append(
+					wrong, broken("sync", id, "op %d made the tasks of %s, and it is not there", e.Op, e.Entity),
+				)
 			}
 		}
 		for id := range members[e.Entity] {
 			a := h.rowAt(id, e)
-			if listed[id] || a == nil || a.Op == "DELETE" || a.Entity == nil || *a.Entity != e.Entity || final[*a.Status] {
+			if listed[id] || a == nil || a.Op == "DELETE" || a.Entity == nil || *a.Entity != e.Entity ||
+				final[*a.Status] {
 				continue
 			}
 			wrong = append(wrong, broken("sync", id, "op %d made the tasks of %s without it, and it is left %s", e.Op,

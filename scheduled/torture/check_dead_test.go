@@ -7,8 +7,8 @@ import "time"
 // toldWithin is how long after it is recorded a node tells its OnDead of a dead letter.
 const toldWithin = 5 * time.Second
 
-// deathsAreTold: OnDead is called for what was recorded as FAILED or EXPIRED, once for each, and for nothing else. A node that was
-// disturbed may owe a call.
+// deathsAreTold: OnDead is called for what was recorded as FAILED or EXPIRED, once for each, and for nothing else. A
+// node that was disturbed may owe a call.
 func deathsAreTold(h *history) (samples int, wrong []violation) {
 	type key struct {
 		id, outcome string
@@ -30,19 +30,26 @@ func deathsAreTold(h *history) (samples int, wrong []violation) {
 		k := of(e.TaskID, e.Outcome, e.Revision)
 		recorded[k]++
 		pid := h.in().nodes[*orZero(e.Node)]
-		if e.Outcome != "FAILED" && e.Outcome != "EXPIRED" || pid == 0 || !h.livesOn(pid, e.FinishedAt.Add(toldWithin)) ||
+		if e.Outcome != "FAILED" && e.Outcome != "EXPIRED" || pid == 0 ||
+			!h.livesOn(pid, e.FinishedAt.Add(toldWithin)) ||
 			h.disturbed(pid, e.FinishedAt, e.FinishedAt.Add(toldWithin)) {
 			continue
 		}
 		if samples++; told[k] == 0 {
-			wrong = append(wrong, broken("told of the dead", e.TaskID, "fence %d is %s since %s, and OnDead was not called", e.Fence,
-				e.Outcome, h.offset(e.FinishedAt)))
+			wrong = append(
+				wrong,
+				broken("told of the dead", e.TaskID, "fence %d is %s since %s, and OnDead was not called", e.Fence,
+					e.Outcome, h.offset(e.FinishedAt)),
+			)
 		}
 	}
 	for k, times := range told {
 		if times > recorded[k] {
-			wrong = append(wrong, broken("told of the dead", k.id, "OnDead was called %d times for revision %d, %s: recorded %d times",
-				times, k.revision, k.outcome, recorded[k]))
+			wrong = append(
+				wrong,
+				broken("told of the dead", k.id, "OnDead was called %d times for revision %d, %s: recorded %d times",
+					times, k.revision, k.outcome, recorded[k]),
+			)
 		}
 	}
 	return samples, wrong

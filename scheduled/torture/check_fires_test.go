@@ -11,7 +11,8 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// occurrences lists the occurrences that were made of each recurring task, by their fire time; those of run_now are left out.
+// occurrences lists the occurrences that were made of each recurring task, by their fire time; those of
+// run_now are left out.
 func (h *history) occurrences() map[string][]*auditRow {
 	byHand := map[string]bool{}
 	for i := range h.Ops {
@@ -40,7 +41,9 @@ func firesAreSingle(h *history) (samples int, wrong []violation) {
 				wrong = append(wrong, broken("fires", parent, "the fire of %s was made twice", h.offset(a.Asked)))
 			}
 			if a.At.Before(a.Asked) {
-				wrong = append(wrong, broken("fires", parent, "the fire of %s was made at %s", h.offset(a.Asked), h.offset(a.At)))
+				wrong = append(
+					wrong, broken("fires", parent, "the fire of %s was made at %s", h.offset(a.Asked), h.offset(a.At)),
+				)
 			}
 		}
 	}
@@ -55,7 +58,8 @@ func rhythm(task store.Task) time.Duration {
 	return time.Second
 }
 
-// there is an instant, or, if Postgres was stopped soon after it, when it was there again: its start takes as long as the machine does.
+// there is an instant, or, if Postgres was stopped soon after it, when it was there again: its start takes as long as
+// the machine does.
 func (h *history) there(at time.Time) time.Time {
 	for _, f := range h.Faults {
 		if f.Kind == faultPostgres && !f.To.IsZero() && f.To.After(at) && f.From.Sub(at) < silentLimit {
@@ -65,8 +69,8 @@ func (h *history) there(at time.Time) time.Time {
 	return at
 }
 
-// steadyFiresAreComplete: from the first to the last there is an occurrence for each fire, run or SKIPPED. Those that catch up
-// with all and may overlap run each.
+// steadyFiresAreComplete: from the first to the last there is an occurrence for each fire, run or SKIPPED. Those that
+// catch up with all and may overlap run each.
 func steadyFiresAreComplete(h *history) (samples int, wrong []violation) {
 	made := h.occurrences()
 	x := h.in()
@@ -95,11 +99,15 @@ func steadyFiresAreComplete(h *history) (samples int, wrong []violation) {
 		}
 		for i := 1; i < len(list); i++ {
 			if step := list[i].Asked.Sub(list[i-1].Asked); step != every {
-				say("between the fires of %s and %s lie %s, not %s", h.offset(list[i-1].Asked), h.offset(list[i].Asked), step, every)
+				say(
+					"between the fires of %s and %s lie %s, not %s", h.offset(list[i-1].Asked), h.offset(list[i].Asked),
+					step, every,
+				)
 			}
 		}
 		for _, a := range list {
-			if *a.Status == "SKIPPED" && task.Recurrence.CatchUp == store.CatchUpAll && task.Recurrence.Overlap == store.OverlapAllow {
+			if *a.Status == "SKIPPED" && task.Recurrence.CatchUp == store.CatchUpAll &&
+				task.Recurrence.Overlap == store.OverlapAllow {
 				say("the fire of %s was skipped", h.offset(a.Asked))
 			}
 		}
@@ -117,16 +125,19 @@ func forksAdvance(h *history) (samples int, wrong []violation) {
 				return p.TxID == a.TxID && p.Op == "UPDATE" && (p.Next == nil || p.Next.After(a.Asked))
 			})
 			if !advanced {
-				wrong = append(wrong, broken("fork", parent, "the fire of %s was made by transaction %d, which did not plan the next",
-					h.offset(a.Asked), a.TxID))
+				wrong = append(
+					wrong,
+					broken("fork", parent, "the fire of %s was made by transaction %d, which did not plan the next",
+						h.offset(a.Asked), a.TxID),
+				)
 			}
 		}
 	}
 	return samples, wrong
 }
 
-// skipsHaveReasons: with overlap skip an occurrence is made to run exactly when no earlier one is left; with catch-up latest
-// one of those that were missed together runs. Those of a pause have a policy of their own.
+// skipsHaveReasons: with overlap skip an occurrence is made to run exactly when no earlier one is left; with catch-up
+// latest one of those that were missed together runs. Those of a pause have a policy of their own.
 func skipsHaveReasons(h *history) (samples int, wrong []violation) {
 	const skip, latest = "steady/skip", "steady/latest"
 	made := h.occurrences()

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// gap is a time during which nothing was claimed, though something was due and free, and nothing that was done explains it.
+// gap is a time during which nothing was claimed, though something was due and free, and nothing that was
+// done explains it.
 type gap struct {
 	from, to time.Time
 	waited   string // a task that waited all the while
@@ -24,8 +25,10 @@ func claimingGoesOn(h *history) (samples int, wrong []violation) {
 		}
 	}
 	for _, g := range h.gaps(silentLimit) {
-		wrong = append(wrong, broken("gap", g.waited, "nothing was claimed from %s to %s, though it was due", h.offset(g.from),
-			h.offset(g.to)))
+		wrong = append(
+			wrong, broken("gap", g.waited, "nothing was claimed from %s to %s, though it was due", h.offset(g.from),
+				h.offset(g.to)),
+		)
 	}
 	return samples, wrong
 }
@@ -76,7 +79,8 @@ func (f fault) stopsClaiming() bool {
 		return false
 	case f.Kind == faultQuiet: // it lets another lead at once, and one is there
 		return false
-	case f.Kind == faultKill || f.Kind == faultStop || f.Kind == faultFreeze || f.Kind == faultBackend || f.Kind == faultListener:
+	case f.Kind == faultKill || f.Kind == faultStop || f.Kind == faultFreeze || f.Kind == faultBackend ||
+		f.Kind == faultListener:
 		return f.Leader || f.Headless
 	}
 	return true
@@ -153,7 +157,8 @@ func (h *history) measure(f fault, took time.Duration) measured {
 	return measured{fault: f, took: took - h.stoodAny(f.From, f.From.Add(took))}
 }
 
-// undisturbed says whether nothing else that could matter was done shortly before a fault, or until its consequences were over.
+// undisturbed says whether nothing else that could matter was done shortly before a fault, or until its
+// consequences were over.
 func (h *history) undisturbed(f fault, took time.Duration) bool {
 	return !slices.ContainsFunc(h.Faults, func(other fault) bool {
 		return other != f && other.disturbs() && !other.From.After(f.From.Add(took)) &&
@@ -161,7 +166,8 @@ func (h *history) undisturbed(f fault, took time.Duration) bool {
 	})
 }
 
-// failovers are the times from the loss of a leader to the next claim by another, for losses that the server notices at once.
+// failovers are the times from the loss of a leader to the next claim by another, for losses that the
+// server notices at once.
 func (h *history) failovers() (found []measured, disturbed int) {
 	for _, f := range h.Faults {
 		if f.Kind != faultKill && f.Kind != faultLeader && f.Kind != faultCut {
@@ -205,8 +211,9 @@ func (h *history) takeover(f fault) (took time.Duration, known bool) {
 	return claims[after+next].At.Sub(f.From), true
 }
 
-// recoveries are the times from a kill to when each task that the process was running was free again. Where the process led, they
-// begin when another leads, which has heard nothing of the killed node and counts its silence from then on.
+// recoveries are the times from a kill to when each task that the process was running was free again. Where
+// the process led, they begin when another leads, which has heard nothing of the killed node and counts its
+// silence from then on.
 func (h *history) recoveries() (found []measured, disturbed int) {
 	x := h.in()
 	for _, f := range h.Faults {

@@ -22,8 +22,10 @@ func claimsBeginOrGoBack(h *history) (samples int, wrong []violation) {
 			continue
 		}
 		if samples++; until.Sub(from)-h.stoodAny(from, until) > inHandFor {
-			wrong = append(wrong, broken("in hand", c.ID, "fence %d, claimed at %s for %s, neither began nor went back until %s",
-				fence, h.offset(c.At), h.offset(*c.OldNext), h.offset(until)))
+			wrong = append(
+				wrong, broken("in hand", c.ID, "fence %d, claimed at %s for %s, neither began nor went back until %s",
+					fence, h.offset(c.At), h.offset(*c.OldNext), h.offset(until)),
+			)
 		}
 	}
 	return samples, wrong

@@ -18,7 +18,10 @@ func historyIsAppendOnly(h *history) (samples int, wrong []violation) {
 	for _, l := range h.Lines {
 		samples++
 		say := func(format string, args ...any) {
-			wrong = append(wrong, broken("append-only", l.TaskID, "line %d of %s %s", l.Number, l.History, fmt.Sprintf(format, args...)))
+			wrong = append(
+				wrong,
+				broken("append-only", l.TaskID, "line %d of %s %s", l.Number, l.History, fmt.Sprintf(format, args...)),
+			)
 		}
 		gone, by := removed[lineKey{l.History, l.Number}]
 		switch {
@@ -69,8 +72,11 @@ func retentionWaits(h *history) (samples int, wrong []violation) {
 			before, ended := changes[i-1], endedAt(changes[:i])
 			early := a.At.Sub(ended) < retention-writtenWithin
 			if before.Status == nil || !final[*before.Status] || before.Fence != nil || early {
-				wrong = append(wrong, broken("retention", id, "it was removed at %s, and was %s since %s, fence %s", h.offset(a.At),
-					of(before.Status), h.offset(ended), of(before.Fence)))
+				wrong = append(
+					wrong,
+					broken("retention", id, "it was removed at %s, and was %s since %s, fence %s", h.offset(a.At),
+						of(before.Status), h.offset(ended), of(before.Fence)),
+				)
 			}
 		}
 	}
@@ -86,8 +92,8 @@ func endedAt(changes []*auditRow) time.Time {
 	return changes[i].At
 }
 
-// claimsHaveLines: each claim that has ended has one line, written in the transaction that ended it; and each line is of a
-// claim, or of what expired before it could be claimed.
+// claimsHaveLines: each claim that has ended has one line, written in the transaction that ended it; and each line is
+// of a claim, or of what expired before it could be claimed.
 func claimsHaveLines(h *history) (samples int, wrong []violation) {
 	x := h.in()
 	say := func(id, format string, args ...any) {
@@ -99,7 +105,10 @@ func claimsHaveLines(h *history) (samples int, wrong []violation) {
 		case l == nil:
 			say(a.ID, "the claim with fence %d ended at %s, and no line says so", fence, h.offset(a.At))
 		case l.TxID != a.TxID:
-			say(a.ID, "the claim with fence %d was ended by transaction %d, its line written by %d", fence, a.TxID, l.TxID)
+			say(
+				a.ID, "the claim with fence %d was ended by transaction %d, its line written by %d", fence, a.TxID,
+				l.TxID,
+			)
 		case l.TaskID != a.ID:
 			say(a.ID, "the line of fence %d is of %s", fence, l.TaskID)
 		}
@@ -134,12 +143,16 @@ func revisionsHaveLines(h *history) (samples int, wrong []violation) {
 		switch a.Op {
 		case "DELETE":
 			if deletes[fmt.Sprint(a.ID, " ", a.TxID)] == 0 {
-				wrong = append(wrong, broken("change line", a.ID, "was deleted at %s, and no line says so", h.offset(a.At)))
+				wrong = append(
+					wrong, broken("change line", a.ID, "was deleted at %s, and no line says so", h.offset(a.At)),
+				)
 			}
 		default:
 			if lines := byNumber[*a.Revision]; len(lines) != 1 || lines[0].TxID != a.TxID || lines[0].TaskID != a.ID {
-				wrong = append(wrong, broken("change line", a.ID, "revision %d, drawn at %s, has %d lines of its own", *a.Revision,
-					h.offset(a.At), len(lines)))
+				wrong = append(
+					wrong, broken("change line", a.ID, "revision %d, drawn at %s, has %d lines of its own", *a.Revision,
+						h.offset(a.At), len(lines)),
+				)
 			}
 		}
 	}

@@ -33,8 +33,8 @@ func (h *history) overlaps() []overlap {
 	return found
 }
 
-// excuse is why a handler may still have run when the next began: it does not mind its context, whose end had come; or its
-// process was frozen, and it ended when that looked again.
+// excuse is why a handler may still have run when the next began: it does not mind its context, whose end had come;
+// or its process was frozen, and it ended when that looked again.
 func (h *history) excuse(a, b *run) string {
 	if a.Deaf && (a.End == nil || !a.End.Ended.IsZero() && !b.At.Before(a.End.Ended)) {
 		return "deaf"
@@ -44,7 +44,8 @@ func (h *history) excuse(a, b *run) string {
 		if to.IsZero() {
 			to = a.Latest
 		}
-		if to.Sub(s.From) >= frozenLeast && to.After(a.At) && s.From.Before(b.At) && !a.Latest.After(to.Add(looksWithin)) {
+		if to.Sub(s.From) >= frozenLeast && to.After(a.At) && s.From.Before(b.At) &&
+			!a.Latest.After(to.Add(looksWithin)) {
 			return "frozen"
 		}
 	}
@@ -66,8 +67,8 @@ func noneRunsTwiceAtOnce(h *history) (samples int, wrong []violation) {
 		if o.excuse == "" {
 			wrong = append(wrong, broken("overlap", o.first.ID,
 				"fence %d in process %d ran from %s to %s, fence %d in process %d began at %s",
-				o.first.Fence, o.first.PID, h.offset(o.first.At), h.offset(o.first.Latest), o.second.Fence, o.second.PID,
-				h.offset(o.second.At)))
+				o.first.Fence, o.first.PID, h.offset(o.first.At), h.offset(o.first.Latest), o.second.Fence,
+				o.second.PID, h.offset(o.second.At)))
 		}
 	}
 	return samples, wrong

@@ -73,8 +73,8 @@ func (h *history) mayLeave(w waiting, pass *auditRow) bool {
 	return h.hidden(w, pass) || h.maybePaused(w.queue, w.kind, pass.Began, pass.At)
 }
 
-// hidden says whether a task may have lain before its lane's low-water mark when a pass looked: it was due before it was
-// committed. While an old snapshot was kept, or since, a mark may also be as far ahead as tasks are claimed.
+// hidden says whether a task may have lain before its lane's low-water mark when a pass looked: it was due before it
+// was committed. While an old snapshot was kept, or since, a mark may also be as far ahead as tasks are claimed.
 func (h *history) hidden(w waiting, pass *auditRow) bool {
 	if !pass.Began.Before(w.from.Add(hiddenFor)) {
 		return false
@@ -103,8 +103,8 @@ func (h *history) waits() map[pool][]waiting {
 			if a.Op == "DELETE" || a.Next == nil || a.Recurs || !sure || strings.HasSuffix(id, childSuffix) {
 				continue
 			}
-			w := waiting{id: id, queue: a.Queue, kind: a.Type, priority: a.Priority, from: later(known, *a.Next), until: h.Quiet,
-				known: known, due: *a.Next}
+			w := waiting{id: id, queue: a.Queue, kind: a.Type, priority: a.Priority, from: later(known, *a.Next),
+				until: h.Quiet, known: known, due: *a.Next}
 			if i+1 < len(changes) {
 				w.until, w.end = changes[i+1].At, changes[i+1]
 			}
@@ -146,8 +146,8 @@ func (h *history) lowestClaims() map[pool][]*auditRow {
 	return lowest
 }
 
-// touched says whether somebody may have had the task's row locked while a pass was under way: a writer, or whoever changed it
-// next.
+// touched says whether somebody may have had the task's row locked while a pass was under way: a writer, or
+// whoever changed it next.
 func (h *history) touched(x *index, id string, pass *auditRow) bool {
 	for _, e := range x.entriesOf(h, id) {
 		if e.mayLock(pass.Began, pass.At) {

@@ -4,9 +4,9 @@ package torture
 
 import "time"
 
-// noneStartsQuietly: nothing passes its gate in a process that has said it is quiet, until it is told to go on. What had passed
-// before is called within the time that the gate's answer is good for, not counting when the process stood still.
-// The samples are the times during which a node was quiet.
+// noneStartsQuietly: nothing passes its gate in a process that has said it is quiet, until it is told to go on. What
+// had passed before is called within the time that the gate's answer is good for, not counting when the process stood
+// still. The samples are the times during which a node was quiet.
 func noneStartsQuietly(h *history) (samples int, wrong []violation) {
 	samples = len(h.Quiets)
 	for i := range h.Runs {
@@ -17,8 +17,10 @@ func noneStartsQuietly(h *history) (samples int, wrong []violation) {
 			}
 			late := r.At.Sub(q.From) - h.stood(r.PID, q.From, r.At)
 			if r.Gate.After(q.From) || late > callWithin+unseenStall {
-				wrong = append(wrong, broken("quiet start", r.ID, "process %d was quiet since %s, gate at %s, called at %s", r.PID,
-					h.offset(q.From), h.offset(r.Gate), h.offset(r.At)))
+				wrong = append(
+					wrong, broken("quiet start", r.ID, "process %d was quiet since %s, gate at %s, called at %s", r.PID,
+						h.offset(q.From), h.offset(r.Gate), h.offset(r.At)),
+				)
 			}
 		}
 	}
@@ -40,7 +42,8 @@ func (h *history) quietAt(at time.Time) (n int) {
 	return n
 }
 
-// addQuiet notes what a process says of being quiet. It may be told to go on though it is not quiet: thawing it is the same signal.
+// addQuiet notes what a process says of being quiet. It may be told to go on though it is not quiet: thawing it
+// is the same signal.
 func (h *history) addQuiet(of life, m mark) {
 	for i := range h.Quiets {
 		if q := &h.Quiets[i]; q.PID == of.PID && q.To.IsZero() {

@@ -23,11 +23,12 @@ func linesAreTrue(h *history) (samples int, wrong []violation) {
 			what := fmt.Sprintf(format, args...)
 			wrong = append(wrong, broken("line", e.TaskID, "fence %d, %s: %s", e.Fence, e.Outcome, what))
 		}
-		// Who takes back the claim of an edited task has the row as it is now, and knows no more of the claim than its fence.
+		// Who takes back the claim of an edited task has the row as it is now, and knows no more of the
+		// claim than its fence.
 		edited := e.Outcome == "LOST" && e.Revision > *c.Revision
 		if e.Type != c.Type || !edited && (e.Attempt != *c.Attempt || e.Revision != *c.Revision) {
-			say("%s revision %d attempt %d, claimed as %s revision %d attempt %d", e.Type, e.Revision, e.Attempt, c.Type,
-				*c.Revision, *c.Attempt)
+			say("%s revision %d attempt %d, claimed as %s revision %d attempt %d", e.Type, e.Revision, e.Attempt,
+				c.Type, *c.Revision, *c.Attempt)
 		}
 		if l := x.written[e.Fence]; l != nil && e.FinishedAt.After(l.At) {
 			say("finished at %s, and was written at %s", h.offset(e.FinishedAt), h.offset(l.At))

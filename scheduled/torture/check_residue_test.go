@@ -8,7 +8,10 @@ func nothingIsLeft(h *history) (samples int, wrong []violation) {
 		wrong = append(wrong, broken("residue", id, format, args...))
 	}
 	if h.Quiet.IsZero() {
-		say("", "not all that was left to do was done %s after everything was mended at %s", quietLimit, h.offset(h.Calmed))
+		say(
+			"", "not all that was left to do was done %s after everything was mended at %s", quietLimit,
+			h.offset(h.Calmed),
+		)
 	}
 	for _, row := range h.Tasks {
 		samples++

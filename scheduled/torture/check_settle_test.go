@@ -28,12 +28,16 @@ func completionsAreSingle(h *history) (samples int, wrong []violation) {
 	samples = len(lines)
 	for k, n := range lines {
 		if n > 1 {
-			wrong = append(wrong, broken("completed twice", k.id, "revision %d has %d lines of completions", k.revision, n))
+			wrong = append(
+				wrong, broken("completed twice", k.id, "revision %d has %d lines of completions", k.revision, n),
+			)
 		}
 	}
 	for k, n := range rows {
 		if n > 1 {
-			wrong = append(wrong, broken("completed twice", k.id, "revision %d became COMPLETED %d times", k.revision, n))
+			wrong = append(
+				wrong, broken("completed twice", k.id, "revision %d became COMPLETED %d times", k.revision, n),
+			)
 		}
 	}
 	return samples, wrong
@@ -55,12 +59,12 @@ func noStaleCompletion(h *history) (samples int, wrong []violation) {
 		current := a.wasCurrent(c)
 		e := x.executions[fence]
 		if !current && (*a.Status != *a.OldStatus || *a.Revision != *a.OldRevision) {
-			say(a, "the claim of revision %d, fence %d, made revision %d %s→%s", *c.Revision, fence, *a.OldRevision, *a.OldStatus,
-				*a.Status)
+			say(a, "the claim of revision %d, fence %d, made revision %d %s→%s", *c.Revision, fence, *a.OldRevision,
+				*a.OldStatus, *a.Status)
 		}
 		if e != nil && e.Outcome == "COMPLETED" && (!current || e.Revision != *c.Revision) {
-			say(a, "fence %d was recorded as COMPLETED for revision %d, when the row was %s with revision %d", fence, e.Revision,
-				*a.OldStatus, *a.OldRevision)
+			say(a, "fence %d was recorded as COMPLETED for revision %d, when the row was %s with revision %d", fence,
+				e.Revision, *a.OldStatus, *a.OldRevision)
 		}
 		if e != nil && e.Outcome == "SUPERSEDED" && current {
 			say(a, "fence %d was recorded as SUPERSEDED, and nothing had superseded revision %d", fence, *c.Revision)
@@ -86,7 +90,10 @@ func outcomesAgreeWithDiaries(h *history) (samples int, wrong []violation) {
 		runs := x.runs[e.Fence]
 		samples++
 		say := func(format string, args ...any) {
-			wrong = append(wrong, broken("outcome", e.TaskID, "fence %d, %s: %s", e.Fence, e.Outcome, fmt.Sprintf(format, args...)))
+			wrong = append(
+				wrong,
+				broken("outcome", e.TaskID, "fence %d, %s: %s", e.Fence, e.Outcome, fmt.Sprintf(format, args...)),
+			)
 		}
 		switch {
 		case neverStarted[e.Outcome]:
@@ -110,7 +117,8 @@ func outcomesAgreeWithDiaries(h *history) (samples int, wrong []violation) {
 		switch ok := end.How == "ok"; {
 		case e.Outcome == "COMPLETED" && !ok:
 			say("but its handler ended with %s", end.How)
-		case (e.Outcome == "RETRIED" || e.Outcome == "FAILED" || e.Outcome == "SNOOZED") && ok && !transactional(e.Type):
+		case (e.Outcome == "RETRIED" || e.Outcome == "FAILED" || e.Outcome == "SNOOZED") && ok &&
+			!transactional(e.Type):
 			say("but its handler returned nil")
 		}
 	}
@@ -138,16 +146,25 @@ func effectsAreExactlyOnce(h *history) (samples int, wrong []violation) {
 		got := byFence[e.Fence]
 		delete(byFence, e.Fence)
 		if len(got) != want {
-			wrong = append(wrong, broken("effects", e.TaskID, "fence %d, %s, has %d effects, want %d", e.Fence, e.Outcome, len(got), want))
+			wrong = append(
+				wrong,
+				broken(
+					"effects", e.TaskID, "fence %d, %s, has %d effects, want %d", e.Fence, e.Outcome, len(got), want,
+				),
+			)
 			continue
 		}
 		if line := x.written[e.Fence]; want == 1 && line != nil && line.TxID != got[0].TxID {
-			wrong = append(wrong, broken("effects", e.TaskID, "fence %d: the effect is of transaction %d, its %s of %d", e.Fence,
-				got[0].TxID, e.Outcome, line.TxID))
+			wrong = append(
+				wrong, broken("effects", e.TaskID, "fence %d: the effect is of transaction %d, its %s of %d", e.Fence,
+					got[0].TxID, e.Outcome, line.TxID),
+			)
 		}
 	}
 	for fence, left := range byFence {
-		wrong = append(wrong, broken("effects", left[0].TaskID, "fence %d has %d effects and no execution", fence, len(left)))
+		wrong = append(
+			wrong, broken("effects", left[0].TaskID, "fence %d has %d effects and no execution", fence, len(left)),
+		)
 	}
 	return samples, wrong
 }
@@ -175,8 +192,11 @@ func settlesAreQuick(h *history) (samples int, wrong []violation) {
 			continue
 		}
 		if stood := h.stood(runs[0].PID, ended, line.At); took-stood > limit {
-			wrong = append(wrong, broken("settle", e.TaskID, "fence %d ended at %s, and was recorded %s later", e.Fence, h.offset(ended),
-				short(took)))
+			wrong = append(
+				wrong,
+				broken("settle", e.TaskID, "fence %d ended at %s, and was recorded %s later", e.Fence, h.offset(ended),
+					short(took)),
+			)
 		}
 	}
 	return samples, wrong

@@ -10,7 +10,10 @@ func startsAreClaimed(h *history) (samples int, wrong []violation) {
 	for fence, runs := range x.runs {
 		samples += len(runs)
 		if len(runs) > 1 {
-			wrong = append(wrong, broken("claimed start", runs[0].ID, "the claim with fence %d was run %d times", fence, len(runs)))
+			wrong = append(
+				wrong,
+				broken("claimed start", runs[0].ID, "the claim with fence %d was run %d times", fence, len(runs)),
+			)
 		}
 		c := x.claims[fence]
 		for _, r := range runs {
@@ -18,8 +21,12 @@ func startsAreClaimed(h *history) (samples int, wrong []violation) {
 			case c == nil:
 				wrong = append(wrong, broken("claimed start", r.ID, "fence %d was never claimed", fence))
 			case c.ID != r.ID || *c.Revision != r.Revision || *c.Attempt != r.Attempt || c.Type != r.Type:
-				wrong = append(wrong, broken("claimed start", r.ID, "run as %s revision %d attempt %d, claimed as %s revision %d attempt %d",
-					r.Type, r.Revision, r.Attempt, c.Type, *c.Revision, *c.Attempt))
+				wrong = append(
+					wrong,
+					broken("claimed start", r.ID,
+						"run as %s revision %d attempt %d, claimed as %s revision %d attempt %d", r.Type, r.Revision,
+						r.Attempt, c.Type, *c.Revision, *c.Attempt),
+				)
 			}
 		}
 	}
@@ -48,8 +55,10 @@ func noneStartsEarly(h *history) (samples int, wrong []violation) {
 			}
 		}
 		if first := earlier(r.At, r.Gate); first.Before(due) {
-			wrong = append(wrong, broken("early start", r.ID, "revision %d started at %s (gate %s), due at %s", r.Revision,
-				h.offset(r.At), h.offset(r.Gate), h.offset(due)))
+			wrong = append(
+				wrong, broken("early start", r.ID, "revision %d started at %s (gate %s), due at %s", r.Revision,
+					h.offset(r.At), h.offset(r.Gate), h.offset(due)),
+			)
 		}
 	}
 	return samples, wrong
@@ -65,8 +74,10 @@ func noneStartsExpired(h *history) (samples int, wrong []violation) {
 			continue
 		}
 		if samples++; !r.Gate.Before(*c.Expires) {
-			wrong = append(wrong, broken("late start", r.ID, "revision %d passed the gate at %s, expired at %s", r.Revision,
-				h.offset(r.Gate), h.offset(*c.Expires)))
+			wrong = append(
+				wrong, broken("late start", r.ID, "revision %d passed the gate at %s, expired at %s", r.Revision,
+					h.offset(r.Gate), h.offset(*c.Expires)),
+			)
 		}
 	}
 	return samples, wrong
@@ -112,8 +123,11 @@ func noneStartsPaused(h *history) (samples int, wrong []violation) {
 		}
 		for _, p := range h.Pauses {
 			if p.covers(c.Queue, c.Type) && p.surely(r.Gate) {
-				wrong = append(wrong, broken("paused start", r.ID, "passed the gate at %s, its queue %s or type %s is paused since %s",
-					h.offset(r.Gate), c.Queue, c.Type, h.offset(p.Held)))
+				wrong = append(
+					wrong,
+					broken("paused start", r.ID, "passed the gate at %s, its queue %s or type %s is paused since %s",
+						h.offset(r.Gate), c.Queue, c.Type, h.offset(p.Held)),
+				)
 			}
 		}
 	}
@@ -141,7 +155,8 @@ func (p pauseEntry) surely(at time.Time) bool {
 	return !p.Held.IsZero() && p.Held.Before(at) && (p.Resuming.IsZero() || at.Before(p.Resuming))
 }
 
-// handlersAreCalledAtOnce: within the time that the gate's answer is good for, not counting when the process stood still.
+// handlersAreCalledAtOnce: within the time that the gate's answer is good for, not counting when the
+// process stood still.
 func handlersAreCalledAtOnce(h *history) (samples int, wrong []violation) {
 	for i := range h.Runs {
 		r := &h.Runs[i]
@@ -149,7 +164,8 @@ func handlersAreCalledAtOnce(h *history) (samples int, wrong []violation) {
 		if took := r.At.Sub(r.Gate); took > callWithin+unseenStall {
 			if stood := h.stood(r.PID, r.Gate, r.At); took-stood > callWithin+unseenStall {
 				wrong = append(wrong, broken("call after the gate", r.ID,
-					"called in process %d %s after its gate at %s, of which the process stood still %s", r.PID, took, h.offset(r.Gate), stood))
+					"called in process %d %s after its gate at %s, of which the process stood still %s", r.PID, took,
+					h.offset(r.Gate), stood))
 			}
 		}
 	}
@@ -179,8 +195,11 @@ func cancelsReachHandlers(h *history) (samples int, wrong []violation) {
 				continue
 			}
 			if samples++; took-h.stood(r.PID, from, reached) > cancelledWithin {
-				wrong = append(wrong, broken("cancel", r.ID, "fence %d was cancelled by %s, and its handler went on until %s", r.Fence,
-					h.offset(known), h.offset(reached)))
+				wrong = append(
+					wrong,
+					broken("cancel", r.ID, "fence %d was cancelled by %s, and its handler went on until %s", r.Fence,
+						h.offset(known), h.offset(reached)),
+				)
 			}
 		}
 	}

@@ -22,7 +22,9 @@ func waitsAreKept(h *history) (samples int, wrong []violation) {
 			continue
 		}
 		say := func(format string, args ...any) {
-			wrong = append(wrong, broken("wait", a.ID, "fence %d, %s: "+format, append([]any{fence, e.Outcome}, args...)...))
+			wrong = append(
+				wrong, broken("wait", a.ID, "fence %d, %s: "+format, append([]any{fence, e.Outcome}, args...)...),
+			)
 		}
 		switch again := runs[0].asked(func(m mark) bool { return !m.Again.IsZero() }); {
 		case e.Outcome == "RETRIED" || e.Outcome == "SNOOZED":
@@ -41,7 +43,8 @@ func waitsAreKept(h *history) (samples int, wrong []violation) {
 		case e.Outcome == "COMPLETED" && again != nil:
 			samples++
 			// A task that runs again and again at once is slowed down.
-			if want := again.Again.Truncate(time.Microsecond); a.Asked.Before(want) || a.Asked.After(want.Add(time.Second)) {
+			if want := again.Again.Truncate(time.Microsecond); a.Asked.Before(want) ||
+				a.Asked.After(want.Add(time.Second)) {
 				say("runs again at %s, want %s", h.offset(a.Asked), h.offset(want))
 			}
 		}
@@ -63,12 +66,17 @@ func extensionsHold(h *history) (samples int, wrong []violation) {
 			until := m.Called.Add(m.Longer)
 			held := x.heldUntil(r.Fence, m.At)
 			if held == nil || held.Before(until) {
-				wrong = append(wrong, broken("extend", r.ID, "fence %d was granted a lease until %s, and is held until %s", r.Fence,
-					h.offset(until), h.instant(held)))
+				wrong = append(
+					wrong,
+					broken("extend", r.ID, "fence %d was granted a lease until %s, and is held until %s", r.Fence,
+						h.offset(until), h.instant(held)),
+				)
 			}
 			if r.End != nil && r.End.Cause == handlers.ErrDeadline.Error() && r.End.contextEnd().Before(until) {
-				wrong = append(wrong, broken("extend", r.ID, "fence %d was granted a lease until %s, and its context ended at %s",
-					r.Fence, h.offset(until), h.offset(r.End.contextEnd())))
+				wrong = append(
+					wrong, broken("extend", r.ID, "fence %d was granted a lease until %s, and its context ended at %s",
+						r.Fence, h.offset(until), h.offset(r.End.contextEnd())),
+				)
 			}
 		}
 	}
@@ -110,13 +118,17 @@ func pausesEnd(h *history) (samples int, wrong []violation) {
 			}
 			samples++
 			if ended.Before(*a.Until) {
-				wrong = append(wrong, broken("pause until", id, "revision %d was paused until %s, and resumed at %s", *a.Revision,
-					h.offset(*a.Until), h.offset(ended)))
+				wrong = append(
+					wrong, broken("pause until", id, "revision %d was paused until %s, and resumed at %s", *a.Revision,
+						h.offset(*a.Until), h.offset(ended)),
+				)
 			}
 			since := h.explained(from, ended)
 			if ended.Sub(since) > resumedWithin && !h.lockedByWriter(id, ended.Add(-resumedWithin), ended) {
-				wrong = append(wrong, broken("pause until", id, "revision %d was paused until %s, and was so still at %s",
-					*a.Revision, h.offset(*a.Until), h.offset(ended)))
+				wrong = append(
+					wrong, broken("pause until", id, "revision %d was paused until %s, and was so still at %s",
+						*a.Revision, h.offset(*a.Until), h.offset(ended)),
+				)
 			}
 		}
 	}
@@ -132,8 +144,9 @@ func pausedAnew(changes []*auditRow, i int) bool {
 	return i == 0 || changes[i-1].Until == nil || !a.Until.Equal(*changes[i-1].Until)
 }
 
-// pauseEnd is the first edit after number i that does not leave the task paused until the same time; or nil. A handler that
-// asks for another run while its task is paused draws a revision, and so does a writer that reschedules it.
+// pauseEnd is the first edit after number i that does not leave the task paused until the same time; or
+// nil. A handler that asks for another run while its task is paused draws a revision, and so does a writer
+// that reschedules it.
 func pauseEnd(changes []*auditRow, i int) *auditRow {
 	until := changes[i].Until
 	for j, a := range changes[i+1:] {

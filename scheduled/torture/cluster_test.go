@@ -17,8 +17,8 @@ import (
 	"github.com/tasktable/tasktable/store/localpg"
 )
 
-// cluster is a Postgres of the test's own, which may be stopped as if the power had failed. Its settings are the default ones: it
-// keeps what it has acknowledged.
+// cluster is a Postgres of the test's own, which may be stopped as if the power had failed. Its settings are the
+// default ones: it keeps what it has acknowledged.
 type cluster struct {
 	dir    string
 	server *localpg.Server
@@ -67,8 +67,8 @@ func (c *cluster) urlAt(address string) (string, error) {
 	return at.String(), nil
 }
 
-// stop is `pg_ctl stop -m immediate`: the server writes nothing more, and must recover at its next start. It returns when the
-// server is gone.
+// stop is `pg_ctl stop -m immediate`: the server writes nothing more, and must recover at its next start. It returns
+// when the server is gone.
 func (c *cluster) stop() error {
 	pid, err := c.postmaster()
 	if err != nil {

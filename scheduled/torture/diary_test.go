@@ -96,14 +96,17 @@ func (d *diary) write(m mark) {
 
 // dead is a node's OnDead.
 func (d *diary) dead(_ context.Context, dead scheduled.Dead) {
-	d.write(mark{Kind: markDead, At: wallNow(), ID: dead.ID, Type: dead.Type, Revision: dead.Revision, Attempt: dead.Attempt,
-		How: dead.Outcome})
+	d.write(
+		mark{Kind: markDead, At: wallNow(), ID: dead.ID, Type: dead.Type, Revision: dead.Revision,
+			Attempt: dead.Attempt, How: dead.Outcome},
+	)
 }
 
 // stallLeast is from when on a process that did not get on is recorded: as frozen, or starved by the machine.
 const stallLeast = 40 * time.Millisecond
 
-// watchStalls records when the process did not get on, until stop is closed. A frozen process writes this when it is thawed.
+// watchStalls records when the process did not get on, until stop is closed. A frozen process writes this
+// when it is thawed.
 func (d *diary) watchStalls(stop <-chan struct{}) {
 	const every = 10 * time.Millisecond
 	ticker := time.NewTicker(every)

@@ -35,15 +35,16 @@ const (
 	faultLeast, faultMost = 200 * time.Millisecond, 3 * time.Second
 	stormFor              = 15 * time.Second
 	aloneFor              = 8 * time.Second // long enough for a death to be noticed and dealt with
-	calmFor               = 8 * time.Second // at the beginning: to see how quick everything is when nothing is done to it
+	// At the beginning: to see how quick everything is when nothing is done to it.
+	calmFor = 8 * time.Second
 )
 
 // singles are the faults that are measured alone, one after the other. The first strikes the leader.
 var singles = []string{faultKill, faultKill, faultLeader, faultKill, faultCut}
 
-// disturb does something every now and then until ctx is done, and returns when all of it is over. Storms, in which anything may
-// come on top of anything, take turns with single faults whose consequences can be measured: then only writers are disturbed
-// besides. A run that has time for both begins with a calm and a single fault.
+// disturb does something every now and then until ctx is done, and returns when all of it is over. Storms, in which
+// anything may come on top of anything, take turns with single faults whose consequences can be measured: then only
+// writers are disturbed besides. A run that has time for both begins with a calm and a single fault.
 func (r *rig) disturb(ctx context.Context) {
 	d := &disturber{rig: r, random: r.settings.random(1), deck: &deck{dice: newDice(allFaults, r.settings.Faults)}}
 	defer d.long.Wait()

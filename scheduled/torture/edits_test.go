@@ -27,7 +27,9 @@ func (w *writer) verb(id, kind string) {
 	one := func(verb string, due time.Time, do func(ctx context.Context, tx pgx.Tx) (store.Receipt, error)) {
 		w.transact([]string{id}, w.linger(), rollsBack(w.random), func(ctx context.Context, tx pgx.Tx) ([]deed, error) {
 			receipt, err := do(ctx, tx)
-			return []deed{{Verb: verb, ID: id, Outcome: string(receipt.Outcome), Revision: receipt.Revision, Due: due}}, err
+			return []deed{{
+				Verb: verb, ID: id, Outcome: string(receipt.Outcome), Revision: receipt.Revision, Due: due,
+			}}, err
 		})
 	}
 	simple := func(verb string, do func(ctx context.Context, db store.DB, id string) (store.Receipt, error)) {
@@ -46,7 +48,9 @@ func (w *writer) verb(id, kind string) {
 		until := at.Add(500 * time.Millisecond)
 		w.transact([]string{id}, w.linger(), rollsBack(w.random), func(ctx context.Context, tx pgx.Tx) ([]deed, error) {
 			receipt, err := w.tasks.PauseUntil(ctx, tx, id, until)
-			done := deed{Verb: "pause", ID: id, Outcome: string(receipt.Outcome), Revision: receipt.Revision, Until: until}
+			done := deed{
+				Verb: "pause", ID: id, Outcome: string(receipt.Outcome), Revision: receipt.Revision, Until: until,
+			}
 			return []deed{done}, err
 		})
 	case 7, 8:
@@ -75,18 +79,20 @@ func (w *writer) deleteAndMakeAgain(id, kind string) {
 		receipt, err := w.tasks.Schedule(ctx, tx, task)
 		return deedsOf([]store.Task{task}, []store.Receipt{receipt}, false), err
 	}
-	done := w.transact([]string{id}, w.linger(), rollsBack(w.random), func(ctx context.Context, tx pgx.Tx) ([]deed, error) {
-		receipt, err := w.tasks.Delete(ctx, tx, id)
-		if err != nil {
-			return nil, err
-		}
-		deeds := []deed{{Verb: "delete", ID: id, Outcome: string(receipt.Outcome), Revision: receipt.Revision}}
-		if !together {
-			return deeds, nil
-		}
-		more, err := remake(ctx, tx)
-		return append(deeds, more...), err
-	})
+	done := w.transact(
+		[]string{id}, w.linger(), rollsBack(w.random), func(ctx context.Context, tx pgx.Tx) ([]deed, error) {
+			receipt, err := w.tasks.Delete(ctx, tx, id)
+			if err != nil {
+				return nil, err
+			}
+			deeds := []deed{{Verb: "delete", ID: id, Outcome: string(receipt.Outcome), Revision: receipt.Revision}}
+			if !together {
+				return deeds, nil
+			}
+			more, err := remake(ctx, tx)
+			return append(deeds, more...), err
+		},
+	)
 	if !together && done == acknowledged {
 		w.transact([]string{id}, 0, false, remake)
 	}
@@ -104,7 +110,9 @@ func (w *writer) rest() {
 		}
 		deeds := deedsOf([]store.Task{task}, []store.Receipt{receipt}, true)
 		receipt, err = w.tasks.PauseUntil(ctx, tx, task.ID, until)
-		paused := deed{Verb: "pause", ID: task.ID, Outcome: string(receipt.Outcome), Revision: receipt.Revision, Until: until}
+		paused := deed{
+			Verb: "pause", ID: task.ID, Outcome: string(receipt.Outcome), Revision: receipt.Revision, Until: until,
+		}
 		return append(deeds, paused), err
 	})
 }
@@ -161,14 +169,17 @@ func (w *writer) ask(do func(ctx context.Context) error) error {
 func parent(id, cron string, overlap store.Overlap, catchUp store.CatchUp, millis int) store.Task {
 	return store.Task{
 		ID: id, Payload: tick{chore{Do: doWork, Millis: millis}}, ExpectedExecutionTime: expectedTime, MaxAttempts: 50,
-		Recurrence: &store.Recurrence{Cron: cron, Overlap: overlap, CatchUp: catchUp, CatchUpPaused: catchUp, CatchUpLimit: 1000},
+		Recurrence: &store.Recurrence{
+			Cron: cron, Overlap: overlap, CatchUp: catchUp, CatchUpPaused: catchUp, CatchUpLimit: 1000,
+		},
 	}
 }
 
 // steady are the recurring tasks that nobody edits: of these each single fire can be told.
 func steady() []store.Task {
 	skip := parent("steady/skip", "@every 1s", store.OverlapSkip, store.CatchUpLatest, 1400)
-	skip.Recurrence.CatchUpPaused = store.CatchUpNone // else the latest fire of the pause and the latest after it are both to run
+	// Else the latest fire of the pause and the latest after it are both to run.
+	skip.Recurrence.CatchUpPaused = store.CatchUpNone
 	return []store.Task{
 		skip,
 		parent("steady/all", "@every 1s", store.OverlapAllow, store.CatchUpAll, 0),
@@ -184,8 +195,8 @@ func (w *writer) recur() {
 	id := fmt.Sprintf("%s/recurring/%d", w.name, w.random.IntN(3))
 	overlaps := []store.Overlap{store.OverlapSkip, store.OverlapAllow, store.OverlapCancelRunning}
 	catchUps := []store.CatchUp{store.CatchUpLatest, store.CatchUpAll, store.CatchUpNone}
-	task := parent(id, []string{"@every 1s", "* * * * * *", "*/2 * * * * *"}[w.random.IntN(3)], overlaps[w.random.IntN(3)],
-		catchUps[w.random.IntN(3)], w.random.IntN(600))
+	task := parent(id, []string{"@every 1s", "* * * * * *", "*/2 * * * * *"}[w.random.IntN(3)],
+		overlaps[w.random.IntN(3)], catchUps[w.random.IntN(3)], w.random.IntN(600))
 	w.transact([]string{id}, w.linger(), rollsBack(w.random), func(ctx context.Context, tx pgx.Tx) ([]deed, error) {
 		verb, do := "schedule", func() (store.Receipt, error) { return w.tasks.Schedule(ctx, tx, task) }
 		switch w.random.IntN(6) {

@@ -32,10 +32,9 @@ const (
 )
 
 var allFaults = []weighted{
-	{faultKill, 6}, {faultStop, 2}, {faultFreeze, 5}, {faultQuiet, 4}, {faultLeader, 3}, {faultListener, 2}, {faultBackend, 5}, {faultCut, 4},
-	{faultHush, 4},
-	{faultSlow, 4}, {faultNarrow, 2}, {faultPostgres, 2}, {faultImpatient, 2},
-	{faultPools, 3}, {faultSnapshot, 1}, {faultWriter, 4},
+	{faultKill, 6}, {faultStop, 2}, {faultFreeze, 5}, {faultQuiet, 4}, {faultLeader, 3}, {faultListener, 2},
+	{faultBackend, 5}, {faultCut, 4}, {faultHush, 4}, {faultSlow, 4}, {faultNarrow, 2}, {faultPostgres, 2},
+	{faultImpatient, 2}, {faultPools, 3}, {faultSnapshot, 1}, {faultWriter, 4},
 }
 
 // begin notes that it begins now.
@@ -90,9 +89,9 @@ func (b *blow) node(ctx context.Context) {
 	}
 }
 
-// take reserves some node for the fault, or returns nil if each has another fault already. The first fault that is measured alone
-// strikes the leader. Later ones strike it every other time, because else it would seldom be struck alone, and otherwise a node
-// of the service that has most tasks.
+// take reserves some node for the fault, or returns nil if each has another fault already. The first fault that is
+// measured alone strikes the leader. Later ones strike it every other time, because else it would seldom be struck
+// alone, and otherwise a node of the service that has most tasks.
 func (b *blow) take(leader int) *slot {
 	slots := slices.Clone(b.slots)
 	b.random.Shuffle(len(slots), func(i, j int) { slots[i], slots[j] = slots[j], slots[i] })
@@ -220,7 +219,8 @@ func (b *blow) terminate(ctx context.Context) {
 	made := b.begin()
 	var struck int
 	var done bool
-	_ = b.admin.QueryRow(ctx, statement, args...).Scan(&struck, &done) // nothing to end, or Postgres is away: no harm is done
+	// Nothing to end, or Postgres is away: no harm is done.
+	_ = b.admin.QueryRow(ctx, statement, args...).Scan(&struck, &done)
 	if struck == backend && backend != 0 {
 		b.timeline.mu.Lock()
 		made.Leader, made.PID = true, pid
@@ -255,14 +255,16 @@ func (b *blow) stopPostgres(ctx context.Context) {
 	b.must(b.startPostgres())
 }
 
-// makeImpatient gives new connections a short statement_timeout, and sees to it that there are some. Afterwards those are ended.
+// makeImpatient gives new connections a short statement_timeout, and sees to it that there are some.
+// Afterwards those are ended.
 func (b *blow) makeImpatient(ctx context.Context) {
 	b.Target = "postgres"
 	made := b.begin()
 	defer b.timeline.end(made)
 	timeout := 20 + b.random.IntN(100)
 	b.try(fmt.Sprintf("ALTER DATABASE tasktable SET statement_timeout = %d", timeout))
-	b.try(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'tasktable engine' AND random() < 0.3`)
+	b.try(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'tasktable engine'
+		AND random() < 0.3`)
 	_ = wait(ctx, time.Second+b.draw(3*time.Second))
 	b.try("ALTER DATABASE tasktable RESET statement_timeout")
 	b.try(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity
@@ -271,7 +273,9 @@ func (b *blow) makeImpatient(ctx context.Context) {
 
 // try does it as soon as it can be done.
 func (d *disturber) try(statement string, args ...any) {
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); <-time.After(100 * time.Millisecond) {
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); <-time.After(
+		100 * time.Millisecond,
+	) {
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 		_, err := d.admin.Exec(ctx, statement, args...)
 		cancel()

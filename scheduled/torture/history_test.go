@@ -103,10 +103,12 @@ func (a *auditRow) edits() bool {
 
 // turns says whether the change pauses a claimed task, or ends its pause: that draws no revision.
 func (a *auditRow) turns() bool {
-	return a.Op == "UPDATE" && !a.edits() && a.Fence != nil && a.OldFence != nil && *a.Fence == *a.OldFence && *a.Status != *a.OldStatus
+	return a.Op == "UPDATE" && !a.edits() && a.Fence != nil && a.OldFence != nil && *a.Fence == *a.OldFence &&
+		*a.Status != *a.OldStatus
 }
 
-// pausesClaim says whether a claimed task is paused after the change, which draws no revision: until another time, for example.
+// pausesClaim says whether a claimed task is paused after the change, which draws no revision: until another
+// time, for example.
 func (a *auditRow) pausesClaim() bool {
 	return a.Op == "UPDATE" && a.Fence != nil && *a.Status == "PAUSED"
 }
@@ -295,8 +297,8 @@ func (h *history) in() *index {
 	return x
 }
 
-// commits finds out by when transactions were surely committed: when the writer had the answer, or when another transaction
-// changed a row after them.
+// commits finds out by when transactions were surely committed: when the writer had the answer, or when another
+// transaction changed a row after them.
 func (x *index) commits(h *history) {
 	by := func(tx int64, at time.Time) {
 		if known, ok := x.known[tx]; !ok || at.Before(known) {

@@ -50,7 +50,8 @@ type entry struct {
 	Listed []string // the tasks that the entity was to have
 }
 
-// pauseEntry is a pause of a whole scope. While it is not certain to hold, or not certain to have ended, nothing is said of it.
+// pauseEntry is a pause of a whole scope. While it is not certain to hold, or not certain to have ended,
+// nothing is said of it.
 type pauseEntry struct {
 	Queue, Type string    // both empty: everything
 	Asked       time.Time // when the pause was asked for
@@ -124,8 +125,8 @@ func (e entry) about() string {
 	return e.IDs[0]
 }
 
-// mayLock says whether a transaction may have held locks at some time of an interval. One whose answer was lost may have
-// lasted until its connection ended, which the server sees to.
+// mayLock says whether a transaction may have held locks at some time of an interval. One whose answer was lost may
+// have lasted until its connection ended, which the server sees to.
 func (e entry) mayLock(from, to time.Time) bool {
 	until := e.Ended
 	if e.Answer != acknowledged && !e.Closed {

@@ -17,7 +17,8 @@ SELECT seq, at, began, txid AS tx_id, backend, app, leads, op, id, type, queue, 
     old_status, status, old_revision, revision, old_fence, fence, old_attempt, attempt, old_next, next, old_held, held,
     priority, first_due, asked, expires, max_attempts, expected, does, nonce, sum, entity, message, told, until
 FROM torture.audit ORDER BY seq`
-	linesSQL      = `SELECT seq, at, txid AS tx_id, history, op, number, task_id, revision, hash FROM torture.lines ORDER BY seq`
+	linesSQL = `SELECT seq, at, txid AS tx_id, history, op, number, task_id, revision, hash FROM torture.lines
+		ORDER BY seq`
 	effectsSQL    = `SELECT task_id, revision, fence, attempt, pid, at, txid AS tx_id FROM torture.effects`
 	opRowsSQL     = `SELECT op, task_id, verb, outcome, revision, txid AS tx_id FROM torture.ops`
 	executionsSQL = `

@@ -84,7 +84,8 @@ var contentMutants = []mutant{
 	{
 		name: "an edit keeps the old payload", by: []string{"content"}, steer: fickle,
 		edits: []edit{{schema + "00003_verbs.sql", "        task_time := CASE WHEN schedule.scheduled_at IS NULL AND",
-			"        schedule.payload := task.payload;\n        task_time := CASE WHEN schedule.scheduled_at IS NULL AND"}},
+			"        schedule.payload := task.payload;\n" +
+				"        task_time := CASE WHEN schedule.scheduled_at IS NULL AND"}},
 	},
 	{
 		name: "cancel_running cancels nothing", by: []string{"policy"}, steer: recurring,

@@ -33,7 +33,9 @@ var (
 		s.Pace = 50 * time.Millisecond
 	})
 	// Handlers that outlive their leases.
-	deaf = steered("deaf", func(s *settings) { s.Work, s.Chores = map[string]int{"one": 1}, map[string]int{doWork: 20, doDeaf: 3} })
+	deaf = steered("deaf", func(s *settings) {
+		s.Work, s.Chores = map[string]int{"one": 1}, map[string]int{doWork: 20, doDeaf: 3}
+	})
 	// Links that delay one direction more than the other.
 	lopsided = steered("lopsided", func(s *settings) {
 		s.Length, s.Work, s.Chores, s.Faults = 25*time.Second, map[string]int{"one": 1}, map[string]int{doWork: 1},
@@ -63,11 +65,15 @@ var (
 	})
 	// Recurring tasks, and leaders that are lost.
 	recurring = steered("recurring", func(s *settings) {
-		s.Length, s.Work, s.Faults = 25*time.Second, map[string]int{"one": 20, "recur": 1}, map[string]int{faultLeader: 1}
+		s.Length, s.Work, s.Faults = 25*time.Second, map[string]int{
+			"one": 20, "recur": 1,
+		}, map[string]int{faultLeader: 1}
 	})
 	// Rows that applications have locked.
 	locked = steered("locked", func(s *settings) {
-		s.Work, s.Chores, s.Pace = map[string]int{"one": 30, "hold": 2}, map[string]int{doWork: 20, doFail: 5}, 10*time.Millisecond
+		s.Work, s.Chores, s.Pace = map[string]int{"one": 30, "hold": 2}, map[string]int{
+			doWork: 20, doFail: 5,
+		}, 10*time.Millisecond
 		s.Millis, s.Hold = 150, 3*time.Second
 	})
 	// Few slots, long work, and nodes that are made quiet while tasks wait for a slot.
@@ -77,12 +83,15 @@ var (
 	})
 	// A backlog of several priorities, none of it scheduled for a time that has passed.
 	backlog = steered("backlog", func(s *settings) {
-		s.Slots, s.Work, s.Writers, s.Bulk, s.Pace, s.Millis = 2, map[string]int{"backlog": 1}, 1, 300, 4*time.Second, 50
+		s.Slots, s.Work, s.Writers, s.Bulk, s.Pace, s.Millis = 2, map[string]int{"backlog": 1}, 1, 300, 4*time.Second,
+			50
 	})
 )
 
 // skewed is much of everything, under faults, on nodes whose clocks are wrong.
-var skewed = steered("skewed", func(s *settings) { s.Length, s.Nodes, s.Skewed, s.Faults = 40*time.Second, 4, true, nil })
+var skewed = steered("skewed", func(s *settings) {
+	s.Length, s.Nodes, s.Skewed, s.Faults = 40*time.Second, 4, true, nil
+})
 
 const (
 	engine = "scheduled/"
@@ -95,11 +104,16 @@ var mutants = []mutant{
 		// The history's primary key would refuse the line of the second outcome of a claim: it goes, too.
 		name: "settle without the fence", by: []string{"execution line", "stale completion"}, steer: deaf,
 		edits: []edit{
-			{engine + "settle.go", "WHERE t.id = s.id AND t.fence = s.fence\n        LIMIT 1 FOR UPDATE SKIP LOCKED\n    ) AS t ON true",
-				"WHERE t.id = s.id AND t.fence IS NOT NULL\n        LIMIT 1 FOR UPDATE SKIP LOCKED\n    ) AS t ON true"},
+			{engine + "settle.go",
+				"WHERE t.id = s.id AND t.fence = s.fence\n        LIMIT 1 FOR UPDATE SKIP LOCKED\n    ) AS t ON true",
+				"WHERE t.id = s.id AND t.fence IS NOT NULL\n        LIMIT 1 FOR UPDATE SKIP LOCKED\n" +
+					"    ) AS t ON true"},
 			{engine + "settle.go", "WHERE l.tid IS NOT NULL AND t.id = ANY (ARRAY[l.id]) AND t.fence = l.fence",
 				"WHERE l.tid IS NOT NULL AND t.id = ANY (ARRAY[l.id])"},
-			{engine + "complete.go", "WHERE t.id = ANY (ARRAY[s.id]) AND t.fence = s.fence AND", "WHERE t.id = ANY (ARRAY[s.id]) AND"},
+			{
+				engine + "complete.go", "WHERE t.id = ANY (ARRAY[s.id]) AND t.fence = s.fence AND",
+				"WHERE t.id = ANY (ARRAY[s.id]) AND",
+			},
 			{schema + "00001_tables.sql", "    fence        bigint      PRIMARY KEY,\n    task_id      text COLLATE",
 				"    fence        bigint      NOT NULL,\n    task_id      text COLLATE"},
 		},
@@ -114,8 +128,10 @@ var mutants = []mutant{
 	{
 		// An edit of a claimed row makes it QUEUED: the status alone would tell, too.
 		name: "the gate does not look at the revision", by: []string{"stale start"}, steer: fickle,
-		edits: []edit{{engine + "gate.go", "CASE WHEN t.status <> 'EXECUTING' OR t.revision <> asked.revision THEN 'edited'",
-			"CASE WHEN false THEN 'edited'"}},
+		edits: []edit{
+			{engine + "gate.go", "CASE WHEN t.status <> 'EXECUTING' OR t.revision <> asked.revision THEN 'edited'",
+				"CASE WHEN false THEN 'edited'"},
+		},
 	},
 	{
 		name: "the gate does not look at the time", by: []string{"early start"}, steer: lopsided,
@@ -124,7 +140,10 @@ var mutants = []mutant{
 	},
 	{
 		name: "the gate does not look at the expiry", by: []string{"late start"}, steer: crowded,
-		edits: []edit{{engine + "gate.go", "WHEN t.first_due + t.expiration <= clock.now THEN 'expired'", "WHEN false THEN 'expired'"}},
+		edits: []edit{{
+			engine + "gate.go", "WHEN t.first_due + t.expiration <= clock.now THEN 'expired'",
+			"WHEN false THEN 'expired'",
+		}},
 	},
 	{
 		name: "the gate does not look at pauses", by: []string{"paused start"}, steer: paused,
@@ -132,25 +151,33 @@ var mutants = []mutant{
 	},
 	{
 		name: "the claim does not look at pauses", by: []string{"claimed paused"}, steer: paused,
-		edits: []edit{{engine + "pauses.go", "if len(paused) == 0 {\n		return lanes", "if len(paused) >= 0 {\n		return lanes"}},
+		edits: []edit{{
+			engine + "pauses.go", "if len(paused) == 0 {\n		return lanes",
+			"if len(paused) >= 0 {\n		return lanes",
+		}},
 	},
 	{
 		name: "the claim does not look at the expiry", by: []string{"claimed expired"}, steer: crowded,
 		edits: []edit{{engine + "claim.go",
-			"coalesce(tasktable.due_of(t.id, t.scheduled_at, t.run_now_at, t.jitter) + t.expiration <= clock.now, false)",
+			"coalesce(tasktable.due_of(t.id, t.scheduled_at, t.run_now_at, t.jitter) + t.expiration <= clock.now, " +
+				"false)",
 			"false"}},
 	},
 	{
 		name: "a cancel does not reach the handler", by: []string{"cancel"}, steer: regretted,
-		edits: []edit{{engine + "keeper.go", "case state.Cancelled:\n			k.worker.changed(r, handlers.ErrCancelled)",
-			"case state.Cancelled:\n			k.worker.changed(r, nil)"}},
+		edits: []edit{
+			{engine + "keeper.go", "case state.Cancelled:\n			k.worker.changed(r, handlers.ErrCancelled)",
+				"case state.Cancelled:\n			k.worker.changed(r, nil)"},
+		},
 	},
 	{
 		name: "an edit clears the hold", by: []string{"execution line", "overlap"}, steer: fickle,
 		edits: []edit{{schema + "00002_triggers.sql",
-			"        IF OLD.finished_at IS NOT NULL AND NEW.status = 'QUEUED' AND NEW.scheduled_at <> OLD.scheduled_at THEN\n",
+			"        IF OLD.finished_at IS NOT NULL AND NEW.status = 'QUEUED' AND NEW.scheduled_at <> " +
+				"OLD.scheduled_at THEN\n",
 			"        NEW.fence := NULL;\n        NEW.lease_expires_at := NULL;\n" +
-				"        IF OLD.finished_at IS NOT NULL AND NEW.status = 'QUEUED' AND NEW.scheduled_at <> OLD.scheduled_at THEN\n"}},
+				"        IF OLD.finished_at IS NOT NULL AND NEW.status = 'QUEUED' AND NEW.scheduled_at <> " +
+				"OLD.scheduled_at THEN\n"}},
 	},
 	{
 		name: "a claim reuses a number", by: []string{"leadership"}, steer: busy,
@@ -160,7 +187,8 @@ var mutants = []mutant{
 	{
 		name: "an edit draws no number", by: []string{"application row"}, steer: fickle,
 		edits: []edit{{schema + "00002_triggers.sql",
-			"    NEW.revision := nextval('tasktable.task_numbers');\n    IF NEW.status <> 'PAUSED' THEN\n        NEW.paused_until",
+			"    NEW.revision := nextval('tasktable.task_numbers');\n    IF NEW.status <> 'PAUSED' THEN\n" +
+				"        NEW.paused_until",
 			"    IF TG_OP = 'INSERT' THEN NEW.revision := nextval('tasktable.task_numbers'); END IF;\n" +
 				"    IF NEW.status <> 'PAUSED' THEN\n        NEW.paused_until"}},
 	},
@@ -180,19 +208,25 @@ var mutants = []mutant{
 	},
 	{
 		name: "claims are committed by the pool", by: []string{"leadership"}, steer: busy,
-		edits: []edit{{engine + "pass.go", "tx, err := l.session.conn.Begin(ctx)", "tx, err := l.config.Pool.Begin(ctx)"}},
+		edits: []edit{{
+			engine + "pass.go", "tx, err := l.session.conn.Begin(ctx)", "tx, err := l.config.Pool.Begin(ctx)",
+		}},
 	},
 	{
 		name: "every node claims", by: []string{"leadership"}, steer: busy,
 		edits: []edit{
 			{engine + "look.go", "if pass && l.session.leads {", "if pass {"},
-			{engine + "look.go", "if err := l.session.follow(ctx); err != nil || !l.session.leads {\n			return false, err\n		}",
+			{engine + "look.go",
+				"if err := l.session.follow(ctx); err != nil || !l.session.leads {\n			return false, err\n" +
+					"		}",
 				"if err := l.session.follow(ctx); err != nil {\n			return false, err\n		}"},
 		},
 	},
 	{
 		name: "a transactional handler is settled apart", by: []string{"effects"}, steer: busy,
-		edits: []edit{{engine + "transactional.go", "b.settleTx(ctx, tx.querier, r, e)", "b.settleTx(ctx, b.enginePool, r, e)"}},
+		edits: []edit{{
+			engine + "transactional.go", "b.settleTx(ctx, tx.querier, r, e)", "b.settleTx(ctx, b.enginePool, r, e)",
+		}},
 	},
 	{
 		name: "settling waits for locks", by: []string{"settle"}, steer: locked,
@@ -200,10 +234,13 @@ var mutants = []mutant{
 			"LIMIT 1 FOR UPDATE\n    ) AS t ON true"}},
 	},
 	{
-		// What the database refuses makes the task fail, with the reason: it does not halt the others, but it is not what was to
-		// come of it.
+		// What the database refuses makes the task fail, with the reason: it does not halt the others, but it is not
+		// what was to come of it.
 		name: "text is not scrubbed", by: []string{"given up", "outcome"}, steer: busy,
-		edits: []edit{{engine + "scrub.go", "whole := len(text) <= maxText\n", "whole := true\n	if whole {\n		return strings.Clone(text)\n	}\n"}},
+		edits: []edit{{
+			engine + "scrub.go", "whole := len(text) <= maxText\n",
+			"whole := true\n	if whole {\n		return strings.Clone(text)\n	}\n",
+		}},
 	},
 	{
 		// The look each second finds what a lost notification did not tell: it goes, too.
@@ -211,11 +248,15 @@ var mutants = []mutant{
 		edits: []edit{
 			{engine + "life.go", "relistened: func(ctx context.Context) { tell(l.wake); l.keeper.runOnce(ctx) }",
 				"relistened: func(context.Context) {}"},
-			{engine + "leader.go", "found := look{Next: l.nextDue(seen.listed), Tick: -1}", "found := look{Next: -1, Tick: -1}"},
+			{
+				engine + "leader.go", "found := look{Next: l.nextDue(seen.listed), Tick: -1}",
+				"found := look{Next: -1, Tick: -1}",
+			},
 		},
 	},
 	{
-		// Either would do: a node counts as dead once its lock is free, and is only taken for dead with the lock in hand.
+		// Either would do: a node counts as dead once its lock is free, and is only taken for dead with
+		// the lock in hand.
 		name: "living nodes are taken for dead", by: []string{"overlap"}, steer: long,
 		edits: []edit{
 			{engine + "silence.go", "case node.Held || !known && node.Silent < 0:", "case !known && node.Silent < 0:"},
@@ -224,11 +265,13 @@ var mutants = []mutant{
 		},
 	},
 	{
-		// The end of the lease would end the handlers as well: these are long. So would the end of the node's life, in time.
+		// The end of the lease would end the handlers as well: these are long. So would the end of the
+		// node's life, in time.
 		name: "a node that nobody hears goes on", by: []string{"overlap"}, steer: silent,
 		edits: []edit{
 			{engine + "life.go",
-				"l.log.Error(\"session lost; handlers are stopped\", \"error\", lost)\n		endHandlers(handlers.ErrLeaseLost)",
+				"l.log.Error(\"session lost; handlers are stopped\", \"error\", lost)\n" +
+					"		endHandlers(handlers.ErrLeaseLost)",
 				"l.log.Error(\"session lost\", \"error\", lost)"},
 			{engine + "life.go",
 				"case <-sessionCtx.Done(): // the session is lost, so the handlers' contexts end\n		endHandlers(handlers.ErrLeaseLost)",
@@ -260,7 +303,8 @@ var mutants = []mutant{
 	{
 		name: "missed fires leave nothing", by: []string{"steady fires"}, steer: recurring,
 		edits: []edit{{engine + "fork.go", "	for _, one := range f.Fires {\n		c.parents",
-			"	for _, one := range f.Fires {\n		if one.Skip != \"\" {\n			continue\n		}\n		c.parents"}},
+			"	for _, one := range f.Fires {\n		if one.Skip != \"\" {\n			continue\n		}\n" +
+				"		c.parents"}},
 	},
 	{
 		name: "occurrences overlap", by: []string{"skipped"}, steer: recurring,

@@ -29,8 +29,8 @@ type mutant struct {
 // allMutants are what is known to be able to go wrong.
 func allMutants() []mutant { return slices.Concat(mutants, contentMutants) }
 
-// edit replaces a text in a file of the module. The text must be there exactly once: a mutant that no longer means anything is
-// an error.
+// edit replaces a text in a file of the module. The text must be there exactly once: a mutant that no longer means
+// anything is an error.
 type edit struct{ file, old, new string }
 
 // steer is the work and the faults that bring a fault of the engine to light. The engine as it is must pass the same.
@@ -75,14 +75,16 @@ func TestMutants(t *testing.T) {
 	}
 }
 
-// TestClocks runs nodes whose clocks are wrong by an hour and more, and sees that nobody notices. The clock that lies is Go's
-// own, in a standard library that is changed for this build.
+// TestClocks runs nodes whose clocks are wrong by an hour and more, and sees that nobody notices. The clock that lies
+// is Go's own, in a standard library that is changed for this build.
 func TestClocks(t *testing.T) {
 	root, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
 	}
-	standard := filepath.Join(runtime.GOROOT(), "src", "time") //nolint:staticcheck // where the go command of this build has it
+	standard := filepath.Join(
+		runtime.GOROOT(), "src", "time",
+	) //nolint:staticcheck // where the go command of this build has it
 	binary := build(t, root, []edit{
 		{filepath.Join(standard, "time.go"), "func Now() Time {\n	sec, nsec, mono := runtimeNow()\n",
 			"func Now() Time {\n	sec, nsec, mono := runtimeNow()\n	sec += skew\n"},
@@ -187,7 +189,8 @@ func (s steer) run(binary string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), (mutantSeconds+90)*time.Second) // what is found is found before that
+	// What is found is found before that.
+	ctx, cancel := context.WithTimeout(context.Background(), (mutantSeconds+90)*time.Second)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, binary, "-test.run", "^TestTorture$", "-test.v")
 	cmd.Env = append(os.Environ(), steerVariable+"="+string(encoded))

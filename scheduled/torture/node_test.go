@@ -47,7 +47,8 @@ const (
 	nodeOrphaned = 4
 )
 
-// What the nodes are configured to. Leases are short, so that freezing a process for three of them does not take the whole run.
+// What the nodes are configured to. Leases are short, so that freezing a process for three of them does not
+// take the whole run.
 const (
 	startAllowance  = time.Second
 	expectedTime    = 3 * time.Second
@@ -131,7 +132,9 @@ func serveNode(ctx context.Context, text string, told <-chan os.Signal, log *slo
 	settings.MaxConns = handlerConns
 	settings.ConnConfig.ConnectTimeout = 3 * time.Second
 	if config.StatementTimeout > 0 {
-		settings.ConnConfig.RuntimeParams["statement_timeout"] = strconv.FormatInt(config.StatementTimeout.Milliseconds(), 10)
+		settings.ConnConfig.RuntimeParams["statement_timeout"] = strconv.FormatInt(
+			config.StatementTimeout.Milliseconds(), 10,
+		)
 	}
 	// Not ctx: the pool outlives the signal.
 	pool, err := pgxpool.NewWithConfig(context.WithoutCancel(ctx), settings)
@@ -146,7 +149,8 @@ func serveNode(ctx context.Context, text string, told <-chan os.Signal, log *slo
 	node, err := scheduled.New(scheduled.Config{
 		Pool: pool, Connect: connectApart(settings.ConnConfig, config.Session), Handlers: registry,
 		Service: config.Service, Logger: log, OnDead: diary.dead, Queues: config.Queues, StartAllowance: startAllowance,
-		ShutdownTimeout: shutdownTimeout, Retention: retention, Backoff: func(int, error) time.Duration { return retryDelay },
+		ShutdownTimeout: shutdownTimeout, Retention: retention,
+		Backoff: func(int, error) time.Duration { return retryDelay },
 	})
 	if err != nil {
 		return err
@@ -176,8 +180,8 @@ func connectApart(settings *pgx.ConnConfig, address string) func(ctx context.Con
 	}
 }
 
-// obey has the node be quiet as the signals say, as serve does. What the diary says is true: the node is quiet when it says so, and
-// is so still when it says that it may go on.
+// obey has the node be quiet as the signals say, as serve does. What the diary says is true: the node is quiet when
+// it says so, and is so still when it says that it may go on.
 func obey(ctx context.Context, told <-chan os.Signal, node *scheduled.Node, diary *diary) {
 	for {
 		select {

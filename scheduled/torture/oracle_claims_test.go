@@ -75,7 +75,10 @@ var claimTales = []told{
 		t.runs("low")
 		t.runs("high")
 	}},
-	{name: "a higher priority is claimed first", tell: func(t *tale) { twoPriorities(t); t.runs("high"); t.runs("low") }},
+	{
+		name: "a higher priority is claimed first",
+		tell: func(t *tale) { twoPriorities(t); t.runs("high"); t.runs("low") },
+	},
 	{name: "both are claimed together", tell: func(t *tale) {
 		twoPriorities(t)
 		t.claim("low", "high")
@@ -100,12 +103,18 @@ var claimTales = []told{
 		t.passes(time.Second)
 		t.runs("high")
 	}},
-	{name: "the higher one is of another type", wrong: []string{"priority"}, tell: func(t *tale) { twoTypes(t, "HERD") }},
+	{
+		name: "the higher one is of another type", wrong: []string{"priority"},
+		tell: func(t *tale) { twoTypes(t, "HERD") },
+	},
 	{name: "the higher one is of a type that other nodes work", tell: func(t *tale) {
 		t.Working = map[string]string{"PLAIN": "node-1 node-2 ", "HERD": "node-2 "}
 		twoTypes(t, "HERD")
 	}},
-	{name: "the higher one is of another type and waits for a connection", tell: func(t *tale) { twoTypes(t, "IN_TX") }},
+	{
+		name: "the higher one is of another type and waits for a connection",
+		tell: func(t *tale) { twoTypes(t, "IN_TX") },
+	},
 }
 
 // twoTypes has a task claimed before one of a higher priority and of another type.
@@ -133,8 +142,8 @@ func (t *tale) recurs(id string) {
 	t.schedule(id, func(a *auditRow) { a.Type, a.Recurs = "TICK", true })
 }
 
-// fires makes the occurrences of a recurring task for the seconds since its beginning, in one transaction that plans the next.
-// A negative number is of one that is skipped.
+// fires makes the occurrences of a recurring task for the seconds since its beginning, in one transaction that plans
+// the next. A negative number is of one that is skipped.
 func (t *tale) fires(id string, seconds ...int) {
 	t.begin()
 	for _, second := range seconds {
@@ -146,8 +155,8 @@ func (t *tale) fires(id string, seconds ...int) {
 		revision := t.draw()
 		name := occurrenceOf(id, second)
 		t.change(name, "tasktable session x", func(a *auditRow) {
-			a.Type, a.Parent, a.Status, a.Revision, a.Attempt, a.FirstDue, a.Asked = "TICK", new(id), new(status), new(revision), new(0),
-				at, at
+			a.Type, a.Parent, a.Status, a.Revision, a.Attempt, a.FirstDue, a.Asked = "TICK", new(id), new(status),
+				new(revision), new(0), at, at
 			if status == "QUEUED" {
 				a.Next = new(at)
 			}
@@ -197,8 +206,8 @@ var fireTales = []told{
 		t.beats("steady/all", 1, 2)
 		t.begin()
 		t.change("again", "tasktable session x", func(a *auditRow) {
-			a.Type, a.Parent, a.Status, a.Revision, a.Attempt, a.Asked = "TICK", new("steady/all"), new("SKIPPED"), new(t.draw()),
-				new(0), t.Began.Add(2*time.Second)
+			a.Type, a.Parent, a.Status, a.Revision, a.Attempt, a.Asked = "TICK", new("steady/all"), new("SKIPPED"),
+				new(t.draw()), new(0), t.Began.Add(2*time.Second)
 		})
 		t.line("changes", "again", t.number, t.number)
 		t.change("steady/all", "tasktable session x", func(a *auditRow) { a.Next = new(t.Began.Add(3 * time.Second)) })

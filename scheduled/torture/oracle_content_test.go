@@ -71,7 +71,10 @@ var contentTales = []told{
 		t.sync("e", "b")
 		t.runs("b")
 	}},
-	{name: "a sync does not make a task that it lists", wrong: []string{"sync"}, tell: func(t *tale) { t.sync("e", "a") }},
+	{
+		name: "a sync does not make a task that it lists", wrong: []string{"sync"},
+		tell: func(t *tale) { t.sync("e", "a") },
+	},
 	{name: "an attempt is another in its line", wrong: []string{"line"}, tell: func(t *tale) {
 		t.schedule("a", nil)
 		t.runs("a")
@@ -225,7 +228,10 @@ var waitTales = []told{
 	{name: "one in twenty starts late", wrong: []string{"start latency", "fairness"}, tell: func(t *tale) {
 		late(t, "slow", 0)
 	}},
-	{name: "the tasks of one queue start late", wrong: []string{"fairness"}, tell: func(t *tale) { late(t, "slow", 200) }},
+	{
+		name: "the tasks of one queue start late", wrong: []string{"fairness"},
+		tell: func(t *tale) { late(t, "slow", 200) },
+	},
 }
 
 // waitsInHand has a claim released that has not begun for so long, and the task run later.

@@ -16,15 +16,22 @@ var quietTales = []told{
 		t.ends(fence, "ok")
 		t.settle(fence, "COMPLETED")
 	}},
-	{name: "it starts on a node quiet to its end", wrong: []string{"quiet start", "start latency"}, tell: func(t *tale) {
-		t.schedule("a", nil)
-		t.says(markQuiet)
-		t.passes(time.Minute)
-		t.runs("a")
-	}},
-	{name: "it is called long after the node was quiet, by a gate from before", wrong: []string{"quiet start", "call after the gate"},
-		tell: func(t *tale) { gatedBefore(t, callWithin+unseenStall+time.Millisecond) }},
-	{name: "it is called at once, by a gate from before the node was quiet", tell: func(t *tale) { gatedBefore(t, callWithin) }},
+	{
+		name: "it starts on a node quiet to its end", wrong: []string{"quiet start", "start latency"},
+		tell: func(t *tale) {
+			t.schedule("a", nil)
+			t.says(markQuiet)
+			t.passes(time.Minute)
+			t.runs("a")
+		},
+	},
+	{name: "it is called long after the node was quiet, by a gate from before",
+		wrong: []string{"quiet start", "call after the gate"},
+		tell:  func(t *tale) { gatedBefore(t, callWithin+unseenStall+time.Millisecond) }},
+	{
+		name: "it is called at once, by a gate from before the node was quiet",
+		tell: func(t *tale) { gatedBefore(t, callWithin) },
+	},
 	{name: "it is called by a gate from before, and the process was frozen meanwhile", tell: func(t *tale) {
 		gatedBefore(t, time.Second)
 		t.Stalls = []span{{taleProcess, t.Runs[0].Gate, t.Runs[0].At.Add(-callWithin)}}
@@ -53,15 +60,18 @@ var quietTales = []told{
 		t.settle(fence, "COMPLETED")
 		t.says(markOn)
 	}},
-	{name: "a node is told to go on that was not quiet, and is quiet twice", wrong: []string{"quiet start"}, tell: func(t *tale) {
-		t.says(markOn)
-		t.says(markQuiet)
-		t.passes(time.Second)
-		t.says(markOn)
-		t.says(markQuiet)
-		t.schedule("a", nil)
-		t.runs("a")
-	}},
+	{
+		name: "a node is told to go on that was not quiet, and is quiet twice", wrong: []string{"quiet start"},
+		tell: func(t *tale) {
+			t.says(markOn)
+			t.says(markQuiet)
+			t.passes(time.Second)
+			t.says(markOn)
+			t.says(markQuiet)
+			t.schedule("a", nil)
+			t.runs("a")
+		},
+	},
 	{name: "a process that ended while it was quiet has a successor", tell: func(t *tale) {
 		t.says(markQuiet)
 		t.endQuiet(life{PID: taleProcess, Until: t.passes(time.Second).now})
@@ -69,7 +79,9 @@ var quietTales = []told{
 		t.runs("a")
 	}},
 	{name: "nothing is claimed for long, since a leader is quiet", wrong: []string{"gap"}, tell: func(t *tale) {
-		t.Faults = []fault{{Kind: faultQuiet, Target: "node-1", PID: taleProcess, Leader: true, From: t.now, To: t.now.Add(time.Minute)}}
+		t.Faults = []fault{{
+			Kind: faultQuiet, Target: "node-1", PID: taleProcess, Leader: true, From: t.now, To: t.now.Add(time.Minute),
+		}}
 		waitLong(t)
 	}},
 	{name: "nothing is claimed for long, since what is not quiet is full", tell: func(t *tale) {

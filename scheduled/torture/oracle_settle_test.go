@@ -26,15 +26,18 @@ var settleTales = []told{
 		t.change("a", "tasktable engine", func(a *auditRow) { a.Status, a.Next = new("QUEUED"), new(t.now) })
 		t.runs("a")
 	}},
-	{name: "an edited task is completed by the claim of before", wrong: []string{"stale completion"}, tell: func(t *tale) {
-		t.schedule("a", nil)
-		fence := t.claim("a")
-		t.starts(fence)
-		t.verb("reschedule", "a", "rescheduled", func(a *auditRow) { a.Status, a.FirstDue = new("QUEUED"), t.now })
-		t.ends(fence, "ok")
-		t.settle(fence, "COMPLETED")
-		t.runs("a")
-	}},
+	{
+		name: "an edited task is completed by the claim of before", wrong: []string{"stale completion"},
+		tell: func(t *tale) {
+			t.schedule("a", nil)
+			fence := t.claim("a")
+			t.starts(fence)
+			t.verb("reschedule", "a", "rescheduled", func(a *auditRow) { a.Status, a.FirstDue = new("QUEUED"), t.now })
+			t.ends(fence, "ok")
+			t.settle(fence, "COMPLETED")
+			t.runs("a")
+		},
+	},
 	{name: "an edited task runs again", tell: func(t *tale) {
 		t.schedule("a", nil)
 		fence := t.claim("a")
@@ -44,15 +47,18 @@ var settleTales = []told{
 		t.settle(fence, "SUPERSEDED")
 		t.runs("a")
 	}},
-	{name: "a cancelled task is finished by the claim of before", wrong: []string{"stale completion", "lost"}, tell: func(t *tale) {
-		t.schedule("a", nil)
-		fence := t.claim("a")
-		t.starts(fence)
-		t.cancel("a")
-		t.ends(fence, "ok")
-		t.settle(fence, "SUPERSEDED")
-		t.Audit[len(t.Audit)-1].Status, t.rows["a"].Status = new("COMPLETED"), new("COMPLETED")
-	}},
+	{
+		name: "a cancelled task is finished by the claim of before", wrong: []string{"stale completion", "lost"},
+		tell: func(t *tale) {
+			t.schedule("a", nil)
+			fence := t.claim("a")
+			t.starts(fence)
+			t.cancel("a")
+			t.ends(fence, "ok")
+			t.settle(fence, "SUPERSEDED")
+			t.Audit[len(t.Audit)-1].Status, t.rows["a"].Status = new("COMPLETED"), new("COMPLETED")
+		},
+	},
 	{name: "nothing superseded it", wrong: []string{"stale completion"}, tell: func(t *tale) {
 		t.schedule("a", nil)
 		runsTo(t, "a", "ok", "SUPERSEDED")
@@ -85,7 +91,9 @@ var settleTales = []told{
 	{name: "recorded long after its handler ended", wrong: []string{"settle"}, tell: func(t *tale) { recordedLate(t) }},
 	{name: "recorded long after its handler ended, since a writer had locked it", tell: func(t *tale) {
 		recordedLate(t)
-		t.Entries = append(t.Entries, entry{Op: 99, Began: t.Runs[0].End.At, Ended: t.now, Answer: refused, IDs: []string{"a"}})
+		t.Entries = append(t.Entries, entry{
+			Op: 99, Began: t.Runs[0].End.At, Ended: t.now, Answer: refused, IDs: []string{"a"},
+		})
 	}},
 	{name: "recorded long after its handler ended, since its wire was slow", tell: func(t *tale) {
 		recordedLate(t)
@@ -264,7 +272,9 @@ var rowTales = []told{
 	{name: "a task that was cancelled by nobody", wrong: []string{"lost", "change line"}, tell: func(t *tale) {
 		t.schedule("a", nil)
 		t.begin()
-		t.change("a", "tasktable engine", func(a *auditRow) { a.Status, a.Next, a.Revision = new("CANCELLED"), nil, new(t.draw()) })
+		t.change("a", "tasktable engine", func(a *auditRow) {
+			a.Status, a.Next, a.Revision = new("CANCELLED"), nil, new(t.draw())
+		})
 	}},
 	{name: "a follow-up with its completion", tell: func(t *tale) {
 		t.schedule("a", func(a *auditRow) { a.Does = doFollow })
@@ -354,7 +364,9 @@ func retired(t *tale, later time.Duration) {
 
 // deleted has a writer delete a task.
 func deleted(t *tale, id string) {
-	t.verb("delete", id, "deleted", func(a *auditRow) { a.Op, a.Status, a.Revision, a.Attempt = "DELETE", nil, nil, nil })
+	t.verb("delete", id, "deleted", func(a *auditRow) {
+		a.Op, a.Status, a.Revision, a.Attempt = "DELETE", nil, nil, nil
+	})
 }
 
 // followUp makes the follow-up of a task, in the transaction under way.

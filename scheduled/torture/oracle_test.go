@@ -20,8 +20,8 @@ type told struct {
 func TestOracle(t *testing.T) {
 	t.Parallel()
 	refusedBy := map[string]bool{}
-	tales := slices.Concat(startTales, quietTales, settleTales, contentTales, waitTales, rowTales, claimTales, fireTales,
-		timeTales)
+	tales := slices.Concat(startTales, quietTales, settleTales, contentTales, waitTales, rowTales, claimTales,
+		fireTales, timeTales)
 	for _, one := range tales {
 		t.Run(one.name, func(t *testing.T) {
 			tale := newTale()
@@ -130,7 +130,10 @@ var startTales = []told{
 		cancelledWhile(t,
 			cancelledWithin)
 	}},
-	{name: "a cancelled task's handler ends soon", tell: func(t *tale) { cancelledWhile(t, cancelledWithin-20*time.Millisecond) }},
+	{
+		name: "a cancelled task's handler ends soon",
+		tell: func(t *tale) { cancelledWhile(t, cancelledWithin-20*time.Millisecond) },
+	},
 	{name: "a cancelled task's handler goes on, and its context has ended", tell: func(t *tale) {
 		cancelledWhile(t, time.Hour)
 		t.Runs[0].End.Ended = t.Runs[0].At.Add(time.Second)
@@ -214,11 +217,16 @@ var timeTales = []told{
 	{name: "it had ended when it ran again", tell: func(t *tale) {
 		lostWhile(t, func(r *run) { r.Latest = r.At.Add(time.Second); r.End = &mark{At: r.Latest, How: "error"} })
 	}},
-	{name: "its process was killed", tell: func(t *tale) { lostWhile(t, func(r *run) { r.Latest = r.At.Add(time.Second) }) }},
+	{
+		name: "its process was killed",
+		tell: func(t *tale) { lostWhile(t, func(r *run) { r.Latest = r.At.Add(time.Second) }) },
+	},
 	{name: "its process was frozen, and it ended soon afterwards", tell: func(t *tale) {
 		lostWhile(t, func(r *run) {
 			thaw := t.now.Add(3 * time.Second)
-			t.Faults = append(t.Faults, fault{Kind: faultFreeze, Target: "node-1", PID: r.PID, From: r.At.Add(time.Second), To: thaw})
+			t.Faults = append(t.Faults, fault{
+				Kind: faultFreeze, Target: "node-1", PID: r.PID, From: r.At.Add(time.Second), To: thaw,
+			})
 			r.Latest = thaw.Add(looksWithin - time.Millisecond)
 			r.End = &mark{At: r.Latest, How: "error"}
 		})
@@ -226,7 +234,9 @@ var timeTales = []told{
 	{name: "its process was frozen, and it went on long afterwards", wrong: []string{"overlap"}, tell: func(t *tale) {
 		lostWhile(t, func(r *run) {
 			thaw := t.now.Add(3 * time.Second)
-			t.Faults = append(t.Faults, fault{Kind: faultFreeze, Target: "node-1", PID: r.PID, From: r.At.Add(time.Second), To: thaw})
+			t.Faults = append(t.Faults, fault{
+				Kind: faultFreeze, Target: "node-1", PID: r.PID, From: r.At.Add(time.Second), To: thaw,
+			})
 			r.Latest = thaw.Add(looksWithin + time.Millisecond)
 			r.End = &mark{At: r.Latest, How: "error"}
 		})
@@ -249,43 +259,59 @@ var timeTales = []told{
 		t.claimed(4).Began = t.claimed(4).At.Add(-50 * time.Millisecond)
 	}},
 	{name: "nothing is claimed for long, since Postgres is away", tell: func(t *tale) {
-		t.Faults = []fault{{Kind: faultPostgres, Target: "postgres", From: t.now.Add(time.Second), To: t.now.Add(9 * time.Second)}}
+		t.Faults = []fault{{
+			Kind: faultPostgres, Target: "postgres", From: t.now.Add(time.Second), To: t.now.Add(9 * time.Second),
+		}}
 		waitLong(t)
 	}},
-	{name: "another node is killed, which explains nothing", wrong: []string{"gap", "start latency"}, tell: func(t *tale) {
-		t.Faults = []fault{{Kind: faultKill, Target: "node-2", PID: 9, From: t.now.Add(9 * time.Second),
-			To: t.now.Add(9 * time.Second)}}
-		waitLong(t)
-	}},
+	{
+		name: "another node is killed, which explains nothing", wrong: []string{"gap", "start latency"},
+		tell: func(t *tale) {
+			t.Faults = []fault{{Kind: faultKill, Target: "node-2", PID: 9, From: t.now.Add(9 * time.Second),
+				To: t.now.Add(9 * time.Second)}}
+			waitLong(t)
+		},
+	},
 	{name: "nothing is claimed for long, since all is paused", tell: func(t *tale) {
-		t.Pauses = []pauseEntry{{Asked: t.now, Held: t.now.Add(100 * time.Millisecond), Resuming: t.now.Add(9 * time.Second),
-			Over: t.now.Add(9 * time.Second)}}
+		t.Pauses = []pauseEntry{
+			{Asked: t.now, Held: t.now.Add(100 * time.Millisecond), Resuming: t.now.Add(9 * time.Second),
+				Over: t.now.Add(9 * time.Second)},
+		}
 		waitLong(t)
 	}},
 	{name: "a dead node's task comes back late", wrong: []string{"recovery"}, tell: func(t *tale) {
 		killed(t, recoveryLimit+time.Second)
 	}},
-	{name: "a dead node's task does not come back", wrong: []string{"recovery", "residue", "lost"}, tell: func(t *tale) {
-		t.schedule("a", nil)
-		t.starts(t.claim("a"))
-		t.passes(time.Millisecond)
-		t.Faults = []fault{{Kind: faultKill, Target: "node-1", PID: taleProcess, From: t.now, To: t.now}}
-		t.passes(recoveryLimit)
-	}},
+	{
+		name: "a dead node's task does not come back", wrong: []string{"recovery", "residue", "lost"},
+		tell: func(t *tale) {
+			t.schedule("a", nil)
+			t.starts(t.claim("a"))
+			t.passes(time.Millisecond)
+			t.Faults = []fault{{Kind: faultKill, Target: "node-1", PID: taleProcess, From: t.now, To: t.now}}
+			t.passes(recoveryLimit)
+		},
+	},
 	{name: "a dead node's task comes back in time", tell: func(t *tale) { killed(t, recoveryLimit-time.Second) }},
 	{name: "a dead node's task comes back late, since Postgres was away, too", tell: func(t *tale) {
 		killed(t, recoveryLimit+time.Second)
 		t.Faults = append(t.Faults, fault{Kind: faultPostgres, Target: "postgres", From: t.Faults[0].From, To: t.now})
 	}},
-	{name: "another leads late", wrong: []string{"failover"}, tell: func(t *tale) { unseated(t, failoverLimit+time.Second) }},
+	{
+		name: "another leads late", wrong: []string{"failover"},
+		tell: func(t *tale) { unseated(t, failoverLimit+time.Second) },
+	},
 	{name: "another leads in time", tell: func(t *tale) { unseated(t, failoverLimit-time.Second) }},
-	{name: "a hold, a job, a session and a goroutine are left", wrong: []string{"residue", "lost"}, tell: func(t *tale) {
-		t.schedule("a", nil)
-		t.claim("a")
-		t.Jobs, t.Sessions, t.Wrong = []string{"running"}, []string{"idle"}, []string{"leaked"}
-	}},
-	{name: "it does not come to an end", wrong: []string{"residue"}, tell: func(t *tale) { t.schedule("a", nil); t.runs("a") },
-		spoils: func(h *history) { h.Quiet = time.Time{} }},
+	{
+		name: "a hold, a job, a session and a goroutine are left", wrong: []string{"residue", "lost"},
+		tell: func(t *tale) {
+			t.schedule("a", nil)
+			t.claim("a")
+			t.Jobs, t.Sessions, t.Wrong = []string{"running"}, []string{"idle"}, []string{"leaked"}
+		},
+	},
+	{name: "it does not come to an end", wrong: []string{"residue"},
+		tell: func(t *tale) { t.schedule("a", nil); t.runs("a") }, spoils: func(h *history) { h.Quiet = time.Time{} }},
 }
 
 // waitLong has a task wait for ten seconds after another was claimed.

@@ -43,7 +43,9 @@ func startProcess(slot, folder string, number int, config nodeConfig) (*process,
 		return nil, fmt.Errorf("encode the node's configuration: %w", err)
 	}
 	// Not a context's: the faults say by which signal it ends.
-	p := &process{slot: slot, diary: config.Diary, began: time.Now(), cmd: exec.Command(os.Args[0]), done: make(chan struct{})}
+	p := &process{
+		slot: slot, diary: config.Diary, began: time.Now(), cmd: exec.Command(os.Args[0]), done: make(chan struct{}),
+	}
 	p.cmd.Env = append(os.Environ(), nodeVariable+"="+string(text), skewVariable+"="+strconv.Itoa(config.Skew))
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a signal for the test is not for it
 	p.cmd.Stdout, p.cmd.Stderr = &p.log, &p.log
@@ -96,10 +98,14 @@ func (p *process) stop(within time.Duration) error {
 	case <-p.done:
 	case <-timer.C:
 		p.kill()
-		return fmt.Errorf("%s (process %d) did not stop within %s; the end of its log:\n%s", p.slot, p.pid, within, p.log.last(30))
+		return fmt.Errorf(
+			"%s (process %d) did not stop within %s; the end of its log:\n%s", p.slot, p.pid, within, p.log.last(30),
+		)
 	}
 	if code := p.cmd.ProcessState.ExitCode(); code != 0 {
-		return fmt.Errorf("%s (process %d) ended with %s; the end of its log:\n%s", p.slot, p.pid, p.cmd.ProcessState, p.log.last(30))
+		return fmt.Errorf(
+			"%s (process %d) ended with %s; the end of its log:\n%s", p.slot, p.pid, p.cmd.ProcessState, p.log.last(30),
+		)
 	}
 	return nil
 }
@@ -121,8 +127,8 @@ func (p *process) byItself() bool {
 	return !p.ended.IsZero() && !p.asked && p.killed.IsZero()
 }
 
-// life is when the process lived: until is zero while it does. Killed, it lived until the kill was sent, and perhaps a little
-// longer.
+// life is when the process lived: until is zero while it does. Killed, it lived until the kill was sent, and
+// perhaps a little longer.
 func (p *process) life() (from, until time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

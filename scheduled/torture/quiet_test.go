@@ -59,15 +59,16 @@ WHERE state LIKE 'idle in transaction%' AND xact_start < clock_timestamp() - int
 )
 
 const (
-	// quietLimit is how long what is left may take once everything is mended: some attempts of some leases each, one after the
-	// other. That it suffices is itself a promise: no task hangs.
+	// quietLimit is how long what is left may take once everything is mended: some attempts of some leases each, one
+	// after the other. That it suffices is itself a promise: no task hangs.
 	quietLimit = 60 * time.Second
-	// residueLimit is how long what remains of tasks that have ended may lie about: the leader clears up every ten seconds.
+	// residueLimit is how long what remains of tasks that have ended may lie about: the leader clears up
+	// every ten seconds.
 	residueLimit = 25 * time.Second
 )
 
-// awaitQuiet ends what would go on for ever, and waits until nothing is left to do. It returns when that was, or zero if it is
-// not so in time.
+// awaitQuiet ends what would go on for ever, and waits until nothing is left to do. It returns when that was, or zero
+// if it is not so in time.
 func (r *rig) awaitQuiet(h *history) time.Time {
 	ctx, cancel := context.WithTimeout(context.Background(), r.settings.Patience)
 	defer cancel()
@@ -118,15 +119,18 @@ func (r *rig) endNodes(h *history) {
 	for {
 		errJobs := collect(ctx, r.admin, &h.Jobs, pgx.RowTo[string], jobsSQL)
 		errIdle := collect(ctx, r.admin, &h.Sessions, pgx.RowTo[string], idleSQL)
-		if errJobs == nil && errIdle == nil && len(h.Jobs)+len(h.Sessions) == 0 || wait(ctx, 200*time.Millisecond) != nil {
+		if errJobs == nil && errIdle == nil && len(h.Jobs)+len(h.Sessions) == 0 ||
+			wait(ctx, 200*time.Millisecond) != nil {
 			break
 		}
 	}
 	var ending sync.WaitGroup
 	for _, p := range r.processes {
 		if p.byItself() {
-			h.Wrong = append(h.Wrong, fmt.Sprintf("%s (process %d) ended by itself: %s; the end of its log:\n%s", p.slot, p.pid,
-				p.cmd.ProcessState, p.log.last(30)))
+			h.Wrong = append(
+				h.Wrong, fmt.Sprintf("%s (process %d) ended by itself: %s; the end of its log:\n%s", p.slot, p.pid,
+					p.cmd.ProcessState, p.log.last(30)),
+			)
 		} else if p.running() {
 			ending.Go(func() { r.stopNode(p) })
 		}

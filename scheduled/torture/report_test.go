@@ -14,8 +14,8 @@ import (
 func report(s settings, h *history, judged []judgement) string {
 	var text strings.Builder
 	say := func(format string, args ...any) { fmt.Fprintf(&text, format+"\n", args...) }
-	say("seed %d, %.0f s, %d nodes (%d processes in all), %d writers", s.Seed, s.Length.Seconds(), s.Nodes, len(h.Processes),
-		s.Writers)
+	say("seed %d, %.0f s, %d nodes (%d processes in all), %d writers", s.Seed, s.Length.Seconds(), s.Nodes,
+		len(h.Processes), s.Writers)
 	faults, outcomes, answers := map[string]int{}, map[string]int{}, map[string]int{}
 	for _, f := range h.Faults {
 		faults[f.Kind]++
@@ -28,11 +28,15 @@ func report(s settings, h *history, judged []judgement) string {
 	}
 	say("faults: %d (%s)", len(h.Faults), counts(faults))
 	say("writers' transactions: %d (%s); pauses of scopes: %d", len(h.Entries), counts(answers), len(h.Pauses))
-	say("tasks: %d, revisions %d, handler calls %d, effects %d", len(h.in().byID), h.revisions(), len(h.Runs), len(h.Effects))
+	say(
+		"tasks: %d, revisions %d, handler calls %d, effects %d", len(h.in().byID), h.revisions(), len(h.Runs),
+		len(h.Effects),
+	)
 	say("executions: %d (%s)", len(h.Executions), counts(outcomes))
 	recoveries, disturbedKills := h.recoveries()
 	failovers, disturbedLosses := h.failovers()
-	say("recovery of tasks of killed nodes, from when another leads: p50 %s, p99 %s, of %d undisturbed (%d disturbed by another fault "+
+	say("recovery of tasks of killed nodes, from when another leads: p50 %s, p99 %s, "+
+		"of %d undisturbed (%d disturbed by another fault "+
 		"are not counted)",
 		short(quantile(recoveries, 0.5)), short(p99(recoveries)), len(recoveries), disturbedKills)
 	say("failover: p50 %s, p99 %s, of %d undisturbed losses of the leader (%d disturbed are not counted)",
@@ -40,7 +44,10 @@ func report(s settings, h *history, judged []judgement) string {
 	say("longest unexplained gap in claiming: %s; quiet %s after everything was mended", short(h.longestGap()),
 		short(h.Quiet.Sub(h.Calmed)))
 	quietFor, elsewhere := h.quietTime()
-	say("nodes that said they are quiet: %d, for %s in all; handler calls elsewhere meanwhile: %d", len(h.Quiets), short(quietFor), elsewhere)
+	say(
+		"nodes that said they are quiet: %d, for %s in all; handler calls elsewhere meanwhile: %d", len(h.Quiets),
+		short(quietFor), elsewhere,
+	)
 	say("excused overlaps: %s", counts(h.excused()))
 	samples, wrong := make([]string, len(judged)), map[string]int{}
 	for i, one := range judged {

@@ -111,7 +111,9 @@ func (r *rig) openWriters(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		one, err := openWriter(context.WithoutCancel(ctx), name, url, r.ledger, r.settings, r.settings.random(uint64(100+i)))
+		one, err := openWriter(
+			context.WithoutCancel(ctx), name, url, r.ledger, r.settings, r.settings.random(uint64(100+i)),
+		)
 		if err != nil {
 			return err
 		}
@@ -153,7 +155,9 @@ func (r *rig) configOf(i int) nodeConfig {
 	case 0:
 		config.Types = slices.Clone(ourTypes)
 	case 1:
-		config.Types = slices.DeleteFunc(slices.Clone(ourTypes), func(kind string) bool { return kind == rare{}.TaskType() })
+		config.Types = slices.DeleteFunc(slices.Clone(ourTypes), func(kind string) bool {
+			return kind == rare{}.TaskType()
+		})
 	case 2:
 		config.Types, config.StatementTimeout = slices.Clone(ourTypes), time.Second
 	default:
@@ -255,7 +259,8 @@ const leadingSQL = `
 SELECT leader.pid, split_part(n.host, '/', 2)::int
 FROM pg_locks AS leader JOIN pg_locks AS own ON own.pid = leader.pid AND own.granted
 JOIN tasktable.nodes AS n ON n.number = own.objid::bigint
-WHERE leader.locktype = 'advisory' AND leader.classid::bigint = $1 AND leader.objid = 0 AND leader.objsubid = 2 AND leader.granted
+WHERE leader.locktype = 'advisory' AND leader.classid::bigint = $1 AND leader.objid = 0 AND leader.objsubid = 2
+    AND leader.granted
     AND own.locktype = 'advisory' AND own.classid::bigint = $2 AND own.objsubid = 2`
 
 // leading says which backend and which process lead; 0: none, or nobody can be asked.

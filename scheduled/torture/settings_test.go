@@ -45,8 +45,8 @@ const shortRun = 10 * time.Second
 
 func readSettings() (settings, error) {
 	s := settings{
-		Length: shortRun, Seed: rand.Uint64N(1_000_000), Nodes: 4, Writers: 3, Pace: 15 * time.Millisecond, Bulk: 60, Slots: 20,
-		Expiring: expiringTasks, Expected: expectedTime, Patience: quietLimit,
+		Length: shortRun, Seed: rand.Uint64N(1_000_000), Nodes: 4, Writers: 3, Pace: 15 * time.Millisecond, Bulk: 60,
+		Slots: 20, Expiring: expiringTasks, Expected: expectedTime, Patience: quietLimit,
 	}
 	if text := os.Getenv(steerVariable); text != "" {
 		if err := json.Unmarshal([]byte(text), &s); err != nil {
@@ -75,5 +75,6 @@ func (s settings) ordinary() bool {
 	return s.Work == nil && s.Chores == nil && s.Faults == nil && s.Nodes >= 4
 }
 
-// random makes a source of its own for each who decides something: what one decides does not change the others' decisions.
+// random makes a source of its own for each who decides something: what one decides does not change the
+// others' decisions.
 func (s settings) random(stream uint64) *rand.Rand { return rand.New(rand.NewPCG(s.Seed, stream)) }

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// tale makes a history by hand: what the evidence of a run without faults would be, step by step. What is told afterwards may
-// then be bent.
+// tale makes a history by hand: what the evidence of a run without faults would be, step by step. What is told
+// afterwards may then be bent.
 type tale struct {
 	*history
 	now    time.Time
@@ -57,10 +57,11 @@ func (t *tale) change(id, app string, edit func(a *auditRow)) *auditRow {
 		Expected: expectedTime, Does: doWork}
 	if last := t.rows[id]; last != nil && last.Op != "DELETE" {
 		a = *last
-		a.Op, a.OldStatus, a.OldRevision, a.OldFence, a.OldAttempt, a.OldNext, a.OldHeld = "UPDATE", a.Status, a.Revision, a.Fence,
-			a.Attempt, a.Next, a.Held
+		a.Op, a.OldStatus, a.OldRevision, a.OldFence, a.OldAttempt, a.OldNext, a.OldHeld = "UPDATE", a.Status,
+			a.Revision, a.Fence, a.Attempt, a.Next, a.Held
 	}
-	a.Seq, a.At, a.Began, a.TxID, a.App, a.Backend, a.Leads = int64(len(t.Audit)+1), t.now, t.now, t.tx, app, taleBackend, nil
+	a.Seq, a.At, a.Began, a.TxID, a.App, a.Backend, a.Leads = int64(len(t.Audit)+1), t.now, t.now, t.tx, app,
+		taleBackend, nil
 	edit(&a)
 	t.Audit = append(t.Audit, a)
 	t.rows[id] = &a
@@ -124,7 +125,8 @@ func (t *tale) claim(ids ...string) (fence int64) {
 	for _, id := range ids {
 		fence = t.draw()
 		t.change(id, "tasktable session x", func(a *auditRow) {
-			a.Status, a.Fence, a.Attempt, a.Next, a.Leads = new("EXECUTING"), new(fence), new(*a.OldAttempt+1), nil, new(true)
+			a.Status, a.Fence, a.Attempt, a.Next, a.Leads = new("EXECUTING"), new(fence), new(*a.OldAttempt+1), nil,
+				new(true)
 			a.Held = new(later(t.now, *a.OldNext).Add(startAllowance + a.Expected))
 		})
 	}
@@ -137,8 +139,8 @@ func (t *tale) starts(fence int64) *run {
 	c := t.claimed(fence)
 	t.passes(2 * time.Millisecond)
 	t.Runs = append(t.Runs, run{
-		mark: mark{Kind: markStart, At: t.now, ID: c.ID, Type: c.Type, Fence: fence, Revision: *c.Revision, Attempt: *c.Attempt,
-			Gate: t.now.Add(-time.Millisecond), Due: *c.OldNext},
+		mark: mark{Kind: markStart, At: t.now, ID: c.ID, Type: c.Type, Fence: fence, Revision: *c.Revision,
+			Attempt: *c.Attempt, Gate: t.now.Add(-time.Millisecond), Due: *c.OldNext},
 		PID: taleProcess, Latest: t.now.Add(time.Hour),
 	})
 	return &t.Runs[len(t.Runs)-1]
@@ -204,7 +206,9 @@ func (t *tale) settle(fence int64, outcome string) {
 	}
 	t.Executions, t.Kept = append(t.Executions, line), append(t.Kept, kept{fence, "as written"})
 	if transactional(c.Type) && (outcome == "COMPLETED" || outcome == "SUPERSEDED") {
-		t.Effects = append(t.Effects, effect{TaskID: id, Revision: revision, Fence: fence, PID: taleProcess, At: t.now, TxID: t.tx})
+		t.Effects = append(t.Effects, effect{
+			TaskID: id, Revision: revision, Fence: fence, PID: taleProcess, At: t.now, TxID: t.tx,
+		})
 	}
 	if outcome == "FAILED" || outcome == "EXPIRED" {
 		t.Dead = append(t.Dead, mark{Kind: markDead, At: t.now, ID: id, Revision: revision, How: outcome})

@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// What the promises leave open, each with where it is said. Nothing else is allowed for: where a figure does not do, the
-// engine is wrong or the evidence is.
+// What the promises leave open, each with where it is said. Nothing else is allowed for: where a figure does not do,
+// the engine is wrong or the evidence is.
 const (
 	// "The handler is called within 250 ms of its gate or the gate is asked again. Starts means the gate's instant."
 	callWithin = 250 * time.Millisecond
 	// What the diary cannot show: a process that did not get on for less than this is not recorded.
 	unseenStall = stallLeast
-	// "A frozen process may overlap until it next looks": nodes recheck their running fences each second, and handlers that mind
-	// their context then need a moment to return.
+	// "A frozen process may overlap until it next looks": nodes recheck their running fences each second, and
+	// handlers that mind their context then need a moment to return.
 	looksWithin = time.Second + 500*time.Millisecond
-	// A process counts as frozen when it did not get on for as long as a handler has between the end of its context and that of the
-	// lease: a tenth of it.
+	// A process counts as frozen when it did not get on for as long as a handler has between the end of its context
+	// and that of the lease: a tenth of it.
 	frozenLeast = leaseTime / 10
 	// "The leader finds a node lock free within about a second, and 5 s after the last sign of life takes it back."
 	recoveryLimit = 7 * time.Second
@@ -28,7 +28,8 @@ const (
 	overlookedFor = time.Duration(0)
 	// "Nodes recheck their running fences each second, NOTIFY only hastens it"; and a moment for the look itself.
 	cancelledWithin = time.Second + 500*time.Millisecond
-	// "An application's open transaction on one row must not stall the rest": an outcome is recorded with the next commits.
+	// "An application's open transaction on one row must not stall the rest": an outcome is recorded with
+	// the next commits.
 	settledWithin = time.Second
 	// "The peek each second bounds a lost NOTIFY"; and a moment for claim, River's fetch and gate. It is what one
 	// start in twenty may exceed where there is room and nothing is disturbed.
@@ -50,8 +51,8 @@ const (
 	silentLimit = failoverLimit + 3*time.Second
 )
 
-// slack is what the machine itself takes: twenty times the median of the writers' transactions, which take some milliseconds each
-// where nothing else runs.
+// slack is what the machine itself takes: twenty times the median of the writers' transactions, which take some
+// milliseconds each where nothing else runs.
 func (h *history) slack() time.Duration {
 	var took []time.Duration
 	for _, e := range h.Entries {

@@ -109,15 +109,14 @@ func (h *history) story(id string) string {
 	}
 	x := h.in()
 	for _, a := range x.byID[id] {
-		tell(a.At, "row %s %s→%s revision %s→%s fence %s→%s attempt %s→%s next %s held %s by %q (tx %d, began %s)", a.Op,
-			of(a.OldStatus), of(a.Status),
-			of(a.OldRevision), of(a.Revision), of(a.OldFence), of(a.Fence), of(a.OldAttempt), of(a.Attempt), h.instant(a.Next),
-			h.instant(a.Held), a.App, a.TxID, h.offset(a.Began))
+		tell(a.At, "row %s %s→%s revision %s→%s fence %s→%s attempt %s→%s next %s held %s by %q (tx %d, began %s)",
+			a.Op, of(a.OldStatus), of(a.Status), of(a.OldRevision), of(a.Revision), of(a.OldFence), of(a.Fence),
+			of(a.OldAttempt), of(a.Attempt), h.instant(a.Next), h.instant(a.Held), a.App, a.TxID, h.offset(a.Began))
 	}
 	for _, r := range h.Runs {
 		if r.ID == id {
-			tell(r.At, "handler called in process %d: revision %d fence %d attempt %d, gate %s, due %s", r.PID, r.Revision, r.Fence,
-				r.Attempt, h.offset(r.Gate), h.offset(r.Due))
+			tell(r.At, "handler called in process %d: revision %d fence %d attempt %d, gate %s, due %s", r.PID,
+				r.Revision, r.Fence, r.Attempt, h.offset(r.Gate), h.offset(r.Due))
 			if r.End != nil {
 				tell(r.End.At, "handler ended: %s, context %q", r.End.How, r.End.Cause)
 			}
@@ -125,15 +124,15 @@ func (h *history) story(id string) string {
 	}
 	for _, e := range h.Executions {
 		if e.TaskID == id {
-			tell(e.FinishedAt, "execution line: fence %d revision %d attempt %d %s %q", e.Fence, e.Revision, e.Attempt, e.Outcome,
-				of(e.Error))
+			tell(e.FinishedAt, "execution line: fence %d revision %d attempt %d %s %q", e.Fence, e.Revision, e.Attempt,
+				e.Outcome, of(e.Error))
 		}
 	}
 	for _, e := range h.Entries {
 		for _, d := range e.Deeds {
 			if d.ID == id {
-				tell(e.Began, "%s: %s → %s revision %d due %s, %s at %s", e.Writer, d.Verb, d.Outcome, d.Revision, h.offset(d.Due),
-					e.Answer, h.offset(e.Ended))
+				tell(e.Began, "%s: %s → %s revision %d due %s, %s at %s", e.Writer, d.Verb, d.Outcome, d.Revision,
+					h.offset(d.Due), e.Answer, h.offset(e.Ended))
 			}
 		}
 	}

@@ -16,8 +16,9 @@ import (
 
 // What writers do, and how often.
 var allWork = []weighted{
-	{"herd", 30}, {"one", 120}, {"edit", 90}, {"shared", 30}, {"sync", 8}, {"scope", 2}, {"recur", 4}, {"offclock", 6}, {"nobody",
-		1}, {"pair", 8}, {"hold", 3}, {"regret", 4}, {"rest", 4}, {"now", 0}, {"backlog", 0}, // the last two are for runs that are steered at something
+	{"herd", 30}, {"one", 120}, {"edit", 90}, {"shared", 30}, {"sync", 8}, {"scope", 2}, {"recur", 4}, {"offclock", 6},
+	// The last two are for runs that are steered at something.
+	{"nobody", 1}, {"pair", 8}, {"hold", 3}, {"regret", 4}, {"rest", 4}, {"now", 0}, {"backlog", 0},
 }
 
 // What single tasks do.
@@ -138,8 +139,10 @@ func (w *writer) task(id, kind string) store.Task {
 	if w.random.IntN(largeTasks) == 0 {
 		c.Pad = w.text(1 + w.random.IntN(largestPad))
 	}
-	task := store.Task{ID: id, Payload: payloadOf(kind, c), ExpectedExecutionTime: w.Expected, Priority: []int{-10, 0, 0, 0, 10,
-		60}[w.random.IntN(6)]}
+	task := store.Task{
+		ID: id, Payload: payloadOf(kind, c), ExpectedExecutionTime: w.Expected, Priority: []int{-10, 0, 0, 0, 10,
+			60}[w.random.IntN(6)],
+	}
 	task.MaxAttempts = 3 + w.random.IntN(10)
 	if w.random.IntN(8) == 0 {
 		task.MaxAttempts = 1 + w.random.IntN(2)
@@ -222,8 +225,9 @@ func (w *writer) herd() {
 			millis = 500 // some are always running, when a node is killed
 		}
 		list[i] = store.Task{
-			ID: w.newID("HERD"), Payload: herd{chore{Do: doWork, Nonce: w.random.Int64N(1 << 50), Millis: millis}}, At: at,
-			ExpectedExecutionTime: expectedTime, Priority: []int{-10, 0, 0, 10}[w.random.IntN(4)], MaxAttempts: 50,
+			ID: w.newID("HERD"), Payload: herd{chore{Do: doWork, Nonce: w.random.Int64N(1 << 50), Millis: millis}},
+			At: at, ExpectedExecutionTime: expectedTime, Priority: []int{-10, 0, 0, 10}[w.random.IntN(4)],
+			MaxAttempts: 50,
 		}
 		ids[i] = list[i].ID
 	}
@@ -269,22 +273,28 @@ func (w *writer) pair() {
 	}
 	a, b := w.known[w.random.IntN(len(w.known))], w.known[w.random.IntN(len(w.known))]
 	at := w.now().Add(time.Duration(w.random.IntN(800)) * time.Millisecond)
-	w.transact([]string{a, b}, time.Duration(w.random.IntN(200))*time.Millisecond, rollsBack(w.random), func(ctx context.Context,
-		tx pgx.Tx) (deeds []deed, err error) {
-		for _, id := range []string{a, b} {
-			receipt, err := w.tasks.Reschedule(ctx, tx, id, at)
-			if err != nil {
-				return nil, err
+	w.transact(
+		[]string{a, b}, time.Duration(w.random.IntN(200))*time.Millisecond, rollsBack(w.random),
+		func(ctx context.Context,
+			tx pgx.Tx) (deeds []deed, err error) {
+			for _, id := range []string{a, b} {
+				receipt, err := w.tasks.Reschedule(ctx, tx, id, at)
+				if err != nil {
+					return nil, err
+				}
+				deeds = append(deeds, deed{
+					Verb: "reschedule", ID: id, Outcome: string(receipt.Outcome), Revision: receipt.Revision, Due: at,
+				})
 			}
-			deeds = append(deeds, deed{Verb: "reschedule", ID: id, Outcome: string(receipt.Outcome), Revision: receipt.Revision, Due: at})
-		}
-		return deeds, nil
-	})
+			return deeds, nil
+		},
+	)
 }
 
 const (
-	runningSQL = `SELECT id::text FROM tasktable.scheduled_tasks WHERE status = 'EXECUTING' AND id LIKE $1 || '/%' LIMIT 5`
-	lockSQL    = `SELECT id FROM tasktable.scheduled_tasks WHERE id = ANY ($1) ORDER BY id FOR UPDATE`
+	runningSQL = `SELECT id::text FROM tasktable.scheduled_tasks WHERE status = 'EXECUTING'
+		AND id LIKE $1 || '/%' LIMIT 5`
+	lockSQL = `SELECT id FROM tasktable.scheduled_tasks WHERE id = ANY ($1) ORDER BY id FOR UPDATE`
 )
 
 // hold locks some rows of running tasks for a while, as an application may that looks before it edits.
@@ -364,8 +374,8 @@ func (w *writer) sync() {
 	})
 }
 
-// offClock schedules by a clock that is an hour off. The instant that is asked for is what the clock makes it, an hour ago or an
-// hour ahead; the engine is to go by that and by the database's clock alone.
+// offClock schedules by a clock that is an hour off. The instant that is asked for is what the clock makes it, an
+// hour ago or an hour ahead; the engine is to go by that and by the database's clock alone.
 func (w *writer) offClock() {
 	former := w.clock
 	w.clock += []time.Duration{-time.Hour, time.Hour}[w.random.IntN(2)]

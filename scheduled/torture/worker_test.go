@@ -62,8 +62,9 @@ func (w *worker) parts(types []string) []handlers.Part {
 func (w *worker) record(next handlers.Handler) handlers.Handler {
 	return func(ctx context.Context, e *handlers.Execution) (err error) {
 		w.diary.write(mark{
-			Kind: markStart, At: wallNow(), ID: e.ID, Type: e.Type, Fence: e.Fence, Revision: e.Revision, Attempt: e.Attempt,
-			Gate: e.StartedAt, Due: e.DueAt, Sum: sum(e.Payload), Deaf: strings.Contains(string(e.Payload), `"`+doDeaf+`"`),
+			Kind: markStart, At: wallNow(), ID: e.ID, Type: e.Type, Fence: e.Fence, Revision: e.Revision,
+			Attempt: e.Attempt, Gate: e.StartedAt, Due: e.DueAt, Sum: sum(e.Payload),
+			Deaf: strings.Contains(string(e.Payload), `"`+doDeaf+`"`),
 		})
 		var ended atomic.Int64
 		stop := context.AfterFunc(ctx, func() { ended.Store(wallNow().UnixNano()) })
@@ -167,7 +168,9 @@ func (w *worker) do(ctx context.Context, e *handlers.Execution, c chore) error {
 		}
 	case doFollow:
 		w.asks(e, mark{Child: c.Child})
-		e.FollowUp(store.Task{ID: c.Child, Payload: plain{chore{Do: doWork, Nonce: e.Revision}}, ExpectedExecutionTime: expectedTime})
+		e.FollowUp(store.Task{
+			ID: c.Child, Payload: plain{chore{Do: doWork, Nonce: e.Revision}}, ExpectedExecutionTime: expectedTime,
+		})
 	case doHog:
 		return w.hog(ctx)
 	case doExtend:

@@ -16,7 +16,8 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// writer is an application that schedules tasks and changes its mind. It has its own network, and its own idea of the time.
+// writer is an application that schedules tasks and changes its mind. It has its own network, and its own
+// idea of the time.
 type writer struct {
 	name   string
 	pool   *pgxpool.Pool
@@ -55,8 +56,8 @@ func openWriter(ctx context.Context, name, url string, l *ledger, s settings, ra
 		return nil, fmt.Errorf("open the pool of %s: %w", name, err)
 	}
 	return &writer{
-		name: name, pool: pool, tasks: store.New(store.Config{Service: name}), ledger: l, random: random, ids: map[string]string{},
-		settings: s, work: newDice(allWork, s.Work), chores: newDice(allChores, s.Chores),
+		name: name, pool: pool, tasks: store.New(store.Config{Service: name}), ledger: l, random: random,
+		ids: map[string]string{}, settings: s, work: newDice(allWork, s.Work), chores: newDice(allChores, s.Chores),
 	}, nil
 }
 
@@ -83,8 +84,8 @@ const opsSQL = `
 INSERT INTO torture.ops (op, task_id, verb, outcome, revision)
 SELECT $1, * FROM unnest($2::text[], $3::text[], $4::text[], $5::bigint[])`
 
-// transact runs a change in a transaction that also writes a row of the application's for each deed. linger keeps the transaction
-// open for a while, with its locks; rollback makes nothing of it. ids are the tasks that it may touch.
+// transact runs a change in a transaction that also writes a row of the application's for each deed. linger keeps the
+// transaction open for a while, with its locks; rollback makes nothing of it. ids are the tasks that it may touch.
 func (w *writer) transact(ids []string, linger time.Duration, rollback bool, do change) answer {
 	return w.transactAs(entry{IDs: ids}, linger, rollback, do)
 }
