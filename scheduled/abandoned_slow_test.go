@@ -31,7 +31,8 @@ func TestAbandonedClaimsThatAreSlow(t *testing.T) {
 		FOR EACH ROW WHEN (OLD.fence IS NOT NULL AND NEW.fence IS NULL) EXECUTE FUNCTION slow()`)
 	a := &abandoned{
 		pool: b.pool, statements: b.statements, leads: func() bool { return true }, after: 10 * time.Millisecond,
-		within: time.Second, metrics: newMetrics(Config{Logger: testLogger()}), dead: newUndertaker(nil, nil, testLogger()), log: testLogger(),
+		within: time.Second, metrics: newMetrics(Config{Logger: testLogger()}),
+		dead: newUndertaker(nil, nil, testLogger()), log: testLogger(),
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
@@ -39,7 +40,8 @@ func TestAbandonedClaimsThatAreSlow(t *testing.T) {
 	t.Cleanup(func() { cancel(); <-ended })
 	eventually(t, 60*time.Second, "the claims are taken back", func() bool {
 		var held int
-		err := b.pool.QueryRow(t.Context(), `SELECT count(*) FROM tasktable.scheduled_tasks WHERE fence IS NOT NULL`).Scan(&held)
+		err := b.pool.QueryRow(t.Context(), `SELECT count(*) FROM tasktable.scheduled_tasks
+			WHERE fence IS NOT NULL`).Scan(&held)
 		return err == nil && held == 0
 	})
 }

@@ -17,7 +17,8 @@ type renamed struct {
 
 func (renamed) TaskType() string { return "RENAMED" }
 
-// Tasks of a type's old name run by its new handler, under the old name, until they are scheduled with the new one, by their old ids.
+// Tasks of a type's old name run by its new handler, under the old name, until they are scheduled with the new one,
+// by their old ids.
 func TestTasksOfAnOldName(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -41,7 +42,9 @@ func TestTasksOfAnOldName(t *testing.T) {
 	s.schedule("again", long)
 	s.schedule("turns", long)
 	s.schedule("edited", later)
-	if _, err := s.tasks.Schedule(t.Context(), s.pool, store.Task{ID: "edited", Payload: renamed{"by its old id"}}); err != nil {
+	if _, err := s.tasks.Schedule(t.Context(), s.pool, store.Task{
+		ID: "edited", Payload: renamed{"by its old id"},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.tasks.RunNow(t.Context(), s.pool, "edited"); err != nil {
@@ -51,7 +54,10 @@ func TestTasksOfAnOldName(t *testing.T) {
 	for range 6 {
 		got[receive(t, ran, 15*time.Second, "another one runs")]++
 	}
-	want := map[string]int{"old JOB old": 1, "again JOB again": 2, "turns JOB turns": 1, "turns RENAMED turns": 1, "edited RENAMED by its old id": 1}
+	want := map[string]int{
+		"old JOB old": 1, "again JOB again": 2, "turns JOB turns": 1, "turns RENAMED turns": 1,
+		"edited RENAMED by its old id": 1,
+	}
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("ran %v, want %v", got, want)
 	}
@@ -74,7 +80,10 @@ func TestPauseOfAnOldName(t *testing.T) {
 	if _, err := s.tasks.PauseScope(t.Context(), s.pool, store.Type("JOB"), time.Time{}, ""); err != nil {
 		t.Fatal(err)
 	}
-	s.node(nil, handlers.Handle(func(context.Context, *handlers.Task[renamed]) error { return nil }, handlers.Alias("JOB")))
+	s.node(
+		nil,
+		handlers.Handle(func(context.Context, *handlers.Task[renamed]) error { return nil }, handlers.Alias("JOB")),
+	)
 	s.schedule("old", nil)
 	s.schedule("new", func(task *store.Task) { task.Payload = renamed{"new"} })
 	s.is("new", store.StatusCompleted, outcomeCompleted)

@@ -11,16 +11,20 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// asideSQL gives a database another clock: functions of the same names, found before Postgres's own. No application can tell
-// that from a server whose clock is off, nor from a clock of its own that is off. (A Go program's clock cannot be faked from
-// outside: it asks the kernel directly, past any preloaded library.)
+// asideSQL gives a database another clock: functions of the same names, found before Postgres's own. No application
+// can tell that from a server whose clock is off, nor from a clock of its own that is off. (A Go program's clock
+// cannot be faked from outside: it asks the kernel directly, past any preloaded library.)
 const asideSQL = `
 CREATE SCHEMA aside;
-CREATE FUNCTION aside.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE AS $$ SELECT pg_catalog.clock_timestamp() + interval '%[1]s' $$;
-CREATE FUNCTION aside.statement_timestamp() RETURNS timestamptz LANGUAGE sql STABLE AS $$ SELECT pg_catalog.statement_timestamp() + interval '%[1]s' $$;
-CREATE FUNCTION aside.transaction_timestamp() RETURNS timestamptz LANGUAGE sql STABLE AS $$ SELECT pg_catalog.transaction_timestamp() + interval '%[1]s' $$;
+CREATE FUNCTION aside.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE AS $$
+	SELECT pg_catalog.clock_timestamp() + interval '%[1]s' $$;
+CREATE FUNCTION aside.statement_timestamp() RETURNS timestamptz LANGUAGE sql STABLE AS $$
+	SELECT pg_catalog.statement_timestamp() + interval '%[1]s' $$;
+CREATE FUNCTION aside.transaction_timestamp() RETURNS timestamptz LANGUAGE sql STABLE AS $$
+	SELECT pg_catalog.transaction_timestamp() + interval '%[1]s' $$;
 CREATE FUNCTION aside.now() RETURNS timestamptz LANGUAGE sql STABLE AS $$ SELECT pg_catalog.now() + interval '%[1]s' $$;
-DO $$ BEGIN EXECUTE format('ALTER DATABASE %%I SET search_path = aside, pg_catalog, public', current_database()); END $$`
+DO $$ BEGIN EXECUTE format('ALTER DATABASE %%I SET search_path = aside, pg_catalog, public',
+current_database()); END $$`
 
 func TestClocksAnHourApartChangeNothing(t *testing.T) {
 	for _, off := range []string{"1 hour", "-1 hour"} {
@@ -40,13 +44,16 @@ func runByTheDatabasesClock(t *testing.T, f *field) {
 	now := func() time.Time { return ask[time.Time](f, `SELECT clock_timestamp()`) }
 	v := newVisitor()
 	failed := false
-	stop := startNode(t, f.nodePool(), nil, handlers.Handle(v.handle), handlers.Handle(func(context.Context, *handlers.Task[quick]) error {
-		if !failed {
-			failed = true
-			return handlers.RetryAfter(700*time.Millisecond, errors.New("once"))
-		}
-		return nil
-	}))
+	stop := startNode(
+		t, f.nodePool(), nil, handlers.Handle(v.handle),
+		handlers.Handle(func(context.Context, *handlers.Task[quick]) error {
+			if !failed {
+				failed = true
+				return handlers.RetryAfter(700*time.Millisecond, errors.New("once"))
+			}
+			return nil
+		}),
+	)
 	begin := time.Now()
 	running := schedule(t, f.pool, store.Task{Payload: job{"now"}})
 	execution := receive(t, v.began, 10*time.Second, "what is due now runs")
@@ -57,22 +64,30 @@ func runByTheDatabasesClock(t *testing.T, f *field) {
 		t.Errorf("StartedAt is %s from the database's clock", d)
 	}
 	if jobs := f.count(`SELECT count(*) FROM tasktable.river_job
-		WHERE scheduled_at BETWEEN clock_timestamp() - interval '61 minutes' AND clock_timestamp() - interval '59 minutes'`); jobs != f.count(`SELECT count(*) FROM tasktable.river_job`) || jobs == 0 {
+		WHERE scheduled_at BETWEEN clock_timestamp() - interval '61 minutes'
+			AND clock_timestamp() - interval '59 minutes'`); jobs != f.count(
+		`SELECT count(*) FROM tasktable.river_job`,
+	) || jobs == 0 {
 		t.Error("a River job's time is not by the database's clock")
 	}
 	if n := f.count(`SELECT count(*) FROM tasktable.scheduled_tasks
-		WHERE lease_expires_at BETWEEN clock_timestamp() + interval '4 minutes' AND clock_timestamp() + interval '7 minutes'`); n != 1 {
+		WHERE lease_expires_at BETWEEN clock_timestamp() + interval '4 minutes'
+			AND clock_timestamp() + interval '7 minutes'`); n != 1 {
 		t.Error("the lease is not by the database's clock")
 	}
 	if _, err := tasks.Cancel(t.Context(), f.pool, running.ID); err != nil {
 		t.Fatal(err)
 	}
-	if cause := receive(t, v.ended, 5*time.Second, "the cancelled handler's context ends"); !errors.Is(cause, handlers.ErrCancelled) {
+	if cause := receive(
+		t, v.ended, 5*time.Second, "the cancelled handler's context ends",
+	); !errors.Is(cause, handlers.ErrCancelled) {
 		t.Errorf("cause %v", cause)
 	}
 
 	soon := schedule(t, f.pool, store.Task{Payload: job{"soon"}, At: now().Add(1500 * time.Millisecond)})
-	late := schedule(t, f.pool, store.Task{Payload: job{"late"}, At: now().Add(-time.Minute), Expiration: 30 * time.Second})
+	late := schedule(t, f.pool, store.Task{
+		Payload: job{"late"}, At: now().Add(-time.Minute), Expiration: 30 * time.Second,
+	})
 	later := schedule(t, f.pool, store.Task{Payload: job{"later"}, At: now().Add(30 * time.Minute)})
 	retried := schedule(t, f.pool, store.Task{Payload: quick{Name: "retried"}, Expiration: 20 * time.Second})
 	ran := receive(t, v.began, 10*time.Second, "what is due soon runs")
@@ -83,7 +98,8 @@ func runByTheDatabasesClock(t *testing.T, f *field) {
 	}
 	await(t, f.pool, late.ID, 5*time.Second, store.StatusExpired)
 	await(t, f.pool, retried.ID, 10*time.Second, store.StatusCompleted)
-	f.never("an attempt began before its time", `SELECT count(*) FROM tasktable.scheduled_task_executions WHERE started_at < due_at`)
+	f.never("an attempt began before its time", `SELECT count(*) FROM tasktable.scheduled_task_executions
+		WHERE started_at < due_at`)
 	if row := await(t, f.pool, later.ID, time.Second, store.StatusQueued); row.Attempt != 0 || len(v.began) != 0 {
 		t.Error("what is due in half an hour has begun")
 	}

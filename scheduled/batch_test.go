@@ -11,9 +11,15 @@ import (
 
 var someHolds = []hold{
 	{ID: "a", Fence: 1, Revision: 2, Attempt: 3, Due: noon},
-	{ID: "12:34:", Fence: math.MaxInt64, Revision: math.MaxInt64, Attempt: math.MaxInt32, Due: noon.Add(time.Microsecond)},
+	{
+		ID: "12:34:", Fence: math.MaxInt64, Revision: math.MaxInt64, Attempt: math.MaxInt32,
+		Due: noon.Add(time.Microsecond),
+	},
 	{ID: "ünïcode \U0001F600 \"quoted\" \\ ", Fence: 5, Revision: 4, Attempt: 1, Due: time.Unix(0, 0).UTC()},
-	{ID: strings.Repeat("9:", 256), Fence: 7, Revision: 6, Attempt: 1, Due: time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)},
+	{
+		ID: strings.Repeat("9:", 256), Fence: 7, Revision: 6, Attempt: 1,
+		Due: time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC),
+	},
 	{ID: "", Fence: 0, Revision: 0, Attempt: 0, Due: time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC)},
 }
 
@@ -126,7 +132,8 @@ func TestBatchSize(t *testing.T) {
 func TestJobOf(t *testing.T) {
 	t.Parallel()
 	params := jobOf("bulk", "JOB", 51, someHolds[:2])
-	if params.Args.Kind() != "JOB" || params.InsertOpts.Queue != "bulk" || params.InsertOpts.MaxAttempts != 1 || string(params.InsertOpts.Metadata) != `{"tasks":2,"due":1893499200000001}` {
+	if params.Args.Kind() != "JOB" || params.InsertOpts.Queue != "bulk" || params.InsertOpts.MaxAttempts != 1 ||
+		string(params.InsertOpts.Metadata) != `{"tasks":2,"due":1893499200000001}` {
 		t.Errorf("job %+v, options %+v", params.Args, params.InsertOpts)
 	}
 	for priority, want := range map[int]int{100: 1, 51: 1, 50: 2, 1: 2, 0: 3, -1: 4, -100: 4} {

@@ -22,29 +22,36 @@ func TestOnDeadOfAnotherService(t *testing.T) {
 			if name != "no hook" {
 				c.OnDead = func(_ context.Context, dead Dead) { heard[name] <- dead }
 			}
-		}, handlers.Func(map[bool]string{true: "OTHER", false: "JOB"}[name == "leads"], func(context.Context) error { return nil }))
+		}, handlers.Func(
+			map[bool]string{true: "OTHER", false: "JOB"}[name == "leads"], func(context.Context) error { return nil },
+		))
 		if name == "leads" {
 			eventually(t, 10*time.Second, "it leads", func() bool {
 				var leads bool
-				err := pool.QueryRow(t.Context(), `SELECT EXISTS (SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 2 AND objid = 0 AND granted
+				err := pool.QueryRow(t.Context(), `SELECT EXISTS (SELECT 1 FROM pg_locks
+					WHERE locktype = 'advisory' AND objsubid = 2 AND objid = 0 AND granted
 					AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))`).Scan(&leads)
 				return err == nil && leads
 			})
 		}
 		eventually(t, 10*time.Second, name+" is up", func() bool {
 			var up bool
-			err := pool.QueryRow(t.Context(), `SELECT EXISTS (SELECT 1 FROM tasktable.nodes AS n JOIN pg_stat_activity AS a ON a.application_name = 'tasktable listener'
+			err := pool.QueryRow(t.Context(), `SELECT EXISTS (SELECT 1 FROM tasktable.nodes AS n
+				JOIN pg_stat_activity AS a ON a.application_name = 'tasktable listener'
 				AND a.datname = current_database() WHERE n.service = $1)`, name).Scan(&up)
 			return err == nil && up
 		})
 	}
 	eventually(t, 10*time.Second, "all listen", func() bool {
 		var listeners int
-		err := pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'tasktable listener' AND query LIKE 'LISTEN%dead%'`).Scan(&listeners)
+		err := pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
+			AND application_name = 'tasktable listener' AND query LIKE 'LISTEN%dead%'`).Scan(&listeners)
 		return err == nil && listeners == 4
 	})
 	expires := func(id, payload string) {
-		schedule(t, pool, store.Task{ID: id, Payload: store.JSON(payload), At: time.Now().Add(-time.Hour), Expiration: time.Second})
+		schedule(t, pool, store.Task{
+			ID: id, Payload: store.JSON(payload), At: time.Now().Add(-time.Hour), Expiration: time.Second,
+		})
 	}
 	// The leader learns of the others with its tick.
 	eventually(t, 10*time.Second, "the leader knows the others", func() bool {
@@ -65,7 +72,8 @@ func TestOnDeadOfAnotherService(t *testing.T) {
 		}
 	}
 	expires("theirs", `{"type":"JOB"}`)
-	if dead := receive(t, heard["first"], 10*time.Second, "theirs is told of"); dead.ID != "theirs" || dead.Revision == 0 || dead.Error == "" {
+	if dead := receive(t, heard["first"], 10*time.Second, "theirs is told of"); dead.ID != "theirs" ||
+		dead.Revision == 0 || dead.Error == "" {
 		t.Errorf("%+v", dead)
 	}
 	expires("ours", `{"type":"OTHER"}`)

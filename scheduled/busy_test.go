@@ -21,13 +21,16 @@ func TestFewSlotsAreKeptBusy(t *testing.T) {
 	if _, err := tasks.ScheduleMany(t.Context(), f.pool, list); err != nil {
 		t.Fatal(err)
 	}
-	startNode(t, f.nodePool(), func(c *Config) { c.Queues = map[string]int{"default": slots} }, handlers.Handle(func(ctx context.Context, _ *handlers.Task[job]) error {
-		select {
-		case <-time.After(each):
-		case <-ctx.Done():
-		}
-		return ctx.Err()
-	}))
+	startNode(
+		t, f.nodePool(), func(c *Config) { c.Queues = map[string]int{"default": slots} },
+		handlers.Handle(func(ctx context.Context, _ *handlers.Task[job]) error {
+			select {
+			case <-time.After(each):
+			case <-ctx.Done():
+			}
+			return ctx.Err()
+		}),
+	)
 	f.until(10*time.Second, "work begins", completedSQL, 1)
 	begin := time.Now()
 	f.until(60*time.Second, "all are completed", completedSQL, n)

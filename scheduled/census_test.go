@@ -34,8 +34,8 @@ func (b *bench) surveyor() (*census, *prometheus.Registry) {
 	return c, registry
 }
 
-// What is scheduled is counted once, when its transaction has ended: whatever others are open, in whatever order they end, and whether it
-// was written in a savepoint. What was rolled back is not.
+// What is scheduled is counted once, when its transaction has ended: whatever others are open, in whatever order they
+// end, and whether it was written in a savepoint. What was rolled back is not.
 func TestCensusCountsScheduled(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -101,14 +101,17 @@ func TestCensusCountsScheduled(t *testing.T) {
 			b.exec(`SELECT tasktable.cancel('a')`)
 			b.exec(`SELECT tasktable.pause('b')`)
 			b.schedule(store.Task{Payload: job{"a"}})
-			b.exec(`INSERT INTO tasktable.scheduled_tasks (id, payload) SELECT 'sql ' || i, '{"type":"BY_SQL"}' FROM generate_series(1, 20) AS i`)
+			b.exec(`INSERT INTO tasktable.scheduled_tasks (id, payload) SELECT 'sql ' || i, '{"type":"BY_SQL"}'
+				FROM generate_series(1, 20) AS i`)
 			b.exec(`UPDATE tasktable.scheduled_tasks SET scheduled_at = now() + interval '2 hours' WHERE id = 'sql 1'`)
 			b.exec(`DELETE FROM tasktable.scheduled_tasks WHERE id = 'sql 1'`) // what type it was the line does not say
 		}, "created BY_SQL 20, created JOB 7, rearmed JOB 1, rescheduled (other) 1, rescheduled JOB 1"},
 		{"occurrences", func() {
 			b.exec(`SELECT tasktable.schedule_recurring('{"type":"TICK"}', '0 0 1 1 *', 'tick')`)
-			b.exec(`SELECT tasktable.fork_occurrence('tick', '2030-01-01Z'), tasktable.fork_occurrence('tick', '2031-01-01Z', 'not now')`)
-		}, "created BY_SQL 20, created JOB 7, created TICK 2, rearmed JOB 1, rescheduled (other) 1, rescheduled JOB 1, skipped TICK 1"},
+			b.exec(`SELECT tasktable.fork_occurrence('tick', '2030-01-01Z'),
+				tasktable.fork_occurrence('tick', '2031-01-01Z', 'not now')`)
+		}, "created BY_SQL 20, created JOB 7, created TICK 2, rearmed JOB 1, rescheduled (other) 1, " +
+			"rescheduled JOB 1, skipped TICK 1"},
 	} {
 		step.do()
 		end(c.countScheduled(t.Context()))
@@ -163,8 +166,11 @@ func TestCensusCountsDue(t *testing.T) {
 	c, _ := b.surveyor()
 	b.exec(`INSERT INTO tasktable.scheduled_tasks (id, payload, priority, scheduled_at)
 		SELECT 'due ' || i, '{"type":"JOB"}', i % 2, now() - interval '1 minute' FROM generate_series(1, 25) AS i`)
-	b.exec(`INSERT INTO tasktable.scheduled_tasks (id, payload, scheduled_at) VALUES ('later', '{"type":"JOB"}', now() + interval '1 hour'), ('later too', '{"type":"LATER"}', now() + interval '1 hour')`)
-	b.exec(`SELECT tasktable.schedule_recurring('{"type":"TICK"}', '0 0 1 1 *', 'tick')`) // its first fire is to be planned
+	b.exec(`INSERT INTO tasktable.scheduled_tasks (id, payload, scheduled_at)
+		VALUES ('later', '{"type":"JOB"}', now() + interval '1 hour'),
+		('later too', '{"type":"LATER"}', now() + interval '1 hour')`)
+	// Its first fire is to be planned.
+	b.exec(`SELECT tasktable.schedule_recurring('{"type":"TICK"}', '0 0 1 1 *', 'tick')`)
 	count := func() *counts {
 		t.Helper()
 		lanes, err := b.lanes(t.Context(), b.pool, nil)
@@ -177,7 +183,10 @@ func TestCensusCountsDue(t *testing.T) {
 		}
 		return &found
 	}
-	want := map[laneLabels]int{{"default", "JOB", "0"}: 12, {"default", "JOB", "1"}: 13, {"default", "LATER", "0"}: 0, {"default", "TICK", firesPriority}: 1}
+	want := map[laneLabels]int{
+		{"default", "JOB", "0"}: 12, {"default", "JOB", "1"}: 13, {"default", "LATER", "0"}: 0,
+		{"default", "TICK", firesPriority}: 1,
+	}
 	if found := count(); !maps.Equal(found.depth, want) || found.limit != countFirst/4 {
 		t.Errorf("%v up to %d, want %v", found.depth, found.limit, want)
 	}
@@ -209,7 +218,9 @@ func TestCensusPace(t *testing.T) {
 	if !isTimeout(slow) {
 		t.Fatalf("a statement that takes too long: %v", slow)
 	}
-	if left, err := one[string](t.Context(), b.pool, "ask", `SELECT current_setting('statement_timeout')`); err != nil || left != "0" {
+	if left, err := one[string](
+		t.Context(), b.pool, "ask", `SELECT current_setting('statement_timeout')`,
+	); err != nil || left != "0" {
 		t.Errorf("the limit stays: %s, %v", left, err)
 	}
 	for _, step := range []struct {
@@ -259,16 +270,23 @@ func TestCensusCountsDead(t *testing.T) {
 		}
 	}
 	count(map[deadLabels]int{})
-	b.exec(`INSERT INTO tasktable.scheduled_tasks (id, payload) SELECT 'task ' || i, jsonb_build_object('type', 'TYPE_' || i % 2) FROM generate_series(1, 20) AS i`)
+	b.exec(`INSERT INTO tasktable.scheduled_tasks (id, payload)
+		SELECT 'task ' || i, jsonb_build_object('type', 'TYPE_' || i % 2) FROM generate_series(1, 20) AS i`)
 	b.exec(`ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER`)
 	b.exec(`UPDATE tasktable.scheduled_tasks SET next_attempt_at = NULL, finished_at = now(),
 		status = CASE WHEN id < 'task 14' THEN 'FAILED' WHEN id < 'task 16' THEN 'EXPIRED' ELSE 'COMPLETED' END`)
 	b.exec(`ALTER TABLE tasktable.scheduled_tasks ENABLE TRIGGER USER`)
-	count(map[deadLabels]int{{"TYPE_0", "FAILED"}: 2, {"TYPE_1", "FAILED"}: 3, {"TYPE_0", "EXPIRED"}: 1, {"TYPE_1", "EXPIRED"}: 1})
+	count(map[deadLabels]int{
+		{"TYPE_0", "FAILED"}: 2, {"TYPE_1", "FAILED"}: 3, {"TYPE_0", "EXPIRED"}: 1, {"TYPE_1", "EXPIRED"}: 1,
+	})
 	b.exec(`SELECT tasktable.archive('task 1', 'seen'), tasktable.retry('task 15')`)
 	c.walk = deadWalk{page: 1, sofar: map[deadLabels]int{{"TYPE_0", "FAILED"}: 5}} // nothing is beyond the first page
-	count(map[deadLabels]int{{"TYPE_0", "FAILED"}: 5, {"TYPE_1", "FAILED"}: 0, {"TYPE_0", "EXPIRED"}: 0, {"TYPE_1", "EXPIRED"}: 0})
-	count(map[deadLabels]int{{"TYPE_0", "FAILED"}: 2, {"TYPE_1", "FAILED"}: 2, {"TYPE_0", "EXPIRED"}: 1, {"TYPE_1", "EXPIRED"}: 0})
+	count(map[deadLabels]int{
+		{"TYPE_0", "FAILED"}: 5, {"TYPE_1", "FAILED"}: 0, {"TYPE_0", "EXPIRED"}: 0, {"TYPE_1", "EXPIRED"}: 0,
+	})
+	count(map[deadLabels]int{
+		{"TYPE_0", "FAILED"}: 2, {"TYPE_1", "FAILED"}: 2, {"TYPE_0", "EXPIRED"}: 1, {"TYPE_1", "EXPIRED"}: 0,
+	})
 }
 
 // What cannot be counted does not keep the rest from being counted.
@@ -293,8 +311,10 @@ func TestCensusFailsInPart(t *testing.T) {
 	if _, err := tx.Exec(t.Context(), `LOCK TABLE tasktable.scheduled_task_changes`); err != nil {
 		t.Fatal(err)
 	}
-	b.exec(`INSERT INTO tasktable.river_job (args, kind, queue, state, max_attempts, priority) VALUES ('{}', 'JOB', 'default', 'available', 1, 1)`)
-	if err := c.count(t.Context(), &sight{}); !isTimeout(err) || !strings.Contains(err.Error(), "count scheduled tasks") {
+	b.exec(`INSERT INTO tasktable.river_job (args, kind, queue, state, max_attempts, priority)
+		VALUES ('{}', 'JOB', 'default', 'available', 1, 1)`)
+	if err := c.count(t.Context(), &sight{}); !isTimeout(err) ||
+		!strings.Contains(err.Error(), "count scheduled tasks") {
 		t.Errorf("%v", err)
 	}
 	if jobs := c.metrics.found.Load().jobs; jobs["available"] != 1 || len(jobs) < 8 {

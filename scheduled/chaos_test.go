@@ -21,7 +21,8 @@ const chaosSQL = `
 CREATE TABLE gone (pid int PRIMARY KEY, at timestamptz NOT NULL DEFAULT clock_timestamp());
 CREATE TABLE frozen (pid int NOT NULL, since timestamptz NOT NULL DEFAULT clock_timestamp(), until timestamptz)`
 
-// TestChaos kills, freezes, stops and cuts off nodes at random, under load, and then sees whether the promises were kept.
+// TestChaos kills, freezes, stops and cuts off nodes at random, under load, and then sees whether the
+// promises were kept.
 func TestChaos(t *testing.T) {
 	length, err := time.ParseDuration(os.Getenv(chaosVariable))
 	if err != nil {
@@ -48,18 +49,23 @@ func TestChaos(t *testing.T) {
 	t.Logf("%d tasks; %v; the last was completed after %s", n, counts, time.Since(begin))
 	t.Log("outcomes: ", ask[string](f, `SELECT string_agg(outcome || ' ' || n, ', ') FROM
 		(SELECT outcome, count(*) AS n FROM tasktable.scheduled_task_executions GROUP BY outcome) AS o`))
-	t.Log("latest start: ", ask[string](f, `SELECT max(started_at - due_at)::text FROM tasktable.scheduled_task_executions WHERE outcome = 'COMPLETED'`))
+	t.Log("latest start: ", ask[string](f, `SELECT max(started_at - due_at)::text
+		FROM tasktable.scheduled_task_executions WHERE outcome = 'COMPLETED'`))
 	f.never("a task is recorded as completed not once", notCompletedOnceSQL)
 	f.never("a task has not exactly one effect", `SELECT count(*) FROM (SELECT t.id FROM tasktable.scheduled_tasks AS t
-		LEFT JOIN effects AS x ON x.task_id = t.id WHERE t.type LIKE 'EFFECT%' GROUP BY t.id HAVING count(x.task_id) <> 1) AS wrong`)
-	f.never("a task began before its time", `SELECT count(*) FROM tasktable.scheduled_task_executions WHERE started_at < due_at`)
+		LEFT JOIN effects AS x ON x.task_id = t.id WHERE t.type LIKE 'EFFECT%' GROUP BY t.id
+			HAVING count(x.task_id) <> 1) AS wrong`)
+	f.never("a task began before its time", `SELECT count(*) FROM tasktable.scheduled_task_executions
+		WHERE started_at < due_at`)
 	f.never("two runs of one task overlapped, and no frozen process was part of it", `
 		WITH r AS (SELECT runs.*, coalesce(ended_at, gone.at, 'infinity') AS over,
-			EXISTS (SELECT 1 FROM frozen WHERE frozen.pid = runs.pid AND since < coalesce(ended_at, 'infinity') AND coalesce(until, 'infinity') > began_at) AS froze
+			EXISTS (SELECT 1 FROM frozen WHERE frozen.pid = runs.pid AND since < coalesce(ended_at, 'infinity')
+			AND coalesce(until, 'infinity') > began_at) AS froze
 			FROM runs LEFT JOIN gone USING (pid))
 		SELECT count(*) FROM r AS a JOIN r AS b ON a.task_id = b.task_id AND a.number < b.number
 		WHERE b.began_at < a.over AND a.began_at < b.over AND NOT a.froze AND NOT b.froze`)
-	f.until(20*time.Second, "nothing is in River's hands", `SELECT count(*) = 0 FROM tasktable.river_job WHERE state IN ('available', 'running')`)
+	f.until(20*time.Second, "nothing is in River's hands", `SELECT count(*) = 0 FROM tasktable.river_job
+		WHERE state IN ('available', 'running')`)
 	f.until(20*time.Second, "three nodes are left", `SELECT count(*) = 3 FROM tasktable.nodes WHERE dead_at IS NULL`)
 	f.stopAndSeeNothingLeft(processes...)
 }
@@ -88,7 +94,8 @@ func (f *field) disturb(processes []*process) (what string) {
 		f.exec(`INSERT INTO frozen (pid) VALUES ($1)`, p.pid)
 		p.signal(syscall.SIGSTOP)
 		<-time.After(rand.N(9 * time.Second))
-		f.exec(`UPDATE frozen SET until = clock_timestamp() + interval '500 ms' WHERE pid = $1 AND until IS NULL`, p.pid)
+		f.exec(`UPDATE frozen SET until = clock_timestamp() + interval '500 ms' WHERE pid = $1
+			AND until IS NULL`, p.pid)
 		p.signal(syscall.SIGCONT)
 		return "frozen"
 	case 5:
@@ -116,8 +123,9 @@ func (f *field) chaosLoad() (stop func() int) {
 			}
 			name := fmt.Sprint(n)
 			task := []store.Task{
-				{Payload: quick{name, rand.IntN(100)}}, {Payload: quick{name, 0}, At: time.Now().Add(rand.N(3 * time.Second))},
-				{Payload: effectTx{name}}, {Payload: effectSQL{name}},
+				{Payload: quick{name, rand.IntN(100)}},
+				{Payload: quick{name, 0}, At: time.Now().Add(rand.N(3 * time.Second))}, {Payload: effectTx{name}},
+				{Payload: effectSQL{name}},
 			}[n%4]
 			task.MaxAttempts = 100
 			if _, err := tasks.Schedule(f.t.Context(), f.pool, task); err != nil {

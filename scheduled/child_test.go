@@ -164,8 +164,9 @@ type stubborn gated
 func (stubborn) TaskType() string  { return "STUBBORN" }
 func (p stubborn) TaskKey() string { return p.Name }
 
-// effectTx and effectSQL write a row in the transaction that completes them. With "open" in their names they then wait for
-// the gate. With "lock" they take a lock of their type, which the transaction keeps, and wait for gate 1 outside of it.
+// effectTx and effectSQL write a row in the transaction that completes them. With "open" in their names they
+// then wait for the gate. With "lock" they take a lock of their type, which the transaction keeps, and wait for
+// gate 1 outside of it.
 type (
 	effectTx  struct{ Name string }
 	effectSQL struct{ Name string }
@@ -190,8 +191,10 @@ type records struct{ pool *pgxpool.Pool }
 // No unique keys: what runs twice is to be seen.
 const recordsSQL = `
 CREATE TABLE runs (
-    number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, task_id text NOT NULL, revision bigint NOT NULL, fence bigint NOT NULL,
-    attempt int NOT NULL, pid int NOT NULL, began_at timestamptz NOT NULL DEFAULT clock_timestamp(), ended_at timestamptz, cause text);
+    number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, task_id text NOT NULL, revision bigint NOT NULL,
+    fence bigint NOT NULL,
+    attempt int NOT NULL, pid int NOT NULL, began_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    ended_at timestamptz, cause text);
 CREATE TABLE effects (task_id text NOT NULL, revision bigint NOT NULL, pid int NOT NULL)`
 
 const (

@@ -26,7 +26,8 @@ func TestClaimTakesATask(t *testing.T) {
 		t.Fatalf("claimed %+v", taken)
 	}
 	got := taken[0]
-	if got.ID != "a" || got.Type != "JOB" || got.Queue != "default" || got.Priority != 0 || got.Attempt != 1 || !got.Due.Equal(noon) || *got.Fence <= got.Revision {
+	if got.ID != "a" || got.Type != "JOB" || got.Queue != "default" || got.Priority != 0 || got.Attempt != 1 ||
+		!got.Due.Equal(noon) || *got.Fence <= got.Revision {
 		t.Errorf("claimed %+v", got)
 	}
 	b.expect("claimed", "a", `
@@ -45,7 +46,8 @@ func TestClaimAhead(t *testing.T) {
 	if far := b.claimFrom(noon.Add(-1001*time.Millisecond), time.Second, 10, jobs(0, 0, 10)); len(far) != 0 {
 		t.Fatalf("claimed beyond the look-ahead: %v", far)
 	}
-	if near := b.claimFrom(noon.Add(-time.Second), time.Second, 10, jobs(0, 0, 10)); len(near) != 1 || !near[0].Due.Equal(noon) {
+	if near := b.claimFrom(noon.Add(-time.Second), time.Second, 10, jobs(0, 0, 10)); len(near) != 1 ||
+		!near[0].Due.Equal(noon) {
 		t.Fatalf("claimed %v", near)
 	}
 	b.expect("claimed", "a", `
@@ -104,7 +106,8 @@ func TestClaimExpiresBetweenAttempts(t *testing.T) {
 		1 schedule created by test`)
 }
 
-// Over a backlog: the higher priority first, then the older, and what is due before what is only near, whatever its priority.
+// Over a backlog: the higher priority first, then the older, and what is due before what is only near,
+// whatever its priority.
 func TestClaimOrder(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -151,7 +154,8 @@ func TestClaimOrderOverTypes(t *testing.T) {
 		}
 	}
 	want := [][]string{ // two at a time, as the room is: within a priority the older ones first
-		{"MIDDLE 60", "OMEGA 60"}, {"ALPHA 60", "MIDDLE 10"}, {"ALPHA 10", "OMEGA 10"}, {"MIDDLE 0", "OMEGA 0"}, {"ALPHA 0"},
+		{"MIDDLE 60", "OMEGA 60"}, {"ALPHA 60", "MIDDLE 10"}, {"ALPHA 10", "OMEGA 10"}, {"MIDDLE 0", "OMEGA 0"},
+		{"ALPHA 0"},
 	}
 	for _, want := range want {
 		var got []string
@@ -189,7 +193,8 @@ func TestClaimRespectsTheRoomOfEachPool(t *testing.T) {
 		room, most int
 		want       string
 	}{
-		{12, 1000, "map[default JOB 0:2 default JOB 1:10 default OTHER -9:3]"}, // the high lane first, the rest of the pool's room for the low
+		// The high lane first, the rest of the pool's room for the low.
+		{12, 1000, "map[default JOB 0:2 default JOB 1:10 default OTHER -9:3]"},
 		{5, 1000, "map[default JOB 0:5 default OTHER -9:3]"},
 		{5, 4, "map[default JOB 0:2 default OTHER -9:2]"}, // most cuts all pools alike
 		{0, 1000, "map[default OTHER -9:2]"},
@@ -245,8 +250,10 @@ func TestFailHead(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	past := time.Now().Add(-time.Minute)
-	b.schedule(store.Task{Payload: job{"second"}, At: past}, store.Task{Payload: job{"first"}, At: past.Add(-time.Second)},
-		store.Task{Payload: job{"other lane"}, At: past.Add(-time.Hour), Priority: 1}, store.Task{Payload: job{"later"}, At: time.Now().Add(time.Hour), Priority: 2})
+	b.schedule(store.Task{Payload: job{"second"}, At: past},
+		store.Task{Payload: job{"first"}, At: past.Add(-time.Second)},
+		store.Task{Payload: job{"other lane"}, At: past.Add(-time.Hour), Priority: 1},
+		store.Task{Payload: job{"later"}, At: time.Now().Add(time.Hour), Priority: 2})
 	b.inTx(func(tx pgx.Tx) {
 		if _, err := tx.Exec(t.Context(), enterSQL); err != nil {
 			t.Fatal(err)

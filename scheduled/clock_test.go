@@ -92,7 +92,9 @@ func TestLeaseContextEndsForOtherReasons(t *testing.T) {
 		cancelled.end(handlers.ErrCancelled)
 		end(handlers.ErrInterrupted)
 		<-interrupted.Done()
-		for ctx, want := range map[*leaseContext]error{interrupted: handlers.ErrInterrupted, cancelled: handlers.ErrCancelled} {
+		for ctx, want := range map[*leaseContext]error{
+			interrupted: handlers.ErrInterrupted, cancelled: handlers.ErrCancelled,
+		} {
 			if !errors.Is(causeOf(ctx), want) {
 				t.Errorf("%v, want %v", causeOf(ctx), want)
 			}

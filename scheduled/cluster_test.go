@@ -12,8 +12,8 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// Two services with types of their own on one table and one queue: each runs its own, whichever leads, and when one of them
-// is stuck or away, the other does not notice.
+// Two services with types of their own on one table and one queue: each runs its own, whichever leads, and when one
+// of them is stuck or away, the other does not notice.
 func TestServicesShareATable(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -32,7 +32,12 @@ func TestServicesShareATable(t *testing.T) {
 	}
 	mails := note("mails")
 	stopEvents := serve("events", 2, handlers.Handle(s.handle))
-	serve("mails", 5, handlers.Handle(func(ctx context.Context, task *handlers.Task[ownBackoff]) error { return mails(ctx, task.Execution) }))
+	serve(
+		"mails", 5,
+		handlers.Handle(func(ctx context.Context, task *handlers.Task[ownBackoff]) error {
+			return mails(ctx, task.Execution)
+		}),
+	)
 	ids := func(prefix string, n int) (ids []string) {
 		for i := range n {
 			id := fmt.Sprint(prefix, i)
@@ -51,7 +56,8 @@ func TestServicesShareATable(t *testing.T) {
 	for _, id := range ids("mail ", 50) {
 		s.is(id, store.StatusCompleted, outcomeCompleted)
 	}
-	if n := s.count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE type = 'JOB' AND status IN ('QUEUED', 'EXECUTING')`); n != 30 {
+	if n := s.count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE type = 'JOB'
+		AND status IN ('QUEUED', 'EXECUTING')`); n != 30 {
 		t.Errorf("%d events wait", n)
 	}
 	// It works again.
@@ -62,7 +68,8 @@ func TestServicesShareATable(t *testing.T) {
 	for _, id := range events {
 		await(t, s.pool, id, 10*time.Second, store.StatusCompleted)
 	}
-	if n := s.count(`SELECT count(*) FROM tasktable.scheduled_task_executions WHERE outcome NOT IN ('COMPLETED', 'RELEASED')`); n != 0 {
+	if n := s.count(`SELECT count(*) FROM tasktable.scheduled_task_executions
+		WHERE outcome NOT IN ('COMPLETED', 'RELEASED')`); n != 0 {
 		t.Errorf("%d claims came to something else", n)
 	}
 	// It is away, and the leader has had its second to notice: its tasks wait, unclaimed, and those of the other run.
@@ -95,21 +102,24 @@ func TestTwoNodesRunEachTaskOnce(t *testing.T) {
 	runs := map[string]int{}
 	by := map[int]int{}
 	for node := range 2 {
-		s.node(func(c *Config) { c.Queues = map[string]int{"default": 10} }, handlers.Handle(func(ctx context.Context, task *handlers.Task[job]) error {
-			mu.Lock()
-			runs[task.ID]++
-			by[node]++
-			mu.Unlock()
-			select {
-			case <-time.After(5 * time.Millisecond):
-			case <-ctx.Done():
-				return context.Cause(ctx)
-			}
-			if task.Payload.Name == "fails once" && task.Attempt == 1 {
-				return errors.New("oops")
-			}
-			return nil
-		}))
+		s.node(
+			func(c *Config) { c.Queues = map[string]int{"default": 10} },
+			handlers.Handle(func(ctx context.Context, task *handlers.Task[job]) error {
+				mu.Lock()
+				runs[task.ID]++
+				by[node]++
+				mu.Unlock()
+				select {
+				case <-time.After(5 * time.Millisecond):
+				case <-ctx.Done():
+					return context.Cause(ctx)
+				}
+				if task.Payload.Name == "fails once" && task.Attempt == 1 {
+					return errors.New("oops")
+				}
+				return nil
+			}),
+		)
 	}
 	const n = 400
 	var list []store.Task
@@ -144,7 +154,8 @@ func TestTwoNodesRunEachTaskOnce(t *testing.T) {
 	if len(runs) != n || by[0] < n/20 || by[1] < n/20 {
 		t.Errorf("%d tasks ran, %d times on one node and %d on the other", len(runs), by[0], by[1])
 	}
-	if got := s.count(`SELECT count(*) FROM tasktable.scheduled_task_executions WHERE outcome NOT IN ('COMPLETED', 'RETRIED', 'RELEASED')`); got != 0 {
+	if got := s.count(`SELECT count(*) FROM tasktable.scheduled_task_executions
+		WHERE outcome NOT IN ('COMPLETED', 'RETRIED', 'RELEASED')`); got != 0 {
 		t.Errorf("%d claims came to something else", got)
 	}
 }

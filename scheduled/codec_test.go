@@ -62,20 +62,25 @@ type secretTx struct {
 
 func (secretTx) TaskType() string { return "SECRET_TX" }
 
-// Nothing of a payload is in the database, whatever is done with it: nor of those of follow-ups, of runs again, of occurrences, of
-// recurring tasks declared in code, of what fails, is edited and is deleted. The handlers have it all.
+// Nothing of a payload is in the database, whatever is done with it: nor of those of follow-ups, of runs
+// again, of occurrences, of recurring tasks declared in code, of what fails, is edited and is deleted. The
+// handlers have it all.
 func TestEncryptedPayloadsAreNowhere(t *testing.T) {
 	t.Parallel()
 	const canary = "cAnAry-of-a-payload-7x"
 	s, codec := sealing(t)
 	s.exec(`CREATE TABLE public.jobs_seen (row text)`)
-	s.exec(`CREATE FUNCTION public.see() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO public.jobs_seen VALUES (NEW::text); RETURN NULL; END $$`)
-	s.exec(`CREATE TRIGGER see AFTER INSERT OR UPDATE ON tasktable.river_job FOR EACH ROW EXECUTE FUNCTION public.see()`)
+	s.exec(`CREATE FUNCTION public.see() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO public.jobs_seen
+		VALUES (NEW::text); RETURN NULL; END $$`)
+	s.exec(`CREATE TRIGGER see AFTER INSERT OR UPDATE ON tasktable.river_job FOR EACH ROW
+		EXECUTE FUNCTION public.see()`)
 	seen := make(chan string, 100)
 	var inMiddleware atomic.Int32
 	s.node(func(c *Config) {
 		c.Codec = codec
-		c.Recurring = []store.Task{{ID: "declared", Payload: job{canary + " declared"}, Recurrence: &store.Recurrence{Cron: "@yearly"}}}
+		c.Recurring = []store.Task{{
+			ID: "declared", Payload: job{canary + " declared"}, Recurrence: &store.Recurrence{Cron: "@yearly"},
+		}}
 	},
 		handlers.Use(func(next handlers.Handler) handlers.Handler {
 			return func(ctx context.Context, e *handlers.Execution) error {
@@ -115,7 +120,9 @@ func TestEncryptedPayloadsAreNowhere(t *testing.T) {
 	})
 	s.schedule("tx", func(task *store.Task) { task.Payload = secretTx{canary + " tx"} })
 	for _, which := range []string{"old", "new"} {
-		s.schedule("edited", func(task *store.Task) { task.Payload, task.At = job{canary + which}, time.Now().Add(time.Hour) })
+		s.schedule("edited", func(task *store.Task) {
+			task.Payload, task.At = job{canary + which}, time.Now().Add(time.Hour)
+		})
 	}
 	s.schedule("deleted", func(task *store.Task) { task.Payload, task.At = job{canary}, time.Now().Add(time.Hour) })
 	if _, err := s.tasks.Delete(t.Context(), s.pool, "deleted"); err != nil {
@@ -148,12 +155,16 @@ func TestEncryptedPayloadsAreNowhere(t *testing.T) {
 func (s *stage) isNowhere(text string) {
 	s.t.Helper()
 	forms := []string{text}
-	for shift := range 3 { // of three places in a group of base64 the text has one; its ends depend on what is beside it
+	// Of three places in a group of base64 the text has one; its ends depend on what is beside it.
+	for shift := range 3 {
 		coded := base64.RawStdEncoding.EncodeToString([]byte(strings.Repeat("\x00", shift) + text))
 		forms = append(forms, coded[4:len(coded)-4])
 	}
-	rows, err := s.pool.Query(s.t.Context(), `SELECT format('SELECT coalesce(string_agg(t::text, ''; ''), '''') FROM %I.%I AS t', schemaname, tablename)
-		FROM pg_tables WHERE schemaname IN ('tasktable', 'public')`)
+	rows, err := s.pool.Query(
+		s.t.Context(),
+		`SELECT format('SELECT coalesce(string_agg(t::text, ''; ''), '''') FROM %I.%I AS t', schemaname, tablename)
+		FROM pg_tables WHERE schemaname IN ('tasktable', 'public')`,
+	)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -194,7 +205,10 @@ func TestPayloadsThatDoNotDecode(t *testing.T) {
 			}
 			return nil
 		}}
-	}, handlers.Handle(func(_ context.Context, task *handlers.Task[job]) error { ran <- task.Payload.Name; return nil }))
+	}, handlers.Handle(func(_ context.Context, task *handlers.Task[job]) error {
+		ran <- task.Payload.Name
+		return nil
+	}))
 
 	s.schedule("for a while", nil)
 	s.is("for a while", store.StatusCompleted, outcomeRetried, outcomeCompleted)
@@ -209,7 +223,8 @@ func TestPayloadsThatDoNotDecode(t *testing.T) {
 		t.Errorf("ran with %q", got)
 	}
 	insert := func(id, sql string, args ...any) {
-		s.exec(`INSERT INTO tasktable.scheduled_tasks (id, max_attempts, payload) VALUES ($1, 2, `+sql+`)`, append([]any{id}, args...)...)
+		s.exec(`INSERT INTO tasktable.scheduled_tasks (id, max_attempts, payload)
+			VALUES ($1, 2, `+sql+`)`, append([]any{id}, args...)...)
 	}
 	insert("copied", `(SELECT payload FROM tasktable.scheduled_tasks WHERE id = 'for a while')`)
 	insert("of another key", `jsonb_build_object('type', 'JOB', '$codec', 'seal/other', '$data', $2::text)`, "c2VjcmV0")
@@ -218,9 +233,19 @@ func TestPayloadsThatDoNotDecode(t *testing.T) {
 		outcomes []string
 		err      string
 	}{
-		"copied":         {[]string{outcomeFailed}, `payload of type JOB is encoded by "seal/test": invalid: it was changed, or is another task's, or of another secret with the same ID`},
-		"of another key": {[]string{outcomeRetried, outcomeFailed}, `payload of type JOB is encoded by "seal/other": unknown codec: this key is not among those given`},
-		"broken":         {[]string{outcomeFailed}, `invalid: payload of type JOB must have $codec and $data, both texts, and no other field but type`},
+		"copied": {
+			[]string{outcomeFailed},
+			`payload of type JOB is encoded by "seal/test": invalid: it was changed, or is another task's, ` +
+				`or of another secret with the same ID`,
+		},
+		"of another key": {
+			[]string{outcomeRetried, outcomeFailed},
+			`payload of type JOB is encoded by "seal/other": unknown codec: this key is not among those given`,
+		},
+		"broken": {
+			[]string{outcomeFailed},
+			`invalid: payload of type JOB must have $codec and $data, both texts, and no other field but type`,
+		},
 	} {
 		s.is(id, store.StatusFailed, want.outcomes...)
 		if got := s.errorOf(id); got != want.err {
@@ -243,7 +268,8 @@ func TestNodeWithoutTheCodec(t *testing.T) {
 		}))
 	s.schedule("a", nil)
 	eventually(t, 15*time.Second, "an attempt has failed", func() bool { return len(outcomes(t, s.pool, "a")) > 0 })
-	if got, want := s.errorOf("a"), `payload of type JOB is encoded by "seal/test": unknown codec: none is configured`; got != want {
+	if got, want := s.errorOf("a"),
+		`payload of type JOB is encoded by "seal/test": unknown codec: none is configured`; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	stop()
@@ -259,8 +285,8 @@ func TestNodeWithoutTheCodec(t *testing.T) {
 	}
 }
 
-// Follow-ups that cannot be encoded fail the attempt, and nothing of it remains: also not of a handler's transaction. One that never
-// can be fails the task.
+// Follow-ups that cannot be encoded fail the attempt, and nothing of it remains: also not of a handler's transaction.
+// One that never can be fails the task.
 func TestFollowUpsThatCannotBeEncoded(t *testing.T) {
 	t.Parallel()
 	s, codec := sealing(t)
@@ -305,13 +331,15 @@ func TestFollowUpsThatCannotBeEncoded(t *testing.T) {
 	}
 	for _, id := range []string{"after", "tx after"} {
 		row := await(t, s.pool, id, time.Second, store.StatusQueued)
-		if got, err := s.tasks.Payload(t.Context(), row); err != nil || !json.Valid(got) || !strings.Contains(string(got), id) {
+		if got, err := s.tasks.Payload(t.Context(), row); err != nil || !json.Valid(got) ||
+			!strings.Contains(string(got), id) {
 			t.Errorf("%s: %s, %v", id, got, err)
 		}
 	}
 }
 
-// Decoding may take longer than an answer of the gate holds: then it is asked again, and what was edited meanwhile does not run.
+// Decoding may take longer than an answer of the gate holds: then it is asked again, and what was edited
+// meanwhile does not run.
 func TestDecodingThatTakesLong(t *testing.T) {
 	t.Parallel()
 	for _, id := range []string{"edited", "left"} {

@@ -20,7 +20,8 @@ func TestComplete(t *testing.T) {
 	lost.Fence++
 	all := []settlement{completed(holds["current"]), completed(holds["edited"]), completed(holds["cancelled"]), lost}
 	done, err := b.complete(t.Context(), b.pool, &noon, new(int64(7)), all)
-	if err != nil || len(done) != 1 || done[0].Fence != holds["current"].Fence || !done[0].Settled || !done[0].Current || done[0].Status != "COMPLETED" {
+	if err != nil || len(done) != 1 || done[0].Fence != holds["current"].Fence || !done[0].Settled ||
+		!done[0].Current || done[0].Status != "COMPLETED" {
 		t.Errorf("completed %+v, %v", done, err)
 	}
 	if held := one64(t, b, `SELECT count(*) FROM tasktable.scheduled_tasks WHERE fence IS NOT NULL`); held != 3 {
@@ -64,7 +65,8 @@ func TestCompleteBesideALock(t *testing.T) {
 		t.Errorf("locked: %+v", state)
 	}
 	unlock()
-	if done, err := b.completeOrSettle(t.Context(), b.pool, nil, all[:1]); err != nil || len(done) != 1 || !done[0].Settled {
+	if done, err := b.completeOrSettle(t.Context(), b.pool, nil, all[:1]); err != nil || len(done) != 1 ||
+		!done[0].Settled {
 		t.Errorf("unlocked: %+v, %v", done, err)
 	}
 }
@@ -75,7 +77,9 @@ func TestCompleteWritesWhatSettleWrites(t *testing.T) {
 	b := newBench(t)
 	b.schedule(store.Task{Payload: job{"a"}, At: noon}, store.Task{Payload: job{"b"}, At: noon})
 	holds := b.take(noon)
-	if _, err := b.complete(t.Context(), b.pool, &noon, new(int64(7)), []settlement{completed(holds["a"])}); err != nil {
+	if _, err := b.complete(
+		t.Context(), b.pool, &noon, new(int64(7)), []settlement{completed(holds["a"])},
+	); err != nil {
 		t.Fatal(err)
 	}
 	b.end(noon, completed(holds["b"]))

@@ -66,16 +66,37 @@ func TestConclude(t *testing.T) {
 		{name: "nil at the deadline", cause: handlers.ErrDeadline, want: "COMPLETED COMPLETED"},
 		{name: "nil in spite of a shutdown", cause: handlers.ErrInterrupted, want: "COMPLETED COMPLETED"},
 		{name: "error", err: errOops, want: "RETRIED QUEUED in 1m0s: oops"},
-		{name: "second error", err: fmt.Errorf("while mailing: %w", errOops), attempt: 2, want: "RETRIED QUEUED in 2m0s: while mailing: oops"},
+		{
+			name: "second error", err: fmt.Errorf("while mailing: %w", errOops), attempt: 2,
+			want: "RETRIED QUEUED in 2m0s: while mailing: oops",
+		},
 		{name: "last error", err: errOops, attempt: 3, want: "FAILED FAILED: oops"},
 		{name: "beyond the last", err: errOops, attempt: 4, want: "FAILED FAILED: oops"},
 		{name: "permanent", err: handlers.Permanent(errOops), want: "FAILED FAILED: oops"},
-		{name: "wrapped permanent", err: fmt.Errorf("a: %w", handlers.Permanent(errOops)), want: "FAILED FAILED: a: oops"},
-		{name: "joined permanent", err: errors.Join(errors.New("a"), handlers.Permanent(errOops)), want: "FAILED FAILED: a\noops"},
-		{name: "retry after", err: handlers.RetryAfter(time.Second, errOops), want: "RETRIED QUEUED in 1s: oops (retry in 1s)"},
-		{name: "wrapped retry after", err: fmt.Errorf("a: %w", handlers.RetryAfter(time.Second, errOops)), attempt: 2, want: "RETRIED QUEUED in 1s: a: oops (retry in 1s)"},
-		{name: "retry after the last", err: handlers.RetryAfter(time.Second, errOops), attempt: 3, want: "FAILED FAILED: oops (retry in 1s)"},
-		{name: "negative retry after", err: handlers.RetryAfter(-time.Second, nil), want: "RETRIED QUEUED: retry asked for (retry in 0s)"},
+		{
+			name: "wrapped permanent", err: fmt.Errorf("a: %w", handlers.Permanent(errOops)),
+			want: "FAILED FAILED: a: oops",
+		},
+		{
+			name: "joined permanent", err: errors.Join(errors.New("a"), handlers.Permanent(errOops)),
+			want: "FAILED FAILED: a\noops",
+		},
+		{
+			name: "retry after", err: handlers.RetryAfter(time.Second, errOops),
+			want: "RETRIED QUEUED in 1s: oops (retry in 1s)",
+		},
+		{
+			name: "wrapped retry after", err: fmt.Errorf("a: %w", handlers.RetryAfter(time.Second, errOops)),
+			attempt: 2, want: "RETRIED QUEUED in 1s: a: oops (retry in 1s)",
+		},
+		{
+			name: "retry after the last", err: handlers.RetryAfter(time.Second, errOops), attempt: 3,
+			want: "FAILED FAILED: oops (retry in 1s)",
+		},
+		{
+			name: "negative retry after", err: handlers.RetryAfter(-time.Second, nil),
+			want: "RETRIED QUEUED: retry asked for (retry in 0s)",
+		},
 		{name: "snooze", err: handlers.Snooze(time.Minute), want: "SNOOZED QUEUED refund in 1m0s: snoozed for 1m0s"},
 		{name: "snooze at the last attempt", err: fmt.Errorf("a: %w", handlers.Snooze(time.Minute)), attempt: 3, want: "SNOOZED QUEUED refund in 1m0s: a: snoozed for 1m0s"},
 		{name: "permanent wins over retry after", err: handlers.Permanent(handlers.RetryAfter(time.Second, errOops)), want: "FAILED FAILED: oops (retry in 1s)"},
@@ -153,8 +174,11 @@ func TestConcludeChecksEffects(t *testing.T) {
 		ask  func(e *handlers.Execution)
 		want string
 	}{
-		"again at zero":  {func(e *handlers.Execution) { e.Again(time.Time{}) }, "the years 1 to 9999"},
-		"again too late": {func(e *handlers.Execution) { e.Again(time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)) }, "the years 1 to 9999"},
+		"again at zero": {func(e *handlers.Execution) { e.Again(time.Time{}) }, "the years 1 to 9999"},
+		"again too late": {
+			func(e *handlers.Execution) { e.Again(time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)) },
+			"the years 1 to 9999",
+		},
 		"again late in the west": {func(e *handlers.Execution) {
 			e.Again(time.Date(9999, 12, 31, 23, 0, 0, 0, time.FixedZone("", -3600*3)))
 		}, "the years 1 to 9999"},
@@ -163,15 +187,20 @@ func TestConcludeChecksEffects(t *testing.T) {
 			e.FollowUp(store.Task{Payload: job{"x"}})
 			e.FollowUp(store.Task{Payload: job{""}})
 		}, "follow-up 2: invalid: id"},
-		"bad priority":         {func(e *handlers.Execution) { e.FollowUp(store.Task{Payload: job{"x"}, Priority: 101}) }, "priority"},
-		"payload of a nil":     {func(e *handlers.Execution) { e.FollowUp(store.Task{Payload: noJob}) }, "follow-up 1"},
-		"payload that is list": {func(e *handlers.Execution) { e.FollowUp(store.Task{Payload: store.JSON(`[]`)}) }, "follow-up 1: invalid"},
+		"bad priority": {
+			func(e *handlers.Execution) { e.FollowUp(store.Task{Payload: job{"x"}, Priority: 101}) }, "priority",
+		},
+		"payload of a nil": {func(e *handlers.Execution) { e.FollowUp(store.Task{Payload: noJob}) }, "follow-up 1"},
+		"payload that is list": {
+			func(e *handlers.Execution) { e.FollowUp(store.Task{Payload: store.JSON(`[]`)}) }, "follow-up 1: invalid",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := &handlers.Execution{Attempt: 1, MaxAttempts: 3}
 			test.ask(e)
 			s := conclude(hold{ID: "a"}, e, nil, nil, DefaultBackoff)
-			if s.Outcome != outcomeFailed || s.To != store.StatusFailed || s.Error == nil || !strings.Contains(*s.Error, test.want) {
+			if s.Outcome != outcomeFailed || s.To != store.StatusFailed || s.Error == nil ||
+				!strings.Contains(*s.Error, test.want) {
 				t.Errorf("%s to %s: %v, want %q", s.Outcome, s.To, deref(s.Error), test.want)
 			}
 			if s.Effects.Again != nil || len(s.Effects.FollowUps) > 0 {
@@ -213,9 +242,18 @@ func TestCall(t *testing.T) {
 		"error":     {func(context.Context) error { return errOops }, "oops"},
 		"panic":     {func(context.Context) error { panic("boom") }, "handler panicked: boom\n"},
 		"panic nil": {func(context.Context) error { panic(nil) }, "handler panicked: panic called with nil argument"},
-		"index":     {func(context.Context) error { return []error{}[len(name(""))] }, "handler panicked: runtime error: index out of range"},
-		"hostile":   {func(context.Context) error { panic(&hostile{error: true}) }, "handler panicked: %!v(PANIC=Error method: no text)"},
-		"Goexit":    {func(context.Context) error { runtime.Goexit(); return nil }, "handler ended its goroutine by runtime.Goexit\n"},
+		"index": {
+			func(context.Context) error { return []error{}[len(name(""))] },
+			"handler panicked: runtime error: index out of range",
+		},
+		"hostile": {
+			func(context.Context) error { panic(&hostile{error: true}) },
+			"handler panicked: %!v(PANIC=Error method: no text)",
+		},
+		"Goexit": {
+			func(context.Context) error { runtime.Goexit(); return nil },
+			"handler ended its goroutine by runtime.Goexit\n",
+		},
 		"Goexit in a deferred call": {func(context.Context) error {
 			defer runtime.Goexit()
 			return nil
@@ -240,8 +278,8 @@ type name string
 func TestBackoff(t *testing.T) {
 	t.Parallel()
 	for attempt, want := range map[int]time.Duration{
-		-1: 10 * time.Second, 0: 10 * time.Second, 1: 10 * time.Second, 2: 30 * time.Second, 3: 90 * time.Second, 4: 270 * time.Second,
-		6: 2430 * time.Second, 7: time.Hour, 1000: time.Hour, math.MaxInt: time.Hour,
+		-1: 10 * time.Second, 0: 10 * time.Second, 1: 10 * time.Second, 2: 30 * time.Second, 3: 90 * time.Second,
+		4: 270 * time.Second, 6: 2430 * time.Second, 7: time.Hour, 1000: time.Hour, math.MaxInt: time.Hour,
 	} {
 		if got := backoffOf(attempt, 0); got != want {
 			t.Errorf("after attempt %d: %s, want %s", attempt, got, want)

@@ -37,35 +37,56 @@ func TestConfigNamesEachWrongField(t *testing.T) {
 	for want, change := range map[string]func(*Config){
 		"Pool is required":     func(c *Config) { c.Pool = nil },
 		"Handlers is required": func(c *Config) { c.Handlers = nil },
-		`Schema: invalid: schema "Tasks; DROP" must be 1 to 46 of a-z, 0-9 and _`:    func(c *Config) { c.Schema = "Tasks; DROP" },
-		"Service must be at most 512 bytes, got 513":                                 func(c *Config) { c.Service = strings.Repeat("x", 513) },
-		"Queues must name at least one queue":                                        func(c *Config) { c.Queues = map[string]int{} },
-		`Queues: invalid: queue must be 1 to 64 of a-z, 0-9, inner - or _, got "-a"`: func(c *Config) { c.Queues = map[string]int{"-a": 1} },
-		`Queues: slots of "a" must be between 1 and 10000, got 0`:                    func(c *Config) { c.Queues = map[string]int{"a": 0} },
-		`Queues: slots of "a" must be between 1 and 10000, got 10001`:                func(c *Config) { c.Queues = map[string]int{"a": 10001} },
-		"PollInterval must be between 1s and 1h0m0s, got 999ms":                      func(c *Config) { c.PollInterval = 999 * time.Millisecond },
-		"PollInterval must be between 1s and 1h0m0s, got -1ns":                       func(c *Config) { c.PollInterval = -1 },
-		"LookAhead must be between 0s and 10s, got 11s":                              func(c *Config) { c.LookAhead = 11 * time.Second },
-		"LookAhead must be between 0s and 10s, got -2ns":                             func(c *Config) { c.LookAhead = -2 },
-		"StartAllowance must be between 1s and 1h0m0s, got 1h0m0.000000001s":         func(c *Config) { c.StartAllowance = time.Hour + 1 },
-		"StartAllowance must be between 1s and 1h0m0s, got -1s":                      func(c *Config) { c.StartAllowance = -time.Second },
-		"ShutdownTimeout must be between 0s and 24h0m0s, got 25h0m0s":                func(c *Config) { c.ShutdownTimeout = 25 * time.Hour },
-		"ShutdownTimeout must be between 0s and 24h0m0s, got -1s":                    func(c *Config) { c.ShutdownTimeout = -time.Second },
-		"EngineConns must be between 3 and 100, got 2":                               func(c *Config) { c.EngineConns = 2 },
-		"EngineConns must be between 3 and 100, got -1":                              func(c *Config) { c.EngineConns = -1 },
+		`Schema: invalid: schema "Tasks; DROP" must be 1 to 46 of a-z, 0-9 and _`: func(c *Config) {
+			c.Schema = "Tasks; DROP"
+		},
+		"Service must be at most 512 bytes, got 513": func(c *Config) { c.Service = strings.Repeat("x", 513) },
+		"Queues must name at least one queue":        func(c *Config) { c.Queues = map[string]int{} },
+		`Queues: invalid: queue must be 1 to 64 of a-z, 0-9, inner - or _, got "-a"`: func(c *Config) {
+			c.Queues = map[string]int{"-a": 1}
+		},
+		`Queues: slots of "a" must be between 1 and 10000, got 0`: func(c *Config) {
+			c.Queues = map[string]int{"a": 0}
+		},
+		`Queues: slots of "a" must be between 1 and 10000, got 10001`: func(c *Config) {
+			c.Queues = map[string]int{"a": 10001}
+		},
+		"PollInterval must be between 1s and 1h0m0s, got 999ms": func(c *Config) {
+			c.PollInterval = 999 * time.Millisecond
+		},
+		"PollInterval must be between 1s and 1h0m0s, got -1ns": func(c *Config) { c.PollInterval = -1 },
+		"LookAhead must be between 0s and 10s, got 11s":        func(c *Config) { c.LookAhead = 11 * time.Second },
+		"LookAhead must be between 0s and 10s, got -2ns":       func(c *Config) { c.LookAhead = -2 },
+		"StartAllowance must be between 1s and 1h0m0s, got 1h0m0.000000001s": func(c *Config) {
+			c.StartAllowance = time.Hour + 1
+		},
+		"StartAllowance must be between 1s and 1h0m0s, got -1s": func(c *Config) { c.StartAllowance = -time.Second },
+		"ShutdownTimeout must be between 0s and 24h0m0s, got 25h0m0s": func(c *Config) {
+			c.ShutdownTimeout = 25 * time.Hour
+		},
+		"ShutdownTimeout must be between 0s and 24h0m0s, got -1s": func(c *Config) { c.ShutdownTimeout = -time.Second },
+		"EngineConns must be between 3 and 100, got 2":            func(c *Config) { c.EngineConns = 2 },
+		"EngineConns must be between 3 and 100, got -1":           func(c *Config) { c.EngineConns = -1 },
 	} {
 		config := good
 		change(&config)
 		node, err := New(config)
-		if node != nil || !errors.Is(err, store.ErrInvalid) || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), "scheduled.Config: ") {
+		if node != nil || !errors.Is(err, store.ErrInvalid) || !strings.Contains(err.Error(), want) ||
+			!strings.HasPrefix(err.Error(), "scheduled.Config: ") {
 			t.Errorf("New gives %v, want %q", err, want)
 		}
 		if err != nil && strings.Count(err.Error(), "\n") != 0 {
 			t.Errorf("one wrong field, and more complaints: %v", err)
 		}
 	}
-	_, err := New(Config{Schema: "1", Queues: map[string]int{"A": -1}, PollInterval: 1, LookAhead: time.Hour, StartAllowance: 1, ShutdownTimeout: -7, EngineConns: 1})
-	for _, field := range []string{"Pool", "Handlers", "Schema", `slots of "A"`, `got "A"`, "PollInterval", "LookAhead", "StartAllowance", "ShutdownTimeout", "EngineConns"} {
+	_, err := New(Config{
+		Schema: "1", Queues: map[string]int{"A": -1}, PollInterval: 1, LookAhead: time.Hour, StartAllowance: 1,
+		ShutdownTimeout: -7, EngineConns: 1,
+	})
+	for _, field := range []string{
+		"Pool", "Handlers", "Schema", `slots of "A"`, `got "A"`, "PollInterval", "LookAhead", "StartAllowance",
+		"ShutdownTimeout", "EngineConns",
+	} {
 		if err == nil || !strings.Contains(err.Error(), field) {
 			t.Errorf("all wrong, and %s is not named: %v", field, err)
 		}
@@ -78,12 +99,16 @@ func TestConfigTakesTheLimits(t *testing.T) {
 	for name, change := range map[string]func(*Config){
 		"least": func(c *Config) {
 			c.Schema, c.Service, c.Queues = "_", "s", map[string]int{"0": 1}
-			c.PollInterval, c.LookAhead, c.StartAllowance, c.ShutdownTimeout, c.EngineConns = time.Second, -1, time.Second, -1, 3
+			c.PollInterval, c.LookAhead, c.StartAllowance, c.ShutdownTimeout, c.EngineConns = time.Second, -1,
+				time.Second, -1, 3
 			c.Retention = -1
 		},
 		"most": func(c *Config) {
-			c.Schema, c.Service, c.Queues = strings.Repeat("s", 46), strings.Repeat("s", 512), map[string]int{strings.Repeat("q", 64): 10000, "b": 1}
-			c.PollInterval, c.LookAhead, c.StartAllowance, c.ShutdownTimeout, c.EngineConns = time.Hour, 10*time.Second, time.Hour, 24*time.Hour, 100
+			c.Schema, c.Service, c.Queues = strings.Repeat("s", 46), strings.Repeat("s", 512), map[string]int{
+				strings.Repeat("q", 64): 10000, "b": 1,
+			}
+			c.PollInterval, c.LookAhead, c.StartAllowance, c.ShutdownTimeout, c.EngineConns = time.Hour, 10*time.Second,
+				time.Hour, 24*time.Hour, 100
 			c.Retention, c.RetentionByType = store.MaxRetention, map[string]time.Duration{"LOG": -1, "JOB": time.Minute}
 		},
 	} {
@@ -111,9 +136,12 @@ func TestConfigDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := node.config
-	if got.Schema != "tasktable" || got.Service == "" || strings.Contains(got.Service, "/") || got.Version != "unknown" ||
-		!reflect.DeepEqual(got.Queues, map[string]int{"default": 100}) || got.PollInterval != time.Minute || got.LookAhead != time.Second ||
-		got.StartAllowance != time.Minute || got.ShutdownTimeout != 30*time.Second || got.EngineConns != 6 || got.Logger == nil ||
+	if got.Schema != "tasktable" || got.Service == "" || strings.Contains(got.Service, "/") ||
+		got.Version != "unknown" ||
+		!reflect.DeepEqual(got.Queues, map[string]int{"default": 100}) || got.PollInterval != time.Minute ||
+		got.LookAhead != time.Second ||
+		got.StartAllowance != time.Minute || got.ShutdownTimeout != 30*time.Second || got.EngineConns != 6 ||
+		got.Logger == nil ||
 		got.Connect == nil || got.Backoff == nil {
 		t.Errorf("defaults %+v", got)
 	}

@@ -51,7 +51,9 @@ func TestKilledSessionBeginsAgain(t *testing.T) {
 	if n := f.cut("tasktable session"); n != 1 {
 		t.Fatalf("%d sessions", n)
 	}
-	if cause := receive(t, v.ended, 5*time.Second, "the handler's context ends"); !errors.Is(cause, handlers.ErrLeaseLost) {
+	if cause := receive(
+		t, v.ended, 5*time.Second, "the handler's context ends",
+	); !errors.Is(cause, handlers.ErrLeaseLost) {
 		t.Errorf("cause %v", cause)
 	}
 	t.Logf("the handler's context ended after %s", time.Since(begin))
@@ -59,13 +61,17 @@ func TestKilledSessionBeginsAgain(t *testing.T) {
 	t.Logf("the task ran again after %s", time.Since(begin))
 	close(v.let)
 	row := await(t, f.pool, receipt.ID, 10*time.Second, store.StatusCompleted)
-	if got := outcomes(t, f.pool, receipt.ID); fmt.Sprint(got) != "[INTERRUPTED COMPLETED]" || row.Attempt != 1 || again.Fence == first.Fence {
+	if got := outcomes(t, f.pool, receipt.ID); fmt.Sprint(got) != "[INTERRUPTED COMPLETED]" || row.Attempt != 1 ||
+		again.Fence == first.Fence {
 		t.Errorf("history %v, attempt %d, fences %d and %d", got, row.Attempt, first.Fence, again.Fence)
 	}
 	if number, _ := f.leading(); number <= old {
 		t.Errorf("node %d leads, it was node %d", number, old)
 	}
-	f.until(10*time.Second, "the old number is marked dead", `SELECT dead_at IS NOT NULL FROM tasktable.nodes WHERE number = $1`, old)
+	f.until(
+		10*time.Second, "the old number is marked dead",
+		`SELECT dead_at IS NOT NULL FROM tasktable.nodes WHERE number = $1`, old,
+	)
 	f.never("a River job is left", `SELECT count(*) FROM tasktable.river_job WHERE state IN ('available', 'running')`)
 	if len(v.began) != 0 {
 		t.Error("the task ran once more")
@@ -89,7 +95,8 @@ func TestCutEngineConnectionsLoseNothing(t *testing.T) {
 	}
 	cut, completed := 0, 0
 	eventually(t, 60*time.Second, "all are completed", func() bool {
-		if now := f.count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE status = 'COMPLETED'`); now > completed+50 {
+		if now := f.count(`SELECT count(*) FROM tasktable.scheduled_tasks
+			WHERE status = 'COMPLETED'`); now > completed+50 {
 			completed = now
 			cut += f.cut("tasktable engine") + f.cut("tasktable listener")
 		}
@@ -98,11 +105,13 @@ func TestCutEngineConnectionsLoseNothing(t *testing.T) {
 	t.Logf("%d connections cut", cut)
 	f.never("a task is recorded as completed not once", notCompletedOnceSQL)
 	// Where River could not fetch for two seconds, claims go back.
-	f.never("an attempt has another outcome", `SELECT count(*) FROM tasktable.scheduled_task_executions WHERE outcome NOT IN ('COMPLETED', 'RELEASED')`)
+	f.never("an attempt has another outcome", `SELECT count(*) FROM tasktable.scheduled_task_executions
+		WHERE outcome NOT IN ('COMPLETED', 'RELEASED')`)
 	if n := f.count(`SELECT count(*) FROM tasktable.nodes`); n != 1 {
 		t.Errorf("%d nodes, though the session was left alone", n)
 	}
-	// Where a connection was cut while a finished job was removed, the leader removes it when it cleans up, each 10 seconds.
+	// Where a connection was cut while a finished job was removed, the leader removes it when it cleans
+	// up, each 10 seconds.
 	f.until(30*time.Second, "no River job is left", `SELECT count(*) = 0 FROM tasktable.river_job`)
 	stop()
 	f.nothingLeft()
@@ -134,7 +143,10 @@ func TestDeafNodeStartsTasksWithinASecondOrTwo(t *testing.T) {
 	began := make(chan string, 100)
 	startNode(t, pool, func(c *Config) {
 		c.Connect = func(ctx context.Context) (*pgx.Conn, error) { return pgx.ConnectConfig(ctx, settings.Copy()) }
-	}, handlers.Handle(func(_ context.Context, task *handlers.Task[job]) error { began <- task.Payload.Name; return nil }))
+	}, handlers.Handle(func(_ context.Context, task *handlers.Task[job]) error {
+		began <- task.Payload.Name
+		return nil
+	}))
 	own := store.New(store.Config{Service: "test"}) // the others' share one, and with it how often it may notify
 	start := func(name string) time.Duration {
 		t.Helper()
@@ -155,7 +167,8 @@ func TestDeafNodeStartsTasksWithinASecondOrTwo(t *testing.T) {
 		t.Errorf("without a listener a task started after %s", worst)
 	}
 	deaf.Store(false)
-	f.until(20*time.Second, "the node listens", `SELECT count(*) = 1 FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'tasktable listener'`)
+	f.until(20*time.Second, "the node listens", `SELECT count(*) = 1 FROM pg_stat_activity
+		WHERE datname = current_database() AND application_name = 'tasktable listener'`)
 	if took := start("heard"); took > time.Second {
 		t.Errorf("with a listener a task started after %s", took)
 	}
@@ -164,8 +177,15 @@ func TestDeafNodeStartsTasksWithinASecondOrTwo(t *testing.T) {
 func TestCutListenerComesBack(t *testing.T) {
 	f := newField(t)
 	began := make(chan string, 100)
-	startNode(t, f.nodePool(), nil, handlers.Handle(func(_ context.Context, task *handlers.Task[job]) error { began <- task.Payload.Name; return nil }))
-	const listeners = `SELECT count(*) = 1 FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'tasktable listener' AND query LIKE 'LISTEN%' AND NOT pid = ANY ($1)`
+	startNode(
+		t, f.nodePool(), nil,
+		handlers.Handle(func(_ context.Context, task *handlers.Task[job]) error {
+			began <- task.Payload.Name
+			return nil
+		}),
+	)
+	const listeners = `SELECT count(*) = 1 FROM pg_stat_activity WHERE datname = current_database()
+		AND application_name = 'tasktable listener' AND query LIKE 'LISTEN%' AND NOT pid = ANY ($1)`
 	f.until(10*time.Second, "the node listens", listeners, []int32{})
 	var worst time.Duration
 	for i := range 3 {
@@ -186,8 +206,8 @@ func TestCutListenerComesBack(t *testing.T) {
 	}
 }
 
-// TestStoppedNodeSaysGoodbye stops a node that leads and has nothing to do, far from its database: the stop comes while the
-// session waits for an answer.
+// TestStoppedNodeSaysGoodbye stops a node that leads and has nothing to do, far from its database: the stop comes
+// while the session waits for an answer.
 func TestStoppedNodeSaysGoodbye(t *testing.T) {
 	f := newField(t)
 	w := newWire()
@@ -195,7 +215,8 @@ func TestStoppedNodeSaysGoodbye(t *testing.T) {
 	for range 3 {
 		stop := startNode(t, w.pool(f), nil, handlers.Handle(newVisitor().handle))
 		eventually(t, 20*time.Second, "the node leads", func() bool { number, _ := f.leading(); return number > 0 })
-		f.until(10*time.Second, "the node listens", `SELECT count(*) = 1 FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'tasktable listener'`)
+		f.until(10*time.Second, "the node listens", `SELECT count(*) = 1 FROM pg_stat_activity
+			WHERE datname = current_database() AND application_name = 'tasktable listener'`)
 		stop()
 		f.nothingLeft()
 	}
@@ -214,12 +235,16 @@ func TestFetchedButNeverWorkedJobIsReleased(t *testing.T) {
 	// As the fetch would have left it: a job of this node's, which it never heard of.
 	at := time.Now().Add(15 * time.Second).Truncate(time.Microsecond)
 	stray := schedule(t, f.pool, store.Task{Payload: job{"stray"}, At: at, MaxAttempts: 1})
-	f.exec(`UPDATE tasktable.scheduled_tasks SET status = 'EXECUTING', attempt = 1, fence = 1000000, lease_expires_at = now() + interval '3 hours',
+	f.exec(`UPDATE tasktable.scheduled_tasks SET status = 'EXECUTING', attempt = 1, fence = 1000000,
+		lease_expires_at = now() + interval '3 hours',
 		next_attempt_at = NULL WHERE id = $1`, stray.ID)
-	f.exec(`INSERT INTO tasktable.river_job (args, metadata, kind, queue, state, max_attempts, attempt, attempted_at, attempted_by, priority)
-		SELECT jsonb_build_object('tasks', $2::text), '{"tasks": 1}', 'JOB', 'default', 'running', 1, 1, now(), ARRAY[$1::text], 3`,
+	f.exec(`INSERT INTO tasktable.river_job (args, metadata, kind, queue, state, max_attempts, attempt, attempted_at,
+		attempted_by, priority)
+		SELECT jsonb_build_object('tasks', $2::text), '{"tasks": 1}', 'JOB', 'default', 'running', 1, 1, now(),
+			ARRAY[$1::text], 3`,
 		clientID(number), pack([]hold{{ID: stray.ID, Fence: 1000000, Revision: stray.Revision, Attempt: 1, Due: at}}))
-	f.until(25*time.Second, "the stray claim is released", `SELECT count(*) = 1 FROM tasktable.scheduled_task_executions WHERE fence = 1000000`)
+	f.until(25*time.Second, "the stray claim is released", `SELECT count(*) = 1 FROM tasktable.scheduled_task_executions
+		WHERE fence = 1000000`)
 	if again := receive(t, v.began, 20*time.Second, "the task runs"); again.ID != stray.ID || again.Attempt != 1 {
 		t.Errorf("task %s runs as attempt %d", again.ID, again.Attempt)
 	}

@@ -19,8 +19,8 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// limited is a stage whose nodes connect as a role of which the server takes no more than so many connections at once, through a
-// pool of at most two.
+// limited is a stage whose nodes connect as a role of which the server takes no more than so many connections at
+// once, through a pool of at most two.
 func limited(t *testing.T, most int) *stage {
 	t.Helper()
 	s, _ := bound(t)
@@ -101,18 +101,23 @@ func (b *logBuffer) String() string {
 	return b.text.String()
 }
 
-// work schedules tasks of each kind, and waits until all have ended: such as retry, have follow-ups and move themselves.
+// work schedules tasks of each kind, and waits until all have ended: such as retry, have follow-ups and
+// move themselves.
 func (s *stage) work(name string, n int) {
 	s.t.Helper()
 	var list []store.Task
 	for i := range n {
-		list = append(list, store.Task{ID: fmt.Sprint(name, " ", i), Payload: job{[]string{"plain", "follows", "retried", "fails"}[i%4]}, Priority: i % 3})
+		list = append(list, store.Task{
+			ID: fmt.Sprint(name, " ", i), Payload: job{[]string{"plain", "follows", "retried", "fails"}[i%4]},
+			Priority: i % 3,
+		})
 	}
 	if _, err := s.tasks.ScheduleMany(s.t.Context(), s.pool, list); err != nil {
 		s.t.Fatal(err)
 	}
 	eventually(s.t, 60*time.Second, "all of "+name+" have ended", func() bool {
-		return s.count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE status NOT IN ('COMPLETED', 'FAILED')`) == 0
+		return s.count(`SELECT count(*) FROM tasktable.scheduled_tasks
+			WHERE status NOT IN ('COMPLETED', 'FAILED')`) == 0
 	})
 }
 
@@ -128,8 +133,8 @@ func workAtOnce(_ context.Context, task *handlers.Task[job]) error {
 	return nil
 }
 
-// A node has EngineConns connections and two more, besides those of its pool: idle, busy, and when it has lost its session and begins
-// again. The server would refuse the next one.
+// A node has EngineConns connections and two more, besides those of its pool: idle, busy, and when it has lost its
+// session and begins again. The server would refuse the next one.
 func TestConnectionBudget(t *testing.T) {
 	t.Parallel()
 	for _, conns := range []int{3, 6} {
@@ -143,7 +148,8 @@ func TestConnectionBudget(t *testing.T) {
 				c.EngineConns, c.Logger = conns, slog.New(slog.NewTextHandler(said, nil))
 			}, handlers.Handle(workAtOnce))
 			eventually(t, 15*time.Second, "the node listens", func() bool {
-				return s.count(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'tasktable listener'`) == 1
+				return s.count(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
+					AND application_name = 'tasktable listener'`) == 1
 			})
 			s.passes(s.now().Add(1500 * time.Millisecond))
 			idle := seen.restart()
@@ -157,9 +163,15 @@ func TestConnectionBudget(t *testing.T) {
 			s.work("second", 500)
 			again := seen.restart()
 			most := conns + 2 + handlersConns
-			t.Logf("at most %d connections while idle, %d while busy, %d while it began again; %d are granted", idle, busy, again, most)
+			t.Logf(
+				"at most %d connections while idle, %d while busy, %d while it began again; %d are granted", idle, busy,
+				again, most,
+			)
 			if idle > most || busy != most || again > most {
-				t.Errorf("it has %d connections while idle, %d while busy, %d while it begins again, of %d", idle, busy, again, most)
+				t.Errorf(
+					"it has %d connections while idle, %d while busy, %d while it begins again, of %d", idle, busy,
+					again, most,
+				)
 			}
 			if text := said.String(); strings.Contains(text, "53300") || !strings.Contains(text, "beginning again") {
 				t.Errorf("it said\n%s", telling(text))
@@ -171,7 +183,9 @@ func TestConnectionBudget(t *testing.T) {
 // telling leaves out the lines about single tasks.
 func telling(log string) string {
 	lines := strings.Split(log, "\n")
-	return strings.Join(slices.DeleteFunc(lines, func(line string) bool { return strings.Contains(line, `msg="task `) }), "\n")
+	return strings.Join(
+		slices.DeleteFunc(lines, func(line string) bool { return strings.Contains(line, `msg="task `) }), "\n",
+	)
 }
 
 // Where the server has too few connections for a node, the error says how many it needs.
@@ -208,7 +222,9 @@ func TestConnectionsRunOut(t *testing.T) {
 	said := &logBuffer{}
 	s.node(func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(said, nil)) }, handlers.Handle(workAtOnce))
 	s.schedule("one", nil)
-	eventually(t, 30*time.Second, "the node says what it lacks", func() bool { return strings.Contains(said.String(), "53300") })
+	eventually(t, 30*time.Second, "the node says what it lacks", func() bool {
+		return strings.Contains(said.String(), "53300")
+	})
 	s.exec(fmt.Sprintf("ALTER ROLE %s CONNECTION LIMIT -1", s.nodes.Config().ConnConfig.User))
 	s.is("one", store.StatusCompleted, outcomeCompleted)
 }

@@ -15,7 +15,8 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// Each end of a task that nobody asked for reaches OnDead once, and a lost attempt whose task runs again reaches OnLost, with what is to be known about it.
+// Each end of a task that nobody asked for reaches OnDead once, and a lost attempt whose task runs again reaches
+// OnLost, with what is to be known about it.
 func TestOnDead(t *testing.T) {
 	f := newField(t)
 	defer f.shut(1)()
@@ -24,8 +25,11 @@ func TestOnDead(t *testing.T) {
 	startNode(t, f.nodePool(), func(c *Config) {
 		c.Queues, c.OnDead = map[string]int{"default": 10, "narrow": 1}, h.tell
 		c.OnLost = func(ctx context.Context, lost Lost) {
-			h.tell(ctx, Dead{ID: lost.ID, Type: lost.Type, Outcome: "told by OnLost", Status: lost.Status, Revision: lost.Revision,
-				Attempt: lost.Attempt, Error: lost.Error})
+			h.tell(
+				ctx,
+				Dead{ID: lost.ID, Type: lost.Type, Outcome: "told by OnLost", Status: lost.Status,
+					Revision: lost.Revision, Attempt: lost.Attempt, Error: lost.Error},
+			)
 		}
 		c.StartAllowance = time.Second // leases end soon
 		c.Backoff = func(int, error) time.Duration { return time.Millisecond }
@@ -72,21 +76,34 @@ func TestOnDead(t *testing.T) {
 	} {
 		revision[name] = put(name, change).Revision
 	}
-	f.until(10*time.Second, "the slot is taken", `SELECT status = 'EXECUTING' AND fence IS NOT NULL FROM tasktable.scheduled_tasks WHERE id = 'busy'`)
-	revision["waits too long"] = put("waits too long", func(task *store.Task) { task.Queue, task.Expiration = "narrow", time.Second }).Revision
-	f.until(10*time.Second, "it is claimed", `SELECT status = 'EXECUTING' FROM tasktable.scheduled_tasks WHERE id = 'waits too long'`)
-	f.until(10*time.Second, "it is too late for it", `SELECT scheduled_at + expiration < clock_timestamp() FROM tasktable.scheduled_tasks WHERE id = 'waits too long'`)
+	f.until(10*time.Second, "the slot is taken", `SELECT status = 'EXECUTING' AND fence IS NOT NULL
+		FROM tasktable.scheduled_tasks WHERE id = 'busy'`)
+	revision["waits too long"] = put("waits too long", func(task *store.Task) {
+		task.Queue, task.Expiration = "narrow", time.Second
+	}).Revision
+	f.until(10*time.Second, "it is claimed", `SELECT status = 'EXECUTING' FROM tasktable.scheduled_tasks
+		WHERE id = 'waits too long'`)
+	f.until(10*time.Second, "it is too late for it", `SELECT scheduled_at + expiration < clock_timestamp()
+		FROM tasktable.scheduled_tasks WHERE id = 'waits too long'`)
 	close(busy)
 	child.kill()
 
 	want := map[string]Dead{
-		"permanent":      {Type: "JOB", Outcome: outcomeFailed, Status: "FAILED", Attempt: 1, Error: "no such event"},
-		"panics":         {Type: "JOB", Outcome: outcomeFailed, Status: "FAILED", Attempt: 2, Error: "handler panicked: oops"},
-		"undecodable":    {Type: "JOB", Outcome: outcomeFailed, Status: "FAILED", Attempt: 1, Error: "payload does not decode: "},
-		"too late":       {Type: "JOB", Outcome: outcomeExpired, Status: "EXPIRED", Attempt: 0, Error: "expired before it could start"},
-		"waits too long": {Type: "JOB", Outcome: outcomeExpired, Status: "EXPIRED", Attempt: 1, Error: "expired before it could start"},
-		"deaf":           {Type: "JOB", Outcome: outcomeLost, Status: "FAILED", Attempt: 1, Error: "its lease ended"},
-		"killed":         {Type: "GATED", Outcome: "told by OnLost", Status: "QUEUED", Attempt: 1, Error: "node "},
+		"permanent": {Type: "JOB", Outcome: outcomeFailed, Status: "FAILED", Attempt: 1, Error: "no such event"},
+		"panics": {
+			Type: "JOB", Outcome: outcomeFailed, Status: "FAILED", Attempt: 2, Error: "handler panicked: oops",
+		},
+		"undecodable": {
+			Type: "JOB", Outcome: outcomeFailed, Status: "FAILED", Attempt: 1, Error: "payload does not decode: ",
+		},
+		"too late": {
+			Type: "JOB", Outcome: outcomeExpired, Status: "EXPIRED", Attempt: 0, Error: "expired before it could start",
+		},
+		"waits too long": {
+			Type: "JOB", Outcome: outcomeExpired, Status: "EXPIRED", Attempt: 1, Error: "expired before it could start",
+		},
+		"deaf":   {Type: "JOB", Outcome: outcomeLost, Status: "FAILED", Attempt: 1, Error: "its lease ended"},
+		"killed": {Type: "GATED", Outcome: "told by OnLost", Status: "QUEUED", Attempt: 1, Error: "node "},
 	}
 	for id, dead := range want {
 		eventually(t, reclaimLimit, "the hook is told of "+id, func() bool { return len(h.of(id)) > 0 })
@@ -101,8 +118,10 @@ func TestOnDead(t *testing.T) {
 			got.Outcome = outcomeLost
 		}
 		// It is recorded by then, and what is recorded is what was told.
-		if n := f.count(`SELECT count(*) FROM tasktable.scheduled_task_executions AS e JOIN tasktable.scheduled_tasks AS t ON t.id = e.task_id
-			WHERE e.task_id = $1 AND e.outcome = $2 AND e.error = $3 AND e.revision = $4 AND t.status = $5`, id, got.Outcome, got.Error, got.Revision, got.Status); n != 1 {
+		if n := f.count(`SELECT count(*) FROM tasktable.scheduled_task_executions AS e
+			JOIN tasktable.scheduled_tasks AS t ON t.id = e.task_id
+			WHERE e.task_id = $1 AND e.outcome = $2 AND e.error = $3 AND e.revision = $4
+				AND t.status = $5`, id, got.Outcome, got.Error, got.Revision, got.Status); n != 1 {
 			t.Errorf("%s is recorded otherwise", id)
 		}
 	}

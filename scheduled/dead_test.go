@@ -28,7 +28,9 @@ func TestUndertaker(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	wg.Go(func() { u.run(ctx) })
-	want := Dead{ID: "a", Type: "JOB", Outcome: outcomeFailed, Status: "FAILED", Revision: 7, Attempt: 5, Error: "not today"}
+	want := Dead{
+		ID: "a", Type: "JOB", Outcome: outcomeFailed, Status: "FAILED", Revision: 7, Attempt: 5, Error: "not today",
+	}
 	for _, dead := range []Dead{want, {ID: "bad", Type: "JOB", Status: "FAILED", Revision: 8, Attempt: 1},
 		{ID: "worse", Status: "EXPIRED"}, {ID: "after them", Status: "FAILED"}} {
 		u.tell(dead)
@@ -38,7 +40,9 @@ func TestUndertaker(t *testing.T) {
 	}
 	cancel()
 	wg.Wait()
-	for _, part := range []string{"OnDead panicked", "task=bad", "type=JOB", "revision=8", "attempt=1", "no hook is perfect", "task=worse"} {
+	for _, part := range []string{
+		"OnDead panicked", "task=bad", "type=JOB", "revision=8", "attempt=1", "no hook is perfect", "task=worse",
+	} {
 		if !strings.Contains(logged.String(), part) {
 			t.Errorf("the log lacks %s: %s", part, logged.String())
 		}
@@ -48,7 +52,8 @@ func TestUndertaker(t *testing.T) {
 	}
 }
 
-// A hook that is too slow holds nobody up: what does not fit into the line is logged, all else is told, at last after the end.
+// A hook that is too slow holds nobody up: what does not fit into the line is logged, all else is told, at
+// last after the end.
 func TestUndertakerWithASlowHook(t *testing.T) {
 	t.Parallel()
 	var logged bytes.Buffer
@@ -69,7 +74,8 @@ func TestUndertakerWithASlowHook(t *testing.T) {
 	for i := range deadMost + 3 { // the hook does not return: this must not wait for it
 		u.tell(Dead{ID: fmt.Sprint(i + 1), Status: "EXPIRED", Outcome: outcomeExpired})
 	}
-	if n := strings.Count(logged.String(), "OnDead is too slow; a call is left out"); n != 3 || !strings.Contains(logged.String(), fmt.Sprint("task=", deadMost+3)) ||
+	if n := strings.Count(logged.String(), "OnDead is too slow; a call is left out"); n != 3 ||
+		!strings.Contains(logged.String(), fmt.Sprint("task=", deadMost+3)) ||
 		!strings.Contains(logged.String(), "outcome=EXPIRED") {
 		t.Errorf("%d lines: %.300s", n, logged.String())
 	}
@@ -91,7 +97,10 @@ func TestUndertakerWithAHookThatWaits(t *testing.T) {
 	t.Parallel()
 	var logged bytes.Buffer
 	entered := make(chan struct{}, 3)
-	u := newUndertaker(func(ctx context.Context, _ Dead) { entered <- struct{}{}; <-ctx.Done() }, nil, slog.New(slog.NewTextHandler(&logged, nil)))
+	u := newUndertaker(
+		func(ctx context.Context, _ Dead) { entered <- struct{}{}; <-ctx.Done() }, nil,
+		slog.New(slog.NewTextHandler(&logged, nil)),
+	)
 	u.grace = 50 * time.Millisecond
 	for _, id := range []string{"a", "b", "c"} {
 		u.tell(Dead{ID: id, Status: "FAILED"})
@@ -102,7 +111,8 @@ func TestUndertakerWithAHookThatWaits(t *testing.T) {
 	receive(t, entered, 10*time.Second, "the hook is called")
 	cancel()
 	receive(t, ended, 10*time.Second, "it ends")
-	if len(entered) != 0 || !strings.Contains(logged.String(), "task=b") || !strings.Contains(logged.String(), "task=c") {
+	if len(entered) != 0 || !strings.Contains(logged.String(), "task=b") ||
+		!strings.Contains(logged.String(), "task=c") {
 		t.Errorf("%d more calls, %s", len(entered), logged.String())
 	}
 }
@@ -126,7 +136,9 @@ func TestUndertakerTellsTheDeadFromTheLost(t *testing.T) {
 	u := newUndertaker(func(_ context.Context, dead Dead) { told = append(told, fmt.Sprintf("dead %+v", dead)) },
 		func(_ context.Context, lost Lost) { told = append(told, fmt.Sprintf("lost %+v", lost)) }, testLogger())
 	for _, status := range []string{"QUEUED", "FAILED", "CANCELLED"} {
-		u.tell(Dead{ID: "a", Type: "JOB", Outcome: outcomeLost, Status: status, Revision: 7, Attempt: 5, Error: "node 3 died"})
+		u.tell(Dead{
+			ID: "a", Type: "JOB", Outcome: outcomeLost, Status: status, Revision: 7, Attempt: 5, Error: "node 3 died",
+		})
 	}
 	u.tell(Dead{ID: "b", Outcome: outcomeExpired, Status: "EXPIRED"})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -147,7 +159,9 @@ func TestDeadOf(t *testing.T) {
 	t.Parallel()
 	h := hold{ID: "a", Fence: 9, Revision: 7, Attempt: 5}
 	got := deadOf(lost(h, "its node is gone"), settled{Status: "QUEUED", Type: "JOB"})
-	if want := (Dead{ID: "a", Type: "JOB", Outcome: "LOST", Status: "QUEUED", Revision: 7, Attempt: 5, Error: "its node is gone"}); got != want {
+	if want := (Dead{
+		ID: "a", Type: "JOB", Outcome: "LOST", Status: "QUEUED", Revision: 7, Attempt: 5, Error: "its node is gone",
+	}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 	if got := deadOf(completed(h), settled{Status: "COMPLETED", Type: "JOB"}); got.Error != "" {

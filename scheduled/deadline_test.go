@@ -31,7 +31,8 @@ func TestDeadline(t *testing.T) {
 	s.schedule("a", func(task *store.Task) { task.ExpectedExecutionTime = 2 * time.Second })
 	a := s.begins("a")
 	row := await(t, s.pool, "a", 5*time.Second, store.StatusExecuting)
-	if deadline, ok := a.ctx.Deadline(); !ok || time.Until(deadline) > 3*time.Second || time.Until(deadline) < time.Second {
+	if deadline, ok := a.ctx.Deadline(); !ok || time.Until(deadline) > 3*time.Second ||
+		time.Until(deadline) < time.Second {
 		t.Errorf("the context's deadline is in %s", time.Until(deadline))
 	}
 	// Before the lease: an obedient handler's outcome is to be recorded in time.
@@ -52,7 +53,8 @@ func TestDeadline(t *testing.T) {
 	s.is("a", store.StatusCompleted, outcomeRetried, outcomeCompleted)
 }
 
-// A handler that does not mind its context loses the task: it runs again, and what the first one says later does not count.
+// A handler that does not mind its context loses the task: it runs again, and what the first one says
+// later does not count.
 func TestLeaseLapses(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -67,7 +69,8 @@ func TestLeaseLapses(t *testing.T) {
 	}
 	a, last := s.begins("a"), s.begins("last")
 	second := s.begins("a")
-	if second.Attempt != 2 || second.Fence <= a.Fence || second.Revision != a.Revision || second.IdempotencyKey() != a.IdempotencyKey() {
+	if second.Attempt != 2 || second.Fence <= a.Fence || second.Revision != a.Revision ||
+		second.IdempotencyKey() != a.IdempotencyKey() {
 		t.Errorf("the second run: %+v after %+v", second.Execution, a.Execution)
 	}
 	if cause := a.ends(t, 2*time.Second); !errors.Is(cause, handlers.ErrDeadline) {
@@ -80,7 +83,8 @@ func TestLeaseLapses(t *testing.T) {
 	a.end <- nil
 	second.Note("the second")
 	second.end <- nil
-	if row := s.is("a", store.StatusCompleted, outcomeLost, outcomeCompleted); deref(row.Message) != "the second" || row.Attempt != 2 {
+	if row := s.is("a", store.StatusCompleted, outcomeLost, outcomeCompleted); deref(row.Message) != "the second" ||
+		row.Attempt != 2 {
 		t.Errorf("message %q, attempt %d", deref(row.Message), row.Attempt)
 	}
 	if row := s.is("last", store.StatusFailed, outcomeLost); deref(row.Message) != "its lease ended" {
@@ -95,10 +99,13 @@ func TestLeaseLapses(t *testing.T) {
 	s.idle("a", "last")
 }
 
-// A handler has its ExpectedExecutionTime from its start, no more and no less, whatever the start allowance; the lease outlives it.
+// A handler has its ExpectedExecutionTime from its start, no more and no less, whatever the start allowance; the
+// lease outlives it.
 func TestHandlerHasItsExpectedTime(t *testing.T) {
 	t.Parallel()
-	for name, allowance := range map[string]time.Duration{"short allowance": time.Second, "long allowance": time.Minute} {
+	for name, allowance := range map[string]time.Duration{
+		"short allowance": time.Second, "long allowance": time.Minute,
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newStage(t)
@@ -119,7 +126,8 @@ func TestHandlerHasItsExpectedTime(t *testing.T) {
 					a = s.begins(id)
 					deadline, _ = a.ctx.Deadline()
 				}
-				if row, err := s.tasks.Get(t.Context(), s.pool, id); err != nil || row.LeaseExpiresAt.Sub(deadline) < allowance/4 {
+				if row, err := s.tasks.Get(t.Context(), s.pool, id); err != nil ||
+					row.LeaseExpiresAt.Sub(deadline) < allowance/4 {
 					t.Errorf("%v: the lease ends %s after the context", err, row.LeaseExpiresAt.Sub(deadline))
 				}
 				a.end <- nil
@@ -159,7 +167,8 @@ func TestNodeEndsLapsedClaims(t *testing.T) {
 		})
 		tr.oneBatch("default", 1)
 	}
-	s.exec(`UPDATE tasktable.scheduled_tasks SET lease_expires_at = clock_timestamp()`) // the node makes it as long as its own settings say
+	// The node makes it as long as its own settings say.
+	s.exec(`UPDATE tasktable.scheduled_tasks SET lease_expires_at = clock_timestamp()`)
 	tr.run()
 	first, last := s.begins("again"), s.begins("last")
 	s.is("again", store.StatusQueued, outcomeLost)
@@ -167,7 +176,8 @@ func TestNodeEndsLapsedClaims(t *testing.T) {
 		t.Errorf("message %q", deref(row.Message))
 	}
 	if n := s.count(`SELECT count(*) FROM tasktable.scheduled_task_executions
-		WHERE outcome = 'LOST' AND node = $1 AND started_at IS NOT NULL AND type = 'JOB' AND error = 'its lease ended'`, tr.session.number); n != 2 {
+		WHERE outcome = 'LOST' AND node = $1 AND started_at IS NOT NULL AND type = 'JOB'
+			AND error = 'its lease ended'`, tr.session.number); n != 2 {
 		t.Errorf("%d lines of lost claims name their node and their start, want 2", n)
 	}
 	first.end <- nil // too late: it does not count
@@ -179,7 +189,8 @@ func TestNodeEndsLapsedClaims(t *testing.T) {
 	s.is("last", store.StatusFailed, outcomeLost)
 	mu.Lock()
 	defer mu.Unlock()
-	if len(dead) != 1 || dead[0].ID != "last" || dead[0].Outcome != outcomeLost || len(again) != 1 || again[0].ID != "again" {
+	if len(dead) != 1 || dead[0].ID != "last" || dead[0].Outcome != outcomeLost || len(again) != 1 ||
+		again[0].ID != "again" {
 		t.Errorf("told of the dead %+v and of the lost %+v", dead, again)
 	}
 }
@@ -230,7 +241,8 @@ func TestExtendKeepsTheLease(t *testing.T) {
 	s.is("a", store.StatusCancelled, outcomeSuperseded)
 }
 
-// A task that waits long for a slot is not taken for lost, however short its lease is: it is not claimed, or its claim goes back.
+// A task that waits long for a slot is not taken for lost, however short its lease is: it is not claimed, or
+// its claim goes back.
 func TestWaitForASlotIsNotALoss(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -242,7 +254,9 @@ func TestWaitForASlotIsNotALoss(t *testing.T) {
 	s.node(func(c *Config) { c.StartAllowance, c.Queues = time.Second, queues })
 	long := make([]*act, n)
 	for i := range n {
-		s.schedule(fmt.Sprint("long ", i), func(task *store.Task) { task.Queue, task.ExpectedExecutionTime = fmt.Sprint("q", i), time.Minute })
+		s.schedule(fmt.Sprint("long ", i), func(task *store.Task) {
+			task.Queue, task.ExpectedExecutionTime = fmt.Sprint("q", i), time.Minute
+		})
 	}
 	for i := range n {
 		long[i] = s.begins(fmt.Sprint("long ", i))
@@ -250,7 +264,9 @@ func TestWaitForASlotIsNotALoss(t *testing.T) {
 	begin := time.Now()
 	for i := range n { // spread over the second between two looks
 		s.schedule(fmt.Sprint("short ", i), func(task *store.Task) {
-			task.Queue, task.ExpectedExecutionTime, task.At = fmt.Sprint("q", i), 100*time.Millisecond, begin.Add(time.Duration(i)*time.Second/n)
+			task.Queue, task.ExpectedExecutionTime, task.At = fmt.Sprint("q", i), 100*time.Millisecond, begin.Add(
+				time.Duration(i)*time.Second/n,
+			)
 		})
 	}
 	eventually(t, 15*time.Second, "five seconds have passed", func() bool {
@@ -271,7 +287,8 @@ func TestWaitForASlotIsNotALoss(t *testing.T) {
 		await(t, s.pool, fmt.Sprint("short ", i), 15*time.Second, store.StatusCompleted)
 		history := outcomes(t, s.pool, fmt.Sprint("short ", i))
 		for n, outcome := range history {
-			if last := n == len(history)-1; last != (outcome == outcomeCompleted) || !last && outcome != outcomeReleased {
+			if last := n == len(history)-1; last != (outcome == outcomeCompleted) ||
+				!last && outcome != outcomeReleased {
 				t.Errorf("short %d has the history %v", i, history)
 			}
 		}

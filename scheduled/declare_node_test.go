@@ -29,7 +29,8 @@ func (s *stage) service(name string, recurring ...store.Task) (stop func()) {
 	}, handlers.Handle(s.handleFired))
 }
 
-// declares waits until the recurring tasks are as wanted: by id the version whose payload they have, "" for those cancelled.
+// declares waits until the recurring tasks are as wanted: by id the version whose payload they have, ""
+// for those cancelled.
 func (s *stage) declares(want map[string]string) {
 	s.t.Helper()
 	var got map[string]string
@@ -72,7 +73,8 @@ func (s *stage) quiet() {
 	}
 }
 
-// Recurring tasks declared in code: the set of the version that was seen last for the first time holds, as long as it has a node.
+// Recurring tasks declared in code: the set of the version that was seen last for the first time holds, as long
+// as it has a node.
 func TestDeclaredTasks(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -85,7 +87,8 @@ func TestDeclaredTasks(t *testing.T) {
 	s.declares(want)
 	s.planned(slices.Collect(maps.Keys(want))...)
 	for id, by := range map[string]string{"kept": "shop", "mail's": "mail"} {
-		if n := s.count(`SELECT count(*) FROM tasktable.recurring_tasks WHERE id = $1 AND declared_by = $2 AND last_fire IS NULL`, id, by); n != 1 {
+		if n := s.count(`SELECT count(*) FROM tasktable.recurring_tasks WHERE id = $1 AND declared_by = $2
+			AND last_fire IS NULL`, id, by); n != 1 {
 			t.Errorf("%s is not declared by %s", id, by)
 		}
 	}
@@ -136,7 +139,9 @@ func TestDeclaredTasks(t *testing.T) {
 func TestOperatorsHandOnDeclaredTasks(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	first := []store.Task{declared("cancelled", "same"), declared("paused", "1"), declared("gone", "1"), declared("edited", "same")}
+	first := []store.Task{
+		declared("cancelled", "same"), declared("paused", "1"), declared("gone", "1"), declared("edited", "same"),
+	}
 	stopFirst := s.service("shop", first...)
 	s.declares(map[string]string{"cancelled": "same", "paused": "1", "gone": "1", "edited": "same"})
 	for _, id := range []string{"cancelled", "gone"} {
@@ -152,7 +157,9 @@ func TestOperatorsHandOnDeclaredTasks(t *testing.T) {
 	stopFirst = s.service("shop", first...)
 	s.quiet()
 	// Another version, that changes one of them and does not know another.
-	second := []store.Task{declared("cancelled", "2"), declared("paused", "2"), declared("edited", "same"), declared("new", "2")}
+	second := []store.Task{
+		declared("cancelled", "2"), declared("paused", "2"), declared("edited", "same"), declared("new", "2"),
+	}
 	stopSecond := s.service("shop", second...)
 	s.declares(map[string]string{"cancelled": "", "paused": "2", "gone": "", "edited": "same", "new": "2"})
 	s.is("paused", store.StatusPaused)
@@ -163,7 +170,8 @@ func TestOperatorsHandOnDeclaredTasks(t *testing.T) {
 	stopFirst()
 }
 
-// What is declared fires, and goes on when a version without it has come and gone, be it between two looks of the older one's node.
+// What is declared fires, and goes on when a version without it has come and gone, be it between two looks of the
+// older one's node.
 func TestDeclaredTasksFire(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

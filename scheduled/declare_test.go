@@ -20,7 +20,13 @@ type program struct {
 }
 
 func (b *bench) program(service string, declared ...store.Task) program {
-	return program{&declarer{pool: b.pool, statements: b.statements, service: service, declared: declared, hash: declarationHash(declared), log: testLogger()}, b}
+	return program{
+		&declarer{
+			pool: b.pool, statements: b.statements, service: service, declared: declared,
+			hash: declarationHash(declared), log: testLogger(),
+		},
+		b,
+	}
 }
 
 // deploy starts nodes of the program; none of them looks yet.
@@ -31,7 +37,8 @@ func (p program) deploy(numbers ...int) {
 		declares = &p.hash
 	}
 	for _, number := range numbers {
-		p.b.exec(`INSERT INTO tasktable.nodes (number, service, version, host, queues, types, declaration_hash) OVERRIDING SYSTEM VALUE VALUES ($1, $2, '', '', '{}', '{}', $3)`,
+		p.b.exec(`INSERT INTO tasktable.nodes (number, service, version, host, queues, types,
+			declaration_hash) OVERRIDING SYSTEM VALUE VALUES ($1, $2, '', '', '{}', '{}', $3)`,
 			number, p.service, declares)
 	}
 }
@@ -49,10 +56,12 @@ func (p program) looks() {
 	}
 }
 
-// declared lists the recurring tasks: whose they are, how they are, when they fire, and how many lines their history has.
+// declared lists the recurring tasks: whose they are, how they are, when they fire, and how many lines
+// their history has.
 func (b *bench) declared(what string, want ...string) {
 	b.t.Helper()
-	rows, err := b.pool.Query(b.t.Context(), `SELECT concat_ws(' ', t.id, t.declared_by, t.status, t.cron, (SELECT count(*) FROM tasktable.scheduled_task_changes AS c WHERE c.task_id = t.id))
+	rows, err := b.pool.Query(b.t.Context(), `SELECT concat_ws(' ', t.id, t.declared_by, t.status, t.cron,
+		(SELECT count(*) FROM tasktable.scheduled_task_changes AS c WHERE c.task_id = t.id))
 		FROM tasktable.scheduled_tasks AS t WHERE t.cron IS NOT NULL ORDER BY t.id COLLATE "C"`)
 	if err != nil {
 		b.t.Fatal(err)
@@ -77,8 +86,8 @@ func cron(id, expression string) store.Task {
 	return store.Task{ID: id, Payload: job{id}, Recurrence: &store.Recurrence{Cron: expression}}
 }
 
-// What is declared is scheduled; what is unchanged is not written to; what is changed is updated, without a fire; what is not
-// declared any more is cancelled, and is queued again when it is declared again.
+// What is declared is scheduled; what is unchanged is not written to; what is changed is updated, without a fire;
+// what is not declared any more is cancelled, and is queued again when it is declared again.
 func TestDeclare(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -96,23 +105,32 @@ func TestDeclare(t *testing.T) {
 	second := b.program("events", cron("a", "@weekly"), cron("c", "@daily"))
 	second.deploy(3)
 	second.looks()
-	b.declared("changed", "a events QUEUED @weekly 2", "b CANCELLED @daily 2", "c events QUEUED @daily 1", "scheduled QUEUED @yearly 1")
+	b.declared(
+		"changed", "a events QUEUED @weekly 2", "b CANCELLED @daily 2", "c events QUEUED @daily 1",
+		"scheduled QUEUED @yearly 1",
+	)
 	b.fires(time.Now())
-	if rows, err := inspect.New(store.Config{}).List(t.Context(), b.pool, inspect.Filter{}); err != nil || len(rows) != 4 {
+	if rows, err := inspect.New(store.Config{}).List(t.Context(), b.pool, inspect.Filter{}); err != nil ||
+		len(rows) != 4 {
 		t.Errorf("%d rows, %v: something has fired", len(rows), err)
 	}
 	third := b.program("events", cron("b", "@daily"))
 	third.deploy(4)
 	third.looks()
-	b.declared("again", "a CANCELLED @weekly 3", "b events QUEUED @daily 3", "c CANCELLED @daily 2", "scheduled QUEUED @yearly 1")
+	b.declared(
+		"again", "a CANCELLED @weekly 3", "b events QUEUED @daily 3", "c CANCELLED @daily 2",
+		"scheduled QUEUED @yearly 1",
+	)
 }
 
-// Of two versions side by side, the one that was seen last for the first time holds; the other does nothing, however often it looks,
-// until the last node of the newer one is gone.
+// Of two versions side by side, the one that was seen last for the first time holds; the other does nothing, however
+// often it looks, until the last node of the newer one is gone.
 func TestDeclareSideBySide(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	older, newer := b.program("events", cron("a", "@hourly")), b.program("events", cron("a", "@daily"), cron("b", "@daily"))
+	older, newer := b.program("events", cron("a", "@hourly")), b.program(
+		"events", cron("a", "@daily"), cron("b", "@daily"),
+	)
 	older.deploy(1)
 	older.looks()
 	newer.deploy(2)
@@ -174,7 +192,9 @@ func TestDeclareNothing(t *testing.T) {
 func TestDeclareByTwoServices(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	events, users := b.program("events", cron("a", "@hourly"), cron("b", "@hourly")), b.program("users", cron("c", "@hourly"))
+	events, users := b.program(
+		"events", cron("a", "@hourly"), cron("b", "@hourly"),
+	), b.program("users", cron("c", "@hourly"))
 	events.deploy(1)
 	users.deploy(2)
 	events.looks()
@@ -191,7 +211,10 @@ func TestDeclareByTwoServices(t *testing.T) {
 func TestDeclareAfterAnOperator(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	first := b.program("events", cron("cancelled", "@hourly"), cron("paused", "@hourly"), cron("deleted", "@hourly"), cron("ended", "@hourly"))
+	first := b.program(
+		"events", cron("cancelled", "@hourly"), cron("paused", "@hourly"), cron("deleted", "@hourly"),
+		cron("ended", "@hourly"),
+	)
 	first.deploy(1)
 	first.looks()
 	for id, verb := range map[string]func() (store.Receipt, error){
@@ -204,7 +227,12 @@ func TestDeclareAfterAnOperator(t *testing.T) {
 		}
 	}
 	b.inTx(func(tx pgx.Tx) {
-		if _, err := tx.Exec(t.Context(), enterSQL+`; UPDATE tasktable.scheduled_tasks SET status = 'COMPLETED', next_attempt_at = NULL, finished_at = now() WHERE id = 'ended'`); err != nil {
+		if _, err := tx.Exec(
+			t.Context(),
+			enterSQL+
+				`; UPDATE tasktable.scheduled_tasks SET status = 'COMPLETED', next_attempt_at = NULL, `+
+				`finished_at = now() WHERE id = 'ended'`,
+		); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -228,7 +256,10 @@ func TestDeclareAfterAnOperator(t *testing.T) {
 		t.Errorf("deleted, it is scheduled anew: %+v, %v", row, err)
 	}
 	// One that changes them all: the pause and the cancellation stay.
-	changed := b.program("events", cron("cancelled", "@daily"), cron("paused", "@daily"), cron("deleted", "@daily"), cron("ended", "@daily"))
+	changed := b.program(
+		"events", cron("cancelled", "@daily"), cron("paused", "@daily"), cron("deleted", "@daily"),
+		cron("ended", "@daily"),
+	)
 	changed.deploy(3)
 	changed.looks()
 	statuses := map[string]string{}
@@ -239,7 +270,9 @@ func TestDeclareAfterAnOperator(t *testing.T) {
 		}
 		statuses[id] = fmt.Sprint(row.Status, " ", *row.Cron)
 	}
-	if got := fmt.Sprint(statuses); got != "map[cancelled:CANCELLED @hourly deleted:QUEUED @daily ended:QUEUED @daily paused:PAUSED @daily]" {
+	if got := fmt.Sprint(
+		statuses,
+	); got != "map[cancelled:CANCELLED @hourly deleted:QUEUED @daily ended:QUEUED @daily paused:PAUSED @daily]" {
 		t.Errorf("after a change: %s", got)
 	}
 }
@@ -259,11 +292,17 @@ func TestDeclares(t *testing.T) {
 	}
 	seen := map[string]string{declarationHash(base): "the base"}
 	for name, set := range map[string][]store.Task{
-		"empty": {}, "fewer": base[:1], "another id": {cron("x", "@hourly"), base[1]}, "another time": {cron("a", "@weekly"), base[1]},
+		"empty": {}, "fewer": base[:1], "another id": {cron("x", "@hourly"), base[1]},
+		"another time":    {cron("a", "@weekly"), base[1]},
 		"another payload": {{ID: "a", Payload: job{"x"}, Recurrence: &store.Recurrence{Cron: "@hourly"}}, base[1]},
-		"a priority":      {{ID: "a", Payload: job{"a"}, Priority: 1, Recurrence: &store.Recurrence{Cron: "@hourly"}}, base[1]},
-		"a zone":          {{ID: "a", Payload: job{"a"}, Recurrence: &store.Recurrence{Cron: "@hourly", TimeZone: "Europe/Berlin"}}, base[1]},
-		"another type":    {{ID: "a", Payload: renamedJob{"a"}, Recurrence: &store.Recurrence{Cron: "@hourly"}}, base[1]},
+		"a priority": {
+			{ID: "a", Payload: job{"a"}, Priority: 1, Recurrence: &store.Recurrence{Cron: "@hourly"}}, base[1],
+		},
+		"a zone": {
+			{ID: "a", Payload: job{"a"}, Recurrence: &store.Recurrence{Cron: "@hourly", TimeZone: "Europe/Berlin"}},
+			base[1],
+		},
+		"another type": {{ID: "a", Payload: renamedJob{"a"}, Recurrence: &store.Recurrence{Cron: "@hourly"}}, base[1]},
 	} {
 		hash := declarationHash(set)
 		if seen[hash] != "" {

@@ -42,7 +42,8 @@ func TestAgain(t *testing.T) {
 		2 again rescheduled by node 7`
 	b.expect("again", "a", after)
 	// The fence is gone: a second settle of the same claim neither completes the task nor moves it.
-	if done := b.end(noon.Add(time.Hour), again(h, noon.Add(time.Hour))); len(done) != 1 || done[0].Settled || done[0].Held {
+	if done := b.end(noon.Add(time.Hour), again(h, noon.Add(time.Hour))); len(done) != 1 || done[0].Settled ||
+		done[0].Held {
 		t.Errorf("settled again: %+v", done)
 	}
 	b.expect("again twice", "a", after)
@@ -121,7 +122,10 @@ func TestAgainOnALockedRow(t *testing.T) {
 			t.Errorf("settled %+v, to be settled otherwise %+v, %v", done, edited, err)
 		}
 	})
-	all := []settlement{again(holds["locked"], noon.Add(time.Hour)), again(holds["free"], noon.Add(time.Hour)), completed(holds["plain"])}
+	all := []settlement{
+		again(holds["locked"], noon.Add(time.Hour)), again(holds["free"], noon.Add(time.Hour)),
+		completed(holds["plain"]),
+	}
 	states := byFence(b.end(noon, all...))
 	if state := states[holds["locked"].Fence]; state.Settled || !state.Held {
 		t.Errorf("the locked one: %+v", state)
@@ -189,7 +193,10 @@ func TestFollowUpsKnowTheTaskThatAskedForThem(t *testing.T) {
 	} {
 		row, err := tasks.Get(t.Context(), b.pool, id)
 		if err != nil || deref(row.SpawnedBy) != want[0] || deref(row.ScheduledBy) != want[1] {
-			t.Errorf("%s: spawned by %q and scheduled by %q, %v; want %q", id, deref(row.SpawnedBy), deref(row.ScheduledBy), err, want)
+			t.Errorf(
+				"%s: spawned by %q and scheduled by %q, %v; want %q", id, deref(row.SpawnedBy), deref(row.ScheduledBy),
+				err, want,
+			)
 		}
 	}
 }
@@ -216,14 +223,17 @@ func TestFollowUpsOfASupersededAttempt(t *testing.T) {
 func TestFollowUpIntoALockedRow(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.schedule(store.Task{Payload: job{"target"}, At: noon.Add(time.Hour)}, store.Task{Payload: job{"own row locked"}, At: noon},
-		store.Task{Payload: job{"asks"}, At: noon}, store.Task{Payload: job{"asks for another"}, At: noon}, store.Task{Payload: job{"plain"}, At: noon})
+	b.schedule(store.Task{Payload: job{"target"}, At: noon.Add(time.Hour)},
+		store.Task{Payload: job{"own row locked"}, At: noon}, store.Task{Payload: job{"asks"}, At: noon},
+		store.Task{Payload: job{"asks for another"}, At: noon}, store.Task{Payload: job{"plain"}, At: noon})
 	holds := b.take(noon)
 	unlock := []func(){lock(t, b.pool, "target"), lock(t, b.pool, "own row locked")}
 	other := store.Task{ID: "other", Payload: job{"other"}, At: noon}
 	all := []settlement{
-		followedBy(holds["asks"], other, store.Task{ID: "target", Payload: job{"moved"}, At: noon}), followedBy(holds["own row locked"], other),
-		followedBy(holds["asks for another"], store.Task{ID: "another", Payload: job{"another"}, At: noon}), completed(holds["plain"]),
+		followedBy(holds["asks"], other, store.Task{ID: "target", Payload: job{"moved"}, At: noon}),
+		followedBy(holds["own row locked"], other),
+		followedBy(holds["asks for another"], store.Task{ID: "another", Payload: job{"another"}, At: noon}),
+		completed(holds["plain"]),
 	}
 	states := byFence(b.end(noon, all...))
 	for id, h := range holds {
@@ -281,8 +291,8 @@ func TestFollowUpOfTheTaskItself(t *testing.T) {
 		1 schedule created by task a`)
 }
 
-// A follows up B while B follows up A, each in a transaction of its own, at once, again and again: no deadlock, and none of
-// the follow-ups is lost.
+// A follows up B while B follows up A, each in a transaction of its own, at once, again and again: no deadlock, and
+// none of the follow-ups is lost.
 func TestCrossedFollowUps(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -297,10 +307,13 @@ func TestCrossedFollowUps(t *testing.T) {
 		for i, id := range ids {
 			wg.Go(func() {
 				other := ids[1-i]
-				for held := true; held && errs[i] == nil; { // as the settler does with what another transaction has locked
+				// As the settler does with what another transaction has locked.
+				for held := true; held && errs[i] == nil; {
 					errs[i] = pgx.BeginFunc(t.Context(), b.pool, func(tx pgx.Tx) error {
 						done, err := b.settleAll(t.Context(), tx, &at, nil, "test", []settlement{
-							followedBy(holds[id], store.Task{ID: other, Payload: job{other}, At: noon.Add(500 * time.Hour)}),
+							followedBy(holds[id], store.Task{
+								ID: other, Payload: job{other}, At: noon.Add(500 * time.Hour),
+							}),
 						})
 						held = err == nil && done[0].Held
 						return err
@@ -317,12 +330,15 @@ func TestCrossedFollowUps(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if row.Status != store.StatusQueued || row.NextAttemptAt == nil || !row.NextAttemptAt.Equal(noon.Add(500*time.Hour)) {
+			if row.Status != store.StatusQueued || row.NextAttemptAt == nil ||
+				!row.NextAttemptAt.Equal(noon.Add(500*time.Hour)) {
 				t.Errorf("task %s is %s for %v", id, row.Status, row.NextAttemptAt)
 			}
 		}
 		// Who settled first was followed up when it had completed, the other while it was held.
-		if got := fmt.Sprint(outcomes(t, b.pool, ids[0]), outcomes(t, b.pool, ids[1])); got != "[COMPLETED] [SUPERSEDED]" && got != "[SUPERSEDED] [COMPLETED]" {
+		if got := fmt.Sprint(
+			outcomes(t, b.pool, ids[0]), outcomes(t, b.pool, ids[1]),
+		); got != "[COMPLETED] [SUPERSEDED]" && got != "[SUPERSEDED] [COMPLETED]" {
 			t.Errorf("outcomes %s", got)
 		}
 	}
@@ -336,7 +352,9 @@ func TestFollowUpThatTheDatabaseRefuses(t *testing.T) {
 	h := b.takeOne(store.Task{Payload: job{"a"}})
 	before := stateOf(t, b.pool, "a")
 	err := pgx.BeginFunc(t.Context(), b.pool, func(tx pgx.Tx) error {
-		_, err := b.settleAll(context.WithoutCancel(t.Context()), tx, &noon, nil, "test", []settlement{followedBy(h, store.Task{Payload: job{"bad"}})})
+		_, err := b.settleAll(context.WithoutCancel(t.Context()), tx, &noon, nil, "test", []settlement{
+			followedBy(h, store.Task{Payload: job{"bad"}}),
+		})
 		return err
 	})
 	if !isDataError(err) {

@@ -20,10 +20,14 @@ func TestLogOfACancelledAttempt(t *testing.T) {
 	for name, part := range map[string]func(*stage) handlers.Part{
 		"plain": func(s *stage) handlers.Part { return handlers.Handle(s.handle) },
 		"pgx": func(s *stage) handlers.Part {
-			return handlers.HandleTx(func(ctx context.Context, _ pgx.Tx, task *handlers.Task[job]) error { return s.handle(ctx, task) })
+			return handlers.HandleTx(func(ctx context.Context, _ pgx.Tx, task *handlers.Task[job]) error {
+				return s.handle(ctx, task)
+			})
 		},
 		"sql": func(s *stage) handlers.Part {
-			return handlers.HandleSQLTx(func(ctx context.Context, _ *sql.Tx, task *handlers.Task[job]) error { return s.handle(ctx, task) })
+			return handlers.HandleSQLTx(func(ctx context.Context, _ *sql.Tx, task *handlers.Task[job]) error {
+				return s.handle(ctx, task)
+			})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -47,9 +51,13 @@ func TestLogOfACancelledAttempt(t *testing.T) {
 					a.end <- context.Canceled
 				}
 				s.is(id, store.StatusCancelled, outcomeSuperseded)
-				eventually(t, 30*time.Second, "it is logged", func() bool { return len(log.lines("task="+id+" ", "outcome=")) > 0 })
+				eventually(t, 30*time.Second, "it is logged", func() bool {
+					return len(log.lines("task="+id+" ", "outcome=")) > 0
+				})
 			}
-			if n := len(log.lines("level=INFO", "type=JOB", "outcome=SUPERSEDED")); n != 6 || len(log.lines("outcome=")) != 6 {
+			if n := len(log.lines(
+				"level=INFO", "type=JOB", "outcome=SUPERSEDED",
+			)); n != 6 || len(log.lines("outcome=")) != 6 {
 				t.Errorf("%d lines of 6 say SUPERSEDED: %q", n, log.lines("outcome="))
 			}
 		})
@@ -86,13 +94,19 @@ func TestLogOfAnOutcomeThatWasRecordedBefore(t *testing.T) {
 	for id, recorded := range map[string]string{"superseded": outcomeSuperseded, "lost": outcomeLost} {
 		s.schedule(id, nil)
 		a := s.begins(id)
-		s.exec(`INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt, scheduled_at, finished_at, outcome)
-			SELECT fence, id, type, revision, attempt, scheduled_at, now(), $2 FROM tasktable.scheduled_tasks WHERE id = $1`, id, recorded)
-		s.exec(`UPDATE tasktable.scheduled_tasks SET fence = NULL, lease_expires_at = NULL, status = 'CANCELLED', finished_at = now() WHERE id = $1`, id)
+		s.exec(`INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt, scheduled_at,
+			finished_at, outcome)
+			SELECT fence, id, type, revision, attempt, scheduled_at, now(), $2 FROM tasktable.scheduled_tasks
+				WHERE id = $1`, id, recorded)
+		s.exec(`UPDATE tasktable.scheduled_tasks
+			SET fence = NULL, lease_expires_at = NULL, status = 'CANCELLED', finished_at = now() WHERE id = $1`, id)
 		a.end <- context.Canceled
-		eventually(t, 5*time.Second, "it is logged", func() bool { return len(log.lines("task="+id+" ", "outcome=")) > 0 })
+		eventually(t, 5*time.Second, "it is logged", func() bool {
+			return len(log.lines("task="+id+" ", "outcome=")) > 0
+		})
 	}
-	if len(log.lines("level=INFO", "task=superseded ", "outcome=SUPERSEDED")) != 1 || len(log.lines("level=WARN", "task=lost ", "outcome=LOST")) != 1 {
+	if len(log.lines("level=INFO", "task=superseded ", "outcome=SUPERSEDED")) != 1 ||
+		len(log.lines("level=WARN", "task=lost ", "outcome=LOST")) != 1 {
 		t.Errorf("the log has %q", log.lines("outcome="))
 	}
 }

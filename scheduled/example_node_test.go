@@ -12,7 +12,8 @@ import (
 	"github.com/tasktable/tasktable/store/storetest"
 )
 
-// A node beside the rest of a service, on the service's own pool: it runs what is due until its context ends, then stops gracefully.
+// A node beside the rest of a service, on the service's own pool: it runs what is due until its context ends, then
+// stops gracefully.
 func ExampleNode_Run() {
 	t, end := storetest.Example()
 	defer end()
@@ -38,7 +39,8 @@ func ExampleNode_Run() {
 		return
 	}
 	tasks := store.New(store.Config{Service: "greeter"})
-	receipt, err := tasks.Schedule(ctx, pool, store.Task{ID: "first", Payload: store.JSON(`{"type":"GREET"}`)}) // At is zero: now
+	// At is zero: now.
+	receipt, err := tasks.Schedule(ctx, pool, store.Task{ID: "first", Payload: store.JSON(`{"type":"GREET"}`)})
 	fmt.Println(receipt.Outcome, err)
 	fmt.Println(node.Run(ctx))
 
@@ -78,7 +80,9 @@ func ExampleConfig_onDead() {
 		return
 	}
 	tasks := store.New(store.Config{Service: "shop"})
-	if _, err := tasks.Schedule(ctx, pool, store.Task{ID: "charge-7", Payload: store.JSON(`{"type":"CHARGE"}`)}); err != nil {
+	if _, err := tasks.Schedule(ctx, pool, store.Task{
+		ID: "charge-7", Payload: store.JSON(`{"type":"CHARGE"}`),
+	}); err != nil {
 		fmt.Println(err)
 		return
 	}

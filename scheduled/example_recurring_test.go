@@ -11,8 +11,9 @@ import (
 	"github.com/tasktable/tasktable/store/storetest"
 )
 
-// What was a line of a crontab, "0 3 * * *  cleanup", is a line of the registry and one of Config.Recurring. However many nodes
-// declare it, it runs once at each time; the view recurring_tasks shows when it has fired, and when it will.
+// What was a line of a crontab, "0 3 * * * cleanup", is a line of the registry and one of Config.Recurring.
+// However many nodes declare it, it runs once at each time; the view recurring_tasks shows when it has fired,
+// and when it will.
 func Example_recurring() {
 	t, end := storetest.Example()
 	defer end()

@@ -42,7 +42,8 @@ func (f *field) killAndSee(first, other *process, receipt store.Receipt) {
 	t := f.t
 	t.Helper()
 	dead, next := first.node(0), other.node(0)
-	f.until(10*time.Second, "the start is written", `SELECT count(*) = 1 FROM tasktable.running_tasks WHERE id = $1 AND started_at IS NOT NULL AND node = $2`,
+	f.until(10*time.Second, "the start is written", `SELECT count(*) = 1 FROM tasktable.running_tasks
+		WHERE id = $1 AND started_at IS NOT NULL AND node = $2`,
 		receipt.ID, dead)
 	first.kill()
 	took := other.runs(receipt.ID, reclaimLimit)
@@ -50,20 +51,26 @@ func (f *field) killAndSee(first, other *process, receipt store.Receipt) {
 	f.exec(`SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND granted
 		AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`) // opens the gate
 	row := await(t, f.pool, receipt.ID, 10*time.Second, store.StatusCompleted)
-	if got := outcomes(t, f.pool, receipt.ID); fmt.Sprint(got) != "[LOST COMPLETED]" || row.Attempt != 2 || row.Revision != receipt.Revision {
+	if got := outcomes(t, f.pool, receipt.ID); fmt.Sprint(got) != "[LOST COMPLETED]" || row.Attempt != 2 ||
+		row.Revision != receipt.Revision {
 		t.Errorf("history %v, attempt %d, revision %d of %d", got, row.Attempt, row.Revision, receipt.Revision)
 	}
-	if n := f.count(`SELECT count(*) FROM tasktable.scheduled_task_executions WHERE task_id = $1 AND outcome = 'LOST' AND node = $2 AND started_at IS NOT NULL`,
+	if n := f.count(`SELECT count(*) FROM tasktable.scheduled_task_executions WHERE task_id = $1 AND outcome = 'LOST'
+		AND node = $2 AND started_at IS NOT NULL`,
 		receipt.ID, dead); n != 1 {
 		t.Errorf("the line of the lost attempt does not say when and where it started")
 	}
 	if n := f.count(`SELECT count(*) FROM runs WHERE task_id = $1`, receipt.ID); n != 2 {
 		t.Errorf("%d runs", n)
 	}
-	if ran := ask[int64](f, `SELECT node FROM tasktable.scheduled_task_executions WHERE task_id = $1 AND outcome = 'COMPLETED'`, receipt.ID); ran != next {
+	if ran := ask[int64](f, `SELECT node FROM tasktable.scheduled_task_executions
+		WHERE task_id = $1 AND outcome = 'COMPLETED'`, receipt.ID); ran != next {
 		t.Errorf("completed on node %d, want %d", ran, next)
 	}
-	f.until(5*time.Second, "the killed node is marked dead", `SELECT dead_at IS NOT NULL FROM tasktable.nodes WHERE number = $1`, dead)
+	f.until(
+		5*time.Second, "the killed node is marked dead",
+		`SELECT dead_at IS NOT NULL FROM tasktable.nodes WHERE number = $1`, dead,
+	)
 }
 
 func TestKilledLeaderIsFollowed(t *testing.T) {
@@ -89,27 +96,37 @@ func (f *field) beat(n int, every time.Duration) {
 	now := ask[time.Time](f, `SELECT clock_timestamp() + interval '1 second'`)
 	var list []store.Task
 	for i := range n {
-		list = append(list, store.Task{Payload: quick{Name: fmt.Sprintf("beat-%03d", i)}, At: now.Add(time.Duration(i) * every)})
+		list = append(list, store.Task{
+			Payload: quick{Name: fmt.Sprintf("beat-%03d", i)}, At: now.Add(time.Duration(i) * every),
+		})
 	}
 	if _, err := tasks.ScheduleMany(f.t.Context(), f.pool, list); err != nil {
 		f.t.Fatal(err)
 	}
 }
 
-// beatsGoOn checks the beats: each completes, none began early, and those due when a new leader should lead began in time.
+// beatsGoOn checks the beats: each completes, none began early, and those due when a new leader should
+// lead began in time.
 func (f *field) beatsGoOn(stopped time.Time, gap time.Duration) {
 	t := f.t
 	t.Helper()
-	f.until(60*time.Second, "all beats are completed", `SELECT bool_and(status = 'COMPLETED') FROM tasktable.scheduled_tasks WHERE type = 'QUICK'`)
-	const late = `SELECT coalesce(extract(epoch FROM max(e.started_at - e.scheduled_at)), 0)::float8 FROM tasktable.scheduled_task_executions AS e
+	f.until(60*time.Second, "all beats are completed", `SELECT bool_and(status = 'COMPLETED')
+		FROM tasktable.scheduled_tasks WHERE type = 'QUICK'`)
+	const late = `SELECT coalesce(extract(epoch FROM max(e.started_at - e.scheduled_at)), 0)::float8
+		FROM tasktable.scheduled_task_executions AS e
 		WHERE e.outcome = 'COMPLETED' AND e.type = 'QUICK' AND e.scheduled_at `
-	t.Logf("latest start: before %.3f s, due in the gap %.3f s, after %.3f s; %d LOST", ask[float64](f, late+`< $1::timestamptz - interval '1 second'`, stopped),
-		ask[float64](f, late+`BETWEEN $1::timestamptz - interval '1 second' AND $1::timestamptz + $2::interval`, stopped, gap),
+	t.Logf("latest start: before %.3f s, due in the gap %.3f s, after %.3f s; %d LOST",
+		ask[float64](f, late+`< $1::timestamptz - interval '1 second'`, stopped),
+		ask[float64](
+			f, late+`BETWEEN $1::timestamptz - interval '1 second' AND $1::timestamptz + $2::interval`, stopped, gap,
+		),
 		ask[float64](f, late+`> $1::timestamptz + $2::interval`, stopped, gap),
 		f.count(`SELECT count(*) FROM tasktable.scheduled_task_executions WHERE outcome = 'LOST'`))
-	f.never("a beat began before its time", `SELECT count(*) FROM tasktable.scheduled_task_executions WHERE started_at < scheduled_at`)
+	f.never("a beat began before its time", `SELECT count(*) FROM tasktable.scheduled_task_executions
+		WHERE started_at < scheduled_at`)
 	f.never("a beat of the new leader began a second late", `SELECT count(*) FROM tasktable.scheduled_task_executions
-		WHERE scheduled_at > $1::timestamptz + $2::interval AND started_at > scheduled_at + interval '1 second'`, stopped, gap)
+		WHERE scheduled_at > $1::timestamptz + $2::interval
+			AND started_at > scheduled_at + interval '1 second'`, stopped, gap)
 	f.never("a beat is recorded as completed not once", notCompletedOnceSQL)
 }
 
@@ -129,26 +146,39 @@ func TestStoppedLeaderIsFollowedAndComesBackAsAnother(t *testing.T) {
 	if took > 8*time.Second {
 		t.Errorf("another leads after %s", took)
 	}
-	again := f.until(reclaimLimit, "all tasks run elsewhere", `SELECT count(*) = $1 FROM runs WHERE pid = $2`, n, second.pid)
+	again := f.until(
+		reclaimLimit, "all tasks run elsewhere", `SELECT count(*) = $1 FROM runs WHERE pid = $2`, n, second.pid,
+	)
 	t.Logf("its %d tasks run elsewhere %s later", n, again)
 
 	resumed := ask[time.Time](f, `SELECT clock_timestamp()`)
 	first.signal(syscall.SIGCONT)
-	f.until(10*time.Second, "the stopped process ends its handlers", `SELECT count(*) = $1 FROM runs WHERE pid = $2 AND ended_at IS NOT NULL`, n, first.pid)
+	f.until(
+		10*time.Second, "the stopped process ends its handlers",
+		`SELECT count(*) = $1 FROM runs WHERE pid = $2 AND ended_at IS NOT NULL`, n, first.pid,
+	)
 	t.Logf("its handlers ended %.3f s after it went on: %s",
-		ask[float64](f, `SELECT extract(epoch FROM max(ended_at) - $1::timestamptz)::float8 FROM runs WHERE pid = $2`, resumed, first.pid),
+		ask[float64](f, `SELECT extract(epoch FROM max(ended_at) - $1::timestamptz)::float8 FROM runs
+			WHERE pid = $2`, resumed, first.pid),
 		ask[string](f, `SELECT string_agg(DISTINCT coalesce(cause, 'none'), ', ') FROM runs WHERE pid = $1`, first.pid))
-	f.never("a handler of the stopped process ended without ErrLeaseLost", `SELECT count(*) FROM runs WHERE pid = $1 AND cause NOT LIKE '%lost its hold%'`, first.pid)
+	f.never(
+		"a handler of the stopped process ended without ErrLeaseLost",
+		`SELECT count(*) FROM runs WHERE pid = $1 AND cause NOT LIKE '%lost its hold%'`, first.pid,
+	)
 	if number := first.node(old); number <= old {
 		t.Errorf("it came back as node %d, it was %d", number, old)
 	}
 	if _, pid := f.leading(); pid != second.pid {
 		t.Errorf("process %d leads, want %d", pid, second.pid)
 	}
-	f.never("a task of the new process was ended by the old one", `SELECT count(*) FROM runs WHERE pid = $1 AND ended_at IS NOT NULL`, second.pid)
+	f.never(
+		"a task of the new process was ended by the old one",
+		`SELECT count(*) FROM runs WHERE pid = $1 AND ended_at IS NOT NULL`, second.pid,
+	)
 	open()
 	f.until(10*time.Second, "all are completed", `SELECT bool_and(status = 'COMPLETED') FROM tasktable.scheduled_tasks`)
-	f.never("a task has another history than LOST, COMPLETED", `SELECT count(*) FROM (SELECT task_id FROM tasktable.scheduled_task_executions
+	f.never("a task has another history than LOST, COMPLETED", `SELECT count(*)
+		FROM (SELECT task_id FROM tasktable.scheduled_task_executions
 		GROUP BY task_id HAVING array_agg(outcome ORDER BY fence) <> '{LOST,COMPLETED}') AS x`)
 	// The stopped process's handlers overlap with the new ones while it is stopped, and no longer.
 	overlaps := f.count(overlapsSQL)

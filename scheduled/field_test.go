@@ -90,19 +90,23 @@ func (f *field) shut(gate int64) (open func()) {
 	return open
 }
 
-// leadingSQL names the node whose session has the leader's lock; $1 and $2 are the classes of the leader's and the nodes' locks.
+// leadingSQL names the node whose session has the leader's lock; $1 and $2 are the classes of the leader's and
+// the nodes' locks.
 const leadingSQL = `
 SELECT n.number, substring(n.host FROM '[0-9]+$')::int
 FROM pg_locks AS leader JOIN pg_locks AS own ON own.pid = leader.pid AND own.database = leader.database AND own.granted
 JOIN tasktable.nodes AS n ON n.number = own.objid::bigint
-WHERE leader.locktype = 'advisory' AND leader.granted AND leader.objsubid = 2 AND leader.classid::bigint = $1 AND leader.objid::bigint = 0
+WHERE leader.locktype = 'advisory' AND leader.granted AND leader.objsubid = 2 AND leader.classid::bigint = $1
+    AND leader.objid::bigint = 0
     AND leader.database = (SELECT oid FROM pg_database WHERE datname = current_database())
     AND own.locktype = 'advisory' AND own.objsubid = 2 AND own.classid::bigint = $2`
 
 // leading is the node that leads, and its process; 0 when none does.
 func (f *field) leading() (number int64, pid int) {
 	f.t.Helper()
-	row := f.pool.QueryRow(f.t.Context(), leadingSQL, uint32(lockClass("tasktable", "leader")), uint32(lockClass("tasktable", "node")))
+	row := f.pool.QueryRow(
+		f.t.Context(), leadingSQL, uint32(lockClass("tasktable", "leader")), uint32(lockClass("tasktable", "node")),
+	)
 	if err := row.Scan(&number, &pid); err != nil {
 		return 0, 0
 	}
@@ -112,31 +116,37 @@ func (f *field) leading() (number int64, pid int) {
 const completedSQL = `SELECT count(*) >= $1 FROM tasktable.scheduled_tasks WHERE status = 'COMPLETED'`
 
 const notCompletedOnceSQL = `SELECT count(*) FROM (SELECT t.id FROM tasktable.scheduled_tasks AS t
-	LEFT JOIN tasktable.scheduled_task_executions AS e ON e.task_id = t.id AND e.outcome = 'COMPLETED' GROUP BY t.id HAVING count(e.fence) <> 1) AS x`
+	LEFT JOIN tasktable.scheduled_task_executions AS e ON e.task_id = t.id AND e.outcome = 'COMPLETED' GROUP BY t.id
+		HAVING count(e.fence) <> 1) AS x`
 
 // nothingLeft looks for what the server still has of nodes that have stopped gracefully.
 func (f *field) nothingLeft() {
 	f.t.Helper()
 	// The server's side of a closed connection takes a moment to end.
 	f.until(5*time.Second, "no connection is left", `SELECT count(*) = 0 FROM pg_stat_activity
-		WHERE datname = current_database() AND (application_name LIKE 'tasktable%' OR application_name IN ('test handlers', 'test records'))`)
+		WHERE datname = current_database() AND (application_name LIKE 'tasktable%'
+			OR application_name IN ('test handlers', 'test records'))`)
 	f.never("an advisory lock is left", `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 2
 		AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`)
 	f.never("a node is not marked as gone", `SELECT count(*) FROM tasktable.nodes WHERE dead_at IS NULL`)
-	f.never("a River job is left", `SELECT count(*) FROM tasktable.river_job WHERE state NOT IN ('completed', 'cancelled', 'discarded')`)
-	f.never("a task is held", `SELECT count(*) FROM tasktable.scheduled_tasks WHERE fence IS NOT NULL OR status = 'EXECUTING'`)
+	f.never("a River job is left", `SELECT count(*) FROM tasktable.river_job
+		WHERE state NOT IN ('completed', 'cancelled', 'discarded')`)
+	f.never("a task is held", `SELECT count(*) FROM tasktable.scheduled_tasks WHERE fence IS NOT NULL
+		OR status = 'EXECUTING'`)
 }
 
 // connections names the server's processes that serve connections of that application name.
 func (f *field) connections(name string) []int32 {
 	f.t.Helper()
-	return ask[[]int32](f, `SELECT coalesce(array_agg(pid ORDER BY pid), '{}') FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE $1 || '%'`, name)
+	return ask[[]int32](f, `SELECT coalesce(array_agg(pid ORDER BY pid), '{}') FROM pg_stat_activity
+		WHERE datname = current_database() AND application_name LIKE $1 || '%'`, name)
 }
 
 // cut ends the connections of that application name, from the server's side, and returns how many there were.
 func (f *field) cut(name string) int {
 	f.t.Helper()
-	return f.count(`SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE $1 || '%'`, name)
+	return f.count(`SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+		WHERE datname = current_database() AND application_name LIKE $1 || '%'`, name)
 }
 
 // nodePool is a pool for a node in this process.

@@ -9,7 +9,8 @@ import (
 	"github.com/tasktable/tasktable/store/inspect"
 )
 
-// What the store says will fire is what the leader forks, fire by fire, also after an edit that is yet to be planned, and to the end.
+// What the store says will fire is what the leader forks, fire by fire, also after an edit that is yet to be
+// planned, and to the end.
 func TestForecastIsWhatTheLeaderForks(t *testing.T) {
 	t.Parallel()
 	berlin := func(of *store.Task) { of.Recurrence.TimeZone = "Europe/Berlin" }
@@ -19,11 +20,15 @@ func TestForecastIsWhatTheLeaderForks(t *testing.T) {
 		change       func(*store.Task)
 		fires        int // before the edit, and after it
 	}{
-		"hourly":         {"@hourly", "*/20 * * * *", noon, nil, 5},
-		"in its zone":    {"0 9 * * *", "0 9 * * MON", noon, berlin, 4},
-		"clocks change":  {"30 2 * * *", "*/30 2 * * *", time.Date(noon.Year(), time.March, 20, 0, 0, 0, 0, time.UTC), berlin, 12},
-		"every":          {"@every 47m", "@every 13m", noon.Add(17 * time.Second), nil, 5},
-		"ends":           {"@hourly", "30 * * * *", noon, func(of *store.Task) { of.Recurrence.EndsAt = noon.Add(5 * time.Hour) }, 4},
+		"hourly":      {"@hourly", "*/20 * * * *", noon, nil, 5},
+		"in its zone": {"0 9 * * *", "0 9 * * MON", noon, berlin, 4},
+		"clocks change": {
+			"30 2 * * *", "*/30 2 * * *", time.Date(noon.Year(), time.March, 20, 0, 0, 0, 0, time.UTC), berlin, 12,
+		},
+		"every": {"@every 47m", "@every 13m", noon.Add(17 * time.Second), nil, 5},
+		"ends": {
+			"@hourly", "30 * * * *", noon, func(of *store.Task) { of.Recurrence.EndsAt = noon.Add(5 * time.Hour) }, 4,
+		},
 		"after some":     {"@hourly", "30 * * * *", noon, func(of *store.Task) { of.Recurrence.MaxOccurrences = 5 }, 3},
 		"has begun then": {"30 * * * *", "0 * * * *", noon.Add(30 * time.Minute), nil, 2},
 	} {
@@ -62,7 +67,9 @@ func (b *bench) follow(now time.Time, most int) time.Time {
 		now = fire.At
 	}
 	ended := b.forecast(now, 1)
-	if row := await(b.t, b.pool, "tick", time.Second, store.StatusQueued, store.StatusCompleted); (row.Status == store.StatusCompleted) != (ended.Ended != "" && len(ended.Fires) == 0) {
+	if row := await(
+		b.t, b.pool, "tick", time.Second, store.StatusQueued, store.StatusCompleted,
+	); (row.Status == store.StatusCompleted) != (ended.Ended != "" && len(ended.Fires) == 0) {
 		b.t.Fatalf("the task is %s, and the forecast %+v", row.Status, ended)
 	}
 	if len(forecast.Fires) < most && forecast.Ended == "" {

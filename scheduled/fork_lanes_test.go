@@ -45,7 +45,10 @@ func TestRecurringLanes(t *testing.T) {
 	} {
 		task.At, task.Recurrence = noon, &store.Recurrence{Cron: "@hourly"}
 		schedule(t, b.pool, task)
-		b.exec(`UPDATE tasktable.scheduled_tasks SET next_attempt_at = $1 WHERE id = $2`, noon.Add(time.Duration(i-1)*time.Minute), task.ID)
+		b.exec(
+			`UPDATE tasktable.scheduled_tasks SET next_attempt_at = $1 WHERE id = $2`,
+			noon.Add(time.Duration(i-1)*time.Minute), task.ID,
+		)
 	}
 	if _, err := tasks.Pause(t.Context(), b.pool, "paused"); err != nil {
 		t.Fatal(err)
@@ -102,12 +105,15 @@ func TestRecurringTasksAreNotClaimed(t *testing.T) {
 	})
 }
 
-// A task that somebody makes recurring while it runs is released, not claimed again; one that stops to recur is a task like others.
+// A task that somebody makes recurring while it runs is released, not claimed again; one that stops to recur is a
+// task like others.
 func TestMadeRecurringWhileItRuns(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	h := b.takeOne(store.Task{Payload: job{"a"}})
-	schedule(t, b.pool, store.Task{ID: "a", Payload: job{"a"}, At: noon.Add(time.Hour), Recurrence: &store.Recurrence{Cron: "@hourly"}})
+	schedule(t, b.pool, store.Task{
+		ID: "a", Payload: job{"a"}, At: noon.Add(time.Hour), Recurrence: &store.Recurrence{Cron: "@hourly"},
+	})
 	if n := b.fires(noon.Add(3 * time.Hour)); n != 0 {
 		t.Errorf("looked at %d while it is held", n)
 	}
@@ -129,13 +135,19 @@ func TestMadeRecurringWhileItRuns(t *testing.T) {
 
 func TestUnpaused(t *testing.T) {
 	t.Parallel()
-	lanes := []lane{{Queue: "default", Type: "A"}, {Queue: "default", Type: "B", Recurring: true}, {Queue: "bulk", Type: "A", Priority: 3}}
+	lanes := []lane{
+		{Queue: "default", Type: "A"}, {Queue: "default", Type: "B", Recurring: true},
+		{Queue: "bulk", Type: "A", Priority: 3},
+	}
 	for _, test := range []struct {
 		paused []pause
 		want   []lane
 	}{
 		{nil, lanes},
-		{[]pause{{Scope: "queue", Name: "other"}, {Scope: "type", Name: "default"}, {Scope: "queue", Name: "A"}}, lanes},
+		{
+			[]pause{{Scope: "queue", Name: "other"}, {Scope: "type", Name: "default"}, {Scope: "queue", Name: "A"}},
+			lanes,
+		},
 		{[]pause{{Scope: "queue", Name: "default"}}, lanes[2:]},
 		{[]pause{{Scope: "type", Name: "A"}}, lanes[1:2]},
 		{[]pause{{Scope: "type", Name: "B"}, {Scope: "queue", Name: "bulk"}}, lanes[:1]},
@@ -182,14 +194,21 @@ func TestPausesInForce(t *testing.T) {
 // A node that shares its slots counts with all of them for each of its queues.
 func TestBudgetOfSharedSlots(t *testing.T) {
 	t.Parallel()
-	node := liveNode{Number: 1, Queues: map[string]int{"critical": 6, "default": 3, "low": 1}, Types: []string{"A"}, Held: true, Shares: true}
+	node := liveNode{
+		Number: 1, Queues: map[string]int{"critical": 6, "default": 3, "low": 1}, Types: []string{"A"}, Held: true,
+		Shares: true,
+	}
 	shareSlots(node.Queues)
 	jobs := []seenJob{{Queue: "low", Type: "A", State: jobAvailable, Tasks: 4}}
 	for range 3 { // of unknown end: they take the slots of all queues
-		jobs = append(jobs, seenJob{Queue: "low", Type: "A", State: jobRunning, Client: clientID(1), Tasks: 1, Age: time.Minute})
+		jobs = append(jobs, seenJob{
+			Queue: "low", Type: "A", State: jobRunning, Client: clientID(1), Tasks: 1, Age: time.Minute,
+		})
 	}
 	var rooms []string
-	for _, b := range budget([]lane{{Queue: "critical", Type: "A"}, {Queue: "low", Type: "A"}}, []liveNode{node}, jobs, rates{}) {
+	for _, b := range budget(
+		[]lane{{Queue: "critical", Type: "A"}, {Queue: "low", Type: "A"}}, []liveNode{node}, jobs, rates{},
+	) {
 		rooms = append(rooms, fmt.Sprint(b.Queue, " ", b.Room/slotCost, " ", b.Slots))
 	}
 	if fmt.Sprint(rooms) != "[critical 7 7 low 3 7]" {

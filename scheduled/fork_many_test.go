@@ -13,7 +13,8 @@ import (
 
 // These take the checks of recurring tasks away, so that a task has what another release may have stored.
 const (
-	readsAllCronSQL = `CREATE OR REPLACE FUNCTION tasktable.cron_fault(cron text) RETURNS text LANGUAGE sql IMMUTABLE STRICT
+	readsAllCronSQL = `CREATE OR REPLACE FUNCTION tasktable.cron_fault(cron text) RETURNS text
+		LANGUAGE sql IMMUTABLE STRICT
 		AS 'SELECT NULL::text'`
 	knowsAllZonesSQL = `CREATE OR REPLACE FUNCTION tasktable.knows_time_zone(zone text) RETURNS boolean LANGUAGE sql
 		AS 'SELECT true'`
@@ -37,14 +38,17 @@ func TestForkFailsWhatCannotBeRead(t *testing.T) {
 		"local":        {"@hourly", "Local", "time_zone must be an IANA zone"},
 	}
 	for id, task := range bad {
-		b.exec(`SELECT tasktable.schedule_recurring('{"type":"JOB","name":"bad"}', $1, $2, $3, $4)`, task.cron, id, task.zone, noon.Add(-time.Hour))
+		b.exec(`SELECT tasktable.schedule_recurring('{"type":"JOB","name":"bad"}',
+			$1, $2, $3, $4)`, task.cron, id, task.zone, noon.Add(-time.Hour))
 	}
-	b.exec(`SELECT tasktable.schedule_recurring('{"type":"JOB","name":"good"}', '@hourly', 'good', 'Europe/Berlin', $1)`, noon)
+	b.exec(`SELECT tasktable.schedule_recurring('{"type":"JOB","name":"good"}', '@hourly', 'good',
+		'Europe/Berlin', $1)`, noon)
 	if n := b.fires(noon.Add(-time.Second)); n != 1+len(bad) {
 		t.Errorf("looked at %d", n)
 	}
 	for id, task := range bad {
-		if got := b.family(id); !strings.HasPrefix(got, `FAILED count=0 finished=real message="invalid: `) || !strings.Contains(got, task.why) || strings.Contains(got, "\n") {
+		if got := b.family(id); !strings.HasPrefix(got, `FAILED count=0 finished=real message="invalid: `) ||
+			!strings.Contains(got, task.why) || strings.Contains(got, "\n") {
 			t.Errorf("%s: %s, want %s", id, got, task.why)
 		}
 	}
@@ -79,7 +83,8 @@ func TestForkLeavesAlone(t *testing.T) {
 	} {
 		task.ID, task.At, task.Recurrence = id, noon, &store.Recurrence{Cron: "@hourly"}
 		schedule(t, b.pool, task)
-		b.exec(`UPDATE tasktable.scheduled_tasks SET next_attempt_at = $1, planned_revision = revision WHERE id = $2`, noon, id)
+		b.exec(`UPDATE tasktable.scheduled_tasks SET next_attempt_at = $1, planned_revision = revision
+			WHERE id = $2`, noon, id)
 	}
 	if _, err := tasks.Pause(t.Context(), b.pool, "paused"); err != nil {
 		t.Fatal(err)
@@ -138,7 +143,8 @@ func TestForkDoesNotDouble(t *testing.T) {
 func TestForkMany(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.exec(`SELECT tasktable.schedule_recurring('{"type":"JOB","name":"one of many"}', '@hourly', 'tick ' || i, 'UTC', $1) FROM generate_series(1, 300) AS i`, noon)
+	b.exec(`SELECT tasktable.schedule_recurring('{"type":"JOB","name":"one of many"}', '@hourly', 'tick ' || i, 'UTC',
+		$1) FROM generate_series(1, 300) AS i`, noon)
 	passes := func(now time.Time) (looked []int) {
 		for range 10 {
 			n := b.fires(now)
@@ -168,7 +174,8 @@ func TestForkMany(t *testing.T) {
 func TestForkManyOccurrences(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.exec(`SELECT tasktable.schedule_recurring('{"type":"JOB","name":"one of many"}', '* * * * *', 'tick ' || i, 'UTC', $1, catch_up => 'all')
+	b.exec(`SELECT tasktable.schedule_recurring('{"type":"JOB","name":"one of many"}', '* * * * *', 'tick ' || i, 'UTC',
+		$1, catch_up => 'all')
 		FROM generate_series(10, 39) AS i`, noon)
 	b.fires(noon.Add(-time.Minute))
 	now := noon.Add(59 * time.Minute)
@@ -191,8 +198,10 @@ func TestForkManyOccurrences(t *testing.T) {
 		t.Errorf("looked at %d", n)
 	}
 	var made, skipped int
-	if err := b.pool.QueryRow(t.Context(), `SELECT count(*) FILTER (WHERE status = 'QUEUED'), count(*) FILTER (WHERE status = 'SKIPPED')
-		FROM tasktable.scheduled_tasks WHERE parent_id = 'most'`).Scan(&made, &skipped); err != nil || made != store.MaxCatchUpLimit || skipped != skippedMost {
+	if err := b.pool.QueryRow(t.Context(), `SELECT count(*) FILTER (WHERE status = 'QUEUED'),
+		count(*) FILTER (WHERE status = 'SKIPPED')
+		FROM tasktable.scheduled_tasks WHERE parent_id = 'most'`).Scan(&made, &skipped); err != nil ||
+		made != store.MaxCatchUpLimit || skipped != skippedMost {
 		t.Errorf("made %d, skipped %d, %v", made, skipped, err)
 	}
 	t.Logf("%d occurrences made in %s", made+skipped, time.Since(began).Round(time.Millisecond))
@@ -211,7 +220,8 @@ func TestForkIsHeard(t *testing.T) {
 		if s.alive() {
 			t.Error("alive, and nothing was heard")
 		}
-		if n, err := b.fork(t.Context(), heardTx{tx, s}, &noon, []lane{forks}, forkMost); err != nil || n != 1 || !s.alive() {
+		if n, err := b.fork(t.Context(), heardTx{tx, s}, &noon, []lane{forks}, forkMost); err != nil || n != 1 ||
+			!s.alive() {
 			t.Errorf("looked at %d, %v; alive: %v", n, err, s.alive())
 		}
 	})
@@ -221,7 +231,9 @@ func TestForkIsHeard(t *testing.T) {
 func TestForkKeepsTheEnginesContext(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.recur("tick", "@hourly", noon.Add(-time.Hour), func(task *store.Task) { task.Recurrence.Overlap = store.OverlapCancelRunning })
+	b.recur("tick", "@hourly", noon.Add(-time.Hour), func(task *store.Task) {
+		task.Recurrence.Overlap = store.OverlapCancelRunning
+	})
 	b.fires(noon.Add(-time.Hour))
 	b.inTx(func(tx pgx.Tx) {
 		var context string
@@ -231,12 +243,17 @@ func TestForkKeepsTheEnginesContext(t *testing.T) {
 		if _, err := b.fork(t.Context(), tx, &noon, []lane{forks}, forkMost); err != nil {
 			t.Fatal(err)
 		}
-		if err := tx.QueryRow(t.Context(), `SELECT current_setting('tasktable_change.context')`).Scan(&context); err != nil || context != "engine" {
+		if err := tx.QueryRow(
+			t.Context(), `SELECT current_setting('tasktable_change.context')`,
+		).Scan(&context); err != nil || context != "engine" {
 			t.Errorf("context %q, %v", context, err)
 		}
 	})
 	var by string
-	if err := b.pool.QueryRow(t.Context(), `SELECT changed_by FROM tasktable.scheduled_task_changes WHERE task_id = 'tick@2030-01-01T12:00:00Z'`).Scan(&by); err != nil || by != "leader" {
+	if err := b.pool.QueryRow(
+		t.Context(),
+		`SELECT changed_by FROM tasktable.scheduled_task_changes WHERE task_id = 'tick@2030-01-01T12:00:00Z'`,
+	).Scan(&by); err != nil || by != "leader" {
 		t.Errorf("forked by %q, %v", by, err)
 	}
 }

@@ -37,7 +37,8 @@ func (h *hook) of(id string) []Dead {
 	return h.told[id]
 }
 
-// refuseSQL is an application's triggers: one refuses the occurrences of a task, the other also lets nobody say so in its row.
+// refuseSQL is an application's triggers: one refuses the occurrences of a task, the other also lets nobody
+// say so in its row.
 const refuseSQL = `
 CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'the application says no'; END $$;
 CREATE TRIGGER refuse_occurrence BEFORE INSERT ON tasktable.scheduled_tasks
@@ -45,8 +46,8 @@ CREATE TRIGGER refuse_occurrence BEFORE INSERT ON tasktable.scheduled_tasks
 CREATE TRIGGER refuse_failure BEFORE UPDATE ON tasktable.scheduled_tasks
 	FOR EACH ROW WHEN (NEW.id = 'stubborn' AND NEW.status = 'FAILED') EXECUTE FUNCTION refuse()`
 
-// A recurring task whose occurrences cannot be made, or whose expression cannot be read, stops no other: neither from firing
-// each second nor from being claimed.
+// A recurring task whose occurrences cannot be made, or whose expression cannot be read, stops no other: neither from
+// firing each second nor from being claimed.
 func TestPoisonousFires(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -62,7 +63,10 @@ func TestPoisonousFires(t *testing.T) {
 	s.exec(`UPDATE tasktable.scheduled_tasks SET cron = 'TZ=0 every so often' WHERE id = 'unreadable'`)
 	s.exec(`UPDATE tasktable.scheduled_tasks SET time_zone = 'Mars/Olympus' WHERE id = 'zoneless'`)
 	var h hook
-	s.node(func(c *Config) { c.OnDead = h.tell }, handlers.Handle(func(context.Context, *handlers.Task[job]) error { return nil }))
+	s.node(
+		func(c *Config) { c.OnDead = h.tell },
+		handlers.Handle(func(context.Context, *handlers.Task[job]) error { return nil }),
+	)
 	n := 0
 	eventually(t, 20*time.Second, "the others have fired three times", func() bool {
 		s.schedule(fmt.Sprint("plain ", n), nil)
@@ -80,7 +84,8 @@ func TestPoisonousFires(t *testing.T) {
 			t.Errorf("%s failed with %q", id, deref(row.Message))
 		}
 		eventually(t, 5*time.Second, "the hook is told of "+id, func() bool { return len(h.of(id)) > 0 })
-		if told := h.of(id); len(told) != 1 || told[0].Outcome != outcomeFailed || told[0].Status != "FAILED" || told[0].Type != "JOB" || !strings.Contains(told[0].Error, why) {
+		if told := h.of(id); len(told) != 1 || told[0].Outcome != outcomeFailed || told[0].Status != "FAILED" ||
+			told[0].Type != "JOB" || !strings.Contains(told[0].Error, why) {
 			t.Errorf("told of %+v", told)
 		}
 	}
@@ -109,8 +114,8 @@ func TestPoisonousFires(t *testing.T) {
 // outcomesOf is a history that is not looked at.
 func outcomesOf(s *stage, id string) []string { return outcomes(s.t, s.pool, id) }
 
-// An application's open transaction on a recurring task, on its occurrence, or with an occurrence of its own making for the very
-// time, stops no other task.
+// An application's open transaction on a recurring task, on its occurrence, or with an occurrence of its own making
+// for the very time, stops no other task.
 func TestLocksStopNoOtherFire(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -129,10 +134,14 @@ func TestLocksStopNoOtherFire(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
-	if _, err := tx.Exec(t.Context(), `SELECT FROM tasktable.scheduled_tasks WHERE id = ANY ($1) FOR UPDATE`, []string{"task locked", first.ID}); err != nil {
+	if _, err := tx.Exec(
+		t.Context(), `SELECT FROM tasktable.scheduled_tasks WHERE id = ANY ($1) FOR UPDATE`,
+		[]string{"task locked", first.ID},
+	); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tx.Exec(t.Context(), `SELECT tasktable.fork_occurrence('occurrence made', date_trunc('second', clock_timestamp()) + n * interval '1 second')
+	if _, err := tx.Exec(t.Context(), `SELECT tasktable.fork_occurrence('occurrence made',
+		date_trunc('second', clock_timestamp()) + n * interval '1 second')
 		FROM generate_series(1, 60) AS n`); err != nil {
 		t.Fatal(err)
 	}

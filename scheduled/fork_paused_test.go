@@ -26,7 +26,10 @@ func TestForkAfterAPause(t *testing.T) {
 		{"all", "", -10 * time.Hour, -time.Microsecond},                      // over before
 		{"all", "", 4*time.Hour + time.Minute, 4*time.Hour + 10*time.Minute}, // between fires
 	} {
-		b.exec(`INSERT INTO tasktable.pauses (scope, name, paused_at, ends_at) VALUES ($1, $2, $3, $4)`, pause.scope, pause.name, noon.Add(pause.from), noon.Add(pause.until))
+		b.exec(
+			`INSERT INTO tasktable.pauses (scope, name, paused_at, ends_at) VALUES ($1, $2, $3, $4)`, pause.scope,
+			pause.name, noon.Add(pause.from), noon.Add(pause.until),
+		)
 	}
 	b.fires(noon.Add(4*time.Hour + 30*time.Minute))
 	b.recurs("none", "tick", `
@@ -95,7 +98,8 @@ func TestForkAfterAResume(t *testing.T) {
 	}
 }
 
-// What a task did not fire before it was paused, because it was not there yet or was another then, it has not missed while paused.
+// What a task did not fire before it was paused, because it was not there yet or was another then, it has not
+// missed while paused.
 func TestForkAfterAResumeMissedNothing(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -106,7 +110,10 @@ func TestForkAfterAResumeMissedNothing(t *testing.T) {
 		Recurrence: &store.Recurrence{Cron: "@every 1500h", CatchUpPaused: store.CatchUpAll}})
 	b.fires(time.Now())
 	b.exec(`UPDATE tasktable.scheduled_tasks SET started_at = $1 WHERE id = 'was rarer'`, now.Add(-900*time.Hour))
-	schedule(t, b.pool, store.Task{ID: "was rarer", Payload: job{"b"}, Recurrence: &store.Recurrence{Cron: "@every 5h", CatchUpPaused: store.CatchUpAll}})
+	schedule(t, b.pool, store.Task{
+		ID: "was rarer", Payload: job{"b"},
+		Recurrence: &store.Recurrence{Cron: "@every 5h", CatchUpPaused: store.CatchUpAll},
+	})
 	b.fires(time.Now())
 	for _, id := range []string{"began long ago", "was rarer"} {
 		for _, verb := range []func() (store.Receipt, error){
@@ -121,7 +128,8 @@ func TestForkAfterAResumeMissedNothing(t *testing.T) {
 	b.fires(time.Now())
 	for _, id := range []string{"began long ago", "was rarer"} {
 		row, err := tasks.Get(t.Context(), b.pool, id)
-		if err != nil || row.NextAttemptAt == nil || !row.NextAttemptAt.After(now.Add(4*time.Hour)) || *row.PlannedRevision != row.Revision {
+		if err != nil || row.NextAttemptAt == nil || !row.NextAttemptAt.After(now.Add(4*time.Hour)) ||
+			*row.PlannedRevision != row.Revision {
 			t.Errorf("%s: %+v, %v", id, row, err)
 		}
 		if got := b.family(id); strings.Contains(got, "\n") {

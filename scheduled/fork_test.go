@@ -41,8 +41,8 @@ func (b *bench) fires(now time.Time, aside ...string) (looked int) {
 	return looked
 }
 
-// recurs compares a recurring task and its occurrences, in order of their times, with a text: first the task, then a line for each
-// occurrence, or for several in a row that differ in their times only.
+// recurs compares a recurring task and its occurrences, in order of their times, with a text: first the task, then a
+// line for each occurrence, or for several in a row that differ in their times only.
 func (b *bench) recurs(what, id, want string) {
 	b.t.Helper()
 	var lines []string
@@ -71,7 +71,8 @@ func (b *bench) family(id string) string {
 	if row.PlannedRevision == nil || *row.PlannedRevision != row.Revision {
 		text.WriteString(" unplanned")
 	}
-	rows, err := b.pool.Query(b.t.Context(), `SELECT scheduled_at::timestamptz, concat_ws(' ', status, CASE WHEN fence IS NOT NULL THEN 'held' END, message)
+	rows, err := b.pool.Query(b.t.Context(), `SELECT scheduled_at::timestamptz,
+		concat_ws(' ', status, CASE WHEN fence IS NOT NULL THEN 'held' END, message)
 		FROM tasktable.scheduled_tasks WHERE parent_id = $1 ORDER BY scheduled_at, id`, id)
 	if err != nil {
 		b.t.Fatal(err)
@@ -102,7 +103,9 @@ func (b *bench) family(id string) string {
 func TestForkPlansAndFires(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	schedule(t, b.pool, store.Task{Payload: job{"tick"}, ID: "tick", At: noon, Recurrence: &store.Recurrence{Cron: "@hourly"}})
+	schedule(t, b.pool, store.Task{
+		Payload: job{"tick"}, ID: "tick", At: noon, Recurrence: &store.Recurrence{Cron: "@hourly"},
+	})
 	b.recurs("new", "tick", `QUEUED count=0 next=real unplanned`)
 	if n := b.fires(noon.Add(-time.Hour)); n != 1 {
 		t.Errorf("looked at %d", n)
@@ -142,8 +145,10 @@ func TestOccurrencesTakeAfterTheirParent(t *testing.T) {
 	b := newBench(t)
 	b.recur("tick", "30 15 12 * * *", noon, func(task *store.Task) {
 		task.Queue, task.Priority, task.Entity, task.TenantID, task.MaxAttempts = "default", 7, "event:1", "acme", 3
-		task.Expiration, task.ExpectedExecutionTime, task.Jitter, task.Retention = time.Hour, time.Minute, 10*time.Minute, 48*time.Hour
-		task.Recurrence.TimeZone, task.Recurrence.MaxOccurrences, task.Recurrence.EndsAt = "UTC", 9, noon.AddDate(1, 0, 0)
+		task.Expiration, task.ExpectedExecutionTime, task.Jitter, task.Retention = time.Hour, time.Minute,
+			10*time.Minute, 48*time.Hour
+		task.Recurrence.TimeZone, task.Recurrence.MaxOccurrences, task.Recurrence.EndsAt = "UTC", 9,
+			noon.AddDate(1, 0, 0)
 	})
 	fire := noon.Add(15*time.Minute + 30*time.Second)
 	b.fires(fire)
@@ -157,12 +162,15 @@ func TestOccurrencesTakeAfterTheirParent(t *testing.T) {
 	}
 	want := parent
 	want.ID, want.ParentID, want.ScheduledAt = got.ID, &parent.ID, fire
-	want.Cron, want.TimeZone, want.Overlap, want.CatchUp, want.CatchUpPaused, want.CatchUpLimit = nil, nil, nil, nil, nil, nil
+	want.Cron, want.TimeZone, want.Overlap, want.CatchUp, want.CatchUpPaused, want.CatchUpLimit = nil, nil, nil, nil,
+		nil, nil
 	want.EndsAt, want.MaxOccurrences, want.OccurrenceCount, want.PlannedRevision, want.StartedAt = nil, nil, 0, nil, nil
-	if got.Jitter == nil || *got.Jitter != 10*time.Minute || got.NextAttemptAt.Before(fire) || got.NextAttemptAt.After(fire.Add(10*time.Minute)) {
+	if got.Jitter == nil || *got.Jitter != 10*time.Minute || got.NextAttemptAt.Before(fire) ||
+		got.NextAttemptAt.After(fire.Add(10*time.Minute)) {
 		t.Errorf("jitter %v, due at %s", got.Jitter, got.NextAttemptAt)
 	}
-	want.Revision, want.NextAttemptAt, want.CreatedAt, want.LastStatusUpdate = got.Revision, got.NextAttemptAt, got.CreatedAt, got.LastStatusUpdate
+	want.Revision, want.NextAttemptAt, want.CreatedAt, want.LastStatusUpdate = got.Revision, got.NextAttemptAt,
+		got.CreatedAt, got.LastStatusUpdate
 	got.ScheduledAt = got.ScheduledAt.UTC()
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
@@ -172,8 +180,8 @@ func TestOccurrencesTakeAfterTheirParent(t *testing.T) {
 	}
 }
 
-// An hour without a leader, with a task of each minute: latest runs once, all 60 times or up to its limit, none not at all; what
-// did not run says why.
+// An hour without a leader, with a task of each minute: latest runs once, all 60 times or up to its limit, none not
+// at all; what did not run says why.
 func TestAnHourOfDowntime(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -209,7 +217,8 @@ func TestAnHourOfDowntime(t *testing.T) {
 		t.Errorf("claimed %d occurrences", n)
 	}
 	b.fires(noon.Add(time.Hour))
-	if got := b.family("none"); !strings.HasPrefix(got, "QUEUED count=1 next=1h1m0s last=1h0m0s") || !strings.HasSuffix(got, "\n1h0m0s QUEUED") {
+	if got := b.family("none"); !strings.HasPrefix(got, "QUEUED count=1 next=1h1m0s last=1h0m0s") ||
+		!strings.HasSuffix(got, "\n1h0m0s QUEUED") {
 		t.Errorf("a minute later: %s", got)
 	}
 }
@@ -220,7 +229,9 @@ func TestForkEnds(t *testing.T) {
 	b.recur("twice", "@hourly", noon, func(task *store.Task) { task.Recurrence.MaxOccurrences = 2 })
 	b.recur("until one", "@hourly", noon, func(task *store.Task) { task.Recurrence.EndsAt = noon.Add(time.Hour) })
 	b.recur("never", "@hourly", noon, func(task *store.Task) { task.Recurrence.EndsAt = noon.Add(-time.Minute) })
-	b.recurs("it ends before it begins", "never", `COMPLETED count=0 finished=real message="ended at 2030-01-01T11:59:00Z"`)
+	b.recurs(
+		"it ends before it begins", "never", `COMPLETED count=0 finished=real message="ended at 2030-01-01T11:59:00Z"`,
+	)
 	b.fires(noon)
 	for _, h := range b.take(noon) {
 		b.end(noon, completed(h))

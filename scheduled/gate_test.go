@@ -15,15 +15,17 @@ func TestGateLetsTheRightOneThrough(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	h := b.takeOne(store.Task{
-		ID: "a", Payload: job{"n"}, Entity: "event:1", TenantID: "acme", ExpectedExecutionTime: time.Minute, MaxAttempts: 3,
+		ID: "a", Payload: job{"n"}, Entity: "event:1", TenantID: "acme", ExpectedExecutionTime: time.Minute,
+		MaxAttempts: 3,
 	})
 	answer := b.ask(noon.Add(30*time.Second), h)[h.Fence]
 	if answer.Verdict != verdictGo || answer.Lease != 90 || answer.Expected != 60 || answer.DueIn != -30 {
 		t.Errorf("answer %+v", answer)
 	}
 	want := &handlers.Execution{
-		ID: "a", Type: "JOB", Queue: "default", Entity: "event:1", TenantID: "acme", Payload: json.RawMessage(`{"name": "n", "type": "JOB"}`),
-		ScheduledAt: noon, DueAt: noon, StartedAt: noon.Add(30 * time.Second), Revision: h.Revision, Fence: h.Fence, Attempt: 1, MaxAttempts: 3,
+		ID: "a", Type: "JOB", Queue: "default", Entity: "event:1", TenantID: "acme",
+		Payload: json.RawMessage(`{"name": "n", "type": "JOB"}`), ScheduledAt: noon, DueAt: noon,
+		StartedAt: noon.Add(30 * time.Second), Revision: h.Revision, Fence: h.Fence, Attempt: 1, MaxAttempts: 3,
 	}
 	got := answer.execution(h)
 	for _, at := range []*time.Time{&got.ScheduledAt, &got.DueAt, &got.StartedAt} {
@@ -63,7 +65,8 @@ func TestGateWatchesTheTime(t *testing.T) {
 		1 schedule created by test`)
 }
 
-// What commits between claim and gate keeps the task from starting; the claim is handed back, and the row keeps the edit.
+// What commits between claim and gate keeps the task from starting; the claim is handed back, and the
+// row keeps the edit.
 func TestGateRefusesWhatWasEditedSinceTheClaim(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -114,7 +117,8 @@ func TestGateRefusesWhatWasEditedSinceTheClaim(t *testing.T) {
 				"another time": verb(func(id string) (store.Receipt, error) {
 					return tasks.Reschedule(t.Context(), b.pool, id, noon.Add(time.Hour))
 				}),
-				"another payload": sql(`UPDATE tasktable.scheduled_tasks SET payload = payload || '{"name":"other"}' WHERE id = $1`),
+				"another payload": sql(`UPDATE tasktable.scheduled_tasks SET payload = payload || '{"name":"other"}'
+					WHERE id = $1`),
 				"cancel, then schedule": func(id string) error {
 					if err := cancel(id); err != nil {
 						return err
@@ -149,7 +153,9 @@ func TestGateLetsAnUnchangedTaskThrough(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	h := b.takeOne(store.Task{Payload: job{"a"}})
-	if receipt := schedule(t, b.pool, store.Task{ID: "a", Payload: job{"a"}, At: noon}); receipt.Outcome != store.Unchanged {
+	if receipt := schedule(t, b.pool, store.Task{
+		ID: "a", Payload: job{"a"}, At: noon,
+	}); receipt.Outcome != store.Unchanged {
 		t.Errorf("outcome %s", receipt.Outcome)
 	}
 	b.exec(`UPDATE tasktable.scheduled_tasks SET priority = priority, payload = payload, message = 'a remark'`)
@@ -164,7 +170,8 @@ func TestGateSeesEditsPastTheTriggers(t *testing.T) {
 	b := newBench(t)
 	b.exec(`ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER`)
 	insert := func(id string) {
-		b.exec(`INSERT INTO tasktable.scheduled_tasks (id, payload, type, revision, scheduled_at, next_attempt_at) VALUES ($1, '{"type":"JOB"}', 'JOB', 7, $2::timestamptz, $2::timestamptz)`, id, noon)
+		b.exec(`INSERT INTO tasktable.scheduled_tasks (id, payload, type, revision, scheduled_at, next_attempt_at)
+			VALUES ($1, '{"type":"JOB"}', 'JOB', 7, $2::timestamptz, $2::timestamptz)`, id, noon)
 	}
 	for _, edit := range []string{`status = 'PAUSED'`, `status = 'CANCELLED', finished_at = now()`, `revision = 8`} {
 		insert(edit)
@@ -253,7 +260,8 @@ func TestExtend(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if a, l := answer[holds["a"].Fence].Lease, answer[holds["locked"].Fence].Lease; a < 11*60-5 || a > 11*60 || l > 2*60 {
+	if a, l := answer[holds["a"].Fence].Lease, answer[holds["locked"].Fence].Lease; a < 11*60-5 || a > 11*60 ||
+		l > 2*60 {
 		t.Errorf("leases by the gate: %v and, locked, %v", a, l)
 	}
 }
@@ -300,7 +308,8 @@ func TestRecheck(t *testing.T) {
 	}
 }
 
-// A trigger of an application may move a task without an edit, in the very update that claims it. The gate goes by the row.
+// A trigger of an application may move a task without an edit, in the very update that claims it. The
+// gate goes by the row.
 func TestGateGoesByTheTimeOfTheRow(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -30,7 +30,8 @@ func TestLanesShown(t *testing.T) {
 		paused:    []pause{{Scope: "queue", Name: "bulk"}},
 	}}
 	got := lanesShown(seen, nodes, map[laneLabels]int{
-		{"default", "JOB", "5"}: 7, {"default", "JOB", firesPriority}: 1, {"default", "GONE", "0"}: 0, {"not UTF-8: \xff", "A", "0"}: 3,
+		{"default", "JOB", "5"}: 7, {"default", "JOB", firesPriority}: 1, {"default", "GONE", "0"}: 0,
+		{"not UTF-8: \xff", "A", "0"}: 3,
 	})
 	want := map[laneLabels]laneShown{
 		{"default", "JOB", "5"}:              {depth: 7, counted: true, dueIn: -time.Minute, nodes: 2},
@@ -54,7 +55,9 @@ func TestManyLanesShown(t *testing.T) {
 		seen.lanes.tasks, depth[one.labels()] = append(seen.lanes.tasks, one), 2
 	}
 	seen.lanes.paused = []pause{{Scope: "queue", Name: "queue2999"}}
-	nodes := []liveNode{{Number: 1, Queues: map[string]int{"queue0000": 1, "queue2000": 1}, Types: []string{"JOB"}, Held: true}}
+	nodes := []liveNode{{
+		Number: 1, Queues: map[string]int{"queue0000": 1, "queue2000": 1}, Types: []string{"JOB"}, Held: true,
+	}}
 	got := lanesShown(seen, nodes, depth)
 	if len(got) != lanesMost+1 {
 		t.Errorf("%d lanes are shown", len(got))

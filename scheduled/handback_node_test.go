@@ -33,7 +33,8 @@ func (s *stage) checkHandBacks(since time.Time) {
 	const (
 		movedSQL = `SELECT count(*) FROM tasktable.scheduled_task_executions WHERE due_at <> scheduled_at`
 		mostSQL  = `SELECT coalesce(max(n), 0)::int FROM (
-			SELECT count(*) AS n FROM tasktable.scheduled_task_executions WHERE outcome = 'RELEASED' GROUP BY task_id) AS t`
+			SELECT count(*) AS n FROM tasktable.scheduled_task_executions WHERE outcome = 'RELEASED'
+				GROUP BY task_id) AS t`
 	)
 	if n := s.count(movedSQL); n != 0 {
 		s.t.Errorf("%d claims have a due time that is not the task's", n)
@@ -61,7 +62,8 @@ func TestHandBackForAPlaceKeepsTheDueTime(t *testing.T) {
 	for i := range n {
 		s.schedule(fmt.Sprint(i), nil)
 	}
-	s.sees("a claim was handed back", `SELECT count(*) > 0 FROM tasktable.scheduled_task_executions WHERE outcome = 'RELEASED'`)
+	s.sees("a claim was handed back", `SELECT count(*) > 0 FROM tasktable.scheduled_task_executions
+		WHERE outcome = 'RELEASED'`)
 	s.sees("the rest waits since it was due",
 		`SELECT count(*) = 0 FROM tasktable.scheduled_tasks WHERE next_attempt_at <> scheduled_at`)
 	close(let)
@@ -83,12 +85,14 @@ func TestHandBackWithoutATransactionKeepsTheDueTime(t *testing.T) {
 		s.schedule(fmt.Sprint(i), func(task *store.Task) { task.At = began })
 	}
 	s.sees("tasks were handed back three times", `SELECT count(*) = 2 FROM (
-		SELECT task_id FROM tasktable.scheduled_task_executions WHERE outcome = 'RELEASED' GROUP BY task_id HAVING count(*) >= 3) AS t`)
+		SELECT task_id FROM tasktable.scheduled_task_executions WHERE outcome = 'RELEASED' GROUP BY task_id
+			HAVING count(*) >= 3) AS t`)
 	s.checkHandBacks(began)
 	for i := range 2 { // a node that stops leaves a claim that nobody has fetched to the next
 		if _, err := tasks.Cancel(t.Context(), s.pool, fmt.Sprint(i)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	s.sees("no claim is left", `SELECT count(*) = 0 FROM tasktable.scheduled_tasks WHERE status <> 'CANCELLED' OR fence IS NOT NULL`)
+	s.sees("no claim is left", `SELECT count(*) = 0 FROM tasktable.scheduled_tasks
+		WHERE status <> 'CANCELLED' OR fence IS NOT NULL`)
 }

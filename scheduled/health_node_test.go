@@ -36,7 +36,8 @@ func (f *field) failing(n *Node, within time.Duration, name string) {
 	})
 }
 
-// A node that is cut off is not ready, and is again when it has come back. It stays live: a restart would not mend the network.
+// A node that is cut off is not ready, and is again when it has come back. It stays live: a restart would not
+// mend the network.
 func TestCutOffNodeIsNotReady(t *testing.T) {
 	f := newField(t)
 	w := newWire()

@@ -36,32 +36,83 @@ func TestHealthFollowsTheNode(t *testing.T) {
 		}{
 			{"before Run", func() {}, "node: Run has not been called, 0s; session: Run has not been called, 0s; " +
 				"database: Run has not been called, 0s; listener: Run has not been called, 0s", ""},
-			{"an hour before Run", func() { time.Sleep(time.Hour) }, "node: Run has not been called, 1h0m0s; session: Run has not been called, 1h0m0s; " +
-				"database: Run has not been called, 1h0m0s; listener: Run has not been called, 1h0m0s", ""},
-			{"Run", v.starts, "node: starting, 0s; session: not connected yet, 0s; database: not connected yet, 0s; listener: not connected yet, 0s", ""},
-			{"it listens", func() { v.listens(true) }, "node: starting, 0s; session: not connected yet, 0s; database: not connected yet, 0s", ""},
+			{
+				"an hour before Run", func() { time.Sleep(time.Hour) },
+				"node: Run has not been called, 1h0m0s; session: Run has not been called, 1h0m0s; " +
+					"database: Run has not been called, 1h0m0s; listener: Run has not been called, 1h0m0s",
+				"",
+			},
+			{
+				"Run", v.starts,
+				"node: starting, 0s; session: not connected yet, 0s; database: not connected yet, 0s; " +
+					"listener: not connected yet, 0s",
+				"",
+			},
+			{
+				"it listens", func() { v.listens(true) },
+				"node: starting, 0s; session: not connected yet, 0s; database: not connected yet, 0s", "",
+			},
 			{"it is up", v.begins, "", ""},
-			{"no more is listened", func() { v.listens(false); time.Sleep(time.Second) }, "listener: not listening; connecting again, 1s", ""},
-			{"it is no new thing", func() { v.listens(false); time.Sleep(time.Second) }, "listener: not listening; connecting again, 2s", ""},
+			{
+				"no more is listened", func() { v.listens(false); time.Sleep(time.Second) },
+				"listener: not listening; connecting again, 1s", "",
+			},
+			{
+				"it is no new thing", func() { v.listens(false); time.Sleep(time.Second) },
+				"listener: not listening; connecting again, 2s", "",
+			},
 			{"it listens again", func() { v.listens(true) }, "", ""},
 			{"the pool fails", func() { v.answers(false) }, "database: the engine's pool was not answered, 0s", ""},
 			{"the pool answers", func() { v.answers(true) }, "", ""},
 			{"just not too long ago", func() { time.Sleep(poolSilent) }, "", ""},
-			{"nobody has asked for too long", func() { time.Sleep(time.Second) }, "database: the engine's pool was not answered for more than 20s, 21s", ""},
+			{
+				"nobody has asked for too long", func() { time.Sleep(time.Second) },
+				"database: the engine's pool was not answered for more than 20s, 21s", "",
+			},
 			{"it answers", func() { v.answers(true); v.turns() }, "", ""},
-			{"the session is lost", v.loses, "session: lost touch with the database; beginning again, 0s; database: lost touch with the database; beginning again, 0s; " +
-				"listener: lost touch with the database; beginning again, 0s", ""},
-			{"and with it the listener", func() { v.listens(false) }, "session: lost touch with the database; beginning again, 0s; " +
-				"database: lost touch with the database; beginning again, 0s; listener: lost touch with the database; beginning again, 0s", ""},
-			{"the loop hangs, but not yet too long", func() { v.begins(); v.listens(true); time.Sleep(loopSilent); v.answers(true) }, "", ""},
-			{"the loop hangs", func() { time.Sleep(time.Second) }, "", "loop: no turn for more than 1m0s: something that the node called does not return, 1m1s"},
+			{
+				"the session is lost", v.loses,
+				"session: lost touch with the database; beginning again, 0s; database: lost touch with the database; " +
+					"beginning again, 0s; " +
+					"listener: lost touch with the database; beginning again, 0s",
+				"",
+			},
+			{
+				"and with it the listener", func() { v.listens(false) },
+				"session: lost touch with the database; beginning again, 0s; " +
+					"database: lost touch with the database; beginning again, 0s; " +
+					"listener: lost touch with the database; beginning again, 0s",
+				"",
+			},
+			{
+				"the loop hangs, but not yet too long",
+				func() { v.begins(); v.listens(true); time.Sleep(loopSilent); v.answers(true) }, "", "",
+			},
+			{
+				"the loop hangs", func() { time.Sleep(time.Second) }, "",
+				"loop: no turn for more than 1m0s: something that the node called does not return, 1m1s",
+			},
 			{"the loop turns", v.turns, "", ""},
 			{"it stops", v.stops, "node: stopping, 0s", ""},
 			{"a new session is up only then", v.begins, "node: stopping, 0s", ""},
-			{"it has ended", v.ends, "node: Run has ended, 0s; session: Run has ended, 0s; database: Run has ended, 0s; listener: Run has ended, 0s", ""},
-			{"it was told to stop too late", v.stops, "node: Run has ended, 0s; session: Run has ended, 0s; database: Run has ended, 0s; listener: Run has ended, 0s", ""},
-			{"long after", func() { time.Sleep(time.Hour) }, "node: Run has ended, 1h0m0s; session: Run has ended, 1h0m0s; database: Run has ended, 1h0m0s; " +
-				"listener: Run has ended, 1h0m0s", ""},
+			{
+				"it has ended", v.ends,
+				"node: Run has ended, 0s; session: Run has ended, 0s; database: Run has ended, 0s; " +
+					"listener: Run has ended, 0s",
+				"",
+			},
+			{
+				"it was told to stop too late", v.stops,
+				"node: Run has ended, 0s; session: Run has ended, 0s; database: Run has ended, 0s; " +
+					"listener: Run has ended, 0s",
+				"",
+			},
+			{
+				"long after", func() { time.Sleep(time.Hour) },
+				"node: Run has ended, 1h0m0s; session: Run has ended, 1h0m0s; database: Run has ended, 1h0m0s; " +
+					"listener: Run has ended, 1h0m0s",
+				"",
+			},
 		} {
 			step.happens()
 			if ready, live := said(n.Ready()), said(n.Live()); ready != step.ready || live != step.live {
@@ -112,14 +163,16 @@ func TestHealthOverHTTP(t *testing.T) {
 				}
 				return
 			}
-			if kind, cached := response.Header.Get("Content-Type"), response.Header.Get("Cache-Control"); kind != "application/json" || cached != "no-store" {
+			if kind, cached := response.Header.Get("Content-Type"),
+				response.Header.Get("Cache-Control"); kind != "application/json" || cached != "no-store" {
 				t.Errorf("Content-Type: %s, Cache-Control: %s", kind, cached)
 			}
 			if test.method == http.MethodHead {
 				return
 			}
 			var got Health
-			if err := json.NewDecoder(response.Body).Decode(&got); err != nil || got.OK != (test.code == 200) || len(got.Checks) == 0 {
+			if err := json.NewDecoder(response.Body).Decode(&got); err != nil || got.OK != (test.code == 200) ||
+				len(got.Checks) == 0 {
 				t.Errorf("%+v, %v", got, err)
 			}
 		})

@@ -13,14 +13,16 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// A database whose default isolation is repeatable read changes nothing: a transactional handler may extend its lease, and its task may be
-// edited while it runs.
+// A database whose default isolation is repeatable read changes nothing: a transactional handler may extend its
+// lease, and its task may be edited while it runs.
 func TestRepeatableReadByDefault(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	s.exec(`DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET default_transaction_isolation = %L', current_database(), 'repeatable read'); END $$`)
+	s.exec(`DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET default_transaction_isolation = %L', current_database(),
+		'repeatable read'); END $$`)
 	s.nodes.Reset()
-	const look = "SELECT count(*) FROM tasktable.scheduled_tasks" // a transaction has its snapshot from its first statement
+	// A transaction has its snapshot from its first statement.
+	const look = "SELECT count(*) FROM tasktable.scheduled_tasks"
 	s.node(nil,
 		handlers.HandleTx(func(ctx context.Context, tx pgx.Tx, task *handlers.Task[job]) error {
 			_, err := tx.Exec(ctx, look)

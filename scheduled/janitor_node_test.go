@@ -8,8 +8,8 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// What was claimed for the only node of a type, and which that one had no slot for yet, goes back when the node is there no more, whether
-// it is quiet or has stopped, and does not wait for its lease.
+// What was claimed for the only node of a type, and which that one had no slot for yet, goes back when the node is
+// there no more, whether it is quiet or has stopped, and does not wait for its lease.
 func TestClaimsThatNoNodeWorksGoBack(t *testing.T) {
 	t.Parallel()
 	for name, leave := range map[string]func(node *Node, stop func(), runs *act){

@@ -18,8 +18,10 @@ func TestReleasedJobThatComesAfterAllRunsNothing(t *testing.T) {
 	s.schedule("a", nil)
 	tr.oneBatch("default", 1)
 	var stray strayJob
-	err := s.pool.QueryRow(t.Context(), `UPDATE tasktable.river_job SET state = 'running', attempted_by = ARRAY[$1::text], attempted_at = now() - interval '1 minute'
-		RETURNING id, queue, kind, args ->> 'tasks'`, clientID(tr.session.number)).Scan(&stray.ID, &stray.Queue, &stray.Kind, &stray.Tasks)
+	err := s.pool.QueryRow(t.Context(), `UPDATE tasktable.river_job
+		SET state = 'running', attempted_by = ARRAY[$1::text], attempted_at = now() - interval '1 minute'
+		RETURNING id, queue, kind, args ->> 'tasks'`,
+		clientID(tr.session.number)).Scan(&stray.ID, &stray.Queue, &stray.Kind, &stray.Tasks)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +36,9 @@ func TestReleasedJobThatComesAfterAllRunsNothing(t *testing.T) {
 	unlock := lock(t, s.pool, "a")
 	released := make(chan struct{})
 	go func() { tr.worker.release(stray); close(released) }()
-	eventually(t, 10*time.Second, "the job is in hand", func() bool { return slices.Contains(tr.worker.jobsInHand(), stray.ID) })
+	eventually(t, 10*time.Second, "the job is in hand", func() bool {
+		return slices.Contains(tr.worker.jobsInHand(), stray.ID)
+	})
 	tr.worker.work(riverJob{id: stray.ID, queue: stray.Queue, kind: stray.Kind}, holds) // while it is being released
 	unlock()
 	first.end <- nil
@@ -44,7 +48,9 @@ func TestReleasedJobThatComesAfterAllRunsNothing(t *testing.T) {
 		t.Errorf("attempt %d", row.Attempt)
 	}
 	s.is("first", store.StatusCompleted, outcomeCompleted)
-	eventually(t, 10*time.Second, "the River jobs are removed", func() bool { return s.count(`SELECT count(*) FROM tasktable.river_job`) == 0 })
+	eventually(t, 10*time.Second, "the River jobs are removed", func() bool {
+		return s.count(`SELECT count(*) FROM tasktable.river_job`) == 0
+	})
 	s.idle("a")
 }
 
@@ -54,7 +60,8 @@ func TestUnrecordedOutcomeKeepsTheJob(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	s.node(nil)
-	s.exec(`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no' USING ERRCODE = '22000'; END $$`)
+	s.exec(`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no'
+		USING ERRCODE = '22000'; END $$`)
 	s.schedule("a", nil)
 	a := s.begins("a")
 	s.exec(`CREATE TRIGGER refuse BEFORE UPDATE ON tasktable.scheduled_tasks FOR EACH ROW EXECUTE FUNCTION refuse()`)
@@ -67,5 +74,7 @@ func TestUnrecordedOutcomeKeepsTheJob(t *testing.T) {
 	if row := await(t, s.pool, "a", 40*time.Second, store.StatusFailed); row.Fence != nil {
 		t.Error("the task is still held")
 	}
-	eventually(t, 10*time.Second, "the River job is removed", func() bool { return s.count(`SELECT count(*) FROM tasktable.river_job`) == 0 })
+	eventually(t, 10*time.Second, "the River job is removed", func() bool {
+		return s.count(`SELECT count(*) FROM tasktable.river_job`) == 0
+	})
 }

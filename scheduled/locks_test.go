@@ -8,8 +8,8 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// An application's open transaction on one row stalls the outcome of that task alone, whatever kind it is: all others are
-// recorded, and new ones claimed, started and recorded.
+// An application's open transaction on one row stalls the outcome of that task alone, whatever kind it is: all others
+// are recorded, and new ones claimed, started and recorded.
 func TestALockedRowStallsNoOther(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

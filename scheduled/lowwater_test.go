@@ -59,7 +59,9 @@ func TestLowWaterMarksFindNewLanes(t *testing.T) {
 			m.worked = append(m.worked, workedLane{"e", "BB"})
 			payload := store.JSON(`{"type":"` + fresh.kind + `"}`)
 			b.schedule(store.Task{ID: "new", Payload: payload, Queue: fresh.queue, Priority: fresh.priority, At: noon})
-			b.schedule(store.Task{ID: "foreign", Payload: store.JSON(`{"type":"FOREIGN"}`), Queue: fresh.queue, At: noon})
+			b.schedule(store.Task{
+				ID: "foreign", Payload: store.JSON(`{"type":"FOREIGN"}`), Queue: fresh.queue, At: noon,
+			})
 			want := fmt.Sprintf("%s %s %d", fresh.queue, fresh.kind, fresh.priority)
 			for range 2 {
 				if got := b.look(m); got != want || m.full {
@@ -177,11 +179,13 @@ func TestLowWaterMarksDoWithoutDeepLooksThatFail(t *testing.T) {
 		marks lowWaterMarks
 		want  bool
 	}{
-		"the last deep look counts":     {lowWaterMarks{deepAt: noon, deepBy: now.Add(time.Minute)}, false},
-		"it is too old":                 {lowWaterMarks{deepAt: noon, deepBy: now.Add(-time.Second)}, true},
-		"looks are quick":               {lowWaterMarks{quick: true, deepAt: noon, deepBy: now.Add(time.Minute)}, true},
-		"looks at everything take long": {lowWaterMarks{took: tooSlow, deepAt: noon, deepBy: now.Add(-time.Second)}, false},
-		"no deep look yet":              {lowWaterMarks{}, false},
+		"the last deep look counts": {lowWaterMarks{deepAt: noon, deepBy: now.Add(time.Minute)}, false},
+		"it is too old":             {lowWaterMarks{deepAt: noon, deepBy: now.Add(-time.Second)}, true},
+		"looks are quick":           {lowWaterMarks{quick: true, deepAt: noon, deepBy: now.Add(time.Minute)}, true},
+		"looks at everything take long": {
+			lowWaterMarks{took: tooSlow, deepAt: noon, deepBy: now.Add(-time.Second)}, false,
+		},
+		"no deep look yet": {lowWaterMarks{}, false},
 	} {
 		if test.marks.queue(statements{}, &pgx.Batch{}); test.marks.full != test.want {
 			t.Errorf("%s: at everything: %t", name, test.marks.full)

@@ -45,7 +45,9 @@ func runNode(t *testing.T, pool *pgxpool.Pool, change func(*Config), parts ...ha
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := Config{Pool: pool, Handlers: registry, Service: "test", Logger: testLogger(), StartAllowance: 30 * time.Second}
+	config := Config{
+		Pool: pool, Handlers: registry, Service: "test", Logger: testLogger(), StartAllowance: 30 * time.Second,
+	}
 	if change != nil {
 		change(&config)
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// The tasks of one River job, in one slot, settled together: whatever one of them does, the others are run and recorded as
-// if they were alone.
+// The tasks of one River job, in one slot, settled together: whatever one of them does, the others are run and
+// recorded as if they were alone.
 func TestBatchMates(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -41,24 +41,48 @@ func TestBatchMates(t *testing.T) {
 			e.Result(json.RawMessage(strings.Repeat("[", 9999) + strings.Repeat("]", 9999)))
 			return nil
 		}, "", ""},
-		"bad follow-up":     {func(e *handlers.Execution) error { e.FollowUp(store.Task{Payload: job{}}); return nil }, store.StatusFailed, "follow-up 1: invalid: id"},
-		"nil follow-up":     {func(e *handlers.Execution) error { e.FollowUp(store.Task{Payload: noJob}); return nil }, store.StatusFailed, "follow-up 1"},
-		"hostile follow-up": {func(e *handlers.Execution) error { e.FollowUp(store.Task{Payload: spiteful{}}); return nil }, store.StatusFailed, "no JSON"},
-		"refused follow-up": {func(e *handlers.Execution) error { e.FollowUp(store.Task{Payload: job{"refused"}}); return nil }, store.StatusFailed, "no such names"},
+		"bad follow-up": {
+			func(e *handlers.Execution) error { e.FollowUp(store.Task{Payload: job{}}); return nil },
+			store.StatusFailed, "follow-up 1: invalid: id",
+		},
+		"nil follow-up": {
+			func(e *handlers.Execution) error { e.FollowUp(store.Task{Payload: noJob}); return nil },
+			store.StatusFailed, "follow-up 1",
+		},
+		"hostile follow-up": {
+			func(e *handlers.Execution) error { e.FollowUp(store.Task{Payload: spiteful{}}); return nil },
+			store.StatusFailed, "no JSON",
+		},
+		"refused follow-up": {
+			func(e *handlers.Execution) error { e.FollowUp(store.Task{Payload: job{"refused"}}); return nil },
+			store.StatusFailed, "no such names",
+		},
 		"good follow-up": {func(e *handlers.Execution) error {
 			e.FollowUp(store.Task{ID: "next", Payload: job{"next"}})
 			return nil
 		}, store.StatusCompleted, ""},
-		"again at no time":    {func(e *handlers.Execution) error { e.Again(time.Time{}); return nil }, store.StatusFailed, "Again: invalid"},
-		"refused by a rule":   {func(e *handlers.Execution) error { e.Note("forbidden"); return nil }, store.StatusFailed, "no such notes"},
-		"refused by triggers": {func(e *handlers.Execution) error { e.Note("raise"); return nil }, store.StatusFailed, "the application says no"},
-		"slow":                {func(*handlers.Execution) error { <-released; return nil }, store.StatusCompleted, ""},
+		"again at no time": {
+			func(e *handlers.Execution) error { e.Again(time.Time{}); return nil }, store.StatusFailed,
+			"Again: invalid",
+		},
+		"refused by a rule": {
+			func(e *handlers.Execution) error { e.Note("forbidden"); return nil }, store.StatusFailed, "no such notes",
+		},
+		"refused by triggers": {
+			func(e *handlers.Execution) error { e.Note("raise"); return nil }, store.StatusFailed,
+			"the application says no",
+		},
+		"slow": {func(*handlers.Execution) error { <-released; return nil }, store.StatusCompleted, ""},
 	}
 	// What an application may add to the table.
-	s.exec(`ALTER TABLE tasktable.scheduled_tasks ADD CONSTRAINT "no such names" CHECK (payload ->> 'name' <> 'refused'),
-		ADD CONSTRAINT "no such notes" CHECK (message <> 'forbidden')`)
-	s.exec(`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'the application says no'; END $$`)
-	s.exec(`CREATE TRIGGER refuse BEFORE UPDATE ON tasktable.scheduled_tasks FOR EACH ROW WHEN (NEW.message = 'raise') EXECUTE FUNCTION refuse()`)
+	s.exec(
+		`ALTER TABLE tasktable.scheduled_tasks ADD CONSTRAINT "no such names" CHECK (payload ->> 'name' <> 'refused'),
+		ADD CONSTRAINT "no such notes" CHECK (message <> 'forbidden')`,
+	)
+	s.exec(`CREATE FUNCTION refuse() RETURNS trigger
+		LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'the application says no'; END $$`)
+	s.exec(`CREATE TRIGGER refuse BEFORE UPDATE ON tasktable.scheduled_tasks FOR EACH ROW WHEN (NEW.message = 'raise')
+		EXECUTE FUNCTION refuse()`)
 	tr := s.prepare(nil, handlers.Handle(func(_ context.Context, task *handlers.Task[job]) error {
 		if misdeed, found := misdeeds[task.ID]; found {
 			return misdeed.do(task.Execution)
@@ -77,7 +101,9 @@ func TestBatchMates(t *testing.T) {
 		n++
 	}
 	mate()
-	s.schedule("undecodable", func(task *store.Task) { task.Payload = store.JSON(`{"type":"JOB","name":{"no":"text"}}`) })
+	s.schedule("undecodable", func(task *store.Task) {
+		task.Payload = store.JSON(`{"type":"JOB","name":{"no":"text"}}`)
+	})
 	mate()
 	tr.oneBatch("default", n+1+good)
 	tr.run()

@@ -16,7 +16,8 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// Without Config.Metrics there is nothing that counts, and nothing is put anywhere, least of all into the default registry.
+// Without Config.Metrics there is nothing that counts, and nothing is put anywhere, least of all into the
+// default registry.
 func TestNoMetrics(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -63,8 +64,9 @@ func TestNoMetrics(t *testing.T) {
 	none.putOff()
 }
 
-// Of two nodes with one registerer the second does not start, and says what to do. With labels of their own both run; what only the leader
-// knows is told once. When a node has stopped nothing of it is left, and it may run again, and counts on.
+// Of two nodes with one registerer the second does not start, and says what to do. With labels of their own both
+// run; what only the leader knows is told once. When a node has stopped nothing of it is left, and it may run
+// again, and counts on.
 func TestMetricsAreRegisteredOnce(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -74,7 +76,10 @@ func TestMetricsAreRegisteredOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := Config{Pool: s.nodes, Handlers: registered, Service: "test", Logger: testLogger(), Metrics: registry, censusEvery: 50 * time.Millisecond}
+	config := Config{
+		Pool: s.nodes, Handlers: registered, Service: "test", Logger: testLogger(), Metrics: registry,
+		censusEvery: 50 * time.Millisecond,
+	}
 	first, err := New(config)
 	if err != nil {
 		t.Fatal(err)
@@ -99,7 +104,8 @@ func TestMetricsAreRegisteredOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = second.Run(t.Context())
-	if !errors.Is(err, store.ErrInvalid) || !strings.Contains(err.Error(), "scheduled.Config.Metrics") || !strings.Contains(err.Error(), "prometheus.WrapRegistererWith") {
+	if !errors.Is(err, store.ErrInvalid) || !strings.Contains(err.Error(), "scheduled.Config.Metrics") ||
+		!strings.Contains(err.Error(), "prometheus.WrapRegistererWith") {
 		t.Errorf("the second node: %v", err)
 	}
 	if got := scraped(t, registry)["leader"]; got != 1 {
@@ -121,13 +127,16 @@ func TestMetricsAreRegisteredOnce(t *testing.T) {
 	registry = prometheus.NewPedanticRegistry() // what had no such label must not get one
 	for _, name := range []string{"one", "two"} {
 		s.node(func(c *Config) {
-			c.Metrics, c.censusEvery = prometheus.WrapRegistererWith(prometheus.Labels{"node": name}, registry), 50*time.Millisecond
+			c.Metrics, c.censusEvery = prometheus.WrapRegistererWith(
+				prometheus.Labels{"node": name}, registry,
+			), 50*time.Millisecond
 		}, handler)
 	}
 	s.schedule("later", func(task *store.Task) { task.At = time.Now().Add(time.Hour) })
 	eventually(t, 10*time.Second, "one leads, and tells of both", func() bool {
 		got := scraped(t, registry)
-		return got["leader one"]+got["leader two"] == 1 && got["nodes one"]+got["nodes two"] == 2 && got["node_up one"] == 1 && got["node_up two"] == 1
+		return got["leader one"]+got["leader two"] == 1 && got["nodes one"]+got["nodes two"] == 2 &&
+			got["node_up one"] == 1 && got["node_up two"] == 1
 	})
 	lanes := 0
 	for name := range scraped(t, registry) {
@@ -149,7 +158,9 @@ func TestMetricsLint(t *testing.T) {
 	s.schedule("an-id", func(task *store.Task) { task.Entity, task.TenantID = "an-entity", "a-tenant" })
 	s.begins("an-id").end <- handlers.Permanent(errors.New("an-error"))
 	s.is("an-id", store.StatusFailed, outcomeFailed)
-	eventually(t, 10*time.Second, "the leader has counted", func() bool { return scraped(t, registry)["dead_letters FAILED JOB"] == 1 })
+	eventually(t, 10*time.Second, "the leader has counted", func() bool {
+		return scraped(t, registry)["dead_letters FAILED JOB"] == 1
+	})
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -161,7 +172,10 @@ func TestMetricsLint(t *testing.T) {
 	for _, problem := range problems {
 		t.Errorf("%s: %s", problem.Metric, problem.Text)
 	}
-	bounded := []string{"type", "outcome", "status", "queue", "priority", "look", "scope", "state", "pool", "service", "version", "schema"}
+	bounded := []string{
+		"type", "outcome", "status", "queue", "priority", "look", "scope", "state", "pool", "service", "version",
+		"schema",
+	}
 	for _, family := range families {
 		for _, metric := range family.GetMetric() {
 			for _, label := range metric.GetLabel() {

@@ -18,7 +18,8 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// scraped reads the metrics, as {name without tasktable_} {label values, by the labels' names}; of a histogram its count and sum.
+// scraped reads the metrics, as {name without tasktable_} {label values, by the labels' names}; of a histogram
+// its count and sum.
 func scraped(t *testing.T, from prometheus.Gatherer) map[string]float64 {
 	t.Helper()
 	families, err := from.Gather()
@@ -112,7 +113,8 @@ func TestMetricsOfAKnownRun(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	s.schedule("lost", func(task *store.Task) { task.Queue = "one" })
 	s.exec(`UPDATE tasktable.scheduled_tasks
-		SET status = 'EXECUTING', attempt = 1, fence = 1000000, lease_expires_at = now() - interval '1 second', next_attempt_at = NULL`)
+		SET status = 'EXECUTING', attempt = 1, fence = 1000000, lease_expires_at = now() - interval '1 second',
+			next_attempt_at = NULL`)
 	before := s.count(`SELECT max(revision) FROM tasktable.scheduled_task_changes`)
 	var snoozed atomic.Bool
 	s.node(func(c *Config) {
@@ -124,23 +126,30 @@ func TestMetricsOfAKnownRun(t *testing.T) {
 		handlers.HandleTx(func(ctx context.Context, _ pgx.Tx, task *handlers.Task[txJob]) error {
 			return s.script(ctx, task.Execution, &snoozed)
 		}))
-	eventually(t, 10*time.Second, "the leader has counted", func() bool { return has(scraped(t, registry), "river_jobs available") })
+	eventually(t, 10*time.Second, "the leader has counted", func() bool {
+		return has(scraped(t, registry), "river_jobs available")
+	})
 
 	s.knownRun()
 
 	want := map[string]map[string]float64{
-		"executions_total": s.counted(`SELECT outcome || ' ' || type, count(*) FROM tasktable.scheduled_task_executions GROUP BY 1`),
+		"executions_total": s.counted(`SELECT outcome || ' ' || type, count(*)
+			FROM tasktable.scheduled_task_executions GROUP BY 1`),
 		"tasks_dead_total": s.counted(`SELECT status || ' ' || type, count(*) FROM tasktable.dead_letters GROUP BY 1`),
 		"dead_letters":     s.counted(`SELECT status || ' ' || type, count(*) FROM tasktable.dead_letters GROUP BY 1`),
 		"tasks_scheduled_total": s.counted(`SELECT c.outcome || ' ' || t.type, count(*)
 			FROM tasktable.scheduled_task_changes AS c JOIN tasktable.scheduled_tasks AS t ON t.id = c.task_id
 			WHERE c.revision > $1 AND c.outcome IN ('created', 'rescheduled', 'rearmed') GROUP BY 1`, before),
-		"tasks_claimed_total": s.counted(`SELECT type, count(*) FROM tasktable.scheduled_task_executions WHERE node IS NOT NULL GROUP BY 1`),
-		"tasks_started_total": s.counted(`SELECT type, count(*) FROM tasktable.scheduled_task_executions WHERE started_at IS NOT NULL GROUP BY 1`),
+		"tasks_claimed_total": s.counted(`SELECT type, count(*) FROM tasktable.scheduled_task_executions
+			WHERE node IS NOT NULL GROUP BY 1`),
+		"tasks_started_total": s.counted(`SELECT type, count(*) FROM tasktable.scheduled_task_executions
+			WHERE started_at IS NOT NULL GROUP BY 1`),
 	}
-	want["start_delay_seconds_count"], want["task_duration_seconds_count"] = want["tasks_started_total"], want["tasks_started_total"]
+	want["start_delay_seconds_count"], want["task_duration_seconds_count"] = want["tasks_started_total"],
+		want["tasks_started_total"]
 	for _, outcome := range []string{
-		outcomeCompleted, outcomeFailed, outcomeRetried, outcomeSnoozed, outcomeLost, outcomeSuperseded, outcomeExpired, outcomeCancelled,
+		outcomeCompleted, outcomeFailed, outcomeRetried, outcomeSnoozed, outcomeLost, outcomeSuperseded, outcomeExpired,
+		outcomeCancelled,
 	} {
 		if want["executions_total"][outcome+" JOB"] == 0 {
 			t.Errorf("there is no line %s to be counted: %v", outcome, want["executions_total"])
@@ -162,7 +171,8 @@ func TestMetricsOfAKnownRun(t *testing.T) {
 	}
 	eventually(t, 5*time.Second, "the leader has looked again, and counted", func() bool {
 		all := scraped(t, registry)
-		return all["lanes"] == 2 && has(all, "lane_depth 0 default JOB") && all["lane_oldest_due_age_seconds 0 default JOB"] == 0
+		return all["lanes"] == 2 && has(all, "lane_depth 0 default JOB") &&
+			all["lane_oldest_due_age_seconds 0 default JOB"] == 0
 	})
 	s.compareSums(scraped(t, registry))
 }
@@ -173,7 +183,8 @@ func has(all map[string]float64, name string) bool { _, ok := all[name]; return 
 func (s *stage) knownRun() {
 	s.t.Helper()
 	for _, id := range []string{
-		"completes", "fails once", "fails", "panics", "snoozes", "again", "follows", "tx completes", "tx fails", "tx edited", "too late", "edited", "cancelled",
+		"completes", "fails once", "fails", "panics", "snoozes", "again", "follows", "tx completes", "tx fails",
+		"tx edited", "too late", "edited", "cancelled",
 	} {
 		s.schedule(id, func(task *store.Task) {
 			switch {
@@ -202,14 +213,16 @@ func (s *stage) knownRun() {
 	s.exec(`SELECT tasktable.cancel('waits')`)
 	occupies.end <- nil
 	eventually(s.t, 20*time.Second, "all have ended", func() bool {
-		return s.count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE fence IS NOT NULL OR next_attempt_at < now() + interval '1 minute'`) == 0
+		return s.count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE fence IS NOT NULL
+			OR next_attempt_at < now() + interval '1 minute'`) == 0
 	})
 }
 
 // compareSums compares what is not counted line by line.
 func (s *stage) compareSums(got map[string]float64) {
 	s.t.Helper()
-	delays := s.counted(`SELECT type, extract(epoch FROM sum(started_at - due_at))::float8 FROM tasktable.scheduled_task_executions
+	delays := s.counted(`SELECT type, extract(epoch FROM sum(started_at - due_at))::float8
+		FROM tasktable.scheduled_task_executions
 		WHERE started_at IS NOT NULL GROUP BY type`)
 	for kind, want := range delays {
 		if delay := got["start_delay_seconds_sum "+kind]; math.Abs(delay-want) > .001 {
@@ -217,24 +230,29 @@ func (s *stage) compareSums(got map[string]float64) {
 		}
 	}
 	// The settler records what this node's transactions have not.
-	settled := s.count(`SELECT count(*) FROM tasktable.scheduled_task_executions WHERE node IS NOT NULL AND (type <> 'TX_JOB' OR outcome = 'FAILED')`)
+	settled := s.count(`SELECT count(*) FROM tasktable.scheduled_task_executions WHERE node IS NOT NULL
+		AND (type <> 'TX_JOB' OR outcome = 'FAILED')`)
 	claimed := s.count(`SELECT count(*) FROM tasktable.scheduled_task_executions WHERE node IS NOT NULL`)
 	for name, want := range map[string]float64{
-		"settle_batch_tasks_sum": float64(settled), "river_job_tasks_sum": float64(claimed), "river_inserted_jobs_total": got["river_job_tasks_count"],
+		"settle_batch_tasks_sum": float64(settled), "river_job_tasks_sum": float64(claimed),
+		"river_inserted_jobs_total":        got["river_job_tasks_count"],
 		"river_fetched_jobs_total default": got["river_job_tasks_count"] - got["river_fetched_jobs_total one"],
-		"node_up":                          1, "leader": 1, "node_lives_total": 1, "nodes": 1, "lanes": 2, "settle_failures_total": 0, "census_failures_total": 0,
-		"look_failures_total tick": 0, "look_failures_total pass": 0, "tasks_in_hand": 0, "slots default": 10, "slots one": 1, "slots_used default": 0,
-		"slots_used one": 0, "lane_depth 0 default JOB": 0, "lane_oldest_due_age_seconds 0 default JOB": 0, "lane_nodes 0 default JOB": 1,
-		"lane_paused 0 default JOB": 0, "node_info tasktable test unknown": 1, "pool_connections engine": DefaultEngineConns - 1,
-		"node_number": float64(s.count(`SELECT max(number) FROM tasktable.nodes`)),
+		"node_up":                          1, "leader": 1, "node_lives_total": 1, "nodes": 1, "lanes": 2,
+		"settle_failures_total": 0, "census_failures_total": 0, "look_failures_total tick": 0,
+		"look_failures_total pass": 0, "tasks_in_hand": 0, "slots default": 10, "slots one": 1, "slots_used default": 0,
+		"slots_used one": 0, "lane_depth 0 default JOB": 0, "lane_oldest_due_age_seconds 0 default JOB": 0,
+		"lane_nodes 0 default JOB": 1, "lane_paused 0 default JOB": 0, "node_info tasktable test unknown": 1,
+		"pool_connections engine": DefaultEngineConns - 1,
+		"node_number":             float64(s.count(`SELECT max(number) FROM tasktable.nodes`)),
 	} {
 		if value, ok := got[name]; !ok || value != want {
 			s.t.Errorf("%s is %v (%t), want %v", name, value, ok, want)
 		}
 	}
 	for _, name := range []string{
-		"gate_duration_seconds_count", "settle_duration_seconds_count", "pass_duration_seconds_count", "river_fetch_duration_seconds_count",
-		"river_insert_duration_seconds_count", "session_answer_age_seconds", "lane_depth_limit", "pool_connections handlers", "transactions",
+		"gate_duration_seconds_count", "settle_duration_seconds_count", "pass_duration_seconds_count",
+		"river_fetch_duration_seconds_count", "river_insert_duration_seconds_count", "session_answer_age_seconds",
+		"lane_depth_limit", "pool_connections handlers", "transactions",
 	} {
 		if got[name] <= 0 {
 			s.t.Errorf("%s is %v", name, got[name])

@@ -8,7 +8,8 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// Of several new lanes a look from the marks on finds the highest first. Its tasks must not wait behind those of others.
+// Of several new lanes a look from the marks on finds the highest first. Its tasks must not wait behind
+// those of others.
 func TestAPassKnowsNewLanesBeforeItClaims(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -29,7 +30,8 @@ func TestAPassKnowsNewLanesBeforeItClaims(t *testing.T) {
 	if _, err := tr.leader.pass(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got := s.count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE (status = 'EXECUTING') = (id = 'high')`); got != 3 {
+	if got := s.count(`SELECT count(*) FROM tasktable.scheduled_tasks
+		WHERE (status = 'EXECUTING') = (id = 'high')`); got != 3 {
 		t.Error("another task than the most urgent one is claimed")
 	}
 	tr.run()

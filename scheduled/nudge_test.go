@@ -18,17 +18,22 @@ const untoldSQL = `
 INSERT INTO tasktable.river_job (kind, queue, state, args, metadata, priority, max_attempts, scheduled_at)
 VALUES ('JOB', $1, 'available', jsonb_build_object('tasks', $2::text), '{"tasks": 1}', 3, 1, now() - interval '1 hour')`
 
-// A job that River was not told of starts within two seconds or so, long before River would look for it by itself; in each queue.
+// A job that River was not told of starts within two seconds or so, long before River would look for it by
+// itself; in each queue.
 func TestNudge(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	tr := s.prepare(func(c *Config) { c.Queues = map[string]int{"default": 2, "mail-out_1": 2} }, handlers.Handle(s.handle))
+	tr := s.prepare(
+		func(c *Config) { c.Queues = map[string]int{"default": 2, "mail-out_1": 2} }, handlers.Handle(s.handle),
+	)
 	tr.run()
 	s.schedule("first", nil)
 	s.begins("first").end <- nil // River works by now, and has looked
 	s.is("first", store.StatusCompleted, outcomeCompleted)
-	const claimSQL = `UPDATE tasktable.scheduled_tasks SET status = 'EXECUTING', attempt = 1, fence = nextval('tasktable.task_numbers'),
-		lease_expires_at = clock_timestamp() + interval '10 minutes', next_attempt_at = NULL WHERE id = $1 RETURNING fence, revision`
+	const claimSQL = `UPDATE tasktable.scheduled_tasks
+		SET status = 'EXECUTING', attempt = 1, fence = nextval('tasktable.task_numbers'),
+		lease_expires_at = clock_timestamp() + interval '10 minutes', next_attempt_at = NULL WHERE id = $1
+		RETURNING fence, revision`
 	for _, queue := range []string{"default", "mail-out_1"} {
 		id := "in " + queue
 		began := time.Now()
@@ -62,7 +67,8 @@ func TestNudge(t *testing.T) {
 	}
 }
 
-// What the nudge says, whoever listens: a line for each queue in which jobs wait for long enough, in the schema's own channel.
+// What the nudge says, whoever listens: a line for each queue in which jobs wait for long enough, in the
+// schema's own channel.
 func TestNudgeSays(t *testing.T) {
 	t.Parallel()
 	for name, in := range map[string]struct {
@@ -71,13 +77,17 @@ func TestNudgeSays(t *testing.T) {
 	}{
 		"nothing waits":   {`('a', 'running', 9), ('a', 'completed', 9)`, "[]"},
 		"not long enough": {`('a', 'available', 0)`, "[]"},
-		"once a queue":    {`('a', 'available', 2), ('a', 'available', 3), ('b-c_d', 'available', 2), ('e', 'available', -2)`, "[a b-c_d]"},
+		"once a queue": {
+			`('a', 'available', 2), ('a', 'available', 3), ('b-c_d', 'available', 2), ('e', 'available', -2)`,
+			"[a b-c_d]",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
 			b.exec(`INSERT INTO tasktable.river_job (kind, queue, state, finalized_at, created_at, max_attempts, args)
-				SELECT 'JOB', queue, state::tasktable.river_job_state, CASE state WHEN 'completed' THEN now() END, clock_timestamp() - age * interval '1 second', 1, '{}'
+				SELECT 'JOB', queue, state::tasktable.river_job_state, CASE state
+					WHEN 'completed' THEN now() END, clock_timestamp() - age * interval '1 second', 1, '{}'
 				FROM (VALUES ` + in.jobs + `) AS one (queue, state, age)`)
 			conn, err := pgx.ConnectConfig(t.Context(), b.pool.Config().ConnConfig)
 			if err != nil {
@@ -89,7 +99,9 @@ func TestNudgeSays(t *testing.T) {
 			}
 			jobs := riverJobs{next: 1}
 			b.see(&jobs)
-			if _, err := conn.Exec(t.Context(), b.schema.SQL(nudgeSQL), b.schema.String(), notNilNumbers(jobs.waiting(nudgeAfter))); err != nil {
+			if _, err := conn.Exec(
+				t.Context(), b.schema.SQL(nudgeSQL), b.schema.String(), notNilNumbers(jobs.waiting(nudgeAfter)),
+			); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := conn.Exec(t.Context(), `NOTIFY over`); err != nil {
@@ -105,7 +117,9 @@ func TestNudgeSays(t *testing.T) {
 					break
 				}
 				var queue string
-				if err := b.pool.QueryRow(t.Context(), `SELECT $1::jsonb ->> 'queue'`, heard.Payload).Scan(&queue); err != nil {
+				if err := b.pool.QueryRow(
+					t.Context(), `SELECT $1::jsonb ->> 'queue'`, heard.Payload,
+				).Scan(&queue); err != nil {
 					t.Fatal(err)
 				}
 				said = append(said, queue)

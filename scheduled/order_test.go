@@ -50,7 +50,9 @@ func TestClaimOrderOverCosts(t *testing.T) {
 	for i := range 3 {
 		slow, quick := store.JSON(`{"type":"SLOW"}`), store.JSON(`{"type":"QUICK"}`)
 		b.schedule(
-			store.Task{ID: fmt.Sprint("slow ", i), Payload: slow, At: noon.Add(time.Duration(i-9) * time.Second), Priority: 9},
+			store.Task{
+				ID: fmt.Sprint("slow ", i), Payload: slow, At: noon.Add(time.Duration(i-9) * time.Second), Priority: 9,
+			},
 			store.Task{ID: fmt.Sprint("quick ", i), Payload: quick, At: noon.Add(-time.Minute)},
 		)
 	}

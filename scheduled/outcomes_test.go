@@ -24,12 +24,15 @@ func TestRetries(t *testing.T) {
 		"fails for ever": {oops, oops, oops, oops, oops},
 		"permanent":      {handlers.Permanent(oops)},
 		"later":          {handlers.RetryAfter(30*time.Millisecond, oops), nil},
-		"snoozes":        {handlers.Snooze(10 * time.Millisecond), handlers.Snooze(0), handlers.Snooze(10 * time.Millisecond), oops, nil},
-		"one attempt":    {oops},
-		"two attempts":   {oops, handlers.RetryAfter(0, oops)},
-		"own backoff":    {oops, oops, nil},
-		"panics":         {nil, nil},
-		"exits":          {nil, nil},
+		"snoozes": {
+			handlers.Snooze(10 * time.Millisecond), handlers.Snooze(0), handlers.Snooze(10 * time.Millisecond), oops,
+			nil,
+		},
+		"one attempt":  {oops},
+		"two attempts": {oops, handlers.RetryAfter(0, oops)},
+		"own backoff":  {oops, oops, nil},
+		"panics":       {nil, nil},
+		"exits":        {nil, nil},
 	}
 	var mu sync.Mutex
 	attempts := map[string][]int{} // of handlers
@@ -60,7 +63,10 @@ func TestRetries(t *testing.T) {
 	}
 	s.node(func(c *Config) { c.Backoff = backoff("all") },
 		handlers.Handle(func(_ context.Context, task *handlers.Task[job]) error { return run(task.Execution) }),
-		handlers.Handle(func(_ context.Context, task *handlers.Task[ownBackoff]) error { return run(task.Execution) }, handlers.WithBackoff(backoff("own"))))
+		handlers.Handle(
+			func(_ context.Context, task *handlers.Task[ownBackoff]) error { return run(task.Execution) },
+			handlers.WithBackoff(backoff("own")),
+		))
 	for name := range scripts {
 		s.schedule(name, func(task *store.Task) {
 			switch name {
@@ -84,17 +90,22 @@ func TestRetries(t *testing.T) {
 		"fails for ever": {store.StatusFailed, "RETRIED RETRIED RETRIED RETRIED FAILED", "[1 2 3 4 5]", 5, "oops"},
 		"permanent":      {store.StatusFailed, "FAILED", "[1]", 1, "oops"},
 		"later":          {store.StatusCompleted, "RETRIED COMPLETED", "[1 2]", 2, "later at run 2"},
-		"snoozes":        {store.StatusCompleted, "SNOOZED SNOOZED SNOOZED RETRIED COMPLETED", "[1 1 1 1 2]", 2, "snoozes at run 5"},
-		"one attempt":    {store.StatusFailed, "FAILED", "[1]", 1, "oops"},
-		"two attempts":   {store.StatusFailed, "RETRIED FAILED", "[1 2]", 2, "oops (retry in 0s)"},
-		"own backoff":    {store.StatusCompleted, "RETRIED RETRIED COMPLETED", "[1 2 3]", 3, "own backoff at run 3"},
-		"panics":         {store.StatusCompleted, "RETRIED COMPLETED", "[1 2]", 2, "panics at run 2"},
-		"exits":          {store.StatusCompleted, "RETRIED COMPLETED", "[1 2]", 2, "exits at run 2"},
+		"snoozes": {
+			store.StatusCompleted, "SNOOZED SNOOZED SNOOZED RETRIED COMPLETED", "[1 1 1 1 2]", 2, "snoozes at run 5",
+		},
+		"one attempt":  {store.StatusFailed, "FAILED", "[1]", 1, "oops"},
+		"two attempts": {store.StatusFailed, "RETRIED FAILED", "[1 2]", 2, "oops (retry in 0s)"},
+		"own backoff":  {store.StatusCompleted, "RETRIED RETRIED COMPLETED", "[1 2 3]", 3, "own backoff at run 3"},
+		"panics":       {store.StatusCompleted, "RETRIED COMPLETED", "[1 2]", 2, "panics at run 2"},
+		"exits":        {store.StatusCompleted, "RETRIED COMPLETED", "[1 2]", 2, "exits at run 2"},
 	} {
 		row := s.is(name, want.status, strings.Fields(want.history)...)
 		mu.Lock()
-		if got := fmt.Sprint(attempts[name]); got != want.attempts || row.Attempt != want.attempt || deref(row.Message) != want.message {
-			t.Errorf("%s: attempts %s, row's %d, message %q; want %+v", name, got, row.Attempt, deref(row.Message), want)
+		if got := fmt.Sprint(attempts[name]); got != want.attempts || row.Attempt != want.attempt ||
+			deref(row.Message) != want.message {
+			t.Errorf(
+				"%s: attempts %s, row's %d, message %q; want %+v", name, got, row.Attempt, deref(row.Message), want,
+			)
 		}
 		mu.Unlock()
 		if row.FinishedAt == nil || row.StartedAt == nil || row.FinishedAt.Before(*row.StartedAt) {
@@ -116,11 +127,13 @@ func TestRetries(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if text := deref(history.Executions[0].Error); !strings.HasPrefix(text, "handler panicked: boom\n") || !strings.Contains(text, "outcomes_test.go") {
+	if text := deref(history.Executions[0].Error); !strings.HasPrefix(text, "handler panicked: boom\n") ||
+		!strings.Contains(text, "outcomes_test.go") {
 		t.Errorf("a panic is recorded as %q", text)
 	}
 	// A dead letter that is retried has all its attempts again.
-	if receipt, err := s.tasks.Retry(t.Context(), s.pool, "one attempt"); err != nil || receipt.Outcome != store.Queued {
+	if receipt, err := s.tasks.Retry(t.Context(), s.pool, "one attempt"); err != nil ||
+		receipt.Outcome != store.Queued {
 		t.Fatalf("%+v, %v", receipt, err)
 	}
 	if row := s.is("one attempt", store.StatusFailed, outcomeFailed, outcomeFailed); row.Attempt != 1 {
@@ -183,7 +196,8 @@ func TestUnknownTypeWaits(t *testing.T) {
 		s.begins(id).end <- nil
 		s.is(id, store.StatusCompleted, outcomeCompleted)
 	}
-	if got := s.count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE status = 'QUEUED' AND attempt = 0 AND fence IS NULL`); got != 501 {
+	if got := s.count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE status = 'QUEUED' AND attempt = 0
+		AND fence IS NULL`); got != 501 {
 		t.Errorf("%d tasks wait", got)
 	}
 	if got := s.count(`SELECT count(*) FROM tasktable.late_tasks WHERE NOT has_node`); got != 501 {

@@ -37,7 +37,9 @@ func TestOverlap(t *testing.T) {
 	}
 	// Skipped as long as the first runs, and the table says for which.
 	first := s.begins("skip")
-	eventually(t, 5*time.Second, "two fires are skipped", func() bool { return len(inStatus(s.lines("skip"), store.StatusSkipped)) >= 2 })
+	eventually(t, 5*time.Second, "two fires are skipped", func() bool {
+		return len(inStatus(s.lines("skip"), store.StatusSkipped)) >= 2
+	})
 	s.idle("skip")
 	for _, a := range append(allowed, last, first) {
 		a.end <- nil
@@ -69,7 +71,10 @@ func TestOverlap(t *testing.T) {
 func TestOverlapWithWhatDoesNotEnd(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	s.node(func(c *Config) { c.Backoff = func(int, error) time.Duration { return time.Hour } }, handlers.Handle(s.handleFiredDeaf))
+	s.node(
+		func(c *Config) { c.Backoff = func(int, error) time.Duration { return time.Hour } },
+		handlers.Handle(s.handleFiredDeaf),
+	)
 	s.recur("deaf", store.Recurrence{Cron: eachSecond})
 	s.recur("retried", store.Recurrence{Cron: eachSecond})
 	deaf, retried := s.begins("deaf"), s.begins("retried")

@@ -54,7 +54,10 @@ func TestOverlapWithEachState(t *testing.T) {
 			})
 		}, skipped, "QUEUED not today", "CANCELLED not today"},
 		{"paused", func(t *testing.T) { verb(t, tasks.Pause) }, skipped, "PAUSED", "CANCELLED"},
-		{"cancelled, and its handler still runs", func(t *testing.T) { start(t); verb(t, tasks.Cancel) }, skipped, "CANCELLED held", "CANCELLED held"},
+		{
+			"cancelled, and its handler still runs", func(t *testing.T) { start(t); verb(t, tasks.Cancel) }, skipped,
+			"CANCELLED held", "CANCELLED held",
+		},
 		{"edited while it runs", func(t *testing.T) {
 			start(t)
 			b.exec(`UPDATE tasktable.scheduled_tasks SET priority = 1 WHERE id = $1`, elevenOClock)
@@ -84,13 +87,16 @@ func TestOverlapWithEachState(t *testing.T) {
 			store.OverlapAllow:         "QUEUED\n" + test.before,
 			store.OverlapCancelRunning: "QUEUED\n" + test.cancelled,
 		} {
-			b.recur("tick", "@hourly", noon.Add(-time.Hour), func(task *store.Task) { task.Recurrence.Overlap = policy })
+			b.recur("tick", "@hourly", noon.Add(-time.Hour), func(task *store.Task) {
+				task.Recurrence.Overlap = policy
+			})
 			b.fires(noon.Add(-time.Hour))
 			test.earlier(t)
 			b.fires(noon)
 			var fire, before string
 			read := func(id string, into *string) {
-				if err := b.pool.QueryRow(t.Context(), `SELECT concat_ws(' ', status, CASE WHEN fence IS NOT NULL THEN 'held' END, message)
+				if err := b.pool.QueryRow(t.Context(), `SELECT concat_ws(' ', status, CASE WHEN fence IS NOT NULL
+					THEN 'held' END, message)
 					FROM tasktable.scheduled_tasks WHERE id = $1`, id).Scan(into); err != nil {
 					t.Fatal(err)
 				}
@@ -100,7 +106,9 @@ func TestOverlapWithEachState(t *testing.T) {
 			if got := fire + "\n" + before; got != want {
 				t.Errorf("%s, %s:\n%s\nwant\n%s", test.name, policy, got, want)
 			}
-			b.exec(`UPDATE tasktable.scheduled_tasks SET status = 'CANCELLED', fence = NULL, lease_expires_at = NULL, next_attempt_at = NULL, finished_at = now() WHERE fence IS NOT NULL`)
+			b.exec(`UPDATE tasktable.scheduled_tasks
+				SET status = 'CANCELLED', fence = NULL, lease_expires_at = NULL, next_attempt_at = NULL,
+				finished_at = now() WHERE fence IS NOT NULL`)
 			b.exec(`DELETE FROM tasktable.scheduled_tasks`)
 		}
 	}
@@ -110,7 +118,9 @@ func TestOverlapWithEachState(t *testing.T) {
 func TestOverlapCancelsInTheParentsName(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.recur("tick", "@hourly", noon.Add(-time.Hour), func(task *store.Task) { task.Recurrence.Overlap = store.OverlapCancelRunning })
+	b.recur("tick", "@hourly", noon.Add(-time.Hour), func(task *store.Task) {
+		task.Recurrence.Overlap = store.OverlapCancelRunning
+	})
 	b.fires(noon.Add(-time.Hour))
 	b.fires(noon)
 	b.expect("cancelled", elevenOClock, `
@@ -123,7 +133,8 @@ func TestOverlapCancelsInTheParentsName(t *testing.T) {
 		noon QUEUED`)
 }
 
-// An occurrence that runs for long keeps all later ones from running, however many were skipped since; then the next one runs.
+// An occurrence that runs for long keeps all later ones from running, however many were skipped since; then
+// the next one runs.
 func TestOverlapWithALongRun(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -158,7 +169,9 @@ func TestOverlapWithALongRun(t *testing.T) {
 
 func (b *bench) liveFrom(id string) (from time.Time) {
 	b.t.Helper()
-	if err := b.pool.QueryRow(b.t.Context(), `SELECT open_occurrences_from FROM tasktable.scheduled_tasks WHERE id = $1`, id).Scan(&from); err != nil {
+	if err := b.pool.QueryRow(
+		b.t.Context(), `SELECT open_occurrences_from FROM tasktable.scheduled_tasks WHERE id = $1`, id,
+	).Scan(&from); err != nil {
 		b.t.Fatal(err)
 	}
 	return from.UTC()
@@ -168,7 +181,9 @@ func (b *bench) liveFrom(id string) (from time.Time) {
 func TestOverlapWithCatchUpAll(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	for id, policy := range map[string]store.Overlap{"skip": store.OverlapSkip, "allow": store.OverlapAllow, "cancel": store.OverlapCancelRunning} {
+	for id, policy := range map[string]store.Overlap{
+		"skip": store.OverlapSkip, "allow": store.OverlapAllow, "cancel": store.OverlapCancelRunning,
+	} {
 		b.recur(id, "@hourly", noon.Add(-time.Hour), func(task *store.Task) {
 			task.Recurrence.Overlap, task.Recurrence.CatchUp = policy, store.CatchUpAll
 		})
@@ -251,12 +266,15 @@ func TestOverlapWithWhatWasPutOffWhileItRuns(t *testing.T) {
 		1h0m0s to 24h0m0s (2) QUEUED`)
 }
 
-// An occurrence to be cancelled that an application's open transaction has locked holds up its own parent only, not the pass.
+// An occurrence to be cancelled that an application's open transaction has locked holds up its own parent
+// only, not the pass.
 func TestOverlapWithALockedOccurrence(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	for _, id := range []string{"tick", "other"} {
-		b.recur(id, "@hourly", noon.Add(-time.Hour), func(task *store.Task) { task.Recurrence.Overlap = store.OverlapCancelRunning })
+		b.recur(id, "@hourly", noon.Add(-time.Hour), func(task *store.Task) {
+			task.Recurrence.Overlap = store.OverlapCancelRunning
+		})
 	}
 	b.fires(noon.Add(-time.Hour))
 	unlock := lock(t, b.pool, elevenOClock)
@@ -285,7 +303,8 @@ func TestOverlapWithALockedOccurrence(t *testing.T) {
 		noon QUEUED`)
 }
 
-// A task with an occurrence that somebody has paused reads that one at each fire, and not the thousands that have ended since.
+// A task with an occurrence that somebody has paused reads that one at each fire, and not the thousands that
+// have ended since.
 func TestAForkReadsFewOccurrences(t *testing.T) {
 	t.Parallel()
 	const ended = 3000
@@ -299,7 +318,8 @@ func TestAForkReadsFewOccurrences(t *testing.T) {
 				t.Fatal(err)
 			}
 			b.exec(`INSERT INTO tasktable.scheduled_tasks (id, payload, status, scheduled_at, parent_id)
-				SELECT 'ended ' || n, '{"type": "JOB"}', 'SKIPPED', $1::timestamptz + n * interval '1 millisecond', 'tick'
+				SELECT 'ended ' || n, '{"type": "JOB"}', 'SKIPPED',
+					$1::timestamptz + n * interval '1 millisecond', 'tick'
 				FROM generate_series(1, $2::int) AS n`, noon, ended)
 			b.fires(noon.Add(5 * time.Second))
 			if from := b.liveFrom("tick"); !from.Equal(noon) {

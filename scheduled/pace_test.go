@@ -17,10 +17,16 @@ func TestPace(t *testing.T) {
 		most  int           // for the next read
 	}{
 		{"a quick answer counts from when it was asked", 0, 100 * time.Millisecond, 100 * time.Millisecond, gateMost},
-		{"a slow one too, and the next read is smaller", 0, 200 * time.Millisecond, 200 * time.Millisecond, gateMost / 2},
+		{
+			"a slow one too, and the next read is smaller", 0, 200 * time.Millisecond, 200 * time.Millisecond,
+			gateMost / 2,
+		},
 		{"one that is too slow is too old", 0, 700 * time.Millisecond, 700 * time.Millisecond, gateMost / 4},
 		{"and so is the next", slowFor - time.Second, 700 * time.Millisecond, 700 * time.Millisecond, gateMost / 8},
-		{"a link that stays slow is made do with", time.Second, 700 * time.Millisecond, gateValid - slowRest, gateMost / 16},
+		{
+			"a link that stays slow is made do with", time.Second, 700 * time.Millisecond, gateValid - slowRest,
+			gateMost / 16,
+		},
 		{"as long as it is slow", time.Hour, 2 * time.Second, gateValid - slowRest, gateMost / 32},
 		{"one that is just young enough", 0, gateValid, gateValid, gateMost / 64},
 		{"slow again: from the beginning", 0, time.Second, time.Second, gateMost / 128},

@@ -13,8 +13,8 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// TestCutOffNodeStopsBeforeAnotherStarts shows the promise that one id never runs twice at once while handlers mind their
-// context: the node that nobody hears any more ends its handlers before another is given their tasks.
+// TestCutOffNodeStopsBeforeAnotherStarts shows the promise that one id never runs twice at once while handlers mind
+// their context: the node that nobody hears any more ends its handlers before another is given their tasks.
 func TestCutOffNodeStopsBeforeAnotherStarts(t *testing.T) {
 	f := newField(t)
 	w := newWire()
@@ -27,7 +27,9 @@ func TestCutOffNodeStopsBeforeAnotherStarts(t *testing.T) {
 
 	begin := time.Now()
 	w.cut()
-	if cause := receive(t, far.ended, 10*time.Second, "the handler's context ends"); !errors.Is(cause, handlers.ErrLeaseLost) {
+	if cause := receive(
+		t, far.ended, 10*time.Second, "the handler's context ends",
+	); !errors.Is(cause, handlers.ErrLeaseLost) {
 		t.Errorf("cause %v", cause)
 	}
 	fenced := time.Since(begin)
@@ -44,14 +46,18 @@ func TestCutOffNodeStopsBeforeAnotherStarts(t *testing.T) {
 
 	w.mend()
 	mended := time.Now()
-	f.until(30*time.Second, "the node comes back under a new number", `SELECT count(*) = 2 FROM tasktable.nodes WHERE dead_at IS NULL AND number <> $1`, cutOff)
+	f.until(
+		30*time.Second, "the node comes back under a new number",
+		`SELECT count(*) = 2 FROM tasktable.nodes WHERE dead_at IS NULL AND number <> $1`, cutOff,
+	)
 	t.Logf("the node came back %s after the wire was mended", time.Since(mended))
 	if got := outcomes(t, f.pool, receipt.ID); fmt.Sprint(got) != "[LOST COMPLETED]" {
 		t.Errorf("history %v", got)
 	}
 }
 
-// TestNodeCutOffWithinItsCommit leaves a transaction on the server that holds the task's row and will never end by itself.
+// TestNodeCutOffWithinItsCommit leaves a transaction on the server that holds the task's row and will
+// never end by itself.
 func TestNodeCutOffWithinItsCommit(t *testing.T) {
 	f := newField(t)
 	w := newWire()

@@ -45,7 +45,8 @@ func TestTheGateHonoursThePauseOfAClaimedTask(t *testing.T) {
 	if row := b.row("a"); row.Status != store.StatusPaused || row.Fence != nil || row.Attempt != 0 {
 		t.Errorf("the row is %+v", row)
 	}
-	if receipt, err := store.New(store.Config{}).Resume(b.t.Context(), b.pool, "a"); err != nil || receipt.Outcome != store.Queued {
+	if receipt, err := store.New(store.Config{}).Resume(b.t.Context(), b.pool, "a"); err != nil ||
+		receipt.Outcome != store.Queued {
 		t.Fatalf("resume: %+v, %v", receipt, err)
 	}
 	if again := b.take(noon); len(again) != 1 {
@@ -95,9 +96,11 @@ func TestTheAttemptOfAPausedTaskIsRecorded(t *testing.T) {
 	}{
 		"completed": {outcome: outcomeCompleted, status: store.StatusCompleted, attempt: 1},
 		"failed":    {err: errors.New("no"), outcome: outcomeRetried, status: store.StatusPaused, attempt: 1},
-		"for good":  {err: handlers.Permanent(errors.New("no")), outcome: outcomeFailed, status: store.StatusFailed, attempt: 1},
-		"snoozed":   {err: handlers.Snooze(time.Minute), outcome: outcomeSnoozed, status: store.StatusPaused},
-		"again":     {do: again, outcome: outcomeCompleted, status: store.StatusPaused},
+		"for good": {
+			err: handlers.Permanent(errors.New("no")), outcome: outcomeFailed, status: store.StatusFailed, attempt: 1,
+		},
+		"snoozed": {err: handlers.Snooze(time.Minute), outcome: outcomeSnoozed, status: store.StatusPaused},
+		"again":   {do: again, outcome: outcomeCompleted, status: store.StatusPaused},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -112,7 +115,8 @@ func TestTheAttemptOfAPausedTaskIsRecorded(t *testing.T) {
 			}
 			b.end(noon, conclude(h, e, test.err, nil, func(int, error) time.Duration { return time.Second }))
 			row := b.row("a")
-			if row.Status != test.status || row.Fence != nil || row.NextAttemptAt != nil || row.Attempt != test.attempt {
+			if row.Status != test.status || row.Fence != nil || row.NextAttemptAt != nil ||
+				row.Attempt != test.attempt {
 				t.Errorf("the row is %+v", row)
 			}
 			if (row.PausedUntil != nil) != (test.status == store.StatusPaused) {
@@ -122,7 +126,8 @@ func TestTheAttemptOfAPausedTaskIsRecorded(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if len(history.Executions) != 1 || history.Executions[0].Outcome != test.outcome || history.Executions[0].Revision != h.Revision {
+			if len(history.Executions) != 1 || history.Executions[0].Outcome != test.outcome ||
+				history.Executions[0].Revision != h.Revision {
 				t.Errorf("the executions are %+v", history.Executions)
 			}
 		})

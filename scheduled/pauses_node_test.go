@@ -24,7 +24,8 @@ func (s *stage) handleOther(ctx context.Context, task *handlers.Task[otherJob]) 
 
 func (s *stage) pause(scope store.Scope, until time.Time) {
 	s.t.Helper()
-	if outcome, err := s.tasks.PauseScope(s.t.Context(), s.pool, scope, until, "to see what happens"); err != nil || outcome != store.Paused {
+	if outcome, err := s.tasks.PauseScope(s.t.Context(), s.pool, scope, until, "to see what happens"); err != nil ||
+		outcome != store.Paused {
 		s.t.Fatalf("pause %s: %s, %v", scope, outcome, err)
 	}
 }
@@ -36,20 +37,28 @@ func (s *stage) resume(scope store.Scope) {
 	}
 }
 
-// Of what is paused the running handler finishes, and nothing else starts until it is resumed, then all that is due does at
-// once. What is not paused goes on.
+// Of what is paused the running handler finishes, and nothing else starts until it is resumed, then all that is due
+// does at once. What is not paused goes on.
 func TestPausedScopes(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	s.node(func(c *Config) { c.Queues = map[string]int{"default": 10, "side": 10} }, handlers.Handle(s.handle), handlers.Handle(s.handleOther))
+	s.node(
+		func(c *Config) { c.Queues = map[string]int{"default": 10, "side": 10} }, handlers.Handle(s.handle),
+		handlers.Handle(s.handleOther),
+	)
 	kinds := map[string]struct {
 		queue   string
 		payload store.Payload
-	}{"job": {"default", job{}}, "other": {"default", otherJob{}}, "side job": {"side", job{}}, "side other": {"side", otherJob{}}}
+	}{
+		"job": {"default", job{}}, "other": {"default", otherJob{}}, "side job": {"side", job{}},
+		"side other": {"side", otherJob{}},
+	}
 	for _, scope := range []store.Scope{store.Queue("side"), store.Type("JOB"), store.Everything()} {
 		named := func(kind, what string) string { return fmt.Sprintf("%s: %s, %s", scope, kind, what) }
 		put := func(kind, what string, at time.Time) {
-			s.schedule(named(kind, what), func(task *store.Task) { task.Payload, task.Queue, task.At = kinds[kind].payload, kinds[kind].queue, at })
+			s.schedule(named(kind, what), func(task *store.Task) {
+				task.Payload, task.Queue, task.At = kinds[kind].payload, kinds[kind].queue, at
+			})
 		}
 		running := map[string]*act{}
 		for kind := range kinds {
@@ -106,21 +115,26 @@ func TestPauseUntil(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	s.node(nil, handlers.Handle(s.handle), handlers.Handle(s.handleOther))
-	until := s.now().Add(3500 * time.Millisecond) // far enough that none is claimed ahead of its time before it is paused
+	// Far enough that none is claimed ahead of its time before it is paused.
+	until := s.now().Add(3500 * time.Millisecond)
 	s.pause(store.Type("JOB"), until)
 	s.schedule("scope", nil)
 	s.schedule("alone", func(task *store.Task) { task.Payload, task.At = otherJob{}, until.Add(-time.Second/2) })
 	s.schedule("later", func(task *store.Task) { task.Payload, task.At = otherJob{}, until.Add(2*time.Second) })
 	for _, id := range []string{"alone", "later"} {
-		if receipt, err := s.tasks.PauseUntil(t.Context(), s.pool, id, until); err != nil || receipt.Outcome != store.Paused {
+		if receipt, err := s.tasks.PauseUntil(t.Context(), s.pool, id, until); err != nil ||
+			receipt.Outcome != store.Paused {
 			t.Fatalf("%+v, %v", receipt, err)
 		}
 	}
 	s.schedule("both", nil)
-	if receipt, err := s.tasks.PauseUntil(t.Context(), s.pool, "both", until.Add(time.Second)); err != nil || receipt.Outcome != store.Paused {
+	if receipt, err := s.tasks.PauseUntil(t.Context(), s.pool, "both", until.Add(time.Second)); err != nil ||
+		receipt.Outcome != store.Paused {
 		t.Fatalf("%+v, %v", receipt, err)
 	}
-	for id, not := range map[string]time.Time{"scope": until, "alone": until, "both": until.Add(time.Second), "later": until.Add(2 * time.Second)} {
+	for id, not := range map[string]time.Time{
+		"scope": until, "alone": until, "both": until.Add(time.Second), "later": until.Add(2 * time.Second),
+	} {
 		a := s.begins(id)
 		if late := a.StartedAt.Sub(not); late < 0 || late > 5*time.Second {
 			t.Errorf("%s began %s after its pause", id, late)
@@ -138,7 +152,8 @@ func TestPauseOfClaimedTasks(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	s.node(func(c *Config) { c.Queues, c.LookAhead = map[string]int{"default": 10, "narrow": 1}, 10*time.Second },
-		handlers.Handle(s.handle), handlers.HandleTx(func(ctx context.Context, _ pgx.Tx, task *handlers.Task[otherJob]) error {
+		handlers.Handle(s.handle),
+		handlers.HandleTx(func(ctx context.Context, _ pgx.Tx, task *handlers.Task[otherJob]) error {
 			return s.handleOther(ctx, task)
 		}))
 	due := s.now().Add(2 * time.Second)
@@ -158,7 +173,8 @@ func TestPauseOfClaimedTasks(t *testing.T) {
 	s.is("slot", store.StatusQueued, outcomeReleased)
 	s.passes(due)
 	for _, id := range claimed {
-		if row := s.is(id, store.StatusQueued, outcomeReleased); row.Attempt != 0 || s.errorOf(id) != "its queue or type is paused" {
+		if row := s.is(id, store.StatusQueued, outcomeReleased); row.Attempt != 0 ||
+			s.errorOf(id) != "its queue or type is paused" {
 			t.Errorf("%s was handed back as attempt %d: %s", id, row.Attempt, s.errorOf(id))
 		}
 	}
@@ -204,7 +220,8 @@ func TestPausedBacklogCostsNothing(t *testing.T) {
 		for i, tr := range both { // side by side: the machine is as busy for one as for the other
 			began := time.Now()
 			tr.looks()
-			if found, err := tr.leader.pass(t.Context()); err != nil || found.Claimed != 0 || found.Full || found.Next >= 0 {
+			if found, err := tr.leader.pass(t.Context()); err != nil || found.Claimed != 0 || found.Full ||
+				found.Next >= 0 {
 				t.Fatalf("%+v, %v", found, err)
 			}
 			took[i] = append(took[i], time.Since(began))
@@ -237,7 +254,8 @@ func TestPausedBacklogCostsNothing(t *testing.T) {
 		if late[2] > time.Second {
 			t.Errorf("%d: others began after %v", i, late)
 		}
-		if n := s.count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE queue = 'paused' AND status <> 'QUEUED'`); n != 0 {
+		if n := s.count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE queue = 'paused'
+			AND status <> 'QUEUED'`); n != 0 {
 			t.Errorf("%d tasks of the paused queue have begun", n)
 		}
 	}

@@ -27,7 +27,8 @@ func (b *bench) resumesAt(now time.Time) (resumed int) {
 
 func (b *bench) pauseUntil(id string, until time.Time) {
 	b.t.Helper()
-	if receipt, err := tasks.PauseUntil(b.t.Context(), b.pool, id, until); err != nil || receipt.Outcome != store.Paused {
+	if receipt, err := tasks.PauseUntil(b.t.Context(), b.pool, id, until); err != nil ||
+		receipt.Outcome != store.Paused {
 		b.t.Fatalf("pause %s: %+v, %v", id, receipt, err)
 	}
 }
@@ -96,7 +97,10 @@ func TestResumeDue(t *testing.T) {
 func TestResumeDueAfterAChange(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.schedule(store.Task{Payload: job{"later"}, At: noon}, store.Task{Payload: job{"never"}, At: noon}, store.Task{Payload: job{"after all"}, At: noon})
+	b.schedule(
+		store.Task{Payload: job{"later"}, At: noon}, store.Task{Payload: job{"never"}, At: noon},
+		store.Task{Payload: job{"after all"}, At: noon},
+	)
 	b.pauseUntil("later", noon.Add(time.Hour))
 	b.pauseUntil("later", noon.Add(2*time.Hour))
 	b.pauseUntil("never", noon.Add(time.Hour))
@@ -131,7 +135,8 @@ func TestResumeDueOfManyAndLocked(t *testing.T) {
 	}
 	b.exec(`UPDATE tasktable.scheduled_tasks SET status = 'PAUSED', paused_until = $1`, noon)
 	unlock := lock(t, b.pool, "7")
-	if first, second, third := b.resumesAt(noon), b.resumesAt(noon), b.resumesAt(noon); first != 100 || second != 19 || third != 0 {
+	if first, second, third := b.resumesAt(noon), b.resumesAt(noon), b.resumesAt(noon); first != 100 || second != 19 ||
+		third != 0 {
 		t.Errorf("resumed %d, %d, %d", first, second, third)
 	}
 	unlock()
@@ -154,7 +159,8 @@ func TestResumeDueOfARecurringTask(t *testing.T) {
 		t.Errorf("looked at %d that are paused", n)
 	}
 	b.resumesAt(noon.Add(90 * time.Minute))
-	b.exec(`UPDATE tasktable.scheduled_tasks SET next_attempt_at = $1 WHERE id = 'tick'`, noon.Add(90*time.Minute)) // as of the bench's clock
+	// As of the bench's clock.
+	b.exec(`UPDATE tasktable.scheduled_tasks SET next_attempt_at = $1 WHERE id = 'tick'`, noon.Add(90*time.Minute))
 	b.fires(noon.Add(91 * time.Minute))
 	b.recurs("resumed", "tick", `
 		QUEUED count=1 next=2h0m0s last=1h0m0s
@@ -181,7 +187,8 @@ func TestGateWhilePaused(t *testing.T) {
 		{"all", "", new(noon.Add(time.Microsecond)), verdictPaused},
 		{"all", "", new(noon), verdictGo},
 	} {
-		b.exec(`INSERT INTO tasktable.pauses (scope, name, ends_at) VALUES ($1, $2, $3)`, test.scope, test.name, test.ends)
+		b.exec(`INSERT INTO tasktable.pauses (scope, name, ends_at)
+			VALUES ($1, $2, $3)`, test.scope, test.name, test.ends)
 		if got := b.ask(noon, h)[h.Fence].Verdict; got != test.want {
 			t.Errorf("while %s %s is paused until %v: %s, want %s", test.scope, test.name, test.ends, got, test.want)
 		}

@@ -22,11 +22,14 @@ const (
 	planMost  = 100 // that a claim takes
 )
 
-// ANALYZE comes when it comes: when the table was empty, before all of it was finished, or never. The statements that run all the time
-// read no more than what they are about all the same, planned with a look at their parameters or without.
+// ANALYZE comes when it comes: when the table was empty, before all of it was finished, or never. The statements
+// that run all the time read no more than what they are about all the same, planned with a look at their
+// parameters or without.
 func TestPlansUnderStaleStatistics(t *testing.T) {
 	t.Parallel()
-	for _, statistics := range []string{"never taken", "of few tasks", "of an emptied table", "of finished tasks", "of unfinished tasks"} {
+	for _, statistics := range []string{
+		"never taken", "of few tasks", "of an emptied table", "of finished tasks", "of unfinished tasks",
+	} {
 		t.Run(statistics, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
@@ -45,7 +48,10 @@ func TestPlansUnderStaleStatistics(t *testing.T) {
 					for _, mode := range []string{"force_generic_plan", "force_custom_plan"} {
 						plan := explainPrepared(t, conn, mode, one)
 						if fault := one.faultOf(plan); fault != "" {
-							t.Errorf("%d of %d tasks unfinished, %s, %s: %s\n%s", unfinished, planTasks, one.name, mode, fault, plan.text("  "))
+							t.Errorf(
+								"%d of %d tasks unfinished, %s, %s: %s\n%s", unfinished, planTasks, one.name, mode,
+								fault, plan.text("  "),
+							)
 						}
 					}
 				}
@@ -54,12 +60,15 @@ func TestPlansUnderStaleStatistics(t *testing.T) {
 	}
 }
 
-// fill makes planTasks finished tasks, past the triggers, with statistics of what the table was at another time. Autovacuum brings no others.
+// fill makes planTasks finished tasks, past the triggers, with statistics of what the table was at another time.
+// Autovacuum brings no others.
 func (b *bench) fill(statistics string) {
 	b.t.Helper()
 	insert := func(from, to int) {
-		b.exec(`INSERT INTO tasktable.scheduled_tasks (id, payload, type, queue, priority, revision, status, finished_at)
-			SELECT 'task-JOB-' || i, jsonb_build_object('type', 'TYPE_' || lane % 3, 'about', 'number ' || i), 'TYPE_' || lane % 3, 'queue' || lane / 3 % 2, lane / 6, i, 'COMPLETED', clock_timestamp()
+		b.exec(`INSERT INTO tasktable.scheduled_tasks (id, payload, type, queue, priority, revision, status,
+			finished_at)
+			SELECT 'task-JOB-' || i, jsonb_build_object('type', 'TYPE_' || lane % 3, 'about', 'number ' || i), 'TYPE_'
+				|| lane % 3, 'queue' || lane / 3 % 2, lane / 6, i, 'COMPLETED', clock_timestamp()
 			FROM generate_series($1::int, $2::int) AS i CROSS JOIN mod(abs(hashint4(i)), 12) AS lane`, from, to)
 	}
 	b.exec(`ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER, SET (autovacuum_enabled = false)`)
@@ -85,20 +94,23 @@ func (b *bench) fill(statistics string) {
 	}
 }
 
-// revive makes so many tasks unfinished, past the triggers, and the others finished: of eleven thousand a thousand are held, a thousand
-// recur, a thousand are paused until a time, and the others wait in 12 lanes; half of what waits is due.
+// revive makes so many tasks unfinished, past the triggers, and the others finished: of eleven thousand a
+// thousand are held, a thousand recur, a thousand are paused until a time, and the others wait in 12 lanes; half
+// of what waits is due.
 func (b *bench) revive(unfinished int) {
 	b.t.Helper()
 	b.exec(`ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER`)
 	b.exec(`UPDATE tasktable.scheduled_tasks AS t
 		SET status = k.status, attempt = 1, cron = CASE WHEN t.revision / 1000 % 11 = 1 THEN '0 0 * * *' END,
-			next_attempt_at = CASE WHEN k.status = 'QUEUED' THEN clock_timestamp() + (t.revision - $2::int / 2) * interval '1 second' END,
+			next_attempt_at = CASE WHEN k.status = 'QUEUED'
+			THEN clock_timestamp() + (t.revision - $2::int / 2) * interval '1 second' END,
 			fence = CASE WHEN k.status = 'EXECUTING' THEN t.revision END,
 			lease_expires_at = CASE WHEN k.status = 'EXECUTING' THEN clock_timestamp() + interval '1 hour' END,
 			paused_until = CASE WHEN k.status = 'PAUSED' THEN clock_timestamp() + interval '1 hour' END,
 			finished_at = CASE WHEN k.status = 'COMPLETED' THEN clock_timestamp() END
 		FROM (
-			SELECT i AS revision, CASE WHEN i % $1::int <> 0 THEN 'COMPLETED' WHEN i / 1000 % 11 = 0 THEN 'EXECUTING' WHEN i / 1000 % 11 = 2 THEN 'PAUSED' ELSE 'QUEUED' END AS status
+			SELECT i AS revision, CASE WHEN i % $1::int <> 0 THEN 'COMPLETED' WHEN i / 1000 % 11 = 0 THEN 'EXECUTING'
+				WHEN i / 1000 % 11 = 2 THEN 'PAUSED' ELSE 'QUEUED' END AS status
 			FROM generate_series(1, $2::int) AS i
 		) AS k
 		WHERE t.revision = k.revision AND t.status <> k.status`, planTasks/unfinished, planTasks)
@@ -119,8 +131,10 @@ func (b *bench) hotStatements() []hotStatement {
 	ctx := b.t.Context()
 	holdsOf := func(which string, most int) []hold {
 		b.t.Helper()
-		rows, err := b.pool.Query(ctx, `SELECT t.id::text AS id, coalesce(t.fence, -t.revision) AS fence, t.revision, t.attempt, clock_timestamp() AS due
-			FROM tasktable.scheduled_tasks AS t WHERE `+which+` ORDER BY t.fence IS NULL, hashtext(t.id) LIMIT $1`, most)
+		rows, err := b.pool.Query(ctx, `SELECT t.id::text AS id, coalesce(t.fence, -t.revision) AS fence, t.revision,
+			t.attempt, clock_timestamp() AS due
+			FROM tasktable.scheduled_tasks AS t WHERE `+which+` ORDER BY t.fence IS NULL, hashtext(t.id) LIMIT $1`,
+			most)
 		if err != nil {
 			b.t.Fatal(err)
 		}
@@ -141,8 +155,12 @@ func (b *bench) hotStatements() []hotStatement {
 	var advance forkColumns
 	for i, h := range holdsOf("t.cron IS NOT NULL AND t.status = 'QUEUED'", forkMost) {
 		next := h.Due.Add(time.Hour)
-		advance.ids, advance.messages, advance.ended = append(advance.ids, h.ID), append(advance.messages, ""), append(advance.ended, "")
-		advance.nexts, advance.lasts, advance.liveFrom = append(advance.nexts, &next), append(advance.lasts, &h.Due), append(advance.liveFrom, nil)
+		advance.ids, advance.messages, advance.ended = append(advance.ids, h.ID), append(
+			advance.messages, "",
+		), append(advance.ended, "")
+		advance.nexts, advance.lasts, advance.liveFrom = append(advance.nexts, &next), append(
+			advance.lasts, &h.Due,
+		), append(advance.liveFrom, nil)
 		advance.counts = append(advance.counts, i)
 	}
 	found, err := b.lanes(ctx, b.pool, nil)
@@ -161,7 +179,9 @@ func (b *bench) hotStatements() []hotStatement {
 	for _, l := range found.recurring {
 		marks.worked = append(marks.worked, workedLane{l.Queue, l.Type})
 	}
-	slices.SortFunc(marks.worked, func(a, b workedLane) int { return cmp.Or(cmp.Compare(a.queue, b.queue), cmp.Compare(a.kind, b.kind)) })
+	slices.SortFunc(marks.worked, func(a, b workedLane) int {
+		return cmp.Or(cmp.Compare(a.queue, b.queue), cmp.Compare(a.kind, b.kind))
+	})
 	marks.worked = slices.Compact(marks.worked)
 
 	var r recorder // gives each an error; what has not come to it is missed below
@@ -183,7 +203,8 @@ func (b *bench) hotStatements() []hotStatement {
 
 	lanes, recurring := len(found.tasks), len(found.recurring)
 	hot := []hotStatement{
-		{name: "claim", sql: claimSQL, most: (lanes+2)*planMost + lanes}, // the heads of each lane; those that it locks, by averages that are rounded, and updates
+		// The heads of each lane; those that it locks, by averages that are rounded, and updates.
+		{name: "claim", sql: claimSQL, most: (lanes+2)*planMost + lanes},
 		{name: "gate", sql: gateSQL, most: planHolds},
 		{name: "recheck", sql: recheckSQL, most: planHolds},
 		{name: "extend", sql: extendSQL, most: 2 * planHolds},
@@ -223,7 +244,9 @@ func (b *bench) queueCensus(batch *pgx.Batch, lanes listedLanes) {
 	var priorities []int
 	var heads []time.Time
 	for _, l := range slices.Concat(lanes.recurring, lanes.tasks) {
-		queues, kinds, priorities, heads = append(queues, l.Queue), append(kinds, l.Type), append(priorities, l.Priority), append(heads, l.Head)
+		queues, kinds, priorities, heads = append(queues, l.Queue), append(kinds, l.Type), append(
+			priorities, l.Priority,
+		), append(heads, l.Head)
 	}
 	n := len(lanes.recurring)
 	batch.Queue(b.schema.SQL(countFiresSQL), queues[:n], kinds[:n], planMost)
@@ -312,7 +335,10 @@ func (s hotStatement) faultOf(plan planNode) string {
 }
 
 func (n planNode) text(indent string) string {
-	text := fmt.Sprintf("%s%s %s %s: %v loops, rows %v, removed %v\n", indent, n.NodeType, n.Relation, n.Index, n.Loops, n.Rows, n.Removed)
+	text := fmt.Sprintf(
+		"%s%s %s %s: %v loops, rows %v, removed %v\n", indent, n.NodeType, n.Relation, n.Index, n.Loops, n.Rows,
+		n.Removed,
+	)
 	for _, child := range n.Plans {
 		text += child.text(indent + "  ")
 	}

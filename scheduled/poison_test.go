@@ -19,13 +19,16 @@ DO $$
 DECLARE
     rule record;
 BEGIN
-    FOR rule IN SELECT c.conname, t.typname FROM pg_constraint AS c JOIN pg_type AS t ON t.oid = c.contypid WHERE t.typnamespace = 'tasktable'::regnamespace LOOP
+    FOR rule IN SELECT c.conname, t.typname FROM pg_constraint AS c JOIN pg_type AS t ON t.oid = c.contypid
+    WHERE t.typnamespace = 'tasktable'::regnamespace LOOP
         EXECUTE format('ALTER DOMAIN tasktable.%I DROP CONSTRAINT %I', rule.typname, rule.conname);
     END LOOP;
-    FOR rule IN SELECT conname FROM pg_constraint WHERE conrelid = 'tasktable.scheduled_tasks'::regclass AND contype = 'c' LOOP
+    FOR rule IN SELECT conname FROM pg_constraint WHERE conrelid = 'tasktable.scheduled_tasks'::regclass
+    AND contype = 'c' LOOP
         EXECUTE format('ALTER TABLE tasktable.scheduled_tasks DROP CONSTRAINT %I', rule.conname);
     END LOOP;
-    FOR rule IN SELECT attname FROM pg_attribute WHERE attrelid = 'tasktable.scheduled_tasks'::regclass AND attnum > 0 AND attname <> 'id' LOOP
+    FOR rule IN SELECT attname FROM pg_attribute WHERE attrelid = 'tasktable.scheduled_tasks'::regclass AND attnum > 0
+    AND attname <> 'id' LOOP
         EXECUTE format('ALTER TABLE tasktable.scheduled_tasks ALTER COLUMN %I DROP NOT NULL', rule.attname);
     END LOOP;
     ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER;
@@ -36,7 +39,9 @@ func TestPoisonousRows(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	var rules []string
-	if err := s.pool.QueryRow(t.Context(), `SELECT array_agg(pg_get_constraintdef(oid)) FROM pg_constraint WHERE contypid <> 0`).Scan(&rules); err != nil || len(rules) < 10 {
+	if err := s.pool.QueryRow(
+		t.Context(), `SELECT array_agg(pg_get_constraintdef(oid)) FROM pg_constraint WHERE contypid <> 0`,
+	).Scan(&rules); err != nil || len(rules) < 10 {
 		t.Fatalf("%d rules, %v", len(rules), err)
 	}
 	s.exec(uncheckedSQL)
@@ -45,7 +50,8 @@ func TestPoisonousRows(t *testing.T) {
 		t.Helper()
 		for range n {
 			s.exec(`INSERT INTO tasktable.scheduled_tasks (id, payload, type, revision, next_attempt_at)
-				VALUES ($1, '{"type":"JOB","name":"good"}', 'JOB', nextval('tasktable.task_numbers'), clock_timestamp())`, fmt.Sprint("good ", good))
+				VALUES ($1, '{"type":"JOB","name":"good"}', 'JOB', nextval('tasktable.task_numbers'),
+					clock_timestamp())`, fmt.Sprint("good ", good))
 			good++
 		}
 	}
@@ -108,7 +114,8 @@ func TestPoisonousRows(t *testing.T) {
 	more(10)
 	for id, poison := range poisons {
 		s.exec(`INSERT INTO tasktable.scheduled_tasks (id, payload, type, revision, next_attempt_at, scheduled_at)
-			VALUES ($1, '{"type":"JOB","name":"poison"}', 'JOB', nextval('tasktable.task_numbers'), clock_timestamp() - interval '1 minute', clock_timestamp() - interval '1 minute')`, id)
+			VALUES ($1, '{"type":"JOB","name":"poison"}', 'JOB', nextval('tasktable.task_numbers'),
+				clock_timestamp() - interval '1 minute', clock_timestamp() - interval '1 minute')`, id)
 		s.exec(`UPDATE tasktable.scheduled_tasks SET `+poison.set+` WHERE id = $1`, id)
 	}
 	// One that no statement can even change: an application's rule that is newer than the row.
@@ -140,7 +147,8 @@ func TestPoisonousRows(t *testing.T) {
 			s.begins(fmt.Sprint("good ", i)).end <- nil
 		}
 		eventually(t, 10*time.Second, "the good ones are completed", func() bool {
-			return s.count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE id LIKE 'good %' AND status = 'COMPLETED'`) == good
+			return s.count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE id LIKE 'good %'
+				AND status = 'COMPLETED'`) == good
 		})
 	}
 	goods(0)
@@ -148,7 +156,9 @@ func TestPoisonousRows(t *testing.T) {
 	states := func() map[string]string {
 		t.Helper()
 		var ids, texts []string
-		if err := s.pool.QueryRow(t.Context(), `SELECT array_agg(id::text), array_agg(concat_ws(' ', status, CASE WHEN fence IS NOT NULL THEN 'held until ' || lease_expires_at END, message))
+		if err := s.pool.QueryRow(t.Context(), `SELECT array_agg(id::text),
+			array_agg(concat_ws(' ', status, CASE WHEN fence IS NOT NULL THEN 'held until '
+			|| lease_expires_at END, message))
 			FROM tasktable.scheduled_tasks WHERE id NOT LIKE 'good %'`).Scan(&ids, &texts); err != nil {
 			t.Fatal(err)
 		}
@@ -161,13 +171,15 @@ func TestPoisonousRows(t *testing.T) {
 	for id, poison := range poisons {
 		eventually(t, 10*time.Second, fmt.Sprintf("%q is %s", id, poison.status), func() bool {
 			state := states()[id]
-			return strings.HasPrefix(state, string(poison.status)) && (poison.status != "" || !strings.HasPrefix(state, "EXECUTING"))
+			return strings.HasPrefix(state, string(poison.status)) &&
+				(poison.status != "" || !strings.HasPrefix(state, "EXECUTING"))
 		})
 	}
 	more(5)
 	goods(good - 5)
 	for id, state := range states() {
-		if !strings.HasPrefix(state, string(poisons[id].status)) || poisons[id].status != "" && strings.Contains(state, "held") {
+		if !strings.HasPrefix(state, string(poisons[id].status)) ||
+			poisons[id].status != "" && strings.Contains(state, "held") {
 			t.Errorf("%.40q: %.150s, want %s", id, state, poisons[id].status)
 		}
 		if poisons[id].status == fails && !says(state) {
@@ -181,12 +193,16 @@ func TestPoisonousRows(t *testing.T) {
 
 // says tells whether a failed task names the reason.
 func says(state string) bool {
-	return slices.ContainsFunc([]string{"the task cannot be ", "payload does not decode: ", "the attempt took longer "}, func(reason string) bool {
-		return strings.HasPrefix(state, "FAILED "+reason)
-	})
+	return slices.ContainsFunc(
+		[]string{"the task cannot be ", "payload does not decode: ", "the attempt took longer "},
+		func(reason string) bool {
+			return strings.HasPrefix(state, "FAILED "+reason)
+		},
+	)
 }
 
-// A claim that nobody may take back, by a rule of the application's, keeps no other from being taken back, nor anything else.
+// A claim that nobody may take back, by a rule of the application's, keeps no other from being taken back,
+// nor anything else.
 func TestPoisonousClaims(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -195,10 +211,14 @@ func TestPoisonousClaims(t *testing.T) {
 		s.schedule(id, func(task *store.Task) { task.MaxAttempts = 2 })
 	}
 	s.exec(`ALTER DOMAIN tasktable.task_instant DROP CONSTRAINT "next_attempt_at and lease_expires_at must be finite"`)
-	s.exec(`UPDATE tasktable.scheduled_tasks SET status = 'EXECUTING', attempt = 1, next_attempt_at = NULL, fence = nextval('tasktable.task_numbers'),
-		lease_expires_at = CASE id WHEN 'for ever' THEN 'infinity' WHEN 'since ever' THEN '-infinity' ELSE clock_timestamp() - interval '1 minute' END`)
-	s.exec(`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'the application says no'; END $$`)
-	s.exec(`CREATE TRIGGER refuse BEFORE UPDATE ON tasktable.scheduled_tasks FOR EACH ROW WHEN (OLD.id = 'forbidden') EXECUTE FUNCTION refuse()`)
+	s.exec(`UPDATE tasktable.scheduled_tasks SET status = 'EXECUTING', attempt = 1, next_attempt_at = NULL,
+		fence = nextval('tasktable.task_numbers'),
+		lease_expires_at = CASE id WHEN 'for ever' THEN 'infinity' WHEN 'since ever' THEN '-infinity'
+		ELSE clock_timestamp() - interval '1 minute' END`)
+	s.exec(`CREATE FUNCTION refuse() RETURNS trigger
+		LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'the application says no'; END $$`)
+	s.exec(`CREATE TRIGGER refuse BEFORE UPDATE ON tasktable.scheduled_tasks FOR EACH ROW WHEN (OLD.id = 'forbidden')
+		EXECUTE FUNCTION refuse()`)
 	s.node(func(c *Config) { c.abandonedAfter = 100 * time.Millisecond })
 	for _, id := range []string{"good", "another good"} {
 		if a := s.begins(id); a.Attempt != 2 {
@@ -216,7 +236,8 @@ func TestPoisonousClaims(t *testing.T) {
 		t.Errorf("%d claims are seen to be stuck", n)
 	}
 	s.exec(`DROP TRIGGER refuse ON tasktable.scheduled_tasks`)
-	s.exec(`UPDATE tasktable.scheduled_tasks SET lease_expires_at = clock_timestamp() WHERE id IN ('forbidden', 'for ever') AND fence IS NOT NULL`)
+	s.exec(`UPDATE tasktable.scheduled_tasks SET lease_expires_at = clock_timestamp()
+		WHERE id IN ('forbidden', 'for ever') AND fence IS NOT NULL`)
 	for _, id := range []string{"forbidden", "for ever", "since ever"} { // once they may be
 		s.begins(id).end <- nil
 		s.is(id, store.StatusCompleted, outcomeLost, outcomeCompleted)
@@ -233,7 +254,8 @@ func TestFailBrokenKeepsTheOrder(t *testing.T) {
 		s.schedule(id, func(task *store.Task) { task.Priority = priority })
 	}
 	s.exec(`UPDATE tasktable.scheduled_tasks SET scheduled_at = scheduled_at - interval '1 minute' WHERE id = 'first'`)
-	s.exec(`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no' USING ERRCODE = '22000'; END $$`)
+	s.exec(`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no'
+		USING ERRCODE = '22000'; END $$`)
 	s.exec(`CREATE TRIGGER refuse BEFORE UPDATE ON tasktable.scheduled_tasks FOR EACH ROW
 		WHEN (NEW.id = 'broken' AND NEW.status = 'EXECUTING') EXECUTE FUNCTION refuse()`)
 	var lanes surveyed
@@ -248,7 +270,8 @@ func TestFailBrokenKeepsTheOrder(t *testing.T) {
 		t.Errorf("%d tasks are given up, %v", failed, err)
 	}
 	var states string
-	if err := s.pool.QueryRow(t.Context(), `SELECT string_agg(id || ' ' || status, ', ' ORDER BY id) FROM tasktable.scheduled_tasks`).Scan(&states); err != nil {
+	if err := s.pool.QueryRow(t.Context(), `SELECT string_agg(id || ' ' || status, ', ' ORDER BY id)
+		FROM tasktable.scheduled_tasks`).Scan(&states); err != nil {
 		t.Fatal(err)
 	}
 	if want := "broken FAILED, first EXECUTING, less urgent QUEUED, second QUEUED"; states != want {
@@ -276,7 +299,8 @@ func TestPoisonousRiverJobs(t *testing.T) {
 		{"JOB", "running", `{"tasks": "what?"}`, `{"tasks": null}`},
 		{"JOB", "running", `{"tasks": "999:1:1:0:4:lost"}`, `{"tasks": 1.5}`},
 	} {
-		s.exec(`INSERT INTO tasktable.river_job (state, kind, args, metadata, max_attempts, queue, attempted_by, priority) VALUES ($1, $2, $3, $4, 1, 'default', $5, 1)`,
+		s.exec(`INSERT INTO tasktable.river_job (state, kind, args, metadata, max_attempts, queue, attempted_by,
+			priority) VALUES ($1, $2, $3, $4, 1, 'default', $5, 1)`,
 			job.state, job.kind, job.args, job.metadata, []string{fmt.Sprint("client ", i)})
 	}
 	s.node(nil)

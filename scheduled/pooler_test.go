@@ -41,20 +41,23 @@ func TestPgBouncerIsRefused(t *testing.T) {
 	refuses(t, f, func(ctx context.Context) (*pgx.Conn, error) { return pgx.Connect(ctx, at) })
 }
 
-// TestPgBouncerKeepsItsSettings has a service whose pool goes through PgBouncer, and whose session does not: what the engine sets
-// on its connections must not come to the service's, or to others that share the pooler.
+// TestPgBouncerKeepsItsSettings has a service whose pool goes through PgBouncer, and whose session does not: what the
+// engine sets on its connections must not come to the service's, or to others that share the pooler.
 func TestPgBouncerKeepsItsSettings(t *testing.T) {
 	bouncer, err := exec.LookPath("pgbouncer")
 	if err != nil {
 		t.Skip("needs pgbouncer in PATH: ", err)
 	}
 	f := newField(t)
-	pool, err := pgxpool.New(context.Background(), startBouncer(t, f, bouncer)+"&default_query_exec_mode=exec&pool_max_conns=12")
+	pool, err := pgxpool.New(
+		context.Background(), startBouncer(t, f, bouncer)+"&default_query_exec_mode=exec&pool_max_conns=12",
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	const settings = `SELECT concat_ws(' ', current_setting('enable_seqscan'), current_setting('enable_hashjoin'), current_setting('lock_timeout'),
+	const settings = `SELECT concat_ws(' ', current_setting('enable_seqscan'), current_setting('enable_hashjoin'),
+		current_setting('lock_timeout'),
 		current_setting('idle_in_transaction_session_timeout'))`
 	clean := ask[string](f, settings)
 	v := newVisitor()

@@ -78,8 +78,8 @@ func TestExhaustedPoolStopsNothing(t *testing.T) {
 	release()
 }
 
-// A transactional handler that has waited long for its connection starts by what the task has become: not at all, if it was
-// cancelled meanwhile, and with the time of its start.
+// A transactional handler that has waited long for its connection starts by what the task has become: not at all, if
+// it was cancelled meanwhile, and with the time of its start.
 func TestTransactionWaitsForAConnection(t *testing.T) {
 	t.Parallel()
 	s, both := effectful(t, nil)
@@ -130,7 +130,8 @@ func TestPoolWithANotificationHandler(t *testing.T) {
 	s.schedule("first", nil)
 	s.begins("first").end <- nil
 	listener := func() int {
-		return s.count(`SELECT coalesce(max(pid), 0) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'tasktable listener'`)
+		return s.count(`SELECT coalesce(max(pid), 0) FROM pg_stat_activity WHERE datname = current_database()
+			AND application_name = 'tasktable listener'`)
 	}
 	eventually(t, 10*time.Second, "the node listens", func() bool { return listener() != 0 })
 	was := listener()

@@ -79,7 +79,8 @@ func (p *process) node(after int64) (number int64) {
 			p.t.Fatalf("process %d ended: %s", p.pid, p.cmd.ProcessState)
 		default:
 		}
-		number = ask[int64](p.field, `SELECT coalesce(max(number), 0) FROM tasktable.nodes WHERE dead_at IS NULL AND host LIKE '%/' || $1::int::text`, p.pid)
+		number = ask[int64](p.field, `SELECT coalesce(max(number), 0) FROM tasktable.nodes
+			WHERE dead_at IS NULL AND host LIKE '%/' || $1::int::text`, p.pid)
 		return number > after
 	})
 	return number
@@ -121,5 +122,8 @@ func (p *process) leads(within time.Duration) (took time.Duration, number int64)
 // runs waits until the process has begun the task.
 func (p *process) runs(id string, within time.Duration) time.Duration {
 	p.t.Helper()
-	return p.until(within, fmt.Sprintf("process %d runs %s", p.pid, id), `SELECT EXISTS (SELECT 1 FROM runs WHERE task_id = $1 AND pid = $2)`, id, p.pid)
+	return p.until(
+		within, fmt.Sprintf("process %d runs %s", p.pid, id),
+		`SELECT EXISTS (SELECT 1 FROM runs WHERE task_id = $1 AND pid = $2)`, id, p.pid,
+	)
 }

@@ -72,8 +72,8 @@ func TestLeaderWithoutProgressResigns(t *testing.T) {
 	s.is("a", store.StatusCompleted, "COMPLETED")
 }
 
-// A node that leads again counts from its own first look, as any new leader does, how long the others have been gone: what it saw when it
-// led before says nothing of one whose session has just broken, and whose handlers still run.
+// A node that leads again counts from its own first look, as any new leader does, how long the others have been gone:
+// what it saw when it led before says nothing of one whose session has just broken, and whose handlers still run.
 func TestLeaderOnceMoreGivesNodesTheirTime(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -92,7 +92,8 @@ func TestLeaderOnceMoreGivesNodesTheirTime(t *testing.T) {
 	}
 	tick()
 	var other int64
-	if err := s.pool.QueryRow(t.Context(), `INSERT INTO tasktable.nodes (service, version, host, queues, types) VALUES ('', '', '', '{}', '{}') RETURNING number`).Scan(&other); err != nil {
+	if err := s.pool.QueryRow(t.Context(), `INSERT INTO tasktable.nodes (service, version, host, queues, types)
+		VALUES ('', '', '', '{}', '{}') RETURNING number`).Scan(&other); err != nil {
 		t.Fatal(err)
 	}
 	tr.leader.silence.heard[other] = time.Now().Add(-time.Minute) // when it led before, the other lived

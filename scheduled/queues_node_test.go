@@ -53,7 +53,9 @@ func (s *stage) finish(queue string, acts map[string][]*act) {
 func TestSharedSlots(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	tr := s.prepare(func(c *Config) { c.Queues, c.ShareSlots = map[string]int{"a": 2, "b": 1}, true }, handlers.Handle(s.handle))
+	tr := s.prepare(
+		func(c *Config) { c.Queues, c.ShareSlots = map[string]int{"a": 2, "b": 1}, true }, handlers.Handle(s.handle),
+	)
 	tr.run()
 	acts := map[string][]*act{}
 	lines := func(queues ...string) { // until one of each stands in line for a slot
@@ -104,7 +106,10 @@ func TestSharedSlots(t *testing.T) {
 func (s *stage) finishAll(queue string, n int, acts map[string][]*act) {
 	s.t.Helper()
 	for range n {
-		eventually(s.t, 10*time.Second, "one of "+queue+" runs", func() bool { s.enterAll(queue, acts); return len(acts[queue]) > 0 })
+		eventually(s.t, 10*time.Second, "one of "+queue+" runs", func() bool {
+			s.enterAll(queue, acts)
+			return len(acts[queue]) > 0
+		})
 		s.finish(queue, acts)
 	}
 }
@@ -133,7 +138,8 @@ func TestSlotsOfQueues(t *testing.T) {
 	for queue := range slots {
 		s.finishAll(queue, 8, acts)
 	}
-	if n := s.count(`SELECT count(*) FROM tasktable.scheduled_task_executions AS e JOIN tasktable.nodes AS n ON n.number = e.node
+	if n := s.count(`SELECT count(*) FROM tasktable.scheduled_task_executions AS e
+		JOIN tasktable.nodes AS n ON n.number = e.node
 		JOIN tasktable.scheduled_tasks AS t ON t.id = e.task_id WHERE NOT n.queues ? t.queue`); n != 0 {
 		t.Errorf("%d tasks ran on nodes that do not work their queues", n)
 	}
@@ -153,7 +159,8 @@ func TestConfigPaused(t *testing.T) {
 	}
 	put("alone", "default", job{})
 	eventually(t, 10*time.Second, "the node leads", func() bool {
-		return s.count(`SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 2 AND objid = 0
+		return s.count(`SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 2
+			AND objid = 0
 			AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`) == 1
 	})
 	s.passes(s.now().Add(1100 * time.Millisecond))
@@ -184,11 +191,13 @@ func TestConfigPaused(t *testing.T) {
 	s.is("other", store.StatusCompleted, outcomeCompleted)
 	s.is("side job", store.StatusQueued)
 	for id, want := range map[string]int{"alone": second, "job": second, "other": second, "side other": third} {
-		if node := s.count(`SELECT node FROM tasktable.scheduled_task_executions WHERE task_id = $1`, id); node != want {
+		if node := s.count(`SELECT node FROM tasktable.scheduled_task_executions
+			WHERE task_id = $1`, id); node != want {
 			t.Errorf("%s ran on node %d, want %d", id, node, want)
 		}
 	}
-	if n := s.count(`SELECT count(*) FROM tasktable.nodes WHERE number = $1 AND queues = '{}' AND dead_at IS NULL`, leader); n != 1 {
+	if n := s.count(`SELECT count(*) FROM tasktable.nodes WHERE number = $1 AND queues = '{}'
+		AND dead_at IS NULL`, leader); n != 1 {
 		t.Error("the node that works nothing is said to work something")
 	}
 }

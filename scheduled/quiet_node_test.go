@@ -24,16 +24,22 @@ func (s *stage) member(change func(*Config)) (node *Node, stop func()) {
 // sees waits until a query is true.
 func (s *stage) sees(what, query string, args ...any) {
 	s.t.Helper()
-	eventually(s.t, 10*time.Second, what, func() bool { return s.count(`SELECT coalesce((`+query+`), false)::int`, args...) == 1 })
+	eventually(s.t, 10*time.Second, what, func() bool {
+		return s.count(`SELECT coalesce((`+query+`), false)::int`, args...) == 1
+	})
 }
 
 const (
-	worksNothingSQL = `SELECT state = 'quiet' AND queues = '{}' AND types = '{}' FROM tasktable.node_states WHERE number = $1`
-	leadsLastSQL    = `SELECT number = $1 FROM tasktable.nodes WHERE elected_at IS NOT NULL ORDER BY elected_at DESC LIMIT 1`
-	ranBySQL        = `SELECT count(*) FROM tasktable.scheduled_task_executions WHERE task_id = $1 AND outcome = 'COMPLETED' AND node = $2`
+	worksNothingSQL = `SELECT state = 'quiet' AND queues = '{}' AND types = '{}' FROM tasktable.node_states
+		WHERE number = $1`
+	leadsLastSQL = `SELECT number = $1 FROM tasktable.nodes WHERE elected_at IS NOT NULL
+		ORDER BY elected_at DESC LIMIT 1`
+	ranBySQL = `SELECT count(*) FROM tasktable.scheduled_task_executions WHERE task_id = $1 AND outcome = 'COMPLETED'
+		AND node = $2`
 )
 
-// A quiet leader lets another lead, hands back what it has not begun, and finishes what runs. Nothing else is late for it.
+// A quiet leader lets another lead, hands back what it has not begun, and finishes what runs. Nothing
+// else is late for it.
 func TestQuietNodeLeavesTheWorkToOthers(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -50,7 +56,8 @@ func TestQuietNodeLeavesTheWorkToOthers(t *testing.T) {
 	first.Quiet()
 	first.Quiet()
 	s.sees("what waits is handed back before its time",
-		`SELECT EXISTS (SELECT 1 FROM tasktable.scheduled_task_executions WHERE task_id = 'waits' AND outcome = 'RELEASED' AND finished_at < $1)`, due)
+		`SELECT EXISTS (SELECT 1 FROM tasktable.scheduled_task_executions WHERE task_id = 'waits'
+			AND outcome = 'RELEASED' AND finished_at < $1)`, due)
 	s.sees("the node works nothing", worksNothingSQL, 1)
 	s.sees("the other leads", leadsLastSQL, 2)
 	if health := first.Ready(); !health.OK || health.Checks[0].Reason != reasonQuiet {
@@ -61,12 +68,14 @@ func TestQuietNodeLeavesTheWorkToOthers(t *testing.T) {
 		s.begins(fmt.Sprint(i)).end <- nil
 		s.is(fmt.Sprint(i), store.StatusCompleted, outcomeCompleted)
 	}
-	if n := s.count(`SELECT count(*) FROM tasktable.scheduled_task_executions WHERE node = 1 AND outcome = 'COMPLETED'`); n != 0 {
+	if n := s.count(`SELECT count(*) FROM tasktable.scheduled_task_executions WHERE node = 1
+		AND outcome = 'COMPLETED'`); n != 0 {
 		t.Errorf("the quiet node has run %d tasks", n)
 	}
 	waits := s.begins("waits")
 	waits.end <- nil
-	if row := s.is("waits", store.StatusCompleted, outcomeReleased, outcomeCompleted); row.Attempt != 1 || waits.StartedAt.Sub(due) > time.Second {
+	if row := s.is("waits", store.StatusCompleted, outcomeReleased, outcomeCompleted); row.Attempt != 1 ||
+		waits.StartedAt.Sub(due) > time.Second {
 		t.Errorf("attempt %d, %s late", row.Attempt, waits.StartedAt.Sub(due))
 	}
 	runs.end <- nil
@@ -87,7 +96,8 @@ func TestQuietNodeLeavesTheWorkToOthers(t *testing.T) {
 	first.Quiet() // and so it stops
 }
 
-// A node may be quiet before it begins, and stays so when it loses its session. Alone, it leaves what is due where it is.
+// A node may be quiet before it begins, and stays so when it loses its session. Alone, it leaves what is
+// due where it is.
 func TestQuietNodeAlone(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -105,7 +115,8 @@ func TestQuietNodeAlone(t *testing.T) {
 	t.Cleanup(s.end)
 	s.sees("it is there, and works nothing", worksNothingSQL, 1)
 	s.schedule("a", nil)
-	s.count(`SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'tasktable session%'`)
+	s.count(`SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = current_database()
+		AND application_name LIKE 'tasktable session%'`)
 	s.sees("it is there again, and works nothing", worksNothingSQL, 2)
 	s.passes(s.now().Add(2500 * time.Millisecond)) // two ticks
 	if row := await(t, s.pool, "a", time.Second, store.StatusQueued); row.Attempt != 0 || row.Fence != nil {
@@ -160,7 +171,8 @@ func TestQuietNodeHandsBackWhatWaitsForASlot(t *testing.T) {
 	s.passes(s.now().Add(gateValid + 100*time.Millisecond)) // by then the others wait beside it
 	tr.life.quiet.set(true)
 	for _, id := range []string{"2", "3"} {
-		if row := s.is(id, store.StatusQueued, outcomeReleased); row.Attempt != 0 || s.errorOf(id) != "the node is quiet" {
+		if row := s.is(id, store.StatusQueued, outcomeReleased); row.Attempt != 0 ||
+			s.errorOf(id) != "the node is quiet" {
 			t.Errorf("%s is at attempt %d: %s", id, row.Attempt, s.errorOf(id))
 		}
 	}
@@ -173,7 +185,12 @@ func TestQuietNodeHandsBackWhatWaitsForASlot(t *testing.T) {
 func TestQuietNodeStartsNoTransaction(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	tr := s.prepare(nil, handlers.HandleTx(func(ctx context.Context, _ pgx.Tx, task *handlers.Task[job]) error { return s.handle(ctx, task) }))
+	tr := s.prepare(
+		nil,
+		handlers.HandleTx(func(ctx context.Context, _ pgx.Tx, task *handlers.Task[job]) error {
+			return s.handle(ctx, task)
+		}),
+	)
 	s.schedule("a", nil)
 	tr.oneBatch("default", 1)
 	release := s.exhaust()
@@ -185,9 +202,12 @@ func TestQuietNodeStartsNoTransaction(t *testing.T) {
 	s.passes(time.Now().Add(gateValid + 50*time.Millisecond)) // by then the first gate's answer is too old
 	tr.life.quiet.set(true)
 	release()
-	eventually(t, 15*time.Second, "it goes back because the node is quiet", func() bool { return s.errorOf("a") == "the node is quiet" })
+	eventually(t, 15*time.Second, "it goes back because the node is quiet", func() bool {
+		return s.errorOf("a") == "the node is quiet"
+	})
 	// On a busy machine it may have gone back before, for want of a connection.
-	if row := s.is("a", store.StatusQueued, outcomes(t, s.pool, "a")...); row.Attempt != 0 || slices.Contains(outcomes(t, s.pool, "a"), outcomeCompleted) {
+	if row := s.is("a", store.StatusQueued, outcomes(t, s.pool, "a")...); row.Attempt != 0 ||
+		slices.Contains(outcomes(t, s.pool, "a"), outcomeCompleted) {
 		t.Errorf("attempt %d: %v", row.Attempt, outcomes(t, s.pool, "a"))
 	}
 	s.idle("a")

@@ -118,7 +118,9 @@ func TestDiffer(t *testing.T) {
 func TestAveragesAreWrittenAndRead(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		encodeAverages(map[string]time.Duration{"A": 1500 * time.Microsecond, `"B"`: time.Hour}): `map["B":1h0m0s A:1.5ms]`,
+		encodeAverages(map[string]time.Duration{
+			"A": 1500 * time.Microsecond, `"B"`: time.Hour,
+		}): `map["B":1h0m0s A:1.5ms]`,
 		encodeAverages(nil): "map[]", "[]": "map[]", `{"A": "x"}`: "map[]", "": "map[]",
 		`{"A": -5, "B": 9223372036854775807}`: "map[A:0s B:8760h0m0s]",
 	} {

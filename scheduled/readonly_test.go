@@ -46,7 +46,9 @@ func TestReadOnlySessionEnds(t *testing.T) {
 // A node that is led to a standby finds its way back, and loses nothing.
 func TestNodeSurvivesAFailover(t *testing.T) {
 	f := newField(t)
-	stop := startNode(t, f.nodePool(), nil, handlers.Handle(func(context.Context, *handlers.Task[job]) error { return nil }))
+	stop := startNode(
+		t, f.nodePool(), nil, handlers.Handle(func(context.Context, *handlers.Task[job]) error { return nil }),
+	)
 	const completed = `SELECT coalesce(bool_and(status = 'COMPLETED'), false) FROM tasktable.scheduled_tasks`
 	if _, err := tasks.Schedule(t.Context(), f.pool, store.Task{Payload: job{"first"}}); err != nil {
 		t.Fatal(err)
@@ -59,7 +61,8 @@ func TestNodeSurvivesAFailover(t *testing.T) {
 		if _, err := tasks.Schedule(t.Context(), f.pool, store.Task{Payload: job{fmt.Sprint(round)}}); err != nil {
 			t.Fatal(err)
 		}
-		f.until(10*time.Second, "no node is at work", `SELECT count(*) = 0 FROM pg_stat_activity WHERE application_name LIKE 'tasktable engine%' AND datname = current_database()`)
+		f.until(10*time.Second, "no node is at work", `SELECT count(*) = 0 FROM pg_stat_activity
+			WHERE application_name LIKE 'tasktable engine%' AND datname = current_database()`)
 		f.exec(`ALTER DATABASE ` + database + ` RESET default_transaction_read_only`)
 		f.until(20*time.Second, "all are completed", completed)
 	}

@@ -41,7 +41,10 @@ func TestDecideEnd(t *testing.T) {
 		{name: "nor what is blocked", task: hourly(), change: most(2, 3), blocked: "because", want: `
 			noon skipped: because
 			count 2, last noon, next 1h0m0s`},
-		{name: "edited to end after what it has had", task: justEdited(), change: most(7, 3), want: `count 7, last noon, ended after 7 occurrences`},
+		{
+			name: "edited to end after what it has had", task: justEdited(), change: most(7, 3),
+			want: `count 7, last noon, ended after 7 occurrences`,
+		},
 		{name: "ends before the next fire", task: hourly(), change: ends(30 * time.Minute), want: `
 			noon run
 			count 8, last noon, ended at 2030-01-01T12:30:00Z`},
@@ -51,26 +54,47 @@ func TestDecideEnd(t *testing.T) {
 		{name: "ends with this fire", task: hourly(), change: ends(0), want: `
 			noon run
 			count 8, last noon, ended at 2030-01-01T12:00:00Z`},
-		{name: "has ended before this fire", task: hourly(), change: ends(-time.Second), want: `count 7, last -1h0m0s, ended at 2030-01-01T11:59:59Z`},
-		{name: "ended in the middle of what was missed, all", task: late("all", 5), change: ends(150 * time.Second), want: `
+		{
+			name: "has ended before this fire", task: hourly(), change: ends(-time.Second),
+			want: `count 7, last -1h0m0s, ended at 2030-01-01T11:59:59Z`,
+		},
+		{
+			name: "ended in the middle of what was missed, all", task: late("all", 5), change: ends(150 * time.Second),
+			want: `
 			noon to 2m0s (3) run
-			count 10, last 2m0s, ended at 2030-01-01T12:02:30Z`},
-		{name: "ended in the middle of what was missed: the latest before it runs", task: late("latest", 5), change: ends(2 * time.Minute), want: `
+			count 10, last 2m0s, ended at 2030-01-01T12:02:30Z`,
+		},
+		{
+			name: "ended in the middle of what was missed: the latest before it runs", task: late("latest", 5),
+			change: ends(2 * time.Minute), want: `
 			noon to 1m0s (2) skipped: missed, and catch_up runs only the latest
 			2m0s run
-			count 8, last 2m0s, ended at 2030-01-01T12:02:00Z`},
-		{name: "ended in the middle of what was missed: the limit counts from the end", task: late("all", 60), change: both(ends(9*time.Minute), func(r *recurring) { r.CatchUpLimit = 4 }), want: `
+			count 8, last 2m0s, ended at 2030-01-01T12:02:00Z`,
+		},
+		{
+			name: "ended in the middle of what was missed: the limit counts from the end", task: late("all", 60),
+			change: both(ends(9*time.Minute), func(r *recurring) { r.CatchUpLimit = 4 }), want: `
 			noon to 5m0s (6) skipped: missed, and catch_up runs only the latest 4
 			6m0s to 9m0s (4) run
-			count 11, last 9m0s, ended at 2030-01-01T12:09:00Z`},
-		{name: "ended in the middle of what was missed, none", task: late("none", 5), change: ends(150 * time.Second), want: `
+			count 11, last 9m0s, ended at 2030-01-01T12:09:00Z`,
+		},
+		{
+			name: "ended in the middle of what was missed, none", task: late("none", 5),
+			change: ends(150 * time.Second), want: `
 			noon to 2m0s (3) skipped: missed, and catch_up is none
-			count 7, last 2m0s, ended at 2030-01-01T12:02:30Z`},
+			count 7, last 2m0s, ended at 2030-01-01T12:02:30Z`,
+		},
 		{name: "ended while it was paused", task: justResumed("latest"), change: ends(-90 * time.Minute), want: `
 			-2h0m0s run
 			count 8, last -2h0m0s, ended at 2030-01-01T10:30:00Z`},
-		{name: "edited to end in the past", task: justEdited(), change: ends(-time.Hour), want: `count 7, last noon, ended at 2030-01-01T11:00:00Z`},
-		{name: "ends before it begins", task: justEdited(), change: both(ends(time.Hour), func(r *recurring) { r.ScheduledAt, r.LastFire = noon.Add(2*time.Hour), nil }),
+		{
+			name: "edited to end in the past", task: justEdited(), change: ends(-time.Hour),
+			want: `count 7, last noon, ended at 2030-01-01T11:00:00Z`,
+		},
+		{name: "ends before it begins", task: justEdited(),
+			change: both(ends(time.Hour), func(r *recurring) {
+				r.ScheduledAt, r.LastFire = noon.Add(2*time.Hour), nil
+			}),
 			want: `count 7, ended at 2030-01-01T13:00:00Z`},
 		{name: "both ends at once", task: late("all", 5), change: both(ends(time.Minute), most(0, 2)), want: `
 			noon to 1m0s (2) run
@@ -138,9 +162,15 @@ func TestDecideVeryManyMissed(t *testing.T) {
 		{"two days of seconds, all", "* * * * * *", "all", 48 * time.Hour, 0, 10000, 48 * time.Hour, false},
 		{"two days of seconds, none", "* * * * * *", "none", 48 * time.Hour, 0, 0, 48 * time.Hour, false},
 		{"ten years of seconds", "* * * * * *", "all", 87660 * time.Hour, 0, 10000, 87660 * time.Hour, false},
-		{"ten years of seconds, of which it had a year to live", "* * * * * *", "all", 87660 * time.Hour, 8766 * time.Hour, 10000, 8766 * time.Hour, true},
+		{
+			"ten years of seconds, of which it had a year to live", "* * * * * *", "all", 87660 * time.Hour,
+			8766 * time.Hour, 10000, 8766 * time.Hour, true,
+		},
 		{"ten years of minutes", "* * * * *", "all", 87660 * time.Hour, 0, 10000, 87660 * time.Hour, false},
-		{"a day a year of seconds", "* * * 1 1 *", "all", 5000 * time.Hour, 0, 10000, 11*time.Hour - time.Second, false},
+		{
+			"a day a year of seconds", "* * * 1 1 *", "all", 5000 * time.Hour, 0, 10000, 11*time.Hour - time.Second,
+			false,
+		},
 		{"every second of ten years", "@every 1s", "latest", 87660 * time.Hour, 0, 1, 87660 * time.Hour, false},
 	} {
 		rule, err := recurrence.Parse(test.cron, "Europe/Berlin")
@@ -165,8 +195,12 @@ func TestDecideVeryManyMissed(t *testing.T) {
 				skips = append(skips, one)
 			}
 		}
-		if len(runs) != test.runs || f.Count != 7+test.runs || len(skips) != skippedMost || !f.Last.Equal(noon.Add(test.last)) || (f.Ended != "") != test.ended {
-			t.Errorf("%s: %d run, %d are skipped, count %d, the last %s, %q", test.name, len(runs), len(skips), f.Count, offset(*f.Last), f.Ended)
+		if len(runs) != test.runs || f.Count != 7+test.runs || len(skips) != skippedMost ||
+			!f.Last.Equal(noon.Add(test.last)) || (f.Ended != "") != test.ended {
+			t.Errorf(
+				"%s: %d run, %d are skipped, count %d, the last %s, %q", test.name, len(runs), len(skips), f.Count,
+				offset(*f.Last), f.Ended,
+			)
 		}
 		if !skips[0].At.Equal(noon) || !strings.Contains(skips[0].Skip, "; so were the fires after it until 20") {
 			t.Errorf("%s: the first is %s %s", test.name, offset(skips[0].At), skips[0].Skip)
@@ -177,7 +211,8 @@ func TestDecideVeryManyMissed(t *testing.T) {
 	}
 }
 
-// Those left out may have been missed for another reason than those that follow: the first tells for them, and does not run for them.
+// Those left out may have been missed for another reason than those that follow: the first tells for them, and does
+// not run for them.
 func TestDecideVeryManyMissedWhilePaused(t *testing.T) {
 	t.Parallel()
 	r := late("latest", 1)
@@ -213,11 +248,23 @@ func TestDecideWhereClocksChange(t *testing.T) {
 		want             []string
 	}{
 		// 02:00 to 03:00 does not exist on 29 March 2026: 02:30 fires at 03:00, which is 01:00 UTC.
-		{"a gap", "30 2 * * *", "2026-03-28T00:00:00Z", []string{"2026-03-28T01:30:00Z", "2026-03-29T01:00:00Z", "2026-03-30T00:30:00Z"}},
+		{
+			"a gap", "30 2 * * *", "2026-03-28T00:00:00Z",
+			[]string{"2026-03-28T01:30:00Z", "2026-03-29T01:00:00Z", "2026-03-30T00:30:00Z"},
+		},
 		// 02:00 to 03:00 comes twice on 25 October 2026: 02:30 fires the first time only.
-		{"a repeated hour", "30 2 * * *", "2026-10-24T00:00:00Z", []string{"2026-10-24T00:30:00Z", "2026-10-25T00:30:00Z", "2026-10-26T01:30:00Z"}},
-		{"a gap, each quarter", "*/15 * * * *", "2026-03-29T00:15:00Z", quarters("2026-03-29T00:30:00Z", "2026-03-29T02:00:00Z")},
-		{"a repeated hour, each quarter", "*/15 * * * *", "2026-10-24T23:30:00Z", quarters("2026-10-24T23:45:00Z", "2026-10-25T02:30:00Z")},
+		{
+			"a repeated hour", "30 2 * * *", "2026-10-24T00:00:00Z",
+			[]string{"2026-10-24T00:30:00Z", "2026-10-25T00:30:00Z", "2026-10-26T01:30:00Z"},
+		},
+		{
+			"a gap, each quarter", "*/15 * * * *", "2026-03-29T00:15:00Z",
+			quarters("2026-03-29T00:30:00Z", "2026-03-29T02:00:00Z"),
+		},
+		{
+			"a repeated hour, each quarter", "*/15 * * * *", "2026-10-24T23:30:00Z",
+			quarters("2026-10-24T23:45:00Z", "2026-10-25T02:30:00Z"),
+		},
 	} {
 		rule, err := recurrence.Parse(test.cron, "Europe/Berlin")
 		if err != nil {

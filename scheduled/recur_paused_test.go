@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// What was missed during a pause of the task itself, or of its queue, its type or everything, follows a policy of its own.
+// What was missed during a pause of the task itself, or of its queue, its type or everything, follows a
+// policy of its own.
 func TestDecidePaused(t *testing.T) {
 	t.Parallel()
 	at := func(hours ...float64) (times []time.Time) {
@@ -20,7 +21,8 @@ func TestDecidePaused(t *testing.T) {
 		r.CatchUpPaused, r.NextFire, r.LastFire = policy, noon.Add(-3*time.Hour), new(noon.Add(-4*time.Hour))
 		return r
 	}
-	const latest, all = "missed while paused, and catch_up_paused runs only the latest", "missed while paused, and catch_up_paused runs only the latest 2"
+	const latest, all = "missed while paused, and catch_up_paused runs only the latest",
+		"missed while paused, and catch_up_paused runs only the latest 2"
 	checkDecisions(t, []decision{
 		{name: "resumed", task: justResumed("none"), want: `
 			-2h0m0s to noon (3) skipped: missed while paused, and catch_up_paused is none
@@ -32,39 +34,66 @@ func TestDecidePaused(t *testing.T) {
 		{name: "resumed, all", task: justResumed("all"), want: `
 			-2h0m0s to noon (3) run
 			count 10, last noon, next 1h0m0s`},
-		{name: "resumed, all up to a limit", task: justResumed("all"), change: func(r *recurring) { r.CatchUpLimit = 2 }, want: `
+		{
+			name: "resumed, all up to a limit", task: justResumed("all"),
+			change: func(r *recurring) { r.CatchUpLimit = 2 }, want: `
 			-2h0m0s skipped: ` + all + `
 			-1h0m0s to noon (2) run
-			count 9, last noon, next 1h0m0s`},
-		{name: "resumed, and nothing was missed", task: justResumed("all"), change: func(r *recurring) { r.LastFire = new(noon) }, want: `count 7, last noon, next 1h0m0s`},
-		{name: "resumed, has never fired", task: justResumed("latest"), change: func(r *recurring) { r.LastFire, r.ScheduledAt = nil, noon.Add(-2*time.Hour) }, want: `
+			count 9, last noon, next 1h0m0s`,
+		},
+		{
+			name: "resumed, and nothing was missed", task: justResumed("all"),
+			change: func(r *recurring) { r.LastFire = new(noon) }, want: `count 7, last noon, next 1h0m0s`,
+		},
+		{
+			name: "resumed, has never fired", task: justResumed("latest"),
+			change: func(r *recurring) { r.LastFire, r.ScheduledAt = nil, noon.Add(-2*time.Hour) }, want: `
 			-2h0m0s to -1h0m0s (2) skipped: ` + latest + `
 			noon run
-			count 8, last noon, next 1h0m0s`},
-		{name: "resumed, edited before the pause", task: justResumed("all"), change: func(r *recurring) { r.EditedAt = new(noon.Add(-90 * time.Minute)) }, want: `
+			count 8, last noon, next 1h0m0s`,
+		},
+		{
+			name: "resumed, edited before the pause", task: justResumed("all"),
+			change: func(r *recurring) { r.EditedAt = new(noon.Add(-90 * time.Minute)) }, want: `
 			-1h0m0s to noon (2) run
-			count 9, last noon, next 1h0m0s`},
-		{name: "resumed before its beginning", task: justResumed("all"), change: func(r *recurring) { r.ScheduledAt = noon.Add(5 * time.Hour) }, want: `count 7, last -3h0m0s, next 5h0m0s`},
-		{name: "resumed before its beginning, never fired", task: justResumed("all"), change: func(r *recurring) { r.LastFire, r.ScheduledAt = nil, noon.Add(5*time.Hour) },
-			want: `count 7, next 5h0m0s`},
-		{name: "resumed, then no leader", task: justResumed("none"), change: func(r *recurring) { r.Now = noon.Add(130 * time.Minute) }, want: `
+			count 9, last noon, next 1h0m0s`,
+		},
+		{
+			name: "resumed before its beginning", task: justResumed("all"),
+			change: func(r *recurring) { r.ScheduledAt = noon.Add(5 * time.Hour) },
+			want:   `count 7, last -3h0m0s, next 5h0m0s`,
+		},
+		{name: "resumed before its beginning, never fired", task: justResumed("all"),
+			change: func(r *recurring) { r.LastFire, r.ScheduledAt = nil, noon.Add(5*time.Hour) },
+			want:   `count 7, next 5h0m0s`},
+		{
+			name: "resumed, then no leader", task: justResumed("none"),
+			change: func(r *recurring) { r.Now = noon.Add(130 * time.Minute) }, want: `
 			-2h0m0s to noon (3) skipped: missed while paused, and catch_up_paused is none
 			1h0m0s skipped: missed, and catch_up runs only the latest
 			2h0m0s run
-			count 8, last 2h0m0s, next 3h0m0s`},
-		{name: "resumed with both policies: only the last of the two runs", task: justResumed("latest"), change: func(r *recurring) { r.Now = noon.Add(130 * time.Minute) }, want: `
+			count 8, last 2h0m0s, next 3h0m0s`,
+		},
+		{
+			name: "resumed with both policies: only the last of the two runs", task: justResumed("latest"),
+			change: func(r *recurring) { r.Now = noon.Add(130 * time.Minute) }, want: `
 			-2h0m0s to -1h0m0s (2) skipped: ` + latest + `
 			noon skipped: missed, and a later one runs because overlap is skip
 			1h0m0s skipped: missed, and catch_up runs only the latest
 			2h0m0s run
-			count 8, last 2h0m0s, next 3h0m0s`},
-		{name: "resumed with both policies, and may overlap: each runs its own latest", task: justResumed("latest"), change: func(r *recurring) {
-			r.Now, r.Overlap = noon.Add(130*time.Minute), "allow"
-		}, want: `
+			count 8, last 2h0m0s, next 3h0m0s`,
+		},
+		{
+			name: "resumed with both policies, and may overlap: each runs its own latest", task: justResumed("latest"),
+			change: func(r *recurring) {
+				r.Now, r.Overlap = noon.Add(130*time.Minute), "allow"
+			},
+			want: `
 			-2h0m0s to -1h0m0s (2) skipped: ` + latest + `
 			1h0m0s skipped: missed, and catch_up runs only the latest
 			noon to 2h0m0s (2) run
-			count 9, last 2h0m0s, next 3h0m0s`},
+			count 9, last 2h0m0s, next 3h0m0s`,
+		},
 		{name: "its queue was paused", task: missed("none"), pauses: during(-3.5, -0.5), want: `
 			-3h0m0s to -1h0m0s (3) skipped: missed while paused, and catch_up_paused is none
 			noon run
@@ -74,10 +103,13 @@ func TestDecidePaused(t *testing.T) {
 			-1h0m0s skipped: missed, and a later one runs because overlap is skip
 			noon run
 			count 8, last noon, next 1h0m0s`},
-		{name: "its queue was paused, latest, and may overlap", task: missed("latest"), change: func(r *recurring) { r.Overlap = "allow" }, pauses: during(-3.5, -0.5), want: `
+		{
+			name: "its queue was paused, latest, and may overlap", task: missed("latest"),
+			change: func(r *recurring) { r.Overlap = "allow" }, pauses: during(-3.5, -0.5), want: `
 			-3h0m0s to -2h0m0s (2) skipped: ` + latest + `
 			-1h0m0s to noon (2) run
-			count 9, last noon, next 1h0m0s`},
+			count 9, last noon, next 1h0m0s`,
+		},
 		{name: "its queue was paused, all", task: missed("all"), pauses: during(-3.5, -0.5), want: `
 			-3h0m0s to noon (4) run
 			count 11, last noon, next 1h0m0s`},
@@ -96,8 +128,11 @@ func TestDecidePaused(t *testing.T) {
 			-1h0m0s to noon (2) skipped: missed while paused, and catch_up_paused is none
 			-2h0m0s run
 			count 8, last noon, next 1h0m0s`},
-		{name: "paused in the instant of a fire", task: hourly(), pauses: []interval{{from: noon, until: noon.Add(time.Millisecond)}}, want: `
+		{
+			name: "paused in the instant of a fire", task: hourly(),
+			pauses: []interval{{from: noon, until: noon.Add(time.Millisecond)}}, want: `
 			noon skipped: missed while paused, and catch_up_paused is none
-			count 7, last noon, next 1h0m0s`},
+			count 7, last noon, next 1h0m0s`,
+		},
 	})
 }

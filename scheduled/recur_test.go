@@ -52,22 +52,27 @@ func offset(at time.Time) string {
 func hourly() recurring {
 	return recurring{
 		ID: "tick", Cron: "0 * * * *", Overlap: "skip", CatchUp: "latest", CatchUpPaused: "none", CatchUpLimit: 100,
-		ScheduledAt: noon.Add(-24 * time.Hour), LastFire: new(noon.Add(-time.Hour)), NextFire: noon, OccurrenceCount: 7, Planned: true,
-		Now: noon.Add(50 * time.Millisecond),
+		ScheduledAt: noon.Add(-24 * time.Hour), LastFire: new(noon.Add(-time.Hour)), NextFire: noon, OccurrenceCount: 7,
+		Planned: true, Now: noon.Add(50 * time.Millisecond),
 	}
 }
 
-// late is a task of each minute that has not fired from noon on, for some minutes: as many of its fires as the minutes are due.
+// late is a task of each minute that has not fired from noon on, for some minutes: as many of its fires as
+// the minutes are due.
 func late(policy string, minutes int) recurring {
 	r := hourly()
-	r.Cron, r.CatchUp, r.LastFire, r.Now = "* * * * *", policy, new(noon.Add(-time.Minute)), noon.Add(time.Duration(minutes-1)*time.Minute+50*time.Millisecond)
+	r.Cron, r.CatchUp, r.LastFire, r.Now = "* * * * *", policy, new(noon.Add(-time.Minute)), noon.Add(
+		time.Duration(minutes-1)*time.Minute+50*time.Millisecond,
+	)
 	return r
 }
 
 // justEdited is a task that was edited at ten past noon: its fires are not planned yet.
 func justEdited() recurring {
 	r := hourly()
-	r.Planned, r.NextFire, r.LastFire, r.Now = false, noon.Add(10*time.Minute), new(noon), noon.Add(10*time.Minute+50*time.Millisecond)
+	r.Planned, r.NextFire, r.LastFire, r.Now = false, noon.Add(10*time.Minute), new(noon), noon.Add(
+		10*time.Minute+50*time.Millisecond,
+	)
 	return r
 }
 
@@ -122,12 +127,18 @@ func TestDecideOnTime(t *testing.T) {
 		{name: "at the very instant", task: hourly(), change: func(r *recurring) { r.Now = noon }, want: `
 			noon run
 			count 8, last noon, next 1h0m0s`},
-		{name: "its first fire", task: hourly(), change: func(r *recurring) { r.LastFire, r.OccurrenceCount = nil, 0 }, want: `
+		{
+			name: "its first fire", task: hourly(),
+			change: func(r *recurring) { r.LastFire, r.OccurrenceCount = nil, 0 }, want: `
 			noon run
-			count 1, last noon, next 1h0m0s`},
-		{name: "every so often, counted from its beginning", task: hourly(), change: func(r *recurring) { r.Cron, r.ScheduledAt = "@every 25m", noon.Add(-50*time.Minute) }, want: `
+			count 1, last noon, next 1h0m0s`,
+		},
+		{
+			name: "every so often, counted from its beginning", task: hourly(),
+			change: func(r *recurring) { r.Cron, r.ScheduledAt = "@every 25m", noon.Add(-50*time.Minute) }, want: `
 			noon run
-			count 8, last noon, next 25m0s`},
+			count 8, last noon, next 25m0s`,
+		},
 		{name: "an earlier occurrence has not ended", task: hourly(), blocked: "because", want: `
 			noon skipped: because
 			count 7, last noon, next 1h0m0s`},
@@ -142,18 +153,33 @@ func TestDecideAfterAnEdit(t *testing.T) {
 	}
 	checkDecisions(t, []decision{
 		{name: "edited", task: justEdited(), want: `count 7, last noon, next 1h0m0s`},
-		{name: "edited in the instant of a fire", task: justEdited(), change: func(r *recurring) { r.NextFire, r.LastFire = noon, nil }, want: `count 7, next 1h0m0s`},
+		{
+			name: "edited in the instant of a fire", task: justEdited(),
+			change: func(r *recurring) { r.NextFire, r.LastFire = noon, nil }, want: `count 7, next 1h0m0s`,
+		},
 		{name: "edited just before a fire", task: justEdited(), change: func(r *recurring) {
 			r.NextFire, r.LastFire, r.Now = noon.Add(-time.Microsecond), nil, noon.Add(-time.Microsecond)
 		}, want: `count 7, next noon`},
-		{name: "planned late: the fire after the edit is missed, the one before it is not", task: justEdited(), change: func(r *recurring) { r.Now = noon.Add(61 * time.Minute) }, want: `
+		{
+			name: "planned late: the fire after the edit is missed, the one before it is not", task: justEdited(),
+			change: func(r *recurring) { r.Now = noon.Add(61 * time.Minute) }, want: `
 			1h0m0s run
-			count 8, last 1h0m0s, next 2h0m0s`},
+			count 8, last 1h0m0s, next 2h0m0s`,
+		},
 		{name: "created", task: justEdited(), change: created(10 * time.Minute), want: `count 0, next 1h0m0s`},
-		{name: "created with a beginning long past", task: justEdited(), change: created(-1000 * time.Hour), want: `count 0, next 1h0m0s`},
-		{name: "begins between two fires", task: justEdited(), change: created(150 * time.Minute), want: `count 0, next 3h0m0s`},
+		{
+			name: "created with a beginning long past", task: justEdited(), change: created(-1000 * time.Hour),
+			want: `count 0, next 1h0m0s`,
+		},
+		{
+			name: "begins between two fires", task: justEdited(), change: created(150 * time.Minute),
+			want: `count 0, next 3h0m0s`,
+		},
 		{name: "begins at a fire", task: justEdited(), change: created(2 * time.Hour), want: `count 0, next 2h0m0s`},
-		{name: "begins just after a fire", task: justEdited(), change: created(2*time.Hour + time.Microsecond), want: `count 0, next 3h0m0s`},
+		{
+			name: "begins just after a fire", task: justEdited(), change: created(2*time.Hour + time.Microsecond),
+			want: `count 0, next 3h0m0s`,
+		},
 		{name: "began while there was no leader", task: justEdited(), change: func(r *recurring) {
 			created(2 * time.Hour)(r)
 			r.Now = noon.Add(4 * time.Hour)
@@ -161,16 +187,21 @@ func TestDecideAfterAnEdit(t *testing.T) {
 			2h0m0s to 3h0m0s (2) skipped: missed, and catch_up runs only the latest
 			4h0m0s run
 			count 1, last 4h0m0s, next 5h0m0s`},
-		{name: "every so often, from a beginning to come", task: justEdited(), change: func(r *recurring) { created(15 * time.Minute)(r); r.Cron = "@every 45m" },
-			want: `count 0, next 15m0s`},
-		{name: "every so often, from a beginning that is past", task: justEdited(), change: func(r *recurring) { created(-15 * time.Minute)(r); r.Cron = "@every 45m" },
-			want: `count 0, next 30m0s`},
-		{name: "edited by a clock that is behind", task: justEdited(), change: func(r *recurring) { r.NextFire, r.Now = noon.Add(-5*time.Minute), noon.Add(-5*time.Minute) },
-			want: `count 7, last noon, next 1h0m0s`},
-		{name: "edited by a clock that was behind", task: justEdited(), change: func(r *recurring) { r.NextFire = noon.Add(-500 * time.Minute) },
-			want: `count 7, last noon, next 1h0m0s`},
-		{name: "what it missed before is not made up for by the edit", task: justEdited(), change: func(r *recurring) { r.LastFire = new(noon.Add(-9 * time.Hour)) },
-			want: `count 7, last -9h0m0s, next 1h0m0s`},
+		{name: "every so often, from a beginning to come", task: justEdited(),
+			change: func(r *recurring) { created(15 * time.Minute)(r); r.Cron = "@every 45m" },
+			want:   `count 0, next 15m0s`},
+		{name: "every so often, from a beginning that is past", task: justEdited(),
+			change: func(r *recurring) { created(-15 * time.Minute)(r); r.Cron = "@every 45m" },
+			want:   `count 0, next 30m0s`},
+		{name: "edited by a clock that is behind", task: justEdited(),
+			change: func(r *recurring) { r.NextFire, r.Now = noon.Add(-5*time.Minute), noon.Add(-5*time.Minute) },
+			want:   `count 7, last noon, next 1h0m0s`},
+		{name: "edited by a clock that was behind", task: justEdited(),
+			change: func(r *recurring) { r.NextFire = noon.Add(-500 * time.Minute) },
+			want:   `count 7, last noon, next 1h0m0s`},
+		{name: "what it missed before is not made up for by the edit", task: justEdited(),
+			change: func(r *recurring) { r.LastFire = new(noon.Add(-9 * time.Hour)) },
+			want:   `count 7, last -9h0m0s, next 1h0m0s`},
 	})
 }
 
@@ -228,10 +259,13 @@ func TestDecideCatchUp(t *testing.T) {
 		{name: "none, 61 s late", task: hour("none", 61*time.Second), want: `
 			noon skipped: missed, and catch_up is none
 			count 7, last noon, next 1h0m0s`},
-		{name: "blocked: the reasons of what was missed stay, and what would have run says what is in its way", task: late("latest", 3), blocked: "because", want: `
+		{
+			name: "blocked: the reasons of what was missed stay, and what would have run says what is in its way",
+			task: late("latest", 3), blocked: "because", want: `
 			noon to 1m0s (2) skipped: missed, and catch_up runs only the latest
 			2m0s skipped: because
-			count 7, last 2m0s, next 3m0s`},
+			count 7, last 2m0s, next 3m0s`,
+		},
 		{name: "all, blocked", task: late("all", 3), blocked: "because", want: `
 			noon to 2m0s (3) skipped: because
 			count 7, last 2m0s, next 3m0s`},

@@ -31,27 +31,41 @@ func TestEditsDoNotFire(t *testing.T) {
 			return s.tasks.Schedule(t.Context(), s.pool, task)
 		}, want)
 	}
-	pause := verb(func(id string) (store.Receipt, error) { return s.tasks.Pause(t.Context(), s.pool, id) }, store.Paused)
-	resume := verb(func(id string) (store.Receipt, error) { return s.tasks.Resume(t.Context(), s.pool, id) }, store.Queued)
-	cancel := verb(func(id string) (store.Receipt, error) { return s.tasks.Cancel(t.Context(), s.pool, id) }, store.Cancelled)
+	pause := verb(
+		func(id string) (store.Receipt, error) { return s.tasks.Pause(t.Context(), s.pool, id) }, store.Paused,
+	)
+	resume := verb(
+		func(id string) (store.Receipt, error) { return s.tasks.Resume(t.Context(), s.pool, id) }, store.Queued,
+	)
+	cancel := verb(
+		func(id string) (store.Receipt, error) { return s.tasks.Cancel(t.Context(), s.pool, id) }, store.Cancelled,
+	)
 	past := time.Now().Add(-1000 * time.Hour)
 	edits := map[string][]func(id string){
-		"nothing":       {again(func(*store.Task) {}, store.Unchanged)},
-		"payload":       {again(func(task *store.Task) { task.Payload = job{"other"} }, store.Rescheduled)},
-		"expression":    {again(func(task *store.Task) { task.Recurrence.Cron = "@yearly" }, store.Rescheduled)},
-		"zone":          {again(func(task *store.Task) { task.Recurrence.TimeZone = "Asia/Tokyo" }, store.Rescheduled)},
-		"policy":        {again(func(task *store.Task) { task.Recurrence.CatchUp = store.CatchUpAll }, store.Rescheduled)},
-		"long ago":      {again(func(task *store.Task) { task.At, task.Recurrence.CatchUp = past, store.CatchUpAll }, store.Rescheduled)},
-		"hourly":        {again(func(task *store.Task) { task.At, task.Recurrence.Cron = past, "@hourly" }, store.Rescheduled)},
-		"paused":        {pause, resume},
-		"paused, all":   {again(func(task *store.Task) { task.Recurrence.CatchUpPaused = store.CatchUpAll }, store.Rescheduled), pause, resume},
+		"nothing":    {again(func(*store.Task) {}, store.Unchanged)},
+		"payload":    {again(func(task *store.Task) { task.Payload = job{"other"} }, store.Rescheduled)},
+		"expression": {again(func(task *store.Task) { task.Recurrence.Cron = "@yearly" }, store.Rescheduled)},
+		"zone":       {again(func(task *store.Task) { task.Recurrence.TimeZone = "Asia/Tokyo" }, store.Rescheduled)},
+		"policy":     {again(func(task *store.Task) { task.Recurrence.CatchUp = store.CatchUpAll }, store.Rescheduled)},
+		"long ago": {again(
+			func(task *store.Task) { task.At, task.Recurrence.CatchUp = past, store.CatchUpAll }, store.Rescheduled,
+		)},
+		"hourly": {again(
+			func(task *store.Task) { task.At, task.Recurrence.Cron = past, "@hourly" }, store.Rescheduled,
+		)},
+		"paused": {pause, resume},
+		"paused, all": {
+			again(func(task *store.Task) { task.Recurrence.CatchUpPaused = store.CatchUpAll }, store.Rescheduled),
+			pause, resume,
+		},
 		"paused, moved": {pause, again(func(task *store.Task) { task.At = past }, store.Rescheduled), resume},
 		"cancelled":     {cancel, again(func(*store.Task) {}, store.Rearmed)},
 		"cancelled, long ago": {cancel, again(func(task *store.Task) {
 			task.At, task.Recurrence.CatchUp, task.Recurrence.Cron = past, store.CatchUpAll, "@hourly"
 		}, store.Rearmed)},
 		"SQL": {func(id string) {
-			s.exec(`UPDATE tasktable.scheduled_tasks SET priority = 7, cron = '@weekly', overlap = NULL WHERE id = $1`, id)
+			s.exec(`UPDATE tasktable.scheduled_tasks SET priority = 7, cron = '@weekly', overlap = NULL
+				WHERE id = $1`, id)
 		}},
 		"SQL pause": {func(id string) {
 			s.exec(`UPDATE tasktable.scheduled_tasks SET status = 'PAUSED', catch_up_paused = 'all' WHERE id = $1`, id)
@@ -74,7 +88,8 @@ func TestEditsDoNotFire(t *testing.T) {
 	s.begins("after").end <- nil
 	for _, id := range ids {
 		row := await(t, s.pool, id, time.Second, store.StatusQueued)
-		if lines := s.lines(id); len(lines) != 0 || row.OccurrenceCount != 0 || row.StartedAt != nil || row.NextAttemptAt.Before(time.Now().Add(-time.Second)) {
+		if lines := s.lines(id); len(lines) != 0 || row.OccurrenceCount != 0 || row.StartedAt != nil ||
+			row.NextAttemptAt.Before(time.Now().Add(-time.Second)) {
 			t.Errorf("%s has fired: %+v, %+v", id, lines, row)
 		}
 	}
@@ -88,7 +103,9 @@ func TestEditsLoseNoFire(t *testing.T) {
 	const id = "edited"
 	edit := func(n int) {
 		s.schedule(id, func(task *store.Task) {
-			task.Payload, task.Recurrence = job{fmt.Sprint(n)}, &store.Recurrence{Cron: eachSecond, CatchUp: store.CatchUpAll, Overlap: store.OverlapAllow}
+			task.Payload, task.Recurrence = job{fmt.Sprint(n)}, &store.Recurrence{
+				Cron: eachSecond, CatchUp: store.CatchUpAll, Overlap: store.OverlapAllow,
+			}
 		})
 	}
 	n := 0
@@ -114,7 +131,8 @@ func TestEditsLoseNoFire(t *testing.T) {
 	}
 }
 
-// Of the fires missed while it was paused, by itself or with its queue, a task runs as many as it wishes; by default, none.
+// Of the fires missed while it was paused, by itself or with its queue, a task runs as many as it wishes;
+// by default, none.
 func TestFiresMissedWhilePaused(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -127,7 +145,9 @@ func TestFiresMissedWhilePaused(t *testing.T) {
 			id := queue + " " + string(policy)
 			s.schedule(id, func(task *store.Task) {
 				// What applies to other missed fires is another thing.
-				task.Queue, task.Recurrence = queue, &store.Recurrence{Cron: eachSecond, CatchUp: store.CatchUpAll, CatchUpPaused: policy, Overlap: store.OverlapAllow}
+				task.Queue, task.Recurrence = queue, &store.Recurrence{
+					Cron: eachSecond, CatchUp: store.CatchUpAll, CatchUpPaused: policy, Overlap: store.OverlapAllow,
+				}
 			})
 			if ids, policies[id] = append(ids, id), policy; queue == "default" {
 				alone = append(alone, id)
@@ -140,7 +160,9 @@ func TestFiresMissedWhilePaused(t *testing.T) {
 		}
 	}
 	eventually(t, 10*time.Second, "all have fired", fired(time.Time{}))
-	if outcome, err := s.tasks.PauseScope(t.Context(), s.pool, store.Queue("side"), time.Time{}, "to see"); err != nil || outcome != store.Paused {
+	if outcome, err := s.tasks.PauseScope(
+		t.Context(), s.pool, store.Queue("side"), time.Time{}, "to see",
+	); err != nil || outcome != store.Paused {
 		t.Fatalf("%s, %v", outcome, err)
 	}
 	for _, id := range alone {
@@ -195,8 +217,10 @@ func (s *stage) judgePaused(id string, last time.Time, policy store.CatchUp) {
 	t.Helper()
 	alone := strings.HasPrefix(id, "default")
 	var paused, resumed, changed time.Time
-	err := s.pool.QueryRow(t.Context(), `SELECT p.paused_at, p.ends_at::timestamptz, coalesce(c.changed_at, p.ends_at::timestamptz) FROM tasktable.pauses AS p
-		LEFT JOIN tasktable.scheduled_task_changes AS c ON c.task_id = $1 AND c.verb = 'resume'`, id).Scan(&paused, &resumed, &changed)
+	err := s.pool.QueryRow(t.Context(), `SELECT p.paused_at, p.ends_at::timestamptz,
+		coalesce(c.changed_at, p.ends_at::timestamptz) FROM tasktable.pauses AS p
+		LEFT JOIN tasktable.scheduled_task_changes AS c ON c.task_id = $1
+			AND c.verb = 'resume'`, id).Scan(&paused, &resumed, &changed)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -224,8 +248,12 @@ func (s *stage) judgePaused(id string, last time.Time, policy store.CatchUp) {
 		runs, reason = 1, "missed while paused, and catch_up_paused runs only the latest"
 	}
 	skipped := inStatus(missed, store.StatusSkipped)
-	if len(missed) != fires || len(missed)-len(skipped) != runs || runs > 0 && missed[fires-1].Status == store.StatusSkipped {
-		t.Errorf("%s missed %d fires, of which %d ran, want %d of %d: last %s, resumed %s: %v", id, len(missed), len(missed)-len(skipped), runs, fires, last, resumed, missed)
+	if len(missed) != fires || len(missed)-len(skipped) != runs ||
+		runs > 0 && missed[fires-1].Status == store.StatusSkipped {
+		t.Errorf(
+			"%s missed %d fires, of which %d ran, want %d of %d: last %s, resumed %s: %v", id, len(missed),
+			len(missed)-len(skipped), runs, fires, last, resumed, missed,
+		)
 	}
 	for _, one := range skipped {
 		if deref(one.Message) != reason {

@@ -53,7 +53,8 @@ func parentOf(id string) string {
 func (s *stage) planned(ids ...string) {
 	s.t.Helper()
 	eventually(s.t, 10*time.Second, "the next fires are planned", func() bool {
-		return s.count(`SELECT count(*) FROM tasktable.recurring_tasks WHERE id = ANY ($1) AND next_fire IS NOT NULL`, ids) == len(ids)
+		return s.count(`SELECT count(*) FROM tasktable.recurring_tasks WHERE id = ANY ($1)
+			AND next_fire IS NOT NULL`, ids) == len(ids)
 	})
 }
 
@@ -100,12 +101,15 @@ func gaps(lines []line, period time.Duration) (missing []time.Time) {
 	return missing
 }
 
-// Recurring tasks fire at their times, each fire is an occurrence of its own that runs at once, and the task's row keeps count
-// until it ends.
+// Recurring tasks fire at their times, each fire is an occurrence of its own that runs at once, and the task's row
+// keeps count until it ends.
 func TestRecurringTasksFire(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	s.node(nil, handlers.Handle(func(context.Context, *handlers.Task[job]) error { return nil }), handlers.Func("CRON", func(context.Context) error { return nil }))
+	s.node(
+		nil, handlers.Handle(func(context.Context, *handlers.Task[job]) error { return nil }),
+		handlers.Func("CRON", func(context.Context) error { return nil }),
+	)
 	ends := time.Now().Truncate(time.Second).Add(4 * time.Second)
 	// Where they overlap, as on a busy machine, both run.
 	s.recur("counted", store.Recurrence{Cron: eachSecond, MaxOccurrences: 4, Overlap: store.OverlapAllow})
@@ -119,7 +123,8 @@ func TestRecurringTasksFire(t *testing.T) {
 	cron.Recurrence.MaxOccurrences, cron.Recurrence.Overlap = 2, store.OverlapAllow
 	schedule(t, s.pool, cron)
 
-	ended := map[string]string{"counted": "ended after 4 occurrences", "ends": "ended at " + ends.UTC().Format(time.RFC3339), "every": "ended after 3 occurrences",
+	ended := map[string]string{"counted": "ended after 4 occurrences",
+		"ends": "ended at " + ends.UTC().Format(time.RFC3339), "every": "ended after 3 occurrences",
 		"begins": "ended after 1 occurrences", "recurring-CRON": "ended after 2 occurrences"}
 	var late []time.Duration
 	for id, message := range ended {
@@ -142,7 +147,8 @@ func TestRecurringTasksFire(t *testing.T) {
 			}
 		}
 	}
-	if lines := s.lines("ends"); lines[len(lines)-1].Fire.After(ends) || ends.Sub(lines[len(lines)-1].Fire) > time.Second/2 {
+	if lines := s.lines("ends"); lines[len(lines)-1].Fire.After(ends) ||
+		ends.Sub(lines[len(lines)-1].Fire) > time.Second/2 {
 		t.Errorf("the last fire until %s was at %s", ends, lines[len(lines)-1].Fire)
 	}
 	if first := s.lines("begins")[0].Fire; !first.Equal(ends) {
@@ -208,12 +214,16 @@ func TestExtraOccurrences(t *testing.T) {
 		}
 	}
 	for i := range 5 {
-		s.is("extra@"+hour.Add(time.Duration(i+1)*time.Hour).UTC().Format(time.RFC3339), store.StatusCompleted, outcomeCompleted)
+		s.is(
+			"extra@"+hour.Add(time.Duration(i+1)*time.Hour).UTC().Format(time.RFC3339), store.StatusCompleted,
+			outcomeCompleted,
+		)
 	}
 	if n := len(s.lines("extra")); n != 8 {
 		t.Errorf("%d occurrences", n)
 	}
-	if row := await(t, s.pool, "extra", time.Second, store.StatusQueued); row.OccurrenceCount != 0 || !row.NextAttemptAt.Equal(*before.NextAttemptAt) {
+	if row := await(t, s.pool, "extra", time.Second, store.StatusQueued); row.OccurrenceCount != 0 ||
+		!row.NextAttemptAt.Equal(*before.NextAttemptAt) {
 		t.Errorf("the task was %+v, is %+v", before, row)
 	}
 	s.idle("extra")

@@ -246,11 +246,15 @@ func TestRerunsAreCountedByChain(t *testing.T) {
 		n           int
 		want        string // at which runs the log tells
 	}{
-		"one task":                     {same, func(int) int { return 0 }, time.Second, 65, "[29]"},
-		"one task, for two minutes":    {same, func(int) int { return 0 }, time.Second, 125, "[29 89]"},
-		"one task, now and then":       {same, func(int) int { return 0 }, 3 * time.Second, 100, "[]"},
-		"a ring of two":                {func(i int) string { return fmt.Sprint(i % 2) }, func(int) int { return 2 }, time.Second, 60, "[28]"},
-		"a chain":                      {each, func(i int) int { return min(i+1, rerunsMost) }, time.Second, 60, "[29]"},
+		"one task":                  {same, func(int) int { return 0 }, time.Second, 65, "[29]"},
+		"one task, for two minutes": {same, func(int) int { return 0 }, time.Second, 125, "[29 89]"},
+		"one task, now and then":    {same, func(int) int { return 0 }, 3 * time.Second, 100, "[]"},
+		"a ring of two": {
+			func(i int) string { return fmt.Sprint(i % 2) }, func(int) int { return 2 }, time.Second, 60, "[28]",
+		},
+		"a chain": {
+			each, func(i int) int { return min(i+1, rerunsMost) }, time.Second, 60, "[29]",
+		},
 		"a fan-out's follow-ups":       {each, func(int) int { return 2 }, time.Millisecond, 85, "[]"},
 		"more tasks than are kept":     {each, func(int) int { return 3 }, time.Millisecond, maxRerunIDs + 100, "[]"},
 		"a chain behind a fan-out":     {each, func(int) int { return rerunsMost - 1 }, time.Millisecond, 85, "[]"},
@@ -277,7 +281,9 @@ func TestGenerationsOfPutOffs(t *testing.T) {
 		n    int
 		want func(i int) int // at run i; the first run of an application's task puts nothing off
 	}{
-		"a chain":       {func(id int) int { return id + 1 }, rerunsMost + 3, func(i int) int { return min(i+1, rerunsMost) }},
+		"a chain": {
+			func(id int) int { return id + 1 }, rerunsMost + 3, func(i int) int { return min(i+1, rerunsMost) },
+		},
 		"a ring of two": {func(id int) int { return 1 - id }, 8, func(int) int { return 2 }},
 	} {
 		t.Run(name, func(t *testing.T) {

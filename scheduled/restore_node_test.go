@@ -12,8 +12,8 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// A database is restored from a backup that was taken while a node worked: by the steps of UPGRADING.md nothing is done again that was done
-// after the backup, and the rest is done. What a killed node leaves stands for the backup.
+// A database is restored from a backup that was taken while a node worked: by the steps of UPGRADING.md nothing is
+// done again that was done after the backup, and the rest is done. What a killed node leaves stands for the backup.
 func TestRestoredDatabase(t *testing.T) {
 	f := newField(t)
 	f.shut(1)
@@ -24,7 +24,9 @@ func TestRestoredDatabase(t *testing.T) {
 		node.runs(id, 20*time.Second)
 	}
 	for i := range 5 {
-		schedule(t, f.pool, store.Task{Payload: gated{fmt.Sprint("due ", i), 1}, At: time.Now().Add(500 * time.Millisecond)})
+		schedule(t, f.pool, store.Task{
+			Payload: gated{fmt.Sprint("due ", i), 1}, At: time.Now().Add(500 * time.Millisecond),
+		})
 	}
 	later := schedule(t, f.pool, store.Task{Payload: gated{"later", 1}, At: time.Now().Add(time.Hour)})
 	node.kill()
@@ -36,10 +38,13 @@ func TestRestoredDatabase(t *testing.T) {
 		began <- task.Execution
 		return nil
 	}))
-	const waiting = `SELECT count(*) = 7 FROM tasktable.scheduled_tasks WHERE status = 'QUEUED' AND next_attempt_at <= now()`
+	const waiting = `SELECT count(*) = 7 FROM tasktable.scheduled_tasks WHERE status = 'QUEUED'
+		AND next_attempt_at <= now()`
 	f.until(20*time.Second, "what ran is taken back, and all that is due waits", waiting)
-	f.until(10*time.Second, "the leader has looked", `SELECT clock_timestamp() > max(next_attempt_at) + interval '2 seconds'
-		FROM tasktable.scheduled_tasks WHERE id <> $1`, later.ID)
+	f.until(
+		10*time.Second, "the leader has looked", `SELECT clock_timestamp() > max(next_attempt_at) + interval '2 seconds'
+		FROM tasktable.scheduled_tasks WHERE id <> $1`, later.ID,
+	)
 	if len(began) != 0 {
 		t.Errorf("%d tasks have begun", len(began))
 	}
@@ -47,7 +52,8 @@ func TestRestoredDatabase(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.exec(`SELECT tasktable.resume_scope('all')`)
-	f.until(20*time.Second, "the rest is done", `SELECT count(*) = 6 FROM tasktable.scheduled_tasks WHERE status = 'COMPLETED'`)
+	f.until(20*time.Second, "the rest is done", `SELECT count(*) = 6 FROM tasktable.scheduled_tasks
+		WHERE status = 'COMPLETED'`)
 	if got := outcomes(t, f.pool, running.ID); fmt.Sprint(got) != "[LOST COMPLETED]" {
 		t.Errorf("what was running at the time of the backup has the history %v", got)
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// Of a task that lives on, the history that is too old is removed, by the task's own period, its type's or the default; of one that
-// was deleted the executions by their type, the changes by the longest period of all.
+// Of a task that lives on, the history that is too old is removed, by the task's own period, its type's or the
+// default; of one that was deleted the executions by their type, the changes by the longest period of all.
 func TestRetainHistory(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -30,7 +30,10 @@ func TestRetainHistory(t *testing.T) {
 		{"its own, longer", 10 * day, nil, 1000 * day, "[500 91 89]; []", "[500 91 89]; []"},
 		{"its type's", 90 * day, map[string]time.Duration{"JOB": 10 * day}, 0, "[]; []", "[]; [89]"},
 		{"another type's, longer", 10 * day, map[string]time.Duration{"LOG": 90 * day}, 0, "[]; []", "[]; [89]"},
-		{"its type's, for ever", 10 * day, map[string]time.Duration{"JOB": -1}, 0, "[500 91 89]; [500 91 89]", "[500 91 89]; [500 91 89]"},
+		{
+			"its type's, for ever", 10 * day, map[string]time.Duration{"JOB": -1}, 0, "[500 91 89]; [500 91 89]",
+			"[500 91 89]; [500 91 89]",
+		},
 		{"for ever", -1, nil, 0, "[500 91 89]; [500 91 89]", "[500 91 89]; [500 91 89]"},
 	} {
 		b := newBench(t)
@@ -38,10 +41,14 @@ func TestRetainHistory(t *testing.T) {
 			schedule(t, b.pool, store.Task{ID: id, Payload: job{id}, At: noon, Retention: test.own})
 			for _, age := range []int{500, 91, 89} {
 				at := noon.AddDate(0, 0, -age)
-				b.exec(`INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt, scheduled_at, finished_at, outcome, error)
-					VALUES (nextval('tasktable.task_numbers'), $1, 'JOB', 1, 1, $2, $2, 'COMPLETED', $3)`, id, at, fmt.Sprint(age))
-				b.exec(`INSERT INTO tasktable.scheduled_task_changes (revision, task_id, verb, outcome, changed_at, changed_by)
-					VALUES (nextval('tasktable.task_numbers'), $1, 'schedule', 'rescheduled', $2, $3)`, id, at, fmt.Sprint(age))
+				b.exec(`INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt,
+					scheduled_at, finished_at, outcome, error)
+					VALUES (nextval('tasktable.task_numbers'), $1, 'JOB', 1, 1, $2, $2,
+						'COMPLETED', $3)`, id, at, fmt.Sprint(age))
+				b.exec(`INSERT INTO tasktable.scheduled_task_changes (revision, task_id, verb, outcome,
+					changed_at, changed_by)
+					VALUES (nextval('tasktable.task_numbers'), $1, 'schedule',
+						'rescheduled', $2, $3)`, id, at, fmt.Sprint(age))
 			}
 		}
 		if _, err := tasks.Delete(t.Context(), b.pool, "deleted"); err != nil {
@@ -52,7 +59,12 @@ func TestRetainHistory(t *testing.T) {
 			var text []string
 			for _, id := range []string{"lives", "deleted"} {
 				ages := []string{}
-				if err := b.pool.QueryRow(t.Context(), `SELECT coalesce(array_agg(`+column+`), '{}') FROM tasktable.`+table+` WHERE task_id = $1 AND `+column+` <> 'test'`, id).Scan(&ages); err != nil {
+				if err := b.pool.QueryRow(
+					t.Context(),
+					`SELECT coalesce(array_agg(`+column+`), '{}') FROM tasktable.`+table+` WHERE task_id = $1 AND `+
+						column+` <> 'test'`,
+					id,
+				).Scan(&ages); err != nil {
 					t.Fatal(err)
 				}
 				slices.SortFunc(ages, func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(b, a)) })
@@ -69,7 +81,8 @@ func TestRetainHistory(t *testing.T) {
 	}
 }
 
-// Nodes and pauses that are over are kept as long as the history, and at least thirty days; those that live and hold, for ever.
+// Nodes and pauses that are over are kept as long as the history, and at least thirty days; those that live
+// and hold, for ever.
 func TestRetainNodesAndPauses(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -88,13 +101,17 @@ func TestRetainNodesAndPauses(t *testing.T) {
 			if age > 0 {
 				over = new(noon.AddDate(0, 0, -age))
 			}
-			b.exec(`INSERT INTO tasktable.nodes (number, service, version, host, queues, types, dead_at) OVERRIDING SYSTEM VALUE VALUES ($1, 'test', '', '', '{}', '{}', $2)`, age, over)
-			b.exec(`INSERT INTO tasktable.pauses (scope, name, ends_at) VALUES ('queue', $1, $2)`, fmt.Sprint(age), over)
+			b.exec(`INSERT INTO tasktable.nodes (number, service, version, host, queues, types,
+				dead_at) OVERRIDING SYSTEM VALUE VALUES ($1, 'test', '', '', '{}', '{}', $2)`, age, over)
+			b.exec(`INSERT INTO tasktable.pauses (scope, name, ends_at)
+				VALUES ('queue', $1, $2)`, fmt.Sprint(age), over)
 		}
 		removed, _ := b.retain(b.retainerOf(test.retention, nil), noon)
 		for table, column := range map[string]string{"nodes": "number::text", "pauses": "name"} {
 			var left []string
-			if err := b.pool.QueryRow(t.Context(), `SELECT array_agg(`+column+` ORDER BY `+column+`) FROM tasktable.`+table).Scan(&left); err != nil {
+			if err := b.pool.QueryRow(
+				t.Context(), `SELECT array_agg(`+column+` ORDER BY `+column+`) FROM tasktable.`+table,
+			).Scan(&left); err != nil {
 				t.Fatal(err)
 			}
 			if got := strings.Join(left, " "); got != test.left {
@@ -115,8 +132,12 @@ func TestRetainGoesOn(t *testing.T) {
 		next    retainPlace
 	}
 	for pages, want := range map[int][]batch{
-		// Each task has a line of history, which goes with it; 500 lines are of tasks that are gone. The other tables are small.
-		4500: {{2 * 2000, retainPlace{0, tuple{page: 2000}}}, {2 * 2000, retainPlace{0, tuple{page: 4000}}}, {2*500 + 500, retainPlace{}}},
+		// Each task has a line of history, which goes with it; 500 lines are of tasks that are gone. The other
+		// tables are small.
+		4500: {
+			{2 * 2000, retainPlace{0, tuple{page: 2000}}}, {2 * 2000, retainPlace{0, tuple{page: 4000}}},
+			{2*500 + 500, retainPlace{}},
+		},
 		2001: {{2 * 2000, retainPlace{0, tuple{page: 2000}}}, {2 + 500, retainPlace{}}},
 		2000: {{2 * 2000, retainPlace{1, tuple{page: 0}}}, {500, retainPlace{}}},
 	} {
@@ -124,9 +145,12 @@ func TestRetainGoesOn(t *testing.T) {
 		// A page a row, so that batches have an end.
 		b.exec(`ALTER TABLE tasktable.scheduled_tasks ALTER COLUMN message SET STORAGE PLAIN, DISABLE TRIGGER USER`)
 		b.exec(`INSERT INTO tasktable.scheduled_tasks (id, payload, type, revision, status, finished_at, message)
-			SELECT 'task ' || i, '{"type":"JOB"}', 'JOB', i, 'COMPLETED', $1::timestamptz, repeat('x', 5000) FROM generate_series(1, $2::int) AS i`, noon.Add(-time.Hour), pages)
-		b.exec(`INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt, scheduled_at, finished_at, outcome)
-			SELECT i, 'task ' || i, 'JOB', i, 1, now(), $1::timestamptz, 'COMPLETED' FROM generate_series(1, $2::int + 500) AS i`, noon.Add(-time.Hour), pages)
+			SELECT 'task ' || i, '{"type":"JOB"}', 'JOB', i, 'COMPLETED', $1::timestamptz, repeat('x', 5000)
+				FROM generate_series(1, $2::int) AS i`, noon.Add(-time.Hour), pages)
+		b.exec(`INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt, scheduled_at,
+			finished_at, outcome)
+			SELECT i, 'task ' || i, 'JOB', i, 1, now(), $1::timestamptz, 'COMPLETED'
+				FROM generate_series(1, $2::int + 500) AS i`, noon.Add(-time.Hour), pages)
 		r := b.retainerOf(time.Minute, nil)
 		step := func(at retainPlace) (done batch) {
 			t.Helper()

@@ -30,7 +30,8 @@ func TestRetentionGoesPastWhatItCannotRemove(t *testing.T) {
 			`CREATE TABLE invoices (task text REFERENCES tasktable.scheduled_tasks (id) DEFERRABLE INITIALLY DEFERRED);
 			INSERT INTO invoices SELECT id FROM tasktable.scheduled_tasks WHERE id LIKE 'kept%'`,
 			func(kept string) string { return kept + "; ; " + kept }, "violates foreign key"},
-		"a trigger on the history": {refuse + `CREATE TRIGGER refuse BEFORE DELETE ON tasktable.scheduled_task_executions
+		"a trigger on the history": {
+			refuse + `CREATE TRIGGER refuse BEFORE DELETE ON tasktable.scheduled_task_executions
 			FOR EACH ROW WHEN (OLD.task_id LIKE 'kept%') EXECUTE FUNCTION refuse()`,
 			func(kept string) string { return kept + "; " + kept + "; " + kept }, "kept by us"},
 	} {
@@ -44,7 +45,8 @@ func TestRetentionGoesPastWhatItCannotRemove(t *testing.T) {
 				b.old(fmt.Sprintf("old %02d", i), "JOB", 91*day, nil)
 			}
 			b.exec(test.sql)
-			b.exec(`INSERT INTO tasktable.nodes (service, version, host, queues, types) VALUES ('test', '', '', '{}', '{}')`)
+			b.exec(`INSERT INTO tasktable.nodes (service, version, host, queues, types)
+				VALUES ('test', '', '', '{}', '{}')`)
 			var log logText
 			r := b.retainerOf(90*day, nil)
 			r.node, r.log = 1, slog.New(slog.NewTextHandler(&log, nil))
@@ -65,7 +67,9 @@ func TestRetentionGoesPastWhatItCannotRemove(t *testing.T) {
 			}
 			r.endRound(t.Context(), round)
 			var note string
-			if err := b.pool.QueryRow(t.Context(), `SELECT retention_refused FROM tasktable.nodes`).Scan(&note); err != nil {
+			if err := b.pool.QueryRow(
+				t.Context(), `SELECT retention_refused FROM tasktable.nodes`,
+			).Scan(&note); err != nil {
 				t.Fatal(err)
 			}
 			if !strings.Contains(note, "the first of task kept 00") || !strings.Contains(note, test.why) {
@@ -76,7 +80,9 @@ func TestRetentionGoesPastWhatItCannotRemove(t *testing.T) {
 			}
 			r.endRound(t.Context(), retained{})
 			var noted bool
-			err := b.pool.QueryRow(t.Context(), `SELECT retention_refused IS NOT NULL FROM tasktable.nodes`).Scan(&noted)
+			err := b.pool.QueryRow(
+				t.Context(), `SELECT retention_refused IS NOT NULL FROM tasktable.nodes`,
+			).Scan(&noted)
 			if err != nil || noted {
 				t.Errorf("the note stays after a round without trouble: %t, %v", noted, err)
 			}
@@ -129,7 +135,8 @@ func TestRetentionDoesNotLookForTheTaskOfEachLine(t *testing.T) {
 		t.Helper()
 		errBack := errors.New("take it back")
 		err := pgx.BeginFunc(t.Context(), b.pool, func(tx pgx.Tx) error {
-			const sql = `SELECT coalesce(sum(idx_scan), 0)::int FROM pg_stat_xact_user_tables WHERE relname = 'scheduled_tasks'`
+			const sql = `SELECT coalesce(sum(idx_scan), 0)::int FROM pg_stat_xact_user_tables
+				WHERE relname = 'scheduled_tasks'`
 			var before int
 			if err := tx.QueryRow(t.Context(), sql).Scan(&before); err != nil {
 				return err

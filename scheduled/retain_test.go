@@ -14,7 +14,10 @@ const day = 24 * time.Hour
 
 // retainerOf is one of a node that keeps finished tasks so long.
 func (b *bench) retainerOf(retention time.Duration, byType map[string]time.Duration) *retainer {
-	return &retainer{pool: b.pool, statements: b.statements, config: Config{Retention: retention, RetentionByType: byType}, log: testLogger()}
+	return &retainer{
+		pool: b.pool, statements: b.statements, config: Config{Retention: retention, RetentionByType: byType},
+		log: testLogger(),
+	}
 }
 
 // retain goes through all tables at a time, and returns how many rows were removed and in how many batches.
@@ -56,10 +59,16 @@ func (b *bench) old(id, kind string, age time.Duration, change func(*store.Task)
 func (b *bench) left() string {
 	b.t.Helper()
 	var text []string
-	for _, table := range []string{"scheduled_tasks|id", "scheduled_task_executions|task_id", "scheduled_task_changes|task_id"} {
+	for _, table := range []string{
+		"scheduled_tasks|id", "scheduled_task_executions|task_id", "scheduled_task_changes|task_id",
+	} {
 		name, column, _ := strings.Cut(table, "|")
 		var ids []string
-		if err := b.pool.QueryRow(b.t.Context(), `SELECT coalesce(array_agg(`+column+`::text ORDER BY `+column+`::text COLLATE "C"), '{}') FROM tasktable.`+name).Scan(&ids); err != nil {
+		if err := b.pool.QueryRow(
+			b.t.Context(),
+			`SELECT coalesce(array_agg(`+column+`::text ORDER BY `+column+`::text COLLATE "C"), '{}') FROM tasktable.`+
+				name,
+		).Scan(&ids); err != nil {
 			b.t.Fatal(err)
 		}
 		text = append(text, strings.Join(ids, " "))
@@ -67,7 +76,8 @@ func (b *bench) left() string {
 	return strings.Join(text, "; ")
 }
 
-// Tasks are kept as long as their own period, their type's or the default says, from their end; their history goes with them.
+// Tasks are kept as long as their own period, their type's or the default says, from their end; their
+// history goes with them.
 func TestRetainTasks(t *testing.T) {
 	t.Parallel()
 	keep := func(d time.Duration) func(*store.Task) { return func(task *store.Task) { task.Retention = d } }
@@ -122,7 +132,9 @@ func TestRetainUntil(t *testing.T) {
 func TestRetainNeverRemovesWhatMayRun(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	for _, id := range []string{"executing", "cancelled and held", "edited and held", "waiting", "paused", "retrying", "dead"} {
+	for _, id := range []string{
+		"executing", "cancelled and held", "edited and held", "waiting", "paused", "retrying", "dead",
+	} {
 		at := noon
 		if id == "waiting" || id == "paused" {
 			at = noon.Add(time.Hour)

@@ -19,8 +19,8 @@ import (
 	"github.com/tasktable/tasktable/store/storetest"
 )
 
-// bound makes the nodes of a stage connect as the engine's role, and returns a pool of an application's that is bound to the
-// service "test": with row level security, and all that the script of the roles has.
+// bound makes the nodes of a stage connect as the engine's role, and returns a pool of an application's that is bound
+// to the service "test": with row level security, and all that the script of the roles has.
 func bound(t *testing.T) (s *stage, application *pgxpool.Pool) {
 	t.Helper()
 	roles := migrations.Roles{ // before the database, in which they have rights
@@ -49,7 +49,8 @@ func bound(t *testing.T) (s *stage, application *pgxpool.Pool) {
 	return s, pool(roles.Application)
 }
 
-// busyNode is a node with all kinds of handlers, two queues and a recurring task that fires each second. It returns where its metrics are.
+// busyNode is a node with all kinds of handlers, two queues and a recurring task that fires each second. It returns
+// where its metrics are.
 func (s *stage) busyNode(recurring store.Task) prometheus.Gatherer {
 	s.t.Helper()
 	registry := prometheus.NewRegistry()
@@ -81,7 +82,9 @@ func TestANodeWithTheEnginesRights(t *testing.T) {
 	s, application := bound(t)
 	secondly := store.Cron("TICK", "* * * * * *")
 	metrics := s.busyNode(secondly)
-	if _, err := tasks.PauseScope(t.Context(), s.nodes, store.Queue("slow"), time.Time{}, "first the others"); err != nil {
+	if _, err := tasks.PauseScope(
+		t.Context(), s.nodes, store.Queue("slow"), time.Time{}, "first the others",
+	); err != nil {
 		t.Fatal(err)
 	}
 	put := func(name string, change func(*store.Task)) {
@@ -100,7 +103,8 @@ func TestANodeWithTheEnginesRights(t *testing.T) {
 	put("transactional", func(task *store.Task) { task.Payload = gated{"transactional", 1} })
 	put("undecodable", func(task *store.Task) { task.Payload = store.JSON(`{"type": "JOB", "name": []}`) })
 	put("bad cron", func(task *store.Task) { task.At = time.Now().Add(time.Hour) })
-	_, err := s.nodes.Exec(t.Context(), `UPDATE tasktable.scheduled_tasks SET cron = '0 0 30 2 *' WHERE id = 'bad cron'`)
+	_, err := s.nodes.Exec(t.Context(), `UPDATE tasktable.scheduled_tasks SET cron = '0 0 30 2 *'
+		WHERE id = 'bad cron'`)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +141,9 @@ func TestANodeWithTheEnginesRights(t *testing.T) {
 		t.Errorf("up to %v, failures %v", got["lane_depth_limit"], got["census_failures_total"])
 	}
 	// The application sees its own tasks alone. The follow-ups of its tasks are among them.
-	if rows, err := inspect.New(store.Config{}).List(t.Context(), application, inspect.Filter{Type: "JOB"}); err != nil || len(rows) != 10 {
+	if rows, err := inspect.New(store.Config{}).List(
+		t.Context(), application, inspect.Filter{Type: "JOB"},
+	); err != nil || len(rows) != 10 {
 		t.Errorf("the application sees %d tasks: %v", len(rows), err)
 	}
 }
@@ -147,7 +153,9 @@ func TestRetentionAndErasureWithTheEnginesRights(t *testing.T) {
 	t.Parallel()
 	s, application := bound(t)
 	schedule(t, application, store.Task{ID: "old", Payload: job{"old"}})
-	schedule(t, application, store.Task{ID: "erased", Payload: job{"erased"}, Entity: "member:7", At: time.Now().Add(time.Hour)})
+	schedule(t, application, store.Task{
+		ID: "erased", Payload: job{"erased"}, Entity: "member:7", At: time.Now().Add(time.Hour),
+	})
 	tr := s.prepare(nil, handlers.Handle(func(context.Context, *handlers.Task[job]) error { return nil }))
 	tr.run()
 	s.is("old", store.StatusCompleted, "COMPLETED")
@@ -197,8 +205,8 @@ func TestReclaimWithTheEnginesRights(t *testing.T) {
 	s.is("cut", store.StatusCompleted, "INTERRUPTED", "COMPLETED")
 }
 
-// Row level security costs the engine nothing: with its policy, too, its statements read no more than what they are about. (Its
-// condition has no effect, but keeps the planner from some statistics.)
+// Row level security costs the engine nothing: with its policy, too, its statements read no more than what they are
+// about. (Its condition has no effect, but keeps the planner from some statistics.)
 func TestPlansWithTheEnginesRights(t *testing.T) {
 	t.Parallel()
 	s, _ := bound(t)
@@ -225,6 +233,7 @@ func TestPlansWithTheEnginesRights(t *testing.T) {
 			}
 		}
 	}
-	b.exec(`UPDATE tasktable.scheduled_tasks SET status = 'CANCELLED', fence = NULL, lease_expires_at = NULL, finished_at = now()
+	b.exec(`UPDATE tasktable.scheduled_tasks SET status = 'CANCELLED', fence = NULL, lease_expires_at = NULL,
+		finished_at = now()
 		WHERE fence IS NOT NULL`) // by nobody, which the stage would mind
 }

@@ -55,14 +55,17 @@ func (f *fleet) releaseOn(queue, service, version string, types []string, recurr
 	}
 	declared := []store.Task{}
 	for _, id := range recurring {
-		declared = append(declared, store.Task{ID: id, Payload: named{Kind: types[0], Extra: version}, Recurrence: &store.Recurrence{Cron: farOff}})
+		declared = append(declared, store.Task{
+			ID: id, Payload: named{Kind: types[0], Extra: version}, Recurrence: &store.Recurrence{Cron: farOff},
+		})
 	}
 	stop = f.node(func(c *Config) {
 		c.Service, c.Version, c.Recurring, c.declareEvery = service, version, declared, 50*time.Millisecond
 		c.Queues = map[string]int{queue: 5}
 	}, parts...)
 	eventually(f.t, 10*time.Second, service+" "+version+" is up", func() bool {
-		return f.count(`SELECT count(*) FROM tasktable.nodes WHERE service = $1 AND version = $2 AND dead_at IS NULL`, service, version) > 0
+		return f.count(`SELECT count(*) FROM tasktable.nodes WHERE service = $1 AND version = $2
+			AND dead_at IS NULL`, service, version) > 0
 	})
 	return stop
 }
@@ -89,7 +92,8 @@ func (f *fleet) ran(ids []string, by ...string) {
 	for _, id := range ids {
 		await(f.t, f.pool, id, 15*time.Second, store.StatusCompleted)
 		history := outcomes(f.t, f.pool, id)
-		history = slices.DeleteFunc(history, func(outcome string) bool { return outcome == outcomeReleased }) // by a node that stopped before it began
+		// By a node that stopped before it began.
+		history = slices.DeleteFunc(history, func(outcome string) bool { return outcome == outcomeReleased })
 		if len(history) != 1 || history[0] != outcomeCompleted {
 			f.t.Errorf("%s has the history %v", id, history)
 		}
@@ -111,7 +115,8 @@ func (f *fleet) waits(ids []string) {
 		if row.Attempt != 0 {
 			f.t.Errorf("%s was claimed: %+v", id, row)
 		}
-		if n := f.count(`SELECT count(*) FROM tasktable.late_tasks WHERE id = $1 AND NOT has_node AND NOT is_paused`, id); n != 1 {
+		if n := f.count(`SELECT count(*) FROM tasktable.late_tasks WHERE id = $1 AND NOT has_node
+			AND NOT is_paused`, id); n != 1 {
 			f.t.Errorf("%s is not said to have no node", id)
 		}
 	}
@@ -120,7 +125,8 @@ func (f *fleet) waits(ids []string) {
 // declares waits until the recurring tasks are as wanted: by id the version that declares them, "" for those cancelled.
 func (f *fleet) declares(want map[string]string) {
 	f.t.Helper()
-	const sql = `SELECT coalesce(jsonb_object_agg(id, CASE WHEN status = 'CANCELLED' THEN '' ELSE payload ->> 'extra' END), '{}')
+	const sql = `SELECT coalesce(jsonb_object_agg(id, CASE WHEN status = 'CANCELLED' THEN ''
+		ELSE payload ->> 'extra' END), '{}')
 		FROM tasktable.scheduled_tasks WHERE cron IS NOT NULL`
 	var got map[string]string
 	eventually(f.t, 15*time.Second, fmt.Sprintf("the recurring tasks are %v", want), func() bool {
@@ -132,8 +138,8 @@ func (f *fleet) declares(want map[string]string) {
 	})
 }
 
-// Three services with types of their own, and one that two of them have, on one table: each node runs what it has, in both versions of
-// a service while they run side by side, and each service's recurring tasks are its own.
+// Three services with types of their own, and one that two of them have, on one table: each node runs what it has, in
+// both versions of a service while they run side by side, and each service's recurring tasks are its own.
 func TestThreeServices(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -160,14 +166,15 @@ func TestThreeServices(t *testing.T) {
 	f.waits(f.put("PUBLISH", 2))
 	f.ran(f.put("REPORT", 5), "reports 3") // the others do not notice
 	f.exec(`SELECT tasktable.cancel(id) FROM tasktable.scheduled_tasks WHERE type = 'PUBLISH'`)
-	if n := f.count(`SELECT count(*) FROM tasktable.scheduled_task_executions AS e JOIN tasktable.nodes AS n ON n.number = e.node
+	if n := f.count(`SELECT count(*) FROM tasktable.scheduled_task_executions AS e
+		JOIN tasktable.nodes AS n ON n.number = e.node
 		WHERE NOT e.type = ANY (n.types)`); n != 0 {
 		t.Errorf("%d tasks ran on nodes that do not have their types", n)
 	}
 }
 
-// Blue and green on one queue: both work while both are there, the newer's recurring tasks hold, and nothing is lost when the old one
-// stops, nor when the new one is taken back.
+// Blue and green on one queue: both work while both are there, the newer's recurring tasks hold, and nothing is lost
+// when the old one stops, nor when the new one is taken back.
 func TestBlueGreen(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -180,10 +187,15 @@ func TestBlueGreen(t *testing.T) {
 	f.ran(f.put("REFUND", 20), "shop green")
 	stopBlue() // in the midst of them
 	f.ran(both, "shop blue", "shop green")
-	f.ran(f.put("ORDER", 20, func(task *store.Task) { task.Payload = named{Kind: "ORDER", Extra: "a field of green's"} }), "shop green")
+	f.ran(
+		f.put("ORDER", 20, func(task *store.Task) { task.Payload = named{Kind: "ORDER", Extra: "a field of green's"} }),
+		"shop green",
+	)
 
 	// Back to blue: what only green knows waits, what green has scheduled runs.
-	left := f.put("ORDER", 200, func(task *store.Task) { task.Payload = named{Kind: "ORDER", Extra: "a field of green's"} })
+	left := f.put("ORDER", 200, func(task *store.Task) {
+		task.Payload = named{Kind: "ORDER", Extra: "a field of green's"}
+	})
 	stopBlue = f.release("shop", "blue", []string{"ORDER"}, "nightly", "weekly")
 	stopGreen()
 	f.ran(left, "shop blue", "shop green")
@@ -197,8 +209,8 @@ func TestBlueGreen(t *testing.T) {
 	f.ran(f.put("ORDER", 20), "shop green")
 }
 
-// Blue and green with a queue each: each works its own, and what is left in the queue of the one that has stopped is moved, at once or
-// while it waits for its time.
+// Blue and green with a queue each: each works its own, and what is left in the queue of the one that has stopped is
+// moved, at once or while it waits for its time.
 func TestBlueGreenQueues(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -212,7 +224,8 @@ func TestBlueGreenQueues(t *testing.T) {
 	stopBlue()
 	left := f.put("ORDER", 5, in("blue"))
 	f.waits(left)
-	f.exec(`UPDATE tasktable.scheduled_tasks SET queue = 'green' WHERE queue = 'blue' AND status IN ('QUEUED', 'PAUSED')`)
+	f.exec(`UPDATE tasktable.scheduled_tasks SET queue = 'green' WHERE queue = 'blue'
+		AND status IN ('QUEUED', 'PAUSED')`)
 	f.ran(left, "shop green")
 	f.exec(`SELECT tasktable.run_now(id) FROM tasktable.scheduled_tasks WHERE id = ANY ($1)`, later)
 	f.ran(later, "shop green")

@@ -72,7 +72,8 @@ func TestTransactionalTasksHaveRoomByPlaces(t *testing.T) {
 		s.schedule(fmt.Sprint("tx ", i), func(task *store.Task) { task.Payload = quick{} })
 	}
 	kind := quick{}.TaskType()
-	s.sees("two run in River", `SELECT count(*) >= 2 FROM tasktable.river_job WHERE state = 'running' AND kind = $1`, kind)
+	s.sees("two run in River", `SELECT count(*) >= 2 FROM tasktable.river_job WHERE state = 'running'
+		AND kind = $1`, kind)
 	begin := time.Now()
 	s.schedule("plain", nil)
 	s.begins("plain").end <- nil

@@ -67,8 +67,9 @@ func TestScrubJSON(t *testing.T) {
 // A value that fits jsonb comes back the same; every other becomes one that fits.
 func FuzzScrubJSON(f *testing.F) {
 	for _, seed := range []string{
-		`null`, `{}`, `[1,2.50,1e10]`, `"\u0000\ud800\udc00\\u0000"`, `{"a":{"b\u0000":["\ud800"]},"a":1}`, "\"\xff\x00\"", `"\\\u0000"`,
-		`{"k1":1,"k2":2,"k3":3,"k4":4,"k5":5,"k6":6,"k7":7,"k8":8,"k9\u0000":9}`, `-0.0`, "[\"\xed\xa0\x80\"]", `"<>&\u2028"`,
+		`null`, `{}`, `[1,2.50,1e10]`, `"\u0000\ud800\udc00\\u0000"`, `{"a":{"b\u0000":["\ud800"]},"a":1}`,
+		"\"\xff\x00\"", `"\\\u0000"`, `{"k1":1,"k2":2,"k3":3,"k4":4,"k5":5,"k6":6,"k7":7,"k8":8,"k9\u0000":9}`, `-0.0`,
+		"[\"\xed\xa0\x80\"]", `"<>&\u2028"`,
 	} {
 		f.Add([]byte(seed))
 	}
@@ -141,7 +142,9 @@ func TestPostgresTakesWhatIsScrubbed(t *testing.T) {
 	hard := "\x00\xff\xed\xa0\x80\ud7ff\uffff\U0010ffff\u2028\x1f\"\\"
 	var text, value string
 	encoded := json.RawMessage(`{"a\u0000":["\ud800","\udfff\ud800","\u0000","\ud83d\ude00",1e100],"` + "\xff" + `":0}`)
-	if err := pool.QueryRow(t.Context(), `SELECT $1::text, $2::jsonb`, scrub(hard), string(scrubJSON(encoded))).Scan(&text, &value); err != nil {
+	if err := pool.QueryRow(
+		t.Context(), `SELECT $1::text, $2::jsonb`, scrub(hard), string(scrubJSON(encoded)),
+	).Scan(&text, &value); err != nil {
 		t.Fatal(err)
 	}
 	if text != scrub(hard) || !strings.Contains(value, "\U0001F600") {

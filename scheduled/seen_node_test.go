@@ -10,7 +10,8 @@ import (
 	"github.com/tasktable/tasktable/store/inspect"
 )
 
-// What the store says of nodes is so of those that run: which leads, that they give signs of life, and that they have ended.
+// What the store says of nodes is so of those that run: which leads, that they give signs of life, and
+// that they have ended.
 func TestNodesAsTheStoreSeesThem(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -19,7 +20,9 @@ func TestNodesAsTheStoreSeesThem(t *testing.T) {
 	}
 	nodes := func() []inspect.Node {
 		t.Helper()
-		found, err := inspect.New(store.Config{}).Nodes(context.WithoutCancel(t.Context()), s.pool, inspect.NodeFilter{Ended: true})
+		found, err := inspect.New(store.Config{}).Nodes(
+			context.WithoutCancel(t.Context()), s.pool, inspect.NodeFilter{Ended: true},
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -36,7 +39,8 @@ func TestNodesAsTheStoreSeesThem(t *testing.T) {
 		return len(found) == 2 && found[0].State == inspect.NodeLeads && found[1].State == inspect.NodeWorks
 	})
 	before := nodes()
-	if n := before[1]; n.Service != "second" || n.Queues["mail"] != 2 || len(n.Types) != 1 || n.Types[0] != "JOB" || n.ElectedAt != nil || n.DeadAt != nil {
+	if n := before[1]; n.Service != "second" || n.Queues["mail"] != 2 || len(n.Types) != 1 || n.Types[0] != "JOB" ||
+		n.ElectedAt != nil || n.DeadAt != nil {
 		t.Errorf("the second is %+v", n)
 	}
 	eventually(t, 20*time.Second, "both give another sign of life", func() bool {
@@ -50,6 +54,7 @@ func TestNodesAsTheStoreSeesThem(t *testing.T) {
 	stopFirst()
 	eventually(t, 20*time.Second, "the first has ended, and the second leads", func() bool {
 		found := nodes()
-		return found[0].Service == "second" && found[0].State == inspect.NodeLeads && found[1].State == inspect.NodeEnded && found[1].DeadAt != nil
+		return found[0].Service == "second" && found[0].State == inspect.NodeLeads &&
+			found[1].State == inspect.NodeEnded && found[1].DeadAt != nil
 	})
 }

@@ -63,7 +63,8 @@ func TestBatchThatTakesTooLongGoesBack(t *testing.T) {
 	if took := time.Since(began); took < stintMost || took > 5*time.Second {
 		t.Errorf("after %s", took)
 	}
-	if n := s.count(`SELECT count(DISTINCT finished_at) FROM tasktable.scheduled_task_executions WHERE outcome = 'RELEASED'`); n > 5 {
+	if n := s.count(`SELECT count(DISTINCT finished_at) FROM tasktable.scheduled_task_executions
+		WHERE outcome = 'RELEASED'`); n > 5 {
 		t.Errorf("released by %d statements", n)
 	}
 	if got := s.errorOf("49"); got != "it waited too long for a slot" {
@@ -84,14 +85,17 @@ func TestBatchThatTakesTooLongGoesBack(t *testing.T) {
 func TestSlowBatchGoesBack(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	tr := s.prepare(func(c *Config) { c.Queues = map[string]int{"default": 1} }, handlers.Handle(func(ctx context.Context, _ *handlers.Task[job]) error {
-		select {
-		case <-time.After(150 * time.Millisecond):
-			return nil
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}))
+	tr := s.prepare(
+		func(c *Config) { c.Queues = map[string]int{"default": 1} },
+		handlers.Handle(func(ctx context.Context, _ *handlers.Task[job]) error {
+			select {
+			case <-time.After(150 * time.Millisecond):
+				return nil
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		}),
+	)
 	s.nobodyLeads()
 	const n = 100
 	for i := range n {
@@ -103,7 +107,8 @@ func TestSlowBatchGoesBack(t *testing.T) {
 	eventually(t, 10*time.Second, "all has an end", func() bool {
 		return s.count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE status = 'EXECUTING'`) == 0
 	})
-	if ran := s.count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE status = 'COMPLETED'`); ran < 1 || ran > 20 {
+	if ran := s.count(`SELECT count(*) FROM tasktable.scheduled_tasks
+		WHERE status = 'COMPLETED'`); ran < 1 || ran > 20 {
 		t.Errorf("%d ran", ran)
 	}
 	if got := s.errorOf("99"); got != "the tasks before it took too long" {
@@ -137,9 +142,11 @@ func TestLargePayloadsStart(t *testing.T) {
 	tr.quickType("JOB")
 	tr.oneBatch("default", n)
 	tr.run()
-	for i := 0; s.count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE id LIKE 'large %' AND status = 'COMPLETED'`) < n; i++ {
+	for i := 0; s.count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE id LIKE 'large %'
+		AND status = 'COMPLETED'`) < n; i++ {
 		if i == 300 {
-			t.Fatalf("%d of %d have run", s.count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE id LIKE 'large %' AND status = 'COMPLETED'`), n)
+			t.Fatalf("%d of %d have run", s.count(`SELECT count(*) FROM tasktable.scheduled_tasks
+				WHERE id LIKE 'large %' AND status = 'COMPLETED'`), n)
 		}
 		id := fmt.Sprint("small ", i)
 		s.schedule(id, func(task *store.Task) { task.Queue = "other" })
@@ -162,7 +169,9 @@ func TestTasksDoNotWaitForConnectionsOfOthers(t *testing.T) {
 	t.Cleanup(s.nodes.Close)
 	plain := make(chan struct{})
 	s.node(func(c *Config) { c.Queues = map[string]int{"default": 2} },
-		handlers.HandleTx(func(ctx context.Context, _ pgx.Tx, task *handlers.Task[job]) error { return s.handle(ctx, task) }),
+		handlers.HandleTx(func(ctx context.Context, _ pgx.Tx, task *handlers.Task[job]) error {
+			return s.handle(ctx, task)
+		}),
 		handlers.Handle(func(context.Context, *handlers.Task[ownBackoff]) error { close(plain); return nil }))
 	s.schedule("first", nil)
 	first := s.begins("first")

@@ -40,9 +40,12 @@ func TestSettle(t *testing.T) {
 		{"retried at once", func(h hold) settlement { return retried(h, 0, "oh") }, true, `
 			QUEUED rev=1 attempt=1 scheduled=noon next=1s started=noon message="oh"
 			RETRIED rev=1 attempt=1 scheduled=noon due=noon started=noon finished=1s error="oh" node=7`},
-		{"failed", func(h hold) settlement { return say(completed(h), outcomeFailed, store.StatusFailed, "never") }, false, `
+		{
+			"failed", func(h hold) settlement { return say(completed(h), outcomeFailed, store.StatusFailed, "never") },
+			false, `
 			FAILED rev=1 attempt=1 scheduled=noon started=noon finished=1s message="never"
-			FAILED rev=1 attempt=1 scheduled=noon due=noon started=noon finished=1s error="never" node=7`},
+			FAILED rev=1 attempt=1 scheduled=noon due=noon started=noon finished=1s error="never" node=7`,
+		},
 		{"snoozed", func(h hold) settlement {
 			s := retried(h, time.Hour, "snoozed for 1h0m0s")
 			s.Outcome, s.Refund = outcomeSnoozed, true
@@ -80,7 +83,8 @@ func TestSettle(t *testing.T) {
 				EXECUTING rev=1 attempt=1 scheduled=noon fence lease_expires_at=6m0s
 				1 schedule created by test`)
 			done := b.end(noon.Add(time.Second), test.settle(h))
-			if len(done) != 1 || !done[0].Settled || !done[0].Current || done[0].Held || done[0].DueSoon != test.dueSoon {
+			if len(done) != 1 || !done[0].Settled || !done[0].Current || done[0].Held ||
+				done[0].DueSoon != test.dueSoon {
 				t.Errorf("settled %+v", done)
 			}
 			b.expect("after", test.name, test.want+"\n1 schedule created by test")
@@ -127,7 +131,10 @@ func TestSettleSuperseded(t *testing.T) {
 			settle func(h hold) settlement
 			line   string
 		}{
-			{"completed", withResult, `SUPERSEDED rev=1 attempt=1 scheduled=noon due=noon started=noon finished=1s node=7`},
+			{
+				"completed", withResult,
+				`SUPERSEDED rev=1 attempt=1 scheduled=noon due=noon started=noon finished=1s node=7`,
+			},
 			{"retried", func(h hold) settlement { return retried(h, 0, "oh") },
 				`SUPERSEDED rev=1 attempt=1 scheduled=noon due=noon started=noon finished=1s error="oh" node=7`},
 			{"lost", func(h hold) settlement {
@@ -165,7 +172,8 @@ func TestSettleAfterTwoEdits(t *testing.T) {
 		2 sql paused by tester`)
 
 	h = b.takeOne(store.Task{Payload: job{"b"}})
-	if receipt, err := tasks.Reschedule(t.Context(), b.pool, "b", noon.Add(time.Hour)); err != nil || receipt.Outcome != store.Rescheduled {
+	if receipt, err := tasks.Reschedule(t.Context(), b.pool, "b", noon.Add(time.Hour)); err != nil ||
+		receipt.Outcome != store.Rescheduled {
 		t.Fatalf("%+v, %v", receipt, err)
 	}
 	if receipt, err := tasks.RunNow(t.Context(), b.pool, "b"); err != nil || receipt.Outcome != store.Queued {
@@ -192,7 +200,9 @@ func (b *bench) forget(id string) {
 			`DELETE FROM tasktable.scheduled_task_executions WHERE task_id = $1`,
 			`DELETE FROM tasktable.scheduled_task_changes WHERE task_id = $1`,
 		} {
-			if _, err := tx.Exec(b.t.Context(), `SELECT set_config('tasktable_change.context', 'retention', true)`); err != nil {
+			if _, err := tx.Exec(
+				b.t.Context(), `SELECT set_config('tasktable_change.context', 'retention', true)`,
+			); err != nil {
 				b.t.Fatal(err)
 			}
 			if _, err := tx.Exec(b.t.Context(), sql, id); err != nil {
@@ -249,8 +259,11 @@ func TestSettleOfALostFence(t *testing.T) {
 	b.end(noon.Add(time.Minute), lost(first, "its lease ended"))
 	second := b.take(noon.Add(time.Minute))["a"]
 	state := stateOf(t, b.pool, "a")
-	for _, late := range []settlement{completed(first), retried(first, 0, "oh"), released(first, "no"), lost(first, "twice")} {
-		if done := b.end(noon.Add(2*time.Minute), late); len(done) != 1 || done[0].Settled || done[0].Held || done[0].Current {
+	for _, late := range []settlement{
+		completed(first), retried(first, 0, "oh"), released(first, "no"), lost(first, "twice"),
+	} {
+		if done := b.end(noon.Add(2*time.Minute), late); len(done) != 1 || done[0].Settled || done[0].Held ||
+			done[0].Current {
 			t.Errorf("%s: settled %+v", late.Outcome, done)
 		}
 		b.expect("after a late "+late.Outcome, "a", state)

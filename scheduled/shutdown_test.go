@@ -27,7 +27,10 @@ func TestTwoProcessesRunEachTaskOnce(t *testing.T) {
 	}
 	t.Logf("scheduled in %s", time.Since(begin))
 	f.until(90*time.Second, "all are completed", completedSQL, n)
-	t.Logf("%d tasks scheduled and run in %s: %d by one, %d by the other", n, time.Since(begin), f.ran(first), f.ran(second))
+	t.Logf(
+		"%d tasks scheduled and run in %s: %d by one, %d by the other", n, time.Since(begin), f.ran(first),
+		f.ran(second),
+	)
 	if f.ran(first) < n/20 || f.ran(second) < n/20 {
 		t.Error("they did not share the work")
 	}
@@ -46,7 +49,8 @@ func (f *field) ran(p *process) int {
 // eachRanOnce checks that there are so many tasks, each with one run and one line that says COMPLETED.
 func (f *field) eachRanOnce(n int) {
 	f.t.Helper()
-	if completed := f.count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE status = 'COMPLETED' AND attempt = 1 AND fence IS NULL`); completed != n {
+	if completed := f.count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE status = 'COMPLETED' AND attempt = 1
+		AND fence IS NULL`); completed != n {
 		f.t.Errorf("%d of %d tasks are completed at the first attempt", completed, n)
 	}
 	f.never("a task ran not once", `SELECT count(*) FROM (SELECT t.id FROM tasktable.scheduled_tasks AS t
@@ -82,7 +86,9 @@ func (f *field) load(every time.Duration, millis int) (stop func() int) {
 			case <-ctx.Done():
 				return
 			case <-ticker.C:
-				_, err = tasks.Schedule(context.Background(), f.pool, store.Task{Payload: quick{Name: fmt.Sprint(n), Millis: millis}})
+				_, err = tasks.Schedule(context.Background(), f.pool, store.Task{
+					Payload: quick{Name: fmt.Sprint(n), Millis: millis},
+				})
 			}
 		}
 	})
@@ -124,9 +130,12 @@ func TestSIGTERMLosesNothing(t *testing.T) {
 	n := stop()
 	f.until(20*time.Second, "all are completed", completedSQL, n)
 	f.eachRanOnce(n)
-	f.never("a task was lost or interrupted", `SELECT count(*) FROM tasktable.scheduled_task_executions WHERE outcome NOT IN ('COMPLETED', 'RELEASED')`)
-	t.Logf("%d tasks, %d handed back unstarted; latest start %.3f s", n, f.count(`SELECT count(*) FROM tasktable.scheduled_task_executions WHERE outcome = 'RELEASED'`),
-		ask[float64](f, `SELECT extract(epoch FROM max(started_at - scheduled_at))::float8 FROM tasktable.scheduled_task_executions WHERE outcome = 'COMPLETED'`))
+	f.never("a task was lost or interrupted", `SELECT count(*) FROM tasktable.scheduled_task_executions
+		WHERE outcome NOT IN ('COMPLETED', 'RELEASED')`)
+	t.Logf("%d tasks, %d handed back unstarted; latest start %.3f s", n,
+		f.count(`SELECT count(*) FROM tasktable.scheduled_task_executions WHERE outcome = 'RELEASED'`),
+		ask[float64](f, `SELECT extract(epoch FROM max(started_at - scheduled_at))::float8
+			FROM tasktable.scheduled_task_executions WHERE outcome = 'COMPLETED'`))
 }
 
 // TestSIGTERMInterruptsWhatTakesTooLong has one handler that minds its context and one that does not.
@@ -149,10 +158,14 @@ func TestSIGTERMInterruptsWhatTakesTooLong(t *testing.T) {
 	if got := outcomes(t, f.pool, long.ID); fmt.Sprint(got) != "[INTERRUPTED COMPLETED]" || row.Attempt != 1 {
 		t.Errorf("history %v, attempt %d", got, row.Attempt)
 	}
-	f.never("the second run counts as another attempt", `SELECT count(*) FROM runs WHERE task_id = $1 AND attempt <> 1`, long.ID)
+	f.never(
+		"the second run counts as another attempt", `SELECT count(*) FROM runs WHERE task_id = $1 AND attempt <> 1`,
+		long.ID,
+	)
 	f.never("two runs of it overlapped", overlapsSQL+` AND a.task_id = $1`, long.ID)
 
-	if code := first.ends(15 * time.Second); code != childLeaked { // its handler is left, and nothing else can be done about it
+	// Its handler is left, and nothing else can be done about it.
+	if code := first.ends(15 * time.Second); code != childLeaked {
 		t.Errorf("exit code %d", code)
 	}
 	t.Logf("with a deaf handler it ended %s after SIGTERM", time.Since(begin))

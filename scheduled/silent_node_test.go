@@ -47,7 +47,9 @@ func TestNodeWithASilentPoolBeginsAgain(t *testing.T) {
 	old, _ := f.leading()
 	begin := time.Now()
 	w.cut()
-	if cause := receive(t, v.ended, poolSilent+10*time.Second, "the handler's context ends"); !errors.Is(cause, handlers.ErrLeaseLost) {
+	if cause := receive(
+		t, v.ended, poolSilent+10*time.Second, "the handler's context ends",
+	); !errors.Is(cause, handlers.ErrLeaseLost) {
 		t.Errorf("cause %v", cause)
 	}
 	if took := time.Since(begin); took < poolSilent/2 {
@@ -114,7 +116,8 @@ func TestRotatedPassword(t *testing.T) {
 	number := s.count(`SELECT max(number)::int FROM tasktable.nodes`)
 	password.Store("another")
 	s.exec("ALTER ROLE " + role + " PASSWORD 'another'")
-	s.exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'tasktable engine'`)
+	s.exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()
+		AND application_name = 'tasktable engine'`)
 	s.schedule("after", nil)
 	s.begins("after").end <- nil
 	await(t, s.pool, "after", 10*time.Second, store.StatusCompleted) // perhaps after a fetch that was cut off

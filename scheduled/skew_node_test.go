@@ -37,7 +37,8 @@ type moved struct{ Name string }
 func (moved) TaskType() string  { return "MOVED" }
 func (m moved) TaskKey() string { return m.Name }
 
-// apply runs a script step by step. Each gives way when it waits long for a lock, as migrations.Up does, and is tried again.
+// apply runs a script step by step. Each gives way when it waits long for a lock, as migrations.Up does,
+// and is tried again.
 func (r *rollout) apply(script string) {
 	r.t.Helper()
 	content, err := os.ReadFile("../migrations/testdata/" + script)
@@ -67,7 +68,9 @@ func (r *rollout) apply(script string) {
 }
 
 // produce has an application schedule and edit tasks until the rollout stops, in its own transactions.
-func (r *rollout) produce(name string, open func(ctx context.Context) (db store.DB, commit func() error, rollback func(), err error)) {
+func (r *rollout) produce(
+	name string, open func(ctx context.Context) (db store.DB, commit func() error, rollback func(), err error),
+) {
 	own := store.New(store.Config{Service: name})
 	r.producers.Go(func() {
 		for i := 0; ; i++ {
@@ -86,7 +89,9 @@ func (r *rollout) produce(name string, open func(ctx context.Context) (db store.
 	})
 }
 
-func (r *rollout) produceOne(own *store.Store, name string, open func(ctx context.Context) (store.DB, func() error, func(), error)) error {
+func (r *rollout) produceOne(
+	own *store.Store, name string, open func(ctx context.Context) (store.DB, func() error, func(), error),
+) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	db, commit, rollback, err := open(ctx)
@@ -169,12 +174,13 @@ func (r *rollout) serve() (stop func()) {
 	}), handlers.Handle(func(_ context.Context, t *handlers.Task[moved]) error {
 		t.Result(t.Payload.Name)
 		return nil
-	}), handlers.HandleTx(marks.effectTx), handlers.HandleSQLTx(marks.effectSQL), handlers.Func("TICK", func(context.Context) error { return nil }))
+	}), handlers.HandleTx(marks.effectTx), handlers.HandleSQLTx(marks.effectSQL),
+		handlers.Func("TICK", func(context.Context) error { return nil }))
 }
 
-// A schema that gets more columns, other functions and an index, and loses them again, again and again, while two nodes work and
-// applications schedule by three drivers: no node loses its session, no task is lost or fails, no effect comes twice, and what an
-// application asks for in the midst of it is done.
+// A schema that gets more columns, other functions and an index, and loses them again, again and again, while two
+// nodes work and applications schedule by three drivers: no node loses its session, no task is lost or fails, no
+// effect comes twice, and what an application asks for in the midst of it is done.
 func TestMigrationsUnderLoad(t *testing.T) {
 	rollOut(t, "newer.sql", "newer_undone.sql", func(r *rollout) {
 		if n := r.refused.Load(); n != 0 {
@@ -183,8 +189,8 @@ func TestMigrationsUnderLoad(t *testing.T) {
 	})
 }
 
-// Functions that are dropped and made anew under load, which a migration must not do: an application may see an error then, but for the
-// nodes the same holds.
+// Functions that are dropped and made anew under load, which a migration must not do: an application may see an error
+// then, but for the nodes the same holds.
 func TestFunctionsMadeAnewUnderLoad(t *testing.T) {
 	rollOut(t, "remade.sql", "remade_undone.sql", func(r *rollout) {
 		if refused, accepted := r.refused.Load(), r.accepted.Load(); refused > accepted/20 {
@@ -215,13 +221,16 @@ func rollOut(t *testing.T, up, down string, judge func(*rollout)) {
 	for range rounds {
 		for _, script := range []string{up, down} {
 			was := r.completed()
-			eventually(t, 30*time.Second, "tasks complete after a migration", func() bool { return r.completed() >= was+100 })
+			eventually(t, 30*time.Second, "tasks complete after a migration", func() bool {
+				return r.completed() >= was+100
+			})
 			r.apply(script)
 		}
 	}
 	r.apply(up)
 	finish()
-	const unfinished = `SELECT coalesce(string_agg(id || ' ' || status || ' ' || coalesce(message, ''), E'\n'), '') FROM tasktable.scheduled_tasks
+	const unfinished = `SELECT coalesce(string_agg(id || ' ' || status || ' ' || coalesce(message, ''), E'\n'), '')
+		FROM tasktable.scheduled_tasks
 		WHERE status NOT IN ('COMPLETED', 'SKIPPED') AND cron IS NULL`
 	var left string
 	deadline := time.Now().Add(45 * time.Second)
@@ -233,17 +242,21 @@ func rollOut(t *testing.T, up, down string, judge func(*rollout)) {
 		t.Fatalf("not completed:\n%s", left)
 	}
 	t.Logf("%d tasks accepted, %d calls refused", r.accepted.Load(), r.refused.Load())
-	const theirs = `SELECT count(*) FROM tasktable.scheduled_tasks WHERE scheduled_by IN ('prepares', 'describes', 'database/sql')
+	const theirs = `SELECT count(*) FROM tasktable.scheduled_tasks
+		WHERE scheduled_by IN ('prepares', 'describes', 'database/sql')
 		AND spawned_by IS NULL`
 	if n := int64(f.count(theirs)); n != r.accepted.Load() {
 		t.Errorf("%d tasks were accepted, and %d are there", r.accepted.Load(), n)
 	}
 	judge(r)
-	f.never("an effect is not there once", `SELECT count(*) FROM (SELECT t.id FROM tasktable.scheduled_tasks AS t LEFT JOIN effects AS e ON e.task_id = t.id
+	f.never("an effect is not there once", `SELECT count(*)
+		FROM (SELECT t.id FROM tasktable.scheduled_tasks AS t LEFT JOIN effects AS e ON e.task_id = t.id
 		WHERE t.type LIKE 'EFFECT%' GROUP BY t.id HAVING count(e.task_id) <> 1) AS x`)
 	// A transaction of a handler's that a migration has cut across is retried, like any other.
-	rows, err := f.pool.Query(t.Context(), `SELECT DISTINCT outcome || ': ' || coalesce(error, '') FROM tasktable.scheduled_task_executions
-		WHERE outcome NOT IN ('COMPLETED', 'RETRIED') OR outcome = 'RETRIED' AND error <> 'oops' AND NOT ($1 AND error LIKE '%cache lookup failed%')`,
+	rows, err := f.pool.Query(t.Context(), `SELECT DISTINCT outcome || ': ' || coalesce(error, '')
+		FROM tasktable.scheduled_task_executions
+		WHERE outcome NOT IN ('COMPLETED', 'RETRIED') OR outcome = 'RETRIED' AND error <> 'oops'
+			AND NOT ($1 AND error LIKE '%cache lookup failed%')`,
 		up == "remade.sql")
 	if err != nil {
 		t.Fatal(err)
@@ -255,7 +268,8 @@ func rollOut(t *testing.T, up, down string, judge func(*rollout)) {
 	if n := f.count(`SELECT count(*) FROM tasktable.nodes`); n != 2 {
 		t.Errorf("%d nodes: sessions were lost", n)
 	}
-	if n := f.count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE parent_id IS NOT NULL AND status = 'COMPLETED'`); n == 0 {
+	if n := f.count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE parent_id IS NOT NULL
+		AND status = 'COMPLETED'`); n == 0 {
 		t.Error("the recurring task did not fire")
 	}
 	for _, stop := range stops {
@@ -268,8 +282,8 @@ func (r *rollout) completed() int {
 	return r.count(`SELECT count(*) FROM tasktable.scheduled_task_executions WHERE outcome = 'COMPLETED'`)
 }
 
-// onceSQL has a statement of the engine's fail with an internal error, as often as the sequence says: as one does that is about to call a
-// function which a migration makes anew.
+// onceSQL has a statement of the engine's fail with an internal error, as often as the sequence says: as one does
+// that is about to call a function which a migration makes anew.
 const onceSQL = `
 CREATE SEQUENCE failures MINVALUE 0;
 CREATE FUNCTION fail_at_first() RETURNS void LANGUAGE plpgsql AS $$
@@ -287,10 +301,14 @@ func TestInternalErrorsThatPass(t *testing.T) {
 		sql   string
 		fails map[string]int // by the kind of task how often
 	}{
-		"gate": {`CREATE OR REPLACE FUNCTION tasktable.due_of(id text, scheduled_at timestamptz, run_now_at timestamptz, jitter interval) RETURNS timestamptz
-			LANGUAGE plpgsql AS $$ BEGIN PERFORM fail_at_first(); RETURN scheduled_at; END $$`, map[string]int{"plain": 1, "follows": 1}},
-		"settle": {`CREATE TRIGGER once BEFORE INSERT ON tasktable.scheduled_task_executions FOR EACH ROW EXECUTE FUNCTION fail_insert()`,
-			map[string]int{"plain": 2, "follows": 1}}, // a plain one is settled in another way when the first has failed
+		"gate": {`CREATE OR REPLACE FUNCTION tasktable.due_of(id text, scheduled_at timestamptz, run_now_at timestamptz,
+			jitter interval) RETURNS timestamptz
+			LANGUAGE plpgsql AS $$ BEGIN PERFORM fail_at_first();
+				RETURN scheduled_at; END $$`, map[string]int{"plain": 1, "follows": 1}},
+		"settle": {`CREATE TRIGGER once BEFORE INSERT ON tasktable.scheduled_task_executions FOR EACH ROW
+			EXECUTE FUNCTION fail_insert()`,
+			// A plain one is settled in another way when the first has failed.
+			map[string]int{"plain": 2, "follows": 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -96,12 +96,18 @@ func TestSlotsShared(t *testing.T) {
 		want string
 	}{
 		{"idle slots of the others serve the low one", func() { d.ask("low", 12) }, "low 10"},
-		{"all are taken: the others wait", func() { d.ask("critical", 20); d.ask("default", 20) }, "critical 0, default 0, low 10"},
+		{
+			"all are taken: the others wait", func() { d.ask("critical", 20); d.ask("default", 20) },
+			"critical 0, default 0, low 10",
+		},
 		// What falls free goes to whoever uses the least of its own.
 		{"two are given back", func() { d.end("low", 2) }, "critical 1, default 1, low 8"},
 		{"another", func() { d.end("low", 1) }, "critical 2, default 1, low 7"},
 		{"all but its own", func() { d.end("low", 6) }, "critical 6, default 3, low 1"},
-		{"each goes on with its own", func() { d.end("critical", 3); d.end("default", 2); d.end("low", 1) }, "critical 6, default 3, low 1"},
+		{
+			"each goes on with its own", func() { d.end("critical", 3); d.end("default", 2); d.end("low", 1) },
+			"critical 6, default 3, low 1",
+		},
 	} {
 		if step.do(); d.String() != step.want {
 			t.Errorf("%s: %s, want %s", step.what, d, step.want)
@@ -187,8 +193,8 @@ func TestSlotsInOrder(t *testing.T) {
 	}
 }
 
-// Many at once ask, wait, give up and release: never more hold a slot than there are, nobody is forgotten, and in the end
-// all slots are free.
+// Many at once ask, wait, give up and release: never more hold a slot than there are, nobody is forgotten, and in the
+// end all slots are free.
 func TestSlotsUnderLoad(t *testing.T) {
 	t.Parallel()
 	for _, shared := range []bool{false, true} {

@@ -32,8 +32,8 @@ type soakSample struct {
 	delay      time.Duration // from due to start, 99 of 100 since the sample before
 }
 
-// TestSoak works a steady load off, and compares the last third of the time with the one before: memory, goroutines, dead rows, looks and
-// delays stay as they are.
+// TestSoak works a steady load off, and compares the last third of the time with the one before: memory, goroutines,
+// dead rows, looks and delays stay as they are.
 func TestSoak(t *testing.T) {
 	length := 6 * time.Second // and not beside other tests of this package, whose memory it would count
 	if text := os.Getenv(soakVariable); text != "" {
@@ -101,7 +101,8 @@ func worst(samples []soakSample) (w soakSample) {
 
 const (
 	soakDeadSQL  = `SELECT coalesce(sum(n_dead_tup), 0)::int FROM pg_stat_user_tables WHERE schemaname = 'tasktable'`
-	soakDelaySQL = `SELECT coalesce(1000000 * extract(epoch FROM percentile_disc(0.99) WITHIN GROUP (ORDER BY started_at - due_at)), 0)::int
+	soakDelaySQL = `SELECT coalesce(1000000 * extract(epoch
+		FROM percentile_disc(0.99) WITHIN GROUP (ORDER BY started_at - due_at)), 0)::int
 		FROM tasktable.scheduled_task_executions WHERE finished_at >= $1`
 )
 
@@ -141,7 +142,9 @@ func (s *stage) soakLoad() (stop func() int) {
 			}
 			var some []store.Task
 			for i := range soakBatch {
-				some = append(some, store.Task{Payload: job{fmt.Sprint(n + i)}, At: time.Now().Add(time.Duration(i%2) * time.Second)})
+				some = append(some, store.Task{
+					Payload: job{fmt.Sprint(n + i)}, At: time.Now().Add(time.Duration(i%2) * time.Second),
+				})
 			}
 			if _, err := s.tasks.ScheduleMany(s.t.Context(), s.pool, some); err != nil {
 				s.t.Error(err)

@@ -33,7 +33,10 @@ type stage struct {
 
 func newStage(t *testing.T) *stage {
 	t.Helper()
-	s := &stage{t: t, pool: storetest.Pool(t), tasks: store.New(store.Config{Service: "test"}), acts: map[string]chan *act{}, over: make(chan struct{})}
+	s := &stage{
+		t: t, pool: storetest.Pool(t), tasks: store.New(store.Config{Service: "test"}), acts: map[string]chan *act{},
+		over: make(chan struct{}),
+	}
 	var err error
 	if s.nodes, err = pgxpool.NewWithConfig(context.Background(), s.pool.Config()); err != nil {
 		t.Fatal(err)
@@ -67,7 +70,9 @@ func (s *stage) nobodyLeads() {
 		s.t.Fatal(err)
 	}
 	s.t.Cleanup(func() { _ = conn.Conn().Close(context.Background()); conn.Release() })
-	if _, err := conn.Exec(s.t.Context(), "SELECT pg_advisory_lock($1, 0)", lockClass("tasktable", "leader")); err != nil {
+	if _, err := conn.Exec(
+		s.t.Context(), "SELECT pg_advisory_lock($1, 0)", lockClass("tasktable", "leader"),
+	); err != nil {
 		s.t.Fatal(err)
 	}
 }
@@ -89,8 +94,10 @@ func (s *stage) nothingIsLeft() {
 		return // then there may well be something
 	}
 	for what, sql := range map[string]string{
-		"held tasks": `SELECT string_agg(id || ' ' || status || ' ' || lease_expires_at, ', ') FROM tasktable.scheduled_tasks WHERE fence IS NOT NULL OR status = 'EXECUTING'`,
-		"River jobs": `SELECT string_agg(state || ' ' || kind || ' ' || (args ->> 'tasks'), ', ') FROM tasktable.river_job WHERE state NOT IN ('completed', 'cancelled', 'discarded')`,
+		"held tasks": `SELECT string_agg(id || ' ' || status || ' ' || lease_expires_at, ', ')
+			FROM tasktable.scheduled_tasks WHERE fence IS NOT NULL OR status = 'EXECUTING'`,
+		"River jobs": `SELECT string_agg(state || ' ' || kind || ' ' || (args ->> 'tasks'), ', ')
+			FROM tasktable.river_job WHERE state NOT IN ('completed', 'cancelled', 'discarded')`,
 		"live nodes": `SELECT string_agg(number::text, ', ') FROM tasktable.nodes WHERE dead_at IS NULL`,
 	} {
 		if what != "held tasks" && s.cut {
@@ -271,7 +278,10 @@ func (tr *troupe) looks() {
 	if _, err := tr.leader.tick(tr.t.Context()); err != nil {
 		tr.t.Fatal(err)
 	}
-	eventually(tr.t, 10*time.Second, "the deep look is made", func() bool { tr.leader.takeDeep(); return tr.leader.deep.made })
+	eventually(tr.t, 10*time.Second, "the deep look is made", func() bool {
+		tr.leader.takeDeep()
+		return tr.leader.deep.made
+	})
 }
 
 // run begins the node's work; it stops when the test ends.

@@ -114,7 +114,8 @@ func (s *twin) data() string {
 	return found[0]
 }
 
-// follow starts the server as a standby of the other, which from then on acknowledges nothing that the standby does not have.
+// follow starts the server as a standby of the other, which from then on acknowledges nothing that the
+// standby does not have.
 func (s *twin) follow(primary *twin) {
 	t := s.t
 	t.Helper()
@@ -125,7 +126,10 @@ func (s *twin) follow(primary *twin) {
 	password, _ := at.User.Password()
 	settings := filepath.Join(s.data(), "postgresql.auto.conf")
 	// The whole file: a primary's own synchronous_standby_names must not come along.
-	text := fmt.Sprintf("primary_conninfo = 'host=%s port=%s user=%s password=%s'\n", at.Hostname(), at.Port(), at.User.Username(), password)
+	text := fmt.Sprintf(
+		"primary_conninfo = 'host=%s port=%s user=%s password=%s'\n", at.Hostname(), at.Port(), at.User.Username(),
+		password,
+	)
 	if err := os.WriteFile(settings, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +156,9 @@ func (s *twin) follow(primary *twin) {
 func (s *twin) promote() {
 	s.t.Helper()
 	s.exec(`SELECT pg_promote()`)
-	eventually(s.t, 30*time.Second, "the standby is the primary", func() bool { return !s.ask(`SELECT pg_is_in_recovery()`) })
+	eventually(s.t, 30*time.Second, "the standby is the primary", func() bool {
+		return !s.ask(`SELECT pg_is_in_recovery()`)
+	})
 }
 
 func (s *twin) exec(sql string) {
@@ -217,7 +223,9 @@ func (p *producer) run(ctx context.Context, pool *pgxpool.Pool, of *store.Store)
 			return
 		case <-ticker.C:
 			// What becomes of it when the answer is lost is the torture test's.
-			receipt, err := of.Schedule(ctx, pool, store.Task{Payload: job{fmt.Sprint(n)}, At: time.Now().Add(time.Duration(n%5) * time.Second)})
+			receipt, err := of.Schedule(ctx, pool, store.Task{
+				Payload: job{fmt.Sprint(n)}, At: time.Now().Add(time.Duration(n%5) * time.Second),
+			})
 			if err == nil {
 				p.mu.Lock()
 				p.accepted = append(p.accepted, receipt.ID)
@@ -233,8 +241,9 @@ func (p *producer) count() int {
 	return len(p.accepted)
 }
 
-// Nodes and applications whose URL names two servers follow the primary from the one to the other: after an orderly switch, after which
-// the old one is there again as a standby, and after a crash. What was acknowledged runs, once each.
+// Nodes and applications whose URL names two servers follow the primary from the one to the other: after an
+// orderly switch, after which the old one is there again as a standby, and after a crash. What was
+// acknowledged runs, once each.
 func TestNodesFollowThePrimary(t *testing.T) {
 	t.Parallel()
 	first, second := newTwins(t)
@@ -253,10 +262,13 @@ func TestNodesFollowThePrimary(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		startNode(t, open("node"), nil, handlers.HandleTx(func(ctx context.Context, tx pgx.Tx, task *handlers.Task[job]) error {
-			_, err := tx.Exec(ctx, `INSERT INTO effects (task_id) VALUES ($1)`, task.ID)
-			return err
-		}))
+		startNode(
+			t, open("node"), nil,
+			handlers.HandleTx(func(ctx context.Context, tx pgx.Tx, task *handlers.Task[job]) error {
+				_, err := tx.Exec(ctx, `INSERT INTO effects (task_id) VALUES ($1)`, task.ID)
+				return err
+			}),
+		)
 	}
 	p, of := &producer{}, store.New(store.Config{Service: "test"})
 	producing, stop := context.WithCancel(t.Context())
@@ -303,10 +315,12 @@ func TestNodesFollowThePrimary(t *testing.T) {
 		return ask(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE status <> 'COMPLETED'`) == 0
 	})
 	t.Logf("%d accepted", p.count())
-	if lost := ask(`SELECT count(*) FROM unnest($1::text[]) AS a (id) WHERE a.id NOT IN (SELECT id FROM tasktable.scheduled_tasks)`, p.accepted); lost != 0 {
+	if lost := ask(`SELECT count(*) FROM unnest($1::text[]) AS a (id)
+		WHERE a.id NOT IN (SELECT id FROM tasktable.scheduled_tasks)`, p.accepted); lost != 0 {
 		t.Errorf("%d accepted tasks are lost", lost)
 	}
-	if n := ask(`SELECT count(*) FROM (SELECT t.id FROM tasktable.scheduled_tasks AS t LEFT JOIN effects AS e ON e.task_id = t.id
+	if n := ask(`SELECT count(*) FROM (SELECT t.id FROM tasktable.scheduled_tasks AS t
+		LEFT JOIN effects AS e ON e.task_id = t.id
 		GROUP BY t.id HAVING count(e.task_id) <> 1) AS x`); n != 0 {
 		t.Errorf("%d tasks have not one effect", n)
 	}

@@ -62,7 +62,9 @@ func TestTasksStartAtTheirTime(t *testing.T) {
 			s.node(func(c *Config) { c.LookAhead = lookAhead })
 			at := time.Now().Add(1500 * time.Millisecond)
 			for i := range 10 {
-				s.schedule(fmt.Sprint(i), func(task *store.Task) { task.At = at.Add(time.Duration(i) * 100 * time.Millisecond) })
+				s.schedule(fmt.Sprint(i), func(task *store.Task) {
+					task.At = at.Add(time.Duration(i) * 100 * time.Millisecond)
+				})
 			}
 			var late []time.Duration
 			for i := range 10 {
@@ -122,7 +124,8 @@ func TestStopReleasesWhatWaits(t *testing.T) {
 	go func() { stop(); close(stopped) }()
 	for i := range 5 { // at once, while another's handler still runs
 		row := s.is(fmt.Sprint(i), store.StatusQueued, outcomeReleased)
-		if row.Attempt != 0 || !row.NextAttemptAt.Equal(row.ScheduledAt) || s.errorOf(row.ID) != "the node is shutting down" {
+		if row.Attempt != 0 || !row.NextAttemptAt.Equal(row.ScheduledAt) ||
+			s.errorOf(row.ID) != "the node is shutting down" {
 			t.Errorf("handed back as attempt %d for %s: %s", row.Attempt, row.NextAttemptAt, s.errorOf(row.ID))
 		}
 	}
@@ -137,7 +140,8 @@ func TestPriority(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ slots, tasks int }{
 		"one by one": {slots: 2, tasks: averageRuns - 2}, // before run times are known each River job has one task
-		"in batches": {slots: 1, tasks: 3 * averageRuns}, // two slots would work two batches side by side, of which one may be of a lower priority
+		// Two slots would work two batches side by side, of which one may be of a lower priority.
+		"in batches": {slots: 1, tasks: 3 * averageRuns},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -150,17 +154,20 @@ func TestPriority(t *testing.T) {
 				t.Fatal(err)
 			}
 			began, end := make(chan int), make(chan struct{})
-			s.node(func(c *Config) { c.Queues = map[string]int{"default": test.slots} }, handlers.Handle(func(ctx context.Context, task *handlers.Task[job]) error {
-				select {
-				case began <- task.Priority:
-				case <-ctx.Done():
-				}
-				select {
-				case <-end:
-				case <-ctx.Done():
-				}
-				return ctx.Err()
-			}))
+			s.node(
+				func(c *Config) { c.Queues = map[string]int{"default": test.slots} },
+				handlers.Handle(func(ctx context.Context, task *handlers.Task[job]) error {
+					select {
+					case began <- task.Priority:
+					case <-ctx.Done():
+					}
+					select {
+					case <-end:
+					case <-ctx.Done():
+					}
+					return ctx.Err()
+				}),
+			)
 			var order []int
 			for i := range test.tasks { // one ends, one begins
 				if i >= test.slots {
@@ -174,7 +181,8 @@ func TestPriority(t *testing.T) {
 			}
 			close(end)
 			eventually(t, 20*time.Second, "all are completed", func() bool {
-				return s.count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE status = 'COMPLETED'`) == test.tasks
+				return s.count(`SELECT count(*) FROM tasktable.scheduled_tasks
+					WHERE status = 'COMPLETED'`) == test.tasks
 			})
 			if !slices.IsSortedFunc(order, func(a, b int) int { return b - a }) {
 				t.Errorf("priorities began in the order %v", order)
@@ -183,8 +191,8 @@ func TestPriority(t *testing.T) {
 	}
 }
 
-// Middleware for all lies around that for one type, the first outermost; what it returns is the outcome, and a panic in it is
-// the handler's.
+// Middleware for all lies around that for one type, the first outermost; what it returns is the outcome, and a panic
+// in it is the handler's.
 func TestMiddleware(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

@@ -14,9 +14,11 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-const startWrittenSQL = `SELECT count(*) FROM tasktable.running_tasks WHERE id = $1 AND started_at IS NOT NULL AND node IS NOT NULL`
+const startWrittenSQL = `SELECT count(*) FROM tasktable.running_tasks WHERE id = $1 AND started_at IS NOT NULL
+	AND node IS NOT NULL`
 
-// Whoever asks about a task that has run for some seconds learns when and where it started, also after somebody has edited it.
+// Whoever asks about a task that has run for some seconds learns when and where it started, also after
+// somebody has edited it.
 func TestWhyTellsTheStartOfARunningAttempt(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -33,7 +35,8 @@ func TestWhyTellsTheStartOfARunningAttempt(t *testing.T) {
 	}
 	node := fmt.Sprintf("node %d (H)", *e.Row.Node)
 	got := whatHost.ReplaceAllString(e.Reason.Sentence(at), "(H)")
-	if want := "attempt 1 of 5 runs on " + node + ", claimed at T, its lease ends at T; it began at the start"; got != want {
+	if want := "attempt 1 of 5 runs on " + node +
+		", claimed at T, its lease ends at T; it began at the start"; got != want {
 		t.Errorf("the reason is %q, not %q", got, want)
 	}
 	lines := "attempt 1 was claimed\nattempt 1 was fetched by " + node + "\nattempt 1 began on " + node + "\n"
@@ -65,12 +68,16 @@ func TestStartsOfShortAttemptsAreNotWritten(t *testing.T) {
 	long := s.begins("long")
 	s.schedule("short", nil)
 	s.begins("short").end <- nil
-	eventually(t, 15*time.Second, "the start of the long one is written", func() bool { return s.count(startWrittenSQL, "long") == 1 })
-	if row := s.is("short", store.StatusCompleted, outcomeCompleted); row.StartedFence != nil || row.Node != nil || row.StartedAt == nil {
+	eventually(t, 15*time.Second, "the start of the long one is written", func() bool {
+		return s.count(startWrittenSQL, "long") == 1
+	})
+	if row := s.is("short", store.StatusCompleted, outcomeCompleted); row.StartedFence != nil || row.Node != nil ||
+		row.StartedAt == nil {
 		t.Errorf("the short one: %+v", row)
 	}
 	long.end <- nil
-	if row := s.is("long", store.StatusCompleted, outcomeCompleted); row.StartedFence == nil || row.Node == nil || !row.StartedAt.Equal(long.StartedAt) {
+	if row := s.is("long", store.StatusCompleted, outcomeCompleted); row.StartedFence == nil || row.Node == nil ||
+		!row.StartedAt.Equal(long.StartedAt) {
 		t.Errorf("the long one: %+v", row)
 	}
 }
@@ -130,8 +137,8 @@ func TestStartOfATransactionalHandlerIsThatOfItsCall(t *testing.T) {
 func TestStartsAreWritten(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.schedule(store.Task{Payload: job{"free"}, At: noon}, store.Task{Payload: job{"locked"}, At: noon}, store.Task{Payload: job{"ended"}, At: noon},
-		store.Task{Payload: job{"unwritten"}, At: noon})
+	b.schedule(store.Task{Payload: job{"free"}, At: noon}, store.Task{Payload: job{"locked"}, At: noon},
+		store.Task{Payload: job{"ended"}, At: noon}, store.Task{Payload: job{"unwritten"}, At: noon})
 	holds := b.take(noon)
 	b.end(noon, completed(holds["ended"]))
 	before := stateOf(t, b.pool, "ended")
@@ -165,7 +172,9 @@ func TestStartsAreWritten(t *testing.T) {
 	b.expect("ended", "ended", before)
 	dead := int64(7)
 	b.inTx(func(tx pgx.Tx) {
-		_, err := b.settle(t.Context(), tx, &noon, nil, []settlement{lost(holds["free"], "its lease ended"), lost(holds["unwritten"], "its lease ended")})
+		_, err := b.settle(t.Context(), tx, &noon, nil, []settlement{
+			lost(holds["free"], "its lease ended"), lost(holds["unwritten"], "its lease ended"),
+		})
 		if err == nil {
 			_, err = b.settle(t.Context(), tx, &noon, &dead, []settlement{lost(holds["locked"], "node 7 died")})
 		}
@@ -174,7 +183,8 @@ func TestStartsAreWritten(t *testing.T) {
 		}
 	})
 	for id, want := range map[string]string{
-		"free":      `LOST rev=1 attempt=1 scheduled=noon due=noon started=1s finished=noon error="its lease ended" node=9`,
+		"free": `LOST rev=1 attempt=1 scheduled=noon due=noon started=1s finished=noon error="its lease ended" ` +
+			`node=9`,
 		"locked":    `LOST rev=1 attempt=1 scheduled=noon due=noon started=1s finished=noon error="node 7 died" node=7`,
 		"unwritten": `LOST rev=1 attempt=1 scheduled=noon due=noon finished=noon error="its lease ended"`,
 	} {
@@ -192,7 +202,9 @@ func TestStartsAreWritten(t *testing.T) {
 // written counts the claims whose start is written.
 func (b *bench) written() (n int) {
 	b.t.Helper()
-	if err := b.pool.QueryRow(b.t.Context(), `SELECT count(started_at) FROM tasktable.running_tasks`).Scan(&n); err != nil {
+	if err := b.pool.QueryRow(
+		b.t.Context(), `SELECT count(started_at) FROM tasktable.running_tasks`,
+	).Scan(&n); err != nil {
 		b.t.Fatal(err)
 	}
 	return n

@@ -85,7 +85,9 @@ func (b *bench) claimFrom(now time.Time, lookAhead time.Duration, most int, lane
 
 // jobs is the lane of plain JOB tasks.
 func jobs(priority, pool, room int) laneBudget {
-	return laneBudget{lane: lane{Queue: "default", Type: "JOB", Priority: priority}, Pool: pool, Room: room, Near: room, Slots: room}
+	return laneBudget{
+		lane: lane{Queue: "default", Type: "JOB", Priority: priority}, Pool: pool, Room: room, Near: room, Slots: room,
+	}
 }
 
 // take claims the JOB tasks that are due, and returns their holds by id.
@@ -173,7 +175,9 @@ func lock(t *testing.T, pool *pgxpool.Pool, id string) (unlock func()) {
 		}
 	}
 	t.Cleanup(unlock)
-	if _, err := tx.Exec(t.Context(), `SELECT FROM tasktable.scheduled_tasks WHERE id = $1 FOR UPDATE`, id); err != nil {
+	if _, err := tx.Exec(
+		t.Context(), `SELECT FROM tasktable.scheduled_tasks WHERE id = $1 FOR UPDATE`, id,
+	); err != nil {
 		t.Fatal(err)
 	}
 	return unlock

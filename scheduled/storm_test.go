@@ -89,7 +89,9 @@ func (s *storm) verb() error {
 			return s.tasks.Schedule(ctx, s.pool, store.Task{ID: id, Payload: job{"storm"}, At: soon, MaxAttempts: 3})
 		},
 		func() (store.Receipt, error) {
-			return s.tasks.Schedule(ctx, s.pool, store.Task{ID: id, Payload: job{fmt.Sprint(rand.N(9))}, At: soon, Priority: rand.N(3)})
+			return s.tasks.Schedule(ctx, s.pool, store.Task{
+				ID: id, Payload: job{fmt.Sprint(rand.N(9))}, At: soon, Priority: rand.N(3),
+			})
 		},
 		func() (store.Receipt, error) { // an application's transaction that has the row for a while
 			tx, err := s.pool.Begin(ctx)
@@ -101,7 +103,8 @@ func (s *storm) verb() error {
 			return store.Receipt{}, err
 		},
 		func() (store.Receipt, error) {
-			_, err := s.pool.Exec(ctx, `UPDATE tasktable.scheduled_tasks SET status = 'PAUSED' WHERE id = $1 AND status = 'EXECUTING'`, id)
+			_, err := s.pool.Exec(ctx, `UPDATE tasktable.scheduled_tasks SET status = 'PAUSED'
+				WHERE id = $1 AND status = 'EXECUTING'`, id)
 			return store.Receipt{}, err
 		},
 	}
@@ -119,8 +122,9 @@ func (s *storm) verb() error {
 	return nil
 }
 
-// Two nodes, six tasks, and everything that can be done to them, at once and at random, sessions cut among it. One id is never
-// in two handlers at once, no revision starts after an edit of it was committed, none is completed twice, and none is lost.
+// Two nodes, six tasks, and everything that can be done to them, at once and at random, sessions cut among it. One id
+// is never in two handlers at once, no revision starts after an edit of it was committed, none is completed twice,
+// and none is lost.
 func TestStorm(t *testing.T) {
 	t.Parallel()
 	s := &storm{stage: newStage(t), running: map[string]int{}}
@@ -144,7 +148,8 @@ func TestStorm(t *testing.T) {
 		eventually(t, 20*time.Second, "tasks run", func() bool { return s.ran() > ran+20 })
 		eventually(t, 20*time.Second, "a session is cut", func() bool {
 			return s.count(`SELECT count(pg_terminate_backend(pid)) FROM (SELECT pid FROM pg_stat_activity
-				WHERE datname = current_database() AND application_name LIKE 'tasktable session%' ORDER BY random() LIMIT 1) AS one`) == 1
+				WHERE datname = current_database() AND application_name LIKE 'tasktable session%' ORDER BY random()
+					LIMIT 1) AS one`) == 1
 		})
 	}
 	wg.Wait()
@@ -156,12 +161,15 @@ func TestStorm(t *testing.T) {
 	s.calm = true
 	s.mu.Unlock()
 	eventually(t, 30*time.Second, "it calms down", func() bool {
-		return s.count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE fence IS NOT NULL OR next_attempt_at IS NOT NULL`) == 0
+		return s.count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE fence IS NOT NULL
+			OR next_attempt_at IS NOT NULL`) == 0
 	})
 	for i := range 6 { // each runs once more, whatever had become of it
 		id := fmt.Sprint("task ", i)
 		eventually(t, 30*time.Second, id+" is queued or running, and free", func() bool {
-			if _, err := s.tasks.Schedule(t.Context(), s.pool, store.Task{ID: id, Payload: job{"last"}, At: time.Now()}); err != nil {
+			if _, err := s.tasks.Schedule(t.Context(), s.pool, store.Task{
+				ID: id, Payload: job{"last"}, At: time.Now(),
+			}); err != nil {
 				t.Fatal(err)
 			}
 			receipt, err := s.tasks.RunNow(t.Context(), s.pool, id)
@@ -190,23 +198,36 @@ func (s *storm) judge() {
 	for _, run := range s.runs {
 		for _, edit := range s.edits {
 			if edit.id == run.id && edit.revision > run.revision && run.started.After(edit.by) {
-				s.t.Errorf("%s revision %d started %s after revision %d was committed", run.id, run.revision, run.started.Sub(edit.by), edit.revision)
+				s.t.Errorf(
+					"%s revision %d started %s after revision %d was committed", run.id, run.revision,
+					run.started.Sub(edit.by), edit.revision,
+				)
 			}
 		}
 	}
 	for what, sql := range map[string]string{
-		"completed twice":        `SELECT count(*) FROM (SELECT FROM tasktable.scheduled_task_executions WHERE outcome = 'COMPLETED' GROUP BY task_id, revision HAVING count(*) > 1) AS twice`,
-		"started before due":     `SELECT count(*) FROM tasktable.scheduled_task_executions WHERE started_at < due_at`,
-		"ended before it began":  `SELECT count(*) FROM tasktable.scheduled_task_executions WHERE finished_at < started_at`,
-		"attempts beyond 5":      `SELECT count(*) FROM tasktable.scheduled_task_executions WHERE attempt NOT BETWEEN 1 AND 5 AND outcome <> 'EXPIRED'`,
-		"overlapping executions": `SELECT count(*) FROM tasktable.scheduled_task_executions AS a JOIN tasktable.scheduled_task_executions AS b ON a.task_id = b.task_id AND a.fence < b.fence AND a.finished_at > b.started_at`,
+		"completed twice": `SELECT count(*)
+			FROM (SELECT FROM tasktable.scheduled_task_executions WHERE outcome = 'COMPLETED' GROUP BY task_id, revision
+			HAVING count(*) > 1) AS twice`,
+		"started before due": `SELECT count(*) FROM tasktable.scheduled_task_executions WHERE started_at < due_at`,
+		"ended before it began": `SELECT count(*) FROM tasktable.scheduled_task_executions
+			WHERE finished_at < started_at`,
+		"attempts beyond 5": `SELECT count(*) FROM tasktable.scheduled_task_executions
+			WHERE attempt NOT BETWEEN 1 AND 5 AND outcome <> 'EXPIRED'`,
+		"overlapping executions": `SELECT count(*) FROM tasktable.scheduled_task_executions AS a
+			JOIN tasktable.scheduled_task_executions AS b ON a.task_id = b.task_id AND a.fence < b.fence
+			AND a.finished_at > b.started_at`,
 	} {
 		if n := s.count(sql); n != 0 {
 			s.t.Errorf("%s: %d", what, n)
 		}
 	}
-	s.t.Logf("%d runs, %d edits, %d executions", len(s.runs), len(s.edits), s.count(`SELECT count(*) FROM tasktable.scheduled_task_executions`))
-	outcomes := `SELECT string_agg(outcome || ' ' || n, ', ') FROM (SELECT outcome, count(*) AS n FROM tasktable.scheduled_task_executions GROUP BY 1) AS o`
+	s.t.Logf(
+		"%d runs, %d edits, %d executions", len(s.runs), len(s.edits),
+		s.count(`SELECT count(*) FROM tasktable.scheduled_task_executions`),
+	)
+	outcomes := `SELECT string_agg(outcome || ' ' || n, ', ')
+		FROM (SELECT outcome, count(*) AS n FROM tasktable.scheduled_task_executions GROUP BY 1) AS o`
 	var text string
 	if err := s.pool.QueryRow(s.t.Context(), outcomes).Scan(&text); err == nil {
 		s.t.Log(text)

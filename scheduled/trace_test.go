@@ -124,8 +124,8 @@ func TestTraceFromScheduleToExecution(t *testing.T) {
 	delete(got, "tasktable.node")
 	want := map[string]string{
 		"messaging.system": "tasktable", "messaging.operation.type": "process", "messaging.destination.name": "default",
-		"messaging.message.id": "first", "tasktable.type": "JOB", "tasktable.revision": fmt.Sprint(row.Revision), "tasktable.attempt": "1",
-		"tasktable.outcome": "COMPLETED",
+		"messaging.message.id": "first", "tasktable.type": "JOB", "tasktable.revision": fmt.Sprint(row.Revision),
+		"tasktable.attempt": "1", "tasktable.outcome": "COMPLETED",
 	}
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("attributes %v, want %v", got, want)
@@ -139,7 +139,9 @@ func TestTraceFromScheduleToExecution(t *testing.T) {
 		s.is(id, store.StatusCompleted, outcomeCompleted)
 		traced.linked(traced.of(id, 1)[0], first.SpanContext())
 	}
-	if row := await(t, s.pool, "later", time.Second, store.StatusQueued); store.SpanOf(deref(row.Trace)).SpanID() != first.SpanContext().SpanID() {
+	if row := await(
+		t, s.pool, "later", time.Second, store.StatusQueued,
+	); store.SpanOf(deref(row.Trace)).SpanID() != first.SpanContext().SpanID() {
 		t.Errorf("a follow-up that is not due links to %v", row.Trace)
 	}
 }
@@ -163,9 +165,13 @@ func TestTraceOfEachKindAndAttempt(t *testing.T) {
 			}
 			return twice(task.Execution)
 		}),
-		handlers.HandleSQLTx(func(_ context.Context, _ *sql.Tx, task *handlers.Task[tracedSQL]) error { return twice(task.Execution) }))
+		handlers.HandleSQLTx(func(_ context.Context, _ *sql.Tx, task *handlers.Task[tracedSQL]) error {
+			return twice(task.Execution)
+		}))
 	scheduling := traced.within(t.Context(), "request", func(ctx context.Context) {
-		_, err := s.tasks.ScheduleMany(ctx, s.pool, []store.Task{{ID: "pgx", Payload: tracedPgx{}}, {ID: "sql", Payload: tracedSQL{}}})
+		_, err := s.tasks.ScheduleMany(ctx, s.pool, []store.Task{
+			{ID: "pgx", Payload: tracedPgx{}}, {ID: "sql", Payload: tracedSQL{}},
+		})
 		if err != nil {
 			t.Error(err)
 		}
@@ -176,7 +182,10 @@ func TestTraceOfEachKindAndAttempt(t *testing.T) {
 		for i, want := range []string{"RETRIED Error RETRIED 1", "COMPLETED Unset  2"} {
 			traced.linked(both[i], scheduling)
 			has := attributes(both[i])
-			if got := fmt.Sprint(has["tasktable.outcome"], " ", both[i].Status().Code, " ", both[i].Status().Description, " ", has["tasktable.attempt"]); got != want {
+			if got := fmt.Sprint(
+				has["tasktable.outcome"], " ", both[i].Status().Code, " ", both[i].Status().Description, " ",
+				has["tasktable.attempt"],
+			); got != want {
 				t.Errorf("attempt %d of %s: %s, want %s", i+1, id, got, want)
 			}
 		}
@@ -206,7 +215,10 @@ func TestTraceOfChainsAndOccurrences(t *testing.T) {
 	scheduling := traced.within(t.Context(), "request", func(ctx context.Context) {
 		_, err := s.tasks.ScheduleMany(ctx, s.pool, []store.Task{
 			{ID: "chain", Payload: job{"chain"}, At: past.Add(-time.Hour)},
-			{ID: "daily", Payload: job{"daily"}, At: time.Now().Add(time.Hour), Recurrence: &store.Recurrence{Cron: "@daily"}},
+			{
+				ID: "daily", Payload: job{"daily"}, At: time.Now().Add(time.Hour),
+				Recurrence: &store.Recurrence{Cron: "@daily"},
+			},
 		})
 		if err == nil {
 			_, err = s.tasks.RunNow(context.WithoutCancel(t.Context()), s.pool, "daily") // in no span of its own
@@ -220,7 +232,9 @@ func TestTraceOfChainsAndOccurrences(t *testing.T) {
 	traced.linked(both[1], both[0].SpanContext())
 
 	var occurrence string
-	if err := s.pool.QueryRow(t.Context(), `SELECT id FROM tasktable.scheduled_tasks WHERE parent_id = 'daily'`).Scan(&occurrence); err != nil {
+	if err := s.pool.QueryRow(
+		t.Context(), `SELECT id FROM tasktable.scheduled_tasks WHERE parent_id = 'daily'`,
+	).Scan(&occurrence); err != nil {
 		t.Fatal(err)
 	}
 	traced.linked(traced.of(occurrence, 1)[0], scheduling)
@@ -245,11 +259,14 @@ func TestTracesHaveNoTextOfErrors(t *testing.T) {
 		return nil
 	}))
 	for id, want := range map[string]string{
-		"panics": "FAILED Error panic", "gives up": "FAILED Error FAILED", "waits": "SNOOZED Unset ", "does": "COMPLETED Unset ",
+		"panics": "FAILED Error panic", "gives up": "FAILED Error FAILED", "waits": "SNOOZED Unset ",
+		"does": "COMPLETED Unset ",
 	} {
 		s.schedule(id, func(task *store.Task) { task.Payload, task.MaxAttempts = job{canary}, 1 })
 		span := traced.of(id, 1)[0]
-		if got := fmt.Sprint(attributes(span)["tasktable.outcome"], " ", span.Status().Code, " ", span.Status().Description); got != want {
+		if got := fmt.Sprint(
+			attributes(span)["tasktable.outcome"], " ", span.Status().Code, " ", span.Status().Description,
+		); got != want {
 			t.Errorf("%s: %s, want %s", id, got, want)
 		}
 		if len(span.Links()) != 0 {
@@ -257,7 +274,9 @@ func TestTracesHaveNoTextOfErrors(t *testing.T) {
 		}
 	}
 	for _, span := range traced.recorder.Ended() {
-		if text := fmt.Sprint(span.Name(), span.Status(), attributes(span), span.Events()); strings.Contains(text, canary) {
+		if text := fmt.Sprint(
+			span.Name(), span.Status(), attributes(span), span.Events(),
+		); strings.Contains(text, canary) {
 			t.Errorf("a span tells: %s", text)
 		}
 	}

@@ -22,9 +22,11 @@ type sqlJob struct {
 
 func (sqlJob) TaskType() string { return "SQL_JOB" }
 
-// effectful starts a node whose handlers write a line in their transaction before the test steers them. The tasks of both
-// kinds do the same; change gets the name of a task and its payload of that kind.
-func effectful(t *testing.T, change func(*Config)) (s *stage, both func(do func(kind string, schedule func(name string, change func(*store.Task))))) {
+// effectful starts a node whose handlers write a line in their transaction before the test steers them. The tasks of
+// both kinds do the same; change gets the name of a task and its payload of that kind.
+func effectful(
+	t *testing.T, change func(*Config),
+) (s *stage, both func(do func(kind string, schedule func(name string, change func(*store.Task))))) {
 	t.Helper()
 	s = newStage(t)
 	s.exec(`CREATE TABLE effects (task_id text, attempt int, fence bigint)`)
@@ -59,7 +61,9 @@ func effectful(t *testing.T, change func(*Config)) (s *stage, both func(do func(
 func (s *stage) effects(id string) string {
 	s.t.Helper()
 	var attempts []int
-	if err := s.pool.QueryRow(s.t.Context(), `SELECT coalesce(array_agg(attempt ORDER BY fence), '{}') FROM effects WHERE task_id = $1`, id).Scan(&attempts); err != nil {
+	if err := s.pool.QueryRow(
+		s.t.Context(), `SELECT coalesce(array_agg(attempt ORDER BY fence), '{}') FROM effects WHERE task_id = $1`, id,
+	).Scan(&attempts); err != nil {
 		s.t.Fatal(err)
 	}
 	return fmt.Sprint(attempts)
@@ -71,7 +75,9 @@ func TestTransactionalHandlers(t *testing.T) {
 	s, both := effectful(t, nil)
 	oops := errors.New("oops")
 	both(func(kind string, schedule func(string, func(*store.Task))) {
-		for _, name := range []string{"completes", "fails", "fails for good", "edited", "cancelled", "again", "bad effect"} {
+		for _, name := range []string{
+			"completes", "fails", "fails for good", "edited", "cancelled", "again", "bad effect",
+		} {
 			schedule(name, nil)
 		}
 		a := s.begins(kind + "completes")
@@ -81,7 +87,8 @@ func TestTransactionalHandlers(t *testing.T) {
 		a.Note("done")
 		a.FollowUp(store.Task{ID: kind + "next", Payload: job{"next"}, At: time.Now().Add(time.Hour)})
 		a.end <- nil
-		if row := s.is(a.ID, store.StatusCompleted, outcomeCompleted); deref(row.Message) != "done" || s.effects(a.ID) != "[1]" {
+		if row := s.is(a.ID, store.StatusCompleted, outcomeCompleted); deref(row.Message) != "done" ||
+			s.effects(a.ID) != "[1]" {
 			t.Errorf("%s: message %q, effects %s", a.ID, deref(row.Message), s.effects(a.ID))
 		}
 		await(t, s.pool, kind+"next", 5*time.Second, store.StatusQueued)
@@ -124,7 +131,8 @@ func TestTransactionalHandlers(t *testing.T) {
 		a = s.begins(kind + "again")
 		a.Again(time.Now().Add(time.Hour))
 		a.end <- nil
-		if row := s.is(a.ID, store.StatusQueued, outcomeCompleted); time.Until(*row.NextAttemptAt) < 59*time.Minute || s.effects(a.ID) != "[1]" {
+		if row := s.is(a.ID, store.StatusQueued, outcomeCompleted); time.Until(*row.NextAttemptAt) < 59*time.Minute ||
+			s.effects(a.ID) != "[1]" {
 			t.Errorf("next at %s, effects %s", row.NextAttemptAt, s.effects(a.ID))
 		}
 
@@ -135,11 +143,15 @@ func TestTransactionalHandlers(t *testing.T) {
 		if got := s.effects(a.ID); got != "[]" {
 			t.Errorf("effects of the attempts %s", got)
 		}
-		s.idle(kind+"completes", kind+"fails", kind+"fails for good", kind+"edited", kind+"cancelled", kind+"again", kind+"bad effect")
+		s.idle(
+			kind+"completes", kind+"fails", kind+"fails for good", kind+"edited", kind+"cancelled", kind+"again",
+			kind+"bad effect",
+		)
 	})
 }
 
-// A claim that was taken back while the handler ran rolls its transaction back: the next run's effects are the only ones.
+// A claim that was taken back while the handler ran rolls its transaction back: the next run's effects
+// are the only ones.
 func TestTransactionOfALostFenceRollsBack(t *testing.T) {
 	t.Parallel()
 	s, both := effectful(t, func(c *Config) { c.abandonedAfter = 100 * time.Millisecond })
@@ -147,8 +159,11 @@ func TestTransactionOfALostFenceRollsBack(t *testing.T) {
 		id := kind + "a"
 		schedule("a", nil)
 		first := s.begins(id)
-		s.exec(`UPDATE tasktable.scheduled_tasks SET lease_expires_at = clock_timestamp() WHERE id = $1`, id) // its lease is over
-		eventually(t, 10*time.Second, "the claim is taken back", func() bool { return fmt.Sprint(outcomes(t, s.pool, id)) == "[LOST]" })
+		// Its lease is over.
+		s.exec(`UPDATE tasktable.scheduled_tasks SET lease_expires_at = clock_timestamp() WHERE id = $1`, id)
+		eventually(t, 10*time.Second, "the claim is taken back", func() bool {
+			return fmt.Sprint(outcomes(t, s.pool, id)) == "[LOST]"
+		})
 		first.end <- nil
 		second := s.begins(id)
 		if second.Attempt != 2 {
@@ -186,8 +201,8 @@ func TestTransactionWaitsForALockedRow(t *testing.T) {
 	})
 }
 
-// An application's transaction that has locked the task's row, and then waits for what the handler has locked: Postgres ends
-// one of the two, as it does everywhere, and both get on.
+// An application's transaction that has locked the task's row, and then waits for what the handler has locked:
+// Postgres ends one of the two, as it does everywhere, and both get on.
 func TestTransactionInADeadlock(t *testing.T) {
 	t.Parallel()
 	s, both := effectful(t, nil)
@@ -221,20 +236,23 @@ func TestTransactionInADeadlock(t *testing.T) {
 	})
 }
 
-// The gate that is asked again in the handler's transaction judges by the time at which it is asked, not by that at which the transaction
-// began, and by what has become of the task since.
+// The gate that is asked again in the handler's transaction judges by the time at which it is asked, not by that at
+// which the transaction began, and by what has become of the task since.
 func TestGateAgain(t *testing.T) {
 	t.Parallel()
 	for name, meanwhile := range map[string]struct{ sql, verdict string }{
-		"nothing":         {`SELECT`, ""},
-		"expires":         {`SELECT pg_sleep(extract(epoch FROM scheduled_at + expiration - clock_timestamp()) + 0.01) FROM tasktable.scheduled_tasks`, verdictExpired},
+		"nothing": {`SELECT`, ""},
+		"expires": {`SELECT pg_sleep(extract(epoch FROM scheduled_at + expiration - clock_timestamp()) + 0.01)
+			FROM tasktable.scheduled_tasks`, verdictExpired},
 		"is cancelled":    {`SELECT tasktable.cancel('a')`, verdictEdited},
 		"is moved":        {`SELECT tasktable.reschedule('a', now() + interval '1 hour')`, verdictEdited},
 		"type is paused":  {`SELECT tasktable.pause_scope('type', 'JOB')`, verdictPaused},
 		"queue is paused": {`SELECT tasktable.pause_scope('queue', 'default')`, verdictPaused},
-		"other is paused": {`SELECT tasktable.pause_scope('queue', 'job'), tasktable.pause_scope('type', 'default'), tasktable.pause_scope('type', 'JOBS')`, ""},
-		"pause is over":   {`SELECT tasktable.pause_scope('all', until => clock_timestamp() + interval '1 millisecond'), pg_sleep(0.01)`, ""},
-		"is taken back":   {`UPDATE tasktable.scheduled_tasks SET fence = nextval('tasktable.task_numbers')`, "none"},
+		"other is paused": {`SELECT tasktable.pause_scope('queue', 'job'), tasktable.pause_scope('type', 'default'),
+			tasktable.pause_scope('type', 'JOBS')`, ""},
+		"pause is over": {`SELECT tasktable.pause_scope('all', until => clock_timestamp() + interval '1 millisecond'),
+			pg_sleep(0.01)`, ""},
+		"is taken back": {`UPDATE tasktable.scheduled_tasks SET fence = nextval('tasktable.task_numbers')`, "none"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -261,19 +279,25 @@ func TestGateAgain(t *testing.T) {
 			for kind, tx := range map[string]querier{"pgx": one, "sql": sqlQuerier{store.SQL(other)}} {
 				asked := time.Now()
 				var e handlers.Execution
-				refused := (&batch{worker: &worker{statements: b.statements, pace: newPace(), quiet: newQuiet()}}).gateAgain(t.Context(), tx, &run{hold: h}, &e)
+				refused := (&batch{
+					worker: &worker{statements: b.statements, pace: newPace(), quiet: newQuiet()},
+				}).gateAgain(t.Context(), tx, &run{hold: h}, &e)
 				switch {
 				case refused == nil && meanwhile.verdict == "":
 					if early := asked.Sub(e.StartedAt); early > 100*time.Millisecond {
 						t.Errorf("%s: started %s before it was asked", kind, early)
 					}
-				case refused == nil || refused.Verdict != meanwhile.verdict && (refused.Verdict != "" || meanwhile.verdict != "none"):
+				case refused == nil || refused.Verdict != meanwhile.verdict &&
+					(refused.Verdict != "" || meanwhile.verdict != "none"):
 					t.Errorf("%s: %+v, want the verdict %q", kind, refused, meanwhile.verdict)
 				}
 			}
 			ended, cancel := context.WithCancel(t.Context())
 			cancel()
-			if refused := (&batch{worker: &worker{statements: b.statements, pace: newPace(), quiet: newQuiet()}}).gateAgain(ended, one, &run{hold: h}, &handlers.Execution{}); refused == nil || refused.Verdict != verdictNoTx {
+			if refused := (&batch{
+				worker: &worker{statements: b.statements, pace: newPace(), quiet: newQuiet()},
+			}).gateAgain(ended, one, &run{hold: h}, &handlers.Execution{}); refused == nil ||
+				refused.Verdict != verdictNoTx {
 				t.Errorf("with a context that has ended: %+v", refused)
 			}
 		})

@@ -50,27 +50,61 @@ func TestVerbsOnARunningTask(t *testing.T) {
 		runsAgain bool
 		status    store.Status
 	}{
-		"schedule the same":   {verbs: []string{"same"}, want: []outcome{store.Unchanged}, status: store.StatusCompleted},
-		"edit":                {verbs: []string{"edit"}, want: []outcome{store.Rescheduled}, runsAgain: true, status: store.StatusCompleted},
-		"edit by SQL":         {verbs: []string{"SQL edit"}, want: []outcome{""}, runsAgain: true, status: store.StatusCompleted},
-		"move to now":         {verbs: []string{"now"}, want: []outcome{store.Rescheduled}, runsAgain: true, status: store.StatusCompleted},
-		"move to later":       {verbs: []string{"later"}, want: []outcome{store.Rescheduled}, status: store.StatusQueued},
-		"later, then run now": {verbs: []string{"later", "run now"}, want: []outcome{store.Rescheduled, store.Queued}, runsAgain: true, status: store.StatusCompleted},
-		"cancel":              {verbs: []string{"cancel"}, want: []outcome{store.Cancelled}, cancelled: true, status: store.StatusCancelled},
-		"cancel twice":        {verbs: []string{"cancel", "cancel"}, want: []outcome{store.Cancelled, store.Unchanged}, cancelled: true, status: store.StatusCancelled},
-		"cancel and schedule": {verbs: []string{"cancel", "same"}, want: []outcome{store.Cancelled, store.Rearmed}, runsAgain: true, status: store.StatusCompleted},
-		"cancel and run now":  {verbs: []string{"cancel", "run now"}, want: []outcome{store.Cancelled, store.Queued}, runsAgain: true, status: store.StatusCompleted},
-		"cancel and delete":   {verbs: []string{"cancel", "delete"}, want: []outcome{store.Cancelled, store.Running}, cancelled: true, status: store.StatusCancelled},
-		"cancel and retry":    {verbs: []string{"cancel", "retry"}, want: []outcome{store.Cancelled, store.Unchanged}, cancelled: true, status: store.StatusCancelled},
-		"pause":               {verbs: []string{"pause"}, want: []outcome{store.Paused}, status: store.StatusCompleted},
-		"pause by SQL":        {verbs: []string{"SQL pause"}, want: []outcome{""}, status: store.StatusCompleted},
-		"edit and pause":      {verbs: []string{"edit", "pause"}, want: []outcome{store.Rescheduled, store.Paused}, status: store.StatusPaused},
-		"pause and resume":    {verbs: []string{"SQL pause", "resume"}, want: []outcome{"", store.Queued}, status: store.StatusCompleted},
-		"resume":              {verbs: []string{"resume"}, want: []outcome{store.Unchanged}, status: store.StatusCompleted},
-		"run now":             {verbs: []string{"run now"}, want: []outcome{store.Running}, status: store.StatusCompleted},
-		"retry":               {verbs: []string{"retry"}, want: []outcome{store.Unchanged}, status: store.StatusCompleted},
-		"delete":              {verbs: []string{"delete"}, want: []outcome{store.Running}, status: store.StatusCompleted},
-		"edit and delete":     {verbs: []string{"edit", "delete"}, want: []outcome{store.Rescheduled, store.Running}, runsAgain: true, status: store.StatusCompleted},
+		"schedule the same": {verbs: []string{"same"}, want: []outcome{store.Unchanged}, status: store.StatusCompleted},
+		"edit": {
+			verbs: []string{"edit"}, want: []outcome{store.Rescheduled}, runsAgain: true, status: store.StatusCompleted,
+		},
+		"edit by SQL": {
+			verbs: []string{"SQL edit"}, want: []outcome{""}, runsAgain: true, status: store.StatusCompleted,
+		},
+		"move to now": {
+			verbs: []string{"now"}, want: []outcome{store.Rescheduled}, runsAgain: true, status: store.StatusCompleted,
+		},
+		"move to later": {verbs: []string{"later"}, want: []outcome{store.Rescheduled}, status: store.StatusQueued},
+		"later, then run now": {
+			verbs: []string{"later", "run now"}, want: []outcome{store.Rescheduled, store.Queued}, runsAgain: true,
+			status: store.StatusCompleted,
+		},
+		"cancel": {
+			verbs: []string{"cancel"}, want: []outcome{store.Cancelled}, cancelled: true, status: store.StatusCancelled,
+		},
+		"cancel twice": {
+			verbs: []string{"cancel", "cancel"}, want: []outcome{store.Cancelled, store.Unchanged}, cancelled: true,
+			status: store.StatusCancelled,
+		},
+		"cancel and schedule": {
+			verbs: []string{"cancel", "same"}, want: []outcome{store.Cancelled, store.Rearmed}, runsAgain: true,
+			status: store.StatusCompleted,
+		},
+		"cancel and run now": {
+			verbs: []string{"cancel", "run now"}, want: []outcome{store.Cancelled, store.Queued}, runsAgain: true,
+			status: store.StatusCompleted,
+		},
+		"cancel and delete": {
+			verbs: []string{"cancel", "delete"}, want: []outcome{store.Cancelled, store.Running}, cancelled: true,
+			status: store.StatusCancelled,
+		},
+		"cancel and retry": {
+			verbs: []string{"cancel", "retry"}, want: []outcome{store.Cancelled, store.Unchanged}, cancelled: true,
+			status: store.StatusCancelled,
+		},
+		"pause":        {verbs: []string{"pause"}, want: []outcome{store.Paused}, status: store.StatusCompleted},
+		"pause by SQL": {verbs: []string{"SQL pause"}, want: []outcome{""}, status: store.StatusCompleted},
+		"edit and pause": {
+			verbs: []string{"edit", "pause"}, want: []outcome{store.Rescheduled, store.Paused},
+			status: store.StatusPaused,
+		},
+		"pause and resume": {
+			verbs: []string{"SQL pause", "resume"}, want: []outcome{"", store.Queued}, status: store.StatusCompleted,
+		},
+		"resume":  {verbs: []string{"resume"}, want: []outcome{store.Unchanged}, status: store.StatusCompleted},
+		"run now": {verbs: []string{"run now"}, want: []outcome{store.Running}, status: store.StatusCompleted},
+		"retry":   {verbs: []string{"retry"}, want: []outcome{store.Unchanged}, status: store.StatusCompleted},
+		"delete":  {verbs: []string{"delete"}, want: []outcome{store.Running}, status: store.StatusCompleted},
+		"edit and delete": {
+			verbs: []string{"edit", "delete"}, want: []outcome{store.Rescheduled, store.Running}, runsAgain: true,
+			status: store.StatusCompleted,
+		},
 	}
 	running := map[string]*act{}
 	for id := range tests {
@@ -108,7 +142,9 @@ func TestVerbsOnARunningTask(t *testing.T) {
 		if test.runsAgain {
 			again := s.begins(id)
 			if again.Revision <= a.Revision || again.Attempt != 1 || again.Fence <= a.Fence {
-				t.Errorf("%s: ran again as revision %d after %d, attempt %d", id, again.Revision, a.Revision, again.Attempt)
+				t.Errorf(
+					"%s: ran again as revision %d after %d, attempt %d", id, again.Revision, a.Revision, again.Attempt,
+				)
 			}
 			if edit := test.verbs[0] == "edit"; edit != (again.Payload.Name == "edited") {
 				t.Errorf("%s: ran again with the payload %q", id, again.Payload.Name)
@@ -157,7 +193,8 @@ func TestEditsOfClaimedTasks(t *testing.T) {
 	}
 	s.exec(`UPDATE tasktable.scheduled_tasks SET status = 'PAUSED' WHERE id = 'pause'`)
 	for name, to := range map[string]time.Time{"move": time.Now().Add(time.Hour), "sooner": time.Now()} {
-		if receipt, err := s.tasks.Reschedule(t.Context(), s.pool, name, to); err != nil || receipt.Outcome != store.Rescheduled {
+		if receipt, err := s.tasks.Reschedule(t.Context(), s.pool, name, to); err != nil ||
+			receipt.Outcome != store.Rescheduled {
 			t.Errorf("%+v, %v", receipt, err)
 		}
 	}
@@ -201,7 +238,8 @@ func TestClaimedTaskIsHandedBackOnce(t *testing.T) {
 	for i := range 20 { // each is notified
 		s.exec(`UPDATE tasktable.scheduled_tasks SET priority = $1, status = 'PAUSED'`, i+1)
 		eventually(t, 5*time.Second, "the node hears of it", func() bool {
-			return s.count(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`) > 0
+			return s.count(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
+				AND wait_event_type = 'Lock'`) > 0
 		})
 	}
 	if err := tx.Rollback(t.Context()); err != nil {
@@ -227,7 +265,8 @@ func TestAPauseOfATaskThatWaitsForASlot(t *testing.T) {
 		t.Fatalf("pause: %+v, %v", receipt, err)
 	}
 	eventually(t, 5*time.Second, "its claim goes back while the slot is taken", func() bool {
-		return s.count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE id = 'second' AND status = 'PAUSED' AND fence IS NULL`) == 1
+		return s.count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE id = 'second' AND status = 'PAUSED'
+			AND fence IS NULL`) == 1
 	})
 	first.end <- nil
 	s.is("first", store.StatusCompleted, outcomeCompleted)

@@ -56,9 +56,13 @@ func TestWhyOfANode(t *testing.T) {
 		c.Version = "v1"
 		c.Backoff = func(int, error) time.Duration { return 3 * time.Second }
 	}, handlers.Handle(s.handle))
-	eventually(t, 15*time.Second, "the node leads", func() bool { return s.count(`SELECT count(*) FROM tasktable.node_states WHERE state = 'leads'`) == 1 })
+	eventually(t, 15*time.Second, "the node leads", func() bool {
+		return s.count(`SELECT count(*) FROM tasktable.node_states WHERE state = 'leads'`) == 1
+	})
 	var number int64
-	if err := s.pool.QueryRow(t.Context(), `SELECT number FROM tasktable.node_states WHERE state = 'leads'`).Scan(&number); err != nil {
+	if err := s.pool.QueryRow(
+		t.Context(), `SELECT number FROM tasktable.node_states WHERE state = 'leads'`,
+	).Scan(&number); err != nil {
 		t.Fatal(err)
 	}
 	node := fmt.Sprintf("node %d (H)", number)
@@ -86,7 +90,8 @@ func TestWhyOfANode(t *testing.T) {
 	s.is("one", store.StatusCompleted, outcomeRetried, outcomeCompleted)
 	e = s.why("one")
 	says(e, "completed by attempt 2 of 5 on "+node+" at T")
-	if got, want := lived(e), "scheduled by test, scheduled_at\nattempt 1 began on "+node+", D after it was due\nattempt 1 failed, to be retried, took, error 421 try later\n"+
+	if got, want := lived(e), "scheduled by test, scheduled_at\nattempt 1 began on "+node+
+		", D after it was due\nattempt 1 failed, to be retried, took, error 421 try later\n"+
 		"attempt 2 began on "+node+", D after it was due\nattempt 2 completed, took\n"; got != want {
 		t.Errorf("its story:\n%s\nwant\n%s", got, want)
 	}
@@ -114,7 +119,8 @@ func TestWhyOfAClaimThatWaits(t *testing.T) {
 	s.exec(`UPDATE tasktable.nodes SET queues = '{"default": 1}'`)
 	tr.run()
 	s.begins("one").end <- nil // a claim this old may go back to the queue first
-	s.sees("it has run", `SELECT count(*) = 1 FROM tasktable.scheduled_tasks WHERE status = 'COMPLETED' AND fence IS NULL`)
+	s.sees("it has run", `SELECT count(*) = 1 FROM tasktable.scheduled_tasks WHERE status = 'COMPLETED'
+		AND fence IS NULL`)
 }
 
 // The views find nodes by the classes of their locks, in a schema of any name.

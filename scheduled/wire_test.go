@@ -13,8 +13,8 @@ import (
 )
 
 // wire is the network between a node and its database. It can be slow, and it can be cut: then nothing comes through in
-// either direction, not even that a connection has ended. When it is mended, what was sent meanwhile comes through; only
-// connections that were made while it was cut never get an answer.
+// either direction, not even that a connection has ended. When it is mended, what was sent meanwhile comes through;
+// only connections that were made while it was cut never get an answer.
 type wire struct {
 	delay time.Duration
 	rate  int // bytes a second; 0: as they come
@@ -109,7 +109,8 @@ func (w *wire) dial(ctx context.Context, network, address string) (net.Conn, err
 	return near, nil
 }
 
-// carry copies from one end to the other, which is nil when nobody is there. Like a socket's, its buffer takes what is written while the wire is cut.
+// carry copies from one end to the other, which is nil when nobody is there. Like a socket's, its buffer takes what
+// is written while the wire is cut.
 func (w *wire) carry(to, from net.Conn, forgotten <-chan struct{}) {
 	type packet struct {
 		bytes []byte

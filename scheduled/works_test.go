@@ -28,7 +28,9 @@ func TestConfigNamesEachWrongSettingOfOperations(t *testing.T) {
 			c.Recurring = []store.Task{keyed, keyed}
 		},
 		"Recurring[0]: invalid: id must be given for a recurring task, or its payload be Keyed": func(c *Config) {
-			c.Recurring = []store.Task{{Payload: store.JSON(`{"type":"JOB"}`), Recurrence: &store.Recurrence{Cron: "@daily"}}}
+			c.Recurring = []store.Task{{
+				Payload: store.JSON(`{"type":"JOB"}`), Recurrence: &store.Recurrence{Cron: "@daily"},
+			}}
 		},
 		"cron must be 5 fields (minute, hour, day of month, month, day of week)": func(c *Config) {
 			c.Recurring = []store.Task{store.Cron("JOB", "every day")}
@@ -47,25 +49,40 @@ func TestConfigNamesEachWrongSettingOfOperations(t *testing.T) {
 		"Recurring[1]: invalid: payload must not be nil": func(c *Config) {
 			c.Recurring = []store.Task{tick("a"), {Payload: (*job)(nil), Recurrence: &store.Recurrence{Cron: "@daily"}}}
 		},
-		"Paused[0]: invalid: scope must be Everything, Queue or Type, got the zero Scope": func(c *Config) { c.Paused = []store.Scope{{}} },
-		`Paused[1]: invalid: queue must be 1 to 64 of a-z, 0-9, inner - or _, got "No!"`:  func(c *Config) { c.Paused = []store.Scope{store.Everything(), store.Queue("No!")} },
-		`Paused[0]: invalid: type must be 2 to 127 letters`:                               func(c *Config) { c.Paused = []store.Scope{store.Type("")} },
-		"Retention must be between 1m0s and 876600h0m0s, got 59s":                         func(c *Config) { c.Retention = 59 * time.Second },
-		"Retention must be between 1m0s and 876600h0m0s, got -2ns":                        func(c *Config) { c.Retention = -2 },
-		"Retention must be between 1m0s and 876600h0m0s, got 876600h0m0.000000001s":       func(c *Config) { c.Retention = store.MaxRetention + 1 },
-		"RetentionByType[JOB] must be between 1m0s and 876600h0m0s, got 0s":               func(c *Config) { c.RetentionByType = map[string]time.Duration{"JOB": 0} },
-		`RetentionByType: invalid: type must be 2 to 127 letters, digits or _-[]<>/.·:+, got "no type"`: func(c *Config) {
+		"Paused[0]: invalid: scope must be Everything, Queue or Type, got the zero Scope": func(c *Config) {
+			c.Paused = []store.Scope{{}}
+		},
+		`Paused[1]: invalid: queue must be 1 to 64 of a-z, 0-9, inner - or _, got "No!"`: func(c *Config) {
+			c.Paused = []store.Scope{store.Everything(), store.Queue("No!")}
+		},
+		`Paused[0]: invalid: type must be 2 to 127 letters`: func(c *Config) {
+			c.Paused = []store.Scope{store.Type("")}
+		},
+		"Retention must be between 1m0s and 876600h0m0s, got 59s":  func(c *Config) { c.Retention = 59 * time.Second },
+		"Retention must be between 1m0s and 876600h0m0s, got -2ns": func(c *Config) { c.Retention = -2 },
+		"Retention must be between 1m0s and 876600h0m0s, got 876600h0m0.000000001s": func(c *Config) {
+			c.Retention = store.MaxRetention + 1
+		},
+		"RetentionByType[JOB] must be between 1m0s and 876600h0m0s, got 0s": func(c *Config) {
+			c.RetentionByType = map[string]time.Duration{"JOB": 0}
+		},
+		`RetentionByType: invalid: type must be 2 to 127 letters, digits or _-[]<>/.·:+, got "no type"`: func(
+			c *Config,
+		) {
 			c.RetentionByType = map[string]time.Duration{"no type": time.Hour}
 		},
 	} {
 		config := good
 		change(&config)
 		node, err := New(config)
-		if node != nil || !errors.Is(err, store.ErrInvalid) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+		if node != nil || !errors.Is(err, store.ErrInvalid) || !strings.Contains(err.Error(), want) ||
+			strings.Contains(err.Error(), "\n") {
 			t.Errorf("New gives %v, want %q", err, want)
 		}
 	}
-	good.Recurring = []store.Task{tick("a"), {Payload: job{"a"}, Recurrence: &store.Recurrence{Cron: "@daily"}}, store.Cron("JOB", "*/5 * * * *")}
+	good.Recurring = []store.Task{
+		tick("a"), {Payload: job{"a"}, Recurrence: &store.Recurrence{Cron: "@daily"}}, store.Cron("JOB", "*/5 * * * *"),
+	}
 	good.Paused = []store.Scope{store.Everything(), store.Queue("default"), store.Type("OTHER")}
 	if _, err := New(good); err != nil {
 		t.Error(err)
@@ -83,7 +100,8 @@ func TestConfigKeepsItsOwn(t *testing.T) {
 	}
 	config.Paused[0], config.RetentionByType["JOB"], config.Recurring[0] = store.Everything(), -1, store.Task{}
 	got := node.config
-	if got.Paused[0] != store.Queue("a") || got.RetentionByType["JOB"] != time.Hour || got.Recurring[0].ID != "recurring-JOB" || got.Retention != 90*24*time.Hour {
+	if got.Paused[0] != store.Queue("a") || got.RetentionByType["JOB"] != time.Hour ||
+		got.Recurring[0].ID != "recurring-JOB" || got.Retention != 90*24*time.Hour {
 		t.Errorf("config %+v", got)
 	}
 	if config.Recurring = nil; config.withDefaults().Recurring != nil {
@@ -98,7 +116,9 @@ func TestConfigKeepsItsOwn(t *testing.T) {
 func TestConfigWorks(t *testing.T) {
 	t.Parallel()
 	nothing := func(context.Context) error { return nil }
-	registry, err := handlers.NewRegistry(handlers.Func("AA", nothing), handlers.Func("BB", nothing), handlers.Func("CC", nothing))
+	registry, err := handlers.NewRegistry(
+		handlers.Func("AA", nothing), handlers.Func("BB", nothing), handlers.Func("CC", nothing),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +135,8 @@ func TestConfigWorks(t *testing.T) {
 		if got := fmt.Sprint(queues, " ", types); got != want {
 			t.Errorf("without %v: %s, want %s", paused, got, want)
 		}
-		if len(config.Queues) != 2 || config.Queues["default"]+config.Queues["bulk"] != 7 || len(registry.Types()) != 3 {
+		if len(config.Queues) != 2 || config.Queues["default"]+config.Queues["bulk"] != 7 ||
+			len(registry.Types()) != 3 {
 			t.Errorf("the configuration itself was changed: %v %v", config.Queues, registry.Types())
 		}
 	}
@@ -128,12 +149,16 @@ func TestConfigWorkingSlots(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := Config{Queues: map[string]int{"default": 5, "bulk": 2, "mail": 1}, Handlers: registry, Paused: []store.Scope{store.Queue("mail")}}
+	config := Config{
+		Queues: map[string]int{"default": 5, "bulk": 2, "mail": 1}, Handlers: registry,
+		Paused: []store.Scope{store.Queue("mail")},
+	}
 	if got := fmt.Sprint(config.workingSlots()); got != "map[bulk:2 default:5]" {
 		t.Errorf("apart: %s", got)
 	}
 	config.ShareSlots = true
-	if got := fmt.Sprint(config.workingSlots(), config.Queues); got != "map[bulk:7 default:7] map[bulk:2 default:5 mail:1]" {
+	if got := fmt.Sprint(config.workingSlots(), config.Queues); got !=
+		"map[bulk:7 default:7] map[bulk:2 default:5 mail:1]" {
 		t.Errorf("shared: %s", got)
 	}
 }

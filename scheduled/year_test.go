@@ -16,8 +16,8 @@ import (
 	"github.com/tasktable/tasktable/store/recurrence"
 )
 
-// golden is a table of store/recurrence/testdata: the fires of an expression in a zone, after a time and up to another, found
-// there by a walk through time that knows nothing of any library.
+// golden is a table of store/recurrence/testdata: the fires of an expression in a zone, after a time and up to
+// another, found there by a walk through time that knows nothing of any library.
 type golden struct {
 	cron, zone string
 	from, to   time.Time
@@ -70,8 +70,9 @@ func (g golden) is(t *testing.T, fires []time.Time) {
 	}
 }
 
-// simulate plays a leader that looks at a new task when look says, given when its next fire is, up to the table's end, and returns
-// what was decided each time. What the leader would write to the row is carried from one look to the next.
+// simulate plays a leader that looks at a new task when look says, given when its next fire is, up to the
+// table's end, and returns what was decided each time. What the leader would write to the row is carried from
+// one look to the next.
 func (g golden) simulate(t *testing.T, change func(*recurring), look func(next time.Time) time.Time) (fires []fire) {
 	t.Helper()
 	rule, err := recurrence.Parse(g.cron, g.zone)
@@ -109,8 +110,8 @@ func instants(t *testing.T, g golden, fires []fire) (times []time.Time) {
 	return times
 }
 
-// computesLong leaves a test out under the race detector, where it takes ten times as long: one goroutine has nothing to race with.
-// make test runs it without.
+// computesLong leaves a test out under the race detector, where it takes ten times as long: one goroutine has nothing
+// to race with. make test runs it without.
 func computesLong(t *testing.T) {
 	t.Helper()
 	if raced {
@@ -118,8 +119,8 @@ func computesLong(t *testing.T) {
 	}
 }
 
-// A simulated clock runs through whole years, and through the days around rarer changes of clocks: a leader that looks at each next
-// fire in time forks exactly the fires of the golden tables.
+// A simulated clock runs through whole years, and through the days around rarer changes of clocks: a leader that
+// looks at each next fire in time forks exactly the fires of the golden tables.
 func TestYears(t *testing.T) {
 	t.Parallel()
 	computesLong(t)
@@ -131,8 +132,12 @@ func TestYears(t *testing.T) {
 		zones[g.zone+" "+g.cron] = true
 		g.is(t, instants(t, g, g.simulate(t, nil, func(next time.Time) time.Time { return next })))
 	}
-	for _, zone := range []string{"America/New_York", "Europe/Berlin", "Australia/Lord_Howe", "Asia/Beirut", "UTC"} { // Beirut has no midnight in March
-		for _, cron := range []string{"@daily", "30 2 * * *", "@hourly", "*/15 * * * *", "@every 45m", "0 12 31 * *", "0 3 29 2 *", "0 6 13 * FRI"} {
+	// Beirut has no midnight in March.
+	for _, zone := range []string{"America/New_York", "Europe/Berlin", "Australia/Lord_Howe", "Asia/Beirut", "UTC"} {
+		for _, cron := range []string{
+			"@daily", "30 2 * * *", "@hourly", "*/15 * * * *", "@every 45m", "0 12 31 * *", "0 3 29 2 *",
+			"0 6 13 * FRI",
+		} {
 			if !zones[zone+" "+cron] {
 				t.Errorf("no table of %s in %s", cron, zone)
 			}
@@ -154,7 +159,8 @@ func TestYearsWithALeaderThatIsOftenAway(t *testing.T) {
 	}
 }
 
-// Whatever does not run is told: with catch_up latest and none, each fire is run or has a row, as long as a row is for one fire.
+// Whatever does not run is told: with catch_up latest and none, each fire is run or has a row, as long as a
+// row is for one fire.
 func TestYearsTellOfEachFire(t *testing.T) {
 	t.Parallel()
 	computesLong(t)
@@ -164,7 +170,9 @@ func TestYearsTellOfEachFire(t *testing.T) {
 		}
 		for _, policy := range []string{"latest", "none"} {
 			random := rand.New(rand.NewPCG(2, uint64(i)))
-			late := func(next time.Time) time.Time { return next.Add(time.Duration(random.Int64N(int64(24 * time.Hour)))) }
+			late := func(next time.Time) time.Time {
+				return next.Add(time.Duration(random.Int64N(int64(24 * time.Hour))))
+			}
 			var times []time.Time
 			runs := 0
 			for _, one := range g.simulate(t, func(r *recurring) { r.CatchUp = policy }, late) {

@@ -46,11 +46,14 @@ func at(text string) time.Time {
 func (b *bench) moves(posix string, now time.Time) {
 	b.t.Helper()
 	b.zones = zonesOf(posix)
-	watch := &zoneWatch{pool: b.pool, statements: b.statements, leads: func() bool { return true }, log: slog.New(slog.DiscardHandler)}
+	watch := &zoneWatch{
+		pool: b.pool, statements: b.statements, leads: func() bool { return true }, log: slog.New(slog.DiscardHandler),
+	}
 	if err := watch.look(b.t.Context()); err != nil {
 		b.t.Fatal(err)
 	}
-	b.exec(`UPDATE tasktable.scheduled_tasks SET next_attempt_at = $1 WHERE planned_zone_data = ''`, now) // a test's clock
+	// A test's clock.
+	b.exec(`UPDATE tasktable.scheduled_tasks SET next_attempt_at = $1 WHERE planned_zone_data = ''`, now)
 	b.fires(now)
 }
 
@@ -90,7 +93,10 @@ func TestZoneDataThatChange(t *testing.T) {
 			}
 		}
 	}
-	planned := map[string]string{"yearly": "2035-03-20T13:00:00Z", "summer": "2035-06-01T13:00:00Z", "every": b.nextFire("every"), "edited": "2035-03-20T14:00:00Z"}
+	planned := map[string]string{
+		"yearly": "2035-03-20T13:00:00Z", "summer": "2035-06-01T13:00:00Z", "every": b.nextFire("every"),
+		"edited": "2035-03-20T14:00:00Z",
+	}
 	check("planned", planned)
 	before, err := tasks.Get(t.Context(), b.pool, "yearly")
 	if err != nil {
@@ -100,8 +106,10 @@ func TestZoneDataThatChange(t *testing.T) {
 	check("the same data", planned)
 	b.moves(summerFromApril, begins.Add(-time.Second))
 	check("other data", map[string]string{
-		"yearly": "2035-03-20T14:00:00Z", "summer": "2035-06-01T13:00:00Z", "every": planned["every"], "edited": "2035-03-20T15:00:00Z"})
-	if after, err := tasks.Get(t.Context(), b.pool, "yearly"); err != nil || after.Revision != before.Revision || after.OccurrenceCount != 0 {
+		"yearly": "2035-03-20T14:00:00Z", "summer": "2035-06-01T13:00:00Z", "every": planned["every"],
+		"edited": "2035-03-20T15:00:00Z"})
+	if after, err := tasks.Get(t.Context(), b.pool, "yearly"); err != nil || after.Revision != before.Revision ||
+		after.OccurrenceCount != 0 {
 		t.Errorf("planning anew is no edit and no fire: %+v, %v", after, err)
 	}
 	b.moves(summerFromMarch, begins.Add(-time.Second))
@@ -134,7 +142,8 @@ func TestAnOwedFireOfAnotherZone(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.recur("owed", "0 9 * * *", noon, func(task *store.Task) { task.Recurrence.TimeZone = "Europe/Berlin" })
-	b.exec(`UPDATE tasktable.scheduled_tasks SET next_attempt_at = clock_timestamp() - interval '1 second' WHERE id = 'owed'`)
+	b.exec(`UPDATE tasktable.scheduled_tasks SET next_attempt_at = clock_timestamp() - interval '1 second'
+		WHERE id = 'owed'`)
 	b.exec(`UPDATE tasktable.scheduled_tasks SET time_zone = 'Asia/Tokyo' WHERE id = 'owed'`)
 	b.fires(time.Now())
 	if got := b.count("owed"); got != 1 {
@@ -144,7 +153,9 @@ func TestAnOwedFireOfAnotherZone(t *testing.T) {
 
 func (b *bench) count(parent string) (n int) {
 	b.t.Helper()
-	err := b.pool.QueryRow(b.t.Context(), `SELECT count(*) FROM tasktable.scheduled_tasks WHERE parent_id = $1`, parent).Scan(&n)
+	err := b.pool.QueryRow(
+		b.t.Context(), `SELECT count(*) FROM tasktable.scheduled_tasks WHERE parent_id = $1`, parent,
+	).Scan(&n)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -158,13 +169,16 @@ func TestNodesWithOtherZoneData(t *testing.T) {
 	var log logText
 	start := func(posix string) (stop func()) {
 		return s.node(func(c *Config) {
-			c.zones, c.zonesEvery, c.Logger = zonesOf(posix), 100*time.Millisecond, slog.New(slog.NewTextHandler(&log, nil))
+			c.zones, c.zonesEvery, c.Logger = zonesOf(posix), 100*time.Millisecond, slog.New(
+				slog.NewTextHandler(&log, nil),
+			)
 		}, handlers.Handle(func(context.Context, *handlers.Task[job]) error { return nil }))
 	}
 	yearly := store.Recurrence{Cron: "0 9 20 3 *", TimeZone: havana}
 	s.recur("yearly", yearly)
 	next := func() int {
-		return s.count(`SELECT coalesce(max(extract(hour FROM next_attempt_at AT TIME ZONE 'UTC')), 0)::int FROM tasktable.scheduled_tasks
+		return s.count(`SELECT coalesce(max(extract(hour FROM next_attempt_at AT TIME ZONE 'UTC')), 0)::int
+			FROM tasktable.scheduled_tasks
 			WHERE planned_revision = revision AND planned_zone_data <> ''`)
 	}
 	stop := start(summerFromMarch)
