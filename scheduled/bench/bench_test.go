@@ -26,18 +26,26 @@ func TestMain(m *testing.M) {
 	storetest.Main(m, leaks.Check)
 }
 
-// Each bench does its work in small, verifies it, and has figures that can be. How good they are is not for a test to say: it may run
-// beside anything.
+// Each bench does its work in small, verifies it, and has figures that can be. How good they are is not for a test to
+// say: it may run beside anything.
 func TestEachBench(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		tasks   int
 		figures []string
 	}{
-		"drain":    {2000, []string{"tasks_per_s", "river_per_s", "floor_per_s", "vs_river", "vs_floor", "wal_bytes_per_task"}},
-		"precise":  {50, []string{"p50_ms", "p99_ms", "max_ms", "now_p50_ms", "now_p99_ms"}},
-		"herd":     {500, []string{"first_ms", "p50_ms", "last_ms"}},
-		"schedule": {500, []string{"single_per_s", "bulk_per_s", "replay_per_s", "river_single_per_s", "river_bulk_per_s", "single_vs_river", "bulk_vs_river", "replay_vs_single"}},
+		"drain": {
+			2000, []string{"tasks_per_s", "river_per_s", "floor_per_s", "vs_river", "vs_floor", "wal_bytes_per_task"},
+		},
+		"precise": {50, []string{"p50_ms", "p99_ms", "max_ms", "now_p50_ms", "now_p99_ms"}},
+		"herd":    {500, []string{"first_ms", "p50_ms", "last_ms"}},
+		"schedule": {
+			500,
+			[]string{
+				"single_per_s", "bulk_per_s", "replay_per_s", "river_single_per_s", "river_bulk_per_s",
+				"single_vs_river", "bulk_vs_river", "replay_vs_single",
+			},
+		},
 		"scale":    {20000, []string{"peek_ms", "pass_ms", "peek_ratio", "claim_ratio"}},
 		"snapshot": {2000, []string{"before_per_s", "after_per_s", "snapshot_ratio"}},
 		"idle":     {0, []string{"transactions_per_minute", "statements_per_minute", "transactions_per_minute_3"}},
@@ -56,7 +64,9 @@ func TestEachBench(t *testing.T) {
 			if i < 0 {
 				t.Fatal("there is no such bench")
 			}
-			result, err := All[i].Run(ctx, Config{Server: server, Tasks: c.tasks, Rounds: 1, Idle: 5 * time.Second, Program: os.Args[0], Say: t.Logf})
+			result, err := All[i].Run(ctx, Config{
+				Server: server, Tasks: c.tasks, Rounds: 1, Idle: 5 * time.Second, Program: os.Args[0], Say: t.Logf,
+			})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -106,11 +116,16 @@ func TestVerify(t *testing.T) {
 			t.Error("a task that is not there goes unnoticed")
 		}
 		for what, sql := range map[string]string{
-			"one that waits": `UPDATE tasktable.scheduled_tasks SET scheduled_at = now() + interval '1 day', status = 'QUEUED' WHERE id = 'warm 1'`,
-			"one that ran twice": `INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt, scheduled_at, finished_at, outcome)
-				SELECT -1, id, type, revision, 1, scheduled_at, now(), 'COMPLETED' FROM tasktable.scheduled_tasks WHERE id = 'warm 2'`,
-			"one that was early": `INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt, scheduled_at, due_at, started_at, finished_at, outcome)
-				SELECT -1, id, type, revision, 1, scheduled_at, now(), now() - interval '1 ms', now(), 'COMPLETED' FROM tasktable.scheduled_tasks WHERE id = 'warm 3'`,
+			"one that waits": `UPDATE tasktable.scheduled_tasks
+				SET scheduled_at = now() + interval '1 day', status = 'QUEUED' WHERE id = 'warm 1'`,
+			"one that ran twice": `INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision,
+				attempt, scheduled_at, finished_at, outcome)
+				SELECT -1, id, type, revision, 1, scheduled_at, now(), 'COMPLETED' FROM tasktable.scheduled_tasks
+					WHERE id = 'warm 2'`,
+			"one that was early": `INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision,
+				attempt, scheduled_at, due_at, started_at, finished_at, outcome)
+				SELECT -1, id, type, revision, 1, scheduled_at, now(), now() - interval '1 ms', now(), 'COMPLETED'
+					FROM tasktable.scheduled_tasks WHERE id = 'warm 3'`,
 		} {
 			tx, err := d.Pool.Begin(ctx)
 			if err != nil {
@@ -120,7 +135,9 @@ func TestVerify(t *testing.T) {
 				return err
 			}
 			var open, all, executions, others, twice, early int
-			if err := tx.QueryRow(ctx, verifySQL, "warm ").Scan(&open, &all, &executions, &others, &twice, &early); err != nil {
+			if err := tx.QueryRow(ctx, verifySQL, "warm ").Scan(
+				&open, &all, &executions, &others, &twice, &early,
+			); err != nil {
 				return err
 			}
 			if open+twice+early == 0 {

@@ -55,7 +55,9 @@ func TestReadOnlyByDefault(t *testing.T) {
 func TestRoom(t *testing.T) {
 	p := newPatient(t)
 	p.finds(p.examine(nil, "room"), "room", OK, "one more node takes up to 12") // 2 + 6 + the pool's 4
-	p.exec(fmt.Sprintf(`ALTER DATABASE %s CONNECTION LIMIT 10`, pgx.Identifier{p.pool.Config().ConnConfig.Database}.Sanitize()))
+	p.exec(fmt.Sprintf(
+		`ALTER DATABASE %s CONNECTION LIMIT 10`, pgx.Identifier{p.pool.Config().ConnConfig.Database}.Sanitize(),
+	))
 	p.finds(p.examine(nil, "room"), "room", Warning, "of 10 (the database's own limit)", "up to 12")
 }
 
@@ -69,13 +71,14 @@ func TestWhatLeavesRoom(t *testing.T) {
 	}{
 		"the server's": {roomRow{Most: 97, Used: 90, DatabaseMost: -1, RoleMost: -1}, 7, 97, "max_connections"},
 		"over":         {roomRow{Most: 97, Used: 99, DatabaseMost: -1, RoleMost: -1}, 0, 97, "max_connections"},
-		"the database": {roomRow{Most: 97, Used: 10, DatabaseMost: 20, DatabaseUsed: 15, RoleMost: 50, RoleUsed: 1}, 5, 20,
-			"the database's"},
+		"the database": {roomRow{Most: 97, Used: 10, DatabaseMost: 20, DatabaseUsed: 15, RoleMost: 50, RoleUsed: 1}, 5,
+			20, "the database's"},
 		"the role": {roomRow{Most: 97, Used: 10, DatabaseMost: 20, DatabaseUsed: 5, RoleMost: 8, RoleUsed: 7}, 1, 8,
 			"the role's"},
 		"none for role": {roomRow{Most: 97, Used: 10, DatabaseMost: -1, RoleMost: 0}, 0, 0, "the role's"},
 	} {
-		if left, most, by := test.row.left(); left != test.left || most != test.most || !strings.HasPrefix(by, test.by) {
+		if left, most, by := test.row.left(); left != test.left || most != test.most ||
+			!strings.HasPrefix(by, test.by) {
 			t.Errorf("%s: %d of %d by %s", name, left, most, by)
 		}
 	}
@@ -86,8 +89,11 @@ func TestVersions(t *testing.T) {
 	report := p.examine(nil, "versions")
 	p.well(report)
 	p.finds(report, "versions", OK, "Postgres 1")
-	p.exec(`DELETE FROM tasktable.goose_db_version WHERE version_id = (SELECT max(version_id) FROM tasktable.goose_db_version)`)
-	found := p.finds(p.examine(nil, "versions"), "versions", Error, "the schema is at version", "its nodes do not start")
+	p.exec(`DELETE FROM tasktable.goose_db_version
+		WHERE version_id = (SELECT max(version_id) FROM tasktable.goose_db_version)`)
+	found := p.finds(
+		p.examine(nil, "versions"), "versions", Error, "the schema is at version", "its nodes do not start",
+	)
 	if found.Do != "tasktable migrate" {
 		t.Errorf("it says %q", found.Do)
 	}
@@ -111,12 +117,14 @@ func TestUnmigrated(t *testing.T) {
 	p.finds(p.examine(nil), "versions", Error, "schema tasktable is not migrated")
 }
 
-// A schema of the nine migrations before the first release is at a higher version than this program's, and yet not newer.
+// A schema of the nine migrations before the first release is at a higher version than this program's,
+// and yet not newer.
 func TestASchemaBeforeTheFirstRelease(t *testing.T) {
 	t.Parallel()
 	p := at(t, storetest.EmptyURL(t))
 	p.exec(`CREATE SCHEMA tasktable;
-		CREATE TABLE tasktable.scheduled_tasks (id text, payload jsonb, type text, entity text, tenant_id text, queue text,
+		CREATE TABLE tasktable.scheduled_tasks (id text, payload jsonb, type text, entity text,
+			tenant_id text, queue text,
 			status text, priority integer, scheduled_at timestamptz, run_now_at timestamptz, expiration interval,
 			expected_execution_time interval);
 		CREATE TABLE tasktable.river_migration (line text, version bigint);
@@ -131,8 +139,8 @@ func TestASchemaBeforeTheFirstRelease(t *testing.T) {
 func TestTheClock(t *testing.T) {
 	p := newPatient(t)
 	p.finds(p.examine(nil, "clock"), "clock", OK, "within 1s of this machine's; its time zone is")
-	p.finds(p.examine(func(l *limits) { l.offset = time.Nanosecond }, "clock"), "clock", Info, "the database's clock is",
-		"this machine's: tasks run by the database's")
+	p.finds(p.examine(func(l *limits) { l.offset = time.Nanosecond }, "clock"), "clock", Info,
+		"the database's clock is", "this machine's: tasks run by the database's")
 }
 
 func TestSettings(t *testing.T) {
@@ -142,8 +150,10 @@ func TestSettings(t *testing.T) {
 		bad, good, want string
 		level           Level
 	}{
-		"synchronous_commit":                  {"off", "local", "synchronous_commit is off", Warning},
-		"default_transaction_isolation":       {"'repeatable read'", "'read committed'", "fail where two meet", Warning},
+		"synchronous_commit": {"off", "local", "synchronous_commit is off", Warning},
+		"default_transaction_isolation": {
+			"'repeatable read'", "'read committed'", "fail where two meet", Warning,
+		},
 		"statement_timeout":                   {"'1s'", "'1min'", "statement_timeout is 1s", Warning},
 		"lock_timeout":                        {"'10ms'", "'1s'", "lock_timeout is 10ms", Warning},
 		"idle_in_transaction_session_timeout": {"'2s'", "'5min'", "idle_in_transaction_session_timeout is 2s", Warning},
@@ -151,7 +161,9 @@ func TestSettings(t *testing.T) {
 		"session_replication_role":            {"replica", "origin", "triggers do not fire", Error},
 	} {
 		p.exec(fmt.Sprintf(`ALTER DATABASE %s SET %s = %s`, database, setting, test.bad))
-		found := p.finds(p.examine(nil, "settings"), "settings", test.level, setting+" is ", "(set by: database)", test.want)
+		found := p.finds(
+			p.examine(nil, "settings"), "settings", test.level, setting+" is ", "(set by: database)", test.want,
+		)
 		p.on(p.connect(), found.Do)
 		p.exec(fmt.Sprintf(`ALTER DATABASE %s SET %s = %s`, database, setting, test.good))
 		for _, one := range p.examine(nil, "settings").Findings {

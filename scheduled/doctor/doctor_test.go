@@ -16,7 +16,8 @@ import (
 	"github.com/tasktable/tasktable/store/storetest"
 )
 
-// A deployment of one node that has run a task is well: all that the doctor may complain about is how the tests' server is set.
+// A deployment of one node that has run a task is well: all that the doctor may complain about is how the
+// tests' server is set.
 func TestAHealthyDeployment(t *testing.T) {
 	p := newPatient(t)
 	p.node()
@@ -64,7 +65,8 @@ func TestItOnlyReads(t *testing.T) {
 	p.put("one", "TEST", "default", time.Hour)
 	const all = `SELECT md5(string_agg(x::text, '' ORDER BY x::text)) FROM (
 		SELECT t::text FROM tasktable.scheduled_tasks AS t UNION ALL SELECT n::text FROM tasktable.nodes AS n
-		UNION ALL SELECT c::text FROM tasktable.scheduled_task_changes AS c UNION ALL SELECT last_value::text FROM tasktable.task_numbers) AS x`
+		UNION ALL SELECT c::text FROM tasktable.scheduled_task_changes AS c UNION ALL SELECT last_value::text
+			FROM tasktable.task_numbers) AS x`
 	ask := func() (found string) {
 		if err := p.pool.QueryRow(p.ctx, all).Scan(&found); err != nil {
 			t.Fatal(err)
@@ -77,7 +79,8 @@ func TestItOnlyReads(t *testing.T) {
 		t.Error("something has changed")
 	}
 	p.until("its session is gone",
-		`SELECT NOT EXISTS (SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'tasktable doctor')`)
+		`SELECT NOT EXISTS (SELECT 1 FROM pg_stat_activity WHERE datname = current_database()
+			AND application_name = 'tasktable doctor')`)
 }
 
 func TestOnlyAndSkip(t *testing.T) {
@@ -121,9 +124,11 @@ func TestBadConfig(t *testing.T) {
 		config Config
 		want   string
 	}{
-		"no pool":   {Config{}, "Pool is required"},
-		"schema":    {Config{Pool: pool, Schema: "My Schema"}, "Schema: invalid"},
-		"check":     {Config{Pool: pool, Skip: []string{"weather"}}, `Only and Skip must be of connection, room, versions`},
+		"no pool": {Config{}, "Pool is required"},
+		"schema":  {Config{Pool: pool, Schema: "My Schema"}, "Schema: invalid"},
+		"check": {
+			Config{Pool: pool, Skip: []string{"weather"}}, `Only and Skip must be of connection, room, versions`,
+		},
 		"conns":     {Config{Pool: pool, EngineConns: 2}, "EngineConns must be between 3 and 100, got 2"},
 		"retention": {Config{Pool: pool, Retention: -2}, "Retention must be over 0, or -1"},
 	} {
@@ -139,7 +144,9 @@ func TestUnreachable(t *testing.T) {
 	t.Parallel()
 	const secret = "hunter2"
 	for name, test := range map[string]struct{ url, want, do string }{
-		"nobody listens": {"postgres://u:" + secret + "@127.0.0.1:1/db?connect_timeout=5", "connection refused", "host and port"},
+		"nobody listens": {
+			"postgres://u:" + secret + "@127.0.0.1:1/db?connect_timeout=5", "connection refused", "host and port",
+		},
 		"no such host": {"postgres://u:" + secret + "@nowhere.invalid/db?connect_timeout=5", "nowhere.invalid",
 			"host and port"},
 	} {
@@ -209,7 +216,9 @@ func TestRefusedAtTheDoor(t *testing.T) {
 	if !strings.Contains(one.Do, "create the database") {
 		t.Errorf("no database: %+v", one)
 	}
-	one = refused(func(c *pgxpool.Config) { c.ConnConfig.User, c.ConnConfig.Password = "nobody_of_this_name", "hunter2" })
+	one = refused(func(c *pgxpool.Config) {
+		c.ConnConfig.User, c.ConnConfig.Password = "nobody_of_this_name", "hunter2"
+	})
 	if !strings.Contains(one.Do, "user and password") || strings.Contains(one.Found, "hunter2") {
 		t.Errorf("no role: %+v", one)
 	}

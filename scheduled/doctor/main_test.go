@@ -122,7 +122,8 @@ func (p *patient) node() {
 		}
 		pool.Close()
 	})
-	p.until("a node leads", `SELECT EXISTS (SELECT 1 FROM pg_locks AS l WHERE l.locktype = 'advisory' AND l.classid::bigint = tasktable.lock_class('leader') AND l.objid::bigint = 0
+	p.until("a node leads", `SELECT EXISTS (SELECT 1 FROM pg_locks AS l WHERE l.locktype = 'advisory'
+		AND l.classid::bigint = tasktable.lock_class('leader') AND l.objid::bigint = 0
 		AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database()))`)
 }
 
@@ -130,8 +131,10 @@ func (p *patient) node() {
 func (p *patient) fakeNode(service, version, declares string) (int64, *pgx.Conn) {
 	p.t.Helper()
 	var number int64
-	if err := p.pool.QueryRow(p.ctx, `INSERT INTO tasktable.nodes (service, version, host, queues, types, declaration_hash)
-		VALUES ($1, $2, 'host/1', '{"default": 100}', '{TEST}', nullif($3, '')) RETURNING number`, service, version, declares).Scan(&number); err != nil {
+	if err := p.pool.QueryRow(p.ctx, `INSERT INTO tasktable.nodes (service, version, host, queues, types,
+		declaration_hash)
+		VALUES ($1, $2, 'host/1', '{"default": 100}', '{TEST}', nullif($3, ''))
+			RETURNING number`, service, version, declares).Scan(&number); err != nil {
 		p.t.Fatal(err)
 	}
 	conn := p.connect()

@@ -55,7 +55,10 @@ func TestTasksThatNoNodeWorks(t *testing.T) {
 	if command != "tasktable tasks cancel --type NEW_TYPE --queue default" {
 		t.Errorf("it says %q", command)
 	}
-	due := p.finds(p.examine(nil, "nodes", "due"), "due", Warning, "1 due task in queue default, the oldest, of type TEST") // the other is told of
+	// The other is told of.
+	due := p.finds(
+		p.examine(nil, "nodes", "due"), "due", Warning, "1 due task in queue default, the oldest, of type TEST",
+	)
 	if !strings.Contains(due.Do, "slots") {
 		t.Errorf("it says %q", due.Do)
 	}
@@ -69,7 +72,8 @@ func TestACrashLoop(t *testing.T) {
 	p.fakeNode("mail", "v1", "")
 	ended := func(service string, n int, lived, ago string) {
 		p.exec(`INSERT INTO tasktable.nodes (service, version, host, queues, types, started_at, dead_at)
-			SELECT $1, 'v1', 'host/1', '{}', '{}', clock_timestamp() - $3::text::interval - $4::text::interval, clock_timestamp() - $4::text::interval
+			SELECT $1, 'v1', 'host/1', '{}', '{}', clock_timestamp() - $3::text::interval - $4::text::interval,
+				clock_timestamp() - $4::text::interval
 			FROM generate_series(1, $2)`, service, n, lived, ago)
 	}
 	ended("steady", 9, "3 hours", "10 minutes")
@@ -101,7 +105,10 @@ func TestQuietNodes(t *testing.T) {
 	if quiet.Do != "to end that: kill -CONT its process, or call node.Unquiet(), or take away its option --pause all" {
 		t.Errorf("it says %q", quiet.Do)
 	}
-	waits := p.finds(report, "nodes", Error, "1 due task of type TEST in queue mail", "no live node works that queue, but 1 is quiet")
+	waits := p.finds(
+		report, "nodes", Error, "1 due task of type TEST in queue mail",
+		"no live node works that queue, but 1 is quiet",
+	)
 	if waits.Do != "give a node the queue: --queue mail=10 (Config.Queues)" {
 		t.Errorf("it says %q", waits.Do)
 	}
@@ -127,7 +134,8 @@ func TestALeaderThatComes(t *testing.T) {
 		asked <- report
 	}()
 	p.until("it has looked", `SELECT EXISTS (SELECT 1 FROM pg_stat_activity WHERE datname = current_database()
-		AND application_name = 'tasktable doctor' AND state = 'idle in transaction' AND query LIKE '%pg_locks AS own%')`)
+		AND application_name = 'tasktable doctor' AND state = 'idle in transaction'
+		AND query LIKE '%pg_locks AS own%')`)
 	p.on(conn, leaderLock)
 	p.finds(<-asked, "leader", OK, "leads: mail on host/1")
 }
@@ -159,7 +167,8 @@ func TestSomebodyWaitsForTheLeadersLock(t *testing.T) {
 		defer close(ended)
 		_, _ = waiter.Exec(p.ctx, leaderLock)
 	}()
-	p.until("it waits", `SELECT EXISTS (SELECT 1 FROM pg_locks WHERE pid = $1 AND locktype = 'advisory' AND NOT granted)`,
+	p.until("it waits", `SELECT EXISTS (SELECT 1 FROM pg_locks WHERE pid = $1 AND locktype = 'advisory'
+		AND NOT granted)`,
 		int32(waiter.PgConn().PID()))
 	report := p.examine(nil, "leader")
 	p.finds(report, "leader", OK, "leads: test on")

@@ -22,7 +22,8 @@ func newRoles(t *testing.T, services ...string) *roles {
 	t.Helper()
 	t.Parallel()
 	r := &roles{nobody: storetest.Role(t), Roles: migrations.Roles{ // before the database, in which they have rights
-		Owner: storetest.Role(t), Engine: storetest.Role(t), Application: storetest.Role(t), Auditor: storetest.Role(t), Services: services,
+		Owner: storetest.Role(t), Engine: storetest.Role(t), Application: storetest.Role(t), Auditor: storetest.Role(t),
+		Services: services,
 	}}
 	r.patient = at(t, storetest.URL(t))
 	r.grant()
@@ -58,9 +59,14 @@ func TestWhichRoleItIs(t *testing.T) {
 	r := newRoles(t)
 	r.finds(r.examine(nil, "permissions"), "permissions", OK, "is a superuser")
 	r.finds(r.as(r.Owner, "permissions"), "permissions", OK, "is the schema's owner: it may migrate and run nodes")
-	r.finds(r.as(r.Engine, "permissions"), "permissions", OK, "has the engine's rights: it may run nodes, and not migrate")
+	r.finds(
+		r.as(r.Engine, "permissions"), "permissions", OK, "has the engine's rights: it may run nodes, and not migrate",
+	)
 	r.finds(r.as(r.Application, "permissions"), "permissions", OK, "has an application's rights")
-	r.finds(r.as(r.Auditor, "permissions"), "permissions", OK, "has an auditor's rights: it reads everything, and runs no node")
+	r.finds(
+		r.as(r.Auditor, "permissions"), "permissions", OK,
+		"has an auditor's rights: it reads everything, and runs no node",
+	)
 	report := r.as(r.nobody)
 	r.finds(report, "versions", Error, "role "+r.nobody+" has no right in schema tasktable")
 	for _, one := range report.Findings {
@@ -88,7 +94,8 @@ func TestWhatTheEngineLacks(t *testing.T) {
 
 	r.exec(`REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA tasktable FROM ` + r.Engine)
 	found = r.finds(r.as(r.Engine, "permissions"), "permissions", Error, "lacks rights on")
-	if !strings.Contains(found.Do, "tasktable migrate roles prints all of it") || !strings.Contains(found.Do, "-- and ") {
+	if !strings.Contains(found.Do, "tasktable migrate roles prints all of it") ||
+		!strings.Contains(found.Do, "-- and ") {
 		t.Errorf("it says %q", found.Do)
 	}
 }
@@ -98,17 +105,21 @@ func TestWhatTheApplicationLacks(t *testing.T) {
 	r := newRoles(t)
 	r.exec(`ALTER FUNCTION tasktable.cancel(text, text) SECURITY INVOKER`)
 	r.exec(`REVOKE EXECUTE ON FUNCTION tasktable.pause FROM ` + r.Application)
-	r.finds(r.as(r.Application, "permissions"), "permissions", Error, "has an application's rights, but is refused 2 verbs")
+	r.finds(
+		r.as(r.Application, "permissions"), "permissions", Error, "has an application's rights, but is refused 2 verbs",
+	)
 	r.grant()
 	r.well(r.as(r.Application, "permissions"))
 }
 
-// The auditor may see everything that matters, and runs nothing into an error; an application sees less, and is told so.
+// The auditor may see everything that matters, and runs nothing into an error; an application sees less,
+// and is told so.
 func TestWithFewerRights(t *testing.T) {
 	r := newRoles(t, "test")
 	r.node()
 	for role, unseen := range map[string][]string{
-		r.Engine: nil, r.Auditor: nil, r.Application: {"nodes", "leader", "due", "pauses", "retention", "recurring", "river"},
+		r.Engine: nil, r.Auditor: nil,
+		r.Application: {"nodes", "leader", "due", "pauses", "retention", "recurring", "river"},
 	} {
 		report := r.as(role)
 		var found []string

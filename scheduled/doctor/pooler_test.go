@@ -61,7 +61,9 @@ func (p *patient) bouncer() *pgxpool.Pool {
 		cancel()
 		_ = cmd.Wait()
 	})
-	pool, err := pgxpool.New(p.ctx, fmt.Sprintf("postgres://anyone@127.0.0.1:%d/test?sslmode=disable&pool_max_conns=4", port))
+	pool, err := pgxpool.New(
+		p.ctx, fmt.Sprintf("postgres://anyone@127.0.0.1:%d/test?sslmode=disable&pool_max_conns=4", port),
+	)
 	if err != nil {
 		p.t.Fatal(err)
 	}

@@ -8,8 +8,10 @@ import (
 // Jobs of others, those whose claim has ended, and those that should be gone.
 func TestRiversJobs(t *testing.T) {
 	p := newPatient(t)
-	const job = `INSERT INTO tasktable.river_job (state, kind, args, metadata, max_attempts, created_at, finalized_at, attempted_by)
-		VALUES ($1::text::tasktable.river_job_state, $2, $3::text::jsonb, $4::text::jsonb, 1, clock_timestamp() - interval '1 hour', $5::text::timestamptz, $6)`
+	const job = `INSERT INTO tasktable.river_job (state, kind, args, metadata, max_attempts, created_at, finalized_at,
+		attempted_by)
+		VALUES ($1::text::tasktable.river_job_state, $2, $3::text::jsonb, $4::text::jsonb, 1,
+			clock_timestamp() - interval '1 hour', $5::text::timestamptz, $6)`
 	p.finds(p.examine(nil, "river"), "river", OK, "0 jobs in River's hands")
 	p.put("held", "TEST", "default", time.Hour)
 	p.hold("held", 60)
@@ -39,8 +41,10 @@ func TestRiversJobs(t *testing.T) {
 
 func TestRiversLeaderAndQueues(t *testing.T) {
 	p := newPatient(t)
-	p.exec(`INSERT INTO tasktable.river_leader (elected_at, expires_at, leader_id) VALUES (now(), now() + interval '1 minute', 'shop-1')`)
-	p.exec(`INSERT INTO tasktable.river_queue (name, updated_at, paused_at) VALUES ('mail', now(), now()), ('default', now(), NULL)`)
+	p.exec(`INSERT INTO tasktable.river_leader (elected_at, expires_at, leader_id)
+		VALUES (now(), now() + interval '1 minute', 'shop-1')`)
+	p.exec(`INSERT INTO tasktable.river_queue (name, updated_at, paused_at)
+		VALUES ('mail', now(), now()), ('default', now(), NULL)`)
 	report := p.examine(nil, "river")
 	p.finds(report, "river", Warning, "River client shop-1 has elected itself")
 	p.finds(report, "river", Error, "queue mail is paused in River since")

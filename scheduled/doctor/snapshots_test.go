@@ -40,7 +40,9 @@ func TestALongTransaction(t *testing.T) {
 func TestPreparedTransactions(t *testing.T) {
 	p := newPatient(t)
 	var most int
-	if err := p.pool.QueryRow(p.ctx, `SELECT current_setting('max_prepared_transactions')::int`).Scan(&most); err != nil {
+	if err := p.pool.QueryRow(
+		p.ctx, `SELECT current_setting('max_prepared_transactions')::int`,
+	).Scan(&most); err != nil {
 		t.Fatal(err)
 	}
 	if most == 0 {
@@ -52,7 +54,8 @@ func TestPreparedTransactions(t *testing.T) {
 	p.well(p.examine(nil, "snapshots"))
 	soon := func(l *limits) { l.transaction = time.Nanosecond }
 	found := p.finds(p.examine(soon, "snapshots"), "snapshots", Warning, "prepared transaction "+name)
-	if want := "COMMIT PREPARED " + quoted(name) + "; or ROLLBACK PREPARED " + quoted(name) + "; as its coordinator has decided"; found.Do != want {
+	if want := "COMMIT PREPARED " + quoted(name) + "; or ROLLBACK PREPARED " + quoted(name) +
+		"; as its coordinator has decided"; found.Do != want {
 		t.Errorf("it says %q", found.Do)
 	}
 	p.exec("ROLLBACK PREPARED " + quoted(name))
@@ -67,16 +70,28 @@ func TestOtherServers(t *testing.T) {
 		level Level
 		want  string
 	}{
-		"too old":          {func(e *examination) { e.postgres(versionsRow{Name: "13.9", Major: 13}) }, Error, "Postgres 13.9 is older than 14"},
-		"oldest":           {func(e *examination) { e.postgres(versionsRow{Name: "14.0", Major: 14}) }, OK, "Postgres 14.0"},
-		"newest":           {func(e *examination) { e.postgres(versionsRow{Name: "18.1", Major: 18}) }, OK, "Postgres 18.1"},
-		"too new":          {func(e *examination) { e.postgres(versionsRow{Name: "19beta1", Major: 19}) }, Info, "Postgres 19beta1 is newer than 18"},
-		"a standby":        {func(e *examination) { e.standby(standbyRow{true}) }, Error, "the server is a standby: nothing can be scheduled or run on it"},
-		"an unknown error": {func(e *examination) { e.failed(errors.New("it was so")) }, Warning, "not checked: it was so"},
+		"too old": {
+			func(e *examination) { e.postgres(versionsRow{Name: "13.9", Major: 13}) }, Error,
+			"Postgres 13.9 is older than 14",
+		},
+		"oldest": {func(e *examination) { e.postgres(versionsRow{Name: "14.0", Major: 14}) }, OK, "Postgres 14.0"},
+		"newest": {func(e *examination) { e.postgres(versionsRow{Name: "18.1", Major: 18}) }, OK, "Postgres 18.1"},
+		"too new": {
+			func(e *examination) { e.postgres(versionsRow{Name: "19beta1", Major: 19}) }, Info,
+			"Postgres 19beta1 is newer than 18",
+		},
+		"a standby": {
+			func(e *examination) { e.standby(standbyRow{true}) }, Error,
+			"the server is a standby: nothing can be scheduled or run on it",
+		},
+		"an unknown error": {
+			func(e *examination) { e.failed(errors.New("it was so")) }, Warning, "not checked: it was so",
+		},
 	} {
 		e := &examination{config: Config{limits: defaultLimits}}
 		test.find(e)
-		if len(e.report.Findings) != 1 || e.report.Findings[0].Level != test.level || !strings.HasPrefix(e.report.Findings[0].Found, test.want) {
+		if len(e.report.Findings) != 1 || e.report.Findings[0].Level != test.level ||
+			!strings.HasPrefix(e.report.Findings[0].Found, test.want) {
 			t.Errorf("%s: %+v", name, e.report.Findings)
 		}
 	}
@@ -108,7 +123,9 @@ func TestSlotsAndStandbys(t *testing.T) {
 		}, ""},
 		"a session nobody sees": {func(e *examination) { e.snapshotOf(snapshotRow{PID: 7, Horizon: many}) }, "pid 7"},
 		"a young one": {func(e *examination) {
-			e.snapshotOf(snapshotRow{PID: 7, State: "idle in transaction", Horizon: 5, Transaction: &young, Unchanged: &young})
+			e.snapshotOf(snapshotRow{
+				PID: 7, State: "idle in transaction", Horizon: 5, Transaction: &young, Unchanged: &young,
+			})
 		}, ""},
 	} {
 		e := &examination{config: Config{limits: defaultLimits}}
@@ -116,7 +133,8 @@ func TestSlotsAndStandbys(t *testing.T) {
 		switch {
 		case test.want == "" && len(e.report.Findings) != 0, test.want != "" && len(e.report.Findings) != 1:
 			t.Errorf("%s: %+v", name, e.report.Findings)
-		case test.want != "" && (!containsAll(e.report.Findings[0].Found, []string{test.want}) || e.report.Findings[0].Do == ""):
+		case test.want != "" && (!containsAll(e.report.Findings[0].Found, []string{test.want}) ||
+			e.report.Findings[0].Do == ""):
 			t.Errorf("%s: %+v", name, e.report.Findings)
 		}
 	}

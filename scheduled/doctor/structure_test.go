@@ -20,7 +20,8 @@ SELECT o.definition || ';' FROM (
     SELECT c.relname, i.relname AS name, pg_get_indexdef(i.oid) AS definition FROM pg_index AS x
     JOIN pg_class AS i ON i.oid = x.indexrelid JOIN pg_class AS c ON c.oid = x.indrelid
     WHERE c.relnamespace = 'tasktable'::regnamespace AND (c.relname !~ '^(river|goose)_'
-        OR i.relname IN ('river_job_pkey', 'river_job_prioritized_fetching_index', 'river_job_state_and_finalized_at_index'))
+        OR i.relname IN ('river_job_pkey', 'river_job_prioritized_fetching_index',
+            'river_job_state_and_finalized_at_index'))
     UNION ALL
     SELECT c.relname, t.tgname, pg_get_triggerdef(t.oid) FROM pg_trigger AS t JOIN pg_class AS c ON c.oid = t.tgrelid
     WHERE c.relnamespace = 'tasktable'::regnamespace AND NOT t.tgisinternal
@@ -58,7 +59,8 @@ func TestStructureIsWhatTheMigrationsMake(t *testing.T) {
 		t.Errorf("structure.sql is not what the migrations make, but:\n%s", got)
 	}
 	e := &examination{}
-	if triggers, indexes := len(e.structure("TRIGGER")), len(e.structure("INDEX")); triggers+indexes != len(statements) ||
+	if triggers, indexes := len(e.structure("TRIGGER")),
+		len(e.structure("INDEX")); triggers+indexes != len(statements) ||
 		triggers < 10 {
 		t.Errorf("of %d statements it reads %d triggers and %d indexes", len(statements), triggers, indexes)
 	}
@@ -100,7 +102,9 @@ func TestStructureOfAnotherSchema(t *testing.T) {
 	p.well(examine("triggers"))
 	p.exec(`DELETE FROM jobs.goose_db_version WHERE version_id > 3`)
 	p.finds(examine("versions"), "versions", Error, "the schema is at version 3")
-	if found := p.finds(examine("versions"), "versions", Error, "version 3"); found.Do != "tasktable migrate --schema jobs" {
+	if found := p.finds(
+		examine("versions"), "versions", Error, "version 3",
+	); found.Do != "tasktable migrate --schema jobs" {
 		t.Errorf("it says %q", found.Do)
 	}
 }
@@ -110,7 +114,9 @@ func TestTriggers(t *testing.T) {
 	p.well(p.examine(nil, "triggers"))
 
 	p.exec(`ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER task_4_update`)
-	p.cured(p.finds(p.examine(nil, "triggers"), "triggers", Error, "task_4_update of tasktable.scheduled_tasks is disabled"),
+	p.cured(p.finds(
+		p.examine(nil, "triggers"), "triggers", Error, "task_4_update of tasktable.scheduled_tasks is disabled",
+	),
 		"triggers", nil)
 
 	p.exec(`ALTER TABLE tasktable.scheduled_task_changes ENABLE REPLICA TRIGGER append_only`)
@@ -118,24 +124,35 @@ func TestTriggers(t *testing.T) {
 		"append_only of tasktable.scheduled_task_changes is disabled"), "triggers", nil)
 
 	p.exec(`DROP TRIGGER task_5_held ON tasktable.scheduled_tasks`)
-	p.cured(p.finds(p.examine(nil, "triggers"), "triggers", Error, "task_5_held of tasktable.scheduled_tasks is missing"),
+	p.cured(p.finds(
+		p.examine(nil, "triggers"), "triggers", Error, "task_5_held of tasktable.scheduled_tasks is missing",
+	),
 		"triggers", nil)
 
-	p.exec(`DROP TRIGGER task_3_insert ON tasktable.scheduled_tasks; CREATE TRIGGER task_3_insert AFTER INSERT ON tasktable.scheduled_tasks
+	p.exec(`DROP TRIGGER task_3_insert ON tasktable.scheduled_tasks; CREATE TRIGGER task_3_insert
+		AFTER INSERT ON tasktable.scheduled_tasks
 		FOR EACH ROW EXECUTE FUNCTION tasktable.after_task_change()`)
-	p.cured(p.finds(p.examine(nil, "triggers"), "triggers", Error, "task_3_insert of tasktable.scheduled_tasks is another"),
+	p.cured(p.finds(
+		p.examine(nil, "triggers"), "triggers", Error, "task_3_insert of tasktable.scheduled_tasks is another",
+	),
 		"triggers", nil)
 
 	p.exec(`CREATE TRIGGER task_9_own_insert AFTER INSERT ON tasktable.scheduled_tasks
 		FOR EACH ROW EXECUTE FUNCTION tasktable.after_task_change()`) // as the script of roles makes one
 	p.well(p.examine(nil, "triggers"))
 	p.exec(`ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER task_9_own_insert`)
-	p.cured(p.finds(p.examine(nil, "triggers"), "triggers", Error, "task_9_own_insert of tasktable.scheduled_tasks is disabled",
-		"applications can change the tasks of other services"), "triggers", nil)
+	p.cured(
+		p.finds(p.examine(nil, "triggers"), "triggers", Error,
+			"task_9_own_insert of tasktable.scheduled_tasks is disabled",
+			"applications can change the tasks of other services"),
+		"triggers", nil,
+	)
 
 	p.exec(`CREATE FUNCTION public.watch() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
 		CREATE TRIGGER watch AFTER INSERT ON tasktable.scheduled_tasks FOR EACH ROW EXECUTE FUNCTION public.watch()`)
-	p.finds(p.examine(nil, "triggers"), "triggers", Info, "trigger watch of tasktable.scheduled_tasks is not Tasktable's")
+	p.finds(
+		p.examine(nil, "triggers"), "triggers", Info, "trigger watch of tasktable.scheduled_tasks is not Tasktable's",
+	)
 }
 
 func TestIndexes(t *testing.T) {
@@ -147,26 +164,34 @@ func TestIndexes(t *testing.T) {
 		"scheduled_tasks_claimable of tasktable.scheduled_tasks is missing"), "indexes", nil)
 
 	p.exec(`DROP INDEX tasktable.river_job_prioritized_fetching_index`)
-	p.cured(p.finds(p.examine(nil, "indexes"), "indexes", Error, "river_job_prioritized_fetching_index"), "indexes", nil)
+	p.cured(
+		p.finds(p.examine(nil, "indexes"), "indexes", Error, "river_job_prioritized_fetching_index"), "indexes", nil,
+	)
 
 	p.exec(`UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'tasktable.scheduled_tasks_entity'::regclass`)
 	p.cured(p.finds(p.examine(nil, "indexes"), "indexes", Error,
 		"scheduled_tasks_entity of tasktable.scheduled_tasks is invalid"), "indexes", nil)
 
 	p.exec(`DROP INDEX tasktable.pauses_ends_at; CREATE INDEX pauses_ends_at ON tasktable.pauses (paused_at)`)
-	p.cured(p.finds(p.examine(nil, "indexes"), "indexes", Error, "pauses_ends_at of tasktable.pauses is another"), "indexes", nil)
+	p.cured(
+		p.finds(p.examine(nil, "indexes"), "indexes", Error, "pauses_ends_at of tasktable.pauses is another"),
+		"indexes", nil,
+	)
 
 	p.exec(`CREATE INDEX ours ON tasktable.scheduled_tasks (status)`)
 	p.finds(p.examine(nil, "indexes"), "indexes", Info, "index ours of tasktable.scheduled_tasks is not Tasktable's")
 	p.exec(`UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'tasktable.ours'::regclass`)
-	p.cured(p.finds(p.examine(nil, "indexes"), "indexes", Warning, "index ours of tasktable.scheduled_tasks is invalid"),
+	p.cured(p.finds(
+		p.examine(nil, "indexes"), "indexes", Warning, "index ours of tasktable.scheduled_tasks is invalid",
+	),
 		"indexes", nil)
 }
 
 // What a newer or older schema has may differ: it is not compared.
 func TestStructureOfAnotherVersion(t *testing.T) {
 	p := newPatient(t)
-	p.exec(`DROP INDEX tasktable.scheduled_tasks_claimable; INSERT INTO tasktable.goose_db_version (version_id, is_applied) VALUES (1000, true)`)
+	p.exec(`DROP INDEX tasktable.scheduled_tasks_claimable;
+		INSERT INTO tasktable.goose_db_version (version_id, is_applied) VALUES (1000, true)`)
 	report := p.examine(nil, "versions", "indexes", "triggers")
 	p.finds(report, "versions", Info, "the schema is at version 1000, newer than this program's")
 	p.finds(report, "indexes", Info, "not compared")

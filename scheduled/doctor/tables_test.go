@@ -6,7 +6,9 @@ func TestAutovacuumOfATable(t *testing.T) {
 	p := newPatient(t)
 	p.finds(p.examine(nil, "autovacuum"), "autovacuum", OK, "last vacuumed: river_job", "scheduled_tasks")
 	p.exec(`ALTER TABLE tasktable.scheduled_tasks SET (autovacuum_enabled = off)`)
-	p.cured(p.finds(p.examine(nil, "autovacuum"), "autovacuum", Warning, "autovacuum is off for tasktable.scheduled_tasks"),
+	p.cured(p.finds(
+		p.examine(nil, "autovacuum"), "autovacuum", Warning, "autovacuum is off for tasktable.scheduled_tasks",
+	),
 		"autovacuum", nil)
 }
 
@@ -35,7 +37,8 @@ func TestDeadRows(t *testing.T) {
 
 func TestNeverAnalyzed(t *testing.T) {
 	p := newPatient(t)
-	p.exec(`ALTER TABLE tasktable.scheduled_task_changes SET (autovacuum_analyze_threshold = 1000000)`) // it comes each minute
+	// It comes each minute.
+	p.exec(`ALTER TABLE tasktable.scheduled_task_changes SET (autovacuum_analyze_threshold = 1000000)`)
 	p.exec(`ALTER TABLE tasktable.scheduled_tasks SET (autovacuum_analyze_threshold = 1000000)`)
 	p.exec(manySQL)
 	p.until("the statistics tell",

@@ -25,17 +25,22 @@ func TestLateTasks(t *testing.T) {
 	p.finds(p.examine(nil, "due"), "due", OK, "1 due task, none of them for longer than 1m")
 }
 
-// The fires of recurring tasks wait for a pause, too. They are no due tasks, because a recurring task does not run itself.
+// The fires of recurring tasks wait for a pause, too. They are no due tasks, because a recurring task
+// does not run itself.
 func TestPausedFires(t *testing.T) {
 	p := newPatient(t)
-	p.exec(`SELECT tasktable.schedule_recurring('{"type":"TICK"}', '@daily', id, queue => 'mail') FROM unnest(ARRAY['one', 'two']) AS id`)
+	p.exec(`SELECT tasktable.schedule_recurring('{"type":"TICK"}', '@daily', id, queue => 'mail')
+		FROM unnest(ARRAY['one', 'two']) AS id`)
 	p.exec(`ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER`)
 	p.exec(`UPDATE tasktable.scheduled_tasks SET next_attempt_at = now() - interval '1 hour' WHERE id = 'one'`)
 	p.exec(`UPDATE tasktable.scheduled_tasks SET next_attempt_at = now() + interval '1 hour' WHERE id = 'two'`)
 	p.exec(`SELECT tasktable.pause_scope('queue', 'mail')`)
 	p.exec(`SELECT tasktable.pause_scope('type', 'OTHER')`)
 	report := p.examine(nil, "pauses")
-	p.finds(report, "pauses", Info, "queue mail is paused since", "and 0 due tasks and 1 fire of recurring tasks wait for it")
+	p.finds(
+		report, "pauses", Info, "queue mail is paused since",
+		"and 0 due tasks and 1 fire of recurring tasks wait for it",
+	)
 	p.finds(report, "pauses", Info, "type OTHER is paused since", "and 0 due tasks wait for it")
 }
 
@@ -78,8 +83,10 @@ func statement(found Finding, command string) string {
 // hold makes a task claimed, by a lease that ends so many seconds from now.
 func (p *patient) hold(id string, seconds int) {
 	p.t.Helper()
-	p.exec(`UPDATE tasktable.scheduled_tasks SET status = 'EXECUTING', attempt = 1, fence = nextval('tasktable.task_numbers'),
-		lease_expires_at = clock_timestamp() + $2 * interval '1 second', next_attempt_at = NULL WHERE id = $1`, id, seconds)
+	p.exec(`UPDATE tasktable.scheduled_tasks SET status = 'EXECUTING', attempt = 1,
+		fence = nextval('tasktable.task_numbers'),
+		lease_expires_at = clock_timestamp() + $2 * interval '1 second', next_attempt_at = NULL
+		WHERE id = $1`, id, seconds)
 }
 
 func TestLapsedClaims(t *testing.T) {
@@ -99,7 +106,8 @@ func TestLapsedClaims(t *testing.T) {
 func TestDeadLetters(t *testing.T) {
 	p := newPatient(t)
 	p.finds(p.examine(nil, "dead-letters"), "dead-letters", OK, "no dead letters")
-	const dead = `INSERT INTO tasktable.scheduled_tasks (id, payload, status, message, finished_at) VALUES ($1, '{"type":"TEST"}', $2, $3, $4::text::timestamptz)`
+	const dead = `INSERT INTO tasktable.scheduled_tasks (id, payload, status, message, finished_at)
+		VALUES ($1, '{"type":"TEST"}', $2, $3, $4::text::timestamptz)`
 	p.exec(dead, "late", "EXPIRED", "expired", "2026-01-01Z")
 	p.finds(p.examine(nil, "dead-letters"), "dead-letters", Info, "0 FAILED and 1 EXPIRED", "; 1 time: expired")
 	p.exec(dead, "one", "FAILED", "421 try\n\x1b later", "2026-02-01Z")
@@ -133,15 +141,18 @@ func TestRecurringTasksThatDoNotFire(t *testing.T) {
 	p.finds(p.examine(nil, "recurring"), "recurring", OK, "1 recurring task waiting for the next fire")
 	soon := func(l *limits) { l.late = time.Nanosecond }
 	p.finds(p.examine(soon, "recurring"), "recurring", Error, "recurring task nightly has not been planned for")
-	p.exec(`UPDATE tasktable.scheduled_tasks SET planned_revision = revision, next_attempt_at = clock_timestamp() - interval '3 hours'`)
+	p.exec(`UPDATE tasktable.scheduled_tasks SET planned_revision = revision,
+		next_attempt_at = clock_timestamp() - interval '3 hours'`)
 	found := p.finds(p.examine(nil, "recurring"), "recurring", Error, "recurring task nightly should have fired 3h0m")
-	if found.Do != "see nodes and leader: one must lead, and one work queue default and type TEST; or tasktable why nightly" {
+	if found.Do !=
+		"see nodes and leader: one must lead, and one work queue default and type TEST; or tasktable why nightly" {
 		t.Errorf("it says %q", found.Do)
 	}
 	p.exec(`SELECT tasktable.pause_scope('type', 'TEST')`)
 	p.well(p.examine(nil, "recurring"))
 	p.exec(`SELECT tasktable.resume_scope('type', 'TEST')`)
-	p.exec(`UPDATE tasktable.scheduled_tasks SET cron = '0 0 30 2 *', next_attempt_at = clock_timestamp() + interval '1 hour'`)
+	p.exec(`UPDATE tasktable.scheduled_tasks SET cron = '0 0 30 2 *',
+		next_attempt_at = clock_timestamp() + interval '1 hour'`)
 	p.finds(p.examine(nil, "recurring"), "recurring", Error, "recurring task nightly does not fire: invalid: cron")
 	for i := range 7 {
 		p.recur(fmt.Sprint("more ", i), "@hourly")
@@ -154,7 +165,9 @@ func TestARecurringTaskWithoutAFire(t *testing.T) {
 	p := newPatient(t)
 	p.recur("never", "0 0 28 2 *")
 	p.exec(`UPDATE tasktable.scheduled_tasks SET cron = '0 0 30 2 *'`)
-	p.finds(p.examine(nil, "recurring"), "recurring", Error, "recurring task never does not fire", "must be able to fire")
+	p.finds(
+		p.examine(nil, "recurring"), "recurring", Error, "recurring task never does not fire", "must be able to fire",
+	)
 }
 
 func TestAFailedRecurringTask(t *testing.T) {
@@ -176,7 +189,8 @@ func TestNodesWithOtherZoneData(t *testing.T) {
 	p.exec(`UPDATE tasktable.nodes SET zone_data = '{"UTC": "a", "Europe/Berlin": "b"}' WHERE number = $1`, two)
 	p.well(p.examine(nil, "recurring"))
 	p.exec(`UPDATE tasktable.nodes SET zone_data = '{"UTC": "x", "Europe/Berlin": "y"}' WHERE number = $1`, two)
-	p.finds(p.examine(nil, "recurring"), "recurring", Warning, "nodes have different data of time zone Europe/Berlin and 1 time zone more",
+	p.finds(p.examine(nil, "recurring"), "recurring", Warning,
+		"nodes have different data of time zone Europe/Berlin and 1 time zone more",
 		fmt.Sprintf("%d (mail on host/1), %d (events on host/1)", one, two))
 	p.exec(`UPDATE tasktable.nodes SET dead_at = clock_timestamp() WHERE number = $1`, one)
 	p.well(p.examine(nil, "recurring"))
@@ -203,10 +217,13 @@ func TestRetentionThatIsRefused(t *testing.T) {
 	p := newPatient(t)
 	p.finds(p.examine(nil, "retention"), "retention", OK, "what is too old is removed")
 	p.exec(`INSERT INTO tasktable.nodes (service, version, host, queues, types, dead_at, retention_refused)
-		VALUES ('test', '', '', '{}', '{}', NULL, '3 rows, the first of task a: violates foreign key constraint "invoices"'),
+		VALUES ('test', '', '', '{}', '{}', NULL,
+			'3 rows, the first of task a: violates foreign key constraint "invoices"'),
 			('test', '', '', '{}', '{}', now(), '7 rows of a node that is gone')`)
 	report := p.examine(nil, "retention")
-	p.finds(report, "retention", Warning, "retention could not remove 3 rows, the first of task a: violates foreign key")
+	p.finds(
+		report, "retention", Warning, "retention could not remove 3 rows, the first of task a: violates foreign key",
+	)
 	if len(report.Findings) != 1 {
 		t.Errorf("more than that:\n%s", list(report))
 	}

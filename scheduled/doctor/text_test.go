@@ -46,7 +46,9 @@ func TestTextsOfFindings(t *testing.T) {
 func TestTheWorstOfAReport(t *testing.T) {
 	t.Parallel()
 	var report Report
-	for _, test := range []struct{ level, worst Level }{{OK, OK}, {Info, Info}, {OK, Info}, {Error, Error}, {Warning, Error}} {
+	for _, test := range []struct {
+		level, worst Level
+	}{{OK, OK}, {Info, Info}, {OK, Info}, {Error, Error}, {Warning, Error}} {
 		report.Findings = append(report.Findings, Finding{Level: test.level})
 		if got := report.Worst(); got != test.worst {
 			t.Errorf("after %s it is %s", test.level, got)

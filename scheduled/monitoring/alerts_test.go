@@ -108,7 +108,9 @@ func TestAlertsFire(t *testing.T) {
 				s.scrape(s.t, s.registry)
 			}
 			s.schedule(1, "fail", 0)
-			s.until(`sum(tasktable_executions_total{outcome="COMPLETED"}) >= 200 and sum(tasktable_tasks_dead_total) == 1`)
+			s.until(
+				`sum(tasktable_executions_total{outcome="COMPLETED"}) >= 200 and sum(tasktable_tasks_dead_total) == 1`,
+			)
 			s.hold(while, scrapeEvery, nil)
 		}, nil},
 		{"nodes have stopped", func(s *scene) {
@@ -167,7 +169,8 @@ func TestAlertsFire(t *testing.T) {
 		{"claims are lost", func(s *scene) {
 			s.schedule(20, "", 0)
 			s.exec(`UPDATE tasktable.scheduled_tasks SET status = 'EXECUTING', attempt = 1,
-				fence = nextval('tasktable.task_numbers'), lease_expires_at = now() - interval '1 hour', next_attempt_at = NULL`)
+				fence = nextval('tasktable.task_numbers'), lease_expires_at = now() - interval '1 hour',
+				next_attempt_at = NULL`)
 			s.node(10)
 			// The leader looks for claims that nobody holds once a minute.
 			s.untilWithin(2*time.Minute, `sum(tasktable_executions_total{outcome="LOST"}) == 20`)

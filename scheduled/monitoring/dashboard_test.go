@@ -58,7 +58,8 @@ func readDashboard(t *testing.T) (d dashboard) {
 	return d
 }
 
-// Grafana can show it: each panel has a place of its own, a data source that is asked for, and variables that are there.
+// Grafana can show it: each panel has a place of its own, a data source that is asked for, and variables
+// that are there.
 func TestDashboardIsComplete(t *testing.T) {
 	t.Parallel()
 	d := readDashboard(t)
@@ -69,7 +70,8 @@ func TestDashboardIsComplete(t *testing.T) {
 	for _, v := range d.Templating.List {
 		names = append(names, v.Name)
 	}
-	if want := []string{"datasource", "service", "instance", "type"}; !slices.Equal(names, want) || d.Templating.List[0].Type != "datasource" {
+	if want := []string{"datasource", "service", "instance", "type"}; !slices.Equal(names, want) ||
+		d.Templating.List[0].Type != "datasource" {
 		t.Errorf("variables %v, want %v", names, want)
 	}
 	used := map[string]bool{}
@@ -156,8 +158,8 @@ func eventful(t *testing.T) *scene {
 	return s
 }
 
-// Each query of the dashboard and of the alerts is one that Prometheus understands, of metrics and labels that nodes have; and each of the
-// dashboard's shows something when there is something to be shown.
+// Each query of the dashboard and of the alerts is one that Prometheus understands, of metrics and labels that nodes
+// have; and each of the dashboard's shows something when there is something to be shown.
 func TestQueriesFitTheMetrics(t *testing.T) {
 	t.Parallel()
 	s := eventful(t)
@@ -207,7 +209,9 @@ func (s *scene) fits(where, expression string) {
 		switch n := node.(type) {
 		case *parser.VectorSelector:
 			for _, matcher := range n.LabelMatchers {
-				some := []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, model.MetricNameLabel, n.Name), matcher}
+				some := []*labels.Matcher{
+					labels.MustNewMatcher(labels.MatchEqual, model.MetricNameLabel, n.Name), matcher,
+				}
 				if matcher.Name != model.MetricNameLabel {
 					some = append(some, labels.MustNewMatcher(labels.MatchNotEqual, matcher.Name, ""))
 				}
@@ -215,7 +219,9 @@ func (s *scene) fits(where, expression string) {
 					s.t.Errorf("%s: no series has %s: %s", where, matcher, n)
 				}
 				for _, word := range strings.Split(matcher.Value, "|") { // each of an alternative's
-					if one := labels.MustNewMatcher(labels.MatchRegexp, matcher.Name, word); strings.Contains(matcher.Value, "|") && !s.exists(some[0], one) {
+					if one := labels.MustNewMatcher(labels.MatchRegexp, matcher.Name, word); strings.Contains(
+						matcher.Value, "|",
+					) && !s.exists(some[0], one) {
 						s.t.Errorf("%s: no series has %s: %s", where, one, n)
 					}
 				}
@@ -237,7 +243,10 @@ func (s *scene) grouped(where string, expression parser.Expr, by []string) {
 	parser.Inspect(expression, func(node parser.Node, _ []parser.Node) error {
 		if n, ok := node.(*parser.VectorSelector); ok {
 			for _, label := range by {
-				if !s.exists(labels.MustNewMatcher(labels.MatchEqual, model.MetricNameLabel, n.Name), labels.MustNewMatcher(labels.MatchNotEqual, label, "")) {
+				if !s.exists(
+					labels.MustNewMatcher(labels.MatchEqual, model.MetricNameLabel, n.Name),
+					labels.MustNewMatcher(labels.MatchNotEqual, label, ""),
+				) {
 					s.t.Errorf("%s: %s has no label %s", where, n.Name, label)
 				}
 			}
@@ -269,14 +278,22 @@ func TestREADMEListsTheMetrics(t *testing.T) {
 			names = append(names, label.GetName())
 		}
 		slices.Sort(names)
-		want = append(want, fmt.Sprintf("%s %s %v", strings.TrimPrefix(family.GetName(), "tasktable_"), strings.ToLower(family.GetType().String()), names))
+		want = append(
+			want,
+			fmt.Sprintf(
+				"%s %s %v", strings.TrimPrefix(family.GetName(), "tasktable_"),
+				strings.ToLower(family.GetType().String()), names,
+			),
+		)
 	}
 	text, err := os.ReadFile("README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	var got []string
-	for _, line := range regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\| (counter|gauge|histogram) \\|([a-z, ]*)\\|").FindAllStringSubmatch(string(text), -1) {
+	for _, line := range regexp.MustCompile(
+		"(?m)^\\| `([a-z_]+)` \\| (counter|gauge|histogram) \\|([a-z, ]*)\\|",
+	).FindAllStringSubmatch(string(text), -1) {
 		names := strings.Fields(strings.ReplaceAll(line[3], ",", " "))
 		slices.Sort(names)
 		got = append(got, fmt.Sprintf("%s %s %v", line[1], line[2], names))

@@ -25,7 +25,8 @@ import (
 	"github.com/prometheus/prometheus/util/annotations"
 )
 
-// scrapeEvery is how far apart the scrapes of a history are. In truth they come one after the other: a test cannot wait for hours.
+// scrapeEvery is how far apart the scrapes of a history are. In truth they come one after the other: a test
+// cannot wait for hours.
 const scrapeEvery = 30 * time.Second
 
 // history is what Prometheus would have stored: the scrapes of one instance.
@@ -93,7 +94,9 @@ func (h *history) add(after time.Duration, samples []scrapedSample) {
 }
 
 // hold lets time pass in which nothing changes; change, if there is one, sets what does, by the number of the scrape.
-func (h *history) hold(length, every time.Duration, change func(i int, name string, l labels.Labels, value float64) float64) {
+func (h *history) hold(
+	length, every time.Duration, change func(i int, name string, l labels.Labels, value float64) float64,
+) {
 	was := h.last
 	for i := range int(length / every) {
 		next := make([]scrapedSample, len(was))
@@ -109,7 +112,12 @@ func (h *history) hold(length, every time.Duration, change func(i int, name stri
 func samplesOf(family *dto.MetricFamily) (samples []scrapedSample) {
 	for _, metric := range family.GetMetric() {
 		add := func(suffix string, value float64, more ...string) {
-			all := append([]string{model.MetricNameLabel, family.GetName() + suffix, "instance", "node1:9090", "job", "tasktable"}, more...)
+			all := append(
+				[]string{
+					model.MetricNameLabel, family.GetName() + suffix, "instance", "node1:9090", "job", "tasktable",
+				},
+				more...,
+			)
 			for _, label := range metric.GetLabel() {
 				all = append(all, label.GetName(), label.GetValue())
 			}
@@ -124,7 +132,10 @@ func samplesOf(family *dto.MetricFamily) (samples []scrapedSample) {
 			add("_count", float64(metric.GetHistogram().GetSampleCount()))
 			add("_sum", metric.GetHistogram().GetSampleSum())
 			for _, bucket := range metric.GetHistogram().GetBucket() {
-				add("_bucket", float64(bucket.GetCumulativeCount()), "le", model.SampleValue(bucket.GetUpperBound()).String())
+				add(
+					"_bucket", float64(bucket.GetCumulativeCount()), "le",
+					model.SampleValue(bucket.GetUpperBound()).String(),
+				)
 			}
 		}
 	}
@@ -157,25 +168,35 @@ type querier struct {
 	mint, maxt int64
 }
 
-func (q querier) Select(_ context.Context, _ bool, _ *storage.SelectHints, matchers ...*labels.Matcher) storage.SeriesSet {
+func (q querier) Select(
+	_ context.Context, _ bool, _ *storage.SelectHints, matchers ...*labels.Matcher,
+) storage.SeriesSet {
 	found := &seriesSet{at: -1}
 	for _, one := range q.series {
 		if slices.ContainsFunc(matchers, func(m *labels.Matcher) bool { return !m.Matches(one.labels.Get(m.Name)) }) {
 			continue
 		}
-		from, _ := slices.BinarySearchFunc(one.samples, q.mint, func(s chunks.Sample, at int64) int { return cmp.Compare(s.T(), at) })
-		to, _ := slices.BinarySearchFunc(one.samples, q.maxt+1, func(s chunks.Sample, at int64) int { return cmp.Compare(s.T(), at) })
+		from, _ := slices.BinarySearchFunc(one.samples, q.mint, func(s chunks.Sample, at int64) int {
+			return cmp.Compare(s.T(), at)
+		})
+		to, _ := slices.BinarySearchFunc(one.samples, q.maxt+1, func(s chunks.Sample, at int64) int {
+			return cmp.Compare(s.T(), at)
+		})
 		found.all = append(found.all, storage.NewListSeries(one.labels, one.samples[from:to]))
 	}
 	slices.SortFunc(found.all, func(a, b storage.Series) int { return labels.Compare(a.Labels(), b.Labels()) })
 	return found
 }
 
-func (querier) LabelValues(context.Context, string, *storage.LabelHints, ...*labels.Matcher) ([]string, annotations.Annotations, error) {
+func (querier) LabelValues(
+	context.Context, string, *storage.LabelHints, ...*labels.Matcher,
+) ([]string, annotations.Annotations, error) {
 	return nil, nil, nil
 }
 
-func (querier) LabelNames(context.Context, *storage.LabelHints, ...*labels.Matcher) ([]string, annotations.Annotations, error) {
+func (querier) LabelNames(
+	context.Context, *storage.LabelHints, ...*labels.Matcher,
+) ([]string, annotations.Annotations, error) {
 	return nil, nil, nil
 }
 
@@ -192,7 +213,9 @@ func (*seriesSet) Err() error                        { return nil }
 func (*seriesSet) Warnings() annotations.Annotations { return nil }
 
 // engine is Prometheus's own.
-var engine = promql.NewEngine(promql.EngineOpts{MaxSamples: 10_000_000, Timeout: time.Minute, LookbackDelta: 5 * time.Minute})
+var engine = promql.NewEngine(promql.EngineOpts{
+	MaxSamples: 10_000_000, Timeout: time.Minute, LookbackDelta: 5 * time.Minute,
+})
 
 // ask evaluates an expression at a time.
 func (h *history) ask(t *testing.T, expression string, at time.Time) promql.Vector {

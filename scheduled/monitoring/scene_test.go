@@ -33,8 +33,13 @@ type scene struct {
 
 func newScene(t *testing.T) *scene {
 	t.Helper()
-	s := &scene{history: newHistory(), t: t, pool: storetest.Pool(t), tasks: store.New(store.Config{Service: "test"}), registry: prometheus.NewRegistry()}
-	s.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	s := &scene{
+		history: newHistory(), t: t, pool: storetest.Pool(t), tasks: store.New(store.Config{Service: "test"}),
+		registry: prometheus.NewRegistry(),
+	}
+	s.registry.MustRegister(
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	)
 	return s
 }
 
@@ -75,8 +80,8 @@ func (s *scene) node(slots int) {
 		s.t.Fatal(err)
 	}
 	node, err := scheduled.New(scheduled.Config{
-		Pool: s.pool, Handlers: registry, Service: "test", Version: "v1", Queues: map[string]int{"default": slots}, Metrics: s.registry,
-		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)), ShutdownTimeout: 5 * time.Second,
+		Pool: s.pool, Handlers: registry, Service: "test", Version: "v1", Queues: map[string]int{"default": slots},
+		Metrics: s.registry, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)), ShutdownTimeout: 5 * time.Second,
 	})
 	if err != nil {
 		s.t.Fatal(err)
@@ -101,8 +106,8 @@ func (s *scene) node(slots int) {
 	s.until(`tasktable_river_jobs{state="available"}`)
 }
 
-// led has a result as long as the node leads: on a machine that is busy it may not, for a moment, and what then is held for long is
-// another situation.
+// led has a result as long as the node leads: on a machine that is busy it may not, for a moment, and what then is
+// held for long is another situation.
 const led = `tasktable_leader == 1 and on () tasktable_node_up == 1`
 
 // until scrapes until an expression has a result, and the node leads.

@@ -46,7 +46,8 @@ func newTrial(t *testing.T) *trial {
 	}
 	r := &trial{t: t}
 	r.Config = Config{
-		Server: server, Tasks: 300, Over: 3 * time.Second, Program: os.Args[0], Every: 100 * time.Millisecond, Say: r.say, Show: r.show,
+		Server: server, Tasks: 300, Over: 3 * time.Second, Program: os.Args[0], Every: 100 * time.Millisecond,
+		Say: r.say, Show: r.show,
 	}
 	return r
 }
@@ -99,7 +100,9 @@ func (r *trial) connect(database string) *pgx.Conn {
 func (r *trial) wantDropped() {
 	r.t.Helper()
 	var there bool
-	row := r.connect("").QueryRow(r.t.Context(), `SELECT EXISTS (SELECT 1 FROM pg_database WHERE datname = $1)`, r.database)
+	row := r.connect("").QueryRow(
+		r.t.Context(), `SELECT EXISTS (SELECT 1 FROM pg_database WHERE datname = $1)`, r.database,
+	)
 	err := row.Scan(&there)
 	if err != nil || there || r.database == "" {
 		r.t.Errorf("database %q is still there: %t, %v", r.database, there, err)
@@ -220,7 +223,8 @@ func TestWhatKeepsAProofFromBeingMade(t *testing.T) {
 
 func (r *trial) killOneBehindItsBack() {
 	var pid int
-	row := r.connect(r.database).QueryRow(r.t.Context(), `SELECT substring(host FROM '[0-9]+$')::int FROM tasktable.nodes LIMIT 1`)
+	row := r.connect(r.database).QueryRow(r.t.Context(), `SELECT substring(host FROM '[0-9]+$')::int
+		FROM tasktable.nodes LIMIT 1`)
 	if err := row.Scan(&pid); err != nil {
 		r.t.Error(err)
 		return

@@ -28,7 +28,8 @@ INSERT INTO tasktable.scheduled_task_executions
     (fence, task_id, type, revision, attempt, scheduled_at, due_at, started_at, finished_at, outcome)
 SELECT v.fence, t.id, t.type, t.revision, 1, t.scheduled_at, t.scheduled_at, t.scheduled_at + v.after, now(), v.outcome
 FROM (VALUES (1, 'plain', NULL::interval, 'LOST'), (2, 'plain', '7 seconds', 'COMPLETED'), (3, 'tx', '0', 'COMPLETED'),
-    (4, 'expired', NULL, 'EXPIRED')) AS v (fence, id, after, outcome) JOIN tasktable.scheduled_tasks AS t ON t.id = v.id`
+    (4, 'expired', NULL, 'EXPIRED')) AS v (fence, id, after, outcome)
+        JOIN tasktable.scheduled_tasks AS t ON t.id = v.id`
 
 const executionSQL = `
 INSERT INTO tasktable.scheduled_task_executions
@@ -57,14 +58,18 @@ func TestBrokenPromisesAreFound(t *testing.T) {
 		"cancelled by nobody": {`DELETE FROM proof.cancelled`, []string{"no accepted task is lost"}},
 		"expired without a limit": {`UPDATE proof.accepted SET expires_at = NULL WHERE task_id = 'expired'`,
 			[]string{"no accepted task is lost"}},
-		"early": {executionSQL + `scheduled_at - interval '1 us', now(), 'RETRIED' FROM tasktable.scheduled_tasks WHERE id = 'tx'`,
+		"early": {
+			executionSQL +
+				`scheduled_at - interval '1 us', now(), 'RETRIED' FROM tasktable.scheduled_tasks WHERE id = 'tx'`,
 			[]string{"a task never starts before its time"}},
 		"after its expiry": {executionSQL + `scheduled_at + interval '3 s', now(), 'RETRIED'
 			FROM tasktable.scheduled_tasks WHERE id = 'expired'`,
 			[]string{"… after its expiry"}},
-		"after a cancel": {executionSQL + `scheduled_at, now(), 'SUPERSEDED' FROM tasktable.scheduled_tasks WHERE id = 'cancelled'`,
+		"after a cancel": {
+			executionSQL + `scheduled_at, now(), 'SUPERSEDED' FROM tasktable.scheduled_tasks WHERE id = 'cancelled'`,
 			[]string{"… or after a committed cancel"}},
-		"completed twice": {executionSQL + `scheduled_at, now(), 'COMPLETED' FROM tasktable.scheduled_tasks WHERE id = 'plain'`,
+		"completed twice": {
+			executionSQL + `scheduled_at, now(), 'COMPLETED' FROM tasktable.scheduled_tasks WHERE id = 'plain'`,
 			[]string{"at most one settled completion per revision"}},
 		"no effect": {`DELETE FROM proof.effects WHERE task_id = 'plain'`, []string{"effects at least once"}},
 		"no effect in the transaction": {`DELETE FROM proof.effects WHERE task_id = 'tx'`,
@@ -73,8 +78,10 @@ func TestBrokenPromisesAreFound(t *testing.T) {
 		"two effects of a cancelled one": {`INSERT INTO proof.effects VALUES ('cancelled', 9), ('cancelled', 9)`,
 			[]string{"… exactly once with HandleTx"}},
 		"again before it had ended": {`INSERT INTO proof.runs (task_id, fence, process, began_at, ended_at)
-			VALUES ('tx', 9, 3, '2030-01-01 12:00:00.5Z', '2030-01-01 12:00:03Z')`, []string{"one id never runs twice at once"}},
-		"again before the process was gone": {`UPDATE proof.runs SET began_at = '2030-01-01 12:00:01.9Z' WHERE fence = 2`,
+			VALUES ('tx', 9, 3, '2030-01-01 12:00:00.5Z',
+				'2030-01-01 12:00:03Z')`, []string{"one id never runs twice at once"}},
+		"again before the process was gone": {`UPDATE proof.runs SET began_at = '2030-01-01 12:00:01.9Z'
+			WHERE fence = 2`,
 			[]string{"one id never runs twice at once"}},
 	} {
 		t.Run(what, func(t *testing.T) {

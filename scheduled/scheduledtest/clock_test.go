@@ -15,8 +15,8 @@ import (
 	"github.com/tasktable/tasktable/store/storetest"
 )
 
-// Whatever is asked for "now" under the harness is due at the test's time, however far that is from the real one: follow-ups, and tasks that
-// the application schedules, one or many, or runs now, in a handler and between the runs.
+// Whatever is asked for "now" under the harness is due at the test's time, however far that is from the real one:
+// follow-ups, and tasks that the application schedules, one or many, or runs now, in a handler and between the runs.
 func TestNowIsTheTestsTime(t *testing.T) {
 	t.Parallel()
 	for _, year := range []int{2014, 2044} {

@@ -21,14 +21,18 @@ import (
 func hourly(t *testing.T, change func(*store.Task)) (*scheduledtest.Harness, pgx.Tx) {
 	t.Helper()
 	tx := begin(t, storetest.Pool(t))
-	task := store.Task{ID: "digest", Payload: reminder{"digest"}, At: fivePM, Recurrence: &store.Recurrence{Cron: "@hourly"}}
+	task := store.Task{
+		ID: "digest", Payload: reminder{"digest"}, At: fivePM, Recurrence: &store.Recurrence{Cron: "@hourly"},
+	}
 	if change != nil {
 		change(&task)
 	}
 	if _, err := tasks.Schedule(t.Context(), tx, task); err != nil {
 		t.Fatal(err)
 	}
-	return scheduledtest.New(t, tx, registry(t, handlers.Handle(func(context.Context, *handlers.Task[reminder]) error { return nil }))), tx
+	return scheduledtest.New(
+		t, tx, registry(t, handlers.Handle(func(context.Context, *handlers.Task[reminder]) error { return nil })),
+	), tx
 }
 
 // hours lists which occurrences ran, by the hour after five for which they were, and what came of each.
@@ -48,7 +52,9 @@ func hours(t *testing.T, ran []scheduledtest.Ran) string {
 // skipped lists the fires that did not run, with the reasons.
 func skipped(t *testing.T, tx pgx.Tx) (reasons []string) {
 	t.Helper()
-	rows, err := inspect.New(store.Config{}).List(t.Context(), tx, inspect.Filter{Statuses: []store.Status{store.StatusSkipped}})
+	rows, err := inspect.New(store.Config{}).List(t.Context(), tx, inspect.Filter{
+		Statuses: []store.Status{store.StatusSkipped},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,8 +74,16 @@ func TestRecurringTaskFires(t *testing.T) {
 		skipped string
 	}{
 		{"all", store.CatchUpAll, "0 COMPLETED, 1 COMPLETED, 2 COMPLETED, 3 COMPLETED", "[]"},
-		{"latest", "", "3 COMPLETED", "[0 missed, and catch_up runs only the latest 1 missed, and catch_up runs only the latest 2 missed, and catch_up runs only the latest]"},
-		{"none", store.CatchUpNone, "", "[0 missed, and catch_up is none 1 missed, and catch_up is none 2 missed, and catch_up is none 3 missed, and catch_up is none]"},
+		{
+			"latest", "", "3 COMPLETED",
+			"[0 missed, and catch_up runs only the latest 1 missed, and catch_up runs only the latest 2 missed, " +
+				"and catch_up runs only the latest]",
+		},
+		{
+			"none", store.CatchUpNone, "",
+			"[0 missed, and catch_up is none 1 missed, and catch_up is none 2 missed, and catch_up is none 3 missed, " +
+				"and catch_up is none]",
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -102,7 +116,8 @@ func TestRecurringTaskHourByHour(t *testing.T) {
 		}
 	}
 	row, err := tasks.Get(t.Context(), tx, "digest")
-	if err != nil || row.Status != store.StatusCompleted || row.OccurrenceCount != 3 || !row.StartedAt.Equal(fivePM.Add(2*time.Hour)) {
+	if err != nil || row.Status != store.StatusCompleted || row.OccurrenceCount != 3 ||
+		!row.StartedAt.Equal(fivePM.Add(2*time.Hour)) {
 		t.Errorf("the task itself is %+v, %v", row, err)
 	}
 }
@@ -111,9 +126,14 @@ func TestRecurringTaskHourByHour(t *testing.T) {
 func TestRecurringTaskInThePast(t *testing.T) {
 	t.Parallel()
 	tx := begin(t, storetest.Pool(t))
-	h := scheduledtest.New(t, tx, registry(t, handlers.Handle(func(context.Context, *handlers.Task[reminder]) error { return nil })))
+	h := scheduledtest.New(
+		t, tx, registry(t, handlers.Handle(func(context.Context, *handlers.Task[reminder]) error { return nil })),
+	)
 	start := fivePM.AddDate(-20, 0, 0)
-	task := store.Task{ID: "digest", Payload: reminder{"digest"}, At: start, Recurrence: &store.Recurrence{Cron: "@hourly", CatchUp: store.CatchUpAll}}
+	task := store.Task{
+		ID: "digest", Payload: reminder{"digest"}, At: start,
+		Recurrence: &store.Recurrence{Cron: "@hourly", CatchUp: store.CatchUpAll},
+	}
 	ids := func(after time.Duration) string {
 		t.Helper()
 		var ids []string
@@ -132,7 +152,8 @@ func TestRecurringTaskInThePast(t *testing.T) {
 		{func(*store.Task) {}, 2 * time.Hour, "18:00:00Z 19:00:00Z"},
 		{func(task *store.Task) { task.Priority = 1 }, 2 * time.Hour, ""},
 		{func(*store.Task) {}, 3 * time.Hour, "20:00:00Z"},
-		{func(task *store.Task) { task.Recurrence.Cron = "@daily" }, 6 * time.Hour, "21:00:00Z"}, // it had that one to come before the edit
+		// It had that one to come before the edit.
+		{func(task *store.Task) { task.Recurrence.Cron = "@daily" }, 6 * time.Hour, "21:00:00Z"},
 		{func(*store.Task) {}, 7 * time.Hour, "digest@2010-05-02T00:00:00Z"},
 	} {
 		step.edit(&task)
@@ -147,8 +168,11 @@ func TestRecurringTaskInThePast(t *testing.T) {
 
 func TestOccurrenceThatExpires(t *testing.T) {
 	t.Parallel()
-	h, _ := hourly(t, func(task *store.Task) { task.Recurrence.CatchUp, task.Expiration = store.CatchUpAll, 90*time.Minute })
-	if got := hours(t, h.RunDueAt(t.Context(), fivePM.Add(3*time.Hour))); got != "0 EXPIRED, 1 EXPIRED, 2 COMPLETED, 3 COMPLETED" {
+	h, _ := hourly(t, func(task *store.Task) {
+		task.Recurrence.CatchUp, task.Expiration = store.CatchUpAll, 90*time.Minute
+	})
+	if got := hours(t, h.RunDueAt(t.Context(), fivePM.Add(3*time.Hour))); got !=
+		"0 EXPIRED, 1 EXPIRED, 2 COMPLETED, 3 COMPLETED" {
 		t.Errorf("ran %s", got)
 	}
 }
@@ -169,13 +193,23 @@ func TestPauseAndResume(t *testing.T) {
 			_, err := tasks.PauseScope(t.Context(), tx, store.Type("REMINDER"), time.Time{}, "")
 			return err
 		}, time.Hour, ""},
-		{"its type is resumed", func() error { _, err := tasks.ResumeScope(t.Context(), tx, store.Type("REMINDER")); return err }, 2 * time.Hour, "2 COMPLETED"},
+		{
+			"its type is resumed",
+			func() error { _, err := tasks.ResumeScope(t.Context(), tx, store.Type("REMINDER")); return err },
+			2 * time.Hour, "2 COMPLETED",
+		},
 		{"another queue is paused", func() error {
 			_, err := tasks.PauseScope(t.Context(), tx, store.Queue("bulk"), time.Time{}, "")
 			return err
 		}, 3 * time.Hour, "3 COMPLETED"},
-		{"it is paused", func() error { _, err := tasks.Pause(t.Context(), tx, "digest"); return err }, 4 * time.Hour, ""},
-		{"it is resumed", func() error { _, err := tasks.Resume(t.Context(), tx, "digest"); return err }, 5 * time.Hour, "5 COMPLETED"},
+		{
+			"it is paused", func() error { _, err := tasks.Pause(t.Context(), tx, "digest"); return err },
+			4 * time.Hour, "",
+		},
+		{
+			"it is resumed", func() error { _, err := tasks.Resume(t.Context(), tx, "digest"); return err },
+			5 * time.Hour, "5 COMPLETED",
+		},
 	} {
 		if err := step.verb(); err != nil {
 			t.Fatal(err)
@@ -206,14 +240,16 @@ func TestPauseUntil(t *testing.T) {
 		after time.Duration
 		want  string
 	}{
-		{0, "[digest@2030-05-01T17:00:00Z]"}, {30*time.Minute - time.Microsecond, "[]"}, {30 * time.Minute, "[task-REMINDER-one-off]"},
-		{time.Hour, "[digest@2030-05-01T18:00:00Z]"},
+		{0, "[digest@2030-05-01T17:00:00Z]"}, {30*time.Minute - time.Microsecond, "[]"},
+		{30 * time.Minute, "[task-REMINDER-one-off]"}, {time.Hour, "[digest@2030-05-01T18:00:00Z]"},
 	} {
 		if got := fmt.Sprint(ids(step.after)); got != step.want {
 			t.Errorf("%s after five: ran %s, want %s", step.after, got, step.want)
 		}
 	}
-	if _, err := tasks.PauseScope(t.Context(), tx, store.Everything(), fivePM.Add(150*time.Minute), "a long move"); err != nil {
+	if _, err := tasks.PauseScope(
+		t.Context(), tx, store.Everything(), fivePM.Add(150*time.Minute), "a long move",
+	); err != nil {
 		t.Fatal(err)
 	}
 	if got := ids(2 * time.Hour); len(got) != 0 {

@@ -59,23 +59,28 @@ func TestRunsWhatIsDueAndNothingElse(t *testing.T) {
 	t.Parallel()
 	tx := begin(t, storetest.Pool(t))
 	var seen []string
-	h := scheduledtest.New(t, tx, registry(t, handlers.Handle(func(_ context.Context, task *handlers.Task[reminder]) error {
-		seen = append(seen, task.Payload.Event)
-		if task.Payload.Event == "weekly" {
-			task.Again(task.ScheduledAt.AddDate(0, 0, 7))
-		}
-		if !task.StartedAt.Equal(fivePM) && !task.StartedAt.Equal(fivePM.AddDate(0, 0, 7)) {
-			t.Errorf("started at %s", task.StartedAt)
-		}
-		return nil
-	})))
-	for event, at := range map[string]time.Time{"weekly": fivePM, "later": fivePM.Add(time.Second), "sooner": fivePM.Add(-time.Hour)} {
+	h := scheduledtest.New(
+		t, tx, registry(t, handlers.Handle(func(_ context.Context, task *handlers.Task[reminder]) error {
+			seen = append(seen, task.Payload.Event)
+			if task.Payload.Event == "weekly" {
+				task.Again(task.ScheduledAt.AddDate(0, 0, 7))
+			}
+			if !task.StartedAt.Equal(fivePM) && !task.StartedAt.Equal(fivePM.AddDate(0, 0, 7)) {
+				t.Errorf("started at %s", task.StartedAt)
+			}
+			return nil
+		})),
+	)
+	for event, at := range map[string]time.Time{
+		"weekly": fivePM, "later": fivePM.Add(time.Second), "sooner": fivePM.Add(-time.Hour),
+	} {
 		if _, err := tasks.Schedule(t.Context(), tx, store.Task{Payload: reminder{event}, At: at}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	ran := h.RunDueAt(t.Context(), fivePM)
-	if len(ran) != 2 || ran[0].ID != "task-REMINDER-sooner" || ran[1].ID != "task-REMINDER-weekly" || ran[1].Outcome != "COMPLETED" {
+	if len(ran) != 2 || ran[0].ID != "task-REMINDER-sooner" || ran[1].ID != "task-REMINDER-weekly" ||
+		ran[1].Outcome != "COMPLETED" {
 		t.Fatalf("ran %+v", ran)
 	}
 	row, err := tasks.Get(t.Context(), tx, "task-REMINDER-weekly")
@@ -94,16 +99,21 @@ func TestRetriesComeAtTheirOwnTimes(t *testing.T) {
 	t.Parallel()
 	tx := begin(t, storetest.Pool(t))
 	failure := errors.New("no mail today")
-	h := scheduledtest.New(t, tx, registry(t, handlers.Handle(func(_ context.Context, task *handlers.Task[reminder]) error {
-		if task.Attempt == 1 {
-			return failure
-		}
-		panic("second")
-	})))
-	if _, err := tasks.Schedule(t.Context(), tx, store.Task{Payload: reminder{"x"}, At: fivePM, MaxAttempts: 2, Expiration: time.Hour}); err != nil {
+	h := scheduledtest.New(
+		t, tx, registry(t, handlers.Handle(func(_ context.Context, task *handlers.Task[reminder]) error {
+			if task.Attempt == 1 {
+				return failure
+			}
+			panic("second")
+		})),
+	)
+	if _, err := tasks.Schedule(t.Context(), tx, store.Task{
+		Payload: reminder{"x"}, At: fivePM, MaxAttempts: 2, Expiration: time.Hour,
+	}); err != nil {
 		t.Fatal(err)
 	}
-	if ran := h.RunDueAt(t.Context(), fivePM); len(ran) != 1 || ran[0].Outcome != "RETRIED" || !errors.Is(ran[0].Err, failure) {
+	if ran := h.RunDueAt(t.Context(), fivePM); len(ran) != 1 || ran[0].Outcome != "RETRIED" ||
+		!errors.Is(ran[0].Err, failure) {
 		t.Fatalf("first ran %+v", ran)
 	}
 	if ran := h.RunDueAt(t.Context(), fivePM.Add(10*time.Second-time.Microsecond)); len(ran) != 0 {
@@ -123,7 +133,9 @@ func TestExpiredAtThatTime(t *testing.T) {
 		t.Error("ran after its expiration")
 		return nil
 	})))
-	if _, err := tasks.Schedule(t.Context(), tx, store.Task{Payload: reminder{"x"}, At: fivePM, Expiration: time.Hour}); err != nil {
+	if _, err := tasks.Schedule(t.Context(), tx, store.Task{
+		Payload: reminder{"x"}, At: fivePM, Expiration: time.Hour,
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if ran := h.RunDueAt(t.Context(), fivePM.Add(time.Hour)); len(ran) != 1 || ran[0].Outcome != "EXPIRED" {
@@ -143,15 +155,18 @@ func TestTransactionalHandlers(t *testing.T) {
 	t.Run("pgx", func(t *testing.T) {
 		t.Parallel()
 		tx := begin(t, pool)
-		h := scheduledtest.New(t, tx, registry(t, handlers.HandleTx(func(ctx context.Context, tx pgx.Tx, task *handlers.Task[reminder]) error {
-			if _, err := tx.Exec(ctx, insert, task.Payload.Event, task.Attempt); err != nil {
-				return err
-			}
-			if task.Attempt == 1 {
-				return first
-			}
-			return nil
-		})))
+		h := scheduledtest.New(
+			t, tx,
+			registry(t, handlers.HandleTx(func(ctx context.Context, tx pgx.Tx, task *handlers.Task[reminder]) error {
+				if _, err := tx.Exec(ctx, insert, task.Payload.Event, task.Attempt); err != nil {
+					return err
+				}
+				if task.Attempt == 1 {
+					return first
+				}
+				return nil
+			})),
+		)
 		check(t, h, tx)
 	})
 	t.Run("database/sql", func(t *testing.T) {
@@ -163,15 +178,20 @@ func TestTransactionalHandlers(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer func() { _ = tx.Rollback() }()
-		h := scheduledtest.NewSQL(t, tx, registry(t, handlers.HandleSQLTx(func(ctx context.Context, tx *sql.Tx, task *handlers.Task[reminder]) error {
-			if _, err := tx.ExecContext(ctx, insert, task.Payload.Event, task.Attempt); err != nil {
-				return err
-			}
-			if task.Attempt == 1 {
-				return first
-			}
-			return nil
-		})))
+		h := scheduledtest.NewSQL(
+			t, tx,
+			registry(
+				t, handlers.HandleSQLTx(func(ctx context.Context, tx *sql.Tx, task *handlers.Task[reminder]) error {
+					if _, err := tx.ExecContext(ctx, insert, task.Payload.Event, task.Attempt); err != nil {
+						return err
+					}
+					if task.Attempt == 1 {
+						return first
+					}
+					return nil
+				}),
+			),
+		)
 		check(t, h, store.SQL(tx))
 	})
 }
@@ -240,12 +260,15 @@ func TestTracer(t *testing.T) {
 	tx := begin(t, storetest.Pool(t))
 	recorder := tracetest.NewSpanRecorder()
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder))
-	h := scheduledtest.New(t, tx, registry(t, handlers.Handle(func(_ context.Context, task *handlers.Task[reminder]) error {
-		if task.Payload.Event == "first" {
-			task.FollowUp(store.Task{Payload: reminder{"second"}, At: fivePM})
-		}
-		return nil
-	})), scheduledtest.WithTracer(provider))
+	h := scheduledtest.New(
+		t, tx, registry(t, handlers.Handle(func(_ context.Context, task *handlers.Task[reminder]) error {
+			if task.Payload.Event == "first" {
+				task.FollowUp(store.Task{Payload: reminder{"second"}, At: fivePM})
+			}
+			return nil
+		})),
+		scheduledtest.WithTracer(provider),
+	)
 	ctx, request := provider.Tracer("test").Start(t.Context(), "request")
 	if _, err := tasks.Schedule(ctx, tx, store.Task{Payload: reminder{"first"}, At: fivePM}); err != nil {
 		t.Fatal(err)
@@ -255,8 +278,12 @@ func TestTracer(t *testing.T) {
 	}
 	before := request.SpanContext()
 	for _, span := range recorder.Ended() {
-		if span.Parent().IsValid() || len(span.Links()) != 1 || span.Links()[0].SpanContext.SpanID() != before.SpanID() {
-			t.Errorf("span %s has the parent %v and the links %v, want one to %v", span.Name(), span.Parent(), span.Links(), before)
+		if span.Parent().IsValid() || len(span.Links()) != 1 ||
+			span.Links()[0].SpanContext.SpanID() != before.SpanID() {
+			t.Errorf(
+				"span %s has the parent %v and the links %v, want one to %v", span.Name(), span.Parent(), span.Links(),
+				before,
+			)
 		}
 		before = span.SpanContext()
 	}
@@ -265,8 +292,8 @@ func TestTracer(t *testing.T) {
 	}
 }
 
-// With a codec handlers are given what was scheduled, and what they schedule is encoded, whatever their transaction; without it they
-// are given nothing.
+// With a codec handlers are given what was scheduled, and what they schedule is encoded, whatever their transaction;
+// without it they are given nothing.
 func TestCodec(t *testing.T) {
 	t.Parallel()
 	codec, err := seal.New(seal.Key{ID: "test", Secret: make([]byte, seal.SecretBytes)})
@@ -294,16 +321,20 @@ func TestCodec(t *testing.T) {
 	check := func(what string, db store.DB, run func(...scheduledtest.Option) []scheduledtest.Ran) {
 		t.Helper()
 		seen = nil
-		if _, err := sealed.Schedule(t.Context(), db, store.Task{ID: "first", Payload: reminder{"first"}, At: fivePM}); err != nil {
+		if _, err := sealed.Schedule(t.Context(), db, store.Task{
+			ID: "first", Payload: reminder{"first"}, At: fivePM,
+		}); err != nil {
 			t.Fatal(err)
 		}
-		if ran := run(); len(ran) != 1 || ran[0].Outcome != "RETRIED" || !errors.Is(ran[0].Err, store.ErrUnknownCodec) || seen != nil {
+		if ran := run(); len(ran) != 1 || ran[0].Outcome != "RETRIED" ||
+			!errors.Is(ran[0].Err, store.ErrUnknownCodec) || seen != nil {
 			t.Errorf("%s, without the codec: ran %+v with %q", what, ran, seen)
 		}
 		if _, err := sealed.RunNow(t.Context(), db, "first"); err != nil {
 			t.Fatal(err)
 		}
-		if ran := run(scheduledtest.WithCodec(codec)); len(ran) != 2 || len(seen) != 2 || seen[0] != "first" || seen[1] != "second" {
+		if ran := run(scheduledtest.WithCodec(codec)); len(ran) != 2 || len(seen) != 2 || seen[0] != "first" ||
+			seen[1] != "second" {
 			t.Errorf("%s: ran %+v with %q", what, ran, seen)
 		}
 		row, err := sealed.Get(t.Context(), db, "second")
@@ -337,10 +368,12 @@ func TestCodec(t *testing.T) {
 func TestErasureOfATenantRemovesFollowUps(t *testing.T) {
 	t.Parallel()
 	tx := begin(t, storetest.Pool(t))
-	h := scheduledtest.New(t, tx, registry(t, handlers.Handle(func(_ context.Context, task *handlers.Task[reminder]) error {
-		task.FollowUp(store.Task{ID: "the mail", Payload: reminder{"mail"}, At: fivePM.Add(time.Hour)})
-		return nil
-	})))
+	h := scheduledtest.New(
+		t, tx, registry(t, handlers.Handle(func(_ context.Context, task *handlers.Task[reminder]) error {
+			task.FollowUp(store.Task{ID: "the mail", Payload: reminder{"mail"}, At: fivePM.Add(time.Hour)})
+			return nil
+		})),
+	)
 	visit := store.Task{Payload: reminder{"visit"}, At: fivePM, Entity: "visit:1", TenantID: "clinic"}
 	if _, err := tasks.Schedule(t.Context(), tx, visit); err != nil {
 		t.Fatal(err)
@@ -349,7 +382,8 @@ func TestErasureOfATenantRemovesFollowUps(t *testing.T) {
 		t.Fatalf("ran %+v", ran)
 	}
 	mail, err := tasks.Get(t.Context(), tx, "the mail")
-	if err != nil || mail.Entity == nil || *mail.Entity != "visit:1" || mail.TenantID == nil || *mail.TenantID != "clinic" {
+	if err != nil || mail.Entity == nil || *mail.Entity != "visit:1" || mail.TenantID == nil ||
+		*mail.TenantID != "clinic" {
 		t.Fatalf("the mail is %+v, %v", mail, err)
 	}
 	if _, err := tasks.EraseTenant(t.Context(), tx, "clinic"); err != nil {
@@ -364,14 +398,18 @@ func TestErasureOfATenantRemovesFollowUps(t *testing.T) {
 func TestWhyTellsWhatBecameOfFollowUps(t *testing.T) {
 	t.Parallel()
 	tx := begin(t, storetest.Pool(t))
-	h := scheduledtest.New(t, tx, registry(t, handlers.Handle(func(_ context.Context, task *handlers.Task[reminder]) error {
-		if task.Payload.Event != "visit" {
-			return handlers.Permanent(errors.New("550 no such mailbox"))
-		}
-		task.FollowUp(store.Task{ID: "the mail", Payload: reminder{"mail"}, At: fivePM.Add(time.Hour)})
-		return nil
-	})))
-	if _, err := tasks.Schedule(t.Context(), tx, store.Task{ID: "visit", Payload: reminder{"visit"}, At: fivePM}); err != nil {
+	h := scheduledtest.New(
+		t, tx, registry(t, handlers.Handle(func(_ context.Context, task *handlers.Task[reminder]) error {
+			if task.Payload.Event != "visit" {
+				return handlers.Permanent(errors.New("550 no such mailbox"))
+			}
+			task.FollowUp(store.Task{ID: "the mail", Payload: reminder{"mail"}, At: fivePM.Add(time.Hour)})
+			return nil
+		})),
+	)
+	if _, err := tasks.Schedule(t.Context(), tx, store.Task{
+		ID: "visit", Payload: reminder{"visit"}, At: fivePM,
+	}); err != nil {
 		t.Fatal(err)
 	}
 	for _, step := range []struct {
@@ -397,10 +435,12 @@ func TestWhyTellsWhatBecameOfFollowUps(t *testing.T) {
 func TestSyncLeavesFollowUpsAlone(t *testing.T) {
 	t.Parallel()
 	tx := begin(t, storetest.Pool(t))
-	h := scheduledtest.New(t, tx, registry(t, handlers.Handle(func(_ context.Context, task *handlers.Task[reminder]) error {
-		task.FollowUp(store.Task{ID: "the mail", Payload: reminder{"mail"}, At: fivePM.Add(time.Hour)})
-		return nil
-	})))
+	h := scheduledtest.New(
+		t, tx, registry(t, handlers.Handle(func(_ context.Context, task *handlers.Task[reminder]) error {
+			task.FollowUp(store.Task{ID: "the mail", Payload: reminder{"mail"}, At: fivePM.Add(time.Hour)})
+			return nil
+		})),
+	)
 	visit := store.Task{ID: "visit", Payload: reminder{"visit"}, At: fivePM}
 	other := store.Task{ID: "other", Payload: reminder{"other"}, At: fivePM.Add(9 * time.Hour)}
 	if _, err := tasks.Sync(t.Context(), tx, "visit:1", visit, other); err != nil {
@@ -408,7 +448,8 @@ func TestSyncLeavesFollowUpsAlone(t *testing.T) {
 	}
 	h.RunDueAt(t.Context(), fivePM)
 	receipts, err := tasks.Sync(t.Context(), tx, "visit:1", visit)
-	if err != nil || len(receipts) != 2 || receipts[0].Outcome != store.Finished || receipts[1].ID != "other" || receipts[1].Outcome != store.Cancelled {
+	if err != nil || len(receipts) != 2 || receipts[0].Outcome != store.Finished || receipts[1].ID != "other" ||
+		receipts[1].Outcome != store.Cancelled {
 		t.Errorf("synced %+v, %v", receipts, err)
 	}
 	if mail, err := tasks.Get(t.Context(), tx, "the mail"); err != nil || mail.Status != store.StatusQueued {
@@ -420,18 +461,22 @@ func TestSyncLeavesFollowUpsAlone(t *testing.T) {
 func TestRanTellsWhatTheHandlerLeft(t *testing.T) {
 	t.Parallel()
 	tx := begin(t, storetest.Pool(t))
-	h := scheduledtest.New(t, tx, registry(t, handlers.Handle(func(_ context.Context, task *handlers.Task[reminder]) error {
-		task.Note("sent %s", task.Payload.Event)
-		task.Result(map[string]int{"sent": 2})
-		task.FollowUp(store.Task{ID: "thanks", Payload: reminder{"later"}, At: fivePM.Add(time.Hour)})
-		task.FollowUp(store.Task{Payload: reminder{"survey"}, At: fivePM.Add(time.Hour)})
-		if task.Payload.Event == "fails" {
-			return errors.New("no mail today")
-		}
-		return nil
-	})))
+	h := scheduledtest.New(
+		t, tx, registry(t, handlers.Handle(func(_ context.Context, task *handlers.Task[reminder]) error {
+			task.Note("sent %s", task.Payload.Event)
+			task.Result(map[string]int{"sent": 2})
+			task.FollowUp(store.Task{ID: "thanks", Payload: reminder{"later"}, At: fivePM.Add(time.Hour)})
+			task.FollowUp(store.Task{Payload: reminder{"survey"}, At: fivePM.Add(time.Hour)})
+			if task.Payload.Event == "fails" {
+				return errors.New("no mail today")
+			}
+			return nil
+		})),
+	)
 	for _, event := range []string{"works", "fails"} {
-		if _, err := tasks.Schedule(t.Context(), tx, store.Task{ID: event, Payload: reminder{event}, At: fivePM}); err != nil {
+		if _, err := tasks.Schedule(t.Context(), tx, store.Task{
+			ID: event, Payload: reminder{event}, At: fivePM,
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -440,7 +485,8 @@ func TestRanTellsWhatTheHandlerLeft(t *testing.T) {
 		ran[one.ID] = one
 	}
 	works, fails := ran["works"], ran["fails"]
-	if works.Note != "sent works" || string(works.Result) != `{"sent":2}` || strings.Join(works.FollowUps, " ") != "thanks task-REMINDER-survey" {
+	if works.Note != "sent works" || string(works.Result) != `{"sent":2}` ||
+		strings.Join(works.FollowUps, " ") != "thanks task-REMINDER-survey" {
 		t.Errorf("the one that works left %+v", works)
 	}
 	if fails.Note != "" || fails.Result != nil || fails.FollowUps != nil {
