@@ -75,7 +75,8 @@ func TestAnApplicationAsksWhyOfItsOwnTasks(t *testing.T) {
 		}
 		same(t, "what an application of all services is told", why(s.everybody, id).Reason.Code, code)
 	}
-	if late := why(s.application, "event completed").Reason.Late; late == nil || late.Text != "no node had a free slot for it, or no node was running" {
+	if late := why(s.application, "event completed").Reason.Late; late == nil ||
+		late.Text != "no node had a free slot for it, or no node was running" {
 		t.Errorf("it was late because of %+v", late)
 	}
 

@@ -78,7 +78,8 @@ func TestWhyOfANode(t *testing.T) {
 	a := s.begins("one")
 	e := s.why("one")
 	says(e, "attempt 1 of 5 is with "+node+", claimed at T, its lease ends at T")
-	if got, want := lived(e), "scheduled by test, scheduled_at\nattempt 1 was claimed\nattempt 1 was fetched by "+node+"\n"; got != want {
+	if got, want := lived(e), "scheduled by test, scheduled_at\nattempt 1 was claimed\nattempt 1 was fetched by "+node+
+		"\n"; got != want {
 		t.Errorf("while it runs:\n%s\nwant\n%s", got, want)
 	}
 	a.end <- errors.New("421 try later")
@@ -107,13 +108,19 @@ func TestWhyOfAClaimThatWaits(t *testing.T) {
 	tr.oneBatch("default", 1)
 	if e := s.why("one"); e.Reason.Text != "attempt 1 of 5 is claimed, and no node has fetched it yet" {
 		t.Errorf("the reason is %q", e.Reason.Text)
-	} else if got := e.Next[0].Text; got != "its lease ends, and it is claimed again, unless a node has fetched it by then" {
+	} else if got := e.Next[0].Text; got !=
+		"its lease ends, and it is claimed again, unless a node has fetched it by then" {
 		t.Errorf("what is next is %q", got)
 	}
 	s.exec(`UPDATE tasktable.nodes SET queues = '{"mail": 1}'`)
-	if e := s.why("one"); e.Reason.Text != "attempt 1 of 5 is claimed, and no node has fetched it yet, because no running node works its queue and its type" {
+	if e := s.why(
+		"one",
+	); e.Reason.Text !=
+		"attempt 1 of 5 is claimed, and no node has fetched it yet, because no running node works its queue and its "+
+			"type" {
 		t.Errorf("once its node is gone the reason is %q", e.Reason.Text)
-	} else if got := e.Next[0].Text; got != "the leader hands it back, and it waits for a node that works its queue and its type" {
+	} else if got := e.Next[0].Text; got !=
+		"the leader hands it back, and it waits for a node that works its queue and its type" {
 		t.Errorf("once its node is gone what is next is %q", got)
 	}
 	s.exec(`UPDATE tasktable.nodes SET queues = '{"default": 1}'`)

@@ -88,11 +88,15 @@ func TestWhyLate(t *testing.T) {
 		want   string
 		lines  []string // of the story, besides the task's own
 	}{
-		"nothing is known": {func(l lateness) { l.stood(9, 0, -1, -1) }, "its nodes had no free slot, or it waited behind other tasks", nil},
+		"nothing is known": {
+			func(l lateness) { l.stood(9, 0, -1, -1) }, "its nodes had no free slot, or it waited behind other tasks",
+			nil,
+		},
 		"no node was there": {func(l lateness) {
 			l.stood(8, 0, -1, 30)
 			l.stood(9, 119, -1, -1)
-		}, "no node with queue default and type TEST was running until far(119)", []string{"node 9 (host/1, mailer v1) began"}},
+		}, "no node with queue default and type TEST was running until far(119)",
+			[]string{"node 9 (host/1, mailer v1) began"}},
 		"the node that was there was killed, and found dead by the next": {func(l lateness) {
 			l.stood(8, 0, 119, 119)
 			l.stood(9, 119, -1, -1)
@@ -214,7 +218,11 @@ func TestWhyExpired(t *testing.T) {
 			SET status = 'EXPIRED', next_attempt_at = NULL, finished_at = $1,
 			message = 'expired before it could start'`, far(131))
 	})
-	l.because("one", "expired", "expired before it could start at far(120); 1h11m0s late: no node with queue default and type TEST was running until far(130)")
+	l.because(
+		"one", "expired",
+		"expired before it could start at far(120); 1h11m0s late: no node with queue default and type TEST was "+
+			"running until far(130)",
+	)
 }
 
 // Through each way that an application may have.

@@ -41,7 +41,8 @@ func TestWhyOfEndsWithoutAnAttempt(t *testing.T) {
 		ID: "tick", Payload: payload(1), At: past.Add(-24 * time.Hour), Recurrence: &store.Recurrence{Cron: "@hourly"},
 	})
 	b.because("tick@"+past.Format(time.RFC3339), "no_fire",
-		"recurring task tick did not fire for that time: it had another schedule then, was paused, or its occurrence was removed")
+		"recurring task tick did not fire for that time: it had another schedule then, was paused, "+
+			"or its occurrence was removed")
 }
 
 // A step of a chain is put off for a second, and the story says so: as long as it waits, and after it has begun.

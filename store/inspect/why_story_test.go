@@ -338,7 +338,8 @@ change: left out by leader
 	)
 	b.because("tick@2100-01-01T00:21:00Z", "no_fire",
 		"recurring task tick does not fire at that time, by */10 * * * * in Europe/Berlin, the next is at far(10)")
-	same(b, "the next fires", one[string](b, b.Pool, `SELECT string_agg(concat_ws(' ', id, next_fire = '2100-01-01 00:10Z', code, obstacle), ', ') FROM tasktable.next_fires`),
+	same(b, "the next fires", one[string](b, b.Pool, `SELECT string_agg(concat_ws(' ', id,
+		next_fire = '2100-01-01 00:10Z', code, obstacle), ', ') FROM tasktable.next_fires`),
 		"tick t recurring")
 	_, err := b.Tasks.PauseScope(b.Ctx, b.Pool, store.Type("TEST"), time.Time{}, "")
 	b.Check(err)

@@ -84,9 +84,18 @@ func TestWhyWithoutANode(t *testing.T) {
 	b.because("EXPIRED", "expired", "expired before attempt 4 of 5 could start at T")
 	b.because("COMPLETED", "completed", "completed at T")
 	b.because("PAUSED", "paused", "it is paused by events-api, since T"+nobody)
-	b.because("held CANCELLED", "cancelled", "cancelled by "+b.Role()+", and an attempt that had begun has not ended yet at T")
-	b.because("held PAUSED", "paused", "it is paused by "+b.Role()+", and an attempt that had begun has not ended yet, since T"+nobody)
-	b.because("held QUEUED", "edited", "it was edited while an attempt ran, and runs again when that attempt has ended, its lease ends at T"+nobody)
+	b.because(
+		"held CANCELLED", "cancelled",
+		"cancelled by "+b.Role()+", and an attempt that had begun has not ended yet at T",
+	)
+	b.because(
+		"held PAUSED", "paused",
+		"it is paused by "+b.Role()+", and an attempt that had begun has not ended yet, since T"+nobody,
+	)
+	b.because(
+		"held QUEUED", "edited",
+		"it was edited while an attempt ran, and runs again when that attempt has ended, its lease ends at T"+nobody,
+	)
 	b.because("EXECUTING", "running", "attempt 3 of 5 runs, or is about to, claimed at T, its lease ends at T"+nobody)
 
 	b.Schedule(store.Task{ID: "later", Payload: payload(1), At: far(7)})
@@ -313,16 +322,24 @@ func TestWhyPromisesNoRunThatCannotHappen(t *testing.T) {
 		"expires when the pause is over": {due: 10, expiry: time.Hour,
 			scopes: map[store.Scope]int{store.Queue("default"): 60}, code: "not_due",
 			want: "its time has not come, due at far(10); besides, queue default is paused by events-api",
-			next: []moment{at(10, "it is due, and waits while queue default is paused"), at(60, "the pause ends, and it runs"),
-				at(70, "it expires, if it has not started by then")}},
-		"no node knows the type": {types: "OTHER", scopes: map[store.Scope]int{store.Queue("default"): 60}, code: "paused_scope",
-			want: "queue default is paused by events-api, since T, until far(60); besides, no running node has a handler for type TEST",
+			next: []moment{at(10, "it is due, and waits while queue default is paused"),
+				at(60, "the pause ends, and it runs"), at(70, "it expires, if it has not started by then")}},
+		"no node knows the type": {types: "OTHER", scopes: map[store.Scope]int{store.Queue("default"): 60},
+			code: "paused_scope",
+			want: "queue default is paused by events-api, since T, until far(60); besides, " +
+				"no running node has a handler for type TEST",
 			next: []moment{at(60, "the pause ends, and it runs as soon as such a node runs and a node leads")}},
-		"nor when resumed": {types: "OTHER", scopes: map[store.Scope]int{store.Queue("default"): -1}, code: "paused_scope",
-			want: "queue default is paused by events-api, since T; besides, no running node has a handler for type TEST",
-			next: []moment{{Text: "it runs when somebody resumes what is paused, and such a node runs and a node leads"}}},
-		"two pauses": {scopes: map[store.Scope]int{store.Queue("default"): 60, store.Type("TEST"): 30}, code: "paused_scope",
-			want: "queue default is paused by events-api, since T, until far(60); besides, type TEST is paused by events-api",
+		"nor when resumed": {types: "OTHER", scopes: map[store.Scope]int{store.Queue("default"): -1},
+			code: "paused_scope",
+			want: "queue default is paused by events-api, since T; besides, no running node has a handler for type " +
+				"TEST",
+			next: []moment{{
+				Text: "it runs when somebody resumes what is paused, and such a node runs and a node leads",
+			}}},
+		"two pauses": {scopes: map[store.Scope]int{store.Queue("default"): 60, store.Type("TEST"): 30},
+			code: "paused_scope",
+			want: "queue default is paused by events-api, since T, until far(60); besides, " +
+				"type TEST is paused by events-api",
 			next: []moment{at(60, "the pause ends, and it runs")}},
 		"three, of which one has no end": {scopes: map[store.Scope]int{
 			store.Queue("default"): 60, store.Type("TEST"): -1, store.Everything(): 30,
