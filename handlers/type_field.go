@@ -25,7 +25,8 @@ func checkTypeField(name string, payload reflect.Type) error {
 		tag, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		if field.IsExported() && tag == "type" && len(field.Index) == 1 {
 			return fmt.Errorf(
-				`%w: field %s of the payload %s has the JSON name "type", which holds the task's type (%q): give it another name`,
+				`%w: field %s of the payload %s has the JSON name "type", which holds the task's type (%q): `+
+					`give it another name`,
 				store.ErrInvalid,
 				field.Name,
 				payload,

@@ -15,7 +15,8 @@ type told struct {
 }
 
 const (
-	tellSQL = `SELECT pg_notify($1::text, one.told) FROM unnest($2::text[]) AS one (told) WHERE pg_notification_queue_usage() < 0.5`
+	tellSQL = `SELECT pg_notify($1::text, one.told) FROM unnest($2::text[]) AS one (told)
+		WHERE pg_notification_queue_usage() < 0.5`
 
 	toldMost  = 7999 // Postgres's limit for a notification, in bytes
 	toldError = 2000 // how many bytes of an error the message has; JSON may write one byte as six

@@ -20,9 +20,11 @@ WITH clock AS MATERIALIZED (
     SELECT coalesce($1::timestamptz, clock_timestamp()) AS now
 ), updated AS (
     UPDATE tasktable.scheduled_tasks AS t
-    SET status = 'COMPLETED', fence = NULL, lease_expires_at = NULL, started_at = s.started_at, finished_at = clock.now, last_status_update = clock.now,
+    SET status = 'COMPLETED', fence = NULL, lease_expires_at = NULL, started_at = s.started_at, finished_at = clock.now,
+        last_status_update = clock.now,
         message = s.message, result = s.result::jsonb
-    FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::int[], $6::timestamptz[], $7::text[], $8::timestamptz[], $9::timestamptz[], $10::text[], $11::text[])
+    FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::int[], $6::timestamptz[], $7::text[], $8::timestamptz[],
+        $9::timestamptz[], $10::text[], $11::text[])
             AS s (id, fence, revision, attempt, due_at, type, scheduled_at, started_at, message, result)
         CROSS JOIN clock
     -- ANY, because an equality could be merge-joined. With stale statistics that would read the whole primary key.
@@ -31,7 +33,8 @@ WITH clock AS MATERIALIZED (
 ), recorded AS (
     INSERT INTO tasktable.scheduled_task_executions
         (fence, task_id, type, revision, attempt, scheduled_at, due_at, started_at, finished_at, outcome, node)
-    SELECT u.fence, u.id, u.type, u.revision, u.attempt, u.scheduled_at, u.due_at, u.started_at, u.now, 'COMPLETED', $12::bigint
+    SELECT u.fence, u.id, u.type, u.revision, u.attempt, u.scheduled_at, u.due_at, u.started_at, u.now,
+        'COMPLETED', $12::bigint
     FROM updated AS u
 )
 SELECT u.fence FROM updated AS u`

@@ -98,27 +98,83 @@ func TestConclude(t *testing.T) {
 			want: "RETRIED QUEUED: retry asked for (retry in 0s)",
 		},
 		{name: "snooze", err: handlers.Snooze(time.Minute), want: "SNOOZED QUEUED refund in 1m0s: snoozed for 1m0s"},
-		{name: "snooze at the last attempt", err: fmt.Errorf("a: %w", handlers.Snooze(time.Minute)), attempt: 3, want: "SNOOZED QUEUED refund in 1m0s: a: snoozed for 1m0s"},
-		{name: "permanent wins over retry after", err: handlers.Permanent(handlers.RetryAfter(time.Second, errOops)), want: "FAILED FAILED: oops (retry in 1s)"},
-		{name: "deadline", err: context.Canceled, cause: handlers.ErrDeadline, want: "RETRIED QUEUED in 1h0m0s: the attempt took longer than its ExpectedExecutionTime: context canceled"},
-		{name: "deadline of the last", err: errOops, cause: handlers.ErrDeadline, attempt: 3, want: "FAILED FAILED: the attempt took longer than its ExpectedExecutionTime: oops"},
-		{name: "deadline that the handler names", err: handlers.ErrDeadline, cause: handlers.ErrDeadline, want: "RETRIED QUEUED in 1h0m0s: the attempt took longer than its ExpectedExecutionTime"},
-		{name: "interrupted", err: context.Canceled, cause: handlers.ErrInterrupted, attempt: 3, want: "INTERRUPTED QUEUED refund: context canceled"},
-		{name: "interrupted, and permanent", err: handlers.Permanent(context.Canceled), cause: handlers.ErrInterrupted, want: "INTERRUPTED QUEUED refund: context canceled"},
-		{name: "session lost", err: context.Canceled, cause: handlers.ErrLeaseLost, want: "INTERRUPTED QUEUED refund: context canceled"},
-		{name: "cancelled", err: errOops, cause: handlers.ErrCancelled, want: "RETRIED QUEUED in 1m0s: oops"}, // the row says CANCELLED, so only the hold ends
-		{name: "NUL and invalid UTF-8", err: errors.New("a\x00b\xffc"), want: "RETRIED QUEUED in 1h0m0s: a\uFFFDb\uFFFDc"},
-		{name: "panicking text", err: &hostile{error: true}, want: "RETRIED QUEUED in 1h0m0s: an error of type *scheduled.hostile whose method Error panicked: no text"},
-		{name: "panicking text at the deadline", err: &hostile{error: true}, cause: handlers.ErrDeadline, want: "RETRIED QUEUED in 1h0m0s: the attempt took longer than its ExpectedExecutionTime: %!v(PANIC=Error method: no text)"},
+		{
+			name: "snooze at the last attempt", err: fmt.Errorf("a: %w", handlers.Snooze(time.Minute)), attempt: 3,
+			want: "SNOOZED QUEUED refund in 1m0s: a: snoozed for 1m0s",
+		},
+		{
+			name: "permanent wins over retry after", err: handlers.Permanent(handlers.RetryAfter(time.Second, errOops)),
+			want: "FAILED FAILED: oops (retry in 1s)",
+		},
+		{
+			name: "deadline", err: context.Canceled, cause: handlers.ErrDeadline,
+			want: "RETRIED QUEUED in 1h0m0s: the attempt took longer than its ExpectedExecutionTime: context canceled",
+		},
+		{
+			name: "deadline of the last", err: errOops, cause: handlers.ErrDeadline, attempt: 3,
+			want: "FAILED FAILED: the attempt took longer than its ExpectedExecutionTime: oops",
+		},
+		{
+			name: "deadline that the handler names", err: handlers.ErrDeadline, cause: handlers.ErrDeadline,
+			want: "RETRIED QUEUED in 1h0m0s: the attempt took longer than its ExpectedExecutionTime",
+		},
+		{
+			name: "interrupted", err: context.Canceled, cause: handlers.ErrInterrupted, attempt: 3,
+			want: "INTERRUPTED QUEUED refund: context canceled",
+		},
+		{
+			name: "interrupted, and permanent", err: handlers.Permanent(context.Canceled),
+			cause: handlers.ErrInterrupted, want: "INTERRUPTED QUEUED refund: context canceled",
+		},
+		{
+			name: "session lost", err: context.Canceled, cause: handlers.ErrLeaseLost,
+			want: "INTERRUPTED QUEUED refund: context canceled",
+		},
+		// The row says CANCELLED, so only the hold ends.
+		{name: "cancelled", err: errOops, cause: handlers.ErrCancelled, want: "RETRIED QUEUED in 1m0s: oops"},
+		{
+			name: "NUL and invalid UTF-8", err: errors.New("a\x00b\xffc"),
+			want: "RETRIED QUEUED in 1h0m0s: a\uFFFDb\uFFFDc",
+		},
+		{
+			name: "panicking text", err: &hostile{error: true},
+			want: "RETRIED QUEUED in 1h0m0s: an error of type *scheduled.hostile whose method Error panicked: no text",
+		},
+		{
+			name: "panicking text at the deadline", err: &hostile{error: true}, cause: handlers.ErrDeadline,
+			want: "RETRIED QUEUED in 1h0m0s: the attempt took longer than its ExpectedExecutionTime: " +
+				"%!v(PANIC=Error method: no text)",
+		},
 		{name: "panicking As", err: &hostile{as: true}, want: "RETRIED QUEUED in 1h0m0s: hostile"},
 		{name: "panicking Unwrap", err: &hostile{unwrap: true}, want: "RETRIED QUEUED in 1h0m0s: hostile"},
-		{name: "nil permanent", err: noPermanent, want: "RETRIED QUEUED in 1h0m0s: an error of type *handlers.PermanentError whose method Error panicked"},
-		{name: "nil retry after", err: noAfter, want: "RETRIED QUEUED in 1h0m0s: an error of type *handlers.RetryAfterError whose method Error panicked"},
-		{name: "nil snooze", err: noSnooze, want: "RETRIED QUEUED in 1h0m0s: an error of type *handlers.SnoozeError whose method Error panicked"},
-		{name: "nil panic", err: noPanic, want: "RETRIED QUEUED in 1h0m0s: an error of type *handlers.PanicError whose method Error panicked"},
-		{name: "nil of a type of the handler's", err: noHostile, want: "RETRIED QUEUED in 1h0m0s: an error of type *scheduled.hostile whose method Error panicked"},
-		{name: "empty permanent", err: &handlers.PermanentError{}, want: "FAILED FAILED: an error of type *handlers.PermanentError whose method Error panicked"},
-		{name: "negative delays by hand", err: &handlers.SnoozeError{Delay: math.MinInt64}, want: "SNOOZED QUEUED refund: snoozed for"},
+		{
+			name: "nil permanent", err: noPermanent,
+			want: "RETRIED QUEUED in 1h0m0s: an error of type *handlers.PermanentError whose method Error panicked",
+		},
+		{
+			name: "nil retry after", err: noAfter,
+			want: "RETRIED QUEUED in 1h0m0s: an error of type *handlers.RetryAfterError whose method Error panicked",
+		},
+		{
+			name: "nil snooze", err: noSnooze,
+			want: "RETRIED QUEUED in 1h0m0s: an error of type *handlers.SnoozeError whose method Error panicked",
+		},
+		{
+			name: "nil panic", err: noPanic,
+			want: "RETRIED QUEUED in 1h0m0s: an error of type *handlers.PanicError whose method Error panicked",
+		},
+		{
+			name: "nil of a type of the handler's", err: noHostile,
+			want: "RETRIED QUEUED in 1h0m0s: an error of type *scheduled.hostile whose method Error panicked",
+		},
+		{
+			name: "empty permanent", err: &handlers.PermanentError{},
+			want: "FAILED FAILED: an error of type *handlers.PermanentError whose method Error panicked",
+		},
+		{
+			name: "negative delays by hand", err: &handlers.SnoozeError{Delay: math.MinInt64},
+			want: "SNOOZED QUEUED refund: snoozed for",
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			e := &handlers.Execution{Attempt: max(test.attempt, 1), MaxAttempts: 3, ScheduledAt: noon, StartedAt: noon}
@@ -145,7 +201,9 @@ func TestConclude(t *testing.T) {
 			if s.NextIn < 0 || s.Edited != outcomeSuperseded || s.NextAt != nil {
 				t.Errorf("settlement %+v", s)
 			}
-			if !strings.HasPrefix(got, test.want) || !strings.Contains(test.want, "method Error panicked") && !strings.HasPrefix(test.name, "negative delays") && got != test.want {
+			if !strings.HasPrefix(got, test.want) ||
+				!strings.Contains(test.want, "method Error panicked") &&
+					!strings.HasPrefix(test.name, "negative delays") && got != test.want {
 				t.Errorf(" got %s\nwant %s", got, test.want)
 			}
 		})

@@ -64,9 +64,12 @@ func (d *declarer) run(ctx context.Context) {
 // back holds again when the last node of the newer set is gone. The column others is the newest node, dead or alive,
 // that has another set than $2.
 const newestSetSQL = `
-SELECT live.declaration_hash, (SELECT coalesce(max(n.number), 0) FROM tasktable.nodes AS n WHERE n.service = $1 AND n.declaration_hash <> $2) AS others
-FROM (SELECT DISTINCT n.declaration_hash FROM tasktable.nodes AS n WHERE n.service = $1 AND n.dead_at IS NULL AND n.declaration_hash IS NOT NULL) AS live
-ORDER BY (SELECT min(n.number) FROM tasktable.nodes AS n WHERE n.service = $1 AND n.declaration_hash = live.declaration_hash) DESC LIMIT 1`
+SELECT live.declaration_hash, (SELECT coalesce(max(n.number), 0) FROM tasktable.nodes AS n
+	WHERE n.service = $1 AND n.declaration_hash <> $2) AS others
+FROM (SELECT DISTINCT n.declaration_hash FROM tasktable.nodes AS n WHERE n.service = $1 AND n.dead_at IS NULL
+	AND n.declaration_hash IS NOT NULL) AS live
+ORDER BY (SELECT min(n.number) FROM tasktable.nodes AS n
+	WHERE n.service = $1 AND n.declaration_hash = live.declaration_hash) DESC LIMIT 1`
 
 type newestSet struct {
 	DeclarationHash string

@@ -46,7 +46,8 @@ func (s statements) lockInOrder(
 }
 
 const waitInOrderSQL = `
-SELECT t.id::text FROM tasktable.scheduled_tasks AS t WHERE t.id = ANY ($1::text[]) ORDER BY t.id::text COLLATE "C" FOR UPDATE`
+SELECT t.id::text FROM tasktable.scheduled_tasks AS t WHERE t.id = ANY ($1::text[])
+	ORDER BY t.id::text COLLATE "C" FOR UPDATE`
 
 // waitInOrder waits for the locks of the rows that a settlement will touch.
 func (s statements) waitInOrder(ctx context.Context, q querier, one settlement) error {

@@ -28,7 +28,8 @@ WITH clock AS MATERIALIZED (
     CROSS JOIN LATERAL (
         SELECT t.ctid AS tid, t.next_attempt_at
         FROM tasktable.scheduled_tasks AS t
-        WHERE t.queue = lane.queue AND t.type = lane.type AND t.cron IS NOT NULL AND t.next_attempt_at <= clock.now AND t.id <> ALL ($5::text[])
+        WHERE t.queue = lane.queue AND t.type = lane.type AND t.cron IS NOT NULL AND t.next_attempt_at <= clock.now
+            AND t.id <> ALL ($5::text[])
             AND ($6::text IS NULL OR t.id = $6::text)
         ORDER BY t.next_attempt_at
         LIMIT $4::int
@@ -36,7 +37,8 @@ WITH clock AS MATERIALIZED (
     ORDER BY head.next_attempt_at
     LIMIT $4::int
 )
-SELECT t.id::text AS id, t.type::text AS type, t.queue::text AS queue, t.revision, t.cron::text AS cron, t.time_zone::text AS time_zone,
+SELECT t.id::text AS id, t.type::text AS type, t.queue::text AS queue, t.revision, t.cron::text AS cron,
+    t.time_zone::text AS time_zone,
     t.overlap::text AS overlap, t.catch_up::text AS catch_up, t.catch_up_paused::text AS catch_up_paused,
     t.catch_up_limit::int AS catch_up_limit, t.scheduled_at::timestamptz AS scheduled_at, t.started_at AS last_fire,
     greatest(t.next_attempt_at, '1970-01-01'::timestamptz) AS next_fire, t.ends_at::timestamptz AS ends_at,
@@ -52,7 +54,8 @@ SELECT t.id::text AS id, t.type::text AS type, t.queue::text AS queue, t.revisio
             WHERE p.task_id = t.id AND p.revision < t.revision AND p.new ->> 'status' = 'PAUSED')) END AS edited_at,
     clock.now
 FROM tasktable.scheduled_tasks AS t CROSS JOIN clock
-WHERE t.ctid = ANY (ARRAY(SELECT picked.tid FROM picked)) AND t.cron IS NOT NULL AND coalesce(t.next_attempt_at <= clock.now, false)
+WHERE t.ctid = ANY (ARRAY(SELECT picked.tid FROM picked)) AND t.cron IS NOT NULL
+    AND coalesce(t.next_attempt_at <= clock.now, false)
 ORDER BY t.next_attempt_at, t.id::text
 FOR UPDATE OF t SKIP LOCKED`
 
@@ -118,7 +121,8 @@ FROM unnest($1::text[], $2::timestamptz[], $4::int[]) AS parent (id, open_occurr
 CROSS JOIN LATERAL (
     SELECT t.id::text AS id, t.scheduled_at::timestamptz AS scheduled_at FROM tasktable.scheduled_tasks AS t
     WHERE t.parent_id = parent.id AND t.scheduled_at >= coalesce(parent.open_occurrences_from, '-infinity')
-        AND (t.fence IS NOT NULL OR t.finished_at IS NULL AND t.scheduled_at <= coalesce($3::timestamptz, clock_timestamp()))
+        AND (t.fence IS NOT NULL OR t.finished_at IS NULL
+        AND t.scheduled_at <= coalesce($3::timestamptz, clock_timestamp()))
     ORDER BY t.scheduled_at
     LIMIT parent.most
 ) AS t
@@ -298,7 +302,8 @@ FROM unnest($1::text[], $2::timestamptz[], $3::text[]) AS one (parent, fire, ski
 const advanceSQL = `
 UPDATE tasktable.scheduled_tasks AS t
 SET next_attempt_at = one.next, planned_revision = t.revision, started_at = one.last, occurrence_count = one.count,
-    open_occurrences_from = coalesce(one.open_occurrences_from, t.open_occurrences_from), planned_wall = one.wall, planned_zone_data = one.zone_data,
+    open_occurrences_from = coalesce(one.open_occurrences_from, t.open_occurrences_from), planned_wall = one.wall,
+    planned_zone_data = one.zone_data,
     status = CASE WHEN one.next IS NULL THEN one.ended ELSE t.status END,
     finished_at = CASE WHEN one.next IS NULL THEN clock_timestamp() END,
     last_status_update = CASE WHEN one.next IS NULL THEN clock_timestamp() ELSE t.last_status_update END,

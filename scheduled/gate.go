@@ -26,7 +26,8 @@ const (
 // extended protocol Execute sets that anew, after Bind has taken the snapshot. If the row of an asked task has
 // another fence, the answer has no row for the task.
 const gateSQL = `
-SELECT asked.fence, clock.now, t.payload, t.type, t.queue, t.priority, t.entity, t.tenant_id, t.scheduled_at, t.max_attempts, t.trace,
+SELECT asked.fence, clock.now, t.payload, t.type, t.queue, t.priority, t.entity, t.tenant_id, t.scheduled_at,
+    t.max_attempts, t.trace,
     CASE WHEN t.status <> 'EXECUTING' OR t.revision <> asked.revision THEN 'edited'
          WHEN paused.scopes && ARRAY['all', 'queue ' || t.queue, 'type ' || t.type] THEN 'paused'
          -- An application's trigger may have moved first_due.
@@ -135,7 +136,9 @@ func (s statements) gate(
 // shorter.
 const extendSQL = `
 UPDATE tasktable.scheduled_tasks AS t
-SET lease_expires_at = greatest(t.lease_expires_at, clock_timestamp() + $3::interval + coalesce($4::interval, least(greatest(t.expected_execution_time, interval '0'), interval '168 hours')))
+SET lease_expires_at = greatest(t.lease_expires_at,
+    clock_timestamp() + $3::interval + coalesce($4::interval,
+    least(greatest(t.expected_execution_time, interval '0'), interval '168 hours')))
 WHERE t.ctid = ANY (ARRAY(
     SELECT held.ctid
     FROM unnest($1::text[], $2::bigint[]) AS asked (id, fence)
@@ -176,7 +179,8 @@ func (s statements) extend(
 // The keeper asks this each second for the holds that run or wait: whether they are still held, edited or cancelled.
 // It does not read payloads.
 const recheckSQL = `
-SELECT asked.fence, (t.fence IS NOT NULL) AS held, coalesce(t.status = 'EXECUTING' AND t.revision = asked.revision, false) AS current,
+SELECT asked.fence, (t.fence IS NOT NULL) AS held, coalesce(t.status = 'EXECUTING'
+    AND t.revision = asked.revision, false) AS current,
     coalesce(t.status = 'CANCELLED', false) AS cancelled
 FROM unnest($1::text[], $2::bigint[], $3::bigint[]) AS asked (id, fence, revision)
 LEFT JOIN LATERAL (

@@ -135,7 +135,8 @@ type inlineRun struct {
 // clock. Then the statement has the task planned from its beginning, or from its last fire.
 const planInlineSQL = `
 UPDATE tasktable.scheduled_tasks SET next_attempt_at = scheduled_at - interval '1 microsecond'
-WHERE cron IS NOT NULL AND planned_revision IS DISTINCT FROM revision AND next_attempt_at > $1::timestamptz AND scheduled_at <= $1::timestamptz`
+WHERE cron IS NOT NULL AND planned_revision IS DISTINCT FROM revision AND next_attempt_at > $1::timestamptz
+	AND scheduled_at <= $1::timestamptz`
 
 // fork resumes the tasks whose pause has ended, and fires the recurring tasks that are due.
 func (r inlineRun) fork(ctx context.Context) error {

@@ -43,14 +43,16 @@ const (
 // The column last is the largest id that was given out before this statement began. A job that is not the engine's
 // may contain any time.
 const jobsSQL = `
-SELECT coalesce(pg_sequence_last_value(pg_get_serial_sequence('tasktable.river_job', 'id')::regclass), 0)::bigint AS last,
+SELECT coalesce(pg_sequence_last_value(pg_get_serial_sequence('tasktable.river_job', 'id')::regclass),
+    0)::bigint AS last,
     clock_timestamp() AS now,
     j.id, j.queue, j.kind AS type, j.state, j.client, j.metadata, j.age
 FROM (SELECT 1) AS one LEFT JOIN (
     SELECT r.id, r.queue, r.kind, r.state::text AS state, r.metadata::text AS metadata,
         CASE WHEN r.state = 'running' THEN r.attempted_by[array_length(r.attempted_by, 1)] END AS client,
         extract(epoch FROM clock_timestamp() - least('9999-12-30',
-            greatest('1970-01-01', CASE WHEN r.state = 'running' THEN r.attempted_at ELSE r.created_at END)))::float8 AS age
+            greatest('1970-01-01', CASE WHEN r.state = 'running' THEN r.attempted_at
+            ELSE r.created_at END)))::float8 AS age
     FROM (
         SELECT * FROM tasktable.river_job AS newer WHERE newer.id >= $1::bigint
         UNION ALL

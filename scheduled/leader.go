@@ -72,8 +72,10 @@ WITH held AS MATERIALIZED (
     WHERE l.locktype = 'advisory' AND l.classid::bigint = $1::bigint AND l.objsubid = 2 AND l.granted
         AND l.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())
 )
-SELECT n.number, n.queues::text AS queues, array_remove(n.types, NULL) AS types, n.shares_slots AS shares, n.receives_failures AS hears,
-    array_remove(n.transactional, NULL) AS transactional, n.places, n.averages::text AS averages, n.number IN (SELECT held.number FROM held) AS held,
+SELECT n.number, n.queues::text AS queues, array_remove(n.types, NULL) AS types, n.shares_slots AS shares,
+    n.receives_failures AS hears,
+    array_remove(n.transactional, NULL) AS transactional, n.places, n.averages::text AS averages, n.number
+    IN (SELECT held.number FROM held) AS held,
     coalesce(n.elected_at = max(n.elected_at) OVER (), false) AS led,
     coalesce((extract(epoch FROM statement_timestamp() - n.last_seen_at) * 1000)::bigint, -1) AS silent -- milliseconds
 FROM tasktable.nodes AS n WHERE n.dead_at IS NULL ORDER BY n.number`
@@ -108,7 +110,8 @@ func (r nodeRow) node() liveNode {
 }
 
 const resumesSQL = `
-SELECT EXISTS (SELECT 1 FROM tasktable.scheduled_tasks AS t WHERE t.paused_until <= statement_timestamp() AND t.status = 'PAUSED') AS resumes,
+SELECT EXISTS (SELECT 1 FROM tasktable.scheduled_tasks AS t WHERE t.paused_until <= statement_timestamp()
+    AND t.status = 'PAUSED') AS resumes,
     statement_timestamp() AS now, current_setting('transaction_read_only') = 'on' AS read_only`
 
 // ticked is the answer to the one round trip of a tick.

@@ -27,16 +27,42 @@ func TestBatchMates(t *testing.T) {
 		status store.Status
 		want   string // in the recorded error
 	}{
-		"panics":               {func(*handlers.Execution) error { panic("boom\x00\xff") }, store.StatusFailed, "handler panicked: boom\uFFFD"},
-		"exits":                {func(*handlers.Execution) error { runtime.Goexit(); return nil }, store.StatusFailed, "runtime.Goexit"},
-		"NUL and bad UTF-8":    {func(*handlers.Execution) error { return errors.New("a\x00b\xff\xed\xa0\x80c") }, store.StatusFailed, "a\uFFFDb\uFFFDc"},
-		"long error":           {func(*handlers.Execution) error { return errors.New(strings.Repeat("€", 1<<20)) }, store.StatusFailed, "€€€"},
-		"nil of an error type": {func(*handlers.Execution) error { return noError }, store.StatusFailed, "whose method Error panicked"},
-		"hostile error":        {func(*handlers.Execution) error { return &hostile{true, true, true} }, store.StatusFailed, "whose method Error panicked"},
-		"bad result":           {func(e *handlers.Execution) error { e.Result(func() {}); return nil }, store.StatusFailed, "unsupported type"},
-		"NUL in the note":      {func(e *handlers.Execution) error { e.Note("a\x00b\xff"); return nil }, store.StatusCompleted, ""},
-		"NUL in the result":    {func(e *handlers.Execution) error { e.Result("a\x00b"); return nil }, store.StatusCompleted, ""},
-		"number beyond jsonb":  {func(e *handlers.Execution) error { e.Result(json.Number("1e200000")); return nil }, store.StatusFailed, "could not be recorded"},
+		"panics": {
+			func(*handlers.Execution) error { panic("boom\x00\xff") }, store.StatusFailed,
+			"handler panicked: boom\uFFFD",
+		},
+		"exits": {
+			func(*handlers.Execution) error { runtime.Goexit(); return nil }, store.StatusFailed, "runtime.Goexit",
+		},
+		"NUL and bad UTF-8": {
+			func(*handlers.Execution) error { return errors.New("a\x00b\xff\xed\xa0\x80c") }, store.StatusFailed,
+			"a\uFFFDb\uFFFDc",
+		},
+		"long error": {
+			func(*handlers.Execution) error { return errors.New(strings.Repeat("€", 1<<20)) }, store.StatusFailed,
+			"€€€",
+		},
+		"nil of an error type": {
+			func(*handlers.Execution) error { return noError }, store.StatusFailed, "whose method Error panicked",
+		},
+		"hostile error": {
+			func(*handlers.Execution) error { return &hostile{true, true, true} }, store.StatusFailed,
+			"whose method Error panicked",
+		},
+		"bad result": {
+			func(e *handlers.Execution) error { e.Result(func() {}); return nil }, store.StatusFailed,
+			"unsupported type",
+		},
+		"NUL in the note": {
+			func(e *handlers.Execution) error { e.Note("a\x00b\xff"); return nil }, store.StatusCompleted, "",
+		},
+		"NUL in the result": {
+			func(e *handlers.Execution) error { e.Result("a\x00b"); return nil }, store.StatusCompleted, "",
+		},
+		"number beyond jsonb": {
+			func(e *handlers.Execution) error { e.Result(json.Number("1e200000")); return nil }, store.StatusFailed,
+			"could not be recorded",
+		},
 		"result too deep": {func(e *handlers.Execution) error {
 			e.Result(json.RawMessage(strings.Repeat("[", 9999) + strings.Repeat("]", 9999)))
 			return nil

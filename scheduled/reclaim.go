@@ -94,7 +94,8 @@ func (l *leader) end(ctx context.Context, tx pgx.Tx, node *int64, settlements []
 
 const releaseBrokenSQL = `
 UPDATE tasktable.scheduled_tasks
-SET status = 'FAILED', fence = NULL, lease_expires_at = NULL, next_attempt_at = NULL, message = $3::text, finished_at = clock_timestamp(),
+SET status = 'FAILED', fence = NULL, lease_expires_at = NULL, next_attempt_at = NULL, message = $3::text,
+    finished_at = clock_timestamp(),
     last_status_update = clock_timestamp()
 WHERE id = $1::text AND fence = $2`
 

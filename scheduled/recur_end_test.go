@@ -222,7 +222,11 @@ func TestDecideVeryManyMissedWhilePaused(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := decide(r, rule.Next, []interval{{noon.Add(-time.Hour), noon.Add(time.Hour)}}, "")
-	if got := f.Fires[0]; !got.At.Equal(noon) || !strings.HasPrefix(got.Skip, "missed while paused, and catch_up_paused runs only the latest; so were the fires after it until 2030-01-0") {
+	if got := f.Fires[0]; !got.At.Equal(noon) ||
+		!strings.HasPrefix(
+			got.Skip,
+			"missed while paused, and catch_up_paused runs only the latest; so were the fires after it until 2030-01-0",
+		) {
 		t.Errorf("the first: %+v", got)
 	}
 	if got := f.Fires[len(f.Fires)-1]; f.Count != r.OccurrenceCount+1 || !got.At.Equal(r.Now) || got.Skip != "" {

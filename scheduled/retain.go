@@ -109,9 +109,11 @@ WITH clock AS MATERIALIZED (
     WHERE t.ctid >= $1::tid AND t.ctid < $2::tid AND t.finished_at IS NULL
         AND t.created_at < clock.now - t.retention::interval
 ), executions AS (
-    DELETE FROM tasktable.scheduled_task_executions AS e WHERE e.task_id = ANY (ARRAY(SELECT gone.id FROM gone)) RETURNING 1
+    DELETE FROM tasktable.scheduled_task_executions AS e
+        WHERE e.task_id = ANY (ARRAY(SELECT gone.id FROM gone)) RETURNING 1
 ), changes AS (
-    DELETE FROM tasktable.scheduled_task_changes AS c WHERE c.task_id = ANY (ARRAY(SELECT gone.id FROM gone)) RETURNING 1
+    DELETE FROM tasktable.scheduled_task_changes AS c
+        WHERE c.task_id = ANY (ARRAY(SELECT gone.id FROM gone)) RETURNING 1
 ), past_executions AS (
     DELETE FROM tasktable.scheduled_task_executions AS e USING living
     WHERE e.task_id = ANY (ARRAY[living.id]) AND e.finished_at < living.until RETURNING 1
@@ -157,7 +159,9 @@ WITH clock AS MATERIALIZED (
     WHERE c.ctid >= $1::tid AND c.ctid < $2::tid
         AND CASE WHEN c.changed_at < clock.now - period.shortest THEN c.changed_at < clock.now - coalesce(
             (SELECT CASE WHEN t.revision = c.revision THEN interval '1000000 hours' ELSE coalesce(t.retention::interval,
-                CASE WHEN $4::text::jsonb ? t.type THEN coalesce(($4::text::jsonb ->> t.type)::interval, interval '1000000 hours') ELSE $3::interval END) END
+                CASE WHEN $4::text::jsonb ? t.type
+                THEN coalesce(($4::text::jsonb ->> t.type)::interval, interval '1000000 hours')
+                ELSE $3::interval END) END
              FROM tasktable.scheduled_tasks AS t WHERE t.id = c.task_id), period.longest)
             ELSE false END
     RETURNING 1
@@ -198,9 +202,13 @@ func (r *retained) add(more retained) {
 // numbers of the nodes.
 const retainRestSQL = `
 WITH nodes AS (
-    DELETE FROM tasktable.nodes WHERE $1::interval IS NOT NULL AND dead_at < coalesce($2::timestamptz, clock_timestamp()) - greatest($1::interval, interval '720 hours') RETURNING 1
+    DELETE FROM tasktable.nodes WHERE $1::interval IS NOT NULL
+        AND dead_at < coalesce($2::timestamptz, clock_timestamp()) - greatest($1::interval,
+        interval '720 hours') RETURNING 1
 ), pauses AS (
-    DELETE FROM tasktable.pauses WHERE $1::interval IS NOT NULL AND ends_at < coalesce($2::timestamptz, clock_timestamp()) - greatest($1::interval, interval '720 hours') RETURNING 1
+    DELETE FROM tasktable.pauses WHERE $1::interval IS NOT NULL
+        AND ends_at < coalesce($2::timestamptz, clock_timestamp()) - greatest($1::interval,
+        interval '720 hours') RETURNING 1
 )
 SELECT (SELECT count(*) FROM nodes) + (SELECT count(*) FROM pauses)`
 

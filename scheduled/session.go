@@ -146,7 +146,8 @@ func (s *session) prepare(ctx context.Context, previous uint32) error {
 // its lock.
 const registerSQL = `
 WITH node AS (
-    INSERT INTO tasktable.nodes (service, version, host, queues, types, shares_slots, declaration_hash, receives_failures, transactional, places)
+    INSERT INTO tasktable.nodes (service, version, host, queues, types, shares_slots, declaration_hash,
+        receives_failures, transactional, places)
     VALUES ($1, $2, $3, $4::text::jsonb, $5, $6, nullif($7::text, ''), $8, $9, $10) RETURNING number)
 SELECT number, pg_try_advisory_lock($11, number::int) FROM node`
 
@@ -195,7 +196,8 @@ func (s *session) unanswered() time.Duration {
 	return time.Since(s.start) - time.Duration(s.answeredAt.Load())
 }
 
-const followSQL = `SELECT clock_timestamp(), pg_try_advisory_lock($1, 0), current_setting('transaction_read_only') = 'on'`
+const followSQL = `SELECT clock_timestamp(), pg_try_advisory_lock($1, 0),
+	current_setting('transaction_read_only') = 'on'`
 
 // follow is the tick of a node that does not lead. Its one statement is a ping and a try for the leader's lock. It
 // does not wait for the lock, because a statement that waits keeps a snapshot open, and that stops vacuum.

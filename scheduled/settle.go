@@ -15,7 +15,8 @@ import (
 // database's clock. The last parameter is the node. The others are the columns of the settlements.
 const settleSQL = `
 WITH locked AS MATERIALIZED (
-    SELECT s.*, clock.now, t.tid, t.type AS row_type, t.row_scheduled_at, t.status, t.attempt AS row_attempt, t.written_start, t.written_node,
+    SELECT s.*, clock.now, t.tid, t.type AS row_type, t.row_scheduled_at, t.status, t.attempt AS row_attempt,
+        t.written_start, t.written_node,
         (t.status IN ('EXECUTING', 'PAUSED') AND t.revision = s.revision) AS current, -- a pause of a claim draws no revision
         t.first_due AS edited_due,
         -- A snooze that asks for "now" each time would write to the database without a pause.
@@ -25,9 +26,12 @@ WITH locked AS MATERIALIZED (
         CASE WHEN s.to_status NOT IN ('', 'QUEUED') THEN s.to_status
             WHEN s.to_status = '' AND t.attempt >= t.max_attempts THEN 'FAILED'
             WHEN t.status = 'PAUSED' THEN 'PAUSED' ELSE 'QUEUED' END AS next_status
-    FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::int[], $6::timestamptz[], $7::text[], $8::timestamptz[], $9::timestamptz[],
-            $10::text[], $11::text[], $12::text[], $13::timestamptz[], $14::interval[], $15::boolean[], $16::text[], $17::text[], $18::text[])
-        AS s (id, fence, revision, attempt, due_at, type, scheduled_at, started_at, outcome, edited, to_status, next_at, next_in, refund, error, message, result)
+    FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::int[], $6::timestamptz[], $7::text[], $8::timestamptz[],
+        $9::timestamptz[],
+            $10::text[], $11::text[], $12::text[], $13::timestamptz[], $14::interval[], $15::boolean[], $16::text[],
+            $17::text[], $18::text[])
+        AS s (id, fence, revision, attempt, due_at, type, scheduled_at, started_at, outcome, edited, to_status, next_at,
+        next_in, refund, error, message, result)
     CROSS JOIN (SELECT coalesce($1::timestamptz, clock_timestamp()) AS now) AS clock
     LEFT JOIN LATERAL (
         SELECT t.ctid AS tid, t.type::text AS type, t.scheduled_at::timestamptz AS row_scheduled_at,
@@ -36,7 +40,8 @@ WITH locked AS MATERIALIZED (
             CASE WHEN t.started_fence = t.fence THEN t.started_at END AS written_start,
             CASE WHEN t.started_fence = t.fence THEN t.node END AS written_node,
             -- A task that was made recurring while it ran is planned now. That is no fire.
-            CASE WHEN t.cron IS NULL THEN tasktable.due_of(t.id, t.scheduled_at, t.run_now_at, t.jitter) ELSE clock.now END AS first_due,
+            CASE WHEN t.cron IS NULL THEN tasktable.due_of(t.id, t.scheduled_at, t.run_now_at, t.jitter)
+            ELSE clock.now END AS first_due,
             t.status::text AS status, t.revision, t.attempt, t.max_attempts::int AS max_attempts
         FROM tasktable.scheduled_tasks AS t
         WHERE t.id = s.id AND t.fence = s.fence
@@ -53,10 +58,12 @@ WITH locked AS MATERIALIZED (
         fence = NULL,
         lease_expires_at = NULL,
         started_at = CASE WHEN l.current THEN coalesce(l.started_at, t.started_at) ELSE t.started_at END,
-        finished_at = CASE WHEN l.current AND l.next_status NOT IN ('QUEUED', 'PAUSED') THEN l.now ELSE t.finished_at END,
+        finished_at = CASE WHEN l.current AND l.next_status NOT IN ('QUEUED', 'PAUSED') THEN l.now
+        ELSE t.finished_at END,
         paused_until = CASE WHEN l.current AND l.next_status <> 'PAUSED' THEN NULL ELSE t.paused_until END,
         message = CASE WHEN l.current AND l.outcome = 'EXPIRED' THEN concat_ws('; last error: ', l.message, t.message)
-            WHEN l.current AND (l.next_status NOT IN ('QUEUED', 'PAUSED') OR l.message IS NOT NULL) THEN l.message ELSE t.message END,
+            WHEN l.current AND (l.next_status NOT IN ('QUEUED', 'PAUSED') OR l.message IS NOT NULL) THEN l.message
+            ELSE t.message END,
         result = CASE WHEN l.current THEN l.result::jsonb ELSE t.result END,
         last_status_update = CASE WHEN l.current THEN l.now ELSE t.last_status_update END
     FROM locked AS l
@@ -64,9 +71,11 @@ WITH locked AS MATERIALIZED (
 ), recorded AS (
     INSERT INTO tasktable.scheduled_task_executions
         (fence, task_id, type, revision, attempt, scheduled_at, due_at, started_at, finished_at, outcome, error, node)
-    SELECT l.fence, l.id, coalesce(l.type, l.row_type), l.revision, l.attempt, coalesce(l.scheduled_at, l.row_scheduled_at), l.due_at,
+    SELECT l.fence, l.id, coalesce(l.type, l.row_type), l.revision, l.attempt,
+        coalesce(l.scheduled_at, l.row_scheduled_at), l.due_at,
         coalesce(l.started_at, l.written_start), l.now,
-        CASE WHEN l.current THEN l.outcome WHEN l.started_at IS NULL AND l.edited = 'RELEASED' AND l.status = 'CANCELLED' THEN 'CANCELLED' ELSE l.edited END,
+        CASE WHEN l.current THEN l.outcome WHEN l.started_at IS NULL AND l.edited = 'RELEASED'
+        AND l.status = 'CANCELLED' THEN 'CANCELLED' ELSE l.edited END,
         l.error, coalesce($19::bigint, l.written_node)
     FROM locked AS l
     WHERE l.tid IS NOT NULL
@@ -74,9 +83,11 @@ WITH locked AS MATERIALIZED (
 SELECT l.fence, l.tid IS NOT NULL AS settled, coalesce(l.current, false) AS current,
     -- OFFSET 0 keeps Postgres from reading the whole table into a hash to answer this.
     CASE WHEN l.tid IS NULL THEN EXISTS (
-        SELECT 1 FROM tasktable.scheduled_tasks AS t WHERE t.id = l.id AND t.fence = l.fence OFFSET 0) ELSE false END AS held,
+        SELECT 1 FROM tasktable.scheduled_tasks AS t WHERE t.id = l.id AND t.fence = l.fence OFFSET 0)
+            ELSE false END AS held,
     coalesce(CASE WHEN l.current AND l.next_status = 'QUEUED' THEN l.next_due <= l.now + interval '2 seconds'
-        WHEN NOT l.current AND l.status = 'QUEUED' THEN l.edited_due <= l.now + interval '2 seconds' END, false) AS due_soon,
+        WHEN NOT l.current AND l.status = 'QUEUED' THEN l.edited_due <= l.now + interval '2 seconds' END,
+            false) AS due_soon,
     coalesce(CASE WHEN l.current THEN l.next_status ELSE l.status END, '') AS status,
     coalesce(l.type, l.row_type, '') AS type, coalesce(l.current AND l.put_off, false) AS put_off
 FROM locked AS l`
@@ -127,7 +138,8 @@ WITH locked AS MATERIALIZED (
     SELECT s.*, t.type, t.scheduled_at, t.next_status,
         -- A task that asks for "now" each time would write to the database without a pause.
         greatest(s.again_at, s.started_at + interval '1 second') AS next_at
-    FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::int[], $6::timestamptz[], $7::timestamptz[], $8::timestamptz[],
+    FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::int[], $6::timestamptz[], $7::timestamptz[],
+        $8::timestamptz[],
             $9::text[], $10::text[], $12::text[])
         AS s (id, fence, revision, attempt, due_at, started_at, again_at, message, result, trace)
     CROSS JOIN LATERAL (
@@ -138,7 +150,8 @@ WITH locked AS MATERIALIZED (
         LIMIT 1 FOR UPDATE SKIP LOCKED
     ) AS t
 ), context AS MATERIALIZED (
-    SELECT set_config('tasktable_change.context', 'again' || chr(31) || coalesce('node ' || $11::bigint::text, ''), true)
+    SELECT set_config('tasktable_change.context', 'again' || chr(31)
+        || coalesce('node ' || $11::bigint::text, ''), true)
 ), updated AS (
     UPDATE tasktable.scheduled_tasks AS t
     SET status = l.next_status, scheduled_at = l.next_at, run_now_at = NULL, fence = NULL, lease_expires_at = NULL,
@@ -148,11 +161,13 @@ WITH locked AS MATERIALIZED (
 ), recorded AS (
     INSERT INTO tasktable.scheduled_task_executions
         (fence, task_id, type, revision, attempt, scheduled_at, due_at, started_at, finished_at, outcome, node)
-    SELECT l.fence, l.id, l.type, l.revision, l.attempt, l.scheduled_at, l.due_at, l.started_at, coalesce($1::timestamptz, clock_timestamp()), 'COMPLETED', $11::bigint
+    SELECT l.fence, l.id, l.type, l.revision, l.attempt, l.scheduled_at, l.due_at, l.started_at,
+        coalesce($1::timestamptz, clock_timestamp()), 'COMPLETED', $11::bigint
     FROM locked AS l
 )
 SELECT l.fence, true AS settled, true AS current, false AS held,
-    l.next_at <= coalesce($1::timestamptz, clock_timestamp()) + interval '2 seconds' AS due_soon, l.next_status AS status, l.type,
+    l.next_at <= coalesce($1::timestamptz, clock_timestamp()) + interval '2 seconds' AS due_soon,
+    l.next_status AS status, l.type,
     l.again_at < l.next_at AND l.next_at > coalesce($1::timestamptz, clock_timestamp()) AS put_off
 FROM locked AS l`
 

@@ -13,7 +13,8 @@ const spawnedSQL = `
 UPDATE tasktable.scheduled_tasks AS t
 SET spawned_by = f.asked_by,
     scheduled_by = CASE WHEN f.created THEN coalesce(
-        (SELECT p.scheduled_by FROM tasktable.scheduled_tasks AS p WHERE p.id = f.asked_by LIMIT 1), t.scheduled_by) ELSE t.scheduled_by END
+        (SELECT p.scheduled_by FROM tasktable.scheduled_tasks AS p WHERE p.id = f.asked_by LIMIT 1), t.scheduled_by)
+            ELSE t.scheduled_by END
 FROM unnest($1::text[], $2::text[], $3::boolean[]) AS f (id, asked_by, created)
 WHERE t.id = ANY (ARRAY[f.id])`
 

@@ -130,7 +130,8 @@ func (b *batch) settleTx(ctx context.Context, tx querier, r *run, e *handlers.Ex
 	}
 	// From here on the transaction holds the lock on the task's row. If the node is cut off now, the server must end
 	// the transaction soon, so that the leader can take the task back.
-	const settings = `SELECT set_config('idle_in_transaction_session_timeout', '5s', true), set_config('lock_timeout', '0', true)`
+	const settings = `SELECT set_config('idle_in_transaction_session_timeout', '5s', true),
+		set_config('lock_timeout', '0', true)`
 	if _, err := tx.Exec(ctx, settings); err != nil {
 		return fmt.Errorf("settle task %s: %w", r.ID, err)
 	}

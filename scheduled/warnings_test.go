@@ -22,8 +22,10 @@ func TestWarningsOfAConfig(t *testing.T) {
 	declared := func(payload store.Payload) []store.Task {
 		return []store.Task{{ID: "nightly", Payload: payload, Recurrence: &store.Recurrence{Cron: "@daily"}}}
 	}
-	const connections = `msg="transactional handlers have far fewer connections than slots; give Pool more connections, or the queues fewer slots" `
-	const noHandler = `msg="this node has no handler for the type of a declared recurring task; the occurrences wait for another node" `
+	const connections = `msg="transactional handlers have far fewer connections than slots; ` +
+		`give Pool more connections, or the queues fewer slots" `
+	const noHandler = `msg="this node has no handler for the type of a declared recurring task; ` +
+		`the occurrences wait for another node" `
 	twenty := func(c *Config) { c.Queues = map[string]int{"default": 20} }
 	for name, test := range map[string]struct {
 		part   handlers.Part

@@ -20,9 +20,15 @@ func TestConfigNamesEachWrongSettingOfOperations(t *testing.T) {
 		return store.Task{ID: id, Payload: job{id}, Recurrence: &store.Recurrence{Cron: "@daily"}}
 	}
 	for want, change := range map[string]func(*Config){
-		"Recurring[1] needs a Recurrence":                                  func(c *Config) { c.Recurring = []store.Task{tick("a"), {Payload: job{"b"}}} },
-		"Recurring[0] needs a Recurrence":                                  func(c *Config) { c.Recurring = []store.Task{{Payload: store.JSON(`{"type":"JOB"}`)}} },
-		`Recurring[2]: id must differ from those before it, got "a" again`: func(c *Config) { c.Recurring = []store.Task{tick("a"), tick("b"), tick("a")} },
+		"Recurring[1] needs a Recurrence": func(c *Config) {
+			c.Recurring = []store.Task{tick("a"), {Payload: job{"b"}}}
+		},
+		"Recurring[0] needs a Recurrence": func(c *Config) {
+			c.Recurring = []store.Task{{Payload: store.JSON(`{"type":"JOB"}`)}}
+		},
+		`Recurring[2]: id must differ from those before it, got "a" again`: func(c *Config) {
+			c.Recurring = []store.Task{tick("a"), tick("b"), tick("a")}
+		},
 		`Recurring[1]: id must differ from those before it, got "task-JOB-a"`: func(c *Config) {
 			keyed := store.Task{Payload: job{"a"}, Recurrence: &store.Recurrence{Cron: "@daily"}}
 			c.Recurring = []store.Task{keyed, keyed}

@@ -55,7 +55,8 @@ func (s *Store) wire(ctx context.Context, task Task) (wireTask, error) {
 }
 
 const scheduleManySQL = `
-SELECT position, id, revision, outcome FROM tasktable.schedule_many($1::text::jsonb, $2::text, $3::text::boolean, $4::text)
+SELECT position, id, revision, outcome FROM tasktable.schedule_many($1::text::jsonb, $2::text,
+	$3::text::boolean, $4::text)
 ORDER BY position`
 
 // ScheduleMany schedules all tasks in one statement. It returns their receipts in the order of the tasks. If one task

@@ -103,11 +103,13 @@ DELETE FROM community.events WHERE id = ANY (ARRAY(
 RETURNING id`
 	accountPostsSQL = `
 DELETE FROM community.scheduled_posts WHERE id = ANY (ARRAY(
-    SELECT id FROM community.scheduled_posts WHERE author = ANY (@members) OR community_id = ANY (@orphans) ORDER BY id LIMIT @rows FOR UPDATE))
+    SELECT id FROM community.scheduled_posts WHERE author = ANY (@members) OR community_id = ANY (@orphans) ORDER BY id
+        LIMIT @rows FOR UPDATE))
 RETURNING id`
 	accountMembershipsSQL = `
 DELETE FROM community.memberships WHERE id = ANY (ARRAY(
-    SELECT id FROM community.memberships WHERE member_id = ANY (@members) OR community_id = ANY (@orphans) ORDER BY id LIMIT @rows FOR UPDATE))
+    SELECT id FROM community.memberships WHERE member_id = ANY (@members) OR community_id = ANY (@orphans) ORDER BY id
+        LIMIT @rows FOR UPDATE))
 RETURNING id`
 	accountCommunitiesSQL   = `DELETE FROM community.communities WHERE id = ANY ((@orphans::text[])[1:@rows::bigint])`
 	accountNotificationsSQL = `
@@ -115,7 +117,8 @@ DELETE FROM community.notifications WHERE ctid = ANY (ARRAY(
     SELECT ctid FROM community.notifications WHERE member_id = ANY (@members) LIMIT @rows FOR UPDATE))`
 	accountMessagesSQL = `
 DELETE FROM community.direct_messages WHERE effect_key = ANY (ARRAY(
-    SELECT effect_key FROM community.direct_messages WHERE sender = ANY (@members) OR recipient = ANY (@members) LIMIT @rows FOR UPDATE))`
+    SELECT effect_key FROM community.direct_messages WHERE sender = ANY (@members) OR recipient = ANY (@members)
+        LIMIT @rows FOR UPDATE))`
 	accountMomentsSQL = `
 DELETE FROM community.moments WHERE id = ANY (ARRAY(
     SELECT id FROM community.moments WHERE member_id = ANY (@members) LIMIT @rows FOR UPDATE))`

@@ -15,10 +15,14 @@ import (
 // prevents deadlocks, and it makes an edit and a handler of the same event run one after the other.
 
 const createEventSQL = `
-INSERT INTO community.events (id, community_id, title, starts_at, starts_local, time_zone, duration, repeat_days, reminder_before, lat, lon, publish_at, published_at)
-VALUES (coalesce(nullif(@id::text, ''), gen_random_uuid()::text), @community_id, @title, @starts_at, @starts_local, @time_zone, @duration, @repeat_days,
-    @reminder_before, @lat, @lon, coalesce(@publish_at::timestamptz, now()), CASE WHEN @publish_at::timestamptz IS NULL THEN now() END)
-RETURNING id, community_id, title, starts_at, starts_local, time_zone, duration, repeat_days, reminder_before, publish_at, published_at, lat, lon, status`
+INSERT INTO community.events (id, community_id, title, starts_at, starts_local, time_zone, duration, repeat_days,
+    reminder_before, lat, lon, publish_at, published_at)
+VALUES (coalesce(nullif(@id::text, ''), gen_random_uuid()::text), @community_id, @title, @starts_at, @starts_local,
+    @time_zone, @duration, @repeat_days,
+    @reminder_before, @lat, @lon, coalesce(@publish_at::timestamptz, now()), CASE WHEN @publish_at::timestamptz IS NULL
+    THEN now() END)
+RETURNING id, community_id, title, starts_at, starts_local, time_zone, duration, repeat_days, reminder_before,
+    publish_at, published_at, lat, lon, status`
 
 // CreateEvent adds an event and schedules its reminder, and its publication if it is a draft. It returns the saved
 // event, with its id and its defaults.
@@ -31,12 +35,14 @@ func (a *App) CreateEvent(ctx context.Context, tx pgx.Tx, event Event) (Event, e
 }
 
 const editEventSQL = `
-UPDATE community.events SET title = @title, starts_at = @starts_at, starts_local = @starts_local, time_zone = @time_zone,
+UPDATE community.events SET title = @title, starts_at = @starts_at, starts_local = @starts_local,
+    time_zone = @time_zone,
     duration = @duration, repeat_days = @repeat_days, reminder_before = @reminder_before, lat = @lat, lon = @lon,
     publish_at = CASE WHEN published_at IS NULL THEN coalesce(@publish_at::timestamptz, now()) ELSE publish_at END,
     published_at = CASE WHEN published_at IS NULL AND @publish_at::timestamptz IS NULL THEN now() ELSE published_at END
 WHERE id = @id
-RETURNING id, community_id, title, starts_at, starts_local, time_zone, duration, repeat_days, reminder_before, publish_at, published_at, lat, lon, status`
+RETURNING id, community_id, title, starts_at, starts_local, time_zone, duration, repeat_days, reminder_before,
+    publish_at, published_at, lat, lon, status`
 
 // EditEvent replaces the fields of the event with that id, and moves its tasks too. If the reminder was sent already,
 // it is sent again only if the event now starts at another time.
@@ -120,7 +126,8 @@ func (a *App) DeleteEvent(ctx context.Context, tx pgx.Tx, id string) error {
 }
 
 const eventSQL = `
-SELECT id, community_id, title, starts_at, starts_local, time_zone, duration, repeat_days, reminder_before, publish_at, published_at, lat, lon, status
+SELECT id, community_id, title, starts_at, starts_local, time_zone, duration, repeat_days, reminder_before, publish_at,
+	published_at, lat, lon, status
 FROM community.events WHERE id = $1`
 
 // Event reads an event. It returns an error that wraps ErrNotFound if there is none.

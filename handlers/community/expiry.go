@@ -14,10 +14,12 @@ import (
 const (
 	expireRefreshSQL = `
 DELETE FROM community.refresh_tokens WHERE id = ANY (ARRAY(
-    SELECT id FROM community.refresh_tokens WHERE expires_at <= @now ORDER BY expires_at LIMIT @rows FOR UPDATE SKIP LOCKED))`
+    SELECT id FROM community.refresh_tokens WHERE expires_at <= @now ORDER BY expires_at LIMIT @rows
+        FOR UPDATE SKIP LOCKED))`
 	expireCodesSQL = `
 DELETE FROM community.one_time_passwords WHERE id = ANY (ARRAY(
-    SELECT id FROM community.one_time_passwords WHERE expires_at <= @now ORDER BY expires_at LIMIT @rows FOR UPDATE SKIP LOCKED))`
+    SELECT id FROM community.one_time_passwords WHERE expires_at <= @now ORDER BY expires_at LIMIT @rows
+        FOR UPDATE SKIP LOCKED))`
 	expireSessionsSQL = `
 DELETE FROM community.sessions WHERE id = ANY (ARRAY(
     SELECT id FROM community.sessions WHERE expires_at <= @now ORDER BY expires_at LIMIT @rows FOR UPDATE SKIP LOCKED))`
@@ -60,7 +62,8 @@ const MomentRetention = 7 * 24 * time.Hour
 
 const purgeMomentsSQL = `
 DELETE FROM community.moments WHERE id = ANY (ARRAY(
-    SELECT id FROM community.moments WHERE deleted_at <= @before ORDER BY deleted_at LIMIT @rows FOR UPDATE SKIP LOCKED))`
+    SELECT id FROM community.moments WHERE deleted_at <= @before ORDER BY deleted_at LIMIT @rows
+        FOR UPDATE SKIP LOCKED))`
 
 // purgeMoments runs MOMENT_PURGE.
 func purgeMoments(ctx context.Context, tx pgx.Tx, t *handlers.Task[contract.MomentPurge]) error {
@@ -75,7 +78,8 @@ func purgeMoments(ctx context.Context, tx pgx.Tx, t *handlers.Task[contract.Mome
 
 const expireMessagesSQL = `
 DELETE FROM community.direct_messages WHERE effect_key = ANY (ARRAY(
-    SELECT effect_key FROM community.direct_messages WHERE expires_at <= @now ORDER BY expires_at LIMIT @rows FOR UPDATE SKIP LOCKED))`
+    SELECT effect_key FROM community.direct_messages WHERE expires_at <= @now ORDER BY expires_at LIMIT @rows
+        FOR UPDATE SKIP LOCKED))`
 
 // expireMessages runs MESSAGE_EXPIRY.
 func expireMessages(ctx context.Context, tx pgx.Tx, t *handlers.Task[contract.MessageExpiry]) error {

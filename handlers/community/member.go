@@ -41,7 +41,8 @@ type Community struct {
 }
 
 const addCommunitySQL = `
-INSERT INTO community.communities (id, title, host) VALUES (coalesce(nullif(@id::text, ''), gen_random_uuid()::text), @title, @host)
+INSERT INTO community.communities (id, title, host)
+	VALUES (coalesce(nullif(@id::text, ''), gen_random_uuid()::text), @title, @host)
 RETURNING id, title, host`
 
 // AddCommunity adds a community without members. Its host has to join like any other member.

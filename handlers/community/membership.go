@@ -28,7 +28,8 @@ ON CONFLICT (community_id, member_id) DO NOTHING
 RETURNING id, community_id, member_id, joined_at`
 
 const membershipSQL = `
-SELECT id, community_id, member_id, joined_at FROM community.memberships WHERE community_id = @community_id AND member_id = @member_id`
+SELECT id, community_id, member_id, joined_at FROM community.memberships WHERE community_id = @community_id
+	AND member_id = @member_id`
 
 // JoinCommunity adds a member to a community and starts the welcome. If the member belongs to the community already,
 // JoinCommunity changes nothing and returns the existing membership.

@@ -13,7 +13,8 @@ import (
 
 const sendMessageSQL = `
 WITH people AS (
-    SELECT f.id AS sender, t.id AS recipient FROM community.members AS f, community.members AS t WHERE f.id = @from AND t.id = @to
+    SELECT f.id AS sender, t.id AS recipient FROM community.members AS f, community.members AS t
+        WHERE f.id = @from AND t.id = @to
 ), sent AS (
     INSERT INTO community.direct_messages (effect_key, sender, recipient, text)
     SELECT @effect_key, sender, recipient, @text FROM people

@@ -11,7 +11,8 @@ import (
 )
 
 const outboxSQL = `
-INSERT INTO community.outbox (effect_key, email, subject, body, html) VALUES (@effect_key, @email, @subject, @body, @html)
+INSERT INTO community.outbox (effect_key, email, subject, body, html)
+	VALUES (@effect_key, @email, @subject, @body, @html)
 ON CONFLICT (effect_key) DO NOTHING`
 
 // Outbox is the variant SEND_EMAIL for programs without an SMTP server, such as tests. Its e-mails become rows of

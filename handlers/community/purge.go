@@ -15,21 +15,26 @@ const (
 	purgeEventsSQL = `
 DELETE FROM community.events WHERE id = ANY (ARRAY(
     SELECT r.id FROM community.events AS r JOIN community.retention_policies AS p ON p.kind = 'events'
-    WHERE r.purge_marked_at <= @now::timestamptz - p.keep_days * interval '24 hours' LIMIT @rows FOR UPDATE OF r SKIP LOCKED))
+    WHERE r.purge_marked_at <= @now::timestamptz - p.keep_days * interval '24 hours' LIMIT @rows
+        FOR UPDATE OF r SKIP LOCKED))
 RETURNING id`
 	purgePostsSQL = `
 DELETE FROM community.scheduled_posts WHERE id = ANY (ARRAY(
     SELECT r.id FROM community.scheduled_posts AS r JOIN community.retention_policies AS p ON p.kind = 'scheduled_posts'
-    WHERE r.purge_marked_at <= @now::timestamptz - p.keep_days * interval '24 hours' LIMIT @rows FOR UPDATE OF r SKIP LOCKED))
+    WHERE r.purge_marked_at <= @now::timestamptz - p.keep_days * interval '24 hours' LIMIT @rows
+        FOR UPDATE OF r SKIP LOCKED))
 RETURNING id`
 	purgeMessagesSQL = `
 DELETE FROM community.direct_messages WHERE effect_key = ANY (ARRAY(
-    SELECT r.effect_key FROM community.direct_messages AS r JOIN community.retention_policies AS p ON p.kind = 'direct_messages'
-    WHERE r.purge_marked_at <= @now::timestamptz - p.keep_days * interval '24 hours' LIMIT @rows FOR UPDATE OF r SKIP LOCKED))`
+    SELECT r.effect_key FROM community.direct_messages AS r
+        JOIN community.retention_policies AS p ON p.kind = 'direct_messages'
+    WHERE r.purge_marked_at <= @now::timestamptz - p.keep_days * interval '24 hours' LIMIT @rows
+        FOR UPDATE OF r SKIP LOCKED))`
 	purgeNotificationsSQL = `
 DELETE FROM community.notifications WHERE ctid = ANY (ARRAY(
     SELECT r.ctid FROM community.notifications AS r JOIN community.retention_policies AS p ON p.kind = 'notifications'
-    WHERE r.purge_marked_at <= @now::timestamptz - p.keep_days * interval '24 hours' LIMIT @rows FOR UPDATE OF r SKIP LOCKED))`
+    WHERE r.purge_marked_at <= @now::timestamptz - p.keep_days * interval '24 hours' LIMIT @rows
+        FOR UPDATE OF r SKIP LOCKED))`
 )
 
 // purge runs PURGE. Like DeleteEvent and DeletePost it cancels the tasks of the events and posts that it deletes.

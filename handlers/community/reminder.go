@@ -59,7 +59,8 @@ func (a *App) sendReminder(ctx context.Context, tx pgx.Tx, t *handlers.Task[cont
 
 const remindSQL = `
 INSERT INTO community.notifications (event_id, occurrence_at, member_id, text, effect_key)
-SELECT @event_id, @occurrence_at, member_id, @text, @effect_key FROM community.memberships WHERE community_id = @community_id
+SELECT @event_id, @occurrence_at, member_id, @text, @effect_key FROM community.memberships
+	WHERE community_id = @community_id
 ON CONFLICT (event_id, occurrence_at, member_id) DO NOTHING`
 
 func (a *App) remind(ctx context.Context, tx pgx.Tx, t *handlers.Task[contract.SendEventReminder], event Event) error {
@@ -86,7 +87,8 @@ func (a *App) remind(ctx context.Context, tx pgx.Tx, t *handlers.Task[contract.S
 }
 
 const advanceSQL = `
-UPDATE community.events SET starts_at = @starts_at, starts_local = @starts_local, previous_starts_at = @previous_starts_at WHERE id = @id`
+UPDATE community.events SET starts_at = @starts_at, starts_local = @starts_local,
+	previous_starts_at = @previous_starts_at WHERE id = @id`
 
 // advance moves a recurring event on to its first occurrence after an instant, and moves its reminder too. It returns
 // the number of occurrences that it skipped, as after an outage. The occurrence that the event came from does not

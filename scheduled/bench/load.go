@@ -22,16 +22,20 @@ func (d *database) insert(ctx context.Context, prefix string, tasks int, due str
 func (d *database) settled(ctx context.Context, prefix string, within time.Duration) error {
 	return d.Until(ctx, within, "all tasks are settled", `
 		SELECT NOT EXISTS (SELECT 1 FROM tasktable.scheduled_tasks WHERE lease_expires_at IS NOT NULL)
-			AND NOT EXISTS (SELECT 1 FROM tasktable.scheduled_tasks WHERE next_attempt_at IS NOT NULL AND cron IS NULL AND starts_with(id, $1))`, prefix)
+			AND NOT EXISTS (SELECT 1 FROM tasktable.scheduled_tasks WHERE next_attempt_at IS NOT NULL AND cron IS NULL
+			AND starts_with(id, $1))`, prefix)
 }
 
 const verifySQL = `
 SELECT (SELECT count(*) FROM tasktable.scheduled_tasks WHERE starts_with(id, $1) AND status <> 'COMPLETED'),
     (SELECT count(*) FROM tasktable.scheduled_tasks WHERE starts_with(id, $1)),
     (SELECT count(*) FROM tasktable.scheduled_task_executions WHERE starts_with(task_id, $1)),
-    (SELECT count(*) FROM tasktable.scheduled_task_executions WHERE starts_with(task_id, $1) AND outcome <> 'COMPLETED'),
-    (SELECT count(*) FROM (SELECT task_id FROM tasktable.scheduled_task_executions WHERE starts_with(task_id, $1) GROUP BY task_id HAVING count(*) > 1) AS t),
-    (SELECT count(*) FROM tasktable.scheduled_task_executions AS e WHERE starts_with(task_id, $1) AND (e.started_at < e.due_at OR e.started_at < e.scheduled_at))`
+    (SELECT count(*) FROM tasktable.scheduled_task_executions WHERE starts_with(task_id, $1)
+        AND outcome <> 'COMPLETED'),
+    (SELECT count(*) FROM (SELECT task_id FROM tasktable.scheduled_task_executions WHERE starts_with(task_id, $1)
+        GROUP BY task_id HAVING count(*) > 1) AS t),
+    (SELECT count(*) FROM tasktable.scheduled_task_executions AS e WHERE starts_with(task_id, $1)
+        AND (e.started_at < e.due_at OR e.started_at < e.scheduled_at))`
 
 const verified = "every task COMPLETED once, one execution each, no River job left, none started early"
 

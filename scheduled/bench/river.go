@@ -84,7 +84,8 @@ func drainRiverWith(ctx context.Context, config Config, most int) (rate float64,
 			}
 		}
 		if err := d.Until(ctx, time.Minute, "River has completed all jobs",
-			`SELECT NOT EXISTS (SELECT 1 FROM tasktable.river_job WHERE state IN ('available', 'running'))`); err != nil {
+			`SELECT NOT EXISTS (SELECT 1 FROM tasktable.river_job
+				WHERE state IN ('available', 'running'))`); err != nil {
 			return err
 		}
 		rate = perSecond(config.Tasks, time.Since(began))

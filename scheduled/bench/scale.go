@@ -30,12 +30,16 @@ const (
 const scaleFutureSQL = `
 INSERT INTO tasktable.scheduled_tasks (id, payload, type, queue, revision, scheduled_at, next_attempt_at)
 SELECT 'future ' || n, jsonb_build_object('type', 'BENCH', 'n', n), 'BENCH', 'lane-' || n % 50, n, at, at
-FROM (SELECT n, now() + interval '1 day' + n * interval '10 milliseconds' AS at FROM generate_series($2::int + 1, $2::int + $1::int) AS n) AS t`
+FROM (SELECT n, now() + interval '1 day' + n * interval '10 milliseconds' AS at
+	FROM generate_series($2::int + 1, $2::int + $1::int) AS n) AS t`
 
 const scaleFinishedSQL = `
-INSERT INTO tasktable.scheduled_tasks (id, payload, type, queue, status, revision, attempt, scheduled_at, started_at, finished_at)
-SELECT 'finished ' || n, jsonb_build_object('type', 'BENCH', 'n', n), 'BENCH', 'lane-' || n % 50, 'COMPLETED', n, 1, at, at, at
-FROM (SELECT n, now() - interval '1 day' - n * interval '10 milliseconds' AS at FROM generate_series($2::int + 1, $2::int + $1::int) AS n) AS t`
+INSERT INTO tasktable.scheduled_tasks (id, payload, type, queue, status, revision, attempt, scheduled_at, started_at,
+	finished_at)
+SELECT 'finished ' || n, jsonb_build_object('type', 'BENCH', 'n', n), 'BENCH', 'lane-' || n % 50, 'COMPLETED', n,
+	1, at, at, at
+FROM (SELECT n, now() - interval '1 day' - n * interval '10 milliseconds' AS at
+	FROM generate_series($2::int + 1, $2::int + $1::int) AS n) AS t`
 
 const scalePausedSQL = `
 INSERT INTO tasktable.scheduled_tasks (id, payload, type, queue, revision, scheduled_at, next_attempt_at)
@@ -111,7 +115,8 @@ func (d *database) look(ctx context.Context, bare *scheduled.Bare) (scaleLook, e
 
 const insertLanesSQL = `
 INSERT INTO tasktable.scheduled_tasks (id, payload, queue)
-SELECT $1 || ' ' || n, jsonb_build_object('type', 'BENCH', 'n', n), 'lane-' || n % 10 FROM generate_series(1, $2::int) AS n`
+SELECT $1 || ' ' || n, jsonb_build_object('type', 'BENCH', 'n', n), 'lane-' || n % 10
+	FROM generate_series(1, $2::int) AS n`
 
 func (d *database) insertLanes(ctx context.Context, prefix string, tasks int) error {
 	if _, err := d.Pool.Exec(ctx, insertLanesSQL, prefix, tasks); err != nil {

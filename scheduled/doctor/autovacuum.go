@@ -16,7 +16,8 @@ const vacuumSQL = `
 SELECT c.oid::regclass::text AS name, coalesce(s.n_live_tup, 0) AS live, coalesce(s.n_dead_tup, 0) AS dead,
     coalesce(o.options ->> 'autovacuum_enabled', 'true') IN ('true', 'on', '1', 'yes') AS enabled,
     coalesce(o.options ->> 'autovacuum_vacuum_threshold', current_setting('autovacuum_vacuum_threshold'))::float8
-        + coalesce(o.options ->> 'autovacuum_vacuum_scale_factor', current_setting('autovacuum_vacuum_scale_factor'))::float8
+        + coalesce(o.options ->> 'autovacuum_vacuum_scale_factor',
+        current_setting('autovacuum_vacuum_scale_factor'))::float8
         * greatest(c.reltuples, 0) AS begins,
     extract(epoch FROM clock_timestamp() - greatest(s.last_vacuum, s.last_autovacuum))::float8 AS vacuumed,
     extract(epoch FROM clock_timestamp() - greatest(s.last_analyze, s.last_autoanalyze))::float8 AS analyzed
@@ -107,7 +108,8 @@ func ago(s *float64) string {
 }
 
 const wraparoundSQL = `
-SELECT 'database ' || d.datname AS name, age(d.datfrozenxid)::bigint AS transactions, mxid_age(d.datminmxid)::bigint AS locks,
+SELECT 'database ' || d.datname AS name, age(d.datfrozenxid)::bigint AS transactions,
+    mxid_age(d.datminmxid)::bigint AS locks,
     current_setting('autovacuum_freeze_max_age')::bigint AS transactions_from,
     current_setting('autovacuum_multixact_freeze_max_age')::bigint AS locks_from
 FROM pg_database AS d WHERE d.datname = current_database()`

@@ -9,7 +9,8 @@ const tableBloatSQL = `
 SELECT c.oid::regclass::text AS name, pg_relation_size(c.oid) AS size, pg_total_relation_size(c.oid) AS total,
     greatest(coalesce(s.n_live_tup, 0), 0) AS rows,
     (greatest(coalesce(s.n_live_tup, 0), 0) * (28 + w.width) * 100 / coalesce(
-        (SELECT one.option_value::int FROM pg_options_to_table(c.reloptions) AS one WHERE one.option_name = 'fillfactor'), 100))::bigint AS wanted,
+        (SELECT one.option_value::int FROM pg_options_to_table(c.reloptions) AS one
+            WHERE one.option_name = 'fillfactor'), 100))::bigint AS wanted,
     w.width > 0 AS known
 FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
 LEFT JOIN pg_stat_all_tables AS s ON s.relid = c.oid
@@ -34,7 +35,8 @@ SELECT i.oid::regclass::text AS name, pg_relation_size(i.oid) AS size, greatest(
 FROM pg_index AS x JOIN pg_class AS i ON i.oid = x.indexrelid JOIN pg_am AS m ON m.oid = i.relam
 JOIN pg_class AS c ON c.oid = x.indrelid JOIN pg_namespace AS n ON n.oid = c.relnamespace
 CROSS JOIN LATERAL (SELECT coalesce(sum(st.avg_width), 0)::float8 AS width
-    FROM pg_attribute AS a JOIN pg_stats AS st ON st.schemaname = n.nspname AND st.tablename = c.relname AND st.attname = a.attname
+    FROM pg_attribute AS a JOIN pg_stats AS st ON st.schemaname = n.nspname AND st.tablename = c.relname
+        AND st.attname = a.attname
     WHERE a.attrelid = c.oid AND a.attnum = ANY (x.indkey::int2[])) AS w
 WHERE n.nspname = $1::text AND m.amname = 'btree' ORDER BY i.relname COLLATE "C"`
 

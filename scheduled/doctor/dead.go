@@ -11,15 +11,19 @@ import (
 // of them. Null means never.
 const deadSQL = `
 WITH dead AS MATERIALIZED (
-    SELECT t.id::text AS id, t.status, t.cron IS NOT NULL AS recurs, t.finished_at, left(coalesce(t.message, ''), 200) AS message,
+    SELECT t.id::text AS id, t.status, t.cron IS NOT NULL AS recurs, t.finished_at,
+        left(coalesce(t.message, ''), 200) AS message,
         t.finished_at + coalesce(t.retention::interval, $1::text::interval) AS gone
     FROM tasktable.scheduled_tasks AS t WHERE t.status IN ('FAILED', 'EXPIRED') AND t.archived_at IS NULL
 )
-SELECT count(*) FILTER (WHERE status = 'FAILED')::int AS failed, count(*) FILTER (WHERE status = 'EXPIRED')::int AS expired,
+SELECT count(*) FILTER (WHERE status = 'FAILED')::int AS failed,
+    count(*) FILTER (WHERE status = 'EXPIRED')::int AS expired,
     max(finished_at) AS newest, min(gone) AS gone,
-    coalesce((SELECT d.message FROM dead AS d GROUP BY d.message ORDER BY count(*) DESC, d.message LIMIT 1), '') AS commonest,
+    coalesce((SELECT d.message FROM dead AS d GROUP BY d.message ORDER BY count(*) DESC, d.message LIMIT 1),
+    '') AS commonest,
     coalesce((SELECT count(*) FROM dead AS d GROUP BY d.message ORDER BY 1 DESC LIMIT 1), 0)::int AS times,
-    coalesce((SELECT array_agg(d.id ORDER BY d.id) FROM dead AS d WHERE d.recurs AND d.status = 'FAILED'), '{}') AS recurring
+    coalesce((SELECT array_agg(d.id ORDER BY d.id) FROM dead AS d WHERE d.recurs AND d.status = 'FAILED'),
+    '{}') AS recurring
 FROM dead`
 
 type deadRow struct {

@@ -113,7 +113,8 @@ func wait(tasks int, more bool, fires int) string {
 // from it.
 const dueFiresSQL = `
 SELECT t.queue::text AS queue, t.type::text AS type, count(*)::int AS fires
-FROM tasktable.scheduled_tasks AS t WHERE t.cron IS NOT NULL AND t.next_attempt_at <= statement_timestamp() GROUP BY 1, 2`
+FROM tasktable.scheduled_tasks AS t WHERE t.cron IS NOT NULL AND t.next_attempt_at <= statement_timestamp()
+	GROUP BY 1, 2`
 
 type dueFires struct {
 	Queue string

@@ -13,10 +13,12 @@ SELECT l.pid, l.granted, coalesce(a.usename, '')::text AS role, coalesce(a.appli
     n.number, coalesce(n.service, '') AS service, coalesce(n.host, '') AS host
 FROM pg_locks AS l
 LEFT JOIN pg_stat_activity AS a ON a.pid = l.pid
-LEFT JOIN pg_locks AS own ON own.pid = l.pid AND own.database = l.database AND own.locktype = 'advisory' AND own.granted AND own.objsubid = 2
+LEFT JOIN pg_locks AS own ON own.pid = l.pid AND own.database = l.database AND own.locktype = 'advisory' AND own.granted
+    AND own.objsubid = 2
     AND own.classid::bigint = (SELECT tasktable.lock_class('node'))
 LEFT JOIN tasktable.nodes AS n ON n.number = own.objid::bigint
-WHERE l.locktype = 'advisory' AND l.objsubid = 2 AND l.classid::bigint = (SELECT tasktable.lock_class('leader')) AND l.objid::bigint = 0
+WHERE l.locktype = 'advisory' AND l.objsubid = 2 AND l.classid::bigint = (SELECT tasktable.lock_class('leader'))
+    AND l.objid::bigint = 0
     AND l.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())
 ORDER BY l.granted DESC, l.pid`
 

@@ -101,7 +101,10 @@ func TestQuietNodes(t *testing.T) {
 	p.exec(`UPDATE tasktable.nodes SET queues = '{}', types = '{}' WHERE number = $1`, number)
 	report := p.examine(nil, "nodes")
 	p.finds(report, "nodes", OK, "2 nodes of service mail, version v1, queues default=100")
-	quiet := p.finds(report, "nodes", Info, fmt.Sprintf("1 of 2 nodes is quiet, and takes nothing new: node %d (mail on host/1)", number))
+	quiet := p.finds(
+		report, "nodes", Info,
+		fmt.Sprintf("1 of 2 nodes is quiet, and takes nothing new: node %d (mail on host/1)", number),
+	)
 	if quiet.Do != "to end that: kill -CONT its process, or call node.Unquiet(), or take away its option --pause all" {
 		t.Errorf("it says %q", quiet.Do)
 	}

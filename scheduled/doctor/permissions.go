@@ -12,22 +12,28 @@ const lackedSQL = `
 WITH wanted (relation, rights) AS (
     SELECT c.oid, CASE
         WHEN c.relkind = 'S' THEN ARRAY['USAGE']
-        WHEN c.relkind = 'v' OR c.relname IN ('goose_db_version', 'river_migration', 'applications') THEN ARRAY['SELECT']
-        WHEN c.relname IN ('scheduled_task_executions', 'scheduled_task_changes') THEN ARRAY['SELECT', 'INSERT', 'DELETE']
+        WHEN c.relkind = 'v' OR c.relname IN ('goose_db_version', 'river_migration', 'applications')
+            THEN ARRAY['SELECT']
+        WHEN c.relname IN ('scheduled_task_executions', 'scheduled_task_changes')
+            THEN ARRAY['SELECT', 'INSERT', 'DELETE']
         ELSE ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE'] END
     FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
-    WHERE n.nspname = $1::text AND (c.relname LIKE 'river\_%' OR c.relname = 'task_numbers' OR c.relkind IN ('r', 'v') AND c.relname IN (
-            'scheduled_tasks', 'scheduled_task_executions', 'scheduled_task_changes', 'nodes', 'pauses', 'applications', 'goose_db_version'))
+    WHERE n.nspname = $1::text AND (c.relname LIKE 'river\_%' OR c.relname = 'task_numbers' OR c.relkind IN ('r', 'v')
+        AND c.relname IN (
+            'scheduled_tasks', 'scheduled_task_executions', 'scheduled_task_changes', 'nodes', 'pauses', 'applications',
+            'goose_db_version'))
         AND c.relkind IN ('r', 'v', 'S')
         AND NOT EXISTS (SELECT 1 FROM pg_depend AS d -- identities need no right of their own
             WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype = 'i' AND c.relkind = 'S')
 )
 SELECT o.what, o.lacks FROM (
     SELECT w.relation::regclass::text AS what, array_to_string(ARRAY(SELECT r FROM unnest(w.rights) AS r WHERE NOT CASE
-            WHEN c.relkind = 'S' THEN has_sequence_privilege(w.relation, r) ELSE has_table_privilege(w.relation, r) END), ', ') AS lacks
+            WHEN c.relkind = 'S' THEN has_sequence_privilege(w.relation, r)
+            ELSE has_table_privilege(w.relation, r) END), ', ') AS lacks
     FROM wanted AS w JOIN pg_class AS c ON c.oid = w.relation
     UNION ALL
-    SELECT 'FUNCTION ' || p.oid::regprocedure::text, CASE WHEN NOT has_function_privilege(p.oid, 'EXECUTE') THEN 'EXECUTE' ELSE '' END
+    SELECT 'FUNCTION ' || p.oid::regprocedure::text, CASE WHEN NOT has_function_privilege(p.oid, 'EXECUTE')
+        THEN 'EXECUTE' ELSE '' END
     FROM pg_proc AS p JOIN pg_namespace AS n ON n.oid = p.pronamespace WHERE n.nspname = $1::text
 ) AS o WHERE o.lacks <> '' ORDER BY o.what COLLATE "C"`
 
@@ -41,12 +47,14 @@ SELECT current_user::text AS name, r.rolsuper AS super, pg_has_role(n.nspowner, 
     has_table_privilege(t.oid, 'UPDATE') AS writes, has_table_privilege(t.oid, 'SELECT') AS reads,
     row_security_active(t.oid) AND NOT EXISTS (SELECT 1 FROM pg_policy AS p
         WHERE p.polrelid = t.oid AND pg_get_expr(p.polqual, t.oid) = 'true' AND EXISTS (
-            SELECT 1 FROM unnest(p.polroles) AS one (role) WHERE one.role = 0 OR pg_has_role(one.role, 'USAGE'))) AS filtered,
+            SELECT 1 FROM unnest(p.polroles) AS one (role)
+                WHERE one.role = 0 OR pg_has_role(one.role, 'USAGE'))) AS filtered,
     (SELECT count(DISTINCT p.proname) FROM pg_proc AS p WHERE p.pronamespace = n.oid AND p.proname = ANY ($2::text[])
         AND p.prosecdef AND has_function_privilege(p.oid, 'EXECUTE'))::int AS verbs,
     (SELECT count(*) FROM pg_class AS c WHERE c.relnamespace = n.oid AND c.relkind IN ('r', 'v')
         AND NOT has_table_privilege(c.oid, 'SELECT'))::int AS unread
-FROM pg_roles AS r CROSS JOIN pg_namespace AS n JOIN pg_class AS t ON t.relnamespace = n.oid AND t.relname = 'scheduled_tasks'
+FROM pg_roles AS r CROSS JOIN pg_namespace AS n JOIN pg_class AS t ON t.relnamespace = n.oid
+    AND t.relname = 'scheduled_tasks'
 WHERE r.rolname = current_user AND n.nspname = $1::text`
 
 type roleRow struct {

@@ -10,11 +10,13 @@ import (
 
 // recurringSQL reads the waiting recurring tasks by their index. A task that is not planned yet is due at once.
 const recurringSQL = `
-SELECT t.id::text AS id, t.queue::text AS queue, t.type::text AS type, t.cron::text AS cron, coalesce(t.time_zone::text, 'UTC') AS zone,
+SELECT t.id::text AS id, t.queue::text AS queue, t.type::text AS type, t.cron::text AS cron,
+    coalesce(t.time_zone::text, 'UTC') AS zone,
     t.planned_revision IS NOT DISTINCT FROM t.revision AS planned,
     extract(epoch FROM statement_timestamp() - t.next_attempt_at)::float8 AS late,
     EXISTS (SELECT 1 FROM tasktable.pauses AS p WHERE (p.ends_at IS NULL OR p.ends_at > statement_timestamp())
-        AND (p.scope = 'all' OR p.scope = 'queue' AND p.name = t.queue OR p.scope = 'type' AND p.name = t.type)) AS paused
+        AND (p.scope = 'all' OR p.scope = 'queue' AND p.name = t.queue OR p.scope = 'type'
+        AND p.name = t.type)) AS paused
 FROM tasktable.scheduled_tasks AS t WHERE t.next_attempt_at IS NOT NULL AND t.cron IS NOT NULL
 ORDER BY t.next_attempt_at, t.id::text COLLATE "C" LIMIT 1000`
 

@@ -5,7 +5,8 @@ import "context"
 const refusedSQL = `
 SELECT coalesce((
     SELECT n.retention_refused FROM tasktable.nodes AS n
-    WHERE n.dead_at IS NULL AND n.retention_refused IS NOT NULL ORDER BY n.elected_at DESC NULLS LAST LIMIT 1), '') AS refused`
+    WHERE n.dead_at IS NULL AND n.retention_refused IS NOT NULL ORDER BY n.elected_at DESC NULLS LAST
+        LIMIT 1), '') AS refused`
 
 // retention reports rows that the leader could not remove. Their number grows as long as other rows refer to them.
 func (e *examination) retention(ctx context.Context) error {

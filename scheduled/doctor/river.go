@@ -8,15 +8,18 @@ import (
 // jobsSQL counts the jobs in River's table. A job of Tasktable has its tasks in args. A job of one task is an orphan
 // if the claim of that task has ended. Jobs of several tasks are not checked, because SQL cannot unpack their text.
 const jobsSQL = `
-WITH held AS MATERIALIZED (SELECT t.fence::text AS fence FROM tasktable.scheduled_tasks AS t WHERE t.lease_expires_at IS NOT NULL)
+WITH held AS MATERIALIZED (SELECT t.fence::text AS fence FROM tasktable.scheduled_tasks AS t
+    WHERE t.lease_expires_at IS NOT NULL)
 SELECT count(*)::int AS jobs,
     count(*) FILTER (WHERE j.finalized_at < statement_timestamp() - interval '1 hour')::int AS ended,
     count(*) FILTER (WHERE NOT j.args ? 'tasks' AND j.finalized_at IS NULL)::int AS strange,
-    coalesce(string_agg(DISTINCT j.kind, ', ') FILTER (WHERE NOT j.args ? 'tasks' AND j.finalized_at IS NULL), '') AS kinds,
+    coalesce(string_agg(DISTINCT j.kind, ', ') FILTER (WHERE NOT j.args ? 'tasks' AND j.finalized_at IS NULL),
+    '') AS kinds,
     count(*) FILTER (WHERE j.args ? 'tasks' AND j.finalized_at IS NULL AND j.metadata ->> 'tasks' = '1'
         AND j.created_at < statement_timestamp() - $1::float8 * interval '1 second'
         AND NOT EXISTS (SELECT 1 FROM held WHERE held.fence = split_part(j.args ->> 'tasks', ':', 1)))::int AS orphans,
-    coalesce(string_agg(DISTINCT j.attempted_by[array_length(j.attempted_by, 1)], ', ') FILTER (WHERE j.state = 'running'
+    coalesce(string_agg(DISTINCT j.attempted_by[array_length(j.attempted_by, 1)],
+    ', ') FILTER (WHERE j.state = 'running'
         AND j.attempted_by[array_length(j.attempted_by, 1)] NOT LIKE 'tasktable-%'), '') AS clients,
     pg_total_relation_size('tasktable.river_job'::regclass) AS size
 FROM tasktable.river_job AS j`

@@ -12,7 +12,8 @@ SELECT current_setting('max_connections')::int
     (SELECT count(*) FROM pg_stat_activity AS a WHERE a.datid IS NOT NULL)::int AS used,
     (SELECT count(*) FROM pg_stat_activity AS a WHERE a.datid = d.oid)::int AS database_used,
     (SELECT count(*) FROM pg_stat_activity AS a WHERE a.usesysid = r.oid AND a.datid IS NOT NULL)::int AS role_used,
-    (SELECT count(*) FROM pg_stat_activity AS a WHERE a.datid = d.oid AND a.application_name LIKE 'tasktable%')::int AS ours
+    (SELECT count(*) FROM pg_stat_activity AS a
+        WHERE a.datid = d.oid AND a.application_name LIKE 'tasktable%')::int AS ours
 FROM pg_database AS d CROSS JOIN pg_roles AS r
 WHERE d.datname = current_database() AND r.rolname = current_user`
 

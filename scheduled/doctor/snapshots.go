@@ -33,7 +33,8 @@ type snapshotRow struct {
 }
 
 const preparedSQL = `
-SELECT p.gid::text AS gid, p.owner::text AS owner, extract(epoch FROM clock_timestamp() - p.prepared)::float8 AS prepared
+SELECT p.gid::text AS gid, p.owner::text AS owner, extract(epoch
+	FROM clock_timestamp() - p.prepared)::float8 AS prepared
 FROM pg_prepared_xacts AS p WHERE p.database = current_database() ORDER BY p.prepared`
 
 type preparedRow struct {
@@ -43,7 +44,8 @@ type preparedRow struct {
 }
 
 const slotsSQL = `
-SELECT s.slot_name::text AS name, s.active, coalesce(age(s.xmin), 0)::bigint AS horizon, coalesce(age(s.catalog_xmin), 0)::bigint AS catalog
+SELECT s.slot_name::text AS name, s.active, coalesce(age(s.xmin), 0)::bigint AS horizon,
+	coalesce(age(s.catalog_xmin), 0)::bigint AS catalog
 FROM pg_replication_slots AS s ORDER BY s.slot_name COLLATE "C"`
 
 type slotRow struct {

@@ -18,9 +18,11 @@ const (
 const versionsSQL = `
 SELECT current_setting('server_version') AS name, current_setting('server_version_num')::int / 10000 AS major,
     EXISTS (SELECT 1 FROM pg_namespace AS n WHERE n.nspname = $1::text) AS schema,
-    coalesce((SELECT has_schema_privilege(n.oid, 'USAGE') FROM pg_namespace AS n WHERE n.nspname = $1::text), false) AS usable,
+    coalesce((SELECT has_schema_privilege(n.oid, 'USAGE') FROM pg_namespace AS n WHERE n.nspname = $1::text),
+    false) AS usable,
     (SELECT count(*) FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
-        WHERE n.nspname = $1::text AND c.relname IN ('goose_db_version', 'river_migration') AND c.relkind = 'r')::int AS tables`
+        WHERE n.nspname = $1::text AND c.relname IN ('goose_db_version', 'river_migration')
+            AND c.relkind = 'r')::int AS tables`
 
 type versionsRow struct {
 	Name   string

@@ -102,12 +102,14 @@ SELECT pid, leads, handlers, clock_timestamp()
 FROM (
     SELECT m.pid, EXISTS (
             SELECT 1 FROM pg_locks AS l JOIN pg_locks AS own USING (pid, database, locktype, objsubid, granted)
-            WHERE l.locktype = 'advisory' AND l.objsubid = 2 AND l.granted AND l.objid = 0 AND own.objid::bigint = n.number
+            WHERE l.locktype = 'advisory' AND l.objsubid = 2 AND l.granted AND l.objid = 0
+                AND own.objid::bigint = n.number
                 AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())) AS leads,
         CASE WHEN EXISTS (
             SELECT 1 FROM tasktable.river_job AS j
             WHERE j.state = 'running' AND j.attempted_by[array_length(j.attempted_by, 1)] = 'tasktable-' || n.number)
-        THEN (SELECT count(*) FROM proof.runs AS r WHERE r.process = m.process AND r.ended_at IS NULL) ELSE 0 END AS handlers
+        THEN (SELECT count(*) FROM proof.runs AS r WHERE r.process = m.process AND r.ended_at IS NULL)
+        ELSE 0 END AS handlers
     FROM unnest($1::int[], $2::int[]) AS m (pid, process)
     JOIN LATERAL (
         SELECT max(number) AS number FROM tasktable.nodes WHERE dead_at IS NULL AND host LIKE '%/' || m.pid

@@ -38,7 +38,8 @@ SELECT extract(epoch FROM clock_timestamp() - $1::timestamptz)::float8,
         WHERE outcome = 'COMPLETED' GROUP BY task_id, revision HAVING count(*) > 1) AS t),
     (SELECT count(*) FROM tasktable.scheduled_task_executions WHERE started_at < due_at OR started_at < scheduled_at),
     (SELECT count(*) FROM proof.kills),
-    (SELECT coalesce(percentile_cont(0.99) WITHIN GROUP (ORDER BY extract(epoch FROM started_at - due_at) * 1000), 0)::float8
+    (SELECT coalesce(percentile_cont(0.99) WITHIN GROUP (ORDER BY extract(epoch
+        FROM started_at - due_at) * 1000), 0)::float8
         FROM tasktable.scheduled_task_executions WHERE started_at IS NOT NULL)`
 
 func (r *run) show(ctx context.Context) (s Standing, err error) {

@@ -9,7 +9,8 @@ CREATE TABLE proof.accepted (
     task_id text PRIMARY KEY, transactional boolean NOT NULL, to_cancel boolean NOT NULL,
     due_at timestamptz NOT NULL, expires_at timestamptz);
 CREATE TABLE proof.runs (
-    number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, task_id text NOT NULL, fence bigint NOT NULL, process int NOT NULL,
+    number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, task_id text NOT NULL, fence bigint NOT NULL,
+    process int NOT NULL,
     began_at timestamptz NOT NULL DEFAULT clock_timestamp(), ended_at timestamptz);
 CREATE INDEX ON proof.runs (process) WHERE ended_at IS NULL;
 CREATE INDEX ON proof.runs (task_id);

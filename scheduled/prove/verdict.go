@@ -102,7 +102,8 @@ FROM (SELECT coalesce(t.status = 'COMPLETED', false) AS completed, count(x.task_
 
 // overlapSQL takes the end of the process as the end of a run that was cut off.
 const overlapSQL = `
-SELECT count(*) AS runs, count(*) FILTER (WHERE cut_off) AS cut_off, count(*) FILTER (WHERE began_at < before) AS overlapping
+SELECT count(*) AS runs, count(*) FILTER (WHERE cut_off) AS cut_off,
+    count(*) FILTER (WHERE began_at < before) AS overlapping
 FROM (SELECT began_at, cut_off, max(over) OVER (PARTITION BY task_id ORDER BY began_at, number
         ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
     FROM (SELECT r.task_id, r.number, r.began_at, r.ended_at IS NULL AS cut_off,

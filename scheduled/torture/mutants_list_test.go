@@ -274,7 +274,8 @@ var mutants = []mutant{
 					"		endHandlers(handlers.ErrLeaseLost)",
 				"l.log.Error(\"session lost\", \"error\", lost)"},
 			{engine + "life.go",
-				"case <-sessionCtx.Done(): // the session is lost, so the handlers' contexts end\n		endHandlers(handlers.ErrLeaseLost)",
+				"case <-sessionCtx.Done(): // the session is lost, so the handlers' contexts end\n" +
+					"		endHandlers(handlers.ErrLeaseLost)",
 				"case <-sessionCtx.Done():"},
 			{engine + "life.go", "	defer endHandlers(nil)\n", ""},
 		},

@@ -1,5 +1,5 @@
-// Package docs is what the blocks of Go in the documents leave to the reader. Each block is compiled together with a copy of this file,
-// without what the block itself declares.
+// Package docs is what the blocks of Go in the documents leave to the reader. Each block is compiled together with a
+// copy of this file, without what the block itself declares.
 package docs
 
 import (

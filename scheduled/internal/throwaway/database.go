@@ -1,4 +1,5 @@
-// Package throwaway has what a bench or a proof makes for itself and throws away again: a database, and processes that are nodes.
+// Package throwaway has what a bench or a proof makes for itself and throws away again: a database, and
+// processes that are nodes.
 package throwaway
 
 import (

@@ -16,7 +16,8 @@ import (
 )
 
 const (
-	// How a process is told where its database is: in the environment, since a password does not belong among arguments.
+	// How a process is told where its database is: in the environment, since a password does not belong
+	// among arguments.
 	serverVariable   = "TASKTABLE_NODE_SERVER"
 	databaseVariable = "TASKTABLE_NODE_DATABASE"
 	ready            = "node is up"
@@ -32,8 +33,8 @@ type Process struct {
 	said     bytes.Buffer // its errors; to be read when it has ended
 }
 
-// Start starts a program that opens the database with Inherited, and waits until it has said that it is Ready. The process is
-// killed when ctx ends.
+// Start starts a program that opens the database with Inherited, and waits until it has said that it is Ready. The
+// process is killed when ctx ends.
 func (d *Database) Start(ctx context.Context, program string, arguments, variables []string) (*Process, error) {
 	done := make(chan struct{})
 	p := &Process{cmd: exec.CommandContext(ctx, program, arguments...), Done: done}
@@ -58,7 +59,9 @@ func (d *Database) Start(ctx context.Context, program string, arguments, variabl
 	}()
 	if err != nil || strings.TrimSpace(line) != ready {
 		p.Kill()
-		return nil, errors.Join(fmt.Errorf("the node did not start, but said %q", line), err, p.Failure(), context.Cause(ctx))
+		return nil, errors.Join(
+			fmt.Errorf("the node did not start, but said %q", line), err, p.Failure(), context.Cause(ctx),
+		)
 	}
 	return p, nil
 }
@@ -100,8 +103,8 @@ func Inherited(ctx context.Context, most int32) (*Database, error) {
 	return d, err
 }
 
-// Ready tells the starting process that this one is a node now. The context it returns ends also with that process, which holds
-// the other end of this one's standard input: a killed bench leaves no nodes behind.
+// Ready tells the starting process that this one is a node now. The context it returns ends also with that process,
+// which holds the other end of this one's standard input: a killed bench leaves no nodes behind.
 func Ready(ctx context.Context, stdout io.Writer) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {

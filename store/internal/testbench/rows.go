@@ -42,15 +42,18 @@ func Base(id string) store.Task {
 func (b *Bench) Make(id, kind string) {
 	b.Helper()
 	const (
-		retrying = `UPDATE tasktable.scheduled_tasks SET attempt = 2, next_attempt_at = scheduled_at + interval '3 minutes',
+		retrying = `UPDATE tasktable.scheduled_tasks
+			SET attempt = 2, next_attempt_at = scheduled_at + interval '3 minutes',
 			message = 'first try', started_at = clock_timestamp() WHERE id = $1`
 		counted = `UPDATE tasktable.scheduled_tasks SET attempt = 2 WHERE id = $1`
 		claimed = `UPDATE tasktable.scheduled_tasks SET status = 'EXECUTING', fence = nextval('tasktable.task_numbers'),
-			lease_expires_at = clock_timestamp() + interval '1 hour', next_attempt_at = NULL, attempt = attempt + 1 WHERE id = $1`
+			lease_expires_at = clock_timestamp() + interval '1 hour', next_attempt_at = NULL, attempt = attempt + 1
+			WHERE id = $1`
 		heldIn = `UPDATE tasktable.scheduled_tasks SET status = $2::text, last_status_update = clock_timestamp(),
 			revision = nextval('tasktable.task_numbers'),
 			finished_at = CASE WHEN $2::text = 'CANCELLED' THEN clock_timestamp() END WHERE id = $1`
-		ended = `UPDATE tasktable.scheduled_tasks SET status = $2::text, fence = NULL, lease_expires_at = NULL, finished_at = clock_timestamp(),
+		ended = `UPDATE tasktable.scheduled_tasks
+			SET status = $2::text, fence = NULL, lease_expires_at = NULL, finished_at = clock_timestamp(),
 			last_status_update = clock_timestamp(), message = 'it was so', result = '{"r": 1}' WHERE id = $1`
 	)
 	if kind == "absent" {
@@ -130,8 +133,14 @@ func (b *Bench) Plan(id, next string, ended ...string) {
 		status, finished = "'"+ended[0]+"'", "clock_timestamp()"
 	}
 	b.AsEngine(func(tx pgx.Tx) {
-		b.Exec(tx, `UPDATE tasktable.scheduled_tasks SET next_attempt_at = `+next+`, planned_revision = revision, started_at = clock_timestamp(),
-			occurrence_count = 3, open_occurrences_from = '2000-01-01Z', message = 'as planned', status = `+status+`, finished_at = `+finished+` WHERE id = $1`, id)
+		b.Exec(
+			tx,
+			`UPDATE tasktable.scheduled_tasks SET next_attempt_at = `+next+
+				`, planned_revision = revision, started_at = clock_timestamp(),
+			occurrence_count = 3, open_occurrences_from = '2000-01-01Z',
+			message = 'as planned', status = `+status+`, finished_at = `+finished+` WHERE id = $1`,
+			id,
+		)
 	})
 }
 
@@ -149,10 +158,12 @@ func (b *Bench) Node(queues, types string, leads bool) (number int64, kill func(
 		}
 	}
 	b.Cleanup(kill)
-	const lock = `SELECT pg_try_advisory_lock((class - CASE WHEN class >= 2147483648 THEN 4294967296 ELSE 0 END)::int, $2::int)
+	const lock = `SELECT pg_try_advisory_lock((class - CASE WHEN class >= 2147483648 THEN 4294967296
+		ELSE 0 END)::int, $2::int)
 		FROM tasktable.lock_class($1) AS class`
 	number = One[int64](b, conn, `INSERT INTO tasktable.nodes (service, version, host, queues, types, elected_at)
-		VALUES ('mailer', 'v1', 'host/1', $1::text::jsonb, $2::text::text[], CASE WHEN $3 THEN clock_timestamp() END) RETURNING number`, queues, types, leads)
+		VALUES ('mailer', 'v1', 'host/1', $1::text::jsonb, $2::text::text[], CASE WHEN $3 THEN clock_timestamp() END)
+			RETURNING number`, queues, types, leads)
 	if !One[bool](b, conn, lock, "node", number) {
 		b.Fatal("the lock is taken")
 	}

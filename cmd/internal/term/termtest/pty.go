@@ -25,7 +25,9 @@ func OpenPTY(t *testing.T) (hand, screen *os.File) {
 	t.Cleanup(func() { _ = hand.Close() })
 	var unlock, number int32
 	for request, value := range map[uintptr]*int32{syscall.TIOCSPTLCK: &unlock, syscall.TIOCGPTN: &number} {
-		if _, _, code := syscall.Syscall(syscall.SYS_IOCTL, hand.Fd(), request, uintptr(unsafe.Pointer(value))); code != 0 {
+		if _, _, code := syscall.Syscall(
+			syscall.SYS_IOCTL, hand.Fd(), request, uintptr(unsafe.Pointer(value)),
+		); code != 0 {
 			t.Skip(code)
 		}
 	}
