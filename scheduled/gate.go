@@ -36,8 +36,10 @@ SELECT asked.fence, clock.now, t.payload, t.type, t.queue, t.priority, t.entity,
          ELSE 'go' END AS verdict,
     extract(epoch FROM greatest(asked.due, t.first_due) - clock.now)::float8 AS due_in,
     extract(epoch FROM t.lease_expires_at - clock.now)::float8 AS lease,
-    extract(epoch FROM least(greatest(t.expected_execution_time, interval '0'), interval '168 hours'))::float8 AS expected
-FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::timestamptz[], $6::boolean[]) AS asked (id, fence, revision, due, known)
+    extract(epoch FROM least(greatest(t.expected_execution_time, interval '0'), interval '168 hours'))::float8
+        AS expected
+FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::timestamptz[], $6::boolean[])
+    AS asked (id, fence, revision, due, known)
 CROSS JOIN (SELECT coalesce($1::timestamptz, transaction_timestamp()) AS now) AS clock
 -- Read once, not for each task. Without pauses it is null, and null overlaps nothing.
 CROSS JOIN (
@@ -45,10 +47,13 @@ CROSS JOIN (
     FROM tasktable.pauses AS p WHERE p.ends_at IS NULL OR p.ends_at > coalesce($1::timestamptz, transaction_timestamp())
 ) AS paused
 CROSS JOIN LATERAL (
-    SELECT CASE WHEN asked.known THEN '' ELSE t.payload::text END AS payload, t.type::text AS type, t.queue::text AS queue, t.priority::int AS priority,
-        t.entity::text AS entity, t.tenant_id::text AS tenant_id, t.trace::text AS trace, least(greatest(t.scheduled_at, '0001-01-02'), '9999-12-30')::timestamptz AS scheduled_at,
+    SELECT CASE WHEN asked.known THEN '' ELSE t.payload::text END AS payload, t.type::text AS type,
+        t.queue::text AS queue, t.priority::int AS priority,
+        t.entity::text AS entity, t.tenant_id::text AS tenant_id, t.trace::text AS trace,
+        least(greatest(t.scheduled_at, '0001-01-02'), '9999-12-30')::timestamptz AS scheduled_at,
         tasktable.due_of(t.id, t.scheduled_at, t.run_now_at, t.jitter) AS first_due,
-        t.expiration, t.expected_execution_time, t.max_attempts::int AS max_attempts, t.status, t.revision, t.lease_expires_at
+        t.expiration, t.expected_execution_time, t.max_attempts::int AS max_attempts, t.status, t.revision,
+        t.lease_expires_at
     FROM tasktable.scheduled_tasks AS t
     WHERE t.id = asked.id AND t.fence = asked.fence
     LIMIT 1
