@@ -269,6 +269,10 @@ func (s *stage) prepare(change func(*Config), parts ...handlers.Part) *troupe {
 	if err != nil {
 		s.t.Fatal(err)
 	}
+	// Nobody pings before the node runs, and a busy machine may take long until then.
+	if _, err := life.session.conn.Exec(s.t.Context(), "SET idle_session_timeout = 0"); err != nil {
+		s.t.Fatal(err)
+	}
 	return &troupe{stage: s, life: life, done: make(chan error, 1)}
 }
 
