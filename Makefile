@@ -12,9 +12,6 @@ PARALLEL ?= 4
 # What several goroutines share is in these; the others' tests take twice the time with the race detector, so it is for make race.
 RACED := ./handlers ./scheduled ./scheduled/torture ./scheduled/scheduledtest ./store ./store/inspect ./store/localpg ./store/seal ./store/storetest
 
-# Of these, what one goroutine computes for long.
-COMPUTED := ^(TestYears|TestDecideVeryManyMissed$$)
-
 # The race detector would wait a second at the end of each process.
 export GORACE ?= atexit_sleep_ms=0
 TEST = -parallel $(PARALLEL) -timeout 20m $(TESTFLAGS)
@@ -50,7 +47,6 @@ test: ## Check the format, vet, build, and run all tests
 	go vet ./...
 	go build ./...
 	go test $(RACE) $(TEST) $(RACED)
-	go test $(TEST) -run '$(COMPUTED)' ./scheduled
 	go test $(TEST) $$(go list ./... | grep -v -x -F "$$(go list $(RACED))")
 	go test -tags mutants -run '^TestMutantsApply$$' ./scheduled/torture
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tasktable/tasktable/scheduled/internal/fireplan"
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/recurrence"
 )
@@ -83,7 +84,7 @@ func (s statements) forkThose(
 	for i, l := range lanes {
 		queues[i], kinds[i] = l.Queue, l.Type
 	}
-	tasks, err := collect[recurring](ctx, q, "read recurring tasks",
+	tasks, err := collect[fireplan.Task](ctx, q, "read recurring tasks",
 		s.schema.SQL(recurringSQL), now, queues, kinds, min(most, forkMost), notNil(aside), only)
 	if err != nil || len(tasks) == 0 {
 		return done, err
@@ -139,7 +140,7 @@ type occurrence struct {
 // because both decide about the fires. If a task's fires cancel earlier occurrences, it reads all of these, otherwise
 // only the earliest.
 func (s statements) around(
-	ctx context.Context, q querier, now *time.Time, tasks []recurring,
+	ctx context.Context, q querier, now *time.Time, tasks []fireplan.Task,
 ) ([]pause, map[string][]occurrence, error) {
 	since := tasks[0].NextFire
 	ids, from, most := make([]string, len(tasks)), make([]*time.Time, len(tasks)), make([]*int, len(tasks))
@@ -172,7 +173,7 @@ func (s statements) around(
 // another transaction has locked. These tasks are left to the next pass, because a wait for the lock would hold up
 // all the others.
 func (s statements) lockLive(
-	ctx context.Context, q querier, tasks []recurring, live map[string][]occurrence,
+	ctx context.Context, q querier, tasks []fireplan.Task, live map[string][]occurrence,
 ) (busy map[string]bool, err error) {
 	parents := map[string]string{}
 	for _, task := range tasks {
@@ -216,7 +217,7 @@ type forkColumns struct {
 }
 
 // add decides about the fires of one task.
-func (c *forkColumns) add(task recurring, paused []pause, live []occurrence) {
+func (c *forkColumns) add(task fireplan.Task, paused []pause, live []occurrence) {
 	rule, err := recurrence.ParseIn(task.Cron, task.TimeZone, c.zones.location)
 	if err != nil {
 		why := scrub(err.Error())
@@ -224,15 +225,15 @@ func (c *forkColumns) add(task recurring, paused []pause, live []occurrence) {
 			ID: task.ID, Type: task.Type, Outcome: outcomeFailed, Status: string(store.StatusFailed),
 			Revision: task.Revision, Error: why,
 		})
-		c.advance(task, firing{Ended: why, Count: task.OccurrenceCount, Last: task.LastFire}, "FAILED", nil, plan{})
+		c.advance(task, fireplan.Plan{Ended: why, Count: task.OccurrenceCount, Last: task.LastFire}, "FAILED", nil, plan{})
 		return
 	}
-	var pauses []interval
+	var pauses []fireplan.Interval
 	for _, p := range paused {
 		if p.of(task.Queue, task.Type) {
-			held := interval{from: p.PausedAt}
+			held := fireplan.Interval{From: p.PausedAt}
 			if p.EndsAt != nil {
-				held.until = *p.EndsAt
+				held.Until = *p.EndsAt
 			}
 			pauses = append(pauses, held)
 		}
@@ -242,9 +243,9 @@ func (c *forkColumns) add(task recurring, paused []pause, live []occurrence) {
 		blocked = "an earlier occurrence has not ended: " + live[len(live)-1].ID
 	}
 	fingerprint := c.zones.fingerprint(task.TimeZone)
-	task.move(rule, fingerprint)
-	f := decide(task, rule.Anchored(task.ScheduledAt).Next, pauses, blocked)
-	if task.Overlap == "cancel_running" && f.runs() {
+	task.Move(rule, fingerprint)
+	f := fireplan.Decide(task, rule.Anchored(task.ScheduledAt).Next, pauses, blocked)
+	if task.Overlap == "cancel_running" && f.Runs() {
 		for _, one := range live {
 			c.cancelled, c.cancelledBy = append(c.cancelled, one.ID), append(c.cancelledBy, "task "+task.ID)
 		}
@@ -278,7 +279,7 @@ func planOf(rule *recurrence.Rule, next time.Time, fingerprint string) plan {
 	return plan{wall: &wall, zoneData: &fingerprint}
 }
 
-func (c *forkColumns) advance(task recurring, f firing, ended string, liveFrom *time.Time, plan plan) {
+func (c *forkColumns) advance(task fireplan.Task, f fireplan.Plan, ended string, liveFrom *time.Time, plan plan) {
 	var next *time.Time
 	if !f.Next.IsZero() {
 		next = &f.Next

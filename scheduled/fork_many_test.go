@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/tasktable/tasktable/scheduled/internal/fireplan"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -201,7 +202,7 @@ func TestForkManyOccurrences(t *testing.T) {
 	if err := b.pool.QueryRow(t.Context(), `SELECT count(*) FILTER (WHERE status = 'QUEUED'),
 		count(*) FILTER (WHERE status = 'SKIPPED')
 		FROM tasktable.scheduled_tasks WHERE parent_id = 'most'`).Scan(&made, &skipped); err != nil ||
-		made != store.MaxCatchUpLimit || skipped != skippedMost {
+		made != store.MaxCatchUpLimit || skipped != fireplan.SkippedMost {
 		t.Errorf("made %d, skipped %d, %v", made, skipped, err)
 	}
 	t.Logf("%d occurrences made in %s", made+skipped, time.Since(began).Round(time.Millisecond))

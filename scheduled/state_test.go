@@ -277,3 +277,10 @@ func author(by string) string {
 	}
 	return "tester"
 }
+
+func offset(at time.Time) string {
+	if at.Equal(noon) {
+		return "noon"
+	}
+	return at.Sub(noon).String()
+}

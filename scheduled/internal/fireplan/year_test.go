@@ -1,4 +1,4 @@
-package scheduled
+package fireplan
 
 import (
 	"crypto/sha256"
@@ -32,7 +32,7 @@ var goldenAnchor = time.Date(2001, 2, 3, 4, 5, 6, 0, time.UTC).AddDate(0, 0, -14
 
 func goldens(t *testing.T) (tables []golden) {
 	t.Helper()
-	files, err := filepath.Glob("../store/recurrence/testdata/*.txt")
+	files, err := filepath.Glob("../../../store/recurrence/testdata/*.txt")
 	if err != nil || len(files) < 11 {
 		t.Fatalf("tables %v, %v", files, err)
 	}
@@ -73,7 +73,7 @@ func (g golden) is(t *testing.T, fires []time.Time) {
 // simulate plays a leader that looks at a new task when look says, given when its next fire is, up to the
 // table's end, and returns what was decided each time. What the leader would write to the row is carried from
 // one look to the next.
-func (g golden) simulate(t *testing.T, change func(*recurring), look func(next time.Time) time.Time) (fires []fire) {
+func (g golden) simulate(t *testing.T, change func(*Task), look func(next time.Time) time.Time) (fires []fire) {
 	t.Helper()
 	rule, err := recurrence.Parse(g.cron, g.zone)
 	if err != nil {
@@ -87,7 +87,7 @@ func (g golden) simulate(t *testing.T, change func(*recurring), look func(next t
 		change(&r)
 	}
 	for {
-		f := decide(r, rule.Next, nil, "")
+		f := Decide(r, rule.Next, nil, "")
 		fires = append(fires, f.Fires...)
 		r.LastFire, r.OccurrenceCount, r.NextFire, r.Planned = f.Last, f.Count, f.Next, true
 		if f.Next.IsZero() || f.Next.After(g.to) {
@@ -155,7 +155,7 @@ func TestYearsWithALeaderThatIsOftenAway(t *testing.T) {
 		}
 		random := rand.New(rand.NewPCG(1, uint64(i)))
 		late := func(next time.Time) time.Time { return next.Add(time.Duration(random.Int64N(int64(240 * time.Hour)))) }
-		g.is(t, instants(t, g, g.simulate(t, func(r *recurring) { r.CatchUp = "all" }, late)))
+		g.is(t, instants(t, g, g.simulate(t, func(r *Task) { r.CatchUp = "all" }, late)))
 	}
 }
 
@@ -175,9 +175,9 @@ func TestYearsTellOfEachFire(t *testing.T) {
 			}
 			var times []time.Time
 			runs := 0
-			for _, one := range g.simulate(t, func(r *recurring) { r.CatchUp = policy }, late) {
+			for _, one := range g.simulate(t, func(r *Task) { r.CatchUp = policy }, late) {
 				if strings.Contains(one.Skip, "so were the fires") {
-					t.Fatalf("%s: more than %d in a day", g.cron, skippedMost)
+					t.Fatalf("%s: more than %d in a day", g.cron, SkippedMost)
 				}
 				if one.Skip == "" {
 					runs++

@@ -1,4 +1,4 @@
-package scheduled
+package fireplan
 
 import (
 	"fmt"
@@ -10,7 +10,7 @@ import (
 )
 
 // decided writes a firing: fires in a row that share their fate on one line, then what becomes of the task.
-func decided(f firing) string {
+func decided(f Plan) string {
 	var text strings.Builder
 	for from := 0; from < len(f.Fires); {
 		to := from + 1
@@ -42,52 +42,52 @@ func decided(f firing) string {
 }
 
 func offset(at time.Time) string {
-	if at.Equal(noon) {
+	if at.Equal(midday) {
 		return "noon"
 	}
-	return at.Sub(noon).String()
+	return at.Sub(midday).String()
 }
 
 // hourly is an hourly task whose next fire, as planned, is at noon, and comes on time.
-func hourly() recurring {
-	return recurring{
+func hourly() Task {
+	return Task{
 		ID: "tick", Cron: "0 * * * *", Overlap: "skip", CatchUp: "latest", CatchUpPaused: "none", CatchUpLimit: 100,
-		ScheduledAt: noon.Add(-24 * time.Hour), LastFire: new(noon.Add(-time.Hour)), NextFire: noon, OccurrenceCount: 7,
-		Planned: true, Now: noon.Add(50 * time.Millisecond),
+		ScheduledAt: midday.Add(-24 * time.Hour), LastFire: new(midday.Add(-time.Hour)), NextFire: midday, OccurrenceCount: 7,
+		Planned: true, Now: midday.Add(50 * time.Millisecond),
 	}
 }
 
 // late is a task of each minute that has not fired from noon on, for some minutes: as many of its fires as
 // the minutes are due.
-func late(policy string, minutes int) recurring {
+func late(policy string, minutes int) Task {
 	r := hourly()
-	r.Cron, r.CatchUp, r.LastFire, r.Now = "* * * * *", policy, new(noon.Add(-time.Minute)), noon.Add(
+	r.Cron, r.CatchUp, r.LastFire, r.Now = "* * * * *", policy, new(midday.Add(-time.Minute)), midday.Add(
 		time.Duration(minutes-1)*time.Minute+50*time.Millisecond,
 	)
 	return r
 }
 
 // justEdited is a task that was edited at ten past noon: its fires are not planned yet.
-func justEdited() recurring {
+func justEdited() Task {
 	r := hourly()
-	r.Planned, r.NextFire, r.LastFire, r.Now = false, noon.Add(10*time.Minute), new(noon), noon.Add(
+	r.Planned, r.NextFire, r.LastFire, r.Now = false, midday.Add(10*time.Minute), new(midday), midday.Add(
 		10*time.Minute+50*time.Millisecond,
 	)
 	return r
 }
 
 // justResumed is a task that was resumed at ten past noon, and has not fired since three hours before.
-func justResumed(policy string) recurring {
+func justResumed(policy string) Task {
 	r := justEdited()
-	r.Resumed, r.CatchUpPaused, r.LastFire = true, policy, new(noon.Add(-3*time.Hour))
+	r.Resumed, r.CatchUpPaused, r.LastFire = true, policy, new(midday.Add(-3*time.Hour))
 	return r
 }
 
 type decision struct {
 	name    string
-	task    recurring
-	change  func(*recurring)
-	pauses  []interval
+	task    Task
+	change  func(*Task)
+	pauses  []Interval
 	blocked string
 	want    string // as decided writes it, indented
 }
@@ -102,7 +102,7 @@ func checkDecisions(t *testing.T, tests []decision) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := decide(test.task, rule.Anchored(test.task.ScheduledAt).Next, test.pauses, test.blocked)
+		got := Decide(test.task, rule.Anchored(test.task.ScheduledAt).Next, test.pauses, test.blocked)
 		var want []string
 		for line := range strings.Lines(test.want) {
 			if line = strings.TrimSpace(line); line != "" {
@@ -112,8 +112,8 @@ func checkDecisions(t *testing.T, tests []decision) {
 		if decided(got) != strings.Join(want, "\n") {
 			t.Errorf("%s:\n%s\nwant\n%s", test.name, decided(got), strings.Join(want, "\n"))
 		}
-		if got.runs() != strings.Contains(test.want+"\n", " run\n") {
-			t.Errorf("%s: runs: %v", test.name, got.runs())
+		if got.Runs() != strings.Contains(test.want+"\n", " run\n") {
+			t.Errorf("%s: runs: %v", test.name, got.Runs())
 		}
 	}
 }
@@ -124,18 +124,18 @@ func TestDecideOnTime(t *testing.T) {
 		{name: "on time", task: hourly(), want: `
 			noon run
 			count 8, last noon, next 1h0m0s`},
-		{name: "at the very instant", task: hourly(), change: func(r *recurring) { r.Now = noon }, want: `
+		{name: "at the very instant", task: hourly(), change: func(r *Task) { r.Now = midday }, want: `
 			noon run
 			count 8, last noon, next 1h0m0s`},
 		{
 			name: "its first fire", task: hourly(),
-			change: func(r *recurring) { r.LastFire, r.OccurrenceCount = nil, 0 }, want: `
+			change: func(r *Task) { r.LastFire, r.OccurrenceCount = nil, 0 }, want: `
 			noon run
 			count 1, last noon, next 1h0m0s`,
 		},
 		{
 			name: "every so often, counted from its beginning", task: hourly(),
-			change: func(r *recurring) { r.Cron, r.ScheduledAt = "@every 25m", noon.Add(-50*time.Minute) }, want: `
+			change: func(r *Task) { r.Cron, r.ScheduledAt = "@every 25m", midday.Add(-50*time.Minute) }, want: `
 			noon run
 			count 8, last noon, next 25m0s`,
 		},
@@ -148,21 +148,21 @@ func TestDecideOnTime(t *testing.T) {
 // An edit fires nothing: the next fire is the first after it, or after the task's beginning.
 func TestDecideAfterAnEdit(t *testing.T) {
 	t.Parallel()
-	created := func(start time.Duration) func(*recurring) {
-		return func(r *recurring) { r.LastFire, r.OccurrenceCount, r.ScheduledAt = nil, 0, noon.Add(start) }
+	created := func(start time.Duration) func(*Task) {
+		return func(r *Task) { r.LastFire, r.OccurrenceCount, r.ScheduledAt = nil, 0, midday.Add(start) }
 	}
 	checkDecisions(t, []decision{
 		{name: "edited", task: justEdited(), want: `count 7, last noon, next 1h0m0s`},
 		{
 			name: "edited in the instant of a fire", task: justEdited(),
-			change: func(r *recurring) { r.NextFire, r.LastFire = noon, nil }, want: `count 7, next 1h0m0s`,
+			change: func(r *Task) { r.NextFire, r.LastFire = midday, nil }, want: `count 7, next 1h0m0s`,
 		},
-		{name: "edited just before a fire", task: justEdited(), change: func(r *recurring) {
-			r.NextFire, r.LastFire, r.Now = noon.Add(-time.Microsecond), nil, noon.Add(-time.Microsecond)
+		{name: "edited just before a fire", task: justEdited(), change: func(r *Task) {
+			r.NextFire, r.LastFire, r.Now = midday.Add(-time.Microsecond), nil, midday.Add(-time.Microsecond)
 		}, want: `count 7, next noon`},
 		{
 			name: "planned late: the fire after the edit is missed, the one before it is not", task: justEdited(),
-			change: func(r *recurring) { r.Now = noon.Add(61 * time.Minute) }, want: `
+			change: func(r *Task) { r.Now = midday.Add(61 * time.Minute) }, want: `
 			1h0m0s run
 			count 8, last 1h0m0s, next 2h0m0s`,
 		},
@@ -180,36 +180,36 @@ func TestDecideAfterAnEdit(t *testing.T) {
 			name: "begins just after a fire", task: justEdited(), change: created(2*time.Hour + time.Microsecond),
 			want: `count 0, next 3h0m0s`,
 		},
-		{name: "began while there was no leader", task: justEdited(), change: func(r *recurring) {
+		{name: "began while there was no leader", task: justEdited(), change: func(r *Task) {
 			created(2 * time.Hour)(r)
-			r.Now = noon.Add(4 * time.Hour)
+			r.Now = midday.Add(4 * time.Hour)
 		}, want: `
 			2h0m0s to 3h0m0s (2) skipped: missed, and catch_up runs only the latest
 			4h0m0s run
 			count 1, last 4h0m0s, next 5h0m0s`},
 		{name: "every so often, from a beginning to come", task: justEdited(),
-			change: func(r *recurring) { created(15 * time.Minute)(r); r.Cron = "@every 45m" },
+			change: func(r *Task) { created(15 * time.Minute)(r); r.Cron = "@every 45m" },
 			want:   `count 0, next 15m0s`},
 		{name: "every so often, from a beginning that is past", task: justEdited(),
-			change: func(r *recurring) { created(-15 * time.Minute)(r); r.Cron = "@every 45m" },
+			change: func(r *Task) { created(-15 * time.Minute)(r); r.Cron = "@every 45m" },
 			want:   `count 0, next 30m0s`},
 		{name: "edited by a clock that is behind", task: justEdited(),
-			change: func(r *recurring) { r.NextFire, r.Now = noon.Add(-5*time.Minute), noon.Add(-5*time.Minute) },
+			change: func(r *Task) { r.NextFire, r.Now = midday.Add(-5*time.Minute), midday.Add(-5*time.Minute) },
 			want:   `count 7, last noon, next 1h0m0s`},
 		{name: "edited by a clock that was behind", task: justEdited(),
-			change: func(r *recurring) { r.NextFire = noon.Add(-500 * time.Minute) },
+			change: func(r *Task) { r.NextFire = midday.Add(-500 * time.Minute) },
 			want:   `count 7, last noon, next 1h0m0s`},
 		{name: "what it missed before is not made up for by the edit", task: justEdited(),
-			change: func(r *recurring) { r.LastFire = new(noon.Add(-9 * time.Hour)) },
+			change: func(r *Task) { r.LastFire = new(midday.Add(-9 * time.Hour)) },
 			want:   `count 7, last -9h0m0s, next 1h0m0s`},
 	})
 }
 
 func TestDecideCatchUp(t *testing.T) {
 	t.Parallel()
-	hour := func(policy string, late time.Duration) recurring {
+	hour := func(policy string, late time.Duration) Task {
 		r := hourly()
-		r.CatchUp, r.Now = policy, noon.Add(late)
+		r.CatchUp, r.Now = policy, midday.Add(late)
 		return r
 	}
 	checkDecisions(t, []decision{
@@ -240,7 +240,7 @@ func TestDecideCatchUp(t *testing.T) {
 			noon to 2m0s (3) skipped: missed, and catch_up runs only the latest 100
 			3m0s to 1h42m0s (100) run
 			count 107, last 1h42m0s, next 1h43m0s`},
-		{name: "all, a limit of one", task: late("all", 3), change: func(r *recurring) { r.CatchUpLimit = 1 }, want: `
+		{name: "all, a limit of one", task: late("all", 3), change: func(r *Task) { r.CatchUpLimit = 1 }, want: `
 			noon to 1m0s (2) skipped: missed, and catch_up runs only the latest 1
 			2m0s run
 			count 8, last 2m0s, next 3m0s`},

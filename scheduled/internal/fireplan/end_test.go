@@ -1,4 +1,4 @@
-package scheduled
+package fireplan
 
 import (
 	"fmt"
@@ -11,14 +11,14 @@ import (
 
 func TestDecideEnd(t *testing.T) {
 	t.Parallel()
-	most := func(count, most int) func(*recurring) {
-		return func(r *recurring) { r.OccurrenceCount, r.MaxOccurrences = count, &most }
+	most := func(count, most int) func(*Task) {
+		return func(r *Task) { r.OccurrenceCount, r.MaxOccurrences = count, &most }
 	}
-	ends := func(after time.Duration) func(*recurring) {
-		return func(r *recurring) { r.EndsAt = new(noon.Add(after)) }
+	ends := func(after time.Duration) func(*Task) {
+		return func(r *Task) { r.EndsAt = new(midday.Add(after)) }
 	}
-	both := func(changes ...func(*recurring)) func(*recurring) {
-		return func(r *recurring) {
+	both := func(changes ...func(*Task)) func(*Task) {
+		return func(r *Task) {
 			for _, change := range changes {
 				change(r)
 			}
@@ -73,7 +73,7 @@ func TestDecideEnd(t *testing.T) {
 		},
 		{
 			name: "ended in the middle of what was missed: the limit counts from the end", task: late("all", 60),
-			change: both(ends(9*time.Minute), func(r *recurring) { r.CatchUpLimit = 4 }), want: `
+			change: both(ends(9*time.Minute), func(r *Task) { r.CatchUpLimit = 4 }), want: `
 			noon to 5m0s (6) skipped: missed, and catch_up runs only the latest 4
 			6m0s to 9m0s (4) run
 			count 11, last 9m0s, ended at 2030-01-01T12:09:00Z`,
@@ -92,8 +92,8 @@ func TestDecideEnd(t *testing.T) {
 			want: `count 7, last noon, ended at 2030-01-01T11:00:00Z`,
 		},
 		{name: "ends before it begins", task: justEdited(),
-			change: both(ends(time.Hour), func(r *recurring) {
-				r.ScheduledAt, r.LastFire = noon.Add(2*time.Hour), nil
+			change: both(ends(time.Hour), func(r *Task) {
+				r.ScheduledAt, r.LastFire = midday.Add(2*time.Hour), nil
 			}),
 			want: `count 7, ended at 2030-01-01T13:00:00Z`},
 		{name: "both ends at once", task: late("all", 5), change: both(ends(time.Minute), most(0, 2)), want: `
@@ -111,7 +111,7 @@ func TestDecideTheLastFireOfAll(t *testing.T) {
 	r := hourly()
 	r.NextFire = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 	r.Now = r.NextFire
-	f := decide(r, rule.Next, nil, "")
+	f := Decide(r, rule.Next, nil, "")
 	if len(f.Fires) != 1 || !f.Next.IsZero() || f.Ended != "ended: the expression has no further fire" {
 		t.Errorf("decided %+v", f)
 	}
@@ -178,12 +178,12 @@ func TestDecideVeryManyMissed(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := hourly()
-		r.CatchUp, r.CatchUpLimit, r.Now = test.policy, 10000, noon.Add(test.missed)
+		r.CatchUp, r.CatchUpLimit, r.Now = test.policy, 10000, midday.Add(test.missed)
 		if test.ends != 0 {
-			r.EndsAt = new(noon.Add(test.ends))
+			r.EndsAt = new(midday.Add(test.ends))
 		}
 		asked := 0
-		f := decide(r, func(after time.Time) time.Time { asked++; return rule.Next(after) }, nil, "")
+		f := Decide(r, func(after time.Time) time.Time { asked++; return rule.Next(after) }, nil, "")
 		if asked > 20*missedMost { // some tenths of a second
 			t.Errorf("%s: took %d steps", test.name, asked)
 		}
@@ -195,14 +195,14 @@ func TestDecideVeryManyMissed(t *testing.T) {
 				skips = append(skips, one)
 			}
 		}
-		if len(runs) != test.runs || f.Count != 7+test.runs || len(skips) != skippedMost ||
-			!f.Last.Equal(noon.Add(test.last)) || (f.Ended != "") != test.ended {
+		if len(runs) != test.runs || f.Count != 7+test.runs || len(skips) != SkippedMost ||
+			!f.Last.Equal(midday.Add(test.last)) || (f.Ended != "") != test.ended {
 			t.Errorf(
 				"%s: %d run, %d are skipped, count %d, the last %s, %q", test.name, len(runs), len(skips), f.Count,
 				offset(*f.Last), f.Ended,
 			)
 		}
-		if !skips[0].At.Equal(noon) || !strings.Contains(skips[0].Skip, "; so were the fires after it until 20") {
+		if !skips[0].At.Equal(midday) || !strings.Contains(skips[0].Skip, "; so were the fires after it until 20") {
 			t.Errorf("%s: the first is %s %s", test.name, offset(skips[0].At), skips[0].Skip)
 		}
 		if len(runs) > 0 && !runs[len(runs)-1].At.Equal(*f.Last) {
@@ -216,13 +216,13 @@ func TestDecideVeryManyMissed(t *testing.T) {
 func TestDecideVeryManyMissedWhilePaused(t *testing.T) {
 	t.Parallel()
 	r := late("latest", 1)
-	r.Cron, r.CatchUpPaused, r.Now = "* * * * * *", "latest", noon.Add(48*time.Hour)
+	r.Cron, r.CatchUpPaused, r.Now = "* * * * * *", "latest", midday.Add(48*time.Hour)
 	rule, err := recurrence.Parse(r.Cron, "UTC")
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := decide(r, rule.Next, []interval{{noon.Add(-time.Hour), noon.Add(time.Hour)}}, "")
-	if got := f.Fires[0]; !got.At.Equal(noon) ||
+	f := Decide(r, rule.Next, []Interval{{midday.Add(-time.Hour), midday.Add(time.Hour)}}, "")
+	if got := f.Fires[0]; !got.At.Equal(midday) ||
 		!strings.HasPrefix(
 			got.Skip,
 			"missed while paused, and catch_up_paused runs only the latest; so were the fires after it until 2030-01-0",
@@ -283,7 +283,7 @@ func TestDecideWhereClocksChange(t *testing.T) {
 		var got []string
 		for range test.want {
 			r.Now = r.NextFire
-			f := decide(r, rule.Next, nil, "")
+			f := Decide(r, rule.Next, nil, "")
 			if len(f.Fires) != 1 || f.Fires[0].Skip != "" {
 				t.Errorf("%s: %s", test.name, decided(f))
 				break

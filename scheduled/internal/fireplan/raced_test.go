@@ -1,5 +1,5 @@
 //go:build race
 
-package scheduled
+package fireplan
 
 const raced = true

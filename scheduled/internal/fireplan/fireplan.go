@@ -1,4 +1,6 @@
-package scheduled
+// Package fireplan decides which fires of a recurring task become occurrences, and when the task fires next. It computes
+// only. It asks neither the database nor a clock.
+package fireplan
 
 import (
 	"fmt"
@@ -8,8 +10,8 @@ import (
 	"github.com/tasktable/tasktable/store/recurrence"
 )
 
-// recurring is a recurring task, with all that the leader needs to plan it.
-type recurring struct {
+// Task is a recurring task, with all that the leader needs to plan it.
+type Task struct {
 	ID                  string
 	Type                string
 	Queue               string
@@ -36,8 +38,8 @@ type recurring struct {
 	Now                 time.Time
 }
 
-// firing is the result of a look at a recurring task.
-type firing struct {
+// Plan is the result of a look at a recurring task.
+type Plan struct {
 	Fires []fire
 	Next  time.Time // the next fire; zero: there is none, because the task has ended
 	Last  *time.Time
@@ -51,8 +53,8 @@ type fire struct {
 	Skip string
 }
 
-// runs reports whether one of the fires is to run.
-func (f firing) runs() bool {
+// Runs reports whether one of the fires is to run.
+func (f Plan) Runs() bool {
 	for _, one := range f.Fires {
 		if one.Skip == "" {
 			return true
@@ -68,27 +70,27 @@ const (
 	// fire, whose row stands for those after it too, and at the latest fires. These are mostly at least half of
 	// missedMost, which is more than any CatchUpLimit.
 	missedMost = 25000
-	// skippedMost is how many fires that do not run get a row each. If there are more, the first row stands for all
+	// SkippedMost is how many fires that do not run get a row each. If there are more, the first row stands for all
 	// earlier ones.
-	skippedMost = 100
+	SkippedMost = 100
 )
 
-// interval is a time during which a pause was in force. If until is zero, the pause is still in force.
-type interval struct{ from, until time.Time }
+// Interval is a time during which a pause was in force. If until is zero, the pause is still in force.
+type Interval struct{ From, Until time.Time }
 
-func (i interval) holds(at time.Time) bool {
-	return !at.Before(i.from) && (i.until.IsZero() || at.Before(i.until))
+func (i Interval) holds(at time.Time) bool {
+	return !at.Before(i.From) && (i.Until.IsZero() || at.Before(i.Until))
 }
 
-// decide returns which occurrences of a task to fork at its Now, and when its next fire is. after is the task's rule.
+// Decide returns which occurrences of a task to fork at its Now, and when its next fire is. after is the task's rule.
 // It returns the first fire strictly after an instant, or zero.
 //
 // The fires of a planned task begin with its NextFire. An edit or a resume does not make a task fire. The exceptions
 // are fires that the task missed while it was paused, if its setting catch_up_paused says so. blocked is the reason
 // why an earlier occurrence keeps the fires from running, or "".
-func decide(r recurring, after func(time.Time) time.Time, pauses []interval, blocked string) firing {
+func Decide(r Task, after func(time.Time) time.Time, pauses []Interval, blocked string) Plan {
 	due, gap, next := r.due(after)
-	f := firing{Next: next, Count: r.OccurrenceCount, Last: r.LastFire}
+	f := Plan{Next: next, Count: r.OccurrenceCount, Last: r.LastFire}
 	f.fire(r, r.missed(due, gap, pauses), gap, blocked)
 	f.end(r)
 	return f
@@ -96,7 +98,7 @@ func decide(r recurring, after func(time.Time) time.Time, pauses []interval, blo
 
 // due lists the fires up to now, or up to the task's end, and returns the first fire after that. If there are too
 // many, due leaves out the fires that come after the first one and up to gap.
-func (r recurring) due(after func(time.Time) time.Time) (due []time.Time, gap, next time.Time) {
+func (r Task) due(after func(time.Time) time.Time) (due []time.Time, gap, next time.Time) {
 	until := r.Now
 	if r.EndsAt != nil && r.EndsAt.Before(until) {
 		until = *r.EndsAt
@@ -119,7 +121,7 @@ func (r recurring) due(after func(time.Time) time.Time) (due []time.Time, gap, n
 }
 
 // from returns the time after which the due fires begin. A fire at this time itself is not due.
-func (r recurring) from() time.Time {
+func (r Task) from() time.Time {
 	switch {
 	case r.MovedFrom != nil:
 		return *r.MovedFrom
@@ -143,7 +145,7 @@ func (r recurring) from() time.Time {
 // through lists at most missedMost fires after from and up to until, and returns the first fire that it does not
 // list. The time for which a task was planned is a fire, whatever its expression says, unless the zone data have
 // changed since.
-func (r recurring) through(after func(time.Time) time.Time, from, until time.Time) (due []time.Time, next time.Time) {
+func (r Task) through(after func(time.Time) time.Time, from, until time.Time) (due []time.Time, next time.Time) {
 	if next = after(from); r.Planned && r.MovedFrom == nil && from.Before(r.NextFire) {
 		next = r.NextFire
 	}
@@ -153,9 +155,9 @@ func (r recurring) through(after func(time.Time) time.Time, from, until time.Tim
 	return due, next
 }
 
-// move finds out whether the next fire was planned with zone data other than those of the rule. If so, it sets
+// Move finds out whether the next fire was planned with zone data other than those of the rule. If so, it sets
 // MovedFrom so that the fire keeps its time on the zone's clocks. Thus no fire is lost, and none comes twice.
-func (r *recurring) move(rule *recurrence.Rule, fingerprint string) {
+func (r *Task) Move(rule *recurrence.Rule, fingerprint string) {
 	if !r.Planned || r.PlannedWall == nil || r.PlannedZoneData == nil || *r.PlannedZoneData == fingerprint {
 		return
 	}
@@ -180,7 +182,7 @@ type missed struct {
 
 // missed finds the policy of each due fire. Fires during a pause have a policy of their own. A task that was paused
 // and resumed by itself counts as paused for as long as it did not fire.
-func (r recurring) missed(due []time.Time, gap time.Time, pauses []interval) []missed {
+func (r Task) missed(due []time.Time, gap time.Time, pauses []Interval) []missed {
 	found := make([]missed, len(due))
 	later := map[bool]int{}
 	for i := len(due) - 1; i >= 0; i-- {
@@ -202,7 +204,7 @@ func (r recurring) missed(due []time.Time, gap time.Time, pauses []interval) []m
 }
 
 // skip returns the reason why the fire does not run, or "".
-func (m missed) skip(r recurring) string {
+func (m missed) skip(r Task) string {
 	while, setting := "missed", "catch_up"
 	if m.paused {
 		while, setting = "missed while paused", "catch_up_paused"
@@ -219,7 +221,7 @@ func (m missed) skip(r recurring) string {
 }
 
 // fire applies the task's policies to the due fires.
-func (f *firing) fire(r recurring, due []missed, gap time.Time, blocked string) {
+func (f *Plan) fire(r Task, due []missed, gap time.Time, blocked string) {
 	var runs, skips []fire
 	// last is the index of the last fire that runs. With overlap = skip it is the only one that runs, except for fires
 	// whose policy is "all".
@@ -248,7 +250,7 @@ func (f *firing) fire(r recurring, due []missed, gap time.Time, blocked string) 
 		}
 		f.Last = new(m.at)
 	}
-	if many := max(len(skips)-skippedMost, 0); many > 0 {
+	if many := max(len(skips)-SkippedMost, 0); many > 0 {
 		gap = skips[many].At
 		skips = append(skips[:1], skips[many+1:]...)
 	}
@@ -259,7 +261,7 @@ func (f *firing) fire(r recurring, due []missed, gap time.Time, blocked string) 
 }
 
 // end finds out whether the task goes on.
-func (f *firing) end(r recurring) {
+func (f *Plan) end(r Task) {
 	switch {
 	case r.MaxOccurrences != nil && f.Count >= *r.MaxOccurrences:
 		f.Ended, f.Next = fmt.Sprintf("ended after %d occurrences", f.Count), time.Time{}

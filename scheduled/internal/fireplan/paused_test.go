@@ -1,4 +1,4 @@
-package scheduled
+package fireplan
 
 import (
 	"testing"
@@ -11,14 +11,14 @@ func TestDecidePaused(t *testing.T) {
 	t.Parallel()
 	at := func(hours ...float64) (times []time.Time) {
 		for _, h := range hours {
-			times = append(times, noon.Add(time.Duration(h*float64(time.Hour))))
+			times = append(times, midday.Add(time.Duration(h*float64(time.Hour))))
 		}
 		return times
 	}
-	during := func(from, until float64) []interval { ends := at(from, until); return []interval{{ends[0], ends[1]}} }
-	missed := func(policy string) recurring { // fires of -3 h to noon are due
+	during := func(from, until float64) []Interval { ends := at(from, until); return []Interval{{ends[0], ends[1]}} }
+	missed := func(policy string) Task { // fires of -3 h to noon are due
 		r := hourly()
-		r.CatchUpPaused, r.NextFire, r.LastFire = policy, noon.Add(-3*time.Hour), new(noon.Add(-4*time.Hour))
+		r.CatchUpPaused, r.NextFire, r.LastFire = policy, midday.Add(-3*time.Hour), new(midday.Add(-4*time.Hour))
 		return r
 	}
 	const latest, all = "missed while paused, and catch_up_paused runs only the latest",
@@ -36,39 +36,39 @@ func TestDecidePaused(t *testing.T) {
 			count 10, last noon, next 1h0m0s`},
 		{
 			name: "resumed, all up to a limit", task: justResumed("all"),
-			change: func(r *recurring) { r.CatchUpLimit = 2 }, want: `
+			change: func(r *Task) { r.CatchUpLimit = 2 }, want: `
 			-2h0m0s skipped: ` + all + `
 			-1h0m0s to noon (2) run
 			count 9, last noon, next 1h0m0s`,
 		},
 		{
 			name: "resumed, and nothing was missed", task: justResumed("all"),
-			change: func(r *recurring) { r.LastFire = new(noon) }, want: `count 7, last noon, next 1h0m0s`,
+			change: func(r *Task) { r.LastFire = new(midday) }, want: `count 7, last noon, next 1h0m0s`,
 		},
 		{
 			name: "resumed, has never fired", task: justResumed("latest"),
-			change: func(r *recurring) { r.LastFire, r.ScheduledAt = nil, noon.Add(-2*time.Hour) }, want: `
+			change: func(r *Task) { r.LastFire, r.ScheduledAt = nil, midday.Add(-2*time.Hour) }, want: `
 			-2h0m0s to -1h0m0s (2) skipped: ` + latest + `
 			noon run
 			count 8, last noon, next 1h0m0s`,
 		},
 		{
 			name: "resumed, edited before the pause", task: justResumed("all"),
-			change: func(r *recurring) { r.EditedAt = new(noon.Add(-90 * time.Minute)) }, want: `
+			change: func(r *Task) { r.EditedAt = new(midday.Add(-90 * time.Minute)) }, want: `
 			-1h0m0s to noon (2) run
 			count 9, last noon, next 1h0m0s`,
 		},
 		{
 			name: "resumed before its beginning", task: justResumed("all"),
-			change: func(r *recurring) { r.ScheduledAt = noon.Add(5 * time.Hour) },
+			change: func(r *Task) { r.ScheduledAt = midday.Add(5 * time.Hour) },
 			want:   `count 7, last -3h0m0s, next 5h0m0s`,
 		},
 		{name: "resumed before its beginning, never fired", task: justResumed("all"),
-			change: func(r *recurring) { r.LastFire, r.ScheduledAt = nil, noon.Add(5*time.Hour) },
+			change: func(r *Task) { r.LastFire, r.ScheduledAt = nil, midday.Add(5*time.Hour) },
 			want:   `count 7, next 5h0m0s`},
 		{
 			name: "resumed, then no leader", task: justResumed("none"),
-			change: func(r *recurring) { r.Now = noon.Add(130 * time.Minute) }, want: `
+			change: func(r *Task) { r.Now = midday.Add(130 * time.Minute) }, want: `
 			-2h0m0s to noon (3) skipped: missed while paused, and catch_up_paused is none
 			1h0m0s skipped: missed, and catch_up runs only the latest
 			2h0m0s run
@@ -76,7 +76,7 @@ func TestDecidePaused(t *testing.T) {
 		},
 		{
 			name: "resumed with both policies: only the last of the two runs", task: justResumed("latest"),
-			change: func(r *recurring) { r.Now = noon.Add(130 * time.Minute) }, want: `
+			change: func(r *Task) { r.Now = midday.Add(130 * time.Minute) }, want: `
 			-2h0m0s to -1h0m0s (2) skipped: ` + latest + `
 			noon skipped: missed, and a later one runs because overlap is skip
 			1h0m0s skipped: missed, and catch_up runs only the latest
@@ -85,8 +85,8 @@ func TestDecidePaused(t *testing.T) {
 		},
 		{
 			name: "resumed with both policies, and may overlap: each runs its own latest", task: justResumed("latest"),
-			change: func(r *recurring) {
-				r.Now, r.Overlap = noon.Add(130*time.Minute), "allow"
+			change: func(r *Task) {
+				r.Now, r.Overlap = midday.Add(130*time.Minute), "allow"
 			},
 			want: `
 			-2h0m0s to -1h0m0s (2) skipped: ` + latest + `
@@ -105,7 +105,7 @@ func TestDecidePaused(t *testing.T) {
 			count 8, last noon, next 1h0m0s`},
 		{
 			name: "its queue was paused, latest, and may overlap", task: missed("latest"),
-			change: func(r *recurring) { r.Overlap = "allow" }, pauses: during(-3.5, -0.5), want: `
+			change: func(r *Task) { r.Overlap = "allow" }, pauses: during(-3.5, -0.5), want: `
 			-3h0m0s to -2h0m0s (2) skipped: ` + latest + `
 			-1h0m0s to noon (2) run
 			count 9, last noon, next 1h0m0s`,
@@ -123,14 +123,14 @@ func TestDecidePaused(t *testing.T) {
 			-2h0m0s to -1h0m0s (2) skipped: missed, and catch_up runs only the latest
 			noon run
 			count 8, last noon, next 1h0m0s`},
-		{name: "a pause that still holds", task: missed("none"), pauses: []interval{{from: at(-1.5)[0]}}, want: `
+		{name: "a pause that still holds", task: missed("none"), pauses: []Interval{{From: at(-1.5)[0]}}, want: `
 			-3h0m0s skipped: missed, and catch_up runs only the latest
 			-1h0m0s to noon (2) skipped: missed while paused, and catch_up_paused is none
 			-2h0m0s run
 			count 8, last noon, next 1h0m0s`},
 		{
 			name: "paused in the instant of a fire", task: hourly(),
-			pauses: []interval{{from: noon, until: noon.Add(time.Millisecond)}}, want: `
+			pauses: []Interval{{From: midday, Until: midday.Add(time.Millisecond)}}, want: `
 			noon skipped: missed while paused, and catch_up_paused is none
 			count 7, last noon, next 1h0m0s`,
 		},
