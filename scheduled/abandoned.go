@@ -8,6 +8,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 )
 
 // abandoned runs on the leader and takes back the claims that nothing else takes back. A node ends the claims in its
@@ -18,7 +20,7 @@ import (
 // entries.
 type abandoned struct {
 	pool       *pgxpool.Pool
-	statements statements
+	statements taskdb.Queries
 	leads      func() bool
 	after      time.Duration // from the end of a lease until the claim is taken back; also the pause between rounds
 	within     time.Duration // bounds each part of a round
@@ -69,7 +71,9 @@ func (a *abandoned) run(ctx context.Context) {
 }
 
 // tookTooLong reports whether a part of a round ran into its own time limit, or into the server's.
-func tookTooLong(err error) bool { return errors.Is(err, context.DeadlineExceeded) || isTimeout(err) }
+func tookTooLong(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || taskdb.IsTimeout(err)
+}
 
 // The statement locks the rows, so that no lease is extended meanwhile.
 const abandonedSQL = `
@@ -83,21 +87,21 @@ LIMIT 500 FOR UPDATE SKIP LOCKED`
 func (a *abandoned) step(ctx context.Context, page, most int64) (next int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, a.within)
 	defer cancel()
-	pages, err := a.statements.pagesOf(ctx, a.pool, "tasktable.scheduled_tasks")
+	pages, err := a.statements.PagesOf(ctx, a.pool, "tasktable.scheduled_tasks")
 	if err != nil {
 		return page, err
 	}
-	var ended []settlement
-	var done []settled
+	var ended []taskdb.Settlement
+	var done []taskdb.SettleResult
 	err = pgx.BeginFunc(ctx, a.pool, func(tx pgx.Tx) error {
-		take := func(savepoint pgx.Tx, r tupleRange) error {
+		take := func(savepoint pgx.Tx, r taskdb.TupleRange) error {
 			some, states, err := a.take(ctx, savepoint, r)
 			ended, done = append(ended, some...), append(done, states...)
 			return err
 		}
-		_, refused, err := pastRefusals(ctx, tx, wholePages(page, page+most), abandonedRefused, take)
+		_, refused, err := taskdb.PastRefusals(ctx, tx, taskdb.WholePages(page, page+most), abandonedRefused, take)
 		for _, one := range refused {
-			a.log.Error("a claim that nobody holds cannot be taken back", "row", one.at.String(), "error", one.err)
+			a.log.Error("a claim that nobody holds cannot be taken back", "row", one.At.String(), "error", one.Err)
 		}
 		return err
 	})
@@ -112,30 +116,30 @@ func (a *abandoned) step(ctx context.Context, page, most int64) (next int64, err
 }
 
 // take ends the abandoned claims on the rows of a range.
-func (a *abandoned) take(ctx context.Context, tx pgx.Tx, r tupleRange) (ended []settlement, done []settled, err error) {
-	holds, err := collect[hold](ctx, tx, "read abandoned claims",
-		a.statements.schema.SQL(abandonedSQL), r.from.String(), r.to.String(), a.after)
+func (a *abandoned) take(ctx context.Context, tx pgx.Tx, r taskdb.TupleRange) (ended []taskdb.Settlement, done []taskdb.SettleResult, err error) {
+	holds, err := taskdb.CollectRows[taskdb.Claim](ctx, tx, "read abandoned claims",
+		a.statements.Schema.SQL(abandonedSQL), r.From.String(), r.To.String(), a.after)
 	if err != nil || len(holds) == 0 {
 		return nil, nil, err
 	}
 	for _, h := range holds {
 		h.Due = time.Time{} // the row does not say when the task was due
-		ended = append(ended, lost(h, "its lease ended, and nobody held it"))
+		ended = append(ended, taskdb.Lost(h, "its lease ended, and nobody held it"))
 	}
-	if done, err = a.statements.settle(ctx, tx, nil, nil, ended); err != nil {
+	if done, err = a.statements.Settle(ctx, tx, nil, nil, ended); err != nil {
 		return nil, nil, err
 	}
 	return ended, done, nil
 }
 
-func (a *abandoned) tell(ended []settlement, done []settled) {
-	states := byFence(done)
+func (a *abandoned) tell(ended []taskdb.Settlement, done []taskdb.SettleResult) {
+	states := taskdb.ByFence(done)
 	for _, one := range ended {
 		if state := states[one.Fence]; state.Settled {
 			a.log.Warn("claim taken back", "task", one.ID, "type", state.Type,
 				"revision", one.Revision, "attempt", one.Attempt,
 				"outcome", one.Outcome, "status", state.Status, "why", *one.Error)
-			a.metrics.of(state.Type).recorded(one.recorded(state))
+			a.metrics.of(state.Type).recorded(one.Recorded(state))
 			a.dead.tell(deadOf(one, state))
 		}
 	}

@@ -30,7 +30,7 @@ func TestAbandonedClaimsThatAreSlow(t *testing.T) {
 		CREATE TRIGGER slow BEFORE UPDATE ON tasktable.scheduled_tasks
 		FOR EACH ROW WHEN (OLD.fence IS NOT NULL AND NEW.fence IS NULL) EXECUTE FUNCTION slow()`)
 	a := &abandoned{
-		pool: b.pool, statements: b.statements, leads: func() bool { return true }, after: 10 * time.Millisecond,
+		pool: b.pool, statements: b.Queries, leads: func() bool { return true }, after: 10 * time.Millisecond,
 		within: time.Second, metrics: newMetrics(Config{Logger: testLogger()}),
 		dead: newUndertaker(nil, nil, testLogger()), log: testLogger(),
 	}

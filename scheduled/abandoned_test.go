@@ -6,6 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -24,7 +25,7 @@ func TestAbandonedClaimsAreTakenBack(t *testing.T) {
 	b.exec(`UPDATE tasktable.scheduled_tasks SET lease_expires_at = clock_timestamp() - CASE id
 		WHEN 'lapsed' THEN interval '50 seconds' WHEN 'held' THEN interval '-1 minute' ELSE interval '61 seconds' END`)
 	a := &abandoned{
-		pool: b.pool, statements: b.statements, dead: newUndertaker(nil, nil, testLogger()),
+		pool: b.pool, statements: b.Queries, dead: newUndertaker(nil, nil, testLogger()),
 		after: abandonedAfter, within: abandonedWithin, log: testLogger(),
 	}
 	step := func() {
@@ -56,7 +57,7 @@ func TestAbandonedClaimsAreTakenBack(t *testing.T) {
 	if got := held(); got != "held lapsed" {
 		t.Errorf("held after the lock is gone: %s", got)
 	}
-	if got := outcomes(t, b.pool, "abandoned"); len(got) != 1 || got[0] != outcomeLost {
+	if got := outcomes(t, b.pool, "abandoned"); len(got) != 1 || got[0] != taskdb.OutcomeLost {
 		t.Errorf("history %v", got)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -61,10 +62,10 @@ func TestTasksOfAnOldName(t *testing.T) {
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("ran %v, want %v", got, want)
 	}
-	s.is("old", store.StatusCompleted, outcomeCompleted)
-	s.is("again", store.StatusCompleted, outcomeCompleted, outcomeCompleted)
-	s.is("turns", store.StatusCompleted, outcomeCompleted, outcomeCompleted)
-	s.is("edited", store.StatusCompleted, outcomeCompleted)
+	s.is("old", store.StatusCompleted, taskdb.OutcomeCompleted)
+	s.is("again", store.StatusCompleted, taskdb.OutcomeCompleted, taskdb.OutcomeCompleted)
+	s.is("turns", store.StatusCompleted, taskdb.OutcomeCompleted, taskdb.OutcomeCompleted)
+	s.is("edited", store.StatusCompleted, taskdb.OutcomeCompleted)
 	if n := s.count(`SELECT count(*) FROM tasktable.scheduled_task_executions WHERE type = 'JOB'`); n != 4 {
 		t.Errorf("%d executions under the old name", n)
 	}
@@ -86,10 +87,10 @@ func TestPauseOfAnOldName(t *testing.T) {
 	)
 	s.schedule("old", nil)
 	s.schedule("new", func(task *store.Task) { task.Payload = renamed{"new"} })
-	s.is("new", store.StatusCompleted, outcomeCompleted)
+	s.is("new", store.StatusCompleted, taskdb.OutcomeCompleted)
 	s.is("old", store.StatusQueued)
 	if _, err := s.tasks.ResumeScope(t.Context(), s.pool, store.Type("JOB")); err != nil {
 		t.Fatal(err)
 	}
-	s.is("old", store.StatusCompleted, outcomeCompleted)
+	s.is("old", store.StatusCompleted, taskdb.OutcomeCompleted)
 }

@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"maps"
 	"time"
+
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 )
 
 // gateAsk is a question to the gate by one batch. Questions that arrive together share one read.
 type gateAsk struct {
-	holds  []hold
+	holds  []taskdb.Claim
 	known  map[int64]string // payloads from earlier answers, by fence
 	bytes  int              // about how many bytes the other payloads have together
 	answer chan gateAnswer
@@ -19,15 +21,15 @@ func (a *gateAsk) weight() int { return max(len(a.holds), a.bytes>>10) }
 
 // gateAnswer has the time of the gate's answer, by this process's clock. rows is nil if the database did not answer.
 type gateAnswer struct {
-	rows map[int64]gateRow
+	rows map[int64]taskdb.GateAnswer
 	at   time.Time
 }
 
 // ask puts tasks to the gate, together with the questions that other batches ask at the same time.
 func (b *batch) ask(runs []*run) gateAnswer {
-	question := &gateAsk{answer: make(chan gateAnswer, 1), holds: make([]hold, 0, len(runs))}
+	question := &gateAsk{answer: make(chan gateAnswer, 1), holds: make([]taskdb.Claim, 0, len(runs))}
 	for _, r := range runs {
-		question.holds = append(question.holds, r.hold)
+		question.holds = append(question.holds, r.Claim)
 		if r.payload != nil {
 			if question.known == nil {
 				question.known = map[int64]string{}
@@ -72,7 +74,7 @@ func (b *batch) part(due int) int {
 // again.
 func keepPayloads(runs []*run, late gateAnswer) {
 	for _, r := range runs {
-		if answer := late.rows[r.Fence]; answer.Verdict == verdictGo {
+		if answer := late.rows[r.Fence]; answer.Verdict == taskdb.VerdictGo {
 			r.payload = &answer.Payload
 		}
 	}
@@ -81,7 +83,7 @@ func keepPayloads(runs []*run, late gateAnswer) {
 // answerGates puts all the questions that have arrived to the database at once. If the database does not answer, each
 // batch asks again.
 func (w *worker) answerGates(ctx context.Context, asked []*gateAsk) {
-	var holds []hold
+	var holds []taskdb.Claim
 	known := map[int64]string{}
 	bytes := 0
 	for _, question := range asked {
@@ -108,7 +110,7 @@ func (w *worker) answerGates(ctx context.Context, asked []*gateAsk) {
 
 // gate takes its connection before it notes the time, so that the wait for a connection does not make the answer
 // older.
-func (w *worker) gate(ctx context.Context, holds []hold, known map[int64]string) (gateAnswer, error) {
+func (w *worker) gate(ctx context.Context, holds []taskdb.Claim, known map[int64]string) (gateAnswer, error) {
 	conn, err := w.enginePool.Acquire(ctx)
 	if err != nil {
 		return gateAnswer{}, fmt.Errorf("connect to ask the gate: %w", err)
@@ -131,11 +133,11 @@ const (
 
 // gateEach asks the gate. It refuses only the tasks that cannot be read. The other tasks get their answers.
 func (w *worker) gateEach(
-	ctx context.Context, conn querier, holds []hold, known map[int64]string,
-) (map[int64]gateRow, error) {
-	answers := map[int64]gateRow{}
-	err := bisect(holds, func(some []hold) error {
-		found, err := w.statements.gate(ctx, conn, nil, some, known)
+	ctx context.Context, conn taskdb.DB, holds []taskdb.Claim, known map[int64]string,
+) (map[int64]taskdb.GateAnswer, error) {
+	answers := map[int64]taskdb.GateAnswer{}
+	err := taskdb.Bisect(holds, func(some []taskdb.Claim) error {
+		found, err := w.statements.Gate(ctx, conn, nil, some, known)
 		switch {
 		case err != nil:
 			return err
@@ -145,8 +147,8 @@ func (w *worker) gateEach(
 			maps.Copy(answers, found)
 		}
 		return nil
-	}, func(one hold, err error) error {
-		answers[one.Fence] = gateRow{Fence: one.Fence, Verdict: verdictBroken, Payload: err.Error()}
+	}, func(one taskdb.Claim, err error) error {
+		answers[one.Fence] = taskdb.GateAnswer{Fence: one.Fence, Verdict: verdictBroken, Payload: err.Error()}
 		return nil
 	})
 	return answers, err

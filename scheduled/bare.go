@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -14,7 +15,7 @@ import (
 // with it, and measure single statements with it. It has no other use.
 type Bare struct {
 	conn       *pgx.Conn
-	statements statements
+	statements taskdb.Queries
 }
 
 // NewBare prepares a connection to Postgres as the engine prepares its own. An empty schemaName means the default
@@ -30,7 +31,7 @@ func NewBare(ctx context.Context, conn *pgx.Conn, schemaName string) (*Bare, err
 	if _, err := conn.Exec(ctx, planSettingsSQL); err != nil {
 		return nil, fmt.Errorf("prepare connection: %w", err)
 	}
-	return &Bare{conn: conn, statements: statements{schema: schema}}, nil
+	return &Bare{conn: conn, statements: taskdb.Queries{Schema: schema}}, nil
 }
 
 // Drain claims and completes due tasks, round after round, until none are due. It returns the number of tasks.
@@ -57,7 +58,7 @@ func (b *Bare) Claim(ctx context.Context) (claimed int, err error) {
 // a pass claims the due tasks. It then completes the claimed tasks.
 func (b *Bare) Look(ctx context.Context) (peek, pass time.Duration, claimed int, err error) {
 	began := time.Now()
-	if _, err := b.statements.lanes(ctx, b.conn, nil); err != nil {
+	if _, err := b.statements.Lanes(ctx, b.conn, nil); err != nil {
 		return 0, 0, 0, err
 	}
 	peek = time.Since(began)
@@ -69,45 +70,45 @@ func (b *Bare) Look(ctx context.Context) (peek, pass time.Duration, claimed int,
 	return peek, time.Since(began), len(taken), b.complete(ctx, taken)
 }
 
-func (b *Bare) claim(ctx context.Context) (taken []claimed, err error) {
+func (b *Bare) claim(ctx context.Context) (taken []taskdb.ClaimedTask, err error) {
 	err = pgx.BeginFunc(ctx, b.conn, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, enterSQL); err != nil {
+		if _, err := tx.Exec(ctx, taskdb.EnterSQL); err != nil {
 			return fmt.Errorf("enter the engine's context: %w", err)
 		}
-		lanes, err := b.statements.lanes(ctx, tx, nil)
+		lanes, err := b.statements.Lanes(ctx, tx, nil)
 		if err == nil {
-			taken, err = b.claimFrom(ctx, tx, unpaused(lanes.tasks, lanes.paused))
+			taken, err = b.claimFrom(ctx, tx, taskdb.Unpaused(lanes.Tasks, lanes.Paused))
 		}
 		return err
 	})
 	return taken, err
 }
 
-func (b *Bare) claimFrom(ctx context.Context, tx pgx.Tx, lanes []lane) ([]claimed, error) {
-	var due []laneBudget
+func (b *Bare) claimFrom(ctx context.Context, tx pgx.Tx, lanes []taskdb.Lane) ([]taskdb.ClaimedTask, error) {
+	var due []taskdb.LaneQuota
 	for _, l := range lanes {
 		if l.DueIn <= 0 {
-			due = append(due, laneBudget{lane: l, Cost: 1, Room: settleMost})
+			due = append(due, taskdb.LaneQuota{Lane: l, Cost: 1, Room: settleMost})
 		}
 	}
 	if len(due) == 0 {
 		return nil, nil
 	}
-	return b.statements.claim(ctx, tx, nil, 0, DefaultStartAllowance, due, settleMost)
+	return b.statements.Claim(ctx, tx, nil, 0, DefaultStartAllowance, due, settleMost)
 }
 
-func (b *Bare) complete(ctx context.Context, taken []claimed) error {
+func (b *Bare) complete(ctx context.Context, taken []taskdb.ClaimedTask) error {
 	now := time.Now()
-	ended := make([]settlement, len(taken))
+	ended := make([]taskdb.Settlement, len(taken))
 	for i, c := range taken {
-		ended[i] = settlement{
-			hold: c.hold(), Type: c.Type, ScheduledAt: &c.Due, StartedAt: &now,
-			Outcome: outcomeCompleted, Edited: outcomeSuperseded, To: store.StatusCompleted,
+		ended[i] = taskdb.Settlement{
+			Claim: c.Hold(), Type: c.Type, ScheduledAt: &c.Due, StartedAt: &now,
+			Outcome: taskdb.OutcomeCompleted, Edited: taskdb.OutcomeSuperseded, To: store.StatusCompleted,
 		}
 	}
 	if len(ended) == 0 {
 		return nil
 	}
-	_, err := b.statements.completeOrSettle(ctx, b.conn, nil, ended)
+	_, err := b.statements.CompleteOrSettle(ctx, b.conn, nil, ended)
 	return err
 }

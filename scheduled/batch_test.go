@@ -7,9 +7,11 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 )
 
-var someHolds = []hold{
+var someHolds = []taskdb.Claim{
 	{ID: "a", Fence: 1, Revision: 2, Attempt: 3, Due: noon},
 	{
 		ID: "12:34:", Fence: math.MaxInt64, Revision: math.MaxInt64, Attempt: math.MaxInt32,
@@ -26,18 +28,18 @@ var someHolds = []hold{
 func TestPack(t *testing.T) {
 	t.Parallel()
 	for n := range len(someHolds) + 1 {
-		packed := pack(someHolds[:n])
-		got, err := unpack(packed)
+		packed := taskdb.EncodeClaims(someHolds[:n])
+		got, err := taskdb.DecodeClaims(packed)
 		if err != nil || len(got) != n || n > 0 && !reflect.DeepEqual(got, someHolds[:n]) {
 			t.Errorf("%d holds come back as %+v, %v", n, got, err)
 		}
 		for cut := range packed { // no part of a batch is taken for a whole one of as many tasks
-			if got, err := unpack(packed[:cut]); err == nil && len(got) >= n {
+			if got, err := taskdb.DecodeClaims(packed[:cut]); err == nil && len(got) >= n {
 				t.Errorf("%q cut at %d is read as %+v", packed, cut, got)
 			}
 		}
 	}
-	if got := pack(someHolds[:1]); got != "1:2:3:1893499200000000:1:a" {
+	if got := taskdb.EncodeClaims(someHolds[:1]); got != "1:2:3:1893499200000000:1:a" {
 		t.Errorf("packed as %q", got)
 	}
 }
@@ -61,7 +63,7 @@ func TestUnpackRefuses(t *testing.T) {
 		"1:2:3:4:1:a" + "9:9:9:9:2:b":        "id of task 2 should have 2 bytes, 1 are left",
 		"1:2:3:9223372036854775807:1:a:::::": "no number 1 of task 2",
 	} {
-		if got, err := unpack(packed); err == nil || !strings.Contains(err.Error(), want) {
+		if got, err := taskdb.DecodeClaims(packed); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is read as %v, %v; want %q", packed, got, err, want)
 		}
 	}
@@ -70,21 +72,21 @@ func TestUnpackRefuses(t *testing.T) {
 // Whatever can be unpacked is what packing gave, but for other ways to write the same number.
 func FuzzUnpack(f *testing.F) {
 	for n := range len(someHolds) {
-		f.Add(pack(someHolds[n:]))
+		f.Add(taskdb.EncodeClaims(someHolds[n:]))
 	}
 	f.Add("1:2:3:4:1:a1:2:3:4:0:")
 	f.Add("+1:-2:03:-9223372036854775808:0:")
 	f.Add("1:2:3:9223372036854775807:1:a")
 	f.Add("1:2:3:4:9223372036854775807:a")
 	f.Fuzz(func(t *testing.T, packed string) {
-		holds, err := unpack(packed)
+		holds, err := taskdb.DecodeClaims(packed)
 		if err != nil {
 			if holds != nil {
 				t.Errorf("%q: an error, and %d holds", packed, len(holds))
 			}
 			return
 		}
-		again, err := unpack(pack(holds))
+		again, err := taskdb.DecodeClaims(taskdb.EncodeClaims(holds))
 		if err != nil || !reflect.DeepEqual(holds, again) {
 			t.Errorf("%q: %+v packs to %+v, %v", packed, holds, again, err)
 		}

@@ -5,39 +5,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
+
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 )
-
-// liveNode is a node that is not dead, as the leader knows it.
-type liveNode struct {
-	Number        int64
-	Queues        map[string]int // the slots of each queue; shared slots count for each queue
-	Shares        bool           // its slots serve all its queues
-	Types         []string
-	Transactional []string                 // the types whose handlers take a transaction
-	Places        int                      // how many of these handlers it runs at once
-	Averages      map[string]time.Duration // how long its handlers run, by type
-	Held          bool                     // its lock is held, so its session lives
-	Hears         bool                     // it has an OnDead or OnLost hook
-	Led           bool                     // of the nodes not known to be dead, it is the last that began to lead
-	Silent        time.Duration            // how long ago its last sign of life was; negative if nobody has noted that
-}
-
-// works reports whether the node takes tasks of a queue and type.
-func (n liveNode) works(queue, kind string) bool {
-	return n.Queues[queue] > 0 && slices.Contains(n.Types, kind)
-}
-
-// laneBudget is a lane that may be claimed from. The lanes of a pool share its room.
-type laneBudget struct {
-	lane
-	Pool  int // the number of the pool, which is all lanes that the same nodes can work
-	Cost  int // how much of the room each task takes
-	Room  int // how much may be claimed now, in units of Cost
-	Near  int // how much of the room tasks that are not due yet may take
-	Ahead int // into how many River jobs these tasks must fit
-	Slots int // over how many slots the claimed tasks are spread
-}
 
 const (
 	// slotCost is the room of one slot. A task that takes long takes all of it. So does a task of a type that no node
@@ -59,11 +29,11 @@ type taken struct {
 }
 
 // takenBy counts the jobs that run on each node and are not expected to end soon.
-func takenBy(nodes []liveNode, jobs []seenJob, known rates) map[int64]*taken {
-	byClient := map[string]liveNode{}
+func takenBy(nodes []taskdb.LiveNode, jobs []seenJob, known rates) map[int64]*taken {
+	byClient := map[string]taskdb.LiveNode{}
 	found := map[int64]*taken{}
 	for _, node := range nodes {
-		byClient[clientID(node.Number)] = node
+		byClient[taskdb.ClientID(node.Number)] = node
 		found[node.Number] = &taken{slots: map[string]int{}}
 	}
 	for _, job := range jobs {
@@ -87,8 +57,8 @@ func takenBy(nodes []liveNode, jobs []seenJob, known rates) map[int64]*taken {
 	return found
 }
 
-// free is how many batches of a queue and type the node can begin within about a second.
-func (n liveNode) free(queue, kind string, of *taken) int {
+// freeOf is how many batches of a queue and type the node can begin within about a second.
+func freeOf(n taskdb.LiveNode, queue, kind string, of *taken) int {
 	slots := n.Queues[queue] - of.slots[queue]
 	if n.Shares {
 		slots = n.Queues[queue] - of.shared
@@ -108,20 +78,20 @@ type pool struct {
 
 // pools finds the pool of a queue and type.
 type pools struct {
-	nodes   []liveNode
+	nodes   []taskdb.LiveNode
 	clients map[string]bool // of these nodes
 	taken   map[int64]*taken
 	byKey   map[string]*pool
 	found   map[[2]string]*pool
 }
 
-func poolsOf(nodes []liveNode, jobs []seenJob, known rates) *pools {
+func poolsOf(nodes []taskdb.LiveNode, jobs []seenJob, known rates) *pools {
 	p := &pools{
 		nodes: nodes, clients: map[string]bool{}, taken: takenBy(nodes, jobs, known),
 		byKey: map[string]*pool{}, found: map[[2]string]*pool{},
 	}
 	for _, node := range nodes {
-		p.clients[clientID(node.Number)] = true
+		p.clients[taskdb.ClientID(node.Number)] = true
 	}
 	return p
 }
@@ -135,7 +105,7 @@ func (p *pools) of(queue, kind string) *pool {
 	key.WriteString(queue)
 	slots, free := 0, 0
 	for _, node := range p.nodes {
-		if !node.works(queue, kind) {
+		if !node.Works(queue, kind) {
 			continue
 		}
 		key.WriteString(" " + strconv.FormatInt(node.Number, 10))
@@ -143,7 +113,7 @@ func (p *pools) of(queue, kind string) *pool {
 			key.WriteString("t")
 		}
 		slots += node.Queues[queue]
-		free += node.free(queue, kind, p.taken[node.Number])
+		free += freeOf(node, queue, kind, p.taken[node.Number])
 	}
 	var one *pool
 	if slots > 0 {
@@ -164,7 +134,7 @@ func (p *pools) of(queue, kind string) *pool {
 // Types that different nodes work have different pools, so that a service that is slow or stuck does not starve
 // another service on the same queue. Tasks that are claimed ahead of their time take at most half of the slots. Each
 // of their jobs occupies one of River's workers while it waits, and due tasks need the other workers.
-func budget(lanes []lane, nodes []liveNode, jobs []seenJob, known rates) []laneBudget {
+func budget(lanes []taskdb.Lane, nodes []taskdb.LiveNode, jobs []seenJob, known rates) []taskdb.LaneQuota {
 	all := poolsOf(nodes, jobs, known)
 	cost := func(kind string) int { fits := known.fits(kind); return (slotCost + fits - 1) / fits }
 	for _, job := range jobs {
@@ -177,13 +147,13 @@ func budget(lanes []lane, nodes []liveNode, jobs []seenJob, known rates) []laneB
 			p.waiting += job.Tasks * cost(job.Type)
 		}
 	}
-	var budgets []laneBudget
+	var budgets []taskdb.LaneQuota
 	for _, l := range lanes {
 		p := all.of(l.Queue, l.Type)
 		if p == nil {
 			continue
 		}
-		one := laneBudget{lane: l, Pool: p.number, Cost: cost(l.Type), Room: p.free*slotCost - p.waiting, Slots: p.free}
+		one := taskdb.LaneQuota{Lane: l, Pool: p.number, Cost: cost(l.Type), Room: p.free*slotCost - p.waiting, Slots: p.free}
 		if one.Room < one.Cost || p.tasks >= max(2*p.slots, handMost) {
 			one.Room = 0
 		}
@@ -191,17 +161,6 @@ func budget(lanes []lane, nodes []liveNode, jobs []seenJob, known rates) []laneB
 		one.Near = min(one.Ahead*slotCost, one.Room)
 		budgets = append(budgets, one)
 	}
-	slices.SortStableFunc(budgets, func(a, b laneBudget) int { return cmp.Compare(b.Priority, a.Priority) })
+	slices.SortStableFunc(budgets, func(a, b taskdb.LaneQuota) int { return cmp.Compare(b.Priority, a.Priority) })
 	return inOrder(budgets)
-}
-
-// shareSlots gives each queue the slots of all queues, because any queue may get them.
-func shareSlots(queues map[string]int) {
-	total := 0
-	for _, slots := range queues {
-		total += slots
-	}
-	for queue := range queues {
-		queues[queue] = total
-	}
 }

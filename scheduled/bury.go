@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 )
 
 // told is a message to the node whose hook is to be called.
@@ -68,7 +70,7 @@ func (l *leader) heir(kind string) int64 {
 	return l.session.number
 }
 
-func deadChannel(s statements) string { return s.schema.String() + ".dead" }
+func deadChannel(s taskdb.Queries) string { return s.Schema.String() + ".dead" }
 
 // heard calls the hook for a message of the leader, if the message is for this node.
 func (u *undertaker) heard(node int64, text string) {

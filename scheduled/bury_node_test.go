@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/storetest"
 )
@@ -58,7 +59,7 @@ func TestOnDeadOfAnotherService(t *testing.T) {
 		expires("probe "+time.Now().String(), `{"type":"JOB"}`)
 		select {
 		case dead := <-heard["first"]:
-			return dead.Type == "JOB" && dead.Outcome == outcomeExpired && dead.Status == "EXPIRED"
+			return dead.Type == "JOB" && dead.Outcome == taskdb.OutcomeExpired && dead.Status == "EXPIRED"
 		case <-heard["leads"]: // as long as it knew of nobody else
 			return false
 		case <-time.After(time.Second):

@@ -11,13 +11,15 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/riverqueue/river/rivertype"
+
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 )
 
 // census runs on the leader and counts, for the metrics, the figures that only the tables know. It uses the engine's
 // pool, so that no claim waits for the counts on the session. A scrape does not ask the database.
 type census struct {
 	pool       *pgxpool.Pool
-	statements statements
+	statements taskdb.Queries
 	metrics    *metrics
 	every      time.Duration
 	leads      func() bool
@@ -43,8 +45,8 @@ type counts struct {
 	depth map[laneLabels]int
 	limit int // how far each lane was counted
 	dead  map[deadLabels]int
-	jobs  map[string]int // of River, by state
-	lanes listedLanes    // the lanes that no node works
+	jobs  map[string]int     // of River, by state
+	lanes taskdb.ListedLanes // the lanes that no node works
 }
 
 // laneLabels are the labels of a lane in the metrics. Recurring tasks whose fires are due have firesPriority in the
@@ -53,7 +55,7 @@ type laneLabels struct{ queue, kind, priority string }
 
 const firesPriority = "fires"
 
-func (l lane) labels() laneLabels {
+func labelsOf(l taskdb.Lane) laneLabels {
 	if l.Recurring {
 		return laneLabels{l.Queue, l.Type, firesPriority}
 	}
@@ -99,7 +101,7 @@ func (c *census) count(ctx context.Context, seen *sight) error {
 		found = *before
 	}
 	listErr := c.list(ctx, seen.nodes, &found)
-	seen = &sight{at: seen.at, lanes: seen.lanes.with(found.lanes), nodes: seen.nodes}
+	seen = &sight{at: seen.at, lanes: seen.lanes.With(found.lanes), nodes: seen.nodes}
 	err := errors.Join(listErr, c.countDue(ctx, seen, &found), c.countJobs(ctx, &found),
 		c.countDead(ctx, &found), c.countScheduled(ctx))
 	c.metrics.found.Store(&found)
@@ -113,13 +115,13 @@ const censusLimitSQL = `SELECT set_config('statement_timeout', '1s', true)`
 func counted[T any](ctx context.Context, c *census, doing, statement string, args ...any) (found []T, err error) {
 	var batch pgx.Batch
 	batch.Queue(censusLimitSQL)
-	batch.Queue(c.statements.schema.SQL(statement), args...)
+	batch.Queue(c.statements.Schema.SQL(statement), args...)
 	results := c.pool.SendBatch(ctx, &batch)
-	defer func() { err = wrap(errors.Join(err, results.Close()), doing) }()
+	defer func() { err = taskdb.Annotate(errors.Join(err, results.Close()), doing) }()
 	if _, err := results.Exec(); err != nil {
 		return nil, err
 	}
-	return collectNext[T](results, "read rows")
+	return taskdb.CollectNext[T](results, "read rows")
 }
 
 // listedMax is how many lanes the census lists at most. More lanes would cost too much, and the metrics show them as
@@ -127,15 +129,15 @@ func counted[T any](ctx context.Context, c *census, doing, statement string, arg
 const listedMax = 10_000
 
 // list lists the lanes that no node works. The leader's looks leave these out.
-func (c *census) list(ctx context.Context, nodes []liveNode, found *counts) error {
-	tasks, err := counted[laneRow](ctx, c, "list lanes", lanesSQL, nil, listedMax)
+func (c *census) list(ctx context.Context, nodes []taskdb.LiveNode, found *counts) error {
+	tasks, err := counted[taskdb.LaneRow](ctx, c, "list lanes", taskdb.LanesSQL, nil, listedMax)
 	if err != nil {
 		return err
 	}
-	recurring, err := counted[laneRow](ctx, c, "list lanes of recurring tasks", recurringLanesSQL, nil, listedMax)
+	recurring, err := counted[taskdb.LaneRow](ctx, c, "list lanes of recurring tasks", taskdb.RecurringLanesSQL, nil, listedMax)
 	if err == nil {
-		found.lanes = listedLanes{
-			tasks: unworked(lanesOf(tasks, false), nodes), recurring: unworked(lanesOf(recurring, true), nodes),
+		found.lanes = taskdb.ListedLanes{
+			Tasks: taskdb.Unworked(taskdb.LanesOf(tasks, false), nodes), Recurring: taskdb.Unworked(taskdb.LanesOf(recurring, true), nodes),
 		}
 	}
 	return err
@@ -178,8 +180,8 @@ type dueRow struct {
 
 // countDue counts the tasks of each lane that are due and not claimed, up to a limit that keeps the count quick.
 func (c *census) countDue(ctx context.Context, seen *sight, found *counts) error {
-	lanes := slices.Concat(seen.lanes.recurring, seen.lanes.tasks)
-	recurring := len(seen.lanes.recurring)
+	lanes := slices.Concat(seen.lanes.Recurring, seen.lanes.Tasks)
+	recurring := len(seen.lanes.Recurring)
 	var queues, kinds []string
 	var priorities []int
 	var heads []time.Time
@@ -201,7 +203,7 @@ func (c *census) countDue(ctx context.Context, seen *sight, found *counts) error
 	}
 	now := time.Now()
 	for _, l := range lanes {
-		c.lanes[l.labels()] = now
+		c.lanes[labelsOf(l)] = now
 	}
 	found.depth, found.limit = map[laneLabels]int{}, limit
 	for l, last := range c.lanes {
@@ -211,10 +213,10 @@ func (c *census) countDue(ctx context.Context, seen *sight, found *counts) error
 		}
 	}
 	for _, row := range fires {
-		found.depth[lanes[row.Place-1].labels()] = row.Tasks
+		found.depth[labelsOf(lanes[row.Place-1])] = row.Tasks
 	}
 	for _, row := range due {
-		found.depth[lanes[recurring+row.Place-1].labels()] = row.Tasks
+		found.depth[labelsOf(lanes[recurring+row.Place-1])] = row.Tasks
 	}
 	return nil
 }
@@ -222,7 +224,7 @@ func (c *census) countDue(ctx context.Context, seen *sight, found *counts) error
 // pace adapts the limit to the time that the last count took. It returns the error.
 func (c *census) pace(took time.Duration, err error) error {
 	switch {
-	case isTimeout(err) || took > countSlow:
+	case taskdb.IsTimeout(err) || took > countSlow:
 		c.most = max(c.most/2, 1000)
 	case err == nil && took < countQuick:
 		c.most = min(2*c.most, countMost)
@@ -280,7 +282,7 @@ type pagesRow struct{ Pages int64 }
 // minutes.
 func (c *census) countDead(ctx context.Context, found *counts) error {
 	pages, err := counted[pagesRow](ctx, c, "measure the table of tasks",
-		`SELECT (`+pagesSQL+`) AS pages`, c.statements.schema.SQL("tasktable.scheduled_tasks"))
+		`SELECT (`+taskdb.PagesSQL+`) AS pages`, c.statements.Schema.SQL("tasktable.scheduled_tasks"))
 	if err != nil {
 		return err
 	}
@@ -291,8 +293,8 @@ func (c *census) countDead(ctx context.Context, found *counts) error {
 		if time.Since(began) > countSlow {
 			return nil
 		}
-		some := wholePages(c.walk.page, c.walk.page+retainPages)
-		rows, err := counted[deadRow](ctx, c, "count dead letters", countDeadSQL, some.from.String(), some.to.String())
+		some := taskdb.WholePages(c.walk.page, c.walk.page+retainPages)
+		rows, err := counted[deadRow](ctx, c, "count dead letters", countDeadSQL, some.From.String(), some.To.String())
 		if err != nil {
 			return err
 		}

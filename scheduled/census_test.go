@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -29,7 +30,7 @@ func (b *bench) surveyor() (*census, *prometheus.Registry) {
 	if _, err := m.register(registry); err != nil {
 		b.t.Fatal(err)
 	}
-	c := &census{pool: b.pool, statements: b.statements, metrics: m, every: censusEvery, log: testLogger()}
+	c := &census{pool: b.pool, statements: b.Queries, metrics: m, every: censusEvery, log: testLogger()}
 	c.begin()
 	return c, registry
 }
@@ -173,7 +174,7 @@ func TestCensusCountsDue(t *testing.T) {
 	b.exec(`SELECT tasktable.schedule_recurring('{"type":"TICK"}', '0 0 1 1 *', 'tick')`)
 	count := func() *counts {
 		t.Helper()
-		lanes, err := b.lanes(t.Context(), b.pool, nil)
+		lanes, err := b.Lanes(t.Context(), b.pool, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -215,10 +216,10 @@ func TestCensusPace(t *testing.T) {
 	b := newBench(t)
 	c, _ := b.surveyor()
 	_, slow := counted[pagesRow](t.Context(), c, "sleep", `SELECT pg_sleep(30)`)
-	if !isTimeout(slow) {
+	if !taskdb.IsTimeout(slow) {
 		t.Fatalf("a statement that takes too long: %v", slow)
 	}
-	if left, err := one[string](
+	if left, err := taskdb.QueryOne[string](
 		t.Context(), b.pool, "ask", `SELECT current_setting('statement_timeout')`,
 	); err != nil || left != "0" {
 		t.Errorf("the limit stays: %s, %v", left, err)
@@ -313,7 +314,7 @@ func TestCensusFailsInPart(t *testing.T) {
 	}
 	b.exec(`INSERT INTO tasktable.river_job (args, kind, queue, state, max_attempts, priority)
 		VALUES ('{}', 'JOB', 'default', 'available', 1, 1)`)
-	if err := c.count(t.Context(), &sight{}); !isTimeout(err) ||
+	if err := c.count(t.Context(), &sight{}); !taskdb.IsTimeout(err) ||
 		!strings.Contains(err.Error(), "count scheduled tasks") {
 		t.Errorf("%v", err)
 	}

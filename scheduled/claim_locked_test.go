@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -17,10 +18,10 @@ import (
 func (b *bench) claimAtNoon(aside ...string) (ids []string, err error) {
 	err = pgx.BeginFunc(b.t.Context(), b.pool, func(tx pgx.Tx) error {
 		settings := strings.ReplaceAll(planSettingsSQL, "SET ", "SET LOCAL ")
-		if _, err := tx.Exec(b.t.Context(), settings+"; "+enterSQL); err != nil {
+		if _, err := tx.Exec(b.t.Context(), settings+"; "+taskdb.EnterSQL); err != nil {
 			return err
 		}
-		taken, err := b.claim(b.t.Context(), tx, &noon, 0, time.Minute, []laneBudget{jobs(0, 0, 1000)}, 1000, aside...)
+		taken, err := b.Claim(b.t.Context(), tx, &noon, 0, time.Minute, []taskdb.LaneQuota{jobs(0, 0, 1000)}, 1000, aside...)
 		for _, c := range taken {
 			ids = append(ids, c.ID)
 		}
@@ -148,12 +149,12 @@ func TestClaimStepsOverLockedRows(t *testing.T) {
 		)
 	}
 	b.schedule(store.Task{Payload: job{"near"}, At: noon.Add(time.Second), Priority: 5})
-	near := func(priority, room, near int) laneBudget {
+	near := func(priority, room, near int) taskdb.LaneQuota {
 		lane := jobs(priority, 0, room)
 		lane.Near = near
 		return lane
 	}
-	claim := func(what string, lookAhead time.Duration, most int, want string, lanes ...laneBudget) {
+	claim := func(what string, lookAhead time.Duration, most int, want string, lanes ...taskdb.LaneQuota) {
 		t.Helper()
 		var got []string
 		for _, c := range b.claimFrom(noon, lookAhead, most, lanes...) {
@@ -235,10 +236,10 @@ func TestClaimLocksNoMoreThanItTakes(t *testing.T) {
 		)
 	}
 	b.inTx(func(tx pgx.Tx) {
-		if _, err := tx.Exec(t.Context(), enterSQL); err != nil {
+		if _, err := tx.Exec(t.Context(), taskdb.EnterSQL); err != nil {
 			t.Fatal(err)
 		}
-		taken, err := b.claim(t.Context(), tx, &noon, 0, time.Minute, []laneBudget{jobs(5, 0, 22), jobs(0, 0, 22)}, 21)
+		taken, err := b.Claim(t.Context(), tx, &noon, 0, time.Minute, []taskdb.LaneQuota{jobs(5, 0, 22), jobs(0, 0, 22)}, 21)
 		if err != nil || len(taken) != 21 {
 			t.Fatalf("claimed %d tasks, %v; want 21", len(taken), err)
 		}

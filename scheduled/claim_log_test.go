@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -68,11 +69,11 @@ func TestEachClaimSkipsLockedRows(t *testing.T) {
 	s.schedule("plain", func(task *store.Task) { task.At = soon })
 	s.schedule("expires", func(task *store.Task) { task.At, task.Expiration = soon.Add(-time.Hour), time.Minute })
 	s.begins("plain").end <- nil
-	s.is("plain", store.StatusCompleted, outcomeCompleted)
-	s.is("expires", store.StatusExpired, outcomeExpired)
+	s.is("plain", store.StatusCompleted, taskdb.OutcomeCompleted)
+	s.is("expires", store.StatusExpired, taskdb.OutcomeExpired)
 	unlock()
 	s.begins("locked").end <- nil
-	s.is("locked", store.StatusCompleted, outcomeCompleted)
+	s.is("locked", store.StatusCompleted, taskdb.OutcomeCompleted)
 	sent.mu.Lock()
 	defer sent.mu.Unlock()
 	claims := 0

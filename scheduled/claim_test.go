@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -142,15 +143,15 @@ func TestClaimOrder(t *testing.T) {
 func TestClaimOrderOverTypes(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	var lanes []laneBudget
+	var lanes []taskdb.LaneQuota
 	for i, kind := range []string{"ALPHA", "OMEGA", "MIDDLE"} {
 		for _, priority := range []int{0, 10, 60} {
 			id := fmt.Sprint(kind, " ", priority)
 			at := noon.Add(-time.Duration(i) * time.Minute)
 			payload := store.JSON(fmt.Sprintf(`{"type":%q}`, kind))
 			b.schedule(store.Task{ID: id, Payload: payload, At: at, Priority: priority})
-			shared := lane{Queue: "default", Type: kind, Priority: priority}
-			lanes = append(lanes, laneBudget{lane: shared, Room: 2, Near: 2, Slots: 2})
+			shared := taskdb.Lane{Queue: "default", Type: kind, Priority: priority}
+			lanes = append(lanes, taskdb.LaneQuota{Lane: shared, Room: 2, Near: 2, Slots: 2})
 		}
 	}
 	want := [][]string{ // two at a time, as the room is: within a priority the older ones first
@@ -180,8 +181,8 @@ func TestClaimRespectsTheRoomOfEachPool(t *testing.T) {
 			store.Task{ID: fmt.Sprintf("bulk %d", i), Payload: job{"b"}, At: at, Queue: "bulk"},
 		)
 	}
-	other := laneBudget{lane: lane{Queue: "default", Type: "OTHER", Priority: -9}, Pool: 1, Room: 3}
-	bulk := laneBudget{lane: lane{Queue: "bulk", Type: "JOB"}, Pool: 2, Room: 0}
+	other := taskdb.LaneQuota{Lane: taskdb.Lane{Queue: "default", Type: "OTHER", Priority: -9}, Pool: 1, Room: 3}
+	bulk := taskdb.LaneQuota{Lane: taskdb.Lane{Queue: "bulk", Type: "JOB"}, Pool: 2, Room: 0}
 	claim := func(room, most int) map[string]int {
 		found := map[string]int{}
 		for _, c := range b.claimFrom(noon, 0, most, jobs(1, 0, room), jobs(0, 0, room), other, bulk) {
@@ -255,17 +256,17 @@ func TestFailHead(t *testing.T) {
 		store.Task{Payload: job{"other lane"}, At: past.Add(-time.Hour), Priority: 1},
 		store.Task{Payload: job{"later"}, At: time.Now().Add(time.Hour), Priority: 2})
 	b.inTx(func(tx pgx.Tx) {
-		if _, err := tx.Exec(t.Context(), enterSQL); err != nil {
+		if _, err := tx.Exec(t.Context(), taskdb.EnterSQL); err != nil {
 			t.Fatal(err)
 		}
-		if head, err := b.lockHead(t.Context(), tx, jobs(2, 0, 1).lane, time.Second); err != nil || head != nil {
+		if head, err := b.LockHead(t.Context(), tx, jobs(2, 0, 1).Lane, time.Second); err != nil || head != nil {
 			t.Errorf("the head of what is not due: %+v, %v", head, err)
 		}
-		head, err := b.lockHead(t.Context(), tx, jobs(0, 0, 1).lane, time.Second)
+		head, err := b.LockHead(t.Context(), tx, jobs(0, 0, 1).Lane, time.Second)
 		if err != nil || head == nil || head.ID != "first" {
 			t.Fatalf("head %+v, %v", head, err)
 		}
-		if err := b.failHead(t.Context(), tx, *head, "spoiled"); err != nil {
+		if err := b.FailHead(t.Context(), tx, *head, "spoiled"); err != nil {
 			t.Fatal(err)
 		}
 	})

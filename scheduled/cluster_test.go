@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -54,7 +55,7 @@ func TestServicesShareATable(t *testing.T) {
 	events := ids("event ", 30)
 	first := s.begins(events[0])
 	for _, id := range ids("mail ", 50) {
-		s.is(id, store.StatusCompleted, outcomeCompleted)
+		s.is(id, store.StatusCompleted, taskdb.OutcomeCompleted)
 	}
 	if n := s.count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE type = 'JOB'
 		AND status IN ('QUEUED', 'EXECUTING')`); n != 30 {
@@ -77,14 +78,14 @@ func TestServicesShareATable(t *testing.T) {
 	s.passes(time.Now().Add(2500 * time.Millisecond))
 	s.schedule("event away", nil)
 	for _, id := range ids("late mail ", 10) {
-		s.is(id, store.StatusCompleted, outcomeCompleted)
+		s.is(id, store.StatusCompleted, taskdb.OutcomeCompleted)
 	}
 	if row := await(t, s.pool, "event away", time.Second, store.StatusQueued); row.Attempt != 0 || row.Fence != nil {
 		t.Errorf("an event without its service was claimed: %+v", row)
 	}
 	serve("events", 2, handlers.Handle(s.handle))
 	s.begins("event away").end <- nil
-	s.is("event away", store.StatusCompleted, outcomeCompleted)
+	s.is("event away", store.StatusCompleted, taskdb.OutcomeCompleted)
 	mu.Lock()
 	defer mu.Unlock()
 	for id, by := range ranBy {

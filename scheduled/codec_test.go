@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/seal"
 )
@@ -144,10 +145,10 @@ func TestEncryptedPayloadsAreNowhere(t *testing.T) {
 	if fmt.Sprint(got) != fmt.Sprint(want) || inMiddleware.Load() != 8 {
 		t.Errorf("handlers were given %v, want %v; middleware %d", got, want, inMiddleware.Load())
 	}
-	s.is("fails", store.StatusFailed, outcomeFailed)
-	s.is("first", store.StatusCompleted, outcomeCompleted)
-	s.is("again", store.StatusCompleted, outcomeCompleted, outcomeCompleted)
-	s.is("tx", store.StatusCompleted, outcomeCompleted)
+	s.is("fails", store.StatusFailed, taskdb.OutcomeFailed)
+	s.is("first", store.StatusCompleted, taskdb.OutcomeCompleted)
+	s.is("again", store.StatusCompleted, taskdb.OutcomeCompleted, taskdb.OutcomeCompleted)
+	s.is("tx", store.StatusCompleted, taskdb.OutcomeCompleted)
 	s.isNowhere(canary)
 }
 
@@ -211,7 +212,7 @@ func TestPayloadsThatDoNotDecode(t *testing.T) {
 	}))
 
 	s.schedule("for a while", nil)
-	s.is("for a while", store.StatusCompleted, outcomeRetried, outcomeCompleted)
+	s.is("for a while", store.StatusCompleted, taskdb.OutcomeRetried, taskdb.OutcomeCompleted)
 	if got := <-ran; got != "for a while" {
 		t.Errorf("ran with %q", got)
 	}
@@ -234,16 +235,16 @@ func TestPayloadsThatDoNotDecode(t *testing.T) {
 		err      string
 	}{
 		"copied": {
-			[]string{outcomeFailed},
+			[]string{taskdb.OutcomeFailed},
 			`payload of type JOB is encoded by "seal/test": invalid: it was changed, or is another task's, ` +
 				`or of another secret with the same ID`,
 		},
 		"of another key": {
-			[]string{outcomeRetried, outcomeFailed},
+			[]string{taskdb.OutcomeRetried, taskdb.OutcomeFailed},
 			`payload of type JOB is encoded by "seal/other": unknown codec: this key is not among those given`,
 		},
 		"broken": {
-			[]string{outcomeFailed},
+			[]string{taskdb.OutcomeFailed},
 			`invalid: payload of type JOB must have $codec and $data, both texts, and no other field but type`,
 		},
 	} {
@@ -318,14 +319,14 @@ func TestFollowUpsThatCannotBeEncoded(t *testing.T) {
 			return err
 		}))
 	s.schedule("plain", nil)
-	s.is("plain", store.StatusCompleted, outcomeRetried, outcomeCompleted)
+	s.is("plain", store.StatusCompleted, taskdb.OutcomeRetried, taskdb.OutcomeCompleted)
 	s.schedule("tx", func(task *store.Task) { task.Payload = secretTx{"tx"} })
-	s.is("tx", store.StatusCompleted, outcomeRetried, outcomeCompleted)
+	s.is("tx", store.StatusCompleted, taskdb.OutcomeRetried, taskdb.OutcomeCompleted)
 	if n := s.count(`SELECT sum(attempt) FROM public.effects`); n != 2 {
 		t.Errorf("effects of attempts that add up to %d", n)
 	}
 	s.schedule("too much", func(task *store.Task) { task.MaxAttempts = 2 })
-	s.is("too much", store.StatusFailed, outcomeRetried, outcomeFailed)
+	s.is("too much", store.StatusFailed, taskdb.OutcomeRetried, taskdb.OutcomeFailed)
 	if got := s.errorOf("too much"); !strings.Contains(got, "payload must be at most 256 KiB of JSON text, got 2731") {
 		t.Errorf("error %q", got)
 	}
@@ -367,7 +368,7 @@ func TestDecodingThatTakesLong(t *testing.T) {
 			gate := time.Now()
 			close(end)
 			if id == "edited" {
-				s.is(id, store.StatusCancelled, outcomeCancelled)
+				s.is(id, store.StatusCancelled, taskdb.OutcomeCancelled)
 				s.idle(id)
 				return
 			}
@@ -376,7 +377,7 @@ func TestDecodingThatTakesLong(t *testing.T) {
 				t.Errorf("started by a gate of %s before it was decoded", gate.Sub(a.StartedAt))
 			}
 			a.end <- nil
-			s.is(id, store.StatusCompleted, outcomeCompleted)
+			s.is(id, store.StatusCompleted, taskdb.OutcomeCompleted)
 		})
 	}
 }

@@ -3,6 +3,7 @@ package scheduled
 import (
 	"testing"
 
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -18,8 +19,8 @@ func TestComplete(t *testing.T) {
 	b.exec(`SELECT tasktable.cancel('cancelled')`)
 	lost := completed(holds["lost"])
 	lost.Fence++
-	all := []settlement{completed(holds["current"]), completed(holds["edited"]), completed(holds["cancelled"]), lost}
-	done, err := b.complete(t.Context(), b.pool, &noon, new(int64(7)), all)
+	all := []taskdb.Settlement{completed(holds["current"]), completed(holds["edited"]), completed(holds["cancelled"]), lost}
+	done, err := b.Complete(t.Context(), b.pool, &noon, new(int64(7)), all)
 	if err != nil || len(done) != 1 || done[0].Fence != holds["current"].Fence || !done[0].Settled ||
 		!done[0].Current || done[0].Status != "COMPLETED" {
 		t.Errorf("completed %+v, %v", done, err)
@@ -27,11 +28,11 @@ func TestComplete(t *testing.T) {
 	if held := one64(t, b, `SELECT count(*) FROM tasktable.scheduled_tasks WHERE fence IS NOT NULL`); held != 3 {
 		t.Errorf("%d tasks are held", held)
 	}
-	states, err := b.completeOrSettle(t.Context(), b.pool, new(int64(7)), all[1:])
+	states, err := b.CompleteOrSettle(t.Context(), b.pool, new(int64(7)), all[1:])
 	if err != nil {
 		t.Fatal(err)
 	}
-	found := byFence(states)
+	found := taskdb.ByFence(states)
 	for _, id := range []string{"edited", "cancelled"} {
 		if state := found[holds[id].Fence]; !state.Settled || state.Current {
 			t.Errorf("%s: %+v", id, state)
@@ -49,15 +50,15 @@ func TestCompleteBesideALock(t *testing.T) {
 	b.schedule(store.Task{Payload: job{"free"}, At: noon}, store.Task{Payload: job{"locked"}, At: noon})
 	holds := b.take(noon)
 	unlock := lock(t, b.pool, "locked")
-	all := []settlement{completed(holds["locked"]), completed(holds["free"])}
-	if done, err := b.complete(t.Context(), b.pool, nil, nil, all); !isTimeout(err) || len(done) != 0 {
+	all := []taskdb.Settlement{completed(holds["locked"]), completed(holds["free"])}
+	if done, err := b.Complete(t.Context(), b.pool, nil, nil, all); !taskdb.IsTimeout(err) || len(done) != 0 {
 		t.Errorf("completed %+v, %v", done, err)
 	}
-	done, err := b.completeOrSettle(t.Context(), b.pool, nil, all)
+	done, err := b.CompleteOrSettle(t.Context(), b.pool, nil, all)
 	if err != nil {
 		t.Fatal(err)
 	}
-	states := byFence(done)
+	states := taskdb.ByFence(done)
 	if state := states[holds["free"].Fence]; !state.Settled {
 		t.Errorf("free: %+v", state)
 	}
@@ -65,7 +66,7 @@ func TestCompleteBesideALock(t *testing.T) {
 		t.Errorf("locked: %+v", state)
 	}
 	unlock()
-	if done, err := b.completeOrSettle(t.Context(), b.pool, nil, all[:1]); err != nil || len(done) != 1 ||
+	if done, err := b.CompleteOrSettle(t.Context(), b.pool, nil, all[:1]); err != nil || len(done) != 1 ||
 		!done[0].Settled {
 		t.Errorf("unlocked: %+v, %v", done, err)
 	}
@@ -77,8 +78,8 @@ func TestCompleteWritesWhatSettleWrites(t *testing.T) {
 	b := newBench(t)
 	b.schedule(store.Task{Payload: job{"a"}, At: noon}, store.Task{Payload: job{"b"}, At: noon})
 	holds := b.take(noon)
-	if _, err := b.complete(
-		t.Context(), b.pool, &noon, new(int64(7)), []settlement{completed(holds["a"])},
+	if _, err := b.Complete(
+		t.Context(), b.pool, &noon, new(int64(7)), []taskdb.Settlement{completed(holds["a"])},
 	); err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -44,7 +45,7 @@ var errOops = errors.New("oops")
 func TestConclude(t *testing.T) {
 	t.Parallel()
 	backoff := func(attempt int, err error) time.Duration {
-		if !strings.Contains(errorText(err), "oops") {
+		if !strings.Contains(taskdb.ErrorText(err), "oops") {
 			return time.Hour
 		}
 		return time.Duration(attempt) * time.Minute
@@ -180,7 +181,7 @@ func TestConclude(t *testing.T) {
 			e := &handlers.Execution{Attempt: max(test.attempt, 1), MaxAttempts: 3, ScheduledAt: noon, StartedAt: noon}
 			e.Note("a note")
 			e.FollowUp(store.Task{Payload: job{"x"}})
-			s := conclude(hold{ID: "a"}, e, test.err, test.cause, safely(backoff))
+			s := conclude(taskdb.Claim{ID: "a"}, e, test.err, test.cause, safely(backoff))
 			got := s.Outcome + " " + string(s.To)
 			if s.Refund {
 				got += " refund"
@@ -188,7 +189,7 @@ func TestConclude(t *testing.T) {
 			if s.NextIn != 0 {
 				got += " in " + s.NextIn.String()
 			}
-			if s.Outcome == outcomeCompleted {
+			if s.Outcome == taskdb.OutcomeCompleted {
 				if len(s.Effects.FollowUps) != 1 || *s.Message != "a note" || s.Error != nil {
 					t.Errorf("effects %+v, message %v, error %v", s.Effects, s.Message, s.Error)
 				}
@@ -198,7 +199,7 @@ func TestConclude(t *testing.T) {
 					t.Errorf("a failed attempt has effects %+v, message %v", s.Effects, s.Message)
 				}
 			}
-			if s.NextIn < 0 || s.Edited != outcomeSuperseded || s.NextAt != nil {
+			if s.NextIn < 0 || s.Edited != taskdb.OutcomeSuperseded || s.NextAt != nil {
 				t.Errorf("settlement %+v", s)
 			}
 			if !strings.HasPrefix(got, test.want) ||
@@ -256,10 +257,10 @@ func TestConcludeChecksEffects(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			e := &handlers.Execution{Attempt: 1, MaxAttempts: 3}
 			test.ask(e)
-			s := conclude(hold{ID: "a"}, e, nil, nil, DefaultBackoff)
-			if s.Outcome != outcomeFailed || s.To != store.StatusFailed || s.Error == nil ||
+			s := conclude(taskdb.Claim{ID: "a"}, e, nil, nil, DefaultBackoff)
+			if s.Outcome != taskdb.OutcomeFailed || s.To != store.StatusFailed || s.Error == nil ||
 				!strings.Contains(*s.Error, test.want) {
-				t.Errorf("%s to %s: %v, want %q", s.Outcome, s.To, deref(s.Error), test.want)
+				t.Errorf("%s to %s: %v, want %q", s.Outcome, s.To, taskdb.TextOf(s.Error), test.want)
 			}
 			if s.Effects.Again != nil || len(s.Effects.FollowUps) > 0 {
 				t.Errorf("effects %+v", s.Effects)
@@ -282,9 +283,9 @@ func TestConcludeKeepsTheResult(t *testing.T) {
 		e.Result("the last call counts")
 		e.Result(value)
 		e.Note("%s", "n\x00")
-		s := conclude(hold{ID: "a"}, e, nil, nil, DefaultBackoff)
+		s := conclude(taskdb.Claim{ID: "a"}, e, nil, nil, DefaultBackoff)
 		if s.Result == nil || *s.Result != want || *s.Message != "n\uFFFD" {
-			t.Errorf("%v: result %s, want %s; message %q", value, deref(s.Result), want, *s.Message)
+			t.Errorf("%v: result %s, want %s; message %q", value, taskdb.TextOf(s.Result), want, *s.Message)
 		}
 	}
 }
@@ -322,7 +323,7 @@ func TestCall(t *testing.T) {
 		err := receive(t, ended, 5*time.Second, name)
 		if test.want == "" && err == nil || err != nil && test.want != "" && strings.HasPrefix(err.Error(), test.want) {
 			var stack *handlers.PanicError
-			if errors.As(err, &stack) && (!strings.Contains(stack.Stack, "conclude") || len(stack.Stack) > maxStack) {
+			if errors.As(err, &stack) && (!strings.Contains(stack.Stack, "conclude") || len(stack.Stack) > taskdb.MaxStack) {
 				t.Errorf("%s: stack of %d bytes: %s", name, len(stack.Stack), stack.Stack)
 			}
 			continue

@@ -16,6 +16,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -57,7 +58,7 @@ type Config struct {
 	// at once, without a deployment, see store.PauseScope.
 	Paused []store.Scope
 	// Recurring are the recurring tasks that the code declares. Each needs a Recurrence. The node makes the service's
-	// recurring tasks agree with this list. It updates tasks that have changed, which does not fire them, and cancels
+	// Recurring tasks agree with this list. It updates tasks that have changed, which does not fire them, and cancels
 	// tasks that are no longer declared. A task that somebody cancelled stays cancelled.
 	//
 	// While two versions of the service run side by side, the version whose first node started later decides. After a
@@ -136,7 +137,7 @@ type Config struct {
 
 	directConnect  bool          // the caller gave Connect
 	declareEvery   time.Duration // for tests; 0: declareEvery
-	zones          *zones        // for tests; nil: the machine's
+	zones          *taskdb.Zones // for tests; nil: the machine's
 	zonesEvery     time.Duration // for tests; 0: zonesEvery
 	censusEvery    time.Duration // for tests; 0: censusEvery
 	abandonedAfter time.Duration // for tests; 0: abandonedAfter
@@ -266,7 +267,7 @@ func (c Config) validate() error {
 		}
 		if task.Recurrence == nil {
 			wrong("Recurring[%d] needs a Recurrence", i)
-		} else if id := idOf(task); ids[id] {
+		} else if id := taskdb.IdOf(task); ids[id] {
 			wrong("Recurring[%d]: id must differ from those before it, got %q again", i, id)
 		} else {
 			ids[id] = true
@@ -296,7 +297,7 @@ func (c Config) works() (queues map[string]int, types []string) {
 func (c Config) workingSlots() map[string]int {
 	queues, _ := c.works()
 	if c.ShareSlots {
-		shareSlots(queues)
+		taskdb.ShareSlots(queues)
 	}
 	return queues
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -226,5 +227,5 @@ func TestConnectionsRunOut(t *testing.T) {
 		return strings.Contains(said.String(), "53300")
 	})
 	s.exec(fmt.Sprintf("ALTER ROLE %s CONNECTION LIMIT -1", s.nodes.Config().ConnConfig.User))
-	s.is("one", store.StatusCompleted, outcomeCompleted)
+	s.is("one", store.StatusCompleted, taskdb.OutcomeCompleted)
 }

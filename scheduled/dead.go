@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -146,7 +147,7 @@ func (u *undertaker) notify(ctx context.Context, dead Dead) {
 }
 
 // deadOf makes a Dead of a settlement. It does so also for a lost claim whose task runs again: see final.
-func deadOf(s settlement, state settled) Dead {
+func deadOf(s taskdb.Settlement, state taskdb.SettleResult) Dead {
 	dead := Dead{
 		ID: s.ID, Type: state.Type, Outcome: s.Outcome, Status: state.Status, Revision: s.Revision, Attempt: s.Attempt,
 	}

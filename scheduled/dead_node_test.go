@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -89,20 +90,20 @@ func TestOnDead(t *testing.T) {
 	child.kill()
 
 	want := map[string]Dead{
-		"permanent": {Type: "JOB", Outcome: outcomeFailed, Status: "FAILED", Attempt: 1, Error: "no such event"},
+		"permanent": {Type: "JOB", Outcome: taskdb.OutcomeFailed, Status: "FAILED", Attempt: 1, Error: "no such event"},
 		"panics": {
-			Type: "JOB", Outcome: outcomeFailed, Status: "FAILED", Attempt: 2, Error: "handler panicked: oops",
+			Type: "JOB", Outcome: taskdb.OutcomeFailed, Status: "FAILED", Attempt: 2, Error: "handler panicked: oops",
 		},
 		"undecodable": {
-			Type: "JOB", Outcome: outcomeFailed, Status: "FAILED", Attempt: 1, Error: "payload does not decode: ",
+			Type: "JOB", Outcome: taskdb.OutcomeFailed, Status: "FAILED", Attempt: 1, Error: "payload does not decode: ",
 		},
 		"too late": {
-			Type: "JOB", Outcome: outcomeExpired, Status: "EXPIRED", Attempt: 0, Error: "expired before it could start",
+			Type: "JOB", Outcome: taskdb.OutcomeExpired, Status: "EXPIRED", Attempt: 0, Error: "expired before it could start",
 		},
 		"waits too long": {
-			Type: "JOB", Outcome: outcomeExpired, Status: "EXPIRED", Attempt: 1, Error: "expired before it could start",
+			Type: "JOB", Outcome: taskdb.OutcomeExpired, Status: "EXPIRED", Attempt: 1, Error: "expired before it could start",
 		},
-		"deaf":   {Type: "JOB", Outcome: outcomeLost, Status: "FAILED", Attempt: 1, Error: "its lease ended"},
+		"deaf":   {Type: "JOB", Outcome: taskdb.OutcomeLost, Status: "FAILED", Attempt: 1, Error: "its lease ended"},
 		"killed": {Type: "GATED", Outcome: "told by OnLost", Status: "QUEUED", Attempt: 1, Error: "node "},
 	}
 	for id, dead := range want {
@@ -115,7 +116,7 @@ func TestOnDead(t *testing.T) {
 			t.Errorf("told of %+v, want %+v", got, dead)
 		}
 		if got.Outcome == "told by OnLost" {
-			got.Outcome = outcomeLost
+			got.Outcome = taskdb.OutcomeLost
 		}
 		// It is recorded by then, and what is recorded is what was told.
 		if n := f.count(`SELECT count(*) FROM tasktable.scheduled_task_executions AS e
@@ -177,11 +178,11 @@ func hookBlocks(t *testing.T, block func(context.Context)) {
 		id := fmt.Sprint("dead ", i)
 		s.schedule(id, func(task *store.Task) { task.MaxAttempts = 1 })
 		s.begins(id).end <- errors.New("oops")
-		s.is(id, store.StatusFailed, outcomeFailed)
+		s.is(id, store.StatusFailed, taskdb.OutcomeFailed)
 	}
 	receive(t, called, 5*time.Second, "the hook is called")
 	s.schedule("alive", nil)
 	s.begins("alive").end <- nil
-	s.is("alive", store.StatusCompleted, outcomeCompleted)
+	s.is("alive", store.StatusCompleted, taskdb.OutcomeCompleted)
 	began = time.Now() // the stop's
 }

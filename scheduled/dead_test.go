@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 )
 
 func TestUndertaker(t *testing.T) {
@@ -29,7 +31,7 @@ func TestUndertaker(t *testing.T) {
 	var wg sync.WaitGroup
 	wg.Go(func() { u.run(ctx) })
 	want := Dead{
-		ID: "a", Type: "JOB", Outcome: outcomeFailed, Status: "FAILED", Revision: 7, Attempt: 5, Error: "not today",
+		ID: "a", Type: "JOB", Outcome: taskdb.OutcomeFailed, Status: "FAILED", Revision: 7, Attempt: 5, Error: "not today",
 	}
 	for _, dead := range []Dead{want, {ID: "bad", Type: "JOB", Status: "FAILED", Revision: 8, Attempt: 1},
 		{ID: "worse", Status: "EXPIRED"}, {ID: "after them", Status: "FAILED"}} {
@@ -72,7 +74,7 @@ func TestUndertakerWithASlowHook(t *testing.T) {
 	u.tell(Dead{ID: "0", Status: "FAILED"})
 	receive(t, entered, 10*time.Second, "the hook is called")
 	for i := range deadMost + 3 { // the hook does not return: this must not wait for it
-		u.tell(Dead{ID: fmt.Sprint(i + 1), Status: "EXPIRED", Outcome: outcomeExpired})
+		u.tell(Dead{ID: fmt.Sprint(i + 1), Status: "EXPIRED", Outcome: taskdb.OutcomeExpired})
 	}
 	if n := strings.Count(logged.String(), "OnDead is too slow; a call is left out"); n != 3 ||
 		!strings.Contains(logged.String(), fmt.Sprint("task=", deadMost+3)) ||
@@ -137,10 +139,10 @@ func TestUndertakerTellsTheDeadFromTheLost(t *testing.T) {
 		func(_ context.Context, lost Lost) { told = append(told, fmt.Sprintf("lost %+v", lost)) }, testLogger())
 	for _, status := range []string{"QUEUED", "FAILED", "CANCELLED"} {
 		u.tell(Dead{
-			ID: "a", Type: "JOB", Outcome: outcomeLost, Status: status, Revision: 7, Attempt: 5, Error: "node 3 died",
+			ID: "a", Type: "JOB", Outcome: taskdb.OutcomeLost, Status: status, Revision: 7, Attempt: 5, Error: "node 3 died",
 		})
 	}
-	u.tell(Dead{ID: "b", Outcome: outcomeExpired, Status: "EXPIRED"})
+	u.tell(Dead{ID: "b", Outcome: taskdb.OutcomeExpired, Status: "EXPIRED"})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	u.run(ctx)
@@ -157,14 +159,14 @@ func TestUndertakerTellsTheDeadFromTheLost(t *testing.T) {
 
 func TestDeadOf(t *testing.T) {
 	t.Parallel()
-	h := hold{ID: "a", Fence: 9, Revision: 7, Attempt: 5}
-	got := deadOf(lost(h, "its node is gone"), settled{Status: "QUEUED", Type: "JOB"})
+	h := taskdb.Claim{ID: "a", Fence: 9, Revision: 7, Attempt: 5}
+	got := deadOf(taskdb.Lost(h, "its node is gone"), taskdb.SettleResult{Status: "QUEUED", Type: "JOB"})
 	if want := (Dead{
 		ID: "a", Type: "JOB", Outcome: "LOST", Status: "QUEUED", Revision: 7, Attempt: 5, Error: "its node is gone",
 	}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
-	if got := deadOf(completed(h), settled{Status: "COMPLETED", Type: "JOB"}); got.Error != "" {
+	if got := deadOf(completed(h), taskdb.SettleResult{Status: "COMPLETED", Type: "JOB"}); got.Error != "" {
 		t.Errorf("got %+v", got)
 	}
 }

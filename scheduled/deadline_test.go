@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -50,7 +51,7 @@ func TestDeadline(t *testing.T) {
 		t.Errorf("recorded as %q", got)
 	}
 	again.end <- nil
-	s.is("a", store.StatusCompleted, outcomeRetried, outcomeCompleted)
+	s.is("a", store.StatusCompleted, taskdb.OutcomeRetried, taskdb.OutcomeCompleted)
 }
 
 // A handler that does not mind its context loses the task: it runs again, and what the first one says
@@ -83,19 +84,19 @@ func TestLeaseLapses(t *testing.T) {
 	a.end <- nil
 	second.Note("the second")
 	second.end <- nil
-	if row := s.is("a", store.StatusCompleted, outcomeLost, outcomeCompleted); deref(row.Message) != "the second" ||
+	if row := s.is("a", store.StatusCompleted, taskdb.OutcomeLost, taskdb.OutcomeCompleted); taskdb.TextOf(row.Message) != "the second" ||
 		row.Attempt != 2 {
-		t.Errorf("message %q, attempt %d", deref(row.Message), row.Attempt)
+		t.Errorf("message %q, attempt %d", taskdb.TextOf(row.Message), row.Attempt)
 	}
-	if row := s.is("last", store.StatusFailed, outcomeLost); deref(row.Message) != "its lease ended" {
-		t.Errorf("message %q", deref(row.Message))
+	if row := s.is("last", store.StatusFailed, taskdb.OutcomeLost); taskdb.TextOf(row.Message) != "its lease ended" {
+		t.Errorf("message %q", taskdb.TextOf(row.Message))
 	}
 	last.end <- nil
 	s.schedule("after", nil) // what comes after shows that the late outcomes have been dealt with
 	s.begins("after").end <- nil
-	s.is("after", store.StatusCompleted, outcomeCompleted)
-	s.is("a", store.StatusCompleted, outcomeLost, outcomeCompleted)
-	s.is("last", store.StatusFailed, outcomeLost)
+	s.is("after", store.StatusCompleted, taskdb.OutcomeCompleted)
+	s.is("a", store.StatusCompleted, taskdb.OutcomeLost, taskdb.OutcomeCompleted)
+	s.is("last", store.StatusFailed, taskdb.OutcomeLost)
 	s.idle("a", "last")
 }
 
@@ -171,9 +172,9 @@ func TestNodeEndsLapsedClaims(t *testing.T) {
 	s.exec(`UPDATE tasktable.scheduled_tasks SET lease_expires_at = clock_timestamp()`)
 	tr.run()
 	first, last := s.begins("again"), s.begins("last")
-	s.is("again", store.StatusQueued, outcomeLost)
-	if row := s.is("last", store.StatusFailed, outcomeLost); deref(row.Message) != "its lease ended" {
-		t.Errorf("message %q", deref(row.Message))
+	s.is("again", store.StatusQueued, taskdb.OutcomeLost)
+	if row := s.is("last", store.StatusFailed, taskdb.OutcomeLost); taskdb.TextOf(row.Message) != "its lease ended" {
+		t.Errorf("message %q", taskdb.TextOf(row.Message))
 	}
 	if n := s.count(`SELECT count(*) FROM tasktable.scheduled_task_executions
 		WHERE outcome = 'LOST' AND node = $1 AND started_at IS NOT NULL AND type = 'JOB'
@@ -185,11 +186,11 @@ func TestNodeEndsLapsedClaims(t *testing.T) {
 	eventually(t, 10*time.Second, "their River jobs are removed", func() bool {
 		return s.count(`SELECT count(*) FROM tasktable.river_job`) == 0
 	})
-	s.is("again", store.StatusQueued, outcomeLost)
-	s.is("last", store.StatusFailed, outcomeLost)
+	s.is("again", store.StatusQueued, taskdb.OutcomeLost)
+	s.is("last", store.StatusFailed, taskdb.OutcomeLost)
 	mu.Lock()
 	defer mu.Unlock()
-	if len(dead) != 1 || dead[0].ID != "last" || dead[0].Outcome != outcomeLost || len(again) != 1 ||
+	if len(dead) != 1 || dead[0].ID != "last" || dead[0].Outcome != taskdb.OutcomeLost || len(again) != 1 ||
 		again[0].ID != "again" {
 		t.Errorf("told of the dead %+v and of the lost %+v", dead, again)
 	}
@@ -238,7 +239,7 @@ func TestExtendKeepsTheLease(t *testing.T) {
 	if err := a.Extend(t.Context(), time.Hour); !errors.Is(err, handlers.ErrCancelled) {
 		t.Errorf("extended when cancelled: %v", err)
 	}
-	s.is("a", store.StatusCancelled, outcomeSuperseded)
+	s.is("a", store.StatusCancelled, taskdb.OutcomeSuperseded)
 }
 
 // A task that waits long for a slot is not taken for lost, however short its lease is: it is not claimed, or
@@ -283,12 +284,12 @@ func TestWaitForASlotIsNotALoss(t *testing.T) {
 			t.Errorf("short %d runs as attempt %d", i, short.Attempt)
 		}
 		short.end <- nil
-		s.is(fmt.Sprint("long ", i), store.StatusCompleted, outcomeCompleted)
+		s.is(fmt.Sprint("long ", i), store.StatusCompleted, taskdb.OutcomeCompleted)
 		await(t, s.pool, fmt.Sprint("short ", i), 15*time.Second, store.StatusCompleted)
 		history := outcomes(t, s.pool, fmt.Sprint("short ", i))
 		for n, outcome := range history {
-			if last := n == len(history)-1; last != (outcome == outcomeCompleted) ||
-				!last && outcome != outcomeReleased {
+			if last := n == len(history)-1; last != (outcome == taskdb.OutcomeCompleted) ||
+				!last && outcome != taskdb.OutcomeReleased {
 				t.Errorf("short %d has the history %v", i, history)
 			}
 		}

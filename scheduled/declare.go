@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -25,7 +26,7 @@ func declarationHash(tasks []store.Task) string {
 	for _, task := range tasks {
 		// Config.validate has checked the task, and an interface that does not encode does not get here.
 		encoded, _ := json.Marshal(task)
-		fmt.Fprintf(hash, "%s %s %s\n", idOf(task), task.Payload.TaskType(), encoded)
+		fmt.Fprintf(hash, "%s %s %s\n", taskdb.IdOf(task), task.Payload.TaskType(), encoded)
 	}
 	return hex.EncodeToString(hash.Sum(nil))[:16]
 }
@@ -33,7 +34,7 @@ func declarationHash(tasks []store.Task) string {
 // declarer makes a service's recurring tasks agree with the tasks that its code declares.
 type declarer struct {
 	pool       *pgxpool.Pool
-	statements statements
+	statements taskdb.Queries
 	service    string
 	declared   []store.Task
 	codec      store.Codec
@@ -105,7 +106,7 @@ func (d *declarer) runOnce(ctx context.Context) error {
 		return nil
 	}
 	err = pgx.BeginFunc(ctx, d.pool, func(tx pgx.Tx) error {
-		lock := lockClass(d.statements.schema.String(), "declare")
+		lock := taskdb.LockClass(d.statements.Schema.String(), "declare")
 		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1, hashtext($2))", lock, d.service); err != nil {
 			return fmt.Errorf("wait for other nodes: %w", err)
 		}
@@ -120,9 +121,9 @@ func (d *declarer) runOnce(ctx context.Context) error {
 }
 
 // newest is the set that holds for the service. It is the zero newestSet if no live node declares a set.
-func (d *declarer) newest(ctx context.Context, q querier) (newest newestSet, err error) {
-	found, err := collect[newestSet](ctx, q, "find the service's newest set",
-		d.statements.schema.SQL(newestSetSQL), d.service, d.hash)
+func (d *declarer) newest(ctx context.Context, q taskdb.DB) (newest newestSet, err error) {
+	found, err := taskdb.CollectRows[newestSet](ctx, q, "find the service's newest set",
+		d.statements.Schema.SQL(newestSetSQL), d.service, d.hash)
 	if err != nil {
 		return newest, err
 	}
@@ -133,15 +134,15 @@ func (d *declarer) newest(ctx context.Context, q querier) (newest newestSet, err
 }
 
 func (d *declarer) apply(ctx context.Context, tx pgx.Tx) error {
-	known, err := collect[declaredRow](ctx, tx, "read declared tasks", d.statements.schema.SQL(declaredSQL), d.service)
+	known, err := taskdb.CollectRows[declaredRow](ctx, tx, "read declared tasks", d.statements.Schema.SQL(declaredSQL), d.service)
 	if err != nil {
 		return err
 	}
-	tasks := store.New(store.Config{Schema: d.statements.schema.String(), Service: d.service, Codec: d.codec})
+	tasks := store.New(store.Config{Schema: d.statements.Schema.String(), Service: d.service, Codec: d.codec})
 	var wanted []store.Task
 	var ids, removed []string
 	for _, task := range d.declared {
-		id := idOf(task)
+		id := taskdb.IdOf(task)
 		ids = append(ids, id)
 		cancelled := func(k declaredRow) bool { return k.ID == id && k.Status == store.StatusCancelled }
 		if slices.ContainsFunc(known, cancelled) {
@@ -175,10 +176,10 @@ func (d *declarer) apply(ctx context.Context, tx pgx.Tx) error {
 		d.log.Info("recurring task no longer declared",
 			"task", k.ID, "revision", receipt.Revision, "outcome", receipt.Outcome)
 	}
-	if _, err := tx.Exec(ctx, d.statements.schema.SQL(markDeclaredSQL), ids, d.service); err != nil {
+	if _, err := tx.Exec(ctx, d.statements.Schema.SQL(markDeclaredSQL), ids, d.service); err != nil {
 		return fmt.Errorf("mark declared tasks: %w", err)
 	}
-	if _, err := tx.Exec(ctx, d.statements.schema.SQL(unmarkDeclaredSQL), removed); err != nil {
+	if _, err := tx.Exec(ctx, d.statements.Schema.SQL(unmarkDeclaredSQL), removed); err != nil {
 		return fmt.Errorf("unmark tasks no longer declared: %w", err)
 	}
 	return nil

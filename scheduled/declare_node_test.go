@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/inspect"
 )
@@ -197,6 +198,6 @@ func TestDeclaredTasksFire(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, one := range s.lines(each.ID) {
-		s.is(one.ID, store.StatusCompleted, outcomeCompleted)
+		s.is(one.ID, store.StatusCompleted, taskdb.OutcomeCompleted)
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/inspect"
 )
@@ -22,7 +23,7 @@ type program struct {
 func (b *bench) program(service string, declared ...store.Task) program {
 	return program{
 		&declarer{
-			pool: b.pool, statements: b.statements, service: service, declared: declared,
+			pool: b.pool, statements: b.Queries, service: service, declared: declared,
 			hash: declarationHash(declared), log: testLogger(),
 		},
 		b,
@@ -229,7 +230,7 @@ func TestDeclareAfterAnOperator(t *testing.T) {
 	b.inTx(func(tx pgx.Tx) {
 		if _, err := tx.Exec(
 			t.Context(),
-			enterSQL+
+			taskdb.EnterSQL+
 				`; UPDATE tasktable.scheduled_tasks SET status = 'COMPLETED', next_attempt_at = NULL, `+
 				`finished_at = now() WHERE id = 'ended'`,
 		); err != nil {

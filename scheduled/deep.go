@@ -9,6 +9,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 )
 
 // deepLook reads everything that the leader's own looks read only in part: the lanes from their beginning, and
@@ -18,7 +20,7 @@ import (
 // before its first deep look has ended.
 type deepLook struct {
 	pool       *pgxpool.Pool
-	statements statements
+	statements taskdb.Queries
 	log        *slog.Logger
 	told       func() // makes the leader tick, and the tick takes the result
 
@@ -34,7 +36,7 @@ type deepLook struct {
 // deepFound is the result of a deep look.
 type deepFound struct {
 	began time.Time // by the database's clock
-	lanes []laneRow
+	lanes []taskdb.LaneRow
 	took  time.Duration // the time to read the lanes
 	jobs  []seenJobRow
 	err   error
@@ -74,7 +76,7 @@ func (d *deepLook) hasten() {
 // begin starts a look in the background, if it is time for one. rare says that the leader's own looks read
 // everything, so that the pause between deep looks is longer. The pause is computed now, and not when the last look
 // ended, because the leader's looks may have become slow since.
-func (d *deepLook) begin(ctx context.Context, worked []workedLane, rare bool) {
+func (d *deepLook) begin(ctx context.Context, worked []taskdb.WorkedLane, rare bool) {
 	pause := min(max(deepShare*d.took, minDeepPause), maxDeepPause)
 	if rare && d.err == nil {
 		pause = deepPause
@@ -131,7 +133,7 @@ func (d *deepLook) connection(ctx context.Context) (*pgxpool.Conn, error) {
 	return conn, nil
 }
 
-func (d *deepLook) look(ctx context.Context, worked []workedLane) (found deepFound) {
+func (d *deepLook) look(ctx context.Context, worked []taskdb.WorkedLane) (found deepFound) {
 	conn, err := d.connection(ctx)
 	if err != nil {
 		found.err = fmt.Errorf("deep look: %w", err)
@@ -140,11 +142,11 @@ func (d *deepLook) look(ctx context.Context, worked []workedLane) (found deepFou
 	defer conn.Release()
 	ctx, cancel := context.WithTimeout(ctx, maxDeepLook)
 	defer cancel()
-	queues, kinds := columnsOfWorked(worked)
+	queues, kinds := taskdb.ColumnsOfWorked(worked)
 	var batch pgx.Batch
 	batch.Queue(deepLimitSQL)
-	batch.Queue(d.statements.schema.SQL(workedLanesSQL), nil, queues, kinds)
-	batch.Queue(d.statements.schema.SQL(jobsSQL), 0, []int64{})
+	batch.Queue(d.statements.Schema.SQL(taskdb.WorkedLanesSQL), nil, queues, kinds)
+	batch.Queue(d.statements.Schema.SQL(jobsSQL), 0, []int64{})
 	results := conn.SendBatch(ctx, &batch)
 	found.err = d.read(results, &found)
 	if err := errors.Join(found.err, results.Close()); err != nil {
@@ -158,10 +160,10 @@ func (d *deepLook) read(results pgx.BatchResults, found *deepFound) (err error) 
 		return err
 	}
 	began := time.Now()
-	if found.lanes, err = collectNext[laneRow](results, "list lanes"); err != nil {
+	if found.lanes, err = taskdb.CollectNext[taskdb.LaneRow](results, "list lanes"); err != nil {
 		return err
 	}
 	found.took = time.Since(began)
-	found.jobs, err = collectNext[seenJobRow](results, "read River's jobs")
+	found.jobs, err = taskdb.CollectNext[seenJobRow](results, "read River's jobs")
 	return err
 }

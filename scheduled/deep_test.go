@@ -25,7 +25,7 @@ func TestDeepLookOnADeadConnection(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	w := newWire()
-	deep := &deepLook{pool: b.overWire(w), statements: b.statements}
+	deep := &deepLook{pool: b.overWire(w), statements: b.Queries}
 	if found := deep.look(t.Context(), nil); found.err != nil {
 		t.Fatal(found.err)
 	}
@@ -47,7 +47,7 @@ func TestDeepLookIsHastened(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	told := make(chan struct{}, 1)
-	deep := &deepLook{pool: b.pool, statements: b.statements, log: testLogger(), told: func() { told <- struct{}{} }}
+	deep := &deepLook{pool: b.pool, statements: b.Queries, log: testLogger(), told: func() { told <- struct{}{} }}
 	for _, step := range []struct {
 		what   string
 		before func()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -87,8 +88,8 @@ func TestDowntime(t *testing.T) {
 			t.Errorf("%s: the last fire is %+v, by the task's row at %s", id, last, row.StartedAt)
 		}
 		for _, one := range skipped {
-			if deref(one.Message) != test.reason {
-				t.Errorf("%s: the fire at %s was skipped: %s", id, one.Fire, deref(one.Message))
+			if taskdb.TextOf(one.Message) != test.reason {
+				t.Errorf("%s: the fire at %s was skipped: %s", id, one.Fire, taskdb.TextOf(one.Message))
 			}
 		}
 		if status == store.StatusQueued &&

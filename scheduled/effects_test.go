@@ -11,17 +11,18 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
 
-func again(h hold, at time.Time) settlement {
+func again(h taskdb.Claim, at time.Time) taskdb.Settlement {
 	s := completed(h)
 	s.Effects = handlers.Effects{Again: &at}
 	s.Message = new("see you")
 	return s
 }
 
-func followedBy(h hold, tasks ...store.Task) settlement {
+func followedBy(h taskdb.Claim, tasks ...store.Task) taskdb.Settlement {
 	s := completed(h)
 	s.Effects = handlers.Effects{FollowUps: tasks}
 	return s
@@ -117,16 +118,16 @@ func TestAgainOnALockedRow(t *testing.T) {
 	holds := b.take(noon)
 	unlock := lock(t, b.pool, "locked")
 	b.inTx(func(tx pgx.Tx) {
-		done, edited, err := b.settleAgains(t.Context(), tx, &noon, nil, []settlement{again(holds["locked"], noon)})
+		done, edited, err := b.SettleAgains(t.Context(), tx, &noon, nil, []taskdb.Settlement{again(holds["locked"], noon)})
 		if err != nil || len(done) != 1 || !done[0].Held || done[0].Settled || len(edited) != 0 {
 			t.Errorf("settled %+v, to be settled otherwise %+v, %v", done, edited, err)
 		}
 	})
-	all := []settlement{
+	all := []taskdb.Settlement{
 		again(holds["locked"], noon.Add(time.Hour)), again(holds["free"], noon.Add(time.Hour)),
 		completed(holds["plain"]),
 	}
-	states := byFence(b.end(noon, all...))
+	states := taskdb.ByFence(b.end(noon, all...))
 	if state := states[holds["locked"].Fence]; state.Settled || !state.Held {
 		t.Errorf("the locked one: %+v", state)
 	}
@@ -136,7 +137,7 @@ func TestAgainOnALockedRow(t *testing.T) {
 		}
 	}
 	unlock()
-	if states := byFence(b.end(noon, all...)); !states[holds["locked"].Fence].Settled {
+	if states := taskdb.ByFence(b.end(noon, all...)); !states[holds["locked"].Fence].Settled {
 		t.Errorf("unlocked: %+v", states)
 	}
 	b.expect("unlocked", "locked", `
@@ -192,9 +193,9 @@ func TestFollowUpsKnowTheTaskThatAskedForThem(t *testing.T) {
 		"edited": {"a", "another"}, "as it is": {"", "another"}, "a": {"", "test"},
 	} {
 		row, err := tasks.Get(t.Context(), b.pool, id)
-		if err != nil || deref(row.SpawnedBy) != want[0] || deref(row.ScheduledBy) != want[1] {
+		if err != nil || taskdb.TextOf(row.SpawnedBy) != want[0] || taskdb.TextOf(row.ScheduledBy) != want[1] {
 			t.Errorf(
-				"%s: spawned by %q and scheduled by %q, %v; want %q", id, deref(row.SpawnedBy), deref(row.ScheduledBy),
+				"%s: spawned by %q and scheduled by %q, %v; want %q", id, taskdb.TextOf(row.SpawnedBy), taskdb.TextOf(row.ScheduledBy),
 				err, want,
 			)
 		}
@@ -229,13 +230,13 @@ func TestFollowUpIntoALockedRow(t *testing.T) {
 	holds := b.take(noon)
 	unlock := []func(){lock(t, b.pool, "target"), lock(t, b.pool, "own row locked")}
 	other := store.Task{ID: "other", Payload: job{"other"}, At: noon}
-	all := []settlement{
+	all := []taskdb.Settlement{
 		followedBy(holds["asks"], other, store.Task{ID: "target", Payload: job{"moved"}, At: noon}),
 		followedBy(holds["own row locked"], other),
 		followedBy(holds["asks for another"], store.Task{ID: "another", Payload: job{"another"}, At: noon}),
 		completed(holds["plain"]),
 	}
-	states := byFence(b.end(noon, all...))
+	states := taskdb.ByFence(b.end(noon, all...))
 	for id, h := range holds {
 		state := states[h.Fence]
 		if waits := id == "asks" || id == "own row locked"; state.Held != waits || state.Settled == waits {
@@ -310,7 +311,7 @@ func TestCrossedFollowUps(t *testing.T) {
 				// As the settler does with what another transaction has locked.
 				for held := true; held && errs[i] == nil; {
 					errs[i] = pgx.BeginFunc(t.Context(), b.pool, func(tx pgx.Tx) error {
-						done, err := b.settleAll(t.Context(), tx, &at, nil, "test", []settlement{
+						done, err := b.SettleAll(t.Context(), tx, &at, nil, "test", []taskdb.Settlement{
 							followedBy(holds[id], store.Task{
 								ID: other, Payload: job{other}, At: noon.Add(500 * time.Hour),
 							}),
@@ -352,12 +353,12 @@ func TestFollowUpThatTheDatabaseRefuses(t *testing.T) {
 	h := b.takeOne(store.Task{Payload: job{"a"}})
 	before := stateOf(t, b.pool, "a")
 	err := pgx.BeginFunc(t.Context(), b.pool, func(tx pgx.Tx) error {
-		_, err := b.settleAll(context.WithoutCancel(t.Context()), tx, &noon, nil, "test", []settlement{
+		_, err := b.SettleAll(context.WithoutCancel(t.Context()), tx, &noon, nil, "test", []taskdb.Settlement{
 			followedBy(h, store.Task{Payload: job{"bad"}}),
 		})
 		return err
 	})
-	if !isDataError(err) {
+	if !taskdb.IsDataError(err) {
 		t.Errorf("error %v", err)
 	}
 	b.expect("refused", "a", before)

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -50,7 +51,7 @@ func TestLogOfACancelledAttempt(t *testing.T) {
 				default:
 					a.end <- context.Canceled
 				}
-				s.is(id, store.StatusCancelled, outcomeSuperseded)
+				s.is(id, store.StatusCancelled, taskdb.OutcomeSuperseded)
 				eventually(t, 30*time.Second, "it is logged", func() bool {
 					return len(log.lines("task="+id+" ", "outcome=")) > 0
 				})
@@ -78,7 +79,7 @@ func TestLogOfAClaimThatNeverStarted(t *testing.T) {
 	if _, err := s.tasks.Cancel(t.Context(), s.pool, "second"); err != nil {
 		t.Fatal(err)
 	}
-	s.is("second", store.StatusCancelled, outcomeCancelled)
+	s.is("second", store.StatusCancelled, taskdb.OutcomeCancelled)
 	eventually(t, 5*time.Second, "it is logged", func() bool { return len(log.lines("task=second ", "outcome=")) > 0 })
 	if len(log.lines("level=INFO", "task=second ", "type=JOB", "outcome=CANCELLED")) != 1 {
 		t.Errorf("the log has %q", log.lines("task=second "))
@@ -91,7 +92,7 @@ func TestLogOfAnOutcomeThatWasRecordedBefore(t *testing.T) {
 	s := newStage(t)
 	var log journal
 	s.node(func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
-	for id, recorded := range map[string]string{"superseded": outcomeSuperseded, "lost": outcomeLost} {
+	for id, recorded := range map[string]string{"superseded": taskdb.OutcomeSuperseded, "lost": taskdb.OutcomeLost} {
 		s.schedule(id, nil)
 		a := s.begins(id)
 		s.exec(`INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt, scheduled_at,

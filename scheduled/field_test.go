@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store/storetest"
 )
 
@@ -105,7 +106,7 @@ WHERE leader.locktype = 'advisory' AND leader.granted AND leader.objsubid = 2 AN
 func (f *field) leading() (number int64, pid int) {
 	f.t.Helper()
 	row := f.pool.QueryRow(
-		f.t.Context(), leadingSQL, uint32(lockClass("tasktable", "leader")), uint32(lockClass("tasktable", "node")),
+		f.t.Context(), leadingSQL, uint32(taskdb.LockClass("tasktable", "leader")), uint32(taskdb.LockClass("tasktable", "node")),
 	)
 	if err := row.Scan(&number, &pid); err != nil {
 		return 0, 0

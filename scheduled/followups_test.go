@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -37,7 +38,7 @@ func TestFollowUpsOfAGroupShareStatements(t *testing.T) {
 		b.schedule(store.Task{Payload: job{fmt.Sprintf("asks %02d", i)}, At: noon})
 	}
 	holds := b.take(noon)
-	var group []settlement
+	var group []taskdb.Settlement
 	for i := range n {
 		h := holds[fmt.Sprintf("asks %02d", i)]
 		group = append(group, followedBy(h,
@@ -48,11 +49,11 @@ func TestFollowUpsOfAGroupShareStatements(t *testing.T) {
 	const most = 5 // lock, settle, schedule, say who asked, put off
 	b.inTx(func(tx pgx.Tx) {
 		counted := &countedTx{Tx: tx}
-		done, err := b.settleAll(t.Context(), counted, &noon, nil, "test", group)
+		done, err := b.SettleAll(t.Context(), counted, &noon, nil, "test", group)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if slices.ContainsFunc(done, func(s settled) bool { return !s.Settled }) || len(done) != n {
+		if slices.ContainsFunc(done, func(s taskdb.SettleResult) bool { return !s.Settled }) || len(done) != n {
 			t.Errorf("settled %+v", done)
 		}
 		if counted.statements > most {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -17,21 +18,21 @@ func TestRecurringLanes(t *testing.T) {
 	b := newBench(t)
 	list := func() (tasks, recurring string) {
 		t.Helper()
-		found, err := b.lanes(t.Context(), b.pool, &noon)
+		found, err := b.Lanes(t.Context(), b.pool, &noon)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, l := range found.tasks {
+		for _, l := range found.Tasks {
 			if l.Recurring {
 				t.Errorf("%+v among the lanes of tasks", l)
 			}
 		}
-		for _, l := range found.recurring {
+		for _, l := range found.Recurring {
 			if !l.Recurring {
 				t.Errorf("%+v among the recurring lanes", l)
 			}
 		}
-		return lanesText(found.tasks), lanesText(found.recurring)
+		return lanesText(found.Tasks), lanesText(found.Recurring)
 	}
 	if tasks, recurring := list(); tasks+recurring != "" {
 		t.Errorf("an empty table has lanes: %s; %s", tasks, recurring)
@@ -80,17 +81,17 @@ func TestRecurringTasksAreNotClaimed(t *testing.T) {
 	b.schedule(store.Task{Payload: job{"another"}, At: past})
 	b.inTx(func(tx pgx.Tx) {
 		for _, test := range []struct {
-			lane  lane
+			lane  taskdb.Lane
 			aside []string
 			want  string
 		}{
-			{jobs(0, 0, 1).lane, nil, "another"},
-			{jobs(0, 0, 1).lane, []string{"another"}, ""},
+			{jobs(0, 0, 1).Lane, nil, "another"},
+			{jobs(0, 0, 1).Lane, []string{"another"}, ""},
 			{forks, nil, "recurring"},
 			{forks, []string{"recurring"}, ""},
-			{lane{Queue: "default", Type: "OTHER", Recurring: true}, nil, ""},
+			{taskdb.Lane{Queue: "default", Type: "OTHER", Recurring: true}, nil, ""},
 		} {
-			found, err := b.lockHead(t.Context(), tx, test.lane, 0, test.aside...)
+			found, err := b.LockHead(t.Context(), tx, test.lane, 0, test.aside...)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -135,25 +136,25 @@ func TestMadeRecurringWhileItRuns(t *testing.T) {
 
 func TestUnpaused(t *testing.T) {
 	t.Parallel()
-	lanes := []lane{
+	lanes := []taskdb.Lane{
 		{Queue: "default", Type: "A"}, {Queue: "default", Type: "B", Recurring: true},
 		{Queue: "bulk", Type: "A", Priority: 3},
 	}
 	for _, test := range []struct {
-		paused []pause
-		want   []lane
+		paused []taskdb.Pause
+		want   []taskdb.Lane
 	}{
 		{nil, lanes},
 		{
-			[]pause{{Scope: "queue", Name: "other"}, {Scope: "type", Name: "default"}, {Scope: "queue", Name: "A"}},
+			[]taskdb.Pause{{Scope: "queue", Name: "other"}, {Scope: "type", Name: "default"}, {Scope: "queue", Name: "A"}},
 			lanes,
 		},
-		{[]pause{{Scope: "queue", Name: "default"}}, lanes[2:]},
-		{[]pause{{Scope: "type", Name: "A"}}, lanes[1:2]},
-		{[]pause{{Scope: "type", Name: "B"}, {Scope: "queue", Name: "bulk"}}, lanes[:1]},
-		{[]pause{{Scope: "all"}}, []lane{}},
+		{[]taskdb.Pause{{Scope: "queue", Name: "default"}}, lanes[2:]},
+		{[]taskdb.Pause{{Scope: "type", Name: "A"}}, lanes[1:2]},
+		{[]taskdb.Pause{{Scope: "type", Name: "B"}, {Scope: "queue", Name: "bulk"}}, lanes[:1]},
+		{[]taskdb.Pause{{Scope: "all"}}, []taskdb.Lane{}},
 	} {
-		if got := unpaused(lanes, test.paused); !reflect.DeepEqual(got, test.want) {
+		if got := taskdb.Unpaused(lanes, test.paused); !reflect.DeepEqual(got, test.want) {
 			t.Errorf("without %v: %v, want %v", test.paused, got, test.want)
 		}
 	}
@@ -177,7 +178,7 @@ func TestPausesInForce(t *testing.T) {
 		{noon.Add(time.Hour), nil, "map[for-ever:true]"},
 		{noon.Add(time.Hour), new(noon.Add(-time.Minute)), "map[an-hour:true for-ever:true just-over:true]"},
 	} {
-		paused, err := b.pauses(t.Context(), b.pool, &test.now, test.since)
+		paused, err := b.Pauses(t.Context(), b.pool, &test.now, test.since)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -194,20 +195,20 @@ func TestPausesInForce(t *testing.T) {
 // A node that shares its slots counts with all of them for each of its queues.
 func TestBudgetOfSharedSlots(t *testing.T) {
 	t.Parallel()
-	node := liveNode{
+	node := taskdb.LiveNode{
 		Number: 1, Queues: map[string]int{"critical": 6, "default": 3, "low": 1}, Types: []string{"A"}, Held: true,
 		Shares: true,
 	}
-	shareSlots(node.Queues)
+	taskdb.ShareSlots(node.Queues)
 	jobs := []seenJob{{Queue: "low", Type: "A", State: jobAvailable, Tasks: 4}}
 	for range 3 { // of unknown end: they take the slots of all queues
 		jobs = append(jobs, seenJob{
-			Queue: "low", Type: "A", State: jobRunning, Client: clientID(1), Tasks: 1, Age: time.Minute,
+			Queue: "low", Type: "A", State: jobRunning, Client: taskdb.ClientID(1), Tasks: 1, Age: time.Minute,
 		})
 	}
 	var rooms []string
 	for _, b := range budget(
-		[]lane{{Queue: "critical", Type: "A"}, {Queue: "low", Type: "A"}}, []liveNode{node}, jobs, rates{},
+		[]taskdb.Lane{{Queue: "critical", Type: "A"}, {Queue: "low", Type: "A"}}, []taskdb.LiveNode{node}, jobs, rates{},
 	) {
 		rooms = append(rooms, fmt.Sprint(b.Queue, " ", b.Room/slotCost, " ", b.Slots))
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tasktable/tasktable/scheduled/internal/fireplan"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -215,13 +216,13 @@ func TestForkIsHeard(t *testing.T) {
 	s := &session{start: time.Now().Add(-time.Hour)}
 	b.recur("tick", "@hourly", noon, nil)
 	b.inTx(func(tx pgx.Tx) {
-		if _, err := tx.Exec(t.Context(), enterSQL); err != nil {
+		if _, err := tx.Exec(t.Context(), taskdb.EnterSQL); err != nil {
 			t.Fatal(err)
 		}
 		if s.alive() {
 			t.Error("alive, and nothing was heard")
 		}
-		if n, err := b.fork(t.Context(), heardTx{tx, s}, &noon, []lane{forks}, forkMost); err != nil || n != 1 ||
+		if n, err := b.Fork(t.Context(), heardTx{tx, s}, &noon, []taskdb.Lane{forks}, taskdb.ForkMost); err != nil || n != 1 ||
 			!s.alive() {
 			t.Errorf("looked at %d, %v; alive: %v", n, err, s.alive())
 		}
@@ -238,10 +239,10 @@ func TestForkKeepsTheEnginesContext(t *testing.T) {
 	b.fires(noon.Add(-time.Hour))
 	b.inTx(func(tx pgx.Tx) {
 		var context string
-		if _, err := tx.Exec(t.Context(), enterSQL); err != nil {
+		if _, err := tx.Exec(t.Context(), taskdb.EnterSQL); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := b.fork(t.Context(), tx, &noon, []lane{forks}, forkMost); err != nil {
+		if _, err := b.Fork(t.Context(), tx, &noon, []taskdb.Lane{forks}, taskdb.ForkMost); err != nil {
 			t.Fatal(err)
 		}
 		if err := tx.QueryRow(

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -80,11 +81,11 @@ func TestPoisonousFires(t *testing.T) {
 	for id, why := range map[string]string{
 		"refused": "the application says no", "unreadable": "cron", "zoneless": "time_zone",
 	} {
-		if row := s.is(id, store.StatusFailed, outcomesOf(s, id)...); !strings.Contains(deref(row.Message), why) {
-			t.Errorf("%s failed with %q", id, deref(row.Message))
+		if row := s.is(id, store.StatusFailed, outcomesOf(s, id)...); !strings.Contains(taskdb.TextOf(row.Message), why) {
+			t.Errorf("%s failed with %q", id, taskdb.TextOf(row.Message))
 		}
 		eventually(t, 5*time.Second, "the hook is told of "+id, func() bool { return len(h.of(id)) > 0 })
-		if told := h.of(id); len(told) != 1 || told[0].Outcome != outcomeFailed || told[0].Status != "FAILED" ||
+		if told := h.of(id); len(told) != 1 || told[0].Outcome != taskdb.OutcomeFailed || told[0].Status != "FAILED" ||
 			told[0].Type != "JOB" || !strings.Contains(told[0].Error, why) {
 			t.Errorf("told of %+v", told)
 		}
@@ -104,7 +105,7 @@ func TestPoisonousFires(t *testing.T) {
 			t.Errorf("%s did not fire at %v", id, missing)
 		}
 		for _, one := range lines {
-			if row := s.is(one.ID, store.StatusCompleted, outcomeCompleted); row.StartedAt.Sub(one.Fire) > time.Second {
+			if row := s.is(one.ID, store.StatusCompleted, taskdb.OutcomeCompleted); row.StartedAt.Sub(one.Fire) > time.Second {
 				t.Errorf("%s started %s late", one.ID, row.StartedAt.Sub(one.Fire))
 			}
 		}

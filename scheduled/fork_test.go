@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -24,17 +25,17 @@ func (b *bench) recur(id, cron string, begins time.Time, change func(*store.Task
 }
 
 // forks is the lane that recur schedules into.
-var forks = lane{Queue: "default", Type: "JOB", Recurring: true}
+var forks = taskdb.Lane{Queue: "default", Type: "JOB", Recurring: true}
 
 // fires has the recurring tasks fire as a pass does, and returns how many it looked at.
 func (b *bench) fires(now time.Time, aside ...string) (looked int) {
 	b.t.Helper()
 	b.inTx(func(tx pgx.Tx) {
-		if _, err := tx.Exec(b.t.Context(), "SET LOCAL lock_timeout = '5s'; "+enterSQL); err != nil {
+		if _, err := tx.Exec(b.t.Context(), "SET LOCAL lock_timeout = '5s'; "+taskdb.EnterSQL); err != nil {
 			b.t.Fatal(err)
 		}
 		var err error
-		if looked, err = b.fork(b.t.Context(), tx, &now, []lane{forks}, forkMost, aside...); err != nil {
+		if looked, err = b.Fork(b.t.Context(), tx, &now, []taskdb.Lane{forks}, taskdb.ForkMost, aside...); err != nil {
 			b.t.Fatal(err)
 		}
 	})

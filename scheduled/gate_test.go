@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -19,7 +20,7 @@ func TestGateLetsTheRightOneThrough(t *testing.T) {
 		MaxAttempts: 3,
 	})
 	answer := b.ask(noon.Add(30*time.Second), h)[h.Fence]
-	if answer.Verdict != verdictGo || answer.Lease != 90 || answer.Expected != 60 || answer.DueIn != -30 {
+	if answer.Verdict != taskdb.VerdictGo || answer.Lease != 90 || answer.Expected != 60 || answer.DueIn != -30 {
 		t.Errorf("answer %+v", answer)
 	}
 	want := &handlers.Execution{
@@ -27,7 +28,7 @@ func TestGateLetsTheRightOneThrough(t *testing.T) {
 		Payload: json.RawMessage(`{"name": "n", "type": "JOB"}`), ScheduledAt: noon, DueAt: noon,
 		StartedAt: noon.Add(30 * time.Second), Revision: h.Revision, Fence: h.Fence, Attempt: 1, MaxAttempts: 3,
 	}
-	got := answer.execution(h)
+	got := answer.Execution(h)
 	for _, at := range []*time.Time{&got.ScheduledAt, &got.DueAt, &got.StartedAt} {
 		*at = at.UTC()
 	}
@@ -42,7 +43,7 @@ func TestGateWatchesTheTime(t *testing.T) {
 	b := newBench(t)
 	b.schedule(store.Task{Payload: job{"a"}, At: noon, Expiration: time.Minute})
 	taken := b.claimFrom(noon.Add(-time.Second), time.Second, 1, jobs(0, 0, 1))
-	h := taken[0].hold()
+	h := taken[0].Hold()
 	for _, test := range []struct {
 		now  time.Duration
 		want string
@@ -58,7 +59,7 @@ func TestGateWatchesTheTime(t *testing.T) {
 			t.Errorf("at noon %+v: %s, want %s", test.now, got, test.want)
 		}
 	}
-	b.end(noon.Add(time.Minute), expired(h))
+	b.end(noon.Add(time.Minute), taskdb.Expired(h))
 	b.expect("expired at the gate", "a", `
 		EXPIRED rev=1 attempt=0 scheduled=noon finished=1m0s message="expired before it could start"
 		EXPIRED rev=1 attempt=1 scheduled=noon due=noon finished=1m0s error="expired before it could start" node=7
@@ -135,10 +136,10 @@ func TestGateRefusesWhatWasEditedSinceTheClaim(t *testing.T) {
 			if again := b.take(noon.Add(2 * time.Hour)); len(again) != 0 {
 				t.Errorf("claimed while it is held: %v", again)
 			}
-			if answer := b.ask(noon, h)[h.Fence]; answer.Verdict != verdictEdited {
+			if answer := b.ask(noon, h)[h.Fence]; answer.Verdict != taskdb.VerdictEdited {
 				t.Errorf("verdict %q", answer.Verdict)
 			}
-			b.end(noon.Add(time.Second), released(h, "edited or cancelled before it started"))
+			b.end(noon.Add(time.Second), taskdb.Released(h, "edited or cancelled before it started"))
 			b.expect("handed back", test.name, test.after)
 			if answers := b.ask(noon, h); len(answers) != 0 {
 				t.Errorf("a fence that is gone has answers: %v", answers)
@@ -159,7 +160,7 @@ func TestGateLetsAnUnchangedTaskThrough(t *testing.T) {
 		t.Errorf("outcome %s", receipt.Outcome)
 	}
 	b.exec(`UPDATE tasktable.scheduled_tasks SET priority = priority, payload = payload, message = 'a remark'`)
-	if answer := b.ask(noon, h)[h.Fence]; answer.Verdict != verdictGo {
+	if answer := b.ask(noon, h)[h.Fence]; answer.Verdict != taskdb.VerdictGo {
 		t.Errorf("verdict %q", answer.Verdict)
 	}
 }
@@ -177,7 +178,7 @@ func TestGateSeesEditsPastTheTriggers(t *testing.T) {
 		insert(edit)
 		h := b.take(noon)[edit]
 		b.exec(`UPDATE tasktable.scheduled_tasks SET ` + edit)
-		if answer := b.ask(noon, h)[h.Fence]; answer.Verdict != verdictEdited {
+		if answer := b.ask(noon, h)[h.Fence]; answer.Verdict != taskdb.VerdictEdited {
 			t.Errorf("%s: verdict %q", edit, answer.Verdict)
 		}
 		b.exec(`DELETE FROM tasktable.scheduled_tasks`)
@@ -188,7 +189,7 @@ func TestGateSeesEditsPastTheTriggers(t *testing.T) {
 func TestGateAnswersManyAtOnce(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	var asked []hold
+	var asked []taskdb.Claim
 	for i := range 20 {
 		b.schedule(store.Task{Payload: job{fmt.Sprint(i)}, At: noon})
 	}
@@ -224,11 +225,11 @@ func TestExtend(t *testing.T) {
 	holds := b.take(time.Now())
 	extend := func(allowance time.Duration, d *time.Duration, ids ...string) map[string]time.Duration {
 		t.Helper()
-		var asked []hold
+		var asked []taskdb.Claim
 		for _, id := range ids {
 			asked = append(asked, holds[id])
 		}
-		leases, err := b.extend(t.Context(), b.pool, asked, allowance, d)
+		leases, err := b.Extend(t.Context(), b.pool, asked, allowance, d)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -241,7 +242,7 @@ func TestExtend(t *testing.T) {
 		return byID
 	}
 	gone := holds["lost"]
-	b.end(time.Now(), lost(gone, "gone"))
+	b.end(time.Now(), taskdb.Lost(gone, "gone"))
 	defer lock(t, b.pool, "locked")()
 	for _, step := range []struct {
 		allowance time.Duration
@@ -256,7 +257,7 @@ func TestExtend(t *testing.T) {
 			t.Errorf("extended %v, want %s", got, step.want)
 		}
 	}
-	answer, err := b.gate(t.Context(), b.pool, nil, []hold{holds["a"], holds["locked"]}, nil)
+	answer, err := b.Gate(t.Context(), b.pool, nil, []taskdb.Claim{holds["a"], holds["locked"]}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -281,20 +282,20 @@ func TestRecheck(t *testing.T) {
 	}
 	schedule(t, b.pool, store.Task{ID: "rearmed", Payload: job{"rearmed"}})
 	schedule(t, b.pool, store.Task{ID: "edited", Payload: job{"edited"}, At: noon.Add(time.Minute)})
-	b.end(noon, lost(holds["lost"], "gone"))
-	var asked []hold
+	b.end(noon, taskdb.Lost(holds["lost"], "gone"))
+	var asked []taskdb.Claim
 	for _, id := range ids {
 		asked = append(asked, holds[id])
 	}
-	states, err := b.recheck(t.Context(), b.pool, asked)
+	states, err := b.Recheck(t.Context(), b.pool, asked)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := map[int64]recheckRow{}
+	got := map[int64]taskdb.RecheckRow{}
 	for _, state := range states {
 		got[state.Fence] = state
 	}
-	for id, want := range map[string]recheckRow{
+	for id, want := range map[string]taskdb.RecheckRow{
 		"as it was": {Held: true, Current: true},
 		"cancelled": {Held: true, Cancelled: true},
 		"edited":    {Held: true},
@@ -309,7 +310,7 @@ func TestRecheck(t *testing.T) {
 }
 
 // A trigger of an application may move a task without an edit, in the very update that claims it. The
-// gate goes by the row.
+// Gate goes by the row.
 func TestGateGoesByTheTimeOfTheRow(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

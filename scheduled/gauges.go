@@ -9,6 +9,8 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 )
 
 // lanesMost is how many lanes have series of their own. The other lanes share one series.
@@ -20,12 +22,12 @@ const sightValid = 30 * time.Second
 // sight is the result of a leader's tick. It does not change after that.
 type sight struct {
 	at    time.Time
-	lanes listedLanes
-	nodes []liveNode
+	lanes taskdb.ListedLanes
+	nodes []taskdb.LiveNode
 }
 
 // sees stores the result of a tick.
-func (m *metrics) sees(lanes listedLanes, nodes []liveNode) {
+func (m *metrics) sees(lanes taskdb.ListedLanes, nodes []taskdb.LiveNode) {
 	if m != nil {
 		m.seen.Store(&sight{time.Now(), lanes, nodes})
 	}
@@ -156,12 +158,12 @@ func (m *metrics) collectLeader(seen *sight, found *counts, show shower) {
 	if found == nil {
 		found = &counts{}
 	}
-	seen = &sight{at: seen.at, lanes: seen.lanes.with(found.lanes), nodes: seen.nodes}
-	nodes := slices.DeleteFunc(slices.Clone(seen.nodes), func(n liveNode) bool { return !n.Held })
+	seen = &sight{at: seen.at, lanes: seen.lanes.With(found.lanes), nodes: seen.nodes}
+	nodes := slices.DeleteFunc(slices.Clone(seen.nodes), func(n taskdb.LiveNode) bool { return !n.Held })
 	show(m.gauges.nodes, float64(len(nodes)))
-	show(m.gauges.lanes, float64(len(seen.lanes.tasks)+len(seen.lanes.recurring)))
+	show(m.gauges.lanes, float64(len(seen.lanes.Tasks)+len(seen.lanes.Recurring)))
 	pauses := map[string]int{"all": 0, "queue": 0, "type": 0}
-	for _, p := range seen.lanes.paused {
+	for _, p := range seen.lanes.Paused {
 		pauses[valid(p.Scope)]++
 	}
 	for scope, n := range pauses {
@@ -198,7 +200,7 @@ type laneShown struct {
 // lanesShown joins the leader's sight of each lane with the census's count. If there are more than lanesMost
 // lanes, the rest is shown as one lane. That lane has the depth of all these lanes, the age of the oldest task in
 // those that are not paused, and the nodes of the lane with the fewest.
-func lanesShown(seen *sight, nodes []liveNode, depth map[laneLabels]int) map[laneLabels]laneShown {
+func lanesShown(seen *sight, nodes []taskdb.LiveNode, depth map[laneLabels]int) map[laneLabels]laneShown {
 	all := map[laneLabels]laneShown{}
 	of := func(l laneLabels) laneShown {
 		one := laneShown{}
@@ -207,7 +209,7 @@ func lanesShown(seen *sight, nodes []liveNode, depth map[laneLabels]int) map[lan
 				one.nodes++
 			}
 		}
-		one.paused = isPaused(seen.lanes.paused, l.queue, l.kind)
+		one.paused = taskdb.IsPaused(seen.lanes.Paused, l.queue, l.kind)
 		return one
 	}
 	for l, n := range depth {
@@ -215,13 +217,13 @@ func lanesShown(seen *sight, nodes []liveNode, depth map[laneLabels]int) map[lan
 		one.depth, one.counted = n, true
 		all[l] = one
 	}
-	for _, l := range slices.Concat(seen.lanes.tasks, seen.lanes.recurring) {
-		one, known := all[l.labels()]
+	for _, l := range slices.Concat(seen.lanes.Tasks, seen.lanes.Recurring) {
+		one, known := all[labelsOf(l)]
 		if !known {
-			one = of(l.labels())
+			one = of(labelsOf(l))
 		}
 		one.dueIn = l.DueIn
-		all[l.labels()] = one
+		all[labelsOf(l)] = one
 	}
 	order := make([]laneLabels, 0, len(all))
 	for l := range all {

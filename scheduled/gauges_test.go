@@ -9,25 +9,26 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 )
 
 // What is shown of lanes is put together from what was seen, each second, and what was counted, less often.
 func TestLanesShown(t *testing.T) {
 	t.Parallel()
-	nodes := []liveNode{
+	nodes := []taskdb.LiveNode{
 		{Number: 1, Queues: map[string]int{"default": 10}, Types: []string{"JOB", "OTHER"}, Held: true},
 		{Number: 2, Queues: map[string]int{"default": 10, "bulk": 1}, Types: []string{"JOB"}, Held: true},
 	}
-	seen := &sight{lanes: listedLanes{
-		tasks: []lane{
+	seen := &sight{lanes: taskdb.ListedLanes{
+		Tasks: []taskdb.Lane{
 			{Queue: "default", Type: "JOB", Priority: 5, DueIn: -time.Minute},
 			{Queue: "default", Type: "JOB", DueIn: time.Hour},
 			{Queue: "bulk", Type: "OTHER", DueIn: -time.Second},
 			{Queue: "not UTF-8: \xff", Type: "A", DueIn: -time.Hour},
 			{Queue: "not UTF-8: \xfe", Type: "A", DueIn: -time.Minute},
 		},
-		recurring: []lane{{Queue: "default", Type: "JOB", Recurring: true, DueIn: -time.Second}},
-		paused:    []pause{{Scope: "queue", Name: "bulk"}},
+		Recurring: []taskdb.Lane{{Queue: "default", Type: "JOB", Recurring: true, DueIn: -time.Second}},
+		Paused:    []taskdb.Pause{{Scope: "queue", Name: "bulk"}},
 	}}
 	got := lanesShown(seen, nodes, map[laneLabels]int{
 		{"default", "JOB", "5"}: 7, {"default", "JOB", firesPriority}: 1, {"default", "GONE", "0"}: 0,
@@ -51,11 +52,11 @@ func TestManyLanesShown(t *testing.T) {
 	t.Parallel()
 	seen, depth := &sight{}, map[laneLabels]int{}
 	for i := range 3000 {
-		one := lane{Queue: fmt.Sprintf("queue%04d", i), Type: "JOB", DueIn: -time.Duration(i) * time.Second}
-		seen.lanes.tasks, depth[one.labels()] = append(seen.lanes.tasks, one), 2
+		one := taskdb.Lane{Queue: fmt.Sprintf("queue%04d", i), Type: "JOB", DueIn: -time.Duration(i) * time.Second}
+		seen.lanes.Tasks, depth[labelsOf(one)] = append(seen.lanes.Tasks, one), 2
 	}
-	seen.lanes.paused = []pause{{Scope: "queue", Name: "queue2999"}}
-	nodes := []liveNode{{
+	seen.lanes.Paused = []taskdb.Pause{{Scope: "queue", Name: "queue2999"}}
+	nodes := []taskdb.LiveNode{{
 		Number: 1, Queues: map[string]int{"queue0000": 1, "queue2000": 1}, Types: []string{"JOB"}, Held: true,
 	}}
 	got := lanesShown(seen, nodes, depth)
@@ -85,7 +86,7 @@ func TestOnlyTheLeaderShowsWhatItSaw(t *testing.T) {
 		t.Errorf("before it has begun: %v", got)
 	}
 	tr.metrics.begun(tr.life)
-	tr.metrics.sees(listedLanes{}, []liveNode{{Number: 1, Held: true}})
+	tr.metrics.sees(taskdb.ListedLanes{}, []taskdb.LiveNode{{Number: 1, Held: true}})
 	if shows() {
 		t.Error("it does not lead")
 	}

@@ -8,12 +8,13 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
 
 // handlerTx is a handler's transaction, of pgx or of database/sql.
 type handlerTx struct {
-	querier  querier
+	querier  taskdb.DB
 	commit   func(context.Context) error
 	rollback func(context.Context) error
 }
@@ -31,7 +32,7 @@ SET LOCAL tcp_keepalives_count = 3; SET LOCAL application_name = '%s'`
 // nodes with the same number, so the name also has the schema's key. It does not have the schema's name, which may be
 // too long: Postgres cuts application_name at 63 bytes.
 func handlerName(schema string, node int64) string {
-	return fmt.Sprintf("tasktable handler of node %d (%08x)", node, uint32(lockClass(schema, "node")))
+	return fmt.Sprintf("tasktable handler of node %d (%08x)", node, uint32(taskdb.LockClass(schema, "node")))
 }
 
 // beginTx begins the transaction that the variant's handler takes. It also returns the function that runs the handler

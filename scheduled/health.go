@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 )
 
 // Health is a node's answer to a probe. It is also an http.Handler that writes itself as JSON, with status 200 if it
@@ -187,7 +189,7 @@ func (v *vitals) silence() time.Duration {
 // count. The node then needs new credentials, and it asks for them when it begins again.
 func spoke(err error) bool {
 	var said *pgconn.PgError
-	return err == nil || errors.Is(err, errReadOnly) || errors.As(err, &said) && said.Code[:2] != "28"
+	return err == nil || errors.Is(err, taskdb.ErrReadOnly) || errors.As(err, &said) && said.Code[:2] != "28"
 }
 
 // listens notes whether the node listens for notifications.

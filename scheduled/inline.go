@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -69,7 +70,7 @@ func (i Inline) RunDue(ctx context.Context, now time.Time) ([]Ran, error) {
 		return nil, fmt.Errorf("%w: Inline needs Handlers and one of Tx and SQLTx", store.ErrInvalid)
 	}
 	run := inlineRun{
-		Inline: i, statements: statements{schema: schema}, q: i.querier(), now: now.UTC().Truncate(time.Microsecond),
+		Inline: i, statements: taskdb.Queries{Schema: schema}, q: i.querier(), now: now.UTC().Truncate(time.Microsecond),
 	}
 	if err := i.SetNow(ctx, run.now); err != nil {
 		return nil, err
@@ -109,7 +110,7 @@ func (i Inline) SetNow(ctx context.Context, now time.Time) error {
 }
 
 // querier returns the transaction.
-func (i Inline) querier() querier {
+func (i Inline) querier() taskdb.DB {
 	if i.Tx != nil {
 		return i.Tx
 	}
@@ -118,16 +119,16 @@ func (i Inline) querier() querier {
 
 // left notes the effects of the handler. A handler that failed has none.
 func (r *Ran) left(effects handlers.Effects) {
-	r.Note, r.Result = scrub(effects.Note), effects.Result
+	r.Note, r.Result = taskdb.Sanitize(effects.Note), effects.Result
 	for _, task := range effects.FollowUps {
-		r.FollowUps = append(r.FollowUps, idOf(task))
+		r.FollowUps = append(r.FollowUps, taskdb.IdOf(task))
 	}
 }
 
 type inlineRun struct {
 	Inline
-	statements statements
-	q          querier
+	statements taskdb.Queries
+	q          taskdb.DB
 	now        time.Time
 }
 
@@ -140,32 +141,32 @@ WHERE cron IS NOT NULL AND planned_revision IS DISTINCT FROM revision AND next_a
 
 // fork resumes the tasks whose pause has ended, and fires the recurring tasks that are due.
 func (r inlineRun) fork(ctx context.Context) error {
-	for resumed := resumeMost; resumed == resumeMost; {
+	for resumed := taskdb.ResumeMost; resumed == taskdb.ResumeMost; {
 		var err error
-		if resumed, err = r.statements.resumeDue(ctx, r.q, &r.now); err != nil {
+		if resumed, err = r.statements.ResumeDue(ctx, r.q, &r.now); err != nil {
 			return err
 		}
 	}
-	if _, err := r.q.Exec(ctx, r.statements.schema.SQL(planInlineSQL), r.now); err != nil {
+	if _, err := r.q.Exec(ctx, r.statements.Schema.SQL(planInlineSQL), r.now); err != nil {
 		return fmt.Errorf("plan recurring tasks: %w", err)
 	}
 	for {
-		lanes, err := r.statements.lanes(ctx, r.q, &r.now)
+		lanes, err := r.statements.Lanes(ctx, r.q, &r.now)
 		if err != nil {
 			return err
 		}
-		due := r.mine(lanes.recurring, lanes.paused)
+		due := r.mine(lanes.Recurring, lanes.Paused)
 		if len(due) == 0 {
 			return nil
 		}
-		if _, err := r.q.Exec(ctx, enterSQL); err != nil {
+		if _, err := r.q.Exec(ctx, taskdb.EnterSQL); err != nil {
 			return fmt.Errorf("enter the engine's context: %w", err)
 		}
-		looked, err := r.statements.fork(ctx, r.q, &r.now, due, forkMost)
+		looked, err := r.statements.Fork(ctx, r.q, &r.now, due, taskdb.ForkMost)
 		if err != nil {
 			return err
 		}
-		if _, err := r.q.Exec(ctx, leaveSQL); err != nil {
+		if _, err := r.q.Exec(ctx, taskdb.LeaveSQL); err != nil {
 			return fmt.Errorf("leave the engine's context: %w", err)
 		}
 		if looked == 0 {
@@ -175,64 +176,64 @@ func (r inlineRun) fork(ctx context.Context) error {
 }
 
 // mine picks the lanes that are due, are not paused, and have a handler.
-func (r inlineRun) mine(lanes []lane, paused []pause) []lane {
-	return slices.DeleteFunc(slices.Clone(unpaused(lanes, paused)), func(l lane) bool {
+func (r inlineRun) mine(lanes []taskdb.Lane, paused []taskdb.Pause) []taskdb.Lane {
+	return slices.DeleteFunc(slices.Clone(taskdb.Unpaused(lanes, paused)), func(l taskdb.Lane) bool {
 		return l.DueIn > 0 || r.Handlers.Variant(l.Type) == nil
 	})
 }
 
 // claim takes the due tasks of all queues, as a node would that has all types and room for everything.
-func (r inlineRun) claim(ctx context.Context) ([]claimed, error) {
+func (r inlineRun) claim(ctx context.Context) ([]taskdb.ClaimedTask, error) {
 	if err := r.fork(ctx); err != nil {
 		return nil, err
 	}
-	lanes, err := r.statements.lanes(ctx, r.q, &r.now)
+	lanes, err := r.statements.Lanes(ctx, r.q, &r.now)
 	if err != nil {
 		return nil, err
 	}
-	var due []laneBudget
-	for _, l := range r.mine(lanes.tasks, lanes.paused) {
-		due = append(due, laneBudget{lane: l, Cost: 1, Room: inlineMostPerPass})
+	var due []taskdb.LaneQuota
+	for _, l := range r.mine(lanes.Tasks, lanes.Paused) {
+		due = append(due, taskdb.LaneQuota{Lane: l, Cost: 1, Room: inlineMostPerPass})
 	}
 	if len(due) == 0 {
 		return nil, nil
 	}
-	if _, err := r.q.Exec(ctx, enterSQL); err != nil {
+	if _, err := r.q.Exec(ctx, taskdb.EnterSQL); err != nil {
 		return nil, fmt.Errorf("enter the engine's context: %w", err)
 	}
-	taken, err := r.statements.claim(ctx, r.q, &r.now, 0, DefaultStartAllowance, due, inlineMostPerPass)
+	taken, err := r.statements.Claim(ctx, r.q, &r.now, 0, DefaultStartAllowance, due, inlineMostPerPass)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := r.q.Exec(ctx, leaveSQL); err != nil {
+	if _, err := r.q.Exec(ctx, taskdb.LeaveSQL); err != nil {
 		return nil, fmt.Errorf("leave the engine's context: %w", err)
 	}
 	return taken, nil
 }
 
 // one passes a claimed task through the gate, runs it and settles it.
-func (r inlineRun) one(ctx context.Context, c claimed) (Ran, error) {
-	ran := Ran{ID: c.ID, Type: c.Type, Attempt: c.Attempt, Outcome: outcomeExpired}
+func (r inlineRun) one(ctx context.Context, c taskdb.ClaimedTask) (Ran, error) {
+	ran := Ran{ID: c.ID, Type: c.Type, Attempt: c.Attempt, Outcome: taskdb.OutcomeExpired}
 	if c.Fence == nil {
 		return ran, nil
 	}
-	h := c.hold()
-	answers, err := r.statements.gate(ctx, r.q, &r.now, []hold{h}, nil)
+	h := c.Hold()
+	answers, err := r.statements.Gate(ctx, r.q, &r.now, []taskdb.Claim{h}, nil)
 	if err != nil {
 		return ran, err
 	}
-	var outcome settlement
+	var outcome taskdb.Settlement
 	switch answer, held := answers[h.Fence]; {
 	case !held: // an earlier handler took the claim away, by its own SQL
-		ran.Outcome = outcomeLost
+		ran.Outcome = taskdb.OutcomeLost
 		return ran, nil
-	case answer.Verdict != verdictGo:
-		outcome = released(h, "edited or cancelled before it started")
+	case answer.Verdict != taskdb.VerdictGo:
+		outcome = taskdb.Released(h, "edited or cancelled before it started")
 	default:
 		outcome, ran.Err = r.attempt(ctx, h, answer)
 		ran.left(outcome.Effects)
 	}
-	done, err := r.statements.settleAll(ctx, r.q, &r.now, nil, "scheduledtest", []settlement{outcome})
+	done, err := r.statements.SettleAll(ctx, r.q, &r.now, nil, "scheduledtest", []taskdb.Settlement{outcome})
 	if err != nil {
 		return ran, err
 	}
@@ -248,8 +249,8 @@ func (r inlineRun) one(ctx context.Context, c claimed) (Ran, error) {
 
 // attempt runs the handler. A handler that panics has failed. A handler that ends its goroutine, as t.FailNow does,
 // ends the test.
-func (r inlineRun) attempt(ctx context.Context, h hold, answer gateRow) (outcome settlement, err error) {
-	e := answer.execution(h).WithExtend(func(context.Context, time.Duration) error { return nil })
+func (r inlineRun) attempt(ctx context.Context, h taskdb.Claim, answer taskdb.GateAnswer) (outcome taskdb.Settlement, err error) {
+	e := answer.Execution(h).WithExtend(func(context.Context, time.Duration) error { return nil })
 	variant := r.Handlers.Variant(answer.Type)
 	tracing := newTracing(r.Tracer, 0)
 	ctx = tracing.begin(ctx, e)
@@ -262,14 +263,14 @@ func (r inlineRun) attempt(ctx context.Context, h hold, answer gateRow) (outcome
 		backoff = func(attempt int, _ error) time.Duration { return backoffOf(attempt, 0) }
 	}
 	outcome = conclude(h, e, err, nil, safely(backoff))
-	tracing.end(ctx, attempted{settlement: outcome}, err)
+	tracing.end(ctx, attempted{Settlement: outcome}, err)
 	return outcome, err
 }
 
 func (r inlineRun) run(ctx context.Context, variant *handlers.Variant, e *handlers.Execution) (err error) {
 	defer func() {
 		if value := recover(); value != nil {
-			err = panicked(value)
+			err = taskdb.Panicked(value)
 		}
 	}()
 	if err := decodePayload(ctx, r.Codec, e); err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -34,6 +35,6 @@ func TestRepeatableReadByDefault(t *testing.T) {
 		}))
 	s.schedule("pgx", nil)
 	s.schedule("sql", func(task *store.Task) { task.Payload = ownBackoff{} })
-	s.is("pgx", store.StatusCompleted, outcomeCompleted)
-	s.is("sql", store.StatusCompleted, outcomeCompleted)
+	s.is("pgx", store.StatusCompleted, taskdb.OutcomeCompleted)
+	s.is("sql", store.StatusCompleted, taskdb.OutcomeCompleted)
 }

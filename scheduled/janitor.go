@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 )
 
 // The janitor ends River jobs that no node works, and the claims in them. There are four kinds:
@@ -51,11 +53,11 @@ type jobRow struct {
 // endJobs ends the claims in a client's jobs, and removes the jobs. node is the node that had the jobs, or nil if no
 // node had them. endJobs reports whether any are left, because there are many or because others have locked rows.
 func (l *leader) endJobs(
-	ctx context.Context, tx pgx.Tx, node *int64, client string, ids []int64, ending func(hold) settlement,
+	ctx context.Context, tx pgx.Tx, node *int64, client string, ids []int64, ending func(taskdb.Claim) taskdb.Settlement,
 ) (left bool, err error) {
 	sent := time.Now()
-	jobs, err := collect[jobRow](ctx, tx, "lock River jobs to be ended",
-		l.statements.schema.SQL(lockJobsSQL), client, notNilNumbers(ids), maxReclaimed)
+	jobs, err := taskdb.CollectRows[jobRow](ctx, tx, "lock River jobs to be ended",
+		l.statements.Schema.SQL(lockJobsSQL), client, notNilNumbers(ids), maxReclaimed)
 	l.session.heard(sent, err)
 	if err != nil {
 		return false, err
@@ -63,13 +65,13 @@ func (l *leader) endJobs(
 	left = len(jobs) == maxReclaimed
 	jobOf := map[int64]int64{} // the job of each fence
 	ended := map[int64]bool{}
-	var settlements []settlement
+	var settlements []taskdb.Settlement
 	for _, job := range jobs {
 		ended[job.ID] = true
 		if job.State != jobRunning && job.State != jobAvailable {
 			continue // River has finished it, and nobody reads it again
 		}
-		holds, err := unpack(job.Tasks)
+		holds, err := taskdb.DecodeClaims(job.Tasks)
 		if err != nil {
 			l.log.Error("River job is not one of ours; removed", "job", job.ID, "error", err)
 		}
@@ -90,7 +92,7 @@ func (l *leader) endJobs(
 		left = true
 		delete(ended, jobOf[fence])
 	}
-	if _, err := tx.Exec(ctx, l.statements.schema.SQL(deleteJobsSQL), slices.Collect(maps.Keys(ended))); err != nil {
+	if _, err := tx.Exec(ctx, l.statements.Schema.SQL(taskdb.DeleteJobsSQL), slices.Collect(maps.Keys(ended))); err != nil {
 		return false, fmt.Errorf("remove jobs whose claims are ended: %w", err)
 	}
 	return left, nil
@@ -103,8 +105,8 @@ SELECT t.fence FROM tasktable.scheduled_tasks AS t WHERE t.id = ANY ($1::text[])
 // unless a step has run into its time limit. A step does that if, for example, a trigger of the application makes
 // each row slow. Then thisStep picks a few of the claims that earlier steps have not ended.
 func (l *leader) thisStep(
-	ctx context.Context, tx pgx.Tx, settlements []settlement,
-) (now []settlement, later []int64, err error) {
+	ctx context.Context, tx pgx.Tx, settlements []taskdb.Settlement,
+) (now []taskdb.Settlement, later []int64, err error) {
 	aside := l.setAside()
 	if l.ending == maxReclaimed && len(aside) == 0 {
 		return settlements, nil, nil
@@ -114,8 +116,8 @@ func (l *leader) thisStep(
 	for _, one := range settlements {
 		ids, fences = append(ids, one.ID), append(fences, one.Fence)
 	}
-	left, err := column[int64](ctx, tx, "look which claims are left", l.statements.schema.SQL(fencesSQL),
-		notNil(ids), notNilNumbers(fences))
+	left, err := taskdb.CollectColumn[int64](ctx, tx, "look which claims are left", l.statements.Schema.SQL(fencesSQL),
+		taskdb.OrEmpty(ids), notNilNumbers(fences))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -142,7 +144,7 @@ func (l *leader) endingStep(ctx context.Context, step func(pgx.Tx) error) error 
 	switch {
 	case err == nil:
 		l.ending = min(2*l.ending, maxReclaimed)
-	case isTimeout(err):
+	case taskdb.IsTimeout(err):
 		l.ending = max(l.ending/2, 1)
 	}
 	return err
@@ -152,7 +154,7 @@ func (l *leader) endingStep(ctx context.Context, step func(pgx.Tx) error) error 
 func (l *leader) reclaimStrays(ctx context.Context) (err error) {
 	live := l.numbers()
 	for _, client := range l.jobs.clients() {
-		number, parseErr := strconv.ParseInt(strings.TrimPrefix(client, clientPrefix), 10, 64)
+		number, parseErr := strconv.ParseInt(strings.TrimPrefix(client, taskdb.ClientPrefix), 10, 64)
 		if parseErr != nil || slices.Contains(live, number) {
 			continue
 		}
@@ -176,7 +178,7 @@ func (l *leader) sweep(ctx context.Context) error {
 	}
 	back := 0
 	err := l.endingStep(ctx, func(tx pgx.Tx) error {
-		release := func(h hold) settlement { return released(h, whyUnfetched) }
+		release := func(h taskdb.Claim) taskdb.Settlement { return taskdb.Released(h, whyUnfetched) }
 		_, err := l.endJobs(ctx, tx, nil, nobody, ids, release)
 		back = len(l.lines)
 		return err
@@ -187,45 +189,14 @@ func (l *leader) sweep(ctx context.Context) error {
 	return err
 }
 
-// The jobs that River runs on this node, except those that the node has received. A job that was fetched within the
-// last seconds may still be on its way.
-const strayJobsSQL = `
-SELECT id, queue, kind, coalesce(args ->> 'tasks', '') AS tasks FROM tasktable.river_job
-WHERE state = 'running' AND attempted_by[array_length(attempted_by, 1)] = $1::text AND id <> ALL ($2::bigint[])
-    AND attempted_at < clock_timestamp() - interval '5 seconds'
-ORDER BY id LIMIT 500`
-
-type strayJob struct {
-	ID    int64
-	Queue string
-	Kind  string
-	Tasks string
-}
-
-// lookAtPool asks two things in one round trip: whether the server takes writes, and which jobs River runs on this
-// node although the node has not received them.
-func (s statements) lookAtPool(
-	ctx context.Context, conn *pgx.Conn, number int64, inHand []int64,
-) (strays []strayJob, err error) {
-	var batch pgx.Batch
-	batch.Queue(readOnlySQL)
-	batch.Queue(s.schema.SQL(strayJobsSQL), clientID(number), inHand)
-	results := conn.SendBatch(ctx, &batch)
-	defer func() { err = errors.Join(err, results.Close()) }()
-	if err := refused(results.QueryRow()); err != nil {
-		return nil, err
-	}
-	return collectNext[strayJob](results, "read River's jobs of this node")
-}
-
 // release hands back the claims of a job that River runs on this node although the node never received it. None of
 // these claims has begun, so no attempt is used. If the job arrives after all, its claims are gone, and the gate
 // refuses them.
-func (w *worker) release(stray strayJob) {
+func (w *worker) release(stray taskdb.StrayJob) {
 	if !w.take(stray.ID) {
 		return // the job has arrived meanwhile
 	}
-	holds, err := unpack(stray.Tasks)
+	holds, err := taskdb.DecodeClaims(stray.Tasks)
 	if err != nil {
 		w.log.Error("River job is not one of ours; removed", "job", stray.ID, "error", err)
 	}

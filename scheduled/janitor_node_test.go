@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -32,7 +33,7 @@ func TestClaimsThatNoNodeWorksGoBack(t *testing.T) {
 				s.exec(`UPDATE tasktable.river_job SET scheduled_at = 'infinity' WHERE state = 'available'`)
 			}
 			leave(node, stop, runs)
-			row := s.is("waits", store.StatusQueued, outcomeReleased)
+			row := s.is("waits", store.StatusQueued, taskdb.OutcomeReleased)
 			if got := s.errorOf("waits"); row.Attempt != 0 || got != "no node had a slot for it in time" {
 				t.Errorf("attempt %d, %q", row.Attempt, got)
 			}
@@ -40,11 +41,11 @@ func TestClaimsThatNoNodeWorksGoBack(t *testing.T) {
 			if name == "quiet" {
 				runs.end <- nil
 			}
-			s.is("runs", store.StatusCompleted, outcomeCompleted)
+			s.is("runs", store.StatusCompleted, taskdb.OutcomeCompleted)
 
 			s.member(slots)
 			s.begins("waits").end <- nil
-			s.is("waits", store.StatusCompleted, outcomeReleased, outcomeCompleted)
+			s.is("waits", store.StatusCompleted, taskdb.OutcomeReleased, taskdb.OutcomeCompleted)
 		})
 	}
 }

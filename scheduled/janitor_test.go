@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -17,15 +18,15 @@ func TestReleasedJobThatComesAfterAllRunsNothing(t *testing.T) {
 	s.nobodyLeads()
 	s.schedule("a", nil)
 	tr.oneBatch("default", 1)
-	var stray strayJob
+	var stray taskdb.StrayJob
 	err := s.pool.QueryRow(t.Context(), `UPDATE tasktable.river_job
 		SET state = 'running', attempted_by = ARRAY[$1::text], attempted_at = now() - interval '1 minute'
 		RETURNING id, queue, kind, args ->> 'tasks'`,
-		clientID(tr.session.number)).Scan(&stray.ID, &stray.Queue, &stray.Kind, &stray.Tasks)
+		taskdb.ClientID(tr.session.number)).Scan(&stray.ID, &stray.Queue, &stray.Kind, &stray.Tasks)
 	if err != nil {
 		t.Fatal(err)
 	}
-	holds, err := unpack(stray.Tasks)
+	holds, err := taskdb.DecodeClaims(stray.Tasks)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,10 +45,10 @@ func TestReleasedJobThatComesAfterAllRunsNothing(t *testing.T) {
 	first.end <- nil
 	receive(t, released, 10*time.Second, "the job is released")
 	tr.worker.work(riverJob{id: stray.ID, queue: stray.Queue, kind: stray.Kind}, holds) // and later
-	if row := s.is("a", store.StatusQueued, outcomeReleased); row.Attempt != 0 {
+	if row := s.is("a", store.StatusQueued, taskdb.OutcomeReleased); row.Attempt != 0 {
 		t.Errorf("attempt %d", row.Attempt)
 	}
-	s.is("first", store.StatusCompleted, outcomeCompleted)
+	s.is("first", store.StatusCompleted, taskdb.OutcomeCompleted)
 	eventually(t, 10*time.Second, "the River jobs are removed", func() bool {
 		return s.count(`SELECT count(*) FROM tasktable.river_job`) == 0
 	})

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 )
 
 // riverJobs is the leader's view of River's table: the jobs that wait for a node or run on one.
@@ -73,16 +75,16 @@ type seenJobRow struct {
 }
 
 // queue adds the statement of a look to a batch. read reads its answer.
-func (j *riverJobs) queue(s statements, batch *pgx.Batch) {
+func (j *riverJobs) queue(s taskdb.Queries, batch *pgx.Batch) {
 	next := j.next
 	if next == 0 {
 		next = math.MaxInt64 // before its first deep look, a leader sees no jobs
 	}
-	batch.Queue(s.schema.SQL(jobsSQL), next, notNilNumbers(j.older))
+	batch.Queue(s.Schema.SQL(jobsSQL), next, notNilNumbers(j.older))
 }
 
 func (j *riverJobs) read(results pgx.BatchResults) error {
-	found, err := collectNext[seenJobRow](results, "read River's jobs")
+	found, err := taskdb.CollectNext[seenJobRow](results, "read River's jobs")
 	if err == nil && j.next > 0 {
 		j.learn(found)
 	}
@@ -115,11 +117,11 @@ func (j *riverJobs) learn(rows []seenJobRow) {
 		if row.ID == nil {
 			continue
 		}
-		var metadata batchMetadata
-		_ = json.Unmarshal([]byte(deref(row.Metadata)), &metadata) // a job that is not the engine's counts as one task
+		var metadata taskdb.JobMetadata
+		_ = json.Unmarshal([]byte(taskdb.TextOf(row.Metadata)), &metadata) // a job that is not the engine's counts as one task
 		one := seenJob{
-			ID: *row.ID, Queue: deref(row.Queue), Type: deref(row.Type), State: deref(row.State),
-			Client: deref(row.Client), Tasks: max(metadata.Tasks, 1),
+			ID: *row.ID, Queue: taskdb.TextOf(row.Queue), Type: taskdb.TextOf(row.Type), State: taskdb.TextOf(row.State),
+			Client: taskdb.TextOf(row.Client), Tasks: max(metadata.Tasks, 1),
 		}
 		if row.Age != nil {
 			one.Age = time.Duration(*row.Age * float64(time.Second))
@@ -171,7 +173,7 @@ func (j *riverJobs) ended() []int64 {
 func (j *riverJobs) clients() []string {
 	var clients []string
 	for _, one := range j.list {
-		if strings.HasPrefix(one.Client, clientPrefix) && !slices.Contains(clients, one.Client) {
+		if strings.HasPrefix(one.Client, taskdb.ClientPrefix) && !slices.Contains(clients, one.Client) {
 			clients = append(clients, one.Client)
 		}
 	}

@@ -9,13 +9,15 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 )
 
 // see has a leader look at River's jobs.
 func (b *bench) see(jobs *riverJobs) {
 	b.t.Helper()
 	var batch pgx.Batch
-	jobs.queue(b.statements, &batch)
+	jobs.queue(b.Queries, &batch)
 	results := b.pool.SendBatch(b.t.Context(), &batch)
 	err := jobs.read(results)
 	if err = errors.Join(err, results.Close()); err != nil {
@@ -56,7 +58,7 @@ func TestRiverJobs(t *testing.T) {
 	}
 	soon := time.Now().Add(time.Minute).UnixMicro()
 	first := insert("a", "available", "x", `{"tasks": 3, "due": 0}`)
-	insert("b", "running", clientID(7), `{"tasks": 250, "due": 1}`)
+	insert("b", "running", taskdb.ClientID(7), `{"tasks": 250, "due": 1}`)
 	insert("c", "available", "x", fmt.Sprintf(`{"tasks": 1, "due": %d}`, soon))
 	insert("d", "completed", "x", fmt.Sprintf(`{"tasks": -5, "due": %d}`, math.MaxInt64))
 	insert("e", "running", "another's", `{"tasks": "many"}`)
@@ -69,7 +71,7 @@ func TestRiverJobs(t *testing.T) {
 			t.Errorf("look %d:\n got %s\nwant %s", look, got, want)
 		}
 	}
-	got := fmt.Sprint(jobs.waiting(time.Second), jobs.of(clientID(7)), jobs.clients(), len(jobs.ended()))
+	got := fmt.Sprint(jobs.waiting(time.Second), jobs.of(taskdb.ClientID(7)), jobs.clients(), len(jobs.ended()))
 	if got != fmt.Sprintf("[%d] [%d] [tasktable-7] 1", first, first+1) {
 		t.Errorf("waiting, of the node, clients, ended: %s", got)
 	}
@@ -82,7 +84,7 @@ func TestRiverJobs(t *testing.T) {
 	if got := list(); len(got) != 0 {
 		t.Errorf("a leader that begins sees %q", got)
 	}
-	deep := (&deepLook{pool: b.pool, statements: b.statements}).look(t.Context(), nil)
+	deep := (&deepLook{pool: b.pool, statements: b.Queries}).look(t.Context(), nil)
 	if jobs.deep(deep.jobs); deep.err != nil || len(jobs.list) != 5 || jobs.next != first+6 {
 		t.Errorf("%d jobs, next %d, %v after a deep look", len(jobs.list), jobs.next, deep.err)
 	}
@@ -91,7 +93,7 @@ func TestRiverJobs(t *testing.T) {
 	if got := list(); len(got) != 5 {
 		t.Errorf("a job below all others: %q", got)
 	}
-	if deep = (&deepLook{pool: b.pool, statements: b.statements}).look(t.Context(), nil); deep.err != nil {
+	if deep = (&deepLook{pool: b.pool, statements: b.Queries}).look(t.Context(), nil); deep.err != nil {
 		t.Fatal(deep.err)
 	}
 	jobs.deep(deep.jobs)

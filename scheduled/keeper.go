@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 )
 
 // keeper checks each second the claims in this node's hands. It ends the handlers of cancelled and lost tasks. It
@@ -67,9 +68,9 @@ func limitFor(bytes int) time.Duration {
 func (k *keeper) askPool(ctx context.Context) (again time.Duration) {
 	asking, cancel := context.WithTimeout(ctx, answerLimit)
 	defer cancel()
-	var strays []strayJob
+	var strays []taskdb.StrayJob
 	err := k.worker.enginePool.AcquireFunc(asking, func(conn *pgxpool.Conn) (err error) {
-		strays, err = k.worker.statements.lookAtPool(asking, conn.Conn(), k.worker.settler.node, k.worker.jobsInHand())
+		strays, err = k.worker.statements.LookAtPool(asking, conn.Conn(), k.worker.settler.node, k.worker.jobsInHand())
 		return err
 	})
 	k.worker.heard(err)
@@ -82,7 +83,7 @@ func (k *keeper) askPool(ctx context.Context) (again time.Duration) {
 		return writableEvery
 	case ctx.Err() != nil:
 		return writableEvery
-	case errors.Is(err, errReadOnly):
+	case errors.Is(err, taskdb.ErrReadOnly):
 		k.worker.log.Warn("the engine's pool leads to a standby; it connects again", "error", err)
 		k.worker.enginePool.Reset()
 	default:
@@ -122,13 +123,13 @@ func (k *keeper) endLapsed(runs []*run) {
 }
 
 func (k *keeper) recheck(ctx context.Context, runs []*run) error {
-	holds := make([]hold, len(runs))
+	holds := make([]taskdb.Claim, len(runs))
 	for i, r := range runs {
-		holds[i] = r.hold
+		holds[i] = r.Claim
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerLimit)
 	defer cancel()
-	states, err := k.worker.statements.recheck(ctx, k.worker.enginePool, holds)
+	states, err := k.worker.statements.Recheck(ctx, k.worker.enginePool, holds)
 	k.worker.heard(err)
 	if err != nil {
 		return err
@@ -151,11 +152,11 @@ func (k *keeper) recheck(ctx context.Context, runs []*run) error {
 // renew extends the leases of tasks that wait for a slot, so that they do not count as lost.
 func (k *keeper) renew(runs []*run) error {
 	allowance := k.worker.config.StartAllowance
-	var holds []hold
+	var holds []taskdb.Claim
 	for _, r := range runs {
 		r.mu.Lock()
 		if r.lease == nil && time.Since(r.renewed) > allowance/2 {
-			holds = append(holds, r.hold)
+			holds = append(holds, r.Claim)
 		}
 		r.mu.Unlock()
 	}

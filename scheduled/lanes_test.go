@@ -10,10 +10,11 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
 
-func lanesText(lanes []lane) string {
+func lanesText(lanes []taskdb.Lane) string {
 	var text []string
 	for _, l := range lanes {
 		text = append(text, fmt.Sprintf("%s %s %d %s", l.Queue, l.Type, l.Priority, l.DueIn))
@@ -26,11 +27,11 @@ func TestLanes(t *testing.T) {
 	b := newBench(t)
 	list := func() string {
 		t.Helper()
-		lanes, err := b.lanes(t.Context(), b.pool, &noon)
+		lanes, err := b.Lanes(t.Context(), b.pool, &noon)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return lanesText(lanes.tasks)
+		return lanesText(lanes.Tasks)
 	}
 	if got := list(); got != "" {
 		t.Errorf("an empty table has lanes: %s", got)
@@ -96,7 +97,7 @@ func TestLanesAreListedByProbes(t *testing.T) {
 			FROM generate_series(1, 20000) AS i`)
 	b.inTx(func(tx pgx.Tx) {
 		for _, statistics := range []string{"stale", "fresh"} {
-			plan := explain(t, tx, lanesSQL, nil, nil)
+			plan := explain(t, tx, taskdb.LanesSQL, nil, nil)
 			probes, rows := 0.0, 0.0
 			var walk func(planNode)
 			walk = func(n planNode) {
@@ -124,7 +125,7 @@ func TestLanesAreListedByProbes(t *testing.T) {
 
 func TestBudget(t *testing.T) {
 	t.Parallel()
-	var lanes []lane
+	var lanes []taskdb.Lane
 	for _, l := range []struct {
 		queue, kind string
 		priority    int
@@ -132,71 +133,71 @@ func TestBudget(t *testing.T) {
 		{"default", "A", 0}, {"default", "A", 9}, {"default", "B", 5}, {"default", "C", 0}, {"default", "Q", 0},
 		{"bulk", "A", -1},
 	} {
-		lanes = append(lanes, lane{Queue: l.queue, Type: l.kind, Priority: l.priority})
+		lanes = append(lanes, taskdb.Lane{Queue: l.queue, Type: l.kind, Priority: l.priority})
 	}
-	node := func(number int64, queues map[string]int, types ...string) liveNode {
-		return liveNode{Number: number, Queues: queues, Types: types, Held: true}
+	node := func(number int64, queues map[string]int, types ...string) taskdb.LiveNode {
+		return taskdb.LiveNode{Number: number, Queues: queues, Types: types, Held: true}
 	}
 	waits := func(queue, kind string, tasks int) seenJob {
 		return seenJob{Queue: queue, Type: kind, State: jobAvailable, Tasks: tasks}
 	}
 	runs := func(number int64, kind string, tasks int, age time.Duration) seenJob {
 		return seenJob{
-			Queue: "default", Type: kind, State: jobRunning, Client: clientID(number), Tasks: tasks, Age: age,
+			Queue: "default", Type: kind, State: jobRunning, Client: taskdb.ClientID(number), Tasks: tasks, Age: age,
 		}
 	}
 	known := rates{took: map[string]time.Duration{"Q": time.Millisecond, "S": 10 * time.Second}}
-	ten := []liveNode{node(1, map[string]int{"default": 10}, "A", "B", "Q", "S")}
-	transactional := []liveNode{{
+	ten := []taskdb.LiveNode{node(1, map[string]int{"default": 10}, "A", "B", "Q", "S")}
+	transactional := []taskdb.LiveNode{{
 		Number: 1, Queues: map[string]int{"default": 10}, Types: []string{"A", "B"}, Transactional: []string{"A"},
 		Places: 3,
 	}}
 	for _, test := range []struct {
 		name  string
-		nodes []liveNode
+		nodes []taskdb.LiveNode
 		jobs  []seenJob
 		want  string // queue type priority: pool, room in slots, slots
 	}{
 		{name: "no node", want: ""},
-		{name: "one node", nodes: []liveNode{node(1, map[string]int{"default": 10}, "A", "B")},
+		{name: "one node", nodes: []taskdb.LiveNode{node(1, map[string]int{"default": 10}, "A", "B")},
 			want: "default A 9: 0 10 10; default B 5: 0 10 10; default A 0: 0 10 10"},
 		{
 			name: "nobody has the type or the queue",
-			nodes: []liveNode{
+			nodes: []taskdb.LiveNode{
 				node(1, map[string]int{"default": 10}, "D"), node(2, map[string]int{"mail": 10}, "A", "B"),
 			},
 		},
-		{name: "a queue without slots", nodes: []liveNode{node(1, map[string]int{"default": 0}, "A")}},
+		{name: "a queue without slots", nodes: []taskdb.LiveNode{node(1, map[string]int{"default": 0}, "A")}},
 		{name: "two nodes share a pool",
-			nodes: []liveNode{
+			nodes: []taskdb.LiveNode{
 				node(1, map[string]int{"default": 10}, "A", "B"), node(2, map[string]int{"default": 5}, "B", "A"),
 			},
 			want: "default A 9: 0 15 15; default B 5: 0 15 15; default A 0: 0 15 15"},
 		{name: "types apart",
-			nodes: []liveNode{
+			nodes: []taskdb.LiveNode{
 				node(1, map[string]int{"default": 10, "bulk": 1}, "A"), node(2, map[string]int{"default": 5}, "B", "C"),
 			},
 			want: "default A 9: 0 10 10; default B 5: 1 5 5; default A 0: 0 10 10; default C 0: 1 5 5; " +
 				"bulk A -1: 2 1 1"},
 		{name: "waiting jobs take the room of their own pool",
-			nodes: []liveNode{node(1, map[string]int{"default": 10}, "A"), node(2, map[string]int{"default": 5}, "B")},
+			nodes: []taskdb.LiveNode{node(1, map[string]int{"default": 10}, "A"), node(2, map[string]int{"default": 5}, "B")},
 			jobs:  []seenJob{waits("default", "A", 7), waits("bulk", "A", 1000), waits("default", "Z", 1000)},
 			want:  "default A 9: 0 3 10; default B 5: 1 5 5; default A 0: 0 3 10"},
 		{name: "a stuck service does not starve another",
-			nodes: []liveNode{node(1, map[string]int{"default": 2}, "A"), node(2, map[string]int{"default": 5}, "B")},
+			nodes: []taskdb.LiveNode{node(1, map[string]int{"default": 2}, "A"), node(2, map[string]int{"default": 5}, "B")},
 			jobs:  []seenJob{waits("default", "A", 500), runs(1, "A", 1, time.Hour), runs(1, "A", 1, time.Hour)},
 			want:  "default A 9: 0 0 0; default B 5: 1 5 5; default A 0: 0 0 0"},
-		{name: "two types of a pool add up", nodes: []liveNode{node(1, map[string]int{"default": 10}, "A", "B")},
+		{name: "two types of a pool add up", nodes: []taskdb.LiveNode{node(1, map[string]int{"default": 10}, "A", "B")},
 			jobs: []seenJob{waits("default", "A", 4), waits("default", "B", 4)},
 			want: "default A 9: 0 2 10; default B 5: 0 2 10; default A 0: 0 2 10"},
-		{name: "a dead node's job takes no room", nodes: []liveNode{node(1, map[string]int{"default": 10}, "C")},
+		{name: "a dead node's job takes no room", nodes: []taskdb.LiveNode{node(1, map[string]int{"default": 10}, "C")},
 			jobs: []seenJob{runs(1, "C", 1, time.Hour), runs(7, "C", 500, time.Hour), waits("default", "C", 2)},
 			want: "default C 0: 0 7 9"},
 		{name: "another node's job does not take this one's slot",
-			nodes: []liveNode{node(1, map[string]int{"default": 2}, "C"), node(2, map[string]int{"default": 1}, "D")},
+			nodes: []taskdb.LiveNode{node(1, map[string]int{"default": 2}, "C"), node(2, map[string]int{"default": 1}, "D")},
 			jobs:  []seenJob{runs(2, "D", 1, time.Hour)}, want: "default C 0: 1 2 2"},
 		{name: "a job of another type takes the slot",
-			nodes: []liveNode{node(1, map[string]int{"default": 2}, "C", "D")},
+			nodes: []taskdb.LiveNode{node(1, map[string]int{"default": 2}, "C", "D")},
 			jobs:  []seenJob{runs(1, "D", 1, time.Hour)}, want: "default C 0: 0 1 1"},
 		{name: "a job that has just begun may end soon", nodes: ten[:1],
 			jobs: []seenJob{runs(1, "A", 1, 900*time.Millisecond), runs(1, "B", 1, 1100*time.Millisecond)},
@@ -214,11 +215,11 @@ func TestBudget(t *testing.T) {
 			},
 			want: "default A 9: 0 8 8; default B 5: 0 8 8; default A 0: 0 8 8; default Q 0: 0 8 8"},
 		{
-			name: "quick tasks take less", nodes: []liveNode{node(1, map[string]int{"default": 10}, "Q")},
+			name: "quick tasks take less", nodes: []taskdb.LiveNode{node(1, map[string]int{"default": 10}, "Q")},
 			jobs: []seenJob{waits("default", "Q", 1250)}, want: "default Q 0: 0 5 10",
 		},
 		{
-			name: "however quick, not too many", nodes: []liveNode{node(1, map[string]int{"default": 100}, "Q")},
+			name: "however quick, not too many", nodes: []taskdb.LiveNode{node(1, map[string]int{"default": 100}, "Q")},
 			jobs: []seenJob{runs(1, "Q", 20000, 19500*time.Millisecond)}, want: "default Q 0: 0 0 100",
 		},
 		{

@@ -2,7 +2,6 @@ package scheduled
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -12,19 +11,21 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/riverqueue/river"
+
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 )
 
 // leader does the work of the node that has the leader's lock. It looks when tasks become due, claims them, and takes
 // back the tasks of dead nodes. All of it runs on the session's connection.
 type leader struct {
 	session    *session
-	statements statements
+	statements taskdb.Queries
 	config     Config
 	river      *river.Client[pgx.Tx]
 	averages   *averages
 	log        *slog.Logger
 
-	nodes    []liveNode
+	nodes    []taskdb.LiveNode
 	silence  silence
 	most     int // how many tasks a pass takes; a timeout halves it, a success doubles it
 	ending   int // how many claims of River's jobs a step ends; halved and doubled like most
@@ -42,7 +43,7 @@ type leader struct {
 
 const claimMost = 5000
 
-func newLeader(s *session, st statements, config Config, client *river.Client[pgx.Tx], averages *averages) *leader {
+func newLeader(s *session, st taskdb.Queries, config Config, client *river.Client[pgx.Tx], averages *averages) *leader {
 	return &leader{
 		session: s, statements: st, config: config, river: client, averages: averages,
 		log: config.Logger.With("node", s.number), most: claimMost, ending: maxReclaimed,
@@ -66,49 +67,6 @@ type look struct {
 	Stuck bool
 }
 
-const nodesSQL = `
-WITH held AS MATERIALIZED (
-    SELECT l.objid::bigint AS number FROM pg_locks AS l
-    WHERE l.locktype = 'advisory' AND l.classid::bigint = $1::bigint AND l.objsubid = 2 AND l.granted
-        AND l.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())
-)
-SELECT n.number, n.queues::text AS queues, array_remove(n.types, NULL) AS types, n.shares_slots AS shares,
-    n.receives_failures AS hears,
-    array_remove(n.transactional, NULL) AS transactional, n.places, n.averages::text AS averages, n.number
-    IN (SELECT held.number FROM held) AS held,
-    coalesce(n.elected_at = max(n.elected_at) OVER (), false) AS led,
-    coalesce((extract(epoch FROM statement_timestamp() - n.last_seen_at) * 1000)::bigint, -1) AS silent -- milliseconds
-FROM tasktable.nodes AS n WHERE n.dead_at IS NULL ORDER BY n.number`
-
-type nodeRow struct {
-	Number        int64
-	Queues        string
-	Types         []string
-	Shares        bool
-	Hears         bool
-	Transactional []string
-	Places        int
-	Averages      string
-	Held          bool
-	Led           bool
-	Silent        int64
-}
-
-// node converts a row. A row that somebody has spoiled becomes a node without queues or without averages.
-func (r nodeRow) node() liveNode {
-	node := liveNode{
-		Number: r.Number, Types: r.Types, Shares: r.Shares, Hears: r.Hears,
-		Transactional: r.Transactional, Places: r.Places,
-		Averages: decodeAverages(r.Averages), Held: r.Held, Led: r.Led,
-		Silent: time.Duration(max(r.Silent, -1)) * time.Millisecond,
-	}
-	_ = json.Unmarshal([]byte(r.Queues), &node.Queues)
-	if r.Shares {
-		shareSlots(node.Queues)
-	}
-	return node
-}
-
 const resumesSQL = `
 SELECT EXISTS (SELECT 1 FROM tasktable.scheduled_tasks AS t WHERE t.paused_until <= statement_timestamp()
     AND t.status = 'PAUSED') AS resumes,
@@ -116,8 +74,8 @@ SELECT EXISTS (SELECT 1 FROM tasktable.scheduled_tasks AS t WHERE t.paused_until
 
 // ticked is the answer to the one round trip of a tick.
 type ticked struct {
-	nodes   []liveNode
-	listed  listedLanes
+	nodes   []taskdb.LiveNode
+	listed  taskdb.ListedLanes
 	now     time.Time
 	resumes bool // pauses of single tasks have ended
 
@@ -130,9 +88,9 @@ func (l *leader) tick(ctx context.Context) (look, error) {
 	l.takeDeep()
 	sent := time.Now()
 	var batch pgx.Batch
-	batch.Queue(l.statements.schema.SQL(nodesSQL), int64(uint32(lockClass(l.session.schema, "node"))))
+	batch.Queue(l.statements.Schema.SQL(taskdb.NodesSQL), int64(uint32(taskdb.LockClass(l.session.schema, "node"))))
 	l.marks.queue(l.statements, &batch)
-	batch.Queue(l.statements.schema.SQL(resumesSQL))
+	batch.Queue(l.statements.Schema.SQL(resumesSQL))
 	l.jobs.queue(l.statements, &batch)
 	results := l.session.conn.SendBatch(ctx, &batch)
 	seen, err := l.readTick(results)
@@ -146,7 +104,7 @@ func (l *leader) tick(ctx context.Context) (look, error) {
 	}
 	l.session.learn(seen.now, sent)
 	l.nodes = seen.nodes
-	fresh := l.marks.work(workedBy(l.workingNodes()))
+	fresh := l.marks.work(taskdb.WorkedBy(l.workingNodes()))
 	if fresh && !l.marks.quick {
 		l.deep.hasten()
 	}
@@ -192,11 +150,11 @@ func (l *leader) resumeDue(ctx context.Context) error {
 		some := 0
 		err = l.transaction(ctx, func(tx pgx.Tx) (err error) {
 			sent := time.Now()
-			some, err = l.statements.resumeDue(ctx, tx, nil)
+			some, err = l.statements.ResumeDue(ctx, tx, nil)
 			l.session.heard(sent, err)
 			return err
 		})
-		if resumed += some; err != nil || some < resumeMost {
+		if resumed += some; err != nil || some < taskdb.ResumeMost {
 			break
 		}
 	}
@@ -220,7 +178,7 @@ func (l *leader) recover(ctx context.Context) (next time.Duration, err error) {
 }
 
 func (l *leader) readTick(results pgx.BatchResults) (seen ticked, err error) {
-	nodeRows, err := collectNext[nodeRow](results, "read nodes")
+	nodeRows, err := taskdb.CollectNext[taskdb.NodeRow](results, "read nodes")
 	if err != nil {
 		return seen, err
 	}
@@ -234,18 +192,18 @@ func (l *leader) readTick(results pgx.BatchResults) (seen ticked, err error) {
 		return seen, err
 	}
 	for _, row := range nodeRows {
-		seen.nodes = append(seen.nodes, row.node())
+		seen.nodes = append(seen.nodes, row.Node())
 	}
 	return seen, nil
 }
 
 // nextDue is how long until the leader has to look at a lane that some node works, because its first task comes
 // within the look-ahead.
-func (l *leader) nextDue(listed listedLanes) time.Duration {
+func (l *leader) nextDue(listed taskdb.ListedLanes) time.Duration {
 	next := time.Duration(-1)
-	lanes := slices.Concat(unpaused(listed.tasks, listed.paused), unpaused(listed.recurring, listed.paused))
+	lanes := slices.Concat(taskdb.Unpaused(listed.Tasks, listed.Paused), taskdb.Unpaused(listed.Recurring, listed.Paused))
 	for _, b := range budget(lanes, l.workingNodes(), nil, rates{}) {
-		in := max(b.DueIn-l.ahead(b.lane), 0)
+		in := max(b.DueIn-l.ahead(b.Lane), 0)
 		if next < 0 || in < next {
 			next = in
 		}
@@ -268,7 +226,7 @@ func (l *leader) lookAhead() time.Duration { return max(l.config.LookAhead, 0) }
 
 // ahead is how long before its time the leader looks at a lane. For recurring tasks it is 0, because only at the fire
 // can the leader see whether an earlier occurrence has ended.
-func (l *leader) ahead(one lane) time.Duration {
+func (l *leader) ahead(one taskdb.Lane) time.Duration {
 	if one.Recurring {
 		return 0
 	}
@@ -277,8 +235,8 @@ func (l *leader) ahead(one lane) time.Duration {
 
 // workingNodes leaves out nodes whose lock is free. They are dead or about to die, and would not work tasks that
 // are claimed for them.
-func (l *leader) workingNodes() []liveNode {
-	return slices.DeleteFunc(slices.Clone(l.nodes), func(n liveNode) bool {
+func (l *leader) workingNodes() []taskdb.LiveNode {
+	return slices.DeleteFunc(slices.Clone(l.nodes), func(n taskdb.LiveNode) bool {
 		return !n.Held && n.Number != l.session.number
 	})
 }

@@ -15,13 +15,14 @@ import (
 	"github.com/riverqueue/river"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 )
 
 // life is the time of a node from getting its number until it loses or gives up its session. A process whose session
 // ends begins another life with a new number, because the old number may have been declared dead.
 type life struct {
 	config     Config
-	statements statements
+	statements taskdb.Queries
 	session    *session
 	leader     *leader
 	worker     *worker
@@ -168,7 +169,7 @@ func tell(channel chan struct{}) {
 func (l *life) dueSoon() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	if _, err := l.pool.Exec(ctx, "SELECT pg_notify($1, '')", l.statements.schema.String()+".wake"); err != nil {
+	if _, err := l.pool.Exec(ctx, "SELECT pg_notify($1, '')", l.statements.Schema.String()+".wake"); err != nil {
 		l.log.Debug("leader could not be notified; it looks within a second anyway", "error", err)
 	}
 }
@@ -254,10 +255,10 @@ func (l *life) run(ctx context.Context) error {
 func (l *life) farewell(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, closeWithin)
 	defer cancel()
-	_, err := l.pool.Exec(ctx, l.statements.schema.SQL(farewellSQL), l.session.number)
+	_, err := l.pool.Exec(ctx, l.statements.Schema.SQL(farewellSQL), l.session.number)
 	if err != nil && ctx.Err() == nil {
 		l.pool.Reset() // its idle connections may have been cut, but a new one may work
-		_, err = l.pool.Exec(ctx, l.statements.schema.SQL(farewellSQL), l.session.number)
+		_, err = l.pool.Exec(ctx, l.statements.Schema.SQL(farewellSQL), l.session.number)
 	}
 	if err != nil {
 		l.log.Warn("node could not mark itself as gone; the leader will do it", "error", err)

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 )
 
 // listener receives notifications on a connection of its own. They say that a task is due at once, that a held task
@@ -16,7 +18,7 @@ import (
 // find within a second what the listener misses. A missed message about a dead task is not repeated.
 type listener struct {
 	connect    func(ctx context.Context) (*pgx.Conn, error)
-	statements statements
+	statements taskdb.Queries
 	log        *slog.Logger
 	wake       func()
 	held       func(ctx context.Context, fence int64)
@@ -53,7 +55,7 @@ func (l *listener) listen(ctx context.Context) error {
 		return fmt.Errorf("connect listener: %w", err)
 	}
 	defer closeConn(ctx, conn)
-	wake, held := l.statements.schema.String()+".wake", l.statements.schema.String()+".held"
+	wake, held := l.statements.Schema.String()+".wake", l.statements.Schema.String()+".held"
 	dead := deadChannel(l.statements)
 	for _, statement := range []string{
 		"SET application_name = 'tasktable listener'",

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -56,7 +57,7 @@ func TestALockedRowStallsNoOther(t *testing.T) {
 			if kind == "again" {
 				want = store.StatusQueued
 			}
-			s.is(fmt.Sprint(kind, " ", i), want, outcomeCompleted)
+			s.is(fmt.Sprint(kind, " ", i), want, taskdb.OutcomeCompleted)
 		}
 		worst = max(worst, time.Since(began))
 	}
@@ -77,8 +78,8 @@ func TestALockedRowStallsNoOther(t *testing.T) {
 		if kind == "again" {
 			want = store.StatusQueued
 		}
-		s.is("locked "+kind, want, outcomeCompleted)
+		s.is("locked "+kind, want, taskdb.OutcomeCompleted)
 	}
 	unlockTarget()
-	s.is("locked into a locked row", store.StatusCompleted, outcomeCompleted)
+	s.is("locked into a locked row", store.StatusCompleted, taskdb.OutcomeCompleted)
 }

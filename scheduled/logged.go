@@ -6,6 +6,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 )
 
 // maxLoggedError bounds the text of an error in a log line, in bytes. The history has more of the text.
@@ -45,7 +47,7 @@ func oneLine(text string) (line, stack string) {
 
 // logEnd writes the log line of an attempt's end, with the outcome that the history has and with the error. At level
 // debug it also writes the stack of a panic.
-func (b *batch) logEnd(ctx context.Context, level slog.Level, say string, s settlement, outcome string) {
+func (b *batch) logEnd(ctx context.Context, level slog.Level, say string, s taskdb.Settlement, outcome string) {
 	attributes := []any{"task", s.ID, "type", s.Type, "revision", s.Revision, "attempt", s.Attempt, "outcome", outcome}
 	if s.Error == nil || !b.config.logsErrors() || !b.log.Enabled(ctx, level) {
 		b.log.Log(ctx, level, say, attributes...)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -99,8 +100,8 @@ func TestErrorsOfAttemptsAreLogged(t *testing.T) {
 			}))
 			s.schedule("fails", nil)
 			s.schedule("panics", func(task *store.Task) { task.MaxAttempts = 1 })
-			s.is("fails", store.StatusFailed, outcomeRetried, outcomeFailed)
-			s.is("panics", store.StatusFailed, outcomeFailed)
+			s.is("fails", store.StatusFailed, taskdb.OutcomeRetried, taskdb.OutcomeFailed)
+			s.is("panics", store.StatusFailed, taskdb.OutcomeFailed)
 			for _, parts := range [][]string{
 				{"level=WARN", "task=fails", "outcome=RETRIED", `error="421 try later"`},
 				{"level=ERROR", "task=fails", "outcome=FAILED", `error="550 no such mailbox"`},

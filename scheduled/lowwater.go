@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 )
 
 // lowWaterMarks keeps the leader's looks at the lanes short. Claimed tasks leave dead entries at the front of their
@@ -21,7 +23,7 @@ import (
 // Therefore, as soon as a look from the marks takes more than half as long as a look at everything, the leader looks
 // at everything again.
 type lowWaterMarks struct {
-	worked []workedLane
+	worked []taskdb.WorkedLane
 	known  map[laneKey]time.Time // the marks
 	deepAt time.Time             // no task due before it lies outside the known lanes; zero: no deep look yet
 	deepBy time.Time             // when the next deep look should have ended
@@ -47,8 +49,8 @@ const (
 )
 
 // work sets the lanes that are worked. It reports whether some of them are new.
-func (m *lowWaterMarks) work(worked []workedLane) (fresh bool) {
-	fresh = slices.ContainsFunc(worked, func(one workedLane) bool { return !slices.Contains(m.worked, one) })
+func (m *lowWaterMarks) work(worked []taskdb.WorkedLane) (fresh bool) {
+	fresh = slices.ContainsFunc(worked, func(one taskdb.WorkedLane) bool { return !slices.Contains(m.worked, one) })
 	m.worked = worked
 	return fresh
 }
@@ -56,18 +58,18 @@ func (m *lowWaterMarks) work(worked []workedLane) (fresh bool) {
 // queue adds the statements of a look to a batch. read reads their answers. The leader also looks at everything while
 // deep looks fail, because nothing else finds the tasks before the marks. Deep looks fail, for example, while the
 // engine's pool does not answer.
-func (m *lowWaterMarks) queue(s statements, batch *pgx.Batch) {
+func (m *lowWaterMarks) queue(s taskdb.Queries, batch *pgx.Batch) {
 	m.began = time.Now()
 	m.full = m.quick || !m.deepAt.IsZero() && m.began.After(m.deepBy) && m.took < tooSlow
-	queues, kinds := columnsOfWorked(m.worked)
+	queues, kinds := taskdb.ColumnsOfWorked(m.worked)
 	if m.full {
-		batch.Queue(s.schema.SQL(workedLanesSQL), nil, queues, kinds)
+		batch.Queue(s.Schema.SQL(taskdb.WorkedLanesSQL), nil, queues, kinds)
 	} else {
 		r := m.ranges()
-		batch.Queue(s.schema.SQL(laneRangesSQL), nil, r.queues, r.kinds, r.lows, r.highs, r.marks)
+		batch.Queue(s.Schema.SQL(taskdb.LaneRangesSQL), nil, r.queues, r.kinds, r.lows, r.highs, r.marks)
 	}
-	batch.Queue(s.schema.SQL(workedRecurringLanesSQL), nil, queues, kinds)
-	batch.Queue(s.schema.SQL(pausesSQL), nil, nil)
+	batch.Queue(s.Schema.SQL(taskdb.WorkedRecurringLanesSQL), nil, queues, kinds)
+	batch.Queue(s.Schema.SQL(taskdb.PausesSQL), nil, nil)
 }
 
 // laneRanges has the ranges as one list for each column, because unnest takes them so.
@@ -77,9 +79,9 @@ type laneRanges struct {
 	marks         []time.Time
 }
 
-func (r *laneRanges) add(one workedLane, low, high int, mark time.Time) {
+func (r *laneRanges) add(one taskdb.WorkedLane, low, high int, mark time.Time) {
 	if low <= high {
-		r.queues, r.kinds = append(r.queues, one.queue), append(r.kinds, one.kind)
+		r.queues, r.kinds = append(r.queues, one.Queue), append(r.kinds, one.Kind)
 		r.lows, r.highs, r.marks = append(r.lows, low), append(r.highs, high), append(r.marks, mark)
 	}
 }
@@ -87,9 +89,9 @@ func (r *laneRanges) add(one workedLane, low, high int, mark time.Time) {
 // ranges returns each known lane from its mark on. For each queue and type it also returns the priorities between and
 // around the known lanes. It returns nothing before the first deep look.
 func (m *lowWaterMarks) ranges() *laneRanges {
-	priorities := map[workedLane][]int{}
+	priorities := map[taskdb.WorkedLane][]int{}
 	for key := range m.known {
-		one := workedLane{key.queue, key.kind}
+		one := taskdb.WorkedLane{Queue: key.queue, Kind: key.kind}
 		priorities[one] = append(priorities[one], key.priority)
 	}
 	r := &laneRanges{queues: []string{}, kinds: []string{}, lows: []int{}, highs: []int{}, marks: []time.Time{}}
@@ -101,7 +103,7 @@ func (m *lowWaterMarks) ranges() *laneRanges {
 		slices.Sort(priorities[one])
 		for _, priority := range priorities[one] {
 			r.add(one, low, priority-1, m.deepAt)
-			r.add(one, priority, priority, m.known[laneKey{one.queue, one.kind, priority}])
+			r.add(one, priority, priority, m.known[laneKey{one.Queue, one.Kind, priority}])
 			low = priority + 1
 		}
 		r.add(one, low, math.MaxInt16, m.deepAt)
@@ -110,10 +112,10 @@ func (m *lowWaterMarks) ranges() *laneRanges {
 }
 
 // read reads the answers and learns from them. now is about the database's time.
-func (m *lowWaterMarks) read(results pgx.BatchResults, now time.Time) (found listedLanes, err error) {
-	tasks, err := collectNext[laneRow](results, "list lanes")
+func (m *lowWaterMarks) read(results pgx.BatchResults, now time.Time) (found taskdb.ListedLanes, err error) {
+	tasks, err := taskdb.CollectNext[taskdb.LaneRow](results, "list lanes")
 	switch took := time.Since(m.began); {
-	case m.full && (err == nil || isTimeout(err) && !isLocked(err)): // a wait for a lock does not count
+	case m.full && (err == nil || taskdb.IsTimeout(err) && !taskdb.IsLocked(err)): // a wait for a lock does not count
 		m.measure(took)
 	// The marks save little, because the machine itself is slow.
 	case !m.full && took > m.took/2:
@@ -123,12 +125,12 @@ func (m *lowWaterMarks) read(results pgx.BatchResults, now time.Time) (found lis
 		return found, err
 	}
 	m.note(tasks, now)
-	recurring, err := collectNext[laneRow](results, "list lanes of recurring tasks")
+	recurring, err := taskdb.CollectNext[taskdb.LaneRow](results, "list lanes of recurring tasks")
 	if err != nil {
 		return found, err
 	}
-	found.tasks, found.recurring = lanesOf(tasks, false), lanesOf(recurring, true)
-	found.paused, err = collectNext[pause](results, "read pauses")
+	found.Tasks, found.Recurring = taskdb.LanesOf(tasks, false), taskdb.LanesOf(recurring, true)
+	found.Paused, err = taskdb.CollectNext[taskdb.Pause](results, "read pauses")
 	return found, err
 }
 
@@ -142,7 +144,7 @@ func (m *lowWaterMarks) measure(took time.Duration) {
 }
 
 // note sets the marks of lanes to their heads.
-func (m *lowWaterMarks) note(rows []laneRow, now time.Time) {
+func (m *lowWaterMarks) note(rows []taskdb.LaneRow, now time.Time) {
 	if m.known == nil {
 		m.known = map[laneKey]time.Time{}
 	}
@@ -157,8 +159,8 @@ func (m *lowWaterMarks) note(rows []laneRow, now time.Time) {
 
 // deep takes the lanes that a deep look has read. began is the database's time at which the look began. took is the
 // time that it took to read the lanes.
-func (m *lowWaterMarks) deep(rows []laneRow, began time.Time, took time.Duration) {
-	m.note(slices.DeleteFunc(slices.Clone(rows), func(row laneRow) bool {
+func (m *lowWaterMarks) deep(rows []taskdb.LaneRow, began time.Time, took time.Duration) {
+	m.note(slices.DeleteFunc(slices.Clone(rows), func(row taskdb.LaneRow) bool {
 		mark, known := m.known[laneKey{row.Queue, row.Type, row.Priority}]
 		return known && mark.Before(row.Head)
 	}), began)
@@ -171,7 +173,7 @@ func (m *lowWaterMarks) deep(rows []laneRow, began time.Time, took time.Duration
 
 // claimed moves the marks to the claimed tasks, but not past now. A task that is due before one that was claimed
 // ahead of its time may still be scheduled.
-func (m *lowWaterMarks) claimed(taken []claimed, now time.Time) {
+func (m *lowWaterMarks) claimed(taken []taskdb.ClaimedTask, now time.Time) {
 	for _, c := range taken {
 		key := laneKey{c.Queue, c.Type, c.Priority}
 		if c.Due.After(m.known[key]) && !c.Due.After(now) {

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -18,14 +19,14 @@ import (
 func (b *bench) look(m *lowWaterMarks) (names string) {
 	b.t.Helper()
 	var batch pgx.Batch
-	m.queue(b.statements, &batch)
+	m.queue(b.Queries, &batch)
 	results := b.pool.SendBatch(b.t.Context(), &batch)
 	found, err := m.read(results, time.Now())
 	if err = errors.Join(err, results.Close()); err != nil {
 		b.t.Fatal(err)
 	}
 	var listed []string
-	for _, l := range found.tasks {
+	for _, l := range found.Tasks {
 		listed = append(listed, fmt.Sprintf("%s %s %d", l.Queue, l.Type, l.Priority))
 	}
 	slices.Sort(listed)
@@ -37,7 +38,7 @@ func someMarks(at time.Time, keys ...laneKey) *lowWaterMarks {
 	m := &lowWaterMarks{known: map[laneKey]time.Time{}, deepAt: at, deepBy: time.Now().Add(time.Hour)}
 	for _, key := range keys {
 		m.known[key] = at
-		if one := (workedLane{key.queue, key.kind}); !slices.Contains(m.worked, one) {
+		if one := (taskdb.WorkedLane{Queue: key.queue, Kind: key.kind}); !slices.Contains(m.worked, one) {
 			m.worked = append(m.worked, one)
 		}
 	}
@@ -56,7 +57,7 @@ func TestLowWaterMarksFindNewLanes(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
 			m := someMarks(noon.Add(-time.Hour), known...)
-			m.worked = append(m.worked, workedLane{"e", "BB"})
+			m.worked = append(m.worked, taskdb.WorkedLane{Queue: "e", Kind: "BB"})
 			payload := store.JSON(`{"type":"` + fresh.kind + `"}`)
 			b.schedule(store.Task{ID: "new", Payload: payload, Queue: fresh.queue, Priority: fresh.priority, At: noon})
 			b.schedule(store.Task{
@@ -90,7 +91,7 @@ func TestLowWaterMarksHide(t *testing.T) {
 	if got := b.look(m); got != "default JOB 0" {
 		t.Errorf("from the mark, with a later one: %q", got)
 	}
-	found := (&deepLook{pool: b.pool, statements: b.statements}).look(t.Context(), m.worked)
+	found := (&deepLook{pool: b.pool, statements: b.Queries}).look(t.Context(), m.worked)
 	if found.err != nil || len(found.lanes) != 1 {
 		t.Fatalf("the deep look: %+v", found)
 	}
@@ -105,23 +106,25 @@ func TestLowWaterMarksHide(t *testing.T) {
 
 func TestLowWaterMarksLearn(t *testing.T) {
 	t.Parallel()
-	row := func(head time.Time) []laneRow { return []laneRow{{Queue: "q", Type: "T", Priority: 1, Head: head}} }
+	row := func(head time.Time) []taskdb.LaneRow {
+		return []taskdb.LaneRow{{Queue: "q", Type: "T", Priority: 1, Head: head}}
+	}
 	key := laneKey{"q", "T", 1}
 	for _, test := range []struct {
 		name  string
 		head  time.Time
-		claim []claimed
+		claim []taskdb.ClaimedTask
 		mark  time.Time
 	}{
 		{name: "the head is the mark", head: noon.Add(-time.Hour), mark: noon.Add(-time.Hour)},
 		{name: "the first is to come: another may come before it", head: noon.Add(time.Hour), mark: noon},
 		{name: "claimed", head: noon.Add(-time.Hour), mark: noon.Add(-time.Minute),
-			claim: []claimed{
+			claim: []taskdb.ClaimedTask{
 				{Queue: "q", Type: "T", Priority: 1, Due: noon.Add(-time.Minute)},
 				{Queue: "q", Type: "T", Priority: 1, Due: noon.Add(-2 * time.Minute)},
 			}},
 		{name: "claimed ahead of its time", head: noon.Add(-time.Hour), mark: noon.Add(-time.Hour),
-			claim: []claimed{{Queue: "q", Type: "T", Priority: 1, Due: noon.Add(time.Second)}}},
+			claim: []taskdb.ClaimedTask{{Queue: "q", Type: "T", Priority: 1, Due: noon.Add(time.Second)}}},
 	} {
 		m := &lowWaterMarks{}
 		m.note(row(test.head), noon)
@@ -187,7 +190,7 @@ func TestLowWaterMarksDoWithoutDeepLooksThatFail(t *testing.T) {
 		},
 		"no deep look yet": {lowWaterMarks{}, false},
 	} {
-		if test.marks.queue(statements{}, &pgx.Batch{}); test.marks.full != test.want {
+		if test.marks.queue(taskdb.Queries{}, &pgx.Batch{}); test.marks.full != test.want {
 			t.Errorf("%s: at everything: %t", name, test.marks.full)
 		}
 	}
@@ -196,11 +199,11 @@ func TestLowWaterMarksDoWithoutDeepLooksThatFail(t *testing.T) {
 // A leader reads no lanes before its first deep look.
 func TestLowWaterMarksBeforeTheFirstDeepLook(t *testing.T) {
 	t.Parallel()
-	m := &lowWaterMarks{worked: []workedLane{{"default", "JOB"}}}
+	m := &lowWaterMarks{worked: []taskdb.WorkedLane{{Queue: "default", Kind: "JOB"}}}
 	if r := m.ranges(); len(r.queues) != 0 {
 		t.Errorf("it looks at %v", r)
 	}
-	m.deep([]laneRow{{Queue: "default", Type: "JOB", Priority: 3, Head: noon}}, noon.Add(time.Hour), time.Second)
+	m.deep([]taskdb.LaneRow{{Queue: "default", Type: "JOB", Priority: 3, Head: noon}}, noon.Add(time.Hour), time.Second)
 	if r := m.ranges(); len(r.queues) != 3 || !r.marks[1].Equal(noon) || !r.marks[0].Equal(noon.Add(time.Hour)) {
 		t.Errorf("after the deep look: %+v", r)
 	}
@@ -211,7 +214,7 @@ func TestDeepLooksComeSoonerOnceLooksAreSlow(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	told := make(chan struct{}, 1)
-	deep := &deepLook{pool: b.pool, statements: b.statements, log: testLogger(), told: func() { told <- struct{}{} }}
+	deep := &deepLook{pool: b.pool, statements: b.Queries, log: testLogger(), told: func() { told <- struct{}{} }}
 	for _, step := range []struct {
 		what   string
 		ago    time.Duration

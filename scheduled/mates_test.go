@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -134,9 +135,9 @@ func TestBatchMates(t *testing.T) {
 	tr.oneBatch("default", n+1+good)
 	tr.run()
 	for i := range good {
-		s.is(fmt.Sprint("good ", i), store.StatusCompleted, outcomeCompleted)
+		s.is(fmt.Sprint("good ", i), store.StatusCompleted, taskdb.OutcomeCompleted)
 	}
-	s.is("undecodable", store.StatusFailed, outcomeFailed)
+	s.is("undecodable", store.StatusFailed, taskdb.OutcomeFailed)
 	if got := s.errorOf("undecodable"); !strings.HasPrefix(got, "payload does not decode: ") {
 		t.Errorf("an undecodable payload is recorded as %q", got)
 	}
@@ -144,9 +145,9 @@ func TestBatchMates(t *testing.T) {
 	for id, misdeed := range misdeeds {
 		switch misdeed.status {
 		case store.StatusCompleted:
-			s.is(id, misdeed.status, outcomeCompleted)
+			s.is(id, misdeed.status, taskdb.OutcomeCompleted)
 		case store.StatusFailed:
-			s.is(id, misdeed.status, outcomeFailed)
+			s.is(id, misdeed.status, taskdb.OutcomeFailed)
 		default:
 			row := await(t, s.pool, id, 15*time.Second, store.StatusCompleted, store.StatusFailed)
 			t.Logf("%s: %s", id, row.Status)
@@ -155,5 +156,5 @@ func TestBatchMates(t *testing.T) {
 			t.Errorf("%s: recorded as %q, want %q", id, got, misdeed.want)
 		}
 	}
-	s.is("next", store.StatusCompleted, outcomeCompleted)
+	s.is("next", store.StatusCompleted, taskdb.OutcomeCompleted)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/rivertype"
 
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -61,8 +62,8 @@ var (
 
 // outcomeWords are all words of scheduled_task_executions.outcome.
 var outcomeWords = []string{
-	outcomeCompleted, outcomeFailed, outcomeRetried, outcomeSnoozed, outcomeLost, outcomeSuperseded, outcomeExpired,
-	outcomeInterrupted, outcomeReleased, outcomeCancelled,
+	taskdb.OutcomeCompleted, taskdb.OutcomeFailed, taskdb.OutcomeRetried, taskdb.OutcomeSnoozed, taskdb.OutcomeLost, taskdb.OutcomeSuperseded, taskdb.OutcomeExpired,
+	taskdb.OutcomeInterrupted, taskdb.OutcomeReleased, taskdb.OutcomeCancelled,
 }
 
 var deadWords = []string{string(store.StatusFailed), string(store.StatusExpired)}
@@ -290,7 +291,7 @@ func (t *typeMetrics) putOff() {
 type typedOutcome struct{ kind, outcome string }
 
 // took counts the tasks that a pass has claimed, and the tasks that it found expired.
-func (m *metrics) took(taken []claimed) {
+func (m *metrics) took(taken []taskdb.ClaimedTask) {
 	if m == nil {
 		return
 	}
@@ -302,7 +303,7 @@ func (m *metrics) took(taken []claimed) {
 			of = m.of(kind)
 		}
 		if taken[i].Fence == nil {
-			of.recorded(outcomeExpired)
+			of.recorded(taskdb.OutcomeExpired)
 		} else {
 			of.claimed.Inc()
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 )
 
 // What the metrics cost a task, from its claim to its end: of some 25 µs that it costs this process in all.
@@ -22,9 +23,9 @@ func BenchmarkMetrics(b *testing.B) {
 			if with == "all" {
 				m = newMetrics(Config{Metrics: prometheus.NewRegistry(), Handlers: registered})
 			}
-			taken := make([]claimed, 100)
+			taken := make([]taskdb.ClaimedTask, 100)
 			for i := range taken {
-				taken[i] = claimed{Type: "JOB", Fence: new(int64(i))}
+				taken[i] = taskdb.ClaimedTask{Type: "JOB", Fence: new(int64(i))}
 			}
 			b.ReportAllocs()
 			for b.Loop() { // a batch of 100 tasks
@@ -35,7 +36,7 @@ func BenchmarkMetrics(b *testing.B) {
 				for range taken {
 					of.starts(time.Millisecond)
 					of.ran(time.Millisecond)
-					of.recorded(outcomeCompleted)
+					of.recorded(taskdb.OutcomeCompleted)
 				}
 				m.settled(len(taken), time.Millisecond, nil)
 			}

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -24,7 +25,7 @@ func TestNoMetrics(t *testing.T) {
 	s.node(func(c *Config) { c.censusEvery = 10 * time.Millisecond })
 	s.schedule("a", nil)
 	s.begins("a").end <- nil
-	s.is("a", store.StatusCompleted, outcomeCompleted)
+	s.is("a", store.StatusCompleted, taskdb.OutcomeCompleted)
 	families, err := prometheus.DefaultGatherer.Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -45,8 +46,8 @@ func TestNoMetrics(t *testing.T) {
 	unregister()
 	m.begun(nil)
 	m.ended()
-	m.sees(listedLanes{}, nil)
-	m.took([]claimed{{}})
+	m.sees(taskdb.ListedLanes{}, nil)
+	m.took([]taskdb.ClaimedTask{{}})
 	m.gateAnswered(1)
 	m.settled(1, 1, nil)
 	m.looked(lookTick, true)
@@ -59,7 +60,7 @@ func TestNoMetrics(t *testing.T) {
 	none := m.of("JOB")
 	none.starts(1)
 	none.ran(1)
-	none.recorded(outcomeCompleted)
+	none.recorded(taskdb.OutcomeCompleted)
 	none.died("FAILED")
 	none.putOff()
 }
@@ -113,7 +114,7 @@ func TestMetricsAreRegisteredOnce(t *testing.T) {
 	}
 	s.schedule("a", nil)
 	s.begins("a").end <- nil
-	s.is("a", store.StatusCompleted, outcomeCompleted)
+	s.is("a", store.StatusCompleted, taskdb.OutcomeCompleted)
 	stop()
 	if left := scraped(t, registry); len(left) > 0 {
 		t.Errorf("left: %v", left)
@@ -157,7 +158,7 @@ func TestMetricsLint(t *testing.T) {
 	s.node(func(c *Config) { c.Metrics, c.censusEvery = registry, 20*time.Millisecond })
 	s.schedule("an-id", func(task *store.Task) { task.Entity, task.TenantID = "an-entity", "a-tenant" })
 	s.begins("an-id").end <- handlers.Permanent(errors.New("an-error"))
-	s.is("an-id", store.StatusFailed, outcomeFailed)
+	s.is("an-id", store.StatusFailed, taskdb.OutcomeFailed)
 	eventually(t, 10*time.Second, "the leader has counted", func() bool {
 		return scraped(t, registry)["dead_letters FAILED JOB"] == 1
 	})
@@ -206,11 +207,11 @@ func TestMetricsAreBounded(t *testing.T) {
 	if _, err := m.register(registry); err != nil {
 		t.Fatal(err)
 	}
-	var taken []claimed
+	var taken []taskdb.ClaimedTask
 	for i := range 1000 {
-		taken = append(taken, claimed{Type: fmt.Sprintf("FOREIGN_%d", i), Fence: new(int64(i))})
+		taken = append(taken, taskdb.ClaimedTask{Type: fmt.Sprintf("FOREIGN_%d", i), Fence: new(int64(i))})
 	}
-	m.took(append(taken, claimed{Type: "not UTF-8: \xff"}, claimed{Type: ""}))
+	m.took(append(taken, taskdb.ClaimedTask{Type: "not UTF-8: \xff"}, taskdb.ClaimedTask{Type: ""}))
 	got := scraped(t, registry)
 	if claims := some(got, "tasks_claimed_total"); len(claims) != 11 || claims[otherLabel] != 990 {
 		t.Errorf("%d types: %v", len(claims), claims)

@@ -15,6 +15,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -148,8 +149,8 @@ func TestMetricsOfAKnownRun(t *testing.T) {
 	want["start_delay_seconds_count"], want["task_duration_seconds_count"] = want["tasks_started_total"],
 		want["tasks_started_total"]
 	for _, outcome := range []string{
-		outcomeCompleted, outcomeFailed, outcomeRetried, outcomeSnoozed, outcomeLost, outcomeSuperseded, outcomeExpired,
-		outcomeCancelled,
+		taskdb.OutcomeCompleted, taskdb.OutcomeFailed, taskdb.OutcomeRetried, taskdb.OutcomeSnoozed, taskdb.OutcomeLost, taskdb.OutcomeSuperseded, taskdb.OutcomeExpired,
+		taskdb.OutcomeCancelled,
 	} {
 		if want["executions_total"][outcome+" JOB"] == 0 {
 			t.Errorf("there is no line %s to be counted: %v", outcome, want["executions_total"])

@@ -8,13 +8,14 @@ import (
 	"time"
 
 	"github.com/tasktable/tasktable/migrations"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
 
 // Node is one running engine. It runs the tasks of its queues. It also leads if it holds the leader's lock.
 type Node struct {
 	config     Config
-	statements statements
+	statements taskdb.Queries
 	metrics    *metrics
 	vitals     *vitals
 	quiet      *quiet
@@ -32,7 +33,7 @@ func New(config Config) (*Node, error) {
 	}
 	return &Node{
 		config:     config,
-		statements: statements{schema: schema, zones: config.zones},
+		statements: taskdb.Queries{Schema: schema, Zones: config.zones},
 		metrics:    newMetrics(config),
 		vitals:     newVitals(),
 		quiet:      newQuiet(),

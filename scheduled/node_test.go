@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -20,7 +21,7 @@ func TestTaskRunsAtItsTimeAndIsRecorded(t *testing.T) {
 		return nil
 	}))
 	s.schedule("a", func(task *store.Task) { task.At = time.Now().Add(1500 * time.Millisecond) })
-	row := s.is("a", store.StatusCompleted, outcomeCompleted)
+	row := s.is("a", store.StatusCompleted, taskdb.OutcomeCompleted)
 	if row.StartedAt.Before(row.ScheduledAt) || row.StartedAt.Sub(row.ScheduledAt) > time.Second {
 		t.Errorf("scheduled for %s, started at %s", row.ScheduledAt, row.StartedAt)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -29,7 +30,7 @@ func TestNudge(t *testing.T) {
 	tr.run()
 	s.schedule("first", nil)
 	s.begins("first").end <- nil // River works by now, and has looked
-	s.is("first", store.StatusCompleted, outcomeCompleted)
+	s.is("first", store.StatusCompleted, taskdb.OutcomeCompleted)
 	const claimSQL = `UPDATE tasktable.scheduled_tasks
 		SET status = 'EXECUTING', attempt = 1, fence = nextval('tasktable.task_numbers'),
 		lease_expires_at = clock_timestamp() + interval '10 minutes', next_attempt_at = NULL WHERE id = $1
@@ -38,19 +39,19 @@ func TestNudge(t *testing.T) {
 		id := "in " + queue
 		began := time.Now()
 		err := pgx.BeginFunc(t.Context(), s.pool, func(tx pgx.Tx) error {
-			h := hold{ID: id, Attempt: 1, Due: time.Now().Add(-time.Second)}
+			h := taskdb.Claim{ID: id, Attempt: 1, Due: time.Now().Add(-time.Second)}
 			// In the same transaction, so that the leader does not claim it.
 			task := store.Task{ID: id, Payload: job{id}, Queue: queue, At: h.Due.Add(-time.Second)}
 			if _, err := s.tasks.Schedule(t.Context(), tx, task); err != nil {
 				return err
 			}
-			if _, err := tx.Exec(t.Context(), enterSQL); err != nil {
+			if _, err := tx.Exec(t.Context(), taskdb.EnterSQL); err != nil {
 				return err
 			}
 			if err := tx.QueryRow(t.Context(), claimSQL, id).Scan(&h.Fence, &h.Revision); err != nil {
 				return err
 			}
-			_, err := tx.Exec(t.Context(), untoldSQL, queue, pack([]hold{h}))
+			_, err := tx.Exec(t.Context(), untoldSQL, queue, taskdb.EncodeClaims([]taskdb.Claim{h}))
 			return err
 		})
 		if err != nil {
@@ -100,7 +101,7 @@ func TestNudgeSays(t *testing.T) {
 			jobs := riverJobs{next: 1}
 			b.see(&jobs)
 			if _, err := conn.Exec(
-				t.Context(), b.schema.SQL(nudgeSQL), b.schema.String(), notNilNumbers(jobs.waiting(nudgeAfter)),
+				t.Context(), b.Schema.SQL(nudgeSQL), b.Schema.String(), notNilNumbers(jobs.waiting(nudgeAfter)),
 			); err != nil {
 				t.Fatal(err)
 			}

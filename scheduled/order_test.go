@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -13,16 +14,16 @@ import (
 func TestInOrder(t *testing.T) {
 	t.Parallel()
 	near, slow, quick := time.Second, 250, 1
-	lanes := func(dueIn time.Duration, pool int) []laneBudget {
-		return []laneBudget{
-			{lane: lane{Type: "SLOW", Priority: 9, DueIn: dueIn}, Cost: slow},
-			{lane: lane{Type: "QUICK", Priority: 9}, Cost: quick, Room: 100, Near: 50},
-			{lane: lane{Type: "QUICK", Priority: 0}, Pool: pool, Cost: quick, Room: 100, Near: 50},
+	lanes := func(dueIn time.Duration, pool int) []taskdb.LaneQuota {
+		return []taskdb.LaneQuota{
+			{Lane: taskdb.Lane{Type: "SLOW", Priority: 9, DueIn: dueIn}, Cost: slow},
+			{Lane: taskdb.Lane{Type: "QUICK", Priority: 9}, Cost: quick, Room: 100, Near: 50},
+			{Lane: taskdb.Lane{Type: "QUICK", Priority: 0}, Pool: pool, Cost: quick, Room: 100, Near: 50},
 		}
 	}
 	for _, test := range []struct {
 		name  string
-		lanes []laneBudget
+		lanes []taskdb.LaneQuota
 		want  string // room and near of each
 	}{
 		{"the urgent one is due", lanes(0, 0), "[0 0] [100 50] [0 0]"},
@@ -58,8 +59,8 @@ func TestClaimOrderOverCosts(t *testing.T) {
 	}
 	claim := func(room int) (ids []string) {
 		for _, c := range b.claimFrom(noon, 0, 10,
-			laneBudget{lane: lane{Queue: "default", Type: "SLOW", Priority: 9}, Cost: 250, Room: room},
-			laneBudget{lane: lane{Queue: "default", Type: "QUICK"}, Cost: 1, Room: room}) {
+			taskdb.LaneQuota{Lane: taskdb.Lane{Queue: "default", Type: "SLOW", Priority: 9}, Cost: 250, Room: room},
+			taskdb.LaneQuota{Lane: taskdb.Lane{Queue: "default", Type: "QUICK"}, Cost: 1, Room: room}) {
 			ids = append(ids, c.ID)
 		}
 		return ids

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -102,9 +103,9 @@ func TestRetries(t *testing.T) {
 		row := s.is(name, want.status, strings.Fields(want.history)...)
 		mu.Lock()
 		if got := fmt.Sprint(attempts[name]); got != want.attempts || row.Attempt != want.attempt ||
-			deref(row.Message) != want.message {
+			taskdb.TextOf(row.Message) != want.message {
 			t.Errorf(
-				"%s: attempts %s, row's %d, message %q; want %+v", name, got, row.Attempt, deref(row.Message), want,
+				"%s: attempts %s, row's %d, message %q; want %+v", name, got, row.Attempt, taskdb.TextOf(row.Message), want,
 			)
 		}
 		mu.Unlock()
@@ -127,7 +128,7 @@ func TestRetries(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if text := deref(history.Executions[0].Error); !strings.HasPrefix(text, "handler panicked: boom\n") ||
+	if text := taskdb.TextOf(history.Executions[0].Error); !strings.HasPrefix(text, "handler panicked: boom\n") ||
 		!strings.Contains(text, "outcomes_test.go") {
 		t.Errorf("a panic is recorded as %q", text)
 	}
@@ -136,7 +137,7 @@ func TestRetries(t *testing.T) {
 		receipt.Outcome != store.Queued {
 		t.Fatalf("%+v, %v", receipt, err)
 	}
-	if row := s.is("one attempt", store.StatusFailed, outcomeFailed, outcomeFailed); row.Attempt != 1 {
+	if row := s.is("one attempt", store.StatusFailed, taskdb.OutcomeFailed, taskdb.OutcomeFailed); row.Attempt != 1 {
 		t.Errorf("attempt %d after the retry", row.Attempt)
 	}
 }
@@ -152,12 +153,12 @@ func TestExpiryBetweenAttempts(t *testing.T) {
 	s.node(func(c *Config) { c.Backoff = func(int, error) time.Duration { return time.Second } })
 	s.schedule("a", func(task *store.Task) { task.Expiration = time.Second })
 	s.begins("a").end <- errors.New("mail server away")
-	row := s.is("a", store.StatusExpired, outcomeRetried, outcomeExpired)
-	if got := deref(row.Message); got != "expired before it could start; last error: mail server away" {
+	row := s.is("a", store.StatusExpired, taskdb.OutcomeRetried, taskdb.OutcomeExpired)
+	if got := taskdb.TextOf(row.Message); got != "expired before it could start; last error: mail server away" {
 		t.Errorf("message %q", got)
 	}
 	s.schedule("late", func(task *store.Task) { task.At, task.Expiration = time.Now().Add(-time.Minute), time.Second })
-	s.is("late", store.StatusExpired, outcomeExpired)
+	s.is("late", store.StatusExpired, taskdb.OutcomeExpired)
 	s.idle("a", "late")
 }
 
@@ -174,8 +175,8 @@ func TestExpiryWhileWaitingForASlot(t *testing.T) {
 		return s.count(`SELECT (clock_timestamp() > $1)::int`, row.ScheduledAt.Add(time.Second)) == 1
 	})
 	first.end <- nil
-	s.is("first", store.StatusCompleted, outcomeCompleted)
-	s.is("second", store.StatusExpired, outcomeExpired)
+	s.is("first", store.StatusCompleted, taskdb.OutcomeCompleted)
+	s.is("second", store.StatusExpired, taskdb.OutcomeExpired)
 	s.idle("second")
 }
 
@@ -194,7 +195,7 @@ func TestUnknownTypeWaits(t *testing.T) {
 		id := fmt.Sprint("known ", i)
 		s.schedule(id, nil)
 		s.begins(id).end <- nil
-		s.is(id, store.StatusCompleted, outcomeCompleted)
+		s.is(id, store.StatusCompleted, taskdb.OutcomeCompleted)
 	}
 	if got := s.count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE status = 'QUEUED' AND attempt = 0
 		AND fence IS NULL`); got != 501 {

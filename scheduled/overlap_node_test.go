@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -29,7 +30,7 @@ func TestOverlap(t *testing.T) {
 		if cause := a.ends(t, 5*time.Second); !errors.Is(cause, handlers.ErrCancelled) {
 			t.Errorf("%s ended: %v", a.ID, cause)
 		}
-		s.is(a.ID, store.StatusCancelled, outcomeSuperseded)
+		s.is(a.ID, store.StatusCancelled, taskdb.OutcomeSuperseded)
 	}
 	last := s.begins("cancel")
 	if last.StartedAt.Sub(last.ScheduledAt) > time.Second {
@@ -43,11 +44,11 @@ func TestOverlap(t *testing.T) {
 	s.idle("skip")
 	for _, a := range append(allowed, last, first) {
 		a.end <- nil
-		s.is(a.ID, store.StatusCompleted, outcomeCompleted)
+		s.is(a.ID, store.StatusCompleted, taskdb.OutcomeCompleted)
 	}
 	next := s.begins("skip")
 	next.end <- nil
-	s.is(next.ID, store.StatusCompleted, outcomeCompleted)
+	s.is(next.ID, store.StatusCompleted, taskdb.OutcomeCompleted)
 	for id, counts := range map[string]int{"skip": 2, "allow": 3, "cancel": 3} {
 		if row := s.is(id, store.StatusCompleted); row.OccurrenceCount != counts {
 			t.Errorf("%s counts %d", id, row.OccurrenceCount)
@@ -57,8 +58,8 @@ func TestOverlap(t *testing.T) {
 		}
 	}
 	for _, one := range inStatus(s.lines("skip"), store.StatusSkipped) {
-		if deref(one.Message) != "an earlier occurrence has not ended: "+first.ID {
-			t.Errorf("the fire at %s was skipped: %s", one.Fire, deref(one.Message))
+		if taskdb.TextOf(one.Message) != "an earlier occurrence has not ended: "+first.ID {
+			t.Errorf("the fire at %s was skipped: %s", one.Fire, taskdb.TextOf(one.Message))
 		}
 		if !one.Fire.After(first.ScheduledAt) || !one.Fire.Before(next.ScheduledAt) {
 			t.Errorf("the fire at %s was skipped, between %s and %s", one.Fire, first.ScheduledAt, next.ScheduledAt)
@@ -97,7 +98,7 @@ func TestOverlapWithWhatDoesNotEnd(t *testing.T) {
 			t.Fatal(err)
 		}
 		a.end <- nil
-		s.is(a.ID, store.StatusCompleted, outcomeCompleted)
+		s.is(a.ID, store.StatusCompleted, taskdb.OutcomeCompleted)
 	}
 }
 
@@ -111,8 +112,8 @@ func (s *stage) skips(id, because string) {
 		return len(lines) > before
 	})
 	for _, one := range lines[before:] {
-		if one.Status != store.StatusSkipped || deref(one.Message) != "an earlier occurrence has not ended: "+because {
-			s.t.Errorf("the fire of %s at %s is %s: %s", id, one.Fire, one.Status, deref(one.Message))
+		if one.Status != store.StatusSkipped || taskdb.TextOf(one.Message) != "an earlier occurrence has not ended: "+because {
+			s.t.Errorf("the fire of %s at %s is %s: %s", id, one.Fire, one.Status, taskdb.TextOf(one.Message))
 		}
 	}
 }

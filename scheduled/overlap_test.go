@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -18,7 +19,7 @@ const elevenOClock = "tick@2030-01-01T11:00:00Z"
 func TestOverlapWithEachState(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	start := func(t *testing.T) hold {
+	start := func(t *testing.T) taskdb.Claim {
 		t.Helper()
 		h, ok := b.take(noon.Add(-59 * time.Minute))[elevenOClock]
 		if !ok {
@@ -26,7 +27,7 @@ func TestOverlapWithEachState(t *testing.T) {
 		}
 		return h
 	}
-	end := func(t *testing.T, change func(*settlement)) {
+	end := func(t *testing.T, change func(*taskdb.Settlement)) {
 		t.Helper()
 		s := completed(start(t))
 		change(&s)
@@ -49,8 +50,8 @@ func TestOverlapWithEachState(t *testing.T) {
 		{"queued", func(*testing.T) {}, skipped, "QUEUED", "CANCELLED"},
 		{"executing", func(t *testing.T) { start(t) }, skipped, "EXECUTING held", "CANCELLED held"},
 		{"to be retried", func(t *testing.T) {
-			end(t, func(s *settlement) {
-				*s = retried(s.hold, time.Hour, "not today")
+			end(t, func(s *taskdb.Settlement) {
+				*s = retried(s.Claim, time.Hour, "not today")
 			})
 		}, skipped, "QUEUED not today", "CANCELLED not today"},
 		{"paused", func(t *testing.T) { verb(t, tasks.Pause) }, skipped, "PAUSED", "CANCELLED"},
@@ -68,13 +69,13 @@ func TestOverlapWithEachState(t *testing.T) {
 		}, skipped, "QUEUED held", "CANCELLED held"},
 		{"cancelled", func(t *testing.T) { verb(t, tasks.Cancel) }, "QUEUED", "CANCELLED", "CANCELLED"},
 		{"failed", func(t *testing.T) {
-			end(t, func(s *settlement) { s.Outcome, s.To = outcomeFailed, store.StatusFailed })
+			end(t, func(s *taskdb.Settlement) { s.Outcome, s.To = taskdb.OutcomeFailed, store.StatusFailed })
 		}, "QUEUED", "FAILED", "FAILED"},
-		{"expired", func(t *testing.T) { end(t, func(s *settlement) { *s = expired(s.hold) }) }, "QUEUED",
+		{"expired", func(t *testing.T) { end(t, func(s *taskdb.Settlement) { *s = taskdb.Expired(s.Claim) }) }, "QUEUED",
 			"EXPIRED expired before it could start", "EXPIRED expired before it could start"},
-		{"completed", func(t *testing.T) { end(t, func(*settlement) {}) }, "QUEUED", "COMPLETED", "COMPLETED"},
+		{"completed", func(t *testing.T) { end(t, func(*taskdb.Settlement) {}) }, "QUEUED", "COMPLETED", "COMPLETED"},
 		{"failed and retried by hand", func(t *testing.T) {
-			end(t, func(s *settlement) { s.Outcome, s.To = outcomeFailed, store.StatusFailed })
+			end(t, func(s *taskdb.Settlement) { s.Outcome, s.To = taskdb.OutcomeFailed, store.StatusFailed })
 			verb(t, tasks.Retry)
 		}, skipped, "QUEUED", "CANCELLED"},
 		{"cancelled and scheduled again", func(t *testing.T) {
@@ -279,10 +280,10 @@ func TestOverlapWithALockedOccurrence(t *testing.T) {
 	b.fires(noon.Add(-time.Hour))
 	unlock := lock(t, b.pool, elevenOClock)
 	err := pgx.BeginFunc(t.Context(), b.pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(t.Context(), "SET LOCAL lock_timeout = '200ms'; "+enterSQL); err != nil {
+		if _, err := tx.Exec(t.Context(), "SET LOCAL lock_timeout = '200ms'; "+taskdb.EnterSQL); err != nil {
 			return err
 		}
-		looked, err := b.fork(t.Context(), tx, &noon, []lane{forks}, forkMost)
+		looked, err := b.Fork(t.Context(), tx, &noon, []taskdb.Lane{forks}, taskdb.ForkMost)
 		if err == nil && looked != 1 {
 			err = errors.New(fmt.Sprint("looked at ", looked))
 		}
@@ -327,10 +328,10 @@ func TestAForkReadsFewOccurrences(t *testing.T) {
 			}
 			now := noon.Add(6 * time.Second)
 			b.inTx(func(tx pgx.Tx) {
-				if _, err := tx.Exec(t.Context(), enterSQL); err != nil {
+				if _, err := tx.Exec(t.Context(), taskdb.EnterSQL); err != nil {
 					t.Fatal(err)
 				}
-				if looked, err := b.fork(t.Context(), tx, &now, []lane{forks}, forkMost); err != nil || looked != 1 {
+				if looked, err := b.Fork(t.Context(), tx, &now, []taskdb.Lane{forks}, taskdb.ForkMost); err != nil || looked != 1 {
 					t.Fatalf("looked at %d: %v", looked, err)
 				}
 				var read int

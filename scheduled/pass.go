@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/riverqueue/river"
 
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -30,19 +31,19 @@ func (l *leader) pass(ctx context.Context) (look, error) {
 			return found, nil
 		case l.session.conn.IsClosed():
 			return look{}, err
-		case (isDataError(err) || isTimeout(err)) && l.most > 1 && !lanes.failing:
+		case (taskdb.IsDataError(err) || taskdb.IsTimeout(err)) && l.most > 1 && !lanes.failing:
 			l.most /= 2
-		case isDataError(err) || isTimeout(err):
+		case taskdb.IsDataError(err) || taskdb.IsTimeout(err):
 			apart := l.failBroken
 			if lanes.failing {
 				apart = l.forkEach
 			}
 			done, apartErr := apart(ctx, lanes)
 			switch {
-			case apartErr == nil && done > 0 && isTimeout(err) && time.Since(began) > passMost:
+			case apartErr == nil && done > 0 && taskdb.IsTimeout(err) && time.Since(began) > passMost:
 				return look{}, nil // one by one it may take minutes, so ticks must come between
 			case apartErr == nil && done > 0: // try again without these tasks
-			case isTimeout(err) && (apartErr == nil || isTimeout(apartErr)):
+			case taskdb.IsTimeout(err) && (apartErr == nil || taskdb.IsTimeout(apartErr)):
 				// The cause has passed, or no task can be claimed. The pass would try for ever if it went on here.
 				return look{Next: 100 * time.Millisecond, Stuck: true}, nil
 			default:
@@ -61,28 +62,28 @@ const passMost = 2 * time.Second
 
 // surveyed lists the lanes that a pass has to work on.
 type surveyed struct {
-	due     []laneBudget
-	fires   []lane // of recurring tasks
-	failing bool   // the error came from the recurring tasks
+	due     []taskdb.LaneQuota
+	fires   []taskdb.Lane // of recurring tasks
+	failing bool          // the error came from the recurring tasks
 }
 
 // try is a pass that takes at most this many tasks. It also returns the lanes that it took them from.
 func (l *leader) try(ctx context.Context, most int) (found look, lanes surveyed, err error) {
-	var taken []claimed
-	var fired forked
+	var taken []taskdb.ClaimedTask
+	var fired taskdb.ForkResult
 	err = l.transaction(ctx, func(tx pgx.Tx) error {
 		if lanes, found, err = l.survey(ctx, tx); err != nil {
 			return err
 		}
 		if len(lanes.fires) > 0 {
 			heard := heardTx{tx, l.session}
-			fired, err = l.statements.forkThose(ctx, heard, nil, lanes.fires, most, l.setAside(), nil)
+			fired, err = l.statements.ForkSome(ctx, heard, nil, lanes.fires, most, l.setAside(), nil)
 			if err != nil {
 				lanes.failing = true
 				return err
 			}
 		}
-		if fired.looked > 0 { // the occurrences that they forked are due
+		if fired.Looked > 0 { // the occurrences that they forked are due
 			if lanes, found, err = l.survey(ctx, tx); err != nil {
 				return err
 			}
@@ -96,10 +97,10 @@ func (l *leader) try(ctx context.Context, most int) (found look, lanes surveyed,
 	if err != nil {
 		return look{}, lanes, fmt.Errorf("pass: %w", err)
 	}
-	found.Forked = fired.looked
+	found.Forked = fired.Looked
 	l.reportFailed(ctx, fired)
 	found.Claimed, found.Expired = l.took(ctx, taken)
-	if len(taken)+fired.looked > 0 {
+	if len(taken)+fired.Looked > 0 {
 		found.Next = 0 // the next pass claims all the tasks that have come meanwhile, together
 		l.log.Debug("claimed", "tasks", found.Claimed, "expired", found.Expired, "fired", found.Forked)
 	}
@@ -107,7 +108,7 @@ func (l *leader) try(ctx context.Context, most int) (found look, lanes surveyed,
 }
 
 // took notes the tasks that a committed transaction has claimed, and reports those that had expired.
-func (l *leader) took(ctx context.Context, taken []claimed) (claimed, expired int) {
+func (l *leader) took(ctx context.Context, taken []taskdb.ClaimedTask) (claimed, expired int) {
 	l.marks.claimed(taken, l.session.clock.now())
 	rates{bytes: l.sizes}.claimed(taken)
 	l.metrics.took(taken)
@@ -117,7 +118,7 @@ func (l *leader) took(ctx context.Context, taken []claimed) (claimed, expired in
 			dead = append(dead, Dead{
 				ID:       c.ID,
 				Type:     c.Type,
-				Outcome:  outcomeExpired,
+				Outcome:  taskdb.OutcomeExpired,
 				Status:   string(store.StatusExpired),
 				Revision: c.Revision,
 				Attempt:  c.Attempt,
@@ -178,9 +179,9 @@ func (tx heardTx) Exec(ctx context.Context, sql string, args ...any) (pgconn.Com
 }
 
 // take claims tasks and hands them to River.
-func (l *leader) take(ctx context.Context, tx pgx.Tx, lanes []laneBudget, most int) ([]claimed, error) {
+func (l *leader) take(ctx context.Context, tx pgx.Tx, lanes []taskdb.LaneQuota, most int) ([]taskdb.ClaimedTask, error) {
 	sent := time.Now()
-	taken, err := l.statements.claim(ctx, tx, nil, l.lookAhead(), l.config.StartAllowance, lanes, most, l.setAside()...)
+	taken, err := l.statements.Claim(ctx, tx, nil, l.lookAhead(), l.config.StartAllowance, lanes, most, l.setAside()...)
 	l.session.heard(sent, err)
 	if err != nil {
 		return nil, err
@@ -196,7 +197,7 @@ func (l *leader) survey(ctx context.Context, tx pgx.Tx) (lanes surveyed, found l
 	sent := time.Now()
 	defer func() { l.session.heard(sent, err) }()
 	var batch pgx.Batch
-	batch.Queue(enterSQL)
+	batch.Queue(taskdb.EnterSQL)
 	l.marks.queue(l.statements, &batch)
 	l.jobs.queue(l.statements, &batch)
 	results := tx.SendBatch(ctx, &batch)
@@ -205,14 +206,14 @@ func (l *leader) survey(ctx context.Context, tx pgx.Tx) (lanes surveyed, found l
 		return surveyed{}, look{}, fmt.Errorf("survey: %w", err)
 	}
 	found.Next = -1
-	for _, b := range budget(unpaused(listed.recurring, listed.paused), l.workingNodes(), nil, rates{}) {
+	for _, b := range budget(taskdb.Unpaused(listed.Recurring, listed.Paused), l.workingNodes(), nil, rates{}) {
 		if b.DueIn <= 0 {
-			lanes.fires = append(lanes.fires, b.lane)
+			lanes.fires = append(lanes.fires, b.Lane)
 		} else if found.Next < 0 || b.DueIn < found.Next {
 			found.Next = b.DueIn
 		}
 	}
-	for _, b := range budget(unpaused(listed.tasks, listed.paused), l.workingNodes(), l.jobs.list, l.rates()) {
+	for _, b := range budget(taskdb.Unpaused(listed.Tasks, listed.Paused), l.workingNodes(), l.jobs.list, l.rates()) {
 		switch in := b.DueIn - l.lookAhead(); {
 		case in > 0:
 			if found.Next < 0 || in < found.Next {
@@ -230,7 +231,7 @@ func (l *leader) survey(ctx context.Context, tx pgx.Tx) (lanes surveyed, found l
 	return lanes, found, nil
 }
 
-func (l *leader) readSurvey(results pgx.BatchResults) (listed listedLanes, err error) {
+func (l *leader) readSurvey(results pgx.BatchResults) (listed taskdb.ListedLanes, err error) {
 	if _, err := results.Exec(); err != nil {
 		return listed, err
 	}
@@ -241,18 +242,18 @@ func (l *leader) readSurvey(results pgx.BatchResults) (listed listedLanes, err e
 }
 
 // insert hands claimed tasks to River, in batches of one lane each.
-func (l *leader) insert(ctx context.Context, tx pgx.Tx, taken []claimed, lanes []laneBudget) error {
+func (l *leader) insert(ctx context.Context, tx pgx.Tx, taken []taskdb.ClaimedTask, lanes []taskdb.LaneQuota) error {
 	type key struct {
 		queue, kind string
 		priority    int
 		near        bool
 	}
 	type lot struct {
-		taken []claimed
+		taken []taskdb.ClaimedTask
 		pool  int
 		slots int // the number of slots that the tasks are spread over
 	}
-	budgets := map[key]laneBudget{}
+	budgets := map[key]taskdb.LaneQuota{}
 	for _, b := range lanes {
 		budgets[key{b.Queue, b.Type, b.Priority, false}] = b
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -49,7 +50,7 @@ func TestPassGoesRoundLockedTasks(t *testing.T) {
 	tr.run()
 	for i := range 5 {
 		s.begins(fmt.Sprint(i)).end <- nil
-		s.is(fmt.Sprint(i), store.StatusCompleted, outcomeCompleted)
+		s.is(fmt.Sprint(i), store.StatusCompleted, taskdb.OutcomeCompleted)
 	}
 }
 
@@ -86,6 +87,6 @@ func TestPassWhileTheTableIsLocked(t *testing.T) {
 	tr.run()
 	for i := range 40 {
 		s.begins(fmt.Sprint(i)).end <- nil
-		s.is(fmt.Sprint(i), store.StatusCompleted, outcomeCompleted)
+		s.is(fmt.Sprint(i), store.StatusCompleted, taskdb.OutcomeCompleted)
 	}
 }

@@ -6,11 +6,12 @@ import (
 	"time"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
 
 // paused pauses a claimed task, which must not draw a revision.
-func (b *bench) paused(h hold, until time.Time) {
+func (b *bench) paused(h taskdb.Claim, until time.Time) {
 	b.t.Helper()
 	pause := func() (store.Receipt, error) { return store.New(store.Config{}).Pause(b.t.Context(), b.pool, h.ID) }
 	if !until.IsZero() {
@@ -38,10 +39,10 @@ func TestTheGateHonoursThePauseOfAClaimedTask(t *testing.T) {
 	b := newBench(t)
 	h := b.takeOne(store.Task{ID: "a", Payload: job{"n"}})
 	b.paused(h, time.Time{})
-	if answer := b.ask(noon, h)[h.Fence]; answer.Verdict != verdictEdited {
+	if answer := b.ask(noon, h)[h.Fence]; answer.Verdict != taskdb.VerdictEdited {
 		t.Fatalf("the gate says %+v", answer)
 	}
-	b.end(noon, released(h, "paused"))
+	b.end(noon, taskdb.Released(h, "paused"))
 	if row := b.row("a"); row.Status != store.StatusPaused || row.Fence != nil || row.Attempt != 0 {
 		t.Errorf("the row is %+v", row)
 	}
@@ -64,7 +65,7 @@ func TestAResumedClaimPassesTheGate(t *testing.T) {
 	if err != nil || receipt.Outcome != store.Queued || receipt.Revision != h.Revision {
 		t.Fatalf("resume: %+v, %v", receipt, err)
 	}
-	if answer := b.ask(noon, h)[h.Fence]; answer.Verdict != verdictGo {
+	if answer := b.ask(noon, h)[h.Fence]; answer.Verdict != taskdb.VerdictGo {
 		t.Errorf("the gate says %+v", answer)
 	}
 	if row := b.row("a"); row.Status != store.StatusExecuting {
@@ -94,20 +95,20 @@ func TestTheAttemptOfAPausedTaskIsRecorded(t *testing.T) {
 		status  store.Status
 		attempt int
 	}{
-		"completed": {outcome: outcomeCompleted, status: store.StatusCompleted, attempt: 1},
-		"failed":    {err: errors.New("no"), outcome: outcomeRetried, status: store.StatusPaused, attempt: 1},
+		"completed": {outcome: taskdb.OutcomeCompleted, status: store.StatusCompleted, attempt: 1},
+		"failed":    {err: errors.New("no"), outcome: taskdb.OutcomeRetried, status: store.StatusPaused, attempt: 1},
 		"for good": {
-			err: handlers.Permanent(errors.New("no")), outcome: outcomeFailed, status: store.StatusFailed, attempt: 1,
+			err: handlers.Permanent(errors.New("no")), outcome: taskdb.OutcomeFailed, status: store.StatusFailed, attempt: 1,
 		},
-		"snoozed": {err: handlers.Snooze(time.Minute), outcome: outcomeSnoozed, status: store.StatusPaused},
-		"again":   {do: again, outcome: outcomeCompleted, status: store.StatusPaused},
+		"snoozed": {err: handlers.Snooze(time.Minute), outcome: taskdb.OutcomeSnoozed, status: store.StatusPaused},
+		"again":   {do: again, outcome: taskdb.OutcomeCompleted, status: store.StatusPaused},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
 			h := b.takeOne(store.Task{ID: "a", Payload: job{"n"}})
 			answer := b.ask(noon, h)[h.Fence]
-			e := answer.execution(h)
+			e := answer.Execution(h)
 			until := time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)
 			b.paused(h, until)
 			if test.do != nil {

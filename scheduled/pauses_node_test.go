@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -83,7 +84,7 @@ func TestPausedScopes(t *testing.T) {
 				t.Errorf("%s: the context of a running task has ended", scope)
 			}
 			a.end <- nil
-			s.is(named(kind, "running"), store.StatusCompleted, outcomeCompleted)
+			s.is(named(kind, "running"), store.StatusCompleted, taskdb.OutcomeCompleted)
 		}
 		s.passes(soon.Add(1100 * time.Millisecond)) // and a look of the leader's
 		for _, kind := range held {
@@ -104,7 +105,7 @@ func TestPausedScopes(t *testing.T) {
 					t.Errorf("%s started %s after it was resumed", a.ID, took)
 				}
 				a.end <- nil
-				s.is(a.ID, store.StatusCompleted, outcomeCompleted)
+				s.is(a.ID, store.StatusCompleted, taskdb.OutcomeCompleted)
 			}
 		}
 	}
@@ -140,7 +141,7 @@ func TestPauseUntil(t *testing.T) {
 			t.Errorf("%s began %s after its pause", id, late)
 		}
 		a.end <- nil
-		if row := s.is(id, store.StatusCompleted, outcomeCompleted); row.PausedUntil != nil {
+		if row := s.is(id, store.StatusCompleted, taskdb.OutcomeCompleted); row.PausedUntil != nil {
 			t.Errorf("%s is paused until %s", id, row.PausedUntil)
 		}
 	}
@@ -169,11 +170,11 @@ func TestPauseOfClaimedTasks(t *testing.T) {
 	}
 	s.pause(store.Everything(), time.Time{})
 	inSlot.end <- nil
-	s.is("in the slot", store.StatusCompleted, outcomeCompleted)
-	s.is("slot", store.StatusQueued, outcomeReleased)
+	s.is("in the slot", store.StatusCompleted, taskdb.OutcomeCompleted)
+	s.is("slot", store.StatusQueued, taskdb.OutcomeReleased)
 	s.passes(due)
 	for _, id := range claimed {
-		if row := s.is(id, store.StatusQueued, outcomeReleased); row.Attempt != 0 ||
+		if row := s.is(id, store.StatusQueued, taskdb.OutcomeReleased); row.Attempt != 0 ||
 			s.errorOf(id) != "its queue or type is paused" {
 			t.Errorf("%s was handed back as attempt %d: %s", id, row.Attempt, s.errorOf(id))
 		}
@@ -183,7 +184,7 @@ func TestPauseOfClaimedTasks(t *testing.T) {
 	s.resume(store.Everything())
 	for _, id := range claimed {
 		s.begins(id).end <- nil
-		s.is(id, store.StatusCompleted, outcomeReleased, outcomeCompleted)
+		s.is(id, store.StatusCompleted, taskdb.OutcomeReleased, taskdb.OutcomeCompleted)
 	}
 }
 
@@ -247,7 +248,7 @@ func TestPausedBacklogCostsNothing(t *testing.T) {
 			s.schedule(id, nil)
 			s.begins(id).end <- nil
 			late = append(late, time.Since(began))
-			s.is(id, store.StatusCompleted, outcomeCompleted)
+			s.is(id, store.StatusCompleted, taskdb.OutcomeCompleted)
 		}
 		slices.Sort(late)
 		t.Logf("others began after %v", late)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -18,7 +19,7 @@ func (b *bench) resumesAt(now time.Time) (resumed int) {
 			b.t.Fatal(err)
 		}
 		var err error
-		if resumed, err = b.resumeDue(b.t.Context(), tx, &now); err != nil {
+		if resumed, err = b.ResumeDue(b.t.Context(), tx, &now); err != nil {
 			b.t.Fatal(err)
 		}
 	})
@@ -178,14 +179,14 @@ func TestGateWhilePaused(t *testing.T) {
 		ends        *time.Time
 		want        string
 	}{
-		{"all", "", nil, verdictPaused},
-		{"queue", "default", nil, verdictPaused},
-		{"type", "JOB", nil, verdictPaused},
-		{"queue", "job", nil, verdictGo},
-		{"type", "default", nil, verdictGo},
-		{"queue", "other", nil, verdictGo},
-		{"all", "", new(noon.Add(time.Microsecond)), verdictPaused},
-		{"all", "", new(noon), verdictGo},
+		{"all", "", nil, taskdb.VerdictPaused},
+		{"queue", "default", nil, taskdb.VerdictPaused},
+		{"type", "JOB", nil, taskdb.VerdictPaused},
+		{"queue", "job", nil, taskdb.VerdictGo},
+		{"type", "default", nil, taskdb.VerdictGo},
+		{"queue", "other", nil, taskdb.VerdictGo},
+		{"all", "", new(noon.Add(time.Microsecond)), taskdb.VerdictPaused},
+		{"all", "", new(noon), taskdb.VerdictGo},
 	} {
 		b.exec(`INSERT INTO tasktable.pauses (scope, name, ends_at)
 			VALUES ($1, $2, $3)`, test.scope, test.name, test.ends)
@@ -199,7 +200,7 @@ func TestGateWhilePaused(t *testing.T) {
 	if _, err := tasks.Cancel(t.Context(), b.pool, "a"); err != nil {
 		t.Fatal(err)
 	}
-	if got := b.ask(noon, h)[h.Fence].Verdict; got != verdictEdited {
+	if got := b.ask(noon, h)[h.Fence].Verdict; got != taskdb.VerdictEdited {
 		t.Errorf("cancelled while paused: %s", got)
 	}
 }

@@ -14,6 +14,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 )
 
 const (
@@ -129,7 +131,7 @@ type hotStatement struct {
 func (b *bench) hotStatements() []hotStatement {
 	b.t.Helper()
 	ctx := b.t.Context()
-	holdsOf := func(which string, most int) []hold {
+	holdsOf := func(which string, most int) []taskdb.Claim {
 		b.t.Helper()
 		rows, err := b.pool.Query(ctx, `SELECT t.id::text AS id, coalesce(t.fence, -t.revision) AS fence, t.revision,
 			t.attempt, clock_timestamp() AS due
@@ -138,86 +140,86 @@ func (b *bench) hotStatements() []hotStatement {
 		if err != nil {
 			b.t.Fatal(err)
 		}
-		holds, err := pgx.CollectRows(rows, pgx.RowToStructByName[hold])
+		holds, err := pgx.CollectRows(rows, pgx.RowToStructByName[taskdb.Claim])
 		if err != nil || len(holds) == 0 {
 			b.t.Fatalf("%d holds: %v", len(holds), err)
 		}
 		return holds
 	}
 	holds := holdsOf("t.cron IS NULL", planHolds)
-	var done, agains []settlement
+	var done, agains []taskdb.Settlement
 	for _, h := range holds {
 		one := completed(h)
 		done = append(done, one)
 		one.Effects.Again = new(time.Now().Add(time.Hour))
 		agains = append(agains, one)
 	}
-	var advance forkColumns
-	for i, h := range holdsOf("t.cron IS NOT NULL AND t.status = 'QUEUED'", forkMost) {
+	var advance taskdb.ForkColumns
+	for i, h := range holdsOf("t.cron IS NOT NULL AND t.status = 'QUEUED'", taskdb.ForkMost) {
 		next := h.Due.Add(time.Hour)
-		advance.ids, advance.messages, advance.ended = append(advance.ids, h.ID), append(
-			advance.messages, "",
-		), append(advance.ended, "")
-		advance.nexts, advance.lasts, advance.liveFrom = append(advance.nexts, &next), append(
-			advance.lasts, &h.Due,
-		), append(advance.liveFrom, nil)
-		advance.counts = append(advance.counts, i)
+		advance.Ids, advance.Messages, advance.Ended = append(advance.Ids, h.ID), append(
+			advance.Messages, "",
+		), append(advance.Ended, "")
+		advance.Nexts, advance.Lasts, advance.LiveFrom = append(advance.Nexts, &next), append(
+			advance.Lasts, &h.Due,
+		), append(advance.LiveFrom, nil)
+		advance.Counts = append(advance.Counts, i)
 	}
-	found, err := b.lanes(ctx, b.pool, nil)
-	if err != nil || len(found.tasks) < 4 || len(found.recurring) == 0 {
-		b.t.Fatalf("%d lanes, %d of recurring tasks: %v", len(found.tasks), len(found.recurring), err)
+	found, err := b.Lanes(ctx, b.pool, nil)
+	if err != nil || len(found.Tasks) < 4 || len(found.Recurring) == 0 {
+		b.t.Fatalf("%d lanes, %d of recurring tasks: %v", len(found.Tasks), len(found.Recurring), err)
 	}
-	var budgets []laneBudget
+	var budgets []taskdb.LaneQuota
 	marks := someMarks(time.Unix(0, 0))
-	for i, l := range found.tasks {
-		budgets = append(budgets, laneBudget{lane: l, Cost: 1, Room: planMost, Near: planMost})
+	for i, l := range found.Tasks {
+		budgets = append(budgets, taskdb.LaneQuota{Lane: l, Cost: 1, Room: planMost, Near: planMost})
 		if i > 0 { // the first is yet to be found
 			marks.known[laneKey{l.Queue, l.Type, l.Priority}] = l.Head
 		}
-		marks.worked = append(marks.worked, workedLane{l.Queue, l.Type})
+		marks.worked = append(marks.worked, taskdb.WorkedLane{Queue: l.Queue, Kind: l.Type})
 	}
-	for _, l := range found.recurring {
-		marks.worked = append(marks.worked, workedLane{l.Queue, l.Type})
+	for _, l := range found.Recurring {
+		marks.worked = append(marks.worked, taskdb.WorkedLane{Queue: l.Queue, Kind: l.Type})
 	}
-	slices.SortFunc(marks.worked, func(a, b workedLane) int {
-		return cmp.Or(cmp.Compare(a.queue, b.queue), cmp.Compare(a.kind, b.kind))
+	slices.SortFunc(marks.worked, func(a, b taskdb.WorkedLane) int {
+		return cmp.Or(cmp.Compare(a.Queue, b.Queue), cmp.Compare(a.Kind, b.Kind))
 	})
 	marks.worked = slices.Compact(marks.worked)
 
 	var r recorder // gives each an error; what has not come to it is missed below
-	_, _ = b.claim(ctx, &r, nil, time.Second, time.Minute, budgets, planMost)
-	_, _ = b.gate(ctx, &r, nil, holds, nil)
-	_, _ = b.recheck(ctx, &r, holds)
-	_, _ = b.extend(ctx, &r, holds, time.Minute, nil)
-	_, _ = b.complete(ctx, &r, nil, new(int64(7)), done)
-	_, _ = b.settle(ctx, &r, nil, new(int64(7)), done)
-	_, _ = b.again(ctx, &r, nil, new(int64(7)), agains)
-	_, _ = b.fork(ctx, &r, nil, found.recurring, forkMost)
-	_ = b.writeForks(ctx, &r, &advance)
-	(&lowWaterMarks{worked: marks.worked, quick: true}).queue(b.statements, &r.Batch)
-	_, _ = b.laneRows(ctx, &r, lanesSQL, nil, false)
-	_, _ = b.laneRows(ctx, &r, recurringLanesSQL, nil, true)
-	marks.queue(b.statements, &r.Batch)
-	r.Queue(b.schema.SQL(abandonedSQL), "(0,0)", "(2000,0)", time.Minute)
+	_, _ = b.Claim(ctx, &r, nil, time.Second, time.Minute, budgets, planMost)
+	_, _ = b.Gate(ctx, &r, nil, holds, nil)
+	_, _ = b.Recheck(ctx, &r, holds)
+	_, _ = b.Extend(ctx, &r, holds, time.Minute, nil)
+	_, _ = b.Complete(ctx, &r, nil, new(int64(7)), done)
+	_, _ = b.Settle(ctx, &r, nil, new(int64(7)), done)
+	_, _ = b.Again(ctx, &r, nil, new(int64(7)), agains)
+	_, _ = b.Fork(ctx, &r, nil, found.Recurring, taskdb.ForkMost)
+	_ = b.WriteForks(ctx, &r, &advance)
+	(&lowWaterMarks{worked: marks.worked, quick: true}).queue(b.Queries, &r.Batch)
+	_, _ = b.LaneRows(ctx, &r, taskdb.LanesSQL, nil, false)
+	_, _ = b.LaneRows(ctx, &r, taskdb.RecurringLanesSQL, nil, true)
+	marks.queue(b.Queries, &r.Batch)
+	r.Queue(b.Schema.SQL(abandonedSQL), "(0,0)", "(2000,0)", time.Minute)
 	b.queueCensus(&r.Batch, found)
 
-	lanes, recurring := len(found.tasks), len(found.recurring)
+	lanes, recurring := len(found.Tasks), len(found.Recurring)
 	hot := []hotStatement{
 		// The heads of each lane; those that it locks, by averages that are rounded, and updates.
-		{name: "claim", sql: claimSQL, most: (lanes+2)*planMost + lanes},
-		{name: "gate", sql: gateSQL, most: planHolds},
-		{name: "recheck", sql: recheckSQL, most: planHolds},
-		{name: "extend", sql: extendSQL, most: 2 * planHolds},
-		{name: "complete", sql: completeSQL, most: planHolds},
-		{name: "settle", sql: settleSQL, most: 2 * planHolds},
-		{name: "again", sql: againSQL, most: 2 * planHolds},
-		{name: "lanes", sql: lanesSQL, most: lanes + 1},
-		{name: "recurring lanes", sql: recurringLanesSQL, most: recurring + 1},
-		{name: "worked lanes", sql: workedLanesSQL, most: 2*lanes + recurring},
-		{name: "worked recurring lanes", sql: workedRecurringLanesSQL, most: lanes + recurring},
-		{name: "lane ranges", sql: laneRangesSQL, most: 3*lanes + recurring}, // and what lies between and around them
-		{name: "fork", sql: recurringSQL, most: (recurring + 1) * forkMost},
-		{name: "advance", sql: advanceSQL, most: forkMost},
+		{name: "claim", sql: taskdb.ClaimSQL, most: (lanes+2)*planMost + lanes},
+		{name: "gate", sql: taskdb.GateSQL, most: planHolds},
+		{name: "recheck", sql: taskdb.RecheckSQL, most: planHolds},
+		{name: "extend", sql: taskdb.ExtendSQL, most: 2 * planHolds},
+		{name: "complete", sql: taskdb.CompleteSQL, most: planHolds},
+		{name: "settle", sql: taskdb.SettleSQL, most: 2 * planHolds},
+		{name: "again", sql: taskdb.AgainSQL, most: 2 * planHolds},
+		{name: "lanes", sql: taskdb.LanesSQL, most: lanes + 1},
+		{name: "recurring lanes", sql: taskdb.RecurringLanesSQL, most: recurring + 1},
+		{name: "worked lanes", sql: taskdb.WorkedLanesSQL, most: 2*lanes + recurring},
+		{name: "worked recurring lanes", sql: taskdb.WorkedRecurringLanesSQL, most: lanes + recurring},
+		{name: "lane ranges", sql: taskdb.LaneRangesSQL, most: 3*lanes + recurring}, // and what lies between and around them
+		{name: "fork", sql: taskdb.RecurringSQL, most: (recurring + 1) * taskdb.ForkMost},
+		{name: "advance", sql: taskdb.AdvanceSQL, most: taskdb.ForkMost},
 		{name: "abandoned", sql: abandonedSQL, most: planTasks},
 		{name: "count due", sql: countDueSQL, most: lanes * planMost},
 		{name: "count fires", sql: countFiresSQL, most: recurring * planMost},
@@ -225,7 +227,7 @@ func (b *bench) hotStatements() []hotStatement {
 		{name: "count scheduled", sql: countScheduledSQL, most: 1},
 	}
 	for i := range hot {
-		hot[i].sql = b.schema.SQL(hot[i].sql)
+		hot[i].sql = b.Schema.SQL(hot[i].sql)
 		for _, query := range r.QueuedQueries {
 			if query.SQL == hot[i].sql {
 				hot[i].args = query.Arguments
@@ -239,20 +241,20 @@ func (b *bench) hotStatements() []hotStatement {
 }
 
 // queueCensus queues what is counted for the metrics.
-func (b *bench) queueCensus(batch *pgx.Batch, lanes listedLanes) {
+func (b *bench) queueCensus(batch *pgx.Batch, lanes taskdb.ListedLanes) {
 	var queues, kinds []string
 	var priorities []int
 	var heads []time.Time
-	for _, l := range slices.Concat(lanes.recurring, lanes.tasks) {
+	for _, l := range slices.Concat(lanes.Recurring, lanes.Tasks) {
 		queues, kinds, priorities, heads = append(queues, l.Queue), append(kinds, l.Type), append(
 			priorities, l.Priority,
 		), append(heads, l.Head)
 	}
-	n := len(lanes.recurring)
-	batch.Queue(b.schema.SQL(countFiresSQL), queues[:n], kinds[:n], planMost)
-	batch.Queue(b.schema.SQL(countDueSQL), queues[n:], kinds[n:], priorities[n:], heads[n:], planMost)
-	batch.Queue(b.schema.SQL(countDeadSQL), "(0,0)", tuple{page: retainPages}.String())
-	batch.Queue(b.schema.SQL(countScheduledSQL), int64(planTasks), []int64{})
+	n := len(lanes.Recurring)
+	batch.Queue(b.Schema.SQL(countFiresSQL), queues[:n], kinds[:n], planMost)
+	batch.Queue(b.Schema.SQL(countDueSQL), queues[n:], kinds[n:], priorities[n:], heads[n:], planMost)
+	batch.Queue(b.Schema.SQL(countDeadSQL), "(0,0)", taskdb.Tuple{Page: retainPages}.String())
+	batch.Queue(b.Schema.SQL(countScheduledSQL), int64(planTasks), []int64{})
 }
 
 // recorder notes statements, and runs none.
@@ -288,7 +290,7 @@ func explainPrepared(t *testing.T, conn *pgxpool.Conn, mode string, one hotState
 		t.Fatal(err)
 	}
 	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
-	for _, sql := range []string{enterSQL, "SET LOCAL plan_cache_mode = " + mode} {
+	for _, sql := range []string{taskdb.EnterSQL, "SET LOCAL plan_cache_mode = " + mode} {
 		if _, err := tx.Exec(t.Context(), sql); err != nil {
 			t.Fatal(err)
 		}

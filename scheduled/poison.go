@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -25,9 +26,9 @@ func (l *leader) failBroken(ctx context.Context, lanes surveyed) (failed int, er
 	for _, one := range lanes.due {
 		one.Room, one.Cost, one.Near, one.Ahead = 1, 1, min(one.Near, 1), max(one.Ahead, 1)
 		one.Head = time.Time{} // lockHead takes the very first task of the lane, too
-		var taken []claimed
-		_, gaveUp, err := l.apart(ctx, one.lane, l.setAside(), func(tx pgx.Tx, _ head) (err error) {
-			if taken, err = l.take(ctx, tx, []laneBudget{one}, 1); err == nil && claimedOne {
+		var taken []taskdb.ClaimedTask
+		_, gaveUp, err := l.apart(ctx, one.Lane, l.setAside(), func(tx pgx.Tx, _ taskdb.LaneHead) (err error) {
+			if taken, err = l.take(ctx, tx, []taskdb.LaneQuota{one}, 1); err == nil && claimedOne {
 				err = errUndone
 			}
 			return err
@@ -51,10 +52,10 @@ func (l *leader) failBroken(ctx context.Context, lanes surveyed) (failed int, er
 func (l *leader) forkEach(ctx context.Context, lanes surveyed) (done int, err error) {
 	tried := l.setAside()
 	for _, one := range lanes.fires {
-		for range forkMost {
-			var fired forked
-			found, gaveUp, err := l.apart(ctx, one, tried, func(tx pgx.Tx, task head) (err error) {
-				fired, err = l.statements.forkThose(ctx, heardTx{tx, l.session}, nil, []lane{one}, 1, nil, &task.ID)
+		for range taskdb.ForkMost {
+			var fired taskdb.ForkResult
+			found, gaveUp, err := l.apart(ctx, one, tried, func(tx pgx.Tx, task taskdb.LaneHead) (err error) {
+				fired, err = l.statements.ForkSome(ctx, heardTx{tx, l.session}, nil, []taskdb.Lane{one}, 1, nil, &task.ID)
 				return err
 			})
 			if err != nil {
@@ -67,7 +68,7 @@ func (l *leader) forkEach(ctx context.Context, lanes surveyed) (done int, err er
 				done++
 				continue
 			}
-			done += fired.looked
+			done += fired.Looked
 			l.reportFailed(ctx, fired)
 		}
 	}
@@ -75,11 +76,14 @@ func (l *leader) forkEach(ctx context.Context, lanes surveyed) (done int, err er
 }
 
 // reportFailed reports recurring tasks that have failed.
-func (l *leader) reportFailed(ctx context.Context, fired forked) {
-	for _, dead := range fired.failed {
-		l.bury(ctx, dead)
-		l.log.Error("recurring task cannot be planned; it fails",
-			"task", dead.ID, "type", dead.Type, "revision", dead.Revision, "error", dead.Error)
+func (l *leader) reportFailed(ctx context.Context, fired taskdb.ForkResult) {
+	for _, one := range fired.Failed {
+		l.bury(ctx, Dead{
+			ID: one.ID, Type: one.Type, Outcome: taskdb.OutcomeFailed, Status: string(store.StatusFailed), Revision: one.Revision,
+			Error: one.Error,
+		})
+		l.log.Error("recurring task cannot be planned and is failed",
+			"task", one.ID, "type", one.Type, "revision", one.Revision, "error", one.Error)
 	}
 }
 
@@ -87,37 +91,37 @@ func (l *leader) reportFailed(ctx context.Context, fired forked) {
 // fails because of the task's data or an application's trigger, apart fails the task. If do takes too long, or if the
 // task cannot even be failed, apart leaves the task alone for a while. gaveUp is true in all these cases.
 func (l *leader) apart(
-	ctx context.Context, one lane, aside []string, do func(tx pgx.Tx, task head) error,
-) (found *head, gaveUp bool, err error) {
+	ctx context.Context, one taskdb.Lane, aside []string, do func(tx pgx.Tx, task taskdb.LaneHead) error,
+) (found *taskdb.LaneHead, gaveUp bool, err error) {
 	var broken error
 	err = l.transaction(ctx, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, enterSQL); err != nil {
+		if _, err := tx.Exec(ctx, taskdb.EnterSQL); err != nil {
 			return fmt.Errorf("enter the engine's context: %w", err)
 		}
-		found, err = l.statements.lockHead(ctx, tx, one, l.lookAhead(), aside...)
+		found, err = l.statements.LockHead(ctx, tx, one, l.lookAhead(), aside...)
 		if err != nil || found == nil {
 			return err
 		}
-		broken = twice(func() error {
+		broken = taskdb.Twice(func() error {
 			return pgx.BeginFunc(ctx, tx, func(savepoint pgx.Tx) error { return do(savepoint, *found) })
 		})
-		if !isDataError(broken) {
+		if !taskdb.IsDataError(broken) {
 			return broken
 		}
-		return l.statements.failHead(ctx, tx, *found, whyBroken(broken))
+		return l.statements.FailHead(ctx, tx, *found, whyBroken(broken))
 	})
 	switch {
 	case broken == nil:
 		return found, false, err
-	case isTimeout(broken):
+	case taskdb.IsTimeout(broken):
 		l.aside[found.ID] = time.Now().Add(asideFor)
-		if isLocked(broken) {
+		if taskdb.IsLocked(broken) {
 			l.aside[found.ID] = time.Now().Add(asideLocked)
 		}
 		l.log.Warn("task takes too long to claim, or waits for a lock; the leader leaves it alone for a while",
 			"task", found.ID, "type", one.Type, "revision", found.Revision,
 			"error", broken, "until", l.aside[found.ID])
-	case isDataError(broken) && isDataError(err):
+	case taskdb.IsDataError(broken) && taskdb.IsDataError(err):
 		// A rule or a trigger of the application allows nobody to change the row.
 		l.aside[found.ID] = time.Now().Add(asideFor)
 		l.log.Error("task can neither be claimed nor failed; the leader leaves it alone for a while",
@@ -127,11 +131,11 @@ func (l *leader) apart(
 		return found, false, err
 	default:
 		why := whyBroken(broken)
-		l.metrics.of(one.Type).recorded(outcomeFailed)
+		l.metrics.of(one.Type).recorded(taskdb.OutcomeFailed)
 		l.bury(ctx, Dead{
 			ID:       found.ID,
 			Type:     one.Type,
-			Outcome:  outcomeFailed,
+			Outcome:  taskdb.OutcomeFailed,
 			Status:   string(store.StatusFailed),
 			Revision: found.Revision,
 			Error:    why,
@@ -142,7 +146,9 @@ func (l *leader) apart(
 	return found, true, nil
 }
 
-func whyBroken(err error) string { return scrub("the task cannot be claimed: " + err.Error()) }
+func whyBroken(err error) string {
+	return taskdb.Sanitize("the task cannot be claimed: " + err.Error())
+}
 
 const (
 	// asideFor is how long the leader leaves a task alone that it can neither claim nor fail.

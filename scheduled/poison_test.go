@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -226,7 +227,7 @@ func TestPoisonousClaims(t *testing.T) {
 		} else {
 			a.end <- nil
 		}
-		s.is(id, store.StatusCompleted, outcomeLost, outcomeCompleted)
+		s.is(id, store.StatusCompleted, taskdb.OutcomeLost, taskdb.OutcomeCompleted)
 	}
 	for i := range 5 {
 		s.schedule(fmt.Sprint(i), nil)
@@ -240,7 +241,7 @@ func TestPoisonousClaims(t *testing.T) {
 		WHERE id IN ('forbidden', 'for ever') AND fence IS NOT NULL`)
 	for _, id := range []string{"forbidden", "for ever", "since ever"} { // once they may be
 		s.begins(id).end <- nil
-		s.is(id, store.StatusCompleted, outcomeLost, outcomeCompleted)
+		s.is(id, store.StatusCompleted, taskdb.OutcomeLost, taskdb.OutcomeCompleted)
 	}
 }
 
@@ -307,7 +308,7 @@ func TestPoisonousRiverJobs(t *testing.T) {
 	for i := range 5 {
 		s.schedule(fmt.Sprint(i), nil)
 		s.begins(fmt.Sprint(i)).end <- nil
-		s.is(fmt.Sprint(i), store.StatusCompleted, outcomeCompleted)
+		s.is(fmt.Sprint(i), store.StatusCompleted, taskdb.OutcomeCompleted)
 	}
 	s.exec(`DELETE FROM tasktable.river_job WHERE kind = 'FOREIGN' OR attempted_by[1] LIKE 'client %'`)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -68,11 +69,11 @@ func TestExhaustedPoolStopsNothing(t *testing.T) {
 	for i := range 30 {
 		switch i % 3 {
 		case 0:
-			s.is(fmt.Sprint(i), store.StatusFailed, outcomeFailed)
+			s.is(fmt.Sprint(i), store.StatusFailed, taskdb.OutcomeFailed)
 		case 1:
-			s.is(fmt.Sprint(i), store.StatusCompleted, outcomeCompleted)
+			s.is(fmt.Sprint(i), store.StatusCompleted, taskdb.OutcomeCompleted)
 		case 2:
-			s.is(fmt.Sprint(i), store.StatusQueued, outcomeCompleted)
+			s.is(fmt.Sprint(i), store.StatusQueued, taskdb.OutcomeCompleted)
 		}
 	}
 	release()
@@ -108,9 +109,9 @@ func TestTransactionWaitsForAConnection(t *testing.T) {
 			t.Errorf("%s started %s before it had a connection", a.ID, early)
 		}
 		a.end <- nil
-		s.is(a.ID, store.StatusCompleted, outcomeCompleted)
-		s.is(kind+"cancelled", store.StatusCancelled, outcomeCancelled)
-		s.is(kind+"moved", store.StatusQueued, outcomeReleased)
+		s.is(a.ID, store.StatusCompleted, taskdb.OutcomeCompleted)
+		s.is(kind+"cancelled", store.StatusCancelled, taskdb.OutcomeCancelled)
+		s.is(kind+"moved", store.StatusQueued, taskdb.OutcomeReleased)
 		s.idle(kind+"cancelled", kind+"moved")
 	})
 }
@@ -139,7 +140,7 @@ func TestPoolWithANotificationHandler(t *testing.T) {
 		id := fmt.Sprint(i)
 		s.schedule(id, nil)
 		s.begins(id).end <- nil
-		s.is(id, store.StatusCompleted, outcomeCompleted)
+		s.is(id, store.StatusCompleted, taskdb.OutcomeCompleted)
 	}
 	if now := listener(); now != was {
 		t.Errorf("process %d listened, now it is %d: a notification has ended it", was, now)
@@ -161,6 +162,6 @@ func TestConnectWithANotificationHandler(t *testing.T) {
 		id := fmt.Sprint(i)
 		s.schedule(id, nil)
 		s.begins(id).end <- nil
-		s.is(id, store.StatusCompleted, outcomeCompleted)
+		s.is(id, store.StatusCompleted, taskdb.OutcomeCompleted)
 	}
 }

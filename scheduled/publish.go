@@ -7,13 +7,15 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 )
 
 // publisher writes into this node's row how long its handlers run. The leader uses these averages to size batches,
 // and may be a node that does not run these types. An idle node writes nothing.
 type publisher struct {
 	pool       *pgxpool.Pool
-	statements statements
+	statements taskdb.Queries
 	number     int64
 	averages   *averages
 	log        *slog.Logger
@@ -50,8 +52,8 @@ func (p *publisher) publish(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, publishWithin)
 	defer cancel()
-	if _, err := p.pool.Exec(ctx, p.statements.schema.SQL(publishSQL), p.number, encodeAverages(now)); err != nil {
-		return wrap(err, "publish averages")
+	if _, err := p.pool.Exec(ctx, p.statements.Schema.SQL(publishSQL), p.number, encodeAverages(now)); err != nil {
+		return taskdb.Annotate(err, "publish averages")
 	}
 	p.published = now
 	return nil
@@ -78,16 +80,4 @@ func encodeAverages(averages map[string]time.Duration) string {
 	}
 	encoded, _ := json.Marshal(micros) // strings and numbers always encode
 	return string(encoded)
-}
-
-func decodeAverages(text string) map[string]time.Duration {
-	var micros map[string]int64
-	if json.Unmarshal([]byte(text), &micros) != nil {
-		return nil // somebody has damaged the column
-	}
-	averages := make(map[string]time.Duration, len(micros))
-	for kind, took := range micros {
-		averages[kind] = time.Duration(min(max(took, 0), time.Hour.Microseconds()*24*365)) * time.Microsecond
-	}
-	return averages
 }

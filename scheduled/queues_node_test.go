@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -46,7 +47,7 @@ func (s *stage) finish(queue string, acts map[string][]*act) {
 	a := acts[queue][0]
 	acts[queue] = acts[queue][1:]
 	a.end <- nil
-	s.is(a.ID, store.StatusCompleted, outcomeCompleted)
+	s.is(a.ID, store.StatusCompleted, taskdb.OutcomeCompleted)
 }
 
 // Shared slots serve whoever has work; a queue that wants its own gets those that fall free first.
@@ -172,11 +173,11 @@ func TestConfigPaused(t *testing.T) {
 
 	s.node(queues(store.Queue("side")), parts...)
 	s.begins("alone").end <- nil
-	s.is("alone", store.StatusCompleted, outcomeCompleted)
+	s.is("alone", store.StatusCompleted, taskdb.OutcomeCompleted)
 	put("side job", "side", job{})
 	put("job", "default", job{})
 	s.begins("job").end <- nil
-	s.is("job", store.StatusCompleted, outcomeCompleted)
+	s.is("job", store.StatusCompleted, taskdb.OutcomeCompleted)
 	second := s.count(`SELECT max(number) FROM tasktable.nodes`)
 	s.passes(s.now().Add(1100 * time.Millisecond))
 	s.is("side job", store.StatusQueued)
@@ -184,11 +185,11 @@ func TestConfigPaused(t *testing.T) {
 	s.node(queues(store.Type("JOB"), store.Queue("default")), parts...)
 	put("side other", "side", otherJob{})
 	s.begins("side other").end <- nil
-	s.is("side other", store.StatusCompleted, outcomeCompleted)
+	s.is("side other", store.StatusCompleted, taskdb.OutcomeCompleted)
 	third := s.count(`SELECT max(number) FROM tasktable.nodes`)
 	put("other", "default", otherJob{})
 	s.begins("other").end <- nil
-	s.is("other", store.StatusCompleted, outcomeCompleted)
+	s.is("other", store.StatusCompleted, taskdb.OutcomeCompleted)
 	s.is("side job", store.StatusQueued)
 	for id, want := range map[string]int{"alone": second, "job": second, "other": second, "side other": third} {
 		if node := s.count(`SELECT node FROM tasktable.scheduled_task_executions

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 )
 
 // quiet says whether a node may start something new.
@@ -82,9 +84,9 @@ func (l *life) heed(ctx context.Context, on bool) error {
 		return err
 	}
 	sent := time.Now()
-	_, err = l.session.conn.Exec(ctx, l.statements.schema.SQL(worksSQL), l.session.number, queues, types)
+	_, err = l.session.conn.Exec(ctx, l.statements.Schema.SQL(worksSQL), l.session.number, queues, types)
 	l.session.heard(sent, err)
-	if isReadOnly(err) {
+	if taskdb.IsReadOnly(err) {
 		return l.session.demoted(ctx)
 	}
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -66,7 +67,7 @@ func TestQuietNodeLeavesTheWorkToOthers(t *testing.T) {
 	for i := range 20 {
 		s.schedule(fmt.Sprint(i), nil)
 		s.begins(fmt.Sprint(i)).end <- nil
-		s.is(fmt.Sprint(i), store.StatusCompleted, outcomeCompleted)
+		s.is(fmt.Sprint(i), store.StatusCompleted, taskdb.OutcomeCompleted)
 	}
 	if n := s.count(`SELECT count(*) FROM tasktable.scheduled_task_executions WHERE node = 1
 		AND outcome = 'COMPLETED'`); n != 0 {
@@ -74,12 +75,12 @@ func TestQuietNodeLeavesTheWorkToOthers(t *testing.T) {
 	}
 	waits := s.begins("waits")
 	waits.end <- nil
-	if row := s.is("waits", store.StatusCompleted, outcomeReleased, outcomeCompleted); row.Attempt != 1 ||
+	if row := s.is("waits", store.StatusCompleted, taskdb.OutcomeReleased, taskdb.OutcomeCompleted); row.Attempt != 1 ||
 		waits.StartedAt.Sub(due) > time.Second {
 		t.Errorf("attempt %d, %s late", row.Attempt, waits.StartedAt.Sub(due))
 	}
 	runs.end <- nil
-	s.is("runs", store.StatusCompleted, outcomeCompleted)
+	s.is("runs", store.StatusCompleted, taskdb.OutcomeCompleted)
 	if s.count(ranBySQL, "runs", 1) != 1 || s.count(ranBySQL, "waits", 2) != 1 {
 		t.Error("what ran was not finished by the quiet node, or what waited not run by the other")
 	}
@@ -89,7 +90,7 @@ func TestQuietNodeLeavesTheWorkToOthers(t *testing.T) {
 	s.sees("the first leads again", leadsLastSQL, 1)
 	s.schedule("after", nil)
 	s.begins("after").end <- nil
-	s.is("after", store.StatusCompleted, outcomeCompleted)
+	s.is("after", store.StatusCompleted, taskdb.OutcomeCompleted)
 	if health := first.Ready(); !health.OK || health.Checks[0].Reason != "" {
 		t.Errorf("%+v", health)
 	}
@@ -125,7 +126,7 @@ func TestQuietNodeAlone(t *testing.T) {
 	s.sees("nobody works it", `SELECT count(*) = 1 FROM tasktable.late_tasks WHERE NOT has_node`)
 	node.Unquiet()
 	s.begins("a").end <- nil
-	s.is("a", store.StatusCompleted, outcomeCompleted)
+	s.is("a", store.StatusCompleted, taskdb.OutcomeCompleted)
 }
 
 // What River has for a quiet node stays there, and is taken up as soon as the node is no longer quiet.
@@ -171,13 +172,13 @@ func TestQuietNodeHandsBackWhatWaitsForASlot(t *testing.T) {
 	s.passes(s.now().Add(gateValid + 100*time.Millisecond)) // by then the others wait beside it
 	tr.life.quiet.set(true)
 	for _, id := range []string{"2", "3"} {
-		if row := s.is(id, store.StatusQueued, outcomeReleased); row.Attempt != 0 ||
+		if row := s.is(id, store.StatusQueued, taskdb.OutcomeReleased); row.Attempt != 0 ||
 			s.errorOf(id) != "the node is quiet" {
 			t.Errorf("%s is at attempt %d: %s", id, row.Attempt, s.errorOf(id))
 		}
 	}
 	first.end <- nil
-	s.is("1", store.StatusCompleted, outcomeCompleted)
+	s.is("1", store.StatusCompleted, taskdb.OutcomeCompleted)
 	s.idle("2", "3")
 }
 
@@ -207,7 +208,7 @@ func TestQuietNodeStartsNoTransaction(t *testing.T) {
 	})
 	// On a busy machine it may have gone back before, for want of a connection.
 	if row := s.is("a", store.StatusQueued, outcomes(t, s.pool, "a")...); row.Attempt != 0 ||
-		slices.Contains(outcomes(t, s.pool, "a"), outcomeCompleted) {
+		slices.Contains(outcomes(t, s.pool, "a"), taskdb.OutcomeCompleted) {
 		t.Errorf("attempt %d: %v", row.Attempt, outcomes(t, s.pool, "a"))
 	}
 	s.idle("a")

@@ -1,6 +1,10 @@
 package scheduled
 
-import "time"
+import (
+	"time"
+
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
+)
 
 // rates are the leader's figures about the tasks of each type. They say how long the handlers run, as measured by the
 // nodes that run them, and how large the payloads are. A type that no node has measured has no time.
@@ -43,7 +47,7 @@ func (r rates) endsSoon(job seenJob) bool {
 const payloadWeight = 20
 
 // claimed learns the size of payloads from claimed tasks.
-func (r rates) claimed(taken []claimed) {
+func (r rates) claimed(taken []taskdb.ClaimedTask) {
 	for _, c := range taken {
 		was, known := r.bytes[c.Type]
 		if !known {
@@ -66,4 +70,34 @@ func meanOf(nodes []map[string]time.Duration) map[string]time.Duration {
 		sums[kind] /= time.Duration(n)
 	}
 	return sums
+}
+
+// batchTime is how long the tasks of a River job should run together. It is long enough to save most of River's cost
+// for each job. It is short enough that a job does not keep a slot from more urgent work for long.
+const batchTime = 250 * time.Millisecond
+
+// batchSize is how many tasks go into one River job when a number of tasks is spread over a number of slots. Under
+// light load each task gets a job of its own, because the use of all slots gains more than fewer jobs would.
+func batchSize(fits, tasks, slots int) int {
+	// A task whose priority was edited while it was claimed may be in a lane that has no budget, and therefore no
+	// slots.
+	slots = max(slots, 1)
+	return max(1, min(fits, (tasks+slots-1)/slots))
+}
+
+// batchesOf cuts claimed tasks into batches. Each batch has at most size tasks, and at most batchBytesMax bytes of
+// payloads unless it is a single task.
+func batchesOf(taken []taskdb.ClaimedTask, size int) [][]taskdb.Claim {
+	var batches [][]taskdb.Claim
+	bytes := 0
+	for _, c := range taken {
+		last := len(batches) - 1
+		if last < 0 || len(batches[last]) >= size || bytes+c.Bytes > batchBytesMax {
+			batches, bytes = append(batches, nil), 0
+			last++
+		}
+		batches[last] = append(batches[last], c.Hold())
+		bytes += c.Bytes
+	}
+	return batches
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 )
 
 func TestFits(t *testing.T) {
@@ -38,11 +40,11 @@ func TestFits(t *testing.T) {
 func TestPayloadSizesAreLearned(t *testing.T) {
 	t.Parallel()
 	known := rates{bytes: map[string]int{}}
-	known.claimed([]claimed{{Type: "A", Bytes: 200000}, {Type: "B", Bytes: 100}})
+	known.claimed([]taskdb.ClaimedTask{{Type: "A", Bytes: 200000}, {Type: "B", Bytes: 100}})
 	if known.bytes["A"] != 200000 || known.bytes["B"] != 100 {
 		t.Errorf("after the first: %v", known.bytes)
 	}
-	known.claimed(slices.Repeat([]claimed{{Type: "A", Bytes: 100}}, 200))
+	known.claimed(slices.Repeat([]taskdb.ClaimedTask{{Type: "A", Bytes: 100}}, 200))
 	if got := known.bytes["A"]; got < 100 || got > 200 {
 		t.Errorf("after many small ones: %d", got)
 	}
@@ -51,14 +53,14 @@ func TestPayloadSizesAreLearned(t *testing.T) {
 func TestBatchesOf(t *testing.T) {
 	t.Parallel()
 	fence := int64(1)
-	of := func(sizes ...int) (found []claimed) {
+	of := func(sizes ...int) (found []taskdb.ClaimedTask) {
 		for i, size := range sizes {
-			found = append(found, claimed{ID: fmt.Sprint(i), Fence: &fence, Bytes: size})
+			found = append(found, taskdb.ClaimedTask{ID: fmt.Sprint(i), Fence: &fence, Bytes: size})
 		}
 		return found
 	}
 	for _, test := range []struct {
-		taken []claimed
+		taken []taskdb.ClaimedTask
 		size  int
 		want  string
 	}{
@@ -124,7 +126,7 @@ func TestAveragesAreWrittenAndRead(t *testing.T) {
 		encodeAverages(nil): "map[]", "[]": "map[]", `{"A": "x"}`: "map[]", "": "map[]",
 		`{"A": -5, "B": 9223372036854775807}`: "map[A:0s B:8760h0m0s]",
 	} {
-		if got := fmt.Sprint(decodeAverages(text)); got != want {
+		if got := fmt.Sprint(taskdb.DecodeAverages(text)); got != want {
 			t.Errorf("%s is read as %s, want %s", text, got, want)
 		}
 	}

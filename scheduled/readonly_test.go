@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -33,7 +34,7 @@ func TestReadOnlySessionEnds(t *testing.T) {
 			if _, err := tr.session.conn.Exec(t.Context(), standbySQL); err != nil {
 				t.Fatal(err)
 			}
-			if err := tr.life.run(t.Context()); !errors.Is(err, errReadOnly) {
+			if err := tr.life.run(t.Context()); !errors.Is(err, taskdb.ErrReadOnly) {
 				t.Errorf("the life ends with %v", err)
 			}
 			if tr.session.leading.Load() {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -34,7 +35,7 @@ func (l *leader) reclaimNode(ctx context.Context, number int64) (done bool, err 
 		// The node cannot be alive if this transaction gets the node's lock. A node never takes a number a second
 		// time.
 		var free bool
-		row := tx.QueryRow(ctx, lockNodeSQL, lockClass(l.session.schema, "node"), int32(number))
+		row := tx.QueryRow(ctx, lockNodeSQL, taskdb.LockClass(l.session.schema, "node"), int32(number))
 		if err := row.Scan(&free); err != nil {
 			return fmt.Errorf("lock dead node %d: %w", number, err)
 		}
@@ -42,14 +43,14 @@ func (l *leader) reclaimNode(ctx context.Context, number int64) (done bool, err 
 			return nil
 		}
 		l.endHandlers(ctx, tx, number)
-		client, why := clientID(number), fmt.Sprintf("node %d died", number)
-		ending := func(h hold) settlement { return lost(h, why) }
+		client, why := taskdb.ClientID(number), fmt.Sprintf("node %d died", number)
+		ending := func(h taskdb.Claim) taskdb.Settlement { return taskdb.Lost(h, why) }
 		left, err := l.endJobs(ctx, tx, &number, client, l.jobs.of(client), ending)
 		if err != nil || left {
 			return err
 		}
 		done = true
-		if _, err := tx.Exec(ctx, l.statements.schema.SQL(farewellSQL), number); err != nil {
+		if _, err := tx.Exec(ctx, l.statements.Schema.SQL(farewellSQL), number); err != nil {
 			return fmt.Errorf("mark node %d dead: %w", number, err)
 		}
 		return nil
@@ -60,23 +61,23 @@ func (l *leader) reclaimNode(ctx context.Context, number int64) (done bool, err 
 // end settles claims for their holders, and returns the fences of the claims whose rows others have locked. A claim
 // that cannot be settled does not stop the others. end finds it by halving, and fails its task. If even that cannot
 // be done, the task stays as it is.
-func (l *leader) end(ctx context.Context, tx pgx.Tx, node *int64, settlements []settlement) (held []int64, err error) {
+func (l *leader) end(ctx context.Context, tx pgx.Tx, node *int64, settlements []taskdb.Settlement) (held []int64, err error) {
 	for chunk := range slices.Chunk(settlements, maxReclaimed) {
 		done, err := l.settleEach(ctx, tx, node, chunk)
 		if err != nil {
 			return nil, err
 		}
-		taken := byFence(done)
+		taken := taskdb.ByFence(done)
 		for _, one := range chunk {
 			if state := taken[one.Fence]; state.Settled {
 				l.tookBack = true
-				l.lines = append(l.lines, typedOutcome{state.Type, one.recorded(state)})
-				if one.Outcome == outcomeLost {
+				l.lines = append(l.lines, typedOutcome{state.Type, one.Recorded(state)})
+				if one.Outcome == taskdb.OutcomeLost {
 					l.lost = append(l.lost, deadOf(one, state))
 				}
 				level := slog.LevelWarn
 				switch {
-				case one.Outcome == outcomeReleased: // many claims may be released at once, and it does no harm
+				case one.Outcome == taskdb.OutcomeReleased: // many claims may be released at once, and it does no harm
 					level = slog.LevelDebug
 				case state.Status == string(store.StatusFailed): // it was the last attempt
 					level = slog.LevelError
@@ -101,13 +102,13 @@ WHERE id = $1::text AND fence = $2`
 
 // settleEach settles all claims that can be settled, and fails the tasks of the others.
 func (l *leader) settleEach(
-	ctx context.Context, tx pgx.Tx, node *int64, settlements []settlement,
-) (done []settled, err error) {
-	err = bisect(settlements, func(some []settlement) error {
+	ctx context.Context, tx pgx.Tx, node *int64, settlements []taskdb.Settlement,
+) (done []taskdb.SettleResult, err error) {
+	err = taskdb.Bisect(settlements, func(some []taskdb.Settlement) error {
 		sent := time.Now()
-		var ended []settled
+		var ended []taskdb.SettleResult
 		err := pgx.BeginFunc(ctx, tx, func(savepoint pgx.Tx) (err error) {
-			ended, err = l.statements.settle(ctx, savepoint, nil, node, some)
+			ended, err = l.statements.Settle(ctx, savepoint, nil, node, some)
 			return err
 		})
 		l.session.heard(sent, err)
@@ -115,8 +116,8 @@ func (l *leader) settleEach(
 			done = append(done, ended...)
 		}
 		return err
-	}, func(one settlement, err error) error { return l.failHeld(ctx, tx, one, err) })
-	if isTimeout(err) && len(settlements) == 1 {
+	}, func(one taskdb.Settlement, err error) error { return l.failHeld(ctx, tx, one, err) })
+	if taskdb.IsTimeout(err) && len(settlements) == 1 {
 		slow := settlements[0]
 		l.aside[slow.ID] = time.Now().Add(asideFor)
 		l.log.Warn("claim takes too long to end, or waits for a lock; the leader leaves it alone for a while",
@@ -127,15 +128,15 @@ func (l *leader) settleEach(
 }
 
 // failHeld fails a task whose claim cannot be settled. If even that cannot be done, the task stays as it is.
-func (l *leader) failHeld(ctx context.Context, tx pgx.Tx, one settlement, cause error) error {
+func (l *leader) failHeld(ctx context.Context, tx pgx.Tx, one taskdb.Settlement, cause error) error {
 	log := l.log.With("task", one.ID, "revision", one.Revision, "attempt", one.Attempt)
 	log.Error("claim cannot be taken back; the task fails", "error", cause)
-	why := scrub("the claim cannot be taken back: " + cause.Error())
+	why := taskdb.Sanitize("the claim cannot be taken back: " + cause.Error())
 	err := pgx.BeginFunc(ctx, tx, func(savepoint pgx.Tx) error {
-		_, err := savepoint.Exec(ctx, l.statements.schema.SQL(releaseBrokenSQL), one.ID, one.Fence, why)
+		_, err := savepoint.Exec(ctx, l.statements.Schema.SQL(releaseBrokenSQL), one.ID, one.Fence, why)
 		return err
 	})
-	if isDataError(err) { // a rule or a trigger of the application allows nobody to change the row
+	if taskdb.IsDataError(err) { // a rule or a trigger of the application allows nobody to change the row
 		log.Error("task cannot be failed either; it stays as it is", "error", err)
 		return nil
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -23,7 +24,7 @@ func TestSlowRowsOfADeadNodeAreTakenBack(t *testing.T) {
 	tr := s.prepare(nil, handlers.Handle(s.handle))
 	tr.oneBatch("default", n)
 	s.exec(`UPDATE tasktable.river_job SET state = 'running', attempted_by = ARRAY[$1::text], attempted_at = now()`,
-		clientID(999_999))
+		taskdb.ClientID(999_999))
 	s.exec(`
 		CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 			PERFORM pg_sleep(CASE WHEN NEW.id = 'slowest' THEN 3 ELSE 0.06 END);
@@ -38,7 +39,7 @@ func TestSlowRowsOfADeadNodeAreTakenBack(t *testing.T) {
 		return s.count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE fence IS NOT NULL AND id <> 'slowest'`)
 	}
 	eventually(t, 60*time.Second, "the claims are taken back", func() bool {
-		if _, err := tr.leader.tick(t.Context()); err != nil && !isTimeout(err) {
+		if _, err := tr.leader.tick(t.Context()); err != nil && !taskdb.IsTimeout(err) {
 			t.Fatal(err)
 		}
 		return left() == 0

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -124,7 +125,7 @@ func TestEditsLoseNoFire(t *testing.T) {
 		t.Errorf("it did not fire at %v", missing)
 	}
 	for _, one := range lines {
-		s.is(one.ID, store.StatusCompleted, outcomeCompleted)
+		s.is(one.ID, store.StatusCompleted, taskdb.OutcomeCompleted)
 	}
 	if row := s.is(id, store.StatusCancelled); row.OccurrenceCount != len(lines) {
 		t.Errorf("counts %d of %d occurrences", row.OccurrenceCount, len(lines))
@@ -236,7 +237,7 @@ func (s *stage) judgePaused(id string, last time.Time, policy store.CatchUp) {
 		case !one.Fire.After(resumed):
 			missed = append(missed, one)
 		case one.Status == store.StatusSkipped:
-			t.Errorf("%s: the fire at %s was skipped, resumed at %s: %s", id, one.Fire, resumed, deref(one.Message))
+			t.Errorf("%s: the fire at %s was skipped, resumed at %s: %s", id, one.Fire, resumed, taskdb.TextOf(one.Message))
 		}
 	}
 	fires := int(resumed.Sub(last) / time.Second)
@@ -256,8 +257,8 @@ func (s *stage) judgePaused(id string, last time.Time, policy store.CatchUp) {
 		)
 	}
 	for _, one := range skipped {
-		if deref(one.Message) != reason {
-			t.Errorf("%s: the fire at %s was skipped: %s", id, one.Fire, deref(one.Message))
+		if taskdb.TextOf(one.Message) != reason {
+			t.Errorf("%s: the fire at %s was skipped: %s", id, one.Fire, taskdb.TextOf(one.Message))
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -129,8 +130,8 @@ func TestRecurringTasksFire(t *testing.T) {
 	var late []time.Duration
 	for id, message := range ended {
 		row := s.is(id, store.StatusCompleted)
-		if deref(row.Message) != message {
-			t.Errorf("%s ended with %q", id, deref(row.Message))
+		if taskdb.TextOf(row.Message) != message {
+			t.Errorf("%s ended with %q", id, taskdb.TextOf(row.Message))
 		}
 		lines := s.lines(id)
 		if len(lines) == 0 || row.OccurrenceCount != len(lines) || !row.StartedAt.Equal(lines[len(lines)-1].Fire) {
@@ -140,7 +141,7 @@ func TestRecurringTasksFire(t *testing.T) {
 			t.Errorf("%s did not fire at %v", id, missing)
 		}
 		for _, one := range lines {
-			row := s.is(one.ID, store.StatusCompleted, outcomeCompleted)
+			row := s.is(one.ID, store.StatusCompleted, taskdb.OutcomeCompleted)
 			late = append(late, row.StartedAt.Sub(one.Fire))
 			if id != "every" && (one.Fire.Nanosecond() != 0 || one.ID != id+"@"+one.Fire.UTC().Format(time.RFC3339)) {
 				t.Errorf("%s fired at %s as %s", id, one.Fire, one.ID)
@@ -192,7 +193,7 @@ func TestExtraOccurrences(t *testing.T) {
 	c := s.begins("extra")
 	for _, a := range []*act{a, b, c} {
 		a.end <- nil
-		s.is(a.ID, store.StatusCompleted, outcomeCompleted)
+		s.is(a.ID, store.StatusCompleted, taskdb.OutcomeCompleted)
 	}
 	if _, err := s.tasks.Resume(t.Context(), s.pool, "extra"); err != nil {
 		t.Fatal(err)
@@ -216,7 +217,7 @@ func TestExtraOccurrences(t *testing.T) {
 	for i := range 5 {
 		s.is(
 			"extra@"+hour.Add(time.Duration(i+1)*time.Hour).UTC().Format(time.RFC3339), store.StatusCompleted,
-			outcomeCompleted,
+			taskdb.OutcomeCompleted,
 		)
 	}
 	if n := len(s.lines("extra")); n != 8 {

@@ -3,14 +3,12 @@ package scheduled
 import (
 	"sync"
 	"time"
+
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 )
 
 const (
 	rerunsWindow = time.Minute
-	// rerunsMost is how many runs of one chain may be put off in a window before the node writes a line to the log. A
-	// handler that cuts long work into a few slices is not worth a line. One task that asks for ever to run at once
-	// is put off nearly sixty times a minute.
-	rerunsMost = 30
 	// maxRerunIDs limits the memory of a window. A chain of new ids is found by its generations, without this memory.
 	maxRerunIDs = 10_000
 )
@@ -38,7 +36,7 @@ func (r *reruns) count(id, kind string, generations int, now time.Time) (tell bo
 		r.counts = map[string]int{}
 	}
 	r.counts[id] += max(generations, 1)
-	if r.counts[id] < rerunsMost || r.told[kind] {
+	if r.counts[id] < taskdb.MaxGenerations || r.told[kind] {
 		return false
 	}
 	r.told[kind] = true
@@ -51,6 +49,6 @@ func (s *settler) putOff(id, kind string, generations int) {
 	if s.reruns.count(id, kind, generations, time.Now()) {
 		s.log.Warn("a task, or a chain of follow-ups, asks again and again to run at once; each run waits until "+
 			"a second after the start of the attempt that asked; check that the task or chain ends",
-			"type", kind, "put_off", rerunsMost, "window", rerunsWindow, "task", id)
+			"type", kind, "put_off", taskdb.MaxGenerations, "window", rerunsWindow, "task", id)
 	}
 }

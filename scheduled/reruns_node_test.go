@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -97,7 +98,7 @@ func TestEndlessReruns(t *testing.T) {
 		return got["tasks_put_off_total JOB"] >= 3*4*each && got["tasks_put_off_total TRANSACTIONAL"] >= 3
 	})
 	s.schedule("other", nil)
-	if row := s.is("other", store.StatusCompleted, outcomeCompleted); row.StartedAt.Sub(row.ScheduledAt) > time.Second {
+	if row := s.is("other", store.StatusCompleted, taskdb.OutcomeCompleted); row.StartedAt.Sub(row.ScheduledAt) > time.Second {
 		t.Errorf("another started %s late", row.StartedAt.Sub(row.ScheduledAt))
 	}
 	lines, took := s.count(`SELECT count(*) FROM tasktable.scheduled_task_executions`), time.Since(began)
@@ -119,7 +120,7 @@ func TestEndlessRerunIsLogged(t *testing.T) {
 	var log logText
 	s := &settler{log: slog.New(slog.NewTextHandler(&log, nil))}
 	for range 2 {
-		for i := range rerunsMost {
+		for i := range taskdb.MaxGenerations {
 			s.putOff(fmt.Sprint(i), "FAN", 2)
 			s.putOff("a", "JOB", 0)
 		}

@@ -6,18 +6,19 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
 
-func snoozed(h hold, in time.Duration) settlement {
+func snoozed(h taskdb.Claim, in time.Duration) taskdb.Settlement {
 	s := retried(h, in, "snoozed")
-	s.Outcome, s.Refund = outcomeSnoozed, true
+	s.Outcome, s.Refund = taskdb.OutcomeSnoozed, true
 	return s
 }
 
 // waits has a task, and those that follow it, run as soon as each is due. It returns how long after the attempt before
 // it each was due, as runs of equal waits, and how many of the attempts were reported as put off.
-func (b *bench) waits(first string, n int, next func(h hold, now time.Time) settlement) (waits string, putOff int) {
+func (b *bench) waits(first string, n int, next func(h taskdb.Claim, now time.Time) taskdb.Settlement) (waits string, putOff int) {
 	b.t.Helper()
 	b.schedule(store.Task{ID: first, Payload: job{first}, At: noon})
 	now, wait, run := noon, time.Duration(-1), 0
@@ -62,30 +63,30 @@ func TestEndlessRerunsWait(t *testing.T) {
 	ring := map[string]string{"a": "b", "b": "a"}
 	n := 0
 	for name, test := range map[string]struct {
-		next   func(h hold, now time.Time) settlement
+		next   func(h taskdb.Claim, now time.Time) taskdb.Settlement
 		waits  string
 		putOff int
 	}{
 		"Again": {again, "20 × 1s ", 20},
-		"Again, in the past": {func(h hold, now time.Time) settlement {
+		"Again, in the past": {func(h taskdb.Claim, now time.Time) taskdb.Settlement {
 			return again(h, now.Add(-time.Hour))
 		}, "20 × 1s ", 20},
-		"Snooze": {func(h hold, _ time.Time) settlement { return snoozed(h, 0) }, "20 × 1s ", 20},
-		"Snooze, for a moment": {func(h hold, _ time.Time) settlement {
+		"Snooze": {func(h taskdb.Claim, _ time.Time) taskdb.Settlement { return snoozed(h, 0) }, "20 × 1s ", 20},
+		"Snooze, for a moment": {func(h taskdb.Claim, _ time.Time) taskdb.Settlement {
 			return snoozed(h, time.Millisecond)
 		}, "20 × 1s ", 20},
-		"a follow-up with its own id": {func(h hold, now time.Time) settlement {
+		"a follow-up with its own id": {func(h taskdb.Claim, now time.Time) taskdb.Settlement {
 			// At the very time it had it would be finished.
 			return followedBy(h, store.Task{ID: h.ID, Payload: job{"itself"}, At: now.Add(time.Millisecond)})
 		}, "20 × 1s ", 20},
-		"follow-ups with new ids": {func(h hold, now time.Time) settlement {
+		"follow-ups with new ids": {func(h taskdb.Claim, now time.Time) taskdb.Settlement {
 			n++
 			return followedBy(h, store.Task{ID: fmt.Sprint(n), Payload: job{"next"}, At: now})
 		}, "1 × 0s 19 × 1s ", 19},
-		"a ring of follow-ups": {func(h hold, now time.Time) settlement {
+		"a ring of follow-ups": {func(h taskdb.Claim, now time.Time) taskdb.Settlement {
 			return followedBy(h, store.Task{ID: ring[h.ID], Payload: job{"ring"}, At: now.Add(time.Millisecond)})
 		}, "1 × 1ms 19 × 1s ", 19},
-		"later": {func(h hold, now time.Time) settlement { return again(h, now.Add(time.Second)) }, "20 × 1s ", 0},
+		"later": {func(h taskdb.Claim, now time.Time) taskdb.Settlement { return again(h, now.Add(time.Second)) }, "20 × 1s ", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if waits, putOff := newBench(t).waits("a", 20, test.next); waits != test.waits || putOff != test.putOff {
@@ -100,19 +101,19 @@ func TestRerunAfterALongAttempt(t *testing.T) {
 	t.Parallel()
 	const took = 3 * time.Second
 	for name, test := range map[string]struct {
-		next func(h hold) settlement
+		next func(h taskdb.Claim) taskdb.Settlement
 		want string
 	}{
-		"Again": {func(h hold) settlement { return again(h, noon) }, `
+		"Again": {func(h taskdb.Claim) taskdb.Settlement { return again(h, noon) }, `
 			QUEUED rev=2 attempt=0 scheduled=1s next=1s started=noon message="see you"
 			COMPLETED rev=1 attempt=1 scheduled=noon due=noon started=noon finished=3s node=7
 			1 schedule created by test
 			2 again rescheduled by node 7`},
-		"Snooze": {func(h hold) settlement { return snoozed(h, 0) }, `
+		"Snooze": {func(h taskdb.Claim) taskdb.Settlement { return snoozed(h, 0) }, `
 			QUEUED rev=1 attempt=0 scheduled=noon next=3s started=noon message="snoozed"
 			SNOOZED rev=1 attempt=1 scheduled=noon due=noon started=noon finished=3s error="snoozed" node=7
 			1 schedule created by test`},
-		"a follow-up with its own id": {func(h hold) settlement {
+		"a follow-up with its own id": {func(h taskdb.Claim) taskdb.Settlement {
 			return followedBy(h, store.Task{ID: "a", Payload: job{"itself"}, At: noon.Add(took)})
 		}, `
 			QUEUED rev=2 attempt=0 scheduled=3s next=3s
@@ -134,7 +135,7 @@ func TestRerunAfterALongAttempt(t *testing.T) {
 func TestFollowUpsOfFollowUpsWait(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	asked := func(round string, by hold) settlement {
+	asked := func(round string, by taskdb.Claim) taskdb.Settlement {
 		at := func(name string, in time.Duration) store.Task {
 			return store.Task{ID: name + round, Payload: job{"x"}, At: by.Due.Add(in)}
 		}
@@ -144,7 +145,7 @@ func TestFollowUpsOfFollowUpsWait(t *testing.T) {
 		return followedBy(by, at("now", 0), at("past", -time.Hour), at("soon", time.Millisecond),
 			at("second", time.Second), at("later", time.Second+time.Microsecond), noTime, recurring)
 	}
-	check := func(what, round string, putOff bool, done []settled, dues map[string]time.Duration) {
+	check := func(what, round string, putOff bool, done []taskdb.SettleResult, dues map[string]time.Duration) {
 		t.Helper()
 		if len(done) != 1 || done[0].PutOff != putOff {
 			t.Errorf("%s: settled %+v", what, done)
@@ -186,7 +187,7 @@ func TestFollowUpsOfFollowUpsWithLongIDsWait(t *testing.T) {
 	t.Parallel()
 	ring := [2]string{strings.Repeat("a", store.MaxIDBytes), strings.Repeat("b", store.MaxIDBytes)}
 	next := map[string]string{ring[0]: ring[1], ring[1]: ring[0]}
-	waits, putOff := newBench(t).waits(ring[0], 5, func(h hold, now time.Time) settlement {
+	waits, putOff := newBench(t).waits(ring[0], 5, func(h taskdb.Claim, now time.Time) taskdb.Settlement {
 		return followedBy(h, store.Task{ID: next[h.ID], Payload: job{"ring"}, At: now.Add(time.Millisecond)})
 	})
 	if want := "1 × 1ms 4 × 1s "; waits != want || putOff != 4 {
@@ -253,12 +254,12 @@ func TestRerunsAreCountedByChain(t *testing.T) {
 			func(i int) string { return fmt.Sprint(i % 2) }, func(int) int { return 2 }, time.Second, 60, "[28]",
 		},
 		"a chain": {
-			each, func(i int) int { return min(i+1, rerunsMost) }, time.Second, 60, "[29]",
+			each, func(i int) int { return min(i+1, taskdb.MaxGenerations) }, time.Second, 60, "[29]",
 		},
 		"a fan-out's follow-ups":       {each, func(int) int { return 2 }, time.Millisecond, 85, "[]"},
 		"more tasks than are kept":     {each, func(int) int { return 3 }, time.Millisecond, maxRerunIDs + 100, "[]"},
-		"a chain behind a fan-out":     {each, func(int) int { return rerunsMost - 1 }, time.Millisecond, 85, "[]"},
-		"chains of a fan-out, endless": {each, func(int) int { return rerunsMost }, time.Millisecond, 85, "[0]"},
+		"a chain behind a fan-out":     {each, func(int) int { return taskdb.MaxGenerations - 1 }, time.Millisecond, 85, "[]"},
+		"chains of a fan-out, endless": {each, func(int) int { return taskdb.MaxGenerations }, time.Millisecond, 85, "[0]"},
 	} {
 		var r reruns
 		told := []int{}
@@ -282,7 +283,7 @@ func TestGenerationsOfPutOffs(t *testing.T) {
 		want func(i int) int // at run i; the first run of an application's task puts nothing off
 	}{
 		"a chain": {
-			func(id int) int { return id + 1 }, rerunsMost + 3, func(i int) int { return min(i+1, rerunsMost) },
+			func(id int) int { return id + 1 }, taskdb.MaxGenerations + 3, func(i int) int { return min(i+1, taskdb.MaxGenerations) },
 		},
 		"a ring of two": {func(id int) int { return 1 - id }, 8, func(int) int { return 2 }},
 	} {

@@ -10,6 +10,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 )
 
 // retainer removes finished tasks and history that are older than their period. It works only on the leader's node.
@@ -17,7 +19,7 @@ import (
 // expensive all day, and the retainer runs only a few times an hour.
 type retainer struct {
 	pool       *pgxpool.Pool
-	statements statements
+	statements taskdb.Queries
 	config     Config
 	node       int64
 	leads      func() bool
@@ -71,7 +73,7 @@ func (r *retainer) endRound(ctx context.Context, round retained) {
 	if round.Refused > 0 {
 		note = new(fmt.Sprintf("%d rows, the first of task %s: %s", round.Refused, round.Task, round.Why))
 	}
-	_, err := r.pool.Exec(ctx, r.statements.schema.SQL(noteRefusedSQL), r.node, note)
+	_, err := r.pool.Exec(ctx, r.statements.Schema.SQL(noteRefusedSQL), r.node, note)
 	if err != nil && ctx.Err() == nil {
 		r.log.Warn("retention could not write its note about rows that it cannot remove", "error", err)
 	}
@@ -81,7 +83,7 @@ func (r *retainer) endRound(ctx context.Context, round retained) {
 // beginning of a round.
 type retainPlace struct {
 	table int
-	row   tuple
+	row   taskdb.Tuple
 }
 
 // retainTasksSQL removes old tasks together with their history. A period of null keeps rows for ever. The statement
@@ -240,24 +242,24 @@ func (r *retainer) step(
 	budget := int64(retainPages)
 	for ; at.table < len(retainTables); at = (retainPlace{table: at.table + 1}) {
 		name := retainTables[at.table].name
-		size, err := r.statements.pagesOf(ctx, tx, name)
+		size, err := r.statements.PagesOf(ctx, tx, name)
 		if err != nil {
 			return at, done, err
 		}
-		end := tuple{page: max(min(at.row.page+budget, size), at.row.page)}
-		if end.before(at.row) { // the table ends on this page
+		end := taskdb.Tuple{Page: max(min(at.row.Page+budget, size), at.row.Page)}
+		if end.Before(at.row) { // the table ends on this page
 			end = at.row
 		}
-		stopped, err := r.removeFrom(ctx, tx, now, at.table, tupleRange{at.row, end}, &done)
+		stopped, err := r.removeFrom(ctx, tx, now, at.table, taskdb.TupleRange{From: at.row, To: end}, &done)
 		if err != nil {
 			return at, done, fmt.Errorf("remove old rows of %s: %w", name, err)
 		}
-		if budget -= end.page - at.row.page; stopped.before(end) || end.page < size {
+		if budget -= end.Page - at.row.Page; stopped.Before(end) || end.Page < size {
 			return retainPlace{at.table, stopped}, done, nil
 		}
 	}
-	gone, err := one[int64](ctx, tx, "remove old nodes and pauses",
-		r.statements.schema.SQL(retainRestSQL), periodText(r.config.Retention), now)
+	gone, err := taskdb.QueryOne[int64](ctx, tx, "remove old nodes and pauses",
+		r.statements.Schema.SQL(retainRestSQL), periodText(r.config.Retention), now)
 	done.Rows += gone
 	return retainPlace{}, done, err
 }
@@ -266,16 +268,16 @@ func (r *retainer) step(
 // an application's foreign key or trigger may forbid it. It returns where it stopped. That is before the end of the
 // range if very many rows cannot be removed.
 func (r *retainer) removeFrom(
-	ctx context.Context, tx pgx.Tx, now *time.Time, table int, within tupleRange, done *retained,
-) (stopped tuple, err error) {
+	ctx context.Context, tx pgx.Tx, now *time.Time, table int, within taskdb.TupleRange, done *retained,
+) (stopped taskdb.Tuple, err error) {
 	periods, err := r.periods()
 	if err != nil {
-		return within.from, err
+		return within.From, err
 	}
 	batch := retained{}
-	statement, period := r.statements.schema.SQL(retainTables[table].sql), periodText(r.config.Retention)
-	remove := func(savepoint pgx.Tx, some tupleRange) error {
-		rows, err := savepoint.Query(ctx, statement, some.from.String(), some.to.String(), period, periods, now)
+	statement, period := r.statements.Schema.SQL(retainTables[table].sql), periodText(r.config.Retention)
+	remove := func(savepoint pgx.Tx, some taskdb.TupleRange) error {
+		rows, err := savepoint.Query(ctx, statement, some.From.String(), some.To.String(), period, periods, now)
 		if err != nil {
 			return err
 		}
@@ -285,16 +287,16 @@ func (r *retainer) removeFrom(
 		}
 		return err
 	}
-	stopped, refused, err := pastRefusals(ctx, tx, within, retainRefusals, remove)
+	stopped, refused, err := taskdb.PastRefusals(ctx, tx, within, retainRefusals, remove)
 	if err != nil {
-		return within.from, err
+		return within.From, err
 	}
 	if batch.Dead > 0 {
 		r.log.Warn("retention removed dead letters that nobody had archived or retried", "tasks", batch.Dead)
 	}
 	if len(refused) > 0 {
 		if err := r.report(ctx, tx, table, refused, &batch); err != nil {
-			return within.from, err
+			return within.From, err
 		}
 	}
 	done.add(batch)
@@ -302,17 +304,17 @@ func (r *retainer) removeFrom(
 }
 
 // report logs the rows that could not be removed.
-func (r *retainer) report(ctx context.Context, tx pgx.Tx, table int, refused []refusal, batch *retained) error {
+func (r *retainer) report(ctx context.Context, tx pgx.Tx, table int, refused []taskdb.Refusal, batch *retained) error {
 	of := retainTables[table]
-	task, err := one[string](ctx, tx, "read which task cannot be removed",
-		r.statements.schema.SQL(of.taskAt), refused[0].at.String())
+	task, err := taskdb.QueryOne[string](ctx, tx, "read which task cannot be removed",
+		r.statements.Schema.SQL(of.taskAt), refused[0].At.String())
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) { // somebody else may have removed it just now
 		return err
 	}
 	r.log.Error("retention cannot remove rows and skips them; a foreign key or a trigger of the application may "+
 		"forbid it, or somebody may have locked them",
-		"table", r.statements.schema.SQL(of.name), "rows", len(refused), "task", task, "error", refused[0].err)
-	batch.add(retained{Refused: len(refused), Task: task, Why: scrub(refused[0].err.Error())})
+		"table", r.statements.Schema.SQL(of.name), "rows", len(refused), "task", task, "error", refused[0].Err)
+	batch.add(retained{Refused: len(refused), Task: task, Why: taskdb.Sanitize(refused[0].Err.Error())})
 	return nil
 }
 
@@ -323,7 +325,7 @@ func (r *retainer) periods() (string, error) {
 		byType[name] = periodText(period)
 	}
 	periods, err := json.Marshal(byType)
-	return string(periods), wrap(err, "encode retention")
+	return string(periods), taskdb.Annotate(err, "encode retention")
 }
 
 // periodText returns a period in the form that SQL takes. It returns nil for -1, which keeps rows for ever.

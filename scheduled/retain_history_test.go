@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -135,11 +136,11 @@ func TestRetainGoesOn(t *testing.T) {
 		// Each task has a line of history, which goes with it; 500 lines are of tasks that are gone. The other
 		// tables are small.
 		4500: {
-			{2 * 2000, retainPlace{0, tuple{page: 2000}}}, {2 * 2000, retainPlace{0, tuple{page: 4000}}},
+			{2 * 2000, retainPlace{0, taskdb.Tuple{Page: 2000}}}, {2 * 2000, retainPlace{0, taskdb.Tuple{Page: 4000}}},
 			{2*500 + 500, retainPlace{}},
 		},
-		2001: {{2 * 2000, retainPlace{0, tuple{page: 2000}}}, {2 + 500, retainPlace{}}},
-		2000: {{2 * 2000, retainPlace{1, tuple{page: 0}}}, {500, retainPlace{}}},
+		2001: {{2 * 2000, retainPlace{0, taskdb.Tuple{Page: 2000}}}, {2 + 500, retainPlace{}}},
+		2000: {{2 * 2000, retainPlace{1, taskdb.Tuple{Page: 0}}}, {500, retainPlace{}}},
 	} {
 		b := newBench(t)
 		// A page a row, so that batches have an end.
@@ -164,7 +165,7 @@ func TestRetainGoesOn(t *testing.T) {
 			return done
 		}
 		// A place beyond the end, as of a table that has become smaller meanwhile, is the end of that table.
-		if got := step(retainPlace{2, tuple{page: 99999}}); got != (batch{}) {
+		if got := step(retainPlace{2, taskdb.Tuple{Page: 99999}}); got != (batch{}) {
 			t.Errorf("%d pages, beyond the end: %+v", pages, got)
 		}
 		var at retainPlace

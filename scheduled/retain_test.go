@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -15,7 +16,7 @@ const day = 24 * time.Hour
 // retainerOf is one of a node that keeps finished tasks so long.
 func (b *bench) retainerOf(retention time.Duration, byType map[string]time.Duration) *retainer {
 	return &retainer{
-		pool: b.pool, statements: b.statements, config: Config{Retention: retention, RetentionByType: byType},
+		pool: b.pool, statements: b.Queries, config: Config{Retention: retention, RetentionByType: byType},
 		log: testLogger(),
 	}
 }
@@ -47,9 +48,9 @@ func (b *bench) old(id, kind string, age time.Duration, change func(*store.Task)
 		change(&task)
 	}
 	schedule(b.t, b.pool, task)
-	lane := laneBudget{lane: lane{Queue: "default", Type: kind}, Room: 10}
+	lane := taskdb.LaneQuota{Lane: taskdb.Lane{Queue: "default", Type: kind}, Room: 10}
 	for _, c := range b.claimFrom(task.At, 0, 10, lane) {
-		s := completed(c.hold())
+		s := completed(c.Hold())
 		s.Type = kind
 		b.end(noon.Add(-age), s)
 	}
@@ -151,7 +152,7 @@ func TestRetainNeverRemovesWhatMayRun(t *testing.T) {
 	b.exec(`UPDATE tasktable.scheduled_tasks SET priority = 1 WHERE id = 'edited and held'`)
 	b.end(noon, retried(holds["retrying"], time.Hour, "not today"))
 	failed := completed(holds["dead"])
-	failed.Outcome, failed.To = outcomeFailed, store.StatusFailed
+	failed.Outcome, failed.To = taskdb.OutcomeFailed, store.StatusFailed
 	b.end(noon, failed)
 	b.recur("recurring", "@yearly", noon, nil)
 	b.exec(`UPDATE tasktable.scheduled_tasks SET created_at = '2000-01-01', last_status_update = '2000-01-01'`)

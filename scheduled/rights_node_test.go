@@ -14,6 +14,7 @@ import (
 
 	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/migrations"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/inspect"
 	"github.com/tasktable/tasktable/store/storetest"
@@ -120,7 +121,7 @@ func TestANodeWithTheEnginesRights(t *testing.T) {
 	await(t, s.pool, "bad cron", 15*time.Second, store.StatusFailed)
 	eventually(t, 15*time.Second, "the recurring task fires twice", func() bool {
 		return s.count(`SELECT count(*) FROM tasktable.scheduled_tasks
-			WHERE parent_id = $1 AND status = 'COMPLETED'`, idOf(secondly)) >= 2
+			WHERE parent_id = $1 AND status = 'COMPLETED'`, taskdb.IdOf(secondly)) >= 2
 	})
 	if got := outcomes(t, s.pool, "slow"); len(got) != 0 {
 		t.Errorf("the paused task has run: %v", got)
@@ -214,7 +215,7 @@ func TestPlansWithTheEnginesRights(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &bench{t: t, pool: s.pool, statements: statements{schema: schema}}
+	b := &bench{t: t, pool: s.pool, Queries: taskdb.Queries{Schema: schema}}
 	b.fill("of few tasks")
 	b.revive(planTasks / 2)
 	conn, err := s.nodes.Acquire(t.Context())

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -16,6 +15,8 @@ import (
 	"github.com/riverqueue/river/riverdriver"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 	"github.com/riverqueue/river/rivertype"
+
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 )
 
 // River carries claimed tasks from the leader to the nodes, and does nothing else. The engine itself does the work of
@@ -28,11 +29,6 @@ import (
 //   - nudge, because River does not ask again for a job if it missed the notification
 //   - finishJob, because River's completer takes 50 to 250 ms, and a job must not end before its claims
 
-// clientPrefix and a node's number make its River client's id.
-const clientPrefix = "tasktable-"
-
-func clientID(number int64) string { return clientPrefix + strconv.FormatInt(number, 10) }
-
 // maxRiverWorkers is River's own limit for a queue.
 const maxRiverWorkers = 10000
 
@@ -43,14 +39,14 @@ const riverPollInterval = 30 * time.Second
 
 // newRiver makes the node's River client. It has a worker for each type, all of which hand their batches to work.
 func newRiver(
-	config Config, pool *pgxpool.Pool, statements statements, number int64, clock *clock, quiet *quiet,
-	heard func(error), work func(job riverJob, holds []hold), hooks ...rivertype.Hook,
+	config Config, pool *pgxpool.Pool, statements taskdb.Queries, number int64, clock *clock, quiet *quiet,
+	heard func(error), work func(job riverJob, holds []taskdb.Claim), hooks ...rivertype.Hook,
 ) (*river.Client[pgx.Tx], error) {
 	workers := river.NewWorkers()
 	log := config.Logger.With("node", number)
 	_, types := config.works()
 	for _, name := range types {
-		river.AddWorkerArgs(workers, batchArgs{kind: name}, &batchWorker{work: work, log: log})
+		river.AddWorkerArgs(workers, taskdb.JobArgs{TaskType: name}, &batchWorker{work: work, log: log})
 	}
 	queues := map[string]river.QueueConfig{}
 	for queue, slots := range config.workingSlots() {
@@ -60,11 +56,11 @@ func newRiver(
 	}
 	if len(queues) == 0 || len(types) == 0 { // River would not start, but a node without queues or types may still lead
 		queues = map[string]river.QueueConfig{"nobody": {MaxWorkers: 1}}
-		river.AddWorkerArgs(workers, batchArgs{kind: "tasktable_nobody"}, &batchWorker{work: work, log: log})
+		river.AddWorkerArgs(workers, taskdb.JobArgs{TaskType: "tasktable_nobody"}, &batchWorker{work: work, log: log})
 	}
 	driver := newRiverDriver(pool, statements, quiet, heard, config.LookAhead)
 	client, err := river.NewClient[pgx.Tx](driver, &river.Config{
-		ID:                     clientID(number),
+		ID:                     taskdb.ClientID(number),
 		Schema:                 config.Schema,
 		Logger:                 slog.New(atLeastWarn{config.Logger.Handler()}),
 		Queues:                 queues,
@@ -102,15 +98,15 @@ type riverJob struct {
 
 // batchWorker runs the batches of one type.
 type batchWorker struct {
-	river.WorkerDefaults[batchArgs]
-	work func(job riverJob, holds []hold)
+	river.WorkerDefaults[taskdb.JobArgs]
+	work func(job riverJob, holds []taskdb.Claim)
 	log  *slog.Logger
 }
 
 // Work returns when each of the job's tasks has been settled or released, and the job removed. It never returns an
 // error, because a job that River retried would carry fences that are gone.
-func (w *batchWorker) Work(_ context.Context, job *river.Job[batchArgs]) error {
-	holds, err := unpack(job.Args.Tasks)
+func (w *batchWorker) Work(_ context.Context, job *river.Job[taskdb.JobArgs]) error {
+	holds, err := taskdb.DecodeClaims(job.Args.Tasks)
 	if err != nil {
 		w.log.Error("River job is not one of ours; removed", "job", job.ID, "error", err)
 	}
@@ -119,16 +115,16 @@ func (w *batchWorker) Work(_ context.Context, job *river.Job[batchArgs]) error {
 }
 
 // jobOf makes the River job that carries holds.
-func jobOf(queue, kind string, priority int, holds []hold) river.InsertManyParams {
+func jobOf(queue, kind string, priority int, holds []taskdb.Claim) river.InsertManyParams {
 	last := time.Time{}
 	for _, h := range holds {
 		if h.Due.After(last) {
 			last = h.Due
 		}
 	}
-	metadata, _ := json.Marshal(batchMetadata{len(holds), last.UnixMicro()}) // a struct of two numbers always encodes
+	metadata, _ := json.Marshal(taskdb.JobMetadata{Tasks: len(holds), Due: last.UnixMicro()}) // a struct of two numbers always encodes
 	return river.InsertManyParams{
-		Args: batchArgs{kind: kind, Tasks: pack(holds)},
+		Args: taskdb.JobArgs{TaskType: kind, Tasks: taskdb.EncodeClaims(holds)},
 		InsertOpts: &river.InsertOpts{
 			Queue: queue, Priority: riverPriority(priority), Metadata: metadata, MaxAttempts: 1,
 		},
@@ -174,7 +170,7 @@ type riverDriver struct {
 }
 
 func newRiverDriver(
-	pool *pgxpool.Pool, statements statements, quiet *quiet, heard func(error), lookAhead time.Duration,
+	pool *pgxpool.Pool, statements taskdb.Queries, quiet *quiet, heard func(error), lookAhead time.Duration,
 ) *riverDriver {
 	driver := riverpgxv5.New(pool)
 	within := fetchWithin + max(lookAhead, 0)
@@ -192,7 +188,7 @@ func (d *riverDriver) GetListener(params *riverdriver.GetListenenerParams) river
 type riverExecutor struct {
 	riverdriver.Executor
 	pool       *pgxpool.Pool
-	statements statements
+	statements taskdb.Queries
 	quiet      *quiet
 	heard      func(error)   // notes the error of each fetch, or nil
 	within     time.Duration // how old a job may be to be fetched
@@ -276,8 +272,8 @@ func (e *riverExecutor) JobGetAvailable(
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerLimit)
 	defer cancel()
-	fetched, err := collect[fetchedRow](ctx, e.pool, "fetch jobs", e.statements.schema.SQL(fetchSQL),
-		params.Queue, notNil(params.Kind), e.within+backdate, params.MaxToLock, params.ClientID)
+	fetched, err := taskdb.CollectRows[fetchedRow](ctx, e.pool, "fetch jobs", e.statements.Schema.SQL(fetchSQL),
+		params.Queue, taskdb.OrEmpty(params.Kind), e.within+backdate, params.MaxToLock, params.ClientID)
 	if e.heard(err); err != nil {
 		return nil, err
 	}
@@ -315,8 +311,8 @@ func (l *leader) nudge(ctx context.Context) error {
 	if len(waiting) == 0 {
 		return nil
 	}
-	_, err := l.session.conn.Exec(ctx, l.statements.schema.SQL(nudgeSQL), l.statements.schema.String(), waiting)
-	return wrap(err, "tell River of waiting jobs")
+	_, err := l.session.conn.Exec(ctx, l.statements.Schema.SQL(nudgeSQL), l.statements.Schema.String(), waiting)
+	return taskdb.Annotate(err, "tell River of waiting jobs")
 }
 
 // finishJob removes the River job after all outcomes of its tasks are recorded, and not before. If this node dies,
@@ -350,8 +346,6 @@ type doneJob struct {
 // removeTries is how often the worker tries to remove finished jobs before it leaves them to the keeper.
 const removeTries = 5
 
-const deleteJobsSQL = `DELETE FROM tasktable.river_job WHERE id = ANY ($1::bigint[])`
-
 // removeJobs removes the River jobs that were done since the last time.
 func (w *worker) removeJobs(ctx context.Context, done []*doneJob) {
 	ids := make([]int64, len(done))
@@ -367,7 +361,7 @@ func (w *worker) removeJobs(ctx context.Context, done []*doneJob) {
 			}
 		}
 		limited, cancel := context.WithTimeout(ctx, answerLimit)
-		_, err = w.enginePool.Exec(limited, w.statements.schema.SQL(deleteJobsSQL), ids)
+		_, err = w.enginePool.Exec(limited, w.statements.Schema.SQL(taskdb.DeleteJobsSQL), ids)
 		cancel()
 		if w.heard(err); err == nil || ctx.Err() != nil {
 			break

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -93,8 +94,8 @@ func (f *fleet) ran(ids []string, by ...string) {
 		await(f.t, f.pool, id, 15*time.Second, store.StatusCompleted)
 		history := outcomes(f.t, f.pool, id)
 		// By a node that stopped before it began.
-		history = slices.DeleteFunc(history, func(outcome string) bool { return outcome == outcomeReleased })
-		if len(history) != 1 || history[0] != outcomeCompleted {
+		history = slices.DeleteFunc(history, func(outcome string) bool { return outcome == taskdb.OutcomeReleased })
+		if len(history) != 1 || history[0] != taskdb.OutcomeCompleted {
 			f.t.Errorf("%s has the history %v", id, history)
 		}
 		f.mu.Lock()

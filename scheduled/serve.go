@@ -4,6 +4,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 )
 
 // stintMost is how long a batch may keep tasks that have not begun, once they are due. Batches are made to take a
@@ -77,7 +79,7 @@ func (b *batch) enter(at place, slot *slotRequest, runs []*run) (entered bool, l
 	case <-late.C:
 		due := b.due(runs)
 		for _, r := range b.left(runs[:due]) {
-			b.end(r, at.refused(r.hold))
+			b.end(r, at.refused(r.Claim))
 		}
 		return false, runs[due:]
 	}
@@ -200,6 +202,6 @@ func (b *batch) halted() string {
 // releaseAll hands tasks back that have not started.
 func (b *batch) releaseAll(runs []*run, why string) {
 	for _, r := range b.left(runs) {
-		b.end(r, released(r.hold, why))
+		b.end(r, taskdb.Released(r.Claim, why))
 	}
 }

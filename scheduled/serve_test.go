@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -76,8 +77,8 @@ func TestBatchThatTakesTooLongGoesBack(t *testing.T) {
 	second := s.begins("01")
 	first.end <- nil
 	second.end <- nil
-	s.is("00", store.StatusCompleted, outcomeCompleted)
-	s.is("01", store.StatusCompleted, outcomeCompleted)
+	s.is("00", store.StatusCompleted, taskdb.OutcomeCompleted)
+	s.is("01", store.StatusCompleted, taskdb.OutcomeCompleted)
 	s.idle("02", "49")
 }
 
@@ -179,12 +180,12 @@ func TestTasksDoNotWaitForConnectionsOfOthers(t *testing.T) {
 	await(t, s.pool, "second", 10*time.Second, store.StatusExecuting)
 	s.schedule("plain", func(task *store.Task) { task.Payload = ownBackoff{} })
 	receive(t, plain, 10*time.Second, "the plain task runs")
-	s.is("plain", store.StatusCompleted, outcomeCompleted)
+	s.is("plain", store.StatusCompleted, taskdb.OutcomeCompleted)
 	first.end <- nil
-	s.is("first", store.StatusCompleted, outcomeCompleted)
+	s.is("first", store.StatusCompleted, taskdb.OutcomeCompleted)
 	s.begins("second").end <- nil
 	row := await(t, s.pool, "second", 10*time.Second, store.StatusCompleted)
-	if history := outcomes(t, s.pool, "second"); row.Attempt != 1 || len(history) < 2 || history[0] != outcomeReleased {
+	if history := outcomes(t, s.pool, "second"); row.Attempt != 1 || len(history) < 2 || history[0] != taskdb.OutcomeReleased {
 		t.Errorf("attempt %d, history %v", row.Attempt, history)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"math/rand/v2"
 	"os"
 	"strconv"
@@ -13,6 +12,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 )
 
 // ErrPooler means that the session connection goes through a pooler that shares server connections. Advisory locks
@@ -73,14 +74,6 @@ type session struct {
 	answeredAt atomic.Int64 // when the last answered question was sent, in monotonic nanoseconds since start
 	start      time.Time
 	quiet      bool // the node's row says that it works no queue; for the goroutine that owns the connection
-}
-
-// lockClass is the first key of an advisory lock. It keeps the locks of two schemas in one database apart. The second
-// key of a node's lock is its number. The second key of the leader's lock is 0.
-func lockClass(schema, kind string) int32 {
-	hash := fnv.New32a()
-	_, _ = hash.Write([]byte("tasktable " + kind + " " + schema))
-	return int32(hash.Sum32())
 }
 
 // openSession connects. It also ends the backend of this process's previous session, because that backend may still
@@ -152,7 +145,7 @@ WITH node AS (
 SELECT number, pg_try_advisory_lock($11, number::int) FROM node`
 
 // register inserts the node's row, which gives the node its number, and takes the lock on that number.
-func (s *session) register(ctx context.Context, config Config, st statements, quiet bool) error {
+func (s *session) register(ctx context.Context, config Config, st taskdb.Queries, quiet bool) error {
 	queues, types, err := working(config, quiet)
 	if err != nil {
 		return err
@@ -160,10 +153,10 @@ func (s *session) register(ctx context.Context, config Config, st statements, qu
 	s.quiet = quiet
 	host, _ := os.Hostname() // a node can work without a host name
 	var locked bool
-	err = s.conn.QueryRow(ctx, st.schema.SQL(registerSQL), config.Service, config.Version,
+	err = s.conn.QueryRow(ctx, st.Schema.SQL(registerSQL), config.Service, config.Version,
 		fmt.Sprintf("%s/%d", host, os.Getpid()), queues, types, config.ShareSlots, declarationHash(config.Recurring),
 		config.OnDead != nil || config.OnLost != nil, config.transactional(), config.places(),
-		lockClass(s.schema, "node")).Scan(&s.number, &locked)
+		taskdb.LockClass(s.schema, "node")).Scan(&s.number, &locked)
 	if err != nil {
 		return fmt.Errorf("register node: %w", err)
 	}
@@ -207,7 +200,7 @@ func (s *session) follow(ctx context.Context) error {
 	sent := time.Now()
 	var now time.Time
 	var readOnly bool
-	row := s.conn.QueryRow(ctx, followSQL, lockClass(s.schema, "leader"))
+	row := s.conn.QueryRow(ctx, followSQL, taskdb.LockClass(s.schema, "leader"))
 	if err := row.Scan(&now, &s.leads, &readOnly); err != nil {
 		return fmt.Errorf("ping: %w", err)
 	}
@@ -253,7 +246,7 @@ func (s *session) resign(ctx context.Context) error {
 	if !s.leads {
 		return nil
 	}
-	if _, err := s.conn.Exec(ctx, "SELECT pg_advisory_unlock($1, 0)", lockClass(s.schema, "leader")); err != nil {
+	if _, err := s.conn.Exec(ctx, "SELECT pg_advisory_unlock($1, 0)", taskdb.LockClass(s.schema, "leader")); err != nil {
 		return fmt.Errorf("resign: %w", err)
 	}
 	s.leads = false
@@ -274,4 +267,12 @@ func closeConn(ctx context.Context, conn *pgx.Conn) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeWithin)
 	defer cancel()
 	_ = conn.Close(ctx)
+}
+
+// demoted ends a session whose server has become read-only.
+func (s *session) demoted(ctx context.Context) error {
+	s.leads = false
+	s.leading.Store(false)
+	closeConn(ctx, s.conn)
+	return taskdb.ErrReadOnly
 }

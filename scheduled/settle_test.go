@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -14,17 +15,17 @@ import (
 func TestSettle(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	say := func(s settlement, outcome string, to store.Status, message string) settlement {
+	say := func(s taskdb.Settlement, outcome string, to store.Status, message string) taskdb.Settlement {
 		s.Outcome, s.To, s.Error, s.Message = outcome, to, &message, &message
 		return s
 	}
 	for _, test := range []struct {
 		name    string
-		settle  func(h hold) settlement
+		settle  func(h taskdb.Claim) taskdb.Settlement
 		dueSoon bool
 		want    string
 	}{
-		{"completed", func(h hold) settlement {
+		{"completed", func(h taskdb.Claim) taskdb.Settlement {
 			s := completed(h)
 			s.Message, s.Result = new("a note"), new(`{"n": 12345678901234567890}`)
 			return s
@@ -34,42 +35,44 @@ func TestSettle(t *testing.T) {
 		{"completed without a word", completed, false, `
 			COMPLETED rev=1 attempt=1 scheduled=noon started=noon finished=1s
 			COMPLETED rev=1 attempt=1 scheduled=noon due=noon started=noon finished=1s node=7`},
-		{"retried", func(h hold) settlement { return retried(h, time.Minute, "oh") }, false, `
+		{"retried", func(h taskdb.Claim) taskdb.Settlement { return retried(h, time.Minute, "oh") }, false, `
 			QUEUED rev=1 attempt=1 scheduled=noon next=1m1s started=noon message="oh"
 			RETRIED rev=1 attempt=1 scheduled=noon due=noon started=noon finished=1s error="oh" node=7`},
-		{"retried at once", func(h hold) settlement { return retried(h, 0, "oh") }, true, `
+		{"retried at once", func(h taskdb.Claim) taskdb.Settlement { return retried(h, 0, "oh") }, true, `
 			QUEUED rev=1 attempt=1 scheduled=noon next=1s started=noon message="oh"
 			RETRIED rev=1 attempt=1 scheduled=noon due=noon started=noon finished=1s error="oh" node=7`},
 		{
-			"failed", func(h hold) settlement { return say(completed(h), outcomeFailed, store.StatusFailed, "never") },
+			"failed", func(h taskdb.Claim) taskdb.Settlement {
+				return say(completed(h), taskdb.OutcomeFailed, store.StatusFailed, "never")
+			},
 			false, `
 			FAILED rev=1 attempt=1 scheduled=noon started=noon finished=1s message="never"
 			FAILED rev=1 attempt=1 scheduled=noon due=noon started=noon finished=1s error="never" node=7`,
 		},
-		{"snoozed", func(h hold) settlement {
+		{"snoozed", func(h taskdb.Claim) taskdb.Settlement {
 			s := retried(h, time.Hour, "snoozed for 1h0m0s")
-			s.Outcome, s.Refund = outcomeSnoozed, true
+			s.Outcome, s.Refund = taskdb.OutcomeSnoozed, true
 			return s
 		}, false, `
 			QUEUED rev=1 attempt=0 scheduled=noon next=1h0m1s started=noon message="snoozed for 1h0m0s"
 			SNOOZED rev=1 attempt=1 scheduled=noon due=noon started=noon finished=1s error="snoozed for 1h0m0s" node=7`},
-		{"interrupted", func(h hold) settlement {
+		{"interrupted", func(h taskdb.Claim) taskdb.Settlement {
 			s := retried(h, 0, "shutdown")
-			s.Outcome, s.Refund = outcomeInterrupted, true
+			s.Outcome, s.Refund = taskdb.OutcomeInterrupted, true
 			return s
 		}, true, `
 			QUEUED rev=1 attempt=0 scheduled=noon next=1s started=noon message="shutdown"
 			INTERRUPTED rev=1 attempt=1 scheduled=noon due=noon started=noon finished=1s error="shutdown" node=7`},
-		{"released", func(h hold) settlement { return released(h, "no slot") }, true, `
+		{"released", func(h taskdb.Claim) taskdb.Settlement { return taskdb.Released(h, "no slot") }, true, `
 			QUEUED rev=1 attempt=0 scheduled=noon next=noon
 			RELEASED rev=1 attempt=1 scheduled=noon due=noon finished=1s error="no slot" node=7`},
-		{"expired", expired, false, `
+		{"expired", taskdb.Expired, false, `
 			EXPIRED rev=1 attempt=0 scheduled=noon finished=1s message="expired before it could start"
 			EXPIRED rev=1 attempt=1 scheduled=noon due=noon finished=1s error="expired before it could start" node=7`},
-		{"lost", func(h hold) settlement { h.Due = time.Time{}; return lost(h, "node 3 died") }, true, `
+		{"lost", func(h taskdb.Claim) taskdb.Settlement { h.Due = time.Time{}; return taskdb.Lost(h, "node 3 died") }, true, `
 			QUEUED rev=1 attempt=1 scheduled=noon next=1s message="node 3 died"
 			LOST rev=1 attempt=1 scheduled=noon finished=1s error="node 3 died" node=7`},
-		{"lost at the last attempt", func(h hold) settlement { return lost(h, "node 3 died") }, false, `
+		{"lost at the last attempt", func(h taskdb.Claim) taskdb.Settlement { return taskdb.Lost(h, "node 3 died") }, false, `
 			FAILED rev=1 attempt=1 scheduled=noon finished=1s message="node 3 died"
 			LOST rev=1 attempt=1 scheduled=noon due=noon finished=1s error="node 3 died" node=7`},
 	} {
@@ -120,7 +123,7 @@ func TestSettleSuperseded(t *testing.T) {
 		"rescheduled": "1 schedule created by test\n2 reschedule rescheduled by test",
 		"cancelled":   "1 schedule created by test\n2 cancel cancelled by test",
 	}
-	withResult := func(h hold) settlement {
+	withResult := func(h taskdb.Claim) taskdb.Settlement {
 		s := completed(h)
 		s.Message, s.Result = new("a note"), new(`{}`)
 		return s
@@ -128,17 +131,17 @@ func TestSettleSuperseded(t *testing.T) {
 	for edit, do := range edits {
 		for _, test := range []struct {
 			name   string
-			settle func(h hold) settlement
+			settle func(h taskdb.Claim) taskdb.Settlement
 			line   string
 		}{
 			{
 				"completed", withResult,
 				`SUPERSEDED rev=1 attempt=1 scheduled=noon due=noon started=noon finished=1s node=7`,
 			},
-			{"retried", func(h hold) settlement { return retried(h, 0, "oh") },
+			{"retried", func(h taskdb.Claim) taskdb.Settlement { return retried(h, 0, "oh") },
 				`SUPERSEDED rev=1 attempt=1 scheduled=noon due=noon started=noon finished=1s error="oh" node=7`},
-			{"lost", func(h hold) settlement {
-				s := lost(h, "died")
+			{"lost", func(h taskdb.Claim) taskdb.Settlement {
+				s := taskdb.Lost(h, "died")
 				s.ScheduledAt = &h.Due // else the row's, as edited
 				return s
 			}, `LOST rev=1 attempt=1 scheduled=noon due=noon finished=1s error="died" node=7`},
@@ -222,7 +225,7 @@ func TestSettleSkipsLockedRows(t *testing.T) {
 	}
 	holds := b.take(noon)
 	unlock := lock(t, b.pool, "7")
-	var all []settlement
+	var all []taskdb.Settlement
 	for _, h := range holds {
 		all = append(all, completed(h))
 	}
@@ -256,11 +259,11 @@ func TestSettleOfALostFence(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	first := b.takeOne(store.Task{Payload: job{"a"}})
-	b.end(noon.Add(time.Minute), lost(first, "its lease ended"))
+	b.end(noon.Add(time.Minute), taskdb.Lost(first, "its lease ended"))
 	second := b.take(noon.Add(time.Minute))["a"]
 	state := stateOf(t, b.pool, "a")
-	for _, late := range []settlement{
-		completed(first), retried(first, 0, "oh"), released(first, "no"), lost(first, "twice"),
+	for _, late := range []taskdb.Settlement{
+		completed(first), retried(first, 0, "oh"), taskdb.Released(first, "no"), taskdb.Lost(first, "twice"),
 	} {
 		if done := b.end(noon.Add(2*time.Minute), late); len(done) != 1 || done[0].Settled || done[0].Held ||
 			done[0].Current {

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -19,7 +20,7 @@ import (
 // rows of other tasks, and the other outcomes must not wait with them.
 type settler struct {
 	pool       *pgxpool.Pool
-	statements statements
+	statements taskdb.Queries
 	node       int64
 	service    string
 	log        *slog.Logger
@@ -35,10 +36,10 @@ type settler struct {
 }
 
 type settling struct {
-	settlement
+	taskdb.Settlement
 	tries    int
 	degraded bool
-	done     func(settled, error)
+	done     func(taskdb.SettleResult, error)
 }
 
 const (
@@ -65,7 +66,7 @@ func effectsWeight(one *settling) int {
 }
 
 func newSettler(
-	pool *pgxpool.Pool, s statements, node int64, service string, log *slog.Logger, dueSoon func(),
+	pool *pgxpool.Pool, s taskdb.Queries, node int64, service string, log *slog.Logger, dueSoon func(),
 ) *settler {
 	made := &settler{
 		pool: pool, statements: s, node: node, service: service, log: log, dueSoon: dueSoon, heard: func(error) {},
@@ -89,8 +90,8 @@ func (s *settler) wait() { s.wg.Wait() }
 
 // submit has the outcome recorded. It calls done once: when the outcome is recorded, when the fence turns out to be
 // lost, or with an error when ctx ends before. ctx must be the context of the settler itself.
-func (s *settler) submit(ctx context.Context, one settlement, done func(settled, error)) {
-	s.enqueue(ctx, &settling{settlement: one, done: done})
+func (s *settler) submit(ctx context.Context, one taskdb.Settlement, done func(taskdb.SettleResult, error)) {
+	s.enqueue(ctx, &settling{Settlement: one, done: done})
 }
 
 func (s *settler) enqueue(ctx context.Context, one *settling) {
@@ -104,7 +105,7 @@ func (s *settler) enqueue(ctx context.Context, one *settling) {
 			to.drain(ctx, s.flush)
 		}
 	case <-ctx.Done():
-		one.done(settled{Fence: one.Fence}, ctx.Err())
+		one.done(taskdb.SettleResult{Fence: one.Fence}, ctx.Err())
 	}
 }
 
@@ -120,7 +121,7 @@ func (s *settler) flush(ctx context.Context, batch []*settling) {
 		s.most.Store(max(int64(len(batch)/2), 1))
 	}
 	s.metrics.settled(len(batch), time.Since(began), err)
-	states := byFence(done)
+	states := taskdb.ByFence(done)
 	soon := false
 	var failed []*settling
 	for _, one := range batch {
@@ -164,22 +165,22 @@ func bytesOf(batch []*settling) (bytes int) {
 	return bytes
 }
 
-func (s *settler) commit(ctx context.Context, batch []*settling) ([]settled, error) {
-	settlements := make([]settlement, len(batch))
+func (s *settler) commit(ctx context.Context, batch []*settling) ([]taskdb.SettleResult, error) {
+	settlements := make([]taskdb.Settlement, len(batch))
 	single := true // each statement settles its tasks by itself, so no transaction is needed around them
 	for i, one := range batch {
-		settlements[i] = one.settlement
+		settlements[i] = one.Settlement
 		if one.Effects.Again != nil || len(one.Effects.FollowUps) > 0 {
 			single = false
 		}
 	}
 	if single {
-		return s.statements.completeOrSettle(ctx, s.pool, &s.node, settlements)
+		return s.statements.CompleteOrSettle(ctx, s.pool, &s.node, settlements)
 	}
-	var done []settled
+	var done []taskdb.SettleResult
 	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 		var err error
-		done, err = s.statements.settleAll(ctx, tx, nil, &s.node, s.service, settlements)
+		done, err = s.statements.SettleAll(ctx, tx, nil, &s.node, s.service, settlements)
 		return err
 	})
 	if err != nil {
@@ -194,28 +195,28 @@ func (s *settler) recover(ctx context.Context, batch []*settling, err error) {
 	switch {
 	case ctx.Err() != nil:
 		for _, one := range batch {
-			one.done(settled{Fence: one.Fence}, ctx.Err())
+			one.done(taskdb.SettleResult{Fence: one.Fence}, ctx.Err())
 		}
-	case len(batch) > 1 && (isDataError(err) || isTimeout(err)):
+	case len(batch) > 1 && (taskdb.IsDataError(err) || taskdb.IsTimeout(err)):
 		s.flush(ctx, batch[:len(batch)/2])
 		s.flush(ctx, batch[len(batch)/2:])
-	case len(batch) == 1 && isDataError(err) && batch[0].tries == 0:
+	case len(batch) == 1 && taskdb.IsDataError(err) && batch[0].tries == 0:
 		s.again(ctx, batch[0]) // it must fail twice: see isDataError
-	case len(batch) == 1 && isDataError(err) && !batch[0].degraded:
+	case len(batch) == 1 && taskdb.IsDataError(err) && !batch[0].degraded:
 		// Postgres refuses the outcome that the handler asked for. The task fails, and its error gives the reason.
 		one := batch[0]
 		s.log.Error("outcome cannot be recorded; the task fails",
 			"task", one.ID, "type", one.Type, "revision", one.Revision, "attempt", one.Attempt, "error", err)
-		text := scrub(fmt.Sprintf("the outcome %s could not be recorded: %v", one.Outcome, err))
+		text := taskdb.Sanitize(fmt.Sprintf("the outcome %s could not be recorded: %v", one.Outcome, err))
 		one.degraded = true
-		one.Outcome, one.To, one.Error, one.Message, one.Result = outcomeFailed, store.StatusFailed, &text, &text, nil
+		one.Outcome, one.To, one.Error, one.Message, one.Result = taskdb.OutcomeFailed, store.StatusFailed, &text, &text, nil
 		one.ScheduledAt, one.Effects = nil, handlers.Effects{}
 		s.again(ctx, one) // enqueue could block for ever, because this goroutine is the one that empties the channel
-	case len(batch) == 1 && isDataError(err):
+	case len(batch) == 1 && taskdb.IsDataError(err):
 		s.failBroken(ctx, batch[0], err)
 	default:
 		s.log.Warn("outcomes not recorded; trying again", "tasks", len(batch), "error", err)
-		if isReadOnly(err) {
+		if taskdb.IsReadOnly(err) {
 			s.pool.Reset() // the server of these connections is a standby by now; new connections find the primary
 		}
 		for _, one := range batch {
@@ -228,10 +229,10 @@ func (s *settler) recover(ctx context.Context, batch []*settling, err error) {
 // too, as an application's trigger may make it do, the settler tries again for as long as the node lives. It must,
 // because nobody else would end the claim.
 func (s *settler) failBroken(ctx context.Context, one *settling, cause error) {
-	why := scrub("the outcome could not be recorded: " + cause.Error())
+	why := taskdb.Sanitize("the outcome could not be recorded: " + cause.Error())
 	limited, cancel := context.WithTimeout(ctx, answerLimit)
 	defer cancel()
-	tag, err := s.pool.Exec(limited, s.statements.schema.SQL(releaseBrokenSQL), one.ID, one.Fence, why)
+	tag, err := s.pool.Exec(limited, s.statements.Schema.SQL(releaseBrokenSQL), one.ID, one.Fence, why)
 	if err != nil {
 		s.log.Error("task cannot be failed either; trying again",
 			"task", one.ID, "revision", one.Revision, "attempt", one.Attempt, "error", err)
@@ -239,7 +240,7 @@ func (s *settler) failBroken(ctx context.Context, one *settling, cause error) {
 		return
 	}
 	failed := tag.RowsAffected() == 1
-	one.done(settled{
+	one.done(taskdb.SettleResult{
 		Fence:   one.Fence,
 		Settled: failed,
 		Current: failed,
@@ -261,7 +262,7 @@ func (s *settler) again(ctx context.Context, one *settling) {
 	s.wg.Go(func() {
 		select {
 		case <-ctx.Done():
-			one.done(settled{Fence: one.Fence}, ctx.Err())
+			one.done(taskdb.SettleResult{Fence: one.Fence}, ctx.Err())
 		case <-time.After(delay):
 			s.enqueue(ctx, one)
 		}

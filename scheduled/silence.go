@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 )
 
 // silence records the last sign of life of each node. A node gives no sign of life while nobody holds its lock. A
@@ -20,7 +22,7 @@ type silence struct {
 //
 // refused is when this node was last refused the leader's lock, because another node held it. Until then, the node
 // that led before was alive. It is zero if this node was not refused lately.
-func (s *silence) look(nodes []liveNode, now, refused time.Time) (dead []int64, next time.Duration) {
+func (s *silence) look(nodes []taskdb.LiveNode, now, refused time.Time) (dead []int64, next time.Duration) {
 	heard := map[int64]time.Time{}
 	next = -1
 	for _, node := range nodes {
@@ -96,7 +98,7 @@ func (l *leader) noteSilent(ctx context.Context) error {
 	if len(silent) == 0 {
 		return nil
 	}
-	if _, err := l.session.conn.Exec(ctx, l.statements.schema.SQL(silentSQL), silent, micros); err != nil {
+	if _, err := l.session.conn.Exec(ctx, l.statements.Schema.SQL(silentSQL), silent, micros); err != nil {
 		return fmt.Errorf("note that nodes are silent: %w", err)
 	}
 	return nil
@@ -106,7 +108,7 @@ const leadsSQL = `UPDATE tasktable.nodes SET elected_at = clock_timestamp() WHER
 
 // noteLeading writes that this node leads, for the next leader and for audits.
 func (l *leader) noteLeading(ctx context.Context) error {
-	if _, err := l.session.conn.Exec(ctx, l.statements.schema.SQL(leadsSQL), l.session.number); err != nil {
+	if _, err := l.session.conn.Exec(ctx, l.statements.Schema.SQL(leadsSQL), l.session.number); err != nil {
 		return fmt.Errorf("note who leads: %w", err)
 	}
 	return nil

@@ -7,18 +7,19 @@ import (
 	"time"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 )
 
 func TestSilenceLook(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 29, 1, 59, 59, 0, time.UTC)
 	before := func(d time.Duration) time.Time { return now.Add(-d) }
-	held, free := liveNode{Number: 7, Held: true, Silent: -1}, liveNode{Number: 7, Silent: -1}
-	noted := func(d time.Duration) liveNode { return liveNode{Number: 7, Silent: d} }
-	led := liveNode{Number: 7, Led: true, Silent: -1}
+	held, free := taskdb.LiveNode{Number: 7, Held: true, Silent: -1}, taskdb.LiveNode{Number: 7, Silent: -1}
+	noted := func(d time.Duration) taskdb.LiveNode { return taskdb.LiveNode{Number: 7, Silent: d} }
+	led := taskdb.LiveNode{Number: 7, Led: true, Silent: -1}
 	for name, c := range map[string]struct {
 		known   time.Duration // since the last sign of life; negative: not known
-		node    liveNode
+		node    taskdb.LiveNode
 		refused time.Duration // negative: never
 
 		heard time.Duration
@@ -28,7 +29,7 @@ func TestSilenceLook(t *testing.T) {
 		"alive":            {-1, held, -1, 0, -1, false},
 		"alive, as before": {time.Second, held, -1, 0, -1, false},
 		"alive, though it was noted as silent": {
-			-1, liveNode{Number: 7, Held: true, Silent: time.Hour}, -1, 0, -1, false,
+			-1, taskdb.LiveNode{Number: 7, Held: true, Silent: time.Hour}, -1, 0, -1, false,
 		},
 		"silent since the last look": {time.Second, free, -1, time.Second, 4 * time.Second, false},
 		"silent for long enough":     {deadAfter, free, -1, deadAfter, -1, true},
@@ -44,7 +45,7 @@ func TestSilenceLook(t *testing.T) {
 		"it led until this node was refused":    {-1, led, time.Second, time.Second, 4 * time.Second, false},
 		"it led, and this node was not refused": {-1, led, -1, 0, deadAfter, false},
 		"it leads": {
-			-1, liveNode{Number: 7, Led: true, Held: true, Silent: -1}, time.Second, 0, -1, false,
+			-1, taskdb.LiveNode{Number: 7, Led: true, Held: true, Silent: -1}, time.Second, 0, -1, false,
 		},
 		"another led":          {-1, free, time.Second, 0, deadAfter, false},
 		"it led, and is known": {2 * time.Second, led, time.Second, 2 * time.Second, 3 * time.Second, false},
@@ -59,7 +60,7 @@ func TestSilenceLook(t *testing.T) {
 			if c.refused >= 0 {
 				refused = before(c.refused)
 			}
-			dead, next := s.look([]liveNode{c.node}, now, refused)
+			dead, next := s.look([]taskdb.LiveNode{c.node}, now, refused)
 			if c.dead != slices.Equal(dead, []int64{7}) || !c.dead && len(dead) > 0 ||
 				next != c.next && (next >= 0 || c.next >= 0) {
 				t.Errorf("dead %v, next in %s; want dead %t, next in %s", dead, next, c.dead, c.next)
@@ -76,7 +77,7 @@ func TestSilenceNextIsTheEarliest(t *testing.T) {
 	t.Parallel()
 	s, now := silence{}, time.Now()
 	dead, next := s.look(
-		[]liveNode{
+		[]taskdb.LiveNode{
 			{Number: 1, Silent: time.Second}, {Number: 2, Silent: 3 * time.Second}, {Number: 3, Silent: time.Hour},
 		},
 		now, time.Time{},

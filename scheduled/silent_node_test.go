@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/storetest"
 )
@@ -135,7 +136,7 @@ func TestSpoke(t *testing.T) {
 		"an answer":                    {nil, true},
 		"an error of the server":       {fmt.Errorf("settle: %w", &pgconn.PgError{Code: "23505"}), true},
 		"no connection left":           {&pgconn.PgError{Code: "53300"}, true},
-		"a standby":                    {errReadOnly, true},
+		"a standby":                    {taskdb.ErrReadOnly, true},
 		"a password that is no longer": {&pgconn.PgError{Code: "28P01"}, false},
 		"silence":                      {context.DeadlineExceeded, false},
 	} {

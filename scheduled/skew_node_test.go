@@ -19,6 +19,7 @@ import (
 	_ "github.com/lib/pq" // the driver "postgres"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -315,18 +316,18 @@ func TestInternalErrorsThatPass(t *testing.T) {
 			s := newStage(t)
 			s.node(nil, handlers.Handle(workAtOnce))
 			s.schedule("first", nil)
-			s.is("first", store.StatusCompleted, outcomeCompleted)
+			s.is("first", store.StatusCompleted, taskdb.OutcomeCompleted)
 			s.exec(onceSQL)
 			s.exec(test.sql)
 			for kind, fails := range test.fails {
 				s.exec(`SELECT setval('failures', 2 - $1::int, false)`, fails)
 				s.schedule(kind, func(task *store.Task) { task.Payload = job{kind} })
-				s.is(kind, store.StatusCompleted, outcomeCompleted)
+				s.is(kind, store.StatusCompleted, taskdb.OutcomeCompleted)
 				if n := s.count(`SELECT last_value FROM failures`); n <= 1 {
 					t.Errorf("nothing has failed: %d", n)
 				}
 			}
-			s.is("task-JOB-follows followed", store.StatusCompleted, outcomeCompleted)
+			s.is("task-JOB-follows followed", store.StatusCompleted, taskdb.OutcomeCompleted)
 		})
 	}
 }
@@ -349,7 +350,7 @@ func TestStalePlanIsNoDataError(t *testing.T) {
 	}
 	s.exec(`ALTER TABLE narrow ADD COLUMN b int`)
 	var stale *pgconn.PgError
-	if _, err := conn.Exec(t.Context(), "all"); !errors.As(err, &stale) || stale.Code != "0A000" || isDataError(err) {
-		t.Errorf("%v, a data error: %t", err, isDataError(err))
+	if _, err := conn.Exec(t.Context(), "all"); !errors.As(err, &stale) || stale.Code != "0A000" || taskdb.IsDataError(err) {
+		t.Errorf("%v, a data error: %t", err, taskdb.IsDataError(err))
 	}
 }

@@ -3,6 +3,8 @@ package scheduled
 import (
 	"container/list"
 	"sync"
+
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 )
 
 // slots hands out the node's slots. A slot is the right to run one handler. Each queue has its own slots. If they are
@@ -40,11 +42,11 @@ type place struct {
 // refused hands back a claim that has waited too long for the place. The task keeps its due time, so that operators
 // see how late it is. The task is not claimed over and over in a fast loop, because each claim waits for stintMost,
 // and the leader claims no more tasks than there are places.
-func (p place) refused(h hold) settlement {
+func (p place) refused(h taskdb.Claim) taskdb.Settlement {
 	if p.transactions {
-		return released(h, "it waited too long for a connection for its transaction")
+		return taskdb.Released(h, "it waited too long for a connection for its transaction")
 	}
-	return released(h, "it waited too long for a slot")
+	return taskdb.Released(h, "it waited too long for a slot")
 }
 
 func newSlots(sizes map[string]int, shared bool) *slots {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -116,7 +117,7 @@ func (s *stage) soakSample(since time.Time) (sample soakSample) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	if _, err := (statements{schema: schema}).lanes(s.t.Context(), s.pool, nil); err != nil {
+	if _, err := (taskdb.Queries{Schema: schema}).Lanes(s.t.Context(), s.pool, nil); err != nil {
 		s.t.Fatal(err)
 	}
 	look := time.Since(began)

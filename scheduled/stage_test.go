@@ -14,6 +14,7 @@ import (
 	"github.com/riverqueue/river"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/storetest"
 )
@@ -71,7 +72,7 @@ func (s *stage) nobodyLeads() {
 	}
 	s.t.Cleanup(func() { _ = conn.Conn().Close(context.Background()); conn.Release() })
 	if _, err := conn.Exec(
-		s.t.Context(), "SELECT pg_advisory_lock($1, 0)", lockClass("tasktable", "leader"),
+		s.t.Context(), "SELECT pg_advisory_lock($1, 0)", taskdb.LockClass("tasktable", "leader"),
 	); err != nil {
 		s.t.Fatal(err)
 	}
@@ -239,7 +240,7 @@ func (s *stage) errorOf(id string) string {
 	if len(history.Executions) == 0 {
 		return ""
 	}
-	return deref(history.Executions[len(history.Executions)-1].Error)
+	return taskdb.TextOf(history.Executions[len(history.Executions)-1].Error)
 }
 
 // troupe is a node that has not begun to run, so that the test can prepare its parts.
@@ -305,17 +306,17 @@ func (tr *troupe) run() {
 func (tr *troupe) oneBatch(queue string, n int) {
 	tr.t.Helper()
 	err := pgx.BeginFunc(tr.t.Context(), tr.stage.pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(tr.t.Context(), enterSQL); err != nil {
+		if _, err := tx.Exec(tr.t.Context(), taskdb.EnterSQL); err != nil {
 			return err
 		}
-		lane := laneBudget{lane: lane{Queue: queue, Type: "JOB"}, Room: n, Slots: 1}
-		taken, err := tr.statements.claim(tr.t.Context(), tx, nil, 0, time.Minute, []laneBudget{lane}, n)
+		lane := taskdb.LaneQuota{Lane: taskdb.Lane{Queue: queue, Type: "JOB"}, Room: n, Slots: 1}
+		taken, err := tr.statements.Claim(tr.t.Context(), tx, nil, 0, time.Minute, []taskdb.LaneQuota{lane}, n)
 		if err != nil {
 			return err
 		}
-		var holds []hold
+		var holds []taskdb.Claim
 		for _, c := range taken {
-			holds = append(holds, c.hold())
+			holds = append(holds, c.Hold())
 		}
 		if len(holds) != n {
 			return fmt.Errorf("claimed %d tasks, want %d", len(holds), n)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -21,7 +22,7 @@ func (b *batch) checkWaiting(r *run) {
 	if asked.rows == nil {
 		return // the next recheck reports the change again
 	}
-	if answer, held := asked.rows[r.Fence]; !held || answer.Verdict == verdictEdited {
+	if answer, held := asked.rows[r.Fence]; !held || answer.Verdict == taskdb.VerdictEdited {
 		b.refuse(r, answer)
 	}
 }
@@ -32,30 +33,30 @@ func (b *batch) checkWaiting(r *run) {
 const maxEarly = 15 * time.Second
 
 // refuse ends a claim that the gate did not let through. It reports whether the task still waits on this node.
-func (b *batch) refuse(r *run, answer gateRow) (waits bool) {
+func (b *batch) refuse(r *run, answer taskdb.GateAnswer) (waits bool) {
 	switch answer.Verdict {
-	case verdictEarly:
+	case taskdb.VerdictEarly:
 		if answer.DueIn <= maxEarly.Seconds() {
 			return true
 		}
-		s := released(r.hold, "its row says that it is due later")
+		s := taskdb.Released(r.Claim, "its row says that it is due later")
 		s.NextAt = new(answer.Now.Add(time.Duration(min(answer.DueIn, math.MaxInt32) * float64(time.Second))))
 		b.end(r, s)
-	case verdictEdited:
-		b.end(r, released(r.hold, "edited or cancelled before it started"))
-	case verdictPaused:
-		b.end(r, released(r.hold, "its queue or type is paused"))
-	case verdictExpired:
-		b.end(r, expired(r.hold))
+	case taskdb.VerdictEdited:
+		b.end(r, taskdb.Released(r.Claim, "edited or cancelled before it started"))
+	case taskdb.VerdictPaused:
+		b.end(r, taskdb.Released(r.Claim, "its queue or type is paused"))
+	case taskdb.VerdictExpired:
+		b.end(r, taskdb.Expired(r.Claim))
 	case verdictHalted:
-		b.end(r, released(r.hold, answer.Payload))
+		b.end(r, taskdb.Released(r.Claim, answer.Payload))
 	case verdictNoTx:
 		b.rest(noTxRest)
-		b.end(r, released(r.hold, scrub("the handler could not begin: "+answer.Payload)))
+		b.end(r, taskdb.Released(r.Claim, taskdb.Sanitize("the handler could not begin: "+answer.Payload)))
 	case verdictBroken:
-		s := released(r.hold, "the task cannot be read: "+answer.Payload)
-		s.Outcome, s.To, s.NextAt = outcomeFailed, "FAILED", nil
-		s.Error = new(scrub(*s.Error))
+		s := taskdb.Released(r.Claim, "the task cannot be read: "+answer.Payload)
+		s.Outcome, s.To, s.NextAt = taskdb.OutcomeFailed, "FAILED", nil
+		s.Error = new(taskdb.Sanitize(*s.Error))
 		s.Message = s.Error
 		b.end(r, s)
 	default: // the claim belongs to another holder by now, so there is nothing to settle
@@ -75,11 +76,11 @@ const (
 
 // serveOne runs one task that has its slot, if the gate, which was asked at gateAt, allows it. The rest of the batch
 // waits for the task for gateValid, by the timer patience.
-func (b *batch) serveOne(r *run, answer gateRow, gateAt time.Time, rest []*run, patience *time.Timer) serving {
+func (b *batch) serveOne(r *run, answer taskdb.GateAnswer, gateAt time.Time, rest []*run, patience *time.Timer) serving {
 	if b.left([]*run{r}) == nil {
 		return served // the node released the task while it waited
 	}
-	if answer.Verdict != verdictGo {
+	if answer.Verdict != taskdb.VerdictGo {
 		if b.refuse(r, answer) {
 			// The task is early by the database's clock. It goes on waiting, apart from the others.
 			r.notBefore = gateAt.Add(time.Duration(answer.DueIn * float64(time.Second)))
@@ -89,7 +90,7 @@ func (b *batch) serveOne(r *run, answer gateRow, gateAt time.Time, rest []*run, 
 	}
 	variant := b.config.Handlers.Variant(answer.Type)
 	if variant == nil { // an edit of the type could cause this, but it would have drawn a new revision
-		b.end(r, released(r.hold, "this node has no handler for type "+answer.Type))
+		b.end(r, taskdb.Released(r.Claim, "this node has no handler for type "+answer.Type))
 		return served
 	}
 	leaseEnd, why := b.leaseFor(r, answer, gateAt)
@@ -97,7 +98,7 @@ func (b *batch) serveOne(r *run, answer gateRow, gateAt time.Time, rest []*run, 
 		why = "the node lost touch with the database"
 	}
 	if why != "" {
-		b.end(r, released(r.hold, why))
+		b.end(r, taskdb.Released(r.Claim, why))
 		return served
 	}
 	if time.Since(gateAt) > gateValid { // extending the lease took long
@@ -123,14 +124,14 @@ func (b *batch) serveOne(r *run, answer gateRow, gateAt time.Time, rest []*run, 
 // leaseFor returns the end of the attempt's lease. The lease must outlive the handler's time by a margin. If the task
 // has waited so long that the lease is too short, leaseFor extends it. If that fails, why gives the reason, and the
 // task must not start.
-func (b *batch) leaseFor(r *run, answer gateRow, gateAt time.Time) (end time.Time, why string) {
+func (b *batch) leaseFor(r *run, answer taskdb.GateAnswer, gateAt time.Time) (end time.Time, why string) {
 	expected := time.Duration(answer.Expected * float64(time.Second))
 	end = gateAt.Add(time.Duration(answer.Lease * float64(time.Second)))
 	if needed := expected + b.config.leaseMargin() + gateValid; time.Until(end) >= needed {
 		return end, ""
 	}
 	asked := time.Now()
-	extended, err := b.extend([]hold{r.hold}, nil)
+	extended, err := b.extend([]taskdb.Claim{r.Claim}, nil)
 	if err != nil {
 		b.log.Warn("lease not extended",
 			"task", r.ID, "type", answer.Type, "revision", r.Revision, "attempt", r.Attempt, "error", err)
@@ -158,8 +159,8 @@ type running struct {
 }
 
 // begin starts the handler on a goroutine of its own.
-func (b *batch) begin(r *run, variant *handlers.Variant, answer gateRow, gateAt, leaseEnd time.Time) *running {
-	e := answer.execution(r.hold)
+func (b *batch) begin(r *run, variant *handlers.Variant, answer taskdb.GateAnswer, gateAt, leaseEnd time.Time) *running {
+	e := answer.Execution(r.Claim)
 	ctx := withLease(b.tracing.begin(b.handlers, e), leaseEnd.Add(-b.config.leaseMargin()), leaseEnd)
 	ctx.expected = time.Duration(answer.Expected * float64(time.Second))
 	r.begins(ctx, e)
@@ -176,7 +177,7 @@ func (b *batch) finish(r *running, ended attempted) {
 	e := r.execution
 	if ended.refused != nil {
 		if b.refuse(r.run, *ended.refused) {
-			b.end(r.run, released(r.hold, "not due yet"))
+			b.end(r.run, taskdb.Released(r.Claim, "not due yet"))
 		}
 		return
 	}
@@ -184,24 +185,24 @@ func (b *batch) finish(r *running, ended attempted) {
 	b.averages.observe(e.Type, took)
 	b.tally.ran(took)
 	if ended.settled {
-		outcome := outcomeCompleted
+		outcome := taskdb.OutcomeCompleted
 		if r.outdated {
-			outcome = outcomeSuperseded
+			outcome = taskdb.OutcomeSuperseded
 		}
 		b.tally.recorded(outcome)
 		b.log.DebugContext(r.ctx, "task COMPLETED", "task", e.ID, "type", e.Type,
-			"revision", e.Revision, "attempt", e.Attempt, "outcome", outcomeCompleted)
+			"revision", e.Revision, "attempt", e.Attempt, "outcome", taskdb.OutcomeCompleted)
 		b.drop(r.run)
 		return
 	}
-	b.end(r.run, ended.settlement)
+	b.end(r.run, ended.Settlement)
 }
 
 // attempted is the result of an attempt.
 type attempted struct {
-	settlement
-	settled bool     // a transactional handler's own transaction has recorded the outcome
-	refused *gateRow // the attempt did not begin, because the gate, asked again after a wait, refused it
+	taskdb.Settlement
+	settled bool               // a transactional handler's own transaction has recorded the outcome
+	refused *taskdb.GateAnswer // the attempt did not begin, because the gate, asked again after a wait, refused it
 }
 
 // attempt runs the handler on the current goroutine, which the handler may end by Goexit.
@@ -222,7 +223,7 @@ func (b *batch) attempt(
 		ended.settled, ended.refused, err = b.perform(ctx, r, variant, e, gateAt)
 		return err
 	}, func(err error) {
-		ended.settlement = conclude(r.hold, e, err, causeOf(ctx), safely(backoff))
+		ended.Settlement = conclude(r.Claim, e, err, causeOf(ctx), safely(backoff))
 		b.tracing.end(ctx, ended, err)
 		done <- ended
 	})
@@ -232,7 +233,7 @@ func (b *batch) attempt(
 // the gate again and the gate refused, it returns the answer.
 func (b *batch) perform(
 	ctx context.Context, r *run, variant *handlers.Variant, e *handlers.Execution, gateAt time.Time,
-) (settled bool, refused *gateRow, err error) {
+) (settled bool, refused *taskdb.GateAnswer, err error) {
 	if err := decodePayload(ctx, b.config.Codec, e); err != nil {
 		return false, nil, err
 	}
@@ -275,17 +276,17 @@ func (b *batch) extendRunning(ctx *leaseContext, r *run, d time.Duration) error 
 }
 
 // extend makes leases longer. If an application has locked a row, the claim keeps the lease that it has.
-func (w *worker) extend(holds []hold, d *time.Duration) (map[int64]time.Duration, error) {
+func (w *worker) extend(holds []taskdb.Claim, d *time.Duration) (map[int64]time.Duration, error) {
 	ctx, cancel := context.WithTimeout(w.settling, answerLimit)
 	defer cancel()
-	return w.statements.extend(ctx, w.enginePool, holds, w.config.StartAllowance, d)
+	return w.statements.Extend(ctx, w.enginePool, holds, w.config.StartAllowance, d)
 }
 
 // extendLease makes the handler's context last at least d from now, and the lease longer than that by the start
 // allowance. If d is nil, it uses the time that the task is expected to run.
 func (b *batch) extendLease(ctx *leaseContext, r *run, d *time.Duration) error {
 	asked := time.Now()
-	extended, err := b.extend([]hold{r.hold}, d)
+	extended, err := b.extend([]taskdb.Claim{r.Claim}, d)
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -29,7 +30,7 @@ func TestTasksDueAtOnce(t *testing.T) {
 		s.schedule(id, nil)
 		s.begins(id).end <- nil
 		heard = append(heard, time.Since(began))
-		s.is(id, store.StatusCompleted, outcomeCompleted)
+		s.is(id, store.StatusCompleted, taskdb.OutcomeCompleted)
 
 		id = fmt.Sprint("seen ", i)
 		s.passes(time.Now().Add(100 * time.Millisecond)) // the leader looks once more after each wake
@@ -39,7 +40,7 @@ func TestTasksDueAtOnce(t *testing.T) {
 		}
 		s.begins(id).end <- nil
 		seen = append(seen, time.Since(began))
-		s.is(id, store.StatusCompleted, outcomeCompleted)
+		s.is(id, store.StatusCompleted, taskdb.OutcomeCompleted)
 	}
 	slices.Sort(heard)
 	slices.Sort(seen)
@@ -71,7 +72,7 @@ func TestTasksStartAtTheirTime(t *testing.T) {
 				a := s.begins(fmt.Sprint(i))
 				a.end <- nil
 				late = append(late, a.StartedAt.Sub(a.ScheduledAt))
-				s.is(fmt.Sprint(i), store.StatusCompleted, outcomeCompleted)
+				s.is(fmt.Sprint(i), store.StatusCompleted, taskdb.OutcomeCompleted)
 			}
 			slices.Sort(late)
 			t.Logf("late by %v", late)
@@ -95,9 +96,9 @@ func TestLookAheadKeepsNoSlot(t *testing.T) {
 	if took := time.Since(began); took > 2*time.Second {
 		t.Errorf("behind a task that waits for its time, one that was due began after %s", took)
 	}
-	s.is("due", store.StatusCompleted, outcomeCompleted)
+	s.is("due", store.StatusCompleted, taskdb.OutcomeCompleted)
 	s.begins("near").end <- nil
-	row := s.is("near", store.StatusCompleted, outcomeCompleted)
+	row := s.is("near", store.StatusCompleted, taskdb.OutcomeCompleted)
 	if late := row.StartedAt.Sub(row.ScheduledAt); late < 0 || late > time.Second {
 		t.Errorf("the near one began %s after its time", late)
 	}
@@ -123,7 +124,7 @@ func TestStopReleasesWhatWaits(t *testing.T) {
 	stopped := make(chan struct{})
 	go func() { stop(); close(stopped) }()
 	for i := range 5 { // at once, while another's handler still runs
-		row := s.is(fmt.Sprint(i), store.StatusQueued, outcomeReleased)
+		row := s.is(fmt.Sprint(i), store.StatusQueued, taskdb.OutcomeReleased)
 		if row.Attempt != 0 || !row.NextAttemptAt.Equal(row.ScheduledAt) ||
 			s.errorOf(row.ID) != "the node is shutting down" {
 			t.Errorf("handed back as attempt %d for %s: %s", row.Attempt, row.NextAttemptAt, s.errorOf(row.ID))
@@ -131,7 +132,7 @@ func TestStopReleasesWhatWaits(t *testing.T) {
 	}
 	running.end <- nil
 	receive(t, stopped, 10*time.Second, "the node stops")
-	s.is("runs", store.StatusCompleted, outcomeCompleted)
+	s.is("runs", store.StatusCompleted, taskdb.OutcomeCompleted)
 	s.idle("0", "1", "2", "3", "4")
 }
 
@@ -240,12 +241,12 @@ func TestMiddleware(t *testing.T) {
 		s.schedule(id, func(task *store.Task) { task.MaxAttempts = 1 })
 	}
 	s.schedule("other type", func(task *store.Task) { task.Payload = ownBackoff{} })
-	s.is("runs", store.StatusCompleted, outcomeCompleted)
-	s.is("other type", store.StatusCompleted, outcomeCompleted)
-	s.is("refused", store.StatusFailed, outcomeFailed)
-	s.is("panics", store.StatusFailed, outcomeFailed)
-	if row := s.is("forgiven", store.StatusCompleted, outcomeCompleted); deref(row.Message) != "forgiven" {
-		t.Errorf("message %q", deref(row.Message))
+	s.is("runs", store.StatusCompleted, taskdb.OutcomeCompleted)
+	s.is("other type", store.StatusCompleted, taskdb.OutcomeCompleted)
+	s.is("refused", store.StatusFailed, taskdb.OutcomeFailed)
+	s.is("panics", store.StatusFailed, taskdb.OutcomeFailed)
+	if row := s.is("forgiven", store.StatusCompleted, taskdb.OutcomeCompleted); taskdb.TextOf(row.Message) != "forgiven" {
+		t.Errorf("message %q", taskdb.TextOf(row.Message))
 	}
 	if got := s.errorOf("panics"); !strings.HasPrefix(got, "handler panicked: middleware\n") {
 		t.Errorf("recorded as %q", got)

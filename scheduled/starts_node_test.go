@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -54,7 +55,7 @@ func TestWhyTellsTheStartOfARunningAttempt(t *testing.T) {
 		t.Errorf("edited while it runs, the reason is %q", got)
 	}
 	a.end <- nil
-	if row := s.is("one", store.StatusQueued, outcomeSuperseded); row.Revision == a.Revision {
+	if row := s.is("one", store.StatusQueued, taskdb.OutcomeSuperseded); row.Revision == a.Revision {
 		t.Errorf("the edit is lost: %+v", row)
 	}
 }
@@ -71,12 +72,12 @@ func TestStartsOfShortAttemptsAreNotWritten(t *testing.T) {
 	eventually(t, 15*time.Second, "the start of the long one is written", func() bool {
 		return s.count(startWrittenSQL, "long") == 1
 	})
-	if row := s.is("short", store.StatusCompleted, outcomeCompleted); row.StartedFence != nil || row.Node != nil ||
+	if row := s.is("short", store.StatusCompleted, taskdb.OutcomeCompleted); row.StartedFence != nil || row.Node != nil ||
 		row.StartedAt == nil {
 		t.Errorf("the short one: %+v", row)
 	}
 	long.end <- nil
-	if row := s.is("long", store.StatusCompleted, outcomeCompleted); row.StartedFence == nil || row.Node == nil ||
+	if row := s.is("long", store.StatusCompleted, taskdb.OutcomeCompleted); row.StartedFence == nil || row.Node == nil ||
 		!row.StartedAt.Equal(long.StartedAt) {
 		t.Errorf("the long one: %+v", row)
 	}
@@ -128,7 +129,7 @@ func TestStartOfATransactionalHandlerIsThatOfItsCall(t *testing.T) {
 	startedAt := receive(t, called, 15*time.Second, "its handler is called")
 	eventually(t, 15*time.Second, "the start is written", func() bool { return s.count(startWrittenSQL, "one") == 1 })
 	close(end)
-	if row := s.is("one", store.StatusCompleted, outcomeCompleted); !row.StartedAt.Equal(startedAt) {
+	if row := s.is("one", store.StatusCompleted, taskdb.OutcomeCompleted); !row.StartedAt.Equal(startedAt) {
 		t.Errorf("it started at %s, but its row says %s", startedAt, row.StartedAt)
 	}
 }
@@ -146,12 +147,12 @@ func TestStartsAreWritten(t *testing.T) {
 	began := noon.Add(time.Second)
 	write := func(ids ...string) (written []string) {
 		t.Helper()
-		var asked []hold
+		var asked []taskdb.Claim
 		var starts []time.Time
 		for _, id := range ids {
 			asked, starts = append(asked, holds[id]), append(starts, began)
 		}
-		fences, err := b.start(t.Context(), b.pool, 9, asked, starts)
+		fences, err := b.Start(t.Context(), b.pool, 9, asked, starts)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -172,11 +173,11 @@ func TestStartsAreWritten(t *testing.T) {
 	b.expect("ended", "ended", before)
 	dead := int64(7)
 	b.inTx(func(tx pgx.Tx) {
-		_, err := b.settle(t.Context(), tx, &noon, nil, []settlement{
-			lost(holds["free"], "its lease ended"), lost(holds["unwritten"], "its lease ended"),
+		_, err := b.Settle(t.Context(), tx, &noon, nil, []taskdb.Settlement{
+			taskdb.Lost(holds["free"], "its lease ended"), taskdb.Lost(holds["unwritten"], "its lease ended"),
 		})
 		if err == nil {
-			_, err = b.settle(t.Context(), tx, &noon, &dead, []settlement{lost(holds["locked"], "node 7 died")})
+			_, err = b.Settle(t.Context(), tx, &noon, &dead, []taskdb.Settlement{taskdb.Lost(holds["locked"], "node 7 died")})
 		}
 		if err != nil {
 			t.Fatal(err)

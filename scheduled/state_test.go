@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/storetest"
 )
@@ -22,7 +23,7 @@ var noon = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
 type bench struct {
 	t    *testing.T
 	pool *pgxpool.Pool
-	statements
+	taskdb.Queries
 }
 
 func newBench(t *testing.T) *bench {
@@ -31,7 +32,7 @@ func newBench(t *testing.T) *bench {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &bench{t: t, pool: storetest.Pool(t), statements: statements{schema: schema}}
+	return &bench{t: t, pool: storetest.Pool(t), Queries: taskdb.Queries{Schema: schema}}
 }
 
 func (b *bench) exec(sql string, args ...any) {
@@ -68,15 +69,15 @@ func (b *bench) inTx(do func(tx pgx.Tx)) {
 }
 
 // claimFrom claims from lanes as a pass does, with a lease of 1 minute besides the expected time.
-func (b *bench) claimFrom(now time.Time, lookAhead time.Duration, most int, lanes ...laneBudget) []claimed {
+func (b *bench) claimFrom(now time.Time, lookAhead time.Duration, most int, lanes ...taskdb.LaneQuota) []taskdb.ClaimedTask {
 	b.t.Helper()
-	var taken []claimed
+	var taken []taskdb.ClaimedTask
 	b.inTx(func(tx pgx.Tx) {
-		if _, err := tx.Exec(b.t.Context(), enterSQL); err != nil {
+		if _, err := tx.Exec(b.t.Context(), taskdb.EnterSQL); err != nil {
 			b.t.Fatal(err)
 		}
 		var err error
-		if taken, err = b.claim(b.t.Context(), tx, &now, lookAhead, time.Minute, lanes, most); err != nil {
+		if taken, err = b.Claim(b.t.Context(), tx, &now, lookAhead, time.Minute, lanes, most); err != nil {
 			b.t.Fatal(err)
 		}
 	})
@@ -84,26 +85,26 @@ func (b *bench) claimFrom(now time.Time, lookAhead time.Duration, most int, lane
 }
 
 // jobs is the lane of plain JOB tasks.
-func jobs(priority, pool, room int) laneBudget {
-	return laneBudget{
-		lane: lane{Queue: "default", Type: "JOB", Priority: priority}, Pool: pool, Room: room, Near: room, Slots: room,
+func jobs(priority, pool, room int) taskdb.LaneQuota {
+	return taskdb.LaneQuota{
+		Lane: taskdb.Lane{Queue: "default", Type: "JOB", Priority: priority}, Pool: pool, Room: room, Near: room, Slots: room,
 	}
 }
 
 // take claims the JOB tasks that are due, and returns their holds by id.
-func (b *bench) take(now time.Time) map[string]hold {
+func (b *bench) take(now time.Time) map[string]taskdb.Claim {
 	b.t.Helper()
-	holds := map[string]hold{}
+	holds := map[string]taskdb.Claim{}
 	for _, c := range b.claimFrom(now, 0, 1000, jobs(0, 0, 1000)) {
 		if c.Fence != nil {
-			holds[c.ID] = c.hold()
+			holds[c.ID] = c.Hold()
 		}
 	}
 	return holds
 }
 
 // takeOne schedules a task for noon and claims it then.
-func (b *bench) takeOne(task store.Task) hold {
+func (b *bench) takeOne(task store.Task) taskdb.Claim {
 	b.t.Helper()
 	task.At = noon
 	b.schedule(task)
@@ -118,9 +119,9 @@ func (b *bench) takeOne(task store.Task) hold {
 }
 
 // ask puts holds to the gate.
-func (b *bench) ask(now time.Time, holds ...hold) map[int64]gateRow {
+func (b *bench) ask(now time.Time, holds ...taskdb.Claim) map[int64]taskdb.GateAnswer {
 	b.t.Helper()
-	answers, err := b.gate(b.t.Context(), b.pool, &now, holds, nil)
+	answers, err := b.Gate(b.t.Context(), b.pool, &now, holds, nil)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -128,35 +129,35 @@ func (b *bench) ask(now time.Time, holds ...hold) map[int64]gateRow {
 }
 
 // end settles with all effects in one transaction, as node 7.
-func (b *bench) end(now time.Time, settlements ...settlement) []settled {
+func (b *bench) end(now time.Time, settlements ...taskdb.Settlement) []taskdb.SettleResult {
 	b.t.Helper()
-	var done []settled
+	var done []taskdb.SettleResult
 	b.inTx(func(tx pgx.Tx) { done = b.endIn(tx, now, settlements...) })
 	return done
 }
 
-func (b *bench) endIn(tx pgx.Tx, now time.Time, settlements ...settlement) []settled {
+func (b *bench) endIn(tx pgx.Tx, now time.Time, settlements ...taskdb.Settlement) []taskdb.SettleResult {
 	b.t.Helper()
 	node := int64(7)
-	done, err := b.settleAll(b.t.Context(), tx, &now, &node, "test", settlements)
+	done, err := b.SettleAll(b.t.Context(), tx, &now, &node, "test", settlements)
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	slices.SortFunc(done, func(x, y settled) int { return int(x.Fence - y.Fence) })
+	slices.SortFunc(done, func(x, y taskdb.SettleResult) int { return int(x.Fence - y.Fence) })
 	return done
 }
 
 // completed is the settlement of an attempt of a task of noon that started when it was due, and went well.
-func completed(h hold) settlement {
-	return settlement{
-		hold: h, Type: "JOB", ScheduledAt: &noon, StartedAt: &h.Due,
-		Outcome: outcomeCompleted, Edited: outcomeSuperseded, To: store.StatusCompleted,
+func completed(h taskdb.Claim) taskdb.Settlement {
+	return taskdb.Settlement{
+		Claim: h, Type: "JOB", ScheduledAt: &noon, StartedAt: &h.Due,
+		Outcome: taskdb.OutcomeCompleted, Edited: taskdb.OutcomeSuperseded, To: store.StatusCompleted,
 	}
 }
 
-func retried(h hold, in time.Duration, why string) settlement {
+func retried(h taskdb.Claim, in time.Duration, why string) taskdb.Settlement {
 	s := completed(h)
-	s.Outcome, s.To, s.NextIn, s.Error, s.Message = outcomeRetried, store.StatusQueued, in, &why, &why
+	s.Outcome, s.To, s.NextIn, s.Error, s.Message = taskdb.OutcomeRetried, store.StatusQueued, in, &why, &why
 	return s
 }
 

@@ -9,6 +9,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 )
 
 // tracing makes a span of each attempt. A nil *tracing makes none.
@@ -70,12 +71,12 @@ func (t *tracing) end(ctx context.Context, ended attempted, err error) {
 	}
 	outcome := ended.Outcome
 	if ended.refused != nil {
-		outcome = outcomeReleased
+		outcome = taskdb.OutcomeReleased
 	}
 	span := trace.SpanFromContext(ctx)
 	span.SetAttributes(attribute.String(attributeOutcome, outcome))
 	switch {
-	case outcome != outcomeFailed && outcome != outcomeRetried:
+	case outcome != taskdb.OutcomeFailed && outcome != taskdb.OutcomeRetried:
 	case isPanic(err):
 		span.SetStatus(codes.Error, "panic")
 	default:

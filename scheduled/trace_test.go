@@ -16,6 +16,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -110,7 +111,7 @@ func TestTraceFromScheduleToExecution(t *testing.T) {
 		}
 	})
 
-	row := s.is("first", store.StatusCompleted, outcomeCompleted)
+	row := s.is("first", store.StatusCompleted, taskdb.OutcomeCompleted)
 	first := traced.of("first", 1)[0]
 	traced.linked(first, scheduling)
 	if first.Name() != "JOB" || first.SpanKind() != trace.SpanKindConsumer || first.Status().Code != codes.Unset {
@@ -136,12 +137,12 @@ func TestTraceFromScheduleToExecution(t *testing.T) {
 		}
 	}
 	for _, id := range []string{"follow-up", "scheduled"} {
-		s.is(id, store.StatusCompleted, outcomeCompleted)
+		s.is(id, store.StatusCompleted, taskdb.OutcomeCompleted)
 		traced.linked(traced.of(id, 1)[0], first.SpanContext())
 	}
 	if row := await(
 		t, s.pool, "later", time.Second, store.StatusQueued,
-	); store.SpanOf(deref(row.Trace)).SpanID() != first.SpanContext().SpanID() {
+	); store.SpanOf(taskdb.TextOf(row.Trace)).SpanID() != first.SpanContext().SpanID() {
 		t.Errorf("a follow-up that is not due links to %v", row.Trace)
 	}
 }
@@ -177,7 +178,7 @@ func TestTraceOfEachKindAndAttempt(t *testing.T) {
 		}
 	})
 	for _, id := range []string{"pgx", "sql"} {
-		s.is(id, store.StatusCompleted, outcomeRetried, outcomeCompleted)
+		s.is(id, store.StatusCompleted, taskdb.OutcomeRetried, taskdb.OutcomeCompleted)
 		both := traced.of(id, 2)
 		for i, want := range []string{"RETRIED Error RETRIED 1", "COMPLETED Unset  2"} {
 			traced.linked(both[i], scheduling)
@@ -189,7 +190,7 @@ func TestTraceOfEachKindAndAttempt(t *testing.T) {
 				t.Errorf("attempt %d of %s: %s, want %s", i+1, id, got, want)
 			}
 		}
-		s.is(id+" after", store.StatusCompleted, outcomeCompleted)
+		s.is(id+" after", store.StatusCompleted, taskdb.OutcomeCompleted)
 		traced.linked(traced.of(id+" after", 1)[0], both[1].SpanContext())
 	}
 }
@@ -300,7 +301,7 @@ func TestNoTracerNoSpans(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	s.is("a", store.StatusCompleted, outcomeCompleted)
+	s.is("a", store.StatusCompleted, taskdb.OutcomeCompleted)
 	if got := <-seen; got.SpanID() != scheduling.SpanID() {
 		t.Errorf("the handler is told of %v", got)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -22,10 +23,10 @@ var errFenceLost = errors.New("the claim was taken back while the handler ran; i
 // After a long wait, attemptTx asks the gate again, which may refuse.
 func (b *batch) attemptTx(
 	ctx context.Context, r *run, variant *handlers.Variant, e *handlers.Execution, gateAt time.Time,
-) (done bool, refused *gateRow, err error) {
+) (done bool, refused *taskdb.GateAnswer, err error) {
 	tx, run, err := b.beginTx(ctx, variant)
 	if err != nil { // the handler has not begun, so this uses up no attempt
-		return false, &gateRow{Verdict: verdictNoTx, Payload: "its transaction: " + err.Error()}, nil
+		return false, &taskdb.GateAnswer{Verdict: verdictNoTx, Payload: "its transaction: " + err.Error()}, nil
 	}
 	// The rollback does not use ctx, because it must also happen after ctx is done, and after a panic or Goexit.
 	defer func() { _ = tx.rollback(context.WithoutCancel(ctx)) }()
@@ -83,29 +84,29 @@ func (b *batch) rest(d time.Duration) {
 
 // gateAgain asks the gate in the handler's own transaction, as the last step before the handler. It asks again until
 // an answer is young enough. It returns an answer that does not let the task through, or nil.
-func (b *batch) gateAgain(ctx context.Context, tx querier, r *run, e *handlers.Execution) (refused *gateRow) {
+func (b *batch) gateAgain(ctx context.Context, tx taskdb.DB, r *run, e *handlers.Execution) (refused *taskdb.GateAnswer) {
 	if lease, ok := ctx.(*leaseContext); ok { // the wait must not take time from the handler
 		if err := b.extendLease(lease, r, nil); err != nil {
-			return &gateRow{Verdict: verdictNoTx, Payload: err.Error()}
+			return &taskdb.GateAnswer{Verdict: verdictNoTx, Payload: err.Error()}
 		}
 	}
 	for {
 		asked := time.Now()
 		now, err := instant(ctx, tx) // the transaction's own time is too old
 		if err != nil {
-			return &gateRow{Verdict: verdictNoTx, Payload: err.Error()}
+			return &taskdb.GateAnswer{Verdict: verdictNoTx, Payload: err.Error()}
 		}
-		answers, err := b.statements.gate(ctx, tx, &now, []hold{r.hold}, map[int64]string{r.Fence: ""})
+		answers, err := b.statements.Gate(ctx, tx, &now, []taskdb.Claim{r.Claim}, map[int64]string{r.Fence: ""})
 		if err != nil {
-			return &gateRow{Verdict: verdictNoTx, Payload: err.Error()}
+			return &taskdb.GateAnswer{Verdict: verdictNoTx, Payload: err.Error()}
 		}
 		answer := answers[r.Fence]
-		if answer.Verdict != verdictGo {
+		if answer.Verdict != taskdb.VerdictGo {
 			return &answer
 		}
 		r.restarts(e, answer.Now)
 		if why := b.halted(); why != "" { // the node may have begun to stop meanwhile
-			return &gateRow{Verdict: verdictHalted, Payload: why}
+			return &taskdb.GateAnswer{Verdict: verdictHalted, Payload: why}
 		}
 		if time.Since(b.pace.instant(asked, time.Now())) <= gateValid {
 			return nil
@@ -114,8 +115,8 @@ func (b *batch) gateAgain(ctx context.Context, tx querier, r *run, e *handlers.E
 }
 
 // instant returns the database's time, before the snapshot of the next statement is taken.
-func instant(ctx context.Context, tx querier) (time.Time, error) {
-	return one[time.Time](ctx, tx, "ask the time", "SELECT clock_timestamp()")
+func instant(ctx context.Context, tx taskdb.DB) (time.Time, error) {
+	return taskdb.QueryOne[time.Time](ctx, tx, "ask the time", "SELECT clock_timestamp()")
 }
 
 // commitLimit is how long a commit may take. Only a server that does not answer at all takes longer.
@@ -123,9 +124,9 @@ const commitLimit = 10 * time.Second
 
 // settleTx settles a completed attempt in tx. If an application has locked the row, settleTx waits for it, because no
 // other task has to wait with this one.
-func (b *batch) settleTx(ctx context.Context, tx querier, r *run, e *handlers.Execution) error {
-	outcome := conclude(r.hold, e, nil, nil, b.config.Backoff)
-	if outcome.Outcome != outcomeCompleted {
+func (b *batch) settleTx(ctx context.Context, tx taskdb.DB, r *run, e *handlers.Execution) error {
+	outcome := conclude(r.Claim, e, nil, nil, b.config.Backoff)
+	if outcome.Outcome != taskdb.OutcomeCompleted {
 		return handlers.Permanent(errors.New(*outcome.Error)) // an effect that cannot be applied
 	}
 	// From here on the transaction holds the lock on the task's row. If the node is cut off now, the server must end
@@ -136,7 +137,7 @@ func (b *batch) settleTx(ctx context.Context, tx querier, r *run, e *handlers.Ex
 		return fmt.Errorf("settle task %s: %w", r.ID, err)
 	}
 	for {
-		done, err := b.statements.settleAll(ctx, tx, nil, &b.settler.node, b.settler.service, []settlement{outcome})
+		done, err := b.statements.SettleAll(ctx, tx, nil, &b.settler.node, b.settler.service, []taskdb.Settlement{outcome})
 		switch {
 		case err != nil:
 			return err
@@ -147,7 +148,7 @@ func (b *batch) settleTx(ctx context.Context, tx querier, r *run, e *handlers.Ex
 		case len(done) == 1 && done[0].Held:
 			// Postgres sees a transaction that waits for a lock. If the application's transaction waits for this one
 			// too, Postgres ends one of the two.
-			if err := b.statements.waitInOrder(ctx, tx, outcome); err != nil {
+			if err := b.statements.WaitInOrder(ctx, tx, outcome); err != nil {
 				return err
 			}
 		default:

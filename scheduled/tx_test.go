@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -87,21 +88,21 @@ func TestTransactionalHandlers(t *testing.T) {
 		a.Note("done")
 		a.FollowUp(store.Task{ID: kind + "next", Payload: job{"next"}, At: time.Now().Add(time.Hour)})
 		a.end <- nil
-		if row := s.is(a.ID, store.StatusCompleted, outcomeCompleted); deref(row.Message) != "done" ||
+		if row := s.is(a.ID, store.StatusCompleted, taskdb.OutcomeCompleted); taskdb.TextOf(row.Message) != "done" ||
 			s.effects(a.ID) != "[1]" {
-			t.Errorf("%s: message %q, effects %s", a.ID, deref(row.Message), s.effects(a.ID))
+			t.Errorf("%s: message %q, effects %s", a.ID, taskdb.TextOf(row.Message), s.effects(a.ID))
 		}
 		await(t, s.pool, kind+"next", 5*time.Second, store.StatusQueued)
 
 		s.begins(kind + "fails").end <- oops
 		s.begins(kind + "fails").end <- nil
-		s.is(kind+"fails", store.StatusCompleted, outcomeRetried, outcomeCompleted)
+		s.is(kind+"fails", store.StatusCompleted, taskdb.OutcomeRetried, taskdb.OutcomeCompleted)
 		if got := s.effects(kind + "fails"); got != "[2]" {
 			t.Errorf("effects of the attempts %s", got)
 		}
 
 		s.begins(kind + "fails for good").end <- handlers.Permanent(oops)
-		s.is(kind+"fails for good", store.StatusFailed, outcomeFailed)
+		s.is(kind+"fails for good", store.StatusFailed, taskdb.OutcomeFailed)
 		if got := s.effects(kind + "fails for good"); got != "[]" {
 			t.Errorf("effects of the attempts %s", got)
 		}
@@ -112,7 +113,7 @@ func TestTransactionalHandlers(t *testing.T) {
 		}
 		a.FollowUp(store.Task{ID: kind + "of the edited", Payload: job{"next"}, At: time.Now().Add(time.Hour)})
 		a.end <- nil
-		s.is(a.ID, store.StatusQueued, outcomeSuperseded)
+		s.is(a.ID, store.StatusQueued, taskdb.OutcomeSuperseded)
 		if got := s.effects(a.ID); got != "[1]" {
 			t.Errorf("effects of the attempts %s", got)
 		}
@@ -123,7 +124,7 @@ func TestTransactionalHandlers(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = a.ends(t, 2*time.Second)
-		s.is(a.ID, store.StatusCancelled, outcomeSuperseded)
+		s.is(a.ID, store.StatusCancelled, taskdb.OutcomeSuperseded)
 		if got := s.effects(a.ID); got != "[]" {
 			t.Errorf("effects of the attempts %s", got)
 		}
@@ -131,7 +132,7 @@ func TestTransactionalHandlers(t *testing.T) {
 		a = s.begins(kind + "again")
 		a.Again(time.Now().Add(time.Hour))
 		a.end <- nil
-		if row := s.is(a.ID, store.StatusQueued, outcomeCompleted); time.Until(*row.NextAttemptAt) < 59*time.Minute ||
+		if row := s.is(a.ID, store.StatusQueued, taskdb.OutcomeCompleted); time.Until(*row.NextAttemptAt) < 59*time.Minute ||
 			s.effects(a.ID) != "[1]" {
 			t.Errorf("next at %s, effects %s", row.NextAttemptAt, s.effects(a.ID))
 		}
@@ -139,7 +140,7 @@ func TestTransactionalHandlers(t *testing.T) {
 		a = s.begins(kind + "bad effect")
 		a.FollowUp(store.Task{Payload: job{""}})
 		a.end <- nil
-		s.is(a.ID, store.StatusFailed, outcomeFailed)
+		s.is(a.ID, store.StatusFailed, taskdb.OutcomeFailed)
 		if got := s.effects(a.ID); got != "[]" {
 			t.Errorf("effects of the attempts %s", got)
 		}
@@ -170,7 +171,7 @@ func TestTransactionOfALostFenceRollsBack(t *testing.T) {
 			t.Errorf("attempt %d", second.Attempt)
 		}
 		second.end <- nil
-		s.is(id, store.StatusCompleted, outcomeLost, outcomeCompleted)
+		s.is(id, store.StatusCompleted, taskdb.OutcomeLost, taskdb.OutcomeCompleted)
 		if got := s.effects(id); got != "[2]" {
 			t.Errorf("effects of the attempts %s", got)
 		}
@@ -189,12 +190,12 @@ func TestTransactionWaitsForALockedRow(t *testing.T) {
 		locked.end <- nil
 		schedule("free", nil)
 		s.begins(kind + "free").end <- nil
-		s.is(kind+"free", store.StatusCompleted, outcomeCompleted)
+		s.is(kind+"free", store.StatusCompleted, taskdb.OutcomeCompleted)
 		if got := s.effects(kind + "locked"); got != "[]" {
 			t.Errorf("effects of the attempts %s", got)
 		}
 		unlock()
-		s.is(kind+"locked", store.StatusCompleted, outcomeCompleted)
+		s.is(kind+"locked", store.StatusCompleted, taskdb.OutcomeCompleted)
 		if got := s.effects(kind + "locked"); got != "[1]" {
 			t.Errorf("effects of the attempts %s", got)
 		}
@@ -243,11 +244,11 @@ func TestGateAgain(t *testing.T) {
 	for name, meanwhile := range map[string]struct{ sql, verdict string }{
 		"nothing": {`SELECT`, ""},
 		"expires": {`SELECT pg_sleep(extract(epoch FROM scheduled_at + expiration - clock_timestamp()) + 0.01)
-			FROM tasktable.scheduled_tasks`, verdictExpired},
-		"is cancelled":    {`SELECT tasktable.cancel('a')`, verdictEdited},
-		"is moved":        {`SELECT tasktable.reschedule('a', now() + interval '1 hour')`, verdictEdited},
-		"type is paused":  {`SELECT tasktable.pause_scope('type', 'JOB')`, verdictPaused},
-		"queue is paused": {`SELECT tasktable.pause_scope('queue', 'default')`, verdictPaused},
+			FROM tasktable.scheduled_tasks`, taskdb.VerdictExpired},
+		"is cancelled":    {`SELECT tasktable.cancel('a')`, taskdb.VerdictEdited},
+		"is moved":        {`SELECT tasktable.reschedule('a', now() + interval '1 hour')`, taskdb.VerdictEdited},
+		"type is paused":  {`SELECT tasktable.pause_scope('type', 'JOB')`, taskdb.VerdictPaused},
+		"queue is paused": {`SELECT tasktable.pause_scope('queue', 'default')`, taskdb.VerdictPaused},
 		"other is paused": {`SELECT tasktable.pause_scope('queue', 'job'), tasktable.pause_scope('type', 'default'),
 			tasktable.pause_scope('type', 'JOBS')`, ""},
 		"pause is over": {`SELECT tasktable.pause_scope('all', until => clock_timestamp() + interval '1 millisecond'),
@@ -258,7 +259,7 @@ func TestGateAgain(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
 			task := store.Task{Payload: job{"a"}, At: time.Now().Add(-time.Second), Expiration: time.Hour}
-			if meanwhile.verdict == verdictExpired {
+			if meanwhile.verdict == taskdb.VerdictExpired {
 				task.Expiration = 4 * time.Second
 			}
 			b.schedule(task)
@@ -276,12 +277,12 @@ func TestGateAgain(t *testing.T) {
 			}
 			defer func() { _ = other.Rollback() }()
 			b.exec(meanwhile.sql)
-			for kind, tx := range map[string]querier{"pgx": one, "sql": sqlQuerier{store.SQL(other)}} {
+			for kind, tx := range map[string]taskdb.DB{"pgx": one, "sql": sqlQuerier{store.SQL(other)}} {
 				asked := time.Now()
 				var e handlers.Execution
 				refused := (&batch{
-					worker: &worker{statements: b.statements, pace: newPace(), quiet: newQuiet()},
-				}).gateAgain(t.Context(), tx, &run{hold: h}, &e)
+					worker: &worker{statements: b.Queries, pace: newPace(), quiet: newQuiet()},
+				}).gateAgain(t.Context(), tx, &run{Claim: h}, &e)
 				switch {
 				case refused == nil && meanwhile.verdict == "":
 					if early := asked.Sub(e.StartedAt); early > 100*time.Millisecond {
@@ -295,8 +296,8 @@ func TestGateAgain(t *testing.T) {
 			ended, cancel := context.WithCancel(t.Context())
 			cancel()
 			if refused := (&batch{
-				worker: &worker{statements: b.statements, pace: newPace(), quiet: newQuiet()},
-			}).gateAgain(ended, one, &run{hold: h}, &handlers.Execution{}); refused == nil ||
+				worker: &worker{statements: b.Queries, pace: newPace(), quiet: newQuiet()},
+			}).gateAgain(ended, one, &run{Claim: h}, &handlers.Execution{}); refused == nil ||
 				refused.Verdict != verdictNoTx {
 				t.Errorf("with a context that has ended: %+v", refused)
 			}

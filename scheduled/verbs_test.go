@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -135,9 +136,9 @@ func TestVerbsOnARunningTask(t *testing.T) {
 			t.Errorf("%s: runs %d times more while it runs", id, n)
 		}
 		a.end <- nil
-		want := []string{outcomeCompleted}
+		want := []string{taskdb.OutcomeCompleted}
 		if edited {
-			want = []string{outcomeSuperseded}
+			want = []string{taskdb.OutcomeSuperseded}
 		}
 		if test.runsAgain {
 			again := s.begins(id)
@@ -150,7 +151,7 @@ func TestVerbsOnARunningTask(t *testing.T) {
 				t.Errorf("%s: ran again with the payload %q", id, again.Payload.Name)
 			}
 			again.end <- nil
-			want = append(want, outcomeCompleted)
+			want = append(want, taskdb.OutcomeCompleted)
 		}
 		s.is(id, test.status, want...)
 		s.idle(id)
@@ -171,7 +172,7 @@ func TestCancelEndsTheContextWithoutNotify(t *testing.T) {
 	if cause := a.ends(t, 2*time.Second); !errors.Is(cause, handlers.ErrCancelled) {
 		t.Errorf("the context ended by %v", cause)
 	}
-	s.is("a", store.StatusCancelled, outcomeSuperseded)
+	s.is("a", store.StatusCancelled, taskdb.OutcomeSuperseded)
 }
 
 // What is edited or cancelled between claim and start is handed back at once, not at its time.
@@ -201,20 +202,20 @@ func TestEditsOfClaimedTasks(t *testing.T) {
 	if receipt, err := s.tasks.Delete(t.Context(), s.pool, "delete"); err != nil || receipt.Outcome != store.Running {
 		t.Errorf("%+v, %v", receipt, err)
 	}
-	s.is("cancel", store.StatusCancelled, outcomeCancelled)
-	s.is("pause", store.StatusPaused, outcomeReleased)
-	s.is("move", store.StatusQueued, outcomeReleased)
+	s.is("cancel", store.StatusCancelled, taskdb.OutcomeCancelled)
+	s.is("pause", store.StatusPaused, taskdb.OutcomeReleased)
+	s.is("move", store.StatusQueued, taskdb.OutcomeReleased)
 	sooner := s.begins("sooner")
 	if late := time.Since(began); late > 3*time.Second {
 		t.Errorf("a task moved to now began %s later", late)
 	}
 	sooner.end <- nil
-	s.is("sooner", store.StatusCompleted, outcomeReleased, outcomeCompleted)
+	s.is("sooner", store.StatusCompleted, taskdb.OutcomeReleased, taskdb.OutcomeCompleted)
 	s.idle("cancel", "pause", "move")
 	if _, err := s.tasks.Cancel(t.Context(), s.pool, "delete"); err != nil {
 		t.Fatal(err)
 	}
-	s.is("delete", store.StatusCancelled, outcomeCancelled)
+	s.is("delete", store.StatusCancelled, taskdb.OutcomeCancelled)
 	if receipt, err := s.tasks.Delete(t.Context(), s.pool, "delete"); err != nil || receipt.Outcome != store.Deleted {
 		t.Errorf("%+v, %v", receipt, err)
 	}
@@ -245,10 +246,10 @@ func TestClaimedTaskIsHandedBackOnce(t *testing.T) {
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	s.is("a", store.StatusPaused, outcomeReleased)
+	s.is("a", store.StatusPaused, taskdb.OutcomeReleased)
 	s.schedule("b", nil)
 	s.begins("b").end <- nil // the node is well
-	s.is("b", store.StatusCompleted, outcomeCompleted)
+	s.is("b", store.StatusCompleted, taskdb.OutcomeCompleted)
 }
 
 // A task that is paused while it waits for a slot goes back at once, and does not start when the slot falls free.
@@ -269,11 +270,11 @@ func TestAPauseOfATaskThatWaitsForASlot(t *testing.T) {
 			AND fence IS NULL`) == 1
 	})
 	first.end <- nil
-	s.is("first", store.StatusCompleted, outcomeCompleted)
+	s.is("first", store.StatusCompleted, taskdb.OutcomeCompleted)
 	s.schedule("third", nil)
 	s.begins("third").end <- nil // the slot is free
-	s.is("third", store.StatusCompleted, outcomeCompleted)
-	s.is("second", store.StatusPaused, outcomeReleased)
+	s.is("third", store.StatusCompleted, taskdb.OutcomeCompleted)
+	s.is("second", store.StatusPaused, taskdb.OutcomeReleased)
 	if n := len(s.of("second")); n != 0 {
 		t.Errorf("it ran %d times", n)
 	}
@@ -281,5 +282,5 @@ func TestAPauseOfATaskThatWaitsForASlot(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.begins("second").end <- nil
-	s.is("second", store.StatusCompleted, outcomeReleased, outcomeCompleted)
+	s.is("second", store.StatusCompleted, taskdb.OutcomeReleased, taskdb.OutcomeCompleted)
 }

@@ -1,12 +1,14 @@
 package scheduled
 
+import "github.com/tasktable/tasktable/scheduled/internal/taskdb"
+
 // warn logs settings that are valid but most likely a mistake. Run calls it once, before the node begins.
 func (c Config) warn() {
 	for _, task := range c.Recurring {
 		if kind := task.Payload.TaskType(); c.Handlers.Variant(kind) == nil {
 			c.Logger.Warn("this node has no handler for the type of a declared recurring task; "+
 				"the occurrences wait for another node",
-				"task", idOf(task), "type", kind, "handlers", c.Handlers.Types())
+				"task", taskdb.IdOf(task), "type", kind, "handlers", c.Handlers.Types())
 		}
 	}
 	c.warnOfConnections()

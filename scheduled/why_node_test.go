@@ -12,6 +12,7 @@ import (
 
 	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/migrations"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/inspect"
 	"github.com/tasktable/tasktable/store/storetest"
@@ -88,7 +89,7 @@ func TestWhyOfANode(t *testing.T) {
 	})
 	says(s.why("one"), "attempt 1 of 5 failed, and the next waits for its time, due at T: 421 try later")
 	s.begins("one").end <- nil
-	s.is("one", store.StatusCompleted, outcomeRetried, outcomeCompleted)
+	s.is("one", store.StatusCompleted, taskdb.OutcomeRetried, taskdb.OutcomeCompleted)
 	e = s.why("one")
 	says(e, "completed by attempt 2 of 5 on "+node+" at T")
 	if got, want := lived(e), "scheduled by test, scheduled_at\nattempt 1 began on "+node+
@@ -147,7 +148,7 @@ func TestLockClass(t *testing.T) {
 			if err := pool.QueryRow(t.Context(), `SELECT `+schema+`.lock_class($1)`, kind).Scan(&class); err != nil {
 				t.Fatal(err)
 			}
-			if want := int64(uint32(lockClass(schema, kind))); class != want {
+			if want := int64(uint32(taskdb.LockClass(schema, kind))); class != want {
 				t.Errorf("%s of schema %s: %d instead of %d", kind, schema, class, want)
 			}
 		}

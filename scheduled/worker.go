@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -21,7 +22,7 @@ import (
 // gate, runs, and is settled.
 type worker struct {
 	config     Config
-	statements statements
+	statements taskdb.Queries
 	enginePool *pgxpool.Pool
 	sqlDB      *sql.DB // over Config.Pool, for HandleSQLTx
 	txSlots    *slots
@@ -54,7 +55,7 @@ type worker struct {
 
 // run is a claim that this node holds.
 type run struct {
-	hold
+	taskdb.Claim
 	batch *batch
 	queue string
 	poke  chan struct{} // says that the row has changed, so that the task asks the gate before it is due
@@ -96,13 +97,13 @@ func (r *run) restarts(e *handlers.Execution, at time.Time) {
 
 // lapsed reports whether the lease has ended while the handler ran, by more than lostAfter. If so, it returns the
 // loss of the claim.
-func (r *run) lapsed(now time.Time) (loss settlement, over bool) {
+func (r *run) lapsed(now time.Time) (loss taskdb.Settlement, over bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.lease == nil || !now.After(r.lease.leaseEnd().Add(lostAfter)) {
-		return settlement{}, false
+		return taskdb.Settlement{}, false
 	}
-	loss = lost(r.hold, "its lease ended")
+	loss = taskdb.Lost(r.Claim, "its lease ended")
 	startedAt, scheduledAt := r.startedAt, r.execution.ScheduledAt
 	loss.Type, loss.ScheduledAt, loss.StartedAt = r.execution.Type, &scheduledAt, &startedAt
 	return loss, true
@@ -123,7 +124,7 @@ func (r *run) span() context.Context {
 	return context.Background()
 }
 
-func (b *batch) add(queue string, holds []hold) []*run {
+func (b *batch) add(queue string, holds []taskdb.Claim) []*run {
 	w, runs := b.worker, make([]*run, len(holds))
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -131,7 +132,7 @@ func (b *batch) add(queue string, holds []hold) []*run {
 		now := time.Now()
 		b.pending.Add(1)
 		runs[i] = &run{
-			hold:    h,
+			Claim:   h,
 			batch:   b,
 			queue:   queue,
 			poke:    make(chan struct{}, 1),
@@ -168,7 +169,7 @@ func (w *worker) jobsInHand() []int64 {
 }
 
 // work runs a batch. It returns when each of its tasks has been settled or released, and the River job removed.
-func (w *worker) work(job riverJob, holds []hold) {
+func (w *worker) work(job riverJob, holds []taskdb.Claim) {
 	if !w.take(job.id) {
 		return // the node is releasing the claims of this job, because the answer to the fetch took too long
 	}
@@ -187,13 +188,13 @@ func (w *worker) work(job riverJob, holds []hold) {
 
 // end has an outcome recorded, and forgets the task then. Only the first outcome of a claim counts, because recording
 // it may take a while. If the row is edited meanwhile, the gate refuses the task once more, and end is called again.
-func (b *batch) end(r *run, s settlement) {
+func (b *batch) end(r *run, s taskdb.Settlement) {
 	if r.ended.Swap(true) {
 		return
 	}
-	b.settler.submit(b.settling, s, func(state settled, err error) {
-		if state.Status == string(store.StatusFailed) && s.Outcome == outcomeCompleted {
-			s.Outcome = outcomeFailed // Postgres refused to record the handler's outcome
+	b.settler.submit(b.settling, s, func(state taskdb.SettleResult, err error) {
+		if state.Status == string(store.StatusFailed) && s.Outcome == taskdb.OutcomeCompleted {
+			s.Outcome = taskdb.OutcomeFailed // Postgres refused to record the handler's outcome
 		}
 		if s.Type == "" { // a claim that never started
 			s.Type = cmp.Or(state.Type, b.kind)
@@ -206,26 +207,26 @@ func (b *batch) end(r *run, s settlement) {
 			level, say = slog.LevelWarn, "outcome not recorded; the leader takes the task back"
 		case !state.Settled:
 			level, say = slog.LevelWarn, "claim was taken back meanwhile; the outcome does not count"
-			if outcome = b.outcomeOf(s); outcome != outcomeLost {
+			if outcome = b.outcomeOf(s); outcome != taskdb.OutcomeLost {
 				level, say = slog.LevelInfo, "outcome was recorded already"
 			}
 		case !state.Current:
-			outcome, say = s.recorded(state), "task was edited or cancelled meanwhile; the outcome does not count"
-		case s.Outcome == outcomeFailed:
+			outcome, say = s.Recorded(state), "task was edited or cancelled meanwhile; the outcome does not count"
+		case s.Outcome == taskdb.OutcomeFailed:
 			level = slog.LevelError
-		case s.Outcome == outcomeLost && state.Status == string(store.StatusFailed): // it was the last attempt
+		case s.Outcome == taskdb.OutcomeLost && state.Status == string(store.StatusFailed): // it was the last attempt
 			level = slog.LevelError
-		case s.Outcome == outcomeRetried || s.Outcome == outcomeExpired || s.Outcome == outcomeLost:
+		case s.Outcome == taskdb.OutcomeRetried || s.Outcome == taskdb.OutcomeExpired || s.Outcome == taskdb.OutcomeLost:
 			level = slog.LevelWarn
-		case s.Outcome == outcomeCompleted || s.Outcome == outcomeReleased:
+		case s.Outcome == taskdb.OutcomeCompleted || s.Outcome == taskdb.OutcomeReleased:
 			level = slog.LevelDebug
 		}
 		b.logEnd(r.span(), level, say, s, outcome)
 		if state.Settled {
-			b.tally.recorded(s.recorded(state))
+			b.tally.recorded(s.Recorded(state))
 		}
 		final := state.Status == string(store.StatusExpired) || state.Status == string(store.StatusFailed)
-		if state.Settled && state.Current && (final || s.Outcome == outcomeLost) {
+		if state.Settled && state.Current && (final || s.Outcome == taskdb.OutcomeLost) {
 			b.tally.died(state.Status)
 			b.dead.tell(deadOf(s, state))
 		}
@@ -239,11 +240,11 @@ const outcomeOfSQL = `SELECT outcome::text FROM tasktable.scheduled_task_executi
 // outcomeOf returns the outcome that the history shows for a claim that was ended before s. Often this node has ended
 // it itself, because the commit of a handler's transaction may fail for the node and succeed on the server. If the
 // history shows nothing, the claim counts as lost.
-func (b *batch) outcomeOf(s settlement) (outcome string) {
+func (b *batch) outcomeOf(s taskdb.Settlement) (outcome string) {
 	ctx, cancel := context.WithTimeout(b.settling, answerLimit)
 	defer cancel()
-	if err := b.enginePool.QueryRow(ctx, b.statements.schema.SQL(outcomeOfSQL), s.Fence).Scan(&outcome); err != nil {
-		return outcomeLost
+	if err := b.enginePool.QueryRow(ctx, b.statements.Schema.SQL(outcomeOfSQL), s.Fence).Scan(&outcome); err != nil {
+		return taskdb.OutcomeLost
 	}
 	return outcome
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 )
 
 const (
@@ -22,7 +24,7 @@ const (
 // other nodes. The zone data of a machine may be replaced at any time, and the data of two machines may differ.
 type zoneWatch struct {
 	pool       *pgxpool.Pool
-	statements statements
+	statements taskdb.Queries
 	node       int64
 	leads      func() bool
 	every      time.Duration
@@ -58,13 +60,13 @@ WHERE t.cron IS NOT NULL AND t.next_attempt_at IS NOT NULL AND t.time_zone IS NO
 func (z *zoneWatch) look(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	names, err := column[string](ctx, z.pool, "list time zones", z.statements.schema.SQL(zonesInUseSQL))
+	names, err := taskdb.CollectColumn[string](ctx, z.pool, "list time zones", z.statements.Schema.SQL(zonesInUseSQL))
 	if err != nil {
 		return err
 	}
 	fingerprints := map[string]string{}
 	for _, name := range names {
-		if fingerprint := z.statements.zones.fingerprint(name); fingerprint != "" {
+		if fingerprint := z.statements.Zones.Fingerprint(name); fingerprint != "" {
 			fingerprints[name] = fingerprint
 		}
 	}
@@ -97,7 +99,7 @@ func (z *zoneWatch) voidPlans(ctx context.Context, fingerprints map[string]strin
 	}
 	total := 0
 	for {
-		done, err := z.pool.Exec(ctx, z.statements.schema.SQL(voidPlansSQL), names, data, maxVoidedAtOnce)
+		done, err := z.pool.Exec(ctx, z.statements.Schema.SQL(voidPlansSQL), names, data, maxVoidedAtOnce)
 		if err != nil {
 			return fmt.Errorf("plan fires anew: %w", err)
 		}
@@ -131,11 +133,11 @@ func (z *zoneWatch) compare(ctx context.Context, fingerprints map[string]string)
 	if err != nil {
 		return fmt.Errorf("encode fingerprints of time zones: %w", err)
 	}
-	if _, err := z.pool.Exec(ctx, z.statements.schema.SQL(publishZonesSQL), z.node, string(encoded)); err != nil {
+	if _, err := z.pool.Exec(ctx, z.statements.Schema.SQL(publishZonesSQL), z.node, string(encoded)); err != nil {
 		return fmt.Errorf("publish fingerprints of time zones: %w", err)
 	}
-	others, err := collect[otherZone](ctx, z.pool, "read time zones of other nodes",
-		z.statements.schema.SQL(otherZonesSQL), string(encoded))
+	others, err := taskdb.CollectRows[otherZone](ctx, z.pool, "read time zones of other nodes",
+		z.statements.Schema.SQL(otherZonesSQL), string(encoded))
 	if err != nil {
 		return err
 	}

@@ -9,13 +9,14 @@ import (
 	"time"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/inspect"
 )
 
 // zonesOf is a time zone database in which the clocks of each zone follow one POSIX rule for ever.
-func zonesOf(posix string) *zones {
-	return newZones(func(name string) (*time.Location, error) {
+func zonesOf(posix string) *taskdb.Zones {
+	return taskdb.NewZones(func(name string) (*time.Location, error) {
 		var data bytes.Buffer
 		for range 2 { // in 32 bits, which nobody reads, and in 64
 			data.WriteString("TZif2" + string(make([]byte, 15)))
@@ -45,9 +46,9 @@ func at(text string) time.Time {
 // moves changes the zone data, as the leader's node does when it looks, and has the leader plan.
 func (b *bench) moves(posix string, now time.Time) {
 	b.t.Helper()
-	b.zones = zonesOf(posix)
+	b.Zones = zonesOf(posix)
 	watch := &zoneWatch{
-		pool: b.pool, statements: b.statements, leads: func() bool { return true }, log: slog.New(slog.DiscardHandler),
+		pool: b.pool, statements: b.Queries, leads: func() bool { return true }, log: slog.New(slog.DiscardHandler),
 	}
 	if err := watch.look(b.t.Context()); err != nil {
 		b.t.Fatal(err)
@@ -73,7 +74,7 @@ func (b *bench) nextFire(id string) string {
 func TestZoneDataThatChange(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.zones = zonesOf(summerFromMarch)
+	b.Zones = zonesOf(summerFromMarch)
 	begins := at("2035-03-01T00:00:00Z")
 	of := func(zone string) func(*store.Task) {
 		return func(task *store.Task) { task.Recurrence.TimeZone = zone }
@@ -116,7 +117,7 @@ func TestZoneDataThatChange(t *testing.T) {
 	check("back again", planned)
 
 	// A leader with other data comes upon the fire itself, before anybody has looked: it is an hour early.
-	b.zones = zonesOf(summerFromApril)
+	b.Zones = zonesOf(summerFromApril)
 	b.fires(at("2035-03-20T13:00:00Z"))
 	check("at the fire", map[string]string{"yearly": "2035-03-20T14:00:00Z"})
 	b.fires(at("2035-03-20T14:00:00Z"))
@@ -127,7 +128,7 @@ func TestZoneDataThatChange(t *testing.T) {
 	check("not twice", map[string]string{"yearly": "2036-03-20T13:00:00Z"})
 
 	// New data come when the fire should have been half an hour ago: it is late, and not lost.
-	b.zones = zonesOf(summerFromApril)
+	b.Zones = zonesOf(summerFromApril)
 	b.fires(at("2036-03-20T13:00:00Z"))
 	check("put off", map[string]string{"yearly": "2036-03-20T14:00:00Z"})
 	b.moves(summerFromMarch, at("2036-03-20T13:30:00Z"))

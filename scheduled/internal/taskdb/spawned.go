@@ -1,4 +1,4 @@
-package scheduled
+package taskdb
 
 import (
 	"context"
@@ -20,7 +20,7 @@ WHERE t.id = ANY (ARRAY[f.id])`
 
 // spawned writes to each follow-up which task asked for it. It does not change a follow-up that the upsert has left
 // alone.
-func (s statements) spawned(ctx context.Context, q querier, followUps []followUp) error {
+func (s Queries) spawned(ctx context.Context, q DB, followUps []followUp) error {
 	var (
 		ids, askedBy []string
 		created      []bool
@@ -41,7 +41,7 @@ func (s statements) spawned(ctx context.Context, q querier, followUps []followUp
 	if len(ids) == 0 {
 		return nil
 	}
-	if _, err := q.Exec(ctx, s.schema.SQL(spawnedSQL), ids, askedBy, created); err != nil {
+	if _, err := q.Exec(ctx, s.Schema.SQL(spawnedSQL), ids, askedBy, created); err != nil {
 		return fmt.Errorf("write which tasks asked for %d follow-ups: %w", len(ids), err)
 	}
 	return nil

@@ -1,4 +1,4 @@
-package scheduled
+package taskdb
 
 import (
 	"context"
@@ -14,18 +14,18 @@ import (
 
 // The gate's verdicts.
 const (
-	verdictGo      = "go"      // start the handler
-	verdictEarly   = "early"   // the task is not due yet
-	verdictExpired = "expired" // the task's expiration has passed
-	verdictEdited  = "edited"  // the task was edited or cancelled since the claim
-	verdictPaused  = "paused"  // a pause holds for the task's queue, its type or everything
+	VerdictGo      = "go"      // start the handler
+	VerdictEarly   = "early"   // the task is not due yet
+	VerdictExpired = "expired" // the task's expiration has passed
+	VerdictEdited  = "edited"  // the task was edited or cancelled since the claim
+	VerdictPaused  = "paused"  // a pause holds for the task's queue, its type or everything
 )
 
 // The clock is transaction_timestamp, because it is earlier than the statement's snapshot. So the statement sees
 // every edit that was committed before the start time that it returns. It is not statement_timestamp, because in the
 // extended protocol Execute sets that anew, after Bind has taken the snapshot. If the row of an asked task has
 // another fence, the answer has no row for the task.
-const gateSQL = `
+const GateSQL = `
 SELECT asked.fence, clock.now, t.payload, t.type, t.queue, t.priority, t.entity, t.tenant_id, t.scheduled_at,
     t.max_attempts, t.trace,
     CASE WHEN t.status <> 'EXECUTING' OR t.revision <> asked.revision THEN 'edited'
@@ -59,7 +59,7 @@ CROSS JOIN LATERAL (
     LIMIT 1
 ) AS t`
 
-type gateRow struct {
+type GateAnswer struct {
 	Fence       int64
 	Now         time.Time
 	Payload     string
@@ -78,7 +78,7 @@ type gateRow struct {
 }
 
 // columns points to the fields for gateSQL's columns, in their order.
-func (g *gateRow) columns() []any {
+func (g *GateAnswer) columns() []any {
 	return []any{
 		&g.Fence, &g.Now, &g.Payload, &g.Type, &g.Queue, &g.Priority, &g.Entity, &g.TenantID, &g.ScheduledAt,
 		&g.MaxAttempts, &g.Trace,
@@ -86,30 +86,30 @@ func (g *gateRow) columns() []any {
 	}
 }
 
-// execution is the attempt that may begin, made from the row that the gate read.
-func (g gateRow) execution(h hold) *handlers.Execution {
+// Execution is the attempt that may begin, made from the row that the gate read.
+func (g GateAnswer) Execution(h Claim) *handlers.Execution {
 	return &handlers.Execution{
-		ID: h.ID, Type: g.Type, Queue: g.Queue, Entity: deref(g.Entity), TenantID: deref(g.TenantID),
+		ID: h.ID, Type: g.Type, Queue: g.Queue, Entity: TextOf(g.Entity), TenantID: TextOf(g.TenantID),
 		Priority: g.Priority, Payload: json.RawMessage(g.Payload),
 		ScheduledAt: g.ScheduledAt, DueAt: h.Due, StartedAt: g.Now,
 		Revision: h.Revision, Fence: h.Fence, Attempt: h.Attempt, MaxAttempts: g.MaxAttempts,
-		ScheduledIn: store.SpanOf(deref(g.Trace)),
+		ScheduledIn: store.SpanOf(TextOf(g.Trace)),
 	}
 }
 
-func deref(text *string) string {
+func TextOf(text *string) string {
 	if text == nil {
 		return ""
 	}
 	return *text
 }
 
-// gate asks whether each hold may start now. A hold without an answer is no longer a claim on its task. known has the
+// Gate asks whether each hold may start now. A hold without an answer is no longer a claim on its task. known has the
 // payloads, by fence, that need not be read again. A payload does not change while its task is held under the same
 // revision.
-func (s statements) gate(
-	ctx context.Context, q querier, now *time.Time, holds []hold, known map[int64]string,
-) (map[int64]gateRow, error) {
+func (s Queries) Gate(
+	ctx context.Context, q DB, now *time.Time, holds []Claim, known map[int64]string,
+) (map[int64]GateAnswer, error) {
 	n := len(holds)
 	haves := make([]bool, n)
 	ids, fences, revisions, dues := make([]string, n), make([]int64, n), make([]int64, n), make([]time.Time, n)
@@ -117,14 +117,14 @@ func (s statements) gate(
 		ids[i], fences[i], revisions[i], dues[i] = h.ID, h.Fence, h.Revision, h.Due
 		_, haves[i] = known[h.Fence]
 	}
-	rows, err := q.Query(ctx, s.schema.SQL(gateSQL), now, ids, fences, revisions, dues, haves)
+	rows, err := q.Query(ctx, s.Schema.SQL(GateSQL), now, ids, fences, revisions, dues, haves)
 	if err != nil {
 		return nil, fmt.Errorf("ask the gate for %d tasks: %w", n, err)
 	}
-	byFence := make(map[int64]gateRow, n)
+	byFence := make(map[int64]GateAnswer, n)
 	// pgx.RowToStructByName is not used, because its allocations for each row are a tenth of what a task costs this
 	// program.
-	var row gateRow
+	var row GateAnswer
 	if _, err := pgx.ForEachRow(rows, row.columns(), func() error {
 		if payload, have := known[row.Fence]; have {
 			row.Payload = payload
@@ -139,7 +139,7 @@ func (s statements) gate(
 
 // The statement skips a row that an application has locked. Such a task keeps the lease that it has. No lease gets
 // shorter.
-const extendSQL = `
+const ExtendSQL = `
 UPDATE tasktable.scheduled_tasks AS t
 SET lease_expires_at = greatest(t.lease_expires_at,
     clock_timestamp() + $3::interval + coalesce($4::interval,
@@ -159,18 +159,18 @@ type extended struct {
 	Lease float64
 }
 
-// extend makes the leases of holds last for at least allowance + d from now. d nil means the task's expected
+// Extend makes the leases of holds last for at least allowance + d from now. d nil means the task's expected
 // execution time. extend returns the new leases, from now, by fence. It leaves out the leases that it could not
 // extend.
-func (s statements) extend(
-	ctx context.Context, q querier, holds []hold, allowance time.Duration, d *time.Duration,
+func (s Queries) Extend(
+	ctx context.Context, q DB, holds []Claim, allowance time.Duration, d *time.Duration,
 ) (map[int64]time.Duration, error) {
 	ids, fences := make([]string, len(holds)), make([]int64, len(holds))
 	for i, h := range holds {
 		ids[i], fences[i] = h.ID, h.Fence
 	}
-	done, err := collect[extended](ctx, q, fmt.Sprintf("extend %d leases", len(holds)),
-		s.schema.SQL(extendSQL), ids, fences, allowance, d)
+	done, err := CollectRows[extended](ctx, q, fmt.Sprintf("extend %d leases", len(holds)),
+		s.Schema.SQL(ExtendSQL), ids, fences, allowance, d)
 	if err != nil {
 		return nil, err
 	}
@@ -183,7 +183,7 @@ func (s statements) extend(
 
 // The keeper asks this each second for the holds that run or wait: whether they are still held, edited or cancelled.
 // It does not read payloads.
-const recheckSQL = `
+const RecheckSQL = `
 SELECT asked.fence, (t.fence IS NOT NULL) AS held, coalesce(t.status = 'EXECUTING'
     AND t.revision = asked.revision, false) AS current,
     coalesce(t.status = 'CANCELLED', false) AS cancelled
@@ -194,18 +194,18 @@ LEFT JOIN LATERAL (
     LIMIT 1
 ) AS t ON true`
 
-type recheckRow struct {
+type RecheckRow struct {
 	Fence     int64
 	Held      bool
 	Current   bool
 	Cancelled bool
 }
 
-func (s statements) recheck(ctx context.Context, q querier, holds []hold) ([]recheckRow, error) {
+func (s Queries) Recheck(ctx context.Context, q DB, holds []Claim) ([]RecheckRow, error) {
 	ids, fences, revisions := make([]string, len(holds)), make([]int64, len(holds)), make([]int64, len(holds))
 	for i, h := range holds {
 		ids[i], fences[i], revisions[i] = h.ID, h.Fence, h.Revision
 	}
-	return collect[recheckRow](ctx, q, fmt.Sprintf("recheck %d tasks", len(holds)),
-		s.schema.SQL(recheckSQL), ids, fences, revisions)
+	return CollectRows[RecheckRow](ctx, q, fmt.Sprintf("recheck %d tasks", len(holds)),
+		s.Schema.SQL(RecheckSQL), ids, fences, revisions)
 }

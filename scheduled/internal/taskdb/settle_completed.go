@@ -1,4 +1,4 @@
-package scheduled
+package taskdb
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 // The statement records attempts that were completed and whose tasks were not edited meanwhile, as nearly all are. It
 // costs a little more than half of settleSQL, because it does not lock rows before it writes them. If an
 // application's transaction has locked a row, the statement waits a moment and then gives up.
-const completeSQL = `
+const CompleteSQL = `
 WITH clock AS MATERIALIZED (
     SELECT coalesce($1::timestamptz, clock_timestamp()) AS now
 ), updated AS (
@@ -47,21 +47,21 @@ type batcher interface {
 }
 
 // plain reports whether completeSQL can record the settlement.
-func (s *settlement) plain() bool {
-	return s.To == store.StatusCompleted && s.Outcome == outcomeCompleted &&
+func (s *Settlement) plain() bool {
+	return s.To == store.StatusCompleted && s.Outcome == OutcomeCompleted &&
 		s.Effects.Again == nil && len(s.Effects.FollowUps) == 0 &&
 		s.Type != "" && s.ScheduledAt != nil && s.StartedAt != nil && s.Error == nil
 }
 
-// complete records attempts that were completed, and returns those that it recorded. The others are left for settle.
+// Complete records attempts that were completed, and returns those that it recorded. The others are left for settle.
 // If another transaction has locked one of the rows, all are left for settle.
-func (s statements) complete(
-	ctx context.Context, q batcher, now *time.Time, node *int64, settlements []settlement,
-) (done []settled, err error) {
+func (s Queries) Complete(
+	ctx context.Context, q batcher, now *time.Time, node *int64, settlements []Settlement,
+) (done []SettleResult, err error) {
 	c := columnsOf(settlements)
 	var batch pgx.Batch
 	batch.Queue(briefLockSQL)
-	batch.Queue(s.schema.SQL(completeSQL), now, c.ids, c.fences, c.revisions, c.attempts, c.dues, c.types,
+	batch.Queue(s.Schema.SQL(CompleteSQL), now, c.ids, c.fences, c.revisions, c.attempts, c.dues, c.types,
 		c.scheduledAts, c.startedAts, c.messages, c.results, node)
 	results := q.SendBatch(ctx, &batch)
 	defer func() {
@@ -81,10 +81,10 @@ func (s statements) complete(
 	if _, err := pgx.ForEachRow(rows, []any{&fence}, func() error { recorded[fence] = true; return nil }); err != nil {
 		return nil, fmt.Errorf("complete %d tasks: %w", len(settlements), err)
 	}
-	done = make([]settled, 0, len(recorded))
+	done = make([]SettleResult, 0, len(recorded))
 	for i := range settlements {
 		if one := &settlements[i]; recorded[one.Fence] {
-			done = append(done, settled{
+			done = append(done, SettleResult{
 				Fence: one.Fence, Settled: true, Current: true, Status: string(store.StatusCompleted), Type: one.Type,
 			})
 		}
@@ -92,15 +92,15 @@ func (s statements) complete(
 	return done, nil
 }
 
-// completeOrSettle settles attempts that have no effects on other tasks. It uses the cheapest statement for each. If
+// CompleteOrSettle settles attempts that have no effects on other tasks. It uses the cheapest statement for each. If
 // it returns an error, it still returns the attempts that are settled.
-func (s statements) completeOrSettle(ctx context.Context, q interface {
-	querier
+func (s Queries) CompleteOrSettle(ctx context.Context, q interface {
+	DB
 	batcher
-}, node *int64, settlements []settlement) (done []settled, err error) {
-	plain, rest := settlements, []settlement(nil)
+}, node *int64, settlements []Settlement) (done []SettleResult, err error) {
+	plain, rest := settlements, []Settlement(nil)
 	// Nearly always all are plain, and then nothing is copied.
-	if slices.ContainsFunc(settlements, func(s settlement) bool { return !s.plain() }) {
+	if slices.ContainsFunc(settlements, func(s Settlement) bool { return !s.plain() }) {
 		plain = nil
 		for i := range settlements {
 			if settlements[i].plain() {
@@ -111,11 +111,11 @@ func (s statements) completeOrSettle(ctx context.Context, q interface {
 		}
 	}
 	if len(plain) > 0 {
-		if done, err = s.complete(ctx, q, nil, node, plain); err != nil && !isTimeout(err) && !isDataError(err) {
+		if done, err = s.Complete(ctx, q, nil, node, plain); err != nil && !IsTimeout(err) && !IsDataError(err) {
 			return nil, err
 		}
 		if len(done) < len(plain) {
-			recorded := byFence(done)
+			recorded := ByFence(done)
 			for _, one := range plain {
 				if _, ok := recorded[one.Fence]; !ok {
 					rest = append(rest, one)
@@ -126,6 +126,6 @@ func (s statements) completeOrSettle(ctx context.Context, q interface {
 	if len(rest) == 0 {
 		return done, nil
 	}
-	settledRest, err := s.settle(ctx, q, nil, node, rest)
+	settledRest, err := s.Settle(ctx, q, nil, node, rest)
 	return append(done, settledRest...), err
 }

@@ -1,4 +1,4 @@
-package scheduled
+package taskdb
 
 import (
 	"context"
@@ -8,12 +8,12 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// settleSQL locks each row that it can, writes a line of history for each, and releases each hold. It skips a row
+// SettleSQL locks each row that it can, writes a line of history for each, and releases each hold. It skips a row
 // that an application's open transaction has locked, and reports the row as held, so that this row stalls no other.
 // Its joins go by the primary key, row by row. A hash join or a scan, which stale statistics could suggest, would
 // read the whole table. ANY (ARRAY[...]) leaves Postgres only one probe for each row. $1 is the time, or null for the
 // database's clock. The last parameter is the node. The others are the columns of the settlements.
-const settleSQL = `
+const SettleSQL = `
 WITH locked AS MATERIALIZED (
     SELECT s.*, clock.now, t.tid, t.type AS row_type, t.row_scheduled_at, t.status, t.attempt AS row_attempt,
         t.written_start, t.written_node,
@@ -92,8 +92,8 @@ SELECT l.fence, l.tid IS NOT NULL AS settled, coalesce(l.current, false) AS curr
     coalesce(l.type, l.row_type, '') AS type, coalesce(l.current AND l.put_off, false) AS put_off
 FROM locked AS l`
 
-// settled is the result of one settlement.
-type settled struct {
+// SettleResult is the result of one settlement.
+type SettleResult struct {
 	Fence   int64
 	Settled bool
 	Current bool   // the row still belonged to this attempt
@@ -106,34 +106,34 @@ type settled struct {
 	Generations int `db:"-"` // with PutOff by a follow-up: how many tasks asked for each other, up to this one
 }
 
-// recorded is the outcome that the history shows for a settlement.
-func (s settlement) recorded(state settled) string {
+// Recorded is the outcome that the history shows for a settlement.
+func (s Settlement) Recorded(state SettleResult) string {
 	switch {
-	case state.Current && s.Outcome != outcomeLost && state.Status == string(store.StatusFailed):
-		return outcomeFailed // also if Postgres refused to record the handler's outcome
+	case state.Current && s.Outcome != OutcomeLost && state.Status == string(store.StatusFailed):
+		return OutcomeFailed // also if Postgres refused to record the handler's outcome
 	case state.Current:
 		return s.Outcome
-	case s.StartedAt == nil && s.Edited == outcomeReleased && state.Status == string(store.StatusCancelled):
-		return outcomeCancelled
+	case s.StartedAt == nil && s.Edited == OutcomeReleased && state.Status == string(store.StatusCancelled):
+		return OutcomeCancelled
 	}
 	return s.Edited
 }
 
-// settle records outcomes and releases holds, in one statement. A settlement that is neither Settled nor Held has
+// Settle records outcomes and releases holds, in one statement. A settlement that is neither Settled nor Held has
 // lost its fence: somebody else has ended the claim, and settle has changed nothing.
-func (s statements) settle(
-	ctx context.Context, q querier, now *time.Time, node *int64, settlements []settlement,
-) ([]settled, error) {
+func (s Queries) Settle(
+	ctx context.Context, q DB, now *time.Time, node *int64, settlements []Settlement,
+) ([]SettleResult, error) {
 	c := columnsOf(settlements)
 	args := append([]any{now}, c.args()...)
-	return collect[settled](ctx, q, fmt.Sprintf("settle %d tasks", len(settlements)),
-		s.schema.SQL(settleSQL), append(args, node)...)
+	return CollectRows[SettleResult](ctx, q, fmt.Sprintf("settle %d tasks", len(settlements)),
+		s.Schema.SQL(SettleSQL), append(args, node)...)
 }
 
-// againSQL writes the next run into the task's own row. It is no part of the upsert of the follow-ups, because a
+// AgainSQL writes the next run into the task's own row. It is no part of the upsert of the follow-ups, because a
 // second row with the same id in one upsert is an error. The trigger draws the revision, computes the next time, and
 // writes a line of changes. A row that no longer belongs to the attempt is left to settleSQL.
-const againSQL = `
+const AgainSQL = `
 WITH locked AS MATERIALIZED (
     SELECT s.*, t.type, t.scheduled_at, t.next_status,
         -- A task that asks for "now" each time would write to the database without a pause.
@@ -171,11 +171,11 @@ SELECT l.fence, true AS settled, true AS current, false AS held,
     l.again_at < l.next_at AND l.next_at > coalesce($1::timestamptz, clock_timestamp()) AS put_off
 FROM locked AS l`
 
-// again settles completed attempts that schedule their own task anew. It returns only those that it has settled. It
+// Again settles completed attempts that schedule their own task anew. It returns only those that it has settled. It
 // sets the change context. Therefore it must run in a transaction of its own, or leaveSQL must follow it.
-func (s statements) again(
-	ctx context.Context, q querier, now *time.Time, node *int64, settlements []settlement,
-) ([]settled, error) {
+func (s Queries) Again(
+	ctx context.Context, q DB, now *time.Time, node *int64, settlements []Settlement,
+) ([]SettleResult, error) {
 	c := columnsOf(settlements)
 	agains, traces := make([]time.Time, len(settlements)), make([]*string, len(settlements))
 	for i := range settlements {
@@ -184,8 +184,8 @@ func (s statements) again(
 			traces[i] = &settlements[i].Effects.Trace
 		}
 	}
-	return collect[settled](ctx, q, fmt.Sprintf("settle %d tasks that run again", len(settlements)),
-		s.schema.SQL(againSQL), now, c.ids, c.fences, c.revisions, c.attempts, c.dues, c.startedAts, agains,
+	return CollectRows[SettleResult](ctx, q, fmt.Sprintf("settle %d tasks that run again", len(settlements)),
+		s.Schema.SQL(AgainSQL), now, c.ids, c.fences, c.revisions, c.attempts, c.dues, c.startedAts, agains,
 		c.messages, c.results, node, traces)
 }
 
@@ -205,7 +205,7 @@ type settlementColumns struct {
 
 // columnsOf turns rows into columns. It makes its slices with their full capacity, because a busy node settles tens
 // of thousands of tasks a second.
-func columnsOf(settlements []settlement) *settlementColumns {
+func columnsOf(settlements []Settlement) *settlementColumns {
 	n := len(settlements)
 	c := &settlementColumns{
 		ids: make([]string, 0, n), fences: make([]int64, 0, n), revisions: make([]int64, 0, n),
@@ -221,7 +221,7 @@ func columnsOf(settlements []settlement) *settlementColumns {
 	return c
 }
 
-func (c *settlementColumns) add(s *settlement) {
+func (c *settlementColumns) add(s *Settlement) {
 	c.ids = append(c.ids, s.ID)
 	c.fences = append(c.fences, s.Fence)
 	c.revisions = append(c.revisions, s.Revision)

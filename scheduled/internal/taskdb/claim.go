@@ -1,8 +1,7 @@
-package scheduled
+package taskdb
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -13,25 +12,25 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// querier runs the engine's statements. It is the session, a transaction of the pool, or a test's own transaction.
-type querier interface {
+// DB runs the engine's statements. It is the session, a transaction of the pool, or a test's own transaction.
+type DB interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
-// statements are the engine's SQL for one schema. Each statement takes `now`, so that a test can run it at any time.
+// Queries are the engine's SQL for one schema. Each statement takes `now`, so that a test can run it at any time.
 // Null means the database's clock.
-type statements struct {
-	schema store.Schema
-	zones  *zones // nil means the machine's time zones
+type Queries struct {
+	Schema store.Schema
+	Zones  *Zones // nil means the machine's time zones
 }
 
 // The context "engine" tells the triggers that an expiry is not somebody's edit. The setting ends with the
 // transaction. In a longer transaction, leaveSQL puts it back.
-const enterSQL = `SELECT set_config('tasktable_change.context', 'engine', true)`
-const leaveSQL = `SELECT set_config('tasktable_change.context', '', true)`
+const EnterSQL = `SELECT set_config('tasktable_change.context', 'engine', true)`
+const LeaveSQL = `SELECT set_config('tasktable_change.context', '', true)`
 
-// claimSQL shares the room of each pool among its lanes, locks that many tasks of each lane, and updates these tasks.
+// ClaimSQL shares the room of each pool among its lanes, locks that many tasks of each lane, and updates these tasks.
 //
 // In a pool, tasks that are due come first, then the higher priority, then the older task. Tasks that are only near
 // come after all due tasks, and may take less room. For each lane the statement ranks one task more than fits,
@@ -42,7 +41,7 @@ const leaveSQL = `SELECT set_config('tasktable_change.context', '', true)`
 // that others have locked. It leaves a row that was edited after the statement began to the next pass, because the
 // update cannot see the row's new version. If a lane has fewer rows that can be locked than its share, the answer has
 // a row with the lane and without an id.
-const claimSQL = `
+const ClaimSQL = `
 WITH clock AS MATERIALIZED (
     SELECT coalesce($1::timestamptz, clock_timestamp()) AS now
 ), lane AS MATERIALIZED (
@@ -134,9 +133,9 @@ FROM lane JOIN (
 ) AS short ON short.number = lane.number
 ORDER BY priority DESC, due, id`
 
-// claimed is a task that a pass has taken. A task that is to run has a fence. A task that the pass has expired has
+// ClaimedTask is a task that a pass has taken. A task that is to run has a fence. A task that the pass has expired has
 // none.
-type claimed struct {
+type ClaimedTask struct {
 	ID       string
 	Type     string
 	Queue    string
@@ -148,20 +147,20 @@ type claimed struct {
 	Bytes    int // size of the stored payload
 }
 
-func (c claimed) hold() hold {
-	return hold{ID: c.ID, Fence: *c.Fence, Revision: c.Revision, Attempt: c.Attempt, Due: c.Due}
+func (c ClaimedTask) Hold() Claim {
+	return Claim{ID: c.ID, Fence: *c.Fence, Revision: c.Revision, Attempt: c.Attempt, Due: c.Due}
 }
 
-// claim takes at most `most` tasks that are due, or will be due within lookAhead, from the given lanes. It leaves out
+// Claim takes at most `most` tasks that are due, or will be due within lookAhead, from the given lanes. It leaves out
 // the tasks in aside. It must run in a transaction, between enterSQL and leaveSQL or the end of the transaction.
 //
-// claim does not wait for rows. It steps over a row that an application has locked, and takes the tasks behind it. If
+// Claim does not wait for rows. It steps over a row that an application has locked, and takes the tasks behind it. If
 // a lane has only locked rows left, claim gives the lane's room to the other lanes.
-func (s statements) claim(
-	ctx context.Context, q querier, now *time.Time, lookAhead, allowance time.Duration, lanes []laneBudget, most int,
+func (s Queries) Claim(
+	ctx context.Context, q DB, now *time.Time, lookAhead, allowance time.Duration, lanes []LaneQuota, most int,
 	aside ...string,
-) ([]claimed, error) {
-	var taken []claimed
+) ([]ClaimedTask, error) {
+	var taken []ClaimedTask
 	for {
 		some, locked, err := s.claimOnce(ctx, q, now, lookAhead, allowance, lanes, most-len(taken), aside)
 		if err != nil {
@@ -179,10 +178,10 @@ func (s statements) claim(
 
 // claimOnce claims with one statement. It also returns a row for each lane from which it took less than the lane's
 // share because the other rows were locked.
-func (s statements) claimOnce(
-	ctx context.Context, q querier, now *time.Time, lookAhead, allowance time.Duration, lanes []laneBudget, most int,
+func (s Queries) claimOnce(
+	ctx context.Context, q DB, now *time.Time, lookAhead, allowance time.Duration, lanes []LaneQuota, most int,
 	aside []string,
-) (taken, locked []claimed, err error) {
+) (taken, locked []ClaimedTask, err error) {
 	var queues, kinds []string
 	var priorities, pools, rooms, nears, costs []int
 	var heads []time.Time
@@ -192,12 +191,12 @@ func (s statements) claimOnce(
 		pools, rooms, nears = append(pools, l.Pool), append(rooms, l.Room), append(nears, l.Near)
 		costs, heads = append(costs, l.cost()), append(heads, l.Head)
 	}
-	rows, err := q.Query(ctx, s.schema.SQL(claimSQL), now, lookAhead, allowance,
-		queues, kinds, priorities, pools, rooms, nears, costs, heads, most, notNil(aside))
+	rows, err := q.Query(ctx, s.Schema.SQL(ClaimSQL), now, lookAhead, allowance,
+		queues, kinds, priorities, pools, rooms, nears, costs, heads, most, OrEmpty(aside))
 	if err != nil {
 		return nil, nil, fmt.Errorf("claim: %w", err)
 	}
-	all, err := pgx.CollectRows(rows, pgx.RowToStructByName[claimed])
+	all, err := pgx.CollectRows(rows, pgx.RowToStructByName[ClaimedTask])
 	if err != nil {
 		return nil, nil, fmt.Errorf("claim: %w", err)
 	}
@@ -213,7 +212,7 @@ func (s statements) claimOnce(
 
 // lanesLeft leaves out the lanes that have only locked rows left. It gives the other lanes the room that the claimed
 // tasks leave.
-func lanesLeft(lanes []laneBudget, taken, locked []claimed) (left []laneBudget) {
+func lanesLeft(lanes []LaneQuota, taken, locked []ClaimedTask) (left []LaneQuota) {
 	used := map[int]int{} // by pool
 	for _, l := range lanes {
 		for _, c := range taken {
@@ -231,119 +230,27 @@ func lanesLeft(lanes []laneBudget, taken, locked []claimed) (left []laneBudget) 
 	return left
 }
 
-func (b laneBudget) cost() int { return max(b.Cost, 1) }
+func (b LaneQuota) cost() int { return max(b.Cost, 1) }
 
-func (b laneBudget) has(c claimed) bool {
+func (b LaneQuota) has(c ClaimedTask) bool {
 	return b.Queue == c.Queue && b.Type == c.Type && b.Priority == c.Priority
 }
 
-// head is the first task of a lane.
-type head struct {
-	ID       string
-	Revision int64
-}
-
-// The statement reads only these two columns and computes nothing from other columns, because those may be
-// unreadable.
-const lockHeadSQL = `
-SELECT t.id::text AS id, coalesce(t.revision, 0) AS revision FROM tasktable.scheduled_tasks AS t
-WHERE t.queue = $1::text AND t.type = $2::text AND t.priority = $3::int AND t.cron IS NULL
-    AND t.next_attempt_at <= clock_timestamp() + $4::interval AND t.id <> ALL ($5::text[])
-ORDER BY t.next_attempt_at LIMIT 1 FOR UPDATE SKIP LOCKED`
-
-const lockRecurringHeadSQL = `
-SELECT t.id::text AS id, coalesce(t.revision, 0) AS revision FROM tasktable.scheduled_tasks AS t
-WHERE t.queue = $1::text AND t.type = $2::text AND t.cron IS NOT NULL
-    AND t.next_attempt_at <= clock_timestamp() AND t.id <> ALL ($3::text[])
-ORDER BY t.next_attempt_at LIMIT 1 FOR UPDATE SKIP LOCKED`
-
-// lockHead locks the first task of a lane that is due and not set aside, or returns nil.
-func (s statements) lockHead(
-	ctx context.Context, q querier, l lane, lookAhead time.Duration, aside ...string,
-) (*head, error) {
-	statement, args := lockHeadSQL, []any{l.Queue, l.Type, l.Priority, lookAhead, notNil(aside)}
-	if l.Recurring {
-		statement, args = lockRecurringHeadSQL, []any{l.Queue, l.Type, notNil(aside)}
-	}
-	rows, err := q.Query(ctx, s.schema.SQL(statement), args...)
-	if err != nil {
-		return nil, fmt.Errorf("lock the head of a lane: %w", err)
-	}
-	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[head])
-	if err != nil {
-		return nil, fmt.Errorf("lock the head of a lane: %w", err)
-	}
-	if len(found) == 0 {
-		return nil, nil //nolint:nilnil // no head is not an error
-	}
-	return &found[0], nil
-}
-
-const failHeadSQL = `
-WITH failed AS (
-    UPDATE tasktable.scheduled_tasks AS t
-    SET status = 'FAILED', next_attempt_at = NULL, message = $3::text,
-        finished_at = clock_timestamp(), last_status_update = clock_timestamp()
-    WHERE t.id = $1::text AND coalesce(t.revision, 0) = $2
-    RETURNING t.id::text AS id, t.type::text AS type, t.revision, t.attempt
-)
-INSERT INTO tasktable.scheduled_task_executions
-    (fence, task_id, type, revision, attempt, scheduled_at, finished_at, outcome, error)
-SELECT nextval('tasktable.task_numbers'), f.id, coalesce(f.type, ''), coalesce(f.revision, 0), coalesce(f.attempt, 0),
-    clock_timestamp(), clock_timestamp(), 'FAILED', $3::text
-FROM failed AS f`
-
-// failHead fails a task that cannot be claimed, so that it does not stop the others.
-func (s statements) failHead(ctx context.Context, q querier, broken head, why string) error {
-	if _, err := q.Exec(ctx, s.schema.SQL(failHeadSQL), broken.ID, broken.Revision, why); err != nil {
-		return fmt.Errorf("fail task %s: %w", broken.ID, err)
-	}
-	return nil
-}
-
-// notNil sends an empty list to the database instead of null.
-func notNil(ids []string) []string {
+// OrEmpty sends an empty list to the database instead of null.
+func OrEmpty(ids []string) []string {
 	if ids == nil {
 		return []string{}
 	}
 	return ids
 }
 
-// isDataError reports whether one row's data, or an application's trigger on the row, caused the error. Such an error
-// comes again with the same row. A migration that replaces a function also causes such an error, once, in a session
-// that is about to call the function. Therefore the engine gives up a row only when the error has come twice.
-func isDataError(err error) bool {
-	var unreadable pgx.ScanArgError
-	if errors.As(err, &unreadable) {
-		return true
-	}
-	var pgErr *pgconn.PgError
-	if !errors.As(err, &pgErr) || isTimeout(err) {
-		return false
-	}
-	// A migration can make a prepared statement invalid: "cached plan must not change result type". The next try plans
-	// it anew.
-	if pgErr.Routine == "RevalidateCachedQuery" {
-		return false
-	}
-	switch pgErr.Code[:2] {
-	case "08", "25", "40", "53", "55", "57", "58": // connection, transactions, resources, locks, operator, system
-		return false
-	case "28", "3D", "3F", "42": // a missing right or table is the same for every row
-		return false
-	}
-	return true
-}
-
-// isTimeout reports whether a statement took too long, or waited too long for a lock. The statement may succeed with
-// fewer rows.
-func isTimeout(err error) bool {
-	var pgErr *pgconn.PgError
-	return errors.As(err, &pgErr) && slices.Contains([]string{"57014", "55P03", "40P01", "40001"}, pgErr.Code)
-}
-
-// isLocked reports whether a statement waited too long for another transaction.
-func isLocked(err error) bool {
-	var pgErr *pgconn.PgError
-	return errors.As(err, &pgErr) && pgErr.Code == "55P03"
+// LaneQuota is a lane that may be claimed from. The lanes of a pool share its room.
+type LaneQuota struct {
+	Lane
+	Pool  int // the number of the pool, which is all lanes that the same nodes can work
+	Cost  int // how much of the room each task takes
+	Room  int // how much may be claimed now, in units of Cost
+	Near  int // how much of the room tasks that are not due yet may take
+	Ahead int // into how many River jobs these tasks must fit
+	Slots int // over how many slots the claimed tasks are spread
 }

@@ -1,4 +1,4 @@
-package scheduled
+package taskdb
 
 import (
 	"bytes"
@@ -26,7 +26,7 @@ func TestScrub(t *testing.T) {
 		strings.Repeat("x", maxText-4) + "€€...": strings.Repeat("x", maxText-4) + "…", // no character is cut in two
 		strings.Repeat("\x00", maxText):          strings.Repeat("\uFFFD", maxText/3-1) + "…",
 	} {
-		if got := scrub(text); got != want {
+		if got := Sanitize(text); got != want {
 			t.Errorf("%q is %q, want %q", text, got, want)
 		}
 	}
@@ -50,16 +50,16 @@ func TestScrubJSON(t *testing.T) {
 		`"\\\u0000"`:                        "\"\\\\\uFFFD\"",
 		deep:                                strings.ReplaceAll(deep, `\u0000`, "\uFFFD"),
 	} {
-		if got := scrubJSON(json.RawMessage(encoded)); string(got) != want {
+		if got := SanitizeJSON(json.RawMessage(encoded)); string(got) != want {
 			t.Errorf("%s is %s, want %s", encoded, got, want)
 		}
 	}
 	// Two keys that become one, at every level.
 	keys := strings.Repeat(`{"a\ufffd":1,"a\u0000":`, 60) + `1` + strings.Repeat(`}`, 60)
-	if got := scrubJSON(json.RawMessage(keys)); !json.Valid(got) {
+	if got := SanitizeJSON(json.RawMessage(keys)); !json.Valid(got) {
 		t.Errorf("%s is %s", keys, got)
 	}
-	if got := scrubJSON(nil); got != nil {
+	if got := SanitizeJSON(nil); got != nil {
 		t.Errorf("nothing is %s", got)
 	}
 }
@@ -77,11 +77,11 @@ func FuzzScrubJSON(f *testing.F) {
 		if !json.Valid(encoded) {
 			return // Result gives valid JSON, if perhaps in invalid UTF-8
 		}
-		got := scrubJSON(encoded)
+		got := SanitizeJSON(encoded)
 		if !json.Valid(got) || !utf8.Valid(got) {
 			t.Fatalf("%q is %q", encoded, got)
 		}
-		if again := scrubJSON(bytes.Clone(got)); !sameJSON(t, again, got) {
+		if again := SanitizeJSON(bytes.Clone(got)); !sameJSON(t, again, got) {
 			t.Errorf("%q is %q, and that is %q", encoded, got, again)
 		}
 		escapes := bytes.ReplaceAll(got, []byte(`\\`), nil)
@@ -114,11 +114,11 @@ func FuzzScrub(f *testing.F) {
 	f.Add(strings.Repeat("\x00", maxText-1))
 	f.Add(strings.Repeat("x", maxText-1) + "\xe2\x82")
 	f.Fuzz(func(t *testing.T, text string) {
-		got := scrub(text)
+		got := Sanitize(text)
 		if !utf8.ValidString(got) || strings.ContainsRune(got, 0) || len(got) > maxText {
 			t.Errorf("%q is %q", text, got)
 		}
-		if again := scrub(got); again != got {
+		if again := Sanitize(got); again != got {
 			t.Errorf("%q is %q, and that is %q", text, got, again)
 		}
 		good := 0 // how much of its beginning needs no change
@@ -143,11 +143,11 @@ func TestPostgresTakesWhatIsScrubbed(t *testing.T) {
 	var text, value string
 	encoded := json.RawMessage(`{"a\u0000":["\ud800","\udfff\ud800","\u0000","\ud83d\ude00",1e100],"` + "\xff" + `":0}`)
 	if err := pool.QueryRow(
-		t.Context(), `SELECT $1::text, $2::jsonb`, scrub(hard), string(scrubJSON(encoded)),
+		t.Context(), `SELECT $1::text, $2::jsonb`, Sanitize(hard), string(SanitizeJSON(encoded)),
 	).Scan(&text, &value); err != nil {
 		t.Fatal(err)
 	}
-	if text != scrub(hard) || !strings.Contains(value, "\U0001F600") {
+	if text != Sanitize(hard) || !strings.Contains(value, "\U0001F600") {
 		t.Errorf("%q, %s", text, value)
 	}
 }

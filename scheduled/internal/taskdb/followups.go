@@ -1,4 +1,4 @@
-package scheduled
+package taskdb
 
 import (
 	"context"
@@ -13,8 +13,8 @@ import (
 // followUp schedules the follow-ups of all settled attempts with one statement, each in the name of the task that
 // asked for it. It leaves out the follow-ups of an attempt whose fence is lost. An attempt whose task was edited
 // meanwhile has its follow-ups, too, except one with the task's own id, because the newer edit wins.
-func (s statements) followUp(
-	ctx context.Context, q querier, now *time.Time, service string, settlements []settlement, done []settled,
+func (s Queries) followUp(
+	ctx context.Context, q DB, now *time.Time, service string, settlements []Settlement, done []SettleResult,
 ) error {
 	var (
 		tasks []store.TaskAs
@@ -32,7 +32,7 @@ func (s statements) followUp(
 			by = service
 		}
 		for _, task := range one.Effects.FollowUps {
-			own := idOf(task) == one.ID
+			own := IdOf(task) == one.ID
 			if own && !state.Current {
 				continue
 			}
@@ -43,7 +43,7 @@ func (s statements) followUp(
 	if len(tasks) == 0 {
 		return nil
 	}
-	receipts, err := store.New(store.Config{Schema: s.schema.String(), Service: service}).ScheduleAs(ctx, q, tasks)
+	receipts, err := store.New(store.Config{Schema: s.Schema.String(), Service: service}).ScheduleAs(ctx, q, tasks)
 	if err != nil {
 		return fmt.Errorf("schedule %d follow-ups: %w", len(tasks), err)
 	}
@@ -60,9 +60,9 @@ func (s statements) followUp(
 
 // followUp is a task that a settled attempt has scheduled.
 type followUp struct {
-	from    *settlement
-	state   *settled // the state of from
-	own     bool     // the follow-up has the id of the task that asked for it
+	from    *Settlement
+	state   *SettleResult // the state of from
+	own     bool          // the follow-up has the id of the task that asked for it
 	task    store.Task
 	receipt store.Receipt
 }
@@ -121,13 +121,13 @@ CROSS JOIN LATERAL (
 ) AS chain`
 
 // putOff delays the follow-ups that are due at once, if they could form an endless chain.
-func (s statements) putOff(ctx context.Context, q querier, now *time.Time, followUps []followUp) error {
+func (s Queries) putOff(ctx context.Context, q DB, now *time.Time, followUps []followUp) error {
 	var (
 		fences       []int64
 		startedAts   []time.Time
 		askedBy, ids []string
 	)
-	states := map[int64]*settled{}
+	states := map[int64]*SettleResult{}
 	for i := range followUps {
 		f := &followUps[i]
 		if !f.atOnce() {
@@ -140,7 +140,7 @@ func (s statements) putOff(ctx context.Context, q querier, now *time.Time, follo
 	if len(ids) == 0 {
 		return nil
 	}
-	rows, err := q.Query(ctx, s.schema.SQL(putOffSQL), now, askedBy, fences, startedAts, ids, rerunsMost)
+	rows, err := q.Query(ctx, s.Schema.SQL(putOffSQL), now, askedBy, fences, startedAts, ids, MaxGenerations)
 	if err != nil {
 		return fmt.Errorf("put off follow-ups: %w", err)
 	}
@@ -152,20 +152,20 @@ func (s statements) putOff(ctx context.Context, q querier, now *time.Time, follo
 		states[fence].PutOff, states[fence].Generations = true, generations
 		return nil
 	})
-	return wrap(err, "put off follow-ups")
+	return Annotate(err, "put off follow-ups")
 }
 
 // statesByFence returns pointers into done.
-func statesByFence(done []settled) map[int64]*settled {
-	states := make(map[int64]*settled, len(done))
+func statesByFence(done []SettleResult) map[int64]*SettleResult {
+	states := make(map[int64]*SettleResult, len(done))
 	for i := range done {
 		states[done[i].Fence] = &done[i]
 	}
 	return states
 }
 
-// idOf is the id that a follow-up will have. It is "" if the follow-up gets a new id.
-func idOf(task store.Task) string {
+// IdOf is the id that a follow-up will have. It is "" if the follow-up gets a new id.
+func IdOf(task store.Task) string {
 	if task.ID != "" {
 		return task.ID
 	}
@@ -174,11 +174,11 @@ func idOf(task store.Task) string {
 
 // followUpIDs returns the ids of all tasks that settling with follow-ups touches. It returns none if there are no
 // follow-ups.
-func followUpIDs(settlements []settlement) []string {
+func followUpIDs(settlements []Settlement) []string {
 	var ids []string
 	for _, one := range settlements {
 		for _, task := range one.Effects.FollowUps {
-			if id := idOf(task); id != "" {
+			if id := IdOf(task); id != "" {
 				ids = append(ids, id)
 			}
 		}
@@ -191,3 +191,8 @@ func followUpIDs(settlements []settlement) []string {
 	}
 	return ids
 }
+
+// MaxGenerations is how many runs of one chain may be put off in a window before the node writes a line to the log. A
+// handler that cuts long work into a few slices is not worth a line. One task that asks for ever to run at once
+// is put off nearly sixty times a minute.
+const MaxGenerations = 30

@@ -1,4 +1,4 @@
-package scheduled
+package taskdb
 
 import (
 	"errors"
@@ -40,7 +40,7 @@ func TestBisect(t *testing.T) {
 		for i := range items {
 			items[i] = i
 		}
-		err := bisect(items, func(some []int) error {
+		err := Bisect(items, func(some []int) error {
 			for _, item := range some {
 				if slices.Contains(test.bad, item) || slices.Contains(test.once, item) && !alone[item] {
 					if len(some) == 1 {

@@ -1,4 +1,4 @@
-package scheduled
+package taskdb
 
 import (
 	"cmp"
@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// lane is the tasks that can be claimed and have the same queue, type and priority. The leader sees only its head,
+// Lane is the tasks that can be claimed and have the same queue, type and priority. The leader sees only its head,
 // the first entry of its index range.
-type lane struct {
+type Lane struct {
 	Queue    string
 	Type     string
 	Priority int
@@ -22,7 +22,7 @@ type lane struct {
 // The statement lists all lanes by a loose index scan. From the head of each lane it jumps to the head of the next.
 // This takes one probe a lane, however many tasks the lanes have. A null type would end the scan, but only an insert
 // past the checks can bring one.
-const lanesSQL = `
+const LanesSQL = `
 WITH RECURSIVE lane AS (
     (SELECT t.queue::text AS queue, t.type::text AS type, t.priority::int AS priority, t.next_attempt_at
      FROM tasktable.scheduled_tasks AS t
@@ -44,7 +44,7 @@ SELECT ` + laneColumnsSQL + `
 FROM lane LIMIT $2::int`
 
 // The statement lists the lanes of the given queues and types, so that types which others have made up cost nothing.
-const workedLanesSQL = `
+const WorkedLanesSQL = `
 WITH RECURSIVE lane AS (
     SELECT worked.queue, worked.type, head.priority, head.next_attempt_at
     FROM unnest($2::text[], $3::text[]) AS worked (queue, type) CROSS JOIN LATERAL (
@@ -67,7 +67,7 @@ FROM lane`
 // The statement returns the head of the highest lane in each range of priorities, from the range's mark on. If a
 // range has several new lanes, the less urgent ones are left to the next look, so that none of their tasks goes
 // before a more urgent one.
-const laneRangesSQL = `
+const LaneRangesSQL = `
 SELECT ` + laneColumnsSQL + `
 FROM (
     SELECT part.queue, part.type, top.priority, head.next_attempt_at
@@ -95,7 +95,7 @@ const laneColumnsSQL = `lane.queue, lane.type, lane.priority,
     least(extract(epoch FROM least(greatest(lane.next_attempt_at, '1970-01-01'::timestamptz), '9999-12-30'::timestamptz)
         - coalesce($1::timestamptz, clock_timestamp())), 604800)::float8 AS due_in`
 
-type laneRow struct {
+type LaneRow struct {
 	Queue    string
 	Type     string
 	Priority int
@@ -105,7 +105,7 @@ type laneRow struct {
 
 // The statement lists all lanes of recurring tasks, as lanesSQL lists the other lanes. These lanes have no priority
 // and do not wait for room. Their occurrences do.
-const recurringLanesSQL = `
+const RecurringLanesSQL = `
 WITH RECURSIVE lane AS (
     (SELECT t.queue::text AS queue, t.type::text AS type, 0 AS priority, t.next_attempt_at
      FROM tasktable.scheduled_tasks AS t
@@ -126,7 +126,7 @@ WITH RECURSIVE lane AS (
 SELECT ` + laneColumnsSQL + `
 FROM lane LIMIT $2::int`
 
-const workedRecurringLanesSQL = `
+const WorkedRecurringLanesSQL = `
 SELECT ` + laneColumnsSQL + `
 FROM (
     SELECT worked.queue, worked.type, 0 AS priority, head.next_attempt_at
@@ -137,85 +137,85 @@ FROM (
     ) AS head
 ) AS lane`
 
-// workedLane is a queue and a type for which a live node has both slots and a handler.
-type workedLane struct{ queue, kind string }
+// WorkedLane is a queue and a type for which a live node has both slots and a handler.
+type WorkedLane struct{ Queue, Kind string }
 
-// workedBy returns the worked lanes of some nodes, in order and without repeats.
-func workedBy(nodes []liveNode) []workedLane {
-	var worked []workedLane
+// WorkedBy returns the worked lanes of some nodes, in order and without repeats.
+func WorkedBy(nodes []LiveNode) []WorkedLane {
+	var worked []WorkedLane
 	for _, node := range nodes {
 		for queue, slots := range node.Queues {
 			for _, kind := range node.Types {
 				if slots > 0 {
-					worked = append(worked, workedLane{queue, kind})
+					worked = append(worked, WorkedLane{queue, kind})
 				}
 			}
 		}
 	}
-	slices.SortFunc(worked, func(a, b workedLane) int {
-		return cmp.Or(cmp.Compare(a.queue, b.queue), cmp.Compare(a.kind, b.kind))
+	slices.SortFunc(worked, func(a, b WorkedLane) int {
+		return cmp.Or(cmp.Compare(a.Queue, b.Queue), cmp.Compare(a.Kind, b.Kind))
 	})
 	return slices.Compact(worked)
 }
 
-// columnsOfWorked makes one list for each column, because unnest takes them so.
-func columnsOfWorked(worked []workedLane) (queues, kinds []string) {
+// ColumnsOfWorked makes one list for each column, because unnest takes them so.
+func ColumnsOfWorked(worked []WorkedLane) (queues, kinds []string) {
 	queues, kinds = make([]string, len(worked)), make([]string, len(worked))
 	for i, one := range worked {
-		queues[i], kinds[i] = one.queue, one.kind
+		queues[i], kinds[i] = one.Queue, one.Kind
 	}
 	return queues, kinds
 }
 
-// listedLanes is the result of a look at the lanes, with the pauses that hold now.
-type listedLanes struct {
-	tasks     []lane
-	recurring []lane
-	paused    []pause
+// ListedLanes is the result of a look at the lanes, with the pauses that hold now.
+type ListedLanes struct {
+	Tasks     []Lane
+	Recurring []Lane
+	Paused    []Pause
 }
 
-// with adds the lanes of more. The pauses stay as they are.
-func (l listedLanes) with(more listedLanes) listedLanes {
-	return listedLanes{
-		tasks:     slices.Concat(l.tasks, more.tasks),
-		recurring: slices.Concat(l.recurring, more.recurring),
-		paused:    l.paused,
+// With adds the lanes of more. The pauses stay as they are.
+func (l ListedLanes) With(more ListedLanes) ListedLanes {
+	return ListedLanes{
+		Tasks:     slices.Concat(l.Tasks, more.Tasks),
+		Recurring: slices.Concat(l.Recurring, more.Recurring),
+		Paused:    l.Paused,
 	}
 }
 
-// unworked leaves out the lanes that a node works.
-func unworked(lanes []lane, nodes []liveNode) []lane {
-	return slices.DeleteFunc(lanes, func(l lane) bool {
-		return slices.ContainsFunc(nodes, func(n liveNode) bool { return n.works(l.Queue, l.Type) })
+// Unworked leaves out the lanes that a node works.
+func Unworked(lanes []Lane, nodes []LiveNode) []Lane {
+	return slices.DeleteFunc(lanes, func(l Lane) bool {
+		return slices.ContainsFunc(nodes, func(n LiveNode) bool { return n.Works(l.Queue, l.Type) })
 	})
 }
 
-// lanes lists all lanes and the pauses at the time now. nil means the database's time.
-func (s statements) lanes(ctx context.Context, q querier, now *time.Time) (found listedLanes, err error) {
-	if found.tasks, err = s.laneRows(ctx, q, lanesSQL, now, false); err != nil {
+// Lanes lists all lanes and the pauses at the time now. nil means the database's time.
+func (s Queries) Lanes(ctx context.Context, q DB, now *time.Time) (found ListedLanes, err error) {
+	if found.Tasks, err = s.LaneRows(ctx, q, LanesSQL, now, false); err != nil {
 		return found, err
 	}
-	if found.recurring, err = s.laneRows(ctx, q, recurringLanesSQL, now, true); err != nil {
+	if found.Recurring, err = s.LaneRows(ctx, q, RecurringLanesSQL, now, true); err != nil {
 		return found, err
 	}
-	found.paused, err = s.pauses(ctx, q, now, nil)
+	found.Paused, err = s.Pauses(ctx, q, now, nil)
 	return found, err
 }
 
-func (s statements) laneRows(
-	ctx context.Context, q querier, statement string, now *time.Time, recurring bool,
-) ([]lane, error) {
-	listed, err := collect[laneRow](ctx, q, "list lanes", s.schema.SQL(statement), now, nil)
+func (s Queries) LaneRows(
+	ctx context.Context, q DB, statement string, now *time.Time, recurring bool,
+) ([]Lane, error) {
+	listed, err := CollectRows[LaneRow](ctx, q, "list lanes", s.Schema.SQL(statement), now, nil)
 	if err != nil {
 		return nil, err
 	}
-	return lanesOf(listed, recurring), nil
+	return LanesOf(listed, recurring), nil
 }
 
-func lanesOf(rows []laneRow, recurring bool) []lane {
-	var lanes []lane
+func LanesOf(rows []LaneRow, recurring bool) []Lane {
+	var lanes []Lane
 	for _, row := range rows {
-		lanes = append(lanes, lane{
+		lanes = append(lanes, Lane{
 			Queue: row.Queue, Type: row.Type, Priority: row.Priority,
 			DueIn: time.Duration(row.DueIn * float64(time.Second)), Head: row.Head, Recurring: recurring,
 		})

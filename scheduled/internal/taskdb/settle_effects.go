@@ -1,4 +1,4 @@
-package scheduled
+package taskdb
 
 import (
 	"context"
@@ -22,20 +22,20 @@ WHERE t.id = ANY ($1::text[]) AND t.id::text NOT IN (SELECT locked.id FROM locke
 // lockInOrder locks all rows that settling with follow-ups will touch, so that two settles whose tasks schedule each
 // other cannot deadlock. If another transaction has locked one of a settlement's rows, lockInOrder returns the
 // settlement in held, because a wait for the lock would stall the other settlements.
-func (s statements) lockInOrder(
-	ctx context.Context, q querier, settlements []settlement,
-) (free, held []settlement, err error) {
+func (s Queries) lockInOrder(
+	ctx context.Context, q DB, settlements []Settlement,
+) (free, held []Settlement, err error) {
 	ids := followUpIDs(settlements)
 	if len(ids) == 0 {
 		return settlements, nil, nil
 	}
-	busy, err := column[string](ctx, q, fmt.Sprintf("lock %d tasks and follow-ups", len(ids)),
-		s.schema.SQL(lockInOrderSQL), ids)
+	busy, err := CollectColumn[string](ctx, q, fmt.Sprintf("lock %d tasks and follow-ups", len(ids)),
+		s.Schema.SQL(lockInOrderSQL), ids)
 	if err != nil {
 		return nil, nil, err
 	}
 	for _, one := range settlements {
-		busyFollowUp := func(task store.Task) bool { return slices.Contains(busy, idOf(task)) }
+		busyFollowUp := func(task store.Task) bool { return slices.Contains(busy, IdOf(task)) }
 		if slices.Contains(busy, one.ID) || slices.ContainsFunc(one.Effects.FollowUps, busyFollowUp) {
 			held = append(held, one)
 		} else {
@@ -49,28 +49,28 @@ const waitInOrderSQL = `
 SELECT t.id::text FROM tasktable.scheduled_tasks AS t WHERE t.id = ANY ($1::text[])
 	ORDER BY t.id::text COLLATE "C" FOR UPDATE`
 
-// waitInOrder waits for the locks of the rows that a settlement will touch.
-func (s statements) waitInOrder(ctx context.Context, q querier, one settlement) error {
-	ids := followUpIDs([]settlement{one})
+// WaitInOrder waits for the locks of the rows that a settlement will touch.
+func (s Queries) WaitInOrder(ctx context.Context, q DB, one Settlement) error {
+	ids := followUpIDs([]Settlement{one})
 	if len(ids) == 0 {
 		ids = []string{one.ID}
 	}
-	if _, err := q.Exec(ctx, s.schema.SQL(waitInOrderSQL), ids); err != nil {
+	if _, err := q.Exec(ctx, s.Schema.SQL(waitInOrderSQL), ids); err != nil {
 		return fmt.Errorf("wait for the locks of task %s and its follow-ups: %w", one.ID, err)
 	}
 	return nil
 }
 
-// settleAll settles attempts with all their effects, in q's transaction. It first settles the tasks that run again,
+// SettleAll settles attempts with all their effects, in q's transaction. It first settles the tasks that run again,
 // then the others, and then schedules the follow-ups.
-func (s statements) settleAll(
-	ctx context.Context, q querier, now *time.Time, node *int64, service string, settlements []settlement,
-) ([]settled, error) {
+func (s Queries) SettleAll(
+	ctx context.Context, q DB, now *time.Time, node *int64, service string, settlements []Settlement,
+) ([]SettleResult, error) {
 	settlements, held, err := s.lockInOrder(ctx, q, settlements)
 	if err != nil {
 		return nil, err
 	}
-	var agains, rest []settlement
+	var agains, rest []Settlement
 	for _, one := range settlements {
 		if one.Effects.Again != nil && one.To == store.StatusCompleted {
 			agains = append(agains, one)
@@ -78,12 +78,12 @@ func (s statements) settleAll(
 			rest = append(rest, one)
 		}
 	}
-	done, edited, err := s.settleAgains(ctx, q, now, node, agains)
+	done, edited, err := s.SettleAgains(ctx, q, now, node, agains)
 	if err != nil {
 		return nil, err
 	}
 	if rest = append(rest, edited...); len(rest) > 0 {
-		settledRest, err := s.settle(ctx, q, now, node, rest)
+		settledRest, err := s.Settle(ctx, q, now, node, rest)
 		if err != nil {
 			return nil, err
 		}
@@ -93,40 +93,40 @@ func (s statements) settleAll(
 		return nil, err
 	}
 	for _, one := range held {
-		done = append(done, settled{Fence: one.Fence, Held: true})
+		done = append(done, SettleResult{Fence: one.Fence, Held: true})
 	}
 	return done, nil
 }
 
-// settleAgains settles the tasks that run again. It returns in edited the settlements whose tasks were edited
+// SettleAgains settles the tasks that run again. It returns in edited the settlements whose tasks were edited
 // meanwhile, so that an ordinary settle releases them, because a newer edit wins. Settlements whose rows another
 // transaction has locked must not go to that settle. If the lock ended a moment later, it would record such a task as
 // completed and forget its Again.
-func (s statements) settleAgains(
-	ctx context.Context, q querier, now *time.Time, node *int64, agains []settlement,
-) (done []settled, edited []settlement, err error) {
+func (s Queries) SettleAgains(
+	ctx context.Context, q DB, now *time.Time, node *int64, agains []Settlement,
+) (done []SettleResult, edited []Settlement, err error) {
 	if len(agains) == 0 {
 		return nil, nil, nil
 	}
-	if done, err = s.again(ctx, q, now, node, agains); err != nil {
+	if done, err = s.Again(ctx, q, now, node, agains); err != nil {
 		return nil, nil, err
 	}
-	if _, err := q.Exec(ctx, leaveSQL); err != nil {
+	if _, err := q.Exec(ctx, LeaveSQL); err != nil {
 		return nil, nil, fmt.Errorf("leave the change context: %w", err)
 	}
 	if len(done) == len(agains) {
 		return done, nil, nil
 	}
-	ran := byFence(done)
-	left := map[int64]settlement{}
-	var holds []hold
+	ran := ByFence(done)
+	left := map[int64]Settlement{}
+	var holds []Claim
 	for _, one := range agains {
 		if _, ok := ran[one.Fence]; !ok {
 			left[one.Fence] = one
-			holds = append(holds, one.hold)
+			holds = append(holds, one.Claim)
 		}
 	}
-	states, err := s.recheck(ctx, q, holds)
+	states, err := s.Recheck(ctx, q, holds)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -135,14 +135,14 @@ func (s statements) settleAgains(
 		case state.Held && !state.Current:
 			edited = append(edited, left[state.Fence])
 		default:
-			done = append(done, settled{Fence: state.Fence, Held: state.Held})
+			done = append(done, SettleResult{Fence: state.Fence, Held: state.Held})
 		}
 	}
 	return done, edited, nil
 }
 
-func byFence(done []settled) map[int64]settled {
-	states := make(map[int64]settled, len(done))
+func ByFence(done []SettleResult) map[int64]SettleResult {
+	states := make(map[int64]SettleResult, len(done))
 	for _, one := range done {
 		states[one.Fence] = one
 	}

@@ -1,4 +1,4 @@
-package scheduled
+package taskdb
 
 import (
 	"context"
@@ -8,19 +8,18 @@ import (
 	"time"
 
 	"github.com/tasktable/tasktable/scheduled/internal/fireplan"
-	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/recurrence"
 )
 
 const (
-	forkMost      = 200  // how many recurring tasks a pass looks at
+	ForkMost      = 200  // how many recurring tasks a pass looks at
 	forkRowsMost  = 1000 // after so many occurrences, the other tasks wait for the next pass
 	forkRowsChunk = 500  // how many occurrences one statement makes, because it has a time limit
 )
 
 // The statement reads and locks the recurring tasks that are due, or only the task with the id $6. It leaves tasks
 // that others have locked to the next pass.
-const recurringSQL = `
+const RecurringSQL = `
 WITH clock AS MATERIALIZED (
     SELECT coalesce($1::timestamptz, clock_timestamp()) AS now
 ), picked AS MATERIALIZED (
@@ -60,32 +59,39 @@ WHERE t.ctid = ANY (ARRAY(SELECT picked.tid FROM picked)) AND t.cron IS NOT NULL
 ORDER BY t.next_attempt_at, t.id::text
 FOR UPDATE OF t SKIP LOCKED`
 
-// fork fires the due recurring tasks of the given lanes, in q's transaction. It makes their occurrences and plans
+// Fork fires the due recurring tasks of the given lanes, in q's transaction. It makes their occurrences and plans
 // their next fires. It returns how many tasks it looked at. If a task's expression cannot be read, fork fails the
 // task, which then does not fire until somebody edits it. now nil means the database's time.
-func (s statements) fork(
-	ctx context.Context, q querier, now *time.Time, lanes []lane, most int, aside ...string,
+func (s Queries) Fork(
+	ctx context.Context, q DB, now *time.Time, lanes []Lane, most int, aside ...string,
 ) (looked int, err error) {
-	done, err := s.forkThose(ctx, q, now, lanes, most, aside, nil)
-	return done.looked, err
+	done, err := s.ForkSome(ctx, q, now, lanes, most, aside, nil)
+	return done.Looked, err
 }
 
-// forked is the result of forking.
-type forked struct {
-	looked int    // how many tasks were looked at
-	failed []Dead // the tasks whose expression cannot be read
+// unreadable is a recurring task whose cron expression or time zone cannot be read. fork has failed it.
+type unreadable struct {
+	ID, Type string
+	Revision int64
+	Error    string
 }
 
-// forkThose does the same as fork. If only is not nil, it does so only for the task with that id.
-func (s statements) forkThose(
-	ctx context.Context, q querier, now *time.Time, lanes []lane, most int, aside []string, only *string,
-) (done forked, err error) {
+// ForkResult is the result of forking.
+type ForkResult struct {
+	Looked int          // how many tasks were looked at
+	Failed []unreadable // the tasks whose expression cannot be read
+}
+
+// ForkSome does the same as fork. If only is not nil, it does so only for the task with that id.
+func (s Queries) ForkSome(
+	ctx context.Context, q DB, now *time.Time, lanes []Lane, most int, aside []string, only *string,
+) (done ForkResult, err error) {
 	queues, kinds := make([]string, len(lanes)), make([]string, len(lanes))
 	for i, l := range lanes {
 		queues[i], kinds[i] = l.Queue, l.Type
 	}
-	tasks, err := collect[fireplan.Task](ctx, q, "read recurring tasks",
-		s.schema.SQL(recurringSQL), now, queues, kinds, min(most, forkMost), notNil(aside), only)
+	tasks, err := CollectRows[fireplan.Task](ctx, q, "read recurring tasks",
+		s.Schema.SQL(RecurringSQL), now, queues, kinds, min(most, ForkMost), OrEmpty(aside), only)
 	if err != nil || len(tasks) == 0 {
 		return done, err
 	}
@@ -97,7 +103,7 @@ func (s statements) forkThose(
 	if err != nil {
 		return done, err
 	}
-	c := forkColumns{zones: s.zones}
+	c := ForkColumns{zones: s.Zones}
 	for _, task := range tasks {
 		if len(c.fires) >= forkRowsMost {
 			break
@@ -106,10 +112,10 @@ func (s statements) forkThose(
 			continue
 		}
 		c.add(task, paused, live[task.ID])
-		done.looked++
+		done.Looked++
 	}
-	done.failed = c.failed
-	return done, s.writeForks(ctx, q, &c)
+	done.Failed = c.failed
+	return done, s.WriteForks(ctx, q, &c)
 }
 
 // An occurrence has not ended while its status is not final. It has also not ended while a claim holds it, because a
@@ -139,9 +145,9 @@ type occurrence struct {
 // around reads the pauses since the first of the tasks' fires, and the earlier occurrences that have not ended,
 // because both decide about the fires. If a task's fires cancel earlier occurrences, it reads all of these, otherwise
 // only the earliest.
-func (s statements) around(
-	ctx context.Context, q querier, now *time.Time, tasks []fireplan.Task,
-) ([]pause, map[string][]occurrence, error) {
+func (s Queries) around(
+	ctx context.Context, q DB, now *time.Time, tasks []fireplan.Task,
+) ([]Pause, map[string][]occurrence, error) {
 	since := tasks[0].NextFire
 	ids, from, most := make([]string, len(tasks)), make([]*time.Time, len(tasks)), make([]*int, len(tasks))
 	for i, task := range tasks {
@@ -153,12 +159,12 @@ func (s statements) around(
 			since = task.NextFire
 		}
 	}
-	paused, err := s.pauses(ctx, q, now, &since)
+	paused, err := s.Pauses(ctx, q, now, &since)
 	if err != nil {
 		return nil, nil, err
 	}
-	found, err := collect[occurrence](ctx, q, "read occurrences",
-		s.schema.SQL(liveOccurrencesSQL), ids, from, now, most)
+	found, err := CollectRows[occurrence](ctx, q, "read occurrences",
+		s.Schema.SQL(liveOccurrencesSQL), ids, from, now, most)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -172,8 +178,8 @@ func (s statements) around(
 // lockLive locks the occurrences that a fire may cancel. It returns in busy the tasks that have an occurrence which
 // another transaction has locked. These tasks are left to the next pass, because a wait for the lock would hold up
 // all the others.
-func (s statements) lockLive(
-	ctx context.Context, q querier, tasks []fireplan.Task, live map[string][]occurrence,
+func (s Queries) lockLive(
+	ctx context.Context, q DB, tasks []fireplan.Task, live map[string][]occurrence,
 ) (busy map[string]bool, err error) {
 	parents := map[string]string{}
 	for _, task := range tasks {
@@ -186,8 +192,8 @@ func (s statements) lockLive(
 	if len(parents) == 0 {
 		return nil, nil
 	}
-	locked, err := column[string](ctx, q, "lock earlier occurrences",
-		s.schema.SQL(lockInOrderSQL), slices.Collect(maps.Keys(parents)))
+	locked, err := CollectColumn[string](ctx, q, "lock earlier occurrences",
+		s.Schema.SQL(lockInOrderSQL), slices.Collect(maps.Keys(parents)))
 	if err != nil {
 		return nil, err
 	}
@@ -198,33 +204,30 @@ func (s statements) lockLive(
 	return busy, nil
 }
 
-// forkColumns has the rows to be written, as one list for each column, because unnest takes them so.
-type forkColumns struct {
-	zones *zones
+// ForkColumns has the rows to be written, as one list for each column, because unnest takes them so.
+type ForkColumns struct {
+	zones *Zones
 
 	cancelled, cancelledBy []string
 
 	parents, skips []string
 	fires          []time.Time
 
-	ids, messages, ended   []string
-	nexts, lasts, liveFrom []*time.Time
-	counts                 []int
+	Ids, Messages, Ended   []string
+	Nexts, Lasts, LiveFrom []*time.Time
+	Counts                 []int
 	walls                  []*time.Time
 	zoneData               []*string
 
-	failed []Dead
+	failed []unreadable
 }
 
 // add decides about the fires of one task.
-func (c *forkColumns) add(task fireplan.Task, paused []pause, live []occurrence) {
+func (c *ForkColumns) add(task fireplan.Task, paused []Pause, live []occurrence) {
 	rule, err := recurrence.ParseIn(task.Cron, task.TimeZone, c.zones.location)
 	if err != nil {
-		why := scrub(err.Error())
-		c.failed = append(c.failed, Dead{
-			ID: task.ID, Type: task.Type, Outcome: outcomeFailed, Status: string(store.StatusFailed),
-			Revision: task.Revision, Error: why,
-		})
+		why := Sanitize(err.Error())
+		c.failed = append(c.failed, unreadable{ID: task.ID, Type: task.Type, Revision: task.Revision, Error: why})
 		c.advance(task, fireplan.Plan{Ended: why, Count: task.OccurrenceCount, Last: task.LastFire}, "FAILED", nil, plan{})
 		return
 	}
@@ -242,7 +245,7 @@ func (c *forkColumns) add(task fireplan.Task, paused []pause, live []occurrence)
 	if len(live) > 0 && task.Overlap == "skip" {
 		blocked = "an earlier occurrence has not ended: " + live[len(live)-1].ID
 	}
-	fingerprint := c.zones.fingerprint(task.TimeZone)
+	fingerprint := c.zones.Fingerprint(task.TimeZone)
 	task.Move(rule, fingerprint)
 	f := fireplan.Decide(task, rule.Anchored(task.ScheduledAt).Next, pauses, blocked)
 	if task.Overlap == "cancel_running" && f.Runs() {
@@ -279,14 +282,14 @@ func planOf(rule *recurrence.Rule, next time.Time, fingerprint string) plan {
 	return plan{wall: &wall, zoneData: &fingerprint}
 }
 
-func (c *forkColumns) advance(task fireplan.Task, f fireplan.Plan, ended string, liveFrom *time.Time, plan plan) {
+func (c *ForkColumns) advance(task fireplan.Task, f fireplan.Plan, ended string, liveFrom *time.Time, plan plan) {
 	var next *time.Time
 	if !f.Next.IsZero() {
 		next = &f.Next
 	}
-	c.ids, c.nexts = append(c.ids, task.ID), append(c.nexts, next)
-	c.lasts, c.counts = append(c.lasts, f.Last), append(c.counts, f.Count)
-	c.messages, c.ended, c.liveFrom = append(c.messages, f.Ended), append(c.ended, ended), append(c.liveFrom, liveFrom)
+	c.Ids, c.Nexts = append(c.Ids, task.ID), append(c.Nexts, next)
+	c.Lasts, c.Counts = append(c.Lasts, f.Last), append(c.Counts, f.Count)
+	c.Messages, c.Ended, c.LiveFrom = append(c.Messages, f.Ended), append(c.Ended, ended), append(c.LiveFrom, liveFrom)
 	c.walls, c.zoneData = append(c.walls, plan.wall), append(c.zoneData, plan.zoneData)
 }
 
@@ -300,7 +303,7 @@ SELECT count(tasktable.fork_occurrence(one.parent, one.fire, nullif(one.skip, ''
 FROM unnest($1::text[], $2::timestamptz[], $3::text[]) AS one (parent, fire, skip)`
 
 // The statement writes no column whose edit would draw a revision. A task without a next fire has ended.
-const advanceSQL = `
+const AdvanceSQL = `
 UPDATE tasktable.scheduled_tasks AS t
 SET next_attempt_at = one.next, planned_revision = t.revision, started_at = one.last, occurrence_count = one.count,
     open_occurrences_from = coalesce(one.open_occurrences_from, t.open_occurrences_from), planned_wall = one.wall,
@@ -313,22 +316,22 @@ FROM unnest($1::text[], $2::timestamptz[], $3::timestamptz[], $4::int[], $5::tex
     $8::timestamp[], $9::text[]) AS one (id, next, last, count, message, ended, open_occurrences_from, wall, zone_data)
 WHERE t.id = ANY (ARRAY[one.id])`
 
-// writeForks must run in the engine's context, so that the triggers do not take the status of a task that has ended
+// WriteForks must run in the engine's context, so that the triggers do not take the status of a task that has ended
 // for somebody's edit.
-func (s statements) writeForks(ctx context.Context, q querier, c *forkColumns) error {
+func (s Queries) WriteForks(ctx context.Context, q DB, c *ForkColumns) error {
 	if len(c.cancelled) > 0 {
-		if _, err := q.Exec(ctx, s.schema.SQL(cancelOccurrencesSQL), c.cancelled, c.cancelledBy); err != nil {
+		if _, err := q.Exec(ctx, s.Schema.SQL(cancelOccurrencesSQL), c.cancelled, c.cancelledBy); err != nil {
 			return fmt.Errorf("cancel %d earlier occurrences: %w", len(c.cancelled), err)
 		}
 	}
 	for from := 0; from < len(c.fires); from += forkRowsChunk {
 		to := min(from+forkRowsChunk, len(c.fires))
-		_, err := q.Exec(ctx, s.schema.SQL(forkSQL), c.parents[from:to], c.fires[from:to], c.skips[from:to])
+		_, err := q.Exec(ctx, s.Schema.SQL(forkSQL), c.parents[from:to], c.fires[from:to], c.skips[from:to])
 		if err != nil {
 			return fmt.Errorf("fork %d occurrences: %w", to-from, err)
 		}
 	}
-	_, err := q.Exec(ctx, s.schema.SQL(advanceSQL), c.ids, c.nexts, c.lasts, c.counts, c.messages, c.ended, c.liveFrom,
+	_, err := q.Exec(ctx, s.Schema.SQL(AdvanceSQL), c.Ids, c.Nexts, c.Lasts, c.Counts, c.Messages, c.Ended, c.LiveFrom,
 		c.walls, c.zoneData)
-	return wrap(err, "plan the next fires")
+	return Annotate(err, "plan the next fires")
 }

@@ -1,4 +1,4 @@
-package scheduled
+package taskdb
 
 import (
 	"sync"
@@ -11,9 +11,9 @@ import (
 // node runs.
 const zoneValid = time.Minute
 
-// zones loads time zones, and keeps each for a minute. Otherwise a fork would read the zone's file for each task. It
+// Zones loads time zones, and keeps each for a minute. Otherwise a fork would read the zone's file for each task. It
 // is safe for concurrent use. A nil *zones uses the zones of the machine.
-type zones struct {
+type Zones struct {
 	load  recurrence.Zones
 	mu    sync.Mutex
 	known map[string]loadedZone
@@ -25,20 +25,20 @@ type loadedZone struct {
 	at          time.Time
 }
 
-var machineZones = newZones(time.LoadLocation)
+var machineZones = NewZones(time.LoadLocation)
 
-func newZones(load recurrence.Zones) *zones {
-	return &zones{load: load, known: map[string]loadedZone{}}
+func NewZones(load recurrence.Zones) *Zones {
+	return &Zones{load: load, known: map[string]loadedZone{}}
 }
 
 // location returns the zone of this name. It has the form of recurrence.Zones.
-func (z *zones) location(name string) (*time.Location, error) {
+func (z *Zones) location(name string) (*time.Location, error) {
 	zone, err := z.get(name)
 	return zone.location, err
 }
 
-// fingerprint returns a text that differs when the data of the zone differ. It is "" if the zone is not known.
-func (z *zones) fingerprint(name string) string {
+// Fingerprint returns a text that differs when the data of the zone differ. It is "" if the zone is not known.
+func (z *Zones) Fingerprint(name string) string {
 	zone, err := z.get(name)
 	if err != nil {
 		return ""
@@ -46,7 +46,7 @@ func (z *zones) fingerprint(name string) string {
 	return zone.fingerprint
 }
 
-func (z *zones) get(name string) (loadedZone, error) {
+func (z *Zones) get(name string) (loadedZone, error) {
 	if z == nil {
 		z = machineZones
 	}

@@ -1,4 +1,4 @@
-package scheduled
+package taskdb
 
 import (
 	"bytes"
@@ -11,10 +11,10 @@ import (
 // maxText is how many bytes of an error or a note are kept. A stack fits, and a dumped response body does not.
 const maxText = 8 << 10
 
-// scrub makes text storable. Postgres takes neither NUL nor invalid UTF-8, and one bad text would fail the whole
+// Sanitize makes text storable. Postgres takes neither NUL nor invalid UTF-8, and one bad text would fail the whole
 // statement that settles its task together with others. The result has at most maxText bytes. It stays the same when
 // it is scrubbed again.
-func scrub(text string) string {
+func Sanitize(text string) string {
 	whole := len(text) <= maxText
 	text = strings.ToValidUTF8(text[:min(len(text), maxText)], "\uFFFD") // the cut may fall within a character
 	text = strings.ReplaceAll(text, "\x00", "\uFFFD")                    // this makes three bytes of one
@@ -28,9 +28,9 @@ func scrub(text string) string {
 	return text[:end] + "…"
 }
 
-// errorText is err.Error(). It returns a text even if that method panics, as it may for a nil pointer in an error
+// ErrorText is err.Error(). It returns a text even if that method panics, as it may for a nil pointer in an error
 // interface. The method is part of the handler's code, and must not end the process.
-func errorText(err error) (text string) {
+func ErrorText(err error) (text string) {
 	defer func() {
 		if value := recover(); value != nil {
 			text = fmt.Sprintf("an error of type %T whose method Error panicked: %v", err, value)
@@ -39,10 +39,10 @@ func errorText(err error) (text string) {
 	return err.Error()
 }
 
-// scrubJSON is scrub for an encoded value. JSON writes NUL as an escape that jsonb refuses. jsonb refuses lone
+// SanitizeJSON is scrub for an encoded value. JSON writes NUL as an escape that jsonb refuses. jsonb refuses lone
 // surrogates too, and decoding and encoding the value replaces them. scrubJSON returns nil if the value is not valid
 // JSON.
-func scrubJSON(encoded json.RawMessage) json.RawMessage {
+func SanitizeJSON(encoded json.RawMessage) json.RawMessage {
 	if encoded == nil {
 		return nil
 	}

@@ -1,0 +1,93 @@
+package taskdb
+
+import (
+	"encoding/json"
+	"slices"
+	"time"
+)
+
+// LiveNode is a node that is not dead, as the leader knows it.
+type LiveNode struct {
+	Number        int64
+	Queues        map[string]int // the slots of each queue; shared slots count for each queue
+	Shares        bool           // its slots serve all its queues
+	Types         []string
+	Transactional []string                 // the types whose handlers take a transaction
+	Places        int                      // how many of these handlers it runs at once
+	Averages      map[string]time.Duration // how long its handlers run, by type
+	Held          bool                     // its lock is held, so its session lives
+	Hears         bool                     // it has an OnDead or OnLost hook
+	Led           bool                     // of the nodes not known to be dead, it is the last that began to lead
+	Silent        time.Duration            // how long ago its last sign of life was; negative if nobody has noted that
+}
+
+// Works reports whether the node takes tasks of a queue and type.
+func (n LiveNode) Works(queue, kind string) bool {
+	return n.Queues[queue] > 0 && slices.Contains(n.Types, kind)
+}
+
+const NodesSQL = `
+WITH held AS MATERIALIZED (
+    SELECT l.objid::bigint AS number FROM pg_locks AS l
+    WHERE l.locktype = 'advisory' AND l.classid::bigint = $1::bigint AND l.objsubid = 2 AND l.granted
+        AND l.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())
+)
+SELECT n.number, n.queues::text AS queues, array_remove(n.types, NULL) AS types, n.shares_slots AS shares,
+    n.receives_failures AS hears,
+    array_remove(n.transactional, NULL) AS transactional, n.places, n.averages::text AS averages, n.number
+    IN (SELECT held.number FROM held) AS held,
+    coalesce(n.elected_at = max(n.elected_at) OVER (), false) AS led,
+    coalesce((extract(epoch FROM statement_timestamp() - n.last_seen_at) * 1000)::bigint, -1) AS silent -- milliseconds
+FROM tasktable.nodes AS n WHERE n.dead_at IS NULL ORDER BY n.number`
+
+type NodeRow struct {
+	Number        int64
+	Queues        string
+	Types         []string
+	Shares        bool
+	Hears         bool
+	Transactional []string
+	Places        int
+	Averages      string
+	Held          bool
+	Led           bool
+	Silent        int64
+}
+
+// Node converts a row. A row that somebody has spoiled becomes a node without queues or without averages.
+func (r NodeRow) Node() LiveNode {
+	node := LiveNode{
+		Number: r.Number, Types: r.Types, Shares: r.Shares, Hears: r.Hears,
+		Transactional: r.Transactional, Places: r.Places,
+		Averages: DecodeAverages(r.Averages), Held: r.Held, Led: r.Led,
+		Silent: time.Duration(max(r.Silent, -1)) * time.Millisecond,
+	}
+	_ = json.Unmarshal([]byte(r.Queues), &node.Queues)
+	if r.Shares {
+		ShareSlots(node.Queues)
+	}
+	return node
+}
+
+// ShareSlots gives each queue the slots of all queues, because any queue may get them.
+func ShareSlots(queues map[string]int) {
+	total := 0
+	for _, slots := range queues {
+		total += slots
+	}
+	for queue := range queues {
+		queues[queue] = total
+	}
+}
+
+func DecodeAverages(text string) map[string]time.Duration {
+	var micros map[string]int64
+	if json.Unmarshal([]byte(text), &micros) != nil {
+		return nil // somebody has damaged the column
+	}
+	averages := make(map[string]time.Duration, len(micros))
+	for kind, took := range micros {
+		averages[kind] = time.Duration(min(max(took, 0), time.Hour.Microseconds()*24*365)) * time.Microsecond
+	}
+	return averages
+}
