@@ -91,7 +91,7 @@ func TestStatementsOnANewerSchema(t *testing.T) {
 		names = append(names, one.name)
 	}
 	for _, name := range []string{
-		"scheduled.claimSQL", "scheduled.gateSQL", "scheduled.settleSQL", "store.compareSQL", "store.getSQL",
+		"scheduled/internal/taskdb.ClaimSQL", "scheduled/internal/taskdb.GateSQL", "scheduled/internal/taskdb.SettleSQL", "store.compareSQL", "store.getSQL",
 		"store.scheduleSQL",
 	} {
 		if !slices.Contains(names, name) {
@@ -222,9 +222,12 @@ func recorded(t *testing.T, file string) (statements []statement) {
 // about tables or functions.
 func collected(t *testing.T) (statements []statement) {
 	t.Helper()
-	shared := collector{files: parsed(t, "store/internal/query"), constants: map[string]ast.Expr{}}
+	shared := collector{
+		files:     append(parsed(t, "store/internal/query"), parsed(t, "scheduled/internal/taskdb")...),
+		constants: map[string]ast.Expr{},
+	}
 	shared.collect()
-	for _, folder := range []string{"store", "store/inspect", "scheduled"} {
+	for _, folder := range []string{"store", "store/inspect", "scheduled", "scheduled/internal/taskdb"} {
 		c := collector{folder: folder, files: parsed(t, folder), constants: map[string]ast.Expr{}, shared: &shared}
 		statements = append(statements, c.collect()...)
 	}

@@ -116,7 +116,9 @@ func (a *abandoned) step(ctx context.Context, page, most int64) (next int64, err
 }
 
 // take ends the abandoned claims on the rows of a range.
-func (a *abandoned) take(ctx context.Context, tx pgx.Tx, r taskdb.TupleRange) (ended []taskdb.Settlement, done []taskdb.SettleResult, err error) {
+func (a *abandoned) take(
+	ctx context.Context, tx pgx.Tx, r taskdb.TupleRange,
+) (ended []taskdb.Settlement, done []taskdb.SettleResult, err error) {
 	holds, err := taskdb.CollectRows[taskdb.Claim](ctx, tx, "read abandoned claims",
 		a.statements.Schema.SQL(abandonedSQL), r.From.String(), r.To.String(), a.after)
 	if err != nil || len(holds) == 0 {

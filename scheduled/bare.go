@@ -102,7 +102,7 @@ func (b *Bare) complete(ctx context.Context, taken []taskdb.ClaimedTask) error {
 	ended := make([]taskdb.Settlement, len(taken))
 	for i, c := range taken {
 		ended[i] = taskdb.Settlement{
-			Claim: c.Hold(), Type: c.Type, ScheduledAt: &c.Due, StartedAt: &now,
+			Claim: c.Claim(), Type: c.Type, ScheduledAt: &c.Due, StartedAt: &now,
 			Outcome: taskdb.OutcomeCompleted, Edited: taskdb.OutcomeSuperseded, To: store.StatusCompleted,
 		}
 	}

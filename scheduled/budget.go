@@ -153,7 +153,9 @@ func budget(lanes []taskdb.Lane, nodes []taskdb.LiveNode, jobs []seenJob, known 
 		if p == nil {
 			continue
 		}
-		one := taskdb.LaneQuota{Lane: l, Pool: p.number, Cost: cost(l.Type), Room: p.free*slotCost - p.waiting, Slots: p.free}
+		one := taskdb.LaneQuota{
+			Lane: l, Pool: p.number, Cost: cost(l.Type), Room: p.free*slotCost - p.waiting, Slots: p.free,
+		}
 		if one.Room < one.Cost || p.tasks >= max(2*p.slots, handMost) {
 			one.Room = 0
 		}

@@ -134,10 +134,13 @@ func (c *census) list(ctx context.Context, nodes []taskdb.LiveNode, found *count
 	if err != nil {
 		return err
 	}
-	recurring, err := counted[taskdb.LaneRow](ctx, c, "list lanes of recurring tasks", taskdb.RecurringLanesSQL, nil, listedMax)
+	recurring, err := counted[taskdb.LaneRow](
+		ctx, c, "list lanes of recurring tasks", taskdb.RecurringLanesSQL, nil, listedMax,
+	)
 	if err == nil {
 		found.lanes = taskdb.ListedLanes{
-			Tasks: taskdb.Unworked(taskdb.LanesOf(tasks, false), nodes), Recurring: taskdb.Unworked(taskdb.LanesOf(recurring, true), nodes),
+			Tasks:     taskdb.Unworked(taskdb.LanesOf(tasks, false), nodes),
+			Recurring: taskdb.Unworked(taskdb.LanesOf(recurring, true), nodes),
 		}
 	}
 	return err

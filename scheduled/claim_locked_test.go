@@ -21,7 +21,9 @@ func (b *bench) claimAtNoon(aside ...string) (ids []string, err error) {
 		if _, err := tx.Exec(b.t.Context(), settings+"; "+taskdb.EnterSQL); err != nil {
 			return err
 		}
-		taken, err := b.Claim(b.t.Context(), tx, &noon, 0, time.Minute, []taskdb.LaneQuota{jobs(0, 0, 1000)}, 1000, aside...)
+		taken, err := b.Claim(
+			b.t.Context(), tx, &noon, 0, time.Minute, []taskdb.LaneQuota{jobs(0, 0, 1000)}, 1000, aside...,
+		)
 		for _, c := range taken {
 			ids = append(ids, c.ID)
 		}
@@ -239,7 +241,9 @@ func TestClaimLocksNoMoreThanItTakes(t *testing.T) {
 		if _, err := tx.Exec(t.Context(), taskdb.EnterSQL); err != nil {
 			t.Fatal(err)
 		}
-		taken, err := b.Claim(t.Context(), tx, &noon, 0, time.Minute, []taskdb.LaneQuota{jobs(5, 0, 22), jobs(0, 0, 22)}, 21)
+		taken, err := b.Claim(
+			t.Context(), tx, &noon, 0, time.Minute, []taskdb.LaneQuota{jobs(5, 0, 22), jobs(0, 0, 22)}, 21,
+		)
 		if err != nil || len(taken) != 21 {
 			t.Fatalf("claimed %d tasks, %v; want 21", len(taken), err)
 		}

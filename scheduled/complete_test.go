@@ -19,7 +19,9 @@ func TestComplete(t *testing.T) {
 	b.exec(`SELECT tasktable.cancel('cancelled')`)
 	lost := completed(holds["lost"])
 	lost.Fence++
-	all := []taskdb.Settlement{completed(holds["current"]), completed(holds["edited"]), completed(holds["cancelled"]), lost}
+	all := []taskdb.Settlement{
+		completed(holds["current"]), completed(holds["edited"]), completed(holds["cancelled"]), lost,
+	}
 	done, err := b.Complete(t.Context(), b.pool, &noon, new(int64(7)), all)
 	if err != nil || len(done) != 1 || done[0].Fence != holds["current"].Fence || !done[0].Settled ||
 		!done[0].Current || done[0].Status != "COMPLETED" {

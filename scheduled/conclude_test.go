@@ -323,7 +323,8 @@ func TestCall(t *testing.T) {
 		err := receive(t, ended, 5*time.Second, name)
 		if test.want == "" && err == nil || err != nil && test.want != "" && strings.HasPrefix(err.Error(), test.want) {
 			var stack *handlers.PanicError
-			if errors.As(err, &stack) && (!strings.Contains(stack.Stack, "conclude") || len(stack.Stack) > taskdb.MaxStack) {
+			if errors.As(err, &stack) &&
+				(!strings.Contains(stack.Stack, "conclude") || len(stack.Stack) > taskdb.MaxStack) {
 				t.Errorf("%s: stack of %d bytes: %s", name, len(stack.Stack), stack.Stack)
 			}
 			continue

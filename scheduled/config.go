@@ -267,7 +267,7 @@ func (c Config) validate() error {
 		}
 		if task.Recurrence == nil {
 			wrong("Recurring[%d] needs a Recurrence", i)
-		} else if id := taskdb.IdOf(task); ids[id] {
+		} else if id := taskdb.IDOf(task); ids[id] {
 			wrong("Recurring[%d]: id must differ from those before it, got %q again", i, id)
 		} else {
 			ids[id] = true

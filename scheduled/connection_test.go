@@ -243,7 +243,10 @@ func TestFetchedButNeverWorkedJobIsReleased(t *testing.T) {
 		attempted_by, priority)
 		SELECT jsonb_build_object('tasks', $2::text), '{"tasks": 1}', 'JOB', 'default', 'running', 1, 1, now(),
 			ARRAY[$1::text], 3`,
-		taskdb.ClientID(number), taskdb.EncodeClaims([]taskdb.Claim{{ID: stray.ID, Fence: 1000000, Revision: stray.Revision, Attempt: 1, Due: at}}))
+		taskdb.ClientID(number),
+		taskdb.EncodeClaims([]taskdb.Claim{{
+			ID: stray.ID, Fence: 1000000, Revision: stray.Revision, Attempt: 1, Due: at,
+		}}))
 	f.until(25*time.Second, "the stray claim is released", `SELECT count(*) = 1 FROM tasktable.scheduled_task_executions
 		WHERE fence = 1000000`)
 	if again := receive(t, v.began, 20*time.Second, "the task runs"); again.ID != stray.ID || again.Attempt != 1 {

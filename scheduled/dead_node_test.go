@@ -95,13 +95,16 @@ func TestOnDead(t *testing.T) {
 			Type: "JOB", Outcome: taskdb.OutcomeFailed, Status: "FAILED", Attempt: 2, Error: "handler panicked: oops",
 		},
 		"undecodable": {
-			Type: "JOB", Outcome: taskdb.OutcomeFailed, Status: "FAILED", Attempt: 1, Error: "payload does not decode: ",
+			Type: "JOB", Outcome: taskdb.OutcomeFailed, Status: "FAILED", Attempt: 1,
+			Error: "payload does not decode: ",
 		},
 		"too late": {
-			Type: "JOB", Outcome: taskdb.OutcomeExpired, Status: "EXPIRED", Attempt: 0, Error: "expired before it could start",
+			Type: "JOB", Outcome: taskdb.OutcomeExpired, Status: "EXPIRED", Attempt: 0,
+			Error: "expired before it could start",
 		},
 		"waits too long": {
-			Type: "JOB", Outcome: taskdb.OutcomeExpired, Status: "EXPIRED", Attempt: 1, Error: "expired before it could start",
+			Type: "JOB", Outcome: taskdb.OutcomeExpired, Status: "EXPIRED", Attempt: 1,
+			Error: "expired before it could start",
 		},
 		"deaf":   {Type: "JOB", Outcome: taskdb.OutcomeLost, Status: "FAILED", Attempt: 1, Error: "its lease ended"},
 		"killed": {Type: "GATED", Outcome: "told by OnLost", Status: "QUEUED", Attempt: 1, Error: "node "},

@@ -31,7 +31,8 @@ func TestUndertaker(t *testing.T) {
 	var wg sync.WaitGroup
 	wg.Go(func() { u.run(ctx) })
 	want := Dead{
-		ID: "a", Type: "JOB", Outcome: taskdb.OutcomeFailed, Status: "FAILED", Revision: 7, Attempt: 5, Error: "not today",
+		ID: "a", Type: "JOB", Outcome: taskdb.OutcomeFailed, Status: "FAILED", Revision: 7, Attempt: 5,
+		Error: "not today",
 	}
 	for _, dead := range []Dead{want, {ID: "bad", Type: "JOB", Status: "FAILED", Revision: 8, Attempt: 1},
 		{ID: "worse", Status: "EXPIRED"}, {ID: "after them", Status: "FAILED"}} {
@@ -139,7 +140,8 @@ func TestUndertakerTellsTheDeadFromTheLost(t *testing.T) {
 		func(_ context.Context, lost Lost) { told = append(told, fmt.Sprintf("lost %+v", lost)) }, testLogger())
 	for _, status := range []string{"QUEUED", "FAILED", "CANCELLED"} {
 		u.tell(Dead{
-			ID: "a", Type: "JOB", Outcome: taskdb.OutcomeLost, Status: status, Revision: 7, Attempt: 5, Error: "node 3 died",
+			ID: "a", Type: "JOB", Outcome: taskdb.OutcomeLost, Status: status, Revision: 7, Attempt: 5,
+			Error: "node 3 died",
 		})
 	}
 	u.tell(Dead{ID: "b", Outcome: taskdb.OutcomeExpired, Status: "EXPIRED"})

@@ -84,7 +84,9 @@ func TestLeaseLapses(t *testing.T) {
 	a.end <- nil
 	second.Note("the second")
 	second.end <- nil
-	if row := s.is("a", store.StatusCompleted, taskdb.OutcomeLost, taskdb.OutcomeCompleted); taskdb.TextOf(row.Message) != "the second" ||
+	if row := s.is(
+		"a", store.StatusCompleted, taskdb.OutcomeLost, taskdb.OutcomeCompleted,
+	); taskdb.TextOf(row.Message) != "the second" ||
 		row.Attempt != 2 {
 		t.Errorf("message %q, attempt %d", taskdb.TextOf(row.Message), row.Attempt)
 	}

@@ -26,7 +26,7 @@ func declarationHash(tasks []store.Task) string {
 	for _, task := range tasks {
 		// Config.validate has checked the task, and an interface that does not encode does not get here.
 		encoded, _ := json.Marshal(task)
-		fmt.Fprintf(hash, "%s %s %s\n", taskdb.IdOf(task), task.Payload.TaskType(), encoded)
+		fmt.Fprintf(hash, "%s %s %s\n", taskdb.IDOf(task), task.Payload.TaskType(), encoded)
 	}
 	return hex.EncodeToString(hash.Sum(nil))[:16]
 }
@@ -134,7 +134,9 @@ func (d *declarer) newest(ctx context.Context, q taskdb.DB) (newest newestSet, e
 }
 
 func (d *declarer) apply(ctx context.Context, tx pgx.Tx) error {
-	known, err := taskdb.CollectRows[declaredRow](ctx, tx, "read declared tasks", d.statements.Schema.SQL(declaredSQL), d.service)
+	known, err := taskdb.CollectRows[declaredRow](
+		ctx, tx, "read declared tasks", d.statements.Schema.SQL(declaredSQL), d.service,
+	)
 	if err != nil {
 		return err
 	}
@@ -142,7 +144,7 @@ func (d *declarer) apply(ctx context.Context, tx pgx.Tx) error {
 	var wanted []store.Task
 	var ids, removed []string
 	for _, task := range d.declared {
-		id := taskdb.IdOf(task)
+		id := taskdb.IDOf(task)
 		ids = append(ids, id)
 		cancelled := func(k declaredRow) bool { return k.ID == id && k.Status == store.StatusCancelled }
 		if slices.ContainsFunc(known, cancelled) {

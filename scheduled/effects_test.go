@@ -118,7 +118,9 @@ func TestAgainOnALockedRow(t *testing.T) {
 	holds := b.take(noon)
 	unlock := lock(t, b.pool, "locked")
 	b.inTx(func(tx pgx.Tx) {
-		done, edited, err := b.SettleAgains(t.Context(), tx, &noon, nil, []taskdb.Settlement{again(holds["locked"], noon)})
+		done, edited, err := b.SettleAgains(t.Context(), tx, &noon, nil, []taskdb.Settlement{
+			again(holds["locked"], noon),
+		})
 		if err != nil || len(done) != 1 || !done[0].Held || done[0].Settled || len(edited) != 0 {
 			t.Errorf("settled %+v, to be settled otherwise %+v, %v", done, edited, err)
 		}
@@ -195,8 +197,8 @@ func TestFollowUpsKnowTheTaskThatAskedForThem(t *testing.T) {
 		row, err := tasks.Get(t.Context(), b.pool, id)
 		if err != nil || taskdb.TextOf(row.SpawnedBy) != want[0] || taskdb.TextOf(row.ScheduledBy) != want[1] {
 			t.Errorf(
-				"%s: spawned by %q and scheduled by %q, %v; want %q", id, taskdb.TextOf(row.SpawnedBy), taskdb.TextOf(row.ScheduledBy),
-				err, want,
+				"%s: spawned by %q and scheduled by %q, %v; want %q", id, taskdb.TextOf(row.SpawnedBy),
+				taskdb.TextOf(row.ScheduledBy), err, want,
 			)
 		}
 	}

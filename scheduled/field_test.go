@@ -106,7 +106,8 @@ WHERE leader.locktype = 'advisory' AND leader.granted AND leader.objsubid = 2 AN
 func (f *field) leading() (number int64, pid int) {
 	f.t.Helper()
 	row := f.pool.QueryRow(
-		f.t.Context(), leadingSQL, uint32(taskdb.LockClass("tasktable", "leader")), uint32(taskdb.LockClass("tasktable", "node")),
+		f.t.Context(), leadingSQL, uint32(taskdb.LockClass("tasktable", "leader")),
+		uint32(taskdb.LockClass("tasktable", "node")),
 	)
 	if err := row.Scan(&number, &pid); err != nil {
 		return 0, 0

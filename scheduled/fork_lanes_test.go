@@ -146,7 +146,9 @@ func TestUnpaused(t *testing.T) {
 	}{
 		{nil, lanes},
 		{
-			[]taskdb.Pause{{Scope: "queue", Name: "other"}, {Scope: "type", Name: "default"}, {Scope: "queue", Name: "A"}},
+			[]taskdb.Pause{
+				{Scope: "queue", Name: "other"}, {Scope: "type", Name: "default"}, {Scope: "queue", Name: "A"},
+			},
 			lanes,
 		},
 		{[]taskdb.Pause{{Scope: "queue", Name: "default"}}, lanes[2:]},
@@ -208,7 +210,8 @@ func TestBudgetOfSharedSlots(t *testing.T) {
 	}
 	var rooms []string
 	for _, b := range budget(
-		[]taskdb.Lane{{Queue: "critical", Type: "A"}, {Queue: "low", Type: "A"}}, []taskdb.LiveNode{node}, jobs, rates{},
+		[]taskdb.Lane{{Queue: "critical", Type: "A"}, {Queue: "low", Type: "A"}}, []taskdb.LiveNode{node}, jobs,
+		rates{},
 	) {
 		rooms = append(rooms, fmt.Sprint(b.Queue, " ", b.Room/slotCost, " ", b.Slots))
 	}

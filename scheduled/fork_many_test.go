@@ -203,7 +203,7 @@ func TestForkManyOccurrences(t *testing.T) {
 	if err := b.pool.QueryRow(t.Context(), `SELECT count(*) FILTER (WHERE status = 'QUEUED'),
 		count(*) FILTER (WHERE status = 'SKIPPED')
 		FROM tasktable.scheduled_tasks WHERE parent_id = 'most'`).Scan(&made, &skipped); err != nil ||
-		made != store.MaxCatchUpLimit || skipped != fireplan.SkippedMost {
+		made != store.MaxCatchUpLimit || skipped != fireplan.MaxSkipped {
 		t.Errorf("made %d, skipped %d, %v", made, skipped, err)
 	}
 	t.Logf("%d occurrences made in %s", made+skipped, time.Since(began).Round(time.Millisecond))
@@ -222,7 +222,8 @@ func TestForkIsHeard(t *testing.T) {
 		if s.alive() {
 			t.Error("alive, and nothing was heard")
 		}
-		if n, err := b.Fork(t.Context(), heardTx{tx, s}, &noon, []taskdb.Lane{forks}, taskdb.ForkMost); err != nil || n != 1 ||
+		if n, err := b.Fork(t.Context(), heardTx{tx, s}, &noon, []taskdb.Lane{forks}, taskdb.MaxForks); err != nil ||
+			n != 1 ||
 			!s.alive() {
 			t.Errorf("looked at %d, %v; alive: %v", n, err, s.alive())
 		}
@@ -242,7 +243,7 @@ func TestForkKeepsTheEnginesContext(t *testing.T) {
 		if _, err := tx.Exec(t.Context(), taskdb.EnterSQL); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := b.Fork(t.Context(), tx, &noon, []taskdb.Lane{forks}, taskdb.ForkMost); err != nil {
+		if _, err := b.Fork(t.Context(), tx, &noon, []taskdb.Lane{forks}, taskdb.MaxForks); err != nil {
 			t.Fatal(err)
 		}
 		if err := tx.QueryRow(

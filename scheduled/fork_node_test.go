@@ -81,7 +81,9 @@ func TestPoisonousFires(t *testing.T) {
 	for id, why := range map[string]string{
 		"refused": "the application says no", "unreadable": "cron", "zoneless": "time_zone",
 	} {
-		if row := s.is(id, store.StatusFailed, outcomesOf(s, id)...); !strings.Contains(taskdb.TextOf(row.Message), why) {
+		if row := s.is(id, store.StatusFailed, outcomesOf(s, id)...); !strings.Contains(
+			taskdb.TextOf(row.Message), why,
+		) {
 			t.Errorf("%s failed with %q", id, taskdb.TextOf(row.Message))
 		}
 		eventually(t, 5*time.Second, "the hook is told of "+id, func() bool { return len(h.of(id)) > 0 })
@@ -105,7 +107,9 @@ func TestPoisonousFires(t *testing.T) {
 			t.Errorf("%s did not fire at %v", id, missing)
 		}
 		for _, one := range lines {
-			if row := s.is(one.ID, store.StatusCompleted, taskdb.OutcomeCompleted); row.StartedAt.Sub(one.Fire) > time.Second {
+			if row := s.is(
+				one.ID, store.StatusCompleted, taskdb.OutcomeCompleted,
+			); row.StartedAt.Sub(one.Fire) > time.Second {
 				t.Errorf("%s started %s late", one.ID, row.StartedAt.Sub(one.Fire))
 			}
 		}

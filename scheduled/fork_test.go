@@ -35,7 +35,7 @@ func (b *bench) fires(now time.Time, aside ...string) (looked int) {
 			b.t.Fatal(err)
 		}
 		var err error
-		if looked, err = b.Fork(b.t.Context(), tx, &now, []taskdb.Lane{forks}, taskdb.ForkMost, aside...); err != nil {
+		if looked, err = b.Fork(b.t.Context(), tx, &now, []taskdb.Lane{forks}, taskdb.MaxForks, aside...); err != nil {
 			b.t.Fatal(err)
 		}
 	})

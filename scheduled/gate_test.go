@@ -43,7 +43,7 @@ func TestGateWatchesTheTime(t *testing.T) {
 	b := newBench(t)
 	b.schedule(store.Task{Payload: job{"a"}, At: noon, Expiration: time.Minute})
 	taken := b.claimFrom(noon.Add(-time.Second), time.Second, 1, jobs(0, 0, 1))
-	h := taken[0].Hold()
+	h := taken[0].Claim()
 	for _, test := range []struct {
 		now  time.Duration
 		want string

@@ -70,7 +70,8 @@ func (i Inline) RunDue(ctx context.Context, now time.Time) ([]Ran, error) {
 		return nil, fmt.Errorf("%w: Inline needs Handlers and one of Tx and SQLTx", store.ErrInvalid)
 	}
 	run := inlineRun{
-		Inline: i, statements: taskdb.Queries{Schema: schema}, q: i.querier(), now: now.UTC().Truncate(time.Microsecond),
+		Inline: i, statements: taskdb.Queries{Schema: schema}, q: i.querier(),
+		now: now.UTC().Truncate(time.Microsecond),
 	}
 	if err := i.SetNow(ctx, run.now); err != nil {
 		return nil, err
@@ -121,7 +122,7 @@ func (i Inline) querier() taskdb.DB {
 func (r *Ran) left(effects handlers.Effects) {
 	r.Note, r.Result = taskdb.Sanitize(effects.Note), effects.Result
 	for _, task := range effects.FollowUps {
-		r.FollowUps = append(r.FollowUps, taskdb.IdOf(task))
+		r.FollowUps = append(r.FollowUps, taskdb.IDOf(task))
 	}
 }
 
@@ -141,7 +142,7 @@ WHERE cron IS NOT NULL AND planned_revision IS DISTINCT FROM revision AND next_a
 
 // fork resumes the tasks whose pause has ended, and fires the recurring tasks that are due.
 func (r inlineRun) fork(ctx context.Context) error {
-	for resumed := taskdb.ResumeMost; resumed == taskdb.ResumeMost; {
+	for resumed := taskdb.MaxResumed; resumed == taskdb.MaxResumed; {
 		var err error
 		if resumed, err = r.statements.ResumeDue(ctx, r.q, &r.now); err != nil {
 			return err
@@ -162,7 +163,7 @@ func (r inlineRun) fork(ctx context.Context) error {
 		if _, err := r.q.Exec(ctx, taskdb.EnterSQL); err != nil {
 			return fmt.Errorf("enter the engine's context: %w", err)
 		}
-		looked, err := r.statements.Fork(ctx, r.q, &r.now, due, taskdb.ForkMost)
+		looked, err := r.statements.Fork(ctx, r.q, &r.now, due, taskdb.MaxForks)
 		if err != nil {
 			return err
 		}
@@ -217,7 +218,7 @@ func (r inlineRun) one(ctx context.Context, c taskdb.ClaimedTask) (Ran, error) {
 	if c.Fence == nil {
 		return ran, nil
 	}
-	h := c.Hold()
+	h := c.Claim()
 	answers, err := r.statements.Gate(ctx, r.q, &r.now, []taskdb.Claim{h}, nil)
 	if err != nil {
 		return ran, err
@@ -249,7 +250,9 @@ func (r inlineRun) one(ctx context.Context, c taskdb.ClaimedTask) (Ran, error) {
 
 // attempt runs the handler. A handler that panics has failed. A handler that ends its goroutine, as t.FailNow does,
 // ends the test.
-func (r inlineRun) attempt(ctx context.Context, h taskdb.Claim, answer taskdb.GateAnswer) (outcome taskdb.Settlement, err error) {
+func (r inlineRun) attempt(
+	ctx context.Context, h taskdb.Claim, answer taskdb.GateAnswer,
+) (outcome taskdb.Settlement, err error) {
 	e := answer.Execution(h).WithExtend(func(context.Context, time.Duration) error { return nil })
 	variant := r.Handlers.Variant(answer.Type)
 	tracing := newTracing(r.Tracer, 0)

@@ -53,7 +53,8 @@ type jobRow struct {
 // endJobs ends the claims in a client's jobs, and removes the jobs. node is the node that had the jobs, or nil if no
 // node had them. endJobs reports whether any are left, because there are many or because others have locked rows.
 func (l *leader) endJobs(
-	ctx context.Context, tx pgx.Tx, node *int64, client string, ids []int64, ending func(taskdb.Claim) taskdb.Settlement,
+	ctx context.Context, tx pgx.Tx, node *int64, client string, ids []int64,
+	ending func(taskdb.Claim) taskdb.Settlement,
 ) (left bool, err error) {
 	sent := time.Now()
 	jobs, err := taskdb.CollectRows[jobRow](ctx, tx, "lock River jobs to be ended",
@@ -92,7 +93,9 @@ func (l *leader) endJobs(
 		left = true
 		delete(ended, jobOf[fence])
 	}
-	if _, err := tx.Exec(ctx, l.statements.Schema.SQL(taskdb.DeleteJobsSQL), slices.Collect(maps.Keys(ended))); err != nil {
+	if _, err := tx.Exec(
+		ctx, l.statements.Schema.SQL(taskdb.DeleteJobsSQL), slices.Collect(maps.Keys(ended)),
+	); err != nil {
 		return false, fmt.Errorf("remove jobs whose claims are ended: %w", err)
 	}
 	return left, nil

@@ -118,10 +118,11 @@ func (j *riverJobs) learn(rows []seenJobRow) {
 			continue
 		}
 		var metadata taskdb.JobMetadata
-		_ = json.Unmarshal([]byte(taskdb.TextOf(row.Metadata)), &metadata) // a job that is not the engine's counts as one task
+		// A job that is not the engine's counts as one task.
+		_ = json.Unmarshal([]byte(taskdb.TextOf(row.Metadata)), &metadata)
 		one := seenJob{
-			ID: *row.ID, Queue: taskdb.TextOf(row.Queue), Type: taskdb.TextOf(row.Type), State: taskdb.TextOf(row.State),
-			Client: taskdb.TextOf(row.Client), Tasks: max(metadata.Tasks, 1),
+			ID: *row.ID, Queue: taskdb.TextOf(row.Queue), Type: taskdb.TextOf(row.Type),
+			State: taskdb.TextOf(row.State), Client: taskdb.TextOf(row.Client), Tasks: max(metadata.Tasks, 1),
 		}
 		if row.Age != nil {
 			one.Age = time.Duration(*row.Age * float64(time.Second))

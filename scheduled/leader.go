@@ -154,7 +154,7 @@ func (l *leader) resumeDue(ctx context.Context) error {
 			l.session.heard(sent, err)
 			return err
 		})
-		if resumed += some; err != nil || some < taskdb.ResumeMost {
+		if resumed += some; err != nil || some < taskdb.MaxResumed {
 			break
 		}
 	}
@@ -201,7 +201,9 @@ func (l *leader) readTick(results pgx.BatchResults) (seen ticked, err error) {
 // within the look-ahead.
 func (l *leader) nextDue(listed taskdb.ListedLanes) time.Duration {
 	next := time.Duration(-1)
-	lanes := slices.Concat(taskdb.Unpaused(listed.Tasks, listed.Paused), taskdb.Unpaused(listed.Recurring, listed.Paused))
+	lanes := slices.Concat(
+		taskdb.Unpaused(listed.Tasks, listed.Paused), taskdb.Unpaused(listed.Recurring, listed.Paused),
+	)
 	for _, b := range budget(lanes, l.workingNodes(), nil, rates{}) {
 		in := max(b.DueIn-l.ahead(b.Lane), 0)
 		if next < 0 || in < next {

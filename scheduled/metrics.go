@@ -62,8 +62,9 @@ var (
 
 // outcomeWords are all words of scheduled_task_executions.outcome.
 var outcomeWords = []string{
-	taskdb.OutcomeCompleted, taskdb.OutcomeFailed, taskdb.OutcomeRetried, taskdb.OutcomeSnoozed, taskdb.OutcomeLost, taskdb.OutcomeSuperseded, taskdb.OutcomeExpired,
-	taskdb.OutcomeInterrupted, taskdb.OutcomeReleased, taskdb.OutcomeCancelled,
+	taskdb.OutcomeCompleted, taskdb.OutcomeFailed, taskdb.OutcomeRetried, taskdb.OutcomeSnoozed, taskdb.OutcomeLost,
+	taskdb.OutcomeSuperseded, taskdb.OutcomeExpired, taskdb.OutcomeInterrupted, taskdb.OutcomeReleased,
+	taskdb.OutcomeCancelled,
 }
 
 var deadWords = []string{string(store.StatusFailed), string(store.StatusExpired)}

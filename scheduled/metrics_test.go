@@ -149,8 +149,8 @@ func TestMetricsOfAKnownRun(t *testing.T) {
 	want["start_delay_seconds_count"], want["task_duration_seconds_count"] = want["tasks_started_total"],
 		want["tasks_started_total"]
 	for _, outcome := range []string{
-		taskdb.OutcomeCompleted, taskdb.OutcomeFailed, taskdb.OutcomeRetried, taskdb.OutcomeSnoozed, taskdb.OutcomeLost, taskdb.OutcomeSuperseded, taskdb.OutcomeExpired,
-		taskdb.OutcomeCancelled,
+		taskdb.OutcomeCompleted, taskdb.OutcomeFailed, taskdb.OutcomeRetried, taskdb.OutcomeSnoozed, taskdb.OutcomeLost,
+		taskdb.OutcomeSuperseded, taskdb.OutcomeExpired, taskdb.OutcomeCancelled,
 	} {
 		if want["executions_total"][outcome+" JOB"] == 0 {
 			t.Errorf("there is no line %s to be counted: %v", outcome, want["executions_total"])

@@ -105,7 +105,8 @@ func TestRetries(t *testing.T) {
 		if got := fmt.Sprint(attempts[name]); got != want.attempts || row.Attempt != want.attempt ||
 			taskdb.TextOf(row.Message) != want.message {
 			t.Errorf(
-				"%s: attempts %s, row's %d, message %q; want %+v", name, got, row.Attempt, taskdb.TextOf(row.Message), want,
+				"%s: attempts %s, row's %d, message %q; want %+v", name, got, row.Attempt, taskdb.TextOf(row.Message),
+				want,
 			)
 		}
 		mu.Unlock()

@@ -112,7 +112,8 @@ func (s *stage) skips(id, because string) {
 		return len(lines) > before
 	})
 	for _, one := range lines[before:] {
-		if one.Status != store.StatusSkipped || taskdb.TextOf(one.Message) != "an earlier occurrence has not ended: "+because {
+		if one.Status != store.StatusSkipped ||
+			taskdb.TextOf(one.Message) != "an earlier occurrence has not ended: "+because {
 			s.t.Errorf("the fire of %s at %s is %s: %s", id, one.Fire, one.Status, taskdb.TextOf(one.Message))
 		}
 	}

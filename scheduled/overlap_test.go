@@ -71,8 +71,8 @@ func TestOverlapWithEachState(t *testing.T) {
 		{"failed", func(t *testing.T) {
 			end(t, func(s *taskdb.Settlement) { s.Outcome, s.To = taskdb.OutcomeFailed, store.StatusFailed })
 		}, "QUEUED", "FAILED", "FAILED"},
-		{"expired", func(t *testing.T) { end(t, func(s *taskdb.Settlement) { *s = taskdb.Expired(s.Claim) }) }, "QUEUED",
-			"EXPIRED expired before it could start", "EXPIRED expired before it could start"},
+		{"expired", func(t *testing.T) { end(t, func(s *taskdb.Settlement) { *s = taskdb.Expired(s.Claim) }) },
+			"QUEUED", "EXPIRED expired before it could start", "EXPIRED expired before it could start"},
 		{"completed", func(t *testing.T) { end(t, func(*taskdb.Settlement) {}) }, "QUEUED", "COMPLETED", "COMPLETED"},
 		{"failed and retried by hand", func(t *testing.T) {
 			end(t, func(s *taskdb.Settlement) { s.Outcome, s.To = taskdb.OutcomeFailed, store.StatusFailed })
@@ -283,7 +283,7 @@ func TestOverlapWithALockedOccurrence(t *testing.T) {
 		if _, err := tx.Exec(t.Context(), "SET LOCAL lock_timeout = '200ms'; "+taskdb.EnterSQL); err != nil {
 			return err
 		}
-		looked, err := b.Fork(t.Context(), tx, &noon, []taskdb.Lane{forks}, taskdb.ForkMost)
+		looked, err := b.Fork(t.Context(), tx, &noon, []taskdb.Lane{forks}, taskdb.MaxForks)
 		if err == nil && looked != 1 {
 			err = errors.New(fmt.Sprint("looked at ", looked))
 		}
@@ -331,7 +331,8 @@ func TestAForkReadsFewOccurrences(t *testing.T) {
 				if _, err := tx.Exec(t.Context(), taskdb.EnterSQL); err != nil {
 					t.Fatal(err)
 				}
-				if looked, err := b.Fork(t.Context(), tx, &now, []taskdb.Lane{forks}, taskdb.ForkMost); err != nil || looked != 1 {
+				if looked, err := b.Fork(t.Context(), tx, &now, []taskdb.Lane{forks}, taskdb.MaxForks); err != nil ||
+					looked != 1 {
 					t.Fatalf("looked at %d: %v", looked, err)
 				}
 				var read int

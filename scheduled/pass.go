@@ -179,7 +179,9 @@ func (tx heardTx) Exec(ctx context.Context, sql string, args ...any) (pgconn.Com
 }
 
 // take claims tasks and hands them to River.
-func (l *leader) take(ctx context.Context, tx pgx.Tx, lanes []taskdb.LaneQuota, most int) ([]taskdb.ClaimedTask, error) {
+func (l *leader) take(
+	ctx context.Context, tx pgx.Tx, lanes []taskdb.LaneQuota, most int,
+) ([]taskdb.ClaimedTask, error) {
 	sent := time.Now()
 	taken, err := l.statements.Claim(ctx, tx, nil, l.lookAhead(), l.config.StartAllowance, lanes, most, l.setAside()...)
 	l.session.heard(sent, err)

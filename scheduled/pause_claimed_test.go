@@ -98,7 +98,8 @@ func TestTheAttemptOfAPausedTaskIsRecorded(t *testing.T) {
 		"completed": {outcome: taskdb.OutcomeCompleted, status: store.StatusCompleted, attempt: 1},
 		"failed":    {err: errors.New("no"), outcome: taskdb.OutcomeRetried, status: store.StatusPaused, attempt: 1},
 		"for good": {
-			err: handlers.Permanent(errors.New("no")), outcome: taskdb.OutcomeFailed, status: store.StatusFailed, attempt: 1,
+			err: handlers.Permanent(errors.New("no")), outcome: taskdb.OutcomeFailed, status: store.StatusFailed,
+			attempt: 1,
 		},
 		"snoozed": {err: handlers.Snooze(time.Minute), outcome: taskdb.OutcomeSnoozed, status: store.StatusPaused},
 		"again":   {do: again, outcome: taskdb.OutcomeCompleted, status: store.StatusPaused},

@@ -155,9 +155,9 @@ func (b *bench) hotStatements() []hotStatement {
 		agains = append(agains, one)
 	}
 	var advance taskdb.ForkColumns
-	for i, h := range holdsOf("t.cron IS NOT NULL AND t.status = 'QUEUED'", taskdb.ForkMost) {
+	for i, h := range holdsOf("t.cron IS NOT NULL AND t.status = 'QUEUED'", taskdb.MaxForks) {
 		next := h.Due.Add(time.Hour)
-		advance.Ids, advance.Messages, advance.Ended = append(advance.Ids, h.ID), append(
+		advance.IDs, advance.Messages, advance.Ended = append(advance.IDs, h.ID), append(
 			advance.Messages, "",
 		), append(advance.Ended, "")
 		advance.Nexts, advance.Lasts, advance.LiveFrom = append(advance.Nexts, &next), append(
@@ -194,7 +194,7 @@ func (b *bench) hotStatements() []hotStatement {
 	_, _ = b.Complete(ctx, &r, nil, new(int64(7)), done)
 	_, _ = b.Settle(ctx, &r, nil, new(int64(7)), done)
 	_, _ = b.Again(ctx, &r, nil, new(int64(7)), agains)
-	_, _ = b.Fork(ctx, &r, nil, found.Recurring, taskdb.ForkMost)
+	_, _ = b.Fork(ctx, &r, nil, found.Recurring, taskdb.MaxForks)
 	_ = b.WriteForks(ctx, &r, &advance)
 	(&lowWaterMarks{worked: marks.worked, quick: true}).queue(b.Queries, &r.Batch)
 	_, _ = b.LaneRows(ctx, &r, taskdb.LanesSQL, nil, false)
@@ -217,9 +217,10 @@ func (b *bench) hotStatements() []hotStatement {
 		{name: "recurring lanes", sql: taskdb.RecurringLanesSQL, most: recurring + 1},
 		{name: "worked lanes", sql: taskdb.WorkedLanesSQL, most: 2*lanes + recurring},
 		{name: "worked recurring lanes", sql: taskdb.WorkedRecurringLanesSQL, most: lanes + recurring},
-		{name: "lane ranges", sql: taskdb.LaneRangesSQL, most: 3*lanes + recurring}, // and what lies between and around them
-		{name: "fork", sql: taskdb.RecurringSQL, most: (recurring + 1) * taskdb.ForkMost},
-		{name: "advance", sql: taskdb.AdvanceSQL, most: taskdb.ForkMost},
+		// And what lies between and around them.
+		{name: "lane ranges", sql: taskdb.LaneRangesSQL, most: 3*lanes + recurring},
+		{name: "fork", sql: taskdb.RecurringSQL, most: (recurring + 1) * taskdb.MaxForks},
+		{name: "advance", sql: taskdb.AdvanceSQL, most: taskdb.MaxForks},
 		{name: "abandoned", sql: abandonedSQL, most: planTasks},
 		{name: "count due", sql: countDueSQL, most: lanes * planMost},
 		{name: "count fires", sql: countFiresSQL, most: recurring * planMost},

@@ -52,10 +52,12 @@ func (l *leader) failBroken(ctx context.Context, lanes surveyed) (failed int, er
 func (l *leader) forkEach(ctx context.Context, lanes surveyed) (done int, err error) {
 	tried := l.setAside()
 	for _, one := range lanes.fires {
-		for range taskdb.ForkMost {
+		for range taskdb.MaxForks {
 			var fired taskdb.ForkResult
 			found, gaveUp, err := l.apart(ctx, one, tried, func(tx pgx.Tx, task taskdb.LaneHead) (err error) {
-				fired, err = l.statements.ForkSome(ctx, heardTx{tx, l.session}, nil, []taskdb.Lane{one}, 1, nil, &task.ID)
+				fired, err = l.statements.ForkSome(
+					ctx, heardTx{tx, l.session}, nil, []taskdb.Lane{one}, 1, nil, &task.ID,
+				)
 				return err
 			})
 			if err != nil {
@@ -79,8 +81,8 @@ func (l *leader) forkEach(ctx context.Context, lanes surveyed) (done int, err er
 func (l *leader) reportFailed(ctx context.Context, fired taskdb.ForkResult) {
 	for _, one := range fired.Failed {
 		l.bury(ctx, Dead{
-			ID: one.ID, Type: one.Type, Outcome: taskdb.OutcomeFailed, Status: string(store.StatusFailed), Revision: one.Revision,
-			Error: one.Error,
+			ID: one.ID, Type: one.Type, Outcome: taskdb.OutcomeFailed, Status: string(store.StatusFailed),
+			Revision: one.Revision, Error: one.Error,
 		})
 		l.log.Error("recurring task cannot be planned and is failed",
 			"task", one.ID, "type", one.Type, "revision", one.Revision, "error", one.Error)

@@ -96,7 +96,7 @@ func batchesOf(taken []taskdb.ClaimedTask, size int) [][]taskdb.Claim {
 			batches, bytes = append(batches, nil), 0
 			last++
 		}
-		batches[last] = append(batches[last], c.Hold())
+		batches[last] = append(batches[last], c.Claim())
 		bytes += c.Bytes
 	}
 	return batches

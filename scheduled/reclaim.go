@@ -61,7 +61,9 @@ func (l *leader) reclaimNode(ctx context.Context, number int64) (done bool, err 
 // end settles claims for their holders, and returns the fences of the claims whose rows others have locked. A claim
 // that cannot be settled does not stop the others. end finds it by halving, and fails its task. If even that cannot
 // be done, the task stays as it is.
-func (l *leader) end(ctx context.Context, tx pgx.Tx, node *int64, settlements []taskdb.Settlement) (held []int64, err error) {
+func (l *leader) end(
+	ctx context.Context, tx pgx.Tx, node *int64, settlements []taskdb.Settlement,
+) (held []int64, err error) {
 	for chunk := range slices.Chunk(settlements, maxReclaimed) {
 		done, err := l.settleEach(ctx, tx, node, chunk)
 		if err != nil {

@@ -237,7 +237,9 @@ func (s *stage) judgePaused(id string, last time.Time, policy store.CatchUp) {
 		case !one.Fire.After(resumed):
 			missed = append(missed, one)
 		case one.Status == store.StatusSkipped:
-			t.Errorf("%s: the fire at %s was skipped, resumed at %s: %s", id, one.Fire, resumed, taskdb.TextOf(one.Message))
+			t.Errorf(
+				"%s: the fire at %s was skipped, resumed at %s: %s", id, one.Fire, resumed, taskdb.TextOf(one.Message),
+			)
 		}
 	}
 	fires := int(resumed.Sub(last) / time.Second)

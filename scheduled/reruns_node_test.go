@@ -98,7 +98,9 @@ func TestEndlessReruns(t *testing.T) {
 		return got["tasks_put_off_total JOB"] >= 3*4*each && got["tasks_put_off_total TRANSACTIONAL"] >= 3
 	})
 	s.schedule("other", nil)
-	if row := s.is("other", store.StatusCompleted, taskdb.OutcomeCompleted); row.StartedAt.Sub(row.ScheduledAt) > time.Second {
+	if row := s.is(
+		"other", store.StatusCompleted, taskdb.OutcomeCompleted,
+	); row.StartedAt.Sub(row.ScheduledAt) > time.Second {
 		t.Errorf("another started %s late", row.StartedAt.Sub(row.ScheduledAt))
 	}
 	lines, took := s.count(`SELECT count(*) FROM tasktable.scheduled_task_executions`), time.Since(began)

@@ -18,7 +18,9 @@ func snoozed(h taskdb.Claim, in time.Duration) taskdb.Settlement {
 
 // waits has a task, and those that follow it, run as soon as each is due. It returns how long after the attempt before
 // it each was due, as runs of equal waits, and how many of the attempts were reported as put off.
-func (b *bench) waits(first string, n int, next func(h taskdb.Claim, now time.Time) taskdb.Settlement) (waits string, putOff int) {
+func (b *bench) waits(
+	first string, n int, next func(h taskdb.Claim, now time.Time) taskdb.Settlement,
+) (waits string, putOff int) {
 	b.t.Helper()
 	b.schedule(store.Task{ID: first, Payload: job{first}, At: noon})
 	now, wait, run := noon, time.Duration(-1), 0
@@ -86,7 +88,10 @@ func TestEndlessRerunsWait(t *testing.T) {
 		"a ring of follow-ups": {func(h taskdb.Claim, now time.Time) taskdb.Settlement {
 			return followedBy(h, store.Task{ID: ring[h.ID], Payload: job{"ring"}, At: now.Add(time.Millisecond)})
 		}, "1 × 1ms 19 × 1s ", 19},
-		"later": {func(h taskdb.Claim, now time.Time) taskdb.Settlement { return again(h, now.Add(time.Second)) }, "20 × 1s ", 0},
+		"later": {
+			func(h taskdb.Claim, now time.Time) taskdb.Settlement { return again(h, now.Add(time.Second)) }, "20 × 1s ",
+			0,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if waits, putOff := newBench(t).waits("a", 20, test.next); waits != test.waits || putOff != test.putOff {
@@ -256,10 +261,14 @@ func TestRerunsAreCountedByChain(t *testing.T) {
 		"a chain": {
 			each, func(i int) int { return min(i+1, taskdb.MaxGenerations) }, time.Second, 60, "[29]",
 		},
-		"a fan-out's follow-ups":       {each, func(int) int { return 2 }, time.Millisecond, 85, "[]"},
-		"more tasks than are kept":     {each, func(int) int { return 3 }, time.Millisecond, maxRerunIDs + 100, "[]"},
-		"a chain behind a fan-out":     {each, func(int) int { return taskdb.MaxGenerations - 1 }, time.Millisecond, 85, "[]"},
-		"chains of a fan-out, endless": {each, func(int) int { return taskdb.MaxGenerations }, time.Millisecond, 85, "[0]"},
+		"a fan-out's follow-ups":   {each, func(int) int { return 2 }, time.Millisecond, 85, "[]"},
+		"more tasks than are kept": {each, func(int) int { return 3 }, time.Millisecond, maxRerunIDs + 100, "[]"},
+		"a chain behind a fan-out": {
+			each, func(int) int { return taskdb.MaxGenerations - 1 }, time.Millisecond, 85, "[]",
+		},
+		"chains of a fan-out, endless": {
+			each, func(int) int { return taskdb.MaxGenerations }, time.Millisecond, 85, "[0]",
+		},
 	} {
 		var r reruns
 		told := []int{}
@@ -283,7 +292,8 @@ func TestGenerationsOfPutOffs(t *testing.T) {
 		want func(i int) int // at run i; the first run of an application's task puts nothing off
 	}{
 		"a chain": {
-			func(id int) int { return id + 1 }, taskdb.MaxGenerations + 3, func(i int) int { return min(i+1, taskdb.MaxGenerations) },
+			func(id int) int { return id + 1 }, taskdb.MaxGenerations + 3,
+			func(i int) int { return min(i+1, taskdb.MaxGenerations) },
 		},
 		"a ring of two": {func(id int) int { return 1 - id }, 8, func(int) int { return 2 }},
 	} {

@@ -50,7 +50,7 @@ func (b *bench) old(id, kind string, age time.Duration, change func(*store.Task)
 	schedule(b.t, b.pool, task)
 	lane := taskdb.LaneQuota{Lane: taskdb.Lane{Queue: "default", Type: kind}, Room: 10}
 	for _, c := range b.claimFrom(task.At, 0, 10, lane) {
-		s := completed(c.Hold())
+		s := completed(c.Claim())
 		s.Type = kind
 		b.end(noon.Add(-age), s)
 	}

@@ -121,7 +121,7 @@ func TestANodeWithTheEnginesRights(t *testing.T) {
 	await(t, s.pool, "bad cron", 15*time.Second, store.StatusFailed)
 	eventually(t, 15*time.Second, "the recurring task fires twice", func() bool {
 		return s.count(`SELECT count(*) FROM tasktable.scheduled_tasks
-			WHERE parent_id = $1 AND status = 'COMPLETED'`, taskdb.IdOf(secondly)) >= 2
+			WHERE parent_id = $1 AND status = 'COMPLETED'`, taskdb.IDOf(secondly)) >= 2
 	})
 	if got := outcomes(t, s.pool, "slow"); len(got) != 0 {
 		t.Errorf("the paused task has run: %v", got)

@@ -122,7 +122,8 @@ func jobOf(queue, kind string, priority int, holds []taskdb.Claim) river.InsertM
 			last = h.Due
 		}
 	}
-	metadata, _ := json.Marshal(taskdb.JobMetadata{Tasks: len(holds), Due: last.UnixMicro()}) // a struct of two numbers always encodes
+	// a struct of two numbers always encodes.
+	metadata, _ := json.Marshal(taskdb.JobMetadata{Tasks: len(holds), Due: last.UnixMicro()})
 	return river.InsertManyParams{
 		Args: taskdb.JobArgs{TaskType: kind, Tasks: taskdb.EncodeClaims(holds)},
 		InsertOpts: &river.InsertOpts{

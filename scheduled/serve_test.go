@@ -185,7 +185,8 @@ func TestTasksDoNotWaitForConnectionsOfOthers(t *testing.T) {
 	s.is("first", store.StatusCompleted, taskdb.OutcomeCompleted)
 	s.begins("second").end <- nil
 	row := await(t, s.pool, "second", 10*time.Second, store.StatusCompleted)
-	if history := outcomes(t, s.pool, "second"); row.Attempt != 1 || len(history) < 2 || history[0] != taskdb.OutcomeReleased {
+	if history := outcomes(t, s.pool, "second"); row.Attempt != 1 || len(history) < 2 ||
+		history[0] != taskdb.OutcomeReleased {
 		t.Errorf("attempt %d, history %v", row.Attempt, history)
 	}
 }

@@ -246,7 +246,9 @@ func (s *session) resign(ctx context.Context) error {
 	if !s.leads {
 		return nil
 	}
-	if _, err := s.conn.Exec(ctx, "SELECT pg_advisory_unlock($1, 0)", taskdb.LockClass(s.schema, "leader")); err != nil {
+	if _, err := s.conn.Exec(
+		ctx, "SELECT pg_advisory_unlock($1, 0)", taskdb.LockClass(s.schema, "leader"),
+	); err != nil {
 		return fmt.Errorf("resign: %w", err)
 	}
 	s.leads = false

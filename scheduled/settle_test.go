@@ -69,12 +69,19 @@ func TestSettle(t *testing.T) {
 		{"expired", taskdb.Expired, false, `
 			EXPIRED rev=1 attempt=0 scheduled=noon finished=1s message="expired before it could start"
 			EXPIRED rev=1 attempt=1 scheduled=noon due=noon finished=1s error="expired before it could start" node=7`},
-		{"lost", func(h taskdb.Claim) taskdb.Settlement { h.Due = time.Time{}; return taskdb.Lost(h, "node 3 died") }, true, `
+		{
+			"lost",
+			func(h taskdb.Claim) taskdb.Settlement { h.Due = time.Time{}; return taskdb.Lost(h, "node 3 died") }, true,
+			`
 			QUEUED rev=1 attempt=1 scheduled=noon next=1s message="node 3 died"
-			LOST rev=1 attempt=1 scheduled=noon finished=1s error="node 3 died" node=7`},
-		{"lost at the last attempt", func(h taskdb.Claim) taskdb.Settlement { return taskdb.Lost(h, "node 3 died") }, false, `
+			LOST rev=1 attempt=1 scheduled=noon finished=1s error="node 3 died" node=7`,
+		},
+		{
+			"lost at the last attempt", func(h taskdb.Claim) taskdb.Settlement { return taskdb.Lost(h, "node 3 died") },
+			false, `
 			FAILED rev=1 attempt=1 scheduled=noon finished=1s message="node 3 died"
-			LOST rev=1 attempt=1 scheduled=noon due=noon finished=1s error="node 3 died" node=7`},
+			LOST rev=1 attempt=1 scheduled=noon due=noon finished=1s error="node 3 died" node=7`,
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			task := store.Task{Payload: job{test.name}, MaxAttempts: 2}

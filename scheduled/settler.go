@@ -201,7 +201,7 @@ func (s *settler) recover(ctx context.Context, batch []*settling, err error) {
 		s.flush(ctx, batch[:len(batch)/2])
 		s.flush(ctx, batch[len(batch)/2:])
 	case len(batch) == 1 && taskdb.IsDataError(err) && batch[0].tries == 0:
-		s.again(ctx, batch[0]) // it must fail twice: see isDataError
+		s.again(ctx, batch[0]) // it must fail twice: see taskdb.IsDataError
 	case len(batch) == 1 && taskdb.IsDataError(err) && !batch[0].degraded:
 		// Postgres refuses the outcome that the handler asked for. The task fails, and its error gives the reason.
 		one := batch[0]
@@ -209,7 +209,8 @@ func (s *settler) recover(ctx context.Context, batch []*settling, err error) {
 			"task", one.ID, "type", one.Type, "revision", one.Revision, "attempt", one.Attempt, "error", err)
 		text := taskdb.Sanitize(fmt.Sprintf("the outcome %s could not be recorded: %v", one.Outcome, err))
 		one.degraded = true
-		one.Outcome, one.To, one.Error, one.Message, one.Result = taskdb.OutcomeFailed, store.StatusFailed, &text, &text, nil
+		one.Outcome, one.To, one.Error, one.Message, one.Result = taskdb.OutcomeFailed, store.StatusFailed, &text,
+			&text, nil
 		one.ScheduledAt, one.Effects = nil, handlers.Effects{}
 		s.again(ctx, one) // enqueue could block for ever, because this goroutine is the one that empties the channel
 	case len(batch) == 1 && taskdb.IsDataError(err):

@@ -350,7 +350,8 @@ func TestStalePlanIsNoDataError(t *testing.T) {
 	}
 	s.exec(`ALTER TABLE narrow ADD COLUMN b int`)
 	var stale *pgconn.PgError
-	if _, err := conn.Exec(t.Context(), "all"); !errors.As(err, &stale) || stale.Code != "0A000" || taskdb.IsDataError(err) {
+	if _, err := conn.Exec(t.Context(), "all"); !errors.As(err, &stale) || stale.Code != "0A000" ||
+		taskdb.IsDataError(err) {
 		t.Errorf("%v, a data error: %t", err, taskdb.IsDataError(err))
 	}
 }

@@ -316,7 +316,7 @@ func (tr *troupe) oneBatch(queue string, n int) {
 		}
 		var holds []taskdb.Claim
 		for _, c := range taken {
-			holds = append(holds, c.Hold())
+			holds = append(holds, c.Claim())
 		}
 		if len(holds) != n {
 			return fmt.Errorf("claimed %d tasks, want %d", len(holds), n)

@@ -76,7 +76,9 @@ const (
 
 // serveOne runs one task that has its slot, if the gate, which was asked at gateAt, allows it. The rest of the batch
 // waits for the task for gateValid, by the timer patience.
-func (b *batch) serveOne(r *run, answer taskdb.GateAnswer, gateAt time.Time, rest []*run, patience *time.Timer) serving {
+func (b *batch) serveOne(
+	r *run, answer taskdb.GateAnswer, gateAt time.Time, rest []*run, patience *time.Timer,
+) serving {
 	if b.left([]*run{r}) == nil {
 		return served // the node released the task while it waited
 	}
@@ -159,7 +161,9 @@ type running struct {
 }
 
 // begin starts the handler on a goroutine of its own.
-func (b *batch) begin(r *run, variant *handlers.Variant, answer taskdb.GateAnswer, gateAt, leaseEnd time.Time) *running {
+func (b *batch) begin(
+	r *run, variant *handlers.Variant, answer taskdb.GateAnswer, gateAt, leaseEnd time.Time,
+) *running {
 	e := answer.Execution(r.Claim)
 	ctx := withLease(b.tracing.begin(b.handlers, e), leaseEnd.Add(-b.config.leaseMargin()), leaseEnd)
 	ctx.expected = time.Duration(answer.Expected * float64(time.Second))

@@ -245,7 +245,9 @@ func TestMiddleware(t *testing.T) {
 	s.is("other type", store.StatusCompleted, taskdb.OutcomeCompleted)
 	s.is("refused", store.StatusFailed, taskdb.OutcomeFailed)
 	s.is("panics", store.StatusFailed, taskdb.OutcomeFailed)
-	if row := s.is("forgiven", store.StatusCompleted, taskdb.OutcomeCompleted); taskdb.TextOf(row.Message) != "forgiven" {
+	if row := s.is(
+		"forgiven", store.StatusCompleted, taskdb.OutcomeCompleted,
+	); taskdb.TextOf(row.Message) != "forgiven" {
 		t.Errorf("message %q", taskdb.TextOf(row.Message))
 	}
 	if got := s.errorOf("panics"); !strings.HasPrefix(got, "handler panicked: middleware\n") {

@@ -72,12 +72,14 @@ func TestStartsOfShortAttemptsAreNotWritten(t *testing.T) {
 	eventually(t, 15*time.Second, "the start of the long one is written", func() bool {
 		return s.count(startWrittenSQL, "long") == 1
 	})
-	if row := s.is("short", store.StatusCompleted, taskdb.OutcomeCompleted); row.StartedFence != nil || row.Node != nil ||
+	if row := s.is("short", store.StatusCompleted, taskdb.OutcomeCompleted); row.StartedFence != nil ||
+		row.Node != nil ||
 		row.StartedAt == nil {
 		t.Errorf("the short one: %+v", row)
 	}
 	long.end <- nil
-	if row := s.is("long", store.StatusCompleted, taskdb.OutcomeCompleted); row.StartedFence == nil || row.Node == nil ||
+	if row := s.is("long", store.StatusCompleted, taskdb.OutcomeCompleted); row.StartedFence == nil ||
+		row.Node == nil ||
 		!row.StartedAt.Equal(long.StartedAt) {
 		t.Errorf("the long one: %+v", row)
 	}
@@ -177,7 +179,9 @@ func TestStartsAreWritten(t *testing.T) {
 			taskdb.Lost(holds["free"], "its lease ended"), taskdb.Lost(holds["unwritten"], "its lease ended"),
 		})
 		if err == nil {
-			_, err = b.Settle(t.Context(), tx, &noon, &dead, []taskdb.Settlement{taskdb.Lost(holds["locked"], "node 7 died")})
+			_, err = b.Settle(t.Context(), tx, &noon, &dead, []taskdb.Settlement{taskdb.Lost(
+				holds["locked"], "node 7 died",
+			)})
 		}
 		if err != nil {
 			t.Fatal(err)

@@ -69,7 +69,9 @@ func (b *bench) inTx(do func(tx pgx.Tx)) {
 }
 
 // claimFrom claims from lanes as a pass does, with a lease of 1 minute besides the expected time.
-func (b *bench) claimFrom(now time.Time, lookAhead time.Duration, most int, lanes ...taskdb.LaneQuota) []taskdb.ClaimedTask {
+func (b *bench) claimFrom(
+	now time.Time, lookAhead time.Duration, most int, lanes ...taskdb.LaneQuota,
+) []taskdb.ClaimedTask {
 	b.t.Helper()
 	var taken []taskdb.ClaimedTask
 	b.inTx(func(tx pgx.Tx) {
@@ -87,7 +89,8 @@ func (b *bench) claimFrom(now time.Time, lookAhead time.Duration, most int, lane
 // jobs is the lane of plain JOB tasks.
 func jobs(priority, pool, room int) taskdb.LaneQuota {
 	return taskdb.LaneQuota{
-		Lane: taskdb.Lane{Queue: "default", Type: "JOB", Priority: priority}, Pool: pool, Room: room, Near: room, Slots: room,
+		Lane: taskdb.Lane{Queue: "default", Type: "JOB", Priority: priority}, Pool: pool, Room: room, Near: room,
+		Slots: room,
 	}
 }
 
@@ -97,7 +100,7 @@ func (b *bench) take(now time.Time) map[string]taskdb.Claim {
 	holds := map[string]taskdb.Claim{}
 	for _, c := range b.claimFrom(now, 0, 1000, jobs(0, 0, 1000)) {
 		if c.Fence != nil {
-			holds[c.ID] = c.Hold()
+			holds[c.ID] = c.Claim()
 		}
 	}
 	return holds

@@ -84,7 +84,9 @@ func (b *batch) rest(d time.Duration) {
 
 // gateAgain asks the gate in the handler's own transaction, as the last step before the handler. It asks again until
 // an answer is young enough. It returns an answer that does not let the task through, or nil.
-func (b *batch) gateAgain(ctx context.Context, tx taskdb.DB, r *run, e *handlers.Execution) (refused *taskdb.GateAnswer) {
+func (b *batch) gateAgain(
+	ctx context.Context, tx taskdb.DB, r *run, e *handlers.Execution,
+) (refused *taskdb.GateAnswer) {
 	if lease, ok := ctx.(*leaseContext); ok { // the wait must not take time from the handler
 		if err := b.extendLease(lease, r, nil); err != nil {
 			return &taskdb.GateAnswer{Verdict: verdictNoTx, Payload: err.Error()}
@@ -137,7 +139,9 @@ func (b *batch) settleTx(ctx context.Context, tx taskdb.DB, r *run, e *handlers.
 		return fmt.Errorf("settle task %s: %w", r.ID, err)
 	}
 	for {
-		done, err := b.statements.SettleAll(ctx, tx, nil, &b.settler.node, b.settler.service, []taskdb.Settlement{outcome})
+		done, err := b.statements.SettleAll(
+			ctx, tx, nil, &b.settler.node, b.settler.service, []taskdb.Settlement{outcome},
+		)
 		switch {
 		case err != nil:
 			return err

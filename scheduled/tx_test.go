@@ -132,7 +132,9 @@ func TestTransactionalHandlers(t *testing.T) {
 		a = s.begins(kind + "again")
 		a.Again(time.Now().Add(time.Hour))
 		a.end <- nil
-		if row := s.is(a.ID, store.StatusQueued, taskdb.OutcomeCompleted); time.Until(*row.NextAttemptAt) < 59*time.Minute ||
+		if row := s.is(a.ID, store.StatusQueued, taskdb.OutcomeCompleted); time.Until(
+			*row.NextAttemptAt,
+		) < 59*time.Minute ||
 			s.effects(a.ID) != "[1]" {
 			t.Errorf("next at %s, effects %s", row.NextAttemptAt, s.effects(a.ID))
 		}

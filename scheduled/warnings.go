@@ -8,7 +8,7 @@ func (c Config) warn() {
 		if kind := task.Payload.TaskType(); c.Handlers.Variant(kind) == nil {
 			c.Logger.Warn("this node has no handler for the type of a declared recurring task; "+
 				"the occurrences wait for another node",
-				"task", taskdb.IdOf(task), "type", kind, "handlers", c.Handlers.Types())
+				"task", taskdb.IDOf(task), "type", kind, "handlers", c.Handlers.Types())
 		}
 	}
 	c.warnOfConnections()

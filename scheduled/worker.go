@@ -216,7 +216,8 @@ func (b *batch) end(r *run, s taskdb.Settlement) {
 			level = slog.LevelError
 		case s.Outcome == taskdb.OutcomeLost && state.Status == string(store.StatusFailed): // it was the last attempt
 			level = slog.LevelError
-		case s.Outcome == taskdb.OutcomeRetried || s.Outcome == taskdb.OutcomeExpired || s.Outcome == taskdb.OutcomeLost:
+		case s.Outcome == taskdb.OutcomeRetried || s.Outcome == taskdb.OutcomeExpired ||
+			s.Outcome == taskdb.OutcomeLost:
 			level = slog.LevelWarn
 		case s.Outcome == taskdb.OutcomeCompleted || s.Outcome == taskdb.OutcomeReleased:
 			level = slog.LevelDebug

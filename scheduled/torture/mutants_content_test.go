@@ -45,13 +45,15 @@ var (
 var contentMutants = []mutant{
 	{
 		name: "claims by type before priority", by: []string{"priority"}, steer: backlog,
-		edits: []edit{{engine + "claim.go", "ORDER BY waiting.is_near, lane.priority DESC,",
+		edits: []edit{{engine + "internal/taskdb/claim.go", "ORDER BY waiting.is_near, lane.priority DESC,",
 			"ORDER BY waiting.is_near, lane.type, lane.priority DESC,"}},
 	},
 	{
 		name: "the attempt is wrong in one line of forty", by: []string{"line"}, steer: busy,
-		edits: []edit{{engine + "complete.go", "SELECT u.fence, u.id, u.type, u.revision, u.attempt,",
-			"SELECT u.fence, u.id, u.type, u.revision, u.attempt + CASE WHEN u.fence % 40 = 0 THEN 1 ELSE 0 END,"}},
+		edits: []edit{
+			{engine + "internal/taskdb/settle_completed.go", "SELECT u.fence, u.id, u.type, u.revision, u.attempt,",
+				"SELECT u.fence, u.id, u.type, u.revision, u.attempt + CASE WHEN u.fence % 40 = 0 THEN 1 ELSE 0 END,"},
+		},
 	},
 	{
 		name: "a retry does not wait", by: []string{"wait"}, steer: failing,
@@ -67,7 +69,7 @@ var contentMutants = []mutant{
 	},
 	{
 		name: "a pause does not end", by: []string{"pause until"}, steer: fickle,
-		edits: []edit{{engine + "pauses.go", "WHERE t.paused_until <= coalesce(",
+		edits: []edit{{engine + "internal/taskdb/pauses.go", "WHERE t.paused_until <= coalesce(",
 			"WHERE false AND t.paused_until <= coalesce("}},
 	},
 	{
@@ -89,12 +91,12 @@ var contentMutants = []mutant{
 	},
 	{
 		name: "cancel_running cancels nothing", by: []string{"policy"}, steer: recurring,
-		edits: []edit{{engine + "fork.go", "if task.Overlap == \"cancel_running\" && f.runs() {",
-			"if task.Overlap == \"cancel_running\" && f.runs() && len(live) > 1000 {"}},
+		edits: []edit{{engine + "internal/taskdb/fork.go", "if task.Overlap == \"cancel_running\" && f.Runs() {",
+			"if task.Overlap == \"cancel_running\" && f.Runs() && len(live) > 1000 {"}},
 	},
 	{
 		name: "catch-up none runs the missed fires", by: []string{"policy"}, steer: missed,
-		edits: []edit{{engine + "recur.go", "m.policy == \"none\" && (m.paused || !m.alone ||",
+		edits: []edit{{engine + "internal/fireplan/fireplan.go", "m.policy == \"none\" && (m.paused || !m.alone ||",
 			"m.policy == \"none\" && (m.paused ||"}},
 	},
 	{
@@ -103,7 +105,7 @@ var contentMutants = []mutant{
 	},
 	{
 		name: "one follow-up in three hundred is dropped", by: []string{"follow-up"}, steer: following,
-		edits: []edit{{engine + "followups.go", "			if own && !state.Current {\n",
+		edits: []edit{{engine + "internal/taskdb/followups.go", "			if own && !state.Current {\n",
 			"			if own && !state.Current || one.Fence%300 == 0 {\n"}},
 	},
 	{

@@ -104,15 +104,16 @@ var mutants = []mutant{
 		// The history's primary key would refuse the line of the second outcome of a claim: it goes, too.
 		name: "settle without the fence", by: []string{"execution line", "stale completion"}, steer: deaf,
 		edits: []edit{
-			{engine + "settle.go",
+			{engine + "internal/taskdb/settle.go",
 				"WHERE t.id = s.id AND t.fence = s.fence\n        LIMIT 1 FOR UPDATE SKIP LOCKED\n    ) AS t ON true",
 				"WHERE t.id = s.id AND t.fence IS NOT NULL\n        LIMIT 1 FOR UPDATE SKIP LOCKED\n" +
 					"    ) AS t ON true"},
-			{engine + "settle.go", "WHERE l.tid IS NOT NULL AND t.id = ANY (ARRAY[l.id]) AND t.fence = l.fence",
+			{engine + "internal/taskdb/settle.go",
+				"WHERE l.tid IS NOT NULL AND t.id = ANY (ARRAY[l.id]) AND t.fence = l.fence",
 				"WHERE l.tid IS NOT NULL AND t.id = ANY (ARRAY[l.id])"},
 			{
-				engine + "complete.go", "WHERE t.id = ANY (ARRAY[s.id]) AND t.fence = s.fence AND",
-				"WHERE t.id = ANY (ARRAY[s.id]) AND",
+				engine + "internal/taskdb/settle_completed.go",
+				"WHERE t.id = ANY (ARRAY[s.id]) AND t.fence = s.fence AND", "WHERE t.id = ANY (ARRAY[s.id]) AND",
 			},
 			{schema + "00001_tables.sql", "    fence        bigint      PRIMARY KEY,\n    task_id      text COLLATE",
 				"    fence        bigint      NOT NULL,\n    task_id      text COLLATE"},
@@ -121,44 +122,49 @@ var mutants = []mutant{
 	{
 		name: "settle does not look whether the task was edited", by: []string{"stale completion"}, steer: fickle,
 		edits: []edit{
-			{engine + "settle.go", "(t.status IN ('EXECUTING', 'PAUSED') AND t.revision = s.revision) AS current",
-				"true AS current"},
+			{engine + "internal/taskdb/settle.go",
+				"(t.status IN ('EXECUTING', 'PAUSED') AND t.revision = s.revision) AS current", "true AS current"},
 		},
 	},
 	{
 		// An edit of a claimed row makes it QUEUED: the status alone would tell, too.
 		name: "the gate does not look at the revision", by: []string{"stale start"}, steer: fickle,
 		edits: []edit{
-			{engine + "gate.go", "CASE WHEN t.status <> 'EXECUTING' OR t.revision <> asked.revision THEN 'edited'",
+			{engine + "internal/taskdb/gate.go",
+				"CASE WHEN t.status <> 'EXECUTING' OR t.revision <> asked.revision THEN 'edited'",
 				"CASE WHEN false THEN 'edited'"},
 		},
 	},
 	{
 		name: "the gate does not look at the time", by: []string{"early start"}, steer: lopsided,
-		edits: []edit{{engine + "gate.go", "WHEN greatest(asked.due, t.first_due) > clock.now THEN 'early'",
-			"WHEN false THEN 'early'"}},
+		edits: []edit{
+			{engine + "internal/taskdb/gate.go", "WHEN greatest(asked.due, t.first_due) > clock.now THEN 'early'",
+				"WHEN false THEN 'early'"},
+		},
 	},
 	{
 		name: "the gate does not look at the expiry", by: []string{"late start"}, steer: crowded,
 		edits: []edit{{
-			engine + "gate.go", "WHEN t.first_due + t.expiration <= clock.now THEN 'expired'",
+			engine + "internal/taskdb/gate.go", "WHEN t.first_due + t.expiration <= clock.now THEN 'expired'",
 			"WHEN false THEN 'expired'",
 		}},
 	},
 	{
 		name: "the gate does not look at pauses", by: []string{"paused start"}, steer: paused,
-		edits: []edit{{engine + "gate.go", "WHEN paused.scopes && ARRAY", "WHEN false AND paused.scopes && ARRAY"}},
+		edits: []edit{{
+			engine + "internal/taskdb/gate.go", "WHEN paused.scopes && ARRAY", "WHEN false AND paused.scopes && ARRAY",
+		}},
 	},
 	{
 		name: "the claim does not look at pauses", by: []string{"claimed paused"}, steer: paused,
 		edits: []edit{{
-			engine + "pauses.go", "if len(paused) == 0 {\n		return lanes",
+			engine + "internal/taskdb/pauses.go", "if len(paused) == 0 {\n		return lanes",
 			"if len(paused) >= 0 {\n		return lanes",
 		}},
 	},
 	{
 		name: "the claim does not look at the expiry", by: []string{"claimed expired"}, steer: crowded,
-		edits: []edit{{engine + "claim.go",
+		edits: []edit{{engine + "internal/taskdb/claim.go",
 			"coalesce(tasktable.due_of(t.id, t.scheduled_at, t.run_now_at, t.jitter) + t.expiration <= clock.now, " +
 				"false)",
 			"false"}},
@@ -181,8 +187,11 @@ var mutants = []mutant{
 	},
 	{
 		name: "a claim reuses a number", by: []string{"leadership"}, steer: busy,
-		edits: []edit{{engine + "claim.go", "ELSE nextval('tasktable.task_numbers') END,\n        lease_expires_at",
-			"ELSE t.revision END,\n        lease_expires_at"}},
+		edits: []edit{
+			{engine + "internal/taskdb/claim.go",
+				"ELSE nextval('tasktable.task_numbers') END,\n        lease_expires_at",
+				"ELSE t.revision END,\n        lease_expires_at"},
+		},
 	},
 	{
 		name: "an edit draws no number", by: []string{"application row"}, steer: fickle,
@@ -194,16 +203,18 @@ var mutants = []mutant{
 	},
 	{
 		name: "a lease counts from the due time", by: []string{"lease"}, steer: busy,
-		edits: []edit{{engine + "claim.go", "ELSE greatest(clock.now, t.next_attempt_at) + $3::interval",
-			"ELSE t.next_attempt_at + $3::interval"}},
+		edits: []edit{
+			{engine + "internal/taskdb/claim.go", "ELSE greatest(clock.now, t.next_attempt_at) + $3::interval",
+				"ELSE t.next_attempt_at + $3::interval"},
+		},
 	},
 	{
 		name: "an attempt is not counted", by: []string{"attempts"}, steer: busy,
-		edits: []edit{{engine + "claim.go", "expired THEN 0 ELSE 1 END", "expired THEN 0 ELSE 0 END"}},
+		edits: []edit{{engine + "internal/taskdb/claim.go", "expired THEN 0 ELSE 1 END", "expired THEN 0 ELSE 0 END"}},
 	},
 	{
 		name: "what failed is given back", by: []string{"attempts"}, steer: busy,
-		edits: []edit{{engine + "settle.go", "attempt = CASE WHEN l.current AND l.refund THEN",
+		edits: []edit{{engine + "internal/taskdb/settle.go", "attempt = CASE WHEN l.current AND l.refund THEN",
 			"attempt = CASE WHEN l.current AND NOT l.refund THEN"}},
 	},
 	{
@@ -230,7 +241,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "settling waits for locks", by: []string{"settle"}, steer: locked,
-		edits: []edit{{engine + "settle.go", "LIMIT 1 FOR UPDATE SKIP LOCKED\n    ) AS t ON true",
+		edits: []edit{{engine + "internal/taskdb/settle.go", "LIMIT 1 FOR UPDATE SKIP LOCKED\n    ) AS t ON true",
 			"LIMIT 1 FOR UPDATE\n    ) AS t ON true"}},
 	},
 	{
@@ -238,7 +249,7 @@ var mutants = []mutant{
 		// what was to come of it.
 		name: "text is not scrubbed", by: []string{"given up", "outcome"}, steer: busy,
 		edits: []edit{{
-			engine + "scrub.go", "whole := len(text) <= maxText\n",
+			engine + "internal/taskdb/sanitize.go", "whole := len(text) <= maxText\n",
 			"whole := true\n	if whole {\n		return strings.Clone(text)\n	}\n",
 		}},
 	},
@@ -298,34 +309,34 @@ var mutants = []mutant{
 	},
 	{
 		name: "a fork does not plan the next fire", by: []string{"fork"}, steer: recurring,
-		edits: []edit{{engine + "fork.go", "	_, err := q.Exec(ctx, s.schema.SQL(advanceSQL)",
-			"	if len(c.fires) > 0 {\n		return nil\n	}\n	_, err := q.Exec(ctx, s.schema.SQL(advanceSQL)"}},
+		edits: []edit{{engine + "internal/taskdb/fork.go", "	_, err := q.Exec(ctx, s.Schema.SQL(AdvanceSQL)",
+			"	if len(c.fires) > 0 {\n		return nil\n	}\n	_, err := q.Exec(ctx, s.Schema.SQL(AdvanceSQL)"}},
 	},
 	{
 		name: "missed fires leave nothing", by: []string{"steady fires"}, steer: recurring,
-		edits: []edit{{engine + "fork.go", "	for _, one := range f.Fires {\n		c.parents",
+		edits: []edit{{engine + "internal/taskdb/fork.go", "	for _, one := range f.Fires {\n		c.parents",
 			"	for _, one := range f.Fires {\n		if one.Skip != \"\" {\n			continue\n		}\n" +
 				"		c.parents"}},
 	},
 	{
 		name: "occurrences overlap", by: []string{"skipped"}, steer: recurring,
-		edits: []edit{{engine + "fork.go", "if len(live) > 0 && task.Overlap == \"skip\" {",
+		edits: []edit{{engine + "internal/taskdb/fork.go", "if len(live) > 0 && task.Overlap == \"skip\" {",
 			"if len(live) > 1000 && task.Overlap == \"skip\" {"}},
 	},
 	{
 		name: "a line of the history is not written", by: []string{"execution line"}, steer: busy,
-		edits: []edit{{engine + "settle.go",
+		edits: []edit{{engine + "internal/taskdb/settle.go",
 			"    FROM locked AS l\n    WHERE l.tid IS NOT NULL\n)\nSELECT l.fence, l.tid IS NOT NULL AS settled",
 			"    FROM locked AS l\n    WHERE l.tid IS NOT NULL AND l.outcome <> 'RETRIED'\n)\n" +
 				"SELECT l.fence, l.tid IS NOT NULL AS settled"}},
 	},
 	{
 		name: "follow-ups are forgotten", by: []string{"follow-up"}, steer: busy,
-		edits: []edit{{engine + "followups.go", "	if len(tasks) == 0 {", "	if len(tasks) >= 0 {"}},
+		edits: []edit{{engine + "internal/taskdb/followups.go", "	if len(tasks) == 0 {", "	if len(tasks) >= 0 {"}},
 	},
 	{
 		name: "the lowest priority comes first", by: []string{"priority"}, steer: backlog,
-		edits: []edit{{engine + "claim.go", "ORDER BY waiting.is_near, lane.priority DESC,",
+		edits: []edit{{engine + "internal/taskdb/claim.go", "ORDER BY waiting.is_near, lane.priority DESC,",
 			"ORDER BY waiting.is_near, lane.priority,"}},
 	},
 }

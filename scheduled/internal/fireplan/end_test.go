@@ -184,7 +184,7 @@ func TestDecideVeryManyMissed(t *testing.T) {
 		}
 		asked := 0
 		f := Decide(r, func(after time.Time) time.Time { asked++; return rule.Next(after) }, nil, "")
-		if asked > 20*missedMost { // some tenths of a second
+		if asked > 20*maxMissed { // some tenths of a second
 			t.Errorf("%s: took %d steps", test.name, asked)
 		}
 		var runs, skips []fire
@@ -195,7 +195,7 @@ func TestDecideVeryManyMissed(t *testing.T) {
 				skips = append(skips, one)
 			}
 		}
-		if len(runs) != test.runs || f.Count != 7+test.runs || len(skips) != SkippedMost ||
+		if len(runs) != test.runs || f.Count != 7+test.runs || len(skips) != MaxSkipped ||
 			!f.Last.Equal(midday.Add(test.last)) || (f.Ended != "") != test.ended {
 			t.Errorf(
 				"%s: %d run, %d are skipped, count %d, the last %s, %q", test.name, len(runs), len(skips), f.Count,

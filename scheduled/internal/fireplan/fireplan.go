@@ -1,5 +1,5 @@
-// Package fireplan decides which fires of a recurring task become occurrences, and when the task fires next. It computes
-// only. It asks neither the database nor a clock.
+// Package fireplan decides which fires of a recurring task become occurrences, and when the task fires next. It
+// computes only. It asks neither the database nor a clock.
 package fireplan
 
 import (
@@ -66,13 +66,13 @@ func (f Plan) Runs() bool {
 const (
 	// onTime is how late a single fire may be and still run with catch_up = none. A change of the leader takes seconds.
 	onTime = time.Minute
-	// missedMost is how many missed fires the leader looks at one by one. If there are more, it looks at the first
+	// maxMissed is how many missed fires the leader looks at one by one. If there are more, it looks at the first
 	// fire, whose row stands for those after it too, and at the latest fires. These are mostly at least half of
-	// missedMost, which is more than any CatchUpLimit.
-	missedMost = 25000
-	// SkippedMost is how many fires that do not run get a row each. If there are more, the first row stands for all
+	// maxMissed, which is more than any CatchUpLimit.
+	maxMissed = 25000
+	// MaxSkipped is how many fires that do not run get a row each. If there are more, the first row stands for all
 	// earlier ones.
-	SkippedMost = 100
+	MaxSkipped = 100
 )
 
 // Interval is a time during which a pause was in force. If until is zero, the pause is still in force.
@@ -109,7 +109,7 @@ func (r Task) due(after func(time.Time) time.Time) (due []time.Time, gap, next t
 	}
 	var latest []time.Time
 	// A binary search finds how far back the latest fires may go.
-	for many, few := r.from(), until; len(latest) < missedMost/2 && few.Sub(many) > time.Second; {
+	for many, few := r.from(), until; len(latest) < maxMissed/2 && few.Sub(many) > time.Second; {
 		middle := many.Add(few.Sub(many) / 2)
 		if found, following := r.through(after, middle, until); following.IsZero() || following.After(until) {
 			few, gap, latest, next = middle, middle, found, following
@@ -142,14 +142,14 @@ func (r Task) from() time.Time {
 	return from
 }
 
-// through lists at most missedMost fires after from and up to until, and returns the first fire that it does not
+// through lists at most maxMissed fires after from and up to until, and returns the first fire that it does not
 // list. The time for which a task was planned is a fire, whatever its expression says, unless the zone data have
 // changed since.
 func (r Task) through(after func(time.Time) time.Time, from, until time.Time) (due []time.Time, next time.Time) {
 	if next = after(from); r.Planned && r.MovedFrom == nil && from.Before(r.NextFire) {
 		next = r.NextFire
 	}
-	for ; !next.IsZero() && !next.After(until) && len(due) < missedMost; next = after(next) {
+	for ; !next.IsZero() && !next.After(until) && len(due) < maxMissed; next = after(next) {
 		due = append(due, next)
 	}
 	return due, next
@@ -250,7 +250,7 @@ func (f *Plan) fire(r Task, due []missed, gap time.Time, blocked string) {
 		}
 		f.Last = new(m.at)
 	}
-	if many := max(len(skips)-SkippedMost, 0); many > 0 {
+	if many := max(len(skips)-MaxSkipped, 0); many > 0 {
 		gap = skips[many].At
 		skips = append(skips[:1], skips[many+1:]...)
 	}

@@ -52,8 +52,8 @@ func offset(at time.Time) string {
 func hourly() Task {
 	return Task{
 		ID: "tick", Cron: "0 * * * *", Overlap: "skip", CatchUp: "latest", CatchUpPaused: "none", CatchUpLimit: 100,
-		ScheduledAt: midday.Add(-24 * time.Hour), LastFire: new(midday.Add(-time.Hour)), NextFire: midday, OccurrenceCount: 7,
-		Planned: true, Now: midday.Add(50 * time.Millisecond),
+		ScheduledAt: midday.Add(-24 * time.Hour), LastFire: new(midday.Add(-time.Hour)), NextFire: midday,
+		OccurrenceCount: 7, Planned: true, Now: midday.Add(50 * time.Millisecond),
 	}
 }
 

@@ -1,6 +1,6 @@
 package taskdb
 
-// Twice runs do, and runs it again if it returned a data error. isDataError explains why one such error is not
+// Twice runs do, and runs it again if it returned a data error. IsDataError explains why one such error is not
 // enough.
 func Twice(do func() error) error {
 	err := do()

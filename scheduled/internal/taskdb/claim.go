@@ -25,9 +25,11 @@ type Queries struct {
 	Zones  *Zones // nil means the machine's time zones
 }
 
-// The context "engine" tells the triggers that an expiry is not somebody's edit. The setting ends with the
-// transaction. In a longer transaction, leaveSQL puts it back.
+// EnterSQL sets the context "engine". This context tells the triggers that an expiry is not somebody's edit. The
+// setting ends with the transaction. In a longer transaction, LeaveSQL puts it back.
 const EnterSQL = `SELECT set_config('tasktable_change.context', 'engine', true)`
+
+// LeaveSQL ends the context that EnterSQL has set, inside a transaction that goes on with something else.
 const LeaveSQL = `SELECT set_config('tasktable_change.context', '', true)`
 
 // ClaimSQL shares the room of each pool among its lanes, locks that many tasks of each lane, and updates these tasks.
@@ -147,12 +149,13 @@ type ClaimedTask struct {
 	Bytes    int // size of the stored payload
 }
 
-func (c ClaimedTask) Hold() Claim {
+// Claim returns the claim of a task that was claimed. It must not be called for a task that has expired.
+func (c ClaimedTask) Claim() Claim {
 	return Claim{ID: c.ID, Fence: *c.Fence, Revision: c.Revision, Attempt: c.Attempt, Due: c.Due}
 }
 
 // Claim takes at most `most` tasks that are due, or will be due within lookAhead, from the given lanes. It leaves out
-// the tasks in aside. It must run in a transaction, between enterSQL and leaveSQL or the end of the transaction.
+// the tasks in aside. It must run in a transaction, between EnterSQL and LeaveSQL or the end of the transaction.
 //
 // Claim does not wait for rows. It steps over a row that an application has locked, and takes the tasks behind it. If
 // a lane has only locked rows left, claim gives the lane's room to the other lanes.

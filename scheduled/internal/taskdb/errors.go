@@ -54,9 +54,10 @@ func IsLocked(err error) bool {
 // target_session_attrs=read-write) or one host name that moves.
 var ErrReadOnly = errors.New("the database is read-only, as a standby is")
 
+// ReadOnlySQL asks whether the server takes no writes. RefuseReadOnly reads the answer.
 const ReadOnlySQL = `SELECT current_setting('transaction_read_only') = 'on'`
 
-// RefuseReadOnly returns errReadOnly if readOnlySQL was answered by a standby.
+// RefuseReadOnly returns ErrReadOnly if ReadOnlySQL was answered by a standby.
 func RefuseReadOnly(answer pgx.Row) error {
 	var readOnly bool
 	if err := answer.Scan(&readOnly); err != nil {

@@ -32,7 +32,7 @@ func (s Queries) followUp(
 			by = service
 		}
 		for _, task := range one.Effects.FollowUps {
-			own := IdOf(task) == one.ID
+			own := IDOf(task) == one.ID
 			if own && !state.Current {
 				continue
 			}
@@ -70,7 +70,7 @@ type followUp struct {
 // rerunWait is the least time from the start of an attempt to a run that its task may ask for again and again. These
 // are the task's own next run, by Again, Snooze or a follow-up with its id, and a follow-up of a task that is itself
 // a follow-up. Without it, a handler that asks for "now" each time would write to the database without a pause.
-// settleSQL, againSQL and putOffSQL have the same second.
+// SettleSQL, AgainSQL and putOffSQL have the same second.
 const rerunWait = time.Second
 
 // atOnce reports whether the follow-up was written and may be due before rerunWait is over.
@@ -86,11 +86,11 @@ func (f *followUp) atOnce() bool {
 // does not hide it. The statement writes no column whose edit draws a revision, so scheduled_at keeps the time that
 // was asked for.
 //
-// The answer has the number of generations behind the task that asked, including that task, but at most rerunsMost. A
-// ring is counted once round.
+// The answer has the number of generations behind the task that asked, including that task, but at most
+// MaxGenerations. A ring is counted once round.
 //
 // $1 is now. $2 to $5 have, for each follow-up, the task and the fence of the attempt that asked, the time when that
-// attempt began, and the follow-up's id. $6 is rerunsMost.
+// attempt began, and the follow-up's id. $6 is MaxGenerations.
 const putOffSQL = `
 WITH asked AS (
     SELECT f.fence, f.asked_by, f.id, f.started_at + interval '1 second' AS until
@@ -164,8 +164,8 @@ func statesByFence(done []SettleResult) map[int64]*SettleResult {
 	return states
 }
 
-// IdOf is the id that a follow-up will have. It is "" if the follow-up gets a new id.
-func IdOf(task store.Task) string {
+// IDOf is the id that a follow-up will have. It is "" if the follow-up gets a new id.
+func IDOf(task store.Task) string {
 	if task.ID != "" {
 		return task.ID
 	}
@@ -178,7 +178,7 @@ func followUpIDs(settlements []Settlement) []string {
 	var ids []string
 	for _, one := range settlements {
 		for _, task := range one.Effects.FollowUps {
-			if id := IdOf(task); id != "" {
+			if id := IDOf(task); id != "" {
 				ids = append(ids, id)
 			}
 		}

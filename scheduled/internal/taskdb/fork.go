@@ -12,12 +12,13 @@ import (
 )
 
 const (
-	ForkMost      = 200  // how many recurring tasks a pass looks at
-	forkRowsMost  = 1000 // after so many occurrences, the other tasks wait for the next pass
-	forkRowsChunk = 500  // how many occurrences one statement makes, because it has a time limit
+	// MaxForks is how many recurring tasks a pass looks at.
+	MaxForks           = 200
+	maxForkRows        = 1000 // after so many occurrences, the other tasks wait for the next pass
+	maxRowsInStatement = 500  // how many occurrences one statement makes, because it has a time limit
 )
 
-// The statement reads and locks the recurring tasks that are due, or only the task with the id $6. It leaves tasks
+// RecurringSQL reads and locks the recurring tasks that are due, or only the task with the id $6. It leaves tasks
 // that others have locked to the next pass.
 const RecurringSQL = `
 WITH clock AS MATERIALIZED (
@@ -91,7 +92,7 @@ func (s Queries) ForkSome(
 		queues[i], kinds[i] = l.Queue, l.Type
 	}
 	tasks, err := CollectRows[fireplan.Task](ctx, q, "read recurring tasks",
-		s.Schema.SQL(RecurringSQL), now, queues, kinds, min(most, ForkMost), OrEmpty(aside), only)
+		s.Schema.SQL(RecurringSQL), now, queues, kinds, min(most, MaxForks), OrEmpty(aside), only)
 	if err != nil || len(tasks) == 0 {
 		return done, err
 	}
@@ -105,7 +106,7 @@ func (s Queries) ForkSome(
 	}
 	c := ForkColumns{zones: s.Zones}
 	for _, task := range tasks {
-		if len(c.fires) >= forkRowsMost {
+		if len(c.fires) >= maxForkRows {
 			break
 		}
 		if busy[task.ID] {
@@ -213,7 +214,7 @@ type ForkColumns struct {
 	parents, skips []string
 	fires          []time.Time
 
-	Ids, Messages, Ended   []string
+	IDs, Messages, Ended   []string
 	Nexts, Lasts, LiveFrom []*time.Time
 	Counts                 []int
 	walls                  []*time.Time
@@ -228,7 +229,9 @@ func (c *ForkColumns) add(task fireplan.Task, paused []Pause, live []occurrence)
 	if err != nil {
 		why := Sanitize(err.Error())
 		c.failed = append(c.failed, unreadable{ID: task.ID, Type: task.Type, Revision: task.Revision, Error: why})
-		c.advance(task, fireplan.Plan{Ended: why, Count: task.OccurrenceCount, Last: task.LastFire}, "FAILED", nil, plan{})
+		c.advance(
+			task, fireplan.Plan{Ended: why, Count: task.OccurrenceCount, Last: task.LastFire}, "FAILED", nil, plan{},
+		)
 		return
 	}
 	var pauses []fireplan.Interval
@@ -287,7 +290,7 @@ func (c *ForkColumns) advance(task fireplan.Task, f fireplan.Plan, ended string,
 	if !f.Next.IsZero() {
 		next = &f.Next
 	}
-	c.Ids, c.Nexts = append(c.Ids, task.ID), append(c.Nexts, next)
+	c.IDs, c.Nexts = append(c.IDs, task.ID), append(c.Nexts, next)
 	c.Lasts, c.Counts = append(c.Lasts, f.Last), append(c.Counts, f.Count)
 	c.Messages, c.Ended, c.LiveFrom = append(c.Messages, f.Ended), append(c.Ended, ended), append(c.LiveFrom, liveFrom)
 	c.walls, c.zoneData = append(c.walls, plan.wall), append(c.zoneData, plan.zoneData)
@@ -302,7 +305,7 @@ const forkSQL = `
 SELECT count(tasktable.fork_occurrence(one.parent, one.fire, nullif(one.skip, ''), NULL, false))
 FROM unnest($1::text[], $2::timestamptz[], $3::text[]) AS one (parent, fire, skip)`
 
-// The statement writes no column whose edit would draw a revision. A task without a next fire has ended.
+// AdvanceSQL writes no column whose edit would draw a revision. A task without a next fire has ended.
 const AdvanceSQL = `
 UPDATE tasktable.scheduled_tasks AS t
 SET next_attempt_at = one.next, planned_revision = t.revision, started_at = one.last, occurrence_count = one.count,
@@ -324,14 +327,14 @@ func (s Queries) WriteForks(ctx context.Context, q DB, c *ForkColumns) error {
 			return fmt.Errorf("cancel %d earlier occurrences: %w", len(c.cancelled), err)
 		}
 	}
-	for from := 0; from < len(c.fires); from += forkRowsChunk {
-		to := min(from+forkRowsChunk, len(c.fires))
+	for from := 0; from < len(c.fires); from += maxRowsInStatement {
+		to := min(from+maxRowsInStatement, len(c.fires))
 		_, err := q.Exec(ctx, s.Schema.SQL(forkSQL), c.parents[from:to], c.fires[from:to], c.skips[from:to])
 		if err != nil {
 			return fmt.Errorf("fork %d occurrences: %w", to-from, err)
 		}
 	}
-	_, err := q.Exec(ctx, s.Schema.SQL(AdvanceSQL), c.Ids, c.Nexts, c.Lasts, c.Counts, c.Messages, c.Ended, c.LiveFrom,
+	_, err := q.Exec(ctx, s.Schema.SQL(AdvanceSQL), c.IDs, c.Nexts, c.Lasts, c.Counts, c.Messages, c.Ended, c.LiveFrom,
 		c.walls, c.zoneData)
 	return Annotate(err, "plan the next fires")
 }

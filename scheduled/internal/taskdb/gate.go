@@ -21,10 +21,10 @@ const (
 	VerdictPaused  = "paused"  // a pause holds for the task's queue, its type or everything
 )
 
-// The clock is transaction_timestamp, because it is earlier than the statement's snapshot. So the statement sees
-// every edit that was committed before the start time that it returns. It is not statement_timestamp, because in the
-// extended protocol Execute sets that anew, after Bind has taken the snapshot. If the row of an asked task has
-// another fence, the answer has no row for the task.
+// GateSQL asks whether claims may start. Its clock is transaction_timestamp, because it is earlier than the
+// statement's snapshot. So the statement sees every edit that was committed before the start time that it returns. It
+// is not statement_timestamp, because in the extended protocol Execute sets that anew, after Bind has taken the
+// snapshot. If the row of an asked task has another fence, the answer has no row for the task.
 const GateSQL = `
 SELECT asked.fence, clock.now, t.payload, t.type, t.queue, t.priority, t.entity, t.tenant_id, t.scheduled_at,
     t.max_attempts, t.trace,
@@ -59,6 +59,7 @@ CROSS JOIN LATERAL (
     LIMIT 1
 ) AS t`
 
+// GateAnswer is the gate's answer for one claim.
 type GateAnswer struct {
 	Fence       int64
 	Now         time.Time
@@ -77,7 +78,7 @@ type GateAnswer struct {
 	Expected    float64
 }
 
-// columns points to the fields for gateSQL's columns, in their order.
+// columns points to the fields for GateSQL's columns, in their order.
 func (g *GateAnswer) columns() []any {
 	return []any{
 		&g.Fence, &g.Now, &g.Payload, &g.Type, &g.Queue, &g.Priority, &g.Entity, &g.TenantID, &g.ScheduledAt,
@@ -97,6 +98,7 @@ func (g GateAnswer) Execution(h Claim) *handlers.Execution {
 	}
 }
 
+// TextOf returns the text, or "" for nil.
 func TextOf(text *string) string {
 	if text == nil {
 		return ""
@@ -137,8 +139,8 @@ func (s Queries) Gate(
 	return byFence, nil
 }
 
-// The statement skips a row that an application has locked. Such a task keeps the lease that it has. No lease gets
-// shorter.
+// ExtendSQL makes leases longer. It skips a row that an application has locked. Such a task keeps the lease that it
+// has. No lease gets shorter.
 const ExtendSQL = `
 UPDATE tasktable.scheduled_tasks AS t
 SET lease_expires_at = greatest(t.lease_expires_at,
@@ -181,8 +183,8 @@ func (s Queries) Extend(
 	return leases, nil
 }
 
-// The keeper asks this each second for the holds that run or wait: whether they are still held, edited or cancelled.
-// It does not read payloads.
+// RecheckSQL is asked by the keeper each second for the holds that run or wait: whether they are still held, edited
+// or cancelled. It does not read payloads.
 const RecheckSQL = `
 SELECT asked.fence, (t.fence IS NOT NULL) AS held, coalesce(t.status = 'EXECUTING'
     AND t.revision = asked.revision, false) AS current,
@@ -194,6 +196,7 @@ LEFT JOIN LATERAL (
     LIMIT 1
 ) AS t ON true`
 
+// RecheckRow is the state of one claim.
 type RecheckRow struct {
 	Fence     int64
 	Held      bool
@@ -201,6 +204,7 @@ type RecheckRow struct {
 	Cancelled bool
 }
 
+// Recheck asks for the state of claims. A claim that is gone has no row in the answer.
 func (s Queries) Recheck(ctx context.Context, q DB, holds []Claim) ([]RecheckRow, error) {
 	ids, fences, revisions := make([]string, len(holds)), make([]int64, len(holds)), make([]int64, len(holds))
 	for i, h := range holds {

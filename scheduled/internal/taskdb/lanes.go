@@ -19,7 +19,7 @@ type Lane struct {
 	Recurring bool
 }
 
-// The statement lists all lanes by a loose index scan. From the head of each lane it jumps to the head of the next.
+// LanesSQL lists all lanes by a loose index scan. From the head of each lane it jumps to the head of the next.
 // This takes one probe a lane, however many tasks the lanes have. A null type would end the scan, but only an insert
 // past the checks can bring one.
 const LanesSQL = `
@@ -43,7 +43,7 @@ WITH RECURSIVE lane AS (
 SELECT ` + laneColumnsSQL + `
 FROM lane LIMIT $2::int`
 
-// The statement lists the lanes of the given queues and types, so that types which others have made up cost nothing.
+// WorkedLanesSQL lists the lanes of the given queues and types, so that types which others have made up cost nothing.
 const WorkedLanesSQL = `
 WITH RECURSIVE lane AS (
     SELECT worked.queue, worked.type, head.priority, head.next_attempt_at
@@ -64,7 +64,7 @@ WITH RECURSIVE lane AS (
 SELECT ` + laneColumnsSQL + `
 FROM lane`
 
-// The statement returns the head of the highest lane in each range of priorities, from the range's mark on. If a
+// LaneRangesSQL returns the head of the highest lane in each range of priorities, from the range's mark on. If a
 // range has several new lanes, the less urgent ones are left to the next look, so that none of their tasks goes
 // before a more urgent one.
 const LaneRangesSQL = `
@@ -95,6 +95,7 @@ const laneColumnsSQL = `lane.queue, lane.type, lane.priority,
     least(extract(epoch FROM least(greatest(lane.next_attempt_at, '1970-01-01'::timestamptz), '9999-12-30'::timestamptz)
         - coalesce($1::timestamptz, clock_timestamp())), 604800)::float8 AS due_in`
 
+// LaneRow is a lane as LanesSQL and the statements beside it return it.
 type LaneRow struct {
 	Queue    string
 	Type     string
@@ -103,7 +104,7 @@ type LaneRow struct {
 	DueIn    float64
 }
 
-// The statement lists all lanes of recurring tasks, as lanesSQL lists the other lanes. These lanes have no priority
+// RecurringLanesSQL lists all lanes of recurring tasks, as LanesSQL lists the other lanes. These lanes have no priority
 // and do not wait for room. Their occurrences do.
 const RecurringLanesSQL = `
 WITH RECURSIVE lane AS (
@@ -126,6 +127,7 @@ WITH RECURSIVE lane AS (
 SELECT ` + laneColumnsSQL + `
 FROM lane LIMIT $2::int`
 
+// WorkedRecurringLanesSQL lists the lanes of recurring tasks of the given queues and types.
 const WorkedRecurringLanesSQL = `
 SELECT ` + laneColumnsSQL + `
 FROM (
@@ -202,6 +204,7 @@ func (s Queries) Lanes(ctx context.Context, q DB, now *time.Time) (found ListedL
 	return found, err
 }
 
+// LaneRows runs one of the statements that list lanes.
 func (s Queries) LaneRows(
 	ctx context.Context, q DB, statement string, now *time.Time, recurring bool,
 ) ([]Lane, error) {
@@ -212,6 +215,7 @@ func (s Queries) LaneRows(
 	return LanesOf(listed, recurring), nil
 }
 
+// LanesOf returns the lanes of rows.
 func LanesOf(rows []LaneRow, recurring bool) []Lane {
 	var lanes []Lane
 	for _, row := range rows {

@@ -26,6 +26,8 @@ func (n LiveNode) Works(queue, kind string) bool {
 	return n.Queues[queue] > 0 && slices.Contains(n.Types, kind)
 }
 
+// NodesSQL lists the nodes that are not known to be dead. Held says whether a node's lock is taken. $1 is the
+// class of the lock.
 const NodesSQL = `
 WITH held AS MATERIALIZED (
     SELECT l.objid::bigint AS number FROM pg_locks AS l
@@ -40,6 +42,7 @@ SELECT n.number, n.queues::text AS queues, array_remove(n.types, NULL) AS types,
     coalesce((extract(epoch FROM statement_timestamp() - n.last_seen_at) * 1000)::bigint, -1) AS silent -- milliseconds
 FROM tasktable.nodes AS n WHERE n.dead_at IS NULL ORDER BY n.number`
 
+// NodeRow is a row of NodesSQL.
 type NodeRow struct {
 	Number        int64
 	Queues        string
@@ -80,6 +83,7 @@ func ShareSlots(queues map[string]int) {
 	}
 }
 
+// DecodeAverages reads the averages that a node has published. A text that cannot be read has none.
 func DecodeAverages(text string) map[string]time.Duration {
 	var micros map[string]int64
 	if json.Unmarshal([]byte(text), &micros) != nil {

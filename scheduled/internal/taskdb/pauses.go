@@ -38,12 +38,12 @@ SELECT count(tasktable.resume(due.id, 'leader')) FROM (
         FOR UPDATE SKIP LOCKED
 ) AS due`
 
-// ResumeMost is how many tasks are resumed in one transaction.
-const ResumeMost = 100
+// MaxResumed is how many tasks are resumed in one transaction.
+const MaxResumed = 100
 
-// ResumeDue resumes tasks whose pause has ended, at most resumeMost of them. It returns how many it has resumed.
+// ResumeDue resumes tasks whose pause has ended, at most MaxResumed of them. It returns how many it has resumed.
 func (s Queries) ResumeDue(ctx context.Context, q DB, now *time.Time) (int, error) {
-	return QueryOne[int](ctx, q, "resume tasks whose pause has ended", s.Schema.SQL(resumeDueSQL), now, ResumeMost)
+	return QueryOne[int](ctx, q, "resume tasks whose pause has ended", s.Schema.SQL(resumeDueSQL), now, MaxResumed)
 }
 
 // IsPaused reports whether one of the pauses stops a queue's tasks of a type.

@@ -34,8 +34,8 @@ type Claim struct {
 	Due      time.Time
 }
 
-// EncodeClaims writes holds as fence:revision:attempt:due:length:id, one after the other. Because of the length, an id may
-// contain any character.
+// EncodeClaims writes holds as fence:revision:attempt:due:length:id, one after the other. Because of the length, an
+// id may contain any character.
 func EncodeClaims(holds []Claim) string {
 	var packed strings.Builder
 	for _, h := range holds {
@@ -74,6 +74,8 @@ func DecodeClaims(packed string) ([]Claim, error) {
 // ClientPrefix and a node's number make its River client's id.
 const ClientPrefix = "tasktable-"
 
+// ClientID returns the id of a node's River client.
 func ClientID(number int64) string { return ClientPrefix + strconv.FormatInt(number, 10) }
 
+// DeleteJobsSQL removes River jobs.
 const DeleteJobsSQL = `DELETE FROM tasktable.river_job WHERE id = ANY ($1::bigint[])`

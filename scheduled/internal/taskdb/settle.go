@@ -132,7 +132,7 @@ func (s Queries) Settle(
 
 // AgainSQL writes the next run into the task's own row. It is no part of the upsert of the follow-ups, because a
 // second row with the same id in one upsert is an error. The trigger draws the revision, computes the next time, and
-// writes a line of changes. A row that no longer belongs to the attempt is left to settleSQL.
+// writes a line of changes. A row that no longer belongs to the attempt is left to SettleSQL.
 const AgainSQL = `
 WITH locked AS MATERIALIZED (
     SELECT s.*, t.type, t.scheduled_at, t.next_status,
@@ -172,7 +172,7 @@ SELECT l.fence, true AS settled, true AS current, false AS held,
 FROM locked AS l`
 
 // Again settles completed attempts that schedule their own task anew. It returns only those that it has settled. It
-// sets the change context. Therefore it must run in a transaction of its own, or leaveSQL must follow it.
+// sets the change context. Therefore it must run in a transaction of its own, or LeaveSQL must follow it.
 func (s Queries) Again(
 	ctx context.Context, q DB, now *time.Time, node *int64, settlements []Settlement,
 ) ([]SettleResult, error) {

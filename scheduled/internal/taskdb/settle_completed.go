@@ -12,8 +12,8 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// The statement records attempts that were completed and whose tasks were not edited meanwhile, as nearly all are. It
-// costs a little more than half of settleSQL, because it does not lock rows before it writes them. If an
+// CompleteSQL records attempts that were completed and whose tasks were not edited meanwhile, as nearly all are. It
+// costs a little more than half of SettleSQL, because it does not lock rows before it writes them. If an
 // application's transaction has locked a row, the statement waits a moment and then gives up.
 const CompleteSQL = `
 WITH clock AS MATERIALIZED (
@@ -46,7 +46,7 @@ type batcher interface {
 	SendBatch(ctx context.Context, batch *pgx.Batch) pgx.BatchResults
 }
 
-// plain reports whether completeSQL can record the settlement.
+// plain reports whether CompleteSQL can record the settlement.
 func (s *Settlement) plain() bool {
 	return s.To == store.StatusCompleted && s.Outcome == OutcomeCompleted &&
 		s.Effects.Again == nil && len(s.Effects.FollowUps) == 0 &&

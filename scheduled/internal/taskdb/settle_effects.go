@@ -35,7 +35,7 @@ func (s Queries) lockInOrder(
 		return nil, nil, err
 	}
 	for _, one := range settlements {
-		busyFollowUp := func(task store.Task) bool { return slices.Contains(busy, IdOf(task)) }
+		busyFollowUp := func(task store.Task) bool { return slices.Contains(busy, IDOf(task)) }
 		if slices.Contains(busy, one.ID) || slices.ContainsFunc(one.Effects.FollowUps, busyFollowUp) {
 			held = append(held, one)
 		} else {
@@ -141,6 +141,7 @@ func (s Queries) SettleAgains(
 	return done, edited, nil
 }
 
+// ByFence returns the results by their fences.
 func ByFence(done []SettleResult) map[int64]SettleResult {
 	states := make(map[int64]SettleResult, len(done))
 	for _, one := range done {

@@ -15,6 +15,7 @@ WHERE state = 'running' AND attempted_by[array_length(attempted_by, 1)] = $1::te
     AND attempted_at < clock_timestamp() - interval '5 seconds'
 ORDER BY id LIMIT 500`
 
+// StrayJob is a River job that River runs on a node and that the node does not have in hand.
 type StrayJob struct {
 	ID    int64
 	Queue string

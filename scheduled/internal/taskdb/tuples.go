@@ -16,6 +16,7 @@ type Tuple struct {
 // String writes a tuple as Postgres writes a ctid.
 func (t Tuple) String() string { return fmt.Sprintf("(%d,%d)", t.Page, t.Item) }
 
+// Before reports whether the tuple lies before the other one.
 func (t Tuple) Before(other Tuple) bool {
 	return t.Page < other.Page || t.Page == other.Page && t.Item < other.Item
 }
@@ -49,6 +50,7 @@ func (r TupleRange) halves() (first, second TupleRange, ok bool) {
 	return TupleRange{r.From, middle}, TupleRange{middle, r.To}, true
 }
 
+// PagesSQL asks how many pages a table has.
 const PagesSQL = `SELECT pg_relation_size($1::text::regclass) / current_setting('block_size')::bigint`
 
 // PagesOf is how many pages a table has.

@@ -27,6 +27,7 @@ type loadedZone struct {
 
 var machineZones = NewZones(time.LoadLocation)
 
+// NewZones returns zones that are loaded by the given function.
 func NewZones(load recurrence.Zones) *Zones {
 	return &Zones{load: load, known: map[string]loadedZone{}}
 }
