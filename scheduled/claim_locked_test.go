@@ -17,7 +17,7 @@ import (
 // claimAtNoon claims the JOB tasks that are due at noon, in a transaction of its own, and commits it.
 func (b *bench) claimAtNoon(aside ...string) (ids []string, err error) {
 	err = pgx.BeginFunc(b.t.Context(), b.pool, func(tx pgx.Tx) error {
-		settings := strings.ReplaceAll(planSettingsSQL, "SET ", "SET LOCAL ")
+		settings := strings.ReplaceAll(taskdb.PlanSettingsSQL, "SET ", "SET LOCAL ")
 		if _, err := tx.Exec(b.t.Context(), settings+"; "+taskdb.EnterSQL); err != nil {
 			return err
 		}

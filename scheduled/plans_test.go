@@ -41,7 +41,7 @@ func TestPlansUnderStaleStatistics(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer conn.Release()
-			if _, err := conn.Exec(t.Context(), planSettingsSQL); err != nil {
+			if _, err := conn.Exec(t.Context(), taskdb.PlanSettingsSQL); err != nil {
 				t.Fatal(err)
 			}
 			for _, unfinished := range []int{planTasks / 1000, planTasks / 2, planTasks} {

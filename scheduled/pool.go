@@ -10,6 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 )
 
 // enginePool makes the pool for the engine's own statements. It is separate from the handlers' pool, so that handlers
@@ -40,7 +42,7 @@ func enginePool(ctx context.Context, config Config, direct *pgx.ConnConfig) (*pg
 				return err
 			}
 		}
-		_, err := conn.Exec(ctx, planSettingsSQL+"; "+isolationSQL+
+		_, err := conn.Exec(ctx, taskdb.PlanSettingsSQL+"; "+isolationSQL+
 			"SET lock_timeout = '500ms'; SET idle_in_transaction_session_timeout = '5s'; "+
 			keepaliveSQL+"  SET application_name = 'tasktable engine'")
 		if err != nil {

@@ -223,7 +223,7 @@ func TestPlansWithTheEnginesRights(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Release()
-	if _, err := conn.Exec(t.Context(), planSettingsSQL); err != nil {
+	if _, err := conn.Exec(t.Context(), taskdb.PlanSettingsSQL); err != nil {
 		t.Fatal(err)
 	}
 	for _, one := range b.hotStatements() {

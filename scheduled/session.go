@@ -54,11 +54,6 @@ const isolationSQL = `SET default_transaction_isolation = 'read committed'; `
 // of that client.
 const keepaliveSQL = `SET tcp_keepalives_idle = 1; SET tcp_keepalives_interval = 1; SET tcp_keepalives_count = 3;`
 
-// planSettingsSQL makes the engine's statements use indexes even if the statistics are stale. These settings do not
-// decide how Postgres 18 answers an EXISTS. It may read the whole table into a hash. OFFSET 0 in the subquery of a
-// hot statement prevents that.
-const planSettingsSQL = `SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; SET jit = off`
-
 // session is a node's own connection. Its lock on the node's number says that the node lives, and the leader's lock
 // says that the node leads. The leader commits everything on this connection, so a session that has lost its locks
 // can commit nothing.
@@ -122,7 +117,7 @@ func (s *session) prepare(ctx context.Context, previous uint32) error {
 	if _, err := s.conn.Exec(ctx, sessionSettingsSQL); err != nil {
 		return fmt.Errorf("prepare session: %w", err)
 	}
-	if _, err := s.conn.Exec(ctx, keepaliveSQL+planSettingsSQL); err != nil {
+	if _, err := s.conn.Exec(ctx, keepaliveSQL+taskdb.PlanSettingsSQL); err != nil {
 		return fmt.Errorf("prepare session: %w", err)
 	}
 	if _, err := s.conn.Exec(ctx, nameSQL, sessionName); err != nil {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/tasktable/tasktable/scheduled"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -116,12 +115,12 @@ func drainFloor(ctx context.Context, config Config) (rate float64, err error) {
 			return err
 		}
 		defer conn.Release()
-		bare, err := scheduled.NewBare(ctx, conn.Conn(), "")
+		bare, err := newBareEngine(ctx, conn.Conn())
 		if err != nil {
 			return err
 		}
 		began := time.Now()
-		drained, err := bare.Drain(ctx)
+		drained, err := bare.drain(ctx)
 		if err != nil {
 			return err
 		}

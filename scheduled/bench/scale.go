@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"time"
-
-	"github.com/tasktable/tasktable/scheduled"
 )
 
 var scaleBench = Bench{
@@ -82,7 +80,7 @@ func scaleIn(ctx context.Context, config Config, load func(d *database) error) (
 			return err
 		}
 		defer conn.Release()
-		bare, err := scheduled.NewBare(ctx, conn.Conn(), "")
+		bare, err := newBareEngine(ctx, conn.Conn())
 		if err != nil {
 			return err
 		}
@@ -93,13 +91,13 @@ func scaleIn(ctx context.Context, config Config, load func(d *database) error) (
 }
 
 // look returns the medians of scaleLooks looks. Before each look tasks become due in several lanes.
-func (d *database) look(ctx context.Context, bare *scheduled.Bare) (scaleLook, error) {
+func (d *database) look(ctx context.Context, bare *bareEngine) (scaleLook, error) {
 	var peeks, passes []time.Duration
 	for i := range scaleLooks {
 		if err := d.insertLanes(ctx, fmt.Sprintf("due %d %d", i, time.Now().UnixNano()), scaleDue); err != nil {
 			return scaleLook{}, err
 		}
-		peek, pass, claimed, err := bare.Look(ctx)
+		peek, pass, claimed, err := bare.look(ctx)
 		if err != nil {
 			return scaleLook{}, err
 		}

@@ -1,4 +1,4 @@
-package scheduled
+package bench
 
 import (
 	"context"
@@ -7,37 +7,37 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/tasktable/tasktable/scheduled"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
 
-// Bare runs the engine's statements on one connection, without River, handlers and gate. Benches compare the engine
-// with it, and measure single statements with it. It has no other use.
-type Bare struct {
+// maxBareTasks is how many tasks one statement claims or completes.
+const maxBareTasks = 1000
+
+// bareEngine runs the engine's statements on one connection, without River, handlers and gate. Benches compare the
+// engine with it, and measure single statements with it.
+type bareEngine struct {
 	conn       *pgx.Conn
 	statements taskdb.Queries
 }
 
-// NewBare prepares a connection to Postgres as the engine prepares its own. An empty schemaName means the default
-// schema.
-func NewBare(ctx context.Context, conn *pgx.Conn, schemaName string) (*Bare, error) {
-	if schemaName == "" {
-		schemaName = store.DefaultSchema
-	}
-	schema, err := store.NewSchema(schemaName)
+// newBareEngine prepares a connection to Postgres as the engine prepares its own.
+func newBareEngine(ctx context.Context, conn *pgx.Conn) (*bareEngine, error) {
+	schema, err := store.NewSchema(store.DefaultSchema)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := conn.Exec(ctx, planSettingsSQL); err != nil {
+	if _, err := conn.Exec(ctx, taskdb.PlanSettingsSQL); err != nil {
 		return nil, fmt.Errorf("prepare connection: %w", err)
 	}
-	return &Bare{conn: conn, statements: taskdb.Queries{Schema: schema}}, nil
+	return &bareEngine{conn: conn, statements: taskdb.Queries{Schema: schema}}, nil
 }
 
-// Drain claims and completes due tasks, round after round, until none are due. It returns the number of tasks.
-func (b *Bare) Drain(ctx context.Context) (drained int, err error) {
+// drain claims and completes due tasks, round after round, until none are due. It returns the number of tasks.
+func (b *bareEngine) drain(ctx context.Context) (drained int, err error) {
 	for {
-		claimed, err := b.Claim(ctx)
+		claimed, err := b.work(ctx)
 		if err != nil || claimed == 0 {
 			return drained, err
 		}
@@ -45,8 +45,8 @@ func (b *Bare) Drain(ctx context.Context) (drained int, err error) {
 	}
 }
 
-// Claim claims the due tasks, at most a thousand, and completes them. It returns the number of tasks.
-func (b *Bare) Claim(ctx context.Context) (claimed int, err error) {
+// work claims the due tasks, at most a thousand, and completes them. It returns the number of tasks.
+func (b *bareEngine) work(ctx context.Context) (claimed int, err error) {
 	taken, err := b.claim(ctx)
 	if err != nil {
 		return 0, err
@@ -54,9 +54,9 @@ func (b *Bare) Claim(ctx context.Context) (claimed int, err error) {
 	return len(taken), b.complete(ctx, taken)
 }
 
-// Look measures two times: how long the leader's look at the lanes takes, and how long the statements take with which
+// look measures two times: how long the leader's look at the lanes takes, and how long the statements take with which
 // a pass claims the due tasks. It then completes the claimed tasks.
-func (b *Bare) Look(ctx context.Context) (peek, pass time.Duration, claimed int, err error) {
+func (b *bareEngine) look(ctx context.Context) (peek, pass time.Duration, claimed int, err error) {
 	began := time.Now()
 	if _, err := b.statements.Lanes(ctx, b.conn, nil); err != nil {
 		return 0, 0, 0, err
@@ -70,7 +70,7 @@ func (b *Bare) Look(ctx context.Context) (peek, pass time.Duration, claimed int,
 	return peek, time.Since(began), len(taken), b.complete(ctx, taken)
 }
 
-func (b *Bare) claim(ctx context.Context) (taken []taskdb.ClaimedTask, err error) {
+func (b *bareEngine) claim(ctx context.Context) (taken []taskdb.ClaimedTask, err error) {
 	err = pgx.BeginFunc(ctx, b.conn, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, taskdb.EnterSQL); err != nil {
 			return fmt.Errorf("enter the engine's context: %w", err)
@@ -84,20 +84,20 @@ func (b *Bare) claim(ctx context.Context) (taken []taskdb.ClaimedTask, err error
 	return taken, err
 }
 
-func (b *Bare) claimFrom(ctx context.Context, tx pgx.Tx, lanes []taskdb.Lane) ([]taskdb.ClaimedTask, error) {
+func (b *bareEngine) claimFrom(ctx context.Context, tx pgx.Tx, lanes []taskdb.Lane) ([]taskdb.ClaimedTask, error) {
 	var due []taskdb.LaneQuota
 	for _, l := range lanes {
 		if l.DueIn <= 0 {
-			due = append(due, taskdb.LaneQuota{Lane: l, Cost: 1, Room: settleMost})
+			due = append(due, taskdb.LaneQuota{Lane: l, Cost: 1, Room: maxBareTasks})
 		}
 	}
 	if len(due) == 0 {
 		return nil, nil
 	}
-	return b.statements.Claim(ctx, tx, nil, 0, DefaultStartAllowance, due, settleMost)
+	return b.statements.Claim(ctx, tx, nil, 0, scheduled.DefaultStartAllowance, due, maxBareTasks)
 }
 
-func (b *Bare) complete(ctx context.Context, taken []taskdb.ClaimedTask) error {
+func (b *bareEngine) complete(ctx context.Context, taken []taskdb.ClaimedTask) error {
 	now := time.Now()
 	ended := make([]taskdb.Settlement, len(taken))
 	for i, c := range taken {
