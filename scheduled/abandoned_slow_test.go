@@ -32,7 +32,7 @@ func TestAbandonedClaimsThatAreSlow(t *testing.T) {
 	a := &abandoned{
 		pool: b.pool, statements: b.Queries, leads: func() bool { return true }, after: 10 * time.Millisecond,
 		within: time.Second, metrics: newMetrics(Config{Logger: testLogger()}),
-		dead: newUndertaker(nil, nil, testLogger()), log: testLogger(),
+		dead: newFailureNotifier(nil, nil, testLogger()), log: testLogger(),
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})

@@ -10,7 +10,7 @@
 // commit (settler.go, settle.go).
 //
 // The leader takes back the claims of dead nodes (reclaim.go), and those whose River job is gone (abandoned.go). Each
-// node ends the claims in its own hands when their leases are over (keeper.go). It releases the claims that River
+// node ends the claims in its own hands when their leases are over (worker_renewer.go). It releases the claims that River
 // fetched for it but that it never received (janitor.go). The session is the connection that says that a node lives
 // (session.go).
 //

@@ -265,7 +265,7 @@ func (r inlineRun) attempt(
 	if backoff == nil {
 		backoff = func(attempt int, _ error) time.Duration { return backoffOf(attempt, 0) }
 	}
-	outcome = conclude(h, e, err, nil, safely(backoff))
+	outcome = decideOutcome(h, e, err, nil, safely(backoff))
 	tracing.end(ctx, attempted{Settlement: outcome}, err)
 	return outcome, err
 }

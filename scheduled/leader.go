@@ -25,29 +25,29 @@ type leader struct {
 	averages   *averages
 	log        *slog.Logger
 
-	nodes    []taskdb.LiveNode
-	silence  silence
-	most     int // how many tasks a pass takes; a timeout halves it, a success doubles it
-	ending   int // how many claims of River's jobs a step ends; halved and doubled like most
-	jobs     riverJobs
-	deep     *deepLook
-	sizes    map[string]int // of payloads in bytes, by type
-	tookBack bool           // this tick has ended claims, so their tasks are due
-	dead     *undertaker
-	metrics  *metrics
-	marks    lowWaterMarks
-	lost     []Dead               // of the transaction under way; the hooks are called once it is committed
-	lines    []typedOutcome       // of the history, in the same transaction; counted once it is committed
-	aside    map[string]time.Time // tasks that can be neither claimed nor failed, and until when to leave them alone
+	nodes       []taskdb.LiveNode
+	failures    failureDetector
+	maxClaimed  int // how many tasks a pass takes; a timeout halves it, a success doubles it
+	maxEnded    int // how many claims of River's jobs a step ends; halved and doubled like most
+	jobs        riverJobs
+	deep        *deepLook
+	sizes       map[string]int // of payloads in bytes, by type
+	reclaimed   bool           // this tick has ended claims, so their tasks are due
+	dead        *failureNotifier
+	metrics     *metrics
+	marks       lowWaterMarks
+	lost        []Dead               // of the transaction under way; the hooks are called once it is committed
+	lines       []typedOutcome       // of the history, in the same transaction; counted once it is committed
+	quarantined map[string]time.Time // tasks that can be neither claimed nor failed, and until when to leave them alone
 }
 
-const claimMost = 5000
+const maxClaims = 5000
 
 func newLeader(s *session, st taskdb.Queries, config Config, client *river.Client[pgx.Tx], averages *averages) *leader {
 	return &leader{
 		session: s, statements: st, config: config, river: client, averages: averages,
-		log: config.Logger.With("node", s.number), most: claimMost, ending: maxReclaimed,
-		sizes: map[string]int{}, aside: map[string]time.Time{},
+		log: config.Logger.With("node", s.number), maxClaimed: maxClaims, maxEnded: maxReclaimed,
+		sizes: map[string]int{}, quarantined: map[string]time.Time{},
 	}
 }
 
@@ -110,7 +110,7 @@ func (l *leader) tick(ctx context.Context) (look, error) {
 	}
 	l.deep.begin(ctx, l.marks.worked, l.marks.quick)
 	found := look{Next: l.nextDue(seen.listed), Tick: -1}
-	l.tookBack = false
+	l.reclaimed = false
 	if !l.deep.made { // neither the lanes nor the jobs of dead nodes are known yet
 		return found, nil
 	}
@@ -119,7 +119,7 @@ func (l *leader) tick(ctx context.Context) (look, error) {
 	if seen.resumes {
 		err = errors.Join(err, l.resumeDue(ctx))
 	}
-	if l.tookBack || seen.resumes || fresh { // a new node may work lanes that the leader did not look at before
+	if l.reclaimed || seen.resumes || fresh { // a new node may work lanes that the leader did not look at before
 		found.Next = 0
 	}
 	return found, err // an error is no reason not to claim what is due
@@ -135,11 +135,11 @@ func (l *leader) takeDeep() {
 
 // begins makes the leader forget what it knew when it led before. It begins again with large steps.
 func (l *leader) begins() {
-	l.silence.forget()
+	l.failures.forget()
 	l.jobs.forget()
 	l.deep.forget()
 	l.marks = lowWaterMarks{}
-	l.ending = maxReclaimed
+	l.maxEnded = maxReclaimed
 }
 
 // resumeDue resumes the tasks whose pause has ended.
@@ -168,7 +168,7 @@ func (l *leader) resumeDue(ctx context.Context) error {
 // running. It returns in how long a silent node will count as dead, which is negative if no node is silent.
 func (l *leader) recover(ctx context.Context) (next time.Duration, err error) {
 	next, err = l.reclaimDead(ctx)
-	for _, part := range []func(context.Context) error{l.reclaimStrays, l.sweep, l.nudge} {
+	for _, part := range []func(context.Context) error{l.reclaimStrays, l.sweep, l.renotifyRiver} {
 		if l.session.conn.IsClosed() {
 			break
 		}

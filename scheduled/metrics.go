@@ -21,7 +21,7 @@ import (
 // nothing. It is a single collector, so that it is registered and unregistered as a whole. It outlives the node's
 // sessions.
 type metrics struct {
-	node  atomic.Pointer[life] // nil: the node has no session
+	node  atomic.Pointer[instance] // nil: the node has no session
 	lives prometheus.Counter
 
 	started, executions, dead, putOffs, claimed, scheduled *prometheus.CounterVec
@@ -37,17 +37,17 @@ type metrics struct {
 
 	parts  []prometheus.Collector
 	gauges gauges
-	seen   atomic.Pointer[sight]  // the last look of the leader
-	found  atomic.Pointer[counts] // the last count of the leader; nil while this node does not lead
+	seen   atomic.Pointer[sight]       // the last look of the leader
+	found  atomic.Pointer[tableCounts] // the last count of the leader; nil while this node does not lead
 
 	mu    sync.Mutex
 	types map[string]*typeMetrics
 }
 
 const (
-	// typesMost is how many types have series of their own. A type is meant to be a word of the code. If an
+	// maxTypeSeries is how many types have series of their own. A type is meant to be a word of the code. If an
 	// application makes one type for each of its members, the types beyond the limit share the series otherLabel.
-	typesMost = 200
+	maxTypeSeries = 200
 	// otherLabel cannot be the name of a type or a queue, because these may not contain such brackets.
 	otherLabel = "(other)"
 )
@@ -180,7 +180,7 @@ func (m *metrics) register(with prometheus.Registerer) (unregister func(), err e
 }
 
 // begun notes that the node has a session. ended notes that it has none any more.
-func (m *metrics) begun(l *life) {
+func (m *metrics) begun(l *instance) {
 	if m != nil {
 		m.lives.Inc()
 		m.node.Store(l)
@@ -210,7 +210,7 @@ type typeMetrics struct {
 // label returns the label of a type. That is otherLabel if the type has no series of its own.
 func (m *metrics) label(kind string) string { return m.of(kind).label }
 
-// of returns the metrics of a type. After the first typesMost types, all further types share one.
+// of returns the metrics of a type. After the first maxTypeSeries types, all further types share one.
 func (m *metrics) of(kind string) *typeMetrics {
 	if m == nil {
 		return nil
@@ -220,7 +220,7 @@ func (m *metrics) of(kind string) *typeMetrics {
 	if found := m.types[kind]; found != nil {
 		return found
 	}
-	if len(m.types) >= typesMost || kind == "" || !utf8.ValidString(kind) {
+	if len(m.types) >= maxTypeSeries || kind == "" || !utf8.ValidString(kind) {
 		kind = otherLabel
 		if found := m.types[kind]; found != nil {
 			return found

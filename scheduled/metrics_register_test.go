@@ -195,7 +195,7 @@ func TestMetricsLint(t *testing.T) {
 func TestMetricsAreBounded(t *testing.T) {
 	t.Parallel()
 	var parts []handlers.Part
-	for i := range typesMost - 10 {
+	for i := range maxTypeSeries - 10 {
 		parts = append(parts, handlers.Func(fmt.Sprintf("TYPE_%03d", i), func(context.Context) error { return nil }))
 	}
 	registered, err := handlers.NewRegistry(parts...)

@@ -17,7 +17,7 @@ type Node struct {
 	config     Config
 	statements taskdb.Queries
 	metrics    *metrics
-	vitals     *vitals
+	vitals     *healthState
 	quiet      *quiet
 }
 
@@ -73,7 +73,7 @@ func (n *Node) Run(ctx context.Context) error {
 		life, err := n.begin(ctx, backend)
 		if err == nil {
 			begun, delay = true, 200*time.Millisecond
-			backend, life.lingering = life.session.backend, &lingering
+			backend, life.closing = life.session.backend, &lingering
 			err = life.run(ctx)
 		}
 		if ctx.Err() != nil {

@@ -32,12 +32,12 @@ func TestPassGoesRoundLockedTasks(t *testing.T) {
 	tr := s.leads(handlers.Handle(s.handle))
 	pass := func(what string, claimed, most int) {
 		t.Helper()
-		tr.leader.most = 64
+		tr.leader.maxClaimed = 64
 		began := time.Now()
 		found, err := tr.leader.pass(t.Context())
-		if err != nil || found.Claimed != claimed || found.Stuck || tr.leader.most != most {
+		if err != nil || found.Claimed != claimed || found.Stuck || tr.leader.maxClaimed != most {
 			t.Errorf("%s: %+v, %v, then %d at a time; want %d claimed, and %d at a time",
-				what, found, err, tr.leader.most, claimed, most)
+				what, found, err, tr.leader.maxClaimed, claimed, most)
 		}
 		if took := time.Since(began); took > time.Second {
 			t.Errorf("%s: it took %s", what, took)
@@ -77,7 +77,7 @@ func TestPassWhileTheTableIsLocked(t *testing.T) {
 		if err != nil || found.Claimed != 0 || found.Next < 0 {
 			t.Errorf("%+v, %v", found, err)
 		}
-		if took := time.Since(began); took > passMost+5*time.Second {
+		if took := time.Since(began); took > maxPassTime+5*time.Second {
 			t.Errorf("it took %s", took)
 		}
 	}

@@ -115,7 +115,7 @@ func TestTheAttemptOfAPausedTaskIsRecorded(t *testing.T) {
 			if test.do != nil {
 				test.do(e)
 			}
-			b.end(noon, conclude(h, e, test.err, nil, func(int, error) time.Duration { return time.Second }))
+			b.end(noon, decideOutcome(h, e, test.err, nil, func(int, error) time.Duration { return time.Second }))
 			row := b.row("a")
 			if row.Status != test.status || row.Fence != nil || row.NextAttemptAt != nil ||
 				row.Attempt != test.attempt {

@@ -142,14 +142,14 @@ func TestQuietNodeFetchesNothing(t *testing.T) {
 	if found, err := tr.leader.pass(t.Context()); err != nil || found.Claimed != 1 {
 		t.Fatalf("%+v, %v", found, err)
 	}
-	tr.life.quiet.set(true)
+	tr.instance.quiet.set(true)
 	tr.run()
 	s.sees("the node works nothing", worksNothingSQL, 1)
 	s.passes(s.now().Add(time.Second))
 	if n := s.count(`SELECT count(*) FROM tasktable.river_job WHERE state = 'available'`); n != 1 {
 		t.Errorf("%d jobs are left", n)
 	}
-	tr.life.quiet.set(false)
+	tr.instance.quiet.set(false)
 	s.begins("a").end <- nil
 	await(t, s.pool, "a", 10*time.Second, store.StatusCompleted)
 	// If it waited for longer than two seconds, it went back first.
@@ -170,7 +170,7 @@ func TestQuietNodeHandsBackWhatWaitsForASlot(t *testing.T) {
 	tr.run()
 	first := s.begins("1")
 	s.passes(s.now().Add(gateValid + 100*time.Millisecond)) // by then the others wait beside it
-	tr.life.quiet.set(true)
+	tr.instance.quiet.set(true)
 	for _, id := range []string{"2", "3"} {
 		if row := s.is(id, store.StatusQueued, taskdb.OutcomeReleased); row.Attempt != 0 ||
 			s.errorOf(id) != "the node is quiet" {
@@ -201,7 +201,7 @@ func TestQuietNodeStartsNoTransaction(t *testing.T) {
 		return len(held) == 1 && held[0].running() != nil
 	})
 	s.passes(time.Now().Add(gateValid + 50*time.Millisecond)) // by then the first gate's answer is too old
-	tr.life.quiet.set(true)
+	tr.instance.quiet.set(true)
 	release()
 	eventually(t, 15*time.Second, "it goes back because the node is quiet", func() bool {
 		return s.errorOf("a") == "the node is quiet"

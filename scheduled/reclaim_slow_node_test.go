@@ -52,7 +52,7 @@ func TestSlowRowsOfADeadNodeAreTakenBack(t *testing.T) {
 	if err != nil || row.Fence == nil {
 		t.Fatalf("the slowest is taken back although it cannot be: %v", err)
 	}
-	clear(tr.leader.aside) // as after a minute
+	clear(tr.leader.quarantined) // as after a minute
 	tr.run()
 	await(t, s.pool, "slowest", 20*time.Second, store.StatusQueued)
 	s.sees("the River job is gone", `SELECT count(*) = 0 FROM tasktable.river_job`)

@@ -160,9 +160,9 @@ func TestRetentionAndErasureWithTheEnginesRights(t *testing.T) {
 	tr := s.prepare(nil, handlers.Handle(func(context.Context, *handlers.Task[job]) error { return nil }))
 	tr.run()
 	s.is("old", store.StatusCompleted, "COMPLETED")
-	tr.retainer.config.Retention = time.Microsecond
+	tr.retention.config.Retention = time.Microsecond
 	for at := (retainPlace{}); ; {
-		next, _, err := tr.retainer.runOnce(t.Context(), at)
+		next, _, err := tr.retention.runOnce(t.Context(), at)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -246,7 +246,7 @@ func (s *stage) errorOf(id string) string {
 // troupe is a node that has not begun to run, so that the test can prepare its parts.
 type troupe struct {
 	*stage
-	*life
+	*instance
 	done chan error
 }
 
@@ -274,7 +274,7 @@ func (s *stage) prepare(change func(*Config), parts ...handlers.Part) *troupe {
 	if _, err := life.session.conn.Exec(s.t.Context(), "SET idle_session_timeout = 0"); err != nil {
 		s.t.Fatal(err)
 	}
-	return &troupe{stage: s, life: life, done: make(chan error, 1)}
+	return &troupe{stage: s, instance: life, done: make(chan error, 1)}
 }
 
 // looks has the leader make its look, and its deep look, which a pass needs.
@@ -292,7 +292,7 @@ func (tr *troupe) looks() {
 // run begins the node's work; it stops when the test ends.
 func (tr *troupe) run() {
 	ctx, cancel := context.WithCancel(context.Background())
-	go func() { tr.done <- tr.life.run(ctx) }()
+	go func() { tr.done <- tr.instance.run(ctx) }()
 	tr.t.Cleanup(func() {
 		cancel()
 		if err := <-tr.done; err != nil {

@@ -114,7 +114,7 @@ func TestStartOfATransactionalHandlerIsThatOfItsCall(t *testing.T) {
 	s.schedule("one", nil)
 	tr.oneBatch("default", 1)
 	tr.run()
-	k := &keeper{worker: tr.worker, vitals: tr.vitals}
+	k := &leaseRenewer{worker: tr.worker, vitals: tr.health}
 	eventually(t, 15*time.Second, "it waits for its connection", func() bool {
 		runs := tr.worker.inHand(0)
 		return len(runs) == 1 && runs[0].running() != nil && time.Since(runs[0].since) > 2*longRun

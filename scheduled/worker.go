@@ -35,7 +35,7 @@ type worker struct {
 	alive      func() bool
 	freed      func()      // tells the leader that a batch's place is free
 	heard      func(error) // notes the error of each statement on the engine's pool, or nil
-	dead       *undertaker
+	dead       *failureNotifier
 	metrics    *metrics
 	tracing    *tracing
 	log        *slog.Logger

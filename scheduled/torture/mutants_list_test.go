@@ -172,7 +172,7 @@ var mutants = []mutant{
 	{
 		name: "a cancel does not reach the handler", by: []string{"cancel"}, steer: regretted,
 		edits: []edit{
-			{engine + "keeper.go", "case state.Cancelled:\n			k.worker.changed(r, handlers.ErrCancelled)",
+			{engine + "worker_renewer.go", "case state.Cancelled:\n			k.worker.changed(r, handlers.ErrCancelled)",
 				"case state.Cancelled:\n			k.worker.changed(r, nil)"},
 		},
 	},
@@ -220,14 +220,14 @@ var mutants = []mutant{
 	{
 		name: "claims are committed by the pool", by: []string{"leadership"}, steer: busy,
 		edits: []edit{{
-			engine + "pass.go", "tx, err := l.session.conn.Begin(ctx)", "tx, err := l.config.Pool.Begin(ctx)",
+			engine + "leader_claims.go", "tx, err := l.session.conn.Begin(ctx)", "tx, err := l.config.Pool.Begin(ctx)",
 		}},
 	},
 	{
 		name: "every node claims", by: []string{"leadership"}, steer: busy,
 		edits: []edit{
-			{engine + "look.go", "if pass && l.session.leads {", "if pass {"},
-			{engine + "look.go",
+			{engine + "leader_loop.go", "if pass && l.session.leads {", "if pass {"},
+			{engine + "leader_loop.go",
 				"if err := l.session.follow(ctx); err != nil || !l.session.leads {\n			return false, err\n" +
 					"		}",
 				"if err := l.session.follow(ctx); err != nil {\n			return false, err\n		}"},
@@ -236,7 +236,7 @@ var mutants = []mutant{
 	{
 		name: "a transactional handler is settled apart", by: []string{"effects"}, steer: busy,
 		edits: []edit{{
-			engine + "transactional.go", "b.settleTx(ctx, tx.querier, r, e)", "b.settleTx(ctx, b.enginePool, r, e)",
+			engine + "worker_transactions.go", "b.settleTx(ctx, tx.querier, r, e)", "b.settleTx(ctx, b.enginePool, r, e)",
 		}},
 	},
 	{
@@ -257,7 +257,7 @@ var mutants = []mutant{
 		// The look each second finds what a lost notification did not tell: it goes, too.
 		name: "nobody looks after listening again", by: []string{"gap"}, steer: deafened,
 		edits: []edit{
-			{engine + "life.go", "relistened: func(ctx context.Context) { tell(l.wake); l.keeper.runOnce(ctx) }",
+			{engine + "node_instance.go", "relistened: func(ctx context.Context) { tell(l.wake); l.renewer.runOnce(ctx) }",
 				"relistened: func(context.Context) {}"},
 			{
 				engine + "leader.go", "found := look{Next: l.nextDue(seen.listed), Tick: -1}",
@@ -270,9 +270,9 @@ var mutants = []mutant{
 		// the lock in hand.
 		name: "living nodes are taken for dead", by: []string{"overlap"}, steer: long,
 		edits: []edit{
-			{engine + "silence.go", "case node.Held || !known && node.Silent < 0:", "case !known && node.Silent < 0:"},
-			{engine + "silence.go", "		if node.Held {\n			continue\n		}\n", ""},
-			{engine + "reclaim.go", "if !free {\n			return nil\n		}", "_ = free"},
+			{engine + "leader_failuredetector.go", "case node.Held || !known && node.Silent < 0:", "case !known && node.Silent < 0:"},
+			{engine + "leader_failuredetector.go", "		if node.Held {\n			continue\n		}\n", ""},
+			{engine + "leader_reclaim.go", "if !free {\n			return nil\n		}", "_ = free"},
 		},
 	},
 	{
@@ -280,15 +280,15 @@ var mutants = []mutant{
 		// node's life, in time.
 		name: "a node that nobody hears goes on", by: []string{"overlap"}, steer: silent,
 		edits: []edit{
-			{engine + "life.go",
+			{engine + "node_instance.go",
 				"l.log.Error(\"session lost; handlers are stopped\", \"error\", lost)\n" +
 					"		endHandlers(handlers.ErrLeaseLost)",
 				"l.log.Error(\"session lost\", \"error\", lost)"},
-			{engine + "life.go",
+			{engine + "node_instance.go",
 				"case <-sessionCtx.Done(): // the session is lost, so the handlers' contexts end\n" +
 					"		endHandlers(handlers.ErrLeaseLost)",
 				"case <-sessionCtx.Done():"},
-			{engine + "life.go", "	defer endHandlers(nil)\n", ""},
+			{engine + "node_instance.go", "	defer endHandlers(nil)\n", ""},
 		},
 	},
 	{
@@ -305,7 +305,7 @@ var mutants = []mutant{
 	{
 		// It still fetches nothing more, and its row says that it works nothing.
 		name: "a quiet node goes on starting what it holds", by: []string{"quiet start"}, steer: hushed,
-		edits: []edit{{engine + "quiet.go", "{ return *q.begun.Load() }", "{ return nil }"}},
+		edits: []edit{{engine + "node_quiet.go", "{ return *q.begun.Load() }", "{ return nil }"}},
 	},
 	{
 		name: "a fork does not plan the next fire", by: []string{"fork"}, steer: recurring,

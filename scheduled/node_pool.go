@@ -1,0 +1,110 @@
+package scheduled
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
+)
+
+// enginePool makes the pool for the engine's own statements. It is separate from the handlers' pool, so that handlers
+// that hold all connections of their pool cannot keep outcomes from being recorded. The joins of its statements go by
+// primary key even if the statistics are stale.
+func enginePool(ctx context.Context, config Config, direct *pgx.ConnConfig) (*pgxpool.Pool, error) {
+	settings := config.Pool.Config()
+	if config.directConnect { // the pool must avoid a pooler, whose other clients would get this pool's settings
+		settings.ConnConfig, settings.BeforeConnect = direct.Copy(), config.askConnect
+	}
+	// The config of a connection names that connection as the receiver of notifications. A copy of it would send all
+	// notifications of this pool there, and River's listener would be given nil ones.
+	settings.ConnConfig.OnNotification = nil
+	if limit := settings.ConnConfig.ConnectTimeout; limit == 0 || limit > beginWithin {
+		settings.ConnConfig.ConnectTimeout = beginWithin
+	}
+	settings.ConnConfig.DialFunc = closingSoon(settings.ConnConfig.DialFunc)
+	// River's listener takes one connection out of the pool, and the pool no longer counts that connection.
+	settings.MaxConns = int32(config.EngineConns) - 1
+	settings.MinConns, settings.MinIdleConns = 0, 0
+	// The engine's pool drops these hooks, because the service may use them to keep count of its own pool's
+	// connections.
+	settings.PrepareConn, settings.AfterRelease, settings.BeforeClose = nil, nil, nil
+	after := settings.AfterConnect
+	settings.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+		if after != nil {
+			if err := after(ctx, conn); err != nil {
+				return err
+			}
+		}
+		_, err := conn.Exec(ctx, taskdb.PlanSettingsSQL+"; "+isolationSQL+
+			"SET lock_timeout = '500ms'; SET idle_in_transaction_session_timeout = '5s'; "+
+			keepaliveSQL+"  SET application_name = 'tasktable engine'")
+		if err != nil {
+			return err
+		}
+		return refuseReadOnly(ctx, conn)
+	}
+	pool, err := pgxpool.NewWithConfig(context.WithoutCancel(ctx), settings) // the pool outlives ctx
+	if err != nil {
+		return nil, fmt.Errorf("make the engine's pool: %w", err)
+	}
+	return pool, nil
+}
+
+// askConnect gives a new connection of the engine's pool the settings that Connect uses now, because the password may
+// have changed since the session began. It opens a connection, because nothing else knows these settings, and closes
+// it before the pool opens its own.
+func (c Config) askConnect(ctx context.Context, settings *pgx.ConnConfig) error {
+	ctx, cancel := context.WithTimeout(ctx, beginWithin)
+	defer cancel()
+	conn, err := c.Connect(ctx)
+	if err != nil {
+		return fmt.Errorf("ask Connect for its settings: %w", err)
+	}
+	limit := settings.ConnectTimeout
+	*settings = *conn.Config()
+	settings.OnNotification, settings.ConnectTimeout, settings.DialFunc = nil, limit, closingSoon(settings.DialFunc)
+	closeConn(ctx, conn)
+	return nil
+}
+
+// heard notes the error of a statement on the engine's pool, or nil. After a statement without an answer in time, the
+// pool opens new connections. A firewall that has forgotten one of its connections has mostly forgotten all of them.
+func (l *instance) heard(err error) {
+	l.health.hears(err)
+	if errors.Is(err, context.DeadlineExceeded) {
+		l.pool.Reset()
+	}
+}
+
+// maxClosing is how long a connection of the engine's pool may take to close after a statement had no answer in time.
+const maxClosing = time.Second
+
+// soonClosed is a connection that moves far deadlines nearer. pgx sets a far deadline only when it waits for the
+// server's good-bye, which it does for fifteen seconds after a statement had no answer in time. Until then the
+// connection takes a place in the pool, and a server that is gone never says good-bye.
+type soonClosed struct{ net.Conn }
+
+func (c soonClosed) SetDeadline(t time.Time) error {
+	if soon := time.Now().Add(maxClosing); t.After(soon) {
+		t = soon
+	}
+	return c.Conn.SetDeadline(t)
+}
+
+// closingSoon wraps dial, so that its connections are closed soon.
+func closingSoon(dial pgconn.DialFunc) pgconn.DialFunc {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return soonClosed{conn}, nil
+	}
+}

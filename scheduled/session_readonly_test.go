@@ -1,0 +1,105 @@
+package scheduled
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
+	"github.com/tasktable/tasktable/store"
+)
+
+// What a connection to a server that was made a standby comes to.
+const standbySQL = `SET default_transaction_read_only = on`
+
+// A session whose server has become a standby ends, and with it the node's life: the next connects to the primary.
+func TestReadOnlySessionEnds(t *testing.T) {
+	t.Parallel()
+	for name, leads := range map[string]bool{"of the leader": true, "of another": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t)
+			s.cut = true
+			tr := s.prepare(nil, handlers.Handle(s.handle))
+			if leads {
+				if err := tr.session.follow(t.Context()); err != nil || !tr.session.leads {
+					t.Fatalf("leads: %t, %v", tr.session.leads, err)
+				}
+			}
+			if _, err := tr.session.conn.Exec(t.Context(), standbySQL); err != nil {
+				t.Fatal(err)
+			}
+			if err := tr.instance.run(t.Context()); !errors.Is(err, taskdb.ErrReadOnly) {
+				t.Errorf("the life ends with %v", err)
+			}
+			if tr.session.leading.Load() {
+				t.Error("it still leads")
+			}
+		})
+	}
+}
+
+// A node that is led to a standby finds its way back, and loses nothing.
+func TestNodeSurvivesAFailover(t *testing.T) {
+	f := newField(t)
+	stop := startNode(
+		t, f.nodePool(), nil, handlers.Handle(func(context.Context, *handlers.Task[job]) error { return nil }),
+	)
+	const completed = `SELECT coalesce(bool_and(status = 'COMPLETED'), false) FROM tasktable.scheduled_tasks`
+	if _, err := tasks.Schedule(t.Context(), f.pool, store.Task{Payload: job{"first"}}); err != nil {
+		t.Fatal(err)
+	}
+	f.until(10*time.Second, "the node works", completed)
+	database := f.pool.Config().ConnConfig.Database
+	for round := range 2 {
+		f.exec(`ALTER DATABASE ` + database + ` SET default_transaction_read_only = on`)
+		f.cut("tasktable")
+		if _, err := tasks.Schedule(t.Context(), f.pool, store.Task{Payload: job{fmt.Sprint(round)}}); err != nil {
+			t.Fatal(err)
+		}
+		f.until(10*time.Second, "no node is at work", `SELECT count(*) = 0 FROM pg_stat_activity
+			WHERE application_name LIKE 'tasktable engine%' AND datname = current_database()`)
+		f.exec(`ALTER DATABASE ` + database + ` RESET default_transaction_read_only`)
+		f.until(20*time.Second, "all are completed", completed)
+	}
+	stop()
+}
+
+// Connections of the pool alone that lead to a standby are given up.
+func TestReadOnlyPoolIsEvicted(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	tr := s.prepare(nil, handlers.Handle(s.handle))
+	var taken []*pgxpool.Conn
+	for range int(tr.instance.pool.Config().MaxConns) {
+		conn, err := tr.instance.pool.Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := conn.Exec(t.Context(), standbySQL); err != nil {
+			t.Fatal(err)
+		}
+		taken = append(taken, conn)
+	}
+	for _, conn := range taken {
+		conn.Release()
+	}
+	tr.renewer.askPool(t.Context())
+	conn, err := tr.instance.pool.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := refuseReadOnly(t.Context(), conn.Conn()); err != nil {
+		t.Error(err)
+	}
+	conn.Release()
+	tr.run()
+	s.schedule("a", nil)
+	s.begins("a").end <- nil
+	s.is("a", store.StatusCompleted, "COMPLETED")
+}
