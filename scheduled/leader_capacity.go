@@ -13,8 +13,8 @@ const (
 	// slotCost is the room of one slot. A task that takes long takes all of it. So does a task of a type that no node
 	// has measured.
 	slotCost = maxBatchTasks
-	// maxInHand bounds the tasks in hand, however quick they are, unless there are more slots. A more urgent task cannot
-	// overtake tasks that are in hand.
+	// maxInHand bounds the tasks in hand, however quick they are, unless there are more slots. A more urgent task
+	// cannot overtake tasks that are in hand.
 	maxInHand = 20000
 )
 

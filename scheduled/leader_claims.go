@@ -183,7 +183,9 @@ func (l *leader) claimAndInsert(
 	ctx context.Context, tx pgx.Tx, lanes []taskdb.LaneQuota, most int,
 ) ([]taskdb.ClaimedTask, error) {
 	sent := time.Now()
-	taken, err := l.statements.Claim(ctx, tx, nil, l.lookAhead(), l.config.StartAllowance, lanes, most, l.quarantinedIDs()...)
+	taken, err := l.statements.Claim(
+		ctx, tx, nil, l.lookAhead(), l.config.StartAllowance, lanes, most, l.quarantinedIDs()...,
+	)
 	l.session.heard(sent, err)
 	if err != nil {
 		return nil, err

@@ -9,9 +9,9 @@ import (
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 )
 
-// failureDetector records the last sign of life of each node. A node gives no sign of life while nobody holds its lock. A
-// node that begins to lead goes on counting where the leader before it ended, so that the tasks of nodes that die
-// together wait no longer than the tasks of one node.
+// failureDetector records the last sign of life of each node. A node gives no sign of life while nobody holds its
+// lock. A node that begins to lead goes on counting where the leader before it ended, so that the tasks of nodes that
+// die together wait no longer than the tasks of one node.
 type failureDetector struct {
 	heard map[int64]time.Time // the last sign of life of a node
 }

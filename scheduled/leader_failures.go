@@ -24,9 +24,9 @@ const (
 	toldError          = 2000 // how many bytes of an error the message has; JSON may write one byte as six
 )
 
-// notifyFailures has OnDead or OnLost called for tasks and claims that the leader has recorded, after the commit. It tells one
-// node, so that the hook is called once: see heir. If Postgres's notification queue is half full, or the connection
-// is broken, the call is left out. The table has the task in any case.
+// notifyFailures has OnDead or OnLost called for tasks and claims that the leader has recorded, after the commit. It
+// tells one node, so that the hook is called once (see recipient). If Postgres's notification queue is half full, or the
+// connection is broken, the call is left out. The table has the task in any case.
 func (l *leader) notifyFailures(ctx context.Context, dead ...Dead) {
 	var elsewhere []string
 	for _, one := range dead {
@@ -56,8 +56,9 @@ func (l *leader) notifyFailures(ctx context.Context, dead ...Dead) {
 	}
 }
 
-// recipient is the node that is told of a type's dead tasks and lost claims. It is this node, or the first node that has
-// the type and a hook. If no node has both, it is this node, because the hook of another service is better than none.
+// recipient is the node that is told of a type's dead tasks and lost claims. It is this node, or the first node
+// that has the type and a hook. If no node has both, it is this node, because the hook of another service is
+// better than none.
 func (l *leader) recipient(kind string) int64 {
 	if l.config.Handlers.Variant(kind) != nil && (l.config.OnDead != nil || l.config.OnLost != nil) {
 		return l.session.number

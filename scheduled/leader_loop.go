@@ -10,10 +10,10 @@ const (
 	// wakeAgain is how long after a notification the leader looks a second time. A scheduler leaves out its own
 	// notification if another was sent just before, so its commit may come a little after the first look.
 	wakeAgain = 20 * time.Millisecond
-	// minFullPause and maxFullPause bound the pause between two looks while tasks are due and there is no room. The first
-	// pause is minFullPause. Each further pause is twice as long, up to maxFullPause, until the leader finds room. The
-	// leader also looks when tasks of its own node end. It does not hear when tasks of other nodes end. Therefore
-	// maxFullPause is how long a slot of another node may stay empty.
+	// minFullPause and maxFullPause bound the pause between two looks while tasks are due and there is no room. The
+	// first pause is minFullPause. Each further pause is twice as long, up to maxFullPause, until the leader finds
+	// room. The leader also looks when tasks of its own node end. It does not hear when tasks of other nodes end.
+	// Therefore maxFullPause is how long a slot of another node may stay empty.
 	minFullPause = 20 * time.Millisecond
 	maxFullPause = 250 * time.Millisecond
 )

@@ -155,8 +155,8 @@ func whyBroken(err error) string {
 const (
 	// quarantineTime is how long the leader leaves a task alone that it can neither claim nor fail.
 	quarantineTime = time.Minute
-	// quarantineTimeLocked is the same for a task that somebody has locked. It is shorter because locks end soon, and a new try
-	// costs the other tasks only a fraction of a second.
+	// quarantineTimeLocked is the same for a task that somebody has locked. It is shorter because locks end soon, and
+	// a new try costs the other tasks only a fraction of a second.
 	quarantineTimeLocked = 5 * time.Second
 )
 

@@ -197,9 +197,9 @@ type laneShown struct {
 	paused  bool
 }
 
-// lanesShown joins the leader's sight of each lane with the table statistics' count. If there are more than maxLaneSeries
-// lanes, the rest is shown as one lane. That lane has the depth of all these lanes, the age of the oldest task in
-// those that are not paused, and the nodes of the lane with the fewest.
+// lanesShown joins the leader's sight of each lane with the table statistics' count. If there are more than
+// maxLaneSeries lanes, the rest is shown as one lane. That lane has the depth of all these lanes, the age of the
+// oldest task in those that are not paused, and the nodes of the lane with the fewest.
 func lanesShown(seen *sight, nodes []taskdb.LiveNode, depth map[laneLabels]int) map[laneLabels]laneShown {
 	all := map[laneLabels]laneShown{}
 	of := func(l laneLabels) laneShown {

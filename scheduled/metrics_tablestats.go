@@ -15,8 +15,8 @@ import (
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 )
 
-// tableStats runs on the leader and counts, for the metrics, the figures that only the tables know. It uses the engine's
-// pool, so that no claim waits for the counts on the session. A scrape does not ask the database.
+// tableStats runs on the leader and counts, for the metrics, the figures that only the tables know. It uses the
+// engine's pool, so that no claim waits for the counts on the session. A scrape does not ask the database.
 type tableStats struct {
 	pool       *pgxpool.Pool
 	statements taskdb.Queries
@@ -124,8 +124,8 @@ func counted[T any](ctx context.Context, c *tableStats, doing, statement string,
 	return taskdb.CollectNext[T](results, "read rows")
 }
 
-// maxListed is how many lanes the table statistics lists at most. More lanes would cost too much, and the metrics show them as
-// one lane anyway.
+// maxListed is how many lanes the table statistics list at most. More lanes would cost too much, and the metrics
+// show them as one lane anyway.
 const maxListed = 10_000
 
 // list lists the lanes that no node works. The leader's looks leave these out.
@@ -329,7 +329,7 @@ type changeMark struct {
 const (
 	changeWindowAge = time.Minute
 	// maxChangesCounted bounds the list of counted lines. If there are more lines, the window begins at the last
-	// census.
+	// count.
 	maxChangesCounted = 100_000
 )
 

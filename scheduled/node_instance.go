@@ -18,8 +18,8 @@ import (
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 )
 
-// instance is the time of a node from getting its number until it loses or gives up its session. A process whose session
-// ends begins another life with a new number, because the old number may have been declared dead.
+// instance is the time of a node from getting its number until it loses or gives up its session. A process whose
+// session ends begins another instance with a new number, because the old number may have been declared dead.
 type instance struct {
 	config     Config
 	statements taskdb.Queries

@@ -57,7 +57,9 @@ func (b *bench) schedule(tasks ...store.Task) {
 func (b *bench) inTx(do func(tx pgx.Tx)) {
 	b.t.Helper()
 	err := pgx.BeginFunc(b.t.Context(), b.pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(b.t.Context(), strings.ReplaceAll(taskdb.PlanSettingsSQL, "SET ", "SET LOCAL ")); err != nil {
+		if _, err := tx.Exec(
+			b.t.Context(), strings.ReplaceAll(taskdb.PlanSettingsSQL, "SET ", "SET LOCAL "),
+		); err != nil {
 			return err
 		}
 		do(tx)

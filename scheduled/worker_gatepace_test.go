@@ -16,7 +16,10 @@ func TestPace(t *testing.T) {
 		age   time.Duration // of the answer, when it comes
 		most  int           // for the next read
 	}{
-		{"a quick answer counts from when it was asked", 0, 100 * time.Millisecond, 100 * time.Millisecond, maxGateAsks},
+		{
+			"a quick answer counts from when it was asked", 0, 100 * time.Millisecond, 100 * time.Millisecond,
+			maxGateAsks,
+		},
 		{
 			"a slow one too, and the next read is smaller", 0, 200 * time.Millisecond, 200 * time.Millisecond,
 			maxGateAsks / 2,

@@ -58,8 +58,8 @@ type retryHint struct {
 	snooze, after *time.Duration
 }
 
-// retryHintOf reads an error. The methods of the error are the handler's code and may panic, as they do if a nil pointer
-// is in the error interface. An error that panics is an error without a wish.
+// retryHintOf reads an error. The methods of the error are the handler's code and may panic, as they do if a nil
+// pointer is in the error interface. An error that panics is an error without a wish.
 func retryHintOf(err error) (asked retryHint) {
 	defer func() {
 		if recover() != nil {

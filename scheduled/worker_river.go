@@ -196,8 +196,8 @@ type riverExecutor struct {
 }
 
 // JobSetStateIfRunningMany does nothing. River's own would complete jobs. A job that still exists when its worker
-// returns has a claim whose outcome is not recorded. It must stay, because the lease renewer and the leader find the claim
-// by this job.
+// returns has a claim whose outcome is not recorded. It must stay, because the lease renewer and the leader find the
+// claim by this job.
 func (e *riverExecutor) JobSetStateIfRunningMany(
 	context.Context, *riverdriver.JobSetStateIfRunningManyParams,
 ) ([]*rivertype.JobRow, error) {

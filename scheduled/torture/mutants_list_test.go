@@ -236,7 +236,8 @@ var mutants = []mutant{
 	{
 		name: "a transactional handler is settled apart", by: []string{"effects"}, steer: busy,
 		edits: []edit{{
-			engine + "worker_transactions.go", "b.settleTx(ctx, tx.querier, r, e)", "b.settleTx(ctx, b.enginePool, r, e)",
+			engine + "worker_transactions.go", "b.settleTx(ctx, tx.querier, r, e)",
+			"b.settleTx(ctx, b.enginePool, r, e)",
 		}},
 	},
 	{
@@ -257,7 +258,8 @@ var mutants = []mutant{
 		// The look each second finds what a lost notification did not tell: it goes, too.
 		name: "nobody looks after listening again", by: []string{"gap"}, steer: deafened,
 		edits: []edit{
-			{engine + "node_instance.go", "relistened: func(ctx context.Context) { tell(l.wake); l.renewer.runOnce(ctx) }",
+			{engine + "node_instance.go",
+				"relistened: func(ctx context.Context) { tell(l.wake); l.renewer.runOnce(ctx) }",
 				"relistened: func(context.Context) {}"},
 			{
 				engine + "leader.go", "found := look{Next: l.nextDue(seen.listed), Tick: -1}",
@@ -270,7 +272,10 @@ var mutants = []mutant{
 		// the lock in hand.
 		name: "living nodes are taken for dead", by: []string{"overlap"}, steer: long,
 		edits: []edit{
-			{engine + "leader_failuredetector.go", "case node.Held || !known && node.Silent < 0:", "case !known && node.Silent < 0:"},
+			{
+				engine + "leader_failuredetector.go", "case node.Held || !known && node.Silent < 0:",
+				"case !known && node.Silent < 0:",
+			},
 			{engine + "leader_failuredetector.go", "		if node.Held {\n			continue\n		}\n", ""},
 			{engine + "leader_reclaim.go", "if !free {\n			return nil\n		}", "_ = free"},
 		},

@@ -17,7 +17,7 @@ const SettleSQL = `
 WITH locked AS MATERIALIZED (
     SELECT s.*, clock.now, t.tid, t.type AS row_type, t.row_scheduled_at, t.status, t.attempt AS row_attempt,
         t.written_start, t.written_node,
-        (t.status IN ('EXECUTING', 'PAUSED') AND t.revision = s.revision) AS current, -- a pause of a claim draws no revision
+        (t.status IN ('EXECUTING', 'PAUSED') AND t.revision = s.revision) AS current, -- a pause draws no revision
         t.first_due AS edited_due,
         -- A snooze that asks for "now" each time would write to the database without a pause.
         CASE WHEN s.outcome = 'SNOOZED' THEN greatest(clock.now + s.next_in, s.started_at + interval '1 second')
