@@ -273,7 +273,7 @@ func (r inlineRun) attempt(
 func (r inlineRun) run(ctx context.Context, variant *handlers.Variant, e *handlers.Execution) (err error) {
 	defer func() {
 		if value := recover(); value != nil {
-			err = taskdb.Panicked(value)
+			err = panicked(value)
 		}
 	}()
 	if err := decodePayload(ctx, r.Codec, e); err != nil {

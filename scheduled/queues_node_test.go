@@ -47,7 +47,9 @@ func (s *stage) finish(queue string, acts map[string][]*act) {
 	a := acts[queue][0]
 	acts[queue] = acts[queue][1:]
 	a.end <- nil
-	s.is(a.ID, store.StatusCompleted, taskdb.OutcomeCompleted)
+	if row := await(s.t, s.pool, a.ID, 15*time.Second, store.StatusCompleted); row.Attempt != 1 { // it may have gone back
+		s.t.Errorf("task %s is completed at attempt %d", a.ID, row.Attempt)
+	}
 }
 
 // Shared slots serve whoever has work; a queue that wants its own gets those that fall free first.

@@ -114,7 +114,7 @@ func TestErrorsOfAttemptsAreLogged(t *testing.T) {
 					t.Errorf("there is %s: %v; want %v, in %s", parts, there, test.there, log.lines(parts[:3]...))
 				}
 			}
-			stacks := len(log.lines("level=DEBUG", "the stack of the panic", "logged_test.go"))
+			stacks := len(log.lines("level=DEBUG", "the stack of the panic", "worker_logging_test.go"))
 			if want := test.there && test.level == slog.LevelDebug; (stacks == 1) != want {
 				t.Errorf("%d stacks are logged", stacks)
 			}

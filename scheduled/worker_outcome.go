@@ -99,7 +99,7 @@ func call(ctx context.Context, run func(context.Context) error, done func(error)
 	defer func() {
 		if !finished {
 			// recover returns nil after Goexit, too. Therefore finished says whether run returned.
-			err = taskdb.Panicked(recover())
+			err = panicked(recover())
 		}
 		done(err)
 	}()

@@ -324,7 +324,7 @@ func TestCall(t *testing.T) {
 		if test.want == "" && err == nil || err != nil && test.want != "" && strings.HasPrefix(err.Error(), test.want) {
 			var stack *handlers.PanicError
 			if errors.As(err, &stack) &&
-				(!strings.Contains(stack.Stack, "conclude") || len(stack.Stack) > taskdb.MaxStack) {
+				(!strings.Contains(stack.Stack, "worker_outcome") || len(stack.Stack) > maxStack) {
 				t.Errorf("%s: stack of %d bytes: %s", name, len(stack.Stack), stack.Stack)
 			}
 			continue
