@@ -231,6 +231,9 @@ var mutants = []mutant{
 				"if err := l.session.follow(ctx); err != nil || !l.session.leads {\n			return false, err\n" +
 					"		}",
 				"if err := l.session.follow(ctx); err != nil {\n			return false, err\n		}"},
+			// A node that begins to lead forgets its deep look. At each tick it would never have one, and claim nothing.
+			{engine + "leader_loop.go", "		l.leader.begins()\n",
+				"		if l.leader.nodes == nil {\n			l.leader.begins()\n		}\n"},
 		},
 	},
 	{
