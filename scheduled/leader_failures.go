@@ -25,8 +25,8 @@ const (
 )
 
 // notifyFailures has OnDead or OnLost called for tasks and claims that the leader has recorded, after the commit. It
-// tells one node, so that the hook is called once (see recipient). If Postgres's notification queue is half full, or the
-// connection is broken, the call is left out. The table has the task in any case.
+// tells one node, so that the hook is called once (see recipient). If Postgres's notification queue is half full, or
+// the connection is broken, the call is left out. The table has the task in any case.
 func (l *leader) notifyFailures(ctx context.Context, dead ...Dead) {
 	var elsewhere []string
 	for _, one := range dead {

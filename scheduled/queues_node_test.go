@@ -47,7 +47,8 @@ func (s *stage) finish(queue string, acts map[string][]*act) {
 	a := acts[queue][0]
 	acts[queue] = acts[queue][1:]
 	a.end <- nil
-	if row := await(s.t, s.pool, a.ID, 15*time.Second, store.StatusCompleted); row.Attempt != 1 { // it may have gone back
+	// On a busy machine the task may have gone back to the queue, which uses no attempt.
+	if row := await(s.t, s.pool, a.ID, 15*time.Second, store.StatusCompleted); row.Attempt != 1 {
 		s.t.Errorf("task %s is completed at attempt %d", a.ID, row.Attempt)
 	}
 }
