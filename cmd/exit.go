@@ -27,7 +27,7 @@ const (
 
 const exitCodes = `Exit codes:
   0    done; for serve: stopped by a signal, as asked
-  1    failed; also: a task that was named does not exist, or runs and was left alone, or the answer to a question was no
+  1    failed; also: a named task does not exist, or runs and was left alone, or the answer to a question was no
   2    wrong usage, or an option with a wrong value; also: a question and no terminal to ask it on, without --yes
   3    the database is not migrated: run "tasktable migrate"
   4    the database cannot be reached, or refuses the login

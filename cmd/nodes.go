@@ -19,7 +19,7 @@ loses its session, it goes on as a new node with a new number.
 
   leads    it works, and it claims the due tasks for all
   works    its session holds its lock
-  quiet    it starts nothing new (after SIGTSTP or Node.Quiet, or everything is paused on it), and finishes running tasks
+  quiet    it starts nothing new, and finishes running tasks (after SIGTSTP or Node.Quiet, or all is paused on it)
   silent   its lock is free; within seconds the leader declares it dead
   ended    it has stopped, or a leader has found it dead
   unknown  the database is a standby, which does not see the locks

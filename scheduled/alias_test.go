@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
@@ -34,7 +35,7 @@ func TestTasksOfAnOldName(t *testing.T) {
 		}
 		return nil
 	}, handlers.Alias("JOB")))
-	eventually(t, 15*time.Second, "the node lists both names", func() bool {
+	enginetest.Eventually(t, 15*time.Second, "the node lists both names", func() bool {
 		return s.count(`SELECT count(*) FROM tasktable.nodes WHERE types = '{JOB,RENAMED}' AND dead_at IS NULL`) == 1
 	})
 	long := func(task *store.Task) { task.At = time.Now().Add(-time.Hour) }
@@ -53,7 +54,7 @@ func TestTasksOfAnOldName(t *testing.T) {
 	}
 	got := map[string]int{}
 	for range 6 {
-		got[receive(t, ran, 15*time.Second, "another one runs")]++
+		got[enginetest.Receive(t, ran, 15*time.Second, "another one runs")]++
 	}
 	want := map[string]int{
 		"old JOB old": 1, "again JOB again": 2, "turns JOB turns": 1, "turns RENAMED turns": 1,

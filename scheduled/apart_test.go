@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -55,8 +56,8 @@ func runByTheDatabasesClock(t *testing.T, f *field) {
 		}),
 	)
 	begin := time.Now()
-	running := schedule(t, f.pool, store.Task{Payload: job{"now"}})
-	execution := receive(t, v.began, 10*time.Second, "what is due now runs")
+	running := enginetest.Schedule(t, f.pool, store.Task{Payload: enginetest.Job{Name: "now"}})
+	execution := enginetest.Receive(t, v.began, 10*time.Second, "what is due now runs")
 	if took := time.Since(begin); took > 2*time.Second {
 		t.Errorf("what was due now began after %s", took)
 	}
@@ -75,36 +76,41 @@ func runByTheDatabasesClock(t *testing.T, f *field) {
 			AND clock_timestamp() + interval '7 minutes'`); n != 1 {
 		t.Error("the lease is not by the database's clock")
 	}
-	if _, err := tasks.Cancel(t.Context(), f.pool, running.ID); err != nil {
+	if _, err := enginetest.Tasks.Cancel(t.Context(), f.pool, running.ID); err != nil {
 		t.Fatal(err)
 	}
-	if cause := receive(
+	if cause := enginetest.Receive(
 		t, v.ended, 5*time.Second, "the cancelled handler's context ends",
 	); !errors.Is(cause, handlers.ErrCancelled) {
 		t.Errorf("cause %v", cause)
 	}
 
-	soon := schedule(t, f.pool, store.Task{Payload: job{"soon"}, At: now().Add(1500 * time.Millisecond)})
-	late := schedule(t, f.pool, store.Task{
-		Payload: job{"late"}, At: now().Add(-time.Minute), Expiration: 30 * time.Second,
+	soon := enginetest.Schedule(t, f.pool, store.Task{
+		Payload: enginetest.Job{Name: "soon"}, At: now().Add(1500 * time.Millisecond),
 	})
-	later := schedule(t, f.pool, store.Task{Payload: job{"later"}, At: now().Add(30 * time.Minute)})
-	retried := schedule(t, f.pool, store.Task{Payload: quick{Name: "retried"}, Expiration: 20 * time.Second})
-	ran := receive(t, v.began, 10*time.Second, "what is due soon runs")
+	late := enginetest.Schedule(t, f.pool, store.Task{
+		Payload: enginetest.Job{Name: "late"}, At: now().Add(-time.Minute), Expiration: 30 * time.Second,
+	})
+	later := enginetest.Schedule(t, f.pool, store.Task{
+		Payload: enginetest.Job{Name: "later"}, At: now().Add(30 * time.Minute),
+	})
+	retried := enginetest.Schedule(t, f.pool, store.Task{Payload: quick{Name: "retried"}, Expiration: 20 * time.Second})
+	ran := enginetest.Receive(t, v.began, 10*time.Second, "what is due soon runs")
 	lag := ran.StartedAt.Sub(ran.ScheduledAt)
 	t.Logf("%s began %s after its time", ran.ID, lag)
 	if ran.ID != soon.ID || lag < 0 || lag > time.Second {
 		t.Errorf("%s began %s after its time", ran.ID, lag)
 	}
-	await(t, f.pool, late.ID, 5*time.Second, store.StatusExpired)
-	await(t, f.pool, retried.ID, 10*time.Second, store.StatusCompleted)
+	enginetest.Await(t, f.pool, late.ID, 5*time.Second, store.StatusExpired)
+	enginetest.Await(t, f.pool, retried.ID, 10*time.Second, store.StatusCompleted)
 	f.never("an attempt began before its time", `SELECT count(*) FROM tasktable.scheduled_task_executions
 		WHERE started_at < due_at`)
-	if row := await(t, f.pool, later.ID, time.Second, store.StatusQueued); row.Attempt != 0 || len(v.began) != 0 {
+	if row := enginetest.Await(t, f.pool, later.ID, time.Second, store.StatusQueued); row.Attempt != 0 ||
+		len(v.began) != 0 {
 		t.Error("what is due in half an hour has begun")
 	}
 	close(v.let)
-	await(t, f.pool, soon.ID, 5*time.Second, store.StatusCompleted)
+	enginetest.Await(t, f.pool, soon.ID, 5*time.Second, store.StatusCompleted)
 	stop()
 	f.nothingLeft()
 }

@@ -1,21 +1,22 @@
 package scheduled
 
 import (
-	"fmt"
 	"math"
 	"reflect"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
+	"github.com/tasktable/tasktable/scheduled/internal/riverjobs"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 )
 
 var someHolds = []taskdb.Claim{
-	{ID: "a", Fence: 1, Revision: 2, Attempt: 3, Due: noon},
+	{ID: "a", Fence: 1, Revision: 2, Attempt: 3, Due: enginetest.Noon},
 	{
 		ID: "12:34:", Fence: math.MaxInt64, Revision: math.MaxInt64, Attempt: math.MaxInt32,
-		Due: noon.Add(time.Microsecond),
+		Due: enginetest.Noon.Add(time.Microsecond),
 	},
 	{ID: "ünïcode \U0001F600 \"quoted\" \\ ", Fence: 5, Revision: 4, Attempt: 1, Due: time.Unix(0, 0).UTC()},
 	{
@@ -93,53 +94,15 @@ func FuzzUnpack(f *testing.F) {
 	})
 }
 
-func TestBatchSize(t *testing.T) {
-	t.Parallel()
-	for _, test := range []struct {
-		average      time.Duration
-		measured     bool
-		tasks, slots int
-		want         int
-	}{
-		{time.Millisecond, false, 1000, 10, 1}, // not measured yet
-		{time.Millisecond, true, 10, 10, 1},    // light load: all slots beat few jobs
-		{time.Millisecond, true, 11, 10, 2},
-		{time.Millisecond, true, 1000, 10, 100},
-		{time.Millisecond, true, 100000, 10, 250}, // as many as run in 250 ms
-		{10 * time.Millisecond, true, 1000, 10, 25},
-		{200 * time.Millisecond, true, 1000, 10, 1},
-		{time.Hour, true, 1000, 10, 1},
-		{0, true, 1000, 10, 100},
-		{0, true, 1000000, 10, 250},
-		{1, true, 1000000, 10, 250},
-		{time.Millisecond, true, 3, 0, 3}, // a lane that was not looked at: edited while it was claimed
-	} {
-		t.Run(fmt.Sprint(test), func(t *testing.T) {
-			defer func() {
-				if value := recover(); value != nil {
-					t.Errorf("panics: %v", value)
-				}
-			}()
-			known := rates{}
-			if test.measured {
-				known.took = map[string]time.Duration{"JOB": test.average}
-			}
-			if got := batchSize(known.fits("JOB"), test.tasks, test.slots); got != test.want {
-				t.Errorf("%d, want %d", got, test.want)
-			}
-		})
-	}
-}
-
 func TestJobOf(t *testing.T) {
 	t.Parallel()
-	params := jobOf("bulk", "JOB", 51, someHolds[:2])
+	params := riverjobs.JobOf("bulk", "JOB", 51, someHolds[:2])
 	if params.Args.Kind() != "JOB" || params.InsertOpts.Queue != "bulk" || params.InsertOpts.MaxAttempts != 1 ||
 		string(params.InsertOpts.Metadata) != `{"tasks":2,"due":1893499200000001}` {
 		t.Errorf("job %+v, options %+v", params.Args, params.InsertOpts)
 	}
 	for priority, want := range map[int]int{100: 1, 51: 1, 50: 2, 1: 2, 0: 3, -1: 4, -100: 4} {
-		if got := riverPriority(priority); got != want {
+		if got := riverjobs.Priority(priority); got != want {
 			t.Errorf("priority %d is River's %d, want %d", priority, got, want)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -128,7 +129,7 @@ func (f *field) chaosLoad() (stop func() int) {
 				{Payload: effectSQL{name}},
 			}[n%4]
 			task.MaxAttempts = 100
-			if _, err := tasks.Schedule(f.t.Context(), f.pool, task); err != nil {
+			if _, err := enginetest.Tasks.Schedule(f.t.Context(), f.pool, task); err != nil {
 				f.t.Error(err)
 				return
 			}

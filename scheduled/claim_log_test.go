@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
@@ -65,7 +66,7 @@ func TestEachClaimSkipsLockedRows(t *testing.T) {
 	s.node(nil)
 	soon := time.Now().Add(time.Second)
 	s.schedule("locked", func(task *store.Task) { task.At = soon })
-	unlock := lock(t, s.pool, "locked")
+	unlock := enginetest.Lock(t, s.pool, "locked")
 	s.schedule("plain", func(task *store.Task) { task.At = soon })
 	s.schedule("expires", func(task *store.Task) { task.At, task.Expiration = soon.Add(-time.Hour), time.Minute })
 	s.begins("plain").end <- nil

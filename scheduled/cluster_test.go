@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
@@ -67,7 +68,7 @@ func TestServicesShareATable(t *testing.T) {
 		s.begins(id).end <- nil
 	}
 	for _, id := range events {
-		await(t, s.pool, id, 10*time.Second, store.StatusCompleted)
+		enginetest.Await(t, s.pool, id, 10*time.Second, store.StatusCompleted)
 	}
 	if n := s.count(`SELECT count(*) FROM tasktable.scheduled_task_executions
 		WHERE outcome NOT IN ('COMPLETED', 'RELEASED')`); n != 0 {
@@ -80,7 +81,8 @@ func TestServicesShareATable(t *testing.T) {
 	for _, id := range ids("late mail ", 10) {
 		s.is(id, store.StatusCompleted, taskdb.OutcomeCompleted)
 	}
-	if row := await(t, s.pool, "event away", time.Second, store.StatusQueued); row.Attempt != 0 || row.Fence != nil {
+	if row := enginetest.Await(t, s.pool, "event away", time.Second, store.StatusQueued); row.Attempt != 0 ||
+		row.Fence != nil {
 		t.Errorf("an event without its service was claimed: %+v", row)
 	}
 	serve("events", 2, handlers.Handle(s.handle))
@@ -105,7 +107,7 @@ func TestTwoNodesRunEachTaskOnce(t *testing.T) {
 	for node := range 2 {
 		s.node(
 			func(c *Config) { c.Queues = map[string]int{"default": 10} },
-			handlers.Handle(func(ctx context.Context, task *handlers.Task[job]) error {
+			handlers.Handle(func(ctx context.Context, task *handlers.Task[enginetest.Job]) error {
 				mu.Lock()
 				runs[task.ID]++
 				by[node]++
@@ -129,12 +131,12 @@ func TestTwoNodesRunEachTaskOnce(t *testing.T) {
 		if i%10 == 0 {
 			name = "fails once"
 		}
-		list = append(list, store.Task{ID: fmt.Sprint(i), Payload: job{name}, Priority: i % 3})
+		list = append(list, store.Task{ID: fmt.Sprint(i), Payload: enginetest.Job{Name: name}, Priority: i % 3})
 	}
 	if _, err := s.tasks.ScheduleMany(t.Context(), s.pool, list); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 30*time.Second, "all are completed", func() bool {
+	enginetest.Eventually(t, 30*time.Second, "all are completed", func() bool {
 		return s.count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE status = 'COMPLETED'`) == n
 	})
 	mu.Lock()

@@ -15,7 +15,9 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
+	"github.com/tasktable/tasktable/scheduled/internal/worker"
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/seal"
 )
@@ -80,7 +82,8 @@ func TestEncryptedPayloadsAreNowhere(t *testing.T) {
 	s.node(func(c *Config) {
 		c.Codec = codec
 		c.Recurring = []store.Task{{
-			ID: "declared", Payload: job{canary + " declared"}, Recurrence: &store.Recurrence{Cron: "@yearly"},
+			ID: "declared", Payload: enginetest.Job{Name: canary + " declared"},
+			Recurrence: &store.Recurrence{Cron: "@yearly"},
 		}}
 	},
 		handlers.Use(func(next handlers.Handler) handlers.Handler {
@@ -91,13 +94,13 @@ func TestEncryptedPayloadsAreNowhere(t *testing.T) {
 				return next(ctx, e)
 			}
 		}),
-		handlers.Handle(func(_ context.Context, task *handlers.Task[job]) error {
+		handlers.Handle(func(_ context.Context, task *handlers.Task[enginetest.Job]) error {
 			seen <- task.Payload.Name
 			switch task.ID {
 			case "fails":
 				return errors.New("as it should")
 			case "first":
-				task.FollowUp(store.Task{ID: "follow-up", Payload: job{canary + " follow-up"}})
+				task.FollowUp(store.Task{ID: "follow-up", Payload: enginetest.Job{Name: canary + " follow-up"}})
 			case "again":
 				if task.ScheduledAt.Before(time.Now().Add(-time.Minute)) {
 					task.Again(time.Now())
@@ -107,36 +110,38 @@ func TestEncryptedPayloadsAreNowhere(t *testing.T) {
 		}),
 		handlers.HandleTx(func(_ context.Context, _ pgx.Tx, task *handlers.Task[secretTx]) error {
 			seen <- task.Payload.Name
-			task.FollowUp(store.Task{ID: "tx follow-up", Payload: job{canary + " tx follow-up"}})
+			task.FollowUp(store.Task{ID: "tx follow-up", Payload: enginetest.Job{Name: canary + " tx follow-up"}})
 			return nil
 		}))
 	hidden := func(id string) func(*store.Task) {
-		return func(task *store.Task) { task.Payload, task.MaxAttempts = job{canary + " " + id}, 1 }
+		return func(task *store.Task) { task.Payload, task.MaxAttempts = enginetest.Job{Name: canary + " " + id}, 1 }
 	}
 	for _, id := range []string{"first", "fails"} {
 		s.schedule(id, hidden(id))
 	}
 	s.schedule("again", func(task *store.Task) {
-		task.Payload, task.At = job{canary + " again"}, time.Now().Add(-time.Hour)
+		task.Payload, task.At = enginetest.Job{Name: canary + " again"}, time.Now().Add(-time.Hour)
 	})
 	s.schedule("tx", func(task *store.Task) { task.Payload = secretTx{canary + " tx"} })
 	for _, which := range []string{"old", "new"} {
 		s.schedule("edited", func(task *store.Task) {
-			task.Payload, task.At = job{canary + which}, time.Now().Add(time.Hour)
+			task.Payload, task.At = enginetest.Job{Name: canary + which}, time.Now().Add(time.Hour)
 		})
 	}
-	s.schedule("deleted", func(task *store.Task) { task.Payload, task.At = job{canary}, time.Now().Add(time.Hour) })
+	s.schedule("deleted", func(task *store.Task) {
+		task.Payload, task.At = enginetest.Job{Name: canary}, time.Now().Add(time.Hour)
+	})
 	if _, err := s.tasks.Delete(t.Context(), s.pool, "deleted"); err != nil {
 		t.Fatal(err)
 	}
-	await(t, s.pool, "declared", 15*time.Second, store.StatusQueued)
+	enginetest.Await(t, s.pool, "declared", 15*time.Second, store.StatusQueued)
 	if _, err := s.tasks.RunNow(t.Context(), s.pool, "declared"); err != nil {
 		t.Fatal(err)
 	}
 
 	got := map[string]int{}
 	for range 8 {
-		got[receive(t, seen, 15*time.Second, "another handler runs")]++
+		got[enginetest.Receive(t, seen, 15*time.Second, "another handler runs")]++
 	}
 	want := map[string]int{
 		canary + " first": 1, canary + " fails": 1, canary + " follow-up": 1, canary + " again": 2, canary + " tx": 1,
@@ -206,7 +211,7 @@ func TestPayloadsThatDoNotDecode(t *testing.T) {
 			}
 			return nil
 		}}
-	}, handlers.Handle(func(_ context.Context, task *handlers.Task[job]) error {
+	}, handlers.Handle(func(_ context.Context, task *handlers.Task[enginetest.Job]) error {
 		ran <- task.Payload.Name
 		return nil
 	}))
@@ -217,10 +222,12 @@ func TestPayloadsThatDoNotDecode(t *testing.T) {
 		t.Errorf("ran with %q", got)
 	}
 	plain := store.New(store.Config{})
-	if _, err := plain.Schedule(t.Context(), s.pool, store.Task{ID: "plain", Payload: job{"of before"}}); err != nil {
+	if _, err := plain.Schedule(t.Context(), s.pool, store.Task{
+		ID: "plain", Payload: enginetest.Job{Name: "of before"},
+	}); err != nil {
 		t.Fatal(err)
 	}
-	if got := receive(t, ran, 15*time.Second, "what is not encoded runs"); got != "of before" {
+	if got := enginetest.Receive(t, ran, 15*time.Second, "what is not encoded runs"); got != "of before" {
 		t.Errorf("ran with %q", got)
 	}
 	insert := func(id, sql string, args ...any) {
@@ -263,12 +270,14 @@ func TestNodeWithoutTheCodec(t *testing.T) {
 	t.Parallel()
 	s, codec := sealing(t)
 	stop := s.node(func(c *Config) { c.Backoff = func(int, error) time.Duration { return time.Second } },
-		handlers.Handle(func(_ context.Context, task *handlers.Task[job]) error {
+		handlers.Handle(func(_ context.Context, task *handlers.Task[enginetest.Job]) error {
 			t.Errorf("ran with %q", task.Payload.Name)
 			return nil
 		}))
 	s.schedule("a", nil)
-	eventually(t, 15*time.Second, "an attempt has failed", func() bool { return len(outcomes(t, s.pool, "a")) > 0 })
+	enginetest.Eventually(t, 15*time.Second, "an attempt has failed", func() bool {
+		return len(enginetest.Outcomes(t, s.pool, "a")) > 0
+	})
 	if got, want := s.errorOf("a"),
 		`payload of type JOB is encoded by "seal/test": unknown codec: none is configured`; got != want {
 		t.Errorf("%q, want %q", got, want)
@@ -280,7 +289,7 @@ func TestNodeWithoutTheCodec(t *testing.T) {
 		t.Errorf("ran with %q", a.Payload.Name)
 	}
 	a.end <- nil
-	row := await(t, s.pool, "a", 15*time.Second, store.StatusCompleted)
+	row := enginetest.Await(t, s.pool, "a", 15*time.Second, store.StatusCompleted)
 	if row.Attempt < 2 {
 		t.Errorf("attempt %d", row.Attempt)
 	}
@@ -301,20 +310,24 @@ func TestFollowUpsThatCannotBeEncoded(t *testing.T) {
 			return nil
 		}, nil}
 	},
-		handlers.Handle(func(_ context.Context, task *handlers.Task[job]) error {
+		handlers.Handle(func(_ context.Context, task *handlers.Task[enginetest.Job]) error {
 			down.Store(task.Attempt == 1)
 			name := "after"
 			if task.ID == "too much" {
 				name = strings.Repeat("x", 200<<10)
 			}
 			if task.ID != "after" {
-				task.FollowUp(store.Task{ID: "after", Payload: job{name}, At: time.Now().Add(time.Hour)})
+				task.FollowUp(store.Task{
+					ID: "after", Payload: enginetest.Job{Name: name}, At: time.Now().Add(time.Hour),
+				})
 			}
 			return nil
 		}),
 		handlers.HandleTx(func(ctx context.Context, tx pgx.Tx, task *handlers.Task[secretTx]) error {
 			down.Store(task.Attempt == 1)
-			task.FollowUp(store.Task{ID: "tx after", Payload: job{"tx after"}, At: time.Now().Add(time.Hour)})
+			task.FollowUp(store.Task{
+				ID: "tx after", Payload: enginetest.Job{Name: "tx after"}, At: time.Now().Add(time.Hour),
+			})
 			_, err := tx.Exec(ctx, `INSERT INTO public.effects VALUES ($1)`, task.Attempt)
 			return err
 		}))
@@ -331,7 +344,7 @@ func TestFollowUpsThatCannotBeEncoded(t *testing.T) {
 		t.Errorf("error %q", got)
 	}
 	for _, id := range []string{"after", "tx after"} {
-		row := await(t, s.pool, id, time.Second, store.StatusQueued)
+		row := enginetest.Await(t, s.pool, id, time.Second, store.StatusQueued)
 		if got, err := s.tasks.Payload(t.Context(), row); err != nil || !json.Valid(got) ||
 			!strings.Contains(string(got), id) {
 			t.Errorf("%s: %s, %v", id, got, err)
@@ -357,8 +370,8 @@ func TestDecodingThatTakesLong(t *testing.T) {
 				}}
 			})
 			s.schedule(id, nil)
-			end := receive(t, decoding, 15*time.Second, "it is decoded")
-			let := time.After(gateValid + 50*time.Millisecond)
+			end := enginetest.Receive(t, decoding, 15*time.Second, "it is decoded")
+			let := time.After(worker.GateValid + 50*time.Millisecond)
 			if id == "edited" {
 				if _, err := s.tasks.Cancel(t.Context(), s.pool, id); err != nil {
 					t.Fatal(err)
@@ -373,7 +386,7 @@ func TestDecodingThatTakesLong(t *testing.T) {
 				return
 			}
 			a := s.begins(id)
-			if a.StartedAt.Before(gate.Add(-gateValid)) {
+			if a.StartedAt.Before(gate.Add(-worker.GateValid)) {
 				t.Errorf("started by a gate of %s before it was decoded", gate.Sub(a.StartedAt))
 			}
 			a.end <- nil

@@ -2,11 +2,13 @@ package scheduled
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -16,6 +18,10 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/maintenance"
+	"github.com/tasktable/tasktable/scheduled/internal/metrics"
+	"github.com/tasktable/tasktable/scheduled/internal/outcome"
+	"github.com/tasktable/tasktable/scheduled/internal/session"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
@@ -141,13 +147,14 @@ type Config struct {
 	zonesEvery     time.Duration // for tests; 0: zonesEvery
 	censusEvery    time.Duration // for tests; 0: censusEvery
 	abandonedAfter time.Duration // for tests; 0: abandonedAfter
+	hookGrace      time.Duration // for tests; 0 means the default of failures.Config
 }
 
 func (c Config) withDefaults() Config {
 	if c.Service == "" {
 		c.Service = "tasktable"
 		if path, err := os.Executable(); err == nil {
-			c.Service = baseName(path)
+			c.Service = filepath.Base(path)
 		}
 	}
 	if c.Version == "" {
@@ -310,4 +317,49 @@ func (c Config) transactional() []string {
 	return slices.DeleteFunc(slices.Clone(c.Handlers.Types()), func(kind string) bool {
 		return c.Handlers.Variant(kind).Kind == handlers.KindPlain
 	})
+}
+
+// registration is the entry of the nodes table for a node. A quiet node works no queue and no type.
+func (c Config) registration(quiet bool) (session.Registration, error) {
+	slots, types := c.works()
+	if quiet {
+		slots, types = map[string]int{}, []string{}
+	}
+	queues, err := json.Marshal(slots)
+	if err != nil {
+		return session.Registration{}, fmt.Errorf("encode queues: %w", err)
+	}
+	return session.Registration{
+		Service: c.Service, Version: c.Version, Queues: string(queues), Types: types, Quiet: quiet,
+		ShareSlots: c.ShareSlots, DeclarationHash: maintenance.DeclarationHash(c.Recurring),
+		ReceivesFailures: c.OnDead != nil || c.OnLost != nil, Transactional: c.transactional(), Places: c.places(),
+	}, nil
+}
+
+func (c Config) metrics() metrics.Config {
+	return metrics.Config{
+		Registerer: c.Metrics, Service: c.Service, Version: c.Version, Schema: c.Schema,
+		Queues: slices.Collect(maps.Keys(c.Queues)), Types: c.Handlers.Types(),
+	}
+}
+
+// logsErrors reports whether log lines of attempts have the text of the error. The default is false with a Codec,
+// because an application that encrypts payloads does not want a handler's error to bring parts of them into the log.
+func (c Config) logsErrors() bool {
+	if c.LogErrors != nil {
+		return *c.LogErrors
+	}
+	return c.Codec == nil
+}
+
+// hears reports whether the node has a handler for the type, and a hook for its failures.
+func (c Config) hears(kind string) bool {
+	return c.Handlers.Variant(kind) != nil && (c.OnDead != nil || c.OnLost != nil)
+}
+
+// DefaultBackoff returns the wait after a failed attempt. The first attempt has the number 1. The wait is 10 s × 3ⁿ⁻¹
+// for attempt n, at most an hour, plus a random part of up to a quarter, so that tasks that failed together do not
+// come back together. It ignores the error.
+func DefaultBackoff(attempt int, err error) time.Duration {
+	return outcome.DefaultBackoff(attempt, err)
 }

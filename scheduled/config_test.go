@@ -178,12 +178,3 @@ func TestConfigConnect(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 }
-
-func TestBaseName(t *testing.T) {
-	t.Parallel()
-	for path, want := range map[string]string{"/usr/bin/serve": "serve", "serve": "serve"} {
-		if got := baseName(path); got != want {
-			t.Errorf("%s: %s", path, got)
-		}
-	}
-}

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
@@ -29,7 +30,7 @@ func newVisitor() *visitor {
 	return &visitor{began: make(chan *handlers.Execution, 100), let: make(chan struct{}), ended: make(chan error, 100)}
 }
 
-func (v *visitor) handle(ctx context.Context, t *handlers.Task[job]) error {
+func (v *visitor) handle(ctx context.Context, t *handlers.Task[enginetest.Job]) error {
 	v.began <- t.Execution
 	select {
 	case <-v.let:
@@ -44,25 +45,26 @@ func TestKilledSessionBeginsAgain(t *testing.T) {
 	f := newField(t)
 	v := newVisitor()
 	startNode(t, f.nodePool(), nil, handlers.Handle(v.handle))
-	receipt := schedule(t, f.pool, store.Task{Payload: job{"a"}})
-	first := receive(t, v.began, 10*time.Second, "the task runs")
+	receipt := enginetest.Schedule(t, f.pool, store.Task{Payload: enginetest.Job{Name: "a"}})
+	first := enginetest.Receive(t, v.began, 10*time.Second, "the task runs")
 	old, _ := f.leading()
 
 	begin := time.Now()
 	if n := f.cut("tasktable session"); n != 1 {
 		t.Fatalf("%d sessions", n)
 	}
-	if cause := receive(
+	if cause := enginetest.Receive(
 		t, v.ended, 5*time.Second, "the handler's context ends",
 	); !errors.Is(cause, handlers.ErrLeaseLost) {
 		t.Errorf("cause %v", cause)
 	}
 	t.Logf("the handler's context ended after %s", time.Since(begin))
-	again := receive(t, v.began, 10*time.Second, "the task runs again")
+	again := enginetest.Receive(t, v.began, 10*time.Second, "the task runs again")
 	t.Logf("the task ran again after %s", time.Since(begin))
 	close(v.let)
-	row := await(t, f.pool, receipt.ID, 10*time.Second, store.StatusCompleted)
-	if got := outcomes(t, f.pool, receipt.ID); fmt.Sprint(got) != "[INTERRUPTED COMPLETED]" || row.Attempt != 1 ||
+	row := enginetest.Await(t, f.pool, receipt.ID, 10*time.Second, store.StatusCompleted)
+	if got := enginetest.Outcomes(t, f.pool, receipt.ID); fmt.Sprint(got) != "[INTERRUPTED COMPLETED]" ||
+		row.Attempt != 1 ||
 		again.Fence == first.Fence {
 		t.Errorf("history %v, attempt %d, fences %d and %d", got, row.Attempt, first.Fence, again.Fence)
 	}
@@ -82,20 +84,22 @@ func TestKilledSessionBeginsAgain(t *testing.T) {
 // TestCutEngineConnectionsLoseNothing ends all connections but the session, again and again, under load.
 func TestCutEngineConnectionsLoseNothing(t *testing.T) {
 	f := newField(t)
-	stop := startNode(t, f.nodePool(), nil, handlers.Handle(func(ctx context.Context, _ *handlers.Task[job]) error {
-		_, err := f.pool.Exec(ctx, "SELECT pg_sleep(0.01)")
-		return err
-	}))
+	stop := startNode(
+		t, f.nodePool(), nil, handlers.Handle(func(ctx context.Context, _ *handlers.Task[enginetest.Job]) error {
+			_, err := f.pool.Exec(ctx, "SELECT pg_sleep(0.01)")
+			return err
+		}),
+	)
 	const n = 1500
 	var list []store.Task
 	for i := range n {
-		list = append(list, store.Task{Payload: job{fmt.Sprint(i)}})
+		list = append(list, store.Task{Payload: enginetest.Job{Name: fmt.Sprint(i)}})
 	}
-	if _, err := tasks.ScheduleMany(t.Context(), f.pool, list); err != nil {
+	if _, err := enginetest.Tasks.ScheduleMany(t.Context(), f.pool, list); err != nil {
 		t.Fatal(err)
 	}
 	cut, completed := 0, 0
-	eventually(t, 60*time.Second, "all are completed", func() bool {
+	enginetest.Eventually(t, 60*time.Second, "all are completed", func() bool {
 		if now := f.count(`SELECT count(*) FROM tasktable.scheduled_tasks
 			WHERE status = 'COMPLETED'`); now > completed+50 {
 			completed = now
@@ -144,7 +148,7 @@ func TestDeafNodeStartsTasksWithinASecondOrTwo(t *testing.T) {
 	began := make(chan string, 100)
 	startNode(t, pool, func(c *Config) {
 		c.Connect = func(ctx context.Context) (*pgx.Conn, error) { return pgx.ConnectConfig(ctx, settings.Copy()) }
-	}, handlers.Handle(func(_ context.Context, task *handlers.Task[job]) error {
+	}, handlers.Handle(func(_ context.Context, task *handlers.Task[enginetest.Job]) error {
 		began <- task.Payload.Name
 		return nil
 	}))
@@ -152,10 +156,10 @@ func TestDeafNodeStartsTasksWithinASecondOrTwo(t *testing.T) {
 	start := func(name string) time.Duration {
 		t.Helper()
 		begin := time.Now()
-		if _, err := own.Schedule(t.Context(), f.pool, store.Task{Payload: job{name}}); err != nil {
+		if _, err := own.Schedule(t.Context(), f.pool, store.Task{Payload: enginetest.Job{Name: name}}); err != nil {
 			t.Fatal(err)
 		}
-		receive(t, began, 10*time.Second, "the task runs")
+		enginetest.Receive(t, began, 10*time.Second, "the task runs")
 		return time.Since(begin)
 	}
 	start("first")
@@ -180,7 +184,7 @@ func TestCutListenerComesBack(t *testing.T) {
 	began := make(chan string, 100)
 	startNode(
 		t, f.nodePool(), nil,
-		handlers.Handle(func(_ context.Context, task *handlers.Task[job]) error {
+		handlers.Handle(func(_ context.Context, task *handlers.Task[enginetest.Job]) error {
 			began <- task.Payload.Name
 			return nil
 		}),
@@ -193,8 +197,8 @@ func TestCutListenerComesBack(t *testing.T) {
 		was := f.connections("tasktable listener")
 		f.cut("tasktable listener")
 		begin := time.Now()
-		schedule(t, f.pool, store.Task{Payload: job{fmt.Sprint(i)}})
-		receive(t, began, 10*time.Second, "the task runs")
+		enginetest.Schedule(t, f.pool, store.Task{Payload: enginetest.Job{Name: fmt.Sprint(i)}})
+		enginetest.Receive(t, began, 10*time.Second, "the task runs")
 		worst = max(worst, time.Since(begin))
 		f.until(10*time.Second, "the node listens again", listeners, was)
 	}
@@ -211,11 +215,14 @@ func TestCutListenerComesBack(t *testing.T) {
 // while the session waits for an answer.
 func TestStoppedNodeSaysGoodbye(t *testing.T) {
 	f := newField(t)
-	w := newWire()
-	w.delay = 20 * time.Millisecond
+	w := enginetest.NewWire()
+	w.Delay = 20 * time.Millisecond
 	for range 3 {
-		stop := startNode(t, w.pool(f), nil, handlers.Handle(newVisitor().handle))
-		eventually(t, 20*time.Second, "the node leads", func() bool { number, _ := f.leading(); return number > 0 })
+		stop := startNode(t, f.overWire(w), nil, handlers.Handle(newVisitor().handle))
+		enginetest.Eventually(t, 20*time.Second, "the node leads", func() bool {
+			number, _ := f.leading()
+			return number > 0
+		})
 		f.until(10*time.Second, "the node listens", `SELECT count(*) = 1 FROM pg_stat_activity
 			WHERE datname = current_database() AND application_name = 'tasktable listener'`)
 		stop()
@@ -230,12 +237,14 @@ func TestFetchedButNeverWorkedJobIsReleased(t *testing.T) {
 	f := newField(t)
 	v := newVisitor()
 	startNode(t, f.nodePool(), nil, handlers.Handle(v.handle))
-	runs := schedule(t, f.pool, store.Task{Payload: job{"runs"}, ExpectedExecutionTime: time.Minute})
-	receive(t, v.began, 10*time.Second, "a task runs")
+	runs := enginetest.Schedule(t, f.pool, store.Task{
+		Payload: enginetest.Job{Name: "runs"}, ExpectedExecutionTime: time.Minute,
+	})
+	enginetest.Receive(t, v.began, 10*time.Second, "a task runs")
 	number, _ := f.leading()
 	// As the fetch would have left it: a job of this node's, which it never heard of.
 	at := time.Now().Add(15 * time.Second).Truncate(time.Microsecond)
-	stray := schedule(t, f.pool, store.Task{Payload: job{"stray"}, At: at, MaxAttempts: 1})
+	stray := enginetest.Schedule(t, f.pool, store.Task{Payload: enginetest.Job{Name: "stray"}, At: at, MaxAttempts: 1})
 	f.exec(`UPDATE tasktable.scheduled_tasks SET status = 'EXECUTING', attempt = 1, fence = 1000000,
 		lease_expires_at = now() + interval '3 hours',
 		next_attempt_at = NULL WHERE id = $1`, stray.ID)
@@ -249,16 +258,17 @@ func TestFetchedButNeverWorkedJobIsReleased(t *testing.T) {
 		}}))
 	f.until(25*time.Second, "the stray claim is released", `SELECT count(*) = 1 FROM tasktable.scheduled_task_executions
 		WHERE fence = 1000000`)
-	if again := receive(t, v.began, 20*time.Second, "the task runs"); again.ID != stray.ID || again.Attempt != 1 {
+	if again := enginetest.Receive(t, v.began, 20*time.Second, "the task runs"); again.ID != stray.ID ||
+		again.Attempt != 1 {
 		t.Errorf("task %s runs as attempt %d", again.ID, again.Attempt)
 	}
 	close(v.let)
-	await(t, f.pool, stray.ID, 10*time.Second, store.StatusCompleted)
-	if got := fmt.Sprint(outcomes(t, f.pool, stray.ID)); got != "[COMPLETED RELEASED]" { // by their fences
+	enginetest.Await(t, f.pool, stray.ID, 10*time.Second, store.StatusCompleted)
+	if got := fmt.Sprint(enginetest.Outcomes(t, f.pool, stray.ID)); got != "[COMPLETED RELEASED]" { // by their fences
 		t.Errorf("history %s", got)
 	}
-	await(t, f.pool, runs.ID, 10*time.Second, store.StatusCompleted)
-	if got := fmt.Sprint(outcomes(t, f.pool, runs.ID)); got != "[COMPLETED]" { // it was in hand all the time
+	enginetest.Await(t, f.pool, runs.ID, 10*time.Second, store.StatusCompleted)
+	if got := fmt.Sprint(enginetest.Outcomes(t, f.pool, runs.ID)); got != "[COMPLETED]" { // it was in hand all the time
 		t.Errorf("history %s of the task that ran", got)
 	}
 	f.until(20*time.Second, "no River job takes room for ever", `SELECT count(*) = 0 FROM tasktable.river_job`)

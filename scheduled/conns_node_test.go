@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
@@ -109,27 +110,27 @@ func (s *stage) work(name string, n int) {
 	var list []store.Task
 	for i := range n {
 		list = append(list, store.Task{
-			ID: fmt.Sprint(name, " ", i), Payload: job{[]string{"plain", "follows", "retried", "fails"}[i%4]},
-			Priority: i % 3,
+			ID:      fmt.Sprint(name, " ", i),
+			Payload: enginetest.Job{Name: []string{"plain", "follows", "retried", "fails"}[i%4]}, Priority: i % 3,
 		})
 	}
 	if _, err := s.tasks.ScheduleMany(s.t.Context(), s.pool, list); err != nil {
 		s.t.Fatal(err)
 	}
-	eventually(s.t, 60*time.Second, "all of "+name+" have ended", func() bool {
+	enginetest.Eventually(s.t, 60*time.Second, "all of "+name+" have ended", func() bool {
 		return s.count(`SELECT count(*) FROM tasktable.scheduled_tasks
 			WHERE status NOT IN ('COMPLETED', 'FAILED')`) == 0
 	})
 }
 
-func workAtOnce(_ context.Context, task *handlers.Task[job]) error {
+func workAtOnce(_ context.Context, task *handlers.Task[enginetest.Job]) error {
 	switch {
 	case task.Payload.Name == "fails":
 		return handlers.Permanent(errors.New("oops"))
 	case task.Payload.Name == "retried" && task.Attempt == 1:
 		return errors.New("oops")
 	case task.Payload.Name == "follows":
-		task.FollowUp(store.Task{Payload: job{task.ID + " followed"}})
+		task.FollowUp(store.Task{Payload: enginetest.Job{Name: task.ID + " followed"}})
 	}
 	return nil
 }
@@ -148,7 +149,7 @@ func TestConnectionBudget(t *testing.T) {
 			s.node(func(c *Config) {
 				c.EngineConns, c.Logger = conns, slog.New(slog.NewTextHandler(said, nil))
 			}, handlers.Handle(workAtOnce))
-			eventually(t, 15*time.Second, "the node listens", func() bool {
+			enginetest.Eventually(t, 15*time.Second, "the node listens", func() bool {
 				return s.count(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
 					AND application_name = 'tasktable listener'`) == 1
 			})
@@ -203,7 +204,7 @@ func TestTooFewConnections(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	node, err := New(Config{Pool: s.nodes, Handlers: registry, Logger: testLogger()})
+	node, err := New(Config{Pool: s.nodes, Handlers: registry, Logger: enginetest.Logger()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -223,7 +224,7 @@ func TestConnectionsRunOut(t *testing.T) {
 	said := &logBuffer{}
 	s.node(func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(said, nil)) }, handlers.Handle(workAtOnce))
 	s.schedule("one", nil)
-	eventually(t, 30*time.Second, "the node says what it lacks", func() bool {
+	enginetest.Eventually(t, 30*time.Second, "the node says what it lacks", func() bool {
 		return strings.Contains(said.String(), "53300")
 	})
 	s.exec(fmt.Sprintf("ALTER ROLE %s CONNECTION LIMIT -1", s.nodes.Config().ConnConfig.User))

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
@@ -34,7 +35,7 @@ func TestOnDead(t *testing.T) {
 		}
 		c.StartAllowance = time.Second // leases end soon
 		c.Backoff = func(int, error) time.Duration { return time.Millisecond }
-	}, handlers.Handle(func(_ context.Context, task *handlers.Task[job]) error {
+	}, handlers.Handle(func(_ context.Context, task *handlers.Task[enginetest.Job]) error {
 		switch name := task.Payload.Name; {
 		case name == "permanent":
 			return handlers.Permanent(errors.New("no such event"))
@@ -51,18 +52,21 @@ func TestOnDead(t *testing.T) {
 		return errors.New("oops")
 	}))
 	t.Cleanup(sync.OnceFunc(func() { close(over) })) // before the node stops
-	eventually(t, 10*time.Second, "the node leads", func() bool { number, _ := f.leading(); return number > 0 })
+	enginetest.Eventually(t, 10*time.Second, "the node leads", func() bool {
+		number, _ := f.leading()
+		return number > 0
+	})
 	child := f.start(nil)
 
 	put := func(name string, change func(*store.Task)) store.Receipt {
-		task := store.Task{ID: name, Payload: job{name}}
+		task := store.Task{ID: name, Payload: enginetest.Job{Name: name}}
 		if change != nil {
 			change(&task)
 		}
-		return schedule(t, f.pool, task)
+		return enginetest.Schedule(t, f.pool, task)
 	}
 	revision := map[string]int64{}
-	killed := schedule(t, f.pool, store.Task{ID: "killed", Payload: gated{"killed", 1}})
+	killed := enginetest.Schedule(t, f.pool, store.Task{ID: "killed", Payload: gated{"killed", 1}})
 	revision["killed"] = killed.Revision
 	child.runs("killed", 10*time.Second)
 	for name, change := range map[string]func(*store.Task){
@@ -110,7 +114,7 @@ func TestOnDead(t *testing.T) {
 		"killed": {Type: "GATED", Outcome: "told by OnLost", Status: "QUEUED", Attempt: 1, Error: "node "},
 	}
 	for id, dead := range want {
-		eventually(t, reclaimLimit, "the hook is told of "+id, func() bool { return len(h.of(id)) > 0 })
+		enginetest.Eventually(t, reclaimLimit, "the hook is told of "+id, func() bool { return len(h.of(id)) > 0 })
 		got := h.of(id)[0]
 		if !strings.HasPrefix(got.Error, dead.Error) {
 			t.Errorf("told of %s: %q, want %q", id, got.Error, dead.Error)
@@ -130,9 +134,9 @@ func TestOnDead(t *testing.T) {
 		}
 	}
 	for _, id := range []string{"busy", "retried", "good"} {
-		await(t, f.pool, id, 10*time.Second, store.StatusCompleted, store.StatusFailed)
+		enginetest.Await(t, f.pool, id, 10*time.Second, store.StatusCompleted, store.StatusFailed)
 	}
-	if _, err := tasks.Cancel(t.Context(), f.pool, "killed"); err != nil {
+	if _, err := enginetest.Tasks.Cancel(t.Context(), f.pool, "killed"); err != nil {
 		t.Fatal(err)
 	}
 	h.mu.Lock()
@@ -164,12 +168,15 @@ func hookBlocks(t *testing.T, block func(context.Context)) {
 	s := newStage(t)
 	called := make(chan struct{}, 1)
 	tr := s.prepare(func(c *Config) {
+		c.hookGrace = 50 * time.Millisecond
 		c.OnDead = func(ctx context.Context, _ Dead) {
-			tell(called)
+			select {
+			case called <- struct{}{}:
+			default: // the test knows already
+			}
 			block(ctx)
 		}
 	}, handlers.Handle(s.handle))
-	tr.dead.grace = 50 * time.Millisecond
 	var began time.Time
 	t.Cleanup(func() {
 		if took := time.Since(began); took > 3*time.Second {
@@ -183,7 +190,7 @@ func hookBlocks(t *testing.T, block func(context.Context)) {
 		s.begins(id).end <- errors.New("oops")
 		s.is(id, store.StatusFailed, taskdb.OutcomeFailed)
 	}
-	receive(t, called, 5*time.Second, "the hook is called")
+	enginetest.Receive(t, called, 5*time.Second, "the hook is called")
 	s.schedule("alive", nil)
 	s.begins("alive").end <- nil
 	s.is("alive", store.StatusCompleted, taskdb.OutcomeCompleted)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/inspect"
@@ -16,7 +17,7 @@ import (
 
 // declared is a recurring task that says which version of the service declares it.
 func declared(id, version string) store.Task {
-	return store.Task{ID: id, Payload: job{version}, Recurrence: &store.Recurrence{Cron: farOff}}
+	return store.Task{ID: id, Payload: enginetest.Job{Name: version}, Recurrence: &store.Recurrence{Cron: farOff}}
 }
 
 // service starts a node that declares recurring tasks.
@@ -37,14 +38,14 @@ func (s *stage) declares(want map[string]string) {
 	var got map[string]string
 	// Not Fatal in between: the last state is to be shown.
 	deadline := time.Now().Add(10 * time.Second)
-	eventually(s.t, 20*time.Second, "the recurring tasks are looked at", func() bool {
+	enginetest.Eventually(s.t, 20*time.Second, "the recurring tasks are looked at", func() bool {
 		got = map[string]string{}
 		rows, err := inspect.New(store.Config{}).List(s.t.Context(), s.pool, inspect.Filter{Type: "JOB"})
 		if err != nil {
 			s.t.Fatal(err)
 		}
 		for _, row := range rows {
-			var payload job
+			var payload enginetest.Job
 			if err := json.Unmarshal(row.Payload, &payload); err != nil {
 				s.t.Fatal(err)
 			}
@@ -93,7 +94,7 @@ func TestDeclaredTasks(t *testing.T) {
 			t.Errorf("%s is not declared by %s", id, by)
 		}
 	}
-	before := await(t, s.pool, "kept", time.Second, store.StatusQueued)
+	before := enginetest.Await(t, s.pool, "kept", time.Second, store.StatusQueued)
 
 	// A newer version beside it, then another node of the older one, and one that says nothing.
 	stopSecond := s.service("shop", second...)
@@ -101,13 +102,15 @@ func TestDeclaredTasks(t *testing.T) {
 	s.declares(want)
 	stopThird := s.service("shop", first...)
 	s.node(func(c *Config) { c.Service, c.declareEvery = "shop", 50*time.Millisecond }, handlers.Handle(s.handleFired))
-	eventually(t, 10*time.Second, "all nodes are up", func() bool {
+	enginetest.Eventually(t, 10*time.Second, "all nodes are up", func() bool {
 		return s.count(`SELECT count(*) FROM tasktable.nodes WHERE dead_at IS NULL`) == 5
 	})
 	s.quiet()
 	s.declares(want)
 	// What is the same in both was not touched.
-	if after := await(t, s.pool, "kept", time.Second, store.StatusQueued); after.Revision != before.Revision {
+	if after := enginetest.Await(
+		t, s.pool, "kept", time.Second, store.StatusQueued,
+	); after.Revision != before.Revision {
 		t.Errorf("what has not changed has revision %d, had %d", after.Revision, before.Revision)
 	}
 
@@ -180,11 +183,11 @@ func TestDeclaredTasksFire(t *testing.T) {
 	each.Recurrence.Cron = eachSecond
 	serve := func(every time.Duration, tasks ...store.Task) (stop func()) {
 		return s.node(func(c *Config) { c.Recurring, c.declareEvery = append([]store.Task{}, tasks...), every },
-			handlers.Handle(func(context.Context, *handlers.Task[job]) error { return nil }))
+			handlers.Handle(func(context.Context, *handlers.Task[enginetest.Job]) error { return nil }))
 	}
 	fires := func(least int) {
 		t.Helper()
-		eventually(t, 10*time.Second, "it fires", func() bool {
+		enginetest.Eventually(t, 10*time.Second, "it fires", func() bool {
 			return s.count(`SELECT coalesce(max(occurrence_count), 0) FROM tasktable.recurring_tasks`) >= least
 		})
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
@@ -16,7 +17,7 @@ func TestDowntime(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	node := func() (stop func()) {
-		return s.node(nil, handlers.Handle(func(context.Context, *handlers.Task[job]) error { return nil }))
+		return s.node(nil, handlers.Handle(func(context.Context, *handlers.Task[enginetest.Job]) error { return nil }))
 	}
 	stop := node()
 	// Once a minute, half a minute from here: no fire comes while the test counts them.
@@ -57,7 +58,7 @@ func TestDowntime(t *testing.T) {
 		t.Fatalf("%d of %d tasks are an hour late", n, len(tests))
 	}
 	node()
-	eventually(t, 20*time.Second, "all have fired", func() bool {
+	enginetest.Eventually(t, 20*time.Second, "all have fired", func() bool {
 		return s.count(`SELECT count(*) FROM tasktable.recurring_tasks WHERE last_fire IS NOT NULL`) == len(tests)
 	})
 	for id, test := range tests {
@@ -66,7 +67,7 @@ func TestDowntime(t *testing.T) {
 			status, fires = store.StatusCompleted, test.recurrence.MaxOccurrences
 		}
 		row := s.is(id, status)
-		eventually(t, 20*time.Second, "the occurrences of "+id+" have ended", func() bool {
+		enginetest.Eventually(t, 20*time.Second, "the occurrences of "+id+" have ended", func() bool {
 			return s.count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE parent_id = $1
 				AND finished_at IS NULL`, id) == 0
 		})

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
@@ -21,20 +22,22 @@ func TestLogOfACancelledAttempt(t *testing.T) {
 	for name, part := range map[string]func(*stage) handlers.Part{
 		"plain": func(s *stage) handlers.Part { return handlers.Handle(s.handle) },
 		"pgx": func(s *stage) handlers.Part {
-			return handlers.HandleTx(func(ctx context.Context, _ pgx.Tx, task *handlers.Task[job]) error {
+			return handlers.HandleTx(func(ctx context.Context, _ pgx.Tx, task *handlers.Task[enginetest.Job]) error {
 				return s.handle(ctx, task)
 			})
 		},
 		"sql": func(s *stage) handlers.Part {
-			return handlers.HandleSQLTx(func(ctx context.Context, _ *sql.Tx, task *handlers.Task[job]) error {
-				return s.handle(ctx, task)
-			})
+			return handlers.HandleSQLTx(
+				func(ctx context.Context, _ *sql.Tx, task *handlers.Task[enginetest.Job]) error {
+					return s.handle(ctx, task)
+				},
+			)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newStage(t)
-			var log journal
+			var log enginetest.LogText
 			s.node(func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) }, part(s))
 			for i := range 6 {
 				id := fmt.Sprint(i)
@@ -52,14 +55,14 @@ func TestLogOfACancelledAttempt(t *testing.T) {
 					a.end <- context.Canceled
 				}
 				s.is(id, store.StatusCancelled, taskdb.OutcomeSuperseded)
-				eventually(t, 30*time.Second, "it is logged", func() bool {
-					return len(log.lines("task="+id+" ", "outcome=")) > 0
+				enginetest.Eventually(t, 30*time.Second, "it is logged", func() bool {
+					return len(log.Lines("task="+id+" ", "outcome=")) > 0
 				})
 			}
-			if n := len(log.lines(
+			if n := len(log.Lines(
 				"level=INFO", "type=JOB", "outcome=SUPERSEDED",
-			)); n != 6 || len(log.lines("outcome=")) != 6 {
-				t.Errorf("%d lines of 6 say SUPERSEDED: %q", n, log.lines("outcome="))
+			)); n != 6 || len(log.Lines("outcome=")) != 6 {
+				t.Errorf("%d lines of 6 say SUPERSEDED: %q", n, log.Lines("outcome="))
 			}
 		})
 	}
@@ -69,7 +72,7 @@ func TestLogOfACancelledAttempt(t *testing.T) {
 func TestLogOfAClaimThatNeverStarted(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	var log journal
+	var log enginetest.LogText
 	s.node(func(c *Config) {
 		c.LookAhead = 5 * time.Second
 		c.Logger = slog.New(slog.NewTextHandler(&log, nil))
@@ -80,9 +83,11 @@ func TestLogOfAClaimThatNeverStarted(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.is("second", store.StatusCancelled, taskdb.OutcomeCancelled)
-	eventually(t, 5*time.Second, "it is logged", func() bool { return len(log.lines("task=second ", "outcome=")) > 0 })
-	if len(log.lines("level=INFO", "task=second ", "type=JOB", "outcome=CANCELLED")) != 1 {
-		t.Errorf("the log has %q", log.lines("task=second "))
+	enginetest.Eventually(t, 5*time.Second, "it is logged", func() bool {
+		return len(log.Lines("task=second ", "outcome=")) > 0
+	})
+	if len(log.Lines("level=INFO", "task=second ", "type=JOB", "outcome=CANCELLED")) != 1 {
+		t.Errorf("the log has %q", log.Lines("task=second "))
 	}
 }
 
@@ -90,7 +95,7 @@ func TestLogOfAClaimThatNeverStarted(t *testing.T) {
 func TestLogOfAnOutcomeThatWasRecordedBefore(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	var log journal
+	var log enginetest.LogText
 	s.node(func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 	for id, recorded := range map[string]string{"superseded": taskdb.OutcomeSuperseded, "lost": taskdb.OutcomeLost} {
 		s.schedule(id, nil)
@@ -102,12 +107,12 @@ func TestLogOfAnOutcomeThatWasRecordedBefore(t *testing.T) {
 		s.exec(`UPDATE tasktable.scheduled_tasks
 			SET fence = NULL, lease_expires_at = NULL, status = 'CANCELLED', finished_at = now() WHERE id = $1`, id)
 		a.end <- context.Canceled
-		eventually(t, 5*time.Second, "it is logged", func() bool {
-			return len(log.lines("task="+id+" ", "outcome=")) > 0
+		enginetest.Eventually(t, 5*time.Second, "it is logged", func() bool {
+			return len(log.Lines("task="+id+" ", "outcome=")) > 0
 		})
 	}
-	if len(log.lines("level=INFO", "task=superseded ", "outcome=SUPERSEDED")) != 1 ||
-		len(log.lines("level=WARN", "task=lost ", "outcome=LOST")) != 1 {
-		t.Errorf("the log has %q", log.lines("outcome="))
+	if len(log.Lines("level=INFO", "task=superseded ", "outcome=SUPERSEDED")) != 1 ||
+		len(log.Lines("level=WARN", "task=lost ", "outcome=LOST")) != 1 {
+		t.Errorf("the log has %q", log.Lines("outcome="))
 	}
 }

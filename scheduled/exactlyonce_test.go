@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -31,7 +32,7 @@ func TestEffectsHappenOnceAcrossAKill(t *testing.T) {
 		{Payload: effectTx{"slow"}}, {Payload: effectSQL{"slow"}}, {Payload: effectTx{"open"}},
 		{Payload: effectSQL{"open"}},
 	}
-	if _, err := tasks.ScheduleMany(t.Context(), f.pool, slow); err != nil {
+	if _, err := enginetest.Tasks.ScheduleMany(t.Context(), f.pool, slow); err != nil {
 		t.Fatal(err)
 	}
 	f.until(10*time.Second, "two tasks are within their commit and two before it", `SELECT count(*) = 4 FROM pg_locks
@@ -43,7 +44,7 @@ func TestEffectsHappenOnceAcrossAKill(t *testing.T) {
 	for i := range n {
 		list = append(list, store.Task{Payload: effectTx{fmt.Sprint(i)}}, store.Task{Payload: effectSQL{fmt.Sprint(i)}})
 	}
-	if _, err := tasks.ScheduleMany(t.Context(), f.pool, list); err != nil {
+	if _, err := enginetest.Tasks.ScheduleMany(t.Context(), f.pool, list); err != nil {
 		t.Fatal(err)
 	}
 	f.until(20*time.Second, "the first has done some", `SELECT count(DISTINCT split_part(task_id, '-', 2)) = 2

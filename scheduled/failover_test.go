@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -19,7 +20,7 @@ func TestKilledLeadersTaskRunsElsewhere(t *testing.T) {
 	defer f.shut(1)()
 	first := f.start(nil)
 	first.leads(10 * time.Second)
-	receipt := schedule(t, f.pool, store.Task{Payload: gated{"a", 1}})
+	receipt := enginetest.Schedule(t, f.pool, store.Task{Payload: gated{"a", 1}})
 	first.runs(receipt.ID, 10*time.Second)
 	other := f.start(nil)
 	f.killAndSee(first, other, receipt)
@@ -31,7 +32,7 @@ func TestKilledFollowersTaskRunsElsewhere(t *testing.T) {
 	leader := f.start(func(c *childConfig) { c.Types = []string{"QUICK"} })
 	leader.leads(10 * time.Second)
 	first := f.start(nil)
-	receipt := schedule(t, f.pool, store.Task{Payload: gated{"a", 1}})
+	receipt := enginetest.Schedule(t, f.pool, store.Task{Payload: gated{"a", 1}})
 	first.runs(receipt.ID, 10*time.Second)
 	other := f.start(nil)
 	f.killAndSee(first, other, receipt)
@@ -50,8 +51,8 @@ func (f *field) killAndSee(first, other *process, receipt store.Receipt) {
 	t.Logf("killed task runs elsewhere after %s", took)
 	f.exec(`SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND granted
 		AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`) // opens the gate
-	row := await(t, f.pool, receipt.ID, 10*time.Second, store.StatusCompleted)
-	if got := outcomes(t, f.pool, receipt.ID); fmt.Sprint(got) != "[LOST COMPLETED]" || row.Attempt != 2 ||
+	row := enginetest.Await(t, f.pool, receipt.ID, 10*time.Second, store.StatusCompleted)
+	if got := enginetest.Outcomes(t, f.pool, receipt.ID); fmt.Sprint(got) != "[LOST COMPLETED]" || row.Attempt != 2 ||
 		row.Revision != receipt.Revision {
 		t.Errorf("history %v, attempt %d, revision %d of %d", got, row.Attempt, row.Revision, receipt.Revision)
 	}
@@ -100,7 +101,7 @@ func (f *field) beat(n int, every time.Duration) {
 			Payload: quick{Name: fmt.Sprintf("beat-%03d", i)}, At: now.Add(time.Duration(i) * every),
 		})
 	}
-	if _, err := tasks.ScheduleMany(f.t.Context(), f.pool, list); err != nil {
+	if _, err := enginetest.Tasks.ScheduleMany(f.t.Context(), f.pool, list); err != nil {
 		f.t.Fatal(err)
 	}
 }
@@ -137,7 +138,7 @@ func TestStoppedLeaderIsFollowedAndComesBackAsAnother(t *testing.T) {
 	_, old := first.leads(10 * time.Second)
 	const n = 5
 	for i := range n {
-		first.runs(schedule(t, f.pool, store.Task{Payload: gated{fmt.Sprint(i), 1}}).ID, 10*time.Second)
+		first.runs(enginetest.Schedule(t, f.pool, store.Task{Payload: gated{fmt.Sprint(i), 1}}).ID, 10*time.Second)
 	}
 	second := f.start(nil)
 	first.signal(syscall.SIGSTOP)
@@ -198,9 +199,9 @@ func (f *field) comesBackToWork(p *process) {
 	f.t.Helper()
 	before := f.count(`SELECT count(*) FROM runs WHERE pid = $1`, p.pid)
 	n := 0
-	eventually(f.t, 10*time.Second, fmt.Sprintf("process %d works again", p.pid), func() bool {
+	enginetest.Eventually(f.t, 10*time.Second, fmt.Sprintf("process %d works again", p.pid), func() bool {
 		n++
-		schedule(f.t, f.pool, store.Task{Payload: quick{Name: fmt.Sprintf("back-%d", n), Millis: 20}})
+		enginetest.Schedule(f.t, f.pool, store.Task{Payload: quick{Name: fmt.Sprintf("back-%d", n), Millis: 20}})
 		return f.count(`SELECT count(*) FROM runs WHERE pid = $1`, p.pid) > before
 	})
 }

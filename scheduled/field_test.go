@@ -2,14 +2,17 @@ package scheduled
 
 import (
 	"context"
+	"net"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
+	"github.com/tasktable/tasktable/scheduled/internal/pg"
 	"github.com/tasktable/tasktable/store/storetest"
 )
 
@@ -64,7 +67,7 @@ func ask[T any](f *field, query string, args ...any) (answer T) {
 func (f *field) until(within time.Duration, what, query string, args ...any) time.Duration {
 	f.t.Helper()
 	begin := time.Now()
-	eventually(f.t, within, what, func() bool { return ask[bool](f, query, args...) })
+	enginetest.Eventually(f.t, within, what, func() bool { return ask[bool](f, query, args...) })
 	return time.Since(begin)
 }
 
@@ -106,8 +109,8 @@ WHERE leader.locktype = 'advisory' AND leader.granted AND leader.objsubid = 2 AN
 func (f *field) leading() (number int64, pid int) {
 	f.t.Helper()
 	row := f.pool.QueryRow(
-		f.t.Context(), leadingSQL, uint32(taskdb.LockClass("tasktable", "leader")),
-		uint32(taskdb.LockClass("tasktable", "node")),
+		f.t.Context(), leadingSQL, uint32(pg.LockClass("tasktable", "leader")),
+		uint32(pg.LockClass("tasktable", "node")),
 	)
 	if err := row.Scan(&number, &pid); err != nil {
 		return 0, 0
@@ -159,5 +162,24 @@ func (f *field) nodePool() *pgxpool.Pool {
 		f.t.Fatal(err)
 	}
 	f.t.Cleanup(pool.Close)
+	return pool
+}
+
+// overWire is a pool for a node in this process, with a wire between.
+func (f *field) overWire(w *enginetest.Wire) *pgxpool.Pool {
+	f.t.Helper()
+	settings := f.nodePool().Config()
+	settings.ConnConfig.DialFunc = w.Dial
+	settings.ConnConfig.AfterNetConnect = func(_ context.Context, _ *pgconn.Config, conn net.Conn) (net.Conn, error) {
+		return &enginetest.Tripwire{Conn: conn, Wire: w}, nil
+	}
+	pool, err := pgxpool.NewWithConfig(context.Background(), settings)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(func() {
+		w.End()
+		pool.Close()
+	})
 	return pool
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
@@ -18,7 +19,7 @@ func TestRecurringLanes(t *testing.T) {
 	b := newBench(t)
 	list := func() (tasks, recurring string) {
 		t.Helper()
-		found, err := b.Lanes(t.Context(), b.pool, &noon)
+		found, err := b.Lanes(t.Context(), b.Pool, &enginetest.Noon)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -38,23 +39,23 @@ func TestRecurringLanes(t *testing.T) {
 		t.Errorf("an empty table has lanes: %s; %s", tasks, recurring)
 	}
 	for i, task := range []store.Task{
-		{ID: "a", Payload: job{"a"}, Priority: 5},
-		{ID: "b", Payload: job{"b"}, Priority: -5},
+		{ID: "a", Payload: enginetest.Job{Name: "a"}, Priority: 5},
+		{ID: "b", Payload: enginetest.Job{Name: "b"}, Priority: -5},
 		{ID: "c", Payload: store.JSON(`{"type":"OTHER"}`)},
-		{ID: "d", Payload: job{"d"}, Queue: "bulk"},
-		{ID: "paused", Payload: job{"e"}, Queue: "paused"},
+		{ID: "d", Payload: enginetest.Job{Name: "d"}, Queue: "bulk"},
+		{ID: "paused", Payload: enginetest.Job{Name: "e"}, Queue: "paused"},
 	} {
-		task.At, task.Recurrence = noon, &store.Recurrence{Cron: "@hourly"}
-		schedule(t, b.pool, task)
-		b.exec(
+		task.At, task.Recurrence = enginetest.Noon, &store.Recurrence{Cron: "@hourly"}
+		enginetest.Schedule(t, b.Pool, task)
+		b.Exec(
 			`UPDATE tasktable.scheduled_tasks SET next_attempt_at = $1 WHERE id = $2`,
-			noon.Add(time.Duration(i-1)*time.Minute), task.ID,
+			enginetest.Noon.Add(time.Duration(i-1)*time.Minute), task.ID,
 		)
 	}
-	if _, err := tasks.Pause(t.Context(), b.pool, "paused"); err != nil {
+	if _, err := enginetest.Tasks.Pause(t.Context(), b.Pool, "paused"); err != nil {
 		t.Fatal(err)
 	}
-	b.schedule(store.Task{Payload: job{"plain"}, At: noon.Add(time.Second), Priority: 5})
+	b.Schedule(store.Task{Payload: enginetest.Job{Name: "plain"}, At: enginetest.Noon.Add(time.Second), Priority: 5})
 	tasks, recurring := list()
 	if tasks != "default JOB 5 1s" {
 		t.Errorf("lanes\n%s", tasks)
@@ -69,26 +70,27 @@ func TestRecurringTasksAreNotClaimed(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	past := time.Now().Add(-time.Hour)
-	b.recur("recurring", "@hourly", noon, nil)
-	b.exec(`UPDATE tasktable.scheduled_tasks SET next_attempt_at = $1`, past)
-	if taken := b.take(noon.AddDate(1, 0, 0)); len(taken) != 0 {
+	b.Recur("recurring", "@hourly", enginetest.Noon, nil)
+	b.Exec(`UPDATE tasktable.scheduled_tasks SET next_attempt_at = $1`, past)
+	if taken := b.Take(enginetest.Noon.AddDate(1, 0, 0)); len(taken) != 0 {
 		t.Errorf("claimed %v", taken)
 	}
-	b.schedule(store.Task{Payload: job{"plain"}, At: past})
-	if taken := b.claimFrom(noon, time.Hour, 10, jobs(0, 0, 1)); len(taken) != 1 || taken[0].ID != "plain" {
+	b.Schedule(store.Task{Payload: enginetest.Job{Name: "plain"}, At: past})
+	if taken := b.ClaimFrom(enginetest.Noon, time.Hour, 10, enginetest.Jobs(0, 0, 1)); len(taken) != 1 ||
+		taken[0].ID != "plain" {
 		t.Errorf("claimed %v", taken)
 	}
-	b.schedule(store.Task{Payload: job{"another"}, At: past})
-	b.inTx(func(tx pgx.Tx) {
+	b.Schedule(store.Task{Payload: enginetest.Job{Name: "another"}, At: past})
+	b.InTx(func(tx pgx.Tx) {
 		for _, test := range []struct {
 			lane  taskdb.Lane
 			aside []string
 			want  string
 		}{
-			{jobs(0, 0, 1).Lane, nil, "another"},
-			{jobs(0, 0, 1).Lane, []string{"another"}, ""},
-			{forks, nil, "recurring"},
-			{forks, []string{"recurring"}, ""},
+			{enginetest.Jobs(0, 0, 1).Lane, nil, "another"},
+			{enginetest.Jobs(0, 0, 1).Lane, []string{"another"}, ""},
+			{enginetest.Forks, nil, "recurring"},
+			{enginetest.Forks, []string{"recurring"}, ""},
 			{taskdb.Lane{Queue: "default", Type: "OTHER", Recurring: true}, nil, ""},
 		} {
 			found, err := b.LockHead(t.Context(), tx, test.lane, 0, test.aside...)
@@ -111,25 +113,28 @@ func TestRecurringTasksAreNotClaimed(t *testing.T) {
 func TestMadeRecurringWhileItRuns(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	h := b.takeOne(store.Task{Payload: job{"a"}})
-	schedule(t, b.pool, store.Task{
-		ID: "a", Payload: job{"a"}, At: noon.Add(time.Hour), Recurrence: &store.Recurrence{Cron: "@hourly"},
+	h := b.TakeOne(store.Task{Payload: enginetest.Job{Name: "a"}})
+	enginetest.Schedule(t, b.Pool, store.Task{
+		ID: "a", Payload: enginetest.Job{Name: "a"}, At: enginetest.Noon.Add(time.Hour),
+		Recurrence: &store.Recurrence{Cron: "@hourly"},
 	})
-	if n := b.fires(noon.Add(3 * time.Hour)); n != 0 {
+	if n := b.Fires(enginetest.Noon.Add(3 * time.Hour)); n != 0 {
 		t.Errorf("looked at %d while it is held", n)
 	}
-	b.end(noon.Add(90*time.Second), completed(h))
-	b.recurs("released", "a", `QUEUED count=0 next=1m30s unplanned`)
-	if taken := b.take(noon.Add(2 * time.Minute)); len(taken) != 0 {
+	b.End(enginetest.Noon.Add(90*time.Second), enginetest.Completed(h))
+	b.Recurs("released", "a", `QUEUED count=0 next=1m30s unplanned`)
+	if taken := b.Take(enginetest.Noon.Add(2 * time.Minute)); len(taken) != 0 {
 		t.Errorf("claimed %v", taken)
 	}
-	b.fires(noon.Add(2 * time.Minute))
-	b.recurs("planned", "a", `QUEUED count=0 next=1h0m0s`)
-	schedule(t, b.pool, store.Task{ID: "a", Payload: job{"a"}, At: noon.Add(time.Hour)})
-	if n := b.fires(noon.Add(3 * time.Hour)); n != 0 {
+	b.Fires(enginetest.Noon.Add(2 * time.Minute))
+	b.Recurs("planned", "a", `QUEUED count=0 next=1h0m0s`)
+	enginetest.Schedule(t, b.Pool, store.Task{
+		ID: "a", Payload: enginetest.Job{Name: "a"}, At: enginetest.Noon.Add(time.Hour),
+	})
+	if n := b.Fires(enginetest.Noon.Add(3 * time.Hour)); n != 0 {
 		t.Errorf("looked at %d that do not recur", n)
 	}
-	if taken := b.take(noon.Add(time.Hour)); len(taken) != 1 {
+	if taken := b.Take(enginetest.Noon.Add(time.Hour)); len(taken) != 1 {
 		t.Errorf("claimed %v", taken)
 	}
 }
@@ -167,20 +172,24 @@ func TestPausesInForce(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	for name, ends := range map[string]*time.Time{
-		"for-ever": nil, "an-hour": new(noon.Add(time.Hour)), "just-over": new(noon), "over": new(noon.Add(-time.Hour)),
+		"for-ever": nil, "an-hour": new(enginetest.Noon.Add(time.Hour)), "just-over": new(enginetest.Noon),
+		"over": new(enginetest.Noon.Add(-time.Hour)),
 	} {
-		b.exec(`INSERT INTO tasktable.pauses (scope, name, ends_at) VALUES ('queue', $1, $2)`, name, ends)
+		b.Exec(`INSERT INTO tasktable.pauses (scope, name, ends_at) VALUES ('queue', $1, $2)`, name, ends)
 	}
 	for _, test := range []struct {
 		now   time.Time
 		since *time.Time
 		want  string
 	}{
-		{noon, nil, "map[an-hour:true for-ever:true]"},
-		{noon.Add(time.Hour), nil, "map[for-ever:true]"},
-		{noon.Add(time.Hour), new(noon.Add(-time.Minute)), "map[an-hour:true for-ever:true just-over:true]"},
+		{enginetest.Noon, nil, "map[an-hour:true for-ever:true]"},
+		{enginetest.Noon.Add(time.Hour), nil, "map[for-ever:true]"},
+		{
+			enginetest.Noon.Add(time.Hour), new(enginetest.Noon.Add(-time.Minute)),
+			"map[an-hour:true for-ever:true just-over:true]",
+		},
 	} {
-		paused, err := b.Pauses(t.Context(), b.pool, &test.now, test.since)
+		paused, err := b.Pauses(t.Context(), b.Pool, &test.now, test.since)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -189,33 +198,7 @@ func TestPausesInForce(t *testing.T) {
 			names[p.Name] = true
 		}
 		if fmt.Sprint(names) != test.want {
-			t.Errorf("at %s, since %v: %v, want %s", offset(test.now), test.since, names, test.want)
+			t.Errorf("at %s, since %v: %v, want %s", enginetest.Offset(test.now), test.since, names, test.want)
 		}
-	}
-}
-
-// A node that shares its slots counts with all of them for each of its queues.
-func TestBudgetOfSharedSlots(t *testing.T) {
-	t.Parallel()
-	node := taskdb.LiveNode{
-		Number: 1, Queues: map[string]int{"critical": 6, "default": 3, "low": 1}, Types: []string{"A"}, Held: true,
-		Shares: true,
-	}
-	taskdb.ShareSlots(node.Queues)
-	jobs := []seenJob{{Queue: "low", Type: "A", State: jobAvailable, Tasks: 4}}
-	for range 3 { // of unknown end: they take the slots of all queues
-		jobs = append(jobs, seenJob{
-			Queue: "low", Type: "A", State: jobRunning, Client: taskdb.ClientID(1), Tasks: 1, Age: time.Minute,
-		})
-	}
-	var rooms []string
-	for _, b := range budget(
-		[]taskdb.Lane{{Queue: "critical", Type: "A"}, {Queue: "low", Type: "A"}}, []taskdb.LiveNode{node}, jobs,
-		rates{},
-	) {
-		rooms = append(rooms, fmt.Sprint(b.Queue, " ", b.Room/slotCost, " ", b.Slots))
-	}
-	if fmt.Sprint(rooms) != "[critical 7 7 low 3 7]" {
-		t.Errorf("rooms %v", rooms)
 	}
 }

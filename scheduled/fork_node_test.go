@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
@@ -66,12 +67,12 @@ func TestPoisonousFires(t *testing.T) {
 	var h hook
 	s.node(
 		func(c *Config) { c.OnDead = h.tell },
-		handlers.Handle(func(context.Context, *handlers.Task[job]) error { return nil }),
+		handlers.Handle(func(context.Context, *handlers.Task[enginetest.Job]) error { return nil }),
 	)
 	n := 0
-	eventually(t, 20*time.Second, "the others have fired three times", func() bool {
+	enginetest.Eventually(t, 20*time.Second, "the others have fired three times", func() bool {
 		s.schedule(fmt.Sprint("plain ", n), nil)
-		row := await(t, s.pool, fmt.Sprint("plain ", n), 15*time.Second, store.StatusCompleted)
+		row := enginetest.Await(t, s.pool, fmt.Sprint("plain ", n), 15*time.Second, store.StatusCompleted)
 		if late := row.StartedAt.Sub(row.ScheduledAt); late > 2*time.Second {
 			t.Errorf("a task started %s late", late)
 		}
@@ -86,7 +87,7 @@ func TestPoisonousFires(t *testing.T) {
 		) {
 			t.Errorf("%s failed with %q", id, taskdb.TextOf(row.Message))
 		}
-		eventually(t, 5*time.Second, "the hook is told of "+id, func() bool { return len(h.of(id)) > 0 })
+		enginetest.Eventually(t, 5*time.Second, "the hook is told of "+id, func() bool { return len(h.of(id)) > 0 })
 		if told := h.of(id); len(told) != 1 || told[0].Outcome != taskdb.OutcomeFailed || told[0].Status != "FAILED" ||
 			told[0].Type != "JOB" || !strings.Contains(told[0].Error, why) {
 			t.Errorf("told of %+v", told)
@@ -117,7 +118,7 @@ func TestPoisonousFires(t *testing.T) {
 }
 
 // outcomesOf is a history that is not looked at.
-func outcomesOf(s *stage, id string) []string { return outcomes(s.t, s.pool, id) }
+func outcomesOf(s *stage, id string) []string { return enginetest.Outcomes(s.t, s.pool, id) }
 
 // An application's open transaction on a recurring task, on its occurrence, or with an occurrence of its own making
 // for the very time, stops no other task.

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -19,7 +20,7 @@ func TestFrozenNodeKeepsNoLocks(t *testing.T) {
 	list := []store.Task{{Payload: effectTx{"lock"}}, {Payload: effectSQL{"lock"}}}
 	var ids []string
 	for _, task := range list {
-		id := schedule(t, f.pool, task).ID
+		id := enginetest.Schedule(t, f.pool, task).ID
 		first.runs(id, 10*time.Second)
 		ids = append(ids, id)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -51,7 +52,7 @@ func TestHandBackForAPlaceKeepsTheDueTime(t *testing.T) {
 	const n = 6
 	let := make(chan struct{})
 	startNode(t, s.handPool(3), func(c *Config) { c.Queues = map[string]int{"default": n} }, // one place
-		handlers.HandleTx(func(ctx context.Context, _ pgx.Tx, _ *handlers.Task[job]) error {
+		handlers.HandleTx(func(ctx context.Context, _ pgx.Tx, _ *handlers.Task[enginetest.Job]) error {
 			select {
 			case <-let:
 			case <-ctx.Done():
@@ -77,7 +78,7 @@ func TestHandBackWithoutATransactionKeepsTheDueTime(t *testing.T) {
 	s := newStage(t)
 	pool := s.handPool(6)
 	startNode(t, pool, nil,
-		handlers.HandleTx(func(context.Context, pgx.Tx, *handlers.Task[job]) error { return nil }))
+		handlers.HandleTx(func(context.Context, pgx.Tx, *handlers.Task[enginetest.Job]) error { return nil }))
 	s.sees("the node is up", `SELECT count(*) = 1 FROM tasktable.nodes WHERE dead_at IS NULL`)
 	pool.Close() // each transaction is refused at once
 	began := time.Now()
@@ -89,7 +90,7 @@ func TestHandBackWithoutATransactionKeepsTheDueTime(t *testing.T) {
 			HAVING count(*) >= 3) AS t`)
 	s.checkHandBacks(began)
 	for i := range 2 { // a node that stops leaves a claim that nobody has fetched to the next
-		if _, err := tasks.Cancel(t.Context(), s.pool, fmt.Sprint(i)); err != nil {
+		if _, err := enginetest.Tasks.Cancel(t.Context(), s.pool, fmt.Sprint(i)); err != nil {
 			t.Fatal(err)
 		}
 	}

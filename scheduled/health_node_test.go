@@ -10,20 +10,23 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
+	"github.com/tasktable/tasktable/scheduled/internal/session"
+	"github.com/tasktable/tasktable/scheduled/internal/worker"
 	"github.com/tasktable/tasktable/store"
 )
 
-func doNothing(context.Context, *handlers.Task[job]) error { return nil }
+func doNothing(context.Context, *handlers.Task[enginetest.Job]) error { return nil }
 
 func (f *field) ready(n *Node, within time.Duration) {
 	f.t.Helper()
-	eventually(f.t, within, "the node is ready", func() bool { return n.Ready().OK })
+	enginetest.Eventually(f.t, within, "the node is ready", func() bool { return n.Ready().OK })
 }
 
 // failing waits until the first check that is not OK is the one named, and watches that the node stays live.
 func (f *field) failing(n *Node, within time.Duration, name string) {
 	f.t.Helper()
-	eventually(f.t, within, name+" is not OK", func() bool {
+	enginetest.Eventually(f.t, within, name+" is not OK", func() bool {
 		if live := n.Live(); !live.OK {
 			f.t.Fatalf("the node is not live: %s", said(live))
 		}
@@ -40,11 +43,11 @@ func (f *field) failing(n *Node, within time.Duration, name string) {
 // mend the network.
 func TestCutOffNodeIsNotReady(t *testing.T) {
 	f := newField(t)
-	w := newWire()
-	node, stop := runNode(t, w.pool(f), nil, handlers.Handle(doNothing))
+	w := enginetest.NewWire()
+	node, stop := runNode(t, f.overWire(w), nil, handlers.Handle(doNothing))
 	f.ready(node, 10*time.Second)
 	begin := time.Now()
-	w.cut()
+	w.Cut()
 	f.failing(node, 10*time.Second, CheckSession)
 	t.Logf("not ready %s after the cut", time.Since(begin))
 	if took := time.Since(begin); took < 2*time.Second || took > 4500*time.Millisecond { // 3 s without an answer
@@ -54,7 +57,7 @@ func TestCutOffNodeIsNotReady(t *testing.T) {
 		t.Error("not live")
 	}
 	begin = time.Now()
-	w.mend()
+	w.Mend()
 	f.ready(node, 20*time.Second)
 	t.Logf("ready %s after the wire was mended", time.Since(begin))
 	stop()
@@ -92,20 +95,20 @@ type onItsOwn struct{}
 // A pool that does not answer makes the node not ready, though its session lives; it is asked again soon.
 func TestNodeWithAMutePoolIsNotReady(t *testing.T) {
 	f := newField(t)
-	w := newWire()
-	t.Cleanup(w.end)
+	w := enginetest.NewWire()
+	t.Cleanup(w.End)
 	node, _ := runNode(t, f.nodePool(), f.enginesWire(w), handlers.Handle(doNothing))
 	f.ready(node, 10*time.Second)
-	w.cut()
+	w.Cut()
 	begin := time.Now()
-	f.failing(node, writableEvery+answerLimit+2*time.Second, CheckDatabase)
+	f.failing(node, worker.WritableEvery+session.AnswerLimit+2*time.Second, CheckDatabase)
 	t.Logf("not ready %s after the pool was cut off", time.Since(begin))
 	if ready := node.Ready(); !ready.Checks[0].OK || !ready.Checks[1].OK {
 		t.Errorf("%+v", ready)
 	}
 	begin = time.Now()
-	w.mend()
-	f.ready(node, answerLimit+poolAgain+5*time.Second)
+	w.Mend()
+	f.ready(node, session.AnswerLimit+worker.PoolAgain+5*time.Second)
 	t.Logf("ready %s after it was mended", time.Since(begin))
 }
 
@@ -114,8 +117,8 @@ func TestStoppingNodeIsNotReady(t *testing.T) {
 	f := newField(t)
 	v := newVisitor()
 	node, stop := runNode(t, f.nodePool(), nil, handlers.Handle(v.handle))
-	receipt := schedule(t, f.pool, store.Task{Payload: job{"a"}})
-	receive(t, v.began, 10*time.Second, "the task runs")
+	receipt := enginetest.Schedule(t, f.pool, store.Task{Payload: enginetest.Job{Name: "a"}})
+	enginetest.Receive(t, v.began, 10*time.Second, "the task runs")
 	f.ready(node, time.Second)
 	stopped := make(chan struct{})
 	go func() { defer close(stopped); stop() }()
@@ -124,6 +127,6 @@ func TestStoppingNodeIsNotReady(t *testing.T) {
 		t.Errorf("while it stops: %+v", got)
 	}
 	close(v.let)
-	receive(t, stopped, 10*time.Second, "the node stops")
-	await(t, f.pool, receipt.ID, 10*time.Second, store.StatusCompleted)
+	enginetest.Receive(t, stopped, 10*time.Second, "the node stops")
+	enginetest.Await(t, f.pool, receipt.ID, 10*time.Second, store.StatusCompleted)
 }

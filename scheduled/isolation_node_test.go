@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
@@ -25,7 +26,7 @@ func TestRepeatableReadByDefault(t *testing.T) {
 	// A transaction has its snapshot from its first statement.
 	const look = "SELECT count(*) FROM tasktable.scheduled_tasks"
 	s.node(nil,
-		handlers.HandleTx(func(ctx context.Context, tx pgx.Tx, task *handlers.Task[job]) error {
+		handlers.HandleTx(func(ctx context.Context, tx pgx.Tx, task *handlers.Task[enginetest.Job]) error {
 			_, err := tx.Exec(ctx, look)
 			return errors.Join(err, task.Extend(ctx, 10*time.Minute))
 		}),

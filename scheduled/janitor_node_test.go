@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
@@ -27,7 +28,7 @@ func TestClaimsThatNoNodeWorksGoBack(t *testing.T) {
 			s.schedule("runs", nil)
 			runs := s.begins("runs")
 			s.schedule("waits", nil)
-			await(t, s.pool, "waits", 10*time.Second, store.StatusExecuting)
+			enginetest.Await(t, s.pool, "waits", 10*time.Second, store.StatusExecuting)
 
 			if name == "stopped" { // a node that ends its last run takes up what waits: it must not see it end
 				s.exec(`UPDATE tasktable.river_job SET scheduled_at = 'infinity' WHERE state = 'available'`)

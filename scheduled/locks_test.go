@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
@@ -21,22 +22,26 @@ func TestALockedRowStallsNoOther(t *testing.T) {
 		case "again":
 			a.Again(time.Now().Add(time.Hour))
 		case "followed":
-			a.FollowUp(store.Task{ID: "after " + a.ID, Payload: job{"after"}, At: time.Now().Add(time.Hour)})
+			a.FollowUp(store.Task{
+				ID: "after " + a.ID, Payload: enginetest.Job{Name: "after"}, At: time.Now().Add(time.Hour),
+			})
 		case "into a locked row":
-			a.FollowUp(store.Task{ID: "target", Payload: job{"target"}, At: time.Now().Add(2 * time.Hour)})
+			a.FollowUp(store.Task{
+				ID: "target", Payload: enginetest.Job{Name: "target"}, At: time.Now().Add(2 * time.Hour),
+			})
 		}
 		a.end <- nil
 	}
 	s.schedule("target", func(task *store.Task) { task.At = time.Now().Add(time.Hour) })
-	unlockTarget := lock(t, s.pool, "target")
+	unlockTarget := enginetest.Lock(t, s.pool, "target")
 	var unlock []func()
 	locked := map[string]*act{}
 	for _, kind := range kinds {
 		id := "locked " + kind
-		s.schedule(id, func(task *store.Task) { task.Payload = job{kind} })
+		s.schedule(id, func(task *store.Task) { task.Payload = enginetest.Job{Name: kind} })
 		locked[id] = s.begins(id)
 		if kind != "into a locked row" {
-			unlock = append(unlock, lock(t, s.pool, id))
+			unlock = append(unlock, enginetest.Lock(t, s.pool, id))
 		}
 	}
 	for _, a := range locked {
@@ -46,7 +51,7 @@ func TestALockedRowStallsNoOther(t *testing.T) {
 	for i := range 20 {
 		for _, kind := range kinds[:3] {
 			id := fmt.Sprint(kind, " ", i)
-			s.schedule(id, func(task *store.Task) { task.Payload = job{kind} })
+			s.schedule(id, func(task *store.Task) { task.Payload = enginetest.Job{Name: kind} })
 		}
 		began := time.Now()
 		for _, kind := range kinds[:3] {
@@ -66,7 +71,8 @@ func TestALockedRowStallsNoOther(t *testing.T) {
 		t.Errorf("beside locked rows it took %s to begin and record a task", worst)
 	}
 	for id := range locked {
-		if row, err := tasks.Get(t.Context(), s.pool, id); err != nil || row.Status != store.StatusExecuting {
+		if row, err := enginetest.Tasks.Get(t.Context(), s.pool, id); err != nil ||
+			row.Status != store.StatusExecuting {
 			t.Errorf("%s is %s, %v", id, row.Status, err)
 		}
 	}

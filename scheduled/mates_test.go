@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
@@ -21,7 +22,7 @@ func TestBatchMates(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	var noError *handlers.SnoozeError
-	var noJob *job
+	var noJob *enginetest.Job
 	released := make(chan struct{})
 	misdeeds := map[string]struct {
 		do     func(e *handlers.Execution) error
@@ -47,8 +48,8 @@ func TestBatchMates(t *testing.T) {
 			func(*handlers.Execution) error { return noError }, store.StatusFailed, "whose method Error panicked",
 		},
 		"hostile error": {
-			func(*handlers.Execution) error { return &hostile{true, true, true} }, store.StatusFailed,
-			"whose method Error panicked",
+			func(*handlers.Execution) error { return &enginetest.Hostile{InError: true, InAs: true, InUnwrap: true} },
+			store.StatusFailed, "whose method Error panicked",
 		},
 		"bad result": {
 			func(e *handlers.Execution) error { e.Result(func() {}); return nil }, store.StatusFailed,
@@ -69,7 +70,7 @@ func TestBatchMates(t *testing.T) {
 			return nil
 		}, "", ""},
 		"bad follow-up": {
-			func(e *handlers.Execution) error { e.FollowUp(store.Task{Payload: job{}}); return nil },
+			func(e *handlers.Execution) error { e.FollowUp(store.Task{Payload: enginetest.Job{}}); return nil },
 			store.StatusFailed, "follow-up 1: invalid: id",
 		},
 		"nil follow-up": {
@@ -77,15 +78,18 @@ func TestBatchMates(t *testing.T) {
 			store.StatusFailed, "follow-up 1",
 		},
 		"hostile follow-up": {
-			func(e *handlers.Execution) error { e.FollowUp(store.Task{Payload: spiteful{}}); return nil },
+			func(e *handlers.Execution) error { e.FollowUp(store.Task{Payload: enginetest.Spiteful{}}); return nil },
 			store.StatusFailed, "no JSON",
 		},
 		"refused follow-up": {
-			func(e *handlers.Execution) error { e.FollowUp(store.Task{Payload: job{"refused"}}); return nil },
+			func(e *handlers.Execution) error {
+				e.FollowUp(store.Task{Payload: enginetest.Job{Name: "refused"}})
+				return nil
+			},
 			store.StatusFailed, "no such names",
 		},
 		"good follow-up": {func(e *handlers.Execution) error {
-			e.FollowUp(store.Task{ID: "next", Payload: job{"next"}})
+			e.FollowUp(store.Task{ID: "next", Payload: enginetest.Job{Name: "next"}})
 			return nil
 		}, store.StatusCompleted, ""},
 		"again at no time": {
@@ -110,7 +114,7 @@ func TestBatchMates(t *testing.T) {
 		LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'the application says no'; END $$`)
 	s.exec(`CREATE TRIGGER refuse BEFORE UPDATE ON tasktable.scheduled_tasks FOR EACH ROW WHEN (NEW.message = 'raise')
 		EXECUTE FUNCTION refuse()`)
-	tr := s.prepare(nil, handlers.Handle(func(_ context.Context, task *handlers.Task[job]) error {
+	tr := s.prepare(nil, handlers.Handle(func(_ context.Context, task *handlers.Task[enginetest.Job]) error {
 		if misdeed, found := misdeeds[task.ID]; found {
 			return misdeed.do(task.Execution)
 		}
@@ -149,7 +153,7 @@ func TestBatchMates(t *testing.T) {
 		case store.StatusFailed:
 			s.is(id, misdeed.status, taskdb.OutcomeFailed)
 		default:
-			row := await(t, s.pool, id, 15*time.Second, store.StatusCompleted, store.StatusFailed)
+			row := enginetest.Await(t, s.pool, id, 15*time.Second, store.StatusCompleted, store.StatusFailed)
 			t.Logf("%s: %s", id, row.Status)
 		}
 		if got := s.errorOf(id); !strings.Contains(got, misdeed.want) {

@@ -3,7 +3,6 @@ package scheduled
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +12,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
+	"github.com/tasktable/tasktable/scheduled/internal/metrics"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
@@ -35,34 +36,34 @@ func TestNoMetrics(t *testing.T) {
 			t.Errorf("the default registry has %s", family.GetName())
 		}
 	}
-	m := newMetrics(Config{})
+	m := metrics.New(metrics.Config{})
 	if m != nil {
 		t.Fatalf("%+v", m)
 	}
-	unregister, err := m.register(nil)
+	unregister, err := m.Register()
 	if err != nil {
 		t.Fatal(err)
 	}
 	unregister()
-	m.begun(nil)
-	m.ended()
-	m.sees(taskdb.ListedLanes{}, nil)
-	m.took([]taskdb.ClaimedTask{{}})
-	m.gateAnswered(1)
-	m.settled(1, 1, nil)
-	m.looked(lookTick, true)
-	m.passed(1, true)
-	m.inserted(1, 1)
-	m.carried(1)
-	if hooks := m.hooks(); hooks != nil {
+	m.Begun(nil)
+	m.Ended()
+	m.Sees(taskdb.ListedLanes{}, nil)
+	m.Claimed([]taskdb.ClaimedTask{{}})
+	m.GateAnswered(1)
+	m.Settled(1, 1, nil)
+	m.Looked(metrics.Tick, true)
+	m.Passed(1, true)
+	m.Inserted(1, 1)
+	m.Carried(1)
+	if hooks := m.Hooks(); hooks != nil {
 		t.Errorf("%d hooks", len(hooks))
 	}
-	none := m.of("JOB")
-	none.starts(1)
-	none.ran(1)
-	none.recorded(taskdb.OutcomeCompleted)
-	none.died("FAILED")
-	none.putOff()
+	none := m.Of("JOB")
+	none.Starts(1)
+	none.Ran(1)
+	none.Recorded(taskdb.OutcomeCompleted)
+	none.Died("FAILED")
+	none.PutOff()
 }
 
 // Of two nodes with one registerer the second does not start, and says what to do. With labels of their own both
@@ -78,7 +79,7 @@ func TestMetricsAreRegisteredOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	config := Config{
-		Pool: s.nodes, Handlers: registered, Service: "test", Logger: testLogger(), Metrics: registry,
+		Pool: s.nodes, Handlers: registered, Service: "test", Logger: enginetest.Logger(), Metrics: registry,
 		censusEvery: 50 * time.Millisecond,
 	}
 	first, err := New(config)
@@ -90,11 +91,13 @@ func TestMetricsAreRegisteredOnce(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		done := make(chan error, 1)
 		go func() { done <- node.Run(ctx) }()
-		eventually(t, 10*time.Second, "it leads", func() bool { return scraped(t, registry)["leader"] == 1 })
+		enginetest.Eventually(t, 10*time.Second, "it leads", func() bool {
+			return enginetest.Scraped(t, registry)["leader"] == 1
+		})
 		return func() {
 			t.Helper()
 			cancel()
-			if err := receive(t, done, 20*time.Second, "the node stops"); err != nil {
+			if err := enginetest.Receive(t, done, 20*time.Second, "the node stops"); err != nil {
 				t.Error(err)
 			}
 		}
@@ -109,18 +112,18 @@ func TestMetricsAreRegisteredOnce(t *testing.T) {
 		!strings.Contains(err.Error(), "prometheus.WrapRegistererWith") {
 		t.Errorf("the second node: %v", err)
 	}
-	if got := scraped(t, registry)["leader"]; got != 1 {
+	if got := enginetest.Scraped(t, registry)["leader"]; got != 1 {
 		t.Errorf("the first node is said to lead: %v", got)
 	}
 	s.schedule("a", nil)
 	s.begins("a").end <- nil
 	s.is("a", store.StatusCompleted, taskdb.OutcomeCompleted)
 	stop()
-	if left := scraped(t, registry); len(left) > 0 {
+	if left := enginetest.Scraped(t, registry); len(left) > 0 {
 		t.Errorf("left: %v", left)
 	}
 	stop = run(first)
-	if got := scraped(t, registry); got["tasks_started_total JOB"] != 1 || got["node_lives_total"] != 2 {
+	if got := enginetest.Scraped(t, registry); got["tasks_started_total JOB"] != 1 || got["node_lives_total"] != 2 {
 		t.Errorf("the node that runs again: %v", got)
 	}
 	stop()
@@ -134,13 +137,13 @@ func TestMetricsAreRegisteredOnce(t *testing.T) {
 		}, handler)
 	}
 	s.schedule("later", func(task *store.Task) { task.At = time.Now().Add(time.Hour) })
-	eventually(t, 10*time.Second, "one leads, and tells of both", func() bool {
-		got := scraped(t, registry)
+	enginetest.Eventually(t, 10*time.Second, "one leads, and tells of both", func() bool {
+		got := enginetest.Scraped(t, registry)
 		return got["leader one"]+got["leader two"] == 1 && got["nodes one"]+got["nodes two"] == 2 &&
 			got["node_up one"] == 1 && got["node_up two"] == 1
 	})
 	lanes := 0
-	for name := range scraped(t, registry) {
+	for name := range enginetest.Scraped(t, registry) {
 		if strings.HasPrefix(name, "lane_nodes ") {
 			lanes++
 		}
@@ -159,8 +162,8 @@ func TestMetricsLint(t *testing.T) {
 	s.schedule("an-id", func(task *store.Task) { task.Entity, task.TenantID = "an-entity", "a-tenant" })
 	s.begins("an-id").end <- handlers.Permanent(errors.New("an-error"))
 	s.is("an-id", store.StatusFailed, taskdb.OutcomeFailed)
-	eventually(t, 10*time.Second, "the leader has counted", func() bool {
-		return scraped(t, registry)["dead_letters FAILED JOB"] == 1
+	enginetest.Eventually(t, 10*time.Second, "the leader has counted", func() bool {
+		return enginetest.Scraped(t, registry)["dead_letters FAILED JOB"] == 1
 	})
 	families, err := registry.Gather()
 	if err != nil {
@@ -188,38 +191,5 @@ func TestMetricsLint(t *testing.T) {
 				}
 			}
 		}
-	}
-}
-
-// However many types and lanes there are, so many have series of their own, and the rest share one.
-func TestMetricsAreBounded(t *testing.T) {
-	t.Parallel()
-	var parts []handlers.Part
-	for i := range maxTypeSeries - 10 {
-		parts = append(parts, handlers.Func(fmt.Sprintf("TYPE_%03d", i), func(context.Context) error { return nil }))
-	}
-	registered, err := handlers.NewRegistry(parts...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	registry := prometheus.NewPedanticRegistry()
-	m := newMetrics(Config{Metrics: registry, Handlers: registered, Queues: map[string]int{"default": 1}})
-	if _, err := m.register(registry); err != nil {
-		t.Fatal(err)
-	}
-	var taken []taskdb.ClaimedTask
-	for i := range 1000 {
-		taken = append(taken, taskdb.ClaimedTask{Type: fmt.Sprintf("FOREIGN_%d", i), Fence: new(int64(i))})
-	}
-	m.took(append(taken, taskdb.ClaimedTask{Type: "not UTF-8: \xff"}, taskdb.ClaimedTask{Type: ""}))
-	got := scraped(t, registry)
-	if claims := some(got, "tasks_claimed_total"); len(claims) != 11 || claims[otherLabel] != 990 {
-		t.Errorf("%d types: %v", len(claims), claims)
-	}
-	if expired := some(got, "executions_total"); len(expired) != 1 || expired["EXPIRED "+otherLabel] != 2 {
-		t.Errorf("%v", expired)
-	}
-	if len(got) > 15000 {
-		t.Errorf("%d series", len(got))
 	}
 }

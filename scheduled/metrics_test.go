@@ -12,55 +12,12 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/prometheus/client_golang/prometheus"
-	dto "github.com/prometheus/client_model/go"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
-
-// scraped reads the metrics, as {name without tasktable_} {label values, by the labels' names}; of a histogram
-// its count and sum.
-func scraped(t *testing.T, from prometheus.Gatherer) map[string]float64 {
-	t.Helper()
-	families, err := from.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	found := map[string]float64{}
-	for _, family := range families {
-		for _, metric := range family.GetMetric() {
-			name := strings.TrimPrefix(family.GetName(), "tasktable_")
-			labels := ""
-			for _, label := range metric.GetLabel() {
-				labels += " " + label.GetValue()
-			}
-			switch family.GetType() {
-			case dto.MetricType_COUNTER:
-				found[name+labels] = metric.GetCounter().GetValue()
-			case dto.MetricType_GAUGE:
-				found[name+labels] = metric.GetGauge().GetValue()
-			case dto.MetricType_HISTOGRAM:
-				found[name+"_count"+labels] = float64(metric.GetHistogram().GetSampleCount())
-				found[name+"_sum"+labels] = metric.GetHistogram().GetSampleSum()
-			default:
-				t.Errorf("%s: %s", family.GetName(), family.GetType())
-			}
-		}
-	}
-	return found
-}
-
-// some is those of a name that are not zero.
-func some(all map[string]float64, name string) map[string]float64 {
-	found := map[string]float64{}
-	for key, value := range all {
-		if labels, ok := strings.CutPrefix(key, name+" "); ok && value != 0 {
-			found[labels] = value
-		}
-	}
-	return found
-}
 
 // counted is what a query returns: labels, and a number.
 func (s *stage) counted(sql string, args ...any) map[string]float64 {
@@ -100,9 +57,9 @@ func (s *stage) script(ctx context.Context, e *handlers.Execution, snoozed *atom
 	case "again":
 		e.Again(time.Now().Add(time.Hour))
 	case "follows":
-		e.FollowUp(store.Task{ID: "followed", Payload: job{"followed"}})
+		e.FollowUp(store.Task{ID: "followed", Payload: enginetest.Job{Name: "followed"}})
 	case "edited", "tx edited", "cancelled", "occupies":
-		return s.handle(ctx, &handlers.Task[job]{Execution: e})
+		return s.handle(ctx, &handlers.Task[enginetest.Job]{Execution: e})
 	}
 	return nil
 }
@@ -121,14 +78,14 @@ func TestMetricsOfAKnownRun(t *testing.T) {
 	s.node(func(c *Config) {
 		c.Metrics, c.censusEvery, c.Queues = registry, 50*time.Millisecond, map[string]int{"default": 10, "one": 1}
 		c.abandonedAfter = 100 * time.Millisecond
-	}, handlers.Handle(func(ctx context.Context, task *handlers.Task[job]) error {
+	}, handlers.Handle(func(ctx context.Context, task *handlers.Task[enginetest.Job]) error {
 		return s.script(ctx, task.Execution, &snoozed)
 	}),
 		handlers.HandleTx(func(ctx context.Context, _ pgx.Tx, task *handlers.Task[txJob]) error {
 			return s.script(ctx, task.Execution, &snoozed)
 		}))
-	eventually(t, 10*time.Second, "the leader has counted", func() bool {
-		return has(scraped(t, registry), "river_jobs available")
+	enginetest.Eventually(t, 10*time.Second, "the leader has counted", func() bool {
+		return enginetest.Has(enginetest.Scraped(t, registry), "river_jobs available")
 	})
 
 	s.knownRun()
@@ -164,21 +121,19 @@ func TestMetricsOfAKnownRun(t *testing.T) {
 					t.Errorf("%v, want %v", got, want[name])
 				}
 			})
-			eventually(t, 5*time.Second, "it is as in the tables", func() bool {
-				got = some(scraped(t, registry), name)
+			enginetest.Eventually(t, 5*time.Second, "it is as in the tables", func() bool {
+				got = enginetest.Some(enginetest.Scraped(t, registry), name)
 				return maps.Equal(got, want[name])
 			})
 		})
 	}
-	eventually(t, 5*time.Second, "the leader has looked again, and counted", func() bool {
-		all := scraped(t, registry)
-		return all["lanes"] == 2 && has(all, "lane_depth 0 default JOB") &&
+	enginetest.Eventually(t, 5*time.Second, "the leader has looked again, and counted", func() bool {
+		all := enginetest.Scraped(t, registry)
+		return all["lanes"] == 2 && enginetest.Has(all, "lane_depth 0 default JOB") &&
 			all["lane_oldest_due_age_seconds 0 default JOB"] == 0
 	})
-	s.compareSums(scraped(t, registry))
+	s.compareSums(enginetest.Scraped(t, registry))
 }
-
-func has(all map[string]float64, name string) bool { _, ok := all[name]; return ok }
 
 // knownRun schedules tasks each of which ends in a way of its own, and waits for their ends.
 func (s *stage) knownRun() {
@@ -210,10 +165,10 @@ func (s *stage) knownRun() {
 	s.schedule("occupies", func(task *store.Task) { task.Queue = "one" })
 	occupies := s.begins("occupies")
 	s.schedule("waits", func(task *store.Task) { task.Queue = "one" }) // for the slot, and is cancelled then
-	await(s.t, s.pool, "waits", 10*time.Second, store.StatusExecuting)
+	enginetest.Await(s.t, s.pool, "waits", 10*time.Second, store.StatusExecuting)
 	s.exec(`SELECT tasktable.cancel('waits')`)
 	occupies.end <- nil
-	eventually(s.t, 20*time.Second, "all have ended", func() bool {
+	enginetest.Eventually(s.t, 20*time.Second, "all have ended", func() bool {
 		return s.count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE fence IS NOT NULL
 			OR next_attempt_at < now() + interval '1 minute'`) == 0
 	})

@@ -14,20 +14,12 @@ func TestAPassKnowsNewLanesBeforeItClaims(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	tr := s.prepare(func(c *Config) { c.Queues = map[string]int{"default": 1} }, handlers.Handle(s.handle))
-	due, death := time.NewTimer(time.Hour), time.NewTimer(time.Hour)
-	defer due.Stop()
-	defer death.Stop()
-	eventually(t, 10*time.Second, "the leader has seen all that is there", func() bool {
-		if _, err := tr.tick(t.Context(), false, due, death); err != nil || !tr.session.leads {
-			t.Fatalf("leads: %t, %v", tr.session.leads, err)
-		}
-		return tr.leader.deep.made
-	})
+	tr.turns()
 	for id, priority := range map[string]int{"low": -10, "middle": 0, "high": 10} {
 		s.schedule(id, func(task *store.Task) { task.Priority = priority })
 	}
-	tr.leader.marks.quick, tr.leader.marks.deepBy = false, time.Now().Add(time.Minute)
-	if _, err := tr.leader.pass(t.Context()); err != nil {
+	tr.leader.Marks.Quick, tr.leader.Marks.DeepBy = false, time.Now().Add(time.Minute)
+	if _, err := tr.leader.Pass(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if got := s.count(`SELECT count(*) FROM tasktable.scheduled_tasks

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/tasktable/tasktable/migrations"
+	"github.com/tasktable/tasktable/scheduled/internal/metrics"
+	"github.com/tasktable/tasktable/scheduled/internal/quiet"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
@@ -16,9 +18,9 @@ import (
 type Node struct {
 	config     Config
 	statements taskdb.Queries
-	metrics    *metrics
+	metrics    *metrics.Metrics
 	vitals     *healthState
-	quiet      *quiet
+	quiet      *quiet.Switch
 }
 
 // New checks the configuration. Its error names each bad field. New does not connect to the database.
@@ -34,9 +36,9 @@ func New(config Config) (*Node, error) {
 	return &Node{
 		config:     config,
 		statements: taskdb.Queries{Schema: schema, Zones: config.zones},
-		metrics:    newMetrics(config),
+		metrics:    metrics.New(config.metrics()),
 		vitals:     newVitals(),
-		quiet:      newQuiet(),
+		quiet:      quiet.New(),
 	}, nil
 }
 
@@ -58,7 +60,7 @@ func (n *Node) Run(ctx context.Context) error {
 		}
 		return err
 	}
-	unregister, err := n.metrics.register(n.config.Metrics)
+	unregister, err := n.metrics.Register()
 	if err != nil {
 		return fmt.Errorf("start node: %w", err)
 	}
@@ -70,11 +72,10 @@ func (n *Node) Run(ctx context.Context) error {
 	begun := false
 	for delay := 200 * time.Millisecond; ; delay = min(2*delay, 2*time.Second) {
 		n.vitals.turns()
-		life, err := n.begin(ctx, backend)
+		current, err := n.begin(ctx, backend, &lingering)
 		if err == nil {
-			begun, delay = true, 200*time.Millisecond
-			backend, life.closing = life.session.backend, &lingering
-			err = life.run(ctx)
+			begun, delay, backend = true, 200*time.Millisecond, current.session.Backend
+			err = current.run(ctx)
 		}
 		if ctx.Err() != nil {
 			return nil
@@ -92,8 +93,9 @@ func (n *Node) Run(ctx context.Context) error {
 	}
 }
 
-// awaitLingering gives the goroutines of earlier lives a moment to end, so that nothing of the node goes on after Run
-// has returned. A handler that ignores its context and holds one of the pool's connections may go on all the same.
+// awaitLingering gives the goroutines of earlier instances a moment to end, so that nothing of the node goes
+// on after Run has returned. A handler that ignores its context and holds one of the pool's connections may
+// go on all the same.
 func awaitLingering(lingering *sync.WaitGroup) {
 	ended := make(chan struct{})
 	go func() {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
@@ -15,7 +16,7 @@ import (
 func TestTaskRunsAtItsTimeAndIsRecorded(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	s.node(nil, handlers.Handle(func(_ context.Context, task *handlers.Task[job]) error {
+	s.node(nil, handlers.Handle(func(_ context.Context, task *handlers.Task[enginetest.Job]) error {
 		task.Note("hello %s", task.Payload.Name)
 		task.Result(map[string]int{"n": 1})
 		return nil
@@ -36,15 +37,15 @@ func TestBacklogRunsEachTaskOnce(t *testing.T) {
 	const n = 2000
 	var list []store.Task
 	for i := range n {
-		list = append(list, store.Task{Payload: job{fmt.Sprint(i)}})
+		list = append(list, store.Task{Payload: enginetest.Job{Name: fmt.Sprint(i)}})
 	}
 	if _, err := s.tasks.ScheduleMany(t.Context(), s.pool, list); err != nil {
 		t.Fatal(err)
 	}
 	var ran atomic.Int64
 	begin := time.Now()
-	s.node(nil, handlers.Handle(func(context.Context, *handlers.Task[job]) error { ran.Add(1); return nil }))
-	eventually(t, 60*time.Second, "all are completed", func() bool {
+	s.node(nil, handlers.Handle(func(context.Context, *handlers.Task[enginetest.Job]) error { ran.Add(1); return nil }))
+	enginetest.Eventually(t, 60*time.Second, "all are completed", func() bool {
 		return s.count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE status = 'COMPLETED'`) == n
 	})
 	t.Logf("%d tasks in %s", n, time.Since(begin))

@@ -1,15 +1,13 @@
 package scheduled
 
 import (
-	"context"
-	"fmt"
-	"slices"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
@@ -41,7 +39,7 @@ func TestNudge(t *testing.T) {
 		err := pgx.BeginFunc(t.Context(), s.pool, func(tx pgx.Tx) error {
 			h := taskdb.Claim{ID: id, Attempt: 1, Due: time.Now().Add(-time.Second)}
 			// In the same transaction, so that the leader does not claim it.
-			task := store.Task{ID: id, Payload: job{id}, Queue: queue, At: h.Due.Add(-time.Second)}
+			task := store.Task{ID: id, Payload: enginetest.Job{Name: id}, Queue: queue, At: h.Due.Add(-time.Second)}
 			if _, err := s.tasks.Schedule(t.Context(), tx, task); err != nil {
 				return err
 			}
@@ -61,74 +59,9 @@ func TestNudge(t *testing.T) {
 		if took := time.Since(began); took > 5*time.Second {
 			t.Errorf("%s: it began after %s", id, took)
 		}
-		eventually(t, 15*time.Second, id+" is completed", func() bool {
-			row, err := tasks.Get(t.Context(), s.pool, id)
+		enginetest.Eventually(t, 15*time.Second, id+" is completed", func() bool {
+			row, err := enginetest.Tasks.Get(t.Context(), s.pool, id)
 			return err == nil && row.Status == store.StatusCompleted // it may have gone back once, on a busy machine
-		})
-	}
-}
-
-// What the nudge says, whoever listens: a line for each queue in which jobs wait for long enough, in the
-// schema's own channel.
-func TestNudgeSays(t *testing.T) {
-	t.Parallel()
-	for name, in := range map[string]struct {
-		jobs string // queue, state, age in seconds
-		want string
-	}{
-		"nothing waits":   {`('a', 'running', 9), ('a', 'completed', 9)`, "[]"},
-		"not long enough": {`('a', 'available', 0)`, "[]"},
-		"once a queue": {
-			`('a', 'available', 2), ('a', 'available', 3), ('b-c_d', 'available', 2), ('e', 'available', -2)`,
-			"[a b-c_d]",
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newBench(t)
-			b.exec(`INSERT INTO tasktable.river_job (kind, queue, state, finalized_at, created_at, max_attempts, args)
-				SELECT 'JOB', queue, state::tasktable.river_job_state, CASE state
-					WHEN 'completed' THEN now() END, clock_timestamp() - age * interval '1 second', 1, '{}'
-				FROM (VALUES ` + in.jobs + `) AS one (queue, state, age)`)
-			conn, err := pgx.ConnectConfig(t.Context(), b.pool.Config().ConnConfig)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
-			if _, err := conn.Exec(t.Context(), `LISTEN "tasktable.river_insert"; LISTEN over`); err != nil {
-				t.Fatal(err)
-			}
-			jobs := riverJobs{next: 1}
-			b.see(&jobs)
-			if _, err := conn.Exec(
-				t.Context(), b.Schema.SQL(nudgeSQL), b.Schema.String(), notNilNumbers(jobs.waiting(nudgeAfter)),
-			); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := conn.Exec(t.Context(), `NOTIFY over`); err != nil {
-				t.Fatal(err)
-			}
-			said := []string{}
-			for {
-				heard, err := conn.WaitForNotification(t.Context())
-				if err != nil {
-					t.Fatal(err)
-				}
-				if heard.Channel == "over" {
-					break
-				}
-				var queue string
-				if err := b.pool.QueryRow(
-					t.Context(), `SELECT $1::jsonb ->> 'queue'`, heard.Payload,
-				).Scan(&queue); err != nil {
-					t.Fatal(err)
-				}
-				said = append(said, queue)
-			}
-			slices.Sort(said)
-			if got := fmt.Sprint(said); got != in.want {
-				t.Errorf("told River of the queues %s, want %s", got, in.want)
-			}
 		})
 	}
 }

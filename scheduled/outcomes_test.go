@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
@@ -63,7 +64,9 @@ func TestRetries(t *testing.T) {
 		return scripts[e.ID][n-1]
 	}
 	s.node(func(c *Config) { c.Backoff = backoff("all") },
-		handlers.Handle(func(_ context.Context, task *handlers.Task[job]) error { return run(task.Execution) }),
+		handlers.Handle(func(_ context.Context, task *handlers.Task[enginetest.Job]) error {
+			return run(task.Execution)
+		}),
 		handlers.Handle(
 			func(_ context.Context, task *handlers.Task[ownBackoff]) error { return run(task.Execution) },
 			handlers.WithBackoff(backoff("own")),
@@ -125,7 +128,7 @@ func TestRetries(t *testing.T) {
 	if got := s.count(`SELECT count(*) FROM tasktable.dead_letters`); got != 4 {
 		t.Errorf("%d dead letters", got)
 	}
-	history, err := tasks.History(t.Context(), s.pool, "panics")
+	history, err := enginetest.Tasks.History(t.Context(), s.pool, "panics")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,8 +174,8 @@ func TestExpiryWhileWaitingForASlot(t *testing.T) {
 	s.schedule("first", nil)
 	first := s.begins("first")
 	s.schedule("second", func(task *store.Task) { task.Expiration = 500 * time.Millisecond })
-	row := await(t, s.pool, "second", 5*time.Second, store.StatusExecuting)
-	eventually(t, 5*time.Second, "it has expired", func() bool {
+	row := enginetest.Await(t, s.pool, "second", 5*time.Second, store.StatusExecuting)
+	enginetest.Eventually(t, 5*time.Second, "it has expired", func() bool {
 		return s.count(`SELECT (clock_timestamp() > $1)::int`, row.ScheduledAt.Add(time.Second)) == 1
 	})
 	first.end <- nil
@@ -208,7 +211,7 @@ func TestUnknownTypeWaits(t *testing.T) {
 	s.node(func(c *Config) { c.Queues = map[string]int{"default": 100, "elsewhere": 1} },
 		handlers.Func("UNKNOWN", func(context.Context) error { return nil }), handlers.Handle(s.handle))
 	s.begins("elsewhere").end <- nil
-	eventually(t, 20*time.Second, "all are completed", func() bool {
+	enginetest.Eventually(t, 20*time.Second, "all are completed", func() bool {
 		return s.count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE status <> 'COMPLETED'`) == 0
 	})
 }

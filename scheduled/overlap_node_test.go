@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
@@ -38,7 +39,7 @@ func TestOverlap(t *testing.T) {
 	}
 	// Skipped as long as the first runs, and the table says for which.
 	first := s.begins("skip")
-	eventually(t, 5*time.Second, "two fires are skipped", func() bool {
+	enginetest.Eventually(t, 5*time.Second, "two fires are skipped", func() bool {
 		return len(inStatus(s.lines("skip"), store.StatusSkipped)) >= 2
 	})
 	s.idle("skip")
@@ -107,7 +108,7 @@ func (s *stage) skips(id, because string) {
 	s.t.Helper()
 	before := len(s.lines(id))
 	var lines []line
-	eventually(s.t, 5*time.Second, "a fire of "+id+" is skipped", func() bool {
+	enginetest.Eventually(s.t, 5*time.Second, "a fire of "+id+" is skipped", func() bool {
 		lines = s.lines(id)
 		return len(lines) > before
 	})

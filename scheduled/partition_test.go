@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -17,17 +18,17 @@ import (
 // their context: the node that nobody hears any more ends its handlers before another is given their tasks.
 func TestCutOffNodeStopsBeforeAnotherStarts(t *testing.T) {
 	f := newField(t)
-	w := newWire()
+	w := enginetest.NewWire()
 	far, near := newVisitor(), newVisitor()
-	startNode(t, w.pool(f), nil, handlers.Handle(far.handle))
-	receipt := schedule(t, f.pool, store.Task{Payload: job{"a"}})
-	receive(t, far.began, 10*time.Second, "the task runs")
+	startNode(t, f.overWire(w), nil, handlers.Handle(far.handle))
+	receipt := enginetest.Schedule(t, f.pool, store.Task{Payload: enginetest.Job{Name: "a"}})
+	enginetest.Receive(t, far.began, 10*time.Second, "the task runs")
 	cutOff, _ := f.leading()
 	startNode(t, f.nodePool(), nil, handlers.Handle(near.handle))
 
 	begin := time.Now()
-	w.cut()
-	if cause := receive(
+	w.Cut()
+	if cause := enginetest.Receive(
 		t, far.ended, 10*time.Second, "the handler's context ends",
 	); !errors.Is(cause, handlers.ErrLeaseLost) {
 		t.Errorf("cause %v", cause)
@@ -36,22 +37,22 @@ func TestCutOffNodeStopsBeforeAnotherStarts(t *testing.T) {
 	if len(near.began) != 0 {
 		t.Error("the task began elsewhere before the handler's context ended")
 	}
-	receive(t, near.began, 15*time.Second, "the task runs elsewhere")
+	enginetest.Receive(t, near.began, 15*time.Second, "the task runs elsewhere")
 	t.Logf("the handler's context ended after %s; the task ran elsewhere after %s", fenced, time.Since(begin))
 	if fenced > 4500*time.Millisecond { // 3 s without an answer, looked at each 200 ms
 		t.Errorf("the handler's context ended after %s", fenced)
 	}
 	close(near.let)
-	await(t, f.pool, receipt.ID, 10*time.Second, store.StatusCompleted)
+	enginetest.Await(t, f.pool, receipt.ID, 10*time.Second, store.StatusCompleted)
 
-	w.mend()
+	w.Mend()
 	mended := time.Now()
 	f.until(
 		30*time.Second, "the node comes back under a new number",
 		`SELECT count(*) = 2 FROM tasktable.nodes WHERE dead_at IS NULL AND number <> $1`, cutOff,
 	)
 	t.Logf("the node came back %s after the wire was mended", time.Since(mended))
-	if got := outcomes(t, f.pool, receipt.ID); fmt.Sprint(got) != "[LOST COMPLETED]" {
+	if got := enginetest.Outcomes(t, f.pool, receipt.ID); fmt.Sprint(got) != "[LOST COMPLETED]" {
 		t.Errorf("history %v", got)
 	}
 }
@@ -60,30 +61,30 @@ func TestCutOffNodeStopsBeforeAnotherStarts(t *testing.T) {
 // never end by itself.
 func TestNodeCutOffWithinItsCommit(t *testing.T) {
 	f := newField(t)
-	w := newWire()
-	far := func(ctx context.Context, tx pgx.Tx, task *handlers.Task[job]) error {
-		if wired, ok := tx.Conn().PgConn().Conn().(*tripwire); ok {
-			wired.armed.Store(true)
+	w := enginetest.NewWire()
+	far := func(ctx context.Context, tx pgx.Tx, task *handlers.Task[enginetest.Job]) error {
+		if wired, ok := tx.Conn().PgConn().Conn().(*enginetest.Tripwire); ok {
+			wired.Armed.Store(true)
 		}
 		_, err := tx.Exec(ctx, writeSQL, task.ID, task.Revision, 1)
 		return err
 	}
-	near := func(ctx context.Context, tx pgx.Tx, task *handlers.Task[job]) error {
+	near := func(ctx context.Context, tx pgx.Tx, task *handlers.Task[enginetest.Job]) error {
 		_, err := tx.Exec(ctx, writeSQL, task.ID, task.Revision, 2)
 		return err
 	}
-	startNode(t, w.pool(f), nil, handlers.HandleTx(far))
-	receipt := schedule(t, f.pool, store.Task{Payload: job{"a"}})
-	eventually(t, 10*time.Second, "the wire is cut", func() bool {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		return !w.whole()
+	startNode(t, f.overWire(w), nil, handlers.HandleTx(far))
+	receipt := enginetest.Schedule(t, f.pool, store.Task{Payload: enginetest.Job{Name: "a"}})
+	enginetest.Eventually(t, 10*time.Second, "the wire is cut", func() bool {
+		w.Mu.Lock()
+		defer w.Mu.Unlock()
+		return !w.Whole()
 	})
 	begin := time.Now()
 	startNode(t, f.nodePool(), nil, handlers.HandleTx(near))
-	await(t, f.pool, receipt.ID, 25*time.Second, store.StatusCompleted)
+	enginetest.Await(t, f.pool, receipt.ID, 25*time.Second, store.StatusCompleted)
 	t.Logf("the task was completed elsewhere %s after the cut", time.Since(begin))
-	if got := outcomes(t, f.pool, receipt.ID); fmt.Sprint(got) != "[LOST COMPLETED]" {
+	if got := enginetest.Outcomes(t, f.pool, receipt.ID); fmt.Sprint(got) != "[LOST COMPLETED]" {
 		t.Errorf("history %v", got)
 	}
 	if n := f.count(`SELECT count(*) FROM effects`); n != 1 {

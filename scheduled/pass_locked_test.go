@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
+	"github.com/tasktable/tasktable/scheduled/internal/leader"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
@@ -14,8 +16,8 @@ import (
 func (s *stage) leads(parts ...handlers.Part) *troupe {
 	s.t.Helper()
 	tr := s.prepare(nil, parts...)
-	if err := tr.session.follow(s.t.Context()); err != nil || !tr.session.leads {
-		s.t.Fatalf("leads: %t, %v", tr.session.leads, err)
+	if err := tr.session.Follow(s.t.Context()); err != nil || !tr.session.Leads {
+		s.t.Fatalf("leads: %t, %v", tr.session.Leads, err)
 	}
 	tr.looks()
 	return tr
@@ -28,16 +30,16 @@ func TestPassGoesRoundLockedTasks(t *testing.T) {
 	for i := range 5 {
 		s.schedule(fmt.Sprint(i), nil)
 	}
-	unlock := lock(t, s.pool, "2")
+	unlock := enginetest.Lock(t, s.pool, "2")
 	tr := s.leads(handlers.Handle(s.handle))
 	pass := func(what string, claimed, most int) {
 		t.Helper()
-		tr.leader.maxClaimed = 64
+		tr.leader.MaxClaimed = 64
 		began := time.Now()
-		found, err := tr.leader.pass(t.Context())
-		if err != nil || found.Claimed != claimed || found.Stuck || tr.leader.maxClaimed != most {
+		found, err := tr.leader.Pass(t.Context())
+		if err != nil || found.Claimed != claimed || found.Stuck || tr.leader.MaxClaimed != most {
 			t.Errorf("%s: %+v, %v, then %d at a time; want %d claimed, and %d at a time",
-				what, found, err, tr.leader.maxClaimed, claimed, most)
+				what, found, err, tr.leader.MaxClaimed, claimed, most)
 		}
 		if took := time.Since(began); took > time.Second {
 			t.Errorf("%s: it took %s", what, took)
@@ -73,11 +75,11 @@ func TestPassWhileTheTableIsLocked(t *testing.T) {
 	}
 	for range 2 {
 		began := time.Now()
-		found, err := tr.leader.pass(t.Context())
+		found, err := tr.leader.Pass(t.Context())
 		if err != nil || found.Claimed != 0 || found.Next < 0 {
 			t.Errorf("%+v, %v", found, err)
 		}
-		if took := time.Since(began); took > maxPassTime+5*time.Second {
+		if took := time.Since(began); took > leader.MaxPassTime+5*time.Second {
 			t.Errorf("it took %s", took)
 		}
 	}

@@ -6,29 +6,31 @@ import (
 	"time"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
+	"github.com/tasktable/tasktable/scheduled/internal/outcome"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
 
 // paused pauses a claimed task, which must not draw a revision.
 func (b *bench) paused(h taskdb.Claim, until time.Time) {
-	b.t.Helper()
-	pause := func() (store.Receipt, error) { return store.New(store.Config{}).Pause(b.t.Context(), b.pool, h.ID) }
+	b.T.Helper()
+	pause := func() (store.Receipt, error) { return store.New(store.Config{}).Pause(b.T.Context(), b.Pool, h.ID) }
 	if !until.IsZero() {
 		pause = func() (store.Receipt, error) {
-			return store.New(store.Config{}).PauseUntil(b.t.Context(), b.pool, h.ID, until)
+			return store.New(store.Config{}).PauseUntil(b.T.Context(), b.Pool, h.ID, until)
 		}
 	}
 	if receipt, err := pause(); err != nil || receipt.Outcome != store.Paused || receipt.Revision != h.Revision {
-		b.t.Fatalf("pause: %+v, %v", receipt, err)
+		b.T.Fatalf("pause: %+v, %v", receipt, err)
 	}
 }
 
 func (b *bench) row(id string) store.Row {
-	b.t.Helper()
-	row, err := store.New(store.Config{}).Get(b.t.Context(), b.pool, id)
+	b.T.Helper()
+	row, err := store.New(store.Config{}).Get(b.T.Context(), b.Pool, id)
 	if err != nil {
-		b.t.Fatal(err)
+		b.T.Fatal(err)
 	}
 	return row
 }
@@ -37,20 +39,20 @@ func (b *bench) row(id string) store.Row {
 func TestTheGateHonoursThePauseOfAClaimedTask(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	h := b.takeOne(store.Task{ID: "a", Payload: job{"n"}})
+	h := b.TakeOne(store.Task{ID: "a", Payload: enginetest.Job{Name: "n"}})
 	b.paused(h, time.Time{})
-	if answer := b.ask(noon, h)[h.Fence]; answer.Verdict != taskdb.VerdictEdited {
+	if answer := b.Ask(enginetest.Noon, h)[h.Fence]; answer.Verdict != taskdb.VerdictEdited {
 		t.Fatalf("the gate says %+v", answer)
 	}
-	b.end(noon, taskdb.Released(h, "paused"))
+	b.End(enginetest.Noon, taskdb.Released(h, "paused"))
 	if row := b.row("a"); row.Status != store.StatusPaused || row.Fence != nil || row.Attempt != 0 {
 		t.Errorf("the row is %+v", row)
 	}
-	if receipt, err := store.New(store.Config{}).Resume(b.t.Context(), b.pool, "a"); err != nil ||
+	if receipt, err := store.New(store.Config{}).Resume(b.T.Context(), b.Pool, "a"); err != nil ||
 		receipt.Outcome != store.Queued {
 		t.Fatalf("resume: %+v, %v", receipt, err)
 	}
-	if again := b.take(noon); len(again) != 1 {
+	if again := b.Take(enginetest.Noon); len(again) != 1 {
 		t.Errorf("claimed again: %v", again)
 	}
 }
@@ -59,19 +61,19 @@ func TestTheGateHonoursThePauseOfAClaimedTask(t *testing.T) {
 func TestAResumedClaimPassesTheGate(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	h := b.takeOne(store.Task{ID: "a", Payload: job{"n"}})
+	h := b.TakeOne(store.Task{ID: "a", Payload: enginetest.Job{Name: "n"}})
 	b.paused(h, time.Time{})
-	receipt, err := store.New(store.Config{}).Resume(b.t.Context(), b.pool, "a")
+	receipt, err := store.New(store.Config{}).Resume(b.T.Context(), b.Pool, "a")
 	if err != nil || receipt.Outcome != store.Queued || receipt.Revision != h.Revision {
 		t.Fatalf("resume: %+v, %v", receipt, err)
 	}
-	if answer := b.ask(noon, h)[h.Fence]; answer.Verdict != taskdb.VerdictGo {
+	if answer := b.Ask(enginetest.Noon, h)[h.Fence]; answer.Verdict != taskdb.VerdictGo {
 		t.Errorf("the gate says %+v", answer)
 	}
 	if row := b.row("a"); row.Status != store.StatusExecuting {
 		t.Errorf("the row is %s", row.Status)
 	}
-	history, err := store.New(store.Config{}).History(b.t.Context(), b.pool, "a")
+	history, err := store.New(store.Config{}).History(b.T.Context(), b.Pool, "a")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +89,7 @@ func TestAResumedClaimPassesTheGate(t *testing.T) {
 // An attempt that has begun ends as it would: its outcome counts. What would have run again waits for the resume.
 func TestTheAttemptOfAPausedTaskIsRecorded(t *testing.T) {
 	t.Parallel()
-	again := func(e *handlers.Execution) { e.Again(noon.Add(time.Hour)) }
+	again := func(e *handlers.Execution) { e.Again(enginetest.Noon.Add(time.Hour)) }
 	for name, test := range map[string]struct {
 		do      func(*handlers.Execution)
 		err     error
@@ -107,15 +109,18 @@ func TestTheAttemptOfAPausedTaskIsRecorded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
-			h := b.takeOne(store.Task{ID: "a", Payload: job{"n"}})
-			answer := b.ask(noon, h)[h.Fence]
+			h := b.TakeOne(store.Task{ID: "a", Payload: enginetest.Job{Name: "n"}})
+			answer := b.Ask(enginetest.Noon, h)[h.Fence]
 			e := answer.Execution(h)
 			until := time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)
 			b.paused(h, until)
 			if test.do != nil {
 				test.do(e)
 			}
-			b.end(noon, decideOutcome(h, e, test.err, nil, func(int, error) time.Duration { return time.Second }))
+			b.End(
+				enginetest.Noon,
+				outcome.Decide(h, e, test.err, nil, func(int, error) time.Duration { return time.Second }),
+			)
 			row := b.row("a")
 			if row.Status != test.status || row.Fence != nil || row.NextAttemptAt != nil ||
 				row.Attempt != test.attempt {
@@ -124,7 +129,7 @@ func TestTheAttemptOfAPausedTaskIsRecorded(t *testing.T) {
 			if (row.PausedUntil != nil) != (test.status == store.StatusPaused) {
 				t.Errorf("it is %s, and paused until %v", row.Status, row.PausedUntil)
 			}
-			history, err := store.New(store.Config{}).History(b.t.Context(), b.pool, "a")
+			history, err := store.New(store.Config{}).History(b.T.Context(), b.Pool, "a")
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
@@ -20,7 +21,7 @@ type otherJob struct{}
 func (otherJob) TaskType() string { return "OTHER" }
 
 func (s *stage) handleOther(ctx context.Context, task *handlers.Task[otherJob]) error {
-	return s.handle(ctx, &handlers.Task[job]{Execution: task.Execution})
+	return s.handle(ctx, &handlers.Task[enginetest.Job]{Execution: task.Execution})
 }
 
 func (s *stage) pause(scope store.Scope, until time.Time) {
@@ -51,7 +52,7 @@ func TestPausedScopes(t *testing.T) {
 		queue   string
 		payload store.Payload
 	}{
-		"job": {"default", job{}}, "other": {"default", otherJob{}}, "side job": {"side", job{}},
+		"job": {"default", enginetest.Job{}}, "other": {"default", otherJob{}}, "side job": {"side", enginetest.Job{}},
 		"side other": {"side", otherJob{}},
 	}
 	for _, scope := range []store.Scope{store.Queue("side"), store.Type("JOB"), store.Everything()} {
@@ -166,7 +167,7 @@ func TestPauseOfClaimedTasks(t *testing.T) {
 	s.schedule("slot", narrow)
 	claimed := []string{"time", "time, tx", "slot"}
 	for _, id := range claimed {
-		await(t, s.pool, id, 5*time.Second, store.StatusExecuting)
+		enginetest.Await(t, s.pool, id, 5*time.Second, store.StatusExecuting)
 	}
 	s.pause(store.Everything(), time.Time{})
 	inSlot.end <- nil
@@ -221,7 +222,7 @@ func TestPausedBacklogCostsNothing(t *testing.T) {
 		for i, tr := range both { // side by side: the machine is as busy for one as for the other
 			began := time.Now()
 			tr.looks()
-			if found, err := tr.leader.pass(t.Context()); err != nil || found.Claimed != 0 || found.Full ||
+			if found, err := tr.leader.Pass(t.Context()); err != nil || found.Claimed != 0 || found.Full ||
 				found.Next >= 0 {
 				t.Fatalf("%+v, %v", found, err)
 			}

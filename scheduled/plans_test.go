@@ -15,6 +15,11 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
+	"github.com/tasktable/tasktable/scheduled/internal/leader"
+	"github.com/tasktable/tasktable/scheduled/internal/maintenance"
+	"github.com/tasktable/tasktable/scheduled/internal/metrics"
+	"github.com/tasktable/tasktable/scheduled/internal/pg"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 )
 
@@ -36,12 +41,12 @@ func TestPlansUnderStaleStatistics(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
 			b.fill(statistics)
-			conn, err := b.pool.Acquire(t.Context())
+			conn, err := b.Pool.Acquire(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer conn.Release()
-			if _, err := conn.Exec(t.Context(), taskdb.PlanSettingsSQL); err != nil {
+			if _, err := conn.Exec(t.Context(), pg.PlanSettingsSQL); err != nil {
 				t.Fatal(err)
 			}
 			for _, unfinished := range []int{planTasks / 1000, planTasks / 2, planTasks} {
@@ -65,34 +70,34 @@ func TestPlansUnderStaleStatistics(t *testing.T) {
 // fill makes planTasks finished tasks, past the triggers, with statistics of what the table was at another time.
 // Autovacuum brings no others.
 func (b *bench) fill(statistics string) {
-	b.t.Helper()
+	b.T.Helper()
 	insert := func(from, to int) {
-		b.exec(`INSERT INTO tasktable.scheduled_tasks (id, payload, type, queue, priority, revision, status,
+		b.Exec(`INSERT INTO tasktable.scheduled_tasks (id, payload, type, queue, priority, revision, status,
 			finished_at)
 			SELECT 'task-JOB-' || i, jsonb_build_object('type', 'TYPE_' || lane % 3, 'about', 'number ' || i), 'TYPE_'
 				|| lane % 3, 'queue' || lane / 3 % 2, lane / 6, i, 'COMPLETED', clock_timestamp()
 			FROM generate_series($1::int, $2::int) AS i CROSS JOIN mod(abs(hashint4(i)), 12) AS lane`, from, to)
 	}
-	b.exec(`ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER, SET (autovacuum_enabled = false)`)
+	b.Exec(`ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER, SET (autovacuum_enabled = false)`)
 	switch statistics {
 	case "never taken":
 		insert(1, planTasks)
 	case "of few tasks":
 		insert(1, 3)
-		b.exec(`ANALYZE tasktable.scheduled_tasks`)
+		b.Exec(`ANALYZE tasktable.scheduled_tasks`)
 		insert(4, planTasks)
 	case "of an emptied table": // retention leaves its pages, which the planner then takes for empty
 		insert(1, planTasks)
-		b.exec(`DELETE FROM tasktable.scheduled_tasks WHERE revision < $1`, planTasks)
-		b.exec(`VACUUM ANALYZE tasktable.scheduled_tasks`)
+		b.Exec(`DELETE FROM tasktable.scheduled_tasks WHERE revision < $1`, planTasks)
+		b.Exec(`VACUUM ANALYZE tasktable.scheduled_tasks`)
 		insert(1, planTasks-1)
 	case "of finished tasks":
 		insert(1, planTasks)
-		b.exec(`ANALYZE tasktable.scheduled_tasks`)
+		b.Exec(`ANALYZE tasktable.scheduled_tasks`)
 	case "of unfinished tasks":
 		insert(1, planTasks)
 		b.revive(planTasks)
-		b.exec(`ANALYZE tasktable.scheduled_tasks`)
+		b.Exec(`ANALYZE tasktable.scheduled_tasks`)
 	}
 }
 
@@ -100,9 +105,9 @@ func (b *bench) fill(statistics string) {
 // thousand are held, a thousand recur, a thousand are paused until a time, and the others wait in 12 lanes; half
 // of what waits is due.
 func (b *bench) revive(unfinished int) {
-	b.t.Helper()
-	b.exec(`ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER`)
-	b.exec(`UPDATE tasktable.scheduled_tasks AS t
+	b.T.Helper()
+	b.Exec(`ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER`)
+	b.Exec(`UPDATE tasktable.scheduled_tasks AS t
 		SET status = k.status, attempt = 1, cron = CASE WHEN t.revision / 1000 % 11 = 1 THEN '0 0 * * *' END,
 			next_attempt_at = CASE WHEN k.status = 'QUEUED'
 			THEN clock_timestamp() + (t.revision - $2::int / 2) * interval '1 second' END,
@@ -116,7 +121,7 @@ func (b *bench) revive(unfinished int) {
 			FROM generate_series(1, $2::int) AS i
 		) AS k
 		WHERE t.revision = k.revision AND t.status <> k.status`, planTasks/unfinished, planTasks)
-	b.exec(`ALTER TABLE tasktable.scheduled_tasks ENABLE TRIGGER USER`)
+	b.Exec(`ALTER TABLE tasktable.scheduled_tasks ENABLE TRIGGER USER`)
 }
 
 // hotStatement is one of the engine's, with parameters as the engine gives them.
@@ -129,27 +134,27 @@ type hotStatement struct {
 
 // hotStatements are put together by the engine's own methods.
 func (b *bench) hotStatements() []hotStatement {
-	b.t.Helper()
-	ctx := b.t.Context()
+	b.T.Helper()
+	ctx := b.T.Context()
 	holdsOf := func(which string, most int) []taskdb.Claim {
-		b.t.Helper()
-		rows, err := b.pool.Query(ctx, `SELECT t.id::text AS id, coalesce(t.fence, -t.revision) AS fence, t.revision,
+		b.T.Helper()
+		rows, err := b.Pool.Query(ctx, `SELECT t.id::text AS id, coalesce(t.fence, -t.revision) AS fence, t.revision,
 			t.attempt, clock_timestamp() AS due
 			FROM tasktable.scheduled_tasks AS t WHERE `+which+` ORDER BY t.fence IS NULL, hashtext(t.id) LIMIT $1`,
 			most)
 		if err != nil {
-			b.t.Fatal(err)
+			b.T.Fatal(err)
 		}
 		holds, err := pgx.CollectRows(rows, pgx.RowToStructByName[taskdb.Claim])
 		if err != nil || len(holds) == 0 {
-			b.t.Fatalf("%d holds: %v", len(holds), err)
+			b.T.Fatalf("%d holds: %v", len(holds), err)
 		}
 		return holds
 	}
 	holds := holdsOf("t.cron IS NULL", planHolds)
 	var done, agains []taskdb.Settlement
 	for _, h := range holds {
-		one := completed(h)
+		one := enginetest.Completed(h)
 		done = append(done, one)
 		one.Effects.Again = new(time.Now().Add(time.Hour))
 		agains = append(agains, one)
@@ -165,26 +170,33 @@ func (b *bench) hotStatements() []hotStatement {
 		), append(advance.LiveFrom, nil)
 		advance.Counts = append(advance.Counts, i)
 	}
-	found, err := b.Lanes(ctx, b.pool, nil)
+	found, err := b.Lanes(ctx, b.Pool, nil)
 	if err != nil || len(found.Tasks) < 4 || len(found.Recurring) == 0 {
-		b.t.Fatalf("%d lanes, %d of recurring tasks: %v", len(found.Tasks), len(found.Recurring), err)
+		b.T.Fatalf("%d lanes, %d of recurring tasks: %v", len(found.Tasks), len(found.Recurring), err)
 	}
 	var budgets []taskdb.LaneQuota
-	marks := someMarks(time.Unix(0, 0))
+	var worked []taskdb.WorkedLane
+	var known []taskdb.LaneRow
 	for i, l := range found.Tasks {
 		budgets = append(budgets, taskdb.LaneQuota{Lane: l, Cost: 1, Room: planMost, Near: planMost})
 		if i > 0 { // the first is yet to be found
-			marks.known[laneKey{l.Queue, l.Type, l.Priority}] = l.Head
+			known = append(known, taskdb.LaneRow{Queue: l.Queue, Type: l.Type, Priority: l.Priority, Head: l.Head})
 		}
-		marks.worked = append(marks.worked, taskdb.WorkedLane{Queue: l.Queue, Kind: l.Type})
+		worked = append(worked, taskdb.WorkedLane{Queue: l.Queue, Kind: l.Type})
 	}
 	for _, l := range found.Recurring {
-		marks.worked = append(marks.worked, taskdb.WorkedLane{Queue: l.Queue, Kind: l.Type})
+		worked = append(worked, taskdb.WorkedLane{Queue: l.Queue, Kind: l.Type})
 	}
-	slices.SortFunc(marks.worked, func(a, b taskdb.WorkedLane) int {
+	slices.SortFunc(worked, func(a, b taskdb.WorkedLane) int {
 		return cmp.Or(cmp.Compare(a.Queue, b.Queue), cmp.Compare(a.Kind, b.Kind))
 	})
-	marks.worked = slices.Compact(marks.worked)
+	worked = slices.Compact(worked)
+	var all, marks leader.LowWaterMarks
+	all.Work(worked)
+	all.Deep(nil, time.Unix(0, 0), 0) // it was quick: the next look is at everything
+	marks.Work(worked)
+	marks.Deep(nil, time.Unix(0, 0), time.Minute) // it was slow: the next look is from the marks
+	marks.Note(known, time.Now().Add(time.Hour))
 
 	var r recorder // gives each an error; what has not come to it is missed below
 	_, _ = b.Claim(ctx, &r, nil, time.Second, time.Minute, budgets, planMost)
@@ -196,11 +208,11 @@ func (b *bench) hotStatements() []hotStatement {
 	_, _ = b.Again(ctx, &r, nil, new(int64(7)), agains)
 	_, _ = b.Fork(ctx, &r, nil, found.Recurring, taskdb.MaxForks)
 	_ = b.WriteForks(ctx, &r, &advance)
-	(&lowWaterMarks{worked: marks.worked, quick: true}).queue(b.Queries, &r.Batch)
+	all.Queue(b.Queries, &r.Batch)
 	_, _ = b.LaneRows(ctx, &r, taskdb.LanesSQL, nil, false)
 	_, _ = b.LaneRows(ctx, &r, taskdb.RecurringLanesSQL, nil, true)
-	marks.queue(b.Queries, &r.Batch)
-	r.Queue(b.Schema.SQL(abandonedSQL), "(0,0)", "(2000,0)", time.Minute)
+	marks.Queue(b.Queries, &r.Batch)
+	r.Queue(b.Schema.SQL(maintenance.AbandonedSQL), "(0,0)", "(2000,0)", time.Minute)
 	b.queueCensus(&r.Batch, found)
 
 	lanes, recurring := len(found.Tasks), len(found.Recurring)
@@ -221,11 +233,11 @@ func (b *bench) hotStatements() []hotStatement {
 		{name: "lane ranges", sql: taskdb.LaneRangesSQL, most: 3*lanes + recurring},
 		{name: "fork", sql: taskdb.RecurringSQL, most: (recurring + 1) * taskdb.MaxForks},
 		{name: "advance", sql: taskdb.AdvanceSQL, most: taskdb.MaxForks},
-		{name: "abandoned", sql: abandonedSQL, most: planTasks},
-		{name: "count due", sql: countDueSQL, most: lanes * planMost},
-		{name: "count fires", sql: countFiresSQL, most: recurring * planMost},
-		{name: "count dead", sql: countDeadSQL, most: planTasks},
-		{name: "count scheduled", sql: countScheduledSQL, most: 1},
+		{name: "abandoned", sql: maintenance.AbandonedSQL, most: planTasks},
+		{name: "count due", sql: metrics.CountDueSQL, most: lanes * planMost},
+		{name: "count fires", sql: metrics.CountFiresSQL, most: recurring * planMost},
+		{name: "count dead", sql: metrics.CountDeadSQL, most: planTasks},
+		{name: "count scheduled", sql: metrics.CountScheduledSQL, most: 1},
 	}
 	for i := range hot {
 		hot[i].sql = b.Schema.SQL(hot[i].sql)
@@ -235,7 +247,7 @@ func (b *bench) hotStatements() []hotStatement {
 			}
 		}
 		if hot[i].args == nil {
-			b.t.Fatalf("%s: not run", hot[i].name)
+			b.T.Fatalf("%s: not run", hot[i].name)
 		}
 	}
 	return hot
@@ -252,10 +264,10 @@ func (b *bench) queueCensus(batch *pgx.Batch, lanes taskdb.ListedLanes) {
 		), append(heads, l.Head)
 	}
 	n := len(lanes.Recurring)
-	batch.Queue(b.Schema.SQL(countFiresSQL), queues[:n], kinds[:n], planMost)
-	batch.Queue(b.Schema.SQL(countDueSQL), queues[n:], kinds[n:], priorities[n:], heads[n:], planMost)
-	batch.Queue(b.Schema.SQL(countDeadSQL), "(0,0)", taskdb.Tuple{Page: retainPages}.String())
-	batch.Queue(b.Schema.SQL(countScheduledSQL), int64(planTasks), []int64{})
+	batch.Queue(b.Schema.SQL(metrics.CountFiresSQL), queues[:n], kinds[:n], planMost)
+	batch.Queue(b.Schema.SQL(metrics.CountDueSQL), queues[n:], kinds[n:], priorities[n:], heads[n:], planMost)
+	batch.Queue(b.Schema.SQL(metrics.CountDeadSQL), "(0,0)", taskdb.Tuple{Page: taskdb.PagesAtOnce}.String())
+	batch.Queue(b.Schema.SQL(metrics.CountScheduledSQL), int64(planTasks), []int64{})
 }
 
 // recorder notes statements, and runs none.

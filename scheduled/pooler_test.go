@@ -17,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -68,7 +69,7 @@ func TestPgBouncerKeepsItsSettings(t *testing.T) {
 		}
 	}, handlers.Handle(v.handle))
 	for i := range 20 {
-		schedule(t, f.pool, store.Task{Payload: job{fmt.Sprint(i)}})
+		enginetest.Schedule(t, f.pool, store.Task{Payload: enginetest.Job{Name: fmt.Sprint(i)}})
 	}
 	f.until(20*time.Second, "all are completed", completedSQL, 20)
 	for range 8 { // all at once, so that each has another of the pooler's connections
@@ -94,7 +95,7 @@ func refuses(t *testing.T, f *field, connect func(context.Context) (*pgx.Conn, e
 	if err != nil {
 		t.Fatal(err)
 	}
-	node, err := New(Config{Pool: f.nodePool(), Handlers: registry, Connect: connect, Logger: testLogger()})
+	node, err := New(Config{Pool: f.nodePool(), Handlers: registry, Connect: connect, Logger: enginetest.Logger()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +182,7 @@ func startBouncer(t *testing.T, f *field, program string) string {
 		_ = cmd.Wait()
 	})
 	url := fmt.Sprintf("postgres://anyone@127.0.0.1:%d/test?sslmode=disable", port)
-	eventually(t, 10*time.Second, "pgbouncer answers", func() bool {
+	enginetest.Eventually(t, 10*time.Second, "pgbouncer answers", func() bool {
 		conn, err := pgx.Connect(t.Context(), url)
 		if err != nil {
 			return false

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
@@ -59,7 +60,7 @@ func TestExhaustedPoolStopsNothing(t *testing.T) {
 		case 0:
 			a.end <- errors.New("oops")
 		case 1:
-			a.FollowUp(store.Task{ID: "next", Payload: job{"next"}, At: time.Now().Add(time.Hour)})
+			a.FollowUp(store.Task{ID: "next", Payload: enginetest.Job{Name: "next"}, At: time.Now().Add(time.Hour)})
 			a.end <- a.Extend(t.Context(), time.Minute)
 		case 2:
 			a.Again(time.Now().Add(time.Hour))
@@ -89,7 +90,7 @@ func TestTransactionWaitsForAConnection(t *testing.T) {
 	both(func(kind string, schedule func(string, func(*store.Task))) {
 		for _, name := range names {
 			schedule(name, nil)
-			await(t, s.pool, kind+name, 10*time.Second, store.StatusExecuting)
+			enginetest.Await(t, s.pool, kind+name, 10*time.Second, store.StatusExecuting)
 		}
 	})
 	s.passes(time.Now().Add(600 * time.Millisecond)) // by then they are waiting
@@ -134,7 +135,7 @@ func TestPoolWithANotificationHandler(t *testing.T) {
 		return s.count(`SELECT coalesce(max(pid), 0) FROM pg_stat_activity WHERE datname = current_database()
 			AND application_name = 'tasktable listener'`)
 	}
-	eventually(t, 10*time.Second, "the node listens", func() bool { return listener() != 0 })
+	enginetest.Eventually(t, 10*time.Second, "the node listens", func() bool { return listener() != 0 })
 	was := listener()
 	for i := range 5 {
 		id := fmt.Sprint(i)

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 )
 
 // process is a node in a process of its own: this binary.
@@ -73,16 +75,18 @@ func lastLines(text string, n int) string {
 // node waits until the process has a node of a higher number than that, and returns its number.
 func (p *process) node(after int64) (number int64) {
 	p.t.Helper()
-	eventually(p.t, 20*time.Second, fmt.Sprintf("process %d has a node after %d", p.pid, after), func() bool {
-		select {
-		case <-p.done:
-			p.t.Fatalf("process %d ended: %s", p.pid, p.cmd.ProcessState)
-		default:
-		}
-		number = ask[int64](p.field, `SELECT coalesce(max(number), 0) FROM tasktable.nodes
+	enginetest.Eventually(
+		p.t, 20*time.Second, fmt.Sprintf("process %d has a node after %d", p.pid, after), func() bool {
+			select {
+			case <-p.done:
+				p.t.Fatalf("process %d ended: %s", p.pid, p.cmd.ProcessState)
+			default:
+			}
+			number = ask[int64](p.field, `SELECT coalesce(max(number), 0) FROM tasktable.nodes
 			WHERE dead_at IS NULL AND host LIKE '%/' || $1::int::text`, p.pid)
-		return number > after
-	})
+			return number > after
+		},
+	)
 	return number
 }
 
@@ -103,7 +107,7 @@ func (p *process) kill() {
 // ends waits for the process to exit by itself, and returns its exit code.
 func (p *process) ends(within time.Duration) int {
 	p.t.Helper()
-	receive(p.t, p.done, within, fmt.Sprintf("process %d has ended", p.pid))
+	enginetest.Receive(p.t, p.done, within, fmt.Sprintf("process %d has ended", p.pid))
 	return p.cmd.ProcessState.ExitCode()
 }
 
@@ -111,7 +115,7 @@ func (p *process) ends(within time.Duration) int {
 func (p *process) leads(within time.Duration) (took time.Duration, number int64) {
 	p.t.Helper()
 	begin := time.Now()
-	eventually(p.t, within, fmt.Sprintf("process %d leads", p.pid), func() bool {
+	enginetest.Eventually(p.t, within, fmt.Sprintf("process %d leads", p.pid), func() bool {
 		var pid int
 		number, pid = p.leading()
 		return pid == p.pid

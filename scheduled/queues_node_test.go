@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
@@ -14,14 +15,16 @@ import (
 func (s *stage) put(queue string, n int) {
 	s.t.Helper()
 	for i := range n {
-		s.schedule(fmt.Sprint(queue, " ", i), func(task *store.Task) { task.Queue, task.Payload = queue, job{queue} })
+		s.schedule(fmt.Sprint(queue, " ", i), func(task *store.Task) {
+			task.Queue, task.Payload = queue, enginetest.Job{Name: queue}
+		})
 	}
 }
 
 // running waits until so many tasks of a queue are in handlers, and fails the test if it is more.
 func (s *stage) running(queue string, n int, acts map[string][]*act) {
 	s.t.Helper()
-	eventually(s.t, 10*time.Second, fmt.Sprintf("%d tasks of %s run", n, queue), func() bool {
+	enginetest.Eventually(s.t, 10*time.Second, fmt.Sprintf("%d tasks of %s run", n, queue), func() bool {
 		s.enterAll(queue, acts)
 		return len(acts[queue]) >= n
 	})
@@ -48,7 +51,7 @@ func (s *stage) finish(queue string, acts map[string][]*act) {
 	acts[queue] = acts[queue][1:]
 	a.end <- nil
 	// On a busy machine the task may have gone back to the queue, which uses no attempt.
-	if row := await(s.t, s.pool, a.ID, 15*time.Second, store.StatusCompleted); row.Attempt != 1 {
+	if row := enginetest.Await(s.t, s.pool, a.ID, 15*time.Second, store.StatusCompleted); row.Attempt != 1 {
 		s.t.Errorf("task %s is completed at attempt %d", a.ID, row.Attempt)
 	}
 }
@@ -65,10 +68,8 @@ func TestSharedSlots(t *testing.T) {
 	lines := func(queues ...string) { // until one of each stands in line for a slot
 		t.Helper()
 		for _, queue := range queues {
-			eventually(t, 10*time.Second, "one of "+queue+" waits for a slot", func() bool {
-				tr.worker.slots.mu.Lock()
-				defer tr.worker.slots.mu.Unlock()
-				return tr.worker.slots.queues[queue].waiting.Len() > 0
+			enginetest.Eventually(t, 10*time.Second, "one of "+queue+" waits for a slot", func() bool {
+				return tr.worker.Slots.Waiting(queue) > 0
 			})
 		}
 	}
@@ -110,7 +111,7 @@ func TestSharedSlots(t *testing.T) {
 func (s *stage) finishAll(queue string, n int, acts map[string][]*act) {
 	s.t.Helper()
 	for range n {
-		eventually(s.t, 10*time.Second, "one of "+queue+" runs", func() bool {
+		enginetest.Eventually(s.t, 10*time.Second, "one of "+queue+" runs", func() bool {
 			s.enterAll(queue, acts)
 			return len(acts[queue]) > 0
 		})
@@ -161,8 +162,8 @@ func TestConfigPaused(t *testing.T) {
 	put := func(id, queue string, payload store.Payload) {
 		s.schedule(id, func(task *store.Task) { task.Queue, task.Payload = queue, payload })
 	}
-	put("alone", "default", job{})
-	eventually(t, 10*time.Second, "the node leads", func() bool {
+	put("alone", "default", enginetest.Job{})
+	enginetest.Eventually(t, 10*time.Second, "the node leads", func() bool {
 		return s.count(`SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 2
 			AND objid = 0
 			AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`) == 1
@@ -177,8 +178,8 @@ func TestConfigPaused(t *testing.T) {
 	s.node(queues(store.Queue("side")), parts...)
 	s.begins("alone").end <- nil
 	s.is("alone", store.StatusCompleted, taskdb.OutcomeCompleted)
-	put("side job", "side", job{})
-	put("job", "default", job{})
+	put("side job", "side", enginetest.Job{})
+	put("job", "default", enginetest.Job{})
 	s.begins("job").end <- nil
 	s.is("job", store.StatusCompleted, taskdb.OutcomeCompleted)
 	second := s.count(`SELECT max(number) FROM tasktable.nodes`)

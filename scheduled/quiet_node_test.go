@@ -10,7 +10,9 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
+	"github.com/tasktable/tasktable/scheduled/internal/worker"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -25,7 +27,7 @@ func (s *stage) member(change func(*Config)) (node *Node, stop func()) {
 // sees waits until a query is true.
 func (s *stage) sees(what, query string, args ...any) {
 	s.t.Helper()
-	eventually(s.t, 10*time.Second, what, func() bool {
+	enginetest.Eventually(s.t, 10*time.Second, what, func() bool {
 		return s.count(`SELECT coalesce((`+query+`), false)::int`, args...) == 1
 	})
 }
@@ -50,7 +52,7 @@ func TestQuietNodeLeavesTheWorkToOthers(t *testing.T) {
 	runs := s.begins("runs")
 	due := s.now().Add(4 * time.Second)
 	s.schedule("waits", func(task *store.Task) { task.At = due })
-	await(t, s.pool, "waits", 5*time.Second, store.StatusExecuting)
+	enginetest.Await(t, s.pool, "waits", 5*time.Second, store.StatusExecuting)
 	_, stopSecond := s.member(ahead)
 	s.sees("the second node is there", `SELECT count(*) = 2 FROM tasktable.nodes WHERE dead_at IS NULL`)
 
@@ -107,7 +109,7 @@ func TestQuietNodeAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	node, err := New(Config{Pool: s.nodes, Handlers: registry, Logger: testLogger()})
+	node, err := New(Config{Pool: s.nodes, Handlers: registry, Logger: enginetest.Logger()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +122,7 @@ func TestQuietNodeAlone(t *testing.T) {
 		AND application_name LIKE 'tasktable session%'`)
 	s.sees("it is there again, and works nothing", worksNothingSQL, 2)
 	s.passes(s.now().Add(2500 * time.Millisecond)) // two ticks
-	if row := await(t, s.pool, "a", time.Second, store.StatusQueued); row.Attempt != 0 || row.Fence != nil {
+	if row := enginetest.Await(t, s.pool, "a", time.Second, store.StatusQueued); row.Attempt != 0 || row.Fence != nil {
 		t.Errorf("claimed: %+v", row)
 	}
 	s.sees("nobody works it", `SELECT count(*) = 1 FROM tasktable.late_tasks WHERE NOT has_node`)
@@ -135,25 +137,26 @@ func TestQuietNodeFetchesNothing(t *testing.T) {
 	s := newStage(t)
 	tr := s.prepare(nil, handlers.Handle(s.handle))
 	s.schedule("a", nil)
-	if err := tr.session.follow(t.Context()); err != nil {
+	if err := tr.session.Follow(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	tr.looks()
-	if found, err := tr.leader.pass(t.Context()); err != nil || found.Claimed != 1 {
+	if found, err := tr.leader.Pass(t.Context()); err != nil || found.Claimed != 1 {
 		t.Fatalf("%+v, %v", found, err)
 	}
-	tr.instance.quiet.set(true)
+	tr.instance.quiet.Set(true)
 	tr.run()
 	s.sees("the node works nothing", worksNothingSQL, 1)
 	s.passes(s.now().Add(time.Second))
 	if n := s.count(`SELECT count(*) FROM tasktable.river_job WHERE state = 'available'`); n != 1 {
 		t.Errorf("%d jobs are left", n)
 	}
-	tr.instance.quiet.set(false)
+	tr.instance.quiet.Set(false)
 	s.begins("a").end <- nil
-	await(t, s.pool, "a", 10*time.Second, store.StatusCompleted)
+	enginetest.Await(t, s.pool, "a", 10*time.Second, store.StatusCompleted)
 	// If it waited for longer than two seconds, it went back first.
-	if history := fmt.Sprint(outcomes(t, s.pool, "a")); history != "[COMPLETED]" && history != "[RELEASED COMPLETED]" {
+	if history := fmt.Sprint(enginetest.Outcomes(t, s.pool, "a")); history != "[COMPLETED]" &&
+		history != "[RELEASED COMPLETED]" {
 		t.Errorf("history %s", history)
 	}
 }
@@ -169,8 +172,8 @@ func TestQuietNodeHandsBackWhatWaitsForASlot(t *testing.T) {
 	tr.oneBatch("default", 3)
 	tr.run()
 	first := s.begins("1")
-	s.passes(s.now().Add(gateValid + 100*time.Millisecond)) // by then the others wait beside it
-	tr.instance.quiet.set(true)
+	s.passes(s.now().Add(worker.GateValid + 100*time.Millisecond)) // by then the others wait beside it
+	tr.instance.quiet.Set(true)
 	for _, id := range []string{"2", "3"} {
 		if row := s.is(id, store.StatusQueued, taskdb.OutcomeReleased); row.Attempt != 0 ||
 			s.errorOf(id) != "the node is quiet" {
@@ -188,7 +191,7 @@ func TestQuietNodeStartsNoTransaction(t *testing.T) {
 	s := newStage(t)
 	tr := s.prepare(
 		nil,
-		handlers.HandleTx(func(ctx context.Context, _ pgx.Tx, task *handlers.Task[job]) error {
+		handlers.HandleTx(func(ctx context.Context, _ pgx.Tx, task *handlers.Task[enginetest.Job]) error {
 			return s.handle(ctx, task)
 		}),
 	)
@@ -196,38 +199,20 @@ func TestQuietNodeStartsNoTransaction(t *testing.T) {
 	tr.oneBatch("default", 1)
 	release := s.exhaust()
 	tr.run()
-	eventually(t, 10*time.Second, "its attempt begins", func() bool {
-		held := tr.worker.inHand(0)
-		return len(held) == 1 && held[0].running() != nil
+	enginetest.Eventually(t, 10*time.Second, "its attempt begins", func() bool {
+		held := tr.worker.InHand(0)
+		return len(held) == 1 && held[0].Begun()
 	})
-	s.passes(time.Now().Add(gateValid + 50*time.Millisecond)) // by then the first gate's answer is too old
-	tr.instance.quiet.set(true)
+	s.passes(time.Now().Add(worker.GateValid + 50*time.Millisecond)) // by then the first gate's answer is too old
+	tr.instance.quiet.Set(true)
 	release()
-	eventually(t, 15*time.Second, "it goes back because the node is quiet", func() bool {
+	enginetest.Eventually(t, 15*time.Second, "it goes back because the node is quiet", func() bool {
 		return s.errorOf("a") == "the node is quiet"
 	})
 	// On a busy machine it may have gone back before, for want of a connection.
-	if row := s.is("a", store.StatusQueued, outcomes(t, s.pool, "a")...); row.Attempt != 0 ||
-		slices.Contains(outcomes(t, s.pool, "a"), taskdb.OutcomeCompleted) {
-		t.Errorf("attempt %d: %v", row.Attempt, outcomes(t, s.pool, "a"))
+	if row := s.is("a", store.StatusQueued, enginetest.Outcomes(t, s.pool, "a")...); row.Attempt != 0 ||
+		slices.Contains(enginetest.Outcomes(t, s.pool, "a"), taskdb.OutcomeCompleted) {
+		t.Errorf("attempt %d: %v", row.Attempt, enginetest.Outcomes(t, s.pool, "a"))
 	}
 	s.idle("a")
-}
-
-// However often it is told, and by how many, it is as it was told last.
-func TestQuietIsWhatWasToldLast(t *testing.T) {
-	t.Parallel()
-	q := newQuiet()
-	for _, on := range []bool{false, true, true, false, false, true, false} {
-		q.set(on)
-		closed := false
-		select {
-		case <-q.begins():
-			closed = true
-		default:
-		}
-		if since, is := q.from(); is != on || closed != on || q.on() != on || since.IsZero() == on {
-			t.Errorf("told %t: %t, closed %t, since %s", on, is, closed, since)
-		}
-	}
 }

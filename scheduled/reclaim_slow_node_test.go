@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
+	"github.com/tasktable/tasktable/scheduled/internal/pg"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
@@ -38,8 +40,8 @@ func TestSlowRowsOfADeadNodeAreTakenBack(t *testing.T) {
 	left := func() int {
 		return s.count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE fence IS NOT NULL AND id <> 'slowest'`)
 	}
-	eventually(t, 60*time.Second, "the claims are taken back", func() bool {
-		if _, err := tr.leader.tick(t.Context()); err != nil && !taskdb.IsTimeout(err) {
+	enginetest.Eventually(t, 60*time.Second, "the claims are taken back", func() bool {
+		if _, err := tr.leader.Tick(t.Context()); err != nil && !pg.IsTimeout(err) {
 			t.Fatal(err)
 		}
 		return left() == 0
@@ -52,8 +54,8 @@ func TestSlowRowsOfADeadNodeAreTakenBack(t *testing.T) {
 	if err != nil || row.Fence == nil {
 		t.Fatalf("the slowest is taken back although it cannot be: %v", err)
 	}
-	clear(tr.leader.quarantined) // as after a minute
+	clear(tr.leader.Quarantined) // as after a minute
 	tr.run()
-	await(t, s.pool, "slowest", 20*time.Second, store.StatusQueued)
+	enginetest.Await(t, s.pool, "slowest", 20*time.Second, store.StatusQueued)
 	s.sees("the River job is gone", `SELECT count(*) = 0 FROM tasktable.river_job`)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
@@ -27,7 +28,7 @@ func TestEditsDoNotFire(t *testing.T) {
 	}
 	again := func(change func(*store.Task), want store.Outcome) func(id string) {
 		return verb(func(id string) (store.Receipt, error) {
-			task := store.Task{ID: id, Payload: job{id}, Recurrence: &store.Recurrence{Cron: farOff}}
+			task := store.Task{ID: id, Payload: enginetest.Job{Name: id}, Recurrence: &store.Recurrence{Cron: farOff}}
 			change(&task)
 			return s.tasks.Schedule(t.Context(), s.pool, task)
 		}, want)
@@ -43,8 +44,10 @@ func TestEditsDoNotFire(t *testing.T) {
 	)
 	past := time.Now().Add(-1000 * time.Hour)
 	edits := map[string][]func(id string){
-		"nothing":    {again(func(*store.Task) {}, store.Unchanged)},
-		"payload":    {again(func(task *store.Task) { task.Payload = job{"other"} }, store.Rescheduled)},
+		"nothing": {again(func(*store.Task) {}, store.Unchanged)},
+		"payload": {again(
+			func(task *store.Task) { task.Payload = enginetest.Job{Name: "other"} }, store.Rescheduled,
+		)},
 		"expression": {again(func(task *store.Task) { task.Recurrence.Cron = "@yearly" }, store.Rescheduled)},
 		"zone":       {again(func(task *store.Task) { task.Recurrence.TimeZone = "Asia/Tokyo" }, store.Rescheduled)},
 		"policy":     {again(func(task *store.Task) { task.Recurrence.CatchUp = store.CatchUpAll }, store.Rescheduled)},
@@ -88,7 +91,7 @@ func TestEditsDoNotFire(t *testing.T) {
 	s.schedule("after", nil) // the leader has made its pass
 	s.begins("after").end <- nil
 	for _, id := range ids {
-		row := await(t, s.pool, id, time.Second, store.StatusQueued)
+		row := enginetest.Await(t, s.pool, id, time.Second, store.StatusQueued)
 		if lines := s.lines(id); len(lines) != 0 || row.OccurrenceCount != 0 || row.StartedAt != nil ||
 			row.NextAttemptAt.Before(time.Now().Add(-time.Second)) {
 			t.Errorf("%s has fired: %+v, %+v", id, lines, row)
@@ -100,17 +103,17 @@ func TestEditsDoNotFire(t *testing.T) {
 func TestEditsLoseNoFire(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	s.node(nil, handlers.Handle(func(context.Context, *handlers.Task[job]) error { return nil }))
+	s.node(nil, handlers.Handle(func(context.Context, *handlers.Task[enginetest.Job]) error { return nil }))
 	const id = "edited"
 	edit := func(n int) {
 		s.schedule(id, func(task *store.Task) {
-			task.Payload, task.Recurrence = job{fmt.Sprint(n)}, &store.Recurrence{
+			task.Payload, task.Recurrence = enginetest.Job{Name: fmt.Sprint(n)}, &store.Recurrence{
 				Cron: eachSecond, CatchUp: store.CatchUpAll, Overlap: store.OverlapAllow,
 			}
 		})
 	}
 	n := 0
-	eventually(t, 30*time.Second, "it has fired four times", func() bool {
+	enginetest.Eventually(t, 30*time.Second, "it has fired four times", func() bool {
 		edit(n)
 		n++
 		s.planned(id)
@@ -138,7 +141,7 @@ func TestFiresMissedWhilePaused(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	s.node(func(c *Config) { c.Queues = map[string]int{"default": 50, "side": 50} },
-		handlers.Handle(func(context.Context, *handlers.Task[job]) error { return nil }))
+		handlers.Handle(func(context.Context, *handlers.Task[enginetest.Job]) error { return nil }))
 	policies := map[string]store.CatchUp{}
 	var alone, ids []string // those paused by themselves, and all
 	for _, policy := range []store.CatchUp{"", store.CatchUpNone, store.CatchUpLatest, store.CatchUpAll} {
@@ -160,7 +163,7 @@ func TestFiresMissedWhilePaused(t *testing.T) {
 			return s.count(`SELECT count(*) FROM tasktable.recurring_tasks WHERE last_fire > $1`, after) == len(ids)
 		}
 	}
-	eventually(t, 10*time.Second, "all have fired", fired(time.Time{}))
+	enginetest.Eventually(t, 10*time.Second, "all have fired", fired(time.Time{}))
 	if outcome, err := s.tasks.PauseScope(
 		t.Context(), s.pool, store.Queue("side"), time.Time{}, "to see",
 	); err != nil || outcome != store.Paused {
@@ -175,7 +178,7 @@ func TestFiresMissedWhilePaused(t *testing.T) {
 	s.passes(paused.Truncate(time.Second).Add(3500 * time.Millisecond))
 	last := map[string]time.Time{} // what was due a moment before the pause may have been caught by it
 	for _, id := range ids {
-		row, err := tasks.Get(t.Context(), s.pool, id)
+		row, err := enginetest.Tasks.Get(t.Context(), s.pool, id)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -191,14 +194,14 @@ func TestFiresMissedWhilePaused(t *testing.T) {
 			t.Fatalf("%+v, %v", receipt, err)
 		}
 	}
-	eventually(t, 10*time.Second, "all have fired since", fired(s.now()))
+	enginetest.Eventually(t, 10*time.Second, "all have fired since", fired(s.now()))
 	for _, id := range ids {
 		if _, err := s.tasks.Cancel(t.Context(), s.pool, id); err != nil {
 			t.Fatal(err)
 		}
 		s.judgePaused(id, last[id], policies[id])
 	}
-	eventually(t, 10*time.Second, "all occurrences have ended", func() bool {
+	enginetest.Eventually(t, 10*time.Second, "all occurrences have ended", func() bool {
 		return s.count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE finished_at IS NULL`) == 0
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
@@ -26,7 +27,7 @@ func (s *stage) recur(name string, recurrence store.Recurrence) store.Receipt {
 }
 
 // handleFired is handle for occurrences: the test waits for their runs under the recurring task's id.
-func (s *stage) handleFired(ctx context.Context, task *handlers.Task[job]) error {
+func (s *stage) handleFired(ctx context.Context, task *handlers.Task[enginetest.Job]) error {
 	a := &act{Task: task, ctx: ctx, end: make(chan error, 1)}
 	s.of(parentOf(task.ID)) <- a
 	select {
@@ -40,7 +41,7 @@ func (s *stage) handleFired(ctx context.Context, task *handlers.Task[job]) error
 }
 
 // handleFiredDeaf is handleFired for a handler that does not mind its context.
-func (s *stage) handleFiredDeaf(_ context.Context, task *handlers.Task[job]) error {
+func (s *stage) handleFiredDeaf(_ context.Context, task *handlers.Task[enginetest.Job]) error {
 	return s.handleFired(context.Background(), task)
 }
 
@@ -53,7 +54,7 @@ func parentOf(id string) string {
 // planned waits until the next fire of recurring tasks, as they are now, is known.
 func (s *stage) planned(ids ...string) {
 	s.t.Helper()
-	eventually(s.t, 10*time.Second, "the next fires are planned", func() bool {
+	enginetest.Eventually(s.t, 10*time.Second, "the next fires are planned", func() bool {
 		return s.count(`SELECT count(*) FROM tasktable.recurring_tasks WHERE id = ANY ($1)
 			AND next_fire IS NOT NULL`, ids) == len(ids)
 	})
@@ -108,7 +109,7 @@ func TestRecurringTasksFire(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	s.node(
-		nil, handlers.Handle(func(context.Context, *handlers.Task[job]) error { return nil }),
+		nil, handlers.Handle(func(context.Context, *handlers.Task[enginetest.Job]) error { return nil }),
 		handlers.Func("CRON", func(context.Context) error { return nil }),
 	)
 	ends := time.Now().Truncate(time.Second).Add(4 * time.Second)
@@ -122,7 +123,7 @@ func TestRecurringTasksFire(t *testing.T) {
 	})
 	cron := store.Cron("CRON", eachSecond)
 	cron.Recurrence.MaxOccurrences, cron.Recurrence.Overlap = 2, store.OverlapAllow
-	schedule(t, s.pool, cron)
+	enginetest.Schedule(t, s.pool, cron)
 
 	ended := map[string]string{"counted": "ended after 4 occurrences",
 		"ends": "ended at " + ends.UTC().Format(time.RFC3339), "every": "ended after 3 occurrences",
@@ -169,7 +170,7 @@ func TestExtraOccurrences(t *testing.T) {
 	s.node(nil, handlers.Handle(s.handleFired))
 	s.recur("extra", store.Recurrence{Cron: "0 * * * *"})
 	s.planned("extra")
-	before := await(t, s.pool, "extra", time.Second, store.StatusQueued)
+	before := enginetest.Await(t, s.pool, "extra", time.Second, store.StatusQueued)
 
 	asked := time.Now()
 	if receipt, err := s.tasks.RunNow(t.Context(), s.pool, "extra"); err != nil || receipt.Outcome != store.Queued {
@@ -199,7 +200,7 @@ func TestExtraOccurrences(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.planned("extra")
-	after := await(t, s.pool, "extra", time.Second, store.StatusQueued)
+	after := enginetest.Await(t, s.pool, "extra", time.Second, store.StatusQueued)
 	if after.OccurrenceCount != 0 || after.StartedAt != nil || !after.NextAttemptAt.Equal(*before.NextAttemptAt) {
 		t.Errorf("the task was %+v, is %+v", before, after)
 	}
@@ -223,7 +224,7 @@ func TestExtraOccurrences(t *testing.T) {
 	if n := len(s.lines("extra")); n != 8 {
 		t.Errorf("%d occurrences", n)
 	}
-	if row := await(t, s.pool, "extra", time.Second, store.StatusQueued); row.OccurrenceCount != 0 ||
+	if row := enginetest.Await(t, s.pool, "extra", time.Second, store.StatusQueued); row.OccurrenceCount != 0 ||
 		!row.NextAttemptAt.Equal(*before.NextAttemptAt) {
 		t.Errorf("the task was %+v, is %+v", before, row)
 	}

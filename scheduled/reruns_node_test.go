@@ -1,12 +1,10 @@
 package scheduled
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -15,44 +13,17 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
-
-// logText is a log that can be read while it is written.
-type logText struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *logText) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-// lines are those that contain all of the words.
-func (l *logText) lines(words ...string) (found []string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-next:
-	for one := range strings.Lines(l.text.String()) {
-		for _, word := range words {
-			if !strings.Contains(one, word) {
-				continue next
-			}
-		}
-		found = append(found, one)
-	}
-	return found
-}
 
 // Tasks that ask for "now" for ever, in each way there is, run once a second. The metric counts them, and others
 // still start at their times. The log is silent, because each has asked only a few times.
 func TestEndlessReruns(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	var log logText
+	var log enginetest.LogText
 	var over atomic.Bool
 	registry := prometheus.NewPedanticRegistry()
 	reruns := map[string]func(task *handlers.Execution) error{
@@ -78,7 +49,7 @@ func TestEndlessReruns(t *testing.T) {
 		return nil
 	}
 	s.node(func(c *Config) { c.Logger, c.Metrics = slog.New(slog.NewTextHandler(&log, nil)), registry },
-		handlers.Handle(func(_ context.Context, task *handlers.Task[job]) error {
+		handlers.Handle(func(_ context.Context, task *handlers.Task[enginetest.Job]) error {
 			return run(task.Execution, task.Payload.Name)
 		}),
 		handlers.HandleTx(func(_ context.Context, _ pgx.Tx, task *handlers.Task[transactional]) error {
@@ -93,8 +64,8 @@ func TestEndlessReruns(t *testing.T) {
 		}
 	}
 	s.schedule("transactional", func(task *store.Task) { task.Payload = transactional{"again"} })
-	eventually(t, 30*time.Second, "they have been put off", func() bool {
-		got := scraped(t, registry)
+	enginetest.Eventually(t, 30*time.Second, "they have been put off", func() bool {
+		got := enginetest.Scraped(t, registry)
 		return got["tasks_put_off_total JOB"] >= 3*4*each && got["tasks_put_off_total TRANSACTIONAL"] >= 3
 	})
 	s.schedule("other", nil)
@@ -108,28 +79,11 @@ func TestEndlessReruns(t *testing.T) {
 		t.Errorf("%d lines of history in %s, want %d at most", lines, took, most)
 	}
 	over.Store(true)
-	eventually(t, 10*time.Second, "they have ended", func() bool {
+	enginetest.Eventually(t, 10*time.Second, "they have ended", func() bool {
 		return s.count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE finished_at IS NULL`) == 0
 	})
-	if told := log.lines("level=WARN", "again and again"); told != nil {
+	if told := log.Lines("level=WARN", "again and again"); told != nil {
 		t.Errorf("each task asked a few times, and the log tells: %q", told)
-	}
-}
-
-// The log tells of an endless chain once a minute.
-func TestEndlessRerunIsLogged(t *testing.T) {
-	t.Parallel()
-	var log logText
-	s := &settler{log: slog.New(slog.NewTextHandler(&log, nil))}
-	for range 2 {
-		for i := range taskdb.MaxGenerations {
-			s.putOff(fmt.Sprint(i), "FAN", 2)
-			s.putOff("a", "JOB", 0)
-		}
-	}
-	told := log.lines("level=WARN", "again and again")
-	if len(told) != 1 || !strings.Contains(told[0], "type=JOB put_off=30 window=1m0s task=a") {
-		t.Errorf("the log tells %q", told)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -18,17 +19,17 @@ func TestRestoredDatabase(t *testing.T) {
 	f := newField(t)
 	f.shut(1)
 	node := f.start(nil)
-	sentSince := schedule(t, f.pool, store.Task{Payload: gated{"sent since", 1}})
-	running := schedule(t, f.pool, store.Task{Payload: gated{"running", 1}})
+	sentSince := enginetest.Schedule(t, f.pool, store.Task{Payload: gated{"sent since", 1}})
+	running := enginetest.Schedule(t, f.pool, store.Task{Payload: gated{"running", 1}})
 	for _, id := range []string{sentSince.ID, running.ID} {
 		node.runs(id, 20*time.Second)
 	}
 	for i := range 5 {
-		schedule(t, f.pool, store.Task{
+		enginetest.Schedule(t, f.pool, store.Task{
 			Payload: gated{fmt.Sprint("due ", i), 1}, At: time.Now().Add(500 * time.Millisecond),
 		})
 	}
-	later := schedule(t, f.pool, store.Task{Payload: gated{"later", 1}, At: time.Now().Add(time.Hour)})
+	later := enginetest.Schedule(t, f.pool, store.Task{Payload: gated{"later", 1}, At: time.Now().Add(time.Hour)})
 	node.kill()
 	f.exec(`SELECT tasktable.pause_scope('all', reason => 'restored from a backup')`)
 	f.exec(`SELECT setval('tasktable.task_numbers', nextval('tasktable.task_numbers') + 1000000000)`)
@@ -48,17 +49,17 @@ func TestRestoredDatabase(t *testing.T) {
 	if len(began) != 0 {
 		t.Errorf("%d tasks have begun", len(began))
 	}
-	if _, err := tasks.Cancel(t.Context(), f.pool, sentSince.ID); err != nil {
+	if _, err := enginetest.Tasks.Cancel(t.Context(), f.pool, sentSince.ID); err != nil {
 		t.Fatal(err)
 	}
 	f.exec(`SELECT tasktable.resume_scope('all')`)
 	f.until(20*time.Second, "the rest is done", `SELECT count(*) = 6 FROM tasktable.scheduled_tasks
 		WHERE status = 'COMPLETED'`)
-	if got := outcomes(t, f.pool, running.ID); fmt.Sprint(got) != "[LOST COMPLETED]" {
+	if got := enginetest.Outcomes(t, f.pool, running.ID); fmt.Sprint(got) != "[LOST COMPLETED]" {
 		t.Errorf("what was running at the time of the backup has the history %v", got)
 	}
 	for range 6 {
-		e := receive(t, began, time.Second, "each ran")
+		e := enginetest.Receive(t, began, time.Second, "each ran")
 		if e.ID == sentSince.ID || e.ID == later.ID {
 			t.Errorf("%s ran", e.ID)
 		}

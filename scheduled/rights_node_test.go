@@ -14,6 +14,9 @@ import (
 
 	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/migrations"
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
+	"github.com/tasktable/tasktable/scheduled/internal/maintenance"
+	"github.com/tasktable/tasktable/scheduled/internal/pg"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/inspect"
@@ -59,19 +62,19 @@ func (s *stage) busyNode(recurring store.Task) prometheus.Gatherer {
 		c.Recurring, c.declareEvery = []store.Task{recurring}, 10*time.Millisecond
 		c.Queues = map[string]int{"default": 20, "slow": 20}
 		c.Metrics, c.censusEvery = registry, 50*time.Millisecond
-	}, handlers.Handle(func(_ context.Context, task *handlers.Task[job]) error {
+	}, handlers.Handle(func(_ context.Context, task *handlers.Task[enginetest.Job]) error {
 		switch name := task.Payload.Name; {
 		case name == "fails":
 			return handlers.Permanent(errors.New("no such event"))
 		case name == "retried" && task.Attempt == 1:
 			return errors.New("oops")
 		case name == "follows":
-			task.FollowUp(store.Task{ID: "followed", Payload: job{"followed"}})
+			task.FollowUp(store.Task{ID: "followed", Payload: enginetest.Job{Name: "followed"}})
 			task.Result(map[string]int{"n": 1})
 		}
 		return nil
 	}), handlers.HandleTx(func(ctx context.Context, tx pgx.Tx, _ *handlers.Task[gated]) error {
-		_, err := tasks.Schedule(ctx, tx, store.Task{ID: "in tx", Payload: job{"in tx"}})
+		_, err := enginetest.Tasks.Schedule(ctx, tx, store.Task{ID: "in tx", Payload: enginetest.Job{Name: "in tx"}})
 		return err
 	}), handlers.Func("TICK", func(context.Context) error { return nil }))
 	return registry
@@ -83,17 +86,17 @@ func TestANodeWithTheEnginesRights(t *testing.T) {
 	s, application := bound(t)
 	secondly := store.Cron("TICK", "* * * * * *")
 	metrics := s.busyNode(secondly)
-	if _, err := tasks.PauseScope(
+	if _, err := enginetest.Tasks.PauseScope(
 		t.Context(), s.nodes, store.Queue("slow"), time.Time{}, "first the others",
 	); err != nil {
 		t.Fatal(err)
 	}
 	put := func(name string, change func(*store.Task)) {
-		task := store.Task{ID: name, Payload: job{name}}
+		task := store.Task{ID: name, Payload: enginetest.Job{Name: name}}
 		if change != nil {
 			change(&task)
 		}
-		schedule(t, application, task)
+		enginetest.Schedule(t, application, task)
 	}
 	put("good", nil)
 	put("fails", nil)
@@ -118,27 +121,27 @@ func TestANodeWithTheEnginesRights(t *testing.T) {
 	s.is("transactional", store.StatusCompleted, "COMPLETED")
 	s.is("in tx", store.StatusCompleted, "COMPLETED")
 	s.is("undecodable", store.StatusFailed, "FAILED")
-	await(t, s.pool, "bad cron", 15*time.Second, store.StatusFailed)
-	eventually(t, 15*time.Second, "the recurring task fires twice", func() bool {
+	enginetest.Await(t, s.pool, "bad cron", 15*time.Second, store.StatusFailed)
+	enginetest.Eventually(t, 15*time.Second, "the recurring task fires twice", func() bool {
 		return s.count(`SELECT count(*) FROM tasktable.scheduled_tasks
 			WHERE parent_id = $1 AND status = 'COMPLETED'`, taskdb.IDOf(secondly)) >= 2
 	})
-	if got := outcomes(t, s.pool, "slow"); len(got) != 0 {
+	if got := enginetest.Outcomes(t, s.pool, "slow"); len(got) != 0 {
 		t.Errorf("the paused task has run: %v", got)
 	}
-	if _, err := tasks.ResumeScope(t.Context(), s.nodes, store.Queue("slow")); err != nil {
+	if _, err := enginetest.Tasks.ResumeScope(t.Context(), s.nodes, store.Queue("slow")); err != nil {
 		t.Fatal(err)
 	}
 	s.is("slow", store.StatusCompleted, "COMPLETED")
-	if _, err := tasks.Retry(t.Context(), application, "fails"); err != nil {
+	if _, err := enginetest.Tasks.Retry(t.Context(), application, "fails"); err != nil {
 		t.Fatal(err)
 	}
 	s.is("fails", store.StatusFailed, "FAILED", "FAILED")
-	eventually(t, 15*time.Second, "all is counted for the metrics", func() bool {
-		got := scraped(t, metrics)
+	enginetest.Eventually(t, 15*time.Second, "all is counted for the metrics", func() bool {
+		got := enginetest.Scraped(t, metrics)
 		return got["dead_letters FAILED JOB"] == 3 && got["tasks_scheduled_total created TICK"] >= 2
 	})
-	if got := scraped(t, metrics); got["lane_depth_limit"] == 0 || got["census_failures_total"] != 0 {
+	if got := enginetest.Scraped(t, metrics); got["lane_depth_limit"] == 0 || got["census_failures_total"] != 0 {
 		t.Errorf("up to %v, failures %v", got["lane_depth_limit"], got["census_failures_total"])
 	}
 	// The application sees its own tasks alone. The follow-ups of its tasks are among them.
@@ -153,24 +156,26 @@ func TestANodeWithTheEnginesRights(t *testing.T) {
 func TestRetentionAndErasureWithTheEnginesRights(t *testing.T) {
 	t.Parallel()
 	s, application := bound(t)
-	schedule(t, application, store.Task{ID: "old", Payload: job{"old"}})
-	schedule(t, application, store.Task{
-		ID: "erased", Payload: job{"erased"}, Entity: "member:7", At: time.Now().Add(time.Hour),
+	enginetest.Schedule(t, application, store.Task{ID: "old", Payload: enginetest.Job{Name: "old"}})
+	enginetest.Schedule(t, application, store.Task{
+		ID: "erased", Payload: enginetest.Job{Name: "erased"}, Entity: "member:7", At: time.Now().Add(time.Hour),
 	})
-	tr := s.prepare(nil, handlers.Handle(func(context.Context, *handlers.Task[job]) error { return nil }))
+	tr := s.prepare(nil, handlers.Handle(func(context.Context, *handlers.Task[enginetest.Job]) error { return nil }))
 	tr.run()
 	s.is("old", store.StatusCompleted, "COMPLETED")
-	tr.retention.config.Retention = time.Microsecond
-	for at := (retainPlace{}); ; {
-		next, _, err := tr.retention.runOnce(t.Context(), at)
+	retention := maintenance.NewRetention(maintenance.RetentionConfig{
+		Pool: tr.instance.pool, Statements: tr.statements, Period: time.Microsecond, Log: enginetest.Logger(),
+	})
+	for at := (maintenance.Place{}); ; {
+		next, _, err := retention.RunOnce(t.Context(), at)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if at = next; at == (retainPlace{}) {
+		if at = next; at == (maintenance.Place{}) {
 			break
 		}
 	}
-	erased, err := tasks.EraseEntity(t.Context(), s.nodes, "member:7")
+	erased, err := enginetest.Tasks.EraseEntity(t.Context(), s.nodes, "member:7")
 	if err != nil || erased.Tasks != 1 || erased.Changes != 1 {
 		t.Errorf("erased %+v, %v", erased, err)
 	}
@@ -198,7 +203,7 @@ func TestReclaimWithTheEnginesRights(t *testing.T) {
 	s, application := bound(t)
 	s.cut = true
 	s.node(func(c *Config) { c.StartAllowance = time.Second })
-	schedule(t, application, store.Task{ID: "cut", Payload: job{"cut"}})
+	enginetest.Schedule(t, application, store.Task{ID: "cut", Payload: enginetest.Job{Name: "cut"}})
 	s.begins("cut")
 	s.exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 		WHERE datname = current_database() AND application_name LIKE 'tasktable session%'`)
@@ -215,7 +220,7 @@ func TestPlansWithTheEnginesRights(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &bench{t: t, pool: s.pool, Queries: taskdb.Queries{Schema: schema}}
+	b := &bench{&enginetest.Bench{T: t, Pool: s.pool, Queries: taskdb.Queries{Schema: schema}}}
 	b.fill("of few tasks")
 	b.revive(planTasks / 2)
 	conn, err := s.nodes.Acquire(t.Context())
@@ -223,7 +228,7 @@ func TestPlansWithTheEnginesRights(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Release()
-	if _, err := conn.Exec(t.Context(), taskdb.PlanSettingsSQL); err != nil {
+	if _, err := conn.Exec(t.Context(), pg.PlanSettingsSQL); err != nil {
 		t.Fatal(err)
 	}
 	for _, one := range b.hotStatements() {
@@ -234,7 +239,7 @@ func TestPlansWithTheEnginesRights(t *testing.T) {
 			}
 		}
 	}
-	b.exec(`UPDATE tasktable.scheduled_tasks SET status = 'CANCELLED', fence = NULL, lease_expires_at = NULL,
+	b.Exec(`UPDATE tasktable.scheduled_tasks SET status = 'CANCELLED', fence = NULL, lease_expires_at = NULL,
 		finished_at = now()
 		WHERE fence IS NOT NULL`) // by nobody, which the stage would mind
 }

@@ -10,6 +10,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
+	"github.com/tasktable/tasktable/scheduled/internal/worker"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -27,7 +29,7 @@ func TestTasksBehindLongHandlersWaitInTheQueue(t *testing.T) {
 		s.schedule(fmt.Sprint("behind ", i), nil)
 	}
 	begin := time.Now()
-	eventually(t, 30*time.Second, "six seconds have passed", func() bool {
+	enginetest.Eventually(t, 30*time.Second, "six seconds have passed", func() bool {
 		return s.count(`SELECT (clock_timestamp() > $1)::int`, begin.Add(6*time.Second)) == 1
 	})
 	if n := s.count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE fence IS NOT NULL`); n != 2 {
@@ -106,7 +108,7 @@ func TestLeaderOfAnotherServiceKnowsAverages(t *testing.T) {
 		}
 		s.sees("all have run", `SELECT count(*) = 0 FROM tasktable.scheduled_tasks WHERE status <> 'COMPLETED'`)
 	}
-	feed("first ", 2*averageRuns)
+	feed("first ", 2*worker.AverageRuns)
 	s.sees("the node has published", `SELECT count(*) = 1 FROM tasktable.nodes WHERE averages ? $1`, quick{}.TaskType())
 	const lastSQL = `SELECT last_value::int FROM tasktable.river_job_id_seq`
 	before := s.count(lastSQL)

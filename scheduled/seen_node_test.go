@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/inspect"
 )
@@ -29,12 +30,12 @@ func TestNodesAsTheStoreSeesThem(t *testing.T) {
 		return found
 	}
 	stopFirst := s.node(work("first", map[string]int{"default": 3}), handlers.Handle(s.handle))
-	eventually(t, 20*time.Second, "the first leads", func() bool {
+	enginetest.Eventually(t, 20*time.Second, "the first leads", func() bool {
 		found := nodes()
 		return len(found) == 1 && found[0].State == inspect.NodeLeads && found[0].ElectedAt != nil
 	})
 	s.node(work("second", map[string]int{"mail": 2}), handlers.Handle(s.handle))
-	eventually(t, 20*time.Second, "the second works", func() bool {
+	enginetest.Eventually(t, 20*time.Second, "the second works", func() bool {
 		found := nodes()
 		return len(found) == 2 && found[0].State == inspect.NodeLeads && found[1].State == inspect.NodeWorks
 	})
@@ -43,7 +44,7 @@ func TestNodesAsTheStoreSeesThem(t *testing.T) {
 		n.ElectedAt != nil || n.DeadAt != nil {
 		t.Errorf("the second is %+v", n)
 	}
-	eventually(t, 20*time.Second, "both give another sign of life", func() bool {
+	enginetest.Eventually(t, 20*time.Second, "both give another sign of life", func() bool {
 		found := nodes()
 		return found[0].LastSeen.After(*before[0].LastSeen) && found[1].LastSeen.After(*before[1].LastSeen)
 	})
@@ -52,7 +53,7 @@ func TestNodesAsTheStoreSeesThem(t *testing.T) {
 		t.Errorf("the queues are %+v, %v", states, err)
 	}
 	stopFirst()
-	eventually(t, 20*time.Second, "the first has ended, and the second leads", func() bool {
+	enginetest.Eventually(t, 20*time.Second, "the first has ended, and the second leads", func() bool {
 		found := nodes()
 		return found[0].Service == "second" && found[0].State == inspect.NodeLeads &&
 			found[1].State == inspect.NodeEnded && found[1].DeadAt != nil

@@ -10,7 +10,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tasktable/tasktable/handlers"
-	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
+	"github.com/tasktable/tasktable/scheduled/internal/pg"
+	"github.com/tasktable/tasktable/scheduled/internal/session"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -27,17 +29,17 @@ func TestReadOnlySessionEnds(t *testing.T) {
 			s.cut = true
 			tr := s.prepare(nil, handlers.Handle(s.handle))
 			if leads {
-				if err := tr.session.follow(t.Context()); err != nil || !tr.session.leads {
-					t.Fatalf("leads: %t, %v", tr.session.leads, err)
+				if err := tr.session.Follow(t.Context()); err != nil || !tr.session.Leads {
+					t.Fatalf("leads: %t, %v", tr.session.Leads, err)
 				}
 			}
-			if _, err := tr.session.conn.Exec(t.Context(), standbySQL); err != nil {
+			if _, err := tr.session.Conn.Exec(t.Context(), standbySQL); err != nil {
 				t.Fatal(err)
 			}
-			if err := tr.instance.run(t.Context()); !errors.Is(err, taskdb.ErrReadOnly) {
+			if err := tr.instance.run(t.Context()); !errors.Is(err, pg.ErrReadOnly) {
 				t.Errorf("the life ends with %v", err)
 			}
-			if tr.session.leading.Load() {
+			if tr.session.LeadsNow() {
 				t.Error("it still leads")
 			}
 		})
@@ -48,10 +50,13 @@ func TestReadOnlySessionEnds(t *testing.T) {
 func TestNodeSurvivesAFailover(t *testing.T) {
 	f := newField(t)
 	stop := startNode(
-		t, f.nodePool(), nil, handlers.Handle(func(context.Context, *handlers.Task[job]) error { return nil }),
+		t, f.nodePool(), nil,
+		handlers.Handle(func(context.Context, *handlers.Task[enginetest.Job]) error { return nil }),
 	)
 	const completed = `SELECT coalesce(bool_and(status = 'COMPLETED'), false) FROM tasktable.scheduled_tasks`
-	if _, err := tasks.Schedule(t.Context(), f.pool, store.Task{Payload: job{"first"}}); err != nil {
+	if _, err := enginetest.Tasks.Schedule(t.Context(), f.pool, store.Task{
+		Payload: enginetest.Job{Name: "first"},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	f.until(10*time.Second, "the node works", completed)
@@ -59,7 +64,9 @@ func TestNodeSurvivesAFailover(t *testing.T) {
 	for round := range 2 {
 		f.exec(`ALTER DATABASE ` + database + ` SET default_transaction_read_only = on`)
 		f.cut("tasktable")
-		if _, err := tasks.Schedule(t.Context(), f.pool, store.Task{Payload: job{fmt.Sprint(round)}}); err != nil {
+		if _, err := enginetest.Tasks.Schedule(t.Context(), f.pool, store.Task{
+			Payload: enginetest.Job{Name: fmt.Sprint(round)},
+		}); err != nil {
 			t.Fatal(err)
 		}
 		f.until(10*time.Second, "no node is at work", `SELECT count(*) = 0 FROM pg_stat_activity
@@ -89,12 +96,12 @@ func TestReadOnlyPoolIsEvicted(t *testing.T) {
 	for _, conn := range taken {
 		conn.Release()
 	}
-	tr.renewer.askPool(t.Context())
+	tr.worker.Renewer.AskPool(t.Context())
 	conn, err := tr.instance.pool.Acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := refuseReadOnly(t.Context(), conn.Conn()); err != nil {
+	if err := session.RefuseReadOnly(t.Context(), conn.Conn()); err != nil {
 		t.Error(err)
 	}
 	conn.Release()

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -22,7 +23,7 @@ func TestTwoProcessesRunEachTaskOnce(t *testing.T) {
 		list = append(list, store.Task{Payload: quick{Name: fmt.Sprint(i)}})
 	}
 	begin := time.Now()
-	if _, err := tasks.ScheduleMany(t.Context(), f.pool, list); err != nil {
+	if _, err := enginetest.Tasks.ScheduleMany(t.Context(), f.pool, list); err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("scheduled in %s", time.Since(begin))
@@ -86,7 +87,7 @@ func (f *field) load(every time.Duration, millis int) (stop func() int) {
 			case <-ctx.Done():
 				return
 			case <-ticker.C:
-				_, err = tasks.Schedule(context.Background(), f.pool, store.Task{
+				_, err = enginetest.Tasks.Schedule(context.Background(), f.pool, store.Task{
 					Payload: quick{Name: fmt.Sprint(n), Millis: millis},
 				})
 			}
@@ -143,8 +144,8 @@ func TestSIGTERMInterruptsWhatTakesTooLong(t *testing.T) {
 	f := newField(t)
 	open, openStubborn := f.shut(1), f.shut(2)
 	first := f.start(func(c *childConfig) { c.ShutdownTimeout = 500 * time.Millisecond })
-	long := schedule(t, f.pool, store.Task{Payload: gated{"long", 1}})
-	deaf := schedule(t, f.pool, store.Task{Payload: stubborn{"deaf", 2}})
+	long := enginetest.Schedule(t, f.pool, store.Task{Payload: gated{"long", 1}})
+	deaf := enginetest.Schedule(t, f.pool, store.Task{Payload: stubborn{"deaf", 2}})
 	first.runs(long.ID, 10*time.Second)
 	first.runs(deaf.ID, 10*time.Second)
 	second := f.start(nil)
@@ -154,8 +155,9 @@ func TestSIGTERMInterruptsWhatTakesTooLong(t *testing.T) {
 	second.runs(long.ID, 10*time.Second)
 	t.Logf("what minds its context runs elsewhere %s after SIGTERM", time.Since(begin))
 	open()
-	row := await(t, f.pool, long.ID, 10*time.Second, store.StatusCompleted)
-	if got := outcomes(t, f.pool, long.ID); fmt.Sprint(got) != "[INTERRUPTED COMPLETED]" || row.Attempt != 1 {
+	row := enginetest.Await(t, f.pool, long.ID, 10*time.Second, store.StatusCompleted)
+	if got := enginetest.Outcomes(t, f.pool, long.ID); fmt.Sprint(got) != "[INTERRUPTED COMPLETED]" ||
+		row.Attempt != 1 {
 		t.Errorf("history %v, attempt %d", got, row.Attempt)
 	}
 	f.never(
@@ -172,8 +174,8 @@ func TestSIGTERMInterruptsWhatTakesTooLong(t *testing.T) {
 	second.runs(deaf.ID, reclaimLimit)
 	t.Logf("the deaf handler's task runs elsewhere %s after SIGTERM", time.Since(begin))
 	openStubborn()
-	await(t, f.pool, deaf.ID, 10*time.Second, store.StatusCompleted)
-	if got := outcomes(t, f.pool, deaf.ID); fmt.Sprint(got) != "[LOST COMPLETED]" {
+	enginetest.Await(t, f.pool, deaf.ID, 10*time.Second, store.StatusCompleted)
+	if got := enginetest.Outcomes(t, f.pool, deaf.ID); fmt.Sprint(got) != "[LOST COMPLETED]" {
 		t.Errorf("history %v", got)
 	}
 	f.stopAndSeeNothingLeft(second)

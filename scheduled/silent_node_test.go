@@ -13,20 +13,22 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/tasktable/tasktable/handlers"
-	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
+	"github.com/tasktable/tasktable/scheduled/internal/pg"
+	"github.com/tasktable/tasktable/scheduled/internal/session"
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/storetest"
 )
 
 // enginesWire has the engine's pool of a node go over a wire, and its session and its listener past it.
-func (f *field) enginesWire(w *wire) func(*Config) {
+func (f *field) enginesWire(w *enginetest.Wire) func(*Config) {
 	settings := f.nodePool().Config().ConnConfig
 	direct := settings.DialFunc
 	settings.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
 		if ctx.Value(onItsOwn{}) != nil {
 			return direct(ctx, network, address)
 		}
-		return w.dial(ctx, network, address)
+		return w.Dial(ctx, network, address)
 	}
 	return func(c *Config) {
 		c.Connect = func(ctx context.Context) (*pgx.Conn, error) {
@@ -39,16 +41,16 @@ func (f *field) enginesWire(w *wire) func(*Config) {
 // nothing.
 func TestNodeWithASilentPoolBeginsAgain(t *testing.T) {
 	f := newField(t)
-	w := newWire()
-	t.Cleanup(w.end)
+	w := enginetest.NewWire()
+	t.Cleanup(w.End)
 	v := newVisitor()
 	startNode(t, f.nodePool(), f.enginesWire(w), handlers.Handle(v.handle))
-	first := schedule(t, f.pool, store.Task{Payload: job{"a"}})
-	receive(t, v.began, 10*time.Second, "the task runs")
+	first := enginetest.Schedule(t, f.pool, store.Task{Payload: enginetest.Job{Name: "a"}})
+	enginetest.Receive(t, v.began, 10*time.Second, "the task runs")
 	old, _ := f.leading()
 	begin := time.Now()
-	w.cut()
-	if cause := receive(
+	w.Cut()
+	if cause := enginetest.Receive(
 		t, v.ended, poolSilent+10*time.Second, "the handler's context ends",
 	); !errors.Is(cause, handlers.ErrLeaseLost) {
 		t.Errorf("cause %v", cause)
@@ -56,8 +58,8 @@ func TestNodeWithASilentPoolBeginsAgain(t *testing.T) {
 	if took := time.Since(begin); took < poolSilent/2 {
 		t.Errorf("it gave up after %s", took)
 	}
-	w.mend()
-	again := receive(t, v.began, 30*time.Second, "the task runs again")
+	w.Mend()
+	again := enginetest.Receive(t, v.began, 30*time.Second, "the task runs again")
 	close(v.let)
 	if number, _ := f.leading(); again.ID != first.ID || number <= old {
 		t.Errorf("task %s, node %d after %d", again.ID, number, old)
@@ -68,23 +70,23 @@ func TestNodeWithASilentPoolBeginsAgain(t *testing.T) {
 // made.
 func TestForgottenConnectionsAreReplaced(t *testing.T) {
 	f := newField(t)
-	w := newWire()
-	t.Cleanup(w.end)
+	w := enginetest.NewWire()
+	t.Cleanup(w.End)
 	v := newVisitor()
 	close(v.let)
 	startNode(t, f.nodePool(), f.enginesWire(w), handlers.Handle(v.handle))
 	for i := range 20 {
-		schedule(t, f.pool, store.Task{Payload: job{fmt.Sprint("before ", i)}})
-		receive(t, v.began, 10*time.Second, "a task runs")
+		enginetest.Schedule(t, f.pool, store.Task{Payload: enginetest.Job{Name: fmt.Sprint("before ", i)}})
+		enginetest.Receive(t, v.began, 10*time.Second, "a task runs")
 	}
 	number, _ := f.leading()
-	w.forget()
+	w.Forget()
 	begin := time.Now()
 	for i := range 20 {
-		schedule(t, f.pool, store.Task{Payload: job{fmt.Sprint("after ", i)}})
+		enginetest.Schedule(t, f.pool, store.Task{Payload: enginetest.Job{Name: fmt.Sprint("after ", i)}})
 	}
 	for range 20 {
-		receive(t, v.began, 30*time.Second, "a task runs")
+		enginetest.Receive(t, v.began, 30*time.Second, "a task runs")
 	}
 	f.until(30*time.Second, "all are completed", completedSQL, 40)
 	t.Logf("all ran within %s", time.Since(begin))
@@ -121,7 +123,8 @@ func TestRotatedPassword(t *testing.T) {
 		AND application_name = 'tasktable engine'`)
 	s.schedule("after", nil)
 	s.begins("after").end <- nil
-	await(t, s.pool, "after", 10*time.Second, store.StatusCompleted) // perhaps after a fetch that was cut off
+	// Perhaps after a fetch that was cut off.
+	enginetest.Await(t, s.pool, "after", 10*time.Second, store.StatusCompleted)
 	if now := s.count(`SELECT max(number)::int FROM tasktable.nodes`); now != number {
 		t.Errorf("node %d began, after node %d", now, number)
 	}
@@ -136,11 +139,11 @@ func TestSpoke(t *testing.T) {
 		"an answer":                    {nil, true},
 		"an error of the server":       {fmt.Errorf("settle: %w", &pgconn.PgError{Code: "23505"}), true},
 		"no connection left":           {&pgconn.PgError{Code: "53300"}, true},
-		"a standby":                    {taskdb.ErrReadOnly, true},
+		"a standby":                    {pg.ErrReadOnly, true},
 		"a password that is no longer": {&pgconn.PgError{Code: "28P01"}, false},
 		"silence":                      {context.DeadlineExceeded, false},
 	} {
-		if got := spoke(test.err); got != test.want {
+		if got := session.Answered(test.err); got != test.want {
 			t.Errorf("%s: %t", name, got)
 		}
 	}

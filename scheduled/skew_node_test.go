@@ -19,6 +19,8 @@ import (
 	_ "github.com/lib/pq" // the driver "postgres"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
+	"github.com/tasktable/tasktable/scheduled/internal/pg"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
@@ -53,7 +55,7 @@ func (r *rollout) apply(script string) {
 	defer conn.Release()
 	settings := []string{"SET lock_timeout = '1s'", "SET check_function_bodies = off"}
 	for _, step := range append(settings, strings.Split(string(content), "-- step\n")...) {
-		eventually(r.t, 60*time.Second, script+" is applied", func() bool {
+		enginetest.Eventually(r.t, 60*time.Second, script+" is applied", func() bool {
 			_, err := conn.Exec(r.t.Context(), step)
 			var refused *pgconn.PgError
 			if errors.As(err, &refused) && (refused.Code == "55P03" || refused.Code == "40P01") {
@@ -103,7 +105,10 @@ func (r *rollout) produceOne(
 	now := time.Now()
 	later := store.Task{Payload: moved{name}, At: now.Add(time.Hour), Entity: "entity " + name}
 	for _, do := range []func() error{
-		func() error { _, err := own.Schedule(ctx, db, store.Task{Payload: job{name + " plain"}}); return err },
+		func() error {
+			_, err := own.Schedule(ctx, db, store.Task{Payload: enginetest.Job{Name: name + " plain"}})
+			return err
+		},
 		func() error {
 			_, err := own.ScheduleMany(ctx, db, []store.Task{
 				{Payload: effectTx{name}, At: now.Add(50 * time.Millisecond)}, {Payload: effectSQL{name}, Priority: 1},
@@ -164,7 +169,7 @@ func (r *rollout) serve() (stop func()) {
 		c.Queues = map[string]int{"default": 20}
 		c.Recurring = []store.Task{store.Cron("TICK", "* * * * * *")}
 		c.Retention = time.Minute
-	}, handlers.Handle(func(_ context.Context, t *handlers.Task[job]) error {
+	}, handlers.Handle(func(_ context.Context, t *handlers.Task[enginetest.Job]) error {
 		if t.Attempt == 1 && rand.IntN(5) == 0 {
 			return errors.New("oops")
 		}
@@ -222,7 +227,7 @@ func rollOut(t *testing.T, up, down string, judge func(*rollout)) {
 	for range rounds {
 		for _, script := range []string{up, down} {
 			was := r.completed()
-			eventually(t, 30*time.Second, "tasks complete after a migration", func() bool {
+			enginetest.Eventually(t, 30*time.Second, "tasks complete after a migration", func() bool {
 				return r.completed() >= was+100
 			})
 			r.apply(script)
@@ -235,7 +240,7 @@ func rollOut(t *testing.T, up, down string, judge func(*rollout)) {
 		WHERE status NOT IN ('COMPLETED', 'SKIPPED') AND cron IS NULL`
 	var left string
 	deadline := time.Now().Add(45 * time.Second)
-	eventually(t, 60*time.Second, "all are completed", func() bool {
+	enginetest.Eventually(t, 60*time.Second, "all are completed", func() bool {
 		left = ask[string](f, unfinished)
 		return left == "" || time.Now().After(deadline)
 	})
@@ -321,7 +326,7 @@ func TestInternalErrorsThatPass(t *testing.T) {
 			s.exec(test.sql)
 			for kind, fails := range test.fails {
 				s.exec(`SELECT setval('failures', 2 - $1::int, false)`, fails)
-				s.schedule(kind, func(task *store.Task) { task.Payload = job{kind} })
+				s.schedule(kind, func(task *store.Task) { task.Payload = enginetest.Job{Name: kind} })
 				s.is(kind, store.StatusCompleted, taskdb.OutcomeCompleted)
 				if n := s.count(`SELECT last_value FROM failures`); n <= 1 {
 					t.Errorf("nothing has failed: %d", n)
@@ -351,7 +356,7 @@ func TestStalePlanIsNoDataError(t *testing.T) {
 	s.exec(`ALTER TABLE narrow ADD COLUMN b int`)
 	var stale *pgconn.PgError
 	if _, err := conn.Exec(t.Context(), "all"); !errors.As(err, &stale) || stale.Code != "0A000" ||
-		taskdb.IsDataError(err) {
-		t.Errorf("%v, a data error: %t", err, taskdb.IsDataError(err))
+		pg.IsDataError(err) {
+		t.Errorf("%v, a data error: %t", err, pg.IsDataError(err))
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
@@ -44,7 +45,7 @@ func TestSoak(t *testing.T) {
 		}
 	}
 	s := newStage(t)
-	s.node(nil, handlers.Handle(func(context.Context, *handlers.Task[job]) error { return nil }))
+	s.node(nil, handlers.Handle(func(context.Context, *handlers.Task[enginetest.Job]) error { return nil }))
 	stop := s.soakLoad()
 	var samples []soakSample
 	ticker := time.NewTicker(length / soakSamples)
@@ -56,7 +57,7 @@ func TestSoak(t *testing.T) {
 		since = time.Now()
 	}
 	n := stop()
-	eventually(t, 30*time.Second, "all are completed", func() bool {
+	enginetest.Eventually(t, 30*time.Second, "all are completed", func() bool {
 		return s.count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE status = 'COMPLETED'`) == n
 	})
 	third := soakSamples / 3
@@ -144,7 +145,8 @@ func (s *stage) soakLoad() (stop func() int) {
 			var some []store.Task
 			for i := range soakBatch {
 				some = append(some, store.Task{
-					Payload: job{fmt.Sprint(n + i)}, At: time.Now().Add(time.Duration(i%2) * time.Second),
+					Payload: enginetest.Job{Name: fmt.Sprint(n + i)},
+					At:      time.Now().Add(time.Duration(i%2) * time.Second),
 				})
 			}
 			if _, err := s.tasks.ScheduleMany(s.t.Context(), s.pool, some); err != nil {

@@ -14,6 +14,9 @@ import (
 	"github.com/riverqueue/river"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
+	"github.com/tasktable/tasktable/scheduled/internal/pg"
+	"github.com/tasktable/tasktable/scheduled/internal/riverjobs"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/storetest"
@@ -72,7 +75,7 @@ func (s *stage) nobodyLeads() {
 	}
 	s.t.Cleanup(func() { _ = conn.Conn().Close(context.Background()); conn.Release() })
 	if _, err := conn.Exec(
-		s.t.Context(), "SELECT pg_advisory_lock($1, 0)", taskdb.LockClass("tasktable", "leader"),
+		s.t.Context(), "SELECT pg_advisory_lock($1, 0)", pg.LockClass("tasktable", "leader"),
 	); err != nil {
 		s.t.Fatal(err)
 	}
@@ -133,7 +136,7 @@ func (s *stage) count(sql string, args ...any) int {
 // schedule schedules a task under its name as id.
 func (s *stage) schedule(name string, change func(*store.Task)) store.Receipt {
 	s.t.Helper()
-	task := store.Task{ID: name, Payload: job{name}}
+	task := store.Task{ID: name, Payload: enginetest.Job{Name: name}}
 	if change != nil {
 		change(&task)
 	}
@@ -146,13 +149,13 @@ func (s *stage) schedule(name string, change func(*store.Task)) store.Receipt {
 
 // act is one run of a handler that the test steers.
 type act struct {
-	*handlers.Task[job]
+	*handlers.Task[enginetest.Job]
 	ctx context.Context
 	end chan error
 }
 
 // handle tells the test that a run has begun, and ends it as the test says, or when its context ends.
-func (s *stage) handle(ctx context.Context, task *handlers.Task[job]) error {
+func (s *stage) handle(ctx context.Context, task *handlers.Task[enginetest.Job]) error {
 	a := s.enter(ctx, task)
 	select {
 	case err := <-a.end:
@@ -168,7 +171,7 @@ func (s *stage) handle(ctx context.Context, task *handlers.Task[job]) error {
 var errOver = errors.New("the test is over")
 
 // handleDeaf is handle for a handler that does not mind its context.
-func (s *stage) handleDeaf(ctx context.Context, task *handlers.Task[job]) error {
+func (s *stage) handleDeaf(ctx context.Context, task *handlers.Task[enginetest.Job]) error {
 	select {
 	case err := <-s.enter(ctx, task).end:
 		return err
@@ -177,7 +180,7 @@ func (s *stage) handleDeaf(ctx context.Context, task *handlers.Task[job]) error 
 	}
 }
 
-func (s *stage) enter(ctx context.Context, task *handlers.Task[job]) *act {
+func (s *stage) enter(ctx context.Context, task *handlers.Task[enginetest.Job]) *act {
 	a := &act{Task: task, ctx: ctx, end: make(chan error, 1)}
 	s.of(task.ID) <- a
 	return a
@@ -195,7 +198,7 @@ func (s *stage) of(id string) chan *act {
 // begins waits for the next run of a task.
 func (s *stage) begins(id string) *act {
 	s.t.Helper()
-	return receive(s.t, s.of(id), 15*time.Second, "task "+id+" begins")
+	return enginetest.Receive(s.t, s.of(id), 15*time.Second, "task "+id+" begins")
 }
 
 // idle fails the test if a task has runs that nobody waited for.
@@ -211,7 +214,7 @@ func (s *stage) idle(ids ...string) {
 // ends waits for a run's context to end, and returns why it did.
 func (a *act) ends(t *testing.T, within time.Duration) error {
 	t.Helper()
-	receive(t, a.ctx.Done(), within, "the context of task "+a.ID+" ends")
+	enginetest.Receive(t, a.ctx.Done(), within, "the context of task "+a.ID+" ends")
 	return context.Cause(a.ctx)
 }
 
@@ -219,12 +222,12 @@ func (a *act) ends(t *testing.T, within time.Duration) error {
 func (s *stage) is(id string, status store.Status, history ...string) store.Row {
 	s.t.Helper()
 	var row store.Row
-	eventually(s.t, 15*time.Second, fmt.Sprintf("task %s is %s and free", id, status), func() bool {
+	enginetest.Eventually(s.t, 15*time.Second, fmt.Sprintf("task %s is %s and free", id, status), func() bool {
 		var err error
-		row, err = tasks.Get(s.t.Context(), s.pool, id)
+		row, err = enginetest.Tasks.Get(s.t.Context(), s.pool, id)
 		return err == nil && row.Status == status && row.Fence == nil
 	})
-	if got := outcomes(s.t, s.pool, id); strings.Join(got, " ") != strings.Join(history, " ") {
+	if got := enginetest.Outcomes(s.t, s.pool, id); strings.Join(got, " ") != strings.Join(history, " ") {
 		s.t.Errorf("task %s is %s with the history %v, want %v", id, row.Status, got, history)
 	}
 	return row
@@ -233,7 +236,7 @@ func (s *stage) is(id string, status store.Status, history ...string) store.Row 
 // errorOf is the error in the last line of a task's history.
 func (s *stage) errorOf(id string) string {
 	s.t.Helper()
-	history, err := tasks.History(s.t.Context(), s.pool, id)
+	history, err := enginetest.Tasks.History(s.t.Context(), s.pool, id)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -257,7 +260,7 @@ func (s *stage) prepare(change func(*Config), parts ...handlers.Part) *troupe {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	config := Config{Pool: s.nodes, Handlers: registry, Service: "test", Logger: testLogger()}
+	config := Config{Pool: s.nodes, Handlers: registry, Service: "test", Logger: enginetest.Logger()}
 	config.Backoff = func(int, error) time.Duration { return 10 * time.Millisecond }
 	if change != nil {
 		change(&config)
@@ -266,26 +269,44 @@ func (s *stage) prepare(change func(*Config), parts ...handlers.Part) *troupe {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	life, err := node.begin(s.t.Context(), 0)
+	life, err := node.begin(s.t.Context(), 0, &sync.WaitGroup{})
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	// Nobody pings before the node runs, and a busy machine may take long until then.
-	if _, err := life.session.conn.Exec(s.t.Context(), "SET idle_session_timeout = 0"); err != nil {
+	if _, err := life.session.Conn.Exec(s.t.Context(), "SET idle_session_timeout = 0"); err != nil {
 		s.t.Fatal(err)
 	}
+	s.t.Cleanup(func() { // also of a node that never runs
+		life.worker.Finish()
+		life.worker.AwaitEnd()
+	})
 	return &troupe{stage: s, instance: life, done: make(chan error, 1)}
 }
 
 // looks has the leader make its look, and its deep look, which a pass needs.
 func (tr *troupe) looks() {
 	tr.t.Helper()
-	if _, err := tr.leader.tick(tr.t.Context()); err != nil {
+	if _, err := tr.leader.Tick(tr.t.Context()); err != nil {
 		tr.t.Fatal(err)
 	}
-	eventually(tr.t, 10*time.Second, "the deep look is made", func() bool {
-		tr.leader.takeDeep()
-		return tr.leader.deep.made
+	enginetest.Eventually(tr.t, 10*time.Second, "the deep look is made", func() bool {
+		return tr.leader.Ready()
+	})
+}
+
+// turns has the node make turns of its loop until it leads and has seen all that is there.
+func (tr *troupe) turns() {
+	tr.t.Helper()
+	due, death := time.NewTimer(time.Hour), time.NewTimer(time.Hour)
+	defer due.Stop()
+	defer death.Stop()
+	enginetest.Eventually(tr.t, 10*time.Second, "the leader has seen all that is there", func() bool {
+		ready := tr.session.Leads && tr.leader.Ready() // the turn that follows goes by it
+		if _, err := tr.leader.Turn(tr.t.Context(), false, due, death); err != nil || !tr.session.Leads {
+			tr.t.Fatalf("leads: %t, %v", tr.session.Leads, err)
+		}
+		return ready
 	})
 }
 
@@ -321,7 +342,9 @@ func (tr *troupe) oneBatch(queue string, n int) {
 		if len(holds) != n {
 			return fmt.Errorf("claimed %d tasks, want %d", len(holds), n)
 		}
-		_, err = tr.river.InsertManyFastTx(tr.t.Context(), tx, []river.InsertManyParams{jobOf(queue, "JOB", 0, holds)})
+		_, err = tr.river.InsertManyFastTx(tr.t.Context(), tx, []river.InsertManyParams{
+			riverjobs.JobOf(queue, "JOB", 0, holds),
+		})
 		return err
 	})
 	if err != nil {

@@ -22,6 +22,7 @@ import (
 
 	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/migrations"
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/localpg"
 )
@@ -101,7 +102,7 @@ func (s *twin) crash() {
 	if err := syscall.Kill(pid, syscall.SIGQUIT); err != nil {
 		s.t.Fatal(err)
 	}
-	eventually(s.t, 30*time.Second, "Postgres has ended", func() bool { return syscall.Kill(pid, 0) != nil })
+	enginetest.Eventually(s.t, 30*time.Second, "Postgres has ended", func() bool { return syscall.Kill(pid, 0) != nil })
 	s.stop() // which gives up the share in it
 }
 
@@ -147,7 +148,7 @@ func (s *twin) follow(primary *twin) {
 	s.start()
 	primary.exec(`ALTER SYSTEM SET synchronous_standby_names = '*'`)
 	primary.exec(`SELECT pg_reload_conf()`)
-	eventually(t, 30*time.Second, "the standby is synchronous", func() bool {
+	enginetest.Eventually(t, 30*time.Second, "the standby is synchronous", func() bool {
 		return primary.ask(`SELECT EXISTS (SELECT 1 FROM pg_stat_replication WHERE sync_state = 'sync')`)
 	})
 }
@@ -156,7 +157,7 @@ func (s *twin) follow(primary *twin) {
 func (s *twin) promote() {
 	s.t.Helper()
 	s.exec(`SELECT pg_promote()`)
-	eventually(s.t, 30*time.Second, "the standby is the primary", func() bool {
+	enginetest.Eventually(s.t, 30*time.Second, "the standby is the primary", func() bool {
 		return !s.ask(`SELECT pg_is_in_recovery()`)
 	})
 }
@@ -224,7 +225,7 @@ func (p *producer) run(ctx context.Context, pool *pgxpool.Pool, of *store.Store)
 		case <-ticker.C:
 			// What becomes of it when the answer is lost is the torture test's.
 			receipt, err := of.Schedule(ctx, pool, store.Task{
-				Payload: job{fmt.Sprint(n)}, At: time.Now().Add(time.Duration(n%5) * time.Second),
+				Payload: enginetest.Job{Name: fmt.Sprint(n)}, At: time.Now().Add(time.Duration(n%5) * time.Second),
 			})
 			if err == nil {
 				p.mu.Lock()
@@ -264,7 +265,7 @@ func TestNodesFollowThePrimary(t *testing.T) {
 	for range 2 {
 		startNode(
 			t, open("node"), nil,
-			handlers.HandleTx(func(ctx context.Context, tx pgx.Tx, task *handlers.Task[job]) error {
+			handlers.HandleTx(func(ctx context.Context, tx pgx.Tx, task *handlers.Task[enginetest.Job]) error {
 				_, err := tx.Exec(ctx, `INSERT INTO effects (task_id) VALUES ($1)`, task.ID)
 				return err
 			}),
@@ -286,7 +287,7 @@ func TestNodesFollowThePrimary(t *testing.T) {
 	goesOn := func(what string) {
 		t.Helper()
 		begin, before, accepted := time.Now(), ask(completed), p.count()
-		eventually(t, 40*time.Second, "tasks are scheduled and completed "+what, func() bool {
+		enginetest.Eventually(t, 40*time.Second, "tasks are scheduled and completed "+what, func() bool {
 			if before < 0 {
 				before = ask(completed)
 				return false
@@ -311,7 +312,7 @@ func TestNodesFollowThePrimary(t *testing.T) {
 
 	stop()
 	producers.Wait()
-	eventually(t, 40*time.Second, "all are completed", func() bool {
+	enginetest.Eventually(t, 40*time.Second, "all are completed", func() bool {
 		return ask(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE status <> 'COMPLETED'`) == 0
 	})
 	t.Logf("%d accepted", p.count())

@@ -11,7 +11,9 @@ import (
 	"time"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
+	"github.com/tasktable/tasktable/scheduled/internal/worker"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -35,7 +37,9 @@ func TestTasksDueAtOnce(t *testing.T) {
 		id = fmt.Sprint("seen ", i)
 		s.passes(time.Now().Add(100 * time.Millisecond)) // the leader looks once more after each wake
 		began = time.Now()
-		if _, err := quiet.Schedule(t.Context(), s.pool, store.Task{ID: id, Payload: job{id}}); err != nil {
+		if _, err := quiet.Schedule(t.Context(), s.pool, store.Task{
+			ID: id, Payload: enginetest.Job{Name: id},
+		}); err != nil {
 			t.Fatal(err)
 		}
 		s.begins(id).end <- nil
@@ -89,7 +93,7 @@ func TestLookAheadKeepsNoSlot(t *testing.T) {
 	s := newStage(t)
 	s.node(func(c *Config) { c.LookAhead, c.Queues = 10*time.Second, map[string]int{"default": 2} })
 	s.schedule("near", func(task *store.Task) { task.At = time.Now().Add(5 * time.Second) })
-	await(t, s.pool, "near", 5*time.Second, store.StatusExecuting)
+	enginetest.Await(t, s.pool, "near", 5*time.Second, store.StatusExecuting)
 	began := time.Now()
 	s.schedule("due", nil)
 	s.begins("due").end <- nil
@@ -116,9 +120,9 @@ func TestStopReleasesWhatWaits(t *testing.T) {
 	s.schedule("runs", nil)
 	running := s.begins("runs")
 	for i := range 5 {
-		await(t, s.pool, fmt.Sprint(i), 5*time.Second, store.StatusExecuting)
+		enginetest.Await(t, s.pool, fmt.Sprint(i), 5*time.Second, store.StatusExecuting)
 	}
-	eventually(t, 5*time.Second, "River has handed them out", func() bool {
+	enginetest.Eventually(t, 5*time.Second, "River has handed them out", func() bool {
 		return s.count(`SELECT count(*) FROM tasktable.river_job WHERE state = 'available'`) == 0
 	})
 	stopped := make(chan struct{})
@@ -131,7 +135,7 @@ func TestStopReleasesWhatWaits(t *testing.T) {
 		}
 	}
 	running.end <- nil
-	receive(t, stopped, 10*time.Second, "the node stops")
+	enginetest.Receive(t, stopped, 10*time.Second, "the node stops")
 	s.is("runs", store.StatusCompleted, taskdb.OutcomeCompleted)
 	s.idle("0", "1", "2", "3", "4")
 }
@@ -140,16 +144,19 @@ func TestStopReleasesWhatWaits(t *testing.T) {
 func TestPriority(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ slots, tasks int }{
-		"one by one": {slots: 2, tasks: averageRuns - 2}, // before run times are known each River job has one task
+		// Before run times are known each River job has one task.
+		"one by one": {slots: 2, tasks: worker.AverageRuns - 2},
 		// Two slots would work two batches side by side, of which one may be of a lower priority.
-		"in batches": {slots: 1, tasks: 3 * averageRuns},
+		"in batches": {slots: 1, tasks: 3 * worker.AverageRuns},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newStage(t)
 			var list []store.Task
 			for i := range test.tasks {
-				list = append(list, store.Task{ID: fmt.Sprint(i), Payload: job{fmt.Sprint(i)}, Priority: i % 3 * 40})
+				list = append(list, store.Task{
+					ID: fmt.Sprint(i), Payload: enginetest.Job{Name: fmt.Sprint(i)}, Priority: i % 3 * 40,
+				})
 			}
 			if _, err := s.tasks.ScheduleMany(t.Context(), s.pool, list); err != nil {
 				t.Fatal(err)
@@ -157,7 +164,7 @@ func TestPriority(t *testing.T) {
 			began, end := make(chan int), make(chan struct{})
 			s.node(
 				func(c *Config) { c.Queues = map[string]int{"default": test.slots} },
-				handlers.Handle(func(ctx context.Context, task *handlers.Task[job]) error {
+				handlers.Handle(func(ctx context.Context, task *handlers.Task[enginetest.Job]) error {
 					select {
 					case began <- task.Priority:
 					case <-ctx.Done():
@@ -178,10 +185,10 @@ func TestPriority(t *testing.T) {
 						t.Fatal("nothing runs that could end")
 					}
 				}
-				order = append(order, receive(t, began, 10*time.Second, "a task begins"))
+				order = append(order, enginetest.Receive(t, began, 10*time.Second, "a task begins"))
 			}
 			close(end)
-			eventually(t, 20*time.Second, "all are completed", func() bool {
+			enginetest.Eventually(t, 20*time.Second, "all are completed", func() bool {
 				return s.count(`SELECT count(*) FROM tasktable.scheduled_tasks
 					WHERE status = 'COMPLETED'`) == test.tasks
 			})
@@ -229,7 +236,7 @@ func TestMiddleware(t *testing.T) {
 		}
 	}
 	s.node(nil,
-		handlers.Handle(func(_ context.Context, task *handlers.Task[job]) error {
+		handlers.Handle(func(_ context.Context, task *handlers.Task[enginetest.Job]) error {
 			if task.ID == "forgiven" {
 				return errors.New("oops")
 			}

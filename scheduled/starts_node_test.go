@@ -11,7 +11,9 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
+	"github.com/tasktable/tasktable/scheduled/internal/worker"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -26,7 +28,9 @@ func TestWhyTellsTheStartOfARunningAttempt(t *testing.T) {
 	s.node(nil, handlers.Handle(s.handle))
 	s.schedule("one", nil)
 	a := s.begins("one")
-	eventually(t, 15*time.Second, "the start is written", func() bool { return s.count(startWrittenSQL, "one") == 1 })
+	enginetest.Eventually(t, 15*time.Second, "the start is written", func() bool {
+		return s.count(startWrittenSQL, "one") == 1
+	})
 	e := s.why("one")
 	at := func(at time.Time) string {
 		if at.Equal(a.StartedAt) {
@@ -69,7 +73,7 @@ func TestStartsOfShortAttemptsAreNotWritten(t *testing.T) {
 	long := s.begins("long")
 	s.schedule("short", nil)
 	s.begins("short").end <- nil
-	eventually(t, 15*time.Second, "the start of the long one is written", func() bool {
+	enginetest.Eventually(t, 15*time.Second, "the start of the long one is written", func() bool {
 		return s.count(startWrittenSQL, "long") == 1
 	})
 	if row := s.is("short", store.StatusCompleted, taskdb.OutcomeCompleted); row.StartedFence != nil ||
@@ -91,18 +95,20 @@ func TestStartOfATransactionalHandlerIsThatOfItsCall(t *testing.T) {
 	s := newStage(t)
 	called := make(chan time.Time, 1)
 	end := make(chan struct{})
-	tr := s.prepare(nil, handlers.HandleTx(func(ctx context.Context, _ pgx.Tx, task *handlers.Task[job]) error {
-		select {
-		case called <- task.StartedAt:
-		default: // a test that has failed receives no more
-		}
-		select {
-		case <-end:
-			return nil
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}))
+	tr := s.prepare(
+		nil, handlers.HandleTx(func(ctx context.Context, _ pgx.Tx, task *handlers.Task[enginetest.Job]) error {
+			select {
+			case called <- task.StartedAt:
+			default: // a test that has failed receives no more
+			}
+			select {
+			case <-end:
+				return nil
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		}),
+	)
 	var taken []func()
 	for range s.nodes.Config().MaxConns {
 		conn, err := s.nodes.Acquire(t.Context())
@@ -114,12 +120,12 @@ func TestStartOfATransactionalHandlerIsThatOfItsCall(t *testing.T) {
 	s.schedule("one", nil)
 	tr.oneBatch("default", 1)
 	tr.run()
-	k := &leaseRenewer{worker: tr.worker, vitals: tr.health}
-	eventually(t, 15*time.Second, "it waits for its connection", func() bool {
-		runs := tr.worker.inHand(0)
-		return len(runs) == 1 && runs[0].running() != nil && time.Since(runs[0].since) > 2*longRun
+	k := tr.worker.Renewer
+	enginetest.Eventually(t, 15*time.Second, "it waits for its connection", func() bool {
+		runs := tr.worker.InHand(0)
+		return len(runs) == 1 && runs[0].Begun() && time.Since(runs[0].Since) > 2*worker.LongRun
 	})
-	if err := k.writeStarts(t.Context(), tr.worker.inHand(0)); err != nil {
+	if err := k.WriteStarts(t.Context(), tr.worker.InHand(0)); err != nil {
 		t.Error(err)
 	}
 	if s.count(startWrittenSQL, "one") != 0 {
@@ -128,8 +134,10 @@ func TestStartOfATransactionalHandlerIsThatOfItsCall(t *testing.T) {
 	for _, release := range taken {
 		release()
 	}
-	startedAt := receive(t, called, 15*time.Second, "its handler is called")
-	eventually(t, 15*time.Second, "the start is written", func() bool { return s.count(startWrittenSQL, "one") == 1 })
+	startedAt := enginetest.Receive(t, called, 15*time.Second, "its handler is called")
+	enginetest.Eventually(t, 15*time.Second, "the start is written", func() bool {
+		return s.count(startWrittenSQL, "one") == 1
+	})
 	close(end)
 	if row := s.is("one", store.StatusCompleted, taskdb.OutcomeCompleted); !row.StartedAt.Equal(startedAt) {
 		t.Errorf("it started at %s, but its row says %s", startedAt, row.StartedAt)
@@ -140,13 +148,15 @@ func TestStartOfATransactionalHandlerIsThatOfItsCall(t *testing.T) {
 func TestStartsAreWritten(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.schedule(store.Task{Payload: job{"free"}, At: noon}, store.Task{Payload: job{"locked"}, At: noon},
-		store.Task{Payload: job{"ended"}, At: noon}, store.Task{Payload: job{"unwritten"}, At: noon})
-	holds := b.take(noon)
-	b.end(noon, completed(holds["ended"]))
-	before := stateOf(t, b.pool, "ended")
-	unlock := lock(t, b.pool, "locked")
-	began := noon.Add(time.Second)
+	b.Schedule(store.Task{Payload: enginetest.Job{Name: "free"}, At: enginetest.Noon},
+		store.Task{Payload: enginetest.Job{Name: "locked"}, At: enginetest.Noon},
+		store.Task{Payload: enginetest.Job{Name: "ended"}, At: enginetest.Noon},
+		store.Task{Payload: enginetest.Job{Name: "unwritten"}, At: enginetest.Noon})
+	holds := b.Take(enginetest.Noon)
+	b.End(enginetest.Noon, enginetest.Completed(holds["ended"]))
+	before := enginetest.StateOf(t, b.Pool, "ended")
+	unlock := enginetest.Lock(t, b.Pool, "locked")
+	began := enginetest.Noon.Add(time.Second)
 	write := func(ids ...string) (written []string) {
 		t.Helper()
 		var asked []taskdb.Claim
@@ -154,7 +164,7 @@ func TestStartsAreWritten(t *testing.T) {
 		for _, id := range ids {
 			asked, starts = append(asked, holds[id]), append(starts, began)
 		}
-		fences, err := b.Start(t.Context(), b.pool, 9, asked, starts)
+		fences, err := b.Start(t.Context(), b.Pool, 9, asked, starts)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -172,14 +182,14 @@ func TestStartsAreWritten(t *testing.T) {
 	if written := write("locked"); fmt.Sprint(written) != "[locked]" {
 		t.Errorf("unlocked: written %v", written)
 	}
-	b.expect("ended", "ended", before)
+	b.Expect("ended", "ended", before)
 	dead := int64(7)
-	b.inTx(func(tx pgx.Tx) {
-		_, err := b.Settle(t.Context(), tx, &noon, nil, []taskdb.Settlement{
+	b.InTx(func(tx pgx.Tx) {
+		_, err := b.Settle(t.Context(), tx, &enginetest.Noon, nil, []taskdb.Settlement{
 			taskdb.Lost(holds["free"], "its lease ended"), taskdb.Lost(holds["unwritten"], "its lease ended"),
 		})
 		if err == nil {
-			_, err = b.Settle(t.Context(), tx, &noon, &dead, []taskdb.Settlement{taskdb.Lost(
+			_, err = b.Settle(t.Context(), tx, &enginetest.Noon, &dead, []taskdb.Settlement{taskdb.Lost(
 				holds["locked"], "node 7 died",
 			)})
 		}
@@ -193,12 +203,12 @@ func TestStartsAreWritten(t *testing.T) {
 		"locked":    `LOST rev=1 attempt=1 scheduled=noon due=noon started=1s finished=noon error="node 7 died" node=7`,
 		"unwritten": `LOST rev=1 attempt=1 scheduled=noon due=noon finished=noon error="its lease ended"`,
 	} {
-		if got := stateOf(t, b.pool, id); !strings.Contains(got, want) {
+		if got := enginetest.StateOf(t, b.Pool, id); !strings.Contains(got, want) {
 			t.Errorf("%s:\n%s\nlacks\n%s", id, got, want)
 		}
 	}
 	// The next attempt has not started, whatever the row says of the one before.
-	b.take(noon)
+	b.Take(enginetest.Noon)
 	if n := b.written(); n != 0 {
 		t.Errorf("%d claims have a start that is another's", n)
 	}
@@ -206,11 +216,11 @@ func TestStartsAreWritten(t *testing.T) {
 
 // written counts the claims whose start is written.
 func (b *bench) written() (n int) {
-	b.t.Helper()
-	if err := b.pool.QueryRow(
-		b.t.Context(), `SELECT count(started_at) FROM tasktable.running_tasks`,
+	b.T.Helper()
+	if err := b.Pool.QueryRow(
+		b.T.Context(), `SELECT count(started_at) FROM tasktable.running_tasks`,
 	).Scan(&n); err != nil {
-		b.t.Fatal(err)
+		b.T.Fatal(err)
 	}
 	return n
 }

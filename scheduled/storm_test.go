@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -37,7 +38,7 @@ type edited struct {
 	by       time.Time
 }
 
-func (s *storm) handle(ctx context.Context, task *handlers.Task[job]) error {
+func (s *storm) handle(ctx context.Context, task *handlers.Task[enginetest.Job]) error {
 	s.mu.Lock()
 	if s.running[task.ID]++; s.running[task.ID] > 1 {
 		s.overlaps = append(s.overlaps, fmt.Sprintf("%s revision %d attempt %d", task.ID, task.Revision, task.Attempt))
@@ -68,7 +69,7 @@ func (s *storm) handle(ctx context.Context, task *handlers.Task[job]) error {
 	case 3:
 		panic("oops")
 	case 4:
-		task.FollowUp(store.Task{ID: fmt.Sprint("task ", rand.N(6)), Payload: job{"followed up"}})
+		task.FollowUp(store.Task{ID: fmt.Sprint("task ", rand.N(6)), Payload: enginetest.Job{Name: "followed up"}})
 	}
 	return nil
 }
@@ -86,11 +87,13 @@ func (s *storm) verb() error {
 		func() (store.Receipt, error) { return s.tasks.Delete(ctx, s.pool, id) },
 		func() (store.Receipt, error) { return s.tasks.Reschedule(ctx, s.pool, id, soon) },
 		func() (store.Receipt, error) {
-			return s.tasks.Schedule(ctx, s.pool, store.Task{ID: id, Payload: job{"storm"}, At: soon, MaxAttempts: 3})
+			return s.tasks.Schedule(ctx, s.pool, store.Task{
+				ID: id, Payload: enginetest.Job{Name: "storm"}, At: soon, MaxAttempts: 3,
+			})
 		},
 		func() (store.Receipt, error) {
 			return s.tasks.Schedule(ctx, s.pool, store.Task{
-				ID: id, Payload: job{fmt.Sprint(rand.N(9))}, At: soon, Priority: rand.N(3),
+				ID: id, Payload: enginetest.Job{Name: fmt.Sprint(rand.N(9))}, At: soon, Priority: rand.N(3),
 			})
 		},
 		func() (store.Receipt, error) { // an application's transaction that has the row for a while
@@ -145,8 +148,8 @@ func TestStorm(t *testing.T) {
 	}
 	for range 2 {
 		ran := s.ran()
-		eventually(t, 20*time.Second, "tasks run", func() bool { return s.ran() > ran+20 })
-		eventually(t, 20*time.Second, "a session is cut", func() bool {
+		enginetest.Eventually(t, 20*time.Second, "tasks run", func() bool { return s.ran() > ran+20 })
+		enginetest.Eventually(t, 20*time.Second, "a session is cut", func() bool {
 			return s.count(`SELECT count(pg_terminate_backend(pid)) FROM (SELECT pid FROM pg_stat_activity
 				WHERE datname = current_database() AND application_name LIKE 'tasktable session%' ORDER BY random()
 					LIMIT 1) AS one`) == 1
@@ -160,22 +163,22 @@ func TestStorm(t *testing.T) {
 	s.mu.Lock()
 	s.calm = true
 	s.mu.Unlock()
-	eventually(t, 30*time.Second, "it calms down", func() bool {
+	enginetest.Eventually(t, 30*time.Second, "it calms down", func() bool {
 		return s.count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE fence IS NOT NULL
 			OR next_attempt_at IS NOT NULL`) == 0
 	})
 	for i := range 6 { // each runs once more, whatever had become of it
 		id := fmt.Sprint("task ", i)
-		eventually(t, 30*time.Second, id+" is queued or running, and free", func() bool {
+		enginetest.Eventually(t, 30*time.Second, id+" is queued or running, and free", func() bool {
 			if _, err := s.tasks.Schedule(t.Context(), s.pool, store.Task{
-				ID: id, Payload: job{"last"}, At: time.Now(),
+				ID: id, Payload: enginetest.Job{Name: "last"}, At: time.Now(),
 			}); err != nil {
 				t.Fatal(err)
 			}
 			receipt, err := s.tasks.RunNow(t.Context(), s.pool, id)
 			return err == nil && receipt.Outcome == store.Queued
 		})
-		row := await(t, s.pool, id, 30*time.Second, store.StatusCompleted)
+		row := enginetest.Await(t, s.pool, id, 30*time.Second, store.StatusCompleted)
 		if row.Fence != nil || string(row.Payload) != `{"name": "last", "type": "JOB"}` {
 			t.Errorf("%s is %+v", id, row)
 		}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -43,7 +44,7 @@ func TestLeaderKilledAtTicks(t *testing.T) {
 		{ID: "skip", Payload: effectTx{"skip"}, Recurrence: &skip},
 	} {
 		task.MaxAttempts = 1000 // each killed leader takes one
-		schedule(t, f.pool, task)
+		enginetest.Schedule(t, f.pool, task)
 	}
 	f.until(10*time.Second, "all have fired", `SELECT bool_and(occurrence_count > 0) FROM tasktable.recurring_tasks`)
 
@@ -69,7 +70,7 @@ func TestLeaderKilledAtTicks(t *testing.T) {
 		killed[len(killed)-1],
 	)
 	for _, id := range []string{"quick", "slow", "tx", "sql", "skip"} {
-		if _, err := tasks.Cancel(t.Context(), f.pool, id); err != nil {
+		if _, err := enginetest.Tasks.Cancel(t.Context(), f.pool, id); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -81,7 +82,7 @@ func TestLeaderKilledAtTicks(t *testing.T) {
 // leaderOf waits until one of the processes leads, and returns which.
 func (f *field) leaderOf(processes []*process) (leader int) {
 	f.t.Helper()
-	eventually(f.t, 20*time.Second, "one of the processes leads", func() bool {
+	enginetest.Eventually(f.t, 20*time.Second, "one of the processes leads", func() bool {
 		_, pid := f.leading()
 		leader = slices.IndexFunc(processes, func(p *process) bool { return p.pid == pid })
 		return leader >= 0

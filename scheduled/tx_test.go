@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
@@ -33,7 +33,7 @@ func effectful(
 	s.exec(`CREATE TABLE effects (task_id text, attempt int, fence bigint)`)
 	const insert = `INSERT INTO effects VALUES ($1, $2, $3)`
 	s.node(change,
-		handlers.HandleTx(func(ctx context.Context, tx pgx.Tx, task *handlers.Task[job]) error {
+		handlers.HandleTx(func(ctx context.Context, tx pgx.Tx, task *handlers.Task[enginetest.Job]) error {
 			if _, err := tx.Exec(ctx, insert, task.ID, task.Attempt, task.Fence); err != nil {
 				return err
 			}
@@ -43,7 +43,9 @@ func effectful(
 			if _, err := tx.ExecContext(ctx, insert, task.ID, task.Attempt, task.Fence); err != nil {
 				return err
 			}
-			return s.handle(ctx, &handlers.Task[job]{Execution: task.Execution, Payload: job(task.Payload)})
+			return s.handle(ctx, &handlers.Task[enginetest.Job]{
+				Execution: task.Execution, Payload: enginetest.Job(task.Payload),
+			})
 		}))
 	return s, func(do func(string, func(string, func(*store.Task)))) {
 		do("pgx ", func(name string, change func(*store.Task)) { s.schedule("pgx "+name, change) })
@@ -86,13 +88,13 @@ func TestTransactionalHandlers(t *testing.T) {
 			t.Errorf("%s: seen before it is committed: %s", a.ID, got)
 		}
 		a.Note("done")
-		a.FollowUp(store.Task{ID: kind + "next", Payload: job{"next"}, At: time.Now().Add(time.Hour)})
+		a.FollowUp(store.Task{ID: kind + "next", Payload: enginetest.Job{Name: "next"}, At: time.Now().Add(time.Hour)})
 		a.end <- nil
 		if row := s.is(a.ID, store.StatusCompleted, taskdb.OutcomeCompleted); taskdb.TextOf(row.Message) != "done" ||
 			s.effects(a.ID) != "[1]" {
 			t.Errorf("%s: message %q, effects %s", a.ID, taskdb.TextOf(row.Message), s.effects(a.ID))
 		}
-		await(t, s.pool, kind+"next", 5*time.Second, store.StatusQueued)
+		enginetest.Await(t, s.pool, kind+"next", 5*time.Second, store.StatusQueued)
 
 		s.begins(kind + "fails").end <- oops
 		s.begins(kind + "fails").end <- nil
@@ -111,13 +113,15 @@ func TestTransactionalHandlers(t *testing.T) {
 		if _, err := s.tasks.Reschedule(t.Context(), s.pool, a.ID, time.Now().Add(time.Hour)); err != nil {
 			t.Fatal(err)
 		}
-		a.FollowUp(store.Task{ID: kind + "of the edited", Payload: job{"next"}, At: time.Now().Add(time.Hour)})
+		a.FollowUp(store.Task{
+			ID: kind + "of the edited", Payload: enginetest.Job{Name: "next"}, At: time.Now().Add(time.Hour),
+		})
 		a.end <- nil
 		s.is(a.ID, store.StatusQueued, taskdb.OutcomeSuperseded)
 		if got := s.effects(a.ID); got != "[1]" {
 			t.Errorf("effects of the attempts %s", got)
 		}
-		await(t, s.pool, kind+"of the edited", 5*time.Second, store.StatusQueued)
+		enginetest.Await(t, s.pool, kind+"of the edited", 5*time.Second, store.StatusQueued)
 
 		a = s.begins(kind + "cancelled") // its context ends, so it does not commit
 		if _, err := s.tasks.Cancel(t.Context(), s.pool, a.ID); err != nil {
@@ -140,7 +144,7 @@ func TestTransactionalHandlers(t *testing.T) {
 		}
 
 		a = s.begins(kind + "bad effect")
-		a.FollowUp(store.Task{Payload: job{""}})
+		a.FollowUp(store.Task{Payload: enginetest.Job{Name: ""}})
 		a.end <- nil
 		s.is(a.ID, store.StatusFailed, taskdb.OutcomeFailed)
 		if got := s.effects(a.ID); got != "[]" {
@@ -164,8 +168,8 @@ func TestTransactionOfALostFenceRollsBack(t *testing.T) {
 		first := s.begins(id)
 		// Its lease is over.
 		s.exec(`UPDATE tasktable.scheduled_tasks SET lease_expires_at = clock_timestamp() WHERE id = $1`, id)
-		eventually(t, 10*time.Second, "the claim is taken back", func() bool {
-			return fmt.Sprint(outcomes(t, s.pool, id)) == "[LOST]"
+		enginetest.Eventually(t, 10*time.Second, "the claim is taken back", func() bool {
+			return fmt.Sprint(enginetest.Outcomes(t, s.pool, id)) == "[LOST]"
 		})
 		first.end <- nil
 		second := s.begins(id)
@@ -188,7 +192,7 @@ func TestTransactionWaitsForALockedRow(t *testing.T) {
 	both(func(kind string, schedule func(string, func(*store.Task))) {
 		schedule("locked", nil)
 		locked := s.begins(kind + "locked")
-		unlock := lock(t, s.pool, kind+"locked")
+		unlock := enginetest.Lock(t, s.pool, kind+"locked")
 		locked.end <- nil
 		schedule("free", nil)
 		s.begins(kind + "free").end <- nil
@@ -222,14 +226,18 @@ func TestTransactionInADeadlock(t *testing.T) {
 				return err
 			})
 		}()
-		eventually(t, 5*time.Second, "the application waits", func() bool {
+		enginetest.Eventually(t, 5*time.Second, "the application waits", func() bool {
 			return s.count(`SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'effects'::regclass`) == 1
 		})
 		a.end <- nil
-		err := receive(t, ended, 10*time.Second, "the application's transaction ends")
-		eventually(t, 10*time.Second, "the attempt ends", func() bool { return len(outcomes(t, s.pool, kind+"a")) > 0 })
-		row := await(t, s.pool, kind+"a", 10*time.Second, store.StatusQueued, store.StatusCompleted)
-		switch got := fmt.Sprint(outcomes(t, s.pool, kind+"a"), " ", s.effects(kind+"a"), " ", err == nil); got {
+		err := enginetest.Receive(t, ended, 10*time.Second, "the application's transaction ends")
+		enginetest.Eventually(t, 10*time.Second, "the attempt ends", func() bool {
+			return len(enginetest.Outcomes(t, s.pool, kind+"a")) > 0
+		})
+		row := enginetest.Await(t, s.pool, kind+"a", 10*time.Second, store.StatusQueued, store.StatusCompleted)
+		switch got := fmt.Sprint(
+			enginetest.Outcomes(t, s.pool, kind+"a"), " ", s.effects(kind+"a"), " ", err == nil,
+		); got {
 		case "[COMPLETED] [1] false", "[SUPERSEDED] [] true":
 			t.Logf("%s%s: %s", kind, row.Status, got)
 		default:
@@ -237,72 +245,4 @@ func TestTransactionInADeadlock(t *testing.T) {
 		}
 		s.exec(`SELECT tasktable.cancel($1)`, kind+"a")
 	})
-}
-
-// The gate that is asked again in the handler's transaction judges by the time at which it is asked, not by that at
-// which the transaction began, and by what has become of the task since.
-func TestGateAgain(t *testing.T) {
-	t.Parallel()
-	for name, meanwhile := range map[string]struct{ sql, verdict string }{
-		"nothing": {`SELECT`, ""},
-		"expires": {`SELECT pg_sleep(extract(epoch FROM scheduled_at + expiration - clock_timestamp()) + 0.01)
-			FROM tasktable.scheduled_tasks`, taskdb.VerdictExpired},
-		"is cancelled":    {`SELECT tasktable.cancel('a')`, taskdb.VerdictEdited},
-		"is moved":        {`SELECT tasktable.reschedule('a', now() + interval '1 hour')`, taskdb.VerdictEdited},
-		"type is paused":  {`SELECT tasktable.pause_scope('type', 'JOB')`, taskdb.VerdictPaused},
-		"queue is paused": {`SELECT tasktable.pause_scope('queue', 'default')`, taskdb.VerdictPaused},
-		"other is paused": {`SELECT tasktable.pause_scope('queue', 'job'), tasktable.pause_scope('type', 'default'),
-			tasktable.pause_scope('type', 'JOBS')`, ""},
-		"pause is over": {`SELECT tasktable.pause_scope('all', until => clock_timestamp() + interval '1 millisecond'),
-			pg_sleep(0.01)`, ""},
-		"is taken back": {`UPDATE tasktable.scheduled_tasks SET fence = nextval('tasktable.task_numbers')`, "none"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newBench(t)
-			task := store.Task{Payload: job{"a"}, At: time.Now().Add(-time.Second), Expiration: time.Hour}
-			if meanwhile.verdict == taskdb.VerdictExpired {
-				task.Expiration = 4 * time.Second
-			}
-			b.schedule(task)
-			h := b.take(time.Now())["a"]
-			db := stdlib.OpenDBFromPool(b.pool)
-			defer func() { _ = db.Close() }()
-			one, err := b.pool.Begin(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer func() { _ = one.Rollback(context.WithoutCancel(t.Context())) }()
-			other, err := db.BeginTx(t.Context(), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer func() { _ = other.Rollback() }()
-			b.exec(meanwhile.sql)
-			for kind, tx := range map[string]taskdb.DB{"pgx": one, "sql": sqlQuerier{store.SQL(other)}} {
-				asked := time.Now()
-				var e handlers.Execution
-				refused := (&batch{
-					worker: &worker{statements: b.Queries, pace: newPace(), quiet: newQuiet()},
-				}).gateAgain(t.Context(), tx, &run{Claim: h}, &e)
-				switch {
-				case refused == nil && meanwhile.verdict == "":
-					if early := asked.Sub(e.StartedAt); early > 100*time.Millisecond {
-						t.Errorf("%s: started %s before it was asked", kind, early)
-					}
-				case refused == nil || refused.Verdict != meanwhile.verdict &&
-					(refused.Verdict != "" || meanwhile.verdict != "none"):
-					t.Errorf("%s: %+v, want the verdict %q", kind, refused, meanwhile.verdict)
-				}
-			}
-			ended, cancel := context.WithCancel(t.Context())
-			cancel()
-			if refused := (&batch{
-				worker: &worker{statements: b.Queries, pace: newPace(), quiet: newQuiet()},
-			}).gateAgain(ended, one, &run{Claim: h}, &handlers.Execution{}); refused == nil ||
-				refused.Verdict != verdictNoTx {
-				t.Errorf("with a context that has ended: %+v", refused)
-			}
-		})
-	}
 }

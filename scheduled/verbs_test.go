@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
@@ -30,10 +31,10 @@ func TestVerbsOnARunningTask(t *testing.T) {
 			return s.tasks.Reschedule(t.Context(), s.pool, id, time.Now())
 		},
 		"same": func(id string) (store.Receipt, error) {
-			return s.tasks.Schedule(t.Context(), s.pool, store.Task{ID: id, Payload: job{id}})
+			return s.tasks.Schedule(t.Context(), s.pool, store.Task{ID: id, Payload: enginetest.Job{Name: id}})
 		},
 		"edit": func(id string) (store.Receipt, error) {
-			return s.tasks.Schedule(t.Context(), s.pool, store.Task{ID: id, Payload: job{"edited"}})
+			return s.tasks.Schedule(t.Context(), s.pool, store.Task{ID: id, Payload: enginetest.Job{Name: "edited"}})
 		},
 		"SQL pause": func(id string) (store.Receipt, error) {
 			s.exec(`UPDATE tasktable.scheduled_tasks SET status = 'PAUSED' WHERE id = $1`, id)
@@ -186,7 +187,7 @@ func TestEditsOfClaimedTasks(t *testing.T) {
 		s.schedule(name, func(task *store.Task) { task.At = at })
 	}
 	for _, name := range names {
-		await(t, s.pool, name, 5*time.Second, store.StatusExecuting)
+		enginetest.Await(t, s.pool, name, 5*time.Second, store.StatusExecuting)
 	}
 	began := time.Now()
 	if receipt, err := s.tasks.Cancel(t.Context(), s.pool, "cancel"); err != nil || receipt.Outcome != store.Cancelled {
@@ -227,7 +228,7 @@ func TestClaimedTaskIsHandedBackOnce(t *testing.T) {
 	s := newStage(t)
 	s.node(func(c *Config) { c.LookAhead = 10 * time.Second })
 	s.schedule("a", func(task *store.Task) { task.At = time.Now().Add(8 * time.Second) })
-	await(t, s.pool, "a", 5*time.Second, store.StatusExecuting)
+	enginetest.Await(t, s.pool, "a", 5*time.Second, store.StatusExecuting)
 	// Nothing can be recorded for a while.
 	tx, err := s.pool.Begin(t.Context())
 	if err != nil {
@@ -238,7 +239,7 @@ func TestClaimedTaskIsHandedBackOnce(t *testing.T) {
 	}
 	for i := range 20 { // each is notified
 		s.exec(`UPDATE tasktable.scheduled_tasks SET priority = $1, status = 'PAUSED'`, i+1)
-		eventually(t, 5*time.Second, "the node hears of it", func() bool {
+		enginetest.Eventually(t, 5*time.Second, "the node hears of it", func() bool {
 			return s.count(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
 				AND wait_event_type = 'Lock'`) > 0
 		})
@@ -260,12 +261,12 @@ func TestAPauseOfATaskThatWaitsForASlot(t *testing.T) {
 	s.schedule("first", nil)
 	first := s.begins("first")
 	s.schedule("second", nil)
-	await(t, s.pool, "second", 5*time.Second, store.StatusExecuting)
+	enginetest.Await(t, s.pool, "second", 5*time.Second, store.StatusExecuting)
 	receipt, err := s.tasks.Pause(t.Context(), s.pool, "second")
 	if err != nil || receipt.Outcome != store.Paused {
 		t.Fatalf("pause: %+v, %v", receipt, err)
 	}
-	eventually(t, 5*time.Second, "its claim goes back while the slot is taken", func() bool {
+	enginetest.Eventually(t, 5*time.Second, "its claim goes back while the slot is taken", func() bool {
 		return s.count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE id = 'second' AND status = 'PAUSED'
 			AND fence IS NULL`) == 1
 	})

@@ -12,6 +12,8 @@ import (
 
 	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/migrations"
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
+	"github.com/tasktable/tasktable/scheduled/internal/pg"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/inspect"
@@ -57,7 +59,7 @@ func TestWhyOfANode(t *testing.T) {
 		c.Version = "v1"
 		c.Backoff = func(int, error) time.Duration { return 3 * time.Second }
 	}, handlers.Handle(s.handle))
-	eventually(t, 15*time.Second, "the node leads", func() bool {
+	enginetest.Eventually(t, 15*time.Second, "the node leads", func() bool {
 		return s.count(`SELECT count(*) FROM tasktable.node_states WHERE state = 'leads'`) == 1
 	})
 	var number int64
@@ -84,7 +86,7 @@ func TestWhyOfANode(t *testing.T) {
 		t.Errorf("while it runs:\n%s\nwant\n%s", got, want)
 	}
 	a.end <- errors.New("421 try later")
-	eventually(t, 15*time.Second, "it waits for its next attempt", func() bool {
+	enginetest.Eventually(t, 15*time.Second, "it waits for its next attempt", func() bool {
 		return s.count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE status = 'QUEUED'`) == 1
 	})
 	says(s.why("one"), "attempt 1 of 5 failed, and the next waits for its time, due at T: 421 try later")
@@ -148,7 +150,7 @@ func TestLockClass(t *testing.T) {
 			if err := pool.QueryRow(t.Context(), `SELECT `+schema+`.lock_class($1)`, kind).Scan(&class); err != nil {
 				t.Fatal(err)
 			}
-			if want := int64(uint32(taskdb.LockClass(schema, kind))); class != want {
+			if want := int64(uint32(pg.LockClass(schema, kind))); class != want {
 				t.Errorf("%s of schema %s: %d instead of %d", kind, schema, class, want)
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -17,11 +18,11 @@ func TestConfigNamesEachWrongSettingOfOperations(t *testing.T) {
 	t.Parallel()
 	good := someConfig(t)
 	tick := func(id string) store.Task {
-		return store.Task{ID: id, Payload: job{id}, Recurrence: &store.Recurrence{Cron: "@daily"}}
+		return store.Task{ID: id, Payload: enginetest.Job{Name: id}, Recurrence: &store.Recurrence{Cron: "@daily"}}
 	}
 	for want, change := range map[string]func(*Config){
 		"Recurring[1] needs a Recurrence": func(c *Config) {
-			c.Recurring = []store.Task{tick("a"), {Payload: job{"b"}}}
+			c.Recurring = []store.Task{tick("a"), {Payload: enginetest.Job{Name: "b"}}}
 		},
 		"Recurring[0] needs a Recurrence": func(c *Config) {
 			c.Recurring = []store.Task{{Payload: store.JSON(`{"type":"JOB"}`)}}
@@ -30,7 +31,7 @@ func TestConfigNamesEachWrongSettingOfOperations(t *testing.T) {
 			c.Recurring = []store.Task{tick("a"), tick("b"), tick("a")}
 		},
 		`Recurring[1]: id must differ from those before it, got "task-JOB-a"`: func(c *Config) {
-			keyed := store.Task{Payload: job{"a"}, Recurrence: &store.Recurrence{Cron: "@daily"}}
+			keyed := store.Task{Payload: enginetest.Job{Name: "a"}, Recurrence: &store.Recurrence{Cron: "@daily"}}
 			c.Recurring = []store.Task{keyed, keyed}
 		},
 		"Recurring[0]: invalid: id must be given for a recurring task, or its payload be Keyed": func(c *Config) {
@@ -53,7 +54,9 @@ func TestConfigNamesEachWrongSettingOfOperations(t *testing.T) {
 			c.Recurring = []store.Task{{ID: "a", Recurrence: &store.Recurrence{Cron: "@daily"}}}
 		},
 		"Recurring[1]: invalid: payload must not be nil": func(c *Config) {
-			c.Recurring = []store.Task{tick("a"), {Payload: (*job)(nil), Recurrence: &store.Recurrence{Cron: "@daily"}}}
+			c.Recurring = []store.Task{
+				tick("a"), {Payload: (*enginetest.Job)(nil), Recurrence: &store.Recurrence{Cron: "@daily"}},
+			}
 		},
 		"Paused[0]: invalid: scope must be Everything, Queue or Type, got the zero Scope": func(c *Config) {
 			c.Paused = []store.Scope{{}}
@@ -87,7 +90,8 @@ func TestConfigNamesEachWrongSettingOfOperations(t *testing.T) {
 		}
 	}
 	good.Recurring = []store.Task{
-		tick("a"), {Payload: job{"a"}, Recurrence: &store.Recurrence{Cron: "@daily"}}, store.Cron("JOB", "*/5 * * * *"),
+		tick("a"), {Payload: enginetest.Job{Name: "a"}, Recurrence: &store.Recurrence{Cron: "@daily"}},
+		store.Cron("JOB", "*/5 * * * *"),
 	}
 	good.Paused = []store.Scope{store.Everything(), store.Queue("default"), store.Type("OTHER")}
 	if _, err := New(good); err != nil {

@@ -14,7 +14,8 @@ import (
 // event was moved, and a draft has a status too.
 const statusNowSQL = `
 CASE WHEN e.starts_at <= @now::timestamptz AND e.starts_at + e.duration > @now::timestamptz THEN 'live'
-     WHEN e.previous_starts_at <= @now::timestamptz AND e.previous_starts_at + e.duration > @now::timestamptz THEN 'live'
+     WHEN e.previous_starts_at <= @now::timestamptz AND e.previous_starts_at + e.duration > @now::timestamptz
+         THEN 'live'
      WHEN e.repeat_days = 0 AND e.starts_at <= @now::timestamptz THEN 'finished'
      ELSE 'upcoming' END`
 

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tasktable/tasktable/scheduled"
+	"github.com/tasktable/tasktable/scheduled/internal/pg"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
@@ -28,7 +29,7 @@ func newBareEngine(ctx context.Context, conn *pgx.Conn) (*bareEngine, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := conn.Exec(ctx, taskdb.PlanSettingsSQL); err != nil {
+	if _, err := conn.Exec(ctx, pg.PlanSettingsSQL); err != nil {
 		return nil, fmt.Errorf("prepare connection: %w", err)
 	}
 	return &bareEngine{conn: conn, statements: taskdb.Queries{Schema: schema}}, nil

@@ -81,19 +81,6 @@ type Bench struct {
 	Run     func(ctx context.Context, config Config) (Result, error)
 }
 
-// All lists the benches, in the order in which a reader should try them.
-var All = []Bench{
-	drainBench,
-	preciseBench,
-	herdBench,
-	idleBench,
-	crowdBench,
-	scheduleBench,
-	recoverBench,
-	scaleBench,
-	snapshotBench,
-}
-
 func median(values []float64) float64 {
 	sorted := slices.Sorted(slices.Values(values))
 	if len(sorted) == 0 {

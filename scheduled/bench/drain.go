@@ -13,9 +13,9 @@ var drainBench = Bench{
 	Name: "drain", Short: "How fast a backlog is worked off, beside bare River and the bare statements",
 	Default: 100000,
 	Long: `All tasks are due, and their handler does nothing. One node with the default settings works them off. In
-turns with it, two others do the same work. One is River alone, with several numbers of workers, of which the best
-counts. The other is the engine's claim and settle statements alone, in a loop on one connection, without River and
-handlers.`,
+turns with it, two others do the same work. One is River alone, with the indexes that its own migrations make. It has
+several numbers of workers, and the best counts. The other is the engine's claim and settle statements alone, in a loop
+on one connection, without River and handlers.`,
 	Run: runDrain,
 }
 

@@ -14,7 +14,8 @@ var idleBench = Bench{
 	Name: "idle", Short: "What nodes with nothing to do ask of the database",
 	Long: `Counts the transactions of one idle node during a minute, River's own included, and then those of three
 nodes. It counts them in the client, because the server's own count comes up to a minute late. A transaction that
-carries several statements is one round trip. The empty statements with which the pool tests its connections count too.`,
+carries several statements is one round trip. The empty statements with which the pool tests its connections count
+too.`,
 	Run: runIdle,
 }
 

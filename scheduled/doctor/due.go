@@ -135,7 +135,8 @@ func firesOf(fires []dueFires, pause store.Pause) (count int) {
 
 const claimsSQL = `
 SELECT count(*)::int AS held,
-    count(*) FILTER (WHERE t.lease_expires_at < statement_timestamp() - $1::float8 * interval '1 second')::int AS lapsed,
+    count(*) FILTER (
+        WHERE t.lease_expires_at < statement_timestamp() - $1::float8 * interval '1 second')::int AS lapsed,
     coalesce(extract(epoch FROM statement_timestamp() - min(t.lease_expires_at)), 0)::float8 AS oldest,
     coalesce((array_agg(t.id::text ORDER BY t.lease_expires_at))[1], '') AS id
 FROM tasktable.scheduled_tasks AS t WHERE t.lease_expires_at IS NOT NULL`

@@ -21,7 +21,7 @@ CREATE TABLE proof.kills (
     process int PRIMARY KEY, led boolean NOT NULL,
     killed_at timestamptz NOT NULL, gone_at timestamptz NOT NULL DEFAULT clock_timestamp());
 COMMENT ON TABLE proof.accepted IS 'Each task whose scheduling was committed, written in the same transaction.';
-COMMENT ON TABLE proof.runs IS 'Each call of a handler, written outside of its transaction; ended_at null: it was killed.';
+COMMENT ON TABLE proof.runs IS 'Calls of handlers, written outside their transactions. ended_at null: it was killed.';
 COMMENT ON TABLE proof.effects IS 'Rows of handlers: PROVE_TX writes in the transaction that completes the task.';
 COMMENT ON TABLE proof.cancelled IS 'Each task that was cancelled, and a time after the commit.';
 COMMENT ON TABLE proof.kills IS 'Each node that was killed: a time before it, and one when the process was gone.'`

@@ -22,55 +22,49 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/tasktable/tasktable/handlers"
-	"github.com/tasktable/tasktable/scheduled"
 	"github.com/tasktable/tasktable/store"
 )
 
 // Harness runs due tasks in one transaction.
 type Harness struct {
 	t      testing.TB
-	inline scheduled.Inline
+	inline inline
 }
 
-// Ran is the result of one task: its id, its type, its attempt, its outcome (a word of
-// scheduled_task_executions.outcome), and the handler's error. If the handler returned nil, Ran also has its note,
-// its result and its follow-ups.
-type Ran = scheduled.Ran
-
 // Option changes a Harness.
-type Option func(*scheduled.Inline)
+type Option func(*inline)
 
 // WithSchema sets the schema of the tables. Default: store.DefaultSchema.
-func WithSchema(schema string) Option { return func(i *scheduled.Inline) { i.Schema = schema } }
+func WithSchema(schema string) Option { return func(i *inline) { i.schema = schema } }
 
 // WithBackoff sets the wait before retries, as scheduled.Config.Backoff does. Default: exactly 10 s × 3ⁿ⁻¹.
 func WithBackoff(backoff handlers.Backoff) Option {
-	return func(i *scheduled.Inline) { i.Backoff = backoff }
+	return func(i *inline) { i.backoff = backoff }
 }
 
 // WithCodec sets the codec of the payloads, as scheduled.Config.Codec does. Default: none.
-func WithCodec(codec store.Codec) Option { return func(i *scheduled.Inline) { i.Codec = codec } }
+func WithCodec(codec store.Codec) Option { return func(i *inline) { i.codec = codec } }
 
 // WithTracer sets the provider of the spans, as scheduled.Config.Tracer does. Default: none.
 func WithTracer(provider trace.TracerProvider) Option {
-	return func(i *scheduled.Inline) { i.Tracer = provider }
+	return func(i *inline) { i.tracer = provider }
 }
 
 // New makes a harness for a pgx transaction. Handlers made by HandleSQLTx need NewSQL.
 func New(t testing.TB, tx pgx.Tx, registry *handlers.Registry, options ...Option) *Harness {
-	return newHarness(t, scheduled.Inline{Tx: tx, Handlers: registry}, options)
+	return newHarness(t, inline{tx: tx, handlers: registry}, options)
 }
 
 // NewSQL makes a harness for a database/sql transaction. Handlers made by HandleTx need New.
 func NewSQL(t testing.TB, tx *sql.Tx, registry *handlers.Registry, options ...Option) *Harness {
-	return newHarness(t, scheduled.Inline{SQLTx: tx, Handlers: registry}, options)
+	return newHarness(t, inline{sqlTx: tx, handlers: registry}, options)
 }
 
-func newHarness(t testing.TB, inline scheduled.Inline, options []Option) *Harness {
+func newHarness(t testing.TB, run inline, options []Option) *Harness {
 	for _, option := range options {
-		option(&inline)
+		option(&run)
 	}
-	return &Harness{t: t, inline: inline}
+	return &Harness{t: t, inline: run}
 }
 
 // SetNow sets the time that "now" means in the harness's transaction: for Schedule without At, RunNow, Retry and
@@ -78,7 +72,7 @@ func newHarness(t testing.TB, inline scheduled.Inline, options []Option) *Harnes
 // run. Before both it is the time of the database. SetNow fails the test if the database returns an error.
 func (h *Harness) SetNow(ctx context.Context, now time.Time) {
 	h.t.Helper()
-	if err := h.inline.SetNow(ctx, now); err != nil {
+	if err := h.inline.setNow(ctx, now); err != nil {
 		h.t.Fatalf("%v", err)
 	}
 }
@@ -89,7 +83,7 @@ func (h *Harness) SetNow(ctx context.Context, now time.Time) {
 // fails only its task, and not the test: see Ran.Err.
 func (h *Harness) RunDueAt(ctx context.Context, at time.Time) []Ran {
 	h.t.Helper()
-	ran, err := h.inline.RunDue(ctx, at)
+	ran, err := h.inline.runDue(ctx, at)
 	if err != nil {
 		h.t.Fatalf("run the tasks due at %s: %v", at, err)
 	}

@@ -9,7 +9,7 @@ func nothingIsLeft(h *history) (samples int, wrong []violation) {
 	}
 	if h.Quiet.IsZero() {
 		say(
-			"", "not all that was left to do was done %s after everything was mended at %s", quietLimit,
+			"", "not all that was left to do was done %s after everything was mended at %s", h.Patience,
 			h.offset(h.Calmed),
 		)
 	}

@@ -69,7 +69,11 @@ func (b *blow) node(ctx context.Context) {
 	case faultFreeze:
 		made := b.begin()
 		p.signal(syscall.SIGSTOP)
-		_ = wait(ctx, 500*time.Millisecond+b.draw(3*leaseTime))
+		stopped := b.settings.Frozen
+		if stopped == 0 {
+			stopped = 500*time.Millisecond + b.draw(3*leaseTime)
+		}
+		_ = wait(ctx, stopped)
 		p.signal(syscall.SIGCONT)
 		b.timeline.end(made)
 	case faultQuiet:

@@ -33,6 +33,7 @@ type history struct {
 	Wrong      []string // what nodes did wrong when they stopped, or ended by themselves
 	Began      time.Time
 	Calmed     time.Time         // when the last fault was over and the writers had stopped
+	Patience   time.Duration     // how long the nodes had from then on
 	Quiet      time.Time         // when nothing was left to do; zero: not in time
 	Until      time.Time         // when the evidence was collected
 	Unserved   map[string]bool   // types that no node has

@@ -57,15 +57,17 @@ var contentMutants = []mutant{
 	},
 	{
 		name: "a retry does not wait", by: []string{"wait"}, steer: failing,
-		edits: []edit{{engine + "worker_outcome.go", "max(delay(e.Attempt, err), 0)", "min(delay(e.Attempt, err), 0)"}},
+		edits: []edit{{
+			engine + "internal/outcome/outcome.go", "max(delay(e.Attempt, err), 0)", "min(delay(e.Attempt, err), 0)",
+		}},
 	},
 	{
 		name: "RetryAfter does not wait", by: []string{"wait"}, steer: deferring,
-		edits: []edit{{engine + "worker_outcome.go", "max(*wish.after, 0)", "min(*wish.after, 0)"}},
+		edits: []edit{{engine + "internal/outcome/outcome.go", "max(*wish.after, 0)", "min(*wish.after, 0)"}},
 	},
 	{
 		name: "a snooze does not wait", by: []string{"wait"}, steer: snoozing,
-		edits: []edit{{engine + "worker_outcome.go", "max(*wish.snooze, 0)", "min(*wish.snooze, 0)"}},
+		edits: []edit{{engine + "internal/outcome/outcome.go", "max(*wish.snooze, 0)", "min(*wish.snooze, 0)"}},
 	},
 	{
 		name: "a pause does not end", by: []string{"pause until"}, steer: fickle,
@@ -74,7 +76,7 @@ var contentMutants = []mutant{
 	},
 	{
 		name: "one result in twenty is lost", by: []string{"result"}, steer: telling,
-		edits: []edit{{engine + "worker_outcome.go", "if s.Effects.Result != nil {",
+		edits: []edit{{engine + "internal/outcome/outcome.go", "if s.Effects.Result != nil {",
 			"if s.Effects.Result != nil && h.Fence%20 != 0 {"}},
 	},
 	{
@@ -101,7 +103,9 @@ var contentMutants = []mutant{
 	},
 	{
 		name: "Extend extends nothing", by: []string{"extend"}, steer: extending,
-		edits: []edit{{engine + "worker_attempt.go", "{ return b.extendRunning(ctx, r, d) }", "{ return nil }"}},
+		edits: []edit{{
+			engine + "internal/worker/attempt.go", "{ return b.extendRunning(ctx, r, d) }", "{ return nil }",
+		}},
 	},
 	{
 		name: "one follow-up in three hundred is dropped", by: []string{"follow-up"}, steer: following,
@@ -110,7 +114,7 @@ var contentMutants = []mutant{
 	},
 	{
 		name: "the leader claims in one second of four", by: []string{"start latency"}, steer: idle,
-		edits: []edit{{engine + "leader_loop.go", "if pass && l.session.leads {",
-			"if pass && l.session.leads && time.Now().Unix()%4 == 0 {"}},
+		edits: []edit{{engine + "internal/leader/loop.go", "if pass && l.session.Leads {",
+			"if pass && l.session.Leads && time.Now().Unix()%4 == 0 {"}},
 	},
 }

@@ -8,7 +8,9 @@ import "time"
 func steered(name string, change func(s *settings)) steer {
 	s := settings{
 		Length: 12 * time.Second, Seed: 1, Nodes: 3, Writers: 3, Pace: 15 * time.Millisecond, Bulk: 20, Slots: 20,
-		Expected: expectedTime, Expiring: expiringTasks, Faults: map[string]int{}, Patience: 15 * time.Second,
+		Expected: expectedTime, Expiring: expiringTasks, Faults: map[string]int{},
+		// A handler that ignores its context keeps its slot for two leases, one after the other.
+		Patience: 30 * time.Second,
 	}
 	change(&s)
 	return steer{name, s}
@@ -32,9 +34,13 @@ var (
 		s.Work, s.Chores, s.Millis, s.Slots = map[string]int{"one": 1, "edit": 3}, map[string]int{doWork: 1}, 2500, 60
 		s.Pace = 50 * time.Millisecond
 	})
-	// Handlers that outlive their leases.
-	deaf = steered("deaf", func(s *settings) {
-		s.Work, s.Chores = map[string]int{"one": 1}, map[string]int{doWork: 20, doDeaf: 3}
+	// Processes that are stopped for longer than a node may be silent, with work under long leases. When they go on,
+	// other nodes run their tasks.
+	frozen = steered("frozen", func(s *settings) {
+		s.Length, s.Millis, s.Expected, s.Slots = 25*time.Second, 8000, 40*time.Second, 100
+		s.Work, s.Faults, s.Alone, s.Frozen = map[string]int{"now": 1}, map[string]int{faultFreeze: 1}, true,
+			11*time.Second
+		s.Pace, s.Patience = 100*time.Millisecond, 40*time.Second
 	})
 	// Links that delay one direction more than the other.
 	lopsided = steered("lopsided", func(s *settings) {
@@ -76,10 +82,10 @@ var (
 		}, 10*time.Millisecond
 		s.Millis, s.Hold = 150, 3*time.Second
 	})
-	// Few slots, long work, and nodes that are made quiet while tasks wait for a slot.
+	// Nodes that are made quiet while claimed tasks wait for their time.
 	hushed = steered("hushed", func(s *settings) {
-		s.Slots, s.Millis, s.Work, s.Chores = 2, 400, map[string]int{"one": 3}, map[string]int{doWork: 1}
-		s.Pace, s.Faults = 60*time.Millisecond, map[string]int{faultQuiet: 1}
+		s.Slots, s.Millis, s.Work, s.Chores = 60, 100, map[string]int{"one": 3}, map[string]int{doWork: 1}
+		s.Faults = map[string]int{faultQuiet: 1}
 	})
 	// A backlog of several priorities, none of it scheduled for a time that has passed.
 	backlog = steered("backlog", func(s *settings) {
@@ -102,7 +108,7 @@ const (
 var mutants = []mutant{
 	{
 		// The history's primary key would refuse the line of the second outcome of a claim: it goes, too.
-		name: "settle without the fence", by: []string{"execution line", "stale completion"}, steer: deaf,
+		name: "settle without the fence", by: []string{"execution line", "stale completion"}, steer: frozen,
 		edits: []edit{
 			{engine + "internal/taskdb/settle.go",
 				"WHERE t.id = s.id AND t.fence = s.fence\n        LIMIT 1 FOR UPDATE SKIP LOCKED\n    ) AS t ON true",
@@ -172,7 +178,8 @@ var mutants = []mutant{
 	{
 		name: "a cancel does not reach the handler", by: []string{"cancel"}, steer: regretted,
 		edits: []edit{
-			{engine + "worker_renewer.go", "case state.Cancelled:\n			k.worker.changed(r, handlers.ErrCancelled)",
+			{engine + "internal/worker/renewer.go",
+				"case state.Cancelled:\n			k.worker.changed(r, handlers.ErrCancelled)",
 				"case state.Cancelled:\n			k.worker.changed(r, nil)"},
 		},
 	},
@@ -220,27 +227,29 @@ var mutants = []mutant{
 	{
 		name: "claims are committed by the pool", by: []string{"leadership"}, steer: busy,
 		edits: []edit{{
-			engine + "leader_claims.go", "tx, err := l.session.conn.Begin(ctx)", "tx, err := l.config.Pool.Begin(ctx)",
+			engine + "internal/leader/claims.go", "tx, err := l.session.Conn.Begin(ctx)",
+			"tx, err := l.config.Pool.Begin(ctx)",
 		}},
 	},
 	{
 		name: "every node claims", by: []string{"leadership"}, steer: busy,
 		edits: []edit{
-			{engine + "leader_loop.go", "if pass && l.session.leads {", "if pass {"},
-			{engine + "leader_loop.go",
-				"if err := l.session.follow(ctx); err != nil || !l.session.leads {\n			return false, err\n" +
+			{engine + "internal/leader/loop.go", "if pass && l.session.Leads {", "if pass {"},
+			{engine + "internal/leader/loop.go",
+				"if err := l.session.Follow(ctx); err != nil || !l.session.Leads {\n			return false, err\n" +
 					"		}",
-				"if err := l.session.follow(ctx); err != nil {\n			return false, err\n		}"},
-			// A node that begins to lead forgets its deep look. At each tick it would never have one, and claim nothing.
-			{engine + "leader_loop.go", "		l.leader.begins()\n",
-				"		if l.leader.nodes == nil {\n			l.leader.begins()\n		}\n"},
+				"if err := l.session.Follow(ctx); err != nil {\n			return false, err\n		}"},
+			// A node that begins to lead forgets its deep look. At each tick it would never have one,
+			// and claim nothing.
+			{engine + "internal/leader/loop.go", "		l.begins()\n",
+				"		if l.nodes == nil {\n			l.begins()\n		}\n"},
 		},
 	},
 	{
 		name: "a transactional handler is settled apart", by: []string{"effects"}, steer: busy,
 		edits: []edit{{
-			engine + "worker_transactions.go", "b.settleTx(ctx, tx.querier, r, e)",
-			"b.settleTx(ctx, b.enginePool, r, e)",
+			engine + "internal/worker/transactions.go", "b.settleTx(ctx, tx.querier, r, e)",
+			"b.settleTx(ctx, b.config.EnginePool, r, e)",
 		}},
 	},
 	{
@@ -253,7 +262,7 @@ var mutants = []mutant{
 		// what was to come of it.
 		name: "text is not scrubbed", by: []string{"given up", "outcome"}, steer: busy,
 		edits: []edit{{
-			engine + "internal/taskdb/sanitize.go", "whole := len(text) <= maxText\n",
+			engine + "internal/sanitize/sanitize.go", "whole := len(text) <= maxText\n",
 			"whole := true\n	if whole {\n		return strings.Clone(text)\n	}\n",
 		}},
 	},
@@ -261,12 +270,12 @@ var mutants = []mutant{
 		// The look each second finds what a lost notification did not tell: it goes, too.
 		name: "nobody looks after listening again", by: []string{"gap"}, steer: deafened,
 		edits: []edit{
-			{engine + "node_instance.go",
-				"relistened: func(ctx context.Context) { tell(l.wake); l.renewer.runOnce(ctx) }",
-				"relistened: func(context.Context) {}"},
+			{engine + "instance.go",
+				"Relistened: func(ctx context.Context) { l.leader.Wake(); l.worker.RecheckAll(ctx) }",
+				"Relistened: func(context.Context) {}"},
 			{
-				engine + "leader.go", "found := look{Next: l.nextDue(seen.listed), Tick: -1}",
-				"found := look{Next: -1, Tick: -1}",
+				engine + "internal/leader/leader.go", "found := Look{Next: l.nextDue(seen.listed), Tick: -1}",
+				"found := Look{Next: -1, Tick: -1}",
 			},
 		},
 	},
@@ -276,11 +285,14 @@ var mutants = []mutant{
 		name: "living nodes are taken for dead", by: []string{"overlap"}, steer: long,
 		edits: []edit{
 			{
-				engine + "leader_failuredetector.go", "case node.Held || !known && node.Silent < 0:",
+				engine + "internal/leader/failuredetector.go", "case node.Held || !known && node.Silent < 0:",
 				"case !known && node.Silent < 0:",
 			},
-			{engine + "leader_failuredetector.go", "		if node.Held {\n			continue\n		}\n", ""},
-			{engine + "leader_reclaim.go", "if !free {\n			return nil\n		}", "_ = free"},
+			{
+				engine + "internal/leader/failuredetector.go",
+				"		if node.Held {\n			continue\n		}\n", "",
+			},
+			{engine + "internal/leader/reclaim.go", "if !free {\n			return nil\n		}", "_ = free"},
 		},
 	},
 	{
@@ -288,32 +300,33 @@ var mutants = []mutant{
 		// node's life, in time.
 		name: "a node that nobody hears goes on", by: []string{"overlap"}, steer: silent,
 		edits: []edit{
-			{engine + "node_instance.go",
+			{engine + "instance.go",
 				"l.log.Error(\"session lost; handlers are stopped\", \"error\", lost)\n" +
-					"		endHandlers(handlers.ErrLeaseLost)",
+					"		l.worker.Interrupt(handlers.ErrLeaseLost)",
 				"l.log.Error(\"session lost\", \"error\", lost)"},
-			{engine + "node_instance.go",
+			{engine + "instance.go",
 				"case <-sessionCtx.Done(): // the session is lost, so the handlers' contexts end\n" +
-					"		endHandlers(handlers.ErrLeaseLost)",
+					"		l.worker.Interrupt(handlers.ErrLeaseLost)",
 				"case <-sessionCtx.Done():"},
-			{engine + "node_instance.go", "	defer endHandlers(nil)\n", ""},
+			{engine + "internal/worker/worker.go", "	w.endHandlers(nil)\n", ""},
 		},
 	},
 	{
 		// The end of the leases would bring the tasks back: these are long.
 		name: "the River job goes before its tasks are settled", by: []string{"recovery"}, steer: mortal,
-		edits: []edit{{engine + "worker.go", "	runs := b.add(job.queue, holds)\n",
-			"	_, _ = w.enginePool.Exec(w.settling, w.statements.schema.SQL(deleteJobsSQL), []int64{job.id})\n" +
-				"	runs := b.add(job.queue, holds)\n"}},
+		edits: []edit{{engine + "internal/worker/worker.go", "	runs := b.add(job.Queue, holds)\n",
+			"	_, _ = w.config.EnginePool.Exec(w.settling, w.config.Statements.Schema.SQL(taskdb.DeleteJobsSQL), " +
+				"[]int64{job.ID})\n" +
+				"	runs := b.add(job.Queue, holds)\n"}},
 	},
 	{
 		name: "tasks of dead nodes are left to their leases", by: []string{"recovery"}, steer: mortal,
-		edits: []edit{{engine + "leader.go", "	next, err = l.reclaimDead(ctx)\n", "	next = -1\n"}},
+		edits: []edit{{engine + "internal/leader/leader.go", "	next, err = l.reclaimDead(ctx)\n", "	next = -1\n"}},
 	},
 	{
 		// It still fetches nothing more, and its row says that it works nothing.
 		name: "a quiet node goes on starting what it holds", by: []string{"quiet start"}, steer: hushed,
-		edits: []edit{{engine + "node_quiet.go", "{ return *q.begun.Load() }", "{ return nil }"}},
+		edits: []edit{{engine + "internal/quiet/quiet.go", "{ return *s.begun.Load() }", "{ return nil }"}},
 	},
 	{
 		name: "a fork does not plan the next fire", by: []string{"fork"}, steer: recurring,

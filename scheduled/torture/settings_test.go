@@ -31,6 +31,7 @@ type settings struct {
 	Chores   map[string]int // weights of what single tasks do; nil: allChores
 	Faults   map[string]int // weights of the faults; nil: allFaults
 	Alone    bool           // each fault alone, to be measured
+	Frozen   time.Duration  // how long a node is frozen; 0: up to three leases
 	Hold     time.Duration  // how long a writer keeps rows of running tasks locked at most; 0: a second or so
 	Millis   int            // how long single tasks work, if they do nothing special; 0: a little
 	Expiring int            // of single tasks one in so many has an expiration

@@ -59,7 +59,7 @@ func (r *rig) torture() *history {
 	disturbing.Wait()
 	writing.Wait()
 	r.calm()
-	h.Calmed = time.Now()
+	h.Calmed, h.Patience = time.Now(), r.settings.Patience
 	h.Quiet = r.awaitQuiet(h)
 	r.endNodes(h)
 	h.Until = time.Now()

@@ -7,30 +7,9 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/scheduled/internal/pg"
 )
-
-// DB runs the engine's statements. It is the session, a transaction of the pool, or a test's own transaction.
-type DB interface {
-	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
-	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
-}
-
-// Queries are the engine's SQL for one schema. Each statement takes `now`, so that a test can run it at any time.
-// Null means the database's clock.
-type Queries struct {
-	Schema store.Schema
-	Zones  *Zones // nil means the machine's time zones
-}
-
-// EnterSQL sets the context "engine". This context tells the triggers that an expiry is not somebody's edit. The
-// setting ends with the transaction. In a longer transaction, LeaveSQL puts it back.
-const EnterSQL = `SELECT set_config('tasktable_change.context', 'engine', true)`
-
-// LeaveSQL ends the context that EnterSQL has set, inside a transaction that goes on with something else.
-const LeaveSQL = `SELECT set_config('tasktable_change.context', '', true)`
 
 // ClaimSQL shares the room of each pool among its lanes, locks that many tasks of each lane, and updates these tasks.
 //
@@ -160,7 +139,7 @@ func (c ClaimedTask) Claim() Claim {
 // Claim does not wait for rows. It steps over a row that an application has locked, and takes the tasks behind it. If
 // a lane has only locked rows left, claim gives the lane's room to the other lanes.
 func (s Queries) Claim(
-	ctx context.Context, q DB, now *time.Time, lookAhead, allowance time.Duration, lanes []LaneQuota, most int,
+	ctx context.Context, q pg.DB, now *time.Time, lookAhead, allowance time.Duration, lanes []LaneQuota, most int,
 	aside ...string,
 ) ([]ClaimedTask, error) {
 	var taken []ClaimedTask
@@ -182,7 +161,7 @@ func (s Queries) Claim(
 // claimOnce claims with one statement. It also returns a row for each lane from which it took less than the lane's
 // share because the other rows were locked.
 func (s Queries) claimOnce(
-	ctx context.Context, q DB, now *time.Time, lookAhead, allowance time.Duration, lanes []LaneQuota, most int,
+	ctx context.Context, q pg.DB, now *time.Time, lookAhead, allowance time.Duration, lanes []LaneQuota, most int,
 	aside []string,
 ) (taken, locked []ClaimedTask, err error) {
 	var queues, kinds []string
@@ -195,7 +174,7 @@ func (s Queries) claimOnce(
 		costs, heads = append(costs, l.cost()), append(heads, l.Head)
 	}
 	rows, err := q.Query(ctx, s.Schema.SQL(ClaimSQL), now, lookAhead, allowance,
-		queues, kinds, priorities, pools, rooms, nears, costs, heads, most, OrEmpty(aside))
+		queues, kinds, priorities, pools, rooms, nears, costs, heads, most, pg.OrEmpty(aside))
 	if err != nil {
 		return nil, nil, fmt.Errorf("claim: %w", err)
 	}
@@ -237,14 +216,6 @@ func (b LaneQuota) cost() int { return max(b.Cost, 1) }
 
 func (b LaneQuota) has(c ClaimedTask) bool {
 	return b.Queue == c.Queue && b.Type == c.Type && b.Priority == c.Priority
-}
-
-// OrEmpty sends an empty list to the database instead of null.
-func OrEmpty(ids []string) []string {
-	if ids == nil {
-		return []string{}
-	}
-	return ids
 }
 
 // LaneQuota is a lane that may be claimed from. The lanes of a pool share its room.

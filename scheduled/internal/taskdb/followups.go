@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/tasktable/tasktable/scheduled/internal/pg"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -14,7 +15,7 @@ import (
 // asked for it. It leaves out the follow-ups of an attempt whose fence is lost. An attempt whose task was edited
 // meanwhile has its follow-ups, too, except one with the task's own id, because the newer edit wins.
 func (s Queries) followUp(
-	ctx context.Context, q DB, now *time.Time, service string, settlements []Settlement, done []SettleResult,
+	ctx context.Context, q pg.DB, now *time.Time, service string, settlements []Settlement, done []SettleResult,
 ) error {
 	var (
 		tasks []store.TaskAs
@@ -121,7 +122,7 @@ CROSS JOIN LATERAL (
 ) AS chain`
 
 // putOff delays the follow-ups that are due at once, if they could form an endless chain.
-func (s Queries) putOff(ctx context.Context, q DB, now *time.Time, followUps []followUp) error {
+func (s Queries) putOff(ctx context.Context, q pg.DB, now *time.Time, followUps []followUp) error {
 	var (
 		fences       []int64
 		startedAts   []time.Time
@@ -152,7 +153,7 @@ func (s Queries) putOff(ctx context.Context, q DB, now *time.Time, followUps []f
 		states[fence].PutOff, states[fence].Generations = true, generations
 		return nil
 	})
-	return Annotate(err, "put off follow-ups")
+	return pg.Annotate(err, "put off follow-ups")
 }
 
 // statesByFence returns pointers into done.

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/tasktable/tasktable/scheduled/internal/fireplan"
+	"github.com/tasktable/tasktable/scheduled/internal/pg"
+	"github.com/tasktable/tasktable/scheduled/internal/sanitize"
 	"github.com/tasktable/tasktable/store/recurrence"
 )
 
@@ -64,13 +66,13 @@ FOR UPDATE OF t SKIP LOCKED`
 // their next fires. It returns how many tasks it looked at. If a task's expression cannot be read, fork fails the
 // task, which then does not fire until somebody edits it. now nil means the database's time.
 func (s Queries) Fork(
-	ctx context.Context, q DB, now *time.Time, lanes []Lane, most int, aside ...string,
+	ctx context.Context, q pg.DB, now *time.Time, lanes []Lane, most int, aside ...string,
 ) (looked int, err error) {
 	done, err := s.ForkSome(ctx, q, now, lanes, most, aside, nil)
 	return done.Looked, err
 }
 
-// unreadable is a recurring task whose cron expression or time zone cannot be read. fork has failed it.
+// unreadable is a recurring task whose cron expression or time zone cannot be read. Fork has failed it.
 type unreadable struct {
 	ID, Type string
 	Revision int64
@@ -85,14 +87,14 @@ type ForkResult struct {
 
 // ForkSome does the same as fork. If only is not nil, it does so only for the task with that id.
 func (s Queries) ForkSome(
-	ctx context.Context, q DB, now *time.Time, lanes []Lane, most int, aside []string, only *string,
+	ctx context.Context, q pg.DB, now *time.Time, lanes []Lane, most int, aside []string, only *string,
 ) (done ForkResult, err error) {
 	queues, kinds := make([]string, len(lanes)), make([]string, len(lanes))
 	for i, l := range lanes {
 		queues[i], kinds[i] = l.Queue, l.Type
 	}
-	tasks, err := CollectRows[fireplan.Task](ctx, q, "read recurring tasks",
-		s.Schema.SQL(RecurringSQL), now, queues, kinds, min(most, MaxForks), OrEmpty(aside), only)
+	tasks, err := pg.CollectRows[fireplan.Task](ctx, q, "read recurring tasks",
+		s.Schema.SQL(RecurringSQL), now, queues, kinds, min(most, MaxForks), pg.OrEmpty(aside), only)
 	if err != nil || len(tasks) == 0 {
 		return done, err
 	}
@@ -147,7 +149,7 @@ type occurrence struct {
 // because both decide about the fires. If a task's fires cancel earlier occurrences, it reads all of these, otherwise
 // only the earliest.
 func (s Queries) around(
-	ctx context.Context, q DB, now *time.Time, tasks []fireplan.Task,
+	ctx context.Context, q pg.DB, now *time.Time, tasks []fireplan.Task,
 ) ([]Pause, map[string][]occurrence, error) {
 	since := tasks[0].NextFire
 	ids, from, most := make([]string, len(tasks)), make([]*time.Time, len(tasks)), make([]*int, len(tasks))
@@ -164,7 +166,7 @@ func (s Queries) around(
 	if err != nil {
 		return nil, nil, err
 	}
-	found, err := CollectRows[occurrence](ctx, q, "read occurrences",
+	found, err := pg.CollectRows[occurrence](ctx, q, "read occurrences",
 		s.Schema.SQL(liveOccurrencesSQL), ids, from, now, most)
 	if err != nil {
 		return nil, nil, err
@@ -180,7 +182,7 @@ func (s Queries) around(
 // another transaction has locked. These tasks are left to the next pass, because a wait for the lock would hold up
 // all the others.
 func (s Queries) lockLive(
-	ctx context.Context, q DB, tasks []fireplan.Task, live map[string][]occurrence,
+	ctx context.Context, q pg.DB, tasks []fireplan.Task, live map[string][]occurrence,
 ) (busy map[string]bool, err error) {
 	parents := map[string]string{}
 	for _, task := range tasks {
@@ -193,7 +195,7 @@ func (s Queries) lockLive(
 	if len(parents) == 0 {
 		return nil, nil
 	}
-	locked, err := CollectColumn[string](ctx, q, "lock earlier occurrences",
+	locked, err := pg.CollectColumn[string](ctx, q, "lock earlier occurrences",
 		s.Schema.SQL(lockInOrderSQL), slices.Collect(maps.Keys(parents)))
 	if err != nil {
 		return nil, err
@@ -227,7 +229,7 @@ type ForkColumns struct {
 func (c *ForkColumns) add(task fireplan.Task, paused []Pause, live []occurrence) {
 	rule, err := recurrence.ParseIn(task.Cron, task.TimeZone, c.zones.location)
 	if err != nil {
-		why := Sanitize(err.Error())
+		why := sanitize.Text(err.Error())
 		c.failed = append(c.failed, unreadable{ID: task.ID, Type: task.Type, Revision: task.Revision, Error: why})
 		c.advance(
 			task, fireplan.Plan{Ended: why, Count: task.OccurrenceCount, Last: task.LastFire}, "FAILED", nil, plan{},
@@ -321,7 +323,7 @@ WHERE t.id = ANY (ARRAY[one.id])`
 
 // WriteForks must run in the engine's context, so that the triggers do not take the status of a task that has ended
 // for somebody's edit.
-func (s Queries) WriteForks(ctx context.Context, q DB, c *ForkColumns) error {
+func (s Queries) WriteForks(ctx context.Context, q pg.DB, c *ForkColumns) error {
 	if len(c.cancelled) > 0 {
 		if _, err := q.Exec(ctx, s.Schema.SQL(cancelOccurrencesSQL), c.cancelled, c.cancelledBy); err != nil {
 			return fmt.Errorf("cancel %d earlier occurrences: %w", len(c.cancelled), err)
@@ -336,5 +338,5 @@ func (s Queries) WriteForks(ctx context.Context, q DB, c *ForkColumns) error {
 	}
 	_, err := q.Exec(ctx, s.Schema.SQL(AdvanceSQL), c.IDs, c.Nexts, c.Lasts, c.Counts, c.Messages, c.Ended, c.LiveFrom,
 		c.walls, c.zoneData)
-	return Annotate(err, "plan the next fires")
+	return pg.Annotate(err, "plan the next fires")
 }

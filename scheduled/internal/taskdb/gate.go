@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/pg"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -34,10 +35,9 @@ SELECT asked.fence, clock.now, t.payload, t.type, t.queue, t.priority, t.entity,
          WHEN greatest(asked.due, t.first_due) > clock.now THEN 'early'
          WHEN t.first_due + t.expiration <= clock.now THEN 'expired'
          ELSE 'go' END AS verdict,
-    extract(epoch FROM greatest(asked.due, t.first_due) - clock.now)::float8 AS due_in,
-    extract(epoch FROM t.lease_expires_at - clock.now)::float8 AS lease,
-    extract(epoch FROM least(greatest(t.expected_execution_time, interval '0'), interval '168 hours'))::float8
-        AS expected
+    date_part('epoch', greatest(asked.due, t.first_due) - clock.now) AS due_in,
+    date_part('epoch', t.lease_expires_at - clock.now) AS lease,
+    date_part('epoch', least(greatest(t.expected_execution_time, interval '0'), interval '168 hours')) AS expected
 FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::timestamptz[], $6::boolean[])
     AS asked (id, fence, revision, due, known)
 CROSS JOIN (SELECT coalesce($1::timestamptz, transaction_timestamp()) AS now) AS clock
@@ -106,11 +106,11 @@ func TextOf(text *string) string {
 	return *text
 }
 
-// Gate asks whether each hold may start now. A hold without an answer is no longer a claim on its task. known has the
+// Gate asks whether each claim may start now. A claim without an answer is no longer a claim on its task. known has the
 // payloads, by fence, that need not be read again. A payload does not change while its task is held under the same
 // revision.
 func (s Queries) Gate(
-	ctx context.Context, q DB, now *time.Time, holds []Claim, known map[int64]string,
+	ctx context.Context, q pg.DB, now *time.Time, holds []Claim, known map[int64]string,
 ) (map[int64]GateAnswer, error) {
 	n := len(holds)
 	haves := make([]bool, n)
@@ -154,7 +154,7 @@ WHERE t.ctid = ANY (ARRAY(
         WHERE t.id = asked.id AND t.fence = asked.fence
         LIMIT 1 FOR UPDATE SKIP LOCKED
     ) AS held))
-RETURNING t.fence, extract(epoch FROM t.lease_expires_at - clock_timestamp())::float8 AS lease`
+RETURNING t.fence, date_part('epoch', t.lease_expires_at - clock_timestamp()) AS lease`
 
 type extended struct {
 	Fence int64
@@ -162,16 +162,16 @@ type extended struct {
 }
 
 // Extend makes the leases of holds last for at least allowance + d from now. d nil means the task's expected
-// execution time. extend returns the new leases, from now, by fence. It leaves out the leases that it could not
+// execution time. Extend returns the new leases, from now, by fence. It leaves out the leases that it could not
 // extend.
 func (s Queries) Extend(
-	ctx context.Context, q DB, holds []Claim, allowance time.Duration, d *time.Duration,
+	ctx context.Context, q pg.DB, holds []Claim, allowance time.Duration, d *time.Duration,
 ) (map[int64]time.Duration, error) {
 	ids, fences := make([]string, len(holds)), make([]int64, len(holds))
 	for i, h := range holds {
 		ids[i], fences[i] = h.ID, h.Fence
 	}
-	done, err := CollectRows[extended](ctx, q, fmt.Sprintf("extend %d leases", len(holds)),
+	done, err := pg.CollectRows[extended](ctx, q, fmt.Sprintf("extend %d leases", len(holds)),
 		s.Schema.SQL(ExtendSQL), ids, fences, allowance, d)
 	if err != nil {
 		return nil, err
@@ -205,11 +205,11 @@ type RecheckRow struct {
 }
 
 // Recheck asks for the state of claims. A claim that is gone has no row in the answer.
-func (s Queries) Recheck(ctx context.Context, q DB, holds []Claim) ([]RecheckRow, error) {
+func (s Queries) Recheck(ctx context.Context, q pg.DB, holds []Claim) ([]RecheckRow, error) {
 	ids, fences, revisions := make([]string, len(holds)), make([]int64, len(holds)), make([]int64, len(holds))
 	for i, h := range holds {
 		ids[i], fences[i], revisions[i] = h.ID, h.Fence, h.Revision
 	}
-	return CollectRows[RecheckRow](ctx, q, fmt.Sprintf("recheck %d tasks", len(holds)),
+	return pg.CollectRows[RecheckRow](ctx, q, fmt.Sprintf("recheck %d tasks", len(holds)),
 		s.Schema.SQL(RecheckSQL), ids, fences, revisions)
 }

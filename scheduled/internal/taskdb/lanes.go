@@ -5,6 +5,8 @@ import (
 	"context"
 	"slices"
 	"time"
+
+	"github.com/tasktable/tasktable/scheduled/internal/pg"
 )
 
 // Lane is the tasks that can be claimed and have the same queue, type and priority. The leader sees only its head,
@@ -193,7 +195,7 @@ func Unworked(lanes []Lane, nodes []LiveNode) []Lane {
 }
 
 // Lanes lists all lanes and the pauses at the time now. nil means the database's time.
-func (s Queries) Lanes(ctx context.Context, q DB, now *time.Time) (found ListedLanes, err error) {
+func (s Queries) Lanes(ctx context.Context, q pg.DB, now *time.Time) (found ListedLanes, err error) {
 	if found.Tasks, err = s.LaneRows(ctx, q, LanesSQL, now, false); err != nil {
 		return found, err
 	}
@@ -206,9 +208,9 @@ func (s Queries) Lanes(ctx context.Context, q DB, now *time.Time) (found ListedL
 
 // LaneRows runs one of the statements that list lanes.
 func (s Queries) LaneRows(
-	ctx context.Context, q DB, statement string, now *time.Time, recurring bool,
+	ctx context.Context, q pg.DB, statement string, now *time.Time, recurring bool,
 ) ([]Lane, error) {
-	listed, err := CollectRows[LaneRow](ctx, q, "list lanes", s.Schema.SQL(statement), now, nil)
+	listed, err := pg.CollectRows[LaneRow](ctx, q, "list lanes", s.Schema.SQL(statement), now, nil)
 	if err != nil {
 		return nil, err
 	}

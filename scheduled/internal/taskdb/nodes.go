@@ -2,8 +2,11 @@ package taskdb
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"time"
+
+	"github.com/tasktable/tasktable/scheduled/internal/pg"
 )
 
 // LiveNode is a node that is not dead, as the leader knows it.
@@ -94,4 +97,14 @@ func DecodeAverages(text string) map[string]time.Duration {
 		averages[kind] = time.Duration(min(max(took, 0), time.Hour.Microseconds()*24*365)) * time.Microsecond
 	}
 	return averages
+}
+
+// FarewellSQL marks a node as ended.
+const FarewellSQL = `UPDATE tasktable.nodes SET dead_at = clock_timestamp() WHERE number = $1`
+
+// HandlerName is the application_name of the transactions of a node's handlers. Two schemas of one database may have
+// nodes with the same number, so the name also has the schema's key. It does not have the schema's name, which may be
+// too long: Postgres cuts application_name at 63 bytes.
+func HandlerName(schema string, node int64) string {
+	return fmt.Sprintf("tasktable handler of node %d (%08x)", node, uint32(pg.LockClass(schema, "node")))
 }

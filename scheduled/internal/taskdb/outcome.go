@@ -22,7 +22,7 @@ const (
 )
 
 // Settlement is what is to be recorded about one claim. If the row has been edited or cancelled since the claim, only
-// the hold is released, and the line in the history has Edited in the place of Outcome.
+// the claim is released, and the line in the history has Edited in the place of Outcome.
 type Settlement struct {
 	Claim
 	Type        string
@@ -30,7 +30,7 @@ type Settlement struct {
 	StartedAt   *time.Time // nil: the attempt never started
 	Outcome     string
 	Edited      string       // the outcome if the row no longer belongs to this attempt
-	To          store.Status // the row's next status; "" with outcomeLost: it depends on the attempts left
+	To          store.Status // the row's next status; "" with OutcomeLost: it depends on the attempts left
 	NextAt      *time.Time   // with QUEUED: when the next attempt is due
 	NextIn      time.Duration
 	Refund      bool // the attempt does not count

@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"time"
+
+	"github.com/tasktable/tasktable/scheduled/internal/pg"
 )
 
 // Pause is a line of the table pauses.
@@ -25,8 +27,8 @@ SELECT p.scope, p.name, p.paused_at, p.ends_at::timestamptz AS ends_at FROM task
 WHERE p.ends_at IS NULL OR p.ends_at > coalesce($2::timestamptz, $1::timestamptz, clock_timestamp())`
 
 // Pauses lists the pauses that are in force now, and those that have ended since the given time.
-func (s Queries) Pauses(ctx context.Context, q DB, now, since *time.Time) ([]Pause, error) {
-	return CollectRows[Pause](ctx, q, "read pauses", s.Schema.SQL(PausesSQL), now, since)
+func (s Queries) Pauses(ctx context.Context, q pg.DB, now, since *time.Time) ([]Pause, error) {
+	return pg.CollectRows[Pause](ctx, q, "read pauses", s.Schema.SQL(PausesSQL), now, since)
 }
 
 // resumeDueSQL resumes tasks that were paused until a time that has come. If somebody has locked a task, the next
@@ -42,8 +44,8 @@ SELECT count(tasktable.resume(due.id, 'leader')) FROM (
 const MaxResumed = 100
 
 // ResumeDue resumes tasks whose pause has ended, at most MaxResumed of them. It returns how many it has resumed.
-func (s Queries) ResumeDue(ctx context.Context, q DB, now *time.Time) (int, error) {
-	return QueryOne[int](ctx, q, "resume tasks whose pause has ended", s.Schema.SQL(resumeDueSQL), now, MaxResumed)
+func (s Queries) ResumeDue(ctx context.Context, q pg.DB, now *time.Time) (int, error) {
+	return pg.QueryOne[int](ctx, q, "resume tasks whose pause has ended", s.Schema.SQL(resumeDueSQL), now, MaxResumed)
 }
 
 // IsPaused reports whether one of the pauses stops a queue's tasks of a type.

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/tasktable/tasktable/scheduled/internal/pg"
 )
 
 // LaneHead is the first task of a lane.
@@ -30,11 +32,11 @@ ORDER BY t.next_attempt_at LIMIT 1 FOR UPDATE SKIP LOCKED`
 
 // LockHead locks the first task of a lane that is due and not set aside, or returns nil.
 func (s Queries) LockHead(
-	ctx context.Context, q DB, l Lane, lookAhead time.Duration, aside ...string,
+	ctx context.Context, q pg.DB, l Lane, lookAhead time.Duration, aside ...string,
 ) (*LaneHead, error) {
-	statement, args := lockHeadSQL, []any{l.Queue, l.Type, l.Priority, lookAhead, OrEmpty(aside)}
+	statement, args := lockHeadSQL, []any{l.Queue, l.Type, l.Priority, lookAhead, pg.OrEmpty(aside)}
 	if l.Recurring {
-		statement, args = lockRecurringHeadSQL, []any{l.Queue, l.Type, OrEmpty(aside)}
+		statement, args = lockRecurringHeadSQL, []any{l.Queue, l.Type, pg.OrEmpty(aside)}
 	}
 	rows, err := q.Query(ctx, s.Schema.SQL(statement), args...)
 	if err != nil {
@@ -65,7 +67,7 @@ SELECT nextval('tasktable.task_numbers'), f.id, coalesce(f.type, ''), coalesce(f
 FROM failed AS f`
 
 // FailHead fails a task that cannot be claimed, so that it does not stop the others.
-func (s Queries) FailHead(ctx context.Context, q DB, broken LaneHead, why string) error {
+func (s Queries) FailHead(ctx context.Context, q pg.DB, broken LaneHead, why string) error {
 	if _, err := q.Exec(ctx, s.Schema.SQL(failHeadSQL), broken.ID, broken.Revision, why); err != nil {
 		return fmt.Errorf("fail task %s: %w", broken.ID, err)
 	}

@@ -44,7 +44,7 @@ func EncodeClaims(holds []Claim) string {
 	return packed.String()
 }
 
-// DecodeClaims reads what pack has written. Its error says at which task and number the text is wrong.
+// DecodeClaims reads what EncodeClaims has written. Its error says at which task and number the text is wrong.
 func DecodeClaims(packed string) ([]Claim, error) {
 	var holds []Claim
 	for rest := packed; rest != ""; {

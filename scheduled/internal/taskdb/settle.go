@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/tasktable/tasktable/scheduled/internal/pg"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -122,11 +123,11 @@ func (s Settlement) Recorded(state SettleResult) string {
 // Settle records outcomes and releases holds, in one statement. A settlement that is neither Settled nor Held has
 // lost its fence: somebody else has ended the claim, and settle has changed nothing.
 func (s Queries) Settle(
-	ctx context.Context, q DB, now *time.Time, node *int64, settlements []Settlement,
+	ctx context.Context, q pg.DB, now *time.Time, node *int64, settlements []Settlement,
 ) ([]SettleResult, error) {
 	c := columnsOf(settlements)
 	args := append([]any{now}, c.args()...)
-	return CollectRows[SettleResult](ctx, q, fmt.Sprintf("settle %d tasks", len(settlements)),
+	return pg.CollectRows[SettleResult](ctx, q, fmt.Sprintf("settle %d tasks", len(settlements)),
 		s.Schema.SQL(SettleSQL), append(args, node)...)
 }
 
@@ -174,7 +175,7 @@ FROM locked AS l`
 // Again settles completed attempts that schedule their own task anew. It returns only those that it has settled. It
 // sets the change context. Therefore it must run in a transaction of its own, or LeaveSQL must follow it.
 func (s Queries) Again(
-	ctx context.Context, q DB, now *time.Time, node *int64, settlements []Settlement,
+	ctx context.Context, q pg.DB, now *time.Time, node *int64, settlements []Settlement,
 ) ([]SettleResult, error) {
 	c := columnsOf(settlements)
 	agains, traces := make([]time.Time, len(settlements)), make([]*string, len(settlements))
@@ -184,7 +185,7 @@ func (s Queries) Again(
 			traces[i] = &settlements[i].Effects.Trace
 		}
 	}
-	return CollectRows[SettleResult](ctx, q, fmt.Sprintf("settle %d tasks that run again", len(settlements)),
+	return pg.CollectRows[SettleResult](ctx, q, fmt.Sprintf("settle %d tasks that run again", len(settlements)),
 		s.Schema.SQL(AgainSQL), now, c.ids, c.fences, c.revisions, c.attempts, c.dues, c.startedAts, agains,
 		c.messages, c.results, node, traces)
 }
@@ -255,3 +256,11 @@ func (c *settlementColumns) args() []any {
 		c.outcomes, c.edited, c.to, c.nextAts, c.nextIns, c.refunds, c.errors, c.messages, c.results,
 	}
 }
+
+// ReleaseBrokenSQL fails a task whose claim cannot be settled, without a line of history.
+const ReleaseBrokenSQL = `
+UPDATE tasktable.scheduled_tasks
+SET status = 'FAILED', fence = NULL, lease_expires_at = NULL, next_attempt_at = NULL, message = $3::text,
+    finished_at = clock_timestamp(),
+    last_status_update = clock_timestamp()
+WHERE id = $1::text AND fence = $2`

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/tasktable/tasktable/scheduled/internal/pg"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -53,8 +54,8 @@ func (s *Settlement) plain() bool {
 		s.Type != "" && s.ScheduledAt != nil && s.StartedAt != nil && s.Error == nil
 }
 
-// Complete records attempts that were completed, and returns those that it recorded. The others are left for settle.
-// If another transaction has locked one of the rows, all are left for settle.
+// Complete records attempts that were completed, and returns those that it recorded. The others are left for Settle.
+// If another transaction has locked one of the rows, all are left for Settle.
 func (s Queries) Complete(
 	ctx context.Context, q batcher, now *time.Time, node *int64, settlements []Settlement,
 ) (done []SettleResult, err error) {
@@ -95,7 +96,7 @@ func (s Queries) Complete(
 // CompleteOrSettle settles attempts that have no effects on other tasks. It uses the cheapest statement for each. If
 // it returns an error, it still returns the attempts that are settled.
 func (s Queries) CompleteOrSettle(ctx context.Context, q interface {
-	DB
+	pg.DB
 	batcher
 }, node *int64, settlements []Settlement) (done []SettleResult, err error) {
 	plain, rest := settlements, []Settlement(nil)
@@ -111,7 +112,7 @@ func (s Queries) CompleteOrSettle(ctx context.Context, q interface {
 		}
 	}
 	if len(plain) > 0 {
-		if done, err = s.Complete(ctx, q, nil, node, plain); err != nil && !IsTimeout(err) && !IsDataError(err) {
+		if done, err = s.Complete(ctx, q, nil, node, plain); err != nil && !pg.IsTimeout(err) && !pg.IsDataError(err) {
 			return nil, err
 		}
 		if len(done) < len(plain) {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tasktable/tasktable/scheduled/internal/pg"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -23,13 +24,13 @@ WHERE t.id = ANY ($1::text[]) AND t.id::text NOT IN (SELECT locked.id FROM locke
 // other cannot deadlock. If another transaction has locked one of a settlement's rows, lockInOrder returns the
 // settlement in held, because a wait for the lock would stall the other settlements.
 func (s Queries) lockInOrder(
-	ctx context.Context, q DB, settlements []Settlement,
+	ctx context.Context, q pg.DB, settlements []Settlement,
 ) (free, held []Settlement, err error) {
 	ids := followUpIDs(settlements)
 	if len(ids) == 0 {
 		return settlements, nil, nil
 	}
-	busy, err := CollectColumn[string](ctx, q, fmt.Sprintf("lock %d tasks and follow-ups", len(ids)),
+	busy, err := pg.CollectColumn[string](ctx, q, fmt.Sprintf("lock %d tasks and follow-ups", len(ids)),
 		s.Schema.SQL(lockInOrderSQL), ids)
 	if err != nil {
 		return nil, nil, err
@@ -50,7 +51,7 @@ SELECT t.id::text FROM tasktable.scheduled_tasks AS t WHERE t.id = ANY ($1::text
 	ORDER BY t.id::text COLLATE "C" FOR UPDATE`
 
 // WaitInOrder waits for the locks of the rows that a settlement will touch.
-func (s Queries) WaitInOrder(ctx context.Context, q DB, one Settlement) error {
+func (s Queries) WaitInOrder(ctx context.Context, q pg.DB, one Settlement) error {
 	ids := followUpIDs([]Settlement{one})
 	if len(ids) == 0 {
 		ids = []string{one.ID}
@@ -64,7 +65,7 @@ func (s Queries) WaitInOrder(ctx context.Context, q DB, one Settlement) error {
 // SettleAll settles attempts with all their effects, in q's transaction. It first settles the tasks that run again,
 // then the others, and then schedules the follow-ups.
 func (s Queries) SettleAll(
-	ctx context.Context, q DB, now *time.Time, node *int64, service string, settlements []Settlement,
+	ctx context.Context, q pg.DB, now *time.Time, node *int64, service string, settlements []Settlement,
 ) ([]SettleResult, error) {
 	settlements, held, err := s.lockInOrder(ctx, q, settlements)
 	if err != nil {
@@ -103,7 +104,7 @@ func (s Queries) SettleAll(
 // transaction has locked must not go to that settle. If the lock ended a moment later, it would record such a task as
 // completed and forget its Again.
 func (s Queries) SettleAgains(
-	ctx context.Context, q DB, now *time.Time, node *int64, agains []Settlement,
+	ctx context.Context, q pg.DB, now *time.Time, node *int64, agains []Settlement,
 ) (done []SettleResult, edited []Settlement, err error) {
 	if len(agains) == 0 {
 		return nil, nil, nil

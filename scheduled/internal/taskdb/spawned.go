@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/tasktable/tasktable/scheduled/internal/pg"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -20,7 +21,7 @@ WHERE t.id = ANY (ARRAY[f.id])`
 
 // spawned writes to each follow-up which task asked for it. It does not change a follow-up that the upsert has left
 // alone.
-func (s Queries) spawned(ctx context.Context, q DB, followUps []followUp) error {
+func (s Queries) spawned(ctx context.Context, q pg.DB, followUps []followUp) error {
 	var (
 		ids, askedBy []string
 		created      []bool

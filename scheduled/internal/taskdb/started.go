@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/tasktable/tasktable/scheduled/internal/pg"
 )
 
 // startSQL writes columns for which no trigger fires, so the revision stays as it is. started_fence tells the start
@@ -26,12 +28,12 @@ RETURNING t.fence`
 
 // Start writes when and where these attempts started. It returns the fences of those that it wrote.
 func (s Queries) Start(
-	ctx context.Context, q DB, node int64, holds []Claim, starts []time.Time,
+	ctx context.Context, q pg.DB, node int64, holds []Claim, starts []time.Time,
 ) ([]int64, error) {
 	ids, fences := make([]string, len(holds)), make([]int64, len(holds))
 	for i, h := range holds {
 		ids[i], fences[i] = h.ID, h.Fence
 	}
-	return CollectColumn[int64](ctx, q, fmt.Sprintf("write the starts of %d tasks", len(holds)),
+	return pg.CollectColumn[int64](ctx, q, fmt.Sprintf("write the starts of %d tasks", len(holds)),
 		s.Schema.SQL(startSQL), ids, fences, starts, node)
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/tasktable/tasktable/scheduled/internal/pg"
 )
 
 // The jobs that River runs on this node, except those that the node has received. A job that was fetched within the
@@ -29,12 +31,12 @@ func (s Queries) LookAtPool(
 	ctx context.Context, conn *pgx.Conn, number int64, inHand []int64,
 ) (strays []StrayJob, err error) {
 	var batch pgx.Batch
-	batch.Queue(ReadOnlySQL)
+	batch.Queue(pg.ReadOnlySQL)
 	batch.Queue(s.Schema.SQL(strayJobsSQL), ClientID(number), inHand)
 	results := conn.SendBatch(ctx, &batch)
 	defer func() { err = errors.Join(err, results.Close()) }()
-	if err := RefuseReadOnly(results.QueryRow()); err != nil {
+	if err := pg.RefuseReadOnly(results.QueryRow()); err != nil {
 		return nil, err
 	}
-	return CollectNext[StrayJob](results, "read River's jobs of this node")
+	return pg.CollectNext[StrayJob](results, "read River's jobs of this node")
 }

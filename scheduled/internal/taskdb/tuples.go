@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/tasktable/tasktable/scheduled/internal/pg"
 )
 
 // Tuple is the place of a row in its table's file.
@@ -54,8 +56,8 @@ func (r TupleRange) halves() (first, second TupleRange, ok bool) {
 const PagesSQL = `SELECT pg_relation_size($1::text::regclass) / current_setting('block_size')::bigint`
 
 // PagesOf is how many pages a table has.
-func (s Queries) PagesOf(ctx context.Context, q DB, table string) (int64, error) {
-	return QueryOne[int64](ctx, q, "measure "+table, PagesSQL, s.Schema.SQL(table))
+func (s Queries) PagesOf(ctx context.Context, q pg.DB, table string) (int64, error) {
+	return pg.QueryOne[int64](ctx, q, "measure "+table, PagesSQL, s.Schema.SQL(table))
 }
 
 // Refusal is a row for which an action failed, and its error.
@@ -66,7 +68,7 @@ type Refusal struct {
 
 // PastRefusals applies do to the rows of a range, and skips the rows that refuse it. It tries the whole range, then
 // its halves, down to single rows. It stops when it has met this many refusals, so that its transaction ends. next is
-// where to go on. It is the end of the range unless pastRefusals stopped early. An error that is not about a row ends
+// where to go on. It is the end of the range unless PastRefusals stopped early. An error that is not about a row ends
 // it.
 func PastRefusals(
 	ctx context.Context, tx pgx.Tx, within TupleRange, most int, do func(savepoint pgx.Tx, r TupleRange) error,
@@ -78,7 +80,7 @@ func PastRefusals(
 			return nil
 		}
 		err := pgx.BeginFunc(ctx, tx, func(savepoint pgx.Tx) error { return do(savepoint, r) })
-		if err != nil && !IsDataError(err) && !IsTimeout(err) {
+		if err != nil && !pg.IsDataError(err) && !pg.IsTimeout(err) {
 			return err
 		}
 		first, second, more := r.halves()
@@ -97,3 +99,6 @@ func PastRefusals(
 	err = try(within)
 	return next, refused, err
 }
+
+// PagesAtOnce is how many pages of a table a walk reads at once: 16 MB.
+const PagesAtOnce = 2000

@@ -1,0 +1,174 @@
+package scheduled
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
+	"github.com/tasktable/tasktable/scheduled/internal/worker"
+	"github.com/tasktable/tasktable/store"
+)
+
+// quickType has the node take a type for a quick one.
+func (tr *troupe) quickType(kind string) {
+	for range worker.AverageRuns {
+		tr.worker.Averages.Observe(kind, time.Microsecond)
+	}
+}
+
+// A batch of a quick type whose first task takes long goes back after about a second, but for the tasks that have a
+// slot each: they run on.
+func TestBatchThatTakesTooLongGoesBack(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	tr := s.prepare(func(c *Config) { c.Queues = map[string]int{"default": 2} }, handlers.Handle(s.handle))
+	s.nobodyLeads()
+	const n = 50
+	for i := range n {
+		s.schedule(fmt.Sprintf("%02d", i), nil)
+	}
+	tr.quickType("JOB")
+	tr.oneBatch("default", n)
+	began := time.Now()
+	tr.run()
+	first := s.begins("00")
+	enginetest.Eventually(t, 10*time.Second, "the rest is queued again", func() bool {
+		return s.count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE status = 'QUEUED' AND attempt = 0`) == n-2
+	})
+	if took := time.Since(began); took < worker.MaxStint || took > 5*time.Second {
+		t.Errorf("after %s", took)
+	}
+	if n := s.count(`SELECT count(DISTINCT finished_at) FROM tasktable.scheduled_task_executions
+		WHERE outcome = 'RELEASED'`); n > 5 {
+		t.Errorf("released by %d statements", n)
+	}
+	if got := s.errorOf("49"); got != "it waited too long for a slot" {
+		t.Errorf("recorded as %q", got)
+	}
+	if first.ctx.Err() != nil {
+		t.Errorf("the first one's context ended: %v", context.Cause(first.ctx))
+	}
+	second := s.begins("01")
+	first.end <- nil
+	second.end <- nil
+	s.is("00", store.StatusCompleted, taskdb.OutcomeCompleted)
+	s.is("01", store.StatusCompleted, taskdb.OutcomeCompleted)
+	s.idle("02", "49")
+}
+
+// A batch that is slow, but whose tasks take no slot of their own, goes back as well.
+func TestSlowBatchGoesBack(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	tr := s.prepare(
+		func(c *Config) { c.Queues = map[string]int{"default": 1} },
+		handlers.Handle(func(ctx context.Context, _ *handlers.Task[enginetest.Job]) error {
+			select {
+			case <-time.After(150 * time.Millisecond):
+				return nil
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		}),
+	)
+	s.nobodyLeads()
+	const n = 100
+	for i := range n {
+		s.schedule(fmt.Sprintf("%02d", i), nil)
+	}
+	tr.quickType("JOB")
+	tr.oneBatch("default", n)
+	tr.run()
+	enginetest.Eventually(t, 10*time.Second, "all has an end", func() bool {
+		return s.count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE status = 'EXECUTING'`) == 0
+	})
+	if ran := s.count(`SELECT count(*) FROM tasktable.scheduled_tasks
+		WHERE status = 'COMPLETED'`); ran < 1 || ran > 20 {
+		t.Errorf("%d ran", ran)
+	}
+	if got := s.errorOf("99"); got != "the tasks before it took too long" {
+		t.Errorf("recorded as %q", got)
+	}
+}
+
+// Payloads that take longer to come than the gate's answer is valid do not keep their tasks from starting, whatever
+// else is quick meanwhile.
+func TestLargePayloadsStart(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	w := enginetest.NewWire()
+	w.Rate = 4 << 20
+	settings := s.pool.Config()
+	settings.ConnConfig.DialFunc = w.Dial
+	nodes, err := pgxpool.NewWithConfig(context.Background(), settings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { w.End(); nodes.Close() })
+	s.nodes.Close()
+	s.nodes = nodes
+	tr := s.prepare(func(c *Config) { c.Queues = map[string]int{"default": 1, "other": 1} }, handlers.Handle(
+		func(context.Context, *handlers.Task[enginetest.Job]) error { return nil }))
+	const n = 20
+	large := strings.Repeat("0123456789abcdef", 200<<10/16)
+	for i := range n {
+		s.schedule(fmt.Sprintf("large %02d", i), func(task *store.Task) { task.Payload = enginetest.Job{Name: large} })
+	}
+	tr.quickType("JOB")
+	tr.oneBatch("default", n)
+	tr.run()
+	for i := 0; s.count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE id LIKE 'large %'
+		AND status = 'COMPLETED'`) < n; i++ {
+		if i == 300 {
+			t.Fatalf("%d of %d have run", s.count(`SELECT count(*) FROM tasktable.scheduled_tasks
+				WHERE id LIKE 'large %' AND status = 'COMPLETED'`), n)
+		}
+		id := fmt.Sprint("small ", i)
+		s.schedule(id, func(task *store.Task) { task.Queue = "other" })
+		enginetest.Await(t, s.pool, id, 15*time.Second, store.StatusCompleted)
+	}
+}
+
+// A transactional task that waits for a connection holds no slot, and goes back after a second: others need no
+// connection.
+func TestTasksDoNotWaitForConnectionsOfOthers(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	settings := s.nodes.Config()
+	settings.MaxConns = 3 // one transactional handler at once
+	s.nodes.Close()
+	var err error
+	if s.nodes, err = pgxpool.NewWithConfig(context.Background(), settings); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.nodes.Close)
+	plain := make(chan struct{})
+	s.node(func(c *Config) { c.Queues = map[string]int{"default": 2} },
+		handlers.HandleTx(func(ctx context.Context, _ pgx.Tx, task *handlers.Task[enginetest.Job]) error {
+			return s.handle(ctx, task)
+		}),
+		handlers.Handle(func(context.Context, *handlers.Task[ownBackoff]) error { close(plain); return nil }))
+	s.schedule("first", nil)
+	first := s.begins("first")
+	s.schedule("second", nil)
+	enginetest.Await(t, s.pool, "second", 10*time.Second, store.StatusExecuting)
+	s.schedule("plain", func(task *store.Task) { task.Payload = ownBackoff{} })
+	enginetest.Receive(t, plain, 10*time.Second, "the plain task runs")
+	s.is("plain", store.StatusCompleted, taskdb.OutcomeCompleted)
+	first.end <- nil
+	s.is("first", store.StatusCompleted, taskdb.OutcomeCompleted)
+	s.begins("second").end <- nil
+	row := enginetest.Await(t, s.pool, "second", 10*time.Second, store.StatusCompleted)
+	if history := enginetest.Outcomes(t, s.pool, "second"); row.Attempt != 1 || len(history) < 2 ||
+		history[0] != taskdb.OutcomeReleased {
+		t.Errorf("attempt %d, history %v", row.Attempt, history)
+	}
+}

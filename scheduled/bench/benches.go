@@ -1,0 +1,14 @@
+package bench
+
+// All lists the benches, in the order in which a reader should try them.
+var All = []Bench{
+	drainBench,
+	preciseBench,
+	herdBench,
+	idleBench,
+	crowdBench,
+	scheduleBench,
+	recoverBench,
+	scaleBench,
+	snapshotBench,
+}

@@ -1,0 +1,280 @@
+package scheduled
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/tasktable/tasktable/scheduled/internal/session"
+)
+
+// Health is a node's answer to a probe. It is also an http.Handler that writes itself as JSON, with status 200 if it
+// is OK, and 503 if it is not.
+type Health struct {
+	// OK says that all checks are OK.
+	OK bool `json:"ok"`
+	// Checks are in the order in which they depend on each other. The first check that is not OK is the cause.
+	Checks []Check `json:"checks"`
+}
+
+// Check is one condition on which Health depends. Its name is part of the program's contract, but its reason is not.
+type Check struct {
+	Name string `json:"name"`
+	OK   bool   `json:"ok"`
+	// Reason says why the check is not OK, or what else there is to know. It has no address, no secret and no text of
+	// the database. The log has the error.
+	Reason string `json:"reason,omitempty"`
+	// Since is the time at which OK or Reason last changed, by this process's clock.
+	Since time.Time `json:"since,omitzero"`
+}
+
+// The names of the checks.
+const (
+	CheckNode     = "node"     // of Ready: the node has begun, and does not stop
+	CheckSession  = "session"  // of Ready: the session has its lock, and was answered within three seconds
+	CheckDatabase = "database" // of Ready: the engine's own pool has answered lately
+	CheckListener = "listener" // of Ready: the node listens for notifications
+	CheckLoop     = "loop"     // of Live: the loop that keeps the session makes its turns
+)
+
+const (
+	// loopSilent is how long the loop may go without a turn. A turn takes some seconds at most, because the loop
+	// waits only for what has a time limit. If a turn takes longer, the node waits for something without a limit, for
+	// example a Config.Connect that ignores its context or a log that nobody reads. A restart mends that.
+	loopSilent = 60 * time.Second
+	// poolSilent is how long ago the last answer of the engine's pool may be. The node asks the pool each ten
+	// seconds. After poolSilent the node gives up its session and all connections, and begins again.
+	poolSilent = 20 * time.Second
+)
+
+// healthState is where a node's goroutines note what happens. Probes are answered from it, whatever the database does.
+type healthState struct {
+	mu       sync.Mutex
+	node     mark
+	session  mark
+	database mark
+	listener mark
+	answered time.Time // when the engine's pool last answered
+	turned   time.Time // when the loop made its last turn; zero: it does not run
+}
+
+// mark is a state and the time since when it holds.
+type mark struct {
+	ok     bool
+	reason string
+	since  time.Time
+}
+
+func (m *mark) note(ok bool, reason string) {
+	if m.ok != ok || m.reason != reason || m.since.IsZero() {
+		*m = mark{ok, reason, time.Now()}
+	}
+}
+
+const (
+	reasonIdle     = "Run has not been called"
+	reasonStarting = "starting"
+	reasonStopping = "stopping"
+	reasonEnded    = "Run has ended"
+	reasonNone     = "not connected yet"
+	reasonLost     = "lost touch with the database; beginning again"
+	reasonPool     = "the engine's pool was not answered"
+	reasonQuiet    = "quiet: the node starts nothing new, until Unquiet is called"
+	reasonDeaf     = "not listening; connecting again"
+)
+
+func newVitals() *healthState {
+	v := &healthState{}
+	v.all(reasonIdle)
+	return v
+}
+
+func (v *healthState) all(reason string) {
+	v.node.note(false, reason)
+	v.apart(reason)
+}
+
+func (v *healthState) apart(reason string) {
+	for _, m := range []*mark{&v.session, &v.database, &v.listener} {
+		m.note(false, reason)
+	}
+}
+
+// starts notes that Run was called.
+func (v *healthState) starts() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.node.note(false, reasonStarting)
+	v.apart(reasonNone)
+	v.turned = time.Now()
+}
+
+// turns notes a turn of the loop.
+func (v *healthState) turns() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.turned = time.Now()
+}
+
+// begins notes that the node is up, with a session and with a pool that has just answered.
+func (v *healthState) begins() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.node.reason != reasonStopping { // unless it was told to stop while it began
+		v.node.note(true, "")
+	}
+	v.session.note(true, "")
+	v.database.note(true, "")
+	v.answered = time.Now()
+}
+
+// loses notes that the session is lost, and all connections with it.
+func (v *healthState) loses() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.apart(reasonLost)
+}
+
+// stops notes that Run was told to return.
+func (v *healthState) stops() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if !v.turned.IsZero() { // Run has not returned yet
+		v.node.note(false, reasonStopping)
+	}
+}
+
+// ends notes that Run returns.
+func (v *healthState) ends() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.all(reasonEnded)
+	v.turned = time.Time{}
+}
+
+// answers notes whether the engine's pool has answered.
+func (v *healthState) answers(ok bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if !ok {
+		v.database.note(false, reasonPool)
+		return
+	}
+	v.database.note(true, "")
+	v.answered = time.Now()
+}
+
+// hears notes whether a statement on the engine's pool got an answer.
+func (v *healthState) hears(err error) {
+	if session.Answered(err) {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		v.answered = time.Now()
+	}
+}
+
+// silence is how long the engine's pool has not answered.
+func (v *healthState) silence() time.Duration {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return time.Since(v.answered)
+}
+
+// listens notes whether the node listens for notifications.
+func (v *healthState) listens(ok bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	switch {
+	case ok:
+		v.listener.note(true, "")
+	case v.listener.ok: // otherwise keep the reason, which says more
+		v.listener.note(false, reasonDeaf)
+	}
+}
+
+func (m *mark) check(name string) Check {
+	return Check{Name: name, OK: m.ok, Reason: m.reason, Since: m.since}
+}
+
+func healthOf(checks ...Check) Health {
+	h := Health{OK: true, Checks: checks}
+	for _, check := range checks {
+		h.OK = h.OK && check.OK
+	}
+	return h
+}
+
+// Live says whether the process can still do its work, which means that its loop makes its turns. It is for a probe
+// that restarts the process. Therefore it stays OK while the database is away, because a restart would not mend that.
+// It is also OK before Run and after it.
+func (n *Node) Live() Health {
+	v := n.vitals
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	loop := Check{Name: CheckLoop, OK: true}
+	switch silent := time.Since(v.turned); {
+	case v.turned.IsZero():
+		loop.Reason, loop.Since = v.node.reason, v.node.since
+	case silent > loopSilent:
+		loop.OK, loop.Since = false, v.turned
+		loop.Reason = fmt.Sprintf(
+			"no turn for more than %s: something that the node called does not return", loopSilent)
+	}
+	return healthOf(loop)
+}
+
+// Ready says whether this node can work now: it has begun and does not stop, and its session, its pool and its
+// listener are connected. It says nothing about the cluster. That no node leads, or that a backlog grows, is a matter
+// for an alert, and no reason to take this node out of service. A quiet node is ready, and its check of the node says
+// that it is quiet.
+func (n *Node) Ready() Health {
+	v := n.vitals
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	node := v.node.check(CheckNode)
+	if since, on := n.quiet.Since(); on && node.OK {
+		node.Reason, node.Since = reasonQuiet, since
+	}
+	database := v.database.check(CheckDatabase)
+	if database.OK && time.Since(v.answered) > poolSilent {
+		database.OK, database.Since = false, v.answered
+		database.Reason = fmt.Sprintf("%s for more than %s", reasonPool, poolSilent)
+	}
+	return healthOf(node, v.session.check(CheckSession), database, v.listener.check(CheckListener))
+}
+
+// LiveHandler answers with Live. Mount it as /livez in a service's own mux. Like ReadyHandler, it does not ask the
+// database, takes GET and HEAD, and says that its answer must not be stored.
+func (n *Node) LiveHandler() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { n.Live().ServeHTTP(w, r) })
+}
+
+// ReadyHandler answers with Ready. Mount it as /readyz.
+func (n *Node) ReadyHandler() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { n.Ready().ServeHTTP(w, r) })
+}
+
+// ServeHTTP writes the health as JSON.
+func (h Health) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		w.Header().Set("Allow", "GET, HEAD")
+		http.Error(w, "method not allowed", http.StatusMethodNotAllowed)
+		return
+	}
+	body, err := json.Marshal(h)
+	if err != nil { // a year that JSON cannot express
+		http.Error(w, "cannot be written", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	status := http.StatusOK
+	if !h.OK {
+		status = http.StatusServiceUnavailable
+	}
+	w.WriteHeader(status)
+	_, _ = w.Write(append(body, '\n')) // the client may have gone, which does not matter
+}

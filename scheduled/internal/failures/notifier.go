@@ -1,0 +1,176 @@
+// Package failures tells an application of the tasks that failed for good, and of the attempts that were lost.
+package failures
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"time"
+
+	"github.com/tasktable/tasktable/scheduled/internal/panics"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
+	"github.com/tasktable/tasktable/store"
+)
+
+// Failure is a task that does not run again by itself, or a lost attempt of a task that does. scheduled.Dead has the
+// same fields.
+type Failure struct {
+	ID       string
+	Type     string
+	Outcome  string // the outcome of the last attempt: FAILED, EXPIRED or LOST
+	Status   string // the task's status now
+	Revision int64
+	Attempt  int
+	Error    string
+}
+
+// final reports whether the task does not run again by itself. A lost claim is not final if its task has attempts
+// left.
+func (f Failure) final() bool {
+	return f.Status == string(store.StatusFailed) || f.Status == string(store.StatusExpired)
+}
+
+// hook is the name of the hook to be called.
+func (f Failure) hook() string {
+	if f.final() {
+		return "OnDead"
+	}
+	return "OnLost"
+}
+
+const (
+	maxQueued    = 1000            // how many calls of the hooks may wait
+	defaultGrace = 5 * time.Second // for the calls that are left when the node stops
+)
+
+// Notifier calls Config.OnDead and Config.OnLost on a goroutine of its own, so that a hook that blocks or panics
+// does not hold up the engine.
+type Notifier struct {
+	config Config
+	in     chan Failure
+}
+
+// Config is the configuration of a Notifier. A hook that is nil is not called.
+type Config struct {
+	Dead func(ctx context.Context, dead Failure)
+	Lost func(ctx context.Context, lost Failure)
+	Log  *slog.Logger
+	// Grace is for the calls that are left when the node stops. The default is 5 s.
+	Grace time.Duration
+}
+
+// New makes a Notifier. It calls no hook before Run.
+func New(config Config) *Notifier {
+	if config.Grace == 0 {
+		config.Grace = defaultGrace
+	}
+	return &Notifier{config: config, in: make(chan Failure, maxQueued)}
+}
+
+// Tell puts a call of the hook in line. It does not wait.
+func (n *Notifier) Tell(failure Failure) {
+	if failure.final() && n.config.Dead == nil || !failure.final() && n.config.Lost == nil {
+		return
+	}
+	select {
+	case n.in <- failure:
+	default:
+		n.LeaveOut(failure)
+	}
+}
+
+// LeaveOut logs a call of a hook that is not made.
+func (n *Notifier) LeaveOut(failure Failure) {
+	n.config.Log.Error(failure.hook()+" is too slow; a call is left out", "task", failure.ID, "type", failure.Type,
+		"revision", failure.Revision, "attempt", failure.Attempt, "outcome", failure.Outcome)
+}
+
+// Run works until ctx is done, and then makes the calls that are still in line. The hook's context ends a while after
+// ctx, so that a hook that waits for its context does not keep the node from stopping.
+func (n *Notifier) Run(ctx context.Context) {
+	hooks, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(n.config.Grace, end) })()
+	for {
+		select {
+		case failure := <-n.in:
+			n.call(hooks, failure)
+		case <-ctx.Done():
+			for {
+				select {
+				case failure := <-n.in:
+					n.call(hooks, failure)
+				default:
+					return
+				}
+			}
+		}
+	}
+}
+
+func (n *Notifier) call(ctx context.Context, failure Failure) {
+	if ctx.Err() != nil {
+		n.LeaveOut(failure)
+		return
+	}
+	done := make(chan error, 1)
+	go panics.Call(
+		ctx, func(ctx context.Context) error { n.notify(ctx, failure); return nil }, func(err error) { done <- err },
+	)
+	select {
+	case err := <-done:
+		n.returned(failure, err)
+	case <-ctx.Done():
+		select {
+		case err := <-done:
+			n.returned(failure, err)
+		case <-time.After(n.config.Grace): // neither the node's next instance nor its stop waits for the hook
+			n.config.Log.Error(failure.hook()+" ignores its context; it is left behind", "task", failure.ID, "type",
+				failure.Type, "revision", failure.Revision, "attempt", failure.Attempt)
+		}
+	}
+}
+
+// returned logs that a hook panicked.
+func (n *Notifier) returned(failure Failure, err error) {
+	if err != nil {
+		n.config.Log.Error(failure.hook()+" panicked", "task", failure.ID, "type", failure.Type,
+			"revision", failure.Revision, "attempt", failure.Attempt, "error", err)
+	}
+}
+
+func (n *Notifier) notify(ctx context.Context, failure Failure) {
+	if failure.final() {
+		n.config.Dead(ctx, failure)
+		return
+	}
+	n.config.Lost(ctx, failure)
+}
+
+// Of makes a Failure of a settlement. It does so also for a lost claim whose task runs again.
+func Of(s taskdb.Settlement, state taskdb.SettleResult) Failure {
+	failure := Failure{
+		ID: s.ID, Type: state.Type, Outcome: s.Outcome, Status: state.Status, Revision: s.Revision, Attempt: s.Attempt,
+	}
+	if s.Error != nil {
+		failure.Error = *s.Error
+	}
+	return failure
+}
+
+// Message tells the node with this number of a failure that another node, the leader, has found.
+type Message struct {
+	Node    int64
+	Failure Failure
+}
+
+// Channel is the name of the channel on which Postgres carries messages.
+func Channel(schema string) string { return schema + ".dead" }
+
+// Heard calls the hook for a message, if the message is for the node with this number.
+func (n *Notifier) Heard(node int64, text string) {
+	var message Message
+	if err := json.Unmarshal([]byte(text), &message); err == nil && message.Node == node {
+		n.Tell(message.Failure)
+	}
+}

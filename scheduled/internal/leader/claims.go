@@ -1,0 +1,311 @@
+package leader
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/riverqueue/river"
+
+	"github.com/tasktable/tasktable/scheduled/internal/failures"
+	"github.com/tasktable/tasktable/scheduled/internal/pg"
+	"github.com/tasktable/tasktable/scheduled/internal/riverjobs"
+	"github.com/tasktable/tasktable/scheduled/internal/session"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
+	"github.com/tasktable/tasktable/store"
+)
+
+// Pass claims as many due tasks as there is room for, and hands them to River, in one transaction. If the data of
+// some task cannot be claimed, or if a statement takes too long, the pass tries again with half as many tasks. The
+// leader fails a single task that cannot be claimed. It leaves a single task alone for a while if claiming it takes
+// too long, or has to wait for a lock.
+func (l *Leader) Pass(ctx context.Context) (Look, error) {
+	began := time.Now()
+	if !l.Ready() {
+		return Look{Next: -1}, nil // the deep look wakes the leader when it is done
+	}
+	for {
+		found, lanes, err := l.claimOnce(ctx, l.MaxClaimed)
+		switch {
+		case err == nil:
+			l.MaxClaimed = min(l.MaxClaimed*2, maxClaims)
+			return found, nil
+		case l.session.Conn.IsClosed():
+			return Look{}, err
+		case (pg.IsDataError(err) || pg.IsTimeout(err)) && l.MaxClaimed > 1 && !lanes.failing:
+			l.MaxClaimed /= 2
+		case pg.IsDataError(err) || pg.IsTimeout(err):
+			apart := l.FailBroken
+			if lanes.failing {
+				apart = l.forkEach
+			}
+			done, apartErr := apart(ctx, lanes)
+			switch {
+			case apartErr == nil && done > 0 && pg.IsTimeout(err) && time.Since(began) > MaxPassTime:
+				return Look{}, nil // one by one it may take minutes, so ticks must come between
+			case apartErr == nil && done > 0: // try again without these tasks
+			case pg.IsTimeout(err) && (apartErr == nil || pg.IsTimeout(apartErr)):
+				// The cause has passed, or no task can be claimed. The pass would try for ever if it went on here.
+				return Look{Next: 100 * time.Millisecond, Stuck: true}, nil
+			default:
+				return Look{}, errors.Join(err, apartErr)
+			}
+		default:
+			return Look{}, err
+		}
+	}
+}
+
+// MaxPassTime is how long a pass goes on with tasks that take too long or wait for locks. While an index is made, all
+// tasks do. The tasks that the leader has left alone come back after a while, so without a limit the pass might never
+// end.
+const MaxPassTime = 2 * time.Second
+
+// ClaimPlan lists the lanes that a pass has to work on.
+type ClaimPlan struct {
+	Due     []taskdb.LaneQuota
+	fires   []taskdb.Lane // of recurring tasks
+	failing bool          // the error came from the recurring tasks
+}
+
+// claimOnce is a pass that takes at most this many tasks. It also returns the lanes that it took them from.
+func (l *Leader) claimOnce(ctx context.Context, most int) (found Look, lanes ClaimPlan, err error) {
+	var taken []taskdb.ClaimedTask
+	var fired taskdb.ForkResult
+	err = l.Transaction(ctx, func(tx pgx.Tx) error {
+		if lanes, found, err = l.PlanClaims(ctx, tx); err != nil {
+			return err
+		}
+		if len(lanes.fires) > 0 {
+			heard := heardTx{tx, l.session}
+			fired, err = l.statements.ForkSome(ctx, heard, nil, lanes.fires, most, l.quarantinedIDs(), nil)
+			if err != nil {
+				lanes.failing = true
+				return err
+			}
+		}
+		if fired.Looked > 0 { // the occurrences that they forked are due
+			if lanes, found, err = l.PlanClaims(ctx, tx); err != nil {
+				return err
+			}
+		}
+		if len(lanes.Due) == 0 {
+			return nil
+		}
+		taken, err = l.claimAndInsert(ctx, tx, lanes.Due, most)
+		return err
+	})
+	if err != nil {
+		return Look{}, lanes, fmt.Errorf("pass: %w", err)
+	}
+	found.Forked = fired.Looked
+	l.reportFailed(ctx, fired)
+	found.Claimed, found.Expired = l.recordClaimed(ctx, taken)
+	if len(taken)+fired.Looked > 0 {
+		found.Next = 0 // the next pass claims all the tasks that have come meanwhile, together
+		l.log.Debug("claimed", "tasks", found.Claimed, "expired", found.Expired, "fired", found.Forked)
+	}
+	return found, lanes, nil
+}
+
+// recordClaimed notes the tasks that a committed transaction has claimed, and reports those that had expired.
+func (l *Leader) recordClaimed(ctx context.Context, taken []taskdb.ClaimedTask) (claimed, expired int) {
+	l.Marks.claimed(taken, l.session.Clock.Now())
+	rates{bytes: l.sizes}.claimed(taken)
+	l.metrics.Claimed(taken)
+	var dead []failures.Failure
+	for _, c := range taken {
+		if c.Fence == nil {
+			dead = append(dead, failures.Failure{
+				ID:       c.ID,
+				Type:     c.Type,
+				Outcome:  taskdb.OutcomeExpired,
+				Status:   string(store.StatusExpired),
+				Revision: c.Revision,
+				Attempt:  c.Attempt,
+				Error:    "expired before it could start",
+			})
+		}
+	}
+	if len(dead) > 0 {
+		l.notifyFailures(ctx, dead...)
+		l.log.Warn("tasks expired before they could start", "tasks", len(dead))
+	}
+	return len(taken) - len(dead), len(dead)
+}
+
+// Transaction runs do in a transaction on the session's connection. Postgres limits the time of each statement. The
+// session counts as alive with each step that Postgres answers, so that the node does not take slow work for a dead
+// connection.
+func (l *Leader) Transaction(ctx context.Context, do func(tx pgx.Tx) error) error {
+	l.lost, l.lines = nil, nil
+	sent := time.Now()
+	tx, err := l.session.Conn.Begin(ctx)
+	l.session.Heard(sent, err)
+	if err != nil {
+		return err
+	}
+	if err := do(tx); err != nil {
+		sent = time.Now()
+		l.session.Heard(sent, tx.Rollback(ctx))
+		return err
+	}
+	sent = time.Now()
+	err = tx.Commit(ctx)
+	l.session.Heard(sent, err)
+	if err != nil {
+		return err
+	}
+	for _, one := range l.lines {
+		l.metrics.Of(one.kind).Recorded(one.outcome)
+	}
+	if len(l.lost) > 0 {
+		l.notifyFailures(ctx, l.lost...)
+	}
+	return nil
+}
+
+// heardTx counts each statement that Postgres has done as a sign of life, because it takes many statements to fork
+// thousands of occurrences.
+type heardTx struct {
+	pgx.Tx
+	session *session.Session
+}
+
+// Exec runs the statement, and notes the answer.
+func (tx heardTx) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	sent := time.Now()
+	tag, err := tx.Tx.Exec(ctx, sql, args...)
+	tx.session.Heard(sent, err)
+	return tag, err
+}
+
+// claimAndInsert claims tasks and hands them to River.
+func (l *Leader) claimAndInsert(
+	ctx context.Context, tx pgx.Tx, lanes []taskdb.LaneQuota, most int,
+) ([]taskdb.ClaimedTask, error) {
+	sent := time.Now()
+	taken, err := l.statements.Claim(
+		ctx, tx, nil, l.config.LookAhead, l.config.StartAllowance, lanes, most, l.quarantinedIDs()...,
+	)
+	l.session.Heard(sent, err)
+	if err != nil {
+		return nil, err
+	}
+	sent = time.Now()
+	err = l.insert(ctx, tx, taken, lanes)
+	l.session.Heard(sent, err)
+	return taken, err
+}
+
+// PlanClaims lists the lanes with something due, and the room for it.
+func (l *Leader) PlanClaims(ctx context.Context, tx pgx.Tx) (lanes ClaimPlan, found Look, err error) {
+	sent := time.Now()
+	defer func() { l.session.Heard(sent, err) }()
+	var batch pgx.Batch
+	batch.Queue(taskdb.EnterSQL)
+	l.Marks.Queue(l.statements, &batch)
+	l.jobs.Queue(l.statements, &batch)
+	results := tx.SendBatch(ctx, &batch)
+	listed, err := l.readPlan(results)
+	if err = errors.Join(err, results.Close()); err != nil {
+		return ClaimPlan{}, Look{}, fmt.Errorf("survey: %w", err)
+	}
+	found.Next = -1
+	for _, b := range budget(taskdb.Unpaused(listed.Recurring, listed.Paused), l.workingNodes(), nil, rates{}) {
+		if b.DueIn <= 0 {
+			lanes.fires = append(lanes.fires, b.Lane)
+		} else if found.Next < 0 || b.DueIn < found.Next {
+			found.Next = b.DueIn
+		}
+	}
+	for _, b := range budget(taskdb.Unpaused(listed.Tasks, listed.Paused), l.workingNodes(), l.jobs.List, l.rates()) {
+		switch in := b.DueIn - l.config.LookAhead; {
+		case in > 0:
+			if found.Next < 0 || in < found.Next {
+				found.Next = in
+			}
+		case b.Room == 0:
+			found.Full = true
+		default:
+			lanes.Due = append(lanes.Due, b)
+			if b.DueIn > 0 && (found.Next < 0 || b.DueIn < found.Next) {
+				found.Next = b.DueIn // the next pass claims it then, if this pass cannot claim it ahead
+			}
+		}
+	}
+	return lanes, found, nil
+}
+
+func (l *Leader) readPlan(results pgx.BatchResults) (listed taskdb.ListedLanes, err error) {
+	if _, err := results.Exec(); err != nil {
+		return listed, err
+	}
+	if listed, err = l.Marks.read(results, l.session.Clock.Now()); err != nil {
+		return listed, err
+	}
+	return listed, l.jobs.Read(results)
+}
+
+// insert hands claimed tasks to River, in batches of one lane each.
+func (l *Leader) insert(ctx context.Context, tx pgx.Tx, taken []taskdb.ClaimedTask, lanes []taskdb.LaneQuota) error {
+	type key struct {
+		queue, kind string
+		priority    int
+		near        bool
+	}
+	type lot struct {
+		taken []taskdb.ClaimedTask
+		pool  int
+		slots int // the number of slots that the tasks are spread over
+	}
+	budgets := map[key]taskdb.LaneQuota{}
+	for _, b := range lanes {
+		budgets[key{b.Queue, b.Type, b.Priority, false}] = b
+	}
+	var order []key
+	lots := map[key]*lot{}
+	near := map[int]int{} // by pool
+	now := l.session.Clock.Now()
+	for _, c := range taken {
+		if c.Fence == nil {
+			continue
+		}
+		k := key{c.Queue, c.Type, c.Priority, false}
+		b := budgets[k]
+		k.near = c.Due.After(now)
+		if lots[k] == nil {
+			order, lots[k] = append(order, k), &lot{pool: b.Pool, slots: b.Slots}
+			if k.near {
+				lots[k].slots = b.Ahead / 2 // more tasks may be near their time, and must fit too
+			}
+		}
+		if k.near {
+			near[b.Pool]++
+		}
+		lots[k].taken = append(lots[k].taken, c)
+	}
+	var jobs []river.InsertManyParams
+	known := l.rates()
+	for _, k := range order {
+		tasks := len(lots[k].taken)
+		if k.near {
+			tasks = near[lots[k].pool]
+		}
+		for _, holds := range batchesOf(lots[k].taken, batchSize(known.fits(k.kind), tasks, lots[k].slots)) {
+			jobs = append(jobs, riverjobs.JobOf(k.queue, k.kind, k.priority, holds))
+		}
+	}
+	if len(jobs) == 0 {
+		return nil
+	}
+	began := time.Now()
+	if _, err := l.config.River.InsertManyFastTx(ctx, tx, jobs); err != nil {
+		return fmt.Errorf("hand %d batches to River: %w", len(jobs), err)
+	}
+	l.metrics.Inserted(len(jobs), time.Since(began))
+	return nil
+}

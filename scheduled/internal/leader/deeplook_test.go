@@ -1,0 +1,77 @@
+package leader
+
+import (
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
+)
+
+// overWire is a pool of at most two connections, with a wire between them and the server.
+func (b *bench) overWire(w *enginetest.Wire) *pgxpool.Pool {
+	b.T.Helper()
+	settings := b.Pool.Config()
+	settings.ConnConfig.DialFunc, settings.MaxConns = w.Dial, 2
+	pool, err := pgxpool.NewWithConfig(b.T.Context(), settings)
+	if err != nil {
+		b.T.Fatal(err)
+	}
+	b.T.Cleanup(func() { w.End(); pool.Close() })
+	return pool
+}
+
+// A connection that is gone without a word keeps a deep look for seconds only, and the next look has another one.
+func TestDeepLookOnADeadConnection(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	w := enginetest.NewWire()
+	deep := &deepLook{pool: b.overWire(w), statements: b.Queries}
+	if found := deep.look(t.Context(), nil); found.err != nil {
+		t.Fatal(found.err)
+	}
+	w.Forget()
+	began := time.Now()
+	if found := deep.look(t.Context(), nil); found.err == nil {
+		t.Fatal("a look on a dead connection was answered")
+	}
+	if took := time.Since(began); took > maxConnecting+2*time.Second {
+		t.Errorf("it gave up after %s", took)
+	}
+	if found := deep.look(t.Context(), nil); found.err != nil {
+		t.Errorf("the next look: %v", found.err)
+	}
+}
+
+// Lanes that a node has begun to work while a look was under way are read by another look at once.
+func TestDeepLookIsHastened(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	told := make(chan struct{}, 1)
+	deep := &deepLook{
+		pool: b.Pool, statements: b.Queries, log: enginetest.Logger(), told: func() { told <- struct{}{} },
+	}
+	for _, step := range []struct {
+		what   string
+		before func()
+		begins bool
+		during func()
+	}{
+		{"the first", func() {}, true, deep.hasten},
+		{"one more at once, because it was hastened", func() {}, true, func() {}},
+		{"no third", func() {}, false, nil},
+		{"hastened between looks", deep.hasten, true, func() {}},
+		{"and only once", func() {}, false, nil},
+	} {
+		step.before()
+		if deep.begin(t.Context(), nil, true); deep.busy != step.begins {
+			t.Errorf("%s: it begins %t, want %t", step.what, deep.busy, step.begins)
+		}
+		if deep.busy {
+			step.during()
+			enginetest.Receive(t, told, 10*time.Second, "the deep look ends")
+			deep.take()
+		}
+	}
+}

@@ -1,0 +1,120 @@
+package leader
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
+)
+
+// failureDetector records the last sign of life of each node. A node gives no sign of life while nobody holds its
+// lock. A node that begins to lead goes on counting where the leader before it ended, so that the tasks of nodes that
+// die together wait no longer than the tasks of one node.
+type failureDetector struct {
+	Heard map[int64]time.Time // the last sign of life of a node
+}
+
+// look evaluates a look at the nodes. It returns the nodes that have been silent for at least DeadAfter, so that they
+// have stopped by themselves. It also returns in how long the next node will reach DeadAfter. That is negative if no
+// other node is silent.
+//
+// refused is when this node was last refused the leader's lock, because another node held it. Until then, the node
+// that led before was alive. It is zero if this node was not refused lately.
+func (s *failureDetector) look(nodes []taskdb.LiveNode, now, refused time.Time) (dead []int64, next time.Duration) {
+	heard := map[int64]time.Time{}
+	next = -1
+	for _, node := range nodes {
+		last, known := s.Heard[node.Number]
+		switch {
+		case node.Held || !known && node.Silent < 0:
+			last = now // nobody knows how long the lock has been free
+		case !known:
+			last = now.Add(-node.Silent)
+		}
+		if !node.Held && !known && node.Led && !refused.IsZero() && refused.Before(last) {
+			last = refused
+		}
+		heard[node.Number] = last
+		if node.Held {
+			continue
+		}
+		if left := last.Add(DeadAfter).Sub(now); left <= 0 {
+			dead = append(dead, node.Number)
+		} else if next < 0 || left < next {
+			next = left
+		}
+	}
+	s.Heard = heard
+	return dead, next
+}
+
+// forget drops all records. A node that leads again must not use them, because they are old.
+func (s *failureDetector) forget() { s.Heard = nil }
+
+// DeadAfter is how long a node must be silent before the leader takes its tasks back. It is longer than the time within
+// which a session must be answered, and a tick. A node that has lost its session stops its handlers by itself within
+// that time.
+const DeadAfter = 5 * time.Second
+
+// refusedLately limits how old a refusal may be, because in a longer time another node could have led and died. Even
+// with a tick's delay, this limit leaves a node session.Timeout between its last sign of life and the time when its
+// tasks are taken back.
+const refusedLately = 3 * tickEvery / 2
+
+const silentSQL = `
+UPDATE tasktable.nodes AS n SET last_seen_at = statement_timestamp() - s.silent * interval '1 microsecond'
+FROM unnest($1::bigint[], $2::bigint[]) AS s (number, silent) WHERE n.number = s.number AND n.last_seen_at IS NULL`
+
+// reclaimDead takes back the tasks of dead nodes. A node is dead if its lock has been free for DeadAfter, because the
+// node has stopped by itself by then. reclaimDead returns in how long the next node will be dead. That is negative if
+// no other node is silent.
+func (l *Leader) reclaimDead(ctx context.Context) (next time.Duration, err error) {
+	now := time.Now()
+	refused := l.session.RefusedAt
+	if now.Sub(refused) > refusedLately {
+		refused = time.Time{}
+	}
+	dead, next := l.Failures.look(l.nodes, now, refused)
+	err = l.noteSilent(ctx)
+	for _, number := range dead { // a node that cannot be ended does not stop the others
+		if l.session.Conn.IsClosed() {
+			break
+		}
+		done, reclaimErr := l.reclaimAll(ctx, number)
+		if done {
+			l.log.Warn("node is dead; the leader has taken its tasks back", "dead", number)
+		}
+		err = errors.Join(err, reclaimErr)
+	}
+	return next, err
+}
+
+// noteSilent writes how long each silent node has been silent, once for each node. The next leader reads it.
+func (l *Leader) noteSilent(ctx context.Context) error {
+	var silent, micros []int64
+	for _, node := range l.nodes {
+		if !node.Held && node.Silent < 0 {
+			silent = append(silent, node.Number)
+			micros = append(micros, time.Since(l.Failures.Heard[node.Number]).Microseconds())
+		}
+	}
+	if len(silent) == 0 {
+		return nil
+	}
+	if _, err := l.session.Conn.Exec(ctx, l.statements.Schema.SQL(silentSQL), silent, micros); err != nil {
+		return fmt.Errorf("note that nodes are silent: %w", err)
+	}
+	return nil
+}
+
+const leadsSQL = `UPDATE tasktable.nodes SET elected_at = clock_timestamp() WHERE number = $1`
+
+// noteLeading writes that this node leads, for the next leader and for audits.
+func (l *Leader) noteLeading(ctx context.Context) error {
+	if _, err := l.session.Conn.Exec(ctx, l.statements.Schema.SQL(leadsSQL), l.session.Number); err != nil {
+		return fmt.Errorf("note who leads: %w", err)
+	}
+	return nil
+}

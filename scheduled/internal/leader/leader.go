@@ -1,0 +1,314 @@
+// Package leader has the loop that owns a node's session, and the work of the node that leads.
+package leader
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/riverqueue/river"
+
+	"github.com/tasktable/tasktable/scheduled/internal/failures"
+	"github.com/tasktable/tasktable/scheduled/internal/metrics"
+	"github.com/tasktable/tasktable/scheduled/internal/pg"
+	"github.com/tasktable/tasktable/scheduled/internal/quiet"
+	"github.com/tasktable/tasktable/scheduled/internal/riverjobs"
+	"github.com/tasktable/tasktable/scheduled/internal/session"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
+)
+
+// Leader owns the session's connection. Each node has one, also a node that does not lead. With the leader's lock, it
+// looks when tasks become due, claims them, and takes back the tasks of dead nodes. Without the lock, it keeps the
+// session alive, and tries for the lock.
+type Leader struct {
+	config     Config
+	session    *session.Session
+	statements taskdb.Queries
+	metrics    *metrics.Metrics
+	log        *slog.Logger
+
+	wakes    chan struct{} // look now, because a task is due
+	deepened chan struct{} // tick now, because a deep look has ended
+	frees    chan struct{} // if there was no room, look now, because there may be room
+
+	progress    progress // whether passes succeed
+	nodes       []taskdb.LiveNode
+	Failures    failureDetector
+	MaxClaimed  int // how many tasks a pass takes; a timeout halves it, a success doubles it
+	maxEnded    int // how many claims of River's jobs a step ends; halved and doubled like MaxClaimed
+	jobs        riverjobs.View
+	deep        *deepLook
+	sizes       map[string]int // of payloads in bytes, by type
+	reclaimed   bool           // this tick has ended claims, so their tasks are due
+	Marks       LowWaterMarks
+	lost        []failures.Failure   // of the transaction under way; the hooks are called once it is committed
+	lines       []typedOutcome       // of the history, in the same transaction; counted once it is committed
+	Quarantined map[string]time.Time // tasks that the leader leaves alone for now, and until when: see quarantine.go
+}
+
+// Config is the configuration of a leader. Metrics may be nil.
+type Config struct {
+	Session        *session.Session
+	Pool           *pgxpool.Pool // the engine's, for deep looks
+	Statements     taskdb.Queries
+	River          *river.Client[pgx.Tx]
+	PollInterval   time.Duration
+	LookAhead      time.Duration
+	StartAllowance time.Duration
+	Quiet          *quiet.Switch
+	Failures       *failures.Notifier
+	Metrics        *metrics.Metrics
+	Log            *slog.Logger
+
+	// Registration returns the content of the node's row. A quiet node works no queue and no type.
+	Registration func(quiet bool) (session.Registration, error)
+	Averages     func() map[string]time.Duration // how long handlers run on this node, by type
+	Hears        func(kind string) bool          // whether this node has the type, and a hook for its failures
+	InHand       func() int                      // how many claims this node has in hand
+	Turned       func()                          // notes a turn of the loop
+}
+
+// New makes a leader. It does nothing before Run.
+func New(config Config) *Leader {
+	config.LookAhead = max(config.LookAhead, 0)
+	l := &Leader{
+		config: config, session: config.Session, statements: config.Statements, metrics: config.Metrics,
+		log: config.Log, wakes: make(chan struct{}, 1), deepened: make(chan struct{}, 1), frees: make(chan struct{}, 1),
+		MaxClaimed: maxClaims, maxEnded: maxReclaimed, sizes: map[string]int{}, Quarantined: map[string]time.Time{},
+	}
+	l.deep = &deepLook{
+		pool: config.Pool, statements: config.Statements, log: config.Log, told: func() { tell(l.deepened) },
+	}
+	return l
+}
+
+// Wake makes the leader look now, because a task is due.
+func (l *Leader) Wake() { tell(l.wakes) }
+
+// Freed makes the leader look now if there was no room, because there may be room.
+func (l *Leader) Freed() { tell(l.frees) }
+
+// tell sends one signal. Further calls have no effect until somebody has received it.
+func tell(channel chan struct{}) {
+	select {
+	case channel <- struct{}{}:
+	default:
+	}
+}
+
+// typedOutcome is a line of the history that the leader has written.
+type typedOutcome struct{ kind, outcome string }
+
+const maxClaims = 5000
+
+// Look is the result of a tick or a pass.
+type Look struct {
+	Claimed int
+	Expired int
+	Forked  int // recurring tasks that fired, or whose next fire was planned
+	// Next is in how long to look again. 0 means at once. A negative value means that no task is known to become due.
+	Next time.Duration
+	// Tick is in how long a silent node will count as dead. A negative value means that no node is silent.
+	Tick time.Duration
+	// Full says that due tasks were left, because the nodes that work them have enough claimed tasks.
+	Full bool
+	// Stuck says that due tasks could not be claimed, because of locks or because it took too long.
+	Stuck bool
+}
+
+const resumesSQL = `
+SELECT EXISTS (SELECT 1 FROM tasktable.scheduled_tasks AS t WHERE t.paused_until <= statement_timestamp()
+    AND t.status = 'PAUSED') AS resumes,
+    statement_timestamp() AS now, current_setting('transaction_read_only') = 'on' AS read_only`
+
+// ticked is the answer to the one round trip of a tick.
+type ticked struct {
+	nodes   []taskdb.LiveNode
+	listed  taskdb.ListedLanes
+	now     time.Time
+	resumes bool // pauses of single tasks have ended
+
+	readOnly bool
+}
+
+// Tick is the leader's look each second. It reads nodes, lanes and River's jobs in one round trip, takes back lost
+// claims, and says when the next task is due.
+func (l *Leader) Tick(ctx context.Context) (Look, error) {
+	l.takeDeep()
+	sent := time.Now()
+	var batch pgx.Batch
+	batch.Queue(l.statements.Schema.SQL(taskdb.NodesSQL), int64(uint32(pg.LockClass(l.session.Schema, "node"))))
+	l.Marks.Queue(l.statements, &batch)
+	batch.Queue(l.statements.Schema.SQL(resumesSQL))
+	l.jobs.Queue(l.statements, &batch)
+	results := l.session.Conn.SendBatch(ctx, &batch)
+	seen, err := l.readTick(results)
+	err = errors.Join(err, results.Close())
+	l.session.Heard(sent, err)
+	if err != nil {
+		return Look{Next: -1, Tick: -1}, fmt.Errorf("tick: %w", err)
+	}
+	if seen.readOnly {
+		return Look{Next: -1, Tick: -1}, l.session.Demoted(ctx)
+	}
+	l.session.Learn(seen.now, sent)
+	l.nodes = seen.nodes
+	fresh := l.Marks.Work(taskdb.WorkedBy(l.workingNodes()))
+	if fresh && !l.Marks.Quick {
+		l.deep.hasten()
+	}
+	l.deep.begin(ctx, l.Marks.worked, l.Marks.Quick)
+	found := Look{Next: l.nextDue(seen.listed), Tick: -1}
+	l.reclaimed = false
+	// Before the first deep look, the leader knows neither the lanes nor the jobs that dead nodes have left.
+	if !l.deep.made {
+		return found, nil
+	}
+	l.metrics.Sees(seen.listed, seen.nodes)
+	found.Tick, err = l.recover(ctx)
+	if seen.resumes {
+		err = errors.Join(err, l.resumeDue(ctx))
+	}
+	if l.reclaimed || seen.resumes || fresh { // a new node may work lanes that the leader did not look at before
+		found.Next = 0
+	}
+	return found, err // an error is no reason not to claim what is due
+}
+
+// takeDeep takes the result of the last deep look, once it has ended.
+func (l *Leader) takeDeep() {
+	if found, ok := l.deep.take(); ok {
+		l.Marks.Deep(found.lanes, found.began, found.took)
+		l.jobs.Deep(found.jobs)
+	}
+}
+
+// Ready reports whether this node has read all lanes and jobs since it leads. Until then it claims nothing.
+func (l *Leader) Ready() bool {
+	l.takeDeep()
+	return l.deep.made
+}
+
+// begins makes the leader forget what it knew when it led before. It begins again with large steps.
+func (l *Leader) begins() {
+	l.Failures.forget()
+	l.jobs.Forget()
+	l.deep.forget()
+	l.Marks = LowWaterMarks{}
+	l.maxEnded = maxReclaimed
+}
+
+// resumeDue resumes the tasks whose pause has ended.
+func (l *Leader) resumeDue(ctx context.Context) error {
+	resumed := 0
+	var err error
+	for range 50 { // in bounded steps, so that the ticks go on; the next tick resumes the rest
+		some := 0
+		err = l.Transaction(ctx, func(tx pgx.Tx) (err error) {
+			sent := time.Now()
+			some, err = l.statements.ResumeDue(ctx, tx, nil)
+			l.session.Heard(sent, err)
+			return err
+		})
+		if resumed += some; err != nil || some < taskdb.MaxResumed {
+			break
+		}
+	}
+	if resumed > 0 {
+		l.log.Info("tasks resumed, because their pause has ended", "tasks", resumed)
+	}
+	return err
+}
+
+// recover takes back lost claims and removes finished jobs. A part that fails does not keep the other parts from
+// running. It returns in how long a silent node will count as dead, which is negative if no node is silent.
+func (l *Leader) recover(ctx context.Context) (next time.Duration, err error) {
+	next, err = l.reclaimDead(ctx)
+	for _, part := range []func(context.Context) error{l.reclaimStrays, l.sweep, l.renotifyRiver} {
+		if l.session.Conn.IsClosed() {
+			break
+		}
+		err = errors.Join(err, part(ctx))
+	}
+	return next, err
+}
+
+func (l *Leader) readTick(results pgx.BatchResults) (seen ticked, err error) {
+	nodeRows, err := pg.CollectNext[taskdb.NodeRow](results, "read nodes")
+	if err != nil {
+		return seen, err
+	}
+	if seen.listed, err = l.Marks.read(results, l.session.Clock.Now()); err != nil {
+		return seen, err
+	}
+	if err := results.QueryRow().Scan(&seen.resumes, &seen.now, &seen.readOnly); err != nil {
+		return seen, err
+	}
+	if err := l.jobs.Read(results); err != nil {
+		return seen, err
+	}
+	for _, row := range nodeRows {
+		seen.nodes = append(seen.nodes, row.Node())
+	}
+	return seen, nil
+}
+
+// nextDue is in how long the leader has to look again, because a lane that some node works has a task within the
+// look-ahead.
+func (l *Leader) nextDue(listed taskdb.ListedLanes) time.Duration {
+	next := time.Duration(-1)
+	lanes := slices.Concat(
+		taskdb.Unpaused(listed.Tasks, listed.Paused), taskdb.Unpaused(listed.Recurring, listed.Paused),
+	)
+	for _, b := range budget(lanes, l.workingNodes(), nil, rates{}) {
+		in := max(b.DueIn-l.ahead(b.Lane), 0)
+		if next < 0 || in < next {
+			next = in
+		}
+	}
+	return next
+}
+
+// rates are how long handlers run, as this node has measured and the other nodes have published, and how large payloads
+// are.
+func (l *Leader) rates() rates {
+	known := []map[string]time.Duration{l.config.Averages()}
+	for _, node := range l.nodes {
+		if node.Number != l.session.Number {
+			known = append(known, node.Averages)
+		}
+	}
+	return rates{meanOf(known), l.sizes}
+}
+
+// ahead is how long before its time the leader looks at a lane. For recurring tasks it is 0, because only at the fire
+// can the leader see whether an earlier occurrence has ended.
+func (l *Leader) ahead(one taskdb.Lane) time.Duration {
+	if one.Recurring {
+		return 0
+	}
+	return l.config.LookAhead
+}
+
+// workingNodes leaves out nodes whose lock is free. They are dead or about to die, and would not work tasks that
+// are claimed for them.
+func (l *Leader) workingNodes() []taskdb.LiveNode {
+	return slices.DeleteFunc(slices.Clone(l.nodes), func(n taskdb.LiveNode) bool {
+		return !n.Held && n.Number != l.session.Number
+	})
+}
+
+// numbers lists this node and all nodes that are not marked dead.
+func (l *Leader) numbers() []int64 {
+	known := map[int64]bool{l.session.Number: true}
+	for _, node := range l.nodes {
+		known[node.Number] = true
+	}
+	return slices.Sorted(maps.Keys(known))
+}

@@ -1,0 +1,167 @@
+package leader
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/tasktable/tasktable/scheduled/internal/metrics"
+)
+
+const (
+	tickEvery = time.Second
+	// wakeAgain is how long after a notification the leader looks a second time. A scheduler leaves out its own
+	// notification if another was sent just before, so its commit may come a little after the first look.
+	wakeAgain = 20 * time.Millisecond
+	// minFullPause and maxFullPause bound the pause between two looks while tasks are due and there is no room. The
+	// first pause is minFullPause. Each further pause is twice as long, up to maxFullPause, until the leader finds
+	// room. The leader also looks when tasks of its own node end. It does not hear when tasks of other nodes end.
+	// Therefore maxFullPause is how long a slot of another node may stay empty.
+	minFullPause = 20 * time.Millisecond
+	maxFullPause = 250 * time.Millisecond
+)
+
+// Run is the loop of the session. It makes a turn each second. On the leader it also makes a pass whenever tasks may be
+// due. It returns the reason when ctx is done or the session is lost.
+func (l *Leader) Run(ctx context.Context, stopLeading <-chan struct{}) error {
+	tick := time.NewTicker(tickEvery)
+	defer tick.Stop()
+	poll := time.NewTicker(l.config.PollInterval)
+	defer poll.Stop()
+	due := time.NewTimer(0) // the first tick is at once
+	defer due.Stop()
+	again := time.NewTimer(time.Hour)
+	defer again.Stop()
+	death := time.NewTimer(time.Hour)
+	defer death.Stop()
+	full, stopping, first := time.Duration(0), false, true
+	for {
+		var err error
+		pass, waited := false, time.Duration(0)
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-stopLeading:
+			stopLeading, stopping = nil, true
+			err = l.session.Resign(ctx)
+		case <-l.config.Quiet.Changed():
+			pass, err = l.Turn(ctx, stopping, due, death)
+		case <-l.deepened: // from now on a new leader may take back the tasks of dead nodes
+			pass, err = l.Turn(ctx, stopping, due, death)
+		case <-tick.C:
+			pass, err = l.Turn(ctx, stopping, due, death)
+		case <-death.C:
+			pass, err = l.Turn(ctx, stopping, due, death)
+		case <-due.C:
+			pass, waited = true, full
+			if first {
+				first = false
+				pass, err = l.Turn(ctx, stopping, due, death)
+			}
+		case <-poll.C:
+			pass = true
+		case <-l.wakes:
+			pass = true
+			again.Reset(wakeAgain)
+		case <-again.C:
+			pass = true
+		case <-l.frees:
+			pass = full > 0
+		}
+		l.config.Turned()
+		// A node that stops makes no pass, even if it could not resign.
+		pass = pass && !stopping
+		if lost := l.over(ctx, err); lost != nil {
+			return lost
+		}
+		// A pass follows an error, too, because claims that cannot be taken back must not hold up due tasks.
+		if pass && l.session.Leads {
+			full, err = l.claimDue(ctx, due, waited)
+			if lost := l.over(ctx, err); lost != nil {
+				return lost
+			}
+			if l.progress.none() {
+				l.log.Error("leader makes no progress; it lets another node lead", "since", MaxFailing)
+				if lost := l.over(ctx, l.session.Resign(ctx)); lost != nil {
+					return lost
+				}
+			}
+		}
+	}
+}
+
+// Turn keeps the session alive. It writes a change of the quiet switch to the node's row. On a node that does not lead,
+// it tries for the leader's lock. On the leader it makes a tick. It reports whether a pass is due now. If a pass is due
+// later, it sets the timer due. It sets the timer death for the time when a silent node counts as dead, because that
+// need not wait for the next tick.
+func (l *Leader) Turn(ctx context.Context, stopping bool, due, death *time.Timer) (pass bool, err error) {
+	on := l.config.Quiet.On()
+	if on != l.session.Quiet && !stopping {
+		if err := l.heed(ctx, on); err != nil {
+			return false, err
+		}
+	}
+	if stopping || on || l.progress.rests() && !l.session.Leads {
+		return false, l.session.Ping(ctx)
+	}
+	if !l.session.Leads {
+		if err := l.session.Follow(ctx); err != nil || !l.session.Leads {
+			return false, err
+		}
+		l.log.Info("node leads")
+		l.begins()
+		if err := l.noteLeading(ctx); err != nil {
+			return false, err
+		}
+	}
+	found, err := l.Tick(ctx)
+	l.metrics.Looked(metrics.Tick, err != nil)
+	if found.Tick > 0 && found.Tick < tickEvery {
+		death.Reset(found.Tick)
+	}
+	if found.Next > 0 {
+		due.Reset(found.Next)
+	}
+	return found.Next == 0, err
+}
+
+// over returns the error if the session is over. Otherwise it only logs the error.
+func (l *Leader) over(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
+	if l.session.Conn.IsClosed() || ctx.Err() != nil {
+		return fmt.Errorf("session: %w", err)
+	}
+	l.log.Error("leader's look failed", "error", err)
+	return nil
+}
+
+// claimDue makes one pass and sets the timer for the next. full is the pause before the next pass if due tasks are left
+// because there is no room, otherwise 0. waited is the pause before this pass.
+func (l *Leader) claimDue(
+	ctx context.Context, due *time.Timer, waited time.Duration,
+) (full time.Duration, err error) {
+	began := time.Now()
+	found, err := l.Pass(ctx)
+	l.metrics.Passed(time.Since(began), err != nil || found.Stuck)
+	l.progress.note(err == nil && !found.Stuck)
+	if err != nil {
+		return 0, err
+	}
+	if found.Full {
+		full = minFullPause
+		if found.Claimed == 0 {
+			full = min(max(2*waited, minFullPause), maxFullPause)
+		}
+	}
+	switch {
+	case found.Claimed+found.Expired+found.Forked > 0:
+		due.Reset(0)
+	case full > 0:
+		due.Reset(full)
+	case found.Next >= 0:
+		due.Reset(found.Next)
+	}
+	return full, nil
+}

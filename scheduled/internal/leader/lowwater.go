@@ -1,0 +1,184 @@
+package leader
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tasktable/tasktable/scheduled/internal/pg"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
+)
+
+// LowWaterMarks keeps the leader's looks at the lanes short. Claimed tasks leave dead entries at the front of their
+// lane's index range. Vacuum removes these entries, but it cannot while a session holds an old snapshot. Then a look
+// at everything has to step over all of them.
+//
+// When looks at everything have become slow, the leader looks at each known lane only from its mark on. The mark is
+// the time at which the last claimed task was due. Some tasks lie before the mark, because they were scheduled for a
+// past time or went back to the queue. They wait, for up to five seconds, for the deep look, which reads everything
+// and does not use the session.
+//
+// On a machine on which every look is slow, the marks would save nothing, and less urgent tasks would go first.
+// Therefore, as soon as a look from the marks takes more than half as long as a look at everything, the leader looks
+// at everything again.
+type LowWaterMarks struct {
+	worked []taskdb.WorkedLane
+	known  map[laneKey]time.Time // the marks
+	deepAt time.Time             // no task due before it lies outside the known lanes; zero: no deep look yet
+	DeepBy time.Time             // when the next deep look should have ended
+	Quick  bool                  // the leader looks at everything
+	slow   int                   // how many looks at everything in a row have been slow
+	took   time.Duration         // how long the last look at everything took
+	full   bool                  // the look under way is at everything
+	began  time.Time
+}
+
+type laneKey struct {
+	queue, kind string
+	priority    int
+}
+
+const (
+	// slowLook is how long a look at everything must take to count as slow.
+	slowLook = 20 * time.Millisecond
+	// maxSlowLooks is how many slow looks in a row are more than a stall of the machine.
+	maxSlowLooks = 5
+	// tooSlow is how long a look at everything may take before it comes too near to the session's time limits.
+	tooSlow = 500 * time.Millisecond
+)
+
+// Work sets the lanes that are worked. It reports whether some of them are new.
+func (m *LowWaterMarks) Work(worked []taskdb.WorkedLane) (fresh bool) {
+	fresh = slices.ContainsFunc(worked, func(one taskdb.WorkedLane) bool { return !slices.Contains(m.worked, one) })
+	m.worked = worked
+	return fresh
+}
+
+// Queue adds the statements of a look to a batch. read reads their answers. The leader also looks at everything while
+// deep looks fail, because nothing else finds the tasks before the marks. Deep looks fail, for example, while the
+// engine's pool does not answer.
+func (m *LowWaterMarks) Queue(s taskdb.Queries, batch *pgx.Batch) {
+	m.began = time.Now()
+	m.full = m.Quick || !m.deepAt.IsZero() && m.began.After(m.DeepBy) && m.took < tooSlow
+	queues, kinds := taskdb.ColumnsOfWorked(m.worked)
+	if m.full {
+		batch.Queue(s.Schema.SQL(taskdb.WorkedLanesSQL), nil, queues, kinds)
+	} else {
+		r := m.ranges()
+		batch.Queue(s.Schema.SQL(taskdb.LaneRangesSQL), nil, r.queues, r.kinds, r.lows, r.highs, r.marks)
+	}
+	batch.Queue(s.Schema.SQL(taskdb.WorkedRecurringLanesSQL), nil, queues, kinds)
+	batch.Queue(s.Schema.SQL(taskdb.PausesSQL), nil, nil)
+}
+
+// laneRanges has the ranges as one list for each column, because unnest takes them so.
+type laneRanges struct {
+	queues, kinds []string
+	lows, highs   []int
+	marks         []time.Time
+}
+
+func (r *laneRanges) add(one taskdb.WorkedLane, low, high int, mark time.Time) {
+	if low <= high {
+		r.queues, r.kinds = append(r.queues, one.Queue), append(r.kinds, one.Kind)
+		r.lows, r.highs, r.marks = append(r.lows, low), append(r.highs, high), append(r.marks, mark)
+	}
+}
+
+// ranges returns each known lane from its mark on. For each queue and type it also returns the priorities between and
+// around the known lanes. It returns nothing before the first deep look.
+func (m *LowWaterMarks) ranges() *laneRanges {
+	priorities := map[taskdb.WorkedLane][]int{}
+	for key := range m.known {
+		one := taskdb.WorkedLane{Queue: key.queue, Kind: key.kind}
+		priorities[one] = append(priorities[one], key.priority)
+	}
+	r := &laneRanges{queues: []string{}, kinds: []string{}, lows: []int{}, highs: []int{}, marks: []time.Time{}}
+	if m.deepAt.IsZero() {
+		return r
+	}
+	for _, one := range m.worked {
+		low := math.MinInt16
+		slices.Sort(priorities[one])
+		for _, priority := range priorities[one] {
+			r.add(one, low, priority-1, m.deepAt)
+			r.add(one, priority, priority, m.known[laneKey{one.Queue, one.Kind, priority}])
+			low = priority + 1
+		}
+		r.add(one, low, math.MaxInt16, m.deepAt)
+	}
+	return r
+}
+
+// read reads the answers and learns from them. now is about the database's time.
+func (m *LowWaterMarks) read(results pgx.BatchResults, now time.Time) (found taskdb.ListedLanes, err error) {
+	tasks, err := pg.CollectNext[taskdb.LaneRow](results, "list lanes")
+	switch took := time.Since(m.began); {
+	case m.full && (err == nil || pg.IsTimeout(err) && !pg.IsLocked(err)): // a wait for a lock does not count
+		m.measure(took)
+	// The marks save little, because the machine itself is slow.
+	case !m.full && took > m.took/2:
+		m.Quick, m.slow = m.took > 0 && m.took < tooSlow, 0
+	}
+	if err != nil {
+		return found, err
+	}
+	m.Note(tasks, now)
+	recurring, err := pg.CollectNext[taskdb.LaneRow](results, "list lanes of recurring tasks")
+	if err != nil {
+		return found, err
+	}
+	found.Tasks, found.Recurring = taskdb.LanesOf(tasks, false), taskdb.LanesOf(recurring, true)
+	found.Paused, err = pg.CollectNext[taskdb.Pause](results, "read pauses")
+	return found, err
+}
+
+// measure decides, by the time that a look at everything took, whether the next looks are at everything, too.
+func (m *LowWaterMarks) measure(took time.Duration) {
+	m.took = took
+	if m.slow++; took < slowLook {
+		m.slow = 0
+	}
+	m.Quick = m.slow == 0 || m.Quick && m.slow < maxSlowLooks && took < tooSlow
+}
+
+// Note sets the marks of lanes to their heads.
+func (m *LowWaterMarks) Note(rows []taskdb.LaneRow, now time.Time) {
+	if m.known == nil {
+		m.known = map[laneKey]time.Time{}
+	}
+	for _, row := range rows {
+		mark := row.Head
+		if mark.After(now) {
+			mark = now // a task may yet be scheduled that is due before the head of the lane
+		}
+		m.known[laneKey{row.Queue, row.Type, row.Priority}] = mark
+	}
+}
+
+// Deep takes the lanes that a deep look has read. began is the database's time at which the look began. took is the
+// time that it took to read the lanes.
+func (m *LowWaterMarks) Deep(rows []taskdb.LaneRow, began time.Time, took time.Duration) {
+	m.Note(slices.DeleteFunc(slices.Clone(rows), func(row taskdb.LaneRow) bool {
+		mark, known := m.known[laneKey{row.Queue, row.Type, row.Priority}]
+		return known && mark.Before(row.Head)
+	}), began)
+	first := m.deepAt.IsZero()
+	m.deepAt, m.DeepBy = began, time.Now().Add(maxDeepPause+time.Second+2*took)
+	if m.measure(took); first { // the first look took longer, because its statements were planned
+		m.Quick = took < tooSlow
+	}
+}
+
+// claimed moves the marks to the claimed tasks, but not past now. A task that is due before one that was claimed
+// ahead of its time may still be scheduled.
+func (m *LowWaterMarks) claimed(taken []taskdb.ClaimedTask, now time.Time) {
+	for _, c := range taken {
+		key := laneKey{c.Queue, c.Type, c.Priority}
+		if c.Due.After(m.known[key]) && !c.Due.After(now) {
+			m.known[key] = c.Due
+		}
+	}
+}

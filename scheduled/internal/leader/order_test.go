@@ -1,0 +1,82 @@
+package leader
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
+	"github.com/tasktable/tasktable/store"
+)
+
+// A quick task that fits into the rest of a pool's room does not go before a more urgent one that needs more.
+func TestInOrder(t *testing.T) {
+	t.Parallel()
+	near, slow, quick := time.Second, 250, 1
+	lanes := func(dueIn time.Duration, pool int) []taskdb.LaneQuota {
+		return []taskdb.LaneQuota{
+			{Lane: taskdb.Lane{Type: "SLOW", Priority: 9, DueIn: dueIn}, Cost: slow},
+			{Lane: taskdb.Lane{Type: "QUICK", Priority: 9}, Cost: quick, Room: 100, Near: 50},
+			{Lane: taskdb.Lane{Type: "QUICK", Priority: 0}, Pool: pool, Cost: quick, Room: 100, Near: 50},
+		}
+	}
+	for _, test := range []struct {
+		name  string
+		lanes []taskdb.LaneQuota
+		want  string // room and near of each
+	}{
+		{"the urgent one is due", lanes(0, 0), "[0 0] [100 50] [0 0]"},
+		{"it is not due yet", lanes(near, 0), "[0 0] [100 50] [100 50]"},
+		{"it is of another pool", lanes(0, 1), "[0 0] [100 50] [100 50]"},
+		{"no lane", nil, ""},
+	} {
+		got := ""
+		for i, b := range inOrder(test.lanes) {
+			if i > 0 {
+				got += " "
+			}
+			got += fmt.Sprint([]int{b.Room, b.Near})
+		}
+		if got != test.want {
+			t.Errorf("%s: got %s, want %s", test.name, got, test.want)
+		}
+	}
+}
+
+// Nor does it where the more urgent ones are of one lane, and some of them fit.
+func TestClaimOrderOverCosts(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for i := range 3 {
+		slow, quick := store.JSON(`{"type":"SLOW"}`), store.JSON(`{"type":"QUICK"}`)
+		b.Schedule(
+			store.Task{
+				ID: fmt.Sprint("slow ", i), Payload: slow, At: enginetest.Noon.Add(time.Duration(i-9) * time.Second),
+				Priority: 9,
+			},
+			store.Task{ID: fmt.Sprint("quick ", i), Payload: quick, At: enginetest.Noon.Add(-time.Minute)},
+		)
+	}
+	claim := func(room int) (ids []string) {
+		for _, c := range b.ClaimFrom(enginetest.Noon, 0, 10,
+			taskdb.LaneQuota{Lane: taskdb.Lane{Queue: "default", Type: "SLOW", Priority: 9}, Cost: 250, Room: room},
+			taskdb.LaneQuota{Lane: taskdb.Lane{Queue: "default", Type: "QUICK"}, Cost: 1, Room: room}) {
+			ids = append(ids, c.ID)
+		}
+		return ids
+	}
+	for _, step := range []struct {
+		room int
+		want []string
+	}{
+		{300, []string{"slow 0"}},
+		{499, []string{"slow 1"}},
+		{252, []string{"slow 2", "quick 0", "quick 1"}},
+	} {
+		if got := claim(step.room); !slices.Equal(got, step.want) {
+			t.Errorf("room %d: claimed %q, want %q", step.room, got, step.want)
+		}
+	}
+}

@@ -1,0 +1,170 @@
+package leader
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tasktable/tasktable/scheduled/internal/failures"
+	"github.com/tasktable/tasktable/scheduled/internal/pg"
+	"github.com/tasktable/tasktable/scheduled/internal/sanitize"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
+	"github.com/tasktable/tasktable/store"
+)
+
+// errUndone rolls back a claim that the leader made only to see whether it can be made.
+var errUndone = errors.New("the claim is undone")
+
+// FailBroken finds the lanes whose first task cannot be claimed, and gives these tasks up. It returns how many. It
+// claims the most urgent first task that can be claimed, so that passes get on even if each claim takes too long. It
+// rolls back the claims of the other first tasks, because these would go before the tasks that come right after the
+// most urgent one.
+func (l *Leader) FailBroken(ctx context.Context, lanes ClaimPlan) (failed int, err error) {
+	claimedOne := false
+	for _, one := range lanes.Due {
+		one.Room, one.Cost, one.Near, one.Ahead = 1, 1, min(one.Near, 1), max(one.Ahead, 1)
+		one.Head = time.Time{} // LockHead takes the very first task of the lane, too
+		var taken []taskdb.ClaimedTask
+		_, gaveUp, err := l.isolate(ctx, one.Lane, l.quarantinedIDs(), func(tx pgx.Tx, _ taskdb.LaneHead) (err error) {
+			if taken, err = l.claimAndInsert(ctx, tx, []taskdb.LaneQuota{one}, 1); err == nil && claimedOne {
+				err = errUndone
+			}
+			return err
+		})
+		switch {
+		case errors.Is(err, errUndone):
+		case err != nil:
+			return failed, err
+		case gaveUp:
+			failed++
+		default:
+			l.recordClaimed(ctx, taken)
+			claimedOne = claimedOne || len(taken) > 0
+		}
+	}
+	return failed, nil
+}
+
+// forkEach fires the due recurring tasks one by one, and gives up those that cannot fire. It returns how many it has
+// fired or given up.
+func (l *Leader) forkEach(ctx context.Context, lanes ClaimPlan) (done int, err error) {
+	tried := l.quarantinedIDs()
+	for _, one := range lanes.fires {
+		for range taskdb.MaxForks {
+			var fired taskdb.ForkResult
+			found, gaveUp, err := l.isolate(ctx, one, tried, func(tx pgx.Tx, task taskdb.LaneHead) (err error) {
+				fired, err = l.statements.ForkSome(
+					ctx, heardTx{tx, l.session}, nil, []taskdb.Lane{one}, 1, nil, &task.ID,
+				)
+				return err
+			})
+			if err != nil {
+				return done, err
+			}
+			if found == nil {
+				break
+			}
+			if tried = append(tried, found.ID); gaveUp {
+				done++
+				continue
+			}
+			done += fired.Looked
+			l.reportFailed(ctx, fired)
+		}
+	}
+	return done, nil
+}
+
+// reportFailed reports recurring tasks that have failed.
+func (l *Leader) reportFailed(ctx context.Context, fired taskdb.ForkResult) {
+	for _, one := range fired.Failed {
+		l.notifyFailures(ctx, failures.Failure{
+			ID: one.ID, Type: one.Type, Outcome: taskdb.OutcomeFailed, Status: string(store.StatusFailed),
+			Revision: one.Revision, Error: one.Error,
+		})
+		l.log.Error("recurring task cannot be planned and is failed",
+			"task", one.ID, "type", one.Type, "revision", one.Revision, "error", one.Error)
+	}
+}
+
+// isolate calls do for the first due task of a lane that is not in the list aside, in a transaction of its own. If do
+// fails because of the task's data or an application's trigger, isolate fails the task. If do takes too long, or if the
+// task cannot even be failed, isolate leaves the task alone for a while. gaveUp is true in all these cases.
+func (l *Leader) isolate(
+	ctx context.Context, one taskdb.Lane, aside []string, do func(tx pgx.Tx, task taskdb.LaneHead) error,
+) (found *taskdb.LaneHead, gaveUp bool, err error) {
+	var broken error
+	err = l.Transaction(ctx, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, taskdb.EnterSQL); err != nil {
+			return fmt.Errorf("enter the engine's context: %w", err)
+		}
+		found, err = l.statements.LockHead(ctx, tx, one, l.config.LookAhead, aside...)
+		if err != nil || found == nil {
+			return err
+		}
+		broken = pg.Twice(func() error {
+			return pgx.BeginFunc(ctx, tx, func(savepoint pgx.Tx) error { return do(savepoint, *found) })
+		})
+		if !pg.IsDataError(broken) {
+			return broken
+		}
+		return l.statements.FailHead(ctx, tx, *found, whyBroken(broken))
+	})
+	switch {
+	case broken == nil:
+		return found, false, err
+	case pg.IsTimeout(broken):
+		l.Quarantined[found.ID] = time.Now().Add(quarantineTime)
+		if pg.IsLocked(broken) {
+			l.Quarantined[found.ID] = time.Now().Add(quarantineTimeLocked)
+		}
+		l.log.Warn("task takes too long to claim, or waits for a lock; the leader leaves it alone for a while",
+			"task", found.ID, "type", one.Type, "revision", found.Revision,
+			"error", broken, "until", l.Quarantined[found.ID])
+	case pg.IsDataError(broken) && pg.IsDataError(err):
+		// A rule or a trigger of the application allows nobody to change the row.
+		l.Quarantined[found.ID] = time.Now().Add(quarantineTime)
+		l.log.Error("task can neither be claimed nor failed; the leader leaves it alone for a while",
+			"task", found.ID, "type", one.Type, "revision", found.Revision,
+			"error", broken, "and", err, "until", l.Quarantined[found.ID])
+	case err != nil:
+		return found, false, err
+	default:
+		why := whyBroken(broken)
+		l.metrics.Of(one.Type).Recorded(taskdb.OutcomeFailed)
+		l.notifyFailures(ctx, failures.Failure{
+			ID:       found.ID,
+			Type:     one.Type,
+			Outcome:  taskdb.OutcomeFailed,
+			Status:   string(store.StatusFailed),
+			Revision: found.Revision,
+			Error:    why,
+		})
+		l.log.Error("task cannot be claimed; it fails",
+			"task", found.ID, "type", one.Type, "revision", found.Revision, "error", why)
+	}
+	return found, true, nil
+}
+
+func whyBroken(err error) string {
+	return sanitize.Text("the task cannot be claimed: " + err.Error())
+}
+
+const (
+	// quarantineTime is how long the leader leaves a task alone that it can neither claim nor fail.
+	quarantineTime = time.Minute
+	// quarantineTimeLocked is the same for a task that somebody has locked. It is shorter because locks end soon, and
+	// a new try costs the other tasks only a fraction of a second.
+	quarantineTimeLocked = 5 * time.Second
+)
+
+// quarantinedIDs lists the tasks that the leader leaves alone for now.
+func (l *Leader) quarantinedIDs() []string {
+	maps.DeleteFunc(l.Quarantined, func(_ string, until time.Time) bool { return time.Now().After(until) })
+	return slices.Collect(maps.Keys(l.Quarantined))
+}

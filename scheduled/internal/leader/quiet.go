@@ -1,0 +1,39 @@
+package leader
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/tasktable/tasktable/scheduled/internal/pg"
+)
+
+const worksSQL = `UPDATE tasktable.nodes SET queues = $2::text::jsonb, types = $3 WHERE number = $1`
+
+// heed writes to the nodes table which queues and types the node works. These are none while the node is quiet. If
+// the node is quiet and leads, heed also lets another node lead.
+func (l *Leader) heed(ctx context.Context, on bool) error {
+	node, err := l.config.Registration(on)
+	if err != nil {
+		return err
+	}
+	sent := time.Now()
+	_, err = l.session.Conn.Exec(ctx, l.statements.Schema.SQL(worksSQL), l.session.Number, node.Queues, node.Types)
+	l.session.Heard(sent, err)
+	if pg.IsReadOnly(err) {
+		return l.session.Demoted(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("write the queues and types that the node works: %w", err)
+	}
+	if on {
+		if err := l.session.Resign(ctx); err != nil {
+			return err
+		}
+		l.log.Info("node is quiet: it starts nothing new", "running", l.config.InHand())
+	} else {
+		l.log.Info("node is no longer quiet")
+	}
+	l.session.Quiet = on
+	return nil
+}

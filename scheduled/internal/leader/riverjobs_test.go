@@ -1,0 +1,104 @@
+package leader
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tasktable/tasktable/scheduled/internal/riverjobs"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
+)
+
+// see has a leader look at River's jobs.
+func (b *bench) see(jobs *riverjobs.View) {
+	b.T.Helper()
+	var batch pgx.Batch
+	jobs.Queue(b.Queries, &batch)
+	results := b.Pool.SendBatch(b.T.Context(), &batch)
+	err := jobs.Read(results)
+	if err = errors.Join(err, results.Close()); err != nil {
+		b.T.Fatal(err)
+	}
+}
+
+const insertJobSQL = `
+INSERT INTO tasktable.river_job
+    (kind, queue, state, attempted_at, attempted_by, finalized_at, created_at, max_attempts, args, metadata)
+VALUES ('JOB', $1, $2::text::tasktable.river_job_state,
+    CASE WHEN $2 <> 'available' THEN clock_timestamp() - interval '10 seconds' END, ARRAY[$3::text],
+    CASE $2 WHEN 'completed' THEN now() END, clock_timestamp() - interval '20 seconds', 1, '{}', $4) RETURNING id`
+
+// Each look knows all jobs: those that were there before by their ids, and the newer ones.
+func TestRiverJobs(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	insert := func(queue, state, client, metadata string) (id int64) {
+		t.Helper()
+		if err := b.Pool.QueryRow(t.Context(), insertJobSQL, queue, state, client, metadata).Scan(&id); err != nil {
+			t.Fatal(err)
+		}
+		return id
+	}
+	jobs := riverjobs.View{Next: 1}
+	list := func() (found []string) {
+		t.Helper()
+		b.see(&jobs)
+		for _, one := range jobs.List {
+			age := one.Age.Round(5 * time.Second)
+			found = append(found, fmt.Sprintf("%s %s %q %d %s", one.Queue, one.State, one.Client, one.Tasks, age))
+		}
+		return found
+	}
+	if got := list(); len(got) != 0 {
+		t.Errorf("an empty table has jobs %q", got)
+	}
+	soon := time.Now().Add(time.Minute).UnixMicro()
+	first := insert("a", "available", "x", `{"tasks": 3, "due": 0}`)
+	insert("b", "running", taskdb.ClientID(7), `{"tasks": 250, "due": 1}`)
+	insert("c", "available", "x", fmt.Sprintf(`{"tasks": 1, "due": %d}`, soon))
+	insert("d", "completed", "x", fmt.Sprintf(`{"tasks": -5, "due": %d}`, math.MaxInt64))
+	insert("e", "running", "another's", `{"tasks": "many"}`)
+	want := fmt.Sprintf("%q", []string{
+		`a available "" 3 20s`, `b running "tasktable-7" 250 10s`, `c available "" 1 -1m0s`,
+		`d completed "" 1 -2562047h47m15s`, `e running "another's" 1 10s`,
+	})
+	for look := range 3 {
+		if got := fmt.Sprintf("%q", list()); got != want {
+			t.Errorf("look %d:\n got %s\nwant %s", look, got, want)
+		}
+	}
+	got := fmt.Sprint(jobs.Waiting(time.Second), jobs.Of(taskdb.ClientID(7)), jobs.Clients(), len(jobs.Ended()))
+	if got != fmt.Sprintf("[%d] [%d] [tasktable-7] 1", first, first+1) {
+		t.Errorf("waiting, of the node, clients, ended: %s", got)
+	}
+	b.Exec(`DELETE FROM tasktable.river_job WHERE id = $1`, first)
+	insert("f", "available", "x", `{}`)
+	if got := list(); len(got) != 5 || !slices.Contains(got, `f available "" 1 20s`) || jobs.Next != first+6 {
+		t.Errorf("after one has gone and one has come: %q, next %d", got, jobs.Next)
+	}
+	jobs.Forget()
+	if got := list(); len(got) != 0 {
+		t.Errorf("a leader that begins sees %q", got)
+	}
+	deep := (&deepLook{pool: b.Pool, statements: b.Queries}).look(t.Context(), nil)
+	if jobs.Deep(deep.jobs); deep.err != nil || len(jobs.List) != 5 || jobs.Next != first+6 {
+		t.Errorf("%d jobs, next %d, %v after a deep look", len(jobs.List), jobs.Next, deep.err)
+	}
+	// As one whose number was drawn long ago.
+	b.Exec(`INSERT INTO tasktable.river_job (id, kind, max_attempts, args) VALUES (0, 'JOB', 1, '{}')`)
+	if got := list(); len(got) != 5 {
+		t.Errorf("a job below all others: %q", got)
+	}
+	if deep = (&deepLook{pool: b.Pool, statements: b.Queries}).look(t.Context(), nil); deep.err != nil {
+		t.Fatal(deep.err)
+	}
+	jobs.Deep(deep.jobs)
+	if got := list(); len(got) != 6 {
+		t.Errorf("after another deep look: %q", got)
+	}
+}

@@ -1,0 +1,64 @@
+package maintenance
+
+import (
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
+	"github.com/tasktable/tasktable/scheduled/internal/failures"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
+	"github.com/tasktable/tasktable/store"
+)
+
+// A claim whose River job is gone, and which no node has, is taken back a minute after its lease has ended; others
+// are left.
+func TestAbandonedClaimsAreTakenBack(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	now := time.Now()
+	for _, id := range []string{"abandoned", "lapsed", "held", "locked"} {
+		b.Schedule(store.Task{ID: id, Payload: enginetest.Job{Name: id}, At: now.Add(-time.Hour)})
+	}
+	if taken := b.Take(now); len(taken) != 4 {
+		t.Fatalf("%d claims", len(taken))
+	}
+	b.Exec(`UPDATE tasktable.scheduled_tasks SET lease_expires_at = clock_timestamp() - CASE id
+		WHEN 'lapsed' THEN interval '50 seconds' WHEN 'held' THEN interval '-1 minute' ELSE interval '61 seconds' END`)
+	a := NewAbandoned(AbandonedConfig{
+		Pool: b.Pool, Statements: b.Queries, Failures: failures.New(failures.Config{}), Log: enginetest.Logger(),
+	})
+	step := func() {
+		t.Helper()
+		if next, err := a.step(t.Context(), 0, taskdb.PagesAtOnce); err != nil || next != 0 {
+			t.Fatalf("next page %d, %v", next, err)
+		}
+	}
+	held := func() (ids string) {
+		t.Helper()
+		const sql = `
+			SELECT coalesce(string_agg(id, ' ' ORDER BY id), '') FROM tasktable.scheduled_tasks WHERE fence IS NOT NULL`
+		if err := b.Pool.QueryRow(t.Context(), sql).Scan(&ids); err != nil {
+			t.Fatal(err)
+		}
+		return ids
+	}
+	b.InTx(func(tx pgx.Tx) {
+		const sql = `SELECT FROM tasktable.scheduled_tasks WHERE id = 'locked' FOR UPDATE`
+		if _, err := tx.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+		step()
+		if got := held(); got != "held lapsed locked" {
+			t.Errorf("held: %s", got)
+		}
+	})
+	step()
+	if got := held(); got != "held lapsed" {
+		t.Errorf("held after the lock is gone: %s", got)
+	}
+	if got := enginetest.Outcomes(t, b.Pool, "abandoned"); len(got) != 1 || got[0] != taskdb.OutcomeLost {
+		t.Errorf("history %v", got)
+	}
+}

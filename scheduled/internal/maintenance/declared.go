@@ -1,0 +1,207 @@
+package maintenance
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tasktable/tasktable/scheduled/internal/loop"
+	"github.com/tasktable/tasktable/scheduled/internal/pg"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
+	"github.com/tasktable/tasktable/store"
+)
+
+// DeclarationHash is a hash of the recurring tasks that a program declares. It is "" if the program declares nothing.
+func DeclarationHash(tasks []store.Task) string {
+	if tasks == nil {
+		return ""
+	}
+	hash := sha256.New()
+	for _, task := range tasks {
+		// Config.validate has checked the task, and an interface that does not encode does not get here.
+		encoded, _ := json.Marshal(task)
+		fmt.Fprintf(hash, "%s %s %s\n", taskdb.IDOf(task), task.Payload.TaskType(), encoded)
+	}
+	return hex.EncodeToString(hash.Sum(nil))[:16]
+}
+
+// Declarer makes a service's recurring tasks agree with the tasks that its code declares.
+type Declarer struct {
+	config DeclarerConfig
+
+	hash   string // of the declared tasks
+	holds  bool   // this node's set was applied and still holds
+	others int64  // the newest node that declared another set when this set was applied
+}
+
+// DeclarerConfig is the configuration of Declarer.
+type DeclarerConfig struct {
+	Pool       *pgxpool.Pool
+	Statements taskdb.Queries
+	Service    string
+	Declared   []store.Task // nil: the code declares nothing
+	Codec      store.Codec
+	Every      time.Duration // the pause between two looks; 0: 30 s
+	Log        *slog.Logger
+}
+
+// NewDeclarer makes a declarer. It schedules nothing before Run.
+func NewDeclarer(config DeclarerConfig) *Declarer {
+	config.Every = cmp.Or(config.Every, declareEvery)
+	return &Declarer{config: config, hash: DeclarationHash(config.Declared)}
+}
+
+const declareEvery = 30 * time.Second
+
+// Run works until ctx is done.
+func (d *Declarer) Run(ctx context.Context) {
+	if d.config.Declared == nil {
+		return
+	}
+	loop.Repeat(ctx, 0, func() time.Duration {
+		if err := d.runOnce(ctx); err != nil && ctx.Err() == nil {
+			d.config.Log.Warn("declared recurring tasks could not be applied; the node tries again", "error", err)
+		}
+		return d.config.Every
+	})
+}
+
+// Several live nodes of the service may declare different sets. The set that holds is the one whose first node
+// started last. Versions have no order that a program could read, but deployments have one. A set that was rolled
+// back holds again when the last node of the newer set is gone. The column others is the newest node, dead or alive,
+// that has another set than $2.
+const newestSetSQL = `
+SELECT live.declaration_hash, (SELECT coalesce(max(n.number), 0) FROM tasktable.nodes AS n
+	WHERE n.service = $1 AND n.declaration_hash <> $2) AS others
+FROM (SELECT DISTINCT n.declaration_hash FROM tasktable.nodes AS n WHERE n.service = $1 AND n.dead_at IS NULL
+	AND n.declaration_hash IS NOT NULL) AS live
+ORDER BY (SELECT min(n.number) FROM tasktable.nodes AS n
+	WHERE n.service = $1 AND n.declaration_hash = live.declaration_hash) DESC LIMIT 1`
+
+type newestSet struct {
+	DeclarationHash string
+	Others          int64
+}
+
+const declaredSQL = `
+SELECT t.id::text AS id, t.status::text AS status FROM tasktable.scheduled_tasks AS t
+WHERE t.declared_by = $1 AND t.cron IS NOT NULL FOR UPDATE`
+
+type declaredRow struct {
+	ID     string
+	Status store.Status
+}
+
+const markDeclaredSQL = `
+UPDATE tasktable.scheduled_tasks SET declared_by = $2 WHERE id = ANY ($1::text[]) AND declared_by IS DISTINCT FROM $2`
+
+const unmarkDeclaredSQL = `UPDATE tasktable.scheduled_tasks SET declared_by = NULL WHERE id = ANY ($1::text[])`
+
+// runOnce applies the set if it is the service's newest and was not applied yet. It also applies the set again if
+// another set may have been applied since, by a node that came and went between two looks.
+func (d *Declarer) runOnce(ctx context.Context) error {
+	newest, err := d.newest(ctx, d.config.Pool)
+	if err != nil {
+		return err
+	}
+	if newest.DeclarationHash != d.hash {
+		d.holds = false
+		return nil
+	}
+	if d.holds && newest.Others == d.others {
+		return nil
+	}
+	err = pgx.BeginFunc(ctx, d.config.Pool, func(tx pgx.Tx) error {
+		lock := pg.LockClass(d.config.Statements.Schema.String(), "declare")
+		if _, err := tx.Exec(
+			ctx, "SELECT pg_advisory_xact_lock($1, hashtext($2))", lock, d.config.Service,
+		); err != nil {
+			return fmt.Errorf("wait for other nodes: %w", err)
+		}
+		// Another node, for which this one waited, may have declared a newer set.
+		if newest, err = d.newest(ctx, tx); err != nil || newest.DeclarationHash != d.hash {
+			return err
+		}
+		return d.apply(ctx, tx)
+	})
+	d.holds, d.others = err == nil && newest.DeclarationHash == d.hash, newest.Others
+	return err
+}
+
+// newest is the set that holds for the service. It is the zero newestSet if no live node declares a set.
+func (d *Declarer) newest(ctx context.Context, q pg.DB) (newest newestSet, err error) {
+	found, err := pg.CollectRows[newestSet](ctx, q, "find the service's newest set",
+		d.config.Statements.Schema.SQL(newestSetSQL), d.config.Service, d.hash)
+	if err != nil {
+		return newest, err
+	}
+	if len(found) > 0 {
+		newest = found[0]
+	}
+	return newest, nil
+}
+
+func (d *Declarer) apply(ctx context.Context, tx pgx.Tx) error {
+	known, err := pg.CollectRows[declaredRow](
+		ctx, tx, "read declared tasks", d.config.Statements.Schema.SQL(declaredSQL), d.config.Service,
+	)
+	if err != nil {
+		return err
+	}
+	tasks := store.New(store.Config{
+		Schema: d.config.Statements.Schema.String(), Service: d.config.Service, Codec: d.config.Codec,
+	})
+	var wanted []store.Task
+	var ids, removed []string
+	for _, task := range d.config.Declared {
+		id := taskdb.IDOf(task)
+		ids = append(ids, id)
+		cancelled := func(k declaredRow) bool { return k.ID == id && k.Status == store.StatusCancelled }
+		if slices.ContainsFunc(known, cancelled) {
+			d.config.Log.Info("declared recurring task stays cancelled, because somebody cancelled it", "task", id)
+			continue
+		}
+		wanted = append(wanted, task)
+	}
+	done, err := tasks.ScheduleMany(ctx, tx, wanted)
+	if err != nil {
+		return err
+	}
+	for _, receipt := range done {
+		if receipt.Outcome != store.Unchanged && receipt.Outcome != store.Finished {
+			d.config.Log.Info("recurring task declared",
+				"task", receipt.ID, "revision", receipt.Revision, "outcome", receipt.Outcome)
+		}
+	}
+	for _, k := range known {
+		if slices.Contains(ids, k.ID) {
+			continue
+		}
+		if k.Status == store.StatusCancelled {
+			continue // somebody cancelled it, and it stays so if a version that declares it comes back
+		}
+		removed = append(removed, k.ID)
+		receipt, err := tasks.Cancel(ctx, tx, k.ID)
+		if err != nil {
+			return err
+		}
+		d.config.Log.Info("recurring task no longer declared",
+			"task", k.ID, "revision", receipt.Revision, "outcome", receipt.Outcome)
+	}
+	if _, err := tx.Exec(ctx, d.config.Statements.Schema.SQL(markDeclaredSQL), ids, d.config.Service); err != nil {
+		return fmt.Errorf("mark declared tasks: %w", err)
+	}
+	if _, err := tx.Exec(ctx, d.config.Statements.Schema.SQL(unmarkDeclaredSQL), removed); err != nil {
+		return fmt.Errorf("unmark tasks no longer declared: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,353 @@
+// Package maintenance has the work that keeps the tables as they should be: retention, tasks declared in code, time
+// zone data, and claims that nobody holds.
+package maintenance
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tasktable/tasktable/scheduled/internal/loop"
+	"github.com/tasktable/tasktable/scheduled/internal/pg"
+	"github.com/tasktable/tasktable/scheduled/internal/sanitize"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
+)
+
+// Retention removes finished tasks and history that are older than their period. It works only on the leader's node.
+// It goes through the pages of each table, some at a time. An index on finished_at would make every settlement more
+// expensive all day, and retention runs only a few times an hour.
+type Retention struct {
+	config RetentionConfig
+}
+
+// RetentionConfig is the configuration of Retention.
+type RetentionConfig struct {
+	Pool       *pgxpool.Pool
+	Statements taskdb.Queries
+	Period     time.Duration            // how long finished tasks and their history are kept; -1: for ever
+	ByType     map[string]time.Duration // overrides Period for the tasks of a type
+	Node       int64                    // number of this node
+	Leads      func() bool              // whether this node leads
+	Log        *slog.Logger
+}
+
+// NewRetention makes the retention. It removes nothing before Run.
+func NewRetention(config RetentionConfig) *Retention {
+	return &Retention{config: config}
+}
+
+const (
+	retainEvery = 10 * time.Minute // from the end of a round to the next
+	retainPause = time.Second      // between two batches
+	// retainRefusals is how many rows that cannot be removed a batch skips. The next batch begins behind them. Each
+	// such row costs some 40 statements.
+	retainRefusals = 50
+)
+
+// Run works until ctx is done.
+func (r *Retention) Run(ctx context.Context) {
+	var at Place
+	var round Retained
+	loop.Repeat(ctx, time.Minute, func() time.Duration { // the first minute of a node is for its tasks
+		if !r.config.Leads() {
+			at, round = Place{}, Retained{}
+			return time.Minute
+		}
+		next, done, err := r.RunOnce(ctx, at)
+		if err != nil && ctx.Err() == nil {
+			r.config.Log.Warn("retention failed; trying again", "error", err)
+			return time.Minute
+		}
+		round.add(done)
+		if at = next; at != (Place{}) {
+			return retainPause
+		}
+		r.endRound(ctx, round)
+		round = Retained{}
+		return retainEvery
+	})
+}
+
+const noteRefusedSQL = `
+UPDATE tasktable.nodes AS n SET retention_refused = CASE WHEN n.number = $1::bigint THEN $2::text END
+WHERE n.retention_refused IS DISTINCT FROM CASE WHEN n.number = $1::bigint THEN $2::text END`
+
+// endRound logs the result of a round. If the round could not remove some rows, endRound leaves a note in the nodes
+// table for doctor. This note replaces the note of any earlier leader.
+func (r *Retention) endRound(ctx context.Context, round Retained) {
+	if round.Rows > 0 {
+		r.config.Log.Info("old tasks and history removed", "rows", round.Rows)
+	}
+	var note *string
+	if round.Refused > 0 {
+		note = new(fmt.Sprintf("%d rows, the first of task %s: %s", round.Refused, round.Task, round.Why))
+	}
+	_, err := r.config.Pool.Exec(ctx, r.config.Statements.Schema.SQL(noteRefusedSQL), r.config.Node, note)
+	if err != nil && ctx.Err() == nil {
+		r.config.Log.Warn("retention could not write its note about rows that it cannot remove", "error", err)
+	}
+}
+
+// Place is the place that a round has reached: the table, and the row to go on from. The zero value is the
+// beginning of a round.
+type Place struct {
+	table int
+	row   taskdb.Tuple
+}
+
+// retainTasksSQL removes old tasks together with their history. A period of null keeps rows for ever. The statement
+// also keeps:
+//
+//   - a task that is held, whatever its status, because it may be running
+//   - a task that has no end, because it has not ended
+//   - the line of the current revision of a task that is there, because it says how the task came to be as it is
+//   - a task that is declared in code and was cancelled or has ended, because it would begin anew if it were forgotten
+//
+// For a task that lives on, this statement applies only the task's own period. retainExecutionsSQL and
+// retainChangesSQL apply its type's period and the default.
+const retainTasksSQL = `
+WITH clock AS MATERIALIZED (
+    SELECT coalesce($5::timestamptz, clock_timestamp()) AS now
+), gone AS (
+    DELETE FROM tasktable.scheduled_tasks AS t USING clock
+    WHERE t.ctid >= $1::tid AND t.ctid < $2::tid AND t.fence IS NULL AND t.declared_by IS NULL
+        AND t.finished_at < clock.now - coalesce(t.retention::interval,
+            CASE WHEN $4::text::jsonb ? t.type THEN ($4::text::jsonb ->> t.type)::interval ELSE $3::interval END)
+    RETURNING t.id::text AS id, t.status IN ('FAILED', 'EXPIRED') AND t.archived_at IS NULL AS dead
+), living AS MATERIALIZED (
+    SELECT t.id::text AS id, t.revision, clock.now - t.retention::interval AS until
+    FROM tasktable.scheduled_tasks AS t, clock
+    WHERE t.ctid >= $1::tid AND t.ctid < $2::tid AND t.finished_at IS NULL
+        AND t.created_at < clock.now - t.retention::interval
+), executions AS (
+    DELETE FROM tasktable.scheduled_task_executions AS e
+        WHERE e.task_id = ANY (ARRAY(SELECT gone.id FROM gone)) RETURNING 1
+), changes AS (
+    DELETE FROM tasktable.scheduled_task_changes AS c
+        WHERE c.task_id = ANY (ARRAY(SELECT gone.id FROM gone)) RETURNING 1
+), past_executions AS (
+    DELETE FROM tasktable.scheduled_task_executions AS e USING living
+    WHERE e.task_id = ANY (ARRAY[living.id]) AND e.finished_at < living.until RETURNING 1
+), past_changes AS (
+    DELETE FROM tasktable.scheduled_task_changes AS c USING living
+    WHERE c.task_id = ANY (ARRAY[living.id]) AND c.changed_at < living.until AND c.revision <> living.revision
+    RETURNING 1
+)
+SELECT (SELECT count(*) FROM gone) + (SELECT count(*) FROM executions) + (SELECT count(*) FROM changes)
+    + (SELECT count(*) FROM past_executions) + (SELECT count(*) FROM past_changes) AS rows,
+    (SELECT count(*) FROM gone WHERE gone.dead) AS dead`
+
+// retainExecutionsSQL checks the age of each line before it looks for the line's task. A look for the task of every
+// line would read the whole index of the tasks.
+const retainExecutionsSQL = `
+WITH clock AS MATERIALIZED (
+    SELECT coalesce($5::timestamptz, clock_timestamp()) AS now
+), gone AS (
+    DELETE FROM tasktable.scheduled_task_executions AS e USING clock
+    WHERE e.ctid >= $1::tid AND e.ctid < $2::tid
+        AND CASE WHEN e.finished_at < clock.now
+                - CASE WHEN $4::text::jsonb ? e.type THEN ($4::text::jsonb ->> e.type)::interval ELSE $3::interval END
+            THEN coalesce((SELECT e.finished_at < clock.now - t.retention::interval
+                FROM tasktable.scheduled_tasks AS t WHERE t.id = e.task_id), true)
+            ELSE false END
+    RETURNING 1
+)
+SELECT count(*) AS rows, 0::bigint AS dead FROM gone`
+
+// retainChangesSQL keeps the lines of removed tasks for the longest of the periods, because the lines do not name
+// their task's type. It looks more closely only at lines that are older than the shortest period.
+const retainChangesSQL = `
+WITH clock AS MATERIALIZED (
+    SELECT coalesce($5::timestamptz, clock_timestamp()) AS now
+), period AS MATERIALIZED (
+    SELECT CASE WHEN $3::interval IS NOT NULL AND bool_and(each.value IS NOT NULL) IS NOT FALSE
+        THEN greatest($3::interval, max(each.value::interval)) END AS longest,
+        least($3::interval, min(each.value::interval)) AS shortest
+    FROM jsonb_each_text($4::text::jsonb) AS each
+), gone AS (
+    DELETE FROM tasktable.scheduled_task_changes AS c
+    USING period, clock
+    WHERE c.ctid >= $1::tid AND c.ctid < $2::tid
+        AND CASE WHEN c.changed_at < clock.now - period.shortest THEN c.changed_at < clock.now - coalesce(
+            (SELECT CASE WHEN t.revision = c.revision THEN interval '1000000 hours' ELSE coalesce(t.retention::interval,
+                CASE WHEN $4::text::jsonb ? t.type
+                THEN coalesce(($4::text::jsonb ->> t.type)::interval, interval '1000000 hours')
+                ELSE $3::interval END) END
+             FROM tasktable.scheduled_tasks AS t WHERE t.id = c.task_id), period.longest)
+            ELSE false END
+    RETURNING 1
+)
+SELECT count(*) AS rows, 0::bigint AS dead FROM gone`
+
+// These statements find the task of a row that could not be removed.
+const (
+	taskAtSQL      = `SELECT t.id::text FROM tasktable.scheduled_tasks AS t WHERE t.ctid = $1::tid`
+	executionAtSQL = `SELECT e.task_id FROM tasktable.scheduled_task_executions AS e WHERE e.ctid = $1::tid`
+	changeAtSQL    = `SELECT c.task_id FROM tasktable.scheduled_task_changes AS c WHERE c.ctid = $1::tid`
+)
+
+// retainTables are the tables in the order in which a round goes through them.
+var retainTables = []struct{ name, sql, taskAt string }{
+	{"tasktable.scheduled_tasks", retainTasksSQL, taskAtSQL},
+	{"tasktable.scheduled_task_executions", retainExecutionsSQL, executionAtSQL},
+	{"tasktable.scheduled_task_changes", retainChangesSQL, changeAtSQL},
+}
+
+// Retained is the result of retention: how many rows it removed, how many of them were dead letters that nobody had
+// dealt with, and how many rows it could not remove. For the first of these, it has the task and the reason.
+type Retained struct {
+	Rows, Dead int64
+	Refused    int    `db:"-"`
+	Task, Why  string `db:"-"`
+}
+
+func (r *Retained) add(more Retained) {
+	r.Rows, r.Dead = r.Rows+more.Rows, r.Dead+more.Dead
+	if r.Refused == 0 {
+		r.Task, r.Why = more.Task, more.Why
+	}
+	r.Refused += more.Refused
+}
+
+// retainRestSQL removes nodes and pauses that ended long ago. A period of null keeps these too. The history keeps the
+// numbers of the nodes.
+const retainRestSQL = `
+WITH nodes AS (
+    DELETE FROM tasktable.nodes WHERE $1::interval IS NOT NULL
+        AND dead_at < coalesce($2::timestamptz, clock_timestamp()) - greatest($1::interval,
+        interval '720 hours') RETURNING 1
+), pauses AS (
+    DELETE FROM tasktable.pauses WHERE $1::interval IS NOT NULL
+        AND ends_at < coalesce($2::timestamptz, clock_timestamp()) - greatest($1::interval,
+        interval '720 hours') RETURNING 1
+)
+SELECT (SELECT count(*) FROM nodes) + (SELECT count(*) FROM pauses)`
+
+// RunOnce goes through the next batch of pages and removes the rows that are too old. It returns where to go on. A
+// batch is small enough for one transaction.
+func (r *Retention) RunOnce(ctx context.Context, at Place) (next Place, done Retained, err error) {
+	err = pgx.BeginFunc(ctx, r.config.Pool, func(tx pgx.Tx) error {
+		next, done, err = r.step(ctx, tx, nil, at)
+		return err
+	})
+	if err != nil {
+		return at, Retained{}, err
+	}
+	return next, done, nil
+}
+
+// step is RunOnce in a transaction, at a given time. If now is nil, it uses the database's clock.
+func (r *Retention) step(
+	ctx context.Context, tx pgx.Tx, now *time.Time, at Place,
+) (next Place, done Retained, err error) {
+	if _, err := tx.Exec(ctx, "SELECT set_config('tasktable_change.context', 'retention', true)"); err != nil {
+		return at, done, fmt.Errorf("enter retention's context: %w", err)
+	}
+	// A foreign key that is checked at the commit would fail the whole batch, and nobody would know which row caused
+	// it.
+	if _, err := tx.Exec(ctx, "SET CONSTRAINTS ALL IMMEDIATE"); err != nil {
+		return at, done, fmt.Errorf("make constraints immediate: %w", err)
+	}
+	budget := int64(taskdb.PagesAtOnce)
+	for ; at.table < len(retainTables); at = (Place{table: at.table + 1}) {
+		name := retainTables[at.table].name
+		size, err := r.config.Statements.PagesOf(ctx, tx, name)
+		if err != nil {
+			return at, done, err
+		}
+		end := taskdb.Tuple{Page: max(min(at.row.Page+budget, size), at.row.Page)}
+		if end.Before(at.row) { // the table ends on this page
+			end = at.row
+		}
+		stopped, err := r.removeFrom(ctx, tx, now, at.table, taskdb.TupleRange{From: at.row, To: end}, &done)
+		if err != nil {
+			return at, done, fmt.Errorf("remove old rows of %s: %w", name, err)
+		}
+		if budget -= end.Page - at.row.Page; stopped.Before(end) || end.Page < size {
+			return Place{at.table, stopped}, done, nil
+		}
+	}
+	gone, err := pg.QueryOne[int64](ctx, tx, "remove old nodes and pauses",
+		r.config.Statements.Schema.SQL(retainRestSQL), periodText(r.config.Period), now)
+	done.Rows += gone
+	return Place{}, done, err
+}
+
+// removeFrom removes the rows that are too old from a range of a table. It skips the rows that cannot be removed, as
+// an application's foreign key or trigger may forbid it. It returns where it stopped. That is before the end of the
+// range if very many rows cannot be removed.
+func (r *Retention) removeFrom(
+	ctx context.Context, tx pgx.Tx, now *time.Time, table int, within taskdb.TupleRange, done *Retained,
+) (stopped taskdb.Tuple, err error) {
+	periods, err := r.periods()
+	if err != nil {
+		return within.From, err
+	}
+	batch := Retained{}
+	statement, period := r.config.Statements.Schema.SQL(retainTables[table].sql), periodText(r.config.Period)
+	remove := func(savepoint pgx.Tx, some taskdb.TupleRange) error {
+		rows, err := savepoint.Query(ctx, statement, some.From.String(), some.To.String(), period, periods, now)
+		if err != nil {
+			return err
+		}
+		gone, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[Retained])
+		if err == nil {
+			batch.add(gone)
+		}
+		return err
+	}
+	stopped, refused, err := taskdb.PastRefusals(ctx, tx, within, retainRefusals, remove)
+	if err != nil {
+		return within.From, err
+	}
+	if batch.Dead > 0 {
+		r.config.Log.Warn("retention removed dead letters that nobody had archived or retried", "tasks", batch.Dead)
+	}
+	if len(refused) > 0 {
+		if err := r.report(ctx, tx, table, refused, &batch); err != nil {
+			return within.From, err
+		}
+	}
+	done.add(batch)
+	return stopped, nil
+}
+
+// report logs the rows that could not be removed.
+func (r *Retention) report(ctx context.Context, tx pgx.Tx, table int, refused []taskdb.Refusal, batch *Retained) error {
+	of := retainTables[table]
+	task, err := pg.QueryOne[string](ctx, tx, "read which task cannot be removed",
+		r.config.Statements.Schema.SQL(of.taskAt), refused[0].At.String())
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) { // somebody else may have removed it just now
+		return err
+	}
+	r.config.Log.Error(
+		"retention cannot remove rows and skips them; a foreign key or a trigger of the application may "+
+			"forbid it, or somebody may have locked them",
+		"table", r.config.Statements.Schema.SQL(of.name), "rows", len(refused), "task", task, "error", refused[0].Err)
+	batch.add(Retained{Refused: len(refused), Task: task, Why: sanitize.Text(refused[0].Err.Error())})
+	return nil
+}
+
+// periods returns the periods by type as JSON. A period of null keeps rows for ever.
+func (r *Retention) periods() (string, error) {
+	byType := map[string]*string{}
+	for name, period := range r.config.ByType {
+		byType[name] = periodText(period)
+	}
+	periods, err := json.Marshal(byType)
+	return string(periods), pg.Annotate(err, "encode retention")
+}
+
+// periodText returns a period in the form that SQL takes. It returns nil for -1, which keeps rows for ever.
+func periodText(period time.Duration) *string {
+	if period == -1 {
+		return nil
+	}
+	return new(fmt.Sprintf("%d microseconds", period.Microseconds()))
+}

@@ -1,0 +1,194 @@
+package maintenance
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
+	"github.com/tasktable/tasktable/store"
+)
+
+const day = 24 * time.Hour
+
+// retainerOf is one of a node that keeps finished tasks so long.
+func (b *bench) retainerOf(period time.Duration, byType map[string]time.Duration) *Retention {
+	return NewRetention(RetentionConfig{
+		Pool: b.Pool, Statements: b.Queries, Period: period, ByType: byType, Log: enginetest.Logger(),
+	})
+}
+
+// retain goes through all tables at a time, and returns how many rows were removed and in how many batches.
+func (b *bench) retain(r *Retention, now time.Time) (removed int64, batches int) {
+	b.T.Helper()
+	var at Place
+	for {
+		var gone Retained
+		b.InTx(func(tx pgx.Tx) {
+			var err error
+			if at, gone, err = r.step(b.T.Context(), tx, &now, at); err != nil {
+				b.T.Fatal(err)
+			}
+		})
+		removed += gone.Rows
+		if batches++; at == (Place{}) {
+			return removed, batches
+		}
+	}
+}
+
+// old schedules a task that was completed so long before noon.
+func (b *bench) old(id, kind string, age time.Duration, change func(*store.Task)) {
+	b.T.Helper()
+	task := store.Task{
+		ID: id, Payload: store.JSON(`{"type":"` + kind + `"}`), At: enginetest.Noon.Add(-age - time.Hour),
+	}
+	if change != nil {
+		change(&task)
+	}
+	enginetest.Schedule(b.T, b.Pool, task)
+	lane := taskdb.LaneQuota{Lane: taskdb.Lane{Queue: "default", Type: kind}, Room: 10}
+	for _, c := range b.ClaimFrom(task.At, 0, 10, lane) {
+		s := enginetest.Completed(c.Claim())
+		s.Type = kind
+		b.End(enginetest.Noon.Add(-age), s)
+	}
+}
+
+// left lists what there is: tasks, executions and changes, by task id.
+func (b *bench) left() string {
+	b.T.Helper()
+	var text []string
+	for _, table := range []string{
+		"scheduled_tasks|id", "scheduled_task_executions|task_id", "scheduled_task_changes|task_id",
+	} {
+		name, column, _ := strings.Cut(table, "|")
+		var ids []string
+		if err := b.Pool.QueryRow(
+			b.T.Context(),
+			`SELECT coalesce(array_agg(`+column+`::text ORDER BY `+column+`::text COLLATE "C"), '{}') FROM tasktable.`+
+				name,
+		).Scan(&ids); err != nil {
+			b.T.Fatal(err)
+		}
+		text = append(text, strings.Join(ids, " "))
+	}
+	return strings.Join(text, "; ")
+}
+
+// Tasks are kept as long as their own period, their type's or the default says, from their end; their
+// history goes with them.
+func TestRetainTasks(t *testing.T) {
+	t.Parallel()
+	keep := func(d time.Duration) func(*store.Task) { return func(task *store.Task) { task.Retention = d } }
+	for _, test := range []struct {
+		name      string
+		retention time.Duration
+		byType    map[string]time.Duration
+		left      string
+	}{
+		{"by default", 90 * day, nil, "job89 keeplong log89"},
+		{"by type", 90 * day, map[string]time.Duration{"LOG": 10 * day}, "job89 keeplong"},
+		{"by type, longer", 10 * day, map[string]time.Duration{"LOG": 1000 * day}, "keeplong log89 log91"},
+		{"by type, for ever", 10 * day, map[string]time.Duration{"LOG": -1}, "keeplong log89 log91"},
+		{"another type", 10 * day, map[string]time.Duration{"OTHER": -1}, "keeplong"},
+		{"for ever", -1, nil, "job89 job91 keeplong log89 log91"},
+		{"for ever, but for a type", -1, map[string]time.Duration{"LOG": time.Minute}, "job89 job91 keeplong"},
+		{"a minute", time.Minute, nil, "keeplong"},
+	} {
+		b := newBench(t)
+		b.old("job89", "JOB", 89*day, nil)
+		b.old("job91", "JOB", 91*day, nil)
+		b.old("log89", "LOG", 89*day, nil)
+		b.old("log91", "LOG", 91*day, nil)
+		b.old("keeplong", "JOB", 500*day, keep(1000*day))
+		b.old("keepshort", "LOG", 2*day, keep(day)) // its own period is shorter than all others
+		removed, _ := b.retain(b.retainerOf(test.retention, test.byType), enginetest.Noon)
+		want := strings.Repeat(test.left+"; ", 3)
+		if got := b.left(); got+"; " != want {
+			t.Errorf("%s: left are %s, want %s", test.name, got, want)
+		}
+		if gone := 3 * (6 - len(strings.Fields(test.left))); removed != int64(gone) {
+			t.Errorf("%s: %d rows removed, want %d", test.name, removed, gone)
+		}
+	}
+}
+
+// To the microsecond.
+func TestRetainUntil(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.old("a", "JOB", 0, nil) // ends at noon
+	r := b.retainerOf(time.Hour, nil)
+	if n, _ := b.retain(r, enginetest.Noon.Add(time.Hour)); n != 0 {
+		t.Errorf("%d removed in time", n)
+	}
+	if n, _ := b.retain(r, enginetest.Noon.Add(time.Hour+time.Microsecond)); n != 3 || b.left() != "; ; " {
+		t.Errorf("%d removed: left are %s", n, b.left())
+	}
+}
+
+// What may still run is never removed, whatever its status and age, nor what somebody could still resume.
+func TestRetainNeverRemovesWhatMayRun(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for _, id := range []string{
+		"executing", "cancelled and held", "edited and held", "waiting", "paused", "retrying", "dead",
+	} {
+		at := enginetest.Noon
+		if id == "waiting" || id == "paused" {
+			at = enginetest.Noon.Add(time.Hour)
+		}
+		b.Schedule(store.Task{Payload: enginetest.Job{Name: id}, At: at})
+	}
+	holds := b.Take(enginetest.Noon)
+	if _, err := enginetest.Tasks.Pause(t.Context(), b.Pool, "paused"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := enginetest.Tasks.Cancel(t.Context(), b.Pool, "cancelled and held"); err != nil {
+		t.Fatal(err)
+	}
+	b.Exec(`UPDATE tasktable.scheduled_tasks SET priority = 1 WHERE id = 'edited and held'`)
+	b.End(enginetest.Noon, enginetest.Retried(holds["retrying"], time.Hour, "not today"))
+	failed := enginetest.Completed(holds["dead"])
+	failed.Outcome, failed.To = taskdb.OutcomeFailed, store.StatusFailed
+	b.End(enginetest.Noon, failed)
+	b.Recur("recurring", "@yearly", enginetest.Noon, nil)
+	b.Exec(`UPDATE tasktable.scheduled_tasks SET created_at = '2000-01-01', last_status_update = '2000-01-01'`)
+	b.Exec(`UPDATE tasktable.scheduled_tasks SET finished_at = '2000-01-01' WHERE id = 'cancelled and held'`)
+	b.retain(b.retainerOf(time.Minute, nil), enginetest.Noon.AddDate(50, 0, 0))
+	const left = "cancelled and held edited and held executing paused recurring retrying waiting"
+	if got := b.left(); !strings.HasPrefix(got, left+";") {
+		t.Errorf("left are %s", got)
+	}
+	// The line of the current revision says how each came to be as it is; the history behind it goes.
+	if got := b.left(); got != left+"; ; "+left {
+		t.Errorf("left are %s", got)
+	}
+	h := holds["cancelled and held"]
+	b.End(enginetest.Noon, enginetest.Completed(h))
+	b.retain(b.retainerOf(time.Minute, nil), enginetest.Noon.AddDate(50, 0, 0))
+	if got := b.left(); strings.Contains(got, "cancelled") {
+		t.Errorf("left are %s after it has ended", got)
+	}
+}
+
+// A declared task that has ended, or was cancelled by an operator, must be remembered, or it would begin anew.
+func TestRetainKeepsWhatIsDeclared(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for _, id := range []string{"declared", "scheduled"} {
+		b.Recur(id, "@hourly", enginetest.Noon, nil)
+		if _, err := enginetest.Tasks.Cancel(t.Context(), b.Pool, id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.Exec(`UPDATE tasktable.scheduled_tasks SET declared_by = 'events' WHERE id = 'declared'`)
+	b.retain(b.retainerOf(time.Minute, nil), enginetest.Noon.AddDate(50, 0, 0))
+	if got := b.left(); got != "declared; ; declared" {
+		t.Errorf("left are %s", got)
+	}
+}

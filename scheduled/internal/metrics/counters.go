@@ -1,0 +1,400 @@
+// Package metrics has a node's counters and gauges, and the counts that the leader makes for them.
+package metrics
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unicode/utf8"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/rivertype"
+
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
+	"github.com/tasktable/tasktable/store"
+)
+
+// Metrics are a node's counters for scheduled.Config.Metrics. If that is nil, the *Metrics is nil, and its methods do
+// nothing. It is a single collector, so that it is registered and unregistered as a whole. It outlives the node's
+// sessions.
+type Metrics struct {
+	node  atomic.Pointer[func() NodeState] // nil: the node has no session
+	lives prometheus.Counter
+
+	registerer prometheus.Registerer
+
+	started, executions, dead, putOffs, claimed, scheduled *prometheus.CounterVec
+	delay, duration                                        *prometheus.HistogramVec
+
+	gateTook, settleTasks, settleTook, passTook prometheus.Histogram
+	settleFailures, censusFailures              prometheus.Counter
+	lookFailures                                *prometheus.CounterVec
+
+	riverFetchTook, riverInsertTook, riverJobTasks prometheus.Histogram
+	riverFetched                                   *prometheus.CounterVec
+	riverInserted                                  prometheus.Counter
+
+	parts  []prometheus.Collector
+	gauges gauges
+	Seen   atomic.Pointer[Sight]       // the last look of the leader
+	found  atomic.Pointer[tableCounts] // the last count of the leader; nil while this node does not lead
+
+	mu    sync.Mutex
+	types map[string]*OfType
+}
+
+const (
+	// maxTypeSeries is how many types have series of their own. A type is meant to be a word of the code. If an
+	// application makes one type for each of its members, the types beyond the limit share the series otherLabel.
+	maxTypeSeries = 200
+	// otherLabel cannot be the name of a type or a queue, because these may not contain such brackets.
+	otherLabel = "(other)"
+)
+
+// Buckets, in seconds except batchBuckets. The buckets for waiting and running tasks go up to half an hour. The
+// buckets for statements end at the time limit of a statement.
+var (
+	waitBuckets      = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800}
+	statementBuckets = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5}
+	batchBuckets     = []float64{1, 2, 5, 10, 20, 50, 100, 200, 500, 1000}
+)
+
+// outcomeWords are all words of scheduled_task_executions.outcome.
+var outcomeWords = []string{
+	taskdb.OutcomeCompleted, taskdb.OutcomeFailed, taskdb.OutcomeRetried, taskdb.OutcomeSnoozed, taskdb.OutcomeLost,
+	taskdb.OutcomeSuperseded, taskdb.OutcomeExpired, taskdb.OutcomeInterrupted, taskdb.OutcomeReleased,
+	taskdb.OutcomeCancelled,
+}
+
+var deadWords = []string{string(store.StatusFailed), string(store.StatusExpired)}
+
+// Config names the registerer, and the node that the metrics are of.
+type Config struct {
+	Registerer               prometheus.Registerer // nil: there are no metrics
+	Service, Version, Schema string                // of the node
+	Queues, Types            []string              // that the node works
+}
+
+// NodeState is the state of a node that has a session.
+type NodeState struct {
+	Number    int64
+	Leads     bool
+	AnswerAge time.Duration // since the node sent the last question that the session answered
+	Slots     map[string]Usage
+	Places    Usage // of transactional handlers
+	InHand    int   // claimed tasks on this node
+	Pools     map[string]*pgxpool.Pool
+}
+
+// Usage is how many slots or places there are, and how many are in use.
+type Usage struct{ Size, Used int }
+
+// New makes the metrics of a node. Each of the node's types has its series at zero from the beginning, so that
+// the first rate is right.
+func New(config Config) *Metrics {
+	if config.Registerer == nil {
+		return nil
+	}
+	m := &Metrics{registerer: config.Registerer, types: map[string]*OfType{}, gauges: newGauges(config)}
+	m.lives = m.counter("node_lives_total",
+		"Sessions that this node has begun: the first one, and one more each time it lost touch with the database.")
+	m.started = m.counters("tasks_started_total", "Attempts whose handler was called on this node.", "type")
+	m.executions = m.counters("executions_total",
+		"Lines that this node has written to the history scheduled_task_executions, by outcome. "+
+			"The leader writes the lines of tasks that it expires or takes back.", "type", "outcome")
+	m.dead = m.counters("tasks_dead_total", "Tasks that became dead letters, FAILED or EXPIRED.", "type", "status")
+	m.putOffs = m.counters("tasks_put_off_total",
+		"Attempts that asked for their own next run, or for a chain of follow-ups, at once. "+
+			"Such a run waits until a second after the start of the attempt.", "type")
+	m.claimed = m.counters("tasks_claimed_total", "Tasks that the leader has claimed and handed to River.", "type")
+	m.scheduled = m.counters("tasks_scheduled_total",
+		"Tasks that anybody scheduled: created, rescheduled, rearmed, or skipped (a fire that does not run). "+
+			"The leader counts them in scheduled_task_changes every 15 s. "+
+			"It misses the tasks of a transaction that was open for more than a minute.", "type", "outcome")
+	m.delay = m.histograms("start_delay_seconds",
+		"Time from when an attempt was due until the gate let it through, by the database's clock.",
+		waitBuckets, "type")
+	m.duration = m.histograms("task_duration_seconds",
+		"How long handlers ran. For transactional handlers this includes their transaction.", waitBuckets, "type")
+	m.gateTook = m.histogram("gate_duration_seconds",
+		"How long the gate's reads took. One read is for all tasks that were ready together.", statementBuckets)
+	m.settleTasks = m.histogram("settle_batch_tasks", "How many outcomes were recorded together.", batchBuckets)
+	m.settleTook = m.histogram("settle_duration_seconds",
+		"How long it took to record a batch of outcomes, including failures.", statementBuckets)
+	m.settleFailures = m.counter("settle_failures_total",
+		"Batches of outcomes that could not be recorded and were tried again, whole or in halves.")
+	m.passTook = m.histogram("pass_duration_seconds",
+		"How long the leader's passes took, including failures.", statementBuckets)
+	m.lookFailures = m.counters("look_failures_total",
+		"Failed looks of the leader: ticks and passes, including passes that got stuck.", "look")
+	m.censusFailures = m.counter("census_failures_total",
+		"Counts of the leader for these metrics that failed or took too long.")
+	m.riverFetchTook = m.histogram("river_fetch_duration_seconds",
+		"How long River's fetches of jobs took.", statementBuckets)
+	m.riverFetched = m.counters("river_fetched_jobs_total", "River jobs that this node has fetched.", "queue")
+	m.riverInsertTook = m.histogram("river_insert_duration_seconds",
+		"How long the leader's inserts of River jobs took.", statementBuckets)
+	m.riverInserted = m.counter("river_inserted_jobs_total", "River jobs that the leader has inserted.")
+	m.riverJobTasks = m.histogram("river_job_tasks", "How many tasks a River job carried to this node.", batchBuckets)
+	for _, look := range []string{Tick, Pass} {
+		m.lookFailures.WithLabelValues(look)
+	}
+	for _, queue := range config.Queues {
+		m.riverFetched.WithLabelValues(queue)
+	}
+	for _, kind := range config.Types {
+		m.Of(kind).own(m, m.label(kind))
+	}
+	return m
+}
+
+// The kinds of looks that may fail.
+const (
+	Tick = "tick"
+	Pass = "pass"
+)
+
+func (m *Metrics) counter(name, help string) prometheus.Counter {
+	made := prometheus.NewCounter(prometheus.CounterOpts{Namespace: "tasktable", Name: name, Help: help})
+	m.parts = append(m.parts, made)
+	return made
+}
+
+func (m *Metrics) counters(name, help string, labels ...string) *prometheus.CounterVec {
+	made := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "tasktable", Name: name, Help: help}, labels)
+	m.parts = append(m.parts, made)
+	return made
+}
+
+func (m *Metrics) histogram(name, help string, buckets []float64) prometheus.Histogram {
+	made := prometheus.NewHistogram(prometheus.HistogramOpts{
+		Namespace: "tasktable", Name: name, Help: help, Buckets: buckets,
+	})
+	m.parts = append(m.parts, made)
+	return made
+}
+
+func (m *Metrics) histograms(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+	made := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Namespace: "tasktable", Name: name, Help: help, Buckets: buckets,
+	}, labels)
+	m.parts = append(m.parts, made)
+	return made
+}
+
+// Register registers the metrics, so that they are scraped until unregister is called.
+func (m *Metrics) Register() (unregister func(), err error) {
+	if m == nil {
+		return func() {}, nil
+	}
+	err = m.registerer.Register(m)
+	if errors.As(err, &prometheus.AlreadyRegisteredError{}) {
+		return nil, fmt.Errorf("scheduled.Config.Metrics: %w: another node uses the same registerer; "+
+			"give each node a label of its own by "+
+			"prometheus.WrapRegistererWith(prometheus.Labels{\"node\": \"…\"}, registerer)", store.ErrInvalid)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("scheduled.Config.Metrics: %w: %w", store.ErrInvalid, err)
+	}
+	return func() { m.registerer.Unregister(m) }, nil
+}
+
+// Begun notes that the node has a session.
+func (m *Metrics) Begun(state func() NodeState) {
+	if m != nil {
+		m.lives.Inc()
+		m.node.Store(&state)
+	}
+}
+
+// Ended notes that the node has no session any more.
+func (m *Metrics) Ended() {
+	if m != nil {
+		m.node.Store(nil)
+		m.Seen.Store(nil)
+		m.found.Store(nil)
+	}
+}
+
+// OfType are the counters of one type. A batch looks them up once, because a look-up by labels for each task
+// would cost more than the counting itself.
+type OfType struct {
+	label           string
+	claimed, slowed prometheus.Counter
+	outcomes, dead  map[string]prometheus.Counter
+
+	// These three are nil if this node has no handler for the type.
+	started         prometheus.Counter
+	delay, duration prometheus.Observer
+}
+
+// label returns the label of a type. That is otherLabel if the type has no series of its own.
+func (m *Metrics) label(kind string) string { return m.Of(kind).label }
+
+// Of returns the metrics of a type. After the first maxTypeSeries types, all further types share one.
+func (m *Metrics) Of(kind string) *OfType {
+	if m == nil {
+		return nil
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if found := m.types[kind]; found != nil {
+		return found
+	}
+	if len(m.types) >= maxTypeSeries || kind == "" || !utf8.ValidString(kind) {
+		kind = otherLabel
+		if found := m.types[kind]; found != nil {
+			return found
+		}
+	}
+	made := &OfType{
+		label: kind, claimed: m.claimed.WithLabelValues(kind), slowed: m.putOffs.WithLabelValues(kind),
+		outcomes: map[string]prometheus.Counter{}, dead: map[string]prometheus.Counter{},
+	}
+	for _, word := range outcomeWords {
+		made.outcomes[word] = m.executions.WithLabelValues(kind, word)
+	}
+	for _, word := range deadWords {
+		made.dead[word] = m.dead.WithLabelValues(kind, word)
+	}
+	m.types[kind] = made
+	return made
+}
+
+// own adds the counters that only a node with a handler for the type has.
+func (t *OfType) own(m *Metrics, kind string) {
+	t.started = m.started.WithLabelValues(kind)
+	t.delay, t.duration = m.delay.WithLabelValues(kind), m.duration.WithLabelValues(kind)
+}
+
+// Starts counts a called handler. delay is the time since its attempt was due.
+func (t *OfType) Starts(delay time.Duration) {
+	if t != nil {
+		t.started.Inc()
+		t.delay.Observe(delay.Seconds())
+	}
+}
+
+// Ran counts how long a handler took.
+func (t *OfType) Ran(took time.Duration) {
+	if t != nil {
+		t.duration.Observe(took.Seconds())
+	}
+}
+
+// Recorded counts a line of the history.
+func (t *OfType) Recorded(outcome string) {
+	if t == nil {
+		return
+	}
+	if counter := t.outcomes[outcome]; counter != nil {
+		counter.Inc()
+	}
+}
+
+// Died counts a dead letter. It ignores a status that is not of a dead letter.
+func (t *OfType) Died(status string) {
+	if t == nil {
+		return
+	}
+	if counter := t.dead[status]; counter != nil {
+		counter.Inc()
+	}
+}
+
+// PutOff counts an attempt that asked for a run at once.
+func (t *OfType) PutOff() {
+	if t != nil {
+		t.slowed.Inc()
+	}
+}
+
+// Claimed counts the tasks that a pass has claimed, and the tasks that it found expired.
+func (m *Metrics) Claimed(taken []taskdb.ClaimedTask) {
+	if m == nil {
+		return
+	}
+	var of *OfType
+	kind := ""
+	for i := range taken { // most passes take many tasks of one type in a row
+		if of == nil || taken[i].Type != kind {
+			kind = taken[i].Type
+			of = m.Of(kind)
+		}
+		if taken[i].Fence == nil {
+			of.Recorded(taskdb.OutcomeExpired)
+		} else {
+			of.claimed.Inc()
+		}
+	}
+}
+
+// GateAnswered measures one read of the gate.
+func (m *Metrics) GateAnswered(took time.Duration) {
+	if m != nil {
+		m.gateTook.Observe(took.Seconds())
+	}
+}
+
+// Settled measures a statement that records outcomes. If it failed, its tasks do not count.
+func (m *Metrics) Settled(tasks int, took time.Duration, err error) {
+	if m == nil {
+		return
+	}
+	m.settleTook.Observe(took.Seconds())
+	if err != nil {
+		m.settleFailures.Inc()
+	} else {
+		m.settleTasks.Observe(float64(tasks))
+	}
+}
+
+// Looked counts a look if it failed.
+func (m *Metrics) Looked(look string, failed bool) {
+	if m != nil && failed {
+		m.lookFailures.WithLabelValues(look).Inc()
+	}
+}
+
+// Passed measures a pass of the leader, and counts it if it failed.
+func (m *Metrics) Passed(took time.Duration, failed bool) {
+	if m != nil {
+		m.passTook.Observe(took.Seconds())
+		m.Looked(Pass, failed)
+	}
+}
+
+// Inserted counts River jobs that a pass has inserted.
+func (m *Metrics) Inserted(jobs int, took time.Duration) {
+	if m != nil {
+		m.riverInserted.Add(float64(jobs))
+		m.riverInsertTook.Observe(took.Seconds())
+	}
+}
+
+// Carried counts a River job that has come to this node.
+func (m *Metrics) Carried(tasks int) {
+	if m != nil {
+		m.riverJobTasks.Observe(float64(tasks))
+	}
+}
+
+// Hooks returns the hooks through which River reports its measurements.
+func (m *Metrics) Hooks() []rivertype.Hook {
+	if m == nil {
+		return nil
+	}
+	return []rivertype.Hook{river.HookMetricEmitFunc(func(_ context.Context, params *rivertype.HookMetricEmitParams) {
+		switch metric := params.Metric.(type) {
+		case *rivertype.JobGetAvailableDurationMetric:
+			m.riverFetchTook.Observe(metric.Duration.Seconds())
+		case *rivertype.JobGetAvailableCountMetric:
+			m.riverFetched.WithLabelValues(metric.Queue).Add(float64(metric.Count))
+		}
+	})}
+}

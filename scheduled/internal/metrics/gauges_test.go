@@ -1,0 +1,108 @@
+package metrics
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
+)
+
+// What is shown of lanes is put together from what was seen, each second, and what was counted, less often.
+func TestLanesShown(t *testing.T) {
+	t.Parallel()
+	nodes := []taskdb.LiveNode{
+		{Number: 1, Queues: map[string]int{"default": 10}, Types: []string{"JOB", "OTHER"}, Held: true},
+		{Number: 2, Queues: map[string]int{"default": 10, "bulk": 1}, Types: []string{"JOB"}, Held: true},
+	}
+	seen := &Sight{lanes: taskdb.ListedLanes{
+		Tasks: []taskdb.Lane{
+			{Queue: "default", Type: "JOB", Priority: 5, DueIn: -time.Minute},
+			{Queue: "default", Type: "JOB", DueIn: time.Hour},
+			{Queue: "bulk", Type: "OTHER", DueIn: -time.Second},
+			{Queue: "not UTF-8: \xff", Type: "A", DueIn: -time.Hour},
+			{Queue: "not UTF-8: \xfe", Type: "A", DueIn: -time.Minute},
+		},
+		Recurring: []taskdb.Lane{{Queue: "default", Type: "JOB", Recurring: true, DueIn: -time.Second}},
+		Paused:    []taskdb.Pause{{Scope: "queue", Name: "bulk"}},
+	}}
+	got := lanesShown(seen, nodes, map[laneLabels]int{
+		{"default", "JOB", "5"}: 7, {"default", "JOB", firesPriority}: 1, {"default", "GONE", "0"}: 0,
+		{"not UTF-8: \xff", "A", "0"}: 3,
+	})
+	want := map[laneLabels]laneShown{
+		{"default", "JOB", "5"}:              {depth: 7, counted: true, dueIn: -time.Minute, nodes: 2},
+		{"default", "JOB", "0"}:              {dueIn: time.Hour, nodes: 2},
+		{"default", "JOB", firesPriority}:    {depth: 1, counted: true, dueIn: -time.Second, nodes: 2},
+		{"default", "GONE", "0"}:             {counted: true},
+		{"bulk", "OTHER", "0"}:               {dueIn: -time.Second, paused: true},
+		{otherLabel, otherLabel, otherLabel}: {depth: 3, counted: true, dueIn: -time.Hour},
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("%+v\nwant\n%+v", got, want)
+	}
+}
+
+// Of many lanes most have series of their own, and none is left out.
+func TestManyLanesShown(t *testing.T) {
+	t.Parallel()
+	seen, depth := &Sight{}, map[laneLabels]int{}
+	for i := range 3000 {
+		one := taskdb.Lane{Queue: fmt.Sprintf("queue%04d", i), Type: "JOB", DueIn: -time.Duration(i) * time.Second}
+		seen.lanes.Tasks, depth[labelsOf(one)] = append(seen.lanes.Tasks, one), 2
+	}
+	seen.lanes.Paused = []taskdb.Pause{{Scope: "queue", Name: "queue2999"}}
+	nodes := []taskdb.LiveNode{{
+		Number: 1, Queues: map[string]int{"queue0000": 1, "queue2000": 1}, Types: []string{"JOB"}, Held: true,
+	}}
+	got := lanesShown(seen, nodes, depth)
+	if len(got) != maxLaneSeries+1 {
+		t.Errorf("%d lanes are shown", len(got))
+	}
+	if first := got[laneLabels{"queue0000", "JOB", "0"}]; first != (laneShown{depth: 2, counted: true, nodes: 1}) {
+		t.Errorf("the first: %+v", first)
+	}
+	rest := got[laneLabels{otherLabel, otherLabel, otherLabel}]
+	if want := (laneShown{depth: 2 * (3000 - maxLaneSeries), counted: true, dueIn: -2998 * time.Second}); rest != want {
+		t.Errorf("the rest: %+v, want %+v", rest, want)
+	}
+}
+
+// However many types and lanes there are, so many have series of their own, and the rest share one.
+func TestMetricsAreBounded(t *testing.T) {
+	t.Parallel()
+	var parts []handlers.Part
+	for i := range maxTypeSeries - 10 {
+		parts = append(parts, handlers.Func(fmt.Sprintf("TYPE_%03d", i), func(context.Context) error { return nil }))
+	}
+	registered, err := handlers.NewRegistry(parts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	registry := prometheus.NewPedanticRegistry()
+	m := New(Config{Registerer: registry, Types: registered.Types(), Queues: []string{"default"}})
+	if _, err := m.Register(); err != nil {
+		t.Fatal(err)
+	}
+	var taken []taskdb.ClaimedTask
+	for i := range 1000 {
+		taken = append(taken, taskdb.ClaimedTask{Type: fmt.Sprintf("FOREIGN_%d", i), Fence: new(int64(i))})
+	}
+	m.Claimed(append(taken, taskdb.ClaimedTask{Type: "not UTF-8: \xff"}, taskdb.ClaimedTask{Type: ""}))
+	got := enginetest.Scraped(t, registry)
+	if claims := enginetest.Some(got, "tasks_claimed_total"); len(claims) != 11 || claims[otherLabel] != 990 {
+		t.Errorf("%d types: %v", len(claims), claims)
+	}
+	if expired := enginetest.Some(got, "executions_total"); len(expired) != 1 || expired["EXPIRED "+otherLabel] != 2 {
+		t.Errorf("%v", expired)
+	}
+	if len(got) > 15000 {
+		t.Errorf("%d series", len(got))
+	}
+}

@@ -1,0 +1,76 @@
+package pg
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// IsDataError reports whether one row's data, or an application's trigger on the row, caused the error. Such an error
+// comes again with the same row. A migration that replaces a function also causes such an error, once, in a session
+// that is about to call the function. Therefore the engine gives up a row only when the error has come twice.
+func IsDataError(err error) bool {
+	var scan pgx.ScanArgError
+	if errors.As(err, &scan) {
+		return true
+	}
+	var pgErr *pgconn.PgError
+	if !errors.As(err, &pgErr) || IsTimeout(err) {
+		return false
+	}
+	// A migration can make a prepared statement invalid: "cached plan must not change result type". The next try plans
+	// it anew.
+	if pgErr.Routine == "RevalidateCachedQuery" {
+		return false
+	}
+	switch pgErr.Code[:2] {
+	case "08", "25", "40", "53", "55", "57", "58": // connection, transactions, resources, locks, operator, system
+		return false
+	case "28", "3D", "3F", "42": // a missing right or table is the same for every row
+		return false
+	}
+	return true
+}
+
+// IsTimeout reports whether a statement took too long, or waited too long for a lock. The statement may succeed with
+// fewer rows.
+func IsTimeout(err error) bool {
+	var pgErr *pgconn.PgError
+	return errors.As(err, &pgErr) && slices.Contains([]string{"57014", "55P03", "40P01", "40001"}, pgErr.Code)
+}
+
+// IsLocked reports whether a statement waited too long for another transaction.
+func IsLocked(err error) bool {
+	var pgErr *pgconn.PgError
+	return errors.As(err, &pgErr) && pgErr.Code == "55P03"
+}
+
+// ErrReadOnly ends connections to a server that takes no writes. That is a standby. It may have been the primary
+// before a failover. Such a server still answers pings and gives advisory locks, but the new primary does not know of
+// these locks. A new connection finds the primary if the URL names several hosts (with
+// target_session_attrs=read-write) or one host name that moves.
+var ErrReadOnly = errors.New("the database is read-only, as a standby is")
+
+// ReadOnlySQL asks whether the server takes no writes. RefuseReadOnly reads the answer.
+const ReadOnlySQL = `SELECT current_setting('transaction_read_only') = 'on'`
+
+// RefuseReadOnly returns ErrReadOnly if ReadOnlySQL was answered by a standby.
+func RefuseReadOnly(answer pgx.Row) error {
+	var readOnly bool
+	if err := answer.Scan(&readOnly); err != nil {
+		return fmt.Errorf("ask whether the database is read-only: %w", err)
+	}
+	if readOnly {
+		return ErrReadOnly
+	}
+	return nil
+}
+
+// IsReadOnly reports whether a server refused a write because it is read-only.
+func IsReadOnly(err error) bool {
+	var pgErr *pgconn.PgError
+	return errors.As(err, &pgErr) && pgErr.Code == "25006"
+}

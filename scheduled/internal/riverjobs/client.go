@@ -1,0 +1,325 @@
+// Package riverjobs carries claimed tasks from the leader to the nodes, by River.
+package riverjobs
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/riverdriver"
+	"github.com/riverqueue/river/riverdriver/riverpgxv5"
+	"github.com/riverqueue/river/rivertype"
+
+	"github.com/tasktable/tasktable/scheduled/internal/pg"
+	"github.com/tasktable/tasktable/scheduled/internal/session"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
+)
+
+// River carries claimed tasks from the leader to the nodes, and does nothing else. The engine itself does the work of
+// River's retries, timeouts and maintenance. All code that works around the client of River is in this file. Lost
+// answers to fetches: worker/renewer.go (AskPool). Jobs that nobody works: leader/janitor.go. The workarounds are:
+//
+//   - the queue "nobody", because River does not start without a queue and a worker
+//   - backdated, because River would stamp jobs with this process's clock
+//   - riverDriver, because River would wait for answers for ever, and would complete jobs
+//   - fetchSQL, because River's own statement reads the index entries of all jobs that ever existed
+//   - Nudge, because River does not ask again for a job if it missed the notification
+//   - JobSetStateIfRunningMany, because River's completer would end a job before its claims, 50 to 250 ms late. The
+//     worker removes the job.
+
+// maxRiverWorkers is River's own limit for a queue.
+const maxRiverWorkers = 10000
+
+// riverPollInterval is how often River looks for jobs of which nobody has told it. It can be long, because the
+// leader's nudge tells River a second later of jobs that River missed while its connection was broken. River's
+// default is once a second. That would be half of all statements of an idle node.
+const riverPollInterval = 30 * time.Second
+
+// ClientConfig is what the River client needs to know of its node.
+type ClientConfig struct {
+	Pool       *pgxpool.Pool // the engine's
+	Statements taskdb.Queries
+	Number     int64 // of the node
+	Clock      *session.Clock
+	Slots      map[string]int // of the queues that the node works
+	Types      []string       // that the node works
+	LookAhead  time.Duration
+	Quiet      func() bool // whether the node is quiet
+	Heard      func(error) // notes the error of each fetch, or nil
+	Hooks      []rivertype.Hook
+	Logger     *slog.Logger // River's
+	Log        *slog.Logger // the node's
+	// Work is Worker.Work.
+	Work func(job Job, holds []taskdb.Claim)
+}
+
+// NewClient makes the node's River client. It has a worker for each type, all of which hand their batches to Work.
+func NewClient(config ClientConfig) (*river.Client[pgx.Tx], error) {
+	workers := river.NewWorkers()
+	for _, name := range config.Types {
+		river.AddWorkerArgs(workers, taskdb.JobArgs{TaskType: name}, &batchWorker{work: config.Work, log: config.Log})
+	}
+	queues := map[string]river.QueueConfig{}
+	for queue, slots := range config.Slots {
+		// River gets as many workers as there are slots. Further jobs wait in River for the node that has a slot
+		// first. A node that fetched ahead would keep tasks waiting while other nodes idle.
+		queues[queue] = river.QueueConfig{MaxWorkers: min(slots, maxRiverWorkers)}
+	}
+	if len(queues) == 0 || len(config.Types) == 0 {
+		// River would not start, but a node without queues or types may still lead.
+		queues = map[string]river.QueueConfig{"nobody": {MaxWorkers: 1}}
+		river.AddWorkerArgs(workers, taskdb.JobArgs{TaskType: "tasktable_nobody"},
+			&batchWorker{work: config.Work, log: config.Log})
+	}
+	driver := newRiverDriver(config)
+	client, err := river.NewClient[pgx.Tx](driver, &river.Config{
+		ID:                     taskdb.ClientID(config.Number),
+		Schema:                 config.Statements.Schema.String(),
+		Logger:                 slog.New(atLeastWarn{config.Logger.Handler()}),
+		Queues:                 queues,
+		Workers:                workers,
+		MaxAttempts:            1,
+		JobTimeout:             -1,
+		FetchCooldown:          time.Millisecond,
+		FetchPollInterval:      riverPollInterval,
+		FetchOnlyKnownKinds:    true,
+		SkipUnknownJobCheck:    true,
+		LeaderElectionDisabled: true,
+		Hooks:                  append(config.Hooks, river.HookInsertBeginFunc(backdated(config.Clock))),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("make River client: %w", err)
+	}
+	return client, nil
+}
+
+// backdated gives each inserted job a past time, so that River treats it as due.
+func backdated(clock *session.Clock) func(context.Context, *rivertype.JobInsertParams) error {
+	return func(_ context.Context, params *rivertype.JobInsertParams) error {
+		params.ScheduledAt = new(clock.Now().Add(-backdate))
+		params.CreatedAt = nil
+		return nil
+	}
+}
+
+// Job is the worker's view of a River job.
+type Job struct {
+	ID    int64
+	Queue string
+	Kind  string // the tasks' type
+}
+
+// batchWorker runs the batches of one type.
+type batchWorker struct {
+	river.WorkerDefaults[taskdb.JobArgs]
+	work func(job Job, holds []taskdb.Claim)
+	log  *slog.Logger
+}
+
+// Work never returns an error, because a job that River retried would carry fences that are gone.
+func (w *batchWorker) Work(_ context.Context, job *river.Job[taskdb.JobArgs]) error {
+	holds, err := taskdb.DecodeClaims(job.Args.Tasks)
+	if err != nil {
+		w.log.Error("River job is not one of ours; removed", "job", job.ID, "error", err)
+	}
+	w.work(Job{ID: job.ID, Queue: job.Queue, Kind: job.Kind}, holds)
+	return nil
+}
+
+// JobOf makes the River job that carries these claims.
+func JobOf(queue, kind string, priority int, holds []taskdb.Claim) river.InsertManyParams {
+	last := time.Time{}
+	for _, h := range holds {
+		if h.Due.After(last) {
+			last = h.Due
+		}
+	}
+	// A struct of two numbers always encodes.
+	metadata, _ := json.Marshal(taskdb.JobMetadata{Tasks: len(holds), Due: last.UnixMicro()})
+	return river.InsertManyParams{
+		Args: taskdb.JobArgs{TaskType: kind, Tasks: taskdb.EncodeClaims(holds)},
+		InsertOpts: &river.InsertOpts{
+			Queue: queue, Priority: Priority(priority), Metadata: metadata, MaxAttempts: 1,
+		},
+	}
+}
+
+// Priority maps a task's priority to River's four priorities, of which 1 is the most urgent. River's priority
+// orders only the few tasks that wait in River at once. The claim has ordered all others.
+func Priority(priority int) int {
+	switch {
+	case priority > 50:
+		return 1
+	case priority > 0:
+		return 2
+	case priority == 0:
+		return 3
+	default:
+		return 4
+	}
+}
+
+// atLeastWarn drops River's lines below the level warn. These report each start and stop of each of River's services.
+type atLeastWarn struct{ slog.Handler }
+
+func (h atLeastWarn) Enabled(ctx context.Context, level slog.Level) bool {
+	return level >= slog.LevelWarn && h.Handler.Enabled(ctx, level)
+}
+
+func (h atLeastWarn) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return atLeastWarn{h.Handler.WithAttrs(attrs)}
+}
+
+func (h atLeastWarn) WithGroup(name string) slog.Handler {
+	return atLeastWarn{h.Handler.WithGroup(name)}
+}
+
+// riverDriver is River's own driver for pgx, with four changes. It fetches jobs by fetchSQL. A quiet node fetches
+// none. River completes no jobs, because the worker removes each job itself when the outcomes of its tasks are
+// recorded. Calls that wait for the server have time limits.
+type riverDriver struct {
+	*riverpgxv5.Driver
+	executor riverExecutor
+}
+
+func newRiverDriver(config ClientConfig) *riverDriver {
+	driver := riverpgxv5.New(config.Pool)
+	within := fetchWithin + max(config.LookAhead, 0)
+	return &riverDriver{driver, riverExecutor{driver.GetExecutor(), config, within}}
+}
+
+// GetExecutor returns the executor of River's own statements.
+func (d *riverDriver) GetExecutor() riverdriver.Executor { return &d.executor }
+
+// GetListener returns the connection on which River is notified of new jobs.
+func (d *riverDriver) GetListener(params *riverdriver.GetListenenerParams) riverdriver.Listener {
+	return &riverListener{d.Driver.GetListener(params)}
+}
+
+type riverExecutor struct {
+	riverdriver.Executor
+	config ClientConfig
+	within time.Duration // how old a job may be to be fetched
+}
+
+// JobSetStateIfRunningMany does nothing. River's own would complete jobs. A job that still exists when its worker
+// returns has a claim whose outcome is not recorded. It must stay, because the lease renewer and the leader find the
+// claim by this job.
+func (e *riverExecutor) JobSetStateIfRunningMany(
+	context.Context, *riverdriver.JobSetStateIfRunningManyParams,
+) ([]*rivertype.JobRow, error) {
+	return nil, nil
+}
+
+// pingLimit is how long River's listener waits for the answer to a ping. River pings every five seconds.
+const pingLimit = 3 * time.Second
+
+type riverListener struct{ riverdriver.Listener }
+
+// Ping limits the wait for an answer, so that River notices a connection that a firewall has forgotten. River itself
+// would wait for ever, and would receive no notifications meanwhile.
+func (l *riverListener) Ping(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, pingLimit)
+	defer cancel()
+	return l.Listener.Ping(ctx)
+}
+
+const (
+	// backdate is how far in the past the scheduled time of an inserted job is. River would stamp jobs with this
+	// process's clock, and fetch them by the database's. A process clock that is ahead by a minute would delay each job
+	// by a minute.
+	backdate = time.Hour
+	// A node fetches only jobs that are younger than fetchWithin plus the look-ahead. The leader takes back a job that
+	// waits longer than maxUnfetched (leader/janitor.go), so no job is left behind.
+	fetchWithin = 5 * time.Second
+)
+
+// fetchSQL reads a range of River's index for each priority. Each range begins at the bound on scheduled_at. A single
+// range over all priorities would be read from its beginning. The statement uses statement_timestamp, because
+// Postgres cannot search the index by a volatile function.
+const fetchSQL = `
+WITH picked AS MATERIALIZED (
+    SELECT j.id
+    FROM unnest(ARRAY[1, 2, 3, 4]::smallint[]) AS one (priority)
+    JOIN tasktable.river_job AS j ON j.priority = one.priority
+    WHERE j.state = 'available' AND j.queue = $1::text AND j.kind = ANY ($2::text[])
+        AND j.scheduled_at >= statement_timestamp() - $3::interval
+    ORDER BY j.priority, j.scheduled_at, j.id LIMIT $4::int FOR UPDATE OF j SKIP LOCKED
+)
+UPDATE tasktable.river_job AS j
+SET state = 'running', attempt = j.attempt + 1, attempted_at = clock_timestamp(),
+    attempted_by = array_append(j.attempted_by, $5::text)
+WHERE j.id = ANY (ARRAY(SELECT picked.id FROM picked))
+RETURNING j.id, j.queue, j.kind, j.args, j.metadata, j.priority::int AS priority, j.attempt::int AS attempt,
+    j.max_attempts::int AS max_attempts, j.attempted_at, j.created_at`
+
+type fetchedRow struct {
+	ID          int64
+	Queue       string
+	Kind        string
+	Args        []byte
+	Metadata    []byte
+	Priority    int
+	Attempt     int
+	MaxAttempts int
+	AttemptedAt time.Time
+	CreatedAt   time.Time
+}
+
+// JobGetAvailable fetches the waiting jobs, the most urgent first. It fetches none while the node is quiet. The
+// leader's nudge makes River fetch the remaining jobs once the node is no longer quiet.
+//
+// River's own statement reads the index entries of all jobs that ever existed. Postgres cannot remove these entries
+// while somebody holds an old snapshot. River would also wait for the answer for ever. If the answer is lost although
+// the server did the fetch, the lease renewer releases the claims.
+func (e *riverExecutor) JobGetAvailable(
+	ctx context.Context, params *riverdriver.JobGetAvailableParams,
+) (*riverdriver.JobGetAvailableResult, error) {
+	if e.config.Quiet() {
+		return &riverdriver.JobGetAvailableResult{}, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, session.AnswerLimit)
+	defer cancel()
+	fetched, err := pg.CollectRows[fetchedRow](ctx, e.config.Pool, "fetch jobs",
+		e.config.Statements.Schema.SQL(fetchSQL), params.Queue, pg.OrEmpty(params.Kind), e.within+backdate,
+		params.MaxToLock, params.ClientID)
+	if e.config.Heard(err); err != nil {
+		return nil, err
+	}
+	slices.SortFunc(fetched, func(a, b fetchedRow) int {
+		return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.ID, b.ID))
+	})
+	result := &riverdriver.JobGetAvailableResult{}
+	for _, row := range fetched {
+		result.Jobs = append(result.Jobs, &rivertype.JobRow{
+			ID: row.ID, Queue: row.Queue, Kind: row.Kind, EncodedArgs: row.Args, Metadata: row.Metadata,
+			Priority: row.Priority, Attempt: row.Attempt, MaxAttempts: row.MaxAttempts,
+			State: rivertype.JobStateRunning, AttemptedAt: &row.AttemptedAt, AttemptedBy: []string{params.ClientID},
+			CreatedAt: row.CreatedAt, ScheduledAt: row.CreatedAt,
+		})
+	}
+	return result, nil
+}
+
+// NudgeSQL notifies River once more of waiting jobs. River was notified when the jobs were inserted, but it misses
+// the notification if its listening connection is broken at that moment. If a fetch of River fails, River does not
+// ask again before its next poll. The channel and the payload are River's own.
+const NudgeSQL = `
+SELECT pg_notify(concat($1::text, '.river_insert'), json_build_object('queue', waiting.queue)::text)
+FROM (
+    SELECT DISTINCT j.queue FROM tasktable.river_job AS j WHERE j.id = ANY ($2::bigint[]) AND j.state = 'available'
+) AS waiting
+WHERE pg_notification_queue_usage() < 0.5`
+
+// Nudge tells River once more of the queues in which some of the jobs wait.
+func Nudge(ctx context.Context, db pg.DB, statements taskdb.Queries, jobs []int64) error {
+	_, err := db.Exec(ctx, statements.Schema.SQL(NudgeSQL), statements.Schema.String(), jobs)
+	return pg.Annotate(err, "tell River of waiting jobs")
+}

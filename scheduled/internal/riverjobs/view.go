@@ -1,0 +1,189 @@
+package riverjobs
+
+import (
+	"encoding/json"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tasktable/tasktable/scheduled/internal/pg"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
+)
+
+// View is the leader's view of River's table: the jobs that wait for a node or run on one.
+//
+// Only the leader inserts jobs, and it does so on the connection on which it looks. Therefore it knows, after a look,
+// each older job that is left. The next look reads these jobs by their ids, and all newer jobs. It does not read the
+// index entries of jobs that are gone. While somebody holds an old snapshot, Postgres cannot remove these entries,
+// and there may be millions.
+type View struct {
+	List  []Seen
+	older []int64 // ids below Next, of the jobs that were there at the last look
+	Next  int64   // the smallest id that the last look cannot have seen
+}
+
+// Seen is a River job at the time of a look.
+type Seen struct {
+	ID     int64
+	Queue  string
+	Type   string
+	State  string
+	Client string // River's id of the node that runs the job; "": no node runs it
+	Tasks  int
+	// Age is the time since the job could begin: since it was inserted or fetched, and its last task was due, whichever
+	// is later. It is negative while that task is not due.
+	Age time.Duration
+}
+
+// MaxInHand is how many tasks the nodes of a pool may have in hand, or twice their slots if that is more. A more urgent
+// task cannot overtake tasks that are in hand.
+const MaxInHand = 20000
+
+// The states of River's jobs that carry claims.
+const (
+	Available = "available"
+	Running   = "running"
+)
+
+// LookSQL reads the jobs. The column last is the largest id that was given out before this statement began. The times
+// are bounded, because a job that is not the engine's may contain any time.
+const LookSQL = `
+SELECT sequence.last, clock_timestamp() AS now, j.id, j.queue, j.kind AS type, j.state, j.client, j.metadata, j.age
+FROM (
+    SELECT coalesce(pg_sequence_last_value(pg_get_serial_sequence('tasktable.river_job', 'id')::regclass),
+        0)::bigint AS last
+) AS sequence LEFT JOIN (
+    SELECT r.id, r.queue, r.kind, r.state::text AS state, r.metadata::text AS metadata,
+        CASE WHEN r.state = 'running' THEN r.attempted_by[array_length(r.attempted_by, 1)] END AS client,
+        date_part('epoch', clock_timestamp() - least('9999-12-30',
+            greatest('1970-01-01', CASE WHEN r.state = 'running' THEN r.attempted_at ELSE r.created_at END))) AS age
+    FROM (
+        SELECT * FROM tasktable.river_job AS newer WHERE newer.id >= $1::bigint
+        UNION ALL
+        SELECT * FROM tasktable.river_job AS older WHERE older.id = ANY ($2::bigint[])
+    ) AS r
+) AS j ON true`
+
+// Row is a row of LookSQL: a job, or nothing but the sequence and the time if there is none.
+type Row struct {
+	Last     int64
+	Now      time.Time
+	ID       *int64
+	Queue    *string
+	Type     *string
+	State    *string
+	Client   *string
+	Metadata *string
+	Age      *float64
+}
+
+// Queue adds the statement of a look to a batch. Read reads its answer.
+func (j *View) Queue(s taskdb.Queries, batch *pgx.Batch) {
+	next := j.Next
+	if next == 0 {
+		next = math.MaxInt64 // before its first deep look, a leader sees no jobs
+	}
+	batch.Queue(s.Schema.SQL(LookSQL), next, pg.OrEmpty(j.older))
+}
+
+// Read reads the answer to the statement that Queue has added.
+func (j *View) Read(results pgx.BatchResults) error {
+	found, err := pg.CollectNext[Row](results, "read River's jobs")
+	if err == nil && j.Next > 0 {
+		j.learn(found)
+	}
+	return err
+}
+
+// Deep takes the result of a deep look. That look began before the last look ended, so some of its jobs may be gone.
+// The next look finds out which.
+func (j *View) Deep(rows []Row) {
+	if j.Next == 0 { // the first look since the node leads
+		j.learn(rows)
+		return
+	}
+	known := map[int64]bool{}
+	for _, id := range j.older {
+		known[id] = true
+	}
+	for _, row := range rows {
+		if row.ID != nil && *row.ID < j.Next && !known[*row.ID] {
+			j.older = append(j.older, *row.ID)
+		}
+	}
+}
+
+// learn takes the result of a look.
+func (j *View) learn(rows []Row) {
+	j.List, j.older = j.List[:0], j.older[:0]
+	for _, row := range rows {
+		j.Next = max(j.Next, row.Last+1, 1)
+		if row.ID == nil {
+			continue
+		}
+		var metadata taskdb.JobMetadata
+		// A job that is not the engine's counts as one task.
+		_ = json.Unmarshal([]byte(taskdb.TextOf(row.Metadata)), &metadata)
+		one := Seen{
+			ID: *row.ID, Queue: taskdb.TextOf(row.Queue), Type: taskdb.TextOf(row.Type),
+			State: taskdb.TextOf(row.State), Client: taskdb.TextOf(row.Client), Tasks: max(metadata.Tasks, 1),
+		}
+		if row.Age != nil {
+			one.Age = time.Duration(*row.Age * float64(time.Second))
+		}
+		if metadata.Due != 0 {
+			one.Age = min(one.Age, row.Now.Sub(time.UnixMicro(metadata.Due)))
+		}
+		j.List, j.older = append(j.List, one), append(j.older, one.ID)
+	}
+}
+
+// Forget forgets all jobs, because another leader inserted jobs while this node did not lead.
+func (j *View) Forget() { *j = View{} }
+
+// Waiting returns the jobs that no node has fetched although they could have begun for longer than least.
+func (j *View) Waiting(least time.Duration) []int64 {
+	var ids []int64
+	for _, one := range j.List {
+		if one.State == Available && one.Age > least {
+			ids = append(ids, one.ID)
+		}
+	}
+	return ids
+}
+
+// Of returns the jobs that run on a client.
+func (j *View) Of(client string) []int64 {
+	var ids []int64
+	for _, one := range j.List {
+		if one.State == Running && one.Client == client {
+			ids = append(ids, one.ID)
+		}
+	}
+	return ids
+}
+
+// Ended returns the jobs that River has finished and nobody has removed.
+func (j *View) Ended() []int64 {
+	var ids []int64
+	for _, one := range j.List {
+		if one.State != Running && one.State != Available {
+			ids = append(ids, one.ID)
+		}
+	}
+	return ids
+}
+
+// Clients returns the clients of nodes that run jobs.
+func (j *View) Clients() []string {
+	var clients []string
+	for _, one := range j.List {
+		if strings.HasPrefix(one.Client, taskdb.ClientPrefix) && !slices.Contains(clients, one.Client) {
+			clients = append(clients, one.Client)
+		}
+	}
+	return clients
+}

@@ -1,0 +1,133 @@
+// Package slots has the slots of a node: how many handlers may run at once.
+package slots
+
+import (
+	"container/list"
+	"sync"
+
+	"github.com/tasktable/tasktable/scheduled/internal/metrics"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
+)
+
+// Slots hands out the node's slots. A slot is the right to run one handler. Each queue has its own slots. If they are
+// shared, idle slots of one queue serve the other queues, and a queue that wants its own slot back gets the next that
+// is free.
+type Slots struct {
+	shared bool
+	total  int
+
+	mu     sync.Mutex
+	used   int
+	queues map[string]*queueSlots
+}
+
+type queueSlots struct {
+	size    int
+	used    int
+	waiting list.List // of *Request, the oldest first
+}
+
+// Request is a place in the line for a slot. Granted is closed when the request gets its slot.
+type Request struct {
+	Granted chan struct{}
+	queue   *queueSlots
+	element *list.Element // nil once granted
+}
+
+// Place is a slot of a queue that a handler needs.
+type Place struct {
+	Slots        *Slots
+	Queue        string
+	Transactions bool // the slot stands for a connection for a handler's transaction
+}
+
+// Refused hands back a claim that has waited too long for the place. The task keeps its due time, so that operators
+// see how late it is. The task is not claimed over and over in a fast loop, because each claim waits for
+// worker.MaxStint, and the leader claims no more tasks than there are places.
+func (p Place) Refused(h taskdb.Claim) taskdb.Settlement {
+	if p.Transactions {
+		return taskdb.Released(h, "it waited too long for a connection for its transaction")
+	}
+	return taskdb.Released(h, "it waited too long for a slot")
+}
+
+// New makes slots. sizes has the number of each queue. shared lets idle slots of one queue serve the others.
+func New(sizes map[string]int, shared bool) *Slots {
+	s := &Slots{shared: shared, queues: map[string]*queueSlots{}}
+	for name, size := range sizes {
+		s.queues[name] = &queueSlots{size: size}
+		s.total += size
+	}
+	return s
+}
+
+// Request asks for a slot of a queue.
+func (s *Slots) Request(name string) *Request {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	q := s.queues[name]
+	r := &Request{Granted: make(chan struct{}), queue: q}
+	r.element = q.waiting.PushBack(r)
+	s.grant()
+	return r
+}
+
+// Release gives the slot back. If the slot was not granted yet, release gives up the place in the line.
+func (s *Slots) Release(r *Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r.element != nil {
+		r.queue.waiting.Remove(r.element)
+		r.element = nil
+		return
+	}
+	r.queue.used--
+	s.used--
+	s.grant()
+}
+
+// grant gives slots to waiting requests as long as there are slots. The queue that uses the smallest part of its own
+// Slots comes first.
+func (s *Slots) grant() {
+	for {
+		var next *queueSlots
+		for _, q := range s.queues {
+			if q.waiting.Len() > 0 && s.mayUse(q) && (next == nil || q.used*next.size < next.used*q.size) {
+				next = q
+			}
+		}
+		if next == nil {
+			return
+		}
+		r, _ := next.waiting.Remove(next.waiting.Front()).(*Request)
+		r.element = nil
+		next.used++
+		s.used++
+		close(r.Granted)
+	}
+}
+
+// Waiting is how many requests of a queue wait for a slot.
+func (s *Slots) Waiting(name string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.queues[name].waiting.Len()
+}
+
+// Usage returns the usage of each queue, by name.
+func (s *Slots) Usage() map[string]metrics.Usage {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	found := make(map[string]metrics.Usage, len(s.queues))
+	for name, q := range s.queues {
+		found[name] = metrics.Usage{Size: q.size, Used: q.used}
+	}
+	return found
+}
+
+func (s *Slots) mayUse(q *queueSlots) bool {
+	if s.shared {
+		return s.used < s.total
+	}
+	return q.used < q.size
+}

@@ -1,0 +1,152 @@
+package taskdb_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
+	"github.com/tasktable/tasktable/store"
+)
+
+// Of the pauses in the table, those that held at a fire count, of the task's queue, its type, or everything.
+func TestForkAfterAPause(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.Recur("tick", "@hourly", enginetest.Noon, nil)
+	b.Recur("all", "@hourly", enginetest.Noon, func(task *store.Task) {
+		task.Recurrence.CatchUpPaused = store.CatchUpAll
+	})
+	for _, pause := range []struct {
+		scope, name string
+		from, until time.Duration
+	}{
+		{"queue", "default", -time.Hour, 30 * time.Minute},                   // noon
+		{"type", "JOB", 90 * time.Minute, 150 * time.Minute},                 // two
+		{"all", "", 3 * time.Hour, 3*time.Hour + time.Second},                // three
+		{"queue", "bulk", -time.Hour, 9 * time.Hour},                         // not theirs
+		{"type", "OTHER", -time.Hour, 9 * time.Hour},                         // nor this
+		{"all", "", -10 * time.Hour, -time.Microsecond},                      // over before
+		{"all", "", 4*time.Hour + time.Minute, 4*time.Hour + 10*time.Minute}, // between fires
+	} {
+		b.Exec(
+			`INSERT INTO tasktable.pauses (scope, name, paused_at, ends_at) VALUES ($1, $2, $3, $4)`, pause.scope,
+			pause.name, enginetest.Noon.Add(pause.from), enginetest.Noon.Add(pause.until),
+		)
+	}
+	b.Fires(enginetest.Noon.Add(4*time.Hour + 30*time.Minute))
+	b.Recurs("none", "tick", `
+		QUEUED count=1 next=5h0m0s last=4h0m0s
+		noon SKIPPED missed while paused, and catch_up_paused is none
+		1h0m0s SKIPPED missed, and catch_up runs only the latest
+		2h0m0s to 3h0m0s (2) SKIPPED missed while paused, and catch_up_paused is none
+		4h0m0s QUEUED`)
+	b.Recurs("all", "all", `
+		QUEUED count=4 next=5h0m0s last=4h0m0s
+		noon QUEUED
+		1h0m0s SKIPPED missed, and catch_up runs only the latest
+		2h0m0s to 4h0m0s (3) QUEUED`)
+}
+
+// A task that was paused by itself, and resumed, is told from one that was edited.
+func TestForkAfterAResume(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	resume := func(id string, edit func()) {
+		t.Helper()
+		for _, verb := range []func() (store.Receipt, error){
+			func() (store.Receipt, error) { return enginetest.Tasks.Pause(t.Context(), b.Pool, id) },
+			func() (store.Receipt, error) { edit(); return store.Receipt{}, nil },
+			func() (store.Receipt, error) { return enginetest.Tasks.Resume(t.Context(), b.Pool, id) },
+		} {
+			if _, err := verb(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		// As of a time of the bench: ten past two.
+		b.Exec(
+			`UPDATE tasktable.scheduled_tasks SET next_attempt_at = $1 WHERE id = $2`,
+			enginetest.Noon.Add(130*time.Minute), id,
+		)
+	}
+	nothing := func() {}
+	for _, id := range []string{"none", "all", "all and edited meanwhile", "edited"} {
+		b.Recur(id, "@hourly", enginetest.Noon, func(task *store.Task) {
+			if id != "none" {
+				task.Recurrence.CatchUpPaused = store.CatchUpAll
+			}
+		})
+	}
+	b.Fires(enginetest.Noon)
+	for _, h := range b.Take(enginetest.Noon) {
+		b.End(enginetest.Noon, enginetest.Completed(h))
+	}
+	resume("none", nothing)
+	resume("all", nothing)
+	resume("all and edited meanwhile", func() {
+		b.Exec(`UPDATE tasktable.scheduled_tasks SET priority = 1 WHERE id = 'all and edited meanwhile'`)
+	})
+	b.Exec(`UPDATE tasktable.scheduled_tasks SET priority = 1 WHERE id = 'edited'`)
+	b.Exec(
+		`UPDATE tasktable.scheduled_tasks SET next_attempt_at = $1 WHERE id = 'edited'`,
+		enginetest.Noon.Add(130*time.Minute),
+	)
+	b.Fires(enginetest.Noon.Add(131 * time.Minute))
+	b.Recurs("resumed", "none", `
+		QUEUED count=1 next=3h0m0s last=2h0m0s
+		noon COMPLETED
+		1h0m0s to 2h0m0s (2) SKIPPED missed while paused, and catch_up_paused is none`)
+	b.Recurs("edited", "edited", `
+		QUEUED count=1 next=3h0m0s last=noon
+		noon COMPLETED`)
+	for _, id := range []string{"all", "all and edited meanwhile"} {
+		b.Recurs("resumed", id, `
+			QUEUED count=3 next=3h0m0s last=2h0m0s
+			noon COMPLETED
+			1h0m0s to 2h0m0s (2) QUEUED`)
+	}
+}
+
+// What a task did not fire before it was paused, because it was not there yet or was another then, it has not
+// missed while paused.
+func TestForkAfterAResumeMissedNothing(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	now := time.Now()
+	enginetest.Schedule(
+		t, b.Pool, store.Task{ID: "began long ago", Payload: enginetest.Job{Name: "a"}, At: now.Add(-1000 * time.Hour),
+			Recurrence: &store.Recurrence{Cron: "@every 5h", CatchUpPaused: store.CatchUpAll}},
+	)
+	enginetest.Schedule(
+		t, b.Pool, store.Task{ID: "was rarer", Payload: enginetest.Job{Name: "b"}, At: now.Add(-1000 * time.Hour),
+			Recurrence: &store.Recurrence{Cron: "@every 1500h", CatchUpPaused: store.CatchUpAll}},
+	)
+	b.Fires(time.Now())
+	b.Exec(`UPDATE tasktable.scheduled_tasks SET started_at = $1 WHERE id = 'was rarer'`, now.Add(-900*time.Hour))
+	enginetest.Schedule(t, b.Pool, store.Task{
+		ID: "was rarer", Payload: enginetest.Job{Name: "b"},
+		Recurrence: &store.Recurrence{Cron: "@every 5h", CatchUpPaused: store.CatchUpAll},
+	})
+	b.Fires(time.Now())
+	for _, id := range []string{"began long ago", "was rarer"} {
+		for _, verb := range []func() (store.Receipt, error){
+			func() (store.Receipt, error) { return enginetest.Tasks.Pause(t.Context(), b.Pool, id) },
+			func() (store.Receipt, error) { return enginetest.Tasks.Resume(t.Context(), b.Pool, id) },
+		} {
+			if _, err := verb(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	b.Fires(time.Now())
+	for _, id := range []string{"began long ago", "was rarer"} {
+		row, err := enginetest.Tasks.Get(t.Context(), b.Pool, id)
+		if err != nil || row.NextAttemptAt == nil || !row.NextAttemptAt.After(now.Add(4*time.Hour)) ||
+			*row.PlannedRevision != row.Revision {
+			t.Errorf("%s: %+v, %v", id, row, err)
+		}
+		if got := b.Family(id); strings.Contains(got, "\n") {
+			t.Errorf("%s has fired: %s", id, got)
+		}
+	}
+}

@@ -1,0 +1,214 @@
+package taskdb_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
+	"github.com/tasktable/tasktable/store"
+)
+
+// resumesAt resumes what was paused until then, and returns how many tasks that were.
+func (b *bench) resumesAt(now time.Time) (resumed int) {
+	b.T.Helper()
+	b.InTx(func(tx pgx.Tx) {
+		if _, err := tx.Exec(b.T.Context(), "SET LOCAL lock_timeout = '5s'"); err != nil {
+			b.T.Fatal(err)
+		}
+		var err error
+		if resumed, err = b.ResumeDue(b.T.Context(), tx, &now); err != nil {
+			b.T.Fatal(err)
+		}
+	})
+	return resumed
+}
+
+func (b *bench) pauseUntil(id string, until time.Time) {
+	b.T.Helper()
+	if receipt, err := enginetest.Tasks.PauseUntil(b.T.Context(), b.Pool, id, until); err != nil ||
+		receipt.Outcome != store.Paused {
+		b.T.Fatalf("pause %s: %+v, %v", id, receipt, err)
+	}
+}
+
+// A task that was paused until a time is queued again at it, for its own time.
+func TestResumeDue(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for _, id := range []string{"until one", "until two", "for ever", "resumed", "cancelled", "edited"} {
+		b.Schedule(store.Task{Payload: enginetest.Job{Name: id}, At: enginetest.Noon})
+		if id == "for ever" {
+			if _, err := enginetest.Tasks.Pause(t.Context(), b.Pool, id); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		until := enginetest.Noon.Add(time.Hour)
+		if id == "until two" {
+			until = enginetest.Noon.Add(2 * time.Hour)
+		}
+		b.pauseUntil(id, until)
+	}
+	if _, err := enginetest.Tasks.Resume(t.Context(), b.Pool, "resumed"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := enginetest.Tasks.Cancel(t.Context(), b.Pool, "cancelled"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := enginetest.Tasks.Reschedule(
+		t.Context(), b.Pool, "edited", enginetest.Noon.Add(3*time.Hour),
+	); err != nil {
+		t.Fatal(err)
+	}
+	if taken := b.Take(enginetest.Noon.Add(30 * time.Minute)); len(taken) != 1 || taken["resumed"].Fence == 0 {
+		t.Errorf("claimed %v", taken)
+	}
+	for _, step := range []struct {
+		after time.Duration
+		want  int
+	}{{time.Hour - time.Microsecond, 0}, {time.Hour, 2}, {time.Hour, 0}, {3 * time.Hour, 1}, {1000 * time.Hour, 0}} {
+		if n := b.resumesAt(enginetest.Noon.Add(step.after)); n != step.want {
+			t.Errorf("%s after noon: %d resumed, want %d", step.after, n, step.want)
+		}
+	}
+	b.Expect("its pause has ended", "until one", `
+		QUEUED rev=3 attempt=0 scheduled=noon next=noon
+		1 schedule created by test
+		2 pause paused by test
+		3 resume queued by tester`)
+	b.Expect("edited while it was paused", "edited", `
+		QUEUED rev=4 attempt=0 scheduled=3h0m0s next=3h0m0s
+		1 schedule created by test
+		2 pause paused by test
+		3 reschedule rescheduled by test
+		4 resume queued by tester`)
+	b.Expect("not until a time", "for ever", `
+		PAUSED rev=2 attempt=0 scheduled=noon
+		1 schedule created by test
+		2 pause paused by test`)
+	b.Expect("cancelled meanwhile", "cancelled", `
+		CANCELLED rev=3 attempt=0 scheduled=noon finished=real
+		1 schedule created by test
+		2 pause paused by test
+		3 cancel cancelled by test`)
+}
+
+// A pause that is changed ends when it was last said to.
+func TestResumeDueAfterAChange(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.Schedule(
+		store.Task{Payload: enginetest.Job{Name: "later"}, At: enginetest.Noon},
+		store.Task{Payload: enginetest.Job{Name: "never"}, At: enginetest.Noon},
+		store.Task{Payload: enginetest.Job{Name: "after all"}, At: enginetest.Noon},
+	)
+	b.pauseUntil("later", enginetest.Noon.Add(time.Hour))
+	b.pauseUntil("later", enginetest.Noon.Add(2*time.Hour))
+	b.pauseUntil("never", enginetest.Noon.Add(time.Hour))
+	if _, err := enginetest.Tasks.Pause(t.Context(), b.Pool, "never"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := enginetest.Tasks.Pause(t.Context(), b.Pool, "after all"); err != nil {
+		t.Fatal(err)
+	}
+	b.pauseUntil("after all", enginetest.Noon.Add(time.Hour))
+	for _, step := range []struct {
+		after time.Duration
+		want  string
+	}{{time.Hour, "[after all]"}, {2 * time.Hour, "[later]"}, {200 * time.Hour, "[]"}} {
+		b.resumesAt(enginetest.Noon.Add(step.after))
+		got := []string{}
+		for id := range b.Take(enginetest.Noon.Add(step.after)) {
+			got = append(got, id)
+		}
+		if fmt.Sprint(got) != step.want {
+			t.Errorf("%s after noon: claimed %v, want %s", step.after, got, step.want)
+		}
+	}
+}
+
+// What somebody has locked is resumed later, and holds up no other; very many come by the hundred.
+func TestResumeDueOfManyAndLocked(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for i := range 120 {
+		b.Schedule(store.Task{Payload: enginetest.Job{Name: fmt.Sprint(i)}, At: enginetest.Noon})
+	}
+	b.Exec(`UPDATE tasktable.scheduled_tasks SET status = 'PAUSED', paused_until = $1`, enginetest.Noon)
+	unlock := enginetest.Lock(t, b.Pool, "7")
+	if first, second, third := b.resumesAt(enginetest.Noon), b.resumesAt(enginetest.Noon),
+		b.resumesAt(enginetest.Noon); first != 100 || second != 19 ||
+		third != 0 {
+		t.Errorf("resumed %d, %d, %d", first, second, third)
+	}
+	unlock()
+	if n := b.resumesAt(enginetest.Noon); n != 1 {
+		t.Errorf("resumed %d, unlocked", n)
+	}
+	if n := len(b.Take(enginetest.Noon)); n != 120 {
+		t.Errorf("claimed %d", n)
+	}
+}
+
+// A recurring task does not fire by being resumed.
+func TestResumeDueOfARecurringTask(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.Recur("tick", "@hourly", enginetest.Noon, nil)
+	b.Fires(enginetest.Noon)
+	b.pauseUntil("tick", enginetest.Noon.Add(90*time.Minute))
+	if n := b.Fires(enginetest.Noon.Add(time.Hour)); n != 0 {
+		t.Errorf("looked at %d that are paused", n)
+	}
+	b.resumesAt(enginetest.Noon.Add(90 * time.Minute))
+	// As of the bench's clock.
+	b.Exec(
+		`UPDATE tasktable.scheduled_tasks SET next_attempt_at = $1 WHERE id = 'tick'`,
+		enginetest.Noon.Add(90*time.Minute),
+	)
+	b.Fires(enginetest.Noon.Add(91 * time.Minute))
+	b.Recurs("resumed", "tick", `
+		QUEUED count=1 next=2h0m0s last=1h0m0s
+		noon QUEUED
+		1h0m0s SKIPPED missed while paused, and catch_up_paused is none`)
+}
+
+// What is paused between claim and gate does not start; it starts when no pause of it holds.
+func TestGateWhilePaused(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	h := b.TakeOne(store.Task{Payload: enginetest.Job{Name: "a"}})
+	for _, test := range []struct {
+		scope, name string
+		ends        *time.Time
+		want        string
+	}{
+		{"all", "", nil, taskdb.VerdictPaused},
+		{"queue", "default", nil, taskdb.VerdictPaused},
+		{"type", "JOB", nil, taskdb.VerdictPaused},
+		{"queue", "job", nil, taskdb.VerdictGo},
+		{"type", "default", nil, taskdb.VerdictGo},
+		{"queue", "other", nil, taskdb.VerdictGo},
+		{"all", "", new(enginetest.Noon.Add(time.Microsecond)), taskdb.VerdictPaused},
+		{"all", "", new(enginetest.Noon), taskdb.VerdictGo},
+	} {
+		b.Exec(`INSERT INTO tasktable.pauses (scope, name, ends_at)
+			VALUES ($1, $2, $3)`, test.scope, test.name, test.ends)
+		if got := b.Ask(enginetest.Noon, h)[h.Fence].Verdict; got != test.want {
+			t.Errorf("while %s %s is paused until %v: %s, want %s", test.scope, test.name, test.ends, got, test.want)
+		}
+		b.Exec(`DELETE FROM tasktable.pauses`)
+	}
+	// One that was cancelled is that in the first place: it is not to wait for the pause's end.
+	b.Exec(`INSERT INTO tasktable.pauses (scope) VALUES ('all')`)
+	if _, err := enginetest.Tasks.Cancel(t.Context(), b.Pool, "a"); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.Ask(enginetest.Noon, h)[h.Fence].Verdict; got != taskdb.VerdictEdited {
+		t.Errorf("cancelled while paused: %s", got)
+	}
+}

@@ -1,0 +1,96 @@
+// Package tracing makes an OpenTelemetry span of each attempt.
+package tracing
+
+import (
+	"context"
+	"errors"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
+)
+
+// Tracing makes a span of each attempt. A nil *tracing makes none.
+type Tracing struct {
+	tracer trace.Tracer
+	node   int64
+}
+
+// New makes the tracing of a node. It returns nil if provider is nil.
+func New(provider trace.TracerProvider, node int64) *Tracing {
+	if provider == nil {
+		return nil
+	}
+	return &Tracing{tracer: provider.Tracer("github.com/tasktable/tasktable/scheduled"), node: node}
+}
+
+// These are OpenTelemetry's names for messaging, and our own names where OpenTelemetry has none.
+const (
+	attributeSystem    = "messaging.system"
+	attributeOperation = "messaging.operation.type"
+	attributeQueue     = "messaging.destination.name"
+	attributeID        = "messaging.message.id"
+	attributeType      = "tasktable.type"
+	attributeRevision  = "tasktable.revision"
+	attributeAttempt   = "tasktable.attempt"
+	attributeNode      = "tasktable.node"
+	attributeDelay     = "tasktable.delay" // seconds from when the attempt was due until the gate let it through
+	attributeOutcome   = "tasktable.outcome"
+)
+
+// Begin begins the span of an attempt, and returns its context. The span is a root, and links to the span in which
+// the task was scheduled. As a child of that span, it could weeks later keep a trace open that ended long ago.
+func (t *Tracing) Begin(ctx context.Context, e *handlers.Execution) context.Context {
+	if t == nil {
+		return ctx
+	}
+	options := []trace.SpanStartOption{
+		trace.WithNewRoot(), trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(
+			attribute.String(attributeSystem, "tasktable"), attribute.String(attributeOperation, "process"),
+			attribute.String(attributeQueue, e.Queue), attribute.String(attributeID, e.ID),
+			attribute.String(attributeType, e.Type),
+			attribute.Int64(attributeRevision, e.Revision), attribute.Int(attributeAttempt, e.Attempt),
+			attribute.Int64(attributeNode, t.node),
+			attribute.Float64(attributeDelay, e.StartedAt.Sub(e.DueAt).Seconds()),
+		),
+	}
+	if e.ScheduledIn.IsValid() {
+		options = append(options, trace.WithLinks(trace.Link{SpanContext: e.ScheduledIn}))
+	}
+	ctx, _ = t.tracer.Start(ctx, e.Type, options...)
+	e.WithSpan(ctx)
+	return ctx
+}
+
+// End ends the span of ctx, and adds the outcome of the attempt. The span does not contain the error's text, because
+// that may hold parts of the payload. Spans go to places that the database's rights do not protect.
+func (t *Tracing) End(ctx context.Context, outcome string, err error) {
+	if t == nil {
+		return
+	}
+	span := trace.SpanFromContext(ctx)
+	span.SetAttributes(attribute.String(attributeOutcome, outcome))
+	switch {
+	case outcome != taskdb.OutcomeFailed && outcome != taskdb.OutcomeRetried:
+	case isPanic(err):
+		span.SetStatus(codes.Error, "panic")
+	default:
+		span.SetStatus(codes.Error, outcome)
+	}
+	span.End()
+}
+
+// isPanic reports whether an error is a handler's panic. The methods of the error are the handler's code, and may
+// panic themselves.
+func isPanic(err error) (found bool) {
+	defer func() {
+		if recover() != nil {
+			found = false
+		}
+	}()
+	var panicked *handlers.PanicError
+	return errors.As(err, &panicked)
+}

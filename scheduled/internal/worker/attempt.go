@@ -1,0 +1,225 @@
+package worker
+
+import (
+	"context"
+	"math"
+	"time"
+
+	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/outcome"
+	"github.com/tasktable/tasktable/scheduled/internal/panics"
+	"github.com/tasktable/tasktable/scheduled/internal/sanitize"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
+)
+
+// checkWaiting asks the gate about a task whose row has changed before the task was due or had a slot. It ends the
+// claim if the row no longer belongs to this attempt.
+func (b *batch) checkWaiting(r *Run) {
+	asked := b.ask([]*Run{r})
+	if asked.rows == nil {
+		return // the next recheck reports the change again
+	}
+	if answer, held := asked.rows[r.Fence]; !held || answer.Verdict == taskdb.VerdictEdited {
+		b.refuse(r, answer)
+	}
+}
+
+// maxEarly is how long a claimed task may wait on a node until it is due. It is the longest look-ahead and a little
+// more. A row may name a much later time if somebody moved the task with the triggers switched off. Such a task goes
+// back to the queue, because it would occupy one of River's workers.
+const maxEarly = 15 * time.Second
+
+// refuse ends a claim that the gate did not let through. It reports whether the task still waits on this node.
+func (b *batch) refuse(r *Run, answer taskdb.GateAnswer) (waits bool) {
+	switch answer.Verdict {
+	case taskdb.VerdictEarly:
+		if answer.DueIn <= maxEarly.Seconds() {
+			return true
+		}
+		s := taskdb.Released(r.Claim, "its row says that it is due later")
+		s.NextAt = new(answer.Now.Add(time.Duration(min(answer.DueIn, math.MaxInt32) * float64(time.Second))))
+		b.end(r, s)
+	case taskdb.VerdictEdited:
+		b.end(r, taskdb.Released(r.Claim, "edited or cancelled before it started"))
+	case taskdb.VerdictPaused:
+		b.end(r, taskdb.Released(r.Claim, "its queue or type is paused"))
+	case taskdb.VerdictExpired:
+		b.end(r, taskdb.Expired(r.Claim))
+	case verdictHalted:
+		b.end(r, taskdb.Released(r.Claim, answer.Payload))
+	case verdictNoTx:
+		b.rest(noTxRest)
+		b.end(r, taskdb.Released(r.Claim, sanitize.Text("the handler could not begin: "+answer.Payload)))
+	case verdictBroken:
+		s := taskdb.Released(r.Claim, "the task cannot be read: "+answer.Payload)
+		s.Outcome, s.To, s.NextAt = taskdb.OutcomeFailed, "FAILED", nil
+		s.Error = new(sanitize.Text(*s.Error))
+		s.Message = s.Error
+		b.end(r, s)
+	default: // the claim belongs to another holder by now, so there is nothing to settle
+		b.drop(r)
+	}
+	return false
+}
+
+// serving is the result of serveOne.
+type serving int
+
+const (
+	served   serving = iota // the task has run, or was refused
+	handedOn                // the task has run, and the rest of the batch goes on in another slot
+	stale                   // the gate's answer is too old by now: ask again
+)
+
+// serveOne runs one task that has its slot, if the gate, which was asked at gateAt, allows it. The rest of the batch
+// waits for the task for GateValid, by the timer patience.
+func (b *batch) serveOne(
+	r *Run, answer taskdb.GateAnswer, gateAt time.Time, rest []*Run, patience *time.Timer,
+) serving {
+	if b.left([]*Run{r}) == nil {
+		return served // the node released the task while it waited
+	}
+	if answer.Verdict != taskdb.VerdictGo {
+		if b.refuse(r, answer) {
+			// The task is early by the database's clock. It goes on waiting, apart from the others.
+			r.notBefore = gateAt.Add(time.Duration(answer.DueIn * float64(time.Second)))
+			b.serving.Go(func() { b.serve([]*Run{r}) })
+		}
+		return served
+	}
+	variant := b.config.Handlers.Variant(answer.Type)
+	if variant == nil { // an edit of the type could cause this, but it would have drawn a new revision
+		b.end(r, taskdb.Released(r.Claim, "this node has no handler for type "+answer.Type))
+		return served
+	}
+	leaseEnd, why := b.leaseFor(r, answer, gateAt)
+	if why == "" && !b.config.Alive() {
+		why = "the node lost touch with the database"
+	}
+	if why != "" {
+		b.end(r, taskdb.Released(r.Claim, why))
+		return served
+	}
+	if time.Since(gateAt) > GateValid { // extending the lease took long
+		return stale
+	}
+	running := b.begin(r, variant, answer, gateAt, leaseEnd)
+	if len(rest) == 0 {
+		b.finish(running, <-running.done)
+		return served
+	}
+	patience.Reset(GateValid)
+	select {
+	case ended := <-running.done:
+		b.finish(running, ended)
+		return served
+	case <-patience.C:
+		b.serving.Go(func() { b.serve(rest) })
+		b.finish(running, <-running.done)
+		return handedOn
+	}
+}
+
+// begin starts the handler on a goroutine of its own.
+func (b *batch) begin(
+	r *Run, variant *handlers.Variant, answer taskdb.GateAnswer, gateAt, leaseEnd time.Time,
+) *running {
+	e := answer.Execution(r.Claim)
+	ctx := withLease(b.tracing.Begin(b.handlers, e), leaseEnd.Add(-b.leaseMargin()), leaseEnd)
+	ctx.expected = time.Duration(answer.Expected * float64(time.Second))
+	r.begins(ctx, e)
+	e.WithExtend(func(_ context.Context, d time.Duration) error { return b.extendRunning(ctx, r, d) })
+	b.config.Log.DebugContext(
+		ctx, "task starts", "task", e.ID, "type", e.Type, "revision", e.Revision, "attempt", e.Attempt,
+	)
+	started := &running{Run: r, execution: e, ctx: ctx, began: time.Now(), done: make(chan attempted, 1)}
+	go b.attempt(ctx, r, variant, e, gateAt, started.done)
+	return started
+}
+
+// finish has the outcome of an attempt recorded.
+func (b *batch) finish(r *running, ended attempted) {
+	defer r.ctx.close()
+	e := r.execution
+	if ended.refused != nil {
+		if b.refuse(r.Run, *ended.refused) {
+			b.end(r.Run, taskdb.Released(r.Claim, "not due yet"))
+		}
+		return
+	}
+	took := time.Since(r.began)
+	b.Averages.Observe(e.Type, took)
+	b.tally.Ran(took)
+	if ended.settled {
+		outcome := taskdb.OutcomeCompleted
+		if r.outdated {
+			outcome = taskdb.OutcomeSuperseded
+		}
+		b.tally.Recorded(outcome)
+		b.config.Log.DebugContext(r.ctx, "task COMPLETED", "task", e.ID, "type", e.Type,
+			"revision", e.Revision, "attempt", e.Attempt, "outcome", taskdb.OutcomeCompleted)
+		b.drop(r.Run)
+		return
+	}
+	b.end(r.Run, ended.Settlement)
+}
+
+// attempted is the result of an attempt.
+type attempted struct {
+	taskdb.Settlement
+	settled bool               // a transactional handler's own transaction has recorded the outcome
+	refused *taskdb.GateAnswer // the attempt did not begin, because the gate, asked again after a wait, refused it
+}
+
+// attempt runs the handler on the current goroutine, which the handler may end by Goexit.
+func (b *batch) attempt(
+	ctx *leaseContext,
+	r *Run,
+	variant *handlers.Variant,
+	e *handlers.Execution,
+	gateAt time.Time,
+	done chan<- attempted,
+) {
+	backoff := b.config.Backoff
+	if variant.Backoff != nil {
+		backoff = variant.Backoff
+	}
+	var ended attempted
+	panics.Call(ctx, func(ctx context.Context) (err error) {
+		ended.settled, ended.refused, err = b.perform(ctx, r, variant, e, gateAt)
+		return err
+	}, func(err error) {
+		ended.Settlement = outcome.Decide(r.Claim, e, err, causeOf(ctx), outcome.Safely(backoff))
+		outcome := ended.Outcome
+		if ended.refused != nil {
+			outcome = taskdb.OutcomeReleased
+		}
+		b.tracing.End(ctx, outcome, err)
+		done <- ended
+	})
+}
+
+// perform decodes the payload and runs the handler. It reports whether the task is settled already. If it had to ask
+// the gate again and the gate refused, it returns the answer.
+func (b *batch) perform(
+	ctx context.Context, r *Run, variant *handlers.Variant, e *handlers.Execution, gateAt time.Time,
+) (settled bool, refused *taskdb.GateAnswer, err error) {
+	if err := outcome.DecodePayload(ctx, b.config.Codec, e); err != nil {
+		return false, nil, err
+	}
+	if variant.Kind != handlers.KindPlain {
+		return b.attemptTx(ctx, r, variant, e, gateAt)
+	}
+	if b.config.Codec != nil && time.Since(gateAt) > GateValid { // the codec may have asked a slow service for its key
+		if refused := b.gateAgain(ctx, b.config.EnginePool, r, e); refused != nil {
+			return false, refused, nil
+		}
+	}
+	r.calls(e.StartedAt)
+	startTime(ctx)
+	b.tally.Starts(e.StartedAt.Sub(e.DueAt))
+	if err := variant.Run(ctx, e); err != nil {
+		return false, nil, err
+	}
+	return false, nil, outcome.EncodeFollowUps(ctx, b.config.Codec, e)
+}

@@ -1,0 +1,46 @@
+package worker
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/failures"
+	"github.com/tasktable/tasktable/scheduled/internal/metrics"
+	"github.com/tasktable/tasktable/scheduled/internal/quiet"
+	"github.com/tasktable/tasktable/scheduled/internal/session"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
+	"github.com/tasktable/tasktable/store"
+)
+
+// Config is the configuration of a worker. Codec, Metrics and Tracer may be nil.
+type Config struct {
+	EnginePool     *pgxpool.Pool
+	Pool           *pgxpool.Pool // gives transactional handlers their transactions
+	Statements     taskdb.Queries
+	Number         int64  // of the node
+	Service        string // in follow-up tasks
+	Handlers       *handlers.Registry
+	Slots          map[string]int // by queue
+	ShareSlots     bool
+	Places         int // how many transactional handlers run at once
+	StartAllowance time.Duration
+	Backoff        handlers.Backoff // of types that have none of their own
+	Codec          store.Codec
+	LogErrors      bool // whether log lines of attempts have the text of the error
+	Tracer         trace.TracerProvider
+	Clock          *session.Clock
+	Quiet          *quiet.Switch
+	Failures       *failures.Notifier
+	Metrics        *metrics.Metrics
+	Log            *slog.Logger
+
+	Alive    func() bool   // whether the node may still work
+	Freed    func()        // tells the leader that a batch's place is free
+	DueSoon  func()        // tells the leader that a task is due again at once
+	Heard    func(error)   // notes the error of each statement on the engine's pool, or nil
+	Answered func(ok bool) // notes whether the engine's pool has answered when it was asked for a sign of life
+}

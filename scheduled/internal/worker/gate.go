@@ -1,0 +1,160 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/tasktable/tasktable/scheduled/internal/pg"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
+)
+
+// GateValid is how old the answer of the gate may be when the handler is called. It is also how long a task may run
+// before the rest of its batch goes on in another slot.
+const GateValid = 250 * time.Millisecond
+
+// gateAsk is a question to the gate by one batch. Questions that arrive together share one read.
+type gateAsk struct {
+	holds  []taskdb.Claim
+	known  map[int64]string // payloads from earlier answers, by fence
+	bytes  int              // about how many bytes the other payloads have together
+	answer chan gateAnswer
+}
+
+func (a *gateAsk) weight() int { return max(len(a.holds), a.bytes>>10) }
+
+// gateAnswer has the time of the gate's answer, by this process's clock. rows is nil if the database did not answer.
+type gateAnswer struct {
+	rows map[int64]taskdb.GateAnswer
+	at   time.Time
+}
+
+// ask puts tasks to the gate, together with the questions that other batches ask at the same time.
+func (b *batch) ask(runs []*Run) gateAnswer {
+	question := &gateAsk{answer: make(chan gateAnswer, 1), holds: make([]taskdb.Claim, 0, len(runs))}
+	for _, r := range runs {
+		question.holds = append(question.holds, r.Claim)
+		if r.payload != nil {
+			if question.known == nil {
+				question.known = map[int64]string{}
+			}
+			question.known[r.Fence] = *r.payload
+		}
+	}
+	question.bytes = (len(runs) - len(question.known)) * b.pace.payload(b.kind)
+	select {
+	case b.gates.In <- question:
+	case <-b.settling.Done():
+		return gateAnswer{}
+	}
+	select {
+	case answer := <-question.answer:
+		b.measure(runs, answer)
+		return answer
+	case <-b.settling.Done():
+		return gateAnswer{}
+	}
+}
+
+// measure notes how large the payloads were, so that later questions have a sensible size.
+func (b *batch) measure(runs []*Run, answer gateAnswer) {
+	if answer.rows == nil || len(runs) == 0 {
+		return
+	}
+	bytes := 0
+	for _, r := range runs {
+		bytes += len(answer.rows[r.Fence].Payload)
+	}
+	b.pace.saw(b.kind, bytes/len(runs))
+}
+
+// part is how many of the due tasks share the next question to the gate.
+func (b *batch) part(due int) int {
+	average, measured := b.Averages.of(b.kind)
+	return partOf(due, average, measured, b.pace.payload(b.kind), b.pace.limit())
+}
+
+// keepPayloads keeps the payloads of an answer that came too late, so that the next question need not read them
+// again.
+func keepPayloads(runs []*Run, late gateAnswer) {
+	for _, r := range runs {
+		if answer := late.rows[r.Fence]; answer.Verdict == taskdb.VerdictGo {
+			r.payload = &answer.Payload
+		}
+	}
+}
+
+// answerGates puts all the questions that have arrived to the database at once. If the database does not answer, each
+// batch asks again.
+func (w *Worker) answerGates(ctx context.Context, asked []*gateAsk) {
+	var holds []taskdb.Claim
+	known := map[int64]string{}
+	bytes := 0
+	for _, question := range asked {
+		holds = append(holds, question.holds...)
+		maps.Copy(known, question.known)
+		bytes += question.bytes
+	}
+	limited, cancel := context.WithTimeout(ctx, limitFor(bytes))
+	defer cancel()
+	answer, err := w.gate(limited, holds, known)
+	w.config.Heard(err)
+	if err != nil {
+		w.pace.silent()
+		w.config.Log.Warn("the gate did not answer; asking again", "tasks", len(holds), "error", err)
+		select { // after a pause, because the database may need a moment
+		case <-ctx.Done():
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+	for _, question := range asked {
+		question.answer <- answer
+	}
+}
+
+// gate takes its connection before it notes the time, so that the wait for a connection does not make the answer
+// older.
+func (w *Worker) gate(ctx context.Context, holds []taskdb.Claim, known map[int64]string) (gateAnswer, error) {
+	conn, err := w.config.EnginePool.Acquire(ctx)
+	if err != nil {
+		return gateAnswer{}, fmt.Errorf("connect to ask the gate: %w", err)
+	}
+	defer conn.Release()
+	asked := time.Now()
+	rows, err := w.gateEach(ctx, conn, holds, known)
+	w.config.Metrics.GateAnswered(time.Since(asked))
+	if err != nil {
+		return gateAnswer{}, err
+	}
+	return gateAnswer{rows: rows, at: w.pace.instant(asked, time.Now())}, nil
+}
+
+const (
+	verdictBroken = "broken"         // the task cannot be read
+	verdictNoTx   = "no transaction" // the handler's transaction failed before the handler began
+	verdictHalted = "halted"         // the node is quiet, or stops
+)
+
+// gateEach asks the gate. It refuses only the tasks that cannot be read. The other tasks get their answers.
+func (w *Worker) gateEach(
+	ctx context.Context, conn pg.DB, holds []taskdb.Claim, known map[int64]string,
+) (map[int64]taskdb.GateAnswer, error) {
+	answers := map[int64]taskdb.GateAnswer{}
+	err := pg.Bisect(holds, func(some []taskdb.Claim) error {
+		found, err := w.config.Statements.Gate(ctx, conn, nil, some, known)
+		switch {
+		case err != nil:
+			return err
+		case len(answers) == 0: // nearly always, and then nothing is copied
+			answers = found
+		default:
+			maps.Copy(answers, found)
+		}
+		return nil
+	}, func(one taskdb.Claim, err error) error {
+		answers[one.Fence] = taskdb.GateAnswer{Fence: one.Fence, Verdict: verdictBroken, Payload: err.Error()}
+		return nil
+	})
+	return answers, err
+}

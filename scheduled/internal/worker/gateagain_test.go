@@ -1,0 +1,86 @@
+package worker
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
+	"github.com/tasktable/tasktable/scheduled/internal/pg"
+	"github.com/tasktable/tasktable/scheduled/internal/quiet"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
+	"github.com/tasktable/tasktable/store"
+)
+
+// The gate that is asked again in the handler's transaction judges by the time at which it is asked, not by that at
+// which the transaction began, and by what has become of the task since.
+func TestGateAgain(t *testing.T) {
+	t.Parallel()
+	for name, meanwhile := range map[string]struct{ sql, verdict string }{
+		"nothing": {`SELECT`, ""},
+		"expires": {`SELECT pg_sleep(extract(epoch FROM scheduled_at + expiration - clock_timestamp()) + 0.01)
+			FROM tasktable.scheduled_tasks`, taskdb.VerdictExpired},
+		"is cancelled":    {`SELECT tasktable.cancel('a')`, taskdb.VerdictEdited},
+		"is moved":        {`SELECT tasktable.reschedule('a', now() + interval '1 hour')`, taskdb.VerdictEdited},
+		"type is paused":  {`SELECT tasktable.pause_scope('type', 'JOB')`, taskdb.VerdictPaused},
+		"queue is paused": {`SELECT tasktable.pause_scope('queue', 'default')`, taskdb.VerdictPaused},
+		"other is paused": {`SELECT tasktable.pause_scope('queue', 'job'), tasktable.pause_scope('type', 'default'),
+			tasktable.pause_scope('type', 'JOBS')`, ""},
+		"pause is over": {`SELECT tasktable.pause_scope('all', until => clock_timestamp() + interval '1 millisecond'),
+			pg_sleep(0.01)`, ""},
+		"is taken back": {`UPDATE tasktable.scheduled_tasks SET fence = nextval('tasktable.task_numbers')`, "none"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			task := store.Task{
+				Payload: enginetest.Job{Name: "a"}, At: time.Now().Add(-time.Second), Expiration: time.Hour,
+			}
+			if meanwhile.verdict == taskdb.VerdictExpired {
+				task.Expiration = 4 * time.Second
+			}
+			b.Schedule(task)
+			h := b.Take(time.Now())["a"]
+			db := stdlib.OpenDBFromPool(b.Pool)
+			defer func() { _ = db.Close() }()
+			one, err := b.Pool.Begin(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = one.Rollback(context.WithoutCancel(t.Context())) }()
+			other, err := db.BeginTx(t.Context(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = other.Rollback() }()
+			b.Exec(meanwhile.sql)
+			for kind, tx := range map[string]pg.DB{"pgx": one, "sql": pg.SQLQuerier{DB: store.SQL(other)}} {
+				asked := time.Now()
+				var e handlers.Execution
+				refused := (&batch{
+					Worker: &Worker{config: Config{Statements: b.Queries, Quiet: quiet.New()}, pace: newPace()},
+				}).gateAgain(t.Context(), tx, &Run{Claim: h}, &e)
+				switch {
+				case refused == nil && meanwhile.verdict == "":
+					if early := asked.Sub(e.StartedAt); early > 100*time.Millisecond {
+						t.Errorf("%s: started %s before it was asked", kind, early)
+					}
+				case refused == nil || refused.Verdict != meanwhile.verdict &&
+					(refused.Verdict != "" || meanwhile.verdict != "none"):
+					t.Errorf("%s: %+v, want the verdict %q", kind, refused, meanwhile.verdict)
+				}
+			}
+			ended, cancel := context.WithCancel(t.Context())
+			cancel()
+			if refused := (&batch{
+				Worker: &Worker{config: Config{Statements: b.Queries, Quiet: quiet.New()}, pace: newPace()},
+			}).gateAgain(ended, one, &Run{Claim: h}, &handlers.Execution{}); refused == nil ||
+				refused.Verdict != verdictNoTx {
+				t.Errorf("with a context that has ended: %+v", refused)
+			}
+		})
+	}
+}

@@ -1,0 +1,123 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tasktable/tasktable/handlers"
+)
+
+func TestLeaseContext(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		ctx := withLease(t.Context(), begin.Add(time.Minute), begin.Add(time.Hour))
+		defer ctx.close()
+		if deadline, ok := ctx.Deadline(); !ok || !deadline.Equal(begin.Add(time.Minute)) {
+			t.Errorf("deadline %s, %t", deadline, ok)
+		}
+		time.Sleep(59 * time.Second)
+		ctx.extend(begin.Add(2*time.Minute), begin.Add(2*time.Hour))
+		ctx.extend(begin.Add(time.Minute), begin) // never earlier
+		if end := ctx.leaseEnd(); !end.Equal(begin.Add(2 * time.Hour)) {
+			t.Errorf("the lease ends at %s", end)
+		}
+		time.Sleep(60 * time.Second)
+		if ctx.Err() != nil || causeOf(ctx) != nil {
+			t.Errorf("ended after %s: %v", time.Since(begin), context.Cause(ctx))
+		}
+		if deadline, _ := ctx.Deadline(); !deadline.Equal(begin.Add(2 * time.Minute)) {
+			t.Errorf("deadline %s", deadline)
+		}
+		<-ctx.Done()
+		if took := time.Since(begin); took != 2*time.Minute || !errors.Is(causeOf(ctx), handlers.ErrDeadline) {
+			t.Errorf("ended after %s: %v", took, context.Cause(ctx))
+		}
+		if ctx.extend(time.Now().Add(time.Hour), time.Now().Add(time.Hour)) || ctx.Err() == nil {
+			t.Error("a context that had ended is extended")
+		}
+	})
+}
+
+func TestLeaseContextEndsForOtherReasons(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		parent, end := context.WithCancelCause(context.Background())
+		interrupted := withLease(parent, time.Now().Add(time.Hour), time.Now().Add(time.Hour))
+		cancelled := withLease(parent, time.Now().Add(time.Hour), time.Now().Add(time.Hour))
+		closed := withLease(parent, time.Now().Add(time.Second), time.Now().Add(time.Second))
+		past := withLease(parent, time.Now().Add(-time.Second), time.Now().Add(-time.Second))
+		<-past.Done()
+		if !errors.Is(causeOf(past), handlers.ErrDeadline) {
+			t.Errorf("a lease that is over: %v", causeOf(past))
+		}
+		closed.close()
+		time.Sleep(2 * time.Second)
+		if !errors.Is(causeOf(closed), context.Canceled) {
+			t.Errorf("closed: %v", causeOf(closed))
+		}
+		cancelled.cancel(handlers.ErrCancelled)
+		end(handlers.ErrInterrupted)
+		<-interrupted.Done()
+		for ctx, want := range map[*leaseContext]error{
+			interrupted: handlers.ErrInterrupted, cancelled: handlers.ErrCancelled,
+		} {
+			if !errors.Is(causeOf(ctx), want) {
+				t.Errorf("%v, want %v", causeOf(ctx), want)
+			}
+			ctx.close()
+		}
+	})
+}
+
+// A timer that fires while the lease is being extended does not end it.
+func TestLeaseContextIsExtendedInTheNick(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx := withLease(t.Context(), time.Now().Add(time.Second), time.Now().Add(time.Hour))
+		defer ctx.close()
+		for range 100 {
+			deadline, _ := ctx.Deadline()
+			time.Sleep(time.Until(deadline) - time.Nanosecond)
+			if !ctx.extend(time.Now().Add(time.Second), time.Now().Add(time.Hour)) {
+				t.Fatal("it ended while it was extended")
+			}
+		}
+		ctx.lapse() // as a late timer would
+		if ctx.Err() != nil {
+			t.Errorf("ended: %v", context.Cause(ctx))
+		}
+	})
+}
+
+func TestAverages(t *testing.T) {
+	t.Parallel()
+	var a averages
+	if took, measured := a.of("JOB"); took != 0 || measured {
+		t.Errorf("nothing seen: %s, %t", took, measured)
+	}
+	for range AverageRuns - 1 {
+		a.Observe("JOB", 10*time.Millisecond)
+		a.Observe("OTHER", time.Second)
+	}
+	if _, measured := a.of("JOB"); measured {
+		t.Error("an opinion after too few runs")
+	}
+	a.Observe("JOB", 10*time.Millisecond)
+	if took, measured := a.of("JOB"); took != 10*time.Millisecond || !measured {
+		t.Errorf("%s, %t", took, measured)
+	}
+	a.Observe("JOB", 210*time.Millisecond)
+	if took, _ := a.of("JOB"); took != 20*time.Millisecond {
+		t.Errorf("after one slow run: %s", took)
+	}
+	for range 500 { // it forgets
+		a.Observe("JOB", 0)
+	}
+	if took, _ := a.of("JOB"); took > time.Microsecond {
+		t.Errorf("after many quick ones: %s", took)
+	}
+}

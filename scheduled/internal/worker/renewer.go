@@ -1,0 +1,238 @@
+package worker
+
+import (
+	"context"
+	"time"
+
+	"errors"
+
+	"github.com/tasktable/tasktable/scheduled/internal/pg"
+	"github.com/tasktable/tasktable/scheduled/internal/session"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tasktable/tasktable/handlers"
+)
+
+// leaseRenewer checks each second the claims in this node's hands. It ends the handlers of cancelled and lost tasks. It
+// releases tasks that still wait and were edited. It renews the leases of tasks that wait long for a slot. NOTIFY
+// only makes it check sooner.
+type leaseRenewer struct {
+	worker *Worker
+}
+
+// every is the pause between two checks. It is a second, or less if the start allowance is short, because a lease
+// must be renewed before it ends.
+func (k *leaseRenewer) every() time.Duration {
+	return min(time.Second, k.worker.config.StartAllowance/4)
+}
+
+// run works until ctx is done.
+func (k *leaseRenewer) run(ctx context.Context) {
+	ticker := time.NewTicker(k.every())
+	defer ticker.Stop()
+	writable := time.NewTicker(WritableEvery)
+	defer writable.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			k.runOnce(ctx)
+		case <-writable.C:
+			writable.Reset(k.AskPool(ctx))
+		}
+	}
+}
+
+const (
+	// WritableEvery is how often the node asks the pool whether it still leads to a server that takes writes. This
+	// also shows whether the pool answers.
+	WritableEvery = 10 * time.Second
+	// PoolAgain is when the node asks the pool again after that.
+	PoolAgain = 2 * time.Second
+)
+
+// AskPool asks over the engine's pool which jobs River runs on this node, and releases the claims that the node never
+// received. It returns when to ask again.
+//
+// If the pool leads to a standby, AskPool makes it connect anew. The session notices a standby by itself. But the
+// pool and the session may reach different servers, because one may go through a proxy and the other not. River could
+// fetch nothing over connections to a standby, and would still keep them.
+func (k *leaseRenewer) AskPool(ctx context.Context) (again time.Duration) {
+	asking, cancel := context.WithTimeout(ctx, session.AnswerLimit)
+	defer cancel()
+	var strays []taskdb.StrayJob
+	err := k.worker.config.EnginePool.AcquireFunc(asking, func(conn *pgxpool.Conn) (err error) {
+		strays, err = k.worker.config.Statements.LookAtPool(
+			asking, conn.Conn(), k.worker.config.Number, k.worker.JobsInHand(),
+		)
+		return err
+	})
+	k.worker.config.Heard(err)
+	switch {
+	case err == nil:
+		k.worker.config.Answered(true)
+		for _, stray := range strays {
+			k.worker.releasing.Go(func() { k.worker.Release(stray) })
+		}
+		return WritableEvery
+	case ctx.Err() != nil:
+		return WritableEvery
+	case errors.Is(err, pg.ErrReadOnly):
+		k.worker.config.Log.Warn("the engine's pool leads to a standby; it connects again", "error", err)
+		k.worker.config.EnginePool.Reset()
+	default:
+		k.worker.config.Log.Warn("the engine's pool was not answered; asking again", "error", err, "in", PoolAgain)
+	}
+	k.worker.config.Answered(false)
+	return PoolAgain
+}
+
+// runOnce checks once the claims that are not quite new.
+func (k *leaseRenewer) runOnce(ctx context.Context) {
+	runs := k.worker.InHand(k.every() / 2)
+	if len(runs) == 0 {
+		return
+	}
+	k.endLapsed(runs)
+	if err := k.recheck(ctx, runs); err != nil {
+		k.worker.config.Log.Warn("node could not recheck its running tasks", "tasks", len(runs), "error", err)
+	}
+	if err := k.WriteStarts(ctx, runs); err != nil {
+		k.worker.config.Log.Warn("node could not write the starts of its running tasks", "error", err)
+	}
+	if err := k.renew(runs); err != nil {
+		k.worker.config.Log.Warn("node could not renew the leases of its waiting tasks", "error", err)
+	}
+}
+
+// endLapsed ends claims whose lease is over although their handlers still run, because the handlers ignore their
+// contexts. Nothing else looks for such claims while this node lives. If an outcome is being recorded, that outcome
+// wins.
+func (k *leaseRenewer) endLapsed(runs []*Run) {
+	for _, r := range runs {
+		if loss, over := r.lapsed(time.Now()); over {
+			r.batch.end(r, loss)
+		}
+	}
+}
+
+func (k *leaseRenewer) recheck(ctx context.Context, runs []*Run) error {
+	holds := make([]taskdb.Claim, len(runs))
+	for i, r := range runs {
+		holds[i] = r.Claim
+	}
+	ctx, cancel := context.WithTimeout(ctx, session.AnswerLimit)
+	defer cancel()
+	states, err := k.worker.config.Statements.Recheck(ctx, k.worker.config.EnginePool, holds)
+	k.worker.config.Heard(err)
+	if err != nil {
+		return err
+	}
+	for _, state := range states {
+		r := k.worker.byFence(state.Fence)
+		switch {
+		case r == nil: // it was settled meanwhile
+		case !state.Held:
+			k.worker.changed(r, handlers.ErrLeaseLost)
+		case state.Cancelled:
+			k.worker.changed(r, handlers.ErrCancelled)
+		case !state.Current:
+			k.worker.changed(r, nil) // a running handler may finish, and its outcome is recorded as superseded
+		}
+	}
+	return nil
+}
+
+// renew extends the leases of tasks that wait for a slot, so that they do not count as lost.
+func (k *leaseRenewer) renew(runs []*Run) error {
+	allowance := k.worker.config.StartAllowance
+	var holds []taskdb.Claim
+	for _, r := range runs {
+		r.mu.Lock()
+		if r.lease == nil && time.Since(r.renewed) > allowance/2 {
+			holds = append(holds, r.Claim)
+		}
+		r.mu.Unlock()
+	}
+	if len(holds) == 0 {
+		return nil
+	}
+	renewed, err := k.worker.extend(holds, nil)
+	if err != nil {
+		return err
+	}
+	for fence := range renewed {
+		if r := k.worker.byFence(fence); r != nil {
+			r.mu.Lock()
+			r.renewed = time.Now()
+			r.mu.Unlock()
+		}
+	}
+	return nil
+}
+
+// one checks the single claim that a notification names.
+func (k *leaseRenewer) one(ctx context.Context, fence int64) {
+	r := k.worker.byFence(fence)
+	if r == nil {
+		return
+	}
+	if err := k.recheck(ctx, []*Run{r}); err != nil {
+		k.worker.config.Log.Warn("node could not recheck a running task",
+			"task", r.ID, "revision", r.Revision, "attempt", r.Attempt, "error", err)
+	}
+}
+
+// LongRun is how long an attempt runs before the node writes its start to its row. For shorter attempts only the
+// history has the start, so that they cost no extra write.
+const LongRun = time.Second
+
+// calls notes that the handler is called now.
+func (r *Run) calls(at time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.startedAt, r.called = at, time.Now()
+}
+
+// unwritten returns when the attempt started. ok is true if the attempt has run for long and its row does not show
+// the start yet.
+func (r *Run) unwritten(now time.Time) (startedAt time.Time, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.startedAt, !r.called.IsZero() && !r.written && now.Sub(r.called) >= LongRun
+}
+
+// WriteStarts writes the start and the node of attempts that have run for long to their rows. If an application has
+// locked a row, the next look writes it.
+func (k *leaseRenewer) WriteStarts(ctx context.Context, runs []*Run) error {
+	now := time.Now()
+	var holds []taskdb.Claim
+	var starts []time.Time
+	for _, r := range runs {
+		if startedAt, ok := r.unwritten(now); ok {
+			holds, starts = append(holds, r.Claim), append(starts, startedAt)
+		}
+	}
+	if len(holds) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, session.AnswerLimit)
+	defer cancel()
+	written, err := k.worker.config.Statements.Start(
+		ctx, k.worker.config.EnginePool, k.worker.config.Number, holds, starts,
+	)
+	if err != nil {
+		return err
+	}
+	for _, fence := range written {
+		if r := k.worker.byFence(fence); r != nil {
+			r.mu.Lock()
+			r.written = true
+			r.mu.Unlock()
+		}
+	}
+	return nil
+}

@@ -1,0 +1,275 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/groupcommit"
+	"github.com/tasktable/tasktable/scheduled/internal/pg"
+	"github.com/tasktable/tasktable/scheduled/internal/sanitize"
+	"github.com/tasktable/tasktable/scheduled/internal/session"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
+	"github.com/tasktable/tasktable/store"
+)
+
+// settler records outcomes by group commit. Outcomes with follow-ups have a group of their own. They wait for the
+// rows of other tasks, and the other outcomes must not wait with them.
+type settler struct {
+	config Config
+	reruns reruns
+
+	plain   *groupcommit.Group[*settling]
+	effects *groupcommit.Group[*settling]
+	most    atomic.Int64 // how many outcomes share a statement; halved when Postgres does not answer in time
+	wg      sync.WaitGroup
+}
+
+type settling struct {
+	taskdb.Settlement
+	tries    int
+	degraded bool
+	done     func(taskdb.SettleResult, error)
+}
+
+const (
+	maxSettled = 1000
+	// maxEffects is how much one statement schedules, counted by effectsWeight. A hundred tasks with a few small
+	// follow-ups each make this much.
+	maxEffects = 100
+	// groupRuns is how many statements of one kind are under way at once. While one waits for its commit or its
+	// answer, Postgres works on another.
+	groupRuns = 2
+)
+
+// effectsWeight is 1, and more for a task with many follow-ups or with large ones. All follow-ups of a group are one
+// JSON text, and Postgres parses it while it holds the locks on their rows.
+func effectsWeight(one *settling) int {
+	const tasks, bytes = 10, 64 << 10 // the follow-ups and their bytes that a weight of 1 stands for
+	size := 0
+	for _, task := range one.Effects.FollowUps {
+		if payload, ok := task.Payload.(store.JSON); ok {
+			size += len(payload)
+		}
+	}
+	return max(1, (len(one.Effects.FollowUps)+tasks-1)/tasks, (size+bytes-1)/bytes)
+}
+
+func newSettler(config Config) *settler {
+	made := &settler{config: config}
+	made.most.Store(maxSettled)
+	made.plain = groupcommit.New[*settling](maxSettled, nil, func() int { return int(made.most.Load()) })
+	made.effects = groupcommit.New(maxEffects, effectsWeight, func() int {
+		return int(min(made.most.Load(), maxEffects))
+	})
+	return made
+}
+
+// start begins to record outcomes, until ctx is done. wait returns when the settler has stopped.
+func (s *settler) start(ctx context.Context) {
+	for range groupRuns {
+		s.wg.Go(func() { s.plain.Run(ctx, s.flush) })
+	}
+	s.wg.Go(func() { s.effects.Run(ctx, s.flush) })
+}
+
+func (s *settler) wait() { s.wg.Wait() }
+
+// submit has the outcome recorded. It calls done once: when the outcome is recorded, when the fence turns out to be
+// lost, or with an error when ctx ends before. ctx must be the context of the settler itself.
+func (s *settler) submit(ctx context.Context, one taskdb.Settlement, done func(taskdb.SettleResult, error)) {
+	s.enqueue(ctx, &settling{Settlement: one, done: done})
+}
+
+func (s *settler) enqueue(ctx context.Context, one *settling) {
+	to := s.plain
+	if len(one.Effects.FollowUps) > 0 {
+		to = s.effects
+	}
+	select {
+	case to.In <- one:
+		if ctx.Err() != nil { // the goroutines that empty the channel may have ended
+			to.Drain(ctx, s.flush)
+		}
+	case <-ctx.Done():
+		one.done(taskdb.SettleResult{Fence: one.Fence}, ctx.Err())
+	}
+}
+
+func (s *settler) flush(ctx context.Context, batch []*settling) {
+	began := time.Now()
+	limited, cancel := context.WithTimeout(ctx, settleLimit+limitFor(bytesOf(batch)))
+	done, err := s.commit(limited, batch)
+	cancel()
+	s.config.Heard(err)
+	if session.Answered(err) {
+		s.most.Store(min(2*s.most.Load(), maxSettled))
+	} else {
+		s.most.Store(max(int64(len(batch)/2), 1))
+	}
+	s.config.Metrics.Settled(len(batch), time.Since(began), err)
+	states := taskdb.ByFence(done)
+	soon := false
+	var failed []*settling
+	for _, one := range batch {
+		state, ended := states[one.Fence]
+		if err != nil && !ended {
+			failed = append(failed, one)
+			continue
+		}
+		soon = soon || state.DueSoon
+		if state.PutOff {
+			s.putOff(one.ID, state.Type, state.Generations)
+		}
+		if state.Held {
+			s.again(ctx, one) // an application's transaction has locked the row, and must not stall the others
+			continue
+		}
+		one.done(state, nil)
+	}
+	if soon {
+		s.config.DueSoon()
+	}
+	if err != nil {
+		s.recover(ctx, failed, err)
+	}
+}
+
+// settleLimit is how long a statement that records outcomes may take, besides the time that its bytes need. The
+// statement may have to wait for locks, or for an index that is being made.
+const settleLimit = 5 * time.Second
+
+// minLinkTime is how many bytes a second a link carries at least. A statement with large payloads has more time
+// accordingly.
+const minLinkTime = 32 << 10
+
+// limitFor is the time limit of a statement that carries the given number of bytes.
+func limitFor(bytes int) time.Duration {
+	return session.AnswerLimit + time.Duration(bytes)*time.Second/minLinkTime
+}
+
+// bytesOf is the size in bytes of those parts of the outcomes that a handler may make large: results and payloads.
+func bytesOf(batch []*settling) (bytes int) {
+	for _, one := range batch {
+		bytes += len(one.Effects.Result)
+		for _, task := range one.Effects.FollowUps {
+			if payload, ok := task.Payload.(store.JSON); ok {
+				bytes += len(payload)
+			}
+		}
+	}
+	return bytes
+}
+
+func (s *settler) commit(ctx context.Context, batch []*settling) ([]taskdb.SettleResult, error) {
+	settlements := make([]taskdb.Settlement, len(batch))
+	single := true // each statement settles its tasks by itself, so no transaction is needed around them
+	for i, one := range batch {
+		settlements[i] = one.Settlement
+		if one.Effects.Again != nil || len(one.Effects.FollowUps) > 0 {
+			single = false
+		}
+	}
+	if single {
+		return s.config.Statements.CompleteOrSettle(ctx, s.config.EnginePool, &s.config.Number, settlements)
+	}
+	var done []taskdb.SettleResult
+	err := pgx.BeginFunc(ctx, s.config.EnginePool, func(tx pgx.Tx) error {
+		var err error
+		done, err = s.config.Statements.SettleAll(ctx, tx, nil, &s.config.Number, s.config.Service, settlements)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return done, nil
+}
+
+// recover deals with a failed commit. If the cause may be one task's data or lock, it halves the batch until it has
+// found that task, so that the others are settled.
+func (s *settler) recover(ctx context.Context, batch []*settling, err error) {
+	switch {
+	case ctx.Err() != nil:
+		for _, one := range batch {
+			one.done(taskdb.SettleResult{Fence: one.Fence}, ctx.Err())
+		}
+	case len(batch) > 1 && (pg.IsDataError(err) || pg.IsTimeout(err)):
+		s.flush(ctx, batch[:len(batch)/2])
+		s.flush(ctx, batch[len(batch)/2:])
+	case len(batch) == 1 && pg.IsDataError(err) && batch[0].tries == 0:
+		s.again(ctx, batch[0]) // it must fail twice: see pg.IsDataError
+	case len(batch) == 1 && pg.IsDataError(err) && !batch[0].degraded:
+		// Postgres refuses the outcome that the handler asked for. The task fails, and its error gives the reason.
+		one := batch[0]
+		s.config.Log.Error("outcome cannot be recorded; the task fails",
+			"task", one.ID, "type", one.Type, "revision", one.Revision, "attempt", one.Attempt, "error", err)
+		text := sanitize.Text(fmt.Sprintf("the outcome %s could not be recorded: %v", one.Outcome, err))
+		one.degraded = true
+		one.Outcome, one.To, one.Error, one.Message, one.Result = taskdb.OutcomeFailed, store.StatusFailed, &text,
+			&text, nil
+		one.ScheduledAt, one.Effects = nil, handlers.Effects{}
+		s.again(ctx, one) // enqueue could block for ever, because this goroutine is the one that empties the channel
+	case len(batch) == 1 && pg.IsDataError(err):
+		s.failBroken(ctx, batch[0], err)
+	default:
+		s.config.Log.Warn("outcomes not recorded; trying again", "tasks", len(batch), "error", err)
+		if pg.IsReadOnly(err) {
+			// The server of these connections is a standby by now; new connections find the primary.
+			s.config.EnginePool.Reset()
+		}
+		for _, one := range batch {
+			s.again(ctx, one)
+		}
+	}
+}
+
+// failBroken fails a task if Postgres refuses even a line of history for it. If Postgres refuses to fail the task
+// too, as an application's trigger may make it do, the settler tries again for as long as the node lives. It must,
+// because nobody else would end the claim.
+func (s *settler) failBroken(ctx context.Context, one *settling, cause error) {
+	why := sanitize.Text("the outcome could not be recorded: " + cause.Error())
+	limited, cancel := context.WithTimeout(ctx, session.AnswerLimit)
+	defer cancel()
+	tag, err := s.config.EnginePool.Exec(
+		limited, s.config.Statements.Schema.SQL(taskdb.ReleaseBrokenSQL), one.ID, one.Fence, why,
+	)
+	if err != nil {
+		s.config.Log.Error("task cannot be failed either; trying again",
+			"task", one.ID, "revision", one.Revision, "attempt", one.Attempt, "error", err)
+		s.again(ctx, one)
+		return
+	}
+	failed := tag.RowsAffected() == 1
+	one.done(taskdb.SettleResult{
+		Fence:   one.Fence,
+		Settled: failed,
+		Current: failed,
+		Status:  string(store.StatusFailed),
+		Type:    one.Type,
+	}, nil)
+}
+
+// maxDegraded is the longest pause between two tries to record the failure of a task whose outcome Postgres refused.
+const maxDegraded = 30 * time.Second
+
+// again enqueues an outcome once more after a pause. The pause grows with each try.
+func (s *settler) again(ctx context.Context, one *settling) {
+	delay := min(20*time.Millisecond<<min(one.tries, 20), time.Second)
+	if one.degraded {
+		delay = min(20*time.Millisecond<<min(one.tries, 20), maxDegraded)
+	}
+	one.tries++
+	s.wg.Go(func() {
+		select {
+		case <-ctx.Done():
+			one.done(taskdb.SettleResult{Fence: one.Fence}, ctx.Err())
+		case <-time.After(delay):
+			s.enqueue(ctx, one)
+		}
+	})
+}

@@ -1,0 +1,161 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/outcome"
+	"github.com/tasktable/tasktable/scheduled/internal/pg"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
+)
+
+// errFenceLost makes the transaction of a handler roll back, because the handler's claim was taken back and the task
+// may have a new holder.
+var errFenceLost = errors.New("the claim was taken back while the handler ran; its transaction is rolled back")
+
+// attemptTx runs a transactional handler and settles its task in the handler's own transaction, so that the handler's
+// writes and the completion of the task commit together. It reports whether the task is settled. If not, the outcome
+// is recorded like that of any other handler. If others use the pool too, the wait for a connection may be long.
+// After a long wait, attemptTx asks the gate again, which may refuse.
+func (b *batch) attemptTx(
+	ctx context.Context, r *Run, variant *handlers.Variant, e *handlers.Execution, gateAt time.Time,
+) (done bool, refused *taskdb.GateAnswer, err error) {
+	tx, run, err := b.beginTx(ctx, variant)
+	if err != nil { // the handler has not begun, so this uses up no attempt
+		return false, &taskdb.GateAnswer{Verdict: verdictNoTx, Payload: "its transaction: " + err.Error()}, nil
+	}
+	// The rollback does not use ctx, because it must also happen after ctx is done, and after a panic or Goexit.
+	defer func() { _ = tx.rollback(context.WithoutCancel(ctx)) }()
+	if time.Since(gateAt) > GateValid {
+		if refused := b.gateAgain(ctx, tx.querier, r, e); refused != nil {
+			return false, refused, nil
+		}
+	}
+	r.calls(e.StartedAt)
+	startTime(ctx)
+	b.tally.Starts(e.StartedAt.Sub(e.DueAt))
+	if err := run(ctx, e); err != nil {
+		return false, nil, err
+	}
+	if err := outcome.EncodeFollowUps(ctx, b.config.Codec, e); err != nil {
+		return false, nil, err
+	}
+	if err := b.settleTx(ctx, tx.querier, r, e); err != nil {
+		return false, nil, err
+	}
+	// The commit does not use ctx. The settlement has told the node that the claim has ended, which ends ctx, and
+	// this must not stop the commit.
+	committing, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitLimit)
+	defer cancel()
+	if err := tx.commit(committing); err != nil {
+		// Nobody knows whether the transaction is committed. It is safe to record a failure. If the commit happened,
+		// the fence is gone, and the node records nothing.
+		return false, nil, fmt.Errorf("commit the handler's transaction: %w", err)
+	}
+	if r.putOff {
+		b.settler.putOff(r.ID, e.Type, r.generations)
+	}
+	if r.dueSoon { // the leader can see the task's new due time only after the commit
+		b.config.DueSoon()
+	}
+	return true, nil, nil
+}
+
+// noTxRest is how long a claim that gets no transaction keeps its places before it goes back. The task keeps its due
+// time, so the leader claims it again at once. Without this rest, the node would ask a database that refuses
+// connections again and again without a pause, and each refusal would write a line of history.
+const noTxRest = time.Second
+
+// rest waits. It ends early when the node stops, becomes quiet or ends its handlers.
+func (b *batch) rest(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-b.stopping:
+	case <-b.config.Quiet.Begins():
+	case <-b.handlers.Done():
+	}
+}
+
+// gateAgain asks the gate in the handler's own transaction, as the last step before the handler. It asks again until
+// an answer is young enough. It returns an answer that does not let the task through, or nil.
+func (b *batch) gateAgain(
+	ctx context.Context, tx pg.DB, r *Run, e *handlers.Execution,
+) (refused *taskdb.GateAnswer) {
+	if lease, ok := ctx.(*leaseContext); ok { // the wait must not take time from the handler
+		if err := b.extendLease(lease, r, nil); err != nil {
+			return &taskdb.GateAnswer{Verdict: verdictNoTx, Payload: err.Error()}
+		}
+	}
+	for {
+		asked := time.Now()
+		now, err := databaseTime(ctx, tx) // the transaction's own time is too old
+		if err != nil {
+			return &taskdb.GateAnswer{Verdict: verdictNoTx, Payload: err.Error()}
+		}
+		answers, err := b.config.Statements.Gate(ctx, tx, &now, []taskdb.Claim{r.Claim}, map[int64]string{r.Fence: ""})
+		if err != nil {
+			return &taskdb.GateAnswer{Verdict: verdictNoTx, Payload: err.Error()}
+		}
+		answer := answers[r.Fence]
+		if answer.Verdict != taskdb.VerdictGo {
+			return &answer
+		}
+		r.restarts(e, answer.Now)
+		if why := b.halted(); why != "" { // the node may have begun to stop meanwhile
+			return &taskdb.GateAnswer{Verdict: verdictHalted, Payload: why}
+		}
+		if time.Since(b.pace.instant(asked, time.Now())) <= GateValid {
+			return nil
+		}
+	}
+}
+
+// databaseTime returns the database's time, before the snapshot of the next statement is taken.
+func databaseTime(ctx context.Context, tx pg.DB) (time.Time, error) {
+	return pg.QueryOne[time.Time](ctx, tx, "ask the time", "SELECT clock_timestamp()")
+}
+
+// commitLimit is how long a commit may take. Only a server that does not answer at all takes longer.
+const commitLimit = 10 * time.Second
+
+// settleTx settles a completed attempt in tx. If an application has locked the row, settleTx waits for it, because no
+// other task has to wait with this one.
+func (b *batch) settleTx(ctx context.Context, tx pg.DB, r *Run, e *handlers.Execution) error {
+	outcome := outcome.Decide(r.Claim, e, nil, nil, b.config.Backoff)
+	if outcome.Outcome != taskdb.OutcomeCompleted {
+		return handlers.Permanent(errors.New(*outcome.Error)) // an effect that cannot be applied
+	}
+	// From here on the transaction holds the lock on the task's row. If the node is cut off now, the server must end
+	// the transaction soon, so that the leader can take the task back.
+	const settings = `SELECT set_config('idle_in_transaction_session_timeout', '5s', true),
+		set_config('lock_timeout', '0', true)`
+	if _, err := tx.Exec(ctx, settings); err != nil {
+		return fmt.Errorf("settle task %s: %w", r.ID, err)
+	}
+	for {
+		done, err := b.config.Statements.SettleAll(
+			ctx, tx, nil, &b.config.Number, b.config.Service, []taskdb.Settlement{outcome},
+		)
+		switch {
+		case err != nil:
+			return err
+		case len(done) == 1 && done[0].Settled:
+			r.dueSoon, r.outdated = done[0].DueSoon, !done[0].Current
+			r.putOff, r.generations = done[0].PutOff, done[0].Generations
+			return nil
+		case len(done) == 1 && done[0].Held:
+			// Postgres sees a transaction that waits for a lock. If the application's transaction waits for this one
+			// too, Postgres ends one of the two.
+			if err := b.config.Statements.WaitInOrder(ctx, tx, outcome); err != nil {
+				return err
+			}
+		default:
+			return errFenceLost
+		}
+	}
+}

@@ -1,0 +1,70 @@
+package scheduled
+
+import (
+	"testing"
+	"time"
+
+	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
+	"github.com/tasktable/tasktable/scheduled/internal/leader"
+	"github.com/tasktable/tasktable/store"
+)
+
+const stuckSQL = `
+CREATE TABLE stuck (pid int);
+CREATE FUNCTION stuck() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+    IF pg_backend_pid() IN (SELECT pid FROM stuck) THEN
+        RAISE EXCEPTION 'this connection carries nothing' USING ERRCODE = '58030';
+    END IF;
+    RETURN NEW;
+END $$;
+CREATE TRIGGER stuck BEFORE INSERT ON tasktable.river_job FOR EACH ROW EXECUTE FUNCTION stuck()`
+
+// A leader that cannot claim, for a reason of its own, lets another lead.
+func TestLeaderWithoutProgressResigns(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.exec(stuckSQL)
+	first := s.prepare(nil, handlers.Handle(s.handle))
+	s.exec(`INSERT INTO stuck VALUES ($1)`, int(first.session.Backend))
+	first.run()
+	enginetest.Eventually(t, 10*time.Second, "the first leads", first.session.LeadsNow)
+	second := s.prepare(nil, handlers.Handle(s.handle))
+	second.run()
+	began := time.Now()
+	s.schedule("a", nil)
+	enginetest.Eventually(t, leader.MaxFailing+leader.RestFor, "the second leads", second.session.LeadsNow)
+	if took := time.Since(began); took < leader.MaxFailing-time.Second {
+		t.Errorf("it took only %s", took)
+	}
+	s.begins("a").end <- nil
+	s.is("a", store.StatusCompleted, "COMPLETED")
+}
+
+// A node that leads again counts from its own first look, as any new leader does, how long the others have been gone:
+// what it saw when it led before says nothing of one whose session has just broken, and whose handlers still run.
+func TestLeaderOnceMoreGivesNodesTheirTime(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	tr := s.prepare(nil, handlers.Handle(s.handle))
+	tr.turns()
+	var other int64
+	if err := s.pool.QueryRow(t.Context(), `INSERT INTO tasktable.nodes (service, version, host, queues, types)
+		VALUES ('', '', '', '{}', '{}') RETURNING number`).Scan(&other); err != nil {
+		t.Fatal(err)
+	}
+	tr.leader.Failures.Heard[other] = time.Now().Add(-time.Minute) // when it led before, the other lived
+	if err := tr.session.Resign(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	tr.turns()
+	if n := s.count(`SELECT count(*) FROM tasktable.nodes WHERE number = $1 AND dead_at IS NULL`, other); n != 1 {
+		t.Error("the other node was taken for dead at the first look")
+	}
+	tr.leader.Failures.Heard[other] = time.Now().Add(-leader.DeadAfter)
+	tr.turns()
+	if n := s.count(`SELECT count(*) FROM tasktable.nodes WHERE number = $1 AND dead_at IS NULL`, other); n != 0 {
+		t.Error("the other node is not taken for dead when its time is over")
+	}
+	tr.run()
+}

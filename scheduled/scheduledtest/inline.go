@@ -1,0 +1,312 @@
+package scheduledtest
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled"
+	"github.com/tasktable/tasktable/scheduled/internal/outcome"
+	"github.com/tasktable/tasktable/scheduled/internal/panics"
+	"github.com/tasktable/tasktable/scheduled/internal/pg"
+	"github.com/tasktable/tasktable/scheduled/internal/sanitize"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
+	"github.com/tasktable/tasktable/scheduled/internal/tracing"
+	"github.com/tasktable/tasktable/store"
+)
+
+// inline runs due tasks in a transaction of the test and on the test's goroutine, at a time that the test gives. It
+// uses the engine's own claim, gate and settle, but no River, no leader and no timers.
+type inline struct {
+	// Exactly one of tx and sqlTx is set. Handlers of HandleTx need tx, and handlers of HandleSQLTx need sqlTx.
+	tx       pgx.Tx
+	sqlTx    *sql.Tx
+	handlers *handlers.Registry
+	schema   string           // "": store.DefaultSchema
+	backoff  handlers.Backoff // nil: scheduled.DefaultBackoff without its random part
+	codec    store.Codec
+	tracer   trace.TracerProvider
+}
+
+// Ran is the result of one task: its handler ran, or it expired.
+type Ran struct {
+	ID      string
+	Type    string
+	Attempt int
+	Outcome string // a value of scheduled_task_executions.outcome
+	Err     error  // the handler's error
+	// Note, Result and FollowUps are there if the handler returned nil. Note and Result are as the row has them.
+	// FollowUps has the ids of the follow-ups, in the order in which the handler asked for them.
+	Note      string
+	Result    json.RawMessage
+	FollowUps []string
+}
+
+const (
+	// A task that is due at once again and again, for example because of RetryAfter(0) with many attempts, would
+	// otherwise keep RunDue from returning.
+	inlineMostPerTask = 100
+	inlineMostPerPass = 1000
+)
+
+// runDue runs all tasks that are due at now, and those that become due at now because of these. The highest priority
+// comes first. It returns what ran, in order. With an error it returns what ran before the error.
+func (i inline) runDue(ctx context.Context, now time.Time) ([]Ran, error) {
+	schema, err := store.NewSchema(i.schema)
+	if err != nil {
+		return nil, err
+	}
+	if i.handlers == nil || (i.tx == nil) == (i.sqlTx == nil) {
+		return nil, fmt.Errorf("%w: the harness needs a registry and a transaction", store.ErrInvalid)
+	}
+	run := inlineRun{
+		inline: i, statements: taskdb.Queries{Schema: schema}, q: i.querier(),
+		now: now.UTC().Truncate(time.Microsecond),
+	}
+	if err := i.setNow(ctx, run.now); err != nil {
+		return nil, err
+	}
+	var ran []Ran
+	times := map[string]int{}
+	for {
+		claimed, err := run.claim(ctx)
+		if err != nil || len(claimed) == 0 {
+			return ran, err
+		}
+		for _, c := range claimed {
+			one, err := run.one(ctx, c)
+			if err != nil {
+				return ran, err
+			}
+			ran = append(ran, one)
+			if times[one.ID]++; times[one.ID] >= inlineMostPerTask {
+				return ran, fmt.Errorf(
+					"task %s ran %d times at %s and may be due again: is it due at once again and again?",
+					one.ID, times[one.ID], now)
+			}
+		}
+	}
+}
+
+const setNowSQL = `SELECT set_config('tasktable_test.now', $1::text, true)`
+
+// setNow makes tasks that are asked for "now" due at the given time, for example by Schedule without At or by RunNow.
+// It holds until the transaction ends or runDue is called with another time.
+func (i inline) setNow(ctx context.Context, now time.Time) error {
+	text := now.UTC().Format(time.RFC3339Nano)
+	if _, err := i.querier().Exec(ctx, setNowSQL, text); err != nil {
+		return fmt.Errorf("set the time to %s: %w", text, err)
+	}
+	return nil
+}
+
+// querier returns the transaction.
+func (i inline) querier() pg.DB {
+	if i.tx != nil {
+		return i.tx
+	}
+	return pg.SQLQuerier{DB: store.SQL(i.sqlTx)}
+}
+
+// left notes the effects of the handler. A handler that failed has none.
+func (r *Ran) left(effects handlers.Effects) {
+	r.Note, r.Result = sanitize.Text(effects.Note), effects.Result
+	for _, task := range effects.FollowUps {
+		r.FollowUps = append(r.FollowUps, taskdb.IDOf(task))
+	}
+}
+
+type inlineRun struct {
+	inline
+	statements taskdb.Queries
+	q          pg.DB
+	now        time.Time
+}
+
+// The triggers have a recurring task planned at once, by the database's clock. The time of a test may be behind that
+// clock. Then the statement has the task planned from its beginning, or from its last fire.
+const planInlineSQL = `
+UPDATE tasktable.scheduled_tasks SET next_attempt_at = scheduled_at - interval '1 microsecond'
+WHERE cron IS NOT NULL AND planned_revision IS DISTINCT FROM revision AND next_attempt_at > $1::timestamptz
+	AND scheduled_at <= $1::timestamptz`
+
+// fork resumes the tasks whose pause has ended, and fires the recurring tasks that are due.
+func (r inlineRun) fork(ctx context.Context) error {
+	for resumed := taskdb.MaxResumed; resumed == taskdb.MaxResumed; {
+		var err error
+		if resumed, err = r.statements.ResumeDue(ctx, r.q, &r.now); err != nil {
+			return err
+		}
+	}
+	if _, err := r.q.Exec(ctx, r.statements.Schema.SQL(planInlineSQL), r.now); err != nil {
+		return fmt.Errorf("plan recurring tasks: %w", err)
+	}
+	for {
+		lanes, err := r.statements.Lanes(ctx, r.q, &r.now)
+		if err != nil {
+			return err
+		}
+		due := r.mine(lanes.Recurring, lanes.Paused)
+		if len(due) == 0 {
+			return nil
+		}
+		if _, err := r.q.Exec(ctx, taskdb.EnterSQL); err != nil {
+			return fmt.Errorf("enter the engine's context: %w", err)
+		}
+		looked, err := r.statements.Fork(ctx, r.q, &r.now, due, taskdb.MaxForks)
+		if err != nil {
+			return err
+		}
+		if _, err := r.q.Exec(ctx, taskdb.LeaveSQL); err != nil {
+			return fmt.Errorf("leave the engine's context: %w", err)
+		}
+		if looked == 0 {
+			return nil
+		}
+	}
+}
+
+// mine picks the lanes that are due, are not paused, and have a handler.
+func (r inlineRun) mine(lanes []taskdb.Lane, paused []taskdb.Pause) []taskdb.Lane {
+	return slices.DeleteFunc(slices.Clone(taskdb.Unpaused(lanes, paused)), func(l taskdb.Lane) bool {
+		return l.DueIn > 0 || r.handlers.Variant(l.Type) == nil
+	})
+}
+
+// claim takes the due tasks of all queues, as a node would that has all types and room for everything.
+func (r inlineRun) claim(ctx context.Context) ([]taskdb.ClaimedTask, error) {
+	if err := r.fork(ctx); err != nil {
+		return nil, err
+	}
+	lanes, err := r.statements.Lanes(ctx, r.q, &r.now)
+	if err != nil {
+		return nil, err
+	}
+	var due []taskdb.LaneQuota
+	for _, l := range r.mine(lanes.Tasks, lanes.Paused) {
+		due = append(due, taskdb.LaneQuota{Lane: l, Cost: 1, Room: inlineMostPerPass})
+	}
+	if len(due) == 0 {
+		return nil, nil
+	}
+	if _, err := r.q.Exec(ctx, taskdb.EnterSQL); err != nil {
+		return nil, fmt.Errorf("enter the engine's context: %w", err)
+	}
+	taken, err := r.statements.Claim(ctx, r.q, &r.now, 0, scheduled.DefaultStartAllowance, due, inlineMostPerPass)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := r.q.Exec(ctx, taskdb.LeaveSQL); err != nil {
+		return nil, fmt.Errorf("leave the engine's context: %w", err)
+	}
+	return taken, nil
+}
+
+// one passes a claimed task through the gate, runs it and settles it.
+func (r inlineRun) one(ctx context.Context, c taskdb.ClaimedTask) (Ran, error) {
+	ran := Ran{ID: c.ID, Type: c.Type, Attempt: c.Attempt, Outcome: taskdb.OutcomeExpired}
+	if c.Fence == nil {
+		return ran, nil
+	}
+	h := c.Claim()
+	answers, err := r.statements.Gate(ctx, r.q, &r.now, []taskdb.Claim{h}, nil)
+	if err != nil {
+		return ran, err
+	}
+	var outcome taskdb.Settlement
+	switch answer, held := answers[h.Fence]; {
+	case !held: // an earlier handler took the claim away, by its own SQL
+		ran.Outcome = taskdb.OutcomeLost
+		return ran, nil
+	case answer.Verdict != taskdb.VerdictGo:
+		outcome = taskdb.Released(h, "edited or cancelled before it started")
+	default:
+		outcome, ran.Err = r.attempt(ctx, h, answer)
+		ran.left(outcome.Effects)
+	}
+	done, err := r.statements.SettleAll(ctx, r.q, &r.now, nil, "scheduledtest", []taskdb.Settlement{outcome})
+	if err != nil {
+		return ran, err
+	}
+	if len(done) != 1 || !done[0].Settled {
+		return ran, fmt.Errorf(
+			"task %s was not settled: another transaction has locked its row, or its claim was taken away", c.ID)
+	}
+	if ran.Outcome = outcome.Outcome; !done[0].Current {
+		ran.Outcome = outcome.Edited
+	}
+	return ran, nil
+}
+
+// attempt runs the handler. A handler that panics has failed. A handler that ends its goroutine, as t.FailNow does,
+// ends the test.
+func (r inlineRun) attempt(
+	ctx context.Context, h taskdb.Claim, answer taskdb.GateAnswer,
+) (settlement taskdb.Settlement, err error) {
+	e := answer.Execution(h).WithExtend(func(context.Context, time.Duration) error { return nil })
+	variant := r.handlers.Variant(answer.Type)
+	tracing := tracing.New(r.tracer, 0)
+	ctx = tracing.Begin(ctx, e)
+	err = r.run(ctx, variant, e)
+	backoff := r.backoff
+	if variant.Backoff != nil {
+		backoff = variant.Backoff
+	}
+	if backoff == nil {
+		backoff = func(attempt int, _ error) time.Duration { return outcome.BackoffOf(attempt, 0) }
+	}
+	settlement = outcome.Decide(h, e, err, nil, outcome.Safely(backoff))
+	tracing.End(ctx, settlement.Outcome, err)
+	return settlement, err
+}
+
+func (r inlineRun) run(ctx context.Context, variant *handlers.Variant, e *handlers.Execution) (err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			err = panics.Error(value)
+		}
+	}()
+	if err := outcome.DecodePayload(ctx, r.codec, e); err != nil {
+		return err
+	}
+	encoded := func(err error) error {
+		if err != nil {
+			return err
+		}
+		return outcome.EncodeFollowUps(ctx, r.codec, e)
+	}
+	switch {
+	case variant.Kind == handlers.KindPlain:
+		return encoded(variant.Run(ctx, e))
+	case variant.Kind == handlers.KindTx && r.tx != nil:
+		return pgx.BeginFunc(ctx, r.tx, func(tx pgx.Tx) error { return encoded(variant.RunTx(ctx, tx, e)) })
+	case variant.Kind == handlers.KindSQLTx && r.sqlTx != nil:
+		return r.runSQLTx(ctx, func() error { return encoded(variant.RunSQLTx(ctx, r.sqlTx, e)) })
+	}
+	return handlers.Permanent(errors.New("the handler's transaction is of the other kind: " +
+		"HandleTx runs in a pgx.Tx, HandleSQLTx in a *sql.Tx"))
+}
+
+// runSQLTx runs the handler in a savepoint. database/sql has no method for savepoints.
+func (r inlineRun) runSQLTx(ctx context.Context, run func() error) error {
+	if _, err := r.sqlTx.ExecContext(ctx, "SAVEPOINT tasktable_handler"); err != nil {
+		return fmt.Errorf("begin the handler's savepoint: %w", err)
+	}
+	err := run()
+	end := "RELEASE SAVEPOINT tasktable_handler"
+	if err != nil {
+		end = "ROLLBACK TO SAVEPOINT tasktable_handler"
+	}
+	if _, endErr := r.sqlTx.ExecContext(ctx, end); endErr != nil {
+		return errors.Join(err, fmt.Errorf("end the handler's savepoint: %w", endErr))
+	}
+	return err
+}

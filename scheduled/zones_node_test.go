@@ -1,0 +1,47 @@
+package scheduled
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
+	"github.com/tasktable/tasktable/store"
+)
+
+// TestNodesWithOtherZoneData: a leader with other zone data plans anew, and nodes that differ are told of.
+func TestNodesWithOtherZoneData(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	var log enginetest.LogText
+	start := func(posix string) (stop func()) {
+		return s.node(func(c *Config) {
+			c.zones, c.zonesEvery, c.Logger = enginetest.ZonesOf(posix), 100*time.Millisecond, slog.New(
+				slog.NewTextHandler(&log, nil),
+			)
+		}, handlers.Handle(func(context.Context, *handlers.Task[enginetest.Job]) error { return nil }))
+	}
+	yearly := store.Recurrence{Cron: "0 9 20 3 *", TimeZone: enginetest.Havana}
+	s.recur("yearly", yearly)
+	next := func() int {
+		return s.count(`SELECT coalesce(max(extract(hour FROM next_attempt_at AT TIME ZONE 'UTC')), 0)::int
+			FROM tasktable.scheduled_tasks
+			WHERE planned_revision = revision AND planned_zone_data <> ''`)
+	}
+	stop := start(enginetest.SummerFromMarch)
+	enginetest.Eventually(t, 20*time.Second, "it is planned by the first data", func() bool { return next() == 13 })
+	start(enginetest.SummerFromApril)
+	enginetest.Eventually(t, 20*time.Second, "nodes that differ are told of", func() bool {
+		return len(log.Lines("nodes have different data of time zones", "time_zones="+enginetest.Havana)) > 0
+	})
+	stop()
+	enginetest.Eventually(
+		t, 20*time.Second, "the other node leads, and plans anew", func() bool { return next() == 14 },
+	)
+	enginetest.Eventually(t, 5*time.Second, "it says so", func() bool { return len(log.Lines("planning anew")) > 0 })
+	if n := s.count(`SELECT count(*)::int FROM tasktable.scheduled_tasks WHERE parent_id = 'yearly'`); n != 0 {
+		t.Errorf("it has fired %d times", n)
+	}
+}
