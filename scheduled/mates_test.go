@@ -139,9 +139,9 @@ func TestBatchMates(t *testing.T) {
 	tr.oneBatch("default", n+1+good)
 	tr.run()
 	for i := range good {
-		s.is(fmt.Sprint("good ", i), store.StatusCompleted, taskdb.OutcomeCompleted)
+		s.ends(fmt.Sprint("good ", i), store.StatusCompleted, taskdb.OutcomeCompleted)
 	}
-	s.is("undecodable", store.StatusFailed, taskdb.OutcomeFailed)
+	s.ends("undecodable", store.StatusFailed, taskdb.OutcomeFailed)
 	if got := s.errorOf("undecodable"); !strings.HasPrefix(got, "payload does not decode: ") {
 		t.Errorf("an undecodable payload is recorded as %q", got)
 	}
@@ -149,9 +149,9 @@ func TestBatchMates(t *testing.T) {
 	for id, misdeed := range misdeeds {
 		switch misdeed.status {
 		case store.StatusCompleted:
-			s.is(id, misdeed.status, taskdb.OutcomeCompleted)
+			s.ends(id, misdeed.status, taskdb.OutcomeCompleted)
 		case store.StatusFailed:
-			s.is(id, misdeed.status, taskdb.OutcomeFailed)
+			s.ends(id, misdeed.status, taskdb.OutcomeFailed)
 		default:
 			row := enginetest.Await(t, s.pool, id, 15*time.Second, store.StatusCompleted, store.StatusFailed)
 			t.Logf("%s: %s", id, row.Status)
@@ -160,5 +160,5 @@ func TestBatchMates(t *testing.T) {
 			t.Errorf("%s: recorded as %q, want %q", id, got, misdeed.want)
 		}
 	}
-	s.is("next", store.StatusCompleted, taskdb.OutcomeCompleted)
+	s.ends("next", store.StatusCompleted, taskdb.OutcomeCompleted)
 }
