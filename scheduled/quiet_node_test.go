@@ -172,7 +172,9 @@ func TestQuietNodeHandsBackWhatWaitsForASlot(t *testing.T) {
 	tr.oneBatch("default", 3)
 	tr.run()
 	first := s.begins("1")
-	s.passes(s.now().Add(worker.GateValid + 100*time.Millisecond)) // by then the others wait beside it
+	enginetest.Eventually(t, 10*time.Second, "the others wait for a slot", func() bool {
+		return tr.worker.Slots.Waiting("default") > 0
+	})
 	tr.instance.quiet.Set(true)
 	for _, id := range []string{"2", "3"} {
 		if row := s.is(id, store.StatusQueued, taskdb.OutcomeReleased); row.Attempt != 0 ||

@@ -2,7 +2,9 @@ package taskdb_test
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -216,6 +218,38 @@ func TestClaimRespectsTheRoomOfEachPool(t *testing.T) {
 	} {
 		if got := fmt.Sprint(claim(step.room, step.most)); got != step.want {
 			t.Errorf("room %d, most %d: claimed %s, want %s", step.room, step.most, got, step.want)
+		}
+	}
+}
+
+// A lane that is claimed alone gets the tasks that it gets beside an empty lane, for which Postgres ranks them.
+func TestClaimFromASingleLane(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	random := rand.New(rand.NewPCG(1, 2))
+	for i := range 60 {
+		due, near := random.IntN(8), random.IntN(8)
+		room, cost, most := random.IntN(20), 1+random.IntN(3), 1+random.IntN(12)
+		nearRoom := random.IntN(room + 3)
+		claim := func(queue string, more ...taskdb.LaneQuota) (got []string) {
+			for n := range due + near {
+				b.Schedule(store.Task{
+					ID: fmt.Sprint(queue, " ", n), Payload: enginetest.Job{}, Queue: queue,
+					At: enginetest.Noon.Add(time.Duration(n-due+1) * time.Second),
+				})
+			}
+			lane := taskdb.LaneQuota{
+				Lane: taskdb.Lane{Queue: queue, Type: "JOB"}, Room: room, Near: nearRoom, Cost: cost,
+			}
+			for _, c := range b.ClaimFrom(enginetest.Noon, time.Minute, most, append(more, lane)...) {
+				got = append(got, strings.TrimPrefix(c.ID, queue))
+			}
+			return got
+		}
+		beside := claim(fmt.Sprint("beside", i), taskdb.LaneQuota{Lane: taskdb.Lane{Queue: "empty", Type: "JOB"}, Room: 9})
+		if alone := claim(fmt.Sprint("alone", i)); !slices.Equal(alone, beside) {
+			t.Errorf("%d due, %d near, room %d, near %d, cost %d, most %d: claimed %q, beside an empty lane %q",
+				due, near, room, nearRoom, cost, most, alone, beside)
 		}
 	}
 }
