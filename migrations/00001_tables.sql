@@ -324,12 +324,13 @@ CREATE INDEX pauses_ends_at ON tasktable.pauses (ends_at);
 COMMENT ON INDEX tasktable.pauses_ends_at IS 'The pauses that hold, and those of a time.';
 
 CREATE TABLE tasktable.applications (
-    role    text NOT NULL,
-    service text NOT NULL,
+    role      text    NOT NULL,
+    service   text    NOT NULL,
+    by_tenant boolean NOT NULL DEFAULT false,
     PRIMARY KEY (role, service)
 );
-COMMENT ON TABLE tasktable.applications IS 'Which database role may schedule and read the tasks of which service. The '
-    'script of "migrate roles" writes it. Without that script it stays empty.';
+COMMENT ON TABLE tasktable.applications IS 'Which database role may schedule and read the tasks of which service, or '
+    'of one tenant at a time. The script of "migrate roles" writes it. Without that script it stays empty.';
 
 DO $$
 DECLARE
@@ -469,7 +470,8 @@ BEGIN
         UNION ALL
         SELECT 'applications', c.* FROM (VALUES
             ('role', 'The database role.'),
-            ('service', 'The service, as in scheduled_by. Empty: all services.')
+            ('service', 'The service, as in scheduled_by. Empty: all services.'),
+            ('by_tenant', 'The role has the tasks of one tenant alone, which the setting tasktable.tenant names.')
         ) AS c (name, text)
     LOOP
         EXECUTE format('COMMENT ON COLUMN tasktable.%I.%I IS %L', one.relation, one.name, one.text);

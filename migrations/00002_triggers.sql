@@ -324,16 +324,26 @@ END $$;
 COMMENT ON FUNCTION tasktable.refuse_truncate IS 'Refuses TRUNCATE, because it would remove running tasks, and would '
     'not record the removed ones.';
 
--- The two functions below are for roles.sql. Their search_path is fixed, so that the calling role cannot put a
+-- The three functions below are for roles.sql. Their search_path is fixed, so that the calling role cannot put a
 -- pg_has_role of its own before the real one.
 CREATE FUNCTION tasktable.services_of(role name) RETURNS text[]
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     -- to_regrole gives null for a role that was dropped, and pg_has_role would fail for its name.
     SELECT ARRAY(SELECT a.service FROM tasktable.applications AS a
-        WHERE pg_has_role(services_of.role, to_regrole(quote_ident(a.role)), 'USAGE'))
+        WHERE NOT a.by_tenant AND pg_has_role(services_of.role, to_regrole(quote_ident(a.role)), 'USAGE'))
 $$;
 COMMENT ON FUNCTION tasktable.services_of IS 'The services whose tasks a database role may schedule and read, itself '
-    'or as a member of another role. An empty name means all services.';
+    'or as a member of another role. An empty name means all services. The role of tenants has none.';
+
+CREATE FUNCTION tasktable.tenant_of(role name) RETURNS text
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT coalesce(current_setting('tasktable.tenant', true), '') WHERE EXISTS (
+        SELECT FROM tasktable.applications AS a
+        WHERE a.by_tenant AND pg_has_role(tenant_of.role, to_regrole(quote_ident(a.role)), 'USAGE'))
+$$;
+COMMENT ON FUNCTION tasktable.tenant_of IS 'The tenant whose tasks a database role may schedule and read in this '
+    'transaction, as the setting tasktable.tenant says. Empty: none, because the setting is missing. Null: the role is '
+    'not the role of tenants.';
 
 CREATE FUNCTION tasktable.refuse_others_task() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -341,12 +351,31 @@ DECLARE
     -- The role that logged in or was SET. current_user is the owner, because verbs run as the owner.
     caller   name := coalesce(nullif(current_setting('role'), 'none'), session_user);
     services text[];
+    tenant   text; -- null: the caller is not the role of tenants
     other    record;
 BEGIN
     -- The query of services_of is repeated here, because Postgres keeps the plan of a query in PL/pgSQL.
     services := ARRAY(SELECT a.service FROM tasktable.applications AS a
-        WHERE pg_has_role(caller, to_regrole(quote_ident(a.role)), 'USAGE'));
+        WHERE NOT a.by_tenant AND pg_has_role(caller, to_regrole(quote_ident(a.role)), 'USAGE'));
     IF '' = ANY (services) THEN
+        RETURN NULL;
+    END IF;
+    tenant := tasktable.tenant_of(caller);
+    IF tenant IS NOT NULL THEN
+        IF TG_OP = 'INSERT' THEN
+            SELECT i.id, i.tenant_id INTO other
+            FROM inserted AS i WHERE (i.tenant_id = tenant) IS NOT TRUE LIMIT 1;
+        ELSIF (OLD.tenant_id = tenant) IS NOT TRUE THEN
+            RAISE EXCEPTION 'task "%" is another tenant''s: role "%" must not change it', OLD.id, caller
+                USING ERRCODE = 'insufficient_privilege', COLUMN = 'tenant_id';
+        ELSIF TG_OP = 'UPDATE' THEN
+            SELECT NEW.id, NEW.tenant_id INTO other WHERE (NEW.tenant_id = tenant) IS NOT TRUE;
+        END IF;
+        IF TG_OP <> 'DELETE' AND FOUND THEN
+            RAISE EXCEPTION 'tenant_id of task "%" must be the tenant of the call, %, not %', other.id,
+                quote_nullable(nullif(tenant, '')), quote_nullable(other.tenant_id)
+                USING ERRCODE = 'insufficient_privilege', COLUMN = 'tenant_id';
+        END IF;
         RETURN NULL;
     END IF;
     IF TG_OP = 'INSERT' THEN
@@ -362,8 +391,8 @@ BEGIN
     END IF;
     RETURN NULL;
 END $$;
-COMMENT ON FUNCTION tasktable.refuse_others_task IS 'Keeps an application role to the tasks of its services. The '
-    'script of "migrate roles" makes its triggers.';
+COMMENT ON FUNCTION tasktable.refuse_others_task IS 'Keeps an application role to the tasks of its services, and the '
+    'role of tenants to the tasks of one tenant. The script of "migrate roles" makes its triggers.';
 
 -- Postgres fires triggers in the order of their names. The names of these BEFORE triggers sort last, so that they see
 -- the changes of an application's own triggers. The engine's own updates fire none of the triggers. A claim, settle or
@@ -416,7 +445,7 @@ COMMENT ON TRIGGER append_only_truncate ON tasktable.scheduled_task_changes IS '
 
 -- +goose Down
 -- CASCADE drops the triggers as well, and the triggers and policies that roles.sql has made.
-DROP FUNCTION tasktable.refuse_others_task, tasktable.services_of, tasktable.refuse_truncate,
+DROP FUNCTION tasktable.refuse_others_task, tasktable.tenant_of, tasktable.services_of, tasktable.refuse_truncate,
     tasktable.refuse_history_change, tasktable.refuse_held_delete, tasktable.after_tasks_insert,
     tasktable.after_task_change, tasktable.before_task_change CASCADE;
 DROP FUNCTION tasktable.task_content, tasktable.notify, tasktable.in_hours, tasktable.due_of, tasktable.asked_now;

@@ -1,4 +1,8 @@
 -- The verbs: one function for each verb of the Go package store, which calls them. Other languages call them as well.
+--
+-- If the setting tasktable.tenant names a tenant, the verbs touch only tasks of that tenant. To the verb of one task a
+-- task of another tenant is absent. Ids belong to all tenants together, so to schedule another tenant's id is an error.
+-- The verbs read the setting for every caller, but only a caller with the role of tenants needs it (see roles.sql).
 
 -- +goose Up
 -- +goose StatementBegin
@@ -74,6 +78,7 @@ DECLARE
     -- In a higher isolation level the snapshot may be older than this call, and a row that looks unchanged may have
     -- been edited since. Only a lock notices that.
     locked     boolean := current_setting('transaction_isolation') <> 'read committed';
+    tenant     text := nullif(current_setting('tasktable.tenant', true), '');
     result     tasktable.verb_outcome;
 BEGIN
     -- A null means the default, because a caller without a value passes null.
@@ -125,6 +130,10 @@ BEGIN
             CONTINUE;
         END IF;
         misses := 0;
+        IF tenant IS NOT NULL AND task.tenant_id IS DISTINCT FROM tenant THEN
+            RAISE EXCEPTION 'id "%" is the id of another tenant''s task: choose another id', task_id
+                USING ERRCODE = 'insufficient_privilege', COLUMN = 'id';
+        END IF;
         -- Two times that differ by rounding alone are the same. Without a time the task keeps its time, unless the
         -- caller wants a finished task to run again.
         task_time := CASE WHEN schedule.scheduled_at IS NULL AND schedule.if_finished = 'rearm'
@@ -275,7 +284,8 @@ CREATE FUNCTION tasktable.sync(entity text, tasks jsonb, by text DEFAULT NULL, w
 RETURNS TABLE ("position" bigint, id text, revision bigint, outcome text) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
-    each record;
+    tenant text := nullif(current_setting('tasktable.tenant', true), '');
+    each   record;
 BEGIN
     IF sync.entity IS NULL THEN
         RAISE EXCEPTION 'entity must be given, not null' USING ERRCODE = 'not_null_violation', COLUMN = 'entity';
@@ -302,6 +312,8 @@ BEGIN
             UNION ALL
             SELECT NULL, t.id, NULL FROM tasktable.scheduled_tasks AS t
             WHERE t.entity = sync.entity AND t.status IN ('QUEUED', 'PAUSED', 'EXECUTING')
+                -- Tenants may have entities of the same name.
+                AND (tenant IS NULL OR t.tenant_id = tenant)
                 AND NOT EXISTS (SELECT 1 FROM jsonb_array_elements(sync.tasks) AS one WHERE one.value ->> 'id' = t.id)
                 -- The caller lists a recurring task, but not its occurrences.
                 AND NOT EXISTS (SELECT 1 FROM jsonb_array_elements(sync.tasks) AS one
@@ -318,7 +330,8 @@ BEGIN
         END IF;
         -- The task may have ended since, or belong to another entity. The lock makes sure.
         PERFORM 1 FROM tasktable.scheduled_tasks AS t
-        WHERE t.id = each.id AND t.entity = sync.entity AND t.status IN ('QUEUED', 'PAUSED', 'EXECUTING') FOR UPDATE;
+        WHERE t.id = each.id AND t.entity = sync.entity AND t.status IN ('QUEUED', 'PAUSED', 'EXECUTING')
+            AND (tenant IS NULL OR t.tenant_id = tenant) FOR UPDATE;
         IF FOUND THEN
             RETURN QUERY SELECT NULL::bigint, done.id, done.revision, done.outcome
             FROM tasktable.cancel(each.id, sync.by) AS done;
@@ -335,6 +348,7 @@ RETURNS tasktable.verb_outcome LANGUAGE plpgsql AS $$
 DECLARE
     task   record;
     former text;
+    tenant text := nullif(current_setting('tasktable.tenant', true), '');
     result tasktable.verb_outcome;
 BEGIN
     IF reschedule.at IS NULL THEN
@@ -342,7 +356,8 @@ BEGIN
     END IF;
     result.id := reschedule.id;
     SELECT t.status, t.revision, t.scheduled_at INTO task
-    FROM tasktable.scheduled_tasks AS t WHERE t.id = reschedule.id FOR UPDATE;
+    FROM tasktable.scheduled_tasks AS t
+    WHERE t.id = reschedule.id AND (tenant IS NULL OR t.tenant_id = tenant) FOR UPDATE;
     IF NOT FOUND THEN
         result.outcome := 'absent';
         RETURN result;
@@ -391,11 +406,13 @@ CREATE FUNCTION tasktable.apply_verb(
 DECLARE
     task   record;
     former text;
+    tenant text := nullif(current_setting('tasktable.tenant', true), '');
     result tasktable.verb_outcome;
 BEGIN
     result.id := apply_verb.id;
     SELECT t.status, t.revision, t.fence IS NOT NULL AS held, t.cron IS NOT NULL AS recurs, t.paused_until,
-        t.archived_at INTO task FROM tasktable.scheduled_tasks AS t WHERE t.id = apply_verb.id FOR UPDATE;
+        t.archived_at INTO task FROM tasktable.scheduled_tasks AS t
+    WHERE t.id = apply_verb.id AND (tenant IS NULL OR t.tenant_id = tenant) FOR UPDATE;
     IF NOT FOUND THEN
         result.outcome := 'absent';
         RETURN result;

@@ -278,14 +278,17 @@ DECLARE
     -- The role that logged in or was SET. current_user is the owner here.
     caller   name := coalesce(nullif(current_setting('role'), 'none'), session_user);
     services text[];
+    tenant   text; -- null: the caller is not the role of tenants
 BEGIN
     IF NOT has_table_privilege(caller, 'tasktable.task_reasons'::regclass, 'SELECT') THEN
         services := tasktable.services_of(caller);
-        IF cardinality(services) = 0 THEN
+        tenant := tasktable.tenant_of(caller);
+        IF cardinality(services) = 0 AND tenant IS NULL THEN
             RAISE EXCEPTION 'permission denied: role "%" has no tasks', caller USING ERRCODE = 'insufficient_privilege';
         END IF;
         PERFORM FROM tasktable.scheduled_tasks AS t
-        WHERE t.id = reason_of.id AND (t.scheduled_by = ANY (services) OR '' = ANY (services));
+        WHERE t.id = reason_of.id
+            AND (t.scheduled_by = ANY (services) OR '' = ANY (services) OR t.tenant_id = tenant);
         IF NOT FOUND THEN
             RETURN;
         END IF;

@@ -14,26 +14,27 @@ import (
 	"github.com/tasktable/tasktable/store/storetest"
 )
 
-// rights is a database with the four roles, each with a pool of its own.
+// rights is a database with the five roles, each with a pool of its own.
 type rights struct {
 	roles    migrations.Roles
 	database string
 	admin    *pgxpool.Pool
 
-	owner, engine, application, auditor *pgxpool.Pool
+	owner, engine, application, auditor, tenant *pgxpool.Pool
 }
 
 func newRights(ctx context.Context, t *testing.T, services ...string) *rights {
 	t.Helper()
 	r := &rights{roles: migrations.Roles{
 		Owner: storetest.Role(t), Engine: storetest.Role(t), Application: storetest.Role(t), Auditor: storetest.Role(t),
-		Services: services,
+		Tenant: storetest.Role(t), Services: services,
 	}}
 	r.database = storetest.URL(t) // after the roles: it goes before them
 	r.admin = poolOn(ctx, t, r.database, 4)
 	r.grant(ctx, t, r.roles)
 	r.owner, r.engine = as(ctx, t, r.roles.Owner, r.database), as(ctx, t, r.roles.Engine, r.database)
 	r.application, r.auditor = as(ctx, t, r.roles.Application, r.database), as(ctx, t, r.roles.Auditor, r.database)
+	r.tenant = as(ctx, t, r.roles.Tenant, r.database)
 	return r
 }
 
@@ -99,7 +100,7 @@ SELECT concat_ws(' ', o.name, o.privilege) FROM (
 }
 
 // The lists are whole: whoever gives a role another right writes it here.
-func TestRightsOfTheApplicationAndTheAuditor(t *testing.T) {
+func TestRightsOfEachRole(t *testing.T) {
 	t.Parallel()
 	ctx := deadline(t)
 	r := newRights(ctx, t)
@@ -110,6 +111,14 @@ func TestRightsOfTheApplicationAndTheAuditor(t *testing.T) {
 		"schedule() EXECUTE", "schedule_many() EXECUTE", "schedule_outcome() EXECUTE", "schedule_recurring() EXECUTE",
 		"scheduled_task_changes SELECT", "scheduled_task_executions SELECT", "scheduled_tasks SELECT",
 		"scheduled_tasks.id UPDATE", "schema USAGE", "services_of() EXECUTE", "sync() EXECUTE",
+	}, "\n"))
+	same(t, "the tenant's rights", strings.Join(held(ctx, t, r, r.roles.Tenant), "\n"), strings.Join([]string{
+		"archive() EXECUTE", "cancel() EXECUTE", "delete() EXECUTE",
+		"goose_db_version SELECT", "pause() EXECUTE", "pauses SELECT", "reason_of() EXECUTE", "reschedule() EXECUTE",
+		"resume() EXECUTE", "retry() EXECUTE", "river_migration SELECT", "run_now() EXECUTE", "same_time() EXECUTE",
+		"schedule() EXECUTE", "schedule_many() EXECUTE", "schedule_outcome() EXECUTE", "schedule_recurring() EXECUTE",
+		"scheduled_task_changes SELECT", "scheduled_task_executions SELECT", "scheduled_tasks SELECT",
+		"scheduled_tasks.id UPDATE", "schema USAGE", "sync() EXECUTE",
 	}, "\n"))
 	for _, right := range held(ctx, t, r, r.roles.Auditor) {
 		switch right {
@@ -125,6 +134,7 @@ func TestRightsOfTheApplicationAndTheAuditor(t *testing.T) {
 		switch name, privilege, _ := strings.Cut(right, " "); {
 		case privilege == "TRUNCATE", privilege == "REFERENCES", privilege == "TRIGGER", privilege == "CREATE",
 			strings.HasPrefix(name, "scheduled_task_") && privilege == "UPDATE", // history
+			right == "api_keys DELETE", right == "api_answers UPDATE",
 			strings.HasSuffix(name, "_version") && privilege != "SELECT",
 			name == "river_migration" && privilege != "SELECT", name == "applications" && privilege != "SELECT":
 			t.Errorf("the engine has %s", right)
@@ -143,7 +153,7 @@ func TestWhatRunsAsTheOwnerHasItsOwnSearchPath(t *testing.T) {
 	ctx := deadline(t)
 	r := newRights(ctx, t)
 	if definers := lines(ctx, t, r.admin, `SELECT p.proname::text FROM pg_proc AS p
-		WHERE p.pronamespace = 'tasktable'::regnamespace AND p.prosecdef`); len(definers) != 16 {
+		WHERE p.pronamespace = 'tasktable'::regnamespace AND p.prosecdef`); len(definers) != 17 {
 		t.Errorf("%d functions run as the owner: %v", len(definers), definers)
 	}
 	for _, bare := range lines(ctx, t, r.admin, `SELECT p.oid::regprocedure::text FROM pg_proc AS p

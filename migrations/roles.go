@@ -25,6 +25,8 @@ type Roles struct {
 	Engine      string
 	Application string
 	Auditor     string
+	// Tenant is the role that the HTTP API takes for a call whose key belongs to a tenant.
+	Tenant string
 	// Services restricts the application role to the tasks of these services, which are the tasks that have one of
 	// them in scheduled_by (see store.Config.Service). If Services is empty, the role has the tasks of all services.
 	Services []string
@@ -34,7 +36,7 @@ type Roles struct {
 // cloud providers make such names.
 var roleName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.@-]{0,62}$`)
 
-// PrintRoles writes the SQL that creates the roles that do not exist, and gives the four roles their rights. Run the
+// PrintRoles writes the SQL that creates the roles that do not exist, and gives the five roles their rights. Run the
 // SQL after each migration. It may run any number of times. PrintRoles returns an error that wraps store.ErrInvalid
 // for a name that is not allowed. It refuses the schema public, because the rights would then apply to other people's
 // objects, too.
@@ -62,6 +64,7 @@ func (r Roles) rewrite(schema store.Schema) (*strings.Replacer, error) {
 	var pairs, taken []string
 	for _, role := range []struct{ kind, name string }{
 		{"owner", r.Owner}, {"engine", r.Engine}, {"application", r.Application}, {"auditor", r.Auditor},
+		{"tenant", r.Tenant},
 	} {
 		name := role.name
 		if name == "" {
@@ -71,7 +74,7 @@ func (r Roles) rewrite(schema store.Schema) (*strings.Replacer, error) {
 			return nil, err
 		}
 		if slices.Contains(taken, name) {
-			return nil, fmt.Errorf("%w: role of the %s must be another than the other three, got %q", store.ErrInvalid,
+			return nil, fmt.Errorf("%w: role of the %s must be another than the other four, got %q", store.ErrInvalid,
 				role.kind, name)
 		}
 		taken = append(taken, name)

@@ -1,9 +1,11 @@
--- Gives four roles their rights in a schema that contains Tasktable alone:
+-- Gives five roles their rights in a schema that contains Tasktable alone:
 --
 --   owner        owns the schema and everything in it, and migrates it
 --   engine       for nodes, also embedded ones, and for operators: does everything to tasks, but cannot rewrite history
 --   application  schedules and calls the verbs, by functions alone, and reads tasks and history; writes to no table
 --   auditor      reads everything
+--   tenant       does what the application does, to the tasks of one tenant; the HTTP API takes this role for the
+--                transaction of a call, and names the tenant in the setting tasktable.tenant
 --
 -- Run it after each migration, because a function that was created again has lost its rights. You may run it any number
 -- of times. The first run needs a superuser, or a role with CREATEROLE that owns the objects. Later the owner suffices.
@@ -19,11 +21,12 @@ SET LOCAL client_min_messages = warning;
 
 DO $$
 DECLARE
-    names name[] := ARRAY['tasktable_owner', 'tasktable_engine', 'tasktable_application', 'tasktable_auditor'];
+    names name[] := ARRAY['tasktable_owner', 'tasktable_engine', 'tasktable_application', 'tasktable_auditor',
+        'tasktable_tenant'];
     one   name;
 BEGIN
     PERFORM pg_advisory_xact_lock(hashtextextended('tasktable roles', 0));
-    IF to_regclass('tasktable.task_reasons') IS NULL OR to_regclass('tasktable.river_job') IS NULL THEN
+    IF to_regclass('tasktable.api_keys') IS NULL OR to_regclass('tasktable.river_job') IS NULL THEN
         RAISE EXCEPTION 'schema tasktable is not migrated, or older than this script: migrate it first';
     END IF;
     FOREACH one IN ARRAY names LOOP
@@ -34,15 +37,35 @@ BEGIN
                 one;
         END IF;
     END LOOP;
-    FOREACH one IN ARRAY names[2:4] LOOP
+    FOREACH one IN ARRAY names[2:5] LOOP
         IF pg_has_role(one, names[1], 'MEMBER') OR one <> names[2] AND pg_has_role(one, names[2], 'MEMBER') THEN
             RAISE EXCEPTION 'role "%" is a member of a role that may do more: it would have all of its rights', one;
+        END IF;
+    END LOOP;
+    -- A member of the role of tenants chooses the tenant itself. That would undo the services of an application.
+    FOREACH one IN ARRAY names[3:4] LOOP
+        IF pg_has_role(names[5], one, 'MEMBER') THEN
+            RAISE EXCEPTION 'role "%" is a member of a role that may do more: it would have all of its rights',
+                names[5];
+        ELSIF pg_has_role(one, names[5], 'MEMBER') THEN
+            RAISE EXCEPTION 'role "%" is a member of role "%": it would have the tasks of every tenant', one, names[5];
         END IF;
     END LOOP;
     -- A role with CREATEROLE needs this to change the owner of anything. A superuser does not.
     IF NOT pg_has_role(current_user, names[1], 'USAGE') THEN
         EXECUTE format('GRANT %I TO CURRENT_USER', names[1]);
     END IF;
+    -- Owner and engine may take the role of tenants by SET ROLE. They need nothing that it has. Before Postgres 16
+    -- membership without its rights is a property of the member, so there they have them, too. They have more anyway.
+    FOREACH one IN ARRAY names[1:2] LOOP
+        IF current_setting('server_version_num')::int < 160000 THEN
+            IF NOT pg_has_role(one, names[5], 'MEMBER') THEN
+                EXECUTE format('GRANT %I TO %I', names[5], one);
+            END IF;
+        ELSIF NOT pg_has_role(one, names[5], 'SET') THEN
+            EXECUTE format('GRANT %I TO %I WITH INHERIT FALSE, SET TRUE', names[5], one);
+        END IF;
+    END LOOP;
 END $$;
 
 -- Objects that another role has created go to the owner. The sequence of a column goes with its table.
@@ -74,14 +97,16 @@ BEGIN
 END $$;
 
 -- All rights are granted again, so that rights that a release no longer needs are gone. The transaction hides this.
-REVOKE ALL ON SCHEMA tasktable FROM PUBLIC, "tasktable_engine", "tasktable_application", "tasktable_auditor";
+REVOKE ALL ON SCHEMA tasktable
+    FROM PUBLIC, "tasktable_engine", "tasktable_application", "tasktable_auditor", "tasktable_tenant";
 REVOKE ALL ON ALL TABLES IN SCHEMA tasktable
-    FROM PUBLIC, "tasktable_engine", "tasktable_application", "tasktable_auditor";
+    FROM PUBLIC, "tasktable_engine", "tasktable_application", "tasktable_auditor", "tasktable_tenant";
 REVOKE ALL ON ALL SEQUENCES IN SCHEMA tasktable
-    FROM PUBLIC, "tasktable_engine", "tasktable_application", "tasktable_auditor";
+    FROM PUBLIC, "tasktable_engine", "tasktable_application", "tasktable_auditor", "tasktable_tenant";
 REVOKE ALL ON ALL ROUTINES IN SCHEMA tasktable
-    FROM PUBLIC, "tasktable_engine", "tasktable_application", "tasktable_auditor";
-GRANT USAGE ON SCHEMA tasktable TO "tasktable_engine", "tasktable_application", "tasktable_auditor";
+    FROM PUBLIC, "tasktable_engine", "tasktable_application", "tasktable_auditor", "tasktable_tenant";
+GRANT USAGE ON SCHEMA tasktable
+    TO "tasktable_engine", "tasktable_application", "tasktable_auditor", "tasktable_tenant";
 
 -- The auditor may call only the functions that the views call. They change nothing.
 GRANT SELECT ON ALL TABLES IN SCHEMA tasktable TO "tasktable_auditor";
@@ -92,6 +117,9 @@ GRANT EXECUTE ON FUNCTION tasktable.due_of, tasktable.lock_class, tasktable.reas
 GRANT SELECT ON ALL TABLES IN SCHEMA tasktable TO "tasktable_engine";
 GRANT INSERT, UPDATE, DELETE ON tasktable.scheduled_tasks, tasktable.nodes, tasktable.pauses TO "tasktable_engine";
 GRANT INSERT, DELETE ON tasktable.scheduled_task_executions, tasktable.scheduled_task_changes TO "tasktable_engine";
+-- Keys are revoked, but not deleted. An answer that was given is not changed.
+GRANT INSERT, UPDATE ON tasktable.api_keys TO "tasktable_engine";
+GRANT INSERT, DELETE ON tasktable.api_answers TO "tasktable_engine";
 GRANT USAGE ON SEQUENCE tasktable.task_numbers TO "tasktable_engine";
 GRANT EXECUTE ON ALL ROUTINES IN SCHEMA tasktable TO "tasktable_engine";
 DO $$
@@ -117,15 +145,18 @@ ALTER DEFAULT PRIVILEGES FOR ROLE "tasktable_owner" IN SCHEMA tasktable
     GRANT USAGE ON SEQUENCES TO "tasktable_engine";
 
 -- The application may not read the views, because a view reads as its owner. To lock a row, as Reconcile does, it needs
--- the right to update a column. It has this right for the id, which a trigger does not let it change.
+-- the right to update a column. It has this right for the id, which a trigger does not let it change. All this is so
+-- for a tenant, too. Both may read the pauses, because a task may wait for the end of a pause that somebody else began.
 GRANT SELECT ON tasktable.scheduled_tasks, tasktable.scheduled_task_executions, tasktable.scheduled_task_changes,
-    tasktable.pauses, tasktable.goose_db_version, tasktable.river_migration TO "tasktable_application";
-GRANT UPDATE (id) ON tasktable.scheduled_tasks TO "tasktable_application";
-GRANT EXECUTE ON FUNCTION tasktable.same_time, tasktable.schedule_outcome, tasktable.services_of
-    TO "tasktable_application";
--- This function answers only for tasks that the application may read. Of other services' tasks it tells only how many
--- are in line before one.
-GRANT EXECUTE ON FUNCTION tasktable.reason_of TO "tasktable_application";
+    tasktable.pauses, tasktable.goose_db_version, tasktable.river_migration
+    TO "tasktable_application", "tasktable_tenant";
+GRANT UPDATE (id) ON tasktable.scheduled_tasks TO "tasktable_application", "tasktable_tenant";
+GRANT EXECUTE ON FUNCTION tasktable.same_time, tasktable.schedule_outcome
+    TO "tasktable_application", "tasktable_tenant";
+GRANT EXECUTE ON FUNCTION tasktable.services_of TO "tasktable_application";
+-- This function answers only for tasks that the caller may read. Of other tasks it tells only how many are in line
+-- before one.
+GRANT EXECUTE ON FUNCTION tasktable.reason_of TO "tasktable_application", "tasktable_tenant";
 
 -- The verbs run as the owner, so that the application needs no right to write. They have a fixed search_path, so that
 -- it cannot put functions or operators of its own before the real ones. erase is not among them, because it removes
@@ -136,7 +167,7 @@ DECLARE
         retry, delete, archive, fork_occurrence}';
     one   record;
 BEGIN
-    FOR one IN SELECT p.oid::regprocedure AS name,
+    FOR one IN SELECT p.oid::regprocedure AS name, p.proname AS verb,
             p.prosecdef AND p.proconfig = '{"search_path=pg_catalog, pg_temp"}' AS done
         FROM pg_proc AS p WHERE p.pronamespace = 'tasktable'::regnamespace AND p.proname = ANY (verbs)
     LOOP
@@ -144,67 +175,91 @@ BEGIN
             EXECUTE format('ALTER FUNCTION %s SECURITY DEFINER SET search_path = pg_catalog, pg_temp', one.name);
         END IF;
         EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO %I', one.name, 'tasktable_application');
+        IF one.verb <> 'fork_occurrence' THEN -- a tenant runs a recurring task by run_now
+            EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO %I', one.name, 'tasktable_tenant');
+        END IF;
     END LOOP;
 END $$;
 
 -- The services whose tasks the application may schedule and read.
-DELETE FROM tasktable.applications AS a WHERE a.role = 'tasktable_application' AND a.service <> ALL (ARRAY['']);
+DELETE FROM tasktable.applications AS a
+    WHERE a.role = 'tasktable_application' AND (a.service <> ALL (ARRAY['']) OR a.by_tenant)
+        OR a.role = 'tasktable_tenant' AND NOT a.by_tenant;
 INSERT INTO tasktable.applications (role, service)
     SELECT 'tasktable_application', unnest(ARRAY['']) ON CONFLICT DO NOTHING;
+INSERT INTO tasktable.applications (role, service, by_tenant)
+    VALUES ('tasktable_tenant', '', true) ON CONFLICT DO NOTHING;
 
--- Policies and triggers are created only if they are missing, because to create one locks its table. Policies have no
--- effect until an application is bound to services, because row level security is off until then.
+-- Policies and triggers are created only if they are missing or others, because to create one locks its table. An
+-- application of all services, the engine and the auditor see all rows. Their policies have no condition, so that their
+-- plans are those of a table without row level security.
 DO $$
 DECLARE
-    own  text := $own$scheduled_by = ANY ((SELECT tasktable.services_of(current_user))::text[])
-        OR '' = ANY ((SELECT tasktable.services_of(current_user))::text[])$own$; -- each SELECT runs once a query
-    -- Without the history of an earlier task of the same id, because that may have been another service's.
-    past text := 'EXISTS (SELECT 1 FROM tasktable.scheduled_tasks AS t
-        WHERE t.id = %1$s.task_id AND t.created_at <= %1$s.%2$s)';
-    one  record;
+    own text := CASE WHEN EXISTS (SELECT FROM tasktable.applications AS a
+        WHERE a.role = 'tasktable_application' AND a.service = '') THEN 'all' ELSE 'service' END;
+    one record;
 BEGIN
     FOR one IN
-        SELECT * FROM (VALUES
-            ('tasktable.scheduled_tasks'::regclass, 'tasktable_engine'::name, 'ALL', 'true'),
-            ('tasktable.scheduled_tasks', 'tasktable_auditor', 'SELECT', 'true'),
-            ('tasktable.scheduled_tasks', 'tasktable_application', 'ALL', own),
-            ('tasktable.scheduled_task_executions', 'tasktable_engine', 'ALL', 'true'),
-            ('tasktable.scheduled_task_executions', 'tasktable_auditor', 'SELECT', 'true'),
-            ('tasktable.scheduled_task_executions', 'tasktable_application', 'SELECT',
-                format(past, 'scheduled_task_executions', 'finished_at')),
-            ('tasktable.scheduled_task_changes', 'tasktable_engine', 'ALL', 'true'),
-            ('tasktable.scheduled_task_changes', 'tasktable_auditor', 'SELECT', 'true'),
-            ('tasktable.scheduled_task_changes', 'tasktable_application', 'SELECT',
-                format(past, 'scheduled_task_changes', 'changed_at'))
-        ) AS wanted (relation, role, command, condition)
-        WHERE NOT EXISTS (SELECT 1 FROM pg_policy AS p WHERE p.polrelid = wanted.relation AND p.polname = wanted.role)
+        SELECT wanted.relation, wanted.role, wanted.command, p.oid IS NOT NULL AS made, CASE wanted.kind
+                WHEN 'all' THEN 'true'
+                -- Each SELECT runs once a query.
+                WHEN 'service' THEN 'scheduled_by = ANY ((SELECT tasktable.services_of(current_user))::text[])'
+                -- If the setting is missing or empty, this is true of no task.
+                WHEN 'tenant' THEN 'tenant_id = (SELECT current_setting(''tasktable.tenant'', true))'
+                -- Without the history of an earlier task of the same id, because that may have been another service's
+                -- or another tenant's.
+                ELSE format('EXISTS (SELECT 1 FROM tasktable.scheduled_tasks AS t
+                    WHERE t.id = %1$s.task_id AND t.created_at <= %1$s.%2$I)', wanted.relation, wanted.kind) END
+                AS condition
+        FROM (
+            SELECT 'tasktable.scheduled_tasks'::regclass AS relation, r.* FROM (VALUES
+                ('tasktable_engine'::name, 'ALL', 'all'), ('tasktable_auditor', 'SELECT', 'all'),
+                ('tasktable_application', 'ALL', own), ('tasktable_tenant', 'ALL', 'tenant')
+            ) AS r (role, command, kind)
+            UNION ALL
+            SELECT h.relation, r.role, r.command, CASE WHEN r.kind = 'all' THEN 'all' ELSE h.time END
+            FROM (VALUES
+                ('tasktable.scheduled_task_executions'::regclass, 'finished_at'),
+                ('tasktable.scheduled_task_changes', 'changed_at')
+            ) AS h (relation, time)
+            CROSS JOIN (VALUES
+                ('tasktable_engine'::name, 'ALL', 'all'), ('tasktable_auditor', 'SELECT', 'all'),
+                ('tasktable_application', 'SELECT', own), ('tasktable_tenant', 'SELECT', 'tenant')
+            ) AS r (role, command, kind)
+        ) AS wanted
+        LEFT JOIN pg_policy AS p ON p.polrelid = wanted.relation AND p.polname = wanted.role
+        -- The kind of the policy that there is, by words that Postgres shows it in.
+        WHERE wanted.kind IS DISTINCT FROM CASE
+            WHEN pg_get_expr(p.polqual, p.polrelid) = 'true' THEN 'all'
+            WHEN pg_get_expr(p.polqual, p.polrelid) LIKE '%services_of(%' THEN 'service'
+            WHEN pg_get_expr(p.polqual, p.polrelid) LIKE '%current_setting(%' THEN 'tenant'
+            WHEN pg_get_expr(p.polqual, p.polrelid) LIKE '%.finished_at)%' THEN 'finished_at'
+            WHEN pg_get_expr(p.polqual, p.polrelid) LIKE '%.changed_at)%' THEN 'changed_at' END
     LOOP
+        IF one.made THEN
+            EXECUTE format('DROP POLICY %I ON %s', one.role, one.relation);
+        END IF;
         EXECUTE format('CREATE POLICY %I ON %s FOR %s TO %I USING (%s)',
             one.role, one.relation, one.command, one.role, one.condition);
+    END LOOP;
+    FOR one IN
+        SELECT c.oid::regclass AS relation FROM pg_class AS c
+        WHERE c.relnamespace = 'tasktable'::regnamespace AND NOT c.relrowsecurity
+            AND c.relname IN ('scheduled_tasks', 'scheduled_task_executions', 'scheduled_task_changes')
+    LOOP
+        EXECUTE format('ALTER TABLE %s ENABLE ROW LEVEL SECURITY', one.relation);
     END LOOP;
 END $$;
 
 DO $$
 DECLARE
-    bound boolean := EXISTS (SELECT 1 FROM tasktable.applications AS a WHERE a.service <> '');
-    made  boolean := EXISTS (SELECT 1 FROM pg_trigger AS t
-        WHERE t.tgrelid = 'tasktable.scheduled_tasks'::regclass AND t.tgname = 'task_9_own_insert');
     -- The triggers ask neither the engine nor the owner, because both may update the table anyway.
-    bare  text := $bare$NOT has_table_privilege(coalesce(nullif(current_setting('role'), 'none'), session_user),
+    bare CONSTANT text := $bare$NOT has_table_privilege(coalesce(nullif(current_setting('role'), 'none'), session_user),
         'tasktable.scheduled_tasks'::regclass, 'UPDATE')$bare$;
-    one   text;
 BEGIN
-    IF bound = made THEN
-        RETURN;
-    END IF;
-    FOREACH one IN ARRAY '{scheduled_tasks, scheduled_task_executions, scheduled_task_changes}'::text[] LOOP
-        EXECUTE format('ALTER TABLE tasktable.%I %s ROW LEVEL SECURITY', one,
-            CASE WHEN bound THEN 'ENABLE' ELSE 'DISABLE' END);
-    END LOOP;
-    IF made THEN
-        DROP TRIGGER task_9_own_insert ON tasktable.scheduled_tasks;
-        DROP TRIGGER task_9_own_update ON tasktable.scheduled_tasks;
-        DROP TRIGGER task_9_own_delete ON tasktable.scheduled_tasks;
+    IF EXISTS (SELECT 1 FROM pg_trigger AS t
+        WHERE t.tgrelid = 'tasktable.scheduled_tasks'::regclass AND t.tgname = 'task_9_own_insert')
+    THEN
         RETURN;
     END IF;
     EXECUTE format('CREATE TRIGGER task_9_own_insert AFTER INSERT ON tasktable.scheduled_tasks
@@ -217,11 +272,11 @@ BEGIN
     EXECUTE format('CREATE TRIGGER task_9_own_delete AFTER DELETE ON tasktable.scheduled_tasks
         FOR EACH ROW WHEN (%s) EXECUTE FUNCTION tasktable.refuse_others_task()', bare);
     COMMENT ON TRIGGER task_9_own_insert ON tasktable.scheduled_tasks IS
-        'An application schedules for its own services.';
+        'An application schedules for its own services, and a tenant for itself.';
     COMMENT ON TRIGGER task_9_own_update ON tasktable.scheduled_tasks IS
-        'An application edits the tasks of its own services.';
+        'An application edits the tasks of its own services, and a tenant its own.';
     COMMENT ON TRIGGER task_9_own_delete ON tasktable.scheduled_tasks IS
-        'An application deletes the tasks of its own services.';
+        'An application deletes the tasks of its own services, and a tenant its own.';
 END $$;
 
 COMMIT;

@@ -24,6 +24,7 @@ func TestRolesAreNamedAsAsked(t *testing.T) {
 	})
 	for _, want := range []string{
 		`TO "node@project.iam"`, `'node@project.iam'`, `"Events-API"`, `'Events-API'`, `"jobs_owner"`, `'jobs_auditor'`,
+		`"jobs_tenant"`, `'jobs_tenant'`, `jobs.tenant`,
 		`ON jobs.scheduled_tasks`, `ARRAY['it''s "quoted", \and', 'b']`,
 	} {
 		if !strings.Contains(printed, want) {
@@ -56,6 +57,8 @@ func TestRolesThatAreRefused(t *testing.T) {
 		"service must be 1 to 512 bytes without":           {Services: []string{""}},
 		"service must be 1 to 512 bytes":                   {Services: []string{strings.Repeat("x", 513)}},
 		"role of the application must be 1 to 63 of lette": {Application: "a b"},
+		"role of the tenant must be 1 to 63 of letters":    {Tenant: "a b"},
+		"role of the tenant must be another than":          {Engine: "same", Tenant: "same"},
 	} {
 		err := migrations.PrintRoles(io.Discard, "", roles)
 		if !errors.Is(err, store.ErrInvalid) || !strings.Contains(err.Error(), want) {
@@ -82,9 +85,9 @@ func fails(ctx context.Context, t *testing.T, pool *pgxpool.Pool, roles migratio
 	if err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v, want %s", err, want)
 	}
-	if made := lines(ctx, t, pool, `SELECT rolname::text FROM pg_roles WHERE rolname IN ($1, $2, $3, $4)
+	if made := lines(ctx, t, pool, `SELECT rolname::text FROM pg_roles WHERE rolname IN ($1, $2, $3, $4, $5)
 		AND rolname <> current_user
-		AND NOT rolcanlogin`, roles.Owner, roles.Engine, roles.Application, roles.Auditor); len(made) != 0 {
+		AND NOT rolcanlogin`, roles.Owner, roles.Engine, roles.Application, roles.Auditor, roles.Tenant); len(made) != 0 {
 		t.Errorf("%s: made %v", want, made)
 	}
 }
@@ -99,10 +102,11 @@ func newNames(ctx context.Context, t *testing.T) migrations.Roles {
 	name := fmt.Sprintf("tasktable_test-%016x@", rand.Uint64())
 	roles := migrations.Roles{
 		Owner: name + "own", Engine: name + "engine", Application: name + "app", Auditor: name + "audit",
+		Tenant: name + "tenant",
 	}
 	t.Cleanup(func() {
 		ctx := context.WithoutCancel(ctx)
-		for _, role := range []string{roles.Owner, roles.Engine, roles.Application, roles.Auditor} {
+		for _, role := range []string{roles.Owner, roles.Engine, roles.Application, roles.Auditor, roles.Tenant} {
 			if _, err := admin.Exec(ctx, `DROP ROLE IF EXISTS `+pgx.Identifier{role}.Sanitize()); err != nil {
 				t.Errorf("drop the role: %v", err)
 			}
@@ -126,6 +130,14 @@ func TestTheScriptRefusesWhatWouldMeanNothing(t *testing.T) {
 	inherits.Engine, inherits.Application = storetest.Role(t), member
 	apply(ctx, t, admin, `GRANT `+inherits.Engine+` TO `+member)
 	fails(ctx, t, admin, inherits, `role "`+member+`" is a member of a role that may do more`)
+	tenant := storetest.Role(t)
+	inherits = roles
+	inherits.Application, inherits.Tenant = storetest.Role(t), tenant
+	apply(ctx, t, admin, `GRANT `+inherits.Application+` TO `+tenant)
+	fails(ctx, t, admin, inherits, `role "`+tenant+`" is a member of a role that may do more`)
+	apply(ctx, t, admin, `REVOKE `+inherits.Application+` FROM `+tenant+`;
+		GRANT `+tenant+` TO `+inherits.Application)
+	fails(ctx, t, admin, inherits, `would have the tasks of every tenant`)
 }
 
 // state is what the script says: rights, policies, triggers and settings of functions.

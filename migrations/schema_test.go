@@ -68,10 +68,10 @@ func explainedElsewhere(object object) bool {
 	case "index":
 		return strings.HasSuffix(object.Name, "_pkey")
 	case "sequence":
-		return object.Name == "nodes_number_seq"
+		return strings.HasSuffix(object.Name, "_number_seq")
 	case "column":
 		return table != "scheduled_tasks" && table != "scheduled_task_executions" &&
-			table != "scheduled_task_changes" && table != "nodes"
+			table != "scheduled_task_changes" && table != "nodes" && table != "api_keys" && table != "api_answers"
 	default:
 		return false
 	}

@@ -117,13 +117,8 @@ func TestCheckOfWhatIsUnmigratedOrOlder(t *testing.T) {
 
 // withoutLast undoes the last migration, which must then be named in its place.
 const withoutLast = `
-	DROP VIEW tasktable.delay_by_type_and_hour, tasktable.throughput_by_hour, tasktable.next_fires,
-		tasktable.stuck_tasks,
-		tasktable.task_reasons, tasktable.follow_ups, tasktable.dead_letters, tasktable.running_tasks,
-		tasktable.late_tasks,
-		tasktable.task_timeline, tasktable.worked_lanes, tasktable.node_states;
-	DROP FUNCTION tasktable.lock_class, tasktable.reason_text, tasktable.reason_of, tasktable.tasks_ahead;
-	DELETE FROM tasktable.goose_db_version WHERE version_id = 5`
+	DROP TABLE tasktable.api_answers, tasktable.api_keys;
+	DELETE FROM tasktable.goose_db_version WHERE version_id = 6`
 
 // dropRiver removes what River's migrations made but their table.
 const dropRiver = `DO $$ DECLARE made record; BEGIN

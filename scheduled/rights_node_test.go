@@ -29,7 +29,7 @@ func bound(t *testing.T) (s *stage, application *pgxpool.Pool) {
 	t.Helper()
 	roles := migrations.Roles{ // before the database, in which they have rights
 		Owner: storetest.Role(t), Engine: storetest.Role(t), Application: storetest.Role(t), Auditor: storetest.Role(t),
-		Services: []string{"test"},
+		Tenant: storetest.Role(t), Services: []string{"test"},
 	}
 	s = newStage(t)
 	var script strings.Builder

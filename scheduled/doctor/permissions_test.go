@@ -23,7 +23,7 @@ func newRoles(t *testing.T, services ...string) *roles {
 	t.Parallel()
 	r := &roles{nobody: storetest.Role(t), Roles: migrations.Roles{ // before the database, in which they have rights
 		Owner: storetest.Role(t), Engine: storetest.Role(t), Application: storetest.Role(t), Auditor: storetest.Role(t),
-		Services: services,
+		Tenant: storetest.Role(t), Services: services,
 	}}
 	r.patient = at(t, storetest.URL(t))
 	r.grant()

@@ -1,3 +1,8 @@
+CREATE INDEX api_answers_created_at ON tasktable.api_answers USING btree (created_at);
+CREATE UNIQUE INDEX api_answers_pkey ON tasktable.api_answers USING btree (key_number, idempotency_key);
+CREATE UNIQUE INDEX api_keys_name ON tasktable.api_keys USING btree (name) WHERE (revoked_at IS NULL);
+CREATE UNIQUE INDEX api_keys_pkey ON tasktable.api_keys USING btree (number);
+CREATE UNIQUE INDEX api_keys_secret_hash ON tasktable.api_keys USING btree (secret_hash);
 CREATE UNIQUE INDEX applications_pkey ON tasktable.applications USING btree (role, service);
 CREATE INDEX nodes_live ON tasktable.nodes USING btree (number) WHERE (dead_at IS NULL);
 CREATE UNIQUE INDEX nodes_pkey ON tasktable.nodes USING btree (number);

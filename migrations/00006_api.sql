@@ -1,0 +1,94 @@
+-- The HTTP API: the keys of its callers, and the answers of calls that a caller may repeat.
+
+-- +goose Up
+-- +goose StatementBegin
+-- A key has 256 random bits, so nobody can guess it, not even with the hash at hand. A slow hash, as for passwords,
+-- would only make each call slower.
+CREATE TABLE tasktable.api_keys (
+    number       bigint                   GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    name         text COLLATE "C"         NOT NULL,
+    prefix       text                     NOT NULL,
+    secret_hash  bytea                    NOT NULL,
+    scopes       text[]                   NOT NULL,
+    service      tasktable.task_author    NOT NULL,
+    tenant_id    tasktable.task_tenant_id,
+    rate         integer,
+    created_at   timestamptz              NOT NULL DEFAULT clock_timestamp(),
+    created_by   text                     NOT NULL DEFAULT session_user,
+    expires_at   timestamptz,
+    revoked_at   timestamptz,
+    revoked_by   text,
+    last_used_at timestamptz,
+    CONSTRAINT "name must be 1 to 63 letters, digits or _.-" CHECK (name ~ '^[A-Za-z0-9_.-]{1,63}$'),
+    CONSTRAINT "secret_hash must be 32 bytes, a SHA-256" CHECK (octet_length(secret_hash) = 32),
+    CONSTRAINT "scopes must be one or more of read, schedule, operate"
+        CHECK (cardinality(scopes) > 0 AND scopes <@ ARRAY['read', 'schedule', 'operate']),
+    CONSTRAINT "rate must be over 0" CHECK (rate > 0),
+    CONSTRAINT "expires_at must be after created_at" CHECK (expires_at > created_at),
+    CONSTRAINT "revoked_at and revoked_by are set together" CHECK ((revoked_at IS NULL) = (revoked_by IS NULL))
+);
+COMMENT ON TABLE tasktable.api_keys IS 'The keys of the HTTP API, one row a key, also after it was revoked. The key '
+    'itself is nowhere. Only its hash is here.';
+CREATE UNIQUE INDEX api_keys_secret_hash ON tasktable.api_keys (secret_hash);
+COMMENT ON INDEX tasktable.api_keys_secret_hash IS 'A key, by the hash of what the caller sends.';
+CREATE UNIQUE INDEX api_keys_name ON tasktable.api_keys (name) WHERE revoked_at IS NULL;
+COMMENT ON INDEX tasktable.api_keys_name IS 'No two keys that are not revoked have one name. An expired key keeps its '
+    'name until it is revoked.';
+
+CREATE TABLE tasktable.api_answers (
+    key_number      bigint           NOT NULL,
+    idempotency_key text COLLATE "C" NOT NULL,
+    request_hash    bytea            NOT NULL,
+    status          integer          NOT NULL,
+    headers         jsonb            NOT NULL DEFAULT '{}',
+    body            bytea            NOT NULL DEFAULT '',
+    created_at      timestamptz      NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (key_number, idempotency_key),
+    CONSTRAINT "idempotency_key must be 1 to 255 characters" CHECK (char_length(idempotency_key) BETWEEN 1 AND 255),
+    CONSTRAINT "status must be an HTTP status, 200 to 599" CHECK (status BETWEEN 200 AND 599),
+    CONSTRAINT "headers must be a JSON object" CHECK (jsonb_typeof(headers) = 'object')
+);
+COMMENT ON TABLE tasktable.api_answers IS 'The answers of the HTTP API to calls with an Idempotency-Key, kept for 24 '
+    'hours. The transaction of the call writes the answer. A repeated call gets the same answer, and changes nothing.';
+CREATE INDEX api_answers_created_at ON tasktable.api_answers (created_at);
+COMMENT ON INDEX tasktable.api_answers_created_at IS 'The answers that are older than 24 hours.';
+
+DO $$
+DECLARE
+    one record;
+BEGIN
+    FOR one IN
+        SELECT 'api_keys' AS relation, c.* FROM (VALUES
+            ('number', 'The log and api_answers name the key by it.'),
+            ('name', 'Chosen by the operator. A revoked key gives its name free.'),
+            ('prefix', 'The first characters of the key, so that people recognize it.'),
+            ('secret_hash', 'SHA-256 of the whole key.'),
+            ('scopes', 'What the key may do: one or more of read, schedule and operate.'),
+            ('service', 'The service in whose name tasks are scheduled, as in scheduled_by.'),
+            ('tenant_id', 'The key has the tasks of this tenant alone. Null: of all tenants.'),
+            ('rate', 'Calls a second that the key may make. Null: the API has no limit for it.'),
+            ('created_at', 'When the key was created.'),
+            ('created_by', 'Who created it.'),
+            ('expires_at', 'From then on the key is refused. Null: it does not expire.'),
+            ('revoked_at', 'When somebody revoked the key. From then on it is refused.'),
+            ('revoked_by', 'Who revoked it.'),
+            ('last_used_at', 'When it was last used, written at most once a minute. Null: not yet.')
+        ) AS c (name, text)
+        UNION ALL
+        SELECT 'api_answers', c.* FROM (VALUES
+            ('key_number', 'The key of the caller. No foreign key, because keys are not deleted.'),
+            ('idempotency_key', 'The header Idempotency-Key of the call.'),
+            ('request_hash', 'Hash of the call, so that another call with the same header is refused.'),
+            ('status', 'The HTTP status of the answer.'),
+            ('headers', 'Headers of the answer.'),
+            ('body', 'Body of the answer.'),
+            ('created_at', 'When the answer was given.')
+        ) AS c (name, text)
+    LOOP
+        EXECUTE format('COMMENT ON COLUMN tasktable.%I.%I IS %L', one.relation, one.name, one.text);
+    END LOOP;
+END $$;
+-- +goose StatementEnd
+
+-- +goose Down
+DROP TABLE tasktable.api_answers, tasktable.api_keys;
