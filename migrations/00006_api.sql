@@ -36,17 +36,13 @@ COMMENT ON INDEX tasktable.api_keys_name IS 'No two keys that are not revoked ha
     'name until it is revoked.';
 
 CREATE TABLE tasktable.api_answers (
-    key_number      bigint           NOT NULL,
+    caller          text COLLATE "C" NOT NULL,
     idempotency_key text COLLATE "C" NOT NULL,
     request_hash    bytea            NOT NULL,
-    status          integer          NOT NULL,
-    headers         jsonb            NOT NULL DEFAULT '{}',
-    body            bytea            NOT NULL DEFAULT '',
+    answer          jsonb            NOT NULL,
     created_at      timestamptz      NOT NULL DEFAULT clock_timestamp(),
-    PRIMARY KEY (key_number, idempotency_key),
-    CONSTRAINT "idempotency_key must be 1 to 255 characters" CHECK (char_length(idempotency_key) BETWEEN 1 AND 255),
-    CONSTRAINT "status must be an HTTP status, 200 to 599" CHECK (status BETWEEN 200 AND 599),
-    CONSTRAINT "headers must be a JSON object" CHECK (jsonb_typeof(headers) = 'object')
+    PRIMARY KEY (caller, idempotency_key),
+    CONSTRAINT "idempotency_key must be 1 to 255 characters" CHECK (char_length(idempotency_key) BETWEEN 1 AND 255)
 );
 COMMENT ON TABLE tasktable.api_answers IS 'The answers of the HTTP API to calls with an Idempotency-Key, kept for 24 '
     'hours. The transaction of the call writes the answer. A repeated call gets the same answer, and changes nothing.';
@@ -59,7 +55,7 @@ DECLARE
 BEGIN
     FOR one IN
         SELECT 'api_keys' AS relation, c.* FROM (VALUES
-            ('number', 'The log and api_answers name the key by it.'),
+            ('number', 'The log names the key by it.'),
             ('name', 'Chosen by the operator. A revoked key gives its name free.'),
             ('prefix', 'The first characters of the key, so that people recognize it.'),
             ('secret_hash', 'SHA-256 of the whole key.'),
@@ -76,12 +72,10 @@ BEGIN
         ) AS c (name, text)
         UNION ALL
         SELECT 'api_answers', c.* FROM (VALUES
-            ('key_number', 'The key of the caller. No foreign key, because keys are not deleted.'),
+            ('caller', 'Who called: the name of the key.'),
             ('idempotency_key', 'The header Idempotency-Key of the call.'),
             ('request_hash', 'Hash of the call, so that another call with the same header is refused.'),
-            ('status', 'The HTTP status of the answer.'),
-            ('headers', 'Headers of the answer.'),
-            ('body', 'Body of the answer.'),
+            ('answer', 'The status, the headers and the body of the answer.'),
             ('created_at', 'When the answer was given.')
         ) AS c (name, text)
     LOOP

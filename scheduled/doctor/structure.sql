@@ -1,5 +1,5 @@
 CREATE INDEX api_answers_created_at ON tasktable.api_answers USING btree (created_at);
-CREATE UNIQUE INDEX api_answers_pkey ON tasktable.api_answers USING btree (key_number, idempotency_key);
+CREATE UNIQUE INDEX api_answers_pkey ON tasktable.api_answers USING btree (caller, idempotency_key);
 CREATE UNIQUE INDEX api_keys_name ON tasktable.api_keys USING btree (name) WHERE (revoked_at IS NULL);
 CREATE UNIQUE INDEX api_keys_pkey ON tasktable.api_keys USING btree (number);
 CREATE UNIQUE INDEX api_keys_secret_hash ON tasktable.api_keys USING btree (secret_hash);

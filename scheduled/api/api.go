@@ -1,0 +1,97 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/inspect"
+)
+
+// API answers calls over HTTP. It is safe for concurrent use.
+type API struct {
+	config  Config
+	huma    huma.API
+	handler http.Handler
+	answers answers
+	callers *limits
+	authors sync.Map // *author by service
+}
+
+// author is a Store and an Inspector that record the same service. They are kept, because a Store limits how often it
+// wakes the leader.
+type author struct {
+	tasks     *store.Store
+	inspector *inspect.Inspector
+}
+
+// New returns an API that is complete. It returns an error that names each wrong field of the Config.
+func New(config Config) (*API, error) {
+	if err := config.validate(); err != nil {
+		return nil, err
+	}
+	config = config.withDefaults()
+	schema, err := store.NewSchema(config.Store.Schema)
+	if err != nil {
+		return nil, fmt.Errorf("api: %w", err)
+	}
+	a := &API{config: config, answers: answers{schema: schema}, callers: newLimits()}
+	mux := http.NewServeMux()
+	a.huma = humago.New(mux, document(config.Version))
+	a.huma.UseMiddleware(a.authenticate)
+	a.registerTasks()
+	a.registerTaskReads()
+	a.registerVerbs()
+	a.registerRecurring()
+	a.registerDeadLetters()
+	a.registerOperations()
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { noEndpoint(mux, w, r) })
+	a.handler = a.protect(mux)
+	return a, nil
+}
+
+// Handler returns the handler of all paths: /v1/ and /openapi.json.
+func (a *API) Handler() http.Handler { return a.handler }
+
+// removeEvery is how often answers that are too old are removed.
+const removeEvery = 10 * time.Minute
+
+// Run removes stored answers after a day, until ctx ends. The API also works without it, but the table of the answers
+// then grows.
+func (a *API) Run(ctx context.Context) {
+	every := time.NewTicker(removeEvery)
+	defer every.Stop()
+	for {
+		if removed, err := a.answers.removeOld(ctx, a.config.Pool); err != nil && ctx.Err() == nil {
+			a.config.Logger.Warn("old answers of the API are not removed", "error", err)
+		} else if removed > 0 {
+			a.config.Logger.Debug("old answers of the API are removed", "answers", removed)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-every.C:
+		}
+	}
+}
+
+// author returns the Store and the Inspector of a caller.
+func (a *API) author(caller Caller) *author {
+	service := caller.Service
+	if service == "" {
+		service = caller.Name
+	}
+	if known, ok := a.authors.Load(service); ok {
+		return known.(*author)
+	}
+	config := a.config.Store
+	config.Service = service
+	known, _ := a.authors.LoadOrStore(service, &author{tasks: store.New(config), inspector: inspect.New(config)})
+	return known.(*author)
+}

@@ -1,0 +1,187 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tasktable/tasktable/store"
+)
+
+// call is what an endpoint works with.
+type call struct {
+	*author
+	caller Caller
+	db     store.DB // the pool, or the call's transaction
+}
+
+// register adds an endpoint that needs the scope.
+func register[I, O any](a *API, scope Scope, op huma.Operation, do func(context.Context, *I) (*O, error)) {
+	op.Metadata = map[string]any{"scope": scope}
+	op.Security = []map[string][]string{{"key": {}}}
+	op.Description += fmt.Sprintf("\n\nNeeds the scope `%s`.", scope)
+	op.Errors = append(op.Errors, 401, 403, 429, 503)
+	huma.Register(a.huma, op, func(ctx context.Context, in *I) (*O, error) {
+		out, err := do(ctx, in)
+		if err = a.answer(ctx, err); err != nil {
+			return nil, err
+		}
+		return out, nil
+	})
+}
+
+// read adds an endpoint that changes nothing. A caller with a tenant reads in a transaction, in which its role holds.
+func read[I, O any](a *API, op huma.Operation, do func(context.Context, call, *I) (*O, error)) {
+	register(a, ScopeRead, op, func(ctx context.Context, in *I) (*O, error) {
+		caller := callerOf(ctx)
+		return run(ctx, a, caller, pgx.TxOptions{AccessMode: pgx.ReadOnly}, caller.Tenant != "", asked{},
+			func(c call) (*O, error) { return do(ctx, c, in) })
+	})
+}
+
+// global adds a reading endpoint about the whole service, which a caller with a tenant may not use.
+func global[I, O any](a *API, op huma.Operation, do func(context.Context, call, *I) (*O, error)) {
+	op.Description += " A key of a tenant may not use it."
+	read(a, op, func(ctx context.Context, c call, in *I) (*O, error) {
+		if c.caller.Tenant != "" {
+			return nil, huma.Error403Forbidden("a key of a tenant may not use this, because it is about all tenants")
+		}
+		return do(ctx, c, in)
+	})
+}
+
+// Conditions are the headers that each changing call may have. Repeats of a call with the same Idempotency-Key and the
+// same request get the first answer for 24 hours, and change nothing. If-Match is the ETag of the task: if the task has
+// another revision, the call changes nothing and the answer is 412.
+type Conditions struct {
+	IdempotencyKey string `header:"Idempotency-Key" maxLength:"255"`
+	IfMatch        string `header:"If-Match" maxLength:"64"`
+}
+
+func (c Conditions) conditions() Conditions { return c }
+
+// change adds an endpoint that changes tasks. repeatable makes its transaction REPEATABLE READ, so that a task that
+// the endpoint reads and then writes cannot change in between. If others write the same tasks, the call is tried
+// again.
+func change[I, O any](
+	a *API, scope Scope, op huma.Operation, repeatable bool, do func(context.Context, call, *I) (*O, error),
+) {
+	op.Errors = append(op.Errors, 400, 409, 413, 422)
+	register(a, scope, op, func(ctx context.Context, in *I) (out *O, err error) {
+		caller, given := callerOf(ctx), any(in).(interface{ conditions() Conditions }).conditions()
+		options := pgx.TxOptions{}
+		if repeatable || given.IfMatch != "" {
+			options.IsoLevel = pgx.RepeatableRead
+		}
+		asked := asked{caller: caller.Name, key: given.IdempotencyKey, hash: requestHash(ctx)}
+		inTx := caller.Tenant != "" || asked.key != "" || options.IsoLevel != ""
+		for range maxTries {
+			out, err = run(ctx, a, caller, options, inTx, asked, func(c call) (*O, error) { return do(ctx, c, in) })
+			if !isConflict(err) {
+				break
+			}
+		}
+		return out, err
+	})
+}
+
+// maxTries is how often a change is tried while others write the same tasks.
+const maxTries = 5
+
+// run calls do, in a transaction if inTx says so. For a caller with a tenant the transaction takes the tenant's role.
+func run[O any](
+	ctx context.Context, a *API, caller Caller, options pgx.TxOptions, inTx bool, asked asked,
+	do func(call) (*O, error),
+) (out *O, err error) {
+	c := call{author: a.author(caller), caller: caller, db: a.config.Pool}
+	if !inTx {
+		return do(c)
+	}
+	err = pgx.BeginTxFunc(ctx, a.config.Pool, options, func(tx pgx.Tx) error {
+		c.db = tx
+		out, err = once(ctx, a.answers, tx, asked, func() (out *O, err error) {
+			err = asTenant(ctx, tx, a.config.TenantRole, caller.Tenant, func() error {
+				out, err = do(c)
+				return err
+			})
+			return out, err
+		})
+		return err
+	})
+	return out, err
+}
+
+const tenantSQL = `SELECT set_config('role', $1, true), set_config('tasktable.tenant', $2, true)`
+
+const leaveTenantSQL = `SELECT set_config('role', 'none', true), set_config('tasktable.tenant', '', true)`
+
+// asTenant calls do with the role and the name of the tenant. Afterwards it puts the role back, so that the answer can
+// be stored. Without a tenant it only calls do.
+func asTenant(ctx context.Context, tx pgx.Tx, role, tenant string, do func() error) error {
+	if tenant == "" {
+		return do()
+	}
+	if _, err := tx.Exec(ctx, tenantSQL, role, tenant); err != nil {
+		return fmt.Errorf("take the role of a tenant: %w", err)
+	}
+	if err := do(); err != nil {
+		return err // the transaction is rolled back, and with it the role
+	}
+	if _, err := tx.Exec(ctx, leaveTenantSQL); err != nil {
+		return fmt.Errorf("leave the role of a tenant: %w", err)
+	}
+	return nil
+}
+
+type callerKey struct{}
+
+func callerOf(ctx context.Context) Caller {
+	caller, _ := ctx.Value(callerKey{}).(Caller)
+	return caller
+}
+
+// authenticate lets a call pass whose caller is known, has the operation's scope, and has not called too often.
+func (a *API) authenticate(ctx huma.Context, next func(huma.Context)) {
+	scope, needed := ctx.Operation().Metadata["scope"].(Scope)
+	if !needed {
+		next(ctx)
+		return
+	}
+	request, _ := humago.Unwrap(ctx)
+	caller, err := a.config.Authenticate(request)
+	switch {
+	case errors.Is(err, ErrUnauthenticated):
+		ctx.SetHeader("WWW-Authenticate", `Bearer realm="tasktable"`)
+		a.refuse(ctx, 401, "the call needs a key that is valid: Authorization: Bearer <key>")
+		return
+	case err != nil:
+		a.config.Logger.Error("a caller could not be authenticated", "error", err)
+		ctx.SetHeader("Retry-After", "1")
+		a.refuse(ctx, 503, "the key cannot be checked now")
+		return
+	}
+	noteCaller(ctx.Context(), caller.Name)
+	rate := caller.Rate
+	if rate == 0 {
+		rate = a.config.CallerRate
+	}
+	if wait := a.callers.take(caller.Name, rate); !a.withinRate(ctx, rate, wait) {
+		return
+	}
+	if !slices.Contains(caller.Scopes, scope) {
+		a.refuse(ctx, 403, fmt.Sprintf("the key lacks the scope %s", scope))
+		return
+	}
+	next(huma.WithValue(ctx, callerKey{}, caller))
+}
+
+func (a *API) refuse(ctx huma.Context, status int, detail string) {
+	if err := huma.WriteErr(a.huma, ctx, status, detail); err != nil {
+		a.config.Logger.Debug("an answer was not written", "error", err)
+	}
+}

@@ -1,0 +1,136 @@
+package api
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tasktable/tasktable/store"
+)
+
+// Limits of one call.
+const (
+	MaxBodyBytes = 1 << 20          // of a request's body
+	MaxDepth     = 64               // of objects and arrays within each other in a request's body
+	MaxTasks     = 1000             // tasks in one bulk call
+	MaxWait      = time.Minute      // of ?wait
+	callTimeout  = 15 * time.Second // of a call that does not wait
+)
+
+// The defaults of Config.
+const (
+	DefaultAddressRate = 100
+	DefaultCallerRate  = 1000
+)
+
+// Config configures an API. Pool and Authenticate are required.
+type Config struct {
+	// Pool is the pool of connections for calls. It must not be the pool of a node.
+	Pool *pgxpool.Pool
+	// Store says which schema has the tasks, and how payloads are encoded. Its Service is not used, because each
+	// caller has its own.
+	Store store.Config
+	// Authenticate tells who calls. ByKey authenticates by the keys of `tasktable keys`. A service may give a function
+	// of its own.
+	Authenticate Authenticate
+	// TenantRole is the database role that a call of a tenant takes. "" means the schema's name and _tenant, as
+	// `tasktable migrate roles` makes it.
+	TenantRole string
+	// AddressRate is how many calls a second the API answers to one address before it asks who calls. A burst may have
+	// twice as many. 0 means DefaultAddressRate. Behind a proxy all calls come from one address, so raise it there.
+	AddressRate int
+	// CallerRate is how many calls a second a caller has that has no rate of its own. 0 means DefaultCallerRate.
+	CallerRate int
+	// AllowOrigins are the origins whose pages may call the API from a browser, such as https://admin.example.org.
+	// Empty means none.
+	AllowOrigins []string
+	// Version is the version in the OpenAPI document. "" means "dev".
+	Version string
+	// Logger gets a line for each call. Nil means slog.Default.
+	Logger *slog.Logger
+}
+
+func (c Config) withDefaults() Config {
+	if c.TenantRole == "" {
+		schema := c.Store.Schema
+		if schema == "" {
+			schema = store.DefaultSchema
+		}
+		c.TenantRole = schema + "_tenant"
+	}
+	if c.AddressRate == 0 {
+		c.AddressRate = DefaultAddressRate
+	}
+	if c.CallerRate == 0 {
+		c.CallerRate = DefaultCallerRate
+	}
+	if c.Version == "" {
+		c.Version = "dev"
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	return c
+}
+
+// validate names every field that is wrong.
+func (c Config) validate() error {
+	var errs []error
+	if c.Pool == nil {
+		errs = append(errs, errors.New("pool is required"))
+	}
+	if c.Authenticate == nil {
+		errs = append(errs, errors.New("authenticate is required"))
+	}
+	if c.AddressRate < 0 {
+		errs = append(errs, fmt.Errorf("address rate must not be negative, not %d", c.AddressRate))
+	}
+	if c.CallerRate < 0 {
+		errs = append(errs, fmt.Errorf("caller rate must not be negative, not %d", c.CallerRate))
+	}
+	if _, err := store.NewSchema(c.Store.Schema); err != nil {
+		errs = append(errs, err)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("api: invalid configuration: %w", err)
+	}
+	return nil
+}
+
+// Authenticate tells who sends a request. It returns an error that wraps ErrUnauthenticated if the request has no
+// valid proof. Each other error is answered with 503, because the caller may be right and the check impossible.
+type Authenticate func(*http.Request) (Caller, error)
+
+// ErrUnauthenticated is wrapped by the error of an Authenticate that does not know the caller.
+var ErrUnauthenticated = errors.New("no valid key")
+
+// Scope is a right of a caller. None of them includes another.
+type Scope string
+
+// The scopes.
+const (
+	// ScopeRead reads tasks, their history and the reasons for their state, queues, nodes and statistics.
+	ScopeRead Scope = "read"
+	// ScopeSchedule schedules tasks, edits them, and calls the verbs on one task.
+	ScopeSchedule Scope = "schedule"
+	// ScopeOperate changes many tasks at once, and pauses queues.
+	ScopeOperate Scope = "operate"
+)
+
+// Caller is a program or a person that calls the API.
+type Caller struct {
+	// Name identifies the caller in logs. Its rate and its idempotency keys belong to the name.
+	Name string
+	// Service is recorded as the author of the caller's changes. "" means the name.
+	Service string
+	// Tenant keeps the caller to the tasks of this tenant. "" means all tasks.
+	Tenant string
+	// Scopes are the caller's rights.
+	Scopes []Scope
+	// Rate is how many calls a second the caller has. 0 means Config.CallerRate.
+	Rate int
+}

@@ -1,0 +1,100 @@
+package api
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/inspect"
+)
+
+type deadListInput struct {
+	TaskFilter
+	Paging
+	LatestFirst bool `query:"latest_first"`
+}
+
+type deadInput struct {
+	Conditions
+	Body DeadAction
+}
+
+type archiveInput struct {
+	Conditions
+	Body struct {
+		DeadAction
+		Note string `json:"note,omitempty" maxLength:"4096" doc:"What was done about them."`
+	}
+}
+
+// DeadAction selects dead letters, by their ids or by a filter.
+type DeadAction struct {
+	IDs    []string    `json:"ids,omitempty" maxItems:"1000" nullable:"false" doc:"The ids of dead letters."`
+	Filter *TaskFilter `json:"filter,omitempty" doc:"Dead letters by their fields; {} selects all."`
+	Limit  int         `json:"limit,omitempty" minimum:"1" maximum:"1000" default:"1000" doc:"How many at most."`
+}
+
+func (a *API) registerDeadLetters() {
+	read(a, huma.Operation{
+		OperationID: "listDeadLetters", Method: http.MethodGet, Path: "/v1/dead-letters", Tags: []string{"dead letters"},
+		Summary:     "List dead letters",
+		Description: "Tasks that are FAILED or EXPIRED and that nobody has archived, the one that ended first first.",
+		Errors:      []int{http.StatusUnprocessableEntity},
+	}, func(ctx context.Context, c call, in *deadListInput) (*listAnswer, error) {
+		filter := deadFilter(in.TaskFilter)
+		filter.LatestFirst = in.LatestFirst
+		return c.list(ctx, filter, in.Paging)
+	})
+	change(a, ScopeOperate, huma.Operation{
+		OperationID: "retryDeadLetters", Method: http.MethodPost, Path: "/v1/dead-letters/retry",
+		Tags: []string{"dead letters"}, Summary: "Retry dead letters",
+		Description: "They run at once, with all their attempts. Call again until no receipt comes, to retry all.",
+	}, false, func(ctx context.Context, c call, in *deadInput) (*receiptsAnswer, error) {
+		return c.applyToDead(ctx, inspect.Action{Verb: inspect.Retry}, in.Body)
+	})
+	change(a, ScopeOperate, huma.Operation{
+		OperationID: "archiveDeadLetters", Method: http.MethodPost, Path: "/v1/dead-letters/archive",
+		Tags: []string{"dead letters"}, Summary: "Mark dead letters as dealt with",
+		Description: "They are no dead letters any more, and stay in the table.",
+	}, false, func(ctx context.Context, c call, in *archiveInput) (*receiptsAnswer, error) {
+		return c.applyToDead(ctx, inspect.Action{Verb: inspect.Archive, Note: in.Body.Note}, in.Body.DeadAction)
+	})
+}
+
+// deadFilter selects dead letters. A status selects among the two that a dead letter has.
+func deadFilter(given TaskFilter) inspect.Filter {
+	filter, dead := given.filter(), inspect.DeadLetters()
+	filter.Archived, filter.Order = dead.Archived, dead.Order
+	if len(filter.Statuses) == 0 {
+		filter.Statuses = dead.Statuses
+	}
+	return filter
+}
+
+func (c call) applyToDead(ctx context.Context, action inspect.Action, on DeadAction) (*receiptsAnswer, error) {
+	if (len(on.IDs) > 0) == (on.Filter != nil) {
+		return nil, huma.Error422UnprocessableEntity("body must have either ids or filter; an empty filter selects all")
+	}
+	for _, status := range deref(on.Filter).Status {
+		if status != store.StatusFailed && status != store.StatusExpired {
+			return nil, huma.Error422UnprocessableEntity("filter.status must be FAILED or EXPIRED")
+		}
+	}
+	filter := deadFilter(deref(on.Filter))
+	filter.Limit = on.Limit
+	var receipts []store.Receipt
+	var err error
+	if len(on.IDs) > 0 {
+		receipts, err = c.inspector.Apply(ctx, c.db, action, on.IDs, filter)
+	} else {
+		receipts, err = c.inspector.ApplyAll(ctx, c.db, action, filter)
+	}
+	answer := &receiptsAnswer{}
+	answer.Body.Receipts = make([]Receipt, len(receipts))
+	for i, receipt := range receipts {
+		answer.Body.Receipts[i] = Receipt(receipt)
+	}
+	return answer, err
+}

@@ -1,0 +1,162 @@
+package api_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tasktable/tasktable/scheduled/api"
+	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/storetest"
+	"github.com/tasktable/tasktable/store/storetest/leaks"
+)
+
+func TestMain(m *testing.M) { storetest.Main(m, leaks.Check) }
+
+// service is a running API, whose callers are known by their names.
+type service struct {
+	*testing.T
+
+	pool   *pgxpool.Pool
+	url    string
+	client *http.Client
+	log    *logText
+}
+
+var callers = map[string]api.Caller{
+	"all":       {Name: "all", Service: "svc", Scopes: []api.Scope{api.ScopeRead, api.ScopeSchedule, api.ScopeOperate}},
+	"reader":    {Name: "reader", Scopes: []api.Scope{api.ScopeRead}},
+	"scheduler": {Name: "scheduler", Scopes: []api.Scope{api.ScopeSchedule}},
+	"operator":  {Name: "operator", Scopes: []api.Scope{api.ScopeOperate}},
+	"slow":      {Name: "slow", Scopes: []api.Scope{api.ScopeRead}, Rate: 1},
+}
+
+func newService(t *testing.T, changes ...func(*api.Config)) *service {
+	t.Helper()
+	pool, log := storetest.Pool(t), &logText{}
+	config := api.Config{
+		Pool: pool, AddressRate: 100000, Logger: slog.New(slog.NewTextHandler(log, nil)),
+		Authenticate: func(r *http.Request) (api.Caller, error) {
+			name, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+			if caller, known := callers[name]; known {
+				return caller, nil
+			}
+			return api.Caller{}, fmt.Errorf("%w: %q", api.ErrUnauthenticated, name)
+		},
+	}
+	for _, change := range changes {
+		change(&config)
+	}
+	a, err := api.New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(a.Handler())
+	t.Cleanup(server.Close)
+	return &service{T: t, pool: pool, url: server.URL, client: server.Client(), log: log}
+}
+
+// reply is an answer of the API.
+type reply struct {
+	status int
+	header http.Header
+	text   string
+}
+
+// json reads the body into a value.
+func (r reply) json(t *testing.T, into any) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(r.text), into); err != nil {
+		t.Fatalf("answer %d %s: %v", r.status, r.text, err)
+	}
+}
+
+// field returns a field of the body as text, or "".
+func (r reply) field(name string) string {
+	var fields map[string]any
+	if json.Unmarshal([]byte(r.text), &fields) != nil || fields[name] == nil {
+		return ""
+	}
+	return fmt.Sprint(fields[name])
+}
+
+// call sends a request. The headers are pairs of a name and a value.
+func (s *service) call(caller, method, path, body string, headers ...string) reply {
+	s.Helper()
+	request, err := http.NewRequestWithContext(s.Context(), method, s.url+path, strings.NewReader(body))
+	if err != nil {
+		s.Fatal(err)
+	}
+	if caller != "" {
+		request.Header.Set("Authorization", "Bearer "+caller)
+	}
+	if body != "" {
+		request.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i+1 < len(headers); i += 2 {
+		request.Header.Set(headers[i], headers[i+1])
+	}
+	response, err := s.client.Do(request)
+	if err != nil {
+		s.Fatalf("%s %s: %v", method, path, err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		s.Fatalf("%s %s: %v", method, path, err)
+	}
+	return reply{response.StatusCode, response.Header, strings.TrimSpace(string(text))}
+}
+
+// wants calls and compares the status.
+func (s *service) wants(status int, caller, method, path, body string, headers ...string) reply {
+	s.Helper()
+	got := s.call(caller, method, path, body, headers...)
+	if got.status != status {
+		s.Fatalf("%s %s as %q: answer %d %s, want %d", method, path, caller, got.status, got.text, status)
+	}
+	return got
+}
+
+func (s *service) exec(sql string, args ...any) {
+	s.Helper()
+	if _, err := s.pool.Exec(s.Context(), sql, args...); err != nil {
+		s.Fatal(err)
+	}
+}
+
+func (s *service) row(id string) store.Row {
+	s.Helper()
+	row, err := store.New(store.Config{}).Get(s.Context(), s.pool, id)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return row
+}
+
+// logText is a log that tests read.
+type logText struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *logText) Write(line []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(line)
+}
+
+func (l *logText) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}

@@ -1,0 +1,185 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/inspect"
+)
+
+type queuesInput struct {
+	Lanes bool `query:"lanes" doc:"One entry for each queue, type and priority, instead of one for each queue."`
+}
+
+type queuesAnswer struct {
+	Body struct {
+		Queues []inspect.QueueState `json:"queues" nullable:"false"`
+	}
+}
+
+type nodesInput struct {
+	Service string `query:"service" maxLength:"512"`
+	Ended   bool   `query:"ended" doc:"Also nodes that have ended."`
+	Limit   int    `query:"limit" minimum:"1" maximum:"10000" default:"1000"`
+}
+
+type nodesAnswer struct {
+	Body struct {
+		Nodes []inspect.Node `json:"nodes" nullable:"false"`
+	}
+}
+
+type statsInput struct {
+	Type   string  `query:"type" maxLength:"127"`
+	Window Seconds `query:"window" minimum:"1" maximum:"604800" default:"3600" doc:"Seconds before now."`
+}
+
+// Stats are the numbers of tasks, and of the attempts of some time.
+type Stats struct {
+	Counts    []inspect.TaskCount `json:"counts" nullable:"false" doc:"Sorted by type and status."`
+	Estimated bool                `json:"estimated" doc:"The table is large, and only a part was counted."`
+	Since     time.Time           `json:"since"`
+	Until     time.Time           `json:"until"`
+	Bounded   bool                `json:"bounded,omitempty" doc:"Only the newest attempts of the time were read."`
+	Types     []TypeStats         `json:"types" nullable:"false" doc:"The types that have attempts."`
+}
+
+// TypeStats are the attempts of one type. Delays are from the due time to the start, durations from the start to the
+// end, both in seconds.
+type TypeStats struct {
+	Type        string   `json:"type"`
+	Completed   int64    `json:"completed"`
+	Failed      int64    `json:"failed" doc:"They are not retried."`
+	Retried     int64    `json:"retried"`
+	Lost        int64    `json:"lost" doc:"Their node died, or their lease ended."`
+	Expired     int64    `json:"expired"`
+	Other       int64    `json:"other"`
+	FailureRate *float64 `json:"failure_rate,omitempty"`
+	DelayP50    *Seconds `json:"delay_p50,omitempty"`
+	DelayP95    *Seconds `json:"delay_p95,omitempty"`
+	DelayP99    *Seconds `json:"delay_p99,omitempty"`
+	TookP50     *Seconds `json:"took_p50,omitempty"`
+	TookP95     *Seconds `json:"took_p95,omitempty"`
+	TookP99     *Seconds `json:"took_p99,omitempty"`
+}
+
+type statsAnswer struct{ Body Stats }
+
+// QueuePath names a queue in the path of a call.
+type QueuePath struct {
+	Queue string `path:"queue" maxLength:"127"`
+}
+
+type pauseQueueInput struct {
+	Conditions
+	QueuePath
+	Body *struct {
+		Until  time.Time `json:"until,omitzero" doc:"When the pause ends by itself. Default: it does not."`
+		Reason string    `json:"reason,omitempty" maxLength:"512"`
+	}
+}
+
+type resumeQueueInput struct {
+	Conditions
+	QueuePath
+}
+
+type queueAnswer struct {
+	Body struct {
+		Queue   string        `json:"queue"`
+		Outcome store.Outcome `json:"outcome"`
+	}
+}
+
+func (a *API) registerOperations() {
+	global(a, huma.Operation{
+		OperationID: "listQueues", Method: http.MethodGet, Path: "/v1/queues", Tags: []string{"operations"},
+		Summary: "List queues", Description: "What is due, what waits, what runs, and who works it.",
+	}, func(ctx context.Context, c call, in *queuesInput) (*queuesAnswer, error) {
+		queues, err := c.inspector.QueueStates(ctx, c.db, inspect.QueueFilter{Lanes: in.Lanes})
+		answer := &queuesAnswer{}
+		answer.Body.Queues = append([]inspect.QueueState{}, queues...)
+		return answer, err
+	})
+	global(a, huma.Operation{
+		OperationID: "listNodes", Method: http.MethodGet, Path: "/v1/nodes", Tags: []string{"operations"},
+		Summary: "List nodes", Description: "The processes that run tasks.",
+		Errors: []int{http.StatusUnprocessableEntity},
+	}, func(ctx context.Context, c call, in *nodesInput) (*nodesAnswer, error) {
+		filter := inspect.NodeFilter{Service: in.Service, Ended: in.Ended, Limit: in.Limit}
+		nodes, err := c.inspector.Nodes(ctx, c.db, filter)
+		answer := &nodesAnswer{}
+		answer.Body.Nodes = append([]inspect.Node{}, nodes...)
+		return answer, err
+	})
+	global(a, huma.Operation{
+		OperationID: "readStats", Method: http.MethodGet, Path: "/v1/stats", Tags: []string{"operations"},
+		Summary: "Count tasks and attempts", Description: "By type and status, and how long attempts waited and took.",
+		Errors: []int{http.StatusUnprocessableEntity},
+	}, readStats)
+	a.registerQueuePauses()
+}
+
+func (a *API) registerQueuePauses() {
+	change(a, ScopeOperate, huma.Operation{
+		OperationID: "pauseQueue", Method: http.MethodPost, Path: "/v1/queues/{queue}/pause",
+		Tags: []string{"operations"}, Summary: "Pause a queue",
+		Description: "None of its tasks starts until it is resumed. A key of a tenant may not use it.",
+	}, false, func(ctx context.Context, c call, in *pauseQueueInput) (*queueAnswer, error) {
+		given := deref(in.Body)
+		return c.queueVerb(in.Queue, in.Conditions, func(scope store.Scope) (store.Outcome, error) {
+			return c.tasks.PauseScope(ctx, c.db, scope, given.Until, given.Reason)
+		})
+	})
+	change(a, ScopeOperate, huma.Operation{
+		OperationID: "resumeQueue", Method: http.MethodPost, Path: "/v1/queues/{queue}/resume",
+		Tags: []string{"operations"}, Summary: "Resume a queue",
+		Description: "A key of a tenant may not use it.",
+	}, false, func(ctx context.Context, c call, in *resumeQueueInput) (*queueAnswer, error) {
+		return c.queueVerb(in.Queue, in.Conditions, func(scope store.Scope) (store.Outcome, error) {
+			return c.tasks.ResumeScope(ctx, c.db, scope)
+		})
+	})
+}
+
+func (c call) queueVerb(
+	queue string, given Conditions, do func(store.Scope) (store.Outcome, error),
+) (*queueAnswer, error) {
+	if c.caller.Tenant != "" {
+		return nil, huma.Error403Forbidden("a key of a tenant may not use this, because it is about all tenants")
+	}
+	if given.IfMatch != "" {
+		return nil, huma.Error400BadRequest("If-Match is for a call on one task")
+	}
+	outcome, err := do(store.Queue(queue))
+	answer := &queueAnswer{}
+	answer.Body.Queue, answer.Body.Outcome = queue, outcome
+	return answer, err
+}
+
+func readStats(ctx context.Context, c call, in *statsInput) (*statsAnswer, error) {
+	counts, err := c.inspector.TaskCounts(ctx, c.db, in.Type, false)
+	if err != nil {
+		return nil, err
+	}
+	throughput, err := c.inspector.Throughput(ctx, c.db, inspect.StatsFilter{
+		Type: in.Type, Window: in.Window.duration(),
+	})
+	answer := &statsAnswer{Body: Stats{
+		Counts: append([]inspect.TaskCount{}, counts.Counts...), Estimated: counts.Estimated,
+		Since: throughput.Since, Until: throughput.Until, Bounded: throughput.Bounded, Types: []TypeStats{},
+	}}
+	for _, one := range throughput.Types {
+		answer.Body.Types = append(answer.Body.Types, TypeStats{
+			Type: one.Type, Completed: one.Completed, Failed: one.Failed, Retried: one.Retried, Lost: one.Lost,
+			Expired: one.Expired, Other: one.Other, FailureRate: one.FailureRate,
+			DelayP50: secondsOf(one.DelayP50), DelayP95: secondsOf(one.DelayP95), DelayP99: secondsOf(one.DelayP99),
+			TookP50: secondsOf(one.TookP50), TookP95: secondsOf(one.TookP95), TookP99: secondsOf(one.TookP99),
+		})
+	}
+	return answer, err
+}

@@ -1,0 +1,97 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+)
+
+// Patch is a JSON merge patch (RFC 7396) for the content of a task.
+type Patch json.RawMessage
+
+// UnmarshalJSON keeps the patch as it is.
+func (p *Patch) UnmarshalJSON(given []byte) error {
+	*p = append((*p)[:0], given...)
+	return nil
+}
+
+// MarshalJSON returns the patch as it is.
+func (p Patch) MarshalJSON() ([]byte, error) { return p, nil }
+
+// Schema describes the patch as the content of a task in which no field is required and each may be null.
+func (Patch) Schema(registry huma.Registry) *huma.Schema {
+	content := registry.SchemaFromRef(registry.Schema(contentType, true, "Content").Ref)
+	patch := &huma.Schema{Type: huma.TypeObject, AdditionalProperties: false, Properties: map[string]*huma.Schema{}}
+	for name, field := range content.Properties {
+		of := *field
+		of.Nullable = true
+		patch.Properties[name] = &of
+	}
+	patch.Properties["payload"] = &huma.Schema{
+		Type: huma.TypeObject, AdditionalProperties: true,
+		Description: "The fields of the payload to change. A field that is null is removed.",
+	}
+	return patch
+}
+
+// applied returns the content with the patch applied.
+func (p Patch) applied(content Content) (Content, error) {
+	current, err := json.Marshal(content)
+	if err != nil {
+		return content, fmt.Errorf("encode the task: %w", err)
+	}
+	merged, err := merge(current, json.RawMessage(p))
+	if err != nil {
+		return content, err
+	}
+	decoder := json.NewDecoder(bytes.NewReader(merged))
+	decoder.DisallowUnknownFields()
+	var changed Content
+	if err := decoder.Decode(&changed); err != nil {
+		text, _ := strings.CutPrefix(err.Error(), "json: ")
+		return content, huma.Error422UnprocessableEntity("the patch does not fit: " + text)
+	}
+	return changed, nil
+}
+
+// merge applies a merge patch. An object is merged field by field, null removes a field, and every other value
+// replaces the old one.
+func merge(old, patch json.RawMessage) (json.RawMessage, error) {
+	fields := fieldsOf(patch)
+	if fields == nil {
+		return patch, nil
+	}
+	merged := map[string]json.RawMessage{}
+	maps.Copy(merged, fieldsOf(old))
+	for name, value := range fields {
+		if string(value) == "null" {
+			delete(merged, name)
+			continue
+		}
+		var err error
+		if merged[name], err = merge(merged[name], value); err != nil {
+			return nil, err
+		}
+	}
+	encoded, err := json.Marshal(merged)
+	if err != nil {
+		return nil, fmt.Errorf("encode the patched task: %w", err)
+	}
+	return encoded, nil
+}
+
+// fieldsOf returns the fields of a JSON object, and nil for every other value.
+func fieldsOf(value json.RawMessage) map[string]json.RawMessage {
+	var fields map[string]json.RawMessage
+	if len(value) == 0 || value[0] != '{' || json.Unmarshal(value, &fields) != nil {
+		return nil
+	}
+	if fields == nil {
+		fields = map[string]json.RawMessage{}
+	}
+	return fields
+}

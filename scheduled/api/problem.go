@@ -1,0 +1,95 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/tasktable/tasktable/store"
+)
+
+// Codes of Postgres that the API answers in a way of its own.
+const (
+	codeNotAllowed    = "42501" // insufficient_privilege: a trigger or a right refused it
+	codeSerialization = "40001"
+	codeDeadlock      = "40P01"
+)
+
+var (
+	errChanged  = huma.Error412PreconditionFailed("the task has another revision than If-Match; read it again")
+	errNoTask   = huma.Error404NotFound("no such task")
+	errConflict = huma.ErrorWithHeaders(huma.Error409Conflict("others write the same task; try again"),
+		http.Header{"Retry-After": {"1"}})
+)
+
+// answer turns an error into an answer. An error that is not about the call becomes a 503 or a 500. Its text goes to
+// the log alone, because it may tell about the database.
+func (a *API) answer(ctx context.Context, err error) error {
+	var status huma.StatusError
+	var refused *pgconn.PgError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &status):
+		return err
+	case errors.Is(err, store.ErrInvalid):
+		return huma.Error422UnprocessableEntity(err.Error())
+	case errors.Is(err, store.ErrNotFound):
+		return errNoTask
+	case errors.Is(err, store.ErrNotRecurring):
+		return huma.Error404NotFound("the task is not a recurring one")
+	case isConflict(err):
+		return errConflict
+	case isNotAllowed(err):
+		return huma.Error403Forbidden("the database does not allow it")
+	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
+		return huma.NewError(statusClientClosed, "the client closed the connection")
+	}
+	a.config.Logger.Error("a call failed", "request", requestID(ctx), "error", err)
+	switch {
+	case errors.Is(err, store.ErrUnmigrated):
+		return huma.Error503ServiceUnavailable("the database is not migrated")
+	case errors.As(err, &refused):
+		return huma.Error500InternalServerError("the call failed; the log of the service says why")
+	}
+	return huma.ErrorWithHeaders(huma.Error503ServiceUnavailable("the database does not answer; try again"),
+		http.Header{"Retry-After": {"1"}})
+}
+
+// statusClientClosed is for the log. No client reads it.
+const statusClientClosed = 499
+
+// isNotAllowed reports whether a right or a trigger of the database refused the call.
+func isNotAllowed(err error) bool {
+	var refused *pgconn.PgError
+	return errors.As(err, &refused) && refused.Code == codeNotAllowed
+}
+
+// isConflict reports whether a transaction failed because others wrote the same rows, so that it can be repeated.
+func isConflict(err error) bool {
+	var refused *pgconn.PgError
+	return errors.Is(err, store.ErrConflict) ||
+		errors.As(err, &refused) && (refused.Code == codeSerialization || refused.Code == codeDeadlock)
+}
+
+// noEndpoint answers a path that has no endpoint, or not for the method.
+func noEndpoint(mux *http.ServeMux, w http.ResponseWriter, r *http.Request) {
+	var allowed []string
+	for _, method := range []string{"GET", "POST", "PUT", "PATCH", "DELETE"} {
+		other := r.Clone(r.Context())
+		other.Method = method
+		if _, pattern := mux.Handler(other); pattern != "/" && pattern != "" {
+			allowed = append(allowed, method)
+		}
+	}
+	if len(allowed) == 0 {
+		writeProblem(w, http.StatusNotFound, "no such path; /openapi.json lists them")
+		return
+	}
+	w.Header().Set("Allow", strings.Join(allowed, ", "))
+	writeProblem(w, http.StatusMethodNotAllowed, "the path has the methods "+strings.Join(allowed, ", "))
+}

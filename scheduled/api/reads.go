@@ -1,0 +1,242 @@
+package api
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/inspect"
+)
+
+// TaskFilter selects tasks by their fields. A field that is missing selects all.
+type TaskFilter struct {
+	Type          string         `query:"type" maxLength:"127" json:"type,omitempty"`
+	Status        []store.Status `query:"status" json:"status,omitempty" nullable:"false"`
+	Queue         string         `query:"queue" maxLength:"127" json:"queue,omitempty"`
+	Entity        string         `query:"entity" maxLength:"512" json:"entity,omitempty"`
+	TenantID      string         `query:"tenant_id" maxLength:"512" json:"tenant_id,omitempty"`
+	IDPrefix      string         `query:"id_prefix" maxLength:"512" json:"id_prefix,omitempty"`
+	SpawnedBy     string         `query:"spawned_by" maxLength:"512" json:"spawned_by,omitempty"`
+	Message       string         `query:"message" maxLength:"512" json:"message,omitempty" doc:"A part of the message."`
+	ScheduledFrom time.Time      `query:"scheduled_from" json:"scheduled_from,omitzero"`
+	ScheduledTo   time.Time      `query:"scheduled_to" json:"scheduled_to,omitzero" doc:"This time is not included."`
+	FinishedFrom  time.Time      `query:"finished_from" json:"finished_from,omitzero"`
+	FinishedTo    time.Time      `query:"finished_to" json:"finished_to,omitzero" doc:"This time is not included."`
+}
+
+func (f TaskFilter) filter() inspect.Filter {
+	return inspect.Filter{
+		Type: f.Type, Statuses: f.Status, Queue: f.Queue, Entity: f.Entity, TenantID: f.TenantID, IDPrefix: f.IDPrefix,
+		SpawnedBy: f.SpawnedBy, Message: f.Message, ScheduledFrom: f.ScheduledFrom, ScheduledTo: f.ScheduledTo,
+		FinishedFrom: f.FinishedFrom, FinishedTo: f.FinishedTo,
+	}
+}
+
+// Paging says which part of a list to read.
+type Paging struct {
+	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"100"`
+	Cursor string `query:"cursor" maxLength:"2048" doc:"The next_cursor of the page before."`
+	Page   int    `query:"page" minimum:"1" maximum:"100" doc:"The number of the page, if there is no cursor."`
+}
+
+type listInput struct {
+	TaskFilter
+	Paging
+	Archived    string `query:"archived" enum:"true,false" doc:"Only archived dead letters, or no archived ones."`
+	Order       string `query:"order" enum:"scheduled_at,finished_at,id" default:"scheduled_at"`
+	LatestFirst bool   `query:"latest_first"`
+}
+
+type listAnswer struct {
+	Body struct {
+		Tasks      []Task `json:"tasks" nullable:"false"`
+		NextCursor string `json:"next_cursor,omitempty" doc:"Missing on the last page."`
+	}
+}
+
+type taskInput struct {
+	TaskPath
+	Wait string `query:"wait" example:"30s" doc:"Answer when the status is final, or after this time. At most 1m."`
+}
+
+type taskAnswer struct {
+	ETag string `header:"ETag"`
+	Body Task
+}
+
+type historyInput struct {
+	TaskPath
+	Limit int `query:"limit" minimum:"1" maximum:"10000" default:"100" doc:"How many, counted from the latest."`
+}
+
+type executionsAnswer struct {
+	Body struct {
+		Executions []store.Execution `json:"executions" nullable:"false" doc:"The oldest first."`
+	}
+}
+
+type changesAnswer struct {
+	Body struct {
+		Changes []Change `json:"changes" nullable:"false" doc:"The oldest first."`
+	}
+}
+
+// Change is one edit of a task, by a verb or by plain SQL.
+type Change struct {
+	Revision  int64     `json:"revision"`
+	TaskID    string    `json:"task_id"`
+	Verb      string    `json:"verb"`
+	Outcome   string    `json:"outcome"`
+	ChangedAt time.Time `json:"changed_at"`
+	ChangedBy string    `json:"changed_by"`
+	Old       Value     `json:"old,omitempty" doc:"The columns before, as Postgres writes them."`
+	New       Value     `json:"new,omitempty" doc:"The columns after, as Postgres writes them."`
+}
+
+// Why tells why a task does or does not run, and its story.
+type Why struct {
+	ID        string              `json:"id"`
+	At        time.Time           `json:"at"`
+	Task      *Task               `json:"task,omitempty" doc:"Missing if the task was deleted."`
+	Sentence  string              `json:"sentence" doc:"The reason in one sentence."`
+	Next      []inspect.Upcoming  `json:"next" nullable:"false" doc:"What happens next."`
+	Story     []inspect.StoryLine `json:"story" nullable:"false" doc:"What has happened, the oldest first."`
+	Shortened bool                `json:"shortened,omitempty" doc:"Lines are missing after the first one."`
+	Nearest   []string            `json:"nearest,omitempty" doc:"Similar ids."`
+}
+
+type whyAnswer struct{ Body Why }
+
+func (a *API) registerTaskReads() {
+	read(a, huma.Operation{
+		OperationID: "listTasks", Method: http.MethodGet, Path: "/v1/tasks", Tags: []string{"tasks"},
+		Summary: "List tasks", Description: "Tasks of the same time are in the order of their ids.",
+		Errors: []int{http.StatusUnprocessableEntity},
+	}, func(ctx context.Context, c call, in *listInput) (*listAnswer, error) {
+		filter := in.filter()
+		filter.Order, filter.LatestFirst = inspect.Order(in.Order), in.LatestFirst
+		if in.Archived != "" {
+			filter.Archived = new(in.Archived == "true")
+		}
+		return c.list(ctx, filter, in.Paging)
+	})
+	register(a, ScopeRead, huma.Operation{
+		OperationID: "getTask", Method: http.MethodGet, Path: "/v1/tasks/{id}", Tags: []string{"tasks"},
+		Summary: "Read a task", Description: "With wait it answers when the status is final.",
+		Errors: []int{http.StatusNotFound, http.StatusUnprocessableEntity},
+	}, a.getTask)
+	read(a, huma.Operation{
+		OperationID: "listExecutions", Method: http.MethodGet, Path: "/v1/tasks/{id}/executions",
+		Tags: []string{"tasks"}, Summary: "Read the outcome of each attempt",
+		Description: "Also of a task that was deleted.", Errors: []int{http.StatusUnprocessableEntity},
+	}, func(ctx context.Context, c call, in *historyInput) (*executionsAnswer, error) {
+		history, err := c.tasks.RecentHistory(ctx, c.db, in.ID, in.Limit)
+		answer := &executionsAnswer{}
+		answer.Body.Executions = append([]store.Execution{}, history.Executions...)
+		return answer, err
+	})
+	read(a, huma.Operation{
+		OperationID: "listChanges", Method: http.MethodGet, Path: "/v1/tasks/{id}/changes", Tags: []string{"tasks"},
+		Summary: "Read who changed a task", Description: "Also of a task that was deleted.",
+		Errors: []int{http.StatusUnprocessableEntity},
+	}, func(ctx context.Context, c call, in *historyInput) (*changesAnswer, error) {
+		history, err := c.tasks.RecentHistory(ctx, c.db, in.ID, in.Limit)
+		answer := &changesAnswer{}
+		answer.Body.Changes = make([]Change, len(history.Changes))
+		for i, one := range history.Changes {
+			answer.Body.Changes[i] = Change{
+				Revision: one.Revision, TaskID: one.TaskID, Verb: one.Verb, Outcome: one.Outcome,
+				ChangedAt: one.ChangedAt, ChangedBy: one.ChangedBy, Old: Value(one.Old), New: Value(one.New),
+			}
+		}
+		return answer, err
+	})
+	read(a, huma.Operation{
+		OperationID: "whyTask", Method: http.MethodGet, Path: "/v1/tasks/{id}/why", Tags: []string{"tasks"},
+		Summary:     "Tell why a task does or does not run",
+		Description: "One sentence, what happens next, and the story of the task.",
+		Errors:      []int{http.StatusNotFound, http.StatusUnprocessableEntity},
+	}, why)
+}
+
+// list reads a page. Without a cursor it reads the pages before the wanted one, too.
+func (c call) list(ctx context.Context, filter inspect.Filter, paging Paging) (*listAnswer, error) {
+	filter.Limit = paging.Limit
+	if paging.Cursor != "" {
+		after, err := decodeCursor(paging.Cursor)
+		if err != nil {
+			return nil, err
+		}
+		filter.After = after
+	}
+	var rows []store.Row
+	for page := 1; ; page++ {
+		var err error
+		if rows, err = c.inspector.List(ctx, c.db, filter); err != nil {
+			return nil, err
+		}
+		if page >= paging.Page || len(rows) < filter.Limit || paging.Cursor != "" {
+			if page < paging.Page && paging.Cursor == "" {
+				rows = nil // the list ends before the wanted page
+			}
+			break
+		}
+		filter.After = &rows[len(rows)-1]
+	}
+	answer := &listAnswer{}
+	answer.Body.Tasks = tasksOf(rows)
+	if len(rows) == filter.Limit {
+		answer.Body.NextCursor = encodeCursor(rows[len(rows)-1])
+	}
+	return answer, nil
+}
+
+// cursor is the place at which a page ended. Clients get it as one word, so that they do not depend on its fields.
+type cursor struct {
+	ID          string     `json:"i"`
+	ScheduledAt time.Time  `json:"s"`
+	FinishedAt  *time.Time `json:"f,omitempty"`
+}
+
+func encodeCursor(row store.Row) string {
+	encoded, err := json.Marshal(cursor{row.ID, row.ScheduledAt, row.FinishedAt})
+	if err != nil {
+		return "" // a year beyond 9999, which the database refuses
+	}
+	return base64.RawURLEncoding.EncodeToString(encoded)
+}
+
+func decodeCursor(given string) (*store.Row, error) {
+	var at cursor
+	decoded, err := base64.RawURLEncoding.DecodeString(given)
+	if err == nil {
+		err = json.Unmarshal(decoded, &at)
+	}
+	if err != nil || at.ID == "" {
+		return nil, huma.Error422UnprocessableEntity("cursor must be the next_cursor of a page before")
+	}
+	return &store.Row{ID: at.ID, ScheduledAt: at.ScheduledAt, FinishedAt: at.FinishedAt}, nil
+}
+
+func why(ctx context.Context, c call, in *TaskPath) (*whyAnswer, error) {
+	e, err := c.inspector.Why(ctx, c.db, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	if !e.Known() {
+		return nil, errNoTask
+	}
+	answer := &whyAnswer{Body: Why{
+		ID: e.ID, At: e.At, Sentence: e.Sentence, Next: append([]inspect.Upcoming{}, e.Next...), Story: e.Story,
+		Shortened: e.Shortened, Nearest: e.Nearest,
+	}}
+	if e.Row != nil {
+		answer.Body.Task = new(taskOf(*e.Row))
+	}
+	return answer, nil
+}

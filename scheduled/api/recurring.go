@@ -1,0 +1,119 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/inspect"
+)
+
+// Recurring is a recurring task, which itself never runs.
+type Recurring struct {
+	ID              string        `json:"id"`
+	Type            string        `json:"type"`
+	Queue           string        `json:"queue"`
+	Status          store.Status  `json:"status"`
+	Entity          string        `json:"entity,omitempty"`
+	TenantID        string        `json:"tenant_id,omitempty"`
+	Cron            string        `json:"cron"`
+	TimeZone        string        `json:"time_zone"`
+	StartsAt        time.Time     `json:"starts_at" doc:"From when it fires."`
+	NextFire        *time.Time    `json:"next_fire,omitempty"`
+	LastFire        *time.Time    `json:"last_fire,omitempty"`
+	OccurrenceCount int           `json:"occurrence_count"`
+	Overlap         store.Overlap `json:"overlap"`
+	CatchUp         store.CatchUp `json:"catch_up"`
+	CatchUpPaused   store.CatchUp `json:"catch_up_paused"`
+	CatchUpLimit    int           `json:"catch_up_limit"`
+	Jitter          Seconds       `json:"jitter,omitempty"`
+	EndsAt          *time.Time    `json:"ends_at,omitempty"`
+	MaxOccurrences  int           `json:"max_occurrences,omitempty"`
+	PausedUntil     *time.Time    `json:"paused_until,omitempty"`
+	IsPaused        bool          `json:"is_paused" doc:"It, its queue, its type or everything is paused."`
+	DeclaredBy      string        `json:"declared_by,omitempty" doc:"The service whose code declares it."`
+	Message         string        `json:"message,omitempty" doc:"Why it has ended."`
+}
+
+func recurringOf(t inspect.RecurringTask) Recurring {
+	return Recurring{
+		ID: t.ID, Type: t.Type, Queue: t.Queue, Status: t.Status, Entity: deref(t.Entity), TenantID: deref(t.TenantID),
+		Cron: t.Cron, TimeZone: t.TimeZone, StartsAt: t.StartsAt, NextFire: t.NextFire, LastFire: t.LastFire,
+		OccurrenceCount: t.OccurrenceCount, Overlap: t.Overlap, CatchUp: t.CatchUp, CatchUpPaused: t.CatchUpPaused,
+		CatchUpLimit: t.CatchUpLimit, Jitter: deref(secondsOf(t.Jitter)), EndsAt: t.EndsAt,
+		MaxOccurrences: deref(t.MaxOccurrences), PausedUntil: t.PausedUntil, IsPaused: t.IsPaused,
+		DeclaredBy: deref(t.DeclaredBy), Message: deref(t.Message),
+	}
+}
+
+type recurringListInput struct {
+	Queue  string       `query:"queue" maxLength:"127"`
+	Type   string       `query:"type" maxLength:"127"`
+	Status store.Status `query:"status" enum:"QUEUED,PAUSED,CANCELLED,COMPLETED"`
+	Entity string       `query:"entity" maxLength:"512"`
+	Tenant string       `query:"tenant_id" maxLength:"512"`
+	Limit  int          `query:"limit" minimum:"1" maximum:"1000" default:"100"`
+	After  string       `query:"after" maxLength:"512" doc:"The id of the last task of the page before."`
+}
+
+type recurringListAnswer struct {
+	Body struct {
+		Recurring []Recurring `json:"recurring" nullable:"false" doc:"In the order of their ids."`
+	}
+}
+
+type recurringInput struct {
+	TaskPath
+	Fires int `query:"fires" minimum:"0" maximum:"1000" default:"5" doc:"How many of the next fires to compute."`
+}
+
+type recurringAnswer struct {
+	Body struct {
+		Recurring
+
+		Fires []inspect.Fire `json:"fires" nullable:"false" doc:"The next fires."`
+		Ended string         `json:"ended,omitempty" doc:"Why there are no further fires."`
+	}
+}
+
+func (a *API) registerRecurring() {
+	read(a, huma.Operation{
+		OperationID: "listRecurring", Method: http.MethodGet, Path: "/v1/recurring", Tags: []string{"recurring"},
+		Summary: "List recurring tasks", Description: "To make or edit one, schedule a task with cron.",
+		Errors: []int{http.StatusUnprocessableEntity},
+	}, listRecurring)
+	read(a, huma.Operation{
+		OperationID: "getRecurring", Method: http.MethodGet, Path: "/v1/recurring/{id}", Tags: []string{"recurring"},
+		Summary: "Read a recurring task and its next fires", Description: "The verbs are those of a task.",
+		Errors: []int{http.StatusNotFound, http.StatusUnprocessableEntity},
+	}, getRecurring)
+}
+
+func listRecurring(ctx context.Context, c call, in *recurringListInput) (*recurringListAnswer, error) {
+	found, err := c.inspector.ListRecurring(ctx, c.db, inspect.RecurringFilter{
+		Type: in.Type, Queue: in.Queue, Status: in.Status, Entity: in.Entity, TenantID: in.Tenant, After: in.After,
+		Limit: in.Limit,
+	})
+	answer := &recurringListAnswer{}
+	answer.Body.Recurring = make([]Recurring, len(found))
+	for i, one := range found {
+		answer.Body.Recurring[i] = recurringOf(one)
+	}
+	return answer, err
+}
+
+func getRecurring(ctx context.Context, c call, in *recurringInput) (*recurringAnswer, error) {
+	answer := &recurringAnswer{}
+	if in.Fires == 0 {
+		task, err := c.inspector.GetRecurring(ctx, c.db, in.ID)
+		answer.Body.Recurring, answer.Body.Fires = recurringOf(task), []inspect.Fire{}
+		return answer, err
+	}
+	forecast, err := c.inspector.NextFires(ctx, c.db, in.ID, in.Fires)
+	answer.Body.Recurring, answer.Body.Ended = recurringOf(forecast.Task), forecast.Ended
+	answer.Body.Fires = append([]inspect.Fire{}, forecast.Fires...)
+	return answer, err
+}

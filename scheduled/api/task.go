@@ -1,0 +1,200 @@
+package api
+
+import (
+	"encoding/json"
+	"math"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/tasktable/tasktable/store"
+)
+
+// Seconds is a duration in JSON: a number of seconds, with up to six decimals.
+type Seconds float64
+
+// secondsOf returns nil for nil.
+func secondsOf(d *time.Duration) *Seconds {
+	if d == nil {
+		return nil
+	}
+	return new(Seconds(float64(d.Microseconds()) / 1e6))
+}
+
+// duration rounds to microseconds, which is what Postgres stores. A number that is too large stays too large for every
+// limit.
+func (s Seconds) duration() time.Duration {
+	micros := math.Round(float64(s) * 1e6)
+	if math.Abs(micros) > math.MaxInt64/1000 {
+		return time.Duration(math.Copysign(math.MaxInt64, micros))
+	}
+	return time.Duration(micros) * time.Microsecond
+}
+
+// Payload is the content of a task: a JSON object whose field "type" names the type of the task.
+type Payload json.RawMessage
+
+// TaskType returns the field type.
+func (p Payload) TaskType() string { return store.JSON(p).TaskType() }
+
+// MarshalJSON returns the payload as it is.
+func (p Payload) MarshalJSON() ([]byte, error) { return p, nil }
+
+// UnmarshalJSON keeps the payload as it is, so that large numbers keep their digits.
+func (p *Payload) UnmarshalJSON(given []byte) error {
+	*p = append((*p)[:0], given...)
+	return nil
+}
+
+// Schema describes a payload for OpenAPI.
+func (Payload) Schema(huma.Registry) *huma.Schema {
+	return &huma.Schema{
+		Type: huma.TypeObject, Required: []string{"type"}, AdditionalProperties: true,
+		Description: "The content of the task. The field type names the handler. The handler reads the other fields.",
+		Properties: map[string]*huma.Schema{"type": {
+			Type: huma.TypeString, MinLength: new(2), MaxLength: new(127), Examples: []any{"LOG"},
+		}},
+		Examples: []any{map[string]any{"type": "LOG", "message": "hi"}},
+	}
+}
+
+// Value is any JSON value. It is kept as it is, so that large numbers keep their digits.
+type Value json.RawMessage
+
+// MarshalJSON returns the value as it is.
+func (v Value) MarshalJSON() ([]byte, error) { return v, nil }
+
+// Schema allows every JSON value.
+func (Value) Schema(huma.Registry) *huma.Schema { return &huma.Schema{} }
+
+// Content is everything that a caller wants of a task. A field that is missing gets its default, also if the task
+// exists. Only scheduled_at keeps the time of an existing task.
+type Content struct {
+	Payload               Payload    `json:"payload"`
+	ScheduledAt           *time.Time `json:"scheduled_at,omitempty"`
+	Priority              int        `json:"priority,omitempty" minimum:"-100" maximum:"100"`
+	Queue                 string     `json:"queue,omitempty" maxLength:"127"`
+	Expiration            Seconds    `json:"expiration,omitempty" minimum:"0"`
+	ExpectedExecutionTime Seconds    `json:"expected_execution_time,omitempty" minimum:"0" maximum:"604800"`
+	MaxAttempts           int        `json:"max_attempts,omitempty" minimum:"0" maximum:"1000"`
+	Entity                string     `json:"entity,omitempty" maxLength:"512"`
+	TenantID              string     `json:"tenant_id,omitempty" maxLength:"512"`
+	IfFinished            string     `json:"if_finished,omitempty" enum:"rearm,keep"`
+	Jitter                Seconds    `json:"jitter,omitempty" minimum:"0" maximum:"86400"`
+	Retention             Seconds    `json:"retention,omitempty" minimum:"0"`
+	Cron                  string     `json:"cron,omitempty" maxLength:"256"`
+	TimeZone              string     `json:"time_zone,omitempty" maxLength:"64"`
+	Overlap               string     `json:"overlap,omitempty" enum:"skip,allow,cancel_running"`
+	CatchUp               string     `json:"catch_up,omitempty" enum:"latest,all,none"`
+	CatchUpPaused         string     `json:"catch_up_paused,omitempty" enum:"latest,all,none"`
+	CatchUpLimit          int        `json:"catch_up_limit,omitempty" minimum:"0" maximum:"10000"`
+	EndsAt                *time.Time `json:"ends_at,omitempty"`
+	MaxOccurrences        int        `json:"max_occurrences,omitempty" minimum:"0" maximum:"1000000"`
+}
+
+// task returns the task to schedule. A caller with a tenant schedules for its tenant alone.
+func (c Content) task(id string, caller Caller) (store.Task, error) {
+	task := store.Task{
+		ID: id, Payload: c.Payload, Priority: c.Priority, Queue: c.Queue, Expiration: c.Expiration.duration(),
+		ExpectedExecutionTime: c.ExpectedExecutionTime.duration(), MaxAttempts: c.MaxAttempts, Entity: c.Entity,
+		TenantID: c.TenantID, IfFinished: store.IfFinished(c.IfFinished), Jitter: c.Jitter.duration(),
+		Retention: c.Retention.duration(),
+	}
+	if caller.Tenant != "" {
+		if c.TenantID != "" && c.TenantID != caller.Tenant {
+			return task, huma.Error403Forbidden("tenant_id must be the tenant of the key, or missing")
+		}
+		task.TenantID = caller.Tenant
+	}
+	if c.ScheduledAt != nil {
+		if c.ScheduledAt.IsZero() {
+			return task, huma.Error422UnprocessableEntity("scheduled_at must be after 0001-01-01T00:00:00Z")
+		}
+		task.At = *c.ScheduledAt
+	}
+	recurrence := store.Recurrence{
+		Cron: c.Cron, TimeZone: c.TimeZone, Overlap: store.Overlap(c.Overlap), CatchUp: store.CatchUp(c.CatchUp),
+		CatchUpPaused: store.CatchUp(c.CatchUpPaused), CatchUpLimit: c.CatchUpLimit, MaxOccurrences: c.MaxOccurrences,
+	}
+	if c.EndsAt != nil {
+		recurrence.EndsAt = *c.EndsAt
+	}
+	switch {
+	case c.Cron != "":
+		task.Recurrence = &recurrence
+	case recurrence != store.Recurrence{}:
+		return task, huma.Error422UnprocessableEntity("cron is missing: time_zone, overlap, catch_up, " +
+			"catch_up_paused, catch_up_limit, ends_at and max_occurrences are for a task that recurs")
+	}
+	return task, nil
+}
+
+// contentOf returns the content of a task, so that scheduling it again changes nothing.
+func contentOf(row store.Row, payload json.RawMessage) Content {
+	c := Content{
+		Payload: Payload(payload), ScheduledAt: &row.ScheduledAt, Priority: row.Priority, Queue: row.Queue,
+		Expiration:            deref(secondsOf(row.Expiration)),
+		ExpectedExecutionTime: *secondsOf(&row.ExpectedExecutionTime), MaxAttempts: row.MaxAttempts,
+		Entity: deref(row.Entity), TenantID: deref(row.TenantID), Jitter: deref(secondsOf(row.Jitter)),
+		Retention: deref(secondsOf(row.Retention)),
+	}
+	if row.Cron != nil {
+		c.Cron, c.TimeZone = *row.Cron, deref(row.TimeZone)
+		c.Overlap, c.CatchUp = string(deref(row.Overlap)), string(deref(row.CatchUp))
+		c.CatchUpPaused, c.CatchUpLimit = string(deref(row.CatchUpPaused)), deref(row.CatchUpLimit)
+		c.EndsAt, c.MaxOccurrences = row.EndsAt, deref(row.MaxOccurrences)
+	}
+	return c
+}
+
+func deref[T any](p *T) (value T) {
+	if p != nil {
+		value = *p
+	}
+	return value
+}
+
+// Task is a task as it is stored.
+type Task struct {
+	ID string `json:"id"`
+	Content
+
+	Type             string       `json:"type"`
+	Status           store.Status `json:"status" enum:"QUEUED,EXECUTING,COMPLETED,FAILED,EXPIRED,CANCELLED,PAUSED,SKIPPED"`
+	Revision         int64        `json:"revision"`
+	Attempt          int          `json:"attempt"`
+	Message          string       `json:"message,omitempty"`
+	Result           Value        `json:"result,omitempty"`
+	NextAttemptAt    *time.Time   `json:"next_attempt_at,omitempty"`
+	RunNowAt         *time.Time   `json:"run_now_at,omitempty"`
+	PausedUntil      *time.Time   `json:"paused_until,omitempty"`
+	StartedAt        *time.Time   `json:"started_at,omitempty"`
+	FinishedAt       *time.Time   `json:"finished_at,omitempty"`
+	LastStatusUpdate time.Time    `json:"last_status_update"`
+	CreatedAt        time.Time    `json:"created_at"`
+	ScheduledBy      string       `json:"scheduled_by,omitempty"`
+	OccurrenceCount  int          `json:"occurrence_count,omitempty"`
+	ParentID         string       `json:"parent_id,omitempty"`
+	SpawnedBy        string       `json:"spawned_by,omitempty"`
+	ArchivedAt       *time.Time   `json:"archived_at,omitempty"`
+	ArchivedNote     string       `json:"archived_note,omitempty"`
+}
+
+func taskOf(row store.Row) Task {
+	return Task{
+		ID: row.ID, Content: contentOf(row, row.Payload), Type: row.Type, Status: row.Status, Revision: row.Revision,
+		Attempt: row.Attempt, Message: deref(row.Message), Result: Value(row.Result), NextAttemptAt: row.NextAttemptAt,
+		RunNowAt: row.RunNowAt, PausedUntil: row.PausedUntil, StartedAt: row.StartedAt, FinishedAt: row.FinishedAt,
+		LastStatusUpdate: row.LastStatusUpdate, CreatedAt: row.CreatedAt, ScheduledBy: deref(row.ScheduledBy),
+		OccurrenceCount: row.OccurrenceCount, ParentID: deref(row.ParentID), SpawnedBy: deref(row.SpawnedBy),
+		ArchivedAt: row.ArchivedAt, ArchivedNote: deref(row.ArchivedNote),
+	}
+}
+
+func tasksOf(rows []store.Row) []Task {
+	tasks := make([]Task, len(rows))
+	for i, row := range rows {
+		tasks[i] = taskOf(row)
+	}
+	return tasks
+}

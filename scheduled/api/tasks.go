@@ -1,0 +1,252 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/tasktable/tasktable/store"
+)
+
+// Receipt is the result of a call for one task.
+type Receipt struct {
+	ID       string        `json:"id"`
+	Revision int64         `json:"revision,omitempty"`
+	Outcome  store.Outcome `json:"outcome"`
+}
+
+// receiptAnswer answers a call on one task.
+type receiptAnswer struct {
+	Status int
+	ETag   string `header:"ETag"`
+	Body   Receipt
+}
+
+func answerOf(receipt store.Receipt) *receiptAnswer {
+	a := &receiptAnswer{Status: http.StatusOK, Body: Receipt(receipt)}
+	if receipt.Outcome == store.Created {
+		a.Status = http.StatusCreated
+	}
+	if receipt.Revision > 0 {
+		a.ETag = etag(receipt.Revision)
+	}
+	return a
+}
+
+func etag(revision int64) string { return `"` + strconv.FormatInt(revision, 10) + `"` }
+
+type createInput struct {
+	Conditions
+	Body struct {
+		ID string `json:"id,omitempty" maxLength:"512" doc:"Default: a new id, a UUID of version 7."`
+		Content
+	}
+}
+
+type bulkInput struct {
+	Conditions
+	Body struct {
+		Tasks []BulkTask `json:"tasks" minItems:"1" maxItems:"1000" nullable:"false"`
+	}
+}
+
+// BulkTask is one of many tasks to schedule.
+type BulkTask struct {
+	ID string `json:"id,omitempty" maxLength:"512" doc:"Default: a new id, a UUID of version 7."`
+	Content
+}
+
+type receiptsAnswer struct {
+	Body struct {
+		Receipts []Receipt `json:"receipts" nullable:"false" doc:"One for each task, in their order."`
+	}
+}
+
+// TaskPath names a task in the path of a call.
+type TaskPath struct {
+	ID string `path:"id" maxLength:"512" doc:"The id of the task, percent-encoded."`
+}
+
+type putInput struct {
+	Conditions
+	TaskPath
+	Body Content
+}
+
+type patchInput struct {
+	Conditions
+	TaskPath
+	Body Patch
+}
+
+func (a *API) registerTasks() {
+	change(a, ScopeSchedule, huma.Operation{
+		OperationID: "createTask", Method: http.MethodPost, Path: "/v1/tasks", Tags: []string{"tasks"},
+		Summary: "Schedule a task", DefaultStatus: http.StatusCreated,
+		Description: "Creates a task. With the id of a task that exists it does what PUT does.",
+	}, false, func(ctx context.Context, c call, in *createInput) (*receiptAnswer, error) {
+		id := in.Body.ID
+		if id == "" {
+			var err error
+			if id, err = store.NewID(); err != nil {
+				return nil, err
+			}
+		}
+		return c.schedule(ctx, id, in.Body.Content, in.IfMatch)
+	})
+	change(a, ScopeSchedule, huma.Operation{
+		OperationID: "scheduleTasks", Method: http.MethodPost, Path: "/v1/tasks/bulk", Tags: []string{"tasks"},
+		Summary: "Schedule up to 1,000 tasks",
+		Description: "Schedules all tasks in one transaction. If one is invalid, none is scheduled. Of two tasks with " +
+			"the same id the later one wins.",
+	}, false, scheduleMany)
+	change(a, ScopeSchedule, huma.Operation{
+		OperationID: "putTask", Method: http.MethodPut, Path: "/v1/tasks/{id}", Tags: []string{"tasks"},
+		Summary: "Schedule the task of an id",
+		Description: "Creates the task, or edits the task that has the id. The body says everything that is wanted of " +
+			"the task, so a field that is missing gets its default. The answer is 201 if the task is new, and 200 with " +
+			"the outcome otherwise. To schedule the same again writes nothing.",
+		Errors: []int{http.StatusPreconditionFailed},
+	}, false, func(ctx context.Context, c call, in *putInput) (*receiptAnswer, error) {
+		return c.schedule(ctx, in.ID, in.Body, in.IfMatch)
+	})
+	change(a, ScopeSchedule, huma.Operation{
+		OperationID: "patchTask", Method: http.MethodPatch, Path: "/v1/tasks/{id}", Tags: []string{"tasks"},
+		Summary: "Change some fields of a task",
+		Description: "Changes the fields in the body and keeps the others (RFC 7396, JSON merge patch). null sets a " +
+			"field to its default. The fields of the payload are merged, too.",
+		Errors: []int{http.StatusNotFound, http.StatusPreconditionFailed},
+	}, true, patchTask)
+}
+
+func (c call) schedule(ctx context.Context, id string, content Content, ifMatch string) (*receiptAnswer, error) {
+	task, err := content.task(id, c.caller)
+	if err != nil {
+		return nil, err
+	}
+	known, err := c.visible(ctx, id, ifMatch)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return nil, err
+	}
+	receipt, err := c.tasks.Schedule(ctx, c.db, task)
+	if err != nil {
+		return nil, c.ofOthers(err)
+	}
+	if c.caller.Tenant != "" && !known && receipt.Outcome != store.Created {
+		return nil, errOthersID
+	}
+	return answerOf(receipt), nil
+}
+
+// errOthersID refuses an id that a task of another tenant has. Ids are unique over all tenants.
+var errOthersID = huma.Error409Conflict("the id is taken; choose another, for example with the tenant's name in it")
+
+// ofOthers turns the refusal of a trigger into errOthersID. It refuses a caller with a tenant who writes a task of
+// another tenant.
+func (c call) ofOthers(err error) error {
+	if c.caller.Tenant != "" && isNotAllowed(err) {
+		return errOthersID
+	}
+	return err
+}
+
+// visible reads the task if the call depends on it, because it has an If-Match or the caller has a tenant. It tells
+// whether the caller sees the task.
+func (c call) visible(ctx context.Context, id, ifMatch string) (bool, error) {
+	if ifMatch == "" && c.caller.Tenant == "" {
+		return true, nil
+	}
+	row, err := c.tasks.Get(ctx, c.db, id)
+	switch {
+	case errors.Is(err, store.ErrNotFound) && ifMatch != "":
+		return false, errChanged
+	case err != nil:
+		return false, err
+	case ifMatch != "" && !matches(ifMatch, row.Revision):
+		return true, errChanged
+	}
+	return true, nil
+}
+
+// matches compares an If-Match with a revision. A proxy may have made the ETag a weak one.
+func matches(ifMatch string, revision int64) bool {
+	for given := range strings.SplitSeq(ifMatch, ",") {
+		if given = strings.TrimPrefix(strings.TrimSpace(given), "W/"); given == "*" || given == etag(revision) {
+			return true
+		}
+	}
+	return false
+}
+
+func scheduleMany(ctx context.Context, c call, in *bulkInput) (*receiptsAnswer, error) {
+	if in.IfMatch != "" {
+		return nil, huma.Error400BadRequest("If-Match is for a call on one task")
+	}
+	tasks := make([]store.Task, len(in.Body.Tasks))
+	mine := map[string]bool{} // the ids of the caller's own tasks, if it has a tenant
+	for i, given := range in.Body.Tasks {
+		id := given.ID
+		if id == "" {
+			var err error
+			if id, err = store.NewID(); err != nil {
+				return nil, err
+			}
+		} else if c.caller.Tenant != "" {
+			known, err := c.visible(ctx, id, "")
+			if err != nil && !errors.Is(err, store.ErrNotFound) {
+				return nil, err
+			}
+			mine[id] = known
+		}
+		var err error
+		if tasks[i], err = given.task(id, c.caller); err != nil {
+			return nil, err
+		}
+	}
+	receipts, err := c.tasks.ScheduleMany(ctx, c.db, tasks)
+	if err != nil {
+		return nil, c.ofOthers(err)
+	}
+	answer := &receiptsAnswer{}
+	answer.Body.Receipts = make([]Receipt, len(receipts))
+	for i, receipt := range receipts {
+		if receipt.Outcome == store.Created {
+			mine[receipt.ID] = true
+		} else if c.caller.Tenant != "" && !mine[receipt.ID] {
+			return nil, errOthersID
+		}
+		answer.Body.Receipts[i] = Receipt(receipt)
+	}
+	return answer, nil
+}
+
+func patchTask(ctx context.Context, c call, in *patchInput) (*receiptAnswer, error) {
+	row, err := c.tasks.Get(ctx, c.db, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	if in.IfMatch != "" && !matches(in.IfMatch, row.Revision) {
+		return nil, errChanged
+	}
+	payload, err := c.tasks.Payload(ctx, row)
+	if err != nil {
+		return nil, err
+	}
+	content, err := in.Body.applied(contentOf(row, payload))
+	if err != nil {
+		return nil, err
+	}
+	task, err := content.task(in.ID, c.caller)
+	if err != nil {
+		return nil, err
+	}
+	receipt, err := c.tasks.Schedule(ctx, c.db, task)
+	if err != nil {
+		return nil, err
+	}
+	return answerOf(receipt), nil
+}
