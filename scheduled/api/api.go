@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -22,6 +23,8 @@ type API struct {
 	answers answers
 	callers *limits
 	authors sync.Map // *author by service
+	marks   marks
+	streams atomic.Int64 // that are open
 }
 
 // author is a Store and an Inspector that record the same service. They are kept, because a Store limits how often it
@@ -41,7 +44,7 @@ func New(config Config) (*API, error) {
 	if err != nil {
 		return nil, fmt.Errorf("api: %w", err)
 	}
-	a := &API{config: config, answers: answers{schema: schema}, callers: newLimits()}
+	a := &API{config: config, answers: answers{schema: schema}, marks: marks{schema: schema}, callers: newLimits()}
 	mux := http.NewServeMux()
 	a.huma = humago.New(mux, document(config.Version))
 	a.huma.UseMiddleware(a.authenticate)
@@ -51,6 +54,7 @@ func New(config Config) (*API, error) {
 	a.registerRecurring()
 	a.registerDeadLetters()
 	a.registerOperations()
+	a.registerEvents()
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { noEndpoint(mux, w, r) })
 	a.handler = a.protect(mux)
 	return a, nil

@@ -38,8 +38,8 @@ type DeadAction struct {
 
 func (a *API) registerDeadLetters() {
 	read(a, huma.Operation{
-		OperationID: "listDeadLetters", Method: http.MethodGet, Path: "/v1/dead-letters", Tags: []string{"dead letters"},
-		Summary:     "List dead letters",
+		OperationID: "listDeadLetters", Method: http.MethodGet, Path: "/v1/dead-letters",
+		Tags: []string{"dead letters"}, Summary: "List dead letters",
 		Description: "Tasks that are FAILED or EXPIRED and that nobody has archived, the one that ended first first.",
 		Errors:      []int{http.StatusUnprocessableEntity},
 	}, func(ctx context.Context, c call, in *deadListInput) (*listAnswer, error) {

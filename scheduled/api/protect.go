@@ -12,6 +12,7 @@ import (
 	"math"
 	"net"
 	"net/http"
+	"regexp"
 	"runtime/debug"
 	"slices"
 	"strconv"
@@ -55,9 +56,14 @@ func (a *API) protect(next http.Handler) http.Handler {
 		header.Set("X-Content-Type-Options", "nosniff")
 		header.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
 		header.Set("Cache-Control", "no-store")
-		ctx, cancel := context.WithTimeout(context.WithValue(r.Context(), exchangeKey{}, noted), callTimeout+MaxWait)
+		ctx, cancel := context.WithCancel(context.WithValue(r.Context(), exchangeKey{}, noted))
+		if r.URL.Path != eventsPath { // a stream has no end
+			ctx, cancel = context.WithTimeout(ctx, callTimeout+MaxWait)
+		}
 		defer cancel()
 		r = r.WithContext(ctx)
+		// The server's limit is for its other paths. A writer that has no limit, such as a test's, needs none.
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(callTimeout + MaxWait))
 		defer func() {
 			if broken := recover(); broken != nil {
 				a.config.Logger.Error("a call panicked", "request", noted.id, "panic", fmt.Sprint(broken),
@@ -84,13 +90,12 @@ func (a *API) protect(next http.Handler) http.Handler {
 	})
 }
 
+var plainID = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
+
 // givenID returns the client's id of the request if it is short and plain, and a new id otherwise.
 func givenID(r *http.Request) string {
 	given := r.Header.Get("X-Request-Id")
-	plain := func(c rune) bool {
-		return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_' || c == '.'
-	}
-	if len(given) >= 1 && len(given) <= 64 && !slices.ContainsFunc([]rune(given), func(c rune) bool { return !plain(c) }) {
+	if plainID.MatchString(given) {
 		return given
 	}
 	return uuid.NewString()
@@ -102,9 +107,9 @@ func (a *API) logCall(r *http.Request, noted *exchange, answer *answerWriter, to
 		level = slog.LevelWarn
 	}
 	// The path has ids of tasks, as all logs of the engine do. The query may have texts of messages, so it is left out.
-	a.config.Logger.Log(r.Context(), level, "call", "request", noted.id, "method", r.Method, "path", r.URL.EscapedPath(),
-		"status", answer.status, "caller", noted.caller, "took", took.Round(time.Microsecond).String(),
-		"bytes", answer.written)
+	a.config.Logger.Log(r.Context(), level, "call", "request", noted.id, "method", r.Method,
+		"path", r.URL.EscapedPath(), "status", answer.status, "caller", noted.caller,
+		"took", took.Round(time.Microsecond).String(), "bytes", answer.written)
 }
 
 // readBody reads the whole body, because the Idempotency-Key needs its hash, and an endpoint must not wait for a slow
@@ -112,7 +117,8 @@ func (a *API) logCall(r *http.Request, noted *exchange, answer *answerWriter, to
 func readBody(w http.ResponseWriter, r *http.Request, noted *exchange) (refused bool) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBodyBytes))
 	if tooLarge := new(http.MaxBytesError); errors.As(err, &tooLarge) {
-		writeProblem(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("the body must be at most %d bytes", MaxBodyBytes))
+		writeProblem(w, http.StatusRequestEntityTooLarge,
+			fmt.Sprintf("the body must be at most %d bytes", MaxBodyBytes))
 		return true
 	}
 	if err != nil {

@@ -64,6 +64,12 @@ type Value json.RawMessage
 // MarshalJSON returns the value as it is.
 func (v Value) MarshalJSON() ([]byte, error) { return v, nil }
 
+// UnmarshalJSON keeps the value as it is.
+func (v *Value) UnmarshalJSON(given []byte) error {
+	*v = append((*v)[:0], given...)
+	return nil
+}
+
 // Schema allows every JSON value.
 func (Value) Schema(huma.Registry) *huma.Schema { return &huma.Schema{} }
 
@@ -160,7 +166,7 @@ type Task struct {
 	Content
 
 	Type             string       `json:"type"`
-	Status           store.Status `json:"status" enum:"QUEUED,EXECUTING,COMPLETED,FAILED,EXPIRED,CANCELLED,PAUSED,SKIPPED"`
+	Status           store.Status `json:"status"`
 	Revision         int64        `json:"revision"`
 	Attempt          int          `json:"attempt"`
 	Message          string       `json:"message,omitempty"`

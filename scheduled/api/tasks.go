@@ -101,15 +101,15 @@ func (a *API) registerTasks() {
 	change(a, ScopeSchedule, huma.Operation{
 		OperationID: "scheduleTasks", Method: http.MethodPost, Path: "/v1/tasks/bulk", Tags: []string{"tasks"},
 		Summary: "Schedule up to 1,000 tasks",
-		Description: "Schedules all tasks in one transaction. If one is invalid, none is scheduled. Of two tasks with " +
-			"the same id the later one wins.",
+		Description: "Schedules all tasks in one transaction. If one is invalid, none is scheduled. Of two tasks " +
+			"with the same id the later one wins.",
 	}, false, scheduleMany)
 	change(a, ScopeSchedule, huma.Operation{
 		OperationID: "putTask", Method: http.MethodPut, Path: "/v1/tasks/{id}", Tags: []string{"tasks"},
 		Summary: "Schedule the task of an id",
-		Description: "Creates the task, or edits the task that has the id. The body says everything that is wanted of " +
-			"the task, so a field that is missing gets its default. The answer is 201 if the task is new, and 200 with " +
-			"the outcome otherwise. To schedule the same again writes nothing.",
+		Description: "Creates the task, or edits the task that has the id. The body says everything that is wanted " +
+			"of the task, so a field that is missing gets its default. The answer is 201 if the task is new, and 200 " +
+			"with the outcome otherwise. To schedule the same again writes nothing.",
 		Errors: []int{http.StatusPreconditionFailed},
 	}, false, func(ctx context.Context, c call, in *putInput) (*receiptAnswer, error) {
 		return c.schedule(ctx, in.ID, in.Body, in.IfMatch)

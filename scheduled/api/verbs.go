@@ -24,11 +24,11 @@ type pauseInput struct {
 }
 
 func (a *API) registerVerbs() {
-	tasks := func(ctx context.Context, c call, id string) (store.Receipt, error) {
-		return c.tasks.Cancel(ctx, c.db, id)
-	}
 	verb(a, "cancel", "Keep a task from running",
-		"If a handler runs, its context ends. Outcomes: cancelled, unchanged, finished.", tasks)
+		"If a handler runs, its context ends. Outcomes: cancelled, unchanged, finished.",
+		func(ctx context.Context, c call, id string) (store.Receipt, error) {
+			return c.tasks.Cancel(ctx, c.db, id)
+		})
 	verb(a, "resume", "Queue a paused task for the time that it had",
 		"It runs at once if that time has passed. Outcomes: queued, unchanged, finished.",
 		func(ctx context.Context, c call, id string) (store.Receipt, error) {
@@ -56,9 +56,10 @@ func (a *API) registerVerbs() {
 		})
 	change(a, ScopeSchedule, huma.Operation{
 		OperationID: "deleteTask", Method: http.MethodDelete, Path: "/v1/tasks/{id}", Tags: []string{"tasks"},
-		Summary:     "Delete a task",
-		Description: "Its history stays. A task that a claim holds is not deleted, and the answer is 409. Cancel it first.",
-		Errors:      []int{http.StatusNotFound, http.StatusPreconditionFailed},
+		Summary: "Delete a task",
+		Description: "Its history stays. A task that a claim holds is not deleted, and the answer is 409. Cancel it " +
+			"first.",
+		Errors: []int{http.StatusNotFound, http.StatusPreconditionFailed},
 	}, false, func(ctx context.Context, c call, in *verbInput) (*receiptAnswer, error) {
 		return c.verb(ctx, in.ID, in.IfMatch, func() (store.Receipt, error) {
 			receipt, err := c.tasks.Delete(ctx, c.db, in.ID)

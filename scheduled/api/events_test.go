@@ -1,0 +1,161 @@
+package api_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tasktable/tasktable/scheduled/api"
+	"github.com/tasktable/tasktable/store"
+)
+
+// following is a client of /v1/events.
+type following struct {
+	*service
+
+	lines  *bufio.Scanner
+	lastID string
+	end    func()
+}
+
+func (s *service) follow(caller, lastID string) *following {
+	s.Helper()
+	ctx, cancel := context.WithTimeout(s.Context(), 30*time.Second)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+"/v1/events", http.NoBody)
+	if err != nil {
+		s.Fatal(err)
+	}
+	request.Header.Set("Authorization", "Bearer "+caller)
+	if lastID != "" {
+		request.Header.Set("Last-Event-Id", lastID)
+	}
+	response, err := s.client.Do(request)
+	if err != nil {
+		s.Fatal(err)
+	}
+	if got := response.Header.Get("Content-Type"); response.StatusCode != http.StatusOK || got != "text/event-stream" {
+		s.Fatalf("answer %d, %s", response.StatusCode, got)
+	}
+	f := &following{service: s, lines: bufio.NewScanner(response.Body), lastID: lastID}
+	f.end = func() { cancel(); _ = response.Body.Close() }
+	s.Cleanup(f.end)
+	return f
+}
+
+// next returns the next event.
+func (f *following) next() api.Event {
+	f.Helper()
+	var event api.Event
+	for f.lines.Scan() {
+		name, value, _ := strings.Cut(f.lines.Text(), ": ")
+		switch {
+		case name == "id":
+			f.lastID = value
+		case name == "data":
+			if err := json.Unmarshal([]byte(value), &event); err != nil {
+				f.Fatal(err)
+			}
+		case name == "" && event.Kind != "":
+			return event
+		}
+	}
+	f.Fatalf("the stream ended: %v", f.lines.Err())
+	return event
+}
+
+// changeOf waits for a change of a task.
+func (f *following) changeOf(id string) api.Change {
+	f.Helper()
+	for {
+		if event := f.next(); event.Change != nil && event.Change.TaskID == id {
+			return *event.Change
+		}
+	}
+}
+
+func (s *service) schedule(ctx context.Context, db store.DB, id string) {
+	s.Helper()
+	task := store.Task{ID: id, Payload: store.JSON(`{"type": "LOG"}`), At: time.Now().Add(time.Hour)}
+	if _, err := store.New(store.Config{Service: "svc"}).Schedule(ctx, db, task); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// A transaction that commits late is not skipped, although lines with higher numbers were sent before. This holds for a
+// client that stays, and for one that comes back.
+func TestEventsOfALateCommit(t *testing.T) {
+	t.Parallel()
+	s := newService(t)
+	s.schedule(t.Context(), s.pool, "before")
+	stays, leaves := s.follow("all", ""), s.follow("all", "")
+	late, err := s.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = late.Rollback(context.WithoutCancel(t.Context())) }()
+	inner, err := late.Begin(t.Context()) // a savepoint has a transaction id of its own
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.schedule(t.Context(), inner, "late")
+	if err := inner.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.schedule(t.Context(), s.pool, "early")
+	early := stays.changeOf("early")
+	leaves.changeOf("early")
+	leaves.end()
+	s.schedule(t.Context(), s.pool, "next")
+	stays.changeOf("next") // the stream has read after "early" and before the commit
+	if err := late.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := stays.changeOf("late"); got.Revision >= early.Revision || got.Verb != "schedule" {
+		t.Errorf("the late change is %+v, after revision %d", got, early.Revision)
+	}
+	back := s.follow("all", leaves.lastID)
+	seen := map[string]bool{}
+	for !seen["late"] || !seen["next"] {
+		if event := back.next(); event.Change != nil {
+			seen[event.Change.TaskID] = true
+		}
+	}
+	if seen["before"] {
+		t.Error("the stream begins before Last-Event-ID")
+	}
+}
+
+func TestEventsSayWhatHappened(t *testing.T) {
+	t.Parallel()
+	s := newService(t)
+	f := s.follow("all", "")
+	s.schedule(t.Context(), s.pool, "a")
+	s.exec(`INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt, scheduled_at,
+		finished_at, outcome, error) VALUES (7000, 'a', 'LOG', 1, 1, now(), clock_timestamp(), 'FAILED', 'broken')`)
+	s.wants(http.StatusOK, "all", "POST", "/v1/tasks/a/cancel", "")
+	var got []string
+	for len(got) < 3 {
+		switch event := f.next(); {
+		case event.Change != nil:
+			got = append(got, event.Change.Verb+" "+event.Change.Outcome)
+		case event.Execution != nil:
+			got = append(got, event.Execution.Outcome+" "+*event.Execution.Error)
+		}
+	}
+	if want := "schedule created, FAILED broken, cancel cancelled"; strings.Join(got, ", ") != want {
+		t.Errorf("events %q, want %s", got, want)
+	}
+}
+
+func TestEventsFromAWrongID(t *testing.T) {
+	t.Parallel()
+	s := newService(t)
+	for _, id := range []string{"x", "1-2", "1-2-3-4", "-1-2-3", "1-2-99999999999999999999", "01-2-3"} {
+		s.wants(http.StatusUnprocessableEntity, "all", "GET", "/v1/events", "", "Last-Event-Id", id)
+	}
+	s.wants(http.StatusForbidden, "scheduler", "GET", "/v1/events", "")
+}
