@@ -59,14 +59,14 @@ SELECT set_config('tasktable.former_role', current_setting('role'), true) AS for
 // Call it before the first statement that is about tasks. Do not enter within a savepoint, because a rollback to the
 // savepoint would undo it. The error wraps ErrNoTenantRole if the role of tenants is missing or must not be taken.
 func (k Key) Enter(ctx context.Context, tx pgx.Tx) error {
-	if k.Tenant == "" {
+	if k.TenantID == "" {
 		return nil
 	}
 	if k.entry.role == "" {
 		return fmt.Errorf("enter tenant: key %s does not come from Keys", k.Name)
 	}
 	var former, tenant, role string
-	err := tx.QueryRow(ctx, k.entry.schema.SQL(enterSQL), k.Tenant, k.entry.role).Scan(&former, &tenant, &role)
+	err := tx.QueryRow(ctx, k.entry.schema.SQL(enterSQL), k.TenantID, k.entry.role).Scan(&former, &tenant, &role)
 	var refused *pgconn.PgError
 	switch {
 	case errors.As(err, &refused) && (refused.Code == "22023" || refused.Code == "42501"):
@@ -74,7 +74,7 @@ func (k Key) Enter(ctx context.Context, tx pgx.Tx) error {
 		return fmt.Errorf("enter tenant: %w", noTenantRole(k.entry.role, err))
 	case err != nil:
 		return fmt.Errorf("enter tenant: %w", err)
-	case tenant != k.Tenant || role != k.entry.role:
+	case tenant != k.TenantID || role != k.entry.role:
 		return fmt.Errorf("enter tenant: the transaction has role %q and another tenant", role)
 	}
 	return nil
@@ -86,7 +86,7 @@ SELECT set_config('role', current_setting('tasktable.former_role'), true), set_c
 // Leave undoes Enter within the transaction, for statements that a tenant may not run, such as writing the answer of a
 // call with an Idempotency-Key. For a key without a tenant it does nothing.
 func (k Key) Leave(ctx context.Context, tx pgx.Tx) error {
-	if k.Tenant == "" {
+	if k.TenantID == "" {
 		return nil
 	}
 	if _, err := tx.Exec(ctx, k.entry.schema.SQL(leaveSQL)); err != nil {

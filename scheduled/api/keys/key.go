@@ -31,9 +31,9 @@ type Key struct {
 	Name       string     `json:"name"`
 	Prefix     string     `json:"prefix"` // the first 8 characters of the secret
 	Scopes     []Scope    `json:"scopes"`
-	Service    string     `json:"service"`          // tasks are scheduled in its name
-	Tenant     string     `json:"tenant,omitempty"` // the key has the tasks of this tenant alone; "": of all tenants
-	Rate       int        `json:"rate,omitempty"`   // calls a second; 0: no limit of its own
+	Service    string     `json:"service"`             // tasks are scheduled in its name
+	TenantID   string     `json:"tenant_id,omitempty"` // the key has the tasks of this tenant alone; "": of all tenants
+	Rate       int        `json:"rate,omitempty"`      // calls a second; 0: no limit of its own
 	CreatedAt  time.Time  `json:"created_at"`
 	CreatedBy  string     `json:"created_by"`
 	ExpiresAt  *time.Time `json:"expires_at,omitempty"` // nil: never
@@ -68,8 +68,8 @@ type NewKey struct {
 	Scopes []Scope
 	// Service is the service in whose name tasks are scheduled. Default (""): DefaultService.
 	Service string
-	// Tenant restricts the key to the tasks of one tenant. Default (""): the tasks of all tenants.
-	Tenant string
+	// TenantID restricts the key to the tasks of one tenant. Default (""): the tasks of all tenants.
+	TenantID string
 	// Rate is the number of calls that the key may make in a second, at most MaxRate. Default (0): no limit.
 	Rate int
 	// ExpiresIn is the time until the key expires, from a second to 100 years. Default (0): the key does not expire.
@@ -96,7 +96,7 @@ func (n NewKey) check() (NewKey, error) {
 		return n, invalid("expires_in must be 0 or from 1s to 876600h, got %s", n.ExpiresIn)
 	}
 	for _, text := range []struct{ field, value string }{
-		{"service", n.Service}, {"tenant", n.Tenant}, {"by", n.By},
+		{"service", n.Service}, {"tenant_id", n.TenantID}, {"by", n.By},
 	} {
 		if err := checkText(text.field, text.value); err != nil {
 			return n, err

@@ -60,7 +60,8 @@ func New(config Config) *Keys {
 
 // columns are those of a row. Scopes are read as text, because every driver can scan text.
 const columns = `number, name, prefix, array_to_string(scopes, ',') AS scopes, service,
-    coalesce(tenant_id, '') AS tenant, coalesce(rate, 0) AS rate, created_at, created_by, expires_at, revoked_at, revoked_by, last_used_at`
+    coalesce(tenant_id, '') AS tenant_id, coalesce(rate, 0) AS rate, created_at, created_by, expires_at, revoked_at,
+    revoked_by, last_used_at`
 
 type row struct {
 	Number     int64
@@ -68,7 +69,7 @@ type row struct {
 	Prefix     string
 	Scopes     string
 	Service    string
-	Tenant     string
+	TenantID   string
 	Rate       int
 	CreatedAt  time.Time
 	CreatedBy  string
@@ -80,7 +81,7 @@ type row struct {
 
 func (k *Keys) key(r row) Key {
 	key := Key{
-		Number: r.Number, Name: r.Name, Prefix: r.Prefix, Service: r.Service, Tenant: r.Tenant, Rate: r.Rate,
+		Number: r.Number, Name: r.Name, Prefix: r.Prefix, Service: r.Service, TenantID: r.TenantID, Rate: r.Rate,
 		CreatedAt: r.CreatedAt, CreatedBy: r.CreatedBy, ExpiresAt: r.ExpiresAt, RevokedAt: r.RevokedAt,
 		RevokedBy: r.RevokedBy, LastUsedAt: r.LastUsedAt, entry: k.entry,
 	}
@@ -108,7 +109,7 @@ func (k *Keys) Create(ctx context.Context, db store.DB, key NewKey) (secret stri
 		return "", Key{}, fmt.Errorf("create key: %w", err)
 	}
 	doing := "create key " + key.Name
-	if key.Tenant != "" {
+	if key.TenantID != "" {
 		if err := k.checkTenantRole(ctx, db); err != nil {
 			return "", Key{}, fmt.Errorf("%s: %w", doing, err)
 		}
@@ -119,7 +120,7 @@ func (k *Keys) Create(ctx context.Context, db store.DB, key NewKey) (secret stri
 	}
 	secret = newSecret()
 	rows, err := collect[row](ctx, k.schema, db, createSQL, key.Name, secret[:shownLength], hashOf(secret),
-		strings.Join(scopes, ","), key.Service, orNil(key.Tenant), rateText(key.Rate), orNil(key.By),
+		strings.Join(scopes, ","), key.Service, orNil(key.TenantID), rateText(key.Rate), orNil(key.By),
 		intervalText(key.ExpiresIn))
 	if err != nil {
 		return "", Key{}, fmt.Errorf("%s: %w", doing, err)
