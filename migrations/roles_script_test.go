@@ -87,7 +87,8 @@ func fails(ctx context.Context, t *testing.T, pool *pgxpool.Pool, roles migratio
 	}
 	if made := lines(ctx, t, pool, `SELECT rolname::text FROM pg_roles WHERE rolname IN ($1, $2, $3, $4, $5)
 		AND rolname <> current_user
-		AND NOT rolcanlogin`, roles.Owner, roles.Engine, roles.Application, roles.Auditor, roles.Tenant); len(made) != 0 {
+		AND NOT rolcanlogin`, roles.Owner, roles.Engine, roles.Application, roles.Auditor,
+		roles.Tenant); len(made) != 0 {
 		t.Errorf("%s: made %v", want, made)
 	}
 }

@@ -1,0 +1,214 @@
+package keys
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tasktable/tasktable/store"
+)
+
+var (
+	// ErrUnknownKey is wrapped by the error about a secret or a name that no key has.
+	ErrUnknownKey = errors.New("no such key")
+	// ErrNoTenantRole is wrapped by the error of Create and of Enter for a key of a tenant, if the role of tenants does
+	// not exist, has no rights, or must not be taken by the role that has logged in.
+	ErrNoTenantRole = errors.New("the role of tenants cannot be taken")
+)
+
+// Config configures Keys. The zero value works.
+type Config struct {
+	// Schema is the schema of the tables. The zero value is the default schema, tasktable.
+	Schema store.Schema
+	// TenantRole is the database role of calls whose key belongs to a tenant, as given to "migrate roles
+	// --tenant-role". Default (""): the schema's name and _tenant.
+	TenantRole string
+}
+
+// Keys creates, lists, revokes and finds keys. It holds no connection. It is safe for concurrent use.
+type Keys struct {
+	schema store.Schema
+	entry  entry
+	err    error // each call returns it, so that New needs no error
+}
+
+// roleName is the rule of migrations.Roles. A role with the name none would take away no right.
+var roleName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.@-]{0,62}$`)
+
+// New returns Keys. It does not report a malformed configuration. The first call does.
+func New(config Config) *Keys {
+	k := &Keys{schema: config.Schema}
+	if k.schema == (store.Schema{}) {
+		k.schema, k.err = store.NewSchema("")
+	}
+	k.entry = entry{schema: k.schema, role: config.TenantRole}
+	if k.entry.role == "" {
+		k.entry.role = k.schema.String() + "_tenant"
+	}
+	if !roleName.MatchString(k.entry.role) || k.entry.role == "none" || k.entry.role == "public" {
+		k.err = invalid("tenant role must be 1 to 63 of letters, digits and _.@-, not beginning with .@-, and not "+
+			"none or public, got %.100q", k.entry.role)
+	}
+	return k
+}
+
+// columns are those of a row. Scopes are read as text, because every driver can scan text.
+const columns = `number, name, prefix, array_to_string(scopes, ',') AS scopes, service,
+    coalesce(tenant_id, '') AS tenant_id, coalesce(rate, 0) AS rate, created_at, created_by, expires_at, revoked_at,
+    revoked_by, last_used_at`
+
+type row struct {
+	Number     int64
+	Name       string
+	Prefix     string
+	Scopes     string
+	Service    string
+	TenantID   string
+	Rate       int
+	CreatedAt  time.Time
+	CreatedBy  string
+	ExpiresAt  *time.Time
+	RevokedAt  *time.Time
+	RevokedBy  *string
+	LastUsedAt *time.Time
+}
+
+func (k *Keys) key(r row) Key {
+	key := Key{
+		Number: r.Number, Name: r.Name, Prefix: r.Prefix, Service: r.Service, TenantID: r.TenantID, Rate: r.Rate,
+		CreatedAt: r.CreatedAt, CreatedBy: r.CreatedBy, ExpiresAt: r.ExpiresAt, RevokedAt: r.RevokedAt,
+		RevokedBy: r.RevokedBy, LastUsedAt: r.LastUsedAt, entry: k.entry,
+	}
+	for scope := range strings.SplitSeq(r.Scopes, ",") {
+		key.Scopes = append(key.Scopes, Scope(scope))
+	}
+	return key
+}
+
+const createSQL = `
+INSERT INTO tasktable.api_keys (name, prefix, secret_hash, scopes, service, tenant_id, rate, created_by, expires_at)
+VALUES ($1::text, $2::text, decode($3::text, 'hex'), string_to_array($4::text, ','), $5::text, $6::text,
+    $7::text::integer, coalesce($8::text, session_user), clock_timestamp() + $9::text::interval)
+ON CONFLICT (name) WHERE revoked_at IS NULL DO NOTHING
+RETURNING ` + columns
+
+// Create creates a key. It returns the secret, which nobody can read again. The error wraps store.ErrInvalid for a bad
+// field, and for a name that another key has. It wraps ErrNoTenantRole for a key of a tenant if the transactions of the
+// role that has logged in could not be held to a tenant. Nothing is created then.
+func (k *Keys) Create(ctx context.Context, db store.DB, key NewKey) (secret string, created Key, err error) {
+	if k.err != nil {
+		return "", Key{}, fmt.Errorf("create key: %w", k.err)
+	}
+	if key, err = key.check(); err != nil {
+		return "", Key{}, fmt.Errorf("create key: %w", err)
+	}
+	doing := "create key " + key.Name
+	if key.TenantID != "" {
+		if err := k.checkTenantRole(ctx, db); err != nil {
+			return "", Key{}, fmt.Errorf("%s: %w", doing, err)
+		}
+	}
+	scopes := make([]string, len(key.Scopes))
+	for i, scope := range key.Scopes {
+		scopes[i] = string(scope)
+	}
+	secret = newSecret()
+	rows, err := collect[row](ctx, k.schema, db, createSQL, key.Name, secret[:shownLength], hashOf(secret),
+		strings.Join(scopes, ","), key.Service, orNil(key.TenantID), rateText(key.Rate), orNil(key.By),
+		intervalText(key.ExpiresIn))
+	if err != nil {
+		return "", Key{}, fmt.Errorf("%s: %w", doing, err)
+	}
+	if len(rows) == 0 {
+		return "", Key{}, fmt.Errorf("%s: %w", doing, invalid(
+			"name must be that of no other key, unless that key is revoked, got %q", key.Name))
+	}
+	return secret, k.key(rows[0]), nil
+}
+
+const listSQL = `
+SELECT ` + columns + ` FROM tasktable.api_keys
+WHERE $1::text::boolean OR revoked_at IS NULL ORDER BY name, number`
+
+// List returns the keys, sorted by name, and the older of one name first. Expired keys are among them. Revoked keys are
+// only if asked for.
+func (k *Keys) List(ctx context.Context, db store.DB, includeRevoked bool) ([]Key, error) {
+	if k.err != nil {
+		return nil, fmt.Errorf("list keys: %w", k.err)
+	}
+	rows, err := collect[row](ctx, k.schema, db, listSQL, strconv.FormatBool(includeRevoked))
+	if err != nil {
+		return nil, fmt.Errorf("list keys: %w", err)
+	}
+	keys := make([]Key, len(rows))
+	for i, row := range rows {
+		keys[i] = k.key(row)
+	}
+	return keys, nil
+}
+
+const revokeSQL = `
+UPDATE tasktable.api_keys SET revoked_at = clock_timestamp(), revoked_by = coalesce($2::text, session_user)
+WHERE name = $1::text AND revoked_at IS NULL
+RETURNING ` + columns
+
+// Revoke revokes the key of a name. A node may accept the key for up to MaxStale more. by is the person or program that
+// revokes, and "" means the database role. The error wraps ErrUnknownKey if no key has the name, or only revoked keys
+// have it.
+func (k *Keys) Revoke(ctx context.Context, db store.DB, name, by string) (Key, error) {
+	doing := fmt.Sprintf("revoke key %.100q", name)
+	if k.err != nil {
+		return Key{}, fmt.Errorf("%s: %w", doing, k.err)
+	}
+	if err := checkText("by", by); err != nil {
+		return Key{}, fmt.Errorf("%s: %w", doing, err)
+	}
+	if !nameSyntax.MatchString(name) {
+		return Key{}, fmt.Errorf("%s: %w", doing, ErrUnknownKey)
+	}
+	rows, err := collect[row](ctx, k.schema, db, revokeSQL, name, orNil(by))
+	if err != nil {
+		return Key{}, fmt.Errorf("%s: %w", doing, err)
+	}
+	if len(rows) == 0 {
+		return Key{}, fmt.Errorf("%s: %w", doing, ErrUnknownKey)
+	}
+	return k.key(rows[0]), nil
+}
+
+func collect[T any](ctx context.Context, schema store.Schema, db store.DB, statement string, args ...any) ([]T, error) {
+	rows, err := db.Query(ctx, schema.SQL(statement), args...)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowToStructByName[T])
+}
+
+func orNil(text string) *string {
+	if text == "" {
+		return nil
+	}
+	return &text
+}
+
+func rateText(rate int) *string {
+	if rate == 0 {
+		return nil
+	}
+	return orNil(strconv.Itoa(rate))
+}
+
+// intervalText returns a duration in a form that every Postgres can read, cut off to the second, and nil for 0.
+func intervalText(d time.Duration) *string {
+	if d == 0 {
+		return nil
+	}
+	seconds := int64(d / time.Second)
+	return orNil(fmt.Sprintf("%d:%02d:%02d", seconds/3600, seconds/60%60, seconds%60))
+}
