@@ -11,6 +11,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
+	"github.com/tasktable/tasktable/scheduled/api/keys"
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/inspect"
 )
@@ -43,6 +44,9 @@ func New(config Config) (*API, error) {
 	schema, err := store.NewSchema(config.Store.Schema)
 	if err != nil {
 		return nil, fmt.Errorf("api: %w", err)
+	}
+	if config.Keys == nil {
+		config.Keys = keys.New(keys.Config{Schema: schema})
 	}
 	a := &API{config: config, answers: answers{schema: schema}, marks: marks{schema: schema}, callers: newLimits()}
 	mux := http.NewServeMux()

@@ -10,6 +10,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/tasktable/tasktable/scheduled/api/keys"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -21,7 +22,7 @@ type call struct {
 }
 
 // register adds an endpoint that needs the scope.
-func register[I, O any](a *API, scope Scope, op huma.Operation, do func(context.Context, *I) (*O, error)) {
+func register[I, O any](a *API, scope keys.Scope, op huma.Operation, do func(context.Context, *I) (*O, error)) {
 	op.Metadata = map[string]any{"scope": scope}
 	op.Security = []map[string][]string{{"key": {}}}
 	op.Description += fmt.Sprintf("\n\nNeeds the scope `%s`.", scope)
@@ -37,7 +38,7 @@ func register[I, O any](a *API, scope Scope, op huma.Operation, do func(context.
 
 // read adds an endpoint that changes nothing. A caller with a tenant reads in a transaction, in which its role holds.
 func read[I, O any](a *API, op huma.Operation, do func(context.Context, call, *I) (*O, error)) {
-	register(a, ScopeRead, op, func(ctx context.Context, in *I) (*O, error) {
+	register(a, keys.Read, op, func(ctx context.Context, in *I) (*O, error) {
 		caller := callerOf(ctx)
 		return run(ctx, a, caller, pgx.TxOptions{AccessMode: pgx.ReadOnly}, caller.Tenant != "", asked{},
 			func(c call) (*O, error) { return do(ctx, c, in) })
@@ -69,7 +70,7 @@ func (c Conditions) conditions() Conditions { return c }
 // the endpoint reads and then writes cannot change in between. If others write the same tasks, the call is tried
 // again.
 func change[I, O any](
-	a *API, scope Scope, op huma.Operation, repeatable bool, do func(context.Context, call, *I) (*O, error),
+	a *API, scope keys.Scope, op huma.Operation, repeatable bool, do func(context.Context, call, *I) (*O, error),
 ) {
 	op.Errors = append(op.Errors, 400, 409, 413, 422)
 	register(a, scope, op, func(ctx context.Context, in *I) (out *O, err error) {
@@ -104,38 +105,30 @@ func run[O any](
 	}
 	err = pgx.BeginTxFunc(ctx, a.config.Pool, options, func(tx pgx.Tx) error {
 		c.db = tx
-		out, err = once(ctx, a.answers, tx, asked, func() (out *O, err error) {
-			err = asTenant(ctx, tx, a.config.TenantRole, caller.Tenant, func() error {
-				out, err = do(c)
-				return err
-			})
-			return out, err
+		out, err = once(ctx, a.answers, tx, asked, func() (*O, error) {
+			return asTenant(ctx, a.config.Keys, tx, caller.Tenant, func() (*O, error) { return do(c) })
 		})
 		return err
 	})
 	return out, err
 }
 
-const tenantSQL = `SELECT set_config('role', $1, true), set_config('tasktable.tenant', $2, true)`
-
-const leaveTenantSQL = `SELECT set_config('role', 'none', true), set_config('tasktable.tenant', '', true)`
-
-// asTenant calls do with the role and the name of the tenant. Afterwards it puts the role back, so that the answer can
-// be stored. Without a tenant it only calls do.
-func asTenant(ctx context.Context, tx pgx.Tx, role, tenant string, do func() error) error {
+// asTenant calls do with the role of tenants. Afterwards it puts the role back, so that the answer can be stored.
+// Without a tenant it only calls do.
+func asTenant[O any](
+	ctx context.Context, k *keys.Keys, tx pgx.Tx, tenant string, do func() (*O, error),
+) (*O, error) {
 	if tenant == "" {
 		return do()
 	}
-	if _, err := tx.Exec(ctx, tenantSQL, role, tenant); err != nil {
-		return fmt.Errorf("take the role of a tenant: %w", err)
+	if err := k.Enter(ctx, tx, tenant); err != nil {
+		return nil, err
 	}
-	if err := do(); err != nil {
-		return err // the transaction is rolled back, and with it the role
+	out, err := do()
+	if err != nil {
+		return nil, err // the transaction is rolled back, and with it the role
 	}
-	if _, err := tx.Exec(ctx, leaveTenantSQL); err != nil {
-		return fmt.Errorf("leave the role of a tenant: %w", err)
-	}
-	return nil
+	return out, k.Leave(ctx, tx)
 }
 
 type callerKey struct{}
@@ -147,7 +140,7 @@ func callerOf(ctx context.Context) Caller {
 
 // authenticate lets a call pass whose caller is known, has the operation's scope, and has not called too often.
 func (a *API) authenticate(ctx huma.Context, next func(huma.Context)) {
-	scope, needed := ctx.Operation().Metadata["scope"].(Scope)
+	scope, needed := ctx.Operation().Metadata["scope"].(keys.Scope)
 	if !needed {
 		next(ctx)
 		return

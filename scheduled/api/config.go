@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/tasktable/tasktable/scheduled/api/keys"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -37,9 +38,9 @@ type Config struct {
 	// Authenticate tells who calls. ByKey authenticates by the keys of `tasktable keys`. A service may give a function
 	// of its own.
 	Authenticate Authenticate
-	// TenantRole is the database role that a call of a tenant takes. "" means the schema's name and _tenant, as
-	// `tasktable migrate roles` makes it.
-	TenantRole string
+	// Keys holds the calls of a tenant to its tasks. Nil means keys.New for the schema of Store, whose role of tenants
+	// is the one that `tasktable migrate roles` makes.
+	Keys *keys.Keys
 	// AddressRate is how many calls a second the API answers to one address before it asks who calls. A burst may have
 	// twice as many. 0 means DefaultAddressRate. Behind a proxy all calls come from one address, so raise it there.
 	AddressRate int
@@ -55,13 +56,6 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	if c.TenantRole == "" {
-		schema := c.Store.Schema
-		if schema == "" {
-			schema = store.DefaultSchema
-		}
-		c.TenantRole = schema + "_tenant"
-	}
 	if c.AddressRate == 0 {
 		c.AddressRate = DefaultAddressRate
 	}
@@ -108,19 +102,6 @@ type Authenticate func(*http.Request) (Caller, error)
 // ErrUnauthenticated is wrapped by the error of an Authenticate that does not know the caller.
 var ErrUnauthenticated = errors.New("no valid key")
 
-// Scope is a right of a caller. None of them includes another.
-type Scope string
-
-// The scopes.
-const (
-	// ScopeRead reads tasks, their history and the reasons for their state, queues, nodes and statistics.
-	ScopeRead Scope = "read"
-	// ScopeSchedule schedules tasks, edits them, and calls the verbs on one task.
-	ScopeSchedule Scope = "schedule"
-	// ScopeOperate changes many tasks at once, and pauses queues.
-	ScopeOperate Scope = "operate"
-)
-
 // Caller is a program or a person that calls the API.
 type Caller struct {
 	// Name identifies the caller in logs. Its rate and its idempotency keys belong to the name.
@@ -129,8 +110,10 @@ type Caller struct {
 	Service string
 	// Tenant keeps the caller to the tasks of this tenant. "" means all tasks.
 	Tenant string
-	// Scopes are the caller's rights.
-	Scopes []Scope
+	// Scopes are the caller's rights. keys.Read reads tasks, their history, queues, nodes and statistics.
+	// keys.Schedule schedules tasks and calls the verbs on one task. keys.Operate changes many tasks at once, and pauses
+	// queues.
+	Scopes []keys.Scope
 	// Rate is how many calls a second the caller has. 0 means Config.CallerRate.
 	Rate int
 }

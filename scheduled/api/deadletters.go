@@ -6,6 +6,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/tasktable/tasktable/scheduled/api/keys"
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/inspect"
 )
@@ -47,14 +48,14 @@ func (a *API) registerDeadLetters() {
 		filter.LatestFirst = in.LatestFirst
 		return c.list(ctx, filter, in.Paging)
 	})
-	change(a, ScopeOperate, huma.Operation{
+	change(a, keys.Operate, huma.Operation{
 		OperationID: "retryDeadLetters", Method: http.MethodPost, Path: "/v1/dead-letters/retry",
 		Tags: []string{"dead letters"}, Summary: "Retry dead letters",
 		Description: "They run at once, with all their attempts. Call again until no receipt comes, to retry all.",
 	}, false, func(ctx context.Context, c call, in *deadInput) (*receiptsAnswer, error) {
 		return c.applyToDead(ctx, inspect.Action{Verb: inspect.Retry}, in.Body)
 	})
-	change(a, ScopeOperate, huma.Operation{
+	change(a, keys.Operate, huma.Operation{
 		OperationID: "archiveDeadLetters", Method: http.MethodPost, Path: "/v1/dead-letters/archive",
 		Tags: []string{"dead letters"}, Summary: "Mark dead letters as dealt with",
 		Description: "They are no dead letters any more, and stay in the table.",
@@ -91,10 +92,5 @@ func (c call) applyToDead(ctx context.Context, action inspect.Action, on DeadAct
 	} else {
 		receipts, err = c.inspector.ApplyAll(ctx, c.db, action, filter)
 	}
-	answer := &receiptsAnswer{}
-	answer.Body.Receipts = make([]Receipt, len(receipts))
-	for i, receipt := range receipts {
-		answer.Body.Receipts[i] = Receipt(receipt)
-	}
-	return answer, err
+	return receiptsOf(receipts), err
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/tasktable/tasktable/scheduled/api/keys"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -38,7 +39,7 @@ type eventsInput struct {
 
 func (a *API) registerEvents() {
 	event := a.huma.OpenAPI().Components.Schemas.Schema(eventType, true, "Event")
-	register(a, ScopeRead, huma.Operation{
+	register(a, keys.Read, huma.Operation{
 		OperationID: "followEvents", Method: http.MethodGet, Path: eventsPath, Tags: []string{"tasks"},
 		Summary: "Follow what happens to the tasks",
 		Description: "A stream of server-sent events: each edit, and the outcome of each attempt. With the header " +

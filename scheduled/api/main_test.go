@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tasktable/tasktable/scheduled/api"
+	"github.com/tasktable/tasktable/scheduled/api/keys"
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/storetest"
 	"github.com/tasktable/tasktable/store/storetest/leaks"
@@ -33,11 +34,11 @@ type service struct {
 }
 
 var callers = map[string]api.Caller{
-	"all":       {Name: "all", Service: "svc", Scopes: []api.Scope{api.ScopeRead, api.ScopeSchedule, api.ScopeOperate}},
-	"reader":    {Name: "reader", Scopes: []api.Scope{api.ScopeRead}},
-	"scheduler": {Name: "scheduler", Scopes: []api.Scope{api.ScopeSchedule}},
-	"operator":  {Name: "operator", Scopes: []api.Scope{api.ScopeOperate}},
-	"slow":      {Name: "slow", Scopes: []api.Scope{api.ScopeRead}, Rate: 1},
+	"all":       {Name: "all", Service: "svc", Scopes: []keys.Scope{keys.Read, keys.Schedule, keys.Operate}},
+	"reader":    {Name: "reader", Scopes: []keys.Scope{keys.Read}},
+	"scheduler": {Name: "scheduler", Scopes: []keys.Scope{keys.Schedule}},
+	"operator":  {Name: "operator", Scopes: []keys.Scope{keys.Operate}},
+	"slow":      {Name: "slow", Scopes: []keys.Scope{keys.Read}, Rate: 1},
 }
 
 func newService(t *testing.T, changes ...func(*api.Config)) *service {

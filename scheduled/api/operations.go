@@ -7,6 +7,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/tasktable/tasktable/scheduled/api/keys"
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/inspect"
 )
@@ -125,7 +126,7 @@ func (a *API) registerOperations() {
 }
 
 func (a *API) registerQueuePauses() {
-	change(a, ScopeOperate, huma.Operation{
+	change(a, keys.Operate, huma.Operation{
 		OperationID: "pauseQueue", Method: http.MethodPost, Path: "/v1/queues/{queue}/pause",
 		Tags: []string{"operations"}, Summary: "Pause a queue",
 		Description: "None of its tasks starts until it is resumed. A key of a tenant may not use it.",
@@ -135,7 +136,7 @@ func (a *API) registerQueuePauses() {
 			return c.tasks.PauseScope(ctx, c.db, scope, given.Until, given.Reason)
 		})
 	})
-	change(a, ScopeOperate, huma.Operation{
+	change(a, keys.Operate, huma.Operation{
 		OperationID: "resumeQueue", Method: http.MethodPost, Path: "/v1/queues/{queue}/resume",
 		Tags: []string{"operations"}, Summary: "Resume a queue",
 		Description: "A key of a tenant may not use it.",

@@ -9,6 +9,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/tasktable/tasktable/scheduled/api/keys"
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/inspect"
 )
@@ -125,7 +126,7 @@ func (a *API) registerTaskReads() {
 		}
 		return c.list(ctx, filter, in.Paging)
 	})
-	register(a, ScopeRead, huma.Operation{
+	register(a, keys.Read, huma.Operation{
 		OperationID: "getTask", Method: http.MethodGet, Path: "/v1/tasks/{id}", Tags: []string{"tasks"},
 		Summary: "Read a task", Description: "With wait it answers when the status is final.",
 		Errors: []int{http.StatusNotFound, http.StatusUnprocessableEntity},

@@ -9,6 +9,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/tasktable/tasktable/scheduled/api/keys"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -84,7 +85,7 @@ type patchInput struct {
 }
 
 func (a *API) registerTasks() {
-	change(a, ScopeSchedule, huma.Operation{
+	change(a, keys.Schedule, huma.Operation{
 		OperationID: "createTask", Method: http.MethodPost, Path: "/v1/tasks", Tags: []string{"tasks"},
 		Summary: "Schedule a task", DefaultStatus: http.StatusCreated,
 		Description: "Creates a task. With the id of a task that exists it does what PUT does.",
@@ -98,13 +99,13 @@ func (a *API) registerTasks() {
 		}
 		return c.schedule(ctx, id, in.Body.Content, in.IfMatch)
 	})
-	change(a, ScopeSchedule, huma.Operation{
+	change(a, keys.Schedule, huma.Operation{
 		OperationID: "scheduleTasks", Method: http.MethodPost, Path: "/v1/tasks/bulk", Tags: []string{"tasks"},
 		Summary: "Schedule up to 1,000 tasks",
 		Description: "Schedules all tasks in one transaction. If one is invalid, none is scheduled. Of two tasks " +
 			"with the same id the later one wins.",
 	}, false, scheduleMany)
-	change(a, ScopeSchedule, huma.Operation{
+	change(a, keys.Schedule, huma.Operation{
 		OperationID: "putTask", Method: http.MethodPut, Path: "/v1/tasks/{id}", Tags: []string{"tasks"},
 		Summary: "Schedule the task of an id",
 		Description: "Creates the task, or edits the task that has the id. The body says everything that is wanted " +
@@ -114,7 +115,7 @@ func (a *API) registerTasks() {
 	}, false, func(ctx context.Context, c call, in *putInput) (*receiptAnswer, error) {
 		return c.schedule(ctx, in.ID, in.Body, in.IfMatch)
 	})
-	change(a, ScopeSchedule, huma.Operation{
+	change(a, keys.Schedule, huma.Operation{
 		OperationID: "patchTask", Method: http.MethodPatch, Path: "/v1/tasks/{id}", Tags: []string{"tasks"},
 		Summary: "Change some fields of a task",
 		Description: "Changes the fields in the body and keeps the others (RFC 7396, JSON merge patch). null sets a " +
@@ -128,48 +129,41 @@ func (c call) schedule(ctx context.Context, id string, content Content, ifMatch 
 	if err != nil {
 		return nil, err
 	}
-	known, err := c.visible(ctx, id, ifMatch)
-	if err != nil && !errors.Is(err, store.ErrNotFound) {
+	if err := c.unchanged(ctx, id, ifMatch); err != nil {
 		return nil, err
 	}
 	receipt, err := c.tasks.Schedule(ctx, c.db, task)
 	if err != nil {
 		return nil, c.ofOthers(err)
 	}
-	if c.caller.Tenant != "" && !known && receipt.Outcome != store.Created {
-		return nil, errOthersID
-	}
 	return answerOf(receipt), nil
 }
 
-// errOthersID refuses an id that a task of another tenant has. Ids are unique over all tenants.
-var errOthersID = huma.Error409Conflict("the id is taken; choose another, for example with the tenant's name in it")
-
-// ofOthers turns the refusal of a trigger into errOthersID. It refuses a caller with a tenant who writes a task of
-// another tenant.
+// ofOthers explains the refusal of the database to a caller with a tenant: the id is that of a task of another tenant,
+// because ids are unique over all tenants.
 func (c call) ofOthers(err error) error {
 	if c.caller.Tenant != "" && isNotAllowed(err) {
-		return errOthersID
+		return huma.Error409Conflict("the id is taken; choose another, for example with the tenant's name in it")
 	}
 	return err
 }
 
-// visible reads the task if the call depends on it, because it has an If-Match or the caller has a tenant. It tells
-// whether the caller sees the task.
-func (c call) visible(ctx context.Context, id, ifMatch string) (bool, error) {
-	if ifMatch == "" && c.caller.Tenant == "" {
-		return true, nil
+// unchanged returns an error if the task has another revision than the If-Match, or does not exist. Without an If-Match
+// it returns nil.
+func (c call) unchanged(ctx context.Context, id, ifMatch string) error {
+	if ifMatch == "" {
+		return nil
 	}
 	row, err := c.tasks.Get(ctx, c.db, id)
 	switch {
-	case errors.Is(err, store.ErrNotFound) && ifMatch != "":
-		return false, errChanged
+	case errors.Is(err, store.ErrNotFound):
+		return errChanged
 	case err != nil:
-		return false, err
-	case ifMatch != "" && !matches(ifMatch, row.Revision):
-		return true, errChanged
+		return err
+	case !matches(ifMatch, row.Revision):
+		return errChanged
 	}
-	return true, nil
+	return nil
 }
 
 // matches compares an If-Match with a revision. A proxy may have made the ETag a weak one.
@@ -187,23 +181,14 @@ func scheduleMany(ctx context.Context, c call, in *bulkInput) (*receiptsAnswer, 
 		return nil, huma.Error400BadRequest("If-Match is for a call on one task")
 	}
 	tasks := make([]store.Task, len(in.Body.Tasks))
-	mine := map[string]bool{} // the ids of the caller's own tasks, if it has a tenant
 	for i, given := range in.Body.Tasks {
-		id := given.ID
-		if id == "" {
-			var err error
-			if id, err = store.NewID(); err != nil {
-				return nil, err
-			}
-		} else if c.caller.Tenant != "" {
-			known, err := c.visible(ctx, id, "")
-			if err != nil && !errors.Is(err, store.ErrNotFound) {
-				return nil, err
-			}
-			mine[id] = known
-		}
 		var err error
-		if tasks[i], err = given.task(id, c.caller); err != nil {
+		if given.ID == "" {
+			if given.ID, err = store.NewID(); err != nil {
+				return nil, err
+			}
+		}
+		if tasks[i], err = given.task(given.ID, c.caller); err != nil {
 			return nil, err
 		}
 	}
@@ -211,17 +196,16 @@ func scheduleMany(ctx context.Context, c call, in *bulkInput) (*receiptsAnswer, 
 	if err != nil {
 		return nil, c.ofOthers(err)
 	}
+	return receiptsOf(receipts), nil
+}
+
+func receiptsOf(receipts []store.Receipt) *receiptsAnswer {
 	answer := &receiptsAnswer{}
 	answer.Body.Receipts = make([]Receipt, len(receipts))
 	for i, receipt := range receipts {
-		if receipt.Outcome == store.Created {
-			mine[receipt.ID] = true
-		} else if c.caller.Tenant != "" && !mine[receipt.ID] {
-			return nil, errOthersID
-		}
 		answer.Body.Receipts[i] = Receipt(receipt)
 	}
-	return answer, nil
+	return answer
 }
 
 func patchTask(ctx context.Context, c call, in *patchInput) (*receiptAnswer, error) {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/tasktable/tasktable/scheduled/api/keys"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -44,7 +45,7 @@ func (a *API) registerVerbs() {
 		func(ctx context.Context, c call, id string) (store.Receipt, error) {
 			return c.tasks.Retry(ctx, c.db, id)
 		})
-	change(a, ScopeSchedule, verbOperation("pause", "Keep a task from starting",
+	change(a, keys.Schedule, verbOperation("pause", "Keep a task from starting",
 		"An attempt that runs goes on. Outcomes: paused, unchanged, finished."), false,
 		func(ctx context.Context, c call, in *pauseInput) (*receiptAnswer, error) {
 			return c.verb(ctx, in.ID, in.IfMatch, func() (store.Receipt, error) {
@@ -54,7 +55,7 @@ func (a *API) registerVerbs() {
 				return c.tasks.Pause(ctx, c.db, in.ID)
 			})
 		})
-	change(a, ScopeSchedule, huma.Operation{
+	change(a, keys.Schedule, huma.Operation{
 		OperationID: "deleteTask", Method: http.MethodDelete, Path: "/v1/tasks/{id}", Tags: []string{"tasks"},
 		Summary: "Delete a task",
 		Description: "Its history stays. A task that a claim holds is not deleted, and the answer is 409. Cancel it " +
@@ -74,7 +75,7 @@ func (a *API) registerVerbs() {
 func verb(
 	a *API, name, summary, description string, do func(context.Context, call, string) (store.Receipt, error),
 ) {
-	change(a, ScopeSchedule, verbOperation(name, summary, description), false,
+	change(a, keys.Schedule, verbOperation(name, summary, description), false,
 		func(ctx context.Context, c call, in *verbInput) (*receiptAnswer, error) {
 			return c.verb(ctx, in.ID, in.IfMatch, func() (store.Receipt, error) { return do(ctx, c, in.ID) })
 		})
@@ -94,7 +95,7 @@ func verbOperation(name, summary, description string) huma.Operation {
 func (c call) verb(
 	ctx context.Context, id, ifMatch string, do func() (store.Receipt, error),
 ) (*receiptAnswer, error) {
-	if _, err := c.visible(ctx, id, ifMatch); err != nil {
+	if err := c.unchanged(ctx, id, ifMatch); err != nil {
 		return nil, err
 	}
 	receipt, err := do()

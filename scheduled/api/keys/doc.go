@@ -2,7 +2,7 @@
 // are scheduled, and whose tasks the caller has.
 //
 // [Keys] creates, lists and revokes keys. [Authenticator] finds the key of a call, and remembers it for some seconds.
-// [Key.Enter] holds the transaction of a call to the tenant of its key.
+// [Keys.Enter] holds the transaction of a call to a tenant.
 //
 // A key is a text of 46 characters, "tt_" and 32 random bytes. Only its SHA-256 is stored. Nobody can guess 256 random
 // bits, so a slow hash, as for passwords, would protect nothing. The index on the hash finds the key. The time that

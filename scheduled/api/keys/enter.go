@@ -11,12 +11,6 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// entry is how the transaction of a call is held to a tenant.
-type entry struct {
-	schema store.Schema
-	role   string
-}
-
 const tenantRoleSQL = `
 SELECT CASE
     WHEN to_regrole(quote_ident($1::text)) IS NULL THEN 'it does not exist'
@@ -31,14 +25,14 @@ SELECT CASE
 
 // checkTenantRole returns an error that wraps ErrNoTenantRole if a transaction on db cannot take the role of tenants.
 func (k *Keys) checkTenantRole(ctx context.Context, db store.DB) error {
-	rows, err := collect[struct{ Reason string }](ctx, k.schema, db, tenantRoleSQL, k.entry.role)
+	rows, err := collect[struct{ Reason string }](ctx, k.schema, db, tenantRoleSQL, k.tenantRole)
 	switch {
 	case err != nil:
 		return fmt.Errorf("look at the role of tenants: %w", err)
 	case len(rows) == 1 && rows[0].Reason == "":
 		return nil
 	case len(rows) == 1:
-		return noTenantRole(k.entry.role, errors.New(rows[0].Reason))
+		return noTenantRole(k.tenantRole, errors.New(rows[0].Reason))
 	}
 	return fmt.Errorf("look at the role of tenants: %d answers instead of one", len(rows))
 }
@@ -52,29 +46,28 @@ const enterSQL = `
 SELECT set_config('tasktable.former_role', current_setting('role'), true) AS former,
     set_config('tasktable.tenant', $1::text, true) AS tenant, set_config('role', $2::text, true) AS role`
 
-// Enter holds the transaction to the tenant of the key, from now until Leave or the end of the transaction: Postgres
-// then shows and changes tasks of this tenant alone, and refuses everything that a tenant must not do. It takes one
-// round trip. For a key without a tenant it does nothing.
+// Enter holds the transaction to a tenant, from now until Leave or the end of the transaction: Postgres then shows and
+// changes tasks of this tenant alone, and refuses everything that a tenant must not do. It takes one round trip.
 //
 // Call it before the first statement that is about tasks. Do not enter within a savepoint, because a rollback to the
 // savepoint would undo it. The error wraps ErrNoTenantRole if the role of tenants is missing or must not be taken.
-func (k Key) Enter(ctx context.Context, tx pgx.Tx) error {
-	if k.TenantID == "" {
-		return nil
+func (k *Keys) Enter(ctx context.Context, tx pgx.Tx, tenant string) error {
+	if k.err != nil {
+		return fmt.Errorf("enter tenant: %w", k.err)
 	}
-	if k.entry.role == "" {
-		return fmt.Errorf("enter tenant: key %s does not come from Keys", k.Name)
+	if tenant == "" {
+		return fmt.Errorf("enter tenant: %w", invalid("tenant must not be empty"))
 	}
-	var former, tenant, role string
-	err := tx.QueryRow(ctx, k.entry.schema.SQL(enterSQL), k.TenantID, k.entry.role).Scan(&former, &tenant, &role)
+	var former, entered, role string
+	err := tx.QueryRow(ctx, k.schema.SQL(enterSQL), tenant, k.tenantRole).Scan(&former, &entered, &role)
 	var refused *pgconn.PgError
 	switch {
 	case errors.As(err, &refused) && (refused.Code == "22023" || refused.Code == "42501"):
 		// The role does not exist, or membership is missing.
-		return fmt.Errorf("enter tenant: %w", noTenantRole(k.entry.role, err))
+		return fmt.Errorf("enter tenant: %w", noTenantRole(k.tenantRole, err))
 	case err != nil:
 		return fmt.Errorf("enter tenant: %w", err)
-	case tenant != k.TenantID || role != k.entry.role:
+	case entered != tenant || role != k.tenantRole:
 		return fmt.Errorf("enter tenant: the transaction has role %q and another tenant", role)
 	}
 	return nil
@@ -84,12 +77,9 @@ const leaveSQL = `
 SELECT set_config('role', current_setting('tasktable.former_role'), true), set_config('tasktable.tenant', '', true)`
 
 // Leave undoes Enter within the transaction, for statements that a tenant may not run, such as writing the answer of a
-// call with an Idempotency-Key. For a key without a tenant it does nothing.
-func (k Key) Leave(ctx context.Context, tx pgx.Tx) error {
-	if k.TenantID == "" {
-		return nil
-	}
-	if _, err := tx.Exec(ctx, k.entry.schema.SQL(leaveSQL)); err != nil {
+// call with an Idempotency-Key.
+func (k *Keys) Leave(ctx context.Context, tx pgx.Tx) error {
+	if _, err := tx.Exec(ctx, k.schema.SQL(leaveSQL)); err != nil {
 		return fmt.Errorf("leave tenant: %w", err)
 	}
 	return nil

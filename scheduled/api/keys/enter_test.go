@@ -26,7 +26,7 @@ func taskOf(id, tenant string) store.Task {
 func within(ctx context.Context, t *testing.T, w *withRoles, key keys.Key, do func(pgx.Tx) error) {
 	t.Helper()
 	check(t, pgx.BeginFunc(ctx, w.engine, func(tx pgx.Tx) error {
-		if err := key.Enter(ctx, tx); err != nil {
+		if err := w.keys.Enter(ctx, tx, key.TenantID); err != nil {
 			return err
 		}
 		return do(tx)
@@ -53,8 +53,6 @@ func TestATenantsTransaction(t *testing.T) {
 	check(t, err)
 	_, globex, err := w.keys.Create(ctx, w.engine, ofTenant("globex", "globex"))
 	check(t, err)
-	_, everybody, err := w.keys.Create(ctx, w.engine, reader("everybody"))
-	check(t, err)
 
 	within(ctx, t, w, acme, func(tx pgx.Tx) error {
 		_, err := tasks.Schedule(ctx, tx, taskOf("a", "acme"))
@@ -72,27 +70,23 @@ func TestATenantsTransaction(t *testing.T) {
 		}
 		return err
 	})
-	within(ctx, t, w, everybody, func(tx pgx.Tx) error {
-		same(t, idsOf(ctx, t, tx), "a g")
-		return everybody.Leave(ctx, tx)
-	})
 	// Within the transaction it can be left, for what a tenant must not write.
 	within(ctx, t, w, acme, func(tx pgx.Tx) error {
-		const answer = `INSERT INTO tasktable.api_answers (key_number, idempotency_key, request_hash, status)
-			VALUES ($1, 'x', '', 200)`
+		const answer = `INSERT INTO tasktable.api_answers (caller, idempotency_key, request_hash, answer)
+			VALUES ($1, 'x', '', '{}')`
 		var refused *pgconn.PgError
 		err := pgx.BeginFunc(ctx, tx, func(savepoint pgx.Tx) error {
-			_, err := savepoint.Exec(ctx, answer, acme.Number)
+			_, err := savepoint.Exec(ctx, answer, acme.Name)
 			return err
 		})
 		if !errors.As(err, &refused) || refused.Code != "42501" {
 			t.Errorf("an answer by the tenant: %v", err)
 		}
-		if err := acme.Leave(ctx, tx); err != nil {
+		if err := w.keys.Leave(ctx, tx); err != nil {
 			return err
 		}
 		same(t, idsOf(ctx, t, tx), "a g")
-		_, err = tx.Exec(ctx, answer, acme.Number)
+		_, err = tx.Exec(ctx, answer, acme.Name)
 		return err
 	})
 	// The connection keeps nothing of it, after a commit or a rollback.
@@ -101,7 +95,7 @@ func TestATenantsTransaction(t *testing.T) {
 	defer conn.Release()
 	for _, end := range []error{nil, errors.New("rollback")} {
 		err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
-			check(t, acme.Enter(ctx, tx))
+			check(t, w.keys.Enter(ctx, tx, "acme"))
 			return end
 		})
 		if !errors.Is(err, end) {
@@ -116,8 +110,8 @@ func TestATenantsTransaction(t *testing.T) {
 	_, err = conn.Exec(ctx, `SET ROLE `+w.roles.Tenant)
 	check(t, err)
 	check(t, pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
-		check(t, acme.Enter(ctx, tx))
-		check(t, acme.Leave(ctx, tx))
+		check(t, w.keys.Enter(ctx, tx, "acme"))
+		check(t, w.keys.Leave(ctx, tx))
 		var role string
 		err := tx.QueryRow(ctx, `SELECT current_user`).Scan(&role)
 		same(t, role, w.roles.Tenant)
@@ -143,7 +137,7 @@ func TestTenantsNeedTheirRole(t *testing.T) {
 		"role "+stranger+` is not a member of it: run the SQL of "tasktable migrate roles"`)
 	tx, err := other.Begin(ctx)
 	check(t, err)
-	fails(t, key.Enter(ctx, tx), keys.ErrNoTenantRole, w.roles.Tenant)
+	fails(t, w.keys.Enter(ctx, tx, key.TenantID), keys.ErrNoTenantRole, w.roles.Tenant)
 	check(t, tx.Rollback(ctx))
 
 	for role, want := range map[string]string{
@@ -159,12 +153,10 @@ func TestTenantsNeedTheirRole(t *testing.T) {
 	same(t, names(ctx, t, missing, w.engine, true), "acme")
 	tx, err = w.engine.Begin(ctx)
 	check(t, err)
-	fails(t, list[0].Enter(ctx, tx), keys.ErrNoTenantRole, "nobody_has_this_role")
+	fails(t, missing.Enter(ctx, tx, list[0].TenantID), keys.ErrNoTenantRole, "nobody_has_this_role")
 	check(t, tx.Rollback(ctx))
 	tx, err = w.engine.Begin(ctx)
 	check(t, err)
-	if err := (keys.Key{Name: "made", TenantID: "acme"}).Enter(ctx, tx); err == nil {
-		t.Error("a key that does not come from Keys gets in")
-	}
+	fails(t, w.keys.Enter(ctx, tx, ""), store.ErrInvalid, "tenant must not be empty")
 	check(t, tx.Rollback(ctx))
 }

@@ -40,8 +40,6 @@ type Key struct {
 	RevokedAt  *time.Time `json:"revoked_at,omitempty"`
 	RevokedBy  *string    `json:"revoked_by,omitempty"`
 	LastUsedAt *time.Time `json:"last_used_at,omitempty"` // up to a minute old, or more if it is not used; nil: not yet
-
-	entry entry
 }
 
 // Allows reports whether the key has a scope.

@@ -33,9 +33,9 @@ type Config struct {
 
 // Keys creates, lists, revokes and finds keys. It holds no connection. It is safe for concurrent use.
 type Keys struct {
-	schema store.Schema
-	entry  entry
-	err    error // each call returns it, so that New needs no error
+	schema     store.Schema
+	tenantRole string
+	err        error // each call returns it, so that New needs no error
 }
 
 // roleName is the rule of migrations.Roles. A role with the name none would take away no right.
@@ -47,13 +47,12 @@ func New(config Config) *Keys {
 	if k.schema == (store.Schema{}) {
 		k.schema, k.err = store.NewSchema("")
 	}
-	k.entry = entry{schema: k.schema, role: config.TenantRole}
-	if k.entry.role == "" {
-		k.entry.role = k.schema.String() + "_tenant"
+	if k.tenantRole = config.TenantRole; k.tenantRole == "" {
+		k.tenantRole = k.schema.String() + "_tenant"
 	}
-	if !roleName.MatchString(k.entry.role) || k.entry.role == "none" || k.entry.role == "public" {
+	if !roleName.MatchString(k.tenantRole) || k.tenantRole == "none" || k.tenantRole == "public" {
 		k.err = invalid("tenant role must be 1 to 63 of letters, digits and _.@-, not beginning with .@-, and not "+
-			"none or public, got %.100q", k.entry.role)
+			"none or public, got %.100q", k.tenantRole)
 	}
 	return k
 }
@@ -83,7 +82,7 @@ func (k *Keys) key(r row) Key {
 	key := Key{
 		Number: r.Number, Name: r.Name, Prefix: r.Prefix, Service: r.Service, TenantID: r.TenantID, Rate: r.Rate,
 		CreatedAt: r.CreatedAt, CreatedBy: r.CreatedBy, ExpiresAt: r.ExpiresAt, RevokedAt: r.RevokedAt,
-		RevokedBy: r.RevokedBy, LastUsedAt: r.LastUsedAt, entry: k.entry,
+		RevokedBy: r.RevokedBy, LastUsedAt: r.LastUsedAt,
 	}
 	for scope := range strings.SplitSeq(r.Scopes, ",") {
 		key.Scopes = append(key.Scopes, Scope(scope))
