@@ -235,13 +235,13 @@ var mutants = []mutant{
 		name: "every node claims", by: []string{"leadership"}, steer: busy,
 		edits: []edit{
 			{engine + "internal/leader/loop.go", "if pass && l.session.Leads {", "if pass {"},
-			{engine + "internal/leader/loop.go",
+			{engine + "internal/leader/election.go",
 				"if err := l.session.Follow(ctx); err != nil || !l.session.Leads {\n			return false, err\n" +
 					"		}",
 				"if err := l.session.Follow(ctx); err != nil {\n			return false, err\n		}"},
 			// A node that begins to lead forgets its deep look. At each tick it would never have one,
 			// and claim nothing.
-			{engine + "internal/leader/loop.go", "		l.begins()\n",
+			{engine + "internal/leader/election.go", "		l.begins()\n",
 				"		if l.nodes == nil {\n			l.begins()\n		}\n"},
 		},
 	},
