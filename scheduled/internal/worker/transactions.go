@@ -29,7 +29,7 @@ func (b *batch) attemptTx(
 	}
 	// The rollback does not use ctx, because it must also happen after ctx is done, and after a panic or Goexit.
 	defer func() { _ = tx.rollback(context.WithoutCancel(ctx)) }()
-	if time.Since(gateAt) > GateValid {
+	if stale(gateAt) {
 		if refused := b.gateAgain(ctx, tx.querier, r, e); refused != nil {
 			return false, refused, nil
 		}
@@ -79,45 +79,6 @@ func (b *batch) rest(d time.Duration) {
 	case <-b.config.Quiet.Begins():
 	case <-b.handlers.Done():
 	}
-}
-
-// gateAgain asks the gate in the handler's own transaction, as the last step before the handler. It asks again until
-// an answer is young enough. It returns an answer that does not let the task through, or nil.
-func (b *batch) gateAgain(
-	ctx context.Context, tx pg.DB, r *Run, e *handlers.Execution,
-) (refused *taskdb.GateAnswer) {
-	if lease, ok := ctx.(*leaseContext); ok { // the wait must not take time from the handler
-		if err := b.extendLease(lease, r, nil); err != nil {
-			return &taskdb.GateAnswer{Verdict: verdictNoTx, Payload: err.Error()}
-		}
-	}
-	for {
-		asked := time.Now()
-		now, err := databaseTime(ctx, tx) // the transaction's own time is too old
-		if err != nil {
-			return &taskdb.GateAnswer{Verdict: verdictNoTx, Payload: err.Error()}
-		}
-		answers, err := b.config.Statements.Gate(ctx, tx, &now, []taskdb.Claim{r.Claim}, map[int64]string{r.Fence: ""})
-		if err != nil {
-			return &taskdb.GateAnswer{Verdict: verdictNoTx, Payload: err.Error()}
-		}
-		answer := answers[r.Fence]
-		if answer.Verdict != taskdb.VerdictGo {
-			return &answer
-		}
-		r.restarts(e, answer.Now)
-		if why := b.halted(); why != "" { // the node may have begun to stop meanwhile
-			return &taskdb.GateAnswer{Verdict: verdictHalted, Payload: why}
-		}
-		if time.Since(b.pace.instant(asked, time.Now())) <= GateValid {
-			return nil
-		}
-	}
-}
-
-// databaseTime returns the database's time, before the snapshot of the next statement is taken.
-func databaseTime(ctx context.Context, tx pg.DB) (time.Time, error) {
-	return pg.QueryOne[time.Time](ctx, tx, "ask the time", "SELECT clock_timestamp()")
 }
 
 // commitLimit is how long a commit may take. Only a server that does not answer at all takes longer.
