@@ -4,9 +4,8 @@ import (
 	"context"
 	"time"
 
-	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
-
 	"github.com/tasktable/tasktable/scheduled/internal/session"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 )
 
 // finishJob removes the River job after all outcomes of its tasks are recorded, and not before. If this node dies,

@@ -167,20 +167,6 @@ func (r *Run) restarts(e *handlers.Execution, at time.Time) {
 	e.StartedAt, r.startedAt = at, at
 }
 
-// lapsed reports whether the lease ended more than lostAfter ago and the handler still runs. If so, it returns the
-// settlement that records the claim as lost.
-func (r *Run) lapsed(now time.Time) (loss taskdb.Settlement, over bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.lease == nil || !now.After(r.lease.leaseEnd().Add(lostAfter)) {
-		return taskdb.Settlement{}, false
-	}
-	loss = taskdb.Lost(r.Claim, "its lease ended")
-	startedAt, scheduledAt := r.startedAt, r.execution.ScheduledAt
-	loss.Type, loss.ScheduledAt, loss.StartedAt = r.execution.Type, &scheduledAt, &startedAt
-	return loss, true
-}
-
 // running is the context of the running handler, or nil while the task waits.
 func (r *Run) running() *leaseContext {
 	r.mu.Lock()
