@@ -2,10 +2,8 @@
 package worker
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
-	"log/slog"
 	"maps"
 	"slices"
 	"sync"
@@ -15,15 +13,12 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/tasktable/tasktable/handlers"
-	"github.com/tasktable/tasktable/scheduled/internal/failures"
 	"github.com/tasktable/tasktable/scheduled/internal/groupcommit"
 	"github.com/tasktable/tasktable/scheduled/internal/metrics"
 	"github.com/tasktable/tasktable/scheduled/internal/riverjobs"
-	"github.com/tasktable/tasktable/scheduled/internal/session"
 	"github.com/tasktable/tasktable/scheduled/internal/slots"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/scheduled/internal/tracing"
-	"github.com/tasktable/tasktable/store"
 )
 
 // Worker runs the tasks that River brings to this node. Each task waits until it is due and has a slot, passes the
@@ -248,81 +243,6 @@ func (w *Worker) Work(job riverjobs.Job, holds []taskdb.Claim) {
 	b.serving.Go(func() { b.serve(runs) })
 	b.serving.Wait()
 	b.finishJob(job.ID)
-}
-
-// end has an outcome recorded, and then forgets the task. Recording may take a while. If the row is edited meanwhile,
-// the gate refuses the task, and end is called again. Only the first call counts.
-func (b *batch) end(r *Run, s taskdb.Settlement) {
-	if r.ended.Swap(true) {
-		return
-	}
-	b.settler.submit(b.settling, s, func(state taskdb.SettleResult, err error) {
-		if state.Status == string(store.StatusFailed) && s.Outcome == taskdb.OutcomeCompleted {
-			s.Outcome = taskdb.OutcomeFailed // Postgres refused to record the handler's outcome
-		}
-		if s.Type == "" { // a claim that never started
-			s.Type = cmp.Or(state.Type, b.kind)
-		}
-		outcome := s.Outcome
-		level, say := slog.LevelInfo, "task "+s.Outcome
-		switch {
-		case err != nil:
-			b.unrecorded.Store(true)
-			level, say = slog.LevelWarn, "outcome not recorded; the leader takes the task back"
-		case !state.Settled:
-			level, say = slog.LevelWarn, "claim was taken back meanwhile; the outcome does not count"
-			if outcome = b.outcomeOf(s); outcome != taskdb.OutcomeLost {
-				level, say = slog.LevelInfo, "outcome was recorded already"
-			}
-		case !state.Current:
-			outcome, say = s.Recorded(state), "task was edited or cancelled meanwhile; the outcome does not count"
-		case s.Outcome == taskdb.OutcomeFailed:
-			level = slog.LevelError
-		case s.Outcome == taskdb.OutcomeLost && state.Status == string(store.StatusFailed): // it was the last attempt
-			level = slog.LevelError
-		case s.Outcome == taskdb.OutcomeRetried || s.Outcome == taskdb.OutcomeExpired ||
-			s.Outcome == taskdb.OutcomeLost:
-			level = slog.LevelWarn
-		case s.Outcome == taskdb.OutcomeCompleted || s.Outcome == taskdb.OutcomeReleased:
-			level = slog.LevelDebug
-		}
-		b.logEnd(r.span(), level, say, s, outcome)
-		if state.Settled {
-			b.tally.Recorded(s.Recorded(state))
-		}
-		final := state.Status == string(store.StatusExpired) || state.Status == string(store.StatusFailed)
-		if state.Settled && state.Current && (final || s.Outcome == taskdb.OutcomeLost) {
-			b.tally.Died(state.Status)
-			b.config.Failures.Tell(failures.Of(s, state))
-		}
-		b.remove(r)
-		b.pending.Done()
-	})
-}
-
-const outcomeOfSQL = `SELECT outcome::text FROM tasktable.scheduled_task_executions WHERE fence = $1`
-
-// outcomeOf returns the outcome that the history shows for a claim that was ended before s. Often this node has ended
-// it itself, because the commit of a handler's transaction may succeed on the server although the node gets an error.
-// If the history shows nothing, the claim counts as lost.
-func (b *batch) outcomeOf(s taskdb.Settlement) (outcome string) {
-	ctx, cancel := context.WithTimeout(b.settling, session.AnswerLimit)
-	defer cancel()
-	if err := b.config.EnginePool.QueryRow(
-		ctx, b.config.Statements.Schema.SQL(outcomeOfSQL), s.Fence,
-	).Scan(&outcome); err != nil {
-		return taskdb.OutcomeLost
-	}
-	return outcome
-}
-
-// drop forgets a task that needs no settlement: its fence is lost, or its handler's own transaction has settled it.
-func (b *batch) drop(r *Run) {
-	if r.ended.Swap(true) {
-		return
-	}
-	b.remove(r)
-	b.pending.Done()
 }
 
 // changed reacts to a change of a row. If the handler runs and there is a cause, it ends the handler's context. If
