@@ -21,8 +21,8 @@ import (
 //   - jobs that no node has fetched in time, or that River has finished: the leader releases or removes them (sweep)
 //   - jobs that River fetched for a node that never received them: the node itself releases them (Worker.Release)
 //
-// For the first three kinds, endJobs in reclaim.go ends the claims and removes the jobs. If somebody has deleted the job
-// of a claim, the walk through the table finds the claim (maintenance/abandoned.go).
+// For the first three kinds, endJobs in reclaim.go ends the claims and removes the jobs. If somebody has deleted the
+// job of a claim, the walk through the table finds the claim (maintenance/abandoned.go).
 
 // nudgeAfter is how long a job that could begin waits in River until the leader tells River of it once more.
 const nudgeAfter = time.Second
