@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tasktable/tasktable/scheduled/internal/session"
+	"github.com/tasktable/tasktable/scheduled/internal/pg"
 )
 
 // Health is a node's answer to a probe. It is also an http.Handler that writes itself as JSON, with status 200 if it
@@ -168,7 +168,7 @@ func (v *healthState) answers(ok bool) {
 
 // hears notes whether a statement on the engine's pool got an answer.
 func (v *healthState) hears(err error) {
-	if session.Answered(err) {
+	if pg.PoolAnswered(err) {
 		v.mu.Lock()
 		defer v.mu.Unlock()
 		v.answered = time.Now()

@@ -165,9 +165,9 @@ type Message struct {
 	Failure Failure
 }
 
-// Recipient is the number of the node that is told of the dead tasks and lost claims of a type. It is the leader, or the
-// first node that has the type and a hook. If no node has both, it is the leader, because the hook of another service
-// is better than none. leaderHears says whether the leader has both. nodes are the nodes that live.
+// Recipient is the number of the node that is told of the dead tasks and lost claims of a type. It is the leader, or
+// the first node that has the type and a hook. If no node has both, it is the leader, because the hook of another
+// service is better than none. leaderHears says whether the leader has both. nodes are the nodes that live.
 func Recipient(kind string, leader int64, leaderHears bool, nodes []taskdb.LiveNode) int64 {
 	if leaderHears {
 		return leader

@@ -185,7 +185,7 @@ func (s *settler) flush(ctx context.Context, batch []*settling) {
 	done, err := s.commit(limited, batch)
 	cancel()
 	s.config.Heard(err)
-	if session.Answered(err) {
+	if pg.PoolAnswered(err) {
 		s.most.Store(min(2*s.most.Load(), maxSettled))
 	} else {
 		s.most.Store(max(int64(len(batch)/2), 1))
