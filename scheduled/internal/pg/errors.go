@@ -84,9 +84,9 @@ func PoolAnswered(err error) bool {
 	return err == nil || errors.Is(err, ErrReadOnly) || errors.As(err, &said) && said.Code[:2] != "28"
 }
 
-// SessionAnswered reports whether the server answered a statement on a node's session, even if the answer is an error. A
-// slow or failing statement does not mean a dead session. An error of class 28 counts, too, because the session is open
-// already. The server has accepted its credentials, so the error comes from the statement.
+// SessionAnswered reports whether the server answered a statement on a node's session, even if the answer is an error.
+// A slow or failing statement does not mean a dead session. An error of class 28 counts, too, because the session is
+// open already. The server has accepted its credentials, so the error comes from the statement.
 func SessionAnswered(err error) bool {
 	var said *pgconn.PgError
 	return err == nil || errors.As(err, &said)
