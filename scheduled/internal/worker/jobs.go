@@ -36,6 +36,9 @@ type doneJob struct {
 	removed chan struct{}
 }
 
+// maxDoneJobs is how many River jobs one statement removes.
+const maxDoneJobs = 1000
+
 // removeTries is how often the worker tries to remove finished jobs before it leaves them to the lease renewer.
 const removeTries = 5
 

@@ -15,6 +15,7 @@ import (
 	"github.com/tasktable/tasktable/scheduled/internal/failures"
 	"github.com/tasktable/tasktable/scheduled/internal/groupcommit"
 	"github.com/tasktable/tasktable/scheduled/internal/pg"
+	"github.com/tasktable/tasktable/scheduled/internal/riverjobs"
 	"github.com/tasktable/tasktable/scheduled/internal/sanitize"
 	"github.com/tasktable/tasktable/scheduled/internal/session"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
@@ -48,6 +49,10 @@ const (
 	// groupRuns is how many statements of one kind are under way at once. While one waits for its commit or its
 	// answer, Postgres works on another.
 	groupRuns = 2
+	// groupRoom is how many items a group takes before a sender must wait. It is enough for all tasks that a node has
+	// in hand. A batch that had to wait between two of its tasks would find the gate's answer too old for the next task.
+	// It would then ask again for all tasks that are left, over and over.
+	groupRoom = riverjobs.MaxInHand
 )
 
 // effectsWeight is 1, and more for a task with many follow-ups or with large ones. All follow-ups of a group are one
@@ -66,9 +71,12 @@ func effectsWeight(one *settling) int {
 func newSettler(config Config) *settler {
 	made := &settler{config: config}
 	made.most.Store(maxSettled)
-	made.plain = groupcommit.New[*settling](maxSettled, nil, func() int { return int(made.most.Load()) })
-	made.effects = groupcommit.New(maxEffects, effectsWeight, func() int {
-		return int(min(made.most.Load(), maxEffects))
+	made.plain = groupcommit.New(groupcommit.Config[*settling]{
+		Most: maxSettled, Room: groupRoom, Limit: func() int { return int(made.most.Load()) },
+	})
+	made.effects = groupcommit.New(groupcommit.Config[*settling]{
+		Most: maxEffects, Room: groupRoom, Weight: effectsWeight,
+		Limit: func() int { return int(min(made.most.Load(), maxEffects)) },
 	})
 	return made
 }

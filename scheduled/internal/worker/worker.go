@@ -56,12 +56,15 @@ type Worker struct {
 func New(ctx context.Context, config Config) *Worker {
 	w := &Worker{
 		config: config, sqlDB: stdlib.OpenDBFromPool(config.Pool), settler: newSettler(config),
-		pace: newPace(), doneJobs: groupcommit.New[*doneJob](1000, nil, nil), Averages: &averages{},
-		tracing: tracing.New(config.Tracer, config.Number), Slots: slots.New(config.Slots, config.ShareSlots),
+		pace: newPace(), Averages: &averages{},
+		doneJobs: groupcommit.New(groupcommit.Config[*doneJob]{Most: maxDoneJobs, Room: groupRoom}),
+		tracing:  tracing.New(config.Tracer, config.Number), Slots: slots.New(config.Slots, config.ShareSlots),
 		txSlots: slots.New(map[string]int{"": config.Places}, false), stopping: make(chan struct{}),
 		runs: map[int64]*Run{}, jobs: map[int64]bool{},
 	}
-	w.gates = groupcommit.New(maxGateAsks, (*gateAsk).weight, w.pace.limit)
+	w.gates = groupcommit.New(groupcommit.Config[*gateAsk]{
+		Most: maxGateAsks, Room: groupRoom, Weight: (*gateAsk).weight, Limit: w.pace.limit,
+	})
 	w.Renewer = &leaseRenewer{worker: w}
 	w.publisher = &publisher{config: config, averages: w.Averages}
 	w.handlers, w.endHandlers = context.WithCancelCause(context.WithoutCancel(ctx))
