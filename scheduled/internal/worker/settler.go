@@ -50,8 +50,8 @@ const (
 	// answer, Postgres works on another.
 	groupRuns = 2
 	// groupRoom is how many items a group takes before a sender must wait. It is enough for all tasks that a node has
-	// in hand. A batch that had to wait between two of its tasks would find the gate's answer too old for the next task.
-	// It would then ask again for all tasks that are left, over and over.
+	// in hand. A batch that had to wait between two of its tasks would find the gate's answer too old for the next
+	// task. It would then ask again for all tasks that are left, over and over.
 	groupRoom = riverjobs.MaxInHand
 )
 
