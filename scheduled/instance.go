@@ -82,7 +82,7 @@ func (n *Node) begin(ctx context.Context, previousBackend uint32, closing *sync.
 		return nil, err
 	}
 	i := &instance{
-		config: n.config, statements: n.statements, metrics: n.metrics, health: n.vitals, quiet: n.quiet,
+		config: n.config, statements: n.statements, metrics: n.metrics, health: n.health, quiet: n.quiet,
 		session: session, closing: closing,
 	}
 	if err := i.prepare(ctx); err != nil {
