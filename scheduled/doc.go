@@ -13,7 +13,7 @@
 //
 // The leader takes back the claims of dead nodes (leader/reclaim.go), and those whose River job is gone
 // (maintenance/abandoned.go). Each node ends the claims in its own hands when their leases are over
-// (worker/renewer.go). It releases the claims that River fetched for it but that it never received
+// (worker/lease.go). It releases the claims that River fetched for it but that it never received
 // (worker/jobs.go). The session is the connection that says that a node lives (session/session.go).
 //
 // Probes are answered from memory (health.go). A quiet node starts nothing new (quiet.go).

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tasktable/tasktable/scheduled/internal/session"
+	"github.com/tasktable/tasktable/scheduled/internal/pg"
 )
 
 // Health is a node's answer to a probe. It is also an http.Handler that writes itself as JSON, with status 200 if it
@@ -85,112 +85,112 @@ const (
 	reasonDeaf     = "not listening; connecting again"
 )
 
-func newVitals() *healthState {
-	v := &healthState{}
-	v.all(reasonIdle)
-	return v
+func newHealthState() *healthState {
+	s := &healthState{}
+	s.all(reasonIdle)
+	return s
 }
 
-func (v *healthState) all(reason string) {
-	v.node.note(false, reason)
-	v.apart(reason)
+func (s *healthState) all(reason string) {
+	s.node.note(false, reason)
+	s.apart(reason)
 }
 
-func (v *healthState) apart(reason string) {
-	for _, m := range []*mark{&v.session, &v.database, &v.listener} {
+func (s *healthState) apart(reason string) {
+	for _, m := range []*mark{&s.session, &s.database, &s.listener} {
 		m.note(false, reason)
 	}
 }
 
 // starts notes that Run was called.
-func (v *healthState) starts() {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.node.note(false, reasonStarting)
-	v.apart(reasonNone)
-	v.turned = time.Now()
+func (s *healthState) starts() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.node.note(false, reasonStarting)
+	s.apart(reasonNone)
+	s.turned = time.Now()
 }
 
 // turns notes a turn of the loop.
-func (v *healthState) turns() {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.turned = time.Now()
+func (s *healthState) turns() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.turned = time.Now()
 }
 
 // begins notes that the node is up, with a session and with a pool that has just answered.
-func (v *healthState) begins() {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.node.reason != reasonStopping { // unless it was told to stop while it began
-		v.node.note(true, "")
+func (s *healthState) begins() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.node.reason != reasonStopping { // unless it was told to stop while it began
+		s.node.note(true, "")
 	}
-	v.session.note(true, "")
-	v.database.note(true, "")
-	v.answered = time.Now()
+	s.session.note(true, "")
+	s.database.note(true, "")
+	s.answered = time.Now()
 }
 
 // loses notes that the session is lost, and all connections with it.
-func (v *healthState) loses() {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.apart(reasonLost)
+func (s *healthState) loses() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.apart(reasonLost)
 }
 
 // stops notes that Run was told to return.
-func (v *healthState) stops() {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if !v.turned.IsZero() { // Run has not returned yet
-		v.node.note(false, reasonStopping)
+func (s *healthState) stops() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.turned.IsZero() { // Run has not returned yet
+		s.node.note(false, reasonStopping)
 	}
 }
 
 // ends notes that Run returns.
-func (v *healthState) ends() {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.all(reasonEnded)
-	v.turned = time.Time{}
+func (s *healthState) ends() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all(reasonEnded)
+	s.turned = time.Time{}
 }
 
 // answers notes whether the engine's pool has answered.
-func (v *healthState) answers(ok bool) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
+func (s *healthState) answers(ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if !ok {
-		v.database.note(false, reasonPool)
+		s.database.note(false, reasonPool)
 		return
 	}
-	v.database.note(true, "")
-	v.answered = time.Now()
+	s.database.note(true, "")
+	s.answered = time.Now()
 }
 
 // hears notes whether a statement on the engine's pool got an answer.
-func (v *healthState) hears(err error) {
-	if session.Answered(err) {
-		v.mu.Lock()
-		defer v.mu.Unlock()
-		v.answered = time.Now()
+func (s *healthState) hears(err error) {
+	if pg.PoolAnswered(err) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.answered = time.Now()
 	}
 }
 
 // silence is how long the engine's pool has not answered.
-func (v *healthState) silence() time.Duration {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return time.Since(v.answered)
+func (s *healthState) silence() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return time.Since(s.answered)
 }
 
 // listens notes whether the node listens for notifications.
-func (v *healthState) listens(ok bool) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
+func (s *healthState) listens(ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	switch {
 	case ok:
-		v.listener.note(true, "")
-	case v.listener.ok: // otherwise keep the reason, which says more
-		v.listener.note(false, reasonDeaf)
+		s.listener.note(true, "")
+	case s.listener.ok: // otherwise keep the reason, which says more
+		s.listener.note(false, reasonDeaf)
 	}
 }
 
@@ -210,15 +210,15 @@ func healthOf(checks ...Check) Health {
 // that restarts the process. Therefore it stays OK while the database is away, because a restart would not mend that.
 // It is also OK before Run and after it.
 func (n *Node) Live() Health {
-	v := n.vitals
-	v.mu.Lock()
-	defer v.mu.Unlock()
+	s := n.health
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	loop := Check{Name: CheckLoop, OK: true}
-	switch silent := time.Since(v.turned); {
-	case v.turned.IsZero():
-		loop.Reason, loop.Since = v.node.reason, v.node.since
+	switch silent := time.Since(s.turned); {
+	case s.turned.IsZero():
+		loop.Reason, loop.Since = s.node.reason, s.node.since
 	case silent > loopSilent:
-		loop.OK, loop.Since = false, v.turned
+		loop.OK, loop.Since = false, s.turned
 		loop.Reason = fmt.Sprintf(
 			"no turn for more than %s: something that the node called does not return", loopSilent)
 	}
@@ -230,19 +230,19 @@ func (n *Node) Live() Health {
 // for an alert, and no reason to take this node out of service. A quiet node is ready, and its check of the node says
 // that it is quiet.
 func (n *Node) Ready() Health {
-	v := n.vitals
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	node := v.node.check(CheckNode)
+	s := n.health
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	node := s.node.check(CheckNode)
 	if since, on := n.quiet.Since(); on && node.OK {
 		node.Reason, node.Since = reasonQuiet, since
 	}
-	database := v.database.check(CheckDatabase)
-	if database.OK && time.Since(v.answered) > poolSilent {
-		database.OK, database.Since = false, v.answered
+	database := s.database.check(CheckDatabase)
+	if database.OK && time.Since(s.answered) > poolSilent {
+		database.OK, database.Since = false, s.answered
 		database.Reason = fmt.Sprintf("%s for more than %s", reasonPool, poolSilent)
 	}
-	return healthOf(node, v.session.check(CheckSession), database, v.listener.check(CheckListener))
+	return healthOf(node, s.session.check(CheckSession), database, s.listener.check(CheckListener))
 }
 
 // LiveHandler answers with Live. Mount it as /livez in a service's own mux. Like ReadyHandler, it does not ask the

@@ -29,8 +29,8 @@ func said(h Health) string {
 func TestHealthFollowsTheNode(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		n := &Node{vitals: newVitals(), quiet: quiet.New()}
-		v := n.vitals
+		n := &Node{health: newHealthState(), quiet: quiet.New()}
+		state := n.health
 		for _, step := range []struct {
 			name        string
 			happens     func()
@@ -45,42 +45,42 @@ func TestHealthFollowsTheNode(t *testing.T) {
 				"",
 			},
 			{
-				"Run", v.starts,
+				"Run", state.starts,
 				"node: starting, 0s; session: not connected yet, 0s; database: not connected yet, 0s; " +
 					"listener: not connected yet, 0s",
 				"",
 			},
 			{
-				"it listens", func() { v.listens(true) },
+				"it listens", func() { state.listens(true) },
 				"node: starting, 0s; session: not connected yet, 0s; database: not connected yet, 0s", "",
 			},
-			{"it is up", v.begins, "", ""},
+			{"it is up", state.begins, "", ""},
 			{
-				"no more is listened", func() { v.listens(false); time.Sleep(time.Second) },
+				"no more is listened", func() { state.listens(false); time.Sleep(time.Second) },
 				"listener: not listening; connecting again, 1s", "",
 			},
 			{
-				"it is no new thing", func() { v.listens(false); time.Sleep(time.Second) },
+				"it is no new thing", func() { state.listens(false); time.Sleep(time.Second) },
 				"listener: not listening; connecting again, 2s", "",
 			},
-			{"it listens again", func() { v.listens(true) }, "", ""},
-			{"the pool fails", func() { v.answers(false) }, "database: the engine's pool was not answered, 0s", ""},
-			{"the pool answers", func() { v.answers(true) }, "", ""},
+			{"it listens again", func() { state.listens(true) }, "", ""},
+			{"the pool fails", func() { state.answers(false) }, "database: the engine's pool was not answered, 0s", ""},
+			{"the pool answers", func() { state.answers(true) }, "", ""},
 			{"just not too long ago", func() { time.Sleep(poolSilent) }, "", ""},
 			{
 				"nobody has asked for too long", func() { time.Sleep(time.Second) },
 				"database: the engine's pool was not answered for more than 20s, 21s", "",
 			},
-			{"it answers", func() { v.answers(true); v.turns() }, "", ""},
+			{"it answers", func() { state.answers(true); state.turns() }, "", ""},
 			{
-				"the session is lost", v.loses,
+				"the session is lost", state.loses,
 				"session: lost touch with the database; beginning again, 0s; database: lost touch with the database; " +
 					"beginning again, 0s; " +
 					"listener: lost touch with the database; beginning again, 0s",
 				"",
 			},
 			{
-				"and with it the listener", func() { v.listens(false) },
+				"and with it the listener", func() { state.listens(false) },
 				"session: lost touch with the database; beginning again, 0s; " +
 					"database: lost touch with the database; beginning again, 0s; " +
 					"listener: lost touch with the database; beginning again, 0s",
@@ -88,23 +88,23 @@ func TestHealthFollowsTheNode(t *testing.T) {
 			},
 			{
 				"the loop hangs, but not yet too long",
-				func() { v.begins(); v.listens(true); time.Sleep(loopSilent); v.answers(true) }, "", "",
+				func() { state.begins(); state.listens(true); time.Sleep(loopSilent); state.answers(true) }, "", "",
 			},
 			{
 				"the loop hangs", func() { time.Sleep(time.Second) }, "",
 				"loop: no turn for more than 1m0s: something that the node called does not return, 1m1s",
 			},
-			{"the loop turns", v.turns, "", ""},
-			{"it stops", v.stops, "node: stopping, 0s", ""},
-			{"a new session is up only then", v.begins, "node: stopping, 0s", ""},
+			{"the loop turns", state.turns, "", ""},
+			{"it stops", state.stops, "node: stopping, 0s", ""},
+			{"a new session is up only then", state.begins, "node: stopping, 0s", ""},
 			{
-				"it has ended", v.ends,
+				"it has ended", state.ends,
 				"node: Run has ended, 0s; session: Run has ended, 0s; database: Run has ended, 0s; " +
 					"listener: Run has ended, 0s",
 				"",
 			},
 			{
-				"it was told to stop too late", v.stops,
+				"it was told to stop too late", state.stops,
 				"node: Run has ended, 0s; session: Run has ended, 0s; database: Run has ended, 0s; " +
 					"listener: Run has ended, 0s",
 				"",
@@ -126,11 +126,11 @@ func TestHealthFollowsTheNode(t *testing.T) {
 
 func TestHealthOverHTTP(t *testing.T) {
 	t.Parallel()
-	n := &Node{vitals: newVitals(), quiet: quiet.New()}
-	up := &Node{vitals: newVitals(), quiet: quiet.New()}
-	up.vitals.starts()
-	up.vitals.begins()
-	up.vitals.listens(true)
+	n := &Node{health: newHealthState(), quiet: quiet.New()}
+	up := &Node{health: newHealthState(), quiet: quiet.New()}
+	up.health.starts()
+	up.health.begins()
+	up.health.listens(true)
 	for _, test := range []struct {
 		name    string
 		handler http.Handler

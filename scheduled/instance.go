@@ -81,208 +81,208 @@ func (n *Node) begin(ctx context.Context, previousBackend uint32, closing *sync.
 	if err != nil {
 		return nil, err
 	}
-	l := &instance{
-		config: n.config, statements: n.statements, metrics: n.metrics, health: n.vitals, quiet: n.quiet,
+	i := &instance{
+		config: n.config, statements: n.statements, metrics: n.metrics, health: n.health, quiet: n.quiet,
 		session: session, closing: closing,
 	}
-	if err := l.prepare(ctx); err != nil {
+	if err := i.prepare(ctx); err != nil {
 		session.Close(context.WithoutCancel(ctx))
-		if l.worker != nil {
-			l.worker.Finish()
-			l.worker.AwaitEnd()
+		if i.worker != nil {
+			i.worker.Finish()
+			i.worker.AwaitEnd()
 		}
-		if l.pool != nil {
-			l.pool.Close()
+		if i.pool != nil {
+			i.pool.Close()
 		}
 		return nil, err
 	}
-	return l, nil
+	return i, nil
 }
 
-func (l *instance) prepare(ctx context.Context) (err error) {
-	pool := session.PoolConfig{Settings: l.config.Pool.Config(), Conns: l.config.EngineConns}
-	if l.config.directConnect {
-		pool.Connect, pool.Direct = l.config.Connect, l.session.Conn.Config()
+func (i *instance) prepare(ctx context.Context) (err error) {
+	pool := session.PoolConfig{Settings: i.config.Pool.Config(), Conns: i.config.EngineConns}
+	if i.config.directConnect {
+		pool.Connect, pool.Direct = i.config.Connect, i.session.Conn.Config()
 	}
-	if l.pool, err = session.NewPool(ctx, pool); err != nil {
+	if i.pool, err = session.NewPool(ctx, pool); err != nil {
 		return err
 	}
-	l.log = l.config.Logger.With("node", l.session.Number)
-	l.dead = newFailureNotifier(l.config, l.log)
-	working, types := l.config.works()
-	l.worker = worker.New(ctx, worker.Config{
-		EnginePool: l.pool, Pool: l.config.Pool, Statements: l.statements, Number: l.session.Number,
-		Service: l.config.Service, Handlers: l.config.Handlers, Slots: working, ShareSlots: l.config.ShareSlots,
-		Places: l.config.places(), StartAllowance: l.config.StartAllowance, Backoff: l.config.Backoff,
-		Codec: l.config.Codec, LogErrors: l.config.logsErrors(), Tracer: l.config.Tracer, Clock: l.session.Clock,
-		Quiet: l.quiet, Failures: l.dead, Metrics: l.metrics, Log: l.log, Alive: l.session.Alive,
-		Freed: func() { l.leader.Freed() }, DueSoon: l.dueSoon, Heard: l.heard, Answered: l.health.answers,
+	i.log = i.config.Logger.With("node", i.session.Number)
+	i.dead = newFailureNotifier(i.config, i.log)
+	working, types := i.config.works()
+	i.worker = worker.New(ctx, worker.Config{
+		EnginePool: i.pool, Pool: i.config.Pool, Statements: i.statements, Number: i.session.Number,
+		Service: i.config.Service, Handlers: i.config.Handlers, Slots: working, ShareSlots: i.config.ShareSlots,
+		Places: i.config.places(), StartAllowance: i.config.StartAllowance, Backoff: i.config.Backoff,
+		Codec: i.config.Codec, LogErrors: i.config.logsErrors(), Tracer: i.config.Tracer, Clock: i.session.Clock,
+		Quiet: i.quiet, Failures: i.dead, Metrics: i.metrics, Log: i.log, Alive: i.session.Alive,
+		Freed: func() { i.leader.Freed() }, DueSoon: i.dueSoon, Heard: i.heard, Answered: i.health.answers,
 	})
-	l.retention = maintenance.NewRetention(maintenance.RetentionConfig{
-		Pool: l.pool, Statements: l.statements, Node: l.session.Number,
-		Period: l.config.Retention, ByType: l.config.RetentionByType, Leads: l.session.LeadsNow, Log: l.log,
+	i.retention = maintenance.NewRetention(maintenance.RetentionConfig{
+		Pool: i.pool, Statements: i.statements, Node: i.session.Number,
+		Period: i.config.Retention, ByType: i.config.RetentionByType, Leads: i.session.LeadsNow, Log: i.log,
 	})
-	l.declarer = maintenance.NewDeclarer(maintenance.DeclarerConfig{
-		Pool: l.pool, Statements: l.statements, Service: l.config.Service,
-		Declared: l.config.Recurring, Codec: l.config.Codec, Every: l.config.declareEvery, Log: l.log,
+	i.declarer = maintenance.NewDeclarer(maintenance.DeclarerConfig{
+		Pool: i.pool, Statements: i.statements, Service: i.config.Service,
+		Declared: i.config.Recurring, Codec: i.config.Codec, Every: i.config.declareEvery, Log: i.log,
 	})
-	l.zoneWatch = maintenance.NewZoneWatch(maintenance.ZoneWatchConfig{
-		Pool: l.pool, Statements: l.statements, Node: l.session.Number, Leads: l.session.LeadsNow,
-		Every: l.config.zonesEvery, Log: l.log,
+	i.zoneWatch = maintenance.NewZoneWatch(maintenance.ZoneWatchConfig{
+		Pool: i.pool, Statements: i.statements, Node: i.session.Number, Leads: i.session.LeadsNow,
+		Every: i.config.zonesEvery, Log: i.log,
 	})
-	l.tableStats = metrics.NewTableStats(metrics.TableStatsConfig{
-		Pool: l.pool, Statements: l.statements, Metrics: l.metrics,
-		Every: l.config.censusEvery, Leads: l.session.LeadsNow, Log: l.log,
+	i.tableStats = metrics.NewTableStats(metrics.TableStatsConfig{
+		Pool: i.pool, Statements: i.statements, Metrics: i.metrics,
+		Every: i.config.censusEvery, Leads: i.session.LeadsNow, Log: i.log,
 	})
-	l.abandoned = maintenance.NewAbandoned(maintenance.AbandonedConfig{
-		Pool: l.pool, Statements: l.statements, Leads: l.session.LeadsNow, After: l.config.abandonedAfter,
-		Metrics: l.metrics, Failures: l.dead, Log: l.log,
+	i.abandoned = maintenance.NewAbandoned(maintenance.AbandonedConfig{
+		Pool: i.pool, Statements: i.statements, Leads: i.session.LeadsNow, After: i.config.abandonedAfter,
+		Metrics: i.metrics, Failures: i.dead, Log: i.log,
 	})
-	l.river, err = riverjobs.NewClient(riverjobs.ClientConfig{
-		Pool: l.pool, Statements: l.statements, Number: l.session.Number, Clock: l.session.Clock,
-		Slots: l.config.workingSlots(), Types: types, LookAhead: l.config.LookAhead, Quiet: l.quiet.On,
-		Heard: l.heard, Hooks: l.metrics.Hooks(), Logger: l.config.Logger, Log: l.log, Work: l.worker.Work,
+	i.river, err = riverjobs.NewClient(riverjobs.ClientConfig{
+		Pool: i.pool, Statements: i.statements, Number: i.session.Number, Clock: i.session.Clock,
+		Slots: i.config.workingSlots(), Types: types, LookAhead: i.config.LookAhead, Quiet: i.quiet.On,
+		Heard: i.heard, Hooks: i.metrics.Hooks(), Logger: i.config.Logger, Log: i.log, Work: i.worker.Work,
 	})
 	if err != nil {
 		return err
 	}
-	l.leader = leader.New(leader.Config{
-		Session: l.session, Pool: l.pool, Statements: l.statements, River: l.river,
-		PollInterval: l.config.PollInterval, LookAhead: l.config.LookAhead, StartAllowance: l.config.StartAllowance,
-		Quiet: l.quiet, Failures: l.dead, Metrics: l.metrics, Log: l.log,
-		Registration: l.config.registration, Averages: l.worker.Measured, Hears: l.config.hears,
-		InHand: l.worker.Count, Turned: l.health.turns,
+	i.leader = leader.New(leader.Config{
+		Session: i.session, Pool: i.pool, Statements: i.statements, River: i.river,
+		PollInterval: i.config.PollInterval, LookAhead: i.config.LookAhead, StartAllowance: i.config.StartAllowance,
+		Quiet: i.quiet, Failures: i.dead, Metrics: i.metrics, Log: i.log,
+		Registration: i.config.registration, Averages: i.worker.Measured, Hears: i.config.hears,
+		InHand: i.worker.Count, Turned: i.health.turns,
 	})
 	return nil
 }
 
 // state is the node's state for the metrics.
-func (l *instance) state() metrics.NodeState {
-	slots, places := l.worker.Usage()
+func (i *instance) state() metrics.NodeState {
+	slots, places := i.worker.Usage()
 	return metrics.NodeState{
-		Number: l.session.Number, Leads: l.session.LeadsNow(), AnswerAge: l.session.Unanswered(),
-		Slots: slots, Places: places, InHand: l.worker.Count(),
-		Pools: map[string]*pgxpool.Pool{"engine": l.pool, "handlers": l.config.Pool},
+		Number: i.session.Number, Leads: i.session.LeadsNow(), AnswerAge: i.session.Unanswered(),
+		Slots: slots, Places: places, InHand: i.worker.Count(),
+		Pools: map[string]*pgxpool.Pool{"engine": i.pool, "handlers": i.config.Pool},
 	}
 }
 
 // dueSoon tells the node that leads that a task is due again at once.
-func (l *instance) dueSoon() {
+func (i *instance) dueSoon() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	if _, err := l.pool.Exec(ctx, "SELECT pg_notify($1, '')", l.statements.Schema.String()+".wake"); err != nil {
-		l.log.Debug("leader could not be notified; it looks within a second anyway", "error", err)
+	if _, err := i.pool.Exec(ctx, "SELECT pg_notify($1, '')", i.statements.Schema.String()+".wake"); err != nil {
+		i.log.Debug("leader could not be notified; it looks within a second anyway", "error", err)
 	}
 }
 
 // run works until ctx is done, then stops gracefully and returns nil. If the session is lost before that, run returns
 // why.
-func (l *instance) run(ctx context.Context) error {
+func (i *instance) run(ctx context.Context) error {
 	// The session does not end with ctx, because a graceful stop still needs it.
 	detached := context.WithoutCancel(ctx)
 	sessionCtx, endSession := context.WithCancelCause(detached)
 	defer endSession(nil)
 
-	l.health.hears(nil) // the time without an answer counts from now on
-	l.metrics.Begun(l.state)
-	defer l.metrics.Ended()
+	i.health.hears(nil) // the time without an answer counts from now on
+	i.metrics.Begun(i.state)
+	defer i.metrics.Ended()
 
 	var services sync.WaitGroup
 	notifying, endNotifying := context.WithCancel(detached) // ended only after all outcomes are recorded
 	defer endNotifying()
-	l.worker.Start(sessionCtx)
-	services.Go(func() { l.dead.Run(notifying) })
-	services.Go(func() { l.retention.Run(sessionCtx) })
-	services.Go(func() { l.declarer.Run(sessionCtx) })
-	services.Go(func() { l.zoneWatch.Run(sessionCtx) })
-	services.Go(func() { l.tableStats.Run(sessionCtx) })
-	services.Go(func() { l.abandoned.Run(sessionCtx) })
-	services.Go(func() { l.listener().Run(sessionCtx) })
-	services.Go(func() { l.watch(sessionCtx, endSession) })
+	i.worker.Start(sessionCtx)
+	services.Go(func() { i.dead.Run(notifying) })
+	services.Go(func() { i.retention.Run(sessionCtx) })
+	services.Go(func() { i.declarer.Run(sessionCtx) })
+	services.Go(func() { i.zoneWatch.Run(sessionCtx) })
+	services.Go(func() { i.tableStats.Run(sessionCtx) })
+	services.Go(func() { i.abandoned.Run(sessionCtx) })
+	services.Go(func() { i.listener().Run(sessionCtx) })
+	services.Go(func() { i.watch(sessionCtx, endSession) })
 	stopLeading := make(chan struct{})
-	services.Go(func() { endSession(l.leader.Run(sessionCtx, stopLeading)) })
+	services.Go(func() { endSession(i.leader.Run(sessionCtx, stopLeading)) })
 
 	var lost error
-	if err := l.river.Start(detached); err != nil {
+	if err := i.river.Start(detached); err != nil {
 		lost = fmt.Errorf("start River: %w", err)
 		endSession(lost)
 	} else {
-		l.health.begins()
-		l.log.Info("node is up", "service", l.config.Service, "queues", l.config.Queues,
-			"transactions", l.config.places(), "types", l.config.Handlers.Types())
+		i.health.begins()
+		i.log.Info("node is up", "service", i.config.Service, "queues", i.config.Queues,
+			"transactions", i.config.places(), "types", i.config.Handlers.Types())
 	}
 	select {
 	case <-ctx.Done():
-		l.log.Info("node stops", "running", l.worker.Count())
+		i.log.Info("node stops", "running", i.worker.Count())
 		close(stopLeading)
 	case <-sessionCtx.Done():
 		lost = context.Cause(sessionCtx)
-		l.health.loses()
-		l.log.Error("session lost; handlers are stopped", "error", lost)
-		l.worker.Interrupt(handlers.ErrLeaseLost)
+		i.health.loses()
+		i.log.Error("session lost; handlers are stopped", "error", lost)
+		i.worker.Interrupt(handlers.ErrLeaseLost)
 	}
-	clean, riverStopped := l.stop(sessionCtx)
-	l.worker.Finish()
+	clean, riverStopped := i.stop(sessionCtx)
+	i.worker.Finish()
 	endNotifying()
 	if clean && lost == nil {
-		l.farewell(detached)
+		i.farewell(detached)
 	}
 	endSession(nil)
 	services.Wait()
-	l.worker.AwaitEnd()
-	l.session.Close(detached)
+	i.worker.AwaitEnd()
+	i.session.Close(detached)
 	if riverStopped {
-		l.pool.Close()
+		i.pool.Close()
 	} else {
 		// Close waits for connections in use: by a handler that goes on, or by River on a dead link.
-		l.closing.Go(l.pool.Close)
+		i.closing.Go(i.pool.Close)
 	}
-	l.log.Info("node is down", "clean", clean && lost == nil)
+	i.log.Info("node is down", "clean", clean && lost == nil)
 	return lost
 }
 
 // farewell marks the node as gone, because it has no tasks left that the leader would have to take back. It uses the
 // pool, because the session may be in the middle of a statement. If it fails, the leader finds out by itself.
-func (l *instance) farewell(ctx context.Context) {
+func (i *instance) farewell(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, session.CloseLimit)
 	defer cancel()
-	_, err := l.pool.Exec(ctx, l.statements.Schema.SQL(taskdb.FarewellSQL), l.session.Number)
+	_, err := i.pool.Exec(ctx, i.statements.Schema.SQL(taskdb.FarewellSQL), i.session.Number)
 	if err != nil && ctx.Err() == nil {
-		l.pool.Reset() // its idle connections may have been cut, but a new one may work
-		_, err = l.pool.Exec(ctx, l.statements.Schema.SQL(taskdb.FarewellSQL), l.session.Number)
+		i.pool.Reset() // its idle connections may have been cut, but a new one may work
+		_, err = i.pool.Exec(ctx, i.statements.Schema.SQL(taskdb.FarewellSQL), i.session.Number)
 	}
 	if err != nil {
-		l.log.Warn("node could not mark itself as gone; the leader will do it", "error", err)
+		i.log.Warn("node could not mark itself as gone; the leader will do it", "error", err)
 	}
 }
 
 // stop ends the work. Nothing new starts, and claims that wait are handed back. Running handlers get ShutdownTimeout
 // to end, and are then interrupted. stop reports whether everything was settled, and whether River has stopped, which
 // takes some time on a dead link.
-func (l *instance) stop(sessionCtx context.Context) (clean, riverStopped bool) {
-	l.worker.Halt()
+func (i *instance) stop(sessionCtx context.Context) (clean, riverStopped bool) {
+	i.worker.Halt()
 	stopped := make(chan struct{})
-	l.closing.Go(func() {
+	i.closing.Go(func() {
 		defer close(stopped)
 		ctx, cancel := context.WithTimeout(
-			context.WithoutCancel(sessionCtx), l.config.ShutdownTimeout+2*graceAfterInterrupt)
+			context.WithoutCancel(sessionCtx), i.config.ShutdownTimeout+2*graceAfterInterrupt)
 		defer cancel()
-		if err := l.river.Stop(ctx); err != nil {
-			l.log.Warn("River did not stop in time", "error", err)
+		if err := i.river.Stop(ctx); err != nil {
+			i.log.Warn("River did not stop in time", "error", err)
 		}
 	})
-	interrupt := time.NewTimer(max(l.config.ShutdownTimeout, 0))
+	interrupt := time.NewTimer(max(i.config.ShutdownTimeout, 0))
 	defer interrupt.Stop()
 	select {
 	case <-stopped:
-		return l.worker.Count() == 0, true
+		return i.worker.Count() == 0, true
 	case <-sessionCtx.Done(): // the session is lost, so the handlers' contexts end
-		l.worker.Interrupt(handlers.ErrLeaseLost)
+		i.worker.Interrupt(handlers.ErrLeaseLost)
 	case <-interrupt.C:
-		l.log.Warn("handlers are interrupted", "running", l.worker.Count())
-		l.worker.Interrupt(handlers.ErrInterrupted)
+		i.log.Warn("handlers are interrupted", "running", i.worker.Count())
+		i.worker.Interrupt(handlers.ErrInterrupted)
 	}
-	if sessionCtx.Err() != nil && l.worker.Count() == 0 {
+	if sessionCtx.Err() != nil && i.worker.Count() == 0 {
 		// Wait a moment for River, so that the connections of this instance are closed before the next instance opens
 		// its own. On a dead link, do not wait longer.
 		select {
@@ -298,16 +298,16 @@ func (l *instance) stop(sessionCtx context.Context) (clean, riverStopped bool) {
 	case <-stopped:
 		riverStopped = true
 	case <-grace.C:
-		l.log.Error("not all work ended in time: a handler ignores its context, or the database does not answer",
-			"left", l.worker.Count())
+		i.log.Error("not all work ended in time: a handler ignores its context, or the database does not answer",
+			"left", i.worker.Count())
 	}
-	return l.worker.Count() == 0, riverStopped
+	return i.worker.Count() == 0, riverStopped
 }
 
 // watch ends the instance of a node whose session has not answered for too long. Other nodes may declare such a node
 // dead, and its handlers must end before that. watch also notices that the process was stopped for a while. A node
 // whose pool does not answer must begin again, too, because it would lead and claim, but run nothing.
-func (l *instance) watch(ctx context.Context, end context.CancelCauseFunc) {
+func (i *instance) watch(ctx context.Context, end context.CancelCauseFunc) {
 	ticker := time.NewTicker(200 * time.Millisecond)
 	defer ticker.Stop()
 	for {
@@ -315,11 +315,11 @@ func (l *instance) watch(ctx context.Context, end context.CancelCauseFunc) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			if !l.session.Alive() {
+			if !i.session.Alive() {
 				end(errFenced)
 				return
 			}
-			if l.health.silence() > poolSilent {
+			if i.health.silence() > poolSilent {
 				end(errSilentPool)
 				return
 			}
@@ -327,22 +327,22 @@ func (l *instance) watch(ctx context.Context, end context.CancelCauseFunc) {
 	}
 }
 
-func (l *instance) listener() *session.Listener {
+func (i *instance) listener() *session.Listener {
 	return session.NewListener(session.ListenerConfig{
-		Connect: l.config.Connect, Schema: l.statements.Schema.String(), Log: l.log,
-		Wake:       l.leader.Wake,
-		Held:       l.worker.Recheck,
-		Failed:     func(text string) { l.dead.Heard(l.session.Number, text) },
-		Listening:  l.health.listens,
-		Relistened: func(ctx context.Context) { l.leader.Wake(); l.worker.RecheckAll(ctx) },
+		Connect: i.config.Connect, Schema: i.statements.Schema.String(), Log: i.log,
+		Wake:       i.leader.Wake,
+		Held:       i.worker.Recheck,
+		Failed:     func(text string) { i.dead.Heard(i.session.Number, text) },
+		Listening:  i.health.listens,
+		Relistened: func(ctx context.Context) { i.leader.Wake(); i.worker.RecheckAll(ctx) },
 	})
 }
 
 // heard notes the error of a statement on the engine's pool, or nil. After a statement without an answer in time, the
 // pool opens new connections. A firewall that has forgotten one of its connections has mostly forgotten all of them.
-func (l *instance) heard(err error) {
-	l.health.hears(err)
+func (i *instance) heard(err error) {
+	i.health.hears(err)
 	if errors.Is(err, context.DeadlineExceeded) {
-		l.pool.Reset()
+		i.pool.Reset()
 	}
 }

@@ -19,7 +19,7 @@ type Node struct {
 	config     Config
 	statements taskdb.Queries
 	metrics    *metrics.Metrics
-	vitals     *healthState
+	health     *healthState
 	quiet      *quiet.Switch
 }
 
@@ -37,7 +37,7 @@ func New(config Config) (*Node, error) {
 		config:     config,
 		statements: taskdb.Queries{Schema: schema, Zones: config.zones},
 		metrics:    metrics.New(config.metrics()),
-		vitals:     newVitals(),
+		health:     newHealthState(),
 		quiet:      quiet.New(),
 	}, nil
 }
@@ -51,9 +51,9 @@ func New(config Config) (*Node, error) {
 // stops its handlers, and begins again as a new node as soon as it can. It returns ErrPooler even then, if it meets a
 // pooler.
 func (n *Node) Run(ctx context.Context) error {
-	n.vitals.starts()
-	defer n.vitals.ends()
-	defer context.AfterFunc(ctx, n.vitals.stops)()
+	n.health.starts()
+	defer n.health.ends()
+	defer context.AfterFunc(ctx, n.health.stops)()
 	if err := migrations.Check(ctx, n.config.Pool, n.config.Schema); err != nil {
 		if ctx.Err() != nil {
 			return nil //nolint:nilerr // the application has stopped the node before it began
@@ -71,7 +71,7 @@ func (n *Node) Run(ctx context.Context) error {
 	var backend uint32
 	begun := false
 	for delay := 200 * time.Millisecond; ; delay = min(2*delay, 2*time.Second) {
-		n.vitals.turns()
+		n.health.turns()
 		current, err := n.begin(ctx, backend, &lingering)
 		if err == nil {
 			begun, delay, backend = true, 200*time.Millisecond, current.session.Backend

@@ -10,12 +10,9 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
-	"github.com/tasktable/tasktable/scheduled/internal/pg"
-	"github.com/tasktable/tasktable/scheduled/internal/session"
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/storetest"
 )
@@ -127,24 +124,5 @@ func TestRotatedPassword(t *testing.T) {
 	enginetest.Await(t, s.pool, "after", 10*time.Second, store.StatusCompleted)
 	if now := s.count(`SELECT max(number)::int FROM tasktable.nodes`); now != number {
 		t.Errorf("node %d began, after node %d", now, number)
-	}
-}
-
-func TestSpoke(t *testing.T) {
-	t.Parallel()
-	for name, test := range map[string]struct {
-		err  error
-		want bool
-	}{
-		"an answer":                    {nil, true},
-		"an error of the server":       {fmt.Errorf("settle: %w", &pgconn.PgError{Code: "23505"}), true},
-		"no connection left":           {&pgconn.PgError{Code: "53300"}, true},
-		"a standby":                    {pg.ErrReadOnly, true},
-		"a password that is no longer": {&pgconn.PgError{Code: "28P01"}, false},
-		"silence":                      {context.DeadlineExceeded, false},
-	} {
-		if got := session.Answered(test.err); got != test.want {
-			t.Errorf("%s: %t", name, got)
-		}
 	}
 }

@@ -235,13 +235,13 @@ var mutants = []mutant{
 		name: "every node claims", by: []string{"leadership"}, steer: busy,
 		edits: []edit{
 			{engine + "internal/leader/loop.go", "if pass && l.session.Leads {", "if pass {"},
-			{engine + "internal/leader/loop.go",
+			{engine + "internal/leader/election.go",
 				"if err := l.session.Follow(ctx); err != nil || !l.session.Leads {\n			return false, err\n" +
 					"		}",
 				"if err := l.session.Follow(ctx); err != nil {\n			return false, err\n		}"},
 			// A node that begins to lead forgets its deep look. At each tick it would never have one,
 			// and claim nothing.
-			{engine + "internal/leader/loop.go", "		l.begins()\n",
+			{engine + "internal/leader/election.go", "		l.begins()\n",
 				"		if l.nodes == nil {\n			l.begins()\n		}\n"},
 		},
 	},
@@ -271,7 +271,7 @@ var mutants = []mutant{
 		name: "nobody looks after listening again", by: []string{"gap"}, steer: deafened,
 		edits: []edit{
 			{engine + "instance.go",
-				"Relistened: func(ctx context.Context) { l.leader.Wake(); l.worker.RecheckAll(ctx) }",
+				"Relistened: func(ctx context.Context) { i.leader.Wake(); i.worker.RecheckAll(ctx) }",
 				"Relistened: func(context.Context) {}"},
 			{
 				engine + "internal/leader/leader.go", "found := Look{Next: l.nextDue(seen.listed), Tick: -1}",
@@ -301,12 +301,12 @@ var mutants = []mutant{
 		name: "a node that nobody hears goes on", by: []string{"overlap"}, steer: silent,
 		edits: []edit{
 			{engine + "instance.go",
-				"l.log.Error(\"session lost; handlers are stopped\", \"error\", lost)\n" +
-					"		l.worker.Interrupt(handlers.ErrLeaseLost)",
-				"l.log.Error(\"session lost\", \"error\", lost)"},
+				"i.log.Error(\"session lost; handlers are stopped\", \"error\", lost)\n" +
+					"		i.worker.Interrupt(handlers.ErrLeaseLost)",
+				"i.log.Error(\"session lost\", \"error\", lost)"},
 			{engine + "instance.go",
 				"case <-sessionCtx.Done(): // the session is lost, so the handlers' contexts end\n" +
-					"		l.worker.Interrupt(handlers.ErrLeaseLost)",
+					"		i.worker.Interrupt(handlers.ErrLeaseLost)",
 				"case <-sessionCtx.Done():"},
 			{engine + "internal/worker/worker.go", "	w.endHandlers(nil)\n", ""},
 		},

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/tasktable/tasktable/scheduled/internal/panics"
@@ -162,6 +163,21 @@ func Of(s taskdb.Settlement, state taskdb.SettleResult) Failure {
 type Message struct {
 	Node    int64
 	Failure Failure
+}
+
+// Recipient is the number of the node that is told of the dead tasks and lost claims of a type. It is the leader, or
+// the first node that has the type and a hook. If no node has both, it is the leader, because the hook of another
+// service is better than none. leaderHears says whether the leader has both. nodes are the nodes that live.
+func Recipient(kind string, leader int64, leaderHears bool, nodes []taskdb.LiveNode) int64 {
+	if leaderHears {
+		return leader
+	}
+	for _, node := range nodes {
+		if node.Hears && slices.Contains(node.Types, kind) {
+			return node.Number
+		}
+	}
+	return leader
 }
 
 // Channel is the name of the channel on which Postgres carries messages.

@@ -1,11 +1,7 @@
 // Package groupcommit commits together what arrives while the last commit is under way.
 package groupcommit
 
-import (
-	"context"
-
-	"github.com/tasktable/tasktable/scheduled/internal/riverjobs"
-)
+import "context"
 
 // Group commits together the items that arrive while the last commit is under way. Therefore no item waits for a
 // timer, and the busier the node is, the more items share a round trip.
@@ -15,19 +11,25 @@ type Group[T any] struct {
 	limit  func() int  // the greatest weight of a commit
 }
 
-// New makes a group whose commits have items of at most the given weight together. weight nil means that each
-// item weighs 1. limit gives a smaller most for now. limit nil means that there is none.
-func New[T any](most int, weight func(T) int, limit func() int) *Group[T] {
-	if weight == nil {
-		weight = func(T) int { return 1 }
+// Config is the configuration of a group.
+type Config[T any] struct {
+	Most   int         // the greatest weight of a commit
+	Room   int         // how many items In takes before a sender must wait; less than Most counts as Most
+	Weight func(T) int // how much of Most an item takes; nil means that each item weighs 1
+	Limit  func() int  // gives a smaller Most for now; nil means that there is none
+}
+
+// New makes a group. It commits nothing before Run.
+func New[T any](config Config[T]) *Group[T] {
+	if config.Weight == nil {
+		config.Weight = func(T) int { return 1 }
 	}
-	if limit == nil {
-		limit = func() int { return most }
+	if config.Limit == nil {
+		config.Limit = func() int { return config.Most }
 	}
-	// The channel has room for all tasks that a node has in hand. A batch that had to wait here between two of its
-	// tasks would find the gate's answer too old for the next task. It would then ask again for all tasks that are
-	// left, over and over.
-	return &Group[T]{In: make(chan T, max(most, riverjobs.MaxInHand)), weight: weight, limit: limit}
+	return &Group[T]{
+		In: make(chan T, max(config.Most, config.Room)), weight: config.Weight, limit: config.Limit,
+	}
 }
 
 // Run calls do with the items that have arrived, until ctx is done, and then once more with those that are left.

@@ -108,13 +108,3 @@ func (l *Leader) noteSilent(ctx context.Context) error {
 	}
 	return nil
 }
-
-const leadsSQL = `UPDATE tasktable.nodes SET elected_at = clock_timestamp() WHERE number = $1`
-
-// noteLeading writes that this node leads, for the next leader and for audits.
-func (l *Leader) noteLeading(ctx context.Context) error {
-	if _, err := l.session.Conn.Exec(ctx, l.statements.Schema.SQL(leadsSQL), l.session.Number); err != nil {
-		return fmt.Errorf("note who leads: %w", err)
-	}
-	return nil
-}

@@ -3,7 +3,6 @@ package leader
 import (
 	"context"
 	"encoding/json"
-	"slices"
 	"strings"
 	"time"
 
@@ -19,13 +18,13 @@ const (
 )
 
 // notifyFailures has OnDead or OnLost called for tasks and claims that the leader has recorded, after the commit. It
-// tells one node, so that the hook is called once (see recipient). If Postgres's notification queue is half full, or
-// the connection is broken, the call is left out. The table has the task in any case.
+// tells one node, so that the hook is called once (see failures.Recipient). If Postgres's notification queue is half
+// full, or the connection is broken, the call is left out. The table has the task in any case.
 func (l *Leader) notifyFailures(ctx context.Context, dead ...failures.Failure) {
 	var elsewhere []string
 	for _, one := range dead {
 		l.metrics.Of(one.Type).Died(one.Status)
-		node := l.recipient(one.Type)
+		node := failures.Recipient(one.Type, l.session.Number, l.config.Hears(one.Type), l.workingNodes())
 		if node == l.session.Number {
 			l.config.Failures.Tell(one)
 			continue
@@ -48,19 +47,4 @@ func (l *Leader) notifyFailures(ctx context.Context, dead ...failures.Failure) {
 	if l.session.Heard(sent, err); err != nil {
 		l.log.Warn("OnDead and OnLost are not called on other nodes", "tasks", len(elsewhere), "error", err)
 	}
-}
-
-// recipient is the node that is told of a type's dead tasks and lost claims. It is this node, or the first node
-// that has the type and a hook. If no node has both, it is this node, because the hook of another service is
-// better than none.
-func (l *Leader) recipient(kind string) int64 {
-	if l.config.Hears(kind) {
-		return l.session.Number
-	}
-	for _, node := range l.workingNodes() {
-		if node.Hears && slices.Contains(node.Types, kind) {
-			return node.Number
-		}
-	}
-	return l.session.Number
 }

@@ -195,15 +195,6 @@ func (l *Leader) Ready() bool {
 	return l.deep.made
 }
 
-// begins makes the leader forget what it knew when it led before. It begins again with large steps.
-func (l *Leader) begins() {
-	l.Failures.forget()
-	l.jobs.Forget()
-	l.deep.forget()
-	l.Marks = LowWaterMarks{}
-	l.maxEnded = maxReclaimed
-}
-
 // resumeDue resumes the tasks whose pause has ended.
 func (l *Leader) resumeDue(ctx context.Context) error {
 	resumed := 0

@@ -91,9 +91,9 @@ func (l *Leader) Run(ctx context.Context, stopLeading <-chan struct{}) error {
 }
 
 // Turn keeps the session alive. It writes a change of the quiet switch to the node's row. On a node that does not lead,
-// it tries for the leader's lock. On the leader it makes a tick. It reports whether a pass is due now. If a pass is due
-// later, it sets the timer due. It sets the timer death for the time when a silent node counts as dead, because that
-// need not wait for the next tick.
+// it tries for the leader's lock (elect). On the leader it makes a tick. It reports whether a pass is due now. If a
+// pass is due later, it sets the timer due. It sets the timer death for the time when a silent node counts as dead,
+// because that need not wait for the next tick.
 func (l *Leader) Turn(ctx context.Context, stopping bool, due, death *time.Timer) (pass bool, err error) {
 	on := l.config.Quiet.On()
 	if on != l.session.Quiet && !stopping {
@@ -101,18 +101,9 @@ func (l *Leader) Turn(ctx context.Context, stopping bool, due, death *time.Timer
 			return false, err
 		}
 	}
-	if stopping || on || l.progress.rests() && !l.session.Leads {
-		return false, l.session.Ping(ctx)
-	}
-	if !l.session.Leads {
-		if err := l.session.Follow(ctx); err != nil || !l.session.Leads {
-			return false, err
-		}
-		l.log.Info("node leads")
-		l.begins()
-		if err := l.noteLeading(ctx); err != nil {
-			return false, err
-		}
+	leads, err := l.elect(ctx, !stopping && !on)
+	if err != nil || !leads {
+		return false, err
 	}
 	found, err := l.Tick(ctx)
 	l.metrics.Looked(metrics.Tick, err != nil)

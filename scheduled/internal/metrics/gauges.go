@@ -7,6 +7,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
@@ -31,6 +32,20 @@ func (m *Metrics) Sees(lanes taskdb.ListedLanes, nodes []taskdb.LiveNode) {
 		m.Seen.Store(&Sight{time.Now(), lanes, nodes})
 	}
 }
+
+// NodeState is the state of a node that has a session.
+type NodeState struct {
+	Number    int64
+	Leads     bool
+	AnswerAge time.Duration // since the node sent the last question that the session answered
+	Slots     map[string]Usage
+	Places    Usage // of transactional handlers
+	InHand    int   // claimed tasks on this node
+	Pools     map[string]*pgxpool.Pool
+}
+
+// Usage is how many slots or places there are, and how many are in use.
+type Usage struct{ Size, Used int }
 
 // gauges describes the figures that are read when a scrape asks for them.
 type gauges struct {

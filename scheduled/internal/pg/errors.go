@@ -74,3 +74,20 @@ func IsReadOnly(err error) bool {
 	var pgErr *pgconn.PgError
 	return errors.As(err, &pgErr) && pgErr.Code == "25006"
 }
+
+// PoolAnswered reports whether the server answered a statement on a pool, even if the answer is an error. An error of
+// class 28, the refusal of a user or a password, does not count, because a pool opens connections by itself. The node
+// then needs new credentials, and it asks for them when it begins again. It does so after a pool has not answered for
+// some time.
+func PoolAnswered(err error) bool {
+	var said *pgconn.PgError
+	return err == nil || errors.Is(err, ErrReadOnly) || errors.As(err, &said) && said.Code[:2] != "28"
+}
+
+// SessionAnswered reports whether the server answered a statement on a node's session, even if the answer is an error.
+// A slow or failing statement does not mean a dead session. An error of class 28 counts, too, because the session is
+// open already. The server has accepted its credentials, so the error comes from the statement.
+func SessionAnswered(err error) bool {
+	var said *pgconn.PgError
+	return err == nil || errors.As(err, &said)
+}

@@ -4,7 +4,6 @@ package riverjobs
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -109,13 +108,6 @@ func backdated(clock *session.Clock) func(context.Context, *rivertype.JobInsertP
 	}
 }
 
-// Job is the worker's view of a River job.
-type Job struct {
-	ID    int64
-	Queue string
-	Kind  string // the tasks' type
-}
-
 // batchWorker runs the batches of one type.
 type batchWorker struct {
 	river.WorkerDefaults[taskdb.JobArgs]
@@ -131,39 +123,6 @@ func (w *batchWorker) Work(_ context.Context, job *river.Job[taskdb.JobArgs]) er
 	}
 	w.work(Job{ID: job.ID, Queue: job.Queue, Kind: job.Kind}, holds)
 	return nil
-}
-
-// JobOf makes the River job that carries these claims.
-func JobOf(queue, kind string, priority int, holds []taskdb.Claim) river.InsertManyParams {
-	last := time.Time{}
-	for _, h := range holds {
-		if h.Due.After(last) {
-			last = h.Due
-		}
-	}
-	// A struct of two numbers always encodes.
-	metadata, _ := json.Marshal(taskdb.JobMetadata{Tasks: len(holds), Due: last.UnixMicro()})
-	return river.InsertManyParams{
-		Args: taskdb.JobArgs{TaskType: kind, Tasks: taskdb.EncodeClaims(holds)},
-		InsertOpts: &river.InsertOpts{
-			Queue: queue, Priority: Priority(priority), Metadata: metadata, MaxAttempts: 1,
-		},
-	}
-}
-
-// Priority maps a task's priority to River's four priorities, of which 1 is the most urgent. River's priority
-// orders only the few tasks that wait in River at once. The claim has ordered all others.
-func Priority(priority int) int {
-	switch {
-	case priority > 50:
-		return 1
-	case priority > 0:
-		return 2
-	case priority == 0:
-		return 3
-	default:
-		return 4
-	}
 }
 
 // atLeastWarn drops River's lines below the level warn. These report each start and stop of each of River's services.

@@ -2,11 +2,8 @@ package session
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
-
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/tasktable/tasktable/scheduled/internal/pg"
 )
@@ -18,11 +15,10 @@ import (
 // answered notes that Postgres has answered a question that was sent at this time.
 func (s *Session) answered(sent time.Time) { s.answeredAt.Store(int64(sent.Sub(s.Start))) }
 
-// Heard notes that Postgres has answered a statement that was sent at this time. An error of Postgres is an answer
-// too, because a slow or failing statement does not mean a dead session.
+// Heard notes that Postgres has answered a statement that was sent at this time. An error of Postgres is an answer,
+// too.
 func (s *Session) Heard(sent time.Time, err error) {
-	var said *pgconn.PgError
-	if err == nil || errors.As(err, &said) {
+	if pg.SessionAnswered(err) {
 		s.answered(sent)
 	}
 }

@@ -2,7 +2,6 @@ package session
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"time"
@@ -111,11 +110,4 @@ func closingSoon(dial pgconn.DialFunc) pgconn.DialFunc {
 		}
 		return soonClosed{conn}, nil
 	}
-}
-
-// Answered reports whether the server answered, even if the answer is an error. The refusal of a password does not
-// count. The node then needs new credentials, and it asks for them when it begins again.
-func Answered(err error) bool {
-	var said *pgconn.PgError
-	return err == nil || errors.Is(err, pg.ErrReadOnly) || errors.As(err, &said) && said.Code[:2] != "28"
 }

@@ -68,7 +68,7 @@ type serving int
 const (
 	served   serving = iota // the task has run, or was refused
 	handedOn                // the task has run, and the rest of the batch goes on in another slot
-	stale                   // the gate's answer is too old by now: ask again
+	askAgain                // the gate's answer is too old by now: ask again
 )
 
 // serveOne runs one task that has its slot, if the gate, which was asked at gateAt, allows it. The rest of the batch
@@ -100,8 +100,8 @@ func (b *batch) serveOne(
 		b.end(r, taskdb.Released(r.Claim, why))
 		return served
 	}
-	if time.Since(gateAt) > GateValid { // extending the lease took long
-		return stale
+	if stale(gateAt) { // extending the lease took long
+		return askAgain
 	}
 	running := b.begin(r, variant, answer, gateAt, leaseEnd)
 	if len(rest) == 0 {
@@ -210,7 +210,7 @@ func (b *batch) perform(
 	if variant.Kind != handlers.KindPlain {
 		return b.attemptTx(ctx, r, variant, e, gateAt)
 	}
-	if b.config.Codec != nil && time.Since(gateAt) > GateValid { // the codec may have asked a slow service for its key
+	if b.config.Codec != nil && stale(gateAt) { // the codec may have asked a slow service for its key
 		if refused := b.gateAgain(ctx, b.config.EnginePool, r, e); refused != nil {
 			return false, refused, nil
 		}

@@ -144,14 +144,14 @@ func (b *batch) servePart(runs []*Run, due int, now *stint, patience *time.Timer
 		if b.halted() != "" {
 			return i, true
 		}
-		if time.Since(asked.at) > GateValid {
+		if stale(asked.at) {
 			keepPayloads(part[i:], asked)
 			return i, true
 		}
 		switch b.serveOne(r, asked.rows[r.Fence], asked.at, runs[i+1:], patience) {
 		case served:
 			now.begun++
-		case stale:
+		case askAgain:
 			keepPayloads(part[i:], asked)
 			return i, true
 		case handedOn:

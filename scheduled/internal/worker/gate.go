@@ -6,6 +6,7 @@ import (
 	"maps"
 	"time"
 
+	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/scheduled/internal/pg"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 )
@@ -13,6 +14,10 @@ import (
 // GateValid is how old the answer of the gate may be when the handler is called. It is also how long a task may run
 // before the rest of its batch goes on in another slot.
 const GateValid = 250 * time.Millisecond
+
+// stale reports whether an answer of the gate is too old, so that no handler may be called because of it. gateAt is
+// when the gate counts as passed. It is measured in gatepace.go (instant).
+func stale(gateAt time.Time) bool { return time.Since(gateAt) > GateValid }
 
 // gateAsk is a question to the gate by one batch. Questions that arrive together share one read.
 type gateAsk struct {
@@ -157,4 +162,44 @@ func (w *Worker) gateEach(
 		return nil
 	})
 	return answers, err
+}
+
+// gateAgain asks the gate once more, as the last step before the handler, because the first answer has become stale. It
+// asks in the handler's own transaction, or on the engine's pool if the handler takes no transaction. It asks again
+// until an answer is young enough. It returns an answer that does not let the task through, or nil.
+func (b *batch) gateAgain(
+	ctx context.Context, tx pg.DB, r *Run, e *handlers.Execution,
+) (refused *taskdb.GateAnswer) {
+	if lease, ok := ctx.(*leaseContext); ok { // the wait must not take time from the handler
+		if err := b.extendLease(lease, r, nil); err != nil {
+			return &taskdb.GateAnswer{Verdict: verdictNoTx, Payload: err.Error()}
+		}
+	}
+	for {
+		asked := time.Now()
+		now, err := databaseTime(ctx, tx) // the transaction's own time is too old
+		if err != nil {
+			return &taskdb.GateAnswer{Verdict: verdictNoTx, Payload: err.Error()}
+		}
+		answers, err := b.config.Statements.Gate(ctx, tx, &now, []taskdb.Claim{r.Claim}, map[int64]string{r.Fence: ""})
+		if err != nil {
+			return &taskdb.GateAnswer{Verdict: verdictNoTx, Payload: err.Error()}
+		}
+		answer := answers[r.Fence]
+		if answer.Verdict != taskdb.VerdictGo {
+			return &answer
+		}
+		r.restarts(e, answer.Now)
+		if why := b.halted(); why != "" { // the node may have begun to stop meanwhile
+			return &taskdb.GateAnswer{Verdict: verdictHalted, Payload: why}
+		}
+		if !stale(b.pace.instant(asked, time.Now())) {
+			return nil
+		}
+	}
+}
+
+// databaseTime returns the database's time, before the snapshot of the next statement is taken.
+func databaseTime(ctx context.Context, tx pg.DB) (time.Time, error) {
+	return pg.QueryOne[time.Time](ctx, tx, "ask the time", "SELECT clock_timestamp()")
 }

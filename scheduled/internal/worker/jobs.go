@@ -4,9 +4,8 @@ import (
 	"context"
 	"time"
 
-	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
-
 	"github.com/tasktable/tasktable/scheduled/internal/session"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 )
 
 // finishJob removes the River job after all outcomes of its tasks are recorded, and not before. If this node dies,
@@ -36,6 +35,9 @@ type doneJob struct {
 	id      int64
 	removed chan struct{}
 }
+
+// maxDoneJobs is how many River jobs one statement removes.
+const maxDoneJobs = 1000
 
 // removeTries is how often the worker tries to remove finished jobs before it leaves them to the lease renewer.
 const removeTries = 5

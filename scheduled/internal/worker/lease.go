@@ -175,3 +175,56 @@ func (b *batch) extendLease(ctx *leaseContext, r *Run, d *time.Duration) error {
 	}
 	return nil
 }
+
+// renew extends the leases of tasks that wait for a slot, so that they do not count as lost.
+func (w *Worker) renew(runs []*Run) error {
+	allowance := w.config.StartAllowance
+	var holds []taskdb.Claim
+	for _, r := range runs {
+		r.mu.Lock()
+		if r.lease == nil && time.Since(r.renewed) > allowance/2 {
+			holds = append(holds, r.Claim)
+		}
+		r.mu.Unlock()
+	}
+	if len(holds) == 0 {
+		return nil
+	}
+	renewed, err := w.extend(holds, nil)
+	if err != nil {
+		return err
+	}
+	for fence := range renewed {
+		if r := w.byFence(fence); r != nil {
+			r.mu.Lock()
+			r.renewed = time.Now()
+			r.mu.Unlock()
+		}
+	}
+	return nil
+}
+
+// endLapsed ends claims whose lease is over although their handlers still run, because the handlers ignore their
+// contexts. Nothing else looks for such claims while this node lives. If an outcome is being recorded, that outcome
+// wins.
+func (w *Worker) endLapsed(runs []*Run) {
+	for _, r := range runs {
+		if loss, over := r.lapsed(time.Now()); over {
+			r.batch.end(r, loss)
+		}
+	}
+}
+
+// lapsed reports whether the lease ended more than lostAfter ago and the handler still runs. If so, it returns the
+// settlement that records the claim as lost.
+func (r *Run) lapsed(now time.Time) (loss taskdb.Settlement, over bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.lease == nil || !now.After(r.lease.leaseEnd().Add(lostAfter)) {
+		return taskdb.Settlement{}, false
+	}
+	loss = taskdb.Lost(r.Claim, "its lease ended")
+	startedAt, scheduledAt := r.startedAt, r.execution.ScheduledAt
+	loss.Type, loss.ScheduledAt, loss.StartedAt = r.execution.Type, &scheduledAt, &startedAt
+	return loss, true
+}

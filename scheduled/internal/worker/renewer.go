@@ -2,22 +2,20 @@ package worker
 
 import (
 	"context"
-	"time"
-
 	"errors"
-
-	"github.com/tasktable/tasktable/scheduled/internal/pg"
-	"github.com/tasktable/tasktable/scheduled/internal/session"
-	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/pg"
+	"github.com/tasktable/tasktable/scheduled/internal/session"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 )
 
 // leaseRenewer checks each second the claims in this node's hands. It ends the handlers of cancelled and lost tasks. It
-// releases tasks that still wait and were edited. It renews the leases of tasks that wait long for a slot. NOTIFY
-// only makes it check sooner.
+// releases tasks that still wait and were edited. It has the leases of tasks that wait long for a slot renewed, and
+// the claims ended whose lease is over (both in lease.go). NOTIFY only makes it check sooner.
 type leaseRenewer struct {
 	worker *Worker
 }
@@ -96,26 +94,15 @@ func (k *leaseRenewer) runOnce(ctx context.Context) {
 	if len(runs) == 0 {
 		return
 	}
-	k.endLapsed(runs)
+	k.worker.endLapsed(runs)
 	if err := k.recheck(ctx, runs); err != nil {
 		k.worker.config.Log.Warn("node could not recheck its running tasks", "tasks", len(runs), "error", err)
 	}
 	if err := k.WriteStarts(ctx, runs); err != nil {
 		k.worker.config.Log.Warn("node could not write the starts of its running tasks", "error", err)
 	}
-	if err := k.renew(runs); err != nil {
+	if err := k.worker.renew(runs); err != nil {
 		k.worker.config.Log.Warn("node could not renew the leases of its waiting tasks", "error", err)
-	}
-}
-
-// endLapsed ends claims whose lease is over although their handlers still run, because the handlers ignore their
-// contexts. Nothing else looks for such claims while this node lives. If an outcome is being recorded, that outcome
-// wins.
-func (k *leaseRenewer) endLapsed(runs []*Run) {
-	for _, r := range runs {
-		if loss, over := r.lapsed(time.Now()); over {
-			r.batch.end(r, loss)
-		}
 	}
 }
 
@@ -141,34 +128,6 @@ func (k *leaseRenewer) recheck(ctx context.Context, runs []*Run) error {
 			k.worker.changed(r, handlers.ErrCancelled)
 		case !state.Current:
 			k.worker.changed(r, nil) // a running handler may finish, and its outcome is recorded as superseded
-		}
-	}
-	return nil
-}
-
-// renew extends the leases of tasks that wait for a slot, so that they do not count as lost.
-func (k *leaseRenewer) renew(runs []*Run) error {
-	allowance := k.worker.config.StartAllowance
-	var holds []taskdb.Claim
-	for _, r := range runs {
-		r.mu.Lock()
-		if r.lease == nil && time.Since(r.renewed) > allowance/2 {
-			holds = append(holds, r.Claim)
-		}
-		r.mu.Unlock()
-	}
-	if len(holds) == 0 {
-		return nil
-	}
-	renewed, err := k.worker.extend(holds, nil)
-	if err != nil {
-		return err
-	}
-	for fence := range renewed {
-		if r := k.worker.byFence(fence); r != nil {
-			r.mu.Lock()
-			r.renewed = time.Now()
-			r.mu.Unlock()
 		}
 	}
 	return nil

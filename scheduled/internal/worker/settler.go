@@ -1,8 +1,10 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -10,8 +12,10 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/failures"
 	"github.com/tasktable/tasktable/scheduled/internal/groupcommit"
 	"github.com/tasktable/tasktable/scheduled/internal/pg"
+	"github.com/tasktable/tasktable/scheduled/internal/riverjobs"
 	"github.com/tasktable/tasktable/scheduled/internal/sanitize"
 	"github.com/tasktable/tasktable/scheduled/internal/session"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
@@ -45,6 +49,10 @@ const (
 	// groupRuns is how many statements of one kind are under way at once. While one waits for its commit or its
 	// answer, Postgres works on another.
 	groupRuns = 2
+	// groupRoom is how many items a group takes before a sender must wait. It is enough for all tasks that a node has
+	// in hand. A batch that had to wait between two of its tasks would find the gate's answer too old for the next
+	// task. It would then ask again for all tasks that are left, over and over.
+	groupRoom = riverjobs.MaxInHand
 )
 
 // effectsWeight is 1, and more for a task with many follow-ups or with large ones. All follow-ups of a group are one
@@ -63,9 +71,12 @@ func effectsWeight(one *settling) int {
 func newSettler(config Config) *settler {
 	made := &settler{config: config}
 	made.most.Store(maxSettled)
-	made.plain = groupcommit.New[*settling](maxSettled, nil, func() int { return int(made.most.Load()) })
-	made.effects = groupcommit.New(maxEffects, effectsWeight, func() int {
-		return int(min(made.most.Load(), maxEffects))
+	made.plain = groupcommit.New(groupcommit.Config[*settling]{
+		Most: maxSettled, Room: groupRoom, Limit: func() int { return int(made.most.Load()) },
+	})
+	made.effects = groupcommit.New(groupcommit.Config[*settling]{
+		Most: maxEffects, Room: groupRoom, Weight: effectsWeight,
+		Limit: func() int { return int(min(made.most.Load(), maxEffects)) },
 	})
 	return made
 }
@@ -79,6 +90,81 @@ func (s *settler) start(ctx context.Context) {
 }
 
 func (s *settler) wait() { s.wg.Wait() }
+
+// end has an outcome recorded, and then forgets the task. Recording may take a while. If the row is edited meanwhile,
+// the gate refuses the task, and end is called again. Only the first call counts.
+func (b *batch) end(r *Run, s taskdb.Settlement) {
+	if r.ended.Swap(true) {
+		return
+	}
+	b.settler.submit(b.settling, s, func(state taskdb.SettleResult, err error) {
+		if state.Status == string(store.StatusFailed) && s.Outcome == taskdb.OutcomeCompleted {
+			s.Outcome = taskdb.OutcomeFailed // Postgres refused to record the handler's outcome
+		}
+		if s.Type == "" { // a claim that never started
+			s.Type = cmp.Or(state.Type, b.kind)
+		}
+		outcome := s.Outcome
+		level, say := slog.LevelInfo, "task "+s.Outcome
+		switch {
+		case err != nil:
+			b.unrecorded.Store(true)
+			level, say = slog.LevelWarn, "outcome not recorded; the leader takes the task back"
+		case !state.Settled:
+			level, say = slog.LevelWarn, "claim was taken back meanwhile; the outcome does not count"
+			if outcome = b.outcomeOf(s); outcome != taskdb.OutcomeLost {
+				level, say = slog.LevelInfo, "outcome was recorded already"
+			}
+		case !state.Current:
+			outcome, say = s.Recorded(state), "task was edited or cancelled meanwhile; the outcome does not count"
+		case s.Outcome == taskdb.OutcomeFailed:
+			level = slog.LevelError
+		case s.Outcome == taskdb.OutcomeLost && state.Status == string(store.StatusFailed): // it was the last attempt
+			level = slog.LevelError
+		case s.Outcome == taskdb.OutcomeRetried || s.Outcome == taskdb.OutcomeExpired ||
+			s.Outcome == taskdb.OutcomeLost:
+			level = slog.LevelWarn
+		case s.Outcome == taskdb.OutcomeCompleted || s.Outcome == taskdb.OutcomeReleased:
+			level = slog.LevelDebug
+		}
+		b.logEnd(r.span(), level, say, s, outcome)
+		if state.Settled {
+			b.tally.Recorded(s.Recorded(state))
+		}
+		final := state.Status == string(store.StatusExpired) || state.Status == string(store.StatusFailed)
+		if state.Settled && state.Current && (final || s.Outcome == taskdb.OutcomeLost) {
+			b.tally.Died(state.Status)
+			b.config.Failures.Tell(failures.Of(s, state))
+		}
+		b.remove(r)
+		b.pending.Done()
+	})
+}
+
+const outcomeOfSQL = `SELECT outcome::text FROM tasktable.scheduled_task_executions WHERE fence = $1`
+
+// outcomeOf returns the outcome that the history shows for a claim that was ended before s. Often this node has ended
+// it itself, because the commit of a handler's transaction may succeed on the server although the node gets an error.
+// If the history shows nothing, the claim counts as lost.
+func (b *batch) outcomeOf(s taskdb.Settlement) (outcome string) {
+	ctx, cancel := context.WithTimeout(b.settling, session.AnswerLimit)
+	defer cancel()
+	if err := b.config.EnginePool.QueryRow(
+		ctx, b.config.Statements.Schema.SQL(outcomeOfSQL), s.Fence,
+	).Scan(&outcome); err != nil {
+		return taskdb.OutcomeLost
+	}
+	return outcome
+}
+
+// drop forgets a task that needs no settlement: its fence is lost, or its handler's own transaction has settled it.
+func (b *batch) drop(r *Run) {
+	if r.ended.Swap(true) {
+		return
+	}
+	b.remove(r)
+	b.pending.Done()
+}
 
 // submit has the outcome recorded. It calls done once: when the outcome is recorded, when the fence turns out to be
 // lost, or with an error when ctx ends before. ctx must be the context of the settler itself.
@@ -107,7 +193,7 @@ func (s *settler) flush(ctx context.Context, batch []*settling) {
 	done, err := s.commit(limited, batch)
 	cancel()
 	s.config.Heard(err)
-	if session.Answered(err) {
+	if pg.PoolAnswered(err) {
 		s.most.Store(min(2*s.most.Load(), maxSettled))
 	} else {
 		s.most.Store(max(int64(len(batch)/2), 1))

@@ -2,14 +2,18 @@ package worker
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/scheduled/internal/outcome"
 	"github.com/tasktable/tasktable/scheduled/internal/pg"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
+	"github.com/tasktable/tasktable/store"
 )
 
 // errFenceLost makes the transaction of a handler roll back, because the handler's claim was taken back and the task
@@ -29,7 +33,7 @@ func (b *batch) attemptTx(
 	}
 	// The rollback does not use ctx, because it must also happen after ctx is done, and after a panic or Goexit.
 	defer func() { _ = tx.rollback(context.WithoutCancel(ctx)) }()
-	if time.Since(gateAt) > GateValid {
+	if stale(gateAt) {
 		if refused := b.gateAgain(ctx, tx.querier, r, e); refused != nil {
 			return false, refused, nil
 		}
@@ -81,45 +85,6 @@ func (b *batch) rest(d time.Duration) {
 	}
 }
 
-// gateAgain asks the gate in the handler's own transaction, as the last step before the handler. It asks again until
-// an answer is young enough. It returns an answer that does not let the task through, or nil.
-func (b *batch) gateAgain(
-	ctx context.Context, tx pg.DB, r *Run, e *handlers.Execution,
-) (refused *taskdb.GateAnswer) {
-	if lease, ok := ctx.(*leaseContext); ok { // the wait must not take time from the handler
-		if err := b.extendLease(lease, r, nil); err != nil {
-			return &taskdb.GateAnswer{Verdict: verdictNoTx, Payload: err.Error()}
-		}
-	}
-	for {
-		asked := time.Now()
-		now, err := databaseTime(ctx, tx) // the transaction's own time is too old
-		if err != nil {
-			return &taskdb.GateAnswer{Verdict: verdictNoTx, Payload: err.Error()}
-		}
-		answers, err := b.config.Statements.Gate(ctx, tx, &now, []taskdb.Claim{r.Claim}, map[int64]string{r.Fence: ""})
-		if err != nil {
-			return &taskdb.GateAnswer{Verdict: verdictNoTx, Payload: err.Error()}
-		}
-		answer := answers[r.Fence]
-		if answer.Verdict != taskdb.VerdictGo {
-			return &answer
-		}
-		r.restarts(e, answer.Now)
-		if why := b.halted(); why != "" { // the node may have begun to stop meanwhile
-			return &taskdb.GateAnswer{Verdict: verdictHalted, Payload: why}
-		}
-		if time.Since(b.pace.instant(asked, time.Now())) <= GateValid {
-			return nil
-		}
-	}
-}
-
-// databaseTime returns the database's time, before the snapshot of the next statement is taken.
-func databaseTime(ctx context.Context, tx pg.DB) (time.Time, error) {
-	return pg.QueryOne[time.Time](ctx, tx, "ask the time", "SELECT clock_timestamp()")
-}
-
 // commitLimit is how long a commit may take. Only a server that does not answer at all takes longer.
 const commitLimit = 10 * time.Second
 
@@ -158,4 +123,57 @@ func (b *batch) settleTx(ctx context.Context, tx pg.DB, r *Run, e *handlers.Exec
 			return errFenceLost
 		}
 	}
+}
+
+// handlerTx is a handler's transaction, of pgx or of database/sql.
+type handlerTx struct {
+	querier  pg.DB
+	commit   func(context.Context) error
+	rollback func(context.Context) error
+}
+
+// The isolation is given, whatever the database's default is. An edit that is committed while the handler runs must
+// be seen when its task is settled.
+const beginHandlerSQL = `BEGIN ISOLATION LEVEL READ COMMITTED; `
+
+// If this machine vanishes while the handler runs, the transaction's locks must not last for hours, because the next
+// attempt waits for them. The leader finds the transactions of a dead node by their application_name.
+const handlerSettingsSQL = `SET LOCAL tcp_keepalives_idle = 1; SET LOCAL tcp_keepalives_interval = 1;
+SET LOCAL tcp_keepalives_count = 3; SET LOCAL application_name = '%s'`
+
+// beginTx begins the transaction that the variant's handler takes. It also returns the function that runs the handler
+// in that transaction.
+func (w *Worker) beginTx(ctx context.Context, variant *handlers.Variant) (handlerTx, handlers.Handler, error) {
+	settings := fmt.Sprintf(
+		handlerSettingsSQL, taskdb.HandlerName(w.config.Statements.Schema.String(), w.config.Number),
+	)
+	if variant.Kind == handlers.KindSQLTx {
+		return w.beginSQLTx(ctx, variant, settings)
+	}
+	tx, err := w.config.Pool.BeginTx(ctx, pgx.TxOptions{BeginQuery: beginHandlerSQL + settings})
+	if err != nil {
+		return handlerTx{}, nil, err
+	}
+	return handlerTx{querier: tx, commit: tx.Commit, rollback: tx.Rollback},
+		func(ctx context.Context, e *handlers.Execution) error { return variant.RunTx(ctx, tx, e) }, nil
+}
+
+// beginSQLTx begins the transaction of a handler that takes a *sql.Tx.
+func (w *Worker) beginSQLTx(
+	ctx context.Context, variant *handlers.Variant, settings string,
+) (handlerTx, handlers.Handler, error) {
+	tx, err := w.sqlDB.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+	if err != nil {
+		return handlerTx{}, nil, err
+	}
+	// The simple protocol is needed, because the text has several statements.
+	if _, err := tx.ExecContext(ctx, settings, pgx.QueryExecModeSimpleProtocol); err != nil {
+		_ = tx.Rollback()
+		return handlerTx{}, nil, err
+	}
+	return handlerTx{
+			querier: pg.SQLQuerier{DB: store.SQL(tx)}, commit: func(context.Context) error { return tx.Commit() },
+			rollback: func(context.Context) error { return tx.Rollback() },
+		},
+		func(ctx context.Context, e *handlers.Execution) error { return variant.RunSQLTx(ctx, tx, e) }, nil
 }

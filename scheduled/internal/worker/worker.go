@@ -2,10 +2,8 @@
 package worker
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
-	"log/slog"
 	"maps"
 	"slices"
 	"sync"
@@ -15,15 +13,12 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/tasktable/tasktable/handlers"
-	"github.com/tasktable/tasktable/scheduled/internal/failures"
 	"github.com/tasktable/tasktable/scheduled/internal/groupcommit"
 	"github.com/tasktable/tasktable/scheduled/internal/metrics"
 	"github.com/tasktable/tasktable/scheduled/internal/riverjobs"
-	"github.com/tasktable/tasktable/scheduled/internal/session"
 	"github.com/tasktable/tasktable/scheduled/internal/slots"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/scheduled/internal/tracing"
-	"github.com/tasktable/tasktable/store"
 )
 
 // Worker runs the tasks that River brings to this node. Each task waits until it is due and has a slot, passes the
@@ -61,12 +56,15 @@ type Worker struct {
 func New(ctx context.Context, config Config) *Worker {
 	w := &Worker{
 		config: config, sqlDB: stdlib.OpenDBFromPool(config.Pool), settler: newSettler(config),
-		pace: newPace(), doneJobs: groupcommit.New[*doneJob](1000, nil, nil), Averages: &averages{},
-		tracing: tracing.New(config.Tracer, config.Number), Slots: slots.New(config.Slots, config.ShareSlots),
+		pace: newPace(), Averages: &averages{},
+		doneJobs: groupcommit.New(groupcommit.Config[*doneJob]{Most: maxDoneJobs, Room: groupRoom}),
+		tracing:  tracing.New(config.Tracer, config.Number), Slots: slots.New(config.Slots, config.ShareSlots),
 		txSlots: slots.New(map[string]int{"": config.Places}, false), stopping: make(chan struct{}),
 		runs: map[int64]*Run{}, jobs: map[int64]bool{},
 	}
-	w.gates = groupcommit.New(maxGateAsks, (*gateAsk).weight, w.pace.limit)
+	w.gates = groupcommit.New(groupcommit.Config[*gateAsk]{
+		Most: maxGateAsks, Room: groupRoom, Weight: (*gateAsk).weight, Limit: w.pace.limit,
+	})
 	w.Renewer = &leaseRenewer{worker: w}
 	w.publisher = &publisher{config: config, averages: w.Averages}
 	w.handlers, w.endHandlers = context.WithCancelCause(context.WithoutCancel(ctx))
@@ -167,20 +165,6 @@ func (r *Run) restarts(e *handlers.Execution, at time.Time) {
 	e.StartedAt, r.startedAt = at, at
 }
 
-// lapsed reports whether the lease ended more than lostAfter ago and the handler still runs. If so, it returns the
-// settlement that records the claim as lost.
-func (r *Run) lapsed(now time.Time) (loss taskdb.Settlement, over bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.lease == nil || !now.After(r.lease.leaseEnd().Add(lostAfter)) {
-		return taskdb.Settlement{}, false
-	}
-	loss = taskdb.Lost(r.Claim, "its lease ended")
-	startedAt, scheduledAt := r.startedAt, r.execution.ScheduledAt
-	loss.Type, loss.ScheduledAt, loss.StartedAt = r.execution.Type, &scheduledAt, &startedAt
-	return loss, true
-}
-
 // running is the context of the running handler, or nil while the task waits.
 func (r *Run) running() *leaseContext {
 	r.mu.Lock()
@@ -262,81 +246,6 @@ func (w *Worker) Work(job riverjobs.Job, holds []taskdb.Claim) {
 	b.serving.Go(func() { b.serve(runs) })
 	b.serving.Wait()
 	b.finishJob(job.ID)
-}
-
-// end has an outcome recorded, and then forgets the task. Recording may take a while. If the row is edited meanwhile,
-// the gate refuses the task, and end is called again. Only the first call counts.
-func (b *batch) end(r *Run, s taskdb.Settlement) {
-	if r.ended.Swap(true) {
-		return
-	}
-	b.settler.submit(b.settling, s, func(state taskdb.SettleResult, err error) {
-		if state.Status == string(store.StatusFailed) && s.Outcome == taskdb.OutcomeCompleted {
-			s.Outcome = taskdb.OutcomeFailed // Postgres refused to record the handler's outcome
-		}
-		if s.Type == "" { // a claim that never started
-			s.Type = cmp.Or(state.Type, b.kind)
-		}
-		outcome := s.Outcome
-		level, say := slog.LevelInfo, "task "+s.Outcome
-		switch {
-		case err != nil:
-			b.unrecorded.Store(true)
-			level, say = slog.LevelWarn, "outcome not recorded; the leader takes the task back"
-		case !state.Settled:
-			level, say = slog.LevelWarn, "claim was taken back meanwhile; the outcome does not count"
-			if outcome = b.outcomeOf(s); outcome != taskdb.OutcomeLost {
-				level, say = slog.LevelInfo, "outcome was recorded already"
-			}
-		case !state.Current:
-			outcome, say = s.Recorded(state), "task was edited or cancelled meanwhile; the outcome does not count"
-		case s.Outcome == taskdb.OutcomeFailed:
-			level = slog.LevelError
-		case s.Outcome == taskdb.OutcomeLost && state.Status == string(store.StatusFailed): // it was the last attempt
-			level = slog.LevelError
-		case s.Outcome == taskdb.OutcomeRetried || s.Outcome == taskdb.OutcomeExpired ||
-			s.Outcome == taskdb.OutcomeLost:
-			level = slog.LevelWarn
-		case s.Outcome == taskdb.OutcomeCompleted || s.Outcome == taskdb.OutcomeReleased:
-			level = slog.LevelDebug
-		}
-		b.logEnd(r.span(), level, say, s, outcome)
-		if state.Settled {
-			b.tally.Recorded(s.Recorded(state))
-		}
-		final := state.Status == string(store.StatusExpired) || state.Status == string(store.StatusFailed)
-		if state.Settled && state.Current && (final || s.Outcome == taskdb.OutcomeLost) {
-			b.tally.Died(state.Status)
-			b.config.Failures.Tell(failures.Of(s, state))
-		}
-		b.remove(r)
-		b.pending.Done()
-	})
-}
-
-const outcomeOfSQL = `SELECT outcome::text FROM tasktable.scheduled_task_executions WHERE fence = $1`
-
-// outcomeOf returns the outcome that the history shows for a claim that was ended before s. Often this node has ended
-// it itself, because the commit of a handler's transaction may succeed on the server although the node gets an error.
-// If the history shows nothing, the claim counts as lost.
-func (b *batch) outcomeOf(s taskdb.Settlement) (outcome string) {
-	ctx, cancel := context.WithTimeout(b.settling, session.AnswerLimit)
-	defer cancel()
-	if err := b.config.EnginePool.QueryRow(
-		ctx, b.config.Statements.Schema.SQL(outcomeOfSQL), s.Fence,
-	).Scan(&outcome); err != nil {
-		return taskdb.OutcomeLost
-	}
-	return outcome
-}
-
-// drop forgets a task that needs no settlement: its fence is lost, or its handler's own transaction has settled it.
-func (b *batch) drop(r *Run) {
-	if r.ended.Swap(true) {
-		return
-	}
-	b.remove(r)
-	b.pending.Done()
 }
 
 // changed reacts to a change of a row. If the handler runs and there is a cause, it ends the handler's context. If

@@ -1,4 +1,6 @@
-// Package metrics has a node's counters and gauges, and the counts that the leader makes for them.
+// Package metrics has a node's counters and gauges, and the counts that the leader makes for them. The counters are in
+// metrics.go, gauges.go shows a scrape the figures that the node has in memory, and tablestats.go counts on the leader
+// the figures that only the tables know.
 package metrics
 
 import (
@@ -10,7 +12,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/rivertype"
@@ -79,20 +80,6 @@ type Config struct {
 	Service, Version, Schema string                // of the node
 	Queues, Types            []string              // that the node works
 }
-
-// NodeState is the state of a node that has a session.
-type NodeState struct {
-	Number    int64
-	Leads     bool
-	AnswerAge time.Duration // since the node sent the last question that the session answered
-	Slots     map[string]Usage
-	Places    Usage // of transactional handlers
-	InHand    int   // claimed tasks on this node
-	Pools     map[string]*pgxpool.Pool
-}
-
-// Usage is how many slots or places there are, and how many are in use.
-type Usage struct{ Size, Used int }
 
 // New makes the metrics of a node. Each of the node's types has its series at zero from the beginning, so that
 // the first rate is right.
