@@ -25,7 +25,7 @@ func (s *httpSettings) options() []options.Option {
 		{Flag: "http-addr", Variable: "TASKTABLE_HTTP_ADDR", Kind: "address", Sample: ":8080",
 			Set: listenAddress(&s.address),
 			Usage: "where to answer /livez, /readyz and /metrics, as :8080 or 127.0.0.1:8080, without a password " +
-				"and without TLS (default nowhere)"},
+				"and without TLS, and with --api the API (default nowhere)"},
 	}
 }
 
@@ -55,6 +55,10 @@ const httpIndex = `/livez    200 while this process works, 503 when only a resta
 /metrics  what this process measures, for Prometheus
 `
 
+const httpAPIIndex = `/v1/      the API, for callers with a key
+/docs     what the API can do; /openapi.json is the same for programs
+`
+
 // httpServer answers probes, and scrapes, from before the node begins until after it has ended. Without an address it
 // does nothing.
 type httpServer struct {
@@ -66,7 +70,9 @@ type httpServer struct {
 }
 
 // listen begins to answer. An address that is taken is an error before anything is claimed.
-func (s *httpSettings) listen(ctx context.Context, metrics http.Handler, logger *slog.Logger) (*httpServer, error) {
+func (s *httpSettings) listen(
+	ctx context.Context, metrics http.Handler, api *apiServer, logger *slog.Logger,
+) (*httpServer, error) {
 	h := &httpServer{since: time.Now(), ended: make(chan struct{}), log: logger}
 	if s.address == "" {
 		close(h.ended)
@@ -77,7 +83,7 @@ func (s *httpSettings) listen(ctx context.Context, metrics http.Handler, logger 
 		return nil, fmt.Errorf("--http-addr (TASKTABLE_HTTP_ADDR): %w", err)
 	}
 	h.server = &http.Server{
-		Handler:           h.handler(metrics),
+		Handler:           h.handler(metrics, api),
 		ReadHeaderTimeout: httpReadWithin, ReadTimeout: httpReadWithin, WriteTimeout: httpWriteWithin,
 		IdleTimeout: httpIdleFor,
 		// what clients do wrong
@@ -93,14 +99,21 @@ func (s *httpSettings) listen(ctx context.Context, metrics http.Handler, logger 
 	return h, nil
 }
 
-func (h *httpServer) handler(metrics http.Handler) http.Handler {
+func (h *httpServer) handler(metrics http.Handler, api *apiServer) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/livez", func(w http.ResponseWriter, r *http.Request) { h.live().ServeHTTP(w, r) })
 	mux.HandleFunc("/readyz", func(w http.ResponseWriter, r *http.Request) { h.ready().ServeHTTP(w, r) })
 	mux.Handle("GET /metrics", metrics)
+	index := httpIndex
+	if api != nil {
+		for _, path := range []string{"/v1/", "/openapi.json", "/openapi.yaml", "/docs"} {
+			mux.Handle(path, api)
+		}
+		index += httpAPIIndex
+	}
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		fmt.Fprint(w, httpIndex)
+		fmt.Fprint(w, index)
 	})
 	return mux
 }

@@ -44,6 +44,7 @@ type serve struct {
 	engine   engineSettings
 	mail     mailSettings
 	http     httpSettings
+	api      apiSettings
 	log      logSettings
 	metrics  *metrics
 
@@ -63,6 +64,7 @@ func (s *serve) options() []options.Option {
 			"in a schema community; its mails become rows of community.outbox unless there is a mail server"})
 	opts = append(opts, s.mail.options()...)
 	opts = append(opts, s.http.options()...)
+	opts = append(opts, s.api.options()...)
 	return append(opts, s.log.options()...)
 }
 
@@ -93,7 +95,12 @@ func (s *serve) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer flush()
-	probed, err := s.http.listen(ctx, s.metrics.metricsHandler(), logger) // it answers until everything else has ended
+	calls, err := s.apiServer()
+	if err != nil {
+		return err
+	}
+	// It answers until everything else has ended.
+	probed, err := s.http.listen(ctx, s.metrics.metricsHandler(), calls, logger)
 	if err != nil {
 		return err
 	}
@@ -106,6 +113,13 @@ func (s *serve) run(ctx context.Context) (err error) {
 	if err := s.prepare(ctx, d); err != nil {
 		return err
 	}
+	if s.api.on {
+		stop, err := s.api.start(ctx, d, s.database.schema, calls, logger)
+		if err != nil {
+			return err
+		}
+		defer stop()
+	}
 	node, err := s.node(d, registry, tracer, logger)
 	if err != nil {
 		return err
@@ -113,6 +127,17 @@ func (s *serve) run(ctx context.Context) (err error) {
 	probed.node.Store(node)
 	go followSignals(ctx, signals, node.Quiet, node.Unquiet)
 	return s.serve(ctx, node, logger)
+}
+
+// apiServer returns nil if the program is not asked to serve the API.
+func (s *serve) apiServer() (*apiServer, error) {
+	switch {
+	case !s.api.on:
+		return nil, nil
+	case s.http.address == "":
+		return nil, options.Usage("--api (TASKTABLE_API) needs --http-addr (TASKTABLE_HTTP_ADDR)")
+	}
+	return &apiServer{}, nil
 }
 
 // registry holds the handlers of this program.

@@ -59,12 +59,15 @@ func New(config Config) (*API, error) {
 	a.registerDeadLetters()
 	a.registerOperations()
 	a.registerEvents()
+	if err := a.registerDocs(mux); err != nil {
+		return nil, err
+	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { noEndpoint(mux, w, r) })
 	a.handler = a.protect(mux)
 	return a, nil
 }
 
-// Handler returns the handler of all paths: /v1/ and /openapi.json.
+// Handler returns the handler of all paths: /v1/, /docs, /openapi.json and /openapi.yaml.
 func (a *API) Handler() http.Handler { return a.handler }
 
 // removeEvery is how often answers that are too old are removed.

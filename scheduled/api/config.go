@@ -110,9 +110,8 @@ type Caller struct {
 	Service string
 	// Tenant keeps the caller to the tasks of this tenant. "" means all tasks.
 	Tenant string
-	// Scopes are the caller's rights. keys.Read reads tasks, their history, queues, nodes and statistics.
-	// keys.Schedule schedules tasks and calls the verbs on one task. keys.Operate changes many tasks at once, and pauses
-	// queues.
+	// Scopes are the caller's rights. keys.Read reads tasks, their history, queues, nodes and statistics. keys.Schedule
+	// schedules tasks and calls the verbs on one task. keys.Operate changes many tasks at once, and pauses queues.
 	Scopes []keys.Scope
 	// Rate is how many calls a second the caller has. 0 means Config.CallerRate.
 	Rate int

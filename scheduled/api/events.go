@@ -22,6 +22,7 @@ const (
 	eventsPage   = 1000             // lines of the history in one read
 	eventsPing   = 15 * time.Second // how often a stream without events says that it lives
 	eventsWrite  = 10 * time.Second // how long a client may take to read
+	streamLife   = 15 * time.Minute // then the client comes back, and shows its key again
 	eventsPath   = "/v1/events"
 	eventsFormat = "id: %s\nevent: %s\ndata: %s\n\n"
 )
@@ -43,8 +44,10 @@ func (a *API) registerEvents() {
 		OperationID: "followEvents", Method: http.MethodGet, Path: eventsPath, Tags: []string{"tasks"},
 		Summary: "Follow what happens to the tasks",
 		Description: "A stream of server-sent events: each edit, and the outcome of each attempt. With the header " +
-			"Last-Event-ID it goes on after that event, and skips none. It may repeat some, so compare the revision of " +
-			"a change and the fence of an execution. The order is that of the commits, roughly.",
+			"Last-Event-ID it goes on after that event, and skips none. It may repeat some, so compare the revision " +
+			"of a change and the fence of an execution. The order is roughly that of the commits. The stream ends " +
+			"after 15 minutes, and then the client connects again, as every client of server-sent events does. A key " +
+			"of a tenant gets no events of a task that is deleted, because then Postgres does not know whose it was.",
 		Errors: []int{http.StatusUnprocessableEntity},
 		Responses: map[string]*huma.Response{"200": {
 			Description: "The data of each event is a JSON object.",
@@ -109,7 +112,7 @@ func (s *stream) send(ctx context.Context, w http.ResponseWriter) error {
 	control := http.NewResponseController(w)
 	pause, lastWrite := time.NewTicker(eventsPause), time.Time{}
 	defer pause.Stop()
-	for {
+	for began := time.Now(); time.Since(began) < streamLife; {
 		lines, err := s.read(ctx)
 		if err != nil {
 			return err
@@ -137,6 +140,7 @@ func (s *stream) send(ctx context.Context, w http.ResponseWriter) error {
 		case <-pause.C:
 		}
 	}
+	return nil
 }
 
 // read returns the new events, as lines of the stream. The id of each is the mark before this read, because a client

@@ -1,0 +1,123 @@
+package cmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync/atomic"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tasktable/tasktable/cmd/internal/options"
+	"github.com/tasktable/tasktable/scheduled/api"
+	"github.com/tasktable/tasktable/scheduled/api/keys"
+	"github.com/tasktable/tasktable/store"
+)
+
+const defaultAPIConns = 8
+
+// apiSettings say whether the program serves the HTTP API, and how.
+type apiSettings struct {
+	on          bool
+	conns       int
+	addressRate int
+	origins     []string
+	tenantRole  string
+}
+
+func (s *apiSettings) options() []options.Option {
+	return []options.Option{
+		{Flag: "api", Variable: "TASKTABLE_API", Set: options.Bool(&s.on),
+			Usage: "also serves the HTTP API, on --http-addr, to callers with a key (tasktable keys create)"},
+		{Flag: "api-conns", Variable: "TASKTABLE_API_CONNS", Kind: "number", Set: options.Int(&s.conns, 1, 1000),
+			Default: fmt.Sprint(defaultAPIConns),
+			Usage:   "the most connections of the API's own pool, so that calls take none of the workers'"},
+		{Flag: "api-address-rate", Variable: "TASKTABLE_API_ADDRESS_RATE", Kind: "number",
+			Set: options.Int(&s.addressRate, 1, 1000000), Default: fmt.Sprint(api.DefaultAddressRate),
+			Usage: "how many calls a second the API answers to one address; raise it behind a proxy"},
+		{Flag: "api-origin", Variable: "TASKTABLE_API_ORIGINS", Kind: "origin", Repeatable: true,
+			Set: origins(&s.origins),
+			Usage: "an origin whose pages may call the API from a browser, such as https://admin.example.org; may be " +
+				"repeated, or separated by commas (default none)"},
+		{Flag: "api-tenant-role", Variable: "TASKTABLE_API_TENANT_ROLE", Kind: "name",
+			Set: options.Text(&s.tenantRole, 63),
+			Usage: "the database role for calls whose key belongs to a tenant (default the schema's name and " +
+				"_tenant)"},
+	}
+}
+
+func origins(into *[]string) func(string) error {
+	return func(given string) error {
+		var found []string
+		for item := range strings.SplitSeq(given, ",") {
+			item = strings.TrimSpace(item)
+			parsed, err := url.Parse(item)
+			if err != nil || parsed.Scheme != "https" && parsed.Scheme != "http" || parsed.Host == "" ||
+				item != parsed.Scheme+"://"+parsed.Host {
+				return errors.New("must be http:// or https:// and a host, with nothing after it, or several " +
+					"separated by commas")
+			}
+			found = append(found, item)
+		}
+		*into = found
+		return nil
+	}
+}
+
+// apiServer answers the paths of the API. Until there is a database it answers 503.
+type apiServer struct {
+	handler atomic.Pointer[http.Handler]
+}
+
+func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if handler := a.handler.Load(); handler != nil {
+		(*handler).ServeHTTP(w, r)
+		return
+	}
+	w.Header().Set("Retry-After", "1")
+	http.Error(w, "the service is starting", http.StatusServiceUnavailable)
+}
+
+// start begins to answer, on a pool of its own. The caller must call the returned function at the end.
+func (s *apiSettings) start(
+	ctx context.Context, d *database, schemaName string, server *apiServer, logger *slog.Logger,
+) (stop func(), err error) {
+	schema, err := store.NewSchema(schemaName)
+	if err != nil {
+		return nil, err
+	}
+	config := d.pool.Config()
+	config.MaxConns, config.MinConns, config.MinIdleConns = int32(s.conns), 0, 0
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return nil, fmt.Errorf("make a pool of connections for the API: %w", err)
+	}
+	known := keys.New(keys.Config{Schema: schema, TenantRole: s.tenantRole})
+	served, err := api.New(api.Config{
+		Pool: pool, Store: store.Config{Schema: schemaName}, Keys: known, AddressRate: s.addressRate,
+		Authenticate: api.ByKey(keys.NewAuthenticator(keys.AuthenticatorConfig{Keys: known, DB: pool, Logger: logger})),
+		AllowOrigins: s.origins, Version: version(), Logger: logger,
+	})
+	if err != nil {
+		pool.Close()
+		return nil, err
+	}
+	handler := served.Handler()
+	server.handler.Store(&handler)
+	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		served.Run(running)
+	}()
+	return func() {
+		server.handler.Store(nil) // calls that come now get 503; those under way are answered
+		cancel()
+		<-ended
+		pool.Close()
+	}, nil
+}
