@@ -15,8 +15,8 @@ import (
 )
 
 // Decide decides what happens to a task whose attempt has run. err is the handler's error. cause is why the
-// handler's context ended, or nil if it did not end. SettleSQL in taskdb/settle.go decides
-// whether the task of a lost attempt runs again, because only the row says how many attempts it may have.
+// handler's context ended, or nil if it did not end. SettleSQL in taskdb/settle.go decides whether the task of a lost
+// attempt runs again, because only the row says how many attempts it may have.
 func Decide(h taskdb.Claim, e *handlers.Execution, err, cause error, delay handlers.Backoff) taskdb.Settlement {
 	s := taskdb.Settlement{
 		Claim: h, Type: e.Type, ScheduledAt: &e.ScheduledAt, StartedAt: &e.StartedAt,

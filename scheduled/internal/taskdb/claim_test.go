@@ -112,7 +112,8 @@ func TestClaimExpiresBetweenAttempts(t *testing.T) {
 		t.Errorf("claimed %v", taken)
 	}
 	b.Expect("expired", "a", `
-		EXPIRED rev=1 attempt=1 scheduled=noon started=noon finished=3m0s message="expired before it could start; last error: mail server away"
+		EXPIRED rev=1 attempt=1 scheduled=noon started=noon finished=3m0s `+
+		`message="expired before it could start; last error: mail server away"
 		RETRIED rev=1 attempt=1 scheduled=noon due=noon started=noon finished=1s error="mail server away" node=7
 		EXPIRED rev=1 attempt=1 scheduled=noon due=2m1s finished=3m0s error="expired before it could start"
 		1 schedule created by test`)
@@ -246,7 +247,8 @@ func TestClaimFromASingleLane(t *testing.T) {
 			}
 			return got
 		}
-		beside := claim(fmt.Sprint("beside", i), taskdb.LaneQuota{Lane: taskdb.Lane{Queue: "empty", Type: "JOB"}, Room: 9})
+		empty := taskdb.LaneQuota{Lane: taskdb.Lane{Queue: "empty", Type: "JOB"}, Room: 9}
+		beside := claim(fmt.Sprint("beside", i), empty)
 		if alone := claim(fmt.Sprint("alone", i)); !slices.Equal(alone, beside) {
 			t.Errorf("%d due, %d near, room %d, near %d, cost %d, most %d: claimed %q, beside an empty lane %q",
 				due, near, room, nearRoom, cost, most, alone, beside)

@@ -83,33 +83,33 @@ func TestGateRefusesWhatWasEditedSinceTheClaim(t *testing.T) {
 	for _, test := range []struct{ name, edit, after string }{
 		{"cancel", "", `
 			CANCELLED rev=2 attempt=1 scheduled=noon finished=real
-			CANCELLED rev=1 attempt=1 scheduled=noon due=noon finished=1s error="edited or cancelled before it started" node=7
+			CANCELLED rev=1 attempt=1 scheduled=noon due=noon finished=1s error="edited or cancelled meanwhile" node=7
 			1 schedule created by test
 			2 cancel cancelled by test`},
 		{"pause by SQL", "", `
 			PAUSED rev=1 attempt=0 scheduled=noon
-			RELEASED rev=1 attempt=1 scheduled=noon due=noon finished=1s error="edited or cancelled before it started" node=7
+			RELEASED rev=1 attempt=1 scheduled=noon due=noon finished=1s error="edited or cancelled meanwhile" node=7
 			1 schedule created by test
 			2 sql paused by tester`},
 		{"another time", "", `
 			QUEUED rev=2 attempt=0 scheduled=1h0m0s next=1h0m0s
-			RELEASED rev=1 attempt=1 scheduled=1h0m0s due=noon finished=1s error="edited or cancelled before it started" node=7
+			RELEASED rev=1 attempt=1 scheduled=1h0m0s due=noon finished=1s error="edited or cancelled meanwhile" node=7
 			1 schedule created by test
 			2 reschedule rescheduled by test`},
 		{"another payload", "", `
 			QUEUED rev=2 attempt=0 scheduled=noon next=noon
-			RELEASED rev=1 attempt=1 scheduled=noon due=noon finished=1s error="edited or cancelled before it started" node=7
+			RELEASED rev=1 attempt=1 scheduled=noon due=noon finished=1s error="edited or cancelled meanwhile" node=7
 			1 schedule created by test
 			2 sql rescheduled by tester`},
 		{"cancel, then schedule", "", `
 			QUEUED rev=3 attempt=0 scheduled=noon next=noon
-			RELEASED rev=1 attempt=1 scheduled=noon due=noon finished=1s error="edited or cancelled before it started" node=7
+			RELEASED rev=1 attempt=1 scheduled=noon due=noon finished=1s error="edited or cancelled meanwhile" node=7
 			1 schedule created by test
 			2 cancel cancelled by test
 			3 schedule rearmed by test`},
 		{"completed by SQL", "", `
 			COMPLETED rev=2 attempt=1 scheduled=noon finished=real
-			RELEASED rev=1 attempt=1 scheduled=noon due=noon finished=1s error="edited or cancelled before it started" node=7
+			RELEASED rev=1 attempt=1 scheduled=noon due=noon finished=1s error="edited or cancelled meanwhile" node=7
 			1 schedule created by test
 			2 sql edited by tester`},
 	} {
@@ -143,7 +143,7 @@ func TestGateRefusesWhatWasEditedSinceTheClaim(t *testing.T) {
 			if answer := b.Ask(enginetest.Noon, h)[h.Fence]; answer.Verdict != taskdb.VerdictEdited {
 				t.Errorf("verdict %q", answer.Verdict)
 			}
-			b.End(enginetest.Noon.Add(time.Second), taskdb.Released(h, "edited or cancelled before it started"))
+			b.End(enginetest.Noon.Add(time.Second), taskdb.Released(h, "edited or cancelled meanwhile"))
 			b.Expect("handed back", test.name, test.after)
 			if answers := b.Ask(enginetest.Noon, h); len(answers) != 0 {
 				t.Errorf("a fence that is gone has answers: %v", answers)

@@ -29,7 +29,8 @@ func TestSettle(t *testing.T) {
 			s.Message, s.Result = new("a note"), new(`{"n": 12345678901234567890}`)
 			return s
 		}, false, `
-			COMPLETED rev=1 attempt=1 scheduled=noon started=noon finished=1s message="a note" result={"n": 12345678901234567890}
+			COMPLETED rev=1 attempt=1 scheduled=noon started=noon finished=1s message="a note" ` +
+			`result={"n": 12345678901234567890}
 			COMPLETED rev=1 attempt=1 scheduled=noon due=noon started=noon finished=1s node=7`},
 		{"completed without a word", enginetest.Completed, false, `
 			COMPLETED rev=1 attempt=1 scheduled=noon started=noon finished=1s
@@ -49,12 +50,12 @@ func TestSettle(t *testing.T) {
 			FAILED rev=1 attempt=1 scheduled=noon due=noon started=noon finished=1s error="never" node=7`,
 		},
 		{"snoozed", func(h taskdb.Claim) taskdb.Settlement {
-			s := enginetest.Retried(h, time.Hour, "snoozed for 1h0m0s")
+			s := enginetest.Retried(h, time.Hour, "snoozed for 1h")
 			s.Outcome, s.Refund = taskdb.OutcomeSnoozed, true
 			return s
 		}, false, `
-			QUEUED rev=1 attempt=0 scheduled=noon next=1h0m1s started=noon message="snoozed for 1h0m0s"
-			SNOOZED rev=1 attempt=1 scheduled=noon due=noon started=noon finished=1s error="snoozed for 1h0m0s" node=7`},
+			QUEUED rev=1 attempt=0 scheduled=noon next=1h0m1s started=noon message="snoozed for 1h"
+			SNOOZED rev=1 attempt=1 scheduled=noon due=noon started=noon finished=1s error="snoozed for 1h" node=7`},
 		{"interrupted", func(h taskdb.Claim) taskdb.Settlement {
 			s := enginetest.Retried(h, 0, "shutdown")
 			s.Outcome, s.Refund = taskdb.OutcomeInterrupted, true
