@@ -21,7 +21,10 @@ import (
 	"github.com/tasktable/tasktable/store/storetest/leaks"
 )
 
-func TestMain(m *testing.M) { storetest.Main(m, leaks.Check) }
+func TestMain(m *testing.M) {
+	log.SetOutput(io.Discard) // net/http prints there what a server sends unasked
+	storetest.Main(m, leaks.Check)
+}
 
 // patience is how long a test waits for an event.
 const patience = time.Minute
