@@ -117,6 +117,10 @@ func TestValuesOfAFile(t *testing.T) {
 		{"database-url: host=db.example.org user=u dbname=app", "database-url", "postgres://u@db.example.org:5432/app"},
 		{"database-url: postgres://u:p@a:1,b:2/app", "database-url", "postgres://u:xxxxx@a:1,b:2/app"},
 		{"smtp-password: geheim", "smtp-password", "xxxxx"},
+		{"webhook-allow: [10.1.0.0/16, '*.example.org']", "webhook-allow", "10.1.0.0/16,*.example.org"},
+		{"webhook-secret: {orders: whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw}", "webhook-secret", "xxxxx"},
+		{"webhook-secret:\n  - orders=whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\n" +
+			"  - orders=whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=\n", "webhook-secret", "xxxxx"},
 		{"service: a:b@c", "service", "xxxxx"},
 	} {
 		t.Run(test.file, func(t *testing.T) {

@@ -31,6 +31,7 @@ var documentedImports = map[string]string{
 	"handlers":      "github.com/tasktable/tasktable/handlers",
 	"logging":       "github.com/tasktable/tasktable/handlers/logging",
 	"email":         "github.com/tasktable/tasktable/handlers/email",
+	"webhook":       "github.com/tasktable/tasktable/handlers/webhook",
 	"community":     "github.com/tasktable/tasktable/handlers/community",
 	"migrations":    "github.com/tasktable/tasktable/migrations",
 	"scheduled":     "github.com/tasktable/tasktable/scheduled",

@@ -22,10 +22,11 @@ import (
 // example of a command's help. A block is told by its language: sh (docs_sh_test.go, where the commands are listed),
 // sql (docs_sql_test.go), go (docs_go_test.go), promql. Another is for the eye alone, and must be listed here.
 var unrunLanguages = map[string]string{
-	"":       "drawings, and what a program prints",
-	"text":   "the same",
-	"json":   "what an address answers",
-	"python": "a driver that the tests do not have; what Postgres says to it is tested in store/prepared_test.go",
+	"":     "drawings, and what a program prints",
+	"text": "the same",
+	"json": "what an address answers",
+	"python": "a driver that the tests do not have; what Postgres says to it is tested in store/prepared_test.go; and " +
+		"a receiver, which handlers/webhook/receivers_test.go runs",
 }
 
 // block is a piece of a document that readers are meant to copy.
@@ -241,7 +242,8 @@ var waysIn = map[string][]string{
 	"store/recurrence": {"Parse", "Rule_Next"}, "store/seal": {""}, "store/storetest": {"Pool"},
 	"handlers":       {"NewRegistry", "Handle", "HandleTx", "HandleSQLTx", "Func", "Permanent", "Use", "Alias"},
 	"handlers/email": {"Variant"}, "handlers/logging": {"Variant"}, "handlers/community": {""},
-	"scheduled": {"Node_Run", "Config_onDead", "_recurring"}, "scheduled/scheduledtest": {"Harness_RunDueAt"},
+	"handlers/webhook": {"Variant", "Sender_Send"},
+	"scheduled":        {"Node_Run", "Config_onDead", "_recurring"}, "scheduled/scheduledtest": {"Harness_RunDueAt"},
 	"migrations": {"Up"},
 }
 

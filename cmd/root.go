@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"os"
 	"strings"
 
@@ -36,6 +38,9 @@ const rootExample = `  tasktable serve --migrate                          # on t
 
 // Execute runs the command the process was started with, and returns its exit code.
 func Execute() int {
+	// Only net/http's client uses the global logger. It prints what a server sends unasked, which may repeat a secret
+	// of a request.
+	log.SetOutput(io.Discard)
 	p := newProgram(os.Environ(), os.Stdout, os.Stderr)
 	p.stdin = os.Stdin
 	ctx, release := untilSignal(context.Background(), sameSignal, func() {

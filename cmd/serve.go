@@ -20,8 +20,11 @@ import (
 )
 
 const serveHelp = `Runs a node. It takes part in claiming due tasks, and runs tasks of the types it has handlers for:
-always LOG, with --smtp-host also SEND_EMAIL, and with --community the types of the example community. Tasks of other
-types wait for other nodes. To run types of your own, write a program around the package scheduled.
+always LOG and HTTP_REQUEST, with --smtp-host also SEND_EMAIL, and with --community the types of the example community.
+Tasks of other types wait for other nodes. To run types of your own, write a program around the package scheduled.
+
+HTTP_REQUEST sends requests to public addresses, unless --webhook-allow and --webhook-deny say otherwise. A node with
+--pause type:HTTP_REQUEST sends none.
 
 A node needs the connections of the handlers' pool (--max-conns), those of the engine's (--engine-conns) and two more.
 Run as many nodes as you like.
@@ -43,6 +46,7 @@ type serve struct {
 	database databaseSettings
 	engine   engineSettings
 	mail     mailSettings
+	webhook  webhookSettings
 	http     httpSettings
 	api      apiSettings
 	log      logSettings
@@ -63,6 +67,7 @@ func (s *serve) options() []options.Option {
 		Usage: "also runs the tasks of the example community, the recurring ones included, and creates its tables " +
 			"in a schema community; its mails become rows of community.outbox unless there is a mail server"})
 	opts = append(opts, s.mail.options()...)
+	opts = append(opts, s.webhook.options()...)
 	opts = append(opts, s.http.options()...)
 	opts = append(opts, s.api.options()...)
 	return append(opts, s.log.options()...)
@@ -142,7 +147,11 @@ func (s *serve) apiServer() (*apiServer, error) {
 
 // registry holds the handlers of this program.
 func (s *serve) registry(logger *slog.Logger) (*handlers.Registry, error) {
-	parts := []handlers.Part{logging.Variant(logger)}
+	requests, err := s.webhook.variant()
+	if err != nil {
+		return nil, err
+	}
+	parts := []handlers.Part{logging.Variant(logger), requests}
 	mail, err := s.mail.variant()
 	if err != nil {
 		return nil, err

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -57,7 +58,7 @@ func TestServeMigratesFirstIfAskedTo(t *testing.T) {
 	if err := json.Unmarshal([]byte(line), &said); err != nil {
 		t.Fatalf("the log is no JSON: %v\n%s", err, line)
 	}
-	if said.Schema != "jobs" || len(said.Types) != 1 || said.Types[0] != "LOG" || len(said.Queues) != 1 ||
+	if said.Schema != "jobs" || !slices.Equal(said.Types, []string{"HTTP_REQUEST", "LOG"}) || len(said.Queues) != 1 ||
 		said.Queues["mail"] != 3 {
 		t.Errorf("serves %+v", said)
 	}
@@ -78,7 +79,7 @@ func TestServeRunsSendEmailOnlyWithAMailServer(t *testing.T) {
 	p := start(t, []string{"DATABASE_URL=" + storetest.URL(t), "TASKTABLE_SMTP_HOST=mail.example.org",
 		"TASKTABLE_SMTP_USERNAME=u",
 		"TASKTABLE_SMTP_PASSWORD=hunter2", "TASKTABLE_LOG_LEVEL=debug"}, "serve", "--smtp-from=a@example.org")
-	p.waitFor(`types="[LOG SEND_EMAIL]"`)
+	p.waitFor(`types="[HTTP_REQUEST LOG SEND_EMAIL]"`)
 	p.signal(syscall.SIGTERM)
 	got := p.end()
 	got.want(t, exitOK)

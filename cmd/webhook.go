@@ -1,0 +1,77 @@
+package cmd
+
+import (
+	"errors"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/tasktable/tasktable/cmd/internal/options"
+	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/handlers/webhook"
+)
+
+// webhookSettings say where HTTP_REQUEST may send, and by which secrets it signs. A node runs it without any of them.
+type webhookSettings struct{ config webhook.Config }
+
+func (s *webhookSettings) options() []options.Option {
+	c := &s.config
+	return []options.Option{
+		{Flag: "webhook-allow", Variable: "TASKTABLE_WEBHOOK_ALLOW", Kind: "target", Repeatable: true,
+			Sample: "intern.example.org,10.1.0.0/16", Set: targets(&c.Allow),
+			Usage: "a host, all hosts below one (*.example.org), an address or a range that HTTP_REQUEST may call " +
+				"although it is not public; may be repeated, or separated by commas"},
+		{Flag: "webhook-deny", Variable: "TASKTABLE_WEBHOOK_DENY", Kind: "target", Repeatable: true,
+			Sample: "*.corp.example.org,203.0.114.0/24", Set: targets(&c.Deny),
+			Usage: "a host, address or range that HTTP_REQUEST must not call, even if it is public or allowed"},
+		{Flag: "webhook-secret", Variable: "TASKTABLE_WEBHOOK_SECRETS", Kind: "name=secret", Repeatable: true,
+			Sample: "orders=whsec_cmVwbGFjZS10aGlzLXNlY3JldC1ieS15b3Vycw==", Secret: true, Set: secrets(&c.Secrets),
+			Usage: "a secret of Standard Webhooks that HTTP_REQUEST signs by if a payload names it; may be repeated, " +
+				"or separated by commas or lines. A name with two secrets makes two signatures. Better in the " +
+				"variable, because flags show in the list of processes"},
+		{Flag: "webhook-timeout", Variable: "TASKTABLE_WEBHOOK_TIMEOUT", Kind: "duration",
+			Default: webhook.DefaultTimeout.String(),
+			Usage:   "the most an HTTP_REQUEST may take whose payload has no timeout",
+			Set:     options.Duration(&c.Timeout, 100*time.Millisecond, 10*time.Minute)},
+	}
+}
+
+func targets(into *[]string) func(string) error {
+	return func(given string) error {
+		found := strings.Split(given, ",")
+		for i := range found {
+			found[i] = strings.TrimSpace(found[i])
+		}
+		if _, err := webhook.New(webhook.Config{Allow: found}); err != nil {
+			return errors.New("must be a host such as example.org or *.example.org, an address, or a range such as " +
+				"10.1.0.0/16, or several separated by commas")
+		}
+		*into = found
+		return nil
+	}
+}
+
+func secrets(into *map[string][]string) func(string) error {
+	return func(given string) error {
+		found := map[string][]string{}
+		for _, item := range strings.FieldsFunc(given, func(r rune) bool { return r == ',' || unicode.IsSpace(r) }) {
+			name, secret, _ := strings.Cut(item, "=")
+			found[name] = append(found[name], secret)
+		}
+		if _, err := webhook.New(webhook.Config{Secrets: found}); err != nil {
+			return errors.New("must be name=secret, or several separated by commas or lines: the name of 1 to 64 " +
+				"letters, digits, - and _, the secret whsec_ and the Base64 of 24 to 64 bytes")
+		}
+		*into = found
+		return nil
+	}
+}
+
+// variant is the handler of HTTP_REQUEST.
+func (s *webhookSettings) variant() (handlers.Part, error) {
+	variant, err := webhook.Variant(s.config)
+	if err != nil {
+		return nil, options.Usage("the options with webhook in their names: %w", err)
+	}
+	return variant, nil
+}

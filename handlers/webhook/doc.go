@@ -1,0 +1,88 @@
+// Package webhook is the variant HTTP_REQUEST: it sends HTTP requests, and signs them by Standard Webhooks.
+//
+//	requests, err := webhook.Variant(webhook.Config{
+//		Secrets: map[string][]string{"orders": {os.Getenv("ORDERS_WEBHOOK_SECRET")}}, // whsec_…
+//	})
+//	registry, err := handlers.NewRegistry(requests)
+//
+// The payload is contract.HTTPRequest. It has a package of its own for services that only schedule. Its fields
+// document their rules, units and defaults.
+//
+//	SELECT tasktable.schedule('{"type": "HTTP_REQUEST", "url": "https://example.org/hooks", "sign_with": "orders",
+//	                            "body": {"order": "42"}}', expiration => '24 hours');
+//
+// # What is sent
+//
+// Beside the payload's headers a request has these:
+//
+//	Traceparent          the span of the attempt, if it has one (W3C Trace Context)
+//	Idempotency-Key      {task id}:{revision}, the same for each attempt
+//	Tasktable-Task-Id    the task's id
+//	Tasktable-Attempt    the number of the attempt, from 1
+//	User-Agent           Tasktable, unless the payload has another
+//	Webhook-Id           with sign_with: the idempotency key, whose full stops are written %2E
+//	Webhook-Timestamp    with sign_with: when the attempt began, by this machine's clock, in seconds since 1970
+//	Webhook-Signature    with sign_with: "v1," and a signature, by each secret of the name, separated by spaces
+//
+// In the key and the ids, a byte that is no visible ASCII character is written as %XX, and so is %. The signature is
+// the Base64 of HMAC-SHA256 over "{Webhook-Id}.{Webhook-Timestamp}.{body}", see https://www.standardwebhooks.com. Each
+// attempt has a new timestamp. To replace a secret, give its name the new and the old one, replace the receivers'
+// secret, and remove the old one. README.md in this folder shows receivers.
+//
+// # Outcomes
+//
+// An answer with an expected status completes the task, with a contract.Result: the status, five headers, and up to 16
+// KiB of the body. The body is kept as JSON if it is JSON. A longer body is cut, and the result says so. If the body
+// breaks off, the task completes too, because the server has done its work.
+//
+// Everything else is an error, and never contains the URL's path or query, a header or a body:
+//
+//	no answer                      retried by the backoff: no connection, timeout, bad certificate, malformed answer
+//	5xx, and an unexpected 2xx     retried by the backoff
+//	408, 429, 503                  retried after Retry-After, from 1 s to 24 h; without one, by the backoff
+//	an unknown name in sign_with   retried by the backoff, because the node's configuration can be mended
+//	all other 4xx                  permanent, also 401 and 403: mend the account, then retry the task
+//	a 3xx that is not followed     permanent
+//	a refused address              permanent; the error names the rule
+//	a payload that breaks a rule   permanent; the error names the field and the rule
+//
+// At most five redirects are followed: 301, 302 and 303 for GET and HEAD, and 307 and 308 for all methods. Each new
+// address is checked as the first one. A redirect from https to http is refused. Another scheme, host or port gets no
+// signature, and of the payload's headers only Accept, Content-Type and User-Agent. It does get the body of a 307 or
+// 308. A 3xx in expected_status completes the task and is not followed.
+//
+// # At least once
+//
+// A request can arrive twice: if the answer got lost, or if this process died after the request. Receivers drop
+// repeated requests by Idempotency-Key, or by Webhook-Id.
+//
+// # Addresses
+//
+// Who may schedule tasks chooses the URL, so the node refuses addresses that are not public: private, loopback,
+// link-local, unique-local, shared (CGNAT), metadata, multicast, reserved and documentation addresses, and IPv6
+// addresses that contain one of these. It checks the address of each connection at the moment of connecting, after the
+// name was resolved. So a name that changes its address between two lookups does not help an attacker. Config.Allow
+// lifts the refusal for hosts and ranges of your own, and Config.Deny refuses others. Deny wins. Ports are not
+// restricted. A proxy in the environment is not used, because it would connect on the node's behalf.
+//
+// # Circuit breaker
+//
+// Each host (with its port) has a circuit breaker on each node. If more than half of at least 20 calls within a minute
+// failed (5xx, no answer, timeout), its circuit is open for 30 seconds. Then one call goes through, and its outcome
+// closes the circuit or opens it for 30 seconds again. While the circuit is open, tasks are snoozed until it ends and
+// up to 30 seconds more, by chance, so that they do not come back in one moment. A snooze uses up no attempt, and its
+// reason names the host. Nodes do not share their breakers. A node remembers the breakers of 1,000 hosts. Give tasks
+// an Expiration if they must not wait for a host for ever.
+//
+// # Limits
+//
+// The timeout is 100 ms to 10 minutes, and the end of the task's lease ends a request too. So give a task with a long
+// timeout a longer ExpectedExecutionTime. A request's body has at most 256 KiB, and an answer's headers have at most 64
+// KiB. TLS is 1.2 or newer. A node keeps up to 4 idle connections to a host and 100 in all, for a minute.
+//
+// # Secrets
+//
+// Secrets are in the node's configuration, and the payload names them. They are never part of a request, an error, a
+// result, a log line or a printed Config. The payload is stored, so a header or a URL with a secret in it is readable
+// for all who may read the table. A receiver that repeats what it was sent gets that into the result.
+package webhook

@@ -1,0 +1,283 @@
+package webhook_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
+	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/handlers/webhook"
+	"github.com/tasktable/tasktable/handlers/webhook/contract"
+	"github.com/tasktable/tasktable/scheduled"
+	"github.com/tasktable/tasktable/scheduled/scheduledtest"
+	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/inspect"
+	"github.com/tasktable/tasktable/store/storetest"
+)
+
+var tasks = store.New(store.Config{Service: "shop"})
+
+func newRegistry(t *testing.T, config webhook.Config) *handlers.Registry {
+	t.Helper()
+	registry, err := handlers.NewRegistry(handlers.Handle(newSender(t, config).Send))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return registry
+}
+
+// A task is scheduled, sent, retried by the same key, and keeps its result.
+func TestTheEngineSends(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	requests := make(chan received, 2)
+	var calls atomic.Int32
+	server := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		requests <- received{r.Method, string(body), r.Header}
+		if calls.Add(1) == 1 {
+			w.WriteHeader(http.StatusBadGateway)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"delivery": 9}`)
+	})
+	tx, err := storetest.Pool(t).Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(ctx) }()
+	provider := sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.AlwaysSample()))
+	harness := scheduledtest.New(t, tx, newRegistry(t, webhook.Config{
+		Allow: local, Secrets: map[string][]string{"orders": {secret}},
+	}), scheduledtest.WithTracer(provider))
+	at := time.Date(2035, 5, 1, 9, 0, 0, 0, time.UTC)
+	receipt, err := tasks.Schedule(ctx, tx, store.Task{ID: "order-7", At: at, Payload: contract.HTTPRequest{
+		URL: server.URL + "/hooks", Body: map[string]any{"text": "<ü>", "number": 7}, SignWith: "orders",
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ran := harness.RunDueAt(ctx, at)
+	if len(ran) != 1 || ran[0].Outcome != "RETRIED" ||
+		!strings.Contains(ran[0].Err.Error(), "the server answered 502 Bad Gateway") {
+		t.Fatalf("ran %+v", ran)
+	}
+	ran = harness.RunDueAt(ctx, at.Add(time.Minute))
+	if len(ran) != 1 || ran[0].Outcome != "COMPLETED" ||
+		!strings.Contains(string(ran[0].Result), `"body":{"delivery":9}`) {
+		t.Fatalf("ran %+v, result %s", ran, ran[0].Result)
+	}
+	for i := range 2 {
+		got := <-requests
+		if got.body != `{"text":"<ü>","number":7}` {
+			t.Errorf("body %s", got.body)
+		}
+		parent := strings.Split(got.header.Get("Traceparent"), "-")
+		if len(parent) != 4 || parent[3] != "01" {
+			t.Errorf("traceparent %q", got.header.Get("Traceparent"))
+		}
+		key := fmt.Sprintf("order-7:%d", receipt.Revision)
+		for name, want := range map[string]string{
+			"Idempotency-Key": key, "Webhook-Id": key, "Tasktable-Attempt": fmt.Sprint(i + 1), "Tasktable-Task-Id": "order-7",
+		} {
+			if value := got.header.Get(name); value != want {
+				t.Errorf("request %d: %s is %q, want %q", i+1, name, value, want)
+			}
+		}
+	}
+}
+
+func TestScheduleRefusesABadRequest(t *testing.T) {
+	t.Parallel()
+	_, err := tasks.Schedule(t.Context(), storetest.Pool(t), store.Task{
+		Payload: contract.HTTPRequest{URL: "https://example.org", Headers: map[string]string{"Host": "other"}},
+	})
+	if !errors.Is(err, store.ErrInvalid) || !strings.Contains(err.Error(), "payload field headers must not have Host") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// Once 20 calls have failed, further tasks wait, use up no attempt, and say for which host they wait.
+func TestTheEngineWaitsForAHostThatFails(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	server := serve(t, answering(http.StatusInternalServerError))
+	tx, err := storetest.Pool(t).Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(ctx) }()
+	harness := scheduledtest.New(t, tx, newRegistry(t, webhook.Config{Allow: local}))
+	at := time.Date(2035, 5, 1, 9, 0, 0, 0, time.UTC)
+	for i := range 21 {
+		task := store.Task{
+			ID: fmt.Sprintf("request-%02d", i), At: at.Add(time.Duration(i) * time.Second),
+			Payload: contract.HTTPRequest{URL: server.URL + "/hooks"},
+		}
+		if _, err := tasks.Schedule(ctx, tx, task); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var last scheduledtest.Ran
+	outcomes := map[string]int{}
+	for _, ran := range harness.RunDueAt(ctx, at.Add(time.Second*30)) {
+		outcomes[ran.Outcome]++
+		if ran.Outcome == "SNOOZED" {
+			last = ran
+		}
+	}
+	host := "127.0.0.1:" + portOf(t, server)
+	if outcomes["RETRIED"] != 20 || outcomes["SNOOZED"] != 1 || !snoozed(last.Err) {
+		t.Fatalf("outcomes %v, then %v", outcomes, last.Err)
+	}
+	row, err := tasks.Get(ctx, tx, last.ID)
+	if err != nil || row.Attempt != 0 || row.Message == nil ||
+		!strings.Contains(*row.Message, "host "+host+" does not answer; its circuit is open until ") {
+		t.Errorf("row %+v, %v", row, err)
+	}
+	why, err := inspect.New(store.Config{}).Why(ctx, tx, last.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if story := fmt.Sprint(why.Story); !strings.Contains(story, "host "+host+" does not answer") {
+		t.Errorf("the story does not name the host: %s", story)
+	}
+}
+
+// journal is a log that a test reads while a node writes it.
+type journal struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (j *journal) Write(line []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.Write(line)
+}
+
+func (j *journal) String() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.String()
+}
+
+// A node works requests that go wrong in each way, at servers that repeat all that they get. No secret of the node is
+// in its log, in the history or in results, and nothing of the payload is in the log, in an error or in the history.
+func TestNoSecretEscapes(t *testing.T) {
+	t.Parallel()
+	const canary = "cAnAry7x"
+	pool := storetest.Pool(t)
+	echo := func(status int) string {
+		return serve(t, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Location", "http://10.0.0.1/"+canary+"?"+canary)
+			w.WriteHeader(status)
+			_ = r.Header.Write(w)
+			_, _ = io.Copy(w, r.Body)
+		}).URL
+	}
+	rude := raw(t, saying("HTTP/1.1 200 "+canary+"\r\n"+canary+"\r\n\r\n"))
+	want := map[string]string{}
+	for id, target := range map[string]string{
+		"completed COMPLETED": echo(200), "refused FAILED": echo(403), "missing FAILED": echo(404), "limited FAILED": echo(429),
+		"broken FAILED": echo(500), "moved FAILED": echo(302), "redirected FAILED": echo(307), "malformed FAILED": rude,
+		"forbidden FAILED": "http://10.0.0.1:81", "bad FAILED": "ftp://" + canary, "unknown FAILED": "http://" + canary + ":x",
+		"nobody FAILED": "http://127.0.0.1:1",
+	} {
+		id, status, _ := strings.Cut(id, " ")
+		want[id] = status
+		payload := fmt.Sprintf(`{"type": "HTTP_REQUEST", "url": "%s/%[2]s?key=%[2]s", "sign_with": "orders",
+			"headers": {"Authorization": "Bearer %[2]s"}, "body": {"secret": "%[2]s"}}`, target, canary)
+		if _, err := tasks.Schedule(t.Context(), pool, store.Task{
+			ID: id, Payload: store.JSON(payload), MaxAttempts: 1,
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	log := &journal{}
+	config := webhook.Config{Allow: local, Secrets: map[string][]string{"orders": {secret}}}
+	logger := slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	logger.Info("configured", "config", config, "text", fmt.Sprintf("%v %+v %#v %s", config, config, config, config))
+	runNode(t, pool, newRegistry(t, config), logger)
+	const statesSQL = `SELECT id, status FROM tasktable.scheduled_tasks, (SELECT pg_sleep(0.02)) AS patience`
+	for deadline := time.Now().Add(patience); ; {
+		states := rowsOf(t, pool, statesSQL)
+		if fmt.Sprint(states) == fmt.Sprint(want) {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("states %v, want %v\n%s", states, want, log)
+		}
+	}
+	errorsSQL := `SELECT task_id || fence, coalesce(error, '') FROM tasktable.scheduled_task_executions`
+	rowsSQL := `SELECT id, (to_jsonb(t) - 'payload' - 'result')::text FROM tasktable.scheduled_tasks AS t`
+	resultsSQL := `SELECT id, coalesce(result::text, '') FROM tasktable.scheduled_tasks`
+	places := map[string]string{
+		"the log": log.String(), "executions": fmt.Sprint(rowsOf(t, pool, errorsSQL)),
+		"rows": fmt.Sprint(rowsOf(t, pool, rowsSQL)),
+	}
+	for place, text := range places {
+		if strings.Contains(text, canary) {
+			t.Errorf("%s have a part of the payload: %s", place, text)
+		}
+	}
+	places["results"] = fmt.Sprint(rowsOf(t, pool, resultsSQL))
+	for place, text := range places {
+		if strings.Contains(text, secret[6:]) || !strings.Contains(text, "answered 403") && place == "executions" {
+			t.Errorf("%s: %s", place, text)
+		}
+	}
+	if !strings.Contains(places["results"], canary) { // what the receiver itself answers is kept
+		t.Errorf("results %s", places["results"])
+	}
+}
+
+// rowsOf are the rows of a query of two texts.
+func rowsOf(t *testing.T, pool *pgxpool.Pool, sql string) map[string]string {
+	t.Helper()
+	rows, err := pool.Query(t.Context(), sql)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]string{}
+	var key, value string
+	if _, err := pgx.ForEachRow(rows, []any{&key, &value}, func() error {
+		found[key] = value
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// runNode runs a node until the test ends.
+func runNode(t *testing.T, pool *pgxpool.Pool, registry *handlers.Registry, logger *slog.Logger) {
+	t.Helper()
+	node, err := scheduled.New(scheduled.Config{Pool: pool, Handlers: registry, Logger: logger, Version: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- node.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,166 @@
+package webhook_test
+
+import (
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/tasktable/tasktable/handlers/webhook"
+	"github.com/tasktable/tasktable/handlers/webhook/contract"
+)
+
+// Every form of an address of this machine, or of another that is not public, fails the task for good, and reaches no
+// server.
+func TestForbiddenAddresses(t *testing.T) {
+	t.Parallel()
+	var reached atomic.Int32
+	server := serve(t, func(http.ResponseWriter, *http.Request) { reached.Add(1) })
+	sender := newSender(t, webhook.Config{Resolver: resolver(t, always("127.0.0.1"))})
+	for _, test := range []struct{ host, rule string }{
+		{"127.0.0.1", "loopback"},
+		{"127.1.2.3", "loopback"},
+		{"127.0.0.1.", "usual form"},
+		{"2130706433", "usual form"},
+		{"0x7f000001", "usual form"},
+		{"0X7F000001", "usual form"},
+		{"0x7f.0x0.0x0.0x1", "usual form"},
+		{"017700000001", "usual form"},
+		{"0177.0.0.1", "usual form"},
+		{"0177.0.0.01", "usual form"},
+		{"127.1", "usual form"},
+		{"127.0.1", "usual form"},
+		{"0", "usual form"},
+		{"00000000.1", "usual form"},
+		{"1.2.3.4.5", "usual form"},
+		{"999.999.999.999", "usual form"},
+		{"127.0.0.1.example.0x1", "usual form"},
+		{"１２７.０.０.１", "loopback"}, // full-width digits and full stops become the usual ones
+		{"①②⑦.⓪.⓪.①", "loopback"},
+		{"0.0.0.0", "unspecified"},
+		{"[::]", "unspecified"},
+		{"[::1]", "loopback"},
+		{"[0:0:0:0:0:0:0:1]", "loopback"},
+		{"[::ffff:127.0.0.1]", "loopback"},
+		{"[::ffff:7f00:1]", "loopback"},
+		{"[::127.0.0.1]", "IPv4-compatible"},
+		{"[64:ff9b::127.0.0.1]", "loopback"},
+		{"[64:ff9b:1::1]", "NAT64"},
+		{"[2002:7f00:1::]", "loopback"},
+		{"[2001:0:4136:e378:8000:63bf:3fff:fdd2]", "Teredo"},
+		{"[fe80::1]", "link-local"},
+		{"[fe80::1%25lo]", "link-local"},
+		{"[fc00::1]", "unique-local"},
+		{"[fd00:ec2::254]", "metadata"},
+		{"[ff02::1]", "multicast"},
+		{"[2001:db8::1]", "documentation"},
+		{"[100::1]", "no public address"},
+		{"10.0.0.1", "private"},
+		{"172.16.0.1", "private"},
+		{"192.168.1.1", "private"},
+		{"100.64.0.1", "CGNAT"},
+		{"169.254.169.254", "metadata"},
+		{"169.254.170.2", "link-local"},
+		{"192.0.2.1", "documentation"},
+		{"198.18.0.1", "benchmarks"},
+		{"224.0.0.1", "multicast"},
+		{"240.0.0.1", "reserved"},
+		{"255.255.255.255", "broadcast"},
+		{"localhost", "loopback"},
+		{"LOCALHOST", "loopback"},
+		{"localhost.", "loopback"},
+		{"ⓛⓞⓒⓐⓛⓗⓞⓢⓣ", "loopback"},
+		{"a.localhost", "loopback"},
+		{"localtest.example", "loopback"},
+		{"127.0.0.1.example.org", "loopback"},
+		{"metadata.google.internal", "loopback"}, // the server of the test resolves all to 127.0.0.1
+	} {
+		t.Run(test.host, func(t *testing.T) {
+			t.Parallel()
+			payload := contract.HTTPRequest{URL: "http://" + test.host + ":" + portOf(t, server) + "/"}
+			err := run(t.Context(), t, sender, attempt(payload))
+			if err == nil || !permanent(err) || !strings.Contains(err.Error(), test.rule) ||
+				!strings.Contains(err.Error(), "is refused") {
+				t.Errorf("got %v, want a refusal: %s", err, test.rule)
+			}
+		})
+	}
+	t.Cleanup(func() {
+		if n := reached.Load(); n > 0 {
+			t.Errorf("%d requests have reached the server", n)
+		}
+	})
+}
+
+// A name that is good when it is looked up first, and forbidden when it is looked up for the next connection.
+func TestRebinding(t *testing.T) {
+	t.Parallel()
+	inside := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("the forbidden server is reached") })
+	listener, err := net.Listen("tcp", "127.0.0.2:"+portOf(t, inside))
+	if err != nil {
+		t.Skip("needs the address 127.0.0.2 on this machine: ", err)
+	}
+	outside := httptest.NewUnstartedServer(answering(http.StatusNoContent, "Connection", "close"))
+	_ = outside.Listener.Close()
+	outside.Listener = listener
+	outside.Start()
+	t.Cleanup(outside.Close)
+	sender := newSender(t, webhook.Config{
+		Allow: []string{"127.0.0.2"}, // stands for a public address
+		Resolver: resolver(t, func(_ string, asked int) []netip.Addr {
+			if asked == 1 {
+				return []netip.Addr{netip.MustParseAddr("127.0.0.2")}
+			}
+			return []netip.Addr{netip.MustParseAddr("127.0.0.1")}
+		}),
+	})
+	payload := contract.HTTPRequest{URL: "http://rebind.example:" + portOf(t, inside) + "/"}
+	if err := run(t.Context(), t, sender, attempt(payload)); err != nil {
+		t.Fatalf("before: %v", err)
+	}
+	err = run(t.Context(), t, sender, attempt(payload))
+	if !permanent(err) || !strings.Contains(err.Error(), "127.0.0.1 of the host rebind.example is refused") {
+		t.Errorf("after: %v", err)
+	}
+}
+
+func TestAllowAndDeny(t *testing.T) {
+	t.Parallel()
+	server := serve(t, answering(http.StatusOK))
+	for name, test := range map[string]struct {
+		allow, deny []string
+		host        string
+		want        string // "": it completes
+	}{
+		"nothing":                     {nil, nil, "intern.example", "loopback"},
+		"the host":                    {[]string{"intern.example"}, nil, "intern.example", ""},
+		"the host, in another case":   {[]string{"Intern.Example"}, nil, "INTERN.example", ""},
+		"the host with a full stop":   {[]string{"intern.example"}, nil, "intern.example.", ""},
+		"hosts below":                 {[]string{"*.example"}, nil, "intern.example", ""},
+		"the range":                   {[]string{"127.0.0.0/8"}, nil, "intern.example", ""},
+		"the address":                 {[]string{"127.0.0.1"}, nil, "127.0.0.1", ""},
+		"another host":                {[]string{"extern.example"}, nil, "intern.example", "loopback"},
+		"the host, but not its range": {[]string{"intern.example"}, []string{"127.0.0.0/8"}, "intern.example", "denied"},
+		"both":                        {[]string{"127.0.0.1"}, []string{"*.example"}, "intern.example", "denied"},
+		"a denied host":               {[]string{"127.0.0.1"}, []string{"intern.example"}, "Intern.Example.", "denied"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			sender := newSender(t, webhook.Config{
+				Allow: test.allow, Deny: test.deny, Resolver: resolver(t, always("127.0.0.1")),
+			})
+			err := run(t.Context(), t, sender, attempt(contract.HTTPRequest{
+				URL: "http://" + test.host + ":" + portOf(t, server),
+			}))
+			switch {
+			case test.want == "" && err != nil:
+				t.Error(err)
+			case test.want != "" && (!permanent(err) || !strings.Contains(err.Error(), test.want)):
+				t.Errorf("got %v, want %q", err, test.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,146 @@
+package webhook
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/textproto"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/handlers/webhook/contract"
+	"github.com/tasktable/tasktable/store"
+)
+
+// A Retry-After outside these bounds counts as the nearest bound.
+const (
+	minRetryAfter = time.Second
+	maxRetryAfter = 24 * time.Hour
+)
+
+// outcome returns nil for an answer with an expected status. Its errors contain the status and nothing else of the
+// answer, because servers repeat what they were sent, and errors go to logs.
+func outcome(payload contract.HTTPRequest, answer *http.Response, now time.Time) error {
+	status := answer.StatusCode
+	if payload.Expects(status) {
+		return nil
+	}
+	err := errors.New(strings.TrimSpace(fmt.Sprintf("the server answered %d %s", status, http.StatusText(status))))
+	switch {
+	case status == http.StatusRequestTimeout, status == http.StatusTooManyRequests,
+		status == http.StatusServiceUnavailable:
+		if delay, given := retryAfter(answer.Header.Get("Retry-After"), now); given {
+			return handlers.RetryAfter(delay, err)
+		}
+		return err
+	case status >= 200 && status <= 299, status >= 500:
+		return err
+	}
+	return handlers.Permanent(err)
+}
+
+// retryAfter reads the header Retry-After (RFC 9110, 10.2.3): a number of seconds or a date.
+func retryAfter(text string, now time.Time) (delay time.Duration, given bool) {
+	if seconds, err := strconv.ParseUint(text, 10, 64); err == nil || errors.Is(err, strconv.ErrRange) {
+		delay = time.Duration(min(seconds, uint64(maxRetryAfter/time.Second))) * time.Second
+	} else if at, err := http.ParseTime(text); err == nil {
+		delay = at.Sub(now)
+	} else {
+		return 0, false
+	}
+	return min(max(delay, minRetryAfter), maxRetryAfter), true
+}
+
+// failure is the error of a request that got no answer. It is permanent if the guard refused the address. It counts
+// for the breaker, unless the guard refused or the attempt was ended from outside.
+func failure(ctx context.Context, r *request, err error) error {
+	var refused refusedError
+	if errors.As(err, &refused) {
+		return uncountedError{handlers.Permanent(fmt.Errorf("%s: %w", r, refused))}
+	}
+	if ctx.Err() == nil {
+		return fmt.Errorf("%s: %w", r, describedError{err})
+	}
+	cause := context.Cause(ctx)
+	err = fmt.Errorf("%s: %w", r, cause)
+	var late timeoutError
+	if errors.As(cause, &late) || errors.Is(cause, handlers.ErrDeadline) {
+		return err
+	}
+	return uncountedError{err}
+}
+
+// describedError is an error of the HTTP client without the parts that a server chose, and with a bounded length. A
+// server could repeat the request's headers there.
+type describedError struct{ error }
+
+func (e describedError) Unwrap() error { return e.error }
+
+const maxDescribed = 300
+
+// inQuotes matches a quoted text. The client's errors quote the parts of an answer that they reject.
+var inQuotes = regexp.MustCompile(`"(?:[^"\\]|\\.)*"?`)
+
+func (e describedError) Error() string {
+	var malformed textproto.ProtocolError // its text has a line of the answer without quotes
+	switch {
+	case errors.As(e.error, &malformed):
+		return "the server's answer is malformed"
+	case errors.Is(e.error, io.EOF):
+		return "the server closed the connection without an answer"
+	}
+	text := inQuotes.ReplaceAllString(e.error.Error(), "…")
+	if len(text) > maxDescribed {
+		text = strings.ToValidUTF8(text[:maxDescribed], "") + "…"
+	}
+	return text
+}
+
+const (
+	maxResultBody   = 16 << 10
+	maxResultHeader = 1 << 10
+)
+
+// resultHeaders are the headers of an answer that the result keeps.
+var resultHeaders = []string{"Content-Type", "Date", "Etag", "Location", "X-Request-Id"}
+
+// result reads the beginning of the answer's body. The server has done its work by now, so a body that breaks off is
+// no error.
+func result(answer *http.Response) contract.Result {
+	body, err := io.ReadAll(io.LimitReader(answer.Body, maxResultBody+1))
+	kept := contract.Result{Status: answer.StatusCode, Truncated: err != nil || len(body) > maxResultBody}
+	body = body[:min(len(body), maxResultBody)]
+	for _, name := range resultHeaders {
+		if value := answer.Header.Get(name); value != "" {
+			if kept.Headers == nil {
+				kept.Headers = map[string]string{}
+			}
+			kept.Headers[name] = value[:min(len(value), maxResultHeader)]
+		}
+	}
+	switch {
+	case len(body) == 0:
+	case !kept.Truncated && storable(body):
+		kept.Body = body
+	default:
+		text := strings.ReplaceAll(strings.ToValidUTF8(string(body), "\uFFFD"), "\x00", "\uFFFD")
+		kept.Body, _ = json.Marshal(text) // a string always encodes
+	}
+	return kept
+}
+
+// storable reports whether Postgres can store the text as jsonb. That has the same rules for results as for payloads.
+func storable(body []byte) bool {
+	if !json.Valid(body) {
+		return false
+	}
+	wrapped := bytes.Join([][]byte{[]byte(`{"type":"RESULT","body":`), body, []byte("}")}, nil)
+	return store.Task{ID: "result", Payload: store.JSON(wrapped)}.Check() == nil
+}
