@@ -27,7 +27,7 @@ require (
 	github.com/spf13/cobra v1.10.2
 	github.com/spf13/pflag v1.0.10
 	github.com/standard-webhooks/standard-webhooks/libraries v0.0.1 // tests
-	github.com/testcontainers/testcontainers-go v0.44.0 // tests in Docker; go.sum lacks go-ansiterm, which it needs on Windows alone: "go mod tidy" asks for it
+	github.com/testcontainers/testcontainers-go v0.44.0 // tests in Docker
 	github.com/wneessen/go-mail v0.8.1
 	go.opentelemetry.io/otel v1.47.0
 	go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp v1.47.0

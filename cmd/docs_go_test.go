@@ -34,6 +34,8 @@ var documentedImports = map[string]string{
 	"webhook":       "github.com/tasktable/tasktable/handlers/webhook",
 	"community":     "github.com/tasktable/tasktable/handlers/community",
 	"migrations":    "github.com/tasktable/tasktable/migrations",
+	"api":           "github.com/tasktable/tasktable/scheduled/api",
+	"keys":          "github.com/tasktable/tasktable/scheduled/api/keys",
 	"scheduled":     "github.com/tasktable/tasktable/scheduled",
 	"scheduledtest": "github.com/tasktable/tasktable/scheduled/scheduledtest",
 	"store":         "github.com/tasktable/tasktable/store",

@@ -40,6 +40,7 @@ func (s *apiSettings) options() []options.Option {
 			Set: options.Int(&s.addressRate, 1, 1000000), Default: fmt.Sprint(api.DefaultAddressRate),
 			Usage: "how many calls a second the API answers to one address; raise it behind a proxy"},
 		{Flag: "api-origin", Variable: "TASKTABLE_API_ORIGINS", Kind: "origin", Repeatable: true,
+			Sample: "https://admin.example.org",
 			Set: origins(&s.origins),
 			Usage: "an origin whose pages may call the API from a browser, such as https://admin.example.org; may be " +
 				"repeated, or separated by commas (default none)"},

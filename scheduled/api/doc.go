@@ -1,8 +1,12 @@
 // Package api serves tasks over HTTP, so that a team can schedule in any language. Handler returns an http.Handler to
 // mount in a service's own server. The program tasktable serves it with serve --api.
 //
+//	authenticator := keys.NewAuthenticator(keys.AuthenticatorConfig{Keys: keys.New(keys.Config{}), DB: pool})
 //	service, err := api.New(api.Config{Pool: pool, Authenticate: api.ByKey(authenticator)})
-//	mux.Handle("/", service.Handler())
+//	if err != nil {
+//		return err
+//	}
+//	http.Handle("/v1/", service.Handler())
 //
 // Each call is one call of package store or package inspect. The API has no second implementation of a verb, therefore
 // a task has the same life whether Go, SQL or HTTP scheduled it.
