@@ -41,7 +41,7 @@ func (s *apiSettings) options() []options.Option {
 			Usage: "how many calls a second the API answers to one address; raise it behind a proxy"},
 		{Flag: "api-origin", Variable: "TASKTABLE_API_ORIGINS", Kind: "origin", Repeatable: true,
 			Sample: "https://admin.example.org",
-			Set: origins(&s.origins),
+			Set:    origins(&s.origins),
 			Usage: "an origin whose pages may call the API from a browser, such as https://admin.example.org; may be " +
 				"repeated, or separated by commas (default none)"},
 		{Flag: "api-tenant-role", Variable: "TASKTABLE_API_TENANT_ROLE", Kind: "name",

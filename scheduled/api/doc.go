@@ -4,7 +4,7 @@
 //	authenticator := keys.NewAuthenticator(keys.AuthenticatorConfig{Keys: keys.New(keys.Config{}), DB: pool})
 //	service, err := api.New(api.Config{Pool: pool, Authenticate: api.ByKey(authenticator)})
 //	if err != nil {
-//		return err
+//		log.Fatal(err)
 //	}
 //	http.Handle("/v1/", service.Handler())
 //
