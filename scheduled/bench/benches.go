@@ -8,6 +8,7 @@ var All = []Bench{
 	idleBench,
 	crowdBench,
 	scheduleBench,
+	apiBench,
 	recoverBench,
 	scaleBench,
 	snapshotBench,

@@ -95,17 +95,13 @@ func scheduleRound(ctx context.Context, config Config) (rates map[string]float64
 				return fmt.Errorf("%s: %w", one.name, err)
 			}
 		}
-		if rates["bulk_per_s"], err = bulk(config.Tasks, func(from, to int) error {
-			all := make([]store.Task, 0, to-from)
-			for i := from; i < to; i++ {
-				all = append(all, benchTask("bulk", i, at))
-			}
-			_, err := tasks.ScheduleMany(ctx, d.Pool, all)
+		if rates["bulk_per_s"], err = bulk(config.Tasks, scheduleBulk, func(from, to int) error {
+			_, err := tasks.ScheduleMany(ctx, d.Pool, benchTasks("bulk", from, to, at))
 			return err
 		}); err != nil {
 			return err
 		}
-		if rates["river_bulk_per_s"], err = bulk(config.Tasks, func(from, to int) error {
+		if rates["river_bulk_per_s"], err = bulk(config.Tasks, scheduleBulk, func(from, to int) error {
 			return insertRiverBetween(ctx, client, from, to, at)
 		}); err != nil {
 			return err
@@ -121,6 +117,14 @@ func benchTask(prefix string, i int, at time.Time) store.Task {
 		Payload: store.JSON(fmt.Sprintf(`{"type":%q,"n":%d}`, taskType, i)),
 		At:      at,
 	}
+}
+
+func benchTasks(prefix string, from, to int, at time.Time) []store.Task {
+	tasks := make([]store.Task, 0, to-from)
+	for i := from; i < to; i++ {
+		tasks = append(tasks, benchTask(prefix, i, at))
+	}
+	return tasks
 }
 
 // each calls do for the numbers 1 to n on several goroutines, and returns the calls per second.
@@ -149,10 +153,10 @@ func each(ctx context.Context, n int, do func(i int) error) (rate float64, err e
 }
 
 // bulk calls do for each chunk of 0 to n, and returns the tasks per second.
-func bulk(n int, do func(from, to int) error) (rate float64, err error) {
+func bulk(n, chunk int, do func(from, to int) error) (rate float64, err error) {
 	began := time.Now()
-	for from := 0; from < n; from += scheduleBulk {
-		if err := do(from, min(from+scheduleBulk, n)); err != nil {
+	for from := 0; from < n; from += chunk {
+		if err := do(from, min(from+chunk, n)); err != nil {
 			return 0, err
 		}
 	}
