@@ -45,9 +45,11 @@ var documentedCommands = map[string]func(args []string) int{
 	"doctor":    func(args []string) int { return orElse(exitUnhealthy, asProgramRuns(args)) }, // no node runs
 	"tasks":     confirmed,
 	"dead":      confirmed,
-	"demo":      seen, // these take their time; tests of their own run them
-	"prove":     seen,
-	"bench":     seen,
+	// there is no such key
+	"keys revoke": func(args []string) int { return orElse(exitFailed, asProgramRuns(args)) },
+	"demo":        seen, // these take their time; tests of their own run them
+	"prove":       seen,
+	"bench":       seen,
 }
 
 // inDocs is set for the programs above: the top of the source tree. docsPath is where the system has its own.
@@ -163,4 +165,4 @@ func documentedRoles(t *testing.T) (variables []string) {
 	return variables
 }
 
-var documentedRoleNames = []string{"owner", "engine", "application", "auditor"}
+var documentedRoleNames = []string{"owner", "engine", "application", "auditor", "tenant"}

@@ -10,12 +10,13 @@ import (
 	"github.com/tasktable/tasktable/migrations"
 )
 
-const rolesHelp = `Prints the SQL that gives four database roles their rights, and makes the roles that are missing:
+const rolesHelp = `Prints the SQL that gives five database roles their rights, and makes the roles that are missing:
 
   owner        owns the schema and everything in it, and migrates it
   engine       for nodes, also those embedded in services, and for operators
   application  for programs that only schedule: it calls the functions and reads, and writes to no table
   auditor      reads everything
+  tenant       what the HTTP API becomes for a call whose key belongs to a tenant: it has this tenant's tasks alone
 
 Run the SQL after each migration, because a function that was created again has lost its rights. You may run it any
 number of times. The first run needs a superuser, or a role with CREATEROLE that owns the objects. Later the owner
@@ -46,6 +47,7 @@ func (p *program) rolesCommand() *cobra.Command {
 		role("engine-role", "TASKTABLE_ENGINE_ROLE", &r.names.Engine, "the role of nodes and operators"),
 		role("application-role", "TASKTABLE_APPLICATION_ROLE", &r.names.Application, "the role that schedules"),
 		role("auditor-role", "TASKTABLE_AUDITOR_ROLE", &r.names.Auditor, "the role that reads"),
+		role("tenant-role", "TASKTABLE_TENANT_ROLE", &r.names.Tenant, "the role of calls for a tenant"),
 		{Flag: "application-service", Variable: "TASKTABLE_APPLICATION_SERVICES", Kind: "service", Repeatable: true,
 			Set: services(&r.names.Services),
 			Usage: "a service whose tasks the application role may read and change; may be repeated, or separated " +

@@ -227,7 +227,11 @@ func collected(t *testing.T) (statements []statement) {
 		constants: map[string]ast.Expr{},
 	}
 	shared.collect()
-	for _, folder := range []string{"store", "store/inspect", "scheduled", "scheduled/internal/taskdb"} {
+	for _, folder := range []string{
+		"store", "store/inspect", "scheduled", "scheduled/api/keys", "scheduled/internal/leader",
+		"scheduled/internal/maintenance", "scheduled/internal/metrics", "scheduled/internal/riverjobs",
+		"scheduled/internal/session", "scheduled/internal/taskdb", "scheduled/internal/worker",
+	} {
 		c := collector{folder: folder, files: parsed(t, folder), constants: map[string]ast.Expr{}, shared: &shared}
 		statements = append(statements, c.collect()...)
 	}

@@ -26,7 +26,8 @@ func TestAuthenticate(t *testing.T) {
 	}
 	for _, unknown := range []string{
 		"", "tt_", secret[:45], secret + "A", strings.ToLower(secret) + "x", "TT_" + secret[3:],
-		"tt_" + strings.Repeat("A", 43), "tt_" + strings.Repeat("=", 43), made.Prefix, "tt_" + strings.Repeat("\x00", 43),
+		"tt_" + strings.Repeat("A", 43), "tt_" + strings.Repeat("=", 43), made.Prefix,
+		"tt_" + strings.Repeat("\x00", 43),
 	} {
 		_, err := all.Authenticate(ctx, pool, unknown)
 		fails(t, err, keys.ErrUnknownKey, "authenticate: no such key")

@@ -78,8 +78,15 @@ type NewKey struct {
 
 var nameSyntax = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,63}$`)
 
-// check returns the key with its defaults and its scopes in order, or the error about a field.
-func (n NewKey) check() (NewKey, error) {
+// Check returns the error that Create would return for a field, except for a name that another key has. It wraps
+// store.ErrInvalid.
+func (n NewKey) Check() error {
+	_, err := n.complete()
+	return err
+}
+
+// complete returns the key with its defaults and with its scopes in order, or the error about a field.
+func (n NewKey) complete() (NewKey, error) {
 	if n.Service == "" {
 		n.Service = DefaultService
 	}

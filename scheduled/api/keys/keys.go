@@ -104,7 +104,7 @@ func (k *Keys) Create(ctx context.Context, db store.DB, key NewKey) (secret stri
 	if k.err != nil {
 		return "", Key{}, fmt.Errorf("create key: %w", k.err)
 	}
-	if key, err = key.check(); err != nil {
+	if key, err = key.complete(); err != nil {
 		return "", Key{}, fmt.Errorf("create key: %w", err)
 	}
 	doing := "create key " + key.Name

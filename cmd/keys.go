@@ -1,0 +1,159 @@
+package cmd
+
+import (
+	"context"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tasktable/tasktable/cmd/internal/options"
+	"github.com/tasktable/tasktable/cmd/internal/term"
+	"github.com/tasktable/tasktable/scheduled/api/keys"
+	"github.com/tasktable/tasktable/store"
+)
+
+func (p *program) keysCommand() *cobra.Command {
+	group := &cobra.Command{
+		Use:   "keys",
+		Short: "Creates, lists and revokes keys of the HTTP API",
+		Example: `  tasktable keys create ci --scope schedule --expires-in 90d
+  tasktable keys list
+  tasktable keys revoke ci`,
+		Args: options.NoArguments,
+		RunE: func(command *cobra.Command, _ []string) error { return command.Help() },
+	}
+	group.AddCommand(p.keysCreateCommand(), p.keysListCommand(), p.keysRevokeCommand())
+	return group
+}
+
+// keysOf are the keys in the schema of the command.
+func (c *client) keysOf(tenantRole string) (*keys.Keys, error) {
+	schema, err := store.NewSchema(c.database.schema)
+	if err != nil {
+		return nil, err
+	}
+	return keys.New(keys.Config{Schema: schema, TenantRole: tenantRole}), nil
+}
+
+func scopesText(scopes []keys.Scope) string {
+	texts := make([]string, len(scopes))
+	for i, scope := range scopes {
+		texts[i] = string(scope)
+	}
+	return strings.Join(texts, ",")
+}
+
+const keysListHelp = `Lists keys of the HTTP API, sorted by name. Nobody can show a key again, so PREFIX has its first
+characters. LAST USED is written at most once a minute. TENANT is - for a key that has the tasks of all tenants.
+
+With --output json it prints an array of the keys.`
+
+// keysList is the command keys list.
+type keysList struct {
+	*client
+	all bool
+}
+
+func (p *program) keysListCommand() *cobra.Command {
+	l := &keysList{client: p.client()}
+	opts := []options.Option{{Flag: "all", Set: options.Bool(&l.all), Usage: "also keys that were revoked"}}
+	return p.Bind(&cobra.Command{
+		Use:   "list",
+		Short: "Lists keys: what each may do, until when, and when it was used last",
+		Long:  keysListHelp,
+		Example: `  tasktable keys list
+  tasktable keys list --all --output json | jq -r '.[] | select(.last_used_at == null) | .name'   # never used`,
+	}, append(opts, l.options()...), l.opened(l.run))
+}
+
+func (l *keysList) run(ctx context.Context) error {
+	all, err := l.keysOf("")
+	if err != nil {
+		return err
+	}
+	found, err := all.List(ctx, l.pool, l.all)
+	if err != nil {
+		return err
+	}
+	headings := []string{"NAME", "PREFIX", "SCOPES", "SERVICE", "TENANT", "RATE", "CREATED AT", "EXPIRES AT",
+		"LAST USED AT"}
+	if l.all {
+		headings = append(headings, "REVOKED AT", "REVOKED BY")
+	}
+	t := term.NewTable(headings...)
+	for _, key := range found {
+		expires := term.CellOf(l.When(key.ExpiresAt))
+		if key.ExpiresAt != nil && !key.ExpiresAt.After(l.Now) {
+			expires.Color = term.Red
+		}
+		row := []any{key.Name, key.Prefix, scopesText(key.Scopes), key.Service, key.TenantID,
+			rateText(key.Rate), l.When(&key.CreatedAt), expires, l.When(key.LastUsedAt)}
+		if l.all {
+			row = append(row, l.When(key.RevokedAt), key.RevokedBy)
+		}
+		t.Add(row...)
+	}
+	return l.List(found, t, "There are no keys.")
+}
+
+func rateText(rate int) term.Cell {
+	if rate == 0 {
+		return term.Cell{Number: true}
+	}
+	return term.CellOf(rate)
+}
+
+const keysRevokeHelp = `Revokes a key of the HTTP API. Nodes may accept it for 5 more seconds. Nothing can make it valid
+again, but its name is free for another key. If no key has the name, or only revoked keys have it, the exit code is 1.`
+
+// keysRevoke is the command keys revoke.
+type keysRevoke struct {
+	*client
+	name string
+}
+
+func (p *program) keysRevokeCommand() *cobra.Command {
+	r := &keysRevoke{client: p.client()}
+	return p.BindArguments(&cobra.Command{
+		Use:     "revoke NAME",
+		Short:   "Revokes a key",
+		Long:    keysRevokeHelp,
+		Example: "  tasktable keys revoke ci\n  tasktable keys revoke ci --by ann --output json",
+	}, r.options(), keyName(&r.name, r.keyNames), r.opened(r.run))
+}
+
+// keyName takes the name of one key.
+func keyName(into *string, complete options.Completion) options.Arguments {
+	return options.Arguments{Name: "NAME", MinCount: 1, MaxCount: 1, Complete: complete,
+		Set: func(given []string) error { *into = given[0]; return nil }}
+}
+
+func (r *keysRevoke) run(ctx context.Context) error {
+	all, err := r.keysOf("")
+	if err != nil {
+		return err
+	}
+	key, err := all.Revoke(ctx, r.pool, r.name, r.author())
+	if err != nil {
+		return err
+	}
+	t := term.NewTable("NAME", "PREFIX", "OUTCOME")
+	t.Add(key.Name, key.Prefix, "revoked")
+	return r.One(key, t)
+}
+
+// keyNames completes the names of keys that are not revoked.
+func (c *client) keyNames(ctx context.Context, prefix string) []string {
+	return c.ask(ctx, func(ctx context.Context, db store.DB, _ store.Config) ([]string, error) {
+		all, err := c.keysOf("")
+		if err != nil {
+			return nil, err
+		}
+		found, err := all.List(ctx, db, false)
+		var names []string
+		for _, key := range found {
+			names = append(names, key.Name)
+		}
+		return options.Words(names...)(ctx, prefix), err
+	})
+}

@@ -1,0 +1,123 @@
+package cmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tasktable/tasktable/cmd/internal/options"
+	"github.com/tasktable/tasktable/cmd/internal/term"
+	"github.com/tasktable/tasktable/scheduled/api/keys"
+	"github.com/tasktable/tasktable/store"
+)
+
+const keysCreateHelp = `Creates a key of the HTTP API, and prints it. Keep it where secrets are kept, because only its
+hash is stored, and nobody can show it again. A caller sends it in the header "Authorization: Bearer KEY".
+
+NAME has 1 to 63 letters, digits or _.-. Another key may have it only if that key is revoked.
+
+With --tenant the key has the tasks of one tenant alone: the database shows no others, and refuses to change them. This
+needs the role of tenants, which the SQL of tasktable migrate roles makes.
+
+With --output json it prints an object with the key, "key": "tt_…", and its fields.`
+
+// keysCreate is the command keys create.
+type keysCreate struct {
+	*client
+	key        keys.NewKey
+	tenantRole string
+}
+
+func (p *program) keysCreateCommand() *cobra.Command {
+	k := &keysCreate{client: p.client()}
+	scopes := make([]string, len(keys.Scopes()))
+	for i, scope := range keys.Scopes() {
+		scopes[i] = string(scope)
+	}
+	opts := []options.Option{
+		{Flag: "scope", Kind: "scope", Repeatable: true, Set: scopesOf(&k.key.Scopes, scopes),
+			Complete: options.Words(scopes...).Each(),
+			Usage: "what the key may do: " + strings.Join(scopes, ", ") + ", one or several separated by commas; " +
+				"required"},
+		{Flag: "service", Kind: "name", Set: options.Text(&k.key.Service, store.MaxIDBytes),
+			Usage: "the service in whose name tasks are scheduled (default " + keys.DefaultService + ")"},
+		{Flag: "tenant", Kind: "tenant", Set: options.Text(&k.key.TenantID, store.MaxIDBytes),
+			Usage: "the tenant whose tasks the key has (default all tenants)"},
+		{Flag: "expires-in", Kind: "duration", Set: lifetime(&k.key.ExpiresIn),
+			Usage: "when the key expires, such as 12h, 90d or 52w from now (default never)"},
+		{Flag: "rate", Kind: "number", Set: options.Int(&k.key.Rate, 1, keys.MaxRate),
+			Usage: "how many calls it may make in a second (default no limit)"},
+		{Flag: "tenant-role", Variable: "TASKTABLE_TENANT_ROLE", Kind: "name", Set: options.Text(&k.tenantRole, 63),
+			Usage: "the role of calls for a tenant (default the schema's name and _tenant)"},
+	}
+	return p.BindArguments(&cobra.Command{
+		Use:   "create NAME",
+		Short: "Creates a key and prints it, once",
+		Long:  keysCreateHelp,
+		Example: `  tasktable keys create ci --scope schedule --expires-in 90d
+  tasktable keys create grafana --scope read --rate 10 --output json | jq -r .key > grafana.key
+  tasktable migrate roles | psql -v ON_ERROR_STOP=1 "$DATABASE_URL"   # once, for keys of tenants
+  tasktable keys create acme --scope read,schedule --tenant acme`,
+	}, append(opts, k.options()...), keyName(&k.key.Name, nil), k.opened(k.run, k.check))
+}
+
+func scopesOf(into *[]keys.Scope, choices []string) func(string) error {
+	return func(given string) error {
+		*into = nil
+		for one := range strings.SplitSeq(given, ",") {
+			if one = strings.TrimSpace(one); !slices.Contains(choices, one) {
+				return fmt.Errorf("must be of %s, one or several separated by commas", strings.Join(choices, ", "))
+			}
+			*into = append(*into, keys.Scope(one))
+		}
+		return nil
+	}
+}
+
+// lifetime takes a duration. Its units may be days and weeks, too.
+func lifetime(into *time.Duration) func(string) error {
+	return func(given string) error {
+		value, ok := term.ParseDistance(given)
+		if !ok || value < time.Second || value > keys.MaxExpiresIn {
+			return errors.New("must be a duration from 1s to 100 years, such as 12h, 90d or 52w")
+		}
+		*into = value
+		return nil
+	}
+}
+
+func (k *keysCreate) check() error {
+	if len(k.key.Scopes) == 0 {
+		return options.Usage("--scope is missing: the key must be allowed something")
+	}
+	k.key.By = k.author()
+	return k.key.Check()
+}
+
+// createdKey is the only output that has a secret.
+type createdKey struct {
+	Secret string `json:"key"`
+	keys.Key
+}
+
+func (k *keysCreate) run(ctx context.Context) error {
+	all, err := k.keysOf(k.tenantRole)
+	if err != nil {
+		return err
+	}
+	secret, key, err := all.Create(ctx, k.pool, k.key)
+	if err != nil {
+		return err
+	}
+	if k.JSON {
+		return k.Document(createdKey{secret, key})
+	}
+	k.Note("This is the key %s. Keep it now, because it is not shown again:", key.Name)
+	_, err = fmt.Fprintln(k.Data, secret)
+	return err
+}
