@@ -121,8 +121,7 @@ func TestAKeyOfATenant(t *testing.T) {
 	if _, err := conn.Exec(t.Context(), script.String(), pgx.QueryExecModeSimpleProtocol); err != nil {
 		t.Fatal(err)
 	}
-	got := runFixed(t, []string{"DATABASE_URL=" + url, "TASKTABLE_TENANT_ROLE=" + roles.Tenant}, "keys", "create", "acme",
-		"--scope=read", "--tenant=acme")
-	got.want(t, exitOK)
+	runFixed(t, []string{"DATABASE_URL=" + url, "TASKTABLE_TENANT_ROLE=" + roles.Tenant}, "keys", "create", "acme",
+		"--scope=read", "--tenant=acme").want(t, exitOK)
 	mustExec(t, url, `SELECT 1 / count(*) FROM tasktable.api_keys WHERE name = 'acme' AND tenant_id = 'acme'`)
 }

@@ -586,6 +586,8 @@ BEGIN
                 WHERE t.id = c.task_id AND (t.entity = erase.entity OR t.tenant_id = erase.tenant_id))
         GROUP BY c.task_id
     ) AS past;
+    DELETE FROM tasktable.api_answers AS a USING tasktable.api_keys AS k
+    WHERE k.number = a.key_number AND k.tenant_id = erase.tenant_id;
     WITH gone AS (
         DELETE FROM tasktable.scheduled_task_executions AS e USING unnest(ids, untils) AS past (id, until)
         WHERE e.task_id = past.id AND e.fence < past.until RETURNING 1
@@ -600,8 +602,8 @@ BEGIN
     RETURN NEXT;
 END $$;
 COMMENT ON FUNCTION tasktable.erase IS 'Removes all tasks of an entity or of a tenant, and their history, also of '
-    'tasks that were deleted or given to somebody else before. Running tasks are cancelled and counted. Call erase '
-    'again when they have ended.';
+    'tasks that were deleted or given to somebody else before. Of a tenant also the answers of the HTTP API to its '
+    'keys. Running tasks are cancelled and counted. Call erase again when they have ended.';
 -- +goose StatementEnd
 
 -- +goose Down

@@ -69,7 +69,8 @@ func (s *tenants) within(ctx context.Context, t *testing.T, tenant string, do fu
 
 // tenantVerbs are all verbs, on a task.
 var tenantVerbs = []struct{ name, id, sql, own string }{
-	{"schedule", "one", `schedule('{"type":"TEST","n":2}', '2100-01-01 00:09Z', ID, tenant_id => TENANT)`, "rescheduled"},
+	{"schedule", "one",
+		`schedule('{"type":"TEST","n":2}', '2100-01-01 00:09Z', ID, tenant_id => TENANT)`, "rescheduled"},
 	{"schedule, unchanged", "one",
 		`schedule('{"type":"TEST"}', '2100-01-01 00:01Z', ID, tenant_id => TENANT, entity => 'event:1')`, "unchanged"},
 	{"schedule, finished", "done", `schedule('{"type":"TEST"}', NULL, ID, tenant_id => TENANT)`, "finished"},
@@ -239,7 +240,8 @@ func TestATenantMayDoNothingElse(t *testing.T) {
 		`SELECT tasktable.fork_occurrence('acme daily', now())`, `SELECT tasktable.services_of('x')`,
 		`SELECT tasktable.tenant_of('x')`, `SELECT FROM tasktable.api_keys`, `SELECT FROM tasktable.api_answers`,
 		`DELETE FROM tasktable.api_answers`, `UPDATE tasktable.api_keys SET tenant_id = NULL`,
-		`UPDATE tasktable.scheduled_tasks SET tenant_id = 'globex'`, `SET row_security = off; TABLE tasktable.scheduled_tasks`,
+		`UPDATE tasktable.scheduled_tasks SET tenant_id = 'globex'`,
+		`SET row_security = off; TABLE tasktable.scheduled_tasks`,
 	}, forbidden...) {
 		if strings.HasPrefix(statement, "SET session_replication_role") {
 			continue // asks the right of the session

@@ -240,6 +240,24 @@ func TestEraseOfATaskThatIsBeingClaimed(t *testing.T) {
 }
 
 // Erasing is the caller's transaction, and what follows in it is recorded as ever.
+// Answers of the HTTP API may have payloads of the tenant in them.
+func TestEraseOfATenantsAnswers(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for _, tenant := range []string{"ann", "bob"} {
+		one[int64](b, b.pool, `WITH key AS (
+				INSERT INTO tasktable.api_keys (name, prefix, secret_hash, scopes, service, tenant_id)
+				VALUES ($1::text, 'tt_', sha256(convert_to($1::text, 'UTF8')), '{read}', 'api', $1::text) RETURNING number
+			)
+			INSERT INTO tasktable.api_answers (key_number, idempotency_key, request_hash, status)
+			SELECT number, 'x', '', 200 FROM key RETURNING key_number`, tenant)
+	}
+	_, err := b.tasks.EraseTenant(b.ctx, b.pool, "ann")
+	b.check(err)
+	same(b, "whose answers are left", one[string](b, b.pool, `SELECT string_agg(k.name, ' ') FROM tasktable.api_answers
+		AS a JOIN tasktable.api_keys AS k ON k.number = a.key_number`), "bob")
+}
+
 func TestEraseIsPartOfItsTransaction(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -85,7 +85,7 @@ func TestWhatTheEngineLacks(t *testing.T) {
 	r := newRoles(t)
 	r.exec(`REVOKE INSERT, UPDATE ON tasktable.nodes FROM ` + r.Engine)
 	r.exec(`REVOKE USAGE ON SEQUENCE tasktable.task_numbers FROM ` + r.Engine)
-	r.exec(`REVOKE EXECUTE ON FUNCTION tasktable.cancel(text, text) FROM ` + r.Engine)
+	r.exec(`REVOKE EXECUTE ON FUNCTION tasktable.pause_scope FROM ` + r.Engine)
 	found := r.finds(r.as(r.Engine, "permissions"), "permissions", Error,
 		"may write tasks, but lacks rights on 3 objects that a node needs")
 	_, grants, _ := strings.Cut(found.Do, "\n")

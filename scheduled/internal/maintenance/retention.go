@@ -226,6 +226,11 @@ WITH nodes AS (
     DELETE FROM tasktable.pauses WHERE $1::interval IS NOT NULL
         AND ends_at < coalesce($2::timestamptz, clock_timestamp()) - greatest($1::interval,
         interval '720 hours') RETURNING 1
+), answers AS ( -- not counted, because they are no history
+    DELETE FROM tasktable.api_answers AS a WHERE a.ctid = ANY (ARRAY(
+        SELECT o.ctid FROM tasktable.api_answers AS o
+        WHERE o.created_at < coalesce($2::timestamptz, clock_timestamp()) - interval '24 hours'
+        ORDER BY o.created_at LIMIT 100000))
 )
 SELECT (SELECT count(*) FROM nodes) + (SELECT count(*) FROM pauses)`
 

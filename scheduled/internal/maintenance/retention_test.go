@@ -79,6 +79,27 @@ func (b *bench) left() string {
 	return strings.Join(text, "; ")
 }
 
+// The answers of the HTTP API are kept for 24 hours, however long tasks are.
+func TestRetainAnswers(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for key, age := range map[string]time.Duration{"old": day + time.Second, "new": day - time.Second} {
+		_, err := b.Pool.Exec(b.T.Context(), `INSERT INTO tasktable.api_answers (key_number, idempotency_key,
+			request_hash, status, created_at) VALUES (1, $1, '', 200, $2)`, key, enginetest.Noon.Add(-age))
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if removed, _ := b.retain(b.retainerOf(-1, nil), enginetest.Noon); removed != 0 {
+		t.Errorf("%d tasks and lines of history were removed", removed)
+	}
+	var left string
+	if err := b.Pool.QueryRow(b.T.Context(), `SELECT string_agg(idempotency_key, ' ') FROM tasktable.api_answers`).
+		Scan(&left); err != nil || left != "new" {
+		t.Errorf("left are %s, %v", left, err)
+	}
+}
+
 // Tasks are kept as long as their own period, their type's or the default says, from their end; their
 // history goes with them.
 func TestRetainTasks(t *testing.T) {
