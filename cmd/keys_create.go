@@ -45,7 +45,7 @@ func (p *program) keysCreateCommand() *cobra.Command {
 			Usage: "what the key may do: " + strings.Join(scopes, ", ") + ", one or several separated by commas; " +
 				"required"},
 		{Flag: "service", Kind: "name", Set: options.Text(&k.key.Service, store.MaxIDBytes),
-			Usage: "the service in whose name tasks are scheduled (default " + keys.DefaultService + ")"},
+			Usage: "the service in whose name tasks are scheduled (default the name of the key)"},
 		{Flag: "tenant", Kind: "tenant", Set: options.Text(&k.key.TenantID, store.MaxIDBytes),
 			Usage: "the tenant whose tasks the key has (default all tenants)"},
 		{Flag: "expires-in", Kind: "duration", Set: lifetime(&k.key.ExpiresIn),

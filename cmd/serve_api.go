@@ -109,16 +109,8 @@ func (s *apiSettings) start(
 	}
 	handler := served.Handler()
 	server.handler.Store(&handler)
-	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		served.Run(running)
-	}()
 	return func() {
 		server.handler.Store(nil) // calls that come now get 503; those under way are answered
-		cancel()
-		<-ended
 		pool.Close()
 	}, nil
 }

@@ -587,7 +587,7 @@ BEGIN
         GROUP BY c.task_id
     ) AS past;
     DELETE FROM tasktable.api_answers AS a USING tasktable.api_keys AS k
-    WHERE k.number = a.key_number AND k.tenant_id = erase.tenant_id;
+    WHERE k.name = a.caller AND k.tenant_id = erase.tenant_id;
     WITH gone AS (
         DELETE FROM tasktable.scheduled_task_executions AS e USING unnest(ids, untils) AS past (id, until)
         WHERE e.task_id = past.id AND e.fence < past.until RETURNING 1

@@ -10,7 +10,6 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tasktable/tasktable/store"
 )
@@ -18,7 +17,8 @@ import (
 // answers stores the answers of calls that had an Idempotency-Key. An answer is written in the transaction of its
 // change. Therefore a client that lost the answer can repeat the call, and the change is made once.
 //
-// Only answers of calls that committed are stored. A call that was refused has changed nothing, and is tried again.
+// The leader of the nodes removes answers after 24 hours. Only answers of calls that committed are stored. A call that
+// was refused has changed nothing, and is tried again.
 type answers struct{ schema store.Schema }
 
 // asked is a call with an Idempotency-Key. Without a key it is the zero value.
@@ -105,22 +105,4 @@ func (s answers) find(ctx context.Context, tx pgx.Tx, asked asked) (stored []byt
 		return nil, errOtherRequest
 	}
 	return stored, nil
-}
-
-const removeOldAnswersSQL = `
-DELETE FROM tasktable.api_answers WHERE ctid = ANY (ARRAY(
-    SELECT a.ctid FROM tasktable.api_answers AS a
-    WHERE a.created_at < clock_timestamp() - interval '24 hours' ORDER BY a.created_at LIMIT 5000))`
-
-// removeOld removes the answers that are older than a day, and returns how many there were.
-func (s answers) removeOld(ctx context.Context, pool *pgxpool.Pool) (removed int64, err error) {
-	for {
-		tag, err := pool.Exec(ctx, s.schema.SQL(removeOldAnswersSQL))
-		if err != nil {
-			return removed, fmt.Errorf("remove old answers: %w", err)
-		}
-		if removed += tag.RowsAffected(); tag.RowsAffected() == 0 {
-			return removed, nil
-		}
-	}
 }

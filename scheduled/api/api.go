@@ -1,12 +1,10 @@
 package api
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
@@ -69,28 +67,6 @@ func New(config Config) (*API, error) {
 
 // Handler returns the handler of all paths: /v1/, /docs, /openapi.json and /openapi.yaml.
 func (a *API) Handler() http.Handler { return a.handler }
-
-// removeEvery is how often answers that are too old are removed.
-const removeEvery = 10 * time.Minute
-
-// Run removes stored answers after a day, until ctx ends. The API also works without it, but the table of the answers
-// then grows.
-func (a *API) Run(ctx context.Context) {
-	every := time.NewTicker(removeEvery)
-	defer every.Stop()
-	for {
-		if removed, err := a.answers.removeOld(ctx, a.config.Pool); err != nil && ctx.Err() == nil {
-			a.config.Logger.Warn("old answers of the API are not removed", "error", err)
-		} else if removed > 0 {
-			a.config.Logger.Debug("old answers of the API are removed", "answers", removed)
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-every.C:
-		}
-	}
-}
 
 // author returns the Store and the Inspector of a caller.
 func (a *API) author(caller Caller) *author {

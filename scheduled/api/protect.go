@@ -10,12 +10,14 @@ import (
 	"io"
 	"log/slog"
 	"math"
+	"mime"
 	"net"
 	"net/http"
 	"regexp"
 	"runtime/debug"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -123,6 +125,11 @@ func readBody(w http.ResponseWriter, r *http.Request, noted *exchange) (refused 
 	}
 	if err != nil {
 		writeProblem(w, http.StatusBadRequest, "the body could not be read")
+		return true
+	}
+	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); len(body) > 0 &&
+		(err != nil || kind != "application/json" && !strings.HasSuffix(kind, "+json")) {
+		writeProblem(w, http.StatusUnsupportedMediaType, "the body must be JSON; set Content-Type: application/json")
 		return true
 	}
 	if depthOf(body) > MaxDepth {

@@ -124,7 +124,7 @@ func TestTenantTouchesItsTasksAlone(t *testing.T) {
 		fmt.Sprintf(`{"receipts":[{"id":"a","revision":%d,"outcome":"queued"}]}`, s.row("a").Revision) {
 		t.Errorf("retried %s", got.text)
 	}
-	if row := s.row("a"); *row.TenantID != "acme" || *row.ScheduledBy != "api" {
+	if row := s.row("a"); *row.TenantID != "acme" || *row.ScheduledBy != "acme" {
 		t.Errorf("the task of acme is %+v", row)
 	}
 }

@@ -55,16 +55,14 @@ const (
 	MaxExpiresIn  = 876600 * time.Hour // 100 years
 )
 
-// DefaultService is the default of NewKey.Service.
-const DefaultService = "api"
-
 // NewKey is a key to create.
 type NewKey struct {
 	// Name has 1 to 63 letters, digits or _.-. No other key has it, unless that key is revoked.
 	Name string
 	// Scopes are one or more of Read, Schedule and Operate.
 	Scopes []Scope
-	// Service is the service in whose name tasks are scheduled. Default (""): DefaultService.
+	// Service is the service in whose name tasks are scheduled and changed. Default (""): the name, so that the history
+	// tells which key was used.
 	Service string
 	// TenantID restricts the key to the tasks of one tenant. Default (""): the tasks of all tenants.
 	TenantID string
@@ -88,7 +86,7 @@ func (n NewKey) Check() error {
 // complete returns the key with its defaults and with its scopes in order, or the error about a field.
 func (n NewKey) complete() (NewKey, error) {
 	if n.Service == "" {
-		n.Service = DefaultService
+		n.Service = n.Name
 	}
 	switch {
 	case !nameSyntax.MatchString(n.Name):

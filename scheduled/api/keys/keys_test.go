@@ -56,7 +56,7 @@ func TestAKeyIsCreatedListedAndRevoked(t *testing.T) {
 
 	_, plain, err := all.Create(ctx, pool, reader("b"))
 	check(t, err)
-	if plain.Service != keys.DefaultService || plain.Rate != 0 || plain.ExpiresAt != nil || plain.CreatedBy == "" {
+	if plain.Service != plain.Name || plain.Rate != 0 || plain.ExpiresAt != nil || plain.CreatedBy == "" {
 		t.Errorf("got %+v", plain)
 	}
 	revoked, err := all.Revoke(ctx, pool, "b", "bob")

@@ -84,8 +84,8 @@ func TestRetainAnswers(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	for key, age := range map[string]time.Duration{"old": day + time.Second, "new": day - time.Second} {
-		_, err := b.Pool.Exec(b.T.Context(), `INSERT INTO tasktable.api_answers (key_number, idempotency_key,
-			request_hash, status, created_at) VALUES (1, $1, '', 200, $2)`, key, enginetest.Noon.Add(-age))
+		_, err := b.Pool.Exec(b.T.Context(), `INSERT INTO tasktable.api_answers (caller, idempotency_key,
+			request_hash, answer, created_at) VALUES ('me', $1, '', '{}', $2)`, key, enginetest.Noon.Add(-age))
 		if err != nil {
 			t.Fatal(err)
 		}
