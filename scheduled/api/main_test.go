@@ -26,10 +26,11 @@ func TestMain(m *testing.M) { storetest.Main(m, leaks.Check) }
 type service struct {
 	*testing.T
 
-	pool   *pgxpool.Pool
-	url    string
-	client *http.Client
-	log    *logText
+	pool    *pgxpool.Pool
+	handler http.Handler
+	url     string
+	client  *http.Client
+	log     *logText
 }
 
 var callers = map[string]api.Caller{
@@ -44,7 +45,7 @@ func newService(t *testing.T, changes ...func(*api.Config)) *service {
 	t.Helper()
 	pool, log := storetest.Pool(t), &logText{}
 	config := api.Config{
-		Pool: pool, AddressRate: 100000, Logger: slog.New(slog.NewTextHandler(log, nil)),
+		Pool: pool, AddressRate: 100000, CallerRate: 100000, Logger: slog.New(slog.NewTextHandler(log, nil)),
 		Authenticate: func(r *http.Request) (api.Caller, error) {
 			name, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 			if caller, known := callers[name]; known {
@@ -62,7 +63,7 @@ func newService(t *testing.T, changes ...func(*api.Config)) *service {
 	}
 	server := httptest.NewServer(a.Handler())
 	t.Cleanup(server.Close)
-	return &service{T: t, pool: pool, url: server.URL, client: server.Client(), log: log}
+	return &service{T: t, pool: pool, handler: a.Handler(), url: server.URL, client: server.Client(), log: log}
 }
 
 // reply is an answer of the API.
