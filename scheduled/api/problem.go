@@ -76,6 +76,17 @@ func isConflict(err error) bool {
 		errors.As(err, &refused) && (refused.Code == codeSerialization || refused.Code == codeDeadlock)
 }
 
+// isPlain reports whether no part of a path is empty, "." or "..". ServeMux redirects other paths, and a client that
+// follows the redirect would call the wrong task: /v1/tasks//pause, with an empty id, would become the task pause.
+func isPlain(escapedPath string) bool {
+	for part := range strings.SplitSeq(strings.TrimPrefix(escapedPath, "/"), "/") {
+		if part == "" && escapedPath != "/" || part == "." || part == ".." {
+			return false
+		}
+	}
+	return true
+}
+
 // noEndpoint answers a path that has no endpoint, or not for the method.
 func noEndpoint(mux *http.ServeMux, w http.ResponseWriter, r *http.Request) {
 	var allowed []string

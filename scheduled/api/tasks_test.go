@@ -56,7 +56,7 @@ func TestInvalidTasksChangeNothing(t *testing.T) {
 		"an array payload":  {422, `{"payload": []}`, "body.payload: expected object"},
 		"no type":           {422, `{"payload": {"n": 1}}`, "body.payload: expected required property type to be present"},
 		"Type for type":     {422, `{"payload": {"Type": "LOG"}}`, "type"},
-		"both":              {422, `{"payload": {"Type": "LOG", "type": "ö"}}`, "type must be 2 to 127 letters"},
+		"both":              {422, `{"payload": {"Type": "LOG", "type": "ö"}}`, "body.payload.type: expected length >= 2"},
 		"a number as type":  {422, `{"payload": {"type": 1}}`, "body.payload.type: expected string"},
 		"a type too short":  {422, `{"payload": {"type": "A"}}`, "body.payload.type: expected length >= 2"},
 		"a type of spaces":  {422, `{"payload": {"type": "  "}}`, "type must be 2 to 127 letters, digits"},
