@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -204,7 +205,7 @@ func scheduleMany(ctx context.Context, c call, in *bulkInput) (*receiptsAnswer, 
 		}
 		var err error
 		if tasks[i], err = given.task(id, c.caller); err != nil {
-			return nil, err
+			return nil, inBulk(err, i, len(tasks))
 		}
 	}
 	receipts, err := c.tasks.ScheduleMany(ctx, c.db, tasks)
@@ -222,6 +223,14 @@ func scheduleMany(ctx context.Context, c call, in *bulkInput) (*receiptsAnswer, 
 		answer.Body.Receipts[i] = Receipt(receipt)
 	}
 	return answer, nil
+}
+
+// inBulk names the task of a bulk call that an error is about, as the store does.
+func inBulk(err error, i, tasks int) error {
+	if refused := new(huma.ErrorModel); errors.As(err, &refused) {
+		return huma.NewError(refused.Status, fmt.Sprintf("task %d of %d: %s", i+1, tasks, refused.Detail))
+	}
+	return err
 }
 
 func patchTask(ctx context.Context, c call, in *patchInput) (*receiptAnswer, error) {
