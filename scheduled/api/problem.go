@@ -17,6 +17,7 @@ const (
 	codeNotAllowed    = "42501" // insufficient_privilege: a trigger or a right refused it
 	codeSerialization = "40001"
 	codeDeadlock      = "40P01"
+	codeUnique        = "23505"
 )
 
 var (
