@@ -22,6 +22,7 @@ const (
 
 var (
 	errChanged  = huma.Error412PreconditionFailed("the task has another revision than If-Match; read it again")
+	errOneTask  = huma.Error400BadRequest("If-Match is for a call on one task")
 	errNoTask   = huma.Error404NotFound("no such task")
 	errConflict = huma.ErrorWithHeaders(huma.Error409Conflict("others write the same task; try again"),
 		http.Header{"Retry-After": {"1"}})

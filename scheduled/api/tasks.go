@@ -185,7 +185,7 @@ func matches(ifMatch string, revision int64) bool {
 
 func scheduleMany(ctx context.Context, c call, in *bulkInput) (*receiptsAnswer, error) {
 	if in.IfMatch != "" {
-		return nil, huma.Error400BadRequest("If-Match is for a call on one task")
+		return nil, errOneTask
 	}
 	tasks := make([]store.Task, len(in.Body.Tasks))
 	mine := map[string]bool{} // the ids of the caller's own tasks, if it has a tenant
