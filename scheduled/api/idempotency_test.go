@@ -9,7 +9,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/tasktable/tasktable/scheduled/api"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -199,14 +198,7 @@ func TestAnswerStoredMeanwhile(t *testing.T) {
 // An answer is kept for a day. Then the call is a new one, and Run removes the answer.
 func TestOldAnswers(t *testing.T) {
 	t.Parallel()
-	var a *api.API
-	s := newService(t, func(config *api.Config) {
-		of, err := api.New(*config)
-		if err != nil {
-			t.Fatal(err)
-		}
-		a = of
-	})
+	s := newService(t)
 	put := func(key string) reply {
 		return s.call("all", "PUT", "/v1/tasks/a", hello, "Idempotency-Key", key)
 	}
@@ -224,7 +216,7 @@ func TestOldAnswers(t *testing.T) {
 	s.exec(age, "old", "24:01")
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
-	go func() { a.Run(ctx); close(ended) }()
+	go func() { s.api.Run(ctx); close(ended) }()
 	until(t, "Run has removed the old answer", func() bool {
 		return value[string](s, `SELECT string_agg(idempotency_key, ',') FROM tasktable.api_answers`) == "k"
 	})

@@ -26,11 +26,11 @@ func TestMain(m *testing.M) { storetest.Main(m, leaks.Check) }
 type service struct {
 	*testing.T
 
-	pool    *pgxpool.Pool
-	handler http.Handler
-	url     string
-	client  *http.Client
-	log     *logText
+	pool   *pgxpool.Pool
+	api    *api.API
+	url    string
+	client *http.Client
+	log    *logText
 }
 
 var callers = map[string]api.Caller{
@@ -63,7 +63,7 @@ func newService(t *testing.T, changes ...func(*api.Config)) *service {
 	}
 	server := httptest.NewServer(a.Handler())
 	t.Cleanup(server.Close)
-	return &service{T: t, pool: pool, handler: a.Handler(), url: server.URL, client: server.Client(), log: log}
+	return &service{T: t, pool: pool, api: a, url: server.URL, client: server.Client(), log: log}
 }
 
 // reply is an answer of the API.

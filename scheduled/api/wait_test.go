@@ -87,7 +87,7 @@ func TestWaitValues(t *testing.T) {
 func TestWaitOutlastsReadTimeout(t *testing.T) {
 	t.Parallel()
 	s := newService(t)
-	server := httptest.NewUnstartedServer(s.handler)
+	server := httptest.NewUnstartedServer(s.api.Handler())
 	server.Config.ReadTimeout = 50 * time.Millisecond
 	server.Start()
 	t.Cleanup(server.Close)
