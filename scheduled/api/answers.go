@@ -10,6 +10,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/tasktable/tasktable/store"
 )
@@ -44,10 +45,6 @@ FROM tasktable.api_answers WHERE caller = $1 AND idempotency_key = $2`
 
 const removeAnswerSQL = `DELETE FROM tasktable.api_answers WHERE caller = $1 AND idempotency_key = $2`
 
-const keepAnswerSQL = `
-INSERT INTO tasktable.api_answers (caller, idempotency_key, request_hash, answer)
-VALUES ($1, $2, $3, $4)`
-
 // once calls do, unless the answer of the same call is stored. It stores the answer of do. It returns an error if the
 // key belongs to another request, or to one that is in progress.
 func once[O any](ctx context.Context, s answers, tx pgx.Tx, asked asked, do func() (*O, error)) (*O, error) {
@@ -80,10 +77,7 @@ func once[O any](ctx context.Context, s answers, tx pgx.Tx, asked asked, do func
 	if stored, err = json.Marshal(out); err != nil {
 		return nil, fmt.Errorf("encode the answer: %w", err)
 	}
-	if _, err := tx.Exec(ctx, s.schema.SQL(keepAnswerSQL), asked.caller, asked.key, asked.hash, stored); err != nil {
-		return nil, fmt.Errorf("store the answer: %w", err)
-	}
-	return out, nil
+	return out, s.keep(ctx, tx, asked, stored)
 }
 
 // find returns the stored answer, or nil if there is none. An answer that is too old is removed.
@@ -105,4 +99,21 @@ func (s answers) find(ctx context.Context, tx pgx.Tx, asked asked) (stored []byt
 		return nil, errOtherRequest
 	}
 	return stored, nil
+}
+
+const keepAnswerSQL = `
+INSERT INTO tasktable.api_answers (caller, idempotency_key, request_hash, answer)
+VALUES ($1, $2, $3, $4)`
+
+// keep stores an answer. It returns store.ErrConflict if the answer of the same call is there already. This happens
+// because the snapshot of a REPEATABLE READ transaction can be older than its lock.
+func (s answers) keep(ctx context.Context, tx pgx.Tx, asked asked, answer []byte) error {
+	_, err := tx.Exec(ctx, s.schema.SQL(keepAnswerSQL), asked.caller, asked.key, asked.hash, answer)
+	if refused := new(pgconn.PgError); errors.As(err, &refused) && refused.Code == codeUnique {
+		return fmt.Errorf("store the answer: %w: %w", store.ErrConflict, err)
+	}
+	if err != nil {
+		return fmt.Errorf("store the answer: %w", err)
+	}
+	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"unicode/utf8"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
@@ -75,6 +76,10 @@ func change[I, O any](
 	op.Errors = append(op.Errors, 400, 409, 413, 422)
 	register(a, scope, op, func(ctx context.Context, in *I) (out *O, err error) {
 		caller, given := callerOf(ctx), any(in).(interface{ conditions() Conditions }).conditions()
+		if !utf8.ValidString(given.IdempotencyKey) {
+			return nil, huma.Error422UnprocessableEntity("validation failed",
+				&huma.ErrorDetail{Location: "header.Idempotency-Key", Message: "expected UTF-8"})
+		}
 		options := pgx.TxOptions{}
 		if repeatable || given.IfMatch != "" {
 			options.IsoLevel = pgx.RepeatableRead

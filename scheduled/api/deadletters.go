@@ -53,14 +53,15 @@ func (a *API) registerDeadLetters() {
 		Tags: []string{"dead letters"}, Summary: "Retry dead letters",
 		Description: "They run at once, with all their attempts. Call again until no receipt comes, to retry all.",
 	}, false, func(ctx context.Context, c call, in *deadInput) (*receiptsAnswer, error) {
-		return c.applyToDead(ctx, inspect.Action{Verb: inspect.Retry}, in.Body)
+		return c.applyToDead(ctx, in.Conditions, inspect.Action{Verb: inspect.Retry}, in.Body)
 	})
 	change(a, keys.Operate, huma.Operation{
 		OperationID: "archiveDeadLetters", Method: http.MethodPost, Path: "/v1/dead-letters/archive",
 		Tags: []string{"dead letters"}, Summary: "Mark dead letters as dealt with",
 		Description: "They are no dead letters any more, and stay in the table.",
 	}, false, func(ctx context.Context, c call, in *archiveInput) (*receiptsAnswer, error) {
-		return c.applyToDead(ctx, inspect.Action{Verb: inspect.Archive, Note: in.Body.Note}, in.Body.DeadAction)
+		action := inspect.Action{Verb: inspect.Archive, Note: in.Body.Note}
+		return c.applyToDead(ctx, in.Conditions, action, in.Body.DeadAction)
 	})
 }
 
@@ -74,7 +75,12 @@ func deadFilter(given TaskFilter) inspect.Filter {
 	return filter
 }
 
-func (c call) applyToDead(ctx context.Context, action inspect.Action, on DeadAction) (*receiptsAnswer, error) {
+func (c call) applyToDead(
+	ctx context.Context, given Conditions, action inspect.Action, on DeadAction,
+) (*receiptsAnswer, error) {
+	if given.IfMatch != "" {
+		return nil, errOneTask
+	}
 	if (len(on.IDs) > 0) == (on.Filter != nil) {
 		return nil, huma.Error422UnprocessableEntity("body must have either ids or filter; an empty filter selects all")
 	}

@@ -28,6 +28,7 @@ type service struct {
 	*testing.T
 
 	pool   *pgxpool.Pool
+	api    *api.API
 	url    string
 	client *http.Client
 	log    *logText
@@ -45,7 +46,7 @@ func newService(t *testing.T, changes ...func(*api.Config)) *service {
 	t.Helper()
 	pool, log := storetest.Pool(t), &logText{}
 	config := api.Config{
-		Pool: pool, AddressRate: 100000, Logger: slog.New(slog.NewTextHandler(log, nil)),
+		Pool: pool, AddressRate: 100000, CallerRate: 100000, Logger: slog.New(slog.NewTextHandler(log, nil)),
 		Authenticate: func(r *http.Request) (api.Caller, error) {
 			name, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 			if caller, known := callers[name]; known {
@@ -63,7 +64,7 @@ func newService(t *testing.T, changes ...func(*api.Config)) *service {
 	}
 	server := httptest.NewServer(a.Handler())
 	t.Cleanup(server.Close)
-	return &service{T: t, pool: pool, url: server.URL, client: server.Client(), log: log}
+	return &service{T: t, pool: pool, api: a, url: server.URL, client: server.Client(), log: log}
 }
 
 // reply is an answer of the API.

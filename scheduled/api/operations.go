@@ -154,7 +154,7 @@ func (c call) queueVerb(
 		return nil, huma.Error403Forbidden("a key of a tenant may not use this, because it is about all tenants")
 	}
 	if given.IfMatch != "" {
-		return nil, huma.Error400BadRequest("If-Match is for a call on one task")
+		return nil, errOneTask
 	}
 	outcome, err := do(store.Queue(queue))
 	answer := &queueAnswer{}

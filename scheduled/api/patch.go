@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"reflect"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -38,8 +39,24 @@ func (Patch) Schema(registry huma.Registry) *huma.Schema {
 	return patch
 }
 
+// contentNames are the names of the fields of Content.
+var contentNames = func() map[string]bool {
+	names := map[string]bool{}
+	for _, field := range reflect.VisibleFields(contentType) {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		names[name] = true
+	}
+	return names
+}()
+
 // applied returns the content with the patch applied.
 func (p Patch) applied(content Content) (Content, error) {
+	// encoding/json takes Priority for priority. Beside the stored priority the patch would have no effect.
+	for name := range fieldsOf(json.RawMessage(p)) {
+		if !contentNames[name] {
+			return content, huma.Error422UnprocessableEntity(fmt.Sprintf("the patch does not fit: unknown field %q", name))
+		}
+	}
 	current, err := json.Marshal(content)
 	if err != nil {
 		return content, fmt.Errorf("encode the task: %w", err)

@@ -17,10 +17,12 @@ const (
 	codeNotAllowed    = "42501" // insufficient_privilege: a trigger or a right refused it
 	codeSerialization = "40001"
 	codeDeadlock      = "40P01"
+	codeUnique        = "23505"
 )
 
 var (
 	errChanged  = huma.Error412PreconditionFailed("the task has another revision than If-Match; read it again")
+	errOneTask  = huma.Error400BadRequest("If-Match is for a call on one task")
 	errNoTask   = huma.Error404NotFound("no such task")
 	errConflict = huma.ErrorWithHeaders(huma.Error409Conflict("others write the same task; try again"),
 		http.Header{"Retry-After": {"1"}})
@@ -74,6 +76,17 @@ func isConflict(err error) bool {
 	var refused *pgconn.PgError
 	return errors.Is(err, store.ErrConflict) ||
 		errors.As(err, &refused) && (refused.Code == codeSerialization || refused.Code == codeDeadlock)
+}
+
+// isPlain reports whether no part of a path is empty, "." or "..". ServeMux redirects other paths, and a client that
+// follows the redirect would call the wrong task: /v1/tasks//pause, with an empty id, would become the task pause.
+func isPlain(escapedPath string) bool {
+	for part := range strings.SplitSeq(strings.TrimPrefix(escapedPath, "/"), "/") {
+		if part == "" && escapedPath != "/" || part == "." || part == ".." {
+			return false
+		}
+	}
+	return true
 }
 
 // noEndpoint answers a path that has no endpoint, or not for the method.

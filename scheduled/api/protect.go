@@ -86,6 +86,10 @@ func (a *API) protect(next http.Handler) http.Handler {
 			writeProblem(answer, http.StatusTooManyRequests, "too many calls from this address")
 			return
 		}
+		if !isPlain(r.URL.EscapedPath()) {
+			writeProblem(answer, http.StatusNotFound, "no such path: no part of it may be empty, . or .. (but %2E is allowed)")
+			return
+		}
 		if refused := readBody(answer, r, noted); !refused {
 			next.ServeHTTP(answer, r)
 		}

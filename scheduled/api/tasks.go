@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -178,7 +179,7 @@ func matches(ifMatch string, revision int64) bool {
 
 func scheduleMany(ctx context.Context, c call, in *bulkInput) (*receiptsAnswer, error) {
 	if in.IfMatch != "" {
-		return nil, huma.Error400BadRequest("If-Match is for a call on one task")
+		return nil, errOneTask
 	}
 	tasks := make([]store.Task, len(in.Body.Tasks))
 	for i, given := range in.Body.Tasks {
@@ -189,7 +190,7 @@ func scheduleMany(ctx context.Context, c call, in *bulkInput) (*receiptsAnswer, 
 			}
 		}
 		if tasks[i], err = given.task(given.ID, c.caller); err != nil {
-			return nil, err
+			return nil, inBulk(err, i, len(tasks))
 		}
 	}
 	receipts, err := c.tasks.ScheduleMany(ctx, c.db, tasks)
@@ -206,6 +207,14 @@ func receiptsOf(receipts []store.Receipt) *receiptsAnswer {
 		answer.Body.Receipts[i] = Receipt(receipt)
 	}
 	return answer
+}
+
+// inBulk names the task of a bulk call that an error is about, as the store does.
+func inBulk(err error, i, tasks int) error {
+	if refused := new(huma.ErrorModel); errors.As(err, &refused) {
+		return huma.NewError(refused.Status, fmt.Sprintf("task %d of %d: %s", i+1, tasks, refused.Detail))
+	}
+	return err
 }
 
 func patchTask(ctx context.Context, c call, in *patchInput) (*receiptAnswer, error) {

@@ -1,0 +1,103 @@
+package api_test
+
+import (
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tasktable/tasktable/store"
+)
+
+// Every call on one task can depend on the task's ETag.
+func TestIfMatch(t *testing.T) {
+	t.Parallel()
+	s := newService(t)
+	for name, c := range map[string]struct {
+		before             store.Status
+		method, path, body string
+	}{
+		"put":    {store.StatusQueued, "PUT", "", hello},
+		"post":   {store.StatusQueued, "POST", "/v1/tasks", `{"id": "post", "payload": {"type": "LOG"}}`},
+		"patch":  {store.StatusQueued, "PATCH", "", `{"priority": 5}`},
+		"cancel": {store.StatusQueued, "POST", "/cancel", ""},
+		"pause":  {store.StatusQueued, "POST", "/pause", ""},
+		"resume": {store.StatusPaused, "POST", "/resume", ""},
+		"run":    {store.StatusFailed, "POST", "/run-now", ""},
+		"retry":  {store.StatusFailed, "POST", "/retry", ""},
+		"delete": {store.StatusQueued, "DELETE", "", ""},
+	} {
+		s.run(name, func(s *service) {
+			path := pathOf(name) + c.path
+			if name == "post" {
+				path = c.path
+			}
+			refused := func(ifMatch string) {
+				s.Helper()
+				before := s.everything()
+				got := s.wants(412, "all", c.method, path, c.body, "If-Match", ifMatch)
+				s.says(got, "the task has another revision than If-Match; read it again")
+				if now := s.everything(); now != before {
+					s.Errorf("If-Match %s: the database changed from %s\nto %s", ifMatch, before, now)
+				}
+			}
+			if c.method != "PATCH" { // a patch of an absent task is 404
+				refused("*")
+			}
+			s.make(name, c.before)
+			tag := s.wants(200, "all", "GET", pathOf(name), "").header.Get("ETag")
+			for _, other := range []string{`"99999"`, `W/"99999"`, `"99998", "99999"`, tag[1 : len(tag)-1], "nonsense", ","} {
+				refused(other)
+			}
+			got := s.call("all", c.method, path, c.body, "If-Match", `"0", W/`+tag)
+			if got.status != 200 {
+				s.Fatalf("answer %d %s", got.status, got.text)
+			}
+			if c.method != "DELETE" && got.header.Get("ETag") == tag {
+				s.Errorf("the ETag is still %s", tag)
+			}
+			if c.method != "DELETE" && c.method != "POST" {
+				refused(tag)
+				s.wants(200, "all", c.method, path, c.body, "If-Match", "*")
+			}
+		})
+	}
+}
+
+func TestIfMatchOfManyTasks(t *testing.T) {
+	t.Parallel()
+	s := newService(t)
+	s.make("dead", store.StatusFailed)
+	before := s.everything()
+	for path, body := range map[string]string{
+		"/v1/tasks/bulk":           `{"tasks": [` + hello + `]}`,
+		"/v1/dead-letters/retry":   `{"ids": ["dead"]}`,
+		"/v1/dead-letters/archive": `{"ids": ["dead"]}`,
+		"/v1/queues/mail/pause":    ``,
+		"/v1/queues/mail/resume":   ``,
+	} {
+		s.says(s.wants(400, "all", "POST", path, body, "If-Match", `"1"`), "If-Match is for a call on one task")
+	}
+	if now := s.everything(); now != before {
+		t.Errorf("the refused calls changed the database from %s\nto %s", before, now)
+	}
+}
+
+// If others edit the task between the look and the change, the call is refused, and not made on the edited task.
+func TestIfMatchWhileOthersWrite(t *testing.T) {
+	t.Parallel()
+	s := newService(t)
+	s.make("task", store.StatusQueued)
+	tag := s.wants(200, "all", "GET", "/v1/tasks/task", "").header.Get("ETag")
+	var first <-chan reply
+	s.holding("task", func(tx pgx.Tx) {
+		first = s.answering("all", "POST", "/v1/tasks/task/cancel", "", "If-Match", tag)
+		s.untilWaiting(1)
+		if _, err := tx.Exec(t.Context(), `SELECT tasktable.pause('task', 'other')`); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if got := <-first; got.status != 412 {
+		t.Errorf("answer %d %s, want 412", got.status, got.text)
+	}
+	s.hasLines("task", "schedule created svc", "pause paused other")
+}

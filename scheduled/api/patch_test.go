@@ -1,0 +1,132 @@
+package api_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/tasktable/tasktable/store"
+)
+
+const patchedTask = `{"payload": {"type": "TEST", "n": 12345678901234567890, "x": 1.00, "in": {"a": 1, "b": [1, {"c": null}]}},
+	"scheduled_at": "2100-01-01T00:00:00Z", "priority": 7, "queue": "mail", "expiration": 60,
+	"expected_execution_time": 7.5, "max_attempts": 9, "entity": "event:1", "tenant_id": "acme", "jitter": 1.5,
+	"retention": 86400}`
+
+// The cases of RFC 7396, applied to a task. Each has the whole content after the call.
+func TestPatch(t *testing.T) {
+	t.Parallel()
+	s := newService(t)
+	const rest = `, "scheduled_at": "2100-01-01T00:00:00Z", "priority": 7, "queue": "mail", "expiration": 60,
+		"expected_execution_time": 7.5, "max_attempts": 9, "entity": "event:1", "tenant_id": "acme", "jitter": 1.5,
+		"retention": 86400}`
+	const payload = `{"payload": {"type": "TEST", "n": 12345678901234567890, "x": 1.00, "in": {"a": 1, "b": [1, {"c": null}]}}`
+	for name, c := range map[string]struct{ patch, outcome, after string }{
+		"nothing":        {`{}`, "unchanged", payload + rest},
+		"the same":       {`{"priority": 7}`, "unchanged", payload + rest},
+		"spaces":         {" {\n \"payload\" : { \"x\" : null } } ", "rescheduled", `{"payload": {"type": "TEST", "n": 12345678901234567890, "in": {"a": 1, "b": [1, {"c": null}]}}` + rest},
+		"a new field":    {`{"payload": {"y": 0.10}}`, "rescheduled", `{"payload": {"type": "TEST", "n": 12345678901234567890, "x": 1.00, "y": 0.10, "in": {"a": 1, "b": [1, {"c": null}]}}` + rest},
+		"an inner field": {`{"payload": {"in": {"a": 2}}}`, "rescheduled", `{"payload": {"type": "TEST", "n": 12345678901234567890, "x": 1.00, "in": {"a": 2, "b": [1, {"c": null}]}}` + rest},
+		"an inner null":  {`{"payload": {"in": {"a": null, "z": null}}}`, "rescheduled", `{"payload": {"type": "TEST", "n": 12345678901234567890, "x": 1.00, "in": {"b": [1, {"c": null}]}}` + rest},
+		"an array":       {`{"payload": {"in": {"b": [null, {"d": null}]}}}`, "rescheduled", `{"payload": {"type": "TEST", "n": 12345678901234567890, "x": 1.00, "in": {"a": 1, "b": [null, {"d": null}]}}` + rest},
+		"by a scalar":    {`{"payload": {"in": "text"}}`, "rescheduled", `{"payload": {"type": "TEST", "n": 12345678901234567890, "x": 1.00, "in": "text"}` + rest},
+		"by an object":   {`{"payload": {"x": {"a": {"b": null}}}}`, "rescheduled", `{"payload": {"type": "TEST", "n": 12345678901234567890, "x": {"a": {}}, "in": {"a": 1, "b": [1, {"c": null}]}}` + rest},
+		"a type":         {`{"payload": {"type": "OTHER"}}`, "rescheduled", `{"payload": {"type": "OTHER", "n": 12345678901234567890, "x": 1.00, "in": {"a": 1, "b": [1, {"c": null}]}}` + rest},
+		"a large number": {`{"payload": {"n": 98765432109876543210.123456789}}`, "rescheduled", `{"payload": {"type": "TEST", "n": 98765432109876543210.123456789, "x": 1.00, "in": {"a": 1, "b": [1, {"c": null}]}}` + rest},
+		"a priority": {`{"priority": -1}`, "rescheduled", payload + `, "scheduled_at": "2100-01-01T00:00:00Z", "priority": -1, "queue": "mail", "expiration": 60,
+			"expected_execution_time": 7.5, "max_attempts": 9, "entity": "event:1", "tenant_id": "acme", "jitter": 1.5, "retention": 86400}`},
+		"a time": {`{"scheduled_at": "2100-01-01T01:00:00.5+01:00"}`, "rescheduled", payload + `, "scheduled_at": "2100-01-01T00:00:00.5Z", "priority": 7, "queue": "mail", "expiration": 60,
+			"expected_execution_time": 7.5, "max_attempts": 9, "entity": "event:1", "tenant_id": "acme", "jitter": 1.5, "retention": 86400}`},
+		"defaults": {`{"priority": null, "queue": null, "expiration": null, "expected_execution_time": null, "max_attempts": null, "entity": null, "tenant_id": null, "jitter": null, "retention": null, "cron": null}`, "rescheduled",
+			payload + `, "scheduled_at": "2100-01-01T00:00:00Z", "queue": "default", "expected_execution_time": 300, "max_attempts": 5}`},
+		"the time keeps": {`{"scheduled_at": null}`, "unchanged", payload + rest},
+		"it recurs": {`{"cron": "0 9 * * *", "overlap": "allow"}`, "rescheduled", payload + `, "cron": "0 9 * * *", "time_zone": "UTC", "overlap": "allow", "catch_up": "latest",
+			"catch_up_paused": "none", "catch_up_limit": 100` + rest},
+	} {
+		s.run(name, func(s *service) {
+			s.wants(201, "all", "PUT", pathOf(name), patchedTask)
+			sameContent(s.T, "before", contentOf(s, name), payload+rest)
+			got := s.wants(200, "all", "PATCH", pathOf(name), c.patch)
+			if got.field("outcome") != c.outcome {
+				s.Errorf("outcome %s, want %s", got.field("outcome"), c.outcome)
+			}
+			sameContent(s.T, "after", contentOf(s, name), c.after)
+			if tag := s.call("all", "GET", pathOf(name), "").header.Get("ETag"); tag != got.header.Get("ETag") {
+				s.Errorf("the ETag of the task is %s, and that of the call %s", tag, got.header.Get("ETag"))
+			}
+		})
+	}
+}
+
+func TestPatchRefuses(t *testing.T) {
+	t.Parallel()
+	s := newService(t)
+	s.wants(201, "all", "PUT", "/v1/tasks/task", patchedTask)
+	for name, c := range map[string]struct {
+		status     int
+		body, says string
+	}{
+		"no body":                   {400, ``, "request body is required"},
+		"null":                      {422, `null`, "body: expected object"},
+		"an array":                  {422, `[{"priority": 1}]`, "body: expected object"},
+		"an unknown field":          {422, `{"due": null}`, "body.due: unexpected property"},
+		"a field of the answer":     {422, `{"status": "QUEUED"}`, "body.status: unexpected property"},
+		"the id":                    {422, `{"id": "other"}`, "body.id: unexpected property"},
+		"a field in capitals":       {422, `{"Priority": 1}`, "the patch does not fit: unknown field \"Priority\""},
+		"a null field in capitals":  {422, `{"QUEUE": null}`, "the patch does not fit: unknown field \"QUEUE\""},
+		"no payload":                {422, `{"payload": null}`, "type must be 2 to 127 letters"},
+		"no type":                   {422, `{"payload": {"type": null}}`, "type"},
+		"another type":              {422, `{"payload": {"type": "a b"}}`, "type must be 2 to 127 letters"},
+		"a number as type":          {422, `{"payload": {"type": 1}}`, "type"},
+		"a payload of another kind": {422, `{"payload": [1]}`, "body.payload: expected object"},
+		"a priority":                {422, `{"priority": 1000}`, "body.priority: expected number <= 100"},
+		"a text":                    {422, `{"priority": "1"}`, "body.priority: expected integer"},
+		"an overlap without cron":   {422, `{"overlap": "allow"}`, "cron is missing"},
+		"a large payload":           {422, `{"payload": {"a": "` + strings.Repeat("a", 256<<10) + `"}}`, "payload must"},
+	} {
+		s.run(name, func(s *service) {
+			s.says(s.wants(c.status, "all", "PATCH", "/v1/tasks/task", c.body), c.says)
+		})
+	}
+	s.hasLines("task", "schedule created svc")
+	s.says(s.wants(404, "all", "PATCH", "/v1/tasks/other", `{"priority": 1}`), "no such task")
+	s.absent("other")
+}
+
+// A patch of a recurring task keeps its recurrence, and cron null ends it only together with what belongs to cron.
+func TestPatchOfRecurring(t *testing.T) {
+	t.Parallel()
+	s := newService(t)
+	const recurs = `{"payload": {"type": "TEST"}, "scheduled_at": "2100-01-01T00:00:00Z", "cron": "0 9 * * *",
+		"time_zone": "Europe/Vienna", "overlap": "allow", "catch_up": "all", "catch_up_paused": "latest",
+		"catch_up_limit": 3, "ends_at": "2200-01-01T00:00:00Z", "max_occurrences": 4, "queue": "default",
+		"expected_execution_time": 300, "max_attempts": 5}`
+	s.wants(201, "all", "PUT", "/v1/tasks/r", recurs)
+	s.wants(200, "all", "PATCH", "/v1/tasks/r", `{"max_occurrences": null, "time_zone": null, "catch_up": "none"}`)
+	sameContent(t, "recurring", contentOf(s, "r"), `{"payload": {"type": "TEST"}, "scheduled_at": "2100-01-01T00:00:00Z",
+		"cron": "0 9 * * *", "time_zone": "UTC", "overlap": "allow", "catch_up": "none", "catch_up_paused": "latest",
+		"catch_up_limit": 3, "ends_at": "2200-01-01T00:00:00Z", "queue": "default", "expected_execution_time": 300,
+		"max_attempts": 5}`)
+	s.says(s.wants(422, "all", "PATCH", "/v1/tasks/r", `{"cron": null}`), "cron is missing")
+	if row := s.row("r"); row.Cron == nil || *row.Cron != "0 9 * * *" {
+		t.Errorf("cron %v after a refused patch", row.Cron)
+	}
+}
+
+// A patch of a task that has ended does not run it again, unless the time changes.
+func TestPatchOfFinished(t *testing.T) {
+	t.Parallel()
+	s := newService(t)
+	s.make("done", store.StatusCompleted)
+	for _, c := range []struct{ patch, outcome, status string }{
+		{`{"priority": 3}`, "finished", "COMPLETED"},
+		{`{"scheduled_at": "2100-01-02T00:00:00Z", "if_finished": "keep"}`, "finished", "COMPLETED"},
+		{`{"scheduled_at": "2100-01-03T00:00:00Z"}`, "rearmed", "QUEUED"},
+	} {
+		if got := s.wants(200, "all", "PATCH", "/v1/tasks/done", c.patch); got.field("outcome") != c.outcome {
+			t.Errorf("%s: outcome %s, want %s", c.patch, got.field("outcome"), c.outcome)
+		}
+		if row := s.row("done"); string(row.Status) != c.status {
+			t.Errorf("%s: status %s, want %s", c.patch, row.Status, c.status)
+		}
+	}
+}

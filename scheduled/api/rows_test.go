@@ -1,0 +1,230 @@
+package api_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/url"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tasktable/tasktable/store"
+)
+
+// waitLimit is reached only if something hangs.
+const waitLimit = time.Minute
+
+// pathOf returns the path of a task.
+func pathOf(id string) string { return "/v1/tasks/" + url.PathEscape(id) }
+
+// base is the content of the tasks that make inserts.
+const base = `{"payload": {"type": "TEST", "n": 1}, "scheduled_at": "2100-01-01T00:00:00Z", "entity": "event:1"}`
+
+// make inserts a task and brings it to a status, as the engine's statements do.
+func (s *service) make(id string, status store.Status) {
+	s.Helper()
+	s.wants(201, "all", "PUT", pathOf(id), base)
+	s.bring(id, status)
+}
+
+// bring brings a queued task to a status, as the engine's statements do.
+func (s *service) bring(id string, status store.Status) {
+	s.Helper()
+	const claim = `UPDATE tasktable.scheduled_tasks SET status = 'EXECUTING', next_attempt_at = NULL,
+		fence = nextval('tasktable.task_numbers'), lease_expires_at = clock_timestamp() + interval '1 hour',
+		attempt = attempt + 1, started_at = clock_timestamp() WHERE id = $1`
+	const end = `UPDATE tasktable.scheduled_tasks SET status = $2::text, fence = NULL, lease_expires_at = NULL,
+		finished_at = clock_timestamp(), last_status_update = clock_timestamp(), message = 'it was so',
+		result = '{"r": 12345678901234567890}' WHERE id = $1`
+	switch status {
+	case store.StatusQueued:
+	case store.StatusPaused:
+		s.wants(200, "all", "POST", pathOf(id)+"/pause", "")
+	case store.StatusExecuting:
+		s.asEngine(claim, id)
+	default:
+		s.asEngine(claim, id)
+		s.asEngine(end, id, string(status))
+	}
+}
+
+// asEngine runs a statement whose changes of a status count as the engine's own.
+func (s *service) asEngine(sql string, args ...any) {
+	s.Helper()
+	err := pgx.BeginFunc(s.Context(), s.pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(s.Context(), `SELECT set_config('tasktable_change.context', 'engine', true)`); err != nil {
+			return err
+		}
+		_, err := tx.Exec(s.Context(), sql, args...)
+		return err
+	})
+	if err != nil {
+		s.Fatalf("%s: %v", sql, err)
+	}
+}
+
+// absent fails the test if there is a task of the id.
+func (s *service) absent(id string) {
+	s.Helper()
+	if _, err := store.New(store.Config{}).Get(s.Context(), s.pool, id); !errors.Is(err, store.ErrNotFound) {
+		s.Errorf("task %s: error %v, want that there is no such task", id, err)
+	}
+}
+
+// lines returns the recorded changes of a task as "verb outcome by".
+func (s *service) lines(id string) []string {
+	s.Helper()
+	history, err := store.New(store.Config{}).History(s.Context(), s.pool, id)
+	if err != nil {
+		s.Fatal(err)
+	}
+	lines := []string{}
+	for _, change := range history.Changes {
+		lines = append(lines, change.Verb+" "+change.Outcome+" "+change.ChangedBy)
+	}
+	return lines
+}
+
+// hasLines compares the recorded changes of a task.
+func (s *service) hasLines(id string, want ...string) {
+	s.Helper()
+	if got := s.lines(id); !slices.Equal(got, want) {
+		s.Errorf("changes of %s: %q, want %q", id, got, want)
+	}
+}
+
+// value returns the single value of a query.
+func value[T any](s *service, sql string, args ...any) T {
+	s.Helper()
+	rows, err := s.pool.Query(s.Context(), sql, args...)
+	if err != nil {
+		s.Fatal(err)
+	}
+	got, err := pgx.CollectExactlyOneRow(rows, pgx.RowTo[T])
+	if err != nil {
+		s.Fatalf("%s: %v", sql, err)
+	}
+	return got
+}
+
+// until waits for a condition.
+func until(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
+	defer cancel()
+	again := time.NewTicker(5 * time.Millisecond)
+	defer again.Stop()
+	for !holds() {
+		select {
+		case <-ctx.Done():
+			t.Fatalf("waited too long until %s", what)
+		case <-again.C:
+		}
+	}
+}
+
+// untilWaiting waits until so many sessions of the test's database wait for a lock.
+func (s *service) untilWaiting(sessions int64) {
+	s.Helper()
+	until(s.T, "a call waits for a lock", func() bool {
+		return value[int64](s, `SELECT count(*) FROM pg_stat_activity
+			WHERE datname = current_database() AND wait_event_type = 'Lock'`) >= sessions
+	})
+}
+
+// holding runs do while another transaction has the row of a task locked.
+func (s *service) holding(id string, do func(tx pgx.Tx)) {
+	s.Helper()
+	err := pgx.BeginFunc(s.Context(), s.pool, func(tx pgx.Tx) error {
+		_, err := tx.Exec(s.Context(), `SELECT FROM tasktable.scheduled_tasks WHERE id = $1 FOR UPDATE`, id)
+		if err == nil {
+			do(tx)
+		}
+		return err
+	})
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
+// problem is an error of the API.
+type problem struct {
+	Title  string `json:"title"`
+	Status int    `json:"status"`
+	Detail string `json:"detail"`
+	Errors []struct {
+		Message  string `json:"message"`
+		Location string `json:"location"`
+		Value    any    `json:"value"`
+	} `json:"errors"`
+}
+
+// says fails the test unless the answer is a problem that has the text in its detail or in one of its errors.
+func (s *service) says(got reply, text string) {
+	s.Helper()
+	var refused problem
+	got.json(s.T, &refused)
+	all := refused.Detail
+	for _, one := range refused.Errors {
+		all += "\n" + one.Location + ": " + one.Message
+	}
+	if refused.Status != got.status || got.header.Get("Content-Type") != "application/problem+json" {
+		s.Errorf("%d %s %s: not a problem of that status", got.status, got.header.Get("Content-Type"), got.text)
+	}
+	if text == "" || !strings.Contains(all, text) {
+		s.Errorf("answer %d %s does not say %q", got.status, got.text, text)
+	}
+}
+
+// run runs a subtest on the same service.
+func (s *service) run(name string, do func(*service)) {
+	s.Helper()
+	s.T.Run(name, func(t *testing.T) {
+		sub := *s
+		sub.T = t
+		do(&sub)
+	})
+}
+
+// contentFields are the fields of a task that a caller chooses.
+var contentFields = strings.Fields(`payload scheduled_at priority queue expiration expected_execution_time max_attempts
+	entity tenant_id jitter retention cron time_zone overlap catch_up catch_up_paused catch_up_limit ends_at
+	max_occurrences`)
+
+// contentOf returns the content of a task, of which every number is as the API wrote it.
+func contentOf(s *service, id string) string {
+	s.Helper()
+	var all, content = map[string]json.RawMessage{}, map[string]json.RawMessage{}
+	s.wants(200, "all", "GET", pathOf(id), "").json(s.T, &all)
+	for _, name := range contentFields {
+		if field, found := all[name]; found {
+			content[name] = field
+		}
+	}
+	text, err := json.Marshal(content)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return string(text)
+}
+
+// sameContent compares two JSON values. Numbers must have the same digits.
+func sameContent(t *testing.T, what, got, want string) {
+	t.Helper()
+	var values [2]any
+	for i, text := range []string{got, want} {
+		decoder := json.NewDecoder(strings.NewReader(text))
+		decoder.UseNumber()
+		if err := decoder.Decode(&values[i]); err != nil {
+			t.Fatalf("%s: %s: %v", what, text, err)
+		}
+	}
+	if !reflect.DeepEqual(values[0], values[1]) {
+		t.Errorf("%s: got  %s\nwant %s", what, got, want)
+	}
+}
