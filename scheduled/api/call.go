@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"unicode/utf8"
 
@@ -74,6 +75,9 @@ func change[I, O any](
 	a *API, scope keys.Scope, op huma.Operation, repeatable bool, do func(context.Context, call, *I) (*O, error),
 ) {
 	op.Errors = append(op.Errors, 400, 409, 413, 422)
+	if _, found := reflect.TypeFor[I]().FieldByName("Body"); found {
+		op.Errors = append(op.Errors, 415)
+	}
 	register(a, scope, op, func(ctx context.Context, in *I) (out *O, err error) {
 		caller, given := callerOf(ctx), any(in).(interface{ conditions() Conditions }).conditions()
 		if !utf8.ValidString(given.IdempotencyKey) {

@@ -2,6 +2,7 @@ package api
 
 import (
 	"reflect"
+	"strconv"
 
 	"github.com/danielgtaylor/huma/v2"
 )
@@ -33,6 +34,15 @@ func document(version string) huma.Config {
 		RejectUnknownQueryParameters: true,
 		Transformers:                 []huma.Transformer{withoutValues},
 	}
+}
+
+// createsOrEdits documents both answers of an operation that creates a task or edits it. huma documents one of them.
+func createsOrEdits(op *huma.Operation) {
+	created := *op.Responses[strconv.Itoa(op.DefaultStatus)]
+	edited := created
+	created.Description = "The task is new."
+	edited.Description = "There was a task of this id. The outcome tells what the call did to it."
+	op.Responses["201"], op.Responses["200"] = &created, &edited
 }
 
 // withoutValues removes the wrong values from an error, because they may be parts of a payload.

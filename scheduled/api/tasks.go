@@ -90,6 +90,7 @@ func (a *API) registerTasks() {
 		OperationID: "createTask", Method: http.MethodPost, Path: "/v1/tasks", Tags: []string{"tasks"},
 		Summary: "Schedule a task", DefaultStatus: http.StatusCreated,
 		Description: "Creates a task. With the id of a task that exists it does what PUT does.",
+		Errors:      []int{http.StatusPreconditionFailed},
 	}, false, func(ctx context.Context, c call, in *createInput) (*receiptAnswer, error) {
 		id := in.Body.ID
 		if id == "" {
@@ -123,6 +124,9 @@ func (a *API) registerTasks() {
 			"field to its default. The fields of the payload are merged, too.",
 		Errors: []int{http.StatusNotFound, http.StatusPreconditionFailed},
 	}, true, patchTask)
+	paths := a.huma.OpenAPI().Paths
+	createsOrEdits(paths["/v1/tasks"].Post)
+	createsOrEdits(paths["/v1/tasks/{id}"].Put)
 }
 
 func (c call) schedule(ctx context.Context, id string, content Content, ifMatch string) (*receiptAnswer, error) {
