@@ -105,6 +105,7 @@ func TestServersThatMisbehave(t *testing.T) {
 		"speaks TLS":            {saying("\x15\x03\x01\x00\x02\x02\x16"), "malformed HTTP response", ""},
 		"a malformed header":    {saying(ok + "canary\r\n\r\n"), "the server's answer is malformed", ""},
 		"a header without end":  {endless(ok+"X-A: ", strings.Repeat("x", 1000)), "server response headers exceeded", ""},
+		"too large headers":     {saying(ok + "X-A: " + strings.Repeat("x", 100<<10) + "\r\n\r\n"), "server response headers exceeded 65536 bytes", ""},
 		"headers without end":   {endless(ok, "X-A: canary\r\n"), "server response headers exceeded", ""},
 		"interim without end":   {endless("", "HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n"), "exceeded", ""},
 		"two lengths":           {saying(ok + "Content-Length: 1\r\nContent-Length: 2\r\n\r\nab"), "Content-Length", ""},
