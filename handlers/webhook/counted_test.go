@@ -46,6 +46,7 @@ func TestWhatOpensACircuit(t *testing.T) {
 			}
 			one := func() error {
 				ctx, end := context.WithCancelCause(t.Context())
+				defer end(nil)
 				if test.ended != nil {
 					end(test.ended)
 				}
