@@ -105,16 +105,17 @@ func newBreaker(host string) *breaker {
 func (b *breakers) call(host string, do func() error) error {
 	found := b.of(host, time.Now())
 	_, err := found.circuit.Execute(func() (struct{}, error) { return struct{}{}, do() })
-	now, until := time.Now(), time.Unix(0, found.until.Load())
-	snooze := handlers.Snooze(snoozeFor(now, until, rand.Float64()))
-	switch {
-	case errors.Is(err, gobreaker.ErrOpenState):
-		return fmt.Errorf("host %s does not answer; its circuit is open until %s: %w", host,
-			until.UTC().Format(time.RFC3339), snooze)
-	case errors.Is(err, gobreaker.ErrTooManyRequests):
-		return fmt.Errorf("host %s did not answer; its circuit waits for the outcome of one call: %w", host, snooze)
+	probing := errors.Is(err, gobreaker.ErrTooManyRequests)
+	if !probing && !errors.Is(err, gobreaker.ErrOpenState) {
+		return err
 	}
-	return err
+	until := time.Unix(0, found.until.Load())
+	state := "is open until " + until.UTC().Format(time.RFC3339)
+	if probing {
+		state = "waits for the outcome of one call"
+	}
+	return fmt.Errorf("host %s does not answer; its circuit %s: %w", host, state,
+		handlers.Snooze(snoozeFor(time.Now(), until, rand.Float64())))
 }
 
 // snoozeFor spreads the tasks that wait for one host, so that not all of them come back in one moment. random is from 0

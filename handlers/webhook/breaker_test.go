@@ -72,7 +72,7 @@ func TestACircuitOpensAndCloses(t *testing.T) {
 		// Others wait while a probe runs. One that succeeds closes the circuit.
 		err = b.call("a.example", func() error {
 			err := b.call("a.example", func() error { t.Error("a second probe"); return nil })
-			if !isSnooze(err) || !strings.Contains(err.Error(), "a.example did not answer; its circuit waits") {
+			if !isSnooze(err) || !strings.Contains(err.Error(), "a.example does not answer; its circuit waits") {
 				t.Errorf("beside the probe: %v", err)
 			}
 			return nil

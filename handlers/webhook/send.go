@@ -24,6 +24,12 @@ type Sender struct {
 	breakers  *breakers
 }
 
+// String returns no field, because one has the keys. The verbs %v and %+v use it.
+func (s *Sender) String() string { return "webhook.Sender" }
+
+// GoString returns the same for %#v.
+func (s *Sender) GoString() string { return s.String() }
+
 // Variant makes a Sender and returns its Send as an argument of handlers.NewRegistry. It returns the errors of New.
 func Variant(config Config, options ...handlers.Option) (handlers.Part, error) {
 	sender, err := New(config)

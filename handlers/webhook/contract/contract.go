@@ -59,29 +59,28 @@ func (s *StatusRange) UnmarshalJSON(text []byte) error {
 	return err
 }
 
-// bare is an HTTPRequest without methods.
-type bare HTTPRequest
+// payload is an HTTPRequest without methods. Errors of encoding/json contain its name.
+type payload HTTPRequest
 
 // MarshalJSON returns the error of Check for a request that breaks a rule.
 func (r HTTPRequest) MarshalJSON() ([]byte, error) {
 	if err := r.Check(); err != nil {
 		return nil, err
 	}
-	return json.Marshal(bare(r))
+	return json.Marshal(payload(r))
 }
 
 // UnmarshalJSON keeps the body as it is written, because a float64 would round large numbers.
 func (r *HTTPRequest) UnmarshalJSON(text []byte) error {
-	read := struct {
-		*bare
-		Body json.RawMessage `json:"body"`
-	}{bare: (*bare)(r)}
+	var body json.RawMessage
+	read := payload{Body: &body} // encoding/json writes to what a pointer in an interface points to
 	if err := json.Unmarshal(text, &read); err != nil {
 		return err
 	}
+	*r = HTTPRequest(read)
 	r.Body = nil
-	if len(read.Body) > 0 && string(read.Body) != "null" {
-		r.Body = read.Body
+	if len(body) > 0 {
+		r.Body = body
 	}
 	return nil
 }

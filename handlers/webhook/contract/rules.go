@@ -68,6 +68,8 @@ func ParseURL(text string) (*url.URL, error) {
 	switch {
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
 		return nil, errors.New("must be an address that begins with http:// or https:// and has a host")
+	case strings.Contains(u.RawQuery, " "): // it would end the address in the request's first line
+		return nil, errors.New("must have %20 instead of a space in its query")
 	case len(u.Hostname()) > maxHost:
 		return nil, fmt.Errorf("must have a host of at most %d bytes", maxHost)
 	case u.User != nil:

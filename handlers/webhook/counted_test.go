@@ -1,0 +1,69 @@
+package webhook_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"testing"
+
+	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/handlers/webhook"
+	"github.com/tasktable/tasktable/handlers/webhook/contract"
+)
+
+// What fails for a reason of its own does not open the circuit of its host.
+func TestWhatOpensACircuit(t *testing.T) {
+	t.Parallel()
+	release := make(chan struct{})
+	hanging := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/hangs" {
+			<-release
+		}
+		w.WriteHeader(http.StatusNotFound)
+	})
+	t.Cleanup(func() { close(release) }) // before the server's end, which waits for its handlers
+	for name, test := range map[string]struct {
+		url   string
+		ended error // how the attempts end
+		opens bool
+	}{
+		"timeouts":         {hanging.URL + "/hangs", nil, true},
+		"ends of leases":   {hanging.URL + "/hangs", handlers.ErrDeadline, true},
+		"refusals to talk": {"http://127.0.0.1:1", nil, true},
+		"cancelled tasks":  {hanging.URL + "/hangs", handlers.ErrCancelled, false},
+		"shutdowns":        {hanging.URL + "/hangs", handlers.ErrInterrupted, false},
+		"lost leases":      {hanging.URL + "/hangs", handlers.ErrLeaseLost, false},
+		"4xx":              {hanging.URL, nil, false},
+		"refused by us":    {"http://10.0.0.1", nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			sender := newSender(t, webhook.Config{Allow: local})
+			payload := contract.HTTPRequest{URL: test.url, Timeout: "1m"}
+			if name == "timeouts" {
+				payload.Timeout = "100ms"
+			}
+			one := func() error {
+				ctx, end := context.WithCancelCause(t.Context())
+				defer end(nil)
+				if test.ended != nil {
+					end(test.ended)
+				}
+				return run(ctx, t, sender, attempt(payload))
+			}
+			var attempts sync.WaitGroup
+			for range 20 {
+				attempts.Go(func() {
+					if err := one(); err == nil || snoozed(err) || test.ended != nil && !errors.Is(err, test.ended) {
+						t.Errorf("got %v", err)
+					}
+				})
+			}
+			attempts.Wait()
+			if err := one(); snoozed(err) != test.opens {
+				t.Errorf("got %v, want a snooze: %t", err, test.opens)
+			}
+		})
+	}
+}
