@@ -112,6 +112,9 @@ func (s *service) call(caller, method, path, body string, headers ...string) rep
 		s.Fatalf("%s %s: %v", method, path, err)
 	}
 	defer func() { _ = response.Body.Close() }()
+	if response.Header.Get("Content-Type") == "text/event-stream" { // it has no end
+		return reply{response.StatusCode, response.Header, ""}
+	}
 	text, err := io.ReadAll(response.Body)
 	if err != nil {
 		s.Fatalf("%s %s: %v", method, path, err)

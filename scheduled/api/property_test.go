@@ -40,6 +40,9 @@ func TestGeneratedRequests(t *testing.T) {
 			s.stage()
 		}
 		for i, op := range operations {
+			if op.OperationID == "followEvents" { // it has no end; events_test.go has its tests
+				continue
+			}
 			if time.Now().After(end) {
 				t.Logf("%d requests in %v", made, generatedTime)
 				return
@@ -63,7 +66,7 @@ func TestGeneratedRequests(t *testing.T) {
 		}
 	}
 	for _, op := range operations {
-		if succeeded[op.OperationID] == 0 {
+		if succeeded[op.OperationID] == 0 && op.OperationID != "followEvents" {
 			t.Errorf("no request for %s has succeeded, so its answers were not checked", op.OperationID)
 		}
 	}
