@@ -28,6 +28,9 @@ func register[I, O any](a *API, scope Scope, op huma.Operation, do func(context.
 	op.Security = []map[string][]string{{"key": {}}}
 	op.Description += fmt.Sprintf("\n\nNeeds the scope `%s`.", scope)
 	op.Errors = append(op.Errors, 401, 403, 429, 503)
+	// protect has read the body already, and has bounded it. huma's limit is one byte lower. Its deadline for reading
+	// would end the call: net/http reads on, to notice that the client is gone.
+	op.MaxBodyBytes, op.BodyReadTimeout = -1, -1
 	huma.Register(a.huma, op, func(ctx context.Context, in *I) (*O, error) {
 		out, err := do(ctx, in)
 		if err = a.answer(ctx, err); err != nil {
