@@ -43,6 +43,8 @@ func register[I, O any](a *API, scope Scope, op huma.Operation, do func(context.
 // read adds an endpoint that changes nothing. A caller with a tenant reads in a transaction, in which its role holds.
 func read[I, O any](a *API, op huma.Operation, do func(context.Context, call, *I) (*O, error)) {
 	register(a, ScopeRead, op, func(ctx context.Context, in *I) (*O, error) {
+		ctx, cancel := context.WithTimeout(ctx, a.config.Timeout)
+		defer cancel()
 		caller := callerOf(ctx)
 		return run(ctx, a, caller, pgx.TxOptions{AccessMode: pgx.ReadOnly}, caller.Tenant != "", asked{},
 			func(c call) (*O, error) { return do(ctx, c, in) })
@@ -81,6 +83,8 @@ func change[I, O any](
 		op.Errors = append(op.Errors, 415)
 	}
 	register(a, scope, op, func(ctx context.Context, in *I) (out *O, err error) {
+		ctx, cancel := context.WithTimeout(ctx, a.config.Timeout)
+		defer cancel()
 		caller, given := callerOf(ctx), any(in).(interface{ conditions() Conditions }).conditions()
 		if !utf8.ValidString(given.IdempotencyKey) {
 			return nil, huma.Error422UnprocessableEntity("validation failed",

@@ -55,7 +55,7 @@ func (a *API) protect(next http.Handler) http.Handler {
 		header.Set("X-Content-Type-Options", "nosniff")
 		header.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
 		header.Set("Cache-Control", "no-store")
-		ctx, cancel := context.WithTimeout(context.WithValue(r.Context(), exchangeKey{}, noted), callTimeout+MaxWait)
+		ctx, cancel := context.WithTimeout(context.WithValue(r.Context(), exchangeKey{}, noted), a.config.Timeout+MaxWait)
 		defer cancel()
 		r = r.WithContext(ctx)
 		defer func() {

@@ -10,7 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/tasktable/tasktable/scheduled/api"
+	"github.com/tasktable/tasktable/store"
 )
 
 // padded returns a body of so many bytes that schedules a task. The space is outside of the payload.
@@ -229,6 +232,26 @@ func TestDatabaseErrors(t *testing.T) {
 	}
 	s.exec(`DROP SCHEMA tasktable CASCADE`)
 	s.says(s.wants(503, "all", "GET", "/v1/tasks", ""), "the database is not migrated")
+}
+
+// A call that waits for a lock too long is ended, so that its connection is free for others.
+func TestTimeLimit(t *testing.T) {
+	t.Parallel()
+	s := newService(t, func(config *api.Config) { config.Timeout = 200 * time.Millisecond })
+	s.make("a", store.StatusQueued)
+	s.holding("a", func(pgx.Tx) {
+		for _, headers := range [][]string{nil, {"If-Match", "*"}, {"Idempotency-Key", "k"}} {
+			got := s.wants(503, "all", "POST", "/v1/tasks/a/cancel", "", headers...)
+			s.says(got, "the database does not answer; try again")
+			if got.header.Get("Retry-After") != "1" {
+				t.Errorf("Retry-After %q", got.header.Get("Retry-After"))
+			}
+		}
+	})
+	s.hasLines("a", "schedule created svc")
+	if got := s.wants(200, "all", "GET", "/v1/tasks/a?wait=300ms", ""); got.field("status") != "QUEUED" {
+		t.Errorf("a call that waits longer: %s", got.text)
+	}
 }
 
 // deadlines records the deadlines that are set for reading from the connection.
