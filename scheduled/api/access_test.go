@@ -18,6 +18,7 @@ var scopes = map[string]keys.Scope{
 	"cancelTask":         keys.Schedule,
 	"createTask":         keys.Schedule,
 	"deleteTask":         keys.Schedule,
+	"followEvents":       keys.Read,
 	"getRecurring":       keys.Read,
 	"getTask":            keys.Read,
 	"listChanges":        keys.Read,

@@ -29,6 +29,9 @@ func register[I, O any](a *API, scope keys.Scope, op huma.Operation, do func(con
 	op.Security = []map[string][]string{{"key": {}}}
 	op.Description += fmt.Sprintf("\n\nNeeds the scope `%s`.", scope)
 	op.Errors = append(op.Errors, 401, 403, 429, 503)
+	// protect has read the body already, and has bounded it. huma's limit is one byte lower. Its deadline for reading
+	// would end the call: net/http reads on, to notice that the client is gone.
+	op.MaxBodyBytes, op.BodyReadTimeout = -1, -1
 	huma.Register(a.huma, op, func(ctx context.Context, in *I) (*O, error) {
 		out, err := do(ctx, in)
 		if err = a.answer(ctx, err); err != nil {
@@ -41,6 +44,8 @@ func register[I, O any](a *API, scope keys.Scope, op huma.Operation, do func(con
 // read adds an endpoint that changes nothing. A caller with a tenant reads in a transaction, in which its role holds.
 func read[I, O any](a *API, op huma.Operation, do func(context.Context, call, *I) (*O, error)) {
 	register(a, keys.Read, op, func(ctx context.Context, in *I) (*O, error) {
+		ctx, cancel := context.WithTimeout(ctx, a.config.Timeout)
+		defer cancel()
 		caller := callerOf(ctx)
 		return run(ctx, a, caller, pgx.TxOptions{AccessMode: pgx.ReadOnly}, caller.Tenant != "", asked{},
 			func(c call) (*O, error) { return do(ctx, c, in) })
@@ -79,6 +84,8 @@ func change[I, O any](
 		op.Errors = append(op.Errors, 415)
 	}
 	register(a, scope, op, func(ctx context.Context, in *I) (out *O, err error) {
+		ctx, cancel := context.WithTimeout(ctx, a.config.Timeout)
+		defer cancel()
 		caller, given := callerOf(ctx), any(in).(interface{ conditions() Conditions }).conditions()
 		if !utf8.ValidString(given.IdempotencyKey) {
 			return nil, huma.Error422UnprocessableEntity("validation failed",

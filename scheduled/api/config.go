@@ -15,17 +15,17 @@ import (
 
 // Limits of one call.
 const (
-	MaxBodyBytes = 1 << 20          // of a request's body
-	MaxDepth     = 64               // of objects and arrays within each other in a request's body
-	MaxTasks     = 1000             // tasks in one bulk call
-	MaxWait      = time.Minute      // of ?wait
-	callTimeout  = 15 * time.Second // of a call that does not wait
+	MaxBodyBytes = 1 << 20     // of a request's body
+	MaxDepth     = 64          // of objects and arrays within each other in a request's body
+	MaxTasks     = 1000        // tasks in one bulk call
+	MaxWait      = time.Minute // of ?wait
 )
 
 // The defaults of Config.
 const (
 	DefaultAddressRate = 100
 	DefaultCallerRate  = 1000
+	DefaultTimeout     = 15 * time.Second
 )
 
 // Config configures an API. Pool and Authenticate are required.
@@ -46,6 +46,9 @@ type Config struct {
 	AddressRate int
 	// CallerRate is how many calls a second a caller has that has no rate of its own. 0 means DefaultCallerRate.
 	CallerRate int
+	// Timeout is how long the database may take for a call, for example because the call waits for a lock. Then the
+	// answer is 503, and the caller can try again. The time of ?wait does not count. 0 means DefaultTimeout.
+	Timeout time.Duration
 	// AllowOrigins are the origins whose pages may call the API from a browser, such as https://admin.example.org.
 	// Empty means none.
 	AllowOrigins []string
@@ -61,6 +64,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.CallerRate == 0 {
 		c.CallerRate = DefaultCallerRate
+	}
+	if c.Timeout == 0 {
+		c.Timeout = DefaultTimeout
 	}
 	if c.Version == "" {
 		c.Version = "dev"
@@ -85,6 +91,9 @@ func (c Config) validate() error {
 	}
 	if c.CallerRate < 0 {
 		errs = append(errs, fmt.Errorf("caller rate must not be negative, not %d", c.CallerRate))
+	}
+	if c.Timeout < 0 {
+		errs = append(errs, fmt.Errorf("timeout must not be negative, not %v", c.Timeout))
 	}
 	if _, err := store.NewSchema(c.Store.Schema); err != nil {
 		errs = append(errs, err)

@@ -44,7 +44,10 @@ func (a *API) registerDeadLetters() {
 		Description: "Tasks that are FAILED or EXPIRED and that nobody has archived, the one that ended first first.",
 		Errors:      []int{http.StatusUnprocessableEntity},
 	}, func(ctx context.Context, c call, in *deadListInput) (*listAnswer, error) {
-		filter := deadFilter(in.TaskFilter)
+		filter, err := deadFilter(in.TaskFilter, "status")
+		if err != nil {
+			return nil, err
+		}
 		filter.LatestFirst = in.LatestFirst
 		return c.list(ctx, filter, in.Paging)
 	})
@@ -65,14 +68,20 @@ func (a *API) registerDeadLetters() {
 	})
 }
 
-// deadFilter selects dead letters. A status selects among the two that a dead letter has.
-func deadFilter(given TaskFilter) inspect.Filter {
+// deadFilter selects dead letters. A status selects among the two that a dead letter has. field names the status in
+// an error.
+func deadFilter(given TaskFilter, field string) (inspect.Filter, error) {
+	for _, status := range given.Status {
+		if status != store.StatusFailed && status != store.StatusExpired {
+			return inspect.Filter{}, huma.Error422UnprocessableEntity(field + " must be FAILED or EXPIRED")
+		}
+	}
 	filter, dead := given.filter(), inspect.DeadLetters()
 	filter.Archived, filter.Order = dead.Archived, dead.Order
 	if len(filter.Statuses) == 0 {
 		filter.Statuses = dead.Statuses
 	}
-	return filter
+	return filter, nil
 }
 
 func (c call) applyToDead(
@@ -84,15 +93,12 @@ func (c call) applyToDead(
 	if (len(on.IDs) > 0) == (on.Filter != nil) {
 		return nil, huma.Error422UnprocessableEntity("body must have either ids or filter; an empty filter selects all")
 	}
-	for _, status := range deref(on.Filter).Status {
-		if status != store.StatusFailed && status != store.StatusExpired {
-			return nil, huma.Error422UnprocessableEntity("filter.status must be FAILED or EXPIRED")
-		}
+	filter, err := deadFilter(deref(on.Filter), "filter.status")
+	if err != nil {
+		return nil, err
 	}
-	filter := deadFilter(deref(on.Filter))
 	filter.Limit = on.Limit
 	var receipts []store.Receipt
-	var err error
 	if len(on.IDs) > 0 {
 		receipts, err = c.inspector.Apply(ctx, c.db, action, on.IDs, filter)
 	} else {

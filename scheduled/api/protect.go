@@ -60,12 +60,12 @@ func (a *API) protect(next http.Handler) http.Handler {
 		header.Set("Cache-Control", "no-store")
 		ctx, cancel := context.WithCancel(context.WithValue(r.Context(), exchangeKey{}, noted))
 		if r.URL.Path != eventsPath { // a stream has no end
-			ctx, cancel = context.WithTimeout(ctx, callTimeout+MaxWait)
+			ctx, cancel = context.WithTimeout(ctx, a.config.Timeout+MaxWait)
 		}
 		defer cancel()
 		r = r.WithContext(ctx)
 		// The server's limit is for its other paths. A writer that has no limit, such as a test's, needs none.
-		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(callTimeout + MaxWait))
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(a.config.Timeout + MaxWait))
 		defer func() {
 			if broken := recover(); broken != nil {
 				a.config.Logger.Error("a call panicked", "request", noted.id, "panic", fmt.Sprint(broken),

@@ -167,7 +167,7 @@ func (a *API) registerTaskReads() {
 
 // list reads a page. Without a cursor it reads the pages before the wanted one, too.
 func (c call) list(ctx context.Context, filter inspect.Filter, paging Paging) (*listAnswer, error) {
-	filter.Limit = paging.Limit
+	filter.Limit = paging.Limit + 1 // one more task tells that there is a next page
 	if paging.Cursor != "" {
 		after, err := decodeCursor(paging.Cursor)
 		if err != nil {
@@ -175,26 +175,28 @@ func (c call) list(ctx context.Context, filter inspect.Filter, paging Paging) (*
 		}
 		filter.After = after
 	}
-	var rows []store.Row
 	for page := 1; ; page++ {
-		var err error
-		if rows, err = c.inspector.List(ctx, c.db, filter); err != nil {
+		rows, err := c.inspector.List(ctx, c.db, filter)
+		if err != nil {
 			return nil, err
 		}
-		if page >= paging.Page || len(rows) < filter.Limit || paging.Cursor != "" {
-			if page < paging.Page && paging.Cursor == "" {
-				rows = nil // the list ends before the wanted page
-			}
-			break
+		more := len(rows) > paging.Limit
+		rows = rows[:min(len(rows), paging.Limit)]
+		wanted := page >= paging.Page || paging.Cursor != ""
+		if !wanted && more {
+			filter.After = &rows[len(rows)-1]
+			continue
 		}
-		filter.After = &rows[len(rows)-1]
+		answer := &listAnswer{}
+		answer.Body.Tasks = []Task{} // if the list ends before the wanted page
+		if wanted {
+			answer.Body.Tasks = tasksOf(rows)
+		}
+		if more {
+			answer.Body.NextCursor = encodeCursor(rows[len(rows)-1])
+		}
+		return answer, nil
 	}
-	answer := &listAnswer{}
-	answer.Body.Tasks = tasksOf(rows)
-	if len(rows) == filter.Limit {
-		answer.Body.NextCursor = encodeCursor(rows[len(rows)-1])
-	}
-	return answer, nil
 }
 
 // cursor is the place at which a page ended. Clients get it as one word, so that they do not depend on its fields.

@@ -50,6 +50,8 @@ func (a *API) getTask(ctx context.Context, in *taskInput) (*taskAnswer, error) {
 
 // look reads a task in a transaction of its own, so that no transaction is open while the call waits.
 func (a *API) look(ctx context.Context, id string) (store.Row, error) {
+	ctx, cancel := context.WithTimeout(ctx, a.config.Timeout)
+	defer cancel()
 	caller := callerOf(ctx)
 	row, err := run(ctx, a, caller, pgx.TxOptions{AccessMode: pgx.ReadOnly}, caller.Tenant != "", asked{},
 		func(c call) (*store.Row, error) {

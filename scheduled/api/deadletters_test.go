@@ -1,0 +1,110 @@
+package api_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/tasktable/tasktable/store"
+)
+
+// deadLetters makes the dead letters 1 to 4, which ended in this order, one that is archived, and other tasks.
+func deadLetters(t *testing.T) *service {
+	s := newService(t)
+	for id, status := range map[string]store.Status{
+		"1": "FAILED", "2": "EXPIRED", "3": "FAILED", "4": "EXPIRED", "archived": "FAILED", "done": "COMPLETED", "live": "QUEUED",
+	} {
+		s.make(id, status)
+	}
+	s.asEngine(`UPDATE tasktable.scheduled_tasks SET finished_at = ('2000-01-0' || id || 'Z')::timestamptz WHERE length(id) = 1`)
+	s.asEngine(`UPDATE tasktable.scheduled_tasks SET message = 'other' WHERE id = '3'`)
+	s.wants(200, "operator", "POST", "/v1/dead-letters/archive", `{"ids": ["archived"]}`)
+	return s
+}
+
+func TestListDeadLetters(t *testing.T) {
+	t.Parallel()
+	s := deadLetters(t)
+	for query, want := range map[string]string{
+		"": "1 2 3 4", "?latest_first=true": "4 3 2 1", "?status=EXPIRED": "2 4", "?message=other": "3", "?limit=1": "1",
+		"?page=2&limit=2": "3 4", "?type=NONE": "", "?finished_from=2000-01-03T00:00:00Z": "3 4",
+	} {
+		if got, _ := s.list("/v1/dead-letters" + query); got != want {
+			t.Errorf("%s: %s, want %s", query, got, want)
+		}
+	}
+	for query, says := range map[string]string{
+		"order=id":         "query.order: unknown query parameter",
+		"status=COMPLETED": "status must be FAILED or EXPIRED",
+		"cursor=a":         "cursor must be the next_cursor of a page before",
+	} {
+		s.says(s.wants(422, "reader", "GET", "/v1/dead-letters?"+query, ""), says)
+	}
+}
+
+func TestActOnDeadLetters(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ body, retried, archived string }{
+		"ids":              {`{"ids": ["3", "1"]}`, "1 queued, 3 queued", "1 archived, 3 archived"},
+		"others":           {`{"ids": ["done", "live", "archived", "none", "2"]}`, "2 queued", "2 archived"},
+		"no dead ones":     {`{"ids": ["done", "live"]}`, "", ""},
+		"all":              {`{"filter": {}}`, "1 queued, 2 queued, 3 queued, 4 queued", "1 archived, 2 archived, 3 archived, 4 archived"},
+		"a filter":         {`{"filter": {"status": ["EXPIRED"]}}`, "2 queued, 4 queued", "2 archived, 4 archived"},
+		"the first":        {`{"filter": {}, "limit": 1}`, "1 queued", "1 archived"},
+		"a message":        {`{"filter": {"message": "other", "queue": "default"}}`, "3 queued", "3 archived"},
+		"none of a filter": {`{"filter": {"type": "NONE"}}`, "", ""},
+		"empty ids":        {`{"filter": {"id_prefix": "4"}, "ids": []}`, "4 queued", "4 archived"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := deadLetters(t)
+			got := s.wants(200, "operator", "POST", "/v1/dead-letters/archive", strings.Replace(c.body, "{", `{"note": "seen", `, 1))
+			if outcomes := s.outcomes(got); outcomes != c.archived {
+				t.Errorf("archived %s, want %s", outcomes, c.archived)
+			}
+			if note := value[int64](s, `SELECT count(*) FROM tasktable.scheduled_tasks WHERE archived_note = 'seen'`); note !=
+				int64(strings.Count(c.archived, "archived")) {
+				t.Errorf("%d tasks have the note", note)
+			}
+			s.asEngine(`UPDATE tasktable.scheduled_tasks SET archived_at = NULL, archived_note = NULL WHERE id <> 'archived'`)
+			got = s.wants(200, "operator", "POST", "/v1/dead-letters/retry", c.body)
+			if outcomes := s.outcomes(got); outcomes != c.retried {
+				t.Errorf("retried %s, want %s", outcomes, c.retried)
+			}
+			queued := value[int64](s, `SELECT count(*) FROM tasktable.scheduled_tasks WHERE status = 'QUEUED' AND id <> 'live'`)
+			if queued != int64(strings.Count(c.retried, "queued")) {
+				t.Errorf("%d tasks are queued", queued)
+			}
+		})
+	}
+}
+
+func TestActOnDeadLettersRefuses(t *testing.T) {
+	t.Parallel()
+	s := deadLetters(t)
+	before := s.everything()
+	many := `{"ids": ["1"` + strings.Repeat(`, "1"`, 1000) + `]}`
+	for _, verb := range []string{"retry", "archive"} {
+		for body, says := range map[string]string{
+			`{"ids": ["1"], "filter": {}}`:        "body must have either ids or filter; an empty filter selects all",
+			`{}`:                                  "body must have either ids or filter; an empty filter selects all",
+			`{"ids": []}`:                         "body must have either ids or filter; an empty filter selects all",
+			`{"filter": null}`:                    "body must have either ids or filter; an empty filter selects all",
+			`{"filter": {"status": ["QUEUED"]}}`:  "filter.status must be FAILED or EXPIRED",
+			`{"filter": {"archived": true}}`:      "body.filter.archived: unexpected property",
+			`{"ids": ["1", ""]}`:                  "id must be 1 to 512 bytes",
+			`{"ids": ["1", "\u0000"]}`:            "id must be at most 512 bytes of UTF-8",
+			`{"ids": "1"}`:                        "body.ids: expected array",
+			`{"ids": ["1"], "limit": 0}`:          "body.limit: expected number >= 1",
+			`{"filter": {}, "limit": 1001}`:       "body.limit: expected number <= 1000",
+			`{"filter": {"type": "\u0000"}}`:      "type must be",
+			`{"filter": {"finished_to": "soon"}}`: "body.filter.finished_to: expected string to be RFC 3339",
+			many:                                  "body.ids: expected array length <= 1000",
+		} {
+			s.says(s.wants(422, "operator", "POST", "/v1/dead-letters/"+verb, body), says)
+		}
+	}
+	s.says(s.wants(422, "operator", "POST", "/v1/dead-letters/archive", `{"ids": ["1"], "note": "\u0000"}`), "note must be UTF-8 without NUL")
+	if now := s.everything(); now != before {
+		t.Errorf("refused calls changed the database from %s\nto %s", before, now)
+	}
+}

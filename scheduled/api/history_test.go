@@ -1,0 +1,126 @@
+package api_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/scheduledtest"
+)
+
+// failing runs the task "task" twice. It fails both times.
+func failing(t *testing.T) *service {
+	s := newService(t)
+	s.wants(201, "all", "PUT", "/v1/tasks/task", strings.Replace(base, "{", `{"max_attempts": 2, `, 1))
+	s.wants(200, "scheduler", "PATCH", "/v1/tasks/task", `{"payload": {"n": 12345678901234567890}}`)
+	registry, err := handlers.NewRegistry(handlers.Func("TEST", func(context.Context) error {
+		return errors.New("no connection")
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tx, err := s.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	harness := scheduledtest.New(t, tx, registry)
+	for minute := range 2 {
+		harness.RunDueAt(t.Context(), time.Date(2100, 1, 1, 0, minute, 0, 0, time.UTC))
+	}
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestExecutionsAndChanges(t *testing.T) {
+	t.Parallel()
+	s := failing(t)
+	s.wants(200, "operator", "POST", "/v1/dead-letters/archive", `{"ids": ["task"]}`)
+	executions := func(query string) string {
+		var answer struct {
+			Executions []struct {
+				TaskID  string `json:"task_id"`
+				Outcome string `json:"outcome"`
+				Attempt int    `json:"attempt"`
+				Error   string `json:"error"`
+			} `json:"executions"`
+		}
+		s.wants(200, "reader", "GET", "/v1/tasks/task/executions"+query, "").json(t, &answer)
+		return fmt.Sprint(answer.Executions)
+	}
+	changes := func(query string) string {
+		var answer struct {
+			Changes []struct {
+				Verb    string `json:"verb"`
+				Outcome string `json:"outcome"`
+				By      string `json:"changed_by"`
+			} `json:"changes"`
+		}
+		s.wants(200, "reader", "GET", "/v1/tasks/task/changes"+query, "").json(t, &answer)
+		return fmt.Sprint(answer.Changes)
+	}
+	for query, want := range map[string][2]string{
+		"": {"[{task RETRIED 1 no connection} {task FAILED 2 no connection}]",
+			"[{schedule created svc} {schedule rescheduled scheduler} {archive archived operator}]"},
+		"?limit=1": {"[{task FAILED 2 no connection}]", "[{archive archived operator}]"},
+	} {
+		if got := executions(query); got != want[0] {
+			t.Errorf("executions%s: %s\nwant %s", query, got, want[0])
+		}
+		if got := changes(query); got != want[1] {
+			t.Errorf("changes%s: %s\nwant %s", query, got, want[1])
+		}
+	}
+	text := s.wants(200, "reader", "GET", "/v1/tasks/task/changes", "").text
+	if !strings.Contains(text, `12345678901234567890`) {
+		t.Errorf("a large number lost its digits: %s", text)
+	}
+	// The history of a deleted task stays. A task that never was has none.
+	s.wants(200, "all", "DELETE", "/v1/tasks/task", "")
+	if got := executions(""); !strings.Contains(got, "FAILED") {
+		t.Errorf("executions of a deleted task: %s", got)
+	}
+	if got := changes("?limit=1"); got != "[{delete deleted svc}]" {
+		t.Errorf("changes of a deleted task: %s", got)
+	}
+	for path, want := range map[string]string{"executions": `{"executions":[]}`, "changes": `{"changes":[]}`} {
+		if got := s.wants(200, "reader", "GET", "/v1/tasks/none/"+path, ""); got.text != want {
+			t.Errorf("%s of no task: %s", path, got.text)
+		}
+		s.says(s.wants(422, "reader", "GET", "/v1/tasks/task/"+path+"?limit=0", ""), "query.limit: expected number >= 1")
+	}
+}
+
+func TestWhy(t *testing.T) {
+	t.Parallel()
+	s := failing(t)
+	var why struct {
+		Sentence string          `json:"sentence"`
+		Task     *map[string]any `json:"task"`
+		Nearest  []string        `json:"nearest"`
+		Story    []struct {
+			Kind, Text string
+			Facts      []struct {
+				Name  string `json:"name"`
+				Value any    `json:"value"`
+			}
+		} `json:"story"`
+	}
+	s.wants(200, "reader", "GET", "/v1/tasks/task/why", "").json(t, &why)
+	if !strings.Contains(why.Sentence, "no connection") || why.Task == nil || len(why.Story) < 3 {
+		t.Errorf("why: %+v", why)
+	}
+	s.wants(200, "all", "DELETE", "/v1/tasks/task", "")
+	why.Task = nil
+	s.wants(200, "reader", "GET", "/v1/tasks/task/why", "").json(t, &why)
+	if !strings.Contains(why.Sentence, "deleted") || why.Task != nil {
+		t.Errorf("why of a deleted task: %+v", why)
+	}
+	s.says(s.wants(404, "reader", "GET", "/v1/tasks/tusk/why", ""), "no such task")
+	s.says(s.wants(422, "reader", "GET", "/v1/tasks/%00/why", ""), "id must be")
+}

@@ -1,0 +1,286 @@
+package api_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tasktable/tasktable/scheduled/api"
+	"github.com/tasktable/tasktable/store"
+)
+
+// padded returns a body of so many bytes that schedules a task. The space is outside of the payload.
+func padded(bytes int) string { return hello + strings.Repeat(" ", bytes-len(hello)) }
+
+// nested returns a body that schedules a task, and has so many levels of objects and arrays.
+func nested(levels int) string {
+	return `{"payload": {"type": "LOG", "brackets": "[[[\"[[{", "a": ` + strings.Repeat("[", levels-2) +
+		strings.Repeat("]", levels-2) + `}}`
+}
+
+func TestBodyLimits(t *testing.T) {
+	t.Parallel()
+	s := newService(t)
+	for name, c := range map[string]struct {
+		status     int
+		body, says string
+	}{
+		"the largest":        {201, padded(api.MaxBodyBytes), ""},
+		"one byte more":      {413, padded(api.MaxBodyBytes + 1), "the body must be at most 1048576 bytes"},
+		"the deepest":        {201, nested(api.MaxDepth), ""},
+		"one level more":     {400, nested(api.MaxDepth + 1), "the body must have at most 64 levels of nesting"},
+		"many levels":        {400, strings.Repeat("[", 500000), "the body must have at most 64 levels of nesting"},
+		"objects":            {400, strings.Repeat(`{"a":`, 65), "the body must have at most 64 levels of nesting"},
+		"closed in between":  {400, `{"payload": ` + strings.Repeat("[]", 100), "body: invalid character"},
+		"more ends than not": {400, strings.Repeat("]", 100), "body: invalid character"},
+	} {
+		s.run(name, func(s *service) {
+			got := s.wants(c.status, "all", "PUT", pathOf(name), c.body)
+			if c.status >= 400 {
+				s.says(got, c.says)
+				s.absent(name)
+			}
+		})
+	}
+	// Also a call that needs no body, and before anybody looks at the key.
+	s.wants(413, "", "POST", "/v1/tasks/a/cancel", padded(api.MaxBodyBytes+1))
+	s.wants(413, "all", "GET", "/v1/tasks", padded(api.MaxBodyBytes+1))
+}
+
+// The address is limited before the key is asked for, so that nobody can try keys fast.
+func TestAddressRate(t *testing.T) {
+	t.Parallel()
+	asked := 0
+	s := newService(t, func(config *api.Config) {
+		config.AddressRate = 1
+		config.Authenticate = func(*http.Request) (api.Caller, error) {
+			asked++
+			return api.Caller{}, api.ErrUnauthenticated
+		}
+	})
+	from := func(address string) *httptest.ResponseRecorder {
+		request := httptest.NewRequestWithContext(t.Context(), "GET", "/v1/tasks", nil)
+		request.RemoteAddr = address
+		answer := httptest.NewRecorder()
+		s.api.Handler().ServeHTTP(answer, request)
+		return answer
+	}
+	refused := 0
+	for port := range 10 {
+		answer := from(fmt.Sprintf("192.0.2.1:%d", port))
+		if answer.Code != 429 {
+			continue
+		}
+		refused++
+		if retry := answer.Header().Get("Retry-After"); retry != "1" {
+			t.Errorf("Retry-After %q, want 1", retry)
+		}
+		s.says(reply{answer.Code, answer.Header(), answer.Body.String()}, "too many calls from this address")
+	}
+	if asked+refused != 10 || refused < 5 {
+		t.Errorf("of 10 calls %d are refused, and %d ask for the caller", refused, asked)
+	}
+	for _, address := range []string{"192.0.2.2:1", "[2001:db8::1]:1", "@"} {
+		if answer := from(address); answer.Code != 401 {
+			t.Errorf("another address %s: answer %d %s", address, answer.Code, answer.Body)
+		}
+	}
+}
+
+func TestCallerRate(t *testing.T) {
+	t.Parallel()
+	s := newService(t)
+	refused := 0
+	for range 10 {
+		got := s.call("slow", "GET", "/v1/queues", "")
+		if policy := got.header.Get("RateLimit-Policy"); policy != `"key";q=1;w=1` {
+			t.Errorf("RateLimit-Policy %q", policy)
+		}
+		if got.status == 200 {
+			continue
+		}
+		refused++
+		s.says(got, "the key may make 1 calls a second")
+		if got.status != 429 || got.header.Get("Retry-After") != "1" || got.header.Get("RateLimit") != `"key";r=0;t=1` {
+			t.Errorf("answer %d, Retry-After %q, RateLimit %q", got.status, got.header.Get("Retry-After"),
+				got.header.Get("RateLimit"))
+		}
+	}
+	if refused == 0 {
+		t.Error("no call is refused")
+	}
+	s.wants(200, "reader", "GET", "/v1/queues", "") // another caller has its own rate
+}
+
+func TestHeaders(t *testing.T) {
+	t.Parallel()
+	s := newService(t)
+	for _, call := range []struct {
+		status               int
+		caller, method, path string
+	}{
+		{200, "all", "GET", "/v1/tasks"}, {401, "", "GET", "/v1/tasks"}, {404, "", "GET", "/"}, {404, "", "GET", "/v2"},
+		{405, "", "PATCH", "/v1/tasks"}, {200, "", "GET", "/openapi.json"}, {404, "all", "GET", "/v1/tasks/none"},
+		{405, "", "OPTIONS", "/v1/tasks/a"}, {404, "", "GET", "/v1//tasks"}, {404, "", "GET", "/docs/.."},
+	} {
+		got := s.wants(call.status, call.caller, call.method, call.path, "", "Origin", "https://evil.example")
+		for name, want := range map[string]string{
+			"X-Content-Type-Options":      "nosniff",
+			"Content-Security-Policy":     "default-src 'none'; frame-ancestors 'none'",
+			"Cache-Control":               "no-store",
+			"Access-Control-Allow-Origin": "",
+		} {
+			if value := got.header.Get(name); value != want {
+				t.Errorf("%s %s: %s %q, want %q", call.method, call.path, name, value, want)
+			}
+		}
+		if got.status >= 400 {
+			s.says(got, map[int]string{401: "key", 404: "no such", 405: "the path has the methods"}[got.status])
+		}
+	}
+	for path, allow := range map[string]string{
+		"/v1/tasks": "GET, POST", "/v1/tasks/a": "GET, PUT, PATCH, DELETE", "/v1/tasks/a/pause": "POST", "/openapi.json": "GET",
+	} {
+		if got := s.wants(405, "", "OPTIONS", path, ""); got.header.Get("Allow") != allow {
+			t.Errorf("%s: Allow %q, want %q", path, got.header.Get("Allow"), allow)
+		}
+	}
+}
+
+func TestRequestIDs(t *testing.T) {
+	t.Parallel()
+	s := newService(t)
+	fresh := regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
+	for given, kept := range map[string]bool{
+		"": false, "abc-1_2.Z": true, strings.Repeat("a", 64): true, strings.Repeat("a", 65): false, "a b": false,
+		"a\"b": false, "ä": false, "a=b": false,
+	} {
+		got := s.call("all", "GET", "/v1/queues", "", "X-Request-Id", given).header.Get("X-Request-Id")
+		if kept && got != given || !kept && !fresh.MatchString(got) {
+			t.Errorf("id %q became %q", given, got)
+		}
+		if !strings.Contains(s.log.String(), "request="+got) {
+			t.Errorf("the log has no call with the id %q", got)
+		}
+	}
+}
+
+func TestCrossOrigin(t *testing.T) {
+	t.Parallel()
+	s := newService(t, func(config *api.Config) { config.AllowOrigins = []string{"https://admin.example.org"} })
+	const mine = "https://admin.example.org"
+	got := s.wants(200, "all", "GET", "/v1/tasks", "", "Origin", mine)
+	if got.header.Get("Access-Control-Allow-Origin") != mine || got.header.Get("Vary") != "Origin" {
+		t.Errorf("headers %v", got.header)
+	}
+	asked := s.wants(204, "", "OPTIONS", "/v1/tasks/a", "", "Origin", mine, "Access-Control-Request-Method", "PUT")
+	for name, want := range map[string]string{
+		"Access-Control-Allow-Origin":  mine,
+		"Access-Control-Allow-Methods": "GET, POST, PUT, PATCH, DELETE",
+		"Access-Control-Allow-Headers": "Authorization, Content-Type, Idempotency-Key, If-Match, X-Request-Id",
+		"Access-Control-Max-Age":       "600",
+	} {
+		if asked.header.Get(name) != want {
+			t.Errorf("%s %q, want %q", name, asked.header.Get(name), want)
+		}
+	}
+	for _, origin := range []string{"https://evil.example", "null", mine + ".evil.example", "http://admin.example.org", ""} {
+		got := s.wants(405, "", "OPTIONS", "/v1/tasks/a", "", "Origin", origin, "Access-Control-Request-Method", "PUT")
+		for name := range got.header {
+			if strings.HasPrefix(name, "Access-Control-") {
+				t.Errorf("origin %q: header %s", origin, name)
+			}
+		}
+	}
+	s.wants(401, "", "GET", "/v1/tasks", "", "Origin", mine) // a browser needs a key, too
+}
+
+// A panic is an answer without a stack. The stack is in the log.
+func TestPanic(t *testing.T) {
+	t.Parallel()
+	s := newService(t, func(config *api.Config) {
+		config.Authenticate = func(*http.Request) (api.Caller, error) { panic(errors.New("broken authentication")) }
+	})
+	got := s.wants(500, "all", "GET", "/v1/tasks", "")
+	s.says(got, "the call failed; the log of the service says why")
+	if strings.Contains(got.text, "broken") || strings.Contains(got.text, ".go") {
+		t.Errorf("the answer tells about the panic: %s", got.text)
+	}
+	for _, text := range []string{"broken authentication", "protect.go", "request=" + got.header.Get("X-Request-Id"), "status=500"} {
+		if !strings.Contains(s.log.String(), text) {
+			t.Errorf("the log lacks %q: %s", text, s.log)
+		}
+	}
+}
+
+// An error of the database is in the log alone.
+func TestDatabaseErrors(t *testing.T) {
+	t.Parallel()
+	s := newService(t)
+	s.exec(`ALTER TABLE tasktable.scheduled_task_changes RENAME COLUMN verb TO word`)
+	got := s.wants(500, "all", "PUT", "/v1/tasks/a", hello)
+	s.says(got, "the call failed; the log of the service says why")
+	if !strings.Contains(s.log.String(), `column \"verb\"`) || strings.Contains(got.text, "verb") {
+		t.Errorf("answer %s, log %s", got.text, s.log)
+	}
+	s.exec(`DROP SCHEMA tasktable CASCADE`)
+	s.says(s.wants(503, "all", "GET", "/v1/tasks", ""), "the database is not migrated")
+}
+
+// A call that waits for a lock too long is ended, so that its connection is free for others.
+func TestTimeLimit(t *testing.T) {
+	t.Parallel()
+	s := newService(t, func(config *api.Config) { config.Timeout = 200 * time.Millisecond })
+	s.make("a", store.StatusQueued)
+	s.holding("a", func(pgx.Tx) {
+		for _, headers := range [][]string{nil, {"If-Match", "*"}, {"Idempotency-Key", "k"}} {
+			got := s.wants(503, "all", "POST", "/v1/tasks/a/cancel", "", headers...)
+			s.says(got, "the database does not answer; try again")
+			if got.header.Get("Retry-After") != "1" {
+				t.Errorf("Retry-After %q", got.header.Get("Retry-After"))
+			}
+		}
+	})
+	s.hasLines("a", "schedule created svc")
+	if got := s.wants(200, "all", "GET", "/v1/tasks/a?wait=300ms", ""); got.field("status") != "QUEUED" {
+		t.Errorf("a call that waits longer: %s", got.text)
+	}
+}
+
+// deadlines records the deadlines that are set for reading from the connection.
+type deadlines struct {
+	*httptest.ResponseRecorder
+	set []time.Time
+}
+
+// SetReadDeadline records it.
+func (d *deadlines) SetReadDeadline(at time.Time) error {
+	d.set = append(d.set, at)
+	return nil
+}
+
+// When the body is there, a deadline for reading must not be set. net/http reads on, to notice that the client is
+// gone, and takes a deadline for that. The call would end while it waits for a lock.
+func TestNoReadDeadlineForACallThatHasArrived(t *testing.T) {
+	t.Parallel()
+	s := newService(t)
+	request := httptest.NewRequestWithContext(t.Context(), "PUT", "/v1/tasks/a", strings.NewReader(hello))
+	request.Header.Set("Authorization", "Bearer all")
+	answer := &deadlines{ResponseRecorder: httptest.NewRecorder()}
+	s.api.Handler().ServeHTTP(answer, request)
+	if answer.Code != 201 {
+		t.Fatalf("answer %d %s", answer.Code, answer.Body)
+	}
+	for _, at := range answer.set {
+		if !at.IsZero() {
+			t.Errorf("a deadline in %v is set", time.Until(at))
+		}
+	}
+}
