@@ -237,7 +237,7 @@ func TestATenantMayDoNothingElse(t *testing.T) {
 	s := newTenants(ctx, t)
 	before := lines(ctx, t, s.admin, everythingSQL)
 	for _, statement := range append([]string{
-		`SELECT tasktable.fork_occurrence('acme daily', now())`, `SELECT tasktable.services_of('x')`,
+		`SELECT tasktable.fork_occurrence('acme daily', now())`,
 		`SELECT tasktable.tenant_of('x')`, `SELECT FROM tasktable.api_keys`, `SELECT FROM tasktable.api_answers`,
 		`DELETE FROM tasktable.api_answers`, `UPDATE tasktable.api_keys SET tenant_id = NULL`,
 		`UPDATE tasktable.scheduled_tasks SET tenant_id = 'globex'`,

@@ -247,7 +247,8 @@ func TestEraseOfATenantsAnswers(t *testing.T) {
 	for _, tenant := range []string{"ann", "bob"} {
 		one[int64](b, b.pool, `WITH key AS (
 				INSERT INTO tasktable.api_keys (name, prefix, secret_hash, scopes, service, tenant_id)
-				VALUES ($1::text, 'tt_', sha256(convert_to($1::text, 'UTF8')), '{read}', 'api', $1::text) RETURNING number
+				VALUES ($1::text, 'tt_', sha256(convert_to($1::text, 'UTF8')), '{read}', 'api', $1::text)
+				RETURNING number
 			)
 			INSERT INTO tasktable.api_answers (key_number, idempotency_key, request_hash, status)
 			SELECT number, 'x', '', 200 FROM key RETURNING key_number`, tenant)
