@@ -54,8 +54,8 @@ func inOneOrder(line string) string {
 }
 
 // Row level security, which is on as soon as there are roles, costs the engine, the auditor and an application of all
-// services nothing: their policies have no condition, so their plans are those of a table without it, up to the order of
-// conditions on a row. Only a bound application and a tenant have other plans.
+// services nothing: their policies have no condition, so their plans are those of a table without it, up to the order
+// of conditions on a row. Only a bound application and a tenant have other plans.
 func TestRowLevelSecurityChangesNoPlanOfTheEngine(t *testing.T) {
 	t.Parallel()
 	ctx := deadline(t)
@@ -75,7 +75,8 @@ func TestRowLevelSecurityChangesNoPlanOfTheEngine(t *testing.T) {
 		{name: "its executions", sql: `SELECT * FROM tasktable.scheduled_task_executions WHERE task_id = $1`},
 	}
 	with := [][]string{
-		planned(ctx, t, r.engine, statements), planned(ctx, t, r.application, simple), planned(ctx, t, r.auditor, simple),
+		planned(ctx, t, r.engine, statements), planned(ctx, t, r.application, simple),
+		planned(ctx, t, r.auditor, simple),
 	}
 	ofTenant := planned(ctx, t, r.tenant, simple)
 	for _, table := range []string{"scheduled_tasks", "scheduled_task_changes", "scheduled_task_executions"} {
@@ -86,7 +87,8 @@ func TestRowLevelSecurityChangesNoPlanOfTheEngine(t *testing.T) {
 		apply(ctx, t, r.owner, `ALTER TABLE tasktable.`+table+` DISABLE ROW LEVEL SECURITY`)
 	}
 	without := [][]string{
-		planned(ctx, t, r.engine, statements), planned(ctx, t, r.application, simple), planned(ctx, t, r.auditor, simple),
+		planned(ctx, t, r.engine, statements), planned(ctx, t, r.application, simple),
+		planned(ctx, t, r.auditor, simple),
 	}
 	for i, whose := range [][]statement{statements, simple, simple} {
 		for j, one := range whose {
