@@ -324,7 +324,7 @@ END $$;
 COMMENT ON FUNCTION tasktable.refuse_truncate IS 'Refuses TRUNCATE, because it would remove running tasks, and would '
     'not record the removed ones.';
 
--- The three functions below are for roles.sql. Their search_path is fixed, so that the calling role cannot put a
+-- The four functions below are for roles.sql. Their search_path is fixed, so that the calling role cannot put a
 -- pg_has_role of its own before the real one.
 CREATE FUNCTION tasktable.services_of(role name) RETURNS text[]
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -344,6 +344,20 @@ $$;
 COMMENT ON FUNCTION tasktable.tenant_of IS 'The tenant whose tasks a database role may schedule and read in this '
     'transaction, as the setting tasktable.tenant says. Empty: none, because the setting is missing. Null: the role is '
     'not the role of tenants.';
+
+CREATE FUNCTION tasktable.is_restricted() RETURNS boolean
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    -- The role that logged in or was SET. In a verb current_user is the owner.
+    caller name := coalesce(nullif(current_setting('role'), 'none'), session_user);
+BEGIN
+    -- The owner and the engine may update the table anyway. Of the other roles with the verbs, only an application of
+    -- all services may not call services_of.
+    RETURN NOT has_table_privilege(caller, 'tasktable.scheduled_tasks'::regclass, 'UPDATE')
+        AND has_function_privilege(caller, 'tasktable.services_of(name)'::regprocedure, 'EXECUTE');
+END $$;
+COMMENT ON FUNCTION tasktable.is_restricted IS 'Whether the role that calls must keep to the tasks of some services or '
+    'of a tenant. It is a function, because Postgres parses the condition of a trigger again for each statement.';
 
 CREATE FUNCTION tasktable.refuse_others_task() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -445,7 +459,7 @@ COMMENT ON TRIGGER append_only_truncate ON tasktable.scheduled_task_changes IS '
 
 -- +goose Down
 -- CASCADE drops the triggers as well, and the triggers and policies that roles.sql has made.
-DROP FUNCTION tasktable.refuse_others_task, tasktable.tenant_of, tasktable.services_of, tasktable.refuse_truncate,
-    tasktable.refuse_history_change, tasktable.refuse_held_delete, tasktable.after_tasks_insert,
-    tasktable.after_task_change, tasktable.before_task_change CASCADE;
+DROP FUNCTION tasktable.refuse_others_task, tasktable.is_restricted, tasktable.tenant_of, tasktable.services_of,
+    tasktable.refuse_truncate, tasktable.refuse_history_change, tasktable.refuse_held_delete,
+    tasktable.after_tasks_insert, tasktable.after_task_change, tasktable.before_task_change CASCADE;
 DROP FUNCTION tasktable.task_content, tasktable.notify, tasktable.in_hours, tasktable.due_of, tasktable.asked_now;

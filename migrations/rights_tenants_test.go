@@ -237,7 +237,7 @@ func TestATenantMayDoNothingElse(t *testing.T) {
 	s := newTenants(ctx, t)
 	before := lines(ctx, t, s.admin, everythingSQL)
 	for _, statement := range append([]string{
-		`SELECT tasktable.fork_occurrence('acme daily', now())`, `SELECT tasktable.services_of('x')`,
+		`SELECT tasktable.fork_occurrence('acme daily', now())`,
 		`SELECT tasktable.tenant_of('x')`, `SELECT FROM tasktable.api_keys`, `SELECT FROM tasktable.api_answers`,
 		`DELETE FROM tasktable.api_answers`, `UPDATE tasktable.api_keys SET tenant_id = NULL`,
 		`UPDATE tasktable.scheduled_tasks SET tenant_id = 'globex'`,
@@ -287,4 +287,27 @@ func TestTheRoleOfTenantsHowever(t *testing.T) {
 	}
 	_, err = store.New(store.Config{Service: "events-api"}).Schedule(ctx, s.application, task("event", 1))
 	check(t, err)
+}
+
+// Owner and engine may take the role, and no other role may. From Postgres 16 on they inherit nothing of it.
+func TestWhoMayTakeTheRoleOfTenants(t *testing.T) {
+	t.Parallel()
+	ctx := deadline(t)
+	r := newRights(ctx, t)
+	for role, may := range map[string]bool{
+		r.roles.Owner: true, r.roles.Engine: true, r.roles.Application: false, r.roles.Auditor: false,
+	} {
+		conn, err := as(ctx, t, role, r.database).Acquire(ctx)
+		check(t, err)
+		_, err = conn.Exec(ctx, `SET ROLE `+r.roles.Tenant)
+		conn.Release()
+		if may != (err == nil) || !may && !isDenied(err) {
+			t.Errorf("role %s: %v", role, err)
+		}
+		inherits := lines(ctx, t, r.admin, `SELECT concat_ws(' ', pg_has_role($1::text, $2::text, 'USAGE'),
+			current_setting('server_version_num')::int < 160000)`, role, r.roles.Tenant)[0]
+		if may && inherits != "t t" && inherits != "f f" {
+			t.Errorf("role %s: it inherits, and this is before Postgres 16: %s", role, inherits)
+		}
+	}
 }

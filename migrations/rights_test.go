@@ -106,19 +106,21 @@ func TestRightsOfEachRole(t *testing.T) {
 	r := newRights(ctx, t)
 	same(t, "the application's rights", strings.Join(held(ctx, t, r, r.roles.Application), "\n"), strings.Join([]string{
 		"archive() EXECUTE", "cancel() EXECUTE", "delete() EXECUTE", "fork_occurrence() EXECUTE",
-		"goose_db_version SELECT", "pause() EXECUTE", "pauses SELECT", "reason_of() EXECUTE", "reschedule() EXECUTE",
-		"resume() EXECUTE", "retry() EXECUTE", "river_migration SELECT", "run_now() EXECUTE", "same_time() EXECUTE",
-		"schedule() EXECUTE", "schedule_many() EXECUTE", "schedule_outcome() EXECUTE", "schedule_recurring() EXECUTE",
-		"scheduled_task_changes SELECT", "scheduled_task_executions SELECT", "scheduled_tasks SELECT",
-		"scheduled_tasks.id UPDATE", "schema USAGE", "services_of() EXECUTE", "sync() EXECUTE",
-	}, "\n"))
-	same(t, "the tenant's rights", strings.Join(held(ctx, t, r, r.roles.Tenant), "\n"), strings.Join([]string{
-		"archive() EXECUTE", "cancel() EXECUTE", "delete() EXECUTE",
-		"goose_db_version SELECT", "pause() EXECUTE", "pauses SELECT", "reason_of() EXECUTE", "reschedule() EXECUTE",
+		"goose_db_version SELECT", "is_restricted() EXECUTE", "pause() EXECUTE", "pauses SELECT",
+		"reason_of() EXECUTE", "reschedule() EXECUTE",
 		"resume() EXECUTE", "retry() EXECUTE", "river_migration SELECT", "run_now() EXECUTE", "same_time() EXECUTE",
 		"schedule() EXECUTE", "schedule_many() EXECUTE", "schedule_outcome() EXECUTE", "schedule_recurring() EXECUTE",
 		"scheduled_task_changes SELECT", "scheduled_task_executions SELECT", "scheduled_tasks SELECT",
 		"scheduled_tasks.id UPDATE", "schema USAGE", "sync() EXECUTE",
+	}, "\n"))
+	same(t, "the tenant's rights", strings.Join(held(ctx, t, r, r.roles.Tenant), "\n"), strings.Join([]string{
+		"archive() EXECUTE", "cancel() EXECUTE", "delete() EXECUTE",
+		"goose_db_version SELECT", "is_restricted() EXECUTE", "pause() EXECUTE", "pauses SELECT",
+		"reason_of() EXECUTE", "reschedule() EXECUTE",
+		"resume() EXECUTE", "retry() EXECUTE", "river_migration SELECT", "run_now() EXECUTE", "same_time() EXECUTE",
+		"schedule() EXECUTE", "schedule_many() EXECUTE", "schedule_outcome() EXECUTE", "schedule_recurring() EXECUTE",
+		"scheduled_task_changes SELECT", "scheduled_task_executions SELECT", "scheduled_tasks SELECT",
+		"scheduled_tasks.id UPDATE", "schema USAGE", "services_of() EXECUTE", "sync() EXECUTE",
 	}, "\n"))
 	for _, right := range held(ctx, t, r, r.roles.Auditor) {
 		switch right {

@@ -151,9 +151,10 @@ GRANT SELECT ON tasktable.scheduled_tasks, tasktable.scheduled_task_executions, 
     tasktable.pauses, tasktable.goose_db_version, tasktable.river_migration
     TO "tasktable_application", "tasktable_tenant";
 GRANT UPDATE (id) ON tasktable.scheduled_tasks TO "tasktable_application", "tasktable_tenant";
-GRANT EXECUTE ON FUNCTION tasktable.same_time, tasktable.schedule_outcome
+GRANT EXECUTE ON FUNCTION tasktable.same_time, tasktable.schedule_outcome, tasktable.is_restricted
     TO "tasktable_application", "tasktable_tenant";
-GRANT EXECUTE ON FUNCTION tasktable.services_of TO "tasktable_application";
+-- An application of all services does not get this right, so that no trigger asks for its services (is_restricted).
+GRANT EXECUTE ON FUNCTION tasktable.services_of TO "tasktable_tenant";
 -- This function answers only for tasks that the caller may read. Of other tasks it tells only how many are in line
 -- before one.
 GRANT EXECUTE ON FUNCTION tasktable.reason_of TO "tasktable_application", "tasktable_tenant";
@@ -195,10 +196,13 @@ INSERT INTO tasktable.applications (role, service, by_tenant)
 -- plans are those of a table without row level security.
 DO $$
 DECLARE
-    own text := CASE WHEN EXISTS (SELECT FROM tasktable.applications AS a
+    own CONSTANT text := CASE WHEN EXISTS (SELECT FROM tasktable.applications AS a
         WHERE a.role = 'tasktable_application' AND a.service = '') THEN 'all' ELSE 'service' END;
     one record;
 BEGIN
+    IF own = 'service' THEN
+        GRANT EXECUTE ON FUNCTION tasktable.services_of TO "tasktable_application";
+    END IF;
     FOR one IN
         SELECT wanted.relation, wanted.role, wanted.command, p.oid IS NOT NULL AS made, CASE wanted.kind
                 WHEN 'all' THEN 'true'
@@ -251,26 +255,23 @@ BEGIN
     END LOOP;
 END $$;
 
+-- The condition of these triggers is false for the engine, the owner and an application of all services.
 DO $$
-DECLARE
-    -- The triggers ask neither the engine nor the owner, because both may update the table anyway.
-    bare CONSTANT text := $bare$NOT has_table_privilege(coalesce(nullif(current_setting('role'), 'none'), session_user),
-        'tasktable.scheduled_tasks'::regclass, 'UPDATE')$bare$;
 BEGIN
     IF EXISTS (SELECT 1 FROM pg_trigger AS t
         WHERE t.tgrelid = 'tasktable.scheduled_tasks'::regclass AND t.tgname = 'task_9_own_insert')
     THEN
         RETURN;
     END IF;
-    EXECUTE format('CREATE TRIGGER task_9_own_insert AFTER INSERT ON tasktable.scheduled_tasks
-        REFERENCING NEW TABLE AS inserted FOR EACH STATEMENT WHEN (%s)
-        EXECUTE FUNCTION tasktable.refuse_others_task()', bare);
-    EXECUTE format('CREATE TRIGGER task_9_own_update AFTER UPDATE ON tasktable.scheduled_tasks
+    CREATE TRIGGER task_9_own_insert AFTER INSERT ON tasktable.scheduled_tasks
+        REFERENCING NEW TABLE AS inserted FOR EACH STATEMENT WHEN (tasktable.is_restricted())
+        EXECUTE FUNCTION tasktable.refuse_others_task();
+    CREATE TRIGGER task_9_own_update AFTER UPDATE ON tasktable.scheduled_tasks
         FOR EACH ROW WHEN ((OLD.revision, OLD.status, OLD.paused_until)
-            IS DISTINCT FROM (NEW.revision, NEW.status, NEW.paused_until) AND %s)
-        EXECUTE FUNCTION tasktable.refuse_others_task()', bare);
-    EXECUTE format('CREATE TRIGGER task_9_own_delete AFTER DELETE ON tasktable.scheduled_tasks
-        FOR EACH ROW WHEN (%s) EXECUTE FUNCTION tasktable.refuse_others_task()', bare);
+            IS DISTINCT FROM (NEW.revision, NEW.status, NEW.paused_until) AND tasktable.is_restricted())
+        EXECUTE FUNCTION tasktable.refuse_others_task();
+    CREATE TRIGGER task_9_own_delete AFTER DELETE ON tasktable.scheduled_tasks
+        FOR EACH ROW WHEN (tasktable.is_restricted()) EXECUTE FUNCTION tasktable.refuse_others_task();
     COMMENT ON TRIGGER task_9_own_insert ON tasktable.scheduled_tasks IS
         'An application schedules for its own services, and a tenant for itself.';
     COMMENT ON TRIGGER task_9_own_update ON tasktable.scheduled_tasks IS

@@ -167,7 +167,8 @@ UNION ALL SELECT concat_ws(' ', rolname, rolcanlogin) FROM pg_roles
 func TestTheScriptRunsAgain(t *testing.T) {
 	t.Parallel()
 	ctx := deadline(t)
-	roles, deploy := newNames(ctx, t), storetest.Role(t)
+	deploy := storetest.Role(t) // before the roles, because it has granted the memberships among them
+	roles := newNames(ctx, t)
 	roles.Services = []string{"events-api"}
 	database := storetest.EmptyURL(t)
 	admin := poolOn(ctx, t, database, 1)

@@ -247,7 +247,8 @@ func TestEraseOfATenantsAnswers(t *testing.T) {
 	for _, tenant := range []string{"ann", "bob"} {
 		one[string](b, b.pool, `WITH key AS (
 				INSERT INTO tasktable.api_keys (name, prefix, secret_hash, scopes, service, tenant_id)
-				VALUES ($1::text, 'tt_', sha256(convert_to($1::text, 'UTF8')), '{read}', 'api', $1::text) RETURNING name
+				VALUES ($1::text, 'tt_', sha256(convert_to($1::text, 'UTF8')), '{read}', 'api', $1::text)
+				RETURNING name
 			)
 			INSERT INTO tasktable.api_answers (caller, idempotency_key, request_hash, answer)
 			SELECT name, 'x', '', '{}' FROM key RETURNING caller`, tenant)

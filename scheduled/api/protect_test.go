@@ -273,6 +273,7 @@ func TestNoReadDeadlineForACallThatHasArrived(t *testing.T) {
 	s := newService(t)
 	request := httptest.NewRequestWithContext(t.Context(), "PUT", "/v1/tasks/a", strings.NewReader(hello))
 	request.Header.Set("Authorization", "Bearer all")
+	request.Header.Set("Content-Type", "application/json")
 	answer := &deadlines{ResponseRecorder: httptest.NewRecorder()}
 	s.api.Handler().ServeHTTP(answer, request)
 	if answer.Code != 201 {
