@@ -72,7 +72,7 @@ func TestAKeyIsOfUseUntilItIsRevoked(t *testing.T) {
 	created.want(t, exitOK)
 	secret, rest, _ := strings.Cut(created.stdout, "\n")
 	key, err := all.Authenticate(t.Context(), pool, secret)
-	if err != nil || rest != "" || key.CreatedBy != "tests" || key.Allows(keys.Schedule) || key.Service != "api" ||
+	if err != nil || rest != "" || key.CreatedBy != "tests" || key.Allows(keys.Schedule) || key.Service != "ci" ||
 		key.ExpiresAt == nil || key.ExpiresAt.Sub(key.CreatedAt).Round(time.Hour) != 9*24*time.Hour {
 		t.Errorf("got %+v, %v of %q", key, err, created.stdout)
 	}
