@@ -10,6 +10,7 @@ import (
 
 	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/scheduled/scheduledtest"
+	"github.com/tasktable/tasktable/store"
 )
 
 // failing runs the task "task" twice. It fails both times.
@@ -123,4 +124,18 @@ func TestWhy(t *testing.T) {
 	}
 	s.says(s.wants(404, "reader", "GET", "/v1/tasks/tusk/why", ""), "no such task")
 	s.says(s.wants(422, "reader", "GET", "/v1/tasks/%00/why", ""), "id must be")
+}
+
+// Durations are seconds everywhere, also in the story.
+func TestWhyInSeconds(t *testing.T) {
+	t.Parallel()
+	s := newService(t)
+	s.make("task", store.StatusCompleted)
+	s.exec(`INSERT INTO tasktable.scheduled_task_executions
+		(fence, task_id, type, revision, attempt, scheduled_at, due_at, started_at, finished_at, outcome)
+		SELECT 1000, 'task', 'TEST', 1, 1, at, at, at, at + interval '2.5 seconds', 'COMPLETED' FROM clock_timestamp() AS at`)
+	got := s.wants(200, "reader", "GET", "/v1/tasks/task/why", "")
+	if !strings.Contains(got.text, `{"name":"took","value":2.5}`) {
+		t.Errorf("the story does not say that the attempt took 2.5 s: %s", got.text)
+	}
 }

@@ -94,9 +94,20 @@ func (r reply) field(name string) string {
 // call sends a request. The headers are pairs of a name and a value.
 func (s *service) call(caller, method, path, body string, headers ...string) reply {
 	s.Helper()
+	got := s.send(caller, method, path, body, headers...)
+	if got.status == 0 {
+		s.FailNow()
+	}
+	return got
+}
+
+// send is call for goroutines. Without an answer it fails the test and returns the zero value.
+func (s *service) send(caller, method, path, body string, headers ...string) reply {
+	s.Helper()
 	request, err := http.NewRequestWithContext(s.Context(), method, s.url+path, strings.NewReader(body))
 	if err != nil {
-		s.Fatal(err)
+		s.Error(err)
+		return reply{}
 	}
 	if caller != "" {
 		request.Header.Set("Authorization", "Bearer "+caller)
@@ -109,7 +120,8 @@ func (s *service) call(caller, method, path, body string, headers ...string) rep
 	}
 	response, err := s.client.Do(request)
 	if err != nil {
-		s.Fatalf("%s %s: %v", method, path, err)
+		s.Errorf("%s %s: %v", method, path, err)
+		return reply{}
 	}
 	defer func() { _ = response.Body.Close() }()
 	if response.Header.Get("Content-Type") == "text/event-stream" { // it has no end
@@ -117,7 +129,8 @@ func (s *service) call(caller, method, path, body string, headers ...string) rep
 	}
 	text, err := io.ReadAll(response.Body)
 	if err != nil {
-		s.Fatalf("%s %s: %v", method, path, err)
+		s.Errorf("%s %s: %v", method, path, err)
+		return reply{}
 	}
 	return reply{response.StatusCode, response.Header, strings.TrimSpace(string(text))}
 }

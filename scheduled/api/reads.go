@@ -235,11 +235,25 @@ func why(ctx context.Context, c call, in *TaskPath) (*whyAnswer, error) {
 		return nil, errNoTask
 	}
 	answer := &whyAnswer{Body: Why{
-		ID: e.ID, At: e.At, Sentence: e.Sentence, Next: append([]inspect.Upcoming{}, e.Next...), Story: e.Story,
+		ID: e.ID, At: e.At, Sentence: e.Sentence, Next: append([]inspect.Upcoming{}, e.Next...),
+		Story: append([]inspect.StoryLine{}, e.Story...),
 		Shortened: e.Shortened, Nearest: e.Nearest,
 	}}
+	for _, line := range answer.Body.Story {
+		for i, fact := range line.Facts {
+			line.Facts[i].Was, line.Facts[i].Value = inSeconds(fact.Was), inSeconds(fact.Value)
+		}
+	}
 	if e.Row != nil {
 		answer.Body.Task = new(taskOf(*e.Row))
 	}
 	return answer, nil
+}
+
+// inSeconds turns a duration into its form in JSON. Other values stay.
+func inSeconds(value any) any {
+	if d, ok := value.(time.Duration); ok {
+		return *secondsOf(&d)
+	}
+	return value
 }

@@ -184,7 +184,7 @@ func (s *service) says(got reply, text string) {
 // run runs a subtest on the same service.
 func (s *service) run(name string, do func(*service)) {
 	s.Helper()
-	s.T.Run(name, func(t *testing.T) {
+	s.Run(name, func(t *testing.T) {
 		sub := *s
 		sub.T = t
 		do(&sub)

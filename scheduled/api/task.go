@@ -22,13 +22,16 @@ func secondsOf(d *time.Duration) *Seconds {
 }
 
 // duration rounds to microseconds, which is what Postgres stores. A number that is too large stays too large for every
-// limit.
+// limit, and NaN, which a query can have, is below every limit.
 func (s Seconds) duration() time.Duration {
 	micros := math.Round(float64(s) * 1e6)
-	if math.Abs(micros) > math.MaxInt64/1000 {
-		return time.Duration(math.Copysign(math.MaxInt64, micros))
+	switch {
+	case micros > math.MaxInt64/1000:
+		return math.MaxInt64
+	case micros >= -math.MaxInt64/1000:
+		return time.Duration(micros) * time.Microsecond
 	}
-	return time.Duration(micros) * time.Microsecond
+	return math.MinInt64
 }
 
 // Payload is the content of a task: a JSON object whose field "type" names the type of the task.

@@ -17,7 +17,7 @@ import (
 // answering calls in the background, and returns a channel of the answer.
 func (s *service) answering(caller, method, path, body string, headers ...string) <-chan reply {
 	answered := make(chan reply, 1)
-	go func() { answered <- s.call(caller, method, path, body, headers...) }()
+	go func() { answered <- s.send(caller, method, path, body, headers...) }()
 	return answered
 }
 

@@ -1,0 +1,180 @@
+package api_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tasktable/tasktable/store"
+)
+
+func TestPauseAndResumeAQueue(t *testing.T) {
+	t.Parallel()
+	s := newService(t)
+	s.make("task", store.StatusQueued)
+	pauses := func() string {
+		return value[string](s, `SELECT coalesce(string_agg(concat_ws(' ', scope, name, paused_by,
+			ends_at AT TIME ZONE 'UTC', reason), ','), '') FROM tasktable.pauses
+			WHERE ends_at IS NULL OR ends_at > clock_timestamp()`)
+	}
+	for _, c := range []struct{ verb, queue, body, outcome, pauses string }{
+		{"pause", "mail", ``, "paused", "queue mail svc"},
+		{"pause", "mail", ``, "unchanged", "queue mail svc"},
+		{"pause", "mail", `{"reason": "repair", "until": "2100-01-01T01:00:00+01:00"}`, "paused", "queue mail svc 2100-01-01 00:00:00 repair"},
+		{"pause", "mail", `{}`, "paused", "queue mail svc"},
+		{"resume", "mail", ``, "queued", ""},
+		{"resume", "mail", ``, "unchanged", ""},
+		{"pause", "default", `{"reason": ""}`, "paused", "queue default svc"},
+	} {
+		got := s.wants(200, "all", "POST", "/v1/queues/"+c.queue+"/"+c.verb, c.body)
+		if got.text != `{"queue":"`+c.queue+`","outcome":"`+c.outcome+`"}` || pauses() != c.pauses {
+			t.Errorf("%s %s %s: %s, pauses %q; want %q", c.verb, c.queue, c.body, got.text, pauses(), c.pauses)
+		}
+	}
+	for path, says := range map[string]string{
+		"No%20Queue/pause": "queue must be 1 to 64 of a-z", "%00/resume": "queue must be 1 to 64 of a-z",
+		strings.Repeat("q", 128) + "/pause": "path.queue: expected length <= 127",
+	} {
+		s.says(s.wants(422, "all", "POST", "/v1/queues/"+path, ""), says)
+	}
+	for body, says := range map[string]string{
+		`{"until": "soon"}`: "body.until: expected string to be RFC 3339", `{"reason": "\u0000"}`: "reason must be UTF-8 without NUL",
+		`{"reason": "` + strings.Repeat("r", 513) + `"}`: "body.reason: expected length <= 512", `{"name": "a"}`: "body.name: unexpected property",
+	} {
+		s.says(s.wants(422, "all", "POST", "/v1/queues/mail/pause", body), says)
+	}
+}
+
+func TestQueues(t *testing.T) {
+	t.Parallel()
+	s := newService(t)
+	if got := s.wants(200, "reader", "GET", "/v1/queues", ""); got.text != `{"queues":[]}` {
+		t.Errorf("no queues: %s", got.text)
+	}
+	s.make("far", store.StatusQueued)
+	s.wants(201, "all", "PUT", "/v1/tasks/mail", `{"payload": {"type": "MAIL"}, "queue": "mail", "priority": 3,
+		"scheduled_at": "2000-01-01T00:00:00Z"}`)
+	s.wants(201, "all", "PUT", "/v1/tasks/news", `{"payload": {"type": "NEWS"}, "queue": "mail", "scheduled_at": "2000-01-02T00:00:00Z"}`)
+	s.wants(200, "all", "POST", "/v1/queues/mail/pause", `{"reason": "repair"}`)
+	var answer struct {
+		Queues []struct {
+			Queue, Type  string
+			Priority     int
+			Due, Waiting int64
+			Pauses       []struct{ Reason string }
+		}
+	}
+	s.wants(200, "reader", "GET", "/v1/queues", "").json(t, &answer)
+	if len(answer.Queues) != 2 || answer.Queues[1].Queue != "mail" || answer.Queues[1].Due != 2 ||
+		len(answer.Queues[1].Pauses) != 1 || answer.Queues[1].Pauses[0].Reason != "repair" || answer.Queues[0].Waiting != 1 {
+		t.Errorf("queues %+v", answer.Queues)
+	}
+	s.wants(200, "reader", "GET", "/v1/queues?lanes=true", "").json(t, &answer)
+	if len(answer.Queues) != 3 || answer.Queues[1].Type+answer.Queues[2].Type != "MAILNEWS" || answer.Queues[1].Priority != 3 {
+		t.Errorf("lanes %+v", answer.Queues)
+	}
+	s.says(s.wants(422, "reader", "GET", "/v1/queues?lanes=2", ""), "query.lanes: invalid boolean")
+}
+
+func TestNodes(t *testing.T) {
+	t.Parallel()
+	s := newService(t)
+	if got := s.wants(200, "reader", "GET", "/v1/nodes", ""); got.text != `{"nodes":[]}` {
+		t.Errorf("no nodes: %s", got.text)
+	}
+	const insert = `INSERT INTO tasktable.nodes (service, version, host, queues, types, dead_at)
+		VALUES ($1, 'v1', 'host/1', '{"default": 10}', '{LOG}', CASE WHEN $2 THEN clock_timestamp() END) RETURNING number`
+	number := value[int64](s, insert, "mailer", false)
+	value[int64](s, insert, "mailer", true)
+	value[int64](s, insert, "other", false)
+	conn, err := pgx.ConnectConfig(t.Context(), s.pool.Config().ConnConfig.Copy())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	if _, err := conn.Exec(t.Context(), `SELECT pg_advisory_lock((class - CASE WHEN class >= 2147483648 THEN 4294967296
+		ELSE 0 END)::int, $1::int) FROM tasktable.lock_class('node') AS class`, number); err != nil {
+		t.Fatal(err)
+	}
+	for query, want := range map[string]string{
+		"?service=mailer": "mailer works", "?service=none": "", "?ended=true&limit=1&service=mailer": "",
+	} {
+		var answer struct {
+			Nodes []struct {
+				Service, State string
+				Queues         map[string]int
+				Types          []string
+			}
+		}
+		s.wants(200, "reader", "GET", "/v1/nodes"+query, "").json(t, &answer)
+		var words []string
+		for _, node := range answer.Nodes {
+			words = append(words, node.Service+" "+node.State)
+			if node.Queues["default"] != 10 || len(node.Types) != 1 {
+				t.Errorf("%s: %+v", query, node)
+			}
+		}
+		if got := strings.Join(words, ", "); want != "" && got != want || len(words) > 1 {
+			t.Errorf("%s: %s, want %s", query, got, want)
+		}
+	}
+	for query, says := range map[string]string{
+		"limit=0": "query.limit: expected number >= 1", "limit=10001": "query.limit: expected number <= 10000",
+		"service=%00": "service must be", "service=%FF": "service must be", "ended=perhaps": "query.ended: invalid boolean",
+	} {
+		s.says(s.wants(422, "reader", "GET", "/v1/nodes?"+query, ""), says)
+	}
+}
+
+func TestStats(t *testing.T) {
+	t.Parallel()
+	s := newService(t)
+	s.make("task", store.StatusFailed)
+	s.wants(201, "all", "PUT", "/v1/tasks/other", `{"payload": {"type": "OTHER"}, "scheduled_at": "2100-01-01T00:00:00Z"}`)
+	for attempt, outcome := range []string{"RETRIED", "FAILED"} {
+		s.exec(`INSERT INTO tasktable.scheduled_task_executions
+			(fence, task_id, type, revision, attempt, scheduled_at, due_at, started_at, finished_at, outcome)
+			SELECT $1::int, 'task', 'TEST', 1, $1::int, at, at - interval '3 seconds', at - interval '2 seconds', at, $2
+			FROM clock_timestamp() AS at`, attempt+1, outcome)
+	}
+	var answer struct {
+		Counts []struct {
+			Type, Status string
+			Count        int64
+		}
+		Types []struct {
+			Type            string
+			Failed, Retried int64
+			FailureRate     float64 `json:"failure_rate"`
+			TookP50         float64 `json:"took_p50"`
+			DelayP99        float64 `json:"delay_p99"`
+		}
+		Since, Until time.Time
+	}
+	s.wants(200, "reader", "GET", "/v1/stats", "").json(t, &answer)
+	if got := fmt.Sprint(answer.Counts); got != "[{OTHER QUEUED 1} {TEST FAILED 1}]" {
+		t.Errorf("counts %s", got)
+	}
+	if len(answer.Types) != 1 || answer.Types[0].Failed != 1 || answer.Types[0].Retried != 1 ||
+		math.Abs(answer.Types[0].TookP50-2) > 0.5 || math.Abs(answer.Types[0].DelayP99-1) > 0.5 {
+		t.Errorf("types %+v", answer.Types)
+	}
+	if window := answer.Until.Sub(answer.Since); window != time.Hour {
+		t.Errorf("the window is %v, want 1h", window)
+	}
+	s.wants(200, "reader", "GET", "/v1/stats?type=OTHER&window=1.5", "").json(t, &answer)
+	if len(answer.Types) != 0 || len(answer.Counts) != 1 || answer.Until.Sub(answer.Since) != 1500*time.Millisecond {
+		t.Errorf("stats of a type %+v", answer)
+	}
+	for query, says := range map[string]string{
+		"window=0": "query.window: expected number >= 1", "window=604801": "query.window: expected number <= 604800",
+		"window=1h": "query.window: invalid float", "window=NaN": "window", "window=Inf": "query.window", "type=%00": "type must be",
+	} {
+		s.says(s.wants(422, "reader", "GET", "/v1/stats?"+query, ""), says)
+	}
+}
