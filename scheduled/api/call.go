@@ -165,7 +165,6 @@ func (a *API) authenticate(ctx huma.Context, next func(huma.Context)) {
 	caller, err := a.config.Authenticate(request)
 	switch {
 	case errors.Is(err, ErrUnauthenticated):
-		a.config.Logger.Info("a caller was refused", "request", requestID(ctx.Context()), "error", err)
 		ctx.SetHeader("WWW-Authenticate", `Bearer realm="tasktable"`)
 		a.refuse(ctx, 401, "the call needs a key that is valid: Authorization: Bearer <key>")
 		return
