@@ -33,7 +33,7 @@ func (s *service) follow(caller, lastID string) *following {
 	if lastID != "" {
 		request.Header.Set("Last-Event-Id", lastID)
 	}
-	response, err := s.client.Do(request)
+	response, err := s.client.Do(request) //nolint:bodyclose // end closes it
 	if err != nil {
 		s.Fatal(err)
 	}

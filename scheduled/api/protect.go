@@ -87,7 +87,8 @@ func (a *API) protect(next http.Handler) http.Handler {
 			return
 		}
 		if !isPlain(r.URL.EscapedPath()) {
-			writeProblem(answer, http.StatusNotFound, "no such path: no part of it may be empty, . or .. (but %2E is allowed)")
+			writeProblem(answer, http.StatusNotFound,
+				"no such path: no part of it may be empty, . or .. (but %2E is allowed)")
 			return
 		}
 		if refused := readBody(answer, r, noted); !refused {
