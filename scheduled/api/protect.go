@@ -55,7 +55,8 @@ func (a *API) protect(next http.Handler) http.Handler {
 		header.Set("X-Content-Type-Options", "nosniff")
 		header.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
 		header.Set("Cache-Control", "no-store")
-		ctx, cancel := context.WithTimeout(context.WithValue(r.Context(), exchangeKey{}, noted), a.config.Timeout+MaxWait)
+		ctx := context.WithValue(r.Context(), exchangeKey{}, noted)
+		ctx, cancel := context.WithTimeout(ctx, a.config.Timeout+MaxWait)
 		defer cancel()
 		r = r.WithContext(ctx)
 		defer func() {
@@ -79,7 +80,8 @@ func (a *API) protect(next http.Handler) http.Handler {
 			return
 		}
 		if !isPlain(r.URL.EscapedPath()) {
-			writeProblem(answer, http.StatusNotFound, "no such path: no part of it may be empty, . or .. (but %2E is allowed)")
+			writeProblem(answer, http.StatusNotFound,
+				"no such path: no part of it may be empty, . or .. (but %2E is allowed)")
 			return
 		}
 		if refused := readBody(answer, r, noted); !refused {

@@ -235,7 +235,7 @@ func why(ctx context.Context, c call, in *TaskPath) (*whyAnswer, error) {
 	}
 	answer := &whyAnswer{Body: Why{
 		ID: e.ID, At: e.At, Sentence: e.Sentence, Next: append([]inspect.Upcoming{}, e.Next...),
-		Story: append([]inspect.StoryLine{}, e.Story...),
+		Story:     append([]inspect.StoryLine{}, e.Story...),
 		Shortened: e.Shortened, Nearest: e.Nearest,
 	}}
 	for _, line := range answer.Body.Story {
