@@ -1,15 +1,12 @@
 package api
 
 import (
-	"fmt"
 	"net/http"
 	"sync"
 	"sync/atomic"
 
 	"github.com/danielgtaylor/huma/v2"
-	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
-	"github.com/tasktable/tasktable/scheduled/api/keys"
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/inspect"
 )
@@ -31,38 +28,6 @@ type API struct {
 type author struct {
 	tasks     *store.Store
 	inspector *inspect.Inspector
-}
-
-// New returns an API that is complete. It returns an error that names each wrong field of the Config.
-func New(config Config) (*API, error) {
-	if err := config.validate(); err != nil {
-		return nil, err
-	}
-	config = config.withDefaults()
-	schema, err := store.NewSchema(config.Store.Schema)
-	if err != nil {
-		return nil, fmt.Errorf("api: %w", err)
-	}
-	if config.Keys == nil {
-		config.Keys = keys.New(keys.Config{Schema: schema})
-	}
-	a := &API{config: config, answers: answers{schema: schema}, marks: marks{schema: schema}, callers: newLimits()}
-	mux := http.NewServeMux()
-	a.huma = humago.New(mux, document(config.Version))
-	a.huma.UseMiddleware(a.authenticate)
-	a.registerTasks()
-	a.registerTaskReads()
-	a.registerVerbs()
-	a.registerRecurring()
-	a.registerDeadLetters()
-	a.registerOperations()
-	a.registerEvents()
-	if err := a.registerDocs(mux); err != nil {
-		return nil, err
-	}
-	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { noEndpoint(mux, w, r) })
-	a.handler = a.protect(mux)
-	return a, nil
 }
 
 // Handler returns the handler of all paths: /v1/, /docs, /openapi.json and /openapi.yaml.

@@ -54,8 +54,8 @@ func (p Patch) applied(content Content) (Content, error) {
 	// encoding/json takes Priority for priority. Beside the stored priority the patch would have no effect.
 	for name := range fieldsOf(json.RawMessage(p)) {
 		if !contentNames[name] {
-			return content, huma.Error422UnprocessableEntity(
-				fmt.Sprintf("the patch does not fit: unknown field %q", name))
+			refused := fmt.Sprintf("the patch does not fit: unknown field %q", name)
+			return content, huma.Error422UnprocessableEntity(refused)
 		}
 	}
 	current, err := json.Marshal(content)

@@ -26,11 +26,13 @@ func TestWaitForATask(t *testing.T) {
 	t.Parallel()
 	s := newService(t)
 	s.make("task", store.StatusQueued)
+	looks := s.pool.Stat().AcquireCount()
 	answered := s.answering("all", "GET", "/v1/tasks/task?wait=1m", "")
+	until(t, "the call has looked at the task twice", func() bool { return s.pool.Stat().AcquireCount() > looks+1 })
 	select {
 	case got := <-answered:
 		t.Fatalf("answer %d %s before the task has ended", got.status, got.text)
-	case <-time.After(100 * time.Millisecond): // long enough for a first look
+	default:
 	}
 	registry, err := handlers.NewRegistry(handlers.Func("TEST", func(context.Context) error { return nil }))
 	if err != nil {
@@ -87,13 +89,13 @@ func TestWaitValues(t *testing.T) {
 func TestWaitOutlastsReadTimeout(t *testing.T) {
 	t.Parallel()
 	s := newService(t)
+	s.make("task", store.StatusQueued)
 	server := httptest.NewUnstartedServer(s.api.Handler())
-	server.Config.ReadTimeout = 50 * time.Millisecond
+	server.Config.ReadTimeout = time.Second
 	server.Start()
 	t.Cleanup(server.Close)
 	s.url, s.client = server.URL, server.Client()
-	s.make("task", store.StatusQueued)
-	if got := s.wants(200, "all", "GET", "/v1/tasks/task?wait=400ms", ""); got.field("status") != "QUEUED" {
+	if got := s.wants(200, "all", "GET", "/v1/tasks/task?wait=1500ms", ""); got.field("status") != "QUEUED" {
 		t.Errorf("answer %s", got.text)
 	}
 }
