@@ -10,7 +10,6 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/tasktable/tasktable/store"
 )
@@ -105,13 +104,9 @@ const keepAnswerSQL = `
 INSERT INTO tasktable.api_answers (caller, idempotency_key, request_hash, answer)
 VALUES ($1, $2, $3, $4)`
 
-// keep stores an answer. It returns store.ErrConflict if the answer of the same call is there already. This happens
-// because the snapshot of a REPEATABLE READ transaction can be older than its lock.
+// keep stores an answer.
 func (s answers) keep(ctx context.Context, tx pgx.Tx, asked asked, answer []byte) error {
 	_, err := tx.Exec(ctx, s.schema.SQL(keepAnswerSQL), asked.caller, asked.key, asked.hash, answer)
-	if refused := new(pgconn.PgError); errors.As(err, &refused) && refused.Code == codeUnique {
-		return fmt.Errorf("store the answer: %w: %w", store.ErrConflict, err)
-	}
 	if err != nil {
 		return fmt.Errorf("store the answer: %w", err)
 	}

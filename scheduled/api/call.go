@@ -20,6 +20,7 @@ import (
 type call struct {
 	*author
 	caller Caller
+	schema store.Schema
 	db     store.DB // the pool, or the call's transaction
 }
 
@@ -73,17 +74,16 @@ type Conditions struct {
 
 func (c Conditions) conditions() Conditions { return c }
 
-// change adds an endpoint that changes tasks. repeatable makes its transaction REPEATABLE READ, so that a task that
-// the endpoint reads and then writes cannot change in between. If others write the same tasks, the call is tried
-// again.
+// change adds an endpoint that changes tasks. reads says that it reads a task before it writes it, so that it needs a
+// transaction.
 func change[I, O any](
-	a *API, scope keys.Scope, op huma.Operation, repeatable bool, do func(context.Context, call, *I) (*O, error),
+	a *API, scope keys.Scope, op huma.Operation, reads bool, do func(context.Context, call, *I) (*O, error),
 ) {
 	op.Errors = append(op.Errors, 400, 409, 413, 422)
 	if _, found := reflect.TypeFor[I]().FieldByName("Body"); found {
 		op.Errors = append(op.Errors, 415)
 	}
-	register(a, scope, op, func(ctx context.Context, in *I) (out *O, err error) {
+	register(a, scope, op, func(ctx context.Context, in *I) (*O, error) {
 		ctx, cancel := context.WithTimeout(ctx, a.config.Timeout)
 		defer cancel()
 		caller, given := callerOf(ctx), any(in).(interface{ conditions() Conditions }).conditions()
@@ -91,31 +91,18 @@ func change[I, O any](
 			return nil, huma.Error422UnprocessableEntity("validation failed",
 				&huma.ErrorDetail{Location: "header.Idempotency-Key", Message: "expected UTF-8"})
 		}
-		options := pgx.TxOptions{}
-		if repeatable || given.IfMatch != "" {
-			options.IsoLevel = pgx.RepeatableRead
-		}
 		asked := asked{caller: caller.Name, key: given.IdempotencyKey, hash: requestHash(ctx)}
-		inTx := caller.Tenant != "" || asked.key != "" || options.IsoLevel != ""
-		for range maxTries {
-			out, err = run(ctx, a, caller, options, inTx, asked, func(c call) (*O, error) { return do(ctx, c, in) })
-			if !isConflict(err) {
-				break
-			}
-		}
-		return out, err
+		inTx := reads || caller.Tenant != "" || asked.key != "" || given.IfMatch != ""
+		return run(ctx, a, caller, pgx.TxOptions{}, inTx, asked, func(c call) (*O, error) { return do(ctx, c, in) })
 	})
 }
-
-// maxTries is how often a change is tried while others write the same tasks.
-const maxTries = 5
 
 // run calls do, in a transaction if inTx says so. For a caller with a tenant the transaction takes the tenant's role.
 func run[O any](
 	ctx context.Context, a *API, caller Caller, options pgx.TxOptions, inTx bool, asked asked,
 	do func(call) (*O, error),
 ) (out *O, err error) {
-	c := call{author: a.author(caller), caller: caller, db: a.config.Pool}
+	c := call{author: a.author(caller), caller: caller, schema: a.answers.schema, db: a.config.Pool}
 	if !inTx {
 		return do(c)
 	}

@@ -170,30 +170,6 @@ func TestIdempotencyKeyInProgress(t *testing.T) {
 	s.hasLines("a", "schedule created svc", "cancel cancelled svc")
 }
 
-// Another transaction stores the answer of the same call after this one has looked for it. A snapshot that is older
-// than the lock of the key has the same effect.
-func TestAnswerStoredMeanwhile(t *testing.T) {
-	t.Parallel()
-	s := newService(t)
-	s.make("a", store.StatusQueued)
-	first := s.wants(200, "all", "PATCH", "/v1/tasks/a", `{}`, "Idempotency-Key", "k")
-	s.exec(`CREATE TABLE saved AS SELECT * FROM tasktable.api_answers`)
-	s.exec(`DELETE FROM tasktable.api_answers`)
-	tx, err := s.pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := tx.Exec(t.Context(), `INSERT INTO tasktable.api_answers SELECT * FROM saved`); err != nil {
-		t.Fatal(err)
-	}
-	answered := s.answering("all", "PATCH", "/v1/tasks/a", `{}`, "Idempotency-Key", "k")
-	s.untilWaiting(1)
-	if err := tx.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	s.sameAnswer("stored meanwhile", first, <-answered)
-}
-
 // An answer is kept for a day. Then the call is a new one.
 func TestOldAnswers(t *testing.T) {
 	t.Parallel()

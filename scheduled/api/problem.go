@@ -17,7 +17,6 @@ const (
 	codeNotAllowed    = "42501" // insufficient_privilege: a trigger or a right refused it
 	codeSerialization = "40001"
 	codeDeadlock      = "40P01"
-	codeUnique        = "23505"
 )
 
 var (
@@ -71,11 +70,10 @@ func isNotAllowed(err error) bool {
 	return errors.As(err, &refused) && refused.Code == codeNotAllowed
 }
 
-// isConflict reports whether a transaction failed because others wrote the same rows, so that it can be repeated.
+// isConflict reports whether a transaction failed because others wrote the same rows. The client can repeat the call.
 func isConflict(err error) bool {
 	var refused *pgconn.PgError
-	return errors.Is(err, store.ErrConflict) ||
-		errors.As(err, &refused) && (refused.Code == codeSerialization || refused.Code == codeDeadlock)
+	return errors.As(err, &refused) && (refused.Code == codeSerialization || refused.Code == codeDeadlock)
 }
 
 // isPlain reports whether no part of a path is empty, "." or "..". ServeMux redirects other paths, and a client that

@@ -159,7 +159,7 @@ func (c call) unchanged(ctx context.Context, id, ifMatch string) error {
 	if ifMatch == "" {
 		return nil
 	}
-	row, err := c.tasks.Get(ctx, c.db, id)
+	row, err := c.locked(ctx, id)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		return errChanged
@@ -169,6 +169,26 @@ func (c call) unchanged(ctx context.Context, id, ifMatch string) error {
 		return errChanged
 	}
 	return nil
+}
+
+// lockSQL keeps others from changing the task until the transaction ends.
+const lockSQL = `SELECT FROM tasktable.scheduled_tasks WHERE id = $1::text FOR UPDATE`
+
+// locked locks a task and reads it, so that it cannot change before the call writes it.
+func (c call) locked(ctx context.Context, id string) (store.Row, error) {
+	row, err := c.tasks.Get(ctx, c.db, id) // it checks the id
+	if err != nil {
+		return row, err
+	}
+	rows, err := c.db.Query(ctx, c.schema.SQL(lockSQL), id)
+	if err == nil {
+		rows.Close()
+		err = rows.Err()
+	}
+	if err != nil {
+		return store.Row{}, fmt.Errorf("lock task %s: %w", id, err)
+	}
+	return c.tasks.Get(ctx, c.db, id)
 }
 
 // matches compares an If-Match with a revision. A proxy may have made the ETag a weak one.
@@ -222,7 +242,7 @@ func inBulk(err error, i, tasks int) error {
 }
 
 func patchTask(ctx context.Context, c call, in *patchInput) (*receiptAnswer, error) {
-	row, err := c.tasks.Get(ctx, c.db, in.ID)
+	row, err := c.locked(ctx, in.ID)
 	if err != nil {
 		return nil, err
 	}
