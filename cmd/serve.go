@@ -119,7 +119,7 @@ func (s *serve) run(ctx context.Context) (err error) {
 		return err
 	}
 	if s.api.on {
-		stop, err := s.api.start(ctx, d, s.database.schema, calls, logger)
+		stop, err := s.api.start(ctx, d, s.database.schema, calls, tracer, logger)
 		if err != nil {
 			return err
 		}

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/tasktable/tasktable/cmd/internal/options"
 	"github.com/tasktable/tasktable/scheduled/api"
@@ -85,7 +86,8 @@ func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // start begins to answer, on a pool of its own. The caller must call the returned function at the end.
 func (s *apiSettings) start(
-	ctx context.Context, d *database, schemaName string, server *apiServer, logger *slog.Logger,
+	ctx context.Context, d *database, schemaName string, server *apiServer, tracer trace.TracerProvider,
+	logger *slog.Logger,
 ) (stop func(), err error) {
 	schema, err := store.NewSchema(schemaName)
 	if err != nil {
@@ -101,7 +103,7 @@ func (s *apiSettings) start(
 	served, err := api.New(api.Config{
 		Pool: pool, Store: store.Config{Schema: schemaName}, Keys: known, AddressRate: s.addressRate,
 		Authenticate: api.ByKey(keys.NewAuthenticator(keys.AuthenticatorConfig{Keys: known, DB: pool, Logger: logger})),
-		AllowOrigins: s.origins, Version: version(), Logger: logger,
+		AllowOrigins: s.origins, Version: version(), Tracer: tracer, Logger: logger,
 	})
 	if err != nil {
 		pool.Close()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/tasktable/tasktable/scheduled/api/keys"
 	"github.com/tasktable/tasktable/store"
@@ -54,6 +55,8 @@ type Config struct {
 	AllowOrigins []string
 	// Version is the version in the OpenAPI document. "" means "dev".
 	Version string
+	// Tracer makes a span of each call. Nil means none.
+	Tracer trace.TracerProvider
 	// Logger gets a line for each call. Nil means slog.Default.
 	Logger *slog.Logger
 }

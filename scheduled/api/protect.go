@@ -58,11 +58,13 @@ func (a *API) protect(next http.Handler) http.Handler {
 		header.Set("X-Content-Type-Options", "nosniff")
 		header.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
 		header.Set("Cache-Control", "no-store")
-		ctx, cancel := context.WithCancel(context.WithValue(r.Context(), exchangeKey{}, noted))
+		ctx, span := a.startSpan(r)
+		ctx = context.WithValue(ctx, exchangeKey{}, noted)
 		if r.URL.Path != eventsPath { // a stream has no end
-			ctx, cancel = context.WithTimeout(ctx, a.config.Timeout+MaxWait)
+			limited, cancel := context.WithTimeout(ctx, a.config.Timeout+MaxWait)
+			defer cancel()
+			ctx = limited
 		}
-		defer cancel()
 		r = r.WithContext(ctx)
 		// The server's limit is for its other paths. A writer that has no limit, such as a test's, needs none.
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(a.config.Timeout + MaxWait))
@@ -72,6 +74,7 @@ func (a *API) protect(next http.Handler) http.Handler {
 					"stack", string(debug.Stack()))
 				writeProblem(answer, http.StatusInternalServerError, "the call failed; the log of the service says why")
 			}
+			endSpan(span, r.Pattern, answer.status)
 			a.logCall(r, noted, answer, time.Since(began))
 		}()
 		if done := a.crossOrigin(answer, r); done {
