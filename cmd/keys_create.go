@@ -51,7 +51,7 @@ func (p *program) keysCreateCommand() *cobra.Command {
 		{Flag: "expires-in", Kind: "duration", Set: lifetime(&k.key.ExpiresIn),
 			Usage: "when the key expires, such as 12h, 90d or 52w from now (default never)"},
 		{Flag: "rate", Kind: "number", Set: options.Int(&k.key.Rate, 1, keys.MaxRate),
-			Usage: "how many calls it may make in a second (default no limit)"},
+			Usage: "how many calls it may make in a second (default 1000)"},
 		{Flag: "tenant-role", Variable: "TASKTABLE_TENANT_ROLE", Kind: "name", Set: options.Text(&k.tenantRole, 63),
 			Usage: "the role of calls for a tenant (default the schema's name and _tenant)"},
 	}

@@ -62,7 +62,7 @@ BEGIN
             ('scopes', 'What the key may do: one or more of read, schedule and operate.'),
             ('service', 'The service in whose name tasks are scheduled, as in scheduled_by.'),
             ('tenant_id', 'The key has the tasks of this tenant alone. Null: of all tenants.'),
-            ('rate', 'Calls a second that the key may make. Null: the API has no limit for it.'),
+            ('rate', 'Calls a second that the key may make. Null: as many as the API gives to each key.'),
             ('created_at', 'When the key was created.'),
             ('created_by', 'Who created it.'),
             ('expires_at', 'From then on the key is refused. Null: it does not expire.'),

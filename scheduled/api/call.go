@@ -64,16 +64,6 @@ func global[I, O any](a *API, op huma.Operation, do func(context.Context, call, 
 	})
 }
 
-// Conditions are the headers that each changing call may have. Repeats of a call with the same Idempotency-Key and the
-// same request get the first answer for 24 hours, and change nothing. If-Match is the ETag of the task: if the task has
-// another revision, the call changes nothing and the answer is 412.
-type Conditions struct {
-	IdempotencyKey string `header:"Idempotency-Key" maxLength:"255"`
-	IfMatch        string `header:"If-Match" maxLength:"64"`
-}
-
-func (c Conditions) conditions() Conditions { return c }
-
 // change adds an endpoint that changes tasks. reads says that it reads a task before it writes it, so that it needs a
 // transaction.
 func change[I, O any](
@@ -92,7 +82,7 @@ func change[I, O any](
 				&huma.ErrorDetail{Location: "header.Idempotency-Key", Message: "expected UTF-8"})
 		}
 		asked := asked{caller: caller.Name, key: given.IdempotencyKey, hash: requestHash(ctx)}
-		inTx := reads || caller.Tenant != "" || asked.key != "" || given.IfMatch != ""
+		inTx := reads || caller.Tenant != "" || asked.key != "" || given.any()
 		return run(ctx, a, caller, pgx.TxOptions{}, inTx, asked, func(c call) (*O, error) { return do(ctx, c, in) })
 	})
 }

@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -31,24 +32,31 @@ func TestIfMatch(t *testing.T) {
 			if name == "post" {
 				path = c.path
 			}
-			refused := func(ifMatch string) {
+			refused := func(status int, ifMatch, says string) {
 				s.Helper()
 				before := s.everything()
-				got := s.wants(412, "all", c.method, path, c.body, "If-Match", ifMatch)
-				s.says(got, "the task has another revision than If-Match; read it again")
+				got := s.wants(status, "all", c.method, path, c.body, "If-Match", ifMatch)
+				s.says(got, says)
 				if now := s.everything(); now != before {
 					s.Errorf("If-Match %s: the database changed from %s\nto %s", ifMatch, before, now)
 				}
 			}
 			if c.method != "PATCH" { // a patch of an absent task is 404
-				refused("*")
+				refused(412, "*", "there is no such task")
 			}
 			s.make(name, c.before)
 			tag := s.wants(200, "all", "GET", pathOf(name), "").header.Get("ETag")
-			for _, other := range []string{`"99999"`, `W/"99999"`, `"99998", "99999"`, tag[1 : len(tag)-1], "nonsense", ","} {
-				refused(other)
+			for _, other := range []string{`"99999"`, `W/"99999"`, `"99998", "99999"`, "99999"} {
+				refused(412, other, "somebody has edited it")
 			}
-			got := s.call("all", c.method, path, c.body, "If-Match", `"0", W/`+tag)
+			for _, wrong := range []string{"nonsense", ",", `"x"`, tag + ", x"} {
+				refused(400, wrong, "If-Match must be * or the ETag of a task")
+			}
+			given := `"0", W/` + tag
+			if name == "put" { // a person types the revision
+				given = tag[1 : len(tag)-1]
+			}
+			got := s.call("all", c.method, path, c.body, "If-Match", given)
 			if got.status != 200 {
 				s.Fatalf("answer %d %s", got.status, got.text)
 			}
@@ -56,7 +64,7 @@ func TestIfMatch(t *testing.T) {
 				s.Errorf("the ETag is still %s", tag)
 			}
 			if c.method != "DELETE" && c.method != "POST" {
-				refused(tag)
+				refused(412, tag, "somebody has edited it")
 				s.wants(200, "all", c.method, path, c.body, "If-Match", "*")
 			}
 		})
@@ -75,7 +83,7 @@ func TestIfMatchOfManyTasks(t *testing.T) {
 		"/v1/queues/mail/pause":    ``,
 		"/v1/queues/mail/resume":   ``,
 	} {
-		s.says(s.wants(400, "all", "POST", path, body, "If-Match", `"1"`), "If-Match is for a call on one task")
+		s.says(s.wants(400, "all", "POST", path, body, "If-Match", `"1"`), "If-Match and If-None-Match are for a call on one task")
 	}
 	if now := s.everything(); now != before {
 		t.Errorf("the refused calls changed the database from %s\nto %s", before, now)
@@ -100,4 +108,21 @@ func TestIfMatchWhileOthersWrite(t *testing.T) {
 		t.Errorf("answer %d %s, want 412", got.status, got.text)
 	}
 	s.hasLines("task", "schedule created svc", "pause paused other")
+}
+
+// If-None-Match: * creates a task, and edits none.
+func TestIfNoneMatch(t *testing.T) {
+	t.Parallel()
+	s := newService(t)
+	s.wants(201, "all", "PUT", "/v1/tasks/a", hello, "If-None-Match", "*")
+	before := s.everything()
+	for _, body := range []string{hello, strings.Replace(hello, "2030", "2031", 1)} {
+		s.says(s.wants(412, "all", "PUT", "/v1/tasks/a", body, "If-None-Match", "*"), "there is a task of this id")
+	}
+	s.wants(422, "all", "PUT", "/v1/tasks/b", hello, "If-None-Match", `"1"`)
+	s.says(s.wants(400, "all", "PATCH", "/v1/tasks/a", `{}`, "If-None-Match", "*"), "may create the task")
+	s.says(s.wants(400, "all", "POST", "/v1/tasks/a/cancel", "", "If-None-Match", "*"), "may create the task")
+	if now := s.everything(); now != before {
+		t.Errorf("the database changed from %s\nto %s", before, now)
+	}
 }

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"net/http"
+	"slices"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -32,7 +33,7 @@ type archiveInput struct {
 
 // DeadAction selects dead letters, by their ids or by a filter.
 type DeadAction struct {
-	IDs    []string    `json:"ids,omitempty" maxItems:"1000" nullable:"false" doc:"The ids of dead letters."`
+	IDs    []string    `json:"ids,omitempty" maxItems:"1000" nullable:"false" doc:"The ids of dead letters. Others are unchanged."`
 	Filter *TaskFilter `json:"filter,omitempty" doc:"Dead letters by their fields; {} selects all."`
 	Limit  int         `json:"limit,omitempty" minimum:"1" maximum:"1000" default:"1000" doc:"How many at most."`
 }
@@ -87,8 +88,8 @@ func deadFilter(given TaskFilter, field string) (inspect.Filter, error) {
 func (c call) applyToDead(
 	ctx context.Context, given Conditions, action inspect.Action, on DeadAction,
 ) (*receiptsAnswer, error) {
-	if given.IfMatch != "" {
-		return nil, errOneTask
+	if err := given.refused(); err != nil {
+		return nil, err
 	}
 	if (len(on.IDs) > 0) == (on.Filter != nil) {
 		return nil, huma.Error422UnprocessableEntity("body must have either ids or filter; an empty filter selects all")
@@ -101,8 +102,19 @@ func (c call) applyToDead(
 	var receipts []store.Receipt
 	if len(on.IDs) > 0 {
 		receipts, err = c.inspector.Apply(ctx, c.db, action, on.IDs, filter)
+		receipts = withUnchanged(receipts, on.IDs)
 	} else {
 		receipts, err = c.inspector.ApplyAll(ctx, c.db, action, filter)
 	}
 	return receiptsOf(receipts), err
+}
+
+// withUnchanged adds a receipt for each id that is not that of a dead letter.
+func withUnchanged(receipts []store.Receipt, ids []string) []store.Receipt {
+	for _, id := range ids {
+		if !slices.ContainsFunc(receipts, func(r store.Receipt) bool { return r.ID == id }) {
+			receipts = append(receipts, store.Receipt{ID: id, Outcome: store.Unchanged})
+		}
+	}
+	return receipts
 }

@@ -44,9 +44,10 @@ func TestListDeadLetters(t *testing.T) {
 func TestActOnDeadLetters(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ body, retried, archived string }{
-		"ids":              {`{"ids": ["3", "1"]}`, "1 queued, 3 queued", "1 archived, 3 archived"},
-		"others":           {`{"ids": ["done", "live", "archived", "none", "2"]}`, "2 queued", "2 archived"},
-		"no dead ones":     {`{"ids": ["done", "live"]}`, "", ""},
+		"ids": {`{"ids": ["3", "1"]}`, "1 queued, 3 queued", "1 archived, 3 archived"},
+		"others": {`{"ids": ["done", "live", "gone", "2"]}`, "2 queued, done unchanged, live unchanged, gone unchanged",
+			"2 archived, done unchanged, live unchanged, gone unchanged"},
+		"no dead ones":     {`{"ids": ["done", "live"]}`, "done unchanged, live unchanged", "done unchanged, live unchanged"},
 		"all":              {`{"filter": {}}`, "1 queued, 2 queued, 3 queued, 4 queued", "1 archived, 2 archived, 3 archived, 4 archived"},
 		"a filter":         {`{"filter": {"status": ["EXPIRED"]}}`, "2 queued, 4 queued", "2 archived, 4 archived"},
 		"the first":        {`{"filter": {}, "limit": 1}`, "1 queued", "1 archived"},
@@ -97,7 +98,7 @@ func TestActOnDeadLettersRefuses(t *testing.T) {
 			`{"ids": ["1"], "limit": 0}`:          "body.limit: expected number >= 1",
 			`{"filter": {}, "limit": 1001}`:       "body.limit: expected number <= 1000",
 			`{"filter": {"type": "\u0000"}}`:      "type must be",
-			`{"filter": {"finished_to": "soon"}}`: "body.filter.finished_to: expected string to be RFC 3339",
+			`{"filter": {"finished_to": "soon"}}`: "body.filter.finished_to: expected a time such as",
 			many:                                  "body.ids: expected array length <= 1000",
 		} {
 			s.says(s.wants(422, "operator", "POST", "/v1/dead-letters/"+verb, body), says)

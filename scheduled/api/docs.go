@@ -20,6 +20,7 @@ var docsTemplate = template.Must(template.New("docs").Parse(docsHTML))
 // docsPage is the OpenAPI document as a page to read. It needs no script, and nothing from another host.
 type docsPage struct {
 	Info    *huma.Info
+	About   []string // paragraphs
 	Groups  []docsGroup
 	Schemas []docsSchema
 }
@@ -64,7 +65,7 @@ func (a *API) registerDocs(mux *http.ServeMux) error {
 }
 
 func pageOf(document *huma.OpenAPI) docsPage {
-	page := docsPage{Info: document.Info}
+	page := docsPage{Info: document.Info, About: strings.Split(document.Info.Description, "\n\n")}
 	groups := map[string]*docsGroup{}
 	for _, tag := range document.Tags {
 		page.Groups = append(page.Groups, docsGroup{Name: tag.Name})

@@ -1,8 +1,10 @@
 package api
 
 import (
+	"fmt"
 	"reflect"
 	"strconv"
+	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
 )
@@ -17,8 +19,7 @@ func document(version string) huma.Config {
 			OpenAPI: "3.1.0",
 			Info: &huma.Info{
 				Title: "Tasktable", Version: version,
-				Description: "Schedules tasks in Postgres, and tells what became of them. Durations are numbers of " +
-					"seconds. Times are RFC 3339. Errors are problem details (RFC 9457).",
+				Description: about,
 			},
 			Components: &huma.Components{
 				Schemas: schemas,
@@ -32,7 +33,7 @@ func document(version string) huma.Config {
 		Formats:                      huma.DefaultFormats,
 		DefaultFormat:                "application/json",
 		RejectUnknownQueryParameters: true,
-		Transformers:                 []huma.Transformer{withoutValues},
+		Transformers:                 []huma.Transformer{plainly},
 	}
 }
 
@@ -45,12 +46,34 @@ func createsOrEdits(op *huma.Operation) {
 	op.Responses["201"], op.Responses["200"] = &created, &edited
 }
 
-// withoutValues removes the wrong values from an error, because they may be parts of a payload.
-func withoutValues(_ huma.Context, _ string, answer any) (any, error) {
-	if refused, ok := answer.(*huma.ErrorModel); ok {
-		for _, one := range refused.Errors {
-			one.Value = nil
+const about = `Schedules tasks in Postgres, and tells what became of them.
+
+Durations are numbers of seconds. Times are RFC 3339, such as 2027-01-31T09:30:00Z. Errors are problem details (RFC
+9457), whose detail names the field and the rule.
+
+Idempotency-Key, at every call that changes something: repeats of the same call with the same key get the first answer
+for 24 hours, and change nothing. The key with another call is refused with 409.
+
+If-Match takes the ETag of a task, which is its revision. If somebody has edited the task meanwhile, the call changes
+nothing, and the answer is 412. If-None-Match: * lets PUT and POST create a task, but not edit one.`
+
+// plainly removes the wrong values from an error, because they may be parts of a payload. It names the first wrong field
+// in the detail, because many clients show nothing else.
+func plainly(_ huma.Context, _ string, answer any) (any, error) {
+	refused, ok := answer.(*huma.ErrorModel)
+	if !ok || len(refused.Errors) == 0 {
+		return answer, nil
+	}
+	for _, one := range refused.Errors {
+		one.Value = nil
+		if strings.Contains(one.Message, "date-time") || strings.Contains(one.Message, "invalid date/time") {
+			one.Message = "expected a time such as 2027-01-31T09:30:00Z, with Z or an offset"
 		}
 	}
-	return answer, nil
+	first := refused.Errors[0]
+	refused.Detail = strings.TrimPrefix(first.Location+": "+first.Message, ": ")
+	if more := len(refused.Errors) - 1; more > 0 {
+		refused.Detail += fmt.Sprintf(" (and %d more)", more)
+	}
+	return refused, nil
 }

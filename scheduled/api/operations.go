@@ -153,8 +153,8 @@ func (c call) queueVerb(
 	if c.caller.Tenant != "" {
 		return nil, huma.Error403Forbidden("a key of a tenant may not use this, because it is about all tenants")
 	}
-	if given.IfMatch != "" {
-		return nil, errOneTask
+	if err := given.refused(); err != nil {
+		return nil, err
 	}
 	outcome, err := do(store.Queue(queue))
 	answer := &queueAnswer{}

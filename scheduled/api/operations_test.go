@@ -43,7 +43,7 @@ func TestPauseAndResumeAQueue(t *testing.T) {
 		s.says(s.wants(422, "all", "POST", "/v1/queues/"+path, ""), says)
 	}
 	for body, says := range map[string]string{
-		`{"until": "soon"}`: "body.until: expected string to be RFC 3339", `{"reason": "\u0000"}`: "reason must be UTF-8 without NUL",
+		`{"until": "soon"}`: "body.until: expected a time such as", `{"reason": "\u0000"}`: "reason must be UTF-8 without NUL",
 		`{"reason": "` + strings.Repeat("r", 513) + `"}`: "body.reason: expected length <= 512", `{"name": "a"}`: "body.name: unexpected property",
 	} {
 		s.says(s.wants(422, "all", "POST", "/v1/queues/mail/pause", body), says)

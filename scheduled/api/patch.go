@@ -49,6 +49,12 @@ var contentNames = func() map[string]bool {
 	return names
 }()
 
+// has reports whether the patch names a field.
+func (p Patch) has(name string) bool {
+	_, found := fieldsOf(json.RawMessage(p))[name]
+	return found
+}
+
 // applied returns the content with the patch applied.
 func (p Patch) applied(content Content) (Content, error) {
 	// encoding/json takes Priority for priority. Beside the stored priority the patch would have no effect.
@@ -57,6 +63,9 @@ func (p Patch) applied(content Content) (Content, error) {
 			refused := fmt.Sprintf("the patch does not fit: unknown field %q", name)
 			return content, huma.Error422UnprocessableEntity(refused)
 		}
+	}
+	if payload := fieldsOf(json.RawMessage(p))["payload"]; string(payload) == "null" {
+		return content, huma.Error422UnprocessableEntity("payload is required, so it must not be null")
 	}
 	current, err := json.Marshal(content)
 	if err != nil {

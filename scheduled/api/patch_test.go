@@ -73,7 +73,7 @@ func TestPatchRefuses(t *testing.T) {
 		"the id":                    {422, `{"id": "other"}`, "body.id: unexpected property"},
 		"a field in capitals":       {422, `{"Priority": 1}`, "the patch does not fit: unknown field \"Priority\""},
 		"a null field in capitals":  {422, `{"QUEUE": null}`, "the patch does not fit: unknown field \"QUEUE\""},
-		"no payload":                {422, `{"payload": null}`, "type must be 2 to 127 letters"},
+		"no payload":                {422, `{"payload": null}`, "payload is required"},
 		"no type":                   {422, `{"payload": {"type": null}}`, "type"},
 		"another type":              {422, `{"payload": {"type": "a b"}}`, "type must be 2 to 127 letters"},
 		"a number as type":          {422, `{"payload": {"type": 1}}`, "type"},
@@ -112,13 +112,20 @@ func TestPatchOfRecurring(t *testing.T) {
 	}
 }
 
-// A patch of a task that has ended does not run it again, unless the time changes.
+// A patch of a task that has ended does not run it again, unless it says so.
 func TestPatchOfFinished(t *testing.T) {
 	t.Parallel()
 	s := newService(t)
 	s.make("done", store.StatusCompleted)
+	s.make("cancelled", store.StatusCancelled)
+	for _, id := range []string{"done", "cancelled"} {
+		before := s.row(id)
+		s.says(s.wants(409, "all", "PATCH", "/v1/tasks/"+id, `{"priority": 3}`), "give scheduled_at")
+		if after := s.row(id); after.Status != before.Status || after.Revision != before.Revision {
+			t.Errorf("%s is %s at revision %d", id, after.Status, after.Revision)
+		}
+	}
 	for _, c := range []struct{ patch, outcome, status string }{
-		{`{"priority": 3}`, "finished", "COMPLETED"},
 		{`{"scheduled_at": "2100-01-02T00:00:00Z", "if_finished": "keep"}`, "finished", "COMPLETED"},
 		{`{"scheduled_at": "2100-01-03T00:00:00Z"}`, "rearmed", "QUEUED"},
 	} {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"regexp"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -20,8 +21,6 @@ const (
 )
 
 var (
-	errChanged  = huma.Error412PreconditionFailed("the task has another revision than If-Match; read it again")
-	errOneTask  = huma.Error400BadRequest("If-Match is for a call on one task")
 	errNoTask   = huma.Error404NotFound("no such task")
 	errConflict = huma.ErrorWithHeaders(huma.Error409Conflict("others write the same task; try again"),
 		http.Header{"Retry-After": {"1"}})
@@ -38,7 +37,7 @@ func (a *API) answer(ctx context.Context, err error) error {
 	case errors.As(err, &status):
 		return err
 	case errors.Is(err, store.ErrInvalid):
-		return huma.Error422UnprocessableEntity(err.Error())
+		return huma.Error422UnprocessableEntity(ruleOf(err))
 	case errors.Is(err, store.ErrNotFound):
 		return errNoTask
 	case errors.Is(err, store.ErrNotRecurring):
@@ -59,6 +58,17 @@ func (a *API) answer(ctx context.Context, err error) error {
 	}
 	return huma.ErrorWithHeaders(huma.Error503ServiceUnavailable("the database does not answer; try again"),
 		http.Header{"Retry-After": {"1"}})
+}
+
+var bulkPlace = regexp.MustCompile(`task [0-9]+ of [0-9]+: $`)
+
+// ruleOf returns the part of the store's error that names the field and the rule, and in a bulk call the task.
+func ruleOf(err error) string {
+	before, rule, found := strings.Cut(err.Error(), store.ErrInvalid.Error()+": ")
+	if !found {
+		return err.Error()
+	}
+	return bulkPlace.FindString(before) + rule
 }
 
 // statusClientClosed is for the log. No client reads it.

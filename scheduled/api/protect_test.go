@@ -82,7 +82,7 @@ func TestAddressRate(t *testing.T) {
 		if retry := answer.Header().Get("Retry-After"); retry != "1" {
 			t.Errorf("Retry-After %q, want 1", retry)
 		}
-		s.says(reply{answer.Code, answer.Header(), answer.Body.String()}, "too many calls from this address")
+		s.says(reply{answer.Code, answer.Header(), answer.Body.String()}, "one address may make")
 	}
 	if asked+refused != 10 || refused == 0 {
 		t.Errorf("of 10 calls %d are refused, and %d ask for the caller", refused, asked)

@@ -17,7 +17,7 @@ import (
 // TaskFilter selects tasks by their fields. A field that is missing selects all.
 type TaskFilter struct {
 	Type          string         `query:"type" maxLength:"127" json:"type,omitempty"`
-	Status        []store.Status `query:"status" json:"status,omitempty" nullable:"false"`
+	Status        []store.Status `query:"status" json:"status,omitempty" nullable:"false" doc:"Of the eight statuses."`
 	Queue         string         `query:"queue" maxLength:"127" json:"queue,omitempty"`
 	Entity        string         `query:"entity" maxLength:"512" json:"entity,omitempty"`
 	TenantID      string         `query:"tenant_id" maxLength:"512" json:"tenant_id,omitempty"`

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strconv"
-	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -38,8 +36,6 @@ func answerOf(receipt store.Receipt) *receiptAnswer {
 	}
 	return a
 }
-
-func etag(revision int64) string { return `"` + strconv.FormatInt(revision, 10) + `"` }
 
 type createInput struct {
 	Conditions
@@ -76,7 +72,10 @@ type TaskPath struct {
 type putInput struct {
 	Conditions
 	TaskPath
-	Body Content
+	Body struct {
+		ID string `json:"id,omitempty" maxLength:"512" doc:"The id of the path, if it is given."`
+		Content
+	}
 }
 
 type patchInput struct {
@@ -99,7 +98,7 @@ func (a *API) registerTasks() {
 				return nil, err
 			}
 		}
-		return c.schedule(ctx, id, in.Body.Content, in.IfMatch)
+		return c.schedule(ctx, id, in.Body.Content, in.Conditions)
 	})
 	change(a, keys.Schedule, huma.Operation{
 		OperationID: "scheduleTasks", Method: http.MethodPost, Path: "/v1/tasks/bulk", Tags: []string{"tasks"},
@@ -115,13 +114,17 @@ func (a *API) registerTasks() {
 			"with the outcome otherwise. To schedule the same again writes nothing.",
 		Errors: []int{http.StatusPreconditionFailed},
 	}, false, func(ctx context.Context, c call, in *putInput) (*receiptAnswer, error) {
-		return c.schedule(ctx, in.ID, in.Body, in.IfMatch)
+		if in.Body.ID != "" && in.Body.ID != in.ID {
+			return nil, huma.Error422UnprocessableEntity("body.id must be the id of the path, or missing")
+		}
+		return c.schedule(ctx, in.ID, in.Body.Content, in.Conditions)
 	})
 	change(a, keys.Schedule, huma.Operation{
 		OperationID: "patchTask", Method: http.MethodPatch, Path: "/v1/tasks/{id}", Tags: []string{"tasks"},
 		Summary: "Change some fields of a task",
 		Description: "Changes the fields in the body and keeps the others (RFC 7396, JSON merge patch). null sets a " +
-			"field to its default. The fields of the payload are merged, too.",
+			"field to its default. The fields of the payload are merged, too. A task that has ended is edited only if the " +
+			"body has scheduled_at or if_finished, because an edit runs it again.",
 		Errors: []int{http.StatusNotFound, http.StatusPreconditionFailed},
 	}, true, patchTask)
 	paths := a.huma.OpenAPI().Paths
@@ -129,17 +132,22 @@ func (a *API) registerTasks() {
 	createsOrEdits(paths["/v1/tasks/{id}"].Put)
 }
 
-func (c call) schedule(ctx context.Context, id string, content Content, ifMatch string) (*receiptAnswer, error) {
+func (c call) schedule(
+	ctx context.Context, id string, content Content, given Conditions,
+) (*receiptAnswer, error) {
 	task, err := content.task(id, c.caller)
 	if err != nil {
 		return nil, err
 	}
-	if err := c.unchanged(ctx, id, ifMatch); err != nil {
+	if err := c.unchanged(ctx, id, given); err != nil {
 		return nil, err
 	}
 	receipt, err := c.tasks.Schedule(ctx, c.db, task)
 	if err != nil {
 		return nil, c.ofOthers(err)
+	}
+	if given.IfNoneMatch != "" && receipt.Outcome != store.Created {
+		return nil, huma.Error412PreconditionFailed("there is a task of this id, and If-None-Match asks for none")
 	}
 	return answerOf(receipt), nil
 }
@@ -153,57 +161,9 @@ func (c call) ofOthers(err error) error {
 	return err
 }
 
-// unchanged returns an error if the task has another revision than the If-Match, or does not exist. Without an If-Match
-// it returns nil.
-func (c call) unchanged(ctx context.Context, id, ifMatch string) error {
-	if ifMatch == "" {
-		return nil
-	}
-	row, err := c.locked(ctx, id)
-	switch {
-	case errors.Is(err, store.ErrNotFound):
-		return errChanged
-	case err != nil:
-		return err
-	case !matches(ifMatch, row.Revision):
-		return errChanged
-	}
-	return nil
-}
-
-// lockSQL keeps others from changing the task until the transaction ends.
-const lockSQL = `SELECT FROM tasktable.scheduled_tasks WHERE id = $1::text FOR UPDATE`
-
-// locked locks a task and reads it, so that it cannot change before the call writes it.
-func (c call) locked(ctx context.Context, id string) (store.Row, error) {
-	row, err := c.tasks.Get(ctx, c.db, id) // it checks the id
-	if err != nil {
-		return row, err
-	}
-	rows, err := c.db.Query(ctx, c.schema.SQL(lockSQL), id)
-	if err == nil {
-		rows.Close()
-		err = rows.Err()
-	}
-	if err != nil {
-		return store.Row{}, fmt.Errorf("lock task %s: %w", id, err)
-	}
-	return c.tasks.Get(ctx, c.db, id)
-}
-
-// matches compares an If-Match with a revision. A proxy may have made the ETag a weak one.
-func matches(ifMatch string, revision int64) bool {
-	for given := range strings.SplitSeq(ifMatch, ",") {
-		if given = strings.TrimPrefix(strings.TrimSpace(given), "W/"); given == "*" || given == etag(revision) {
-			return true
-		}
-	}
-	return false
-}
-
 func scheduleMany(ctx context.Context, c call, in *bulkInput) (*receiptsAnswer, error) {
-	if in.IfMatch != "" {
-		return nil, errOneTask
+	if err := in.refused(); err != nil {
+		return nil, err
 	}
 	tasks := make([]store.Task, len(in.Body.Tasks))
 	for i, given := range in.Body.Tasks {
@@ -242,12 +202,19 @@ func inBulk(err error, i, tasks int) error {
 }
 
 func patchTask(ctx context.Context, c call, in *patchInput) (*receiptAnswer, error) {
+	if in.IfNoneMatch != "" {
+		return nil, errNoneMatch
+	}
 	row, err := c.locked(ctx, in.ID)
 	if err != nil {
 		return nil, err
 	}
-	if in.IfMatch != "" && !matches(in.IfMatch, row.Revision) {
-		return nil, errChanged
+	if err := in.check(&row); err != nil {
+		return nil, err
+	}
+	if row.FinishedAt != nil && !in.Body.has("scheduled_at") && !in.Body.has("if_finished") {
+		return nil, huma.Error409Conflict(fmt.Sprintf(
+			"the task has ended (%s), and an edit would run it again; if you want that, give scheduled_at", row.Status))
 	}
 	payload, err := c.tasks.Payload(ctx, row)
 	if err != nil {

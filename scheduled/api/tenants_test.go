@@ -103,7 +103,8 @@ func TestTenantTouchesItsTasksAlone(t *testing.T) {
 		s.wants(http.StatusOK, acme, "POST", "/v1/dead-letters/archive", `{"ids": ["`+other+`"]}`)
 	}
 	s.wants(http.StatusForbidden, acme, "PUT", "/v1/tasks/x", `{"payload": {"type": "LOG"}, "tenant_id": "globex"}`)
-	s.wants(http.StatusForbidden, acme, "PATCH", "/v1/tasks/a", `{"tenant_id": "globex"}`)
+	s.wants(http.StatusForbidden, acme, "PATCH", "/v1/tasks/a",
+		`{"tenant_id": "globex", "scheduled_at": "2030-01-01T12:00:00Z"}`)
 	for _, path := range []string{"/v1/queues", "/v1/nodes", "/v1/stats"} {
 		s.wants(http.StatusForbidden, acme, "GET", path, "")
 		s.wants(http.StatusOK, all, "GET", path, "")

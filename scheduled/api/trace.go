@@ -19,7 +19,8 @@ func (a *API) startSpan(r *http.Request) (context.Context, trace.Span) {
 	}
 	// The path has the ids of tasks, so the name of the span has the route instead, once it is known.
 	return a.config.Tracer.Tracer("github.com/tasktable/tasktable/scheduled/api").Start(ctx, r.Method,
-		trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(attribute.String("http.request.method", r.Method)))
+		trace.WithSpanKind(trace.SpanKindServer),
+		trace.WithAttributes(attribute.String("http.request.method", r.Method)))
 }
 
 // endSpan ends the span of a call. route is the pattern of the path, or "" if there was none.

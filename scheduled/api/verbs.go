@@ -48,7 +48,7 @@ func (a *API) registerVerbs() {
 	change(a, keys.Schedule, verbOperation("pause", "Keep a task from starting",
 		"An attempt that runs goes on. Outcomes: paused, unchanged, finished."), false,
 		func(ctx context.Context, c call, in *pauseInput) (*receiptAnswer, error) {
-			return c.verb(ctx, in.ID, in.IfMatch, func() (store.Receipt, error) {
+			return c.verb(ctx, in.ID, in.Conditions, func() (store.Receipt, error) {
 				if in.Body != nil && in.Body.Until != nil {
 					return c.tasks.PauseUntil(ctx, c.db, in.ID, *in.Body.Until)
 				}
@@ -62,7 +62,7 @@ func (a *API) registerVerbs() {
 			"first.",
 		Errors: []int{http.StatusNotFound, http.StatusPreconditionFailed},
 	}, false, func(ctx context.Context, c call, in *verbInput) (*receiptAnswer, error) {
-		return c.verb(ctx, in.ID, in.IfMatch, func() (store.Receipt, error) {
+		return c.verb(ctx, in.ID, in.Conditions, func() (store.Receipt, error) {
 			receipt, err := c.tasks.Delete(ctx, c.db, in.ID)
 			if err == nil && receipt.Outcome == store.Running {
 				err = huma.Error409Conflict("the task is running; cancel it first")
@@ -77,7 +77,7 @@ func verb(
 ) {
 	change(a, keys.Schedule, verbOperation(name, summary, description), false,
 		func(ctx context.Context, c call, in *verbInput) (*receiptAnswer, error) {
-			return c.verb(ctx, in.ID, in.IfMatch, func() (store.Receipt, error) { return do(ctx, c, in.ID) })
+			return c.verb(ctx, in.ID, in.Conditions, func() (store.Receipt, error) { return do(ctx, c, in.ID) })
 		})
 }
 
@@ -93,9 +93,12 @@ func verbOperation(name, summary, description string) huma.Operation {
 
 // verb calls do if the caller sees the task and its revision is the one of the If-Match.
 func (c call) verb(
-	ctx context.Context, id, ifMatch string, do func() (store.Receipt, error),
+	ctx context.Context, id string, given Conditions, do func() (store.Receipt, error),
 ) (*receiptAnswer, error) {
-	if err := c.unchanged(ctx, id, ifMatch); err != nil {
+	if given.IfNoneMatch != "" {
+		return nil, errNoneMatch
+	}
+	if err := c.unchanged(ctx, id, given); err != nil {
 		return nil, err
 	}
 	receipt, err := do()

@@ -98,7 +98,7 @@ func TestPauseUntil(t *testing.T) {
 		t.Errorf("paused_until %q", got.field("paused_until"))
 	}
 	for body, says := range map[string]string{
-		`{"until": "tomorrow"}`:             "body.until: expected string to be RFC 3339",
+		`{"until": "tomorrow"}`:             "body.until: expected a time such as",
 		`{"until": 5}`:                      "body.until: expected string",
 		`{"until": "0001-01-01T00:00:00Z"}`: "until must be given",
 		`{"till": null}`:                    "body.till: unexpected property",

@@ -21,8 +21,11 @@ func (a *API) getTask(ctx context.Context, in *taskInput) (*taskAnswer, error) {
 	var wait time.Duration
 	if in.Wait != "" {
 		var err error
-		if wait, err = time.ParseDuration(in.Wait); err != nil || wait < 0 || wait > MaxWait {
-			return nil, huma.Error422UnprocessableEntity("wait must be a duration from 0s to 1m, such as 30s")
+		if wait, err = time.ParseDuration(in.Wait); err != nil {
+			wait, err = time.ParseDuration(in.Wait + "s") // a number of seconds, as all durations here
+		}
+		if err != nil || wait < 0 || wait > MaxWait {
+			return nil, huma.Error422UnprocessableEntity("wait must be from 0s to 1m, such as 30s")
 		}
 	}
 	row, err := a.look(ctx, in.ID)
