@@ -14,6 +14,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/tasktable/tasktable/cmd/internal/options"
+	"github.com/tasktable/tasktable/handlers/webhook/contract"
 	"github.com/tasktable/tasktable/scheduled/api"
 	"github.com/tasktable/tasktable/scheduled/api/keys"
 	"github.com/tasktable/tasktable/store"
@@ -103,7 +104,7 @@ func (s *apiSettings) start(
 	served, err := api.New(api.Config{
 		Pool: pool, Store: store.Config{Schema: schemaName}, Keys: known, AddressRate: s.addressRate,
 		Authenticate: api.ByKey(keys.NewAuthenticator(keys.AuthenticatorConfig{Keys: known, DB: pool, Logger: logger})),
-		AllowOrigins: s.origins, Version: version(), Tracer: tracer, Logger: logger,
+		CheckPayload: checkPayload, AllowOrigins: s.origins, Version: version(), Tracer: tracer, Logger: logger,
 	})
 	if err != nil {
 		pool.Close()
@@ -115,4 +116,12 @@ func (s *apiSettings) start(
 		server.handler.Store(nil) // calls that come now get 503; those under way are answered
 		pool.Close()
 	}, nil
+}
+
+// checkPayload refuses payloads of the ready-made types that break their rules.
+func checkPayload(taskType string, payload []byte) error {
+	if taskType == (contract.HTTPRequest{}).TaskType() {
+		return contract.CheckJSON(payload)
+	}
+	return nil
 }

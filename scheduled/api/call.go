@@ -22,6 +22,8 @@ type call struct {
 	caller Caller
 	schema store.Schema
 	db     store.DB // the pool, or the call's transaction
+
+	checkPayload func(taskType string, payload []byte) error // of the Config
 }
 
 // register adds an endpoint that needs the scope.
@@ -92,7 +94,10 @@ func run[O any](
 	ctx context.Context, a *API, caller Caller, options pgx.TxOptions, inTx bool, asked asked,
 	do func(call) (*O, error),
 ) (out *O, err error) {
-	c := call{author: a.author(caller), caller: caller, schema: a.answers.schema, db: a.config.Pool}
+	c := call{
+		author: a.author(caller), caller: caller, schema: a.answers.schema, db: a.config.Pool,
+		checkPayload: a.config.CheckPayload,
+	}
 	if !inTx {
 		return do(c)
 	}

@@ -39,6 +39,9 @@ type Config struct {
 	// Authenticate tells who calls. ByKey authenticates by the keys of `tasktable keys`. A service may give a function
 	// of its own.
 	Authenticate Authenticate
+	// CheckPayload refuses the payload of a task that would fail, so that the caller learns of it at once. Its error
+	// names the field and the rule. Nil means that every payload is accepted.
+	CheckPayload func(taskType string, payload []byte) error
 	// Keys holds the calls of a tenant to its tasks. Nil means keys.New for the schema of Store, whose role of tenants
 	// is the one that `tasktable migrate roles` makes.
 	Keys *keys.Keys

@@ -57,8 +57,8 @@ for 24 hours, and change nothing. The key with another call is refused with 409.
 If-Match takes the ETag of a task, which is its revision. If somebody has edited the task meanwhile, the call changes
 nothing, and the answer is 412. If-None-Match: * lets PUT and POST create a task, but not edit one.`
 
-// plainly removes the wrong values from an error, because they may be parts of a payload. It names the first wrong field
-// in the detail, because many clients show nothing else.
+// plainly removes the wrong values from an error, because they may be parts of a payload. It names the first wrong
+// field in the detail, because many clients show nothing else.
 func plainly(_ huma.Context, _ string, answer any) (any, error) {
 	refused, ok := answer.(*huma.ErrorModel)
 	if !ok || len(refused.Errors) == 0 {

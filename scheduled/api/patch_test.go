@@ -1,9 +1,11 @@
 package api_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
+	"github.com/tasktable/tasktable/scheduled/api"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -136,4 +138,28 @@ func TestPatchOfFinished(t *testing.T) {
 			t.Errorf("%s: status %s, want %s", c.patch, row.Status, c.status)
 		}
 	}
+}
+
+// A payload that would fail is refused at once.
+func TestCheckPayload(t *testing.T) {
+	t.Parallel()
+	s := newService(t, func(c *api.Config) {
+		c.CheckPayload = func(taskType string, _ []byte) error {
+			if taskType == "BROKEN" {
+				return errors.New("payload field url is missing")
+			}
+			return nil
+		}
+	})
+	s.make("a", store.StatusQueued)
+	for path, body := range map[string]string{
+		"PUT /v1/tasks/b":     `{"payload": {"type": "BROKEN"}}`,
+		"POST /v1/tasks":      `{"payload": {"type": "BROKEN"}}`,
+		"POST /v1/tasks/bulk": `{"tasks": [` + hello + `, {"payload": {"type": "BROKEN"}}]}`,
+		"PATCH /v1/tasks/a":   `{"payload": {"type": "BROKEN"}}`,
+	} {
+		method, path, _ := strings.Cut(path, " ")
+		s.says(s.wants(422, "all", method, path, body), "payload field url is missing")
+	}
+	s.wants(201, "all", "PUT", "/v1/tasks/b", hello)
 }

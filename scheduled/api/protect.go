@@ -86,7 +86,8 @@ func (a *API) protect(next http.Handler) http.Handler {
 		}
 		if wait := addresses.take(address, a.config.AddressRate); wait > 0 {
 			header.Set("Retry-After", strconv.Itoa(wholeSeconds(wait)))
-			writeProblem(answer, http.StatusTooManyRequests, fmt.Sprintf("one address may make %d calls a second", a.config.AddressRate))
+			writeProblem(answer, http.StatusTooManyRequests,
+				fmt.Sprintf("one address may make %d calls a second", a.config.AddressRate))
 			return
 		}
 		if !isPlain(r.URL.EscapedPath()) {

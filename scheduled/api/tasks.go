@@ -123,8 +123,8 @@ func (a *API) registerTasks() {
 		OperationID: "patchTask", Method: http.MethodPatch, Path: "/v1/tasks/{id}", Tags: []string{"tasks"},
 		Summary: "Change some fields of a task",
 		Description: "Changes the fields in the body and keeps the others (RFC 7396, JSON merge patch). null sets a " +
-			"field to its default. The fields of the payload are merged, too. A task that has ended is edited only if the " +
-			"body has scheduled_at or if_finished, because an edit runs it again.",
+			"field to its default. The fields of the payload are merged, too. A task that has ended is edited only if " +
+			"the body has scheduled_at or if_finished, because an edit runs it again.",
 		Errors: []int{http.StatusNotFound, http.StatusPreconditionFailed},
 	}, true, patchTask)
 	paths := a.huma.OpenAPI().Paths
@@ -135,7 +135,7 @@ func (a *API) registerTasks() {
 func (c call) schedule(
 	ctx context.Context, id string, content Content, given Conditions,
 ) (*receiptAnswer, error) {
-	task, err := content.task(id, c.caller)
+	task, err := c.task(id, content)
 	if err != nil {
 		return nil, err
 	}
@@ -150,6 +150,18 @@ func (c call) schedule(
 		return nil, huma.Error412PreconditionFailed("there is a task of this id, and If-None-Match asks for none")
 	}
 	return answerOf(receipt), nil
+}
+
+// task returns the task to schedule.
+func (c call) task(id string, content Content) (store.Task, error) {
+	task, err := content.task(id, c.caller)
+	if err != nil || c.checkPayload == nil {
+		return task, err
+	}
+	if err := c.checkPayload(content.Payload.TaskType(), content.Payload); err != nil {
+		return task, huma.Error422UnprocessableEntity(err.Error())
+	}
+	return task, nil
 }
 
 // ofOthers explains the refusal of the database to a caller with a tenant: the id is that of a task of another tenant,
@@ -173,7 +185,7 @@ func scheduleMany(ctx context.Context, c call, in *bulkInput) (*receiptsAnswer, 
 				return nil, err
 			}
 		}
-		if tasks[i], err = given.task(given.ID, c.caller); err != nil {
+		if tasks[i], err = c.task(given.ID, given.Content); err != nil {
 			return nil, inBulk(err, i, len(tasks))
 		}
 	}
@@ -224,7 +236,7 @@ func patchTask(ctx context.Context, c call, in *patchInput) (*receiptAnswer, err
 	if err != nil {
 		return nil, err
 	}
-	task, err := content.task(in.ID, c.caller)
+	task, err := c.task(in.ID, content)
 	if err != nil {
 		return nil, err
 	}

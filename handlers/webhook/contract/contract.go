@@ -5,7 +5,11 @@ package contract
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"reflect"
+	"slices"
+	"strings"
 )
 
 // HTTPRequest is one HTTP request. It has no key, so each Schedule makes a task of its own with a new id. A caller
@@ -32,7 +36,7 @@ type HTTPRequest struct {
 	// is.
 	Body any `json:"body,omitempty"`
 	// Timeout bounds the request, redirects and the answer's body included. It is a text such as "1500ms", "30s" or
-	// "2m", from 100 ms to 10 minutes. The task's ExpectedExecutionTime bounds the request too. Default (""): the
+	// "2m", from 100 ms to 10 minutes. In JSON it may also be a number of seconds. The task's ExpectedExecutionTime bounds the request too. Default (""): the
 	// node's, which is 30 s.
 	Timeout string `json:"timeout,omitempty"`
 	// ExpectedStatus are the statuses of an answer that complete the task. Default (none): 200-299.
@@ -73,17 +77,67 @@ func (r HTTPRequest) MarshalJSON() ([]byte, error) {
 // UnmarshalJSON keeps the body as it is written, because a float64 would round large numbers.
 func (r *HTTPRequest) UnmarshalJSON(text []byte) error {
 	var body json.RawMessage
-	read := payload{Body: &body} // encoding/json writes to what a pointer in an interface points to
-	if err := json.Unmarshal(text, &read); err != nil {
+	var read struct {
+		payload
+
+		Timeout timeout `json:"timeout"` // instead of the payload's
+	}
+	read.Body = &body // encoding/json writes to what a pointer in an interface points to
+	err := json.Unmarshal(text, &read)
+	if wrong := new(json.UnmarshalTypeError); errors.As(err, &wrong) {
+		field := wrong.Field[strings.LastIndex(wrong.Field, ".")+1:]
+		return fmt.Errorf("payload field %s must not be a JSON %s", field, wrong.Value)
+	}
+	if err != nil {
 		return err
 	}
-	*r = HTTPRequest(read)
-	r.Body = nil
+	*r = HTTPRequest(read.payload)
+	r.Timeout, r.Body = string(read.Timeout), nil
 	if len(body) > 0 {
 		r.Body = body
 	}
 	return nil
 }
+
+// timeout is a text, or in JSON a number of seconds.
+type timeout string
+
+// UnmarshalJSON takes a text or a number.
+func (t *timeout) UnmarshalJSON(text []byte) error {
+	if bytes.HasPrefix(text, []byte(`"`)) || string(text) == "null" {
+		return json.Unmarshal(text, (*string)(t))
+	}
+	*t = timeout(string(text) + "s")
+	return nil
+}
+
+// CheckJSON returns the error with which the handler would refuse the payload of a task. It also refuses a field that a
+// request does not have, because such a field is usually a typing mistake.
+func CheckJSON(text []byte) error {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(text, &fields); err != nil {
+		return errors.New("payload must be a JSON object")
+	}
+	for name := range fields {
+		if name != "type" && !slices.Contains(fieldNames, name) {
+			return fmt.Errorf("payload field %q is not known; the fields are %s", name, strings.Join(fieldNames, ", "))
+		}
+	}
+	var request HTTPRequest
+	if err := json.Unmarshal(text, &request); err != nil {
+		return err
+	}
+	return request.Check()
+}
+
+// fieldNames are the names of the fields in JSON.
+var fieldNames = func() (names []string) {
+	for _, field := range reflect.VisibleFields(reflect.TypeFor[payload]()) {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		names = append(names, name)
+	}
+	return names
+}()
 
 // Result is the result of a completed task.
 type Result struct {
