@@ -142,7 +142,7 @@ func (s *serve) apiServer() (*apiServer, error) {
 	case s.http.address == "":
 		return nil, options.Usage("--api (TASKTABLE_API) needs --http-addr (TASKTABLE_HTTP_ADDR)")
 	}
-	return &apiServer{}, nil
+	return newAPIServer(), nil
 }
 
 // registry holds the handlers of this program.

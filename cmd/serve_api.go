@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"go.opentelemetry.io/otel/trace"
@@ -74,11 +75,21 @@ func origins(into *[]string) func(string) error {
 // apiServer answers the paths of the API. Until there is a database it answers 503.
 type apiServer struct {
 	handler atomic.Pointer[http.Handler]
+	calls   context.Context //nolint:containedctx // it ends the calls under way, however many there are
+	end     context.CancelFunc
+}
+
+func newAPIServer() *apiServer {
+	calls, end := context.WithCancel(context.Background())
+	return &apiServer{calls: calls, end: end}
 }
 
 func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if handler := a.handler.Load(); handler != nil {
-		(*handler).ServeHTTP(w, r)
+		ctx, cancel := context.WithCancel(r.Context())
+		defer cancel()
+		defer context.AfterFunc(a.calls, cancel)()
+		(*handler).ServeHTTP(w, r.WithContext(ctx))
 		return
 	}
 	w.Header().Set("Retry-After", "1")
@@ -113,8 +124,12 @@ func (s *apiSettings) start(
 	handler := served.Handler()
 	server.handler.Store(&handler)
 	return func() {
-		server.handler.Store(nil) // calls that come now get 503; those under way are answered
+		server.handler.Store(nil) // calls that come now get 503
+		// Calls under way are answered, unless they take long. A stream has no end.
+		timer := time.AfterFunc(httpStopWithin, server.end)
+		defer timer.Stop()
 		pool.Close()
+		server.end()
 	}, nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/handlers/webhook"
@@ -28,22 +29,27 @@ func TestWhatOpensACircuit(t *testing.T) {
 		ended error // how the attempts end
 		opens bool
 	}{
-		"timeouts":         {hanging.URL + "/hangs", nil, true},
-		"ends of leases":   {hanging.URL + "/hangs", handlers.ErrDeadline, true},
-		"refusals to talk": {"http://127.0.0.1:1", nil, true},
-		"cancelled tasks":  {hanging.URL + "/hangs", handlers.ErrCancelled, false},
-		"shutdowns":        {hanging.URL + "/hangs", handlers.ErrInterrupted, false},
-		"lost leases":      {hanging.URL + "/hangs", handlers.ErrLeaseLost, false},
-		"4xx":              {hanging.URL, nil, false},
-		"refused by us":    {"http://10.0.0.1", nil, false},
+		"timeouts": {hanging.URL + "/hangs", nil, true},
+		// Otherwise the payloads of one tenant could open the circuit for those of others.
+		"short timeouts of a payload": {hanging.URL + "/hangs", nil, false},
+		"ends of leases":              {hanging.URL + "/hangs", handlers.ErrDeadline, true},
+		"refusals to talk":            {"http://127.0.0.1:1", nil, true},
+		"cancelled tasks":             {hanging.URL + "/hangs", handlers.ErrCancelled, false},
+		"shutdowns":                   {hanging.URL + "/hangs", handlers.ErrInterrupted, false},
+		"lost leases":                 {hanging.URL + "/hangs", handlers.ErrLeaseLost, false},
+		"4xx":                         {hanging.URL, nil, false},
+		"refused by us":               {"http://10.0.0.1", nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			sender := newSender(t, webhook.Config{Allow: local})
-			payload := contract.HTTPRequest{URL: test.url, Timeout: "1m"}
-			if name == "timeouts" {
+			config, payload := webhook.Config{Allow: local}, contract.HTTPRequest{URL: test.url, Timeout: "1m"}
+			switch name {
+			case "timeouts":
+				config.Timeout, payload.Timeout = 100*time.Millisecond, ""
+			case "short timeouts of a payload":
 				payload.Timeout = "100ms"
 			}
+			sender := newSender(t, config)
 			one := func() error {
 				ctx, end := context.WithCancelCause(t.Context())
 				defer end(nil)

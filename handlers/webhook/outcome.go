@@ -71,7 +71,9 @@ func failure(ctx context.Context, r *request, err error) error {
 	cause := context.Cause(ctx)
 	err = fmt.Errorf("%s: %w", r, cause)
 	var late timeoutError
-	if errors.As(cause, &late) || errors.Is(cause, handlers.ErrDeadline) {
+	// A payload that gives the host very little time says nothing about the host. Otherwise one tenant's payloads could
+	// open the circuit for all.
+	if errors.As(cause, &late) && !late.short || errors.Is(cause, handlers.ErrDeadline) {
 		return err
 	}
 	return uncountedError{err}

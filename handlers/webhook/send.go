@@ -75,7 +75,7 @@ func (s *Sender) send(ctx context.Context, t *handlers.Task[contract.HTTPRequest
 		return err
 	}
 	timeout := t.Payload.TimeoutOr(s.timeout)
-	ctx, cancel := context.WithTimeoutCause(ctx, timeout, timeoutError{timeout})
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, timeoutError{timeout, timeout < s.timeout})
 	defer cancel()
 	last, answer, err := s.exchange(ctx, first, t.Payload.Expects)
 	if err != nil {
@@ -90,7 +90,10 @@ func (s *Sender) send(ctx context.Context, t *handlers.Task[contract.HTTPRequest
 	return nil
 }
 
-type timeoutError struct{ after time.Duration }
+type timeoutError struct {
+	after time.Duration
+	short bool // the payload allows less time than the node does
+}
 
 func (e timeoutError) Error() string { return fmt.Sprintf("the server took longer than %s", e.after) }
 func (e timeoutError) Timeout() bool { return true }

@@ -3,7 +3,6 @@ package api
 import (
 	"net/http"
 	"sync"
-	"sync/atomic"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -20,7 +19,7 @@ type API struct {
 	callers *limits
 	authors sync.Map // *author by service
 	marks   marks
-	streams atomic.Int64 // that are open
+	streams *streams
 }
 
 // author is a Store and an Inspector that record the same service. They are kept, because a Store limits how often it

@@ -83,7 +83,7 @@ func change[I, O any](
 			return nil, huma.Error422UnprocessableEntity("validation failed",
 				&huma.ErrorDetail{Location: "header.Idempotency-Key", Message: "expected UTF-8"})
 		}
-		asked := asked{caller: caller.Name, key: given.IdempotencyKey, hash: requestHash(ctx)}
+		asked := asked{caller: caller.Name, key: given.IdempotencyKey, hash: requestHash(ctx, caller)}
 		inTx := reads || caller.Tenant != "" || asked.key != "" || given.any()
 		return run(ctx, a, caller, pgx.TxOptions{}, inTx, asked, func(c call) (*O, error) { return do(ctx, c, in) })
 	})

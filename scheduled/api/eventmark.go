@@ -25,6 +25,8 @@ type mark struct {
 	At       time.Time
 }
 
+var errOtherStream = huma.Error422UnprocessableEntity("Last-Event-ID must be the id of an event of this stream")
+
 const markFormat = "%d-%d-%d"
 
 // String is the mark as the id of an event.
@@ -34,7 +36,7 @@ func parseMark(text string) (m mark, err error) {
 	var micros int64
 	_, err = fmt.Sscanf(text, markFormat, &m.Xid, &m.Revision, &micros)
 	if m.At = time.UnixMicro(micros).UTC(); err != nil || m.String() != text || m.Xid < 0 || micros < 0 {
-		return m, huma.Error422UnprocessableEntity("Last-Event-ID must be the id of an event of this stream")
+		return m, errOtherStream
 	}
 	return m, nil
 }
@@ -67,13 +69,21 @@ const (
 	maxObserved = 1000 // about three hours; a transaction that runs for longer makes the reads longer
 )
 
-// now returns the mark of this moment.
-func (k *marks) now(ctx context.Context, pool *pgxpool.Pool) (mark, error) {
+// nowMark is the mark of a moment.
+type nowMark struct {
+	mark
+
+	xmax int64 // the next transaction id
+}
+
+// now returns the mark of this moment. sure is false if the API has not observed the history for long enough. A
+// transaction that is older than its first observation may then have drawn a number below the mark's.
+func (k *marks) now(ctx context.Context, pool *pgxpool.Pool) (m nowMark, sure bool, err error) {
 	var xmin int64
 	var o observed
-	err := pool.QueryRow(ctx, k.schema.SQL(observeSQL)).Scan(&xmin, &o.xmax, &o.revision, &o.at)
+	err = pool.QueryRow(ctx, k.schema.SQL(observeSQL)).Scan(&xmin, &o.xmax, &o.revision, &o.at)
 	if err != nil {
-		return mark{}, fmt.Errorf("observe the history: %w", err)
+		return nowMark{}, false, fmt.Errorf("observe the history: %w", err)
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -83,30 +93,28 @@ func (k *marks) now(ctx context.Context, pool *pgxpool.Pool) (mark, error) {
 		}
 		k.seen = append(k.seen, o)
 	}
-	return k.markOf(xmin, o), nil
+	m.xmax = o.xmax
+	m.mark, sure = k.markOf(xmin)
+	return m, sure, nil
 }
 
 // markOf looks for the latest observation that was made before all transactions from xmin on could draw a number.
-func (k *marks) markOf(xmin int64, now observed) mark {
-	begun := now.at
+func (k *marks) markOf(xmin int64) (m mark, sure bool) {
 	for i := len(k.seen) - 1; i >= 0; i-- {
-		begun = k.seen[i].at
-		if k.seen[i].xmax <= xmin {
-			break
+		if k.seen[i].xmax > xmin {
+			continue
+		}
+		begun := k.seen[i].at
+		for ; i >= 0; i-- {
+			if one := k.seen[i]; one.at.Before(begun.Add(-beforeXid)) {
+				return mark{Xid: xmin, Revision: one.revision, At: one.at}, true
+			}
 		}
 	}
-	for i := len(k.seen) - 1; i >= 0; i-- {
-		if one := k.seen[i]; one.at.Before(begun.Add(-beforeXid)) {
-			return mark{Xid: xmin, Revision: one.revision, At: one.at}
-		}
-	}
-	// The API has not observed for long enough. A transaction that is older than it may have drawn a lower number.
-	first := now
-	if len(k.seen) > 0 {
-		first = k.seen[0]
-	}
-	return mark{Xid: xmin, Revision: max(first.revision-unobserved, 0), At: first.at.Add(-time.Hour)}
+	first := k.seen[0]
+	return mark{Xid: xmin, Revision: max(first.revision-unobserved, 0), At: first.at.Add(-time.Hour)}, false
 }
 
-// unobserved is how many revisions a stream reads back to whose API has just begun.
+// unobserved is how many revisions a stream reads back to that begins soon after its API. Of a transaction that was
+// open then, and has written more, the stream lacks the first lines.
 const unobserved = 10000

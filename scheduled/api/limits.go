@@ -39,11 +39,12 @@ func (l *limits) take(name string, perSecond int) (wait time.Duration) {
 	}
 	one := l.known[name]
 	if one == nil {
-		if one = l.before[name]; one == nil || one.rate != perSecond {
-			one = &limit{rate.NewLimiter(rate.Limit(perSecond), 2*perSecond), perSecond}
-		}
-		l.known[name] = one
+		one = l.before[name]
 	}
+	if one == nil || one.rate != perSecond {
+		one = &limit{rate.NewLimiter(rate.Limit(perSecond), 2*perSecond), perSecond}
+	}
+	l.known[name] = one
 	reserved := one.ReserveN(now, 1)
 	if wait = reserved.DelayFrom(now); wait > 0 {
 		reserved.CancelAt(now)

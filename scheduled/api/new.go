@@ -23,7 +23,9 @@ func New(config Config) (*API, error) {
 	if config.Keys == nil {
 		config.Keys = keys.New(keys.Config{Schema: schema})
 	}
-	a := &API{config: config, answers: answers{schema: schema}, marks: marks{schema: schema}, callers: newLimits()}
+	a := &API{config: config, answers: answers{schema: schema}, marks: marks{schema: schema}, callers: newLimits(),
+		streams: newStreams(),
+	}
 	mux := http.NewServeMux()
 	a.huma = humago.New(mux, document(config.Version))
 	a.huma.UseMiddleware(a.authenticate)

@@ -13,6 +13,7 @@ import (
 	"mime"
 	"net"
 	"net/http"
+	"net/netip"
 	"regexp"
 	"runtime/debug"
 	"slices"
@@ -42,7 +43,12 @@ func exchangeOf(ctx context.Context) *exchange {
 
 func requestID(ctx context.Context) string { return exchangeOf(ctx).id }
 
-func requestHash(ctx context.Context) []byte { return exchangeOf(ctx).hash }
+// requestHash tells whether two requests are the same. A new key may have the name of a revoked one, but must not get
+// answers for another tenant.
+func requestHash(ctx context.Context, caller Caller) []byte {
+	sum := sha256.Sum256(fmt.Appendf(exchangeOf(ctx).hash, "%q %q", caller.Tenant, caller.Service))
+	return sum[:]
+}
 
 func noteCaller(ctx context.Context, name string) { exchangeOf(ctx).caller = name }
 
@@ -84,7 +90,7 @@ func (a *API) protect(next http.Handler) http.Handler {
 		if err != nil {
 			address = r.RemoteAddr
 		}
-		if wait := addresses.take(address, a.config.AddressRate); wait > 0 {
+		if wait := addresses.take(networkOf(address), a.config.AddressRate); wait > 0 {
 			header.Set("Retry-After", strconv.Itoa(wholeSeconds(wait)))
 			writeProblem(answer, http.StatusTooManyRequests,
 				fmt.Sprintf("one address may make %d calls a second", a.config.AddressRate))
@@ -99,6 +105,20 @@ func (a *API) protect(next http.Handler) http.Handler {
 			next.ServeHTTP(answer, r)
 		}
 	})
+}
+
+// networkOf returns an IPv4 address as it is. Of an IPv6 address it returns the /64, because one client has them all.
+func networkOf(address string) string {
+	ip, err := netip.ParseAddr(address)
+	if err != nil {
+		return address
+	}
+	if ip = ip.Unmap(); ip.Is6() {
+		if network, err := ip.WithZone("").Prefix(64); err == nil {
+			return network.String()
+		}
+	}
+	return ip.String()
 }
 
 var plainID = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)

@@ -108,7 +108,6 @@ type Why struct {
 	Next      []inspect.Upcoming  `json:"next" nullable:"false" doc:"What happens next."`
 	Story     []inspect.StoryLine `json:"story" nullable:"false" doc:"What has happened, the oldest first."`
 	Shortened bool                `json:"shortened,omitempty" doc:"Lines are missing after the first one."`
-	Nearest   []string            `json:"nearest,omitempty" doc:"Similar ids."`
 }
 
 type whyAnswer struct{ Body Why }
@@ -237,7 +236,7 @@ func why(ctx context.Context, c call, in *TaskPath) (*whyAnswer, error) {
 	answer := &whyAnswer{Body: Why{
 		ID: e.ID, At: e.At, Sentence: e.Sentence, Next: append([]inspect.Upcoming{}, e.Next...),
 		Story:     append([]inspect.StoryLine{}, e.Story...),
-		Shortened: e.Shortened, Nearest: e.Nearest,
+		Shortened: e.Shortened,
 	}}
 	for _, line := range answer.Body.Story {
 		for i, fact := range line.Facts {

@@ -123,8 +123,8 @@ func (a *API) registerTasks() {
 		OperationID: "patchTask", Method: http.MethodPatch, Path: "/v1/tasks/{id}", Tags: []string{"tasks"},
 		Summary: "Change some fields of a task",
 		Description: "Changes the fields in the body and keeps the others (RFC 7396, JSON merge patch). null sets a " +
-			"field to its default. The fields of the payload are merged, too. A task that has ended is edited only if " +
-			"the body has scheduled_at or if_finished, because an edit runs it again.",
+			"field to its default. The fields of the payload are merged, too. A task that has ended is edited only " +
+			"if the body has scheduled_at or if_finished, because an edit runs it again.",
 		Errors: []int{http.StatusNotFound, http.StatusPreconditionFailed},
 	}, true, patchTask)
 	paths := a.huma.OpenAPI().Paths

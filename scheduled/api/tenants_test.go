@@ -130,6 +130,25 @@ func TestTenantTouchesItsTasksAlone(t *testing.T) {
 	}
 }
 
+// A task with the id of another tenant's occurrence would keep that from being made.
+func TestTenantTakesNoOccurrence(t *testing.T) {
+	t.Parallel()
+	s, secrets := newServiceWithRoles(t)
+	recurring := strings.Replace(hello, "{", `{"cron": "@daily", `, 1)
+	for id, caller := range map[string]string{"a": "acme", "g": "globex", "n": "all"} {
+		s.wants(http.StatusCreated, secrets[caller], "PUT", "/v1/tasks/"+id, recurring)
+	}
+	for _, id := range []string{"g@2040-01-02T00:00:00Z", "n@2040-01-02T00:00:00Z", "n@x"} {
+		s.wants(http.StatusConflict, secrets["acme"], "PUT", "/v1/tasks/"+id, hello)
+		s.wants(http.StatusConflict, secrets["acme"], "POST", "/v1/tasks/bulk",
+			`{"tasks": [`+strings.Replace(hello, "{", `{"id": "`+id+`", `, 1)+`]}`)
+	}
+	for _, id := range []string{"a@2040-01-02T00:00:00Z", "x@y", "g@2@3"} {
+		s.wants(http.StatusCreated, secrets["acme"], "PUT", "/v1/tasks/"+id, hello)
+	}
+	s.wants(http.StatusOK, secrets["acme"], "POST", "/v1/tasks/a/run-now", "")
+}
+
 // states is all that a caller may have changed.
 func (s *service) states() (states string) {
 	s.Helper()
@@ -174,4 +193,16 @@ func TestTenantWorks(t *testing.T) {
 		t.Errorf("events %v, want %s", seen, want)
 	}
 	s.wants(http.StatusOK, acme, "DELETE", "/v1/tasks/b", "")
+}
+
+// A new key with the name of a revoked one gets no answers that belong to another tenant.
+func TestAnswersOfARevokedKey(t *testing.T) {
+	t.Parallel()
+	s, secrets := newServiceWithRoles(t)
+	const body = `{"payload": {"type": "LOG"}}`
+	s.wants(http.StatusCreated, secrets["acme"], "POST", "/v1/tasks", body, "Idempotency-Key", "one")
+	s.exec(`UPDATE tasktable.api_keys SET revoked_at = now(), revoked_by = 'test' WHERE name = 'acme'`)
+	s.exec(`UPDATE tasktable.api_keys SET name = 'acme' WHERE name = 'globex'`)
+	s.wants(http.StatusConflict, secrets["globex"], "POST", "/v1/tasks", body, "Idempotency-Key", "one")
+	s.wants(http.StatusCreated, secrets["globex"], "POST", "/v1/tasks", body, "Idempotency-Key", "two")
 }

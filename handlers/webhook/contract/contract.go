@@ -36,8 +36,8 @@ type HTTPRequest struct {
 	// is.
 	Body any `json:"body,omitempty"`
 	// Timeout bounds the request, redirects and the answer's body included. It is a text such as "1500ms", "30s" or
-	// "2m", from 100 ms to 10 minutes. In JSON it may also be a number of seconds. The task's ExpectedExecutionTime bounds the request too. Default (""): the
-	// node's, which is 30 s.
+	// "2m", from 100 ms to 10 minutes. In JSON it may also be a number of seconds. The task's ExpectedExecutionTime
+	// bounds the request too. Default (""): the node's, which is 30 s.
 	Timeout string `json:"timeout,omitempty"`
 	// ExpectedStatus are the statuses of an answer that complete the task. Default (none): 200-299.
 	ExpectedStatus []StatusRange `json:"expected_status,omitempty"`
