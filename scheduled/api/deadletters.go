@@ -33,7 +33,7 @@ type archiveInput struct {
 
 // DeadAction selects dead letters, by their ids or by a filter.
 type DeadAction struct {
-	IDs    []string    `json:"ids,omitempty" maxItems:"1000" nullable:"false" doc:"Others than dead letters are unchanged."`
+	IDs    []string    `json:"ids,omitempty" maxItems:"1000" nullable:"false" doc:"Others are unchanged."`
 	Filter *TaskFilter `json:"filter,omitempty" doc:"Dead letters by their fields; {} selects all."`
 	Limit  int         `json:"limit,omitempty" minimum:"1" maximum:"1000" default:"1000" doc:"How many at most."`
 }
