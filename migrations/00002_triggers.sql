@@ -377,16 +377,6 @@ BEGIN
     tenant := tasktable.tenant_of(caller);
     IF tenant IS NOT NULL THEN
         IF TG_OP = 'INSERT' THEN
-            -- An occurrence has the id of its recurring task, @ and the fire time. Another tenant's task of that id
-            -- would keep the occurrence from being made.
-            SELECT i.id INTO other FROM inserted AS i JOIN tasktable.scheduled_tasks AS p
-                ON p.id = regexp_replace(i.id, '@[^@]*$', '') AND p.cron IS NOT NULL
-                AND (p.tenant_id = tenant) IS NOT TRUE
-            WHERE strpos(i.id, '@') > 0 LIMIT 1;
-            IF FOUND THEN
-                RAISE EXCEPTION 'id "%" is kept for another tenant''s recurring task: choose another id', other.id
-                    USING ERRCODE = 'insufficient_privilege', COLUMN = 'id';
-            END IF;
             SELECT i.id, i.tenant_id INTO other
             FROM inserted AS i WHERE (i.tenant_id = tenant) IS NOT TRUE LIMIT 1;
         ELSIF (OLD.tenant_id = tenant) IS NOT TRUE THEN
@@ -399,6 +389,18 @@ BEGIN
             RAISE EXCEPTION 'tenant_id of task "%" must be the tenant of the call, %, not %', other.id,
                 quote_nullable(nullif(tenant, '')), quote_nullable(other.tenant_id)
                 USING ERRCODE = 'insufficient_privilege', COLUMN = 'tenant_id';
+        END IF;
+        IF TG_OP = 'INSERT' THEN
+            -- An occurrence has the id of its recurring task, @ and the fire time. Another tenant's task of that id
+            -- would keep the occurrence from being made.
+            SELECT i.id INTO other FROM inserted AS i JOIN tasktable.scheduled_tasks AS p
+                ON p.id = regexp_replace(i.id, '@[^@]*$', '') AND p.cron IS NOT NULL
+                AND (p.tenant_id = tenant) IS NOT TRUE
+            WHERE strpos(i.id, '@') > 0 LIMIT 1;
+            IF FOUND THEN
+                RAISE EXCEPTION 'id "%" is kept for another tenant''s recurring task: choose another id', other.id
+                    USING ERRCODE = 'insufficient_privilege', COLUMN = 'id';
+            END IF;
         END IF;
         RETURN NULL;
     END IF;
