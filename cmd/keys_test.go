@@ -32,7 +32,7 @@ func withKeys(t *testing.T) []string {
 	return []string{"DATABASE_URL=" + url}
 }
 
-// tidyKey takes out what no two keys have alike, and the times of the database.
+// tidyKey replaces the parts of an output that differ from key to key, and the times.
 func tidyKey(text string) string {
 	text = replaced(`tt_[A-Za-z0-9_-]{43}`, "tt_SECRET")(text)
 	text = replaced(`"(created_at|expires_at|revoked_at)": "[^"]*"`, `"$1": "…"`)(text)

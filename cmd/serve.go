@@ -26,8 +26,11 @@ Tasks of other types wait for other nodes. To run types of your own, write a pro
 HTTP_REQUEST sends requests to public addresses, unless --webhook-allow and --webhook-deny say otherwise. A node with
 --pause type:HTTP_REQUEST sends none.
 
+With --api the program also serves the HTTP API on --http-addr, without TLS, to callers with a key. Its page /docs lists
+the calls.
+
 A node needs the connections of the handlers' pool (--max-conns), those of the engine's (--engine-conns) and two more.
-Run as many nodes as you like.
+The API needs its own (--api-conns). Run as many nodes as you like.
 
 With --community it also declares the recurring tasks of the example, which the view recurring_tasks shows. They stay
 when the node stops, and fire while some node works their types.

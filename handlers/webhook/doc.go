@@ -84,7 +84,7 @@
 //
 // Secrets are in the node's configuration, and the payload names them. They are never part of a request, an error, a
 // result, a log line or a printed Config. The payload is stored, so a header or a URL with a secret in it is readable
-// for all who may read the table. A receiver that repeats what it was sent gets that into the result. If a server sends
-// more than it announced, net/http prints the rest with the global logger of package log. The program tasktable turns
-// that logger off.
+// for all who may read the table. A receiver that repeats a request in its answer gets the request into the result. If
+// a server sends more than it announced, net/http prints the rest with the global logger of package log. The program
+// tasktable turns that logger off.
 package webhook

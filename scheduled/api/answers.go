@@ -25,7 +25,7 @@ type answers struct{ schema store.Schema }
 type asked struct {
 	caller string
 	key    string
-	hash   []byte // of the method, the path and the body
+	hash   []byte // of the request and of the caller's tenant and service
 }
 
 var (

@@ -60,7 +60,7 @@ func global[I, O any](a *API, op huma.Operation, do func(context.Context, call, 
 	op.Description += " A key of a tenant may not use it."
 	read(a, op, func(ctx context.Context, c call, in *I) (*O, error) {
 		if c.caller.Tenant != "" {
-			return nil, huma.Error403Forbidden("a key of a tenant may not use this, because it is about all tenants")
+			return nil, errAllTenants
 		}
 		return do(ctx, c, in)
 	})

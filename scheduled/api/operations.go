@@ -151,7 +151,7 @@ func (c call) queueVerb(
 	queue string, given Conditions, do func(store.Scope) (store.Outcome, error),
 ) (*queueAnswer, error) {
 	if c.caller.Tenant != "" {
-		return nil, huma.Error403Forbidden("a key of a tenant may not use this, because it is about all tenants")
+		return nil, errAllTenants
 	}
 	if err := given.refused(); err != nil {
 		return nil, err

@@ -21,8 +21,10 @@ const (
 )
 
 var (
-	errNoTask   = huma.Error404NotFound("no such task")
-	errConflict = huma.ErrorWithHeaders(huma.Error409Conflict("others write the same task; try again"),
+	// errAllTenants refuses a caller with a tenant.
+	errAllTenants = huma.Error403Forbidden("a key of a tenant may not use this, because it is about all tenants")
+	errNoTask     = huma.Error404NotFound("no such task")
+	errConflict   = huma.ErrorWithHeaders(huma.Error409Conflict("others write the same task; try again"),
 		http.Header{"Retry-After": {"1"}})
 )
 
