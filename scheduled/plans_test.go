@@ -193,9 +193,10 @@ func (b *bench) hotStatements() []hotStatement {
 	worked = slices.Compact(worked)
 	var all, marks leader.LowWaterMarks
 	all.Work(worked)
-	all.Deep(nil, time.Unix(0, 0), 0) // it was quick: the next look is at everything
+	all.Deep(leader.DeepFound{Began: time.Unix(0, 0)}) // it was quick: the next look is at everything
 	marks.Work(worked)
-	marks.Deep(nil, time.Unix(0, 0), time.Minute) // it was slow: the next look is from the marks
+	// It was slow: the next look is from the marks.
+	marks.Deep(leader.DeepFound{Worked: worked, Began: time.Unix(0, 0), Took: time.Minute})
 	marks.Note(known, time.Now().Add(time.Hour))
 
 	var r recorder // gives each an error; what has not come to it is missed below

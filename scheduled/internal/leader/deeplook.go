@@ -28,20 +28,20 @@ type deepLook struct {
 
 	made  bool // a look has been made since the node leads
 	busy  bool
-	again bool      // the look under way does not read all lanes that are worked now
-	ended time.Time // when the last look ended; zero if another look is to begin at once
+	ended time.Time // when the last look ended; zero if none has since the node leads
 	took  time.Duration
 	err   error // of the last look
-	found chan deepFound
+	found chan DeepFound
 }
 
-// deepFound is the result of a deep look.
-type deepFound struct {
-	began time.Time // by the database's clock
-	lanes []taskdb.LaneRow
-	took  time.Duration // the time to read the lanes
-	jobs  []riverjobs.Row
-	err   error
+// DeepFound is the result of a deep look.
+type DeepFound struct {
+	Worked []taskdb.WorkedLane // those that the look has read
+	Began  time.Time           // by the database's clock
+	Lanes  []taskdb.LaneRow
+	Took   time.Duration // the time to read the lanes
+	jobs   []riverjobs.Row
+	err    error
 }
 
 const (
@@ -66,28 +66,26 @@ const deepLimitSQL = `SELECT set_config('statement_timeout', '30s', true), clock
 // forget makes begin start a look at once, because the node begins to lead. A look that is under way from an earlier
 // time does not count.
 func (d *deepLook) forget() {
-	d.made, d.busy, d.again, d.ended = false, false, false, time.Time{}
+	d.made, d.busy, d.ended = false, false, time.Time{}
 }
 
-// hasten makes begin start a look at once, because the last look did not read all lanes that are worked now. If a
-// Look is under way, another look follows it at once.
-func (d *deepLook) hasten() {
-	d.again, d.ended = d.busy, time.Time{}
-}
-
-// begin starts a look in the background, if it is time for one. rare says that the leader's own looks read
-// everything, so that the pause between deep looks is longer. The pause is computed now, and not when the last look
-// ended, because the leader's looks may have become slow since.
-func (d *deepLook) begin(ctx context.Context, worked []taskdb.WorkedLane, rare bool) {
+// begin starts a look in the background, if it is time for one. The pause between two looks is longer while the
+// leader's own looks read everything. There is no pause if lanes wait for the look, unless the last look failed. The
+// pause is computed now, and not when the last look ended, because the leader's looks may have become slow since.
+func (d *deepLook) begin(ctx context.Context, marks *LowWaterMarks) {
 	pause := min(max(deepShare*d.took, minDeepPause), maxDeepPause)
-	if rare && d.err == nil {
+	switch {
+	case d.err != nil:
+	case marks.waits():
+		pause = 0
+	case marks.Quick:
 		pause = deepPause
 	}
 	if d.busy || time.Since(d.ended) < pause {
 		return
 	}
 	d.busy = true
-	found := make(chan deepFound, 1)
+	found, worked := make(chan DeepFound, 1), marks.worked
 	d.found = found
 	go func() {
 		found <- d.look(ctx, worked)
@@ -96,7 +94,7 @@ func (d *deepLook) begin(ctx context.Context, worked []taskdb.WorkedLane, rare b
 }
 
 // take returns the result of a look, once.
-func (d *deepLook) take() (found deepFound, ok bool) {
+func (d *deepLook) take() (found DeepFound, ok bool) {
 	if !d.busy {
 		return found, false
 	}
@@ -105,10 +103,7 @@ func (d *deepLook) take() (found deepFound, ok bool) {
 	default:
 		return found, false
 	}
-	d.busy, d.ended, d.took, d.err = false, time.Now(), found.took, found.err
-	if d.again {
-		d.again, d.ended = false, time.Time{}
-	}
+	d.busy, d.ended, d.took, d.err = false, time.Now(), found.Took, found.err
 	if found.err != nil {
 		d.log.Warn("leader could not read all lanes and jobs; it tries again", "error", found.err)
 		return found, false
@@ -135,7 +130,7 @@ func (d *deepLook) connection(ctx context.Context) (*pgxpool.Conn, error) {
 	return conn, nil
 }
 
-func (d *deepLook) look(ctx context.Context, worked []taskdb.WorkedLane) (found deepFound) {
+func (d *deepLook) look(ctx context.Context, worked []taskdb.WorkedLane) (found DeepFound) {
 	conn, err := d.connection(ctx)
 	if err != nil {
 		found.err = fmt.Errorf("deep look: %w", err)
@@ -144,6 +139,7 @@ func (d *deepLook) look(ctx context.Context, worked []taskdb.WorkedLane) (found 
 	defer conn.Release()
 	ctx, cancel := context.WithTimeout(ctx, maxDeepLook)
 	defer cancel()
+	found.Worked = worked
 	queues, kinds := taskdb.ColumnsOfWorked(worked)
 	var batch pgx.Batch
 	batch.Queue(deepLimitSQL)
@@ -157,15 +153,15 @@ func (d *deepLook) look(ctx context.Context, worked []taskdb.WorkedLane) (found 
 	return found
 }
 
-func (d *deepLook) read(results pgx.BatchResults, found *deepFound) (err error) {
-	if err := results.QueryRow().Scan(nil, &found.began); err != nil {
+func (d *deepLook) read(results pgx.BatchResults, found *DeepFound) (err error) {
+	if err := results.QueryRow().Scan(nil, &found.Began); err != nil {
 		return err
 	}
 	began := time.Now()
-	if found.lanes, err = pg.CollectNext[taskdb.LaneRow](results, "list lanes"); err != nil {
+	if found.Lanes, err = pg.CollectNext[taskdb.LaneRow](results, "list lanes"); err != nil {
 		return err
 	}
-	found.took = time.Since(began)
+	found.Took = time.Since(began)
 	found.jobs, err = pg.CollectNext[riverjobs.Row](results, "read River's jobs")
 	return err
 }

@@ -1,12 +1,14 @@
 package leader
 
 import (
+	"errors"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 )
 
 // overWire is a pool of at most two connections, with a wire between them and the server.
@@ -44,34 +46,52 @@ func TestDeepLookOnADeadConnection(t *testing.T) {
 	}
 }
 
-// Lanes that a node has begun to work while a look was under way are read by another look at once.
-func TestDeepLookIsHastened(t *testing.T) {
+// Lanes that a node has begun to work while a look was under way are read by another look at once. A look that failed
+// is not repeated at once.
+func TestDeepLookForNewLanes(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	told := make(chan struct{}, 1)
 	deep := &deepLook{
 		pool: b.Pool, statements: b.Queries, log: enginetest.Logger(), told: func() { told <- struct{}{} },
 	}
+	first := taskdb.WorkedLane{Queue: "default", Kind: "FIRST"}
+	second := taskdb.WorkedLane{Queue: "default", Kind: "SECOND"}
+	var marks LowWaterMarks
+	marks.Work([]taskdb.WorkedLane{first})
 	for _, step := range []struct {
 		what   string
 		before func()
 		begins bool
 		during func()
 	}{
-		{"the first", func() {}, true, deep.hasten},
-		{"one more at once, because it was hastened", func() {}, true, func() {}},
-		{"no third", func() {}, false, nil},
-		{"hastened between looks", deep.hasten, true, func() {}},
-		{"and only once", func() {}, false, nil},
+		{what: "the first", begins: true, during: func() { marks.Work([]taskdb.WorkedLane{first, second}) }},
+		{what: "one more at once, because a lane is new", begins: true},
+		{what: "no third"},
+		{what: "the lane is new again", begins: true, before: func() {
+			marks.Work([]taskdb.WorkedLane{first})
+			marks.Work([]taskdb.WorkedLane{first, second})
+		}},
+		{what: "the last look failed", before: func() {
+			marks.Work([]taskdb.WorkedLane{first})
+			marks.Work([]taskdb.WorkedLane{first, second})
+			deep.err = errors.New("failed")
+		}},
 	} {
-		step.before()
-		if deep.begin(t.Context(), nil, true); deep.busy != step.begins {
+		if step.before != nil {
+			step.before()
+		}
+		if deep.begin(t.Context(), &marks); deep.busy != step.begins {
 			t.Errorf("%s: it begins %t, want %t", step.what, deep.busy, step.begins)
 		}
 		if deep.busy {
-			step.during()
+			if step.during != nil {
+				step.during()
+			}
 			enginetest.Receive(t, told, 10*time.Second, "the deep look ends")
-			deep.take()
+			found, _ := deep.take()
+			marks.Deep(found)
+			marks.Quick = false
 		}
 	}
 }

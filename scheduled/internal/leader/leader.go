@@ -160,10 +160,7 @@ func (l *Leader) Tick(ctx context.Context) (Look, error) {
 	l.session.Learn(seen.now, sent)
 	l.nodes = seen.nodes
 	fresh := l.Marks.Work(taskdb.WorkedBy(l.workingNodes()))
-	if fresh && !l.Marks.Quick {
-		l.deep.hasten()
-	}
-	l.deep.begin(ctx, l.Marks.worked, l.Marks.Quick)
+	l.deep.begin(ctx, &l.Marks)
 	found := Look{Next: l.nextDue(seen.listed), Tick: -1}
 	l.reclaimed = false
 	// Before the first deep look, the leader knows neither the lanes nor the jobs that dead nodes have left.
@@ -184,7 +181,7 @@ func (l *Leader) Tick(ctx context.Context) (Look, error) {
 // takeDeep takes the result of the last deep look, once it has ended.
 func (l *Leader) takeDeep() {
 	if found, ok := l.deep.take(); ok {
-		l.Marks.Deep(found.lanes, found.began, found.took)
+		l.Marks.Deep(found)
 		l.jobs.Deep(found.jobs)
 	}
 }

@@ -20,19 +20,23 @@ import (
 // past time or went back to the queue. They wait, for up to five seconds, for the deep look, which reads everything
 // and does not use the session.
 //
+// A lane that no node has worked so far has no mark. It is not looked at before a look has read it from its beginning,
+// because a look at its later part would let less urgent tasks go first.
+//
 // On a machine on which every look is slow, the marks would save nothing, and less urgent tasks would go first.
 // Therefore, as soon as a look from the marks takes more than half as long as a look at everything, the leader looks
 // at everything again.
 type LowWaterMarks struct {
-	worked []taskdb.WorkedLane
-	known  map[laneKey]time.Time // the marks
-	deepAt time.Time             // no task due before it lies outside the known lanes; zero: no deep look yet
-	DeepBy time.Time             // when the next deep look should have ended
-	Quick  bool                  // the leader looks at everything
-	slow   int                   // how many looks at everything in a row have been slow
-	took   time.Duration         // how long the last look at everything took
-	full   bool                  // the look under way is at everything
-	began  time.Time
+	worked  []taskdb.WorkedLane
+	covered []taskdb.WorkedLane   // those of worked that a look has read from their beginning since they are worked
+	known   map[laneKey]time.Time // the marks
+	deepAt  time.Time             // no task due before it lies outside the known lanes; zero: no deep look yet
+	DeepBy  time.Time             // when the next deep look should have ended
+	Quick   bool                  // the leader looks at everything
+	slow    int                   // how many looks at everything in a row have been slow
+	took    time.Duration         // how long the last look at everything took
+	full    bool                  // the look under way is at everything
+	began   time.Time
 }
 
 type laneKey struct {
@@ -51,9 +55,25 @@ const (
 
 // Work sets the lanes that are worked. It reports whether some of them are new.
 func (m *LowWaterMarks) Work(worked []taskdb.WorkedLane) (fresh bool) {
-	fresh = slices.ContainsFunc(worked, func(one taskdb.WorkedLane) bool { return !slices.Contains(m.worked, one) })
+	fresh = !containsAll(m.worked, worked)
 	m.worked = worked
+	m.cover(nil)
 	return fresh
+}
+
+// cover notes that a look has read these lanes from their beginning. A lane that is no longer worked is not covered
+// when it is worked again, because meanwhile the looks have not read it.
+func (m *LowWaterMarks) cover(read []taskdb.WorkedLane) {
+	m.covered = slices.DeleteFunc(slices.Clone(m.worked), func(one taskdb.WorkedLane) bool {
+		return !slices.Contains(m.covered, one) && !slices.Contains(read, one)
+	})
+}
+
+// waits reports whether some lanes wait for a deep look.
+func (m *LowWaterMarks) waits() bool { return !m.Quick && !containsAll(m.covered, m.worked) }
+
+func containsAll(all, some []taskdb.WorkedLane) bool {
+	return !slices.ContainsFunc(some, func(one taskdb.WorkedLane) bool { return !slices.Contains(all, one) })
 }
 
 // Queue adds the statements of a look to a batch. read reads their answers. The leader also looks at everything while
@@ -87,8 +107,8 @@ func (r *laneRanges) add(one taskdb.WorkedLane, low, high int, mark time.Time) {
 	}
 }
 
-// ranges returns each known lane from its mark on. For each queue and type it also returns the priorities between and
-// around the known lanes. It returns nothing before the first deep look.
+// ranges returns each known lane from its mark on. For each queue and type that is covered it also returns the
+// priorities between and around the known lanes. It returns nothing before the first deep look.
 func (m *LowWaterMarks) ranges() *laneRanges {
 	priorities := map[taskdb.WorkedLane][]int{}
 	for key := range m.known {
@@ -99,7 +119,7 @@ func (m *LowWaterMarks) ranges() *laneRanges {
 	if m.deepAt.IsZero() {
 		return r
 	}
-	for _, one := range m.worked {
+	for _, one := range m.covered {
 		low := math.MinInt16
 		slices.Sort(priorities[one])
 		for _, priority := range priorities[one] {
@@ -124,6 +144,9 @@ func (m *LowWaterMarks) read(results pgx.BatchResults, now time.Time) (found tas
 	}
 	if err != nil {
 		return found, err
+	}
+	if m.full {
+		m.cover(m.worked)
 	}
 	m.Note(tasks, now)
 	recurring, err := pg.CollectNext[taskdb.LaneRow](results, "list lanes of recurring tasks")
@@ -158,17 +181,17 @@ func (m *LowWaterMarks) Note(rows []taskdb.LaneRow, now time.Time) {
 	}
 }
 
-// Deep takes the lanes that a deep look has read. began is the database's time at which the look began. took is the
-// time that it took to read the lanes.
-func (m *LowWaterMarks) Deep(rows []taskdb.LaneRow, began time.Time, took time.Duration) {
-	m.Note(slices.DeleteFunc(slices.Clone(rows), func(row taskdb.LaneRow) bool {
+// Deep takes the result of a deep look.
+func (m *LowWaterMarks) Deep(found DeepFound) {
+	m.cover(found.Worked)
+	m.Note(slices.DeleteFunc(slices.Clone(found.Lanes), func(row taskdb.LaneRow) bool {
 		mark, known := m.known[laneKey{row.Queue, row.Type, row.Priority}]
 		return known && mark.Before(row.Head)
-	}), began)
+	}), found.Began)
 	first := m.deepAt.IsZero()
-	m.deepAt, m.DeepBy = began, time.Now().Add(maxDeepPause+time.Second+2*took)
-	if m.measure(took); first { // the first look took longer, because its statements were planned
-		m.Quick = took < tooSlow
+	m.deepAt, m.DeepBy = found.Began, time.Now().Add(maxDeepPause+time.Second+2*found.Took)
+	if m.measure(found.Took); first { // the first look took longer, because its statements were planned
+		m.Quick = found.Took < tooSlow
 	}
 }
 

@@ -43,6 +43,7 @@ func someMarks(at time.Time, keys ...laneKey) *LowWaterMarks {
 			m.worked = append(m.worked, one)
 		}
 	}
+	m.cover(m.worked)
 	return m
 }
 
@@ -59,6 +60,7 @@ func TestLowWaterMarksFindNewLanes(t *testing.T) {
 			b := newBench(t)
 			m := someMarks(enginetest.Noon.Add(-time.Hour), known...)
 			m.worked = append(m.worked, taskdb.WorkedLane{Queue: "e", Kind: "BB"})
+			m.cover(m.worked)
 			payload := store.JSON(`{"type":"` + fresh.kind + `"}`)
 			b.Schedule(store.Task{
 				ID: "new", Payload: payload, Queue: fresh.queue, Priority: fresh.priority, At: enginetest.Noon,
@@ -95,15 +97,59 @@ func TestLowWaterMarksHide(t *testing.T) {
 		t.Errorf("from the mark, with a later one: %q", got)
 	}
 	found := (&deepLook{pool: b.Pool, statements: b.Queries}).look(t.Context(), m.worked)
-	if found.err != nil || len(found.lanes) != 1 {
+	if found.err != nil || len(found.Lanes) != 1 {
 		t.Fatalf("the deep look: %+v", found)
 	}
-	m.Deep(found.lanes, found.began, slowLook)
+	found.Took = slowLook
+	m.Deep(found)
 	if mark := m.known[lane]; !mark.Equal(past.Add(-time.Minute)) {
 		t.Errorf("the mark is %s, not the head", mark)
 	}
 	if got := b.look(m); got != "default JOB 0" || m.full {
 		t.Errorf("from the new mark: %q", got)
+	}
+}
+
+// The nodes that work a type may all be dead while the leader looks from the marks on. When they are back, their tasks
+// wait for a look that reads their lanes from the beginning. Otherwise the tasks due after the last deep look went
+// before the more urgent ones that are due before it.
+func TestLowWaterMarksOfATypeThatIsWorkedAgain(t *testing.T) {
+	t.Parallel()
+	now := time.Now().UTC().Truncate(time.Millisecond)
+	job := taskdb.WorkedLane{Queue: "default", Kind: "JOB"}
+	for name, covers := range map[string]func(b *bench, m *LowWaterMarks){
+		"a deep look reads it": func(b *bench, m *LowWaterMarks) {
+			found := (&deepLook{pool: b.Pool, statements: b.Queries}).look(b.T.Context(), m.worked)
+			m.Deep(found)
+		},
+		"a look at everything reads it": func(b *bench, m *LowWaterMarks) {
+			m.Quick = true
+			b.look(m)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			m := someMarks(now.Add(-time.Minute), laneKey{"other", "JOB", 0})
+			b.Schedule(
+				store.Task{Payload: enginetest.Job{Name: "urgent"}, Priority: 10, At: now.Add(-time.Hour)},
+				store.Task{Payload: enginetest.Job{Name: "later"}, At: now},
+			)
+			for range 2 { // the type goes and comes again
+				if !m.Work([]taskdb.WorkedLane{job}) {
+					t.Error("the lane is not new")
+				}
+				if got := b.look(m); got != "" || !m.waits() {
+					t.Errorf("before it is read: %q, it waits for a deep look: %t", got, m.waits())
+				}
+				covers(b, m)
+				m.Quick, m.took = false, tooSlow // else a slow look from the marks on makes the next one look at everything
+				if got := b.look(m); got != "default JOB 0; default JOB 10" || m.full || m.waits() {
+					t.Errorf("after that: %q, it waits for a deep look: %t", got, m.waits())
+				}
+				m.Work(nil)
+			}
+		})
 	}
 }
 
@@ -165,7 +211,7 @@ func TestLowWaterMarksOnlyWhereLooksAreSlow(t *testing.T) {
 	} {
 		for range step.times {
 			if step.deep {
-				m.Deep(nil, enginetest.Noon, step.took)
+				m.Deep(DeepFound{Began: enginetest.Noon, Took: step.took})
 			} else {
 				m.measure(step.took)
 			}
@@ -175,7 +221,7 @@ func TestLowWaterMarksOnlyWhereLooksAreSlow(t *testing.T) {
 		}
 	}
 	if m = (LowWaterMarks{}); m.deepAt.IsZero() {
-		if m.Deep(nil, enginetest.Noon, tooSlow); m.Quick {
+		if m.Deep(DeepFound{Began: enginetest.Noon, Took: tooSlow}); m.Quick {
 			t.Error("the first deep look was very slow, and looks are at everything")
 		}
 	}
@@ -212,10 +258,10 @@ func TestLowWaterMarksBeforeTheFirstDeepLook(t *testing.T) {
 	if r := m.ranges(); len(r.queues) != 0 {
 		t.Errorf("it looks at %v", r)
 	}
-	m.Deep(
-		[]taskdb.LaneRow{{Queue: "default", Type: "JOB", Priority: 3, Head: enginetest.Noon}},
-		enginetest.Noon.Add(time.Hour), time.Second,
-	)
+	m.Deep(DeepFound{
+		Worked: m.worked, Began: enginetest.Noon.Add(time.Hour), Took: time.Second,
+		Lanes: []taskdb.LaneRow{{Queue: "default", Type: "JOB", Priority: 3, Head: enginetest.Noon}},
+	})
 	if r := m.ranges(); len(r.queues) != 3 || !r.marks[1].Equal(enginetest.Noon) ||
 		!r.marks[0].Equal(enginetest.Noon.Add(time.Hour)) {
 		t.Errorf("after the deep look: %+v", r)
@@ -246,7 +292,7 @@ func TestDeepLooksComeSoonerOnceLooksAreSlow(t *testing.T) {
 		if step.ago > 0 {
 			deep.ended = time.Now().Add(-step.ago)
 		}
-		if deep.begin(t.Context(), nil, step.rare); deep.busy != step.begins {
+		if deep.begin(t.Context(), &LowWaterMarks{Quick: step.rare}); deep.busy != step.begins {
 			t.Errorf("%s: it begins %t, want %t", step.what, deep.busy, step.begins)
 		}
 		if deep.busy {
