@@ -29,18 +29,18 @@ var someHolds = []taskdb.Claim{
 func TestPack(t *testing.T) {
 	t.Parallel()
 	for n := range len(someHolds) + 1 {
-		packed := taskdb.EncodeClaims(someHolds[:n])
-		got, err := taskdb.DecodeClaims(packed)
+		packed := riverjobs.EncodeClaims(someHolds[:n])
+		got, err := riverjobs.DecodeClaims(packed)
 		if err != nil || len(got) != n || n > 0 && !reflect.DeepEqual(got, someHolds[:n]) {
 			t.Errorf("%d holds come back as %+v, %v", n, got, err)
 		}
 		for cut := range packed { // no part of a batch is taken for a whole one of as many tasks
-			if got, err := taskdb.DecodeClaims(packed[:cut]); err == nil && len(got) >= n {
+			if got, err := riverjobs.DecodeClaims(packed[:cut]); err == nil && len(got) >= n {
 				t.Errorf("%q cut at %d is read as %+v", packed, cut, got)
 			}
 		}
 	}
-	if got := taskdb.EncodeClaims(someHolds[:1]); got != "1:2:3:1893499200000000:1:a" {
+	if got := riverjobs.EncodeClaims(someHolds[:1]); got != "1:2:3:1893499200000000:1:a" {
 		t.Errorf("packed as %q", got)
 	}
 }
@@ -64,7 +64,7 @@ func TestUnpackRefuses(t *testing.T) {
 		"1:2:3:4:1:a" + "9:9:9:9:2:b":        "id of task 2 should have 2 bytes, 1 are left",
 		"1:2:3:9223372036854775807:1:a:::::": "no number 1 of task 2",
 	} {
-		if got, err := taskdb.DecodeClaims(packed); err == nil || !strings.Contains(err.Error(), want) {
+		if got, err := riverjobs.DecodeClaims(packed); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is read as %v, %v; want %q", packed, got, err, want)
 		}
 	}
@@ -73,21 +73,21 @@ func TestUnpackRefuses(t *testing.T) {
 // Whatever can be unpacked is what packing gave, but for other ways to write the same number.
 func FuzzUnpack(f *testing.F) {
 	for n := range len(someHolds) {
-		f.Add(taskdb.EncodeClaims(someHolds[n:]))
+		f.Add(riverjobs.EncodeClaims(someHolds[n:]))
 	}
 	f.Add("1:2:3:4:1:a1:2:3:4:0:")
 	f.Add("+1:-2:03:-9223372036854775808:0:")
 	f.Add("1:2:3:9223372036854775807:1:a")
 	f.Add("1:2:3:4:9223372036854775807:a")
 	f.Fuzz(func(t *testing.T, packed string) {
-		holds, err := taskdb.DecodeClaims(packed)
+		holds, err := riverjobs.DecodeClaims(packed)
 		if err != nil {
 			if holds != nil {
 				t.Errorf("%q: an error, and %d holds", packed, len(holds))
 			}
 			return
 		}
-		again, err := taskdb.DecodeClaims(taskdb.EncodeClaims(holds))
+		again, err := riverjobs.DecodeClaims(riverjobs.EncodeClaims(holds))
 		if err != nil || !reflect.DeepEqual(holds, again) {
 			t.Errorf("%q: %+v packs to %+v, %v", packed, holds, again, err)
 		}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
+	"github.com/tasktable/tasktable/scheduled/internal/riverjobs"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
@@ -253,7 +254,7 @@ func TestFetchedButNeverWorkedJobIsReleased(t *testing.T) {
 		SELECT jsonb_build_object('tasks', $2::text), '{"tasks": 1}', 'JOB', 'default', 'running', 1, 1, now(),
 			ARRAY[$1::text], 3`,
 		taskdb.ClientID(number),
-		taskdb.EncodeClaims([]taskdb.Claim{{
+		riverjobs.EncodeClaims([]taskdb.Claim{{
 			ID: stray.ID, Fence: 1000000, Revision: stray.Revision, Attempt: 1, Due: at,
 		}}))
 	f.until(25*time.Second, "the stray claim is released", `SELECT count(*) = 1 FROM tasktable.scheduled_task_executions

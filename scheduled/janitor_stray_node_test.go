@@ -28,7 +28,7 @@ func TestReleasedJobThatComesAfterAllRunsNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	holds, err := taskdb.DecodeClaims(stray.Tasks)
+	holds, err := riverjobs.DecodeClaims(stray.Tasks)
 	if err != nil {
 		t.Fatal(err)
 	}

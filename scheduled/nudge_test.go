@@ -8,6 +8,7 @@ import (
 
 	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
+	"github.com/tasktable/tasktable/scheduled/internal/riverjobs"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
@@ -49,7 +50,7 @@ func TestNudge(t *testing.T) {
 			if err := tx.QueryRow(t.Context(), claimSQL, id).Scan(&h.Fence, &h.Revision); err != nil {
 				return err
 			}
-			_, err := tx.Exec(t.Context(), untoldSQL, queue, taskdb.EncodeClaims([]taskdb.Claim{h}))
+			_, err := tx.Exec(t.Context(), untoldSQL, queue, riverjobs.EncodeClaims([]taskdb.Claim{h}))
 			return err
 		})
 		if err != nil {

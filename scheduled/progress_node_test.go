@@ -53,7 +53,7 @@ func TestLeaderOnceMoreGivesNodesTheirTime(t *testing.T) {
 		VALUES ('', '', '', '{}', '{}') RETURNING number`).Scan(&other); err != nil {
 		t.Fatal(err)
 	}
-	tr.leader.Failures.Heard[other] = time.Now().Add(-time.Minute) // when it led before, the other lived
+	tr.leader.DeadNodes.Heard[other] = time.Now().Add(-time.Minute) // when it led before, the other lived
 	if err := tr.session.Resign(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +61,7 @@ func TestLeaderOnceMoreGivesNodesTheirTime(t *testing.T) {
 	if n := s.count(`SELECT count(*) FROM tasktable.nodes WHERE number = $1 AND dead_at IS NULL`, other); n != 1 {
 		t.Error("the other node was taken for dead at the first look")
 	}
-	tr.leader.Failures.Heard[other] = time.Now().Add(-leader.DeadAfter)
+	tr.leader.DeadNodes.Heard[other] = time.Now().Add(-leader.DeadAfter)
 	tr.turns()
 	if n := s.count(`SELECT count(*) FROM tasktable.nodes WHERE number = $1 AND dead_at IS NULL`, other); n != 0 {
 		t.Error("the other node is not taken for dead when its time is over")

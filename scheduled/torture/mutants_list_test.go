@@ -315,7 +315,7 @@ var mutants = []mutant{
 		// The end of the leases would bring the tasks back: these are long.
 		name: "the River job goes before its tasks are settled", by: []string{"recovery"}, steer: mortal,
 		edits: []edit{{engine + "internal/worker/worker.go", "	runs := b.add(job.Queue, holds)\n",
-			"	_, _ = w.config.EnginePool.Exec(w.settling, w.config.Statements.Schema.SQL(taskdb.DeleteJobsSQL), " +
+			"	_, _ = w.config.EnginePool.Exec(w.settling, w.config.Statements.Schema.SQL(riverjobs.DeleteSQL), " +
 				"[]int64{job.ID})\n" +
 				"	runs := b.add(job.Queue, holds)\n"}},
 	},

@@ -67,8 +67,8 @@ const (
 	// onTime is how late a single fire may be and still run with catch_up = none. A change of the leader takes seconds.
 	onTime = time.Minute
 	// maxMissed is how many missed fires the leader looks at one by one. If there are more, it looks at the first
-	// fire, whose row stands for those after it too, and at the latest fires. These are mostly at least half of
-	// maxMissed, which is more than any CatchUpLimit.
+	// fire and at the latest fires. The row of the first fire stands also for the fires that it did not look at. The
+	// latest fires are mostly at least half of maxMissed, which is more than any CatchUpLimit.
 	maxMissed = 25000
 	// MaxSkipped is how many fires that do not run get a row each. If there are more, the first row stands for all
 	// earlier ones.

@@ -21,8 +21,8 @@ type taken struct {
 	slots  map[string]int // by queue
 	shared int            // of all queues together
 	places int
-	// transactional is how many transactional jobs the node has fetched, whether they end soon or not. The jobs
-	// beyond its places wait for a place.
+	// transactional is how many transactional jobs the node has fetched, whether they end soon or not. Each needs a
+	// place, which is a connection of the pool for transactions. The jobs beyond the node's places wait for one.
 	transactional int
 }
 

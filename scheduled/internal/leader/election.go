@@ -31,7 +31,7 @@ func (l *Leader) elect(ctx context.Context, mayLead bool) (leads bool, err error
 
 // begins makes the leader forget what it knew when it led before. It begins again with large steps.
 func (l *Leader) begins() {
-	l.Failures.forget()
+	l.DeadNodes.forget()
 	l.jobs.Forget()
 	l.deep.forget()
 	l.Marks = LowWaterMarks{}

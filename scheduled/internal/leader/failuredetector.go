@@ -53,14 +53,14 @@ func (s *failureDetector) look(nodes []taskdb.LiveNode, now, refused time.Time) 
 // forget drops all records. A node that leads again must not use them, because they are old.
 func (s *failureDetector) forget() { s.Heard = nil }
 
-// DeadAfter is how long a node must be silent before the leader takes its tasks back. It is longer than the time within
-// which a session must be answered, and a tick. A node that has lost its session stops its handlers by itself within
-// that time.
+// DeadAfter is how long a node must be silent before the leader takes its tasks back. Within 3 seconds
+// (session.Timeout) and one tick, a node that has lost its session stops its handlers by itself. DeadAfter is longer
+// than both together.
 const DeadAfter = 5 * time.Second
 
-// refusedLately limits how old a refusal may be, because in a longer time another node could have led and died. Even
-// with a tick's delay, this limit leaves a node session.Timeout between its last sign of life and the time when its
-// tasks are taken back.
+// refusedLately limits how old a refusal may be, because in a longer time another node could have led and died. A
+// refusal counts as a sign of life of the node that held the lock. Even if that sign is a tick too late, the node has
+// session.Timeout to stop its handlers before the leader takes its tasks back.
 const refusedLately = 3 * tickEvery / 2
 
 const silentSQL = `
@@ -76,7 +76,7 @@ func (l *Leader) reclaimDead(ctx context.Context) (next time.Duration, err error
 	if now.Sub(refused) > refusedLately {
 		refused = time.Time{}
 	}
-	dead, next := l.Failures.look(l.nodes, now, refused)
+	dead, next := l.DeadNodes.look(l.nodes, now, refused)
 	err = l.noteSilent(ctx)
 	for _, number := range dead { // a node that cannot be ended does not stop the others
 		if l.session.Conn.IsClosed() {
@@ -97,7 +97,7 @@ func (l *Leader) noteSilent(ctx context.Context) error {
 	for _, node := range l.nodes {
 		if !node.Held && node.Silent < 0 {
 			silent = append(silent, node.Number)
-			micros = append(micros, time.Since(l.Failures.Heard[node.Number]).Microseconds())
+			micros = append(micros, time.Since(l.DeadNodes.Heard[node.Number]).Microseconds())
 		}
 	}
 	if len(silent) == 0 {

@@ -39,7 +39,7 @@ type Leader struct {
 
 	progress    progress // whether passes succeed
 	nodes       []taskdb.LiveNode
-	Failures    failureDetector
+	DeadNodes   failureDetector
 	MaxClaimed  int // how many tasks a pass takes; a timeout halves it, a success doubles it
 	maxEnded    int // how many claims of River's jobs a step ends; halved and doubled like MaxClaimed
 	jobs        riverjobs.View

@@ -10,8 +10,9 @@ import (
 
 const (
 	tickEvery = time.Second
-	// wakeAgain is how long after a notification the leader looks a second time. A scheduler leaves out its own
-	// notification if another was sent just before, so its commit may come a little after the first look.
+	// wakeAgain is how long after a notification the leader looks a second time. An application
+	// that schedules a task sends no notification if another one was sent just before. So its commit may come a little
+	// after the first look.
 	wakeAgain = 20 * time.Millisecond
 	// minFullPause and maxFullPause bound the pause between two looks while tasks are due and there is no room. The
 	// first pause is minFullPause. Each further pause is twice as long, up to maxFullPause, until the leader finds

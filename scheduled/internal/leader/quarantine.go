@@ -22,8 +22,8 @@ var errUndone = errors.New("the claim is undone")
 
 // FailBroken finds the lanes whose first task cannot be claimed, and gives these tasks up. It returns how many. It
 // claims the most urgent first task that can be claimed, so that passes get on even if each claim takes too long. It
-// rolls back the claims of the other first tasks, because these would go before the tasks that come right after the
-// most urgent one.
+// only tries the first tasks of the other lanes, and rolls their claims back. Otherwise these tasks would overtake the
+// second task of the most urgent lane.
 func (l *Leader) FailBroken(ctx context.Context, lanes ClaimPlan) (failed int, err error) {
 	claimedOne := false
 	for _, one := range lanes.Due {

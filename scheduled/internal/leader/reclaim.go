@@ -114,7 +114,7 @@ func (l *Leader) endJobs(
 		if job.State != riverjobs.Running && job.State != riverjobs.Available {
 			continue // River has finished it, and nobody reads it again
 		}
-		holds, err := taskdb.DecodeClaims(job.Tasks)
+		holds, err := riverjobs.DecodeClaims(job.Tasks)
 		if err != nil {
 			l.log.Error("River job is not one of ours; removed", "job", job.ID, "error", err)
 		}
@@ -136,7 +136,7 @@ func (l *Leader) endJobs(
 		delete(ended, jobOf[fence])
 	}
 	if _, err := tx.Exec(
-		ctx, l.statements.Schema.SQL(taskdb.DeleteJobsSQL), slices.Collect(maps.Keys(ended)),
+		ctx, l.statements.Schema.SQL(riverjobs.DeleteSQL), slices.Collect(maps.Keys(ended)),
 	); err != nil {
 		return false, fmt.Errorf("remove jobs whose claims are ended: %w", err)
 	}

@@ -212,7 +212,7 @@ func (m *Metrics) Ended() {
 // would cost more than the counting itself.
 type OfType struct {
 	label           string
-	claimed, slowed prometheus.Counter
+	claimed, putOff prometheus.Counter
 	outcomes, dead  map[string]prometheus.Counter
 
 	// These three are nil if this node has no handler for the type.
@@ -240,7 +240,7 @@ func (m *Metrics) Of(kind string) *OfType {
 		}
 	}
 	made := &OfType{
-		label: kind, claimed: m.claimed.WithLabelValues(kind), slowed: m.putOffs.WithLabelValues(kind),
+		label: kind, claimed: m.claimed.WithLabelValues(kind), putOff: m.putOffs.WithLabelValues(kind),
 		outcomes: map[string]prometheus.Counter{}, dead: map[string]prometheus.Counter{},
 	}
 	for _, word := range outcomeWords {
@@ -297,7 +297,7 @@ func (t *OfType) Died(status string) {
 // PutOff counts an attempt that asked for a run at once.
 func (t *OfType) PutOff() {
 	if t != nil {
-		t.slowed.Inc()
+		t.putOff.Inc()
 	}
 }
 

@@ -76,9 +76,9 @@ func IsReadOnly(err error) bool {
 }
 
 // PoolAnswered reports whether the server answered a statement on a pool, even if the answer is an error. An error of
-// class 28, the refusal of a user or a password, does not count, because a pool opens connections by itself. The node
-// then needs new credentials, and it asks for them when it begins again. It does so after a pool has not answered for
-// some time.
+// class 28, the refusal of a user or a password, does not count. A pool opens connections by itself, so the refusal
+// means that the node needs new credentials. A node whose pool has not answered for some time begins again, and then it
+// asks for credentials.
 func PoolAnswered(err error) bool {
 	var said *pgconn.PgError
 	return err == nil || errors.Is(err, ErrReadOnly) || errors.As(err, &said) && said.Code[:2] != "28"

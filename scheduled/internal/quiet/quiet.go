@@ -1,4 +1,6 @@
-// Package quiet has the switch that makes a node quiet.
+// Package quiet has the switch that makes a node quiet. These parts of the node obey it: leader/quiet.go writes it to
+// the node's row and lets another node lead, worker/batch.go hands back the tasks that have not begun, and
+// riverjobs/client.go fetches no more jobs. Pauses of queues and types are something else: see taskdb/pauses.go.
 package quiet
 
 import (

@@ -63,7 +63,7 @@ type ClientConfig struct {
 func NewClient(config ClientConfig) (*river.Client[pgx.Tx], error) {
 	workers := river.NewWorkers()
 	for _, name := range config.Types {
-		river.AddWorkerArgs(workers, taskdb.JobArgs{TaskType: name}, &batchWorker{work: config.Work, log: config.Log})
+		river.AddWorkerArgs(workers, Args{TaskType: name}, &batchWorker{work: config.Work, log: config.Log})
 	}
 	queues := map[string]river.QueueConfig{}
 	for queue, slots := range config.Slots {
@@ -74,7 +74,7 @@ func NewClient(config ClientConfig) (*river.Client[pgx.Tx], error) {
 	if len(queues) == 0 || len(config.Types) == 0 {
 		// River would not start, but a node without queues or types may still lead.
 		queues = map[string]river.QueueConfig{"nobody": {MaxWorkers: 1}}
-		river.AddWorkerArgs(workers, taskdb.JobArgs{TaskType: "tasktable_nobody"},
+		river.AddWorkerArgs(workers, Args{TaskType: "tasktable_nobody"},
 			&batchWorker{work: config.Work, log: config.Log})
 	}
 	driver := newRiverDriver(config)
@@ -110,14 +110,14 @@ func backdated(clock *session.Clock) func(context.Context, *rivertype.JobInsertP
 
 // batchWorker runs the batches of one type.
 type batchWorker struct {
-	river.WorkerDefaults[taskdb.JobArgs]
+	river.WorkerDefaults[Args]
 	work func(job Job, holds []taskdb.Claim)
 	log  *slog.Logger
 }
 
 // Work never returns an error, because a job that River retried would carry fences that are gone.
-func (w *batchWorker) Work(_ context.Context, job *river.Job[taskdb.JobArgs]) error {
-	holds, err := taskdb.DecodeClaims(job.Args.Tasks)
+func (w *batchWorker) Work(_ context.Context, job *river.Job[Args]) error {
+	holds, err := DecodeClaims(job.Args.Tasks)
 	if err != nil {
 		w.log.Error("River job is not one of ours; removed", "job", job.ID, "error", err)
 	}

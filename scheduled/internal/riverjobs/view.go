@@ -124,7 +124,7 @@ func (j *View) learn(rows []Row) {
 		if row.ID == nil {
 			continue
 		}
-		var metadata taskdb.JobMetadata
+		var metadata Metadata
 		// A job that is not the engine's counts as one task.
 		_ = json.Unmarshal([]byte(taskdb.TextOf(row.Metadata)), &metadata)
 		one := Seen{

@@ -18,9 +18,10 @@ import (
 // because a task that is too large for the room that is left must keep smaller tasks of lower lanes from taking that
 // room.
 //
-// A single lane shares its room with nobody, so Postgres need not rank its tasks, which is a tenth of the time. If more
-// tasks are due than tasks that are near may take room, only tasks that are due fit. Otherwise all that fit there are
-// taken, near or not. Such a share is the most that fits, and there may be fewer tasks.
+// A single lane shares its room with nobody, so Postgres need not rank its tasks, which is a tenth of the time. The
+// statement only asks whether more tasks are due than fit into the room for near tasks. If so, it takes due tasks
+// alone, as many as fit into the whole room. Otherwise it takes due and near tasks, as many as fit into the room for
+// near tasks. There may be fewer tasks than that.
 //
 // The second scan of a lane locks rows as it picks them, and locks no more than the lane's share. It steps over rows
 // that others have locked. It leaves a row that was edited after the statement began to the next pass, because the
@@ -132,6 +133,16 @@ FROM share JOIN lane ON lane.number = share.number LEFT JOIN (
 WHERE share.tasks > coalesce(got.tasks, 0)
 ORDER BY priority DESC, due, id`
 
+// Claim is a claim of one task. It travels in a River job. The statements of gate, settle and reclaim find the task by
+// it.
+type Claim struct {
+	ID       string
+	Fence    int64
+	Revision int64
+	Attempt  int
+	Due      time.Time
+}
+
 // ClaimedTask is a task that a pass has taken. A task that is to run has a fence. A task that the pass has expired has
 // none.
 type ClaimedTask struct {
@@ -155,7 +166,7 @@ func (c ClaimedTask) Claim() Claim {
 // the tasks in aside. It must run in a transaction, between EnterSQL and LeaveSQL or the end of the transaction.
 //
 // Claim does not wait for rows. It steps over a row that an application has locked, and takes the tasks behind it. If
-// a lane has only locked rows left, claim gives the lane's room to the other lanes.
+// a lane has only locked rows left, Claim gives the lane's room to the other lanes.
 func (s Queries) Claim(
 	ctx context.Context, q pg.DB, now *time.Time, lookAhead, allowance time.Duration, lanes []LaneQuota, most int,
 	aside ...string,

@@ -63,7 +63,7 @@ ORDER BY t.next_attempt_at, t.id::text
 FOR UPDATE OF t SKIP LOCKED`
 
 // Fork fires the due recurring tasks of the given lanes, in q's transaction. It makes their occurrences and plans
-// their next fires. It returns how many tasks it looked at. If a task's expression cannot be read, fork fails the
+// their next fires. It returns how many tasks it looked at. If a task's expression cannot be read, Fork fails the
 // task, which then does not fire until somebody edits it. now nil means the database's time.
 func (s Queries) Fork(
 	ctx context.Context, q pg.DB, now *time.Time, lanes []Lane, most int, aside ...string,
@@ -85,7 +85,7 @@ type ForkResult struct {
 	Failed []unreadable // the tasks whose expression cannot be read
 }
 
-// ForkSome does the same as fork. If only is not nil, it does so only for the task with that id.
+// ForkSome does the same as Fork. If only is not nil, it does so only for the task with that id.
 func (s Queries) ForkSome(
 	ctx context.Context, q pg.DB, now *time.Time, lanes []Lane, most int, aside []string, only *string,
 ) (done ForkResult, err error) {

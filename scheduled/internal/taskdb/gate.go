@@ -22,10 +22,10 @@ const (
 	VerdictPaused  = "paused"  // a pause holds for the task's queue, its type or everything
 )
 
-// GateSQL asks whether claims may start. Its clock is transaction_timestamp, because it is earlier than the
-// statement's snapshot. So the statement sees every edit that was committed before the start time that it returns. It
-// is not statement_timestamp, because in the extended protocol Execute sets that anew, after Bind has taken the
-// snapshot. If the row of an asked task has another fence, the answer has no row for the task.
+// GateSQL asks whether claims may start. The start time that it returns is transaction_timestamp, because that is
+// earlier than the statement's snapshot. So the statement sees every edit that was committed before the start time.
+// statement_timestamp would be later than the snapshot, because in the extended protocol Postgres takes the snapshot
+// at Bind and sets statement_timestamp anew at Execute. If the row of an asked task has another fence, the answer has no row for the task.
 const GateSQL = `
 SELECT asked.fence, clock.now, t.payload, t.type, t.queue, t.priority, t.entity, t.tenant_id, t.scheduled_at,
     t.max_attempts, t.trace,

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/tasktable/tasktable/scheduled/internal/pg"
@@ -108,3 +109,9 @@ const FarewellSQL = `UPDATE tasktable.nodes SET dead_at = clock_timestamp() WHER
 func HandlerName(schema string, node int64) string {
 	return fmt.Sprintf("tasktable handler of node %d (%08x)", node, uint32(pg.LockClass(schema, "node")))
 }
+
+// ClientPrefix and a node's number make its River client's id.
+const ClientPrefix = "tasktable-"
+
+// ClientID returns the id of a node's River client.
+func ClientID(number int64) string { return ClientPrefix + strconv.FormatInt(number, 10) }

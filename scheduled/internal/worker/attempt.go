@@ -2,65 +2,13 @@ package worker
 
 import (
 	"context"
-	"math"
 	"time"
 
 	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/scheduled/internal/outcome"
 	"github.com/tasktable/tasktable/scheduled/internal/panics"
-	"github.com/tasktable/tasktable/scheduled/internal/sanitize"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 )
-
-// checkWaiting asks the gate about a task whose row has changed before the task was due or had a slot. It ends the
-// claim if the row no longer belongs to this attempt.
-func (b *batch) checkWaiting(r *Run) {
-	asked := b.ask([]*Run{r})
-	if asked.rows == nil {
-		return // the next recheck reports the change again
-	}
-	if answer, held := asked.rows[r.Fence]; !held || answer.Verdict == taskdb.VerdictEdited {
-		b.refuse(r, answer)
-	}
-}
-
-// maxEarly is how long a claimed task may wait on a node until it is due. It is the longest look-ahead and a little
-// more. A row may name a much later time if somebody moved the task with the triggers switched off. Such a task goes
-// back to the queue, because it would occupy one of River's workers.
-const maxEarly = 15 * time.Second
-
-// refuse ends a claim that the gate did not let through. It reports whether the task still waits on this node.
-func (b *batch) refuse(r *Run, answer taskdb.GateAnswer) (waits bool) {
-	switch answer.Verdict {
-	case taskdb.VerdictEarly:
-		if answer.DueIn <= maxEarly.Seconds() {
-			return true
-		}
-		s := taskdb.Released(r.Claim, "its row says that it is due later")
-		s.NextAt = new(answer.Now.Add(time.Duration(min(answer.DueIn, math.MaxInt32) * float64(time.Second))))
-		b.end(r, s)
-	case taskdb.VerdictEdited:
-		b.end(r, taskdb.Released(r.Claim, "edited or cancelled before it started"))
-	case taskdb.VerdictPaused:
-		b.end(r, taskdb.Released(r.Claim, "its queue or type is paused"))
-	case taskdb.VerdictExpired:
-		b.end(r, taskdb.Expired(r.Claim))
-	case verdictHalted:
-		b.end(r, taskdb.Released(r.Claim, answer.Payload))
-	case verdictNoTx:
-		b.rest(noTxRest)
-		b.end(r, taskdb.Released(r.Claim, sanitize.Text("the handler could not begin: "+answer.Payload)))
-	case verdictBroken:
-		s := taskdb.Released(r.Claim, "the task cannot be read: "+answer.Payload)
-		s.Outcome, s.To, s.NextAt = taskdb.OutcomeFailed, "FAILED", nil
-		s.Error = new(sanitize.Text(*s.Error))
-		s.Message = s.Error
-		b.end(r, s)
-	default: // the claim belongs to another holder by now, so there is nothing to settle
-		b.drop(r)
-	}
-	return false
-}
 
 // serving is the result of serveOne.
 type serving int

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/tasktable/tasktable/scheduled/internal/riverjobs"
 	"github.com/tasktable/tasktable/scheduled/internal/session"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 )
@@ -57,7 +58,7 @@ func (w *Worker) removeJobs(ctx context.Context, done []*doneJob) {
 			}
 		}
 		limited, cancel := context.WithTimeout(ctx, session.AnswerLimit)
-		_, err = w.config.EnginePool.Exec(limited, w.config.Statements.Schema.SQL(taskdb.DeleteJobsSQL), ids)
+		_, err = w.config.EnginePool.Exec(limited, w.config.Statements.Schema.SQL(riverjobs.DeleteSQL), ids)
 		cancel()
 		if w.config.Heard(err); err == nil || ctx.Err() != nil {
 			break
@@ -82,7 +83,7 @@ func (w *Worker) Release(stray taskdb.StrayJob) {
 	if !w.take(stray.ID) {
 		return // the job has arrived meanwhile
 	}
-	holds, err := taskdb.DecodeClaims(stray.Tasks)
+	holds, err := riverjobs.DecodeClaims(stray.Tasks)
 	if err != nil {
 		w.config.Log.Error("River job is not one of ours; removed", "job", stray.ID, "error", err)
 	}

@@ -91,8 +91,9 @@ func (s *settler) start(ctx context.Context) {
 
 func (s *settler) wait() { s.wg.Wait() }
 
-// end has an outcome recorded, and then forgets the task. Recording may take a while. If the row is edited meanwhile,
-// the gate refuses the task, and end is called again. Only the first call counts.
+// end has an outcome recorded, and then forgets the task. Recording may take a while. Until it is done, a
+// recheck still asks the gate about the task. If the row was edited, the gate refuses the task, and end is called a
+// second time. Only the first call counts.
 func (b *batch) end(r *Run, s taskdb.Settlement) {
 	if r.ended.Swap(true) {
 		return
@@ -230,13 +231,13 @@ func (s *settler) flush(ctx context.Context, batch []*settling) {
 // statement may have to wait for locks, or for an index that is being made.
 const settleLimit = 5 * time.Second
 
-// minLinkTime is how many bytes a second a link carries at least. A statement with large payloads has more time
+// minLinkSpeed is how many bytes a second a link carries at least. A statement with large payloads has more time
 // accordingly.
-const minLinkTime = 32 << 10
+const minLinkSpeed = 32 << 10
 
 // limitFor is the time limit of a statement that carries the given number of bytes.
 func limitFor(bytes int) time.Duration {
-	return session.AnswerLimit + time.Duration(bytes)*time.Second/minLinkTime
+	return session.AnswerLimit + time.Duration(bytes)*time.Second/minLinkSpeed
 }
 
 // bytesOf is the size in bytes of those parts of the outcomes that a handler may make large: results and payloads.
