@@ -177,7 +177,7 @@ func sourceFiles(t *testing.T, ending string) (paths []string) {
 }
 
 func TestEveryBlockIsOfAKnownLanguage(t *testing.T) {
-	run := []string{"sh", "sql", "go", "promql", "yaml", "ini", "dockerfile"}
+	run := []string{"sh", "sql", "go", "promql", "yaml", "ini"}
 	found := map[string]int{}
 	for _, b := range slices.Concat(markdownBlocks(t), packageBlocks(t), helpBlocks()) {
 		found[b.language]++
@@ -218,21 +218,6 @@ func TestOptionFileBlocks(t *testing.T) {
 
 // secretFile is an option that names a file which readers have, and tests do not.
 var secretFile = regexp.MustCompile(`(?m)^[a-z-]+-file: .*\n`)
-
-// An image is built of this module, with its version of Go.
-func TestDockerfileBlocks(t *testing.T) {
-	version := regexp.MustCompile(`(?m)^go (1\.\d+)`).FindStringSubmatch(readFile(t, "go.mod"))
-	for _, b := range allBlocks(t, "dockerfile") {
-		for _, part := range []string{
-			"FROM golang:" + version[1] + " ", "go install github.com/tasktable/tasktable@", "/go/bin/tasktable",
-			`ENTRYPOINT ["`,
-		} {
-			if !strings.Contains(b.text, part) {
-				t.Errorf("%s has no %q", b.where, part)
-			}
-		}
-	}
-}
 
 // waysIn are what a reader begins with, each with an example that is run and whose output is compared.
 var waysIn = map[string][]string{

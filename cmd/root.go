@@ -99,7 +99,7 @@ func (p *program) rootCommand() *cobra.Command {
 	root.AddCommand(p.migrateCommand(), p.serveCommand(), p.configCommand(), p.tasksCommand(), p.whyCommand(),
 		p.deadCommand(),
 		p.recurringCommand(), p.queuesCommand(), p.keysCommand(), p.nodesCommand(), p.statsCommand(),
-		p.reconcileCommand(), p.doctorCommand(), p.metricsCommand(), p.benchCommand(), p.proveCommand(),
+		p.reconcileCommand(), p.doctorCommand(), p.healthCommand(), p.metricsCommand(), p.benchCommand(), p.proveCommand(),
 		p.demoCommand())
 	return root
 }
