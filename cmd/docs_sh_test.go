@@ -45,6 +45,7 @@ var documentedCommands = map[string]func(args []string) int{
 	"doctor":    func(args []string) int { return orElse(exitUnhealthy, asProgramRuns(args)) }, // no node runs
 	"tasks":     confirmed,
 	"dead":      confirmed,
+	"health":    func(args []string) int { return orElse(exitFailed, asProgramRuns(args)) }, // no node runs
 	// there is no such key
 	"keys revoke": func(args []string) int { return orElse(exitFailed, asProgramRuns(args)) },
 	"demo":        seen, // these take their time; tests of their own run them
