@@ -124,7 +124,9 @@ func dump(ctx context.Context, t *testing.T, pool *pgxpool.Pool, schema string, 
 		}
 		out.WriteString("\n")
 	}
-	return regexp.MustCompile(`\b`+schema+`\.`).ReplaceAllString(out.String(), "tasktable.")
+	text := regexp.MustCompile(`\b`+schema+`\.`).ReplaceAllString(out.String(), "tasktable.")
+	// Postgres 18 leaves out the name of a query's only source, and earlier versions write it.
+	return strings.ReplaceAll(text, " lane.", " ")
 }
 
 // same compares two dumps and tells the lines that are in one only.
