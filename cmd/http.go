@@ -85,9 +85,10 @@ func (s *httpSettings) listen(
 	h.server = &http.Server{
 		Handler:           h.handler(metrics, api),
 		ReadHeaderTimeout: httpReadWithin, ReadTimeout: httpReadWithin, WriteTimeout: httpWriteWithin,
-		IdleTimeout: httpIdleFor,
+		IdleTimeout:    httpIdleFor,
+		MaxHeaderBytes: httpHeaderBytes, ConnState: newOpenConns(maxHTTPConns).changed,
 		// what clients do wrong
-		MaxHeaderBytes: httpHeaderBytes, ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
+		ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
 	}
 	logger.Info("answering HTTP", "address", listener.Addr().String())
 	go func() {

@@ -14,6 +14,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"os"
 	"regexp"
 	"runtime/debug"
 	"slices"
@@ -72,7 +73,8 @@ func (a *API) protect(next http.Handler) http.Handler {
 			ctx = limited
 		}
 		r = r.WithContext(ctx)
-		// The server's limit is for its other paths. A writer that has no limit, such as a test's, needs none.
+		// The server's limit is for its other paths, because a call may wait before it answers. When the answer begins,
+		// a shorter time holds. A writer that has no limit, such as a test's, needs none.
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(a.config.Timeout + MaxWait))
 		defer func() {
 			if broken := recover(); broken != nil {
@@ -150,6 +152,10 @@ func readBody(w http.ResponseWriter, r *http.Request, noted *exchange) (refused 
 	if tooLarge := new(http.MaxBytesError); errors.As(err, &tooLarge) {
 		writeProblem(w, http.StatusRequestEntityTooLarge,
 			fmt.Sprintf("the body must be at most %d bytes", MaxBodyBytes))
+		return true
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		writeProblem(w, http.StatusRequestTimeout, "the body did not arrive in time")
 		return true
 	}
 	if err != nil {
@@ -239,7 +245,10 @@ func writeProblem(w http.ResponseWriter, status int, detail string) {
 	_ = json.NewEncoder(w).Encode(huma.ErrorModel{Status: status, Title: http.StatusText(status), Detail: detail})
 }
 
-// answerWriter notes the status and the size of an answer.
+// answerWithin is how long a client may take to read an answer. A stream of events has limits of its own.
+const answerWithin = 30 * time.Second
+
+// answerWriter notes the status and the size of an answer, and bounds the time that it takes to send it.
 type answerWriter struct {
 	http.ResponseWriter
 	status  int
@@ -248,17 +257,20 @@ type answerWriter struct {
 
 // WriteHeader notes the status.
 func (w *answerWriter) WriteHeader(status int) {
+	w.begin(status)
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *answerWriter) begin(status int) {
 	if w.status == 0 {
 		w.status = status
+		_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Now().Add(answerWithin))
 	}
-	w.ResponseWriter.WriteHeader(status)
 }
 
 // Write notes the size.
 func (w *answerWriter) Write(part []byte) (int, error) {
-	if w.status == 0 {
-		w.status = http.StatusOK
-	}
+	w.begin(http.StatusOK)
 	n, err := w.ResponseWriter.Write(part)
 	w.written += int64(n)
 	return n, err //nolint:wrapcheck // it passes the answer on
