@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strings"
 	"sync/atomic"
@@ -28,6 +29,7 @@ type apiSettings struct {
 	on          bool
 	conns       int
 	addressRate int
+	proxies     []netip.Prefix
 	origins     []string
 	tenantRole  string
 }
@@ -41,7 +43,12 @@ func (s *apiSettings) options() []options.Option {
 			Usage:   "the most connections of the API's own pool, so that calls take none of the workers'"},
 		{Flag: "api-address-rate", Variable: "TASKTABLE_API_ADDRESS_RATE", Kind: "number",
 			Set: options.Int(&s.addressRate, 1, 1000000), Default: fmt.Sprint(api.DefaultAddressRate),
-			Usage: "how many calls a second the API answers to one address; raise it behind a proxy"},
+			Usage: "how many calls a second the API answers to one address"},
+		{Flag: "api-trusted-proxy", Variable: "TASKTABLE_API_TRUSTED_PROXIES", Kind: "network", Repeatable: true,
+			Sample: "10.0.0.0/8", Set: networks(&s.proxies),
+			Usage: "a proxy or a network of proxies, such as 10.0.0.0/8, whose header X-Forwarded-For tells the address " +
+				"of the caller; may be repeated, or separated by commas (default none: a caller's address is that of " +
+				"its connection)"},
 		{Flag: "api-origin", Variable: "TASKTABLE_API_ORIGINS", Kind: "origin", Repeatable: true,
 			Sample: "https://admin.example.org",
 			Set:    origins(&s.origins),
@@ -66,6 +73,27 @@ func origins(into *[]string) func(string) error {
 					"separated by commas")
 			}
 			found = append(found, item)
+		}
+		*into = found
+		return nil
+	}
+}
+
+// networks reads networks and single addresses.
+func networks(into *[]netip.Prefix) func(string) error {
+	return func(given string) error {
+		var found []netip.Prefix
+		for item := range strings.SplitSeq(given, ",") {
+			item = strings.TrimSpace(item)
+			network, err := netip.ParsePrefix(item)
+			if address, noAddress := netip.ParseAddr(item); noAddress == nil && address.Zone() == "" {
+				network, err = netip.PrefixFrom(address, address.BitLen()), nil
+			}
+			if err != nil || network.Addr().Is4In6() || network != network.Masked() {
+				return errors.New("must be an address such as 10.0.0.7, or a network such as 10.0.0.0/8 or " +
+					"2001:db8::/32, or several separated by commas")
+			}
+			found = append(found, network)
 		}
 		*into = found
 		return nil
@@ -114,8 +142,9 @@ func (s *apiSettings) start(
 	known := keys.New(keys.Config{Schema: schema, TenantRole: s.tenantRole})
 	served, err := api.New(api.Config{
 		Pool: pool, Store: store.Config{Schema: schemaName}, Keys: known, AddressRate: s.addressRate,
-		Authenticate: api.ByKey(keys.NewAuthenticator(keys.AuthenticatorConfig{Keys: known, DB: pool, Logger: logger})),
-		CheckPayload: checkPayload, AllowOrigins: s.origins, Version: version(), Tracer: tracer, Logger: logger,
+		TrustedProxies: s.proxies,
+		Authenticate:   api.ByKey(keys.NewAuthenticator(keys.AuthenticatorConfig{Keys: known, DB: pool, Logger: logger})),
+		CheckPayload:   checkPayload, AllowOrigins: s.origins, Version: version(), Tracer: tracer, Logger: logger,
 	})
 	if err != nil {
 		pool.Close()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -46,8 +47,14 @@ type Config struct {
 	// is the one that `tasktable migrate roles` makes.
 	Keys *keys.Keys
 	// AddressRate is how many calls a second the API answers to one address before it asks who calls. A burst may have
-	// twice as many. 0 means DefaultAddressRate. Behind a proxy all calls come from one address, so raise it there.
+	// twice as many. 0 means DefaultAddressRate. Behind a proxy all calls come from one address, unless TrustedProxies
+	// has it.
 	AddressRate int
+	// TrustedProxies are the networks of the proxies before the API. In a request from there, the address of the
+	// caller is the last one of the header X-Forwarded-For that is not a trusted proxy. Each trusted proxy must add the
+	// address it was called from to the header, as common proxies do. In other requests the header is ignored. Empty
+	// means no proxy.
+	TrustedProxies []netip.Prefix
 	// CallerRate is how many calls a second a caller has that has no rate of its own. 0 means DefaultCallerRate.
 	CallerRate int
 	// Timeout is how long the database may take for a call, for example because the call waits for a lock. Then the
@@ -94,6 +101,12 @@ func (c Config) validate() error {
 	}
 	if c.AddressRate < 0 {
 		errs = append(errs, fmt.Errorf("address rate must not be negative, not %d", c.AddressRate))
+	}
+	for _, network := range c.TrustedProxies {
+		if !network.IsValid() {
+			errs = append(errs, errors.New("trusted proxies must be networks, not the zero value"))
+			break
+		}
 	}
 	if c.CallerRate < 0 {
 		errs = append(errs, fmt.Errorf("caller rate must not be negative, not %d", c.CallerRate))

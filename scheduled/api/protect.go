@@ -11,9 +11,7 @@ import (
 	"log/slog"
 	"math"
 	"mime"
-	"net"
 	"net/http"
-	"net/netip"
 	"os"
 	"regexp"
 	"runtime/debug"
@@ -88,11 +86,7 @@ func (a *API) protect(next http.Handler) http.Handler {
 		if done := a.crossOrigin(answer, r); done {
 			return
 		}
-		address, _, err := net.SplitHostPort(r.RemoteAddr)
-		if err != nil {
-			address = r.RemoteAddr
-		}
-		if wait := addresses.take(networkOf(address), a.config.AddressRate); wait > 0 {
+		if wait := addresses.take(addressOf(r, a.config.TrustedProxies), a.config.AddressRate); wait > 0 {
 			header.Set("Retry-After", strconv.Itoa(wholeSeconds(wait)))
 			writeProblem(answer, http.StatusTooManyRequests,
 				fmt.Sprintf("one address may make %d calls a second", a.config.AddressRate))
@@ -107,20 +101,6 @@ func (a *API) protect(next http.Handler) http.Handler {
 			next.ServeHTTP(answer, r)
 		}
 	})
-}
-
-// networkOf returns an IPv4 address as it is. Of an IPv6 address it returns the /64, because one client has them all.
-func networkOf(address string) string {
-	ip, err := netip.ParseAddr(address)
-	if err != nil {
-		return address
-	}
-	if ip = ip.Unmap(); ip.Is6() {
-		if network, err := ip.WithZone("").Prefix(64); err == nil {
-			return network.String()
-		}
-	}
-	return ip.String()
 }
 
 var plainID = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)

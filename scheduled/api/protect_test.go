@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"regexp"
 	"strings"
 	"testing"
@@ -91,6 +92,39 @@ func TestAddressRate(t *testing.T) {
 		if answer := from(address); answer.Code != 401 {
 			t.Errorf("another address %s: answer %d %s", address, answer.Code, answer.Body)
 		}
+	}
+}
+
+// Callers behind a trusted proxy have a rate each. A header of somebody else does not give another rate.
+func TestAddressRateBehindAProxy(t *testing.T) {
+	t.Parallel()
+	s := newService(t, func(config *api.Config) {
+		config.AddressRate = 1
+		config.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
+	})
+	refused := func(peer, forwarded string) (count int) {
+		for range 10 {
+			request := httptest.NewRequestWithContext(t.Context(), "GET", "/v1/tasks", nil)
+			request.RemoteAddr = peer
+			request.Header.Set("X-Forwarded-For", forwarded)
+			answer := httptest.NewRecorder()
+			if s.api.Handler().ServeHTTP(answer, request); answer.Code == 429 {
+				count++
+			}
+		}
+		return count
+	}
+	for i := range 5 {
+		if refused("10.0.0.1:1", fmt.Sprintf("192.0.2.%d", i)) == 10 || refused("10.0.0.1:1", fmt.Sprintf("192.0.2.%d", i)) == 0 {
+			t.Errorf("caller %d behind the proxy has no rate of its own", i)
+		}
+	}
+	all := 0
+	for i := range 5 {
+		all += refused("198.51.100.1:1", fmt.Sprintf("192.0.2.%d", 100+i))
+	}
+	if all < 40 {
+		t.Errorf("of 50 calls with forged headers %d are refused", all)
 	}
 }
 

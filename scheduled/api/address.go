@@ -1,0 +1,49 @@
+package api
+
+import (
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// addressOf returns the address of the caller. A trusted proxy says in X-Forwarded-For from which address a request
+// came to it, at the right end of what other proxies and the caller have written there. Everything left of the first
+// address that is not a trusted proxy could be forged.
+func addressOf(r *http.Request, trusted []netip.Prefix) string {
+	from, known := parseAddress(r.RemoteAddr)
+	if !known {
+		return r.RemoteAddr
+	}
+	hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
+	for _, hop := range slices.Backward(hops) {
+		if !slices.ContainsFunc(trusted, func(network netip.Prefix) bool { return network.Contains(from) }) {
+			break
+		}
+		before, known := parseAddress(strings.TrimSpace(hop))
+		if !known {
+			break // then the caller counts as the proxy that has passed this on
+		}
+		from = before
+	}
+	return networkOf(from)
+}
+
+// parseAddress reads an address, with or without a port.
+func parseAddress(text string) (address netip.Addr, known bool) {
+	if host, _, err := net.SplitHostPort(text); err == nil {
+		text = host
+	}
+	text = strings.TrimSuffix(strings.TrimPrefix(text, "["), "]")
+	address, err := netip.ParseAddr(text)
+	return address.Unmap().WithZone(""), err == nil
+}
+
+// networkOf returns an IPv4 address as it is. Of an IPv6 address it returns the /64, because one client has them all.
+func networkOf(address netip.Addr) string {
+	if address.Is6() {
+		return netip.PrefixFrom(address, 64).Masked().String()
+	}
+	return address.String()
+}
