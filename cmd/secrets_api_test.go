@@ -40,7 +40,7 @@ func TestAPITellsNoSecrets(t *testing.T) {
 	_, metrics := get(t, c.base+"/metrics")
 	c.node.signal(syscall.SIGTERM)
 	got := c.node.end()
-	got.want(t, exitOK, "answered 500 Internal Server Error", "ERROR: broken (SQLSTATE XX000)", "status=401")
+	got.want(t, exitOK, "answered 500 to POST 127.0.0.1", "ERROR: broken (SQLSTATE XX000)", "status=401")
 	if !strings.Contains(c.traces(), "/v1/tasks/{id}") {
 		t.Error("there are no traces of calls")
 	}

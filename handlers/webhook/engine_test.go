@@ -73,7 +73,7 @@ func TestTheEngineSends(t *testing.T) {
 	}
 	ran := harness.RunDueAt(ctx, at)
 	if len(ran) != 1 || ran[0].Outcome != "RETRIED" ||
-		!strings.Contains(ran[0].Err.Error(), "the server answered 502 Bad Gateway") {
+		!strings.Contains(ran[0].Err.Error(), "answered 502 to POST ") {
 		t.Fatalf("ran %+v", ran)
 	}
 	ran = harness.RunDueAt(ctx, at.Add(time.Minute))

@@ -26,13 +26,18 @@ const (
 )
 
 // outcome returns nil for an answer with an expected status. Its errors contain the status and nothing else of the
-// answer, because servers repeat what they were sent, and errors go to logs.
-func outcome(payload contract.HTTPRequest, answer *http.Response, now time.Time) error {
+// answer, because servers repeat what they were sent, and errors go to logs. The status comes before the host, because
+// dead letters are grouped by the beginning of the error, and a host may be long.
+func outcome(payload contract.HTTPRequest, to fmt.Stringer, answer *http.Response, now time.Time) error {
 	status := answer.StatusCode
 	if payload.Expects(status) {
 		return nil
 	}
-	err := errors.New(strings.TrimSpace(fmt.Sprintf("the server answered %d %s", status, http.StatusText(status))))
+	text := fmt.Sprintf("answered %d to %s", status, to)
+	if meaning := http.StatusText(status); meaning != "" {
+		text += " (" + meaning + ")"
+	}
+	err := errors.New(text)
 	switch {
 	case status == http.StatusRequestTimeout, status == http.StatusTooManyRequests,
 		status == http.StatusServiceUnavailable:

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +20,7 @@ func TestAStatusDecides(t *testing.T) {
 	expecting := func(ranges ...contract.StatusRange) contract.HTTPRequest {
 		return contract.HTTPRequest{ExpectedStatus: ranges}
 	}
+	target := &url.URL{Scheme: "https", Host: "example.org"}
 	for _, test := range []struct {
 		payload contract.HTTPRequest
 		status  int
@@ -68,7 +70,7 @@ func TestAStatusDecides(t *testing.T) {
 	} {
 		answer := &http.Response{StatusCode: test.status, Header: http.Header{}}
 		answer.Header.Set("Retry-After", test.after)
-		err := outcome(test.payload, answer, noon)
+		err := outcome(test.payload, &request{method: "PUT", url: target}, answer, noon)
 		got := "retry"
 		var (
 			permanent *handlers.PermanentError
@@ -82,7 +84,7 @@ func TestAStatusDecides(t *testing.T) {
 		case errors.As(err, &after):
 			got = after.Delay.String()
 		}
-		if got != test.want || err != nil && !strings.Contains(err.Error(), fmt.Sprint("answered ", test.status)) {
+		if got != test.want || err != nil && !strings.Contains(err.Error(), fmt.Sprintf("answered %d to PUT example.org", test.status)) {
 			t.Errorf("%d, Retry-After %q: %s (%v), want %s", test.status, test.after, got, err, test.want)
 		}
 	}

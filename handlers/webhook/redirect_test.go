@@ -43,11 +43,11 @@ func TestRedirects(t *testing.T) {
 		{"GET", 307, "GET"},
 		{"POST", 307, "POST"},
 		{"PUT", 308, "PUT"},
-		{"POST", 301, "POST 127.0.0.1: the server answered 301 Moved Permanently"},
-		{"POST", 302, "the server answered 302 Found"},
-		{"DELETE", 303, "the server answered 303 See Other"},
-		{"GET", 300, "the server answered 300 Multiple Choices"},
-		{"GET", 304, "the server answered 304 Not Modified"},
+		{"POST", 301, "answered 301 to POST 127.0.0.1 (Moved Permanently)"},
+		{"POST", 302, "answered 302 to POST 127.0.0.1 (Found)"},
+		{"DELETE", 303, "answered 303 to DELETE 127.0.0.1 (See Other)"},
+		{"GET", 300, "answered 300 to GET 127.0.0.1 (Multiple Choices)"},
+		{"GET", 304, "answered 304 to GET 127.0.0.1 (Not Modified)"},
 	} {
 		t.Run(fmt.Sprint(test.method, " ", test.status), func(t *testing.T) {
 			t.Parallel()

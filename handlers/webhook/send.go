@@ -82,8 +82,8 @@ func (s *Sender) send(ctx context.Context, t *handlers.Task[contract.HTTPRequest
 		return err
 	}
 	defer func() { _ = answer.Body.Close() }()
-	if err := outcome(t.Payload, answer, time.Now()); err != nil {
-		return fmt.Errorf("%s: %w", last, err)
+	if err := outcome(t.Payload, last, answer, time.Now()); err != nil {
+		return err
 	}
 	t.Result(result(answer))
 	t.Note("%s answered %d", last.host(), answer.StatusCode)

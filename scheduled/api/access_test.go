@@ -21,6 +21,7 @@ var scopes = map[string]keys.Scope{
 	"followEvents":       keys.Read,
 	"getRecurring":       keys.Read,
 	"getTask":            keys.Read,
+	"groupDeadLetters":   keys.Read,
 	"listChanges":        keys.Read,
 	"listDeadLetters":    keys.Read,
 	"listExecutions":     keys.Read,

@@ -18,6 +18,20 @@ type deadListInput struct {
 	LatestFirst bool `query:"latest_first"`
 }
 
+type deadGroupsInput struct {
+	TaskFilter
+
+	By    string `query:"by" enum:"entity,tenant" doc:"A field that the groups are made by, too."`
+	Limit int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"How many groups, the largest first."`
+}
+
+type deadGroupsAnswer struct {
+	Body struct {
+		Groups []inspect.Group `json:"groups" nullable:"false"`
+		More   bool            `json:"more,omitempty" doc:"There are more groups than the limit."`
+	}
+}
+
 type deadInput struct {
 	Conditions
 	Body DeadAction
@@ -52,6 +66,13 @@ func (a *API) registerDeadLetters() {
 		filter.LatestFirst = in.LatestFirst
 		return c.list(ctx, filter, in.Paging)
 	})
+	read(a, huma.Operation{
+		OperationID: "groupDeadLetters", Method: http.MethodGet, Path: "/v1/dead-letters/groups",
+		Tags: []string{"dead letters"}, Summary: "Count dead letters by what went wrong",
+		Description: "Dead letters of the same type and status, whose messages begin with the same 60 characters, are " +
+			"one group. The largest group comes first. Each has the id of one of its tasks as an example.",
+		Errors: []int{http.StatusUnprocessableEntity},
+	}, groupDeadLetters)
 	change(a, keys.Operate, huma.Operation{
 		OperationID: "retryDeadLetters", Method: http.MethodPost, Path: "/v1/dead-letters/retry",
 		Tags: []string{"dead letters"}, Summary: "Retry dead letters",
@@ -67,6 +88,19 @@ func (a *API) registerDeadLetters() {
 		action := inspect.Action{Verb: inspect.Archive, Note: in.Body.Note}
 		return c.applyToDead(ctx, in.Conditions, action, in.Body.DeadAction)
 	})
+}
+
+func groupDeadLetters(ctx context.Context, c call, in *deadGroupsInput) (*deadGroupsAnswer, error) {
+	filter, err := deadFilter(in.TaskFilter, "status")
+	if err != nil {
+		return nil, err
+	}
+	filter.Limit = in.Limit + 1 // one more group tells that there are more
+	groups, err := c.inspector.Groups(ctx, c.db, filter, inspect.Grouping(in.By))
+	answer := &deadGroupsAnswer{}
+	answer.Body.Groups = append([]inspect.Group{}, groups[:min(len(groups), in.Limit)]...)
+	answer.Body.More = len(groups) > in.Limit
+	return answer, err
 }
 
 // deadFilter selects dead letters. A status selects among the two that a dead letter has. field names the status in

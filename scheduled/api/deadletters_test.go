@@ -1,10 +1,12 @@
 package api_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/inspect"
 )
 
 // deadLetters makes the dead letters 1 to 4, which ended in this order, one that is archived, and other tasks.
@@ -38,6 +40,54 @@ func TestListDeadLetters(t *testing.T) {
 		"cursor=a":         "cursor must be the next_cursor of a page before",
 	} {
 		s.says(s.wants(422, "reader", "GET", "/v1/dead-letters?"+query, ""), says)
+	}
+}
+
+func TestGroupDeadLetters(t *testing.T) {
+	t.Parallel()
+	s := deadLetters(t)
+	s.asEngine(`UPDATE tasktable.scheduled_tasks SET message = 'shared ' || id, entity = 'order:' || id WHERE id IN ('1', '3')`)
+	s.asEngine(`UPDATE tasktable.scheduled_tasks SET message = repeat('x', 60) || id, tenant_id = 'acme' WHERE id IN ('2', '4')`)
+	for query, want := range map[string]string{
+		"":                          "2 EXPIRED 1 FAILED 1 FAILED",
+		"?limit=1":                  "2 EXPIRED and more",
+		"?limit=3":                  "2 EXPIRED 1 FAILED 1 FAILED",
+		"?status=FAILED":            "1 FAILED 1 FAILED",
+		"?by=entity":                "2 EXPIRED of event:1 1 FAILED of order:3 1 FAILED of order:1",
+		"?by=tenant":                "2 EXPIRED of acme 1 FAILED 1 FAILED",
+		"?by=tenant&tenant_id=acme": "2 EXPIRED of acme",
+		"?type=NONE":                "",
+	} {
+		var answer struct {
+			Groups []inspect.Group
+			More   bool
+		}
+		got := s.wants(200, "reader", "GET", "/v1/dead-letters/groups"+query, "")
+		got.json(t, &answer)
+		var texts []string
+		for _, group := range answer.Groups {
+			text := fmt.Sprint(group.Count, " ", group.Status)
+			if group.Entity != nil || group.TenantID != nil {
+				text += " of " + deref(group.Entity) + deref(group.TenantID)
+			}
+			texts = append(texts, text)
+			if group.Type != "TEST" || group.Oldest == nil || group.Latest == nil || group.Example == "" ||
+				group.Shortened != (group.Status == "EXPIRED") {
+				t.Errorf("%s: group %+v", query, group)
+			}
+		}
+		if answer.More {
+			texts = append(texts, "and more")
+		}
+		if text := strings.Join(texts, " "); text != want || answer.Groups == nil {
+			t.Errorf("%s: %s, want %s", query, got.text, want)
+		}
+	}
+	for query, says := range map[string]string{
+		"by=queue": "query.by: expected value to be one of", "status=COMPLETED": "status must be FAILED or EXPIRED",
+		"cursor=a": "query.cursor: unknown query parameter", "limit=0": "query.limit: expected number >= 1",
+	} {
+		s.says(s.wants(422, "reader", "GET", "/v1/dead-letters/groups?"+query, ""), says)
 	}
 }
 

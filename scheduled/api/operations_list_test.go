@@ -72,7 +72,7 @@ func (s *service) example(op *huma.Operation) (method, path, body string) {
 	if op.RequestBody != nil && op.RequestBody.Required {
 		body = s.sample(op.RequestBody.Content["application/json"].Schema)
 	}
-	if strings.HasPrefix(op.Path, "/v1/dead-letters/") {
+	if op.RequestBody != nil && strings.HasPrefix(op.Path, "/v1/dead-letters/") {
 		body = `{"filter": {}}` // either ids or filter is required, which the schema cannot say
 	}
 	return op.Method, path, body

@@ -1,0 +1,55 @@
+package webhook_test
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tasktable/tasktable/handlers/webhook"
+	"github.com/tasktable/tasktable/handlers/webhook/contract"
+	"github.com/tasktable/tasktable/scheduled/scheduledtest"
+	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/inspect"
+	"github.com/tasktable/tasktable/store/storetest"
+)
+
+// Dead letters of different statuses are different groups, although the rest of their messages is the same.
+func TestStatusesAreGroupsOfDeadLetters(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	server := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		status, _ := strconv.Atoi(r.URL.Query().Get("status"))
+		w.WriteHeader(status)
+	})
+	tx, err := storetest.Pool(t).Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(ctx) }()
+	harness := scheduledtest.New(t, tx, newRegistry(t, webhook.Config{Allow: local}))
+	at := time.Date(2035, 5, 1, 9, 0, 0, 0, time.UTC)
+	for i, status := range []int{404, 410, 500, 404} {
+		if _, err := tasks.Schedule(ctx, tx, store.Task{ID: fmt.Sprint(i), At: at, MaxAttempts: 1,
+			Payload: contract.HTTPRequest{URL: fmt.Sprintf("%s/?status=%d", server.URL, status)}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	harness.RunDueAt(ctx, at)
+	groups, err := inspect.New(store.Config{}).Groups(ctx, tx, inspect.DeadLetters(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, group := range groups {
+		_, after, _ := strings.Cut(group.Message, "answered ")
+		got = append(got, fmt.Sprintf("%d of %.3s", group.Count, after))
+	}
+	slices.Sort(got)
+	if want := []string{"1 of 410", "1 of 500", "2 of 404"}; !slices.Equal(got, want) {
+		t.Errorf("groups %q, want %q: %+v", got, want, groups)
+	}
+}
