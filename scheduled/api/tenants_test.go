@@ -3,8 +3,8 @@ package api_test
 import (
 	"fmt"
 	"net/http"
-	"regexp"
 	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 
