@@ -42,6 +42,8 @@ CREATE INDEX scheduled_tasks_recurring ON tasktable.scheduled_tasks USING btree 
     ((next_attempt_at IS NOT NULL) AND (cron IS NOT NULL));
 CREATE INDEX scheduled_tasks_spawned_by ON tasktable.scheduled_tasks USING btree (spawned_by) WHERE (spawned_by IS NOT
     NULL);
+CREATE INDEX scheduled_tasks_tenant ON tasktable.scheduled_tasks USING btree (tenant_id, scheduled_at, id) WHERE
+    (tenant_id IS NOT NULL);
 CREATE TRIGGER task_3_delete AFTER DELETE ON tasktable.scheduled_tasks FOR EACH ROW EXECUTE FUNCTION
     tasktable.after_task_change();
 CREATE TRIGGER task_3_insert AFTER INSERT ON tasktable.scheduled_tasks REFERENCING NEW TABLE AS inserted FOR EACH
