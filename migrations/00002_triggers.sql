@@ -391,15 +391,14 @@ BEGIN
                 USING ERRCODE = 'insufficient_privilege', COLUMN = 'tenant_id';
         END IF;
         IF TG_OP = 'INSERT' THEN
-            -- An occurrence has the id of its recurring task, @ and the fire time. Another tenant's task of that id
-            -- would keep the occurrence from being made.
-            SELECT i.id INTO other FROM inserted AS i JOIN tasktable.scheduled_tasks AS p
-                ON p.id = regexp_replace(i.id, '@[^@]*$', '') AND p.cron IS NOT NULL
-                AND (p.tenant_id = tenant) IS NOT TRUE
-            WHERE strpos(i.id, '@') > 0 LIMIT 1;
+            -- An occurrence has the id of its recurring task, @ and the fire time. A task that somebody has given such
+            -- an id would keep the occurrence from being made, also if the recurring task comes later. A tenant cannot
+            -- set parent_id.
+            SELECT i.id INTO other FROM inserted AS i
+            WHERE i.parent_id IS NULL AND i.id ~ '@\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d([.]\d{6})?Z$' LIMIT 1;
             IF FOUND THEN
-                RAISE EXCEPTION 'id "%" is kept for another tenant''s recurring task: choose another id', other.id
-                    USING ERRCODE = 'insufficient_privilege', COLUMN = 'id';
+                RAISE EXCEPTION 'id must not end in @ and a time, as those of occurrences do, got "%"', other.id
+                    USING ERRCODE = 'check_violation', COLUMN = 'id';
             END IF;
         END IF;
         RETURN NULL;

@@ -132,7 +132,8 @@ func TestTenantTouchesItsTasksAlone(t *testing.T) {
 	}
 }
 
-// A task with the id of another tenant's occurrence would keep that from being made.
+// A task with the id of an occurrence would keep that from being made. This holds also for a recurring task that comes
+// later, of another tenant.
 func TestTenantTakesNoOccurrence(t *testing.T) {
 	t.Parallel()
 	s, secrets := newServiceWithRoles(t)
@@ -140,15 +141,26 @@ func TestTenantTakesNoOccurrence(t *testing.T) {
 	for id, caller := range map[string]string{"a": "acme", "g": "globex", "n": "all"} {
 		s.wants(http.StatusCreated, secrets[caller], "PUT", "/v1/tasks/"+id, recurring)
 	}
-	for _, id := range []string{"g@2040-01-02T00:00:00Z", "n@2040-01-02T00:00:00Z", "n@x"} {
-		s.wants(http.StatusConflict, secrets["acme"], "PUT", "/v1/tasks/"+id, hello)
-		s.wants(http.StatusConflict, secrets["acme"], "POST", "/v1/tasks/bulk",
-			`{"tasks": [`+strings.Replace(hello, "{", `{"id": "`+id+`", `, 1)+`]}`)
+	const says = "id must not end in @ and a time"
+	for _, id := range []string{"g@2040-01-02T00:00:00Z", "n@2040-01-02T00:00:00.123456Z", "later@2040-01-02T00:00:00Z",
+		"a@2040-01-02T00:00:00Z", "a@b@2040-01-02T00:00:00Z"} {
+		s.says(s.wants(http.StatusUnprocessableEntity, secrets["acme"], "PUT", "/v1/tasks/"+id, hello), says)
+		s.says(s.wants(http.StatusUnprocessableEntity, secrets["acme"], "POST", "/v1/tasks/bulk",
+			`{"tasks": [`+strings.Replace(hello, "{", `{"id": "`+id+`", `, 1)+`]}`), says)
 	}
-	for _, id := range []string{"a@2040-01-02T00:00:00Z", "x@y", "g@2@3"} {
+	for _, id := range []string{"x@y", "g@2@3", "user@example.org", "a@2040-01-02", "2040-01-02T00:00:00Z",
+		"g@2040-01-02T00:00:00Z-again"} {
 		s.wants(http.StatusCreated, secrets["acme"], "PUT", "/v1/tasks/"+id, hello)
 	}
+	s.wants(http.StatusConflict, secrets["acme"], "PUT", "/v1/tasks/g", hello)
 	s.wants(http.StatusOK, secrets["acme"], "POST", "/v1/tasks/a/run-now", "")
+	// An occurrence that is there is edited as other tasks are.
+	var occurrence string
+	if err := s.pool.QueryRow(s.Context(), `SELECT id FROM tasktable.scheduled_tasks WHERE parent_id = 'a'`).
+		Scan(&occurrence); err != nil {
+		t.Fatal(err)
+	}
+	s.wants(http.StatusOK, secrets["acme"], "PUT", "/v1/tasks/"+occurrence, hello)
 }
 
 // states is all that a caller may have changed.
