@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -102,6 +103,25 @@ func (s *databaseSettings) open(ctx context.Context, logger *slog.Logger) (*data
 		return nil, errors.Join(err, d.close())
 	}
 	return d, nil
+}
+
+// migrate brings the schema to this program's version. On the private Postgres it makes the roles, too, because there
+// nobody else would, and a key of a tenant needs them.
+func (s *databaseSettings) migrate(ctx context.Context, pool *pgxpool.Pool) error {
+	due := migrations.Check(ctx, pool, s.schema) != nil
+	if err := migrations.Up(ctx, pool, s.schema); err != nil || s.url != "" || !due {
+		return err
+	}
+	var script strings.Builder
+	if err := migrations.PrintRoles(&script, s.schema, migrations.Roles{}); errors.Is(err, store.ErrInvalid) {
+		return nil // the schema public cannot have them
+	} else if err != nil {
+		return err
+	}
+	if _, err := pool.Exec(ctx, script.String(), pgx.QueryExecModeSimpleProtocol); err != nil {
+		return fmt.Errorf("make the roles in the private Postgres: %w", err)
+	}
+	return nil
 }
 
 // check refuses a database that is not migrated, and says which command migrates it. Without a URL it may be the

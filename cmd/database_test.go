@@ -131,6 +131,7 @@ func TestPrivatePostgresLivesAsLongAsTheCommand(t *testing.T) {
 		t.Fatalf("says no psql command:\n%s", p.stderr.String())
 	}
 	p.waitFor("msg=serving ")
+	run(t, variables, "keys", "create", "acme", "--scope=read", "--tenant=acme").want(t, exitOK) // it has the roles
 	conn, err := pgx.Connect(t.Context(), match[1])
 	if err != nil {
 		t.Fatalf("the printed address does not work: %v", err)

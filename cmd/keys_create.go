@@ -22,7 +22,7 @@ hash is stored, and nobody can show it again. A caller sends it in the header "A
 NAME has 1 to 63 letters, digits or _.-. Another key may have it only if that key is revoked.
 
 With --tenant the key has the tasks of one tenant alone: the database shows no others, and refuses to change them. This
-needs the role of tenants, which the SQL of tasktable migrate roles makes.
+needs the role of tenants, which the SQL of tasktable migrate roles makes. The private Postgres has it.
 
 With --output json it prints an object with the key, "key": "tt_…", and its fields.`
 

@@ -43,7 +43,9 @@ func (m *migrate) upCommand() *cobra.Command {
 		Short: "Brings the database's schema to this program's version",
 		Long: `Creates the schema, or brings it to this program's version: Tasktable's tables, functions and views, and
 those of River, in one Postgres schema. It does nothing if the schema is up to date or newer. Several processes may run
-it at once. The role must own the schema, or must be able to create it. It need not be a superuser.`,
+it at once. The role must own the schema, or must be able to create it. It need not be a superuser.
+
+On the private Postgres it also runs the SQL of tasktable migrate roles.`,
 		Example: `  tasktable migrate up
   DATABASE_URL=postgres://owner@host/db tasktable migrate up --schema jobs`,
 	}, m.options(), m.withDatabase(m.up))
@@ -109,7 +111,7 @@ func (m *migrate) withDatabase(do func(context.Context, *pgxpool.Pool) error) fu
 
 func (m *migrate) up(ctx context.Context, pool *pgxpool.Pool) error {
 	before := migrations.Check(ctx, pool, m.database.schema) // only for what to say: Up finds every fault itself
-	if err := migrations.Up(ctx, pool, m.database.schema); err != nil {
+	if err := m.database.migrate(ctx, pool); err != nil {
 		return err
 	}
 	did := "is migrated"

@@ -173,9 +173,8 @@ func (s *serve) registry(logger *slog.Logger) (*handlers.Registry, error) {
 
 // prepare migrates if asked to, and refuses a database that is not migrated. The tables of the example need no asking.
 func (s *serve) prepare(ctx context.Context, d *database) error {
-	schema := s.database.schema
 	if s.migrate {
-		if err := migrations.Up(ctx, d.direct, schema); err != nil {
+		if err := s.database.migrate(ctx, d.direct); err != nil {
 			return err
 		}
 	}

@@ -32,13 +32,21 @@ func (k *Keys) checkTenantRole(ctx context.Context, db store.DB) error {
 	case len(rows) == 1 && rows[0].Reason == "":
 		return nil
 	case len(rows) == 1:
-		return noTenantRole(k.tenantRole, errors.New(rows[0].Reason))
+		return k.noTenantRole(errors.New(rows[0].Reason))
 	}
 	return fmt.Errorf("look at the role of tenants: %d answers instead of one", len(rows))
 }
 
-func noTenantRole(role string, reason error) error {
-	return fmt.Errorf("%w: %q: %w: run the SQL of \"tasktable migrate roles\"", ErrNoTenantRole, role, reason)
+func (k *Keys) noTenantRole(reason error) error {
+	command := "tasktable migrate roles"
+	if k.schema.String() != store.DefaultSchema {
+		command += " --schema " + k.schema.String()
+	}
+	if k.tenantRole != k.schema.String()+"_tenant" {
+		command += " --tenant-role " + k.tenantRole
+	}
+	return fmt.Errorf(`%w: %q: %w: run %s | psql -v ON_ERROR_STOP=1 "$DATABASE_URL"`, ErrNoTenantRole, k.tenantRole, reason,
+		command)
 }
 
 // The columns are evaluated in their order: the role is read before it is set.
@@ -64,7 +72,7 @@ func (k *Keys) Enter(ctx context.Context, tx pgx.Tx, tenant string) error {
 	switch {
 	case errors.As(err, &refused) && (refused.Code == "22023" || refused.Code == "42501"):
 		// The role does not exist, or membership is missing.
-		return fmt.Errorf("enter tenant: %w", noTenantRole(k.tenantRole, err))
+		return fmt.Errorf("enter tenant: %w", k.noTenantRole(err))
 	case err != nil:
 		return fmt.Errorf("enter tenant: %w", err)
 	case entered != tenant || role != k.tenantRole:

@@ -134,7 +134,8 @@ func TestTenantsNeedTheirRole(t *testing.T) {
 	other := as(ctx, t, w.admin, stranger)
 	_, _, err = w.keys.Create(ctx, other, ofTenant("b", "acme"))
 	fails(t, err, keys.ErrNoTenantRole,
-		"role "+stranger+` is not a member of it: run the SQL of "tasktable migrate roles"`)
+		"role "+stranger+` is not a member of it: run tasktable migrate roles --tenant-role `+
+			w.roles.Tenant+` | psql -v ON_ERROR_STOP=1 "$DATABASE_URL"`)
 	tx, err := other.Begin(ctx)
 	check(t, err)
 	fails(t, w.keys.Enter(ctx, tx, key.TenantID), keys.ErrNoTenantRole, w.roles.Tenant)
