@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"slices"
@@ -34,11 +35,14 @@ type archiveInput struct {
 	Body ArchiveRequest
 }
 
+// defaultDeadLetters is not a default of the schema, because generators would then require the field.
+const defaultDeadLetters = 1000
+
 // RetryRequest selects dead letters, by their ids or by a filter.
 type RetryRequest struct {
 	IDs    []string    `json:"ids,omitempty" maxItems:"1000" nullable:"false" doc:"Others are unchanged."`
 	Filter *TaskFilter `json:"filter,omitempty" doc:"Dead letters by their fields; {} selects all."`
-	Limit  int         `json:"limit,omitempty" minimum:"1" maximum:"1000" default:"1000" doc:"How many at most."`
+	Limit  int         `json:"limit,omitempty" minimum:"1" maximum:"1000" doc:"How many at most. Default: 1000."`
 }
 
 func (a *API) registerDeadLetters() {
@@ -101,7 +105,7 @@ func (c call) applyToDead(
 	if err != nil {
 		return nil, err
 	}
-	filter.Limit = on.Limit
+	filter.Limit = cmp.Or(on.Limit, defaultDeadLetters)
 	var receipts []store.Receipt
 	if len(on.IDs) > 0 {
 		receipts, err = c.inspector.Apply(ctx, c.db, action, on.IDs, filter)

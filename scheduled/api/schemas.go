@@ -81,10 +81,17 @@ func finishSchemas(document *huma.OpenAPI) {
 			field.Nullable = field.Nullable && field.Type != huma.TypeArray
 		}
 	}
-	problem := schemas.Map()["Problem"]
+	finishProblem(schemas.Map()["Problem"], schemas.Map()["ProblemDetail"])
+}
+
+// finishProblem says of the schemas of errors what is true for this API.
+func finishProblem(problem, detail *huma.Schema) {
 	problem.Required = []string{"title", "status", "detail"}
+	problem.Properties["type"].Default = nil // generators would require the field, which no error has
+	detail.Required = []string{"message"}
+	delete(detail.Properties, "value") // plainly removes it
 	problem.PrecomputeMessages()
-	delete(schemas.Map()["ProblemDetail"].Properties, "value") // plainly removes it
+	detail.PrecomputeMessages()
 }
 
 // noteSchemas notes a schema and those that it refers to.
