@@ -40,16 +40,13 @@ func named(schemas huma.Registry, name string, schema *huma.Schema) *huma.Schema
 
 type statusSchema string
 
-func (statusSchema) Schema(schemas huma.Registry) *huma.Schema {
-	return named(schemas, "Status", words(store.Statuses()))
-}
+func (statusSchema) Schema(huma.Registry) *huma.Schema { return words(store.Statuses()) }
 
 type outcomeSchema string
 
-func (outcomeSchema) Schema(schemas huma.Registry) *huma.Schema {
-	return named(schemas, "Outcome", words(store.Outcomes()))
-}
+func (outcomeSchema) Schema(huma.Registry) *huma.Schema { return words(store.Outcomes()) }
 
+// words is not a schema with a name, because some generators would wrap each word in an object, and send the object.
 func words[W ~string](all []W) *huma.Schema {
 	schema := &huma.Schema{Type: huma.TypeString}
 	for _, word := range all {
