@@ -17,7 +17,7 @@ import (
 // TaskFilter selects tasks by their fields. A field that is missing selects all.
 type TaskFilter struct {
 	Type          string         `query:"type" maxLength:"127" json:"type,omitempty"`
-	Status        []store.Status `query:"status,explode" json:"status,omitempty" nullable:"false" doc:"One of these. A query repeats status for each."`
+	Status        []store.Status `query:"status,explode" json:"status,omitempty" nullable:"false"`
 	Queue         string         `query:"queue" maxLength:"127" json:"queue,omitempty"`
 	Entity        string         `query:"entity" maxLength:"512" json:"entity,omitempty"`
 	TenantID      string         `query:"tenant_id" maxLength:"512" json:"tenant_id,omitempty"`
@@ -118,7 +118,9 @@ type whyAnswer struct{ Body Why }
 func (a *API) registerTaskReads() {
 	read(a, huma.Operation{
 		OperationID: "listTasks", Method: http.MethodGet, Path: "/v1/tasks", Tags: []string{"tasks"},
-		Summary: "List tasks", Description: "Tasks of the same time are in the order of their ids.",
+		Summary: "List tasks",
+		Description: "Tasks of the same time are in the order of their ids. Repeat status for several ones, as in " +
+			"status=FAILED&status=EXPIRED.",
 		Errors: []int{http.StatusUnprocessableEntity},
 	}, func(ctx context.Context, c call, in *listInput) (*listAnswer, error) {
 		filter := in.filter()

@@ -96,8 +96,8 @@ func (a *API) registerRecurring() {
 
 func listRecurring(ctx context.Context, c call, in *recurringListInput) (*recurringListAnswer, error) {
 	found, err := c.inspector.ListRecurring(ctx, c.db, inspect.RecurringFilter{
-		Type: in.Type, Queue: in.Queue, Status: store.Status(in.Status), Entity: in.Entity, TenantID: in.Tenant, After: in.After,
-		Limit: in.Limit,
+		Type: in.Type, Queue: in.Queue, Status: store.Status(in.Status), Entity: in.Entity, TenantID: in.Tenant,
+		After: in.After, Limit: in.Limit,
 	})
 	answer := &recurringListAnswer{}
 	answer.Body.Recurring = make([]Recurring, len(found))
