@@ -17,7 +17,7 @@ export GORACE ?= atexit_sleep_ms=0
 TEST = -parallel $(PARALLEL) -timeout 20m $(TESTFLAGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help run migrate demo prove bench test race chaos torture mutants soak fuzz lint fmt cover clean
+.PHONY: help run migrate demo prove bench test race chaos torture mutants soak fuzz clients lint fmt cover clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -81,6 +81,14 @@ torture: ## Run the engine under faults, with an oracle: SECONDS=60 SEED=...
 
 mutants: ## Break the engine in each known way; the torture test must notice
 	go test -tags mutants -timeout 120m -count=1 -v -run '^(TestMutants|TestClocks)$$' ./scheduled/torture
+
+# Needs Node 20, Java 17 and Python 3.11. Debian: apt-get install nodejs npm default-jre-headless python3-certifi
+# python3-dateutil python3-urllib3. The versions of the generators are those of testdata/package-lock.json.
+clients: ## Generate clients for Python and TypeScript, and use them
+	@mkdir -p .bin/clients
+	cp scheduled/api/clients/testdata/package.json scheduled/api/clients/testdata/package-lock.json .bin/clients
+	npm ci --prefix .bin/clients --no-audit --no-fund
+	TASKTABLE_TEST_CLIENTS="$(CURDIR)/.bin/clients" go test -timeout 20m -count=1 -v ./scheduled/api/clients
 
 lint: $(GOLANGCI_LINT) ## Run golangci-lint
 	$(GOLANGCI_LINT) run ./...

@@ -25,8 +25,9 @@ var unrunLanguages = map[string]string{
 	"":     "drawings, and what a program prints",
 	"text": "the same",
 	"json": "what an address answers",
+	"ts":   "a client of the HTTP API, which scheduled/api/clients runs",
 	"python": "a driver that the tests do not have; what Postgres says to it is tested in store/prepared_test.go; and " +
-		"a receiver, which handlers/webhook/receivers_test.go runs",
+		"a receiver, which handlers/webhook/receivers_test.go runs; and a client, which scheduled/api/clients runs",
 }
 
 // block is a piece of a document that readers are meant to copy.

@@ -19,6 +19,12 @@ const (
 	Absent      Outcome = "absent"    // there is no such task
 )
 
+// Outcomes returns all outcomes.
+func Outcomes() []Outcome {
+	return []Outcome{Created, Rescheduled, Rearmed, Cancelled, Paused, Queued, Deleted, Archived, Unchanged, Finished,
+		Running, Absent}
+}
+
 // Receipt is the result of a verb for one task.
 type Receipt struct {
 	ID       string  `json:"id"`

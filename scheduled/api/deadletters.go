@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"slices"
@@ -32,24 +33,30 @@ type deadGroupsAnswer struct {
 	}
 }
 
-type deadInput struct {
+type retryInput struct {
 	Conditions
-	Body DeadAction
+	Body RetryRequest
+}
+
+// ArchiveRequest selects dead letters, and says what was done about them.
+type ArchiveRequest struct {
+	RetryRequest
+	Note string `json:"note,omitempty" maxLength:"4096" doc:"What was done about them."`
 }
 
 type archiveInput struct {
 	Conditions
-	Body struct {
-		DeadAction
-		Note string `json:"note,omitempty" maxLength:"4096" doc:"What was done about them."`
-	}
+	Body ArchiveRequest
 }
 
-// DeadAction selects dead letters, by their ids or by a filter.
-type DeadAction struct {
+// defaultDeadLetters is not a default of the schema, because generators would then require the field.
+const defaultDeadLetters = 1000
+
+// RetryRequest selects dead letters, by their ids or by a filter.
+type RetryRequest struct {
 	IDs    []string    `json:"ids,omitempty" maxItems:"1000" nullable:"false" doc:"Others are unchanged."`
 	Filter *TaskFilter `json:"filter,omitempty" doc:"Dead letters by their fields; {} selects all."`
-	Limit  int         `json:"limit,omitempty" minimum:"1" maximum:"1000" default:"1000" doc:"How many at most."`
+	Limit  int         `json:"limit,omitempty" minimum:"1" maximum:"1000" doc:"How many at most. Default: 1000."`
 }
 
 func (a *API) registerDeadLetters() {
@@ -77,7 +84,7 @@ func (a *API) registerDeadLetters() {
 		OperationID: "retryDeadLetters", Method: http.MethodPost, Path: "/v1/dead-letters/retry",
 		Tags: []string{"dead letters"}, Summary: "Retry dead letters",
 		Description: "They run at once, with all their attempts. Call again until no receipt comes, to retry all.",
-	}, false, func(ctx context.Context, c call, in *deadInput) (*receiptsAnswer, error) {
+	}, false, func(ctx context.Context, c call, in *retryInput) (*receiptsAnswer, error) {
 		return c.applyToDead(ctx, in.Conditions, inspect.Action{Verb: inspect.Retry}, in.Body)
 	})
 	change(a, keys.Operate, huma.Operation{
@@ -86,7 +93,7 @@ func (a *API) registerDeadLetters() {
 		Description: "They are no dead letters any more, and stay in the table.",
 	}, false, func(ctx context.Context, c call, in *archiveInput) (*receiptsAnswer, error) {
 		action := inspect.Action{Verb: inspect.Archive, Note: in.Body.Note}
-		return c.applyToDead(ctx, in.Conditions, action, in.Body.DeadAction)
+		return c.applyToDead(ctx, in.Conditions, action, in.Body.RetryRequest)
 	})
 }
 
@@ -120,7 +127,7 @@ func deadFilter(given TaskFilter, field string) (inspect.Filter, error) {
 }
 
 func (c call) applyToDead(
-	ctx context.Context, given Conditions, action inspect.Action, on DeadAction,
+	ctx context.Context, given Conditions, action inspect.Action, on RetryRequest,
 ) (*receiptsAnswer, error) {
 	if err := given.refused(); err != nil {
 		return nil, err
@@ -132,7 +139,7 @@ func (c call) applyToDead(
 	if err != nil {
 		return nil, err
 	}
-	filter.Limit = on.Limit
+	filter.Limit = cmp.Or(on.Limit, defaultDeadLetters)
 	var receipts []store.Receipt
 	if len(on.IDs) > 0 {
 		receipts, err = c.inspector.Apply(ctx, c.db, action, on.IDs, filter)

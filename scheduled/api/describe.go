@@ -1,10 +1,6 @@
 package api
 
-import (
-	"github.com/danielgtaylor/huma/v2"
-
-	"github.com/tasktable/tasktable/store"
-)
+import "github.com/danielgtaylor/huma/v2"
 
 // TransformSchema adds the descriptions of the fields, which would not fit in tags.
 func (Content) TransformSchema(_ huma.Registry, schema *huma.Schema) *huma.Schema {
@@ -13,9 +9,6 @@ func (Content) TransformSchema(_ huma.Registry, schema *huma.Schema) *huma.Schem
 
 // TransformSchema adds the descriptions of the fields, which would not fit in tags.
 func (Task) TransformSchema(_ huma.Registry, schema *huma.Schema) *huma.Schema {
-	for _, status := range store.Statuses() {
-		schema.Properties["status"].Enum = append(schema.Properties["status"].Enum, string(status))
-	}
 	return described(described(schema, contentFields), taskFields)
 }
 

@@ -148,7 +148,7 @@ func typeOf(schema *huma.Schema) string {
 	case schema.Type == huma.TypeArray:
 		return "array of " + typeOf(schema.Items)
 	case len(schema.Enum) > 0:
-		return strings.ReplaceAll(strings.Trim(fmt.Sprint(schema.Enum), "[]"), " ", ", ")
+		return strings.NewReplacer(" ", ", ", "<nil>", "null").Replace(strings.Trim(fmt.Sprint(schema.Enum), "[]"))
 	case schema.Type == "":
 		return "any"
 	case schema.Format != "" && schema.Type == huma.TypeString:

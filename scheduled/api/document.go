@@ -13,7 +13,6 @@ var contentType = reflect.TypeFor[Content]()
 
 // document begins the OpenAPI document. The operations add themselves.
 func document(version string) huma.Config {
-	schemas := huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer)
 	return huma.Config{
 		OpenAPI: &huma.OpenAPI{
 			OpenAPI: "3.1.0",
@@ -22,7 +21,7 @@ func document(version string) huma.Config {
 				Description: about,
 			},
 			Components: &huma.Components{
-				Schemas: schemas,
+				Schemas: newSchemas(),
 				SecuritySchemes: map[string]*huma.SecurityScheme{"key": {
 					Type: "http", Scheme: "bearer", Description: "A key that `tasktable keys create` has printed.",
 				}},

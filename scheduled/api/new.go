@@ -36,6 +36,7 @@ func New(config Config) (*API, error) {
 	a.registerDeadLetters()
 	a.registerOperations()
 	a.registerEvents()
+	finishSchemas(a.huma.OpenAPI())
 	if err := a.registerDocs(mux); err != nil {
 		return nil, err
 	}

@@ -16,11 +16,12 @@ type queuesInput struct {
 	Lanes bool `query:"lanes" doc:"One entry for each queue, type and priority, instead of one for each queue."`
 }
 
-type queuesAnswer struct {
-	Body struct {
-		Queues []inspect.QueueState `json:"queues" nullable:"false"`
-	}
+// Queues are the queues that have tasks or nodes.
+type Queues struct {
+	Queues []inspect.QueueState `json:"queues" nullable:"false"`
 }
+
+type queuesAnswer struct{ Body Queues }
 
 type nodesInput struct {
 	Service string `query:"service" maxLength:"512"`
@@ -28,11 +29,12 @@ type nodesInput struct {
 	Limit   int    `query:"limit" minimum:"1" maximum:"10000" default:"1000"`
 }
 
-type nodesAnswer struct {
-	Body struct {
-		Nodes []inspect.Node `json:"nodes" nullable:"false"`
-	}
+// Nodes are the processes that run tasks.
+type Nodes struct {
+	Nodes []inspect.Node `json:"nodes" nullable:"false"`
 }
+
+type nodesAnswer struct{ Body Nodes }
 
 type statsInput struct {
 	Type   string  `query:"type" maxLength:"127"`
@@ -75,13 +77,16 @@ type QueuePath struct {
 	Queue string `path:"queue" maxLength:"127"`
 }
 
+// PauseQueueRequest says how long and why a queue is paused.
+type PauseQueueRequest struct {
+	Until  time.Time `json:"until,omitzero" doc:"When the pause ends by itself. Default: it does not."`
+	Reason string    `json:"reason,omitempty" maxLength:"512"`
+}
+
 type pauseQueueInput struct {
 	Conditions
 	QueuePath
-	Body *struct {
-		Until  time.Time `json:"until,omitzero" doc:"When the pause ends by itself. Default: it does not."`
-		Reason string    `json:"reason,omitempty" maxLength:"512"`
-	}
+	Body *PauseQueueRequest
 }
 
 type resumeQueueInput struct {
@@ -89,12 +94,13 @@ type resumeQueueInput struct {
 	QueuePath
 }
 
-type queueAnswer struct {
-	Body struct {
-		Queue   string        `json:"queue"`
-		Outcome store.Outcome `json:"outcome"`
-	}
+// QueueReceipt is the result of a call for one queue.
+type QueueReceipt struct {
+	Queue   string        `json:"queue"`
+	Outcome store.Outcome `json:"outcome"`
 }
+
+type queueAnswer struct{ Body QueueReceipt }
 
 func (a *API) registerOperations() {
 	global(a, huma.Operation{

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -24,19 +25,22 @@ func (p *Patch) UnmarshalJSON(given []byte) error {
 func (p Patch) MarshalJSON() ([]byte, error) { return p, nil }
 
 // Schema describes the patch as the content of a task in which no field is required and each may be null.
-func (Patch) Schema(registry huma.Registry) *huma.Schema {
-	content := registry.SchemaFromRef(registry.Schema(contentType, true, "Content").Ref)
+func (Patch) Schema(schemas huma.Registry) *huma.Schema {
+	content := newSchemas().Schema(contentType, false, "") // a registry of its own, because no client needs this type
 	patch := &huma.Schema{Type: huma.TypeObject, AdditionalProperties: false, Properties: map[string]*huma.Schema{}}
 	for name, field := range content.Properties {
 		of := *field
 		of.Nullable = true
+		if len(of.Enum) > 0 {
+			of.Enum = append(slices.Clone(of.Enum), nil)
+		}
 		patch.Properties[name] = &of
 	}
 	patch.Properties["payload"] = &huma.Schema{
 		Type: huma.TypeObject, AdditionalProperties: true,
 		Description: "The fields of the payload to change. A field that is null is removed.",
 	}
-	return patch
+	return named(schemas, "TaskPatch", patch)
 }
 
 // contentNames are the names of the fields of Content.

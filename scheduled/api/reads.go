@@ -17,7 +17,7 @@ import (
 // TaskFilter selects tasks by their fields. A field that is missing selects all.
 type TaskFilter struct {
 	Type          string         `query:"type" maxLength:"127" json:"type,omitempty"`
-	Status        []store.Status `query:"status" json:"status,omitempty" nullable:"false" doc:"Of the eight statuses."`
+	Status        []store.Status `query:"status,explode" json:"status,omitempty" nullable:"false"`
 	Queue         string         `query:"queue" maxLength:"127" json:"queue,omitempty"`
 	Entity        string         `query:"entity" maxLength:"512" json:"entity,omitempty"`
 	TenantID      string         `query:"tenant_id" maxLength:"512" json:"tenant_id,omitempty"`
@@ -53,12 +53,13 @@ type listInput struct {
 	LatestFirst bool   `query:"latest_first"`
 }
 
-type listAnswer struct {
-	Body struct {
-		Tasks      []Task `json:"tasks" nullable:"false"`
-		NextCursor string `json:"next_cursor,omitempty" doc:"Missing on the last page."`
-	}
+// TaskPage is a part of a list.
+type TaskPage struct {
+	Tasks      []Task `json:"tasks" nullable:"false"`
+	NextCursor string `json:"next_cursor,omitempty" doc:"Missing on the last page."`
 }
+
+type listAnswer struct{ Body TaskPage }
 
 type taskInput struct {
 	TaskPath
@@ -75,17 +76,19 @@ type historyInput struct {
 	Limit int `query:"limit" minimum:"1" maximum:"10000" default:"100" doc:"How many, counted from the latest."`
 }
 
-type executionsAnswer struct {
-	Body struct {
-		Executions []store.Execution `json:"executions" nullable:"false" doc:"The oldest first."`
-	}
+// Executions are the outcomes of the attempts of a task.
+type Executions struct {
+	Executions []store.Execution `json:"executions" nullable:"false" doc:"The oldest first."`
 }
 
-type changesAnswer struct {
-	Body struct {
-		Changes []Change `json:"changes" nullable:"false" doc:"The oldest first."`
-	}
+type executionsAnswer struct{ Body Executions }
+
+// Changes are the edits of a task.
+type Changes struct {
+	Changes []Change `json:"changes" nullable:"false" doc:"The oldest first."`
 }
+
+type changesAnswer struct{ Body Changes }
 
 // Change is one edit of a task, by a verb or by plain SQL.
 type Change struct {
@@ -115,7 +118,9 @@ type whyAnswer struct{ Body Why }
 func (a *API) registerTaskReads() {
 	read(a, huma.Operation{
 		OperationID: "listTasks", Method: http.MethodGet, Path: "/v1/tasks", Tags: []string{"tasks"},
-		Summary: "List tasks", Description: "Tasks of the same time are in the order of their ids.",
+		Summary: "List tasks",
+		Description: "Tasks of the same time are in the order of their ids. Repeat status for several ones, as in " +
+			"status=FAILED&status=EXPIRED.",
 		Errors: []int{http.StatusUnprocessableEntity},
 	}, func(ctx context.Context, c call, in *listInput) (*listAnswer, error) {
 		filter := in.filter()

@@ -50,34 +50,36 @@ func recurringOf(t inspect.RecurringTask) Recurring {
 }
 
 type recurringListInput struct {
-	Queue  string       `query:"queue" maxLength:"127"`
-	Type   string       `query:"type" maxLength:"127"`
-	Status store.Status `query:"status" enum:"QUEUED,PAUSED,CANCELLED,COMPLETED"`
-	Entity string       `query:"entity" maxLength:"512"`
-	Tenant string       `query:"tenant_id" maxLength:"512"`
-	Limit  int          `query:"limit" minimum:"1" maximum:"1000" default:"100"`
-	After  string       `query:"after" maxLength:"512" doc:"The id of the last task of the page before."`
+	Queue  string `query:"queue" maxLength:"127"`
+	Type   string `query:"type" maxLength:"127"`
+	Status string `query:"status" enum:"QUEUED,PAUSED,CANCELLED,COMPLETED"`
+	Entity string `query:"entity" maxLength:"512"`
+	Tenant string `query:"tenant_id" maxLength:"512"`
+	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"100"`
+	After  string `query:"after" maxLength:"512" doc:"The id of the last task of the page before."`
 }
 
-type recurringListAnswer struct {
-	Body struct {
-		Recurring []Recurring `json:"recurring" nullable:"false" doc:"In the order of their ids."`
-	}
+// RecurringTasks is a part of the list of recurring tasks.
+type RecurringTasks struct {
+	Recurring []Recurring `json:"recurring" nullable:"false" doc:"In the order of their ids."`
 }
+
+type recurringListAnswer struct{ Body RecurringTasks }
 
 type recurringInput struct {
 	TaskPath
 	Fires int `query:"fires" minimum:"0" maximum:"1000" default:"5" doc:"How many of the next fires to compute."`
 }
 
-type recurringAnswer struct {
-	Body struct {
-		Recurring
+// Forecast is a recurring task with its next fires.
+type Forecast struct {
+	Recurring
 
-		Fires []inspect.Fire `json:"fires" nullable:"false" doc:"The next fires."`
-		Ended string         `json:"ended,omitempty" doc:"Why there are no further fires."`
-	}
+	Fires []inspect.Fire `json:"fires" nullable:"false" doc:"The next fires."`
+	Ended string         `json:"ended,omitempty" doc:"Why there are no further fires."`
 }
+
+type recurringAnswer struct{ Body Forecast }
 
 func (a *API) registerRecurring() {
 	read(a, huma.Operation{
@@ -94,8 +96,8 @@ func (a *API) registerRecurring() {
 
 func listRecurring(ctx context.Context, c call, in *recurringListInput) (*recurringListAnswer, error) {
 	found, err := c.inspector.ListRecurring(ctx, c.db, inspect.RecurringFilter{
-		Type: in.Type, Queue: in.Queue, Status: in.Status, Entity: in.Entity, TenantID: in.Tenant, After: in.After,
-		Limit: in.Limit,
+		Type: in.Type, Queue: in.Queue, Status: store.Status(in.Status), Entity: in.Entity, TenantID: in.Tenant,
+		After: in.After, Limit: in.Limit,
 	})
 	answer := &recurringListAnswer{}
 	answer.Body.Recurring = make([]Recurring, len(found))

@@ -50,15 +50,15 @@ func (p *Payload) UnmarshalJSON(given []byte) error {
 }
 
 // Schema describes a payload for OpenAPI.
-func (Payload) Schema(huma.Registry) *huma.Schema {
-	return &huma.Schema{
+func (Payload) Schema(schemas huma.Registry) *huma.Schema {
+	return named(schemas, "Payload", &huma.Schema{
 		Type: huma.TypeObject, Required: []string{"type"}, AdditionalProperties: true,
 		Description: "The content of the task. The field type names the handler. The handler reads the other fields.",
 		Properties: map[string]*huma.Schema{"type": {
 			Type: huma.TypeString, MinLength: new(2), MaxLength: new(127), Examples: []any{"LOG"},
 		}},
 		Examples: []any{map[string]any{"type": "LOG", "message": "hi"}},
-	}
+	})
 }
 
 // Value is any JSON value. It is kept as it is, so that large numbers keep their digits.

@@ -37,32 +37,33 @@ func answerOf(receipt store.Receipt) *receiptAnswer {
 	return a
 }
 
+// TaskRequest is a task to schedule.
+type TaskRequest struct {
+	ID string `json:"id,omitempty" maxLength:"512" doc:"Default: a new UUID of version 7. PUT has it in its path."`
+	Content
+}
+
 type createInput struct {
 	Conditions
-	Body struct {
-		ID string `json:"id,omitempty" maxLength:"512" doc:"Default: a new id, a UUID of version 7."`
-		Content
-	}
+	Body TaskRequest
+}
+
+// BulkRequest has many tasks to schedule.
+type BulkRequest struct {
+	Tasks []TaskRequest `json:"tasks" minItems:"1" maxItems:"1000" nullable:"false"`
 }
 
 type bulkInput struct {
 	Conditions
-	Body struct {
-		Tasks []BulkTask `json:"tasks" minItems:"1" maxItems:"1000" nullable:"false"`
-	}
+	Body BulkRequest
 }
 
-// BulkTask is one of many tasks to schedule.
-type BulkTask struct {
-	ID string `json:"id,omitempty" maxLength:"512" doc:"Default: a new id, a UUID of version 7."`
-	Content
+// Receipts are the results of a call for many tasks.
+type Receipts struct {
+	Receipts []Receipt `json:"receipts" nullable:"false" doc:"One for each task, in their order."`
 }
 
-type receiptsAnswer struct {
-	Body struct {
-		Receipts []Receipt `json:"receipts" nullable:"false" doc:"One for each task, in their order."`
-	}
-}
+type receiptsAnswer struct{ Body Receipts }
 
 // TaskPath names a task in the path of a call.
 type TaskPath struct {
@@ -72,10 +73,7 @@ type TaskPath struct {
 type putInput struct {
 	Conditions
 	TaskPath
-	Body struct {
-		ID string `json:"id,omitempty" maxLength:"512" doc:"The id of the path, if it is given."`
-		Content
-	}
+	Body TaskRequest
 }
 
 type patchInput struct {

@@ -16,12 +16,15 @@ type verbInput struct {
 	TaskPath
 }
 
+// PauseRequest says how long a task is paused.
+type PauseRequest struct {
+	Until *time.Time `json:"until,omitempty" doc:"When the pause ends by itself. Default: it does not."`
+}
+
 type pauseInput struct {
 	Conditions
 	TaskPath
-	Body *struct {
-		Until *time.Time `json:"until,omitempty" doc:"When the pause ends by itself. Default: it does not."`
-	}
+	Body *PauseRequest
 }
 
 func (a *API) registerVerbs() {
