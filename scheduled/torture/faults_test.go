@@ -29,12 +29,13 @@ const (
 	faultPools     = "pools"      // nothing comes through to a node's pools, though its session is heard
 	faultSnapshot  = "snapshot"   // a session keeps an old snapshot
 	faultWriter    = "writer"     // one of the network's, to a writer
+	faultService   = "service"    // something to the HTTP API or its network: it concerns one writer alone
 )
 
 var allFaults = []weighted{
 	{faultKill, 6}, {faultStop, 2}, {faultFreeze, 5}, {faultQuiet, 4}, {faultLeader, 3}, {faultListener, 2},
 	{faultBackend, 5}, {faultCut, 4}, {faultHush, 4}, {faultSlow, 4}, {faultNarrow, 2}, {faultPostgres, 2},
-	{faultImpatient, 2}, {faultPools, 3}, {faultSnapshot, 1}, {faultWriter, 4},
+	{faultImpatient, 2}, {faultPools, 3}, {faultSnapshot, 1}, {faultWriter, 4}, {faultService, 8},
 }
 
 // begin notes that it begins now.

@@ -31,7 +31,11 @@ type rig struct {
 	slots    []*slot
 	writers  []*writer
 	wires    []*wire // of the writers
-	began    time.Time
+
+	receivers *receivers
+	server    *server // nil without a caller
+	caller    *caller // nil: none
+	began     time.Time
 
 	mu        sync.Mutex
 	processes []*process // all that ever ran
@@ -88,7 +92,13 @@ func (r *rig) prepare(ctx context.Context) error {
 	if err := prepareAudit(ctx, r.admin); err != nil {
 		return err
 	}
+	if r.receivers, err = openReceivers(); err != nil {
+		return err
+	}
 	if err := r.openWriters(ctx); err != nil {
+		return err
+	}
+	if err := r.openCaller(ctx); err != nil {
 		return err
 	}
 	for i := range r.settings.Nodes {
@@ -117,6 +127,7 @@ func (r *rig) openWriters(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		one.hosts = r.receivers.hosts
 		r.writers = append(r.writers, one)
 	}
 	return nil
@@ -300,6 +311,9 @@ func (r *rig) startPostgres() error {
 
 func (r *rig) allWires() []*wire {
 	wires := append([]*wire(nil), r.wires...)
+	if r.server != nil {
+		wires = append(wires, r.server.back)
+	}
 	for _, s := range r.slots {
 		wires = append(wires, s.wire, s.pools)
 	}
@@ -334,6 +348,12 @@ func (r *rig) remove() {
 	}
 	for _, w := range r.writers {
 		w.pool.Close()
+	}
+	if r.server != nil {
+		r.server.remove()
+	}
+	if r.receivers != nil {
+		r.receivers.close()
 	}
 	if r.admin != nil {
 		r.admin.Close()

@@ -55,6 +55,9 @@ func (r *rig) torture() *history {
 	for _, w := range r.writers {
 		writing.Go(func() { w.run(working) })
 	}
+	if r.caller != nil {
+		writing.Go(func() { r.caller.run(working) })
+	}
 	disturbing.Go(func() { r.disturb(working) })
 	disturbing.Wait()
 	writing.Wait()
@@ -65,6 +68,7 @@ func (r *rig) torture() *history {
 	h.Until = time.Now()
 	h.Faults = r.timeline.all()
 	h.Entries, h.Pauses = r.ledger.all()
+	h.Received = r.receivers.all()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if err := h.load(ctx, r.admin); err != nil {
@@ -73,6 +77,7 @@ func (r *rig) torture() *history {
 	if err := h.readProcesses(r.processes); err != nil {
 		r.t.Fatal(err)
 	}
+	h.learn()
 	return h
 }
 
