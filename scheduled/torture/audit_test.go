@@ -14,7 +14,7 @@ import (
 // trigger in the transaction that makes it: what is rolled back leaves nothing. Changes of one row lie in its order:
 // a row's lock is held while the number is drawn. lines is the same for the two histories, executions is a copy of
 // the lines of executions as they were written, effects is what transactional handlers write, without any key, and
-// ops what writers write beside their tasks, in the same transaction. For the writer that works over HTTP, a trigger
+// ops what writers write beside their tasks, in the same transaction. For the writers that work over HTTP, a trigger
 // writes it in the transaction that stores the answer of its call.
 const auditSQL = `
 CREATE SCHEMA torture;

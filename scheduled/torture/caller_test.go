@@ -35,19 +35,22 @@ const (
 	repeatsOne = 4                       // of so many calls, one is sent again after its answer
 )
 
-func (r *rig) openCaller(ctx context.Context) error {
+func (r *rig) openCallers(ctx context.Context) error {
 	if r.settings.Callers == 0 {
 		return nil
 	}
 	if err := r.openServer(ctx); err != nil {
 		return err
 	}
-	w := newWriter(callerName, r.ledger, r.settings, r.settings.random(200))
-	w.hosts = r.receivers.hosts
-	r.caller = &caller{
-		writer: w, url: "http://" + r.server.front.address, secret: r.server.secret, work: newDice(allCalls, nil),
-		client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: rushed}, Timeout: callLimit},
-		last:   map[string]*deed{},
+	for i := range r.settings.Callers {
+		name := fmt.Sprintf("%s-%d", callerName, i+1)
+		w := newWriter(name, r.ledger, r.settings, r.settings.random(uint64(200+i)))
+		w.hosts = r.receivers.hosts
+		r.callers = append(r.callers, &caller{
+			writer: w, url: "http://" + r.api.front.address, secret: r.api.secret, work: newDice(allCalls, nil),
+			client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: rushed}, Timeout: callLimit},
+			last:   map[string]*deed{},
+		})
 	}
 	return nil
 }
@@ -93,57 +96,50 @@ type receipt struct {
 }
 
 // call sends a call until it has an answer, and writes to the ledger what it was told.
-func (c *caller) call(r request) answer {
-	e := entry{
-		Op: c.ledger.op(), Writer: c.name, Began: time.Now(), Answer: unknown, Deeds: r.deeds, OverHTTP: true,
-	}
-	for _, d := range r.deeds {
-		if d.ID != "" {
-			e.IDs = append(e.IDs, d.ID)
-		}
-	}
-	encoded, err := json.Marshal(r.body)
-	if r.body == nil {
-		encoded = nil
-	}
-	if err != nil {
-		panic(fmt.Sprintf("the test itself: %v", err))
-	}
-	key := fmt.Sprintf("%d/%s", e.Op, r.verb)
-	copies := 1
-	if r.rush {
-		copies = rushed
-	}
-	heard, ended := make([]heard, copies), make([]time.Time, copies)
-	var sending sync.WaitGroup
-	for i := range copies {
-		random := rand.New(rand.NewPCG(c.random.Uint64(), 0))
-		sending.Go(func() {
-			heard[i] = c.insist(r, key, encoded, random)
-			ended[i] = time.Now()
-		})
-	}
-	sending.Wait()
-	if c.random.IntN(repeatsOne) == 0 && heard[0].said != nil {
-		heard = append(heard, c.insist(r, key, encoded, c.random))
-	}
-	e.Ended = time.Now()
-	for i, one := range heard {
+func (c *caller) call(r request) {
+	e := entry{Op: c.ledger.op(), Writer: c.name, Began: time.Now(), Answer: unknown, Deeds: r.deeds, OverHTTP: true}
+	for _, one := range c.sendAll(r, fmt.Sprintf("%d/%s", e.Op, r.verb)) {
 		e.Tries += one.tries
 		e.Lost += one.lost
 		switch {
+		case one.said != nil && len(e.Told) == 0:
+			e.Told, e.Ended = []said{*one.said}, one.at
 		case one.said != nil:
-			e.Told = append(e.Told, *one.said)
-			if i < copies {
-				e.Ended = earlier(e.Ended, ended[i])
-			}
+			e.Told, e.Ended = append(e.Told, *one.said), earlier(e.Ended, one.at)
 		case one.refusal != "":
 			e.Refusals = append(e.Refusals, one.refusal)
 		}
 	}
+	if len(e.Told) == 0 {
+		e.Ended = time.Now()
+	}
 	c.conclude(&e)
 	c.ledger.add(e)
-	return e.Answer
+}
+
+// sendAll sends a call once, or several times at once, and perhaps again after its answer.
+func (c *caller) sendAll(r request, key string) []heard {
+	var body []byte
+	if r.body != nil {
+		var err error
+		if body, err = json.Marshal(r.body); err != nil {
+			panic(fmt.Sprintf("the test itself: %v", err))
+		}
+	}
+	all := make([]heard, 1)
+	if r.rush {
+		all = make([]heard, rushed)
+	}
+	var sending sync.WaitGroup
+	for i := range all {
+		random := rand.New(rand.NewPCG(c.random.Uint64(), 0))
+		sending.Go(func() { all[i] = c.insist(r, key, body, random) })
+	}
+	sending.Wait()
+	if c.random.IntN(repeatsOne) == 0 && all[0].said != nil {
+		all = append(all, c.insist(r, key, body, c.random))
+	}
+	return all
 }
 
 // conclude says what is known of a call. A refusal tells nothing of a request whose answer was lost, because that may
@@ -160,16 +156,19 @@ func (c *caller) conclude(e *entry) {
 			d.ID, d.Outcome, d.Revision = got.ID, got.Outcome, got.Revision
 			c.last[d.ID] = d
 		}
-		if len(e.IDs) == 0 {
-			e.IDs = []string{e.Deeds[0].ID}
-		}
-	case len(e.Refusals) > 0 && e.Lost == 0 && e.Tries == len(e.Refusals):
+	case len(e.Refusals) > 0 && e.Lost == 0:
 		e.Answer, e.Closed = refused, true
+	}
+	for _, d := range e.Deeds {
+		if d.ID != "" {
+			e.IDs = append(e.IDs, d.ID)
+		}
 	}
 }
 
 // heard is what came of a call.
 type heard struct {
+	at      time.Time // when it had the answer
 	said    *said
 	refusal string // the status and the reason of a refusal that is final
 	tries   int
@@ -188,7 +187,7 @@ func (c *caller) insist(r request, key string, body []byte, random *rand.Rand) (
 				h.refusal = fmt.Sprintf("%d %v", status, err)
 				return h
 			}
-			h.said = told
+			h.said, h.at = told, time.Now()
 			return h
 		case err == nil && status < 500 && status != http.StatusTooManyRequests &&
 			(status != http.StatusConflict || again == 0):

@@ -12,7 +12,7 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// What the writer that works over HTTP does, and how often.
+// What writers do over HTTP, and how often.
 var allCalls = []weighted{
 	{"create", 20}, {"anonymous", 20}, {"bulk", 8}, {"put", 20}, {"hook", 6}, {"patch", 20}, {"verb", 40},
 	{"shared", 10},

@@ -38,8 +38,7 @@ func keysApplyOnce(h *history) (samples int, wrong []violation) {
 	return samples, wrong
 }
 
-// Refusals that the documentation has for the calls of the writer: what they ask for depends on a task that others
-// change.
+// Refusals that the documentation has for the calls of the writers. They depend on a task that others change.
 var mayRefuse = []string{"404 ", "409 ", "412 "}
 
 // answersAreTrue: what an answer says was done was done before the answer, with the ids and the revisions that it says.

@@ -100,7 +100,7 @@ func (d *disturber) alone(ctx context.Context, deal int) error {
 		if err := d.pause(ctx); err != nil {
 			return err
 		}
-		d.strike(ctx, []string{faultWriter, faultService}[d.random.IntN(2)], false)
+		d.strike(ctx, faultWriter, false)
 	}
 	return nil
 }
@@ -123,8 +123,6 @@ func (d *disturber) strike(ctx context.Context, kind string, alone bool) {
 			b.terminate(ctx)
 		case faultWriter:
 			b.writer(ctx)
-		case faultService:
-			b.service(ctx)
 		default:
 			b.node(ctx)
 		}

@@ -29,13 +29,13 @@ const (
 	faultPools     = "pools"      // nothing comes through to a node's pools, though its session is heard
 	faultSnapshot  = "snapshot"   // a session keeps an old snapshot
 	faultWriter    = "writer"     // one of the network's, to a writer
-	faultService   = "service"    // something to the HTTP API or its network: it concerns one writer alone
+	faultServer    = "server"     // something to the HTTP API or its network: it concerns some writers alone
 )
 
 var allFaults = []weighted{
 	{faultKill, 6}, {faultStop, 2}, {faultFreeze, 5}, {faultQuiet, 4}, {faultLeader, 3}, {faultListener, 2},
 	{faultBackend, 5}, {faultCut, 4}, {faultHush, 4}, {faultSlow, 4}, {faultNarrow, 2}, {faultPostgres, 2},
-	{faultImpatient, 2}, {faultPools, 3}, {faultSnapshot, 1}, {faultWriter, 4}, {faultService, 8},
+	{faultImpatient, 2}, {faultPools, 3}, {faultSnapshot, 1}, {faultWriter, 4},
 }
 
 // begin notes that it begins now.
@@ -69,13 +69,11 @@ func (b *blow) node(ctx context.Context) {
 		b.must(b.startNode(s))
 	case faultFreeze:
 		made := b.begin()
-		p.signal(syscall.SIGSTOP)
 		stopped := b.settings.Frozen
 		if stopped == 0 {
 			stopped = 500*time.Millisecond + b.draw(3*leaseTime)
 		}
-		_ = wait(ctx, stopped)
-		p.signal(syscall.SIGCONT)
+		p.freeze(ctx, stopped)
 		b.timeline.end(made)
 	case faultQuiet:
 		b.silence(ctx, s, p)

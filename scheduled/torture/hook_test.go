@@ -99,7 +99,7 @@ var behaviours = []behaviour{
 	{name: "503", weight: 1, answer: status(503, "Retry-After: 1"), comes: retries, says: answered(503),
 		wait: retryAfter, failing: true},
 	{name: "busy", weight: 1, answer: status(429), comes: retries, says: answered(429)},
-	{name: "500", weight: 8, answer: status(500), comes: retries, says: answered(500), failing: true},
+	{name: "500", weight: 20, answer: status(500), comes: retries, says: answered(500), failing: true},
 }
 
 // behaviourOf is the one that a payload's do names, or nil.

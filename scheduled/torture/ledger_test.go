@@ -49,7 +49,7 @@ type entry struct {
 	Entity string   // of which it made a Sync; "": it did not
 	Listed []string // the tasks that the entity was to have
 
-	// Of a call of the writer that works over HTTP.
+	// Of a call over HTTP.
 	OverHTTP bool
 	Tries    int      // requests that were sent
 	Lost     int      // those of them that may have been done or may yet be, for all that the writer knows

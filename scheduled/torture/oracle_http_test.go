@@ -217,6 +217,20 @@ var hookTales = []told{
 		t.comes(fence, "RETRIED", "the server took longer than 1s")
 		t.completes(t.tries("a"))
 	}},
+	{name: "nothing arrives before the timeout", tell: func(t *tale) {
+		fence := t.hook("a", "hangs", 1)
+		t.comes(fence, "RETRIED", "the server took longer than 1s")
+		t.completes(t.tries("a"))
+	}},
+	{name: "a request of an interrupted attempt arrives late", tell: func(t *tale) {
+		fence := t.hook("a", "500", 0)
+		t.ends(fence, "error")
+		t.runsOf(fence)[0].End.Cause = "shutdown"
+		t.settle(fence, "INTERRUPTED")
+		fence = t.tries("a")
+		t.arrives(fence)
+		t.completes(fence)
+	}},
 	{name: "a circuit opens", tell: func(t *tale) { t.opens(failuresLeast, open, 40*time.Second) }},
 	{name: "a circuit opens too soon", wrong: []string{"circuit"}, tell: func(t *tale) {
 		t.opens(failuresLeast-1, open, 40*time.Second)

@@ -40,8 +40,8 @@ func (r *rig) calm() {
 	for _, w := range r.wires {
 		r.must(w.mend(r.address()))
 	}
-	if r.server != nil {
-		r.must(r.server.mend(r.address()))
+	if r.api != nil {
+		r.must(r.api.mend(r.address()))
 	}
 }
 
@@ -137,8 +137,8 @@ func (r *rig) endNodes(h *history) {
 	}
 	var ending sync.WaitGroup
 	processes := r.processes
-	if r.server != nil {
-		processes = slices.Concat(processes, r.server.processes)
+	if r.api != nil {
+		processes = slices.Concat(processes, r.api.processes)
 	}
 	for _, p := range processes {
 		if p.byItself() {

@@ -33,8 +33,8 @@ type rig struct {
 	wires    []*wire // of the writers
 
 	receivers *receivers
-	server    *server // nil without a caller
-	caller    *caller // nil: none
+	api       *server // nil without a caller
+	callers   []*caller
 	began     time.Time
 
 	mu        sync.Mutex
@@ -98,7 +98,7 @@ func (r *rig) prepare(ctx context.Context) error {
 	if err := r.openWriters(ctx); err != nil {
 		return err
 	}
-	if err := r.openCaller(ctx); err != nil {
+	if err := r.openCallers(ctx); err != nil {
 		return err
 	}
 	for i := range r.settings.Nodes {
@@ -311,8 +311,8 @@ func (r *rig) startPostgres() error {
 
 func (r *rig) allWires() []*wire {
 	wires := append([]*wire(nil), r.wires...)
-	if r.server != nil {
-		wires = append(wires, r.server.back)
+	if r.api != nil {
+		wires = append(wires, r.api.back)
 	}
 	for _, s := range r.slots {
 		wires = append(wires, s.wire, s.pools)
@@ -349,8 +349,8 @@ func (r *rig) remove() {
 	for _, w := range r.writers {
 		w.pool.Close()
 	}
-	if r.server != nil {
-		r.server.remove()
+	if r.api != nil {
+		r.api.remove()
 	}
 	if r.receivers != nil {
 		r.receivers.close()

@@ -25,29 +25,28 @@ const serverVariable = "TASKTABLE_TORTURE_SERVER"
 
 type serverConfig struct{ URL string }
 
-// callerName is the name of the writer that works over HTTP. The API's connections have it, too: what they do to tasks
-// is what that writer asked for.
+// callerName begins the names of the writers that work over HTTP. The API's connections have it, too: what they do to
+// tasks is what those writers asked for.
 const callerName = "writer-http"
 
-// callerRate is how many calls a second the writer may make: now and then it makes more.
+// callerRate is how many calls a second the writers may make. Now and then they make more.
 const callerRate = 60
 
 // server is the place of the API. Its listening socket and its wires stay when the process is another. Calls that
 // arrive while there is no process wait in the socket.
 type server struct {
 	socket *os.File
-	front  *wire // from the writer
+	front  *wire // from the writers
 	back   *wire // to Postgres
 	secret string
 	config serverConfig
 
-	turn      sync.Mutex // held by the fault that it has
 	mu        sync.Mutex
 	process   *process
 	processes []*process // all that ever ran
 }
 
-// openServer starts the API with its wires, and makes the writer's key.
+// openServer starts the API with its wires, and makes the key of the writers.
 func (r *rig) openServer(ctx context.Context) error {
 	listener, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	if err != nil {
@@ -55,7 +54,7 @@ func (r *rig) openServer(ctx context.Context) error {
 	}
 	defer func() { _ = listener.Close() }() // the file is another descriptor of the socket
 	s := &server{}
-	r.server = s
+	r.api = s
 	if s.socket, err = listener.File(); err != nil {
 		return fmt.Errorf("keep the API's socket: %w", err)
 	}
@@ -171,15 +170,25 @@ func serveCalls(ctx context.Context, text string, log *slog.Logger) error {
 // clipped is up to how much of an answer comes through a wire that is cut in the middle of it.
 const clipped = 700
 
-// service does something to the API, to its network or to its writer's. Nothing of it concerns the nodes.
-func (b *blow) service(ctx context.Context) {
-	s := b.server
-	if s == nil || !s.turn.TryLock() {
-		return
+// disturbServer does something to the API every now and then until ctx is done, whatever is done to the nodes besides.
+func (r *rig) disturbServer(ctx context.Context) {
+	d := &disturber{rig: r, random: r.settings.random(2)}
+	for d.pause(ctx) == nil {
+		b := &blow{disturber: d, random: d.random, fault: fault{Kind: faultServer}}
+		b.server(ctx, serverDice.roll(d.random))
 	}
-	defer s.turn.Unlock()
-	what := serverDice.roll(b.random)
-	b.Target = callerName + " " + what
+}
+
+// serverDice chooses what is done to the API.
+var serverDice = newDice([]weighted{
+	{"kill", 4}, {"stop", 1}, {"freeze", 2}, {"cut", 2}, {"lost answers", 4}, {"lost calls", 1}, {"half answers", 3},
+	{"slow", 2}, {"lost database", 2}, {"lost commits", 2},
+}, nil)
+
+// server does something to the API, or to its network. Nothing of it concerns the nodes.
+func (b *blow) server(ctx context.Context, what string) {
+	s := b.api
+	b.Target = callerName + ": " + what
 	made := b.begin()
 	defer b.timeline.end(made)
 	long := 300*time.Millisecond + b.draw(2*time.Second)
@@ -188,38 +197,31 @@ func (b *blow) service(ctx context.Context) {
 		s.current().kill()
 		_ = wait(ctx, b.draw(time.Second))
 		b.must(s.start())
+		return
 	case "stop":
 		b.stopNode(s.current())
 		b.must(s.start())
+		return
 	case "freeze":
 		s.current().freeze(ctx, long)
+		return
 	case "cut":
 		s.front.cut()
-		_ = wait(ctx, long/4)
+		long /= 4
 	case "lost answers":
 		b.must(s.front.hush("downstream"))
-		_ = wait(ctx, long)
 	case "lost calls":
 		b.must(s.front.hush("upstream"))
-		_ = wait(ctx, long)
 	case "half answers":
 		b.must(s.front.clip(1 + b.random.Int64N(clipped)))
-		_ = wait(ctx, long)
 	case "slow":
 		b.must(s.front.slow(b.draw(200*time.Millisecond), b.draw(800*time.Millisecond), b.draw(100*time.Millisecond)))
-		_ = wait(ctx, long)
 	case "lost database":
 		s.back.cut()
-		_ = wait(ctx, long/2)
+		long /= 2
 	case "lost commits":
 		b.must(s.back.hush("downstream"))
-		_ = wait(ctx, long)
 	}
+	_ = wait(ctx, long)
 	b.must(s.mend(b.address()))
 }
-
-// serverDice chooses what is done to the API.
-var serverDice = newDice([]weighted{
-	{"kill", 4}, {"stop", 1}, {"freeze", 2}, {"cut", 2}, {"lost answers", 4}, {"lost calls", 1}, {"half answers", 3},
-	{"slow", 2}, {"lost database", 2}, {"lost commits", 2},
-}, nil)

@@ -24,7 +24,7 @@ type settings struct {
 	Seed     uint64
 	Nodes    int
 	Writers  int
-	Callers  int            // writers that work over HTTP: none or one
+	Callers  int            // writers that work over HTTP
 	Pace     time.Duration  // of each writer, between two transactions
 	Bulk     int            // about how many tasks a herd has
 	Slots    int            // of each node's default queue
@@ -47,7 +47,7 @@ const shortRun = 10 * time.Second
 
 func readSettings() (settings, error) {
 	s := settings{
-		Length: shortRun, Seed: rand.Uint64N(1_000_000), Nodes: 4, Writers: 3, Callers: 1, Pace: 15 * time.Millisecond, Bulk: 60,
+		Length: shortRun, Seed: rand.Uint64N(1_000_000), Nodes: 4, Writers: 3, Callers: 2, Pace: 15 * time.Millisecond, Bulk: 60,
 		Slots: 20, Expiring: expiringTasks, Expected: expectedTime, Patience: quietLimit,
 	}
 	if text := os.Getenv(steerVariable); text != "" {

@@ -55,8 +55,11 @@ func (r *rig) torture() *history {
 	for _, w := range r.writers {
 		writing.Go(func() { w.run(working) })
 	}
-	if r.caller != nil {
-		writing.Go(func() { r.caller.run(working) })
+	for _, c := range r.callers {
+		writing.Go(func() { c.run(working) })
+	}
+	if r.api != nil {
+		disturbing.Go(func() { r.disturbServer(working) })
 	}
 	disturbing.Go(func() { r.disturb(working) })
 	disturbing.Wait()
@@ -131,6 +134,11 @@ func (h *history) story(id string) string {
 		if e.TaskID == id {
 			tell(e.FinishedAt, "execution line: fence %d revision %d attempt %d %s %q", e.Fence, e.Revision, e.Attempt,
 				e.Outcome, of(e.Error))
+		}
+	}
+	for _, got := range h.Received {
+		if got.Task == id {
+			tell(got.At, "a receiver got the request %q, attempt %d", got.Key, got.Attempt)
 		}
 	}
 	for _, e := range h.Entries {

@@ -18,7 +18,7 @@ import (
 var allWork = []weighted{
 	{"herd", 30}, {"one", 120}, {"edit", 90}, {"shared", 30}, {"sync", 8}, {"scope", 2}, {"recur", 4}, {"offclock", 6},
 	// The last two are for runs that are steered at something.
-	{"nobody", 1}, {"pair", 8}, {"hold", 3}, {"regret", 4}, {"rest", 4}, {"hook", 30}, {"now", 0}, {"backlog", 0},
+	{"nobody", 1}, {"pair", 8}, {"hold", 3}, {"regret", 4}, {"rest", 4}, {"hook", 40}, {"now", 0}, {"backlog", 0},
 }
 
 // What single tasks do.
