@@ -27,7 +27,8 @@ CREATE TABLE torture.audit (
     old_attempt int, attempt int, old_next timestamptz, next timestamptz, old_held timestamptz, held timestamptz,
     priority int NOT NULL, first_due timestamptz NOT NULL, asked timestamptz NOT NULL, expires timestamptz,
     max_attempts int NOT NULL, expected interval NOT NULL, does text NOT NULL,
-    nonce bigint NOT NULL, sum text NOT NULL, entity text, message text, told text, until timestamptz, response text, bad int);
+    nonce bigint NOT NULL, sum text NOT NULL, entity text, message text, told text, until timestamptz,
+    response text, bad int);
 CREATE TABLE torture.executions AS SELECT * FROM tasktable.scheduled_task_executions;
 CREATE TABLE torture.lines (
     seq bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

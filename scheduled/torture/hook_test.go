@@ -71,7 +71,8 @@ const retryAfter = time.Second
 
 // behaviours are by name. Each has a receiver, which is a host of its own: its circuit is its own.
 var behaviours = []behaviour{
-	{name: "well", weight: 6, answer: okHead + "Content-Length: 13\r\n\r\n" + `{"fine":true}`, comes: completes, result: fineResult},
+	{name: "well", weight: 6, answer: okHead + "Content-Length: 13\r\n\r\n" + `{"fine":true}`, comes: completes,
+		result: fineResult},
 	{name: "long", weight: 1, answer: okHead + fmt.Sprintf("Content-Length: %d\r\n\r\n", longBody) +
 		strings.Repeat("x", longBody), comes: completes, result: "200 true 16384"},
 	{name: "endless", weight: 1, answer: okHead + "\r\n", ends: (*taken).writeOn, comes: completes,

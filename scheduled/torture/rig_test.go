@@ -82,6 +82,7 @@ func (r *rig) prepare(ctx context.Context) error {
 		return fmt.Errorf("parse URL: %w", err)
 	}
 	config.ConnConfig.RuntimeParams["application_name"] = "torture"
+	config.ConnConfig.RuntimeParams["statement_timeout"] = "0" // a fault gives all other new connections a short one
 	config.ConnConfig.ConnectTimeout = 2 * time.Second
 	if r.admin, err = pgxpool.NewWithConfig(context.WithoutCancel(ctx), config); err != nil {
 		return fmt.Errorf("open pool: %w", err)

@@ -99,7 +99,8 @@ func (w *wire) clip(bytes int64) error {
 	return w.toxic("limit_data", "downstream", map[string]int64{"bytes": bytes})
 }
 
-// calm takes all of hush, slow, narrow and clip away. Connections that were hushed are closed by it: what they lost is lost.
+// calm takes all of hush, slow, narrow and clip away. Connections that were hushed are closed by it: what they lost is
+// lost.
 func (w *wire) calm() { w.proxy.Toxics.ResetToxics(context.Background()) }
 
 func (w *wire) toxic(kind, stream string, attributes map[string]int64) error {
