@@ -101,6 +101,7 @@ func (c *caller) call(r request) {
 	for _, one := range c.sendAll(r, fmt.Sprintf("%d/%s", e.Op, r.verb)) {
 		e.Tries += one.tries
 		e.Lost += one.lost
+		e.Faults = append(e.Faults, one.faults...)
 		switch {
 		case one.said != nil && len(e.Told) == 0:
 			e.Told, e.Ended = []said{*one.said}, one.at
@@ -170,7 +171,8 @@ func (c *caller) conclude(e *entry) {
 type heard struct {
 	at      time.Time // when it had the answer
 	said    *said
-	refusal string // the status and the reason of a refusal that is final
+	refusal string   // the status and the reason of a refusal that is final
+	faults  []string // answers of 500
 	tries   int
 	lost    int // requests that may have been done or may yet be, for all that the caller knows
 }
@@ -195,6 +197,9 @@ func (c *caller) insist(r request, key string, body []byte, random *rand.Rand) (
 			return h
 		case err != nil || status >= 500:
 			h.lost++
+		}
+		if err == nil && status == http.StatusInternalServerError {
+			h.faults = append(h.faults, string(text))
 		}
 		<-time.After(min(again, waitsMost) + time.Duration(random.IntN(50))*time.Millisecond)
 	}

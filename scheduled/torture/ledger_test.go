@@ -55,6 +55,7 @@ type entry struct {
 	Lost     int      // those of them that may have been done or may yet be, for all that the writer knows
 	Told     []said   // the answers
 	Refusals []string // statuses and reasons of final refusals
+	Faults   []string // answers that say that the API is at fault
 }
 
 // pauseEntry is a pause of a whole scope. While it is not certain to hold, or not certain to have ended,

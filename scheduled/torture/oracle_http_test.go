@@ -78,6 +78,11 @@ var callTales = []told{
 			Op: 1, Began: t.now, Ended: t.now, Answer: refused, OverHTTP: true, Tries: 1, Refusals: []string{"412 other"},
 		})
 	}},
+	{name: "a call is answered with 500", wrong: []string{"answer"}, tell: func(t *tale) {
+		t.schedule("a", nil)
+		t.calls(1).Faults = []string{"the call failed"}
+		t.runs("a")
+	}},
 	{name: "a call is refused without a reason", wrong: []string{"answer"}, tell: func(t *tale) {
 		t.schedule("a", nil)
 		t.calls(1).Refusals = []string{"401 no key"}
