@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -55,7 +56,7 @@ func (a *API) answer(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(err, store.ErrUnmigrated):
 		return huma.Error503ServiceUnavailable("the database is not migrated")
-	case errors.As(err, &refused):
+	case errors.As(err, &refused) && !isAway(refused.Code):
 		return huma.Error500InternalServerError("the call failed; the log of the service says why")
 	}
 	return huma.ErrorWithHeaders(huma.Error503ServiceUnavailable("the database does not answer; try again"),
@@ -86,6 +87,23 @@ func isNotAllowed(err error) bool {
 func isConflict(err error) bool {
 	var refused *pgconn.PgError
 	return errors.As(err, &refused) && (refused.Code == codeSerialization || refused.Code == codeDeadlock)
+}
+
+// awayClasses are the classes of codes with which the database, or a pooler, says that it restarts, is full, or has
+// ended the connection or the statement.
+var awayClasses = []string{"08", "53", "57"}
+
+// awayCodes are the codes for the same in other classes.
+var awayCodes = []string{
+	"25006", // read-only: the database is a standby, shortly after a failover
+	"25P03", // idle_in_transaction_session_timeout
+	"25P04", // transaction_timeout
+	"55P03", // lock_timeout
+}
+
+// isAway reports whether the client can repeat the call, because the reason is about the database and will end.
+func isAway(code string) bool {
+	return len(code) == 5 && slices.Contains(awayClasses, code[:2]) || slices.Contains(awayCodes, code)
 }
 
 // isPlain reports whether no part of a path is empty, "." or "..". ServeMux redirects other paths, and a client that

@@ -264,6 +264,34 @@ func TestDatabaseErrors(t *testing.T) {
 	s.says(s.wants(503, "all", "GET", "/v1/tasks", ""), "the database is not migrated")
 }
 
+// What the database says of itself while it restarts or is full ends by itself, so the client is to try again.
+func TestDatabaseIsAway(t *testing.T) {
+	t.Parallel()
+	s := newService(t)
+	s.exec(`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+		BEGIN RAISE EXCEPTION 'canary' USING ERRCODE = NEW.payload ->> 'code'; END $$`)
+	s.exec(`CREATE TRIGGER a_refuse BEFORE INSERT ON tasktable.scheduled_tasks FOR EACH ROW EXECUTE FUNCTION refuse()`)
+	for code, status := range map[string]int{
+		"57P01": 503, // a restart ended the connection
+		"57P03": 503, // it is starting up
+		"57014": 503, // statement_timeout
+		"53300": 503, // too many connections
+		"53100": 503, // the disk is full
+		"08006": 503, // the connection broke, as a pooler tells it
+		"55P03": 503, // lock_timeout
+		"25P03": 503, // idle_in_transaction_session_timeout
+		"25006": 503, // a standby, shortly after a failover
+		"23505": 500,
+		"XX000": 500,
+	} {
+		body := `{"payload": {"type": "LOG", "message": "hi", "code": "` + code + `"}}`
+		got := s.wants(status, "all", "PUT", "/v1/tasks/a", body)
+		if strings.Contains(got.text, "canary") || (got.header.Get("Retry-After") == "1") != (status == 503) {
+			t.Errorf("%s: Retry-After %q, %s", code, got.header.Get("Retry-After"), got.text)
+		}
+	}
+}
+
 // A call that waits for a lock too long is ended, so that its connection is free for others.
 func TestTimeLimit(t *testing.T) {
 	t.Parallel()

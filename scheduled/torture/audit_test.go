@@ -14,7 +14,8 @@ import (
 // trigger in the transaction that makes it: what is rolled back leaves nothing. Changes of one row lie in its order:
 // a row's lock is held while the number is drawn. lines is the same for the two histories, executions is a copy of
 // the lines of executions as they were written, effects is what transactional handlers write, without any key, and
-// ops what writers write beside their tasks, in the same transaction.
+// ops what writers write beside their tasks, in the same transaction. For the writers that work over HTTP, a trigger
+// writes it in the transaction that stores the answer of its call.
 const auditSQL = `
 CREATE SCHEMA torture;
 CREATE TABLE torture.audit (
@@ -26,7 +27,8 @@ CREATE TABLE torture.audit (
     old_attempt int, attempt int, old_next timestamptz, next timestamptz, old_held timestamptz, held timestamptz,
     priority int NOT NULL, first_due timestamptz NOT NULL, asked timestamptz NOT NULL, expires timestamptz,
     max_attempts int NOT NULL, expected interval NOT NULL, does text NOT NULL,
-    nonce bigint NOT NULL, sum text NOT NULL, entity text, message text, told text, until timestamptz);
+    nonce bigint NOT NULL, sum text NOT NULL, entity text, message text, told text, until timestamptz,
+    response text, bad int);
 CREATE TABLE torture.executions AS SELECT * FROM tasktable.scheduled_task_executions;
 CREATE TABLE torture.lines (
     seq bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -73,7 +75,8 @@ BEGIN
     INSERT INTO torture.audit (at, began, txid, backend, app, leads, op, id, type, queue, parent, recurs,
         old_status, status, old_revision, revision, old_fence, fence, old_attempt, attempt, old_next, next,
         old_held, held,
-        priority, first_due, asked, expires, max_attempts, expected, does, nonce, sum, entity, message, told, until)
+        priority, first_due, asked, expires, max_attempts, expected, does, nonce, sum, entity, message, told, until,
+        response, bad)
     VALUES (clock_timestamp(), transaction_timestamp(), txid_current(), pg_backend_pid(),
         current_setting('application_name'),
         led, TG_OP, task.id, task.type, task.queue, task.parent_id, task.cron IS NOT NULL,
@@ -82,7 +85,10 @@ BEGIN
         task.priority, coalesce(task.run_now_at, task.scheduled_at), task.scheduled_at,
         coalesce(task.run_now_at, task.scheduled_at) + task.expiration, task.max_attempts, task.expected_execution_time,
         coalesce(task.payload ->> 'do', ''), coalesce((task.payload ->> 'n')::bigint, 0), md5(task.payload::text),
-        task.entity, task.message, task.result ->> 'told', task.paused_until);
+        task.entity, task.message, task.result ->> 'told', task.paused_until,
+        CASE WHEN task.type = 'HTTP_REQUEST' AND task.result IS NOT NULL THEN concat_ws(' ', task.result ->> 'status',
+            coalesce(task.result ->> 'truncated', 'false'), length(task.result ->> 'body')) END,
+        CASE WHEN task.type = 'HTTP_REQUEST' THEN substring(task.payload ->> 'url' from '[0-9]+$')::int END);
     RETURN NULL;
 END $$;
 CREATE TRIGGER torture_audit AFTER INSERT OR UPDATE OR DELETE ON tasktable.scheduled_tasks
@@ -107,7 +113,18 @@ END $$;
 CREATE TRIGGER torture_lines AFTER INSERT OR UPDATE OR DELETE ON tasktable.scheduled_task_executions
     FOR EACH ROW EXECUTE FUNCTION torture.line();
 CREATE TRIGGER torture_lines AFTER INSERT OR UPDATE OR DELETE ON tasktable.scheduled_task_changes
-    FOR EACH ROW EXECUTE FUNCTION torture.line();`
+    FOR EACH ROW EXECUTE FUNCTION torture.line();
+
+CREATE FUNCTION torture.answer() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN -- the key is the number of the call and its verb
+    INSERT INTO torture.ops (op, task_id, verb, outcome, revision)
+    SELECT split_part(NEW.idempotency_key, '/', 1)::bigint, r ->> 'id', split_part(NEW.idempotency_key, '/', 2),
+        r ->> 'outcome', coalesce((r ->> 'revision')::bigint, 0)
+    FROM jsonb_array_elements(coalesce(NEW.answer #> '{Body,receipts}', jsonb_build_array(NEW.answer -> 'Body'))) AS r;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER torture_answer AFTER INSERT OR UPDATE ON tasktable.api_answers
+    FOR EACH ROW EXECUTE FUNCTION torture.answer();`
 
 // lockClass is the first key of the engine's advisory locks: of the leader's, whose second is 0, and of the nodes',
 // whose second is their number. Were it another, no claim at all would seem to be a leader's.

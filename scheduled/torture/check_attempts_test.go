@@ -67,7 +67,7 @@ func noneIsGivenUpTooSoon(h *history) (samples int, wrong []violation) {
 		last := *a.OldAttempt >= a.MaxAttempts
 		switch *a.Status {
 		case "FAILED":
-			if !last && a.Does != doPermanent {
+			if b := behaviourOf(a.Does); !last && a.Does != doPermanent && (b == nil || b.comes != isRefused) {
 				say("FAILED after attempt %d of %d", *a.OldAttempt, a.MaxAttempts)
 			}
 		case "QUEUED":

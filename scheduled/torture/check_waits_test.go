@@ -27,6 +27,7 @@ func waitsAreKept(h *history) (samples int, wrong []violation) {
 			)
 		}
 		switch again := runs[0].asked(func(m mark) bool { return !m.Again.IsZero() }); {
+		case e.Outcome == "SNOOZED" && e.Type == hookType: // circuitsPutOff judges it
 		case e.Outcome == "RETRIED" || e.Outcome == "SNOOZED":
 			samples++
 			wait := retryDelay

@@ -47,13 +47,14 @@ type mark struct {
 	PID      int       `json:"pid,omitempty"`
 
 	// What a handler asks of the engine.
-	Wait   time.Duration `json:"wait,omitempty"`   // before the next attempt
-	Again  time.Time     `json:"again,omitzero"`   // when to run again
-	Child  string        `json:"child,omitempty"`  // the follow-up's id
-	Note   string        `json:"note,omitempty"`   // the note, and the result's text
-	Error  string        `json:"error,omitempty"`  // the error that it is about to return
-	Longer time.Duration `json:"longer,omitempty"` // by Extend, which was granted before At
-	Called time.Time     `json:"called,omitzero"`  // when Extend was called
+	Wait    time.Duration `json:"wait,omitempty"`    // before the next attempt
+	Again   time.Time     `json:"again,omitzero"`    // when to run again
+	Child   string        `json:"child,omitempty"`   // the follow-up's id
+	Note    string        `json:"note,omitempty"`    // the note, and the result's text
+	Error   string        `json:"error,omitempty"`   // the error that it is about to return
+	Snoozed bool          `json:"snoozed,omitempty"` // the error puts the task off
+	Longer  time.Duration `json:"longer,omitempty"`  // by Extend, which was granted before At
+	Called  time.Time     `json:"called,omitzero"`   // when Extend was called
 }
 
 // contextEnd is when a run's context ended, as far as is known. A context that ended at about the same time as its

@@ -29,6 +29,7 @@ const (
 	faultPools     = "pools"      // nothing comes through to a node's pools, though its session is heard
 	faultSnapshot  = "snapshot"   // a session keeps an old snapshot
 	faultWriter    = "writer"     // one of the network's, to a writer
+	faultServer    = "server"     // something to the HTTP API or its network: it concerns some writers alone
 )
 
 var allFaults = []weighted{
@@ -68,13 +69,11 @@ func (b *blow) node(ctx context.Context) {
 		b.must(b.startNode(s))
 	case faultFreeze:
 		made := b.begin()
-		p.signal(syscall.SIGSTOP)
 		stopped := b.settings.Frozen
 		if stopped == 0 {
 			stopped = 500*time.Millisecond + b.draw(3*leaseTime)
 		}
-		_ = wait(ctx, stopped)
-		p.signal(syscall.SIGCONT)
+		p.freeze(ctx, stopped)
 		b.timeline.end(made)
 	case faultQuiet:
 		b.silence(ctx, s, p)

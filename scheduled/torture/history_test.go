@@ -22,6 +22,7 @@ type history struct {
 	Changes    []int64 // the numbers of the lines of changes
 	Entries    []entry
 	Pauses     []pauseEntry
+	Received   []received // HTTP requests of tasks
 	Runs       []run
 	Processes  []life
 	Dead       []mark // the calls of OnDead
@@ -85,6 +86,8 @@ type auditRow struct {
 	Message     *string
 	Told        *string    // what the result says
 	Until       *time.Time // of a paused task: until when
+	Bad         int        // of an HTTP request: up to which attempt its receiver behaves badly
+	Response    *string    // of an HTTP request: the status, whether the body was cut, and its length
 }
 
 // claims says whether the change is a claim: a fence where there was none, or another.

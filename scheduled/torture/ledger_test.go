@@ -48,6 +48,14 @@ type entry struct {
 	IDs    []string // the tasks it may have locked, whatever came of it
 	Entity string   // of which it made a Sync; "": it did not
 	Listed []string // the tasks that the entity was to have
+
+	// Of a call over HTTP.
+	OverHTTP bool
+	Tries    int      // requests that were sent
+	Lost     int      // those of them that may have been done or may yet be, for all that the writer knows
+	Told     []said   // the answers
+	Refusals []string // statuses and reasons of final refusals
+	Faults   []string // answers that say that the API is at fault
 }
 
 // pauseEntry is a pause of a whole scope. While it is not certain to hold, or not certain to have ended,

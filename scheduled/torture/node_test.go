@@ -22,6 +22,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/handlers/webhook"
 	"github.com/tasktable/tasktable/scheduled"
 )
 
@@ -72,14 +73,22 @@ type nodeConfig struct {
 	Skew             int // in seconds
 }
 
-// runNode does not return in a node's process.
+// runNode does not return in a process of a node or of the HTTP API.
 func runNode() {
 	if text := os.Getenv(nodeVariable); text != "" {
-		os.Exit(node(text))
+		os.Exit(node(text, serveNode))
+	}
+	if text := os.Getenv(serverVariable); text != "" {
+		os.Exit(node(text, func(ctx context.Context, text string, _ <-chan os.Signal, log *slog.Logger) error {
+			return serveCalls(ctx, text, log)
+		}))
 	}
 }
 
-func node(text string) int {
+// serving is what a process does until ctx is done.
+type serving func(ctx context.Context, text string, told <-chan os.Signal, log *slog.Logger) error
+
+func node(text string, serve serving) int {
 	go func() { // the test process holds the other end as long as it lives
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		os.Exit(nodeOrphaned)
@@ -95,7 +104,7 @@ func node(text string) int {
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
 	before := goleak.IgnoreCurrent()
-	if err := serveNode(ctx, text, told, log); err != nil {
+	if err := serve(ctx, text, told, log); err != nil {
 		log.Error("node failed", "error", err)
 		return nodeFailed
 	}
@@ -142,7 +151,12 @@ func serveNode(ctx context.Context, text string, told <-chan os.Signal, log *slo
 		return fmt.Errorf("open pool: %w", err)
 	}
 	defer closeSoon(pool)
-	registry, err := handlers.NewRegistry((&worker{diary: diary, pool: pool}).parts(config.Types)...)
+	requests, err := webhook.New(webhook.Config{Allow: []string{"127.0.0.1"}, Timeout: hookTimeout})
+	if err != nil {
+		return err
+	}
+	defer requests.CloseIdleConnections()
+	registry, err := handlers.NewRegistry((&worker{diary: diary, pool: pool, requests: requests}).parts(config.Types)...)
 	if err != nil {
 		return err
 	}

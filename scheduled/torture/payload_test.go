@@ -53,7 +53,7 @@ type (
 const ourService = "torture"
 
 // ourTypes are its types.
-var ourTypes = []string{"PLAIN", "HERD", "RARE", "TICK", "IN_TX", "IN_SQL"}
+var ourTypes = []string{"PLAIN", "HERD", "RARE", "TICK", "IN_TX", "IN_SQL", hookType}
 
 func (plain) TaskType() string  { return "PLAIN" }
 func (herd) TaskType() string   { return "HERD" }

@@ -4,6 +4,7 @@ package torture
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -17,7 +18,7 @@ import (
 	"time"
 )
 
-// process is a node in a process of its own: this binary.
+// process is a node, or the HTTP API, in a process of its own: this binary.
 type process struct {
 	slot  string // whose wire it has, as "node 2"
 	pid   int
@@ -42,11 +43,19 @@ func startProcess(slot, folder string, number int, config nodeConfig) (*process,
 	if err != nil {
 		return nil, fmt.Errorf("encode the node's configuration: %w", err)
 	}
-	// Not a context's: the faults say by which signal it ends.
-	p := &process{
-		slot: slot, diary: config.Diary, began: time.Now(), cmd: exec.Command(os.Args[0]), done: make(chan struct{}),
+	p, err := launch(slot, []string{nodeVariable + "=" + string(text), skewVariable + "=" + strconv.Itoa(config.Skew)})
+	if err != nil {
+		return nil, err
 	}
-	p.cmd.Env = append(os.Environ(), nodeVariable+"="+string(text), skewVariable+"="+strconv.Itoa(config.Skew))
+	p.diary = config.Diary
+	return p, nil
+}
+
+// launch begins a process that has some variables and files besides.
+func launch(slot string, variables []string, files ...*os.File) (_ *process, err error) {
+	// Not a context's: the faults say by which signal it ends.
+	p := &process{slot: slot, began: time.Now(), cmd: exec.Command(os.Args[0]), done: make(chan struct{})}
+	p.cmd.Env, p.cmd.ExtraFiles = append(os.Environ(), variables...), files
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a signal for the test is not for it
 	p.cmd.Stdout, p.cmd.Stderr = &p.log, &p.log
 	if p.lifeline, err = p.cmd.StdinPipe(); err != nil {
@@ -73,6 +82,13 @@ func (p *process) signal(signal syscall.Signal) {
 	default:
 		_ = syscall.Kill(-p.pid, signal)
 	}
+}
+
+// freeze stops the process for so long.
+func (p *process) freeze(ctx context.Context, long time.Duration) {
+	p.signal(syscall.SIGSTOP)
+	_ = wait(ctx, long)
+	p.signal(syscall.SIGCONT)
 }
 
 // kill ends the process at once, and returns when it is gone.

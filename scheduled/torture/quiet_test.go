@@ -40,12 +40,17 @@ func (r *rig) calm() {
 	for _, w := range r.wires {
 		r.must(w.mend(r.address()))
 	}
+	if r.api != nil {
+		r.must(r.api.mend(r.address()))
+	}
 }
 
 const (
 	leftSQL = `
-SELECT t.id::text FROM tasktable.scheduled_tasks AS t
-WHERE t.status = 'PAUSED' AND t.paused_until IS NULL OR t.cron IS NOT NULL AND t.status = 'QUEUED' ORDER BY t.id::text`
+SELECT t.id::text AS id, t.status <> 'PAUSED' AS cancel FROM tasktable.scheduled_tasks AS t
+WHERE t.status = 'PAUSED' AND t.paused_until IS NULL OR t.cron IS NOT NULL AND t.status = 'QUEUED'
+    OR t.type = 'HTTP_REQUEST' AND t.status = 'QUEUED' AND t.next_attempt_at > clock_timestamp() + interval '5 seconds'
+ORDER BY t.id::text`
 	busySQL = `
 SELECT count(*) FROM tasktable.scheduled_tasks AS t
 WHERE (t.fence IS NOT NULL OR t.status IN ('QUEUED', 'EXECUTING', 'PAUSED')) AND t.type <> ALL ($1::text[])
@@ -88,22 +93,28 @@ func (r *rig) awaitQuiet(h *history) time.Time {
 	}
 }
 
-// resumeAndEnd resumes what is paused and cancels what recurs, as the first writer.
+// resumeAndEnd resumes what is paused, and cancels what recurs or waits for a host whose circuit is open, as the first
+// writer.
 func (r *rig) resumeAndEnd(ctx context.Context) {
 	w := r.writers[0]
 	rows, err := r.admin.Query(ctx, leftSQL)
 	if err != nil {
 		return
 	}
-	left, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	type one struct {
+		ID     string
+		Cancel bool
+	}
+	left, err := pgx.CollectRows(rows, pgx.RowToStructByName[one])
 	if err != nil {
 		return
 	}
-	for _, id := range left {
+	for _, found := range left {
+		id := found.ID
 		recurs := strings.HasPrefix(id, "steady/") || strings.Contains(id, "/recurring/")
 		w.transact([]string{id}, 0, false, func(ctx context.Context, tx pgx.Tx) ([]deed, error) {
 			verb, do := "resume", w.tasks.Resume
-			if recurs && !strings.Contains(id, "@") {
+			if recurs && !strings.Contains(id, "@") || found.Cancel {
 				verb, do = "cancel", w.tasks.Cancel
 			}
 			receipt, err := do(ctx, tx, id)
@@ -125,7 +136,11 @@ func (r *rig) endNodes(h *history) {
 		}
 	}
 	var ending sync.WaitGroup
-	for _, p := range r.processes {
+	processes := r.processes
+	if r.api != nil {
+		processes = slices.Concat(processes, r.api.processes)
+	}
+	for _, p := range processes {
 		if p.byItself() {
 			h.Wrong = append(
 				h.Wrong, fmt.Sprintf("%s (process %d) ended by itself: %s; the end of its log:\n%s", p.slot, p.pid,

@@ -33,6 +33,7 @@ func report(s settings, h *history, judged []judgement) string {
 		len(h.Effects),
 	)
 	say("executions: %d (%s)", len(h.Executions), counts(outcomes))
+	say("%s", h.overHTTP())
 	recoveries, disturbedKills := h.recoveries()
 	failovers, disturbedLosses := h.failovers()
 	say("recovery of tasks of killed nodes, from when another leads: p50 %s, p99 %s, "+
@@ -59,6 +60,26 @@ func report(s settings, h *history, judged []judgement) string {
 	say("samples that the checks judged: %s", strings.Join(samples, ", "))
 	say("violations: %s", counts(wrong))
 	return text.String()
+}
+
+// overHTTP counts the writers' calls over HTTP, and the requests that tasks sent.
+func (h *history) overHTTP() string {
+	calls, tries, lost, done, putOff := 0, 0, 0, 0, 0
+	for _, e := range h.Entries {
+		if e.OverHTTP {
+			calls, tries, lost = calls+1, tries+e.Tries, lost+e.Lost
+		}
+		if e.OverHTTP && e.Answer == acknowledged {
+			done++
+		}
+	}
+	for i := range h.Runs {
+		if h.Runs[i].snoozed() {
+			putOff++
+		}
+	}
+	return fmt.Sprintf("calls over HTTP: %d, done %d, sent %d times, of which %d got no answer; "+
+		"requests of tasks: %d, put off for their host %d", calls, done, tries, lost, len(h.Received), putOff)
 }
 
 // revisions counts all that were drawn.

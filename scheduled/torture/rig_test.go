@@ -31,7 +31,11 @@ type rig struct {
 	slots    []*slot
 	writers  []*writer
 	wires    []*wire // of the writers
-	began    time.Time
+
+	receivers *receivers
+	api       *server // nil without a caller
+	callers   []*caller
+	began     time.Time
 
 	mu        sync.Mutex
 	processes []*process // all that ever ran
@@ -78,6 +82,7 @@ func (r *rig) prepare(ctx context.Context) error {
 		return fmt.Errorf("parse URL: %w", err)
 	}
 	config.ConnConfig.RuntimeParams["application_name"] = "torture"
+	config.ConnConfig.RuntimeParams["statement_timeout"] = "0" // a fault gives all other new connections a short one
 	config.ConnConfig.ConnectTimeout = 2 * time.Second
 	if r.admin, err = pgxpool.NewWithConfig(context.WithoutCancel(ctx), config); err != nil {
 		return fmt.Errorf("open pool: %w", err)
@@ -88,7 +93,13 @@ func (r *rig) prepare(ctx context.Context) error {
 	if err := prepareAudit(ctx, r.admin); err != nil {
 		return err
 	}
+	if r.receivers, err = openReceivers(); err != nil {
+		return err
+	}
 	if err := r.openWriters(ctx); err != nil {
+		return err
+	}
+	if err := r.openCallers(ctx); err != nil {
 		return err
 	}
 	for i := range r.settings.Nodes {
@@ -117,6 +128,7 @@ func (r *rig) openWriters(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		one.hosts = r.receivers.hosts
 		r.writers = append(r.writers, one)
 	}
 	return nil
@@ -300,6 +312,9 @@ func (r *rig) startPostgres() error {
 
 func (r *rig) allWires() []*wire {
 	wires := append([]*wire(nil), r.wires...)
+	if r.api != nil {
+		wires = append(wires, r.api.back)
+	}
 	for _, s := range r.slots {
 		wires = append(wires, s.wire, s.pools)
 	}
@@ -334,6 +349,12 @@ func (r *rig) remove() {
 	}
 	for _, w := range r.writers {
 		w.pool.Close()
+	}
+	if r.api != nil {
+		r.api.remove()
+	}
+	if r.receivers != nil {
+		r.receivers.close()
 	}
 	if r.admin != nil {
 		r.admin.Close()

@@ -56,7 +56,7 @@ const (
 func (h *history) slack() time.Duration {
 	var took []time.Duration
 	for _, e := range h.Entries {
-		if e.Answer == acknowledged {
+		if e.Answer == acknowledged && !e.OverHTTP {
 			took = append(took, e.Ended.Sub(e.Began))
 		}
 	}

@@ -55,6 +55,12 @@ func (r *rig) torture() *history {
 	for _, w := range r.writers {
 		writing.Go(func() { w.run(working) })
 	}
+	for _, c := range r.callers {
+		writing.Go(func() { c.run(working) })
+	}
+	if r.api != nil {
+		disturbing.Go(func() { r.disturbServer(working) })
+	}
 	disturbing.Go(func() { r.disturb(working) })
 	disturbing.Wait()
 	writing.Wait()
@@ -65,6 +71,7 @@ func (r *rig) torture() *history {
 	h.Until = time.Now()
 	h.Faults = r.timeline.all()
 	h.Entries, h.Pauses = r.ledger.all()
+	h.Received = r.receivers.all()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if err := h.load(ctx, r.admin); err != nil {
@@ -73,6 +80,7 @@ func (r *rig) torture() *history {
 	if err := h.readProcesses(r.processes); err != nil {
 		r.t.Fatal(err)
 	}
+	h.learn()
 	return h
 }
 
@@ -126,6 +134,11 @@ func (h *history) story(id string) string {
 		if e.TaskID == id {
 			tell(e.FinishedAt, "execution line: fence %d revision %d attempt %d %s %q", e.Fence, e.Revision, e.Attempt,
 				e.Outcome, of(e.Error))
+		}
+	}
+	for _, got := range h.Received {
+		if got.Task == id {
+			tell(got.At, "a receiver got the request %q, attempt %d", got.Key, got.Attempt)
 		}
 	}
 	for _, e := range h.Entries {

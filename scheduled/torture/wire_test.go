@@ -13,7 +13,7 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// wire is the network between one process or writer and the database.
+// wire is the network between one process or writer and the database, or between a writer and the HTTP API.
 type wire struct {
 	name    string
 	server  *toxiproxy.ApiServer
@@ -36,6 +36,13 @@ func newWire(name, upstream string) (*wire, error) {
 
 // cut closes all connections and refuses new ones, until mend.
 func (w *wire) cut() { w.proxy.Stop() }
+
+// upstream is where the wire leads.
+func (w *wire) upstream() string {
+	w.proxy.Lock()
+	defer w.proxy.Unlock()
+	return w.proxy.Upstream
+}
 
 // mend makes the wire whole again, to where the database is now.
 func (w *wire) mend(upstream string) error {
@@ -87,7 +94,13 @@ func (w *wire) narrow(kilobytes int64) error {
 	return nil
 }
 
-// calm takes all of hush, slow and narrow away. Connections that were hushed are closed by it: what they lost is lost.
+// clip ends each connection after so many bytes of what comes back.
+func (w *wire) clip(bytes int64) error {
+	return w.toxic("limit_data", "downstream", map[string]int64{"bytes": bytes})
+}
+
+// calm takes all of hush, slow, narrow and clip away. Connections that were hushed are closed by it: what they lost is
+// lost.
 func (w *wire) calm() { w.proxy.Toxics.ResetToxics(context.Background()) }
 
 func (w *wire) toxic(kind, stream string, attributes map[string]int64) error {

@@ -18,7 +18,7 @@ import (
 var allWork = []weighted{
 	{"herd", 30}, {"one", 120}, {"edit", 90}, {"shared", 30}, {"sync", 8}, {"scope", 2}, {"recur", 4}, {"offclock", 6},
 	// The last two are for runs that are steered at something.
-	{"nobody", 1}, {"pair", 8}, {"hold", 3}, {"regret", 4}, {"rest", 4}, {"now", 0}, {"backlog", 0},
+	{"nobody", 1}, {"pair", 8}, {"hold", 3}, {"regret", 4}, {"rest", 4}, {"hook", 40}, {"now", 0}, {"backlog", 0},
 }
 
 // What single tasks do.
@@ -71,6 +71,8 @@ func (w *writer) step(what string) {
 		w.regret()
 	case "rest":
 		w.rest()
+	case "hook":
+		w.scheduleOne(w.newID(hookType), hookType, true)
 	case "now":
 		w.oneNow()
 	case "backlog":
@@ -132,6 +134,9 @@ const childSuffix = "/child"
 
 // task draws a task of a type. Its times are by the writer's clock.
 func (w *writer) task(id, kind string) store.Task {
+	if kind == hookType {
+		return w.hookTask(id)
+	}
 	c := w.chore(kind)
 	if c.Do == doFollow {
 		c.Child = id + childSuffix

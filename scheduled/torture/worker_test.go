@@ -19,13 +19,15 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/handlers/webhook"
 	"github.com/tasktable/tasktable/store"
 )
 
 // worker is the handlers of a node's process.
 type worker struct {
-	diary *diary
-	pool  *pgxpool.Pool // the one that handlers share with the engine's transactions
+	diary    *diary
+	pool     *pgxpool.Pool // the one that handlers share with the engine's transactions
+	requests *webhook.Sender
 }
 
 // parts are the variants of the given types.
@@ -46,6 +48,7 @@ func (w *worker) parts(types []string) []handlers.Part {
 		other{}.TaskType(): handlers.Handle(func(ctx context.Context, t *handlers.Task[other]) error {
 			return w.do(ctx, t.Execution, t.Payload.chore)
 		}),
+		hookType:           handlers.Handle(w.requests.Send),
 		inTx{}.TaskType():  handlers.HandleTx(w.inTx),
 		inSQL{}.TaskType(): handlers.HandleSQLTx(w.inSQL),
 	}
@@ -88,6 +91,9 @@ func (w *worker) record(next handlers.Handler) handlers.Handler {
 			}
 		}()
 		err = next(ctx, e)
+		if e.Type == hookType {
+			w.noteHook(e, err)
+		}
 		how = "ok"
 		if err != nil {
 			how = "error"

@@ -26,7 +26,8 @@ type writer struct {
 	random *rand.Rand
 	work   *dice
 	chores *dice
-	clock  time.Duration // how far its clock is ahead
+	clock  time.Duration     // how far its clock is ahead
+	hosts  map[string]string // the receivers of HTTP requests, by their behaviour
 	settings
 
 	made  int
@@ -41,6 +42,29 @@ const (
 
 // openWriter connects a writer through its wire.
 func openWriter(ctx context.Context, name, url string, l *ledger, s settings, random *rand.Rand) (*writer, error) {
+	settings, err := writerPool(url, name)
+	if err != nil {
+		return nil, err
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, settings)
+	if err != nil {
+		return nil, fmt.Errorf("open the pool of %s: %w", name, err)
+	}
+	w := newWriter(name, l, s, random)
+	w.pool, w.tasks = pool, store.New(store.Config{Service: name})
+	return w, nil
+}
+
+// newWriter makes a writer that has no connection.
+func newWriter(name string, l *ledger, s settings, random *rand.Rand) *writer {
+	return &writer{
+		name: name, ledger: l, random: random, ids: map[string]string{}, settings: s, work: newDice(allWork, s.Work),
+		chores: newDice(allChores, s.Chores),
+	}
+}
+
+// writerPool configures the connections of a writer.
+func writerPool(url, name string) (*pgxpool.Config, error) {
 	settings, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		return nil, fmt.Errorf("parse URL: %w", err)
@@ -51,14 +75,7 @@ func openWriter(ctx context.Context, name, url string, l *ledger, s settings, ra
 	// As an application would: its locks do not outlive its interest.
 	settings.ConnConfig.RuntimeParams["idle_in_transaction_session_timeout"] = "10000"
 	settings.ConnConfig.RuntimeParams["lock_timeout"] = "3000"
-	pool, err := pgxpool.NewWithConfig(ctx, settings)
-	if err != nil {
-		return nil, fmt.Errorf("open the pool of %s: %w", name, err)
-	}
-	return &writer{
-		name: name, pool: pool, tasks: store.New(store.Config{Service: name}), ledger: l, random: random,
-		ids: map[string]string{}, settings: s, work: newDice(allWork, s.Work), chores: newDice(allChores, s.Chores),
-	}, nil
+	return settings, nil
 }
 
 // run works until ctx is done.

@@ -1,0 +1,53 @@
+//go:build unix && mutants
+
+package torture
+
+import "time"
+
+var (
+	// Calls over HTTP, of which many answers are lost.
+	called = steered("called", func(s *settings) {
+		s.Length, s.Callers, s.Work, s.Chores = 15*time.Second, 2, map[string]int{"one": 1}, map[string]int{doWork: 1}
+		s.Pace = 30 * time.Millisecond
+	})
+	// Nothing but HTTP requests.
+	hooked = steered("hooked", func(s *settings) {
+		s.Work, s.Pace, s.Patience = map[string]int{"hook": 1}, 40*time.Millisecond, 60*time.Second
+	})
+)
+
+// httpMutants break the HTTP API's keys, and the handler of HTTP requests.
+var httpMutants = []mutant{
+	{
+		name: "an idempotency key is ignored", by: []string{"application row"}, steer: called,
+		edits: []edit{{engine + "api/answers.go", "if asked.key == \"\" {", "if asked.key == \"\" || true {"}},
+	},
+	{
+		name: "the change is not in the transaction of its answer", by: []string{"application row"}, steer: called,
+		edits: []edit{{engine + "api/call.go", "		c.db = tx\n", "		c.db = a.config.Pool\n"}},
+	},
+	{
+		name: "a repeated answer is not the first one", by: []string{"idempotency key"}, steer: called,
+		edits: []edit{{engine + "api/tasks.go", "	ETag   string `header:\"ETag\"`\n",
+			"	ETag   string `header:\"ETag\" json:\"-\"`\n"}},
+	},
+	{
+		name: "an answer of 404 is tried again", by: []string{"hook"}, steer: hooked,
+		edits: []edit{{"handlers/webhook/outcome.go", "	return handlers.Permanent(err)\n}\n\n// retryAfter",
+			"	return err\n}\n\n// retryAfter"}},
+	},
+	{
+		name: "Retry-After is not obeyed", by: []string{"wait"}, steer: hooked,
+		edits: []edit{{"handlers/webhook/outcome.go", "now); given {", "now); given && false {"}},
+	},
+	{
+		name: "a circuit opens after one failure", by: []string{"circuit"}, steer: hooked,
+		edits: []edit{{"handlers/webhook/breaker.go", "ended >= minCalls && 2*counts", "2*counts"}},
+	},
+	{
+		name: "a request has no revision in its key", by: []string{"request"}, steer: hooked,
+		edits: []edit{{
+			"handlers/webhook/request.go", "key := visible(t.IdempotencyKey())", "key := visible(t.ID)",
+		}},
+	},
+}

@@ -1,0 +1,265 @@
+//go:build unix
+
+package torture
+
+import (
+	"fmt"
+	"time"
+)
+
+// calls makes the last line of the ledger a call over HTTP, which was sent several times.
+func (t *tale) calls(answers int) *entry {
+	e := &t.Entries[len(t.Entries)-1]
+	e.OverHTTP, e.Tries = true, max(answers, 2)
+	for range answers {
+		one := said{Status: 200, ETag: fmt.Sprintf(`"%d"`, e.Deeds[0].Revision)}
+		for _, d := range e.Deeds {
+			one.Receipts = append(one.Receipts, receipt{d.ID, d.Revision, d.Outcome})
+		}
+		e.Told = append(e.Told, one)
+	}
+	return e
+}
+
+// callTales are about what a writer is told over HTTP.
+var callTales = []told{
+	{name: "a call is sent twice, and done once", tell: func(t *tale) {
+		t.schedule("a", nil)
+		t.calls(2)
+		t.runs("a")
+	}},
+	{name: "a call without an answer was done", tell: func(t *tale) {
+		t.schedule("a", nil)
+		e := t.calls(0)
+		e.Answer, e.Lost = unknown, 2
+		t.runs("a")
+	}},
+	{name: "a call is done twice", wrong: []string{"idempotency key", "application row"}, tell: func(t *tale) {
+		t.schedule("a", nil)
+		t.calls(2)
+		t.verb("resume", "a", "queued", func(a *auditRow) { a.Status = new("QUEUED") })
+		t.Ops[1].Op = t.Ops[0].Op
+		t.Entries = t.Entries[:1]
+		t.runs("a")
+	}},
+	{name: "a call is answered in two ways", wrong: []string{"idempotency key"}, tell: func(t *tale) {
+		t.schedule("a", nil)
+		t.calls(2).Told[1].Receipts[0].Revision++
+		t.runs("a")
+	}},
+	{name: "an answer has another revision than the task", wrong: []string{"answer"}, tell: func(t *tale) {
+		t.schedule("a", nil)
+		t.calls(1).Told[0].Receipts[0].Revision++
+		t.runs("a")
+	}},
+	{name: "an answer has another ETag", wrong: []string{"answer"}, tell: func(t *tale) {
+		t.schedule("a", nil)
+		t.calls(1).Told[0].ETag = `"77"`
+		t.runs("a")
+	}},
+	{name: "an answer leaves out a task", wrong: []string{"answer"}, tell: func(t *tale) {
+		t.schedule("a", nil)
+		t.calls(1).Told[0].Receipts = nil
+		t.runs("a")
+	}},
+	{name: "an answer says created of what was edited", wrong: []string{"answer"}, tell: func(t *tale) {
+		t.schedule("a", nil)
+		t.verb("schedule", "a", "created", func(*auditRow) {})
+		t.calls(1)
+		t.runs("a")
+	}},
+	{name: "an answer comes before the change", wrong: []string{"answer"}, tell: func(t *tale) {
+		t.schedule("a", nil)
+		t.calls(1).Ended = t.Entries[0].Began
+		t.runs("a")
+	}},
+	{name: "a call is refused because others edited the task", tell: func(t *tale) {
+		t.Entries = append(t.Entries, entry{
+			Op: 1, Began: t.now, Ended: t.now, Answer: refused, OverHTTP: true, Tries: 1, Refusals: []string{"412 other"},
+		})
+	}},
+	{name: "a call is answered with 500", wrong: []string{"answer"}, tell: func(t *tale) {
+		t.schedule("a", nil)
+		t.calls(1).Faults = []string{"the call failed"}
+		t.runs("a")
+	}},
+	{name: "a call is refused without a reason", wrong: []string{"answer"}, tell: func(t *tale) {
+		t.schedule("a", nil)
+		t.calls(1).Refusals = []string{"401 no key"}
+		t.runs("a")
+	}},
+}
+
+// hook lets an attempt of an HTTP request begin, whose receiver behaves badly in the first attempts.
+func (t *tale) hook(id, name string, bad int) (fence int64) {
+	t.schedule(id, func(a *auditRow) { a.Type, a.Does, a.Bad = hookType, hookPrefix+name, bad })
+	return t.tries(id)
+}
+
+// tries begins the next attempt.
+func (t *tale) tries(id string) (fence int64) {
+	fence = t.claim(id)
+	t.starts(fence)
+	return fence
+}
+
+// arrives has the receiver get the request of an attempt that runs.
+func (t *tale) arrives(fence int64) *received {
+	r := t.runsOf(fence)[0]
+	t.Received = append(t.Received, received{
+		At: t.now, Do: t.claimed(fence).Does, Key: fmt.Sprintf("%s:%d", r.ID, r.Revision), Task: r.ID,
+		Attempt: r.Attempt,
+	})
+	return &t.Received[len(t.Received)-1]
+}
+
+// comes ends an attempt. An empty text means that the handler returned nil.
+func (t *tale) comes(fence int64, outcome, text string) {
+	how := "ok"
+	if text != "" {
+		t.asks(fence, mark{Error: text, Snoozed: outcome == "SNOOZED"})
+		how = "error"
+	}
+	t.ends(fence, how)
+	t.settle(fence, outcome)
+	if text != "" {
+		t.Executions[len(t.Executions)-1].Error = new("send HTTP request: " + text)
+	}
+}
+
+// completes is a request that is answered well.
+func (t *tale) completes(fence int64) {
+	t.arrives(fence)
+	t.comes(fence, "COMPLETED", "")
+	t.Audit[len(t.Audit)-1].Response = new(fineResult)
+}
+
+// opens has so many requests of a host fail, and then one that is put off.
+func (t *tale) opens(failures int, text string, again time.Duration) (fence int64) {
+	for i := range failures {
+		failed := t.hook(fmt.Sprint("h", i), "500", alwaysBad)
+		t.arrives(failed)
+		t.comes(failed, "RETRIED", "answered 500")
+		t.cancel(fmt.Sprint("h", i))
+	}
+	fence = t.hook("a", "500", 0)
+	t.comes(fence, "SNOOZED", text)
+	for _, a := range []*auditRow{t.rows["a"], &t.Audit[len(t.Audit)-1]} {
+		a.Next = new(a.At.Add(again))
+	}
+	t.passes(again)
+	t.completes(t.tries("a"))
+	return fence
+}
+
+const open = "host 127.0.0.1:1 does not answer"
+
+// hookTales are about HTTP requests and those who receive them.
+var hookTales = []told{
+	{name: "a request is answered well", tell: func(t *tale) { t.completes(t.hook("a", "500", 0)) }},
+	{name: "a request is answered badly, and then well", tell: func(t *tale) {
+		fence := t.hook("a", "500", 1)
+		t.arrives(fence)
+		t.comes(fence, "RETRIED", "answered 500")
+		t.completes(t.tries("a"))
+	}},
+	{name: "a request of nobody", wrong: []string{"request"}, tell: func(t *tale) {
+		t.completes(t.hook("a", "500", 0))
+		t.Received = append(t.Received, received{At: t.now, Key: "b:1", Task: "b", Attempt: 1})
+	}},
+	{name: "a request of another revision", wrong: []string{"request"}, tell: func(t *tale) {
+		t.completes(t.hook("a", "500", 0))
+		t.Received = append(t.Received, t.Received[0])
+		t.Received[1].Key = "a:99"
+	}},
+	{name: "a request with the number of another attempt", wrong: []string{"request"}, tell: func(t *tale) {
+		t.completes(t.hook("a", "500", 0))
+		t.Received = append(t.Received, t.Received[0])
+		t.Received[1].Attempt = 2
+	}},
+	{name: "a request before its attempt", wrong: []string{"request", "hook"}, tell: func(t *tale) {
+		t.completes(t.hook("a", "500", 0))
+		t.Received[0].At = t.Began
+	}},
+	{name: "completed, and nothing arrived", wrong: []string{"hook"}, tell: func(t *tale) {
+		t.completes(t.hook("a", "500", 0))
+		t.Received = nil
+	}},
+	{name: "sent twice in one attempt", wrong: []string{"hook"}, tell: func(t *tale) {
+		fence := t.hook("a", "500", 0)
+		t.arrives(fence)
+		t.completes(fence)
+	}},
+	{name: "completed, though it was answered with 500", wrong: []string{"hook"}, tell: func(t *tale) {
+		t.completes(t.hook("a", "500", 1))
+	}},
+	{name: "completed with another result", wrong: []string{"hook"}, tell: func(t *tale) {
+		t.completes(t.hook("a", "long", 1))
+	}},
+	{name: "tried again, though it was answered with 404", wrong: []string{"hook"}, tell: func(t *tale) {
+		fence := t.hook("a", "404", 1)
+		t.arrives(fence)
+		t.comes(fence, "RETRIED", "answered 404")
+		t.completes(t.tries("a"))
+	}},
+	{name: "failed for good, as it was answered with 404", tell: func(t *tale) {
+		fence := t.hook("a", "404", 1)
+		t.arrives(fence)
+		t.comes(fence, "FAILED", "answered 404")
+	}},
+	{name: "failed for good, though it was answered with 500", wrong: []string{"hook", "given up"}, tell: func(t *tale) {
+		fence := t.hook("a", "500", 1)
+		t.arrives(fence)
+		t.comes(fence, "FAILED", "answered 500")
+	}},
+	{name: "failed with another error", wrong: []string{"hook"}, tell: func(t *tale) {
+		fence := t.hook("a", "404", 1)
+		t.arrives(fence)
+		t.comes(fence, "FAILED", "answered 410")
+	}},
+	{name: "too slow for its timeout", tell: func(t *tale) {
+		fence := t.hook("a", "500", 0)
+		t.comes(fence, "RETRIED", "the server took longer than 1s")
+		t.completes(t.tries("a"))
+	}},
+	{name: "nothing arrives before the timeout", tell: func(t *tale) {
+		fence := t.hook("a", "hangs", 1)
+		t.comes(fence, "RETRIED", "the server took longer than 1s")
+		t.completes(t.tries("a"))
+	}},
+	{name: "a request of an interrupted attempt arrives late", tell: func(t *tale) {
+		fence := t.hook("a", "500", 0)
+		t.ends(fence, "error")
+		t.runsOf(fence)[0].End.Cause = "shutdown"
+		t.settle(fence, "INTERRUPTED")
+		fence = t.tries("a")
+		t.arrives(fence)
+		t.completes(fence)
+	}},
+	{name: "a circuit opens", tell: func(t *tale) { t.opens(failuresLeast, open, 40*time.Second) }},
+	{name: "a circuit opens too soon", wrong: []string{"circuit"}, tell: func(t *tale) {
+		t.opens(failuresLeast-1, open, 40*time.Second)
+	}},
+	{name: "a circuit is open for too short a time", wrong: []string{"circuit"}, tell: func(t *tale) {
+		t.opens(failuresLeast, open, snoozeLeast/2)
+	}},
+	{name: "a circuit is open for too long", wrong: []string{"circuit"}, tell: func(t *tale) {
+		t.opens(failuresLeast, open, 2*snoozeMost)
+	}},
+	{name: "a circuit without a name", wrong: []string{"circuit"}, tell: func(t *tale) {
+		t.opens(failuresLeast, "put off", 40*time.Second)
+	}},
+	{name: "a request of what was put off", wrong: []string{"circuit"}, tell: func(t *tale) {
+		fence := t.opens(failuresLeast, open, 40*time.Second)
+		t.arrives(fence).At = t.runsOf(fence)[0].At
+	}},
+	{name: "what is put off uses up an attempt", wrong: []string{"circuit", "attempts"}, tell: func(t *tale) {
+		t.opens(failuresLeast, open, 40*time.Second)
+	}, spoils: func(h *history) {
+		for i := range h.Audit {
+			if a := &h.Audit[i]; a.ID == "a" && a.releases() && *a.Status == "QUEUED" {
+				a.Attempt = new(*a.OldAttempt)
+			}
+		}
+	}},
+}
