@@ -48,9 +48,9 @@ func (s *apiSettings) options() []options.Option {
 			Usage: "how many calls a second the API answers to one address"},
 		{Flag: "api-trusted-proxy", Variable: "TASKTABLE_API_TRUSTED_PROXIES", Kind: "network", Repeatable: true,
 			Sample: "10.0.0.0/8", Set: networks(&s.proxies),
-			Usage: "a proxy or a network of proxies, such as 10.0.0.0/8, whose header X-Forwarded-For tells the address " +
-				"of the caller; may be repeated, or separated by commas (default none: a caller's address is that of " +
-				"its connection)"},
+			Usage: "a proxy or a network of proxies, such as 10.0.0.0/8, whose header X-Forwarded-For tells the " +
+				"address of the caller; may be repeated, or separated by commas (default none: a caller's address " +
+				"is that of its connection)"},
 		{Flag: "api-origin", Variable: "TASKTABLE_API_ORIGINS", Kind: "origin", Repeatable: true,
 			Sample: "https://admin.example.org",
 			Set:    origins(&s.origins),
@@ -142,10 +142,11 @@ func (s *apiSettings) start(
 		return nil, fmt.Errorf("make a pool of connections for the API: %w", err)
 	}
 	known := keys.New(keys.Config{Schema: schema, TenantRole: s.tenantRole})
+	authenticator := keys.NewAuthenticator(keys.AuthenticatorConfig{Keys: known, DB: pool, Logger: logger})
 	served, err := api.New(api.Config{
 		Pool: pool, Store: store.Config{Schema: schemaName}, Keys: known, AddressRate: s.addressRate,
 		TrustedProxies: s.proxies,
-		Authenticate:   api.ByKey(keys.NewAuthenticator(keys.AuthenticatorConfig{Keys: known, DB: pool, Logger: logger})),
+		Authenticate:   api.ByKey(authenticator),
 		CheckPayload:   checkPayload, AllowOrigins: s.origins, Version: version(), Tracer: tracer, Logger: logger,
 	})
 	if err != nil {

@@ -76,8 +76,8 @@ func (a *API) registerDeadLetters() {
 	read(a, huma.Operation{
 		OperationID: "groupDeadLetters", Method: http.MethodGet, Path: "/v1/dead-letters/groups",
 		Tags: []string{"dead letters"}, Summary: "Count dead letters by what went wrong",
-		Description: "Dead letters of the same type and status, whose messages begin with the same 60 characters, are " +
-			"one group. The largest group comes first. Each has the id of one of its tasks as an example.",
+		Description: "Dead letters of the same type and status, whose messages begin with the same 60 characters, " +
+			"are one group. The largest group comes first. Each has the id of one of its tasks as an example.",
 		Errors: []int{http.StatusUnprocessableEntity},
 	}, groupDeadLetters)
 	change(a, keys.Operate, huma.Operation{

@@ -45,8 +45,8 @@ func (k *Keys) noTenantRole(reason error) error {
 	if k.tenantRole != k.schema.String()+"_tenant" {
 		command += " --tenant-role " + k.tenantRole
 	}
-	return fmt.Errorf(`%w: %q: %w: run %s | psql -v ON_ERROR_STOP=1 "$DATABASE_URL"`, ErrNoTenantRole, k.tenantRole, reason,
-		command)
+	return fmt.Errorf(`%w: %q: %w: run %s | psql -v ON_ERROR_STOP=1 "$DATABASE_URL"`, ErrNoTenantRole, k.tenantRole,
+		reason, command)
 }
 
 // The columns are evaluated in their order: the role is read before it is set.
