@@ -17,8 +17,9 @@ import (
 	"github.com/tasktable/tasktable/scheduled"
 )
 
-const healthHelp = `Asks the node at --http-addr for /readyz, and prints the reasons why it is not ready. It is the health
-check of a container whose image has this program alone. The node answers within 2 seconds or counts as not ready.
+const healthHelp = `Asks the node at --http-addr for /readyz, and prints the reasons why it is not ready. It is the
+health check of a container whose image has this program alone. A node that does not answer within 2 seconds counts as
+not ready.
 
 The address is the one that serve has. Without a host, or with 0.0.0.0 or [::], the command asks this machine.`
 

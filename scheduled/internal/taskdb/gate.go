@@ -25,7 +25,8 @@ const (
 // GateSQL asks whether claims may start. The start time that it returns is transaction_timestamp, because that is
 // earlier than the statement's snapshot. So the statement sees every edit that was committed before the start time.
 // statement_timestamp would be later than the snapshot, because in the extended protocol Postgres takes the snapshot
-// at Bind and sets statement_timestamp anew at Execute. If the row of an asked task has another fence, the answer has no row for the task.
+// at Bind and sets statement_timestamp anew at Execute. If the row of an asked task has another fence, the answer has
+// no row for the task.
 const GateSQL = `
 SELECT asked.fence, clock.now, t.payload, t.type, t.queue, t.priority, t.entity, t.tenant_id, t.scheduled_at,
     t.max_attempts, t.trace,
