@@ -20,11 +20,14 @@ import (
 )
 
 const serveHelp = `Runs a node. It takes part in claiming due tasks, and runs tasks of the types it has handlers for:
-always LOG and HTTP_REQUEST, with --smtp-host also SEND_EMAIL, and with --community the types of the example community.
+always LOG and HTTP_REQUEST, with --smtp-host also SEND_EMAIL, with --commands also EXEC and RUN_SQL, and with --community
+the types of the example community.
 Tasks of other types wait for other nodes. To run types of your own, write a program around the package scheduled.
 
 HTTP_REQUEST sends requests to public addresses, unless --webhook-allow and --webhook-deny say otherwise. A node with
 --pause type:HTTP_REQUEST sends none.
+
+EXEC runs programs, and RUN_SQL runs SQL statements, but only those that the file of --commands names.
 
 With --api the program also serves the HTTP API on --http-addr, without TLS, to callers with a key. Its page /docs lists
 the calls.
@@ -50,6 +53,7 @@ type serve struct {
 	engine   engineSettings
 	mail     mailSettings
 	webhook  webhookSettings
+	commands commandSettings
 	http     httpSettings
 	api      apiSettings
 	log      logSettings
@@ -71,6 +75,7 @@ func (s *serve) options() []options.Option {
 			"in a schema community; its mails become rows of community.outbox unless there is a mail server"})
 	opts = append(opts, s.mail.options()...)
 	opts = append(opts, s.webhook.options()...)
+	opts = append(opts, s.commands.options()...)
 	opts = append(opts, s.http.options()...)
 	opts = append(opts, s.api.options()...)
 	return append(opts, s.log.options()...)
@@ -154,7 +159,11 @@ func (s *serve) registry(logger *slog.Logger) (*handlers.Registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	parts := []handlers.Part{logging.Variant(logger), requests}
+	named, err := s.commands.variants()
+	if err != nil {
+		return nil, err
+	}
+	parts := append([]handlers.Part{logging.Variant(logger), requests}, named...)
 	mail, err := s.mail.variant()
 	if err != nil {
 		return nil, err

@@ -15,7 +15,9 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/tasktable/tasktable/cmd/internal/options"
-	"github.com/tasktable/tasktable/handlers/webhook/contract"
+	command "github.com/tasktable/tasktable/handlers/command/contract"
+	statement "github.com/tasktable/tasktable/handlers/statement/contract"
+	webhook "github.com/tasktable/tasktable/handlers/webhook/contract"
 	"github.com/tasktable/tasktable/scheduled/api"
 	"github.com/tasktable/tasktable/scheduled/api/keys"
 	"github.com/tasktable/tasktable/store"
@@ -135,8 +137,14 @@ func (s *apiSettings) start(
 
 // checkPayload refuses payloads of the ready-made types that break their rules.
 func checkPayload(taskType string, payload []byte) error {
-	if taskType == (contract.HTTPRequest{}).TaskType() {
-		return contract.CheckJSON(payload)
+	isOf := func(name string) bool { return taskType == name || strings.HasPrefix(taskType, name+":") }
+	switch {
+	case taskType == (webhook.HTTPRequest{}).TaskType():
+		return webhook.CheckJSON(payload)
+	case isOf(command.Type): // also such as EXEC:backup
+		return command.CheckJSON(payload)
+	case isOf(statement.Type):
+		return statement.CheckJSON(payload)
 	}
 	return nil
 }

@@ -39,6 +39,9 @@ type Reason struct {
 	Further *Moment `json:"further,omitempty"`
 	// FollowUp tells which work that the task handed over to follow-ups is not done. "" means none.
 	FollowUp string `json:"follow_up,omitempty"`
+	// Elsewhere tells which running nodes have the command or the statement that the task names, if it failed on a node
+	// without it. "" means that the task did not fail for that reason.
+	Elsewhere string `json:"elsewhere,omitempty"`
 	// Late tells why the task started late, or did not start before it expired. Nil means that it was not late.
 	Late *Lateness `json:"late,omitempty"`
 }
@@ -82,6 +85,9 @@ func (r Reason) Sentence(at func(time.Time) string) string {
 	}
 	if r.Late != nil {
 		text += "; " + r.Late.sentence(at)
+	}
+	if r.Elsewhere != "" {
+		text += "; " + r.Elsewhere
 	}
 	if r.Obstacle != "" {
 		text += "; besides, " + r.Obstacle
@@ -144,6 +150,9 @@ func (i *Inspector) reason(ctx context.Context, db store.DB, e *Explanation, kno
 	}
 	e.Reason = Reason{Code: r.Code, Text: r.text(*e.Row, known), Detail: r.Detail, Since: r.Since, Until: r.Until,
 		Obstacle: r.obstacle(*e.Row), Missing: r.Missing}
+	if e.Reason.Elsewhere, err = i.elsewhere(ctx, db, *e.Row, r.Detail, known.mayRead); err != nil {
+		return err
+	}
 	if e.Row.ArchivedAt != nil {
 		e.Reason.Further = &Moment{known.archived() + " at", *e.Row.ArchivedAt}
 	}

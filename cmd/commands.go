@@ -1,0 +1,121 @@
+package cmd
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/tasktable/tasktable/cmd/internal/options"
+	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/handlers/command"
+	"github.com/tasktable/tasktable/handlers/statement"
+)
+
+// commandSettings say which commands EXEC can run, and which statements RUN_SQL. A node has neither type unless the
+// file has some.
+type commandSettings struct{ path string }
+
+func (s *commandSettings) options() []options.Option {
+	return []options.Option{{Flag: "commands", Variable: "TASKTABLE_COMMANDS", Kind: "file",
+		Sample: "/etc/tasktable/commands.yaml", Set: options.Text(&s.path, 4096),
+		Usage: "a YAML file with the commands that tasks of type EXEC, and the statements that tasks of type RUN_SQL may " +
+			"choose; without it this node has neither type. Keep it from being written by others"}}
+}
+
+// commandsFile is the content of the file.
+type commandsFile struct {
+	Commands   map[string]command.Command     `yaml:"commands"`
+	Statements map[string]statement.Statement `yaml:"statements"`
+}
+
+// variants are the handlers of EXEC and RUN_SQL, as far as the file has commands and statements.
+func (s *commandSettings) variants() (parts []handlers.Part, err error) {
+	if s.path == "" {
+		return nil, nil
+	}
+	file, err := readCommands(s.path)
+	if err == nil {
+		parts, err = file.variants()
+	}
+	if err != nil {
+		return nil, options.Usage("--commands (TASKTABLE_COMMANDS): %s: %w", s.path, err)
+	}
+	return parts, nil
+}
+
+func (f *commandsFile) variants() (parts []handlers.Part, err error) {
+	var errs []error
+	if len(f.Commands) > 0 {
+		part, err := command.Variant(command.Config{Commands: f.Commands})
+		parts, errs = append(parts, part), append(errs, rules(err))
+	}
+	if len(f.Statements) > 0 {
+		part, err := statement.Variant(statement.Config{Statements: f.Statements})
+		parts, errs = append(parts, part), append(errs, rules(err))
+	}
+	if len(parts) == 0 {
+		return nil, errors.New("has neither commands nor statements")
+	}
+	return parts, errors.Join(errs...)
+}
+
+// rules is the error of a Config without the Config's name. The fields in it have the names of the file.
+func rules(err error) error {
+	if several, ok := err.(interface{ Unwrap() []error }); ok {
+		return several.Unwrap()[1]
+	}
+	return err
+}
+
+const maxCommandsBytes = 1 << 20
+
+// readCommands reads the file. A key that it cannot have is an error.
+func readCommands(path string) (*commandsFile, error) {
+	content, err := os.ReadFile(path)
+	switch pathError := new(os.PathError); {
+	case errors.As(err, &pathError):
+		return nil, pathError.Err
+	case err != nil:
+		return nil, err
+	case len(content) > maxCommandsBytes:
+		return nil, fmt.Errorf("has more than %d bytes", maxCommandsBytes)
+	}
+	decoder := yaml.NewDecoder(bytes.NewReader(content))
+	decoder.KnownFields(true)
+	file := &commandsFile{}
+	if err := decoder.Decode(file); err != nil && !errors.Is(err, io.EOF) {
+		return nil, inPlainWords(err)
+	}
+	return file, nil
+}
+
+var (
+	unknownField = regexp.MustCompile(`field (\S+) not found in type \S+`)
+	wrongKind    = regexp.MustCompile("cannot unmarshal !!(\\w+)(?: `(?s:.*?)`)? into (\\S+)")
+)
+
+// kindNames are the kinds of YAML, and of the fields.
+var kindNames = strings.NewReplacer("seq", "a list", "map", "a mapping", "str", "a text", "int", "a number",
+	"[]string", "a list of texts", "[]int", "a list of exit codes", "map[string]string", "a mapping of names to texts",
+	"string", "a text", "time.Duration", "a duration such as 30s", "bool", "true or false")
+
+// inPlainWords is an error of the parser without names of Go, and without values of the file, which may be secret.
+func inPlainWords(err error) error {
+	text := strings.TrimPrefix(err.Error(), "yaml: ")
+	text = strings.ReplaceAll(strings.TrimPrefix(text, "unmarshal errors:\n  "), "\n  ", "; ")
+	text = unknownField.ReplaceAllString(text, "there is no field $1")
+	text = wrongKind.ReplaceAllStringFunc(text, func(found string) string {
+		parts := wrongKind.FindStringSubmatch(found)
+		if to := kindNames.Replace(parts[2]); to != parts[2] {
+			return "must be " + to + ", and not " + kindNames.Replace(parts[1])
+		}
+		return "must not be " + kindNames.Replace(parts[1])
+	})
+	return errors.New(text)
+}

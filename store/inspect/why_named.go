@@ -1,0 +1,57 @@
+package inspect
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/internal/query"
+)
+
+// named are the types whose payload names something in the configuration of nodes, with the field that has the name. A
+// node announces the type TYPE:NAME for each name that it has.
+var named = map[string]string{"EXEC": "command", "RUN_SQL": "statement"}
+
+const nodesWithTypeSQL = `
+SELECT n.number, n.service, n.version, n.host, n.started_at, NULL::timestamptz AS gone_at, true AS able
+FROM tasktable.nodes AS n WHERE n.dead_at IS NULL AND $1::text = ANY (n.types)
+ORDER BY n.number LIMIT 4`
+
+// maxNamedNodes is how many nodes a sentence names.
+const maxNamedNodes = 3
+
+// elsewhere tells which running nodes have what a failed task names, if the task failed on a node that lacks it. It
+// returns "" for other tasks, and for a role that may not read the nodes.
+func (i *Inspector) elsewhere(ctx context.Context, db store.DB, row store.Row, detail string, may mayRead) (string, error) {
+	field := named[row.Type]
+	if field == "" || !may.Nodes || !strings.HasPrefix(detail, "this node has no "+field+" ") {
+		return "", nil
+	}
+	var payload map[string]any
+	if err := json.Unmarshal(row.Payload, &payload); err != nil {
+		return "", nil //nolint:nilerr // a sealed payload; the sentence goes without this part
+	}
+	name, _ := payload[field].(string)
+	kind := row.Type + ":" + name
+	nodes, err := query.Collect[nodeLife](ctx, i.source, db, "explain task "+row.ID, nodesWithTypeSQL, kind)
+	switch {
+	case err != nil:
+		return "", err
+	case len(nodes) == 0:
+		return "no running node has " + field + " " + name, nil
+	case len(nodes) == 1:
+		return fmt.Sprintf("%s has %s %s, and runs tasks of type %s", nodes[0], field, name, kind), nil
+	}
+	texts := make([]string, 0, len(nodes))
+	for _, node := range nodes[:min(len(nodes), maxNamedNodes)] {
+		texts = append(texts, node.String())
+	}
+	if len(nodes) > maxNamedNodes {
+		texts = append(texts, "others")
+	}
+	last := len(texts) - 1
+	return fmt.Sprintf("%s and %s have %s %s, and run tasks of type %s", strings.Join(texts[:last], ", "), texts[last],
+		field, name, kind), nil
+}
