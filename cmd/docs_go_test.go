@@ -32,6 +32,8 @@ var documentedImports = map[string]string{
 	"logging":       "github.com/tasktable/tasktable/handlers/logging",
 	"email":         "github.com/tasktable/tasktable/handlers/email",
 	"webhook":       "github.com/tasktable/tasktable/handlers/webhook",
+	"command":       "github.com/tasktable/tasktable/handlers/command",
+	"statement":     "github.com/tasktable/tasktable/handlers/statement",
 	"community":     "github.com/tasktable/tasktable/handlers/community",
 	"migrations":    "github.com/tasktable/tasktable/migrations",
 	"api":           "github.com/tasktable/tasktable/scheduled/api",
