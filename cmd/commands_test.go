@@ -20,7 +20,7 @@ import (
 func TestCommandsFileErrors(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"commands: {a: {timeout: 30}}": "line 1: must be a duration such as 30s, and not a number",
+		"commands: {a: {timeout: 30}}":         "line 1: must be a duration such as 30s, and not a number",
 		"":                                     "has neither commands nor statements",
 		"commands: {}":                         "has neither commands nor statements",
 		"comands: {}":                          "line 1: there is no field comands",
