@@ -38,10 +38,11 @@ func ended(t *testing.T, file string) bool {
 func TestTheTimeoutEndsTheGroup(t *testing.T) {
 	t.Parallel()
 	child := filepath.Join(t.TempDir(), "child")
-	c := shell("sleep 1000 & echo $! >$1; wait")
+	c := shell("echo step 1; sleep 1000 & echo $! >$1; wait")
 	c.Args = append(c.Args, child)
 	_, err := run(t.Context(), c, contract.Exec{Timeout: "700ms"})
-	if err == nil || err.Error() != "command test: it took longer than 700ms; it was ended by signal" || permanent(err) {
+	if err == nil || err.Error() != "command test: it took longer than 700ms; it was ended by signal: step 1" ||
+		permanent(err) {
 		t.Errorf("got %v", err)
 	}
 	waitFor(t, "the child has ended", func() bool { return ended(t, child) })

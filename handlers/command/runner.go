@@ -117,7 +117,7 @@ func (k *known) outcome(ctx context.Context, p *process, hidden secrets) error {
 	code := p.state.ExitCode()
 	switch {
 	case p.stopped:
-		return fmt.Errorf("%w; it was ended by signal", context.Cause(ctx))
+		return withOutput(fmt.Errorf("%w; it was ended by signal", context.Cause(ctx)), p, hidden)
 	case code < 0:
 		return withOutput(errors.New(p.state.String()), p, hidden) // such as "signal: killed"
 	case slices.Contains(k.Success, code):

@@ -41,7 +41,8 @@
 //
 // # Role
 //
-// The statement has the rights of its Role alone. The node's role must be a member of it. A role protects from mistakes.
+// The statement has the rights of its Role alone. The node's role must be a member of it. Write tables with their
+// schema, because "$user" in the search_path is the Role then. A role protects from mistakes.
 // It does not hold a function that the statement calls and that somebody hostile wrote, because such a function can take
 // the node's role back (RESET ROLE). ReadOnly has the same limit.
 //
