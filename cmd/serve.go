@@ -20,9 +20,9 @@ import (
 )
 
 const serveHelp = `Runs a node. It takes part in claiming due tasks, and runs tasks of the types it has handlers for:
-always LOG and HTTP_REQUEST, with --smtp-host also SEND_EMAIL, with --commands also EXEC and RUN_SQL, and with --community
-the types of the example community.
-Tasks of other types wait for other nodes. To run types of your own, write a program around the package scheduled.
+always LOG and HTTP_REQUEST, with --smtp-host also SEND_EMAIL, with --commands also EXEC and RUN_SQL, and with
+--community the types of the example community. Tasks of other types wait for other nodes. To run types of your own,
+write a program around the package scheduled.
 
 HTTP_REQUEST sends requests to public addresses, unless --webhook-allow and --webhook-deny say otherwise. A node with
 --pause type:HTTP_REQUEST sends none.

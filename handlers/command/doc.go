@@ -7,7 +7,7 @@
 //	registry, err := handlers.NewRegistry(commands)
 //
 // The payload is contract.Exec, in a package of its own for services that only schedule. It names a command, and
-// nothing else can be run: whoever may schedule tasks can only choose among the commands of the configuration. The
+// nothing else can be run. Those who may schedule tasks can only choose among the commands of the configuration. The
 // program tasktable has no commands unless its option --commands names a file with some. README.md in this folder
 // shows such a file.
 //
@@ -63,8 +63,8 @@
 // # Nodes with different commands
 //
 // A node announces the type EXEC:NAME for each of its commands. A task of such a type waits for a node that has the
-// command. A task of type EXEC runs on any node with the type EXEC, and fails if this node lacks the command. `tasktable
-// why` then names the running nodes that have it. If all nodes have the same commands, both are the same.
+// command. A task of type EXEC runs on any node with the type EXEC, and fails if this node lacks the command. Then
+// `tasktable why` names the running nodes that have it. If all nodes have the same commands, both are the same.
 //
 // # Output and secrets
 //

@@ -68,8 +68,8 @@ func (p *process) run(ctx context.Context) error {
 			}
 		}
 	}()
-	// The program writes into the pipes itself. If cmd copied its output, a process that outlives the program would hold
-	// up cmd.Wait.
+	// The program writes into the pipes itself. If cmd copied its output, a process that outlives the program would
+	// hold up cmd.Wait.
 	stdout, err := open(p.stdout)
 	if err != nil {
 		return err

@@ -91,7 +91,8 @@ func (k *known) run(ctx context.Context, t *handlers.Task[contract.Exec]) error 
 func (k *known) checkArgs(args []string) error {
 	rule := k.ExtraArgs
 	if len(args) > rule.Max {
-		return fmt.Errorf("payload field args must be at most %d: the configuration of the node allows no more", rule.Max)
+		return fmt.Errorf("payload field args must be at most %d: the configuration of the node allows no more",
+			rule.Max)
 	}
 	for i, arg := range args {
 		if strings.HasPrefix(arg, "-") && !rule.Options {
@@ -99,8 +100,8 @@ func (k *known) checkArgs(args []string) error {
 				"node allows no options", i+1)
 		}
 		if !k.pattern.MatchString(arg) {
-			return fmt.Errorf("payload field args must match the pattern of the node's configuration: number %d does not",
-				i+1)
+			return fmt.Errorf("payload field args must match the pattern of the node's configuration: number %d "+
+				"does not", i+1)
 		}
 	}
 	return nil

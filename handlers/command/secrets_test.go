@@ -16,7 +16,7 @@ func TestOutputHasNoSecrets(t *testing.T) {
 	t.Parallel()
 	const secret, longer = "s3cr3t-Value", "s3cr3t-Value-and-more"
 	files := map[string]string{"TOKEN": written(t, secret), "LONGER": written(t, longer+"\n")}
-	for keep := 1; keep <= 60; keep += 1 {
+	for keep := 1; keep <= 60; keep++ {
 		c := shell(`printf 'one %s two %s%s three %s' "$TOKEN" "$LONGER" "$TOKEN" "$LONGER"; exit $1`)
 		c.Secrets, c.Output, c.ExtraArgs = files, keep, command.ExtraArgs{Max: 1, Pattern: "[01]"}
 		got, err := run(t.Context(), c, contract.Exec{Args: []string{"0"}})

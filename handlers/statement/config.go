@@ -35,8 +35,8 @@ type Config struct {
 	Statements map[string]Statement
 }
 
-// Statement is one SQL statement with the rules of its run. Only SQL is required. The names in the tags are those of the
-// file that the program tasktable reads.
+// Statement is one SQL statement with the rules of its run. Only SQL is required. The names in the tags are those of
+// the file that the program tasktable reads.
 type Statement struct {
 	// SQL is one statement. @name stands for the parameter of that name.
 	SQL string `yaml:"sql"`

@@ -1,5 +1,5 @@
-// Package statement is the variant RUN_SQL: it runs an SQL statement that the node's configuration names. So a cron line
-// of psql becomes a task.
+// Package statement is the variant RUN_SQL: it runs an SQL statement that the node's configuration names. So a cron
+// line of psql becomes a task.
 //
 //	statements, err := statement.Variant(statement.Config{Statements: map[string]statement.Statement{
 //		"old-sessions": {
@@ -10,9 +10,9 @@
 //	registry, err := handlers.NewRegistry(statements)
 //
 // The payload is contract.RunSQL, in a package of its own for services that only schedule. It names a statement and the
-// values of its parameters, and nothing else can be run: whoever may schedule tasks can only choose among the statements
-// of the configuration. The program tasktable has no statements unless its option --commands names a file with some.
-// README.md of package command shows such a file.
+// values of its parameters, and nothing else can be run. Those who may schedule tasks can only choose among the
+// statements of the configuration. The program tasktable has no statements unless its option --commands names a file
+// with some. README.md of package command shows such a file.
 //
 //	SELECT tasktable.schedule('{"type": "RUN_SQL", "statement": "old-sessions", "params": {"age": "30 days"}}');
 //
@@ -25,8 +25,8 @@
 //
 // # Parameters
 //
-// @name in the SQL stands for a parameter, except in quotes and comments. Its type is declared, and a task must give all
-// parameters. They are values: no text of a task becomes a part of the SQL. null is refused.
+// @name in the SQL stands for a parameter, except in quotes and comments. Its type is declared, and a task must give
+// all parameters. They are values: no text of a task becomes a part of the SQL. null is refused.
 //
 //	text                  a string
 //	bigint                a whole number
@@ -42,9 +42,9 @@
 // # Role
 //
 // The statement has the rights of its Role alone. The node's role must be a member of it. Write tables with their
-// schema, because "$user" in the search_path is the Role then. A role protects from mistakes.
-// It does not hold a function that the statement calls and that somebody hostile wrote, because such a function can take
-// the node's role back (RESET ROLE). ReadOnly has the same limit.
+// schema, because "$user" in the search_path is the Role then. A role protects from mistakes. It does not protect from
+// a hostile function that the statement calls, because the function can take the node's role back (RESET ROLE).
+// ReadOnly has the same limit.
 //
 // # Outcomes
 //

@@ -102,7 +102,8 @@ func (k *known) values(given map[string]any) ([][]byte, error) {
 
 const beforeSQL = `SELECT current_setting('role') AS role, current_setting('statement_timeout') AS timeout`
 
-const settingsSQL = `SELECT set_config('statement_timeout', @timeout::text, true), set_config('role', @role::text, true)`
+const settingsSQL = `
+SELECT set_config('statement_timeout', @timeout::text, true), set_config('role', @role::text, true)`
 
 const readOnlySQL = `SELECT set_config('transaction_read_only', 'on', true)`
 

@@ -24,7 +24,9 @@ const maxNamedNodes = 3
 
 // elsewhere tells which running nodes have what a failed task names, if the task failed on a node that lacks it. It
 // returns "" for other tasks, and for a role that may not read the nodes.
-func (i *Inspector) elsewhere(ctx context.Context, db store.DB, row store.Row, detail string, may mayRead) (string, error) {
+func (i *Inspector) elsewhere(
+	ctx context.Context, db store.DB, row store.Row, detail string, may mayRead,
+) (string, error) {
 	field := named[row.Type]
 	if field == "" || !may.Nodes || !strings.HasPrefix(detail, "this node has no "+field+" ") {
 		return "", nil
