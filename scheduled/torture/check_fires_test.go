@@ -90,6 +90,9 @@ func steadyFiresAreComplete(h *history) (samples int, wrong []violation) {
 		}
 		samples += len(list)
 		created, ended := changes[0].At, changes[len(changes)-1].At
+		if i := slices.IndexFunc(changes, func(a *auditRow) bool { return a.Next == nil }); i >= 0 {
+			ended = changes[i].At // it was cancelled; retention may remove it much later
+		}
 		if first := list[0].Asked; first.Sub(created) > every+time.Second { // @every is counted in whole seconds
 			say("its first fire was at %s, made at %s", h.offset(first), h.offset(created))
 		}
