@@ -58,6 +58,7 @@ func TestListFilters(t *testing.T) {
 		"type=OTHER":                          "other",
 		"status=PAUSED":                       "paused",
 		"status=FAILED&status=EXPIRED":        "expired failed",
+		"status=FAILED,EXPIRED":               "expired failed",
 		"queue=mail":                          "mail",
 		"entity=event%3A%C3%A4":               "entity",
 		"tenant_id=acme":                      "tenant",

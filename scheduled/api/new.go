@@ -41,6 +41,6 @@ func New(config Config) (*API, error) {
 		return nil, err
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { noEndpoint(mux, w, r) })
-	a.handler = a.protect(mux)
+	a.handler = a.protect(splitStatuses(mux))
 	return a, nil
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -28,6 +29,20 @@ type TaskFilter struct {
 	ScheduledTo   time.Time      `query:"scheduled_to" json:"scheduled_to,omitzero" doc:"This time is not included."`
 	FinishedFrom  time.Time      `query:"finished_from" json:"finished_from,omitzero"`
 	FinishedTo    time.Time      `query:"finished_to" json:"finished_to,omitzero" doc:"This time is not included."`
+}
+
+// splitStatuses reads status=A,B as status=A&status=B, because the command line writes several statuses with commas.
+// The document tells the second form alone, which generated clients use.
+func splitStatuses(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		query := r.URL.Query()
+		if given := strings.Join(query["status"], ","); strings.Contains(given, ",") {
+			query["status"] = strings.Split(given, ",")
+			r = r.Clone(r.Context())
+			r.URL.RawQuery = query.Encode()
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 func (f TaskFilter) filter() inspect.Filter {
