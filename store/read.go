@@ -37,7 +37,8 @@ type History struct {
 const executionsSQL = `
 SELECT fence, task_id, type, revision, attempt, scheduled_at, due_at, started_at, finished_at, outcome, error,
     node FROM (
-    SELECT * FROM tasktable.scheduled_task_executions WHERE task_id = $1::text
+    SELECT * FROM tasktable.scheduled_task_executions
+        WHERE task_id = $1::text AND ($3::text = '' OR outcome = $3)
         ORDER BY fence DESC LIMIT nullif($2::text, '')::bigint
 ) AS latest ORDER BY fence`
 
@@ -73,8 +74,21 @@ func (s *Store) history(ctx context.Context, db DB, id, most string) (History, e
 		return History{}, err
 	}
 	executions, err := query.Collect[Execution](ctx, s.source, db, "read executions of task "+id, executionsSQL, id,
-		most)
+		most, "")
 	return History{Changes: changes, Executions: executions}, err
+}
+
+// Executions reads the latest attempts of a task, the oldest of them first. most is from 1 to 10000. outcome selects
+// those with that outcome, such as FAILED, and "" selects all. For an unknown id there are none.
+func (s *Store) Executions(ctx context.Context, db DB, id, outcome string, most int) ([]Execution, error) {
+	if err := check.ID(id); err != nil {
+		return nil, fmt.Errorf("executions: %w", err)
+	}
+	if most < 1 || most > 10000 {
+		return nil, fmt.Errorf("executions: %w", check.Invalid("most", "must be between 1 and 10000", most))
+	}
+	return query.Collect[Execution](ctx, s.source, db, "read executions of task "+id, executionsSQL, id,
+		strconv.Itoa(most), outcome)
 }
 
 const nowSQL = `SELECT clock_timestamp()`

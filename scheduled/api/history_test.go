@@ -77,6 +77,14 @@ func TestExecutionsAndChanges(t *testing.T) {
 			t.Errorf("changes%s: %s\nwant %s", query, got, want[1])
 		}
 	}
+	for status, want := range map[string]string{
+		"FAILED": "[{task FAILED 2 no connection}]", "RETRIED": "[{task RETRIED 1 no connection}]", "LOST": "[]",
+	} {
+		if got := executions("?status=" + status + "&limit=10"); got != want {
+			t.Errorf("%s: %s, want %s", status, got, want)
+		}
+	}
+	s.wants(422, "reader", "GET", "/v1/tasks/task/executions?status=QUEUED", "")
 	text := s.wants(200, "reader", "GET", "/v1/tasks/task/changes", "").text
 	if !strings.Contains(text, `12345678901234567890`) {
 		t.Errorf("a large number lost its digits: %s", text)

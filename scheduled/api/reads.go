@@ -86,9 +86,30 @@ type taskAnswer struct {
 	Body Task
 }
 
+// Latest says how much of a history to read.
+type Latest struct {
+	Limit int `query:"limit" minimum:"1" maximum:"10000" default:"100" doc:"How many, counted from the latest."`
+}
+
 type historyInput struct {
 	TaskPath
-	Limit int `query:"limit" minimum:"1" maximum:"10000" default:"100" doc:"How many, counted from the latest."`
+	Latest
+}
+
+type executionsInput struct {
+	TaskPath
+	Latest
+	Status executionOutcome `query:"status" doc:"Only attempts with this outcome."`
+}
+
+// executionOutcome is the outcome of an attempt.
+type executionOutcome string
+
+func (executionOutcome) Schema(huma.Registry) *huma.Schema {
+	return words([]executionOutcome{
+		"COMPLETED", "FAILED", "RETRIED", "SNOOZED", "LOST", "SUPERSEDED", "EXPIRED", "INTERRUPTED", "RELEASED",
+		"CANCELLED",
+	})
 }
 
 // Executions are the outcomes of the attempts of a task.
@@ -154,10 +175,10 @@ func (a *API) registerTaskReads() {
 		OperationID: "listExecutions", Method: http.MethodGet, Path: "/v1/tasks/{id}/executions",
 		Tags: []string{"tasks"}, Summary: "Read the outcome of each attempt",
 		Description: "Also of a task that was deleted.", Errors: []int{http.StatusUnprocessableEntity},
-	}, func(ctx context.Context, c call, in *historyInput) (*executionsAnswer, error) {
-		history, err := c.tasks.RecentHistory(ctx, c.db, in.ID, in.Limit)
+	}, func(ctx context.Context, c call, in *executionsInput) (*executionsAnswer, error) {
+		executions, err := c.tasks.Executions(ctx, c.db, in.ID, string(in.Status), in.Limit)
 		answer := &executionsAnswer{}
-		answer.Body.Executions = append([]store.Execution{}, history.Executions...)
+		answer.Body.Executions = append([]store.Execution{}, executions...)
 		return answer, err
 	})
 	read(a, huma.Operation{
