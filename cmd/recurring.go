@@ -2,6 +2,7 @@ package cmd
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -31,6 +32,10 @@ const recurringListHelp = `Lists recurring tasks, ordered by id, one page at a t
 the next page. Paused and ended tasks are in the list. The word "paused" after the status means that everything, the
 queue or the type is paused. CATCH UP has two policies: for fires missed while no node was running, and for fires
 missed during a pause. It reads the whole table, so it is for people and reports.
+
+HEALTH is ok; failing, if the last occurrence that ended FAILED or EXPIRED, with the number of these since the last
+success; overdue, if two fires have passed since the last success, and their occurrences have had their expected time;
+new, if no occurrence has ended; paused; or ended.
 
 With --output json it prints an array of the table's rows, with more fields. Null fields are left out. Durations are in
 nanoseconds.`
@@ -94,11 +99,11 @@ func (l *recurringList) run(ctx context.Context) error {
 		return err
 	}
 	tasks, more := onePage(tasks, l.filter.Limit)
-	t := term.NewTable("ID", "TYPE", "CRON", "ZONE", "STATUS", "LAST FIRE", "NEXT FIRE", "OVERLAP", "CATCH UP",
-		"DECLARED BY", "MESSAGE")
+	t := term.NewTable("ID", "TYPE", "CRON", "ZONE", "STATUS", "HEALTH", "LAST SUCCESS", "LAST FIRE", "NEXT FIRE",
+		"OVERLAP", "CATCH UP", "DECLARED BY", "MESSAGE")
 	for _, task := range tasks {
-		t.Add(task.ID, task.Type, task.Cron, task.TimeZone, recurringStatus(task), l.When(task.LastFire),
-			l.nextFire(task),
+		t.Add(task.ID, task.Type, task.Cron, task.TimeZone, recurringStatus(task), recurringHealth(task),
+			l.When(task.LastSuccess), l.When(task.LastFire), l.nextFire(task),
 			task.Overlap, string(task.CatchUp)+", "+string(task.CatchUpPaused), task.DeclaredBy, task.Message)
 	}
 	if err := l.List(tasks, t, "There is no such recurring task."); err != nil {
@@ -116,6 +121,24 @@ func recurringStatus(task inspect.RecurringTask) term.Cell {
 		status = term.Cell{Text: status.Text + ", paused", Color: term.Yellow}
 	}
 	return status
+}
+
+// recurringHealth is the verdict, with the failures since the last success.
+func recurringHealth(task inspect.RecurringTask) term.Cell {
+	health := term.Cell{Text: string(task.Health)}
+	if task.FailuresInARow > 0 {
+		health.Text += fmt.Sprintf(", %d failed", task.FailuresInARow)
+	}
+	switch task.Health {
+	case inspect.HealthOK:
+		health.Color = term.Green
+	case inspect.HealthFailing, inspect.HealthOverdue:
+		health.Color = term.Red
+	case inspect.HealthPaused:
+		health.Color = term.Yellow
+	case inspect.HealthNew, inspect.HealthEnded:
+	}
+	return health
 }
 
 // nextFire is the next fire, or the reason that there is none. A task that waits has one as soon as the leader has

@@ -41,6 +41,21 @@ FROM (VALUES
 		'invalid: cron must be 5 fields', 'never', 'UTC', 'skip', 'latest', NULL, NULL, NULL, 0, NULL, NULL)
 ) AS t (id, kind, queue, entity, tenant, status, revision, planned, next, last, message, cron, zone, overlap, catch_up,
 	jitter, ends, most, count, until, declared);
+INSERT INTO tasktable.scheduled_tasks (id, type, payload, revision, parent_id, status, scheduled_at, finished_at,
+	message)
+SELECT parent || '@' || fire, 'CLEANUP', '{"type": "CLEANUP"}', 20, parent, status, fire, fire + interval '1 minute',
+	CASE WHEN status = 'FAILED' THEN E'the disk is full\nat /var' END
+FROM (VALUES
+	('nightly', 'COMPLETED', '2026-11-21 02:00Z'::timestamptz),
+	('overdue', 'COMPLETED', '2026-11-21 17:00Z'),
+	('overdue', 'FAILED', '2026-11-21 17:15Z'),
+	('overdue', 'FAILED', '2026-11-21 17:30Z'),
+	('paused', 'FAILED', '2026-11-21 17:00Z')
+) AS t (parent, status, fire);
+-- They were edited in the future. So no success is expected yet, and none is overdue, whenever the test runs.
+INSERT INTO tasktable.scheduled_task_changes (revision, task_id, verb, outcome, changed_at, changed_by)
+SELECT t.revision, t.id, 'schedule', 'rescheduled', '2100-01-01Z', 'ann'
+FROM tasktable.scheduled_tasks AS t WHERE t.cron IS NOT NULL;
 INSERT INTO tasktable.scheduled_tasks (id, type, payload, revision, next_attempt_at)
 	VALUES ('plain', 'LOG', '{"type": "LOG"}', 10, '2100-01-01Z');
 INSERT INTO tasktable.pauses (number, scope, name, paused_at, paused_by, ends_at)

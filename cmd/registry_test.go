@@ -5,6 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/rulefmt"
+
 	"github.com/tasktable/tasktable/scheduled/monitoring"
 )
 
@@ -30,6 +33,33 @@ func TestMetricsPrintsAlertsAndDashboard(t *testing.T) {
 		if got.want(t, exitOK); got.stdout != want || want == "" {
 			t.Errorf("%s: %s", name, got.stdout)
 		}
+	}
+	all := run(t, nil, "metrics", "alerts", "--no-node-after=2m", "--late-after=15m", "--starts-late-after=3m",
+		"--dead-letters=77", "--failure-ratio=0.5", "--claims-lost=88", "--slow-after=4s", "--paused-for=90m",
+		"--recurring-intervals=3", "--slo-start-within=250ms", "--slo-start-ratio=0.99", "--slo-success-ratio=0.999",
+		"--slo-api-ratio=0.995", "--slo-min-bad=66")
+	all.want(t, exitOK)
+	if _, errs := rulefmt.Parse([]byte(all.stdout), false, model.UTF8Validation); len(errs) > 0 {
+		t.Error(errs)
+	}
+	for _, want := range []string{
+		"oldest_due_age_seconds) > 120\n", "oldest_due_age_seconds) > 900\n", "delay_seconds_bucket[10m]))) > 180\n",
+		"dead_total[1h])) > 77\n", "[15m])) > 0.5\n", "[30m])) > 88\n", "settle_duration_seconds_bucket[10m]))) > 4\n",
+		"pass_duration_seconds_bucket[10m]))) > 4\n", "for: 90m\n", "without_success) >= 3\n", `le=~"0\\.25"}`,
+		"start_late:ratio_rate1h > 14.4 * 0.01 and", ":failed:ratio_rate1h > 14.4 * 0.001 and",
+		"api_unavailable:ratio_rate1h > 14.4 * 0.005 and", "[6h])) >= 66\n", "99 % of the attempts begin within 250ms",
+	} {
+		if !strings.Contains(all.stdout, want) {
+			t.Errorf("the rules have no %q", want)
+		}
+	}
+	for option, says := range map[string]string{
+		"--late-after=0s": "--late-after", "--dead-letters=-1": "--dead-letters", "--recurring-intervals=11": "whole number from 1 to 10",
+		"--slo-start-within=7s": "--slo-start-within must be one of 1ms, 2.5ms", "--failure-ratio=2": "--failure-ratio must be",
+		"--slo-start-ratio=99.9": "--slo-start-ratio must be a number between 0.95 and 0.99999", "--slo-api-ratio=NaN": "--slo-api",
+		"--slo-success-ratio=1": "--slo-success-ratio",
+	} {
+		run(t, nil, "metrics", "alerts", option).want(t, exitUsage, says)
 	}
 	run(t, nil, "metrics").want(t, exitOK)
 	run(t, nil, "metrics", "alarms").want(t, exitUsage,

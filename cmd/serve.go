@@ -131,7 +131,7 @@ func (s *serve) run(ctx context.Context) (err error) {
 		return err
 	}
 	if s.api.on {
-		stop, err := s.api.start(ctx, d, s.database.schema, calls, tracer, logger)
+		stop, err := s.api.start(ctx, d, s.database.schema, calls, tracer, s.metrics, logger)
 		if err != nil {
 			return err
 		}

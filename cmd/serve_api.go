@@ -129,7 +129,7 @@ func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // start begins to answer, on a pool of its own. The caller must call the returned function at the end.
 func (s *apiSettings) start(
 	ctx context.Context, d *database, schemaName string, server *apiServer, tracer trace.TracerProvider,
-	logger *slog.Logger,
+	metrics *metrics, logger *slog.Logger,
 ) (stop func(), err error) {
 	schema, err := store.NewSchema(schemaName)
 	if err != nil {
@@ -148,6 +148,7 @@ func (s *apiSettings) start(
 		TrustedProxies: s.proxies,
 		Authenticate:   api.ByKey(authenticator),
 		CheckPayload:   checkPayload, AllowOrigins: s.origins, Version: version(), Tracer: tracer, Logger: logger,
+		Metrics: metrics.registry,
 	})
 	if err != nil {
 		pool.Close()

@@ -167,19 +167,80 @@ CREATE TRIGGER task_7_reopen AFTER UPDATE OF status, scheduled_at, parent_id ON 
         AND NEW.attempt = 0) EXECUTE FUNCTION tasktable.reopen_occurrence();
 COMMENT ON TRIGGER task_7_reopen ON tasktable.scheduled_tasks IS 'An occurrence that waits again.';
 
+-- With its defaults Postgres would read and sort all occurrences of a task that has many, if most tasks have few. These
+-- settings leave it the index scheduled_tasks_parent alone.
+CREATE FUNCTION tasktable.recurring_health(
+    id text, revision bigint, queue text, type text, only_success boolean DEFAULT false, OUT last_success timestamptz,
+    OUT last_failure timestamptz, OUT last_error text, OUT failures_in_a_row int, OUT expected_since timestamptz
+) LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off AS $$
+#variable_conflict use_column
+DECLARE
+    one record;
+BEGIN
+    failures_in_a_row := 0;
+    FOR one IN
+        SELECT t.status, t.finished_at, t.message FROM tasktable.scheduled_tasks AS t
+        WHERE t.parent_id = recurring_health.id ORDER BY t.scheduled_at DESC LIMIT 1000
+    LOOP
+        IF one.status = 'COMPLETED' THEN
+            last_success := coalesce(last_success, one.finished_at);
+        ELSIF one.status IN ('FAILED', 'EXPIRED') THEN
+            IF last_success IS NULL THEN
+                failures_in_a_row := failures_in_a_row + 1;
+            END IF;
+            IF last_failure IS NULL THEN
+                last_failure := one.finished_at;
+                last_error := substring(one.message FROM '[^\r\n]+');
+            END IF;
+        END IF;
+        EXIT WHEN last_success IS NOT NULL AND (last_failure IS NOT NULL OR only_success);
+    END LOOP;
+    SELECT greatest(
+        (SELECT c.changed_at FROM tasktable.scheduled_task_changes AS c WHERE c.revision = recurring_health.revision),
+        (SELECT max(p.ends_at::timestamptz) FROM tasktable.pauses AS p
+        WHERE p.ends_at <= statement_timestamp() AND (p.scope = 'all'
+            OR p.scope = 'queue' AND p.name = recurring_health.queue
+            OR p.scope = 'type' AND p.name = recurring_health.type)))
+    INTO expected_since;
+END $$;
+COMMENT ON FUNCTION tasktable.recurring_health IS 'How the newest occurrences of a recurring task ended, at most 1000. '
+    'A success is COMPLETED, a failure is FAILED or EXPIRED. SKIPPED and CANCELLED are neither. expected_since is its '
+    'last edit or resume, or the end of the last pause of its queue, of its type or of everything. With only_success '
+    'the look ends at the last success, and last_failure may be missing.';
+
 CREATE VIEW tasktable.recurring_tasks AS
     SELECT t.id, t.type, t.queue, t.status, t.cron, t.time_zone,
         CASE WHEN t.planned_revision = t.revision THEN t.next_attempt_at END AS next_fire,
         t.started_at AS last_fire, t.occurrence_count, t.overlap, t.catch_up, t.catch_up_paused, t.catch_up_limit,
-        t.jitter, t.ends_at, t.max_occurrences, t.paused_until, t.declared_by, t.message
+        t.jitter, t.ends_at, t.max_occurrences, t.paused_until, t.declared_by, t.message,
+        h.last_success, h.last_failure, h.last_error, h.failures_in_a_row,
+        CASE WHEN t.finished_at IS NOT NULL THEN 'ended'
+            WHEN t.status = 'PAUSED' OR EXISTS (SELECT 1 FROM tasktable.pauses AS p
+                WHERE (p.ends_at IS NULL OR p.ends_at > statement_timestamp()) AND (p.scope = 'all'
+                    OR p.scope = 'queue' AND p.name = t.queue OR p.scope = 'type' AND p.name = t.type)) THEN 'paused'
+            WHEN h.failures_in_a_row > 0 THEN 'failing'
+            WHEN h.last_success IS NOT NULL THEN 'ok'
+            ELSE 'new' END AS health
     FROM tasktable.scheduled_tasks AS t
+    CROSS JOIN LATERAL tasktable.recurring_health(t.id::text, t.revision, t.queue::text, t.type::text) AS h
     WHERE t.cron IS NOT NULL;
-COMMENT ON VIEW tasktable.recurring_tasks IS 'Recurring tasks with their next and last fire. next_fire is null until '
-    'the leader has planned it.';
+COMMENT ON VIEW tasktable.recurring_tasks IS 'Recurring tasks with their next and last fire, and how their occurrences '
+    'ended. next_fire is null until the leader has planned it.';
+COMMENT ON COLUMN tasktable.recurring_tasks.last_success IS 'When the newest occurrence that COMPLETED ended. Null: '
+    'none of its 1000 newest occurrences has.';
+COMMENT ON COLUMN tasktable.recurring_tasks.last_failure IS 'When the newest occurrence that FAILED or EXPIRED ended. '
+    'Null: none of its 1000 newest occurrences has, or retention has removed it.';
+COMMENT ON COLUMN tasktable.recurring_tasks.last_error IS 'The first line of the message of that occurrence.';
+COMMENT ON COLUMN tasktable.recurring_tasks.failures_in_a_row IS 'How many occurrences FAILED or EXPIRED since the '
+    'newest that COMPLETED.';
+COMMENT ON COLUMN tasktable.recurring_tasks.health IS 'ok; failing (its last occurrence that ended FAILED or EXPIRED); '
+    'new (no occurrence has ended); paused; ended (it fires no more). Whether it is overdue only programs know, '
+    'because Postgres cannot compute fires: see the command recurring list.';
 -- +goose StatementEnd
 
 -- +goose Down
 DROP VIEW tasktable.recurring_tasks;
+DROP FUNCTION tasktable.recurring_health;
 DROP TRIGGER task_7_reopen ON tasktable.scheduled_tasks;
 DROP FUNCTION tasktable.reopen_occurrence, tasktable.fork_occurrence, tasktable.schedule_recurring,
     tasktable.knows_time_zone, tasktable.cron_fault;

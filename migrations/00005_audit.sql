@@ -101,6 +101,30 @@ CREATE VIEW tasktable.running_tasks AS
     WHERE t.lease_expires_at IS NOT NULL;
 COMMENT ON VIEW tasktable.running_tasks IS 'Claimed tasks.';
 
+CREATE VIEW tasktable.queue_loads AS
+    SELECT q.queue, sum(q.due)::bigint AS due, sum(q.running)::bigint AS running
+    FROM (
+        SELECT l.queue, d.due, 0 AS running
+        FROM tasktable.lanes AS l CROSS JOIN LATERAL (
+            -- Without the order Postgres would read all due tasks, past the limit.
+            SELECT count(*) AS due FROM (
+                SELECT FROM tasktable.scheduled_tasks AS t
+                WHERE t.queue = l.queue AND t.type = l.type AND t.priority = l.priority AND t.cron IS NULL
+                    AND t.next_attempt_at <= statement_timestamp()
+                ORDER BY t.next_attempt_at LIMIT 10000
+            ) AS t
+        ) AS d
+        WHERE NOT EXISTS (SELECT 1 FROM tasktable.pauses AS p
+            WHERE (p.ends_at IS NULL OR p.ends_at > statement_timestamp()) AND (p.scope = 'all'
+                OR p.scope = 'queue' AND p.name = l.queue OR p.scope = 'type' AND p.name = l.type))
+        UNION ALL
+        SELECT t.queue::text, 0, count(*) FROM tasktable.scheduled_tasks AS t
+        WHERE t.lease_expires_at IS NOT NULL GROUP BY t.queue
+    ) AS q
+    GROUP BY q.queue;
+COMMENT ON VIEW tasktable.queue_loads IS 'How much work each queue has now, for autoscalers. A queue without waiting or '
+    'claimed tasks has no row.';
+
 CREATE VIEW tasktable.dead_letters AS
     SELECT t.id, t.type, t.queue, t.entity, t.tenant_id, t.status, t.attempt, t.message, t.scheduled_at, t.finished_at,
         t.archived_at, t.archived_note
@@ -419,6 +443,10 @@ BEGIN
             ('running_tasks', 'started_at', 'When its handler was called. Null until it has run for one to two '
                 'seconds.'),
             ('running_tasks', 'node', 'Number of the node that runs it. Null where started_at is.'),
+            ('queue_loads', 'queue', 'A queue.'),
+            ('queue_loads', 'due', 'Tasks that are due, not claimed and not paused. Of each type and priority at most '
+                '10000 are counted.'),
+            ('queue_loads', 'running', 'Claimed tasks: they run, or are about to.'),
             ('follow_ups', 'task_id', 'The task whose handler asked for the follow-up.'),
             ('follow_ups', 'id', 'The follow-up.'),
             ('follow_ups', 'max_attempts', 'After this many failed attempts it is FAILED.'),
@@ -475,6 +503,6 @@ DROP VIEW tasktable.delay_by_type_and_hour, tasktable.throughput_by_hour, taskta
 DROP FUNCTION tasktable.reason_of, tasktable.tasks_ahead;
 DROP VIEW tasktable.task_reasons;
 DROP FUNCTION tasktable.reason_text;
-DROP VIEW tasktable.follow_ups, tasktable.dead_letters, tasktable.running_tasks, tasktable.late_tasks,
+DROP VIEW tasktable.follow_ups, tasktable.dead_letters, tasktable.queue_loads, tasktable.running_tasks, tasktable.late_tasks,
     tasktable.task_timeline, tasktable.worked_lanes, tasktable.node_states;
 DROP FUNCTION tasktable.lock_class;

@@ -20,6 +20,7 @@ type API struct {
 	authors sync.Map // *author by service
 	marks   marks
 	streams *streams
+	metrics *callMetrics
 }
 
 // author is a Store and an Inspector that record the same service. They are kept, because a Store limits how often it

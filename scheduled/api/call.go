@@ -138,6 +138,7 @@ func callerOf(ctx context.Context) Caller {
 
 // authenticate lets a call pass whose caller is known, has the operation's scope, and has not called too often.
 func (a *API) authenticate(ctx huma.Context, next func(huma.Context)) {
+	noteOperation(ctx.Context(), ctx.Operation().OperationID)
 	scope, needed := ctx.Operation().Metadata["scope"].(keys.Scope)
 	if !needed {
 		next(ctx)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/tasktable/tasktable/scheduled/api/keys"
@@ -67,6 +68,8 @@ type Config struct {
 	Version string
 	// Tracer makes a span of each call. Nil means none.
 	Tracer trace.TracerProvider
+	// Metrics gets the counters of calls. One API can use it. Nil means that calls are not counted.
+	Metrics prometheus.Registerer
 	// Logger gets a line for each call. Nil means slog.Default.
 	Logger *slog.Logger
 }

@@ -40,6 +40,9 @@ func New(config Config) (*API, error) {
 	if err := a.registerDocs(mux); err != nil {
 		return nil, err
 	}
+	if a.metrics, err = newCallMetrics(config.Metrics, operationsOf(a.huma.OpenAPI())); err != nil {
+		return nil, err
+	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { noEndpoint(mux, w, r) })
 	a.handler = a.protect(splitStatuses(mux))
 	return a, nil

@@ -29,6 +29,8 @@ type exchange struct {
 	id     string
 	caller string
 	hash   []byte
+
+	operation string // "": not known
 }
 
 type exchangeKey struct{}
@@ -48,6 +50,8 @@ func requestHash(ctx context.Context, caller Caller) []byte {
 	sum := sha256.Sum256(fmt.Appendf(exchangeOf(ctx).hash, "%q %q", caller.Tenant, caller.Service))
 	return sum[:]
 }
+
+func noteOperation(ctx context.Context, id string) { exchangeOf(ctx).operation = id }
 
 func noteCaller(ctx context.Context, name string) { exchangeOf(ctx).caller = name }
 
@@ -81,7 +85,9 @@ func (a *API) protect(next http.Handler) http.Handler {
 				writeProblem(answer, http.StatusInternalServerError, "the call failed; the log of the service says why")
 			}
 			endSpan(span, r.Pattern, answer.status)
-			a.logCall(r, noted, answer, time.Since(began))
+			took := time.Since(began)
+			a.metrics.answered(noted.operation, answer.status, took)
+			a.logCall(r, noted, answer, took)
 		}()
 		if done := a.crossOrigin(answer, r); done {
 			return

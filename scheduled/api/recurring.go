@@ -36,6 +36,12 @@ type Recurring struct {
 	IsPaused        bool          `json:"is_paused" doc:"It, its queue, its type or everything is paused."`
 	DeclaredBy      string        `json:"declared_by,omitempty" doc:"The service whose code declares it."`
 	Message         string        `json:"message,omitempty" doc:"Why it has ended."`
+
+	Health         inspect.Health `json:"health" enum:"ok,new,failing,overdue,paused,ended" doc:"How its occurrences end."`
+	LastSuccess    *time.Time     `json:"last_success,omitempty" doc:"When the newest that COMPLETED ended."`
+	LastFailure    *time.Time     `json:"last_failure,omitempty" doc:"When the newest that FAILED or EXPIRED ended."`
+	LastError      string         `json:"last_error,omitempty" doc:"The first line of its message."`
+	FailuresInARow int            `json:"failures_in_a_row" doc:"FAILED or EXPIRED since the last success."`
 }
 
 func recurringOf(t inspect.RecurringTask) Recurring {
@@ -45,7 +51,8 @@ func recurringOf(t inspect.RecurringTask) Recurring {
 		OccurrenceCount: t.OccurrenceCount, Overlap: t.Overlap, CatchUp: t.CatchUp, CatchUpPaused: t.CatchUpPaused,
 		CatchUpLimit: t.CatchUpLimit, Jitter: deref(secondsOf(t.Jitter)), EndsAt: t.EndsAt,
 		MaxOccurrences: deref(t.MaxOccurrences), PausedUntil: t.PausedUntil, IsPaused: t.IsPaused,
-		DeclaredBy: deref(t.DeclaredBy), Message: deref(t.Message),
+		DeclaredBy: deref(t.DeclaredBy), Message: deref(t.Message), Health: t.Health, LastSuccess: t.LastSuccess,
+		LastFailure: t.LastFailure, LastError: deref(t.LastError), FailuresInARow: t.FailuresInARow,
 	}
 }
 

@@ -1,6 +1,8 @@
 package monitoring_test
 
 import (
+	"flag"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -27,10 +29,33 @@ func rules(t *testing.T) []rulefmt.Rule {
 	return all
 }
 
+var update = flag.Bool("update", false, "writes alerts.yaml anew")
+
+// alerts.yaml is what the template makes of the default thresholds.
+func TestAlertsAreOfTheTemplate(t *testing.T) {
+	t.Parallel()
+	want, err := monitoring.AlertsWith(monitoring.DefaultThresholds())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if *update {
+		if err := os.WriteFile("alerts.yaml", []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if monitoring.Alerts != want {
+		t.Error("alerts.yaml is not of the template: go test ./scheduled/monitoring -run TestAlertsAreOfTheTemplate -update")
+	}
+}
+
 func TestAlertsAreComplete(t *testing.T) {
 	t.Parallel()
 	var names []string
 	for _, rule := range rules(t) {
+		if rule.Record != "" {
+			continue
+		}
 		if !strings.HasPrefix(rule.Alert, "Tasktable") || slices.Contains(names, rule.Alert) {
 			t.Errorf("%q is no alert of ours, or comes twice", rule.Alert)
 		}
@@ -48,7 +73,13 @@ func TestAlertsAreComplete(t *testing.T) {
 func fired(t *testing.T, h *history) []string {
 	t.Helper()
 	var names []string
+	for _, at := range h.scrapes {
+		h.record(t, at)
+	}
 	for _, rule := range rules(t) {
+		if rule.Record != "" {
+			continue
+		}
 		since := map[uint64]time.Time{}
 		for _, at := range h.scrapes {
 			now := map[uint64]time.Time{}
@@ -132,6 +163,18 @@ func TestAlertsFire(t *testing.T) {
 			s.until(`tasktable_lane_depth > 0 and on (queue) tasktable_slots_used == 1`)
 			s.hold(while, scrapeEvery, nil)
 		}, []string{"TasktableSlotsExhausted", "TasktableStartsLate", "TasktableTasksLate"}},
+		{"recurring tasks", func(s *scene) {
+			s.recurs("fails twice", 3*time.Hour, "COMPLETED", "FAILED", "FAILED")
+			s.recurs("paused", 3*time.Hour, "COMPLETED", "FAILED", "FAILED")
+			s.recurs("failed once", 2*time.Hour, "COMPLETED", "FAILED")
+			s.recurs("never fired", 0)
+			s.exec(`SELECT tasktable.pause('paused')`)
+			s.node(10)
+			s.until(`tasktable_recurring_failures_in_a_row{id="fails twice"} == 2
+				and on () tasktable_recurring_intervals_without_success{id="failed once"} == 1
+				and on () tasktable_recurring_intervals_without_success{id="never fired"} == 0`)
+			s.hold(while, scrapeEvery, nil)
+		}, []string{"TasktableRecurringOverdue"}},
 		{"connections for transactions are busy", func(s *scene) {
 			s.node(100)
 			places := int(s.pool.Config().MaxConns) - 2
@@ -140,7 +183,8 @@ func TestAlertsFire(t *testing.T) {
 			}
 			s.until(`tasktable_lane_depth > 0 and on () tasktable_transactions_used == tasktable_transactions`)
 			s.hold(while, scrapeEvery, nil)
-		}, []string{"TasktableStartsLate", "TasktableTasksLate", "TasktableTransactionsExhausted"}},
+		}, []string{"TasktableStartSLOFast", "TasktableStartSLOSlow", "TasktableStartsLate",
+			"TasktableTasksLate", "TasktableTransactionsExhausted"}},
 		{"a pause is forgotten", func(s *scene) {
 			s.exec(`SELECT tasktable.pause_scope('queue', 'default')`)
 			s.schedule(6, "", 10*time.Minute)
@@ -153,13 +197,13 @@ func TestAlertsFire(t *testing.T) {
 			s.schedule(100, "", time.Hour)
 			s.until(`sum(tasktable_executions_total{outcome="COMPLETED"}) == 100`)
 			s.hold(while, scrapeEvery, nil)
-		}, []string{"TasktableStartsLate"}},
+		}, []string{"TasktableStartSLOFast", "TasktableStartSLOSlow", "TasktableStartsLate"}},
 		{"tasks fail", func(s *scene) {
 			s.node(10)
 			s.schedule(30, "fail", 0)
 			s.until(`sum(tasktable_executions_total{outcome="FAILED"}) == 30`)
 			s.hold(while, scrapeEvery, nil)
-		}, []string{"TasktableDeadLetters", "TasktableFailures"}},
+		}, []string{"TasktableDeadLetters", "TasktableFailures", "TasktableSuccessSLOFast", "TasktableSuccessSLOSlow"}},
 		{"a dead letter is left", func(s *scene) {
 			s.node(10)
 			s.schedule(1, "fail", 0)
@@ -177,7 +221,7 @@ func TestAlertsFire(t *testing.T) {
 			s.schedule(200, "", 0)
 			s.until(`sum(tasktable_executions_total{outcome="COMPLETED"}) >= 200`)
 			s.hold(while, scrapeEvery, nil)
-		}, []string{"TasktableClaimsLost"}},
+		}, []string{"TasktableClaimsLost", "TasktableSuccessSLOFast", "TasktableSuccessSLOSlow"}},
 		{"a node has no session", func(s *scene) {
 			s.node(10)
 			s.hold(while, scrapeEvery, func(i int, name string, _ labels.Labels, value float64) float64 {
@@ -223,7 +267,7 @@ func TestAlertsFire(t *testing.T) {
 		})
 	}
 	for _, rule := range rules(t) {
-		if !slices.Contains(all, rule.Alert) {
+		if rule.Record == "" && !strings.Contains(rule.Alert, "SLO") && !slices.Contains(all, rule.Alert) {
 			t.Errorf("%s is never seen to fire", rule.Alert)
 		}
 	}

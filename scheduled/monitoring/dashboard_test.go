@@ -143,6 +143,7 @@ func eventful(t *testing.T) *scene {
 	s := newScene(t)
 	s.exec(`SELECT tasktable.schedule('{"type":"UNKNOWN"}', now() - interval '10 minutes')`)
 	s.exec(`SELECT tasktable.pause_scope('queue', 'paused')`)
+	s.exec(`SELECT tasktable.schedule_recurring('{"type":"JOB"}', '@every 1s', 'tick')`)
 	s.node(5)
 	s.schedule(20, "", 0)
 	s.schedule(3, "fail", 0)
@@ -154,7 +155,11 @@ func eventful(t *testing.T) *scene {
 	}
 	// After two censuses: what was scheduled is counted.
 	s.until(`sum(tasktable_tasks_scheduled_total) >= 37 and sum(tasktable_dead_letters) == 3`)
+	s.until(`tasktable_recurring_last_success_timestamp_seconds`)
 	s.hold(2*time.Minute, scrapeEvery, nil)
+	for _, at := range s.scrapes {
+		s.record(t, at)
+	}
 	return s
 }
 
@@ -263,7 +268,9 @@ func TestREADMEListsTheMetrics(t *testing.T) {
 	s.node(1)
 	s.until(`sum(tasktable_lane_depth) == 1`)
 	s.schedule(1, "fail", 0)
+	s.exec(`SELECT tasktable.schedule_recurring('{"type":"JOB"}', '@every 1s', 'tick')`)
 	s.until(`sum(tasktable_tasks_scheduled_total) >= 1 and sum(tasktable_dead_letters) == 1`)
+	s.until(`tasktable_recurring_last_success_timestamp_seconds`)
 	families, err := s.registry.Gather()
 	if err != nil {
 		t.Fatal(err)

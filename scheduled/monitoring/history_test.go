@@ -236,6 +236,24 @@ func (h *history) ask(t *testing.T, expression string, at time.Time) promql.Vect
 	return slices.Clone(vector)
 }
 
+// record adds the samples of the recording rules at a time.
+func (h *history) record(t *testing.T, at time.Time) {
+	t.Helper()
+	for _, rule := range rules(t) {
+		if rule.Record == "" {
+			continue
+		}
+		for _, one := range h.ask(t, rule.Expr, at) {
+			named := labels.NewBuilder(one.Metric).Set(model.MetricNameLabel, rule.Record).Labels()
+			key := named.Hash()
+			if h.series[key] == nil {
+				h.series[key] = &series{labels: named}
+			}
+			h.series[key].samples = append(h.series[key].samples, sample{at.UnixMilli(), one.F})
+		}
+	}
+}
+
 // exists says whether there is a series like that.
 func (h *history) exists(matchers ...*labels.Matcher) bool {
 	for _, one := range h.series {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"net/http"
 	"testing"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 
 	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/scheduled"
+	"github.com/tasktable/tasktable/scheduled/api"
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/storetest"
 	"github.com/tasktable/tasktable/store/storetest/leaks"
@@ -40,7 +42,37 @@ func newScene(t *testing.T) *scene {
 	s.registry.MustRegister(
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
+	// The node's program serves the API, too, so that its series are there.
+	if _, err := api.New(api.Config{Pool: s.pool, Metrics: s.registry, Authenticate: func(*http.Request) (api.Caller,
+		error) {
+		return api.Caller{}, api.ErrUnauthenticated
+	}}); err != nil {
+		t.Fatal(err)
+	}
 	return s
+}
+
+// recurs makes a recurring task of each hour that began so long ago, with occurrences an hour apart whose last one was
+// an hour and two minutes ago.
+func (s *scene) recurs(id string, ago time.Duration, statuses ...string) {
+	s.t.Helper()
+	task := store.Cron("JOB", "@every 1h")
+	task.ID, task.Payload, task.At = id, payload{}, time.Now().Add(-ago-2*time.Minute)
+	if _, err := s.tasks.Schedule(s.t.Context(), s.pool, task); err != nil {
+		s.t.Fatal(err)
+	}
+	if len(statuses) == 0 {
+		return
+	}
+	s.exec(`ALTER TABLE tasktable.scheduled_task_changes DISABLE TRIGGER USER;
+		ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER`)
+	s.exec(`UPDATE tasktable.scheduled_task_changes SET changed_at = $2 WHERE task_id = $1`, id, task.At)
+	s.exec(`INSERT INTO tasktable.scheduled_tasks (id, payload, type, revision, parent_id, status, scheduled_at,
+			finished_at) SELECT $1 || '@' || i, '{"type": "JOB"}', 'JOB', i, $1, s, f.at, f.at + interval '1 minute'
+		FROM unnest($2::text[]) WITH ORDINALITY AS o (s, i) CROSS JOIN LATERAL (SELECT clock_timestamp()
+			- interval '2 minutes' - (cardinality($2::text[]) - i + 1) * interval '1 hour' AS at) AS f`, id, statuses)
+	s.exec(`ALTER TABLE tasktable.scheduled_task_changes ENABLE TRIGGER USER;
+		ALTER TABLE tasktable.scheduled_tasks ENABLE TRIGGER USER`)
 }
 
 type payload struct {
@@ -148,9 +180,9 @@ func (s *scene) schedule(n int, does string, ago time.Duration) {
 	}
 }
 
-func (s *scene) exec(sql string) {
+func (s *scene) exec(sql string, args ...any) {
 	s.t.Helper()
-	if _, err := s.pool.Exec(s.t.Context(), sql); err != nil {
+	if _, err := s.pool.Exec(s.t.Context(), sql, args...); err != nil {
 		s.t.Fatal(err)
 	}
 }

@@ -203,6 +203,7 @@ func TestListRecurring(t *testing.T) {
 
 	basic := inspect.RecurringTask{Type: "TEST", Queue: "default", Status: store.StatusQueued,
 		TenantID: pointerTo("acme"), Cron: "0 9 * * *", TimeZone: "UTC", StartsAt: far(0), OccurrenceCount: 3,
+		Health:  inspect.HealthNew,
 		Overlap: store.OverlapSkip, CatchUp: store.CatchUpLatest, CatchUpPaused: store.CatchUpNone, CatchUpLimit: 100,
 		Message: pointerTo("as planned")}
 	of := func(id string, change func(*inspect.RecurringTask)) inspect.RecurringTask {
@@ -217,17 +218,24 @@ func TestListRecurring(t *testing.T) {
 		"planned":   of("planned", func(r *inspect.RecurringTask) { r.NextFire = nine }),
 		"due":       of("due", func(*inspect.RecurringTask) {}),
 		"PAUSED": of("PAUSED", func(r *inspect.RecurringTask) {
-			r.Status, r.PausedUntil = store.StatusPaused, pointerTo(far(60))
+			r.Status, r.PausedUntil, r.Health = store.StatusPaused, pointerTo(far(60)), inspect.HealthPaused
 		}),
-		"CANCELLED": of("CANCELLED", func(r *inspect.RecurringTask) { r.Status = store.StatusCancelled }),
-		"COMPLETED": of("COMPLETED", func(r *inspect.RecurringTask) { r.Status = store.StatusCompleted }),
-		"FAILED":    of("FAILED", func(r *inspect.RecurringTask) { r.Status = store.StatusFailed }),
+		"CANCELLED": of("CANCELLED", func(r *inspect.RecurringTask) {
+			r.Status, r.Health = store.StatusCancelled, inspect.HealthEnded
+		}),
+		"COMPLETED": of("COMPLETED", func(r *inspect.RecurringTask) {
+			r.Status, r.Health = store.StatusCompleted, inspect.HealthEnded
+		}),
+		"FAILED": of("FAILED", func(r *inspect.RecurringTask) {
+			r.Status, r.Health = store.StatusFailed, inspect.HealthEnded
+		}),
 		"full": {ID: "full", Type: "OTHER", Queue: "mail", Status: store.StatusQueued, Entity: pointerTo("member:7"),
 			TenantID: pointerTo("acme"), Cron: "@every 90s", TimeZone: "Europe/Berlin", StartsAt: far(0),
 			NextFire: nine, OccurrenceCount: 3, Overlap: store.OverlapAllow, CatchUp: store.CatchUpAll,
 			CatchUpPaused: store.CatchUpLatest, CatchUpLimit: 7, Jitter: pointerTo(time.Minute),
-			EndsAt: pointerTo(far(600)), MaxOccurrences: pointerTo(9), IsPaused: true, DeclaredBy: pointerTo("shop"),
-			Message: pointerTo("as planned")},
+			EndsAt: pointerTo(far(600)), MaxOccurrences: pointerTo(9), IsPaused: true, Health: inspect.HealthPaused,
+			DeclaredBy: pointerTo("shop"),
+			Message:    pointerTo("as planned")},
 	}
 	for name, c := range map[string]struct {
 		filter inspect.RecurringFilter
@@ -279,7 +287,10 @@ func tidyRecurring(b *bench, task *inspect.RecurringTask) {
 	if task.ID == "due" {
 		task.NextFire = nil
 	}
-	task.LastFire, task.StartsAt = nil, task.StartsAt.UTC()
+	if task.ReadAt.IsZero() || task.ExpectedSince == nil || task.Allowance < 5*time.Minute {
+		b.Errorf("%s: health is judged by %+v", task.ID, task.HealthBasis)
+	}
+	task.LastFire, task.StartsAt, task.HealthBasis = nil, task.StartsAt.UTC(), inspect.HealthBasis{}
 	for _, at := range []**time.Time{&task.NextFire, &task.EndsAt, &task.PausedUntil} {
 		if *at != nil {
 			*at = pointerTo((*at).UTC())

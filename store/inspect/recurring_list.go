@@ -41,12 +41,23 @@ type RecurringTask struct {
 	IsPaused   bool    `json:"is_paused"`
 	DeclaredBy *string `json:"declared_by,omitempty"`
 	Message    *string `json:"message,omitempty"` // why the task has ended
+	// LastSuccess is when the newest occurrence that COMPLETED ended. LastFailure is the same for FAILED and EXPIRED,
+	// and LastError is the first line of its message. Each is nil if there is none among the 1000 newest occurrences.
+	LastSuccess *time.Time `json:"last_success,omitempty"`
+	LastFailure *time.Time `json:"last_failure,omitempty"`
+	LastError   *string    `json:"last_error,omitempty"`
+	// FailuresInARow is how many occurrences FAILED or EXPIRED since the newest that COMPLETED. A failed attempt that
+	// is to be retried is no failure yet.
+	FailuresInARow int    `json:"failures_in_a_row"`
+	Health         Health `json:"health"`
 	// PlanFrom is the time from which the leader will plan the next fire. It is nil once the fire is planned.
 	PlanFrom *time.Time `json:"-"`
 	// PlannedZoneData is the recurrence.Fingerprint of the zone data by which the leader planned NextFire.
 	// PlannedWall is the local time of the zone at NextFire, as if it were in UTC. Both are nil for @every.
 	PlannedZoneData *string    `json:"-"`
 	PlannedWall     *time.Time `json:"-"`
+
+	HealthBasis `json:"-"`
 }
 
 const recurringTaskSQL = `
@@ -60,8 +71,12 @@ SELECT t.id, t.type, t.queue, t.status, t.entity, t.tenant_id, t.cron, t.time_zo
         AND (p.scope = 'all' OR p.scope = 'queue' AND p.name = t.queue OR p.scope = 'type'
             AND p.name = t.type)) AS is_paused,
     t.planned_zone_data, t.planned_wall, t.declared_by, t.message,
-        CASE WHEN t.planned_revision IS DISTINCT FROM t.revision THEN t.next_attempt_at END AS plan_from
+        CASE WHEN t.planned_revision IS DISTINCT FROM t.revision THEN t.next_attempt_at END AS plan_from,
+    h.last_success, h.last_failure, h.last_error, h.failures_in_a_row, '' AS health, h.expected_since,
+    (extract(epoch FROM t.expected_execution_time + coalesce(t.jitter, interval '0')) * 1000000000)::bigint
+        AS allowance, clock_timestamp() AS read_at
 FROM tasktable.scheduled_tasks AS t
+CROSS JOIN LATERAL tasktable.recurring_health(t.id::text, t.revision, t.queue::text, t.type::text) AS h
 WHERE t.cron IS NOT NULL`
 
 // RecurringFilter selects recurring tasks. A task must match all fields that are set. A field that is zero matches
@@ -110,8 +125,12 @@ func (i *Inspector) ListRecurring(ctx context.Context, db store.DB, filter Recur
 		}
 		args = append(args, field.value)
 	}
-	return query.Collect[RecurringTask](ctx, i.source, db, "list recurring tasks", listRecurringSQL,
+	tasks, err := query.Collect[RecurringTask](ctx, i.source, db, "list recurring tasks", listRecurringSQL,
 		append(args, strconv.Itoa(filter.Limit))...)
+	for at := range tasks {
+		tasks[at].Health = tasks[at].health()
+	}
+	return tasks, err
 }
 
 const getRecurringSQL = recurringTaskSQL + ` AND t.id = $1::text`
@@ -129,6 +148,7 @@ func (i *Inspector) GetRecurring(ctx context.Context, db store.DB, id string) (R
 		return RecurringTask{}, err
 	}
 	if len(rows) > 0 {
+		rows[0].Health = rows[0].health()
 		return rows[0], nil
 	}
 	found, err := query.Value[bool](ctx, i.source, db, "get recurring task "+id, isTaskSQL, id)

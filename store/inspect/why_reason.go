@@ -44,6 +44,9 @@ type Reason struct {
 	Elsewhere string `json:"elsewhere,omitempty"`
 	// Late tells why the task started late, or did not start before it expired. Nil means that it was not late.
 	Late *Lateness `json:"late,omitempty"`
+	// Trouble tells that the occurrences of a recurring task fail, or that it has not succeeded for two intervals. Nil
+	// means that its health is neither HealthFailing nor HealthOverdue.
+	Trouble *Trouble `json:"trouble,omitempty"`
 }
 
 // Moment is a time and the words that come before it.
@@ -88,6 +91,9 @@ func (r Reason) Sentence(at func(time.Time) string) string {
 	}
 	if r.Elsewhere != "" {
 		text += "; " + r.Elsewhere
+	}
+	if r.Trouble != nil {
+		text += "; " + r.Trouble.sentence(at)
 	}
 	if r.Obstacle != "" {
 		text += "; besides, " + r.Obstacle
@@ -155,6 +161,9 @@ func (i *Inspector) reason(ctx context.Context, db store.DB, e *Explanation, kno
 	}
 	if e.Row.ArchivedAt != nil {
 		e.Reason.Further = &Moment{known.archived() + " at", *e.Row.ArchivedAt}
+	}
+	if e.Row.Cron != nil {
+		return i.trouble(ctx, db, e)
 	}
 	if startedAt, node, ok := running(*e.Row); ok && (r.Code == "running" || r.Code == "edited" || r.Code == "lapsed") {
 		if r.Code == "running" {

@@ -108,6 +108,9 @@ type Place struct {
 //   - a task that has no end, because it has not ended
 //   - the line of the current revision of a task that is there, because it says how the task came to be as it is
 //   - a task that is declared in code and was cancelled or has ended, because it would begin anew if it were forgotten
+//   - the newest COMPLETED occurrence of a recurring task that has not ended, because the task's health is judged by it
+//
+// OFFSET 0 keeps Postgres from reading all tasks into a hash.
 //
 // For a task that lives on, this statement applies only the task's own period. retainExecutionsSQL and
 // retainChangesSQL apply its type's period and the default.
@@ -119,6 +122,12 @@ WITH clock AS MATERIALIZED (
     WHERE t.ctid >= $1::tid AND t.ctid < $2::tid AND t.fence IS NULL AND t.declared_by IS NULL
         AND t.finished_at < clock.now - coalesce(t.retention::interval,
             CASE WHEN $4::text::jsonb ? t.type THEN ($4::text::jsonb ->> t.type)::interval ELSE $3::interval END)
+        AND CASE WHEN t.parent_id IS NOT NULL AND t.status = 'COMPLETED' THEN
+            EXISTS (SELECT FROM tasktable.scheduled_tasks AS o WHERE o.parent_id = t.parent_id
+                AND o.scheduled_at > t.scheduled_at AND o.status = 'COMPLETED' OFFSET 0)
+            OR NOT EXISTS (SELECT FROM tasktable.scheduled_tasks AS p
+                WHERE p.id = t.parent_id AND p.cron IS NOT NULL AND p.finished_at IS NULL OFFSET 0)
+            ELSE true END
     RETURNING t.id::text AS id, t.status IN ('FAILED', 'EXPIRED') AND t.archived_at IS NULL AS dead
 ), living AS MATERIALIZED (
     SELECT t.id::text AS id, t.revision, clock.now - t.retention::interval AS until

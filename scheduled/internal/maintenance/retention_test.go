@@ -138,6 +138,32 @@ func TestRetainTasks(t *testing.T) {
 	}
 }
 
+// A task of each month succeeds more rarely than tasks are kept, perhaps. When it last did stays known, while it recurs.
+func TestRetainTheLastSuccess(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.Recur("monthly", "@monthly", enginetest.Noon.AddDate(1, 0, 0), nil)
+	b.Recur("over", "@monthly", enginetest.Noon.AddDate(1, 0, 0), nil)
+	b.Exec(`ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER task_7_reopen`)
+	for _, parent := range []string{"monthly", "over"} {
+		for id, months := range map[string]int{"1": 5, "2 succeeded": 4, "3 failed": 3, "4 skipped": 2} {
+			b.old(parent+id, "JOB", time.Duration(months)*30*day, nil)
+			b.Exec(`UPDATE tasktable.scheduled_tasks SET parent_id = $1, status = CASE WHEN id LIKE '%failed' THEN 'FAILED'
+				WHEN id LIKE '%skipped' THEN 'SKIPPED' ELSE 'COMPLETED' END WHERE id = $2`, parent, parent+id)
+		}
+	}
+	b.Exec(`SELECT tasktable.cancel('over')`)
+	b.retain(b.retainerOf(7*day, nil), enginetest.Noon)
+	if got, _, _ := strings.Cut(b.left(), ";"); got != "monthly monthly2 succeeded" {
+		t.Errorf("left are %s", got)
+	}
+	b.Exec(`SELECT tasktable.delete('monthly')`)
+	b.retain(b.retainerOf(7*day, nil), enginetest.Noon)
+	if got, _, _ := strings.Cut(b.left(), ";"); got != "" {
+		t.Errorf("left are %s", got)
+	}
+}
+
 // To the microsecond.
 func TestRetainUntil(t *testing.T) {
 	t.Parallel()

@@ -54,6 +54,7 @@ type gauges struct {
 	conns, connsUsed, connsWait                  *prometheus.Desc
 	// Only the leader shows these.
 	nodes, lanes, pauses, depth, depthLimit, age, laneNodes, lanePaused, dead, jobs *prometheus.Desc
+	recurring, lastSuccess, failuresInARow, missed                                  *prometheus.Desc
 
 	all []*prometheus.Desc
 }
@@ -97,6 +98,14 @@ func newGauges(config Config) (g gauges) {
 	g.lanePaused = describe("lane_paused", "1 while the queue, the type or everything is paused.", lane...)
 	g.dead = describe("dead_letters",
 		"Tasks that FAILED or EXPIRED and nobody has archived or retried.", "type", "status")
+	g.recurring = describe("recurring_tasks",
+		"Recurring tasks that are not paused as single tasks. Of these, 500 have series of their own.")
+	g.lastSuccess = describe("recurring_last_success_timestamp_seconds",
+		"When the newest occurrence that COMPLETED ended. None: it is not known to have succeeded.", "id")
+	g.failuresInARow = describe("recurring_failures_in_a_row",
+		"Occurrences that FAILED or EXPIRED since the last success.", "id")
+	g.missed = describe("recurring_intervals_without_success",
+		"Intervals that have passed since the last success, up to 10. None while it is paused.", "id")
 	g.jobs = describe("river_jobs", "River's jobs, each of which carries one task or more.", "state")
 	return g
 }
@@ -196,6 +205,7 @@ func (m *Metrics) collectLeader(seen *Sight, found *tableCounts, show shower) {
 	for of, n := range found.dead {
 		show(m.gauges.dead, float64(n), of.kind, of.status)
 	}
+	m.collectRecurring(found.recurring, show)
 	for state, n := range found.jobs {
 		show(m.gauges.jobs, float64(n), state)
 	}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -64,6 +65,9 @@ var (
 	statementBuckets = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5}
 	batchBuckets     = []float64{1, 2, 5, 10, 20, 50, 100, 200, 500, 1000}
 )
+
+// WaitBuckets returns the bounds of the histograms of start delays and durations, in seconds.
+func WaitBuckets() []float64 { return slices.Clone(waitBuckets) }
 
 // outcomeWords are all words of scheduled_task_executions.outcome.
 var outcomeWords = []string{

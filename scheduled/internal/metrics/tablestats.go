@@ -63,6 +63,8 @@ type tableCounts struct {
 	dead  map[deadLabels]int
 	jobs  map[string]int     // of River, by state
 	lanes taskdb.ListedLanes // the lanes that no node works
+
+	recurring *recurringCounts // nil: not read yet
 }
 
 // laneLabels are the labels of a lane in the metrics. Recurring tasks whose fires are due have firesPriority in the
@@ -119,7 +121,7 @@ func (c *TableStats) count(ctx context.Context, seen *Sight) error {
 	listErr := c.list(ctx, seen.nodes, &found)
 	seen = &Sight{At: seen.At, lanes: seen.lanes.With(found.lanes), nodes: seen.nodes}
 	err := errors.Join(listErr, c.countDue(ctx, seen, &found), c.countJobs(ctx, &found),
-		c.countDead(ctx, &found), c.countScheduled(ctx))
+		c.countDead(ctx, &found), c.readRecurring(ctx, seen, &found), c.countScheduled(ctx))
 	c.config.Metrics.found.Store(&found)
 	return err
 }
