@@ -588,6 +588,8 @@ BEGIN
     ) AS past;
     DELETE FROM tasktable.api_answers AS a USING tasktable.api_keys AS k
     WHERE k.name = a.caller AND k.tenant_id = erase.tenant_id;
+    DELETE FROM tasktable.notice_causes AS c USING unnest(ids, untils) AS past (id, until)
+    WHERE c.task_id = past.id AND c.number < past.until;
     WITH gone AS (
         DELETE FROM tasktable.scheduled_task_executions AS e USING unnest(ids, untils) AS past (id, until)
         WHERE e.task_id = past.id AND e.fence < past.until RETURNING 1

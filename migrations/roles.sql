@@ -26,7 +26,7 @@ DECLARE
     one   name;
 BEGIN
     PERFORM pg_advisory_xact_lock(hashtextextended('tasktable roles', 0));
-    IF to_regclass('tasktable.api_keys') IS NULL OR to_regclass('tasktable.river_job') IS NULL THEN
+    IF to_regclass('tasktable.notice_rules') IS NULL OR to_regclass('tasktable.river_job') IS NULL THEN
         RAISE EXCEPTION 'schema tasktable is not migrated, or older than this script: migrate it first';
     END IF;
     FOREACH one IN ARRAY names LOOP
@@ -120,6 +120,9 @@ GRANT INSERT, DELETE ON tasktable.scheduled_task_executions, tasktable.scheduled
 -- Keys are revoked, but not deleted. An answer that was given is not changed.
 GRANT INSERT, UPDATE ON tasktable.api_keys TO "tasktable_engine";
 GRANT INSERT, DELETE ON tasktable.api_answers TO "tasktable_engine";
+GRANT INSERT, UPDATE, DELETE ON tasktable.notice_rules, tasktable.notice_recipients, tasktable.notice_rule_recipients
+    TO "tasktable_engine";
+GRANT INSERT, DELETE ON tasktable.notice_causes TO "tasktable_engine";
 GRANT USAGE ON SEQUENCE tasktable.task_numbers TO "tasktable_engine";
 GRANT EXECUTE ON ALL ROUTINES IN SCHEMA tasktable TO "tasktable_engine";
 DO $$

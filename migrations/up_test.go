@@ -117,8 +117,12 @@ func TestCheckOfWhatIsUnmigratedOrOlder(t *testing.T) {
 
 // withoutLast undoes the last migration, which must then be named in its place.
 const withoutLast = `
-	DROP TABLE tasktable.api_answers, tasktable.api_keys;
-	DELETE FROM tasktable.goose_db_version WHERE version_id = 6`
+	DROP FUNCTION tasktable.after_death CASCADE;
+	DROP FUNCTION tasktable.add_cause, tasktable.open_notice, tasktable.insert_notice, tasktable.notice_time,
+		tasktable.quiet_until;
+	DROP TABLE tasktable.notice_causes, tasktable.notice_rule_recipients, tasktable.notice_rules,
+		tasktable.notice_recipients;
+	DELETE FROM tasktable.goose_db_version WHERE version_id = 7`
 
 // dropRiver removes what River's migrations made but their table.
 const dropRiver = `DO $$ DECLARE made record; BEGIN

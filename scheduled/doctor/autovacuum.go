@@ -27,7 +27,7 @@ CROSS JOIN LATERAL (SELECT jsonb_object_agg(one.option_name, one.option_value) A
     FROM pg_options_to_table(c.reloptions) AS one) AS o
 WHERE n.nspname = $1::text AND c.relkind = 'r' AND c.relname IN
     ('scheduled_tasks', 'scheduled_task_executions', 'scheduled_task_changes', 'nodes', 'pauses',
-    'api_answers', 'river_job', 'river_notification', 'river_queue')
+    'api_answers', 'notice_causes', 'river_job', 'river_notification', 'river_queue')
 ORDER BY c.relname COLLATE "C"`
 
 type vacuumRow struct {

@@ -6,6 +6,13 @@ CREATE UNIQUE INDEX api_keys_secret_hash ON tasktable.api_keys USING btree (secr
 CREATE UNIQUE INDEX applications_pkey ON tasktable.applications USING btree (role, service);
 CREATE INDEX nodes_live ON tasktable.nodes USING btree (number) WHERE (dead_at IS NULL);
 CREATE UNIQUE INDEX nodes_pkey ON tasktable.nodes USING btree (number);
+CREATE INDEX notice_causes_at ON tasktable.notice_causes USING brin (at);
+CREATE UNIQUE INDEX notice_causes_pkey ON tasktable.notice_causes USING btree (notice_id, number);
+CREATE INDEX notice_causes_task ON tasktable.notice_causes USING btree (task_id);
+CREATE UNIQUE INDEX notice_recipients_pkey ON tasktable.notice_recipients USING btree (name);
+CREATE UNIQUE INDEX notice_rule_recipients_pkey ON tasktable.notice_rule_recipients USING btree (rule, recipient);
+CREATE INDEX notice_rule_recipients_recipient ON tasktable.notice_rule_recipients USING btree (recipient);
+CREATE UNIQUE INDEX notice_rules_pkey ON tasktable.notice_rules USING btree (name);
 CREATE INDEX pauses_ends_at ON tasktable.pauses USING btree (ends_at);
 CREATE UNIQUE INDEX pauses_pkey ON tasktable.pauses USING btree (number);
 CREATE UNIQUE INDEX river_job_pkey ON tasktable.river_job USING btree (id);
@@ -23,6 +30,8 @@ CREATE TRIGGER append_only BEFORE DELETE OR UPDATE ON tasktable.scheduled_task_e
     tasktable.refuse_history_change();
 CREATE TRIGGER append_only_truncate BEFORE TRUNCATE ON tasktable.scheduled_task_executions FOR EACH STATEMENT EXECUTE
     FUNCTION tasktable.refuse_history_change();
+CREATE TRIGGER notice AFTER INSERT ON tasktable.scheduled_task_executions FOR EACH ROW WHEN ((new.outcome = ANY
+    (ARRAY['FAILED'::text, 'EXPIRED'::text, 'LOST'::text]))) EXECUTE FUNCTION tasktable.after_death();
 CREATE UNIQUE INDEX scheduled_task_executions_pkey ON tasktable.scheduled_task_executions USING btree (fence);
 CREATE INDEX scheduled_task_executions_task ON tasktable.scheduled_task_executions USING btree (task_id, fence);
 CREATE INDEX scheduled_task_executions_time ON tasktable.scheduled_task_executions USING brin (finished_at,

@@ -231,6 +231,9 @@ WITH nodes AS (
         SELECT o.ctid FROM tasktable.api_answers AS o
         WHERE o.created_at < coalesce($2::timestamptz, clock_timestamp()) - interval '24 hours'
         ORDER BY o.created_at LIMIT 100000))
+), causes AS ( -- a notice waits at most 8 days and then expires
+    DELETE FROM tasktable.notice_causes AS c
+    WHERE c.at < coalesce($2::timestamptz, clock_timestamp()) - interval '720 hours'
 )
 SELECT (SELECT count(*) FROM nodes) + (SELECT count(*) FROM pauses)`
 

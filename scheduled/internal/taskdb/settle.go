@@ -257,10 +257,16 @@ func (c *settlementColumns) args() []any {
 	}
 }
 
-// ReleaseBrokenSQL fails a task whose claim cannot be settled, without a line of history.
+// ReleaseBrokenSQL fails a task whose claim cannot be settled, without a line of history. It adds the task to its
+// notices, because that is otherwise done by a trigger of the history.
 const ReleaseBrokenSQL = `
-UPDATE tasktable.scheduled_tasks
-SET status = 'FAILED', fence = NULL, lease_expires_at = NULL, next_attempt_at = NULL, message = $3::text,
-    finished_at = clock_timestamp(),
-    last_status_update = clock_timestamp()
-WHERE id = $1::text AND fence = $2`
+WITH failed AS (
+    UPDATE tasktable.scheduled_tasks
+    SET status = 'FAILED', fence = NULL, lease_expires_at = NULL, next_attempt_at = NULL, message = $3::text,
+        finished_at = clock_timestamp(),
+        last_status_update = clock_timestamp()
+    WHERE id = $1::text AND fence = $2
+    RETURNING *
+)
+SELECT tasktable.add_cause(ARRAY['failed'], $2, f.finished_at, f.id, f.type, f.queue, f.tenant_id, f.entity, f.message)
+FROM failed AS f`

@@ -1,0 +1,17 @@
+// Package contract has the payload of package notice.
+package contract
+
+// Notice tells a recipient what happened to tasks. The database schedules it, by the rules of package rules. Its causes
+// are in the table notice_causes, by the id of the task.
+type Notice struct {
+	// Rule is the name of the rule. A test has none.
+	Rule string `json:"rule,omitempty"`
+	// Recipient is the name of the recipient. It is required.
+	Recipient string `json:"recipient"`
+	// Test says that this notice tells nothing but that notices arrive. It is sent in quiet hours and to a muted
+	// recipient, too.
+	Test bool `json:"test,omitempty"`
+}
+
+// TaskType is NOTICE.
+func (Notice) TaskType() string { return "NOTICE" }

@@ -1,0 +1,254 @@
+package rules
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tasktable/tasktable/store"
+)
+
+// Event is a kind of cause.
+type Event string
+
+// The events.
+const (
+	Failed       Event = "failed"       // a task failed for good
+	Expired      Event = "expired"      // a task expired before an attempt could start
+	Lost         Event = "lost"         // the node of an attempt died, or its lease ended
+	Late         Event = "late"         // tasks of a type are due since more than Rule.After and were not claimed
+	Missed       Event = "missed"       // a fire of a recurring task is due since more than Rule.After
+	Unsuccessful Event = "unsuccessful" // no occurrence of a recurring task has completed for more than Rule.After
+	Recovered    Event = "recovered"    // something is late, missed or unsuccessful no more
+)
+
+// Events returns all events.
+func Events() []Event {
+	return []Event{Failed, Expired, Lost, Late, Missed, Unsuccessful, Recovered}
+}
+
+// Defaults and bounds of Rule.
+const (
+	DefaultDigest = time.Minute
+	DefaultAfter  = 5 * time.Minute
+	// AtOnce, as the Digest of a rule, makes each cause a notice of its own.
+	AtOnce time.Duration = -1
+
+	maxDigest = 7 * 24 * time.Hour
+	maxAfter  = 366 * 24 * time.Hour
+	maxValues = 100
+)
+
+// Quiet are the hours of each day in which no notice is sent. What happens in them is told at their end.
+type Quiet struct {
+	// From and To are local times, such as 22:00. If To is before From, it is on the next day.
+	From string `json:"from"`
+	To   string `json:"to"`
+	// Zone is an IANA time zone, such as Europe/Berlin.
+	Zone string `json:"zone"`
+}
+
+// Rule says which causes make a notice, and who gets it. Name, Events and Recipients are required.
+type Rule struct {
+	// Name has 1 to 63 letters, digits or _.-.
+	Name string
+	// Events are the causes.
+	Events []Event
+	// Types, Queues, Tenants and Entities are those of the tasks that match. Each has at most 100 values. Default
+	// (none): all.
+	Types, Queues, Tenants, Entities []string
+	// Recipients are names of recipients.
+	Recipients []string
+	// Digest is the length of the windows. All causes of a window are one notice, sent at its end. It is 1 s to 7 days,
+	// in whole seconds, or AtOnce. Default (0): a minute.
+	Digest time.Duration
+	// After is how long something lasts before it is late, missed or unsuccessful. It is 1 s to 366 days, in whole
+	// seconds. Default (0): 5 minutes.
+	After time.Duration
+	// Quiet are the quiet hours of the rule. Default (nil): none.
+	Quiet *Quiet
+	// WithoutDetails leaves the errors of tasks out of the text.
+	WithoutDetails bool
+	// Disabled keeps the rule from making notices.
+	Disabled bool
+	// DeclaredBy is the service whose code declares the rule. Declare sets it. "": an operator made the rule.
+	DeclaredBy string
+}
+
+// ruleJSON is a Rule in JSON, for the database and for output.
+type ruleJSON struct {
+	Name          string   `json:"name"`
+	Events        []Event  `json:"events"`
+	Types         []string `json:"types,omitempty"`
+	Queues        []string `json:"queues,omitempty"`
+	Tenants       []string `json:"tenants,omitempty"`
+	Entities      []string `json:"entities,omitempty"`
+	Recipients    []string `json:"recipients"`
+	DigestSeconds *int64   `json:"digest_seconds"` // null: at once
+	AfterSeconds  int64    `json:"after_seconds"`
+	Quiet         *Quiet   `json:"quiet,omitempty"`
+	Details       bool     `json:"details"`
+	Enabled       bool     `json:"enabled"`
+	DeclaredBy    string   `json:"declared_by,omitempty"`
+}
+
+// MarshalJSON writes durations as seconds. A digest of null means at once.
+func (r Rule) MarshalJSON() ([]byte, error) {
+	r = r.withDefaults()
+	text := ruleJSON{
+		Name: r.Name, Events: r.Events, Types: r.Types, Queues: r.Queues, Tenants: r.Tenants, Entities: r.Entities,
+		Recipients: r.Recipients, AfterSeconds: int64(r.After / time.Second), Quiet: r.Quiet,
+		Details: !r.WithoutDetails, Enabled: !r.Disabled, DeclaredBy: r.DeclaredBy,
+	}
+	if r.Digest != AtOnce {
+		text.DigestSeconds = new(int64(r.Digest / time.Second))
+	}
+	return json.Marshal(text)
+}
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (r *Rule) UnmarshalJSON(encoded []byte) error {
+	var text ruleJSON
+	if err := json.Unmarshal(encoded, &text); err != nil {
+		return err
+	}
+	*r = Rule{
+		Name: text.Name, Events: text.Events, Types: text.Types, Queues: text.Queues, Tenants: text.Tenants,
+		Entities: text.Entities, Recipients: text.Recipients, After: time.Duration(text.AfterSeconds) * time.Second,
+		Digest: AtOnce, Quiet: text.Quiet, WithoutDetails: !text.Details, Disabled: !text.Enabled,
+		DeclaredBy: text.DeclaredBy,
+	}
+	if text.DigestSeconds != nil {
+		r.Digest = time.Duration(*text.DigestSeconds) * time.Second
+	}
+	return nil
+}
+
+func (r Rule) withDefaults() Rule {
+	if r.Digest == 0 {
+		r.Digest = DefaultDigest
+	}
+	if r.After == 0 {
+		r.After = DefaultAfter
+	}
+	return r
+}
+
+var nameSyntax = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,63}$`)
+
+func invalid(format string, args ...any) error {
+	return fmt.Errorf("%w: %w", store.ErrInvalid, fmt.Errorf(format, args...))
+}
+
+// Check returns an error that wraps store.ErrInvalid and names the first field that breaks a rule. Only Postgres knows
+// the recipients and the time zones, so Set checks these.
+func (r Rule) Check() error {
+	r = r.withDefaults()
+	switch {
+	case !nameSyntax.MatchString(r.Name):
+		return invalid("name must be 1 to 63 letters, digits or _.-, got %.100q", r.Name)
+	case len(r.Events) == 0:
+		return invalid("events must have one or more of %s", eventNames())
+	case len(r.Recipients) == 0:
+		return invalid("recipients must have one or more names")
+	case r.Digest != AtOnce && !isWholeSeconds(r.Digest, maxDigest):
+		return invalid("digest must be whole seconds from 1s to %s, or at once, got %s", maxDigest, r.Digest)
+	case !isWholeSeconds(r.After, maxAfter):
+		return invalid("after must be whole seconds from 1s to %s, got %s", maxAfter, r.After)
+	}
+	if err := checkEvents(r.Events); err != nil {
+		return err
+	}
+	for _, one := range r.Types {
+		if err := store.CheckType(one); err != nil {
+			return fmt.Errorf("types: %w", err)
+		}
+	}
+	for _, one := range r.Queues {
+		if err := store.CheckQueue(one); err != nil {
+			return fmt.Errorf("queues: %w", err)
+		}
+	}
+	for field, values := range map[string][]string{
+		"types": r.Types, "queues": r.Queues, "tenants": r.Tenants, "entities": r.Entities,
+	} {
+		if len(values) > maxValues || slices.Contains(values, "") {
+			return invalid("%s must have at most %d values, and none that is empty", field, maxValues)
+		}
+	}
+	return r.Quiet.check()
+}
+
+func isWholeSeconds(d, most time.Duration) bool {
+	return d >= time.Second && d <= most && d%time.Second == 0
+}
+
+func eventNames() string {
+	names := make([]string, len(Events()))
+	for i, event := range Events() {
+		names[i] = string(event)
+	}
+	return strings.Join(names, ", ")
+}
+
+func checkEvents(events []Event) error {
+	for _, event := range events {
+		if !slices.Contains(Events(), event) {
+			return invalid("events must be of %s, got %.100q", eventNames(), event)
+		}
+	}
+	return nil
+}
+
+func (q *Quiet) check() error {
+	if q == nil {
+		return nil
+	}
+	from, errFrom := time.Parse("15:04", q.From)
+	to, errTo := time.Parse("15:04", q.To)
+	switch {
+	case errFrom != nil || errTo != nil || from.Equal(to):
+		return invalid("quiet hours must be from one time of the day to another, such as 22:00 and 07:00, got %.20q "+
+			"and %.20q", q.From, q.To)
+	case q.Zone == "":
+		return invalid("quiet hours need a zone, such as Europe/Berlin")
+	}
+	return nil
+}
+
+// Recipient is who gets notices. Name is required, and either Email or Target.
+type Recipient struct {
+	// Name has 1 to 63 letters, digits or _.-.
+	Name string `json:"name"`
+	// Email is an address, such as ann@example.org.
+	Email string `json:"email,omitempty"`
+	// Target is the name of a target in the configuration of the nodes, which has its URL.
+	Target string `json:"target,omitempty"`
+	// Events are those that the recipient wants to be told. Default (none): all those of the rules.
+	Events []Event `json:"events,omitempty"`
+	// MutedUntil is when the recipient wants to be told again. What happens before is not told later. Default (nil):
+	// now.
+	MutedUntil *time.Time `json:"muted_until,omitempty"`
+	// Quiet are the quiet hours of the recipient. Default (nil): those of the rule.
+	Quiet *Quiet `json:"quiet,omitempty"`
+}
+
+// Check is Rule.Check for a recipient.
+func (r Recipient) Check() error {
+	switch {
+	case !nameSyntax.MatchString(r.Name):
+		return invalid("name must be 1 to 63 letters, digits or _.-, got %.100q", r.Name)
+	case (r.Email == "") == (r.Target == ""):
+		return invalid("recipient %s must have either an email or a target", r.Name)
+	case r.Target != "" && !nameSyntax.MatchString(r.Target):
+		return invalid("target must be 1 to 63 letters, digits or _.-, the name of a target of the nodes' "+
+			"configuration, got %.100q", r.Target)
+	}
+	if err := checkEvents(r.Events); err != nil {
+		return err
+	}
+	return r.Quiet.check()
+}
